@@ -1,9 +1,11 @@
-/* An IP address and port as compared, hashed and counted: without what a sockaddr has beside them. */
+/* IP addresses and ports, as compared, hashed and counted: without what a sockaddr has beside them. */
 #ifndef GF_ADDRESS_H
 #define GF_ADDRESS_H
 
 #include <netinet/in.h>
 #include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -42,6 +44,16 @@ static inline bool gf_fd_listens(int fd)
     int listens = 0;
     socklen_t bytes = sizeof listens;
     return (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) == 0) && (listens != 0);
+}
+
+/* "26000-31999"; empty: 0 and 0. False: it is not first-last within 1-65535. */
+static inline bool gf_ports_parse(const char *text, unsigned *first_out, unsigned *last_out)
+{
+    int used = 0;
+    *first_out = *last_out = 0;
+    if (text[0] == '\0') return true;
+    return (sscanf(text, "%5u-%5u%n", first_out, last_out, &used) == 2) && (text[used] == '\0') && (*first_out != 0) &&
+           (*first_out <= *last_out) && (*last_out <= UINT16_MAX);
 }
 
 #endif

@@ -96,12 +96,12 @@ void gf_sim_stop(struct gf_sim *sim, uint32_t rank, bool stopped);
 void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut); /* messages are held, not lost */
 /* A dead rank lives again, as a new process that has opened nothing; the old one's context must be closed. */
 void gf_sim_restart(struct gf_sim *sim, uint32_t rank);
-bool gf_sim_fault_met(const struct gf_sim *sim);
 
-/* What must hold at the end. */
-uint64_t gf_sim_requests_posted(const struct gf_sim *sim);
-uint64_t gf_sim_requests_ended(const struct gf_sim *sim);
-uint64_t gf_sim_messages_sent(const struct gf_sim *sim);
-uint64_t gf_sim_bytes_sent(const struct gf_sim *sim);
+struct gf_sim_counts {
+    uint64_t requests_posted, requests_ended; /* at the end as many as were posted */
+    uint64_t messages_sent, bytes_sent;
+    bool fault_met;
+};
+const struct gf_sim_counts *gf_sim_counts(const struct gf_sim *sim); /* as of now, and later; valid until destroy */
 
 #endif

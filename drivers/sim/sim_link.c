@@ -15,15 +15,21 @@ struct sim_endpoint {
     uint32_t reserved;
 };
 
-static struct sim_link *sim_link(struct gf_link *link)
+gf_status sim_dead(const struct sim_rank *self, struct gf_fault *fault, const char *call)
 {
-    return (struct sim_link *)link;
+    return gf_fault_set(fault, GF_ERR_ABORTED, self->rank, call, 0, "rank %u was killed", self->rank);
 }
 
-static gf_status dead_fault(struct sim_link *link, const char *call)
+gf_status sim_open_check(const struct sim_rank *self, uint32_t rank, uint32_t world, bool is_open, const char *what,
+                         struct gf_fault *fault_out)
 {
-    return gf_fault_set(&link->base.fault, GF_ERR_ABORTED, link->self->rank, call, 0, "rank %u was killed",
-                        link->self->rank);
+    if (self->is_dead) return sim_dead(self, fault_out, "open");
+    if ((rank != self->rank) || (world != self->sim->setup.world))
+        return gf_fault_set(fault_out, GF_ERR_PARAM, GF_RANK_NONE, "open", 0,
+                            "rank %u of %u opens with the drivers of rank %u of %u", rank, world, self->rank,
+                            self->sim->setup.world);
+    if (!is_open) return GF_OK;
+    return gf_fault_set(fault_out, GF_ERR_STATE, GF_RANK_NONE, "open", 0, "rank %u has an open %s", self->rank, what);
 }
 
 /* ---- requests ---- */
@@ -39,7 +45,7 @@ void sim_request_end(struct sim_rank *self, struct sim_request *request, gf_stat
     }
     if (request->next != NULL) request->next->previous = request->previous;
     self->request_count--;
-    self->sim->requests_ended++;
+    self->sim->counts.requests_ended++;
     self->has_moved = true;
     sim_wake(self);
 }
@@ -69,7 +75,7 @@ static gf_status post_begin(struct sim_link *link, const char *call, uint32_t pe
     struct gf_sim *sim = self->sim;
     struct gf_fault *fault = &link->base.fault;
     GF_ASSERT((req != NULL) && (((uintptr_t)req & 63) == 0));
-    if (self->is_dead) return dead_fault(link, call);
+    if (self->is_dead) return sim_dead(self, fault, call);
     if (peer >= sim->setup.world) {
         return gf_fault_set(fault, GF_ERR_PARAM, GF_RANK_NONE, call, 0, "there is no rank %u in a world of %u", peer,
                             sim->setup.world);
@@ -92,7 +98,7 @@ static gf_status post_begin(struct sim_link *link, const char *call, uint32_t pe
         if ((each->rank != GF_RANK_NONE) && (each->rank != self->rank)) continue;
         if (each->at == ((each->rank == GF_RANK_NONE) ? sim->posts : self->posts)) *fault_out = *each;
     }
-    if (fault_out->kind != GF_SIM_FAULT_NONE) sim->fault_met = true;
+    if (fault_out->kind != GF_SIM_FAULT_NONE) sim->counts.fault_met = true;
     switch (fault_out->kind) {
     case GF_SIM_FAULT_AGAIN:
         sim_wake(self);
@@ -102,7 +108,7 @@ static gf_status post_begin(struct sim_link *link, const char *call, uint32_t pe
                             (unsigned long long)self->posts, self->rank);
     case GF_SIM_FAULT_KILL:
         gf_sim_kill(sim, self->rank);
-        return dead_fault(link, call);
+        return sim_dead(self, fault, call);
     case GF_SIM_FAULT_STOP: /* the post itself still happens */
         gf_sim_stop(sim, self->rank, true);
         if (fault_out->delay_ns > 0) {
@@ -120,7 +126,7 @@ static void request_begin(struct sim_rank *self, struct sim_request *request)
     if (request->next != NULL) request->next->previous = request;
     self->requests = request;
     self->request_count++;
-    self->sim->requests_posted++;
+    self->sim->counts.requests_posted++;
 }
 
 static gf_status link_send_post(struct gf_link *base, uint32_t to, uint64_t tag, gf_mem data, size_t size_bytes,
@@ -132,14 +138,14 @@ static gf_status link_send_post(struct gf_link *base, uint32_t to, uint64_t tag,
     struct gf_sim_fault fault;
     gf_status status = post_begin(link, "send_post", to, size_bytes, req, &fault);
     if (status != GF_OK) return status;
-    *request = (struct sim_request){.tag = tag, .data = data, .size_bytes = size_bytes, .peer = to,
+    *request = (struct sim_request){.entry = {.tag = tag}, .data = data, .size_bytes = size_bytes,
                                     .status = GF_AGAIN, .is_send = true};
-    if (sim_message_send(self, request, link->peer_life[to], &fault) == NULL) {
+    if (sim_message_send(self, request, to, link->peer_life[to], &fault) == NULL) {
         return gf_fault_set(&base->fault, GF_ERR_SYSTEM, to, "malloc", 0, "no memory for %zu bytes", size_bytes);
     }
     request_begin(self, request);
-    self->sim->messages_sent++;
-    self->sim->bytes_sent += size_bytes;
+    self->sim->counts.messages_sent++;
+    self->sim->counts.bytes_sent += size_bytes;
     base->sent_messages++;
     base->sent_bytes += size_bytes;
     return GF_OK;
@@ -154,7 +160,7 @@ static gf_status link_recv_post(struct gf_link *base, uint32_t from, uint64_t ta
     struct gf_sim_fault fault;
     gf_status status = post_begin(link, "recv_post", from, size_bytes, req, &fault);
     if (status != GF_OK) return status;
-    *request = (struct sim_request){.tag = tag, .data = data, .size_bytes = size_bytes, .peer = from,
+    *request = (struct sim_request){.entry = {.tag = tag, .from = from}, .data = data, .size_bytes = size_bytes,
                                     .status = GF_AGAIN, .fault = fault.kind, .delay_ns = fault.delay_ns};
     request_begin(self, request);
     if (sim_receive(self, request)) return GF_OK;
@@ -182,7 +188,7 @@ static gf_status link_progress(struct gf_link *base)
 {
     struct sim_link *link = sim_link(base);
     struct sim_rank *self = link->self;
-    if (self->is_dead) return dead_fault(link, "progress");
+    if (self->is_dead) return sim_dead(self, &base->fault, "progress");
     if (self->is_stopped || !self->has_moved) return GF_AGAIN;
     self->has_moved = false;
     return GF_OK;
@@ -244,20 +250,10 @@ static gf_status link_open(const struct gf_link_setup *setup, void *state, struc
     struct sim_rank *self = setup->arg;
     struct sim_link *link = state;
     GF_ASSERT((self != NULL) && (((uintptr_t)state & 63) == 0));
-    if (self->is_dead) {
-        return gf_fault_set(fault_out, GF_ERR_ABORTED, self->rank, "open", 0, "rank %u was killed", self->rank);
-    }
-    if ((setup->rank != self->rank) || (setup->world != self->sim->setup.world)) {
-        return gf_fault_set(fault_out, GF_ERR_PARAM, GF_RANK_NONE, "open", 0,
-                            "rank %u of %u opens with the drivers of rank %u of %u", setup->rank, setup->world,
-                            self->rank, self->sim->setup.world);
-    }
-    if (setup->requests_max == 0) {
+    gf_status status = sim_open_check(self, setup->rank, setup->world, self->link != NULL, "link", fault_out);
+    if (status != GF_OK) return status;
+    if (setup->requests_max == 0)
         return gf_fault_set(fault_out, GF_ERR_PARAM, GF_RANK_NONE, "open", 0, "requests_max is 0; at least 1");
-    }
-    if (self->link != NULL) {
-        return gf_fault_set(fault_out, GF_ERR_STATE, GF_RANK_NONE, "open", 0, "rank %u has an open link", self->rank);
-    }
     memset(link, 0, link_state_bytes(setup));
     link->base.driver = &sim_link_driver;
     link->base.device = self->sim->setup.node_port ? self->card + 1 : 0;
@@ -270,7 +266,7 @@ static gf_status link_open(const struct gf_link_setup *setup, void *state, struc
         link->device = setup->device;
         link->device_bytes = setup->device_bytes;
     }
-    gf_status status = link_begin(link, setup->epoch, fault_out);
+    status = link_begin(link, setup->epoch, fault_out);
     if (status != GF_OK) return status;
     self->link = link;
     *link_out = &link->base;
@@ -288,7 +284,7 @@ static void link_close(struct gf_link *base)
 static gf_status link_reset(struct gf_link *base, uint32_t epoch)
 {
     struct sim_link *link = sim_link(base);
-    if (link->self->is_dead) return dead_fault(link, "reset");
+    if (link->self->is_dead) return sim_dead(link->self, &base->fault, "reset");
     link_forget(link);
     base->fault = (struct gf_fault){.code = GF_OK};
     return link_begin(link, epoch, &base->fault);
@@ -307,7 +303,7 @@ static gf_status link_endpoint(struct gf_link *base, void *endpoint_out, size_t 
     struct sim_link *link = sim_link(base);
     struct sim_endpoint endpoint = {.name = "gf-sim", .rank = link->self->rank, .epoch = link->epoch,
                             .life = link->self->life};
-    if (link->self->is_dead) return dead_fault(link, "endpoint");
+    if (link->self->is_dead) return sim_dead(link->self, &base->fault, "endpoint");
     memcpy(endpoint_out, &endpoint, sizeof endpoint);
     *size_bytes_out = sizeof endpoint;
     return GF_OK;
@@ -318,7 +314,7 @@ static gf_status link_connect(struct gf_link *base, uint32_t peer, const void *e
     struct sim_link *link = sim_link(base);
     struct sim_rank *self = link->self;
     struct sim_endpoint endpoint;
-    if (self->is_dead) return dead_fault(link, "connect");
+    if (self->is_dead) return sim_dead(self, &base->fault, "connect");
     if (peer == self->rank) return GF_OK;
     if (peer >= self->sim->setup.world) {
         return gf_fault_set(&base->fault, GF_ERR_PARAM, GF_RANK_NONE, "connect", 0,

@@ -31,7 +31,7 @@ static struct sim_message *message_new(struct gf_sim *sim, size_t size_bytes, bo
         block->next = sim->blocks;
         sim->blocks = block;
         for (uint32_t i = 0; i < SIM_MESSAGES_A_BLOCK; i++) {
-            block->messages[i].next = message;
+            block->messages[i].entry.next = (struct sim_entry *)message;
             message = &block->messages[i];
         }
         sim->free_messages = message;
@@ -41,7 +41,7 @@ static struct sim_message *message_new(struct gf_sim *sim, size_t size_bytes, bo
         payload = malloc(size_bytes);
         if (payload == NULL) return NULL;
     }
-    sim->free_messages = message->next;
+    sim->free_messages = (struct sim_message *)message->entry.next;
     *message = (struct sim_message){.payload = payload, .size_bytes = size_bytes};
     return message;
 }
@@ -53,7 +53,7 @@ static void message_release(struct gf_sim *sim, struct sim_message *message)
     if (message->bound != NULL) message->bound->message = NULL;
     free(message->payload);
     message->payload = NULL;
-    message->next = sim->free_messages;
+    message->entry.next = (struct sim_entry *)sim->free_messages;
     sim->free_messages = message;
 }
 
@@ -72,7 +72,7 @@ static void bytes_move(const struct sim_rank *self, bool to_rank, gf_mem data, v
 static void message_load(struct gf_sim *sim, struct sim_message *message)
 {
     if (message->is_loaded || (message->payload == NULL) || (message->send == NULL)) return;
-    bytes_move(&sim->ranks[message->from], false, message->send->data, message->payload, message->size_bytes);
+    bytes_move(&sim->ranks[message->entry.from], false, message->send->data, message->payload, message->size_bytes);
     message->is_loaded = true;
 }
 
@@ -83,24 +83,23 @@ static uint64_t latency_ns(struct gf_sim *sim, bool is_node)
 
 static void message_climb(struct gf_sim *sim, struct sim_message *message)
 {
-    struct sim_port *leaf = sim->ranks[message->from].leaf;
+    struct sim_port *leaf = sim->ranks[message->entry.from].leaf;
     uint64_t start_ns = sim_port_take(&leaf->out_free_ns, sim->now_ns, sim_climb_ns(sim, message));
     sim_event_push(sim, start_ns + latency_ns(sim, false), SIM_ARRIVE, message);
 }
 
-struct sim_message *sim_message_send(struct sim_rank *self, struct sim_request *request, uint32_t to_life,
+struct sim_message *sim_message_send(struct sim_rank *self, struct sim_request *request, uint32_t to, uint32_t to_life,
                                      const struct gf_sim_fault *fault)
 {
     struct gf_sim *sim = self->sim;
-    struct sim_message *message = message_new(sim, request->size_bytes, tag_has_data(sim, request->tag));
+    struct sim_message *message = message_new(sim, request->size_bytes, tag_has_data(sim, request->entry.tag));
     if (message == NULL) return NULL;
-    message->is_node = sim_same_node(sim, self->rank, request->peer);
+    message->is_node = sim_same_node(sim, self->rank, to);
     double rate = message->is_node ? sim->setup.node_bytes_per_ns : sim->setup.bytes_per_ns;
     struct sim_port *port = message->is_node ? &self->ports[1] : self->port;
     message->send = request;
-    message->tag = request->tag;
-    message->from = self->rank;
-    message->to = request->peer;
+    message->entry = (struct sim_entry){.tag = request->entry.tag, .from = self->rank};
+    message->to = to;
     message->to_life = to_life;
     message->fault = fault->kind;
     message->delay_ns = fault->delay_ns;
@@ -126,26 +125,50 @@ struct sim_message *sim_message_send(struct sim_rank *self, struct sim_request *
 
 /* ---- buckets ---- */
 
-static struct sim_bucket *bucket_of(struct sim_rank *self, uint32_t from, uint64_t tag)
+static struct sim_bucket *bucket_of(struct sim_rank *self, const struct sim_entry *entry)
 {
-    uint64_t hash = (tag + from * 0xd6e8feb86659fd93u) * 0x9e3779b97f4a7c15u;
+    uint64_t hash = (entry->tag + entry->from * 0xd6e8feb86659fd93u) * 0x9e3779b97f4a7c15u;
     return &self->buckets[(hash >> 32) & (self->bucket_count - 1)];
 }
 
-static void bucket_add_posted(struct sim_rank *self, struct sim_request *request)
+static void entry_add(struct sim_entry **at, struct sim_entry *entry)
 {
-    struct sim_request **at = &bucket_of(self, request->peer, request->tag)->posted;
-    while (*at != NULL) at = &(*at)->bucket_next;
-    request->bucket_next = NULL;
-    *at = request;
+    while (*at != NULL) at = &(*at)->next;
+    entry->next = NULL;
+    *at = entry;
 }
 
-static void bucket_add_unexpected(struct sim_rank *self, struct sim_message *message)
+/* Takes the first one out that meets `entry`; NULL: none does. */
+static void *entry_take(struct sim_rank *self, struct sim_entry **at, const struct sim_entry *entry)
 {
-    struct sim_message **at = &bucket_of(self, message->from, message->tag)->unexpected;
-    while (*at != NULL) at = &(*at)->next;
-    message->next = NULL;
-    *at = message;
+    while ((*at != NULL) && (((*at)->tag != entry->tag) || ((*at)->from != entry->from))) at = &(*at)->next;
+    struct sim_entry *found = *at;
+    if (found == NULL) return NULL;
+    *at = found->next;
+    self->entry_count--;
+    return found;
+}
+
+static void posted_add(struct sim_rank *self, struct sim_request *request)
+{
+    entry_add(&bucket_of(self, &request->entry)->posted, &request->entry);
+    self->entry_count++;
+}
+
+static struct sim_request *posted_take(struct sim_rank *self, const struct sim_message *message)
+{
+    if (self->bucket_count == 0) return NULL;
+    return entry_take(self, &bucket_of(self, &message->entry)->posted, &message->entry);
+}
+
+static void entries_move(struct sim_rank *self, struct sim_entry *from, bool posted)
+{
+    while (from != NULL) {
+        struct sim_entry *entry = from;
+        struct sim_bucket *to = bucket_of(self, entry);
+        from = entry->next;
+        entry_add(posted ? &to->posted : &to->unexpected, entry);
+    }
 }
 
 /* Makes room for one more entry. A table that cannot grow goes on with longer chains. */
@@ -159,53 +182,35 @@ static bool buckets_grow(struct sim_rank *self)
     self->buckets = grown;
     self->bucket_count = (old_count > 0) ? 2 * old_count : BUCKETS_FIRST;
     for (uint32_t i = 0; i < old_count; i++) {
-        while (old[i].posted != NULL) {
-            struct sim_request *request = old[i].posted;
-            old[i].posted = request->bucket_next;
-            bucket_add_posted(self, request);
-        }
-        while (old[i].unexpected != NULL) {
-            struct sim_message *message = old[i].unexpected;
-            old[i].unexpected = message->next;
-            bucket_add_unexpected(self, message);
-        }
+        entries_move(self, old[i].posted, true);
+        entries_move(self, old[i].unexpected, false);
     }
     free(old);
     return true;
 }
 
-static struct sim_request *posted_find(struct sim_rank *self, const struct sim_message *message)
-{
-    if (self->bucket_count == 0) return NULL;
-    struct sim_request *request = bucket_of(self, message->from, message->tag)->posted;
-    while ((request != NULL) && ((request->tag != message->tag) || (request->peer != message->from))) {
-        request = request->bucket_next;
-    }
-    return request;
-}
-
 void sim_receive_withdraw(struct sim_rank *self, struct sim_request *request)
 {
-    struct sim_request **at = &bucket_of(self, request->peer, request->tag)->posted;
-    while (*at != request) {
+    struct sim_entry **at = &bucket_of(self, &request->entry)->posted;
+    while (*at != &request->entry) {
         GF_ASSERT(*at != NULL);
-        at = &(*at)->bucket_next;
+        at = &(*at)->next;
     }
-    *at = request->bucket_next;
+    *at = request->entry.next;
     self->entry_count--;
 }
 
 static void unexpected_drop(struct sim_rank *self, bool only_old_copies)
 {
     for (uint32_t i = 0; i < self->bucket_count; i++) {
-        struct sim_message **at = &self->buckets[i].unexpected;
+        struct sim_entry **at = &self->buckets[i].unexpected;
         while (*at != NULL) {
-            struct sim_message *message = *at;
+            struct sim_message *message = (struct sim_message *)*at;
             if (only_old_copies && (!message->is_copy || (self->landed - message->landed < COPY_LANDINGS_MAX))) {
-                at = &message->next;
+                at = &message->entry.next;
                 continue;
             }
-            *at = message->next;
+            *at = message->entry.next;
             self->entry_count--;
             message_release(self->sim, message);
         }
@@ -276,14 +281,14 @@ static void message_deliver(struct sim_rank *self, struct sim_message *message, 
     message->bound = NULL;
     message_load(self->sim, message);
     if (!message_survives(self->sim, message, fault, request->delay_ns, SIM_LAND)) {
-        bucket_add_posted(self, request);
-        self->entry_count++;
+        posted_add(self, request);
         return;
     }
     if (message->size_bytes != request->size_bytes) {
-        status = gf_fault_set(&self->link->base.fault, GF_ERR_MISMATCH, message->from, "recv", 0,
-                              "rank %u sent %zu bytes with tag 0x%llx where rank %u wants %zu", message->from,
-                              message->size_bytes, (unsigned long long)message->tag, self->rank, request->size_bytes);
+        status = gf_fault_set(&self->link->base.fault, GF_ERR_MISMATCH, message->entry.from, "recv", 0,
+                              "rank %u sent %zu bytes with tag 0x%llx where rank %u wants %zu", message->entry.from,
+                              message->size_bytes, (unsigned long long)message->entry.tag, self->rank,
+                              request->size_bytes);
     } else if (message->payload != NULL) {
         bytes_move(self, true, request->data, message->payload, message->size_bytes);
     }
@@ -300,14 +305,14 @@ static void message_land(struct sim_rank *self, struct sim_message *message)
         message_copy(self->sim, message);
     }
     if (++self->landed % COPY_LANDINGS_MAX == 0) unexpected_drop(self, true);
-    if ((request == NULL) && ((request = posted_find(self, message)) != NULL)) sim_receive_withdraw(self, request);
+    if (request == NULL) request = posted_take(self, message);
     if (request != NULL) {
         message_deliver(self, message, request);
         return;
     }
     GF_ASSERT(buckets_grow(self));
     message->landed = self->landed;
-    bucket_add_unexpected(self, message);
+    entry_add(&bucket_of(self, &message->entry)->unexpected, &message->entry);
     self->entry_count++;
 }
 
@@ -316,7 +321,7 @@ static void message_arrive(struct sim_rank *self, struct sim_message *message)
     struct gf_sim *sim = self->sim;
     struct sim_port *port = message->is_node ? &self->ports[1] : self->port;
     gf_sim_fault_kind fault = message->fault;
-    if (sim_hold(sim, message->from, message->to, SIM_ARRIVE, message)) return;
+    if (sim_hold(sim, message->entry.from, message->to, SIM_ARRIVE, message)) return;
     if (fault != GF_SIM_FAULT_DUPLICATE) { /* a copy is made at the landing, so that it never comes first */
         message->fault = GF_SIM_FAULT_NONE;
         if (!message_survives(sim, message, fault, message->delay_ns, SIM_ARRIVE)) return;
@@ -328,9 +333,8 @@ static void message_arrive(struct sim_rank *self, struct sim_message *message)
     if (!message->is_node && (self->rank == sim->setup.slow_rank) && (sim->setup.slow_in > 0.0))
         port->in_free_ns = start_ns + (uint64_t)((double)message->transfer_ns * sim->setup.slow_in);
     if (sim->setup.bind_receives) {
-        struct sim_request *request = posted_find(self, message);
+        struct sim_request *request = posted_take(self, message);
         if (request != NULL) {
-            sim_receive_withdraw(self, request);
             request->is_bound = true;
             request->message = message;
             message->bound = request;
@@ -350,7 +354,7 @@ static void message_leave(struct gf_sim *sim, struct sim_message *message)
     message->send = NULL;
     if (request != NULL) {
         request->message = NULL;
-        if (!sim->ranks[message->from].is_dead) sim_request_end(&sim->ranks[message->from], request, GF_OK);
+        if (!sim->ranks[message->entry.from].is_dead) sim_request_end(&sim->ranks[message->entry.from], request, GF_OK);
     }
     message_release(sim, message);
 }
@@ -360,7 +364,7 @@ void sim_message_happen(struct gf_sim *sim, enum sim_event_kind kind, struct sim
     struct sim_rank *to = &sim->ranks[message->to];
     if (kind == SIM_SEND_END) {
         message_leave(sim, message);
-    } else if (message->is_lost || sim->ranks[message->from].is_dead || to->is_dead || (to->link == NULL) ||
+    } else if (message->is_lost || sim->ranks[message->entry.from].is_dead || to->is_dead || (to->link == NULL) ||
                (to->life != message->to_life)) {
         message_release(sim, message);
     } else if (kind == SIM_CLIMB) {
@@ -375,16 +379,8 @@ void sim_message_happen(struct gf_sim *sim, enum sim_event_kind kind, struct sim
 bool sim_receive(struct sim_rank *self, struct sim_request *request)
 {
     if (!buckets_grow(self)) return false;
-    struct sim_message **at = &bucket_of(self, request->peer, request->tag)->unexpected;
-    while ((*at != NULL) && (((*at)->tag != request->tag) || ((*at)->from != request->peer))) at = &(*at)->next;
-    struct sim_message *message = *at;
-    if (message != NULL) {
-        *at = message->next;
-        self->entry_count--;
-        message_deliver(self, message, request);
-    } else {
-        bucket_add_posted(self, request);
-        self->entry_count++;
-    }
+    struct sim_message *message = entry_take(self, &bucket_of(self, &request->entry)->unexpected, &request->entry);
+    if (message != NULL) message_deliver(self, message, request);
+    else posted_add(self, request);
     return true;
 }

@@ -51,7 +51,7 @@ uint64_t sim_port_take(uint64_t *free_ns, uint64_t now_ns, uint64_t span_ns)
 uint64_t sim_climb_ns(const struct gf_sim *sim, const struct sim_message *message)
 {
     double rate = sim->setup.leaf_bytes_per_ns;
-    bool stays = message->is_node || (sim->ranks[message->from].leaf == sim->ranks[message->to].leaf);
+    bool stays = message->is_node || (sim->ranks[message->entry.from].leaf == sim->ranks[message->to].leaf);
     return (stays || (rate <= 0.0)) ? 0 : (uint64_t)((double)message->size_bytes / rate + 0.5);
 }
 
@@ -246,27 +246,4 @@ bool sim_hold(struct gf_sim *sim, uint32_t a, uint32_t b, enum sim_event_kind ki
     return true;
 }
 
-bool gf_sim_fault_met(const struct gf_sim *sim)
-{
-    return sim->fault_met;
-}
-
-uint64_t gf_sim_requests_posted(const struct gf_sim *sim)
-{
-    return sim->requests_posted;
-}
-
-uint64_t gf_sim_requests_ended(const struct gf_sim *sim)
-{
-    return sim->requests_ended;
-}
-
-uint64_t gf_sim_messages_sent(const struct gf_sim *sim)
-{
-    return sim->messages_sent;
-}
-
-uint64_t gf_sim_bytes_sent(const struct gf_sim *sim)
-{
-    return sim->bytes_sent;
-}
+const struct gf_sim_counts *gf_sim_counts(const struct gf_sim *sim) { return &sim->counts; }

@@ -9,11 +9,6 @@
 #define GUARD_BYTES 64u   /* on both sides of a region: who writes there stops the program when the region goes */
 #define GUARD_VALUE 0xa5
 
-static struct sim_link *sim_link(struct gf_link *link)
-{
-    return (struct sim_link *)link;
-}
-
 static void guards_check(const struct sim_link *link)
 {
     const unsigned char *region = link->region;

@@ -57,7 +57,8 @@ void sim_wires_end(struct sim_rank *self, const char *text)
     uint32_t center;
     if (self->rendezvous == NULL) return;
     center = self->rendezvous->center;
-    if ((center != self->rank) && (center != GF_RANK_NONE)) wire_end(sim, self->rank, center, sim->setup.detect_ns, text, false);
+    if ((center != self->rank) && (center != GF_RANK_NONE))
+        wire_end(sim, self->rank, center, sim->setup.detect_ns, text, false);
     for (uint32_t rank = 0; rank < sim->setup.world; rank++) { /* also those who only want to come */
         const struct sim_rank *other = &sim->ranks[rank];
         if ((rank != self->rank) && (other->rendezvous != NULL) && (other->rendezvous->center == self->rank))
@@ -149,18 +150,9 @@ static gf_status rendezvous_open(const struct gf_rendezvous_setup *setup, void *
     struct sim_rendezvous *rendezvous = state;
     GF_ASSERT((self != NULL) && (state != NULL));
     struct gf_sim *sim = self->sim;
-    if (self->is_dead) {
-        return gf_fault_set(fault_out, GF_ERR_ABORTED, self->rank, "open", 0, "rank %u was killed", self->rank);
-    }
-    if ((setup->rank != self->rank) || (setup->world > sim->setup.world)) {
-        return gf_fault_set(fault_out, GF_ERR_PARAM, GF_RANK_NONE, "open", 0,
-                            "rank %u of %u opens with the drivers of rank %u of %u", setup->rank, setup->world,
-                            self->rank, sim->setup.world);
-    }
-    if (self->rendezvous != NULL) {
-        return gf_fault_set(fault_out, GF_ERR_STATE, GF_RANK_NONE, "open", 0, "rank %u has an open control channel",
-                            self->rank);
-    }
+    gf_status status = sim_open_check(self, setup->rank, setup->world, self->rendezvous != NULL, "control channel",
+                                      fault_out);
+    if (status != GF_OK) return status;
     *rendezvous = (struct sim_rendezvous){.base.driver = &sim_rendezvous_driver, .self = self,
                                           .join_until_ns = UINT64_MAX, .center = FIRST_CENTER};
     self->rendezvous = rendezvous;
@@ -187,9 +179,7 @@ static gf_status rendezvous_send(struct gf_rendezvous *base, uint32_t to, uint32
     struct sim_rendezvous *rendezvous = sim_rendezvous(base);
     struct sim_rank *self = rendezvous->self;
     struct gf_sim *sim = self->sim;
-    if (self->is_dead) {
-        return gf_fault_set(&base->fault, GF_ERR_ABORTED, self->rank, "send", 0, "rank %u was killed", self->rank);
-    }
+    if (self->is_dead) return sim_dead(self, &base->fault, "send");
     if (size_bytes > GF_FRAME_PAYLOAD_MAX) {
         return gf_fault_set(&base->fault, GF_ERR_PARAM, to, "send", 0, "a frame of %u bytes; at most %u", size_bytes,
                             GF_FRAME_PAYLOAD_MAX);
@@ -207,9 +197,7 @@ static gf_status rendezvous_poll(struct gf_rendezvous *base, uint64_t now_ns, st
     struct sim_rendezvous *rendezvous = sim_rendezvous(base);
     struct sim_rank *self = rendezvous->self;
     struct sim_frame *frame = rendezvous->first;
-    if (self->is_dead) {
-        return gf_fault_set(&base->fault, GF_ERR_ABORTED, self->rank, "poll", 0, "rank %u was killed", self->rank);
-    }
+    if (self->is_dead) return sim_dead(self, &base->fault, "poll");
     if (self->is_stopped) return GF_AGAIN;
     if (rendezvous->center == GF_RANK_NONE) rejoin(rendezvous);
     free(rendezvous->current);

@@ -4,6 +4,7 @@
  *   sim_time.c        the event heap, virtual time, wake-ups
  *   sim_message.c     a message from post to landing, and how it finds its receive
  *   sim_link.c        the link driver table
+ *   sim_region.c      its exchange region and flags
  *   sim_rendezvous.c  the rendezvous driver table
  *
  * Running out of memory inside a call that cannot say so traps: a simulation that lost an event proves nothing. */
@@ -30,16 +31,21 @@ struct sim_event {
     void *subject;  /* sim_message, sim_rank, sim_frame or sim_flag */
 };
 
+/* What a message and a receive meet by. Both begin with one, and wait in a bucket of the receiver. */
+struct sim_entry {
+    struct sim_entry *next;
+    uint64_t tag;
+    uint32_t from;
+};
+
 /* A struct gf_req, in the caller's memory. */
 struct sim_request {
-    struct sim_request *bucket_next;    /* posted receives */
+    struct sim_entry entry;             /* of a posted receive */
     struct sim_request *previous, *next; /* requests of the rank that have not ended */
     struct sim_message *message;        /* under way for it: a send's, or the one that a receive is bound to */
-    uint64_t tag;
     gf_mem data;
     size_t size_bytes;
     uint64_t delay_ns;                  /* of the fault */
-    uint32_t peer;
     gf_status status;                   /* GF_AGAIN until it has ended */
     gf_sim_fault_kind fault;            /* a receive's: meets the message that meets the receive */
     bool is_send;
@@ -48,16 +54,15 @@ struct sim_request {
 #define SIM_REQUEST_BYTES 128u
 
 struct sim_message {
-    struct sim_message *next;  /* of the free list, or of a bucket */
+    struct sim_entry entry;    /* or of the free list */
     struct sim_request *send;  /* NULL once the send has ended */
     struct sim_request *bound; /* the receive it fills, with setup.bind_receives */
     unsigned char *payload;    /* NULL without data */
-    uint64_t tag;
     size_t size_bytes;
     uint64_t transfer_ns;      /* that its bytes take in a port */
     uint64_t delay_ns;
     uint64_t landed;           /* a copy's: the receiver's count of landings when it became unexpected */
-    uint32_t from, to;
+    uint32_t to;
     uint32_t to_life;          /* of the receiver's link when the sender connected */
     uint32_t holders;          /* events and tables that know it */
     gf_sim_fault_kind fault;
@@ -68,8 +73,7 @@ struct sim_message {
 };
 
 struct sim_bucket {
-    struct sim_request *posted;
-    struct sim_message *unexpected;
+    struct sim_entry *posted, *unexpected; /* receives, messages; first come first */
 };
 
 struct sim_port {
@@ -108,6 +112,8 @@ struct sim_link {
     uint32_t epoch;
     uint32_t peer_life[]; /* [world], as connected; 0: not */
 };
+
+static inline struct sim_link *sim_link(struct gf_link *link) { return (struct sim_link *)link; }
 
 struct sim_rendezvous {
     struct gf_rendezvous base;
@@ -191,8 +197,7 @@ struct gf_sim {
     size_t held_count, held_room;
     uint32_t door;            /* rank that listens at the address of the job */
     uint64_t posts;
-    bool fault_met;
-    uint64_t requests_posted, requests_ended, messages_sent, bytes_sent;
+    struct gf_sim_counts counts;
 };
 
 /* sim_time.c */
@@ -213,8 +218,9 @@ bool sim_hold(struct gf_sim *sim, uint32_t a, uint32_t b, enum sim_event_kind ki
 void sim_resume(struct sim_rank *self);
 
 /* sim_message.c */
-struct sim_message *sim_message_send(struct sim_rank *self, struct sim_request *request, uint32_t to_life,
-                                     const struct gf_sim_fault *fault); /* NULL: no memory */
+/* NULL: no memory */
+struct sim_message *sim_message_send(struct sim_rank *self, struct sim_request *request, uint32_t to, uint32_t to_life,
+                                     const struct gf_sim_fault *fault);
 void sim_message_happen(struct gf_sim *sim, enum sim_event_kind kind, struct sim_message *message);
 /* The receive takes an unexpected message, or waits in its bucket. False: no memory. */
 bool sim_receive(struct sim_rank *self, struct sim_request *request);
@@ -223,6 +229,11 @@ void sim_unexpected_clear(struct sim_rank *self);
 void sim_request_end(struct sim_rank *self, struct sim_request *request, gf_status status);
 
 /* sim_link.c */
+/* GF_ERR_ABORTED: it was killed. */
+gf_status sim_dead(const struct sim_rank *self, struct gf_fault *fault, const char *call);
+/* Whether this rank may open its link or control channel with these drivers. */
+gf_status sim_open_check(const struct sim_rank *self, uint32_t rank, uint32_t world, bool is_open, const char *what,
+                         struct gf_fault *fault_out);
 extern const struct gf_link_driver sim_link_driver;
 
 /* sim_region.c; the driver's calls of the same names (link.h), and memory for a life of the link */

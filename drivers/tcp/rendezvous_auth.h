@@ -47,8 +47,9 @@ typedef enum gf_auth_proof {
 
 /* A driver links libsodium only where this table is named. */
 struct gf_auth_module {
-    /* Reads the key; GF_ERR_CONFIG names the file and what is wrong with it. Sets up libsodium, which reads getrandom(),
-     * or /dev/urandom on a kernel without it, and neither allocates nor starts a thread; nor does any call below. */
+    /* Reads the key; GF_ERR_CONFIG names the file and what is wrong with it. Sets up libsodium, which reads
+     * getrandom(), or /dev/urandom on a kernel without it, and neither allocates nor starts a thread; nor does any
+     * call below. */
     gf_status (*open)(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out);
     /* Where the job has no key_file: the only secret is what `said` begins with. */
     gf_status (*open_keyless)(struct gf_auth *auth_out, struct gf_fault *fault_out);
@@ -65,8 +66,8 @@ struct gf_auth_module {
     void (*mac_put)(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body,
                     size_t body_bytes, unsigned char *mac_out);
     bool (*mac_fits)(struct gf_auth_mac *MAC, const void *frame, size_t bytes, const unsigned char *found);
-    /* ChaCha20-Poly1305 in place: data[bytes] and the tag after it, which is over head[head_bytes] too. `count` may come
-     * once under a key. False: it is not what was encrypted so. */
+    /* ChaCha20-Poly1305 in place: data[bytes] and the tag after it, which is over head[head_bytes] too. `count` may
+     * come once under a key. False: it is not what was encrypted so. */
     void (*encrypt)(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes, unsigned char *data,
                     size_t bytes);
     bool (*decrypt)(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes, unsigned char *data,

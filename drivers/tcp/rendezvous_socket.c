@@ -86,23 +86,6 @@ void gf_socket_port_set(struct gf_socket_address *address, uint16_t port)
     *port_of(address) = htons(port);
 }
 
-bool gf_socket_ports_parse(const char *text, uint16_t *first_out, uint16_t *last_out, struct gf_fault *fault_out)
-{
-    unsigned first = 0, last = 0;
-    int used = 0;
-    *first_out = *last_out = 0;
-    if ((text == NULL) || (text[0] == 0)) return true;
-    if ((sscanf(text, "%5u-%5u%n", &first, &last, &used) != 2) || (text[used] != 0) || (first == 0) || (first > last) ||
-        (last > 65535)) {
-        (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
-                           "rendezvous.ports '%.60s': expected first-last within 1-65535", text);
-        return false;
-    }
-    *first_out = (uint16_t)first;
-    *last_out = (uint16_t)last;
-    return true;
-}
-
 void gf_socket_port_copy(struct gf_socket_address *address, const struct gf_socket_address *from)
 {
     struct gf_place place;

@@ -23,8 +23,6 @@ void gf_socket_address_text(const struct gf_socket_address *address, char *text_
 void gf_socket_port_copy(struct gf_socket_address *address, const struct gf_socket_address *from);
 bool gf_socket_is_loopback(const struct gf_socket_address *address);
 
-/* "26000-31999"; nothing or empty: 0 and 0. False: GF_ERR_CONFIG is in *fault_out. */
-bool gf_socket_ports_parse(const char *text, uint16_t *first_out, uint16_t *last_out, struct gf_fault *fault_out);
 void gf_socket_port_set(struct gf_socket_address *address, uint16_t port);
 
 /* A non-blocking socket that listens, or -1 with GF_ERR_SYSTEM in *fault_out. */

@@ -29,7 +29,9 @@ static size_t tcp_state_bytes(const struct gf_rendezvous_setup *setup)
 static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup *setup, struct gf_fault *fault_out)
 {
     if (!gf_socket_address_parse(setup->address, "rendezvous.address", &tcp->to, fault_out)) return GF_ERR_CONFIG;
-    if (!gf_socket_ports_parse(setup->ports, &tcp->port_first, &tcp->port_last, fault_out)) return GF_ERR_CONFIG;
+    if ((setup->ports != NULL) && !gf_ports_parse(setup->ports, &tcp->port_first, &tcp->port_last))
+        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+                            "rendezvous.ports '%.60s': expected first-last within 1-65535", setup->ports);
     if ((setup->bind != NULL) && (setup->bind[0] != 0)) {
         if (!gf_socket_bind_parse(setup->bind, &tcp->bind_to, fault_out)) return GF_ERR_CONFIG;
         if (tcp->bind_to.storage.ss_family != tcp->to.storage.ss_family) {

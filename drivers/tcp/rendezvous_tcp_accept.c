@@ -77,15 +77,14 @@ static bool reason_is_due(struct tcp *tcp, const struct pending *pending)
     return ++tcp->reasons <= TCP_REASONS_MAX;
 }
 
-/* The other end hears tcp->text, if a reason is due; *event_out is what the caller may tell of it, where anybody listens
- * to that. */
+/* The other end hears tcp->text, if a reason is due; *event_out is what the caller may tell of it. */
 static void pending_refuse(struct tcp *tcp, struct pending *pending, gf_status code, uint32_t rank,
                            struct gf_rendezvous_event *event_out)
 {
     const size_t bytes = GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES;
     unsigned char answer[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES + GF_AUTH_MAC_BYTES], sink[512];
     struct gf_put put = {answer, bytes};
-    char what[GF_FRAME_REASON_BYTES + 32];
+    char what[sizeof tcp->text + 32];
     (void)snprintf(what, sizeof what, "refused a rank: %s", tcp->text);
     stranger_log(tcp, GF_LOG_WARN, what);
     *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_REFUSED, .rank = rank, .text = tcp->text,
@@ -134,7 +133,8 @@ gf_status gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns, struct 
     }
     struct pending *pending = &tcp->pending[slot];
     if (pending->fd >= 0)
-        stranger_drop(tcp, pending, GF_LOG_WARN, "too many connections that do not say who they are, dropped the oldest");
+        stranger_drop(tcp, pending, GF_LOG_WARN,
+                      "too many connections that do not say who they are, dropped the oldest");
     pending->fd = fd;
     pending->in_bytes = 0;
     pending->challenged = pending->held = pending->watched = false;

@@ -77,7 +77,8 @@ gf_status gf_tcp_challenge_take(struct tcp *tcp, struct conn *conn)
     unsigned char *said = tcp->talk.said;
     const size_t head_bytes = GF_FRAME_HEADER_BYTES + GF_AUTH_NONCE_BYTES;
     memcpy(said + TCP_HELLO_FRAME_BYTES, conn->in, head_bytes);
-    if (!tcp->auth.module->proof_fits(&tcp->auth, GF_AUTH_COORDINATOR, said, TCP_TALK_CHALLENGE_BYTES, conn->in + head_bytes)) {
+    if (!tcp->auth.module->proof_fits(&tcp->auth, GF_AUTH_COORDINATOR, said, TCP_TALK_CHALLENGE_BYTES,
+                                      conn->in + head_bytes)) {
         return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
                             "what listens at %.50s did not prove to rank %u that it has the same key: the key_file "
                             "of rank 0 has other bytes, or it is not rank 0", tcp->address_text, tcp->rank);

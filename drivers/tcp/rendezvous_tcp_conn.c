@@ -113,7 +113,8 @@ gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_h
         }
     }
     uint32_t frame_bytes = GF_FRAME_HEADER_BYTES + header.payload_bytes;
-    if (conn->authenticated && !tcp->auth.module->mac_fits(&conn->mac_in, conn->in, frame_bytes, conn->in + frame_bytes)) {
+    if (conn->authenticated &&
+        !tcp->auth.module->mac_fits(&conn->mac_in, conn->in, frame_bytes, conn->in + frame_bytes)) {
         conn->lives = true;
         (void)snprintf(tcp->text, sizeof tcp->text, "sent a frame whose MAC does not fit: it was changed, repeated or "
                        "put in on the way");

@@ -22,7 +22,7 @@ void gf_tcp_conn_init(struct conn *conn, uint32_t peer, conn_state state)
 /* Each process begins at another place of the range: a port that a dead rank has left should refuse for a while. */
 static int listen_within(const struct tcp *tcp, struct gf_socket_address *at, struct gf_fault *fault_out)
 {
-    uint32_t count = (uint32_t)(tcp->port_last - tcp->port_first) + 1;
+    uint32_t count = tcp->port_last - tcp->port_first + 1;
     uint32_t place = (uint32_t)((uintptr_t)tcp >> 6); /* in containers a process begun anew has the number of the old one */
     uint32_t begin = (((uint32_t)getpid() ^ place) * UINT32_C(2654435761) + tcp->rank * UINT32_C(40503)) % count;
     int fd = -1;
@@ -34,7 +34,8 @@ static int listen_within(const struct tcp *tcp, struct gf_socket_address *at, st
         if ((fd < 0) && (fault_out->foreign_code != EADDRINUSE)) break;
     }
     if (fd >= 0) return fd;
-    gf_log_line(&tcp->log, GF_LOG_WARN, "rank %u: %s; it listens at a port of the system's choice", tcp->rank, fault_out->text);
+    gf_log_line(&tcp->log, GF_LOG_WARN, "rank %u: %s; it listens at a port of the system's choice", tcp->rank,
+                fault_out->text);
     gf_socket_port_set(at, 0);
     return gf_socket_listen(at, "a free port of this host", fault_out);
 }

@@ -116,7 +116,7 @@ struct tcp {
 
     struct gf_socket_address to; /* the other ranks */
     struct gf_socket_address bind_to;
-    uint16_t port_first, port_last;  /* where listen_fd of a rank other than 0 may be; 0: anywhere */
+    unsigned port_first, port_last;  /* where listen_fd of a rank other than 0 may be; 0: anywhere */
     struct gf_socket_address door;   /* the job's address, where rank 0 listens at first */
     int door_fd;      /* a later centre listens there too, once it can */
     uint64_t door_at_ns;
@@ -172,7 +172,7 @@ void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns);
 
 /* rendezvous_tcp_claim.c: rank 0, who is taken for which rank. */
 bool gf_tcp_said_by_anybody(const struct pending *pending);
-/* GF_OK: who said `hello` may come in; who was taken for that rank and said nothing is gone. Else tcp->text says why. */
+/* GF_OK: who said `hello` may come in; who was taken for that rank and said nothing is gone. Else tcp->text has why. */
 gf_status gf_tcp_claim_take(struct tcp *tcp, const struct gf_frame_hello *hello, uint64_t since_ns);
 bool gf_tcp_reject(struct gf_rendezvous *rendezvous, uint32_t rank, const char *reason);
 void gf_tcp_joined(struct gf_rendezvous *rendezvous);

@@ -127,7 +127,8 @@ static void prove(const struct gf_conn *conn, int part, unsigned char *proof_out
 static bool proof_fits(const struct gf_conn *conn, int part, const unsigned char *proof)
 {
     unsigned char said[SAID_BYTES];
-    bool fits = conn->of->auth.module->proof_fits(&conn->of->auth, GF_AUTH_LINK, said, said_put(conn, part, said), proof);
+    const struct gf_auth *auth = &conn->of->auth;
+    bool fits = auth->module->proof_fits(auth, GF_AUTH_LINK, said, said_put(conn, part, said), proof);
     gf_auth_forget(said, sizeof said);
     return fits;
 }

@@ -137,7 +137,8 @@ int gf_conn_listen(int fd, int backlog)
     struct gf_place place;
     const int seconds = DEFER_SECONDS;
     uint32_t i = 0;
-    if ((proofs == NULL) || !gf_place_of_fd(fd, false, &place) || !gf_conn_calls_are_ours()) return __real_listen(fd, backlog);
+    if ((proofs == NULL) || !gf_place_of_fd(fd, false, &place) || !gf_conn_calls_are_ours())
+        return __real_listen(fd, backlog);
     while ((i < proofs->own.listener_count) && (proofs->fds[i] != fd)) i++; /* closed by UCX and got again */
     if (i == GF_PROOF_LISTENERS_MAX) {
         errno = ENOBUFS; /* link.devices names too many */

@@ -9,7 +9,6 @@
 #include "drivers/ucx/link_ucx.h"
 
 #include "drivers/clock.h"
-#include "drivers/tcp/rendezvous_socket.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -125,8 +124,8 @@ static gf_status transports_check(struct gf_ucx *ucx)
 
 static gf_status ports_check(struct gf_ucx *ucx)
 {
-    uint16_t first, last;
-    if (gf_socket_ports_parse(ucx->ports, &first, &last, NULL)) return GF_OK;
+    unsigned first, last;
+    if (gf_ports_parse(ucx->ports, &first, &last)) return GF_OK;
     return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "ports \"%s\": want first-last within 1-65535", ucx->ports);
 }
 

@@ -5,7 +5,6 @@
  * with a warning, and refused from 1.20.1 on. So this UCX's tcp transport is asked: each name is set in a copy of its
  * settings by the call that UCP itself makes when it opens a transport, and read back. What cannot be read back as it
  * was set is an error. So is a key that UCX warns to have dropped (link_ucx_open.c), and a port outside of PORT_RANGE. */
-#include "drivers/tcp/rendezvous_socket.h"
 #include "drivers/ucx/link_ucx.h"
 
 #include <stdio.h>
@@ -154,11 +153,10 @@ void gf_ucx_listeners_look(struct gf_ucx_listeners *listeners_out)
 
 gf_status gf_ucx_ports_check(struct gf_ucx *ucx, const struct gf_ucx_listeners *before)
 {
-    uint16_t first = 0, last = 0;
-    unsigned outside = 0;
+    unsigned first = 0, last = 0, outside = 0;
     char found[32];
-    if (!gf_ucx_list_has(ucx->transports, "tcp") || !gf_socket_ports_parse(ucx->ports, &first, &last, NULL) ||
-        (first == 0)) return GF_OK;
+    if (!gf_ucx_list_has(ucx->transports, "tcp") || !gf_ports_parse(ucx->ports, &first, &last) || (first == 0))
+        return GF_OK;
     for (int fd = 0; fd < (int)sizeof before->there; fd++) {
         struct gf_place at = {0};
         bool is_new = !before->there[fd] && gf_fd_listens(fd) && gf_place_of_fd(fd, false, &at);

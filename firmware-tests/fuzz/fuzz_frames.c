@@ -75,7 +75,8 @@ static size_t piece_sign(const struct tcp *tcp, struct sender *sender, unsigned 
     switch (sender->next) {
     case HELLO:
         if (bytes < TCP_HELLO_FRAME_BYTES) return bytes;
-        tcp->auth.module->prove(&tcp->auth, GF_AUTH_HELLO, piece, TCP_HELLO_PROVEN_BYTES, piece + TCP_HELLO_PROVEN_BYTES);
+        tcp->auth.module->prove(&tcp->auth, GF_AUTH_HELLO, piece, TCP_HELLO_PROVEN_BYTES,
+                                piece + TCP_HELLO_PROVEN_BYTES);
         memcpy(said, piece, TCP_HELLO_FRAME_BYTES);
         sender->next = PROOF;
         return TCP_HELLO_FRAME_BYTES;
@@ -89,7 +90,8 @@ static size_t piece_sign(const struct tcp *tcp, struct sender *sender, unsigned 
         if (bytes < TALK_HEAD_BYTES) return bytes;
         memcpy(said, tcp->talk.said, TCP_HELLO_FRAME_BYTES);
         memcpy(said + TCP_HELLO_FRAME_BYTES, piece, TALK_HEAD_BYTES);
-        tcp->auth.module->prove(&tcp->auth, GF_AUTH_COORDINATOR, said, TCP_TALK_CHALLENGE_BYTES, piece + TALK_HEAD_BYTES);
+        tcp->auth.module->prove(&tcp->auth, GF_AUTH_COORDINATOR, said, TCP_TALK_CHALLENGE_BYTES,
+                                piece + TALK_HEAD_BYTES);
         tcp->auth.module->MACs(&tcp->auth, said, TCP_TALK_CHALLENGE_BYTES, &sender->mac, &sender->other);
         sender->next = FRAMES;
         return GF_FRAME_HEADER_BYTES + GF_FRAME_CHALLENGE_BYTES;

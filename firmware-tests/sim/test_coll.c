@@ -144,9 +144,9 @@ TEST(traffic_is_what_the_formula_says)
             }
             COLL_WORLD_OPEN(world, &c, NULL);
             coll_world_go(&world, 0);
-            assert_int_equal(gf_sim_bytes_sent(world.sim),
+            assert_int_equal(gf_sim_counts(world.sim)->bytes_sent,
                              vectors * ((c.op == GF_COLL_BARRIER) ? 8 : coll_world_data_bytes(&world)));
-            assert_int_equal(gf_sim_messages_sent(world.sim), messages);
+            assert_int_equal(gf_sim_counts(world.sim)->messages_sent, messages);
         }
     }
 }

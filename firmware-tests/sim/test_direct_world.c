@@ -40,10 +40,10 @@ static void expect_served(struct world_setup *setup, bool by_memory)
     struct world_step step = {.order = WORLD_FORWARD};
     uint64_t messages;
     WORLD_OPEN(w, setup);
-    messages = gf_sim_messages_sent(w.sim);
+    messages = gf_sim_counts(w.sim)->messages_sent;
     world_step_ok(&w, &step);
     world_expect_sums(&w, 1.0f);
-    assert_int_equal(gf_sim_messages_sent(w.sim) == messages, by_memory);
+    assert_int_equal(gf_sim_counts(w.sim)->messages_sent == messages, by_memory);
     for (uint32_t rank = 0; rank < w.world; rank++) {
         uint32_t all, direct = records_with(&w, rank, GF_ALGORITHM_DIRECT, &all);
         assert_true(all > 1);

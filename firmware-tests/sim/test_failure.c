@@ -65,7 +65,7 @@ static bool run_with_fault(const struct fault_case *c, uint32_t world, uint32_t 
     w.creep_ns = c->creep_ns;
     begin_ns = gf_sim_now_ns(w.sim);
     world_run(&w, journey_progress, &journey);
-    met = gf_sim_fault_met(w.sim);
+    met = gf_sim_counts(w.sim)->fault_met;
     for (uint32_t r = 0; r < world; r++) {
         gf_status status = w.ranks[r].status;
         bool runs = gf_sim_runs(w.sim, r);
@@ -146,7 +146,7 @@ TEST(what_a_link_may_do_changes_nothing)
             for (uint64_t e = 0; e < brief[0].elem_count; e++)
                 assert_true(world_get(GF_TYPE_F32, world_gradient(&w, 2, 0), e) ==
                             world_value(0, 0, e) + world_value(1, 0, e) + world_value(2, 0, e));
-            met = gf_sim_fault_met(w.sim);
+            met = gf_sim_counts(w.sim)->fault_met;
         }
         assert_true((at > 2) && !met);
     }

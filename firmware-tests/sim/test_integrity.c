@@ -52,7 +52,7 @@ static uint64_t posts_of_opening(gf_algorithm algorithm, bool integrity)
     struct world w;
     uint64_t posts;
     world_open(&w, &setup);
-    posts = gf_sim_requests_posted(w.sim);
+    posts = gf_sim_counts(w.sim)->requests_posted;
     world_close(&w);
     return posts;
 }
@@ -70,7 +70,7 @@ static bool corrupt_run(uint64_t at, gf_algorithm algorithm, bool integrity, uin
     *wrong_out = false;
     world_open(&w, &setup);
     world_step_run(&w, &step);
-    met = gf_sim_fault_met(w.sim);
+    met = gf_sim_counts(w.sim)->fault_met;
     for (uint32_t rank = 0; rank < RANKS; rank++) {
         const struct gf_error *error = gf_error_last(w.ranks[rank].gf);
         if (error->code != GF_OK) {

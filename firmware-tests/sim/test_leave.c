@@ -237,7 +237,7 @@ TEST(a_rank_that_comes_within_the_deadline_is_waited_for)
     for (uint32_t i = 0; i < 3; i++) {
         world_step_ok(&w, &step);
     }
-    assert_true(gf_sim_fault_met(w.sim));
+    assert_true(gf_sim_counts(w.sim)->fault_met);
 }
 
 /* ---- the end ---- */

@@ -248,7 +248,10 @@ TEST(a_process_that_proved_nothing_changes_no_view)
 {
     const struct gf_rendezvous_event refused = {.kind = GF_RENDEZVOUS_REFUSED, .rank = GF_RANK_NONE, .unproven = true};
     struct gf_members *members = collector();
-    gf_view_event(members, &refused);
+    struct gf_members_plan plan;
+    fake_push(&fake.ends[0], refused);
+    assert_int_equal(gf_members_change_poll(members, world.now_ns, &plan), GF_AGAIN);
+    assert_int_equal(fake.ends[0].count, 0);
     assert_int_equal(members->view.state, VIEW_COLLECT);
 }
 

@@ -179,10 +179,10 @@ TEST(bytes_are_those_that_are_promised)
             setup.tensor_count = 1;
             setup.config.exchange.scale_elems = rows[row].scale_elems;
             WORLD_OPEN(w, &setup);
-            before = gf_sim_bytes_sent(w.sim);
+            before = gf_sim_counts(w.sim)->bytes_sent;
             world_step_ok(&w, &step);
-            assert_true((double)(gf_sim_bytes_sent(w.sim) - before) / dense < rows[row].share);
-            assert_true((double)(gf_sim_bytes_sent(w.sim) - before) / dense > rows[row].share - 0.003);
+            assert_true((double)(gf_sim_counts(w.sim)->bytes_sent - before) / dense < rows[row].share);
+            assert_true((double)(gf_sim_counts(w.sim)->bytes_sent - before) / dense > rows[row].share - 0.003);
         }
 }
 

@@ -68,7 +68,7 @@ TEST(whoever_dies_at_whatever_post_the_others_go_on)
                 world_join(&w);
                 if (all_joined(&w, victim)) {
                     jobs_run(&w);
-                    met = gf_sim_fault_met(w.sim);
+                    met = gf_sim_counts(w.sim)->fault_met;
                     elastic_expect(&w, ((1u << worlds[i]) - 1) & ~(met ? 1u << victim : 0), what);
                     expect_sums(&w, what);
                     deaths += met ? 1 : 0;
@@ -206,7 +206,7 @@ TEST(the_whole_state_is_common_afterwards)
                 world_join(&w);
                 if (all_joined(&w, victim)) {
                     jobs_run(&w);
-                    met = gf_sim_fault_met(w.sim);
+                    met = gf_sim_counts(w.sim)->fault_met;
                     expect_out(&w, met ? 1u << victim : 0, GF_AGAIN, what);
                     for (uint32_t rank = 0; rank < w.world; rank++) {
                         if (w.ranks[rank].status != GF_OK) continue;

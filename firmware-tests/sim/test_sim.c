@@ -38,8 +38,8 @@ TEST(a_message_arrives_whole_whoever_posts_first)
     }
     assert_int_equal(w.links[0]->sent_messages, 10);
     assert_int_equal(w.links[0]->sent_bytes, 2 * (1 + 63 + 4096 + 100001));
-    assert_int_equal(gf_sim_messages_sent(w.sim), 10);
-    assert_int_equal(gf_sim_bytes_sent(w.sim), w.links[0]->sent_bytes);
+    assert_int_equal(gf_sim_counts(w.sim)->messages_sent, 10);
+    assert_int_equal(gf_sim_counts(w.sim)->bytes_sent, w.links[0]->sent_bytes);
 }
 
 /* A transfer is posted at 0; when its send and its receive end is a formula. */

@@ -75,7 +75,7 @@ TEST(each_fault_does_what_it_says_at_either_end)
                 assert_non_null(strstr(w.links[1]->fault.text, "sent 63 bytes"));
                 assert_non_null(strstr(w.links[1]->fault.text, "wants 64"));
             }
-            assert_int_equal(gf_sim_fault_met(w.sim), (row->kind != GF_SIM_FAULT_NONE) && (row->at < 3));
+            assert_int_equal(gf_sim_counts(w.sim)->fault_met, (row->kind != GF_SIM_FAULT_NONE) && (row->at < 3));
         }
     }
 }

@@ -107,7 +107,7 @@ TEST(reset_ends_all_and_begins_anew)
             for (uint32_t rank = 0; rank < w.world; rank++) {
                 assert_int_equal(w.driver->reset(w.links[rank], 2), GF_OK);
             }
-            assert_int_equal(gf_sim_requests_posted(w.sim), gf_sim_requests_ended(w.sim));
+            assert_int_equal(gf_sim_counts(w.sim)->requests_posted, gf_sim_counts(w.sim)->requests_ended);
             assert_int_equal(sim_world_test(&w, 0, 0), (reset_ns >= 1000) ? GF_OK : GF_ERR_ABORTED);
             assert_int_equal(sim_world_test(&w, 1, 0), (reset_ns >= 2000) ? GF_OK : GF_ERR_ABORTED);
             assert_int_equal(sim_world_test(&w, 1, 2), GF_ERR_ABORTED);
@@ -255,7 +255,7 @@ static uint64_t ring_hash(const struct gf_sim_setup *setup, uint64_t moves)
         if ((left > 0) && !gf_sim_advance(w.sim)) break;
     }
     assert_int_equal(left, 0);
-    assert_int_equal(gf_sim_messages_sent(w.sim), moves * setup->world);
+    assert_int_equal(gf_sim_counts(w.sim)->messages_sent, moves * setup->world);
     sim_world_close(&w);
     free(moved);
     free(posted);

@@ -100,10 +100,10 @@ TEST(wire_bytes_are_what_the_ring_promises)
         setup.config.exchange.wire = (gf_type)(row % GF_TYPE_COUNT);
         elem_bytes = gf_type_size_bytes(setup.config.exchange.wire);
         WORLD_OPEN(w, &setup);
-        total = gf_sim_bytes_sent(w.sim);
+        total = gf_sim_counts(w.sim)->bytes_sent;
         for (uint32_t n = 0; n < 3; n++) world_step_run(&w, &step);
         world_expect(&w, GF_OK);
-        total = gf_sim_bytes_sent(w.sim) - total;
+        total = gf_sim_counts(w.sim)->bytes_sent - total;
         for (uint32_t rank = 0; rank < w.world; rank++) {
             struct gf_stats stats = world_stats(&w, rank);
             /* Sizes divide by every world here. */

@@ -94,7 +94,7 @@ TEST(a_survivors_own_optimizer_state_is_everybodys)
                 for (uint32_t r = 0; r < world; r++) joined = joined && (w.ranks[r].status == GF_OK);
                 if (joined) {
                     train(&w, NULL);
-                    met = gf_sim_fault_met(w.sim);
+                    met = gf_sim_counts(w.sim)->fault_met;
                     expect_common(&w, ((1u << world) - 1) & ~(met ? 1u << victim : 0), what);
                     deaths += met ? 1 : 0;
                 }

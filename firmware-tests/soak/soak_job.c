@@ -285,8 +285,8 @@ void soak_run(struct soak_job *job, uint64_t seed)
     do {
         world_run(&job->w, job_progress, job);
     } while (soak_faults_resume(job));
-    job->met = job->met || gf_sim_fault_met(job->w.sim);
-    job->hash ^= gf_sim_now_ns(job->w.sim) + gf_sim_messages_sent(job->w.sim);
+    job->met = job->met || gf_sim_counts(job->w.sim)->fault_met;
+    job->hash ^= gf_sim_now_ns(job->w.sim) + gf_sim_counts(job->w.sim)->messages_sent;
     soak_ends_check(job);
     world_close(&job->w);
     job->w.ranks = NULL;

@@ -52,7 +52,7 @@ static bool fault_run(const struct fault_case *fault, const struct coll_case *c,
     }
     coll_world_run(&world);
     coll_world_check(&world);
-    is_met = gf_sim_fault_met(world.sim);
+    is_met = gf_sim_counts(world.sim)->fault_met;
     expect = is_met ? fault->expect : GF_OK;
     for (uint32_t i = 0; i < c->size; i++) {
         status_check(&world, i, fault, expect);

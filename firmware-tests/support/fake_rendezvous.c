@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static bool push(struct fake_end *end, struct gf_rendezvous_event event)
+bool fake_push(struct fake_end *end, struct gf_rendezvous_event event)
 {
     if (end->count == FAKE_QUEUE_MAX) return false;
     struct fake_event *slot = &end->queue[(end->head + end->count++) % FAKE_QUEUE_MAX];
@@ -21,7 +21,7 @@ static gf_status fake_send(struct gf_rendezvous *base, uint32_t to, uint32_t kin
     if ((world->room_every > 0) && (++world->sends % world->room_every != 0)) return GF_AGAIN;
     struct gf_rendezvous_event event = {.kind = GF_RENDEZVOUS_FRAME, .rank = end->rank, .frame_kind = kind,
                                         .size_bytes = bytes, .payload = payload};
-    return push(far, event) ? GF_OK : GF_AGAIN;
+    return fake_push(far, event) ? GF_OK : GF_AGAIN;
 }
 
 static gf_status fake_poll(struct gf_rendezvous *base, uint64_t now_ns, struct gf_rendezvous_event *event_out)
@@ -57,12 +57,14 @@ void fake_world_init(struct fake_world *world, uint32_t size, uint32_t room_ever
 
 void fake_connect(struct fake_world *world, uint32_t rank)
 {
-    (void)push(&world->ends[0], (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = rank});
-    (void)push(&world->ends[rank], (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = 0});
+    (void)fake_push(&world->ends[0], (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = rank});
+    (void)fake_push(&world->ends[rank], (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = 0});
 }
 
 void fake_cut(struct fake_world *world, uint32_t rank, const char *how)
 {
-    (void)push(&world->ends[0], (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = rank, .text = how});
-    (void)push(&world->ends[rank], (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = 0, .text = how});
+    (void)fake_push(&world->ends[0],
+                    (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = rank, .text = how});
+    (void)fake_push(&world->ends[rank],
+                    (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = 0, .text = how});
 }

@@ -27,6 +27,7 @@ struct fake_world {
     struct fake_end ends[FAKE_RANKS_MAX];
 };
 
+bool fake_push(struct fake_end *end, struct gf_rendezvous_event event); /* False: it has no room */
 void fake_world_init(struct fake_world *world, uint32_t size, uint32_t room_every);
 void fake_connect(struct fake_world *world, uint32_t rank);              /* with rank 0 */
 void fake_cut(struct fake_world *world, uint32_t rank, const char *how); /* both sides hear of it */

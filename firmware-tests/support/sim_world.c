@@ -52,7 +52,7 @@ void sim_world_close(struct sim_world *w)
         w->driver->close(w->links[rank]);
         free(w->states[rank]);
     }
-    assert_int_equal(gf_sim_requests_posted(w->sim), gf_sim_requests_ended(w->sim));
+    assert_int_equal(gf_sim_counts(w->sim)->requests_posted, gf_sim_counts(w->sim)->requests_ended);
     gf_sim_destroy(w->sim);
     free(w->links);
     free(w->states);

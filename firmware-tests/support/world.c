@@ -148,7 +148,7 @@ void world_close(struct world *w)
         if (self->gf != NULL) assert_int_equal(gf_close(self->gf), GF_OK);
         memory_free(self);
     }
-    assert_int_equal(gf_sim_requests_posted(w->sim), gf_sim_requests_ended(w->sim));
+    assert_int_equal(gf_sim_counts(w->sim)->requests_posted, gf_sim_counts(w->sim)->requests_ended);
     gf_sim_destroy(w->sim);
     free(w->ranks);
 }

@@ -9,7 +9,6 @@
 #include "lib/core/accessors.h"
 #include "lib/core/arena.h"
 #include "lib/core/late.h"
-#include "lib/elastic/elastic.h"
 #include "lib/modules/modules.h"
 
 #define CONNECTS_A_POLL 32u

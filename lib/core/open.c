@@ -14,7 +14,6 @@
 #include "lib/core/layout.h"
 #include "lib/core/vote.h"
 #include "lib/device/device.h"
-#include "lib/elastic/elastic.h"
 #include "lib/sparse/sparse_module.h"
 
 /* Not inlined, like members_open(). */

@@ -6,44 +6,44 @@
  * there, so its own history gives it up; what it had not sent of that step's gradient is lost with the step. */
 #include <string.h>
 
+#include "drivers/bytes.h"
 #include "lib/core/accessors.h"
 #include "lib/core/late.h"
 #include "lib/device/device.h"
 #include "lib/elastic/epoch.h"
 
-enum { WORD_SCALE, WORD_GOOD, WORD_BAD, WORD_SAMPLES, WORD_SAMPLES_HIGH, WORD_SELECTED, WORD_FLAGS, WORD_UPDATES };
 #define FLAG_KNOWN 0x1u
 #define FLAG_EMPTY 0x2u
 #define FLAG_LOCAL 0x4u
 #define FLAG_SKIPPED 0x8u
 
-static void words_put(gf_context *gf)
+/* Into gf->change.words, or from there: what is small. The flags come first: they are looked at before the rest. */
+static void words_walk(gf_context *gf, bool put)
 {
-    uint32_t *words = gf->change.words;
-    memcpy(&words[WORD_SCALE], &gf->loss_scale.value, sizeof words[0]);
-    words[WORD_GOOD] = gf->loss_scale.good;
-    words[WORD_BAD] = gf->loss_scale.bad;
-    words[WORD_SAMPLES] = (uint32_t)gf->samples_before;
-    words[WORD_SAMPLES_HIGH] = (uint32_t)(gf->samples_before >> 32);
-    words[WORD_SELECTED] = gf->sparse.selected_count;
-    words[WORD_UPDATES] = (gf->optimizer.updates < UINT32_MAX) ? (uint32_t)gf->optimizer.updates : UINT32_MAX;
-    words[WORD_FLAGS] = (gf->sparse.known ? FLAG_KNOWN : 0) | (gf->sparse.history_empty ? FLAG_EMPTY : 0) |
-                        (gf->sparse.local_begun ? FLAG_LOCAL : 0) | (gf->skipped_last ? FLAG_SKIPPED : 0);
+    struct gf_put to = {(unsigned char *)gf->change.words, sizeof gf->change.words};
+    struct gf_get from = {.at = to.at, .left = to.left};
+    struct gf_walk walk = {.put = put ? &to : NULL, .get = put ? NULL : &from};
+    struct gf_sparse *sparse = &gf->sparse;
+    uint32_t flags = (sparse->known ? FLAG_KNOWN : 0) | (sparse->history_empty ? FLAG_EMPTY : 0) |
+                     (sparse->local_begun ? FLAG_LOCAL : 0) | (gf->skipped_last ? FLAG_SKIPPED : 0);
+    uint32_t updates = (gf->optimizer.updates < UINT32_MAX) ? (uint32_t)gf->optimizer.updates : UINT32_MAX;
+    gf_walk_u32(&walk, &flags);
+    gf_walk_bytes(&walk, &gf->loss_scale.value, sizeof gf->loss_scale.value);
+    gf_walk_u32(&walk, &gf->loss_scale.good);
+    gf_walk_u32(&walk, &gf->loss_scale.bad);
+    gf_walk_u64(&walk, &gf->samples_before);
+    gf_walk_u32(&walk, &sparse->selected_count);
+    gf_walk_u32(&walk, &updates);
+    gf->optimizer.updates = put ? gf->optimizer.updates : updates;
+    sparse->known = (flags & FLAG_KNOWN) != 0;
+    sparse->history_empty = (flags & FLAG_EMPTY) != 0;
+    sparse->local_begun = (flags & FLAG_LOCAL) != 0;
+    gf->skipped_last = (flags & FLAG_SKIPPED) != 0;
 }
 
-static void words_get(gf_context *gf)
+static uint32_t words_flags(const gf_context *gf)
 {
-    const uint32_t *words = gf->change.words;
-    memcpy(&gf->loss_scale.value, &words[WORD_SCALE], sizeof words[0]);
-    gf->loss_scale.good = words[WORD_GOOD];
-    gf->loss_scale.bad = words[WORD_BAD];
-    gf->samples_before = words[WORD_SAMPLES] | ((uint64_t)words[WORD_SAMPLES_HIGH] << 32);
-    gf->sparse.selected_count = words[WORD_SELECTED];
-    gf->optimizer.updates = words[WORD_UPDATES];
-    gf->sparse.known = (words[WORD_FLAGS] & FLAG_KNOWN) != 0;
-    gf->sparse.history_empty = (words[WORD_FLAGS] & FLAG_EMPTY) != 0;
-    gf->sparse.local_begun = (words[WORD_FLAGS] & FLAG_LOCAL) != 0;
-    gf->skipped_last = (words[WORD_FLAGS] & FLAG_SKIPPED) != 0;
+    return gf_get_u32(&(struct gf_get){.at = (const unsigned char *)gf->change.words, .left = sizeof(uint32_t)});
 }
 
 /* Chunks of a step that this rank did not see the end of: the others have applied what it sent, unless they skipped it.
@@ -52,7 +52,7 @@ static gf_status history_give_up(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
     if ((gf->change.plan.progress.steps == gf->change.own.steps) ||
-        ((gf->change.words[WORD_FLAGS] & FLAG_SKIPPED) != 0))
+        ((words_flags(gf) & FLAG_SKIPPED) != 0))
         return GF_OK;
     if (gf->step.quantized) return gf->step_module->commit(gf, 1.0f);
     if (!gf->step.sparse || (sparse->elem_count == 0)) return GF_OK;
@@ -90,7 +90,7 @@ static void sync_post(gf_context *gf)
     const struct gf_members_progress *mine = &gf->change.own, *common = &gf->change.plan.progress;
     /* Those that are not behind receive the bits that they have. */
     if ((mine->steps != common->steps) || (mine->applied != common->applied)) gf->change.own.partial = 1;
-    words_put(gf);
+    words_walk(gf, true);
     part_post(gf, 0, (gf_mem)(uintptr_t)gf->change.words, sizeof gf->change.words / sizeof(float), GF_TYPE_F32);
     gf->change.posted = true;
 }
@@ -99,7 +99,7 @@ static void sync_post(gf_context *gf)
  * rank's own stays so; who had not divided it yet has no share of it. */
 static gf_status pools_post(gf_context *gf)
 {
-    bool local = (gf->change.words[WORD_FLAGS] & FLAG_LOCAL) != 0;
+    bool local = (words_flags(gf) & FLAG_LOCAL) != 0;
     uint64_t elems = gf->pool.elem_count, own = local ? gf->pool.sparse_elem_count : 0;
     gf_status status = history_give_up(gf);
     if (status < 0) return status;
@@ -129,6 +129,6 @@ gf_status gf_common_state_progress(gf_context *gf)
         extra_post(gf);
         return GF_AGAIN;
     }
-    words_get(gf);
+    words_walk(gf, false);
     return GF_OK;
 }

@@ -342,3 +342,9 @@ uint32_t gf_epoch_due(const gf_context *gf)
 
 bool gf_rejoined(const gf_context *gf) { return (gf != NULL) && gf->config.rendezvous.rejoin; }
 bool gf_left(const gf_context *gf) { return (gf != NULL) && gf->change.left; }
+
+const struct gf_elastic_module gf_module_elastic = {
+    .rejoin = gf_rejoin_begin,
+    .turn = gf_change_progress,
+    .members = &gf_members_elastic,
+};

@@ -6,6 +6,13 @@ bool gf_view_list_has(const struct members_list *list, uint32_t id)
     return (list->bits[id / 8] & (1u << (id % 8))) != 0;
 }
 
+bool gf_view_list_took(const struct members_list *list, uint32_t id)
+{
+    bool took = false;
+    for (uint32_t i = 0; i < list->taken_count; i++) took = took || (list->taken[i] == id);
+    return took;
+}
+
 void gf_view_list_add(struct members_list *list, uint32_t id)
 {
     list->bits[id / 8] |= (unsigned char)(1u << (id % 8));
@@ -55,8 +62,7 @@ bool gf_view_list_is_mine(const struct gf_members *members, const struct members
 {
     bool mine = gf_view_list_has(list, members->member_id);
     if (gf_view_joins(members) || !mine) return mine;
-    for (uint32_t i = 0; i < list->taken_count; i++) mine = mine && (list->taken[i] != members->member_id);
-    return mine && (list->epoch == members->view.epoch.epoch + 1);
+    return !gf_view_list_took(list, members->member_id) && (list->epoch == members->view.epoch.epoch + 1);
 }
 
 /* Any two sets that are half of the epoch share a member, and a member that has promised a view acknowledges nothing

@@ -79,7 +79,7 @@ void gf_view_warn(struct gf_members *members, uint32_t id, struct gf_get *get)
     uint32_t rank = gf_members_rank(members, id);
     bool ended = !from->connected;
     (void)get;
-    if (!members->view.planned || (rank == GF_RANK_NONE) || gf_member_is_recovering(from)) return;
+    if (!members->view.reason.planned || (rank == GF_RANK_NONE) || gf_member_is_recovering(from)) return;
     members->tell = (struct gf_error){.code = GF_ERR_PEER, .peer = ended ? rank : GF_RANK_NONE,
                                       .operation = GF_OPERATION_SHRINK, .tensor = GF_TENSOR_NONE};
     (void)snprintf(members->tell.text, sizeof members->tell.text, "%s %u %s", ended ? "rank" : "epoch",

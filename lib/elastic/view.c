@@ -92,20 +92,14 @@ bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struc
 void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event *event)
 {
     struct members_view *view = &members->view;
-    uint32_t kind = event->frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u);
-    if (event->kind == GF_RENDEZVOUS_REFUSED) return; /* of nobody */
-    struct member *member = &members->table[event->rank];
-    bool was_recovering = gf_member_is_recovering(member), begun = (event->kind == GF_RENDEZVOUS_CONNECTED);
+    uint32_t kind = members_kind(event);
     if (event->kind == GF_RENDEZVOUS_FRAME) {
         if ((kind == MEMBERS_FAULT) || (kind == MEMBERS_GIVES_UP)) step(members, FAULT, event->rank, NULL);
         return;
     }
+    bool begun = (event->kind == GF_RENDEZVOUS_CONNECTED);
     if (begun && !members->was_member && (view->state == VIEW_SEEK)) view->coordinator = event->rank; /* whoever */
-    member->connected = begun;
-    member->owed = 0;
-    if (begun) member->state = event->rejoins ? MEMBER_RECOVERING : MEMBER_EXPECTED;
-    else member->state = (was_recovering || !event->lives) ? MEMBER_DEAD : MEMBER_TURNED;
-    if (begun || !was_recovering) step(members, begun ? CONNECTED : ENDED, event->rank, NULL);
+    step(members, begun ? CONNECTED : ENDED, event->rank, NULL);
 }
 
 /* ---- what the caller says ---- */
@@ -118,7 +112,7 @@ void gf_view_fail(struct gf_members *members, gf_status code, const char *format
     (void)vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     members->error = (struct gf_error){.code = code, .rank = members->setup.rank, .peer = GF_RANK_NONE,
-                                       .operation = GF_OPERATION_SHRINK, .step = members->view.own.steps,
+                                       .operation = GF_OPERATION_SHRINK, .step = members->view.reason.own.steps,
                                        .tensor = GF_TENSOR_NONE};
     memcpy(members->error.text, text, sizeof text);
     members->state = MEMBERS_FAILED;
@@ -143,11 +137,7 @@ void gf_members_change(struct gf_members *members, uint64_t now_ns, const struct
     struct members_view *view = &members->view;
     gf_members_touch(members, now_ns);
     members->state = MEMBERS_FAILED; /* as between two epochs */
-    view->own = reason->own;
-    view->silent_ns = reason->silent_ns;
-    view->away_ns = reason->away_ns;
-    view->planned = reason->planned;
-    view->leaves = reason->leaves;
+    view->reason = *reason;
     view->refusal = GF_OK;
     view->sought = GF_RANK_NONE;
     if (reason->planned)
@@ -162,21 +152,8 @@ gf_status gf_members_change_poll(struct gf_members *members, uint64_t now_ns, st
     struct members_view *view = &members->view;
     gf_members_touch(members, now_ns);
     gf_members_flush(members); /* the last ERROR may still have to go out */
-    for (uint32_t i = 0; (i < MEMBERS_EVENTS_MAX) && (members->id_count > 1); i++) {
-        struct gf_rendezvous_event event = {0};
-        gf_status status = members->rendezvous->driver->poll(members->rendezvous, now_ns, &event);
-        uint32_t kind = event.frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u);
-        struct gf_get get = {.at = event.payload, .left = event.size_bytes};
-        if (status == GF_AGAIN) break;
-        if (status < 0) {
-            gf_view_fail(members, status, "%.200s", members->rendezvous->fault.text);
-            break;
-        }
-        gf_view_event(members, &event);
-        if ((event.kind == GF_RENDEZVOUS_FRAME) && gf_members_of_no_epoch(members, kind))
-            (void)gf_view_frame(members, event.rank, kind, &get);
-        if (view->state >= VIEW_COMMITTED) break;
-    }
+    gf_status status = gf_members_events(members);
+    if (status < 0) gf_view_fail(members, status, "%.200s", members->rendezvous->fault.text);
     step(members, TIME, members->member_id, NULL);
     gf_members_flush(members);
     if (view->state == VIEW_FAILED) return members->error.code;

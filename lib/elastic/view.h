@@ -46,14 +46,10 @@ struct members_view {
     uint32_t coordinator;   /* member id around which the connections stand; GF_RANK_NONE: it is looked for */
     uint32_t sought;        /* the one that this rank looks for before it leads again; GF_RANK_NONE: any */
     uint32_t accepted_view; /* of `accepted`, the proposal with the highest view that this rank knows of; 0: none */
-    bool planned;           /* nobody has failed: the epoch ends so that others come in or leave */
-    bool leaves;            /* this rank does */
     bool told;              /* somebody names who has ended, or may do so */
     uint32_t excluded_epoch; /* one that has begun without this rank; 0: none */
     uint64_t since_ns;      /* of the state */
-    uint64_t silent_ns;     /* how long members that are silent are waited for */
-    uint64_t away_ns;       /* the same for those that have no connection here */
-    struct gf_members_progress own;
+    struct gf_members_reason reason; /* of the change under way, or of the last one */
     struct members_list epoch;    /* the last committed one; its number is 0 before the first */
     struct view_proposal current; /* how that began, for those that have not heard of it */
     struct view_proposal accepted;
@@ -67,6 +63,7 @@ struct gf_members;
 
 /* ---- quorum.c ---- */
 bool gf_view_list_has(const struct members_list *list, uint32_t id);
+bool gf_view_list_took(const struct members_list *list, uint32_t id); /* a process of this id has come in with it */
 void gf_view_list_add(struct members_list *list, uint32_t id);
 uint32_t gf_view_list_count(const struct members_list *list, uint32_t id_count);
 /* The list's next id, cyclically. */
@@ -108,7 +105,6 @@ void gf_view_seek_any(struct gf_members *members);
 void gf_view_next(struct gf_members *members);
 /* This rank leads view `number`: whoever is here in a lower one is asked to come along. */
 void gf_view_lead(struct gf_members *members, uint32_t number);
-void gf_view_lead_again(struct gf_members *members);  /* the next view that it leads */
 void gf_view_lead_higher(struct gf_members *members); /* one that it leads, and in which somebody is already */
 
 /* ---- view.c ---- */

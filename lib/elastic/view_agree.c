@@ -13,7 +13,7 @@ static void lead_find(const struct gf_members *members, struct view_proposal *ne
     const struct gf_members_progress *most = NULL;
     for (uint32_t id = 0; id < members->id_count; id++) {
         const struct gf_members_progress *own = &members->table[id].progress;
-        if (id == members->member_id) own = &members->view.own;
+        if (id == members->member_id) own = &members->view.reason.own;
         if (!gf_view_list_has(&next->list, id)) continue;
         if (next->progress.requests < own->requests) next->progress.requests = own->requests;
         next->lags = next->lags || (own->partial != 0);
@@ -64,7 +64,7 @@ static bool proposal_make(struct gf_members *members, const struct members_list 
     memset(next, 0, sizeof *next);
     next->list.epoch = view->epoch.epoch + 1;
     for (uint32_t id = members->id_count; id-- > 0;) {
-        bool leaves = (id == members->member_id) ? view->leaves : members->table[id].leaves;
+        bool leaves = (id == members->member_id) ? view->reason.leaves : members->table[id].leaves;
         if (!gf_view_list_has(here, id) || leaves) continue;
         gf_view_list_add(&next->list, id);
         next->list.first = id;
@@ -74,7 +74,7 @@ static bool proposal_make(struct gf_members *members, const struct members_list 
         gf_view_fail(members, GF_ERR_QUORUM, "every rank that is here leaves: nobody is left to go on");
         return false;
     }
-    if (!view->leaves) next->list.first = members->member_id;
+    if (!view->reason.leaves) next->list.first = members->member_id;
     waiting_add(members, &next->list, stay);
     lead_find(members, next);
     if (next->progress.partial != 0)
@@ -165,7 +165,7 @@ void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *ge
         turned += (member->state == MEMBER_TURNED);
     }
     bool may_be_enough = enough(members, MEMBER_EXPECTED, &may_come);
-    bool late = (waited_ns >= ((connected > 0) ? view->silent_ns : view->away_ns));
+    bool late = (waited_ns >= ((connected > 0) ? view->reason.silent_ns : view->reason.away_ns));
     bool told = view->told && members->was_member;
     for (uint32_t id = 0; late && told && (id < members->id_count); id++) members->table[id].suspected = false;
     count = who(members, MEMBER_REPORTED, &here);
@@ -192,8 +192,9 @@ void gf_view_commit(struct gf_members *members, uint32_t own, struct gf_get *get
     uint32_t count;
     (void)get;
     if (!enough(members, MEMBER_ACCEPTED, &count)) {
-        bool late = (members->now_ns - view->since_ns >= view->silent_ns);
-        if (late || !enough(members, MEMBER_REPORTED, &count)) gf_view_lead_again(members);
+        bool late = (members->now_ns - view->since_ns >= view->reason.silent_ns);
+        if (late || !enough(members, MEMBER_REPORTED, &count))
+            gf_view_lead(members, view->view + gf_view_list_count(&view->epoch, members->id_count)); /* once more */
         return;
     }
     view->current = view->accepted;

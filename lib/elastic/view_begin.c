@@ -42,7 +42,7 @@ void gf_view_excluded_fail(struct gf_members *members)
 void gf_view_excluded(struct gf_members *members, uint32_t epoch)
 {
     struct members_view *view = &members->view;
-    if (view->leaves && (view->state != VIEW_NONE)) {
+    if (view->reason.leaves && (view->state != VIEW_NONE)) {
         view->plan = (struct gf_members_plan){.epoch = epoch};
         view->state = VIEW_LEFT;
         return;
@@ -60,8 +60,7 @@ bool gf_members_left_ended(const struct gf_members *members)
     bool all = (next->epoch == members->setup.epoch + 1);
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         uint32_t id = members_id(members, rank);
-        bool stays = gf_view_list_has(next, id);
-        for (uint32_t i = 0; i < next->taken_count; i++) stays = stays && (next->taken[i] != id);
+        bool stays = gf_view_list_has(next, id) && !gf_view_list_took(next, id);
         all = all && (stays || gf_view_list_has(&members->view.ended, id));
     }
     return all;
@@ -86,7 +85,7 @@ void gf_members_change_join(struct gf_members *members, const void *endpoint, si
     members->setup.world = plan.world;
     members->setup.epoch = plan.epoch;
     members->setup.offer.world = plan.world;
-    members->setup.join_timeout_ns = members->view.away_ns;
+    members->setup.join_timeout_ns = members->view.reason.away_ns;
     members->view.state = VIEW_NONE;
     gf_members_epoch_begin(members, endpoint, endpoint_bytes, now_ns);
     for (uint32_t other = 0; other < plan.world; other++) {
@@ -114,7 +113,7 @@ static void epoch_in_use(struct gf_members *members)
     used_add(view, &view->epoch);
     view->state = VIEW_NONE;
     view->coordinator = members_id(members, 0);
-    view->leaves = false;
+    view->reason.leaves = false;
     members->was_member = true;
     for (uint32_t id = 0; id < members->id_count; id++) members->table[id].suspected = false;
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {

@@ -44,8 +44,9 @@ void gf_view_report_walk(struct gf_walk *walk, struct view_report *report, uint3
 static void report_put(struct gf_put *put, struct gf_members *members)
 {
     struct members_view *view = &members->view;
-    struct view_report report = {.view = view->view, .accepted_view = view->accepted_view, .planned = view->planned,
-                                 .leaves = view->leaves, .progress = view->own};
+    struct view_report report = {.view = view->view, .accepted_view = view->accepted_view,
+                                 .planned = view->reason.planned, .leaves = view->reason.leaves,
+                                 .progress = view->reason.own};
     struct gf_walk walk = {.put = put};
     gf_view_report_walk(&walk, &report, members->id_count);
     gf_view_list_walk(&walk, &view->epoch, members->id_count);

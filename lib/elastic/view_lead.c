@@ -105,8 +105,3 @@ void gf_view_next(struct gf_members *members)
         }
     }
 }
-
-void gf_view_lead_again(struct gf_members *members)
-{
-    gf_view_lead(members, members->view.view + gf_view_list_count(&members->view.epoch, members->id_count));
-}

@@ -45,7 +45,7 @@ void gf_view_late(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     const struct members_view *view = &members->view;
     bool lower = (view->sought != GF_RANK_NONE) && (id < view->sought);
-    uint64_t most_ns = lower ? view->silent_ns / 2 : view->silent_ns + view->away_ns;
+    uint64_t most_ns = lower ? view->reason.silent_ns / 2 : view->reason.silent_ns + view->reason.away_ns;
     if (gf_view_joins(members) || (members->now_ns - view->since_ns < most_ns)) return;
     gf_view_lost(members, view->coordinator, get);
 }

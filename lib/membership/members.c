@@ -110,6 +110,12 @@ void gf_members_owe(struct gf_members *members, uint32_t rank, members_frame fra
     gf_members_owe_id(members, members_id(members, rank), frame);
 }
 
+void gf_members_owe_all(struct gf_members *members, members_frame frame)
+{
+    for (uint32_t rank = 0; rank < members->setup.world; rank++)
+        if (members_here(members, rank)) gf_members_owe(members, rank, frame);
+}
+
 bool gf_members_owes(const struct gf_members *members, uint32_t frames)
 {
     bool any = false;
@@ -153,24 +159,28 @@ void gf_members_flush(struct gf_members *members)
 
 void gf_members_fail(struct gf_members *members, const struct gf_error *error, const struct gf_error *told)
 {
-    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
+    if (members_over(members)) return;
     GF_ASSERT(error->code < 0);
     members->tell = *told;
     members->error = *error;
     members->error.rank = members->setup.rank;
     members->state = MEMBERS_FAILED;
-    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
-        members_at(members, rank)->owed &= MEMBERS_VIEW_FRAMES;
-        if (members_coordinates(members) && members_here(members, rank))
-            gf_members_owe(members, rank, MEMBERS_ERROR);
-    }
+    for (uint32_t rank = 0; rank < members->setup.world; rank++) members_at(members, rank)->owed &= MEMBERS_VIEW_FRAMES;
+    if (members_coordinates(members)) gf_members_owe_all(members, MEMBERS_ERROR);
 }
 
 void gf_members_fail_and_tell(struct gf_members *members, const struct gf_error *error, const struct gf_error *told)
 {
-    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
+    if (members_over(members)) return;
     gf_members_fail(members, error, told);
     if (!members_coordinates(members) && members_here(members, 0)) gf_members_owe(members, 0, MEMBERS_GIVES_UP);
+}
+
+static void failv(struct gf_members *members, struct gf_error *error, const char *format, va_list arguments)
+{
+    (void)vsnprintf(error->text, sizeof error->text, format, arguments);
+    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error->text);
+    gf_members_fail_and_tell(members, error, error);
 }
 
 void gf_members_failf(struct gf_members *members, gf_status code, uint32_t peer, const char *format, ...)
@@ -178,13 +188,22 @@ void gf_members_failf(struct gf_members *members, gf_status code, uint32_t peer,
     va_list arguments;
     struct gf_error error = {.code = code, .peer = peer, .operation = (gf_operation)members->position.operation,
                              .step = members->position.step, .tensor = members->position.tensor};
-    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
+    if (members_over(members)) return;
     if (members->state == MEMBERS_JOINING) error.operation = GF_OPERATION_JOIN;
     va_start(arguments, format);
-    (void)vsnprintf(error.text, sizeof error.text, format, arguments);
+    failv(members, &error, format, arguments);
     va_end(arguments);
-    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
-    gf_members_fail_and_tell(members, &error, &error);
+}
+
+void gf_members_fail_in(struct gf_members *members, gf_status code, uint32_t peer, const struct gf_position *at,
+                        const char *format, ...)
+{
+    va_list arguments;
+    struct gf_error error = {.code = code, .peer = peer, .operation = (gf_operation)at->operation, .step = at->step,
+                             .tensor = at->tensor};
+    va_start(arguments, format);
+    failv(members, &error, format, arguments);
+    va_end(arguments);
 }
 
 struct gf_error gf_members_gave_up(uint32_t from, const struct gf_error *error)
@@ -199,42 +218,22 @@ struct gf_error gf_members_gave_up(uint32_t from, const struct gf_error *error)
 
 static void rank_died(struct gf_members *members, uint32_t rank, const char *how)
 {
-    char place[96];
     const struct member *peer = members_of(members, rank);
-    if (members->state == MEMBERS_JOINING) {
+    const struct gf_position *told = &peer->said.told.position, *own = &members->position;
+    if (members->state == MEMBERS_JOINING)
         gf_members_join_failf(members, GF_ERR_PEER, rank, "rank %u died while ranks were joining: %s", rank, how);
-        return;
-    }
-    struct gf_position position = (peer->said.heard_ns != 0) ? peer->said.told.position : members->position;
-    struct gf_error error = {.code = GF_ERR_PEER, .peer = rank, .operation = (gf_operation)position.operation,
-                             .step = position.step, .tensor = position.tensor};
-    gf_members_place_text(place, sizeof place, &position);
-    if (peer->said.heard_ns != 0) {
-        (void)snprintf(error.text, sizeof error.text, "rank %u died: %.80s in %s (as of %.1f s ago)", rank, how, place,
-                       (double)(members->now_ns - peer->said.heard_ns) / 1e9);
-    } else {
-        (void)snprintf(error.text, sizeof error.text, "rank %u died: %.80s while rank %u was in %s", rank, how,
-                       members->setup.rank, place);
-    }
-    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
-    gf_members_fail(members, &error, &error);
+    else if (peer->said.heard_ns != 0)
+        gf_members_fail_in(members, GF_ERR_PEER, rank, told, "rank %u died: %.80s in %s (as of %.1f s ago)", rank, how,
+                           gf_members_place(told).text, (double)(members->now_ns - peer->said.heard_ns) / 1e9);
+    else
+        gf_members_fail_in(members, GF_ERR_PEER, rank, own, "rank %u died: %.80s while rank %u was in %s", rank, how,
+                           members->setup.rank, gf_members_place(own).text);
 }
 
 /* ---- what comes in ---- */
 
-static void on_ended(struct gf_members *members, const struct gf_rendezvous_event *event)
-{
-    struct member *peer = members_at(members, event->rank);
-    peer->connected = false;
-    if (peer->state < MEMBER_TURNED) peer->state = MEMBER_TURNED;
-    peer->owed = 0;
-    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE) || peer->leaves) return;
-    rank_died(members, event->rank, event->text);
-}
-
 static void on_connected(struct gf_members *members, uint32_t rank)
 {
-    members_at(members, rank)->connected = true;
     if (members_coordinates(members)) {
         if (members->state == MEMBERS_FAILED) gf_members_owe(members, rank, MEMBERS_ERROR);
         return;
@@ -312,19 +311,18 @@ static bool rank_frame(struct gf_members *members, uint32_t kind, struct gf_get 
     return !get->bad;
 }
 
-static void on_frame(struct gf_members *members, uint32_t rank, const struct gf_rendezvous_event *event)
+static void on_frame(struct gf_members *members, uint32_t rank, const struct gf_rendezvous_event *event,
+                     struct gf_get *get)
 {
-    struct gf_get get = {.at = event->payload, .left = event->size_bytes};
-    uint32_t epoch = event->frame_kind >> MEMBERS_KIND_BITS;
-    uint32_t kind = event->frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u);
+    uint32_t epoch = event->frame_kind >> MEMBERS_KIND_BITS, kind = members_kind(event);
     uint32_t own = members->setup.epoch & MEMBERS_EPOCH_MASK;
     bool good = false;
-    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
+    if (members_over(members)) return;
     if (gf_members_of_no_epoch(members, kind)) epoch = own; /* malformed: of no epoch */
     /* Of an epoch that has ended. A first offer is looked at whatever it says, to be refused by its values. */
     if ((epoch != own) && ((kind != MEMBERS_OFFER) || (members->view.epoch.epoch != 0))) return;
-    if (members_coordinates(members)) good = coordinator_frame(members, rank, kind, &get);
-    else if (rank == 0) good = rank_frame(members, kind, &get);
+    if (members_coordinates(members)) good = coordinator_frame(members, rank, kind, get);
+    else if (rank == 0) good = rank_frame(members, kind, get);
     if (good || (members->state == MEMBERS_FAILED)) return;
     struct gf_error error = {.code = GF_ERR_PEER, .peer = rank};
     (void)snprintf(error.text, sizeof error.text, "rank %u sent a frame that cannot come now or is malformed "
@@ -332,29 +330,44 @@ static void on_frame(struct gf_members *members, uint32_t rank, const struct gf_
     if (!gf_members_rejected(members, &error)) gf_members_failf(members, GF_ERR_PEER, rank, "%s", error.text);
 }
 
-void gf_members_event(struct gf_members *members, const struct gf_rendezvous_event *event)
+static void event_take(struct gf_members *members, const struct gf_rendezvous_event *event)
 {
-    struct gf_rendezvous_event of = *event;
+    const struct gf_members_elastic *elastic = members->setup.elastic;
     struct gf_get get = {.at = event->payload, .left = event->size_bytes};
-    uint32_t kind = event->frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u);
+    bool begun = (event->kind == GF_RENDEZVOUS_CONNECTED), ended = (event->kind == GF_RENDEZVOUS_ENDED);
+    bool between = (members->view.state != VIEW_NONE) && (members->view.state != VIEW_FAILED); /* two epochs */
     if (event->kind == GF_RENDEZVOUS_REFUSED) {
         if (members->view.epoch.epoch == 0) gf_members_join_refused(members, event);
         return;
     }
     GF_ASSERT((event->rank < members->id_count) && (event->rank != members->member_id));
-    bool waits = (members->table[event->rank].state >= MEMBER_RECOVERING); /* it is of no epoch, nor is its end */
-    if (members->setup.elastic != NULL) members->setup.elastic->connection(members, event);
-    waits = waits || (members->table[event->rank].state >= MEMBER_RECOVERING);
-    if ((event->kind == GF_RENDEZVOUS_FRAME) && gf_members_of_no_epoch(members, kind)) {
-        if (members->setup.elastic->frame(members, event->rank, kind, &get)) return;
+    struct member *member = &members->table[event->rank];
+    uint32_t rank = gf_members_rank(members, event->rank);
+    bool waits = gf_member_is_recovering(member); /* it is of no epoch, nor is its end */
+    if (begun || ended) {
+        member->connected = begun;
+        member->owed = 0;
+        if (begun) member->state = ((elastic != NULL) && event->rejoins) ? MEMBER_RECOVERING : MEMBER_EXPECTED;
+        else member->state = (waits || !event->lives) ? MEMBER_DEAD : MEMBER_TURNED;
     }
-    if (waits) return;
-    of.rank = gf_members_rank(members, event->rank);
-    if (of.rank == GF_RANK_NONE) return; /* of an epoch that has ended */
-    switch (event->kind) {
-    case GF_RENDEZVOUS_CONNECTED: on_connected(members, of.rank); return;
-    case GF_RENDEZVOUS_ENDED: on_ended(members, &of); return;
-    case GF_RENDEZVOUS_REFUSED: return;
-    case GF_RENDEZVOUS_FRAME: on_frame(members, of.rank, event); return;
+    if ((elastic != NULL) && !(ended && waits)) elastic->connection(members, event);
+    if (!begun && !ended && gf_members_of_no_epoch(members, members_kind(event)) &&
+        elastic->frame(members, event->rank, members_kind(event), &get)) return;
+    if (waits || gf_member_is_recovering(member) || between || (rank == GF_RANK_NONE)) return;
+    if (begun) on_connected(members, rank);
+    else if (!ended) on_frame(members, rank, event, &get);
+    else if (!members_over(members) && !member->leaves) rank_died(members, rank, event->text);
+}
+
+gf_status gf_members_events(struct gf_members *members)
+{
+    const view_state before = members->view.state;
+    for (uint32_t i = 0; (i < MEMBERS_EVENTS_MAX) && (members->id_count > 1); i++) {
+        struct gf_rendezvous_event event = {0};
+        gf_status status = members->rendezvous->driver->poll(members->rendezvous, members->now_ns, &event);
+        if (status != GF_OK) return (status == GF_AGAIN) ? GF_OK : status;
+        event_take(members, &event);
+        if ((members->view.state != before) && (members->view.state >= VIEW_COMMITTED)) break;
     }
+    return GF_OK;
 }

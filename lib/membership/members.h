@@ -44,7 +44,8 @@ struct gf_members_setup {
 struct gf_get;
 struct gf_members_elastic {
     void (*committed)(struct gf_members *members); /* this epoch has begun */
-    void (*connection)(struct gf_members *members, const struct gf_rendezvous_event *event); /* begun, ended; frames too */
+    /* Begun, or ended, as its row says by now; frames too. */
+    void (*connection)(struct gf_members *members, const struct gf_rendezvous_event *event);
     bool (*frame)(struct gf_members *members, uint32_t id, uint32_t kind, struct gf_get *get); /* false: malformed */
     uint32_t (*frame_put)(struct gf_members *members, uint32_t kind); /* to members->scratch; bytes */
     void (*turn_away)(struct gf_members *members, const char *reason); /* all that wait; nobody will come for them */

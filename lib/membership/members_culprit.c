@@ -11,17 +11,17 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-void gf_members_place_text(char *text_out, size_t bytes, const struct gf_position *position)
+struct members_place gf_members_place(const struct gf_position *position)
 {
-    if (position->operation == GF_OPERATION_NONE) {
-        (void)snprintf(text_out, bytes, "step %" PRIu64 ", between operations", position->step);
-        return;
-    }
-    int wrote = snprintf(text_out, bytes, "step %" PRIu64 ", operation %s", position->step,
-                         gf_operation_name((gf_operation)position->operation));
-    if ((position->tensor == GF_TENSOR_NONE) || ((size_t)wrote >= bytes)) return;
-    (void)snprintf(text_out + wrote, bytes - (size_t)wrote, ", buffer %u, tensor %u", position->buffer,
-                   position->tensor);
+    struct members_place place;
+    bool runs = (position->operation != GF_OPERATION_NONE);
+    int wrote = snprintf(place.text, sizeof place.text, "step %" PRIu64 ", %s%s", position->step,
+                         runs ? "operation " : "between operations",
+                         runs ? gf_operation_name((gf_operation)position->operation) : "");
+    if (runs && (position->tensor != GF_TENSOR_NONE))
+        (void)snprintf(place.text + wrote, sizeof place.text - (size_t)wrote, ", buffer %u, tensor %u",
+                       position->buffer, position->tensor);
+    return place;
 }
 
 void gf_members_told_own(const struct gf_members *members, struct members_told *told_out)
@@ -35,15 +35,13 @@ void gf_members_told_own(const struct gf_members *members, struct members_told *
 
 void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker, const struct gf_error *seen)
 {
-    if (members->inquiring || (members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
+    if (members->inquiring || members_over(members)) return;
     members->inquiring = true;
     members->inquiry++;
     members->inquiry_ns = members->now_ns;
     members->seen = *seen;
     members->seen_by = asker;
-    for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-        if (members_here(members, rank)) gf_members_owe(members, rank, MEMBERS_ASK);
-    }
+    gf_members_owe_all(members, MEMBERS_ASK);
 }
 
 static bool is_silent(const struct gf_members *members, uint32_t rank)
@@ -86,42 +84,27 @@ static uint32_t silent_culprit(const struct gf_members *members, uint32_t *count
     return culprit;
 }
 
-/* error has its code, peer and text; where the culprit rank was is added. */
-static void error_give(struct gf_members *members, struct gf_error *error, const struct gf_position *position)
-{
-    error->operation = (gf_operation)position->operation;
-    error->step = position->step;
-    error->tensor = position->tensor;
-    members->inquiring = false;
-    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error->text);
-    gf_members_fail(members, error, error);
-}
-
 static void silent_end(struct gf_members *members, uint32_t culprit, uint32_t silent_count)
 {
-    char where[72], last[96] = "before it said where it was", others[40] = "";
+    char last[128] = "before it said where it was", others[40] = "";
     const struct member *peer = members_of(members, culprit);
-    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = culprit};
-    if (peer->said.heard_ns != 0) {
-        gf_members_place_text(where, sizeof where, &peer->said.told.position);
+    const struct gf_position *position = &peer->said.told.position;
+    if (peer->said.heard_ns != 0)
         (void)snprintf(last, sizeof last, "%.1f s ago in %s", (double)(members->now_ns - peer->said.heard_ns) / 1e9,
-                       where);
-    }
+                       gf_members_place(position).text);
     if (silent_count > 1) (void)snprintf(others, sizeof others, "; silent ranks: %u", silent_count);
-    (void)snprintf(error.text, sizeof error.text, "rank %u does not answer (asked %.1f s ago): it is stopped or does "
-                   "not poll; last heard of %s%s", culprit, (double)(members->now_ns - members->inquiry_ns) / 1e9, last,
-                   others);
-    error_give(members, &error, &peer->said.told.position);
+    gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, position, "rank %u does not answer (asked %.1f s ago): it is "
+                       "stopped or does not poll; last heard of %s%s", culprit,
+                       (double)(members->now_ns - members->inquiry_ns) / 1e9, last, others);
 }
 
 /* Who waits in vain may wait because ranks made different calls: then nobody is late. */
 static bool calls_end(struct gf_members *members)
 {
-    struct gf_error error = {.code = GF_ERR_MISMATCH};
+    char text[sizeof members->error.text];
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-        if (!gf_members_calls_differ(members, rank, error.text, sizeof error.text)) continue;
-        error.peer = rank;
-        error_give(members, &error, &members_of(members, rank)->said.told.position);
+        if (!gf_members_calls_differ(members, rank, text, sizeof text)) continue;
+        gf_members_fail_in(members, GF_ERR_MISMATCH, rank, &members_of(members, rank)->said.told.position, "%s", text);
         return true;
     }
     return false;
@@ -146,12 +129,9 @@ static uint32_t gone_culprit(const struct gf_members *members, const struct gf_p
 static void gone_end(struct gf_members *members, uint32_t culprit, uint32_t waiter)
 {
     const struct gf_position *position = &members_of(members, culprit)->said.told.position;
-    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = culprit};
-    char place[80];
-    gf_members_place_text(place, sizeof place, position);
-    (void)snprintf(error.text, sizeof error.text, "rank %u closed its context in %s, and ended before all that it had "
-                   "sent arrived: rank %u waits for it (rank %u asked)", culprit, place, waiter, members->seen_by);
-    error_give(members, &error, position);
+    gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, position, "rank %u closed its context in %s, and ended before "
+                       "all that it had sent arrived: rank %u waits for it (rank %u asked)", culprit,
+                       gf_members_place(position).text, waiter, members->seen_by);
 }
 
 static void told_by(const struct gf_members *members, uint32_t rank, struct members_told *told_out)
@@ -162,28 +142,26 @@ static void told_by(const struct gf_members *members, uint32_t rank, struct memb
 
 static void laggard_end(struct gf_members *members)
 {
-    char place[80], waits[80] = "computing", gap[48] = "";
-    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = members->seen_by};
+    char waits[80] = "computing", gap[48] = "";
     struct members_told told, other;
     bool left;
-    uint32_t gone, waiter = 0;
+    uint32_t culprit = members->seen_by, gone, waiter = 0;
     if (calls_end(members)) return;
-    told_by(members, error.peer, &told);
+    told_by(members, culprit, &told);
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         const struct member *peer = members_of(members, rank);
         if ((rank != 0) && !gf_member_is_here(peer) && !peer->leaves) continue;
         told_by(members, rank, &other);
         if (!is_behind(&other.position, &told.position)) continue;
-        error.peer = rank;
+        culprit = rank;
         told = other;
     }
-    left = (error.peer == 0) ? members->leaving : members_of(members, error.peer)->leaves;
+    left = (culprit == 0) ? members->leaving : members_of(members, culprit)->leaves;
     gone = gone_culprit(members, &told.position, &waiter);
     if (gone != GF_RANK_NONE) {
         gone_end(members, gone, waiter);
         return;
     }
-    gf_members_place_text(place, sizeof place, &told.position);
     if (left) {
         (void)snprintf(waits, sizeof waits, "it has closed its context, the others have not");
     } else if (told.position.waits_for != GF_RANK_NONE) {
@@ -193,18 +171,18 @@ static void laggard_end(struct gf_members *members)
     if (told.unpolled_ns >= UINT64_C(1000000000)) {
         (void)snprintf(gap, sizeof gap, ", had not polled for %.1f s", (double)told.unpolled_ns / 1e9);
     }
-    (void)snprintf(error.text, sizeof error.text, "rank %u is behind in %s: %s; last moved %.1f s ago%s "
-                   "(rank %u asked)", error.peer, place, waits, (double)told.unmoved_ns / 1e9, gap, members->seen_by);
-    error_give(members, &error, &told.position);
+    gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, &told.position, "rank %u is behind in %s: %s; last moved "
+                       "%.1f s ago%s (rank %u asked)", culprit, gf_members_place(&told.position).text, waits,
+                       (double)told.unmoved_ns / 1e9, gap, members->seen_by);
 }
 
 /* Everybody is there and something else failed: what the first rank saw of it is the best there is. */
 static void seen_end(struct gf_members *members)
 {
     struct gf_error error = members->seen;
-    struct gf_position position = {.step = error.step, .operation = error.operation, .tensor = error.tensor};
     (void)snprintf(error.text, sizeof error.text, "rank %u: %.220s", members->seen_by, members->seen.text);
-    error_give(members, &error, &position);
+    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
+    gf_members_fail(members, &error, &error);
 }
 
 void gf_members_inquiry_time(struct gf_members *members)
@@ -241,9 +219,8 @@ static bool leave_asked(struct gf_members *members)
 
 gf_status gf_members_leave_late(struct gf_members *members)
 {
-    char place[72];
-    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = GF_RANK_NONE};
     const struct member *culprit = NULL;
+    uint32_t late = GF_RANK_NONE;
     struct members_told own;
     if (!members_coordinates(members) || (members->state != MEMBERS_MEMBER)) return GF_OK;
     if (!leave_asked(members)) return GF_AGAIN;
@@ -257,17 +234,13 @@ gf_status gf_members_leave_late(struct gf_members *members)
         }
         if ((culprit != NULL) && (peer->said.heard_ns + MEMBERS_STATUS_IDLE_NS >= culprit->said.heard_ns)) continue;
         culprit = peer;
-        error.peer = rank;
+        late = rank;
     }
     if (culprit == NULL) return GF_OK;
-    gf_members_place_text(place, sizeof place, &culprit->said.told.position);
-    (void)snprintf(error.text, sizeof error.text, "rank %u did not come to its end: rank 0 waited for it, and has left; "
-                   "last heard of %.1f s ago in %s", error.peer, (double)(members->now_ns - culprit->said.heard_ns) / 1e9, place);
-    error.operation = (gf_operation)culprit->said.told.position.operation;
-    error.step = culprit->said.told.position.step;
-    error.tensor = culprit->said.told.position.tensor;
-    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
-    gf_members_fail(members, &error, &error);
+    gf_members_fail_in(members, GF_ERR_TIMEOUT, late, &culprit->said.told.position, "rank %u did not come to its end: "
+                       "rank 0 waited for it, and has left; last heard of %.1f s ago in %s", late,
+                       (double)(members->now_ns - culprit->said.heard_ns) / 1e9,
+                       gf_members_place(&culprit->said.told.position).text);
     gf_members_flush(members);
     return GF_OK;
 }

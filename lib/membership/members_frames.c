@@ -148,16 +148,7 @@ uint32_t gf_members_frame_put(struct gf_members *members, struct member *to, mem
         break;
     case MEMBERS_GIVES_UP:
     case MEMBERS_ERROR: error_walk(&walk, &members->tell); break;
-    case MEMBERS_GO:
-    case MEMBERS_BYE:
-    case MEMBERS_ALL_GONE:
-    case MEMBERS_DO_VIEW_CHANGE:
-    case MEMBERS_START_VIEW:
-    case MEMBERS_PREPARE:
-    case MEMBERS_ACCEPT:
-    case MEMBERS_COMMIT:
-    case MEMBERS_JOIN:
-    case MEMBERS_FRAME_COUNT: break;
+    default: break; /* a word that says all */
     }
     return (uint32_t)(GF_FRAME_PAYLOAD_MAX - put.left);
 }

@@ -36,7 +36,7 @@ static void channel_failed(struct gf_members *members, const struct gf_fault *fa
     struct gf_error error = {.code = status, .peer = fault->peer, .operation = GF_OPERATION_JOIN,
                              .step = members->position.step, .tensor = GF_TENSOR_NONE,
                              .foreign_code = fault->foreign_code};
-    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
+    if (members_over(members)) return;
     if (members->state != MEMBERS_JOINING) error.operation = (gf_operation)members->position.operation;
     (void)snprintf(error.foreign_call, sizeof error.foreign_call, "%s", fault->foreign_call);
     (void)snprintf(error.text, sizeof error.text, "%s", fault->text);
@@ -48,16 +48,8 @@ static void pump(struct gf_members *members)
 {
     const struct gf_rendezvous_driver *driver = members->rendezvous->driver;
     if (members->id_count == 1) return;
-    for (uint32_t i = 0; i < MEMBERS_EVENTS_MAX; i++) {
-        struct gf_rendezvous_event event = {0};
-        gf_status status = driver->poll(members->rendezvous, members->now_ns, &event);
-        if (status == GF_AGAIN) break;
-        if (status < 0) {
-            channel_failed(members, &members->rendezvous->fault, status);
-            break;
-        }
-        gf_members_event(members, &event);
-    }
+    gf_status status = gf_members_events(members);
+    if (status < 0) channel_failed(members, &members->rendezvous->fault, status);
     gf_members_join_time(members);
     gf_members_inquiry_time(members);
     status_send(members);
@@ -160,9 +152,7 @@ gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
         for (uint32_t rank = 1; rank < members->setup.world; rank++) {
             if (!members_of(members, rank)->leaves) return GF_AGAIN;
         }
-        for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-            if (members_here(members, rank)) gf_members_owe(members, rank, MEMBERS_ALL_GONE);
-        }
+        gf_members_owe_all(members, MEMBERS_ALL_GONE);
         members->state = MEMBERS_GONE;
         gf_members_flush(members);
         if (members->setup.elastic != NULL)

@@ -48,6 +48,7 @@ typedef enum members_frame {
 #define MEMBERS_KIND_BITS 8
 #define MEMBERS_EPOCH_MASK ((1u << 23) - 1u)
 
+/* The last two: it is over. */
 typedef enum members_state { MEMBERS_JOINING, MEMBERS_MEMBER, MEMBERS_GONE, MEMBERS_FAILED } members_state;
 
 #define MEMBERS_EVENTS_MAX 256u                    /* looked at in one poll */
@@ -64,6 +65,11 @@ struct members_call {
     uint32_t what; /* gf_operation, gf_type << 8 */
     uint32_t root;
 };
+
+static inline uint32_t members_kind(const struct gf_rendezvous_event *event)
+{
+    return event->frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u);
+}
 
 /* Where a rank said it was. Times are spans, so that no two clocks are compared. */
 struct members_told {
@@ -200,6 +206,8 @@ static inline bool members_here(const struct gf_members *members, uint32_t rank)
     return gf_member_is_here(members_of(members, rank));
 }
 
+/* It has failed, or all have left. */
+static inline bool members_over(const struct gf_members *members) { return members->state >= MEMBERS_GONE; }
 static inline bool members_coordinates(const struct gf_members *members)
 {
     return members->setup.rank == 0;
@@ -207,20 +215,25 @@ static inline bool members_coordinates(const struct gf_members *members)
 
 void gf_members_owe(struct gf_members *members, uint32_t rank, members_frame frame);
 void gf_members_owe_id(struct gf_members *members, uint32_t id, members_frame frame);
+void gf_members_owe_all(struct gf_members *members, members_frame frame); /* each other rank that is here */
 /* Is one of these frames (bits) owed to anybody? */
 bool gf_members_owes(const struct gf_members *members, uint32_t frames);
 #define MEMBERS_VIEW_FRAMES (~0u << MEMBERS_DO_VIEW_CHANGE)
 /* The end of the job on this rank; the coordinator owes everybody `told`. The first one sticks. */
 void gf_members_fail(struct gf_members *members, const struct gf_error *error, const struct gf_error *told);
-/* The same for what this rank found out by itself: a rank that does not coordinate tells the coordinator. */
+/* The same for what this rank found out by itself, and logs: a rank that does not coordinate tells the coordinator. */
 __attribute__((format(printf, 4, 5))) void gf_members_failf(struct gf_members *members, gf_status code, uint32_t peer,
                                                             const char *format, ...);
+/* .. of a rank that was in `at`. */
+__attribute__((format(printf, 5, 6))) void gf_members_fail_in(struct gf_members *members, gf_status code, uint32_t peer,
+                                                              const struct gf_position *at, const char *format, ...);
 
 /* The same for what it found out; `told` is what the others hear. */
 void gf_members_fail_and_tell(struct gf_members *members, const struct gf_error *error, const struct gf_error *told);
 /* How the others see that rank `from` gave up for this reason. */
 struct gf_error gf_members_gave_up(uint32_t from, const struct gf_error *error);
-void gf_members_event(struct gf_members *members, const struct gf_rendezvous_event *event);
+/* Takes what the control channel has; an error: it has failed, as a whole. */
+gf_status gf_members_events(struct gf_members *members);
 
 /* Everything that the control channel and frames change at open and at each new epoch. */
 void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns);
@@ -269,6 +282,7 @@ void gf_members_calls_compare(struct gf_members *members, uint32_t rank); /* fai
 
 void gf_members_told_own(const struct gf_members *members, struct members_told *told_out);
 /* "step 7, operation allreduce, buffer 3, tensor 12" */
-void gf_members_place_text(char *text_out, size_t bytes, const struct gf_position *position);
+struct members_place { char text[96]; };
+struct members_place gf_members_place(const struct gf_position *position);
 
 #endif

@@ -248,7 +248,7 @@ static gf_status phase_run(struct plan_world *w, plan_phase phase)
 
 static gf_status steps_run(struct plan_world *w, struct plan_result *result_out)
 {
-    uint64_t sent_before = gf_sim_messages_sent(w->sim);
+    uint64_t sent_before = gf_sim_counts(w->sim)->messages_sent;
     gf_status status;
     w->begin_ns = gf_sim_now_ns(w->sim);
     for (uint32_t rank = 0; rank < w->setup->world; rank++) w->ranks[rank].begin_ns = w->begin_ns;
@@ -264,7 +264,7 @@ static gf_status steps_run(struct plan_world *w, struct plan_result *result_out)
     result_out->step_ns = w->ends_ns[w->setup->steps - 1];
     result_out->step_ns -= (w->setup->steps > 1) ? w->ends_ns[w->setup->steps - 2] : w->begin_ns;
     if (result_out->step_ns > w->setup->compute_ns) result_out->exposed_ns = result_out->step_ns - w->setup->compute_ns;
-    result_out->messages = gf_sim_messages_sent(w->sim) - sent_before;
+    result_out->messages = gf_sim_counts(w->sim)->messages_sent - sent_before;
     result_out->events = w->events;
     result_out->hash = w->hash;
     return GF_OK;
