@@ -158,6 +158,30 @@ TEST(a_copy_stays_until_all_have_read_it)
     copies_stay(GF_DIRECT_BESIDE_BYTES / 4); /* beside the flag */
 }
 
+static gf_status copy_fails(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes)
+{
+    (void)queue, (void)dst, (void)src, (void)size_bytes;
+    return GF_ERR_DEVICE;
+}
+
+/* Into the regions of the others (beside the flag), or into its own: nobody is told that it is there. */
+TEST(a_copy_that_fails_ends_its_rank)
+{
+    static const uint64_t counts[] = {40, GF_DIRECT_BESIDE_BYTES / 4};
+    struct gf_ops failing = *gf_ops_best();
+    failing.copy = copy_fails;
+    for (size_t n = 0; n < LENGTH(counts); n++) {
+        struct coll_case c = case_of((n == 0) ? GF_COLL_ALLGATHER : GF_COLL_ALLREDUCE, 3, counts[n], GF_TYPE_F32);
+        c.small_bytes = GF_DIRECT_SMALL_BYTES;
+        COLL_WORLD_OPEN(world, &c, NULL);
+        coll_world_fill(&world, false);
+        world.nodes[1].coll.ops = &failing;
+        coll_world_go(&world, 0);
+        assert_int_equal(world.nodes[1].status, GF_ERR_DEVICE);
+        assert_int_equal(world.nodes[0].status, GF_ERR_TIMEOUT);
+    }
+}
+
 /* Vectors that their owner folds: in rank order, in its own data. */
 TEST(folded_vectors_take_one_barrier)
 {

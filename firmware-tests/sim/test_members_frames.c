@@ -134,6 +134,7 @@ TEST(a_promise_is_kept)
     assert_true(prepare_take(7, &sent));
     assert_true(prepare_take(4, &other)); /* of who does not coordinate */
     assert_int_equal(members->view.accepted_view, 0);
+    assert_int_equal(members->table[0].owed & (1u << MEMBERS_ACCEPT), 0);
     assert_false(prepare_take(4, &later));
     assert_int_equal(members->view.accepted_view, 0);
     assert_true(prepare_take(4, &sent));
@@ -169,13 +170,31 @@ TEST(who_has_failed_and_is_left_behind_keeps_its_error)
     assert_non_null(strstr(error_of(1)->text, "went on without rank 1: epoch 1 is closed, epoch 2 has begun"));
 }
 
+/* Whatever its kind: neither side fails, for it is no mistake of the peer's to be late. */
+TEST(a_frame_of_another_epoch_is_dropped)
+{
+    static const struct { uint32_t to, kind; } rows[] = {{0, MEMBERS_OFFER}, {0, MEMBERS_GIVES_UP}, {0, MEMBERS_BYE},
+                                                         {1, MEMBERS_ERROR}, {1, MEMBERS_ALL_GONE}};
+    members_world_open_epoch(3, 1);
+    members_world_until(GF_OK);
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        for (uint32_t epoch = 0; epoch < 3; epoch += 2)
+            assert_true(fake_push(&fake.ends[rows[i].to], (struct gf_rendezvous_event){
+                .kind = GF_RENDEZVOUS_FRAME, .rank = 1 - rows[i].to,
+                .frame_kind = rows[i].kind | (epoch << MEMBERS_KIND_BITS)}));
+        assert_true(members_world_progress(GF_OK));
+    }
+    assert_false(world.ranks[0].members->table[1].leaves);
+    members_world_end();
+}
+
 /* ---- to the coordinator: DO_VIEW_CHANGE, ACCEPT ---- */
 
 struct report {
     uint32_t id_count, view, epoch, bits, accepted_view, accepted_bits, accepted_epoch;
 };
 
-static bool report_take(uint32_t from, const struct report *report)
+static bool report_take_of(uint32_t from, const struct report *report, bool leaves)
 {
     unsigned char payload[512];
     struct gf_put put = {payload, sizeof payload};
@@ -186,7 +205,7 @@ static bool report_take(uint32_t from, const struct report *report)
     gf_put_u32(&put, report->view);
     gf_put_u32(&put, report->accepted_view);
     gf_put_u32(&put, 0); /* planned */
-    gf_put_u32(&put, 0); /* leaves */
+    gf_put_u32(&put, leaves ? 1 : 0);
     gf_put_u32(&put, 1);
     gf_put_u64(&put, 4);
     gf_put_u64(&put, 0);
@@ -195,6 +214,8 @@ static bool report_take(uint32_t from, const struct report *report)
     get.left = (uint32_t)(sizeof payload - put.left);
     return gf_view_frame(world.ranks[0].members, from, MEMBERS_DO_VIEW_CHANGE, &get);
 }
+
+static bool report_take(uint32_t from, const struct report *report) { return report_take_of(from, report, false); }
 
 /* Rank 0 collects, rank 1 is connected, rank 2 is silent. */
 static struct gf_members *collector(void)
@@ -271,6 +292,19 @@ TEST(what_may_have_been_chosen_is_proposed_again)
     assert_int_equal(gf_members_change_poll(members, world.now_ns, &plan), GF_ERR_QUORUM); /* it is of ranks 1 and 2 */
     assert_non_null(strstr(members->error.text, "epoch 1 is closed, epoch 2 has begun"));
     assert_int_equal(members->view.current.list.bits[0], 0x6);
+}
+
+TEST(nobody_goes_on_where_all_leave)
+{
+    const struct report report = {3, 1, 1, 0x7, 0, 0, 0};
+    struct gf_members *members = collector();
+    struct gf_members_plan plan;
+    members->view.reason.leaves = true;
+    assert_true(report_take_of(1, &report, true));
+    world.now_ns += 2 * SECOND;
+    assert_int_equal(gf_members_change_poll(members, world.now_ns, &plan), GF_ERR_QUORUM);
+    assert_string_equal(members->error.text, "every rank that is here leaves: nobody is left to go on");
+    members_world_end();
 }
 
 TEST(who_is_behind_by_an_epoch_learns_of_it)

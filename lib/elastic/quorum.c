@@ -77,7 +77,7 @@ bool gf_view_quorum(const struct gf_members *members, const struct members_list 
     for (uint32_t id = members->id_count; id-- > 0;) {
         const struct member *member = &members->table[id];
         bool is_here = gf_view_list_has(here, id);
-        bool waits = member->connected && ((member->state == MEMBER_WAITS) || (member->state == MEMBER_INVITED));
+        bool waits = (member->state == MEMBER_WAITS) || (member->state == MEMBER_INVITED);
         everybody = everybody && (is_here || waits || gf_view_list_has(&view->ended, id));
         if (!gf_view_list_has(&view->epoch, id)) continue;
         of++;

@@ -53,7 +53,7 @@ void gf_view_join(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     char why[240];
     gf_status status = join_check(members, id, get, why, sizeof why);
-    if (members->table[id].state < MEMBER_RECOVERING) get->bad = true;
+    if (!gf_member_is_recovering(&members->table[id])) get->bad = true;
     if (get->bad) return;
     if (status != GF_OK) {
         refuse(members, id, status, why);
@@ -67,8 +67,7 @@ void gf_view_join(struct gf_members *members, uint32_t id, struct gf_get *get)
 void gf_view_turn_away(struct gf_members *members, const char *reason)
 {
     for (uint32_t id = 0; id < members->id_count; id++)
-        if ((members->table[id].state >= MEMBER_RECOVERING) && members->table[id].connected)
-            refuse(members, id, GF_ERR_STATE, reason);
+        if (gf_member_is_recovering(&members->table[id])) refuse(members, id, GF_ERR_STATE, reason);
 }
 
 /* While this rank collects, others may still be in the last step of the epoch. Should it not end there, because another

@@ -48,7 +48,7 @@ static void waiting_add(struct gf_members *members, struct members_list *list, u
     if (room > VIEW_TAKES_MAX) room = VIEW_TAKES_MAX;
     for (uint32_t id = 0; (id < members->id_count) && (list->taken_count < room); id++) {
         struct member *member = &members->table[id];
-        if ((member->state != MEMBER_WAITS) || !member->connected || gf_view_list_has(list, id)) continue;
+        if (member->state != MEMBER_WAITS) continue; /* so it is of no epoch, and not in the list yet */
         gf_view_list_add(list, id);
         list->taken[list->taken_count++] = (uint16_t)id;
         member->state = MEMBER_INVITED;
@@ -200,7 +200,7 @@ void gf_view_commit(struct gf_members *members, uint32_t own, struct gf_get *get
     view->current = view->accepted;
     for (uint32_t id = 0; id < members->id_count; id++) {
         const struct member *member = &members->table[id];
-        if (gf_member_is_here(member) || (member->connected && (member->state == MEMBER_INVITED)))
+        if (gf_member_is_here(member) || (member->state == MEMBER_INVITED))
             commit_only(members, id);
     }
     if (gf_view_list_has(&view->current.list, own)) gf_view_committed(members);

@@ -155,7 +155,6 @@ void gf_view_accepted(struct gf_members *members, uint32_t id, struct gf_get *ge
 {
     struct member *member = &members->table[id];
     uint32_t number = number_take(members, get);
-    if (number != members->view.view) return;
     if ((member->state == MEMBER_REPORTED) && (member->view == number)) member->state = MEMBER_ACCEPTED;
 }
 

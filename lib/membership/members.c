@@ -35,7 +35,7 @@ uint32_t gf_members_waiting(const struct gf_members *members)
 {
     uint32_t count = 0;
     for (uint32_t id = 0; (id < members->id_count) && members_coordinates(members); id++)
-        count += (members->table[id].connected && (members->table[id].state == MEMBER_WAITS)) ? 1u : 0u;
+        count += (members->table[id].state == MEMBER_WAITS) ? 1u : 0u;
     return count;
 }
 

@@ -89,7 +89,7 @@ typedef enum member_state {
     MEMBER_ACCEPTED,     /* the proposal of this view */
     MEMBER_TURNED,       /* it was here and turned to another coordinator, fell silent, or was refused */
     MEMBER_DEAD,         /* its kernel said so, or who named the ended */
-    MEMBER_RECOVERING,   /* a process of no epoch has this id: it rejoins */
+    MEMBER_RECOVERING,   /* a process of no epoch has this id, and is connected: it rejoins */
     MEMBER_WAITS,        /* .. and was given the same things as this rank */
     MEMBER_INVITED       /* .. and this view's proposal takes it in */
 } member_state;

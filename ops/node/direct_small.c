@@ -41,7 +41,8 @@ static gf_status beside_put(struct gf_coll *coll)
         uint32_t index = (coll->index + turn) % coll->size;
         gf_mem region = gf_direct_region(coll, index);
         if (region == 0) return gf_direct_lost(coll, index);
-        (void)coll->ops->copy(coll->queue, region + at, coll->data, bytes);
+        gf_status status = coll->ops->copy(coll->queue, region + at, coll->data, bytes);
+        if (status < 0) return status;
     }
     return GF_OK;
 }
