@@ -8,7 +8,9 @@
 
 #define GF_FNV_START UINT64_C(0xcbf29ce484222325)
 
-static inline uint64_t gf_fnv_byte(uint64_t hash, unsigned char byte) { return (hash ^ byte) * UINT64_C(0x100000001b3); }
+/* At once: another hash than that of its bytes, and faster. */
+static inline uint64_t gf_fnv_word(uint64_t hash, uint64_t word) { return (hash ^ word) * UINT64_C(0x100000001b3); }
+static inline uint64_t gf_fnv_byte(uint64_t hash, unsigned char byte) { return gf_fnv_word(hash, byte); }
 
 static inline uint64_t gf_fnv_bytes(uint64_t hash, const void *data, size_t size_bytes)
 {

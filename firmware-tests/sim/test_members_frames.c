@@ -170,24 +170,6 @@ TEST(who_has_failed_and_is_left_behind_keeps_its_error)
     assert_non_null(strstr(error_of(1)->text, "went on without rank 1: epoch 1 is closed, epoch 2 has begun"));
 }
 
-/* Whatever its kind: neither side fails, for it is no mistake of the peer's to be late. */
-TEST(a_frame_of_another_epoch_is_dropped)
-{
-    static const struct { uint32_t to, kind; } rows[] = {{0, MEMBERS_OFFER}, {0, MEMBERS_GIVES_UP}, {0, MEMBERS_BYE},
-                                                         {1, MEMBERS_ERROR}, {1, MEMBERS_ALL_GONE}};
-    members_world_open_epoch(3, 1);
-    members_world_until(GF_OK);
-    for (size_t i = 0; i < LENGTH(rows); i++) {
-        for (uint32_t epoch = 0; epoch < 3; epoch += 2)
-            assert_true(fake_push(&fake.ends[rows[i].to], (struct gf_rendezvous_event){
-                .kind = GF_RENDEZVOUS_FRAME, .rank = 1 - rows[i].to,
-                .frame_kind = rows[i].kind | (epoch << MEMBERS_KIND_BITS)}));
-        assert_true(members_world_progress(GF_OK));
-    }
-    assert_false(world.ranks[0].members->table[1].leaves);
-    members_world_end();
-}
-
 /* ---- to the coordinator: DO_VIEW_CHANGE, ACCEPT ---- */
 
 struct report {

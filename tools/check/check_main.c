@@ -162,8 +162,4 @@ static int program(int argc, char **argv)
     return result;
 }
 
-int main(int argc, char **argv)
-{
-    tool_output_begin();
-    return tool_output_end("gf-check", program(argc, argv));
-}
+TOOL_MAIN("gf-check", program)

@@ -314,23 +314,29 @@ static bool control_is_here(const struct gf_socket_address *to)
     return here;
 }
 
+struct gf_rendezvous_setup check_control_setup(const struct check_job *job)
+{
+    const struct gf_config *config = &job->config;
+    return (struct gf_rendezvous_setup){
+        .rank = config->job.rank, .world = config->job.world, .job_id = config->job.id,
+        .address = config->rendezvous.address, .bind = config->rendezvous.bind,
+        .key_file = config->rendezvous.key_file, .authentication = gf_modules_all.authentication,
+        .insecure = config->rendezvous.insecure, .keepalive_ns = config->rendezvous.keepalive_ns,
+        .join_timeout_ns = job->deadline_ns,
+    };
+}
+
 /* As rank 0 where the address is this node's, else as another rank: what the driver refuses it says itself. */
 void check_control_alone(struct check_report *report, const struct check_job *job)
 {
-    const struct gf_config *config = &job->config;
     const struct gf_rendezvous_driver *driver = gf_modules_all.drivers.rendezvous;
     struct gf_socket_address to = {0}, from = {0};
     struct gf_fault fault = {0};
     struct gf_rendezvous *rendezvous = NULL;
-    struct gf_rendezvous_setup setup = {
-        .world = (config->job.world > 1) ? config->job.world : 2, .address = config->rendezvous.address,
-        .bind = config->rendezvous.bind, .key_file = config->rendezvous.key_file,
-        .authentication = gf_modules_all.authentication,
-        .insecure = config->rendezvous.insecure, .keepalive_ns = config->rendezvous.keepalive_ns,
-        .join_timeout_ns = job->deadline_ns,
-    };
+    struct gf_rendezvous_setup setup = check_control_setup(job);
     bool here = false;
     void *state = NULL;
+    if (setup.world == 1) setup.world = 2;
     if (gf_socket_address_parse(setup.address, "rendezvous.address", &to, &fault) &&
         ((setup.bind[0] == '\0') || gf_socket_bind_parse(setup.bind, &from, &fault))) {
         here = control_is_here(&to);

@@ -174,18 +174,21 @@ void check_stack(struct check_report *report)
                   (unsigned long long)stack.rlim_cur / 1024, GF_STACK_BYTES / 1024);
 }
 
-/* Past RLIMIT_MEMLOCK by privilege (bit 14 of the effective set). */
-static bool may_lock_all(void)
+/* The number in the first line of a file that has this form; 0: there is none. */
+static unsigned long long number_of(const char *path, const char *form)
 {
-    unsigned long long effective = 0;
+    unsigned long long number = 0;
     char line[128];
-    FILE *status = fopen("/proc/self/status", "r");
-    if (status == NULL) return false;
-    while (fgets(line, sizeof line, status) != NULL)
-        if (sscanf(line, "CapEff: %llx", &effective) == 1) break;
-    (void)fclose(status);
-    return ((effective >> 14) & 1) != 0;
+    FILE *file = fopen(path, "r");
+    if (file == NULL) return 0;
+    while (fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, form, &number) == 1) break;
+    (void)fclose(file);
+    return number;
 }
+
+/* Past RLIMIT_MEMLOCK by privilege (bit 14 of the effective set). */
+static bool may_lock_all(void) { return ((number_of("/proc/self/status", "CapEff: %llx") >> 14) & 1) != 0; }
 
 /* RDMA transports lock what they register; memory pinned for a GPU is locked by its driver, past the limit. */
 void check_memlock(struct check_report *report, const struct check_job *job)
@@ -251,24 +254,12 @@ void check_huge_pages(struct check_report *report, const struct check_job *job)
 
 /* ---- memory ---- */
 
-static uint64_t memory_available(void)
-{
-    unsigned long long kib = 0;
-    char line[128];
-    FILE *file = fopen("/proc/meminfo", "r");
-    if (file == NULL) return 0;
-    while (fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) break;
-    (void)fclose(file);
-    return kib * 1024;
-}
-
 void check_memory(struct check_report *report, const struct check_job *job)
 {
     double gib = 1024.0 * 1024 * 1024;
     double need = (double)(job->need.control_bytes + job->need.exchange_bytes + UCX_SHARE_BYTES) * job->local_count;
     double there = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-    double available = (double)memory_available();
+    double available = (double)number_of("/proc/meminfo", "MemAvailable: %llu kB") * 1024;
     check_state state = (need > there) ? CHECK_FAIL : (need > available) ? CHECK_WARN : CHECK_OK;
     check_say(report, "memory", state, (state != CHECK_OK) ? "fewer ranks a node, smaller exchange.user_bytes or model" : NULL,
               "%.2f GiB for %u rank%s of this node; it has %.1f GiB, %.1f available", need / gib, job->local_count,

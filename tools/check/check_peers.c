@@ -256,14 +256,7 @@ static void peers_close(struct check_peers *peers)
 /* Opens the channel; says so, or why not. */
 static bool channel_open(struct check_report *report, const struct check_job *job, struct check_peers *peers)
 {
-    const struct gf_config *config = &job->config;
-    const struct gf_rendezvous_setup setup = {
-        .rank = peers->rank, .world = peers->world, .job_id = config->job.id, .address = config->rendezvous.address,
-        .bind = config->rendezvous.bind, .key_file = config->rendezvous.key_file,
-        .authentication = gf_modules_all.authentication,
-        .insecure = config->rendezvous.insecure, .keepalive_ns = config->rendezvous.keepalive_ns,
-        .join_timeout_ns = job->deadline_ns,
-    };
+    const struct gf_rendezvous_setup setup = check_control_setup(job);
     struct gf_fault fault = {0};
     peers->state = malloc(peers->driver->state_bytes(&setup));
     if ((peers->state == NULL) ||

@@ -4,7 +4,7 @@
 #define CHECK_PREFLIGHT_H
 
 #include "tools/check/check_report.h"
-#include "gradientflow.h"
+#include "drivers/rendezvous.h"
 
 struct check_job {
     struct gf_config config;     /* as the job would have it: rank, world and address from the launcher filled in */
@@ -38,6 +38,7 @@ void check_resources_text(char *text_out, size_t text_bytes);
 void check_transports(struct check_report *report, struct check_job *job);
 void check_interfaces(struct check_report *report, const struct check_job *job);
 void check_ports(struct check_report *report, const struct check_job *job);
+struct gf_rendezvous_setup check_control_setup(const struct check_job *job); /* as this rank of the job */
 void check_control_alone(struct check_report *report, const struct check_job *job);
 /* Is name one of list's, comma-separated? */
 bool check_list_has(const char *list, const char *name);

@@ -2,8 +2,8 @@
 #ifndef TOOL_CLOCK_H
 #define TOOL_CLOCK_H
 
-#include <stdint.h>
+#include "drivers/clock.h"
 
-uint64_t tool_clock_ns(void);
+static inline uint64_t tool_clock_ns(void) { return gf_clock_monotonic.now_ns(&gf_clock_monotonic); }
 
 #endif

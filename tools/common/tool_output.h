@@ -2,10 +2,18 @@
 #ifndef TOOL_OUTPUT_H
 #define TOOL_OUTPUT_H
 
-/* First in main(): a broken pipe, or a file over ulimit -f, is an error of the write, not a signal, and a stream that
+/* First of all: a broken pipe, or a file over ulimit -f, is an error of the write, not a signal, and a stream that
  * was closed stays unusable: nothing else that is opened takes its number. */
 void tool_output_begin(void);
-/* Last in main(): `code`, or EXIT_FAILURE, with a line on stderr, where stdout did not take all that was printed. */
+/* Last: `code`, or EXIT_FAILURE, with a line on stderr, where stdout did not take all that was printed. */
 int tool_output_end(const char *program, int code);
+
+/* main() of a tool, around program(argc, argv), which gives the exit code. */
+#define TOOL_MAIN(name, program)                           \
+    int main(int argc, char **argv)                        \
+    {                                                      \
+        tool_output_begin();                               \
+        return tool_output_end(name, program(argc, argv)); \
+    }
 
 #endif

@@ -164,16 +164,12 @@ static int size_run(const struct perf_options *options, struct perf_device *devi
     struct perf_session session;
     gf_status status = GF_OK;
     int result = perf_open(&options->config, &tensor, 1, &session);
+    if (result == 0) result = perf_report_begin(report, session.gf, options->json_path, options->csv_path);
     if (result == 0) {
         perf.gf = session.gf;
-        report->world = gf_world(perf.gf);
-        report->is_reporter = gf_rank(perf.gf) == 0;
+        perf.times_us = session.times_us;
         perf.data = gf_gradient(perf.gf, 0);
         perf.plan.seconds *= 0.5; /* for each place */
-        perf.times_us = perf_memory((size_t)PERF_SAMPLES_MAX * report->world * sizeof(float));
-        if (perf.times_us == NULL) result = perf_refuse(PERF_NO_MEMORY);
-        else if (report->is_reporter && (report->row_count == 0) && ((perf_file_check(options->json_path) != 0) ||
-                                         (perf_file_check(options->csv_path) != 0))) result = -1;
     }
     if ((result == 0) && (report->row_count == 0)) {
         status = perf_nccl_open(&perf, options->nccl_path);
@@ -197,7 +193,6 @@ static int size_run(const struct perf_options *options, struct perf_device *devi
         if (theirs->wrong + theirs->out_wrong > 0)
             result = report->is_reporter ? perf_refuse("NCCL's results are wrong") : -1;
     }
-    free(perf.times_us);
     perf_close(&session, result);
     return result;
 }

@@ -31,11 +31,6 @@ static int sizes_run(const struct perf_options *options, struct perf *perf, stru
     return result;
 }
 
-static int places_check(const struct perf_options *options)
-{
-    return ((perf_file_check(options->json_path) == 0) && (perf_file_check(options->csv_path) == 0)) ? 0 : -1;
-}
-
 static int collective_run(const struct perf_options *options, struct perf_report *report)
 {
     static const struct gf_tensor tensor = {.name = "none", .elem_count = 1};
@@ -44,23 +39,19 @@ static int collective_run(const struct perf_options *options, struct perf_report
     void *source = NULL;
     bool has_data = options->plan.operation != GF_OPERATION_BARRIER;
     int result = perf_open(&options->config, &tensor, 1, &session);
+    if (result == 0) result = perf_report_begin(report, session.gf, options->json_path, options->csv_path);
     if (result == 0) {
         perf.gf = session.gf;
-        report->world = gf_world(perf.gf);
-        report->is_reporter = gf_rank(perf.gf) == 0;
+        perf.times_us = session.times_us;
         perf.data = gf_exchange_take(perf.gf, options->bytes_max);
-        perf.times_us = perf_memory((size_t)PERF_SAMPLES_MAX * report->world * sizeof(float));
         if (has_data) source = perf_memory(options->bytes_max);
         perf.source = (gf_mem)(uintptr_t)source;
         if (has_data) perf.plan.seconds *= 0.5; /* for each place */
-        if ((perf.data == 0) || (perf.times_us == NULL) || (has_data && (source == NULL)))
-            result = perf_refuse(PERF_NO_MEMORY);
+        if ((perf.data == 0) || (has_data && (source == NULL))) result = perf_refuse(PERF_NO_MEMORY);
         else if (perf.plan.root >= report->world) result = perf_refuse("--root is no rank of this job");
-        else if (report->is_reporter && (places_check(options) != 0)) result = -1;
         else result = sizes_run(options, &perf, report);
     }
     perf_close(&session, result);
-    free(perf.times_us);
     free(source);
     return result;
 }
@@ -96,8 +87,4 @@ static int program(int argc, char **argv)
     return (result == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-int main(int argc, char **argv)
-{
-    tool_output_begin();
-    return tool_output_end("gf-perf", program(argc, argv));
-}
+TOOL_MAIN("gf-perf", program)

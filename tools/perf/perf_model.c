@@ -183,18 +183,9 @@ static int replay_report(struct replay *replay, struct perf_report *report)
 {
     struct perf_row *row = &report->rows[0];
     gf_status status;
-    report->world = gf_world(replay->gf);
-    report->is_reporter = gf_rank(replay->gf) == 0;
-    replay->times_us = perf_memory((size_t)PERF_SAMPLES_MAX * report->world * sizeof(float));
-    if (replay->times_us == NULL) return perf_refuse(PERF_NO_MEMORY);
-    if (report->is_reporter && ((perf_file_check(replay->options->json_path) != 0) ||
-                                (perf_file_check(replay->options->csv_path) != 0))) {
-        free(replay->times_us);
-        return -1;
-    }
+    if (perf_report_begin(report, replay->gf, replay->options->json_path, replay->options->csv_path) != 0) return -1;
     if (report->is_reporter) perf_report_head(report);
     status = replay_run(replay, row, &report->step);
-    free(replay->times_us);
     if (status < 0) return perf_fail(replay->gf, status, "a step failed");
     report->row_count = 1;
     if (report->is_reporter) perf_report_row(report, row);
@@ -224,6 +215,7 @@ int perf_model(const struct perf_options *options, struct perf_report *report)
     }
     result = perf_open(config, tensors, replay.tensor_count, &session);
     replay.gf = session.gf;
+    replay.times_us = session.times_us;
     if (result == 0) replay.noise = gf_rank(session.gf) + 1u;
     if (result == 0) result = replay_report(&replay, report);
     perf_close(&session, result);

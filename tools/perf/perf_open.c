@@ -37,7 +37,9 @@ int perf_open(const struct gf_config *config, const struct gf_tensor *tensors, u
     if (session->memory == NULL) return perf_refuse("there is no memory for the control region");
     status = gf_open(config, tensors, tensor_count, session->memory, need.control_bytes, &session->gf);
     if (status >= 0) status = gf_open_wait(session->gf);
-    return (status < 0) ? perf_fail(session->gf, status, "cannot open") : 0;
+    if (status < 0) return perf_fail(session->gf, status, "cannot open");
+    session->times_us = perf_memory((size_t)PERF_SAMPLES_MAX * gf_world(session->gf) * sizeof(float));
+    return (session->times_us == NULL) ? perf_refuse(PERF_NO_MEMORY) : 0;
 }
 
 void perf_close(struct perf_session *session, int result)
@@ -45,5 +47,6 @@ void perf_close(struct perf_session *session, int result)
     if ((result != 0) && (session->gf != NULL)) gf_abort(session->gf);
     (void)gf_close(session->gf);
     free(session->memory);
+    free(session->times_us);
     *session = (struct perf_session){.gf = NULL};
 }

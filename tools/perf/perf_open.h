@@ -2,11 +2,12 @@
 #ifndef PERF_OPEN_H
 #define PERF_OPEN_H
 
-#include "gradientflow.h"
+#include "tools/perf/perf_run.h"
 
 struct perf_session {
     gf_context *gf;
     void *memory;
+    float *times_us; /* [world][PERF_SAMPLES_MAX] */
 };
 
 /* May block until all ranks are there. 0, or -1: it said why on stderr. In both cases perf_close() gives all back. Where

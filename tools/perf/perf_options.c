@@ -10,27 +10,26 @@
 
 #define BYTES_MAX (UINT64_C(64) << 30)
 
+static struct perf_options out = {.bytes_min = 4096, .bytes_max = UINT64_C(64) << 20, .factor = 4, .batch = 1,
+                                  .plan = {.warmup = 5, .seconds = 0.3}};
 static struct {
-    uint64_t bytes_min, bytes_max, factor, iters, warmup, check, batch, root;
-    double seconds, busbw_min, compute_ms, gflops;
-    const char *op, *redop, *type, *algorithm, *config_path, *json_path, *csv_path, *set, *model_path, *tune_path,
-        *device, *nccl_path;
+    uint64_t check, root;
+    const char *op, *redop, *type, *algorithm, *config_path, *set, *device;
     bool batch_given, gflops_given, compute_given, size_given, op_given, redop_given, root_given;
-} given = {.bytes_min = 4096, .bytes_max = UINT64_C(64) << 20, .factor = 4, .warmup = 5, .check = 1, .seconds = 0.3,
-           .batch = 1, .op = "allreduce", .redop = "sum", .type = "float"};
+} given = {.check = 1, .op = "allreduce", .redop = "sum", .type = "float"};
 
 static const struct tool_option options[] = {
-    {.name = "min-bytes", .kind = TOOL_SIZE, .value_out = &given.bytes_min, .value_name = "SIZE", .low = 4,
+    {.name = "min-bytes", .kind = TOOL_SIZE, .value_out = &out.bytes_min, .value_name = "SIZE", .low = 4,
      .high = BYTES_MAX, .given_out = &given.size_given, .letter = 'b', .help = "the smallest size (4K)"},
-    {.name = "max-bytes", .kind = TOOL_SIZE, .value_out = &given.bytes_max, .value_name = "SIZE", .low = 4,
+    {.name = "max-bytes", .kind = TOOL_SIZE, .value_out = &out.bytes_max, .value_name = "SIZE", .low = 4,
      .high = BYTES_MAX, .given_out = &given.size_given, .letter = 'e', .help = "the largest (64M)"},
-    {.name = "factor", .kind = TOOL_NUMBER, .value_out = &given.factor, .value_name = "N", .low = 2, .high = 1024,
+    {.name = "factor", .kind = TOOL_NUMBER, .value_out = &out.factor, .value_name = "N", .low = 2, .high = 1024,
      .letter = 'f', .help = "from size to size (4)"},
-    {.name = "iters", .kind = TOOL_NUMBER, .value_out = &given.iters, .value_name = "N", .low = 1,
+    {.name = "iters", .kind = TOOL_NUMBER, .value_out = &out.plan.iters, .value_name = "N", .low = 1,
      .high = PERF_SAMPLES_MAX, .letter = 'n', .help = "samples of a size; else what --seconds allows"},
-    {.name = "warmup", .kind = TOOL_NUMBER, .value_out = &given.warmup, .value_name = "N", .high = 1000,
+    {.name = "warmup", .kind = TOOL_NUMBER, .value_out = &out.plan.warmup, .value_name = "N", .high = 1000,
      .letter = 'w', .help = "samples before, not counted (5)"},
-    {.name = "seconds", .kind = TOOL_REAL, .value_out = &given.seconds, .value_name = "S", .low_real = 0.001,
+    {.name = "seconds", .kind = TOOL_REAL, .value_out = &out.plan.seconds, .value_name = "S", .low_real = 0.001,
      .high_real = 3600, .help = "for each size, about (0.3)"},
     {.name = "op", .kind = TOOL_TEXT, .value_out = &given.op, .value_name = "NAME", .given_out = &given.op_given,
      .allowed = "allreduce|broadcast|reduce_scatter|allgather|barrier", .help = "the operation (allreduce)"},
@@ -42,7 +41,7 @@ static const struct tool_option options[] = {
      .allowed = "float|half|bfloat16", .help = "of elements (float)"},
     {.name = "device", .kind = TOOL_TEXT, .value_out = &given.device, .value_name = "NAME", .allowed = "host|cuda",
      .help = "where the data lies; cuda: on a GPU a rank, a step of one tensor, beside NCCL (host)"},
-    {.name = "nccl", .kind = TOOL_TEXT, .value_out = &given.nccl_path, .value_name = "FILE",
+    {.name = "nccl", .kind = TOOL_TEXT, .value_out = &out.nccl_path, .value_name = "FILE",
      .help = "with --device cuda: NCCL's library (libnccl.so.2, where there is one)"},
     {.name = "algorithm", .kind = TOOL_TEXT, .value_out = &given.algorithm, .value_name = "NAME",
      .help = "exchange.algorithm of the configuration: auto, direct, ring, .."},
@@ -52,20 +51,20 @@ static const struct tool_option options[] = {
      .help = "configuration (none: defaults)"},
     {.name = "set", .kind = TOOL_TEXT, .value_out = &given.set, .value_name = "GROUP.KEY=VALUE",
      .help = "any line of it, more after commas: link.idle=spin,link.transports=self,tcp"},
-    {.name = "json", .kind = TOOL_TEXT, .value_out = &given.json_path, .value_name = "FILE",
+    {.name = "json", .kind = TOOL_TEXT, .value_out = &out.json_path, .value_name = "FILE",
      .help = "write the rows there"},
-    {.name = "csv", .kind = TOOL_TEXT, .value_out = &given.csv_path, .value_name = "FILE", .help = "likewise"},
-    {.name = "min-busbw", .kind = TOOL_REAL, .value_out = &given.busbw_min, .value_name = "GB/S", .high_real = 1e6,
+    {.name = "csv", .kind = TOOL_TEXT, .value_out = &out.csv_path, .value_name = "FILE", .help = "likewise"},
+    {.name = "min-busbw", .kind = TOOL_REAL, .value_out = &out.busbw_min, .value_name = "GB/S", .high_real = 1e6,
      .help = "fail if the largest size stays below"},
-    {.name = "tune", .kind = TOOL_TEXT, .value_out = &given.tune_path, .value_name = "FILE",
+    {.name = "tune", .kind = TOOL_TEXT, .value_out = &out.tune_path, .value_name = "FILE",
      .help = "time the algorithms of auto against each other and write its limits there"},
-    {.name = "model", .kind = TOOL_TEXT, .value_out = &given.model_path, .value_name = "FILE",
+    {.name = "model", .kind = TOOL_TEXT, .value_out = &out.model_path, .value_name = "FILE",
      .help = "replay the steps of a model (config/models) in place of one collective"},
-    {.name = "compute-ms", .kind = TOOL_REAL, .value_out = &given.compute_ms, .value_name = "MS", .high_real = 1e6,
+    {.name = "compute-ms", .kind = TOOL_REAL, .value_out = &out.compute_ms, .value_name = "MS", .high_real = 1e6,
      .given_out = &given.compute_given, .help = "of a model's step: forward and backward, as waits (0)"},
-    {.name = "gflops", .kind = TOOL_REAL, .value_out = &given.gflops, .value_name = "N", .low_real = 1e-3,
+    {.name = "gflops", .kind = TOOL_REAL, .value_out = &out.gflops, .value_name = "N", .low_real = 1e-3,
      .high_real = 1e9, .given_out = &given.gflops_given, .help = "the same from the model's operations: 1e9 a second"},
-    {.name = "batch", .kind = TOOL_NUMBER, .value_out = &given.batch, .value_name = "N", .low = 1, .high = 1u << 20,
+    {.name = "batch", .kind = TOOL_NUMBER, .value_out = &out.batch, .value_name = "N", .low = 1, .high = 1u << 20,
      .given_out = &given.batch_given, .help = "with --gflops: images a rank and step (1)"},
 };
 #define OPTION_COUNT (sizeof options / sizeof options[0])
@@ -133,7 +132,7 @@ static int config_make(struct gf_config *config)
     if ((given.device != NULL) && (gf_config_set(config, "device.driver", given.device, "--device", error) < 0))
         return perf_refuse(error);
     if (settings_apply(config, error) < 0) return perf_refuse(error);
-    if (given.model_path == NULL) config->exchange.user_bytes = (given.bytes_max + 63) / 64 * 64 + 64;
+    if (out.model_path == NULL) config->exchange.user_bytes = (out.bytes_max + 63) / 64 * 64 + 64;
     config->log = gf_log_stderr;
     config->log_user = (void *)(uintptr_t)"gf-perf";
     return on_device() ? config_on_device(config) : 0;
@@ -143,24 +142,24 @@ static void plan_make(struct perf_plan *plan)
 {
     static const gf_operation ops[] = {GF_OPERATION_BROADCAST, GF_OPERATION_REDUCE_SCATTER, GF_OPERATION_ALLGATHER,
                                        GF_OPERATION_BARRIER};
-    *plan = (struct perf_plan){.operation = GF_OPERATION_ALLREDUCE, .iters = given.iters, .warmup = given.warmup,
-                               .seconds = given.seconds, .check = given.check != 0};
+    plan->operation = GF_OPERATION_ALLREDUCE;
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
         if (strcmp(given.op, gf_operation_name(ops[i])) == 0) plan->operation = ops[i];
     for (gf_reduction r = 0; r < GF_REDUCTION_COUNT; r++)
         if (strcmp(given.redop, perf_redop_name(r)) == 0) plan->reduction = r;
     plan->root = (uint32_t)given.root;
     plan->type = type_given();
+    plan->check = given.check != 0;
 }
 
 /* What does not go together. */
 static int combination_check(void)
 {
-    bool model = given.model_path != NULL, tune = given.tune_path != NULL;
+    bool model = out.model_path != NULL, tune = out.tune_path != NULL;
     if (on_device() && (model || tune || (strcmp(given.op, "allreduce") != 0) || given.redop_given))
         return perf_refuse("--device cuda times sums of an allreduce; leave --op, --redop, --model and --tune out");
-    if ((given.nccl_path != NULL) && !on_device()) return perf_refuse("--nccl needs --device cuda");
-    if (given.bytes_min > given.bytes_max) return perf_refuse("--min-bytes is above --max-bytes");
+    if ((out.nccl_path != NULL) && !on_device()) return perf_refuse("--nccl needs --device cuda");
+    if (out.bytes_min > out.bytes_max) return perf_refuse("--min-bytes is above --max-bytes");
     if (model && tune) return perf_refuse("--model and --tune: give one of them");
     if (!model && (given.compute_given || given.gflops_given || given.batch_given))
         return perf_refuse("--compute-ms, --gflops and --batch need --model FILE");
@@ -173,7 +172,7 @@ static int combination_check(void)
         return perf_refuse("--model: the model says operation and sizes; leave --op, --min-bytes and --max-bytes out");
     if (tune && (given.op_given || (given.algorithm != NULL)))
         return perf_refuse("--tune times every algorithm of allreduce; leave --op and --algorithm out");
-    if (tune && ((given.json_path != NULL) || (given.csv_path != NULL) || (given.busbw_min > 0)))
+    if (tune && ((out.json_path != NULL) || (out.csv_path != NULL) || (out.busbw_min > 0)))
         return perf_refuse("--tune writes its own file; leave --json, --csv and --min-busbw out");
     return 0;
 }
@@ -191,21 +190,10 @@ int perf_options_read(int argc, char **argv, struct perf_options *options_out)
     uint32_t operand_count;
     int read = tool_args_read(&args, argc, argv, NULL, &operand_count);
     if (read == 0) read = combination_check();
-    if (read == 0) read = config_make(&options_out->config);
+    if (read == 0) read = config_make(&out.config);
     if (read != 0) return read;
-    plan_make(&options_out->plan);
-    options_out->bytes_min = given.bytes_min;
-    options_out->bytes_max = given.bytes_max;
-    options_out->factor = given.factor;
-    options_out->busbw_min = given.busbw_min;
-    options_out->json_path = given.json_path;
-    options_out->csv_path = given.csv_path;
-    options_out->model_path = given.model_path;
-    options_out->tune_path = given.tune_path;
-    options_out->compute_ms = given.compute_ms;
-    options_out->gflops = given.gflops;
-    options_out->batch = given.batch;
-    options_out->on_device = on_device();
-    options_out->nccl_path = given.nccl_path;
+    plan_make(&out.plan);
+    out.on_device = on_device();
+    *options_out = out;
     return 0;
 }

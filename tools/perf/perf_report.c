@@ -124,6 +124,13 @@ int perf_file_check(const char *path)
     return (fd < 0) ? -1 : close(fd);
 }
 
+int perf_report_begin(struct perf_report *report, const gf_context *gf, const char *json_path, const char *csv_path)
+{
+    report->world = gf_world(gf);
+    report->is_reporter = gf_rank(gf) == 0;
+    return (report->is_reporter && ((perf_file_check(json_path) != 0) || (perf_file_check(csv_path) != 0))) ? -1 : 0;
+}
+
 /* A name from the command line, as JSON. */
 static void json_text(FILE *file, const char *text)
 {

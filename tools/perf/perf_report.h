@@ -33,6 +33,8 @@ struct perf_report {
     struct perf_step step;      /* model NULL: rows are of a collective */
 };
 
+/* Which ranks there are, who reports, and whether that one can write its files; 0, or -1 as below. */
+int perf_report_begin(struct perf_report *report, const gf_context *gf, const char *json_path, const char *csv_path);
 void perf_report_head(const struct perf_report *report);
 void perf_report_row(const struct perf_report *report, const struct perf_row *row);
 void perf_report_step(const struct perf_report *report);

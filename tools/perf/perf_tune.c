@@ -54,12 +54,11 @@ static int algorithm_time(const struct perf_options *options, struct tune *tune,
         perf.plan.seconds /= ROUNDS;
         perf.plan.check = perf.plan.check && (round == 0);
         perf.data = gf_exchange_take(perf.gf, options->bytes_max);
-        perf.times_us = perf_memory((size_t)PERF_SAMPLES_MAX * tune->world * sizeof(float));
-        if ((perf.data == 0) || (perf.times_us == NULL)) result = perf_refuse(PERF_NO_MEMORY);
+        perf.times_us = session.times_us;
+        if (perf.data == 0) result = perf_refuse(PERF_NO_MEMORY);
         else if (result == 0) result = sizes_time(&perf, tune, algorithm, round);
     }
     perf_close(&session, result);
-    free(perf.times_us);
     return result;
 }
 

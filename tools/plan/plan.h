@@ -114,7 +114,8 @@ int plan_transformer(const char *text, bool is_llama, FILE *out);
 struct plan_progress {
     bool shows, is_asked;
     uint32_t rows, row_count;
-    double done, all, begin_s;
+    double done, all;
+    uint64_t begin_ns;
 };
 void plan_progress_begin(struct plan_progress *progress, bool is_asked, uint32_t row_count);
 void plan_progress_expect(struct plan_progress *progress, uint32_t gpus); /* a row to come */

@@ -4,24 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "drivers/fnv.h"
 #include "tools/plan/plan.h"
 
 #define CACHE_VERSION 3u
 
-static uint64_t hash_bytes(uint64_t hash, const void *data, size_t size_bytes)
-{
-    const unsigned char *bytes = data;
-    for (size_t i = 0; i < size_bytes; i++) hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
-static uint64_t hash_real(uint64_t hash, double value) { return hash_bytes(hash, &value, sizeof value); }
+static uint64_t hash_real(uint64_t hash, double value) { return gf_fnv_bytes(hash, &value, sizeof value); }
 
 static uint64_t case_hash(const struct plan_model *model, const struct gf_config_cluster *cluster, plan_mode mode,
                           uint32_t gpus, const struct plan_choice *choice)
 {
     struct gf_config config;
-    uint64_t hash = UINT64_C(0xcbf29ce484222325), config_hash;
+    uint64_t hash = GF_FNV_START, config_hash;
     const double numbers[] = {CACHE_VERSION, GF_VERSION, mode, gpus, plan_batch(model, cluster, choice),
                               plan_compute_s(model, cluster, choice), cluster->gpus_per_node,
                               cluster->network_bandwidth, cluster->network_latency, cluster->node_bandwidth,
@@ -35,7 +29,7 @@ static uint64_t case_hash(const struct plan_model *model, const struct gf_config
     config.log = NULL;
     config_hash = gf_config_hash(&config);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) hash = hash_real(hash, numbers[i]);
-    hash = hash_bytes(hash, &config_hash, sizeof config_hash);
+    hash = gf_fnv_bytes(hash, &config_hash, sizeof config_hash);
     for (uint32_t i = 0; i < model->tensor_count; i++) {
         hash = hash_real(hash, (double)model->tensors[i].elem_count);
         hash = hash_real(hash, (double)model->tensors[i].flags);

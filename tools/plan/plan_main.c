@@ -288,8 +288,4 @@ static int program(int argc, char **argv)
     return (result == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-int main(int argc, char **argv)
-{
-    tool_output_begin();
-    return tool_output_end("gf-plan", program(argc, argv));
-}
+TOOL_MAIN("gf-plan", program)

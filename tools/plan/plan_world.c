@@ -1,5 +1,6 @@
 /* See plan_world.h. A rank is polled when something has happened for it, and once more after each turn that has worked
  * or moved a buffer on: then there may be more to do at once. */
+#include "drivers/fnv.h"
 #include "tools/plan/plan_world.h"
 
 #include <math.h>
@@ -151,7 +152,7 @@ static void step_ended(struct plan_world *w, struct plan_rank *self, uint32_t ra
     uint64_t *end_ns = &w->ends_ns[self->steps_done++];
     if (now_ns < least_ns) now_ns = least_ns; /* what has no gradient is computed last */
     if (now_ns > *end_ns) *end_ns = now_ns;
-    w->hash = (w->hash ^ now_ns ^ ((uint64_t)rank << 40)) * UINT64_C(0x100000001b3);
+    w->hash = gf_fnv_word(w->hash, now_ns ^ ((uint64_t)rank << 40));
     self->in_step = false;
     self->begin_ns = now_ns;
     self->done = self->steps_done == w->setup->steps;
@@ -293,7 +294,7 @@ gf_status plan_world_run(const struct plan_setup *setup, struct plan_result *res
     if (network->pair_bytes_per_ns > 0.0)
         sim.node_bytes_per_ns = fmin(network->pair_bytes_per_ns, sim.node_bytes_per_ns);
     struct plan_world w = {.setup = setup, .sim = gf_sim_create(&sim), .error = error_out,
-                           .hash = UINT64_C(0xcbf29ce484222325)};
+                           .hash = GF_FNV_START};
     struct plan_result result = {0};
     gf_status status = GF_ERR_SYSTEM;
     error_out[0] = '\0';

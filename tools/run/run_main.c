@@ -125,8 +125,4 @@ static int program(int argc, char **argv)
     return run_job(&job);
 }
 
-int main(int argc, char **argv)
-{
-    tool_output_begin();
-    return tool_output_end("gf-run", program(argc, argv));
-}
+TOOL_MAIN("gf-run", program)

@@ -110,8 +110,4 @@ static int program(int argc, char **argv)
     return (files_tell(paths, path_count, &request) == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-int main(int argc, char **argv)
-{
-    tool_output_begin();
-    return tool_output_end("gf-trace", program(argc, argv));
-}
+TOOL_MAIN("gf-trace", program)

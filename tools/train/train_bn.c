@@ -171,10 +171,7 @@ static void bn_forward(struct net *net)
         for (uint32_t c = 0; c < BN_FEATURES; c++) features[c] /= (float)BN_LAST_POINTS;
         net_round(net, features, BN_FEATURES);
     }
-    layer_gemm(false, true, net->image_count, DATA_CLASSES, BN_FEATURES, bn->features, net->weight[BN_FC_WEIGHT], 0.0f,
-               net->logits);
-    layer_bias(net->logits, net->weight[BN_FC_BIAS], net->image_count, DATA_CLASSES, false);
-    net_round(net, net->logits, (uint64_t)net->image_count * DATA_CLASSES);
+    net_full_forward(net, BN_FC_WEIGHT, bn->features, BN_FEATURES, net->logits, DATA_CLASSES, false);
 }
 
 /* point_gradient = the gradient after the normalisation: through pooling and ReLU. */
@@ -197,8 +194,8 @@ static void layer_end_back(struct net *net, uint32_t index, const float *out, co
 }
 
 /* Gradients go straight into the library's pool. in_gradient may be NULL: nobody asks for that of the images. */
-static gf_status layer_backward(struct net *net, uint32_t index, const float *out, const float *out_gradient,
-                                float *in_gradient)
+static void layer_backward(struct net *net, uint32_t index, const float *out, const float *out_gradient,
+                           float *in_gradient)
 {
     struct bn *bn = net->own;
     struct bn_layer *layer = &bn->layer[index];
@@ -208,36 +205,31 @@ static gf_status layer_backward(struct net *net, uint32_t index, const float *ou
     layer_end_back(net, index, out, out_gradient);
     norm_backward(bn->point_gradient, layer->normal, net->image_count * points, channels, net->weight[BN_GAIN(index)],
                   layer->inverse, net->gradient[BN_GAIN(index)], net->gradient[BN_BIAS(index)]);
-    gf_status status = net_ready(net, BN_GAIN(index));
-    if (status >= 0) status = net_ready(net, BN_BIAS(index));
-    for (size_t first = 0, count; (first < net->image_count) && (status >= 0); first += count) {
+    net_ready(net, BN_GAIN(index));
+    net_ready(net, BN_BIAS(index));
+    for (size_t first = 0, count; (first < net->image_count) && (net->status >= 0); first += count) {
         const float *gradient = bn->point_gradient + first * bn_point_elems(index);
         count = run_images(net, index, first);
         layer_unfold(layer_in(net, index) + first * bn_in_elems(index), count, side, in_channels, BN_KERNEL,
                      net->unfolded);
         layer_gemm(true, false, channels, fan, count * points, gradient, net->unfolded, (first == 0) ? 0.0f : 1.0f,
                    net->gradient[BN_WEIGHT(index)]);
-        status = net_poll(net);
-        if ((in_gradient == NULL) || (status < 0)) continue;
+        net_poll(net);
+        if (in_gradient == NULL) continue;
         layer_gemm(false, false, count * points, fan, channels, gradient, net->weight[BN_WEIGHT(index)], 0.0f,
                    net->unfolded);
         layer_fold(net->unfolded, count, side, in_channels, BN_KERNEL, in_gradient + first * bn_in_elems(index));
         net_round(net, in_gradient + first * bn_in_elems(index), count * bn_in_elems(index));
-        status = net_poll(net);
+        net_poll(net);
     }
-    return (status < 0) ? status : net_ready(net, BN_WEIGHT(index));
+    net_ready(net, BN_WEIGHT(index));
 }
 
 static gf_status bn_backward(struct net *net)
 {
     struct bn *bn = net->own;
     size_t images = net->image_count;
-    layer_gemm(true, false, DATA_CLASSES, BN_FEATURES, images, net->logits, bn->features, 0.0f,
-               net->gradient[BN_FC_WEIGHT]);
-    gf_status status = net_ready(net, BN_FC_WEIGHT);
-    if (status < 0) return status;
-    layer_column_sum(net->logits, images, DATA_CLASSES, net->gradient[BN_FC_BIAS]);
-    status = net_ready(net, BN_FC_BIAS);
+    net_full_backward(net, BN_FC_WEIGHT, bn->features, BN_FEATURES, net->logits, DATA_CLASSES);
     layer_gemm(false, false, images, BN_FEATURES, DATA_CLASSES, net->logits, net->weight[BN_FC_WEIGHT], 0.0f,
                bn->features_gradient);
     net_round(net, bn->features_gradient, images * BN_FEATURES);
@@ -246,10 +238,10 @@ static gf_status bn_backward(struct net *net)
         gradient[i] =
             bn->features_gradient[i / (BN_LAST_POINTS * BN_FEATURES) * BN_FEATURES + i % BN_FEATURES] /
             (float)BN_LAST_POINTS;
-    for (uint32_t i = BN_LAYERS; (i-- > 0) && (status >= 0);)
-        status = layer_backward(net, i, (i + 1u < BN_LAYERS) ? bn->layer[i + 1u].in : bn->out,
-                                bn->in_gradient[(i + 1u) % 2u], (i > 0) ? bn->in_gradient[i % 2u] : NULL);
-    return status;
+    for (uint32_t i = BN_LAYERS; (i-- > 0) && (net->status >= 0);)
+        layer_backward(net, i, (i + 1u < BN_LAYERS) ? bn->layer[i + 1u].in : bn->out, bn->in_gradient[(i + 1u) % 2u],
+                       (i > 0) ? bn->in_gradient[i % 2u] : NULL);
+    return net->status;
 }
 
 const struct net_model net_bn = {

@@ -311,9 +311,18 @@ void device_fold(struct device *device, gf_mem out, uint64_t image_count, uint32
     device_launch(device, KERNEL_train_fold, image_count * layer_bordered_elems(side, channels, kernel), &args);
 }
 
-void device_full_backward(struct device *device, uint32_t weight_tensor, uint32_t bias_tensor, gf_mem in,
-                          uint64_t in_width, gf_mem out_gradient, uint64_t out_width)
+void device_full_forward(struct device *device, uint32_t weight_tensor, gf_mem in, uint64_t in_width, gf_mem out,
+                         uint64_t out_width, bool relu)
 {
+    device_gemm(device, false, true, device->image_count, out_width, in_width, in, device->weight[weight_tensor], false,
+                out);
+    device_bias(device, out, device->weight[weight_tensor + 1u], device->image_count, out_width, relu);
+}
+
+void device_full_backward(struct device *device, uint32_t weight_tensor, gf_mem in, uint64_t in_width,
+                          gf_mem out_gradient, uint64_t out_width)
+{
+    uint32_t bias_tensor = weight_tensor + 1u;
     device_gemm(device, true, false, out_width, in_width, device->image_count, out_gradient, in, false,
                 device->gradient[weight_tensor]);
     device_ready(device, weight_tensor);

@@ -86,9 +86,11 @@ void device_abandon(struct device *device);
 gf_mem device_take(gf_mem base, size_t *used_bytes, size_t size_bytes);
 /* What every model has; input_elems of an image with its border. */
 void device_common_layout(struct device *device, gf_mem base, size_t *used, size_t input_elems);
-/* A fully connected layer's gradients, declared ready; in[images][in_width], out_gradient[images][out_width]. */
-void device_full_backward(struct device *device, uint32_t weight_tensor, uint32_t bias_tensor, gf_mem in,
-                          uint64_t in_width, gf_mem out_gradient, uint64_t out_width);
+/* As net_full_forward() and net_full_backward(). */
+void device_full_forward(struct device *device, uint32_t weight_tensor, gf_mem in, uint64_t in_width, gf_mem out,
+                         uint64_t out_width, bool relu);
+void device_full_backward(struct device *device, uint32_t weight_tensor, gf_mem in, uint64_t in_width,
+                          gf_mem out_gradient, uint64_t out_width);
 /* How many images from `first` on are unfolded at a time. */
 uint64_t device_chunk_images(const struct device *device, uint32_t first);
 /* device->unfolded from in with its border, and device->unfolded to out with one. */

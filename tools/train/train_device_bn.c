@@ -102,9 +102,7 @@ static void bn_forward(struct device *device)
                                       .points = BN_LAST_POINTS, .width = BN_FEATURES};
     for (uint32_t i = 0; i < BN_LAYERS; i++) layer_forward(device, i);
     device_launch(device, KERNEL_train_mean, images * BN_FEATURES, &mean);
-    device_gemm(device, false, true, images, DATA_CLASSES, BN_FEATURES, device->bn.features,
-                device->weight[BN_FC_WEIGHT], false, device->logits);
-    device_bias(device, device->logits, device->weight[BN_FC_BIAS], images, DATA_CLASSES, false);
+    device_full_forward(device, BN_FC_WEIGHT, device->bn.features, BN_FEATURES, device->logits, DATA_CLASSES, false);
 }
 
 /* point_gradient = the gradient after the normalisation: through pooling and ReLU. */
@@ -169,7 +167,7 @@ static void bn_backward(struct device *device)
     struct gf_train_mean_back_args mean = {.out_gradient = bn->features_gradient,
                                            .in_gradient = bn->in_gradient[BN_LAYERS % 2u], .image_count = images,
                                            .points = BN_LAST_POINTS, .width = BN_FEATURES};
-    device_full_backward(device, BN_FC_WEIGHT, BN_FC_BIAS, bn->features, BN_FEATURES, device->logits, DATA_CLASSES);
+    device_full_backward(device, BN_FC_WEIGHT, bn->features, BN_FEATURES, device->logits, DATA_CLASSES);
     device_gemm(device, false, false, images, BN_FEATURES, DATA_CLASSES, device->logits, device->weight[BN_FC_WEIGHT],
                 false, bn->features_gradient);
     device_launch(device, KERNEL_train_mean_back, images * BN_LAST_POINTS * BN_FEATURES, &mean);

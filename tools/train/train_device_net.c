@@ -107,15 +107,10 @@ static void conv_backward(struct device *device, uint32_t which, uint32_t weight
 
 static void cnn_forward(struct device *device)
 {
-    uint64_t images = device->image_count;
     conv_forward(device, 1);
     conv_forward(device, 2);
-    device_gemm(device, false, true, images, HIDDEN, FEATURES, device->pooled2,
-                device->weight[TOOL_TENSOR_FC1_WEIGHT], false, device->hidden);
-    device_bias(device, device->hidden, device->weight[TOOL_TENSOR_FC1_BIAS], images, HIDDEN, true);
-    device_gemm(device, false, true, images, DATA_CLASSES, HIDDEN, device->hidden,
-                device->weight[TOOL_TENSOR_FC2_WEIGHT], false, device->logits);
-    device_bias(device, device->logits, device->weight[TOOL_TENSOR_FC2_BIAS], images, DATA_CLASSES, false);
+    device_full_forward(device, TOOL_TENSOR_FC1_WEIGHT, device->pooled2, FEATURES, device->hidden, HIDDEN, true);
+    device_full_forward(device, TOOL_TENSOR_FC2_WEIGHT, device->hidden, HIDDEN, device->logits, DATA_CLASSES, false);
 }
 
 static void cnn_backward(struct device *device)
@@ -123,13 +118,11 @@ static void cnn_backward(struct device *device)
     uint64_t images = device->image_count;
     struct gf_train_relu_back_args relu = {.gradient = device->hidden_gradient, .out = device->hidden,
                                            .elem_count = images * HIDDEN};
-    device_full_backward(device, TOOL_TENSOR_FC2_WEIGHT, TOOL_TENSOR_FC2_BIAS, device->hidden, HIDDEN, device->logits,
-                  DATA_CLASSES);
+    device_full_backward(device, TOOL_TENSOR_FC2_WEIGHT, device->hidden, HIDDEN, device->logits, DATA_CLASSES);
     device_gemm(device, false, false, images, HIDDEN, DATA_CLASSES, device->logits,
                 device->weight[TOOL_TENSOR_FC2_WEIGHT], false, device->hidden_gradient);
     device_launch(device, KERNEL_train_relu_back, images * HIDDEN, &relu);
-    device_full_backward(device, TOOL_TENSOR_FC1_WEIGHT, TOOL_TENSOR_FC1_BIAS, device->pooled2, FEATURES,
-                  device->hidden_gradient, HIDDEN);
+    device_full_backward(device, TOOL_TENSOR_FC1_WEIGHT, device->pooled2, FEATURES, device->hidden_gradient, HIDDEN);
     device_gemm(device, false, false, images, FEATURES, HIDDEN, device->hidden_gradient,
                 device->weight[TOOL_TENSOR_FC1_WEIGHT], false, device->pooled2_gradient);
     device_poll(device);
@@ -150,14 +143,12 @@ static size_t linear_layout(struct device *device, gf_mem base)
 
 static void linear_forward(struct device *device)
 {
-    device_gemm(device, false, true, device->image_count, DATA_CLASSES, DATA_PIXELS, device->input, device->weight[0],
-                false, device->logits);
-    device_bias(device, device->logits, device->weight[1], device->image_count, DATA_CLASSES, false);
+    device_full_forward(device, 0, device->input, DATA_PIXELS, device->logits, DATA_CLASSES, false);
 }
 
 static void linear_backward(struct device *device)
 {
-    device_full_backward(device, 0, 1, device->input, DATA_PIXELS, device->logits, DATA_CLASSES);
+    device_full_backward(device, 0, device->input, DATA_PIXELS, device->logits, DATA_CLASSES);
 }
 
 const struct device_model device_linear = {

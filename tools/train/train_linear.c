@@ -34,19 +34,12 @@ static void linear_forward(struct net *net)
 
 static gf_status linear_backward(struct net *net)
 {
-    gf_status status = GF_OK;
     if (net_splits(net, LINEAR_WEIGHT)) {
-        status = split_backward(net->split, net->logits, NULL);
-        if (status >= 0) status = net_begin(net);
-    } else {
-        layer_gemm(true, false, DATA_CLASSES, DATA_PIXELS, net->image_count, net->logits, net->input, 0.0f,
-                   net->gradient[LINEAR_WEIGHT]);
+        net->status = split_backward(net->split, net->logits, NULL);
+        net_begin(net);
     }
-    if (status >= 0) status = net_ready(net, LINEAR_WEIGHT);
-    if (status < 0) return status;
-    if (!net_splits(net, LINEAR_WEIGHT))
-        layer_column_sum(net->logits, net->image_count, DATA_CLASSES, net->gradient[LINEAR_BIAS]);
-    return net_ready(net, LINEAR_BIAS);
+    net_full_backward(net, LINEAR_WEIGHT, net->input, DATA_PIXELS, net->logits, DATA_CLASSES);
+    return net->status;
 }
 
 const struct net_model net_linear = {

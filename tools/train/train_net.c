@@ -124,30 +124,28 @@ static void conv_forward(struct net *net, uint32_t which)
 
 /* Sums the gradients of weight and bias over the chunks straight into the library's pool. in_gradient, of the size of
  * conv.in, may be NULL: nobody asks for the gradient of the images themselves. */
-static gf_status conv_backward(struct net *net, uint32_t which, uint32_t weight_tensor, uint32_t bias_tensor,
-                               const float *out_gradient, float *in_gradient)
+static void conv_backward(struct net *net, uint32_t which, uint32_t weight_tensor, uint32_t bias_tensor,
+                          const float *out_gradient, float *in_gradient)
 {
     const struct conv conv = conv_of(net, which);
     size_t fan = (size_t)TAPS * conv.in_channels;
     memset(net->gradient[bias_tensor], 0, conv.out_channels * sizeof(float));
-    for (uint32_t first = 0; first < net->image_count; first += CHUNK_IMAGES) {
+    for (uint32_t first = 0; (first < net->image_count) && (net->status >= 0); first += CHUNK_IMAGES) {
         size_t images = chunk_count(net, first), points = images * conv.side * conv.side;
         layer_relu_pool_back(out_gradient + first * conv.out_elems, conv.winner + first * conv.winner_elems, images,
                              conv.side, conv.out_channels, conv.out_border, net->convolved, net->gradient[bias_tensor]);
         layer_unfold(conv.in + first * conv.in_elems, images, conv.side, conv.in_channels, KERNEL, net->unfolded);
         layer_gemm(true, false, conv.out_channels, fan, points, net->convolved, net->unfolded,
                    (first == 0) ? 0.0f : 1.0f, net->gradient[weight_tensor]);
-        gf_status status = net_poll(net);
-        if (status < 0) return status;
+        net_poll(net);
         if (in_gradient == NULL) continue;
         layer_gemm(false, false, points, fan, conv.out_channels, net->convolved, conv.weight, 0.0f, net->unfolded);
         layer_fold(net->unfolded, images, conv.side, conv.in_channels, KERNEL, in_gradient + first * conv.in_elems);
         net_round(net, in_gradient + first * conv.in_elems, images * conv.in_elems);
-        status = net_poll(net);
-        if (status < 0) return status;
+        net_poll(net);
     }
-    gf_status status = net_ready(net, weight_tensor);
-    return (status < 0) ? status : net_ready(net, bias_tensor);
+    net_ready(net, weight_tensor);
+    net_ready(net, bias_tensor);
 }
 
 static void cnn_forward(struct net *net)
@@ -158,50 +156,31 @@ static void cnn_forward(struct net *net)
     net_full_forward(net, FC2_WEIGHT, net->hidden, HIDDEN, net->logits, DATA_CLASSES, false);
 }
 
-/* A fully connected layer's gradients; in[images][in_width], out_gradient[images][out_width]. */
-static gf_status full_backward(struct net *net, uint32_t weight_tensor, uint32_t bias_tensor, const float *in,
-                               size_t in_width, const float *out_gradient, size_t out_width)
-{
-    layer_gemm(true, false, out_width, in_width, net->image_count, out_gradient, in, 0.0f,
-               net->gradient[weight_tensor]);
-    gf_status status = net_ready(net, weight_tensor);
-    if (status < 0) return status;
-    layer_column_sum(out_gradient, net->image_count, out_width, net->gradient[bias_tensor]);
-    return net_ready(net, bias_tensor);
-}
-
 /* With the first fully connected layer split its exchanges come before the step. */
 static gf_status cnn_backward(struct net *net)
 {
     size_t images = net->image_count;
     bool splits = net_splits(net, FC1_WEIGHT);
-    gf_status status = GF_OK;
-    if (!splits) status = full_backward(net, FC2_WEIGHT, FC2_BIAS, net->hidden, HIDDEN, net->logits, DATA_CLASSES);
-    if (status < 0) return status;
+    if (!splits) net_full_backward(net, FC2_WEIGHT, net->hidden, HIDDEN, net->logits, DATA_CLASSES);
     layer_gemm(false, false, images, HIDDEN, DATA_CLASSES, net->logits, net->weight[FC2_WEIGHT], 0.0f,
                net->hidden_gradient);
     layer_relu_back(net->hidden_gradient, net->hidden, images * HIDDEN);
     net_round(net, net->hidden_gradient, images * HIDDEN);
     if (splits) {
-        status = split_backward(net->split, net->hidden_gradient, net->pooled2_gradient);
-        if (status >= 0) status = net_begin(net);
-        if (status >= 0)
-            status = full_backward(net, FC2_WEIGHT, FC2_BIAS, net->hidden, HIDDEN, net->logits, DATA_CLASSES);
-        if (status >= 0) status = net_ready(net, FC1_WEIGHT);
-        if (status >= 0) status = net_ready(net, FC1_BIAS);
-        if (status < 0) return status;
-    } else {
-        status = full_backward(net, FC1_WEIGHT, FC1_BIAS, net->pooled2, FEATURES, net->hidden_gradient, HIDDEN);
-        if (status < 0) return status;
+        net->status = split_backward(net->split, net->hidden_gradient, net->pooled2_gradient);
+        net_begin(net);
+        if (net->status < 0) return net->status;
+        net_full_backward(net, FC2_WEIGHT, net->hidden, HIDDEN, net->logits, DATA_CLASSES);
+    }
+    net_full_backward(net, FC1_WEIGHT, net->pooled2, FEATURES, net->hidden_gradient, HIDDEN);
+    if (!splits)
         layer_gemm(false, false, images, FEATURES, HIDDEN, net->hidden_gradient, net->weight[FC1_WEIGHT], 0.0f,
                    net->pooled2_gradient);
-    }
     net_round(net, net->pooled2_gradient, images * FEATURES);
-    status = net_poll(net);
-    if (status < 0) return status;
-    status = conv_backward(net, 2, CONV2_WEIGHT, CONV2_BIAS, net->pooled2_gradient, net->pooled1_gradient);
-    if (status < 0) return status;
-    return conv_backward(net, 1, CONV1_WEIGHT, CONV1_BIAS, net->pooled1_gradient, NULL);
+    net_poll(net);
+    conv_backward(net, 2, CONV2_WEIGHT, CONV2_BIAS, net->pooled2_gradient, net->pooled1_gradient);
+    conv_backward(net, 1, CONV1_WEIGHT, CONV1_BIAS, net->pooled1_gradient, NULL);
+    return net->status;
 }
 
 const struct net_model net_cnn = {
@@ -247,6 +226,7 @@ void net_load(struct net *net, const struct data_set *set, const uint32_t *index
     uint32_t border = net->model->input_border;
     size_t line = DATA_SIDE + 2u * border;
     net->image_count = count;
+    net->status = GF_OK;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t from = (index != NULL) ? index[i] : first + i;
         const uint8_t *pixel = set->pixels + (size_t)from * DATA_PIXELS;
@@ -266,19 +246,19 @@ void *net_take(char *base, size_t *used_bytes, size_t size_bytes)
     return (base == NULL) ? NULL : base + at;
 }
 
-gf_status net_begin(struct net *net)
+void net_begin(struct net *net)
 {
-    return (net->sink.begin == NULL) ? GF_OK : net->sink.begin(net->sink.user);
+    if ((net->status >= 0) && (net->sink.begin != NULL)) net->status = net->sink.begin(net->sink.user);
 }
 
-gf_status net_ready(struct net *net, uint32_t tensor)
+void net_ready(struct net *net, uint32_t tensor)
 {
-    return (net->sink.ready == NULL) ? GF_OK : net->sink.ready(net->sink.user, tensor);
+    if ((net->status >= 0) && (net->sink.ready != NULL)) net->status = net->sink.ready(net->sink.user, tensor);
 }
 
-gf_status net_poll(struct net *net)
+void net_poll(struct net *net)
 {
-    return (net->sink.poll == NULL) ? GF_OK : net->sink.poll(net->sink.user);
+    if ((net->status >= 0) && (net->sink.poll != NULL)) net->status = net->sink.poll(net->sink.user);
 }
 
 bool net_splits(const struct net *net, uint32_t weight_tensor)
@@ -296,6 +276,19 @@ void net_full_forward(struct net *net, uint32_t weight_tensor, const float *in, 
     layer_gemm(false, true, net->image_count, out_width, in_width, in, net->weight[weight_tensor], 0.0f, out);
     layer_bias(out, net->weight[weight_tensor + 1u], net->image_count, out_width, relu);
     net_round(net, out, net->image_count * out_width);
+}
+
+void net_full_backward(struct net *net, uint32_t weight_tensor, const float *in, size_t in_width,
+                       const float *out_gradient, size_t out_width)
+{
+    bool splits = net_splits(net, weight_tensor);
+    uint32_t bias_tensor = weight_tensor + 1u;
+    if (!splits)
+        layer_gemm(true, false, out_width, in_width, net->image_count, out_gradient, in, 0.0f,
+                   net->gradient[weight_tensor]);
+    net_ready(net, weight_tensor);
+    if (!splits) layer_column_sum(out_gradient, net->image_count, out_width, net->gradient[bias_tensor]);
+    net_ready(net, bias_tensor);
 }
 
 void net_round(const struct net *net, float *data, uint64_t count)

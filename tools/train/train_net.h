@@ -8,7 +8,7 @@
 
 #define NET_TENSORS_MAX 32u
 
-/* How backward tells the library what it has done. Both may be NULL; an error ends backward with that error. */
+/* How backward tells the library what it has done. All may be NULL; after an error none is called any more. */
 struct net_sink {
     void *user;
     gf_status (*ready)(void *user, uint32_t tensor); /* gradient[tensor] is whole */
@@ -46,6 +46,7 @@ struct net {
     float *weight[NET_TENSORS_MAX];
     float *gradient[NET_TENSORS_MAX];
     struct net_sink sink;
+    gf_status status;      /* of the batch at hand: the first error of the sink, which backward ends with */
     struct net_split *split; /* a layer that the ranks divide between them (train_split.h); NULL: none */
     gf_type precision;     /* what layers hand on is rounded to it: outputs, and gradients of outputs */
     bool training;         /* normalise by the batch at hand, not by what was learned of all; true after net_open() */
@@ -82,11 +83,13 @@ void net_load(struct net *net, const struct data_set *set, const uint32_t *index
 
 /* For the models: the next size_bytes of the workspace, 64-byte aligned; NULL while only measuring. */
 void *net_take(char *base, size_t *used_bytes, size_t size_bytes);
-gf_status net_begin(struct net *net);
-gf_status net_ready(struct net *net, uint32_t tensor);
-gf_status net_poll(struct net *net);
-/* A fully connected layer, its bias the next tensor: out[images][out_width] of in[images][in_width]. net_splits(): its
- * rows are the ranks', so its backward is split_backward(), before net_begin(). */
+void net_begin(struct net *net);
+void net_ready(struct net *net, uint32_t tensor);
+void net_poll(struct net *net);
+/* A fully connected layer, its bias the next tensor: out[images][out_width] of in[images][in_width]; its gradients,
+ * declared ready. net_splits(): its rows are the ranks', and split_backward() makes them, before net_begin(). */
+void net_full_backward(struct net *net, uint32_t weight_tensor, const float *in, size_t in_width,
+                       const float *out_gradient, size_t out_width);
 void net_full_forward(struct net *net, uint32_t weight_tensor, const float *in, size_t in_width, float *out,
                       size_t out_width, bool relu);
 bool net_splits(const struct net *net, uint32_t weight_tensor);

@@ -1,4 +1,5 @@
 /* See train_same.h. What the library compares itself (the configuration, the tensor table) is not compared again. */
+#include "drivers/fnv.h"
 #include "tools/train/train_same.h"
 
 #include <stdio.h>
@@ -74,10 +75,10 @@ static void options_list(const struct train *train, struct same_option list_out[
 
 uint64_t train_same_hash(const struct train *train)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a, a word at a time */
+    uint64_t hash = GF_FNV_START; /* FNV-1a, a word at a time */
     struct same_option all[OPTIONS_MAX];
     options_list(train, all);
-    for (size_t i = 0; i < OPTIONS_MAX; i++) hash = (hash ^ all[i].value) * UINT64_C(0x100000001b3);
+    for (size_t i = 0; i < OPTIONS_MAX; i++) hash = gf_fnv_word(hash, all[i].value);
     return hash;
 }
 

@@ -1,4 +1,5 @@
 /* See train_weights.h. */
+#include "drivers/fnv.h"
 #include "tools/train/train_weights.h"
 
 #include <string.h>
@@ -121,13 +122,13 @@ const float *train_weight(struct train *train, uint32_t tensor)
 /* FNV-1a over 32-bit words: any single bit that differs makes the hashes differ. */
 uint64_t train_weights_hash(struct train *train)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
+    uint64_t hash = GF_FNV_START;
     for (uint32_t i = 0; i < train->net.model->tensor_count; i++) {
         const float *weight = train_weight(train, i);
         for (uint64_t at = 0; at < train->tensors[i].elem_count; at++) {
             uint32_t word;
             memcpy(&word, weight + at, sizeof word);
-            hash = (hash ^ word) * 0x100000001b3u;
+            hash = gf_fnv_word(hash, word);
         }
     }
     return hash;
