@@ -128,6 +128,27 @@ TEST(a_hierarchy_works_in_the_nodes_before_and_after_the_network)
     }
 }
 
+/* On GPUs whose copies to host memory and back take no time but a launch each, as on those whose memory the cards read;
+ * also with one buffer under way, where nothing else fills a wait. */
+TEST(waits_between_the_phases_of_a_hierarchy_of_gpus_cost_next_to_nothing)
+{
+    static const plan_mode modes[] = {PLAN_RING, PLAN_OVERLAP};
+    const struct plan_choice choice = {.algorithm = GF_ALGORITHM_HIERARCHY};
+    for (size_t i = 0; i < LENGTH(modes); i++) {
+        struct gf_config_cluster cluster = flat(1e9);
+        struct plan_row direct, staged;
+        cluster.gpus_per_node = 4;
+        cluster.node_bandwidth = 2e9;
+        cluster.op_cost = 2e-6;
+        cluster.gpu_direct = true;
+        assert_int_equal(plan_case_run(&model, &cluster, modes[i], 8, &choice, &direct), 0);
+        cluster.gpu_direct = false;
+        cluster.host_bandwidth = 1e15;
+        assert_int_equal(plan_case_run(&model, &cluster, modes[i], 8, &choice, &staged), 0);
+        expect_near(staged.exposed_s, direct.exposed_s, 0.01, "what is not hidden");
+    }
+}
+
 enum { SPARSE = 1, IN_GPUS = 2, DIRECT = 4 }; /* gradients lie in GPUs; network cards read them there */
 
 static const struct world_case {

@@ -7,7 +7,7 @@
 #include "drivers/fnv.h"
 #include "tools/plan/plan.h"
 
-#define CACHE_VERSION 3u
+#define CACHE_VERSION 4u
 
 static uint64_t hash_real(uint64_t hash, double value) { return gf_fnv_bytes(hash, &value, sizeof value); }
 

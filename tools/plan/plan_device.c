@@ -136,9 +136,14 @@ static gf_status gpu_follow(struct gf_queue *queue, uint32_t event)
     return GF_OK;
 }
 
+/* Once an event: the library may go on at once, and nothing else would wake it. */
 static gf_status gpu_reached(struct gf_gpu *gpu, uint32_t event)
 {
-    return reached_at(plan_device_of(gpu), plan_device_of(gpu)->event_ns[event]);
+    struct plan_device *device = plan_device_of(gpu);
+    gf_status status = reached_at(device, device->event_ns[event]);
+    if ((status == GF_OK) && (device->event_ns[event] > 0)) device->moved = true;
+    if (status == GF_OK) device->event_ns[event] = 0;
+    return status;
 }
 
 static gf_status gpu_finished(struct gf_queue *queue)

@@ -1,7 +1,7 @@
 /* Devices for gf-plan: every element op takes the time that its bytes take, and touches none of them. plan_gpu_host:
- * the rank's thread computes, in memory that the node shares. plan_gpu_device: a GPU beside it, with memory of its own, one
- * place for kernels and one for copies each way; what is queued there ends when these have done it, and meanwhile the
- * rank's thread moves the network. */
+ * the rank's thread computes, in memory that the node shares. plan_gpu_device: a GPU beside it, with memory of its own,
+ * one place for kernels and one for copies each way; what is queued there ends when these have done it, and meanwhile
+ * the rank's thread moves the network. Flags between devices are the CPU's (results/plan.md: what that adds). */
 #ifndef PLAN_GPU_H
 #define PLAN_GPU_H
 
