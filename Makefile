@@ -83,9 +83,6 @@ $(filter $(BUILD)/drivers/cuda/%,$(OBJ)) $(BUILD)/firmware-tests/cuda/test_cuda_
 $(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=2048 -fstack-usage)
 # A launch's arguments, with their tables.
 $(BUILD)/ops/element/cuda/ops_cuda.o: GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=4608)
-# 13000 for nvcc 13.0: what a driver is told to be as new as, where it refuses the kernels.
-$(BUILD)/ops/element/cuda/image_cuda.o: GF_FLAGS += $(if $(NVCC),-DGF_NVCC_VERSION=$(shell $(NVCC) --version | \
-    sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1 \2/p' | awk '{print $$1 * 1000 + $$2 * 10}'))
 # All is made small but what a poll runs, and loops over data; scalar ops are too where each CPU of the last ten years has vectors.
 HOT := ops/coll/% ops/node/% ops/element/% lib/sparse/sparse_select.c lib/quantize/% lib/observe/trace.c drivers/cuda/% \
        $(patsubst %,lib/core/%.c,buffer finite op op_move progress request step vote wait) \
@@ -109,24 +106,17 @@ $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(GF_FLAGS) $(CFLAGS) $(COLD_FLAGS) -c $< -o $@
 
-# Kernels of all GPUs from sm_80 on, as bytes in the archive: machine code for two, PTX for what comes. No CUDA runtime, and
-# nothing that nvcc makes for the host. Compressed as this nvcc's own drivers read it; only those of 13 and later, whose images no
-# driver before 580 loads in any form, are known to read what is made for size.
-NVCC_SMALL = -Xfatbin -compress-all $(if $(shell $(NVCC) --version | grep -E 'release (1[3-9]|[2-9][0-9])\.'),--compress-mode=size)
-NVCC_FLAGS := -O3 -std=c++17 -fmad=false -I. -Ilib -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
-              -gencode arch=compute_90,code=compute_90
+# Kernels of all GPUs from sm_80 on, as bytes in the archive: machine code, and PTX for what comes. No CUDA runtime, and nothing
+# that nvcc makes for the host. NVCC_OLD=PATH is an older nvcc, for older drivers (empty: none); else it is looked for.
+FATBIN_MAKE = @mkdir -p $(@D) && NVCC="$(NVCC)" $(if $(findstring undefined,$(origin NVCC_OLD)),,NVCC_OLD="$(NVCC_OLD)") \
+    sh ops/element/cuda/fatbin.sh $@
+FATBIN_USES := $(wildcard ops/element/cuda/*.cuh) ops/element/cuda/kernels.h ops/element/cuda/fatbin.sh
 $(BUILD)/ops/element/cuda/gf_kernels.cu: $(KERNELS)
 	@mkdir -p $(@D)
 	@printf '#include "%s"\n' $(KERNELS) >$@
-# What nvcc makes on the way stays: test_kernels.sh looks at the machine code, and at what ptxas says of registers.
-$(BUILD)/ops/element/cuda/gf_kernels.fatbin: $(BUILD)/ops/element/cuda/gf_kernels.cu $(KERNELS) $(wildcard ops/element/cuda/*.cuh) ops/element/cuda/kernels.h
-	@mkdir -p $(@D)/kept
-	$(NVCC) $(NVCC_FLAGS) $(NVCC_SMALL) -Xptxas -v --keep --keep-dir $(@D)/kept -fatbin $< -o $@ \
-	    2>$(@D)/kept/ptxas.log || { cat $(@D)/kept/ptxas.log >&2; exit 1; }
-	@$(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/\1/p' >$(@D)/kept/version
+$(BUILD)/ops/element/cuda/gf_kernels.fatbin: $(BUILD)/ops/element/cuda/gf_kernels.cu $(KERNELS) $(FATBIN_USES)
+	$(FATBIN_MAKE) $<
 $(BUILD)/%_fatbin.o: $(BUILD)/%.fatbin
-	@printf '.section .rodata\n.balign 64\n.globl %s\n.type %s, @object\n%s:\n%s\n%s\n%s\n' $(notdir $(@:.o=)) $(notdir $(@:.o=)) \
-	    $(notdir $(@:.o=)) '.incbin "$<"' '.size $(notdir $(@:.o=)), . - $(notdir $(@:.o=))' '.section .note.GNU-stack,"",@progbits' >$(@:.o=.s)
 	$(CC) -c $(@:.o=.s) -o $@
 
 # The same files for the SIMT emulator: as C, each access a call of the thread sanitizer's, whose runtime the emulator is.
@@ -147,9 +137,8 @@ TRAIN_FATBIN := $(if $(NVCC),$(BUILD)/tools/train/gf_train_fatbin.o)
 SWEEP_FATBIN := $(if $(NVCC),$(BUILD)/firmware-tests/cuda/gf_sweep_fatbin.o)
 $(BUILD)/tools/train/gf_train.fatbin: tools/train/train.cu tools/train/train_kernels.h
 $(BUILD)/firmware-tests/cuda/gf_sweep.fatbin: firmware-tests/cuda/sweep.cu firmware-tests/cuda/sweep.h
-$(BUILD)/tools/train/gf_train.fatbin $(BUILD)/firmware-tests/cuda/gf_sweep.fatbin: $(wildcard ops/element/cuda/*.cuh) ops/element/cuda/kernels.h
-	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) $(NVCC_SMALL) -fatbin $(filter %.cu,$^) -o $@
+$(BUILD)/tools/train/gf_train.fatbin $(BUILD)/firmware-tests/cuda/gf_sweep.fatbin: $(FATBIN_USES)
+	$(FATBIN_MAKE) $(filter %.cu,$^)
 NET_TESTS := $(addprefix $(BUILD)/firmware-tests/test_train_,net half meet)
 $(BUILD)/gf-train $(NET_TESTS): $(TRAIN_FATBIN)
 

@@ -18,7 +18,7 @@ struct gf_gpu_setup {
     uint32_t events_max; /* for mark() */
     uint64_t idle_ns;    /* closing waits so long for the device's work; 0, and at most: 2 s */
     const void *image;   /* fatbin with the kernels that launch() starts; NULL on the host */
-    uint32_t image_cuda; /* of which CUDA the compiler was that made it: 12040, 13000; 0: unknown */
+    const uint32_t *image_cuda; /* [2] its CUDA, as 11080: code to sm_90 and PTX; newer code, 0: none. May be NULL */
     const char *const *kernels; /* [kernel_count] their names, in the order of launch()'s numbers */
     uint32_t kernel_count;
     const struct gf_ops *ops; /* element ops that launch them; on the host the ones to use */
@@ -28,11 +28,11 @@ struct gf_gpu_setup {
 
 /* Kernels that a build brings for one driver. */
 struct gf_gpu_kernels {
-    const void *const *image;        /* *image NULL: none were built */
-    const uint32_t *image_cuda;      /* gf_gpu_setup's */
-    const char *const *names;        /* [*count] */
+    const void *const *image; /* *image NULL: none were built */
+    const uint32_t *const *image_cuda; /* gf_gpu_setup's */
+    const char *const *names; /* [*count] */
     const uint32_t *count;
-    const struct gf_ops *ops;        /* what launches them */
+    const struct gf_ops *ops; /* what launches them */
 };
 
 struct gf_gpu_driver;

@@ -133,17 +133,28 @@ static gf_status arena_take(struct cuda_gpu *cuda, size_t size_bytes, struct gf_
     return status;
 }
 
-/* Machine code of nvcc N.x is loaded by drivers of CUDA N.0 and newer. */
-static void image_refused(const struct cuda_gpu *cuda, uint32_t image_cuda, CUresult result, struct gf_fault *fault)
+/* Machine code of nvcc N.x is loaded by drivers of CUDA N.0 and newer, PTX by those of its own CUDA. */
+static void image_refused(const struct cuda_gpu *cuda, const uint32_t image_cuda[2], CUresult result,
+                          struct gf_fault *fault)
 {
-    int driver = 0;
-    if ((result != CUDA_ERROR_INVALID_IMAGE) && (result != CUDA_ERROR_NO_BINARY_FOR_GPU) &&
-        (result != CUDA_ERROR_INVALID_PTX) && (result != CUDA_ERROR_UNSUPPORTED_PTX_VERSION))
+    int driver = 0, major = 0, minor = 0;
+    if ((image_cuda == NULL) ||
+        ((result != CUDA_ERROR_INVALID_IMAGE) && (result != CUDA_ERROR_NO_BINARY_FOR_GPU) &&
+         (result != CUDA_ERROR_INVALID_PTX) && (result != CUDA_ERROR_UNSUPPORTED_PTX_VERSION)))
         return;
     (void)cuda->calls.driver_version(&driver);
-    fault_add(fault, ": driver of CUDA %d.%d, kernels of nvcc %u.%u for sm_80 and up: take a driver of CUDA %u.0 or "
-              "newer, or an older nvcc", driver / 1000, driver % 1000 / 10, image_cuda / 1000, image_cuda % 1000 / 10,
-              image_cuda / 1000);
+    (void)cuda->calls.device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, cuda->device);
+    (void)cuda->calls.device_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, cuda->device);
+    if (major < 8) {
+        fault_add(fault, ": the GPU is sm_%d%d, kernels are for sm_80 and newer", major, minor);
+        return;
+    }
+    bool is_newer = (major == 10) && (image_cuda[1] != 0), is_ptx = (major > 9) && !is_newer;
+    uint32_t made = image_cuda[is_newer], wanted = is_ptx ? made : made / 1000 * 1000;
+    fault_add(fault, ": driver of CUDA %d.%d; sm_%d%d has kernels of nvcc %u.%u, sm_80 and 90 of %u.%u: take a driver "
+              "of CUDA %u.%u, or an older nvcc", driver / 1000, driver % 1000 / 10, major, minor,
+              made / 1000, made % 1000 / 10, image_cuda[0] / 1000, image_cuda[0] % 1000 / 10,
+              wanted / 1000, wanted % 1000 / 10);
 }
 
 static gf_status kernels_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup, struct gf_fault *fault_out)
@@ -152,10 +163,8 @@ static gf_status kernels_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *
     if (setup->image == NULL) return GF_OK;
     CUresult loaded = calls->module_load(&cuda->module, setup->image);
     gf_status status = gf_cuda_result(cuda, loaded, "cuModuleLoadData", fault_out);
-    if (status < 0) {
-        image_refused(cuda, setup->image_cuda, loaded, fault_out);
-        return status;
-    }
+    if (status < 0) image_refused(cuda, setup->image_cuda, loaded, fault_out);
+    if (status < 0) return status;
     for (uint32_t i = 0; i < setup->kernel_count; i++) {
         CUresult result = calls->module_function(&cuda->kernels[i], cuda->module, setup->kernels[i]);
         status = gf_cuda_result(cuda, result, "cuModuleGetFunction", fault_out);

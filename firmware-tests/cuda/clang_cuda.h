@@ -9,8 +9,7 @@
 #define __global__ __attribute__((global))
 #define __shared__ __attribute__((shared))
 #define __forceinline__ inline __attribute__((always_inline))
-#define __noinline__ __attribute__((noinline))
-#define __launch_bounds__(threads) __attribute__((launch_bounds(threads)))
+#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
 #define __grid_constant__
 #define __CUDACC__ 1
 

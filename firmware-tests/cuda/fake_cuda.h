@@ -31,6 +31,7 @@
  *   GF_FAKE_CUDA_NO_DESCRIPTORS=1             memory by cuMemCreate() has none, so it is cuMemAlloc()'s
  *   GF_FAKE_CUDA_NO_FLAGS=1                   no stream memory operations
  *   GF_FAKE_CUDA_NAME="NVIDIA H200"           what the devices are called
+ *   GF_FAKE_CUDA_SM=100                       their architecture; default 90
  *   GF_FAKE_CUDA_US=30                        what a work takes between events that have times; default 1 */
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H

@@ -132,6 +132,8 @@ CUresult fake_device_attribute(int *value_out, CUdevice_attribute attribute, CUd
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
         *value_out = getenv("GF_FAKE_CUDA_NO_DESCRIPTORS") == NULL;
         break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value_out = (int)fake_arch() / 10; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value_out = (int)fake_arch() % 10; break;
     case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS: *value_out = fake_has_flags(); break;
     default: return CUDA_ERROR_INVALID_VALUE;
     }

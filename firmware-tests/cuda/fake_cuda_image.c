@@ -1,13 +1,12 @@
 /* The fake CUDA driver: images of kernels. A fat binary is a header, then entries, each machine code of one
- * architecture or
- * PTX; layout as `cuobjdump --list-elf` and a look at what nvcc makes show it. */
+ * architecture, or PTX; layout as `cuobjdump --list-elf` and a look at what nvcc makes show it. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "firmware-tests/cuda/fake_cuda_state.h"
 
 #define KIND_PTX 1u
 #define KIND_ELF 2u
-#define DEVICE_ARCH 90u
 
 struct entry {
     uint16_t kind, version;
@@ -16,10 +15,17 @@ struct entry {
     uint32_t more[3], arch;
 };
 
+uint32_t fake_arch(void)
+{
+    const char *arch = getenv("GF_FAKE_CUDA_SM");
+    return (arch != NULL) ? (uint32_t)strtoul(arch, NULL, 10) : 90u;
+}
+
 static bool usable(const struct entry *entry)
 {
-    if (entry->kind == KIND_PTX) return entry->arch <= DEVICE_ARCH;
-    return (entry->kind == KIND_ELF) && (entry->arch / 10 == DEVICE_ARCH / 10) && (entry->arch <= DEVICE_ARCH);
+    const uint32_t own = fake_arch();
+    if (entry->kind == KIND_PTX) return entry->arch <= own;
+    return (entry->kind == KIND_ELF) && (entry->arch / 10 == own / 10) && (entry->arch <= own);
 }
 
 CUresult fake_image_check(const void *image)

@@ -154,6 +154,7 @@ void fake_flags_forget(void);
 
 /* fake_cuda_image.c: whether this driver and device can use it */
 CUresult fake_image_check(const void *image);
+uint32_t fake_arch(void); /* 90, or GF_FAKE_CUDA_SM */
 
 /* fake_cuda_work.c */
 CUresult fake_enter_stream(const char *call, CUstream handle, uint32_t *stream_out); /* for work on it */

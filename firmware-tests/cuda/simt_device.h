@@ -10,13 +10,12 @@
 #include "firmware-tests/cuda/simt.h"
 
 #define GF_INLINE static inline __attribute__((always_inline, unused))
-#define GF_SLOW static __attribute__((noinline))
 #define GF_UNROLL
 #define GF_UNROLL_8
 #define GF_ROLLED
 #define gf_likely(what) (what)
 /* The kernel, and its entry in the table by name. */
-#define GF_KERNEL_OF(kernel_name, kind)                                                                     \
+#define GF_KERNEL_BOUND(kernel_name, kind, blocks)                                                                 \
     static void simt_body_##kernel_name(const struct gf_##kind##_args args);                                \
     static void simt_run_##kernel_name(const void *args)                                                    \
     {                                                                                                       \

@@ -175,15 +175,39 @@ TEST(a_wrong_image_is_refused)
     cuda_fixture_init(&f, NULL, NULL);
     f.setup.image = &wrong;
     refused(GF_ERR_DEVICE, "cuModuleLoadData", "CUDA_ERROR_INVALID_IMAGE (200)");
-    cuda_fixture_init(&f, "GF_FAKE_CUDA_FAIL=cuModuleLoadData:1:222", "GF_FAKE_CUDA_VERSION=12040");
-    f.setup.image = &image;
-    f.setup.image_cuda = 13000;
-    refused(GF_ERR_DEVICE, "driver of CUDA 12.4, kernels of nvcc 13.0", "take a driver of CUDA 13.0 or newer");
     cuda_fixture_init(&f, NULL, NULL);
     f.setup.image = &image;
     f.setup.kernels = kernels;
     f.setup.kernel_count = 1;
     refused(GF_ERR_DEVICE, "no kernel \"no_such_kernel\"", "CUDA_ERROR_NOT_FOUND (500)");
+}
+
+/* Each GPU's own kernels are named, and the driver that they want. */
+TEST(an_image_that_the_driver_is_too_old_for)
+{
+    static const struct {
+        const char *sm, *driver;
+        uint32_t image_cuda[2];
+        const char *has, *take;
+    } cases[] = {
+        {"90", "12040", {13010, 0}, "driver of CUDA 12.4; sm_90 has kernels of nvcc 13.1, sm_80 and 90 of 13.1",
+         "CUDA 13.0, or"},
+        {"89", "12000", {11080, 13010}, "sm_89 has kernels of nvcc 11.8, sm_80 and 90 of 11.8", "of CUDA 11.0, or"},
+        {"100", "12080", {11080, 13010}, "sm_100 has kernels of nvcc 13.1, sm_80 and 90 of 11.8", "CUDA 13.0, or"},
+        {"120", "12080", {12090, 13010}, "sm_120 has kernels of nvcc 12.9, sm_80 and 90 of 12.9",
+         "take a driver of CUDA 12.9, or an older nvcc"},
+        {"75", "12080", {11080, 13010}, "the GPU is sm_75", "for sm_80 and newer"},
+    };
+    for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char version[32];
+        (void)snprintf(version, sizeof version, "GF_FAKE_CUDA_VERSION=%s", cases[i].driver);
+        cuda_fixture_init(&f, "GF_FAKE_CUDA_FAIL=cuModuleLoadData:1:222", version);
+        assert_int_equal(setenv("GF_FAKE_CUDA_SM", cases[i].sm, 1), 0);
+        f.setup.image = &image;
+        f.setup.image_cuda = cases[i].image_cuda;
+        refused(GF_ERR_DEVICE, cases[i].has, cases[i].take);
+        assert_int_equal(unsetenv("GF_FAKE_CUDA_SM"), 0);
+    }
 }
 
 /* That a mistake with device addresses ends a test, whatever else it looks at. */

@@ -2,7 +2,8 @@
 # What compilers make of the kernels, and what a real CUDA driver says to this build: needs no GPU.
 . firmware-tests/support/shell.sh
 program=$BUILD/firmware-tests/program_kernels
-made=$BUILD/ops/element/cuda/kept
+image=$BUILD/ops/element/cuda/gf_kernels.fatbin
+made=$image.kept
 kept=firmware-tests/results/kernels.md
 
 # A second compiler. Its own headers are of a CUDA that it knows; clang_cuda.h stands in for them.
@@ -18,11 +19,19 @@ if ! clang --print-targets 2>/dev/null | grep -q nvptx64; then
 else
     check "clang_compiles_them" by_clang
     entries=$(grep -c 'visible .entry' "$scratch/clang.ptx")
-    check "and_all_of_them" [ "$entries" -eq "$(grep -cE '^\| [a-z_0-9]+ \| 80 \|' "$kept")" ]
+    check "and_all_of_them" [ "$entries" -eq "$(grep '| 80/13.0 |' "$kept" | grep -vc '^| abi')" ]
     wide=$(grep -cE '(ld|st).global.v4.u32' "$scratch/clang.ptx")
     check "and_its_accesses_are_global" [ "$wide" -gt 100 ]
 fi
 
+# A tool of CUDA's: beside one of the nvccs, or in the path.
+tool_of() {
+    for nvcc in "${NVCC_OLD:-}" nvcc; do
+        found=$(dirname "$(command -v "$nvcc" || echo /nowhere/)")/$1
+        [ ! -x "$found" ] || { echo "$found"; return; }
+    done
+    command -v "$1"
+}
 if [ ! -f "$made/ptxas.log" ] || [ ! -x "$program" ]; then
     skip "kernels_as_recorded" "this build has no kernels (no nvcc)"
 else
@@ -30,18 +39,80 @@ else
     check "nothing_is_spilled" awk '$4 > 0 { bad = 1 } END { exit bad }' "$scratch/now"
     check "hot_loops_move_whole_packs" awk '$6 > 0 { bad = 1 } END { exit bad }' "$scratch/now"
     check "the_image_is_below_500_KB" awk '$1 == "image" { ok = $8 < 500000 } END { exit !ok }' "$scratch/now"
-    if grep -q "nvcc $(cat "$made/version")," "$kept"; then
+    by=$(awk '$1 == "image" { print $2 }' "$scratch/now")
+    if grep -q "| image | $by |" "$kept"; then
         BUILD=$BUILD sh firmware-tests/support/kernels.sh worse >"$scratch/worse"
         sed 's/^/worse: /' "$scratch/worse"
         check "none_is_worse_than_recorded" [ ! -s "$scratch/worse" ]
-    else skip "none_is_worse_than_recorded" "recorded with another nvcc than $(cat "$made/version")"
+    else skip "none_is_worse_than_recorded" "recorded with other nvccs than $by"
     fi
-    if ! command -v nvdisasm >/dev/null; then skip "nvdisasm_counts_the_same" "not installed"
+    # Beside an nvcc, or in the path. One of before CUDA 13 does not know what nvcc 13 makes.
+    if ! disassembler=$(tool_of nvdisasm); then skip "nvdisasm_counts_the_same" "not installed"
     else
-        for cubin in "$made"/*.cubin; do nvdisasm -c "$cubin"; done >"$scratch/sass"
-        wide=$(for cubin in "$made"/*.cubin; do "$program" 80 "$cubin"; done | awk '{n += $8} END {print n}')
-        check "nvdisasm_counts_the_same" [ "$(grep -cE ' (LDG|STG)\.E[A-Z.]*\.128' "$scratch/sass")" -eq "$wide" ]
+        known=$("$disassembler" --version | sed -n 's/.*release \([0-9]*\).*/\1/p')
+        awk -v known="$known" '$1 == "elf" && $3 + 0 < known + 1 { print $2 }' "$made/stated" >"$scratch/read"
+        if [ ! -s "$scratch/read" ]; then skip "nvdisasm_counts_the_same" "nvdisasm $known reads none of $by"
+        else
+            while read -r arch; do
+                wide=$("$disassembler" -c "$made/elf.$arch" | grep -cE ' (LDG|STG)\.E[A-Z.]*\.128')
+                ours=$("$program" "$arch" "$made/elf.$arch" | awk '{ n += $8 } END { print n }')
+                [ "$wide" -eq "$ours" ] || echo "sm_$arch: nvdisasm has $wide wide accesses, program_kernels $ours"
+            done <"$scratch/read" >"$scratch/differs"
+            cat "$scratch/differs"
+            check "nvdisasm_counts_the_same" [ ! -s "$scratch/differs" ]
+        fi
     fi
+    # An older cuobjdump cannot decompress what drivers of its time cannot.
+    if ! dump=$(tool_of cuobjdump); then skip "cuobjdump_takes_the_parts_out_as_they_went_in" "no cuobjdump"
+    elif [ "$("$dump" --version | sed -n 's/.*release \([0-9]*\).*/\1/p')" -lt "${by%%.*}" ]; then
+        skip "cuobjdump_takes_the_parts_out_as_they_went_in" "cuobjdump is older than all of $by"
+    else
+        for arch in 80 90; do
+            (cd "$scratch" && "$dump" -xelf "sm_$arch" "$(readlink -f "$OLDPWD/$image")" >/dev/null 2>&1
+            cmp ./*.sm_$arch.cubin "$OLDPWD/$made/elf.$arch")
+        done >"$scratch/taken" 2>&1
+        check "cuobjdump_takes_the_parts_out_as_they_went_in" [ ! -s "$scratch/taken" ]
+    fi
+fi
+
+# What fatbin.sh says of what cuobjdump shows: of this listing, as CUDA's prints it.
+listing() {
+    printf 'Fatbin %s code:\n================\narch = sm_%s\ncode version = [%s]\nhost = linux\ncompressed\n%s\n' \
+        elf 80 1,7 '' elf 90 1,7 '' ptx 90 7,8 'ptxasOptions =  --fmad false ' elf 100 1,8 ''
+}
+{ echo '#!/bin/sh'; echo 'cat "$1"'; } >"$scratch/dump"
+chmod +x "$scratch/dump"
+looked_at() { CUOBJDUMP=${3:-$scratch/dump} sh ops/element/cuda/fatbin.sh check "$1" "$2" 2>"$scratch/why"; }
+refused() { ! looked_at "$2" "$3" "${4:-}" && grep -q "$1" "$scratch/why"; }
+listing >"$scratch/image"
+printf '%s\n' 'elf 80 11.8' 'elf 90 11.8' 'ptx 90 11.8' 'elf 100 13.0' >"$scratch/stated"
+check "an_image_as_stated_passes" looked_at "$scratch/image" "$scratch/stated"
+while read -r name change why; do
+    sed "$change" "$scratch/stated" >"$scratch/wrong"
+    check "an_image_${name}_fails" refused "$why" "$scratch/image" "$scratch/wrong"
+done <<END
+of_newer_code_than_stated s/13.0/12.9/ elf.100.has.version.1.8,.newer.than.of.CUDA.12.9
+of_newer_PTX_than_stated /ptx/s/11.8/11.7/ ptx.90.has.version.7.8
+that_is_not_stated /100/d elf.100.is.not.stated
+without_what_is_stated s/80/86/ elf.86.is.stated
+END
+listing | sed 's/--fmad false//' >"$scratch/fused"
+check "an_image_whose_PTX_may_be_fused_fails" refused "may fuse" "$scratch/fused" "$scratch/stated"
+
+# The build itself: an nvcc that states less than it makes.
+whole=the_build_fails_where_an_image_is_newer_than_stated
+if [ ! -f "$made/ptxas.log" ]; then skip $whole "this build has no kernels (no nvcc)"
+elif ! dump=$(tool_of cuobjdump); then skip $whole "no cuobjdump"
+else
+    real=$(command -v "${NVCC_OLD:-nvcc}")
+    for tool in fatbinary cuobjdump; do ln -s "$(tool_of $tool)" "$scratch/$tool"; done
+    printf '#!/bin/sh\n[ "$1" = --version ] && { echo release 11.7; exit; }\nexec %s "$@"\n' "$real" >"$scratch/nvcc"
+    chmod +x "$scratch/nvcc"
+    fails_to_build() {
+        ! NVCC=$scratch/nvcc NVCC_OLD='' sh ops/element/cuda/fatbin.sh "$scratch/new.fatbin" ops/element/cuda/ratio.cu \
+            >"$scratch/why" 2>&1 && grep -q 'newer than of CUDA 11.7' "$scratch/why" && [ ! -e "$scratch/new.fatbin" ]
+    }
+    check $whole fails_to_build
 fi
 
 # A libcuda of NVIDIA's (Debian: libcuda1 in non-free), where one is installed and there is no GPU: it loads, has every

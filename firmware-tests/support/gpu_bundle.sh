@@ -17,7 +17,8 @@ idx_part "$to/data" t10k 1000
 cp firmware-tests/cuda/first.cfg LICENSE "$to"
 install -m 755 firmware-tests/cuda/first_run.sh "$to/run.sh"
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo 'no commit')
-echo "$("$to/bin/gf-train" --version), $commit, nvcc $(cat "$BUILD/ops/element/cuda/kept/version")" >"$to/VERSION"
+nvcc=$(awk '{ print $3 }' "$BUILD/ops/element/cuda/gf_kernels.fatbin.kept/stated" | sort -Vu | paste -sd +)
+echo "$("$to/bin/gf-train" --version), $commit, nvcc $nvcc" >"$to/VERSION"
 fail() { echo "$to: $1" >&2; exit 1; }
 
 for program in "$to"/bin/*; do

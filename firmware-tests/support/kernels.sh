@@ -1,14 +1,14 @@
 #!/bin/sh
-# What nvcc made of each kernel at each arch, beside the numbers in firmware-tests/results/kernels.md.
+# What each nvcc made of each kernel at each arch, beside the numbers in firmware-tests/results/kernels.md.
 #     kernels.sh    the table    kernels.sh worse    what is worse than recorded, a line each    kernels.sh record
 BUILD=${BUILD:-build}
 kept=firmware-tests/results/kernels.md
-made=$BUILD/ops/element/cuda/kept
+made=$BUILD/ops/element/cuda/gf_kernels.fatbin.kept
+by=$(awk '{ print $3 }' "$made/stated" | sort -Vu | paste -sd +) # which nvcc: 13.0, or 11.8+13.0
 # Bytes that a kernel loads (zero_chunks: stores) an element, by its name: the last type is that of what it reads.
 measure() {
-    for arch in 80 90; do
-        cubin=$(find "$made" -name "*sm_$arch.cubin" -o -name "*compute_$arch.cubin" | head -1)
-        "$BUILD/firmware-tests/program_kernels" $arch "$cubin" | sed "s/^abi/abi_sm_$arch/"
+    grep elf "$made/stated" | while read -r _ arch cuda; do
+        "$BUILD/firmware-tests/program_kernels" $arch "$made/elf.$arch" | sed "s|^abi|abi $arch|; s|^|$cuda |"
     done | awk -v LOG="$made/ptxas.log" '
         function size(name) { return (name ~ /_(f|bf)16$/) ? 2 : 4 }
         function each(name) {
@@ -27,22 +27,27 @@ measure() {
                 else if (match(line, /Used [0-9]+ registers/)) registers[key] = substr(line, RSTART + 5) + 0
             }
         }
-        /^abi/ { print $1, "-", 0, 0, 0, 0, 0, $2; next }
+        { by = $1; sub(/^[0-9.]+ /, "") }
+        /^abi/ { print $1, $2 "/" by, 0, 0, 0, 0, 0, $3; next }
         {
             key = $1 " " $2; bytes = ($1 ~ /^zero/) ? $5 / 2 : each($1) ? $4 / each($1) : 0
             each_one = bytes ? $3 / bytes : 0
-            printf "%s %s %d %d %d %d %.1f %d\n", $1, $2, registers[key], spills[key], $7, $6, each_one, $9
+            printf "%s %s/%s %d %d %d %d %.1f %d\n", $1, $2, by, registers[key], spills[key], $7, $6, each_one, $9
         }'
-    echo "image - 0 0 0 0 0 $(wc -c <"$BUILD/ops/element/cuda/gf_kernels.fatbin")"
+    echo "image $by 0 0 0 0 0 $(wc -c <"${made%.kept}")"
     # PTX 9.0 counts as 900.
-    awk '/^\.version/ { split($2, v, "."); print "ptx - 0 0 0 0 0 " v[1] * 100 + v[2] }' "$made"/*compute_90.ptx
+    awk -v by="$by" '/^\.version/ { split($2, v, "."); print "ptx", by, 0, 0, 0, 0, 0, v[1] * 100 + v[2] }' \
+        "$made"/ptx.90
 }
 case ${1:-} in
 record)
     { sed '/^| what/,$d' "$kept"
       echo "| what | arch | registers | spilled | stack | narrow | instructions an element | bytes |"
       echo "|---|---|---|---|---|---|---|---|"
-      measure | sed 's/ / | /g; s/^/| /; s/$/ |/'; } >"$kept.new" && mv "$kept.new" "$kept" ;;
+      measure | sed 's/ / | /g; s/^/| /; s/$/ |/' >"$made/rows"
+      cat "$made/rows"
+      awk -F ' *[|] *' 'FNR == NR { made[$3]; next } /^[|] [a-z]/ && $3 ~ /[0-9]/ && !($3 in made)' "$made/rows" "$kept"
+    } >"$kept.new" && mv "$kept.new" "$kept" ;;
 worse)
     measure | awk '
         FNR == NR {

@@ -198,7 +198,7 @@ struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
     const struct gf_gpu_kernels *kernels = layout->gpu_kernels;
     return (struct gf_gpu_setup){.library = config->device.library,
                                  .image = (kernels != NULL) ? *kernels->image : NULL,
-                                 .image_cuda = (kernels != NULL) ? *kernels->image_cuda : 0,
+                                 .image_cuda = (kernels != NULL) ? *kernels->image_cuda : NULL,
                                  .kernels = (kernels != NULL) ? kernels->names : NULL,
                                  .kernel_count = (kernels != NULL) ? *kernels->count : 0,
                                  .ops = (kernels != NULL)   ? kernels->ops

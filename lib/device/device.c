@@ -78,7 +78,7 @@ static gf_status device_write(gf_context *gf, gf_mem to, const void *from, uint6
 }
 
 #if GF_WITH_CUDA
-static const struct gf_gpu_kernels kernels = {&gf_cuda_image, &gf_cuda_image_version, gf_cuda_kernels,
+static const struct gf_gpu_kernels kernels = {&gf_cuda_image, &gf_cuda_image_cuda, gf_cuda_kernels,
                                               &gf_cuda_kernel_count, &gf_ops_cuda};
 #endif
 

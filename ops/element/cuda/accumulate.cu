@@ -17,7 +17,7 @@ GF_INLINE float accumulate_rule(const struct gf_accumulate_args *r, float src, f
 }
 
 /* Element i of dst, and `off` more of what is read. */
-GF_SLOW void accumulate_one(const struct gf_accumulate_args *r, uint64_t off, uint64_t i)
+GF_INLINE void accumulate_one(const struct gf_accumulate_args *r, uint64_t off, uint64_t i)
 {
     float weight = (r->weight != 0) ? gf_one_load(GF_KERNEL_F32, r->weight, i + off) : 0.0f;
     float u = (r->u != 0) ? gf_one_load(GF_KERNEL_F32, r->u, i + off) : 0.0f;

@@ -39,7 +39,7 @@ GF_INLINE struct adam_one adam_rule(const struct gf_adam_args *r, float rate, st
     return to;
 }
 
-GF_SLOW void adam_single(uint64_t i, const struct gf_adam_args *r, uint32_t gradient_type, float rate)
+GF_INLINE void adam_single(uint64_t i, const struct gf_adam_args *r, uint32_t gradient_type, float rate)
 {
     struct adam_one to;
     to.m = gf_one_load(GF_KERNEL_F32, r->moment1, i);

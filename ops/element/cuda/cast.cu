@@ -2,7 +2,7 @@
 #include "ops/element/cuda/device.cuh"
 
 /* src: where what belongs to element i of dst would lie at i. */
-GF_SLOW uint32_t cast_one(const struct gf_cast_args *r, uint64_t src, uint64_t i)
+GF_INLINE uint32_t cast_one(const struct gf_cast_args *r, uint64_t src, uint64_t i)
 {
     float value = gf_mul(gf_one_load(r->src_type, src, i), r->scale, 1);
     gf_one_store(r->dst_type, r->dst, i, value);

@@ -14,9 +14,9 @@
 #define GF_UNROLL _Pragma("unroll")
 #define GF_UNROLL_8 _Pragma("unroll 8")
 #define GF_ROLLED _Pragma("unroll 1")
-#define GF_SLOW static __device__ __noinline__
-#define GF_KERNEL_OF(name, kind)                                                                             \
-    extern "C" __global__ void __launch_bounds__(GF_KERNEL_THREADS)                                          \
+/* At least `blocks` of it on a multiprocessor: without a bound a compiler spills to have more than it needs. */
+#define GF_KERNEL_BOUND(name, kind, blocks)                                                                  \
+    extern "C" __global__ void __launch_bounds__(GF_KERNEL_THREADS, blocks)                                  \
         gf_kernel_##name(const __grid_constant__ struct gf_##kind##_args args)
 #define gf_raw(value) (value)
 #define gf_likely(what) __builtin_expect(!!(what), 1)
@@ -70,7 +70,13 @@ GF_INLINE void gf_half_line_store(uint64_t at, const uint32_t words[2])
 #include "firmware-tests/cuda/simt_device.h"
 #endif
 
+#define GF_KERNEL_OF(name, kind) GF_KERNEL_BOUND(name, kind, 4)
 #define GF_KERNEL(name) GF_KERNEL_OF(name, name)
+#ifdef GF_ONE_PACK /* PTX: see fatbin.sh */
+#define GF_MANY(ahead) 0
+#else
+#define GF_MANY(ahead) ((ahead) > 1)
+#endif
 #define GF_PACK_MAX 8
 
 /* The one NaN that an operation keeps of its two operands, made quiet, as x86 does; of none: of an invalid operation. */
@@ -219,7 +225,8 @@ GF_INLINE int gf_pack_numbers(const float *value, int count)
 /* ---- what is not finite ---- */
 
 struct gf_found {
-    unsigned long long count, first;
+    uint32_t count; /* a thread does not meet 2^32 */
+    unsigned long long first;
 };
 
 GF_INLINE void gf_found_one(struct gf_found *found, uint32_t bad, uint64_t index)
@@ -233,7 +240,7 @@ GF_INLINE void gf_found_one(struct gf_found *found, uint32_t bad, uint64_t index
 GF_INLINE void gf_found_tell(const struct gf_found *found, uint64_t check)
 {
     if ((found->count == 0) || (check == 0)) return;
-    atomicAdd((unsigned long long *)check, found->count);
+    atomicAdd((unsigned long long *)check, (unsigned long long)found->count);
     atomicMin((unsigned long long *)(check + 8), found->first);
 }
 
@@ -308,36 +315,37 @@ GF_INLINE int gf_alike(uint64_t address, uint64_t first, uint32_t type, uint32_t
 
 /* PACK(&some[a], i, ..) after LOAD(&some[a], i, ..) for each pack, AHEAD of them loaded before the first is finished;
  * PACK_T holds what was loaded. PACK gives 0 and stores nothing where a value wants ONE(i, ..), which is also for
- * elements outside of whole packs: all of them where ranges lie differently. */
-#define GF_WALK(range, pack, the_head, alike, AHEAD, PACK_T, LOAD, PACK, ONE, ...)                                  \
-    do {                                                                                                            \
-        const uint64_t step = (range)->workers, most = (range)->count;                                              \
-        const uint64_t before = ((alike) && ((the_head) <= most)) ? (the_head) : most, from = (range)->first + before; \
-        const uint64_t packs = (most - before) / (pack), singles = most - packs * (pack);                           \
-        PACK_T some[AHEAD];                                                                                         \
-        uint64_t at = (range)->worker;                                                                              \
-        for (; (AHEAD > 1) && (at < packs) && (packs - at > (AHEAD - 1) * step); at += AHEAD * step) {              \
-            uint32_t left = 0;                                                                                      \
-            GF_UNROLL                                                                                               \
-            for (int a = 0; a < AHEAD; a++) LOAD(&some[a], from + (at + a * step) * (pack), __VA_ARGS__);           \
-            GF_UNROLL                                                                                               \
-            for (int a = 0; a < AHEAD; a++)                                                                         \
-                if (!gf_likely(PACK(&some[a], from + (at + a * step) * (pack), __VA_ARGS__))) left |= 1u << a;      \
-            GF_ROLLED                                                                                               \
-            for (uint32_t e = 0; (left != 0) && (e < (uint32_t)(AHEAD * (pack))); e++)                              \
-                if ((left >> (e / (uint32_t)(pack))) & 1u)                                                          \
-                    ONE(from + (at + e / (uint32_t)(pack) * step) * (pack) + e % (uint32_t)(pack), __VA_ARGS__);    \
-        }                                                                                                           \
-        GF_ROLLED                                                                                                   \
-        for (; at < packs; at += step) {                                                                            \
-            LOAD(&some[0], from + at * (pack), __VA_ARGS__);                                                        \
-            if (gf_likely(PACK(&some[0], from + at * (pack), __VA_ARGS__))) continue;                               \
-            GF_ROLLED                                                                                               \
-            for (uint32_t e = 0; e < (uint32_t)(pack); e++) ONE(from + at * (pack) + e, __VA_ARGS__);               \
-        }                                                                                                           \
-        GF_ROLLED                                                                                                   \
-        for (at = (range)->worker; at < singles; at += step)                                                        \
-            ONE(from - before + ((at < before) ? at : at + packs * (pack)), __VA_ARGS__);                           \
+ * elements outside of whole packs: all of them where ranges lie differently. ONE stands in one place, as it is long. */
+#define GF_WALK(range, pack, the_head, alike, AHEAD, PACK_T, LOAD, PACK, ONE, ...)                                     \
+    do {                                                                                                               \
+        const uint64_t step = (range)->workers, stride = step * (pack), most = (range)->count;                         \
+        const uint64_t before = ((alike) && ((the_head) <= most)) ? (the_head) : most;                                 \
+        const uint64_t whole = (most - before) / (pack) * (pack), end = (range)->first + before + whole;               \
+        uint64_t at = (range)->first + before + (range)->worker * (pack);                                              \
+        PACK_T some[AHEAD];                                                                                            \
+        uint32_t left;                                                                                                 \
+        do {                                                                                                           \
+            left = 0; /* bit a: the pack AHEAD - a strides before `at` */                                              \
+            for (; !left && GF_MANY(AHEAD) && (at < end) && (end - at > (AHEAD - 1) * stride); at += AHEAD * stride) { \
+                GF_UNROLL                                                                                              \
+                for (int a = 0; a < AHEAD; a++) LOAD(&some[a], at + a * stride, __VA_ARGS__);                          \
+                GF_UNROLL                                                                                              \
+                for (int a = 0; a < AHEAD; a++)                                                                        \
+                    if (!gf_likely(PACK(&some[a], at + a * stride, __VA_ARGS__))) left |= 1u << a;                     \
+            }                                                                                                          \
+            GF_ROLLED                                                                                                  \
+            for (; !left && (at < end); at += stride) {                                                                \
+                LOAD(&some[0], at, __VA_ARGS__);                                                                       \
+                if (!gf_likely(PACK(&some[0], at, __VA_ARGS__))) left = 1u << (AHEAD - 1);                             \
+            }                                                                                                          \
+            uint64_t one = left ? 0 : (range)->worker;                                                                 \
+            GF_ROLLED                                                                                                  \
+            for (; one < (left ? (uint64_t)AHEAD * (pack) : most - whole); one += left ? 1 : step) {                   \
+                const uint64_t i = left ? at - (AHEAD - one / (pack)) * stride + one % (pack)                          \
+                                        : (range)->first + one + ((one < before) ? 0 : whole);                         \
+                if (!left || ((left >> (one / (pack))) & 1u)) ONE(i, __VA_ARGS__);                                     \
+            }                                                                                                          \
+        } while (left);                                                                                                \
     } while (0)
 
 /* First in a kernel: a block ends there if the word is not 0. One look a block, as the word lies in host memory. */

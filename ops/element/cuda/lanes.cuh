@@ -44,6 +44,7 @@ GF_INLINE float gf_lanes_sum(uint32_t type, uint64_t src, uint64_t elem_count, i
             now[a] = next[a];
         }
     }
+    GF_ROLLED
     for (row = batches * GF_ROWS_AHEAD; row * GF_KERNEL_LANES < elem_count; row++) { /* short, or not aligned */
         GF_UNROLL
         for (int l = 0; l < lanes; l++) {

@@ -27,7 +27,7 @@ GF_INLINE void norm_runs_type(uint32_t type, const struct gf_norm_args *n)
 }
 
 #define NORM_RUNS(name, type) \
-    GF_KERNEL_OF(norm_runs_##name, norm) { norm_runs_type(type, &args); }
+    GF_KERNEL_BOUND(norm_runs_##name, norm, 2) { norm_runs_type(type, &args); }
 GF_EACH_TYPE(NORM_RUNS)
 
 /* Blocks of GF_KERNEL_LANES threads, a lane each. */

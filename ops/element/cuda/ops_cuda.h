@@ -9,7 +9,7 @@ extern const char *const gf_cuda_kernels[];
 extern const uint32_t gf_cuda_kernel_count;
 /* The fatbin; NULL in a build without nvcc. gf_gpu_setup's image. */
 extern const void *const gf_cuda_image;
-extern const uint32_t gf_cuda_image_version; /* its nvcc's: gf_gpu_setup's image_cuda */
+extern const uint32_t *const gf_cuda_image_cuda; /* gf_gpu_setup's */
 
 /* Queues whose driver launches those kernels. Each address is a multiple of its element's size. sum_n: at most
  * GF_DIRECT_RANKS_MAX of each. A check lies in device memory, or in host memory that was registered. */

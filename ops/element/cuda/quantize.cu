@@ -70,7 +70,7 @@ GF_INLINE void quantize_group(const struct gf_groups_args *r, uint64_t group, fl
     }
 }
 
-GF_KERNEL_OF(quantize, groups)
+GF_KERNEL_BOUND(quantize, groups, 2)
 {
     const uint64_t groups = (args.elem_count - 1) / args.elems + 1;
     struct gf_found found = {0, ~0ull};

@@ -19,7 +19,7 @@ GF_INLINE void score_add(struct score_sum *sum, float run, int begins_piece)
     sum->piece = gf_add(sum->piece, run, 0);
 }
 
-GF_KERNEL(score)
+GF_KERNEL_BOUND(score, score, 2)
 {
     __shared__ float runs[SCORE_GROUPS];
     const uint32_t group = threadIdx.x / SCORE_THREADS;

@@ -5,7 +5,7 @@ struct sum_some {
     struct gf_pack dst, src;
 };
 
-GF_SLOW uint32_t sum_one(const struct gf_sum_args *r, uint64_t i)
+GF_INLINE uint32_t sum_one(const struct gf_sum_args *r, uint64_t i)
 {
     float value = gf_add(gf_one_load(r->type, r->dst, i), gf_one_load(r->type, r->src, i), 1);
     gf_one_store(r->type, r->dst, i, value);

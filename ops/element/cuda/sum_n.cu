@@ -6,35 +6,37 @@ struct sum_n_some {
 };
 
 /* Of a sum that is not finite: which of the sources are not. */
-GF_SLOW uint32_t sum_n_one(const struct gf_sum_n_args *r, uint64_t i)
+GF_INLINE void sum_n_one(const struct gf_sum_n_args *r, uint64_t i)
 {
     float value = gf_one_load(r->type, r->src[0], i);
+    struct gf_found found = {1, r->base + i};
     uint32_t bad;
+    GF_ROLLED
     for (uint32_t s = 1; s < r->src_count; s++) value = gf_add(value, gf_one_load(r->type, r->src[s], i), 1);
     bad = gf_one_bad(r->type, value);
+    if (bad) gf_found_tell(&found, r->check);
+    GF_ROLLED
     for (uint32_t s = 0; bad && (r->sources != 0) && (s < r->src_count); s++) {
-        struct gf_found found = {1, ((unsigned long long)s << GF_KERNEL_SOURCE_SHIFT) + r->base + i};
+        found.first = ((unsigned long long)s << GF_KERNEL_SOURCE_SHIFT) + r->base + i;
         if (gf_one_bad(GF_KERNEL_F32, gf_one_load(r->type, r->src[s], i))) gf_found_tell(&found, r->sources);
     }
+    GF_ROLLED
     for (uint32_t d = 0; d < r->dst_count; d++) gf_one_store(r->type, r->dst[d], i, value);
-    return bad;
 }
 
-GF_INLINE void sum_n_single(uint64_t i, const struct gf_sum_n_args *r, uint32_t type, int pack, struct gf_found *found)
+GF_INLINE void sum_n_single(uint64_t i, const struct gf_sum_n_args *r, uint32_t type, int pack)
 {
     (void)type, (void)pack;
-    gf_found_one(found, sum_n_one(r, i), r->base + i);
+    sum_n_one(r, i);
 }
 
 /* So many sources are on their way at once: of peers, each takes a microsecond or two. */
 #define SUM_N_LOADS 4u
 
-GF_INLINE void sum_n_load(struct sum_n_some *some, uint64_t i, const struct gf_sum_n_args *r, uint32_t type, int pack,
-                          struct gf_found *found)
+GF_INLINE void sum_n_load(struct sum_n_some *some, uint64_t i, const struct gf_sum_n_args *r, uint32_t type, int pack)
 {
     struct gf_pack from[SUM_N_LOADS];
     uint32_t s = 1;
-    (void)found;
     gf_pack_load(&from[0], type, r->src[0], i, pack);
     GF_UNROLL
     for (int e = 0; e < pack; e++) some->at[e] = gf_pack_get(&from[0], type, e);
@@ -58,11 +60,10 @@ GF_INLINE void sum_n_load(struct sum_n_some *some, uint64_t i, const struct gf_s
     }
 }
 
-GF_INLINE int sum_n_pack(struct sum_n_some *some, uint64_t i, const struct gf_sum_n_args *r, uint32_t type, int pack,
-                          struct gf_found *found)
+GF_INLINE int sum_n_pack(struct sum_n_some *some, uint64_t i, const struct gf_sum_n_args *r, uint32_t type, int pack)
 {
-    (void)found, (void)i;
     if (!gf_pack_fine(type, some->at, pack)) return 0;
+    GF_ROLLED
     for (uint32_t d = 0; d < r->dst_count; d++) gf_pack_store(type, r->dst[d], i, some->at, pack);
     return 1;
 }
@@ -71,14 +72,13 @@ GF_INLINE void sum_n_type(uint32_t type, const struct gf_sum_n_args *r)
 {
     const int pack = 16 / (int)gf_bytes(type);
     const uint32_t head = gf_head(r->src[0], type, pack);
-    struct gf_found found = {0, ~0ull};
     struct gf_range range = gf_flat(r->elem_count);
     int alike = 1;
+    GF_ROLLED
     for (uint32_t s = 1; s < r->src_count; s++) alike = alike && gf_alike(r->src[s], 0, type, pack, head);
+    GF_ROLLED
     for (uint32_t d = 0; d < r->dst_count; d++) alike = alike && gf_alike(r->dst[d], 0, type, pack, head);
-    GF_WALK(&range, pack, head, alike, 1, struct sum_n_some, sum_n_load, sum_n_pack, sum_n_single, r, type, pack,
-            &found);
-    gf_found_tell(&found, r->check);
+    GF_WALK(&range, pack, head, alike, 1, struct sum_n_some, sum_n_load, sum_n_pack, sum_n_single, r, type, pack);
 }
 
 #define SUM_N(name, type)              \

@@ -23,7 +23,7 @@ GF_INLINE float update_rule(const struct gf_update_args *r, struct update_rates 
     return gf_sub(weight, gf_mul(r->rate_out, d, exact), exact);
 }
 
-GF_SLOW void update_one(uint64_t i, const struct gf_update_args *r, struct update_rates rates)
+GF_INLINE void update_one(uint64_t i, const struct gf_update_args *r, struct update_rates rates)
 {
     float v = (r->momentum_at != 0) ? gf_one_load(GF_KERNEL_F32, r->momentum_at, i) : 0.0f;
     float weight = update_rule(r, rates, gf_one_load(GF_KERNEL_F32, r->weight, i), &v,
