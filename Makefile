@@ -42,7 +42,7 @@ SRC := $(call tree,lib) $(wildcard config/config_*.c) $(call tree,ops) \
        $(filter-out drivers/sim/% $(if $(filter 1,$(UCX)),,drivers/ucx/%) $(if $(filter 1,$(CUDA)),,drivers/cuda/%),$(call tree,drivers))
 SIM_SRC  := $(wildcard drivers/sim/*.c)
 # Test programs: test_*, program_*, fuzz_*, bench_* and soak_main; what else lies there is linked into all of them.
-TEST_SRC := $(wildcard firmware-tests/*/*.c)
+TEST_SRC := $(filter-out firmware-tests/verbs/%,$(wildcard firmware-tests/*/*.c))
 program   = $(addprefix $(BUILD)/firmware-tests/,$(notdir $(basename $(1))))
 TEST_LIB := $(foreach f,$(TEST_SRC),$(if $(filter fake_cuda% fake_nccl% test_% fuzz_% bench_% program_% gpu_asserts.c \
               suite_main.c soak_main.c,$(notdir $(f))),,$(f)))
@@ -66,6 +66,7 @@ DRIVER_LIBS = -Wl,-Bstatic -lsodium -Wl,-Bdynamic $(UCX_LINK) -ldl -lrt -lm -pth
 LINK_LIBS = -Wl,--gc-sections -Wl,-Bstatic -lconfig -Wl,-Bdynamic $(if $(SHARED),$(filter-out -Wl$(comma)--wrap=% -Wl$(comma)@%,$(DRIVER_LIBS)),$(DRIVER_LIBS))
 BLAS_LIBS = -Wl,-Bstatic -L$(LIBRARIES)/openblas-serial -lopenblas -lz -Wl,-Bdynamic
 
+include firmware-tests/verbs/verbs.mk
 all: $(LIB) $(SIM_LIB) $(TOOLS) $(BUILD)/include ## build the library, the simulator and the tools
 
 # Callbacks of tests take more than they use.
@@ -147,7 +148,7 @@ objects = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)))
 without_main = $(filter-out %_main.o,$(call objects,tools/$(1)/*.c))
 TOOL_SHARED := $(call objects,tools/common/*.c)
 .SECONDEXPANSION:
-$(BUILD)/gf-%: $$(call objects,tools/$$*/*.c) $$(TOOL_SHARED) $(LIB) $(SIM_LIB)
+$(BUILD)/gf-%: $$(call objects,tools/$$*/*.c) $$(TOOL_SHARED) $(LIB) $(SIM_LIB) | $(VERBS_OBJ)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(if $(filter %gf-train,$@),$(BLAS_LIBS)) $(LINK_LIBS)
 
 # Data movement between the products of BLAS: worth vectorising whatever CFLAGS says.
@@ -307,6 +308,9 @@ ucx-suites: $(filter $(BUILD)/%,$(UCX_SUITES)) $(PROGRAMS)
 check-ucx: ## the suites that use UCX, with another one: UCX_PREFIX=DIR, UCX_DYNAMIC=1
 	@$(MAKE) --no-print-directory -s -j2 WERROR=1 BUILD=$(UCX_BUILD) all ucx-suites
 	@echo "with UCX $(UCX_TEXT):"; CC="$(CC)" BUILD=$(UCX_BUILD) sh firmware-tests/support/run.sh $(UCX_SUITES:$(BUILD)/%=$(UCX_BUILD)/%)
+
+check-verbs: all $(BUILD)/images ## steps over UCX's rc and ud on a device without a card (1 minute)
+	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/support/run.sh firmware-tests/verbs/test_verbs.sh
 
 check-san: ## the unit tests under address and undefined-behaviour checks
 	@$(MAKE) --no-print-directory deps

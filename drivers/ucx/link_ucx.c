@@ -4,7 +4,7 @@
  * cannot be cancelled at all, nor receives that a large message has met.
  *
  * There is no error handling by UCX (err_mode PEER): shared memory refuses it, and with it UCX moves small messages
- * from shared memory to tcp. That a peer is gone is the control channel's news.
+ * from shared memory to tcp. That a peer is gone is the control channel's news, that a fabric gave it up way_lost()'s.
  *
  * UCX's pools grow with the largest window ever seen: in the first steps. To have that after one, with each peer as many
  * messages as will ever be under way, of each size class (8 B, 4 KiB, a slice, the largest), once with the receives
@@ -215,6 +215,7 @@ static gf_status progress(struct gf_link *link)
     moved = ucp_worker_progress(ucx->worker);
     gf_ucx_leave(ucx);
     if (gf_proofs_busy(&ucx->proofs) && ((status = gf_ucx_guard_progress(ucx)) != GF_OK)) return status;
+    if (ucx->broken != GF_OK) return ucx->broken;
     return (moved != 0) ? GF_OK : GF_AGAIN;
 }
 

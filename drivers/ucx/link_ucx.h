@@ -74,6 +74,7 @@ struct gf_ucx {
     bool trusted_fabric;
     struct gf_proofs proofs;
     bool ending; /* requests that end now were ended by us: no fault */
+    gf_status broken; /* GF_ERR_LINK: UCX gave up the way to a peer over a fabric; until the worker ends */
     bool log_pushed;
     char complaint[GF_TEXT_MAX]; /* UCX's warning about a transport or device that it lacks, while `opening` */
     bool opening;
@@ -116,6 +117,8 @@ size_t gf_ucx_guard_put(const struct gf_ucx *ucx, unsigned char *out, size_t roo
 gf_status gf_ucx_guard_peer(struct gf_ucx *ucx, uint32_t peer, const unsigned char *offer, size_t bytes);
 gf_status gf_ucx_guard_progress(struct gf_ucx *ucx); /* where gf_proofs_busy() */
 bool gf_ucx_network_used(const char *list); /* anything but the transports that stay on the node */
+bool gf_ucx_fabric_used(const char *list);  /* rc, ud, dc: what is neither local nor tcp */
+bool gf_ucx_ud_used(const char *list);      /* ud, or what brings it along to connect: rc, but not rc_verbs */
 
 /* What of UCX is for CUDA; all of it stays on the node. */
 #define GF_UCX_CUDA_NAMES 4u

@@ -95,13 +95,15 @@ struct choice {
     int numa;
 };
 
-/* rc stands for rc_verbs and rc_mlx5. */
+/* rc stands for rc_verbs and rc_mlx5, rc_v for the one and rc_x for the other, ib for all of a fabric. */
 static bool transport_asked(const char *list, const char *transport)
 {
     char stem[32];
     (void)snprintf(stem, sizeof stem, "%s", transport);
-    if (gf_ucx_list_has(list, stem)) return true;
+    if (gf_ucx_list_has(list, stem) || (gf_ucx_fabric_used(transport) && gf_ucx_list_has(list, "ib"))) return true;
     stem[strcspn(stem, "_")] = '\0';
+    if (gf_ucx_list_has(list, stem)) return true;
+    (void)strcat(stem, (strstr(transport, "_verbs") != NULL) ? "_v" : "_x");
     return gf_ucx_list_has(list, stem);
 }
 

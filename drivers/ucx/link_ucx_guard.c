@@ -53,6 +53,21 @@ bool gf_ucx_network_used(const char *list)
     return gf_ucx_list_has(list, "tcp") || (fabric_find(list, &name_bytes) != NULL);
 }
 
+bool gf_ucx_fabric_used(const char *list)
+{
+    size_t name_bytes;
+    return fabric_find(list, &name_bytes) != NULL;
+}
+
+bool gf_ucx_ud_used(const char *list)
+{
+    static const char *const names[] = {"ud", "ud_v", "ud_x", "ud_verbs", "ud_mlx5", "rc", "rc_v", "rc_x", "dc", "dc_x",
+                                        "ib"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (gf_ucx_list_has(list, names[i])) return true;
+    return false;
+}
+
 /* What all must be the same for UCX's shared memory to be shared, but for the user: the kernel, its process and IPC
  * namespaces, the file system of the segments. 0: it cannot be known here. */
 static uint64_t node_of(void)

@@ -230,6 +230,7 @@ static void worker_give(struct gf_ucx *ucx)
     if (ucx->worker != NULL) ucp_worker_destroy(ucx->worker);
     if (ucx->proofs.auth.on) gf_proofs_ended(&ucx->proofs);
     ucx->worker = NULL;
+    ucx->broken = GF_OK;
     ucx->wake_fd = -1;
     while (ucx->under_way != NULL) gf_ucx_req_end(ucx->under_way, GF_ERR_ABORTED);
     ucx->ending = false;

@@ -214,6 +214,20 @@ static void peer_map(struct gf_ucx *ucx, uint32_t rank, const struct endpoint_he
     peer->region_bytes = head->region_bytes;
 }
 
+/* An adapter, or UCX for it, sends again until its retries are used up (8 s over rc), and what it had taken is lost.
+ * Where nobody hears of that, UCX ends the process over ud, and over rc a lost message is waited for until the
+ * deadline. */
+static void way_lost(void *user, ucp_ep_h endpoint, ucs_status_t status)
+{
+    struct gf_ucx *ucx = user;
+    uint32_t peer = 0;
+    while ((peer < ucx->world) && (ucx->peers[peer].endpoint != endpoint)) peer++;
+    if (ucx->ending || (peer == ucx->world)) return;
+    ucx->broken = gf_ucx_fault(ucx, GF_ERR_LINK, peer, "progress", status,
+                               "rank %u no longer answers rank %u over devices \"%s\"", peer, ucx->rank,
+                               ucx->devices);
+}
+
 gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoint, size_t size_bytes)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
@@ -234,13 +248,18 @@ gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoi
         status = gf_ucx_guard_peer(ucx, peer, address + head.address_bytes + head.rkey_bytes, head.offer_bytes);
     if (status != GF_OK) return status;
     params.address = (const ucp_address_t *)address;
+    if (gf_ucx_fabric_used(ucx->transports)) params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    params.err_handler = (ucp_err_handler_t){.cb = way_lost, .arg = ucx};
     ucs = ucp_ep_create(ucx->worker, &params, &ucx->peers[peer].endpoint);
     if (ucs != UCS_OK) {
         ucx->peers[peer].endpoint = NULL;
         return gf_ucx_fault(ucx, GF_ERR_LINK, peer, "ucp_ep_create", ucs,
                             "no way to rank %u by transports \"%s\" on devices \"%s\"%s", peer, ucx->transports,
-                            ucx->devices, (ucs != UCS_ERR_SHMEM_SEGMENT) ? "" : "; it is of this node, but its "
-                            "/proc/PID/fd is closed to this process (capabilities, user namespace, hidepid?)");
+                            ucx->devices,
+                            (ucs == UCS_ERR_SHMEM_SEGMENT) ? "; it is of this node, but its /proc/PID/fd is closed to "
+                            "this process (capabilities, user namespace, hidepid?)" :
+                            (gf_ucx_fabric_used(ucx->transports) && !gf_ucx_ud_used(ucx->transports)) ?
+                            "; rc and dc connect over ud: name it too, or rc in place of rc_verbs" : "");
     }
     if (head.rkey_bytes != 0) peer_map(ucx, peer, &head, address + head.address_bytes);
     return GF_OK;

@@ -23,6 +23,10 @@
 /* Over several devices UCX sends the pieces of a message in turn, so it is cut into pieces of so much. */
 #define PIECE_BYTES ((size_t)64 << 10)
 
+/* Over ud a process that is stopped, or computes for long, answers late. UCX would give it up after 30 s; how long to
+ * wait is exchange.timeout's. As UCX writes times. */
+#define A_DAY "86400000000.00us"
+
 /* ---- reading back ---- */
 
 /* 263168 for "263168" and for "257K", as UCX writes sizes; false: no size. */
@@ -76,28 +80,33 @@ static gf_status ucp_key_set(struct gf_ucx *ucx, ucp_config_t *config, const cha
     return same_value(value, found) ? GF_OK : not_taken(ucx, key, value, UCS_OK, found);
 }
 
-/* ---- keys of tcp ---- */
+/* ---- keys of tcp and ud ---- */
 
-/* tcp's settings as UCP would read them from the environment; NULL where this UCX has no tcp. */
-static bool tcp_settings_take(void *user, const char *component, uct_md_h domain)
+/* A transport's settings as UCP would read them from the environment; config NULL where there is no such transport. */
+struct copy {
+    const char *component, *transport;
+    uct_iface_config_t *config;
+};
+
+static bool settings_take(void *user, const char *component, uct_md_h domain)
 {
-    uct_iface_config_t **settings_out = user;
-    if ((strcmp(component, "tcp") != 0) || (domain == NULL)) return true;
-    if (uct_md_iface_config_read(domain, "tcp", NULL, NULL, settings_out) != UCS_OK) *settings_out = NULL;
+    struct copy *copy = user;
+    if ((strcmp(component, copy->component) != 0) || (domain == NULL)) return true;
+    if (uct_md_iface_config_read(domain, copy->transport, NULL, NULL, &copy->config) != UCS_OK) copy->config = NULL;
     return false;
 }
 
-static gf_status tcp_key_set(struct gf_ucx *ucx, ucp_config_t *config, uct_iface_config_t *copy, const char *key,
-                         const char *value)
+static gf_status transport_key_set(struct gf_ucx *ucx, ucp_config_t *config, const struct copy *copy, const char *key,
+                                   const char *value)
 {
     static const char *const prefixes[] = {"TCP_", ""};
     char name[48], found[GF_TEXT_MAX] = "nothing";
     ucs_status_t status = UCS_ERR_NO_ELEM;
     for (size_t i = 0; (i < sizeof prefixes / sizeof prefixes[0]) && (status == UCS_ERR_NO_ELEM); i++) {
         (void)snprintf(name, sizeof name, "%s%s", prefixes[i], key);
-        status = uct_config_modify(copy, name, value);
+        status = uct_config_modify(copy->config, name, value);
     }
-    if (status == UCS_OK) status = uct_config_get(copy, key, found, sizeof found);
+    if (status == UCS_OK) status = uct_config_get(copy->config, key, found, sizeof found);
     if (status != UCS_OK) return not_taken(ucx, name, value, status, NULL);
     if (!same_value(value, found)) return not_taken(ucx, name, value, UCS_OK, found);
     status = ucp_config_modify(config, name, value);
@@ -112,35 +121,41 @@ gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
     bool at_once = tcp && (ucx->message_bytes_max <= AT_ONCE_BYTES_MAX);
     uint32_t devices = gf_ucx_list_count(ucx->devices, ',');
     bool turns = at_once && (devices > 1);
+    bool late = gf_ucx_ud_used(ucx->transports) && (getenv("UCX_UD_TIMEOUT") == NULL);
+    struct copy tcp_copy = {.component = "tcp", .transport = "tcp"};
+    struct copy ud_copy = {.component = "ib", .transport = "ud_verbs"};
     char threshold[32], segment[32], lanes[32];
     bool shared = gf_ucx_list_has(ucx->transports, "posix"), sysv = gf_ucx_list_has(ucx->transports, "sysv");
     const struct {
         const char *key, *value; /* "" leaves UCX's default */
-        bool of_tcp;
+        const struct copy *of; /* NULL: of UCP */
     } settings[] = {
-        {"TLS", ucx->transports, false},
-        {"NET_DEVICES", gf_ucx_network_used(ucx->transports) ? ucx->devices : "", false},
-        {"RNDV_SEND_NBR_THRESH", at_once ? threshold : "", false},
-        {"MAX_EAGER_LANES", turns ? lanes : "", false},
+        {"TLS", ucx->transports, NULL},
+        {"NET_DEVICES", gf_ucx_network_used(ucx->transports) ? ucx->devices : "", NULL},
+        {"RNDV_SEND_NBR_THRESH", at_once ? threshold : "", NULL},
+        {"MAX_EAGER_LANES", turns ? lanes : "", NULL},
         /* No fall-back from memory that peers can map to memory that they cannot. */
-        {"ALLOC_PRIO", shared ? "md:posix" : sysv ? "md:sysv" : ucx->huge_pages ? "huge,thp,mmap" : "mmap", false},
-        {"PORT_RANGE", tcp ? ucx->ports : "", true},
-        {"RX_SEG_SIZE", at_once ? segment : "", true},
-        {"TX_SEG_SIZE", at_once ? segment : "", true},
+        {"ALLOC_PRIO", shared ? "md:posix" : sysv ? "md:sysv" : ucx->huge_pages ? "huge,thp,mmap" : "mmap", NULL},
+        {"PORT_RANGE", tcp ? ucx->ports : "", &tcp_copy},
+        {"RX_SEG_SIZE", at_once ? segment : "", &tcp_copy},
+        {"TX_SEG_SIZE", at_once ? segment : "", &tcp_copy},
+        {"UD_TIMEOUT", late ? A_DAY : "", &ud_copy},
     };
-    uct_iface_config_t *copy = NULL;
     gf_status status = GF_OK;
     (void)snprintf(threshold, sizeof threshold, "%zu", ucx->message_bytes_max + 1);
     (void)snprintf(segment, sizeof segment, "%zu",
                    AT_ONCE_HEAD_BYTES + (turns ? PIECE_BYTES : ucx->message_bytes_max));
     (void)snprintf(lanes, sizeof lanes, "%u", devices);
-    if (tcp) gf_ucx_domains_visit(tcp_settings_take, &copy);
+    if (tcp) gf_ucx_domains_visit(settings_take, &tcp_copy);
+    if (late) gf_ucx_domains_visit(settings_take, &ud_copy);
     for (size_t i = 0; (i < sizeof settings / sizeof settings[0]) && (status == GF_OK); i++) {
         if (settings[i].value[0] == '\0') continue;
-        if (!settings[i].of_tcp) status = ucp_key_set(ucx, config, settings[i].key, settings[i].value);
-        else if (copy != NULL) status = tcp_key_set(ucx, config, copy, settings[i].key, settings[i].value);
+        if (settings[i].of == NULL) status = ucp_key_set(ucx, config, settings[i].key, settings[i].value);
+        else if (settings[i].of->config != NULL)
+            status = transport_key_set(ucx, config, settings[i].of, settings[i].key, settings[i].value);
     }
-    if (copy != NULL) uct_config_release(copy);
+    if (tcp_copy.config != NULL) uct_config_release(tcp_copy.config);
+    if (ud_copy.config != NULL) uct_config_release(ud_copy.config);
     return status;
 }
 

@@ -92,6 +92,8 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null && setpriv --bounding-s
     lock_limited() { (ulimit -l 64; exec setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock "$gf_check" "$@" --preflight); }
     lock_limited "$scratch/rdma.cfg" >"$scratch/out"
     check "memlock_below_what_rdma_registers" said fail memlock "limit 64 KiB, to be registered"
+    locks() { [ "$(sed -n 's/.*with the network: \([0-9]*\) KiB$/\1/p' "$scratch/out")" -gt 81920 ]; }
+    check "and_what_ucx_registers_itself" locks
     lock_limited "$scratch/sound.cfg" >"$scratch/out"
     check "memlock_that_nobody_needs" said ok memlock "these transports lock no memory"
 else skip "memlock_below_what_rdma_registers" "needs root and setpriv"; fi

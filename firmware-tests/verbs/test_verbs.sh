@@ -1,0 +1,154 @@
+#!/bin/sh
+# suite: long
+# Steps over UCX's rc_verbs and ud_verbs, on a device that fabric.h makes of shared memory. No card, no driver of the
+# kernel: what a card does by itself (mlx5's direct verbs, dc, GPUs) is not run.
+. firmware-tests/support/shell.sh
+unset GF_QUIET MAKEFLAGS MAKELEVEL # as by hand
+export GF_VERBS_REPORT=1
+made=$scratch/verbs
+
+builds() {
+    mkdir "$made"
+    cp -Rp "$BUILD/lib" "$BUILD/ops" "$BUILD/drivers" "$BUILD/config" "$BUILD/tools" "$made"
+    rm -rf "$made/drivers/ucx"
+    make -s -j2 WERROR=1 BUILD="$made" UCX_IB=1 FAKE_VERBS=1 "$made/gf-check" "$made/gf-run" "$made/gf-train" \
+        "$made/gf-perf" >"$made.log" 2>&1 || { cat "$made.log"; return 1; }
+}
+make -s UCX_IB=1 flags >"$scratch/out" 2>&1 && [ -e /usr/include/infiniband/verbs.h ] || {
+    skip "it_links_with_a_device" "not installed: $(sed -n 's/.*packages //p' "$scratch/out")"; finish; }
+check "it_links_with_a_device" builds
+[ -x "$made/gf-perf" ] || finish
+
+# config TRANSPORT [LINES]: $scratch/TRANSPORT.cfg
+config() {
+    case $1 in tcp) device=lo ;; *) device=auto ;; esac
+    echo "link = { transports = \"self,$1\"; devices = \"$device\"; $2 }; $3" >"$scratch/$1.cfg"
+}
+for name in tcp rc ud rc_verbs ud_verbs rc_v ib "rc_verbs,ud_verbs"; do config "$name"; done
+# ranks LABEL N TOOL ARGUMENTS..: each on a fabric of its own; what they print is in $scratch/LABEL
+ranks() {
+    label=$1 count=$2 tool=$3; shift 3
+    GF_VERBS=$scratch/$label.fabric timeout 100 "$made/gf-run" -n "$count" "$made/$tool" "$@" >"$scratch/$label" 2>&1
+    code=$?
+    rm -f "$scratch/$label.fabric"
+    return $code
+}
+# train LABEL N TRANSPORT ARGUMENTS..
+train() {
+    train_label=$1 train_count=$2 train_config=$scratch/$3.cfg; shift 3
+    ranks "$train_label" "$train_count" gf-train $small --config "$train_config" "$@"
+}
+weights() { sed -n 's/^weights *\([0-9a-f]*\),.*/\1/p' "$scratch/$1"; }
+says() { grep -q "$2" "$scratch/$1" || { cat "$scratch/$1"; return 1; }; }
+# same LABEL AS: both ended with these weights
+same() {
+    [ -n "$(weights "$1")" ] && [ "$(weights "$1")" = "$(weights "$2")" ] || { cat "$scratch/$1"; return 1; }
+}
+# counted LABEL NAME: what the device counted of it, in all ranks
+counted() { sed -n "s/.*verbs: .*$2 \([0-9]*\).*/\1/p" "$scratch/$1" | awk '{sum += $1} END {print sum + 0}'; }
+more() { [ "$(counted "$1" "$2")" -gt "$3" ] || { cat "$scratch/$1"; return 1; }; }
+
+# A port that is away for longer than UCX waits by itself (30 s): beside all that follows.
+(
+    GF_VERBS_FAULT=port_down=300,port_up=33000 train late 2 ud --steps 100 --set exchange.timeout=120
+    echo $? >"$scratch/late.code"
+) &
+late=$!
+
+lists() {
+    GF_VERBS=$scratch/list "$made/gf-check" "$scratch/rc.cfg" >"$scratch/out" 2>&1
+    grep -q "program: .*$1 on fake0:1" "$scratch/out"
+}
+for way in rc_verbs ud_verbs; do check "gf_check_lists_$way" lists $way; done
+for count in 2 4; do
+    check "tcp_runs_with_$count" train tcp$count $count tcp --steps 100
+    for way in ud rc; do
+        check "${way}_runs_with_$count" train $way$count $count $way --steps 100
+        check "${way}_has_the_bits_of_tcp_with_$count" same $way$count tcp$count
+    done
+done
+for way in rc_v ib "rc_verbs,ud_verbs" ud_verbs; do
+    check "${way}_is_found_by_auto" train other 2 "$way" --steps 100
+    check "${way}_has_the_bits_of_tcp" same other tcp2
+done
+for way in ud rc; do
+    check "sums_of_all_sizes_over_$way" ranks sums 2 gf-perf -b 8 -e 4M -f 8 --config "$scratch/$way.cfg"
+    check "are_right_over_$way" says sums 'Out of bounds values : 0 OK'
+done
+check "large_messages_over_rc_are_read_from_memory" more sums reads 0
+for way in ud rc; do
+    GF_VERBS_ETHERNET=1 check "${way}_runs_over_ethernet" train ethernet 2 $way --steps 100
+    check "${way}_has_the_bits_over_ethernet" same ethernet tcp2
+done
+
+# Memory is registered in the first steps alone.
+for way in ud rc; do
+    check "a_short_run_over_$way" train short 2 $way --steps 20
+    check "a_long_run_over_$way" train long 2 $way --steps 600
+    check "registers_no_more_over_$way" [ "$(counted short registrations)" -eq "$(counted long registrations)" ]
+done
+
+# What is lost and comes back changes no bit.
+GF_VERBS_FAULT=drop=40 check "datagrams_are_lost" train lost 2 ud --steps 100
+check "they_were_lost" more lost dropped 20
+check "which_changes_no_bit" same lost tcp2
+for way in ud rc; do
+    GF_VERBS_FAULT=port_down=100,port_up=300 check "a_port_is_away_over_$way" train away 2 $way --steps 100
+    check "which_changes_no_bit_over_$way" same away tcp2
+done
+
+# What is lost for good ends the step, and who does not answer is named. 1: said; more: a signal, or UCX's end of the
+# process.
+fails() { "$@"; [ $? -eq 1 ] || { cat "$scratch/$2"; return 1; }; }
+for way in ud rc; do
+    UCX_UD_TIMEOUT=2s UCX_RC_TIMEOUT=50ms GF_VERBS_FAULT=port_down=100 check "a_port_is_gone_over_$way" \
+        fails train gone 2 $way --steps 100 --set exchange.timeout=60
+    check "who_no_longer_answers_is_named_over_$way" says gone \
+        'rank [01] no longer answers rank [01] over devices "fake0:1".*GF_ERR_LINK'
+done
+GF_VERBS_FAULT=port_down=100 check "a_deadline_holds" fails train gone 2 ud --steps 100 --set exchange.timeout=3
+check "and_is_said" says gone 'whose message has not arrived.*GF_ERR_TIMEOUT'
+GF_VERBS_FAULT=qp_error=100 check "a_queue_pair_fails" fails train pair 2 rc --steps 100 --set exchange.timeout=60
+check "and_its_peer_is_named" says pair 'rank [01] .*rank [01].*GF_ERR_LINK'
+
+# killed LABEL TRANSPORT ARGUMENTS..: rank 2 of 3, when steps are under way
+killed() {
+    label=$1; shift
+    train "$label" 3 "$@" --steps 1000000 &
+    job=$!
+    sleep 3
+    for process in /proc/[0-9]*; do
+        [ "$(cat "$process/comm" 2>/dev/null)" = gf-train ] &&
+            grep -qz "^GF_VERBS=$scratch/$label.fabric$" "$process/environ" &&
+            grep -qz '^GF_RANK=2$' "$process/environ" && kill -9 "${process#/proc/}"
+    done 2>/dev/null
+    wait $job; [ $? -eq 137 ] # gf-run's, of the rank that was killed
+}
+for way in ud rc; do
+    check "a_rank_is_killed_over_$way" killed dead $way
+    check "it_is_named_over_$way" says dead 'error: rank [01]: rank 2 died'
+done
+
+# A key, and who trusts the fabric.
+head -c 32 /dev/urandom >"$scratch/key" && chmod 600 "$scratch/key"
+key="rendezvous = { key_file = \"$scratch/key\"; };"
+config rc "" "$key"
+check_not "with_a_key_the_fabric_must_be_trusted" train keyed 2 rc --steps 10
+check "which_is_said" says keyed 'link.trusted_fabric = true'
+config rc "trusted_fabric = true;" "$key"
+check "a_trusted_one_runs" train keyed 2 rc --steps 10
+config rc
+
+check_not "rc_verbs_alone_cannot_connect" train alone 2 rc_verbs --steps 10
+check "and_what_it_lacks_is_said" says alone 'rc and dc connect over ud'
+sed -i 's/auto/fake0:1/' "$scratch/ud.cfg"
+check "a_device_by_its_name" train named 2 ud --steps 10
+sed -i 's/fake0/fake7/' "$scratch/ud.cfg"
+check_not "another_is_not_there" train named 2 ud --steps 10
+check "and_is_named" says named 'fake7'
+
+wait $late
+check "a_port_that_is_away_for_33_s" [ "$(cat "$scratch/late.code")" = 0 ]
+check "changes_no_bit_either" same late tcp2
+skip "mlx5_dc_and_gpus" "they need a card"
+finish
