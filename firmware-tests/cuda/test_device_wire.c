@@ -2,7 +2,7 @@
  * world and what the other ranks do, and each wait is needed. Survivors of a death: test_cuda_wire, and the soak. */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 #include "firmware-tests/cuda/late_gpu.h"
 #include "firmware-tests/support/state_world.h"
 

@@ -2,7 +2,7 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/choose.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 
 float gf_buffer_factor(const gf_context *gf)
 {

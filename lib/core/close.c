@@ -1,7 +1,7 @@
 /* Leaving, closing, and a sign of life in between. */
 #include "lib/context.h"
 #include "lib/core/accessors.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 #include "lib/device/device.h"
 #include "lib/modules/modules.h"
 

@@ -8,7 +8,7 @@
 
 #include "lib/context.h"
 #include "lib/core/accessors.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 
 #define CONTEXT_MAGIC UINT64_C(0x4746636f6e746578)
 /* What has not ended by then is ended by dropping the link: over shared memory, all that was under way with a process

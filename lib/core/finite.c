@@ -1,6 +1,6 @@
 /* See finite.h. */
 #include "lib/context.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 
 static const struct gf_check none = {.bad_first = UINT64_MAX};
 static gf_mem mem(const struct gf_check *check) { return (gf_mem)(uintptr_t)check; }

@@ -8,7 +8,7 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/arena.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 #include "lib/modules/modules.h"
 
 #define CONNECTS_A_POLL 32u

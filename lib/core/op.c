@@ -5,7 +5,7 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/choose.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 #include "lib/device/device.h"
 #include "lib/modules/modules.h"
 

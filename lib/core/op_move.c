@@ -2,7 +2,7 @@
  * once; on a device on streams of their own, so that none of it waits for what the appliance has not computed. */
 #include "lib/context.h"
 #include "lib/core/accessors.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 
 /* Between device and wire, all of it; nothing where both are the same memory. */
 static gf_status op_copy(gf_context *gf, const struct gf_op *op, struct gf_queue *queue, gf_mem to, gf_mem from)

@@ -1,7 +1,7 @@
 /* A new link in an open context: for another epoch, or with a network where there was none. The region moves, and
  * with it all that lies there. */
 #include "lib/context.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 
 static void region_move(gf_context *gf)
 {

@@ -5,7 +5,7 @@
 #include "lib/core/accessors.h"
 #include "lib/core/arena.h"
 #include "lib/core/choose.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 #include "lib/settings/settings.h"
 #include "ops/element/host/fold.h"
 

@@ -9,7 +9,7 @@
 
 #include "lib/context.h"
 #include "lib/core/accessors.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 #include "lib/core/vote.h"
 
 #define STILL_NS UINT64_C(25000000)

@@ -7,7 +7,7 @@
 #include "lib/core/accessors.h"
 #include "lib/core/arena.h"
 #include "lib/core/choose.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 
 #define PAGES_A_POLL 256u
 

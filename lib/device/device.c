@@ -1,5 +1,5 @@
 /* Pools in device memory. Element ops on them are queued and done late, so nothing that they write may be looked at
- * before an event after them is reached (lib/core/late.c); the network works on the wire pool in host memory, which the
+ * before an event after them is reached (lib/core/device_work.c); the network works on the wire pool in host memory, which the
  * device was told of. */
 #include "lib/device/device.h"
 
@@ -8,7 +8,7 @@
 #include "lib/core/layout.h"
 #include "ops/element/cuda/ops_cuda.h"
 #include "lib/core/accessors.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 
 static gf_mem mem(const void *address) { return (gf_mem)(uintptr_t)address; }
 

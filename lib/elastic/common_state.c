@@ -8,7 +8,7 @@
 
 #include "drivers/bytes.h"
 #include "lib/core/accessors.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 #include "lib/device/device.h"
 #include "lib/elastic/epoch.h"
 

@@ -18,7 +18,7 @@
 #include "lib/core/accessors.h"
 #include "lib/core/choose.h"
 #include "lib/core/extra.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 
 #define JOIN_GRACE_NS UINT64_C(100000000) /* so that the control channel says first why it did not get through */
 

@@ -7,7 +7,7 @@
  * r of LAMB is made twice, as it has no place in memory: for its norm, a piece at a time, and to be applied. */
 #include <math.h>
 
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 #include "lib/optimizer/kinds.h"
 
 /* base^power; libm's pow() differs from machine to machine. */

@@ -6,7 +6,7 @@
 
 #include "lib/device/device.h"
 #include "lib/modules/modules.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 #include "lib/optimizer/kinds.h"
 
 #define CLIP_EPSILON 1e-6 /* of torch.nn.utils.clip_grad_norm_ */

@@ -1,5 +1,5 @@
 /* The copy of the weights in 16 bits that forward and backward read. */
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 #include "lib/optimizer/kinds.h"
 
 gf_status gf_half_refresh(gf_context *gf)

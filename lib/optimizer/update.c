@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "lib/modules/modules.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 #include "lib/optimizer/kinds.h"
 #include "lib/sparse/sparse_module.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "lib/context.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 #include "lib/modules/modules.h"
 
 /* The next turn of an op: elements first.. of its buffer, whole groups but for the last one. */

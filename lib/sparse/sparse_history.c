@@ -1,6 +1,6 @@
 /* History of the sparse part: h' and u' on their way to the wire, to the norms and, after the vote, to memory. */
 #include "lib/context.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 #include "ops/module_ops.h"
 
 #include <float.h>

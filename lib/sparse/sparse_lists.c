@@ -4,7 +4,7 @@
  * serve where a chunk is larger than the scratch or where tensors with and without decay share the part. */
 #include "lib/modules/modules.h"
 #include "lib/optimizer/optimizer.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 #include "ops/module_ops.h"
 
 static uint32_t other_count(const struct gf_sparse *sparse) { return sparse->chunk_count - sparse->selected_count; }

@@ -10,7 +10,7 @@
 #include "lib/core/accessors.h"
 #include "lib/core/arena.h"
 #include "lib/core/extra.h"
-#include "lib/core/late.h"
+#include "lib/core/device_work.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "head and pools are written as they lie");
 

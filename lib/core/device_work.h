@@ -1,12 +1,11 @@
-/* A device that works late; on the host all of it is done when the call returns. */
-#ifndef GF_LATE_H
-#define GF_LATE_H
+/* Work that is queued on a device, and done after the call; on the host it is done when the call returns. */
+#ifndef GF_DEVICE_WORK_H
+#define GF_DEVICE_WORK_H
 
 #include "drivers/gpu.h"
 
 gf_status gf_device_register(gf_context *gf); /* the exchange region */
 gf_status gf_device_unregister(gf_context *gf);
-void gf_link_drop(gf_context *gf); /* once the device has been told that the others' memory goes */
 bool gf_device_holds(const gf_context *gf, gf_mem data);
 gf_status gf_device_finished(gf_context *gf); /* GF_OK: nothing is queued or running; GF_AGAIN */
 gf_status gf_device_failed(gf_context *gf, gf_operation operation); /* the context fails with the driver's fault */
