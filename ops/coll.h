@@ -128,7 +128,6 @@ struct gf_coll_need {
 
 struct gf_coll_kind {
     const char *name;
-    bool deterministic; /* the order of adding does not depend on the position in data */
     bool in_memory;     /* through memory that ranks share: no messages */
     bool (*supports)(gf_coll_op op);
     void (*need)(const struct gf_coll_limits *limits, struct gf_coll_need *need_out);

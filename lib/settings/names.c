@@ -26,54 +26,34 @@ const char *gf_status_name(gf_status status)
 
 const char *gf_operation_name(gf_operation operation)
 {
-    switch (operation) {
-    case GF_OPERATION_NONE:           return "none";
-    case GF_OPERATION_JOIN:           return "join";
-    case GF_OPERATION_STEP:           return "step";
-    case GF_OPERATION_VOTE:        return "vote";
-    case GF_OPERATION_ALLREDUCE:      return "allreduce";
-    case GF_OPERATION_BROADCAST:      return "broadcast";
-    case GF_OPERATION_REDUCE_SCATTER: return "reduce_scatter";
-    case GF_OPERATION_ALLGATHER:      return "allgather";
-    case GF_OPERATION_BARRIER:        return "barrier";
-    case GF_OPERATION_NORMS:          return "norms";
-    case GF_OPERATION_UPDATE:         return "update";
-    case GF_OPERATION_STATE:          return "state";
-    case GF_OPERATION_SHRINK:         return "shrink";
-    case GF_OPERATION_CLOSE:          return "close";
-    case GF_OPERATION_WAIT:           return "wait";
-    case GF_OPERATION_COUNT:          break;
-    }
-    return "unknown operation";
+    static const char *const names[] = {
+        [GF_OPERATION_NONE] = "none", [GF_OPERATION_JOIN] = "join", [GF_OPERATION_STEP] = "step",
+        [GF_OPERATION_VOTE] = "vote", [GF_OPERATION_ALLREDUCE] = "allreduce", [GF_OPERATION_BROADCAST] = "broadcast",
+        [GF_OPERATION_REDUCE_SCATTER] = "reduce_scatter", [GF_OPERATION_ALLGATHER] = "allgather",
+        [GF_OPERATION_BARRIER] = "barrier", [GF_OPERATION_NORMS] = "norms", [GF_OPERATION_UPDATE] = "update",
+        [GF_OPERATION_STATE] = "state", [GF_OPERATION_SHRINK] = "shrink", [GF_OPERATION_CLOSE] = "close",
+        [GF_OPERATION_WAIT] = "wait"};
+    _Static_assert(sizeof names / sizeof names[0] == GF_OPERATION_COUNT, "each operation has a name");
+    return ((unsigned)operation < GF_OPERATION_COUNT) ? names[operation] : "unknown operation";
 }
+
+const char *const gf_algorithm_names[GF_ALGORITHM_COUNT] = {
+    [GF_ALGORITHM_AUTO] = "auto", [GF_ALGORITHM_RING] = "ring", [GF_ALGORITHM_HALVING] = "halving",
+    [GF_ALGORITHM_DOUBLING] = "doubling", [GF_ALGORITHM_TREE] = "tree", [GF_ALGORITHM_SERVER] = "server",
+    [GF_ALGORITHM_DIRECT] = "direct", [GF_ALGORITHM_HIERARCHY] = "hierarchy", [GF_ALGORITHM_ALLTOALL] = "alltoall"};
 
 const char *gf_algorithm_name(gf_algorithm algorithm)
 {
-    switch (algorithm) {
-    case GF_ALGORITHM_AUTO:      return "auto";
-    case GF_ALGORITHM_RING:      return "ring";
-    case GF_ALGORITHM_HALVING:   return "halving";
-    case GF_ALGORITHM_DOUBLING:  return "doubling";
-    case GF_ALGORITHM_TREE:      return "tree";
-    case GF_ALGORITHM_SERVER:    return "server";
-    case GF_ALGORITHM_DIRECT:    return "direct";
-    case GF_ALGORITHM_HIERARCHY: return "hierarchy";
-    case GF_ALGORITHM_ALLTOALL:  return "alltoall";
-    case GF_ALGORITHM_COUNT:     break;
-    }
-    return "unknown algorithm";
+    return ((unsigned)algorithm < GF_ALGORITHM_COUNT) ? gf_algorithm_names[algorithm] : "unknown algorithm";
 }
 
 const char *gf_path_name(gf_path path)
 {
-    switch (path) {
-    case GF_PATH_HOST:   return "in host memory";
-    case GF_PATH_STAGED: return "through host memory";
-    case GF_PATH_PEERS:  return "from device to device";
-    case GF_PATH_WIRE:   return "from device memory straight to the wire";
-    case GF_PATH_COUNT:  break;
-    }
-    return "unknown path";
+    static const char *const names[] = {
+        [GF_PATH_HOST] = "in host memory", [GF_PATH_STAGED] = "through host memory",
+        [GF_PATH_PEERS] = "from device to device", [GF_PATH_WIRE] = "from device memory straight to the wire"};
+    _Static_assert(sizeof names / sizeof names[0] == GF_PATH_COUNT, "each path has a name");
+    return ((unsigned)path < GF_PATH_COUNT) ? names[path] : "unknown path";
 }
 
 size_t gf_type_size_bytes(gf_type type)

@@ -143,6 +143,19 @@ static gf_status field_effective(const struct gf_setting *setting, struct gf_con
     return GF_OK;
 }
 
+/* Of a set of GF_ALGORITHMS; `why` others are refused. */
+static gf_status algorithm_check(gf_algorithm algorithm, uint32_t allowed, const char *why, char *error_out)
+{
+    char names[120];
+    size_t used = 0;
+    if ((allowed >> algorithm & 1) != 0) return GF_OK;
+    for (uint32_t a = 0; a < GF_ALGORITHM_COUNT; a++)
+        if ((allowed >> a & 1) != 0)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", (used > 0) ? ", " : "",
+                                     gf_algorithm_names[a]);
+    return refuse(error_out, "exchange.algorithm = %s: %s allowed is %s", gf_algorithm_name(algorithm), why, names);
+}
+
 /* Groups of values lie where the fused buffer puts them, and have one way to their owner. */
 static gf_status quantize_check(const struct gf_config *config, char *error_out)
 {
@@ -153,9 +166,8 @@ static gf_status quantize_check(const struct gf_config *config, char *error_out)
     if ((elems != 0) && (elems != least) && (elems != 2 * least))
         return refuse(error_out, "exchange.scale_elems = %u: with exchange.quantize = %s allowed are 0, %u and %u",
                       elems, int8 ? "int8" : "onebit", least, 2 * least);
-    if ((algorithm != GF_ALGORITHM_AUTO) && (algorithm != GF_ALGORITHM_DIRECT) && (algorithm != GF_ALGORITHM_ALLTOALL))
-        return refuse(error_out, "exchange.algorithm = %s: partial sums would be quantized once a hop; with "
-                      "exchange.quantize allowed are auto, direct and alltoall", gf_algorithm_name(algorithm));
+    if (algorithm_check(algorithm, GF_ALGORITHMS_QUANTIZED, "partial sums would be quantized once a hop; with "
+                        "exchange.quantize", error_out) < 0) return GF_ERR_CONFIG;
     if (config->exchange.wire != GF_TYPE_F32)
         return refuse(error_out, "exchange.wire: with exchange.quantize allowed is fp32, which it takes the place of");
     if (config->exchange.deterministic)
@@ -171,7 +183,6 @@ static gf_status quantize_check(const struct gf_config *config, char *error_out)
 static gf_status combinations_check(const struct gf_config *config, char *error_out)
 {
     gf_algorithm algorithm = config->exchange.algorithm;
-    bool order_varies = (algorithm == GF_ALGORITHM_RING) || (algorithm == GF_ALGORITHM_ALLTOALL);
     const char *address = config->rendezvous.address, *bind = config->rendezvous.bind;
     char initial[GF_UNITS_BYTES], floor[GF_UNITS_BYTES];
 
@@ -185,11 +196,9 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
     if (config->job.ignore_environment && (config->job.world == 0))
         return refuse(error_out, "job.ignore_environment = true: allowed only where job.world is set");
     if (quantize_check(config, error_out) < 0) return GF_ERR_CONFIG;
-    if (config->exchange.deterministic && order_varies)
-        return refuse(error_out, "exchange.algorithm = %s: its order of adding depends on fusion; with "
-                      "exchange.deterministic allowed is auto, halving, doubling, tree, server, direct "
-                      "or hierarchy",
-                      gf_algorithm_name(algorithm));
+    if (config->exchange.deterministic &&
+        (algorithm_check(algorithm, GF_ALGORITHMS_ORDER_FIXED, "its order of adding depends on fusion; with "
+                         "exchange.deterministic", error_out) < 0)) return GF_ERR_CONFIG;
     if (((config->rate.kind == GF_SCHEDULE_POLYNOMIAL) || (config->rate.kind == GF_SCHEDULE_COSINE)) &&
         (config->rate.step_count <= config->rate.warmup_steps))
         return refuse(error_out, "rate.steps = %llu: polynomial and cosine end there; allowed is more than "

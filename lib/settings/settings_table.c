@@ -25,8 +25,6 @@
 #define SCALE_MAX 0x1p32f
 
 static const char *const idle_names[] = {"auto", "spin", "yield", "sleep"};
-static const char *const algorithm_names[] = {"auto", "ring",   "halving", "doubling",
-                                              "tree", "server", "direct",  "hierarchy", "alltoall"};
 static const char *const quantize_names[] = {"none", "int8", "onebit"};
 static const char *const average_names[] = {"sum", "ranks", "samples"};
 static const char *const rate_names[] = {"constant", "step", "polynomial", "cosine"};
@@ -34,7 +32,6 @@ static const char *const optimizer_names[] = {"none", "sgd", "lars", "adamw", "l
 static const char *const sparse_names[] = {"reduced", "local"};
 #define LENGTH(list) (sizeof(list) / sizeof((list)[0]))
 _Static_assert(LENGTH(idle_names) == GF_IDLE_SLEEP + 1, "each idle mode has a name");
-_Static_assert(LENGTH(algorithm_names) == GF_ALGORITHM_COUNT, "each algorithm has a name");
 _Static_assert(LENGTH(quantize_names) == GF_QUANTIZE_ONEBIT + 1, "each form has a name");
 _Static_assert(LENGTH(average_names) == GF_AVERAGE_SAMPLES + 1, "each average has a name");
 _Static_assert(LENGTH(rate_names) == GF_SCHEDULE_COSINE + 1, "each schedule has a name");
@@ -97,7 +94,7 @@ const struct gf_setting gf_settings[] = {
     {.key = "device.shared", BOOL(device.shared), .help = "several ranks on one GPU are meant: no warning"},
 
     {.key = "exchange.wire", NAME(exchange.wire, gf_type_names), AGREES, .help = "type of values on the network"},
-    {.key = "exchange.algorithm", NAME(exchange.algorithm, algorithm_names), AGREES,
+    {.key = "exchange.algorithm", NAME(exchange.algorithm, gf_algorithm_names), AGREES,
      .help = "how gradients are summed; auto: direct where all ranks share memory, hierarchy on two nodes of several "
              "ranks and on more with a network device a rank, else by size, see the limits below"},
     {.key = "exchange.fuse_bytes", BYTES(exchange.fuse_bytes), AGREES, .low = 1, .high = GIB, .fallback = 4 * MIB,

@@ -42,7 +42,6 @@ static gf_status alltoall_start(struct gf_coll *coll)
 
 const struct gf_coll_kind gf_coll_alltoall = {
     .name = "alltoall",
-    .deterministic = false,
     .supports = alltoall_supports,
     .need = alltoall_need,
     .start = alltoall_start,

@@ -57,7 +57,6 @@ static gf_status doubling_start(struct gf_coll *coll)
 
 const struct gf_coll_kind gf_coll_doubling = {
     .name = "doubling",
-    .deterministic = true,
     .supports = doubling_supports,
     .need = doubling_need,
     .start = doubling_start,

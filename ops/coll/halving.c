@@ -83,7 +83,6 @@ static gf_status halving_start(struct gf_coll *coll)
 
 const struct gf_coll_kind gf_coll_halving = {
     .name = "halving",
-    .deterministic = true,
     .supports = halving_supports,
     .need = halving_need,
     .start = halving_start,

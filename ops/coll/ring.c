@@ -48,7 +48,6 @@ static gf_status ring_start(struct gf_coll *coll)
 
 const struct gf_coll_kind gf_coll_ring = {
     .name = "ring",
-    .deterministic = false,
     .supports = ring_supports,
     .need = ring_need,
     .start = ring_start,

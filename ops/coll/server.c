@@ -38,7 +38,6 @@ static gf_status server_start(struct gf_coll *coll)
 
 const struct gf_coll_kind gf_coll_server = {
     .name = "server",
-    .deterministic = true,
     .supports = server_supports,
     .need = server_need,
     .start = server_start,

@@ -50,7 +50,6 @@ static gf_status tree_start(struct gf_coll *coll)
 
 const struct gf_coll_kind gf_coll_tree = {
     .name = "tree",
-    .deterministic = true,
     .supports = tree_supports,
     .need = tree_need,
     .start = tree_start,

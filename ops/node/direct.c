@@ -275,7 +275,6 @@ static void direct_need(const struct gf_coll_limits *limits, struct gf_coll_need
 
 const struct gf_coll_kind gf_coll_direct = {
     .name = "direct",
-    .deterministic = true,
     .in_memory = true,
     .supports = direct_supports,
     .need = direct_need,

@@ -126,7 +126,6 @@ void gf_direct_device_need(const struct gf_coll_limits *limits, struct gf_coll_n
 
 const struct gf_coll_kind gf_coll_direct_device = {
     .name = "direct",
-    .deterministic = true,
     .in_memory = true,
     .supports = device_supports,
     .need = gf_direct_device_need,

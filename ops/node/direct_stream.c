@@ -173,7 +173,6 @@ static bool stream_supports(gf_coll_op op)
 
 const struct gf_coll_kind gf_coll_direct_stream = {
     .name = "direct",
-    .deterministic = true,
     .in_memory = true,
     .supports = stream_supports,
     .need = gf_direct_device_need,

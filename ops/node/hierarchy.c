@@ -279,7 +279,6 @@ static void hierarchy_need(const struct gf_coll_limits *limits, struct gf_coll_n
 
 const struct gf_coll_kind gf_coll_hierarchy = {
     .name = "hierarchy",
-    .deterministic = false, /* nodes->halving_max_bytes decides */
     .supports = hierarchy_supports,
     .need = hierarchy_need,
     .start = hierarchy_start,
