@@ -50,7 +50,7 @@ static struct gf_pending *pending_take(gf_context *gf)
 }
 
 gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_mem data, uint64_t elem_count,
-                          gf_type type, uint32_t root, struct gf_request *request)
+                          gf_type type, uint32_t root_or_reduction, struct gf_request *request)
 {
     struct gf_pending *pending = pending_take(gf);
     if (pending == NULL) return GF_AGAIN;
@@ -59,7 +59,7 @@ gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op,
                                    .operation = operation,
                                    .op = op,
                                    .type = type,
-                                   .root = root,
+                                   .root_or_reduction = root_or_reduction,
                                    .data = data,
                                    .elem_count = elem_count,
                                    .sequence = ++gf->requests.posted,
@@ -70,7 +70,7 @@ gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op,
 static void requests_begin(gf_context *gf);
 
 static gf_status post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_mem data, uint64_t elem_count,
-                      gf_type type, uint32_t root, struct gf_request *request)
+                      gf_type type, uint32_t root_or_reduction, struct gf_request *request)
 {
     const char *name = gf_operation_name(operation);
     gf_status status = gf_enter(gf);
@@ -87,16 +87,16 @@ static gf_status post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_
     if (gf_device_holds(gf, data) && (elem_count > gf->pool.elem_count))
         return gf_refuse(gf, GF_ERR_PARAM, "%s: %llu elements of device memory; at once allowed are as many as the pool "
                          "has, %llu", name, (unsigned long long)elem_count, (unsigned long long)gf->pool.elem_count);
-    if ((op == GF_COLL_ALLREDUCE) && (root >= GF_REDUCTION_COUNT))
-        return gf_refuse(gf, GF_ERR_PARAM, "%s: reduction is %u", name, root);
-    if ((op == GF_COLL_ALLREDUCE) && (root != GF_REDUCTION_SUM) && gf_device_holds(gf, data))
+    if ((op == GF_COLL_ALLREDUCE) && (root_or_reduction >= GF_REDUCTION_COUNT))
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: reduction is %u", name, root_or_reduction);
+    if ((op == GF_COLL_ALLREDUCE) && (root_or_reduction != GF_REDUCTION_SUM) && gf_device_holds(gf, data))
         return gf_refuse(gf, GF_ERR_PARAM, "%s by %s: of device memory allowed is sum", name,
-                         gf_reduction_name(root));
-    if ((op != GF_COLL_ALLREDUCE) && (root >= gf->world))
-        return gf_refuse(gf, GF_ERR_PARAM, "%s: root %u of %u ranks", name, root, gf->world);
-    status = gf_request_post(gf, operation, op, data, elem_count, type, root, request);
+                         gf_reduction_name(root_or_reduction));
+    if ((op != GF_COLL_ALLREDUCE) && (root_or_reduction >= gf->world))
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: root %u of %u ranks", name, root_or_reduction, gf->world);
+    status = gf_request_post(gf, operation, op, data, elem_count, type, root_or_reduction, request);
     if (status != GF_OK) return status;
-    gf_members_call(gf->members, operation, type, root, elem_count);
+    gf_members_call(gf->members, operation, type, root_or_reduction, elem_count);
     requests_begin(gf);
     return GF_OK;
 }
@@ -137,7 +137,8 @@ gf_status gf_barrier(gf_context *gf, struct gf_request *request)
  * the same size or in the root would otherwise end well with wrong values. */
 static uint32_t pending_number(const struct gf_pending *pending)
 {
-    uint32_t number = (uint32_t)pending->op | ((uint32_t)pending->type << 3) | ((pending->root & 0xffu) << 5);
+    uint32_t number = (uint32_t)pending->op | ((uint32_t)pending->type << 3) |
+                      ((pending->root_or_reduction & 0xffu) << 5);
     return GF_TAG_BUFFER_OTHER | (1u << 13) | number;
 }
 
@@ -167,14 +168,14 @@ static const struct gf_op_kind mean_kind = {.unpack = mean_unpack, .done = reque
 static gf_status request_fold(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count)
 {
     const struct gf_pending *pending = arg;
-    gf_fold_host(pending->root, dst, src, pending->type, elem_count);
+    gf_fold_host(pending->root_or_reduction, dst, src, pending->type, elem_count);
     return GF_OK;
 }
 
 /* What is no sum is folded here; hierarchy only sums. */
 static void reduction_set(struct gf_op *op, struct gf_pending *pending)
 {
-    bool sums = (pending->root == GF_REDUCTION_SUM) || (pending->root == GF_REDUCTION_AVG);
+    bool sums = (pending->root_or_reduction == GF_REDUCTION_SUM) || (pending->root_or_reduction == GF_REDUCTION_AVG);
     if ((pending->op != GF_COLL_ALLREDUCE) || sums) return;
     op->coll.fold = request_fold;
     op->coll.fold_arg = pending;
@@ -198,14 +199,14 @@ static void requests_start(gf_context *gf, uint64_t now_ns)
     struct gf_pending *next;
     struct gf_op *op;
     while (((next = pending_next(gf)) != NULL) && (!next->staged || !pool_taken(gf))) {
-        bool mean = (next->op == GF_COLL_ALLREDUCE) && (next->root == GF_REDUCTION_AVG);
+        bool mean = (next->op == GF_COLL_ALLREDUCE) && (next->root_or_reduction == GF_REDUCTION_AVG);
         op = gf_op_take(gf, mean ? &mean_kind : &request_kind, next->operation, (uint32_t)next->sequence, now_ns);
         if (op == NULL) return;
         op->of.request = next;
         op->packed = next->data;
         op->algorithm = gf_choose(gf, next->op, next->elem_count * gf_type_size_bytes(next->type));
         op->coll.op = next->op;
-        op->coll.root = (next->op == GF_COLL_BROADCAST) ? next->root : 0;
+        op->coll.root = (next->op == GF_COLL_BROADCAST) ? next->root_or_reduction : 0;
         reduction_set(op, next);
         op->coll.type = next->type;
         op->coll.data = next->staged ? gf->wire : next->data;

@@ -97,7 +97,8 @@ bool gf_setting_default(const char *key, size_t key_bytes, char *value_out);
 
 /* What is known of algorithms, beside their names: sets of 1 << gf_algorithm. */
 extern const char *const gf_algorithm_names[GF_ALGORITHM_COUNT];
-#define GF_ALGORITHMS_ORDER_VARIES (1u << GF_ALGORITHM_RING | 1u << GF_ALGORITHM_ALLTOALL) /* with the place in the data */
+/* The order of adding depends on the place in the data; it does not. */
+#define GF_ALGORITHMS_ORDER_VARIES (1u << GF_ALGORITHM_RING | 1u << GF_ALGORITHM_ALLTOALL)
 #define GF_ALGORITHMS_ORDER_FIXED (((1u << GF_ALGORITHM_COUNT) - 1) & ~GF_ALGORITHMS_ORDER_VARIES)
 /* They fold each block at its owner alone, so that no partial sum is quantized. */
 #define GF_ALGORITHMS_QUANTIZED (1u << GF_ALGORITHM_AUTO | 1u << GF_ALGORITHM_DIRECT | 1u << GF_ALGORITHM_ALLTOALL)
