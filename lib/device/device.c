@@ -1,6 +1,6 @@
 /* Pools in device memory. Element ops on them are queued and done late, so nothing that they write may be looked at
- * before an event after them is reached (lib/core/device_work.c); the network works on the wire pool in host memory, which the
- * device was told of. */
+ * before an event after them is reached (core/device_work.c); the network works on the wire pool in host memory, which
+ * the device was told of. */
 #include "lib/device/device.h"
 
 #include <string.h>
