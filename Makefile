@@ -304,7 +304,7 @@ check-model: ## the membership protocol in SPIN: every state within bounds, minu
 UCX_SUITES := $(call program,$(wildcard firmware-tests/process/test_link_*.c)) \
               $(addprefix firmware-tests/process/test_,direct.sh train.sh allocations.sh elastic.sh rejoin.sh)
 UCX_BUILD  := $(BUILD)-ucx-$(UCX_VERSION)$(if $(filter 1,$(UCX_DYNAMIC)),-dynamic)
-ucx-suites: $(filter $(BUILD)/%,$(UCX_SUITES)) $(PROGRAMS)
+ucx-suites: $(filter $(BUILD)/%,$(UCX_SUITES)) $(PROGRAMS) $(BUILD)/images
 check-ucx: ## the suites that use UCX, with another one: UCX_PREFIX=DIR, UCX_DYNAMIC=1
 	@$(MAKE) --no-print-directory -s -j2 WERROR=1 BUILD=$(UCX_BUILD) all ucx-suites
 	@echo "with UCX $(UCX_TEXT):"; CC="$(CC)" BUILD=$(UCX_BUILD) sh firmware-tests/support/run.sh $(UCX_SUITES:$(BUILD)/%=$(UCX_BUILD)/%)
