@@ -73,6 +73,7 @@ static void conn_give(struct gf_conn *conn)
     struct gf_conn **at = list_of(conn->of, conn->fd);
     if (conn->calls) awaited_not(conn);
     if ((conn->state == GF_CONN_ENDED) && !conn->told) conn->of->gone--;
+    if ((conn->state == GF_CONN_ENDED) && (conn->calls || conn->used)) conn->of->silent--;
     if (conn->record != NULL) gf_auth_forget(conn->record, GF_RECORD_SECRET_BYTES);
     gf_proofs_lock();
     while (*at != conn) at = &(*at)->next;
@@ -85,7 +86,7 @@ void gf_conns_forget(struct gf_proofs *proofs)
 {
     for (uint32_t i = 0; i < proofs->conn_count; i++)
         if (proofs->conns[i].state != GF_CONN_FREE) conn_give(&proofs->conns[i]);
-    proofs->awaited = proofs->gone = 0;
+    proofs->awaited = proofs->gone = proofs->silent = 0;
 }
 
 static void conn_end(struct gf_conn *conn, int error, const char *why)
@@ -98,6 +99,8 @@ static void conn_end(struct gf_conn *conn, int error, const char *why)
     /* Silent to UCX, which may wait for it: then the link tells. */
     conn->told = !conn->calls && !conn->used && (why == NULL);
     if (!conn->told) conn->of->gone++;
+    if (conn->calls || conn->used) conn->of->silent++;
+    else conn->watched = NULL; /* UCX is to read that it has ended */
     (void)shutdown(conn->fd, SHUT_RDWR);
 }
 

@@ -8,6 +8,8 @@
 #pragma weak gf_conn_send
 #pragma weak gf_conn_sendmsg
 #pragma weak gf_conn_recv
+#pragma weak gf_conn_watch
+#pragma weak gf_conn_ready
 #pragma weak gf_conn_close
 
 int __wrap_listen(int fd, int backlog)
@@ -38,6 +40,18 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
 ssize_t __wrap_recv(int fd, void *data, size_t bytes, int flags)
 {
     return (gf_conn_recv != NULL) ? gf_conn_recv(fd, data, bytes, flags) : __real_recv(fd, data, bytes, flags);
+}
+
+int __wrap_epoll_ctl(int set, int op, int fd, struct epoll_event *event)
+{
+    if (gf_conn_watch != NULL) gf_conn_watch(op, fd, event);
+    return __real_epoll_ctl(set, op, fd, event);
+}
+
+int __wrap_epoll_wait(int set, struct epoll_event *events, int count, int timeout)
+{
+    int ready = __real_epoll_wait(set, events, count, timeout);
+    return ((ready > 0) && (gf_conn_ready != NULL)) ? gf_conn_ready(events, ready) : ready;
 }
 
 int __wrap_close(int fd)

@@ -29,11 +29,12 @@
 #include "drivers/link.h"
 #include "drivers/tcp/rendezvous_auth.h"
 
+#include <sys/epoll.h>
 #include <sys/types.h>
 
 /* UCX listens once a network device. */
 #define GF_PROOF_LISTENERS_MAX 8u
-#define GF_PROOF_CALLS "listen, accept, connect, send, sendmsg, recv, close"
+#define GF_PROOF_CALLS "listen, accept, connect, send, sendmsg, recv, epoll_ctl, epoll_wait, close"
 /* Of each pair of ranks: UCX connects once a network device and lane, at times from both ends. */
 #define GF_PROOF_CONNS_A_PEER 4u
 
@@ -68,6 +69,7 @@ struct gf_conn {
     int error;       /* ENDED: errno, or 0: closed by its other end */
     const char *why; /* or why this end ended it */
     uint64_t ended_ns;
+    void *watched;   /* with this UCX hears that there is something to read */
     struct gf_place listener, caller;
     unsigned char secret[GF_AUTH_NONCE_BYTES];     /* the listener's */
     unsigned char nonces[2 * GF_AUTH_NONCE_BYTES]; /* the caller's, the listener's */
@@ -97,6 +99,7 @@ struct gf_proofs {
     struct gf_record *records;    /* [conn_count] with encryption, or NULL */
     uint32_t awaited; /* connections that gf_proofs_progress() moves */
     uint32_t gone;    /* .. and of whose end it has not told */
+    uint32_t silent;  /* connections that have ended and that UCX knows: it is not to read them any more */
 };
 
 /* Bytes of the caller's memory for a world, 64-byte aligned and zeroed. */
@@ -148,6 +151,8 @@ int gf_conn_connect(int fd, const struct sockaddr *address, unsigned bytes);
 ssize_t gf_conn_send(int fd, const void *data, size_t bytes, int flags);
 ssize_t gf_conn_sendmsg(int fd, const struct msghdr *message, int flags);
 ssize_t gf_conn_recv(int fd, void *data, size_t bytes, int flags);
+void gf_conn_watch(int op, int fd, const struct epoll_event *event);
+int gf_conn_ready(struct epoll_event *events, int count); /* returns how many of them are left for UCX */
 int gf_conn_close(int fd);
 /* They are led there by --wrap or by dynamic_calls.c. */
 int __wrap_listen(int fd, int backlog);
@@ -156,6 +161,8 @@ int __wrap_connect(int fd, const struct sockaddr *address, unsigned bytes);
 ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags);
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);
 ssize_t __wrap_recv(int fd, void *data, size_t bytes, int flags);
+int __wrap_epoll_ctl(int set, int op, int fd, struct epoll_event *event);
+int __wrap_epoll_wait(int set, struct epoll_event *events, int count, int timeout);
 int __wrap_close(int fd);
 int __real_listen(int fd, int backlog) __attribute__((weak));
 int __real_accept(int fd, struct sockaddr *address, unsigned *bytes) __attribute__((weak));
@@ -163,6 +170,8 @@ int __real_connect(int fd, const struct sockaddr *address, unsigned bytes) __att
 ssize_t __real_send(int fd, const void *data, size_t bytes, int flags) __attribute__((weak));
 ssize_t __real_sendmsg(int fd, const struct msghdr *message, int flags) __attribute__((weak));
 ssize_t __real_recv(int fd, void *data, size_t bytes, int flags) __attribute__((weak));
+int __real_epoll_ctl(int set, int op, int fd, struct epoll_event *event) __attribute__((weak));
+int __real_epoll_wait(int set, struct epoll_event *events, int count, int timeout) __attribute__((weak));
 int __real_close(int fd) __attribute__((weak));
 
 #endif

@@ -33,6 +33,8 @@ LEAD(int, connect, (int fd, const struct sockaddr *address, socklen_t bytes), (f
 LEAD(ssize_t, send, (int fd, const void *data, size_t bytes, int flags), (fd, data, bytes, flags))
 LEAD(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags))
 LEAD(ssize_t, recv, (int fd, void *data, size_t bytes, int flags), (fd, data, bytes, flags))
+LEAD(int, epoll_ctl, (int set, int op, int fd, struct epoll_event *event), (set, op, fd, event))
+LEAD(int, epoll_wait, (int set, struct epoll_event *events, int count, int timeout), (set, events, count, timeout))
 LEAD(int, close, (int fd), (fd))
 LEAD(int, shm_open, (const char *name, int flags, mode_t mode), (name, flags, mode))
 LEAD(int, shm_unlink, (const char *name), (name))

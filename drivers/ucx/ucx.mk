@@ -23,7 +23,7 @@ UCX_DYNAMIC_LIBS := -Wl,--push-state,--no-as-needed $(filter -L% -l%,$(shell $(U
                     '-Wl,-rpath,$$ORIGIN:$$ORIGIN/../lib$(UCX_FOLDER:%=:%)'
 # Who connects to UCX's tcp is checked in drivers/ucx/connection*.c, which a static link leads UCX's calls through, and
 # for a dynamic one dynamic_calls.c.
-UCX_SOCKETS := listen accept connect send sendmsg recv close
+UCX_SOCKETS := listen accept connect send sendmsg recv epoll_ctl epoll_wait close
 # .. what it calls its segments in segment_names.c, in which order it sees devices in device_order.c, and where it would
 # end the process in ucx_aborts.c.
 UCX_CALLS   := shm_open shm_unlink uct_md_query_tl_resources uct_rkey_unpack ucp_ep_err_pending_purge

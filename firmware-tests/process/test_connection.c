@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -297,6 +298,43 @@ TEST(a_flipped_byte_ends_an_encrypted_connection)
         assert_non_null(strstr(fault.text, "changed on its way"));
         pair_close();
     }
+}
+
+/* What UCX would hear of its connection now; 0: nothing. */
+static uint32_t heard_of(int set, void *ep)
+{
+    struct epoll_event event = {0};
+    int count = __wrap_epoll_wait(set, &event, 1, 0);
+    if (count > 0) assert_ptr_equal(event.data.ptr, ep);
+    return (count > 0) ? event.events : 0;
+}
+
+TEST(of_a_connection_that_has_ended_there_is_nothing_to_read)
+{
+    struct gf_fault fault = {.code = GF_OK};
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &caller};
+    char byte;
+    pair_open(key_path, false);
+    call();
+    assert_int_equal(caller_waits(&fault), GF_OK);
+    int set = epoll_create1(0);
+    assert_int_equal(epoll_ctl(set, EPOLL_CTL_ADD, caller.fd, &event), 0);
+    assert_int_equal(heard_of(set, &caller), 0);
+    (void)ucx_recv(listener.fd, &byte, 1, MSG_DONTWAIT); /* the second proof */
+    assert_int_equal(ucx_send(listener.fd, "x", 1, 0), 1);
+    assert_int_equal(heard_of(set, &caller), EPOLLIN);
+    assert_int_equal(ucx_recv(caller.fd, &byte, 1, 0), 1);
+    assert_int_equal(close(listener.fd), 0);
+    listener.fd = -1;
+    assert_true((heard_of(set, &caller) & EPOLLIN) != 0); /* its end is read once .. */
+    assert_int_equal(ucx_recv(caller.fd, &byte, 1, 0), -1);
+    assert_int_equal(errno, EAGAIN);
+    assert_int_equal(heard_of(set, &caller), 0); /* .. and what waits to be sent may go on */
+    event.events = EPOLLIN | EPOLLOUT;
+    assert_int_equal(epoll_ctl(set, EPOLL_CTL_MOD, caller.fd, &event), 0);
+    assert_int_equal(heard_of(set, &caller), EPOLLOUT);
+    assert_int_equal(close(set), 0);
+    pair_close();
 }
 
 TEST_AROUND(key_file_make, key_file_remove)
