@@ -216,9 +216,9 @@ void gf_conn_watch(int op, int fd, const struct epoll_event *event)
     if (conn != NULL) conn->watched = event->data.ptr;
 }
 
-/* Of a connection that has ended UCX hears what it may still send, and nothing to read. In the middle of a large message
- * that the peer writes into its memory UCX 1.13 believes the kernel: it forgets where it was when there is nothing after
- * all, and reads through NULL the next time. */
+/* Of a connection that has ended UCX hears what it may still send, and nothing to read. Where the peer was writing a
+ * large message into its memory, UCX 1.13 believes the kernel: when there is nothing to read after all it forgets where
+ * it was, and reads through NULL the next time. */
 int gf_conn_ready(struct epoll_event *events, int count)
 {
     int kept = 0;

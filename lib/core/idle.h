@@ -1,14 +1,14 @@
-/* What a rank does between polls with link.idle = auto. It yields its core after each poll, which costs nothing where
- * nobody else wants it and lets a rank on that core go on at once; after GF_IDLE_YIELDS of them in one wait it sleeps
- * until a descriptor or a peer's flag wakes it. A yield longer than GF_IDLE_LONG_NS gave a time slice away, and
- * GF_IDLE_SLICES of them with hardly anything between went to somebody who computes: for a while the rank then sleeps at
- * once, and for twice as long where the next yield after it is a long one too. (Before it idles at all it looks for flags
- * for some microseconds: wait.c.)
+/* What a rank does between polls with link.idle = auto. It yields its core after each poll, which costs nothing
+ * where nobody else wants it and lets a rank on that core go on at once; after GF_IDLE_YIELDS of them in one wait it
+ * sleeps until a descriptor or a peer's flag wakes it. A yield longer than GF_IDLE_LONG_NS gave a time slice away,
+ * and GF_IDLE_SLICES of them with hardly anything between went to somebody who computes: for a while the rank then
+ * sleeps at once, and for twice as long where the next yield after it is a long one too. (Before it idles at all it
+ * looks for flags for some microseconds: wait.c.)
  *
- * Yields are counted, not timed, so that one of many ranks does not sleep early. Fewer slices than that are an accident:
- * one rank that sleeps makes each operation of all ranks some times longer, which costs more than they do. No rank spins, so
- * the answer does not depend on what the others take this one for, and no state keeps itself: a ban ends by itself, and a
- * rank that sleeps makes nobody's yield long. */
+ * Yields are counted, not timed, so that one of many ranks does not sleep early. Fewer slices than that are an
+ * accident: one rank that sleeps makes each operation of all ranks some times longer, which costs more than they do.
+ * No rank spins, so the answer does not depend on what the others take this one for, and no state keeps itself: a
+ * ban ends by itself, and a rank that sleeps makes nobody's yield long. */
 #ifndef GF_IDLE_H
 #define GF_IDLE_H
 
