@@ -47,10 +47,13 @@ gf_status gf_descriptors_open(struct gf_descriptors *descriptors, char *name_out
     return GF_OK;
 }
 
-union carried { /* one descriptor, beside the bytes of a message */
+/* Descriptors beside the bytes of a message: one is sent, and what is aligned has room for two. */
+#define CARRIED_MAX 2u
+union carried {
     struct cmsghdr head;
     char bytes[CMSG_SPACE(sizeof(int))];
 };
+_Static_assert(CMSG_SPACE(sizeof(int)) <= CMSG_LEN(CARRIED_MAX * sizeof(int)), "no more come");
 
 gf_status gf_descriptors_send(const char *name, uint32_t process, int descriptor, uint64_t what,
                               struct gf_fault *fault_out)
@@ -89,12 +92,18 @@ static void receive(struct gf_descriptors *descriptors, int connection)
     struct msghdr message = {.msg_iov = &word, .msg_iovlen = 1, .msg_control = carried.bytes,
                              .msg_controllen = sizeof carried.bytes};
     uint32_t process = peer_of(connection), at = descriptors->count;
-    int descriptor;
-    if (process == 0) return;
-    if (recvmsg(connection, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof what) return;
-    if ((message.msg_controllen < CMSG_LEN(sizeof descriptor)) || (carried.head.cmsg_type != SCM_RIGHTS)) return;
-    memcpy(&descriptor, CMSG_DATA(&carried.head), sizeof descriptor);
-    descriptors->come[at].descriptor = descriptor;
+    ssize_t bytes;
+    if ((process == 0) || ((bytes = recvmsg(connection, &message, MSG_CMSG_CLOEXEC)) < 0)) return;
+    if ((message.msg_controllen < sizeof carried.head) || (carried.head.cmsg_level != SOL_SOCKET) ||
+        (carried.head.cmsg_type != SCM_RIGHTS)) return;
+    int come[CARRIED_MAX];
+    size_t count = (carried.head.cmsg_len - CMSG_LEN(0)) / sizeof *come;
+    memcpy(come, CMSG_DATA(&carried.head), count * sizeof *come);
+    if ((bytes != (ssize_t)sizeof what) || (count != 1)) {
+        while (count > 0) (void)close(come[--count]);
+        return;
+    }
+    descriptors->come[at].descriptor = come[0];
     descriptors->come[at].process = process;
     descriptors->come[at].what = what;
     descriptors->count++;
@@ -102,7 +111,8 @@ static void receive(struct gf_descriptors *descriptors, int connection)
 
 int gf_descriptors_take(struct gf_descriptors *descriptors, uint32_t process, uint64_t what)
 {
-    while ((descriptors->listener >= 0) && (descriptors->count < GF_DESCRIPTORS_MAX)) {
+    for (uint32_t i = 0; (i < 4 * GF_DESCRIPTORS_MAX) && (descriptors->count < GF_DESCRIPTORS_MAX); i++) {
+        if (descriptors->listener < 0) break;
         int connection = accept4(descriptors->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (connection < 0) break;
         receive(descriptors, connection);

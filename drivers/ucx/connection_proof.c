@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -18,7 +19,7 @@ static _Thread_local struct gf_proofs *opening; /* whose worker this thread crea
 
 void gf_proofs_lock(void)
 {
-    while (__atomic_test_and_set(&links_locked, __ATOMIC_ACQUIRE)) continue; /* held for some compares */
+    while (__atomic_test_and_set(&links_locked, __ATOMIC_ACQUIRE)) (void)sched_yield(); /* held for microseconds */
 }
 
 void gf_proofs_unlock(void)

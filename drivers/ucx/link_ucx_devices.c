@@ -103,7 +103,8 @@ static bool transport_asked(const char *list, const char *transport)
     if (gf_ucx_list_has(list, stem) || (gf_ucx_fabric_used(transport) && gf_ucx_list_has(list, "ib"))) return true;
     stem[strcspn(stem, "_")] = '\0';
     if (gf_ucx_list_has(list, stem)) return true;
-    (void)strcat(stem, (strstr(transport, "_verbs") != NULL) ? "_v" : "_x");
+    size_t used = strlen(stem);
+    (void)snprintf(stem + used, sizeof stem - used, (strstr(transport, "_verbs") != NULL) ? "_v" : "_x");
     return gf_ucx_list_has(list, stem);
 }
 

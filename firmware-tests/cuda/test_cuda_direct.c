@@ -128,7 +128,7 @@ TEST(an_elastic_job_reads_no_device_memory_that_goes_with_its_process)
     setup.sim.ranks_per_node = setup.world;
     setup.config.job.elastic = true;
     cuda_world_open(&setup);
-    expect_fallback(&state_runs[3], "rank 0: job.elastic: its device memory does not outlive its process");
+    expect_fallback(&state_runs[3], "rank 0: job.elastic: device memory of its node does not outlive its process");
 }
 
 /* ---- what befalls a step ---- */

@@ -102,14 +102,13 @@ gf_status gf_ipc_begin(gf_context *gf)
     memset(gf->ipc.handles, 0, gf->world * GF_IPC_WORDS * sizeof(float));
     if (driver->export == NULL) {
         handle[0] = IPC_NOT_BUILT;
-    } else if (gf->config.job.elastic && !gf->gpu->outlives) {
-        handle[0] = IPC_ELASTIC; /* CUDA IPC says nothing of an exporter that is killed while it is read */
     } else if (driver->export(gf->gpu, handle + 2) < 0) {
         refused(gf, handle, IPC_KEPT, "device memory cannot be exported to the other ranks");
     } else {
         gf_status status = canary_write(gf);
         if ((status >= 0) && is_direct(gf)) status = gf_flags_begin(gf);
         if (status < 0) return status;
+        handle[1] = gf->gpu->outlives ? 1 : 0;
     }
     post(gf, GF_OPERATION_JOIN, GF_COLL_ALLGATHER, gf->ipc.handles, gf->world * GF_IPC_WORDS);
     return GF_AGAIN;
@@ -121,10 +120,14 @@ static void export_to_all(gf_context *gf)
     float *own = gf->ipc.refusals + 3 * gf->rank;
     memset(gf->ipc.refusals, 0, 3 * gf->world * sizeof(float));
     own[0] = handle_of(gf, gf->rank)[0];
-    own[1] = handle_of(gf, gf->rank)[1];
+    own[1] = (own[0] != IPC_FINE) ? handle_of(gf, gf->rank)[1] : 0;
     for (uint32_t rank = 0; (rank < gf->world) && (own[0] == IPC_FINE); rank++) {
-        if (!is_local(gf, rank) || (rank == gf->rank) || (handle_of(gf, rank)[0] != IPC_FINE)) continue;
-        if (gf->gpu->driver->export_to(gf->gpu, handle_of(gf, rank) + 2) < 0)
+        const float *handle = handle_of(gf, rank);
+        if (!is_local(gf, rank) || (handle[0] != IPC_FINE)) continue;
+        /* CUDA IPC says nothing of an exporter that is killed while it is read. */
+        if (gf->config.job.elastic && (handle[1] == 0)) own[0] = IPC_ELASTIC;
+        if ((rank == gf->rank) || (own[0] != IPC_FINE)) continue;
+        if (gf->gpu->driver->export_to(gf->gpu, handle + 2) < 0)
             refused(gf, own, IPC_NOT_SENT, "device memory cannot be exported to another rank");
     }
 }
@@ -165,7 +168,7 @@ static const char *reason(float number)
                                           "it cannot send another rank's process a descriptor of its device memory",
                                           "it cannot reach the device memory of another rank",
                                           "it reads other memory than another rank exported",
-                                          "job.elastic: its device memory does not outlive its process"};
+                                          "job.elastic: device memory of its node does not outlive its process"};
     return reasons[(number <= IPC_ELASTIC) ? (uint32_t)number : IPC_OTHER_MEMORY];
 }
 

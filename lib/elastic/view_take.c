@@ -154,8 +154,8 @@ void gf_view_accept(struct gf_members *members, uint32_t id, struct gf_get *get)
 void gf_view_accepted(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     struct member *member = &members->table[id];
-    uint32_t number = number_take(members, get);
-    if ((member->state == MEMBER_REPORTED) && (member->view == number)) member->state = MEMBER_ACCEPTED;
+    if (number_take(members, get) != members->view.view) return;
+    if ((member->state == MEMBER_REPORTED) && (member->view == members->view.view)) member->state = MEMBER_ACCEPTED;
 }
 
 struct commit {

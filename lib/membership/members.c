@@ -201,6 +201,7 @@ void gf_members_fail_in(struct gf_members *members, gf_status code, uint32_t pee
     va_list arguments;
     struct gf_error error = {.code = code, .peer = peer, .operation = (gf_operation)at->operation, .step = at->step,
                              .tensor = at->tensor};
+    if (members_over(members)) return;
     va_start(arguments, format);
     failv(members, &error, format, arguments);
     va_end(arguments);

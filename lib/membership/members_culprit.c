@@ -188,7 +188,7 @@ static void seen_end(struct gf_members *members)
 void gf_members_inquiry_time(struct gf_members *members)
 {
     uint32_t silent_count = 0;
-    if (!members->inquiring || (members->state == MEMBERS_FAILED)) return;
+    if (!members->inquiring || members_over(members)) return;
     uint32_t culprit = silent_culprit(members, &silent_count);
     /* Half of the time is for the answers, the other half for the error to reach those who asked. */
     uint64_t waited_ns = members->now_ns - members->inquiry_ns;

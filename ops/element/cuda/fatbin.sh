@@ -12,11 +12,14 @@ newer=100 # others take the PTX
 version_of() { "$1" --version | sed -n 's/.*release \([0-9]*\.[0-9]*\).*/\1/p'; }
 number() { echo $((${1%.*} * 1000 + ${1#*.} * 10)); } # 13000 of 13.0, as drivers say it
 
-# An nvcc before CUDA $1 that knows sm_90.
+# An nvcc before CUDA $1 that knows sm_90 and gets on with this host's compiler.
 older() {
+    echo "__global__ void probe(void) {}" >"$out.probe.cu"
     for found in /usr/lib/nvidia-cuda-toolkit/bin/nvcc /usr/local/cuda-1[12].*/bin/nvcc; do
         [ -x "$found" ] && [ "$(number "$(version_of "$found")")" -lt "$(number "$1")" ] || continue
         "$found" --list-gpu-code | grep -q sm_90 || continue
+        "$found" $flags -arch=sm_90 -cubin -o "$out.probe" "$out.probe.cu" >/dev/null 2>&1 ||
+            { echo "$out: $found is not used: it cannot compile here" >&2; continue; }
         echo "$found"
         return
     done
@@ -67,7 +70,7 @@ NVCC=${NVCC:-nvcc}
 newest=$(version_of "$NVCC")
 NVCC_OLD=${NVCC_OLD-$(older "$newest")}
 oldest=$(version_of "${NVCC_OLD:-$NVCC}")
-rm -rf "$kept"
+rm -rf "$kept" "$out.probe" "$out.probe.cu"
 mkdir -p "$kept"
 # part NVCC KIND ARCH CUDA FLAG..
 part() {
@@ -86,6 +89,7 @@ if [ -n "$NVCC_OLD" ] && "$NVCC" --list-gpu-code | grep -q "sm_$newer\$"; then
 fi
 # What is made for size is read by drivers of CUDA 12.4 and later, and by all that load machine code of 13.
 fatbinary=$(beside "$NVCC" fatbinary) mode=
+[ -n "$fatbinary" ] || fatbinary=$(command -v fatbinary) || { echo "$out: no fatbinary beside $NVCC" >&2; exit 1; }
 ! "$fatbinary" --help | grep -q compress-mode || mode=--compress-mode=speed
 [ "${oldest%.*}" -lt 13 ] || mode=--compress-mode=size
 "$fatbinary" --create="$out" -64 -compress-all $mode "--cmdline= --fmad false " $images
