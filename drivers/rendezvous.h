@@ -45,7 +45,7 @@ struct gf_rendezvous_event {
     const char *text;       /* likewise */
     bool rejoins;           /* CONNECTED, at the centre: a restarted process that rejoins */
     bool unproven;          /* REFUSED: anybody could have said that */
-    bool lives;             /* ENDED: the other process may still run (it was silent, or turned away on purpose). False:
+    bool lives;             /* ENDED: the other process may still run (it was silent, or rejected on purpose). False:
                              * its own kernel has closed the connection or refuses one, so it is gone */
 };
 

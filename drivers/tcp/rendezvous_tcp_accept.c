@@ -14,7 +14,7 @@ static void stranger_log(struct tcp *tcp, gf_log_level level, const char *what)
 {
     tcp->strangers++;
     if ((tcp->strangers > 4) && ((tcp->strangers & (tcp->strangers - 1)) != 0)) return;
-    gf_log_line(&tcp->log, level, "control channel at %s: %s (%u connections turned away so far)", tcp->address_text,
+    gf_log_line(&tcp->log, level, "control channel at %s: %s (%u connections rejected so far)", tcp->address_text,
                 what, tcp->strangers);
 }
 

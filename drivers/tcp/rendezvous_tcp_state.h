@@ -110,7 +110,7 @@ struct tcp {
     bool same_user;   /* who has no key to prove is on this host and of this user */
     int listen_fd;  /* rank 0; others: once they have been connected */
     struct pending pending[TCP_PENDING_MAX];
-    uint32_t strangers; /* connections turned away or dropped, for the log */
+    uint32_t strangers; /* connections rejected or dropped, for the log */
     uint32_t reasons;   /* of those that were told why, since .. */
     uint64_t reasons_since_ns;
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Strangers turned away in one call of accept(): the thread that calls it keeps the worker locked. */
+/* Strangers rejected in one call of accept(): the thread that calls it keeps the worker locked. */
 #define REFUSED_A_CALL 16u
 #define DEFER_SECONDS 2 /* a connection that says nothing for so long is handed over, and refused */
 

@@ -183,7 +183,7 @@ static void prove(const struct gf_proofs *proofs, int part, uint32_t caller, con
     memcpy(said + 5, secret, NONCE);
     memcpy(said + 5 + NONCE, places, sizeof places);
     memcpy(said + 5 + NONCE + sizeof places, nonces, bytes);
-    gf_module_authentication.link_prove(&proofs->auth, said, 5 + NONCE + sizeof places + bytes, proof_out);
+    gf_module_authentication.prove(&proofs->auth, GF_AUTH_LINK, said, 5 + NONCE + sizeof places + bytes, proof_out);
 }
 
 static const struct gf_conn *conn_find(const struct gf_proofs *proofs)

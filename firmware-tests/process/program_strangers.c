@@ -5,6 +5,7 @@
 #include "drivers/tcp/rendezvous_frame.h"
 #include "firmware-tests/support/stranger.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +57,10 @@ int main(int argc, char **argv)
     char byte;
     if ((argc != 5) || (open_count > OPEN_MAX_COUNT)) {
         fprintf(stderr, "usage: program_strangers IP PORT COUNT OPEN (at most %u)\n", OPEN_MAX_COUNT);
+        return 2;
+    }
+    if (inet_pton(AF_INET, argv[1], &(struct in_addr){0}) != 1) {
+        fprintf(stderr, "program_strangers: %s is no IPv4 address\n", argv[1]);
         return 2;
     }
     for (unsigned long i = 0; i < count; i++) {

@@ -154,7 +154,7 @@ other_world() {
 GF_ADDRESS=127.0.0.1:$port; export GF_ADDRESS
 check "another_world_on_one_rank" other_world
 unset GF_ADDRESS
-check "both_worlds_are_named" said fail peers "turned away: .*world 3 at rank 0, 4 at rank 1"
+check "both_worlds_are_named" said fail peers "rejected: .*world 3 at rank 0, 4 at rank 1"
 check "at_the_other_too" grep -q "^fail  control .*world 3 at rank 0, 4 at rank 1" "$scratch/other"
 check "another_tensor_table_on_one_rank" exits 1 "$run" -n 2 --merge sh -c "[ \$GF_RANK = 0 ] ||
     exec $gf_check $local --preflight --deadline 30 --tensors config/models/nin.cfg; exec $gf_check $local --preflight --deadline 30"

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 /* Who has no key gets one refusal, and neither a challenge nor a place among those who are waited for. */
-TEST(a_hello_without_its_proof_is_turned_away_at_once)
+TEST(a_hello_without_its_proof_is_rejected_at_once)
 {
     unsigned char hello[HELLO_FRAME], answer[ANSWER_FRAME], more;
     keyed_open(0, 0, 2, key_a);

@@ -179,7 +179,7 @@ TEST(a_joiner_has_the_whole_state)
 
 /* ---- who does not come in ---- */
 
-TEST(a_joiner_with_other_things_is_turned_away)
+TEST(a_joiner_with_other_things_is_rejected)
 {
     struct world_setup setup = elastic_setup(3);
     const struct elastic_event list[] = {{1000, 1, KILL}, {5000, 1, START}, END};

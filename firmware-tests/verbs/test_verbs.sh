@@ -14,8 +14,13 @@ builds() {
     make -s -j2 WERROR=1 BUILD="$made" UCX_IB=1 FAKE_VERBS=1 "$made/gf-check" "$made/gf-run" "$made/gf-train" \
         "$made/gf-perf" >"$made.log" 2>&1 || { cat "$made.log"; return 1; }
 }
-make -s UCX_IB=1 flags >"$scratch/out" 2>&1 && [ -e /usr/include/infiniband/verbs.h ] || {
-    skip "it_links_with_a_device" "not installed: $(sed -n 's/.*packages //p' "$scratch/out")"; finish; }
+if ! make -s UCX_IB=1 flags >"$scratch/out" 2>&1 || [ ! -e /usr/include/infiniband/verbs.h ]; then
+    missing=$(sed -n 's/.*packages //p' "$scratch/out")
+    if [ -n "$missing" ] || [ ! -e /usr/include/infiniband/verbs.h ]; then
+        skip "it_links_with_a_device" "not installed: ${missing:-infiniband/verbs.h}"
+    else not_ok "it_links_with_a_device" "$(tail -n 1 "$scratch/out")"; fi
+    finish
+fi
 check "it_links_with_a_device" builds
 [ -x "$made/gf-perf" ] || finish
 
@@ -85,6 +90,7 @@ done
 for way in ud rc; do
     check "a_short_run_over_$way" train short 2 $way --steps 20
     check "a_long_run_over_$way" train long 2 $way --steps 600
+    check "registers_over_$way" more short registrations 0
     check "registers_no_more_over_$way" [ "$(counted short registrations)" -eq "$(counted long registrations)" ]
 done
 
@@ -114,9 +120,13 @@ check "and_its_peer_is_named" says pair 'rank [01] .*rank [01].*GF_ERR_LINK'
 # killed LABEL TRANSPORT ARGUMENTS..: rank 2 of 3, when steps are under way
 killed() {
     label=$1; shift
-    train "$label" 3 "$@" --steps 1000000 &
+    rm -f "$scratch/$label.state".*
+    train "$label" 3 "$@" --steps 1000000 --checkpoint "$scratch/$label.state" --checkpoint-every 5 &
     job=$!
-    sleep 3
+    until [ -s "$scratch/$label.state.2" ]; do
+        kill -0 $job 2>/dev/null || { cat "$scratch/$label"; return 1; }
+        sleep 0.1
+    done
     for process in /proc/[0-9]*; do
         [ "$(cat "$process/comm" 2>/dev/null)" = gf-train ] &&
             grep -qz "^GF_VERBS=$scratch/$label.fabric$" "$process/environ" &&

@@ -27,7 +27,7 @@ struct met {
     uint32_t answered, differing;
     uint32_t node_count, local_count, local_index;
     char missing[NAMES_BYTES];    /* ranks that did not answer */
-    char refused[200];            /* what the channel turned away */
+    char refused[200];            /* what the channel rejected */
     char difference[320];         /* of the first rank that differs */
 };
 struct done {
@@ -234,7 +234,7 @@ static void met_say(struct check_report *report, const struct check_peers *peers
     else
         check_say(report, "peers", CHECK_FAIL, "look at what those print; --deadline SECONDS waits longer",
                   "%u of %u ranks answered within %.0f s; missing: rank %s%s%s", met->answered, peers->world,
-                  (double)peers->deadline_ns / 1e9, met->missing, met->refused[0] ? "; turned away: " : "",
+                  (double)peers->deadline_ns / 1e9, met->missing, met->refused[0] ? "; rejected: " : "",
                   met->refused);
     if (met->differing == 0)
         check_say(report, "configuration", CHECK_OK, NULL, "hash 0x%016llx at all that answered",

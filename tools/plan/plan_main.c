@@ -163,13 +163,13 @@ static int plan_run(const struct options *options)
     if (options->all && (cache.path == NULL)) cache.path = ALL_CACHE;
     if (options->paper) return plan_paper(options->models_path, options->clusters_path, options->brief, &cache);
     if ((choice_read(options, &config, &choice) != 0) || (cluster_read(options, &cluster) != 0)) return -1;
-    if (strcmp(config.device.driver, "cuda") == 0 && !cluster.gpu_direct && !(cluster.host_bandwidth > 0))
-        return plan_refuse("%s: device.driver = \"cuda\", but cluster %s says nothing of memory of GPUs: set "
-                           "host_bandwidth or gpu_direct there, or by --set", options->config, cluster.name);
     if (options->show) {
         gf_config_cluster_print(&cluster, stdout);
         return 0;
     }
+    if (strcmp(config.device.driver, "cuda") == 0 && !cluster.gpu_direct && !(cluster.host_bandwidth > 0))
+        return plan_refuse("%s: device.driver = \"cuda\", but cluster %s says nothing of memory of GPUs: set "
+                           "host_bandwidth or gpu_direct there, or by --set", options->config, cluster.name);
     if (plan_model_load(options->model, &model) != 0) return -1;
     if (!options->advise) return tables_run(options, &cluster, &model, &choice, &cache);
     return plan_advise(&model, &cluster, options->gpus && (gpus_read(options->gpus, gpus) == 1) ? gpus[0] : cluster.nodes * cluster.gpus_per_node, &choice, &cache,
