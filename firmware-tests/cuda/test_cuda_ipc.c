@@ -224,7 +224,7 @@ TEST(each_call_fails_once_and_is_named)
 {
     static const struct {
         int kind;
-        const char *failure, *text; /* NULL: said while closing */
+        const char *failure, *text; /* NULL: said while closing, with the call's name */
     } rows[] = {{BY_IPC, "cuIpcOpenMemHandle:1:400", "cuIpcOpenMemHandle failed: CUDA_ERROR_INVALID_HANDLE (400)"},
                 {BY_IPC, "cuIpcOpenMemHandle:1:217", "cuIpcOpenMemHandle failed: unknown to this CUDA driver (217)"},
                 {BY_IPC, "cuIpcGetMemHandle:1:801", "cuIpcGetMemHandle failed"},
@@ -237,8 +237,10 @@ TEST(each_call_fails_once_and_is_named)
                 {BY_DESCRIPTOR, "cuMemAddressFree:1:400", NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         uint32_t first, open = descriptors_count();
-        char failure[96];
+        char failure[96], closing[128];
         (void)snprintf(failure, sizeof failure, "GF_FAKE_CUDA_FAIL=%s", rows[i].failure);
+        (void)snprintf(closing, sizeof closing, "closing: device 0: %.*s failed: CUDA_ERROR_INVALID_HANDLE (400)",
+                       (int)strcspn(rows[i].failure, ":"), rows[i].failure);
         cuda_fixture_init(&f, failure, kinds[rows[i].kind]);
         assert_int_equal(cuda_fixture_open(&f), GF_OK);
         assert_int_equal(gf_gpu_cuda.host_register(f.gpu, pinned, BYTES), GF_OK);
@@ -246,16 +248,23 @@ TEST(each_call_fails_once_and_is_named)
         assert_int_equal(status, (rows[i].text != NULL) ? GF_ERR_DEVICE : GF_OK);
         assert_true(f.fake->failure_met());
         if (rows[i].text != NULL) assert_non_null(strstr(f.gpu->fault.text, rows[i].text));
-        else assert_non_null(strstr(f.log, "failed: CUDA_ERROR_INVALID_HANDLE (400)"));
+        else assert_non_null(strstr(f.log, closing));
         assert_int_equal(f.fake->live().imported, 0);
         close_fixture();
         assert_int_equal(descriptors_count(), open);
     }
 }
 
+/* And may try again. */
 TEST(an_exporter_that_is_refused_says_so)
 {
     unsigned char theirs[GF_GPU_HANDLE_BYTES];
+    cuda_fixture_init(&f, "GF_FAKE_CUDA_FAIL=cuIpcGetMemHandle:1:801", kinds[BY_IPC]);
+    assert_int_equal(cuda_fixture_open(&f), GF_OK);
+    assert_int_equal(gf_gpu_cuda.export(f.gpu, theirs), GF_ERR_DEVICE);
+    assert_int_equal(gf_gpu_cuda.export(f.gpu, theirs), GF_OK);
+    cuda_fixture_close(&f);
+    cuda_fixture_clean(&f);
     open_fixture("GF_FAKE_CUDA_FAIL=cuMemExportToShareableHandle:1:801");
     memcpy(theirs, exporters[BY_DESCRIPTOR].handle, sizeof theirs);
     assert_int_equal(gf_gpu_cuda.export_to(f.gpu, theirs), GF_ERR_DEVICE);

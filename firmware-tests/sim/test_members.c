@@ -249,21 +249,25 @@ TEST(who_has_said_bye_may_go)
     assert_int_equal(gf_members_leave(world.ranks[2].members, world.now_ns), GF_OK);
 }
 
-/* All that may be wrong with one: test_members_frames.c. */
+/* At the coordinator, and at another rank. All that may be wrong with one: test_members_frames.c. */
 TEST(a_malformed_address_fails_the_join)
 {
     static const unsigned char of_nobody[16] = {3};
-    struct gf_offer offer = offer_of(3);
-    struct gf_rendezvous *end = &fake.ends[0].base;
-    members_world_begin(3, false, 0);
-    rank_open(1, &offer);
-    fake_connect(&fake, 1);
-    assert_int_equal(gf_members_poll(world.ranks[1].members, world.now_ns), GF_AGAIN);
-    members_at(world.ranks[1].members, 0)->state = MEMBER_OFFERED;
-    assert_int_equal(end->driver->send(end, 1, MEMBERS_ENDPOINTS, of_nobody, sizeof of_nobody), GF_OK);
-    (void)gf_members_poll(world.ranks[1].members, world.now_ns);
-    assert_int_equal(gf_members_poll(world.ranks[1].members, world.now_ns + 2 * SECOND), GF_ERR_PEER);
-    assert_non_null(strstr(error_of(1)->text, "rank 0 sent a malformed address"));
+    static const char *const texts[] = {"rank 1 sent a malformed address", "rank 0 sent a malformed address"};
+    for (uint32_t to = 0; to < 2; to++) {
+        struct gf_offer offer = offer_of(3);
+        struct gf_rendezvous *end = &fake.ends[1 - to].base;
+        members_world_begin(3, false, 0);
+        rank_open(to, &offer);
+        fake_connect(&fake, 1);
+        assert_int_equal(gf_members_poll(world.ranks[to].members, world.now_ns), GF_AGAIN);
+        members_at(world.ranks[to].members, 1 - to)->state = MEMBER_OFFERED;
+        assert_int_equal(end->driver->send(end, to, MEMBERS_ENDPOINTS, of_nobody, sizeof of_nobody), GF_OK);
+        (void)gf_members_poll(world.ranks[to].members, world.now_ns);
+        assert_int_equal(gf_members_poll(world.ranks[to].members, world.now_ns + 2 * SECOND), GF_ERR_PEER);
+        assert_all_failed(GF_ERR_PEER, 1 - to, texts[to]);
+        members_world_end();
+    }
 }
 
 TEST_EACH(NULL, members_world_end)

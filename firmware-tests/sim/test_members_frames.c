@@ -366,6 +366,7 @@ TEST(an_address_comes_in_order_and_whole)
         {"out_of_order", 0, 1, 1, 100, 60, 40, 40, 100, false},
         {"beyond_its_end", 0, 1, 1, 100, 40, 61, 40, 100, false},
         {"a_size_that_wraps", 0, 1, 1, 100, 40, UINT32_MAX, 40, 100, false},
+        {"cut_short", 0, 1, 1, ENDPOINT_MAX, 0, ENDPOINT_MAX, 0, 0, false}, /* 8 bytes follow */
         {"another_size_than_before", 0, 1, 1, 101, 40, 60, 40, 100, false},
         {"too_short_for_an_address", 0, 1, 1, GF_CONTROL_ADDRESS_BYTES - 1, 0, GF_CONTROL_ADDRESS_BYTES - 1,
          0, 0, false},

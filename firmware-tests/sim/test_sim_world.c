@@ -1,5 +1,5 @@
-/* The simulator's world: death, cancelling, new epochs, time. Stops, cuts and shared memory are the suites' of whole
- * contexts, and that a seed is a run is the soak's. */
+/* The simulator's world: death, cancelling, new epochs, time, and that a seed is a run. Stops, cuts and shared memory
+ * are the suites' of whole contexts. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/sim_world.h"
 
@@ -260,6 +260,19 @@ static uint64_t ring_hash(const struct gf_sim_setup *setup, uint64_t moves)
     free(moved);
     free(posted);
     return hash;
+}
+
+TEST(the_same_seed_is_the_same_run)
+{
+    struct gf_sim_setup setup = {.world = 7, .seed = 1, .latency_ns = LATENCY_NS, .jitter_ns = 333};
+    uint64_t first = ring_hash(&setup, 100);
+    assert_true(ring_hash(&setup, 100) == first);
+    setup.seed = 2;
+    assert_true(ring_hash(&setup, 100) != first);
+    setup.jitter_ns = 0;
+    first = ring_hash(&setup, 100);
+    setup.seed = 3;
+    assert_true(ring_hash(&setup, 100) == first); /* nothing is left to chance */
 }
 
 TEST(half_a_million_messages_among_512_ranks_complete)

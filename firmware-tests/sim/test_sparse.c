@@ -94,13 +94,22 @@ TEST(random_jobs_follow_the_rules)
     static struct soak_plan plan;
     static struct soak_job job;
     uint64_t seed = 7000000;
+    uint32_t sparse = 0, local = 0, lars = 0, narrow = 0; /* jobs with sparse steps, and those of them with .. */
     for (uint32_t jobs = 0; jobs < JOBS; seed++) {
+        const struct gf_config *config = &plan.setup.config;
         soak_plan_draw(&plan, seed);
         if (!plan.setup.config.sparse.enabled || (plan.hope != SOAK_HOPE_OK) || (plan.setup.gpu != NULL)) continue;
         print_message("  seed %llu\n", (unsigned long long)seed);
         soak_run(&job, seed);
         jobs++;
+        if (!job.sparse) continue;
+        sparse++;
+        local += config->sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL;
+        lars += config->optimizer.kind == GF_OPTIMIZER_LARS;
+        narrow += config->exchange.wire != GF_TYPE_F32;
     }
+    print_message("  %u sparse, %u local, %u LARS, %u of 16 bits\n", sparse, local, lars, narrow);
+    assert_true((sparse > JOBS / 3) && (local > JOBS / 16) && (lars > JOBS / 8) && (narrow > JOBS / 10));
 }
 
 TEST(the_norm_of_a_chunk_of_many_slices_is_that_of_all_of_it)

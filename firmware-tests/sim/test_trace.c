@@ -249,7 +249,7 @@ TEST(a_slow_link_is_told_from_a_late_rank)
 {
     enum { STEPS = 24, LATE_NS = 30000 };
     static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING};
-    static const uint32_t sizes[] = {6, 9}, slices[] = {4096, 65536}; /* several a block, one */
+    static const uint32_t sizes[] = {6, 8}, slices[] = {4096, 65536}; /* several a block, one */
     for (uint32_t row = 0; row < 2 * 2 * 2 * 4; row++) {
         uint32_t ways = row % 4, size = sizes[row / 4 % 2], slow = row * 7 % size;
         bool halving = row / 16 == 1;

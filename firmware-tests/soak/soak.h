@@ -246,6 +246,7 @@ struct soak_job {
     bool late;                        /* something befell the job when ranks had begun to leave */
     bool died;                /* somebody was killed by an act */
     uint32_t shrinks, rejoins, grown, leaves;
+    bool sparse;              /* a step was */
     bool on_wire;             /* some rank's buffers went from device memory straight to the wire */
 };
 

@@ -177,6 +177,7 @@ static void turn_wait(struct soak_job *job, uint32_t rank)
         soak_give_up(job, rank, status);
         return;
     }
+    job->sparse = job->sparse || job->w.ranks[rank].gf->step.sparse;
     soak_model_step(&job->model, job->w.ranks[rank].gf, self->step);
     job->hash =
         (job->hash ^ job->model.mark.gradient ^ job->model.mark.weight ^ now_of(job)) * UINT64_C(0x9e3779b97f4a7c15);
@@ -228,6 +229,9 @@ static gf_status rank_progress(struct soak_job *job, uint32_t rank)
     case SOAK_FAILING:
         if (soak_shrink_begin(job, rank, false)) break;
         status = gf_step_poll(job->w.ranks[rank].gf);
+        /* Who answers with its failure behind its join has nothing queued any more. */
+        if ((status != GF_AGAIN) && (self->end_stage != SOAK_OPEN) && job->w.ranks[rank].gf->on_device)
+            assert_int_equal(late_gpu_waiting(job->w.ranks[rank].gf->gpu), 0);
         if ((status != GF_AGAIN) && !soak_shrink_begin(job, rank, true)) soak_finish(job, rank, status);
         break;
     case SOAK_END: break;
