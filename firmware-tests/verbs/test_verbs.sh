@@ -132,7 +132,8 @@ killed() {
             grep -qz "^GF_VERBS=$scratch/$label.fabric$" "$process/environ" &&
             grep -qz '^GF_RANK=2$' "$process/environ" && kill -9 "${process#/proc/}"
     done 2>/dev/null
-    wait $job; [ $? -eq 137 ] # gf-run's, of the rank that was killed
+    wait $job; code=$?
+    [ $code -eq 137 ] || [ $code -eq 1 ] # the killed rank's, or of one that said so before gf-run saw it
 }
 for way in ud rc; do
     check "a_rank_is_killed_over_$way" killed dead $way

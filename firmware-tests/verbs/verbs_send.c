@@ -94,8 +94,10 @@ static enum outcome message_send(struct verbs_qp *qp, const struct ibv_send_wr *
     if (datagram && (wr->wr.ud.remote_qkey != to->qkey)) return SILENT;
     if (datagram && !fabric_ethernet && (ah->attr.dlid != to->host)) return SILENT;
     if (rq->head == rq->tail) return answers(to->pid) ? NOT_READY : SILENT;
-    if (fabric_key_find(buffer->key, to->pid, buffer->start, buffer->bytes, IBV_ACCESS_LOCAL_WRITE) == NULL)
+    if (fabric_key_find(buffer->key, to->pid, buffer->start, buffer->bytes, IBV_ACCESS_LOCAL_WRITE) == NULL) {
+        if (datagram) return SILENT; /* UCX 1.13 frees these before the queue pair: a card loses what comes then */
         fabric_die("a posted buffer is not registered");
+    }
     if (bytes + (datagram ? FABRIC_GRH_BYTES : 0) > buffer->bytes)
         fabric_die("%zu bytes for a buffer of %u", bytes, buffer->bytes);
     if (datagram) {
@@ -108,7 +110,7 @@ static enum outcome message_send(struct verbs_qp *qp, const struct ibv_send_wr *
     into = (struct iovec){(void *)(uintptr_t)buffer->start, bytes};
     if (bytes > 0) {
         ssize_t written = process_vm_writev(to->pid, datagram ? from : from + 1, (unsigned long)parts, &into, 1, 0);
-        if ((written < 0) && (errno == ESRCH)) return SILENT;
+        if ((written < 0) && ((errno == ESRCH) || (datagram && (errno == EFAULT)))) return SILENT;
         if (written != (ssize_t)bytes) fabric_die("process_vm_writev: %zd of %zu: %m", written, bytes);
     }
     wc.wr_id = buffer->wr_id;
