@@ -7,13 +7,13 @@
 #include "ops/ops.h"
 #include "ops/coll/timing.h"
 
-typedef enum gf_coll_op {
+typedef enum gf_collective {
     GF_COLL_ALLREDUCE,
     GF_COLL_REDUCE_SCATTER, /* up to here they add */
     GF_COLL_ALLGATHER,
     GF_COLL_BROADCAST,
     GF_COLL_BARRIER
-} gf_coll_op;
+} gf_collective;
 
 typedef enum gf_coll_state {
     GF_COLL_IDLE = 0, /* never started */
@@ -64,7 +64,7 @@ struct gf_coll {
     struct gf_link *link;
     struct gf_queue *queue;
     const struct gf_ops *ops;
-    gf_coll_op op;
+    gf_collective collective;
     uint32_t root;             /* group index; broadcast */
     const uint32_t *members;   /* world ranks of the group in order; NULL: the whole world, identity */
     uint32_t size;             /* ranks in the group */
@@ -129,7 +129,7 @@ struct gf_coll_need {
 struct gf_coll_kind {
     const char *name;
     bool in_memory;     /* through memory that ranks share: no messages */
-    bool (*supports)(gf_coll_op op);
+    bool (*supports)(gf_collective collective);
     void (*need)(const struct gf_coll_limits *limits, struct gf_coll_need *need_out);
     gf_status (*start)(struct gf_coll *coll);                 /* sets up its part; posts nothing */
     /* One turn: GF_AGAIN, GF_OK when whole, or an error. Sets moved_ns when something moved, and waits_for. */
@@ -163,7 +163,7 @@ gf_status gf_coll_recv(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64
 gf_status gf_coll_test(struct gf_coll *coll, uint32_t msg);
 static inline size_t gf_coll_elem_bytes(const struct gf_coll *coll)
 {
-    if (coll->op == GF_COLL_BARRIER) return sizeof(uint64_t); /* its token */
+    if (coll->collective == GF_COLL_BARRIER) return sizeof(uint64_t); /* its token */
     if (coll->fold != NULL) return coll->fold_elem_bytes;
     return gf_type_bytes(coll->type);
 }

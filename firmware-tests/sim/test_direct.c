@@ -3,24 +3,25 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/coll_world.h"
 
-static const gf_coll_op ops[] = {GF_COLL_ALLREDUCE, GF_COLL_REDUCE_SCATTER, GF_COLL_ALLGATHER, GF_COLL_BROADCAST,
-                                 GF_COLL_BARRIER};
+static const gf_collective collectives[] = {GF_COLL_ALLREDUCE, GF_COLL_REDUCE_SCATTER, GF_COLL_ALLGATHER,
+                                            GF_COLL_BROADCAST, GF_COLL_BARRIER};
 static const struct gf_sim_setup node_delay = {.seed = 5, .node_latency_ns = 700};
 
-static struct coll_case case_of(gf_coll_op op, uint32_t size, uint64_t elem_count, gf_type type)
+static struct coll_case case_of(gf_collective collective, uint32_t size, uint64_t elem_count, gf_type type)
 {
-    return (struct coll_case){.kind = &gf_coll_direct, .op = op, .size = size, .elem_count = elem_count, .type = type,
-                              .slice_bytes = 256, .window = 2, .root = (op == GF_COLL_BROADCAST) ? size / 2 : 0};
+    return (struct coll_case){.kind = &gf_coll_direct, .collective = collective, .size = size,
+                              .elem_count = elem_count, .type = type, .slice_bytes = 256, .window = 2,
+                              .root = (collective == GF_COLL_BROADCAST) ? size / 2 : 0};
 }
 
 TEST(every_world_count_and_type_ends_with_the_right_bits)
 {
     static const uint64_t counts[] = {0, 1, 2, 15, 64, 65, 100, 1000, 4099};
-    for (size_t o = 0; o < LENGTH(ops); o++) {
+    for (size_t o = 0; o < LENGTH(collectives); o++) {
         for (uint32_t size = 1; size <= 9; size++) {
             for (size_t n = 0; n < LENGTH(counts); n++) {
                 for (int type = 0; type < GF_TYPE_COUNT; type++) {
-                    struct coll_case c = case_of(ops[o], size, counts[n], (gf_type)type);
+                    struct coll_case c = case_of(collectives[o], size, counts[n], (gf_type)type);
                     coll_world_run_once(&c, &node_delay, false);
                     c.staged = UINT32_MAX; /* nobody's data lies in the region */
                     coll_world_run_once(&c, &node_delay, false);
@@ -37,8 +38,8 @@ TEST(every_world_count_and_type_ends_with_the_right_bits)
 TEST(a_group_of_the_world_is_served)
 {
     static const uint32_t members[] = {5, 0, 3, 4};
-    for (size_t o = 0; o < LENGTH(ops); o++) {
-        struct coll_case c = case_of(ops[o], 4, 333, GF_TYPE_BF16);
+    for (size_t o = 0; o < LENGTH(collectives); o++) {
+        struct coll_case c = case_of(collectives[o], 4, 333, GF_TYPE_BF16);
         c.members = members;
         coll_world_run_once(&c, &node_delay, false);
         c.small_bytes = GF_DIRECT_SMALL_BYTES;
@@ -268,7 +269,7 @@ TEST(ranks_that_differ_are_named)
 {
     static const struct {
         uint64_t elem_count;
-        gf_coll_op op;
+        gf_collective collective;
         gf_type type;
     } rows[] = {{99, GF_COLL_ALLREDUCE, GF_TYPE_F32}, {100, GF_COLL_ALLGATHER, GF_TYPE_F32},
                 {100, GF_COLL_ALLREDUCE, GF_TYPE_F16}};
@@ -276,7 +277,7 @@ TEST(ranks_that_differ_are_named)
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, 100, GF_TYPE_F32);
         COLL_WORLD_OPEN(world, &c, NULL);
         world.nodes[1].coll.elem_count = rows[row].elem_count;
-        world.nodes[1].coll.op = rows[row].op;
+        world.nodes[1].coll.collective = rows[row].collective;
         world.nodes[1].coll.type = rows[row].type;
         coll_world_go(&world, 0);
         assert_int_equal(world.nodes[0].status, GF_ERR_MISMATCH);

@@ -8,8 +8,8 @@ static const uint32_t shapes[][8] = {{1, 3}, {3, 1},       {2, 2},          {3, 
 
 static struct coll_case case_of(const uint32_t *shape, uint64_t elem_count, gf_type type)
 {
-    struct coll_case c = {.kind = &gf_coll_hierarchy, .op = GF_COLL_ALLREDUCE, .elem_count = elem_count, .type = type,
-                          .slice_bytes = 64, .window = 2};
+    struct coll_case c = {.kind = &gf_coll_hierarchy, .collective = GF_COLL_ALLREDUCE, .elem_count = elem_count,
+                          .type = type, .slice_bytes = 64, .window = 2};
     memcpy(c.node_ranks, shape, sizeof c.node_ranks);
     for (uint32_t n = 0; n < 8; n++) c.size += shape[n];
     return c;

@@ -181,7 +181,7 @@ static void expect(const struct reference *ref)
 {
     const struct coll_case *c = &ref->world->c;
     size_t elem_bytes = ref->world->elem_bytes;
-    switch (c->op) {
+    switch (c->collective) {
     case GF_COLL_ALLREDUCE:
     case GF_COLL_REDUCE_SCATTER: sum(ref); break;
     case GF_COLL_BROADCAST: memcpy(ref->vectors, ref->vectors + c->root * ref->vector_bytes, ref->vector_bytes); break;
@@ -209,8 +209,8 @@ void coll_world_check(const struct coll_world *world)
         uint64_t first = 0, count = world->c.elem_count;
         const unsigned char *expected = ref.vectors;
         if (world->nodes[i].status != GF_OK) continue;
-        if (world->c.op == GF_COLL_REDUCE_SCATTER) gf_coll_block(world->c.elem_count, size, i, &first, &count);
-        if (world->c.op == GF_COLL_BARRIER) expected = ref.vectors + i * ref.vector_bytes;
+        if (world->c.collective == GF_COLL_REDUCE_SCATTER) gf_coll_block(world->c.elem_count, size, i, &first, &count);
+        if (world->c.collective == GF_COLL_BARRIER) expected = ref.vectors + i * ref.vector_bytes;
         assert_memory_equal((unsigned char *)coll_world_data(world, i) + first * world->elem_bytes,
                             expected + first * world->elem_bytes, count * world->elem_bytes);
     }

@@ -168,7 +168,7 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c, const 
         size_t req_bytes = node->link->driver->req_size_bytes;
         need_of(world, &need);
         *coll = (struct gf_coll){
-            .kind = c->kind, .link = node->link, .ops = coll_watch_ops(), .op = c->op, .root = c->root,
+            .kind = c->kind, .link = node->link, .ops = coll_watch_ops(), .collective = c->collective, .root = c->root,
             .members = c->members, .size = c->size, .index = i, .type = c->type, .elem_count = c->elem_count,
             .timeout_ns = COLL_TIMEOUT_NS, .slice_bytes = c->slice_bytes, .window = c->window, .check = &node->check,
             .staging_bytes = need.staging_bytes, .msg_count = need.msg_count, .own = {&node->own.flow},

@@ -13,7 +13,7 @@
 /* One collective. Zero: the whole world is the group, the first rank the root, values are summed. */
 struct coll_case {
     const struct gf_coll_kind *kind;
-    gf_coll_op op;
+    gf_collective collective;
     uint32_t size;
     uint64_t elem_count;
     gf_type type;
@@ -32,7 +32,7 @@ struct coll_case {
 #define COLL_PAIRS 10u /* as the compiler says where a row is added */
 extern const struct coll_pair {
     const struct gf_coll_kind *kind;
-    gf_coll_op op;
+    gf_collective collective;
 } coll_pairs[COLL_PAIRS];
 
 extern const struct gf_sim_setup coll_network; /* with delay, and messages that overtake each other */

@@ -125,7 +125,7 @@ bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
     if (in_place(op) && !gf->on_device && (gf->config.exchange.pre_scale == 1.0f) &&
         (op->algorithm == GF_ALGORITHM_DIRECT))
         op->coll.sources = &op->of.buffer.sources;
-    op->coll.op = GF_COLL_ALLREDUCE;
+    op->coll.collective = GF_COLL_ALLREDUCE;
     op->coll.type = type;
     op->coll.elem_count = buffer->elem_count;
     op->coll.tag = gf_tag(gf->epoch, gf->step.number, number);

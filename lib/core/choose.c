@@ -32,22 +32,24 @@ uint32_t gf_choose_lanes(const gf_context *gf)
     return (gf->world < most) ? gf->world : most;
 }
 
-gf_algorithm gf_choose(const gf_context *gf, gf_coll_op op, uint64_t bytes)
+gf_algorithm gf_choose(const gf_context *gf, gf_collective collective, uint64_t bytes)
 {
     gf_algorithm wanted = gf->algorithm;
     static const gf_algorithm fallbacks[] = {GF_ALGORITHM_RING, GF_ALGORITHM_TREE, GF_ALGORITHM_DOUBLING,
                                              GF_ALGORITHM_HALVING};
-    if ((op == GF_COLL_ALLREDUCE) && (wanted == GF_ALGORITHM_AUTO)) {
+    if ((collective == GF_COLL_ALLREDUCE) && (wanted == GF_ALGORITHM_AUTO)) {
         if (bytes <= gf->config.exchange.doubling_max_bytes) return GF_ALGORITHM_DOUBLING;
         if (gf->nodes.used) return GF_ALGORITHM_HIERARCHY;
         if ((bytes <= gf->config.exchange.halving_max_bytes) || gf->config.exchange.deterministic)
             return GF_ALGORITHM_HALVING;
         return GF_ALGORITHM_RING;
     }
-    if ((wanted != GF_ALGORITHM_AUTO) && gf->modules->coll[wanted]->supports(op)) return wanted;
-    for (size_t i = 0; i < sizeof fallbacks / sizeof fallbacks[0]; i++)
-        if ((gf->modules->coll[fallbacks[i]] != NULL) && gf->modules->coll[fallbacks[i]]->supports(op)) return fallbacks[i];
-    GF_ASSERT(false); /* every operation is served by one of them */
+    if ((wanted != GF_ALGORITHM_AUTO) && gf->modules->coll[wanted]->supports(collective)) return wanted;
+    for (size_t i = 0; i < sizeof fallbacks / sizeof fallbacks[0]; i++) {
+        const struct gf_coll_kind *kind = gf->modules->coll[fallbacks[i]];
+        if ((kind != NULL) && kind->supports(collective)) return fallbacks[i];
+    }
+    GF_ASSERT(false); /* every collective is served by one of them */
     return GF_ALGORITHM_AUTO;
 }
 

@@ -4,9 +4,9 @@
 
 #include "ops/coll.h"
 
-/* The algorithm that serves `op` for this many bytes on the wire. Sums follow the configuration; what an algorithm does not
- * offer (a barrier has no ring) takes the plainest that does. */
-gf_algorithm gf_choose(const gf_context *gf, gf_coll_op op, uint64_t bytes);
+/* The algorithm that serves `collective` for this many bytes on the wire. Sums follow the configuration; what an algorithm
+ * does not offer (a barrier has no ring) takes the plainest that does. */
+gf_algorithm gf_choose(const gf_context *gf, gf_collective collective, uint64_t bytes);
 /* For vectors that the owner of the op folds itself. */
 gf_algorithm gf_choose_folded(const gf_context *gf, uint64_t bytes);
 

@@ -85,7 +85,7 @@ static void device_take(gf_context *gf, struct gf_op *op)
 {
     struct gf_coll *coll = &op->coll;
     struct gf_direct *direct = direct_of(op);
-    GF_ASSERT((coll->op == GF_COLL_ALLREDUCE) && gf_sums_late(gf, op->algorithm));
+    GF_ASSERT((coll->collective == GF_COLL_ALLREDUCE) && gf_sums_late(gf, op->algorithm));
     if (gf->ipc.agreed && (op->algorithm == GF_ALGORITHM_HIERARCHY)) {
         struct gf_hierarchy *own = &op->own.hierarchy;
         own->in_node = gf->modules->device->direct;

@@ -49,15 +49,16 @@ static struct gf_pending *pending_take(gf_context *gf)
     return &gf->requests.of[index];
 }
 
-gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_mem data, uint64_t elem_count,
-                          gf_type type, uint32_t root_or_reduction, struct gf_request *request)
+gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_collective collective, gf_mem data,
+                          uint64_t elem_count, gf_type type, uint32_t root_or_reduction,
+                          struct gf_request *request)
 {
     struct gf_pending *pending = pending_take(gf);
     if (pending == NULL) return GF_AGAIN;
     *pending = (struct gf_pending){.state = GF_REQUEST_QUEUED,
                                    .request = request,
                                    .operation = operation,
-                                   .op = op,
+                                   .collective = collective,
                                    .type = type,
                                    .root_or_reduction = root_or_reduction,
                                    .data = data,
@@ -69,8 +70,8 @@ gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op,
 
 static void requests_begin(gf_context *gf);
 
-static gf_status post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_mem data, uint64_t elem_count,
-                      gf_type type, uint32_t root_or_reduction, struct gf_request *request)
+static gf_status post(gf_context *gf, gf_operation operation, gf_collective collective, gf_mem data,
+                      uint64_t elem_count, gf_type type, uint32_t root_or_reduction, struct gf_request *request)
 {
     const char *name = gf_operation_name(operation);
     gf_status status = gf_enter(gf);
@@ -87,14 +88,14 @@ static gf_status post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_
     if (gf_device_holds(gf, data) && (elem_count > gf->pool.elem_count))
         return gf_refuse(gf, GF_ERR_PARAM, "%s: %llu elements of device memory; at once allowed are as many as the pool "
                          "has, %llu", name, (unsigned long long)elem_count, (unsigned long long)gf->pool.elem_count);
-    if ((op == GF_COLL_ALLREDUCE) && (root_or_reduction >= GF_REDUCTION_COUNT))
+    if ((collective == GF_COLL_ALLREDUCE) && (root_or_reduction >= GF_REDUCTION_COUNT))
         return gf_refuse(gf, GF_ERR_PARAM, "%s: reduction is %u", name, root_or_reduction);
-    if ((op == GF_COLL_ALLREDUCE) && (root_or_reduction != GF_REDUCTION_SUM) && gf_device_holds(gf, data))
+    if ((collective == GF_COLL_ALLREDUCE) && (root_or_reduction != GF_REDUCTION_SUM) && gf_device_holds(gf, data))
         return gf_refuse(gf, GF_ERR_PARAM, "%s by %s: of device memory allowed is sum", name,
                          gf_reduction_name(root_or_reduction));
-    if ((op != GF_COLL_ALLREDUCE) && (root_or_reduction >= gf->world))
+    if ((collective != GF_COLL_ALLREDUCE) && (root_or_reduction >= gf->world))
         return gf_refuse(gf, GF_ERR_PARAM, "%s: root %u of %u ranks", name, root_or_reduction, gf->world);
-    status = gf_request_post(gf, operation, op, data, elem_count, type, root_or_reduction, request);
+    status = gf_request_post(gf, operation, collective, data, elem_count, type, root_or_reduction, request);
     if (status != GF_OK) return status;
     gf_members_call(gf->members, operation, type, root_or_reduction, elem_count);
     requests_begin(gf);
@@ -137,7 +138,7 @@ gf_status gf_barrier(gf_context *gf, struct gf_request *request)
  * the same size or in the root would otherwise end well with wrong values. */
 static uint32_t pending_number(const struct gf_pending *pending)
 {
-    uint32_t number = (uint32_t)pending->op | ((uint32_t)pending->type << 3) |
+    uint32_t number = (uint32_t)pending->collective | ((uint32_t)pending->type << 3) |
                       ((pending->root_or_reduction & 0xffu) << 5);
     return GF_TAG_BUFFER_OTHER | (1u << 13) | number;
 }
@@ -176,7 +177,7 @@ static gf_status request_fold(void *arg, gf_mem dst, gf_mem src, uint64_t elem_c
 static void reduction_set(struct gf_op *op, struct gf_pending *pending)
 {
     bool sums = (pending->root_or_reduction == GF_REDUCTION_SUM) || (pending->root_or_reduction == GF_REDUCTION_AVG);
-    if ((pending->op != GF_COLL_ALLREDUCE) || sums) return;
+    if ((pending->collective != GF_COLL_ALLREDUCE) || sums) return;
     op->coll.fold = request_fold;
     op->coll.fold_arg = pending;
     op->coll.fold_elem_bytes = gf_type_size_bytes(pending->type);
@@ -199,14 +200,14 @@ static void requests_start(gf_context *gf, uint64_t now_ns)
     struct gf_pending *next;
     struct gf_op *op;
     while (((next = pending_next(gf)) != NULL) && (!next->staged || !pool_taken(gf))) {
-        bool mean = (next->op == GF_COLL_ALLREDUCE) && (next->root_or_reduction == GF_REDUCTION_AVG);
+        bool mean = (next->collective == GF_COLL_ALLREDUCE) && (next->root_or_reduction == GF_REDUCTION_AVG);
         op = gf_op_take(gf, mean ? &mean_kind : &request_kind, next->operation, (uint32_t)next->sequence, now_ns);
         if (op == NULL) return;
         op->of.request = next;
         op->packed = next->data;
-        op->algorithm = gf_choose(gf, next->op, next->elem_count * gf_type_size_bytes(next->type));
-        op->coll.op = next->op;
-        op->coll.root = (next->op == GF_COLL_BROADCAST) ? next->root_or_reduction : 0;
+        op->algorithm = gf_choose(gf, next->collective, next->elem_count * gf_type_size_bytes(next->type));
+        op->coll.collective = next->collective;
+        op->coll.root = (next->collective == GF_COLL_BROADCAST) ? next->root_or_reduction : 0;
         reduction_set(op, next);
         op->coll.type = next->type;
         op->coll.data = next->staged ? gf->wire : next->data;

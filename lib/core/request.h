@@ -10,7 +10,7 @@ struct gf_pending {
     gf_request_state state;
     const struct gf_request *request; /* the caller's */
     gf_operation operation;
-    gf_coll_op op;
+    gf_collective collective;
     gf_type type;
     uint32_t root_or_reduction; /* of a broadcast; of an allreduce. It goes into tags and hashes */
     gf_mem data;
@@ -27,8 +27,9 @@ struct gf_requests {
 };
 
 /* Queues without looking at the phase (warm.c posts before the context is ready). GF_AGAIN: no place is free. */
-gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_mem data, uint64_t elem_count,
-                          gf_type type, uint32_t root_or_reduction, struct gf_request *request);
+gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_collective collective, gf_mem data,
+                          uint64_t elem_count, gf_type type, uint32_t root_or_reduction,
+                          struct gf_request *request);
 /* Moves all requests; says how this one, a gf_pending, stands. NULL: GF_AGAIN. */
 gf_status gf_request_progress(gf_context *gf, void *pending);
 bool gf_requests_idle(const gf_context *gf);

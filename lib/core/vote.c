@@ -116,7 +116,7 @@ gf_status gf_vote_post(gf_context *gf, uint64_t now_ns)
     words_put(gf);
     op->packed = op->coll.data = (gf_mem)(uintptr_t)gf->vote;
     op->algorithm = gf_choose_folded(gf, count * sizeof gf->vote[0]);
-    op->coll.op = GF_COLL_ALLREDUCE;
+    op->coll.collective = GF_COLL_ALLREDUCE;
     op->coll.type = GF_TYPE_F32;
     op->coll.elem_count = count;
     op->coll.tag = gf_tag(gf->epoch, gf->step.number, GF_TAG_BUFFER_OTHER);

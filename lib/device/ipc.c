@@ -57,9 +57,9 @@ static gf_status canary_look(gf_context *gf, uint32_t rank, bool *same_out)
     return status;
 }
 
-static void post(gf_context *gf, gf_operation operation, gf_coll_op op, float *words, uint64_t count)
+static void post(gf_context *gf, gf_operation operation, gf_collective collective, float *words, uint64_t count)
 {
-    gf_status status = gf_request_post(gf, operation, op, (gf_mem)(uintptr_t)words, count, GF_TYPE_F32, 0,
+    gf_status status = gf_request_post(gf, operation, collective, (gf_mem)(uintptr_t)words, count, GF_TYPE_F32, 0,
                                        &gf->warm.requests[0]);
     GF_ASSERT(status == GF_OK);
 }

@@ -22,9 +22,9 @@ static void alltoall_round(const struct gf_coll *coll, uint32_t number, struct g
     round_out->recv_after = others - 1 - turn; /* in which that rank's block went to it */
 }
 
-static bool alltoall_supports(gf_coll_op op)
+static bool alltoall_supports(gf_collective collective)
 {
-    return op == GF_COLL_ALLREDUCE;
+    return collective == GF_COLL_ALLREDUCE;
 }
 
 static void alltoall_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)

@@ -24,12 +24,12 @@ gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
     struct gf_coll_need need = {0};
     GF_ASSERT((coll->state != GF_COLL_RUN) && (coll->state != GF_COLL_DRAIN));
     GF_ASSERT((coll->size > 0) && (coll->index < coll->size) && (coll->root < coll->size));
-    GF_ASSERT((coll->type < GF_TYPE_COUNT) && coll->kind->supports(coll->op));
+    GF_ASSERT((coll->type < GF_TYPE_COUNT) && coll->kind->supports(coll->collective));
     GF_ASSERT((elem_bytes > 0) && (elem_bytes <= GF_COLL_ELEM_BYTES_MAX) && (elem_bytes <= coll->slice_bytes));
     GF_ASSERT((coll->window > 0) && (coll->window <= GF_COLL_WINDOW_MAX) && (coll->timeout_ns > 0));
     GF_ASSERT(coll->elem_count <= UINT64_MAX / elem_bytes);
     GF_ASSERT(!coll->is_late || (coll->fold == NULL));
-    limits.bytes_max = (coll->op == GF_COLL_BARRIER) ? 0 : coll->elem_count * elem_bytes;
+    limits.bytes_max = (coll->collective == GF_COLL_BARRIER) ? 0 : coll->elem_count * elem_bytes;
     coll->kind->need(&limits, &need);
     GF_ASSERT((need.msg_count <= coll->msg_count) && (need.staging_bytes <= coll->staging_bytes));
 

@@ -9,7 +9,7 @@ static void doubling_round(const struct gf_coll *coll, uint32_t number, struct g
     uint32_t levels = gf_log2_floor(coll->size);
     uint32_t power = 1u << levels;
     uint32_t level = number - (coll->size != power);
-    uint64_t elem_count = (coll->op == GF_COLL_BARRIER) ? 1 : coll->elem_count;
+    uint64_t elem_count = (coll->collective == GF_COLL_BARRIER) ? 1 : coll->elem_count;
     bool is_extra = coll->index >= power;
     bool has_extra = coll->index + power < coll->size;
 
@@ -31,14 +31,14 @@ static void doubling_round(const struct gf_coll *coll, uint32_t number, struct g
         round_out->send_count = has_extra ? elem_count : 0;
         round_out->recv_peer = coll->index - power;
         round_out->recv_count = is_extra ? elem_count : 0;
-        round_out->fold = coll->op == GF_COLL_BARRIER; /* a token must not land in data */
+        round_out->fold = coll->collective == GF_COLL_BARRIER; /* a token must not land in data */
         round_out->recv_after = 0;
     }
 }
 
-static bool doubling_supports(gf_coll_op op)
+static bool doubling_supports(gf_collective collective)
 {
-    return (op == GF_COLL_ALLREDUCE) || (op == GF_COLL_BARRIER);
+    return (collective == GF_COLL_ALLREDUCE) || (collective == GF_COLL_BARRIER);
 }
 
 static void doubling_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
@@ -50,7 +50,7 @@ static void doubling_need(const struct gf_coll_limits *limits, struct gf_coll_ne
 static gf_status doubling_start(struct gf_coll *coll)
 {
     uint32_t levels = gf_log2_floor(coll->size);
-    uint64_t elem_count = (coll->op == GF_COLL_BARRIER) ? 1 : coll->elem_count;
+    uint64_t elem_count = (coll->collective == GF_COLL_BARRIER) ? 1 : coll->elem_count;
     gf_flow_start(coll, levels + ((coll->size != 1u << levels) ? 2 : 0), elem_count, doubling_round);
     return GF_OK;
 }

@@ -184,7 +184,7 @@ static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
         if (coll->timing != NULL) flow_arrived(coll, &coll->msgs[recv_slot(coll, at)], now_ns);
         flow_round(coll, at->round, &round);
         slice = flow_slice(flow, round.recv_first, round.recv_count, at->slice);
-        if (round.fold && (coll->op != GF_COLL_BARRIER)) {
+        if (round.fold && (coll->collective != GF_COLL_BARRIER)) {
             if (!flow_memory_free(coll, &round, slice.first + slice.count)) return GF_AGAIN;
             status = gf_coll_fold(coll, slice.first, recv_staging(coll, at), slice.count);
             if (status != GF_OK) return status;
@@ -256,7 +256,7 @@ static gf_status flow_sends_post(struct gf_coll *coll, uint64_t now_ns)
         flow_round(coll, flow->sent.round, &round);
         slice = flow_slice(flow, round.send_first, round.send_count, flow->sent.slice);
         if (!flow_send_ready(coll, &round, slice.first + slice.count)) return GF_AGAIN;
-        if (coll->op != GF_COLL_BARRIER) from = coll->data + slice.first * elem_bytes;
+        if (coll->collective != GF_COLL_BARRIER) from = coll->data + slice.first * elem_bytes;
         status = gf_coll_send(coll, send_slot(coll, &flow->sent), round.send_peer,
                               flow->sent.round * flow->round_slices + flow->sent.slice, from,
                               slice.count * elem_bytes);

@@ -59,9 +59,9 @@ static void halving_round(const struct gf_coll *coll, uint32_t number, struct gf
     }
 }
 
-static bool halving_supports(gf_coll_op op)
+static bool halving_supports(gf_collective collective)
 {
-    return op == GF_COLL_ALLREDUCE;
+    return collective == GF_COLL_ALLREDUCE;
 }
 
 static void halving_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)

@@ -12,7 +12,7 @@ static uint32_t ring_block(const struct gf_coll *coll, uint32_t back)
 
 static void ring_round(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out)
 {
-    uint32_t first = (coll->op == GF_COLL_ALLGATHER) ? coll->size - 1 : 0;
+    uint32_t first = (coll->collective == GF_COLL_ALLGATHER) ? coll->size - 1 : 0;
     uint32_t move = first + number;
     round_out->send_peer = (coll->index + 1) % coll->size;
     round_out->recv_peer = (coll->index + coll->size - 1) % coll->size;
@@ -27,9 +27,10 @@ static void ring_round(const struct gf_coll *coll, uint32_t number, struct gf_ro
     if (!round_out->fold && (first == 0)) round_out->recv_after = move + 1 - coll->size;
 }
 
-static bool ring_supports(gf_coll_op op)
+static bool ring_supports(gf_collective collective)
 {
-    return (op == GF_COLL_ALLREDUCE) || (op == GF_COLL_REDUCE_SCATTER) || (op == GF_COLL_ALLGATHER);
+    return (collective == GF_COLL_ALLREDUCE) || (collective == GF_COLL_REDUCE_SCATTER) ||
+           (collective == GF_COLL_ALLGATHER);
 }
 
 static void ring_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
@@ -42,7 +43,7 @@ static gf_status ring_start(struct gf_coll *coll)
 {
     uint64_t first, block_elems;
     gf_coll_block(coll->elem_count, coll->size, 0, &first, &block_elems);
-    gf_flow_start(coll, (coll->size - 1) * ((coll->op == GF_COLL_ALLREDUCE) ? 2 : 1), block_elems, ring_round);
+    gf_flow_start(coll, (coll->size - 1) * ((coll->collective == GF_COLL_ALLREDUCE) ? 2 : 1), block_elems, ring_round);
     return GF_OK;
 }
 

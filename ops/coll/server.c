@@ -20,9 +20,9 @@ static void server_round(const struct gf_coll *coll, uint32_t number, struct gf_
     round_out->recv_after = client - 1; /* when this client's went up */
 }
 
-static bool server_supports(gf_coll_op op)
+static bool server_supports(gf_collective collective)
 {
-    return op == GF_COLL_ALLREDUCE;
+    return collective == GF_COLL_ALLREDUCE;
 }
 
 static void server_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)

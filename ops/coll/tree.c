@@ -5,10 +5,10 @@
 
 static void tree_round(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out)
 {
-    uint32_t root = (coll->op == GF_COLL_BROADCAST) ? coll->root : 0;
+    uint32_t root = (coll->collective == GF_COLL_BROADCAST) ? coll->root : 0;
     uint32_t rank = (coll->index + coll->size - root) % coll->size;
     uint32_t levels = gf_log2_floor(2 * coll->size - 1);
-    uint32_t ups = (coll->op == GF_COLL_BROADCAST) ? 0 : levels;
+    uint32_t ups = (coll->collective == GF_COLL_BROADCAST) ? 0 : levels;
     bool is_up = number < ups;
     uint32_t level = is_up ? number : levels - 1 - (number - ups);
     uint32_t near = 1u << level;
@@ -31,9 +31,9 @@ static void tree_round(const struct gf_coll *coll, uint32_t number, struct gf_ro
     if (!is_up && (ups > 0)) round_out->recv_after = level; /* when ours went up */
 }
 
-static bool tree_supports(gf_coll_op op)
+static bool tree_supports(gf_collective collective)
 {
-    return (op == GF_COLL_ALLREDUCE) || (op == GF_COLL_BROADCAST);
+    return (collective == GF_COLL_ALLREDUCE) || (collective == GF_COLL_BROADCAST);
 }
 
 static void tree_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
@@ -44,7 +44,7 @@ static void tree_need(const struct gf_coll_limits *limits, struct gf_coll_need *
 static gf_status tree_start(struct gf_coll *coll)
 {
     uint32_t levels = gf_log2_floor(2 * coll->size - 1);
-    gf_flow_start(coll, levels * ((coll->op == GF_COLL_BROADCAST) ? 1 : 2), coll->elem_count, tree_round);
+    gf_flow_start(coll, levels * ((coll->collective == GF_COLL_BROADCAST) ? 1 : 2), coll->elem_count, tree_round);
     return GF_OK;
 }
 

@@ -39,7 +39,7 @@ uint64_t gf_direct_block_elems(const struct gf_coll *coll)
     uint64_t first, count, unit = line_elems(coll);
     gf_coll_block(coll->elem_count, coll->size, 0, &first, &count);
     if (coll->own.direct->block_elems != 0) return coll->own.direct->block_elems;
-    if ((coll->op == GF_COLL_REDUCE_SCATTER) || (coll->op == GF_COLL_ALLGATHER)) return count;
+    if ((coll->collective == GF_COLL_REDUCE_SCATTER) || (coll->collective == GF_COLL_ALLGATHER)) return count;
     return (count + unit - 1) / unit * unit;
 }
 
@@ -92,10 +92,10 @@ static gf_status direct_start(struct gf_coll *coll)
     struct gf_direct_state *direct = direct_of(coll);
     GF_ASSERT((coll->size <= coll->own.direct->lane_ranks) && (coll->own.direct->small_bytes <= GF_DIRECT_SMALL_BYTES));
     memset(direct, 0, sizeof *direct);
-    if (coll->op == GF_COLL_BARRIER) coll->elem_count = 0;
+    if (coll->collective == GF_COLL_BARRIER) coll->elem_count = 0;
     direct->small = coll->elem_count * gf_coll_elem_bytes(coll) <= coll->own.direct->small_bytes;
     if (direct->small) return GF_OK;
-    GF_ASSERT((coll->fold == NULL) || (coll->op == GF_COLL_ALLREDUCE));
+    GF_ASSERT((coll->fold == NULL) || (coll->collective == GF_COLL_ALLREDUCE));
     direct->block_elems = gf_direct_block_elems(coll);
     direct->staged = direct->any_staged = (coll->elem_count > 0) && !in_region(coll);
     rounds_set(coll);
@@ -109,7 +109,7 @@ static gf_status direct_start(struct gf_coll *coll)
 /* What of this rank's data the others read before a round, or this rank takes over after it. */
 bool gf_direct_moves(const struct gf_coll *coll, uint32_t index, bool in)
 {
-    switch (coll->op) {
+    switch (coll->collective) {
     case GF_COLL_ALLREDUCE:      return true;
     case GF_COLL_REDUCE_SCATTER: return in || (index == coll->index);
     case GF_COLL_ALLGATHER:      return in ? index == coll->index : index != coll->index;
@@ -156,14 +156,14 @@ static gf_mem piece_at(struct gf_coll *coll, uint32_t index, uint64_t round, uin
 
 static bool is_source(const struct gf_coll *coll, uint32_t index)
 {
-    if (coll->op == GF_COLL_ALLGATHER) return index == coll->index;
-    return (coll->op != GF_COLL_BROADCAST) || (index == coll->root);
+    if (coll->collective == GF_COLL_ALLGATHER) return index == coll->index;
+    return (coll->collective != GF_COLL_BROADCAST) || (index == coll->root);
 }
 
 static bool is_target(const struct gf_coll *coll, uint32_t index)
 {
-    if (coll->op == GF_COLL_REDUCE_SCATTER) return index == coll->index;
-    return (coll->op == GF_COLL_ALLREDUCE) || !is_source(coll, index);
+    if (coll->collective == GF_COLL_REDUCE_SCATTER) return index == coll->index;
+    return (coll->collective == GF_COLL_ALLREDUCE) || !is_source(coll, index);
 }
 
 /* Of an allreduce every rank is source and target: all is folded into this rank's piece, which goes to the others. */
@@ -193,7 +193,7 @@ static gf_status combine(struct gf_coll *coll, uint64_t round, uint64_t first, u
         if (index != coll->index) coll->bytes_mapped += ((source ? bytes : 0) + (target ? bytes : 0));
     }
     if (coll->fold != NULL) return fold_in(coll, src, count);
-    if (coll->op <= GF_COLL_REDUCE_SCATTER)
+    if (coll->collective <= GF_COLL_REDUCE_SCATTER)
         return gf_node_ops(coll->ops)->sum_n(coll->queue, dst, dst_count, src, src_count, coll->type, count,
                                              coll->base + first + elems, coll->check, coll->sources);
     for (uint32_t d = 0; d < dst_count; d++) {
@@ -260,9 +260,9 @@ static gf_status direct_progress(struct gf_coll *coll, uint64_t now_ns)
     }
 }
 
-static bool direct_supports(gf_coll_op op)
+static bool direct_supports(gf_collective collective)
 {
-    (void)op;
+    (void)collective;
     return true;
 }
 

@@ -132,7 +132,7 @@ gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns); /* th
 /* Does this data go beside the flags? What is folded has a copy of its own, as it is folded in place. */
 static inline bool gf_direct_is_beside(const struct gf_coll *coll)
 {
-    return coll->own.direct->state.small && (coll->op == GF_COLL_ALLREDUCE) && (coll->fold == NULL) &&
+    return coll->own.direct->state.small && (coll->collective == GF_COLL_ALLREDUCE) && (coll->fold == NULL) &&
            (coll->elem_count * gf_coll_elem_bytes(coll) <= GF_DIRECT_BESIDE_BYTES);
 }
 

@@ -78,7 +78,7 @@ gf_status gf_direct_blocks_gather(struct gf_coll *coll, struct gf_queue *queue)
 
 static bool has_ended(const struct gf_coll *coll)
 {
-    uint64_t last = (coll->op == GF_COLL_ALLREDUCE) ? GF_DIRECT_READ : GF_DIRECT_SUMMED;
+    uint64_t last = (coll->collective == GF_COLL_ALLREDUCE) ? GF_DIRECT_READ : GF_DIRECT_SUMMED;
     return coll->own.direct->state.steps == last;
 }
 
@@ -97,7 +97,7 @@ static gf_status device_progress(struct gf_coll *coll, uint64_t now_ns)
         case DEVICE_WAIT:
             if ((status = gf_direct_wait(coll, now_ns)) != GF_OK) return status;
             if (has_ended(coll)) return GF_OK;
-            status = ((direct->steps == GF_DIRECT_PACKED) && (coll->op != GF_COLL_ALLGATHER))
+            status = ((direct->steps == GF_DIRECT_PACKED) && (coll->collective != GF_COLL_ALLGATHER))
                          ? gf_direct_block_sum(coll, coll->queue) : gf_direct_blocks_gather(coll, coll->queue);
             if (status >= 0) status = driver->mark(coll->queue, coll->event);
             if (status < 0) return status;
@@ -113,9 +113,9 @@ static gf_status device_progress(struct gf_coll *coll, uint64_t now_ns)
     }
 }
 
-static bool device_supports(gf_coll_op op)
+static bool device_supports(gf_collective collective)
 {
-    return op <= GF_COLL_ALLGATHER;
+    return collective <= GF_COLL_ALLGATHER;
 }
 
 void gf_direct_device_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)

@@ -60,7 +60,7 @@ static uint64_t what(struct gf_coll *coll)
 {
     uint64_t way = ((uint64_t)gf_direct_of(coll)->small << 7) | ((uint64_t)(coll->own.direct->exported != NULL) << 3) |
                    ((uint64_t)(coll->fold != NULL) << 2);
-    uint64_t kind = way | ((uint64_t)coll->op << 4) | (uint64_t)coll->type;
+    uint64_t kind = way | ((uint64_t)coll->collective << 4) | (uint64_t)coll->type;
     return (((uint64_t)coll->root << 48) ^ (kind << 40)) + coll->elem_count;
 }
 

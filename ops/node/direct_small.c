@@ -49,8 +49,8 @@ static gf_status beside_put(struct gf_coll *coll)
 
 static gf_status small_put(struct gf_coll *coll)
 {
-    uint32_t first = (coll->op == GF_COLL_ALLGATHER) ? coll->index : 0;
-    uint32_t count = (coll->op == GF_COLL_ALLGATHER) ? 1 : coll->size;
+    uint32_t first = (coll->collective == GF_COLL_ALLGATHER) ? coll->index : 0;
+    uint32_t count = (coll->collective == GF_COLL_ALLGATHER) ? 1 : coll->size;
     size_t at, bytes;
     if (gf_direct_is_beside(coll)) return beside_put(coll);
     if (coll->elem_count == 0) return GF_OK;
@@ -73,10 +73,10 @@ static gf_status sum_all(const struct gf_coll *coll, const gf_mem *from)
 {
     uint64_t first, count;
     gf_status status;
-    if ((coll->op == GF_COLL_ALLREDUCE) && (coll->check == NULL))
+    if ((coll->collective == GF_COLL_ALLREDUCE) && (coll->check == NULL))
         return sum_range(coll, from, 0, coll->elem_count, NULL, NULL);
     gf_coll_block(coll->elem_count, coll->size, coll->index, &first, &count);
-    if (coll->op == GF_COLL_REDUCE_SCATTER)
+    if (coll->collective == GF_COLL_REDUCE_SCATTER)
         return sum_range(coll, from, first, first + count, coll->check, coll->sources);
     if ((status = sum_range(coll, from, 0, first, NULL, NULL)) < 0) return status;
     if ((status = sum_range(coll, from, first, first + count, coll->check, coll->sources)) < 0) return status;
@@ -95,7 +95,7 @@ static gf_status fold_all(struct gf_coll *coll, const gf_mem *from)
 static gf_status copy_some(struct gf_coll *coll, const gf_mem *from)
 {
     for (uint32_t index = 0; index < coll->size; index++) {
-        uint32_t owner = (coll->op == GF_COLL_BROADCAST) ? coll->root : index;
+        uint32_t owner = (coll->collective == GF_COLL_BROADCAST) ? coll->root : index;
         size_t at, bytes;
         gf_status status;
         if (!gf_direct_moves(coll, index, false)) continue;
@@ -114,8 +114,8 @@ static gf_status small_get(struct gf_coll *coll)
     if (coll->elem_count == 0) return GF_OK;
     for (uint32_t index = 0; index < coll->size; index++)
         if ((from[index] = small_at(coll, index)) == 0) return gf_direct_lost(coll, index);
-    if (coll->op > GF_COLL_REDUCE_SCATTER) return copy_some(coll, from);
-    if (coll->op == GF_COLL_REDUCE_SCATTER) range_of(coll, coll->index, 1, &at, &bytes);
+    if (coll->collective > GF_COLL_REDUCE_SCATTER) return copy_some(coll, from);
+    if (coll->collective == GF_COLL_REDUCE_SCATTER) range_of(coll, coll->index, 1, &at, &bytes);
     coll->bytes_mapped += bytes * (coll->size - 1);
     return (coll->fold != NULL) ? fold_all(coll, from) : sum_all(coll, from);
 }

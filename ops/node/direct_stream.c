@@ -166,9 +166,9 @@ static gf_status stream_end(struct gf_coll *coll)
     return status;
 }
 
-static bool stream_supports(gf_coll_op op)
+static bool stream_supports(gf_collective collective)
 {
-    return op == GF_COLL_ALLREDUCE;
+    return collective == GF_COLL_ALLREDUCE;
 }
 
 const struct gf_coll_kind gf_coll_direct_stream = {

@@ -38,7 +38,7 @@ static bool crosses(const struct gf_hierarchy *own) { return (own->host.data != 
 
 /* ---- phases ---- */
 
-static void in_node(struct gf_hierarchy *own, gf_coll_op op, uint64_t order)
+static void in_node(struct gf_hierarchy *own, gf_collective collective, uint64_t order)
 {
     struct gf_coll *inner = &own->inner;
     own->direct = own->shared;
@@ -47,7 +47,7 @@ static void in_node(struct gf_hierarchy *own, gf_coll_op op, uint64_t order)
     own->direct.block_elems = own->block_elems;
     inner->kind = (own->in_node != NULL) ? own->in_node : &gf_coll_direct;
     inner->own.direct = &own->direct;
-    inner->op = op;
+    inner->collective = collective;
     inner->members = own->nodes->local;
     inner->size = own->nodes->local_size;
     inner->index = own->nodes->local_index;
@@ -261,9 +261,9 @@ static gf_status hierarchy_progress(struct gf_coll *coll, uint64_t now_ns)
     }
 }
 
-static bool hierarchy_supports(gf_coll_op op)
+static bool hierarchy_supports(gf_collective collective)
 {
-    return op == GF_COLL_ALLREDUCE;
+    return collective == GF_COLL_ALLREDUCE;
 }
 
 /* For whatever nodes these ranks may lie on: not less than any part asks for. */
