@@ -4,7 +4,7 @@
 
 #include "fault.h"
 
-struct gf_ops;
+struct gf_element_ops;
 
 /* What a device's driver says of its arena, for devices of other ranks of the node. */
 #define GF_GPU_HANDLE_BYTES 112u
@@ -21,7 +21,7 @@ struct gf_gpu_setup {
     const uint32_t *image_cuda; /* [2] its CUDA, as 11080: code to sm_90 and PTX; newer code, 0: none. May be NULL */
     const char *const *kernels; /* [kernel_count] their names, in the order of launch()'s numbers */
     uint32_t kernel_count;
-    const struct gf_ops *ops; /* element ops that launch them; on the host the ones to use */
+    const struct gf_element_ops *ops; /* element ops that launch them; on the host the ones to use */
     struct gf_log log;
     void *arg;
 };
@@ -32,7 +32,7 @@ struct gf_gpu_kernels {
     const uint32_t *const *image_cuda; /* gf_gpu_setup's */
     const char *const *names; /* [*count] */
     const uint32_t *count;
-    const struct gf_ops *ops; /* what launches them */
+    const struct gf_element_ops *ops; /* what launches them */
 };
 
 struct gf_gpu_driver;
@@ -48,7 +48,7 @@ typedef enum gf_stream {
 
 struct gf_gpu {
     const struct gf_gpu_driver *driver;
-    const struct gf_ops *ops; /* element ops that run here */
+    const struct gf_element_ops *ops; /* element ops that run here */
     uint32_t multiprocessors; /* 0 on the host */
     const uint32_t *blocks;   /* [kernel_count] of GF_GPU_BLOCK_THREADS threads, that it has room for at a time */
     char name[64];            /* for a person; empty on the host */

@@ -52,9 +52,9 @@ struct gf_context {
     struct gf_queue queue;       /* of element ops on the pools, in order */
     struct gf_queue pack_queue;  /* of what is packed into dense buffers, after the appliance's tensors */
     struct gf_queue out_queue, in_queue; /* copies to the wire's memory and back. On the host all queues are one */
-    const struct gf_ops *ops;
+    const struct gf_element_ops *ops;
     struct gf_queue wire_queue;  /* collectives work on host memory, at once */
-    const struct gf_ops *wire_ops;
+    const struct gf_element_ops *wire_ops;
     bool on_device;              /* the pools lie in device memory: ops work late, the wire has its own in host memory */
     struct {
         gf_mem base;             /* the arena; 0 on the host */

@@ -63,7 +63,7 @@ struct gf_coll {
     const struct gf_coll_kind *kind;
     struct gf_link *link;
     struct gf_queue *queue;
-    const struct gf_ops *ops;
+    const struct gf_element_ops *ops;
     gf_collective collective;
     uint32_t root;             /* group index; broadcast */
     const uint32_t *members;   /* world ranks of the group in order; NULL: the whole world, identity */

@@ -22,9 +22,9 @@ struct gf_node_ops {
                         uint32_t count);
 };
 
-extern const struct gf_node_ops *const gf_node_ops_host[GF_OPS_SETS];
-/* That go with `ops`, which hold ops themselves: gf_ops_of(). */
-static inline const struct gf_node_ops *gf_node_ops(const struct gf_ops *ops)
+extern const struct gf_node_ops *const gf_node_ops_host[GF_ELEMENT_OPS_SETS];
+/* That go with `ops`, which hold ops themselves: gf_element_ops_of(). */
+static inline const struct gf_node_ops *gf_node_ops(const struct gf_element_ops *ops)
 {
     return (ops->node != NULL) ? ops->node : gf_node_ops_host[ops->set];
 }
@@ -73,8 +73,8 @@ struct gf_sparse_ops {
     gf_status (*zero_chunks)(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks);
 };
 
-extern const struct gf_sparse_ops *const gf_sparse_ops_host[GF_OPS_SETS];
-static inline const struct gf_sparse_ops *gf_sparse_ops(const struct gf_ops *ops)
+extern const struct gf_sparse_ops *const gf_sparse_ops_host[GF_ELEMENT_OPS_SETS];
+static inline const struct gf_sparse_ops *gf_sparse_ops(const struct gf_element_ops *ops)
 {
     return (ops->sparse != NULL) ? ops->sparse : gf_sparse_ops_host[ops->set];
 }
@@ -164,8 +164,8 @@ struct gf_optimizer_ops {
     gf_status (*adam)(struct gf_queue *queue, const struct gf_adam *adam, uint64_t elem_count);
 };
 
-extern const struct gf_optimizer_ops *const gf_optimizer_ops_host[GF_OPS_SETS];
-static inline const struct gf_optimizer_ops *gf_optimizer_ops(const struct gf_ops *ops)
+extern const struct gf_optimizer_ops *const gf_optimizer_ops_host[GF_ELEMENT_OPS_SETS];
+static inline const struct gf_optimizer_ops *gf_optimizer_ops(const struct gf_element_ops *ops)
 {
     return (ops->optimizer != NULL) ? ops->optimizer : gf_optimizer_ops_host[ops->set];
 }
@@ -202,8 +202,8 @@ struct gf_quantize_ops {
                             const struct gf_groups *form, float factor, bool add);
 };
 
-extern const struct gf_quantize_ops *const gf_quantize_ops_host[GF_OPS_SETS];
-static inline const struct gf_quantize_ops *gf_quantize_ops(const struct gf_ops *ops)
+extern const struct gf_quantize_ops *const gf_quantize_ops_host[GF_ELEMENT_OPS_SETS];
+static inline const struct gf_quantize_ops *gf_quantize_ops(const struct gf_element_ops *ops)
 {
     return (ops->quantize != NULL) ? ops->quantize : gf_quantize_ops_host[ops->set];
 }

@@ -19,7 +19,7 @@ static inline uint64_t gf_runs(uint64_t elem_count)
 
 static inline size_t gf_type_bytes(gf_type type) { return (type == GF_TYPE_F32) ? 4 : 2; }
 
-/* Non-finite values met, added to by each op that takes one (host memory on the host; device memory on a GPU).
+/* Non-finite values met, added to by each element op that takes one (host memory on the host; device memory on a GPU).
  * `first` is the lowest index met, counted from `base` of the call; UINT64_MAX: none. */
 struct gf_check {
     uint64_t bad_count;
@@ -28,19 +28,25 @@ struct gf_check {
 
 #define GF_SOURCE_SHIFT 48u /* sum_n: above the index of an element, which source it is */
 
-/* The host's instruction sets, of which each op has a version. */
-typedef enum gf_ops_set { GF_OPS_SCALAR, GF_OPS_AVX2, GF_OPS_AVX512, GF_OPS_NEON, GF_OPS_SETS } gf_ops_set;
+/* The host's instruction sets, of which each element op has a version. */
+typedef enum gf_element_ops_set {
+    GF_ELEMENT_OPS_SCALAR,
+    GF_ELEMENT_OPS_AVX2,
+    GF_ELEMENT_OPS_AVX512,
+    GF_ELEMENT_OPS_NEON,
+    GF_ELEMENT_OPS_SETS
+} gf_element_ops_set;
 
 /* What a dense step needs. A module finds its own (module_ops.h) by it. */
-struct gf_ops {
+struct gf_element_ops {
     const char *name; /* "host", "cuda" */
-    gf_ops_set set;   /* of the host */
+    gf_element_ops_set set;                   /* of the host */
     const struct gf_node_ops *node;           /* NULL on the host, */
     const struct gf_sparse_ops *sparse;       /* where modules bring a table for each set; */
     const struct gf_optimizer_ops *optimizer; /* a device's are its own */
     const struct gf_quantize_ops *quantize;
     bool (*supported)(void); /* by this CPU; NULL: by any */
-    const struct gf_ops *(*best)(void); /* NULL; or this table holds no op, and says which does */
+    const struct gf_element_ops *(*best)(void); /* NULL; or this table holds no op, and says which does */
 
     /* dst[i] = round(src[i] * scale), to nearest even; the product is made in fp32. NULL check: not looked at; else
      * each result that is not finite is counted, base is the index of element 0. Same range valid if types agree. */
@@ -56,9 +62,10 @@ struct gf_ops {
     gf_status (*zero)(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes);
 };
 
-extern const struct gf_ops gf_ops_host;    /* stands for the fastest versions that this CPU runs, by CPUID: */
-const struct gf_ops *gf_ops_best(void);    /* these, the same at each call */
-static inline const struct gf_ops *gf_ops_of(const struct gf_ops *ops)
+/* host: stands for the fastest versions that this CPU runs, by CPUID; best() is these, the same at each call. */
+extern const struct gf_element_ops gf_element_ops_host;
+const struct gf_element_ops *gf_element_ops_best(void);
+static inline const struct gf_element_ops *gf_element_ops_of(const struct gf_element_ops *ops)
 {
     return (ops->best != NULL) ? ops->best() : ops;
 }

@@ -25,13 +25,13 @@ static gf_mem mem(int which)
     return (gf_mem)(uintptr_t)area[which];
 }
 
-static void run_memcpy(const struct gf_ops *ops)
+static void run_memcpy(const struct gf_element_ops *ops)
 {
     memcpy(area[B], area[A], elem_count * 4);
 }
 
 /* The same bytes in pieces for which libc uses ordinary stores, as it does for whatever the library copies. */
-static void run_memcpy_pieces(const struct gf_ops *ops)
+static void run_memcpy_pieces(const struct gf_element_ops *ops)
 {
     for (uint64_t at = 0; at < elem_count * 4; at += PIECE_BYTES) {
         uint64_t left = elem_count * 4 - at;
@@ -40,49 +40,49 @@ static void run_memcpy_pieces(const struct gf_ops *ops)
 }
 
 /* libc's fastest reading: no byte of D is 1. What a core reads at most, whatever it does with it. */
-static void run_read(const struct gf_ops *ops)
+static void run_read(const struct gf_element_ops *ops)
 {
     if (memchr(area[D], 1, elem_count * 4) != NULL) printf("the array to read was overwritten\n");
 }
 
-static void run_f32_to_f16(const struct gf_ops *ops)
+static void run_f32_to_f16(const struct gf_element_ops *ops)
 {
     (void)ops->cast(NULL, mem(B), GF_TYPE_F16, mem(A), GF_TYPE_F32, elem_count, 1, 0, &met);
 }
 
-static void run_f16_to_f32(const struct gf_ops *ops)
+static void run_f16_to_f32(const struct gf_element_ops *ops)
 {
     (void)ops->cast(NULL, mem(A), GF_TYPE_F32, mem(B), GF_TYPE_F16, elem_count, 1, 0, NULL);
 }
 
-static void run_f32_to_bf16(const struct gf_ops *ops)
+static void run_f32_to_bf16(const struct gf_element_ops *ops)
 {
     (void)ops->cast(NULL, mem(B), GF_TYPE_BF16, mem(A), GF_TYPE_F32, elem_count, 1, 0, &met);
 }
 
-static void run_bf16_to_f32(const struct gf_ops *ops)
+static void run_bf16_to_f32(const struct gf_element_ops *ops)
 {
     (void)ops->cast(NULL, mem(A), GF_TYPE_F32, mem(B), GF_TYPE_BF16, elem_count, 1, 0, NULL);
 }
 
-static void run_score(const struct gf_ops *ops)
+static void run_score(const struct gf_element_ops *ops)
 {
     (void)gf_sparse_ops(ops)->score(NULL, mem(B), mem(A), elem_count, 32768, 65536);
 }
 
-static void run_norm(const struct gf_ops *ops)
+static void run_norm(const struct gf_element_ops *ops)
 {
     (void)gf_optimizer_ops(ops)->norm(NULL, 0, GF_TYPE_F32, &(struct gf_norm){mem(B), mem(A), elem_count}, 1);
 }
 
-static void run_update(const struct gf_ops *ops)
+static void run_update(const struct gf_element_ops *ops)
 {
     struct gf_update update = {.weight_f32 = mem(A), .momentum_f32 = mem(C), .gradient = mem(D), .gradient_scale = 0.5f,
                                .rate_in = 1.0f, .rate_out = 1e-3f, .momentum = 0.9f, .decay = 1e-4f};
     (void)gf_optimizer_ops(ops)->update(NULL, &update, elem_count);
 }
 
-static void run_update_half(const struct gf_ops *ops)
+static void run_update_half(const struct gf_element_ops *ops)
 {
     struct gf_update update = {.weight_f32 = mem(A), .momentum_f32 = mem(C), .gradient = mem(D), .gradient_scale = 0.5f,
                                .rate_in = 1.0f, .rate_out = 1e-3f, .momentum = 0.9f, .decay = 1e-4f, .half = mem(B),
@@ -90,7 +90,7 @@ static void run_update_half(const struct gf_ops *ops)
     (void)gf_optimizer_ops(ops)->update(NULL, &update, elem_count);
 }
 
-static void run_accumulate(const struct gf_ops *ops)
+static void run_accumulate(const struct gf_element_ops *ops)
 {
     struct gf_accumulate accumulate = {.dst_h_f32 = mem(A), .h_f32 = mem(A), .dst_u_f32 = mem(C), .u_f32 = mem(C),
                                        .src = mem(D), .src_type = GF_TYPE_F32, .scale = 0.5f, .momentum = 0.9f};
@@ -98,7 +98,7 @@ static void run_accumulate(const struct gf_ops *ops)
 }
 
 /* As LAMB has it: the direction is stored, over the second moment, and the weights stay for the other ops. */
-static void run_adam(const struct gf_ops *ops)
+static void run_adam(const struct gf_element_ops *ops)
 {
     struct gf_adam adam = {.weight_f32 = mem(A), .moment1_f32 = mem(C), .moment2_f32 = mem(B), .direction_f32 = mem(B),
                            .gradient = mem(D), .gradient_type = GF_TYPE_F16, .gradient_scale = 0.5f, .epsilon = 1e-8f,
@@ -107,29 +107,29 @@ static void run_adam(const struct gf_ops *ops)
     (void)gf_optimizer_ops(ops)->adam(NULL, &adam, elem_count);
 }
 
-static void run_quantize(const struct gf_ops *ops)
+static void run_quantize(const struct gf_element_ops *ops)
 {
     (void)gf_quantize_ops(ops)->quantize(NULL, mem(B), mem(A), elem_count, &(struct gf_groups){64, 8}, 0, &met);
 }
 
-static void run_dequantize(const struct gf_ops *ops)
+static void run_dequantize(const struct gf_element_ops *ops)
 {
     (void)gf_quantize_ops(ops)->dequantize(NULL, mem(A), mem(B), elem_count, &(struct gf_groups){64, 8}, 1, true);
 }
 
-static void run_sum_f32(const struct gf_ops *ops)
+static void run_sum_f32(const struct gf_element_ops *ops)
 {
     (void)ops->sum(NULL, mem(A), mem(D), GF_TYPE_F32, elem_count, 0, &met);
 }
 
-static void run_sum_f16(const struct gf_ops *ops)
+static void run_sum_f16(const struct gf_element_ops *ops)
 {
     (void)ops->sum(NULL, mem(B), mem(D), GF_TYPE_F16, elem_count, 0, &met);
 }
 
 static const struct bench_case {
     const char *name;
-    void (*run)(const struct gf_ops *ops);
+    void (*run)(const struct gf_element_ops *ops);
     unsigned bytes_per_elem; /* read and written */
 } cases[] = {
     {"memcpy", run_memcpy, 8},
@@ -173,7 +173,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void bench(const struct gf_ops *ops)
+static void bench(const struct gf_element_ops *ops)
 {
     static double gb_per_s[CASES][ROUNDS], ratio[CASES][ROUNDS];
     for (int round = -1; round < ROUNDS; round++) { /* one to warm up */
@@ -213,10 +213,10 @@ int main(int argc, char **argv)
     printf("largest cache %zu MiB, %d arrays of %zu MiB, 1 thread, medians of %d rounds (least .. most)\n", cache >> 20,
            AREAS, bytes >> 20, ROUNDS);
     printf("%-8s %-26s %8s %8s\n", "version", "op", "GB/s", "/memcpy");
-    for (uint32_t v = 0; v < gf_ops_variant_count; v++) {
-        const struct gf_ops *ops = gf_ops_variants[v].ops;
+    for (uint32_t v = 0; v < gf_element_ops_variant_count; v++) {
+        const struct gf_element_ops *ops = gf_element_ops_variants[v].ops;
         if ((argc > 1) && (strcmp(argv[1], ops->name) != 0)) continue;
-        if (gf_ops_variants[v].supported()) bench(ops);
+        if (gf_element_ops_variants[v].supported()) bench(ops);
         else printf("%-8s skipped: this CPU lacks it\n", ops->name);
     }
     if (met.bad_count != 0) {

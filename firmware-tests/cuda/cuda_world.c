@@ -24,7 +24,7 @@ static struct gf_gpu_setup with_kernels(const struct gf_gpu_setup *setup)
     whole.image = &image;
     whole.kernels = gf_cuda_kernels;
     whole.kernel_count = gf_cuda_kernel_count;
-    whole.ops = &gf_ops_cuda;
+    whole.ops = &gf_element_ops_cuda;
     return whole;
 }
 

@@ -26,31 +26,31 @@ static struct gf_check *found(void) { return (struct gf_check *)(uintptr_t)bench
 
 static gf_status run_copy(void)
 {
-    return gf_ops_cuda.copy(queue(), bench_range(BENCH_OUT), bench_range(BENCH_GRADIENT), bench_range_bytes);
+    return gf_element_ops_cuda.copy(queue(), bench_range(BENCH_OUT), bench_range(BENCH_GRADIENT), bench_range_bytes);
 }
 
 static gf_status narrow(gf_type type, uint64_t count)
 {
-    return gf_ops_cuda.cast(queue(), bench_range(BENCH_OUT), type, bench_range(BENCH_GRADIENT), GF_TYPE_F32, count, 1,
-                            0, found());
+    return gf_element_ops_cuda.cast(queue(), bench_range(BENCH_OUT), type, bench_range(BENCH_GRADIENT), GF_TYPE_F32,
+                                    count, 1, 0, found());
 }
 static gf_status run_f16(void) { return narrow(GF_TYPE_F16, elems()); }
 static gf_status run_bf16(void) { return narrow(GF_TYPE_BF16, elems()); }
 static gf_status run_few(void) { return narrow(GF_TYPE_F16, FEW); }
 static gf_status run_widen(void)
 {
-    return gf_ops_cuda.cast(queue(), bench_range(BENCH_OUT), GF_TYPE_F32, bench_range(BENCH_HALF), GF_TYPE_F16, elems(),
-                            1, 0, NULL);
+    return gf_element_ops_cuda.cast(queue(), bench_range(BENCH_OUT), GF_TYPE_F32, bench_range(BENCH_HALF), GF_TYPE_F16,
+                                    elems(), 1, 0, NULL);
 }
 static gf_status run_sum(void)
 {
-    return gf_ops_cuda.sum(queue(), bench_range(BENCH_B), bench_range(BENCH_GRADIENT), GF_TYPE_F32, elems(), 0,
-                           found());
+    return gf_element_ops_cuda.sum(queue(), bench_range(BENCH_B), bench_range(BENCH_GRADIENT), GF_TYPE_F32, elems(), 0,
+                                   found());
 }
 static gf_status run_sum_f16(void)
 {
-    return gf_ops_cuda.sum(queue(), bench_range(BENCH_HALF_SUM), bench_range(BENCH_HALF), GF_TYPE_F16, 2 * elems(), 0,
-                           NULL);
+    return gf_element_ops_cuda.sum(queue(), bench_range(BENCH_HALF_SUM), bench_range(BENCH_HALF), GF_TYPE_F16,
+                                   2 * elems(), 0, NULL);
 }
 static gf_status run_sum_n(void)
 {
@@ -59,7 +59,7 @@ static gf_status run_sum_n(void)
 }
 static gf_status run_check(void)
 {
-    return gf_ops_cuda.check(queue(), bench_range(BENCH_GRADIENT), GF_TYPE_F32, elems(), 0, found());
+    return gf_element_ops_cuda.check(queue(), bench_range(BENCH_GRADIENT), GF_TYPE_F32, elems(), 0, found());
 }
 static gf_status run_score(void)
 {
@@ -97,7 +97,7 @@ static gf_status run_lars(void)
         parts[2 * i] = (struct gf_update_part){first, each - 64, at + 2048, 5e-5f};
         parts[2 * i + 1] = (struct gf_update_part){first + each - 64, 64, 0, 0};
     }
-    gf_status status = gf_ops_cuda.zero(queue(), rest(LARS_AT), 2048);
+    gf_status status = gf_element_ops_cuda.zero(queue(), rest(LARS_AT), 2048);
     if (status >= 0) status = gf_optimizer_ops_cuda.norm(queue(), rest(SCRATCH_AT), GF_TYPE_F32, norms, 2 * TENSORS);
     if (status >= 0) status = gf_optimizer_ops_cuda.ratio(queue(), ratios, TENSORS);
     return (status < 0) ? status : gf_optimizer_ops_cuda.update_parts(queue(), &some, parts, 2 * TENSORS);
@@ -168,9 +168,12 @@ static gf_status run_update_chunks(void)
 static gf_mem pinned(void) { return (gf_mem)(uintptr_t)gpu_program.staging; }
 static gf_status run_down(void)
 {
-    return gf_ops_cuda.copy(queue(), pinned(), bench_range(BENCH_GRADIENT), bench_range_bytes);
+    return gf_element_ops_cuda.copy(queue(), pinned(), bench_range(BENCH_GRADIENT), bench_range_bytes);
 }
-static gf_status run_up(void) { return gf_ops_cuda.copy(queue(), bench_range(BENCH_OUT), pinned(), bench_range_bytes); }
+static gf_status run_up(void)
+{
+    return gf_element_ops_cuda.copy(queue(), bench_range(BENCH_OUT), pinned(), bench_range_bytes);
+}
 
 /* A buffer of fp32 gradients as a step stages it, on an fp16 wire: cast, to the host, back, cast; the exchange between takes
  * no time here. On one queue: the two ways do not overlap, those of different buffers in a step may. */
@@ -178,11 +181,11 @@ static gf_status run_staged(void)
 {
     gf_status status = run_f16();
     gf_mem out = bench_range(BENCH_OUT);
-    if (status >= 0) status = gf_ops_cuda.copy(queue(), pinned(), out, bench_range_bytes / 2);
-    if (status >= 0) status = gf_ops_cuda.copy(queue(), out, pinned(), bench_range_bytes / 2);
+    if (status >= 0) status = gf_element_ops_cuda.copy(queue(), pinned(), out, bench_range_bytes / 2);
+    if (status >= 0) status = gf_element_ops_cuda.copy(queue(), out, pinned(), bench_range_bytes / 2);
     if (status >= 0)
-        status = gf_ops_cuda.cast(queue(), bench_range(BENCH_GRADIENT), GF_TYPE_F32, out, GF_TYPE_F16, elems(), 1, 0,
-                                  NULL);
+        status = gf_element_ops_cuda.cast(queue(), bench_range(BENCH_GRADIENT), GF_TYPE_F32, out, GF_TYPE_F16, elems(),
+                                          1, 0, NULL);
     return status;
 }
 
@@ -235,14 +238,14 @@ void bench_fill(void)
         random = random * 1664525u + 1013904223u;
         numbers[i] = ((float)(random >> 8) - 0x1p23f) * 0x1p-23f;
     }
-    gpu_must(gf_ops_cuda.copy(queue(), bench_range(A), pinned(), bench_range_bytes));
+    gpu_must(gf_element_ops_cuda.copy(queue(), bench_range(A), pinned(), bench_range_bytes));
     for (uint32_t which = B; which <= C; which++)
-        gpu_must(gf_ops_cuda.cast(queue(), bench_range(which), GF_TYPE_F32, bench_range(A), GF_TYPE_F32, elems(), 0.5f,
-                                  0, NULL));
+        gpu_must(gf_element_ops_cuda.cast(queue(), bench_range(which), GF_TYPE_F32, bench_range(A), GF_TYPE_F32,
+                                          elems(), 0.5f, 0, NULL));
     for (uint32_t half = 0; half < 4; half++)
-        gpu_must(gf_ops_cuda.cast(queue(), bench_range(H + half / 2) + half % 2 * bench_range_bytes / 2, GF_TYPE_F16,
-                                  bench_range(A), GF_TYPE_F32, elems(), 0.25f, 0, NULL));
-    gpu_must(gf_ops_cuda.zero(queue(), bench_range(OUT), bench_range_bytes + BENCH_REST_BYTES));
+        gpu_must(gf_element_ops_cuda.cast(queue(), bench_range(H + half / 2) + half % 2 * bench_range_bytes / 2,
+                                          GF_TYPE_F16, bench_range(A), GF_TYPE_F32, elems(), 0.25f, 0, NULL));
+    gpu_must(gf_element_ops_cuda.zero(queue(), bench_range(OUT), bench_range_bytes + BENCH_REST_BYTES));
     for (uint32_t i = 0; i < listed(); i++) list[i] = 2 * i;
     gpu_upload(rest(LIST_AT), list, listed() * sizeof *list);
     gpu_upload(bench_check(), &none, sizeof none);

@@ -41,9 +41,9 @@ static bool ops_check(uint64_t elems_max, uint32_t seeds)
 {
     static const uint64_t counts[] = {0, 1, 2, 3, 5, 8, 17, 31, 64, 65, 127, 130, 1000, 4097, 70001, 1000003,
                                       ELEMS_MAX};
-    struct ops_pair pair = {.ops = &gf_ops_cuda, .queue = &gpu_program.queue, .elems_max = elems_max, .upload = upload,
-                            .device = gpu_program.gpu->driver->arena(gpu_program.gpu), .download = download,
-                            .seen = op_seen};
+    struct ops_pair pair = {.ops = &gf_element_ops_cuda, .queue = &gpu_program.queue, .elems_max = elems_max,
+                            .upload = upload, .download = download,
+                            .device = gpu_program.gpu->driver->arena(gpu_program.gpu), .seen = op_seen};
     bool same = true;
     ops_pair_begin(&pair);
     for (size_t c = 0; (c < sizeof counts / sizeof counts[0]) && (counts[c] <= elems_max) && same; c++)

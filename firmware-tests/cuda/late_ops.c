@@ -246,7 +246,7 @@ static gf_status late_adam(struct gf_queue *queue, const struct gf_adam *adam, u
 void late_work_do(struct late *late, const struct late_work *work)
 {
     struct gf_queue host = {.gpu = &late->gpu};
-    const struct gf_ops *ops = gf_ops_best();
+    const struct gf_element_ops *ops = gf_element_ops_best();
     const struct gf_sparse_ops *sparse = gf_sparse_ops(ops);
     const struct gf_optimizer_ops *optimizer = gf_optimizer_ops(ops);
     gf_status status = GF_OK;
@@ -296,7 +296,7 @@ static const struct gf_optimizer_ops late_optimizer_ops = {
     .norm = late_norm, .ratio = late_ratio, .update = late_update, .update_parts = late_update_parts,
     .update_chunks = late_update_chunks, .adam = late_adam,
 };
-const struct gf_ops late_ops = {
+const struct gf_element_ops late_ops = {
     .name = "late", .node = &late_node_ops, .sparse = &late_sparse_ops, .optimizer = &late_optimizer_ops,
     .cast = late_cast, .sum = late_sum, .check = late_check, .copy = late_copy, .zero = late_zero,
 };

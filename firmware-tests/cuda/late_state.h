@@ -45,7 +45,7 @@ struct late {
 
 static inline struct late *late_of(const struct gf_gpu *gpu) { return (struct late *)(uintptr_t)gpu; }
 
-extern const struct gf_ops late_ops;
+extern const struct gf_element_ops late_ops;
 /* A place for one more, whose kind is set. */
 struct late_work *late_work_new(struct gf_queue *queue, late_kind kind);
 gf_status late_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes);

@@ -41,7 +41,7 @@ struct gf_queue *simt_gpu_queue(uint32_t multiprocessors)
     for (uint32_t k = 0; k < gf_cuda_kernel_count; k++) blocks[k] = 8 * multiprocessors;
     gpu.blocks = blocks;
     gpu.driver = &driver;
-    gpu.ops = &gf_ops_cuda;
+    gpu.ops = &gf_element_ops_cuda;
     gpu.multiprocessors = multiprocessors;
     queue.gpu = &gpu;
     return &queue;

@@ -28,7 +28,8 @@ static bool in_device(void *user, const void *address, size_t size_bytes, bool i
 
 static void run(uint64_t elems_max, const uint64_t *counts, uint32_t count_count, uint32_t seeds)
 {
-    struct ops_pair pair = {.ops = &gf_ops_cuda, .elems_max = elems_max, .upload = upload, .download = download};
+    struct ops_pair pair = {.ops = &gf_element_ops_cuda, .elems_max = elems_max, .upload = upload,
+                            .download = download};
     void *device = aligned_alloc(256, (ops_pair_bytes(elems_max) + 255) / 256 * 256);
     assert_non_null(device);
     pair.device = (gf_mem)(uintptr_t)device;
@@ -97,13 +98,13 @@ TEST(test_empty_ranges_launch_nothing)
     const struct gf_groups form = {32, 8};
     gf_mem none = 0;
     uint64_t before = simt_gpu_launches;
-    assert_int_equal(gf_ops_cuda.cast(queue, 0, GF_TYPE_F16, 0, GF_TYPE_F32, 0, 1, 0, NULL), GF_OK);
-    assert_int_equal(gf_ops_cuda.sum(queue, 0, 0, GF_TYPE_F32, 0, 0, NULL), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.cast(queue, 0, GF_TYPE_F16, 0, GF_TYPE_F32, 0, 1, 0, NULL), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.sum(queue, 0, 0, GF_TYPE_F32, 0, 0, NULL), GF_OK);
     assert_int_equal(gf_node_ops_cuda.sum_n(queue, &none, 1, &none, 1, GF_TYPE_F32, 0, 0, NULL, NULL), GF_OK);
-    assert_int_equal(gf_ops_cuda.check(queue, 0, GF_TYPE_F32, 0, 0, NULL), GF_OK);
-    assert_int_equal(gf_ops_cuda.copy(queue, 0, 0, 0), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.check(queue, 0, GF_TYPE_F32, 0, 0, NULL), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.copy(queue, 0, 0, 0), GF_OK);
     assert_int_equal(gf_node_ops_cuda.copy_n(queue, &none, &none, &none, 1), GF_OK);
-    assert_int_equal(gf_ops_cuda.zero(queue, 0, 0), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.zero(queue, 0, 0), GF_OK);
     assert_int_equal(gf_sparse_ops_cuda.score(queue, 0, 0, 0, 0, 0), GF_OK);
     assert_int_equal(gf_optimizer_ops_cuda.norm(queue, 0, GF_TYPE_F32, &(struct gf_norm){.elem_count = 0}, 1), GF_OK);
     assert_int_equal(gf_optimizer_ops_cuda.ratio(queue, NULL, 0), GF_OK);
@@ -145,7 +146,8 @@ static void update_many(uint32_t count, uint32_t empty, uint64_t launches)
         parts[2 * i + 1] = (struct gf_update_part){at + ELEMS, ELEMS, 0, 0};
     }
     for (uint32_t on_host = 0; on_host < 2; on_host++) {
-        const struct gf_optimizer_ops *optimizer = gf_optimizer_ops(on_host ? gf_ops_best() : &gf_ops_cuda);
+        const struct gf_element_ops *ops = on_host ? gf_element_ops_best() : &gf_element_ops_cuda;
+        const struct gf_optimizer_ops *optimizer = gf_optimizer_ops(ops);
         uint64_t before = simt_gpu_launches;
         memset(squares, 0, sizeof squares);
         for (uint32_t i = 0; i < 2 * TENSORS * ELEMS; i++) weight[i] = (float)(i % 17);

@@ -11,7 +11,7 @@
 const struct gf_modules own_modules = {
     .name = "own_modules",
     .drivers = {.gpu = &gf_gpu_host, .clock = &gf_clock_monotonic},
-    .ops = &gf_ops_host,
+    .ops = &gf_element_ops_host,
     .coll = {[GF_ALGORITHM_RING] = &gf_coll_ring, [GF_ALGORITHM_DOUBLING] = &gf_coll_doubling,
              [GF_ALGORITHM_HALVING] = &gf_coll_halving, [GF_ALGORITHM_TREE] = &gf_coll_tree},
 };

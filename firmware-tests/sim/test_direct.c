@@ -169,7 +169,7 @@ static gf_status copy_fails(struct gf_queue *queue, gf_mem dst, gf_mem src, uint
 TEST(a_copy_that_fails_ends_its_rank)
 {
     static const uint64_t counts[] = {40, GF_DIRECT_BESIDE_BYTES / 4};
-    struct gf_ops failing = *gf_ops_best();
+    struct gf_element_ops failing = *gf_element_ops_best();
     failing.copy = copy_fails;
     for (size_t n = 0; n < LENGTH(counts); n++) {
         struct coll_case c = case_of((n == 0) ? GF_COLL_ALLGATHER : GF_COLL_ALLREDUCE, 3, counts[n], GF_TYPE_F32);

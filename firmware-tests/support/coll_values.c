@@ -23,8 +23,10 @@ static void values(const struct coll_world *world, bool exact, uint32_t index, v
             ((unsigned char *)values_out)[i] = (unsigned char)mix(index * 65537u + (uint32_t)i);
         }
     } else {
-        assert_int_equal(gf_ops_best()->cast(NULL, (gf_mem)(uintptr_t)values_out, c->type, (gf_mem)(uintptr_t)wide,
-                                          GF_TYPE_F32, c->elem_count, 1.0f, 0, NULL), GF_OK);
+        gf_status status = gf_element_ops_best()->cast(NULL, (gf_mem)(uintptr_t)values_out, c->type,
+                                                       (gf_mem)(uintptr_t)wide, GF_TYPE_F32, c->elem_count, 1.0f, 0,
+                                                       NULL);
+        assert_int_equal(status, GF_OK);
     }
     free(wide);
 }
@@ -51,7 +53,7 @@ static void add_range(const struct reference *ref, uint32_t to, uint32_t from, u
     if (c->fold_elem_bytes) {
         for (size_t i = 0; i < count * elem_bytes; i++) dst[i] ^= src[i];
     } else {
-        const struct gf_ops *ops = gf_ops_best();
+        const struct gf_element_ops *ops = gf_element_ops_best();
         assert_int_equal(ops->sum(NULL, (gf_mem)(uintptr_t)dst, (gf_mem)(uintptr_t)src, c->type, count, 0, NULL),
                          GF_OK);
     }
@@ -109,7 +111,7 @@ static void sum_once(const struct reference *ref)
     const struct coll_case *c = &ref->world->c;
     float *wide = calloc(2 * c->elem_count + 1, sizeof *wide), *next = wide + c->elem_count;
     gf_mem result = (gf_mem)(uintptr_t)ref->vectors;
-    const struct gf_ops *ops = gf_ops_best();
+    const struct gf_element_ops *ops = gf_element_ops_best();
     assert_non_null(wide);
     for (uint32_t i = 0; i < c->size; i++) {
         assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)next, GF_TYPE_F32, result + i * ref->vector_bytes,

@@ -78,13 +78,13 @@ static gf_status watch_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_ty
                            uint64_t base, struct gf_check *check)
 {
     coll_watch_fold(dst, src, elem_count * ((type == GF_TYPE_F32) ? 4 : 2));
-    return gf_ops_best()->sum(queue, dst, src, type, elem_count, base, check);
+    return gf_element_ops_best()->sum(queue, dst, src, type, elem_count, base, check);
 }
 
-const struct gf_ops *coll_watch_ops(void)
+const struct gf_element_ops *coll_watch_ops(void)
 {
-    static struct gf_ops ops;
-    ops = *gf_ops_best();
+    static struct gf_element_ops ops;
+    ops = *gf_element_ops_best();
     ops.sum = watch_sum;
     return &ops;
 }

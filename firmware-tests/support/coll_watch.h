@@ -8,8 +8,8 @@
 
 /* The link's table is replaced by one that looks at each post. All watched links are of the same driver. */
 void coll_watch_link(struct gf_link *link);
-/* gf_ops_best() with a sum() that looks at its ranges. */
-const struct gf_ops *coll_watch_ops(void);
+/* gf_element_ops_best() with a sum() that looks at its ranges. */
+const struct gf_element_ops *coll_watch_ops(void);
 /* Any fold: dst is written, src is read. */
 void coll_watch_fold(gf_mem dst, gf_mem src, size_t size_bytes);
 uint32_t coll_watch_under_way(void);

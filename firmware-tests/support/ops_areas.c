@@ -143,7 +143,7 @@ void areas_whole(void)
     seed = 7;
 }
 
-static void each_turn(const struct gf_ops *ops, void (*cases)(const struct turn *t))
+static void each_turn(const struct gf_element_ops *ops, void (*cases)(const struct turn *t))
 {
     /* Odd offsets too: addresses need no alignment. 60 and 4 put a vector across cache lines. */
     static const uint32_t offsets[] = {0, 4, 1, 60, 30}, big_counts[] = {1000, 4097, 32768, 65537};
@@ -162,9 +162,9 @@ static void each_turn(const struct gf_ops *ops, void (*cases)(const struct turn 
 
 void each_version(void (*cases)(const struct turn *t))
 {
-    for (uint32_t v = 0; v < gf_ops_variant_count; v++) {
-        if (gf_ops_variants[v].supported()) each_turn(gf_ops_variants[v].ops, cases);
-        else print_message("%s: skipped, this CPU lacks it\n", gf_ops_variants[v].ops->name);
+    for (uint32_t v = 0; v < gf_element_ops_variant_count; v++) {
+        if (gf_element_ops_variants[v].supported()) each_turn(gf_element_ops_variants[v].ops, cases);
+        else print_message("%s: skipped, this CPU lacks it\n", gf_element_ops_variants[v].ops->name);
     }
-    each_turn(gf_ops_best(), cases);
+    each_turn(gf_element_ops_best(), cases);
 }

@@ -14,7 +14,7 @@ enum { WEIGHT, MOMENTUM, HALF, SOURCE, OTHER, OUT, OUT_TOO, AREAS };
 extern const gf_type types[3];
 
 struct turn {
-    const struct gf_ops *ops;
+    const struct gf_element_ops *ops;
     gf_type type;
     uint64_t count;
     uint32_t offset;

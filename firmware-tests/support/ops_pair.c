@@ -146,13 +146,13 @@ static void compare(struct turn *t, gf_status status, bool any_nan)
     if (pair->seen != NULL) pair->seen(pair, t->op, t->same);
 }
 
-#define gf_core_ops gf_ops_of
-#define BOTH(of, t, name, on_host, on_device)                                   \
-    do {                                                                        \
-        gf_status status = gf_##of##_ops(gf_ops_best())->name on_host;          \
-        (t)->op = #name;                                                        \
-        if (status == GF_OK) status = gf_##of##_ops((t)->pair->ops)->name on_device;\
-        compare((t), status, false);                                            \
+#define gf_core_ops gf_element_ops_of
+#define BOTH(of, t, name, on_host, on_device)                                        \
+    do {                                                                             \
+        gf_status status = gf_##of##_ops(gf_element_ops_best())->name on_host;       \
+        (t)->op = #name;                                                             \
+        if (status == GF_OK) status = gf_##of##_ops((t)->pair->ops)->name on_device; \
+        compare((t), status, false);                                                 \
     } while (0)
 
 static struct gf_check *check_of(gf_mem at) { return (struct gf_check *)(uintptr_t)at; }
@@ -230,7 +230,7 @@ static void score_case(struct turn *t, uint64_t chunk_elems, uint64_t piece_elem
     fill(t, A, GF_TYPE_F32, special);
     fill(t, B, GF_TYPE_F32, false);
     t->op = "score";
-    (void)gf_sparse_ops(gf_ops_best())->score(NULL, scores.host, src.host, t->count, chunk_elems, piece_elems);
+    (void)gf_sparse_ops(gf_element_ops_best())->score(NULL, scores.host, src.host, t->count, chunk_elems, piece_elems);
     compare(t, gf_sparse_ops(t->pair->ops)->score(t->pair->queue, scores.device, src.device, t->count, chunk_elems,
                                                   piece_elems), special);
 }

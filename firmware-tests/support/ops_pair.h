@@ -10,7 +10,7 @@
 #define OPS_PAIR_GUARD 64u /* bytes before and behind the elements, looked at too */
 
 struct ops_pair {
-    const struct gf_ops *ops; /* on trial */
+    const struct gf_element_ops *ops; /* on trial */
     struct gf_queue *queue;
     gf_mem device;            /* pair_bytes() of the queue's memory */
     uint64_t elems_max;

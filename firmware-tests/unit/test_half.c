@@ -74,19 +74,19 @@ static void floats_fill(const struct half_kind *k)
     }
 }
 
-static void narrow(const struct gf_ops *ops, gf_type type, uint32_t count)
+static void narrow(const struct gf_element_ops *ops, gf_type type, uint32_t count)
 {
     assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)halves, type, (gf_mem)(uintptr_t)floats, GF_TYPE_F32, count, 1,
                                0, NULL), GF_OK);
 }
 
-static void widen(const struct gf_ops *ops, gf_type type, uint32_t count)
+static void widen(const struct gf_element_ops *ops, gf_type type, uint32_t count)
 {
     assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)floats, GF_TYPE_F32, (gf_mem)(uintptr_t)halves, type, count, 1,
                                0, NULL), GF_OK);
 }
 
-static void narrowing_rounds_to_nearest_even(const struct gf_ops *ops, const struct half_kind *k)
+static void narrowing_rounds_to_nearest_even(const struct gf_element_ops *ops, const struct half_kind *k)
 {
     floats_fill(k);
     narrow(ops, k->type, float_count);
@@ -99,7 +99,7 @@ static void narrowing_rounds_to_nearest_even(const struct gf_ops *ops, const str
     }
 }
 
-static void widening_is_exact_and_comes_back(const struct gf_ops *ops, const struct half_kind *k)
+static void widening_is_exact_and_comes_back(const struct gf_element_ops *ops, const struct half_kind *k)
 {
     for (uint32_t i = 0; i < HALVES; i++) halves[i] = (uint16_t)i;
     widen(ops, k->type, HALVES);
@@ -119,7 +119,7 @@ static void widening_is_exact_and_comes_back(const struct gf_ops *ops, const str
     }
 }
 
-static void nan_stays_nan_with_its_top_payload(const struct gf_ops *ops, const struct half_kind *k)
+static void nan_stays_nan_with_its_top_payload(const struct gf_element_ops *ops, const struct half_kind *k)
 {
     static const uint32_t nans[] = {0x7f800001, 0xff800001, 0x7fc00000, 0xffc00000, 0x7fffffff, 0xffffffff,
                                     0x7f802000, 0x7f810000, 0xffabcdef, 0x7fbfffff, 0x7fff8000, 0xffffe000};
@@ -133,14 +133,14 @@ static void nan_stays_nan_with_its_top_payload(const struct gf_ops *ops, const s
     }
 }
 
-static void each_version(void (*check)(const struct gf_ops *ops, const struct half_kind *k))
+static void each_version(void (*check)(const struct gf_element_ops *ops, const struct half_kind *k))
 {
-    for (uint32_t v = 0; v < gf_ops_variant_count; v++) {
-        if (!gf_ops_variants[v].supported()) {
-            print_message("%s: skipped, this CPU lacks it\n", gf_ops_variants[v].ops->name);
+    for (uint32_t v = 0; v < gf_element_ops_variant_count; v++) {
+        if (!gf_element_ops_variants[v].supported()) {
+            print_message("%s: skipped, this CPU lacks it\n", gf_element_ops_variants[v].ops->name);
             continue;
         }
-        for (size_t k = 0; k < LENGTH(kinds); k++) check(gf_ops_variants[v].ops, &kinds[k]);
+        for (size_t k = 0; k < LENGTH(kinds); k++) check(gf_element_ops_variants[v].ops, &kinds[k]);
     }
 }
 

@@ -264,11 +264,11 @@ TEST(test_norm_adds_runs_in_lanes)
     assert_non_null(values);
     values[5] = gf_f16_of_f32(1);
     values[32ull * GF_RUN_ELEMS] = values[97ull * GF_RUN_ELEMS - 1] = gf_f16_of_f32(0x1p-12f);
-    for (uint32_t v = 0; v < gf_ops_variant_count; v++) {
+    for (uint32_t v = 0; v < gf_element_ops_variant_count; v++) {
         float square = 0;
-        if (!gf_ops_variants[v].supported()) continue;
+        if (!gf_element_ops_variants[v].supported()) continue;
         const struct gf_norm norm = {(gf_mem)(uintptr_t)&square, (gf_mem)(uintptr_t)values, elem_count};
-        assert_int_equal(gf_optimizer_ops(gf_ops_variants[v].ops)->norm(NULL, 0, GF_TYPE_F16, &norm, 1), GF_OK);
+        assert_int_equal(gf_optimizer_ops(gf_element_ops_variants[v].ops)->norm(NULL, 0, GF_TYPE_F16, &norm, 1), GF_OK);
         assert_int_equal(gf_f32_bits(square), 0x3f800001);
     }
     free(values);
@@ -287,18 +287,18 @@ TEST(test_a_norm_of_many_runs)
         uint64_t first = run * GF_RUN_ELEMS, left = elem_count - first;
         lanes[run % 64] += ordered_sum((const uint8_t *)(from + first), GF_TYPE_F16, run_elems(left), true);
     }
-    for (uint32_t v = 0; v < gf_ops_variant_count; v++) {
+    for (uint32_t v = 0; v < gf_element_ops_variant_count; v++) {
         float square = 0;
-        if (!gf_ops_variants[v].supported()) continue;
+        if (!gf_element_ops_variants[v].supported()) continue;
         const struct gf_norm norm = {(gf_mem)(uintptr_t)&square, (gf_mem)(uintptr_t)from, elem_count};
-        assert_int_equal(gf_optimizer_ops(gf_ops_variants[v].ops)->norm(NULL, 0, GF_TYPE_F16, &norm, 1), GF_OK);
+        assert_int_equal(gf_optimizer_ops(gf_element_ops_variants[v].ops)->norm(NULL, 0, GF_TYPE_F16, &norm, 1), GF_OK);
         assert_int_equal(gf_f32_bits(square), gf_f32_bits(tree_of(lanes)));
     }
     free(from);
 }
 
 /* A cast whose result goes past the cache, `offset` bytes behind a line; two results are infinite. */
-static void long_cast(const struct gf_ops *ops, uint8_t *to, uint32_t offset, gf_type dst_type, uint8_t *from,
+static void long_cast(const struct gf_element_ops *ops, uint8_t *to, uint32_t offset, gf_type dst_type, uint8_t *from,
                       gf_type src_type, uint64_t elem_count)
 {
     uint64_t dst_bytes = (dst_type == GF_TYPE_F32) ? 4 : 2, early = 40, late = elem_count - 2;
@@ -338,9 +338,10 @@ TEST(test_casts_past_the_cache)
     for (uint32_t c = 0; c < LENGTH(cases); c++) {
         uint64_t elem_count = GF_STREAM_BYTES / (cases[c].dst == GF_TYPE_F32 ? 4 : 2) + 1001 - 997 * (c % 2);
         for (uint64_t i = 0; i < elem_count; i++) put(from, cases[c].src, i, (float)(next() % 4096) / 4096);
-        for (uint32_t turn = 0; turn < LENGTH(cases[c].offsets) * gf_ops_variant_count; turn++) {
-            const struct gf_ops_variant *variant = &gf_ops_variants[turn % gf_ops_variant_count];
-            uint32_t offset = cases[c].offsets[turn / gf_ops_variant_count];
+        for (uint32_t turn = 0; turn < LENGTH(cases[c].offsets) * gf_element_ops_variant_count; turn++) {
+            uint32_t v = turn % gf_element_ops_variant_count;
+            const struct gf_element_ops_variant *variant = &gf_element_ops_variants[v];
+            uint32_t offset = cases[c].offsets[turn / gf_element_ops_variant_count];
             if (variant->supported()) long_cast(variant->ops, to, offset, cases[c].dst, from, cases[c].src, elem_count);
         }
     }
@@ -350,15 +351,15 @@ TEST(test_casts_past_the_cache)
 
 TEST(test_copy_and_zero)
 {
-    const struct turn all = {.ops = gf_ops_best(), .count = ELEMS_MAX};
+    const struct turn all = {.ops = gf_element_ops_best(), .count = ELEMS_MAX};
     areas_whole();
     for (uint32_t size = 0; size < 300; size += 7) {
         struct range src = range_filled(&all, SOURCE, 0, GF_TYPE_F32), dst = range_empty(OUT, 0, GF_TYPE_F32);
-        assert_int_equal(gf_ops_best()->copy(NULL, mem(dst) + 1, mem(src) + 3, size), GF_OK);
+        assert_int_equal(gf_element_ops_best()->copy(NULL, mem(dst) + 1, mem(src) + 3, size), GF_OK);
         memcpy(wanted_base(dst) + 1, wanted_base(src) + 3, size);
         assert_true(same_bits(dst));
-        assert_int_equal(gf_ops_best()->copy(NULL, mem(dst) + 1, mem(dst) + 1, size), GF_OK);
-        assert_int_equal(gf_ops_best()->zero(NULL, mem(dst) + 5, size / 2), GF_OK);
+        assert_int_equal(gf_element_ops_best()->copy(NULL, mem(dst) + 1, mem(dst) + 1, size), GF_OK);
+        assert_int_equal(gf_element_ops_best()->zero(NULL, mem(dst) + 5, size / 2), GF_OK);
         memset(wanted_base(dst) + 5, 0, size / 2);
         assert_true(same_bits(dst) && same_bits(src));
     }

@@ -16,9 +16,10 @@ TEST(test_ratio)
         {NAN, 16, 1, 0.5f, 1, 1},
         {2, 3, 1, 0.1f, 1e-9f, 0}, /* below */
     };
-    for (uint32_t v = 0; v <= gf_ops_variant_count; v++) {
-        const struct gf_ops *ops = (v < gf_ops_variant_count) ? gf_ops_variants[v].ops : gf_ops_best();
-        if ((v < gf_ops_variant_count) && !gf_ops_variants[v].supported()) continue;
+    for (uint32_t v = 0; v <= gf_element_ops_variant_count; v++) {
+        bool best = v == gf_element_ops_variant_count;
+        const struct gf_element_ops *ops = best ? gf_element_ops_best() : gf_element_ops_variants[v].ops;
+        if (!best && !gf_element_ops_variants[v].supported()) continue;
         for (uint32_t r = 0; r < LENGTH(rows); r++) {
             float got = -1, want = rows[r].want;
             struct gf_ratio ratio = {.ratio_f32 = (gf_mem)(uintptr_t)&got,

@@ -29,8 +29,8 @@ static double given(const uint8_t *groups, const struct gf_groups *form, uint64_
 }
 
 /* The scale, and that each value is the nearest there is; the error is what is missing. */
-static void expect(const struct gf_ops *ops, const uint8_t *groups, const struct gf_groups *form, const float *before,
-                   const float *after, uint64_t count)
+static void expect(const struct gf_element_ops *ops, const uint8_t *groups, const struct gf_groups *form,
+                   const float *before, const float *after, uint64_t count)
 {
     for (uint64_t first = 0; first < count; first += form->elems) {
         uint64_t end = (count - first < form->elems) ? count : first + form->elems;
@@ -55,7 +55,7 @@ static void expect(const struct gf_ops *ops, const uint8_t *groups, const struct
     }
 }
 
-static void each_count(const struct gf_ops *ops, const struct gf_groups *form)
+static void each_count(const struct gf_element_ops *ops, const struct gf_groups *form)
 {
     static const uint64_t counts[] = {0, 1, 7, 31, 32, 33, 64, 100, 255, 256, 257, 511, 512, 513, 1200};
     static uint8_t groups[ELEMS_MAX * 2 + 2 * GF_GROUP_BYTES_MAX], plain[sizeof groups];
@@ -93,9 +93,9 @@ static void each_count(const struct gf_ops *ops, const struct gf_groups *form)
 TEST(values_are_the_nearest_that_a_group_has_and_what_is_missing_is_kept)
 {
     for (size_t f = 0; f < LENGTH(forms); f++) {
-        for (uint32_t v = 0; v < gf_ops_variant_count; v++)
-            if (gf_ops_variants[v].supported()) each_count(gf_ops_variants[v].ops, &forms[f]);
-        each_count(gf_ops_best(), &forms[f]);
+        for (uint32_t v = 0; v < gf_element_ops_variant_count; v++)
+            if (gf_element_ops_variants[v].supported()) each_count(gf_element_ops_variants[v].ops, &forms[f]);
+        each_count(gf_element_ops_best(), &forms[f]);
     }
 }
 
@@ -113,8 +113,8 @@ TEST(groups_without_a_scale_are_zeroes)
             struct gf_check check = {0, UINT64_MAX};
             value[17] = rows[row].value;
             memcpy(before, value, sizeof value);
-            (void)gf_quantize_ops(gf_ops_best())->quantize(NULL, at(groups), at(value), forms[f].elems, &forms[f], 40,
-                                       &check);
+            (void)gf_quantize_ops(gf_element_ops_best())->quantize(NULL, at(groups), at(value), forms[f].elems,
+                                                                   &forms[f], 40, &check);
             for (uint32_t b = 0; b < gf_group_bytes(&forms[f]); b++) assert_int_equal(groups[b], 0);
             assert_memory_equal(value, before, sizeof value);
             assert_int_equal(check.bad_count, rows[row].bad);
@@ -135,8 +135,8 @@ TEST(nothing_is_lost_over_many_steps)
                 meant[i] += (double)gradient;
                 value[i] += gradient;
             }
-            (void)gf_quantize_ops(gf_ops_best())->quantize(NULL, at(groups), at(value), forms[f].elems, &forms[f], 0,
-                                       NULL);
+            (void)gf_quantize_ops(gf_element_ops_best())->quantize(NULL, at(groups), at(value), forms[f].elems,
+                                                                   &forms[f], 0, NULL);
             for (uint32_t i = 0; i < forms[f].elems; i++) sent[i] += given(groups, &forms[f], i);
         }
         for (uint32_t i = 0; i < forms[f].elems; i++)
@@ -187,8 +187,9 @@ TEST(combinations_without_a_rule_are_refused)
 static void round_trip(float *value, float *scratch, uint8_t *groups, uint64_t count)
 {
     memcpy(scratch, value, count * sizeof(float));
-    (void)gf_quantize_ops(gf_ops_best())->quantize(NULL, at(groups), at(scratch), count, &forms[0], 0, NULL);
-    (void)gf_quantize_ops(gf_ops_best())->dequantize(NULL, at(value), at(groups), count, &forms[0], 1.0f, false);
+    (void)gf_quantize_ops(gf_element_ops_best())->quantize(NULL, at(groups), at(scratch), count, &forms[0], 0, NULL);
+    (void)gf_quantize_ops(gf_element_ops_best())->dequantize(NULL, at(value), at(groups), count, &forms[0], 1.0f,
+                                                             false);
 }
 
 /* Why partial sums are not quantized: a ring would do so at each hop. The error of a sum of n ranks, over its size. */

@@ -202,7 +202,7 @@ struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
                                  .kernels = (kernels != NULL) ? kernels->names : NULL,
                                  .kernel_count = (kernels != NULL) ? *kernels->count : 0,
                                  .ops = (kernels != NULL)   ? kernels->ops
-                                        : layout->on_device ? NULL : gf_ops_of(layout->modules->ops),
+                                        : layout->on_device ? NULL : gf_element_ops_of(layout->modules->ops),
                                  .ordinal = config->device.ordinal,
                                  .local = layout->local,
                                  .device_bytes = layout->footprint.device_bytes,

@@ -134,7 +134,7 @@ static gf_status gpu_open(const struct gf_layout *layout, void *state, gf_contex
     gf->in_queue = gf_queue_own(gf, GF_STREAM_IN);
     gf->ops = gf->gpu->ops;
     gf->wire_queue = (struct gf_queue){.gpu = gf->gpu};
-    gf->wire_ops = gf->on_device ? gf_ops_of(gf->modules->ops) : gf->gpu->ops;
+    gf->wire_ops = gf->on_device ? gf_element_ops_of(gf->modules->ops) : gf->gpu->ops;
     return GF_OK;
 }
 

@@ -79,7 +79,7 @@ static gf_status device_write(gf_context *gf, gf_mem to, const void *from, uint6
 
 #if GF_WITH_CUDA
 static const struct gf_gpu_kernels kernels = {&gf_cuda_image, &gf_cuda_image_cuda, gf_cuda_kernels,
-                                              &gf_cuda_kernel_count, &gf_ops_cuda};
+                                              &gf_cuda_kernel_count, &gf_element_ops_cuda};
 #endif
 
 const struct gf_device_module gf_module_device = {

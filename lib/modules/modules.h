@@ -12,7 +12,7 @@
 #include "drivers/drivers.h"
 #include "gradientflow.h"
 
-struct gf_ops;
+struct gf_element_ops;
 struct gf_coll_kind;
 struct gf_auth_module;
 struct gf_device_module;
@@ -26,7 +26,7 @@ struct gf_observe_module;
 struct gf_modules {
     const char *name; /* for logs and errors */
     struct gf_drivers drivers; /* none NULL but gpu: then gradients lie on the device of `device` alone */
-    const struct gf_ops *ops; /* of the host: gf_ops_host chooses what the CPU runs, the others are one set each */
+    const struct gf_element_ops *ops; /* host: gf_element_ops_host chooses what the CPU runs, the others are one set */
     const struct gf_coll_kind *coll[GF_ALGORITHM_COUNT]; /* the core's are ring, halving, doubling and tree */
     const struct gf_auth_module *authentication; /* rendezvous.key_file; wants libsodium */
     const struct gf_device_module *device;       /* device.driver "cuda", and its kernels */
@@ -42,7 +42,8 @@ extern const struct gf_modules gf_modules_all;
  * doubling and tree. */
 extern const struct gf_modules gf_modules_core;
 
-extern const struct gf_ops gf_ops_host, gf_ops_scalar, gf_ops_avx2, gf_ops_avx512, gf_ops_neon;
+extern const struct gf_element_ops gf_element_ops_host, gf_element_ops_scalar, gf_element_ops_avx2,
+    gf_element_ops_avx512, gf_element_ops_neon;
 extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server,
     gf_coll_alltoall, gf_coll_direct, gf_coll_hierarchy;
 extern const struct gf_auth_module gf_module_authentication;
@@ -56,14 +57,14 @@ extern const struct gf_observe_module gf_module_observe;
 /* The core's entries, for a table of one's own:
  *     const struct gf_modules mine = {GF_MODULES_CORE, .name = "mine", .sparse = &gf_module_sparse}; */
 #if defined(__x86_64__)
-#define GF_MODULES_OPS &gf_ops_avx2
+#define GF_MODULES_ELEMENT_OPS &gf_element_ops_avx2
 #elif defined(__aarch64__)
-#define GF_MODULES_OPS &gf_ops_neon
+#define GF_MODULES_ELEMENT_OPS &gf_element_ops_neon
 #else
-#define GF_MODULES_OPS &gf_ops_scalar
+#define GF_MODULES_ELEMENT_OPS &gf_element_ops_scalar
 #endif
 #define GF_MODULES_CORE \
-    .ops = GF_MODULES_OPS, \
+    .ops = GF_MODULES_ELEMENT_OPS, \
     .drivers = {.link = &gf_link_ucx, .rendezvous = &gf_rendezvous_tcp, .gpu = &gf_gpu_host, \
                 .clock = &gf_clock_monotonic}, \
     .coll = {[GF_ALGORITHM_RING] = &gf_coll_ring, [GF_ALGORITHM_HALVING] = &gf_coll_halving, \

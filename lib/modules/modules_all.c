@@ -12,7 +12,7 @@ const struct gf_modules gf_modules_all = {
         .gpu = &gf_gpu_host,
         .clock = &gf_clock_monotonic,
     },
-    .ops = &gf_ops_host,
+    .ops = &gf_element_ops_host,
     .coll = {
         [GF_ALGORITHM_RING] = &gf_coll_ring,
         [GF_ALGORITHM_HALVING] = &gf_coll_halving,

@@ -11,7 +11,7 @@ const struct gf_modules gf_modules_core = {
         .gpu = &gf_gpu_host,
         .clock = &gf_clock_monotonic,
     },
-    .ops = GF_MODULES_OPS,
+    .ops = GF_MODULES_ELEMENT_OPS,
     .coll = {
         [GF_ALGORITHM_RING] = &gf_coll_ring,
         [GF_ALGORITHM_HALVING] = &gf_coll_halving,

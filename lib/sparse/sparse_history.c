@@ -305,7 +305,7 @@ static gf_status piece_commit(gf_context *gf, uint64_t end, float factor)
 {
     struct gf_sparse *sparse = &gf->sparse;
     struct gf_sparse_pass *pass = &sparse->commit;
-    const struct gf_ops *ops = gf->ops;
+    const struct gf_element_ops *ops = gf->ops;
     uint64_t first = pass->elem, count = end - first;
     gf_type type = gf->sparse.type, wire = gf->config.exchange.wire;
     gf_mem history = sparse->history + first * sizeof(float);

@@ -28,7 +28,7 @@ struct gf_hierarchy {
         gf_mem data;         /* [elem_count] of the wire's type in registered host memory; 0: the link takes it there */
         struct gf_queue *out, *in; /* of the device, for the copies */
         struct gf_queue *queue;    /* and what BETWEEN takes there in place of the operation's own */
-        const struct gf_ops *ops;
+        const struct gf_element_ops *ops;
         struct gf_check *check;
         gf_mem staging;
     } host;

@@ -58,7 +58,7 @@ static gf_status plan_cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type,
 {
     uint64_t bytes = elem_count * (gf_type_bytes(dst_type) + gf_type_bytes(src_type));
     if (!spend_next(queue, PLAN_CAST, elem_count, bytes)) return GF_OK;
-    return gf_ops_best()->cast(queue, dst, dst_type, src, src_type, elem_count, scale, base, check);
+    return gf_element_ops_best()->cast(queue, dst, dst_type, src, src_type, elem_count, scale, base, check);
 }
 
 static gf_status plan_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count,
@@ -67,7 +67,7 @@ static gf_status plan_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_typ
     bool is_score = (elem_count == 1) && (type == GF_TYPE_F32); /* a chunk's, of pieces: chosen by, so it is real */
     if (is_score) (void)spend_next(queue, PLAN_SCORE_SUM, 1, 3 * sizeof(float));
     else if (!spend(queue, 3 * elem_count * gf_type_bytes(type))) return GF_OK;
-    return gf_ops_best()->sum(queue, dst, src, type, elem_count, base, check);
+    return gf_element_ops_best()->sum(queue, dst, src, type, elem_count, base, check);
 }
 
 static gf_status plan_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
@@ -82,15 +82,15 @@ static gf_status plan_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t 
         peer_ns = (port_ns > pair_ns) ? port_ns : pair_ns;
     }
     if (!work_beside(queue, 3 * bytes, 1, peer_ns)) return GF_OK;
-    return gf_node_ops(gf_ops_best())->sum_n(queue, dst, dst_count, src, src_count, type, elem_count, base, check,
-                                             sources);
+    return gf_node_ops(gf_element_ops_best())->sum_n(queue, dst, dst_count, src, src_count, type, elem_count, base,
+                                                     check, sources);
 }
 
 static gf_status plan_check(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
                             struct gf_check *check)
 {
     if (!spend_next(queue, PLAN_CHECK, elem_count, elem_count * gf_type_bytes(type))) return GF_OK;
-    return gf_ops_best()->check(queue, src, type, elem_count, base, check);
+    return gf_element_ops_best()->check(queue, src, type, elem_count, base, check);
 }
 
 static double copy_rate(const struct plan_device *device)
@@ -106,7 +106,7 @@ gf_status plan_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t siz
     if (gf_sim_is_peers(device->sim, device->rank, dst) || gf_sim_is_peers(device->sim, device->rank, src))
         peer_ns = ns_at((double)size_bytes, copy_rate(device));
     if (!work_beside(queue, 2 * size_bytes, 1, peer_ns)) return GF_OK;
-    return gf_ops_best()->copy(queue, dst, src, size_bytes);
+    return gf_element_ops_best()->copy(queue, dst, src, size_bytes);
 }
 
 /* Of a GPU alone: from peers' memory. */
@@ -122,13 +122,13 @@ static gf_status plan_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf
     port_ns = ns_at((double)bytes, device->peer_bytes_per_ns);
     pair_ns = ns_at((double)most, device->pair_bytes_per_ns);
     if (!work_beside(queue, 2 * bytes, 1, (port_ns > pair_ns) ? port_ns : pair_ns)) return GF_OK;
-    return gf_node_ops(gf_ops_best())->copy_n(queue, dst, src, size_bytes, count);
+    return gf_node_ops(gf_element_ops_best())->copy_n(queue, dst, src, size_bytes, count);
 }
 
 gf_status plan_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes)
 {
     if (!spend_next(queue, PLAN_ZERO, size_bytes / sizeof(float), size_bytes)) return GF_OK;
-    return gf_ops_best()->zero(queue, dst, size_bytes);
+    return gf_element_ops_best()->zero(queue, dst, size_bytes);
 }
 
 static gf_status plan_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
@@ -154,7 +154,7 @@ static gf_status plan_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type t
     uint64_t elems = 0;
     for (uint32_t i = 0; i < count; i++) elems += ranges[i].elem_count;
     if ((count == 0) || !work(queue, elems * gf_type_bytes(type), 2)) return GF_OK;
-    return gf_optimizer_ops(gf_ops_best())->norm(queue, scratch_f32, type, ranges, count);
+    return gf_optimizer_ops(gf_element_ops_best())->norm(queue, scratch_f32, type, ranges, count);
 }
 
 static uint64_t accumulate_bytes(const struct gf_accumulate *a, uint64_t elem_count)
@@ -167,13 +167,13 @@ static gf_status plan_accumulate(struct gf_queue *queue, const struct gf_accumul
 {
     uint64_t bytes = accumulate_bytes(accumulate, elem_count);
     if (!spend_next(queue, PLAN_ACCUMULATE, elem_count, bytes)) return GF_OK;
-    return gf_sparse_ops(gf_ops_best())->accumulate(queue, accumulate, elem_count);
+    return gf_sparse_ops(gf_element_ops_best())->accumulate(queue, accumulate, elem_count);
 }
 
 static gf_status plan_ratio(struct gf_queue *queue, const struct gf_ratio *ratios, uint32_t count)
 {
     if ((count == 0) || !spend(queue, count * 3 * sizeof(float))) return GF_OK;
-    return gf_optimizer_ops(gf_ops_best())->ratio(queue, ratios, count);
+    return gf_optimizer_ops(gf_element_ops_best())->ratio(queue, ratios, count);
 }
 
 static uint64_t chunk_elems(const struct gf_chunks *chunks) { return chunks->count * chunks->chunk_elems; }
@@ -182,20 +182,21 @@ static gf_status plan_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type ds
                                   const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check)
 {
     if (!spend(queue, chunk_elems(chunks) * (gf_type_bytes(dst_type) + gf_type_bytes(src_type)))) return GF_OK;
-    return gf_sparse_ops(gf_ops_best())->cast_chunks(queue, dst, dst_type, src, src_type, chunks, scale, base, check);
+    return gf_sparse_ops(gf_element_ops_best())->cast_chunks(queue, dst, dst_type, src, src_type, chunks, scale, base,
+                                                             check);
 }
 
 static gf_status plan_accumulate_chunks(struct gf_queue *queue, const struct gf_accumulate *accumulate,
                                         const struct gf_chunks *chunks)
 {
     if (!spend(queue, accumulate_bytes(accumulate, chunk_elems(chunks)))) return GF_OK;
-    return gf_sparse_ops(gf_ops_best())->accumulate_chunks(queue, accumulate, chunks);
+    return gf_sparse_ops(gf_element_ops_best())->accumulate_chunks(queue, accumulate, chunks);
 }
 
 static gf_status plan_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
 {
     if (!spend(queue, chunk_elems(chunks) * gf_type_bytes(type))) return GF_OK;
-    return gf_sparse_ops(gf_ops_best())->zero_chunks(queue, dst, type, chunks);
+    return gf_sparse_ops(gf_element_ops_best())->zero_chunks(queue, dst, type, chunks);
 }
 
 static uint64_t update_bytes(const struct gf_update *update)
@@ -207,7 +208,7 @@ static uint64_t update_bytes(const struct gf_update *update)
 static gf_status plan_update(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count)
 {
     if (!spend(queue, elem_count * update_bytes(update))) return GF_OK;
-    return gf_optimizer_ops(gf_ops_best())->update(queue, update, elem_count);
+    return gf_optimizer_ops(gf_element_ops_best())->update(queue, update, elem_count);
 }
 
 static gf_status plan_update_parts(struct gf_queue *queue, const struct gf_update *update,
@@ -216,14 +217,14 @@ static gf_status plan_update_parts(struct gf_queue *queue, const struct gf_updat
     uint64_t elems = 0;
     for (uint32_t i = 0; i < count; i++) elems += parts[i].elem_count;
     if ((count == 0) || !spend(queue, elems * update_bytes(update))) return GF_OK;
-    return gf_optimizer_ops(gf_ops_best())->update_parts(queue, update, parts, count);
+    return gf_optimizer_ops(gf_element_ops_best())->update_parts(queue, update, parts, count);
 }
 
 static gf_status plan_update_chunks(struct gf_queue *queue, const struct gf_update *update,
                                     const struct gf_chunks *chunks)
 {
     if (!spend(queue, chunk_elems(chunks) * update_bytes(update))) return GF_OK;
-    return gf_optimizer_ops(gf_ops_best())->update_chunks(queue, update, chunks);
+    return gf_optimizer_ops(gf_element_ops_best())->update_chunks(queue, update, chunks);
 }
 
 static gf_status plan_adam(struct gf_queue *queue, const struct gf_adam *adam, uint64_t elem_count)
@@ -231,7 +232,7 @@ static gf_status plan_adam(struct gf_queue *queue, const struct gf_adam *adam, u
     uint64_t words = (adam->gradient != 0) ? 5 : 3;
     uint64_t bytes = 4 * (words + 1) + gf_type_bytes(adam->gradient_type) + ((adam->half != 0) ? 2 : 0);
     if (!spend(queue, elem_count * bytes)) return GF_OK;
-    return gf_optimizer_ops(gf_ops_best())->adam(queue, adam, elem_count);
+    return gf_optimizer_ops(gf_element_ops_best())->adam(queue, adam, elem_count);
 }
 
 /* Two passes over the values, and the groups. */
@@ -240,7 +241,7 @@ static gf_status plan_quantize(struct gf_queue *queue, gf_mem groups, gf_mem val
 {
     if (!spend(queue, 3 * elem_count * sizeof(float) + gf_group_count(form, elem_count) * gf_group_bytes(form)))
         return GF_OK;
-    return gf_quantize_ops(gf_ops_best())->quantize(queue, groups, values_f32, elem_count, form, base, check);
+    return gf_quantize_ops(gf_element_ops_best())->quantize(queue, groups, values_f32, elem_count, form, base, check);
 }
 
 static gf_status plan_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem groups, uint64_t elem_count,
@@ -248,7 +249,7 @@ static gf_status plan_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem 
 {
     uint64_t bytes = gf_group_count(form, elem_count) * gf_group_bytes(form);
     if (!spend(queue, (add ? 2 : 1) * elem_count * sizeof(float) + bytes)) return GF_OK;
-    return gf_quantize_ops(gf_ops_best())->dequantize(queue, dst_f32, groups, elem_count, form, factor, add);
+    return gf_quantize_ops(gf_element_ops_best())->dequantize(queue, dst_f32, groups, elem_count, form, factor, add);
 }
 
 static const struct gf_node_ops plan_node_ops = {
@@ -275,7 +276,7 @@ static const struct gf_quantize_ops plan_quantize_ops = {
     .quantize = plan_quantize,
     .dequantize = plan_dequantize,
 };
-const struct gf_ops plan_ops = {
+const struct gf_element_ops plan_ops = {
     .name = "plan",
     .node = &plan_node_ops,
     .sparse = &plan_sparse_ops,

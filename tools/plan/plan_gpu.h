@@ -45,7 +45,7 @@ struct plan_device *plan_device_of(const struct gf_gpu *gpu);
 gf_status plan_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes); /* as of plan_ops */
 gf_status plan_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes);
 void plan_device_work(const struct gf_queue *queue, plan_engine engine, uint64_t work_ns);
-extern const struct gf_ops plan_ops; /* of both, and on stream 0 of a GPU's what its host does */
+extern const struct gf_element_ops plan_ops; /* of both, and on stream 0 of a GPU's what its host does */
 extern const struct gf_gpu_driver plan_gpu_host, plan_gpu_device;
 
 #endif

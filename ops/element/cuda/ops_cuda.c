@@ -378,7 +378,7 @@ const struct gf_optimizer_ops gf_optimizer_ops_cuda = {
     .update_chunks = cuda_update_chunks, .adam = cuda_adam};
 const struct gf_quantize_ops gf_quantize_ops_cuda = {
     .accumulate = cuda_accumulate, .quantize = cuda_quantize, .dequantize = cuda_dequantize};
-const struct gf_ops gf_ops_cuda = {
+const struct gf_element_ops gf_element_ops_cuda = {
     .name = "cuda", .node = &gf_node_ops_cuda, .sparse = &gf_sparse_ops_cuda, .optimizer = &gf_optimizer_ops_cuda,
     .quantize = &gf_quantize_ops_cuda, .cast = cuda_cast, .sum = cuda_sum, .check = cuda_check,
     .copy = cuda_copy, .zero = cuda_zero};

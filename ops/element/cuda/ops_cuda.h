@@ -13,7 +13,7 @@ extern const uint32_t *const gf_cuda_image_cuda; /* gf_gpu_setup's */
 
 /* Queues whose driver launches those kernels. Each address is a multiple of its element's size. sum_n: at most
  * GF_DIRECT_RANKS_MAX of each. A check lies in device memory, or in host memory that was registered. */
-extern const struct gf_ops gf_ops_cuda;
+extern const struct gf_element_ops gf_element_ops_cuda;
 extern const struct gf_node_ops gf_node_ops_cuda;
 extern const struct gf_sparse_ops gf_sparse_ops_cuda;
 extern const struct gf_optimizer_ops gf_optimizer_ops_cuda;

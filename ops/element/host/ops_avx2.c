@@ -10,7 +10,7 @@ bool gf_has_avx2(void)
     return __builtin_cpu_supports("avx2");
 }
 
-OPS_TABLES(avx2, GF_OPS_AVX2, gf_has_avx2);
+OPS_TABLES(avx2, GF_ELEMENT_OPS_AVX2, gf_has_avx2);
 #else
 typedef int gf_no_avx2; /* an empty translation unit is not C */
 #endif

@@ -7,22 +7,22 @@ static bool always(void)
     return true;
 }
 
-const struct gf_ops_variant gf_ops_variants[] = {
-    {&gf_ops_scalar, always},
+const struct gf_element_ops_variant gf_element_ops_variants[] = {
+    {&gf_element_ops_scalar, always},
 #if defined(__x86_64__)
-    {&gf_ops_avx2, gf_has_avx2},
-    {&gf_ops_avx512, gf_has_avx512},
+    {&gf_element_ops_avx2, gf_has_avx2},
+    {&gf_element_ops_avx512, gf_has_avx512},
 #elif defined(__aarch64__)
-    {&gf_ops_neon, always},
+    {&gf_element_ops_neon, always},
 #endif
 };
-const uint32_t gf_ops_variant_count = sizeof gf_ops_variants / sizeof gf_ops_variants[0];
+const uint32_t gf_element_ops_variant_count = sizeof gf_element_ops_variants / sizeof gf_element_ops_variants[0];
 
-const struct gf_ops *gf_ops_best(void)
+const struct gf_element_ops *gf_element_ops_best(void)
 {
-    uint32_t v = gf_ops_variant_count - 1;
-    while (!gf_ops_variants[v].supported()) v--; /* the first one always is */
-    return gf_ops_variants[v].ops;
+    uint32_t v = gf_element_ops_variant_count - 1;
+    while (!gf_element_ops_variants[v].supported()) v--; /* the first one always is */
+    return gf_element_ops_variants[v].ops;
 }
 
-const struct gf_ops gf_ops_host = {.name = "host", .best = gf_ops_best};
+const struct gf_element_ops gf_element_ops_host = {.name = "host", .best = gf_element_ops_best};

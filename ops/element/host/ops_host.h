@@ -5,30 +5,29 @@
 
 #include "ops/module_ops.h"
 
-#define GF_OPS_DECLARE(width)                                                            \
-    extern const struct gf_ops gf_ops_##width;                                           \
-    extern const struct gf_node_ops gf_node_ops_##width;                                 \
-    extern const struct gf_sparse_ops gf_sparse_ops_##width;                             \
-    extern const struct gf_optimizer_ops gf_optimizer_ops_##width;                       \
+#define GF_ELEMENT_OPS_DECLARE(width)                              \
+    extern const struct gf_element_ops gf_element_ops_##width;     \
+    extern const struct gf_node_ops gf_node_ops_##width;           \
+    extern const struct gf_sparse_ops gf_sparse_ops_##width;       \
+    extern const struct gf_optimizer_ops gf_optimizer_ops_##width; \
     extern const struct gf_quantize_ops gf_quantize_ops_##width
-GF_OPS_DECLARE(scalar); /* a vector of one: the definition */
+GF_ELEMENT_OPS_DECLARE(scalar); /* a vector of one: the definition */
 #if defined(__x86_64__)
-GF_OPS_DECLARE(avx2);   /* and F16C */
-GF_OPS_DECLARE(avx512); /* F, BW, DQ, VL */
+GF_ELEMENT_OPS_DECLARE(avx2);   /* and F16C */
+GF_ELEMENT_OPS_DECLARE(avx512); /* F, BW, DQ, VL */
 bool gf_has_avx2(void);
 bool gf_has_avx512(void);
 #elif defined(__aarch64__)
-GF_OPS_DECLARE(neon);
+GF_ELEMENT_OPS_DECLARE(neon);
 #endif
 
 /* Slowest first. Calling one that is not supported here is an illegal instruction. */
-struct gf_ops_variant {
-    const struct gf_ops *ops;
+struct gf_element_ops_variant {
+    const struct gf_element_ops *ops;
     bool (*supported)(void);
 };
-#define GF_OPS_VARIANTS_MAX 3u
-extern const struct gf_ops_variant gf_ops_variants[];
-extern const uint32_t gf_ops_variant_count;
+extern const struct gf_element_ops_variant gf_element_ops_variants[];
+extern const uint32_t gf_element_ops_variant_count;
 
 /* The order of adding in score() and norm(). */
 #define GF_LANES 64u

@@ -17,7 +17,7 @@
 
 /* One table a module: the linker leaves out those that nothing names, with what they alone hold. */
 #define OPS_TABLES(width, of_set, is_supported)                                                                     \
-    const struct gf_ops gf_ops_##width = {                                                                          \
+    const struct gf_element_ops gf_element_ops_##width = {                                                          \
         .name = #width, .set = (of_set), .supported = (is_supported), .cast = cast, .sum = sum, .check = check,     \
         .copy = copy, .zero = zero};                                                                                \
     const struct gf_node_ops gf_node_ops_##width = {.sum_n = sum_n, .copy_n = copy_n};                              \
