@@ -55,7 +55,7 @@ struct gf_context {
     const struct gf_element_ops *ops;
     struct gf_queue wire_queue;  /* collectives work on host memory, at once */
     const struct gf_element_ops *wire_ops;
-    bool on_device;              /* the pools lie in device memory: ops work late, the wire has its own in host memory */
+    bool on_device;              /* the pools lie in device memory: element ops work late; the wire has host memory */
     struct {
         gf_mem base;             /* the arena; 0 on the host */
         gf_mem canary;           /* a word of it that others read in order to know it (ipc.c) */
@@ -75,7 +75,7 @@ struct gf_context {
     uint64_t tensors_hash;
     struct gf_pool_sizes pool;
     gf_mem gradient;
-    gf_mem pack;                 /* the pack buffer, where ops reach it: wire itself on the host */
+    gf_mem pack;                 /* the pack buffer, where element ops reach it: wire itself on the host */
     gf_mem wire;                 /* of wire type; 0 where every buffer travels in place. On a device: fp32, host memory */
 
     struct gf_opening opening;

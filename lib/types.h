@@ -49,6 +49,7 @@ typedef uint64_t gf_queue_handle;
 typedef enum gf_type { GF_TYPE_F32 = 0, GF_TYPE_F16 = 1, GF_TYPE_BF16 = 2, GF_TYPE_COUNT } gf_type;
 size_t gf_type_size_bytes(gf_type type); /* of one element */
 
+/* What an error or a trace record is about: an operation (one collective under way), or another call: join, update .. */
 typedef enum gf_operation {
     GF_OPERATION_NONE = 0,
     GF_OPERATION_JOIN,           /* gf_open() until everybody is there */

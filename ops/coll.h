@@ -77,10 +77,10 @@ struct gf_coll {
     void *fold_arg;
     size_t fold_elem_bytes;    /* size of an element where fold is set; else 0 */
     bool fold_keeps;           /* fold writes more than dst: only the owner of a block may fold it (alltoall, direct) */
-    bool is_late;              /* ops are done late, after `event` of the queue's device: data and staging are device
-                                * memory, which the link reaches. What was to be done to data before start is done;
-                                * what is queued when the collective fails is the owner's to wait for. Of kinds made
-                                * of rounds (flow.h), without fold or checksums, and of gf_coll_direct_device */
+    bool is_late;              /* element ops are done late, after `event` of the queue's device: data and staging
+                                * are device memory, which the link reaches. What was to be done to data before start
+                                * is done; what is queued when the collective fails is the owner's to wait for. Of kinds
+                                * made of rounds (flow.h), without fold or checksums, and of gf_coll_direct_device */
     uint32_t event;
     uint64_t tag;              /* gf_tag(..), moves are added */
     uint64_t timeout_ns;       /* without any progress */
@@ -141,8 +141,8 @@ struct gf_coll_kind {
 
 extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server,
     gf_coll_alltoall, gf_coll_direct, gf_coll_hierarchy;
-/* Direct where data and ops are a device's: allreduce and its halves. stream: allreduce; its streams tell each other,
- * without the CPU. */
+/* Direct, where data and element ops are a device's: allreduce and its halves. stream: allreduce; its streams tell
+ * each other, without the CPU. */
 extern const struct gf_coll_kind gf_coll_direct_device, gf_coll_direct_stream;
 
 /* coll.c: what all share. A group of one is done at once. Everything wrong here is the owner's: asserted. */

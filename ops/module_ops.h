@@ -1,5 +1,5 @@
 /* Element ops of the modules: a table each, so that a program without the module links none of them. ops.h says what
- * holds for all ops. */
+ * holds for all element ops. */
 #ifndef GF_MODULE_OPS_H
 #define GF_MODULE_OPS_H
 
@@ -23,7 +23,7 @@ struct gf_node_ops {
 };
 
 extern const struct gf_node_ops *const gf_node_ops_host[GF_ELEMENT_OPS_SETS];
-/* That go with `ops`, which hold ops themselves: gf_element_ops_of(). */
+/* That go with `ops`, which hold element ops themselves: gf_element_ops_of(). */
 static inline const struct gf_node_ops *gf_node_ops(const struct gf_element_ops *ops)
 {
     return (ops->node != NULL) ? ops->node : gf_node_ops_host[ops->set];

@@ -46,7 +46,7 @@ struct gf_element_ops {
     const struct gf_optimizer_ops *optimizer; /* a device's are its own */
     const struct gf_quantize_ops *quantize;
     bool (*supported)(void); /* by this CPU; NULL: by any */
-    const struct gf_element_ops *(*best)(void); /* NULL; or this table holds no op, and says which does */
+    const struct gf_element_ops *(*best)(void); /* NULL; or this table holds no element op, and says which does */
 
     /* dst[i] = round(src[i] * scale), to nearest even; the product is made in fp32. NULL check: not looked at; else
      * each result that is not finite is counted, base is the index of element 0. Same range valid if types agree. */

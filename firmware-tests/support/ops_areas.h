@@ -1,6 +1,6 @@
-/* What tests of element ops work on: areas between guards, each twice: what the op under test changes, and what a loop
- * written from the words in ops.h does. A case is run for each version of the ops that this CPU has, and for counts,
- * offsets, scales and types. */
+/* What tests of element ops work on: areas between guards, each twice: what the element op under test changes, and
+ * what a loop written from the words in ops.h does. A case is run for each version of the ops that this CPU has,
+ * and for counts, offsets, scales and types. */
 #ifndef OPS_AREAS_H
 #define OPS_AREAS_H
 

@@ -1,6 +1,6 @@
-/* Two backends of the element ops side by side: the host's, which is the definition, and one that is held against it.
- * Each op runs on equal memory of both, and every byte must be equal afterwards. For backends that touch the same
- * memory as the host, and for those that do not: areas are reached by copies that the caller gives. */
+/* Two backends of the element ops side by side: the host's, which is the definition, and one that is held against
+ * it. Each element op runs on equal memory of both, and every byte must be equal afterwards. For backends that
+ * touch the same memory as the host, and for those that do not: areas are reached by copies that the caller gives. */
 #ifndef GF_OPS_PAIR_H
 #define GF_OPS_PAIR_H
 

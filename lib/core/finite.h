@@ -1,7 +1,7 @@
 /* Values that are not finite, counted in one place: what element ops meet while an operation packs, adds and unpacks, and
  * while chunks are scored, each in a counter of its own; and what that comes to in a step, for the vote.
  *
- * Ops count late on a device, in its memory, from counters that lie there at none: what they are at an operation's end
+ * Element ops count late on a device, in its memory, from counters that lie there at none: what they are when an operation ends
  * comes back in one copy, and only where something was met are they sent there anew. On the host both are the same
  * memory, and every call is done when it returns. */
 #ifndef GF_FINITE_H
@@ -12,7 +12,7 @@
 struct gf_buffer;
 
 struct gf_finite {
-    gf_mem counters;       /* struct gf_check [ops + 1][GF_COUNTS] where ops count; the last are of the chunk norms */
+    gf_mem counters;       /* struct gf_check [operations + 1][GF_COUNTS], of element ops; the last: of chunk norms */
     struct gf_check *seen; /* the same in the exchange region; behind them GF_COUNTS that stay at none */
     /* of the step under way */
     uint64_t local_count;  /* values of this rank, or found by it in another rank's, before they were added */
@@ -25,12 +25,12 @@ typedef enum gf_count { GF_COUNT_PACKED, GF_COUNT_SUMMED, GF_COUNTS } gf_count;
 
 /* A device's counters are at none: at open, and in a new epoch. Below 0: it refused, and its fault says why. */
 gf_status gf_finite_open(gf_context *gf);
-/* Of operation `index`, before its ops; on a device they are at none. */
+/* Of operation `index`, before its element ops; on a device they are at none. */
 void gf_finite_begin(gf_context *gf, uint32_t index);
-struct gf_check *gf_finite_counter(const gf_context *gf, uint32_t index, gf_count which); /* for ops */
+struct gf_check *gf_finite_counter(const gf_context *gf, uint32_t index, gf_count which); /* for element ops */
 /* After what is packed: event `index`. */
 gf_status gf_finite_mark(gf_context *gf, struct gf_queue *queue, uint32_t index);
-/* After all ops: both are on their way back, with event `index` after them. */
+/* After all element ops: both are on their way back, with event `index` after them. */
 gf_status gf_finite_end(gf_context *gf, struct gf_queue *queue, uint32_t index);
 /* GF_OK: all that was queued before the event is done; after gf_finite_end(), gf_finite_seen() holds. */
 gf_status gf_finite_reached(gf_context *gf, uint32_t index);

@@ -90,7 +90,8 @@ uint64_t gf_layout_direction_elems(const struct gf_layout *layout)
     return (most < layout->tensor_elems_max) ? most : layout->tensor_elems_max;
 }
 
-/* In host memory, among the pools that the device's op clears where that is the host's: they may never be touched. */
+/* In host memory, among the pools that the device's element op clears where that is the host's: they may never be
+ * touched. */
 static char *owner_take(const struct gf_layout *layout, struct gf_arena *arena)
 {
     return gf_arena_take(arena, 2 * gf_layout_owner_elems(layout) * sizeof(float));

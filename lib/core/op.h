@@ -92,9 +92,9 @@ static inline struct gf_op *gf_op_first(struct gf_op_table *table, uint32_t left
     return &table->ops[__builtin_ctz(left)];
 }
 
-/* A free op in state PACK; NULL: none is free. All ranks take ops for the same operations in the same order, whichever of
- * the table these are. The caller sets algorithm, packed and, of coll: op, type, root, data, elem_count, tag and what else
- * its kind wants; the rest is at its default. */
+/* A free op in state PACK; NULL: none is free. All ranks take ops for the same operations in the same order,
+ * whichever of the table these are. The caller sets algorithm, packed and coll's collective, type, root, data,
+ * elem_count, tag and what else its kind wants; the rest is at its default. */
 struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_operation operation, uint32_t number,
                          uint64_t now_ns);
 /* op_move.c. Whether anything is to be packed or unpacked; a turn of it, GF_OK: all is queued, its counter after it; and

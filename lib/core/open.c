@@ -286,7 +286,7 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
     return GF_OK;
 }
 
-/* Everything but the pools, which the device's own op clears (pools_clear): they are nearly all of it. */
+/* Everything but the pools, which the device's own element op clears (pools_clear): they are nearly all of it. */
 static void control_clear(const struct gf_layout *layout, const struct gf_control_parts *parts, char *memory)
 {
     const struct gf_pool_parts *pools = &parts->pools;

@@ -10,7 +10,7 @@ struct gf_pool_parts;
 struct gf_device_module {
     const struct gf_gpu_driver *driver;   /* what device.driver may name; NULL: this build has none (no cuda.h) */
     const struct gf_gpu_kernels *kernels; /* its element ops */
-    const struct gf_coll_kind *direct;    /* direct where data and ops are a device's, */
+    const struct gf_coll_kind *direct;    /* direct where data and element ops are a device's, */
     const struct gf_coll_kind *stream;    /* and where streams store its flags */
     /* The pools in the device's arena; returns those that optimizer and sparse use. */
     struct gf_pool_parts (*lay)(gf_context *gf, const struct gf_layout *layout);

@@ -25,6 +25,6 @@ uint64_t gf_places_elems(const gf_context *gf, uint32_t first, uint32_t last); /
 gf_mem gf_gradient_at(const gf_context *gf, const struct gf_pool_tensor *tensor, uint64_t elem);
 float gf_gradient_factor(const gf_context *gf, const struct gf_pool_tensor *tensor); /* scale and clipping */
 float gf_decay_of(const gf_context *gf, const struct gf_pool_tensor *tensor);
-gf_status gf_update_status(gf_context *gf, gf_status status); /* an op's, or the failure that it is */
+gf_status gf_update_status(gf_context *gf, gf_status status); /* an element op's, or the failure that it is */
 
 #endif

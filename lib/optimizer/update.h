@@ -12,7 +12,7 @@ struct gf_weights {
     uint64_t direction_elems;
     uint64_t updates;         /* gf_update() was applied so often */
     gf_mem norms; /* fp32 [tensor_count] each: squares of weights, of gradients, ratios; then scratch of norm() */
-    union gf_update_list *list; /* [tensor_count] tables for ops, which read them during the call */
+    union gf_update_list *list; /* [tensor_count] tables for element ops, which read them during the call */
 };
 
 union gf_update_list { /* one of these, for each tensor */

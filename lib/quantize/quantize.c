@@ -7,7 +7,7 @@
 #include "lib/core/device_work.h"
 #include "lib/modules/modules.h"
 
-/* The next turn of an op: elements first.. of its buffer, whole groups but for the last one. */
+/* The next turn of an operation: elements first.. of its buffer, whole groups but for the last one. */
 static uint64_t turn_elems(const gf_context *gf, const struct gf_op *op, uint64_t *first_out)
 {
     const struct gf_groups *form = &gf->quantized.form;

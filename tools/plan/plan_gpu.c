@@ -14,7 +14,7 @@ static uint64_t ns_at(double bytes, double bytes_per_ns)
 }
 
 /* Time for these bytes and that many launches, and peer_ns for what it reads of peers: a GPU does both at once. True:
- * the op shall also be done. */
+ * the element op shall also be done. */
 static bool work_beside(const struct gf_queue *queue, uint64_t bytes, uint64_t launches, uint64_t peer_ns)
 {
     struct plan_device *device = device_of(queue);

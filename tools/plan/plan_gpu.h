@@ -8,7 +8,7 @@
 #include "drivers/gpu.h"
 #include "drivers/sim/sim.h"
 
-/* Ops on whatever of the pool is next. */
+/* Element ops on whatever of the pool is next. */
 typedef enum plan_kind {
     PLAN_CAST, PLAN_CHECK, PLAN_ZERO, PLAN_SCORE, PLAN_SCORE_SUM, PLAN_ACCUMULATE, PLAN_KINDS
 } plan_kind;
@@ -21,11 +21,11 @@ typedef enum plan_engine { PLAN_KERNELS, PLAN_COPIES_OUT, PLAN_COPIES_IN, PLAN_E
 struct plan_device {
     struct gf_sim *sim;
     uint32_t rank;
-    double bytes_per_ns;  /* read and written; 0: ops take no time */
-    double peer_bytes_per_ns; /* of ops that reach into other ranks' memory, by their bytes there; 0: infinite */
+    double bytes_per_ns;  /* read and written; 0: element ops take no time */
+    double peer_bytes_per_ns; /* of those that reach into other ranks' memory, by their bytes there; 0: infinite */
     double pair_bytes_per_ns; /* by those to one of them; 0: as the former */
     uint64_t op_ns;       /* of each launch beside its bytes */
-    /* The host's way through the pool has an op a slice, a device's a launch for many: an op of a plan_kind that
+    /* The host's way through the pool has an element op a slice, a device's a launch for many: one of a plan_kind that
      * follows without a pause belongs to a launch of so many elements. 0: each is one. */
     uint64_t launch_elems;
     uint64_t busy_until_ns, launch_left[PLAN_KINDS];
@@ -36,7 +36,7 @@ struct plan_device {
     uint64_t arena_bytes;
     uint64_t engine_free_ns[PLAN_ENGINES], stream_free_ns[GF_STREAM_COUNT + 1]; /* the appliance's first */
     uint64_t event_ns[PLAN_EVENTS_MAX];
-    bool has_data;        /* also does what the ops say, on the host: to hold runs without data against runs with it */
+    bool has_data;        /* also does what the element ops say, on the host: for runs held against those without */
     bool moved;           /* the library asked whether work has ended: it may go on at once */
     uint64_t score_count;
 };

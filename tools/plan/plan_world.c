@@ -36,7 +36,7 @@ struct plan_rank {
 
 struct plan_world {
     const struct plan_setup *setup;
-    struct gf_modules modules; /* the host's ops take time too */
+    struct gf_modules modules; /* the host's element ops take time too */
     struct gf_sim *sim;
     struct plan_rank *ranks;
     uint64_t *ends_ns;   /* [steps] of the slowest rank */

@@ -1,5 +1,6 @@
-/* Ops that are more than one load and one store work in fp32 alone: what is stored in 16 bits passes through a block of
- * floats that stays in the first-level cache. So each of them is one loop, not one for each pair of types. */
+/* Element ops that are more than one load and one store work in fp32 alone: what is stored in 16 bits passes
+ * through a block of floats that stays in the first-level cache. So each of them is one loop, not one for each pair
+ * of types. */
 #ifndef GF_BLOCK_H
 #define GF_BLOCK_H
 #include "ops/element/host/vec.h"

@@ -1,4 +1,4 @@
-/* Ops over listed chunks: the flat op, a chunk at a time. */
+/* Element ops over listed chunks: the flat one, a chunk at a time. */
 #ifndef GF_CHUNKS_HOST_H
 #define GF_CHUNKS_HOST_H
 #include "ops/element/host/accumulate_host.h"

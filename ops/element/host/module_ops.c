@@ -1,5 +1,5 @@
-/* The host's tables of the modules' ops, by instruction set. The references are weak: a module alone brings no set into
- * a program; it finds those of gf_modules.ops, whose object holds all tables. */
+/* The host's tables of the modules' element ops, by instruction set. The references are weak: a module alone brings
+ * no set into a program; it finds those of gf_modules.ops, whose object holds all tables. */
 #include "ops/module_ops.h"
 
 #define OF_SET(table, set) extern const struct table table##_##set __attribute__((weak))

@@ -1,4 +1,4 @@
-/* The ops, 8 elements at a time. */
+/* The element ops, 8 elements at a time. */
 #if defined(__x86_64__)
 #include "ops/element/host/vec_avx2.h"
 

@@ -1,4 +1,4 @@
-/* The ops, 16 elements at a time. */
+/* The element ops, 16 elements at a time. */
 #if defined(__x86_64__)
 #include "ops/element/host/vec_avx512.h"
 

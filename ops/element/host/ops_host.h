@@ -1,5 +1,5 @@
-/* Inside the host backend: each op is written once, in *_host.h, over a vector of VEC_ELEMS floats, and compiled for
- * each width that a vec_*.h describes. ops_host.c picks the widest that the CPU runs. */
+/* Inside the host backend: each element op is written once, in *_host.h, over a vector of VEC_ELEMS floats, and
+ * compiled for each width that a vec_*.h describes. ops_host.c picks the widest that the CPU runs. */
 #ifndef GF_OPS_HOST_H
 #define GF_OPS_HOST_H
 

@@ -1,4 +1,4 @@
-/* The ops, 4 elements at a time. */
+/* The element ops, 4 elements at a time. */
 #if defined(__aarch64__)
 #include "ops/element/host/vec_neon.h"
 

@@ -1,4 +1,4 @@
-/* All ops at the width of the vec_*.h included before; defines OPS_TABLES. */
+/* All element ops at the width of the vec_*.h included before; defines OPS_TABLES. */
 #ifndef GF_OPS_TABLE_H
 #define GF_OPS_TABLE_H
 

@@ -1,4 +1,4 @@
-/* A vector of one float: what the ops are, without any tricks. */
+/* A vector of one float: what the element ops are, without any tricks. */
 #ifndef VEC_ELEMS
 #define VEC_ELEMS 1u
 
