@@ -158,7 +158,7 @@ $(BUILD)/tools/train/train_layers.o $(BUILD)/tools/train/train_norm.o: GF_FLAGS 
 TRAIN_OBJ := $(call without_main,train) $(TOOL_SHARED)
 $(NET_TESTS): $(TRAIN_OBJ)
 $(BUILD)/firmware-tests/test_plan $(BUILD)/firmware-tests/test_plan_cluster: $(call without_main,plan)
-$(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train/train_layers.o $(BUILD)/tools/train/train_norm.o $(BUILD)/firmware-tests/fake/kernels_train.o
+$(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train/train_layers.o $(BUILD)/firmware-tests/fake/kernels_train.o
 $(BUILD)/firmware-tests/test_simt_sweep: $(BUILD)/firmware-tests/fake/kernels_sweep.o
 $(BUILD)/firmware-tests/test_check: $(call without_main,check) $(BUILD)/tools/common/tool_output.o
 $(BUILD)/firmware-tests/test_perf: $(BUILD)/tools/perf/perf_values.o $(BUILD)/tools/perf/perf_tune_limits.o

@@ -24,13 +24,6 @@ timeout 100 "$BUILD/gf-train" $steps --dump-weights "$scratch/host" >"$scratch/l
 cnn="$data --model cnn --batch 1 --steps 1"
 timeout 100 "$BUILD/gf-train" $cnn $cuda --dump-weights "$scratch/cnn_cuda" >"$scratch/cnn_log" 2>&1 &
 cnn_job=$!
-# Batch normalisation, its running statistics (544 numbers behind the head of a checkpoint) included.
-bn="$data --model bn --batch 2 --checkpoint-every 1"
-statistics() { tail -c +121 "$1" | head -c 2176; }
-bn_cuda() { timeout 150 "$BUILD/gf-train" $bn $cuda --steps 2 --checkpoint "$scratch/bn_c" --dump-weights "$scratch/$1" $2 >"$scratch/bn_log" 2>&1; }
-bn_twice() { bn_cuda bn_cuda && statistics "$scratch/bn_c.0" >"$scratch/bn_cuda_statistics" && rm "$scratch/bn_c.0" && bn_cuda bn_again --resume; }
-bn_twice &
-bn_job=$!
 for seed in 0 1; do
     export GF_FAKE_CUDA_SEED=$seed
     check "one_rank_trains_seed_$seed" sh -c 'timeout 100 "$@" >/dev/null' sh "$BUILD/gf-train" $steps $cuda --dump-weights "$scratch/one"
@@ -88,20 +81,9 @@ timeout 100 "$BUILD/gf-train" $cnn --dump-weights "$scratch/cnn_host" >"$scratch
 check the_convolutions_train wait $cnn_job
 check and_learn_what_the_host_does near "$scratch/cnn_host" "$scratch/cnn_cuda" 1e-5
 
-bn_host() { timeout 100 "$BUILD/gf-train" $bn --steps 2 --checkpoint "$scratch/$1" --dump-weights "$scratch/$1" $2 >"$scratch/log" 2>&1 || cat "$scratch/log"; }
-bn_host bn_host
-bn_host bn_base "--lr 1e-12"
-statistics "$scratch/bn_host.0" >"$scratch/bn_host_statistics"
-check batch_normalisation_trains wait $bn_job
-check and_learns_what_the_host_does near "$scratch/bn_host" "$scratch/bn_cuda" 1e-3 "$scratch/bn_base"
-check its_statistics_are_the_hosts near "$scratch/bn_host_statistics" "$scratch/bn_cuda_statistics" 1e-5
-check a_resumed_run_learns_the_same cmp "$scratch/bn_cuda" "$scratch/bn_again"
-check and_said_that_it_was_resumed grep -q "resumed at step 1" "$scratch/bn_log"
-statistics "$scratch/bn_c.0" >"$scratch/bn_again_statistics"
-check with_the_same_statistics cmp "$scratch/bn_cuda_statistics" "$scratch/bn_again_statistics"
-
 # says TEXT COMMAND..: fails, and says it
 says() { text=$1; shift; timeout 60 "$@" >"$scratch/log" 2>&1 && return 1; grep -q "$text" "$scratch/log" || { cat "$scratch/log"; return 1; }; }
+check a_model_without_kernels_is_refused says "allowed are --model cnn and linear" "$BUILD/gf-train" $data --model bn --batch 2 --steps 1 $cuda
 check an_absent_library_is_named says "/nowhere/libcuda.so.1" "$BUILD/gf-train" $steps --device cuda --set device.library=/nowhere/libcuda.so.1
 check a_failing_call_is_named env GF_FAKE_CUDA_FAIL=cuLaunchKernel:3:700 sh -c '
     timeout 60 "$@" 2>&1 | grep -q "cuLaunchKernel failed: CUDA_ERROR_ILLEGAL_ADDRESS (700)"' sh "$BUILD/gf-train" $steps $cuda

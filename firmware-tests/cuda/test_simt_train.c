@@ -3,7 +3,6 @@
 #include "firmware-tests/support/suite.h"
 #include "tools/train/train_kernels.h"
 #include "tools/train/train_layers.h"
-#include "tools/train/train_norm.h"
 #include "firmware-tests/cuda/simt.h"
 
 #define ROOM 20000u
@@ -111,113 +110,6 @@ TEST(pooling_takes_and_gives_as_on_the_host)
         assert_memory_equal(want, got, in * sizeof *got);
         launch("gf_kernel_train_column_sum", &sum);
         near(want_bias, got_bias, s.channels);
-    }
-}
-
-/* Rows of a normalisation: [rows][channels]. Few, many, one channel, more channels than blocks. */
-static const uint32_t norm_sizes[][2] = {{2, 1}, {49, 5}, {300, 3}, {785, 16}, {7, 64}};
-
-TEST(a_batch_is_normalised_as_on_the_host)
-{
-    float mean[LAYER_CHANNELS_MAX], inverse[LAYER_CHANNELS_MAX], want_inverse[LAYER_CHANNELS_MAX];
-    float running[2][LAYER_CHANNELS_MAX], want_running[2][LAYER_CHANNELS_MAX];
-    for (size_t i = 0; i < LENGTH(norm_sizes); i++) {
-        const uint32_t rows = norm_sizes[i][0], width = norm_sizes[i][1];
-        struct gf_train_moments_args moments = {at(got), at(mean), at(inverse), at(running[0]), at(running[1]), rows,
-                                                width, NORM_EPSILON, NORM_KEPT};
-        struct gf_train_normalise_args normalise = {at(got), at(mean), at(inverse), rows, width};
-        fill(want, rows * width);
-        for (uint32_t e = 0; e < rows; e++) want[e * width] += 100.0f; /* more than their squares could bear */
-        memcpy(got, want, rows * width * sizeof *got);
-        fill(running[0], 2 * LAYER_CHANNELS_MAX);
-        memcpy(want_running, running, sizeof running);
-        norm_forward(want, rows, width, want_inverse, want_running[0], want_running[1]);
-        launch("gf_kernel_train_moments", &moments);
-        launch("gf_kernel_train_normalise", &normalise);
-        near(want_inverse, inverse, width);
-        near(want_running[0], running[0], LAYER_CHANNELS_MAX); /* those of no channel are left alone */
-        near(want_running[1], running[1], LAYER_CHANNELS_MAX);
-        for (uint32_t e = 0; e < rows * width; e++) assert_true(fabsf(want[e] - got[e]) <= 1e-4f);
-    }
-}
-
-TEST(a_normalisation_gives_back_as_on_the_host)
-{
-    for (size_t i = 0; i < LENGTH(norm_sizes); i++) {
-        const uint32_t rows = norm_sizes[i][0], width = norm_sizes[i][1];
-        float gain[LAYER_CHANNELS_MAX], inverse[LAYER_CHANNELS_MAX], want_gain[LAYER_CHANNELS_MAX];
-        float got_gain[LAYER_CHANNELS_MAX];
-        struct gf_train_norm_sums_args sums = {at(got), at(a), at(got_gain), at(got_bias), rows, width};
-        struct gf_train_norm_back_args back = {at(got), at(a), at(gain), at(inverse), at(got_gain), at(got_bias), rows,
-                                               width};
-        fill(a, rows * width);
-        fill(gain, width);
-        fill(inverse, width);
-        fill(want, rows * width);
-        memcpy(got, want, rows * width * sizeof *got);
-        norm_backward(want, a, rows, width, gain, inverse, want_gain, want_bias);
-        launch("gf_kernel_train_norm_sums", &sums);
-        launch("gf_kernel_train_norm_back", &back);
-        near(want_gain, got_gain, width);
-        near(want_bias, got_bias, width);
-        near(want, got, rows * width);
-    }
-}
-
-/* Where point i of images without a border lies inside of one. */
-static size_t inside(size_t i, const struct shape *s, uint32_t border)
-{
-    size_t line = (size_t)s->side * s->channels, wide = s->side + 2u * border, row = i / line;
-    return ((row / s->side * wide + row % s->side + border) * wide + border) * s->channels + i % line;
-}
-
-TEST(gain_and_relu_are_the_hosts)
-{
-    for (size_t i = 0; i < LENGTH(shapes) * 3; i++) {
-        const struct shape s = shapes[i / 3];
-        const uint32_t border = (uint32_t)(i % 3), wide = s.side + 2 * border;
-        size_t points = (size_t)s.images * s.side * s.side, elems = points * s.channels;
-        size_t out = (size_t)s.images * wide * wide * s.channels;
-        float gain[LAYER_CHANNELS_MAX];
-        struct gf_train_gain_args end = {at(a), at(gain), (i % 2) ? at(bias) : 0, at(got), s.images, s.side, s.channels,
-                                         border};
-        struct gf_train_gain_back_args back = {at(b), at(want), at(got), s.images, s.side, s.channels, border};
-        fill(a, elems);
-        fill(gain, s.channels);
-        fill(bias, s.channels);
-        fill(got, out);
-        memcpy(want, got, out * sizeof *want); /* the border is left alone */
-        norm_gain(a, points, s.channels, gain, b);
-        if (i % 2) layer_bias(b, bias, points, s.channels, true);
-        for (size_t e = 0; e < elems; e++) want[inside(e, &s, border)] = b[e];
-        launch("gf_kernel_train_gain", &end);
-        for (size_t e = 0; e < out; e++) assert_true(want[e] == got[e]);
-
-        fill(want, out);
-        fill(b, out);
-        for (size_t e = 0; e < elems; e++) a[e] = (b[inside(e, &s, border)] > 0) ? want[inside(e, &s, border)] : 0.0f;
-        launch("gf_kernel_train_gain_back", &back);
-        assert_memory_equal(a, got, elems * sizeof *got);
-    }
-}
-
-TEST(means_over_an_image_are_the_hosts)
-{
-    static const uint32_t sizes[][3] = {{1, 1, 1}, {3, 49, 5}, {2, 7, 64}};
-    for (size_t i = 0; i < LENGTH(sizes); i++) {
-        const uint32_t images = sizes[i][0], points = sizes[i][1], width = sizes[i][2];
-        struct gf_train_mean_args mean = {at(a), at(got), images, points, width};
-        struct gf_train_mean_back_args back = {at(b), at(got), images, points, width};
-        fill(a, images * points * width);
-        for (uint32_t image = 0; image < images; image++)
-            layer_column_sum(a + image * points * width, points, width, want + image * width);
-        for (uint32_t e = 0; e < images * width; e++) want[e] /= (float)points;
-        launch("gf_kernel_train_mean", &mean);
-        near(want, got, images * width);
-        fill(b, images * width);
-        launch("gf_kernel_train_mean_back", &back);
-        for (uint32_t e = 0; e < images * points * width; e++)
-            assert_true(got[e] == b[e / (points * width) * width + e % width] / (float)points);
     }
 }
 

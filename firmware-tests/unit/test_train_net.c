@@ -1,6 +1,7 @@
 /* The reference appliance's arithmetic: gradients against differences of the loss, a split batch against the whole one,
  * and a data set that is not what it should be against its error. */
 #include "firmware-tests/support/suite.h"
+#include "tools/train/train_layers.h"
 #include "tools/train/train_loop.h"
 
 #include <unistd.h>

@@ -3,18 +3,71 @@
  *   28x28x1 -> 28x28x16 -> pool -> 14x14x16 -> 14x14x32 -> 14x14x32 -> pool -> 7x7x32 -> three times 7x7x64 -> 64 -> 10
  * 20 tensors, 107,322 parameters. Each rank normalises by its own part of the batch, as is usual: the gradients of
  * a split batch are not those of the whole one. */
-#include "tools/train/train_bn.h"
-
 #include <string.h>
 
+#include "tools/train/train_layers.h"
+#include "tools/train/train_net.h"
 #include "tools/train/train_norm.h"
 
 #define UNFOLDED_ELEMS (256u * 1024u) /* 1 MiB: stays in a core's cache */
 
-const struct bn_shape bn_shapes[BN_LAYERS] = {
+#define BN_KERNEL 3u
+#define BN_TAPS (BN_KERNEL * BN_KERNEL)
+#define BN_BORDER (BN_KERNEL / 2u)
+#define BN_LAYERS 6u
+#define BN_FEATURES 64u
+#define BN_LAST_SIDE 7u
+#define BN_LAST_POINTS (BN_LAST_SIDE * BN_LAST_SIDE)
+
+static const struct bn_shape {
+    uint32_t side, in_channels, out_channels;
+    bool pools;
+} bn_shapes[BN_LAYERS] = {
     {28, 1, 16, true},  {14, 16, 32, false}, {14, 32, 32, true},
     {7, 32, 64, false}, {7, 64, 64, false},  {7, 64, 64, false},
 };
+
+/* Backward ends the last layer first, and in a layer the normalisation before the convolution. */
+enum { BN_FC_WEIGHT, BN_FC_BIAS, BN_FIRST_GAIN };
+#define BN_GAIN(layer) (BN_FIRST_GAIN + 3u * (BN_LAYERS - 1u - (layer)))
+#define BN_BIAS(layer) (BN_GAIN(layer) + 1u)
+#define BN_WEIGHT(layer) (BN_GAIN(layer) + 2u)
+
+static size_t bn_points(uint32_t layer) { return (size_t)bn_shapes[layer].side * bn_shapes[layer].side; }
+
+/* Of one image: after a layer's convolution, and in front of it with its border. */
+static size_t bn_point_elems(uint32_t layer) { return bn_points(layer) * bn_shapes[layer].out_channels; }
+
+static size_t bn_in_elems(uint32_t layer)
+{
+    return layer_bordered_elems(bn_shapes[layer].side, bn_shapes[layer].in_channels, BN_KERNEL);
+}
+
+/* What a layer writes: the next one's in with its border, or the last image without one. */
+static uint32_t bn_out_border(uint32_t layer) { return (layer + 1u < BN_LAYERS) ? BN_BORDER : 0u; }
+
+static size_t bn_out_elems(uint32_t layer)
+{
+    return (layer + 1u < BN_LAYERS) ? bn_in_elems(layer + 1u) : bn_point_elems(layer);
+}
+
+/* The largest bn_in_elems(). */
+static size_t bn_in_elems_max(void)
+{
+    size_t most = 0;
+    for (uint32_t i = 0; i < BN_LAYERS; i++) most = (bn_in_elems(i) > most) ? bn_in_elems(i) : most;
+    return most;
+}
+
+/* net->statistics: of each layer its running means, then its running variances. */
+static size_t bn_mean_at(uint32_t layer)
+{
+    size_t at = 0;
+    for (uint32_t i = 0; i < layer; i++) at += 2u * (size_t)bn_shapes[i].out_channels;
+    return at;
+}
+
+static size_t bn_variance_at(uint32_t layer) { return bn_mean_at(layer) + bn_shapes[layer].out_channels; }
 
 #define SMALL .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY
 #define LAYER_TENSORS(number, in, out)                                                                                 \
@@ -31,7 +84,7 @@ static const struct gf_tensor bn_tensors[] = {
 _Static_assert((TENSORS == 20) && (TENSORS <= NET_TENSORS_MAX), "every tensor has a place");
 
 struct bn_layer {
-    float *in;       /* [images] with a border; of layer 0 see net->input */
+    float *in;       /* [images] with a border; of layer 0 net->input */
     float *normal;   /* [images][side][side][out_channels] */
     float *inverse;  /* [out_channels] 1 / deviation of the batch at hand */
     uint8_t *winner; /* [images][side / 2][side / 2][out_channels] where it pools */
@@ -95,13 +148,6 @@ static void bn_init(struct net *net, struct data_random *random)
     }
 }
 
-/* net->input may have been laid elsewhere since bn_layout(). */
-static const float *layer_in(const struct net *net, uint32_t index)
-{
-    const struct bn *bn = net->own;
-    return (index == 0) ? net->input : bn->layer[index].in;
-}
-
 /* Images that are unfolded at a time. */
 static size_t run_images(const struct net *net, uint32_t layer, size_t first)
 {
@@ -148,7 +194,7 @@ static void layer_forward(struct net *net, uint32_t index)
     float *mean = net->statistics + bn_mean_at(index), *variance = net->statistics + bn_variance_at(index);
     for (size_t first = 0, count; first < net->image_count; first += count) {
         count = run_images(net, index, first);
-        layer_unfold(layer_in(net, index) + first * bn_in_elems(index), count, side, bn_shapes[index].in_channels,
+        layer_unfold(layer->in + first * bn_in_elems(index), count, side, bn_shapes[index].in_channels,
                      BN_KERNEL, net->unfolded);
         layer_gemm(false, true, count * points, channels, fan, net->unfolded, net->weight[BN_WEIGHT(index)], 0.0f,
                    layer->normal + first * bn_point_elems(index));
@@ -210,7 +256,7 @@ static void layer_backward(struct net *net, uint32_t index, const float *out, co
     for (size_t first = 0, count; (first < net->image_count) && (net->status >= 0); first += count) {
         const float *gradient = bn->point_gradient + first * bn_point_elems(index);
         count = run_images(net, index, first);
-        layer_unfold(layer_in(net, index) + first * bn_in_elems(index), count, side, in_channels, BN_KERNEL,
+        layer_unfold(layer->in + first * bn_in_elems(index), count, side, in_channels, BN_KERNEL,
                      net->unfolded);
         layer_gemm(true, false, channels, fan, count * points, gradient, net->unfolded, (first == 0) ? 0.0f : 1.0f,
                    net->gradient[BN_WEIGHT(index)]);

@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "drivers/identity.h"
+#include "drivers/identity.h"
 #include "lib/device/device.h"
 #include "lib/modules/modules.h"
+#include "tools/train/train_layers.h"
 
 #if GF_WITH_NVCC
 extern const char gf_train_fatbin[];
@@ -24,7 +26,7 @@ static const char *const kernel_names[KERNEL_COUNT] = {
 
 static const struct device_model *model_find(const struct net_model *model)
 {
-    static const struct device_model *const models[] = {&device_cnn, &device_linear, &device_bn};
+    static const struct device_model *const models[] = {&device_cnn, &device_linear};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         if (models[i]->model == model) return models[i];
     return NULL;
@@ -36,7 +38,7 @@ const char *device_refuses(const struct train_options *options)
     if (options->precision != GF_TYPE_F32)
         return "--precision with device.driver = cuda: the kernels of this program compute in fp32; allowed is fp32";
     if (model_find(options->model) == NULL)
-        return "device.driver = cuda: this model has no kernels; allowed are --model cnn, bn and linear";
+        return "device.driver = cuda: this model has no kernels; allowed are --model cnn and linear";
     return NULL;
 }
 
@@ -64,26 +66,17 @@ static uint64_t weight_elems(const struct net_model *model)
     return count;
 }
 
-static uint32_t statistic_count(const struct net_model *model)
-{
-    struct net net = {.model = model};
-    (void)model->layout(&net, NULL);
-    return net.statistic_count;
-}
-
-/* Weights, statistics, losses, hits, input, labels. */
+/* Weights, losses, hits, input, labels. */
 static size_t host_lay(struct device *device, const struct net_model *model, uint32_t images_max, gf_mem base)
 {
     size_t used = 0, wide = DATA_SIDE + 2u * model->input_border;
     gf_mem weights = device_take(base, &used, weight_elems(model) * sizeof(float));
-    gf_mem statistics = device_take(base, &used, statistic_count(model) * sizeof(float));
     gf_mem losses = device_take(base, &used, images_max * sizeof(float));
     gf_mem hits = device_take(base, &used, images_max * sizeof(uint32_t));
     gf_mem input = device_take(base, &used, images_max * wide * wide * sizeof(float));
     gf_mem labels = device_take(base, &used, images_max);
     if (device == NULL) return used;
     device->host_weights = (float *)(uintptr_t)weights;
-    device->host_statistics = (float *)(uintptr_t)statistics;
     device->host_losses = (float *)(uintptr_t)losses;
     device->host_hits = (uint32_t *)(uintptr_t)hits;
     device->net->input = (float *)(uintptr_t)input;
@@ -208,16 +201,10 @@ gf_status device_step(struct device *device, float scale)
 {
     const struct net *net = device->net;
     size_t wide = DATA_SIDE + 2u * net->model->input_border, images = net->image_count;
-    size_t statistic_bytes = net->statistic_count * sizeof(float);
     device->image_count = net->image_count;
     copy(device, device->input, host_mem(net->input), images * wide * wide * sizeof(float));
     copy(device, device->labels, host_mem(net->labels), images);
-    if (statistic_bytes > 0) { /* saved, loaded and broadcast where net has them */
-        memcpy(device->host_statistics, net->statistics, statistic_bytes);
-        copy(device, device->statistics, host_mem(device->host_statistics), statistic_bytes);
-    }
     device->model->forward(device);
-    if (statistic_bytes > 0) copy(device, host_mem(device->host_statistics), device->statistics, statistic_bytes);
     struct gf_train_softmax_args args = {.logits = device->logits, .labels = device->labels, .losses = device->losses,
                                          .hits = device->hits, .row_count = images, .classes = DATA_CLASSES,
                                          .scale = scale};
@@ -238,8 +225,6 @@ gf_status device_step_end(struct device *device, double *loss_out, uint32_t *hit
         loss += (double)device->host_losses[i];
         hits += device->host_hits[i];
     }
-    if (device->net->statistic_count > 0)
-        memcpy(device->net->statistics, device->host_statistics, device->net->statistic_count * sizeof(float));
     *loss_out = loss;
     *hits_out = hits;
     return GF_OK;
@@ -255,7 +240,7 @@ void device_abandon(struct device *device)
 
 /* ---- layers ---- */
 
-void device_blocks(struct device *device, uint32_t kernel, uint64_t blocks, void *args)
+static void blocks_launch(struct device *device, uint32_t kernel, uint64_t blocks, void *args)
 {
     void *list[] = {args};
     uint32_t most = device->gpu->blocks[kernel], count = (blocks < most) ? (uint32_t)blocks : most;
@@ -265,7 +250,7 @@ void device_blocks(struct device *device, uint32_t kernel, uint64_t blocks, void
 
 void device_launch(struct device *device, uint32_t kernel, uint64_t thread_count, void *args)
 {
-    device_blocks(device, kernel, (thread_count + TRAIN_KERNEL_THREADS - 1u) / TRAIN_KERNEL_THREADS, args);
+    blocks_launch(device, kernel, (thread_count + TRAIN_KERNEL_THREADS - 1u) / TRAIN_KERNEL_THREADS, args);
 }
 
 void device_gemm(struct device *device, bool a_flipped, bool b_flipped, uint64_t m, uint64_t n, uint64_t k, gf_mem a,
@@ -274,10 +259,10 @@ void device_gemm(struct device *device, bool a_flipped, bool b_flipped, uint64_t
     struct gf_train_gemm_args args = {.a = a, .b = b, .c = c, .m = m, .n = n, .k = k, .a_flipped = a_flipped,
                                       .b_flipped = b_flipped, .adds = adds};
     uint64_t tiles = ((m + TRAIN_TILE - 1u) / TRAIN_TILE) * ((n + TRAIN_TILE - 1u) / TRAIN_TILE);
-    device_blocks(device, KERNEL_train_gemm, tiles, &args);
+    blocks_launch(device, KERNEL_train_gemm, tiles, &args);
 }
 
-void device_bias(struct device *device, gf_mem rows, gf_mem bias, uint64_t row_count, uint64_t width, bool relu)
+static void bias_add(struct device *device, gf_mem rows, gf_mem bias, uint64_t row_count, uint64_t width, bool relu)
 {
     struct gf_train_bias_args args = {.rows = rows, .bias = bias, .row_count = row_count, .width = width, .relu = relu};
     device_launch(device, KERNEL_train_bias, row_count * width, &args);
@@ -286,7 +271,7 @@ void device_bias(struct device *device, gf_mem rows, gf_mem bias, uint64_t row_c
 void device_column_sum(struct device *device, gf_mem rows, uint64_t row_count, uint64_t width, bool adds, gf_mem sum)
 {
     struct gf_train_column_sum_args args = {.rows = rows, .sum = sum, .row_count = row_count, .width = width, .adds = adds};
-    device_blocks(device, KERNEL_train_column_sum, width, &args);
+    blocks_launch(device, KERNEL_train_column_sum, width, &args);
 }
 
 uint64_t device_chunk_images(const struct device *device, uint32_t first)
@@ -316,7 +301,7 @@ void device_full_forward(struct device *device, uint32_t weight_tensor, gf_mem i
 {
     device_gemm(device, false, true, device->image_count, out_width, in_width, in, device->weight[weight_tensor], false,
                 out);
-    device_bias(device, out, device->weight[weight_tensor + 1u], device->image_count, out_width, relu);
+    bias_add(device, out, device->weight[weight_tensor + 1u], device->image_count, out_width, relu);
 }
 
 void device_full_backward(struct device *device, uint32_t weight_tensor, gf_mem in, uint64_t in_width,

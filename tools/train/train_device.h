@@ -5,8 +5,8 @@
 #define GF_TRAIN_DEVICE_H
 
 #include "drivers/drivers.h"
-#include "tools/train/train_bn.h"
 #include "tools/train/train_kernels.h"
+#include "tools/train/train_net.h"
 #include "tools/train/train_options.h"
 
 #define DEVICE_CHUNK_IMAGES 32u /* unfolded at a time: 20 MB, and products long enough for a GPU */
@@ -21,16 +21,7 @@ struct device_model {
     void (*forward)(struct device *device);
     void (*backward)(struct device *device);
 };
-extern const struct device_model device_cnn, device_linear, device_bn;
-
-/* Of --model bn; see struct bn in train_bn.c. */
-struct device_bn {
-    struct {
-        gf_mem in, normal, inverse, winner;
-    } layer[BN_LAYERS];
-    gf_mem mean; /* of the layer under way */
-    gf_mem out, features, features_gradient, point_gradient, in_gradient[2];
-};
+extern const struct device_model device_cnn, device_linear;
 
 struct device {
     const struct device_model *model;
@@ -44,14 +35,11 @@ struct device {
     gf_mem weight[NET_TENSORS_MAX], gradient[NET_TENSORS_MAX];
     gf_mem input, labels, logits, losses, hits, pooled1, winner1, pooled2, winner2, hidden, hidden_gradient,
         pooled2_gradient, pooled1_gradient, unfolded, convolved;
-    gf_mem statistics; /* the net's, in its order, where it has any */
-    struct device_bn bn;
     /* Registered host memory. */
     void *host;
     float *host_weights; /* all tensors, one after the other */
     float *host_losses;
     uint32_t *host_hits;
-    float *host_statistics; /* net's go to the device and come back with each step */
     struct net *net;     /* its input and labels are copied from */
 };
 
@@ -98,12 +86,9 @@ void device_unfold(struct device *device, gf_mem in, uint64_t image_count, uint3
                    uint32_t kernel);
 void device_fold(struct device *device, gf_mem out, uint64_t image_count, uint32_t side, uint32_t channels,
                  uint32_t kernel);
-/* `blocks` blocks, or as many as the device runs at once; device_launch(): of that many threads altogether. */
-void device_blocks(struct device *device, uint32_t kernel, uint64_t blocks, void *args);
 void device_gemm(struct device *device, bool a_flipped, bool b_flipped, uint64_t m, uint64_t n, uint64_t k, gf_mem a,
                  gf_mem b, bool adds, gf_mem c);
 void device_launch(struct device *device, uint32_t kernel, uint64_t thread_count, void *args);
-void device_bias(struct device *device, gf_mem rows, gf_mem bias, uint64_t row_count, uint64_t width, bool relu);
 void device_column_sum(struct device *device, gf_mem rows, uint64_t row_count, uint64_t width, bool adds, gf_mem sum);
 void device_ready(struct device *device, uint32_t tensor);
 void device_poll(struct device *device);

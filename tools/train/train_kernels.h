@@ -8,8 +8,7 @@
 /* In the order of launch()'s numbers; the kernel is gf_kernel_NAME and takes a struct gf_NAME_args. */
 #define TRAIN_KERNELS(X)                                                                                         \
     X(train_gemm) X(train_unfold) X(train_fold) X(train_pool) X(train_pool_back) X(train_bias) X(train_relu_back) \
-    X(train_column_sum) X(train_softmax) X(train_moments) X(train_normalise) X(train_gain) X(train_gain_back)     \
-    X(train_norm_sums) X(train_norm_back) X(train_mean) X(train_mean_back)
+    X(train_column_sum) X(train_softmax)
 
 #define TRAIN_KERNEL_THREADS 256u /* of every block */
 #define TRAIN_TILE 64u            /* rows and columns of a block's part of a product */
@@ -49,43 +48,6 @@ struct gf_train_column_sum_args {
 struct gf_train_softmax_args {
     uint64_t logits, labels, losses, hits, row_count, classes;
     float scale;
-};
-
-/* Batch normalisation, as train_norm.h has it; a row is one point of one image, `width` its channels. */
-
-/* Of each channel: mean, 1 / deviation; the running mean and variance move towards the rows' by 1 - kept. */
-struct gf_train_moments_args {
-    uint64_t rows, mean, inverse, running_mean, running_variance, row_count, width;
-    float epsilon, kept;
-};
-/* rows become (rows - mean) * inverse. */
-struct gf_train_normalise_args {
-    uint64_t rows, mean, inverse, row_count, width;
-};
-/* out[images] with a border = gain * normal; with a bias (0: none) max(0, that + bias). The border is left alone. */
-struct gf_train_gain_args {
-    uint64_t normal, gain, bias, out, image_count;
-    uint32_t side, channels, border;
-};
-/* gradient[images] without a border: out_gradient where out, both with a border, is above zero. */
-struct gf_train_gain_back_args {
-    uint64_t out, out_gradient, gradient, image_count;
-    uint32_t side, channels, border;
-};
-/* Of each channel the sums of gradient * normal and of gradient. */
-struct gf_train_norm_sums_args {
-    uint64_t gradient, normal, gain_gradient, bias_gradient, row_count, width;
-};
-/* gradient becomes that of the rows before normalisation. */
-struct gf_train_norm_back_args {
-    uint64_t gradient, normal, gain, inverse, gain_gradient, bias_gradient, row_count, width;
-};
-/* out[images][width]: the mean over an image's points; and back. */
-struct gf_train_mean_args {
-    uint64_t in, out, image_count, points, width;
-};
-struct gf_train_mean_back_args {
-    uint64_t out_gradient, in_gradient, image_count, points, width;
 };
 
 #endif

@@ -7,6 +7,8 @@
 #include "tools/train/train_layers.h"
 
 #define RUN_ROWS 256u
+#define NORM_EPSILON 1e-5f
+#define NORM_KEPT 0.9f /* share of the running statistics that a batch leaves as it was */
 
 static size_t run_rows(size_t left) { return (left < RUN_ROWS) ? left : RUN_ROWS; }
 

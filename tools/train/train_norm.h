@@ -6,9 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NORM_EPSILON 1e-5f
-#define NORM_KEPT 0.9f /* share of the running statistics that a batch leaves as it was */
-
 /* rows become (row - mean) / deviation of these rows; inverse_out[channels]: 1 / deviation. The running mean and
  * variance move towards those of these rows. row_count > 0. */
 void norm_forward(float *rows, size_t row_count, uint32_t channels, float *inverse_out, float *running_mean,
