@@ -2,12 +2,10 @@
  *
  *     plan_main.c     options
  *     plan_case.c     model, cluster and mode to a simulation (plan_world.c) and its row
- *     plan_table.c    rows of many cases as text and CSV; plan_svg.c as a picture
+ *     plan_table.c    rows of many cases as text and CSV, and how far they are; plan_svg.c as a picture
  *     plan_job.c      what a run of many steps needs: memory, checkpoints, money
- *     plan_progress.c how far it is
  *     plan_cache.c    rows that are kept between runs
- *     plan_paper.c    the published results beside their predictions
- *     plan_sensitivity.c  what moves the published set-ups' predictions, and how far
+ *     plan_paper.c    the published results beside their predictions, and what moves these
  *     plan_transformer.c  tensor tables of language models
  *     plan_advise.c   what to choose: configuration, parallelism, batch and learning rate */
 #ifndef PLAN_H
@@ -110,7 +108,7 @@ void plan_svg(const struct plan_table *table, FILE *out);
 
 /* "layers,width,heads,vocabulary[,sequence length]" to a model file, of GPT-2's form or Llama's. 0 or -1. */
 int plan_transformer(const char *text, bool is_llama, FILE *out);
-/* ---- plan_progress.c: lines on stderr ---- */
+/* Lines on stderr. */
 struct plan_progress {
     bool shows, is_asked;
     uint32_t rows, row_count;
@@ -147,8 +145,7 @@ double plan_mfu(const struct plan_model *model, const struct gf_config_cluster *
 void plan_job_print(const struct plan_table *table, double samples, FILE *out);
 
 /* 0 or -1, as main() answers. brief: without the sensitivity. */
-int plan_paper(const char *models_path, const char *clusters_path, bool brief, const struct plan_cache *cache);
-int plan_sensitivity(const char *models_path, const char *clusters_path, const struct plan_cache *cache);
+int plan_paper(bool brief, const struct plan_cache *cache);
 int plan_advise(const struct plan_model *model, const struct gf_config_cluster *cluster, uint32_t gpus,
                 const struct plan_choice *choice, const struct plan_cache *cache, const char *config_path);
 

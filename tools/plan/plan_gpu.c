@@ -170,12 +170,6 @@ static gf_status plan_accumulate(struct gf_queue *queue, const struct gf_accumul
     return gf_sparse_ops(gf_element_ops_best())->accumulate(queue, accumulate, elem_count);
 }
 
-static gf_status plan_ratio(struct gf_queue *queue, const struct gf_ratio *ratios, uint32_t count)
-{
-    if ((count == 0) || !spend(queue, count * 3 * sizeof(float))) return GF_OK;
-    return gf_optimizer_ops(gf_element_ops_best())->ratio(queue, ratios, count);
-}
-
 static uint64_t chunk_elems(const struct gf_chunks *chunks) { return chunks->count * chunks->chunk_elems; }
 
 static gf_status plan_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
@@ -197,42 +191,6 @@ static gf_status plan_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type ty
 {
     if (!spend(queue, chunk_elems(chunks) * gf_type_bytes(type))) return GF_OK;
     return gf_sparse_ops(gf_element_ops_best())->zero_chunks(queue, dst, type, chunks);
-}
-
-static uint64_t update_bytes(const struct gf_update *update)
-{
-    uint64_t words = 2 + ((update->momentum_f32 != 0) ? 2 : 0);
-    return 4 * words + gf_type_bytes(update->gradient_type) + ((update->half != 0) ? 2 : 0);
-}
-
-static gf_status plan_update(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count)
-{
-    if (!spend(queue, elem_count * update_bytes(update))) return GF_OK;
-    return gf_optimizer_ops(gf_element_ops_best())->update(queue, update, elem_count);
-}
-
-static gf_status plan_update_parts(struct gf_queue *queue, const struct gf_update *update,
-                                   const struct gf_update_part *parts, uint32_t count)
-{
-    uint64_t elems = 0;
-    for (uint32_t i = 0; i < count; i++) elems += parts[i].elem_count;
-    if ((count == 0) || !spend(queue, elems * update_bytes(update))) return GF_OK;
-    return gf_optimizer_ops(gf_element_ops_best())->update_parts(queue, update, parts, count);
-}
-
-static gf_status plan_update_chunks(struct gf_queue *queue, const struct gf_update *update,
-                                    const struct gf_chunks *chunks)
-{
-    if (!spend(queue, chunk_elems(chunks) * update_bytes(update))) return GF_OK;
-    return gf_optimizer_ops(gf_element_ops_best())->update_chunks(queue, update, chunks);
-}
-
-static gf_status plan_adam(struct gf_queue *queue, const struct gf_adam *adam, uint64_t elem_count)
-{
-    uint64_t words = (adam->gradient != 0) ? 5 : 3;
-    uint64_t bytes = 4 * (words + 1) + gf_type_bytes(adam->gradient_type) + ((adam->half != 0) ? 2 : 0);
-    if (!spend(queue, elem_count * bytes)) return GF_OK;
-    return gf_optimizer_ops(gf_element_ops_best())->adam(queue, adam, elem_count);
 }
 
 /* Two passes over the values, and the groups. */
@@ -263,14 +221,8 @@ static const struct gf_sparse_ops plan_sparse_ops = {
     .accumulate_chunks = plan_accumulate_chunks,
     .zero_chunks = plan_zero_chunks,
 };
-static const struct gf_optimizer_ops plan_optimizer_ops = {
-    .norm = plan_norm,
-    .ratio = plan_ratio,
-    .update = plan_update,
-    .update_parts = plan_update_parts,
-    .update_chunks = plan_update_chunks,
-    .adam = plan_adam,
-};
+/* Of a step: clipping. What gf_update() calls is not planned. */
+static const struct gf_optimizer_ops plan_optimizer_ops = {.norm = plan_norm};
 static const struct gf_quantize_ops plan_quantize_ops = {
     .accumulate = plan_accumulate,
     .quantize = plan_quantize,

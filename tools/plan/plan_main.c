@@ -13,11 +13,9 @@
 struct options {
     const char *cluster, *model, *gpus, *modes, *csv, *svg, *cache, *config, *algorithm, *fragment;
     const char *transformer, *keys, *set;
-    const char *models_path, *clusters_path;
     bool paper, brief, all, advise, llama, show, progress;
-    uint64_t fuse_bytes, slice_bytes, batch, nodes, gpus_per_node;
-    double samples, keep_share, bandwidth, latency, message_cost, compute_ms, spread;
-    bool has_latency, has_message_cost, has_spread;
+    uint64_t fuse_bytes, slice_bytes, batch;
+    double samples, keep_share, compute_ms;
 };
 
 /* "1,8,64": whole numbers, rising. How many, or -1. */
@@ -58,12 +56,6 @@ static int cluster_read(const struct options *options, struct gf_config_cluster 
 {
     char error[GF_CONFIG_ERROR_BYTES];
     if (gf_config_cluster_load(options->cluster, cluster, error) < 0) return plan_refuse("%s", error);
-    if (options->nodes > 0) cluster->nodes = (uint32_t)options->nodes;
-    if (options->gpus_per_node > 0) cluster->gpus_per_node = (uint32_t)options->gpus_per_node;
-    if (options->bandwidth > 0) cluster->network_bandwidth = options->bandwidth;
-    if (options->has_latency) cluster->network_latency = options->latency * 1e-6;
-    if (options->has_message_cost) cluster->message_cost = options->message_cost * 1e-6;
-    if (options->has_spread) cluster->compute_spread = options->spread;
     if ((options->set != NULL) && (gf_config_cluster_set(cluster, options->set, "--set", error) < 0)) {
         (void)plan_refuse("%s", error);
         exit(TOOL_EXIT_USAGE); /* a wrong command line, and nothing was begun */
@@ -77,8 +69,13 @@ static int choice_read(const struct options *options, struct gf_config *config, 
     *choice = (struct plan_choice){.fuse_bytes = options->fuse_bytes, .slice_bytes = options->slice_bytes,
                                    .keep_share = options->keep_share, .batch = (uint32_t)options->batch,
                                    .compute_s = options->compute_ms * 1e-3};
-    for (int a = 0; (options->algorithm != NULL) && (a < GF_ALGORITHM_COUNT); a++)
-        if (strcmp(options->algorithm, gf_algorithm_name((gf_algorithm)a)) == 0) choice->algorithm = (gf_algorithm)a;
+    if (options->algorithm != NULL) {
+        if (gf_config_set(config, "exchange.algorithm", options->algorithm, "--algorithm", error) != GF_OK) {
+            (void)plan_refuse("%s", error);
+            exit(TOOL_EXIT_USAGE);
+        }
+        choice->algorithm = config->exchange.algorithm;
+    }
     if (options->config == NULL) return 0;
     if (gf_config_load(options->config, config, error) < 0) return plan_refuse("%s", error);
     choice->config = config;
@@ -161,7 +158,7 @@ static int plan_run(const struct options *options)
     struct plan_cache cache = {.path = options->cache};
     uint32_t gpus[LIST_MAX];
     if (options->all && (cache.path == NULL)) cache.path = ALL_CACHE;
-    if (options->paper) return plan_paper(options->models_path, options->clusters_path, options->brief, &cache);
+    if (options->paper) return plan_paper(options->brief, &cache);
     if ((choice_read(options, &config, &choice) != 0) || (cluster_read(options, &cluster) != 0)) return -1;
     if (options->show) {
         gf_config_cluster_print(&cluster, stdout);
@@ -243,27 +240,11 @@ static int program(int argc, char **argv)
         {.name = "keep", .kind = TOOL_REAL, .value_out = &options.keep_share, .value_name = "SHARE", .low_real = 0.001,
          .high_real = 1.0, .help = "chunks that sparse steps send; 0.15"},
         {.name = "algorithm", .kind = TOOL_TEXT, .value_out = &options.algorithm, .value_name = "NAME",
-         .allowed = "ring|halving|doubling|tree|server|hierarchy", .help = "in place of the mode's"},
+         .help = "exchange.algorithm, in place of the mode's"},
         {.name = "batch", .kind = TOOL_NUMBER, .value_out = &options.batch, .value_name = "N", .low = 1, .high = 1000000,
          .help = "images a GPU; the cluster's"},
         {.name = "compute-ms", .kind = TOOL_REAL, .value_out = &options.compute_ms, .value_name = "MS",
          .low_real = 0.001, .high_real = 1e7, .help = "a step's forward and backward; from the cluster's rate"},
-        {.name = "nodes", .kind = TOOL_NUMBER, .value_out = &options.nodes, .value_name = "N", .low = 1,
-         .high = GF_WORLD_MAX, .help = "over the cluster's file, as are the next ones"},
-        {.name = "gpus-per-node", .kind = TOOL_NUMBER, .value_out = &options.gpus_per_node, .value_name = "N", .low = 1,
-         .high = 64, .help = ""},
-        {.name = "bandwidth", .kind = TOOL_REAL, .value_out = &options.bandwidth, .value_name = "B/S", .low_real = 1e3,
-         .high_real = 1e15, .help = "bytes a second of a node's port"},
-        {.name = "latency", .kind = TOOL_REAL, .value_out = &options.latency, .value_name = "US", .low_real = 0,
-         .high_real = 1e7, .given_out = &options.has_latency, .help = "microseconds"},
-        {.name = "message-cost", .kind = TOOL_REAL, .value_out = &options.message_cost, .value_name = "US",
-         .low_real = 0, .high_real = 1e7, .given_out = &options.has_message_cost, .help = "microseconds"},
-        {.name = "spread", .kind = TOOL_REAL, .value_out = &options.spread, .value_name = "SHARE", .low_real = 0,
-         .high_real = 0.5, .given_out = &options.has_spread, .help = "deviation of a rank's compute time"},
-        {.name = "models", .kind = TOOL_TEXT, .value_out = &options.models_path, .value_name = "DIR",
-         .help = "for --paper; models"},
-        {.name = "clusters", .kind = TOOL_TEXT, .value_out = &options.clusters_path, .value_name = "DIR",
-         .help = "for --paper; clusters"},
     };
     static const struct tool_args args = {
         .program = "gf-plan", .usage = "[--cluster FILE] [--model FILE] [options]",
@@ -272,8 +253,7 @@ static int program(int argc, char **argv)
         .options = list, .option_count = sizeof list / sizeof list[0],
     };
     uint32_t operand_count;
-    options = (struct options){.cluster = tool_data("clusters/gradientflow.cfg"), .model = tool_data("models/alexnet.cfg"),
-                               .models_path = tool_data("models"), .clusters_path = tool_data("clusters")};
+    options = (struct options){.cluster = tool_data("clusters/gradientflow.cfg"), .model = tool_data("models/alexnet.cfg")};
     int read = tool_args_read(&args, argc, argv, NULL, &operand_count), result;
     if (read != 0) return tool_args_exit(read);
     if (options_check(&options) != 0) return TOOL_EXIT_USAGE;

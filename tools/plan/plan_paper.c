@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "tools/common/tool_data.h"
 #include "tools/plan/plan.h"
 
 #define IMAGES 1281167.0 /* of ImageNet's training set */
@@ -70,8 +71,26 @@ static const char *const notes =
     "  earlier Which systems the gains and shares of peak refer to is our reading. The share of peak is the\n"
     "          model's FLOPs (config/models/) x images x epochs / time / peak.\n";
 
-static int headline_run(const char *models_path, const char *clusters_path, const struct headline *line,
-                        const struct plan_cache *cache, double *minutes_out)
+/* Of those that come with the tools. */
+static int model_load(const char *name, struct plan_model *model_out)
+{
+    static const char *folder;
+    char path[1400];
+    if (folder == NULL) folder = tool_data("models");
+    (void)snprintf(path, sizeof path, "%s/%s.cfg", folder, name);
+    return plan_model_load(path, model_out);
+}
+
+static int cluster_load(const char *name, struct gf_config_cluster *cluster_out)
+{
+    static const char *folder;
+    char path[1400], error[GF_CONFIG_ERROR_BYTES];
+    if (folder == NULL) folder = tool_data("clusters");
+    (void)snprintf(path, sizeof path, "%s/%s.cfg", folder, name);
+    return (gf_config_cluster_load(path, cluster_out, error) < 0) ? plan_refuse("%s", error) : 0;
+}
+
+static int headline_run(const struct headline *line, const struct plan_cache *cache, double *minutes_out)
 {
     struct gf_config whole = {.exchange = {.algorithm = GF_ALGORITHM_TREE, .fuse_bytes = UINT64_C(1) << 30,
                                            .cut_bytes = PLAN_CUT_NEVER}};
@@ -79,11 +98,7 @@ static int headline_run(const char *models_path, const char *clusters_path, cons
     struct gf_config_cluster cluster;
     struct plan_model model;
     struct plan_row row;
-    char path[512], error[GF_CONFIG_ERROR_BYTES];
-    (void)snprintf(path, sizeof path, "%s/%s.cfg", clusters_path, line->cluster);
-    if (gf_config_cluster_load(path, &cluster, error) < 0) return plan_refuse("%s", error);
-    (void)snprintf(path, sizeof path, "%s/%s.cfg", models_path, line->model);
-    if (plan_model_load(path, &model) != 0) return -1;
+    if ((cluster_load(line->cluster, &cluster) != 0) || (model_load(line->model, &model) != 0)) return -1;
     if (plan_cache_run(cache, &model, &cluster, line->mode, line->gpus, &choice, &row) != 0) return -1;
     if (line->copies) {
         row.step_s += 2 * (double)model.elem_count * 4 / COPY_BANDWIDTH;
@@ -102,17 +117,15 @@ static int headline_run(const char *models_path, const char *clusters_path, cons
 }
 
 /* minutes[HEADLINES] as predicted. */
-static int earlier_print(const char *models_path, const double *minutes)
+static int earlier_print(const double *minutes)
 {
     (void)printf("\nBeside earlier systems\n%-30s %8s %10s %10s %10s %10s %14s\n", "", "minutes", "ours", "published",
                  "predicted", "of peak", "by our FLOPs");
     for (size_t i = 0; i < sizeof earlier / sizeof earlier[0]; i++) {
         const struct earlier *line = &earlier[i];
         struct plan_model model;
-        char path[512];
         double ours = 0, used;
-        (void)snprintf(path, sizeof path, "%s/%s.cfg", models_path, line->model);
-        if (plan_model_load(path, &model) != 0) return -1;
+        if (model_load(line->model, &model) != 0) return -1;
         for (size_t h = 0; h < HEADLINES; h++)
             if ((headlines[h].minutes > 0) && (strcmp(headlines[h].model, line->model) == 0)) ours = minutes[h];
         used = IMAGES * line->epochs * (model.forward_flops + model.backward_flops) / (line->minutes * 60 * line->gpus);
@@ -138,15 +151,13 @@ static int exchange_run(const struct plan_model *model, const struct gf_config_c
     return 0;
 }
 
-static int exchanges_print(const char *models_path, const struct plan_cache *cache)
+static int exchanges_print(const struct plan_cache *cache)
 {
     static const uint32_t worlds[] = {4, 16, 64, 128};
     const struct gf_config_cluster cluster = {.name = "56 Gbit/s", .nodes = 128, .gpus_per_node = 1, .batch = 1,
                                               .network_bandwidth = 7e9, .op_bandwidth = 1e15, .gpu_flops = 1e12};
     struct plan_model model;
-    char path[512];
-    (void)snprintf(path, sizeof path, "%s/googlenet.cfg", models_path);
-    if (plan_model_load(path, &model) != 0) return -1;
+    if (model_load("googlenet", &model) != 0) return -1;
     (void)printf("\nServer against tree: one exchange of GoogLeNet (%.1f MB) at 56 Gbit/s, seconds\n"
                  "%5s  %8s %9s %7s  %8s %9s %7s  %8s %9s %7s\n", (double)model.elem_count * 4e-6, "GPUs", "server",
                  "simulated", "", "tree", "simulated", "", "ring", "simulated", "");
@@ -166,16 +177,82 @@ static int exchanges_print(const char *models_path, const struct plan_cache *cac
     return 0;
 }
 
-int plan_paper(const char *models_path, const char *clusters_path, bool brief, const struct plan_cache *cache)
+/* ---- what the predictions depend on: one input after the other is changed, alone ---- */
+
+#define VALUES_MAX 5
+
+typedef enum plan_input {
+    INPUT_KEEP = 0, INPUT_FUSE, INPUT_COMPUTE, INPUT_LATENCY, INPUT_OPS, INPUT_SPREAD
+} plan_input;
+
+static const struct sensitivity {
+    const char *what, *model;
+    plan_input input;
+    double values[VALUES_MAX]; /* up to the first 0 but for the spread's first */
+} sensitivities[] = {
+    {"AlexNet, share kept", "alexnet", INPUT_KEEP, {0.10, 0.12, 0.15, 0.18, 0.20}},
+    {"AlexNet, fused to, MiB", "alexnet", INPUT_FUSE, {4, 8, 16, 32}},
+    {"AlexNet, one GPU's step, ms", "alexnet", INPUT_COMPUTE, {20, 30, 38.8, 50}},
+    {"AlexNet, latency, factor", "alexnet", INPUT_LATENCY, {0.5, 1, 2}},
+    {"AlexNet, ops, GB/s", "alexnet", INPUT_OPS, {500, 700, 900}},
+    {"AlexNet, spread", "alexnet", INPUT_SPREAD, {0, 0.01, 0.02, 0.05}},
+    {"ResNet-50, spread", "resnet50", INPUT_SPREAD, {0, 0.02, 0.04, 0.06}},
+};
+
+static void input_set(plan_input input, double value, struct plan_choice *choice, struct gf_config_cluster *cluster)
+{
+    switch (input) {
+    case INPUT_KEEP: choice->keep_share = value; break;
+    case INPUT_FUSE: choice->fuse_bytes = (uint64_t)value << 20; break;
+    case INPUT_COMPUTE: choice->compute_s = value * 1e-3; break;
+    case INPUT_LATENCY:
+        cluster->network_latency *= value;
+        cluster->node_latency *= value;
+        cluster->message_cost *= value;
+        break;
+    case INPUT_OPS: cluster->op_bandwidth = value * 1e9; break;
+    case INPUT_SPREAD: cluster->compute_spread = value; break;
+    }
+}
+
+static int line_run(const struct sensitivity *line, const struct gf_config_cluster *cluster, const struct plan_cache *cache)
+{
+    struct plan_model model;
+    if (model_load(line->model, &model) != 0) return -1;
+    (void)printf("  %-28s", line->what);
+    for (int i = 0; (i < VALUES_MAX) && ((i == 0) || (line->values[i] > 0)); i++) {
+        struct gf_config_cluster changed = *cluster;
+        struct plan_choice choice = {0};
+        struct plan_row row;
+        input_set(line->input, line->values[i], &choice, &changed);
+        if (plan_cache_run(cache, &model, &changed, PLAN_SPARSE, 512, &choice, &row) != 0) return -1;
+        (void)printf("  %g: %.1fx", line->values[i], row.speedup);
+        (void)fflush(stdout);
+    }
+    (void)printf("\n");
+    return 0;
+}
+
+static int sensitivity_print(const struct plan_cache *cache)
+{
+    struct gf_config_cluster cluster;
+    if (cluster_load("gradientflow", &cluster) != 0) return -1;
+    (void)printf("\nSensitivity: the speed-up on 512 GPUs, all together, where one input is another\n");
+    for (size_t i = 0; i < sizeof sensitivities / sizeof sensitivities[0]; i++)
+        if (line_run(&sensitivities[i], &cluster, cache) != 0) return -1;
+    return 0;
+}
+
+int plan_paper(bool brief, const struct plan_cache *cache)
 {
     double minutes[HEADLINES];
     (void)printf("%-28s %5s %10s %10s %11s %13s %12s   %s\n", "set-up", "GPUs", "published", "predicted", "deviation",
                  "published", "predicted", "note");
     for (size_t i = 0; i < HEADLINES; i++)
-        if (headline_run(models_path, clusters_path, &headlines[i], cache, &minutes[i]) != 0) return -1;
-    if (earlier_print(models_path, minutes) != 0) return -1;
-    if (exchanges_print(models_path, cache) != 0) return -1;
-    if (!brief && (plan_sensitivity(models_path, clusters_path, cache) != 0)) return -1;
+        if (headline_run(&headlines[i], cache, &minutes[i]) != 0) return -1;
+    if (earlier_print(minutes) != 0) return -1;
+    if (exchanges_print(cache) != 0) return -1;
+    if (!brief && (sensitivity_print(cache) != 0)) return -1;
     (void)printf("%s", notes);
     return 0;
 }
