@@ -31,7 +31,7 @@ seeds_of() { if [ "$1" = lars ]; then echo 1; else echo "1 2 3"; fi; } # the lar
 options() { # of a kind of run
     case $1 in
     dense) echo "$small" ;;
-    lars) echo "$large --lars --lr 0.4 --warmup $((${TRIAL:-140} / 5))" ;;
+    lars) echo "$large --lars --lr 0.4" ;;
     fp32 | fp16 | bf16) echo "--model cnn --batch 64 $(length 1) --algorithm ring --wire $1" ;;
     *-all) echo "--model cnn --batch 64 $(length 1) --algorithm ring --precision ${1%-all}" ;;
     *) echo "$sparse --set sparse.momentum=$1" ;;

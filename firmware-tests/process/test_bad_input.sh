@@ -54,7 +54,6 @@ differs "another_batch_on_one_rank" "--batch: 64 at rank 0, 65 at rank 1" --step
 differs "other_steps_on_one_rank" "steps of --steps or --epochs: 20 at rank 0, 30 at rank 1" --steps 30
 differs "another_seed_on_one_rank" "--seed: 1 at rank 0, 2 at rank 1" --steps 20 --seed 2
 differs "another_rate_on_one_rank" "--lr: 0.01 at rank 0, 0.5 at rank 1" --steps 20 --lr 0.5
-differs "another_schedule_on_one_rank" "--schedule: linear at rank 0, constant at rank 1" --steps 20 --schedule constant
 differs "checkpoints_of_one_rank" "whether there is --checkpoint: 0 at rank 0, 1 at rank 1" --steps 20 \
     --checkpoint "$scratch/alone"
 refused "a_rank_that_never_starts" "error: rank 0: rank 1 of 2 did not join within 1.0 s" "$run" -n 1 sh -c \

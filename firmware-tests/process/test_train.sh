@@ -37,12 +37,11 @@ below_not() { ! below "$@" >/dev/null; }
 check "another_seed_gives_other_weights" below_not \
     "$("$compare" "$scratch/linear1.weights" "$scratch/other.weights")" 1e-5
 # ---- rates of the configuration ----
-check "rates_of_the_command_line" job rate1 2 --model linear --steps 20 --lr 0.02 --schedule cosine --warmup 5
+check "rates_of_the_command_line" job rate1 2 --model linear --steps 20 --lr 0.02
 check "rates_of_the_configuration" job rate2 2 --model linear --steps 20 \
-    --set rate.steps=20 --set rate.kind=cosine --set rate.base=0.02 --set rate.warmup_steps=5
+    --set rate.steps=20 --set rate.kind=polynomial --set rate.base=0.02 --set rate.warmup_steps=4
 check "give_the_same_weights" cmp "$scratch/rate1.weights" "$scratch/rate2.weights"
-check "the_command_line_goes_before" job rate3 2 --model linear --steps 20 --lr 0.02 --schedule cosine --warmup 5 \
-    --set rate.base=0.3
+check "the_command_line_goes_before" job rate3 2 --model linear --steps 20 --lr 0.02 --set rate.base=0.3
 check "and_gives_its_own_weights" cmp "$scratch/rate1.weights" "$scratch/rate3.weights"
 check "cnn_at_first" job cnn0 1 --steps 1 --lr 0
 for n in 1 2 4; do
@@ -102,7 +101,7 @@ check "fc1_is_split" job split 2 $fc1 --split fc1
 check "fc1_split_learns_what_it_learns_whole" near whole split 1e-5
 check "fc1_split_moves_what_enters_and_leaves" moved split 50 2 $(((3136 + 512) * 16))
 check "fc1_split_has_equal_weights" hashes_equal split 2
-constant="--model linear --split linear --warmup 5 --schedule constant"
+constant="--model linear --split linear --set rate.base=0.01 --set rate.warmup_steps=5"
 half() { # NAME RANKS STEPS OPTION..
     name_=$1 ranks_=$2 steps_=$3; shift 3
     # shellcheck disable=SC2086
@@ -146,7 +145,7 @@ check "hidden_share_is_a_share" below "$(value cnn4 hidden_share)" 1
 last_line() { tail -n 1 "$scratch/$1.out" | grep -Eqx 'test accuracy [0-9]{1,3}\.[0-9]{2} %'; }
 check "last_line_is_the_accuracy" last_line cnn2
 diverges() {
-    timeout -k 5 $limit "$run" -n 2 "$train" $small --steps 60 --lr 100 --warmup 0 --schedule constant \
+    timeout -k 5 $limit "$run" -n 2 "$train" $small --steps 60 --set rate.base=100 \
         --set optimizer.momentum=0.99 --set optimizer.weight_decay=1 >"$scratch/diverged.out" 2>"$scratch/diverged.err"
     [ $? -eq 1 ] && grep -q 'diverged: the loss of step [0-9]* is ' "$scratch/diverged.err" &&
         ! grep -q 'test accuracy' "$scratch/diverged.out"

@@ -25,15 +25,12 @@ const char *train_plan(struct train *train)
     train->epoch_steps = train->images.image_count / options->batch; /* what is left over waits for the next order */
     train->step_count = (options->steps != 0) ? options->steps : train->epoch_steps * options->epochs;
     train->schedule = options->schedule;
-    if (strcmp(options->schedule_name, "configuration") != 0) {
+    if (!options->configured_rate) {
         uint64_t fifth = train->step_count / 5u;
         train->schedule.step_count = train->step_count;
-        if (!options->warmup_given) train->schedule.warmup_steps = (fifth < 100u) ? fifth : 100u;
-        train->schedule.milestone_count = 2;
-        train->schedule.milestones[0] = train->step_count / 2u;
-        train->schedule.milestones[1] = train->step_count / 4u * 3u;
+        train->schedule.warmup_steps = (fifth < 100u) ? fifth : 100u;
     }
-    if (train->schedule.warmup_steps > train->step_count) return "--warmup is longer than the training";
+    if (train->schedule.warmup_steps > train->step_count) return "rate.warmup_steps is longer than the training";
     train->series_max = (train->step_count < TRAIN_SERIES_MAX) ? train->step_count : TRAIN_SERIES_MAX;
     return NULL;
 }
@@ -126,7 +123,7 @@ static gf_status train_look(struct train *train, double loss)
     train->result.loss_last = mean;
     if (!isfinite(mean)) { /* the same on all ranks */
         snprintf(train->diverged, sizeof train->diverged,
-                 "diverged: the loss of step %llu is %g; a lower --lr or a longer --warmup may help",
+                 "diverged: the loss of step %llu is %g; a lower --lr may help",
                  (unsigned long long)train->step + 1u, mean);
         return GF_ERR_NUMERIC;
     }

@@ -143,27 +143,6 @@ static int config_read(const char *path, const char *wire, const char *algorithm
     return 0;
 }
 
-/* Names for people; the square is what LARS goes with. */
-static const char *schedule_choose(struct gf_schedule *schedule, const char *name, bool lars)
-{
-    static const struct {
-        const char *name;
-        gf_schedule_kind kind;
-        float power;
-    } kinds[] = {
-        {"linear", GF_SCHEDULE_POLYNOMIAL, 1},   {"square", GF_SCHEDULE_POLYNOMIAL, 2},
-        {"cosine", GF_SCHEDULE_COSINE, 0},       {"step", GF_SCHEDULE_STEP, 0},
-        {"constant", GF_SCHEDULE_CONSTANT, 0},
-    };
-    if (name == NULL) name = lars ? "square" : "linear";
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (strcmp(kinds[i].name, name) != 0) continue;
-        schedule->kind = kinds[i].kind;
-        schedule->power = kinds[i].power;
-    }
-    return name;
-}
-
 int train_options_read(int argc, char **argv, struct train_options *options_out, struct gf_config *config_out)
 {
     static struct settings settings = {.precision = "fp32"};
@@ -171,8 +150,8 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
     struct train_options out = {.config_path = tool_data("local.cfg"), .data_folder = DATA_FOLDER, .seed = 1,
                                 .checkpoint_every = 100};
     const char *model = "cnn", *wire = NULL, *algorithm = NULL, *set = NULL;
-    const char *schedule = NULL, *sparse = NULL, *device = NULL;
-    uint64_t epochs = 1, batch = RATE_BATCH, rate_batch = 0;
+    const char *sparse = NULL, *device = NULL;
+    uint64_t epochs = 1, batch = RATE_BATCH;
     double rate = 0.0;
     bool rate_given = false, every_given = false;
     const struct tool_option options[] = {
@@ -184,17 +163,9 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
         {"batch", TOOL_NUMBER, &batch, "N", .help = "images a step, of all ranks together (default 64)", .low = 1,
          .high = DATA_IMAGES_MAX},
         {"lr", TOOL_REAL, &rate, "X",
-         .help = "highest learning rate (default: rate.* of the configuration, else 0.05, linear 0.01, by the root of"
-                 " batch/64)",
+         .help = "highest learning rate; it rises for a fifth of the steps, at most 100, and falls to 0 (default: rate.*"
+                 " of the configuration, else 0.05, linear 0.01, by the root of batch/64)",
          .high_real = 100.0, .given_out = &rate_given},
-        {"lr-batch", TOOL_NUMBER, &rate_batch, "N", .help = "--lr is for this batch: it is multiplied with batch/N",
-         .low = 1, .high = DATA_IMAGES_MAX},
-        {"schedule", TOOL_TEXT, &schedule, "NAME",
-         .help = "linear (default), square (of --lars), cosine, step, constant",
-         .allowed = "linear|square|cosine|step|constant"},
-        {"warmup", TOOL_NUMBER, &out.schedule.warmup_steps, "N",
-         .help = "steps in which the rate rises (default: a fifth of all, at most 100)", .high = 1000000000,
-         .given_out = &out.warmup_given},
         {"lars", TOOL_FLAG, &settings.lars, NULL, .help = "optimizer.kind = lars, and its eta " LARS_ETA},
         {"sparse", TOOL_TEXT, &sparse, "[SHARE]",
          .help = "send the chunks that matter: chunks of " SPARSE_CHUNK_ELEMS ", " SPARSE_WARMUP_STEPS " dense steps, "
@@ -244,16 +215,12 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
     out.model = net_model_find(model);
     out.epochs = (uint32_t)epochs;
     out.batch = (uint32_t)batch;
-    if ((rate_batch != 0) && !rate_given) return refuse("--lr-batch without --lr", "both or none");
     if (!rate_given) rate = (double)out.model->learning_rate * sqrt(fmax(1.0, (double)batch / RATE_BATCH));
-    if (rate_batch != 0) rate *= (double)batch / (double)rate_batch;
-    out.schedule.base_rate = (float)rate;
-    out.schedule_name = schedule_choose(&out.schedule, schedule, settings.lars);
+    out.schedule = (struct gf_schedule){.kind = GF_SCHEDULE_POLYNOMIAL, .base_rate = (float)rate,
+                                        .power = settings.lars ? 2 : 1}; /* the square is what LARS goes with */
     if ((result = config_read(out.config_path, wire, algorithm, device, &settings, config_out)) != 0) return result;
-    if ((config_out->rate.base_rate > 0) && !rate_given && (schedule == NULL) && !out.warmup_given) {
-        out.schedule = config_out->rate;
-        out.schedule_name = "configuration";
-    }
+    out.configured_rate = (config_out->rate.base_rate > 0) && !rate_given;
+    if (out.configured_rate) out.schedule = config_out->rate;
     if (out.elastic) config_out->job.elastic = true;
     if (strcmp(settings.precision, "fp32") != 0) out.precision = config_out->optimizer.half_weights;
     if ((strcmp(settings.precision, "fp32") != 0) && (out.precision == GF_TYPE_F32))

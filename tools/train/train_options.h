@@ -25,9 +25,8 @@ struct train_options {
     uint32_t batch;        /* of all ranks together */
     uint64_t seed;
     gf_type precision;     /* of gradients, of the weights that forward reads, and of what layers hand on */
-    struct gf_schedule schedule; /* the configuration's, or the command line's: then its lengths are train_plan()'s */
-    const char *schedule_name;
-    bool warmup_given;     /* else the plan chooses schedule.warmup_steps */
+    struct gf_schedule schedule; /* the configuration's, or this program's: then its lengths are train_plan()'s */
+    bool configured_rate;
 };
 
 /* 0: go on; else for tool_args_exit(), and why is on stderr. *config_out is the configuration file

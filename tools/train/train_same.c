@@ -49,7 +49,7 @@ static void value_print(same_kind kind, uint64_t value, char text_out[static VAL
     }
 }
 
-#define OPTIONS_MAX 13u
+#define OPTIONS_MAX 11u
 
 static void options_list(const struct train *train, struct same_option list_out[static OPTIONS_MAX])
 {
@@ -63,8 +63,6 @@ static void options_list(const struct train *train, struct same_option list_out[
         {"--seed", SAME_COUNT, options->seed},
         {"steps of --steps or --epochs", SAME_COUNT, train->step_count},
         {"--lr", SAME_REAL, bits_of_real((double)options->schedule.base_rate)},
-        {"--schedule", SAME_TEXT, bits_of_text(options->schedule_name)},
-        {"--warmup", SAME_COUNT, train->schedule.warmup_steps},
         {"whether there is --checkpoint", SAME_COUNT, options->checkpoint_path != NULL},
         {"--checkpoint-every", SAME_COUNT, options->checkpoint_every},
         {"whether there is --resume", SAME_COUNT, options->resume},
