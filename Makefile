@@ -161,7 +161,7 @@ $(BUILD)/firmware-tests/test_plan $(BUILD)/firmware-tests/test_plan_cluster: $(c
 $(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train/train_layers.o $(BUILD)/firmware-tests/fake/kernels_train.o
 $(BUILD)/firmware-tests/test_simt_sweep: $(BUILD)/firmware-tests/fake/kernels_sweep.o
 $(BUILD)/firmware-tests/test_check: $(call without_main,check) $(BUILD)/tools/common/tool_output.o
-$(BUILD)/firmware-tests/test_perf: $(BUILD)/tools/perf/perf_values.o $(BUILD)/tools/perf/perf_tune_limits.o
+$(BUILD)/firmware-tests/test_perf: $(call without_main,perf) $(TOOL_SHARED)
 # UCX's answers and what it is given, seen and changed on the way.
 $(BUILD)/firmware-tests/test_link_ucx_device: LDFLAGS += $(foreach f,config_modify context_query tag_send_nbx tag_recv_nbx \
     worker_create worker_progress worker_destroy worker_flush_nbx request_cancel init_version cleanup,-Wl$(comma)--wrap=ucp_$(f)) -Wl,--wrap=ucs_config_parser_get_value

@@ -8,7 +8,7 @@ JOBS=${JOBS:-90}
 rank() { # RANK TRANSPORTS
     export GF_RANK=$1 GF_WORLD=3
     exec timeout 30 "$BUILD/gf-perf" -b 1M -e 1M -n 2000 \
-        --set "rendezvous.join_timeout=1500ms,exchange.timeout=2s,link.transports=$2" >"$scratch/log.$1" 2>&1
+        --set rendezvous.join_timeout=1500ms --set exchange.timeout=2s --set "link.transports=$2" >"$scratch/log.$1" 2>&1
 }
 jobs_end() {
     for i in $(seq "$JOBS"); do

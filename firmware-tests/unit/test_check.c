@@ -170,20 +170,27 @@ static int every_kind(int argc, char **argv)
     static const char *text = "none", *operands[2];
     static uint64_t number = 1, size = 2;
     static double real = 3;
+    static struct tool_settings set;
+    static const char *share;
+    static bool shares;
     static const struct tool_option options[] = {
         {.name = "flag", .kind = TOOL_FLAG, .value_out = &flag},
         {.name = "text", .kind = TOOL_TEXT, .value_out = &text, .allowed = "ring|halving|x"},
         {.name = "number", .kind = TOOL_NUMBER, .value_out = &number, .low = 5},
         {.name = "size", .kind = TOOL_SIZE, .value_out = &size, .high = 1 << 30, .given_out = &given},
         {.name = "real", .kind = TOOL_REAL, .value_out = &real, .low_real = -1, .high_real = 1},
+        {.name = "set", .kind = TOOL_SETTINGS, .value_out = &set},
+        {.name = "share", .kind = TOOL_TEXT, .value_out = &share, .optional = true, .given_out = &shares},
     };
-    struct tool_args args = {.program = "kinds", .usage = "", .about = "", .options = options, .option_count = 5,
+    struct tool_args args = {.program = "kinds", .usage = "", .about = "", .options = options, .option_count = 7,
                              .operands_max = 2};
     uint32_t count;
     int read;
     args.operands_end = (strcmp(argv[0], "run") == 0);
     read = tool_args_read(&args, argc, argv, args.operands_end ? NULL : operands, &count);
     if (read != 0) return 2;
+    for (uint32_t i = 0; i < set.count; i++) (void)printf("%s;", set.text[i]);
+    if (shares) (void)printf("shares %s;", (share != NULL) ? share : "-");
     (void)printf("%d %s %llu %llu %g %d %u %s", flag, text, (unsigned long long)number, (unsigned long long)size, real,
                  given, count, args.operands_end ? argv[(uint32_t)argc - count] : operands[0] ? operands[0] : "-");
     return 0;
@@ -205,6 +212,14 @@ TEST(options_of_every_kind_are_read)
     assert_non_null(strstr(err, "--text rin: allowed is ring|halving|x"));
     assert_int_equal(RUN(every_kind, ARG("--real"), ARG("nan")), 2);
     assert_non_null(strstr(err, "--real nan: allowed is a number from -1 to 1"));
+    assert_int_equal(RUN(every_kind, ARG("--set"), ARG("a.b=1"), ARG("--share"), ARG("--set=c=2,3"), ARG("op")), 0);
+    assert_string_equal(out, "a.b=1;c=2,3;shares -;0 none 1 2 3 0 1 op");
+    assert_int_equal(RUN(every_kind, ARG("--share"), ARG(".5"), ARG("op")), 0);
+    assert_string_equal(out, "shares .5;0 none 1 2 3 0 1 op");
+    assert_int_equal(RUN(every_kind, ARG("--share=x"), ARG("--share")), 2);
+    assert_non_null(strstr(err, "--share is given twice"));
+    assert_int_equal(RUN(every_kind, ARG("--set"), ARG("a.b")), 2);
+    assert_non_null(strstr(err, "--set a.b: allowed is GROUP.KEY=VALUE"));
 }
 
 TEST(what_follows_the_program_is_the_programs)

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gradientflow.h"
+#include "config/config.h"
 #include "config/config_keys.h" /* the same numbers and sizes as in configuration files */
+
+#define KEY_BYTES 64
 
 bool tool_quiet;
 
@@ -110,8 +112,30 @@ static int value_read(const struct tool_args *args, const struct tool_option *op
                           option->high_real);
         *(double *)option->value_out = real;
         return 0;
+    case TOOL_SETTINGS: {
+        struct tool_settings *settings = option->value_out;
+        size_t key_bytes = strcspn(text, "=");
+        if ((text[key_bytes] == '\0') || (key_bytes == 0) || (key_bytes >= KEY_BYTES))
+            return refuse(args, "--%s %s: allowed is GROUP.KEY=VALUE", option->name, text);
+        if (settings->count == TOOL_SETTINGS_MAX)
+            return refuse(args, "--%s: allowed are %u of them", option->name, TOOL_SETTINGS_MAX);
+        settings->text[settings->count++] = text;
+        return 0;
+    }
     }
     return refuse(args, "--%s takes no value", option->name);
+}
+
+gf_status tool_settings_apply(const struct tool_settings *settings, struct gf_config *config, char *error_out)
+{
+    gf_status status = GF_OK;
+    for (uint32_t i = 0; (i < settings->count) && (status == GF_OK); i++) {
+        const char *value = strchr(settings->text[i], '=');
+        char key[KEY_BYTES];
+        (void)snprintf(key, sizeof key, "%.*s", (int)(value - settings->text[i]), settings->text[i]);
+        status = gf_config_set(config, key, value + 1, "--set", error_out);
+    }
+    return status;
 }
 
 /* "; did you mean --iters?" where a name is near. */
@@ -159,7 +183,7 @@ static int option_read(const struct tool_args *args, int argc, char **argv, int 
     if (is_letter && (index == args->option_count)) return refuse(args, "unknown option %s", argv[*at]);
     if (index == args->option_count)
         return refuse(args, "unknown option --%.*s%s", (int)length, name, option_hint(args, name, length, hint));
-    if (*seen & (1ull << index)) return refuse(args, "--%s is given twice", option->name);
+    if ((*seen & (1ull << index)) && (option->kind != TOOL_SETTINGS)) return refuse(args, "--%s is given twice", option->name);
     *seen |= 1ull << index;
     if (option->given_out != NULL) *option->given_out = true;
     if (option->kind == TOOL_FLAG) {
@@ -167,7 +191,9 @@ static int option_read(const struct tool_args *args, int argc, char **argv, int 
         *(bool *)option->value_out = true;
         return 0;
     }
-    if (!attached && (*at + 1 == argc)) return refuse(args, "--%s needs a value", option->name);
+    bool follows = !attached && (*at + 1 < argc);
+    if (option->optional && !attached && !(follows && (strchr("0123456789.", argv[*at + 1][0]) != NULL))) return 0;
+    if (!attached && !follows) return refuse(args, "--%s needs a value", option->name);
     return value_read(args, option, attached ? name + length + 1 : argv[++*at]);
 }
 

@@ -8,13 +8,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "gradientflow.h"
+
 typedef enum tool_option_kind {
     TOOL_FLAG,   /* bool *; no value */
     TOOL_TEXT,   /* const char **; not empty */
     TOOL_NUMBER, /* uint64_t *; low..high */
     TOOL_SIZE,   /* uint64_t *; bytes with K, M, G (or KiB ..), low..high */
-    TOOL_REAL    /* double *; low_real..high_real */
+    TOOL_REAL,   /* double *; low_real..high_real */
+    TOOL_SETTINGS /* struct tool_settings *; GROUP.KEY=VALUE of a configuration, may be repeated */
 } tool_option_kind;
+
+#define TOOL_SETTINGS_MAX 64u
+struct tool_settings {
+    uint32_t count;
+    const char *text[TOOL_SETTINGS_MAX];
+};
 
 struct tool_option {
     const char *name;       /* without the dashes */
@@ -26,6 +35,7 @@ struct tool_option {
     double low_real, high_real;
     const char *allowed;    /* text: "fp32|fp16|bf16", or NULL for any */
     bool *given_out;        /* NULL, or set where the option is there; twice is refused */
+    bool optional;          /* text: the value may be missing, and what follows is one if it begins as a number does */
     char letter;            /* 0, or 'b': "-b" is the same */
 };
 
@@ -51,6 +61,8 @@ extern bool tool_quiet;    /* --quiet was given: what goes to stdout is lost, an
  *    -1: refused, and said why; exit with TOOL_EXIT_USAGE. */
 int tool_args_read(const struct tool_args *args, int argc, char **argv, const char **operands_out,
                    uint32_t *operand_count_out);
+/* In their order, over what the configuration holds; else error_out[GF_CONFIG_ERROR_BYTES] says which is wrong, and why. */
+gf_status tool_settings_apply(const struct tool_settings *settings, struct gf_config *config, char *error_out);
 /* The exit code for what that returned, 0 excepted, or TOOL_FAILED. */
 int tool_args_exit(int read);
 

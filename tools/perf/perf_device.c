@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "drivers/identity.h"
-#include "tools/perf/perf_open.h"
 #include "tools/perf/perf_values.h"
 
 #define STAGING_BYTES (UINT64_C(4) << 20)

@@ -5,7 +5,6 @@
 
 #include "tools/perf/perf_device.h"
 #include "tools/perf/perf_model.h"
-#include "tools/perf/perf_open.h"
 #include "tools/perf/perf_options.h"
 #include "tools/perf/perf_report.h"
 #include "tools/perf/perf_tune.h"

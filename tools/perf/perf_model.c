@@ -10,7 +10,6 @@
 #include <time.h>
 
 #include "config/config.h"
-#include "tools/perf/perf_open.h"
 #include "tools/perf/perf_values.h"
 
 #define PAUSE_US 100.0 /* a slice of 256 KiB takes 2 ms at 1 Gbit/s, and several are under way */
@@ -37,7 +36,6 @@ static double schedule_make(const struct perf_options *options, uint32_t tensor_
         forward += (double)flops[i].forward;
         all += (double)flops[i].forward + (double)flops[i].backward;
     }
-    if (options->gflops > 0) compute_us = all * (double)options->batch / options->gflops * 1e-3;
     if ((compute_us > 0) && (all <= 0)) return perf_refuse("the model has no flops: its tensors have no schedule");
     for (uint32_t i = 0; i < tensor_count; i++) {
         backward += (double)flops[i].backward;

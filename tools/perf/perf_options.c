@@ -5,17 +5,17 @@
 #include <string.h>
 
 #include "config/config.h"
-#include "tools/perf/perf_open.h"
 #include "tools/common/tool_args.h"
 
 #define BYTES_MAX (UINT64_C(64) << 30)
 
-static struct perf_options out = {.bytes_min = 4096, .bytes_max = UINT64_C(64) << 20, .factor = 4, .batch = 1,
+static struct perf_options out = {.bytes_min = 4096, .bytes_max = UINT64_C(64) << 20, .factor = 4,
                                   .plan = {.warmup = 5, .seconds = 0.3}};
 static struct {
     uint64_t check, root;
-    const char *op, *redop, *type, *algorithm, *config_path, *set, *device;
-    bool batch_given, gflops_given, compute_given, size_given, op_given, redop_given, root_given;
+    const char *op, *redop, *type, *algorithm, *config_path, *device;
+    struct tool_settings set;
+    bool compute_given, size_given, op_given, redop_given, root_given;
 } given = {.check = 1, .op = "allreduce", .redop = "sum", .type = "float"};
 
 static const struct tool_option options[] = {
@@ -49,8 +49,8 @@ static const struct tool_option options[] = {
      .letter = 'c', .help = "look at every element before and after the samples (1)"},
     {.name = "config", .kind = TOOL_TEXT, .value_out = &given.config_path, .value_name = "FILE",
      .help = "configuration (none: defaults)"},
-    {.name = "set", .kind = TOOL_TEXT, .value_out = &given.set, .value_name = "GROUP.KEY=VALUE",
-     .help = "any line of it, more after commas: link.idle=spin,link.transports=self,tcp"},
+    {.name = "set", .kind = TOOL_SETTINGS, .value_out = &given.set, .value_name = "GROUP.KEY=VALUE",
+     .help = "any line of it; may be repeated"},
     {.name = "json", .kind = TOOL_TEXT, .value_out = &out.json_path, .value_name = "FILE",
      .help = "write the rows there"},
     {.name = "csv", .kind = TOOL_TEXT, .value_out = &out.csv_path, .value_name = "FILE", .help = "likewise"},
@@ -62,46 +62,8 @@ static const struct tool_option options[] = {
      .help = "replay the steps of a model (config/models) in place of one collective"},
     {.name = "compute-ms", .kind = TOOL_REAL, .value_out = &out.compute_ms, .value_name = "MS", .high_real = 1e6,
      .given_out = &given.compute_given, .help = "of a model's step: forward and backward, as waits (0)"},
-    {.name = "gflops", .kind = TOOL_REAL, .value_out = &out.gflops, .value_name = "N", .low_real = 1e-3,
-     .high_real = 1e9, .given_out = &given.gflops_given, .help = "the same from the model's operations: 1e9 a second"},
-    {.name = "batch", .kind = TOOL_NUMBER, .value_out = &out.batch, .value_name = "N", .low = 1, .high = 1u << 20,
-     .given_out = &given.batch_given, .help = "with --gflops: images a rank and step (1)"},
 };
 #define OPTION_COUNT (sizeof options / sizeof options[0])
-
-/* The end of one "KEY=VALUE" in a list of them: the last comma before the next '=', for a value may hold commas too. */
-static char *setting_end(char *setting)
-{
-    char *value = strchr(setting, '='), *next = (value != NULL) ? strchr(value + 1, '=') : NULL;
-    if (next == NULL) return setting + strlen(setting);
-    while ((next > value) && (*next != ',')) next--;
-    return (next > value) ? next : setting + strlen(setting);
-}
-
-static int settings_apply(struct gf_config *config, char *error)
-{
-    static char text[1024];
-    if ((given.algorithm != NULL) &&
-        (gf_config_set(config, "exchange.algorithm", given.algorithm, "--algorithm", error) < 0)) return -1;
-    if (given.set == NULL) return 0;
-    if (strlen(given.set) >= sizeof text) {
-        snprintf(error, GF_CONFIG_ERROR_BYTES, "--set: at most %zu bytes", sizeof text - 1);
-        return -1;
-    }
-    strcpy(text, given.set);
-    for (char *setting = text, *end; *setting != '\0'; setting = end) {
-        char *value = strchr(setting, '=');
-        end = setting_end(setting);
-        if (value == NULL) {
-            snprintf(error, GF_CONFIG_ERROR_BYTES, "--set %.100s: allowed is GROUP.KEY=VALUE", setting);
-            return -1;
-        }
-        if (*end == ',') *end++ = '\0';
-        *value++ = '\0';
-        if (gf_config_set(config, setting, value, "--set", error) < 0) return -1;
-    }
-    return 0;
-}
 
 static bool on_device(void) { return (given.device != NULL) && (strcmp(given.device, "cuda") == 0); }
 
@@ -131,7 +93,9 @@ static int config_make(struct gf_config *config)
     }
     if ((given.device != NULL) && (gf_config_set(config, "device.driver", given.device, "--device", error) < 0))
         return perf_refuse(error);
-    if (settings_apply(config, error) < 0) return perf_refuse(error);
+    if ((given.algorithm != NULL) &&
+        (gf_config_set(config, "exchange.algorithm", given.algorithm, "--algorithm", error) < 0)) return perf_refuse(error);
+    if (tool_settings_apply(&given.set, config, error) < 0) return perf_refuse(error);
     if (out.model_path == NULL) config->exchange.user_bytes = (out.bytes_max + 63) / 64 * 64 + 64;
     config->log = gf_log_stderr;
     config->log_user = (void *)(uintptr_t)"gf-perf";
@@ -161,10 +125,7 @@ static int combination_check(void)
     if ((out.nccl_path != NULL) && !on_device()) return perf_refuse("--nccl needs --device cuda");
     if (out.bytes_min > out.bytes_max) return perf_refuse("--min-bytes is above --max-bytes");
     if (model && tune) return perf_refuse("--model and --tune: give one of them");
-    if (!model && (given.compute_given || given.gflops_given || given.batch_given))
-        return perf_refuse("--compute-ms, --gflops and --batch need --model FILE");
-    if (given.compute_given && given.gflops_given) return perf_refuse("--compute-ms and --gflops: give one of them");
-    if (given.batch_given && !given.gflops_given) return perf_refuse("--batch needs --gflops");
+    if (!model && given.compute_given) return perf_refuse("--compute-ms needs --model FILE");
     if (given.redop_given && (strcmp(given.op, "allreduce") != 0)) return perf_refuse("--redop is for allreduce");
     if (given.root_given && (strcmp(given.op, "broadcast") != 0)) return perf_refuse("--root is for broadcast");
     if ((model || tune) && given.redop_given) return perf_refuse("--model and --tune time sums; leave --redop out");

@@ -9,8 +9,7 @@ struct perf_options {
     double busbw_min;
     const char *json_path, *csv_path;
     const char *model_path, *tune_path;    /* NULL: neither */
-    double compute_ms, gflops;             /* of a model's step; both 0: all tensors are ready at once */
-    uint64_t batch;
+    double compute_ms;                     /* of a model's step; 0: all tensors are ready at once */
     bool on_device;                        /* --device cuda */
     const char *nccl_path;                 /* NULL: the system's */
     struct perf_plan plan;

@@ -3,6 +3,7 @@
 #include "tools/perf/perf_run.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,4 +171,99 @@ gf_status perf_measure(struct perf *perf, uint64_t bytes, struct perf_row *row_o
     row_out->out_busbw = out.busbw;
     row_out->out_wrong = out.wrong;
     return GF_OK;
+}
+
+/* ---- the library's collectives, posted as requests, on data in host memory ---- */
+
+static void *memory(gf_mem address) { return (void *)(uintptr_t)address; }
+
+static gf_status host_clear(struct perf *perf, uint64_t bytes)
+{
+    if (bytes > 0) memset(memory(perf_input(perf)), 0, bytes);
+    return GF_OK;
+}
+
+static gf_status host_run(struct perf *perf, uint64_t elem_count)
+{
+    struct gf_request request = {0};
+    gf_type type = perf->plan.type;
+    gf_reduction reduction = perf->plan.reduction;
+    gf_status status;
+    if (perf->source != 0) memcpy(memory(perf->data), memory(perf->source), elem_count * gf_type_size_bytes(type));
+    switch (perf->plan.operation) {
+    case GF_OPERATION_BROADCAST:
+        status = gf_broadcast(perf->gf, perf->data, elem_count, type, perf->plan.root, &request);
+        break;
+    case GF_OPERATION_REDUCE_SCATTER:
+        status = gf_reduce_scatter(perf->gf, perf->data, elem_count, type, &request);
+        break;
+    case GF_OPERATION_ALLGATHER: status = gf_allgather(perf->gf, perf->data, elem_count, type, &request); break;
+    case GF_OPERATION_BARRIER: status = gf_barrier(perf->gf, &request); break;
+    default: status = gf_allreduce_by(perf->gf, reduction, perf->data, elem_count, type, &request); break;
+    }
+    return (status < 0) ? status : gf_request_wait(perf->gf, &request);
+}
+
+static gf_status host_fill(struct perf *perf, struct perf_values values)
+{
+    values.data = memory(perf_input(perf));
+    perf_values_fill(&values);
+    return GF_OK;
+}
+
+static gf_status host_wrong(struct perf *perf, struct perf_values values, uint64_t *wrong)
+{
+    values.data = memory(perf->data);
+    *wrong += perf_values_wrong(&values);
+    return GF_OK;
+}
+
+const struct perf_way perf_host = {.clear = host_clear, .run = host_run, .fill = host_fill, .wrong = host_wrong};
+
+/* ---- a context and its memory ---- */
+
+int perf_refuse(const char *text)
+{
+    fprintf(stderr, "gf-perf: %s\n", text);
+    return -1;
+}
+
+int perf_fail(const gf_context *gf, gf_status status, const char *at)
+{
+    const struct gf_error *error = (gf != NULL) ? gf_error_last(gf) : NULL;
+    bool told = (error != NULL) && (error->code != GF_OK);
+    fprintf(stderr, "gf-perf: %s: %s%s%s\n", at, gf_status_name(status), told ? ": " : "", told ? error->text : "");
+    return -1;
+}
+
+void *perf_memory(size_t size_bytes)
+{
+    void *memory = aligned_alloc(64, (size_bytes + 63) & ~(size_t)63);
+    if (memory != NULL) memset(memory, 0, size_bytes);
+    return memory;
+}
+
+int perf_open(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+              struct perf_session *session)
+{
+    struct gf_footprint need;
+    gf_status status = gf_measure(config, tensors, tensor_count, &need);
+    *session = (struct perf_session){.gf = NULL};
+    if (status < 0) return perf_fail(NULL, status, "cannot open");
+    session->memory = perf_memory(need.control_bytes);
+    if (session->memory == NULL) return perf_refuse("there is no memory for the control region");
+    status = gf_open(config, tensors, tensor_count, session->memory, need.control_bytes, &session->gf);
+    if (status >= 0) status = gf_open_wait(session->gf);
+    if (status < 0) return perf_fail(session->gf, status, "cannot open");
+    session->times_us = perf_memory((size_t)PERF_SAMPLES_MAX * gf_world(session->gf) * sizeof(float));
+    return (session->times_us == NULL) ? perf_refuse(PERF_NO_MEMORY) : 0;
+}
+
+void perf_close(struct perf_session *session, int result)
+{
+    if ((result != 0) && (session->gf != NULL)) gf_abort(session->gf);
+    (void)gf_close(session->gf);
+    free(session->memory);
+    free(session->times_us);
+    *session = (struct perf_session){.gf = NULL};
 }

@@ -1,5 +1,4 @@
-/* See train_options.h. --set may be repeated and --sparse has a value or none, so both are taken out before the rest is
- * read. */
+/* See train_options.h. */
 #include "tools/train/train_options.h"
 
 #include <math.h>
@@ -10,9 +9,6 @@
 #include "tools/common/tool_args.h"
 #include "tools/common/tool_data.h"
 
-#define ARGUMENTS_MAX 128
-#define KEY_BYTES 64
-
 /* Of --sparse, where the file leaves the library's defaults: hundreds of chunks in the demo's network, all of it sent
  * while the gradients still change fastest, and the target reached in step 301. */
 #define SPARSE_CHUNK_ELEMS "4096"
@@ -22,11 +18,10 @@
 #define LARS_ETA "0.02"
 #define RATE_BATCH 64u /* the batch that the models' learning rates are for */
 
-/* What the command line says about the configuration, in its order. */
+/* What the command line says about the configuration. */
 struct settings {
-    const char *text[ARGUMENTS_MAX]; /* GROUP.KEY=VALUE */
-    uint32_t count;
-    const char *keep_share;          /* of --sparse; NULL: as configured */
+    struct tool_settings set;
+    const char *keep_share; /* of --sparse; NULL: as configured */
     bool sparse, lars;
     const char *precision;
 };
@@ -37,61 +32,12 @@ static int refuse(const char *text, const char *allowed)
     return -1;
 }
 
-/* "--sparse", "--sparse X" with a number, "--sparse=X": true if argv[*at] is one of them, and moves *at to its end. */
-static bool sparse_take(int argc, char **argv, int *at, struct settings *settings)
-{
-    bool apart = strcmp(argv[*at], "--sparse") == 0;
-    if (!apart && (strncmp(argv[*at], "--sparse=", 9) != 0)) return false;
-    settings->sparse = true;
-    if (!apart) settings->keep_share = argv[*at] + 9;
-    if (apart && (*at + 1 < argc) && (strchr("0123456789.", argv[*at + 1][0]) != NULL))
-        settings->keep_share = argv[++*at];
-    return true;
-}
-
-/* Moves "--set X", "--set=X" and --sparse from argv to settings, the rest to rest. Returns the rest's length, or -1. */
-static int settings_take(int argc, char **argv, char **rest, struct settings *settings)
-{
-    int rest_count = 0;
-    if (argc > ARGUMENTS_MAX) return refuse("too many arguments", "at most 127");
-    for (int i = 0; i < argc; i++) {
-        bool sparse_before = settings->sparse;
-        if (sparse_take(argc, argv, &i, settings)) {
-            if (sparse_before) return refuse("--sparse is given twice", "once");
-            continue;
-        }
-        bool apart = strcmp(argv[i], "--set") == 0, attached = strncmp(argv[i], "--set=", 6) == 0;
-        if (!apart && !attached) {
-            rest[rest_count++] = argv[i];
-            continue;
-        }
-        if (apart && (i + 1 == argc)) return refuse("--set (nothing)", "GROUP.KEY=VALUE");
-        settings->text[settings->count++] = apart ? argv[++i] : argv[i] + 6;
-    }
-    return rest_count;
-}
-
 static int setting_apply(struct gf_config *config, const char *key, const char *value, const char *origin)
 {
     static char error[GF_CONFIG_ERROR_BYTES];
     if ((value == NULL) || (gf_config_set(config, key, value, origin, error) == GF_OK)) return 0;
     (void)fprintf(stderr, "gf-train: %s\n", error);
     return -1;
-}
-
-static int settings_apply(const struct settings *settings, struct gf_config *config)
-{
-    for (uint32_t i = 0; i < settings->count; i++) {
-        const char *text = settings->text[i];
-        char key[KEY_BYTES];
-        size_t key_bytes = strcspn(text, "=");
-        if ((text[key_bytes] == '\0') || (key_bytes == 0) || (key_bytes >= sizeof key))
-            return refuse(text, "GROUP.KEY=VALUE after --set");
-        memcpy(key, text, key_bytes);
-        key[key_bytes] = '\0';
-        if (setting_apply(config, key, text + key_bytes + 1u, "--set") != 0) return -1;
-    }
-    return 0;
 }
 
 /* --sparse and --lars stand for several keys; those that the file leaves at the library's defaults get the demo's. */
@@ -135,7 +81,10 @@ static int config_read(const char *path, const char *wire, const char *algorithm
     if (setting_apply(config_out, "exchange.wire", wire, "--wire") != 0) return -1;
     if (setting_apply(config_out, "exchange.algorithm", algorithm, "--algorithm") != 0) return -1;
     if (setting_apply(config_out, "device.driver", device, "--device") != 0) return -1;
-    if (settings_apply(settings, config_out) != 0) return -1;
+    if (tool_settings_apply(&settings->set, config_out, error) != GF_OK) {
+        (void)fprintf(stderr, "gf-train: %s\n", error);
+        return -1;
+    }
     if (config_out->optimizer.kind != GF_OPTIMIZER_NONE) return 0;
     config_out->optimizer.kind = GF_OPTIMIZER_SGD;
     config_out->optimizer.momentum = 0.9f;
@@ -146,11 +95,9 @@ static int config_read(const char *path, const char *wire, const char *algorithm
 int train_options_read(int argc, char **argv, struct train_options *options_out, struct gf_config *config_out)
 {
     static struct settings settings = {.precision = "fp32"};
-    static char *rest[ARGUMENTS_MAX];
     struct train_options out = {.config_path = tool_data("local.cfg"), .data_folder = DATA_FOLDER, .seed = 1,
                                 .checkpoint_every = 100};
-    const char *model = "cnn", *wire = NULL, *algorithm = NULL, *set = NULL;
-    const char *sparse = NULL, *device = NULL;
+    const char *model = "cnn", *wire = NULL, *algorithm = NULL, *device = NULL;
     uint64_t epochs = 1, batch = RATE_BATCH;
     double rate = 0.0;
     bool rate_given = false, every_given = false;
@@ -167,7 +114,7 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
                  " of the configuration, else 0.05, linear 0.01, by the root of batch/64)",
          .high_real = 100.0, .given_out = &rate_given},
         {"lars", TOOL_FLAG, &settings.lars, NULL, .help = "optimizer.kind = lars, and its eta " LARS_ETA},
-        {"sparse", TOOL_TEXT, &sparse, "[SHARE]",
+        {"sparse", TOOL_TEXT, &settings.keep_share, "[SHARE]", .optional = true, .given_out = &settings.sparse,
          .help = "send the chunks that matter: chunks of " SPARSE_CHUNK_ELEMS ", " SPARSE_WARMUP_STEPS " dense steps, "
                  SPARSE_RAMP_STEPS " to SHARE (0.15)"},
         {"split", TOOL_TEXT, &out.split, "LAYER",
@@ -182,7 +129,7 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
                  " fp32; dynamic loss scale", .allowed = "fp32|fp16|bf16"},
         {"wire", TOOL_TEXT, &wire, "TYPE", .help = "exchange.wire of the configuration: fp32, fp16, bf16"},
         {"algorithm", TOOL_TEXT, &algorithm, "NAME", .help = "exchange.algorithm: auto, ring, halving, .."},
-        {"set", TOOL_TEXT, &set, "GROUP.KEY=VALUE", .help = "any other line of it; may be repeated"},
+        {"set", TOOL_SETTINGS, &settings.set, "GROUP.KEY=VALUE", .help = "any other line of it; may be repeated"},
         {"json", TOOL_TEXT, &out.json_path, "FILE", .help = "write the results there (rank 0)"},
         {"checkpoint", TOOL_TEXT, &out.checkpoint_path, "FILE",
          .help = "keep the run's state in FILE.RANK of each rank"},
@@ -206,9 +153,7 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
         .option_count = sizeof options / sizeof *options,
     };
     uint32_t operand_count = 0;
-    int rest_count = settings_take(argc, argv, rest, &settings);
-    if (rest_count < 0) return -1;
-    int result = tool_args_read(&args, rest_count, rest, NULL, &operand_count);
+    int result = tool_args_read(&args, argc, argv, NULL, &operand_count);
     if (result != 0) return result;
     if ((out.resume || every_given) && (out.checkpoint_path == NULL))
         return refuse(out.resume ? "--resume" : "--checkpoint-every", "it together with --checkpoint FILE");
