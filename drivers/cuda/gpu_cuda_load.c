@@ -4,9 +4,23 @@
 #include <string.h>
 
 #include "drivers/cuda/gpu_cuda.h"
-#include "drivers/remedy.h"
 
 typedef __typeof__(&cuGetProcAddress_v2) cuda_finder;
+
+/* What to do about results that a set-up causes; empty where nothing is known. */
+static const char *remedy(CUresult result)
+{
+    switch ((int)result) {
+    case 46:  return ": in exclusive-process mode one process has a GPU: nvidia-smi -c DEFAULT";
+    case 100: return ": no /dev/nvidia* for this process, or CUDA_VISIBLE_DEVICES hides it";
+    case 217: return ": no peer access: MIG, PCIe ACS or an IOMMU stands between the GPUs";
+    case 801: return ": MIG, and some virtual GPUs, do not have this";
+    case 802: return ": start nvidia-fabricmanager, of the driver's own version";
+    case 803: return ": libcuda and the kernel's module are of two versions: reboot";
+    case 804: return ": this GPU takes no compatibility libcuda: use the driver's own";
+    default:  return "";
+    }
+}
 
 gf_status gf_cuda_result(struct cuda_gpu *cuda, CUresult result, const char *call, struct gf_fault *fault_out)
 {
@@ -16,7 +30,7 @@ gf_status gf_cuda_result(struct cuda_gpu *cuda, CUresult result, const char *cal
     if (cuda->calls.error_name != NULL) (void)cuda->calls.error_name(result, &name);
     return gf_fault_set(fault_out, GF_ERR_DEVICE, GF_RANK_NONE, call, result, "device %d: %s failed: %s (%d)%s",
                         (int)cuda->device, call, name ? name : "unknown to this CUDA driver", (int)result,
-                        gf_cuda_remedy((int)result));
+                        remedy(result));
 }
 
 static gf_status symbol_missing(const struct cuda_gpu *cuda, const char *symbol, CUresult result,

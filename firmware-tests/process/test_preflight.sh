@@ -55,32 +55,26 @@ alone ephemeral_ports warn ports "gives to outgoing connections" \
     "link = { ports = \"$(awk '{print $1 + 100 "-" $1 + 200}' /proc/sys/net/ipv4/ip_local_port_range)\"; };"
 alone huge_pages "$(grep -Eq '\[(never|deny)\]' /sys/kernel/mm/transparent_hugepage/shmem_enabled 2>/dev/null && echo warn || echo ok)" \
     "huge pages" "shmem_enabled" 'link = { huge_pages = true; };'
-alone no_gpu_driver fail gpu "gf-no-cuda" 'device = { driver = "cuda"; library = "/nonexistent/gf-no-cuda.so"; };'
 alone no_gpu_asked_for ok gpu 'device.driver is "host"' 'device = { library = "/nonexistent/gf-no-cuda.so"; };'
-cat >"$scratch/cuda.c" <<'END'
-int cuInit(unsigned flags) { (void)flags; return CUDA_INIT; }
-int cuDriverGetVersion(int *version) { *version = 12040; return 0; }
-int cuDeviceGetCount(int *count) { *count = 2; return 0; }
-int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
-int cuDeviceGetName(char *name, int bytes, int device) { (void)bytes; name[0] = (char)('A' + device); name[1] = 0; return 0; }
-int cuDeviceGetAttribute(int *v, int which, int device) { *v = (which != 103) || DESCRIPTORS; return device < 0; }
-END
-cuda() { "${CC:-gcc}" -shared -fPIC -DCUDA_INIT="$2" -DDESCRIPTORS="${3:-1}" -o "$scratch/$1.so" "$scratch/cuda.c"; }
-cuda ill 100; cuda well 0; cuda fabric 802; cuda old 0 0
-alone gpu_that_does_not_start fail gpu "cuInit\(\) fails with CUresult 100" "device = { driver = \"cuda\"; library = \"$scratch/ill.so\"; };"
-alone gpu_without_fabric fail gpu "start nvidia-fabricmanager" \
-    "device = { driver = \"cuda\"; library = \"$scratch/fabric.so\"; };"
-alone gpu_that_is_not_there fail gpu "device.ordinal 5: there are 2 GPUs" \
-    "device = { driver = \"cuda\"; ordinal = 5; library = \"$scratch/well.so\"; };"
-file gpu.cfg "device = { driver = \"cuda\"; ordinal = 1; library = \"$scratch/well.so\"; };"
-"$gf_check" "$scratch/gpu.cfg" --preflight >"$scratch/out"
-check "gpu_that_is_there" said ok gpu "B, number 1 of 2, driver for CUDA 12.4"
-check "its_memory_outlives_its_process" said ok gpu "memory shared in a node: by descriptors"
-alone gpu_whose_memory_does_not ok gpu "by CUDA IPC, with job.elastic through host memory" \
-    "device = { driver = \"cuda\"; library = \"$scratch/old.so\"; };"
-file other.so.cfg "device = { driver = \"cuda\"; library = \"libm.so.6\"; };"
-"$gf_check" "$scratch/other.so.cfg" --preflight >"$scratch/out"
-check "library_that_is_no_gpu_driver" said fail gpu "has not the functions"
+fake=$BUILD/firmware-tests/fake/libcuda.so.1
+# on_gpu NAME STATE TEXT SETTINGS [VARIABLE=VALUE]: the line of a GPU, of the CUDA driver without one
+on_gpu() {
+    name_=$1 state_=$2 text_=$3; file "$1.cfg" "device = { driver = \"cuda\"; $4 };"; shift 4
+    env "$@" "$gf_check" "$scratch/$name_.cfg" --preflight >"$scratch/out" 2>&1
+    check "$name_" said "$state_" gpu "$text_"
+}
+if [ -f "$fake" ]; then
+    lib="library = \"$PWD/$fake\";"
+    on_gpu no_gpu_driver fail "gf-no-cuda" 'library = "/nonexistent/gf-no-cuda.so";'
+    on_gpu gpu_that_does_not_start fail "cuInit failed: .* .100.: no /dev/nvidia" "$lib" GF_FAKE_CUDA_FAIL=cuInit:1:100
+    on_gpu gpu_without_fabric fail "start nvidia-fabricmanager" "$lib" GF_FAKE_CUDA_FAIL=cuInit:1:802
+    on_gpu gpu_that_is_not_there fail "device.ordinal 5: this process sees 2 GPUs" "$lib ordinal = 5;"
+    on_gpu gpu_that_is_there ok "Fake 1; memory shared in a node: by descriptors" "$lib ordinal = 1;"
+    on_gpu gpu_whose_memory_does_not ok "by CUDA IPC, with job.elastic through host memory" "$lib" GF_FAKE_CUDA_NO_DESCRIPTORS=1
+    on_gpu library_that_is_no_gpu_driver fail "has no cuGetProcAddress_v2" 'library = "libm.so.6";'
+else
+    on_gpu a_build_without_a_gpu_driver fail "not in this program" ''
+fi
 UCX_RNDV_THRESH=1m "$gf_check" "$scratch/sound.cfg" --preflight >"$scratch/out"
 check "ucx_variables_are_said" said warn environment "UCX_RNDV_THRESH"
 

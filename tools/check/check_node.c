@@ -1,5 +1,4 @@
 /* The node: environment, GPU, limits, huge pages, memory and /dev/shm against what this configuration asks for. */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +6,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "drivers/gpu.h"
 #include "drivers/identity.h"
-#include "drivers/remedy.h"
 #include "tools/check/check_preflight.h"
 #include "lib/settings/settings.h"
 
@@ -46,106 +45,32 @@ void check_environment(struct check_report *report, const struct check_job *job)
               "UCX reads these beside the file: %s", variables);
 }
 
-/* ---- the GPU, through its driver library alone ---- */
-
-struct cuda {
-    void *library;
-    int (*init)(unsigned flags);
-    int (*driver_version)(int *version);
-    int (*device_count)(int *count);
-    int (*device_get)(int *device, int ordinal);
-    int (*device_name)(char *name, int bytes, int device);
-    int (*device_attribute)(int *value, int attribute, int device); /* NULL: not found */
-};
-
-static void *symbol(const struct cuda *cuda, const char *name)
-{
-    return dlsym(cuda->library, name);
-}
-
-static bool cuda_load(struct cuda *cuda, const char *library)
-{
-    cuda->library = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-    if (cuda->library == NULL) return false;
-    *(void **)&cuda->init = symbol(cuda, "cuInit");
-    *(void **)&cuda->driver_version = symbol(cuda, "cuDriverGetVersion");
-    *(void **)&cuda->device_count = symbol(cuda, "cuDeviceGetCount");
-    *(void **)&cuda->device_get = symbol(cuda, "cuDeviceGet");
-    *(void **)&cuda->device_name = symbol(cuda, "cuDeviceGetName");
-    *(void **)&cuda->device_attribute = symbol(cuda, "cuDeviceGetAttribute");
-    return true;
-}
-
-static bool cuda_whole(const struct cuda *cuda)
-{
-    return (cuda->init != NULL) && (cuda->driver_version != NULL) && (cuda->device_count != NULL) &&
-           (cuda->device_get != NULL) && (cuda->device_name != NULL);
-}
-
-#define ATTRIBUTE_MAPS 102        /* CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
-#define ATTRIBUTE_DESCRIPTORS 103 /* CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED */
-
-/* As the library's driver chooses it. */
-static const char *sharing_of(const struct cuda *cuda, int device)
-{
-    int maps = 0, descriptors = 0;
-    if ((cuda->device_attribute == NULL) || (cuda->device_attribute(&maps, ATTRIBUTE_MAPS, device) != 0) ||
-        (cuda->device_attribute(&descriptors, ATTRIBUTE_DESCRIPTORS, device) != 0))
-        return "not known";
-    return ((maps != 0) && (descriptors != 0)) ? "by descriptors" : "by CUDA IPC, with job.elastic through host memory";
-}
-
-/* The driver is there; is the GPU that the configuration names? */
-static void gpu_asked(struct check_report *report, const struct check_job *job, const struct cuda *cuda,
-                      const char *library)
-{
-    uint32_t asked = job->config.device.ordinal, local = gf_identity_local(job->config.job.rank);
-    int ordinal, version = 0, count = 0, device = 0, result;
-    char name[128] = "";
-    if ((result = cuda->init(0)) != 0) {
-        check_say(report, "gpu", CHECK_FAIL, "does nvidia-smi work here? in a container, was the GPU handed in?",
-                  "%s is there, but cuInit() fails with CUresult %d%s", library, result, gf_cuda_remedy(result));
-        return;
-    }
-    (void)cuda->driver_version(&version);
-    result = cuda->device_count(&count);
-    ordinal = (asked > 0) ? (int)asked - 1 : (count > 0) ? (int)(local % (uint32_t)count) : 0;
-    if ((result != 0) || (ordinal >= count)) {
-        check_say(report, "gpu", CHECK_FAIL, "set device.ordinal to one that is there, or hand the GPU in",
-                  "device.ordinal %d: there are %d GPUs (CUresult %d)", ordinal, count, result);
-        return;
-    }
-    if (cuda->device_get(&device, ordinal) == 0) (void)cuda->device_name(name, sizeof name, device);
-    check_say(report, "gpu", CHECK_OK, NULL,
-              "%s, number %d of %d, driver for CUDA %d.%d (%s); memory shared in a node: %s", name, ordinal, count,
-              version / 1000, version % 1000 / 10, library, sharing_of(cuda, device));
-}
+/* ---- the GPU: opened as a rank opens it, with as little memory as there is ---- */
 
 void check_gpu(struct check_report *report, const struct check_job *job)
 {
-    const char *library = job->config.device.library;
-    bool asked = strcmp(job->config.device.driver, "cuda") == 0;
-    struct cuda cuda = {0};
-    int version = 0;
-    if (!cuda_load(&cuda, library)) {
-        const char *why = dlerror();
-        if (asked)
-            check_say(report, "gpu", CHECK_FAIL, "install the NVIDIA driver, or set device.library to where it lies",
-                      "device.driver is \"cuda\", but %s", why ? why : library);
-        else check_say(report, "gpu", CHECK_OK, NULL, "none needed: device.driver is \"host\" (%s is not here)", library);
+    const struct gf_gpu_driver *driver = GF_WITH_CUDA ? &gf_gpu_cuda : NULL;
+    const struct gf_gpu_setup setup = {.library = job->config.device.library, .ordinal = job->config.device.ordinal,
+                                       .local = gf_identity_local(job->config.job.rank), .device_bytes = 1};
+    struct gf_fault fault = {0};
+    struct gf_gpu *gpu = NULL;
+    if (strcmp(job->config.device.driver, "cuda") != 0) {
+        check_say(report, "gpu", CHECK_OK, NULL, "none needed: device.driver is \"host\"");
         return;
     }
-    if (!cuda_whole(&cuda)) {
-        check_say(report, "gpu", asked ? CHECK_FAIL : CHECK_WARN, "set device.library to the driver's libcuda.so.1",
-                  "%s has not the functions of a CUDA driver", library);
-    } else if (asked) {
-        gpu_asked(report, job, &cuda, library);
+    void *state = (driver != NULL) ? calloc(1, driver->state_bytes(&setup)) : NULL;
+    if (state == NULL) {
+        check_say(report, "gpu", CHECK_FAIL, "build it where cuda.h is", "device.driver is \"cuda\", which is not in this program");
+    } else if (driver->open(&setup, state, &gpu, &fault) != GF_OK) {
+        check_say(report, "gpu", CHECK_FAIL,
+                  "does nvidia-smi work here? in a container, was the GPU handed in? are device.library and ordinal right?",
+                  "%s", fault.text);
     } else {
-        (void)cuda.driver_version(&version); /* valid before cuInit(), which would take hold of the GPU */
-        check_say(report, "gpu", CHECK_OK, NULL, "not used: device.driver is \"host\"; %s is for CUDA %d.%d", library,
-                  version / 1000, version % 1000 / 10);
+        check_say(report, "gpu", CHECK_OK, NULL, "%s; memory shared in a node: %s", gpu->name,
+                  gpu->outlives ? "by descriptors" : "by CUDA IPC, with job.elastic through host memory");
+        driver->close(gpu);
     }
-    (void)dlclose(cuda.library);
+    free(state);
 }
 
 /* ---- what a rank asks for ---- */

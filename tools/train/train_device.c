@@ -6,9 +6,6 @@
 #include <string.h>
 
 #include "drivers/identity.h"
-#include "drivers/identity.h"
-#include "lib/device/device.h"
-#include "lib/modules/modules.h"
 #include "tools/train/train_layers.h"
 
 #if GF_WITH_NVCC
@@ -91,16 +88,10 @@ size_t device_host_bytes(const struct net_model *model, uint32_t images_max)
     return (host_lay(NULL, model, images_max, 0) + 4095u) & ~(size_t)4095u;
 }
 
-static const struct gf_gpu_driver *driver_find(const char *name)
-{
-    const struct gf_gpu_driver *driver = gf_modules_all.device->driver;
-    return ((driver != NULL) && (strcmp(driver->name, name) == 0)) ? driver : NULL;
-}
-
 gf_status device_open(struct device *device, const struct gf_config *config, struct net *net, uint32_t images_max,
                       void *host)
 {
-    const struct gf_gpu_driver *driver = driver_find(config->device.driver);
+    const struct gf_gpu_driver *driver = GF_WITH_CUDA ? &gf_gpu_cuda : NULL;
     struct device measured = {.images_max = images_max};
     *device = (struct device){.model = model_find(net->model), .images_max = images_max, .net = net, .host = host};
     if (driver == NULL)
