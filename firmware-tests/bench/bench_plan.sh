@@ -44,7 +44,8 @@ perf_run() {
 plan_run() {
     sed "s/op_bandwidth = [^;]*/op_bandwidth = $7/" config/clusters/plain.cfg >"$scratch/cluster.cfg"
     "$BUILD/gf-plan" --cluster "$scratch/cluster.cfg" --gpus "$3" --set "nodes = $3; \
-network_bandwidth = $(net_payload "$rate"); network_latency = ${5}e-6; message_cost = ${6}e-6" --config "$1" --model "$2" --compute-ms "$4" --csv "$scratch/plan.csv" \
+network_bandwidth = $(net_payload "$rate"); network_latency = ${5}e-6; message_cost = ${6}e-6" \
+        --config "$1" --model "$2" --compute-ms "$4" --csv "$scratch/plan.csv" \
         >"$scratch/plan" 2>&1 || { echo "# gf-plan failed: $(tail -n 1 "$scratch/plan")" >&2; return 1; }
     plan_ms=$(column "$scratch/plan.csv" step_ms)
 }

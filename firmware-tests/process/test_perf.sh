@@ -81,7 +81,7 @@ hash_of() { sed -n 's/.*"config_hash": "\(0x[0-9a-f]*\)".*/\1/p' "$scratch/json"
 first=$(hash_of)
 measured $small --set link.window=4 --json "$scratch/json"
 check another_configuration_has_another_hash [ -n "$first" -a "$first" != "$(hash_of)" ]
-check settings_may_be_many measured -b 4 -e 4 -n 3 --set link.transports=self,tcp --set link.idle=yield --set=link.window=2
+check settings_may_be_many measured -b 4 -e 4 --set link.transports=self,tcp --set link.idle=yield --set=link.window=2
 check sizes_have_units measured -b 4K -e 1M -f 256 -n 2 --json "$scratch/json"
 check units_are_of_1024 has_row allreduce float 1048576 262144 direct
 check without_a_check_nothing_is_claimed measured -b 4 -e 4 -n 2 -c 0

@@ -70,7 +70,7 @@ if [ -f "$fake" ]; then
     on_gpu gpu_without_fabric fail "start nvidia-fabricmanager" "$lib" GF_FAKE_CUDA_FAIL=cuInit:1:802
     on_gpu gpu_that_is_not_there fail "device.ordinal 5: this process sees 2 GPUs" "$lib ordinal = 5;"
     on_gpu gpu_that_is_there ok "Fake 1; memory shared in a node: by descriptors" "$lib ordinal = 1;"
-    on_gpu gpu_whose_memory_does_not ok "by CUDA IPC, with job.elastic through host memory" "$lib" GF_FAKE_CUDA_NO_DESCRIPTORS=1
+    on_gpu gpu_whose_memory_does_not ok "by CUDA IPC, with job.elastic through" "$lib" GF_FAKE_CUDA_NO_DESCRIPTORS=1
     on_gpu library_that_is_no_gpu_driver fail "has no cuGetProcAddress_v2" 'library = "libm.so.6";'
 else
     on_gpu a_build_without_a_gpu_driver fail "not in this program" ''

@@ -60,10 +60,11 @@ void check_gpu(struct check_report *report, const struct check_job *job)
     }
     void *state = (driver != NULL) ? calloc(1, driver->state_bytes(&setup)) : NULL;
     if (state == NULL) {
-        check_say(report, "gpu", CHECK_FAIL, "build it where cuda.h is", "device.driver is \"cuda\", which is not in this program");
+        check_say(report, "gpu", CHECK_FAIL, "build it where cuda.h is",
+                  "device.driver is \"cuda\", which is not in this program");
     } else if (driver->open(&setup, state, &gpu, &fault) != GF_OK) {
         check_say(report, "gpu", CHECK_FAIL,
-                  "does nvidia-smi work here? in a container, was the GPU handed in? are device.library and ordinal right?",
+                  "does nvidia-smi work here? in a container, was the GPU handed in? else look at device.library",
                   "%s", fault.text);
     } else {
         check_say(report, "gpu", CHECK_OK, NULL, "%s; memory shared in a node: %s", gpu->name,

@@ -183,7 +183,8 @@ static int option_read(const struct tool_args *args, int argc, char **argv, int 
     if (is_letter && (index == args->option_count)) return refuse(args, "unknown option %s", argv[*at]);
     if (index == args->option_count)
         return refuse(args, "unknown option --%.*s%s", (int)length, name, option_hint(args, name, length, hint));
-    if ((*seen & (1ull << index)) && (option->kind != TOOL_SETTINGS)) return refuse(args, "--%s is given twice", option->name);
+    if ((*seen & (1ull << index)) && (option->kind != TOOL_SETTINGS))
+        return refuse(args, "--%s is given twice", option->name);
     *seen |= 1ull << index;
     if (option->given_out != NULL) *option->given_out = true;
     if (option->kind == TOOL_FLAG) {

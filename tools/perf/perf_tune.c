@@ -9,8 +9,8 @@
 #include "tools/perf/perf_report.h"
 
 /* ---- limits ----
- * Two steps keep noise out: ratios are smoothed over neighbouring sizes before the best pair of limits is looked for, and
- * what is found has to be better than the limits there were also without any single size. */
+ * Two steps keep noise out: ratios are smoothed over neighbouring sizes before the best pair of limits is looked for,
+ * and what is found has to be better than the limits there were also without any single size. */
 
 /* A size's time with doubling and with ring over that with halving; logarithms: large sizes do not outweigh small ones. */
 struct costs {

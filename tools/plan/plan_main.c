@@ -253,7 +253,8 @@ static int program(int argc, char **argv)
         .options = list, .option_count = sizeof list / sizeof list[0],
     };
     uint32_t operand_count;
-    options = (struct options){.cluster = tool_data("clusters/gradientflow.cfg"), .model = tool_data("models/alexnet.cfg")};
+    options = (struct options){.cluster = tool_data("clusters/gradientflow.cfg"),
+                               .model = tool_data("models/alexnet.cfg")};
     int read = tool_args_read(&args, argc, argv, NULL, &operand_count), result;
     if (read != 0) return tool_args_exit(read);
     if (options_check(&options) != 0) return TOOL_EXIT_USAGE;

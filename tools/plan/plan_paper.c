@@ -215,7 +215,8 @@ static void input_set(plan_input input, double value, struct plan_choice *choice
     }
 }
 
-static int line_run(const struct sensitivity *line, const struct gf_config_cluster *cluster, const struct plan_cache *cache)
+static int line_run(const struct sensitivity *line, const struct gf_config_cluster *cluster,
+                    const struct plan_cache *cache)
 {
     struct plan_model model;
     if (model_load(line->model, &model) != 0) return -1;
