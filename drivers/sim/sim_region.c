@@ -1,6 +1,7 @@
 /* The exchange region of a simulated rank: memory between guards, that the ranks of its node reach, and its flags. */
 #include "drivers/sim/sim_state.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -24,9 +25,8 @@ static size_t region_memory_bytes(const struct sim_link *link)
 /* Zeroes that cost nothing until they are touched; without data the whole of them may exceed this machine's memory. */
 static void *memory_take(const struct sim_link *link)
 {
-    void *memory;
-    if (!link->self->sim->setup.no_data) return calloc(1, region_memory_bytes(link));
-    memory = mmap(NULL, region_memory_bytes(link), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void *memory = mmap(NULL, region_memory_bytes(link), PROT_READ | PROT_WRITE, flags, -1, 0);
     return (memory == MAP_FAILED) ? NULL : memory;
 }
 
@@ -35,7 +35,7 @@ gf_status sim_region_take(struct sim_link *link, struct gf_fault *fault)
     if (link->region_bytes == 0) return GF_OK;
     link->region_memory = memory_take(link);
     if (link->region_memory == NULL) {
-        return gf_fault_set(fault, GF_ERR_SYSTEM, GF_RANK_NONE, "calloc", 0, "no memory for a region of %zu bytes",
+        return gf_fault_set(fault, GF_ERR_SYSTEM, GF_RANK_NONE, "mmap", errno, "no memory for a region of %zu bytes",
                             link->region_bytes);
     }
     link->region =
@@ -48,8 +48,7 @@ gf_status sim_region_take(struct sim_link *link, struct gf_fault *fault)
 void sim_region_give(struct sim_link *link)
 {
     guards_check(link);
-    if (!link->self->sim->setup.no_data) free(link->region_memory);
-    else if (link->region_memory != NULL) (void)munmap(link->region_memory, region_memory_bytes(link));
+    if (link->region_memory != NULL) (void)munmap(link->region_memory, region_memory_bytes(link));
     link->region_memory = NULL;
     link->region = NULL;
 }

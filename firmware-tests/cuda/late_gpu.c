@@ -3,6 +3,10 @@
 #include "firmware-tests/cuda/late_gpu.h"
 #include "firmware-tests/cuda/late_state.h"
 
+#include <sys/mman.h>
+
+#define SPARE_BYTES 4096u /* a model may need nothing of a device */
+
 uint32_t late_gpu_most = 3;
 
 static size_t state_bytes(const struct gf_gpu_setup *setup)
@@ -18,12 +22,12 @@ static gf_status late_open(const struct gf_gpu_setup *setup, void *state, struct
     memset(late, 0, sizeof *late);
     late->gpu = (struct gf_gpu){.driver = &late_gpu, .ops = &late_ops, .multiprocessors = 4, .fault.peer = GF_RANK_NONE};
     late->memory_bytes = setup->device_bytes;
-    late->memory = aligned_alloc(4096, setup->device_bytes + 4096);
+    late->memory = mmap(NULL, setup->device_bytes + SPARE_BYTES, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     late->work = calloc(WORK_MAX, sizeof *late->work);
     late->random = 1;
-    assert_non_null(late->memory);
+    assert_true(late->memory != MAP_FAILED); /* zeroes, most of which nobody touches */
     assert_non_null(late->work);
-    memset(late->memory, 0, setup->device_bytes);
     *gpu_out = &late->gpu;
     return GF_OK;
 }
@@ -32,7 +36,7 @@ static void late_close(struct gf_gpu *gpu)
 {
     struct late *late = late_of(gpu);
     assert_null(late->registered); /* what was registered is given back first */
-    free(late->memory);
+    (void)munmap(late->memory, late->memory_bytes + SPARE_BYTES);
     free(late->work);
 }
 
@@ -69,10 +73,16 @@ void late_expect_reachable(struct late *late, gf_mem at, uint64_t bytes)
     assert_true((from >= late->registered) && (from + bytes <= late->registered + late->registered_bytes));
 }
 
+static struct late_work *late_work_at(struct late *late, uint64_t index)
+{
+    return &late->work[(index - late->first) % WORK_MAX];
+}
+
 struct late_work *late_work_new(struct gf_queue *queue, late_kind kind)
 {
     struct late *late = late_of(queue->gpu);
-    struct late_work *work = &late->work[late->queued % WORK_MAX];
+    if (late->done == late->queued) late->first = late->queued; /* the same few pages again */
+    struct late_work *work = late_work_at(late, late->queued);
     assert_int_equal(queue->stream, STREAM);
     assert_true(late->queued - late->done < WORK_MAX);
     late->queued++;
@@ -82,7 +92,7 @@ struct late_work *late_work_new(struct gf_queue *queue, late_kind kind)
 
 static void work_some(struct late *late, uint64_t most)
 {
-    for (; (late->done < late->queued) && (most > 0); most--) late_work_do(late, &late->work[late->done++ % WORK_MAX]);
+    for (; (late->done < late->queued) && (most > 0); most--) late_work_do(late, late_work_at(late, late->done++));
 }
 
 /* Each look lets the device do a little, sometimes nothing. */

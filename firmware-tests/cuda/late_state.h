@@ -39,6 +39,7 @@ struct late {
     size_t registered_bytes;
     struct late_work *work;      /* [WORK_MAX] a ring */
     uint64_t queued, done;
+    uint64_t first;              /* the one that lies at work[0] */
     uint64_t marks[EVENTS_MAX];
     uint32_t random;
 };

@@ -57,7 +57,7 @@ struct soak_plan {
     uint32_t ids;             /* member ids: the first world and what the job may grow by */
     struct gf_tensor tensors[SOAK_TENSORS_MAX];
     char names[SOAK_TENSORS_MAX][12];
-    bool large;
+    bool small, large;        /* small: by the seed's top bit (SOAK_SMALL) */
     uint32_t steps;
     uint32_t passes;          /* micro-batches: 1, 2 or 4 */
     bool noise;               /* gradients of any value, else small whole numbers */
@@ -83,6 +83,8 @@ struct soak_plan {
     const char *what;         /* the kind of fault, for counting */
 };
 
+/* Seeds with this bit are jobs of few ranks, tensors and steps; what that costs and finds: results/soak.md. */
+#define SOAK_SMALL (UINT64_C(1) << 63)
 void soak_plan_draw(struct soak_plan *plan, uint64_t seed);
 void soak_plan_print(const struct soak_plan *plan, FILE *to);
 

@@ -1,21 +1,25 @@
-/* soak SECONDS: the jobs of the corpus, then random ones from seeds that the clock begins. soak SECONDS SEED [JOBS]:
- * that job, which may be one of the corpus (soak_seed.c), and those of the seeds after it; SEED may be "corpus": those
- * alone. A failure shows the job, what its ranks logged and how to run it again. */
+/* soak SECONDS: the jobs of the corpus, then random ones from seeds that the clock begins, one in LARGER_EACH of them
+ * without SOAK_SMALL. soak SECONDS SEED [JOBS]: that job, which may be one of the corpus (soak_seed.c), and those of the
+ * seeds after it; SEED may be "corpus": those alone. A failure shows the job, what its ranks logged and how to run it
+ * again. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
 #define REPORT_S 10.0
+#define LARGER_EACH 64
+#define HEAP_BYTES (32 << 20)
 #define JOB_SECONDS 60 /* of a core: a job that takes longer has hung outside of virtual time */
 
 static struct soak_job job;
 static struct soak_seed seed;
 static uint64_t jobs, job_count = UINT64_MAX;
-static bool corpus_first = true;
+static bool corpus_first = true; /* and seeds of the clock */
 static double seconds;
 static uint64_t epochs, rejoins, grown, leaves;
 
@@ -94,8 +98,9 @@ static void jobs_hold(void **state)
     if (corpus != NULL) (void)fclose(corpus);
     seed = first;
     for (uint64_t i = 0; (i < job_count) && ((i == 0) || (wall_s() - begin_s < seconds)); i++) {
+        if (i > 0) seed = (struct soak_seed){.seed = first.seed + i};
+        if (corpus_first && (i % LARGER_EACH != 0)) seed.seed |= SOAK_SMALL;
         job_run();
-        seed = (struct soak_seed){.seed = seed.seed + 1};
         if (wall_s() - reported_s < REPORT_S) continue;
         reported_s = wall_s();
         report(begin_s);
@@ -123,6 +128,8 @@ int main(int argc, char **argv)
         }
     }
     (void)signal(SIGPROF, on_alarm);
+    (void)mallopt(M_MMAP_THRESHOLD, HEAP_BYTES); /* the kernel would clear the same pages for each job */
+    (void)mallopt(M_TRIM_THRESHOLD, HEAP_BYTES);
     if (cmocka_run_group_tests(tests, NULL, NULL) == 0) return 0;
     failure_show();
     return 1;

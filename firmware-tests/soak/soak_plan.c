@@ -1,5 +1,5 @@
 /* What a job is, drawn from its seed: worlds and tensors small, so that many fit into a second, and now and then
- * larger. */
+ * larger; of seeds with SOAK_SMALL smaller still. */
 #include "firmware-tests/soak/soak_dice.h"
 
 #include <string.h>
@@ -15,8 +15,9 @@ uint64_t soak_draw(const struct soak_plan *plan, uint32_t what, uint64_t a, uint
 static void draw_world(struct soak_plan *plan, struct dice *dice)
 {
     struct gf_sim_setup *sim = &plan->setup.sim;
-    static const uint32_t most[] = {3, 4, 5, 5, 8, 8, 8, 12, SOAK_RANKS_MAX, SOAK_RANKS_MAX};
-    plan->setup.world = between(dice, percent(dice, 5) ? 1 : 2, most[below(dice, 10)]);
+    static const uint32_t most[2][10] = {{3, 4, 5, 5, 8, 8, 8, 12, SOAK_RANKS_MAX, SOAK_RANKS_MAX},
+                                         {2, 3, 3, 4, 4, 5, 5, 6, 8, 9}};
+    plan->setup.world = between(dice, percent(dice, 5) ? 1 : 2, most[plan->small][below(dice, 10)]);
     sim->seed = roll(dice);
     sim->latency_ns = between(dice, 1000, 20000);
     sim->jitter_ns = percent(dice, 70) ? between(dice, 0, 100000) : 0;
@@ -30,24 +31,26 @@ static void draw_world(struct soak_plan *plan, struct dice *dice)
     }
 }
 
-static uint64_t draw_elems(struct dice *dice, bool large)
+static uint64_t draw_elems(struct dice *dice, const struct soak_plan *plan)
 {
     if (percent(dice, 5)) return 0;
-    if (large && percent(dice, 20)) return between(dice, 5000, 40000);
+    if (plan->large && percent(dice, 20)) return between(dice, 5000, 40000);
+    if (plan->small && percent(dice, 50)) return between(dice, 1, 20);
+    if (plan->small) return percent(dice, 93) ? between(dice, 20, 150) : between(dice, 150, 2500);
     if (percent(dice, 45)) return between(dice, 1, 20);
     return percent(dice, 80) ? between(dice, 20, 400) : between(dice, 400, 2500);
 }
 
 static void draw_tensors(struct soak_plan *plan, struct dice *dice)
 {
-    bool mixed = percent(dice, 40), large = plan->large;
+    bool mixed = percent(dice, 40);
     gf_type type = percent(dice, 60) ? GF_TYPE_F32 : (gf_type)below(dice, GF_TYPE_COUNT);
-    plan->setup.tensor_count = between(dice, 1, percent(dice, 50) ? 4 : SOAK_TENSORS_MAX);
+    plan->setup.tensor_count = between(dice, 1, percent(dice, 50) ? 4 : plan->small ? 6 : SOAK_TENSORS_MAX);
     for (uint32_t i = 0; i < plan->setup.tensor_count; i++) {
         struct gf_tensor *tensor = &plan->tensors[i];
         bool dense = percent(dice, 25);
         (void)snprintf(plan->names[i], sizeof plan->names[i], "t%u", i);
-        *tensor = (struct gf_tensor){.name = plan->names[i], .elem_count = draw_elems(dice, large), .type = type};
+        *tensor = (struct gf_tensor){.name = plan->names[i], .elem_count = draw_elems(dice, plan), .type = type};
         if (dense) tensor->flags |= GF_TENSOR_DENSE;
         if (percent(dice, 25)) tensor->flags |= GF_TENSOR_NO_DECAY;
         if (mixed && dense) tensor->type = (gf_type)below(dice, GF_TYPE_COUNT); /* sparse ones share a type */
@@ -102,8 +105,9 @@ static void draw_sparse(struct soak_plan *plan, struct dice *dice)
     struct gf_config *config = &plan->setup.config;
     config->sparse.enabled = percent(dice, 40);
     if (!config->sparse.enabled) return;
-    config->sparse.chunk_elems =
-        (percent(dice, 30) ? between(dice, 8, 32) : between(dice, 32, 700)) * (plan->large ? 16 : 1);
+    uint32_t most = plan->small ? 100 : 700;
+    config->sparse.chunk_elems = percent(dice, 30) ? between(dice, 8, 32) : between(dice, 32, most);
+    if (plan->large) config->sparse.chunk_elems *= 16;
     config->sparse.keep_share = 0.01f * (float)between(dice, 1, 100);
     config->sparse.warmup_steps = below(dice, 3);
     config->sparse.ramp_steps = below(dice, 4);
@@ -125,7 +129,7 @@ static void draw_scale(struct soak_plan *plan, struct dice *dice)
 
 static void draw_appliance(struct soak_plan *plan, struct dice *dice)
 {
-    plan->steps = between(dice, 1, 8);
+    plan->steps = between(dice, 1, (plan->small && percent(dice, 80)) ? 3 : 8);
     plan->passes = 1u << (percent(dice, 70) ? 0 : below(dice, 3));
     plan->noise = percent(dice, 25);
     plan->order = (world_order)below(dice, WORLD_ORDER_COUNT);
@@ -243,7 +247,7 @@ static void draw_elastic(struct soak_plan *plan, struct dice *dice)
     plan->elastic = true;
     plan->what = one ? "elastic one" : "elastic";
     plan->hope = one ? SOAK_HOPE_ON : SOAK_HOPE_ENDED;
-    plan->steps = between(dice, 3, 12);
+    plan->steps = between(dice, plan->small ? 2 : 3, plan->small ? 5 : 12);
     plan->setup.config.rendezvous.join_timeout_ns = time_between(dice, 6000 * MS, 12000 * MS);
     for (uint32_t i = one ? 1 : between(dice, 1, SOAK_ACTS_MAX); i > 0; i--) {
         static const soak_act_kind kinds_act[] = {SOAK_ACT_KILL, SOAK_ACT_KILL, SOAK_ACT_KILL, SOAK_ACT_STOP,
@@ -288,7 +292,8 @@ void soak_plan_draw(struct soak_plan *plan, uint64_t seed)
 {
     struct dice dice = {.state = seed};
     *plan = (struct soak_plan){.seed = seed, .culprit = GF_RANK_NONE, .what = "none"};
-    plan->large = percent(&dice, 3);
+    plan->small = (seed & SOAK_SMALL) != 0;
+    plan->large = percent(&dice, 3) && !plan->small;
     draw_world(plan, &dice);
     draw_tensors(plan, &dice);
     draw_exchange(plan, &dice);

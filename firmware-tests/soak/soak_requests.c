@@ -23,13 +23,14 @@ void soak_requests_draw(const struct soak_plan *plan, uint64_t gap, struct soak_
                                               GF_OPERATION_BARRIER};
     *requests = (struct soak_requests){0};
     if (soak_below(soak_draw(plan, SOAK_DRAW_REQUEST, gap, 0, 0), 100) >= plan->request_percent) return;
+    uint32_t most = plan->small ? 300 : 3000;
     requests->count = 1 + soak_below(soak_draw(plan, SOAK_DRAW_REQUEST, gap, 0, 1), SOAK_REQUESTS_MAX);
     for (uint32_t i = 0; i < requests->count; i++) {
         struct soak_request *request = &requests->all[i];
         request->operation = operations[soak_below(soak_draw(plan, SOAK_DRAW_REQUEST, gap, i, 2), 5)];
         request->type = (gf_type)soak_below(soak_draw(plan, SOAK_DRAW_REQUEST, gap, i, 3), GF_TYPE_COUNT);
         request->root = soak_below(soak_draw(plan, SOAK_DRAW_REQUEST, gap, i, 4), plan->setup.world);
-        request->elem_count = soak_below(soak_draw(plan, SOAK_DRAW_REQUEST, gap, i, 5), (i == 0) ? 3000 : 60);
+        request->elem_count = soak_below(soak_draw(plan, SOAK_DRAW_REQUEST, gap, i, 5), (i == 0) ? most : 60);
         if (request->operation == GF_OPERATION_BARRIER) request->elem_count = 0;
     }
 }
@@ -126,13 +127,13 @@ gf_status soak_requests_poll(const struct soak_plan *plan, gf_context *gf, uint6
 
 void soak_requests_free(struct soak_requests *requests)
 {
+    unsigned char guard[GUARD_BYTES];
     for (uint32_t i = 0; i < requests->count; i++) {
         struct soak_request *request = &requests->all[i];
         if (request->memory == NULL) continue;
-        for (uint32_t g = 0; g < GUARD_BYTES; g++) {
-            assert_int_equal(request->memory[g], GUARD_VALUE);
-            assert_int_equal(request->memory[GUARD_BYTES + bytes_of(request) + g], GUARD_VALUE);
-        }
+        memset(guard, GUARD_VALUE, GUARD_BYTES);
+        assert_memory_equal(request->memory, guard, GUARD_BYTES);
+        assert_memory_equal(request->memory + GUARD_BYTES + bytes_of(request), guard, GUARD_BYTES);
         free(request->memory);
     }
     *requests = (struct soak_requests){0};

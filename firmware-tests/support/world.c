@@ -46,9 +46,11 @@ static uint64_t clock_now(const struct gf_clock *clock)
 
 static void memory_free(struct world_rank *self)
 {
-    const unsigned char *end = self->memory + GUARD_BYTES + self->footprint.control_bytes;
-    for (size_t i = 0; (self->memory != NULL) && (i < GUARD_BYTES); i++)
-        assert_true((self->memory[i] == GUARD_VALUE) && (end[i] == GUARD_VALUE));
+    unsigned char guard[GUARD_BYTES];
+    if (self->memory == NULL) return;
+    memset(guard, GUARD_VALUE, GUARD_BYTES);
+    assert_memory_equal(self->memory, guard, GUARD_BYTES);
+    assert_memory_equal(self->memory + GUARD_BYTES + self->footprint.control_bytes, guard, GUARD_BYTES);
     free(self->memory);
 }
 
