@@ -1,7 +1,7 @@
 /* soak SECONDS: the jobs of the corpus, then random ones from seeds that the clock begins, one in LARGER_EACH of them
- * without SOAK_SMALL. soak SECONDS SEED [JOBS]: that job, which may be one of the corpus (soak_seed.c), and those of the
- * seeds after it; SEED may be "corpus": those alone. A failure shows the job, what its ranks logged and how to run it
- * again. */
+ * without SOAK_SMALL. soak SECONDS SEED [JOBS]: that job, which may be one of the corpus (soak_seed.c), and those of
+ * the seeds after it; SEED may be "corpus": those alone. A failure shows the job, what its ranks logged and how to run
+ * it again. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
 

@@ -49,8 +49,8 @@ static void memory_free(struct world_rank *self)
     unsigned char guard[GUARD_BYTES];
     if (self->memory == NULL) return;
     memset(guard, GUARD_VALUE, GUARD_BYTES);
-    assert_memory_equal(self->memory, guard, GUARD_BYTES);
-    assert_memory_equal(self->memory + GUARD_BYTES + self->footprint.control_bytes, guard, GUARD_BYTES);
+    assert_int_equal(memcmp(self->memory, guard, GUARD_BYTES), 0);
+    assert_int_equal(memcmp(self->memory + GUARD_BYTES + self->footprint.control_bytes, guard, GUARD_BYTES), 0);
     free(self->memory);
 }
 
