@@ -56,6 +56,45 @@ TEST(a_cancelled_receive_ends_once_and_is_not_written_to)
     assert_int_equal(target, 5);
 }
 
+/* More than there were buckets for: each receive finds its sender's, its tag's, and the first of those. */
+TEST(thousands_of_unexpected_messages_are_matched)
+{
+    static uint64_t values[2][4096];
+    for (uint32_t count = 8; count <= LENGTH(values[0]); count *= 2) {
+        uint32_t tags = (count < 1024) ? count : 1024;
+        SIM_WORLD_OPEN(w, &plain);
+        for (uint32_t i = 0; i < count; i++) {
+            values[0][i] = i;
+            values[1][i] = ~(uint64_t)i;
+            assert_int_equal(sim_world_send(&w, 0, 1, i % tags, &values[0][i], 8, i % SIM_WORLD_REQS), GF_OK);
+            assert_int_equal(sim_world_send(&w, 2, 1, i % tags, &values[1][i], 8, i % SIM_WORLD_REQS), GF_OK);
+            if (((i + 1) % SIM_WORLD_REQS == 0) || (i + 1 == count)) sim_world_run(&w);
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            uint64_t tag = tags - 1 - i % tags, of_first = 0, of_last = 0;
+            assert_int_equal(sim_world_recv(&w, 1, 2, tag, &of_last, 8, 0), GF_OK);
+            assert_int_equal(sim_world_recv(&w, 1, 0, tag, &of_first, 8, 1), GF_OK);
+            assert_int_equal(sim_world_test(&w, 1, 0), GF_OK);
+            assert_int_equal(sim_world_test(&w, 1, 1), GF_OK);
+            assert_true((of_first == i / tags * tags + tag) && (of_last == ~of_first));
+        }
+        assert_int_equal(sim_world_recv(&w, 1, 0, 0, NULL, 0, 0), GF_OK);
+        assert_int_equal(sim_world_test(&w, 1, 0), GF_AGAIN); /* none is left */
+    }
+    struct gf_sim_setup many = plain; /* one tag of more senders than there are buckets */
+    many.world = 64;
+    SIM_WORLD_OPEN(w, &many);
+    for (uint32_t from = 1; from < many.world; from++)
+        assert_int_equal(sim_world_send(&w, from, 0, 5, &values[0][from], 8, 0), GF_OK);
+    sim_world_run(&w);
+    for (uint32_t from = many.world - 1; from > 0; from--) {
+        uint64_t value = 0;
+        assert_int_equal(sim_world_recv(&w, 0, from, 5, &value, 8, 0), GF_OK);
+        assert_int_equal(sim_world_test(&w, 0, 0), GF_OK);
+        assert_true(value == from);
+    }
+}
+
 TEST(a_bound_receive_ends_by_its_message_or_by_reset)
 {
     for (uint32_t kills = 0; kills < 2; kills++) {
@@ -174,6 +213,13 @@ TEST(wrong_calls_are_refused_and_named)
     setup.rank = 2;
     assert_int_equal(w.driver->open(&setup, memory, &link, NULL), GF_ERR_STATE);
     assert_null(link);
+    const struct gf_drivers *drivers = gf_sim_drivers(w.sim, 2); /* of both channels, as a context's */
+    struct gf_rendezvous_setup control = {.rank = 2, .world = 2, .arg = drivers->rendezvous_arg};
+    struct gf_rendezvous *rendezvous = NULL;
+    fault = (struct gf_fault){.code = GF_OK};
+    assert_int_equal(drivers->rendezvous->open(&control, memory, 0, &rendezvous, &fault), GF_ERR_PARAM);
+    assert_non_null(strstr(fault.text, "rank 2 of 2 opens with the drivers of rank 2 of 3"));
+    assert_null(rendezvous);
 
     assert_int_equal(sim_world_send(&w, 0, 3, 1, NULL, 0, 0), GF_ERR_PARAM);
     assert_non_null(strstr(w.links[0]->fault.text, "no rank 3 in a world of 3"));

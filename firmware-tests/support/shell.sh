@@ -21,10 +21,10 @@ check_not() {
     elif [ $code -ge 124 ]; then not_ok "$name" "exit $code (timeout or signal) of: $*"
     else ok "$name"; fi
 }
-# refused NAME TEXT COMMAND..: it fails by itself within 30 s, and what it says ($scratch/out) matches TEXT
+# refused NAME TEXT COMMAND..: it fails by itself within 30 s, and what it says on stderr ($scratch/out) matches TEXT
 refused() {
     name_=$1 text_=$2; shift 2
-    timeout -k 5 30 "$@" >"$scratch/out" 2>&1; code_=$?
+    timeout -k 5 30 "$@" 2>"$scratch/out" >"$scratch/told"; code_=$?
     if [ $code_ -eq 0 ] || [ $code_ -ge 124 ]; then not_ok "$name_" "exit $code_: $(tail -n 2 "$scratch/out")"
     elif grep -Eq -- "$text_" "$scratch/out"; then ok "$name_"
     else not_ok "$name_" "does not say \"$text_\": $(tail -n 2 "$scratch/out")"; fi
