@@ -75,6 +75,8 @@ struct gf_gpu_flag {
 };
 #define GF_GPU_FLAGS_MAX 128u /* a call */
 
+/* A new call: here, in host/gpu_host.c, cuda/gpu_cuda.c, tools/plan/plan_device.c and firmware-tests/cuda/late_gpu.c.
+ * What it asks of CUDA: CUDA_CALLS in cuda/gpu_cuda.h, and FAKE_CALLS in firmware-tests/cuda/fake_cuda_calls.h. */
 struct gf_gpu_driver {
     const char *name; /* "host", "cuda" */
     bool is_host;     /* memory is ordinary, queues are synchronous */

@@ -79,6 +79,7 @@ struct gf_req; /* one message under way: req_size_bytes, 64-byte aligned, conten
  * of each rank of a part of it; NULL: the rank itself. Here alone a rank becomes a member id. */
 static inline uint32_t gf_member_at(const uint32_t *ids, uint32_t rank) { return (ids == NULL) ? rank : ids[rank]; }
 
+/* A new call: here, in ucx/link_ucx.c and in sim/sim_link.c; where NULL is allowed, this says so. */
 struct gf_link_driver {
     const char *name;      /* "ucx", "sim": for logs and results */
     size_t req_size_bytes; /* a multiple of 64 */

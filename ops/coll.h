@@ -7,6 +7,9 @@
 #include "ops/ops.h"
 #include "ops/coll/timing.h"
 
+/* A new one: supports() of an algorithm and what it does, the switch of node/direct.c, pairs and values in
+ * support/coll_world.c and coll_values.c. For users: a gf_operation with a name (settings/names.c), core/request.c,
+ * gradientflow.h and .3, sim/test_rules.c, test_request.c. An algorithm: ops/README.md. */
 typedef enum gf_collective {
     GF_COLL_ALLREDUCE,
     GF_COLL_REDUCE_SCATTER, /* up to here they add */

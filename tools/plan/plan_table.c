@@ -1,4 +1,6 @@
-/* Rows as text and as CSV, and how far a long table is: on a terminal, or where --progress asks for it. */
+/* Rows as text and as CSV, and how far a long table is: on a terminal, or where --progress asks for it. A new column: a
+ * member of struct plan_row (plan.h), its value in row_fill() of plan_case.c and in plan_cache.c, here its head and its
+ * value, and the number of columns in process/test_plan.sh. */
 #include <unistd.h>
 
 #include "tools/common/tool_clock.h"
