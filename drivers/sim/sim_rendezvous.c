@@ -122,10 +122,6 @@ static void rejoin(struct sim_rendezvous *rendezvous)
 {
     struct sim_rank *self = rendezvous->self;
     uint32_t center = door_find(self->sim);
-    if (self->sim->now_ns >= rendezvous->seek_ns) { /* not at each poll: each wake would ask for another one */
-        rendezvous->seek_ns = self->sim->now_ns + REJOIN_NS;
-        gf_sim_wake_at(self->sim, self->rank, rendezvous->seek_ns);
-    }
     if ((center == GF_RANK_NONE) || self->sim->ranks[center].wires[self->rank]) return; /* or its old connection stands */
     rendezvous->center = center;
     wire_begin(self->sim, self->rank, center);

@@ -120,7 +120,6 @@ struct sim_rendezvous {
     struct sim_rank *self;
     struct sim_frame *first, *last; /* arrived, not polled */
     struct sim_frame *current;      /* the one that the last poll() handed out */
-    uint64_t seek_ns;         /* without a center: it wakes by itself then, to look for one */
     uint64_t join_until_ns;         /* UINT64_MAX: no such bound */
     bool was_connected;
     bool was_reformed;
