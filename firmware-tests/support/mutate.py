@@ -169,7 +169,7 @@ def main():
     log = TREE + "/mutants-%d.log" % SEED
     tree_make()
     suites = [os.path.basename(path)[:-2] for folder in ("unit", "sim")
-              for path in sorted(glob.glob(TREE + "/firmware-tests/" + folder + "/test_*.c"))]
+              for path in sorted(glob.glob(TREE + "/firmware-tests/" + folder + "/test_*.c"))] + ["test_simt_ops"]
     if os.path.exists(TREE + "/b/libgradientflow.so.plain"):  # stopped while the other one counted
         os.replace(TREE + "/b/libgradientflow.so.plain", TREE + "/b/libgradientflow.so")
     make("b", "-O1", *["b/firmware-tests/" + s for s in suites])
