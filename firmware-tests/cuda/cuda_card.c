@@ -12,6 +12,7 @@ static struct held {
     bool is_write;
 } held[HELD_MAX];
 
+static struct gf_link_driver wrapped;
 static const struct gf_link_driver *real;
 static const struct fake_cuda_api *library;
 static uint64_t messages;
@@ -85,19 +86,28 @@ static void card_close(struct gf_link *link)
     all_let_go(link);
 }
 
-void cuda_card_wrap(struct gf_link_driver *driver, const struct gf_link_driver *honest,
-                    const struct fake_cuda_api *fake)
+static gf_status card_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out, struct gf_fault *fault_out)
 {
-    real = honest;
+    gf_status status = real->open(setup, state, link_out, fault_out);
+    if (status == GF_OK) (*link_out)->driver = &wrapped;
+    return status;
+}
+
+const struct gf_link_driver *cuda_card_wrap(const struct gf_link_driver *driver, const struct fake_cuda_api *fake)
+{
+    if (driver != &wrapped) real = driver;
     library = fake;
     messages = 0;
     memset(held, 0, sizeof held);
-    driver->send_post = card_send;
-    driver->recv_post = card_recv;
-    driver->test = card_test;
-    driver->reset = card_reset;
-    driver->drop = card_drop;
-    driver->close = card_close;
+    wrapped = *real;
+    wrapped.open = card_open;
+    wrapped.send_post = card_send;
+    wrapped.recv_post = card_recv;
+    wrapped.test = card_test;
+    wrapped.reset = card_reset;
+    wrapped.drop = card_drop;
+    wrapped.close = card_close;
+    return &wrapped;
 }
 
 uint64_t cuda_card_messages(void) { return messages; }

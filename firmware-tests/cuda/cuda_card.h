@@ -6,9 +6,8 @@
 #include "firmware-tests/cuda/fake_cuda.h"
 #include "drivers/link.h"
 
-/* Makes *driver, a copy of `honest`, do so. One at a time; the link's open() sets the driver. */
-void cuda_card_wrap(struct gf_link_driver *driver, const struct gf_link_driver *honest,
-                    const struct fake_cuda_api *fake);
+/* The driver that does so; one at a time, forgetting what was under way. */
+const struct gf_link_driver *cuda_card_wrap(const struct gf_link_driver *driver, const struct fake_cuda_api *fake);
 uint64_t cuda_card_messages(void); /* of device memory, since it was wrapped */
 
 #endif

@@ -14,7 +14,7 @@ static const struct fake_cuda_image image = FAKE_CUDA_IMAGE;
 /* The appliance's: what its backward pass computes, until its stream has brought it to the gradients. */
 static _Alignas(4096) float computed[STATE_RANKS_MAX][STATE_TENSORS][SPACE_ELEMS];
 
-/* ---- the driver, with the kernels of any build, and without one kind of wait ---- */
+/* ---- the driver, with the kernels of any build ---- */
 
 static struct gf_gpu_driver driver;
 
@@ -42,34 +42,6 @@ static gf_status whole_open(const struct gf_gpu_setup *setup, void *state, struc
     return status;
 }
 
-static gf_status follow(struct gf_queue *queue, uint32_t event)
-{
-    return (cuda_world.lack == LACKS_FOLLOW) ? GF_OK : gf_gpu_cuda.follow(queue, event);
-}
-
-static gf_status lead(struct gf_queue *queue, gf_queue_handle other)
-{
-    return (cuda_world.lack == LACKS_LEAD) ? GF_OK : gf_gpu_cuda.lead(queue, other);
-}
-
-static gf_op_state op_state(const struct gf_gpu *gpu, uint32_t event)
-{
-    for (uint32_t rank = 0; rank < cuda_world.cuda.world; rank++) {
-        const gf_context *gf = cuda_world.cuda.ranks[rank].gf;
-        if ((gf != NULL) && (gf->gpu == gpu) && (event < gf->under_way.count)) return gf->under_way.ops[event].state;
-    }
-    return GF_OP_FREE;
-}
-
-static gf_status reached(struct gf_gpu *gpu, uint32_t event)
-{
-    cuda_lack lack = cuda_world.lack;
-    if (lack == LACKS_REACHED) return GF_OK;
-    if ((lack == LACKS_PACKED) && (op_state(gpu, event) == GF_OP_PACKED)) return GF_OK;
-    if ((lack == LACKS_FOLDED) && (op_state(gpu, event) == GF_OP_RUN)) return GF_OK;
-    return gf_gpu_cuda.reached(gpu, event);
-}
-
 /* Sums come in the order in which operations were taken. */
 static void order_look(const struct gf_queue *queue, const struct gf_gpu_flag *first)
 {
@@ -82,21 +54,10 @@ static void order_look(const struct gf_queue *queue, const struct gf_gpu_flag *f
     }
 }
 
-/* Without them a stream stores as before, and waits for nothing. */
 static gf_status flags(struct gf_queue *queue, const struct gf_gpu_flag *all, uint32_t count)
 {
     order_look(queue, all);
-    if (cuda_world.lack != LACKS_FLAGS) return gf_gpu_cuda.flags(queue, all, count);
-    for (uint32_t i = 0; i < count; i++) {
-        gf_status status = all[i].is_wait ? GF_OK : gf_gpu_cuda.flags(queue, &all[i], 1);
-        if (status < 0) return status;
-    }
-    return GF_OK;
-}
-
-static gf_status finished(struct gf_queue *queue)
-{
-    return (cuda_world.lack == LACKS_FINISHED) ? GF_OK : gf_gpu_cuda.finished(queue);
+    return gf_gpu_cuda.flags(queue, all, count);
 }
 
 static gf_status export(struct gf_gpu *gpu, void *handle_out)
@@ -122,35 +83,10 @@ static gf_status import(struct gf_gpu *gpu, const void *card, gf_mem *base_out)
     return status;
 }
 
-/* ---- the link: flags that lie ---- */
-
-#define STEP_MASK UINT64_C(0xffffff) /* of a flag: barriers of one operation */
-static struct gf_link_driver lying;
-static const struct gf_link_driver *honest;
-
-static uint64_t lying_load(struct gf_link *link, size_t offset_bytes)
-{
-    uint64_t value = honest->flag_load(link, offset_bytes);
-    bool is_flag = (offset_bytes % GF_DIRECT_LINE_BYTES == 0) && (value > STEP_MASK); /* numbers of cores are small */
-    return (is_flag && (cuda_world.lack == LACKS_FLAGS) && ((value & STEP_MASK) > 0)) ? value | STEP_MASK : value;
-}
-
-static gf_status lying_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out, struct gf_fault *fault_out)
-{
-    gf_status status = honest->open(setup, state, link_out, fault_out);
-    if (status == GF_OK) (*link_out)->driver = &lying;
-    return status;
-}
-
-static void with_lies(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors, uint32_t *tensor_count)
+static void with_card(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors, uint32_t *tensor_count)
 {
     struct gf_drivers *drivers = (struct gf_drivers *)(uintptr_t)config->drivers;
-    if (drivers->link != &lying) honest = drivers->link;
-    lying = *honest;
-    lying.open = lying_open;
-    lying.flag_load = lying_load;
-    if (cuda_world.wire_ranks != 0) cuda_card_wrap(&lying, honest, cuda_world.fixture.fake);
-    drivers->link = &lying;
+    if (cuda_world.wire_ranks != 0) drivers->link = cuda_card_wrap(drivers->link, cuda_world.fixture.fake);
 }
 
 /* ---- the appliance: it computes on the host, and its stream, the default one, brings gradients to the device ---- */
@@ -180,7 +116,7 @@ struct world_setup cuda_world_setup(const struct world_setup *host)
     struct world_setup setup = *host;
     setup.gpu = &driver;
     setup.device = &appliance;
-    setup.vary = with_lies;
+    setup.vary = with_card;
     setup.sim.device_ranks = cuda_world.wire_ranks;
     setup.sim.device_copy = cuda_world.fixture.fake->card_copy;
     strcpy(setup.config.device.driver, "cuda");
@@ -212,12 +148,9 @@ void cuda_world_open(const struct world_setup *host)
 
 void cuda_world_close_alone(void)
 {
-    cuda_lack lack = cuda_world.lack;
-    cuda_world.lack = LACKS_NOTHING;
     gf_gpu_cuda.host_unregister(cuda_world.cuda.ranks[0].gf->gpu, computed);
     world_close(&cuda_world.cuda);
-    if (lack == LACKS_NOTHING) cuda_fixture_clean(&cuda_world.fixture);
-    else cuda_world.fixture.fake->reset();
+    cuda_fixture_clean(&cuda_world.fixture);
 }
 
 void cuda_world_close(void)
@@ -233,20 +166,6 @@ void cuda_world_steps(uint32_t steps, const char *name)
         state_step_run(&cuda_world.cuda, step, state_fill);
         if (!cuda_world_same()) fail_msg("%s: step %u differs", name, step);
     }
-}
-
-void cuda_world_expect_found(cuda_lack lack, uint32_t steps, bool told)
-{
-    cuda_world.lack = lack;
-    for (uint32_t step = 1; step <= steps; step++) { /* saving between them would wait for everything */
-        state_step_run(&cuda_world.host, step, state_fill_whole);
-        state_step_run(&cuda_world.cuda, step, state_fill_whole);
-    }
-    bool same = cuda_world_same();
-    const char *trouble = cuda_world.fixture.fake->trouble();
-    print_message("  without %s: %s\n", cuda_lack_name(lack), (trouble != NULL) ? trouble : same ? "nothing" : "other values");
-    assert_true((trouble != NULL) || (!same && !told));
-    cuda_world_close();
 }
 
 bool cuda_world_same(void)
@@ -301,6 +220,64 @@ void cuda_kept_read(gf_context *gf, struct cuda_kept *kept)
     if (gf->sparse.history != 0) cuda_world_read(gf, gf->sparse.history, sparse_elems * sizeof(float), kept->history);
 }
 
+gf_status cuda_world_dying(struct world *w, uint32_t rank, void *arg)
+{
+    struct cuda_death *death = arg;
+    const gf_context *gf = w->ranks[rank].gf;
+    if (death->done || (rank != death->victim) || !death->due(w, death)) return world_step_progress(w, rank, &death->step);
+    gf_sim_kill(w->sim, rank);
+    for (uint32_t s = 0; s < GF_STREAM_COUNT; s++)
+        cuda_world.fixture.fake->stream_drop(gf_gpu_cuda.stream(gf->gpu, (gf_stream)s));
+    death->done = true;
+    return GF_AGAIN;
+}
+
+void cuda_world_goes_on(struct cuda_death *death, gf_path path)
+{
+    static struct cuda_kept first, other;
+    struct world *w = &cuda_world.cuda;
+    uint32_t survivor = (death->victim == 0) ? 1 : 0;
+    world_run(w, world_shrink_progress, NULL);
+    for (uint32_t rank = 0; rank < w->world; rank++)
+        if (rank != death->victim) assert_int_equal(w->ranks[rank].status, GF_OK);
+    world_run(w, world_step_progress, &death->step);
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        if (rank == death->victim) continue;
+        assert_int_equal(w->ranks[rank].status, GF_OK);
+        assert_int_equal(world_stats(w, rank).path, path);
+        assert_int_equal(gf_update(w->ranks[rank].gf, 0.0625f), GF_OK);
+        cuda_kept_read(w->ranks[rank].gf, (rank == survivor) ? &first : &other);
+        if (rank != survivor) assert_memory_equal(other.weights, first.weights, sizeof first.weights);
+    }
+}
+
+uint32_t cuda_world_fails(const char *call, uint32_t times, struct world_setup setup, void (*opened)(struct world *w))
+{
+    struct state_moment moment = {.step = 1};
+    struct world_step step = {.fill = state_fill_whole, .arg = &moment};
+    struct world *w = &cuda_world.cuda;
+    uint64_t wire_ranks = cuda_world.wire_ranks;
+    uint32_t failed = 0, folding = 0;
+    char text[64];
+    (void)snprintf(text, sizeof text, "GF_FAKE_CUDA_FAIL=%s:%u:400", call, times);
+    cuda_world_begin(times, text);
+    cuda_world.wire_ranks = wire_ranks;
+    setup.sim.detect_ns = 50000000;
+    setup = cuda_world_setup(&setup);
+    cuda_world_open_alone(&setup);
+    if (opened != NULL) opened(w);
+    world_run(w, world_step_progress, &step);
+    for (uint32_t rank = 0; rank < setup.world; rank++) {
+        const gf_context *gf = w->ranks[rank].gf;
+        failed += w->ranks[rank].status == GF_ERR_DEVICE;
+        for (uint32_t s = 0; s < gf->under_way.count; s++) folding += gf->under_way.ops[s].coll.error == GF_ERR_DEVICE;
+    }
+    if (cuda_world.fixture.fake->failure_met()) assert_true(failed > 0);
+    else world_expect(w, GF_OK);
+    cuda_world_close_alone();
+    return folding;
+}
+
 void cuda_world_begin(uint32_t seed, const char *second)
 {
     char text[64];
@@ -309,25 +286,13 @@ void cuda_world_begin(uint32_t seed, const char *second)
     driver = gf_gpu_cuda;
     driver.state_bytes = whole_state_bytes;
     driver.open = whole_open;
-    driver.follow = follow;
-    driver.lead = lead;
-    driver.reached = reached;
-    driver.finished = finished;
     driver.flags = flags;
     driver.export = export;
     driver.export_to = export_to;
     driver.import = import;
-    cuda_world.lack = LACKS_NOTHING;
     cuda_world.export_refused = cuda_world.send_refused = cuda_world.import_refused = cuda_world.import_wrong = 0;
     cuda_world.wire_ranks = 0;
     cuda_world.disordered = 0;
     memset(cuda_world.summed, 0, sizeof cuda_world.summed);
     cuda_world.devices = 1;
-}
-
-const char *cuda_lack_name(cuda_lack lack)
-{
-    static const char *const names[] = {"nothing", "follow()", "lead()", "reached()", "finished()", "the flags",
-                                        "the wait for packing", "the wait for folds"};
-    return names[lack];
 }

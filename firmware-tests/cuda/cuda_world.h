@@ -7,18 +7,8 @@
 #include "firmware-tests/cuda/cuda_fixture.h"
 #include "firmware-tests/support/state_world.h"
 
-/* Without one kind of wait: what that call answers is a lie from here on. LACKS_FLAGS: flags of other ranks but the
- * first of an operation seem to be up, and streams wait for none. LACKS_PACKED, _FOLDED: reached() lies before, and
- * while, a collective runs. */
-typedef enum cuda_lack {
-    LACKS_NOTHING, LACKS_FOLLOW, LACKS_LEAD, LACKS_REACHED, LACKS_FINISHED, LACKS_FLAGS,
-    LACKS_PACKED, LACKS_FOLDED, LACKS_COUNT
-} cuda_lack;
-const char *cuda_lack_name(cuda_lack lack);
-
 struct cuda_world {
     struct cuda_fixture fixture;
-    cuda_lack lack;
     uint64_t wire_ranks;     /* ranks whose messages lie in device memory, a bit each; 0: none */
     uint32_t devices;        /* 1: all ranks on one, and it is meant; 2: as device.ordinal = auto has it */
     uint32_t import_wrong;   /* the so-many-th such time it gets its own memory instead; 0: never */
@@ -35,17 +25,29 @@ void cuda_world_begin(uint32_t seed, const char *second);
 struct world_setup cuda_world_setup(const struct world_setup *host); /* the same on CUDA */
 /* Both worlds, with the same weights. */
 void cuda_world_open(const struct world_setup *host);
-/* Closes both, and nothing is left of them on the fake; what it told of a wait that was lacking is forgotten. */
+/* Closes both, and nothing is left of them on the fake. */
 void cuda_world_close(void);
 void cuda_world_open_alone(const struct world_setup *cuda); /* without the host's */
 void cuda_world_close_alone(void);
 /* Steps 1 to `steps` in both, after each of which they are the same. */
 void cuda_world_steps(uint32_t steps, const char *name);
-/* Steps without that kind of wait, until the close: the fake tells of work that met, or (unless `told`) values are wrong. */
-void cuda_world_expect_found(cuda_lack lack, uint32_t steps, bool told);
 bool cuda_world_same(void); /* all that the ranks would save */
 void cuda_world_halves_expect_equal(void);
 void cuda_world_gradients_expect_equal(void); /* those of all ranks after a step, bit by bit */
+
+/* A step in which the victim's process dies once that is due, its kernels with it: for world_run(). */
+struct cuda_death {
+    struct world_step step;
+    uint32_t victim, at; /* at: for `due` */
+    bool (*due)(struct world *w, struct cuda_death *death);
+    bool done;
+};
+gf_status cuda_world_dying(struct world *w, uint32_t rank, void *death);
+/* The survivors shrink, and make that step on the same path: with the same weights. */
+void cuda_world_goes_on(struct cuda_death *death, gf_path path);
+/* A step in which the named call fails the so-many-th time: its rank says so, all can be closed and nothing is left.
+ * `opened` (or NULL) is called once the world is. How many collectives met it. */
+uint32_t cuda_world_fails(const char *call, uint32_t times, struct world_setup setup, void (*opened)(struct world *w));
 
 /* What a step that fails must not change. */
 #define CUDA_ELEMS_MAX 1024u

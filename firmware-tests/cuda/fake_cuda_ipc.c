@@ -9,23 +9,8 @@
 #include "firmware-tests/cuda/fake_cuda_calls.h"
 #include "firmware-tests/cuda/fake_cuda_region.h"
 
-static CUresult memory_export(uint64_t address, struct fake_export *export_out)
-{
-    struct region *region = fake_region_at(address, 1);
-    if ((region == NULL) || (region->kind != REGION_DEVICE) || (region->base != address)) {
-        fake_trouble("cuIpcGetMemHandle of 0x%llx, which is no beginning of device memory",
-                     (unsigned long long)address);
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (region->shared == NULL) region->shared = fake_shared_map(region->file, region->size_bytes);
-    if (region->shared == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-    *export_out = (struct fake_export){.process = (uint64_t)getpid(), .file = (uint64_t)region->file,
-                                       .size_bytes = region->size_bytes, .address = address};
-    return CUDA_SUCCESS;
-}
-
 /* A second time it is counted alone, as the real library does. */
-static CUresult memory_import(const struct fake_export *exported, uint64_t *address_out)
+static CUresult memory_import(const struct fake_export *exported, CUdeviceptr *address_out)
 {
     char path[64];
     struct region *region;
@@ -61,47 +46,44 @@ static CUresult memory_import(const struct fake_export *exported, uint64_t *addr
     return CUDA_SUCCESS;
 }
 
-static CUresult memory_give_back(uint64_t address)
-{
-    struct region *region = fake_region_at(address, 1);
-    if ((region == NULL) || (region->kind != REGION_IMPORTED) || (region->base != address)) {
-        fake_trouble("cuIpcCloseMemHandle of 0x%llx, which was not opened", (unsigned long long)address);
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (--region->opened > 0) return CUDA_SUCCESS;
-    fake_unplace(address, region->size_bytes);
-    fake_region_remove(region);
-    return CUDA_SUCCESS;
-}
-
 CUresult fake_export(CUipcMemHandle *handle_out, CUdeviceptr address)
 {
-    struct fake_export exported;
     CUresult result = fake_enter_current("cuIpcGetMemHandle");
-    if (result == CUDA_SUCCESS) result = memory_export(address, &exported);
+    struct region *region = fake_region_at(address, 1);
     if (result != CUDA_SUCCESS) return result;
+    if ((region == NULL) || (region->kind != REGION_DEVICE) || (region->base != address)) {
+        fake_trouble("cuIpcGetMemHandle of 0x%llx, which is no beginning of device memory", (unsigned long long)address);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (region->shared == NULL) region->shared = fake_shared_map(region->file, region->size_bytes);
+    if (region->shared == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     memset(handle_out, 0, sizeof *handle_out);
-    memcpy(handle_out, &exported, sizeof exported);
+    memcpy(handle_out, &(struct fake_export){.process = (uint64_t)getpid(), .file = (uint64_t)region->file,
+                                             .size_bytes = region->size_bytes, .address = address},
+           sizeof(struct fake_export));
     return CUDA_SUCCESS;
 }
 
 CUresult fake_import(CUdeviceptr *address_out, CUipcMemHandle handle, unsigned flags)
 {
     struct fake_export exported;
-    uint64_t address;
     CUresult result = fake_enter_current("cuIpcOpenMemHandle");
     memcpy(&exported, &handle, sizeof exported);
     if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) fake_trouble("memory is opened that another device may not reach");
-    if (result == CUDA_SUCCESS) result = memory_import(&exported, &address);
-    if (result == CUDA_SUCCESS) *address_out = address;
-    return result;
+    return (result == CUDA_SUCCESS) ? memory_import(&exported, address_out) : result;
 }
 
 CUresult fake_give_back(CUdeviceptr address)
 {
     CUresult result = fake_enter("cuIpcCloseMemHandle");
+    struct region *region = fake_region_at(address, 1);
     fake_synchronise("cuIpcCloseMemHandle");
-    CUresult given = memory_give_back(address);
-    return (result != CUDA_SUCCESS) ? result : given;
+    if ((region == NULL) || (region->kind != REGION_IMPORTED) || (region->base != address)) {
+        fake_trouble("cuIpcCloseMemHandle of 0x%llx, which was not opened", (unsigned long long)address);
+        return (result != CUDA_SUCCESS) ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+    if (--region->opened > 0) return result;
+    fake_unplace(address, region->size_bytes);
+    fake_region_remove(region);
+    return result;
 }
-

@@ -1,12 +1,10 @@
 /* Ranks of one node on the CUDA library without a GPU that sum from device to device: the bits are those of `direct` on
- * the host, each wait is needed, where one rank is refused all go through host memory and say so, and survivors go on. */
+ * the host, where one rank is refused all go through host memory and say so. */
 #include "firmware-tests/support/suite.h"
-#include "lib/device/device.h"
-#include "lib/modules/modules.h"
+#include "lib/context.h"
 #include "firmware-tests/cuda/cuda_world.h"
 
 #define STEPS 4u /* as in test_cuda_step */
-#define LACK_SEEDS 4u
 
 static struct cuda_world *const both = &cuda_world;
 
@@ -60,19 +58,6 @@ TEST(a_run_from_device_to_device_ends_where_it_ends_on_the_host)
         cuda_world_halves_expect_equal();
         assert_true(world_stats(&both->cuda, 0).mapped_bytes > 0);
         cuda_world_close();
-    }
-}
-
-/* Under every seed, that is in every order in which the streams may run. */
-TEST(a_wait_that_is_left_out_is_found)
-{
-    static const cuda_lack lacks[] = {LACKS_REACHED, LACKS_FLAGS};
-    for (size_t i = 0; i < sizeof lacks / sizeof *lacks; i++) {
-        for (uint32_t seed = 0; seed < LACK_SEEDS; seed++) {
-            cuda_world_begin(seed / 2, (seed % 2 == 0) ? NULL : NO_FLAGS);
-            open_of(&state_runs[0], 512);
-            cuda_world_expect_found(lacks[i], 2, false);
-        }
     }
 }
 
@@ -131,102 +116,13 @@ TEST(an_elastic_job_reads_no_device_memory_that_goes_with_its_process)
     expect_fallback(&state_runs[3], "rank 0: job.elastic: device memory of its node does not outlive its process");
 }
 
-/* ---- what befalls a step ---- */
-
-/* It dies in the middle of its backward pass; the device's work that the others had queued ends all the same. */
-struct death {
-    struct world_step step;
-    uint32_t victim;
-    bool dead;
-};
-
-static gf_status dying_progress(struct world *w, uint32_t rank, void *arg)
-{
-    struct death *death = arg;
-    if (!death->dead && (rank == death->victim) && (w->ranks[rank].next == 3)) {
-        gf_context *gf = w->ranks[rank].gf;
-        gf_sim_kill(w->sim, rank);
-        /* A dead process's kernels end before the others go on; what they read is nobody's. */
-        if (gf->on_device) both->fixture.fake->stream_run(gf->queue.stream);
-        if (gf->on_device) both->fixture.fake->stream_run(gf->pack_queue.stream);
-        death->dead = true;
-        return GF_AGAIN;
-    }
-    return world_step_progress(w, rank, &death->step);
-}
-
-static void survivors_run(struct world *w, uint32_t victim)
-{
-    struct state_moment moment = {.step = 2};
-    struct death death = {.step = {.fill = state_fill_whole, .arg = &moment}, .victim = victim};
-    struct world_step step = {.fill = state_fill_whole, .arg = &moment};
-    world_run(w, dying_progress, &death);
-    world_run(w, world_shrink_progress, NULL);
-    for (uint32_t rank = 0; rank < w->world; rank++)
-        if (rank != victim) assert_int_equal(w->ranks[rank].status, GF_OK);
-    world_run(w, world_step_progress, &step);
-    for (uint32_t rank = 0; rank < w->world; rank++) {
-        if (rank == victim) continue;
-        assert_int_equal(w->ranks[rank].status, GF_OK);
-        assert_int_equal(gf_update(w->ranks[rank].gf, 0.0625f), GF_OK);
-    }
-}
-
-TEST(survivors_go_on_from_device_to_device)
-{
-    for (uint32_t victim = 0; victim < 4; victim++) {
-        struct world_setup setup = state_setup_of(&state_runs[6]);
-        cuda_world_begin(victim, NULL);
-        setup.sim.ranks_per_node = setup.world;
-        setup.sim.detect_ns = 50000000;
-        setup.config.exchange.timeout_ns = UINT64_C(200000000);
-        setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
-        setup.config.sparse.enabled = false;
-        setup.config.job.elastic = victim % 2 != 0;
-        cuda_world_open(&setup);
-        survivors_run(&both->host, victim);
-        survivors_run(&both->cuda, victim);
-        for (uint32_t rank = 0; rank < 4; rank++) {
-            if (rank == victim) continue;
-            assert_int_equal(world_stats(&both->cuda, rank).path, GF_PATH_PEERS);
-            for (uint32_t tensor = 0; tensor < STATE_TENSORS; tensor++) {
-                float weights[1024];
-                uint64_t bytes = state_tensors[tensor].elem_count * sizeof(float);
-                gf_context *gf = both->cuda.ranks[rank].gf;
-                assert_int_equal(gf_module_device.read(gf, weights, gf_weight(gf, tensor), bytes), GF_OK);
-                assert_memory_equal(weights, (const void *)(uintptr_t)gf_weight(both->host.ranks[rank].gf, tensor), bytes);
-            }
-        }
-        cuda_world_close();
-    }
-}
-
-/* The device of one rank fails at each of its calls in a step: it says so itself, the others that it is gone; all can
- * be closed and nothing is left. */
+/* All calls: test_cuda_train_failures.sh. Deaths: test_cuda_flags. */
 TEST(a_device_that_fails_in_a_step_is_named)
 {
-    static const char *const calls[] = {"cuLaunchKernel", "cuEventRecord", "cuEventQuery",
-                                        "cuStreamWaitEvent"}; /* all: test_cuda_train_failures.sh */
-    struct state_moment moment = {.step = 1};
-    struct world_step step = {.fill = state_fill_whole, .arg = &moment};
-    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
-        for (uint32_t times = 4; times <= 64; times += 10) { /* the first of each rank is of its open */
-            struct world_setup setup = state_setup_of(&state_runs[0]), cuda;
-            uint32_t failed = 0;
-            char text[64];
-            (void)snprintf(text, sizeof text, "GF_FAKE_CUDA_FAIL=%s:%u:400", calls[c], times);
-            cuda_world_begin(times, text);
-            setup.sim.ranks_per_node = setup.world;
-            setup.sim.detect_ns = 50000000;
-            setup.config.exchange.timeout_ns = UINT64_C(200000000);
-            cuda = cuda_world_setup(&setup);
-            cuda_world_open_alone(&cuda);
-            world_run(&both->cuda, world_step_progress, &step);
-            for (uint32_t rank = 0; rank < setup.world; rank++)
-                if (both->cuda.ranks[rank].status == GF_ERR_DEVICE) failed++;
-            if (both->fixture.fake->failure_met()) assert_true(failed > 0);
-            else world_expect(&both->cuda, GF_OK);
-            cuda_world_close_alone();
-        }
-    }
+    static const char *const calls[] = {"cuLaunchKernel", "cuEventRecord", "cuEventQuery", "cuStreamWaitEvent"};
+    struct world_setup setup = state_setup_of(&state_runs[0]);
+    setup.sim.ranks_per_node = setup.world;
+    setup.config.exchange.timeout_ns = UINT64_C(200000000);
+    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) /* the first of each rank is of its open */
+        for (uint32_t times = 4; times <= 64; times += 10) (void)cuda_world_fails(calls[c], times, setup, NULL);
 }

@@ -97,14 +97,8 @@ TEST(a_driver_or_a_device_without_them_is_told)
 
 /* ---- a rank that goes between packing and summing ---- */
 
-struct fate {
-    struct world_step step;
-    uint32_t victim;
-    bool kills, done;
-};
-
 /* Whatever the device was given of an operation stands there, waiting for the victim's flag. */
-static bool all_wait(struct world *w)
+static bool due_when_all_wait(struct world *w, struct cuda_death *death)
 {
     for (uint32_t rank = 0; rank < w->world; rank++) {
         const gf_context *gf = w->ranks[rank].gf;
@@ -116,39 +110,14 @@ static bool all_wait(struct world *w)
     return true;
 }
 
-static gf_status fate_progress(struct world *w, uint32_t rank, void *arg)
-{
-    struct fate *fate = arg;
-    if (fate->kills && !fate->done && (rank == fate->victim) && all_wait(w)) {
-        gf_context *gf = w->ranks[rank].gf;
-        gf_sim_kill(w->sim, rank);
-        for (uint32_t s = 0; s < GF_STREAM_COUNT; s++)
-            both->fixture.fake->stream_drop(gf_gpu_cuda.stream(gf->gpu, (gf_stream)s)); /* its kernels go with it */
-        fate->done = true;
-        return GF_AGAIN;
-    }
-    return world_step_progress(w, rank, &fate->step);
-}
-
-/* The others do the step without it, from device to device as before. */
-static void goes_on(struct world *w, uint32_t victim, struct world_step *step)
-{
-    world_run(w, world_shrink_progress, NULL);
-    world_run(w, world_step_progress, step);
-    for (uint32_t rank = 0; rank < w->world; rank++) {
-        if (rank == victim) continue;
-        assert_int_equal(w->ranks[rank].status, GF_OK);
-        assert_int_equal(world_stats(w, rank).path, GF_PATH_PEERS);
-        assert_true(w->ranks[rank].gf->ipc.flags);
-        assert_int_equal(gf_update(w->ranks[rank].gf, 0.0625f), GF_OK);
-    }
-}
+static bool due_never(struct world *w, struct cuda_death *death) { return false; }
 
 static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bool kills, bool elastic)
 {
     static struct cuda_kept before[RANKS], after;
     struct state_moment moment = {.step = 2};
-    struct fate fate = {.step = {.fill = state_fill_whole, .arg = &moment}, .victim = seed % RANKS, .kills = kills};
+    struct cuda_death death = {.step = {.fill = state_fill_whole, .arg = &moment}, .victim = seed % RANKS,
+                               .due = kills ? due_when_all_wait : due_never};
     struct world_setup setup = state_setup_of(run);
     cuda_world_begin(seed, NULL);
     setup.sim.ranks_per_node = setup.world;
@@ -156,7 +125,7 @@ static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bo
     setup.config.exchange.timeout_ns = UINT64_C(200000000);
     setup.config.sparse.enabled = sparse;
     setup.config.job.elastic = elastic;
-    if (elastic) setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
+    setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
     setup.config.exchange.fuse_bytes = (seed % 2 == 0) ? 1 : 65536;
     cuda_world_open(&setup);
     struct world *w = &both->cuda;
@@ -165,14 +134,14 @@ static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bo
         assert_true(w->ranks[rank].gf->ipc.flags);
         cuda_kept_read(w->ranks[rank].gf, &before[rank]);
     }
-    both->fixture.fake->stream_hold(w->ranks[fate.victim].gf->pack_queue.stream);
-    world_run(w, fate_progress, &fate);
-    assert_int_equal(fate.done, kills);
+    both->fixture.fake->stream_hold(w->ranks[death.victim].gf->pack_queue.stream);
+    world_run(w, cuda_world_dying, &death);
+    assert_int_equal(death.done, kills);
     for (uint32_t rank = 0; rank < w->world; rank++) {
         gf_context *gf = w->ranks[rank].gf;
-        if (rank == fate.victim) continue;
+        if (rank == death.victim) continue;
         assert_true(w->ranks[rank].status < 0);
-        if (gf_error_last(gf)->peer != fate.victim) fail_msg("rank %u: %s", rank, gf_error_last(gf)->text);
+        if (gf_error_last(gf)->peer != death.victim) fail_msg("rank %u: %s", rank, gf_error_last(gf)->text);
         for (uint32_t s = 0; s < GF_STREAM_COUNT; s++) { /* nothing stands any more */
             struct gf_queue queue = {.gpu = gf->gpu, .stream = gf_gpu_cuda.stream(gf->gpu, (gf_stream)s)};
             assert_true(ends(&queue));
@@ -187,7 +156,9 @@ static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bo
         }
     }
     both->fixture.fake->release();
-    if (elastic) goes_on(w, fate.victim, &fate.step);
+    if (kills) cuda_world_goes_on(&death, GF_PATH_PEERS); /* by streams, as before: */
+    for (uint32_t rank = 0; kills && (rank < w->world); rank++)
+        assert_true((rank == death.victim) || w->ranks[rank].gf->ipc.flags);
     cuda_world_close();
 }
 

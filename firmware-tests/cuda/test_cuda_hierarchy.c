@@ -1,6 +1,6 @@
 /* Ranks of several nodes on the CUDA library without a GPU: summed from device to device inside a node, then by owners
  * of a block over the network, from host memory or from the device's. The bits are those of `hierarchy` on the host,
- * each wait is needed, who is refused says so at open, and who dies leaves no trace. */
+ * who is refused says so at open, and who dies leaves no trace. */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/cuda_card.h"
@@ -82,19 +82,6 @@ TEST(auto_takes_it_where_devices_of_two_nodes_reach_each_other)
     }
 }
 
-TEST(a_wait_that_is_left_out_is_found)
-{
-    static const cuda_lack lacks[] = {LACKS_LEAD, LACKS_FLAGS, LACKS_FOLDED};
-    for (size_t i = 0; i < LENGTH(lacks); i++) {
-        struct world_setup setup = setup_of(&state_runs[6], 2);
-        cuda_world_begin((uint32_t)i, NULL);
-        both->wire_ranks = (lacks[i] == LACKS_FOLDED) ? UINT64_MAX : 0;
-        setup.config.sparse.enabled = false;
-        cuda_world_open(&setup);
-        cuda_world_expect_found(lacks[i], 1, false);
-    }
-}
-
 TEST(where_one_rank_of_a_node_is_refused_all_nodes_go_through_host_memory_and_say_so)
 {
     for (uint32_t time = 1; time <= 3; time++) {
@@ -114,48 +101,24 @@ TEST(where_one_rank_of_a_node_is_refused_all_nodes_go_through_host_memory_and_sa
 
 /* ---- a rank that dies in the middle ---- */
 
-struct death {
-    struct world_step step;
-    uint32_t victim, phase; /* as hierarchy.c numbers them */
-    bool done;
-};
-
-static gf_status dying_progress(struct world *w, uint32_t rank, void *arg)
+/* at: as hierarchy.c numbers its phases. */
+static bool due_in_phase(struct world *w, struct cuda_death *death)
 {
-    struct death *death = arg;
-    gf_context *gf = w->ranks[rank].gf;
-    for (uint32_t i = 0; !death->done && (rank == death->victim) && (i < gf->under_way.count); i++) {
+    const gf_context *gf = w->ranks[death->victim].gf;
+    for (uint32_t i = 0; i < gf->under_way.count; i++) {
         const struct gf_op *op = &gf->under_way.ops[i];
-        if ((op->state != GF_OP_RUN) || (op->operation != GF_OPERATION_STEP)) continue;
-        if (op->own.hierarchy.phase != death->phase) continue;
-        gf_sim_kill(w->sim, rank);
-        for (uint32_t s = 0; s < GF_STREAM_COUNT; s++)
-            both->fixture.fake->stream_drop(gf->gpu->driver->stream(gf->gpu, (gf_stream)s)); /* its kernels too */
-        death->done = true;
-        return GF_AGAIN;
+        if ((op->state == GF_OP_RUN) && (op->operation == GF_OPERATION_STEP) && (op->own.hierarchy.phase == death->at))
+            return true;
     }
-    return world_step_progress(w, rank, &death->step);
-}
-
-static void survivors_expect_equal(struct world *w, uint32_t victim)
-{
-    static struct cuda_kept first, other;
-    bool is_first = true;
-    for (uint32_t rank = 0; rank < w->world; rank++) {
-        if (rank == victim) continue;
-        assert_int_equal(w->ranks[rank].status, GF_OK);
-        assert_int_equal(gf_update(w->ranks[rank].gf, 0.0625f), GF_OK);
-        cuda_kept_read(w->ranks[rank].gf, is_first ? &first : &other);
-        if (!is_first) assert_memory_equal(&other, &first, sizeof first);
-        is_first = false;
-    }
+    return false;
 }
 
 static void death_run(uint32_t victim, uint32_t phase, bool sparse)
 {
     static struct cuda_kept before[RANKS], after;
     struct state_moment moment = {.step = 2};
-    struct death death = {.step = {.fill = state_fill_whole, .arg = &moment}, .victim = victim, .phase = phase};
+    struct cuda_death death = {.step = {.fill = state_fill_whole, .arg = &moment}, .victim = victim, .at = phase,
+                               .due = due_in_phase};
     struct world_setup setup = setup_of(&state_runs[6], 2), cuda;
     struct world *w = &both->cuda;
     cuda_world_begin(victim, NULL);
@@ -167,7 +130,7 @@ static void death_run(uint32_t victim, uint32_t phase, bool sparse)
     cuda_world_open_alone(&cuda);
     state_step_run(w, 1, state_fill_whole);
     for (uint32_t rank = 0; rank < RANKS; rank++) cuda_kept_read(w->ranks[rank].gf, &before[rank]);
-    world_run(w, dying_progress, &death);
+    world_run(w, cuda_world_dying, &death);
     if (!death.done) fail_msg("phase %u of rank %u never came", phase, victim);
     for (uint32_t rank = 0; rank < RANKS; rank++) {
         if (rank == victim) continue;
@@ -176,11 +139,7 @@ static void death_run(uint32_t victim, uint32_t phase, bool sparse)
         cuda_kept_read(w->ranks[rank].gf, &after);
         assert_memory_equal(&after, &before[rank], sizeof after);
     }
-    world_run(w, world_shrink_progress, NULL); /* to a node of two and a node of one */
-    for (uint32_t rank = 0; rank < RANKS; rank++)
-        if (rank != victim) assert_int_equal(world_stats(w, rank).path, GF_PATH_PEERS);
-    world_run(w, world_step_progress, &death.step);
-    if (!sparse) survivors_expect_equal(w, victim);
+    cuda_world_goes_on(&death, GF_PATH_PEERS); /* a node of two and a node of one */
     cuda_world_close_alone();
 }
 

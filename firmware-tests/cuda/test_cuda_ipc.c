@@ -126,9 +126,9 @@ static uint32_t descriptors_count(void)
     return count;
 }
 
-static void open_fixture(const char *failure)
+static void open_fixture(const char *first, const char *second)
 {
-    cuda_fixture_init(&f, "GF_FAKE_CUDA_SEED=1", failure);
+    cuda_fixture_init(&f, first, second);
     assert_int_equal(cuda_fixture_open(&f), GF_OK);
     assert_int_equal(gf_gpu_cuda.host_register(f.gpu, pinned, BYTES), GF_OK);
 }
@@ -145,7 +145,7 @@ TEST(what_one_process_writes_another_reads)
     for (uint32_t time = 0; time < 2 * KINDS; time++) { /* given back, it can be imported anew */
         const struct exporter *exporter = &exporters[time % KINDS];
         uint32_t first = 0, open = descriptors_count();
-        open_fixture(kinds[time % KINDS]);
+        open_fixture(NULL, kinds[time % KINDS]);
         assert_int_equal(f.gpu->outlives, time % KINDS == BY_DESCRIPTOR);
         assert_int_equal(import_and_read(exporter, &first), GF_OK);
         assert_int_equal(first, 7000);
@@ -157,43 +157,29 @@ TEST(what_one_process_writes_another_reads)
     }
 }
 
-/* The importer holds what it has mapped. */
-TEST(what_a_killed_process_has_exported_can_be_read)
+/* The importer holds what it has mapped; before that its descriptor waits. */
+TEST(what_a_killed_process_has_sent_can_be_read)
 {
-    struct exporter killed = {0};
-    gf_mem base = 0;
-    assert_int_equal(exporter_begin(&killed, NULL), 0);
-    open_fixture(NULL);
-    assert_int_equal(asked(&killed), GF_OK);
-    assert_int_equal(gf_gpu_cuda.import(f.gpu, killed.handle, &base), GF_OK);
-    assert_int_equal(kill(killed.process, SIGKILL), 0);
-    assert_int_equal(waitpid(killed.process, NULL, 0), killed.process);
-    memset(pinned, 0, sizeof pinned);
-    assert_int_equal(gf_gpu_cuda.copy(&f.queue, host(), base, BYTES), GF_OK);
-    assert_true(drains());
-    for (uint32_t i = 0; i < WORDS; i++) assert_int_equal(pinned[i], 7000 + i);
-    gf_gpu_cuda.give_back(f.gpu, killed.handle, base);
-    close_fixture();
-    assert_string_equal(f.log, "");
-    (void)close(killed.to);
-    (void)close(killed.from);
-}
-
-/* Killed between sending and the import: its descriptor waits. */
-TEST(and_imported_after_its_death)
-{
-    struct exporter killed = {0};
-    gf_mem base = 0;
-    assert_int_equal(exporter_begin(&killed, NULL), 0);
-    open_fixture(NULL);
-    assert_int_equal(asked(&killed), GF_OK);
-    assert_int_equal(kill(killed.process, SIGKILL), 0);
-    assert_int_equal(waitpid(killed.process, NULL, 0), killed.process);
-    assert_int_equal(gf_gpu_cuda.import(f.gpu, killed.handle, &base), GF_OK);
-    gf_gpu_cuda.give_back(f.gpu, killed.handle, base);
-    close_fixture();
-    (void)close(killed.to);
-    (void)close(killed.from);
+    for (uint32_t mapped_before = 0; mapped_before < 2; mapped_before++) {
+        struct exporter killed = {0};
+        gf_mem base = 0;
+        assert_int_equal(exporter_begin(&killed, NULL), 0);
+        open_fixture(NULL, NULL);
+        assert_int_equal(asked(&killed), GF_OK);
+        if (mapped_before) assert_int_equal(gf_gpu_cuda.import(f.gpu, killed.handle, &base), GF_OK);
+        assert_int_equal(kill(killed.process, SIGKILL), 0);
+        assert_int_equal(waitpid(killed.process, NULL, 0), killed.process);
+        if (!mapped_before) assert_int_equal(gf_gpu_cuda.import(f.gpu, killed.handle, &base), GF_OK);
+        memset(pinned, 0, sizeof pinned);
+        assert_int_equal(gf_gpu_cuda.copy(&f.queue, host(), base, BYTES), GF_OK);
+        assert_true(drains());
+        for (uint32_t word = 0; word < WORDS; word++) assert_int_equal(pinned[word], 7000 + word);
+        gf_gpu_cuda.give_back(f.gpu, killed.handle, base);
+        close_fixture();
+        assert_string_equal(f.log, "");
+        (void)close(killed.to);
+        (void)close(killed.from);
+    }
 }
 
 /* A name says nothing: the process at its end has to be the one of the handle. */
@@ -202,7 +188,7 @@ TEST(another_process_is_sent_nothing)
     unsigned char own[GF_GPU_HANDLE_BYTES], theirs[GF_GPU_HANDLE_BYTES];
     size_t name_at = 4 * sizeof(uint64_t) + 2 * sizeof(uint32_t);
     gf_mem base = 0;
-    open_fixture(NULL);
+    open_fixture(NULL, NULL);
     assert_int_equal(gf_gpu_cuda.export(f.gpu, own), GF_OK);
     memcpy(theirs, exporters[BY_DESCRIPTOR].handle, sizeof theirs);
     memcpy(theirs + name_at, own + name_at, GF_DESCRIPTORS_NAME_BYTES); /* that process's, with this one's name */
@@ -241,9 +227,7 @@ TEST(each_call_fails_once_and_is_named)
         (void)snprintf(failure, sizeof failure, "GF_FAKE_CUDA_FAIL=%s", rows[i].failure);
         (void)snprintf(closing, sizeof closing, "closing: device 0: %.*s failed: CUDA_ERROR_INVALID_HANDLE (400)",
                        (int)strcspn(rows[i].failure, ":"), rows[i].failure);
-        cuda_fixture_init(&f, failure, kinds[rows[i].kind]);
-        assert_int_equal(cuda_fixture_open(&f), GF_OK);
-        assert_int_equal(gf_gpu_cuda.host_register(f.gpu, pinned, BYTES), GF_OK);
+        open_fixture(failure, kinds[rows[i].kind]);
         gf_status status = import_and_read(&exporters[rows[i].kind], &first);
         assert_int_equal(status, (rows[i].text != NULL) ? GF_ERR_DEVICE : GF_OK);
         assert_true(f.fake->failure_met());
@@ -259,13 +243,11 @@ TEST(each_call_fails_once_and_is_named)
 TEST(an_exporter_that_is_refused_says_so)
 {
     unsigned char theirs[GF_GPU_HANDLE_BYTES];
-    cuda_fixture_init(&f, "GF_FAKE_CUDA_FAIL=cuIpcGetMemHandle:1:801", kinds[BY_IPC]);
-    assert_int_equal(cuda_fixture_open(&f), GF_OK);
+    open_fixture("GF_FAKE_CUDA_FAIL=cuIpcGetMemHandle:1:801", kinds[BY_IPC]);
     assert_int_equal(gf_gpu_cuda.export(f.gpu, theirs), GF_ERR_DEVICE);
     assert_int_equal(gf_gpu_cuda.export(f.gpu, theirs), GF_OK);
-    cuda_fixture_close(&f);
-    cuda_fixture_clean(&f);
-    open_fixture("GF_FAKE_CUDA_FAIL=cuMemExportToShareableHandle:1:801");
+    close_fixture();
+    open_fixture("GF_FAKE_CUDA_FAIL=cuMemExportToShareableHandle:1:801", NULL);
     memcpy(theirs, exporters[BY_DESCRIPTOR].handle, sizeof theirs);
     assert_int_equal(gf_gpu_cuda.export_to(f.gpu, theirs), GF_ERR_DEVICE);
     assert_non_null(strstr(f.gpu->fault.text, "cuMemExportToShareableHandle failed"));
@@ -298,7 +280,7 @@ TEST(a_process_imports_of_itself_by_address)
 {
     unsigned char handle[GF_GPU_HANDLE_BYTES];
     gf_mem base = 0;
-    open_fixture("GF_FAKE_CUDA_FAIL=cuMemImportFromShareableHandle:1:400"); /* is not called */
+    open_fixture("GF_FAKE_CUDA_FAIL=cuMemImportFromShareableHandle:1:400", NULL); /* is not called */
     assert_int_equal(gf_gpu_cuda.export(f.gpu, handle), GF_OK);
     assert_int_equal(gf_gpu_cuda.export_to(f.gpu, handle), GF_OK);
     assert_int_equal(gf_gpu_cuda.import(f.gpu, handle, &base), GF_OK);

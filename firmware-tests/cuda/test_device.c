@@ -1,4 +1,5 @@
-/* The step on a device that works late: whole contexts end bit by bit where those on the host end, whatever is sent how. */
+/* The step on a device that works late: whole contexts end bit by bit where those on the host end, whatever is sent how.
+ * Random worlds, algorithms and paths on it, values that are not finite and deaths among them: the soak's jobs. */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/late_gpu.h"
@@ -187,6 +188,100 @@ TEST(a_state_of_the_host_goes_on_on_a_device)
         }
         halves_expect_equal(&host, &device);
         assert_true(late_gpu_done(device.ranks[0].gf->gpu) > STEPS); /* it was the device that did it */
+    }
+}
+
+/* ---- what the link is given ---- */
+
+#define ALL_RANKS UINT64_MAX
+
+static struct world_setup wire_setup(gf_algorithm algorithm, uint64_t device_ranks, uint32_t ranks_per_node)
+{
+    struct world_setup setup = setup_on(&state_runs[0], &late_gpu);
+    setup.world = 4;
+    setup.config.exchange.algorithm = algorithm;
+    setup.config.exchange.fuse_bytes = 3000;
+    setup.config.exchange.slice_bytes = 1u << 18;
+    setup.sim.device_ranks = device_ranks;
+    setup.sim.ranks_per_node = ranks_per_node;
+    return setup;
+}
+
+TEST(what_no_link_could_take_stays_in_host_memory)
+{
+    static const struct {
+        const char *name;
+        gf_algorithm algorithm;
+        bool integrity;
+        uint32_t ranks_per_node;
+        uint64_t device_ranks;
+        bool takes;
+    } rows[] = {{"checksums are the host's", GF_ALGORITHM_AUTO, true, 0, ALL_RANKS, false},
+                {"in one node's memory", GF_ALGORITHM_DIRECT, false, 4, ALL_RANKS, false},
+                {"in nodes' memory", GF_ALGORITHM_HIERARCHY, false, 2, ALL_RANKS, true},
+                {"auto, on one node", GF_ALGORITHM_AUTO, false, 4, ALL_RANKS, true},
+                {"no link reaches it", GF_ALGORITHM_RING, false, 0, 0, false}};
+    struct gf_footprint without;
+    for (size_t i = LENGTH(rows); i-- > 0;) { /* the last one says what is taken without */
+        struct world_setup setup = wire_setup(rows[i].algorithm, rows[i].device_ranks, rows[i].ranks_per_node);
+        struct gf_footprint need;
+        setup.config.link.integrity = rows[i].integrity;
+        WORLD_OPEN(w, &setup);
+        need = w.ranks[0].footprint;
+        if (rows[i].device_ranks == 0) without = need;
+        print_message("  %s: %u KiB of the device\n", rows[i].name, (unsigned)(need.device_bytes >> 10));
+        assert_int_equal(world_stats(&w, 0).path, GF_PATH_STAGED);
+        assert_int_equal(w.ranks[0].gf->link->reaches_device, rows[i].takes);
+        assert_int_equal(need.device_bytes > without.device_bytes, rows[i].takes);
+    }
+}
+
+/* There auto takes hierarchy, in the nodes' memory where devices export nothing, unless all ranks do without. */
+TEST(on_two_nodes_all_go_to_the_wire_or_none)
+{
+    static const uint64_t reaching[] = {ALL_RANKS, 0x7, 0};
+    for (size_t i = 0; i < LENGTH(reaching); i++) {
+        struct world_setup setup = wire_setup(GF_ALGORITHM_AUTO, reaching[i], 2);
+        struct world_step step = {.fill = world_fill};
+        setup.config.optimizer.kind = GF_OPTIMIZER_NONE;
+        setup.config.exchange.fuse_bytes = 65536;
+        setup.config.exchange.doubling_max_bytes = 1;
+        WORLD_OPEN(w, &setup);
+        for (uint32_t rank = 0; rank < setup.world; rank++) {
+            assert_int_equal(world_stats(&w, rank).path, (i == 0) ? GF_PATH_WIRE : GF_PATH_STAGED);
+            assert_int_equal(w.ranks[rank].gf->nodes.used, i != 0);
+        }
+        world_step_ok(&w, &step);
+        for (uint32_t rank = 0; rank < setup.world; rank++) world_drain(&w, rank);
+        world_expect_sums(&w, 1.0f);
+    }
+}
+
+/* Every value is finite, and in fp16 some sums are not. */
+static void fill_large(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+{
+    const struct state_moment *moment = arg;
+    const struct gf_tensor *from = &w->ranks[rank].tensors[tensor];
+    for (uint64_t i = 0; i < from->elem_count; i++)
+        world_put(from->type, gradient, i, (moment->step % 2 == 0) ? 30000.0f : 1.0f);
+}
+
+/* Of another type than the wire's, whose sums are looked at once more on the way back, or of its own, in place. */
+TEST(sums_that_overflow_are_found_by_the_device)
+{
+    for (uint32_t row = 0; row < 4; row++) { /* through host memory, and straight to the wire */
+        struct world_setup setup = wire_setup(GF_ALGORITHM_RING, (row / 2 == 0) ? 0 : ALL_RANKS, 0);
+        struct gf_tensor typed[STATE_TENSORS];
+        memcpy(typed, state_tensors, sizeof typed);
+        for (size_t i = 0; i < STATE_TENSORS; i++) typed[i].type = (row % 2 == 0) ? GF_TYPE_F32 : GF_TYPE_F16;
+        setup.tensors = typed;
+        setup.config.exchange.wire = GF_TYPE_F16;
+        WORLD_OPEN(w, &setup);
+        for (uint32_t step = 1; step <= 4; step++) {
+            state_step_run(&w, step, fill_large);
+            for (uint32_t rank = 0; rank < w.world; rank++)
+                assert_int_equal(gf_step_skipped(w.ranks[rank].gf), step % 2 == 0);
+        }
     }
 }
 
