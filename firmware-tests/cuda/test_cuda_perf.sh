@@ -73,14 +73,8 @@ if [ -n "$real" ]; then
 else
     skip the_real_NCCL_is_loaded "no libnccl"
 fi
-# refused TEXT OPTION..
-refused() {
-    text=$1; shift
-    timeout 30 "$BUILD/gf-perf" "$@" >"$scratch/out" 2>&1 && return 1
-    grep -q -- "$text" "$scratch/out" || { cat "$scratch/out"; return 1; }
-}
-check other_operations_are_refused refused "leave --op" --device cuda --op barrier
-check sparse_steps_too refused "times plain sums" --device cuda --set sparse.enabled=true
-check NCCL_without_a_GPU refused "needs --device cuda" --nccl x
-check a_driver_that_is_not_there_is_named refused "/nowhere" --device cuda --set device.library=/nowhere
+refused other_operations_are_refused "leave --op" "$BUILD/gf-perf" --device cuda --op barrier
+refused sparse_steps_too "times plain sums" "$BUILD/gf-perf" --device cuda --set sparse.enabled=true
+refused NCCL_without_a_GPU "needs --device cuda" "$BUILD/gf-perf" --nccl x
+refused a_driver_that_is_not_there_is_named "/nowhere" "$BUILD/gf-perf" --device cuda --set device.library=/nowhere
 finish

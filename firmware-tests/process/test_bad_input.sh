@@ -1,5 +1,6 @@
 #!/bin/sh
-# Bad input and dying ranks: each ends with an error that names what is wrong, a failing exit code, and in bounded time.
+# Bad input: each ends with an error that names what is wrong, a failing exit code, and in bounded time. Dying ranks:
+# test_direct.sh, test_elastic.sh, the lab.
 . firmware-tests/support/shell.sh
 run="$BUILD/gf-run" train="$BUILD/gf-train $small --steps 20"
 valid() { timeout -k 5 20 "$@" >"$scratch/out" 2>&1; }
@@ -103,23 +104,6 @@ table 16385 1
 refused "16385_tensors" "16385 tensors; allowed are at most 16384" \
     "$BUILD/gf-check" config/local.cfg --tensors "$scratch/table"
 
-# ---- a rank that ends or stops in mid-run ----
-# strike NAME SIGNAL TEXT OPTION..: in mid-run rank 1 gets the signal; rank 0 says TEXT in one line and the job fails
-strike() {
-    name_=$1 signal_=$2 text_=$3; shift 3
-    rm -f "$scratch"/pid "$scratch"/err "$scratch"/mid.*
-    timeout -k 5 40 "$run" -n 2 sh -c '[ $GF_RANK = 0 ] || echo $$ >"$0"; exec "$@"' "$scratch/pid" "$BUILD/gf-train" \
-        $small --steps 100000000 --lr 0.0001 --checkpoint "$scratch/mid" "$@" >/dev/null 2>"$scratch/err" & job_=$!
-    for _ in $(seq 200); do [ -e "$scratch/mid.0" ] && break; sleep 0.05; done
-    begin_=$(date +%s)
-    kill -s "$signal_" "$(cat "$scratch/pid")"
-    wait $job_; code_=$?
-    took_=$(($(date +%s) - begin_))
-    if [ $code_ -eq 0 ] || [ $code_ -eq 124 ] || [ $took_ -gt 15 ]; then not_ok "$name_" "exit $code_ after $took_ s"
-    elif [ "$(grep -Ec "^\[0\] error: $text_" "$scratch/err")" -eq 1 ]; then ok "$name_"
-    else not_ok "$name_" "$(grep error "$scratch/err" | tail -n 3)"; fi
-}
-
 # ---- output that nobody takes: an error of the tool, and none of the job's other ranks ----
 output() { # NAME STDOUT COMMAND..
     name_=$1 to_=$2; shift 2
@@ -139,7 +123,4 @@ unheard() { # nobody reads what rank 0 says on stderr: both ranks train to the e
         "$scratch/table" $train >"$scratch/out" 2>&1 && grep -q "the same on all ranks" "$scratch/table"
 }
 check "a_rank_whose_messages_nobody_reads_goes_on" unheard
-
-strike "a_rank_that_is_killed_is_named" KILL "rank 0: rank 1 died"
-strike "a_rank_that_is_stopped_is_named" STOP "rank 0: .*rank 1 .*GF_ERR_(TIMEOUT|PEER)" --set exchange.timeout=2s
 finish

@@ -28,11 +28,8 @@ check flags_wake_who_sleeps woken
 messages() { served direct "$@" >/dev/null && return 1; ! grep -q direct "$scratch/out" && grep -q "allreduce" "$scratch/out"; }
 check auto_without_shared_memory_sends messages 2 --set link.transports=tcp
 check auto_with_integrity_sends messages 2 --set link.integrity=true
-refused() {
-    timeout 60 "$run" -n 2 "$perf" --algorithm direct --set link.transports=tcp >"$scratch/out" 2>&1 && return 1
-    grep -q "no shared memory with ranks" "$scratch/out"
-}
-check direct_without_shared_memory_is_refused refused
+refused direct_without_shared_memory_is_refused "no shared memory with ranks" \
+    "$run" -n 2 "$perf" --algorithm direct --set link.transports=tcp
 
 # strike SIGNAL PATTERN LIMIT_S ARGUMENT..: rank 1 gets the signal in mid-run; rank 0 says so within the limit
 strike() {
