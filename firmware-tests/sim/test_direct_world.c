@@ -1,12 +1,11 @@
 /* Whole contexts whose ranks share memory, over the simulated network: who is served by it, sums that do not depend on
- * how they were cut, deaths, stops and aborts while flags are awaited, and survivors that go on. */
+ * how they were cut. Deaths, stops and aborts while flags are awaited, and survivors that go on: the soak's jobs. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
 #include "ops/node/direct.h"
 
 #define TIMEOUT_NS UINT64_C(200000000)
 #define DETECT_NS UINT64_C(5000000)
-#define ENDS_NS UINT64_C(1600000000) /* an inquiry, draining, and some */
 
 static const struct gf_tensor tensors[] = {
     {.name = "a", .elem_count = 3000}, {.name = "b", .elem_count = 10}, {.name = "c", .elem_count = 2001},
@@ -109,63 +108,9 @@ TEST(sums_are_the_same_bits_for_every_cut_and_run)
 
 /* ---- failures ---- */
 
-static void act_kill(struct world *w, uint32_t rank) { gf_sim_kill(w->sim, rank); }
-static void act_stop(struct world *w, uint32_t rank) { gf_sim_stop(w->sim, rank, true); }
-static void act_abort(struct world *w, uint32_t rank) { gf_abort(w->ranks[rank].gf); }
-
-TEST(whoever_dies_stops_or_aborts_is_named_in_time)
-{
-    static const struct {
-        void (*act)(struct world *w, uint32_t rank);
-        uint64_t bound_ns;
-        gf_status status;
-    } rows[] = {{act_kill, DETECT_NS + ENDS_NS - TIMEOUT_NS, GF_ERR_PEER}, {act_stop, TIMEOUT_NS + ENDS_NS, GF_ERR_TIMEOUT},
-                {act_abort, ENDS_NS - TIMEOUT_NS, GF_ERR_PEER}};
-    for (uint32_t row = 0; row < LENGTH(rows) * 3 * 5; row++) {
-        struct world_setup setup = setup_of(3);
-        WORLD(w);
-        assert_true(world_interrupted_run(&w, &setup, row % 3, 1 + row / 3 % 5, rows[row / 15].act) <
-                    rows[row / 15].bound_ns);
-        for (uint32_t rank = 0; rank < 3; rank++) {
-            if (rank == row % 3) continue;
-            world_expect_failed(&w, rank, rows[row / 15].status);
-            assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, row % 3);
-        }
-    }
-}
-
-/* After a death the survivors' region is another one, and memory serves again. */
 static gf_status survivors_progress(struct world *w, uint32_t rank, void *arg)
 {
     return gf_sim_runs(w->sim, rank) ? world_step_progress(w, rank, arg) : GF_AGAIN;
-}
-
-TEST(survivors_go_on_through_memory)
-{
-    for (uint32_t victim = 0; victim < 4; victim++) {
-        struct world_setup setup = setup_of(4);
-        struct world_step step = {.order = WORLD_FORWARD};
-        setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
-        WORLD(w);
-        (void)world_interrupted_run(&w, &setup, victim, 3, act_kill);
-        world_run(&w, world_shrink_progress, NULL);
-        for (uint32_t rank = 0; rank < 4; rank++)
-            if (rank != victim) assert_int_equal(w.ranks[rank].status, GF_OK);
-        world_run(&w, survivors_progress, &step);
-        for (uint32_t rank = 0; rank < 4; rank++) {
-            struct gf_trace_record record;
-            if (rank == victim) continue;
-            assert_int_equal(w.ranks[rank].status, GF_OK);
-            assert_int_equal(gf_world(w.ranks[rank].gf), 3);
-            for (uint32_t t = 0; t < LENGTH(tensors); t++) {
-                const float *gradient = world_gradient(&w, rank, t);
-                for (uint64_t e = 0; e < tensors[t].elem_count; e++)
-                    assert_true(gradient[e] == world_sum(4, t, e) - world_value(victim, t, e));
-            }
-            while (gf_trace_read(w.ranks[rank].gf, &record, 1) > 0) continue;
-            assert_int_equal(record.algorithm, GF_ALGORITHM_DIRECT); /* the last, a vote */
-        }
-    }
 }
 
 static void act_kill_two(struct world *w, uint32_t rank)

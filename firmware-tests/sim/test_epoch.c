@@ -1,4 +1,4 @@
-/* Growth and leaving over the simulated network, alone, at once and with deaths on the way: in the end the world has
+/* Growth and leaving over the simulated network, at once and with deaths on the way (alone: the soak): in the end the world has
  * who came and not who left, all hold the same weights and state_extra, and whoever left hears of no failure. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/elastic.h"
@@ -58,24 +58,6 @@ static void expect_left(struct world *w, uint32_t id, const char *what)
 
 /* ---- growth ---- */
 
-TEST(a_job_grows_by_one_and_by_two)
-{
-    for (uint32_t first = 1; first <= 4; first++) {
-        for (int32_t at = 300; at < 4000; at += 613) {
-            const struct elastic_event one[] = {{at, first, START}, END};
-            const struct elastic_event two[] = {{at, first + 1, START}, {at, first, START}, END};
-            struct world w;
-            play(&w, first, first + 2, one);
-            expect_world(&w, (2u << first) - 1, 0, "by one");
-            assert_true(gf_rejoined(w.ranks[first].gf));
-            world_close(&w);
-            play(&w, first, first + 2, two);
-            expect_world(&w, (4u << first) - 1, 0, "by two");
-            world_close(&w);
-        }
-    }
-}
-
 TEST(a_job_grows_while_a_member_dies)
 {
     for (uint32_t victim = 0; victim < 4; victim++) {
@@ -116,23 +98,6 @@ TEST(a_used_member_id_is_refused_to_a_new_process)
 }
 
 /* ---- leaving ---- */
-
-TEST(whoever_leaves_is_no_failure)
-{
-    for (uint32_t size = 2; size <= 4; size++) {
-        for (uint32_t leaver = 0; leaver < size; leaver++) {
-            for (int32_t at = 300; at < 4000; at += 613) {
-                const struct elastic_event list[] = {{at, leaver, LEAVE}, END};
-                char what[64];
-                (void)snprintf(what, sizeof what, "member %u of %u leaves at %d us", leaver, size, at);
-                WORLD(w);
-                play(&w, size, size, list);
-                expect_left(&w, leaver, what);
-                expect_world(&w, ((1u << size) - 1) & ~(1u << leaver), 0, what);
-            }
-        }
-    }
-}
 
 TEST(one_leaves_while_another_dies)
 {

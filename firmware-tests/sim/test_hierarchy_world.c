@@ -157,28 +157,3 @@ TEST(auto_takes_it_on_two_whole_nodes_or_where_each_rank_has_a_network_device)
                 fail_msg("row %zu, rank %u: %s was not taken", row, rank, gf_algorithm_name(c->taken));
     }
 }
-
-static gf_status dying_progress(struct world *w, uint32_t rank, void *arg)
-{
-    if ((rank == 3) && (w->ranks[rank].next == 2)) gf_sim_kill(w->sim, rank);
-    return world_step_progress(w, rank, arg);
-}
-
-TEST(what_is_left_of_two_nodes_goes_on_by_messages)
-{
-    struct world_setup setup = setup_of(shapes[1]);
-    struct world_step step = {.order = WORLD_FORWARD};
-    setup.config.exchange.algorithm = GF_ALGORITHM_AUTO;
-    WORLD_OPEN(w, &setup);
-    world_step_ok(&w, &step);
-    world_run(&w, dying_progress, &step);
-    for (uint32_t rank = 0; rank < 3; rank++) assert_true(w.ranks[rank].status < 0);
-    world_run(&w, world_shrink_progress, NULL);
-    for (uint32_t rank = 0; rank < 3; rank++) {
-        assert_int_equal(w.ranks[rank].status, GF_OK);
-        assert_int_equal(gf_world(w.ranks[rank].gf), 3);
-        assert_false(w.ranks[rank].gf->nodes.used);
-    }
-    world_run(&w, world_step_progress, &step);
-    for (uint32_t rank = 0; rank < 3; rank++) assert_int_equal(w.ranks[rank].status, GF_OK);
-}

@@ -1,6 +1,6 @@
-/* Sparse communication on whole contexts: nothing is lost, nobody disagrees, no more is sent than the kept share. */
+/* Sparse communication on whole contexts: over many steps nothing is lost and nobody disagrees. The rules of a step, with
+ * all that a configuration may have beside it: the soak's model. */
 #include "firmware-tests/support/suite.h"
-#include "firmware-tests/soak/soak.h"
 #include "firmware-tests/support/sparse_model.h"
 
 static const struct gf_sim_setup network = {
@@ -82,34 +82,6 @@ TEST(what_is_applied_and_held_is_what_was_produced)
         sparse_expect_conserved(&model);
         assert_int_equal(world_stats(&model.w, 0).steps_skipped, 0);
     }
-}
-
-/* ---- the rules ---- */
-
-#define JOBS 80u
-
-/* Weights, momentum and history of every rank, with all that a configuration may have beside it. */
-TEST(random_jobs_follow_the_rules)
-{
-    static struct soak_plan plan;
-    static struct soak_job job;
-    uint64_t seed = 7000000;
-    uint32_t sparse = 0, local = 0, lars = 0, narrow = 0; /* jobs with sparse steps, and those of them with .. */
-    for (uint32_t jobs = 0; jobs < JOBS; seed++) {
-        const struct gf_config *config = &plan.setup.config;
-        soak_plan_draw(&plan, seed);
-        if (!plan.setup.config.sparse.enabled || (plan.hope != SOAK_HOPE_OK) || (plan.setup.gpu != NULL)) continue;
-        print_message("  seed %llu\n", (unsigned long long)seed);
-        soak_run(&job, seed);
-        jobs++;
-        if (!job.sparse) continue;
-        sparse++;
-        local += config->sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL;
-        lars += config->optimizer.kind == GF_OPTIMIZER_LARS;
-        narrow += config->exchange.wire != GF_TYPE_F32;
-    }
-    print_message("  %u sparse, %u local, %u LARS, %u of 16 bits\n", sparse, local, lars, narrow);
-    assert_true((sparse > JOBS / 3) && (local > JOBS / 16) && (lars > JOBS / 8) && (narrow > JOBS / 10));
 }
 
 TEST(the_norm_of_a_chunk_of_many_slices_is_that_of_all_of_it)

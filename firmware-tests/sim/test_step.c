@@ -1,45 +1,9 @@
-/* Dense steps on whole contexts: what every rank finds in gf_gradient() afterwards, whatever the world, the wire, the
- * grouping and the order of declaring are. */
+/* Dense steps on whole contexts: what every rank finds in gf_gradient() afterwards where worlds, tensors and numbers are at
+ * their ends. Any world, wire, grouping and order, tensors that are skipped, micro-batches: the soak's jobs. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world_setups.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/late_gpu.h"
-
-TEST(sums_do_not_depend_on_world_wire_grouping_or_order)
-{
-    static const uint32_t worlds[] = {1, 2, 3, 4, 5, 6, 9};
-    static const uint64_t fuses[] = {1, 5000, 32768, 1u << 30};
-    static const gf_algorithm algorithms[] = {GF_ALGORITHM_AUTO,    GF_ALGORITHM_RING, GF_ALGORITHM_HALVING,
-                                              GF_ALGORITHM_DOUBLING, GF_ALGORITHM_TREE, GF_ALGORITHM_SERVER};
-    static const uint32_t windows[] = {1, 8, 2, 32}, actives[] = {1, 4, 16, 2, 3};
-    static const uint64_t cuts[] = {0, 4096, 20000};
-    uint32_t row = 0, cut = 0;
-    for (size_t n = 0; n < LENGTH(worlds); n++) {
-        for (uint32_t rest = 0; rest < GF_TYPE_COUNT * LENGTH(fuses) * WORLD_ORDER_COUNT; rest += 2, row++) {
-            struct world_setup setup = mixed_setup(worlds[n]);
-            struct world_step step = {.order = (world_order)((rest + row / 2 % 2) % WORLD_ORDER_COUNT),
-                                      .pause_ns = (row % 3 == 0) ? 30000 : 0};
-            setup.config.exchange.fuse_bytes = fuses[rest / WORLD_ORDER_COUNT % LENGTH(fuses)];
-            setup.config.exchange.wire = (gf_type)(rest / WORLD_ORDER_COUNT / LENGTH(fuses));
-            setup.config.exchange.slice_bytes = 4096;
-            setup.config.exchange.cut_bytes = cuts[row / 5 % LENGTH(cuts)];
-            setup.config.exchange.algorithm = algorithms[row % LENGTH(algorithms)];
-            setup.config.exchange.buffers_active = actives[row % LENGTH(actives)];
-            setup.config.exchange.doubling_max_bytes = 256;
-            setup.config.exchange.halving_max_bytes = 20000;
-            setup.config.link.window = windows[row / 2 % LENGTH(windows)];
-            setup.sim.seed = row;
-            WORLD_OPEN(w, &setup);
-            for (uint32_t i = 0; i < 2; i++) {
-                world_step_ok(&w, &step);
-                assert_false(gf_step_skipped(w.ranks[0].gf));
-                world_expect_sums(&w, 1.0f);
-            }
-            for (uint32_t i = 0; i < LENGTH(mixed); i++) cut += w.ranks[0].gf->tensors[i].buffer_count > 1;
-        }
-    }
-    assert_true(cut > 50);
-}
 
 /* Where the order of adding does not depend on the position, it does not matter where a buffer was cut either; on a
  * device that works late as on the host. */
@@ -97,65 +61,6 @@ TEST(a_bad_value_in_a_piece_is_named_by_its_tensor)
         world_expect_log(&w, rank, "tensor 6 \"large\", element 9000");
         world_expect_log(&w, rank, "rank 1");
     }
-}
-
-/* ---- what may be declared, and when ---- */
-
-static bool skips_some(uint32_t rank, uint32_t tensor)
-{
-    return ((rank + tensor) % 3) == 0;
-}
-
-TEST(a_skipped_tensor_counts_as_zeroes)
-{
-    struct world_setup setup = mixed_setup(4);
-    struct world_step step = {.order = WORLD_ROTATED, .skips = skips_some};
-    setup.config.exchange.fuse_bytes = 5000;
-    WORLD_OPEN(w, &setup);
-    for (uint32_t i = 0; i < 2; i++) { /* the second begins with the sums of the first in the pool */
-        world_step_ok(&w, &step);
-        for (uint32_t tensor = 0; tensor < LENGTH(mixed); tensor++) {
-            for (uint64_t e = 0; e < mixed[tensor].elem_count; e++) {
-                float sum = 0;
-                for (uint32_t rank = 0; rank < 4; rank++)
-                    if (!skips_some(rank, tensor)) sum += world_value(rank, tensor, e);
-                assert_true(world_get(GF_TYPE_F32, world_gradient(&w, 0, tensor), e) == sum);
-            }
-        }
-        world_expect_equal(&w);
-    }
-}
-
-static gf_status begin_progress(struct world *w, uint32_t rank, void *arg)
-{
-    return gf_step_begin(w->ranks[rank].gf);
-}
-
-/* Two micro-batches are added up in the pool; a rank that polls in between leaves them alone. */
-static gf_status micro_progress(struct world *w, uint32_t rank, void *arg)
-{
-    struct world_rank *self = &w->ranks[rank];
-    uint32_t batch = self->next / LENGTH(mixed), tensor = self->next % LENGTH(mixed);
-    float *gradient = (float *)(uintptr_t)gf_gradient(self->gf, tensor);
-    if (batch == 2) return gf_step_poll(self->gf);
-    for (uint64_t e = 0; e < mixed[tensor].elem_count; e++) {
-        if (batch == 0) gradient[e] = world_value(rank, tensor, e) - 1.0f;
-        else gradient[e] += 1.0f;
-    }
-    self->next++;
-    if (batch == 0) return gf_step_poll(self->gf);
-    return (gf_tensor_ready(self->gf, tensor, 0) == GF_OK) ? GF_AGAIN : GF_ERR_STATE;
-}
-
-TEST(micro_batches_are_added_up_before_the_last_declares)
-{
-    struct world_setup setup = mixed_setup(3);
-    setup.config.exchange.fuse_bytes = 1;
-    WORLD_OPEN(w, &setup);
-    world_run(&w, begin_progress, NULL);
-    world_run(&w, micro_progress, NULL);
-    world_expect(&w, GF_OK);
-    world_expect_sums(&w, 1.0f);
 }
 
 /* ---- more of them ---- */

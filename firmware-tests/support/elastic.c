@@ -20,42 +20,6 @@ struct world_setup elastic_setup(uint32_t world)
     return setup;
 }
 
-static void vary_momentum(struct gf_config *config)
-{
-    config->optimizer.momentum = 0.5f;
-    config->optimizer.weight_decay = 0.01f;
-    config->optimizer.half_weights = GF_TYPE_BF16;
-}
-
-static void vary_sparse(struct gf_config *config)
-{
-    config->optimizer.momentum = 0.5f;
-    config->sparse.enabled = true;
-    config->sparse.chunk_elems = 128;
-    config->sparse.keep_share = 0.3f;
-    config->sparse.warmup_steps = 1;
-}
-
-static void vary_sparse_local(struct gf_config *config)
-{
-    vary_sparse(config);
-    config->sparse.momentum = GF_SPARSE_MOMENTUM_LOCAL;
-    config->exchange.average = GF_AVERAGE_SAMPLES;
-}
-
-static void vary_wire(struct gf_config *config)
-{
-    config->optimizer.momentum = 0.5f;
-    config->exchange.wire = GF_TYPE_F16;
-    config->loss_scale.enabled = true;
-    config->loss_scale.growth_interval = 1;
-    config->loss_scale.initial = 4.0f;
-    config->link.integrity = true;
-    config->exchange.average = GF_AVERAGE_RANKS;
-}
-
-void (*const elastic_variants[4])(struct gf_config *) = {vary_momentum, vary_sparse, vary_sparse_local, vary_wire};
-
 /* ---- the script ---- */
 
 static bool script_done(void)
@@ -173,7 +137,6 @@ static gf_status step(struct world *w, uint32_t rank)
     if (elastic.hooks.applied != NULL) elastic.hooks.applied(w, rank);
     job->state = IDLE;
     if (elastic.hooks.blind || (gf_epoch_due(gf) == 0)) return GF_AGAIN;
-    elastic.admissions++;
     return ((status = change_begin(w, rank)) < 0) ? failed(w, rank, status) : GF_AGAIN;
 }
 

@@ -14,7 +14,6 @@
 #define END {.at_us = -1} /* of a script */
 
 extern const struct gf_tensor elastic_tensors[ELASTIC_TENSORS];
-extern void (*const elastic_variants[4])(struct gf_config *config); /* all that makes up the state */
 
 struct elastic_event {
     int32_t at_us; /* after all had joined */
@@ -47,7 +46,6 @@ extern struct elastic {
     uint32_t script_next;
     uint64_t goal; /* steps; grows while somebody is on its way */
     uint64_t begin_ns, longest_ns; /* of the run; of view changes since the program began */
-    uint32_t admissions; /* likewise: view changes begun because somebody waits */
     uint32_t on_the_way; /* likewise: ranks that were killed while they opened or changed */
     bool started;  /* somebody was, by the script */
 } elastic;
