@@ -1,6 +1,6 @@
 #!/bin/sh
-# Bad input: each ends with an error that names what is wrong, a failing exit code, and in bounded time. Dying ranks:
-# test_direct.sh, test_elastic.sh, the lab.
+# Bad input: each ends with an error that names what is wrong, a failing exit code, and in bounded time. Ranks that
+# die: test_direct.sh, test_elastic.sh, the lab.
 . firmware-tests/support/shell.sh
 run="$BUILD/gf-run" train="$BUILD/gf-train $small --steps 20"
 valid() { timeout -k 5 20 "$@" >"$scratch/out" 2>&1; }

@@ -93,7 +93,9 @@ for rank in 0, 1:
     s = [e["args"]["loss scale"] for e in events if e["ph"] == "C" and e["pid"] == rank and "loss" in e["name"]]
     assert s == [1], s' "$scratch/json"
 else
-    for name in json_is_json json_threads svg_is_xml json_has_arrows json_counts_bytes; do skip $name "there is no python3"; done
+    for name in json_is_json json_threads svg_is_xml json_has_arrows json_counts_bytes; do
+        skip $name "there is no python3"
+    done
 fi
 check svg_marks_what_is_exposed [ "$(count 'class="exposed"' "$scratch/svg")" -ge 5 ]
 check svg_draws_as_many_steps_as_asked [ "$(count '<title>rank 0, wait, step' "$scratch/svg")" -eq 5 ]

@@ -1,5 +1,6 @@
-/* Growth and leaving over the simulated network, at once and with deaths on the way (alone: the soak): in the end the world has
- * who came and not who left, all hold the same weights and state_extra, and whoever left hears of no failure. */
+/* Growth and leaving over the simulated network, at once and with deaths on the way (alone: the soak): in the end the
+ * world has who came and not who left, all hold the same weights and state_extra, and whoever left hears of no
+ * failure. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/elastic.h"
 

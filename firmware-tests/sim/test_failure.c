@@ -20,7 +20,7 @@ static const struct fault_case {
     {"drop", GF_SIM_FAULT_DROP, TIMEOUT_NS + ANSWER_NS + DRAIN_NS, false, 0, 4, NULL},
     {"error", GF_SIM_FAULT_ERROR, ANSWER_NS + DRAIN_NS, false, 0, 4, NULL},
     {"short", GF_SIM_FAULT_SHORT, TIMEOUT_NS + ANSWER_NS + DRAIN_NS, false, 0, 4, NULL},
-    {"error, clock creeps", GF_SIM_FAULT_ERROR, ANSWER_NS + DRAIN_NS, false, 7, 4, "which coordinates"}, /* it answers */
+    {"error, clock creeps", GF_SIM_FAULT_ERROR, ANSWER_NS + DRAIN_NS, false, 7, 4, "which coordinates"},
     /* The control channel is prompt, one message is not, as where a network was gone for a moment. */
     {"late", GF_SIM_FAULT_DELAY, TIMEOUT_NS + ANSWER_NS + DRAIN_NS, false, 0, 4, "lost"},
 };

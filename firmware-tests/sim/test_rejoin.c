@@ -1,6 +1,6 @@
 /* Ranks that died are started again and come back, over the simulated network: whoever dies on their way in, the joiner
- * ahead of all, in the end the world is whole and holds the same weights. One death, several joiners, whatever makes up the
- * state, and that it is the sum of the steps that were applied: the soak's elastic jobs. */
+ * ahead of all, in the end the world is whole and holds the same weights. One death, several joiners, whatever makes
+ * up the state, and that it is the sum of the steps that were applied: the soak's elastic jobs. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/elastic.h"
 

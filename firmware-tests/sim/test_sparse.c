@@ -1,5 +1,5 @@
-/* Sparse communication on whole contexts: over many steps nothing is lost and nobody disagrees. The rules of a step, with
- * all that a configuration may have beside it: the soak's model. */
+/* Sparse communication on whole contexts: over many steps nothing is lost and nobody disagrees. The rules of a step,
+ * with all that a configuration may have beside it: the soak's model. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/sparse_model.h"
 

@@ -1,5 +1,5 @@
-/* Dense steps on whole contexts: what every rank finds in gf_gradient() afterwards where worlds, tensors and numbers are at
- * their ends. Any world, wire, grouping and order, tensors that are skipped, micro-batches: the soak's jobs. */
+/* Dense steps on whole contexts: what every rank finds in gf_gradient() afterwards where worlds, tensors and numbers
+ * are at their ends. Any world, wire, grouping and order, tensors that are skipped, micro-batches: the soak's jobs. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world_setups.h"
 #include "lib/context.h"
