@@ -75,7 +75,7 @@ $(TEST_SRC:%.c=$(BUILD)/%.o): GF_FLAGS += -Wno-unused-parameter
 $(addprefix $(BUILD)/,drivers/ucx/%.o $(addprefix firmware-tests/process/,test_link_ucx%.o \
     program_allocations.o program_ucx_faults.o)): \
     GF_FLAGS += $(UCX_FLAGS)
-# Their own send() and the like stand for the wire: in a dynamic link beneath dynamic_calls.c.
+# Their own send() and the like stand for the wire: in a dynamic link beneath ucx_calls.c.
 $(addprefix $(BUILD)/firmware-tests/,process/test_link_encryption.o process/test_connection.o fuzz/fuzz_offers.o): \
     GF_FLAGS += $(if $(filter 1,$(UCX_DYNAMIC)),$(foreach f,$(UCX_SOCKETS),-D$(f)=__real_$(f)))
 # cuda.h alone is needed, and by these alone.
@@ -87,7 +87,7 @@ $(BUILD)/ops/element/cuda/ops_cuda.o: GF_FLAGS += $(if $(SAN),,-Wframe-larger-th
 # All is made small but what a poll runs, and loops over data; scalar ops are too where each CPU of the last ten years has vectors.
 HOT := ops/coll/% ops/node/% ops/element/% lib/sparse/sparse_select.c lib/quantize/% lib/observe/trace.c drivers/cuda/% \
        $(patsubst %,lib/core/%.c,buffer finite op op_move progress request step vote wait) \
-       $(patsubst %,drivers/ucx/%.c,link_ucx connection connection_calls connection_record)
+       $(patsubst %,drivers/ucx/%.c,link_ucx connection connection_record ucx_calls)
 COLD := $(filter-out $(HOT),$(SRC)) ops/element/host/fold.c $(if $(filter x86_64-% aarch64-%,$(MACHINE)),ops/element/host/ops_scalar.c)
 $(COLD:%.c=$(BUILD)/%.o): COLD_FLAGS := $(if $(filter -O2 -O3,$(CFLAGS)), \
     -Os -Wno-unknown-warning-option -Wno-format-truncation)

@@ -159,7 +159,7 @@ static void hello_send(struct gf_conn *conn)
     conn->state = GF_CONN_AWAITS_ANSWER;
 }
 
-bool gf_conn_accept(struct gf_proofs *proofs, int fd)
+bool gf_conn_greet(struct gf_proofs *proofs, int fd)
 {
     unsigned char hello[HELLO_BYTES], answer[PROVEN_BYTES];
     struct gf_conn *conn, at = {.of = proofs, .fd = fd};

@@ -178,7 +178,7 @@ static void refused_log(struct gf_proofs *proofs)
                 "closed (%u so far)", refused);
 }
 
-int gf_conn_accepted(int fd, struct sockaddr *address, socklen_t *bytes)
+int gf_conn_accept(int fd, struct sockaddr *address, socklen_t *bytes)
 {
     struct gf_proofs *proofs = listener_find(fd);
     const socklen_t room = (bytes != NULL) ? *bytes : 0;
@@ -189,7 +189,7 @@ int gf_conn_accepted(int fd, struct sockaddr *address, socklen_t *bytes)
         if (taken < 0) break;
         char byte; /* UCX may close one of two connections that cross before its hello: that is no stranger */
         ssize_t said = __real_recv(taken, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-        if (gf_conn_accept(proofs, taken)) return taken;
+        if (gf_conn_greet(proofs, taken)) return taken;
         (void)__real_close(taken);
         if (said != 0) refused_log(proofs);
     }
@@ -211,20 +211,22 @@ struct gf_conn *gf_conn_of(int fd)
     return conn;
 }
 
-void gf_conn_watch(int op, int fd, const struct epoll_event *event)
+int gf_conn_epoll_ctl(int set, int op, int fd, struct epoll_event *event)
 {
     struct gf_conn *conn = (op != EPOLL_CTL_DEL) ? gf_conn_of(fd) : NULL;
     if (conn != NULL) conn->watched = event->data.ptr;
+    return __real_epoll_ctl(set, op, fd, event);
 }
 
 /* Of a connection that has ended UCX hears what it may still send, and nothing to read. Where the peer was writing a
  * large message into its memory, UCX 1.13 believes the kernel: when there is nothing to read after all it forgets where
  * it was, and reads through NULL the next time. */
-int gf_conn_ready(struct epoll_event *events, int count)
+int gf_conn_epoll_wait(int set, struct epoll_event *events, int count, int timeout)
 {
-    int kept = 0;
+    int ready = __real_epoll_wait(set, events, count, timeout), kept = 0;
+    if (ready <= 0) return ready;
     gf_proofs_lock();
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < ready; i++) {
         struct epoll_event event = events[i];
         for (struct gf_proofs *link = links; (link != NULL) && (event.data.ptr != NULL); link = link->next)
             for (uint32_t c = 0; (link->silent > 0) && (c < link->conn_count); c++)

@@ -3,7 +3,7 @@
  * they are of this job and epoch.
  *
  * A program that is linked statically with UCX and with -Wl,--wrap for each of GF_PROOF_CALLS takes UCX's calls of
- * these through connection_calls.c, and with the authentication module on through connection_proof.c (listening) and
+ * these through ucx_calls.c, and with the authentication module on through connection_proof.c (listening) and
  * connection.c (connections); without it nothing below is linked. Each worker has a secret of its own,
  * which travels with its endpoint address over the control channel. In front of UCX's first byte go
  *
@@ -129,7 +129,7 @@ gf_status gf_proofs_progress(struct gf_proofs *proofs, uint64_t now_ns, struct g
 void gf_proofs_lock(void);
 void gf_proofs_unlock(void);
 /* accept(): a hello that proves the key was read from fd, and the answer is sent. */
-bool gf_conn_accept(struct gf_proofs *proofs, int fd);
+bool gf_conn_greet(struct gf_proofs *proofs, int fd);
 /* All of GF_PROOF_CALLS come through here. Of a dynamic UCX either all do or none, and none is seen to listen. */
 bool gf_conn_calls_are_ours(void);
 /* A free one for fd, or NULL; that of fd, or NULL. The lock is held. */
@@ -142,36 +142,25 @@ struct gf_conn *gf_conn_to(const struct gf_place *place, int fd, bool *known_out
 /* Those of the worker that is gone are forgotten. */
 void gf_conns_forget(struct gf_proofs *proofs);
 
-/* The calls, as connection_calls.c hands them on. */
+/* Each of GF_PROOF_CALLS: UCX calls NAME, and is led to __wrap_NAME (ucx_calls.c), which hands on to gf_conn_NAME;
+ * __real_NAME is the one of libc, or NULL where nothing is led. */
 struct sockaddr;
 struct msghdr;
-int gf_conn_listen(int fd, int backlog);
-int gf_conn_accepted(int fd, struct sockaddr *address, unsigned *bytes);
-int gf_conn_connect(int fd, const struct sockaddr *address, unsigned bytes);
-ssize_t gf_conn_send(int fd, const void *data, size_t bytes, int flags);
-ssize_t gf_conn_sendmsg(int fd, const struct msghdr *message, int flags);
-ssize_t gf_conn_recv(int fd, void *data, size_t bytes, int flags);
-void gf_conn_watch(int op, int fd, const struct epoll_event *event);
-int gf_conn_ready(struct epoll_event *events, int count); /* returns how many of them are left for UCX */
-int gf_conn_close(int fd);
-/* They are led there by --wrap or by dynamic_calls.c. */
-int __wrap_listen(int fd, int backlog);
-int __wrap_accept(int fd, struct sockaddr *address, unsigned *bytes);
-int __wrap_connect(int fd, const struct sockaddr *address, unsigned bytes);
-ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags);
-ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);
-ssize_t __wrap_recv(int fd, void *data, size_t bytes, int flags);
-int __wrap_epoll_ctl(int set, int op, int fd, struct epoll_event *event);
-int __wrap_epoll_wait(int set, struct epoll_event *events, int count, int timeout);
-int __wrap_close(int fd);
-int __real_listen(int fd, int backlog) __attribute__((weak));
-int __real_accept(int fd, struct sockaddr *address, unsigned *bytes) __attribute__((weak));
-int __real_connect(int fd, const struct sockaddr *address, unsigned bytes) __attribute__((weak));
-ssize_t __real_send(int fd, const void *data, size_t bytes, int flags) __attribute__((weak));
-ssize_t __real_sendmsg(int fd, const struct msghdr *message, int flags) __attribute__((weak));
-ssize_t __real_recv(int fd, void *data, size_t bytes, int flags) __attribute__((weak));
-int __real_epoll_ctl(int set, int op, int fd, struct epoll_event *event) __attribute__((weak));
-int __real_epoll_wait(int set, struct epoll_event *events, int count, int timeout) __attribute__((weak));
-int __real_close(int fd) __attribute__((weak));
+#define GF_PROOF_CALLS_EACH(X) \
+    X(int, listen, (int fd, int backlog), (fd, backlog)) \
+    X(int, accept, (int fd, struct sockaddr *address, unsigned *bytes), (fd, address, bytes)) \
+    X(int, connect, (int fd, const struct sockaddr *address, unsigned bytes), (fd, address, bytes)) \
+    X(ssize_t, send, (int fd, const void *data, size_t bytes, int flags), (fd, data, bytes, flags)) \
+    X(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags)) \
+    X(ssize_t, recv, (int fd, void *data, size_t bytes, int flags), (fd, data, bytes, flags)) \
+    X(int, epoll_ctl, (int set, int op, int fd, struct epoll_event *event), (set, op, fd, event)) \
+    X(int, epoll_wait, (int set, struct epoll_event *events, int count, int timeout), (set, events, count, timeout)) \
+    X(int, close, (int fd), (fd))
+#define GF_LED_DECLARE(type, name, parameters, arguments) \
+    type __wrap_##name parameters;                        \
+    type __real_##name parameters __attribute__((weak));
+#define GF_CONN_DECLARE(type, name, parameters, arguments) type gf_conn_##name parameters;
+GF_PROOF_CALLS_EACH(GF_LED_DECLARE)
+GF_PROOF_CALLS_EACH(GF_CONN_DECLARE)
 
 #endif

@@ -12,7 +12,7 @@
  * (test_link_ucx_memory.c).
  *
  * UCX sets up its connections lazily, too, which the first large message to a peer begins. Until that is done UCX 1.13
- * would abort the process if a peer died or the link ended: connection.c and ucx_aborts.c keep that from it. */
+ * would abort the process if a peer died or the link ended: connection.c and ucx_calls.c keep that from it. */
 #include "drivers/ucx/link_ucx.h"
 
 #include <stdarg.h>

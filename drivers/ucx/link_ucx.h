@@ -9,7 +9,7 @@
  *     link_ucx_pages.c     what pages the kernel gave for it
  *     link_ucx_guard.c     who may connect; connection*.c do it, without UCX's headers
  *     link_ucx_device.c    device memory: whether UCX reaches it, and what UCX needs for that
- * Calls of UCX are led to connection*.c, device_order.c, segment_names.c and ucx_aborts.c (ucx.mk, dynamic_calls.c). */
+ * Calls of UCX are led to ucx_calls.c. */
 #ifndef GF_LINK_UCX_H
 #define GF_LINK_UCX_H
 

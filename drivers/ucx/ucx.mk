@@ -21,15 +21,11 @@ UCX_FOLDER  := $(patsubst -L%,%,$(filter -L%,$(shell $(UCX_PKG) --libs ucx)))
 # All four by name: a module of UCX may need what the program itself does not.
 UCX_DYNAMIC_LIBS := -Wl,--push-state,--no-as-needed $(filter -L% -l%,$(shell $(UCX_PKG) --libs ucx)) -Wl,--pop-state \
                     '-Wl,-rpath,$$ORIGIN:$$ORIGIN/../lib$(UCX_FOLDER:%=:%)'
-# Who connects to UCX's tcp is checked in drivers/ucx/connection*.c, which a static link leads UCX's calls through, and
-# for a dynamic one dynamic_calls.c.
+# What drivers/ucx/ucx_calls.c has in place of UCX's own: sockets, so that connection*.c checks who connects, and more.
 UCX_SOCKETS := listen accept connect send sendmsg recv epoll_ctl epoll_wait close
-# .. what it calls its segments in segment_names.c, in which order it sees devices in device_order.c, and where it would
-# end the process in ucx_aborts.c.
 UCX_CALLS   := shm_open shm_unlink uct_md_query_tl_resources uct_rkey_unpack ucp_ep_err_pending_purge
 UCX_LIBS    := $(filter-out -pthread -ldl -lrt -lm,$(shell $(UCX_PKG) --static --libs ucx)) \
-               -Wl,--undefined=__wrap_listen -Wl,--undefined=__wrap_shm_open -Wl,--undefined=__wrap_uct_rkey_unpack \
-               -Wl,--undefined=__wrap_uct_md_query_tl_resources \
+               -Wl,--undefined=__wrap_listen \
                $(patsubst %,-Wl$(comma)--wrap=%,$(UCX_SOCKETS) $(UCX_CALLS))
 
 # ucx-ib.pc names every provider that there ever was: some have no archive. mlx4 and mlx5 drive what the papers used and what

@@ -253,7 +253,7 @@ static void conn_run(uint8_t how, const uint8_t *data, size_t size)
         if (bytes > sizeof in - in_end) break;
         memcpy(in + in_end, piece, bytes);
         in_end += bytes;
-        if (!up && !(up = gf_conn_accept(&proofs, wire_fd))) break;
+        if (!up && !(up = gf_conn_greet(&proofs, wire_fd))) break;
         must(signs || calls);
         gf_status status = gf_proofs_progress(&proofs, now_ns, &fault);
         must((status == GF_OK) || ((status == GF_ERR_LINK) && (fault.text[0] != '\0')));

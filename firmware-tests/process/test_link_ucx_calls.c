@@ -121,7 +121,7 @@ static void life_run(struct ranks_one *one, uint32_t life)
     }
     if ((status < 0) && (get(&shared->failed) != life)) put(&shared->failed, life);
     ucx_faults_countdown = 0;
-    /* Also while UCX sets up its connections, where it would assert (ucx_aborts.c). */
+    /* Also while UCX sets up its connections, where it would assert (ucx_calls.c). */
     if ((one->link != NULL) && (status < 0)) one->link->driver->drop(one->link);
     if (one->link != NULL) one->link->driver->close(one->link);
     if ((one->rank == 0) && (status < 0) && (status != GF_ERR_PEER)) {
