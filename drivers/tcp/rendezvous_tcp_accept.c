@@ -1,4 +1,6 @@
-/* Rank 0 and those who rejoin: anybody may connect, only a rank of this job gets past its hello. */
+/* Rank 0 and those who rejoin: anybody may connect, only a rank of this job gets past its hello. Without a key, and
+ * beyond this host, anybody can say a hello that fits: such a process is rejected when it proves not to fit, or when it
+ * says nothing and another claims the same rank. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
 #include "drivers/tcp/rendezvous_user.h"
@@ -77,6 +79,14 @@ static bool reason_is_due(struct tcp *tcp, const struct pending *pending)
     return ++tcp->reasons <= TCP_REASONS_MAX;
 }
 
+/* With neither a key nor the kernel's word that it is this user's own process. */
+static bool said_by_anybody(const struct pending *pending)
+{
+    uint32_t user = 0;
+    if (pending->challenged) return false;
+    return !gf_socket_peer_user(pending->fd, &user) || (user != geteuid());
+}
+
 /* The other end hears tcp->text, if a reason is due; *event_out is what the caller may tell of it. */
 static void pending_refuse(struct tcp *tcp, struct pending *pending, gf_status code, uint32_t rank,
                            struct gf_rendezvous_event *event_out)
@@ -88,7 +98,7 @@ static void pending_refuse(struct tcp *tcp, struct pending *pending, gf_status c
     (void)snprintf(what, sizeof what, "refused a rank: %s", tcp->text);
     stranger_log(tcp, GF_LOG_WARN, what);
     *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_REFUSED, .rank = rank, .text = tcp->text,
-                                              .unproven = gf_tcp_said_by_anybody(pending)};
+                                              .unproven = said_by_anybody(pending)};
     if (!reason_is_due(tcp, pending)) {
         gf_tcp_pending_drop(pending);
         return;
@@ -150,6 +160,48 @@ gf_status gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns, struct 
     return GF_AGAIN;
 }
 
+/* ---- who is taken for which rank ---- */
+
+/* The other end hears why; gf_tcp_answer_take_back(). */
+static void claim_end(struct tcp *tcp, struct conn *conn, gf_status code, const char *reason)
+{
+    if (conn->state == TCP_CONN_UP) {
+        (void)gf_tcp_conn_answer(tcp, conn, code, reason);
+        gf_tcp_conn_close(conn);
+    }
+    gf_tcp_conn_init(conn, conn->peer, TCP_CONN_NONE);
+}
+
+/* GF_OK: who said `hello` may come in; who was taken for that rank and said nothing is gone. Else tcp->text has why. */
+static gf_status claim_take(struct tcp *tcp, const struct gf_frame_hello *hello, uint64_t since_ns)
+{
+    struct conn *conn = &tcp->conns[hello->rank];
+    bool up = (conn->state == TCP_CONN_UP), anybody = up && conn->unproven;
+    if (anybody && !conn->heard && (since_ns >= conn->since_ns + TCP_SILENT_NS))
+        claim_end(tcp, conn, GF_ERR_STATE, "another process claims this rank");
+    if (conn->state == TCP_CONN_NONE) return GF_OK;
+    /* Who comes back takes the place of a connection that has ended, and so does a rank around another centre. */
+    if (!up && (tcp->reformed || hello->rejoins || conn->rejoins)) return GF_OK;
+    (void)snprintf(tcp->text, GF_FRAME_REASON_BYTES, "rank %u %s: was it started twice?", hello->rank,
+                   up ? "is here already" : "was here and has gone");
+    /* It may try again: an end may not be seen yet. */
+    return (hello->rejoins || anybody) ? GF_ERR_STATE : GF_ERR_MISMATCH;
+}
+
+bool gf_tcp_reject(struct gf_rendezvous *rendezvous, uint32_t rank, const char *reason)
+{
+    struct tcp *tcp = (struct tcp *)rendezvous;
+    if ((rank >= tcp->conn_count) || !tcp->conns[rank].unproven) return false;
+    claim_end(tcp, &tcp->conns[rank], GF_ERR_MISMATCH, reason);
+    return true;
+}
+
+void gf_tcp_joined(struct gf_rendezvous *rendezvous)
+{
+    struct tcp *tcp = (struct tcp *)rendezvous;
+    for (uint32_t i = 0; i < tcp->conn_count; i++) tcp->conns[i].unproven = false;
+}
+
 /* Why this hello cannot come in: GF_OK if it can. ours_out: it is of this job, so that the job itself is ill. */
 static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *header, const struct gf_frame_hello *hello,
                              uint64_t since_ns, bool *ours_out)
@@ -176,7 +228,7 @@ static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *head
         (void)snprintf(reason, reason_bytes, "rank %u: expected 1 to %u", hello->rank, tcp->world - 1);
     } else {
         *ours_out = false; /* the first one serves the job well */
-        return gf_tcp_claim_take(tcp, hello, since_ns);
+        return claim_take(tcp, hello, since_ns);
     }
     return GF_ERR_MISMATCH;
 }
@@ -193,7 +245,7 @@ static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint3
     }
     gf_tcp_conn_init(conn, rank, TCP_CONN_UP);
     conn->rejoins = rejoins;
-    conn->unproven = gf_tcp_said_by_anybody(pending);
+    conn->unproven = said_by_anybody(pending);
     conn->since_ns = pending->since_ns;
     conn->fd = pending->fd;
     conn->authenticated = pending->challenged;

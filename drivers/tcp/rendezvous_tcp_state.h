@@ -170,10 +170,6 @@ void gf_tcp_pending_drop(struct pending *pending);
 gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out);
 void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns);
 
-/* rendezvous_tcp_claim.c: rank 0, who is taken for which rank. */
-bool gf_tcp_said_by_anybody(const struct pending *pending);
-/* GF_OK: who said `hello` may come in; who was taken for that rank and said nothing is gone. Else tcp->text has why. */
-gf_status gf_tcp_claim_take(struct tcp *tcp, const struct gf_frame_hello *hello, uint64_t since_ns);
 bool gf_tcp_reject(struct gf_rendezvous *rendezvous, uint32_t rank, const char *reason);
 void gf_tcp_joined(struct gf_rendezvous *rendezvous);
 
