@@ -111,7 +111,11 @@ $(BUILD)/%.o: %.c
 # that nvcc makes for the host. NVCC_OLD=PATH is an older nvcc, for older drivers (empty: none); else it is looked for.
 FATBIN_MAKE = @mkdir -p $(@D) && NVCC="$(NVCC)" $(if $(findstring undefined,$(origin NVCC_OLD)),,NVCC_OLD="$(NVCC_OLD)") \
     sh ops/element/cuda/fatbin.sh $@
-FATBIN_USES := $(wildcard ops/element/cuda/*.cuh) ops/element/cuda/kernels.h ops/element/cuda/fatbin.sh
+FATBIN_USES := $(wildcard ops/element/cuda/*.cuh) ops/element/cuda/kernels.h ops/element/cuda/fatbin.sh $(BUILD)/nvcc.used
+# Written where another nvcc is asked for than last time.
+$(BUILD)/nvcc.used: FORCE
+	@mkdir -p $(@D); echo '$(NVCC) $(origin NVCC_OLD) $(NVCC_OLD)' | cmp -s - $@ || echo '$(NVCC) $(origin NVCC_OLD) $(NVCC_OLD)' >$@
+FORCE:
 $(BUILD)/ops/element/cuda/gf_kernels.cu: $(KERNELS)
 	@mkdir -p $(@D)
 	@printf '#include "%s"\n' $(KERNELS) >$@
@@ -453,7 +457,7 @@ clean: ## remove what was built
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: tests suites $(shell sed -n 's/^\([a-z-]*\):.*\#\#.*/\1/p' $(firstword $(MAKEFILE_LIST)))
+.PHONY: FORCE tests suites $(shell sed -n 's/^\([a-z-]*\):.*\#\#.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -75,6 +75,13 @@ else
     fi
 fi
 
+# The image is made again where another nvcc is asked for, and only there.
+used="$scratch/build/nvcc.used"
+asked_for() { make -s BUILD="$scratch/build" "$used" NVCC_OLD="$1" >/dev/null 2>&1; [ "$used" -nt "$scratch/then" ]; }
+asked_for /one; touch -d '1 hour ago' "$used"; touch -d '1 minute ago' "$scratch/then"
+check_not "the_same_nvcc_makes_nothing_anew" asked_for /one
+check "another_one_does" asked_for /other
+
 # What fatbin.sh says of what cuobjdump shows: of this listing, as CUDA's prints it.
 listing() {
     printf 'Fatbin %s code:\n================\narch = sm_%s\ncode version = [%s]\nhost = linux\ncompressed\n%s\n' \
