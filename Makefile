@@ -111,10 +111,11 @@ $(BUILD)/%.o: %.c
 # that nvcc makes for the host. NVCC_OLD=PATH is an older nvcc, for older drivers (empty: none); else it is looked for.
 FATBIN_MAKE = @mkdir -p $(@D) && NVCC="$(NVCC)" $(if $(findstring undefined,$(origin NVCC_OLD)),,NVCC_OLD="$(NVCC_OLD)") \
     sh ops/element/cuda/fatbin.sh $@
-FATBIN_USES := $(wildcard ops/element/cuda/*.cuh) ops/element/cuda/kernels.h ops/element/cuda/fatbin.sh $(BUILD)/nvcc.used
+FATBIN_USES := $(wildcard ops/element/cuda/*.cuh) $(BUILD)/nvcc.used $(addprefix ops/element/cuda/,kernels.h fatbin.sh)
 # Written where another nvcc is asked for than last time.
+NVCC_USED := $(NVCC) $(origin NVCC_OLD) $(NVCC_OLD)
 $(BUILD)/nvcc.used: FORCE
-	@mkdir -p $(@D); echo '$(NVCC) $(origin NVCC_OLD) $(NVCC_OLD)' | cmp -s - $@ || echo '$(NVCC) $(origin NVCC_OLD) $(NVCC_OLD)' >$@
+	@mkdir -p $(@D); echo '$(NVCC_USED)' | cmp -s - $@ || echo '$(NVCC_USED)' >$@
 FORCE:
 $(BUILD)/ops/element/cuda/gf_kernels.cu: $(KERNELS)
 	@mkdir -p $(@D)

@@ -121,23 +121,14 @@ CUresult gf_cuda_relax(struct cuda_gpu *cuda);
 CUresult gf_cuda_unrelax(struct cuda_gpu *cuda);
 gf_status gf_cuda_enter(struct cuda_gpu *cuda);
 gf_status gf_cuda_leave(struct cuda_gpu *cuda, gf_status status); /* in any case; hands on what was said in between */
-/* gpu_cuda_flags.c */
-gf_status gf_cuda_flags(struct gf_queue *queue, const struct gf_gpu_flag *flags, uint32_t count);
 /* gpu_cuda_ipc.c */
 gf_status gf_cuda_export(struct gf_gpu *gpu, void *handle_out);
 gf_status gf_cuda_export_to(struct gf_gpu *gpu, const void *handle);
 gf_status gf_cuda_import(struct gf_gpu *gpu, const void *handle, gf_mem *base_out);
 void gf_cuda_give_back_exports(struct gf_gpu *gpu, const void *handle, gf_mem base);
-/* gpu_cuda_map.c, all within the context. map: memory's bytes, for this device to read and write; arena_map: an arena
- * so, and arena_give: of either kind. arena_send: its descriptor, to a process; arena_take: another's, mapped. */
-gf_status gf_cuda_map(struct cuda_gpu *cuda, CUmemGenericAllocationHandle memory, size_t bytes, CUdeviceptr *at_out,
-                      struct gf_fault *fault_out);
-void gf_cuda_unmap(struct cuda_gpu *cuda, CUdeviceptr at, size_t bytes);
+/* Both within the context: an arena by cuMemCreate; one of either kind given back. */
 gf_status gf_cuda_arena_map(struct cuda_gpu *cuda, size_t size_bytes, struct gf_fault *fault_out);
 void gf_cuda_arena_give(struct cuda_gpu *cuda);
-gf_status gf_cuda_arena_send(struct cuda_gpu *cuda, const char *name, uint32_t process);
-gf_status gf_cuda_arena_take(struct cuda_gpu *cuda, uint32_t process, uint64_t arena, size_t bytes,
-                             CUdeviceptr *at_out);
 /* Into the context in order to give things back, which is tried twice; false: it is lost. */
 bool gf_cuda_enter_last(struct cuda_gpu *cuda);
 void gf_cuda_leave_last(struct cuda_gpu *cuda);

@@ -5,8 +5,7 @@
  *     link_ucx_resources.c what this UCX can open
  *     link_ucx_devices.c   which network devices are this rank's
  *     link_ucx_region.c    the exchange region and peers: endpoint addresses, connecting, mapping, flags
- *     link_ucx_shm.c       what shared memory needs of this host
- *     link_ucx_pages.c     what pages the kernel gave for it
+ *     link_ucx_shm.c       what shared memory needs of this host, and what pages the kernel gave for it
  *     link_ucx_guard.c     who may connect; connection*.c do it, without UCX's headers
  *     link_ucx_device.c    device memory: whether UCX reaches it, and what UCX needs for that
  * Calls of UCX are led to ucx_calls.c. */

@@ -2,7 +2,8 @@
  * rank that leads may have only just come in. The other ranks' parts of each sum are constants here. */
 #include "firmware-tests/support/suite.h"
 
-#include "tools/train/train_same.h"
+#include "tools/train/train_loop.h"
+#include "tools/train/train_ranks.h"
 
 #define HASH UINT64_C(0x1122334455667788)
 

@@ -32,26 +32,4 @@ gf_status checkpoint_fail(struct checkpoint *checkpoint, const char *path, const
 /* Renames last only once the folder is on the disk. 0, or -1 and errno. */
 int checkpoint_folder_sync(const char *path);
 
-/* Which set is looked for: what the ranks of one epoch saved after one step. */
-struct checkpoint_set {
-    uint64_t id, step;
-    uint64_t world, ids; /* world 0: none */
-};
-
-typedef enum checkpoint_vote { CHECKPOINT_WHOLE = 0, CHECKPOINT_UNUSABLE, CHECKPOINT_FOREIGN } checkpoint_vote;
-
-/* Up to max bytes of the file; -1: errno says why. */
-int64_t checkpoint_read(const char *path, void *data, uint64_t max);
-/* Brings a file into the buffer and looks at all of it; what is wrong with it is noted. */
-checkpoint_vote checkpoint_take(struct checkpoint *checkpoint, const char *path, struct checkpoint_head *head_out);
-/* Only the head: is it there, and of this run? */
-bool checkpoint_peek(const struct checkpoint *checkpoint, uint32_t member_id, uint32_t generation,
-                     struct checkpoint_head *head_out);
-bool checkpoint_of_set(const struct checkpoint_head *head, const struct checkpoint_set *set);
-void checkpoint_note(struct checkpoint *checkpoint, const char *path, const char *text);
-
-/* train_checkpoint_find.c: the newest sets there may be, the newest first; rank 0 looks, all learn it. */
-#define CHECKPOINT_SETS_MAX 4u
-gf_status checkpoint_sets_find(struct checkpoint *checkpoint, struct checkpoint_set sets_out[CHECKPOINT_SETS_MAX]);
-
 #endif

@@ -1,4 +1,4 @@
-/* The demo's networks on a GPU: what train_net.c and train_linear.c do on the host, layer by layer, queued. */
+/* The demo's networks on a GPU: what train_net.c does on the host, layer by layer, queued. */
 #include "tools/common/tool_tensors.h"
 #include "tools/train/train_device.h"
 #include "tools/train/train_layers.h"

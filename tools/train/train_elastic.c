@@ -8,7 +8,6 @@
 
 #include "tools/common/tool_clock.h"
 #include "tools/train/train_ranks.h"
-#include "tools/train/train_same.h"
 #include "tools/train/train_weights.h"
 
 static volatile sig_atomic_t leave_wanted;

@@ -5,7 +5,6 @@
 
 #include "tools/train/train_checkpoint.h"
 #include "tools/train/train_device.h"
-#include "tools/train/train_metrics.h"
 #include "tools/train/train_net.h"
 #include "tools/train/train_options.h"
 #include "tools/train/train_report.h"

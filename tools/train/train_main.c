@@ -10,7 +10,6 @@
 #include "tools/train/train_elastic.h"
 #include "tools/train/train_loop.h"
 #include "tools/train/train_ranks.h"
-#include "tools/train/train_same.h"
 #include "tools/train/train_weights.h"
 
 /* The handler's: what it stops and which signal came. */

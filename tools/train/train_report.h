@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "gradientflow.h"
+
 struct report {
     bool terminal; /* stderr is one: the line is written over itself */
     bool written;  /* there is a line that wants to be ended */
@@ -75,5 +77,16 @@ struct report_part {
 };
 int report_dump(const char *path, const struct report_part *parts, size_t part_count, char *error_out,
                 size_t error_bytes);
+
+/* --metrics */
+struct train_metrics {
+    const char *path;  /* NULL: none; "job.prom" is job.RANK.prom of each rank at the start */
+    uint32_t rank;
+    uint64_t last_ns;  /* 0: nothing is written yet */
+    bool failed;       /* which was said, once: the run goes on */
+};
+
+/* Writes the file whole, beside it and renamed, every five seconds, or at once where `now` is true. */
+void train_metrics_write(struct train_metrics *metrics, const gf_context *gf, uint64_t now_ns, bool now);
 
 #endif
