@@ -32,6 +32,8 @@
 
 struct gf_modules;
 
+#define GF_CONTEXT_MAGIC UINT64_C(0x4746636f6e746578)
+
 struct gf_context {
     uint64_t magic;
     _Atomic uint32_t aborted;    /* set by gf_abort() from anywhere */

@@ -90,6 +90,7 @@ struct gf_coll {
     uint32_t slice_bytes;
     uint32_t window;           /* messages under way in each direction, at most */
     uint32_t spins;            /* a turn looks for an awaited flag as many times more before it returns */
+    uint32_t core;             /* where this rank runs now, from 1; 0: unknown */
     /* The kind's own struct, which its header declares: memory of the owner, who sets in it what the header says. */
     union {
         struct gf_flow *flow;  /* kinds made of rounds: nothing to set */
@@ -134,7 +135,7 @@ struct gf_coll_kind {
     bool in_memory;     /* through memory that ranks share: no messages */
     bool (*supports)(gf_collective collective);
     void (*need)(const struct gf_coll_limits *limits, struct gf_coll_need *need_out);
-    gf_status (*start)(struct gf_coll *coll);                 /* sets up its part; posts nothing */
+    gf_status (*start)(struct gf_coll *coll); /* sets up its part; posts no message. GF_AGAIN: it took its first turn */
     /* One turn: GF_AGAIN, GF_OK when whole, or an error. Sets moved_ns when something moved, and waits_for. */
     gf_status (*turn)(struct gf_coll *coll, uint64_t now_ns);
     /* It has failed: gives up what is under way beside messages. GF_AGAIN: not all of that has ended, call again. NULL:
@@ -148,7 +149,8 @@ extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling
  * each other, without the CPU. */
 extern const struct gf_coll_kind gf_coll_direct_device, gf_coll_direct_stream;
 
-/* coll.c: what all share. A group of one is done at once. Everything wrong here is the owner's: asserted. */
+/* coll.c: what all share. A group of one is done at once. Everything wrong here is the owner's: asserted. GF_OK: poll
+ * it at once; GF_AGAIN: that was its first turn; an error is for gf_coll_fail(). */
 gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns);
 /* GF_AGAIN; GF_OK; or the error, once every request has ended (DRAIN first). The link's progress() is the caller's to
  * call, before. While moved_ns comes out as now_ns, there may be more to do at once: a turn stops after about a slice.

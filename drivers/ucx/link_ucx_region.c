@@ -308,10 +308,20 @@ static uint32_t *sleep_word(unsigned char *base, size_t offset_bytes)
     return (uint32_t *)(void *)(base + offset_bytes);
 }
 
+/* A locked instruction: mfence takes twice as long. */
+static void fence(void)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("lock orq $0, (%%rsp)" : : : "memory", "cc");
+#else
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
 void gf_ucx_flag_arm(struct gf_link *link, size_t offset_bytes)
 {
     __atomic_store_n(sleep_word(gf_ucx_of(link)->region, offset_bytes), 1, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    fence();
 }
 
 void gf_ucx_flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns)
@@ -325,7 +335,7 @@ void gf_ucx_flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeo
 void gf_ucx_flag_wake(struct gf_link *link, uint32_t peer, size_t offset_bytes)
 {
     uint32_t *word = sleep_word(gf_ucx_map(link, peer), offset_bytes);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    fence();
     if (__atomic_load_n(word, __ATOMIC_RELAXED) == 0) return;
     if (__atomic_exchange_n(word, 0, __ATOMIC_RELAXED) != 0) (void)syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }

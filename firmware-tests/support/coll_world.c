@@ -202,7 +202,8 @@ void coll_world_start(struct coll_world *world, uint32_t index, uint64_t step)
     node->coll.tag = gf_tag(1, step, 7);
     if (in_memory(&world->c)) shared_of(node)->order = step;
     node->status = GF_AGAIN;
-    assert_int_equal(gf_coll_start(&node->coll, gf_sim_now_ns(world->sim)), GF_OK);
+    gf_status status = gf_coll_start(&node->coll, gf_sim_now_ns(world->sim));
+    if (status < 0) gf_coll_fail(&node->coll, status);
 }
 
 static uint64_t node_progress(const struct coll_node *node)

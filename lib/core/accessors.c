@@ -43,8 +43,3 @@ gf_path gf_path_of(const gf_context *gf)
     if (gf->ipc.agreed) return GF_PATH_PEERS;
     return ((gf->link != NULL) && gf->link->reaches_device && !in_regions) ? GF_PATH_WIRE : GF_PATH_STAGED;
 }
-
-void gf_trace_write(gf_context *gf, const struct gf_trace_record *record)
-{
-    if (gf->modules->observe != NULL) gf->modules->observe->trace_write(gf, record);
-}

@@ -33,7 +33,26 @@ static inline uint64_t gf_history_elems(const gf_context *gf)
 {
     return gf_is_quantized(gf) ? gf->pool.elem_count : gf->sparse.elem_count;
 }
-void gf_trace_write(gf_context *gf, const struct gf_trace_record *record); /* nowhere without the observe module */
+static inline bool gf_aborted(const gf_context *gf) /* gf_abort() was called */
+{
+    return atomic_load_explicit(&gf->aborted, memory_order_relaxed) != 0;
+}
+/* Then gf_enter() answers GF_OK. */
+static inline bool gf_is_well(const gf_context *gf)
+{
+    return (gf != NULL) && (gf->magic == GF_CONTEXT_MAGIC) && !gf_forked(&gf->fork) && (gf->error.code == GF_OK) &&
+           !gf_aborted(gf);
+}
+/* A record of its own, which the caller fills; of no meaning without the observe module. */
+static inline struct gf_trace_record *gf_trace_next(gf_context *gf)
+{
+    struct gf_trace *trace = &gf->observed.trace;
+    uint32_t at = trace->next;
+    if (trace->record_max == 0) return &trace->none;
+    trace->next = (at + 1 < trace->record_max) ? at + 1 : 0; /* a division takes as long as filling it */
+    trace->written++;
+    return &trace->records[at];
+}
 
 /* The system's time, for what is measured. */
 static inline uint64_t gf_now(const gf_context *gf) { return gf->drivers.clock->now_ns(gf->drivers.clock); }

@@ -10,14 +10,13 @@
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 
-#define CONTEXT_MAGIC UINT64_C(0x4746636f6e746578)
 /* What has not ended by then is ended by dropping the link: over shared memory, all that was under way with a process
  * that has died. Every error is told this much later, so it is short. A new link is made by who shrinks. */
 #define DRAIN_NS UINT64_C(200000000)
 
 void gf_context_mark(gf_context *gf)
 {
-    gf->magic = CONTEXT_MAGIC;
+    gf->magic = GF_CONTEXT_MAGIC;
     gf->fork.pid = (int32_t)getpid();
     gf_fork_guard(gf);
 }
@@ -101,13 +100,8 @@ gf_status gf_refuse(gf_context *gf, gf_status code, const char *format, ...)
 
 gf_status gf_own(const gf_context *gf)
 {
-    if ((gf == NULL) || (gf->magic != CONTEXT_MAGIC)) return GF_ERR_PARAM;
-    return gf_forked(gf) ? GF_ERR_STATE : GF_OK; /* a forked child: the parent's is not ours */
-}
-
-bool gf_aborted(const gf_context *gf)
-{
-    return atomic_load_explicit(&gf->aborted, memory_order_relaxed) != 0;
+    if ((gf == NULL) || (gf->magic != GF_CONTEXT_MAGIC)) return GF_ERR_PARAM;
+    return gf_forked(&gf->fork) ? GF_ERR_STATE : GF_OK; /* a forked child: the parent's is not ours */
 }
 
 gf_status gf_enter(gf_context *gf)

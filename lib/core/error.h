@@ -13,7 +13,6 @@ struct gf_failing {
 void gf_context_mark(gf_context *gf);            /* valid, and this process's */
 gf_operation gf_doing(const gf_context *gf);     /* for errors: what is under way */
 gf_status gf_own(const gf_context *gf); /* GF_OK; GF_ERR_PARAM: no open context; GF_ERR_STATE: a forked child */
-bool gf_aborted(const gf_context *gf);           /* gf_abort() was called */
 /* Looks at abort, fork and failure: GF_OK, or what the call must answer. */
 gf_status gf_enter(gf_context *gf);
 /* The same for calls that poll: GF_OK while failing goes on, because they are what makes it end. */

@@ -7,14 +7,12 @@
 #include "lib/context.h"
 #include "lib/core/arena.h"
 
-#define FORK_MARK UINT64_C(0x70617265)
-
 void gf_fork_guard(gf_context *gf)
 {
     uint64_t *mark = (uint64_t *)(void *)gf->fork.page;
     if ((gf->fork.mark != NULL) || (sysconf(_SC_PAGESIZE) != (long)GF_PAGE_BYTES)) return;
     if (madvise(mark, GF_PAGE_BYTES, MADV_WIPEONFORK) != 0) return;
-    *mark = FORK_MARK;
+    *mark = GF_FORK_MARK;
     gf->fork.mark = mark;
 }
 
@@ -22,9 +20,4 @@ void gf_fork_unguard(gf_context *gf)
 {
     if (gf->fork.mark != NULL) (void)madvise(gf->fork.page, GF_PAGE_BYTES, MADV_KEEPONFORK); /* the caller's again */
     gf->fork.mark = NULL;
-}
-
-bool gf_forked(const gf_context *gf)
-{
-    return (gf->fork.mark != NULL) ? *gf->fork.mark != FORK_MARK : gf->fork.pid != (int32_t)getpid();
 }

@@ -2,7 +2,11 @@
 #ifndef GF_FORK_H
 #define GF_FORK_H
 
+#include <unistd.h>
+
 #include "gradientflow.h"
+
+#define GF_FORK_MARK UINT64_C(0x70617265)
 
 struct gf_fork {
     int32_t pid;          /* that opened it */
@@ -12,6 +16,10 @@ struct gf_fork {
 
 void gf_fork_guard(gf_context *gf);
 void gf_fork_unguard(gf_context *gf);
-bool gf_forked(const gf_context *gf); /* a child that fork() made of the context's process */
+/* A child that fork() made of the context's process? */
+static inline bool gf_forked(const struct gf_fork *fork)
+{
+    return (fork->mark != NULL) ? *fork->mark != GF_FORK_MARK : fork->pid != (int32_t)getpid();
+}
 
 #endif

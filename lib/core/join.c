@@ -77,7 +77,7 @@ static void opened(gf_context *gf)
     gf->opening.message_base = gf->link->sent_messages;
     gf->observed.stats.operations = 0;
     gf->observed.stats.mapped_bytes = 0;
-    gf->observed.trace.written = gf->observed.trace.read = 0;
+    gf->observed.trace.written = gf->observed.trace.read = gf->observed.trace.next = 0;
     memset(gf->observed.peers, 0, gf->world * sizeof *gf->observed.peers);
     gf->observed.stats.foreign_bytes = (now_bytes > ours_bytes) ? now_bytes - ours_bytes : 0;
     gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank,

@@ -69,9 +69,14 @@ static void own_set(const gf_context *gf, struct gf_op *op)
     if (op->algorithm == GF_ALGORITHM_DIRECT) op->coll.own.direct = direct;
     else if (op->algorithm != GF_ALGORITHM_HIERARCHY) return;
     else op->coll.own.hierarchy = &op->own.hierarchy;
-    *direct = (struct gf_direct){.order = op->order, .region_bytes = gf->region.bytes, .lane_ranks = gf_choose_lanes(gf),
-                                 .core = gf->link->driver->simulated ? 0 : (uint32_t)sched_getcpu() + 1,
-                                 .small_bytes = small_bytes(gf, &op->coll)};
+    direct->order = op->order;
+    direct->region_bytes = gf->region.bytes;
+    direct->exported = NULL;
+    direct->area_offset = 0;
+    direct->lane_ranks = gf_choose_lanes(gf);
+    direct->small_bytes = small_bytes(gf, &op->coll);
+    direct->may_queue = false;
+    direct->block_elems = 0;
     if (op->algorithm != GF_ALGORITHM_HIERARCHY) return;
     op->own.hierarchy.nodes = &gf->nodes.of;
     op->own.hierarchy.in_node = NULL;
@@ -142,11 +147,12 @@ static bool timed(const struct gf_op *op)
                                                     (op->algorithm == GF_ALGORITHM_HIERARCHY));
 }
 
-/* Packed: the collective starts. Sums of devices are counted by them, others by the host. */
+/* Packed: the collective starts; GF_AGAIN: that was a turn. Sums of devices are counted by them, others by the host. */
 static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     struct gf_coll *coll = &op->coll;
     struct gf_position *position = gf_members_position(gf->members);
+    gf_status status;
     if (op->kind->packed != NULL) op->kind->packed(gf, op, now_ns);
     coll->kind = gf->modules->coll[op->algorithm];
     coll->link = gf->link;
@@ -176,15 +182,15 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     position->operation = (uint32_t)op->operation;
     position->buffer = op->number;
     position->tensor = op->first_tensor;
-    (void)gf_coll_start(coll, now_ns);
     gf->waiting.moved_ns = now_ns;
-    return GF_OK;
+    if ((status = gf_coll_start(coll, now_ns)) < 0) gf_coll_fail(coll, status); /* the first poll tells */
+    return (status < 0) ? GF_OK : status;
 }
 
 static void op_trace(gf_context *gf, const struct gf_op *op, gf_status status, uint64_t now_ns)
 {
     uint64_t pack_ns = (op->kind->pack != NULL) ? op->begin_ns - op->taken_ns : 0;
-    struct gf_trace_record record = {.begin_ns = op->begin_ns,
+    *gf_trace_next(gf) = (struct gf_trace_record){.begin_ns = op->begin_ns,
                                      .end_ns = now_ns,
                                      .step = gf->step.number,
                                      .bytes = op->coll.elem_count * gf_coll_elem_bytes(&op->coll),
@@ -196,7 +202,6 @@ static void op_trace(gf_context *gf, const struct gf_op *op, gf_status status, u
                                      .status = (int32_t)status,
                                      .waited_for = op->waited_for,
                                      .pack_ns = (pack_ns < UINT32_MAX) ? (uint32_t)pack_ns : UINT32_MAX};
-    gf_trace_write(gf, &record);
     gf->observed.stats.operations++;
 }
 
@@ -238,6 +243,8 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
         op->taken_ns = op->begin_ns = op->wait_ns = coll->moved_ns = now_ns;
     coll->spins = gf_op_is_alone(&gf->under_way) ? gf->waiting.spins : 0; /* others would wait for it */
     coll->awaits_core = false;
+    if ((now_ns != 0) && gf_is_in_node(op->algorithm) && !gf->link->driver->simulated)
+        coll->core = (uint32_t)sched_getcpu() + 1; /* after the first turn, while flags travel */
     if (on_streams(gf, op)) op->own.direct.may_queue = may_queue(gf, op);
     status = gf_coll_poll(coll, now_ns);
     if ((now_ns == 0) && (status != GF_AGAIN)) /* all were there: it has ended in the call that posted it */
@@ -264,49 +271,32 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     return GF_OK;
 }
 
-static gf_status op_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
-{
-    op->kind->done(gf, op, now_ns);
-    op->state = GF_OP_FREE;
-    gf->under_way.busy &= ~(1u << op->index);
-    return GF_AGAIN;
-}
-
-/* GF_OK: its state has changed, there may be more to do at once. */
-static gf_status op_advance(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+/* From where it is as far as it goes. */
+gf_status gf_op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     gf_status status;
     switch (op->state) {
     case GF_OP_FREE: break;
     case GF_OP_PACK:
-        if (!gf_op_moves(op)) return op_run(gf, op, now_ns);
-        if ((status = gf_op_move(gf, op, now_ns)) != GF_OK) return status;
-        op->ahead = op->kind->goes_ahead && on_streams(gf, op);
-        if (op->ahead) return op_run(gf, op, now_ns);
-        op->state = GF_OP_PACKED;
-        return GF_OK;
+        op->moves = (op->kind->pack != NULL) || (op->kind->unpack != NULL) || (op->packed != op->coll.data);
+        if (op->moves && ((status = gf_op_move(gf, op, now_ns)) != GF_OK)) return status;
+        op->ahead = op->moves && op->kind->goes_ahead && on_streams(gf, op);
+        op->state = GF_OP_PACKED; /* fall through */
     case GF_OP_PACKED:
-        status = gf_op_reached(gf, op, now_ns);
-        return (status == GF_OK) ? op_run(gf, op, now_ns) : status;
-    case GF_OP_RUN: return op_poll(gf, op, now_ns);
+        if (op->moves && !op->ahead && ((status = gf_op_reached(gf, op, now_ns)) != GF_OK)) return status;
+        if ((status = op_run(gf, op, now_ns)) != GF_OK) return status; /* fall through */
+    case GF_OP_RUN:
+        if ((status = op_poll(gf, op, now_ns)) != GF_OK) return status; /* fall through */
     case GF_OP_UNPACK:
-        if (!gf_op_moves(op)) return op_done(gf, op, now_ns);
-        if ((status = gf_op_move(gf, op, now_ns)) == GF_OK) op->state = GF_OP_UNPACKED;
-        return status;
+        if (op->moves && ((status = gf_op_move(gf, op, now_ns)) != GF_OK)) return status;
+        op->state = GF_OP_UNPACKED; /* fall through */
     case GF_OP_UNPACKED:
-        status = gf_op_reached(gf, op, now_ns);
-        return (status == GF_OK) ? op_done(gf, op, now_ns) : status;
+        if (op->moves && ((status = gf_op_reached(gf, op, now_ns)) != GF_OK)) return status;
+        op->kind->done(gf, op, now_ns);
+        op->state = GF_OP_FREE;
+        gf->under_way.busy &= ~(1u << op->index);
     }
     return GF_AGAIN;
-}
-
-gf_status gf_op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns)
-{
-    gf_status status;
-    do {
-        status = op_advance(gf, op, now_ns);
-    } while (status == GF_OK);
-    return status;
 }
 
 gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns)

@@ -55,6 +55,7 @@ struct gf_op {
     gf_mem host;            /* [elem_count] of it in host memory, for what leaves the node out of a device */
     gf_mem packed;          /* where the kind packs to and unpacks from; coll.data is where the wire takes it */
     struct gf_queue *pack_queue; /* where it packs: main, or of fused buffers one that follows the appliance */
+    bool moves;             /* there is something to pack or to unpack */
     uint64_t done_elems;    /* of packing or unpacking */
     bool ahead;             /* its collective was begun before the device had packed it */
     gf_algorithm algorithm;
@@ -97,9 +98,8 @@ static inline struct gf_op *gf_op_first(struct gf_op_table *table, uint32_t left
  * elem_count, tag and what else its kind wants; the rest is at its default. */
 struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_operation operation, uint32_t number,
                          uint64_t now_ns);
-/* op_move.c. Whether anything is to be packed or unpacked; a turn of it, GF_OK: all is queued, its counter after it; and
- * whether the device has done that, its counter is here. */
-bool gf_op_moves(const struct gf_op *op);
+/* op_move.c. A turn of packing or unpacking, GF_OK: all is queued, its counter after it; and whether the device has
+ * done that, its counter is here. */
 gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns);
 gf_status gf_op_reached(gf_context *gf, const struct gf_op *op, uint64_t now_ns);
 

@@ -47,11 +47,6 @@ static gf_status op_receive(gf_context *gf, struct gf_op *op)
     return (status < 0) ? status : gf_queue_after(gf, &gf->in_queue, &gf->queue);
 }
 
-bool gf_op_moves(const struct gf_op *op)
-{
-    return (op->kind->pack != NULL) || (op->kind->unpack != NULL) || (op->packed != op->coll.data);
-}
-
 /* A turn of packing or of unpacking. GF_OK: all of it is queued, its event after it. */
 gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {

@@ -22,13 +22,6 @@ static struct gf_pending *pending_of(gf_context *gf, const struct gf_request *re
     return NULL;
 }
 
-static struct gf_pending *pending_next(gf_context *gf)
-{
-    uint32_t left = (gf->requests.started < gf->requests.posted) ? gf->requests.used : 0;
-    while ((left != 0) && (pending_first(gf, left)->sequence != gf->requests.started + 1)) left &= left - 1;
-    return (left != 0) ? pending_first(gf, left) : NULL;
-}
-
 static void pending_free(gf_context *gf, const struct gf_pending *pending)
 {
     gf->requests.used &= ~(1u << (pending - gf->requests.of));
@@ -55,50 +48,61 @@ gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_collective 
 {
     struct gf_pending *pending = pending_take(gf);
     if (pending == NULL) return GF_AGAIN;
-    *pending = (struct gf_pending){.state = GF_REQUEST_QUEUED,
-                                   .request = request,
-                                   .operation = operation,
-                                   .collective = collective,
-                                   .type = type,
-                                   .root_or_reduction = root_or_reduction,
-                                   .data = data,
-                                   .elem_count = elem_count,
-                                   .sequence = ++gf->requests.posted,
-                                   .staged = (elem_count > 0) && gf_device_holds(gf, data)};
+    pending->state = GF_REQUEST_QUEUED;
+    pending->request = request;
+    pending->operation = operation;
+    pending->collective = collective;
+    pending->type = type;
+    pending->root_or_reduction = root_or_reduction;
+    pending->data = data;
+    pending->elem_count = elem_count;
+    gf->requests.queue[gf->requests.posted++ % GF_REQUESTS_MAX] = pending;
+    pending->staged = (elem_count > 0) && gf_device_holds(gf, data);
     return GF_OK;
 }
 
-static void requests_begin(gf_context *gf);
+static void requests_start(gf_context *gf, uint64_t now_ns);
 
 static gf_status post(gf_context *gf, gf_operation operation, gf_collective collective, gf_mem data,
                       uint64_t elem_count, gf_type type, uint32_t root_or_reduction, struct gf_request *request)
 {
-    const char *name = gf_operation_name(operation);
-    gf_status status = gf_enter(gf);
+    gf_status status = gf_is_well(gf) ? GF_OK : gf_enter(gf);
+    bool alone;
     if (status < 0) return status;
     if (gf->phase != GF_PHASE_READY)
-        return gf_refuse(gf, GF_ERR_STATE, "%s: %s", name,
+        return gf_refuse(gf, GF_ERR_STATE, "%s: %s", gf_operation_name(operation),
                          (gf->phase == GF_PHASE_STEP) ? "inside of a step" : "the context is not open");
-    if (request == NULL) return gf_refuse(gf, GF_ERR_PARAM, "%s: no request", name);
+    if (request == NULL) return gf_refuse(gf, GF_ERR_PARAM, "%s: no request", gf_operation_name(operation));
     if (pending_of(gf, request) != NULL)
-        return gf_refuse(gf, GF_ERR_PARAM, "%s: this request is under way; wait for its end, or take another", name);
-    if ((data == 0) && (elem_count > 0)) return gf_refuse(gf, GF_ERR_PARAM, "%s: no data", name);
-    if ((uint32_t)type >= GF_TYPE_COUNT) return gf_refuse(gf, GF_ERR_PARAM, "%s: type is %d", name, (int)type);
-    if (elem_count > UINT64_MAX / 8) return gf_refuse(gf, GF_ERR_PARAM, "%s: too many elements", name);
-    if (gf_device_holds(gf, data) && (elem_count > gf->pool.elem_count))
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: this request is under way; wait for its end, or take another",
+                         gf_operation_name(operation));
+    if ((data == 0) && (elem_count > 0))
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: no data", gf_operation_name(operation));
+    if ((uint32_t)type >= GF_TYPE_COUNT)
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: type is %d", gf_operation_name(operation), (int)type);
+    if (elem_count > UINT64_MAX / GF_COLL_ELEM_BYTES_MAX)
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: too many elements", gf_operation_name(operation));
+    if ((elem_count > gf->pool.elem_count) && gf_device_holds(gf, data))
         return gf_refuse(gf, GF_ERR_PARAM, "%s: %llu elements of device memory; at once allowed are as many as the pool "
-                         "has, %llu", name, (unsigned long long)elem_count, (unsigned long long)gf->pool.elem_count);
+                         "has, %llu", gf_operation_name(operation), (unsigned long long)elem_count,
+                         (unsigned long long)gf->pool.elem_count);
     if ((collective == GF_COLL_ALLREDUCE) && (root_or_reduction >= GF_REDUCTION_COUNT))
-        return gf_refuse(gf, GF_ERR_PARAM, "%s: reduction is %u", name, root_or_reduction);
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: reduction is %u", gf_operation_name(operation), root_or_reduction);
     if ((collective == GF_COLL_ALLREDUCE) && (root_or_reduction != GF_REDUCTION_SUM) && gf_device_holds(gf, data))
-        return gf_refuse(gf, GF_ERR_PARAM, "%s by %s: of device memory allowed is sum", name,
+        return gf_refuse(gf, GF_ERR_PARAM, "%s by %s: of device memory allowed is sum", gf_operation_name(operation),
                          gf_reduction_name(root_or_reduction));
     if ((collective != GF_COLL_ALLREDUCE) && (root_or_reduction >= gf->world))
-        return gf_refuse(gf, GF_ERR_PARAM, "%s: root %u of %u ranks", name, root_or_reduction, gf->world);
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: root %u of %u ranks", gf_operation_name(operation), root_or_reduction,
+                         gf->world);
     status = gf_request_post(gf, operation, collective, data, elem_count, type, root_or_reduction, request);
     if (status != GF_OK) return status;
-    gf_members_call(gf->members, operation, type, root_or_reduction, elem_count);
-    requests_begin(gf);
+    /* Where nothing else is under way that a poll would move, what was posted starts without one: the clock alone takes
+     * as long as a line takes to a peer. It is read at the first poll (op.c). */
+    alone = (gf->under_way.busy == 0) && !gf->on_device;
+    if (alone) requests_start(gf, 0);
+    if (alone) (void)gf_ops_progress(gf, 0);
+    gf_members_call(gf->members, operation, type, root_or_reduction, elem_count); /* while the flag travels */
+    if (!alone) (void)gf_request_progress(gf, NULL);
     return GF_OK;
 }
 
@@ -197,24 +201,25 @@ static bool pool_taken(const gf_context *gf)
 /* Starts the oldest that wait. */
 static void requests_start(gf_context *gf, uint64_t now_ns)
 {
-    struct gf_pending *next;
-    struct gf_op *op;
-    while (((next = pending_next(gf)) != NULL) && (!next->staged || !pool_taken(gf))) {
+    for (; gf->requests.started < gf->requests.posted; gf->requests.started++) {
+        struct gf_pending *next = gf->requests.queue[gf->requests.started % GF_REQUESTS_MAX];
+        uint64_t sequence = gf->requests.started + 1;
         bool mean = (next->collective == GF_COLL_ALLREDUCE) && (next->root_or_reduction == GF_REDUCTION_AVG);
-        op = gf_op_take(gf, mean ? &mean_kind : &request_kind, next->operation, (uint32_t)next->sequence, now_ns);
+        struct gf_op *op = NULL;
+        if (!next->staged || !pool_taken(gf))
+            op = gf_op_take(gf, mean ? &mean_kind : &request_kind, next->operation, (uint32_t)sequence, now_ns);
         if (op == NULL) return;
         op->of.request = next;
         op->packed = next->data;
-        op->algorithm = gf_choose(gf, next->collective, next->elem_count * gf_type_size_bytes(next->type));
+        op->algorithm = gf_choose(gf, next->collective, next->elem_count * gf_type_bytes(next->type));
         op->coll.collective = next->collective;
         op->coll.root = (next->collective == GF_COLL_BROADCAST) ? next->root_or_reduction : 0;
         reduction_set(op, next);
         op->coll.type = next->type;
         op->coll.data = next->staged ? gf->wire : next->data;
         op->coll.elem_count = next->elem_count;
-        op->coll.tag = gf_tag(gf->epoch, next->sequence, pending_number(next));
+        op->coll.tag = gf_tag(gf->epoch, sequence, pending_number(next));
         next->state = GF_REQUEST_RUNNING;
-        gf->requests.started++;
     }
 }
 
@@ -227,22 +232,10 @@ gf_status gf_request_progress(gf_context *gf, void *pending)
     return ((pending != NULL) && (((struct gf_pending *)pending)->state == GF_REQUEST_ENDED)) ? GF_OK : GF_AGAIN;
 }
 
-/* Where nothing else is under way that a poll would move, what was posted starts without one: the clock alone
- * takes as long as a line takes to a peer. It is read at the first poll (op.c). */
-static void requests_begin(gf_context *gf)
-{
-    if ((gf->under_way.busy != 0) || gf->on_device) {
-        (void)gf_request_progress(gf, NULL);
-        return;
-    }
-    requests_start(gf, 0);
-    (void)gf_ops_progress(gf, 0);
-}
-
 static gf_status request_enter(gf_context *gf, const struct gf_request *request, const char *call,
                                struct gf_pending **pending_out)
 {
-    gf_status status = gf_enter_poll(gf);
+    gf_status status = gf_is_well(gf) ? GF_OK : gf_enter_poll(gf);
     if (status < 0) return status;
     *pending_out = (request != NULL) ? pending_of(gf, request) : NULL;
     if (*pending_out != NULL) return GF_OK;

@@ -15,13 +15,13 @@ struct gf_pending {
     uint32_t root_or_reduction; /* of a broadcast; of an allreduce. It goes into tags and hashes */
     gf_mem data;
     uint64_t elem_count;
-    uint64_t sequence; /* from 1; the oldest starts first */
     bool staged;       /* data is device memory: it passes through the wire pool, alone */
 };
 
 struct gf_requests {
     struct gf_pending of[GF_REQUESTS_MAX];
     uint32_t used;    /* bit i: of[i] is not free */
+    struct gf_pending *queue[GF_REQUESTS_MAX]; /* those that wait; number n, from 1, at (n - 1) modulo its size */
     uint64_t posted;  /* the newest's number */
     uint64_t started; /* of the newest that runs */
 };

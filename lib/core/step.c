@@ -360,7 +360,7 @@ gf_status gf_step_wait(gf_context *gf)
     status = gf_wait(gf, gf_step_progress, NULL);
     record.end_ns = gf_now(gf);
     record.status = (int32_t)status;
-    gf_trace_write(gf, &record);
+    *gf_trace_next(gf) = record;
     gf->observed.stats.last_wait_ns = record.end_ns - record.begin_ns;
     gf->observed.stats.wait_ns += gf->observed.stats.last_wait_ns;
     return status;

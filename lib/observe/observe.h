@@ -5,7 +5,6 @@
 #include "lib/context.h"
 
 struct gf_observe_module {
-    void (*trace_write)(gf_context *gf, const struct gf_trace_record *record);
     void (*link_times_tell)(gf_context *gf);
     void (*link_times_learn)(gf_context *gf);
 };

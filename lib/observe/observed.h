@@ -7,8 +7,9 @@
 
 struct gf_trace {
     struct gf_trace_record *records;
-    uint32_t record_max;
+    uint32_t record_max, next;
     uint64_t written, read;
+    struct gf_trace_record none; /* where there is no ring */
 };
 
 struct gf_observed {

@@ -3,12 +3,6 @@
 #include "lib/observe/observe.h"
 #include "lib/observe/link_times.h"
 
-static void trace_write(gf_context *gf, const struct gf_trace_record *record)
-{
-    struct gf_trace *trace = &gf->observed.trace;
-    trace->records[trace->written % trace->record_max] = *record;
-    trace->written++;
-}
 uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t record_max)
 {
     struct gf_trace *trace;
@@ -22,7 +16,6 @@ uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t
 }
 
 const struct gf_observe_module gf_module_observe = {
-    .trace_write = trace_write,
     .link_times_tell = gf_link_times_tell,
     .link_times_learn = gf_link_times_learn,
 };

@@ -42,10 +42,16 @@ void gf_flow_need(const struct gf_coll_limits *limits, uint32_t rounds_max, uint
     need_out->staging_bytes = slots * slot_bytes(limits->slice_bytes, round_bytes_max);
 }
 
+/* The last one is kept: small data asks ten times for its only round. */
 static void flow_round(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out)
 {
-    *round_out = (struct gf_round){.send_after = GF_ROUND_NONE, .recv_after = GF_ROUND_NONE};
-    coll->own.flow->round(coll, number, round_out);
+    struct gf_flow *flow = coll->own.flow;
+    if (flow->known_number != number) {
+        flow->known = (struct gf_round){.send_after = GF_ROUND_NONE, .recv_after = GF_ROUND_NONE};
+        flow->round(coll, number, &flow->known);
+        flow->known_number = number;
+    }
+    *round_out = flow->known;
 }
 
 /* From a place that may lie after the last slice of its round to the next message there is. */
@@ -70,7 +76,7 @@ void gf_flow_start(struct gf_coll *coll, uint32_t round_count, uint64_t round_el
                    void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out))
 {
     struct gf_flow *flow = coll->own.flow;
-    *flow = (struct gf_flow){.round = round, .round_count = round_count};
+    *flow = (struct gf_flow){.round = round, .round_count = round_count, .known_number = GF_ROUND_NONE};
     flow->slice_elems = coll->slice_bytes / gf_coll_elem_bytes(coll);
     flow->round_slices = div_up(round_elems, flow->slice_elems);
     flow->slot_bytes = slot_bytes(coll->slice_bytes, round_elems * gf_coll_elem_bytes(coll));

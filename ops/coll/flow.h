@@ -35,6 +35,8 @@ struct gf_flow_at {
 struct gf_flow {
     void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out);
     uint32_t round_count;
+    uint32_t known_number; /* of the round that was asked for last; GF_ROUND_NONE: there is none */
+    struct gf_round known;
     uint64_t slice_elems;
     uint64_t round_slices; /* of the longest round: moves are round * round_slices + slice */
     size_t slot_bytes;     /* of staging, a slot a receive */

@@ -90,12 +90,16 @@ static void rounds_set(struct gf_coll *coll)
 static gf_status direct_start(struct gf_coll *coll)
 {
     struct gf_direct_state *direct = direct_of(coll);
+    size_t bytes;
     GF_ASSERT((coll->size <= coll->own.direct->lane_ranks) && (coll->own.direct->small_bytes <= GF_DIRECT_SMALL_BYTES));
     memset(direct, 0, sizeof *direct);
     if (coll->collective == GF_COLL_BARRIER) coll->elem_count = 0;
-    direct->small = coll->elem_count * gf_coll_elem_bytes(coll) <= coll->own.direct->small_bytes;
-    if (direct->small) return GF_OK;
+    bytes = coll->elem_count * gf_coll_elem_bytes(coll);
+    direct->small = bytes <= coll->own.direct->small_bytes;
+    gf_direct_begin(coll);
+    if (direct->small) return gf_direct_small_start(coll, bytes);
     GF_ASSERT((coll->fold == NULL) || (coll->collective == GF_COLL_ALLREDUCE));
+    GF_ASSERT(coll->staging_bytes >= 2 * gf_direct_half_bytes(coll->size, coll->slice_bytes));
     direct->block_elems = gf_direct_block_elems(coll);
     direct->staged = direct->any_staged = (coll->elem_count > 0) && !in_region(coll);
     rounds_set(coll);
@@ -236,7 +240,6 @@ static gf_status direct_progress(struct gf_coll *coll, uint64_t now_ns)
             coll->moved_ns = now_ns;
             direct->state = DIRECT_WAIT;
             if ((direct->steps == 1) || (direct->steps > direct->rounds)) break;
-            gf_direct_wake(coll);
             return GF_AGAIN; /* that was a slice */
         case DIRECT_WAIT:
             if ((status = gf_direct_wait(coll, now_ns)) != GF_OK) return status;

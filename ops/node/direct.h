@@ -17,10 +17,24 @@
 
 enum direct_state { DIRECT_COPY_IN, DIRECT_SIGNAL, DIRECT_WAIT, DIRECT_COPY_OUT, DIRECT_WORK };
 
+/* What a rank owns in each region for an operation: two lines, which the region's rank only reads. */
+struct gf_direct_slot {
+    uint64_t flag;   /* stored and loaded as one: gf_link_driver. All but device's is there before it */
+    uint64_t what;   /* operation this is */
+    union {
+        uint64_t where;                         /* this rank's data lies, */
+        uint8_t beside[GF_DIRECT_BESIDE_BYTES]; /* or the data */
+    };
+    uint64_t beat;   /* a sign of life, of no meaning to direct */
+    uint64_t device; /* the flag of its device */
+};
+_Static_assert(sizeof(struct gf_direct_slot) == GF_DIRECT_SLOT_BYTES, "a slot is full");
+
 struct gf_direct_state {
     uint64_t state;
+    size_t slots_at;      /* in each region: the slot of rank 0 in this operation; that of the next rank is behind it */
+    uint64_t what;        /* all ranks must say the same */
     uint64_t steps;       /* flags given so far */
-    uint64_t woken;       /* after so many of them, sleepers were woken */
     uint64_t arrived;     /* ranks below this have given theirs too */
     uint64_t rounds;
     uint64_t block_elems; /* of all blocks but the last */
@@ -29,6 +43,7 @@ struct gf_direct_state {
     bool staged;          /* this rank's data */
     bool any_staged;      /* some rank's: there are rounds */
     bool small;           /* one barrier: direct_small.c */
+    bool beside;          /* its data goes with the flags */
     bool queued, stopped; /* direct_stream.c: the device has all of it; the others know that this rank gave up */
 };
 
@@ -40,7 +55,6 @@ struct gf_direct {
     const gf_mem *exported;  /* [size] gf_coll_direct_device: each rank's device memory as this one reaches it; else NULL */
     size_t area_offset;  /* in it: gf_direct_area_bytes(lane_ranks), zero at first, for flags and small data */
     uint32_t lane_ranks; /* ranks in the group, at least */
-    uint32_t core;       /* where this rank runs now, from 1; 0: unknown */
     uint32_t small_bytes; /* data up to this size takes one barrier, the same on all ranks; at most GF_DIRECT_SMALL_BYTES */
     /* Of gf_coll_direct_stream. Queues of their own, but packs: that one holds what data is made by. None but packs may
      * have the CPU's work to wait for, and all ranks put operations into them in one order: may_queue says that those
@@ -88,9 +102,22 @@ static inline size_t gf_direct_area_bytes(uint32_t world)
     return gf_direct_flags_bytes(world) + 2 * GF_DIRECT_LANES * (size_t)GF_DIRECT_SMALL_BYTES;
 }
 
-uint32_t gf_direct_id(const struct gf_coll *coll, uint32_t index);   /* member id */
-gf_mem gf_direct_region(const struct gf_coll *coll, uint32_t index); /* 0: it cannot be reached any more */
-gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index);      /* the error for that */
+static inline uint32_t gf_direct_id(const struct gf_coll *coll, uint32_t index)
+{
+    return gf_member_at(coll->members, index);
+}
+/* 0: it cannot be reached any more; lost() is the error for that. */
+static inline gf_mem gf_direct_region(const struct gf_coll *coll, uint32_t index)
+{
+    return (gf_mem)(uintptr_t)coll->link->driver->map(coll->link, gf_direct_id(coll, index));
+}
+gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index);
+/* The rank `turn` places after this one; below size. */
+static inline uint32_t gf_direct_after(const struct gf_coll *coll, uint32_t turn)
+{
+    uint32_t index = coll->index + turn;
+    return (index < coll->size) ? index : index - coll->size;
+}
 /* What of block `index` of this rank's data the others read (in), or this rank takes over afterwards. */
 bool gf_direct_moves(const struct gf_coll *coll, uint32_t index, bool in);
 
@@ -103,19 +130,38 @@ static inline size_t gf_direct_half_bytes(uint32_t size, uint32_t slice_bytes)
 }
 uint64_t gf_direct_block_elems(const struct gf_coll *coll); /* of all blocks but the last */
 
+/* Begins an operation whose state is all zeroes but for `small`: its place. */
+void gf_direct_begin(struct gf_coll *coll);
 /* A barrier, in two halves: direct_flags.c. The first of an operation also tells and compares what it is, and where
  * data lies, in bytes from the exchange region or from exported memory, with GF_DIRECT_STAGED in it where that is the
  * staging. */
 gf_status gf_direct_signal(struct gf_coll *coll);
-gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns); /* GF_OK: all ranks have come. Wakes sleepers, too: */
-void gf_direct_wake(struct gf_coll *coll); /* who signals and does not wait in the same turn calls this */
+gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns); /* GF_OK: all ranks have come */
 void gf_direct_next(struct gf_coll *coll); /* prepares for the operation after this one */
-size_t gf_direct_beside_at(const struct gf_coll *coll, uint32_t writer); /* where a rank's data lies, in each region */
-uint64_t gf_direct_where(const struct gf_coll *coll, uint32_t index); /* of a rank that has come */
+size_t gf_direct_slots_at(const struct gf_direct *direct, uint64_t order); /* gf_direct_state.slots_at */
+/* In each region: that of rank `writer`; and what this rank finds in its own. */
+static inline size_t gf_direct_slot_at(const struct gf_coll *coll, uint32_t writer)
+{
+    return coll->own.direct->state.slots_at + (size_t)writer * GF_DIRECT_SLOT_BYTES;
+}
+static inline const struct gf_direct_slot *gf_direct_slot_of(const struct gf_coll *coll, uint32_t writer)
+{
+    return (const void *)((const char *)coll->link->driver->region(coll->link) + gf_direct_slot_at(coll, writer));
+}
+static inline uint64_t gf_direct_where(const struct gf_coll *coll, uint32_t writer) /* that has come */
+{
+    return gf_direct_slot_of(coll, writer)->where;
+}
 
-/* The flag that a rank's device stores after `step` acts of this operation: its value, and where it lies in each region. */
-uint64_t gf_direct_flag_value(const struct gf_coll *coll, uint64_t step);
-size_t gf_direct_device_at(const struct gf_coll *coll, uint32_t writer);
+/* Of this operation: after `step` barriers, or acts of a rank's device; where the latter lies in each region. */
+static inline uint64_t gf_direct_flag_value(const struct gf_coll *coll, uint64_t step)
+{
+    return ((coll->own.direct->order + 1) << GF_DIRECT_STEP_BITS) | step;
+}
+static inline size_t gf_direct_device_at(const struct gf_coll *coll, uint32_t writer)
+{
+    return gf_direct_slot_at(coll, writer) + offsetof(struct gf_direct_slot, device);
+}
 
 /* What both ways between devices share, the CPU's flags and the streams': direct_device.c. */
 enum { GF_DIRECT_PACKED = 1, GF_DIRECT_SUMMED, GF_DIRECT_READ }; /* flags given */
@@ -125,15 +171,7 @@ void gf_direct_device_need(const struct gf_coll_limits *limits, struct gf_coll_n
 gf_status gf_direct_block_sum(struct gf_coll *coll, struct gf_queue *queue);
 gf_status gf_direct_blocks_gather(struct gf_coll *coll, struct gf_queue *queue);
 
-/* A word that this rank's peers have for it beside the flags of an operation, of no meaning to direct. */
-size_t gf_direct_beat_at(const struct gf_direct *direct, uint64_t order, uint32_t writer);
-
-gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns); /* the turn of small data */
-/* Does this data go beside the flags? What is folded has a copy of its own, as it is folded in place. */
-static inline bool gf_direct_is_beside(const struct gf_coll *coll)
-{
-    return coll->own.direct->state.small && (coll->collective == GF_COLL_ALLREDUCE) && (coll->fold == NULL) &&
-           (coll->elem_count * gf_coll_elem_bytes(coll) <= GF_DIRECT_BESIDE_BYTES);
-}
+gf_status gf_direct_small_start(struct gf_coll *coll, size_t bytes); /* the start and the turn of small data */
+gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns);
 
 #endif

@@ -28,6 +28,7 @@ gf_status gf_direct_device_start(struct gf_coll *coll)
     GF_ASSERT(coll->is_late && (coll->own.direct->exported != NULL) && (coll->size <= coll->own.direct->lane_ranks));
     GF_ASSERT(coll->data - coll->own.direct->exported[coll->index] <= coll->own.direct->region_bytes);
     memset(direct, 0, sizeof *direct);
+    gf_direct_begin(coll);
     direct->block_elems = gf_direct_block_elems(coll);
     return GF_OK;
 }

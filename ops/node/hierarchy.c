@@ -110,7 +110,8 @@ static gf_status phase_next(struct gf_coll *coll, uint64_t now_ns)
 
 static size_t beat_at(const struct gf_hierarchy *own, uint32_t writer)
 {
-    return gf_direct_beat_at(&own->shared, 2 * own->shared.order + 1, writer);
+    return gf_direct_slots_at(&own->shared, 2 * own->shared.order + 1) + writer * sizeof(struct gf_direct_slot) +
+           offsetof(struct gf_direct_slot, beat);
 }
 
 /* At most one in BEATS_A_DEADLINE of it: each wakes the whole node. */
@@ -228,6 +229,7 @@ static gf_status phase_progress(struct gf_coll *coll, uint64_t now_ns)
         return block_progress(coll, own->phase == PHASE_NARROW, now_ns);
     if (inner->state != GF_COLL_DONE) { /* as a group of one is from the start */
         inner->spins = coll->spins;
+        inner->core = coll->core;
         inner->awaits_core = false;
         status = inner->kind->turn(inner, now_ns);
         coll->awaits_core = inner->awaits_core;

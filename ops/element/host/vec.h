@@ -4,6 +4,7 @@
 #ifndef GF_VEC_H
 #define GF_VEC_H
 
+#ifndef VEC_HAS_PART
 VEC_FN __attribute__((noinline, unused)) vec vec_load_part(gf_type type, const uint8_t *src, uint32_t count)
 {
     uint8_t padded[VEC_ELEMS * 4] = {0};
@@ -17,6 +18,7 @@ VEC_FN __attribute__((noinline, unused)) void vec_store_part(gf_type type, uint8
     vec_store_whole(type, padded, a);
     memcpy(dst, padded, count * gf_type_bytes(type));
 }
+#endif
 
 /* Lanes from count on are zero. */
 VEC_INLINE vec vec_load(gf_type type, const uint8_t *base, uint64_t index, uint32_t count)

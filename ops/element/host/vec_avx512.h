@@ -55,6 +55,24 @@ VEC_INLINE void vec_store_whole(gf_type type, uint8_t *dst, vec a)
     }
 }
 
+/* The first lanes, others zero; and those alone to memory. */
+#define VEC_HAS_PART
+VEC_INLINE vec vec_load_part(gf_type type, const uint8_t *src, uint32_t count)
+{
+    __mmask16 some = (__mmask16)((1u << count) - 1);
+    if (type == GF_TYPE_F32) return _mm512_maskz_loadu_ps(some, src);
+    __m256i half = _mm256_maskz_loadu_epi16(some, src);
+    if (type == GF_TYPE_F16) return _mm512_cvtph_ps(half);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+VEC_INLINE void vec_store_part(gf_type type, uint8_t *dst, uint32_t count, vec a)
+{
+    __mmask16 some = (__mmask16)((1u << count) - 1);
+    if (type == GF_TYPE_F32) _mm512_mask_storeu_ps(dst, some, a);
+    else _mm256_mask_storeu_epi16(dst, some, vec_round(type, a));
+}
+
 /* Past the cache; dst is aligned to the vector's bytes in type. */
 VEC_INLINE void vec_stream_whole(gf_type type, uint8_t *dst, vec a)
 {
