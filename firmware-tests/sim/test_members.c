@@ -95,6 +95,7 @@ TEST(a_difference_is_named_on_all_ranks)
         for (uint32_t rank = 3; (rank > 0) && !world.over_tcp; rank--) fake_connect(&fake, rank);
         members_world_until(GF_ERR_MISMATCH);
         assert_all_failed(GF_ERR_MISMATCH, 2, c->text);
+        assert_null(strstr(strstr(error_of(0)->text, c->text) + strlen(c->text), " is ")); /* each once */
         members_world_end();
     }
 }

@@ -4,6 +4,8 @@
 #include "firmware-tests/support/rules_world.h"
 #include "firmware-tests/support/world_setups.h"
 
+#include <unistd.h>
+
 static struct gf_footprint need;
 static struct gf_stats stats;
 static struct gf_peer_stats peer_stats;
@@ -39,7 +41,16 @@ TEST(names_are_never_null)
     RULE(gf_path_name((gf_path)99) != NULL, '1', NULL);
     RULE(gf_type_size_bytes((gf_type)99), '0', NULL);
     RULE(gf_type_size_bytes(GF_TYPE_BF16), '2', NULL);
+    int ends[2], kept = dup(STDERR_FILENO);
+    char said[64] = "";
+    assert_true((kept >= 0) && (pipe(ends) == 0) && (dup2(ends[1], STDERR_FILENO) == STDERR_FILENO));
     gf_log_stderr(NULL, GF_LOG_DEBUG, "nothing"); /* not without GF_DEBUG */
+    gf_log_stderr(NULL, GF_LOG_WARN, "a");
+    gf_log_stderr((void *)(uintptr_t)"me", GF_LOG_ERROR, "b");
+    assert_int_equal(dup2(kept, STDERR_FILENO), STDERR_FILENO);
+    assert_true(read(ends[0], said, sizeof said - 1) > 0);
+    assert_string_equal(said, "warning: a\nme: error: b\n");
+    close(ends[0]), close(ends[1]), close(kept);
     RULE(block_of(10, 4, 3), '1', NULL);
     RULE(block_of(10, 4, 4), '0', NULL);
     RULE(block_of(10, 0, 0), '0', NULL);

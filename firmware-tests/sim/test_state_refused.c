@@ -99,6 +99,18 @@ static void MAC(unsigned char *data, uint64_t bytes)
     memcpy(data + bytes - 8, &checksum, sizeof checksum);
 }
 
+/* Of format 2: by another implementation, in Python, of the words in state_hash.c. */
+TEST(the_checksum_is_the_formats)
+{
+    static const struct { uint64_t bytes, hash; } rows[] = {
+        {0, UINT64_C(0x4ade4f18b866fc8b)}, {8, UINT64_C(0x90aa4c456abb0e21)}, {24, UINT64_C(0xb304d894f0d95298)},
+        {32, UINT64_C(0x0717511f360275ac)}, {64, UINT64_C(0x7a60200728c8cb01)}, {88, UINT64_C(0xa050762dea4eea81)},
+        {96, UINT64_C(0x3da48a3542f13d84)}};
+    unsigned char data[96];
+    for (size_t i = 0; i < sizeof data; i++) data[i] = (unsigned char)(i * 37 + 11);
+    for (size_t r = 0; r < LENGTH(rows); r++) assert_true(gf_state_hash(5, data, rows[r].bytes) == rows[r].hash);
+}
+
 TEST(a_checksummed_state_that_no_save_of_this_run_writes_is_refused_and_named)
 {
 #define FIELD(name) offsetof(struct gf_state_head, name), sizeof(((struct gf_state_head *)0)->name)

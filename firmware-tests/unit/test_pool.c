@@ -307,6 +307,9 @@ TEST(names_are_cut_not_overrun)
 
 TEST(every_difference_changes_the_hash)
 {
+    char longest[GF_NAME_BYTES], other[GF_NAME_BYTES]; /* they differ in the last letter that counts */
+    (void)snprintf(longest, sizeof longest, "%0*d", (int)sizeof longest - 1, 1);
+    (void)snprintf(other, sizeof other, "%0*d", (int)sizeof other - 1, 2);
     const struct gf_tensor tensors[][2] = {
         {{.name = "a", .elem_count = 5}, {.name = "b", .elem_count = 6}},
         {{.name = "b", .elem_count = 5}, {.name = "a", .elem_count = 6}},
@@ -314,6 +317,8 @@ TEST(every_difference_changes_the_hash)
         {{.name = "a", .elem_count = 5}, {.name = "b", .elem_count = 6, .flags = GF_TENSOR_DENSE}},
         {{.name = "a", .elem_count = 5, .type = GF_TYPE_F16}, {.name = "b", .elem_count = 6}},
         {{.name = "", .elem_count = 5}, {.name = "ab", .elem_count = 6}},
+        {{.name = longest, .elem_count = 5}, {.name = "b", .elem_count = 6}},
+        {{.name = other, .elem_count = 5}, {.name = "b", .elem_count = 6}},
     };
     static const uint32_t orders[][2] = {{0, 1}, {1, 0}};
     struct gf_config config = {0};

@@ -123,14 +123,9 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
             }
             if (table != NULL) {
                 struct gf_pool_tensor *placed = &table[i];
-                memset(placed, 0, sizeof *placed);
-                placed->first_elem = first;
-                placed->elem_count = tensor->elem_count;
-                placed->gradient_offset = bytes;
-                placed->place = place;
-                placed->flags = tensor->flags;
-                placed->type = (uint8_t)tensor->type;
-                placed->sparse = (uint8_t)(part == 1);
+                *placed = (struct gf_pool_tensor){.first_elem = first, .elem_count = tensor->elem_count,
+                                                  .gradient_offset = bytes, .place = place, .flags = tensor->flags,
+                                                  .type = (uint8_t)tensor->type, .sparse = (uint8_t)(part == 1)};
                 (void)snprintf(placed->name, sizeof placed->name, "%s", tensor->name ? tensor->name : "");
             }
             if (tensor->elem_count > sizes.tensor_elems_max) sizes.tensor_elems_max = tensor->elem_count;

@@ -111,8 +111,6 @@ gf_status gf_vote_post(gf_context *gf, uint64_t now_ns)
     struct gf_op *op = gf_op_take(gf, &vote_kind, GF_OPERATION_VOTE, 0, now_ns);
     if (op == NULL) return GF_AGAIN;
     gf->step.voted = true;
-    if (gf->step.sparse && (gf->sparse.chunk_count % 2 != 0))
-        gf->sparse.scores[gf->sparse.chunk_count] = 0.0f; /* fills a word */
     words_put(gf);
     op->packed = op->coll.data = (gf_mem)(uintptr_t)gf->vote;
     op->algorithm = gf_choose_folded(gf, count * sizeof gf->vote[0]);
