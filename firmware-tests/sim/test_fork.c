@@ -34,7 +34,8 @@ TEST(a_forked_child_is_refused_and_the_parent_goes_on)
     struct world_setup setup = brief_setup(2);
     struct world_step step = {.order = WORLD_FORWARD};
     WORLD_OPEN(w, &setup);
-    assert_true((w.ranks[1].gf->fork.mark != NULL) == (sysconf(_SC_PAGESIZE) == (long)GF_PAGE_BYTES)); /* no system call */
+    /* Asking takes no system call. */
+    assert_true((w.ranks[1].gf->fork.mark != NULL) == (sysconf(_SC_PAGESIZE) == (long)GF_PAGE_BYTES));
     assert_int_equal(child_says(w.ranks[1].gf, GF_ERR_STATE), 0);
     world_step_ok(&w, &step);
     gf_abort(w.ranks[1].gf);
