@@ -50,21 +50,6 @@ TEST(nothing_is_taken_without_device_bytes)
     cuda_fixture_clean(&f);
 }
 
-TEST(an_absent_library_is_named)
-{
-    cuda_fixture_init(&f, NULL, NULL);
-    f.setup.library = "/nowhere/libcuda.so.1";
-    refused(GF_ERR_DEVICE, "there is no CUDA driver", "/nowhere/libcuda.so.1");
-    assert_string_equal(f.fault.foreign_call, "dlopen");
-}
-
-TEST(a_library_that_is_no_cuda_driver_is_named)
-{
-    cuda_fixture_init(&f, NULL, NULL);
-    f.setup.library = "libm.so.6";
-    refused(GF_ERR_DEVICE, "\"libm.so.6\"", "cuGetProcAddress_v2");
-}
-
 TEST(a_missing_call_is_named)
 {
     cuda_fixture_init(&f, NULL, NULL);
@@ -80,22 +65,6 @@ TEST(a_missing_call_is_named)
         (void)snprintf(from, sizeof from, "%.80s", f.library);
         refused(GF_ERR_DEVICE, from, text);
     }
-}
-
-TEST(an_old_driver_is_refused)
-{
-    cuda_fixture_init(&f, "GF_FAKE_CUDA_VERSION=11040", NULL);
-    refused(GF_ERR_DEVICE, "CUDA 11.4", "needed is 12.0");
-}
-
-TEST(an_ordinal_that_is_not_there_is_refused)
-{
-    cuda_fixture_init(&f, NULL, NULL);
-    f.setup.ordinal = GF_ORDINAL(FAKE_CUDA_DEVICES);
-    refused(GF_ERR_CONFIG, "device.ordinal 2", "2 GPUs");
-    cuda_fixture_init(&f, NULL, NULL);
-    f.setup.ordinal = UINT32_MAX;
-    refused(GF_ERR_CONFIG, "device.ordinal 4294967294", "2 GPUs");
 }
 
 TEST(a_rank_takes_the_device_of_its_place_unless_one_is_named)
@@ -119,25 +88,55 @@ TEST(a_rank_takes_the_device_of_its_place_unless_one_is_named)
     }
 }
 
-TEST(a_device_without_host_addresses_is_refused)
+/* What is wrong with the machine, the driver or what the driver is given: what is said, in two parts. */
+static void absent(void) { f.setup.library = "/nowhere/libcuda.so.1"; }
+static void another(void) { f.setup.library = "libm.so.6"; }
+static void ordinal_behind(void) { f.setup.ordinal = GF_ORDINAL(FAKE_CUDA_DEVICES); }
+static void ordinal_largest(void) { f.setup.ordinal = UINT32_MAX; }
+static void no_image(void)
 {
-    cuda_fixture_init(&f, "GF_FAKE_CUDA_NO_HOST_POINTER=1", NULL);
-    refused(GF_ERR_DEVICE, "registered host memory", "CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM");
+    static const uint32_t wrong = 0x464c457f;
+    f.setup.image = &wrong;
+}
+static void no_kernel(void)
+{
+    static const char *const kernels[] = {"no_such_kernel"};
+    f.setup.image = &image;
+    f.setup.kernels = kernels;
+    f.setup.kernel_count = 1;
 }
 
-TEST(what_the_machine_is_missing_is_said)
+TEST(what_cannot_open_says_why)
 {
     static const struct {
-        const char *fails, *text;
+        const char *environment;
+        void (*change)(void);
+        gf_status status;
+        const char *first, *second;
     } rows[] = {
-        {"GF_FAKE_CUDA_FAIL=cuInit:1:100", "CUDA_VISIBLE_DEVICES"},
-        {"GF_FAKE_CUDA_FAIL=cuInit:1:802", "start nvidia-fabricmanager"},
-        {"GF_FAKE_CUDA_FAIL=cuInit:1:803", "reboot"},
-        {"GF_FAKE_CUDA_FAIL=cuDevicePrimaryCtxRetain:1:46", "exclusive-process mode"},
+        {NULL, absent, GF_ERR_DEVICE, "there is no CUDA driver", "/nowhere/libcuda.so.1"},
+        {NULL, another, GF_ERR_DEVICE, "\"libm.so.6\"", "cuGetProcAddress_v2"},
+        {"GF_FAKE_CUDA_VERSION=11040", NULL, GF_ERR_DEVICE, "CUDA 11.4", "needed is 12.0"},
+        {NULL, ordinal_behind, GF_ERR_CONFIG, "device.ordinal 2", "2 GPUs"},
+        {NULL, ordinal_largest, GF_ERR_CONFIG, "device.ordinal 4294967294", "2 GPUs"},
+        {"GF_FAKE_CUDA_NO_HOST_POINTER=1", NULL, GF_ERR_DEVICE, "registered host memory",
+         "CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM"},
+        {"GF_FAKE_CUDA_FAIL=cuInit:1:100", NULL, GF_ERR_DEVICE, "failed", "CUDA_VISIBLE_DEVICES"},
+        {"GF_FAKE_CUDA_FAIL=cuInit:1:802", NULL, GF_ERR_DEVICE, "failed", "start nvidia-fabricmanager"},
+        {"GF_FAKE_CUDA_FAIL=cuInit:1:803", NULL, GF_ERR_DEVICE, "failed", "reboot"},
+        {"GF_FAKE_CUDA_FAIL=cuDevicePrimaryCtxRetain:1:46", NULL, GF_ERR_DEVICE, "failed", "exclusive-process mode"},
+        {"GF_FAKE_CUDA_MEMORY=524288", NULL, GF_ERR_DEVICE,
+         "cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (2): asked for 1048576 bytes",
+         "524288 of its 524288 bytes are free"},
+        {NULL, no_image, GF_ERR_DEVICE, "cuModuleLoadData", "CUDA_ERROR_INVALID_IMAGE (200)"},
+        {NULL, no_kernel, GF_ERR_DEVICE, "no kernel \"no_such_kernel\"", "CUDA_ERROR_NOT_FOUND (500)"},
     };
     for (size_t r = 0; r < LENGTH(rows); r++) {
-        cuda_fixture_init(&f, rows[r].fails, NULL);
-        refused(GF_ERR_DEVICE, "failed", rows[r].text);
+        cuda_fixture_init(&f, rows[r].environment, NULL);
+        if (rows[r].change != NULL) rows[r].change();
+        refused(rows[r].status, rows[r].first, rows[r].second);
+        if (rows[r].change == absent) assert_string_equal(f.fault.foreign_call, "dlopen");
+        if (strstr(rows[r].first, "OUT_OF_MEMORY") != NULL) assert_int_equal(f.fault.foreign_code, 2);
     }
 }
 
@@ -158,28 +157,6 @@ TEST(a_driver_library_that_has_begun_is_not_closed)
     cuda_fixture_close(&f);
     assert_int_equal(closed, 0);
     cuda_fixture_clean(&f);
-}
-
-TEST(too_much_memory_says_what_was_free)
-{
-    cuda_fixture_init(&f, "GF_FAKE_CUDA_MEMORY=524288", NULL);
-    refused(GF_ERR_DEVICE, "cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (2): asked for 1048576 bytes",
-            "524288 of its 524288 bytes are free");
-    assert_int_equal(f.fault.foreign_code, 2);
-}
-
-TEST(a_wrong_image_is_refused)
-{
-    static const uint32_t wrong = 0x464c457f;
-    static const char *const kernels[] = {"no_such_kernel"};
-    cuda_fixture_init(&f, NULL, NULL);
-    f.setup.image = &wrong;
-    refused(GF_ERR_DEVICE, "cuModuleLoadData", "CUDA_ERROR_INVALID_IMAGE (200)");
-    cuda_fixture_init(&f, NULL, NULL);
-    f.setup.image = &image;
-    f.setup.kernels = kernels;
-    f.setup.kernel_count = 1;
-    refused(GF_ERR_DEVICE, "no kernel \"no_such_kernel\"", "CUDA_ERROR_NOT_FOUND (500)");
 }
 
 /* Each GPU's own kernels are named, and the driver that they want. */

@@ -11,13 +11,20 @@
 
 #define ELEMS (UINT64_C(5) << 30) /* + some: more than 2^32 elements */
 #define EXTRA 13u
+#define RESERVED ((ELEMS + EXTRA) * sizeof(float))
 #define THREADS GF_KERNEL_THREADS
 
-static void *reserve(uint64_t bytes)
+static void *reserve(void)
 {
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return (at == MAP_FAILED) ? NULL : at;
+    void *at = mmap(NULL, RESERVED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) skip();
+    return at;
 }
+
+static void give_back(void *at) { assert_int_equal(munmap(*(void **)at, RESERVED), 0); }
+
+/* Room for ELEMS and EXTRA floats until the end of the block. */
+#define WIDE(type, name) type *name __attribute__((cleanup(give_back))) = reserve()
 
 static uint32_t chosen[4];
 
@@ -48,7 +55,8 @@ static const uint64_t places[] = {0, 100, (UINT64_C(1) << 32) + 5, ELEMS + 2, EL
 TEST(test_cast_sum_check)
 {
     uint64_t count = ELEMS + EXTRA;
-    uint16_t *src = reserve(count * 2), *dst = reserve(count * 2);
+    WIDE(uint16_t, src);
+    WIDE(uint16_t, dst);
     struct gf_check found = {0, UINT64_MAX};
     struct gf_cast_args cast = {.dst = (uint64_t)(uintptr_t)dst, .src = (uint64_t)(uintptr_t)src, .elem_count = count,
                                 .base = 7, .check = (uint64_t)(uintptr_t)&found, .scale = 0.5f,
@@ -57,7 +65,6 @@ TEST(test_cast_sum_check)
                               .type = GF_KERNEL_BF16};
     struct gf_check_args look = {.src = (uint64_t)(uintptr_t)src, .elem_count = count, .base = 1,
                                  .check = (uint64_t)(uintptr_t)&found, .type = GF_KERNEL_F16};
-    if ((src == NULL) || (dst == NULL)) skip();
     for (size_t p = 0; p < PLACES; p++) src[places[p]] = gf_f16_of_f32(2.0f * (float)(p + 1));
     launch("gf_kernel_cast_bf16_f16", count, 8, &cast);
     for (size_t p = 0; p < PLACES; p++) assert_int_equal(dst[places[p]], gf_bf16_of_f32((float)(p + 1)));
@@ -68,15 +75,14 @@ TEST(test_cast_sum_check)
     launch("gf_kernel_check_f16", count, 8, &look);
     assert_int_equal(found.bad_count, 2);
     assert_true(found.bad_first == places[2] + 1);
-    assert_int_equal(munmap(src, count * 2), 0);
-    assert_int_equal(munmap(dst, count * 2), 0);
 }
 
 TEST(test_update_and_accumulate)
 {
     uint64_t count = ELEMS + EXTRA;
-    float *weight = reserve(count * 4), *momentum = reserve(count * 4);
-    uint16_t *gradient = reserve(count * 2);
+    WIDE(float, weight);
+    WIDE(float, momentum);
+    WIDE(uint16_t, gradient);
     struct gf_update_args update = {.weight = (uint64_t)(uintptr_t)weight, .momentum_at = (uint64_t)(uintptr_t)momentum,
                                     .gradient = (uint64_t)(uintptr_t)gradient, .part_count = 1,
                                     .parts = {{.elem_count = count}}, .gradient_scale = 1, .rate_in = 1,
@@ -84,7 +90,6 @@ TEST(test_update_and_accumulate)
     struct gf_accumulate_args accumulate = {.dst_h = (uint64_t)(uintptr_t)weight, .h = (uint64_t)(uintptr_t)weight,
                                             .src = (uint64_t)(uintptr_t)gradient, .elem_count = count, .scale = 1,
                                             .src_type = GF_KERNEL_F16};
-    if ((weight == NULL) || (momentum == NULL) || (gradient == NULL)) skip();
     for (size_t p = 0; p < PLACES; p++) {
         gradient[places[p]] = gf_f16_of_f32((float)(p + 1));
         momentum[places[p]] = 2;
@@ -97,22 +102,19 @@ TEST(test_update_and_accumulate)
     launch("gf_kernel_accumulate_f16", count, 4, &accumulate);
     for (size_t p = 0; p < PLACES; p++)
         assert_true(weight[places[p]] == -0.5f * (float)(p + 2) + (float)(p + 1));
-    assert_int_equal(munmap(weight, count * 4), 0);
-    assert_int_equal(munmap(momentum, count * 4), 0);
-    assert_int_equal(munmap(gradient, count * 2), 0);
 }
 
 /* Two sources, one of them where the sum goes. */
 TEST(test_sum_n)
 {
     uint64_t count = ELEMS + EXTRA;
-    uint16_t *first = reserve(count * 2), *second = reserve(count * 2);
+    WIDE(uint16_t, first);
+    WIDE(uint16_t, second);
     struct gf_check found = {0, UINT64_MAX}, sources = {0, UINT64_MAX};
     struct gf_sum_n_args sum = {.dst = {(uint64_t)(uintptr_t)second},
                                 .src = {(uint64_t)(uintptr_t)first, (uint64_t)(uintptr_t)second}, .elem_count = count,
                                 .check = (uint64_t)(uintptr_t)&found, .sources = (uint64_t)(uintptr_t)&sources,
                                 .dst_count = 1, .src_count = 2, .type = GF_KERNEL_F16};
-    if ((first == NULL) || (second == NULL)) skip();
     for (size_t p = 0; p < PLACES; p++) {
         first[places[p]] = gf_f16_of_f32((float)(p + 1));
         second[places[p]] = gf_f16_of_f32(0.5f);
@@ -125,8 +127,6 @@ TEST(test_sum_n)
     assert_true(found.bad_first == places[3]);
     assert_int_equal(sources.bad_count, 1);
     assert_true(sources.bad_first == places[3]); /* source 0 */
-    assert_int_equal(munmap(first, count * 2), 0);
-    assert_int_equal(munmap(second, count * 2), 0);
 }
 
 /* Chunks that lie beyond: a launch touches only those that are listed, so it is run whole. */
@@ -135,11 +135,10 @@ TEST(test_chunks)
     uint64_t count = ELEMS, chunk_elems = 1000;
     uint32_t list[] = {0, (uint32_t)((UINT64_C(1) << 32) / 1000 + 1), (uint32_t)(count / 1000)};
     float packed[3000] = {0};
-    uint16_t *pool = reserve(count * 2);
+    WIDE(uint16_t, pool);
     struct gf_check found = {0, UINT64_MAX};
     struct gf_chunks chunks = {.src_list_u32 = (gf_mem)(uintptr_t)list, .count = 3, .chunk_elems = chunk_elems,
                                .dst_elems = 3000, .src_elems = count};
-    if (pool == NULL) skip();
     for (uint32_t c = 0; c < 3; c++) pool[list[c] * chunk_elems + 7] = gf_f16_of_f32((float)(c + 1));
     pool[list[2] * chunk_elems + 9] = 0x7e00;
     assert_int_equal(gf_sparse_ops_cuda.cast_chunks(simt_gpu_queue(1), (gf_mem)(uintptr_t)packed, GF_TYPE_F32,
@@ -156,18 +155,16 @@ TEST(test_chunks)
     assert_int_equal(gf_sparse_ops_cuda.zero_chunks(simt_gpu_queue(1), (gf_mem)(uintptr_t)pool, GF_TYPE_F16, &chunks),
                      GF_OK);
     assert_int_equal(pool[list[2] * chunk_elems + 7], 0);
-    assert_int_equal(munmap(pool, count * 2), 0);
 }
 
 TEST(test_accumulate_and_update_chunks)
 {
     uint64_t count = ELEMS, chunk_elems = 1000;
     uint32_t list[] = {(uint32_t)((UINT64_C(1) << 32) / 1000 + 1), (uint32_t)(count / 1000 - 1)};
-    float *history = reserve(count * 4);
-    uint16_t *gradient = reserve(count * 2);
+    WIDE(float, history);
+    WIDE(uint16_t, gradient);
     struct gf_chunks chunks = {.dst_list_u32 = (gf_mem)(uintptr_t)list, .src_list_u32 = (gf_mem)(uintptr_t)list,
                                .count = 2, .chunk_elems = chunk_elems, .dst_elems = count, .src_elems = count};
-    if ((history == NULL) || (gradient == NULL)) skip();
     for (uint32_t c = 0; c < 2; c++) {
         history[list[c] * chunk_elems + 11] = 3;
         gradient[list[c] * chunk_elems + 11] = gf_f16_of_f32((float)(c + 1));
@@ -181,8 +178,6 @@ TEST(test_accumulate_and_update_chunks)
                                .rate_out = 2}; /* and back again */
     assert_int_equal(gf_optimizer_ops_cuda.update_chunks(simt_gpu_queue(1), &update, &chunks), GF_OK);
     for (uint32_t c = 0; c < 2; c++) assert_true(history[list[c] * chunk_elems + 11] == 3.0f);
-    assert_int_equal(munmap(history, count * 4), 0);
-    assert_int_equal(munmap(gradient, count * 2), 0);
 }
 
 /* Runs and chunks of sums that begin beyond 2^32. */
@@ -190,14 +185,14 @@ TEST(test_score_and_norm)
 {
     uint64_t count = ELEMS, groups_fp32 = THREADS / 16, groups_half = THREADS / 8;
     uint32_t block;
-    float *src = reserve(count * 4), *sums = reserve(count / 64 * 4);
+    WIDE(float, src);
+    WIDE(float, sums);
     struct gf_score_args score = {.scores = (uint64_t)(uintptr_t)sums, .src = (uint64_t)(uintptr_t)src,
                                   .elem_count = count, .chunk_count = count / 64, .chunk_elems = 64,
                                   .piece_elems = 64, .piece_runs = 1};
     struct gf_norm_args norm = {.runs = (uint64_t)(uintptr_t)sums, .count = 1,
                                 .run_count = (uint32_t)(count / GF_KERNEL_RUN_ELEMS)};
     void *score_list[] = {&score}, *norm_list[] = {&norm};
-    if ((src == NULL) || (sums == NULL)) skip();
     norm.ranges[0].src = (uint64_t)(uintptr_t)src;
     norm.ranges[0].elem_count = count;
     src[count - 1] = -3;
@@ -211,6 +206,4 @@ TEST(test_score_and_norm)
         fail_msg("%s", gf_simt_error());
     gf_simt_blocks(NULL, 0);
     assert_true(sums[count / GF_KERNEL_RUN_ELEMS - 1] == 9);
-    assert_int_equal(munmap(src, count * 4), 0);
-    assert_int_equal(munmap(sums, count / 64 * 4), 0);
 }
