@@ -68,22 +68,6 @@ TEST(metrics_are_added_up_by_the_vote)
         }
 }
 
-TEST(where_one_is_refused_none_is_declared)
-{
-    struct world_setup setup = setup_of(1);
-    gf_context *gf;
-    WORLD_OPEN(w, &setup);
-    gf = w.ranks[0].gf;
-    assert_int_equal(gf_step_begin(gf), GF_OK);
-    fill(&w, 0);
-    assert_int_equal(gf_tensor_ready(gf, 2, 0), GF_OK);
-    assert_int_equal(gf_tensors_ready(gf, 0, 3, 0), GF_ERR_STATE);
-    world_expect_log(&w, 0, "gf_tensors_ready: tensor 2 \"c\" was declared before");
-    assert_int_equal(gf_tensors_ready(gf, 0, 2, 0), GF_OK);
-    for (uint32_t polls = 0; (polls < 1000) && (gf_step_poll(gf) == GF_AGAIN); polls++) continue;
-    assert_int_equal(gf_step_poll(gf), GF_OK);
-}
-
 /* ---- sparse steps ---- */
 
 /* Plain SGD of the appliance's own on gf_gradient(): a chunk that was not sent has gradient 0. The library's does the

@@ -162,39 +162,6 @@ TEST(a_private_buffer_is_copied_once)
     world_close(&in_place);
 }
 
-/* ---- what is refused ---- */
-
-static void no_log(void *user, gf_log_level level, const char *line)
-{
-    (void)snprintf(user, 256, "%s", line);
-}
-
-TEST(a_wrong_order_is_refused_with_its_reason)
-{
-    static const uint32_t twice[] = {0, 1, 1}, beyond[] = {0, 1, 3}, right[] = {2, 1, 0};
-    const struct gf_tensor three[] = {{.name = "a", .elem_count = 5}, {.name = "b", .elem_count = 5}, {.name = "c"}};
-    const struct gf_tensor mixed[] = {{.name = "a"}, {.name = "b", .type = GF_TYPE_F16}, {.name = "c"}};
-    static const struct {
-        const uint32_t *order;
-        bool mixed, sparse;
-        gf_status status;
-        const char *says;
-    } cases[] = {{right, false, false, GF_OK, ""},
-                 {twice, false, false, GF_ERR_PARAM, "pool_order names a tensor twice; it must name each of 3 once"},
-                 {beyond, false, false, GF_ERR_PARAM, "pool_order[2] = 3 of 3 tensors"},
-                 {right, true, false, GF_ERR_PARAM, "tensor 1 has another type than tensor 0"},
-                 {right, false, true, GF_ERR_CONFIG, "pool_order and sparse.enabled"}};
-    for (size_t i = 0; i < LENGTH(cases); i++) {
-        char said[256] = "";
-        struct gf_config config = {.job = {.world = 1, .ignore_environment = true}, .log = no_log, .log_user = said};
-        struct gf_footprint need;
-        config.pool_order = cases[i].order;
-        config.sparse.enabled = cases[i].sparse;
-        assert_int_equal(gf_measure(&config, cases[i].mixed ? mixed : three, 3, &need), cases[i].status);
-        if (strstr(said, cases[i].says) == NULL) fail_msg("%s", said);
-    }
-}
-
 static void vary_order(uint32_t rank, struct gf_config *config, const struct gf_tensor **t, uint32_t *tensor_count)
 {
     config->pool_order = orders[rank % 2];

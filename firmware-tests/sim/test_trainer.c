@@ -214,18 +214,3 @@ TEST(ranks_with_other_regions_do_not_join)
     world_expect_log(&w, 0, "state_extra");
     third_name = NULL;
 }
-
-TEST(regions_are_checked)
-{
-    float data[2];
-    const struct gf_state_extra wrong[] = {{NULL, data, 8}, {"a", NULL, 8}, {"a", data, 6}, {"a", (char *)data + 2, 4}};
-    struct gf_config config = {.job = {.world = 1}, .state_extra_count = 1};
-    struct gf_footprint need;
-    assert_int_equal(gf_measure(&config, elastic_tensors, ELASTIC_TENSORS, &need), GF_ERR_PARAM);
-    for (size_t i = 0; i < LENGTH(wrong); i++) {
-        config.state_extra = &wrong[i];
-        assert_int_equal(gf_measure(&config, elastic_tensors, ELASTIC_TENSORS, &need), GF_ERR_PARAM);
-    }
-    config.state_extra = &(const struct gf_state_extra){"none", NULL, 0};
-    assert_int_equal(gf_measure(&config, elastic_tensors, ELASTIC_TENSORS, &need), GF_OK);
-}

@@ -175,16 +175,3 @@ TEST(configurations_that_cannot_work_are_refused_with_a_reason)
         gf_sim_destroy(sim);
     }
 }
-
-TEST(tables_are_refused_or_valid)
-{
-    static struct gf_tensor many[GF_TENSORS_MAX + 1];
-    struct gf_sim *sim = gf_sim_create(&(struct gf_sim_setup){.world = 2});
-    static struct gf_config config;
-    struct gf_drivers drivers;
-    struct gf_footprint need;
-    config_of(&config, &drivers, sim, 1, 2);
-    assert_int_equal(gf_measure(&config, many, GF_TENSORS_MAX, &need), GF_OK); /* all of them empty */
-    assert_int_equal(gf_measure(&config, many, GF_TENSORS_MAX + 1, &need), GF_ERR_PARAM);
-    gf_sim_destroy(sim);
-}
