@@ -152,37 +152,6 @@ TEST(groups_have_the_sizes_that_are_promised)
         assert_true((double)gf_group_bytes(&forms[f]) / (4.0 * forms[f].elems) == shares[f]);
 }
 
-/* What has no meaning together is refused before anything is opened, and the key is named. */
-TEST(combinations_without_a_rule_are_refused)
-{
-    static const char *const keys[] = {NULL, NULL, NULL, NULL, "exchange.scale_elems", "exchange.scale_elems",
-                                       "exchange.algorithm", "exchange.algorithm", "exchange.wire", "exchange.quantize",
-                                       "exchange.quantize"};
-    for (unsigned row = 0; row < LENGTH(keys); row++) {
-        struct gf_config config = {.exchange.quantize = GF_QUANTIZE_INT8}, out;
-        char error[256] = "";
-        gf_status status;
-        switch (row) {
-        case 1: config.exchange.algorithm = GF_ALGORITHM_ALLTOALL; break;
-        case 2: config.exchange.algorithm = GF_ALGORITHM_DIRECT, config.exchange.scale_elems = 64; break;
-        case 3: config.exchange.quantize = GF_QUANTIZE_ONEBIT, config.exchange.scale_elems = 512; break;
-        case 4: config.exchange.scale_elems = 256; break;
-        case 5: config.exchange.quantize = GF_QUANTIZE_ONEBIT, config.exchange.scale_elems = 64; break;
-        case 6: config.exchange.algorithm = GF_ALGORITHM_RING; break;
-        case 7: config.exchange.algorithm = GF_ALGORITHM_HIERARCHY; break;
-        case 8: config.exchange.wire = GF_TYPE_F16; break;
-        case 9: config.exchange.deterministic = true; break;
-        case 10: config.sparse.enabled = true; break;
-        default: break;
-        }
-        status = gf_config_effective(&config, &out, error);
-        assert_int_equal(status, (keys[row] == NULL) ? GF_OK : GF_ERR_CONFIG);
-        if (keys[row] == NULL) continue;
-        if (strncmp(error, keys[row], strlen(keys[row])) != 0) fail_msg("%s", error);
-        assert_non_null(strstr(error, "allowed"));
-    }
-}
-
 /* value = what its groups give back. */
 static void round_trip(float *value, float *scratch, uint8_t *groups, uint64_t count)
 {

@@ -220,6 +220,20 @@ static void combine(unsigned which, struct gf_config *c)
     case 33: c->rate.kind = GF_SCHEDULE_POLYNOMIAL, c->rate.warmup_steps = 9, c->rate.step_count = 9; break;
     case 34: c->rate.kind = GF_SCHEDULE_POLYNOMIAL, c->rate.step_count = 9; break;
     case 35: c->rate.kind = GF_SCHEDULE_STEP; break;
+    case 36: c->exchange.quantize = GF_QUANTIZE_INT8; break;
+    case 37: c->exchange.quantize = GF_QUANTIZE_INT8, c->exchange.algorithm = GF_ALGORITHM_ALLTOALL; break;
+    case 38:
+        c->exchange.quantize = GF_QUANTIZE_INT8, c->exchange.scale_elems = 64;
+        c->exchange.algorithm = GF_ALGORITHM_DIRECT;
+        break;
+    case 39: c->exchange.quantize = GF_QUANTIZE_ONEBIT, c->exchange.scale_elems = 512; break;
+    case 40: c->exchange.quantize = GF_QUANTIZE_INT8, c->exchange.scale_elems = 256; break;
+    case 41: c->exchange.quantize = GF_QUANTIZE_ONEBIT, c->exchange.scale_elems = 64; break;
+    case 42: c->exchange.quantize = GF_QUANTIZE_INT8, c->exchange.algorithm = GF_ALGORITHM_RING; break;
+    case 43: c->exchange.quantize = GF_QUANTIZE_INT8, c->exchange.algorithm = GF_ALGORITHM_HIERARCHY; break;
+    case 44: c->exchange.quantize = GF_QUANTIZE_INT8, c->exchange.wire = GF_TYPE_F16; break;
+    case 45: c->exchange.quantize = GF_QUANTIZE_INT8, c->exchange.deterministic = true; break;
+    case 46: c->exchange.quantize = GF_QUANTIZE_INT8, c->sparse.enabled = true; break;
     default: fail();
     }
 }
@@ -231,7 +245,9 @@ static const struct {
     [12] = {"optimizer.nesterov"}, [14] = {"optimizer.half_weights"}, [16] = {"loss_scale.floor"},
     [18] = {"rendezvous.address"}, [21] = {"rendezvous.bind"}, [24] = {"size_bytes"},
     [26] = {"rendezvous.address"}, [27] = {"optimizer.momentum"}, [28] = {"sparse.enabled"}, [31] = {"sparse.momentum"},
-    [32] = {"rate.steps"}, [33] = {"rate.steps"}, [35] = {NULL},
+    [32] = {"rate.steps"}, [33] = {"rate.steps"}, [40] = {"exchange.scale_elems"}, [41] = {"exchange.scale_elems"},
+    [42] = {"exchange.algorithm"}, [43] = {"exchange.algorithm"}, [44] = {"exchange.wire"},
+    [45] = {"exchange.quantize"}, [46] = {"exchange.quantize"},
 };
 
 TEST(combinations_that_cannot_be_are_refused)
@@ -245,6 +261,7 @@ TEST(combinations_that_cannot_be_are_refused)
         if (gf_config_effective(&config, &config, error) != (key ? GF_ERR_CONFIG : GF_OK))
             fail_msg("combination %u: %s", i, error);
         if (key != NULL) assert_int_equal(strncmp(error, key, strlen(key)), 0);
+        if (i > 39) assert_non_null(strstr(error, "allowed"));
     }
 }
 
