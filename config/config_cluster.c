@@ -134,7 +134,7 @@ gf_status gf_config_cluster_load(const char *path, struct gf_config_cluster *clu
     const config_setting_t *root, *group;
     bool seen[GF_FIELDS_MAX] = {false};
     config_t tree;
-    gf_status status = gf_reader_open(&reader, CLUSTER_FILE_BYTES_MAX, &tree);
+    gf_status status = gf_tree_read(path, CLUSTER_FILE_BYTES_MAX, &tree, error_out);
     if (status != GF_OK) return status;
     root = config_root_setting(&tree);
     group = config_setting_get_member(root, "cluster");

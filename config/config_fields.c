@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "config/config_keys.h"
@@ -128,25 +127,6 @@ gf_status gf_fields_missing(const struct gf_reader *reader, const config_setting
         if (fields[f].needed && !seen[f])
             return gf_reader_refuse(reader, group, "%s is missing: %s", fields[f].key, allowed_of(&fields[f], allowed));
     return GF_OK;
-}
-
-gf_status gf_reader_open(const struct gf_reader *reader, size_t bytes_max, config_t *tree_out)
-{
-    char *text;
-    size_t bytes;
-    gf_status status = gf_source_read(reader->origin, bytes_max, &text, &bytes, reader->error_out);
-    if (status != GF_OK) return status;
-    status = gf_source_check(text, bytes, reader->origin, reader->error_out);
-    if (status == GF_OK) {
-        config_init(tree_out);
-        if (config_read_string(tree_out, text) != CONFIG_TRUE) {
-            status = gf_source_refuse(reader->error_out, reader->origin, config_error_line(tree_out), "%s",
-                                      config_error_text(tree_out));
-            config_destroy(tree_out);
-        }
-    }
-    free(text);
-    return status;
 }
 
 void gf_fields_print(const struct gf_field *fields, const void *of, FILE *out)

@@ -3,8 +3,6 @@
 #ifndef GF_CONFIG_FIELDS_H
 #define GF_CONFIG_FIELDS_H
 
-#include <libconfig.h>
-
 #include "config/config_source.h"
 
 #define GF_FIELD_TEXT_BYTES 48 /* of a text in a struct */
@@ -48,9 +46,6 @@ gf_status gf_fields_load(const struct gf_reader *reader, const config_setting_t 
 gf_status gf_fields_missing(const struct gf_reader *reader, const config_setting_t *group,
                             const struct gf_field *fields, const bool *seen);
 #define GF_FIELDS_MAX 40
-
-/* A file that is valid libconfig, and its root: nodes live until config_destroy(tree_out). */
-gf_status gf_reader_open(const struct gf_reader *reader, size_t bytes_max, config_t *tree_out);
 
 /* `key = value;  # unit: meaning`, a line a field but those of GF_FIELD_OTHER. */
 void gf_fields_print(const struct gf_field *fields, const void *of, FILE *out);

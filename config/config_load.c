@@ -1,5 +1,4 @@
 /* A libconfig file to struct gf_config, strictly: what is not known or not valid is refused by line. */
-#include <libconfig.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,32 +167,29 @@ __attribute__((noinline)) static gf_status tree_load(const config_t *tree, const
     return status;
 }
 
-gf_status gf_config_load_text(const char *text, const char *origin, struct gf_config *config_out, char *error_out)
+/* Ends the tree. */
+static gf_status config_of(config_t *tree, const char *origin, struct gf_config *config_out, char *error_out)
 {
     static const struct gf_config zero;
     struct gf_config config = zero;
-    config_t tree;
-    gf_status status;
-    config_init(&tree);
-    if (config_read_string(&tree, text) == CONFIG_TRUE)
-        status = tree_load(&tree, origin, &config, error_out);
-    else
-        status = gf_source_refuse(error_out, origin, config_error_line(&tree), "%s", config_error_text(&tree));
-    config_destroy(&tree);
+    gf_status status = tree_load(tree, origin, &config, error_out);
+    config_destroy(tree);
     if (status == GF_OK) *config_out = config;
     return status;
 }
 
+gf_status gf_config_load_text(const char *text, const char *origin, struct gf_config *config_out, char *error_out)
+{
+    config_t tree;
+    gf_status status = gf_tree_parse(text, origin, &tree, error_out);
+    return (status == GF_OK) ? config_of(&tree, origin, config_out, error_out) : status;
+}
+
 gf_status gf_config_load(const char *path, struct gf_config *config_out, char *error_out)
 {
-    char *text;
-    size_t bytes;
-    gf_status status = gf_source_read(path, GF_CONFIG_FILE_BYTES_MAX, &text, &bytes, error_out);
-    if (status != GF_OK) return status;
-    status = gf_source_check(text, bytes, path, error_out);
-    if (status == GF_OK) status = gf_config_load_text(text, path, config_out, error_out);
-    free(text);
-    return status;
+    config_t tree;
+    gf_status status = gf_tree_read(path, GF_CONFIG_FILE_BYTES_MAX, &tree, error_out);
+    return (status == GF_OK) ? config_of(&tree, path, config_out, error_out) : status;
 }
 
 __attribute__((noinline)) static gf_status key_set(struct gf_config *config, const char *key, const char *value,

@@ -1,6 +1,4 @@
 /* The effective configuration as a file that loads to the same again, and the key table for people. */
-#include <libconfig.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "config/config_keys.h"
@@ -38,24 +36,13 @@ static void value_print(const struct gf_setting *setting, const struct gf_config
     }
 }
 
-/* What the file says, as libconfig sees it; empty where it cannot be read. */
-static void tree_read(const char *path, config_t *tree)
-{
-    char error[GF_CONFIG_ERROR_BYTES], *text = NULL;
-    size_t bytes;
-    config_init(tree);
-    if ((path == NULL) || (gf_source_read(path, GF_CONFIG_FILE_BYTES_MAX, &text, &bytes, error) != GF_OK)) return;
-    if (gf_source_check(text, bytes, path, error) == GF_OK) (void)config_read_string(tree, text);
-    free(text);
-}
-
 void gf_config_print(const struct gf_config *config, const char *path, FILE *out)
 {
-    char allowed[GF_SETTING_ALLOWED_BYTES];
-    config_t tree;
+    char allowed[GF_SETTING_ALLOWED_BYTES], error[GF_CONFIG_ERROR_BYTES];
+    config_t tree; /* what the file says; empty where it cannot be read */
     const char *group = "";
     size_t group_length = 0;
-    tree_read(path, &tree);
+    if ((path == NULL) || (gf_tree_read(path, GF_CONFIG_FILE_BYTES_MAX, &tree, error) != GF_OK)) config_init(&tree);
     if (path != NULL) (void)fprintf(out, "# What the file sets is marked with *, the rest are defaults.\n");
     for (uint32_t i = 0; i < gf_setting_count; i++) {
         const struct gf_setting *setting = &gf_settings[i];

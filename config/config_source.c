@@ -45,7 +45,8 @@ static gf_status file_read(int file, const char *path, size_t bytes_max, char *t
     return GF_OK;
 }
 
-gf_status gf_source_read(const char *path, size_t bytes_max, char **text_out, size_t *bytes_out, char *error_out)
+/* The file's text with a NUL after it, malloc'd, the caller's to free. */
+static gf_status source_read(const char *path, size_t bytes_max, char **text_out, size_t *bytes_out, char *error_out)
 {
     struct stat about;
     gf_status status;
@@ -177,5 +178,28 @@ gf_status gf_source_check(const char *text, size_t bytes, const char *origin, ch
     }
     if (strspn(text, " \t\n\r\f") >= bytes) return gf_source_refuse(error_out, origin, 0, "is empty");
     while ((status == GF_OK) && (scan.at < scan.end)) status = token_skip(&scan);
+    return status;
+}
+
+gf_status gf_tree_parse(const char *text, const char *origin, config_t *tree_out, char *error_out)
+{
+    gf_status status = GF_OK;
+    config_init(tree_out);
+    if (config_read_string(tree_out, text) != CONFIG_TRUE) {
+        status = gf_source_refuse(error_out, origin, config_error_line(tree_out), "%s", config_error_text(tree_out));
+        config_destroy(tree_out);
+    }
+    return status;
+}
+
+gf_status gf_tree_read(const char *path, size_t bytes_max, config_t *tree_out, char *error_out)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    gf_status status = source_read(path, bytes_max, &text, &bytes, error_out);
+    if (status != GF_OK) return status;
+    status = gf_source_check(text, bytes, path, error_out);
+    if (status == GF_OK) status = gf_tree_parse(text, path, tree_out, error_out);
+    free(text);
     return status;
 }

@@ -2,6 +2,8 @@
 #ifndef GF_CONFIG_SOURCE_H
 #define GF_CONFIG_SOURCE_H
 
+#include <libconfig.h>
+
 #include "config/config.h"
 
 #define GF_CONFIG_DEPTH_MAX 8 /* nested brackets; a valid file needs 3 */
@@ -10,12 +12,13 @@
 __attribute__((format(printf, 4, 5))) gf_status gf_source_refuse(char *error_out, const char *origin, int line,
                                                                  const char *format, ...);
 
-/* The file's text with a NUL after it, malloc'd, the caller's to free. */
-gf_status gf_source_read(const char *path, size_t bytes_max, char **text_out, size_t *bytes_out, char *error_out);
-
 /* Refuses what libconfig 1.5 would misread in silence, run away with, or open by itself. text[bytes] is followed by a
  * NUL. */
 gf_status gf_source_check(const char *text, size_t bytes, const char *origin, char *error_out);
+
+/* A tree for config_destroy(), of text that it let pass, or of a file. */
+gf_status gf_tree_parse(const char *text, const char *origin, config_t *tree_out, char *error_out);
+gf_status gf_tree_read(const char *path, size_t bytes_max, config_t *tree_out, char *error_out);
 
 /* The rest of gf_config_load() and gf_config_tensors(), from text that gf_source_check() let pass. */
 gf_status gf_config_load_text(const char *text, const char *origin, struct gf_config *config_out, char *error_out);

@@ -1,5 +1,4 @@
 /* Tensor tables: which tensors a model has, in the order in which backward ends them, and what its layers compute. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "config/cluster.h"
@@ -185,28 +184,20 @@ static gf_status file_load(struct gf_reader *reader, const config_t *tree, struc
     return GF_OK;
 }
 
-static gf_status table_text(const char *text, const char *origin, struct gf_config_table *table, char *error_out)
+/* Ends the tree. */
+static gf_status table_of(config_t *tree, const char *origin, struct gf_config_table *table, char *error_out)
 {
     struct gf_reader reader = {.origin = origin, .page = "gf-model.cfg(5)", .error_out = error_out};
-    config_t tree;
-    gf_status status;
-    config_init(&tree);
-    if (config_read_string(&tree, text) == CONFIG_TRUE) status = file_load(&reader, &tree, table);
-    else status = gf_source_refuse(error_out, origin, config_error_line(&tree), "%s", config_error_text(&tree));
-    config_destroy(&tree);
+    gf_status status = file_load(&reader, tree, table);
+    config_destroy(tree);
     return status;
 }
 
 gf_status gf_config_table_load(const char *path, struct gf_config_table *table, char *error_out)
 {
-    char *text;
-    size_t bytes;
-    gf_status status = gf_source_read(path, TENSORS_FILE_BYTES_MAX, &text, &bytes, error_out);
-    if (status != GF_OK) return status;
-    status = gf_source_check(text, bytes, path, error_out);
-    if (status == GF_OK) status = table_text(text, path, table, error_out);
-    free(text);
-    return status;
+    config_t tree;
+    gf_status status = gf_tree_read(path, TENSORS_FILE_BYTES_MAX, &tree, error_out);
+    return (status == GF_OK) ? table_of(&tree, path, table, error_out) : status;
 }
 
 gf_status gf_config_tensors_text(const char *text, const char *origin, struct gf_tensor *tensors, char (*names)[48],
@@ -214,7 +205,9 @@ gf_status gf_config_tensors_text(const char *text, const char *origin, struct gf
                                  char *error_out)
 {
     struct gf_config_table table = {.tensors = tensors, .names = names, .flops = flops, .tensor_max = tensor_max};
-    gf_status status = table_text(text, origin, &table, error_out);
+    config_t tree;
+    gf_status status = gf_tree_parse(text, origin, &tree, error_out);
+    if (status == GF_OK) status = table_of(&tree, origin, &table, error_out);
     if (status == GF_OK) *tensor_count_out = table.tensor_count;
     return status;
 }

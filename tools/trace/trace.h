@@ -77,14 +77,9 @@ struct trace_post *trace_posts(const struct trace *trace, uint64_t *count_out);
 uint64_t trace_exchange_end(const struct trace_post *posts, uint64_t count, uint64_t at);
 void trace_link_print(const struct trace *trace, const struct trace_post *posts, uint64_t count, FILE *out);
 
-/* ---- trace_more.c: events for Perfetto; -1: no memory. lanes[file][record] ---- */
-int trace_arrows(const struct trace *trace, const uint8_t *const *lanes, FILE *out);
-int trace_counters(const struct trace *trace, const struct trace_file *file, FILE *out);
-
 /* ---- trace_summary.c, trace_json.c, trace_svg.c ---- */
 int trace_summary(const struct trace *trace, FILE *out); /* -1: no memory */
 int trace_json(const struct trace *trace, FILE *out);    /* likewise */
-uint32_t trace_thread(const struct trace_file *file, uint32_t lane); /* its number there */
 void trace_svg(const struct trace *trace, uint64_t first, uint64_t last, FILE *out);
 
 #endif
