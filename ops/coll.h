@@ -34,6 +34,7 @@ typedef enum gf_coll_state {
 struct gf_coll;
 struct gf_coll_kind;
 struct gf_flow;      /* ops/coll/flow.h */
+struct gf_round;
 struct gf_direct;    /* ops/node/direct.h */
 struct gf_hierarchy; /* ops/node/hierarchy.h */
 
@@ -133,8 +134,11 @@ struct gf_coll_need {
 struct gf_coll_kind {
     const char *name;
     bool in_memory;     /* through memory that ranks share: no messages */
-    bool (*supports)(gf_collective collective);
-    void (*need)(const struct gf_coll_limits *limits, struct gf_coll_need *need_out);
+    uint32_t collectives; /* that it offers: bits 1 << gf_collective */
+    /* Of kinds made of rounds (flow.h): how many an operation has, the elements of the longest one; what they are. */
+    uint32_t (*shape)(gf_collective collective, uint32_t size, uint64_t elem_count, uint64_t *longest_out);
+    void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out);
+    void (*need)(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits, struct gf_coll_need *need_out);
     gf_status (*start)(struct gf_coll *coll); /* sets up its part; posts no message. GF_AGAIN: it took its first turn */
     /* One turn: GF_AGAIN, GF_OK when whole, or an error. Sets moved_ns when something moved, and waits_for. */
     gf_status (*turn)(struct gf_coll *coll, uint64_t now_ns);
@@ -142,6 +146,11 @@ struct gf_coll_kind {
      * there is nothing. */
     gf_status (*end)(struct gf_coll *coll);
 };
+
+static inline bool gf_coll_offers(const struct gf_coll_kind *kind, gf_collective collective)
+{
+    return ((kind->collectives >> collective) & 1) != 0;
+}
 
 extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server,
     gf_coll_alltoall, gf_coll_direct, gf_coll_hierarchy;

@@ -50,7 +50,7 @@ static void need_of(const struct coll_world *world, struct gf_coll_need *need_ou
 {
     struct gf_coll_limits limits = {world->c.size, world->c.elem_count * world->elem_bytes, world->c.slice_bytes,
                                     world->c.window};
-    world->c.kind->need(&limits, need_out);
+    world->c.kind->need(world->c.kind, &limits, need_out);
 }
 
 static bool is_staged(const struct coll_world *world, uint32_t index)

@@ -37,7 +37,7 @@ gf_algorithm gf_choose(const gf_context *gf, gf_collective collective, uint64_t 
     gf_algorithm wanted = gf->algorithm;
     static const gf_algorithm fallbacks[] = {GF_ALGORITHM_RING, GF_ALGORITHM_TREE, GF_ALGORITHM_DOUBLING,
                                              GF_ALGORITHM_HALVING};
-    if ((wanted != GF_ALGORITHM_AUTO) && gf->modules->coll[wanted]->supports(collective)) return wanted;
+    if ((wanted != GF_ALGORITHM_AUTO) && gf_coll_offers(gf->modules->coll[wanted], collective)) return wanted;
     if ((collective == GF_COLL_ALLREDUCE) && (wanted == GF_ALGORITHM_AUTO)) {
         if (bytes <= gf->config.exchange.doubling_max_bytes) return GF_ALGORITHM_DOUBLING;
         if (gf->nodes.used) return GF_ALGORITHM_HIERARCHY;
@@ -47,7 +47,7 @@ gf_algorithm gf_choose(const gf_context *gf, gf_collective collective, uint64_t 
     }
     for (size_t i = 0; i < sizeof fallbacks / sizeof fallbacks[0]; i++) {
         const struct gf_coll_kind *kind = gf->modules->coll[fallbacks[i]];
-        if ((kind != NULL) && kind->supports(collective)) return fallbacks[i];
+        if ((kind != NULL) && gf_coll_offers(kind, collective)) return fallbacks[i];
     }
     GF_ASSERT(false); /* every collective is served by one of them */
     return GF_ALGORITHM_AUTO;

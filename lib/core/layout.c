@@ -31,7 +31,7 @@ static struct gf_coll_need op_need(const struct gf_layout *layout)
         struct gf_coll_need need;
         if (kind == NULL) continue;
         for (limits.size = 1; limits.size <= config->job.world_max; limits.size++) {
-            kind->need(&limits, &need);
+            kind->need(kind, &limits, &need);
             if (need.msg_count > most.msg_count) most.msg_count = need.msg_count;
             if (need.staging_bytes > most.staging_bytes) most.staging_bytes = need.staging_bytes;
         }

@@ -2,7 +2,6 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/vote.h"
-#include "lib/observe/link_times.h"
 
 #define TIMING_MAX ((UINT64_C(1) << 24) - 1) /* ns for a KiB: 61 KB/s */
 #define TIMING_COUNT_BITS 16u
@@ -39,7 +38,8 @@ static uint64_t timing_pack(const struct gf_timing_peer *peer, uint32_t from, ui
 
 void gf_link_times_tell(gf_context *gf)
 {
-    const struct gf_timing_peer *slowest = gf_timing_slowest(&gf->observed.timing), *quickest = gf_timing_quickest(&gf->observed.timing);
+    const struct gf_timing_peer *slowest = gf_timing_extreme(&gf->observed.timing, true);
+    const struct gf_timing_peer *quickest = gf_timing_extreme(&gf->observed.timing, false);
     uint32_t from = (slowest == NULL) ? GF_RANK_NONE : gf_rank_of(gf, slowest->peer);
     uint64_t word;
     if (from == GF_RANK_NONE) return;

@@ -22,28 +22,14 @@ static void alltoall_round(const struct gf_coll *coll, uint32_t number, struct g
     round_out->recv_after = others - 1 - turn; /* in which that rank's block went to it */
 }
 
-static bool alltoall_supports(gf_collective collective)
+static uint32_t alltoall_shape(gf_collective collective, uint32_t size, uint64_t elem_count, uint64_t *longest_out)
 {
-    return collective == GF_COLL_ALLREDUCE;
-}
-
-static void alltoall_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
-{
-    gf_flow_need(limits, 2 * (limits->size - 1), limits->bytes_max / limits->size + GF_COLL_ELEM_BYTES_MAX, need_out);
-}
-
-static gf_status alltoall_start(struct gf_coll *coll)
-{
-    uint64_t first, block_elems;
-    gf_coll_block(coll->elem_count, coll->size, 0, &first, &block_elems);
-    gf_flow_start(coll, 2 * (coll->size - 1), block_elems, alltoall_round);
-    return GF_OK;
+    (void)collective;
+    *longest_out = elem_count / size + (elem_count % size != 0);
+    return 2 * (size - 1);
 }
 
 const struct gf_coll_kind gf_coll_alltoall = {
     .name = "alltoall",
-    .supports = alltoall_supports,
-    .need = alltoall_need,
-    .start = alltoall_start,
-    .turn = gf_flow_progress,
-};
+    .collectives = 1u << GF_COLL_ALLREDUCE,
+    .shape = alltoall_shape, .round = alltoall_round, GF_FLOW};

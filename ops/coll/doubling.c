@@ -36,29 +36,15 @@ static void doubling_round(const struct gf_coll *coll, uint32_t number, struct g
     }
 }
 
-static bool doubling_supports(gf_collective collective)
+static uint32_t doubling_shape(gf_collective collective, uint32_t size, uint64_t elem_count, uint64_t *longest_out)
 {
-    return (collective == GF_COLL_ALLREDUCE) || (collective == GF_COLL_BARRIER);
-}
-
-static void doubling_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
-{
-    uint32_t levels = gf_log2_floor(limits->size);
-    gf_flow_need(limits, levels + (limits->size != 1u << levels), limits->bytes_max, need_out);
-}
-
-static gf_status doubling_start(struct gf_coll *coll)
-{
-    uint32_t levels = gf_log2_floor(coll->size);
-    uint64_t elem_count = (coll->collective == GF_COLL_BARRIER) ? 1 : coll->elem_count;
-    gf_flow_start(coll, levels + ((coll->size != 1u << levels) ? 2 : 0), elem_count, doubling_round);
-    return GF_OK;
+    uint32_t levels = gf_log2_floor(size);
+    (void)collective;
+    *longest_out = elem_count;
+    return levels + ((size != 1u << levels) ? 2 : 0);
 }
 
 const struct gf_coll_kind gf_coll_doubling = {
     .name = "doubling",
-    .supports = doubling_supports,
-    .need = doubling_need,
-    .start = doubling_start,
-    .turn = gf_flow_progress,
-};
+    .collectives = 1u << GF_COLL_ALLREDUCE | 1u << GF_COLL_BARRIER,
+    .shape = doubling_shape, .round = doubling_round, GF_FLOW};

@@ -32,14 +32,28 @@ static size_t slot_bytes(uint64_t slice_bytes, uint64_t round_bytes)
     return (size_t)(div_up(bytes, SLOT_ALIGN_BYTES) * SLOT_ALIGN_BYTES);
 }
 
-void gf_flow_need(const struct gf_coll_limits *limits, uint32_t rounds_max, uint64_t round_bytes_max,
-                  struct gf_coll_need *need_out)
+void gf_flow_slots(const struct gf_coll_limits *limits, uint32_t rounds, uint64_t round_bytes,
+                   struct gf_coll_need *need_out)
 {
     /* Ranges of one slice make one message a round; then fewer rounds than the window leave slots unused. */
     uint32_t slots = limits->window;
-    if ((round_bytes_max <= limits->slice_bytes) && (rounds_max < slots)) slots = rounds_max;
+    if ((round_bytes <= limits->slice_bytes) && (rounds < slots)) slots = rounds;
     need_out->msg_count = 2 * slots;
-    need_out->staging_bytes = slots * slot_bytes(limits->slice_bytes, round_bytes_max);
+    need_out->staging_bytes = slots * slot_bytes(limits->slice_bytes, round_bytes);
+}
+
+/* A range is rounded up to an element of any size. */
+void gf_flow_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
+{
+    uint64_t longest;
+    uint32_t rounds = kind->shape(GF_COLL_ALLREDUCE, limits->size, limits->bytes_max, &longest);
+    gf_flow_slots(limits, rounds, longest + GF_COLL_ELEM_BYTES_MAX, need_out);
+}
+
+/* A barrier's token is one. */
+static uint64_t flow_elems(const struct gf_coll *coll)
+{
+    return (coll->collective == GF_COLL_BARRIER) ? 1 : coll->elem_count;
 }
 
 /* The last one is kept: small data asks ten times for its only round. */
@@ -48,7 +62,7 @@ static void flow_round(const struct gf_coll *coll, uint32_t number, struct gf_ro
     struct gf_flow *flow = coll->own.flow;
     if (flow->known_number != number) {
         flow->known = (struct gf_round){.send_after = GF_ROUND_NONE, .recv_after = GF_ROUND_NONE};
-        flow->round(coll, number, &flow->known);
+        coll->kind->round(coll, number, &flow->known);
         flow->known_number = number;
     }
     *round_out = flow->known;
@@ -72,18 +86,20 @@ static void flow_next(const struct gf_coll *coll, struct gf_flow_at *at, bool is
     flow_seek(coll, at, is_send);
 }
 
-void gf_flow_start(struct gf_coll *coll, uint32_t round_count, uint64_t round_elems,
-                   void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out))
+gf_status gf_flow_start(struct gf_coll *coll)
 {
     struct gf_flow *flow = coll->own.flow;
-    *flow = (struct gf_flow){.round = round, .round_count = round_count, .known_number = GF_ROUND_NONE};
+    uint64_t longest;
+    *flow = (struct gf_flow){.known_number = GF_ROUND_NONE};
     flow->slice_elems = coll->slice_bytes / gf_coll_elem_bytes(coll);
-    flow->round_slices = div_up(round_elems, flow->slice_elems);
-    flow->slot_bytes = slot_bytes(coll->slice_bytes, round_elems * gf_coll_elem_bytes(coll));
+    flow->round_count = coll->kind->shape(coll->collective, coll->size, flow_elems(coll), &longest);
+    flow->round_slices = div_up(longest, flow->slice_elems);
+    flow->slot_bytes = slot_bytes(coll->slice_bytes, longest * gf_coll_elem_bytes(coll));
     flow_seek(coll, &flow->sent, true);
     flow_seek(coll, &flow->recvd, false);
     flow->send_done = flow->sent;
     flow->recv_done = flow->folded = flow->marked = flow->recvd;
+    return GF_OK;
 }
 
 /* A message: its range, and where it travels. */

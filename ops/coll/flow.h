@@ -33,7 +33,6 @@ struct gf_flow_at {
 
 /* How far a collective is in its rounds. */
 struct gf_flow {
-    void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out);
     uint32_t round_count;
     uint32_t known_number; /* of the round that was asked for last; GF_ROUND_NONE: there is none */
     struct gf_round known;
@@ -46,14 +45,14 @@ struct gf_flow {
     uint64_t last_fold;    /* messages up to the last one that was folded */
 };
 
-/* For a kind's start(). round_elems: the longest range of a round. */
-void gf_flow_start(struct gf_coll *coll, uint32_t round_count, uint64_t round_elems,
-                   void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out));
-/* A kind's turn(). */
+/* need(), start() and turn() of a kind that has shape() and round(). */
+void gf_flow_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits, struct gf_coll_need *need_out);
+gf_status gf_flow_start(struct gf_coll *coll);
 gf_status gf_flow_progress(struct gf_coll *coll, uint64_t now_ns);
-/* For a kind's need(): rounds in which a rank sends, or receives, at most; and the longest range of one. */
-void gf_flow_need(const struct gf_coll_limits *limits, uint32_t rounds_max, uint64_t round_bytes_max,
-                  struct gf_coll_need *need_out);
+#define GF_FLOW .need = gf_flow_need, .start = gf_flow_start, .turn = gf_flow_progress
+/* The need of so many rounds, of which the longest has round_bytes. */
+void gf_flow_slots(const struct gf_coll_limits *limits, uint32_t rounds, uint64_t round_bytes,
+                   struct gf_coll_need *need_out);
 
 /* The largest k with 2^k <= size. */
 static inline uint32_t gf_log2_floor(uint32_t size)

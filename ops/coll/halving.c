@@ -59,32 +59,16 @@ static void halving_round(const struct gf_coll *coll, uint32_t number, struct gf
     }
 }
 
-static bool halving_supports(gf_collective collective)
+static uint32_t halving_shape(gf_collective collective, uint32_t size, uint64_t elem_count, uint64_t *longest_out)
 {
-    return collective == GF_COLL_ALLREDUCE;
-}
-
-static void halving_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
-{
-    uint32_t levels = gf_log2_floor(limits->size);
-    bool has_extras = limits->size != 1u << levels;
-    uint64_t half_bytes = limits->bytes_max / 2 + GF_COLL_ELEM_BYTES_MAX;
-    gf_flow_need(limits, 2 * levels + has_extras, has_extras ? limits->bytes_max : half_bytes, need_out);
-}
-
-static gf_status halving_start(struct gf_coll *coll)
-{
-    uint32_t levels = gf_log2_floor(coll->size);
-    bool has_extras = coll->size != 1u << levels;
-    uint64_t half_elems = coll->elem_count - coll->elem_count / 2;
-    gf_flow_start(coll, 2 * levels + (has_extras ? 2 : 0), has_extras ? coll->elem_count : half_elems, halving_round);
-    return GF_OK;
+    uint32_t levels = gf_log2_floor(size);
+    bool has_extras = size != 1u << levels;
+    (void)collective;
+    *longest_out = has_extras ? elem_count : elem_count - elem_count / 2;
+    return 2 * levels + (has_extras ? 2 : 0);
 }
 
 const struct gf_coll_kind gf_coll_halving = {
     .name = "halving",
-    .supports = halving_supports,
-    .need = halving_need,
-    .start = halving_start,
-    .turn = gf_flow_progress,
-};
+    .collectives = 1u << GF_COLL_ALLREDUCE,
+    .shape = halving_shape, .round = halving_round, GF_FLOW};

@@ -27,30 +27,13 @@ static void ring_round(const struct gf_coll *coll, uint32_t number, struct gf_ro
     if (!round_out->fold && (first == 0)) round_out->recv_after = move + 1 - coll->size;
 }
 
-static bool ring_supports(gf_collective collective)
+static uint32_t ring_shape(gf_collective collective, uint32_t size, uint64_t elem_count, uint64_t *longest_out)
 {
-    return (collective == GF_COLL_ALLREDUCE) || (collective == GF_COLL_REDUCE_SCATTER) ||
-           (collective == GF_COLL_ALLGATHER);
-}
-
-static void ring_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
-{
-    /* A block, rounded up to an element of any size. */
-    gf_flow_need(limits, 2 * (limits->size - 1), limits->bytes_max / limits->size + GF_COLL_ELEM_BYTES_MAX, need_out);
-}
-
-static gf_status ring_start(struct gf_coll *coll)
-{
-    uint64_t first, block_elems;
-    gf_coll_block(coll->elem_count, coll->size, 0, &first, &block_elems);
-    gf_flow_start(coll, (coll->size - 1) * ((coll->collective == GF_COLL_ALLREDUCE) ? 2 : 1), block_elems, ring_round);
-    return GF_OK;
+    *longest_out = elem_count / size + (elem_count % size != 0);
+    return (size - 1) * ((collective == GF_COLL_ALLREDUCE) ? 2 : 1);
 }
 
 const struct gf_coll_kind gf_coll_ring = {
     .name = "ring",
-    .supports = ring_supports,
-    .need = ring_need,
-    .start = ring_start,
-    .turn = gf_flow_progress,
-};
+    .collectives = 1u << GF_COLL_ALLREDUCE | 1u << GF_COLL_REDUCE_SCATTER | 1u << GF_COLL_ALLGATHER,
+    .shape = ring_shape, .round = ring_round, GF_FLOW};

@@ -20,26 +20,14 @@ static void server_round(const struct gf_coll *coll, uint32_t number, struct gf_
     round_out->recv_after = client - 1; /* when this client's went up */
 }
 
-static bool server_supports(gf_collective collective)
+static uint32_t server_shape(gf_collective collective, uint32_t size, uint64_t elem_count, uint64_t *longest_out)
 {
-    return collective == GF_COLL_ALLREDUCE;
-}
-
-static void server_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
-{
-    gf_flow_need(limits, limits->size - 1, limits->bytes_max, need_out);
-}
-
-static gf_status server_start(struct gf_coll *coll)
-{
-    gf_flow_start(coll, 2 * (coll->size - 1), coll->elem_count, server_round);
-    return GF_OK;
+    (void)collective;
+    *longest_out = elem_count;
+    return 2 * (size - 1);
 }
 
 const struct gf_coll_kind gf_coll_server = {
     .name = "server",
-    .supports = server_supports,
-    .need = server_need,
-    .start = server_start,
-    .turn = gf_flow_progress,
-};
+    .collectives = 1u << GF_COLL_ALLREDUCE,
+    .shape = server_shape, .round = server_round, GF_FLOW};

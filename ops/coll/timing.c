@@ -46,22 +46,13 @@ uint64_t gf_timing_ns_per_kib(const struct gf_timing_peer *peer)
     return (peer->bytes == 0) ? 0 : (uint64_t)((double)peer->took_ns * 1024.0 / (double)peer->bytes);
 }
 
-const struct gf_timing_peer *gf_timing_slowest(const struct gf_timing *timing)
+const struct gf_timing_peer *gf_timing_extreme(const struct gf_timing *timing, bool slowest)
 {
-    const struct gf_timing_peer *slowest = NULL;
-    for (uint32_t i = 0; i < timing->count; i++)
-        if ((timing->peers[i].bytes != 0) &&
-            ((slowest == NULL) || (gf_timing_ns_per_kib(&timing->peers[i]) > gf_timing_ns_per_kib(slowest))))
-            slowest = &timing->peers[i];
-    return slowest;
-}
-
-const struct gf_timing_peer *gf_timing_quickest(const struct gf_timing *timing)
-{
-    const struct gf_timing_peer *quickest = NULL;
-    for (uint32_t i = 0; i < timing->count; i++)
-        if ((timing->peers[i].bytes != 0) &&
-            ((quickest == NULL) || (gf_timing_ns_per_kib(&timing->peers[i]) < gf_timing_ns_per_kib(quickest))))
-            quickest = &timing->peers[i];
-    return quickest;
+    const struct gf_timing_peer *found = NULL;
+    for (const struct gf_timing_peer *peer = timing->peers; peer < timing->peers + timing->count; peer++) {
+        uint64_t ns = gf_timing_ns_per_kib(peer), best = (found != NULL) ? gf_timing_ns_per_kib(found) : 0;
+        if (peer->bytes == 0) continue;
+        if ((found == NULL) || (slowest ? (ns > best) : (ns < best))) found = peer;
+    }
+    return found;
 }

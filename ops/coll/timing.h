@@ -31,8 +31,7 @@ void gf_timing_begin(struct gf_timing *timing); /* a step; nothing counts before
 void gf_timing_arrived(struct gf_timing *timing, uint32_t peer, uint64_t bytes, uint32_t timed, uint64_t posted_ns,
                      uint64_t now_ns);
 uint64_t gf_timing_ns_per_kib(const struct gf_timing_peer *peer);
-/* The peer whose quickest message was slowest, and the one where it was quickest; NULL: nothing was measured. */
-const struct gf_timing_peer *gf_timing_slowest(const struct gf_timing *timing);
-const struct gf_timing_peer *gf_timing_quickest(const struct gf_timing *timing);
+/* The peer whose quickest message was slowest, or the one where it was quickest; NULL: nothing was measured. */
+const struct gf_timing_peer *gf_timing_extreme(const struct gf_timing *timing, bool slowest);
 
 #endif

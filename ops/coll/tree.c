@@ -31,27 +31,13 @@ static void tree_round(const struct gf_coll *coll, uint32_t number, struct gf_ro
     if (!is_up && (ups > 0)) round_out->recv_after = level; /* when ours went up */
 }
 
-static bool tree_supports(gf_collective collective)
+static uint32_t tree_shape(gf_collective collective, uint32_t size, uint64_t elem_count, uint64_t *longest_out)
 {
-    return (collective == GF_COLL_ALLREDUCE) || (collective == GF_COLL_BROADCAST);
-}
-
-static void tree_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
-{
-    gf_flow_need(limits, gf_log2_floor(2 * limits->size - 1), limits->bytes_max, need_out);
-}
-
-static gf_status tree_start(struct gf_coll *coll)
-{
-    uint32_t levels = gf_log2_floor(2 * coll->size - 1);
-    gf_flow_start(coll, levels * ((coll->collective == GF_COLL_BROADCAST) ? 1 : 2), coll->elem_count, tree_round);
-    return GF_OK;
+    *longest_out = elem_count;
+    return gf_log2_floor(2 * size - 1) * ((collective == GF_COLL_BROADCAST) ? 1 : 2);
 }
 
 const struct gf_coll_kind gf_coll_tree = {
     .name = "tree",
-    .supports = tree_supports,
-    .need = tree_need,
-    .start = tree_start,
-    .turn = gf_flow_progress,
-};
+    .collectives = 1u << GF_COLL_ALLREDUCE | 1u << GF_COLL_BROADCAST,
+    .shape = tree_shape, .round = tree_round, GF_FLOW};

@@ -263,14 +263,10 @@ static gf_status direct_progress(struct gf_coll *coll, uint64_t now_ns)
     }
 }
 
-static bool direct_supports(gf_collective collective)
+static void direct_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits,
+                        struct gf_coll_need *need_out)
 {
-    (void)collective;
-    return true;
-}
-
-static void direct_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
-{
+    (void)kind;
     need_out->msg_count = 0;
     need_out->staging_bytes = (limits->size > GF_DIRECT_RANKS_MAX) ? 0
                                                                    : 2 * gf_direct_half_bytes(limits->size, limits->slice_bytes);
@@ -279,7 +275,7 @@ static void direct_need(const struct gf_coll_limits *limits, struct gf_coll_need
 const struct gf_coll_kind gf_coll_direct = {
     .name = "direct",
     .in_memory = true,
-    .supports = direct_supports,
+    .collectives = UINT32_MAX,
     .need = direct_need,
     .start = direct_start,
     .turn = direct_progress,

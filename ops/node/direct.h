@@ -166,7 +166,8 @@ static inline size_t gf_direct_device_at(const struct gf_coll *coll, uint32_t wr
 /* What both ways between devices share, the CPU's flags and the streams': direct_device.c. */
 enum { GF_DIRECT_PACKED = 1, GF_DIRECT_SUMMED, GF_DIRECT_READ }; /* flags given */
 gf_status gf_direct_device_start(struct gf_coll *coll);          /* in state 0 */
-void gf_direct_device_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out);
+void gf_direct_device_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits,
+                           struct gf_coll_need *need_out);
 /* On a queue, once all ranks' data may be read. */
 gf_status gf_direct_block_sum(struct gf_coll *coll, struct gf_queue *queue);
 gf_status gf_direct_blocks_gather(struct gf_coll *coll, struct gf_queue *queue);

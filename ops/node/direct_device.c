@@ -114,21 +114,17 @@ static gf_status device_progress(struct gf_coll *coll, uint64_t now_ns)
     }
 }
 
-static bool device_supports(gf_collective collective)
+void gf_direct_device_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits,
+                           struct gf_coll_need *need_out)
 {
-    return collective <= GF_COLL_ALLGATHER;
-}
-
-void gf_direct_device_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
-{
-    (void)limits;
+    (void)kind, (void)limits;
     *need_out = (struct gf_coll_need){0};
 }
 
 const struct gf_coll_kind gf_coll_direct_device = {
     .name = "direct",
     .in_memory = true,
-    .supports = device_supports,
+    .collectives = 1u << GF_COLL_ALLREDUCE | 1u << GF_COLL_REDUCE_SCATTER | 1u << GF_COLL_ALLGATHER,
     .need = gf_direct_device_need,
     .start = gf_direct_device_start,
     .turn = device_progress,

@@ -166,15 +166,10 @@ static gf_status stream_end(struct gf_coll *coll)
     return status;
 }
 
-static bool stream_supports(gf_collective collective)
-{
-    return collective == GF_COLL_ALLREDUCE;
-}
-
 const struct gf_coll_kind gf_coll_direct_stream = {
     .name = "direct",
     .in_memory = true,
-    .supports = stream_supports,
+    .collectives = 1u << GF_COLL_ALLREDUCE,
     .need = gf_direct_device_need,
     .start = gf_direct_device_start,
     .turn = stream_progress,

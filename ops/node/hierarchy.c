@@ -263,25 +263,22 @@ static gf_status hierarchy_progress(struct gf_coll *coll, uint64_t now_ns)
     }
 }
 
-static bool hierarchy_supports(gf_collective collective)
-{
-    return collective == GF_COLL_ALLREDUCE;
-}
-
 /* For whatever nodes these ranks may lie on: not less than any part asks for. */
-static void hierarchy_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
+static void hierarchy_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits,
+                           struct gf_coll_need *need_out)
 {
     struct gf_coll_limits node = *limits;
     struct gf_coll_need direct = {0};
+    (void)kind;
     if (node.size > GF_DIRECT_RANKS_MAX) node.size = GF_DIRECT_RANKS_MAX;
-    gf_coll_direct.need(&node, &direct);
-    gf_flow_need(limits, UINT32_MAX, limits->bytes_max + GF_COLL_ELEM_BYTES_MAX, need_out);
+    gf_coll_direct.need(&gf_coll_direct, &node, &direct);
+    gf_flow_slots(limits, UINT32_MAX, limits->bytes_max + GF_COLL_ELEM_BYTES_MAX, need_out);
     if (direct.staging_bytes > need_out->staging_bytes) need_out->staging_bytes = direct.staging_bytes;
 }
 
 const struct gf_coll_kind gf_coll_hierarchy = {
     .name = "hierarchy",
-    .supports = hierarchy_supports,
+    .collectives = 1u << GF_COLL_ALLREDUCE,
     .need = hierarchy_need,
     .start = hierarchy_start,
     .turn = hierarchy_progress,
