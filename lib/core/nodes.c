@@ -67,31 +67,26 @@ static uint32_t members_of(const gf_context *gf, uint32_t lowest, uint32_t end)
     return count;
 }
 
-static gf_status refuse(gf_context *gf, uint32_t rank, uint32_t other)
+static gf_status refuse(gf_context *gf, uint32_t rank)
 {
-    return gf_fail(gf, GF_ERR_CONFIG, GF_OPERATION_JOIN, (rank == gf->rank) ? other : rank, GF_TENSOR_NONE,
+    uint32_t lowest = lowest_of(gf, rank);
+    return gf_fail(gf, GF_ERR_CONFIG, GF_OPERATION_JOIN, (rank == gf->rank) ? lowest : rank, GF_TENSOR_NONE,
                    "exchange.algorithm = hierarchy: rank %u shares memory with %u rank%s, itself too, but its node, that of "
                    "rank %u, has %u; all ranks of a node must reach each other's memory: let them have the same "
                    "link.transports and /dev/shm, or take auto", rank, reached_of(gf, rank),
-                   (reached_of(gf, rank) == 1) ? "" : "s", lowest_of(gf, rank),
-                   members_of(gf, lowest_of(gf, rank), gf->world));
+                   (reached_of(gf, rank) == 1) ? "" : "s", lowest, members_of(gf, lowest, gf->world));
 }
 
-/* The same answer on all ranks; only what a rank sees itself that the counts do not show is its own. */
-static gf_status whole_check(gf_context *gf)
+/* A rank whose node is not whole; GF_RANK_NONE: there is none. From what all were told, so that all ranks see the same
+ * without another word: as many as share a lowest rank reach that many, each the same ones. */
+static uint32_t odd_one(const gf_context *gf)
 {
-    const uint32_t *saw = gf->nodes.words.local; /* then: who has left since is named by what fails without it */
     for (uint32_t rank = 0; rank < gf->world; rank++) {
-        uint32_t lowest = lowest_of(gf, rank), count = members_of(gf, lowest, gf->world);
-        if (count != reached_of(gf, rank)) return refuse(gf, rank, lowest);
-        if (count > GF_DIRECT_RANKS_MAX)
-            return gf_fail(gf, GF_ERR_CONFIG, GF_OPERATION_JOIN, (rank == gf->rank) ? lowest : rank, GF_TENSOR_NONE,
-                           "exchange.algorithm = hierarchy: %u ranks share the memory of rank %u's node; allowed are %u",
-                           count, lowest, GF_DIRECT_RANKS_MAX);
+        uint32_t lowest = lowest_of(gf, rank);
+        if (members_of(gf, lowest, gf->world) != reached_of(gf, rank)) return rank;
+        if (word_of(gf, rank, 2) != word_of(gf, lowest, 2)) return rank;
     }
-    for (uint32_t rank = 0; rank < gf->world; rank++)
-        if (saw[rank] != (lowest_of(gf, rank) == lowest_of(gf, gf->rank))) return refuse(gf, gf->rank, rank);
-    return GF_OK;
+    return GF_RANK_NONE;
 }
 
 /* The rank with `place` others of its node before it, in the node of rank `lowest`. */
@@ -100,18 +95,6 @@ static uint32_t rank_at(const gf_context *gf, uint32_t lowest, uint32_t place)
     for (uint32_t rank = lowest; rank < gf->world; rank++)
         if ((lowest_of(gf, rank) == lowest) && (place-- == 0)) return rank;
     return GF_RANK_NONE;
-}
-
-/* The same from what all were told, so that all ranks see the same without another word: as many as share a lowest rank
- * reach that many, each the same ones. */
-static bool whole_for_all(const gf_context *gf)
-{
-    for (uint32_t rank = 0; rank < gf->world; rank++) {
-        uint32_t lowest = lowest_of(gf, rank);
-        if (members_of(gf, lowest, gf->world) != reached_of(gf, rank)) return false;
-        if (word_of(gf, rank, 2) != word_of(gf, lowest, 2)) return false;
-    }
-    return true;
 }
 
 /* Does each rank leave its node by a device that no other rank of the node uses? */
@@ -131,16 +114,17 @@ gf_status gf_nodes_commit(gf_context *gf)
     struct gf_coll_nodes *nodes = &gf->nodes.of;
     struct gf_node_words *words = &gf->nodes.words;
     bool by_name = gf->config.exchange.algorithm == GF_ALGORITHM_HIERARCHY;
-    gf_status status;
-    uint32_t mine;
-    if (by_name && ((status = whole_check(gf)) < 0)) return status;
-    if (!by_name && !whole_for_all(gf)) return GF_OK;
-    mine = lowest_of(gf, gf->rank);
+    uint32_t odd = odd_one(gf), mine = lowest_of(gf, gf->rank);
+    if (odd != GF_RANK_NONE) return by_name ? refuse(gf, odd) : GF_OK;
     *nodes = (struct gf_coll_nodes){.local = words->local, .across = words->across, .owners = gf->world};
     nodes->local_index = members_of(gf, mine, gf->rank);
     nodes->halving_max_bytes = gf->config.exchange.deterministic ? UINT64_MAX : gf->config.exchange.halving_max_bytes;
     for (uint32_t rank = 0; rank < gf->world; rank++) {
         uint32_t lowest = lowest_of(gf, rank), size = members_of(gf, lowest, gf->world);
+        if (size > GF_DIRECT_RANKS_MAX) /* by name: auto looks for nodes in smaller worlds alone */
+            return gf_fail(gf, GF_ERR_CONFIG, GF_OPERATION_JOIN, (rank == gf->rank) ? lowest : rank, GF_TENSOR_NONE,
+                           "exchange.algorithm = hierarchy: %u ranks share the memory of rank %u's node; allowed are %u",
+                           size, lowest, GF_DIRECT_RANKS_MAX);
         if (lowest == mine) words->local[nodes->local_size++] = gf_member_id_of(gf, rank);
         if (lowest != rank) continue;
         if (size < nodes->owners) nodes->owners = size;
