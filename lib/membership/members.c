@@ -176,35 +176,20 @@ void gf_members_fail_and_tell(struct gf_members *members, const struct gf_error 
     if (!members_coordinates(members) && members_here(members, 0)) gf_members_owe(members, 0, MEMBERS_GIVES_UP);
 }
 
-static void failv(struct gf_members *members, struct gf_error *error, const char *format, va_list arguments)
-{
-    (void)vsnprintf(error->text, sizeof error->text, format, arguments);
-    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error->text);
-    gf_members_fail_and_tell(members, error, error);
-}
-
-void gf_members_failf(struct gf_members *members, gf_status code, uint32_t peer, const char *format, ...)
-{
-    va_list arguments;
-    struct gf_error error = {.code = code, .peer = peer, .operation = (gf_operation)members->position.operation,
-                             .step = members->position.step, .tensor = members->position.tensor};
-    if (members_over(members)) return;
-    if (members->state == MEMBERS_JOINING) error.operation = GF_OPERATION_JOIN;
-    va_start(arguments, format);
-    failv(members, &error, format, arguments);
-    va_end(arguments);
-}
-
 void gf_members_fail_in(struct gf_members *members, gf_status code, uint32_t peer, const struct gf_position *at,
                         const char *format, ...)
 {
+    bool joins = (at == NULL) && (members->state == MEMBERS_JOINING);
     va_list arguments;
-    struct gf_error error = {.code = code, .peer = peer, .operation = (gf_operation)at->operation, .step = at->step,
-                             .tensor = at->tensor};
     if (members_over(members)) return;
+    if (at == NULL) at = &members->position;
+    struct gf_error error = {.code = code, .peer = peer, .step = at->step, .tensor = at->tensor,
+                             .operation = joins ? GF_OPERATION_JOIN : (gf_operation)at->operation};
     va_start(arguments, format);
-    failv(members, &error, format, arguments);
+    (void)vsnprintf(error.text, sizeof error.text, format, arguments);
     va_end(arguments);
+    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
+    gf_members_fail_and_tell(members, &error, &error);
 }
 
 struct gf_error gf_members_gave_up(uint32_t from, const struct gf_error *error)
@@ -220,15 +205,15 @@ struct gf_error gf_members_gave_up(uint32_t from, const struct gf_error *error)
 static void rank_died(struct gf_members *members, uint32_t rank, const char *how)
 {
     const struct member *peer = members_of(members, rank);
-    const struct gf_position *told = &peer->said.told.position, *own = &members->position;
+    const struct gf_position *told = &peer->said.told.position;
     if (members->state == MEMBERS_JOINING)
         gf_members_join_failf(members, GF_ERR_PEER, rank, "rank %u died while ranks were joining: %s", rank, how);
     else if (peer->said.heard_ns != 0)
         gf_members_fail_in(members, GF_ERR_PEER, rank, told, "rank %u died: %.80s in %s (as of %.1f s ago)", rank, how,
                            gf_members_place(told).text, (double)(members->now_ns - peer->said.heard_ns) / 1e9);
     else
-        gf_members_fail_in(members, GF_ERR_PEER, rank, own, "rank %u died: %.80s while rank %u was in %s", rank, how,
-                           members->setup.rank, gf_members_place(own).text);
+        gf_members_failf(members, GF_ERR_PEER, rank, "rank %u died: %.80s while rank %u was in %s", rank, how,
+                         members->setup.rank, gf_members_place(&members->position).text);
 }
 
 /* ---- what comes in ---- */

@@ -221,14 +221,12 @@ bool gf_members_owes(const struct gf_members *members, uint32_t frames);
 #define MEMBERS_VIEW_FRAMES (~0u << MEMBERS_DO_VIEW_CHANGE)
 /* The end of the job on this rank; the coordinator owes everybody `told`. The first one sticks. */
 void gf_members_fail(struct gf_members *members, const struct gf_error *error, const struct gf_error *told);
-/* The same for what this rank found out by itself, and logs: a rank that does not coordinate tells the coordinator. */
-__attribute__((format(printf, 4, 5))) void gf_members_failf(struct gf_members *members, gf_status code, uint32_t peer,
-                                                            const char *format, ...);
-/* .. of a rank that was in `at`. */
+/* The same for what this rank found out by itself, and logs: of a rank that was in `at`, NULL: where this one is. A
+ * rank that does not coordinate tells the coordinator. */
 __attribute__((format(printf, 5, 6))) void gf_members_fail_in(struct gf_members *members, gf_status code, uint32_t peer,
                                                               const struct gf_position *at, const char *format, ...);
-
-/* The same for what it found out; `told` is what the others hear. */
+#define gf_members_failf(members, code, peer, ...) gf_members_fail_in(members, code, peer, NULL, __VA_ARGS__)
+/* The same; `told` is what the others hear. */
 void gf_members_fail_and_tell(struct gf_members *members, const struct gf_error *error, const struct gf_error *told);
 /* How the others see that rank `from` gave up for this reason. */
 struct gf_error gf_members_gave_up(uint32_t from, const struct gf_error *error);
