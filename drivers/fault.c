@@ -32,6 +32,13 @@ gf_status gf_fault_set(struct gf_fault *fault, gf_status code, uint32_t peer, co
     return code;
 }
 
+void gf_error_take(struct gf_error *error, const struct gf_fault *fault)
+{
+    error->foreign_code = fault->foreign_code;
+    (void)snprintf(error->foreign_call, sizeof error->foreign_call, "%s", fault->foreign_call);
+    (void)snprintf(error->text, sizeof error->text, "%s", fault->text);
+}
+
 _Noreturn void gf_broken(const char *file, int line, const char *condition)
 {
     char text[256];

@@ -22,6 +22,8 @@ struct gf_fault {
     char text[200];
 };
 
+/* What a fault says of itself: the foreign call, its code, the text. */
+void gf_error_take(struct gf_error *error, const struct gf_fault *fault);
 /* Returns code, so that a driver can `return gf_fault_set(..)`. */
 __attribute__((format(printf, 6, 7))) gf_status gf_fault_set(struct gf_fault *fault, gf_status code, uint32_t peer,
                                                              const char *foreign_call, int64_t foreign_code,

@@ -10,11 +10,9 @@
 #include "lib/core/error.h"
 #include "lib/core/finite.h"
 #include "lib/core/fork.h"
-#include "lib/core/loss_scale.h"
 #include "lib/core/nodes.h"
 #include "lib/core/op.h"
 #include "lib/core/open.h"
-#include "lib/core/phase.h"
 #include "lib/core/pool.h"
 #include "lib/core/progress.h"
 #include "lib/core/request.h"
@@ -28,7 +26,6 @@
 #include "lib/optimizer/update.h"
 #include "lib/quantize/quantize.h"
 #include "lib/sparse/sparse.h"
-#include "lib/state/inherit.h"
 
 struct gf_modules;
 
@@ -104,7 +101,12 @@ struct gf_context {
     struct gf_sparse sparse;
     struct gf_quantized quantized;
     struct gf_change change;
-    struct gf_inherit inherit;
+    /* A state that was saved by more ranks than there are now: whose histories this rank has still to be given. */
+    struct gf_inherit {
+        uint64_t common_hash; /* of that save */
+        uint32_t world;       /* then */
+        uint32_t next;        /* old rank; `world`: none is missing */
+    } inherit;
     struct gf_observed observed;
 };
 

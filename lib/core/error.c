@@ -69,9 +69,7 @@ gf_status gf_fail_fault(gf_context *gf, const struct gf_fault *fault, gf_operati
     if (gf->error.code != GF_OK) return gf->error.code;
     error_fill(gf, (fault->code == GF_OK) ? GF_ERR_LINK : fault->code, operation, gf_rank_of(gf, fault->peer),
                GF_TENSOR_NONE);
-    gf->error.foreign_code = fault->foreign_code;
-    memcpy(gf->error.foreign_call, fault->foreign_call, sizeof gf->error.foreign_call);
-    (void)snprintf(gf->error.text, sizeof gf->error.text, "%s", fault->text);
+    gf_error_take(&gf->error, fault);
     failing_begin(gf, false);
     return gf->error.code;
 }

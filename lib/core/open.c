@@ -14,7 +14,6 @@
 #include "lib/core/layout.h"
 #include "lib/core/vote.h"
 #include "lib/device/device.h"
-#include "lib/sparse/sparse_module.h"
 
 /* Not inlined, like members_open(). */
 __attribute__((noinline)) static void context_lay(const struct gf_layout *layout, const struct gf_control_parts *parts,
@@ -244,9 +243,7 @@ static gf_status open_fail(gf_context *gf, gf_status status, const struct gf_fau
     gf->error.code = status;
     gf->error.operation = GF_OPERATION_JOIN;
     gf->error.peer = fault->peer;
-    gf->error.foreign_code = fault->foreign_code;
-    memcpy(gf->error.foreign_call, fault->foreign_call, sizeof gf->error.foreign_call);
-    (void)snprintf(gf->error.text, sizeof gf->error.text, "%s", fault->text);
+    gf_error_take(&gf->error, fault);
     gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
     return status;
 }

@@ -1,4 +1,4 @@
-/* Opening and closing. */
+/* Opening and closing, and where a context is between them. */
 #ifndef GF_OPEN_H
 #define GF_OPEN_H
 
@@ -6,6 +6,24 @@
 
 #define GF_ANSWER_NS UINT64_C(1000000000)    /* a live rank answers an inquiry within this */
 #define GF_FLUSH_NS UINT64_C(200000000)      /* for last words on the control channel at close */
+
+/*     JOIN -> WARM -> READY <-> STEP -> READY .. -> LEAVE -> CLOSED, or LEFT -> CLOSED
+ *     any failure -> FAILING -> FAILED
+ * FAILING: the error is known, the culprit is being asked for and what is under way is being ended; polls give
+ * GF_AGAIN, because buffers may still be written to. FAILED: nothing is under way, every call answers with the error.
+ */
+typedef enum gf_phase {
+    GF_PHASE_JOIN = 1,
+    GF_PHASE_WARM,
+    GF_PHASE_READY,
+    GF_PHASE_AGREE, /* on the way into another epoch without a failure */
+    GF_PHASE_STEP,
+    GF_PHASE_LEAVE, /* waits until the others leave too */
+    GF_PHASE_LEFT,  /* gf_leave(): the others go on without it */
+    GF_PHASE_FAILING,
+    GF_PHASE_FAILED,
+    GF_PHASE_CLOSED
+} gf_phase;
 
 struct gf_opening {
     uint64_t foreign_before;          /* resident bytes before */

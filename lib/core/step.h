@@ -4,6 +4,12 @@
 
 #include "lib/core/op.h"
 
+struct gf_loss_scale {
+    float value;
+    uint32_t good, bad; /* steps in a row */
+};
+#define GF_SCALE_MAX 16777216.0f /* 2^24: fp32 gradients keep room above it */
+
 struct gf_step {
     uint64_t number;          /* counts steps since open, or since the state that was loaded */
     uint64_t samples;
@@ -49,6 +55,7 @@ struct gf_step_module {
     bool (*commits)(const gf_context *gf); /* a commit has begun and is not done */
 };
 
+gf_status gf_scale_step(gf_context *gf, bool skipped); /* loss_scale.c: a step has ended */
 void gf_step_finish(gf_context *gf); /* before a failure: a commit that has begun is finished */
 /* Moves everything under way in a step, failing too; for gf_wait(). arg is not used. */
 gf_status gf_step_progress(gf_context *gf, void *arg);

@@ -6,7 +6,6 @@
 #include "lib/core/choose.h"
 #include "lib/core/vote.h"
 #include "lib/modules/modules.h"
-#include "lib/observe/observe.h"
 
 /* As doubles; every rank adds the same two at a time, so all get the same bits. */
 static void metric_add(uint64_t *into, const uint64_t *from)

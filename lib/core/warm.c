@@ -21,11 +21,10 @@ static gf_status requests_ended(gf_context *gf)
     return GF_OK;
 }
 
-/* A barrier that also counts which ranks share memory, and those that share cores. */
-static void meet_post(gf_context *gf)
+void gf_warm_post(gf_context *gf, gf_collective collective, float *data, uint64_t count)
 {
-    gf_status status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE,
-                                       (gf_mem)(uintptr_t)gf->warm.met, GF_MET_COUNT, GF_TYPE_F32, 0, &gf->warm.requests[0]);
+    gf_status status = gf_request_post(gf, GF_OPERATION_JOIN, collective, (gf_mem)(uintptr_t)data, count,
+                                       GF_TYPE_F32, 0, &gf->warm.requests[0]);
     GF_ASSERT(status == GF_OK);
 }
 
@@ -40,11 +39,8 @@ static bool all_share(const gf_context *gf)
 static bool nodes_post(gf_context *gf)
 {
     bool by_name = gf->config.exchange.algorithm == GF_ALGORITHM_HIERARCHY;
-    gf_status status;
     if ((gf->nodes.words.reach == NULL) || (!by_name && ((gf->warm.met[GF_MET_PAIRS] == 0) || all_share(gf)))) return false;
-    status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE, (gf_mem)(uintptr_t)gf->nodes.words.reach,
-                             GF_REACH_WORDS * (uint64_t)gf->world, GF_TYPE_F32, 0, &gf->warm.requests[0]);
-    GF_ASSERT(status == GF_OK);
+    gf_warm_post(gf, GF_COLL_ALLREDUCE, gf->nodes.words.reach, GF_REACH_WORDS * (uint64_t)gf->world);
     return true;
 }
 
@@ -108,7 +104,7 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
     if (status < 0) return status;
     switch (gf->warm.state) {
     case GF_WARM_BEGIN:
-        meet_post(gf);
+        gf_warm_post(gf, GF_COLL_ALLREDUCE, gf->warm.met, GF_MET_COUNT); /* a barrier, too */
         gf->warm.state = GF_WARM_MEET;
         return GF_AGAIN;
     case GF_WARM_MEET:

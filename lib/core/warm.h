@@ -2,7 +2,7 @@
 #ifndef GF_WARM_H
 #define GF_WARM_H
 
-#include "gradientflow.h"
+#include "ops/coll.h"
 
 /* What ranks count when they meet. */
 enum { GF_MET_PAIRS, /* ranks whose memory it reaches */ GF_MET_OVERSUBSCRIBED, /* 1: it is */
@@ -26,6 +26,8 @@ struct gf_warm {
     struct gf_request requests[GF_REQUESTS_MAX];
 };
 
+/* Posts the one request that is under way at a time: of an allreduce, or of what each rank has for all. */
+void gf_warm_post(gf_context *gf, gf_collective collective, float *data, uint64_t count);
 gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns); /* GF_OK: the context can be used */
 
 #endif

@@ -2,7 +2,10 @@
 #ifndef GF_DEVICE_H
 #define GF_DEVICE_H
 
+#include <string.h>
+
 #include "lib/context.h"
+#include "lib/modules/modules.h"
 
 struct gf_layout;
 struct gf_pool_parts;
@@ -18,8 +21,7 @@ struct gf_device_module {
     gf_status (*read)(gf_context *gf, void *to, gf_mem from, uint64_t bytes);
     gf_status (*write)(gf_context *gf, gf_mem to, const void *from, uint64_t bytes);
     /* uuid.c: where all ranks have a device, at the end of the warm-up: posts a request; then, once that has ended,
-     * warns of
-     * those that have the same one. */
+     * warns of those that have the same one. */
     void (*uuid_begin)(gf_context *gf);
     void (*uuid_commit)(gf_context *gf);
     /* ipc.h */
@@ -30,6 +32,20 @@ struct gf_device_module {
     void (*ipc_close)(gf_context *gf);
     void (*flags_close)(gf_context *gf);
 };
+
+/* Of a pool, wherever it lies. */
+static inline gf_status gf_pool_read(gf_context *gf, void *to, gf_mem from, uint64_t bytes)
+{
+    if (gf->on_device) return gf->modules->device->read(gf, to, from, bytes);
+    if (bytes > 0) memcpy(to, (const void *)(uintptr_t)from, bytes);
+    return GF_OK;
+}
+static inline gf_status gf_pool_write(gf_context *gf, gf_mem to, const void *from, uint64_t bytes)
+{
+    if (gf->on_device) return gf->modules->device->write(gf, to, from, bytes);
+    if (bytes > 0) memcpy((void *)(uintptr_t)to, from, bytes);
+    return GF_OK;
+}
 
 void gf_uuid_begin(gf_context *gf);
 void gf_uuid_commit(gf_context *gf);

@@ -57,13 +57,6 @@ static gf_status canary_look(gf_context *gf, uint32_t rank, bool *same_out)
     return status;
 }
 
-static void post(gf_context *gf, gf_operation operation, gf_collective collective, float *words, uint64_t count)
-{
-    gf_status status = gf_request_post(gf, operation, collective, (gf_mem)(uintptr_t)words, count, GF_TYPE_F32, 0,
-                                       &gf->warm.requests[0]);
-    GF_ASSERT(status == GF_OK);
-}
-
 /* This rank's reason, and the driver's own words for it. */
 static void refused(gf_context *gf, float *own, float why, const char *what)
 {
@@ -110,7 +103,7 @@ gf_status gf_ipc_begin(gf_context *gf)
         if (status < 0) return status;
         handle[1] = gf->gpu->outlives ? 1 : 0;
     }
-    post(gf, GF_OPERATION_JOIN, GF_COLL_ALLGATHER, gf->ipc.handles, gf->world * GF_IPC_WORDS);
+    gf_warm_post(gf, GF_COLL_ALLGATHER, gf->ipc.handles, gf->world * GF_IPC_WORDS);
     return GF_AGAIN;
 }
 
@@ -217,7 +210,7 @@ gf_status gf_ipc_next(gf_context *gf)
         if (!is_refused(gf)) agree(gf);
         return GF_OK;
     }
-    post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE, gf->ipc.refusals, 3 * (uint64_t)gf->world);
+    gf_warm_post(gf, GF_COLL_ALLREDUCE, gf->ipc.refusals, 3 * (uint64_t)gf->world);
     return GF_AGAIN;
 }
 

@@ -15,12 +15,9 @@ static bool same(const gf_context *gf, uint32_t a, uint32_t b)
 
 void gf_uuid_begin(gf_context *gf)
 {
-    gf_status status;
     memset(gf->device.uuids, 0, gf->world * sizeof gf->gpu->uuid);
     memcpy(gf->device.uuids + gf->rank * GF_UUID_WORDS, gf->gpu->uuid, sizeof gf->gpu->uuid);
-    status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_ALLGATHER, (gf_mem)(uintptr_t)gf->device.uuids,
-                             gf->world * (uint64_t)GF_UUID_WORDS, GF_TYPE_F32, 0, &gf->warm.requests[0]);
-    GF_ASSERT(status == GF_OK);
+    gf_warm_post(gf, GF_COLL_ALLGATHER, gf->device.uuids, gf->world * (uint64_t)GF_UUID_WORDS);
 }
 
 /* Each rank but the first of a device names itself and the first. */

@@ -34,12 +34,10 @@ static void status_send(struct gf_members *members)
 static void channel_failed(struct gf_members *members, const struct gf_fault *fault, gf_status status)
 {
     struct gf_error error = {.code = status, .peer = fault->peer, .operation = GF_OPERATION_JOIN,
-                             .step = members->position.step, .tensor = GF_TENSOR_NONE,
-                             .foreign_code = fault->foreign_code};
+                             .step = members->position.step, .tensor = GF_TENSOR_NONE};
     if (members_over(members)) return;
     if (members->state != MEMBERS_JOINING) error.operation = (gf_operation)members->position.operation;
-    (void)snprintf(error.foreign_call, sizeof error.foreign_call, "%s", fault->foreign_call);
-    (void)snprintf(error.text, sizeof error.text, "%s", fault->text);
+    gf_error_take(&error, fault);
     gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
     gf_members_fail(members, &error, &error);
 }

@@ -63,11 +63,12 @@ extern const struct gf_observe_module gf_module_observe;
 #else
 #define GF_MODULES_ELEMENT_OPS &gf_element_ops_scalar
 #endif
-#define GF_MODULES_CORE \
-    .ops = GF_MODULES_ELEMENT_OPS, \
+#define GF_MODULES_DRIVERS \
     .drivers = {.link = &gf_link_ucx, .rendezvous = &gf_rendezvous_tcp, .gpu = &gf_gpu_host, \
-                .clock = &gf_clock_monotonic}, \
-    .coll = {[GF_ALGORITHM_RING] = &gf_coll_ring, [GF_ALGORITHM_HALVING] = &gf_coll_halving, \
-             [GF_ALGORITHM_DOUBLING] = &gf_coll_doubling, [GF_ALGORITHM_TREE] = &gf_coll_tree}
+                .clock = &gf_clock_monotonic}
+#define GF_MODULES_COLL \
+    [GF_ALGORITHM_RING] = &gf_coll_ring, [GF_ALGORITHM_HALVING] = &gf_coll_halving, \
+    [GF_ALGORITHM_DOUBLING] = &gf_coll_doubling, [GF_ALGORITHM_TREE] = &gf_coll_tree
+#define GF_MODULES_CORE .ops = GF_MODULES_ELEMENT_OPS, GF_MODULES_DRIVERS, .coll = {GF_MODULES_COLL}
 
 #endif

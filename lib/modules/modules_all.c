@@ -2,22 +2,16 @@
  * does, in the program's own object. */
 #include "lib/modules/modules.h"
 
-const struct gf_modules gf_modules_all = {
-    .name = "gf_modules_all",
-    .drivers = {
-#if GF_WITH_UCX
-        .link = &gf_link_ucx,
+#if !GF_WITH_UCX
+extern const struct gf_link_driver gf_link_ucx __attribute__((weak)); /* NULL */
 #endif
-        .rendezvous = &gf_rendezvous_tcp,
-        .gpu = &gf_gpu_host,
-        .clock = &gf_clock_monotonic,
-    },
+
+const struct gf_modules gf_modules_all = {
+    GF_MODULES_DRIVERS,
+    .name = "gf_modules_all",
     .ops = &gf_element_ops_host,
     .coll = {
-        [GF_ALGORITHM_RING] = &gf_coll_ring,
-        [GF_ALGORITHM_HALVING] = &gf_coll_halving,
-        [GF_ALGORITHM_DOUBLING] = &gf_coll_doubling,
-        [GF_ALGORITHM_TREE] = &gf_coll_tree,
+        GF_MODULES_COLL,
         [GF_ALGORITHM_SERVER] = &gf_coll_server,
         [GF_ALGORITHM_DIRECT] = &gf_coll_direct,
         [GF_ALGORITHM_HIERARCHY] = &gf_coll_hierarchy,

@@ -20,4 +20,13 @@ struct gf_observed {
     struct gf_timing timing;     /* of links, in this step */
 };
 
+/* The observe module: what the core calls of it. The program calls gf_trace_read(), gf_stats(), gf_peer_stats(). */
+struct gf_observe_module {
+    void (*link_times_tell)(gf_context *gf);
+    void (*link_times_learn)(gf_context *gf);
+};
+/* link_times.c, which link was slow in a step: each rank's times go out with the vote, all learn the same from it. */
+void gf_link_times_tell(gf_context *gf);  /* this rank's, into the words of the vote, all 0 */
+void gf_link_times_learn(gf_context *gf); /* of all ranks, from them: step.link_ends and link_ns */
+
 #endif

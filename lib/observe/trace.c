@@ -1,7 +1,6 @@
 /* A ring of fixed-size records, always on: the newest overwrite the oldest. */
+#include "lib/context.h"
 #include "lib/modules/modules.h"
-#include "lib/observe/observe.h"
-#include "lib/observe/link_times.h"
 
 uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t record_max)
 {

@@ -10,15 +10,6 @@
 #include "lib/core/device_work.h"
 #include "lib/optimizer/kinds.h"
 
-/* base^power; libm's pow() differs from machine to machine. */
-static double power_of(double base, uint64_t power)
-{
-    double result = 1.0;
-    for (; power > 0; power >>= 1, base *= base)
-        if ((power & 1u) != 0) result *= base;
-    return result;
-}
-
 static struct gf_adam adam_of(const gf_context *gf, uint32_t tensor, uint64_t first, float rate)
 {
     const struct gf_pool_tensor *placed = &gf->tensors[tensor];
@@ -39,8 +30,8 @@ static struct gf_adam adam_of(const gf_context *gf, uint32_t tensor, uint64_t fi
         .keep1 = (float)(1.0 - beta1),
         .beta2 = (float)beta2,
         .keep2 = (float)(1.0 - beta2),
-        .correct1 = (float)(1.0 / (1.0 - power_of(beta1, gf->optimizer.updates))),
-        .correct2 = (float)(1.0 / sqrt(1.0 - power_of(beta2, gf->optimizer.updates)))};
+        .correct1 = (float)(1.0 / (1.0 - gf_power_of(beta1, gf->optimizer.updates))),
+        .correct2 = (float)(1.0 / sqrt(1.0 - gf_power_of(beta2, gf->optimizer.updates)))};
 }
 
 static gf_status adam_run(gf_context *gf, uint32_t first, uint32_t last, float rate)

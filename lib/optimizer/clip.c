@@ -2,10 +2,8 @@
  * rank holds the averaged gradients, so each adds all squares up by itself, in the one order that norm() has: no
  * message, and the same bits everywhere. What clipping multiplies with goes into the update's own scale. */
 #include <math.h>
-#include <string.h>
 
 #include "lib/device/device.h"
-#include "lib/modules/modules.h"
 #include "lib/core/device_work.h"
 #include "lib/optimizer/kinds.h"
 
@@ -29,13 +27,6 @@ static gf_status squares_add(gf_context *gf)
     return gf_update_status(gf, status);
 }
 
-static gf_status floats_read(gf_context *gf, float *to, gf_mem from, uint32_t count)
-{
-    if (gf->on_device) return gf->modules->device->read(gf, to, from, count * sizeof(float));
-    memcpy(to, (const void *)(uintptr_t)from, count * sizeof(float));
-    return GF_OK;
-}
-
 static gf_status norm_make(gf_context *gf)
 {
     double sum = 0.0, most = (double)gf->config.optimizer.clip_norm, norm;
@@ -44,7 +35,7 @@ static gf_status norm_make(gf_context *gf)
     for (uint32_t i = 0, count; (status == GF_OK) && (i < tensors); i += count) {
         float squares[SQUARES];
         count = (tensors - i < SQUARES) ? tensors - i : SQUARES;
-        status = floats_read(gf, squares, gf_gradient_square(gf, i), count);
+        status = gf_pool_read(gf, squares, gf_gradient_square(gf, i), count * sizeof squares[0]);
         for (uint32_t s = 0; (status == GF_OK) && (s < count); s++) {
             double scale = (gf->tensors[i + s].type == GF_TYPE_F32) ? 1.0 : (double)gf->step.gradient_scale;
             sum += (double)squares[s] * scale * scale;

@@ -6,7 +6,7 @@
  * 1511.00175; of power 2 with LARS, arXiv 1708.03888. Cosine: arXiv 1608.03983, equation 5, without restarts. */
 #include <math.h>
 
-#include "lib/context.h"
+#include "lib/optimizer/kinds.h"
 
 #define BASE_BATCH 256u
 #define STEP_FACTOR 0.1
@@ -22,7 +22,7 @@ static double cosine_squared(double x)
     return sum * sum;
 }
 
-static double power_of(double value, uint64_t power)
+double gf_power_of(double value, uint64_t power)
 {
     double result = 1.0;
     for (; power > 0; power >>= 1, value *= value)
@@ -49,7 +49,7 @@ static double real_power_of(double value, double power)
 {
     uint64_t whole = (power < 1e6) ? (uint64_t)power : 1000000u;
     if (value <= 0.0) return 0.0;
-    return power_of(value, whole) * power_below_one(value, power - (double)whole);
+    return gf_power_of(value, whole) * power_below_one(value, power - (double)whole);
 }
 
 /* The share of the highest rate that is left; left is 1 after the warm-up, 0 at the end. */
@@ -64,9 +64,7 @@ static double share_left(const struct gf_schedule *schedule, uint64_t step, doub
     case GF_SCHEDULE_COSINE:     return cosine_squared(half_pi * (1.0 - left));
     case GF_SCHEDULE_STEP:       break;
     }
-    for (uint32_t i = 0; (i < schedule->milestone_count) && (i < GF_MILESTONES_MAX); i++)
-        if (step >= schedule->milestones[i]) passed++;
-    return power_of(factor, passed);
+    return gf_power_of(factor, passed);
 }
 
 float gf_schedule_rate(const struct gf_schedule *schedule, uint64_t step)

@@ -8,7 +8,6 @@
 #include "lib/modules/modules.h"
 #include "lib/core/device_work.h"
 #include "lib/optimizer/kinds.h"
-#include "lib/sparse/sparse_module.h"
 
 static gf_status sgd_run(gf_context *gf, uint32_t first, uint32_t last, float rate);
 static gf_status lars_run(gf_context *gf, uint32_t first, uint32_t last, float rate);
@@ -117,7 +116,7 @@ static gf_status norms_add(gf_context *gf, gf_type type, const struct gf_norm *n
     return (status < 0) ? status : ops->norm(&gf->queue, scratch, type, norms + count, count);
 }
 
-gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end)
+static gf_status lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end)
 {
     struct gf_norm norms[2];
     if (!gf_has_ratio(gf, tensor)) return GF_OK;
@@ -125,7 +124,7 @@ gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t 
     return gf_update_status(gf, norms_add(gf, (gf_type)gf->tensors[tensor].type, norms, 1));
 }
 
-gf_status gf_lars_end(gf_context *gf, uint32_t tensor)
+static gf_status lars_end(gf_context *gf, uint32_t tensor)
 {
     struct gf_ratio ratio = ratio_of(gf, tensor);
     if (!gf_has_ratio(gf, tensor)) return GF_OK;
@@ -156,20 +155,16 @@ static struct gf_update update_of(const gf_context *gf, uint32_t tensor, uint64_
         .nesterov = gf->config.optimizer.nesterov};
 }
 
-gf_status gf_update_chunks(gf_context *gf, uint32_t tensor, const struct gf_chunks *chunks, float rate)
+static gf_status update_chunks(gf_context *gf, uint32_t tensor, const struct gf_chunks *chunks, float rate)
 {
     const struct gf_update update = update_of(gf, tensor, 0, rate);
-    if (gf_optimizer_ops(gf->ops)->update_chunks(&gf->queue, &update, chunks) < 0)
-        return gf_device_failed(gf, GF_OPERATION_UPDATE);
-    return GF_OK;
+    return gf_update_status(gf, gf_optimizer_ops(gf->ops)->update_chunks(&gf->queue, &update, chunks));
 }
 
-gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate)
+static gf_status update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate)
 {
     const struct gf_update update = update_of(gf, tensor, first, rate);
-    if (gf_optimizer_ops(gf->ops)->update(&gf->queue, &update, end - first) < 0)
-        return gf_device_failed(gf, GF_OPERATION_UPDATE);
-    return GF_OK;
+    return gf_update_status(gf, gf_optimizer_ops(gf->ops)->update(&gf->queue, &update, end - first));
 }
 
 /* Neighbours with the same rules and no ratio are one part, with the gaps between them: zeroes, which stay so. */
@@ -244,3 +239,11 @@ gf_status gf_update(gf_context *gf, float learning_rate)
     }
     return gf->step.sparse ? gf->modules->sparse->update(gf, learning_rate) : GF_OK;
 }
+
+const struct gf_optimizer_module gf_module_optimizer = {
+    .half_refresh = gf_half_refresh,
+    .lars_add = lars_add,
+    .lars_end = lars_end,
+    .range = update_range,
+    .chunks = update_chunks,
+};

@@ -1,7 +1,7 @@
 /* Which chunks a sparse step sends: its buffers before, and the update of just them after it. What is computed of them
  * is in sparse_history.c. */
+#include "lib/context.h"
 #include "lib/modules/modules.h"
-#include "lib/optimizer/optimizer.h"
 
 /* ---- buffers ---- */
 
@@ -115,7 +115,7 @@ static bool sparse_commits(const gf_context *gf)
     return (gf->sparse.commit.chunk != 0) || (gf->sparse.commit.elem != 0);
 }
 
-const struct gf_step_module gf_sparse_step = {
+static const struct gf_step_module sparse_step = {
     .buffers = &gf_sparse_buffer,
     .begin = sparse_begin,
     .fill = gf_sparse_score,
@@ -145,7 +145,7 @@ static gf_status each_sent_run(gf_context *gf, uint32_t tensor, uint32_t *slot, 
     return GF_OK;
 }
 
-gf_status gf_sparse_update(gf_context *gf, float learning_rate)
+static gf_status sparse_update(gf_context *gf, float learning_rate)
 {
     const struct gf_optimizer_module *optimizer = gf->modules->optimizer;
     uint32_t slot = 0;
@@ -160,3 +160,9 @@ gf_status gf_sparse_update(gf_context *gf, float learning_rate)
     }
     return GF_OK;
 }
+
+const struct gf_sparse_module gf_module_sparse = {
+    .step = &sparse_step,
+    .open = gf_sparse_lists_open,
+    .update = sparse_update,
+};

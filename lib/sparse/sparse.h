@@ -83,12 +83,16 @@ struct gf_sparse_rule {
 struct gf_sparse_rule gf_sparse_rule_of(const gf_context *gf);
 bool gf_sparse_is_local(const gf_context *gf); /* sparse.momentum is */
 
-extern const struct gf_step_module gf_sparse_step;  /* which chunks and buffers a sparse step has: sparse.c */
+/* The module: what the core and the optimizer call of it, where sparse.enabled. */
+struct gf_sparse_module {
+    const struct gf_step_module *step;                        /* which chunks and buffers a sparse step has: sparse.c */
+    void (*open)(gf_context *gf);                             /* once tensors and pools are laid out */
+    gf_status (*update)(gf_context *gf, float learning_rate); /* in a sparse step: the chunks that were sent */
+};
 extern const struct gf_op_kind gf_sparse_buffer;    /* sparse_history.c, as the two below; about a slice a call */
 gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns); /* GF_OK: all chunks have their norm */
 /* GF_OK: history, momentum and gradients are those after the step and the next set is chosen. */
 gf_status gf_sparse_commit(gf_context *gf, float factor);
-gf_status gf_sparse_update(gf_context *gf, float learning_rate); /* in a sparse step: the chunks that were sent */
 
 /* sparse_lists.c: queue everything and return; only score may have to be asked again, as more is ready. */
 void gf_sparse_lists_open(gf_context *gf);

@@ -2,8 +2,8 @@
  * buffer, a batch or a step, for a device is not held up by more work, but by many small ones. A list is all chunks:
  * those that the step sends, rising, then the others, rising. The values are bit for bit those of the pieces, which
  * serve where a chunk is larger than the scratch or where tensors with and without decay share the part. */
+#include "lib/context.h"
 #include "lib/modules/modules.h"
-#include "lib/optimizer/optimizer.h"
 #include "lib/core/device_work.h"
 #include "ops/module_ops.h"
 

@@ -4,8 +4,6 @@
 
 #include "lib/device/device.h"
 #include "lib/modules/modules.h"
-#include "lib/optimizer/optimizer.h"
-#include "lib/quantize/quantize_state.h"
 #include "lib/state/state_format.h"
 #include "lib/core/accessors.h"
 #include "lib/core/arena.h"
@@ -14,42 +12,40 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "head and pools are written as they lie");
 
+enum { WEIGHT, MOMENTUM_DENSE, MOMENTUM_SPARSE, MOMENT2, HISTORY, POOLS };
+
 /* Where the parts of this context's state lie, in bytes. */
 struct parts {
-    uint64_t selection, weight, extra, momentum_dense, momentum_sparse, moment2, history, owner, checksum, total;
+    uint64_t selection, extra, owner, checksum, total;
+    struct {
+        gf_mem pool;
+        uint64_t elem_count; /* 0: it has none */
+        uint64_t at;
+    } pools[POOLS];
 };
 
-/* Of a pool, wherever it lies. */
-static gf_status pool_read(gf_context *gf, void *to, gf_mem from, uint64_t bytes)
-{
-    if (gf->on_device) return gf->modules->device->read(gf, to, from, bytes);
-    if (bytes > 0) memcpy(to, (const void *)(uintptr_t)from, bytes);
-    return GF_OK;
-}
-
-static gf_status pool_write(gf_context *gf, gf_mem to, const void *from, uint64_t bytes)
-{
-    if (gf->on_device) return gf->modules->device->write(gf, to, from, bytes);
-    if (bytes > 0) memcpy((void *)(uintptr_t)to, from, bytes);
-    return GF_OK;
-}
-
 static uint64_t part_bytes(uint64_t elem_count) { return gf_align_up(elem_count * sizeof(float), 8); }
-static bool has_weights(const gf_context *gf) { return gf->config.optimizer.kind != GF_OPTIMIZER_NONE; }
-static bool has_momentum(const gf_context *gf) { return gf->optimizer.momentum != 0; }
 
 static struct parts parts_of(const gf_context *gf)
 {
-    struct parts parts = {.selection = sizeof(struct gf_state_head)};
-    uint64_t dense = gf->pool.elem_count - gf->sparse.elem_count;
-    parts.weight = parts.selection + part_bytes(gf->sparse.chunk_count);
-    parts.extra = parts.weight + (has_weights(gf) ? part_bytes(gf->pool.elem_count) : 0);
-    parts.momentum_dense = parts.extra + gf_extra_bytes(gf);
-    parts.momentum_sparse = parts.momentum_dense + (has_momentum(gf) ? part_bytes(dense) : 0);
-    parts.moment2 = parts.momentum_sparse + (has_momentum(gf) ? part_bytes(gf->sparse.elem_count) : 0);
-    parts.history = parts.moment2 + ((gf->optimizer.moment2 != 0) ? part_bytes(gf->pool.elem_count) : 0);
-    parts.owner = parts.history + part_bytes(gf_history_elems(gf));
-    parts.checksum = parts.owner + part_bytes(gf->quantized.owner_elems);
+    const uint64_t all = gf->pool.elem_count, sparse = gf->sparse.elem_count;
+    gf_mem momentum = gf->optimizer.momentum, dense = (momentum != 0) ? momentum + sparse * sizeof(float) : 0;
+    struct parts parts = {.selection = sizeof(struct gf_state_head),
+                          .pools = {[WEIGHT] = {gf->optimizer.weight, all},
+                                    [MOMENTUM_DENSE] = {dense, all - sparse},
+                                    [MOMENTUM_SPARSE] = {momentum, sparse},
+                                    [MOMENT2] = {gf->optimizer.moment2, all},
+                                    [HISTORY] = {gf->sparse.history, gf_history_elems(gf)}}};
+    uint64_t at = parts.selection + part_bytes(gf->sparse.chunk_count);
+    for (uint32_t p = 0; p < POOLS; p++) {
+        if (parts.pools[p].pool == 0) parts.pools[p].elem_count = 0;
+        parts.pools[p].at = at;
+        at += part_bytes(parts.pools[p].elem_count);
+        if (p == WEIGHT) parts.extra = at;
+        if (p == WEIGHT) at += gf_extra_bytes(gf);
+    }
+    parts.owner = at;
+    parts.checksum = at + part_bytes(gf->quantized.owner_elems);
     parts.total = parts.checksum + sizeof(uint64_t);
     return parts;
 }
@@ -70,7 +66,7 @@ static struct gf_state_head head_of(const gf_context *gf)
         .samples_before = gf->samples_before,
         .tensor_count = gf->tensor_count,
         .optimizer = (uint32_t)gf->config.optimizer.kind,
-        .has_momentum = has_momentum(gf) ? 1 : 0,
+        .has_momentum = (gf->optimizer.momentum != 0) ? 1 : 0,
         .sparse_momentum = has_sparse ? (uint32_t)gf->config.sparse.momentum : 0,
         .average = (has_sparse || gf_is_quantized(gf)) ? (uint32_t)gf->config.exchange.average : 0,
         .chunk_elems = has_sparse ? (uint32_t)sparse->chunk_elems : 0,
@@ -91,7 +87,7 @@ static struct gf_state_head head_of(const gf_context *gf)
 static uint64_t common_hash(const struct gf_state_head *head, const struct parts *parts, const unsigned char *data)
 {
     struct gf_state_head common = *head;
-    uint64_t end = ((head->flags & GF_STATE_LOCAL) != 0) ? parts->momentum_sparse : parts->history;
+    uint64_t end = parts->pools[((head->flags & GF_STATE_LOCAL) != 0) ? MOMENTUM_SPARSE : HISTORY].at;
     common.rank = 0;
     common.common_hash = 0;
     return gf_state_hash(gf_state_hash(0, &common, sizeof common), data + parts->selection, end - parts->selection);
@@ -119,26 +115,19 @@ static gf_status state_enter(gf_context *gf, const char *call)
 
 uint64_t gf_state_bytes(const gf_context *gf) { return (gf_own(gf) == GF_OK) ? parts_of(gf).total : 0; }
 
-static gf_status pool_save(gf_context *gf, unsigned char *to, gf_mem pool, uint64_t first, uint64_t elem_count)
-{
-    memset(to + part_bytes(elem_count) - (elem_count % 2) * sizeof(float), 0, (elem_count % 2) * sizeof(float));
-    return pool_read(gf, to, pool + first * sizeof(float), elem_count * sizeof(float));
-}
-
 static gf_status pools_save(gf_context *gf, const struct parts *parts, unsigned char *out)
 {
-    uint64_t sparse = gf->sparse.elem_count, all = gf->pool.elem_count;
     gf_status status = GF_OK;
-    if (has_weights(gf)) status = pool_save(gf, out + parts->weight, gf->optimizer.weight, 0, all);
+    for (uint32_t p = 0; (p < POOLS) && (status == GF_OK); p++) {
+        uint64_t bytes = parts->pools[p].elem_count * sizeof(float);
+        unsigned char *to = out + parts->pools[p].at;
+        memset(to + bytes, 0, gf_align_up(bytes, 8) - bytes);
+        status = gf_pool_read(gf, to, parts->pools[p].pool, bytes);
+    }
     gf_extra_save(gf, out + parts->extra);
-    if ((status == GF_OK) && has_momentum(gf))
-        status = pool_save(gf, out + parts->momentum_dense, gf->optimizer.momentum, sparse, all - sparse);
-    if ((status == GF_OK) && has_momentum(gf))
-        status = pool_save(gf, out + parts->momentum_sparse, gf->optimizer.momentum, 0, sparse);
-    if ((status == GF_OK) && (parts->history > parts->moment2))
-        status = pool_save(gf, out + parts->moment2, gf->optimizer.moment2, 0, all);
-    if (status == GF_OK) status = pool_save(gf, out + parts->history, gf->sparse.history, 0, gf_history_elems(gf));
-    gf_quantize_save(gf, out + parts->owner);
+    memset(out + parts->owner, 0, parts->checksum - parts->owner);
+    if (gf->quantized.epoch == gf->epoch)
+        memcpy(out + parts->owner, gf->quantized.owner, gf->quantized.owner_elems * sizeof(float));
     return status;
 }
 
@@ -152,7 +141,8 @@ gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes)
     if (status < 0) return status;
     if (gf_has_weights(gf) && gf->step.whole && !gf->step.updated && !gf->step.skipped)
         return gf_refuse(gf, GF_ERR_STATE, "gf_state_save: step %llu is not applied yet; %s comes first",
-                         (unsigned long long)gf->step.number, has_weights(gf) ? "gf_update()" : "gf_updated()");
+                         (unsigned long long)gf->step.number,
+                         (gf->optimizer.weight != 0) ? "gf_update()" : "gf_updated()");
     if (gf->inherit.next < gf->inherit.world)
         return gf_refuse(gf, GF_ERR_STATE, "gf_state_save: the state of old rank %u of %u was not added",
                          gf->inherit.next, gf->inherit.world);
@@ -161,7 +151,7 @@ gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes)
         return gf_refuse(gf, GF_ERR_PARAM, "gf_state_save: %llu bytes at %p; gf_state_bytes() says %llu",
                          (unsigned long long)bytes, data, (unsigned long long)parts.total);
     head = head_of(gf);
-    if (parts.weight > parts.selection) memset(out + parts.selection, 0, parts.weight - parts.selection);
+    memset(out + parts.selection, 0, parts.pools[WEIGHT].at - parts.selection);
     if (head.selected_count > 0)
         memcpy(out + parts.selection, gf->sparse.selection, head.selected_count * sizeof *gf->sparse.selection);
     if ((status = pools_save(gf, &parts, out)) < 0) return status;
@@ -286,18 +276,21 @@ static gf_status own_load(gf_context *gf, gf_mem pool, const unsigned char *from
 {
     gf_status status;
     if (factor == 0.0f) status = gf->ops->zero(&gf->queue, pool, count * sizeof(float));
-    else if (((status = pool_write(gf, pool, from, count * sizeof(float))) < 0) || (factor == 1.0f)) return status;
+    else if (((status = gf_pool_write(gf, pool, from, count * sizeof(float))) < 0) || (factor == 1.0f)) return status;
     else status = gf->ops->cast(&gf->queue, pool, GF_TYPE_F32, pool, GF_TYPE_F32, count, factor, 0, NULL);
     return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STATE) : GF_OK;
 }
 
-static gf_status own_add(gf_context *gf, gf_mem pool, const unsigned char *from, uint64_t all, float factor)
+static gf_status own_add(gf_context *gf, const struct parts *parts, uint32_t p, const unsigned char *data, float factor)
 {
+    const unsigned char *from = data + parts->pools[p].at;
+    gf_mem pool = parts->pools[p].pool;
+    uint64_t all = parts->pools[p].elem_count;
     uint64_t slice = gf->config.exchange.slice_bytes / sizeof(float);
     gf_mem scratch = gf->sparse.scratch;
     for (uint64_t done = 0, count; done < all; done += count) {
         count = (all - done < slice) ? all - done : slice;
-        gf_status status = pool_write(gf, scratch, from + done * sizeof(float), count * sizeof(float));
+        gf_status status = gf_pool_write(gf, scratch, from + done * sizeof(float), count * sizeof(float));
         if (status < 0) return status;
         if ((gf->ops->cast(&gf->queue, scratch, GF_TYPE_F32, scratch, GF_TYPE_F32, count, factor, 0, NULL) < 0) ||
             (gf->ops->sum(&gf->queue, pool + done * sizeof(float), scratch, GF_TYPE_F32, count, 0, NULL) < 0))
@@ -306,25 +299,23 @@ static gf_status own_add(gf_context *gf, gf_mem pool, const unsigned char *from,
     return GF_OK;
 }
 
+/* What each rank holds alone is stretched, or not inherited. Blocks of another world were others': what was owed of
+ * them is dropped, as at a view change. */
 static gf_status pools_load(gf_context *gf, const struct gf_state_head *head, const struct parts *parts,
                             const unsigned char *data, bool heir)
 {
-    uint64_t sparse = gf->sparse.elem_count, all = gf->pool.elem_count;
-    float factor = heir ? world_factor(gf, head) : 0.0f;
+    bool local = (head->flags & GF_STATE_LOCAL) != 0;
     gf_status status = GF_OK;
-    if (has_weights(gf)) status = pool_write(gf, gf->optimizer.weight, data + parts->weight, all * sizeof(float));
+    for (uint32_t p = 0; (p < POOLS) && (status == GF_OK); p++) {
+        bool is_own = (p == HISTORY) || ((p == MOMENTUM_SPARSE) && local);
+        status = own_load(gf, parts->pools[p].pool, data + parts->pools[p].at, parts->pools[p].elem_count,
+                          !is_own ? 1.0f : heir ? world_factor(gf, head) : 0.0f);
+    }
     gf_extra_load(gf, data + parts->extra);
     if ((status == GF_OK) && (gf->optimizer.half != 0)) status = gf->modules->optimizer->half_refresh(gf);
-    if ((status == GF_OK) && has_momentum(gf))
-        status = pool_write(gf, gf->optimizer.momentum + sparse * sizeof(float), data + parts->momentum_dense,
-                            (all - sparse) * sizeof(float));
-    if ((status == GF_OK) && has_momentum(gf))
-        status = own_load(gf, gf->optimizer.momentum, data + parts->momentum_sparse, sparse,
-                          ((head->flags & GF_STATE_LOCAL) != 0) ? factor : 1.0f);
-    if ((status == GF_OK) && (gf->optimizer.moment2 != 0))
-        status = pool_write(gf, gf->optimizer.moment2, data + parts->moment2, all * sizeof(float));
-    if (status == GF_OK) status = own_load(gf, gf->sparse.history, data + parts->history, gf_history_elems(gf), factor);
-    gf_quantize_load(gf, data + parts->owner, head->world);
+    gf->quantized.epoch = (head->world == gf->world) ? gf->epoch : 0; /* 0: cleared as the next step begins */
+    if (head->world == gf->world)
+        memcpy(gf->quantized.owner, data + parts->owner, gf->quantized.owner_elems * sizeof(float));
     return status;
 }
 
@@ -372,7 +363,6 @@ gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes)
 gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes)
 {
     gf_status status = state_enter(gf, __func__);
-    const unsigned char *from = data;
     struct gf_state_head head;
     struct parts parts;
     if (status < 0) return status;
@@ -388,10 +378,9 @@ gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes)
     if (head.rank != gf->inherit.next)
         return gf_refuse(gf, GF_ERR_DATA, "%s: the state is of rank %u of %u; next is that of rank %u", __func__,
                          head.rank, head.world, gf->inherit.next);
-    status = own_add(gf, gf->sparse.history, from + parts.history, gf_history_elems(gf), world_factor(gf, &head));
-    if ((status == GF_OK) && has_momentum(gf) && ((head.flags & GF_STATE_LOCAL) != 0))
-        status = own_add(gf, gf->optimizer.momentum, from + parts.momentum_sparse, gf->sparse.elem_count,
-                         world_factor(gf, &head));
+    status = own_add(gf, &parts, HISTORY, data, world_factor(gf, &head));
+    if ((status == GF_OK) && ((head.flags & GF_STATE_LOCAL) != 0))
+        status = own_add(gf, &parts, MOMENTUM_SPARSE, data, world_factor(gf, &head));
     if (status < 0) return status;
     gf->inherit.next = (head.world - head.rank > gf->world) ? head.rank + gf->world : head.world;
     return GF_OK;
