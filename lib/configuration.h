@@ -95,7 +95,7 @@ struct gf_config {
         float clip_norm;     /* all gradients together are scaled down to it; 0: never */
         gf_type half_weights;/* GF_TYPE_F32: no half pool; else a copy of the weights in this type */
     } optimizer;
-    struct gf_schedule rate; /* what gf_rate() says; milestones are for those who fill it by hand */
+    struct gf_schedule rate; /* what gf_rate() says */
     struct {
         bool enabled;
         uint32_t chunk_elems;    /* 0: 32768 */

@@ -11,13 +11,12 @@ extern "C" {
 
 typedef enum gf_schedule_kind {
     GF_SCHEDULE_CONSTANT = 0,
-    GF_SCHEDULE_STEP,       /* times `factor` every so many steps, and at each milestone */
+    GF_SCHEDULE_STEP,       /* times `factor` every so many steps */
     GF_SCHEDULE_POLYNOMIAL, /* end + (highest - end) (1 - t)^power */
     GF_SCHEDULE_COSINE      /* end + (highest - end) (1 + cos(pi t)) / 2 */
 } gf_schedule_kind;
 
 /* t goes from 0 after the warm-up to 1 at step_count. Zeroes mean what the comments say. */
-#define GF_MILESTONES_MAX 8u
 struct gf_schedule {
     gf_schedule_kind kind;
     float base_rate;         /* the highest rate where batch is 0, else times batch / base_batch, or its root */
@@ -29,9 +28,7 @@ struct gf_schedule {
     float end_rate;
     float power;             /* polynomial; above 0; 0: 1 */
     float factor;            /* step; 0: 0.1 */
-    uint64_t every;          /* step: times factor after each so many steps; 0: at milestones alone */
-    uint32_t milestone_count;
-    uint64_t milestones[GF_MILESTONES_MAX]; /* the first steps with a lower rate */
+    uint64_t every;          /* step: times factor after each so many steps; 0: never */
 };
 
 /* The learning rate of step `step`, counted from 0: the same bits on every machine. Needs no context. */

@@ -20,13 +20,6 @@ static const struct rate_case {
     {"last step of the warm-up", {.base_rate = 1.0f, .warmup_steps = 4}, 3, 0.8},
     {"behind the warm-up", {.base_rate = 1.0f, .warmup_steps = 4}, 4, 1.0},
     {"warm-up is scaled too", {.base_rate = 1.0f, .batch = 512, .warmup_steps = 4}, 0, 0.4},
-    {"before a milestone", {GF_SCHEDULE_STEP, .base_rate = 1.0f, .milestone_count = 2, .milestones = {30, 60}}, 29,
-     1.0},
-    {"at a milestone", {GF_SCHEDULE_STEP, .base_rate = 1.0f, .milestone_count = 2, .milestones = {30, 60}}, 30, 0.1},
-    {"behind all milestones", {GF_SCHEDULE_STEP, .base_rate = 1.0f, .milestone_count = 2, .milestones = {30, 60}}, 99,
-     0.01},
-    {"factor of a milestone",
-     {GF_SCHEDULE_STEP, .base_rate = 1.0f, .factor = 0.5f, .milestone_count = 3, .milestones = {1, 2, 3}}, 7, 0.125},
     {"line at its start", {GF_SCHEDULE_POLYNOMIAL, .base_rate = 2.0f, .step_count = 100}, 0, 2.0},
     {"line in the middle", {GF_SCHEDULE_POLYNOMIAL, .base_rate = 2.0f, .step_count = 100}, 50, 1.0},
     {"line's last step", {GF_SCHEDULE_POLYNOMIAL, .base_rate = 2.0f, .step_count = 100}, 99, 0.02},
@@ -88,8 +81,7 @@ TEST(test_every_schedule_rises_and_then_falls)
     for (int kind = GF_SCHEDULE_CONSTANT; kind <= GF_SCHEDULE_COSINE; kind++) {
         for (size_t i = 0; i < sizeof warmups / sizeof *warmups; i++) {
             struct gf_schedule schedule = {(gf_schedule_kind)kind, .base_rate = 0.4f, .warmup_steps = warmups[i],
-                                           .step_count = 100, .power = 2, .end_rate = 0.001f, .milestone_count = 2,
-                                           .milestones = {60, 80}};
+                                           .step_count = 100, .power = 2, .end_rate = 0.001f, .every = 60};
             float before = 0.0f;
             for (uint64_t step = 0; step < 120; step++, before = gf_schedule_rate(&schedule, step - 1)) {
                 float rate = gf_schedule_rate(&schedule, step);
