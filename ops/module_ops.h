@@ -3,6 +3,7 @@
 #ifndef GF_MODULE_OPS_H
 #define GF_MODULE_OPS_H
 
+#include "ops/element_args.h"
 #include "ops/ops.h"
 
 /* ---- ranks of one node, in memory that all of them reach ---- */
@@ -30,26 +31,6 @@ static inline const struct gf_node_ops *gf_node_ops(const struct gf_element_ops 
 }
 
 /* ---- sparse communication: scores, histories, listed chunks ---- */
-
-/* Sparse history; see accumulate(). */
-struct gf_accumulate {
-    gf_mem dst_h_f32, h_f32;
-    gf_mem dst_u_f32, u_f32;  /* 0 each: it is not stored; there is none */
-    gf_mem src;
-    gf_type src_type;
-    gf_mem weight_f32;        /* 0: no decay */
-    float scale, momentum, ahead, decay;
-};
-
-/* Equal pieces of two ranges: turn k < count takes chunk src_list[k] of one to chunk dst_list[k] of the other. Lists are
- * u32 in the queue's memory; 0: chunk k itself. No destination is listed twice. Chunk c is elements c*chunk_elems and
- * on; of a last chunk that is cut short, only what lies in both ranges. */
-struct gf_chunks {
-    gf_mem dst_list_u32, src_list_u32;
-    uint32_t count;
-    uint64_t chunk_elems; /* not 0 */
-    uint64_t dst_elems, src_elems; /* of the whole ranges */
-};
 
 struct gf_sparse_ops {
     /* scores_f32[c] = sum of |src[i]| over chunk c of chunk_elems (the last may be short). One order of adding, the
@@ -80,61 +61,6 @@ static inline const struct gf_sparse_ops *gf_sparse_ops(const struct gf_element_
 }
 
 /* ---- optimizers: norms, trust ratios, updates ---- */
-
-struct gf_update {
-    gf_mem weight_f32;
-    gf_mem momentum_f32;      /* 0: plain SGD */
-    gf_mem half;              /* 0, or the copy of the weights in half_type */
-    gf_type half_type;
-    gf_mem gradient;
-    gf_type gradient_type;
-    float gradient_scale;     /* multiplies the gradient first */
-    float rate_in;            /* multiplies what the momentum takes in: the learning rate of LARS, 1 for SGD */
-    gf_mem ratio_f32;         /* 0; or the trust ratio, one float that multiplies rate_in first */
-    float rate_out;           /* multiplies what is subtracted: the learning rate of SGD, 1 for LARS */
-    float momentum;
-    float decay;
-    bool nesterov;
-};
-
-/* A range whose squares norm() adds up. */
-struct gf_norm {
-    gf_mem square_f32, src;
-    uint64_t elem_count;
-};
-
-/* Trust ratio of LARS, from squares that norm() added up. */
-struct gf_ratio {
-    gf_mem ratio_f32;
-    gf_mem weight_square_f32;
-    gf_mem gradient_square_f32;
-    float gradient_scale; /* of the gradient's norm */
-    float eta;
-    float decay;
-    float epsilon;
-};
-
-/* Of a range that update() takes, a part with its own ratio and decay. */
-struct gf_update_part {
-    uint64_t first, elem_count;
-    gf_mem ratio_f32; /* or 0 */
-    float decay;
-};
-
-/* AdamW and LAMB; see adam(). */
-struct gf_adam {
-    gf_mem weight_f32, moment1_f32, moment2_f32;
-    gf_mem half;              /* 0, or the copy of the weights in half_type */
-    gf_type half_type;
-    gf_mem gradient;          /* 0: the moments are left as they are */
-    gf_type gradient_type;
-    gf_mem direction_f32;     /* 0; or r goes there, and weights and half are left as they are */
-    gf_mem ratio_f32;         /* 0; or the trust ratio, one float that multiplies rate first */
-    float gradient_scale, rate, decay, epsilon;
-    float beta1, keep1;       /* keep is 1 - beta */
-    float beta2, keep2;
-    float correct1, correct2; /* 1 / (1 - beta1^t) and 1 / sqrt(1 - beta2^t), with t updates, this one included */
-};
 
 struct gf_optimizer_ops {
     /* Of each range, *square_f32 += sum of src[i]^2 in fp32: each run of GF_RUN_ELEMS in 64 lanes and the tree of

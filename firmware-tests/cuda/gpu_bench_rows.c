@@ -94,8 +94,8 @@ static gf_status run_lars(void)
         norms[i] = (struct gf_norm){at, some.weight_f32 + 4 * first, each - 64};
         norms[TENSORS + i] = (struct gf_norm){at + 1024, some.gradient + 4 * first, each - 64};
         ratios[i] = (struct gf_ratio){at + 2048, at, at + 1024, 1, 0.001f, 5e-5f, 1e-6f};
-        parts[2 * i] = (struct gf_update_part){first, each - 64, at + 2048, 5e-5f};
-        parts[2 * i + 1] = (struct gf_update_part){first + each - 64, 64, 0, 0};
+        parts[2 * i] = (struct gf_update_part){first, each - 64, at + 2048, 5e-5f, 0};
+        parts[2 * i + 1] = (struct gf_update_part){first + each - 64, 64, 0, 0, 0};
     }
     gf_status status = gf_element_ops_cuda.zero(queue(), rest(LARS_AT), 2048);
     if (status >= 0) status = gf_optimizer_ops_cuda.norm(queue(), rest(SCRATCH_AT), GF_TYPE_F32, norms, 2 * TENSORS);

@@ -142,8 +142,8 @@ static void update_many(uint32_t count, uint32_t empty, uint64_t launches)
         norms[i] = (struct gf_norm){square, (gf_mem)(uintptr_t)&weight[at], elems};
         norms[count + i] = (struct gf_norm){other, (gf_mem)(uintptr_t)&gradient[at], elems};
         ratio[i] = (struct gf_ratio){(gf_mem)(uintptr_t)&ratios[i], square, other, 1, 0.02f, 5e-4f, 1e-6f};
-        parts[2 * i] = (struct gf_update_part){at, elems, ratio[i].ratio_f32, 5e-4f};
-        parts[2 * i + 1] = (struct gf_update_part){at + ELEMS, ELEMS, 0, 0};
+        parts[2 * i] = (struct gf_update_part){at, elems, ratio[i].ratio_f32, 5e-4f, 0};
+        parts[2 * i + 1] = (struct gf_update_part){at + ELEMS, ELEMS, 0, 0, 0};
     }
     for (uint32_t on_host = 0; on_host < 2; on_host++) {
         const struct gf_element_ops *ops = on_host ? gf_element_ops_best() : &gf_element_ops_cuda;

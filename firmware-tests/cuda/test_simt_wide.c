@@ -83,13 +83,15 @@ TEST(test_update_and_accumulate)
     WIDE(float, weight);
     WIDE(float, momentum);
     WIDE(uint16_t, gradient);
-    struct gf_update_args update = {.weight = (uint64_t)(uintptr_t)weight, .momentum_at = (uint64_t)(uintptr_t)momentum,
-                                    .gradient = (uint64_t)(uintptr_t)gradient, .part_count = 1,
-                                    .parts = {{.elem_count = count}}, .gradient_scale = 1, .rate_in = 1,
-                                    .rate_out = 0.5f, .momentum = 0.5f, .gradient_type = GF_KERNEL_F16};
-    struct gf_accumulate_args accumulate = {.dst_h = (uint64_t)(uintptr_t)weight, .h = (uint64_t)(uintptr_t)weight,
-                                            .src = (uint64_t)(uintptr_t)gradient, .elem_count = count, .scale = 1,
-                                            .src_type = GF_KERNEL_F16};
+    struct gf_update_args update = {.of = {.weight_f32 = (uint64_t)(uintptr_t)weight, .gradient_scale = 1, .rate_in = 1,
+                                           .momentum_f32 = (uint64_t)(uintptr_t)momentum, .rate_out = 0.5f,
+                                           .gradient = (uint64_t)(uintptr_t)gradient, .momentum = 0.5f,
+                                           .gradient_type = GF_KERNEL_F16},
+                                    .part_count = 1, .parts = {{.elem_count = count}}};
+    struct gf_accumulate_args accumulate = {.of = {.dst_h_f32 = (uint64_t)(uintptr_t)weight, .scale = 1,
+                                                   .h_f32 = (uint64_t)(uintptr_t)weight,
+                                                   .src = (uint64_t)(uintptr_t)gradient, .src_type = GF_KERNEL_F16},
+                                            .elem_count = count};
     for (size_t p = 0; p < PLACES; p++) {
         gradient[places[p]] = gf_f16_of_f32((float)(p + 1));
         momentum[places[p]] = 2;
@@ -193,8 +195,8 @@ TEST(test_score_and_norm)
     struct gf_norm_args norm = {.runs = (uint64_t)(uintptr_t)sums, .count = 1,
                                 .run_count = (uint32_t)(count / GF_KERNEL_RUN_ELEMS)};
     void *score_list[] = {&score}, *norm_list[] = {&norm};
-    norm.ranges[0].src = (uint64_t)(uintptr_t)src;
-    norm.ranges[0].elem_count = count;
+    norm.ranges[0].of.src = (uint64_t)(uintptr_t)src;
+    norm.ranges[0].of.elem_count = count;
     src[count - 1] = -3;
     block = (uint32_t)(count / 64 / groups_fp32 - 1);
     gf_simt_blocks(&block, 1);

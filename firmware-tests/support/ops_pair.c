@@ -275,8 +275,8 @@ static void update_case(struct turn *t, gf_type gradient_type, int half_type, ui
     BOTH(optimizer, t, update, (NULL, &host, t->count), (t->pair->queue, &device, t->count));
     if (t->count == 0) return;
 
-    const struct gf_update_part parts[3] = {{0, t->count / 2, host.ratio_f32, 0}, {t->count / 2, 0, 0, 1},
-                                            {t->count / 2, t->count - t->count / 2, 0, 0.25f}};
+    const struct gf_update_part parts[3] = {{0, t->count / 2, host.ratio_f32, 0, 0}, {t->count / 2, 0, 0, 1, 0},
+                                            {t->count / 2, t->count - t->count / 2, 0, 0.25f, 0}};
     struct gf_update_part on_device[3] = {parts[0], parts[1], parts[2]};
     on_device[0].ratio_f32 = device.ratio_f32, update_fill(t, gradient_type, special);
     BOTH(optimizer, t, update_parts, (NULL, &host, parts, 3), (t->pair->queue, &device, on_device, 3));

@@ -180,7 +180,7 @@ static gf_status sgd_run(gf_context *gf, uint32_t first, uint32_t last, float ra
         for (to = place; !has_ratio && (to < last) && !gf_has_ratio(gf, gf_at_place(gf, to + 1)) &&
                          (gf_decay_of(gf, at_place(gf, to + 1)) == decay); to++) {}
         *part++ = (struct gf_update_part){at_place(gf, place)->first_elem - base, gf_places_elems(gf, place, to),
-                                          has_ratio ? gf_ratio_at(gf, tensor) : 0, decay};
+                                          has_ratio ? gf_ratio_at(gf, tensor) : 0, decay, 0};
     }
     return gf_update_status(gf, gf_optimizer_ops(gf->ops)->update_parts(&gf->queue, &update, parts,
                                                                         (uint32_t)(part - parts)));

@@ -6,43 +6,38 @@ struct accumulate_some {
 };
 
 /* *u: before and after; h' returned. */
-GF_INLINE float accumulate_rule(const struct gf_accumulate_args *r, float src, float weight, float *u, float h,
+GF_INLINE float accumulate_rule(const struct gf_accumulate *r, float src, float weight, float *u, float h,
                                 int exact)
 {
     float g = gf_mul(r->scale, src, exact);
-    if (r->weight != 0) g = gf_add(g, gf_mul(r->decay, weight, exact), exact);
-    if (r->u == 0) return gf_add(h, g, exact);
+    if (r->weight_f32 != 0) g = gf_add(g, gf_mul(r->decay, weight, exact), exact);
+    if (r->u_f32 == 0) return gf_add(h, g, exact);
     *u = gf_add(gf_mul(r->momentum, *u, exact), g, exact);
     return gf_add(h, gf_add(gf_mul(r->ahead, *u, exact), g, exact), exact);
 }
 
 /* Element i of dst, and `off` more of what is read. */
-GF_INLINE void accumulate_one(const struct gf_accumulate_args *r, uint64_t off, uint64_t i)
-{
-    float weight = (r->weight != 0) ? gf_one_load(GF_KERNEL_F32, r->weight, i + off) : 0.0f;
-    float u = (r->u != 0) ? gf_one_load(GF_KERNEL_F32, r->u, i + off) : 0.0f;
-    float h = accumulate_rule(r, gf_one_load(r->src_type, r->src, i + off), weight, &u,
-                              gf_one_load(GF_KERNEL_F32, r->h, i + off), 1);
-    if (r->dst_u != 0) gf_one_store(GF_KERNEL_F32, r->dst_u, i, u);
-    gf_one_store(GF_KERNEL_F32, r->dst_h, i, h);
-}
-
-GF_INLINE void accumulate_single(uint64_t i, const struct gf_accumulate_args *r, uint64_t off, uint32_t src_type)
+GF_INLINE void accumulate_one(uint64_t i, const struct gf_accumulate *r, uint64_t off, uint32_t src_type)
 {
     (void)src_type;
-    accumulate_one(r, off, i);
+    float weight = (r->weight_f32 != 0) ? gf_one_load(GF_KERNEL_F32, r->weight_f32, i + off) : 0.0f;
+    float u = (r->u_f32 != 0) ? gf_one_load(GF_KERNEL_F32, r->u_f32, i + off) : 0.0f;
+    float h = accumulate_rule(r, gf_one_load(r->src_type, r->src, i + off), weight, &u,
+                              gf_one_load(GF_KERNEL_F32, r->h_f32, i + off), 1);
+    if (r->dst_u_f32 != 0) gf_one_store(GF_KERNEL_F32, r->dst_u_f32, i, u);
+    gf_one_store(GF_KERNEL_F32, r->dst_h_f32, i, h);
 }
 
-GF_INLINE void accumulate_load(struct accumulate_some *some, uint64_t i, const struct gf_accumulate_args *r,
+GF_INLINE void accumulate_load(struct accumulate_some *some, uint64_t i, const struct gf_accumulate *r,
                                uint64_t off, uint32_t src_type)
 {
     gf_pack_load(&some->src, src_type, r->src, i + off, 4);
-    if (r->weight != 0) gf_pack_load(&some->weight, GF_KERNEL_F32, r->weight, i + off, 4);
-    if (r->u != 0) gf_pack_load(&some->u, GF_KERNEL_F32, r->u, i + off, 4);
-    gf_pack_load(&some->h, GF_KERNEL_F32, r->h, i + off, 4);
+    if (r->weight_f32 != 0) gf_pack_load(&some->weight, GF_KERNEL_F32, r->weight_f32, i + off, 4);
+    if (r->u_f32 != 0) gf_pack_load(&some->u, GF_KERNEL_F32, r->u_f32, i + off, 4);
+    gf_pack_load(&some->h, GF_KERNEL_F32, r->h_f32, i + off, 4);
 }
 
-GF_INLINE int accumulate_pack(struct accumulate_some *some, uint64_t i, const struct gf_accumulate_args *r,
+GF_INLINE int accumulate_pack(struct accumulate_some *some, uint64_t i, const struct gf_accumulate *r,
                                uint64_t off, uint32_t src_type)
 {
     float h[4], u[4];
@@ -54,26 +49,26 @@ GF_INLINE int accumulate_pack(struct accumulate_some *some, uint64_t i, const st
                                &u[e], gf_pack_get(&some->h, GF_KERNEL_F32, e), 0);
     }
     if (!gf_pack_numbers(h, 4)) return 0;
-    if (r->dst_u != 0) gf_pack_store(GF_KERNEL_F32, r->dst_u, i, u, 4);
-    gf_pack_store(GF_KERNEL_F32, r->dst_h, i, h, 4);
+    if (r->dst_u_f32 != 0) gf_pack_store(GF_KERNEL_F32, r->dst_u_f32, i, u, 4);
+    gf_pack_store(GF_KERNEL_F32, r->dst_h_f32, i, h, 4);
     return 1;
 }
 
-GF_INLINE void accumulate_range(struct gf_range *range, uint32_t src_type, const struct gf_accumulate_args *r)
+GF_INLINE void accumulate_range(struct gf_range *range, uint32_t src_type, const struct gf_accumulate *r)
 {
     const uint64_t dst = range->first, src = range->src;
-    const uint32_t head = gf_head(r->h + src * 4u, GF_KERNEL_F32, 4);
+    const uint32_t head = gf_head(r->h_f32 + src * 4u, GF_KERNEL_F32, 4);
     const int alike =
-        gf_alike(r->dst_h, dst, GF_KERNEL_F32, 4, head) && gf_alike(r->dst_u, dst, GF_KERNEL_F32, 4, head) &&
-        gf_alike(r->u, src, GF_KERNEL_F32, 4, head) && gf_alike(r->weight, src, GF_KERNEL_F32, 4, head) &&
+        gf_alike(r->dst_h_f32, dst, GF_KERNEL_F32, 4, head) && gf_alike(r->dst_u_f32, dst, GF_KERNEL_F32, 4, head) &&
+        gf_alike(r->u_f32, src, GF_KERNEL_F32, 4, head) && gf_alike(r->weight_f32, src, GF_KERNEL_F32, 4, head) &&
         gf_alike(r->src, src, src_type, 4, head);
-    GF_WALK(range, 4, head, alike, 2, struct accumulate_some, accumulate_load, accumulate_pack, accumulate_single, r,
+    GF_WALK(range, 4, head, alike, 2, struct accumulate_some, accumulate_load, accumulate_pack, accumulate_one, r,
             src - dst, src_type);
 }
 
 GF_INLINE void accumulate_type(uint32_t src_type, const struct gf_accumulate_args *r)
 {
-    GF_RANGES(&r->chunks, r->elem_count, accumulate_range, src_type, r);
+    GF_RANGES(&r->chunks, r->elem_count, accumulate_range, src_type, &r->of);
 }
 
 #define ACCUMULATE(name, type) \

@@ -23,7 +23,7 @@ GF_INLINE float adam_div(float a, float b, int exact)
     return exact ? gf_exact(result, a, b) : result;
 }
 
-GF_INLINE struct adam_one adam_rule(const struct gf_adam_args *r, float rate, struct adam_one to, float gradient,
+GF_INLINE struct adam_one adam_rule(const struct gf_adam *r, float rate, struct adam_one to, float gradient,
                                     int exact)
 {
     float below;
@@ -39,31 +39,31 @@ GF_INLINE struct adam_one adam_rule(const struct gf_adam_args *r, float rate, st
     return to;
 }
 
-GF_INLINE void adam_single(uint64_t i, const struct gf_adam_args *r, uint32_t gradient_type, float rate)
+GF_INLINE void adam_single(uint64_t i, const struct gf_adam *r, uint32_t gradient_type, float rate)
 {
     struct adam_one to;
-    to.m = gf_one_load(GF_KERNEL_F32, r->moment1, i);
-    to.v = gf_one_load(GF_KERNEL_F32, r->moment2, i);
-    to.weight = gf_one_load(GF_KERNEL_F32, r->weight, i);
+    to.m = gf_one_load(GF_KERNEL_F32, r->moment1_f32, i);
+    to.v = gf_one_load(GF_KERNEL_F32, r->moment2_f32, i);
+    to.weight = gf_one_load(GF_KERNEL_F32, r->weight_f32, i);
     to = adam_rule(r, rate, to, (r->gradient != 0) ? gf_one_load(gradient_type, r->gradient, i) : 0.0f, 1);
-    if (r->gradient != 0) gf_one_store(GF_KERNEL_F32, r->moment1, i, to.m);
-    if (r->gradient != 0) gf_one_store(GF_KERNEL_F32, r->moment2, i, to.v);
-    if (r->direction != 0) gf_one_store(GF_KERNEL_F32, r->direction, i, to.direction);
-    else gf_one_store(GF_KERNEL_F32, r->weight, i, to.weight);
-    if ((r->direction == 0) && (r->half != 0)) gf_one_store(r->half_type, r->half, i, to.weight);
+    if (r->gradient != 0) gf_one_store(GF_KERNEL_F32, r->moment1_f32, i, to.m);
+    if (r->gradient != 0) gf_one_store(GF_KERNEL_F32, r->moment2_f32, i, to.v);
+    if (r->direction_f32 != 0) gf_one_store(GF_KERNEL_F32, r->direction_f32, i, to.direction);
+    else gf_one_store(GF_KERNEL_F32, r->weight_f32, i, to.weight);
+    if ((r->direction_f32 == 0) && (r->half != 0)) gf_one_store(r->half_type, r->half, i, to.weight);
 }
 
-GF_INLINE void adam_load(struct adam_some *some, uint64_t i, const struct gf_adam_args *r, uint32_t gradient_type,
+GF_INLINE void adam_load(struct adam_some *some, uint64_t i, const struct gf_adam *r, uint32_t gradient_type,
                          float rate)
 {
     (void)rate;
-    gf_pack_load(&some->weight, GF_KERNEL_F32, r->weight, i, 4);
-    gf_pack_load(&some->moment1, GF_KERNEL_F32, r->moment1, i, 4);
-    gf_pack_load(&some->moment2, GF_KERNEL_F32, r->moment2, i, 4);
+    gf_pack_load(&some->weight, GF_KERNEL_F32, r->weight_f32, i, 4);
+    gf_pack_load(&some->moment1, GF_KERNEL_F32, r->moment1_f32, i, 4);
+    gf_pack_load(&some->moment2, GF_KERNEL_F32, r->moment2_f32, i, 4);
     if (r->gradient != 0) gf_pack_load(&some->gradient, gradient_type, r->gradient, i, 4);
 }
 
-GF_INLINE int adam_pack(struct adam_some *some, uint64_t i, const struct gf_adam_args *r, uint32_t gradient_type,
+GF_INLINE int adam_pack(struct adam_some *some, uint64_t i, const struct gf_adam *r, uint32_t gradient_type,
                         float rate)
 {
     float m[4], v[4], direction[4], weight[4];
@@ -78,30 +78,28 @@ GF_INLINE int adam_pack(struct adam_some *some, uint64_t i, const struct gf_adam
     }
     if (!(gf_pack_numbers(weight, 4) & gf_pack_numbers(v, 4))) return 0;
     if (r->gradient != 0) {
-        gf_pack_store(GF_KERNEL_F32, r->moment1, i, m, 4);
-        gf_pack_store(GF_KERNEL_F32, r->moment2, i, v, 4);
+        gf_pack_store(GF_KERNEL_F32, r->moment1_f32, i, m, 4);
+        gf_pack_store(GF_KERNEL_F32, r->moment2_f32, i, v, 4);
     }
-    gf_pack_store(GF_KERNEL_F32, (r->direction != 0) ? r->direction : r->weight, i,
-                  (r->direction != 0) ? direction : weight, 4);
-    if ((r->direction != 0) || (r->half == 0)) return 1;
-    if (r->half_type == GF_KERNEL_F16) gf_pack_store(GF_KERNEL_F16, r->half, i, weight, 4);
-    else if (r->half_type == GF_KERNEL_BF16) gf_pack_store(GF_KERNEL_BF16, r->half, i, weight, 4);
-    else gf_pack_store(GF_KERNEL_F32, r->half, i, weight, 4);
+    gf_pack_store(GF_KERNEL_F32, (r->direction_f32 != 0) ? r->direction_f32 : r->weight_f32, i,
+                  (r->direction_f32 != 0) ? direction : weight, 4);
+    if ((r->direction_f32 != 0) || (r->half == 0)) return 1;
+    gf_four_store(r->half_type, r->half, i, weight);
     return 1;
 }
 
-GF_INLINE void adam_type(uint32_t gradient_type, const struct gf_adam_args *r)
+GF_INLINE void adam_type(uint32_t gradient_type, const struct gf_adam *r, uint64_t elem_count)
 {
-    const float rate = (r->ratio != 0) ? r->rate * *(const float *)r->ratio : r->rate;
-    const uint32_t head = gf_head(r->weight, GF_KERNEL_F32, 4);
+    const float rate = (r->ratio_f32 != 0) ? r->rate * *(const float *)r->ratio_f32 : r->rate;
+    const uint32_t head = gf_head(r->weight_f32, GF_KERNEL_F32, 4);
     const int alike =
-        gf_alike(r->moment1, 0, GF_KERNEL_F32, 4, head) && gf_alike(r->moment2, 0, GF_KERNEL_F32, 4, head) &&
+        gf_alike(r->moment1_f32, 0, GF_KERNEL_F32, 4, head) && gf_alike(r->moment2_f32, 0, GF_KERNEL_F32, 4, head) &&
         gf_alike(r->half, 0, r->half_type, 4, head) && gf_alike(r->gradient, 0, gradient_type, 4, head) &&
-        gf_alike(r->direction, 0, GF_KERNEL_F32, 4, head);
-    struct gf_range range = gf_flat(r->elem_count);
+        gf_alike(r->direction_f32, 0, GF_KERNEL_F32, 4, head);
+    struct gf_range range = gf_flat(elem_count);
     GF_WALK(&range, 4, head, alike, 1, struct adam_some, adam_load, adam_pack, adam_single, r, gradient_type, rate);
 }
 
 #define ADAM(name, type) \
-    GF_KERNEL_OF(adam_##name, adam) { adam_type(type, &args); }
+    GF_KERNEL_OF(adam_##name, adam) { adam_type(type, &args.of, args.elem_count); }
 GF_EACH_TYPE(ADAM)

@@ -2,18 +2,13 @@
 #include "ops/element/cuda/device.cuh"
 
 /* src: where what belongs to element i of dst would lie at i. */
-GF_INLINE uint32_t cast_one(const struct gf_cast_args *r, uint64_t src, uint64_t i)
+GF_INLINE void cast_one(uint64_t i, const struct gf_cast_args *r, uint64_t src, uint64_t base, uint32_t dst_type,
+                        uint32_t src_type, int pack, struct gf_found *found)
 {
     float value = gf_mul(gf_one_load(r->src_type, src, i), r->scale, 1);
-    gf_one_store(r->dst_type, r->dst, i, value);
-    return gf_one_bad(r->dst_type, value);
-}
-
-GF_INLINE void cast_single(uint64_t i, const struct gf_cast_args *r, uint64_t src, uint64_t base, uint32_t dst_type,
-                           uint32_t src_type, int pack, struct gf_found *found)
-{
     (void)dst_type, (void)src_type, (void)pack;
-    gf_found_one(found, cast_one(r, src, i), base + i);
+    gf_one_store(r->dst_type, r->dst, i, value);
+    gf_found_one(found, gf_one_bad(r->dst_type, value), base + i);
 }
 
 GF_INLINE void cast_load(struct gf_pack *some, uint64_t i, const struct gf_cast_args *r, uint64_t src, uint64_t base,
@@ -43,7 +38,7 @@ GF_INLINE void cast_range(struct gf_range *range, uint32_t dst_type, uint32_t sr
     const uint64_t src = r->src + off * gf_bytes(src_type), base = r->base + off;
     const uint32_t head = gf_head(r->dst + range->first * gf_bytes(dst_type), dst_type, pack);
     const int alike = gf_alike(src, range->first, src_type, pack, head);
-    GF_WALK(range, pack, head, alike, 4, struct gf_pack, cast_load, cast_pack, cast_single, r, src, base, dst_type,
+    GF_WALK(range, pack, head, alike, 4, struct gf_pack, cast_load, cast_pack, cast_one, r, src, base, dst_type,
             src_type, pack, found);
 }
 

@@ -205,6 +205,14 @@ GF_INLINE void gf_pack_store(uint32_t type, uint64_t base, uint64_t i, const flo
     else gf_half_line_store(at, words);
 }
 
+/* The same of four, in a type that is known at run time alone. */
+GF_INLINE void gf_four_store(uint32_t type, uint64_t base, uint64_t i, const float *from)
+{
+    if (type == GF_KERNEL_F16) gf_pack_store(GF_KERNEL_F16, base, i, from, 4);
+    else if (type == GF_KERNEL_BF16) gf_pack_store(GF_KERNEL_BF16, base, i, from, 4);
+    else gf_pack_store(GF_KERNEL_F32, base, i, from, 4);
+}
+
 /* Whether all of a pack round to what is finite; one comparison an element, with no branch. */
 GF_INLINE int gf_pack_fine(uint32_t type, const float *value, int count)
 {
@@ -260,18 +268,18 @@ GF_INLINE uint64_t gf_listed(uint64_t list, uint64_t turn)
     return (list != 0) ? ((const uint32_t *)list)[turn] : turn;
 }
 
-GF_INLINE uint64_t gf_tiles(const struct gf_chunk_lists *chunks)
+GF_INLINE uint64_t gf_tiles(const struct gf_chunks *chunks)
 {
     return (chunks->chunk_elems + GF_KERNEL_TILE_ELEMS - 1) / GF_KERNEL_TILE_ELEMS;
 }
 
-GF_INLINE struct gf_range gf_tile_at(const struct gf_chunk_lists *chunks, uint64_t number)
+GF_INLINE struct gf_range gf_tile_at(const struct gf_chunks *chunks, uint64_t number)
 {
     uint64_t turn = number / gf_tiles(chunks), skip = number % gf_tiles(chunks) * GF_KERNEL_TILE_ELEMS;
     uint64_t left = chunks->chunk_elems - skip;
     struct gf_range tile;
-    tile.first = gf_listed(chunks->dst_list, turn) * chunks->chunk_elems + skip;
-    tile.src = gf_listed(chunks->src_list, turn) * chunks->chunk_elems + skip;
+    tile.first = gf_listed(chunks->dst_list_u32, turn) * chunks->chunk_elems + skip;
+    tile.src = gf_listed(chunks->src_list_u32, turn) * chunks->chunk_elems + skip;
     tile.count = (left < GF_KERNEL_TILE_ELEMS) ? left : GF_KERNEL_TILE_ELEMS;
     left = (tile.first < chunks->dst_elems) ? chunks->dst_elems - tile.first : 0;
     if (left < tile.count) tile.count = left;

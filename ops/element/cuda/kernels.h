@@ -3,7 +3,7 @@
 #ifndef GF_KERNELS_H
 #define GF_KERNELS_H
 
-#include <stdint.h>
+#include "ops/element_args.h"
 
 /* In the order of launch()'s numbers. The kernel is gf_kernel_NAME and takes a struct gf_NAME_args, without types. */
 #define GF_KERNELS_TYPES(X, name) X(name##_f32) X(name##_f16) X(name##_bf16) /* NAME + a type */
@@ -26,18 +26,13 @@
 #define GF_KERNEL_RATIOS_MAX 96u  /* of ratio, */
 #define GF_KERNEL_PARTS_MAX 116u  /* of update */
 
-/* struct gf_chunks; count 0: elements 0 .. elem_count-1, and no chunks. */
-struct gf_chunk_lists {
-    uint64_t dst_list, src_list, chunk_elems, dst_elems, src_elems;
-    uint32_t count;
-};
-
+/* Of chunks, count 0: elements 0 .. elem_count-1, and no chunks. */
 struct gf_cast_args {
     uint64_t dst, src, elem_count, base;
     uint64_t check; /* 0: none */
     float scale;
     uint32_t dst_type, src_type;
-    struct gf_chunk_lists chunks;
+    struct gf_chunks chunks;
 };
 
 struct gf_sum_args {
@@ -74,49 +69,38 @@ struct gf_norm_args {
     uint64_t runs;
     uint32_t count, run_count;
     struct {
-        uint64_t square, src, elem_count;
+        struct gf_norm of;
         uint32_t first_run, unused;
     } ranges[GF_KERNEL_NORMS_MAX];
 };
 
 struct gf_ratio_args {
     uint32_t count, unused;
-    struct {
-        uint64_t ratio, weight_square, gradient_square;
-        float gradient_scale, eta, decay, epsilon;
-    } of[GF_KERNEL_RATIOS_MAX];
+    struct gf_ratio of[GF_KERNEL_RATIOS_MAX];
 };
 
 struct gf_accumulate_args {
-    uint64_t dst_h, h, dst_u, u, src, weight, elem_count;
-    float scale, momentum, ahead, decay;
-    uint32_t src_type;
-    struct gf_chunk_lists chunks;
+    struct gf_accumulate of;
+    uint64_t elem_count;
+    struct gf_chunks chunks;
 };
 
 struct gf_zero_chunks_args {
     uint64_t dst;
-    struct gf_chunk_lists chunks; /* of 16-bit elements */
+    struct gf_chunks chunks; /* of 16-bit elements */
 };
 
 /* One part: flat, or of listed chunks. Several: a block a tile. */
 struct gf_update_args {
-    uint64_t weight, momentum_at, half, gradient;
-    float gradient_scale, rate_in, rate_out, momentum;
-    uint32_t half_type, gradient_type, nesterov;
+    struct gf_update of; /* but ratio and decay */
     uint32_t part_count, tiles; /* of all parts */
-    struct gf_chunk_lists chunks;
-    struct {
-        uint64_t first, elem_count, ratio;
-        float decay;
-        uint32_t first_tile;
-    } parts[GF_KERNEL_PARTS_MAX];
+    struct gf_chunks chunks;
+    struct gf_update_part parts[GF_KERNEL_PARTS_MAX];
 };
 
 struct gf_adam_args {
-    uint64_t weight, moment1, moment2, half, gradient, direction, ratio, elem_count;
-    float gradient_scale, rate, decay, epsilon, beta1, keep1, beta2, keep2, correct1, correct2;
-    uint32_t half_type, gradient_type;
+    struct gf_adam of;
+    uint64_t elem_count;
 };
 
 /* quantize and dequantize, with struct gf_groups. */

@@ -19,8 +19,8 @@ GF_INLINE void norm_runs_type(uint32_t type, const struct gf_norm_args *n)
     for (uint64_t run = gf_thread() / threads; run < n->run_count; run += gf_threads() / threads) {
         uint32_t range = norm_range_of(n, run);
         uint64_t first = (run - n->ranges[range].first_run) * GF_KERNEL_RUN_ELEMS;
-        uint64_t left = n->ranges[range].elem_count - first;
-        float sum = gf_lanes_sum(type, n->ranges[range].src + first * gf_bytes(type),
+        uint64_t left = n->ranges[range].of.elem_count - first;
+        float sum = gf_lanes_sum(type, n->ranges[range].of.src + first * gf_bytes(type),
                                  (left < GF_KERNEL_RUN_ELEMS) ? left : GF_KERNEL_RUN_ELEMS, 1);
         if (threadIdx.x % threads == 0) ((float *)n->runs)[run] = sum;
     }
@@ -45,6 +45,6 @@ GF_KERNEL_OF(norm_end, norm)
         __syncthreads();
         if (lane < half) lanes[lane] = gf_add(lanes[lane], lanes[lane + half], 0);
     }
-    float *square = (float *)args.ranges[range].square;
+    float *square = (float *)args.ranges[range].of.square_f32;
     if (lane == 0) *square = gf_add(*square, lanes[0], 0);
 }

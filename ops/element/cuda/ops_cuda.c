@@ -49,29 +49,19 @@ static uint64_t check_at(const struct gf_check *check)
     return (uint64_t)(uintptr_t)check;
 }
 
-static struct gf_chunk_lists lists_of(const struct gf_chunks *chunks)
-{
-    GF_ASSERT(chunks->chunk_elems > 0);
-    return (struct gf_chunk_lists){.dst_list = chunks->dst_list_u32,
-                                   .src_list = chunks->src_list_u32,
-                                   .chunk_elems = chunks->chunk_elems,
-                                   .dst_elems = chunks->dst_elems,
-                                   .src_elems = chunks->src_elems,
-                                   .count = chunks->count};
-}
-
 /* Where the source's range is not looked at: a tile is bounded by both. */
-static struct gf_chunk_lists lists_of_dst(const struct gf_chunks *chunks)
+static struct gf_chunks of_dst(const struct gf_chunks *chunks)
 {
-    struct gf_chunk_lists lists = lists_of(chunks);
-    lists.src_list = lists.dst_list;
-    lists.src_elems = lists.dst_elems;
-    return lists;
+    struct gf_chunks of = *chunks;
+    of.src_list_u32 = of.dst_list_u32;
+    of.src_elems = of.dst_elems;
+    return of;
 }
 
 /* A block a tile. */
 static uint64_t chunks_work(const struct gf_chunks *chunks)
 {
+    GF_ASSERT(chunks->chunk_elems > 0);
     return (chunks->chunk_elems + GF_KERNEL_TILE_ELEMS - 1) / GF_KERNEL_TILE_ELEMS * chunks->count * GF_KERNEL_THREADS;
 }
 
@@ -93,7 +83,7 @@ static gf_status cuda_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type ds
                                   const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check)
 {
     struct gf_cast_args args = {.dst = dst, .src = src, .base = base, .check = check_at(check), .scale = scale,
-                                .dst_type = dst_type, .src_type = src_type, .chunks = lists_of(chunks)};
+                                .dst_type = dst_type, .src_type = src_type, .chunks = *chunks};
     return (chunks->count == 0) ? GF_OK : cast_start(queue, &args, chunks_work(chunks));
 }
 
@@ -198,9 +188,7 @@ static gf_status cuda_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type t
         args.count = args.run_count = 0;
         for (; (next < count) && (args.count < GF_KERNEL_NORMS_MAX); next++) {
             if (ranges[next].elem_count == 0) continue;
-            args.ranges[args.count].square = ranges[next].square_f32;
-            args.ranges[args.count].src = ranges[next].src;
-            args.ranges[args.count].elem_count = ranges[next].elem_count;
+            args.ranges[args.count].of = ranges[next];
             args.ranges[args.count++].first_run = args.run_count;
             args.run_count += (uint32_t)gf_runs(ranges[next].elem_count);
         }
@@ -219,52 +207,37 @@ static gf_status cuda_ratio(struct gf_queue *queue, const struct gf_ratio *ratio
     for (uint32_t next = 0; (next < count) && (status == GF_OK);) {
         struct gf_ratio_args args;
         void *list[] = {&args};
-        for (args.count = 0; (next < count) && (args.count < GF_KERNEL_RATIOS_MAX); next++, args.count++) {
-            const struct gf_ratio *ratio = &ratios[next];
-            args.of[args.count].ratio = ratio->ratio_f32;
-            args.of[args.count].weight_square = ratio->weight_square_f32;
-            args.of[args.count].gradient_square = ratio->gradient_square_f32;
-            args.of[args.count].gradient_scale = ratio->gradient_scale;
-            args.of[args.count].eta = ratio->eta;
-            args.of[args.count].decay = ratio->decay;
-            args.of[args.count].epsilon = ratio->epsilon;
-        }
+        for (args.count = 0; (next < count) && (args.count < GF_KERNEL_RATIOS_MAX); next++)
+            args.of[args.count++] = ratios[next];
         status = queue->gpu->driver->launch(queue, KERNEL_ratio, 1, GF_KERNEL_RATIOS_MAX, list);
     }
     return status;
 }
 
-static struct gf_accumulate_args accumulate_args(const struct gf_accumulate *a)
+static gf_status accumulate_start(struct gf_queue *queue, struct gf_accumulate_args *args, uint64_t work)
 {
-    GF_ASSERT(a->src_type < GF_TYPE_COUNT);
-    GF_ASSERT((a->u_f32 != 0) || (a->dst_u_f32 == 0));
-    return (struct gf_accumulate_args){.dst_h = a->dst_h_f32, .h = a->h_f32, .dst_u = a->dst_u_f32, .u = a->u_f32,
-                                       .src = a->src, .weight = a->weight_f32, .scale = a->scale,
-                                       .momentum = a->momentum, .ahead = a->ahead, .decay = a->decay,
-                                       .src_type = a->src_type};
+    GF_ASSERT(args->of.src_type < GF_TYPE_COUNT);
+    GF_ASSERT((args->of.u_f32 != 0) || (args->of.dst_u_f32 == 0));
+    return start(queue, KERNEL_accumulate_f32 + args->of.src_type, work, args);
 }
 
 static gf_status cuda_accumulate(struct gf_queue *queue, const struct gf_accumulate *accumulate, uint64_t elem_count)
 {
-    struct gf_accumulate_args args = accumulate_args(accumulate);
-    args.elem_count = elem_count;
-    if (elem_count == 0) return GF_OK;
-    return start(queue, KERNEL_accumulate_f32 + args.src_type, packs_of(elem_count, 4), &args);
+    struct gf_accumulate_args args = {.of = *accumulate, .elem_count = elem_count};
+    return (elem_count == 0) ? GF_OK : accumulate_start(queue, &args, packs_of(elem_count, 4));
 }
 
 static gf_status cuda_accumulate_chunks(struct gf_queue *queue, const struct gf_accumulate *accumulate,
                                         const struct gf_chunks *chunks)
 {
-    struct gf_accumulate_args args = accumulate_args(accumulate);
-    args.chunks = lists_of(chunks);
-    if (chunks->count == 0) return GF_OK;
-    return start(queue, KERNEL_accumulate_f32 + args.src_type, chunks_work(chunks), &args);
+    struct gf_accumulate_args args = {.of = *accumulate, .chunks = *chunks};
+    return (chunks->count == 0) ? GF_OK : accumulate_start(queue, &args, chunks_work(chunks));
 }
 
 static gf_status cuda_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
 {
     const uint64_t halves = (type == GF_TYPE_F32) ? 2 : 1; /* of 16 bits, an element */
-    struct gf_zero_chunks_args args = {.dst = dst, .chunks = lists_of_dst(chunks)};
+    struct gf_zero_chunks_args args = {.dst = dst, .chunks = of_dst(chunks)};
     GF_ASSERT(type < GF_TYPE_COUNT);
     args.chunks.chunk_elems *= halves;
     args.chunks.dst_elems *= halves;
@@ -277,29 +250,16 @@ static gf_status cuda_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type ty
 static void update_fill(struct gf_update_args *args, const struct gf_update *update)
 {
     GF_ASSERT((update->gradient_type < GF_TYPE_COUNT) && (update->half_type < GF_TYPE_COUNT));
-    args->weight = update->weight_f32;
-    args->momentum_at = update->momentum_f32;
-    args->half = update->half;
-    args->gradient = update->gradient;
-    args->gradient_scale = update->gradient_scale;
-    args->rate_in = update->rate_in;
-    args->rate_out = update->rate_out;
-    args->momentum = update->momentum;
-    args->half_type = update->half_type;
-    args->gradient_type = update->gradient_type;
-    args->nesterov = update->nesterov;
+    args->of = *update;
     args->part_count = args->tiles = 0;
-    args->chunks = (struct gf_chunk_lists){.count = 0};
+    args->chunks = (struct gf_chunks){.count = 0};
 }
 
-static void part_add(struct gf_update_args *args, uint64_t first, uint64_t elem_count, gf_mem ratio, float decay)
+static void part_add(struct gf_update_args *args, const struct gf_update_part *part)
 {
-    args->parts[args->part_count].first = first;
-    args->parts[args->part_count].elem_count = elem_count;
-    args->parts[args->part_count].ratio = ratio;
-    args->parts[args->part_count].decay = decay;
+    args->parts[args->part_count] = *part;
     args->parts[args->part_count++].first_tile = args->tiles;
-    args->tiles += (uint32_t)((elem_count + GF_KERNEL_TILE_ELEMS - 1) / GF_KERNEL_TILE_ELEMS);
+    args->tiles += (uint32_t)((part->elem_count + GF_KERNEL_TILE_ELEMS - 1) / GF_KERNEL_TILE_ELEMS);
 }
 
 static gf_status cuda_update_parts(struct gf_queue *queue, const struct gf_update *update,
@@ -310,8 +270,7 @@ static gf_status cuda_update_parts(struct gf_queue *queue, const struct gf_updat
     for (uint32_t next = 0; (next < count) && (status == GF_OK);) {
         update_fill(&args, update);
         for (; (next < count) && (args.part_count < GF_KERNEL_PARTS_MAX); next++)
-            if (parts[next].elem_count > 0)
-                part_add(&args, parts[next].first, parts[next].elem_count, parts[next].ratio_f32, parts[next].decay);
+            if (parts[next].elem_count > 0) part_add(&args, &parts[next]);
         uint64_t work = (args.part_count == 1) ? packs_of(args.parts[0].elem_count, 4)
                                                : (uint64_t)args.tiles * GF_KERNEL_THREADS;
         if (args.part_count > 0)
@@ -322,7 +281,7 @@ static gf_status cuda_update_parts(struct gf_queue *queue, const struct gf_updat
 
 static gf_status cuda_update(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count)
 {
-    const struct gf_update_part whole = {0, elem_count, update->ratio_f32, update->decay};
+    const struct gf_update_part whole = {0, elem_count, update->ratio_f32, update->decay, 0};
     return cuda_update_parts(queue, update, &whole, 1);
 }
 
@@ -330,23 +289,17 @@ static gf_status cuda_update_chunks(struct gf_queue *queue, const struct gf_upda
                                     const struct gf_chunks *chunks)
 {
     struct gf_update_args args;
+    const struct gf_update_part all = {.ratio_f32 = update->ratio_f32, .decay = update->decay};
     update_fill(&args, update);
-    part_add(&args, 0, 0, update->ratio_f32, update->decay);
-    args.chunks = lists_of_dst(chunks);
+    part_add(&args, &all);
+    args.chunks = of_dst(chunks);
     if (chunks->count == 0) return GF_OK;
     return start(queue, KERNEL_update_f32 + (uint32_t)update->gradient_type, chunks_work(chunks), &args);
 }
 
 static gf_status cuda_adam(struct gf_queue *queue, const struct gf_adam *adam, uint64_t elem_count)
 {
-    struct gf_adam_args args = {.weight = adam->weight_f32, .moment1 = adam->moment1_f32, .moment2 = adam->moment2_f32,
-                                .half = adam->half, .gradient = adam->gradient, .direction = adam->direction_f32,
-                                .ratio = adam->ratio_f32, .elem_count = elem_count,
-                                .gradient_scale = adam->gradient_scale, .rate = adam->rate, .decay = adam->decay,
-                                .epsilon = adam->epsilon, .beta1 = adam->beta1, .keep1 = adam->keep1,
-                                .beta2 = adam->beta2, .keep2 = adam->keep2, .correct1 = adam->correct1,
-                                .correct2 = adam->correct2, .half_type = adam->half_type,
-                                .gradient_type = adam->gradient_type};
+    struct gf_adam_args args = {.of = *adam, .elem_count = elem_count};
     GF_ASSERT((adam->gradient_type < GF_TYPE_COUNT) && (adam->half_type < GF_TYPE_COUNT));
     if (elem_count == 0) return GF_OK;
     return start(queue, KERNEL_adam_f32 + (uint32_t)adam->gradient_type, packs_of(elem_count, 4), &args);

@@ -5,17 +5,12 @@ struct sum_some {
     struct gf_pack dst, src;
 };
 
-GF_INLINE uint32_t sum_one(const struct gf_sum_args *r, uint64_t i)
+GF_INLINE void sum_one(uint64_t i, const struct gf_sum_args *r, uint32_t type, int pack, struct gf_found *found)
 {
     float value = gf_add(gf_one_load(r->type, r->dst, i), gf_one_load(r->type, r->src, i), 1);
-    gf_one_store(r->type, r->dst, i, value);
-    return gf_one_bad(r->type, value);
-}
-
-GF_INLINE void sum_single(uint64_t i, const struct gf_sum_args *r, uint32_t type, int pack, struct gf_found *found)
-{
     (void)type, (void)pack;
-    gf_found_one(found, sum_one(r, i), r->base + i);
+    gf_one_store(r->type, r->dst, i, value);
+    gf_found_one(found, gf_one_bad(r->type, value), r->base + i);
 }
 
 GF_INLINE void sum_load(struct sum_some *some, uint64_t i, const struct gf_sum_args *r, uint32_t type, int pack,
@@ -46,7 +41,7 @@ GF_INLINE void sum_type(uint32_t type, const struct gf_sum_args *r)
     struct gf_found found = {0, ~0ull};
     struct gf_range range = gf_flat(r->elem_count);
     GF_WALK(&range, pack, head, gf_alike(r->src, 0, type, pack, head), 4, struct sum_some, sum_load, sum_pack,
-            sum_single, r, type, pack, &found);
+            sum_one, r, type, pack, &found);
     gf_found_tell(&found, r->check);
 }
 

@@ -6,11 +6,12 @@ struct sum_n_some {
 };
 
 /* Of a sum that is not finite: which of the sources are not. */
-GF_INLINE void sum_n_one(const struct gf_sum_n_args *r, uint64_t i)
+GF_INLINE void sum_n_one(uint64_t i, const struct gf_sum_n_args *r, uint32_t type, int pack)
 {
     float value = gf_one_load(r->type, r->src[0], i);
     struct gf_found found = {1, r->base + i};
     uint32_t bad;
+    (void)type, (void)pack;
     GF_ROLLED
     for (uint32_t s = 1; s < r->src_count; s++) value = gf_add(value, gf_one_load(r->type, r->src[s], i), 1);
     bad = gf_one_bad(r->type, value);
@@ -22,12 +23,6 @@ GF_INLINE void sum_n_one(const struct gf_sum_n_args *r, uint64_t i)
     }
     GF_ROLLED
     for (uint32_t d = 0; d < r->dst_count; d++) gf_one_store(r->type, r->dst[d], i, value);
-}
-
-GF_INLINE void sum_n_single(uint64_t i, const struct gf_sum_n_args *r, uint32_t type, int pack)
-{
-    (void)type, (void)pack;
-    sum_n_one(r, i);
 }
 
 /* So many sources are on their way at once: of peers, each takes a microsecond or two. */
@@ -78,7 +73,7 @@ GF_INLINE void sum_n_type(uint32_t type, const struct gf_sum_n_args *r)
     for (uint32_t s = 1; s < r->src_count; s++) alike = alike && gf_alike(r->src[s], 0, type, pack, head);
     GF_ROLLED
     for (uint32_t d = 0; d < r->dst_count; d++) alike = alike && gf_alike(r->dst[d], 0, type, pack, head);
-    GF_WALK(&range, pack, head, alike, 1, struct sum_n_some, sum_n_load, sum_n_pack, sum_n_single, r, type, pack);
+    GF_WALK(&range, pack, head, alike, 1, struct sum_n_some, sum_n_load, sum_n_pack, sum_n_one, r, type, pack);
 }
 
 #define SUM_N(name, type)              \

@@ -11,45 +11,39 @@ struct update_rates {
 };
 
 /* *v: momentum before and after; the weight returned. */
-GF_INLINE float update_rule(const struct gf_update_args *r, struct update_rates rates, float weight, float *v,
+GF_INLINE float update_rule(const struct gf_update *r, struct update_rates rates, float weight, float *v,
                             float gradient, int exact)
 {
     float g = gf_add(gf_mul(r->gradient_scale, gradient, exact), gf_mul(rates.decay, weight, exact), exact);
     float d = g = gf_mul(rates.in, g, exact);
-    if (r->momentum_at != 0) {
+    if (r->momentum_f32 != 0) {
         *v = gf_add(gf_mul(r->momentum, *v, exact), g, exact);
         d = r->nesterov ? gf_add(gf_mul(r->momentum, *v, exact), g, exact) : *v;
     }
     return gf_sub(weight, gf_mul(r->rate_out, d, exact), exact);
 }
 
-GF_INLINE void update_one(uint64_t i, const struct gf_update_args *r, struct update_rates rates)
+GF_INLINE void update_one(uint64_t i, const struct gf_update *r, uint32_t gradient_type, struct update_rates rates)
 {
-    float v = (r->momentum_at != 0) ? gf_one_load(GF_KERNEL_F32, r->momentum_at, i) : 0.0f;
-    float weight = update_rule(r, rates, gf_one_load(GF_KERNEL_F32, r->weight, i), &v,
+    (void)gradient_type;
+    float v = (r->momentum_f32 != 0) ? gf_one_load(GF_KERNEL_F32, r->momentum_f32, i) : 0.0f;
+    float weight = update_rule(r, rates, gf_one_load(GF_KERNEL_F32, r->weight_f32, i), &v,
                                gf_one_load(r->gradient_type, r->gradient, i), 1);
-    if (r->momentum_at != 0) gf_one_store(GF_KERNEL_F32, r->momentum_at, i, v);
-    gf_one_store(GF_KERNEL_F32, r->weight, i, weight);
+    if (r->momentum_f32 != 0) gf_one_store(GF_KERNEL_F32, r->momentum_f32, i, v);
+    gf_one_store(GF_KERNEL_F32, r->weight_f32, i, weight);
     if (r->half != 0) gf_one_store(r->half_type, r->half, i, weight);
 }
 
-GF_INLINE void update_single(uint64_t i, const struct gf_update_args *r, uint32_t gradient_type,
-                             struct update_rates rates)
-{
-    (void)gradient_type;
-    update_one(i, r, rates);
-}
-
-GF_INLINE void update_load(struct update_some *some, uint64_t i, const struct gf_update_args *r, uint32_t gradient_type,
+GF_INLINE void update_load(struct update_some *some, uint64_t i, const struct gf_update *r, uint32_t gradient_type,
                            struct update_rates rates)
 {
     (void)rates;
-    gf_pack_load(&some->weight, GF_KERNEL_F32, r->weight, i, 4);
+    gf_pack_load(&some->weight, GF_KERNEL_F32, r->weight_f32, i, 4);
     gf_pack_load(&some->gradient, gradient_type, r->gradient, i, 4);
-    if (r->momentum_at != 0) gf_pack_load(&some->momentum, GF_KERNEL_F32, r->momentum_at, i, 4);
+    if (r->momentum_f32 != 0) gf_pack_load(&some->momentum, GF_KERNEL_F32, r->momentum_f32, i, 4);
 }
 
-GF_INLINE int update_pack(struct update_some *some, uint64_t i, const struct gf_update_args *r, uint32_t gradient_type,
+GF_INLINE int update_pack(struct update_some *some, uint64_t i, const struct gf_update *r, uint32_t gradient_type,
                            struct update_rates rates)
 {
     float weight[4], v[4];
@@ -60,24 +54,22 @@ GF_INLINE int update_pack(struct update_some *some, uint64_t i, const struct gf_
                                 gf_pack_get(&some->gradient, gradient_type, e), 0);
     }
     if (!gf_pack_numbers(weight, 4)) return 0;
-    if (r->momentum_at != 0) gf_pack_store(GF_KERNEL_F32, r->momentum_at, i, v, 4);
-    gf_pack_store(GF_KERNEL_F32, r->weight, i, weight, 4);
+    if (r->momentum_f32 != 0) gf_pack_store(GF_KERNEL_F32, r->momentum_f32, i, v, 4);
+    gf_pack_store(GF_KERNEL_F32, r->weight_f32, i, weight, 4);
     if (r->half == 0) return 1;
-    if (r->half_type == GF_KERNEL_F16) gf_pack_store(GF_KERNEL_F16, r->half, i, weight, 4);
-    else if (r->half_type == GF_KERNEL_BF16) gf_pack_store(GF_KERNEL_BF16, r->half, i, weight, 4);
-    else gf_pack_store(GF_KERNEL_F32, r->half, i, weight, 4);
+    gf_four_store(r->half_type, r->half, i, weight);
     return 1;
 }
 
-GF_INLINE void update_range(struct gf_range *range, uint32_t gradient_type, const struct gf_update_args *r,
+GF_INLINE void update_range(struct gf_range *range, uint32_t gradient_type, const struct gf_update *r,
                             struct update_rates rates)
 {
     const uint64_t first = range->first;
-    const uint32_t head = gf_head(r->weight + first * 4u, GF_KERNEL_F32, 4);
-    const int alike = gf_alike(r->momentum_at, first, GF_KERNEL_F32, 4, head) &&
+    const uint32_t head = gf_head(r->weight_f32 + first * 4u, GF_KERNEL_F32, 4);
+    const int alike = gf_alike(r->momentum_f32, first, GF_KERNEL_F32, 4, head) &&
                       gf_alike(r->half, first, r->half_type, 4, head) &&
                       gf_alike(r->gradient, first, gradient_type, 4, head);
-    GF_WALK(range, 4, head, alike, 2, struct update_some, update_load, update_pack, update_single, r, gradient_type,
+    GF_WALK(range, 4, head, alike, 2, struct update_some, update_load, update_pack, update_one, r, gradient_type,
             rates);
 }
 
@@ -111,9 +103,9 @@ GF_INLINE void update_type(uint32_t gradient_type, const struct gf_update_args *
             range = gf_flat(r->parts[0].elem_count);
             range.first = range.src = r->parts[0].first;
         }
-        struct update_rates rates = {r->rate_in, r->parts[part].decay};
-        if (r->parts[part].ratio != 0) rates.in = r->rate_in * *(const float *)r->parts[part].ratio;
-        update_range(&range, gradient_type, r, rates);
+        struct update_rates rates = {r->of.rate_in, r->parts[part].decay};
+        if (r->parts[part].ratio_f32 != 0) rates.in *= *(const float *)r->parts[part].ratio_f32;
+        update_range(&range, gradient_type, &r->of, rates);
     }
 }
 

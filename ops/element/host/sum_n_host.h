@@ -39,50 +39,33 @@ VEC_INLINE void sum_n_some(const struct sum_n_range *r, gf_type type, uint64_t i
 }
 
 /* Whole vectors of two and of four ranks, as many to as from: addresses in registers, and no look at results that
- * nobody wants to know of; `looks` and `type` are constants. Return how many elements they did. */
-VEC_INLINE uint64_t sum_n_pair(const struct sum_n_range *r, gf_type type, uint64_t elem_count, bool looks)
+ * nobody wants to know of; `looks`, `type` and `ranks` are constants. Returns how many elements it did. */
+VEC_INLINE uint64_t sum_n_ranks(const struct sum_n_range *r, gf_type type, uint64_t elem_count, bool looks,
+                                uint32_t ranks)
 {
-    const uint8_t *a = gf_host_at(r->src[0]), *b = gf_host_at(r->src[1]);
-    uint8_t *to = gf_host_at(r->dst[0]), *too = gf_host_at(r->dst[1]);
+    const uint8_t *from[4];
+    uint8_t *to[4];
     uint64_t i = 0;
+#pragma GCC unroll 4
+    for (uint32_t s = 0; s < ranks; s++) from[s] = gf_host_at(r->src[s]), to[s] = gf_host_at(r->dst[s]);
     for (; elem_count - i >= VEC_ELEMS; i += VEC_ELEMS) {
-        vec result = vec_add(vec_load(type, a, i, VEC_ELEMS), vec_load(type, b, i, VEC_ELEMS));
+        vec result = vec_load(type, from[0], i, VEC_ELEMS);
+#pragma GCC unroll 4
+        for (uint32_t s = 1; s < ranks; s++) result = vec_add(result, vec_load(type, from[s], i, VEC_ELEMS));
         if (looks) sum_n_look(r, type, i, VEC_ELEMS, result);
-        vec_store(type, to, i, VEC_ELEMS, result);
-        vec_store(type, too, i, VEC_ELEMS, result);
-    }
-    return i;
-}
-
-VEC_INLINE uint64_t sum_n_quad(const struct sum_n_range *r, gf_type type, uint64_t elem_count, bool looks)
-{
-    const uint8_t *a = gf_host_at(r->src[0]), *b = gf_host_at(r->src[1]);
-    const uint8_t *c = gf_host_at(r->src[2]), *d = gf_host_at(r->src[3]);
-    uint8_t *to_a = gf_host_at(r->dst[0]), *to_b = gf_host_at(r->dst[1]);
-    uint8_t *to_c = gf_host_at(r->dst[2]), *to_d = gf_host_at(r->dst[3]);
-    uint64_t i = 0;
-    for (; elem_count - i >= VEC_ELEMS; i += VEC_ELEMS) {
-        vec result = vec_add(vec_load(type, a, i, VEC_ELEMS), vec_load(type, b, i, VEC_ELEMS));
-        result = vec_add(result, vec_load(type, c, i, VEC_ELEMS));
-        result = vec_add(result, vec_load(type, d, i, VEC_ELEMS));
-        if (looks) sum_n_look(r, type, i, VEC_ELEMS, result);
-        vec_store(type, to_a, i, VEC_ELEMS, result);
-        vec_store(type, to_b, i, VEC_ELEMS, result);
-        vec_store(type, to_c, i, VEC_ELEMS, result);
-        vec_store(type, to_d, i, VEC_ELEMS, result);
+#pragma GCC unroll 4
+        for (uint32_t s = 0; s < ranks; s++) vec_store(type, to[s], i, VEC_ELEMS, result);
     }
     return i;
 }
 
 VEC_INLINE uint64_t sum_n_known(const struct sum_n_range *r, gf_type type, uint64_t elem_count)
 {
-    if (r->src_count != r->dst_count) return 0;
     bool looks = r->check != NULL;
+    if ((r->src_count != r->dst_count) || ((r->src_count != 2) && (r->src_count != 4))) return 0;
     if (r->src_count == 2)
-        return looks ? sum_n_pair(r, type, elem_count, true) : sum_n_pair(r, type, elem_count, false);
-    if (r->src_count == 4)
-        return looks ? sum_n_quad(r, type, elem_count, true) : sum_n_quad(r, type, elem_count, false);
-    return 0;
+        return looks ? sum_n_ranks(r, type, elem_count, true, 2) : sum_n_ranks(r, type, elem_count, false, 2);
+    return looks ? sum_n_ranks(r, type, elem_count, true, 4) : sum_n_ranks(r, type, elem_count, false, 4);
 }
 
 VEC_INLINE void sum_n_type(const struct sum_n_range *r, gf_type type, uint64_t elem_count)

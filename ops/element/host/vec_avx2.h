@@ -13,10 +13,6 @@
 typedef __m256 vec;
 
 VEC_INLINE vec vec_set(float value) { return _mm256_set1_ps(value); }
-VEC_INLINE vec vec_add(vec a, vec b) { return _mm256_add_ps(a, b); }
-VEC_INLINE vec vec_sub(vec a, vec b) { return _mm256_sub_ps(a, b); }
-VEC_INLINE vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
-VEC_INLINE vec vec_div(vec a, vec b) { return _mm256_div_ps(a, b); }
 VEC_INLINE vec vec_sqrt(vec a) { return _mm256_sqrt_ps(a); }
 VEC_INLINE vec vec_abs(vec a) { return _mm256_and_ps(a, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff))); }
 

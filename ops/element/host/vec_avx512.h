@@ -14,10 +14,6 @@
 typedef __m512 vec;
 
 VEC_INLINE vec vec_set(float value) { return _mm512_set1_ps(value); }
-VEC_INLINE vec vec_add(vec a, vec b) { return _mm512_add_ps(a, b); }
-VEC_INLINE vec vec_sub(vec a, vec b) { return _mm512_sub_ps(a, b); }
-VEC_INLINE vec vec_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
-VEC_INLINE vec vec_div(vec a, vec b) { return _mm512_div_ps(a, b); }
 VEC_INLINE vec vec_sqrt(vec a) { return _mm512_sqrt_ps(a); }
 VEC_INLINE vec vec_abs(vec a) { return _mm512_abs_ps(a); }
 

@@ -13,10 +13,6 @@
 typedef float32x4_t vec;
 
 VEC_INLINE vec vec_set(float value) { return vdupq_n_f32(value); }
-VEC_INLINE vec vec_add(vec a, vec b) { return vaddq_f32(a, b); }
-VEC_INLINE vec vec_sub(vec a, vec b) { return vsubq_f32(a, b); }
-VEC_INLINE vec vec_mul(vec a, vec b) { return vmulq_f32(a, b); }
-VEC_INLINE vec vec_div(vec a, vec b) { return vdivq_f32(a, b); }
 VEC_INLINE vec vec_sqrt(vec a) { return vsqrtq_f32(a); }
 VEC_INLINE vec vec_abs(vec a) { return vabsq_f32(a); }
 

@@ -13,10 +13,6 @@
 typedef float vec;
 
 VEC_INLINE vec vec_set(float value) { return value; }
-VEC_INLINE vec vec_add(vec a, vec b) { return a + b; }
-VEC_INLINE vec vec_sub(vec a, vec b) { return a - b; }
-VEC_INLINE vec vec_mul(vec a, vec b) { return a * b; }
-VEC_INLINE vec vec_div(vec a, vec b) { return a / b; }
 VEC_INLINE vec vec_sqrt(vec a) { return sqrtf(a); }
 VEC_INLINE vec vec_abs(vec a) { return gf_f32_of_bits(gf_f32_bits(a) & 0x7fffffffu); }
 VEC_INLINE uint32_t vec_bad(vec a, float limit) { return vec_abs(a) < limit ? 0 : 1; }

@@ -1,0 +1,85 @@
+/* What element ops with many arguments are told, as the host has it and as a CUDA kernel is given it: addresses are
+ * gf_mem, types gf_type, nesterov is a bool. module_ops.h says what is done with it. */
+#ifndef GF_ELEMENT_ARGS_H
+#define GF_ELEMENT_ARGS_H
+
+#include <stdint.h>
+
+/* Equal pieces of two ranges: turn k < count takes chunk src_list[k] of one to chunk dst_list[k] of the other. Lists
+ * are u32 in the queue's memory; 0: chunk k itself. No destination is listed twice. Chunk c is elements c*chunk_elems
+ * and on; of a last chunk that is cut short, only what lies in both ranges. */
+struct gf_chunks {
+    uint64_t dst_list_u32, src_list_u32;
+    uint32_t count;
+    uint64_t chunk_elems; /* not 0 */
+    uint64_t dst_elems, src_elems; /* of the whole ranges */
+};
+
+/* Sparse history; see accumulate(). */
+struct gf_accumulate {
+    uint64_t dst_h_f32, h_f32;
+    uint64_t dst_u_f32, u_f32;  /* 0 each: it is not stored; there is none */
+    uint64_t src;
+    uint32_t src_type;
+    uint64_t weight_f32;      /* 0: no decay */
+    float scale, momentum, ahead, decay;
+};
+
+/* Momentum SGD and LARS; see update(). */
+struct gf_update {
+    uint64_t weight_f32;
+    uint64_t momentum_f32;    /* 0: plain SGD */
+    uint64_t half;            /* 0, or the copy of the weights in half_type */
+    uint32_t half_type;
+    uint64_t gradient;
+    uint32_t gradient_type;
+    float gradient_scale;     /* multiplies the gradient first */
+    float rate_in;            /* multiplies what the momentum takes in: the learning rate of LARS, 1 for SGD */
+    uint64_t ratio_f32;       /* 0; or the trust ratio, one float that multiplies rate_in first */
+    float rate_out;           /* multiplies what is subtracted: the learning rate of SGD, 1 for LARS */
+    float momentum;
+    float decay;
+    uint32_t nesterov;
+};
+
+/* Of a range that update() takes, a part with its own ratio and decay. */
+struct gf_update_part {
+    uint64_t first, elem_count;
+    uint64_t ratio_f32; /* or 0 */
+    float decay;
+    uint32_t first_tile; /* the CUDA backend's own */
+};
+
+/* A range whose squares norm() adds up. */
+struct gf_norm {
+    uint64_t square_f32, src;
+    uint64_t elem_count;
+};
+
+/* Trust ratio of LARS, from squares that norm() added up. */
+struct gf_ratio {
+    uint64_t ratio_f32;
+    uint64_t weight_square_f32;
+    uint64_t gradient_square_f32;
+    float gradient_scale; /* of the gradient's norm */
+    float eta;
+    float decay;
+    float epsilon;
+};
+
+/* AdamW and LAMB; see adam(). */
+struct gf_adam {
+    uint64_t weight_f32, moment1_f32, moment2_f32;
+    uint64_t half;            /* 0, or the copy of the weights in half_type */
+    uint32_t half_type;
+    uint64_t gradient;        /* 0: the moments are left as they are */
+    uint32_t gradient_type;
+    uint64_t direction_f32;   /* 0; or r goes there, and weights and half are left as they are */
+    uint64_t ratio_f32;       /* 0; or the trust ratio, one float that multiplies rate first */
+    float gradient_scale, rate, decay, epsilon;
+    float beta1, keep1;       /* keep is 1 - beta */
+    float beta2, keep2;
+    float correct1, correct2; /* 1 / (1 - beta1^t) and 1 / sqrt(1 - beta2^t), with t updates, this one included */
+};
+
+#endif
