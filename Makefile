@@ -90,7 +90,8 @@ HOT := ops/coll/% ops/node/% ops/element/% lib/sparse/sparse_select.c lib/quanti
        $(patsubst %,drivers/ucx/%.c,link_ucx connection connection_record ucx_calls)
 COLD := $(filter-out $(HOT),$(SRC)) ops/element/host/fold.c $(if $(filter x86_64-% aarch64-%,$(MACHINE)),ops/element/host/ops_scalar.c)
 $(COLD:%.c=$(BUILD)/%.o): COLD_FLAGS := $(if $(filter -O2 -O3,$(CFLAGS)), \
-    $(if $(filter 1%,$(filter-out 10% 11%,$(shell $(CC) -dumpversion))),-Oz,-Os) -Wno-unknown-warning-option -Wno-format-truncation)
+    $(if $(filter 1%,$(filter-out 10% 11%,$(shell $(CC) -dumpversion))),-Oz,-Os) \
+    -Wno-unknown-warning-option -Wno-format-truncation)
 # What decides, and loops over no data, wants no room between its jumps.
 $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(COLD) ops/element/% lib/sparse/% lib/quantize/%,$(SRC))): COLD_FLAGS := \
     -Wno-ignored-optimization-argument -falign-jumps=1 -falign-loops=1
@@ -111,7 +112,8 @@ $(BUILD)/%.o: %.c
 # that nvcc makes for the host. NVCC_OLD=PATH is an older nvcc, for older drivers (empty: none); else it is looked for.
 FATBIN_MAKE = @mkdir -p $(@D) && NVCC="$(NVCC)" $(if $(findstring undefined,$(origin NVCC_OLD)),,NVCC_OLD="$(NVCC_OLD)") \
     sh ops/element/cuda/fatbin.sh $@
-FATBIN_USES := $(wildcard ops/element/cuda/*.cuh) $(BUILD)/nvcc.used $(addprefix ops/element,_args.h /cuda/kernels.h /cuda/fatbin.sh)
+FATBIN_USES := $(wildcard ops/element/cuda/*.cuh) $(BUILD)/nvcc.used \
+    $(addprefix ops/element,_args.h /cuda/kernels.h /cuda/fatbin.sh)
 # Written where another nvcc is asked for than last time.
 NVCC_USED := $(NVCC) $(origin NVCC_OLD) $(NVCC_OLD)
 $(BUILD)/nvcc.used: FORCE

@@ -4,12 +4,12 @@
 #ifndef GF_VEC_H
 #define GF_VEC_H
 
-#ifndef VEC_HAS_PART
 VEC_INLINE vec vec_add(vec a, vec b) { return a + b; }
 VEC_INLINE vec vec_sub(vec a, vec b) { return a - b; }
 VEC_INLINE vec vec_mul(vec a, vec b) { return a * b; }
 VEC_INLINE vec vec_div(vec a, vec b) { return a / b; }
 
+#ifndef VEC_HAS_PART
 VEC_FN __attribute__((noinline, unused)) vec vec_load_part(gf_type type, const uint8_t *src, uint32_t count)
 {
     uint8_t padded[VEC_ELEMS * 4] = {0};
