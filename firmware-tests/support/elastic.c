@@ -136,6 +136,9 @@ static gf_status step(struct world *w, uint32_t rank)
     if (status != GF_OK) return (status < 0) ? failed(w, rank, status) : GF_AGAIN;
     if (elastic.hooks.applied != NULL) elastic.hooks.applied(w, rank);
     job->state = IDLE;
+    uint32_t leave = 0;
+    for (uint32_t i = 0; i < w->world; i++) leave += elastic.ranks[i].leaves && (elastic.ranks[i].state != GONE);
+    assert_true(gf_epoch_due(gf) - gf_joiners(gf) <= leave);
     if (elastic.hooks.blind || (gf_epoch_due(gf) == 0)) return GF_AGAIN;
     return ((status = change_begin(w, rank)) < 0) ? failed(w, rank, status) : GF_AGAIN;
 }
