@@ -32,8 +32,8 @@ typedef enum gf_rendezvous_event_kind {
     GF_RENDEZVOUS_CONNECTED, /* to/from `rank`: frames may be sent */
     GF_RENDEZVOUS_FRAME,
     GF_RENDEZVOUS_ENDED,     /* the connection to `rank` ended; `text` says how ("closed by peer", "timed out") */
-    GF_RENDEZVOUS_REFUSED    /* coordinator: a process of this job that calls itself `rank` (any number) was turned
-                              * away; `text` says what differs, with both values */
+    GF_RENDEZVOUS_REFUSED    /* coordinator: a process of this job that calls itself `rank` (any number) was
+                              * rejected; `text` says what differs, with both values */
 } gf_rendezvous_event_kind;
 
 struct gf_rendezvous_event {

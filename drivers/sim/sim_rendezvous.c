@@ -84,7 +84,7 @@ void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
         return;
     }
     if ((frame->kind == GF_RENDEZVOUS_CONNECTED) && rendezvous->rejoins && (rendezvous->center == frame->from) &&
-        !is_center(sim, frame->from)) { /* who took the connection has died or turned meanwhile: once more */
+        !is_center(sim, frame->from)) { /* who took the connection has died or contacted another meanwhile: once more */
         rendezvous->center = GF_RANK_NONE;
         gf_sim_wake_at(sim, frame->to, sim->now_ns + REJOIN_NS);
         free(frame);
@@ -93,7 +93,7 @@ void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
     sought = rendezvous->was_reformed && (rendezvous->center == frame->from); /* an end then tells that it is refused */
     if (((*up == (frame->kind == GF_RENDEZVOUS_CONNECTED)) && !((frame->kind == GF_RENDEZVOUS_ENDED) && sought)) ||
         ((frame->kind == GF_RENDEZVOUS_CONNECTED) && (rendezvous->center != frame->from) &&
-         (rendezvous->center != frame->to))) { /* it has turned to another star on the way */
+         (rendezvous->center != frame->to))) { /* it has contacted another coordinator on the way */
         free(frame);
         return;
     }
@@ -285,7 +285,7 @@ static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns, 
         if (rank == self->rank) continue;
         const struct sim_rendezvous *other = sim->ranks[rank].rendezvous;
         bool comes = (other != NULL) && other->rejoins && (other->center == self->rank);
-        if (self->wires[rank] || comes) wire_end(sim, self->rank, rank, 0, "turned to another coordinator", true);
+        if (self->wires[rank] || comes) wire_end(sim, self->rank, rank, 0, "contacted another coordinator", true);
         self->wires[rank] = false;
         queue_forget(rendezvous, rank);
     }

@@ -7,8 +7,8 @@
  *                                                <- ANSWER     authenticated, as is all that follows, both ways
  *
  * A hello without the proof is refused and costs nothing more. Rank 0 proves itself before the rank does: a rank
- * tells an impostor nothing. What a process without the key says is never believed to be about the job: it is turned
- * away and logged, and the job waits for its ranks as before. */
+ * tells an impostor nothing. What a process without the key says is never believed to be about the job: it is
+ * rejected and logged, and the job waits for its ranks as before. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
 static void header_put(const struct tcp *tcp, unsigned char *out, uint32_t kind, uint32_t payload_bytes)

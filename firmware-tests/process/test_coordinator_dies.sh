@@ -42,7 +42,7 @@ job_start() {
 # What became of a survivor.
 came() {
     if [ "$(cat "$scratch/$1.exit.$2")" = 0 ]; then echo on
-    elif grep -q 'too few to go on\|turned to another coordinator' "$scratch/$1.log.$2"; then echo quorum
+    elif grep -q 'too few to go on\|contacted another coordinator' "$scratch/$1.log.$2"; then echo quorum
     else echo other; fi
 }
 

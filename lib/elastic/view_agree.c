@@ -107,7 +107,7 @@ static uint32_t who(const struct gf_members *members, member_state state, struct
         const struct member *member = &members->table[id];
         bool in_view = ((member->state == MEMBER_REPORTED) || (member->state == MEMBER_ACCEPTED)) &&
                        (member->view == view->view) && (member->state >= state);
-        bool comes = (state == MEMBER_EXPECTED) && (member->state < MEMBER_TURNED);
+        bool comes = (state == MEMBER_EXPECTED) && (member->state < MEMBER_DISCONNECTED);
         if (!gf_view_list_has(&view->epoch, id) || gf_member_is_recovering(member) || member->suspected) continue;
         if ((id != members->member_id) && !in_view && !comes) continue;
         gf_view_list_add(list_out, id);
@@ -155,14 +155,14 @@ void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *ge
 {
     struct members_view *view = &members->view;
     struct members_list here;
-    uint32_t count, may_come, connected = 0, turned = 0, of = gf_view_list_count(&view->epoch, members->id_count);
+    uint32_t count, may_come, connected = 0, contacted = 0, of = gf_view_list_count(&view->epoch, members->id_count);
     uint64_t waited_ns = members->now_ns - view->since_ns;
     gf_view_lead_higher(members);
     for (uint32_t id = 0; id < members->id_count; id++) {
         const struct member *member = &members->table[id];
         if (!gf_view_list_has(&view->epoch, id)) continue;
         connected += (member->state <= MEMBER_JOINED) && member->connected;
-        turned += (member->state == MEMBER_TURNED);
+        contacted += (member->state == MEMBER_DISCONNECTED);
     }
     bool may_be_enough = enough(members, MEMBER_EXPECTED, &may_come);
     bool late = (waited_ns >= ((connected > 0) ? view->reason.silent_ns : view->reason.away_ns));
@@ -177,9 +177,9 @@ void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *ge
     }
     if (!late && (may_be_enough || view->told)) return; /* else nobody who comes would be enough */
     if (told && missing_seek(members, connected == 0)) return;
-    if (turned > 0)
+    if (contacted > 0)
         gf_view_fail(members, GF_ERR_QUORUM, "the other ranks went on without rank %u: %u of the %u of epoch %u have "
-                     "turned to another coordinator", members->setup.rank, turned, of, view->epoch.epoch);
+                     "contacted another coordinator", members->setup.rank, contacted, of, view->epoch.epoch);
     else
         gf_view_fail(members, GF_ERR_QUORUM, "%u of the %u ranks of epoch %u are here: too few to go on without proof "
                      "that the others have ended (gf_shrink: ended)", count, of, view->epoch.epoch);

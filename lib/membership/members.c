@@ -334,7 +334,7 @@ static void event_take(struct gf_members *members, const struct gf_rendezvous_ev
         member->connected = begun;
         member->owed = 0;
         if (begun) member->state = ((elastic != NULL) && event->rejoins) ? MEMBER_RECOVERING : MEMBER_EXPECTED;
-        else member->state = (waits || !event->lives) ? MEMBER_DEAD : MEMBER_TURNED;
+        else member->state = (waits || !event->lives) ? MEMBER_DEAD : MEMBER_DISCONNECTED;
     }
     if ((elastic != NULL) && !(ended && waits)) elastic->connection(members, event);
     if (!begun && !ended && gf_members_of_no_epoch(members, members_kind(event)) &&

@@ -33,7 +33,7 @@ void gf_members_join_failf(struct gf_members *members, gf_status code, uint32_t 
 static bool has_come(const struct gf_members *members, uint32_t rank, member_state state)
 {
     const struct member *member = members_of(members, rank);
-    return (member->state >= state) && (member->state < MEMBER_TURNED);
+    return (member->state >= state) && (member->state < MEMBER_DISCONNECTED);
 }
 
 /* "1, 3-5 and 12 more": the ranks that are not there. */
@@ -85,7 +85,7 @@ static bool join_is_full(const struct gf_members *members, bool count_ended)
 {
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         const struct member *peer = members_of(members, rank);
-        bool ended = (peer->state == MEMBER_TURNED) || (peer->state == MEMBER_DEAD);
+        bool ended = (peer->state == MEMBER_DISCONNECTED) || (peer->state == MEMBER_DEAD);
         if ((rank == members->setup.rank) || has_come(members, rank, MEMBER_JOINED)) continue;
         if (!count_ended || (!ended && !peer->connected)) return false;
     }
@@ -150,7 +150,7 @@ void gf_members_join_refused(struct gf_members *members, const struct gf_rendezv
     if ((members->state != MEMBERS_JOINING) || !members_coordinates(members)) return;
     if (!event->unproven && (event->rank > 0) && (event->rank < members->setup.world) &&
         !members_of(members, event->rank)->connected) {
-        members_at(members, event->rank)->state = MEMBER_TURNED; /* it will not come */
+        members_at(members, event->rank)->state = MEMBER_DISCONNECTED; /* it will not come */
     }
     if (event->unproven) {
         claim_keep(members, GF_ERR_MISMATCH, event->rank, event->text);

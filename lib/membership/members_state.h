@@ -87,7 +87,7 @@ typedef enum member_state {
     MEMBER_JOINED,       /* its endpoint is whole: of this epoch, once all are */
     MEMBER_REPORTED,     /* its DO_VIEW_CHANGE is here, for view `view` */
     MEMBER_ACCEPTED,     /* the proposal of this view */
-    MEMBER_TURNED,       /* it was here and turned to another coordinator, fell silent, or was refused */
+    MEMBER_DISCONNECTED, /* it was here and contacted another coordinator, fell silent, or was refused */
     MEMBER_DEAD,         /* its kernel said so, or who named the ended */
     MEMBER_RECOVERING,   /* a process of no epoch has this id, and is connected: it rejoins */
     MEMBER_WAITS,        /* .. and was given the same things as this rank */
