@@ -23,7 +23,7 @@ TEST(any_count_on_any_world)
             c.elem_count = counts[rest % LENGTH(counts)];
             c.size = sizes[rest / LENGTH(counts)];
             c.root = (c.collective == GF_COLL_BROADCAST) ? (uint32_t)row % c.size : 0;
-            coll_world_run_once(&c, &coll_network, row % 2 == 0);
+            coll_world_run_once(&c, &world_network, row % 2 == 0);
         }
     }
 }
@@ -35,7 +35,7 @@ TEST(values_are_combined_by_the_callers_fold)
         for (uint32_t size = 1; size <= 9; size++) {
             struct coll_case c = {.kind = coll_pairs[p].kind, .collective = coll_pairs[p].collective, .size = size,
                                   .elem_count = 53, .slice_bytes = 64, .window = 3, .fold_elem_bytes = 12};
-            coll_world_run_once(&c, &coll_network, true);
+            coll_world_run_once(&c, &world_network, true);
         }
     }
 }
@@ -47,7 +47,7 @@ TEST(a_group_is_part_of_the_world_in_any_order)
         struct coll_case c = {.kind = coll_pairs[p].kind, .collective = coll_pairs[p].collective,
                               .size = LENGTH(members),
                               .elem_count = 301, .slice_bytes = 128, .window = 4, .members = members};
-        coll_world_run_once(&c, &coll_network, false);
+        coll_world_run_once(&c, &world_network, false);
     }
 }
 
@@ -61,7 +61,7 @@ TEST(hundreds_of_ranks)
     halving.elem_count = 5000;
     server.kind = &gf_coll_server;
     coll_world_run_once(&ring, NULL, false);
-    coll_world_run_once(&halving, &coll_network, false);
+    coll_world_run_once(&halving, &world_network, false);
     coll_world_run_once(&server, NULL, false);
 }
 
@@ -74,7 +74,7 @@ TEST(deterministic_sums_do_not_depend_on_the_position)
             if (c.collective != GF_COLL_ALLREDUCE) continue;
             uint32_t a = 0;
             while (strcmp(gf_algorithm_names[a], c.kind->name) != 0) a++;
-            assert_int_equal(GF_ALGORITHMS_ORDER_FIXED >> a & 1, coll_world_same_inside(&c, &coll_network, 0));
+            assert_int_equal(GF_ALGORITHMS_ORDER_FIXED >> a & 1, coll_world_same_inside(&c, &world_network, 0));
         }
     }
 }
@@ -177,7 +177,7 @@ TEST(a_barrier_opens_when_the_last_has_come)
         for (uint32_t late = 0; late < size; late++) {
             struct coll_case c = {.kind = &gf_coll_doubling, .collective = GF_COLL_BARRIER, .size = size,
                                   .slice_bytes = 64, .window = 2};
-            COLL_WORLD_OPEN(world, &c, &coll_network);
+            COLL_WORLD_OPEN(world, &c, &world_network);
             for (uint32_t i = 0; i < size; i++) {
                 if (i != late) coll_world_start(&world, i, 0);
             }

@@ -9,7 +9,7 @@ TEST(every_post_meets_every_fault)
             struct coll_case c = {.kind = coll_pairs[p].kind, .collective = coll_pairs[p].collective, .size = size,
                                   .elem_count = 37, .slice_bytes = 64, .window = 1 + size % 3,
                                   .root = (coll_pairs[p].collective == GF_COLL_BROADCAST)};
-            coll_fault_each(&c, &coll_network);
+            coll_fault_each(&c, &world_network);
         }
     }
 }
@@ -19,7 +19,7 @@ TEST(what_cannot_be_cancelled_is_ended_by_a_reset)
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         struct coll_case c = {.kind = coll_pairs[p].kind, .collective = coll_pairs[p].collective, .size = 4,
                               .elem_count = 37, .slice_bytes = 64, .window = 2};
-        coll_fault_kill(&c, &coll_network);
+        coll_fault_kill(&c, &world_network);
     }
 }
 
@@ -64,7 +64,7 @@ TEST(a_failed_collective_drains_and_starts_anew)
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         struct coll_case c = {.kind = coll_pairs[p].kind, .collective = coll_pairs[p].collective, .size = 5,
                               .elem_count = 400, .slice_bytes = 64, .window = 4};
-        COLL_WORLD_OPEN(world, &c, &coll_network);
+        COLL_WORLD_OPEN(world, &c, &world_network);
         assert_int_equal(gf_coll_poll(&world.nodes[0].coll, 0), GF_ERR_STATE);
         for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 1);
         for (uint32_t i = 0; i < c.size; i++) coll_world_poll(&world, i);

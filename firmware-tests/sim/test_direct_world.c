@@ -81,31 +81,6 @@ TEST(auto_keeps_to_messages_where_integrity_is_asked_for)
     expect_served(&setup, false);
 }
 
-/* The very bits of the plain sum in rank order, whatever the cut and however often; deterministic or not. */
-TEST(sums_are_the_same_bits_for_every_cut_and_run)
-{
-    static const uint32_t worlds[] = {2, 4, 8};
-    static const uint64_t fuses[] = {4096, 8192, 65536};
-    static const uint32_t slices[] = {4096, 16384};
-    for (size_t n = 0; n < LENGTH(worlds); n++) {
-        uint64_t hash = 0;
-        for (uint32_t row = 0; row < LENGTH(fuses) * LENGTH(slices) * 2; row++) {
-            struct world_setup setup = setup_of(worlds[n]);
-            struct world_step step = {.order = (row % 2) ? WORLD_ROTATED : WORLD_FORWARD, .fill = world_fill_noise};
-            setup.config.exchange.deterministic = true;
-            setup.config.exchange.fuse_bytes = fuses[row % LENGTH(fuses)];
-            setup.config.exchange.slice_bytes = slices[row / LENGTH(fuses) % LENGTH(slices)];
-            setup.sim.seed = row + 1;
-            WORLD_OPEN(w, &setup);
-            for (uint32_t repeat = 0; repeat < 2; repeat++) {
-                world_step_ok(&w, &step);
-                if ((row == 0) && (repeat == 0)) hash = world_hash(&w, 0);
-                assert_true(world_hash(&w, 0) == hash);
-            }
-        }
-    }
-}
-
 /* ---- failures ---- */
 
 static gf_status survivors_progress(struct world *w, uint32_t rank, void *arg)

@@ -17,7 +17,7 @@ static struct coll_case case_of(const uint32_t *shape, uint64_t elem_count, gf_t
 
 static struct gf_sim_setup network_of(void)
 {
-    struct gf_sim_setup sim = coll_network;
+    struct gf_sim_setup sim = world_network;
     sim.node_latency_ns = 700;
     return sim;
 }

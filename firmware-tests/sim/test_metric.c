@@ -5,14 +5,14 @@
 
 #define ELEMS (301u + 64u + 1000u)
 
-static const struct gf_sim_setup network = {.seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0,
-                                            .message_ns = 100, .detect_ns = 1000000, .bind_receives = true};
 static const struct gf_tensor tensors[] = {
     {.name = "a", .elem_count = 301}, {.name = "b", .elem_count = 64}, {.name = "c", .elem_count = 1000}};
 
 static struct world_setup setup_of(uint32_t world)
 {
-    struct world_setup setup = {.world = world, .tensors = tensors, .tensor_count = LENGTH(tensors), .sim = network};
+    struct world_setup setup = {.world = world, .tensors = tensors, .tensor_count = LENGTH(tensors)};
+    setup.sim = world_network;
+    setup.sim.detect_ns = 1000000;
     setup.config.exchange.fuse_bytes = 2048;
     return setup;
 }

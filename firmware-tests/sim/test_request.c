@@ -5,13 +5,11 @@
 #define RANKS_MAX 9u
 #define ELEMS_MAX 200000u
 
-static const struct gf_sim_setup network = {
-    .seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0, .message_ns = 100, .bind_receives = true};
 static const struct gf_tensor tiny[] = {{.name = "tiny", .elem_count = 20}};
 
 static struct world_setup setup_of(uint32_t world)
 {
-    struct world_setup setup = {.world = world, .tensors = tiny, .tensor_count = 1, .sim = network};
+    struct world_setup setup = {.world = world, .tensors = tiny, .tensor_count = 1, .sim = world_network};
     setup.config.exchange.slice_bytes = 4096;
     setup.config.exchange.timeout_ns = 1000000000;
     return setup;

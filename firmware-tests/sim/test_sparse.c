@@ -3,9 +3,6 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/sparse_model.h"
 
-static const struct gf_sim_setup network = {
-    .seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0, .message_ns = 100, .bind_receives = true};
-
 /* Gaps, empty tensors, dense ones in between, and some without decay. */
 static const struct gf_tensor mixed[] = {
     {.name = "empty.first", .elem_count = 0},
@@ -25,7 +22,7 @@ static const struct gf_tensor mixed[] = {
 static struct world_setup setup_of(uint32_t world, uint32_t chunk_elems, float keep_share)
 {
     struct world_setup setup = {
-        .world = world, .tensors = mixed, .tensor_count = LENGTH(mixed), .sim = network};
+        .world = world, .tensors = mixed, .tensor_count = LENGTH(mixed), .sim = world_network};
     setup.config.sparse.enabled = true;
     setup.config.sparse.chunk_elems = chunk_elems;
     setup.config.sparse.keep_share = keep_share;

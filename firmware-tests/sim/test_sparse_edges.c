@@ -15,7 +15,7 @@ static const struct gf_tensor blended[] = {{.name = "first", .elem_count = 700},
 
 static struct world_setup setup_of(uint32_t world, const struct gf_tensor *tensors, uint32_t tensor_count)
 {
-    struct world_setup setup = {.world = world, .tensors = tensors, .tensor_count = tensor_count, .sim = network};
+    struct world_setup setup = {.world = world, .tensors = tensors, .tensor_count = tensor_count, .sim = world_network};
     setup.config.sparse.enabled = true;
     setup.config.sparse.chunk_elems = 32;
     setup.config.optimizer.kind = GF_OPTIMIZER_SGD;

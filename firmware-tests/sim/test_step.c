@@ -72,7 +72,7 @@ TEST(two_contexts_in_one_process_know_nothing_of_each_other)
     struct world_step step = {.order = WORLD_ROTATED};
     struct world a, b;
     second.world = 2;
-    second.sim = network;
+    second.sim = world_network;
     second.config.exchange.wire = GF_TYPE_BF16;
     second.tensors = mixed + 3;
     second.tensor_count = 4;

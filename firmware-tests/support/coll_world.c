@@ -15,9 +15,6 @@ const struct coll_pair coll_pairs[COLL_PAIRS] = {
     {&gf_coll_server, GF_COLL_ALLREDUCE},   {&gf_coll_alltoall, GF_COLL_ALLREDUCE},
 };
 
-const struct gf_sim_setup coll_network = {
-    .seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0, .message_ns = 100, .bind_receives = true};
-
 static void *take(size_t size_bytes)
 {
     void *memory = NULL;

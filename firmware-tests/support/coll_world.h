@@ -4,7 +4,7 @@
 #define COLL_WORLD_H
 
 #include "ops/node/hierarchy.h"
-#include "drivers/sim/sim.h"
+#include "firmware-tests/support/world.h"
 
 #define COLL_TIMEOUT_NS 1000000000u
 
@@ -35,7 +35,6 @@ extern const struct coll_pair {
     gf_collective collective;
 } coll_pairs[COLL_PAIRS];
 
-extern const struct gf_sim_setup coll_network; /* with delay, and messages that overtake each other */
 
 struct coll_node {
     struct gf_coll coll;

@@ -2,8 +2,6 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/state_world.h"
 
-static const struct gf_sim_setup network = {
-    .seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0, .message_ns = 100, .bind_receives = true};
 const struct gf_tensor state_tensors[STATE_TENSORS] = {
     {.name = "bias", .elem_count = 10, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},
     {.name = "last", .elem_count = 301},
@@ -36,7 +34,7 @@ const struct state_run state_runs[STATE_RUNS] = {
 struct world_setup state_setup_of(const struct state_run *run)
 {
     struct world_setup setup = {
-        .world = run->world, .tensors = state_tensors, .tensor_count = STATE_TENSORS, .sim = network};
+        .world = run->world, .tensors = state_tensors, .tensor_count = STATE_TENSORS, .sim = world_network};
     struct gf_config *config = &setup.config;
     config->exchange.wire = run->wire;
     config->exchange.quantize = run->quantize;

@@ -4,6 +4,9 @@
 #include "lib/context.h"
 #include "firmware-tests/cuda/late_gpu.h"
 
+const struct gf_sim_setup world_network = {
+    .seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0, .message_ns = 100, .bind_receives = true};
+
 #define GUARD_BYTES 4096u
 #define GUARD_VALUE 0xa5
 #define BACKOFF_MIN_NS 20000u     /* a rank polls again after this */

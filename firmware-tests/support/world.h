@@ -72,6 +72,8 @@ struct world {
     uint64_t creep_ns, crept_ns; /* the clock goes on by the first with each look, as real ones do; by the second so far */
 };
 
+/* A network of another latency for each message, and a link whose receives cannot be cancelled. */
+extern const struct gf_sim_setup world_network;
 /* Memory, and gf_open() on every rank; each rank's status says how that went. */
 void world_create(struct world *w, const struct world_setup *setup);
 /* The same, and all of them must join. */

@@ -6,9 +6,6 @@
 
 /* ---- for what a step leaves behind: tensors of every awkward size ---- */
 
-static const struct gf_sim_setup network = {
-    .seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0, .message_ns = 100, .bind_receives = true};
-
 static const struct gf_tensor mixed[] = {
     {.name = "empty.first", .elem_count = 0}, {.name = "one", .elem_count = 1},
     {.name = "odd", .elem_count = 301},       {.name = "round", .elem_count = 4096},
@@ -19,7 +16,7 @@ static const struct gf_tensor mixed[] = {
 
 static inline struct world_setup mixed_setup(uint32_t world)
 {
-    return (struct world_setup){.world = world, .tensors = mixed, .tensor_count = LENGTH(mixed), .sim = network};
+    return (struct world_setup){.world = world, .tensors = mixed, .tensor_count = LENGTH(mixed), .sim = world_network};
 }
 
 /* ---- for what befalls a step: short deadlines, several buffers of several slices ---- */
@@ -34,7 +31,7 @@ static const struct gf_tensor brief[] = {
 
 static inline struct world_setup brief_setup(uint32_t world)
 {
-    struct world_setup setup = {.world = world, .tensors = brief, .tensor_count = LENGTH(brief), .sim = network};
+    struct world_setup setup = {.world = world, .tensors = brief, .tensor_count = LENGTH(brief), .sim = world_network};
     setup.sim.detect_ns = DETECT_NS;
     setup.config.exchange.timeout_ns = TIMEOUT_NS;
     setup.config.exchange.fuse_bytes = 8192;
