@@ -142,6 +142,7 @@ gf_status gf_barrier(gf_context *gf, struct gf_request *request)
  * the same size or in the root would otherwise end well with wrong values. */
 static uint32_t pending_number(const struct gf_pending *pending)
 {
+    _Static_assert((GF_COLL_BARRIER < 8) && (GF_TYPE_COUNT <= 4), "three bits and two");
     uint32_t number = (uint32_t)pending->collective | ((uint32_t)pending->type << 3) |
                       ((pending->root_or_reduction & 0xffu) << 5);
     return GF_TAG_BUFFER_OTHER | (1u << 13) | number;

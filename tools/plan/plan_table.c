@@ -1,6 +1,7 @@
 /* Rows as text and as CSV, and how far a long table is: on a terminal, or where --progress asks for it. A new column: a
- * member of struct plan_row (plan.h), its value in row_fill() of plan_case.c and in plan_cache.c, here its head and its
- * value, and the number of columns in process/test_plan.sh. */
+ * member of struct plan_row (plan.h), its value in row_fill() of plan_case.c (from plan_world.c, where the simulation
+ * has it) and in plan_cache.c with another CACHE_VERSION, here its head and value, that of a row without result too,
+ * and the number of columns in process/test_plan.sh. */
 #include <unistd.h>
 
 #include "tools/common/tool_clock.h"
