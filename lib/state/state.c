@@ -31,11 +31,11 @@ static struct parts parts_of(const gf_context *gf)
     const uint64_t all = gf->pool.elem_count, sparse = gf->sparse.elem_count;
     gf_mem momentum = gf->optimizer.momentum, dense = (momentum != 0) ? momentum + sparse * sizeof(float) : 0;
     struct parts parts = {.selection = sizeof(struct gf_state_head),
-                          .pools = {[WEIGHT] = {gf->optimizer.weight, all},
-                                    [MOMENTUM_DENSE] = {dense, all - sparse},
-                                    [MOMENTUM_SPARSE] = {momentum, sparse},
-                                    [MOMENT2] = {gf->optimizer.moment2, all},
-                                    [HISTORY] = {gf->sparse.history, gf_history_elems(gf)}}};
+                          .pools = {[WEIGHT] = {gf->optimizer.weight, all, 0},
+                                    [MOMENTUM_DENSE] = {dense, all - sparse, 0},
+                                    [MOMENTUM_SPARSE] = {momentum, sparse, 0},
+                                    [MOMENT2] = {gf->optimizer.moment2, all, 0},
+                                    [HISTORY] = {gf->sparse.history, gf_history_elems(gf), 0}}};
     uint64_t at = parts.selection + part_bytes(gf->sparse.chunk_count);
     for (uint32_t p = 0; p < POOLS; p++) {
         if (parts.pools[p].pool == 0) parts.pools[p].elem_count = 0;
