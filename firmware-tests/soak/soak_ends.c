@@ -68,12 +68,16 @@ static void all_agree(const struct soak_job *job)
 
 static void all_are_told(const struct soak_job *job)
 {
+    char from[32];
     if (ended_numeric(job)) return;
     for (uint32_t rank = 0; rank < job->plan.ids; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
         if (ended_well(self)) continue;
         if (!job->met || (strstr(self->error.text, job->plan.says) == NULL))
             fail_msg("rank %u does not know that \"%s\": %s", rank, job->plan.says, self->error.text);
+        (void)snprintf(from, sizeof from, " from rank %d,", (int)self->error.peer);
+        if ((self->error.code == GF_ERR_DATA) && (strstr(self->error.text, from) == NULL))
+            fail_msg("rank %u names rank %d: %s", rank, (int)self->error.peer, self->error.text);
     }
 }
 

@@ -17,6 +17,7 @@ static const struct fault_case {
     {GF_SIM_FAULT_DROP, GF_ERR_TIMEOUT, 0},
     {GF_SIM_FAULT_ERROR, GF_ERR_LINK, 0},
     {GF_SIM_FAULT_SHORT, GF_ERR_MISMATCH, 0},
+    {GF_SIM_FAULT_CORRUPT, GF_ERR_DATA, 0}, /* under checksums */
 };
 
 static void status_check(struct coll_world *world, uint32_t i, const struct fault_case *fault, gf_status expect)
@@ -29,23 +30,29 @@ static void status_check(struct coll_world *world, uint32_t i, const struct faul
     if ((status != GF_OK) && ((status != GF_ERR_ABORTED) || (coll->kind != &gf_coll_hierarchy)))
         assert_true((coll->waits_for < world->c.size) && (coll->waits_for != i));
     for (uint32_t m = 0; m < coll->msg_count; m++) assert_false(coll->msgs[m].active);
+    if (status == GF_ERR_DATA) {
+        char named[32];
+        (void)snprintf(named, sizeof named, " from rank %u, ", coll->waits_for);
+        assert_true((coll->link->fault.peer == coll->waits_for) && (strstr(coll->link->fault.text, named) != NULL));
+    }
     assert_int_equal(gf_coll_poll(coll, gf_sim_now_ns(world->sim)), status);
 }
 
 /* True: the fault was met, by post number `at`. */
-static bool fault_run(const struct fault_case *fault, const struct coll_case *c, struct gf_sim_setup sim, uint64_t at, bool may_reset)
+static bool fault_run(const struct fault_case *fault, struct coll_case c, struct gf_sim_setup sim, uint64_t at, bool may_reset)
 {
     struct coll_world world;
     uint32_t expected = 0;
     gf_status expect;
     bool is_met;
+    c.integrity = fault->kind == GF_SIM_FAULT_CORRUPT;
     sim.bind_receives = may_reset;
     sim.fault_count = 1;
     sim.faults[0] = (struct gf_sim_fault){fault->kind, GF_RANK_NONE, at, fault->delay_ns};
-    coll_world_open(&world, c, &sim);
+    coll_world_open(&world, &c, &sim);
     world.may_reset = may_reset;
     coll_world_fill(&world, false);
-    for (uint32_t i = 0; i < c->size; i++) {
+    for (uint32_t i = 0; i < c.size; i++) {
         coll_world_start(&world, i, 4095);
         /* Polls while nothing happens: else a late message would be there before anybody looks at the clock. */
         for (uint64_t half = 1; half < 6; half++) gf_sim_wake_at(world.sim, i, half * COLL_TIMEOUT_NS / 2);
@@ -54,11 +61,11 @@ static bool fault_run(const struct fault_case *fault, const struct coll_case *c,
     coll_world_check(&world);
     is_met = gf_sim_counts(world.sim)->fault_met;
     expect = is_met ? fault->expect : GF_OK;
-    for (uint32_t i = 0; i < c->size; i++) {
+    for (uint32_t i = 0; i < c.size; i++) {
         status_check(&world, i, fault, expect);
         if (world.nodes[i].status == expect) expected++;
     }
-    assert_in_range(expected, (expect != GF_OK) ? 1 : c->size, c->size);
+    assert_in_range(expected, (expect != GF_OK) ? 1 : c.size, c.size);
     coll_world_close(&world);
     return is_met;
 }
@@ -66,7 +73,7 @@ static bool fault_run(const struct fault_case *fault, const struct coll_case *c,
 static void each_post(const struct fault_case *fault, const struct coll_case *c, const struct gf_sim_setup *sim, bool may_reset)
 {
     uint64_t at = 1;
-    while (fault_run(fault, c, *sim, at, may_reset)) assert_in_range(++at, 1, 10000);
+    while (fault_run(fault, *c, *sim, at, may_reset)) assert_in_range(++at, 1, 10000);
     assert_true(at > 1);
 }
 

@@ -295,7 +295,7 @@ static uint32_t flow_waits_for(struct gf_coll *coll)
     const struct gf_flow *flow = coll->own.flow;
     const struct gf_flow_at *at = flow_arrival(coll);
     const struct gf_coll_msg *recv = &coll->msgs[recv_slot(coll, at)];
-    if ((at->count < flow->recvd.count) && recv->active) return recv->peer;
+    if ((at->count < flow->recvd.count) && (recv->active || !recv->verified)) return recv->peer;
     if (flow->send_done.count < flow->sent.count) return coll->msgs[send_slot(coll, &flow->send_done)].peer;
     return GF_RANK_NONE;
 }
