@@ -186,9 +186,11 @@ TEST(arguments_of_a_step)
     RULE(gf_tensor_copy(gf, 1, NULL), 'P', "tensor 1 \"b\" from NULL");
     RULE(gf_tensor_ready(gf, 1, 7), 'P', "the host has no streams");
     RULE(gf_tensors_ready(gf, 1, 2, 7), 'P', "the host has no streams");
+    RULE(gf_tensor_ready(gf, 2, 0), '.', NULL);
+    RULE(gf_tensors_ready(gf, 1, 2, 0), 'S', "tensor 2 \"c\" was declared before"); /* neither is now */
     RULE(gf_step_wait(gf), 'S', "tensor 1 \"b\" was not declared");
     RULE(gf_barrier(gf, &fresh), 'S', "inside of a step"); /* requests around a step: not inside .. */
-    RULE(gf_tensors_ready(gf, 1, 2, 0), '.', NULL);
+    RULE(gf_tensors_ready(gf, 1, 1, 0), '.', NULL);
     RULE(gf_step_metric(gf, 0, 1.0), 'S', "not between gf_step_begin() and the last");
     RULE(gf_step_begin(gf), 'S', "step 1 is not whole");
     rules_end();
