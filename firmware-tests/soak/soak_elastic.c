@@ -33,6 +33,9 @@ void soak_epoch_begun(struct soak_job *job, uint32_t rank)
     soak_model_epoch(&job->model, gf, job->done, job->loose,
                      self->joiner && (job->done[rank] == 0));
     job->loose &= ~(1u << rank);
+    assert_true(gf_rejoined(gf) == self->joiner);
+    if ((job->plan.setup.config.exchange.algorithm == GF_ALGORITHM_DIRECT) && (gf_world(gf) > 1))
+        assert_int_equal(gf->algorithm, GF_ALGORITHM_DIRECT); /* in every epoch */
     if (self->joiner && (job->done[rank] == 0)) (*(self->is_new ? &job->grown : &job->rejoins))++;
     job->done[rank] = gf_steps(gf);
     self->step = gf_steps(gf) + 1;
