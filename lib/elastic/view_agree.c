@@ -97,6 +97,13 @@ static void propose(struct gf_members *members, const struct members_list *here)
             gf_members_owe_id(members, id, MEMBERS_PREPARE);
 }
 
+/* A process that the epoch's commit took in knows no addresses before all have joined, so it connects as one that
+ * rejoins. Until it says which it is, it may be that member. */
+static bool is_unheard(const struct gf_members *members, uint32_t id)
+{
+    return (members->table[id].state == MEMBER_RECOVERING) && gf_view_list_took(&members->view.epoch, id);
+}
+
 /* The members that are here: their state in this view is at least `state`; MEMBER_EXPECTED: or that may come. */
 static uint32_t who(const struct gf_members *members, member_state state, struct members_list *list_out)
 {
@@ -107,8 +114,10 @@ static uint32_t who(const struct gf_members *members, member_state state, struct
         const struct member *member = &members->table[id];
         bool in_view = ((member->state == MEMBER_REPORTED) || (member->state == MEMBER_ACCEPTED)) &&
                        (member->view == view->view) && (member->state >= state);
-        bool comes = (state == MEMBER_EXPECTED) && (member->state < MEMBER_DISCONNECTED);
-        if (!gf_view_list_has(&view->epoch, id) || gf_member_is_recovering(member) || member->suspected) continue;
+        bool unheard = is_unheard(members, id);
+        bool comes = (state == MEMBER_EXPECTED) && (unheard || (member->state < MEMBER_DISCONNECTED));
+        if (!gf_view_list_has(&view->epoch, id) || member->suspected) continue;
+        if (gf_member_is_recovering(member) && !unheard) continue;
         if ((id != members->member_id) && !in_view && !comes) continue;
         gf_view_list_add(list_out, id);
         count++;
@@ -161,7 +170,7 @@ void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *ge
     for (uint32_t id = 0; id < members->id_count; id++) {
         const struct member *member = &members->table[id];
         if (!gf_view_list_has(&view->epoch, id)) continue;
-        connected += (member->state <= MEMBER_JOINED) && member->connected;
+        connected += ((member->state <= MEMBER_JOINED) || is_unheard(members, id)) && member->connected;
         contacted += (member->state == MEMBER_DISCONNECTED);
     }
     bool may_be_enough = enough(members, MEMBER_EXPECTED, &may_come);
