@@ -23,7 +23,7 @@ struct gf_rendezvous_setup {
     bool insecure;
     uint64_t keepalive_ns;
     uint64_t join_timeout_ns; /* connecting is tried again until then */
-    bool rejoin;              /* this rank was of the job before: it rejoins at `address`, whoever the centre is now */
+    bool rejoin;              /* this rank was of the job before: it rejoins at `address`, whoever coordinates now */
     struct gf_log log;
     void *arg;                /* gf_drivers.rendezvous_arg: the simulated world */
 };
@@ -43,7 +43,7 @@ struct gf_rendezvous_event {
     uint32_t size_bytes;
     const void *payload;    /* valid until the next poll() */
     const char *text;       /* likewise */
-    bool rejoins;           /* CONNECTED, at the centre: a restarted process that rejoins */
+    bool rejoins;           /* CONNECTED, at the coordinator: a restarted process that rejoins */
     bool unproven;          /* REFUSED: anybody could have said that */
     bool lives;             /* ENDED: the other process may still run (it was silent, or rejected on purpose). False:
                              * its own kernel has closed the connection or refuses one, so it is gone */
@@ -80,16 +80,16 @@ struct gf_rendezvous_driver {
      * next that claims this rank comes in. False: it proved who it is, nothing was done. NULL: all have. */
     bool (*reject)(struct gf_rendezvous *rendezvous, uint32_t rank, const char *reason);
     void (*joined)(struct gf_rendezvous *rendezvous); /* that join is over: all who are here are believed. Or NULL */
-    /* For a star around another rank; NULL where a driver has none. Ranks keep the numbers they were opened with.
+    /* For another coordinator; NULL where a driver has none. Ranks keep the numbers they were opened with.
      * Where this rank can be reached should it have to coordinate: text_out[GF_CONTROL_ADDRESS_BYTES], empty while that
      * is not known (it is once CONNECTED was seen). */
     void (*address)(struct gf_rendezvous *rendezvous, char *text_out);
-    /* From here on `coordinator` (perhaps this rank) is the centre, reached at `address`. Connections that do not
-     * belong to the new star are closed on purpose, which their other ends see (`lives`). GF_OK: the way to it
+    /* From here on `coordinator` (perhaps this rank) coordinates, reached at `address`. Connections that do not
+     * are to it or from it are closed on purpose, which their other ends see (`lives`). GF_OK: the way to it
      * stands already, or it is this rank, which listens now; GF_AGAIN: CONNECTED or ENDED will tell; an error: this
      * rank cannot (fault says why), the channel itself is as it was.
-     * GF_RANK_NONE: to rejoin (again) at the address of the setup; CONNECTED tells which rank is the centre there. A
-     * centre that is not rank 0 takes that address over as soon as it is free, where its host has it. */
+     * GF_RANK_NONE: to rejoin (again) at the address of the setup; CONNECTED tells which rank coordinates there. A
+     * coordinator that is not rank 0 takes that address over as soon as it is free, where its host has it. */
     gf_status (*reform)(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address);
     void (*close)(struct gf_rendezvous *rendezvous);
 };

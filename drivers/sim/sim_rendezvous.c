@@ -1,5 +1,5 @@
-/* The control channel of simulated ranks: a star around rank 0, later around another. A connection stands as soon as
- * its centre is open and both ends belong to its star, its frames take FRAME_NS and keep their order. */
+/* The control channel of simulated ranks, each connected to the coordinator: rank 0, later another. A connection stands
+ * as soon as the coordinator is open and both ends name it; its frames take FRAME_NS and keep their order. */
 #include "drivers/sim/sim_state.h"
 
 #include <stdio.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 
 #define FRAME_NS 20000u
-#define FIRST_CENTER 0u
-#define REJOIN_NS 1000000u /* between two tries of a rank that comes back */
+#define FIRST_COORDINATOR 0u
+#define REJOIN_NS 1000000u /* until a rank that seeks a coordinator looks (again) */
 
 static struct sim_rendezvous *sim_rendezvous(struct gf_rendezvous *rendezvous)
 {
@@ -28,22 +28,23 @@ static struct sim_frame *frame_send(struct gf_sim *sim, uint32_t from, uint32_t 
     return frame;
 }
 
-static void wire_begin(struct gf_sim *sim, uint32_t rank, uint32_t center)
+static void wire_begin(struct gf_sim *sim, uint32_t rank, uint32_t coordinator)
 {
-    struct sim_rank *near = &sim->ranks[rank], *far = &sim->ranks[center];
+    struct sim_rank *near = &sim->ranks[rank], *far = &sim->ranks[coordinator];
     uint64_t at_ns = sim->now_ns + FRAME_NS;
     if ((near->rendezvous == NULL) || (far->rendezvous == NULL) || near->is_dead || far->is_dead) return;
-    if ((near->rendezvous->center != center) || (far->rendezvous->center != center)) return;
+    if ((near->rendezvous->coordinator != coordinator) || (far->rendezvous->coordinator != coordinator)) return;
     if (near->wire_quiet_ns > at_ns) at_ns = near->wire_quiet_ns; /* after the end of the last one */
-    frame_send(sim, rank, center, GF_RENDEZVOUS_CONNECTED, at_ns, 0)->rejoins = near->rendezvous->rejoins;
-    (void)frame_send(sim, center, rank, GF_RENDEZVOUS_CONNECTED, at_ns, 0);
+    frame_send(sim, rank, coordinator, GF_RENDEZVOUS_CONNECTED, at_ns, 0)->rejoins = near->rendezvous->rejoins;
+    (void)frame_send(sim, coordinator, rank, GF_RENDEZVOUS_CONNECTED, at_ns, 0);
 }
 
 /* `from` no longer answers; `to` learns it after all frames that are under way. */
 static void wire_end(struct gf_sim *sim, uint32_t from, uint32_t to, uint64_t detect_ns, const char *text, bool lives)
 {
     const struct sim_rank *self = &sim->ranks[from];
-    struct sim_rank *near = &sim->ranks[((self->rendezvous != NULL) && (self->rendezvous->center == from)) ? to : from];
+    bool to_coordinates = (self->rendezvous == NULL) || (self->rendezvous->coordinator != from);
+    struct sim_rank *near = &sim->ranks[to_coordinates ? from : to];
     uint64_t at_ns = sim->now_ns + ((detect_ns > FRAME_NS) ? detect_ns : FRAME_NS);
     struct sim_frame *frame = frame_send(sim, from, to, GF_RENDEZVOUS_ENDED, at_ns, 0);
     near->wire_quiet_ns = at_ns;
@@ -54,22 +55,22 @@ static void wire_end(struct gf_sim *sim, uint32_t from, uint32_t to, uint64_t de
 void sim_wires_end(struct sim_rank *self, const char *text)
 {
     struct gf_sim *sim = self->sim;
-    uint32_t center;
+    uint32_t coordinator;
     if (self->rendezvous == NULL) return;
-    center = self->rendezvous->center;
-    if ((center != self->rank) && (center != GF_RANK_NONE))
-        wire_end(sim, self->rank, center, sim->setup.detect_ns, text, false);
+    coordinator = self->rendezvous->coordinator;
+    if ((coordinator != self->rank) && (coordinator != GF_RANK_NONE))
+        wire_end(sim, self->rank, coordinator, sim->setup.detect_ns, text, false);
     for (uint32_t rank = 0; rank < sim->setup.world; rank++) { /* also those who only want to come */
         const struct sim_rank *other = &sim->ranks[rank];
-        if ((rank != self->rank) && (other->rendezvous != NULL) && (other->rendezvous->center == self->rank))
+        if ((rank != self->rank) && (other->rendezvous != NULL) && (other->rendezvous->coordinator == self->rank))
             wire_end(sim, self->rank, rank, sim->setup.detect_ns, text, false);
     }
 }
 
-static bool is_center(const struct gf_sim *sim, uint32_t rank)
+static bool is_coordinator(const struct gf_sim *sim, uint32_t rank)
 {
     const struct sim_rank *self = &sim->ranks[rank];
-    return !self->is_dead && (self->rendezvous != NULL) && (self->rendezvous->center == rank);
+    return !self->is_dead && (self->rendezvous != NULL) && (self->rendezvous->coordinator == rank);
 }
 
 void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
@@ -83,17 +84,17 @@ void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
         free(frame); /* nobody is there, or not any more */
         return;
     }
-    if ((frame->kind == GF_RENDEZVOUS_CONNECTED) && rendezvous->rejoins && (rendezvous->center == frame->from) &&
-        !is_center(sim, frame->from)) { /* who took the connection has died or contacted another meanwhile: once more */
-        rendezvous->center = GF_RANK_NONE;
+    if ((frame->kind == GF_RENDEZVOUS_CONNECTED) && rendezvous->rejoins && (rendezvous->coordinator == frame->from) &&
+        !is_coordinator(sim, frame->from)) { /* it has died or contacted another meanwhile: once more */
+        rendezvous->coordinator = GF_RANK_NONE;
         gf_sim_wake_at(sim, frame->to, sim->now_ns + REJOIN_NS);
         free(frame);
         return;
     }
-    sought = rendezvous->was_reformed && (rendezvous->center == frame->from); /* an end then tells that it is refused */
+    sought = rendezvous->was_reformed && (rendezvous->coordinator == frame->from); /* its end tells a refusal */
     if (((*up == (frame->kind == GF_RENDEZVOUS_CONNECTED)) && !((frame->kind == GF_RENDEZVOUS_ENDED) && sought)) ||
-        ((frame->kind == GF_RENDEZVOUS_CONNECTED) && (rendezvous->center != frame->from) &&
-         (rendezvous->center != frame->to))) { /* it has contacted another coordinator on the way */
+        ((frame->kind == GF_RENDEZVOUS_CONNECTED) && (rendezvous->coordinator != frame->from) &&
+         (rendezvous->coordinator != frame->to))) { /* it has contacted another coordinator on the way */
         free(frame);
         return;
     }
@@ -108,12 +109,12 @@ void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
     sim_wake(to);
 }
 
-/* Whose the address of the job is: rank 0's, then that of a centre once it is free. */
-static uint32_t door_find(struct gf_sim *sim)
+/* Who listens at the address of the job: rank 0, then a coordinator once it is free. */
+static uint32_t job_listener_find(struct gf_sim *sim)
 {
-    if (is_center(sim, sim->door)) return sim->door;
+    if (is_coordinator(sim, sim->job_listener)) return sim->job_listener;
     for (uint32_t rank = 0; rank < sim->setup.world; rank++)
-        if (!sim->ranks[rank].is_stopped && is_center(sim, rank)) return sim->door = rank;
+        if (!sim->ranks[rank].is_stopped && is_coordinator(sim, rank)) return sim->job_listener = rank;
     return GF_RANK_NONE;
 }
 
@@ -121,10 +122,11 @@ static uint32_t door_find(struct gf_sim *sim)
 static void rejoin(struct sim_rendezvous *rendezvous)
 {
     struct sim_rank *self = rendezvous->self;
-    uint32_t center = door_find(self->sim);
-    if ((center == GF_RANK_NONE) || self->sim->ranks[center].wires[self->rank]) return; /* or its old connection stands */
-    rendezvous->center = center;
-    wire_begin(self->sim, self->rank, center);
+    uint32_t coordinator = job_listener_find(self->sim);
+    if (coordinator == GF_RANK_NONE) return;
+    if (self->sim->ranks[coordinator].wires[self->rank]) return; /* its old connection stands */
+    rendezvous->coordinator = coordinator;
+    wire_begin(self->sim, self->rank, coordinator);
 }
 
 static void rejoin_begin(struct sim_rendezvous *rendezvous)
@@ -132,7 +134,7 @@ static void rejoin_begin(struct sim_rendezvous *rendezvous)
     struct sim_rank *self = rendezvous->self;
     rendezvous->rejoins = true;
     rendezvous->was_reformed = false;
-    rendezvous->center = GF_RANK_NONE;
+    rendezvous->coordinator = GF_RANK_NONE;
     gf_sim_wake_at(self->sim, self->rank, self->sim->now_ns + REJOIN_NS);
 }
 
@@ -153,19 +155,19 @@ static gf_status rendezvous_open(const struct gf_rendezvous_setup *setup, void *
                                       fault_out);
     if (status != GF_OK) return status;
     *rendezvous = (struct sim_rendezvous){.base.driver = &sim_rendezvous_driver, .self = self,
-                                          .join_until_ns = UINT64_MAX, .center = FIRST_CENTER};
+                                          .join_until_ns = UINT64_MAX, .coordinator = FIRST_COORDINATOR};
     self->rendezvous = rendezvous;
     memset(self->wires, 0, sim->setup.world * sizeof *self->wires);
     if (setup->rejoin) rejoin_begin(rendezvous);
-    if (setup->rejoin || (self->rank != FIRST_CENTER)) {
-        if (!setup->rejoin) wire_begin(sim, self->rank, FIRST_CENTER);
+    if (setup->rejoin || (self->rank != FIRST_COORDINATOR)) {
+        if (!setup->rejoin) wire_begin(sim, self->rank, FIRST_COORDINATOR);
         if ((setup->join_timeout_ns > 0) && (setup->join_timeout_ns < UINT64_MAX - now_ns)) {
             rendezvous->join_until_ns = now_ns + setup->join_timeout_ns;
             gf_sim_wake_at(sim, self->rank, rendezvous->join_until_ns + 1);
         }
     } else {
         for (uint32_t rank = 1; rank < sim->setup.world; rank++) {
-            wire_begin(sim, rank, FIRST_CENTER);
+            wire_begin(sim, rank, FIRST_COORDINATOR);
         }
     }
     *rendezvous_out = &rendezvous->base;
@@ -198,17 +200,17 @@ static gf_status rendezvous_poll(struct gf_rendezvous *base, uint64_t now_ns, st
     struct sim_frame *frame = rendezvous->first;
     if (self->is_dead) return sim_dead(self, &base->fault, "poll");
     if (self->is_stopped) return GF_AGAIN;
-    if (rendezvous->center == GF_RANK_NONE) rejoin(rendezvous);
+    if (rendezvous->coordinator == GF_RANK_NONE) rejoin(rendezvous);
     free(rendezvous->current);
     rendezvous->current = frame;
     if (frame == NULL) {
         if (rendezvous->was_connected || (now_ns <= rendezvous->join_until_ns)) return GF_AGAIN;
-        return gf_fault_set(&base->fault, GF_ERR_TIMEOUT, rendezvous->center, "connect", 0,
+        return gf_fault_set(&base->fault, GF_ERR_TIMEOUT, rendezvous->coordinator, "connect", 0,
                             "rank %u cannot reach the coordinator: it is not there", self->rank);
     }
     rendezvous->first = frame->next;
     if (frame->next == NULL) rendezvous->last = NULL;
-    if (rendezvous->rejoins && (frame->from == rendezvous->center) && (frame->kind == GF_RENDEZVOUS_CONNECTED)) {
+    if (rendezvous->rejoins && (frame->from == rendezvous->coordinator) && (frame->kind == GF_RENDEZVOUS_CONNECTED)) {
         rendezvous->rejoins = false;
         rendezvous->was_reformed = true;
     }
@@ -278,18 +280,18 @@ static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns, 
     (void)snprintf(expected, sizeof expected, "sim:%u", coordinator);
     GF_ASSERT((coordinator == GF_RANK_NONE) ||
               ((coordinator < sim->setup.world) && (strcmp(address, expected) == 0)));
-    if ((coordinator == rendezvous->center) && (coordinator != GF_RANK_NONE) &&
+    if ((coordinator == rendezvous->coordinator) && (coordinator != GF_RANK_NONE) &&
         ((coordinator == self->rank) || self->wires[coordinator])) return GF_OK;
     rendezvous->was_reformed = true;
     for (uint32_t rank = 0; rank < sim->setup.world; rank++) {
         if (rank == self->rank) continue;
         const struct sim_rendezvous *other = sim->ranks[rank].rendezvous;
-        bool comes = (other != NULL) && other->rejoins && (other->center == self->rank);
+        bool comes = (other != NULL) && other->rejoins && (other->coordinator == self->rank);
         if (self->wires[rank] || comes) wire_end(sim, self->rank, rank, 0, "contacted another coordinator", true);
         self->wires[rank] = false;
         queue_forget(rendezvous, rank);
     }
-    rendezvous->center = coordinator;
+    rendezvous->coordinator = coordinator;
     rendezvous->rejoins = false;
     if (coordinator == GF_RANK_NONE) {
         rejoin_begin(rendezvous);
@@ -302,12 +304,16 @@ static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns, 
                                                  sim->now_ns + FRAME_NS, 0);
             frame->text = "connection refused";
         } else {
-            wire_begin(sim, self->rank, coordinator); /* or once it is a centre */
+            wire_begin(sim, self->rank, coordinator); /* or once it coordinates */
         }
         return GF_AGAIN;
     }
-    for (uint32_t rank = 0; rank < sim->setup.world; rank++)
+    for (uint32_t rank = 0; rank < sim->setup.world; rank++) {
+        const struct sim_rendezvous *other = sim->ranks[rank].rendezvous;
         if (rank != self->rank) wire_begin(sim, rank, self->rank);
+        if ((other != NULL) && (other->coordinator == GF_RANK_NONE)) /* it seeks one, and may sleep */
+            gf_sim_wake_at(sim, rank, sim->now_ns + REJOIN_NS);
+    }
     return GF_OK;
 }
 

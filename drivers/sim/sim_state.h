@@ -123,8 +123,8 @@ struct sim_rendezvous {
     uint64_t join_until_ns;         /* UINT64_MAX: no such bound */
     bool was_connected;
     bool was_reformed;
-    bool rejoins;                    /* on its way back into the job, wherever its centre is */
-    uint32_t center;                /* rank at the centre of the star that this rank belongs to; GF_RANK_NONE: sought */
+    bool rejoins;                    /* on its way back into the job, wherever its coordinator is */
+    uint32_t coordinator;           /* of this rank; GF_RANK_NONE: sought */
 };
 
 struct sim_rank {
@@ -156,7 +156,7 @@ struct sim_rank {
 
     struct sim_rendezvous *rendezvous; /* NULL: not open */
     bool *wires;               /* [world] control connections that it sees as standing */
-    uint64_t wire_quiet_ns;    /* when the end of its last connection to a centre has come through */
+    uint64_t wire_quiet_ns;    /* when the end of its last connection to a coordinator has come through */
 };
 
 struct sim_held {
@@ -195,7 +195,7 @@ struct gf_sim {
     uint8_t *cuts;            /* [world * world], made by the first partition */
     struct sim_held *held;
     size_t held_count, held_room;
-    uint32_t door;            /* rank that listens at the address of the job */
+    uint32_t job_listener;    /* rank that listens at the address of the job */
     uint64_t posts;
     struct gf_sim_counts counts;
 };

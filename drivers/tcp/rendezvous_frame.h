@@ -19,7 +19,7 @@
 /* Between the two, where the job has a key; drivers/tcp/rendezvous_tcp_auth.c. */
 #define GF_FRAME_CHALLENGE (GF_FRAME_DRIVER | 3u)
 #define GF_FRAME_PROOF (GF_FRAME_DRIVER | 4u)
-/* The last of a connection that its sender closes on purpose: it lives on in another star. */
+/* The last of a connection that its sender closes on purpose: it lives on with another coordinator. */
 #define GF_FRAME_LEFT (GF_FRAME_DRIVER | 5u)
 
 #define GF_FRAME_REASON_BYTES 160u

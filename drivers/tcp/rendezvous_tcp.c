@@ -1,4 +1,4 @@
-/* The control channel over TCP: a star around rank 0 (later another), driven by poll() alone. */
+/* The control channel over TCP: each rank is connected to the coordinator, rank 0 (later another); driven by poll(). */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup
 
 static gf_status listener_open(struct tcp *tcp, struct gf_fault *fault_out)
 {
-    struct gf_socket_address at = gf_tcp_door_at(tcp);
+    struct gf_socket_address at = gf_tcp_job_address(tcp);
     struct rlimit files;
     uint32_t needed = tcp->world + TCP_PENDING_MAX + 16; /* and a few for everything else in the process */
     if ((getrlimit(RLIMIT_NOFILE, &files) == 0) && (files.rlim_cur < needed)) {
@@ -84,8 +84,8 @@ static void tcp_close(struct gf_rendezvous *rendezvous)
     if (tcp->strangers_fd >= 0) (void)close(tcp->strangers_fd);
     tcp->strangers_fd = -1;
     if (tcp->listen_fd >= 0) (void)close(tcp->listen_fd);
-    if (tcp->door_fd >= 0) (void)close(tcp->door_fd);
-    tcp->door_fd = -1;
+    if (tcp->job_fd >= 0) (void)close(tcp->job_fd);
+    tcp->job_fd = -1;
     if (tcp->epoll_fd >= 0) (void)close(tcp->epoll_fd);
     tcp->listen_fd = -1;
     tcp->epoll_fd = -1;
@@ -107,7 +107,7 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     tcp->log = setup->log;
     tcp->opened_ns = now_ns;
     tcp->epoll_fd = tcp->strangers_fd = -1;
-    tcp->listen_fd = tcp->door_fd = -1;
+    tcp->listen_fd = tcp->job_fd = -1;
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) tcp->pending[i].fd = -1;
     if (setup->world == 1) { /* nobody to meet */
         *rendezvous_out = &tcp->base;
@@ -119,9 +119,9 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     tcp->conn_count = tcp->world;
     for (uint32_t i = 0; i < tcp->conn_count; i++)
         gf_tcp_conn_init(&tcp->conns[i], i, TCP_CONN_NONE);
-    tcp->door = tcp->to;
+    tcp->job_address = tcp->to;
     if (setup->rejoin) gf_tcp_rejoin_begin(tcp, now_ns);
-    else if (!tcp_is_center(tcp)) gf_tcp_connect_wait(tcp, now_ns);
+    else if (!tcp_is_coordinator(tcp)) gf_tcp_connect_wait(tcp, now_ns);
     tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (tcp->epoll_fd >= 0) tcp->strangers_fd = epoll_create1(EPOLL_CLOEXEC);
     if (tcp->strangers_fd < 0) {
@@ -131,7 +131,7 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
         *fault_out = tcp->base.fault;
         status = GF_ERR_SYSTEM;
     }
-    if ((status == GF_OK) && tcp_is_center(tcp)) status = listener_open(tcp, fault_out);
+    if ((status == GF_OK) && tcp_is_coordinator(tcp)) status = listener_open(tcp, fault_out);
     if (status != GF_OK) {
         tcp_close(&tcp->base);
         return status;
@@ -161,7 +161,8 @@ static gf_status conn_event(struct tcp *tcp, struct conn *conn, uint64_t now_ns,
     if (status == GF_OK) {
         conn->heard = true;
         if (header.kind == GF_FRAME_LEFT) conn->lives = true;
-        if ((header.kind == GF_FRAME_ANSWER) && (header.payload_bytes == GF_FRAME_ANSWER_BYTES) && !tcp_is_center(tcp))
+        if (!tcp_is_coordinator(tcp) && (header.kind == GF_FRAME_ANSWER) &&
+            (header.payload_bytes == GF_FRAME_ANSWER_BYTES))
             gf_tcp_answer_take_back(tcp, conn, now_ns);
         if (header.kind >= GF_FRAME_DRIVER) return GF_AGAIN; /* one of a later protocol: not for us */
         *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_FRAME, .rank = conn->peer,
@@ -174,8 +175,8 @@ static gf_status conn_event(struct tcp *tcp, struct conn *conn, uint64_t now_ns,
 
 static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns, struct gf_rendezvous_event *event_out)
 {
-    if ((about == TCP_ABOUT_LISTEN) || (about == TCP_ABOUT_DOOR)) {
-        return gf_tcp_accept(tcp, (about == TCP_ABOUT_DOOR) ? tcp->door_fd : tcp->listen_fd, now_ns, event_out);
+    if ((about == TCP_ABOUT_LISTEN) || (about == TCP_ABOUT_JOB)) {
+        return gf_tcp_accept(tcp, (about == TCP_ABOUT_JOB) ? tcp->job_fd : tcp->listen_fd, now_ns, event_out);
     }
     if ((about & TCP_ABOUT_PENDING) != 0) return gf_tcp_pending_read(tcp, about & ~TCP_ABOUT_PENDING, event_out);
     struct conn *conn = &tcp->conns[about];
@@ -192,7 +193,7 @@ static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns, st
             return conn_ended(tcp, conn, true, event_out);
         }
         if (status != GF_OK) return status;
-        conn = &tcp->conns[tcp->center]; /* one that asked knows only now where that is */
+        conn = &tcp->conns[tcp->coordinator]; /* one that asked knows only now where that is */
         conn->state = TCP_CONN_UP;
         gf_tcp_listen_own(tcp, conn->fd);
         *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = conn->peer};
@@ -224,16 +225,16 @@ static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, str
     bool strangers_served = false;
     if (tcp->epoll_fd < 0) return GF_AGAIN;
     gf_tcp_pending_expire(tcp, now_ns);
-    if (tcp_is_center(tcp)) {
+    if (tcp_is_coordinator(tcp)) {
         gf_status status = gf_tcp_held_take(tcp, event_out);
         if (status != GF_AGAIN) return status;
-        gf_tcp_door_try(tcp, now_ns);
+        gf_tcp_job_listen(tcp, now_ns);
     } else if (tcp->rejoins && (now_ns - tcp->began_ns >= TCP_REJOIN_NS) &&
-               ((tcp->conns[tcp->center].state == TCP_CONN_CONNECTING) ||
-                (tcp->conns[tcp->center].state == TCP_CONN_HELLO))) {
-        gf_tcp_connect_again(tcp, &tcp->conns[tcp->center], now_ns, ETIMEDOUT); /* another may listen there by now */
-    } else if ((tcp->conns[tcp->center].state == TCP_CONN_WAIT) && (now_ns >= tcp->retry_at_ns)) {
-        gf_tcp_connect_begin(tcp, &tcp->conns[tcp->center], now_ns);
+               ((tcp->conns[tcp->coordinator].state == TCP_CONN_CONNECTING) ||
+                (tcp->conns[tcp->coordinator].state == TCP_CONN_HELLO))) {
+        gf_tcp_connect_again(tcp, &tcp->conns[tcp->coordinator], now_ns, ETIMEDOUT); /* another may listen there */
+    } else if ((tcp->conns[tcp->coordinator].state == TCP_CONN_WAIT) && (now_ns >= tcp->retry_at_ns)) {
+        gf_tcp_connect_begin(tcp, &tcp->conns[tcp->coordinator], now_ns);
     }
     /* One event of the ranks a call to the kernel: its list of ready descriptors goes round, so nobody starves.
      * Strangers are served when no rank has anything, once a poll. */
@@ -251,12 +252,12 @@ static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, str
     }
     if (tcp->refused) {
         tcp->refused = false;
-        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = tcp->center,
+        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = tcp->coordinator,
                                                   .text = "connection refused"};
         return GF_OK;
     }
-    if (!tcp_is_center(tcp) && !tcp->reformed && (tcp->conns[tcp->center].state < TCP_CONN_UP)) {
-        gf_status status = gf_tcp_connect_deadline(tcp, &tcp->conns[tcp->center], now_ns);
+    if (!tcp_is_coordinator(tcp) && !tcp->reformed && (tcp->conns[tcp->coordinator].state < TCP_CONN_UP)) {
+        gf_status status = gf_tcp_connect_deadline(tcp, &tcp->conns[tcp->coordinator], now_ns);
         if (status != GF_OK) return status;
     }
     return GF_AGAIN;
@@ -268,7 +269,7 @@ static gf_status tcp_send(struct gf_rendezvous *rendezvous, uint32_t to, uint32_
     struct tcp *tcp = (struct tcp *)rendezvous;
     GF_ASSERT((size_bytes <= GF_FRAME_PAYLOAD_MAX) && (frame_kind < GF_FRAME_DRIVER) && (to != tcp->rank));
     if ((tcp->conn_count == 0) || (to >= tcp->world)) return GF_ERR_PEER;
-    if (!tcp_is_center(tcp) && (to != tcp->center)) return GF_ERR_PEER;
+    if (!tcp_is_coordinator(tcp) && (to != tcp->coordinator)) return GF_ERR_PEER;
     struct conn *conn = &tcp->conns[to];
     if ((conn->state != TCP_CONN_UP) || conn->broken) return GF_ERR_PEER;
     return gf_tcp_conn_frame_put(tcp, conn, frame_kind, payload, size_bytes) ? GF_OK : GF_AGAIN;

@@ -151,7 +151,7 @@ gf_status gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns, struct 
     pending->since_ns = now_ns;
     (void)gf_place_of(&address, &pending->from);
     pending->from.port = 0;
-    if (!user_fits(tcp, pending, event_out)) return tcp_is_center(tcp) ? GF_OK : GF_AGAIN;
+    if (!user_fits(tcp, pending, event_out)) return tcp_is_coordinator(tcp) ? GF_OK : GF_AGAIN;
     gf_status status = gf_tcp_pending_read(tcp, slot, event_out); /* its hello is mostly here already */
     if ((status != GF_AGAIN) || (pending->fd < 0)) return status;
     pending->watched = true;
@@ -180,7 +180,7 @@ static gf_status claim_take(struct tcp *tcp, const struct gf_frame_hello *hello,
     if (anybody && !conn->heard && (since_ns >= conn->since_ns + TCP_SILENT_NS))
         claim_end(tcp, conn, GF_ERR_STATE, "another process claims this rank");
     if (conn->state == TCP_CONN_NONE) return GF_OK;
-    /* Who comes back takes the place of a connection that has ended, and so does a rank around another centre. */
+    /* Who comes back takes the place of a connection that has ended, and so does a rank with another coordinator. */
     if (!up && (tcp->reformed || hello->rejoins || conn->rejoins)) return GF_OK;
     (void)snprintf(tcp->text, GF_FRAME_REASON_BYTES, "rank %u %s: was it started twice?", hello->rank,
                    up ? "is here already" : "was here and has gone");
@@ -293,7 +293,7 @@ static gf_status hello_meet(struct tcp *tcp, struct pending *pending, struct gf_
                                                                  : "rank %u has a key_file, rank 0 has none",
                        hello.rank);
         pending_refuse(tcp, pending, GF_ERR_MISMATCH, hello.rank, event_out);
-        return (tcp->auth.on || hello.rejoins || !tcp_is_center(tcp)) ? GF_AGAIN : GF_OK; /* anybody can say that */
+        return (tcp->auth.on || hello.rejoins || !tcp_is_coordinator(tcp)) ? GF_AGAIN : GF_OK; /* anybody can say it */
     }
     if (tcp->auth.on && !gf_tcp_hello_fits(tcp, pending)) {
         (void)snprintf(tcp->text, sizeof tcp->text, "rank %u did not prove that it has this job's key: its "
@@ -301,7 +301,7 @@ static gf_status hello_meet(struct tcp *tcp, struct pending *pending, struct gf_
         pending_refuse(tcp, pending, GF_ERR_MISMATCH, hello.rank, event_out);
         return GF_AGAIN;
     }
-    if (!tcp_is_center(tcp)) {
+    if (!tcp_is_coordinator(tcp)) {
         pending->held = (hello.version == GF_VERSION) && (hello.world == tcp->world) && (hello.rank < tcp->world) &&
                         (hello.rank != tcp->rank);
         if (pending->held) return GF_AGAIN;
@@ -313,7 +313,7 @@ static gf_status hello_meet(struct tcp *tcp, struct pending *pending, struct gf_
     return GF_AGAIN;
 }
 
-/* This rank is the centre now: hellos that came before are answered. */
+/* This rank is the coordinator now: hellos that came before are answered. */
 gf_status gf_tcp_held_take(struct tcp *tcp, struct gf_rendezvous_event *event_out)
 {
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
@@ -374,7 +374,7 @@ gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvo
         return GF_AGAIN;
     }
     if (foreign && tcp->auth.on && (pending->in_bytes < want)) return GF_AGAIN;
-    if (foreign && (!tcp_is_center(tcp) || (tcp->auth.on && !gf_tcp_hello_fits(tcp, pending)))) {
+    if (foreign && (!tcp_is_coordinator(tcp) || (tcp->auth.on && !gf_tcp_hello_fits(tcp, pending)))) {
         stranger_drop(tcp, pending, GF_LOG_INFO, "a hello of another job or version");
         return GF_AGAIN;
     }

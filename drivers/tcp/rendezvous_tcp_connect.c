@@ -23,7 +23,7 @@ void gf_tcp_connect_again(struct tcp *tcp, struct conn *conn, uint64_t now_ns, i
 
 void gf_tcp_connect_wait(struct tcp *tcp, uint64_t now_ns)
 {
-    tcp->conns[tcp->center].state = TCP_CONN_WAIT;
+    tcp->conns[tcp->coordinator].state = TCP_CONN_WAIT;
     tcp->retry_at_ns = now_ns;
     tcp->retry_ns = TCP_RETRY_FIRST_NS;
 }
@@ -38,7 +38,7 @@ void gf_tcp_connect_begin(struct tcp *tcp, struct conn *conn, uint64_t now_ns)
         return;
     }
     conn->state = TCP_CONN_CONNECTING;
-    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, conn->fd, tcp->center, EPOLLOUT) != GF_OK) gf_tcp_conn_close(conn);
+    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, conn->fd, tcp->coordinator, EPOLLOUT) != GF_OK) gf_tcp_conn_close(conn);
 }
 
 void gf_tcp_connect_end(struct tcp *tcp, struct conn *conn, uint64_t now_ns)

@@ -1,8 +1,8 @@
-/* A star around another rank. Each rank listens at a port of its own from its first connection on, at the address that
- * this connection has; who rejoins there waits until this rank is the centre. That the port refuses is the
+/* Another rank coordinates. Each rank listens at a port of its own from its first connection on, at the address that
+ * this connection has; who rejoins there waits until this rank is the coordinator. That the port refuses is the
  * proof that its process has ended, so it stays open until close().
  *
- * The centre also listens at the address of the job, once that is free: there a restarted rank finds it. */
+ * The coordinator also listens at the address of the job, once that is free: there a restarted rank finds it. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
 #include <errno.h>
@@ -80,38 +80,38 @@ static void conn_leave(struct tcp *tcp, struct conn *conn)
 
 /* ---- the job's address ---- */
 
-static void door_close(struct tcp *tcp)
+static void job_close(struct tcp *tcp)
 {
-    if (tcp->door_fd >= 0) (void)close(tcp->door_fd);
-    tcp->door_fd = -1;
-    tcp->door_at_ns = 0;
+    if (tcp->job_fd >= 0) (void)close(tcp->job_fd);
+    tcp->job_fd = -1;
+    tcp->job_retry_ns = 0;
 }
 
-struct gf_socket_address gf_tcp_door_at(const struct tcp *tcp)
+struct gf_socket_address gf_tcp_job_address(const struct tcp *tcp)
 {
-    struct gf_socket_address at = (tcp->bind_to.bytes > 0) ? tcp->bind_to : tcp->door;
-    gf_socket_port_copy(&at, &tcp->door);
+    struct gf_socket_address at = (tcp->bind_to.bytes > 0) ? tcp->bind_to : tcp->job_address;
+    gf_socket_port_copy(&at, &tcp->job_address);
     return at;
 }
 
-/* Where the host of a new centre does not have the job's address, it listens at that port of its own: who is to come
+/* Where a new coordinator's host does not have the job's address, it listens at that port of its own: who is to come
  * back is told the host. Where rank 0 lives on without the others, stopped perhaps, the address is still its own. */
-void gf_tcp_door_try(struct tcp *tcp, uint64_t now_ns)
+void gf_tcp_job_listen(struct tcp *tcp, uint64_t now_ns)
 {
-    struct gf_socket_address at = gf_tcp_door_at(tcp), own;
+    struct gf_socket_address at = gf_tcp_job_address(tcp), own;
     struct gf_fault fault = {0};
-    if ((tcp->door_fd >= 0) || !tcp->reformed || (now_ns < tcp->door_at_ns)) return;
-    tcp->door_at_ns = now_ns + TCP_DOOR_NS;
-    tcp->door_fd = gf_socket_listen(&at, "the job's address", &fault);
-    if ((tcp->door_fd < 0) && (fault.foreign_code == EADDRNOTAVAIL) &&
+    if ((tcp->job_fd >= 0) || !tcp->reformed || (now_ns < tcp->job_retry_ns)) return;
+    tcp->job_retry_ns = now_ns + TCP_JOB_RETRY_NS;
+    tcp->job_fd = gf_socket_listen(&at, "the job's address", &fault);
+    if ((tcp->job_fd < 0) && (fault.foreign_code == EADDRNOTAVAIL) &&
         gf_socket_own_address(tcp->listen_fd, &own, false)) {
-        gf_socket_port_copy(&own, &tcp->door);
+        gf_socket_port_copy(&own, &tcp->job_address);
         at = own;
-        tcp->door_fd = gf_socket_listen(&at, "the job's port", &fault);
+        tcp->job_fd = gf_socket_listen(&at, "the job's port", &fault);
     }
-    if (tcp->door_fd < 0) return;
-    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->door_fd, TCP_ABOUT_DOOR, EPOLLIN) != GF_OK) {
-        door_close(tcp);
+    if (tcp->job_fd < 0) return;
+    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->job_fd, TCP_ABOUT_JOB, EPOLLIN) != GF_OK) {
+        job_close(tcp);
         return;
     }
     gf_socket_address_text(&at, tcp->address_text, sizeof tcp->address_text);
@@ -123,27 +123,27 @@ void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns)
 {
     tcp->rejoins = true;
     tcp->reformed = false;
-    tcp->center = (tcp->rank == 0) ? 1 : 0;
-    tcp->to = tcp->door;
-    gf_socket_address_text(&tcp->door, tcp->address_text, sizeof tcp->address_text);
+    tcp->coordinator = (tcp->rank == 0) ? 1 : 0;
+    tcp->to = tcp->job_address;
+    gf_socket_address_text(&tcp->job_address, tcp->address_text, sizeof tcp->address_text);
     gf_tcp_connect_wait(tcp, now_ns);
 }
 
-struct conn *gf_tcp_rejoin_end(struct tcp *tcp, uint32_t center)
+struct conn *gf_tcp_rejoin_end(struct tcp *tcp, uint32_t coordinator)
 {
-    struct conn *from = &tcp->conns[tcp->center], *to = &tcp->conns[center];
-    if ((center >= tcp->world) || (center == tcp->rank)) return NULL;
+    struct conn *from = &tcp->conns[tcp->coordinator], *to = &tcp->conns[coordinator];
+    if ((coordinator >= tcp->world) || (coordinator == tcp->rank)) return NULL;
     tcp->rejoins = false;
     tcp->reformed = true;
     if (to == from) return to;
     memcpy(to, from, sizeof *to);
-    to->peer = center;
-    gf_tcp_conn_init(from, tcp->center, TCP_CONN_NONE);
+    to->peer = coordinator;
+    gf_tcp_conn_init(from, tcp->coordinator, TCP_CONN_NONE);
     gf_auth_forget(&from->mac_in, sizeof from->mac_in);
     gf_auth_forget(&from->mac_out, sizeof from->mac_out);
-    tcp->center = center;
+    tcp->coordinator = coordinator;
     uint32_t events = EPOLLIN | (to->waits_to_send ? (uint32_t)EPOLLOUT : 0u);
-    return (gf_tcp_epoll_set(tcp, EPOLL_CTL_MOD, to->fd, center, events) == GF_OK) ? to : NULL;
+    return (gf_tcp_epoll_set(tcp, EPOLL_CTL_MOD, to->fd, coordinator, events) == GF_OK) ? to : NULL;
 }
 
 gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address)
@@ -153,10 +153,10 @@ gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint3
     struct gf_fault fault = {0};
     if (tcp->conn_count == 0) return (coordinator == tcp->rank) ? GF_OK : GF_ERR_STATE;
     GF_ASSERT((coordinator < tcp->world) || (coordinator == GF_RANK_NONE));
-    if (tcp->rejoins && (coordinator == GF_RANK_NONE) && (tcp->conns[tcp->center].state == TCP_CONN_WAIT))
+    if (tcp->rejoins && (coordinator == GF_RANK_NONE) && (tcp->conns[tcp->coordinator].state == TCP_CONN_WAIT))
         return GF_AGAIN;
-    if ((coordinator == tcp->center) &&
-        (tcp_is_center(tcp) || (tcp->conns[coordinator].state == TCP_CONN_UP))) return GF_OK;
+    if ((coordinator == tcp->coordinator) &&
+        (tcp_is_coordinator(tcp) || (tcp->conns[coordinator].state == TCP_CONN_UP))) return GF_OK;
     if ((coordinator == tcp->rank) && (tcp->listen_fd < 0)) return GF_ERR_STATE;
     if ((coordinator != tcp->rank) && (coordinator != GF_RANK_NONE) &&
         !gf_socket_address_parse(address, "address of a rank", &to, &fault))
@@ -165,22 +165,23 @@ gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint3
         conn_leave(tcp, &tcp->conns[i]);
         gf_tcp_conn_init(&tcp->conns[i], i, TCP_CONN_NONE);
     }
-    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) /* who was promised an answer; others may mean the new star */
+    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) /* who was promised an answer; others may mean the new coordinator */
         if (tcp->pending[i].challenged || (coordinator == GF_RANK_NONE)) gf_tcp_pending_drop(&tcp->pending[i]);
     tcp->refused = false;
     memset(&tcp->base.fault, 0, sizeof tcp->base.fault);
-    door_close(tcp);
+    job_close(tcp);
     if (coordinator == GF_RANK_NONE) {
         listen_set(tcp, false);
         gf_tcp_rejoin_begin(tcp, now_ns);
         return GF_AGAIN;
     }
-    tcp->center = coordinator;
+    tcp->coordinator = coordinator;
     tcp->rejoins = false;
     tcp->reformed = true;
-    (void)snprintf(tcp->address_text, sizeof tcp->address_text, "%s", tcp_is_center(tcp) ? tcp->own_text : address);
+    if (tcp_is_coordinator(tcp)) address = tcp->own_text;
+    (void)snprintf(tcp->address_text, sizeof tcp->address_text, "%s", address);
     listen_set(tcp, tcp->listen_fd >= 0);
-    if (tcp_is_center(tcp)) return tcp->base.fault.code;
+    if (tcp_is_coordinator(tcp)) return tcp->base.fault.code;
     tcp->to = to;
     tcp->opened_ns = now_ns;
     tcp->tries = 0;

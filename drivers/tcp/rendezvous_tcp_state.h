@@ -1,12 +1,12 @@
-/* What rendezvous_tcp*.c share: the state of one end of the star.
+/* What rendezvous_tcp*.c share: the state of one rank.
  *
  * Rank 0 listens and has a connection slot for each other rank; every other rank has one slot, for rank 0:
  *
  *     rank r   WAIT -> CONNECTING -> HELLO -> UP -> DOWN      WAIT again for as long as nobody answers
  *     rank 0   (a pending slot reads the hello, and the proof) -> UP -> DOWN
  *
- * Later the star may stand around another rank (rendezvous_tcp_reform.c): each rank has listened for that since its
- * first connection stood. A hello that comes before a rank is the centre is held until it is, so that strangers do
+ * Later another rank may coordinate (rendezvous_tcp_reform.c): each rank has listened for that since its
+ * first connection stood. A hello that comes before a rank is the coordinator is held until it is, so that strangers do
  * not fill the kernel's queue in front of the ranks.
  *
  * A connection that has not said who it is gets one of a few pending slots, a buffer of one hello and a deadline; the
@@ -27,7 +27,7 @@
 #define TCP_RETRY_MAX_NS UINT64_C(200000000)
 #define TCP_REJOIN_NS UINT64_C(2000000000) /* an answer to who comes back takes no longer */
 #define TCP_SILENT_NS UINT64_C(1000000000) /* who proved nothing and says nothing keeps a rank so long */
-#define TCP_DOOR_NS UINT64_C(500000000)   /* between two tries to listen at the job's address */
+#define TCP_JOB_RETRY_NS UINT64_C(500000000)   /* between two tries to listen at the job's address */
 #define TCP_HELLO_KEYED 1u
 #define TCP_HELLO_REJOINS 2u
 #define TCP_HELLO_FRAME_BYTES (GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES)
@@ -80,7 +80,7 @@ struct pending {
     uint32_t in_bytes;
     uint64_t since_ns;
     bool challenged; /* its hello was good, its proof is awaited */
-    bool held;       /* its hello is whole, and this rank is not the centre yet */
+    bool held;       /* its hello is whole, and this rank is not the coordinator yet */
     bool watched;    /* by epoll */
     struct gf_place from; /* its address without a port, for the limits */
     struct talk talk;
@@ -96,10 +96,10 @@ struct tcp {
     struct gf_log log;
     struct gf_auth auth;
     struct talk talk; /* the other ranks, with rank 0 */
-    uint32_t center;  /* rank that coordinates */
-    bool rejoins;      /* on its way back into the job: which rank is the centre is seen from its answer */
+    uint32_t coordinator;  /* rank that coordinates */
+    bool rejoins;      /* on its way back into the job: which rank is the coordinator is seen from its answer */
     bool reformed;    /* it is not the first one: who refuses a connection is gone, deadlines are lib/'s */
-    bool refused;     /* an ENDED about the centre is to be told */
+    bool refused;     /* an ENDED about the coordinator is to be told */
     bool listens;     /* listen_fd is looked at */
     char own_text[GF_CONTROL_ADDRESS_BYTES]; /* where this rank listens; empty: nowhere */
     char address_text[GF_TEXT_MAX];
@@ -117,9 +117,9 @@ struct tcp {
     struct gf_socket_address to; /* the other ranks */
     struct gf_socket_address bind_to;
     unsigned port_first, port_last;  /* where listen_fd of a rank other than 0 may be; 0: anywhere */
-    struct gf_socket_address door;   /* the job's address, where rank 0 listens at first */
-    int door_fd;      /* a later centre listens there too, once it can */
-    uint64_t door_at_ns;
+    struct gf_socket_address job_address;   /* the job's address, where rank 0 listens at first */
+    int job_fd;       /* a later coordinator listens there too, once it can */
+    uint64_t job_retry_ns;
     uint64_t began_ns; /* of the try under way */
     uint64_t opened_ns;
     uint64_t join_timeout_ns;
@@ -133,11 +133,11 @@ struct tcp {
     struct conn conns[]; /* [world], or none */
 };
 
-static inline bool tcp_is_center(const struct tcp *tcp) { return tcp->rank == tcp->center; }
+static inline bool tcp_is_coordinator(const struct tcp *tcp) { return tcp->rank == tcp->coordinator; }
 
 /* What an epoll event is about. */
 #define TCP_ABOUT_LISTEN UINT32_MAX
-#define TCP_ABOUT_DOOR (UINT32_MAX - 1u)
+#define TCP_ABOUT_JOB (UINT32_MAX - 1u)
 #define TCP_ABOUT_PENDING (1u << 31) /* | slot; this bit: of strangers_fd. Else the index of a connection */
 #define TCP_ABOUT_STRANGERS (1u << 30) /* strangers_fd itself */
 
@@ -152,7 +152,7 @@ void gf_tcp_conn_flush(struct tcp *tcp, struct conn *conn);
 gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_header *header_out);
 void gf_tcp_conn_close(struct conn *conn);
 
-/* rendezvous_tcp_connect.c: the way to the centre. answer_read: GF_OK: come in; GF_AGAIN: not yet, or to be tried
+/* rendezvous_tcp_connect.c: the way to the coordinator. answer_read: GF_OK: come in; GF_AGAIN: not yet, or to be tried
  * again. */
 void gf_tcp_connect_wait(struct tcp *tcp, uint64_t now_ns);
 void gf_tcp_connect_again(struct tcp *tcp, struct conn *conn, uint64_t now_ns, int error);
@@ -165,7 +165,7 @@ gf_status gf_tcp_connect_deadline(struct tcp *tcp, const struct conn *conn, uint
 /* rendezvous_tcp_accept.c: rank 0 and those who rejoin. */
 /* GF_OK from these: *event_out says who came in, or who of this job was refused. */
 gf_status gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns, struct gf_rendezvous_event *event_out);
-gf_status gf_tcp_held_take(struct tcp *tcp, struct gf_rendezvous_event *event_out); /* the centre */
+gf_status gf_tcp_held_take(struct tcp *tcp, struct gf_rendezvous_event *event_out); /* the coordinator */
 void gf_tcp_pending_drop(struct pending *pending);
 gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out);
 void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns);
@@ -173,14 +173,14 @@ void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns);
 bool gf_tcp_reject(struct gf_rendezvous *rendezvous, uint32_t rank, const char *reason);
 void gf_tcp_joined(struct gf_rendezvous *rendezvous);
 
-/* rendezvous_tcp_reform.c: a star around another rank. */
+/* rendezvous_tcp_reform.c: another rank coordinates. */
 void gf_tcp_conn_init(struct conn *conn, uint32_t peer, conn_state state);
 void gf_tcp_listen_own(struct tcp *tcp, int fd); /* fd: a connection that stands, from our own address */
-struct gf_socket_address gf_tcp_door_at(const struct tcp *tcp); /* of this host, for the job's address */
-void gf_tcp_door_try(struct tcp *tcp, uint64_t now_ns);
+struct gf_socket_address gf_tcp_job_address(const struct tcp *tcp); /* of this host, for the job's address */
+void gf_tcp_job_listen(struct tcp *tcp, uint64_t now_ns);
 void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns);
-/* Its answer has come from rank `center`: the connection is where it belongs; NULL: there is no such rank. */
-struct conn *gf_tcp_rejoin_end(struct tcp *tcp, uint32_t center);
+/* Its answer has come from rank `coordinator`: the connection is where it belongs; NULL: there is no such rank. */
+struct conn *gf_tcp_rejoin_end(struct tcp *tcp, uint32_t coordinator);
 void gf_tcp_address(struct gf_rendezvous *rendezvous, char *text_out);
 gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address);
 

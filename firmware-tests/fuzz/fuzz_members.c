@@ -18,7 +18,7 @@ struct source {
     struct gf_get get; /* the input */
     uint32_t rank, world;
     uint32_t connected; /* bits */
-    uint32_t center;    /* of the star; GF_RANK_NONE: whoever answers */
+    uint32_t coordinator;    /* GF_RANK_NONE: whoever answers */
     uint32_t epoch;
     uint64_t now_ns;
     const struct gf_members *members;
@@ -64,7 +64,7 @@ static gf_status source_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, 
 {
     struct source *source = (struct source *)rendezvous;
     while (!source->paused && (source->get.left > 1)) {
-        uint32_t op = byte_get(source), from = source->center;
+        uint32_t op = byte_get(source), from = source->coordinator;
         if ((from == source->rank) || (from == GF_RANK_NONE))
             from = (source->rank + 1 + (op >> 4) % (source->world - 1)) % source->world;
         bool up = (source->connected & (1u << from)) != 0;
@@ -81,7 +81,7 @@ static gf_status source_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, 
             *event_out = event;
             return GF_OK;
         case 2:
-            if (source->rank != source->center) break;
+            if (source->rank != source->coordinator) break;
             event.kind = GF_RENDEZVOUS_REFUSED;
             event.rank = byte_get(source) << 24 | byte_get(source);
             *event_out = event;
@@ -90,8 +90,8 @@ static gf_status source_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, 
             if (!up) {
                 source->connected |= 1u << from;
                 event.kind = GF_RENDEZVOUS_CONNECTED;
-                event.rejoins = (source->center == source->rank) && ((op & 15) == 15);
-                if (source->center == GF_RANK_NONE) source->center = from;
+                event.rejoins = (source->coordinator == source->rank) && ((op & 15) == 15);
+                if (source->coordinator == GF_RANK_NONE) source->coordinator = from;
                 source->get.at--; /* the frame follows */
                 source->get.left++;
                 *event_out = event;
@@ -142,8 +142,8 @@ static gf_status source_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns
     struct source *source = (struct source *)rendezvous;
     must((coordinator == GF_RANK_NONE) || (coordinator < source->world));
     must((coordinator == GF_RANK_NONE) || (strnlen(address, GF_CONTROL_ADDRESS_BYTES) < GF_CONTROL_ADDRESS_BYTES));
-    if ((coordinator != GF_RANK_NONE) && (coordinator == source->center)) return GF_OK;
-    source->center = coordinator;
+    if ((coordinator != GF_RANK_NONE) && (coordinator == source->coordinator)) return GF_OK;
+    source->coordinator = coordinator;
     source->connected = 0;
     return (coordinator == source->rank) ? GF_OK : GF_AGAIN;
 }

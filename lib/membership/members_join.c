@@ -23,7 +23,7 @@ void gf_members_join_failf(struct gf_members *members, gf_status code, uint32_t 
     }
     if (gf_members_rejected(members, &error)) return;
     gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
-    /* Ranks that are still on their way would rejoin at a closed door: they get a moment to come and hear of it. */
+    /* Ranks that are still on their way would find nobody that listens: they get a moment to come and hear of it. */
     members->error = error;
     members->join_fails = true;
     members->join_fails_ns = members->now_ns + MEMBERS_GRACE_NS;

@@ -1,5 +1,5 @@
 /* All ranks of the job talk before the real join, over the control channel alone, so that one that could not join still
- * says what it has found. Rank 0 is the centre:
+ * says what it has found. Rank 0 is the root:
  *     each rank -> 0: HELLO (host, hash, values)      0 -> each: MET (who is where, what differs)
  *     each rank -> 0: FAILS (how many lines fail)     0 -> each: DONE (which ranks have any)
  * Structs travel as they are: ranks of one job are of one build, which the channel's own hello has compared. */
@@ -197,7 +197,7 @@ static void place_find(struct check_peers *peers, uint32_t rank)
     }
 }
 
-static void centre_meet(struct check_peers *peers)
+static void root_meet(struct check_peers *peers)
 {
     struct met *met = &peers->met;
     struct gf_rendezvous_event event;
@@ -297,7 +297,7 @@ struct check_peers *check_peers_meet(struct check_report *report, struct check_j
         return NULL;
     }
     if (peers->rank == 0) {
-        centre_meet(peers);
+        root_meet(peers);
         met = true;
     } else {
         send_to(peers, 0, FRAME_HELLO, &peers->own, sizeof peers->own);
@@ -320,7 +320,7 @@ struct check_peers *check_peers_meet(struct check_report *report, struct check_j
 
 /* ---- agreeing ---- */
 
-static void centre_agree(struct check_peers *peers, uint32_t fails, struct done *done)
+static void root_agree(struct check_peers *peers, uint32_t fails, struct done *done)
 {
     struct gf_rendezvous_event event;
     uint64_t end_ns = tool_clock_ns() + peers->deadline_ns;
@@ -347,7 +347,7 @@ bool check_peers_agree(struct check_report *report, struct check_peers *peers)
     struct done done = {0};
     bool told = true, met = (peers->met.answered == peers->world) && (peers->met.differing == 0);
     if (peers->rank == 0) {
-        centre_agree(peers, fails, &done);
+        root_agree(peers, fails, &done);
     } else {
         send_to(peers, 0, FRAME_FAILS, &fails, sizeof fails);
         told = answer_wait(peers, FRAME_DONE, &done, sizeof done);
