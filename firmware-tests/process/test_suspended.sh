@@ -13,7 +13,7 @@ idx_data "$scratch/data" 250 || exit 1
 one() {
     # shellcheck disable=SC2016
     timeout 100 "$BUILD/gf-run" -n 3 sh -c 'echo $$ >"$0.pid.$GF_RANK"; exec "$@"' "$scratch/$1" "$BUILD/gf-train" \
-        --model linear --data "$scratch/data" --steps 3000 --batch 12 \
+        --model linear --data "$scratch/data" --steps 6000 --batch 12 \
         --checkpoint "$scratch/$1" --checkpoint-every 20 --set "link.transports=$2" \
         --set "rendezvous.address=127.0.0.1:$3" --set exchange.timeout=1s \
         --set rendezvous.join_timeout=10s >"$scratch/$1.log" 2>&1 &

@@ -70,6 +70,11 @@ static uint32_t members_of(const gf_context *gf, uint32_t lowest, uint32_t end)
 static gf_status refuse(gf_context *gf, uint32_t rank)
 {
     uint32_t lowest = lowest_of(gf, rank);
+    if (members_of(gf, lowest, gf->world) == reached_of(gf, rank)) /* as many, others */
+        return gf_fail(gf, GF_ERR_CONFIG, GF_OPERATION_JOIN, (rank == gf->rank) ? lowest : rank, GF_TENSOR_NONE,
+                       "exchange.algorithm = hierarchy: ranks %u and %u share memory with different ranks; all ranks "
+                       "of a node must reach each other's memory: let them have the same link.transports and "
+                       "/dev/shm, or take auto", lowest, rank);
     return gf_fail(gf, GF_ERR_CONFIG, GF_OPERATION_JOIN, (rank == gf->rank) ? lowest : rank, GF_TENSOR_NONE,
                    "exchange.algorithm = hierarchy: rank %u shares memory with %u rank%s, itself too, but its node, that of "
                    "rank %u, has %u; all ranks of a node must reach each other's memory: let them have the same "

@@ -11,7 +11,7 @@ const char *gf_status_name(gf_status status)
         "GF_ERR_TIMEOUT", "GF_ERR_PEER", "GF_ERR_MISMATCH", "GF_ERR_SYSTEM", "GF_ERR_NUMERIC", "GF_ERR_ABORTED",
         "GF_ERR_QUORUM", "GF_ERR_CONFIG", "GF_ERR_DATA"};
     _Static_assert(sizeof names / sizeof names[0] == GF_AGAIN - GF_ERR_DATA + 1, "each status has a name, downwards");
-    return NAME_OF(names, GF_AGAIN - status, "unknown status");
+    return NAME_OF(names, (unsigned)GF_AGAIN - (unsigned)status, "unknown status");
 }
 
 const char *gf_operation_name(gf_operation operation)
