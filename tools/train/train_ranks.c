@@ -112,7 +112,7 @@ static void value_print(same_kind kind, uint64_t value, char text_out[static VAL
     }
 }
 
-#define OPTIONS_MAX 11u
+#define OPTIONS_MAX 13u
 
 static void options_list(const struct train *train, struct same_option list_out[static OPTIONS_MAX])
 {
@@ -126,6 +126,9 @@ static void options_list(const struct train *train, struct same_option list_out[
         {"--seed", SAME_COUNT, options->seed},
         {"steps of --steps or --epochs", SAME_COUNT, train->step_count},
         {"--lr", SAME_REAL, bits_of_real((double)options->schedule.base_rate)},
+        /* gf-train's own schedule has no more than these; the library compares rate.* of the configuration. */
+        {"where the schedule comes from", SAME_TEXT, bits_of_text(options->configured_rate ? "rate.*" : "gf-train")},
+        {"the power of the schedule", SAME_REAL, bits_of_real((double)options->schedule.power)},
         {"whether there is --checkpoint", SAME_COUNT, options->checkpoint_path != NULL},
         {"--checkpoint-every", SAME_COUNT, options->checkpoint_every},
         {"whether there is --resume", SAME_COUNT, options->resume},
