@@ -7,14 +7,14 @@ export LC_ALL=C
 fake=$(cd "$BUILD" && pwd)/firmware-tests/fake
 if [ ! -r "$fake/libcuda.so.1" ]; then skip gf_perf_on_cuda "no cuda.h in this build"; finish; fi
 if "$BUILD/gf-perf" --device cuda --set device.library="$fake/libcuda.so.1" -b 4 -e 4 -n 1 2>&1 |
-    grep -q "no GPU kernels"; then
+    grep -q "no kernels in this build"; then
     skip gf_perf_on_cuda "no nvcc in this build"; finish
 fi
 # perf RANKS OPTION..
 perf() {
     ranks=$1; shift
     timeout 60 "$BUILD/gf-run" -n "$ranks" "$BUILD/gf-perf" --device cuda \
-        --set device.library="$fake/libcuda.so.1$more" -n 2 -w 0 "$@" >"$scratch/out" 2>"$scratch/err" || { cat "$scratch/out" "$scratch/err"; return 1; }
+        --set device.library="$fake/libcuda.so.1" $more -n 2 -w 0 "$@" >"$scratch/out" 2>"$scratch/err" || { cat "$scratch/out" "$scratch/err"; return 1; }
 }
 columns='NF {print NF, $1, $3, $4, $5, $9 + $13}'
 rows() { grep -v '^#' "$scratch/out" | awk "$columns"; }
@@ -39,10 +39,10 @@ check is_said said "^# NCCL: skipped: no libnccl"
 check half_alone perf 1 -d half -b 4K -e 4K --nccl /nowhere
 check four_ranks_on_two_GPUs perf 4 -b 100 -e 100 --nccl "$fake/libnccl.so.2"
 check are_no_case_for_NCCL said "^# NCCL: skipped: NCCL wants a GPU a rank; ranks 0 and 2 have the same"
-more=,device.ordinal=0,device.shared=true
+more="--set device.ordinal=0 --set device.shared=true"
 check two_ranks_on_one_GPU perf 2 -b 4K -e 4K --nccl "$fake/libnccl.so.2"
 check neither said "^# NCCL: skipped: NCCL wants a GPU a rank; ranks 0 and 1 have the same"
-more=,link.transports=posix,exchange.algorithm=ring
+more="--set link.transports=posix --set exchange.algorithm=ring"
 check through_host_memory perf 2 -b 4K -e 4K --nccl /nowhere
 check that_is_said_too said "through host memory"
 more=
