@@ -36,6 +36,11 @@ check a_cached_table_is_the_same sh -c "$plan $small --gpus 4 --modes ring,lazy 
 check what_differs_is_not_taken_from_the_cache sh -c "$plan $small --gpus 4 --modes ring,lazy --set \"network_latency = 9e-4\" --cache $scratch/cache >$scratch/slow; ! cmp -s $scratch/slow $scratch/first && [ \$(wc -l <$scratch/cache) -eq 4 ]"
 echo 'exchange = { algorithm = "halving"; wire = "bf16"; };' >"$scratch/exchange.cfg"
 check a_configuration_takes_the_place_of_modes sh -c "$plan $small --gpus 4 --config $scratch/exchange.cfg --compute-ms 20 | grep -Eq '^ +4 overlap +2[0-9]\.'"
+echo 'exchange = { algorithm = "tree"; wire = "bf16"; };' >"$scratch/tree.cfg"
+for file in exchange tree; do
+    $plan $small --gpus 4 --compute-ms 20 --config "$scratch/$file.cfg" --algorithm tree >"$scratch/$file.told"
+done
+check whose_algorithm_gives_way_to_the_options cmp "$scratch/exchange.told" "$scratch/tree.told"
 
 # ---- the published figures: the same code with small models ----
 mkdir "$scratch/models"
@@ -91,6 +96,7 @@ refused gpus_of_words 'whole numbers' $plan $small --gpus 1,many
 refused gpus_beyond 'from 1 to 8192' $plan $small --gpus 9000
 refused unknown_mode 'server, tree' $plan $small --modes quick
 refused unknown_algorithm 'halving' $plan $small --algorithm quick
+refused auto_where_modes_have_theirs 'auto: allowed with --config alone' $plan $small --algorithm auto
 refused a_mode_twice 'each once' $plan $small --modes ring,ring
 refused paper_and_gpus 'stands alone' $plan --paper --gpus 8
 refused two_at_once 'exclude' $plan --paper --all

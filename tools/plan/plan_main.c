@@ -69,15 +69,20 @@ static int choice_read(const struct options *options, struct gf_config *config, 
     *choice = (struct plan_choice){.fuse_bytes = options->fuse_bytes, .slice_bytes = options->slice_bytes,
                                    .keep_share = options->keep_share, .batch = (uint32_t)options->batch,
                                    .compute_s = options->compute_ms * 1e-3};
+    if ((options->config != NULL) && (gf_config_load(options->config, config, error) < 0))
+        return plan_refuse("%s", error);
     if (options->algorithm != NULL) {
         if (gf_config_set(config, "exchange.algorithm", options->algorithm, "--algorithm", error) != GF_OK) {
             (void)plan_refuse("%s", error);
             exit(TOOL_EXIT_USAGE);
         }
         choice->algorithm = config->exchange.algorithm;
+        if ((choice->algorithm == GF_ALGORITHM_AUTO) && (options->config == NULL)) {
+            (void)plan_refuse("--algorithm auto: allowed with --config alone; any other takes the place of the mode's");
+            exit(TOOL_EXIT_USAGE);
+        }
     }
     if (options->config == NULL) return 0;
-    if (gf_config_load(options->config, config, error) < 0) return plan_refuse("%s", error);
     choice->config = config;
     return 0;
 }
