@@ -96,6 +96,7 @@ gf_status gf_cuda_load(struct cuda_gpu *cuda, const char *library, struct gf_fau
     if (status < 0) return status;
     status = gf_cuda_result(cuda, cuda->calls.driver_version(&version), "cuDriverGetVersion", fault_out);
     if (status < 0) return status;
+    cuda->gpu.version = (uint32_t)version;
     symbol_find_newer(cuda, version, "cuCtxRecordEvent", CUDA_VERSION_RECORD, &cuda->context_record);
     symbol_find_newer(cuda, version, "cuStreamBatchMemOp", CUDA_VERSION_MIN, &cuda->flags);
     if (version >= CUDA_VERSION_MIN) return GF_OK;

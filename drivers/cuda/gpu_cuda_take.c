@@ -32,6 +32,8 @@ static gf_status device_choose(struct cuda_gpu *cuda, const struct gf_gpu_setup 
                             asked, count);
     }
     uint32_t ordinal = (setup->ordinal > 0) ? setup->ordinal - 1 : setup->local % (uint32_t)count;
+    cuda->gpu.ordinal = ordinal;
+    cuda->gpu.count = (uint32_t)count;
     status = gf_cuda_result(cuda, calls->device_get(&cuda->device, (int)ordinal), "cuDeviceGet", fault_out);
     if (status < 0) return status;
     status = attribute_get(cuda, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, &usable, fault_out);

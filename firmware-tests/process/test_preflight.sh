@@ -63,17 +63,22 @@ on_gpu() {
     env "$@" "$gf_check" "$scratch/$name_.cfg" --preflight >"$scratch/out" 2>&1
     check "$name_" said "$state_" gpu "$text_"
 }
-if [ -f "$fake" ]; then
+if [ ! -f "$fake" ]; then
+    on_gpu a_build_without_a_gpu_driver fail "not in this program" ''
+elif [ ! -e "$BUILD/ops/element/cuda/gf_kernels.fatbin" ]; then
+    on_gpu a_build_without_kernels fail "no GPU kernels" ''
+else
     lib="library = \"$PWD/$fake\";"
     on_gpu no_gpu_driver fail "gf-no-cuda" 'library = "/nonexistent/gf-no-cuda.so";'
     on_gpu gpu_that_does_not_start fail "cuInit failed: .* .100.: no /dev/nvidia" "$lib" GF_FAKE_CUDA_FAIL=cuInit:1:100
     on_gpu gpu_without_fabric fail "start nvidia-fabricmanager" "$lib" GF_FAKE_CUDA_FAIL=cuInit:1:802
     on_gpu gpu_that_is_not_there fail "device.ordinal 5: this process sees 2 GPUs" "$lib ordinal = 5;"
-    on_gpu gpu_that_is_there ok "Fake 1; memory shared in a node: by descriptors" "$lib ordinal = 1;"
+    on_gpu gpu_too_old_for_the_kernels fail "is sm_70, kernels are for sm_80 and newer" "$lib" GF_FAKE_CUDA_SM=70
+    on_gpu gpu_that_is_there ok \
+        "Fake 1, number 1 of 2, driver for CUDA 13.0 .$PWD/$fake.; memory shared in a node: by descriptors" \
+        "$lib ordinal = 1;"
     on_gpu gpu_whose_memory_does_not ok "by CUDA IPC, with job.elastic through" "$lib" GF_FAKE_CUDA_NO_DESCRIPTORS=1
     on_gpu library_that_is_no_gpu_driver fail "has no cuGetProcAddress_v2" 'library = "libm.so.6";'
-else
-    on_gpu a_build_without_a_gpu_driver fail "not in this program" ''
 fi
 UCX_RNDV_THRESH=1m "$gf_check" "$scratch/sound.cfg" --preflight >"$scratch/out"
 check "ucx_variables_are_said" said warn environment "UCX_RNDV_THRESH"

@@ -78,14 +78,14 @@ static gf_status device_write(gf_context *gf, gf_mem to, const void *from, uint6
 }
 
 #if GF_WITH_CUDA
-static const struct gf_gpu_kernels kernels = {&gf_cuda_image, &gf_cuda_image_cuda, gf_cuda_kernels,
-                                              &gf_cuda_kernel_count, &gf_element_ops_cuda};
+const struct gf_gpu_kernels gf_device_kernels = {&gf_cuda_image, &gf_cuda_image_cuda, gf_cuda_kernels,
+                                                 &gf_cuda_kernel_count, &gf_element_ops_cuda};
 #endif
 
 const struct gf_device_module gf_module_device = {
 #if GF_WITH_CUDA
     .driver = &gf_gpu_cuda,
-    .kernels = &kernels,
+    .kernels = &gf_device_kernels,
 #endif
     .direct = &gf_coll_direct_device,
     .stream = &gf_coll_direct_stream,

@@ -6,9 +6,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "drivers/gpu.h"
 #include "drivers/identity.h"
 #include "tools/check/check_preflight.h"
+#include "lib/modules/modules.h"
 #include "lib/settings/settings.h"
 
 extern char **environ;
@@ -50,24 +50,38 @@ void check_environment(struct check_report *report, const struct check_job *job)
 void check_gpu(struct check_report *report, const struct check_job *job)
 {
     const struct gf_gpu_driver *driver = GF_WITH_CUDA ? &gf_gpu_cuda : NULL;
-    const struct gf_gpu_setup setup = {.library = job->config.device.library, .ordinal = job->config.device.ordinal,
-                                       .local = gf_identity_local(job->config.job.rank), .device_bytes = 1};
+    const struct gf_gpu_kernels *kernels = GF_WITH_CUDA ? &gf_device_kernels : NULL;
+    struct gf_gpu_setup setup = {.library = job->config.device.library, .ordinal = job->config.device.ordinal,
+                                 .local = gf_identity_local(job->config.job.rank), .device_bytes = 1};
     struct gf_fault fault = {0};
     struct gf_gpu *gpu = NULL;
     if (strcmp(job->config.device.driver, "cuda") != 0) {
         check_say(report, "gpu", CHECK_OK, NULL, "none needed: device.driver is \"host\"");
         return;
     }
-    void *state = (driver != NULL) ? calloc(1, driver->state_bytes(&setup)) : NULL;
-    if (state == NULL) {
+    if (driver == NULL) {
         check_say(report, "gpu", CHECK_FAIL, "build it where cuda.h is",
                   "device.driver is \"cuda\", which is not in this program");
-    } else if (driver->open(&setup, state, &gpu, &fault) != GF_OK) {
+        return;
+    }
+    if (*kernels->image == NULL) {
+        check_say(report, "gpu", CHECK_FAIL, "build it where nvcc is", "this program has no GPU kernels");
+        return;
+    }
+    setup.image = *kernels->image;
+    setup.image_cuda = *kernels->image_cuda;
+    setup.kernels = kernels->names;
+    setup.kernel_count = *kernels->count;
+    setup.ops = kernels->ops;
+    void *state = calloc(1, driver->state_bytes(&setup));
+    if ((state == NULL) || (driver->open(&setup, state, &gpu, &fault) != GF_OK)) {
         check_say(report, "gpu", CHECK_FAIL,
                   "does nvidia-smi work here? in a container, was the GPU handed in? else look at device.library",
-                  "%s", fault.text);
+                  "%s", (state != NULL) ? fault.text : "there is no memory to look at it");
     } else {
-        check_say(report, "gpu", CHECK_OK, NULL, "%s; memory shared in a node: %s", gpu->name,
+        check_say(report, "gpu", CHECK_OK, NULL,
+                  "%s, number %u of %u, driver for CUDA %u.%u (%s); memory shared in a node: %s", gpu->name,
+                  gpu->ordinal, gpu->count, gpu->version / 1000, gpu->version % 1000 / 10, setup.library,
                   gpu->outlives ? "by descriptors" : "by CUDA IPC, with job.elastic through host memory");
         driver->close(gpu);
     }
