@@ -112,6 +112,25 @@ static bool due_when_all_wait(struct world *w, struct cuda_death *death)
 
 static bool due_never(struct world *w, struct cuda_death *death) { return false; }
 
+/* On the host the same rank dies, and what the survivors then have is what devices have summed. */
+static void host_has_the_same(struct cuda_death *death)
+{
+    static struct cuda_kept kept;
+    struct world *host = &both->host;
+    gf_sim_kill(host->sim, death->victim);
+    world_run(host, world_step_progress, &death->step);
+    world_run(host, world_shrink_progress, NULL);
+    world_run(host, world_step_progress, &death->step);
+    for (uint32_t rank = 0; rank < host->world; rank++) {
+        if (rank == death->victim) continue;
+        assert_int_equal(gf_update(host->ranks[rank].gf, 0.0625f), GF_OK);
+        cuda_kept_read(both->cuda.ranks[rank].gf, &kept);
+        for (uint32_t t = 0; t < STATE_TENSORS; t++)
+            assert_memory_equal(kept.weights[t], (void *)(uintptr_t)gf_weight(host->ranks[rank].gf, t),
+                                state_tensors[t].elem_count * sizeof(float));
+    }
+}
+
 static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bool kills, bool elastic)
 {
     static struct cuda_kept before[RANKS], after;
@@ -130,6 +149,7 @@ static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bo
     cuda_world_open(&setup);
     struct world *w = &both->cuda;
     state_step_run(w, 1, state_fill_whole);
+    state_step_run(&both->host, 1, state_fill_whole);
     for (uint32_t rank = 0; rank < w->world; rank++) {
         assert_true(w->ranks[rank].gf->ipc.flags);
         cuda_kept_read(w->ranks[rank].gf, &before[rank]);
@@ -159,6 +179,7 @@ static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bo
     if (kills) cuda_world_goes_on(&death, GF_PATH_PEERS); /* by streams, as before: */
     for (uint32_t rank = 0; kills && (rank < w->world); rank++)
         assert_true((rank == death.victim) || w->ranks[rank].gf->ipc.flags);
+    if (kills) host_has_the_same(&death);
     cuda_world_close();
 }
 
