@@ -60,8 +60,9 @@ fake=$BUILD/firmware-tests/fake/libcuda.so.1
 # on_gpu NAME STATE TEXT SETTINGS [VARIABLE=VALUE]: the line of a GPU, of the CUDA driver without one
 on_gpu() {
     name_=$1 state_=$2 text_=$3; file "$1.cfg" "device = { driver = \"cuda\"; $4 };"; shift 4
-    env "$@" "$gf_check" "$scratch/$name_.cfg" --preflight >"$scratch/out" 2>&1
-    check "$name_" said "$state_" gpu "$text_"
+    wanted_=0; [ "$state_" != fail ] || wanted_=1
+    check "$name_" exits $wanted_ env "$@" "$gf_check" "$scratch/$name_.cfg" --preflight
+    check "${name_}_is_said" said "$state_" gpu "$text_"
 }
 if [ ! -f "$fake" ]; then
     on_gpu a_build_without_a_gpu_driver fail "not in this program" ''
