@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define REPORT_S 10.0
-#define LARGER_EACH 64
+#define LARGER_EACH 8
 #define HEAP_BYTES (32 << 20)
 #define JOB_SECONDS 60 /* of a core: a job that takes longer has hung outside of virtual time */
 
