@@ -83,9 +83,8 @@ static void all_are_told(const struct soak_job *job)
 
 /* Of the last epoch's members those that live and have heard of it are no quorum by themselves: processes that it takes
  * in hear of it from the coordinator that invited them alone (lib/elastic/README.md). Where there are any and nobody
- * names the
- * dead one as ended, they go on only if its new start reaches them in time; where there are none, nobody knows the
- * job. */
+ * names the dead one as ended, they go on only if its new start reaches them in time; where there are none, nobody
+ * knows the job. */
 static bool no_quorum_is_left(const struct soak_job *job)
 {
     const struct commit *newest = commit_log_newest(&job->commits);
