@@ -88,15 +88,16 @@ static void all_are_told(const struct soak_job *job)
 static bool no_quorum_is_left(const struct soak_job *job)
 {
     const struct commit *newest = commit_log_newest(&job->commits);
-    uint64_t members = newest->members, others;
+    uint64_t members = newest->members, others, heard;
     if (job->plan.culprit == GF_RANK_NONE) return false;
     others = members & ~(UINT64_C(1) << job->plan.culprit);
     if (others == 0) return true;
+    heard = others;
     for (uint32_t id = 0; id < job->plan.ids; id++)
-        if (job->commits.last[id].epoch != newest->epoch) others &= ~(UINT64_C(1) << id); /* it never heard of it */
-    if (job->plan.told || commit_log_is_quorum(members, others)) return false;
+        if (job->commits.last[id].epoch != newest->epoch) heard &= ~(UINT64_C(1) << id);
+    if (commit_log_is_quorum(members, heard) || (job->plan.told && (heard == others))) return false;
     for (uint32_t rank = 0; rank < job->plan.ids; rank++)
-        if ((((others >> rank) & 1) != 0) && (job->ranks[rank].end != GF_ERR_QUORUM)) return false;
+        if ((((heard >> rank) & 1) != 0) && (job->ranks[rank].end != GF_ERR_QUORUM)) return false;
     return true;
 }
 
