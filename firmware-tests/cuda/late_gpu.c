@@ -42,6 +42,8 @@ struct late {
     uint64_t first;              /* the one that lies at work[0] */
     uint64_t marks[EVENTS_MAX];
     uint32_t random;
+    gf_mem registered;           /* what it reaches beside its own memory; 0: nothing */
+    size_t registered_bytes;
 };
 
 static inline struct late *late_of(const struct gf_gpu *gpu) { return (struct late *)(uintptr_t)gpu; }
@@ -55,11 +57,21 @@ static struct late_work *late_work_at(struct late *late, uint64_t index)
     return &late->work[(index - late->first) % WORK_MAX];
 }
 
+static void late_expect_reachable(const struct late *late, gf_mem at, uint64_t bytes)
+{
+    gf_mem own = (gf_mem)(uintptr_t)late->memory;
+    if ((at == 0) || ((at >= own) && (at + bytes <= own + late->memory_bytes))) return;
+    assert_true((at >= late->registered) && (at + bytes <= late->registered + late->registered_bytes));
+}
+
 static gf_status late_put(struct gf_queue *queue, const struct late_work *work)
 {
     struct late *late = late_of(queue->gpu);
     assert_int_equal(queue->stream, STREAM);
     assert_true(late->queued - late->done < WORK_MAX);
+    for (int i = 0; i < 2; i++) /* how much of it is known of the first kinds */
+        late_expect_reachable(late, work->at[i], (work->kind > SUM) ? 1 : work->elem_count *
+                              ((work->kind < CAST) ? 1 : gf_type_size_bytes(work->types[i])));
     if (late->done == late->queued) late->first = late->queued; /* the same few pages again */
     *late_work_at(late, late->queued++) = *work;
     return GF_OK;
@@ -85,8 +97,8 @@ static gf_status late_cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type,
 static gf_status late_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count,
                           uint64_t base, struct gf_check *check)
 {
-    return late_put(queue, &(struct late_work){.kind = SUM, .at = {dst, src}, .types = {type}, .elem_count = elem_count,
-                    .base = base, .check = check});
+    return late_put(queue, &(struct late_work){.kind = SUM, .at = {dst, src}, .types = {type, type},
+                    .elem_count = elem_count, .base = base, .check = check});
 }
 
 static gf_status late_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf_mem *src, const uint64_t *size_bytes,
@@ -275,11 +287,17 @@ static void late_close(struct gf_gpu *gpu)
 
 static gf_mem late_arena(struct gf_gpu *gpu) { return (gf_mem)(uintptr_t)late_of(gpu)->memory; }
 
-static gf_status late_register(struct gf_gpu *gpu, void *base, size_t size_bytes) { return GF_OK; }
+static gf_status late_register(struct gf_gpu *gpu, void *base, size_t size_bytes)
+{
+    late_of(gpu)->registered = (gf_mem)(uintptr_t)base;
+    late_of(gpu)->registered_bytes = size_bytes;
+    return GF_OK;
+}
 
 static gf_status late_unregister(struct gf_gpu *gpu, void *base)
 {
     late_gpu_drain(gpu);
+    late_of(gpu)->registered_bytes = 0;
     return GF_OK;
 }
 
