@@ -391,8 +391,7 @@ bool ops_pair_run(struct ops_pair *pair, uint64_t count, uint32_t offset, uint32
         for (uint32_t l = 0; l < 4; l++) chunks_case(&t, 1 + next(pair) % (1 + count / 3), type, other, l);
     }
     score_case(&t, 1 + next(pair) % 200, 1 + next(pair) % 200, false);
-    score_case(&t, 64 * (1 + next(pair) % 9), 64, true);
-    score_case(&t, count + 1, count + 1, false);
+    score_case(&t, 64 * (1 + next(pair) % 9), 64, true), score_case(&t, count + 1, count + 1, false);
     score_case(&t, 1 + count / 2, 1 + count / 5, false); /* runs, pieces, chunks: none ends with another */
     if (pair->skew_bytes % 4 != 0) return t.same; /* groups are aligned to 4 bytes */
     quantize_case(&t, (struct gf_groups){(seed % 2 == 0) ? 32 : 64, 8}, seed % 3 == 0);
