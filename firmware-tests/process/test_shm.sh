@@ -34,9 +34,9 @@ fi
 # Rank 0 as root, rank 1 as another user, each with a key of its own with the same bytes; or without.
 users() { # NAME CODE TEXT KEYS SETTING
     case=$1 code=$2 text=$3 keys=$4
-    GF_WORLD=2 GF_RANK=0 timeout 30 $perf$5${keys:+,rendezvous.key_file=$scratch/key.0} >"$scratch/log.0" 2>&1 &
+    GF_WORLD=2 GF_RANK=0 timeout 30 $perf $5 ${keys:+--set rendezvous.key_file=$scratch/key.0} >"$scratch/log.0" 2>&1 &
     GF_WORLD=2 GF_RANK=1 timeout 30 setpriv --reuid 65534 --regid 65534 --clear-groups \
-        $perf$5${keys:+,rendezvous.key_file=$scratch/key.1} >"$scratch/log.1" 2>&1
+        $perf $5 ${keys:+--set rendezvous.key_file=$scratch/key.1} >"$scratch/log.1" 2>&1
     code1=$?
     wait $!
     code0=$?
@@ -55,6 +55,6 @@ head -c 32 /dev/urandom >"$scratch/key.0" && cp "$scratch/key.0" "$scratch/key.1
 chmod 600 "$scratch"/key.*; chown 65534 "$scratch/key.1"
 users of_two_users_one_node 1 \
     'rank 1 runs as user 65534, rank 0 of the same node as 0: shared memory needs the same user' keys ''
-users of_two_users_over_tcp 0 '' keys ,link.transports=self,tcp
+users of_two_users_over_tcp 0 '' keys '--set link.transports=self,tcp'
 users of_two_users_without_a_key 1 'user 65534 at the other end, this job is of user 0' '' ''
 finish
