@@ -308,7 +308,7 @@ static uint32_t *sleep_word(unsigned char *base, size_t offset_bytes)
     return (uint32_t *)(void *)(base + offset_bytes);
 }
 
-/* A locked instruction: mfence takes twice as long. */
+/* A locked instruction is a full fence, as mfence is. */
 static void fence(void)
 {
 #if defined(__x86_64__)

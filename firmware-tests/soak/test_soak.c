@@ -55,7 +55,7 @@ TEST(jobs_that_once_failed_hold)
                                      0x18ea516af04a186e, 0x18ea5437f109a316, 0x18ea598c307e3364,
                                      0x18ea594ac38ba30a, 0x18ea7a58a4ffcf5f, 0x18ea59d20a3d2526, 0x18ea662fa0232e7b,
                                      0x18ea68a18db09ca9, 0x98ea8e915e61940b,
-                                     0x98ea915f2077944b};
+                                     0x98ea915f2077944b, 0x98ea91a66854b920};
     for (size_t i = 0; i < LENGTH(seeds); i++) job_run(seeds[i]);
 }
 
