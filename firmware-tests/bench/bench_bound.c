@@ -18,10 +18,7 @@ static struct shared {
 static float *buffers[RANKS_MAX];
 static int ranks = 2, oversubscribed;
 
-static void own_option(int letter, const char *value)
-{
-    ranks = atoi(value);
-}
+static void own_option(int letter, const char *value) { ranks = atoi(value); }
 
 static void bound_barrier(struct bench_peer *peer)
 {

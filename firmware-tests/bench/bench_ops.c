@@ -20,15 +20,9 @@ static uint8_t *area[AREAS];
 static struct gf_check met = {0, UINT64_MAX}; /* must stay so */
 static uint64_t elem_count; /* fp32 elements of an area */
 
-static gf_mem mem(int which)
-{
-    return (gf_mem)(uintptr_t)area[which];
-}
+static gf_mem mem(int which) { return (gf_mem)(uintptr_t)area[which]; }
 
-static void run_memcpy(const struct gf_element_ops *ops)
-{
-    memcpy(area[B], area[A], elem_count * 4);
-}
+static void run_memcpy(const struct gf_element_ops *ops) { memcpy(area[B], area[A], elem_count * 4); }
 
 /* The same bytes in pieces for which libc uses ordinary stores, as it does for whatever the library copies. */
 static void run_memcpy_pieces(const struct gf_element_ops *ops)

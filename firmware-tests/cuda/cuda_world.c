@@ -168,10 +168,7 @@ void cuda_world_steps(uint32_t steps, const char *name)
     }
 }
 
-bool cuda_world_same(void)
-{
-    return state_worlds_same(&cuda_world.host, &cuda_world.cuda);
-}
+bool cuda_world_same(void) { return state_worlds_same(&cuda_world.host, &cuda_world.cuda); }
 
 void cuda_world_halves_expect_equal(void)
 {

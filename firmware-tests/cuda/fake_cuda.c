@@ -109,10 +109,7 @@ static uint64_t api_stream_create(void)
     return (fake_stream_create(&stream, CONTEXT(0)) == CUDA_SUCCESS) ? (uint64_t)(uintptr_t)stream : 0;
 }
 
-static void api_stream_destroy(uint64_t stream)
-{
-    (void)fake_stream_destroy((CUstream)(uintptr_t)stream);
-}
+static void api_stream_destroy(uint64_t stream) { (void)fake_stream_destroy((CUstream)(uintptr_t)stream); }
 
 static void api_stream_run(uint64_t handle)
 {
@@ -134,10 +131,7 @@ static void api_stream_drop(uint64_t handle)
     if (fake_stream_find((CUstream)(uintptr_t)handle, &stream)) fake_stream_drop(stream);
 }
 
-static void api_release(void)
-{
-    fake_hold(false);
-}
+static void api_release(void) { fake_hold(false); }
 
 static void api_forget(void)
 {
@@ -154,10 +148,7 @@ static void api_capture_begin(uint64_t stream, bool is_global)
                              is_global ? CU_STREAM_CAPTURE_MODE_GLOBAL : CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 }
 
-static bool api_capture_end(uint64_t stream)
-{
-    return fake_capture_end((CUstream)(uintptr_t)stream);
-}
+static bool api_capture_end(uint64_t stream) { return fake_capture_end((CUstream)(uintptr_t)stream); }
 
 extern const struct fake_cuda_api fake_cuda_api;
 const struct fake_cuda_api fake_cuda_api = {

@@ -28,15 +28,9 @@ bool fake_capture_end(CUstream handle)
     return whole;
 }
 
-void fake_capture_forget(void)
-{
-    capture.active = false;
-}
+void fake_capture_forget(void) { capture.active = false; }
 
-bool fake_captures(uint32_t stream)
-{
-    return capture.active && (capture.stream == stream);
-}
+bool fake_captures(uint32_t stream) { return capture.active && (capture.stream == stream); }
 
 CUresult fake_capture_unsafe(const char *call)
 {

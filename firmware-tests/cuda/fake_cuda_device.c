@@ -22,10 +22,7 @@ void fake_contexts_forget(void)
     pushed_count = 0;
 }
 
-CUcontext fake_current(void)
-{
-    return (pushed_count > 0) ? pushed[pushed_count - 1] : NULL;
-}
+CUcontext fake_current(void) { return (pushed_count > 0) ? pushed[pushed_count - 1] : NULL; }
 
 CUresult fake_enter_current(const char *call)
 {

@@ -49,10 +49,7 @@ void fake_flags_order(const struct work *work, struct clock *clock)
     if (words[i].at == work->dst) join(clock, &words[i].clock);
 }
 
-void fake_flags_forget(void)
-{
-    memset(words, 0, sizeof words);
-}
+void fake_flags_forget(void) { memset(words, 0, sizeof words); }
 
 /* Of 64 bits, in registered host memory; a wait for what is not less, a store behind a barrier of the whole system. */
 CUresult fake_flags(CUstream handle, unsigned count, CUstreamBatchMemOpParams *params, unsigned flags)

@@ -85,10 +85,7 @@ static void region_open(struct region *region)
     region->open = true;
 }
 
-void fake_memory_open(uint64_t address)
-{
-    region_open(fake_region_at(address, 1));
-}
+void fake_memory_open(uint64_t address) { region_open(fake_region_at(address, 1)); }
 
 void fake_memory_lock(void)
 {
@@ -130,10 +127,7 @@ bool fake_memory_charge(size_t whole)
     return true;
 }
 
-void fake_memory_credit(size_t whole)
-{
-    used_bytes -= whole;
-}
+void fake_memory_credit(size_t whole) { used_bytes -= whole; }
 
 void fake_memory_fill(uint64_t address, size_t whole)
 {
@@ -228,10 +222,7 @@ void fake_memory_count(struct fake_cuda_live *live)
     fake_maps_count(live);
 }
 
-uint64_t fake_memory_used(void)
-{
-    return used_bytes;
-}
+uint64_t fake_memory_used(void) { return used_bytes; }
 
 bool fake_is_host(uint64_t address, size_t size_bytes)
 {
@@ -246,10 +237,7 @@ bool fake_is_device(uint64_t address, size_t size_bytes)
            !region->is_foreign;
 }
 
-bool fake_is_known(uint64_t address, size_t size_bytes)
-{
-    return fake_region_at(address, size_bytes) != NULL;
-}
+bool fake_is_known(uint64_t address, size_t size_bytes) { return fake_region_at(address, size_bytes) != NULL; }
 
 /* Was the access `stamp` over before this work could start? */
 static bool is_before(uint32_t stamp, const struct work *work)
@@ -298,10 +286,7 @@ static void left(struct fake_shared *shared, uint64_t i)
         if ((fake_regions[r].size_bytes != 0) && (fake_regions[r].shared == shared)) fake_regions[r].shadow[i].mine = 0;
 }
 
-void fake_memory_leave(void)
-{
-    fake_shared_leave(left);
-}
+void fake_memory_leave(void) { fake_shared_leave(left); }
 
 void fake_memory_stamp(uint64_t address, size_t size_bytes, bool is_write, uint32_t stream, uint32_t at)
 {

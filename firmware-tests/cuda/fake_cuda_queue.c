@@ -114,10 +114,7 @@ static bool can_run(const struct CUstream_st *stream)
     return (work->kind != WORK_WAIT) || (streams[work->wait_stream].done >= work->wait_done);
 }
 
-void fake_hold(bool is_held)
-{
-    held = is_held;
-}
+void fake_hold(bool is_held) { held = is_held; }
 
 bool fake_holds(void)
 {
@@ -284,10 +281,7 @@ CUresult fake_stream_destroy(CUstream handle)
     return CUDA_SUCCESS;
 }
 
-CUcontext fake_stream_context(uint32_t stream)
-{
-    return streams[stream].context;
-}
+CUcontext fake_stream_context(uint32_t stream) { return streams[stream].context; }
 
 bool fake_stream_done(uint32_t stream)
 {

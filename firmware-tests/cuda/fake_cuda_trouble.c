@@ -30,10 +30,7 @@ void fake_trouble(const char *format, ...)
     va_end(arguments);
 }
 
-const char *fake_trouble_text(void)
-{
-    return (trouble[0] != '\0') ? trouble : NULL;
-}
+const char *fake_trouble_text(void) { return (trouble[0] != '\0') ? trouble : NULL; }
 
 static uint64_t number_of(const char *name, uint64_t otherwise)
 {
@@ -65,40 +62,19 @@ void fake_settings_read(void)
     fail_at = at;
 }
 
-bool fake_is_without(const char *call)
-{
-    return strcmp(without, call) == 0;
-}
+bool fake_is_without(const char *call) { return strcmp(without, call) == 0; }
 
-int fake_version(void)
-{
-    return version;
-}
+int fake_version(void) { return version; }
 
-uint64_t fake_memory_bytes(void)
-{
-    return memory_bytes;
-}
+uint64_t fake_memory_bytes(void) { return memory_bytes; }
 
-uint64_t fake_calls(void)
-{
-    return call_total;
-}
+uint64_t fake_calls(void) { return call_total; }
 
-bool fake_is_eager(void)
-{
-    return eager;
-}
+bool fake_is_eager(void) { return eager; }
 
-bool fake_is_lost(void)
-{
-    return staying != CUDA_SUCCESS;
-}
+bool fake_is_lost(void) { return staying != CUDA_SUCCESS; }
 
-bool fake_failure_met(void)
-{
-    return fail_met;
-}
+bool fake_failure_met(void) { return fail_met; }
 
 /* xorshift64* */
 uint32_t fake_random(uint32_t below)

@@ -28,10 +28,7 @@ static void drain(gf_context *gf)
 }
 
 /* Nothing of the host's: the gradient is on the device, and is computed there. */
-static void *nowhere(struct world *w, uint32_t rank, uint32_t tensor)
-{
-    return NULL;
-}
+static void *nowhere(struct world *w, uint32_t rank, uint32_t tensor) { return NULL; }
 
 static void fill_nothing(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
 {

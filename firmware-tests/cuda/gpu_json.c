@@ -41,7 +41,4 @@ void gpu_json_row(const char *format, ...)
     is_begun = true;
 }
 
-void gpu_json_status(const char *said)
-{
-    status = said;
-}
+void gpu_json_status(const char *said) { status = said; }

@@ -63,10 +63,7 @@ static void mark(int which)
     entered(false);
 }
 
-void gpu_timer_begin(void)
-{
-    mark(0);
-}
+void gpu_timer_begin(void) { mark(0); }
 
 double gpu_timer_end(void)
 {

@@ -256,10 +256,7 @@ static const struct gf_element_ops late_ops = {
 
 /* ---- the driver ---- */
 
-static size_t state_bytes(const struct gf_gpu_setup *setup)
-{
-    return sizeof(struct late);
-}
+static size_t state_bytes(const struct gf_gpu_setup *setup) { return sizeof(struct late); }
 
 static gf_status late_open(const struct gf_gpu_setup *setup, void *state, struct gf_gpu **gpu_out,
                            struct gf_fault *fault_out)
@@ -356,10 +353,7 @@ static gf_status late_order(struct gf_queue *queue, gf_queue_handle other)
 
 void late_gpu_drain(struct gf_gpu *gpu) { work_some(late_of(gpu), UINT64_MAX); }
 uint64_t late_gpu_done(const struct gf_gpu *gpu) { return late_of(gpu)->done; }
-uint32_t late_gpu_waiting(const struct gf_gpu *gpu)
-{
-    return (uint32_t)(late_of(gpu)->queued - late_of(gpu)->done);
-}
+uint32_t late_gpu_waiting(const struct gf_gpu *gpu) { return (uint32_t)(late_of(gpu)->queued - late_of(gpu)->done); }
 
 const struct gf_gpu_driver late_gpu = {
     .name = "cuda", /* it stands for one; no other name is a device's */

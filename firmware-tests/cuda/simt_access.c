@@ -38,10 +38,7 @@ void gf_simt_allow(gf_simt_allowed fn, void *user)
     allowed_user = user;
 }
 
-static bool is_shared(const char *at)
-{
-    return (at >= __start_gf_simt_shared) && (at < __stop_gf_simt_shared);
-}
+static bool is_shared(const char *at) { return (at >= __start_gf_simt_shared) && (at < __stop_gf_simt_shared); }
 
 static struct page **slot_of(uintptr_t number)
 {

@@ -190,10 +190,7 @@ static gf_status ahead_progress(struct world *w, uint32_t rank, void *arg)
     return GF_AGAIN;
 }
 
-static gf_status rest_progress(struct world *w, uint32_t rank, void *arg)
-{
-    return gf_step_poll(w->ranks[rank].gf);
-}
+static gf_status rest_progress(struct world *w, uint32_t rank, void *arg) { return gf_step_poll(w->ranks[rank].gf); }
 
 TEST(buffers_come_back_before_the_last_tensor_is_computed)
 {

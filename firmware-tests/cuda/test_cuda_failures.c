@@ -24,15 +24,9 @@ static gf_status until(gf_status (*ask)(void))
     return status;
 }
 
-static gf_status ask_finished(void)
-{
-    return gf_gpu_cuda.finished(&f.queue);
-}
+static gf_status ask_finished(void) { return gf_gpu_cuda.finished(&f.queue); }
 
-static gf_status ask_reached(void)
-{
-    return gf_gpu_cuda.reached(f.gpu, 1);
-}
+static gf_status ask_reached(void) { return gf_gpu_cuda.reached(f.gpu, 1); }
 
 /* A little of everything. */
 static gf_status work(uint64_t theirs)

@@ -38,10 +38,7 @@ static void random_bytes(void *const out, const size_t bytes) { memset(out, 0x42
 static struct randombytes_implementation constant = {
     .implementation_name = random_name, .random = random_word, .buf = random_bytes};
 
-static void key_remove(void)
-{
-    (void)unlink(key_file);
-}
+static void key_remove(void) { (void)unlink(key_file); }
 
 int LLVMFuzzerInitialize(int *count, char ***arguments)
 {

@@ -131,10 +131,7 @@ static gf_status source_poll_and_free(struct gf_rendezvous *rendezvous, uint64_t
     return status;
 }
 
-static bool source_flushed(struct gf_rendezvous *rendezvous)
-{
-    return true;
-}
+static bool source_flushed(struct gf_rendezvous *rendezvous) { return true; }
 
 static gf_status source_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator,
                                const char *address)

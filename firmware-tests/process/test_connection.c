@@ -120,10 +120,7 @@ static void pair_close(void)
     }
 }
 
-static void ms_pass(void)
-{
-    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-}
+static void ms_pass(void) { nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); }
 
 static void call(void)
 {
@@ -175,10 +172,7 @@ static void both_talk(void)
     }
 }
 
-static bool on_the_wire(const char *text)
-{
-    return memmem(wire, wire_bytes, text, strlen(text)) != NULL;
-}
+static bool on_the_wire(const char *text) { return memmem(wire, wire_bytes, text, strlen(text)) != NULL; }
 
 TEST(both_prove_themselves_and_then_talk)
 {

@@ -29,10 +29,7 @@ void *__libc_calloc(size_t count, size_t size_bytes);
 void *__libc_realloc(void *old, size_t size_bytes);
 void *__libc_memalign(size_t align_bytes, size_t size_bytes);
 
-static void count(void)
-{
-    (void)__atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
-}
+static void count(void) { (void)__atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED); }
 void *malloc(size_t size_bytes)
 {
     count();
@@ -54,10 +51,7 @@ void *memalign(size_t align_bytes, size_t size_bytes)
     count();
     return __libc_memalign(align_bytes, size_bytes);
 }
-void *aligned_alloc(size_t align_bytes, size_t size_bytes)
-{
-    return memalign(align_bytes, size_bytes);
-}
+void *aligned_alloc(size_t align_bytes, size_t size_bytes) { return memalign(align_bytes, size_bytes); }
 int posix_memalign(void **out, size_t align_bytes, size_t size_bytes)
 {
     *out = memalign(align_bytes, size_bytes);

@@ -9,17 +9,11 @@
 
 /* ---- by hand ---- */
 
-static void act_abort(struct world *w, uint32_t rank)
-{
-    gf_abort(w->ranks[rank].gf);
-}
+static void act_abort(struct world *w, uint32_t rank) { gf_abort(w->ranks[rank].gf); }
 
 static gf_context *signalled;
 
-static void on_signal(int number)
-{
-    gf_abort(signalled);
-}
+static void on_signal(int number) { gf_abort(signalled); }
 
 static void act_signal(struct world *w, uint32_t rank)
 {
@@ -260,10 +254,7 @@ TEST(closing_is_valid_at_any_time_and_once)
     assert_int_equal(gf_close((gf_context *)(void *)memory), GF_ERR_PARAM);
 }
 
-static gf_status close_progress(struct world *w, uint32_t rank, void *arg)
-{
-    return gf_close_poll(w->ranks[rank].gf);
-}
+static gf_status close_progress(struct world *w, uint32_t rank, void *arg) { return gf_close_poll(w->ranks[rank].gf); }
 
 TEST(closing_waits_for_those_who_are_late_but_not_for_ever)
 {

@@ -86,10 +86,7 @@ TEST(nobody_lets_it_in_before_the_deadline)
     expect_world(&w, 1u << 2, "the others");
 }
 
-static gf_status open_only(struct world *w, uint32_t rank, void *arg)
-{
-    return gf_open_poll(w->ranks[rank].gf);
-}
+static gf_status open_only(struct world *w, uint32_t rank, void *arg) { return gf_open_poll(w->ranks[rank].gf); }
 
 static void rank_1_rejoins(uint32_t rank, struct gf_config *config, const struct gf_tensor **table,
                            uint32_t *tensor_count)

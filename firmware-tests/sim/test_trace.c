@@ -21,10 +21,7 @@ static struct world_setup setup_of(uint32_t world)
     return setup;
 }
 
-static gf_status idle_progress(struct world *w, uint32_t rank, void *arg)
-{
-    return gf_heartbeat(w->ranks[rank].gf);
-}
+static gf_status idle_progress(struct world *w, uint32_t rank, void *arg) { return gf_heartbeat(w->ranks[rank].gf); }
 
 TEST(each_operation_leaves_a_record)
 {

@@ -89,7 +89,4 @@ const struct gf_element_ops *coll_watch_ops(void)
     return &ops;
 }
 
-uint32_t coll_watch_under_way(void)
-{
-    return watched_count;
-}
+uint32_t coll_watch_under_way(void) { return watched_count; }

@@ -288,10 +288,7 @@ void *coll_world_data(const struct coll_world *world, uint32_t index)
     return world->nodes[index].memory[0] + GUARD_BYTES;
 }
 
-size_t coll_world_data_bytes(const struct coll_world *world)
-{
-    return world->nodes[0].memory_bytes[0];
-}
+size_t coll_world_data_bytes(const struct coll_world *world) { return world->nodes[0].memory_bytes[0]; }
 
 void coll_world_run_once(const struct coll_case *c, const struct gf_sim_setup *sim, bool exact)
 {

@@ -35,10 +35,7 @@ static gf_status fake_poll(struct gf_rendezvous *base, uint64_t now_ns, struct g
     return GF_OK;
 }
 
-static bool fake_flushed(struct gf_rendezvous *base)
-{
-    return true;
-}
+static bool fake_flushed(struct gf_rendezvous *base) { return true; }
 
 static const struct gf_rendezvous_driver fake_driver = {
     .name = "fake", .send = fake_send, .poll = fake_poll, .flushed = fake_flushed};

@@ -14,7 +14,4 @@ int key_file_make(void **state)
     return ((fd < 0) || (write(fd, "0123456789abcdef0123456789abcdef", 32) != 32) || (close(fd) != 0)) ? -1 : 0;
 }
 
-int key_file_remove(void **state)
-{
-    return unlink(key_path);
-}
+int key_file_remove(void **state) { return unlink(key_path); }

@@ -104,10 +104,7 @@ void members_world_until(gf_status expect)
     fail_msg("not all ranks reached %s", gf_status_name(expect));
 }
 
-const struct gf_error *error_of(uint32_t rank)
-{
-    return gf_members_error(world.ranks[rank].members);
-}
+const struct gf_error *error_of(uint32_t rank) { return gf_members_error(world.ranks[rank].members); }
 
 void assert_all_failed(gf_status code, uint32_t peer, const char *text)
 {

@@ -16,10 +16,7 @@ static gf_status peer_turn(struct world *w, uint32_t rank, void *arg)
     return GF_AGAIN;
 }
 
-static gf_status begin_turn(struct world *w, uint32_t rank, void *arg)
-{
-    return gf_step_begin(w->ranks[rank].gf);
-}
+static gf_status begin_turn(struct world *w, uint32_t rank, void *arg) { return gf_step_begin(w->ranks[rank].gf); }
 
 static void not_a_number(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
 {

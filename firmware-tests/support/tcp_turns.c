@@ -14,10 +14,7 @@ void world_clear(void)
     tcp_address_free(star.address, false);
 }
 
-void world_end(void)
-{
-    tcp_world_close(&star);
-}
+void world_end(void) { tcp_world_close(&star); }
 
 static void end_poll(uint32_t slot)
 {

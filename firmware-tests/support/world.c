@@ -125,10 +125,7 @@ static gf_status open_progress(struct world *w, uint32_t rank, void *arg)
     return (w->ranks[rank].gf == NULL) ? GF_ERR_STATE : gf_open_poll(w->ranks[rank].gf);
 }
 
-void world_join(struct world *w)
-{
-    world_run(w, open_progress, NULL);
-}
+void world_join(struct world *w) { world_run(w, open_progress, NULL); }
 
 void world_open(struct world *w, const struct world_setup *setup)
 {
@@ -223,10 +220,7 @@ void world_block(struct world *w, uint32_t rank, world_progress turn, void *arg)
     w->pump_arg = arg;
 }
 
-void world_unblock(struct world *w)
-{
-    w->pump = NULL;
-}
+void world_unblock(struct world *w) { w->pump = NULL; }
 
 void world_run(struct world *w, world_progress turn, void *arg)
 {

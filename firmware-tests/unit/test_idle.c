@@ -102,10 +102,7 @@ TEST(no_ban_outlasts_its_cause)
 static uint32_t arms, flag_arms;
 static int pipe_ends[2];
 
-static int link_fd(struct gf_link *link)
-{
-    return pipe_ends[0];
-}
+static int link_fd(struct gf_link *link) { return pipe_ends[0]; }
 
 static gf_status link_arm(struct gf_link *link)
 {
@@ -113,15 +110,9 @@ static gf_status link_arm(struct gf_link *link)
     return GF_AGAIN;
 }
 
-static int control_fd(struct gf_rendezvous *rendezvous)
-{
-    return pipe_ends[0];
-}
+static int control_fd(struct gf_rendezvous *rendezvous) { return pipe_ends[0]; }
 
-static void flag_arm(struct gf_link *link, size_t offset_bytes)
-{
-    flag_arms++;
-}
+static void flag_arm(struct gf_link *link, size_t offset_bytes) { flag_arms++; }
 
 static void flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns)
 {
@@ -210,10 +201,7 @@ static void *link_map(struct gf_link *link, uint32_t peer)
     return (peer == 2) ? NULL : link; /* member 2 is on another node, say */
 }
 
-static void flag_wake(struct gf_link *link, uint32_t peer, size_t offset_bytes)
-{
-    woken |= 1u << peer;
-}
+static void flag_wake(struct gf_link *link, uint32_t peer, size_t offset_bytes) { woken |= 1u << peer; }
 
 /* Ranks that sleep on flags do not look at the control channel: the first to hear of a failure wakes them. */
 TEST(whoever_fails_wakes_those_that_sleep_on_flags)

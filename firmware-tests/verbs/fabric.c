@@ -106,10 +106,7 @@ void fabric_enter(void)
     if (error != 0) fabric_die("the fabric's lock: %s", strerror(error));
 }
 
-void fabric_leave(void)
-{
-    (void)pthread_mutex_unlock(&fabric->lock);
-}
+void fabric_leave(void) { (void)pthread_mutex_unlock(&fabric->lock); }
 
 __attribute__((destructor)) static void report(void)
 {
@@ -150,10 +147,7 @@ void fabric_ring(uint32_t channel, const void *what, size_t bytes)
     (void)sendto(fabric_bell, what, bytes, MSG_DONTWAIT, (struct sockaddr *)&name, name_bytes);
 }
 
-uint32_t fabric_channel(void)
-{
-    return __atomic_fetch_add(&fabric->next_channel, 1, __ATOMIC_RELAXED);
-}
+uint32_t fabric_channel(void) { return __atomic_fetch_add(&fabric->next_channel, 1, __ATOMIC_RELAXED); }
 
 /* ---- entries, keys, completions ---- */
 

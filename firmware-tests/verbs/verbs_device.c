@@ -30,10 +30,7 @@ struct ibv_device **CALL(get_device_list)(int *count_out)
 }
 
 void CALL(free_device_list)(struct ibv_device **list);
-void CALL(free_device_list)(struct ibv_device **list)
-{
-    free(list);
-}
+void CALL(free_device_list)(struct ibv_device **list) { free(list); }
 
 /* UCX asks /dev/infiniband whether the device may be used. */
 #define NODE "/dev/infiniband/fake0"
@@ -52,10 +49,7 @@ int __wrap_access(const char *path, int mode)
 }
 
 int CALL(fork_init)(void);
-int CALL(fork_init)(void)
-{
-    return 0;
-}
+int CALL(fork_init)(void) { return 0; }
 
 struct ibv_context *CALL(open_device)(struct ibv_device *device);
 struct ibv_context *CALL(open_device)(struct ibv_device *device)
@@ -144,10 +138,7 @@ int CALL(get_async_event)(struct ibv_context *context, struct ibv_async_event *o
 }
 
 void CALL(ack_async_event)(struct ibv_async_event *event);
-void CALL(ack_async_event)(struct ibv_async_event *event)
-{
-    (void)event;
-}
+void CALL(ack_async_event)(struct ibv_async_event *event) { (void)event; }
 
 /* ---- memory ---- */
 

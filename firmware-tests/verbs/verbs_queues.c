@@ -84,10 +84,7 @@ int CALL(get_cq_event)(struct ibv_comp_channel *channel, struct ibv_cq **cq_out,
 }
 
 void CALL(ack_cq_events)(struct ibv_cq *cq, unsigned count);
-void CALL(ack_cq_events)(struct ibv_cq *cq, unsigned count)
-{
-    cq->comp_events_completed += count;
-}
+void CALL(ack_cq_events)(struct ibv_cq *cq, unsigned count) { cq->comp_events_completed += count; }
 
 /* ---- queue pairs ---- */
 

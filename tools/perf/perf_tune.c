@@ -33,10 +33,7 @@ static double row_cost(const struct costs *costs, struct limits limits, uint32_t
     return (row < limits.halving) ? costs->doubling[row] : (row < limits.ring) ? 0 : costs->ring[row];
 }
 
-static double median_of_3(double a, double b, double c)
-{
-    return fmax(fmin(a, b), fmin(fmax(a, b), c));
-}
+static double median_of_3(double a, double b, double c) { return fmax(fmin(a, b), fmin(fmax(a, b), c)); }
 
 /* The running median of three sizes; the outer ones take their two neighbours on one side. */
 static void smooth(const double *values, uint32_t count, double *smooth_out)

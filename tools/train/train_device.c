@@ -149,10 +149,7 @@ static void copy(struct device *device, gf_mem dst, gf_mem src, size_t size_byte
     if (device->status >= 0) device->status = device->gpu->driver->copy(&device->queue, dst, src, size_bytes);
 }
 
-static gf_mem host_mem(const void *address)
-{
-    return (gf_mem)(uintptr_t)address;
-}
+static gf_mem host_mem(const void *address) { return (gf_mem)(uintptr_t)address; }
 
 /* The others hear that this rank is alive. */
 static gf_status finish(struct device *device)
@@ -183,10 +180,7 @@ gf_status device_weights_get(struct device *device)
     return finish(device);
 }
 
-gf_status device_follow(struct device *device)
-{
-    return gf_queue_follow(device->gf, device->queue.stream);
-}
+gf_status device_follow(struct device *device) { return gf_queue_follow(device->gf, device->queue.stream); }
 
 gf_status device_step(struct device *device, float scale)
 {

@@ -291,10 +291,7 @@ void net_full_backward(struct net *net, uint32_t weight_tensor, const float *in,
     net_ready(net, bias_tensor);
 }
 
-void net_round(const struct net *net, float *data, uint64_t count)
-{
-    half_round(net->precision, data, count);
-}
+void net_round(const struct net *net, float *data, uint64_t count) { half_round(net->precision, data, count); }
 
 void net_init_normal(float *data, uint64_t count, uint32_t fan_in, struct data_random *random)
 {

@@ -71,10 +71,7 @@ static gf_status sink_ready(void *user, uint32_t tensor)
     return gf_tensor_ready(train->gf, tensor, 0);
 }
 
-static gf_status sink_poll(void *user)
-{
-    return gf_step_poll(((struct train *)user)->gf);
-}
+static gf_status sink_poll(void *user) { return gf_step_poll(((struct train *)user)->gf); }
 
 gf_status train_step_begin(struct train *train)
 {
@@ -84,10 +81,7 @@ gf_status train_step_begin(struct train *train)
     return (status < 0) ? status : gf_step_samples(train->gf, end - first);
 }
 
-static gf_status sink_begin(void *user)
-{
-    return train_step_begin(user);
-}
+static gf_status sink_begin(void *user) { return train_step_begin(user); }
 
 void train_pools(struct train *train)
 {
