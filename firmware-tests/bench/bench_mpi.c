@@ -10,13 +10,11 @@ static void mpi_sum(struct bench_peer *peer, size_t first, size_t elem_count)
 
 static void mpi_barrier(struct bench_peer *peer)
 {
-    (void)peer;
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
 static double mpi_greatest(struct bench_peer *peer, double value)
 {
-    (void)peer;
     MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return value;
 }

@@ -59,8 +59,6 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **found_out, int version, 
         FAKE_CALLS_OTHER(CALL)
 #undef CALL
     };
-    (void)version;
-    (void)flags;
     CUdriverProcAddressQueryResult nobody;
     if (why_out == NULL) why_out = &nobody;
     initialise();

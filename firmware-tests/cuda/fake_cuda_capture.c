@@ -23,7 +23,6 @@ CUresult fake_capture_begin(CUstream handle, CUstreamCaptureMode mode)
 bool fake_capture_end(CUstream handle)
 {
     bool whole = capture.active && !capture.broken;
-    (void)handle;
     capture.active = false;
     return whole;
 }

@@ -40,7 +40,6 @@ void fake_synchronise(const char *call)
 
 CUresult fake_init(unsigned flags)
 {
-    (void)flags;
     return fake_enter("cuInit");
 }
 
@@ -119,7 +118,6 @@ CUresult fake_device_pci(char *text_out, int text_bytes, CUdevice device)
 CUresult fake_device_attribute(int *value_out, CUdevice_attribute attribute, CUdevice device)
 {
     CUresult result = fake_enter("cuDeviceGetAttribute");
-    (void)device;
     if (result != CUDA_SUCCESS) return result;
     switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM: *value_out = getenv("GF_FAKE_CUDA_NO_HOST_POINTER") == NULL; break;

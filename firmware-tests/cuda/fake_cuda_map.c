@@ -90,7 +90,6 @@ void fake_maps_forget(void)
 CUresult fake_grain(size_t *grain_out, const CUmemAllocationProp *properties, CUmemAllocationGranularity_flags flags)
 {
     CUresult result = fake_enter("cuMemGetAllocationGranularity");
-    (void)flags;
     if (result != CUDA_SUCCESS) return result;
     if (properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return wrong("cuMemGetAllocationGranularity", "not pinned");
     *grain_out = GRAIN_BYTES;

@@ -67,7 +67,6 @@ CUresult fake_stream_wait(CUstream handle, CUevent event, unsigned flags)
 {
     uint32_t stream;
     CUresult result = fake_enter_stream("cuStreamWaitEvent", handle, &stream);
-    (void)flags;
     if (result != CUDA_SUCCESS) return result;
     return fake_event_wait(event, stream);
 }

@@ -140,7 +140,6 @@ TEST(what_cannot_open_says_why)
     }
 }
 
-int __wrap_dlclose(void *handle);
 int __real_dlclose(void *handle);
 static uint32_t closed;
 int __wrap_dlclose(void *handle)

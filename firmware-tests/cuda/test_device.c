@@ -38,8 +38,6 @@ static void every_other_on_the_host(uint32_t rank, struct gf_config *config, con
                                     uint32_t *tensor_count)
 {
     struct gf_drivers *drivers = (struct gf_drivers *)(uintptr_t)config->drivers;
-    (void)tensors;
-    (void)tensor_count;
     if (rank % 2 != 0) return;
     drivers->gpu = &gf_gpu_host;
     strcpy(config->device.driver, "host");

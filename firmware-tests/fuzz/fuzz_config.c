@@ -6,8 +6,6 @@
 
 #include "config/config_source.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static void line_check(const char *error)
 {
     if ((strlen(error) == 0) || (strlen(error) >= GF_CONFIG_ERROR_BYTES)) abort();

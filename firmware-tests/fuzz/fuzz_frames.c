@@ -6,48 +6,21 @@
  * the same each time. With the role's highest bit set and a key, whoever sends has the key: hello, challenge and proof
  * get the proof that fits, and frames after them their size and MAC, whatever else is in them. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
+#include "firmware-tests/fuzz/fuzz.h"
 #include "firmware-tests/support/tcp_world.h"
 
-#include <fcntl.h>
-#include <sodium.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerInitialize(int *count, char ***arguments);
-
 enum role { STRANGER, STRANGER_KEYED, MEMBER, MEMBER_KEYED, IMPOSTOR, IMPOSTOR_KEYED, COORDINATOR, ROLE_COUNT };
 
-static char address[GF_TEXT_MAX], key_file[] = "/tmp/gf-fuzz-key-XXXXXX";
+static char address[GF_TEXT_MAX];
 static _Alignas(64) unsigned char state[256 << 10];
-
-static void must_at(bool condition, int line)
-{
-    if (condition) return;
-    (void)fprintf(stderr, "line %d: what must hold does not\n", line);
-    abort();
-}
-#define must(condition) must_at((condition), __LINE__)
-
-static const char *random_name(void) { return "constant"; }
-static uint32_t random_word(void) { return 4; }
-static void random_bytes(void *const out, const size_t bytes) { memset(out, 0x42, bytes); }
-static struct randombytes_implementation constant = {
-    .implementation_name = random_name, .random = random_word, .buf = random_bytes};
-
-static void key_remove(void) { (void)unlink(key_file); }
 
 int LLVMFuzzerInitialize(int *count, char ***arguments)
 {
-    static const char key[] = "a key of the fuzzer, 32 bytes or more";
-    must(randombytes_set_implementation(&constant) == 0);
-    int fd = mkstemp(key_file);
-    must((fd >= 0) && (write(fd, key, sizeof key) == (ssize_t)sizeof key));
-    (void)close(fd);
-    (void)atexit(key_remove);
+    keys_begin();
     tcp_address_free(address, false);
     must(address[0] != 0);
     return 0;
@@ -157,7 +130,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gf_rendezvous_setup setup = {.rank = rank ? 1 : 0, .world = 3, .job_id = 4711, .address = address,
                                         .bind = "", .keepalive_ns = 1000, .join_timeout_ns = 1000000};
     setup.authentication = &gf_module_authentication;
-    setup.key_file = ((role == STRANGER_KEYED) || (role == MEMBER_KEYED) || (role == IMPOSTOR_KEYED)) ? key_file : "";
+    setup.key_file = ((role == STRANGER_KEYED) || (role == MEMBER_KEYED) || (role == IMPOSTOR_KEYED)) ? key_path : "";
     must(gf_rendezvous_tcp.state_bytes(&setup) <= sizeof state);
     signs = (data[0] > 0x7f) && (setup.key_file[0] != '\0');
     memset(senders, 0, sizeof senders);

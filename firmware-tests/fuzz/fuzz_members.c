@@ -2,12 +2,8 @@
  * time, mixed with connections that come and end and with what the library itself asks for. Whatever comes, every call
  * returns, an error sticks and has a text. An offer may be told to fit, whatever form it has by now. `make fuzz`. */
 #include "drivers/bytes.h"
+#include "firmware-tests/fuzz/fuzz.h"
 #include "lib/membership/members_state.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define ENDPOINT_BYTES_MAX 64u
 #define RANKS_MAX 5u
@@ -25,14 +21,6 @@ struct source {
     bool paused;        /* the next byte is not the driver's */
     unsigned char payload[GF_FRAME_PAYLOAD_MAX];
 };
-
-static void must_at(bool condition, int line)
-{
-    if (condition) return;
-    (void)fprintf(stderr, "line %d: what must hold does not\n", line);
-    abort();
-}
-#define must(condition) must_at((condition), __LINE__)
 
 static uint32_t byte_get(struct source *source)
 {
@@ -218,7 +206,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     source.epoch = (data[0] >> 6) & 1; /* 0: none that could be shrunk */
     bool rejoins = (data[0] & 0xc1) == 0xc0;
     uint32_t world_now = source.world;
-    struct gf_members_setup setup = {.rank = source.rank, .world = source.world, .id_count = source.world, .elastic = &gf_members_elastic, .epoch = source.epoch,
+    struct gf_members_setup setup = {.rank = source.rank, .world = source.world, .id_count = source.world,
+                                     .elastic = &gf_members_elastic, .epoch = source.epoch,
                                      .joins = rejoins, .endpoint_bytes_max = ENDPOINT_BYTES_MAX,
                                      .join_timeout_ns = UINT64_C(10000000000),
                                      .exchange_timeout_ns = UINT64_C(10000000000), .address = "fuzz",

@@ -7,19 +7,13 @@
  * nothing may get past the proofs. */
 #include "drivers/ucx/connection_record.h"
 #include "drivers/ucx/link_ucx.h"
+#include "firmware-tests/fuzz/fuzz.h"
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <sodium.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerInitialize(int *count, char ***arguments);
 
 enum { OFFER, LISTENER, CALLER, ROLE_COUNT };
 enum { ENCRYPTED = 0x20, KEYED = 0x40, SIGNS = 0x80 };
@@ -27,14 +21,6 @@ enum { PART_HELLO, PART_ANSWER, PART_CONFIRM }; /* as in connection.c */
 #define HELLO_BYTES 76u
 #define ANSWER_BYTES 64u
 #define NONCE GF_AUTH_NONCE_BYTES
-
-static void must_at(bool condition, int line)
-{
-    if (condition) return;
-    (void)fprintf(stderr, "line %d: what must hold does not\n", line);
-    abort();
-}
-#define must(condition) must_at((condition), __LINE__)
 
 /* ---- the wire ---- */
 
@@ -78,38 +64,19 @@ static int place_get(struct sockaddr *address, uint16_t port)
 static bool calls; /* the end that is looked at is the caller */
 int getsockname(int fd, struct sockaddr *restrict address, socklen_t *restrict bytes)
 {
-    (void)fd, (void)bytes;
     return place_get(address, calls ? 2 : 1);
 }
 int getpeername(int fd, struct sockaddr *restrict address, socklen_t *restrict bytes)
 {
-    (void)fd, (void)bytes;
     return place_get(address, calls ? 1 : 2);
 }
-int connect(int fd, const struct sockaddr *address, socklen_t bytes)
-{
-    (void)fd, (void)address, (void)bytes;
-    return 0;
-}
+int connect(int fd, const struct sockaddr *address, socklen_t bytes) { return 0; }
 int close(int fd) { return (fd == wire_fd) ? 0 : (int)syscall(SYS_close, fd); }
 int shutdown(int fd, int how) { return (fd == wire_fd) ? 0 : (int)syscall(SYS_shutdown, fd, how); }
 
-static const char *random_name(void) { return "constant"; }
-static uint32_t random_word(void) { return 4; }
-static void random_bytes(void *const to, const size_t bytes) { memset(to, 0x42, bytes); }
-static struct randombytes_implementation constant = {
-    .implementation_name = random_name, .random = random_word, .buf = random_bytes};
-
-static char key_file[] = "/tmp/gf-fuzz-offers-XXXXXX";
-static void key_remove(void) { (void)unlink(key_file); }
-
 int LLVMFuzzerInitialize(int *count, char ***arguments)
 {
-    must(randombytes_set_implementation(&constant) == 0);
-    int fd = mkstemp(key_file);
-    must((fd >= 0) && (write(fd, "a key of the fuzzer, 32 bytes or more", 37) == 37));
-    (void)close(fd);
-    (void)atexit(key_remove);
+    keys_begin();
     wire_fd = (int)syscall(SYS_socket, AF_INET, SOCK_STREAM, 0);
     must(wire_fd >= 0);
     return 0;
@@ -125,7 +92,7 @@ static _Alignas(64) unsigned char memory[1 << 20];
 
 static void proofs_open(struct gf_proofs *proofs, uint32_t rank, uint8_t how)
 {
-    const struct gf_link_setup setup = {.rank = rank, .world = 3, .key_file = (how & KEYED) ? key_file : "",
+    const struct gf_link_setup setup = {.rank = rank, .world = 3, .key_file = (how & KEYED) ? key_path : "",
                                         .encryption = (how & ENCRYPTED) != 0,
                                         .authentication = &gf_module_authentication};
     const struct gf_log log = {0};

@@ -5,8 +5,6 @@
 #include "lib/state/state_format.h"
 #include "firmware-tests/support/world.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static const struct gf_tensor tensors[] = {
     {.name = "bias", .elem_count = 3, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},
     {.name = "all", .elem_count = 13},

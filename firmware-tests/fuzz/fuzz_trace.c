@@ -6,8 +6,6 @@
 
 #include "tools/trace/trace.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static void line_check(const char *error)
 {
     if ((error[0] == '\0') || (strchr(error, '\n') != NULL)) abort();

@@ -32,7 +32,6 @@ void *__libc_malloc(size_t size_bytes);
 void *__libc_calloc(size_t elem_count, size_t size_bytes);
 void *__libc_realloc(void *old, size_t size_bytes);
 void *__libc_memalign(size_t align_bytes, size_t size_bytes);
-void *memalign(size_t align_bytes, size_t size_bytes);
 extern const char __executable_start[], etext[];
 
 struct stack {

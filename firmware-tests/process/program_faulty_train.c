@@ -18,9 +18,7 @@
 #define MESSAGE_BYTES_MAX (1u << 20)
 
 gf_status __real_gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue);
-gf_status __wrap_gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue);
 gf_status __real_gf_close(gf_context *gf);
-gf_status __wrap_gf_close(gf_context *gf);
 
 static uint64_t fault_at(const char *name)
 {

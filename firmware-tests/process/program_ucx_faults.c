@@ -47,7 +47,6 @@ static bool fails(const char *call)
 
 #define STATUS_CALL(name, parameters, arguments) \
     ucs_status_t __real_##name parameters; \
-    ucs_status_t __wrap_##name parameters; \
     ucs_status_t __wrap_##name parameters { return fails(#name) ? UCS_ERR_IO_ERROR : __real_##name arguments; }
 
 STATUS_CALL(ucp_config_read, (const char *prefix, const char *file, ucp_config_t **out), (prefix, file, out))
@@ -87,12 +86,8 @@ static void recv_breaks(void *handle, ucs_status_t status, const ucp_tag_recv_in
     recv_ended(handle, UCS_ERR_CONNECTION_RESET, info, user_data);
 }
 
-ucs_status_ptr_t __real_ucp_tag_send_nbx(ucp_ep_h ep, const void *data, size_t count, ucp_tag_t tag,
-                                         const ucp_request_param_t *param);
-ucs_status_ptr_t __wrap_ucp_tag_send_nbx(ucp_ep_h ep, const void *data, size_t count, ucp_tag_t tag,
-                                         const ucp_request_param_t *param);
-ucs_status_ptr_t __wrap_ucp_tag_send_nbx(ucp_ep_h ep, const void *data, size_t count, ucp_tag_t tag,
-                                         const ucp_request_param_t *param)
+WRAPPED(ucs_status_ptr_t, ucp_tag_send_nbx, ucp_ep_h ep, const void *data, size_t count, ucp_tag_t tag,
+        const ucp_request_param_t *param)
 {
     ucp_request_param_t changed = *param;
     if (fails("ucp_tag_send_nbx")) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
@@ -104,12 +99,8 @@ ucs_status_ptr_t __wrap_ucp_tag_send_nbx(ucp_ep_h ep, const void *data, size_t c
     return __real_ucp_tag_send_nbx(ep, data, count, tag, &changed);
 }
 
-ucs_status_ptr_t __real_ucp_tag_recv_nbx(ucp_worker_h worker, void *data, size_t count, ucp_tag_t tag, ucp_tag_t mask,
-                                         const ucp_request_param_t *param);
-ucs_status_ptr_t __wrap_ucp_tag_recv_nbx(ucp_worker_h worker, void *data, size_t count, ucp_tag_t tag, ucp_tag_t mask,
-                                         const ucp_request_param_t *param);
-ucs_status_ptr_t __wrap_ucp_tag_recv_nbx(ucp_worker_h worker, void *data, size_t count, ucp_tag_t tag, ucp_tag_t mask,
-                                         const ucp_request_param_t *param)
+WRAPPED(ucs_status_ptr_t, ucp_tag_recv_nbx, ucp_worker_h worker, void *data, size_t count, ucp_tag_t tag,
+        ucp_tag_t mask, const ucp_request_param_t *param)
 {
     ucp_request_param_t changed = *param;
     if (fails("ucp_tag_recv_nbx")) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
@@ -120,9 +111,7 @@ ucs_status_ptr_t __wrap_ucp_tag_recv_nbx(ucp_worker_h worker, void *data, size_t
     return __real_ucp_tag_recv_nbx(worker, data, count, tag, mask, &changed);
 }
 
-ucs_status_ptr_t __real_ucp_worker_flush_nbx(ucp_worker_h worker, const ucp_request_param_t *param);
-ucs_status_ptr_t __wrap_ucp_worker_flush_nbx(ucp_worker_h worker, const ucp_request_param_t *param);
-ucs_status_ptr_t __wrap_ucp_worker_flush_nbx(ucp_worker_h worker, const ucp_request_param_t *param)
+WRAPPED(ucs_status_ptr_t, ucp_worker_flush_nbx, ucp_worker_h worker, const ucp_request_param_t *param)
 {
     if (fails("ucp_worker_flush_nbx")) return UCS_STATUS_PTR(UCS_ERR_IO_ERROR);
     return __real_ucp_worker_flush_nbx(worker, param);

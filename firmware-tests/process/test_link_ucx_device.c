@@ -3,6 +3,7 @@
  * answers and what it is given are changed on the way (--wrap), and "device memory" is the host's. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/late_gpu.h"
+#include "firmware-tests/process/ucx_faults.h"
 #include "firmware-tests/support/state_world.h"
 
 #include <ucp/api/ucp.h>
@@ -61,11 +62,6 @@ static ucp_request_param_t counted(const ucp_request_param_t *param)
     return host;
 }
 
-#define WRAPPED(result, name, ...) \
-    result __real_##name(__VA_ARGS__); \
-    result __wrap_##name(__VA_ARGS__); \
-    result __wrap_##name(__VA_ARGS__)
-
 /* UCX refuses a transport that it does not have, and is read back as if it had taken it. */
 static char transports_set[128];
 
@@ -110,49 +106,18 @@ WRAPPED(ucs_status_ptr_t, ucp_tag_recv_nbx, ucp_worker_h worker, void *buffer, s
     return __real_ucp_tag_recv_nbx(worker, buffer, count, tag, tag_mask, &host);
 }
 
-WRAPPED(ucs_status_t, ucp_init_version, unsigned major, unsigned minor, const ucp_params_t *params,
-        const ucp_config_t *config, ucp_context_h *context_out)
-{
-    called();
-    return __real_ucp_init_version(major, minor, params, config, context_out);
-}
-
-WRAPPED(ucs_status_t, ucp_worker_create, ucp_context_h context, const ucp_worker_params_t *params,
-        ucp_worker_h *worker_out)
-{
-    called();
-    return __real_ucp_worker_create(context, params, worker_out);
-}
-
-WRAPPED(unsigned, ucp_worker_progress, ucp_worker_h worker)
-{
-    called();
-    return __real_ucp_worker_progress(worker);
-}
-
-WRAPPED(void, ucp_worker_destroy, ucp_worker_h worker)
-{
-    called();
-    __real_ucp_worker_destroy(worker);
-}
-
-WRAPPED(ucs_status_ptr_t, ucp_worker_flush_nbx, ucp_worker_h worker, const ucp_request_param_t *param)
-{
-    called();
-    return __real_ucp_worker_flush_nbx(worker, param);
-}
-
-WRAPPED(void, ucp_request_cancel, ucp_worker_h worker, void *request)
-{
-    called();
-    __real_ucp_request_cancel(worker, request);
-}
-
-WRAPPED(void, ucp_cleanup, ucp_context_h context)
-{
-    called();
-    __real_ucp_cleanup(context);
-}
+#define SEEN(result, name, parameters, arguments) \
+    result __real_##name parameters; \
+    result __wrap_##name parameters { called(); return __real_##name arguments; }
+SEEN(ucs_status_t, ucp_init_version, (unsigned major, unsigned minor, const ucp_params_t *params,
+     const ucp_config_t *config, ucp_context_h *out), (major, minor, params, config, out))
+SEEN(ucs_status_t, ucp_worker_create, (ucp_context_h context, const ucp_worker_params_t *params, ucp_worker_h *out),
+     (context, params, out))
+SEEN(unsigned, ucp_worker_progress, (ucp_worker_h worker), (worker))
+SEEN(void, ucp_worker_destroy, (ucp_worker_h worker), (worker))
+SEEN(ucs_status_ptr_t, ucp_worker_flush_nbx, (ucp_worker_h worker, const ucp_request_param_t *param), (worker, param))
+SEEN(void, ucp_request_cancel, (ucp_worker_h worker, void *request), (worker, request))
+SEEN(void, ucp_cleanup, (ucp_context_h context), (context))
 
 /* ---- two links ---- */
 

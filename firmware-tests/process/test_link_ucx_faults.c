@@ -1,5 +1,6 @@
 /* The UCX link when things go wrong: dead peers, bad settings, damaged endpoint addresses. */
 #include "firmware-tests/support/suite.h"
+#include "firmware-tests/process/ucx_faults.h"
 #include "firmware-tests/support/ucx_ranks.h"
 
 #include <arpa/inet.h>
@@ -108,9 +109,7 @@ RANKS_TEST(a_peer_that_died_before_connect_hangs_nobody, 2, 1u << 1)
 
 /* Rank 1 dies between the two calls with which rank 0 connects to it: its memory is not there to be mapped. */
 static struct ranks_one *dying;
-ucs_status_t __real_ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *out);
-ucs_status_t __wrap_ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *out);
-ucs_status_t __wrap_ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *out)
+WRAPPED(ucs_status_t, ucp_ep_create, ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *out)
 {
     ucs_status_t status = __real_ucp_ep_create(worker, params, out);
     char byte = 0;

@@ -45,7 +45,6 @@ void *realloc(void *old, size_t size_bytes)
     count();
     return __libc_realloc(old, size_bytes);
 }
-void *memalign(size_t align_bytes, size_t size_bytes);
 void *memalign(size_t align_bytes, size_t size_bytes)
 {
     count();

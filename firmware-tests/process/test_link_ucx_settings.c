@@ -2,6 +2,7 @@
  * (--wrap): each row spoils one, and the open fails with an error that names the key, the value and UCX's version. */
 #include "firmware-tests/support/suite.h"
 #include "drivers/link.h"
+#include "firmware-tests/process/ucx_faults.h"
 
 #include <ucp/api/ucp.h>
 
@@ -30,11 +31,6 @@ static bool spoilt(const char *name, spoil how)
     size_t name_bytes = strlen(name), key_bytes = (ucx.key != NULL) ? strlen(ucx.key) : 0;
     return (ucx.how == how) && (key_bytes <= name_bytes) && (strcmp(name + name_bytes - key_bytes, ucx.key) == 0);
 }
-
-#define WRAPPED(result, name, ...) \
-    result __real_##name(__VA_ARGS__); \
-    result __wrap_##name(__VA_ARGS__); \
-    result __wrap_##name(__VA_ARGS__)
 
 WRAPPED(ucs_status_t, ucp_config_modify, ucp_config_t *config, const char *name, const char *value)
 {

@@ -158,7 +158,6 @@ TEST(a_copy_stays_until_all_have_read_it)
 
 static gf_status copy_fails(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes)
 {
-    (void)queue, (void)dst, (void)src, (void)size_bytes;
     return GF_ERR_DEVICE;
 }
 

@@ -20,7 +20,6 @@ static union {
 } card = {.device = {.node_type = IBV_NODE_CA, .transport_type = IBV_TRANSPORT_IB, .name = "fake0",
                      .dev_name = "fake0"}};
 
-struct ibv_device **CALL(get_device_list)(int *count_out);
 struct ibv_device **CALL(get_device_list)(int *count_out)
 {
     struct ibv_device **list = fabric_object(2 * sizeof *list);
@@ -29,29 +28,24 @@ struct ibv_device **CALL(get_device_list)(int *count_out)
     return list;
 }
 
-void CALL(free_device_list)(struct ibv_device **list);
 void CALL(free_device_list)(struct ibv_device **list) { free(list); }
 
 /* UCX asks /dev/infiniband whether the device may be used. */
 #define NODE "/dev/infiniband/fake0"
 int __real_stat(const char *path, struct stat *out);
-int __wrap_stat(const char *path, struct stat *out);
 int __wrap_stat(const char *path, struct stat *out)
 {
     return __real_stat((strcmp(path, NODE) == 0) ? "/dev/null" : path, out);
 }
 
 int __real_access(const char *path, int mode);
-int __wrap_access(const char *path, int mode);
 int __wrap_access(const char *path, int mode)
 {
     return __real_access((strcmp(path, NODE) == 0) ? "/dev/null" : path, mode);
 }
 
-int CALL(fork_init)(void);
 int CALL(fork_init)(void) { return 0; }
 
-struct ibv_context *CALL(open_device)(struct ibv_device *device);
 struct ibv_context *CALL(open_device)(struct ibv_device *device)
 {
     struct verbs_open *open = fabric_object(sizeof *open);
@@ -68,7 +62,6 @@ struct ibv_context *CALL(open_device)(struct ibv_device *device)
     return NULL;
 }
 
-int CALL(close_device)(struct ibv_context *context);
 int CALL(close_device)(struct ibv_context *context)
 {
     (void)close(context->async_fd);
@@ -76,10 +69,8 @@ int CALL(close_device)(struct ibv_context *context)
     return 0;
 }
 
-int CALL(query_device)(struct ibv_context *context, struct ibv_device_attr *out);
 int CALL(query_device)(struct ibv_context *context, struct ibv_device_attr *out)
 {
-    (void)context;
     *out = (struct ibv_device_attr){
         .fw_ver = "1", .max_mr_size = UINT64_MAX, .page_size_cap = 4096, .max_qp = FABRIC_QPS, .max_qp_wr = FABRIC_RING,
         .max_sge = FABRIC_SGES, .max_cq = FABRIC_CQS, .max_cqe = FABRIC_RING, .max_mr = FABRIC_KEYS, .max_pd = 64,
@@ -88,11 +79,9 @@ int CALL(query_device)(struct ibv_context *context, struct ibv_device_attr *out)
     return 0;
 }
 
-int CALL(query_port)(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *out);
 int CALL(query_port)(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *out)
 {
     struct ibv_port_attr *attr = (struct ibv_port_attr *)out; /* the caller's is whole */
-    (void)context;
     if (port != 1) return EINVAL;
     *attr = (struct ibv_port_attr){
         .state = fabric->port_down[fabric_host] ? IBV_PORT_DOWN : IBV_PORT_ACTIVE, .max_mtu = IBV_MTU_4096,
@@ -104,10 +93,8 @@ int CALL(query_port)(struct ibv_context *context, uint8_t port, struct _compat_i
 }
 
 /* fe80::host, or the address 10.0.0.host of an Ethernet. */
-int CALL(query_gid)(struct ibv_context *context, uint8_t port, int index, union ibv_gid *out);
 int CALL(query_gid)(struct ibv_context *context, uint8_t port, int index, union ibv_gid *out)
 {
-    (void)context;
     if ((port != 1) || (index != 0)) return EINVAL;
     memset(out, 0, sizeof *out);
     out->raw[15] = (uint8_t)fabric_host;
@@ -116,10 +103,8 @@ int CALL(query_gid)(struct ibv_context *context, uint8_t port, int index, union 
     return 0;
 }
 
-int CALL(query_pkey)(struct ibv_context *context, uint8_t port, int index, __be16 *out);
 int CALL(query_pkey)(struct ibv_context *context, uint8_t port, int index, __be16 *out)
 {
-    (void)context;
     *out = htons(0xffff);
     return ((port == 1) && (index == 0)) ? 0 : EINVAL;
 }
@@ -131,18 +116,15 @@ void verbs_event(struct ibv_context *context, struct ibv_async_event event)
     fabric_ring(((struct verbs_open *)context)->channel, &event, sizeof event);
 }
 
-int CALL(get_async_event)(struct ibv_context *context, struct ibv_async_event *out);
 int CALL(get_async_event)(struct ibv_context *context, struct ibv_async_event *out)
 {
     return (recv(context->async_fd, out, sizeof *out, 0) == sizeof *out) ? 0 : -1;
 }
 
-void CALL(ack_async_event)(struct ibv_async_event *event);
 void CALL(ack_async_event)(struct ibv_async_event *event) { (void)event; }
 
 /* ---- memory ---- */
 
-struct ibv_pd *CALL(alloc_pd)(struct ibv_context *context);
 struct ibv_pd *CALL(alloc_pd)(struct ibv_context *context)
 {
     struct ibv_pd *pd = fabric_object(sizeof *pd);
@@ -150,19 +132,16 @@ struct ibv_pd *CALL(alloc_pd)(struct ibv_context *context)
     return pd;
 }
 
-int CALL(dealloc_pd)(struct ibv_pd *pd);
 int CALL(dealloc_pd)(struct ibv_pd *pd)
 {
     free(pd);
     return 0;
 }
 
-struct ibv_mr *CALL(reg_mr_iova2)(struct ibv_pd *pd, void *start, size_t bytes, uint64_t iova, unsigned access);
 struct ibv_mr *CALL(reg_mr_iova2)(struct ibv_pd *pd, void *start, size_t bytes, uint64_t iova, unsigned access)
 {
     struct ibv_mr *mr = NULL;
     int number;
-    (void)iova;
     fabric_enter();
     number = FABRIC_ENTRY(fabric->keys, FABRIC_KEYS);
     if (number > 0) {
@@ -181,7 +160,6 @@ struct ibv_mr *CALL(reg_mr_iova2)(struct ibv_pd *pd, void *start, size_t bytes, 
     return mr;
 }
 
-int CALL(dereg_mr)(struct ibv_mr *mr);
 int CALL(dereg_mr)(struct ibv_mr *mr)
 {
     fabric_enter();
@@ -191,7 +169,6 @@ int CALL(dereg_mr)(struct ibv_mr *mr)
     return 0;
 }
 
-struct ibv_ah *CALL(create_ah)(struct ibv_pd *pd, struct ibv_ah_attr *attr);
 struct ibv_ah *CALL(create_ah)(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
     struct verbs_ah *ah = fabric_object(sizeof *ah);
@@ -201,7 +178,6 @@ struct ibv_ah *CALL(create_ah)(struct ibv_pd *pd, struct ibv_ah_attr *attr)
     return &ah->base;
 }
 
-int CALL(destroy_ah)(struct ibv_ah *ah);
 int CALL(destroy_ah)(struct ibv_ah *ah)
 {
     free(ah);

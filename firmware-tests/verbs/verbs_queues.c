@@ -9,7 +9,6 @@
 
 /* ---- completion queues ---- */
 
-struct ibv_comp_channel *CALL(create_comp_channel)(struct ibv_context *context);
 struct ibv_comp_channel *CALL(create_comp_channel)(struct ibv_context *context)
 {
     struct verbs_channel *channel = fabric_object(sizeof *channel);
@@ -21,7 +20,6 @@ struct ibv_comp_channel *CALL(create_comp_channel)(struct ibv_context *context)
     return NULL;
 }
 
-int CALL(destroy_comp_channel)(struct ibv_comp_channel *channel);
 int CALL(destroy_comp_channel)(struct ibv_comp_channel *channel)
 {
     (void)close(channel->fd);
@@ -33,13 +31,10 @@ int CALL(destroy_comp_channel)(struct ibv_comp_channel *channel)
 static struct ibv_cq *cqs[FABRIC_CQS];
 
 struct ibv_cq *CALL(create_cq)(struct ibv_context *context, int entries, void *user, struct ibv_comp_channel *channel,
-                               int vector);
-struct ibv_cq *CALL(create_cq)(struct ibv_context *context, int entries, void *user, struct ibv_comp_channel *channel,
                                int vector)
 {
     struct verbs_cq *cq = NULL;
     int number = -1;
-    (void)vector;
     errno = EINVAL;
     if ((entries < 1) || ((uint32_t)entries > FABRIC_RING)) return NULL;
     fabric_enter();
@@ -58,7 +53,6 @@ struct ibv_cq *CALL(create_cq)(struct ibv_context *context, int entries, void *u
     return (cq != NULL) ? &cq->base : NULL;
 }
 
-int CALL(destroy_cq)(struct ibv_cq *base);
 int CALL(destroy_cq)(struct ibv_cq *base)
 {
     struct verbs_cq *cq = (struct verbs_cq *)base;
@@ -71,7 +65,6 @@ int CALL(destroy_cq)(struct ibv_cq *base)
     return 0;
 }
 
-int CALL(get_cq_event)(struct ibv_comp_channel *channel, struct ibv_cq **cq_out, void **user_out);
 int CALL(get_cq_event)(struct ibv_comp_channel *channel, struct ibv_cq **cq_out, void **user_out)
 {
     uint32_t number;
@@ -83,7 +76,6 @@ int CALL(get_cq_event)(struct ibv_comp_channel *channel, struct ibv_cq **cq_out,
     return 0;
 }
 
-void CALL(ack_cq_events)(struct ibv_cq *cq, unsigned count);
 void CALL(ack_cq_events)(struct ibv_cq *cq, unsigned count) { cq->comp_events_completed += count; }
 
 /* ---- queue pairs ---- */
@@ -97,7 +89,6 @@ static int rq_take(uint32_t entries)
     return number;
 }
 
-struct ibv_srq *CALL(create_srq)(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
 struct ibv_srq *CALL(create_srq)(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
     struct verbs_srq *srq = NULL;
@@ -113,7 +104,6 @@ struct ibv_srq *CALL(create_srq)(struct ibv_pd *pd, struct ibv_srq_init_attr *at
     return &srq->base;
 }
 
-int CALL(destroy_srq)(struct ibv_srq *srq);
 int CALL(destroy_srq)(struct ibv_srq *srq)
 {
     fabric->rqs[((struct verbs_srq *)srq)->rq].pid = 0;
@@ -121,7 +111,6 @@ int CALL(destroy_srq)(struct ibv_srq *srq)
     return 0;
 }
 
-struct ibv_qp *CALL(create_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 struct ibv_qp *CALL(create_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
     struct verbs_cq *send_cq = (struct verbs_cq *)attr->send_cq;
@@ -160,7 +149,6 @@ static void cq_clean(struct fabric_cq *cq, uint32_t qp_num)
     cq->tail = to;
 }
 
-int CALL(destroy_qp)(struct ibv_qp *base);
 int CALL(destroy_qp)(struct ibv_qp *base)
 {
     struct verbs_qp *qp = (struct verbs_qp *)base, **link = &((struct verbs_cq *)base->send_cq)->senders;
@@ -191,7 +179,6 @@ static int wanted(enum ibv_qp_type type, enum ibv_qp_state state)
     return 0;
 }
 
-int CALL(modify_qp)(struct ibv_qp *base, struct ibv_qp_attr *attr, int mask);
 int CALL(modify_qp)(struct ibv_qp *base, struct ibv_qp_attr *attr, int mask)
 {
     struct verbs_qp *qp = (struct verbs_qp *)base;
@@ -211,11 +198,9 @@ int CALL(modify_qp)(struct ibv_qp *base, struct ibv_qp_attr *attr, int mask)
     return 0;
 }
 
-int CALL(query_qp)(struct ibv_qp *base, struct ibv_qp_attr *attr_out, int mask, struct ibv_qp_init_attr *init_out);
 int CALL(query_qp)(struct ibv_qp *base, struct ibv_qp_attr *attr_out, int mask, struct ibv_qp_init_attr *init_out)
 {
     struct verbs_qp *qp = (struct verbs_qp *)base;
-    (void)mask;
     *attr_out = qp->attr;
     attr_out->qp_state = base->state;
     attr_out->cap = qp->cap;
