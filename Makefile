@@ -79,8 +79,7 @@ $(addprefix $(BUILD)/,drivers/ucx/%.o $(addprefix firmware-tests/process/,test_l
 $(addprefix $(BUILD)/firmware-tests/,process/test_link_encryption.o process/test_connection.o fuzz/fuzz_offers.o): \
     GF_FLAGS += $(if $(filter 1,$(UCX_DYNAMIC)),$(foreach f,$(UCX_SOCKETS),-D$(f)=__real_$(f)))
 # cuda.h alone is needed, and by these alone.
-$(filter $(BUILD)/drivers/cuda/%,$(OBJ)) $(BUILD)/firmware-tests/cuda/test_cuda_strict.o: \
-    GF_FLAGS += -isystem $(CUDA_INC)
+$(filter $(BUILD)/drivers/cuda/%,$(OBJ)): GF_FLAGS += -isystem $(CUDA_INC)
 $(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=2048 -fstack-usage)
 # A launch's arguments, with their tables.
 $(BUILD)/ops/element/cuda/ops_cuda.o: GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=4608)
@@ -135,9 +134,6 @@ $(BUILD)/libtest.a: $(SIMT_OBJ)
 $(SIMT_OBJ): $(BUILD)/firmware-tests/cuda/kernel_%.o: ops/element/cuda/%.cu
 	@mkdir -p $(@D)
 	$(CC) $(SIMT_FLAGS) -O1 -g -x c -c $< -o $@
-$(BUILD)/firmware-tests/cuda/simt_kernels.o: firmware-tests/cuda/simt_kernels.c
-	@mkdir -p $(@D)
-	$(CC) $(SIMT_FLAGS) -O1 -g -c $< -o $@
 $(BUILD)/firmware-tests/cuda/simt.o $(BUILD)/firmware-tests/cuda/simt_access.o: GF_FLAGS += -fPIC
 
 # gf-train's own kernels and the benchmark's, likewise, but not in the archive.

@@ -193,20 +193,6 @@ void cuda_world_read(gf_context *gf, gf_mem from, uint64_t bytes, void *to)
     assert_int_equal(gf_module_device.read(gf, to, from, bytes), GF_OK);
 }
 
-void cuda_world_gradients_expect_equal(void)
-{
-    for (uint32_t rank = 0; rank < cuda_world.host.world; rank++) {
-        gf_context *host = cuda_world.host.ranks[rank].gf, *cuda = cuda_world.cuda.ranks[rank].gf;
-        for (uint32_t tensor = 0; tensor < STATE_TENSORS; tensor++) {
-            uint64_t bytes = state_tensors[tensor].elem_count * sizeof(float);
-            float held[CUDA_ELEMS_MAX];
-            cuda_world_read(cuda, gf_gradient(cuda, tensor), bytes, held);
-            if (memcmp(held, (const void *)(uintptr_t)gf_gradient(host, tensor), bytes) != 0)
-                fail_msg("rank %u: the gradient of tensor %u is not the host's", rank, tensor);
-        }
-    }
-}
-
 void cuda_kept_read(gf_context *gf, struct cuda_kept *kept)
 {
     memset(kept, 0, sizeof *kept);

@@ -33,7 +33,6 @@ void cuda_world_close_alone(void);
 void cuda_world_steps(uint32_t steps, const char *name);
 bool cuda_world_same(void); /* all that the ranks would save */
 void cuda_world_halves_expect_equal(void);
-void cuda_world_gradients_expect_equal(void); /* those of all ranks after a step, bit by bit */
 
 /* A step in which the victim's process dies once that is due, its kernels with it: for world_run(). */
 struct cuda_death {

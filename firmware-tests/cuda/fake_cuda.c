@@ -140,13 +140,7 @@ static void api_forget(void)
     fake_capture_forget();
 }
 
-static void api_capture_begin(uint64_t stream, bool is_global)
-{
-    (void)fake_capture_begin((CUstream)(uintptr_t)stream,
-                             is_global ? CU_STREAM_CAPTURE_MODE_GLOBAL : CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-}
-
-static bool api_capture_end(uint64_t stream) { return fake_capture_end((CUstream)(uintptr_t)stream); }
+static void api_capture_begin(uint64_t stream) { fake_capture_begin((CUstream)(uintptr_t)stream); }
 
 extern const struct fake_cuda_api fake_cuda_api;
 const struct fake_cuda_api fake_cuda_api = {
@@ -167,7 +161,7 @@ const struct fake_cuda_api fake_cuda_api = {
     .stream_drop = api_stream_drop,
     .forget = api_forget,
     .capture_begin = api_capture_begin,
-    .capture_end = api_capture_end,
+    .capture_end = fake_capture_end,
     .card_begin = fake_card_begin,
     .card_end = fake_card_end,
     .card_copy = fake_card_copy,

@@ -83,8 +83,8 @@ struct fake_cuda_api {
     void (*stream_drop)(uint64_t stream); /* what it holds is gone, as its process is; nothing waits for that */
     /* The process has ended: all that it held is gone. Before reset() where a stream was held to the end. */
     void (*forget)(void);
-    /* Another thread captures a stream; end: true, nothing has broken the capture. is_global: in the strictest mode. */
-    void (*capture_begin)(uint64_t stream, bool is_global);
+    /* Another thread captures a stream, in the strictest mode; end: true, nothing has broken the capture. */
+    void (*capture_begin)(uint64_t stream);
     bool (*capture_end)(uint64_t stream);
     /* A network card that reaches device memory, from a message's post to the moment that its end was seen: as a stream
      * that nothing waits for. False: this is no device memory. */

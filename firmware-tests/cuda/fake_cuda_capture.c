@@ -4,23 +4,18 @@
 #include "firmware-tests/cuda/fake_cuda_calls.h"
 
 static struct {
-    bool active, is_global, broken;
+    bool active, broken;
     uint32_t stream;
 } capture;
 static _Thread_local CUstreamCaptureMode own_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-CUresult fake_capture_begin(CUstream handle, CUstreamCaptureMode mode)
+void fake_capture_begin(CUstream handle)
 {
-    uint32_t stream;
-    if (!fake_stream_find(handle, &stream) || (stream == 0)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    capture.active = true;
-    capture.is_global = (mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
+    capture.active = fake_stream_find(handle, &capture.stream);
     capture.broken = false;
-    capture.stream = stream;
-    return CUDA_SUCCESS;
 }
 
-bool fake_capture_end(CUstream handle)
+bool fake_capture_end(uint64_t handle)
 {
     bool whole = capture.active && !capture.broken;
     capture.active = false;
@@ -33,7 +28,7 @@ bool fake_captures(uint32_t stream) { return capture.active && (capture.stream =
 
 CUresult fake_capture_unsafe(const char *call)
 {
-    if (!capture.active || !capture.is_global || (own_mode == CU_STREAM_CAPTURE_MODE_RELAXED)) return CUDA_SUCCESS;
+    if (!capture.active || (own_mode == CU_STREAM_CAPTURE_MODE_RELAXED)) return CUDA_SUCCESS;
     capture.broken = true;
     fake_trouble("%s breaks another thread's capture", call);
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

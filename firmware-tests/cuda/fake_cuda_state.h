@@ -57,8 +57,8 @@ void fake_leaks_check(const char *when);
 void fake_synchronise(const char *call);
 
 /* fake_cuda_capture.c: streams that capture */
-CUresult fake_capture_begin(CUstream handle, CUstreamCaptureMode mode);
-bool fake_capture_end(CUstream handle);   /* true: nothing has broken it */
+void fake_capture_begin(CUstream handle);
+bool fake_capture_end(uint64_t handle);   /* true: nothing has broken it */
 bool fake_captures(uint32_t stream);
 /* A call that may not be made while another thread captures, unless this one says otherwise: breaks the capture. */
 CUresult fake_capture_unsafe(const char *call);

@@ -33,7 +33,7 @@ TEST(a_capture_of_another_thread_is_not_broken)
     struct cuda_fixture *f = &both->fixture;
     cuda_fixture_init(f, NULL, NULL);
     uint64_t captured = f->fake->stream_create(), theirs = f->fake->stream_create();
-    f->fake->capture_begin(captured, true);
+    f->fake->capture_begin(captured);
     assert_int_equal(cuda_fixture_open(f), GF_OK);
     gf_mem device = gf_gpu_cuda.arena(f->gpu), host = (gf_mem)(uintptr_t)pinned;
     assert_int_equal(gf_gpu_cuda.host_register(f->gpu, pinned, sizeof pinned), GF_OK);
@@ -59,7 +59,7 @@ TEST(a_stream_that_captures_is_refused_and_the_context_goes_on)
     cuda_world_open_alone(&setup);
     gf_context *gf = both->cuda.ranks[0].gf;
     uint64_t captured = both->fixture.fake->stream_create();
-    both->fixture.fake->capture_begin(captured, true);
+    both->fixture.fake->capture_begin(captured);
     assert_int_equal(gf_queue_follow(gf, captured), GF_ERR_STATE);
     world_expect_log(&both->cuda, 0, "gf_queue_follow: device 0: the stream that was given captures a graph: give");
     assert_int_equal(gf_step_begin(gf), GF_OK);

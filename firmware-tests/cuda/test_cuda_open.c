@@ -2,11 +2,6 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_fixture.h"
 
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 static struct cuda_fixture f;
 static const struct fake_cuda_image image = FAKE_CUDA_IMAGE;
 
@@ -184,25 +179,4 @@ TEST(an_image_that_the_driver_is_too_old_for)
         refused(GF_ERR_DEVICE, cases[i].has, cases[i].take);
         assert_int_equal(unsetenv("GF_FAKE_CUDA_SM"), 0);
     }
-}
-
-/* That a mistake with device addresses ends a test, whatever else it looks at. */
-TEST(the_cpu_cannot_touch_device_memory)
-{
-    int status;
-    cuda_fixture_init(&f, NULL, NULL);
-    assert_int_equal(cuda_fixture_open(&f), GF_OK);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        const struct rlimit none = {0, 0};
-        (void)setrlimit(RLIMIT_CORE, &none);
-        (void)signal(SIGSEGV, SIG_DFL);
-        *(volatile char *)(uintptr_t)gf_gpu_cuda.arena(f.gpu) = 1;
-        _exit(0);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status) && (WTERMSIG(status) == SIGSEGV));
-    cuda_fixture_close(&f);
-    cuda_fixture_clean(&f);
 }
