@@ -32,7 +32,7 @@ struct gf_sim_setup {
     uint32_t world;
     uint32_t ranks_per_node;   /* ranks of a node see each other's region through map(); 0 or 1: none do */
     uint32_t node_ranks[8];    /* set: how many ranks each node has, in order of ranks, instead */
-    uint32_t blind[2];         /* these two do not see each other's; the same twice: nobody */
+    uint32_t blind[2][2];      /* two ranks each that do not see each other's; the same twice: nobody */
     uint64_t seed;
     uint64_t latency_ns;       /* a message's time beside its bytes */
     uint64_t jitter_ns;        /* plus uniformly 0..jitter, per message: those of different tags overtake each other */

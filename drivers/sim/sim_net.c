@@ -35,8 +35,8 @@ static uint32_t node_of(const struct gf_sim *sim, uint32_t rank)
 bool sim_same_node(const struct gf_sim *sim, uint32_t a, uint32_t b)
 {
     uint32_t ranks_per_node = sim->setup.ranks_per_node;
-    const uint32_t *blind = sim->setup.blind;
-    if ((blind[0] != blind[1]) && (((a == blind[0]) && (b == blind[1])) || ((a == blind[1]) && (b == blind[0])))) return false;
+    for (const uint32_t *blind = sim->setup.blind[0]; blind < sim->setup.blind[2]; blind += 2)
+        if ((a != b) && ((a == blind[0]) || (a == blind[1])) && ((b == blind[0]) || (b == blind[1]))) return false;
     if (sim->setup.node_ranks[0] > 0) return node_of(sim, a) == node_of(sim, b);
     return (ranks_per_node > 1) && (a / ranks_per_node == b / ranks_per_node);
 }

@@ -89,14 +89,22 @@ TEST(a_16_bit_wire_rounds_between_nodes_alone)
 
 TEST(nodes_that_are_not_whole_are_refused_by_name)
 {
-    struct world_setup setup = setup_of(shapes[0]);
-    setup.sim.blind[0] = 2;
-    setup.sim.blind[1] = 3;
-    WORLD_CREATE(w, &setup);
-    world_join(&w);
-    for (uint32_t rank = 0; rank < w.world; rank++) {
-        assert_int_equal(w.ranks[rank].status, GF_ERR_CONFIG);
-        world_expect_log(&w, rank, "hierarchy: rank 2 shares memory with 2 ranks");
+    static const struct odd_case {
+        uint32_t shape[8], blind[2][2], odd, lowest;
+        const char *said;
+    } cases[] = {{{1, 3}, {{2, 3}}, 2, 1, "hierarchy: rank 2 shares memory with 2 ranks"},
+                 {{4}, {{0, 3}, {1, 2}}, 1, 0, "hierarchy: ranks 0 and 1 share memory with different ranks"}};
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct world_setup setup = setup_of(cases[i].shape);
+        memcpy(setup.sim.blind, cases[i].blind, sizeof cases[i].blind);
+        WORLD_CREATE(w, &setup);
+        world_join(&w);
+        for (uint32_t rank = 0; rank < w.world; rank++) {
+            assert_int_equal(w.ranks[rank].status, GF_ERR_CONFIG);
+            uint32_t culprit = (rank == cases[i].odd) ? cases[i].lowest : cases[i].odd;
+            assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, culprit);
+            world_expect_log(&w, rank, cases[i].said);
+        }
     }
 }
 
@@ -117,7 +125,7 @@ TEST(auto_takes_it_on_two_whole_nodes_or_where_each_rank_has_a_network_device)
         uint32_t shape[8];
         bool integrity, deterministic;
         uint32_t cards; /* a node; 0: not known */
-        uint32_t blind[2];
+        uint32_t blind[2][2];
         gf_algorithm taken; /* by what is larger than exchange.doubling_max_bytes */
     } cases[] = {
         {.shape = {2, 2}, .taken = GF_ALGORITHM_HIERARCHY},
@@ -131,8 +139,8 @@ TEST(auto_takes_it_on_two_whole_nodes_or_where_each_rank_has_a_network_device)
         {.shape = {4}, .taken = GF_ALGORITHM_DIRECT},
         {.shape = {2, 2}, .integrity = true, .taken = GF_ALGORITHM_RING},
         {.shape = {2, 2}, .deterministic = true, .taken = GF_ALGORITHM_HALVING},
-        {.shape = {2, 3}, .blind = {2, 4}, .taken = GF_ALGORITHM_RING}, /* and it is no error */
-        {.shape = {2, 2}, .blind = {2, 3}, .taken = GF_ALGORITHM_RING},
+        {.shape = {2, 3}, .blind = {{2, 4}}, .taken = GF_ALGORITHM_RING}, /* and it is no error */
+        {.shape = {2, 2}, .blind = {{2, 3}}, .taken = GF_ALGORITHM_RING},
     };
     for (size_t row = 0; row < LENGTH(cases); row++) {
         const struct auto_case *c = &cases[row];
