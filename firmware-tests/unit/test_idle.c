@@ -97,6 +97,32 @@ TEST(no_ban_outlasts_its_cause)
     now_ns = slices(&idling, GF_IDLE_SLICES, now_ns, MS / 10);
     assert_true(gf_idle_yields(&idling, 1, now_ns + GF_IDLE_BAN_NS));
 }
+
+TEST(the_last_rank_of_a_core_with_two_more_than_another_leaves_it)
+{
+    static const struct {
+        uint64_t cores[6];
+        uint32_t count, own;
+        uint64_t goes;
+    } cases[] = {
+        {{1, 1, 1, 2}, 4, 2, 2}, /* three and one: the third goes, */
+        {{1, 1, 1, 2}, 4, 1, 1}, /* and no other */
+        {{1, 2, 1, 2}, 4, 2, 1},
+        {{1, 1, 2}, 3, 1, 1},
+        {{1, 1, 2, 2, 2, 2}, 6, 5, 1},
+        {{2, 2, 0, 0}, 4, 1, 1}, /* of two nobody knows where they run */
+        {{3, 3, 1, 2}, 4, 1, 3}, /* to a core that has none; it may not use it */
+    };
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    CPU_SET(0, &allowed);
+    CPU_SET(1, &allowed);
+    for (size_t i = 0; i < LENGTH(cases); i++)
+        assert_int_equal(gf_idle_core(cases[i].cores, cases[i].count, cases[i].own, &allowed), cases[i].goes);
+    CPU_SET(7, &allowed);
+    assert_int_equal(gf_idle_core(cases[6].cores, cases[6].count, cases[6].own, &allowed), 8);
+}
+
 /* ---- gf_wait() on drivers of which the link always has something to say ---- */
 
 static uint32_t arms, flag_arms;
@@ -153,6 +179,42 @@ static gf_context *waiter(struct gf_link *link, struct gf_rendezvous *control)
 static const struct gf_link_driver link_driver = {
     .wake_fd = link_fd, .arm = link_arm, .flag_arm = flag_arm, .flag_sleep = flag_sleep};
 static const struct gf_rendezvous_driver control_driver = {.wake_fd = control_fd};
+
+/* Both ranks are where this one is. */
+static uint64_t core_load(struct gf_link *link, size_t offset_bytes)
+{
+    return (uint64_t)sched_getcpu() + 1;
+}
+
+static gf_status awaits_neighbour(gf_context *gf, void *arg)
+{
+    gf->waiting.awaits_core = true;
+    gf->polled.at_ns += 2 * GF_IDLE_SPREAD_NS;
+    return third(gf, arg);
+}
+
+TEST(a_rank_that_leaves_a_core_may_run_where_it_might_before)
+{
+    static const struct gf_link_driver driver = {.flag_load = core_load};
+    struct gf_link link = {.driver = &driver};
+    gf_context *gf = waiter(&link, NULL);
+    cpu_set_t before, after;
+    bool left = false;
+    gf->config.link.idle = GF_IDLE_AUTO;
+    gf->waiting.oversubscribed = true;
+    gf->world = 2;
+    gf->rank = 1;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    for (uint32_t tries = 0; !left && (tries < 100); tries++) {
+        uint32_t turns = 1;
+        int core = sched_getcpu();
+        assert_int_equal(gf_wait(gf, awaits_neighbour, &turns), GF_OK);
+        left = (sched_getcpu() != core);
+    }
+    assert_int_equal(left, CPU_COUNT(&before) > 1);
+    assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+    assert_true(CPU_EQUAL(&before, &after));
+}
 
 /* Between a failure and the next epoch nobody polls the link: what it has to say would keep a rank from sleeping. Nor
  * does a flag wake it: an operation that was under way when its peer died moves no more. */

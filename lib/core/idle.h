@@ -12,6 +12,7 @@
 #ifndef GF_IDLE_H
 #define GF_IDLE_H
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,12 +22,14 @@
 #define GF_IDLE_SLICES 4u
 #define GF_IDLE_BAN_NS UINT64_C(25000000) /* no yields for so long after the first of them, .. */
 #define GF_IDLE_BAN_MAX_NS UINT64_C(3200000000) /* .. and at most: a slice of 4 ms is lost in so long */
+#define GF_IDLE_SPREAD_NS UINT64_C(1000000) /* between two looks at where all run */
 
 struct gf_idling {
     uint64_t no_yield_ns; /* before, nothing yields */
     uint64_t ban_ns;      /* how long the last ban was */
     uint64_t long_ns;     /* when the last long yield ended, or the ban after it */
     uint32_t slices;      /* long yields in a row */
+    uint64_t spread_ns;   /* the last look at where all run */
 };
 
 /* Yield, in a wait with so many idle polls since something moved? Else sleep. */
@@ -46,6 +49,24 @@ static inline void gf_idle_yielded(struct gf_idling *idling, uint64_t begin_ns, 
     if (begin_ns - idling->no_yield_ns > idling->ban_ns) idling->ban_ns = GF_IDLE_BAN_NS;
     else if (idling->ban_ns < GF_IDLE_BAN_MAX_NS) idling->ban_ns *= 2;
     idling->no_yield_ns = idling->long_ns = end_ns + idling->ban_ns;
+}
+
+/* Where rank `own` belongs, of ranks that run on these cores (from 1; 0: unknown). The last rank of a core with at
+ * least two more than another leaves it. An operation takes as long as the fullest core needs, and the kernel may
+ * leave them so for 0.2 s: ranks that yield keep every core busy. */
+static inline uint64_t gf_idle_core(const uint64_t *cores, uint32_t count, uint32_t own, const cpu_set_t *allowed)
+{
+    uint32_t here = 0;
+    for (uint32_t i = 0; i < count; i++) here += (cores[i] == cores[own]);
+    for (uint32_t i = own + 1; i < count; i++)
+        if (cores[i] == cores[own]) return cores[own];
+    for (uint64_t core = 1; core <= CPU_SETSIZE; core++) {
+        uint32_t there = 0;
+        if (!CPU_ISSET(core - 1, allowed)) continue;
+        for (uint32_t i = 0; i < count; i++) there += (cores[i] == core);
+        if (there + 2 <= here) return core;
+    }
+    return cores[own];
 }
 
 #endif

@@ -10,6 +10,7 @@
 #define SLEEP_NS UINT64_C(10000000) /* longest sleep: deadlines are looked at this often */
 #define QUIET_SLEEP_NS UINT64_C(100000) /* the same where something is awaited that wakes nobody */
 #define SPINS 400u /* looks for a flag in one poll: ten microseconds, then link and control channel again */
+#define SPINS_OVERSUBSCRIBED 32u /* at ranks of other cores: a part of what it takes to give this one away */
 
 static void sleep_on_drivers(gf_context *gf, uint64_t longest_ns)
 {
@@ -49,10 +50,15 @@ void gf_wake(gf_context *gf)
             driver->flag_wake(gf->link, gf_member_id_of(gf, rank), sleep_at(gf, rank));
 }
 
+static uint32_t shared_index(const gf_context *gf)
+{
+    return gf->nodes.used ? gf->nodes.of.local_index : gf->rank;
+}
+
 /* In two calls, a poll between them: a flag that came before the sleep was announced wakes nobody. */
 static void sleep_on_flags(gf_context *gf)
 {
-    size_t at = sleep_at(gf, gf->nodes.used ? gf->nodes.of.local_index : gf->rank);
+    size_t at = sleep_at(gf, shared_index(gf));
     gf->waiting.armed = !gf->waiting.armed;
     if (gf->waiting.armed) {
         gf->link->driver->flag_arm(gf->link, at);
@@ -71,6 +77,24 @@ static void idle_sleep(gf_context *gf)
     else sleep_on_drivers(gf, (what == GF_AWAITED_NEWS) ? SLEEP_NS : QUIET_SLEEP_NS);
 }
 
+/* A rank of this core is awaited. This rank's mask stays as it was. */
+static void spread(gf_context *gf)
+{
+    const struct gf_direct shared = {.lane_ranks = gf_choose_lanes(gf)};
+    uint32_t own = shared_index(gf), count = gf->nodes.used ? gf->nodes.of.local_size : gf->world;
+    uint64_t cores[GF_DIRECT_RANKS_MAX], core;
+    cpu_set_t allowed, only;
+    if (!gf->waiting.oversubscribed || (gf->polled.at_ns - gf->waiting.idling.spread_ns < GF_IDLE_SPREAD_NS)) return;
+    gf->waiting.idling.spread_ns = gf->polled.at_ns;
+    for (uint32_t i = 0; i < count; i++)
+        cores[i] = gf->link->driver->flag_load(gf->link, gf_direct_rank_at(&shared, i));
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    if ((core = gf_idle_core(cores, count, own, &allowed)) == cores[own]) return;
+    CPU_ZERO(&only);
+    CPU_SET(core - 1, &only);
+    if (sched_setaffinity(0, sizeof only, &only) == 0) (void)sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
 /* Returns when the poll before a yield began; 0: nothing yielded. How long that took the next poll tells, which reads
  * the clock anyway: two more looks at it would take a tenth of a yield that comes back at once. */
 static uint64_t idle_auto(gf_context *gf, uint32_t polls)
@@ -79,6 +103,7 @@ static uint64_t idle_auto(gf_context *gf, uint32_t polls)
         idle_sleep(gf);
         return 0;
     }
+    if (gf->waiting.awaits_core) spread(gf);
     (void)sched_yield();
     return gf->polled.at_ns;
 }
@@ -103,13 +128,15 @@ static uint64_t place(const gf_context *gf)
 
 gf_status gf_wait(gf_context *gf, gf_status (*progress)(gf_context *gf, void *arg), void *arg)
 {
-    bool spins = (gf->config.link.idle == GF_IDLE_SPIN) || ((gf->config.link.idle == GF_IDLE_AUTO) && !gf->waiting.oversubscribed);
+    gf_idle how = gf->config.link.idle;
+    bool few = (how == GF_IDLE_AUTO) && gf->waiting.oversubscribed;
+    uint32_t spins = few ? SPINS_OVERSUBSCRIBED : ((how == GF_IDLE_SPIN) || (how == GF_IDLE_AUTO)) ? SPINS : 0;
     uint64_t moved_ns = gf->waiting.moved_ns, before = place(gf), yielded_ns = 0;
     uint32_t polls = 0; /* in a row that moved nothing */
     gf->waiting.armed = false;
     for (;;) {
         gf_status status;
-        gf->waiting.spins = (spins && !gf->waiting.armed) ? SPINS : 0;
+        gf->waiting.spins = gf->waiting.armed ? 0 : spins;
         gf->waiting.awaits_core = false;
         status = progress(gf, arg);
         gf->waiting.spins = 0;
