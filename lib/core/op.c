@@ -46,7 +46,7 @@ struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_opera
 /* ---- the collective ---- */
 
 /* Up to here direct takes one barrier: where ranks share cores, a barrier costs each a turn on its core. */
-#define SMALL_BYTES 128u
+#define SMALL_BYTES 1024u
 #define SMALL_OVERSUBSCRIBED_BYTES 4096u
 
 /* Folded vectors have no other way. */
