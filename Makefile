@@ -247,6 +247,7 @@ USE_elastic := SHRINK
 USE_state := STATE
 USE_observe := TRACE
 $(MODULE_PROGRAMS): $(BUILD)/firmware-tests/modules_%: firmware-tests/process/program_modules.c $(LIB)
+	@mkdir -p $(@D)
 	$(CC) $(GF_FLAGS) $(CFLAGS) $(LDFLAGS) -DGF_PICK='"$*"' $(if $(ENTRY_$*),-DGF_ENTRY=$(ENTRY_$*)) $(USE_$*:%=-DGF_USE_%) \
 	    $< -o $@ -Wl,--gc-sections,-Map,$@.map $(LIB) $(DRIVER_LIBS)
 $(BUILD)/firmware-tests/program_%: $$(call objects,firmware-tests/*/program_$$*.c) $(LIB) $(SIM_LIB) $(TOOL_SHARED)

@@ -111,9 +111,18 @@ gf_status gf_allreduce(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type
     return post(gf, GF_OPERATION_ALLREDUCE, GF_COLL_ALLREDUCE, data, elem_count, type, GF_REDUCTION_SUM, request);
 }
 
+static gf_status request_fold(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count)
+{
+    const struct gf_pending *pending = arg;
+    gf_fold_host(pending->root_or_reduction, dst, src, pending->type, elem_count);
+    return GF_OK;
+}
+
+/* Alone names what folds: a program that only sums does not link it. */
 gf_status gf_allreduce_by(gf_context *gf, gf_reduction reduction, gf_mem data, uint64_t elem_count, gf_type type,
                           struct gf_request *request)
 {
+    if (gf_own(gf) == GF_OK) gf->requests.fold = request_fold;
     return post(gf, GF_OPERATION_ALLREDUCE, GF_COLL_ALLREDUCE, data, elem_count, type, reduction, request);
 }
 
@@ -171,19 +180,12 @@ static gf_status mean_unpack(gf_context *gf, struct gf_op *op)
 static const struct gf_op_kind request_kind = {.done = request_done};
 static const struct gf_op_kind mean_kind = {.unpack = mean_unpack, .done = request_done};
 
-static gf_status request_fold(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count)
-{
-    const struct gf_pending *pending = arg;
-    gf_fold_host(pending->root_or_reduction, dst, src, pending->type, elem_count);
-    return GF_OK;
-}
-
 /* What is no sum is folded here; hierarchy only sums. */
-static void reduction_set(struct gf_op *op, struct gf_pending *pending)
+static void reduction_set(const gf_context *gf, struct gf_op *op, struct gf_pending *pending)
 {
     bool sums = (pending->root_or_reduction == GF_REDUCTION_SUM) || (pending->root_or_reduction == GF_REDUCTION_AVG);
     if ((pending->collective != GF_COLL_ALLREDUCE) || sums) return;
-    op->coll.fold = request_fold;
+    op->coll.fold = gf->requests.fold;
     op->coll.fold_arg = pending;
     op->coll.fold_elem_bytes = gf_type_size_bytes(pending->type);
     if (op->algorithm == GF_ALGORITHM_HIERARCHY) op->algorithm = GF_ALGORITHM_HALVING;
@@ -215,7 +217,7 @@ static void requests_start(gf_context *gf, uint64_t now_ns)
         op->algorithm = gf_choose(gf, next->collective, next->elem_count * gf_type_bytes(next->type));
         op->coll.collective = next->collective;
         op->coll.root = (next->collective == GF_COLL_BROADCAST) ? next->root_or_reduction : 0;
-        reduction_set(op, next);
+        reduction_set(gf, op, next);
         op->coll.type = next->type;
         op->coll.data = next->staged ? gf->wire : next->data;
         op->coll.elem_count = next->elem_count;

@@ -24,6 +24,7 @@ struct gf_requests {
     struct gf_pending *queue[GF_REQUESTS_MAX]; /* those that wait; number n, from 1, at (n - 1) modulo its size */
     uint64_t posted;  /* the newest's number */
     uint64_t started; /* of the newest that runs */
+    gf_status (*fold)(void *pending, gf_mem dst, gf_mem src, uint64_t elem_count); /* by what is no sum */
 };
 
 /* Queues without looking at the phase (warm.c posts before the context is ready). GF_AGAIN: no place is free. */

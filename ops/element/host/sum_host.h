@@ -3,32 +3,46 @@
 #define GF_SUM_HOST_H
 #include "ops/element/host/vec.h"
 
-VEC_INLINE void sum_some(uint8_t *dst, const uint8_t *src, gf_type type, uint64_t i, uint32_t count, uint64_t base,
-                         struct gf_check *check)
+/* Vectors from *at to the first that is not finite, and its bad lanes. */
+VEC_INLINE uint32_t sum_type(uint8_t *dst, const uint8_t *src, gf_type type, uint64_t elem_count, uint64_t *at)
 {
-    vec result = vec_add(vec_load_ahead(type, dst, i, count), vec_load_ahead(type, src, i, count));
-    vec_check(check, base + i, count, result, gf_type_overflow(type));
-    vec_store(type, dst, i, count, result);
+    uint64_t i = *at, end = elem_count / VEC_ELEMS * VEC_ELEMS;
+    uint32_t bad = 0;
+    for (; (bad == 0) && (i < end); i += VEC_ELEMS) {
+        vec result = vec_add(vec_load_ahead(type, dst, i, VEC_ELEMS), vec_load_ahead(type, src, i, VEC_ELEMS));
+        bad = vec_bad(result, gf_type_overflow(type));
+        vec_store(type, dst, i, VEC_ELEMS, result);
+    }
+    *at = i;
+    return bad;
 }
 
-VEC_INLINE void sum_type(uint8_t *dst, const uint8_t *src, gf_type type, uint64_t elem_count, uint64_t base,
-                         struct gf_check *check)
+/* Whole vectors. */
+VEC_FN __attribute__((noinline)) void sum_vectors(uint8_t *dst, const uint8_t *src, gf_type type, uint64_t elem_count,
+                                                  uint64_t base, struct gf_check *check)
 {
-    uint64_t i = 0;
-    for (; elem_count - i >= VEC_ELEMS; i += VEC_ELEMS) sum_some(dst, src, type, i, VEC_ELEMS, base, check);
-    if (i < elem_count) sum_some(dst, src, type, i, (uint32_t)(elem_count - i), base, check);
+    for (uint64_t at = 0; elem_count - at >= VEC_ELEMS;) {
+        uint32_t bad = (type == GF_TYPE_F32)   ? sum_type(dst, src, GF_TYPE_F32, elem_count, &at)
+                       : (type == GF_TYPE_F16) ? sum_type(dst, src, GF_TYPE_F16, elem_count, &at)
+                                               : sum_type(dst, src, GF_TYPE_BF16, elem_count, &at);
+        if (bad != 0) gf_check_note(check, base + at - VEC_ELEMS, bad);
+    }
 }
 
 VEC_FN gf_status sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
                      struct gf_check *check)
 {
+    uint8_t to[VEC_ELEMS * 4] = {0}, from[VEC_ELEMS * 4] = {0};
+    uint64_t rest = elem_count % VEC_ELEMS, whole = elem_count - rest;
+    size_t at_bytes = whole * gf_type_bytes(type), rest_bytes = rest * gf_type_bytes(type);
     (void)queue;
     GF_ASSERT(type < GF_TYPE_COUNT);
-    switch (type) {
-    case GF_TYPE_F16: sum_type(gf_host_at(dst), gf_host_at(src), GF_TYPE_F16, elem_count, base, check); break;
-    case GF_TYPE_BF16: sum_type(gf_host_at(dst), gf_host_at(src), GF_TYPE_BF16, elem_count, base, check); break;
-    default: sum_type(gf_host_at(dst), gf_host_at(src), GF_TYPE_F32, elem_count, base, check); break;
-    }
+    sum_vectors(gf_host_at(dst), gf_host_at(src), type, elem_count, base, check);
+    if (rest == 0) return GF_OK;
+    gf_rest_copy(to, gf_host_at(dst) + at_bytes, rest_bytes);
+    gf_rest_copy(from, gf_host_at(src) + at_bytes, rest_bytes);
+    sum_vectors(to, from, type, VEC_ELEMS, base + whole, check);
+    gf_rest_copy(gf_host_at(dst) + at_bytes, to, rest_bytes);
     return GF_OK;
 }
 
