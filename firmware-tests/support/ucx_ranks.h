@@ -9,7 +9,7 @@
 #define RANKS_MESSAGE_MAX ((size_t)1 << 20)
 
 struct ranks_one {
-    uint32_t rank, world;
+    uint32_t rank, world, killed; /* killed: a bit each */
     int to[RANKS_MAX]; /* a socket to each other rank, for endpoints and for taking turns */
     const void *arg;   /* the test's row */
     struct gf_link_setup setup;
