@@ -37,11 +37,18 @@ static inline bool gf_aborted(const gf_context *gf) /* gf_abort() was called */
 {
     return atomic_load_explicit(&gf->aborted, memory_order_relaxed) != 0;
 }
-/* Then gf_enter() answers GF_OK. */
 static inline bool gf_is_well(const gf_context *gf)
 {
     return (gf != NULL) && (gf->magic == GF_CONTEXT_MAGIC) && !gf_forked(&gf->fork) && (gf->error.code == GF_OK) &&
            !gf_aborted(gf);
+}
+/* Looks at abort, fork and failure: GF_OK, or what the call must answer. */
+static inline gf_status gf_enter(gf_context *gf) { return gf_is_well(gf) ? GF_OK : gf_enter_ill(gf); }
+/* The same for calls that poll: GF_OK while failing goes on, because they are what makes it end. */
+static inline gf_status gf_enter_poll(gf_context *gf)
+{
+    gf_status status = gf_enter(gf);
+    return ((status < 0) && (gf_own(gf) == GF_OK) && (gf->phase == GF_PHASE_FAILING)) ? GF_OK : status;
 }
 /* A record of its own, which the caller fills; of no meaning without the observe module. */
 static inline struct gf_trace_record *gf_trace_next(gf_context *gf)

@@ -1,5 +1,6 @@
 /* Work that is queued on a device. On the host all of it is done when a call returns. */
 #include "lib/context.h"
+#include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 
 gf_status gf_device_failed(gf_context *gf, gf_operation operation)

@@ -102,19 +102,13 @@ gf_status gf_own(const gf_context *gf)
     return gf_forked(&gf->fork) ? GF_ERR_STATE : GF_OK; /* a forked child: the parent's is not ours */
 }
 
-gf_status gf_enter(gf_context *gf)
+gf_status gf_enter_ill(gf_context *gf)
 {
     gf_status status = gf_own(gf);
     if (status < 0) return status;
     if ((gf->error.code == GF_OK) && gf_aborted(gf))
         return gf_fail(gf, GF_ERR_ABORTED, gf_doing(gf), gf->rank, GF_TENSOR_NONE, "aborted by its appliance");
     return gf->error.code;
-}
-
-gf_status gf_enter_poll(gf_context *gf)
-{
-    gf_status status = gf_enter(gf);
-    return ((status < 0) && (gf_own(gf) == GF_OK) && (gf->phase == GF_PHASE_FAILING)) ? GF_OK : status;
 }
 
 gf_operation gf_doing(const gf_context *gf)

@@ -13,10 +13,7 @@ struct gf_failing {
 void gf_context_mark(gf_context *gf);            /* valid, and this process's */
 gf_operation gf_doing(const gf_context *gf);     /* for errors: what is under way */
 gf_status gf_own(const gf_context *gf); /* GF_OK; GF_ERR_PARAM: no open context; GF_ERR_STATE: a forked child */
-/* Looks at abort, fork and failure: GF_OK, or what the call must answer. */
-gf_status gf_enter(gf_context *gf);
-/* The same for calls that poll: GF_OK while failing goes on, because they are what makes it end. */
-gf_status gf_enter_poll(gf_context *gf);
+gf_status gf_enter_ill(gf_context *gf); /* what gf_enter() answers where not all is well (accessors.h) */
 /* First failure: records it, begins to end what is under way, returns code. peer or tensor may be GF_.._NONE. */
 __attribute__((format(printf, 6, 7))) gf_status gf_fail(gf_context *gf, gf_status code, gf_operation operation,
                                                         uint32_t peer, uint32_t tensor, const char *format, ...);

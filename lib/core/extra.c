@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "drivers/fnv.h"
+#include "lib/core/accessors.h"
 #include "lib/core/arena.h"
 
 gf_status gf_extra_check(const struct gf_config *config, char *error_out)

@@ -66,7 +66,7 @@ static void requests_start(gf_context *gf, uint64_t now_ns);
 static gf_status post(gf_context *gf, gf_operation operation, gf_collective collective, gf_mem data,
                       uint64_t elem_count, gf_type type, uint32_t root_or_reduction, struct gf_request *request)
 {
-    gf_status status = gf_is_well(gf) ? GF_OK : gf_enter(gf);
+    gf_status status = gf_enter(gf);
     bool alone;
     if (status < 0) return status;
     if (gf->phase != GF_PHASE_READY)
@@ -238,7 +238,7 @@ gf_status gf_request_progress(gf_context *gf, void *pending)
 static gf_status request_enter(gf_context *gf, const struct gf_request *request, const char *call,
                                struct gf_pending **pending_out)
 {
-    gf_status status = gf_is_well(gf) ? GF_OK : gf_enter_poll(gf);
+    gf_status status = gf_enter_poll(gf);
     if (status < 0) return status;
     *pending_out = (request != NULL) ? pending_of(gf, request) : NULL;
     if (*pending_out != NULL) return GF_OK;

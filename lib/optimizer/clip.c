@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "lib/device/device.h"
+#include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/optimizer/kinds.h"
 

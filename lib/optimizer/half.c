@@ -1,4 +1,5 @@
 /* The copy of the weights in 16 bits that forward and backward read. */
+#include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/optimizer/kinds.h"
 

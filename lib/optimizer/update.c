@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "lib/modules/modules.h"
+#include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/optimizer/kinds.h"
 

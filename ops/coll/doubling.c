@@ -9,7 +9,7 @@ static void doubling_round(const struct gf_coll *coll, uint32_t number, struct g
     uint32_t levels = gf_log2_floor(coll->size);
     uint32_t power = 1u << levels;
     uint32_t level = number - (coll->size != power);
-    uint64_t elem_count = (coll->collective == GF_COLL_BARRIER) ? 1 : coll->elem_count;
+    uint64_t elem_count = gf_flow_elems(coll);
     bool is_extra = coll->index >= power;
     bool has_extra = coll->index + power < coll->size;
 

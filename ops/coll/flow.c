@@ -50,12 +50,6 @@ void gf_flow_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *
     gf_flow_slots(limits, rounds, longest + GF_COLL_ELEM_BYTES_MAX, need_out);
 }
 
-/* A barrier's token is one. */
-static uint64_t flow_elems(const struct gf_coll *coll)
-{
-    return (coll->collective == GF_COLL_BARRIER) ? 1 : coll->elem_count;
-}
-
 /* The last one is kept: small data asks ten times for its only round. */
 static void flow_round(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out)
 {
@@ -92,7 +86,7 @@ gf_status gf_flow_start(struct gf_coll *coll)
     uint64_t longest;
     *flow = (struct gf_flow){.known_number = GF_ROUND_NONE};
     flow->slice_elems = coll->slice_bytes / gf_coll_elem_bytes(coll);
-    flow->round_count = coll->kind->shape(coll->collective, coll->size, flow_elems(coll), &longest);
+    flow->round_count = coll->kind->shape(coll->collective, coll->size, gf_flow_elems(coll), &longest);
     flow->round_slices = div_up(longest, flow->slice_elems);
     flow->slot_bytes = slot_bytes(coll->slice_bytes, longest * gf_coll_elem_bytes(coll));
     flow_seek(coll, &flow->sent, true);

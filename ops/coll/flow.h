@@ -54,6 +54,12 @@ gf_status gf_flow_progress(struct gf_coll *coll, uint64_t now_ns);
 void gf_flow_slots(const struct gf_coll_limits *limits, uint32_t rounds, uint64_t round_bytes,
                    struct gf_coll_need *need_out);
 
+/* A barrier's token is one. */
+static inline uint64_t gf_flow_elems(const struct gf_coll *coll)
+{
+    return (coll->collective == GF_COLL_BARRIER) ? 1 : coll->elem_count;
+}
+
 /* The largest k with 2^k <= size. */
 static inline uint32_t gf_log2_floor(uint32_t size)
 {
