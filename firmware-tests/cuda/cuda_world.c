@@ -170,6 +170,13 @@ void cuda_world_steps(uint32_t steps, const char *name)
 
 bool cuda_world_same(void) { return state_worlds_same(&cuda_world.host, &cuda_world.cuda); }
 
+void cuda_world_expect_path(gf_path path)
+{
+    for (uint32_t rank = 0; rank < cuda_world.cuda.world; rank++)
+        assert_int_equal(world_stats(&cuda_world.cuda, rank).path, path);
+    assert_int_equal(world_stats(&cuda_world.host, 0).path, GF_PATH_HOST);
+}
+
 void cuda_world_halves_expect_equal(void)
 {
     struct world *host = &cuda_world.host, *cuda = &cuda_world.cuda;

@@ -32,6 +32,7 @@ void cuda_world_close_alone(void);
 /* Steps 1 to `steps` in both, after each of which they are the same. */
 void cuda_world_steps(uint32_t steps, const char *name);
 bool cuda_world_same(void); /* all that the ranks would save */
+void cuda_world_expect_path(gf_path path); /* of all ranks; the host's have theirs */
 void cuda_world_halves_expect_equal(void);
 
 /* A step in which the victim's process dies once that is due, its kernels with it: for world_run(). */

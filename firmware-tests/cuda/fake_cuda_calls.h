@@ -61,6 +61,17 @@
 /* Of gpu-bench, not of the library's driver. */
 #define FAKE_CALLS_OTHER(X) X("cuEventElapsedTime", fake_event_elapsed_call, cuEventElapsedTime)
 
+/* A call that is counted, may be made to fail, and is else handed on. */
+#define HAND_ON(function, entered, parameters, call) \
+    CUresult function parameters { CUresult result = entered; return (result != CUDA_SUCCESS) ? result : (call); }
+/* What gives back does it even when it tells of a failure: it is that of something earlier. */
+#define GIVE_BACK(function, name, parameters, call) \
+    CUresult function parameters \
+    { \
+        CUresult result = fake_enter(name), given = (call); \
+        return (result != CUDA_SUCCESS) ? result : given; \
+    }
+
 #define CALL_DECLARE(name, function, symbol) __typeof__(symbol) function;
 FAKE_CALLS(CALL_DECLARE)
 FAKE_CALLS_OTHER(CALL_DECLARE)

@@ -38,10 +38,7 @@ void fake_synchronise(const char *call)
     else fake_run_all();
 }
 
-CUresult fake_init(unsigned flags)
-{
-    return fake_enter("cuInit");
-}
+CUresult fake_init(unsigned flags) { return fake_enter("cuInit"); }
 
 CUresult fake_driver_version(int *version_out)
 {
@@ -146,7 +143,6 @@ CUresult fake_context_retain(CUcontext *context_out, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-/* This and all that give back do it even when they tell of a failure: it is that of something earlier. */
 CUresult fake_context_release(CUdevice device)
 {
     CUresult result = fake_enter("cuDevicePrimaryCtxRelease");
@@ -196,13 +192,8 @@ CUresult fake_memory_take_call(CUdeviceptr *address_out, size_t size_bytes)
     return result;
 }
 
-CUresult fake_memory_give_call(CUdeviceptr address)
-{
-    CUresult result = fake_enter("cuMemFree");
-    fake_synchronise("cuMemFree");
-    CUresult given = fake_memory_give(address);
-    return (result != CUDA_SUCCESS) ? result : given;
-}
+GIVE_BACK(fake_memory_give_call, "cuMemFree", (CUdeviceptr address),
+          (fake_synchronise("cuMemFree"), fake_memory_give(address)))
 
 CUresult fake_host_register(void *base, size_t size_bytes, unsigned flags)
 {
@@ -213,10 +204,5 @@ CUresult fake_host_register(void *base, size_t size_bytes, unsigned flags)
     return fake_host_add(base, size_bytes);
 }
 
-CUresult fake_host_unregister(void *base)
-{
-    CUresult result = fake_enter("cuMemHostUnregister");
-    fake_synchronise("cuMemHostUnregister");
-    CUresult given = fake_host_remove(base);
-    return (result != CUDA_SUCCESS) ? result : given;
-}
+GIVE_BACK(fake_host_unregister, "cuMemHostUnregister", (void *base),
+          (fake_synchronise("cuMemHostUnregister"), fake_host_remove(base)))

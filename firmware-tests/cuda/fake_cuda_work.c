@@ -47,12 +47,7 @@ CUresult fake_stream_create_call(CUstream *stream_out, unsigned flags, int prior
     return fake_stream_create(stream_out, fake_current());
 }
 
-CUresult fake_stream_destroy_call(CUstream stream)
-{
-    CUresult result = fake_enter("cuStreamDestroy");
-    CUresult given = fake_stream_destroy(stream);
-    return (result != CUDA_SUCCESS) ? result : given;
-}
+GIVE_BACK(fake_stream_destroy_call, "cuStreamDestroy", (CUstream stream), fake_stream_destroy(stream))
 
 CUresult fake_stream_query(CUstream handle)
 {
@@ -67,51 +62,31 @@ CUresult fake_stream_wait(CUstream handle, CUevent event, unsigned flags)
 {
     uint32_t stream;
     CUresult result = fake_enter_stream("cuStreamWaitEvent", handle, &stream);
-    if (result != CUDA_SUCCESS) return result;
-    return fake_event_wait(event, stream);
+    return (result != CUDA_SUCCESS) ? result : fake_event_wait(event, stream);
 }
 
-CUresult fake_event_create_call(CUevent *event_out, unsigned flags)
-{
-    CUresult result = fake_enter_current("cuEventCreate");
-    bool is_timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
-    return (result != CUDA_SUCCESS) ? result : fake_event_create(event_out, fake_current(), is_timed);
-}
-
-CUresult fake_event_elapsed_call(float *ms_out, CUevent begin, CUevent end)
-{
-    CUresult result = fake_enter_current("cuEventElapsedTime");
-    return (result != CUDA_SUCCESS) ? result : fake_event_elapsed(ms_out, begin, end);
-}
-
-CUresult fake_event_destroy_call(CUevent event)
-{
-    CUresult result = fake_enter("cuEventDestroy");
-    CUresult given = fake_event_destroy(event);
-    return (result != CUDA_SUCCESS) ? result : given;
-}
+HAND_ON(fake_event_create_call, fake_enter_current("cuEventCreate"), (CUevent *event_out, unsigned flags),
+        fake_event_create(event_out, fake_current(), (flags & CU_EVENT_DISABLE_TIMING) == 0))
+HAND_ON(fake_event_elapsed_call, fake_enter_current("cuEventElapsedTime"), (float *ms_out, CUevent begin, CUevent end),
+        fake_event_elapsed(ms_out, begin, end))
+GIVE_BACK(fake_event_destroy_call, "cuEventDestroy", (CUevent event), fake_event_destroy(event))
 
 CUresult fake_event_record_call(CUevent event, CUstream handle)
 {
     uint32_t stream;
     CUresult result = fake_enter_stream("cuEventRecord", handle, &stream);
-    if (result != CUDA_SUCCESS) return result;
-    return fake_event_record(event, stream);
+    return (result != CUDA_SUCCESS) ? result : fake_event_record(event, stream);
 }
 
-CUresult fake_context_record(CUcontext context, CUevent event)
+/* Of a call that breaks the capture of another thread. */
+static CUresult enter_safe(const char *call, CUresult entered)
 {
-    CUresult result = fake_enter("cuCtxRecordEvent");
-    if (result == CUDA_SUCCESS) result = fake_capture_unsafe("cuCtxRecordEvent");
-    return (result != CUDA_SUCCESS) ? result : fake_event_record_all(event, context);
+    return (entered != CUDA_SUCCESS) ? entered : fake_capture_unsafe(call);
 }
-
-CUresult fake_event_query_call(CUevent event)
-{
-    CUresult result = fake_enter_current("cuEventQuery");
-    if (result == CUDA_SUCCESS) result = fake_capture_unsafe("cuEventQuery");
-    return (result != CUDA_SUCCESS) ? result : fake_event_query(event);
-}
+HAND_ON(fake_context_record, enter_safe("cuCtxRecordEvent", fake_enter("cuCtxRecordEvent")),
+        (CUcontext context, CUevent event), fake_event_record_all(event, context))
+HAND_ON(fake_event_query_call, enter_safe("cuEventQuery", fake_enter_current("cuEventQuery")), (CUevent event),
+        fake_event_query(event))
 
 CUresult fake_copy(CUdeviceptr dst, CUdeviceptr src, size_t size_bytes, CUstream handle)
 {

@@ -38,12 +38,6 @@ static void expect_flags(bool by_streams)
         assert_int_equal(both->cuda.ranks[rank].gf->ipc.flags, by_streams);
 }
 
-static void expect_path(gf_path path)
-{
-    for (uint32_t rank = 0; rank < both->cuda.world; rank++) assert_int_equal(world_stats(&both->cuda, rank).path, path);
-    assert_int_equal(world_stats(&both->host, 0).path, GF_PATH_HOST);
-}
-
 /* The tensors' own type on the wire is summed where the gradients lie, others beside them; one buffer a tensor, many
  * tensors a buffer, blocks that are empty. */
 TEST(a_run_from_device_to_device_ends_where_it_ends_on_the_host)
@@ -52,7 +46,7 @@ TEST(a_run_from_device_to_device_ends_where_it_ends_on_the_host)
     for (uint32_t i = 0; i < STATE_RUNS; i++) {
         cuda_world_begin(i, (i % 4 == 3) ? NO_FLAGS : NULL);
         open_of(&state_runs[i], fuse_bytes[i % 3]);
-        expect_path(GF_PATH_PEERS);
+        cuda_world_expect_path(GF_PATH_PEERS);
         expect_flags(i % 4 != 3);
         steps_expect_same(&state_runs[i], STEPS);
         cuda_world_halves_expect_equal();
@@ -63,7 +57,7 @@ TEST(a_run_from_device_to_device_ends_where_it_ends_on_the_host)
 
 static void expect_fallback(const struct state_run *run, const char *reason)
 {
-    expect_path(GF_PATH_STAGED);
+    cuda_world_expect_path(GF_PATH_STAGED);
     for (uint32_t rank = 0; rank < run->world; rank++) {
         world_expect_log(&both->cuda, rank, "gradients go through host memory, not from device to device");
         world_expect_log(&both->cuda, rank, reason);
@@ -75,34 +69,23 @@ static void expect_fallback(const struct state_run *run, const char *reason)
 TEST(where_one_rank_is_refused_all_go_through_host_memory)
 {
     const struct state_run *run = &state_runs[3];
-    for (uint32_t time = 1; time <= run->world; time++) { /* each rank exports once */
-        cuda_world_begin(time, NULL);
-        both->export_refused = time;
-        open_of(run, 512);
-        assert_int_equal(both->export_refused, 0);
-        expect_fallback(run, "it may not export its device memory (code 801)");
-    }
-    for (uint32_t time = 1; time <= run->world * (run->world - 1); time += 3) { /* sends to each other one */
-        cuda_world_begin(time, NULL);
-        both->send_refused = time;
-        open_of(run, 512);
-        assert_int_equal(both->send_refused, 0);
-        expect_fallback(run, "it cannot send another rank's process a descriptor of its device memory (code 111)");
-    }
-    for (uint32_t time = 1; time <= run->world * (run->world - 1); time += 2) { /* and imports from each other one */
-        cuda_world_begin(time, NULL);
-        both->import_refused = time;
-        open_of(run, 512);
-        assert_int_equal(both->import_refused, 0);
-        expect_fallback(run, "it cannot reach the device memory of another rank (code 217)");
-    }
-    for (uint32_t time = 1; time <= run->world * (run->world - 1); time += 2) { /* or gets memory that is not theirs */
-        cuda_world_begin(time, NULL);
-        both->import_wrong = time;
-        open_of(run, 512);
-        assert_int_equal(both->import_wrong, 0);
-        expect_fallback(run, "it reads other memory than another rank exported (code 0)");
-    }
+    const uint32_t pairs = run->world * (run->world - 1);
+    const struct {
+        uint32_t *refused, times, apart; /* each so-many-th time of so many */
+        const char *reason;
+    } rows[] = {{&both->export_refused, run->world, 1, "it may not export its device memory (code 801)"},
+                {&both->send_refused, pairs, 3,
+                 "it cannot send another rank's process a descriptor of its device memory (code 111)"},
+                {&both->import_refused, pairs, 2, "it cannot reach the device memory of another rank (code 217)"},
+                {&both->import_wrong, pairs, 2, "it reads other memory than another rank exported (code 0)"}};
+    for (size_t i = 0; i < LENGTH(rows); i++)
+        for (uint32_t time = 1; time <= rows[i].times; time += rows[i].apart) {
+            cuda_world_begin(time, NULL);
+            *rows[i].refused = time;
+            open_of(run, 512);
+            assert_int_equal(*rows[i].refused, 0);
+            expect_fallback(run, rows[i].reason);
+        }
 }
 
 /* Unless what they have imported outlives the exporter. */

@@ -23,13 +23,6 @@ static struct world_setup setup_of(const struct state_run *run, uint32_t per_nod
     return setup;
 }
 
-static void expect_path(gf_path path)
-{
-    for (uint32_t rank = 0; rank < both->cuda.world; rank++)
-        assert_int_equal(world_stats(&both->cuda, rank).path, path);
-    assert_int_equal(world_stats(&both->host, 0).path, GF_PATH_HOST);
-}
-
 /* Nodes of one size and of two; ring and halving between them; a wire of the gradients' own type, and of 16 bits. */
 TEST(nodes_of_devices_end_where_nodes_of_hosts_do)
 {
@@ -45,7 +38,7 @@ TEST(nodes_of_devices_end_where_nodes_of_hosts_do)
         cuda_world_begin(i, NULL);
         both->wire_ranks = (i % 3 == 1) ? UINT64_MAX : (i % 3 == 2) ? 0x5 : 0; /* some links read device memory */
         cuda_world_open(&setup);
-        expect_path(GF_PATH_PEERS);
+        cuda_world_expect_path(GF_PATH_PEERS);
         cuda_world_steps(STEPS, run.name);
         cuda_world_halves_expect_equal();
         assert_true(world_stats(&both->cuda, 0).mapped_bytes > 0);
@@ -72,7 +65,7 @@ TEST(auto_takes_it_where_devices_of_two_nodes_reach_each_other)
         setup.config.exchange.doubling_max_bytes = rows[i].doubling_max_bytes;
         both->import_refused = rows[i].refused ? 1 : 0;
         cuda_world_open(&setup);
-        expect_path(rows[i].refused ? GF_PATH_WIRE : GF_PATH_PEERS);
+        cuda_world_expect_path(rows[i].refused ? GF_PATH_WIRE : GF_PATH_PEERS);
         for (uint32_t rank = 0; rank < RANKS; rank++)
             assert_int_equal(both->cuda.ranks[rank].gf->nodes.used, !rows[i].refused);
         for (uint32_t rank = 0; rows[i].refused && (rank < RANKS); rank++)
@@ -91,7 +84,7 @@ TEST(where_one_rank_of_a_node_is_refused_all_nodes_go_through_host_memory_and_sa
         both->import_refused = (time == 1) ? 1 : 0;
         both->import_wrong = (time == 2) ? 3 : 0;
         cuda_world_open(&setup);
-        expect_path(GF_PATH_STAGED);
+        cuda_world_expect_path(GF_PATH_STAGED);
         for (uint32_t rank = 0; rank < RANKS; rank++)
             world_expect_log(&both->cuda, rank, "gradients go through host memory, not from device to device: rank ");
         if (time == 3) cuda_world_steps(1, "refused");

@@ -76,7 +76,9 @@ static int exporter_begin(struct exporter *exporter, const char *kind)
 
 static int exporters_begin(void **state)
 {
-    return (exporter_begin(&exporters[0], kinds[0]) == 0) ? exporter_begin(&exporters[1], kinds[1]) : -1;
+    int result = 0;
+    for (size_t k = 0; (k < KINDS) && (result == 0); k++) result = exporter_begin(&exporters[k], kinds[k]);
+    return result;
 }
 
 static int exporters_end(void **state)

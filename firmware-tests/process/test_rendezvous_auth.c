@@ -83,7 +83,7 @@ TEST(a_key_allows_an_address_beyond_loopback)
     setup.bind = "0.0.0.0";
     end_open(0, &setup);
     keyed_open(1, 1, 2, key_a);
-    UNTIL((seen[0].connected == 2) && (seen[1].connected == 1));
+    turns_connect(2);
 }
 
 /* ---- who joins ---- */
@@ -92,9 +92,7 @@ TEST(ranks_with_the_same_key_join_and_talk)
 {
     static unsigned char large[GF_FRAME_PAYLOAD_MAX];
     memset(large, 'L', sizeof large);
-    for (uint32_t rank = 0; rank < 5; rank++) keyed_open(rank, rank, 5, key_a);
-    UNTIL((seen[0].connected == 0x1e) &&
-          (seen[1].connected & seen[2].connected & seen[3].connected & seen[4].connected));
+    keyed_world(5);
     for (uint32_t round = 0; round < 20; round++) {
         for (uint32_t rank = 1; rank < 5; rank++) {
             uint32_t bytes = (round % 2 == 0) ? (uint32_t)sizeof large : round;
@@ -114,8 +112,7 @@ TEST(a_full_authenticated_channel_loses_nothing)
 {
     static unsigned char large[GF_FRAME_PAYLOAD_MAX];
     uint32_t sent = 0;
-    for (uint32_t rank = 0; rank < 2; rank++) keyed_open(rank, rank, 2, key_a);
-    UNTIL((seen[0].connected == 2) && (seen[1].connected == 1));
+    keyed_world(2);
     while (gf_rendezvous_tcp.send(star.ends[0], 1, sent + 1, large, sizeof large - (sent % 50)) == GF_OK) sent++;
     assert_true(sent > 4);
     UNTIL(seen[1].frames == sent);
@@ -149,7 +146,7 @@ TEST(keys_that_differ_are_named_on_both_sides)
         assert_int_equal(seen[0].refused, keys[i].refused);
         assert_int_equal(seen[0].connected, 0);
         keyed_open(1, 1, 2, keys[i].coordinator); /* the job still takes its ranks */
-        UNTIL((seen[0].connected == 2) && (seen[1].connected == 1));
+        turns_connect(2);
         tcp_world_close(&star);
     }
 }
@@ -327,15 +324,9 @@ TEST(an_impostor_is_no_coordinator)
 /* More ranks at once than there are slots for those who have not proved themselves. */
 TEST(many_ranks_at_once_do_not_push_each_other_out)
 {
-    unsigned char hello[HELLO_FRAME];
     int fds[16];
     keyed_open(0, 0, 8, key_a);
-    for (uint32_t i = 0; i < 16; i++) {
-        fds[i] = stranger_at(star.address);
-        hello_make(hello, 1, 8, 1);
-        hello_prove(hello, key_a);
-        say(fds[i], hello, sizeof hello);
-    }
+    for (uint32_t i = 0; i < 16; i++) fds[i] = stranger_greets(star.address, 1, 8, key_a);
     for (int i = 0; i < 100; i++) turn(); /* all slots are challenged and less than 100 ms old */
     uint64_t since_ns = now_ns;
     for (uint32_t rank = 1; rank < 8; rank++) keyed_open(rank, rank, 8, key_a);

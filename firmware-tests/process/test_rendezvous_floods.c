@@ -32,14 +32,9 @@ TEST(a_hello_without_its_proof_is_rejected_at_once)
 /* 500 of them lie in front of two ranks. */
 TEST(a_flood_of_hellos_costs_a_bounded_share_of_each_poll)
 {
-    unsigned char hello[HELLO_FRAME];
     static int fds[500];
     keyed_open(0, 0, 3, key_a);
-    for (int i = 0; i < 500; i++) {
-        fds[i] = stranger_at(star.address);
-        hello_make(hello, 1, 3, 1);
-        say(fds[i], hello, sizeof hello);
-    }
+    for (int i = 0; i < 500; i++) fds[i] = stranger_greets(star.address, 1, 3, NULL);
     for (uint32_t rank = 1; rank < 3; rank++) keyed_open(rank, rank, 3, key_a);
     uint32_t turns = 0;
     while (seen[0].connected != 6) {
@@ -53,14 +48,12 @@ TEST(a_flood_of_hellos_costs_a_bounded_share_of_each_poll)
 /* Reasons are for ranks that were started wrongly: 16 in 100 ms. The others hear the connection's end. */
 TEST(in_a_flood_most_hear_no_reason)
 {
-    unsigned char hello[HELLO_FRAME], answer[ANSWER_FRAME];
+    unsigned char answer[ANSWER_FRAME];
     keyed_open(0, 0, 2, key_a);
     for (uint32_t round = 0; round < 2; round++) {
         uint32_t told = 0;
         for (uint32_t i = 0; i < 40; i++) {
-            int fd = stranger_at(star.address);
-            hello_make(hello, 1, 2, 1);
-            say(fd, hello, sizeof hello);
+            int fd = stranger_greets(star.address, 1, 2, NULL);
             told += (hear(fd, answer, sizeof answer) == sizeof answer);
             (void)close(fd);
         }
@@ -72,16 +65,11 @@ TEST(in_a_flood_most_hear_no_reason)
 /* Each rank listens for the day when it coordinates. More strangers than the kernel keeps waiting come there before. */
 TEST(strangers_do_not_lie_in_front_of_a_new_star)
 {
-    unsigned char hello[HELLO_FRAME];
     char at[GF_CONTROL_ADDRESS_BYTES];
-    for (uint32_t rank = 0; rank < 3; rank++) keyed_open(rank, rank, 3, key_a);
-    UNTIL((seen[0].connected == 6) && (seen[1].connected == 1) && (seen[2].connected == 1));
+    keyed_world(3);
     gf_rendezvous_tcp.address(star.ends[1], at);
-    hello_make(hello, 2, 3, 1);
     for (int i = 0; i < 1500; i++) {
-        int fd = stranger_at(at);
-        say(fd, hello, sizeof hello);
-        (void)close(fd);
+        (void)close(stranger_greets(at, 2, 3, NULL));
         if (i % 8 == 0) turn();
     }
     tcp_world_end_close(&star, 0);
@@ -101,23 +89,16 @@ TEST(strangers_do_not_lie_in_front_of_a_new_star)
  * both. */
 static uint32_t view_change_polls(uint32_t strangers_a_poll)
 {
-    unsigned char hello[HELLO_FRAME];
     char at[2][GF_CONTROL_ADDRESS_BYTES];
     uint32_t polls = 0;
     begin();
-    for (uint32_t rank = 0; rank < 3; rank++) keyed_open(rank, rank, 3, key_a);
-    UNTIL((seen[0].connected == 6) && (seen[1].connected == 1) && (seen[2].connected == 1));
+    keyed_world(3);
     for (uint32_t i = 0; i < 2; i++) gf_rendezvous_tcp.address(star.ends[1 + i], at[i]);
     tcp_world_end_close(&star, 0);
     UNTIL((seen[1].ended == 1) && (seen[2].ended == 1));
     memset(&seen[1], 0, 2 * sizeof seen[1]);
     for (; (seen[1].connected != 4) || (seen[2].connected != 2); polls++) {
-        for (uint32_t i = 0; i < 2 * strangers_a_poll; i++) {
-            int fd = stranger_at(at[i % 2]);
-            hello_make(hello, i % 3, 3, 1);
-            say(fd, hello, sizeof hello);
-            (void)close(fd);
-        }
+        for (uint32_t i = 0; i < 2 * strangers_a_poll; i++) (void)close(stranger_greets(at[i % 2], i % 3, 3, NULL));
         if (polls == 1) assert_int_equal(gf_rendezvous_tcp.reform(star.ends[2], now_ns, 1, at[0]), GF_AGAIN);
         if (polls == 2) assert_int_equal(gf_rendezvous_tcp.reform(star.ends[1], now_ns, 1, at[0]), GF_OK);
         turn();

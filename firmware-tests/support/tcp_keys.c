@@ -1,6 +1,7 @@
 /* Keys on disk, ranks that use them, and the words of the handshake as a stranger may say them. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/tcp_keys.h"
+#include "firmware-tests/support/tcp_middle.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -66,6 +67,12 @@ void keyed_open(uint32_t slot, uint32_t rank, uint32_t size, const char *key_fil
     end_open(slot, &setup);
 }
 
+void keyed_world(uint32_t size)
+{
+    for (uint32_t rank = 0; rank < size; rank++) keyed_open(rank, rank, size, key_a);
+    turns_connect(size);
+}
+
 void begin(void)
 {
     world_clear();
@@ -95,6 +102,16 @@ void hello_prove(unsigned char *hello, const char *key_file)
 void say(int fd, const void *data, size_t bytes)
 {
     (void)send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); /* the other side may have hung up: valid */
+}
+
+int stranger_greets(const char *at, uint32_t rank, uint32_t size, const char *prover)
+{
+    unsigned char hello[HELLO_FRAME];
+    int fd = stranger_at(at);
+    hello_make(hello, rank, size, 1);
+    if (prover != NULL) hello_prove(hello, prover);
+    say(fd, hello, sizeof hello);
+    return fd;
 }
 
 size_t hear(int fd, unsigned char *out, size_t bytes)

@@ -24,11 +24,14 @@ const char *file_make(const char *name, char fill, size_t bytes, mode_t mode);
 void begin(void); /* world_clear(), and nothing is logged yet */
 struct gf_rendezvous_setup keyed(uint32_t rank, uint32_t size, const char *key_file);
 void keyed_open(uint32_t slot, uint32_t rank, uint32_t size, const char *key_file);
+void keyed_world(uint32_t size); /* all ends have key_a, and are connected */
 
 void hello_make(unsigned char *out, uint32_t rank, uint32_t size, uint32_t has_key);
 /* The proof that belongs into it, as who has the key says it, or who has heard it say that. */
 void hello_prove(unsigned char *hello, const char *key_file);
 void say(int fd, const void *data, size_t bytes);
+/* A stranger who says a hello there; prover: with its proof, by that key file. */
+int stranger_greets(const char *at, uint32_t rank, uint32_t size, const char *prover);
 /* Up to `bytes` bytes, fewer if the other side ends. */
 size_t hear(int fd, unsigned char *out, size_t bytes);
 void assert_proof_is_refused(int fd, const unsigned char *proof_frame);

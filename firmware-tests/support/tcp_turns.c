@@ -64,6 +64,13 @@ void end_join(uint32_t slot, uint32_t rank, uint32_t size)
 void turns_open(uint32_t size)
 {
     for (uint32_t rank = 0; rank < size; rank++) end_join(rank, rank, size);
+    turns_connect(size);
+}
+
+void turns_connect(uint32_t size)
+{
+    UNTIL(seen[0].connected == (1u << size) - 2);
+    for (uint32_t rank = 1; rank < size; rank++) UNTIL(seen[rank].connected == 1);
 }
 
 void assert_refused(uint32_t slot, const char *text)

@@ -28,7 +28,8 @@ void world_end(void);   /* closes all ends */
 void turn(void);
 void end_open(uint32_t slot, const struct gf_rendezvous_setup *setup);
 void end_join(uint32_t slot, uint32_t rank, uint32_t size); /* without a key */
-void turns_open(uint32_t size);
+void turns_open(uint32_t size);        /* all ends, until all are connected */
+void turns_connect(uint32_t size);
 void assert_refused(uint32_t slot, const char *text);
 
 #define UNTIL(condition)                                                         \
