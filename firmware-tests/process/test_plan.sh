@@ -100,6 +100,9 @@ refused auto_where_modes_have_theirs 'auto: allowed with --config alone' $plan $
 refused a_mode_twice 'each once' $plan $small --modes ring,ring
 refused paper_and_gpus 'stands alone' $plan --paper --gpus 8
 refused two_at_once 'exclude' $plan --paper --all
+for option in '--fuse 4M' '--slice 64K' '--keep 0.1'; do
+    refused "a_configuration_and_${option%% *}" 'says its own' $plan $small --config "$scratch/best.cfg" $option
+done
 refused brief_alone 'goes with --paper' $plan $small --brief
 refused write_alone 'goes with' $plan $small --write "$scratch/x"
 refused fuse_of_0 'a size' $plan $small --fuse 0

@@ -189,6 +189,9 @@ static int options_check(const struct options *options)
         return plan_refuse("--advise is for one number of --gpus, not for %s", options->gpus);
     if (options->paper + options->all + options->advise > 1)
         return plan_refuse("--paper, --all and --advise exclude each other");
+    if (options->config && ((options->fuse_bytes > 0) || (options->slice_bytes > 0) || (options->keep_share > 0)))
+        return plan_refuse("--fuse, --slice and --keep are for modes: --config %s says its own fuse_bytes, slice_bytes "
+                           "and keep_share", options->config);
     if (options->paper && (options->gpus || options->modes || options->csv || options->svg || options->config))
         return plan_refuse("--paper stands alone: its set-ups are the published ones");
     if (options->llama && (options->transformer == NULL)) return plan_refuse("--llama goes with --transformer");
