@@ -19,6 +19,9 @@ gf_status gf_config_load(const char *path, struct gf_config *config_out, char *e
  * the file ("--wire", "gf-train"). */
 gf_status gf_config_set(struct gf_config *config, const char *key, const char *value, const char *origin,
                         char *error_out);
+/* texts[count] "group.key=value", in their order; what is asked of keys together is asked once all are set. */
+gf_status gf_config_set_all(struct gf_config *config, const char *const *texts, uint32_t count, const char *origin,
+                            char *error_out);
 
 /* The effective configuration as a libconfig file, each key with what is allowed, defaults filled in. What the file at
  * `path` sets is marked; NULL: nothing is. */

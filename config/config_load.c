@@ -206,14 +206,33 @@ __attribute__((noinline)) static gf_status key_set(struct gf_config *config, con
                             gf_setting_allowed(setting, allowed), gf_value_hint(setting, value, hint));
 }
 
+/* *changed is *config with keys set, each by itself valid. */
+static gf_status set_checked(struct gf_config *config, struct gf_config *changed, const char *origin, char *error_out)
+{
+    char why[256];
+    if (gf_config_effective(changed, config, why) != GF_OK) return gf_source_refuse(error_out, origin, 0, "%s", why);
+    gf_config_unsay(config, gf_config_unsaid(changed));
+    return GF_OK;
+}
+
 gf_status gf_config_set(struct gf_config *config, const char *key, const char *value, const char *origin,
                         char *error_out)
 {
     struct gf_config changed = *config;
-    char why[256];
     gf_status status = key_set(&changed, key, value, origin, error_out);
-    if ((status == GF_OK) && (gf_config_effective(&changed, config, why) != GF_OK))
-        status = gf_source_refuse(error_out, origin, 0, "%s", why);
-    if (status == GF_OK) gf_config_unsay(config, gf_config_unsaid(&changed));
-    return status;
+    return (status == GF_OK) ? set_checked(config, &changed, origin, error_out) : status;
+}
+
+gf_status gf_config_set_all(struct gf_config *config, const char *const *texts, uint32_t count, const char *origin,
+                            char *error_out)
+{
+    struct gf_config changed = *config;
+    gf_status status = GF_OK;
+    for (uint32_t i = 0; (i < count) && (status == GF_OK); i++) {
+        const size_t key_bytes = strcspn(texts[i], "=");
+        char key[64];
+        (void)snprintf(key, sizeof key, "%.*s", (int)key_bytes, texts[i]);
+        status = key_set(&changed, key, texts[i] + key_bytes + (texts[i][key_bytes] == '='), origin, error_out);
+    }
+    return (status == GF_OK) ? set_checked(config, &changed, origin, error_out) : status;
 }

@@ -279,18 +279,12 @@ static int arguments_read(int argc, char **argv, struct gf_config *config, uint3
     static char error[GF_CONFIG_ERROR_BYTES];
     if (gf_config_load("config/local.cfg", config, error) != GF_OK) return refuse("config/local.cfg", error);
     for (int i = 1; i < argc; i++) {
-        char key[64];
-        size_t key_bytes = strcspn(argv[i], "=");
+        const char *text = argv[i];
         if ((strcmp(argv[i], "--steps") == 0) && (i + 1 < argc)) {
             *steps_out = (uint32_t)strtoul(argv[++i], NULL, 10);
             continue;
         }
-        if ((argv[i][key_bytes] == '\0') || (key_bytes >= sizeof key))
-            return refuse(argv[i], "allowed is GROUP.KEY=VALUE");
-        memcpy(key, argv[i], key_bytes);
-        key[key_bytes] = '\0';
-        if (gf_config_set(config, key, argv[i] + key_bytes + 1, "program_allocations", error) != GF_OK)
-            return refuse(argv[i], error);
+        if (gf_config_set_all(config, &text, 1, "program_allocations", error) != GF_OK) return refuse(text, error);
     }
     return 0;
 }

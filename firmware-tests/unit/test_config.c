@@ -210,19 +210,16 @@ TEST(what_the_file_sets_is_marked)
 
 TEST(one_key_can_be_set_over_a_loaded_file)
 {
+    static const char *const good[] = {"exchange.wire=fp16", "exchange.fuse_bytes=64K", "exchange.timeout=0.5",
+                                       "sparse.enabled=true", "optimizer.momentum=.9", "rendezvous.address=[::1]:5"};
+    static const char *const together[] = {"rate.kind=polynomial", "rate.steps=100"};
     static struct gf_config config, before;
     assert_int_equal(load("link = { window = 4; };", &config), GF_OK);
-    assert_int_equal(gf_config_set(&config, "exchange.wire", "fp16", "--wire", file_error), GF_OK);
-    assert_int_equal(gf_config_set(&config, "exchange.fuse_bytes", "64K", "--fuse", file_error), GF_OK);
-    assert_int_equal(gf_config_set(&config, "exchange.timeout", "0.5", "--timeout", file_error), GF_OK);
-    assert_int_equal(gf_config_set(&config, "sparse.enabled", "true", "--sparse", file_error), GF_OK);
-    assert_int_equal(gf_config_set(&config, "optimizer.momentum", ".9", "--momentum", file_error), GF_OK);
-    assert_int_equal(gf_config_set(&config, "rendezvous.address", "[::1]:5", "--address", file_error), GF_OK);
-    assert_int_equal(config.exchange.wire, GF_TYPE_F16);
-    assert_int_equal(config.exchange.fuse_bytes, 65536);
+    assert_int_equal(gf_config_set_all(&config, good, LENGTH(good), "--set", file_error), GF_OK);
     assert_int_equal(config.exchange.slice_bytes, 0); /* a device has another default, and may still be set */
-    assert_int_equal(config.exchange.timeout_ns, 500000000);
-    assert_true(config.sparse.enabled && (config.optimizer.momentum == 0.9f) && (config.link.window == 4));
+    assert_true((config.exchange.wire == GF_TYPE_F16) && (config.exchange.fuse_bytes == 65536));
+    assert_true((config.exchange.timeout_ns == 500000000) && config.sparse.enabled);
+    assert_true((config.optimizer.momentum == 0.9f) && (config.link.window == 4));
     assert_string_equal(config.rendezvous.address, "[::1]:5");
     assert_int_equal(gf_config_set(&config, "rendezvous.address", "", "--address", file_error), GF_OK);
     assert_string_equal(config.rendezvous.address, "127.0.0.1:7117");
@@ -238,7 +235,11 @@ TEST(one_key_can_be_set_over_a_loaded_file)
         assert_int_equal(gf_config_set(&config, "optimizer.momentum", bad[i], "x", file_error), GF_ERR_CONFIG);
         assert_int_equal(gf_config_set(&config, "exchange.timeout", bad[i], "x", file_error), GF_ERR_CONFIG);
     }
+    assert_int_equal(gf_config_set_all(&config, together, 1, "--set", file_error), GF_ERR_CONFIG);
+    assert_non_null(strstr(file_error, "--set: rate.steps = 0: polynomial and cosine end there"));
     assert_memory_equal(&config, &before, sizeof config);
+    assert_int_equal(gf_config_set_all(&config, together, 2, "--set", file_error), GF_OK);
+    assert_int_equal(config.rate.step_count, 100);
 }
 
 static const struct {
@@ -254,7 +255,8 @@ static const struct {
     {"cluster = { };", 1, "unknown group cluster; a cluster to plan for has that: it goes to --cluster of gf-plan"},
     {"exchange = { wire = \"fp1\"; };", 1, "allowed is fp32, fp16 or bf16; did you mean fp16?"},
     {"exchange = { algorithm = \"halvign\"; };", 1, "; did you mean halving?"},
-    {"exchange = { fuse_bytes = \"4 MB\"; };", 1, "; units are B, KiB, MiB, GiB and TiB, or K, M, G and T"},
+    {"exchange = { fuse_bytes = \"4 MB\"; };", 1,
+     "= \"4 MB\": allowed is a size from 1 B to 1 GiB; units are B, KiB, MiB, GiB and TiB, or K, M, G and T"},
     {"exchange = { timeout = \"4 sec\"; };", 1, "; units are ns, us, ms, s, min and h; a number alone is seconds"},
     {"bananas = { split = 1; };", 1, "unknown group bananas"},
     {"link = { bananas = 1; };", 1, "unknown key link.bananas"},
@@ -282,7 +284,6 @@ static const struct {
     {"rendezvous = { address = \"localhost:\"; };", 1, "allowed is host:port"},
     {"rendezvous = { address = \"localhost:99999\"; };", 1, "allowed is host:port"},
     {"rendezvous = { address = \":7117\"; };", 1, "allowed is host:port"},
-    {"exchange = { fuse_bytes = \"4 MB\"; };", 1, "fuse_bytes = \"4 MB\": allowed is a size from 1 B to 1 GiB"},
     {"exchange = { fuse_bytes = \"99999999999999999999 B\"; };", 1, "allowed is a size"},
     {"exchange = { fuse_bytes = \"17179869184 TiB\"; };", 1, "allowed is a size"}, /* 2^34 * 2^40 */
     {"exchange = { timeout = \"30 \"; };", 1, "allowed is a time from 1 ms to 24 h"},
@@ -315,8 +316,7 @@ TEST(a_number_in_hexadecimal_is_what_it_says)
     assert_int_equal(load("job = { id = 0xFFFFFFFF; };", &config), GF_OK);
     assert_int_equal(config.job.id, 0xFFFFFFFFu);
     assert_int_equal(load("job = { id = 0x123456789ABL; world = 0x10; };", &config), GF_OK);
-    assert_int_equal(config.job.id, 0x123456789ABull);
-    assert_int_equal(config.job.world, 16);
+    assert_true((config.job.id == 0x123456789ABull) && (config.job.world == 16));
 }
 
 TEST(a_host_name_becomes_a_number)

@@ -126,18 +126,6 @@ static int value_read(const struct tool_args *args, const struct tool_option *op
     return refuse(args, "--%s takes no value", option->name);
 }
 
-gf_status tool_settings_apply(const struct tool_settings *settings, struct gf_config *config, char *error_out)
-{
-    gf_status status = GF_OK;
-    for (uint32_t i = 0; (i < settings->count) && (status == GF_OK); i++) {
-        const char *value = strchr(settings->text[i], '=');
-        char key[KEY_BYTES];
-        (void)snprintf(key, sizeof key, "%.*s", (int)(value - settings->text[i]), settings->text[i]);
-        status = gf_config_set(config, key, value + 1, "--set", error_out);
-    }
-    return status;
-}
-
 /* "; did you mean --iters?" where a name is near. */
 static const char *option_hint(const struct tool_args *args, const char *name, size_t length, char *text_out)
 {

@@ -16,7 +16,7 @@ typedef enum tool_option_kind {
     TOOL_NUMBER, /* uint64_t *; low..high */
     TOOL_SIZE,   /* uint64_t *; bytes with K, M, G (or KiB ..), low..high */
     TOOL_REAL,   /* double *; low_real..high_real */
-    TOOL_SETTINGS /* struct tool_settings *; GROUP.KEY=VALUE of a configuration, may be repeated */
+    TOOL_SETTINGS /* struct tool_settings *; GROUP.KEY=VALUE, may be repeated: gf_config_set_all() */
 } tool_option_kind;
 
 #define TOOL_SETTINGS_MAX 64u
@@ -61,8 +61,6 @@ extern bool tool_quiet;    /* --quiet was given: what goes to stdout is lost, an
  *    -1: refused, and said why; exit with TOOL_EXIT_USAGE. */
 int tool_args_read(const struct tool_args *args, int argc, char **argv, const char **operands_out,
                    uint32_t *operand_count_out);
-/* In their order, over what the configuration holds; else error_out[GF_CONFIG_ERROR_BYTES] says what is wrong. */
-gf_status tool_settings_apply(const struct tool_settings *settings, struct gf_config *config, char *error_out);
 /* The exit code for what that returned, 0 excepted, or TOOL_FAILED. */
 int tool_args_exit(int read);
 

@@ -81,7 +81,7 @@ static int config_read(const char *path, const char *wire, const char *algorithm
     if (setting_apply(config_out, "exchange.wire", wire, "--wire") != 0) return -1;
     if (setting_apply(config_out, "exchange.algorithm", algorithm, "--algorithm") != 0) return -1;
     if (setting_apply(config_out, "device.driver", device, "--device") != 0) return -1;
-    if (tool_settings_apply(&settings->set, config_out, error) != GF_OK) {
+    if (gf_config_set_all(config_out, settings->set.text, settings->set.count, "--set", error) != GF_OK) {
         (void)fprintf(stderr, "gf-train: %s\n", error);
         return -1;
     }
