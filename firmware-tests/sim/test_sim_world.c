@@ -1,5 +1,5 @@
-/* The simulator's world: death, cancelling, new epochs, time, and that a seed is a run. Stops, cuts and shared memory
- * are the suites' of whole contexts. */
+/* The simulator's world: death, cancelling, a drop, and that a seed is a run. Stops, cuts, shared memory, time and what
+ * a reset ends are the suites' of whole contexts. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/sim_world.h"
 
@@ -126,47 +126,6 @@ TEST(a_bound_receive_ends_by_its_message_or_by_reset)
     }
 }
 
-/* A reset at each moment of a message's way: all requests end, nothing of the old life reaches the new one. */
-TEST(reset_ends_all_and_begins_anew)
-{
-    for (uint32_t binds = 0; binds < 2; binds++) {
-        for (uint64_t reset_ns = 0; reset_ns <= 3000; reset_ns += 250) {
-            struct gf_sim_setup setup = plain;
-            static unsigned char source[1000], target[1000];
-            unsigned char *region;
-            setup.bind_receives = (binds == 1);
-            SIM_WORLD_OPEN(w, &setup);
-            region = w.driver->region(w.links[1]);
-            region[0] = 1;
-            for (uint32_t i = 0; i < 3; i++) { /* met, unexpected, awaited */
-                if (i != 1) assert_int_equal(sim_world_recv(&w, 1, 0, i, target, sizeof target, i), GF_OK);
-                if (i != 2) assert_int_equal(sim_world_send(&w, 0, 1, i, source, sizeof source, i), GF_OK);
-            }
-            gf_sim_advance_to(w.sim, reset_ns);
-            for (uint32_t rank = 0; rank < w.world; rank++) {
-                assert_int_equal(w.driver->reset(w.links[rank], 2), GF_OK);
-            }
-            assert_int_equal(gf_sim_counts(w.sim)->requests_posted, gf_sim_counts(w.sim)->requests_ended);
-            assert_int_equal(sim_world_test(&w, 0, 0), (reset_ns >= 1000) ? GF_OK : GF_ERR_ABORTED);
-            assert_int_equal(sim_world_test(&w, 1, 0), (reset_ns >= 2000) ? GF_OK : GF_ERR_ABORTED);
-            assert_int_equal(sim_world_test(&w, 1, 2), GF_ERR_ABORTED);
-            region = w.driver->region(w.links[1]);
-            assert_int_equal(region[0], 0);
-            assert_int_equal(sim_world_send(&w, 0, 1, 7, source, 1, 0), GF_ERR_STATE); /* peers are forgotten */
-            for (uint32_t rank = 0; rank < w.world; rank++) w.links[rank]->fault.code = GF_OK;
-            sim_world_connect(&w);
-            for (uint32_t i = 0; i < 3; i++) {
-                assert_int_equal(sim_world_recv(&w, 1, 0, i, target, sizeof target, i), GF_OK);
-            }
-            sim_world_run(&w);
-            for (uint32_t i = 0; i < 3; i++) assert_int_equal(sim_world_test(&w, 1, i), GF_AGAIN);
-            assert_int_equal(sim_world_send(&w, 0, 1, 2, source, sizeof source, 3), GF_OK);
-            sim_world_run(&w);
-            assert_int_equal(sim_world_test(&w, 1, 2), GF_OK);
-        }
-    }
-}
-
 TEST(a_drop_ends_all_and_keeps_the_region)
 {
     static unsigned char source[1000], target[1000];
@@ -196,79 +155,6 @@ TEST(what_a_reset_finds_in_its_port_is_lost)
         sim_world_run(&w);
         assert_int_equal(sim_world_test(&w, 1, 0), (i == 0) ? GF_AGAIN : GF_OK);
     }
-}
-
-TEST(wrong_calls_are_refused_and_named)
-{
-    unsigned char endpoint[64];
-    size_t endpoint_bytes = 0;
-    struct gf_fault fault = {.code = GF_OK};
-    struct gf_link *link = NULL;
-    static _Alignas(64) unsigned char memory[1024];
-    SIM_WORLD_OPEN(w, &plain);
-    struct gf_link_setup setup = {.rank = 1, .world = 3, .requests_max = 1,
-                                  .arg = gf_sim_drivers(w.sim, 2)->link_arg};
-    assert_int_equal(w.driver->open(&setup, memory, &link, &fault), GF_ERR_PARAM);
-    assert_non_null(strstr(fault.text, "rank 1 of 3 opens with the drivers of rank 2 of 3"));
-    setup.rank = 2;
-    assert_int_equal(w.driver->open(&setup, memory, &link, NULL), GF_ERR_STATE);
-    assert_null(link);
-    const struct gf_drivers *drivers = gf_sim_drivers(w.sim, 2); /* of both channels, as a context's */
-    struct gf_rendezvous_setup control = {.rank = 2, .world = 2, .arg = drivers->rendezvous_arg};
-    struct gf_rendezvous *rendezvous = NULL;
-    fault = (struct gf_fault){.code = GF_OK};
-    assert_int_equal(drivers->rendezvous->open(&control, memory, 0, &rendezvous, &fault), GF_ERR_PARAM);
-    assert_non_null(strstr(fault.text, "rank 2 of 2 opens with the drivers of rank 2 of 3"));
-    assert_null(rendezvous);
-
-    assert_int_equal(sim_world_send(&w, 0, 3, 1, NULL, 0, 0), GF_ERR_PARAM);
-    assert_non_null(strstr(w.links[0]->fault.text, "no rank 3 in a world of 3"));
-    assert_int_equal(sim_world_recv(&w, 1, 0, 1, memory, (1u << 20) + 1, 0), GF_ERR_PARAM);
-    assert_non_null(strstr(w.links[1]->fault.text, "1048577 bytes"));
-
-    assert_int_equal(w.driver->endpoint(w.links[0], endpoint, &endpoint_bytes), GF_OK);
-    assert_int_equal(w.driver->connect(w.links[2], 0, endpoint, endpoint_bytes), GF_ERR_STATE);
-    assert_non_null(strstr(w.links[2]->fault.text, "connected already"));
-    for (uint32_t i = 0; i < 3; i++) {
-        static const char *const texts[] = {"rank 1's endpoint is rank 0's", "not from a simulated link", "of epoch 1"};
-        assert_int_equal(w.driver->reset(w.links[2], 2), GF_OK);
-        assert_int_equal(w.driver->connect(w.links[2], (i == 0) ? 1 : 0, endpoint, endpoint_bytes - (i == 1)), GF_ERR_LINK);
-        assert_non_null(strstr(w.links[2]->fault.text, texts[i]));
-    }
-    for (uint32_t i = 0; i < SIM_WORLD_REQS; i++) {
-        assert_int_equal(sim_world_recv(&w, 1, 0, i, NULL, 0, i), GF_OK);
-    }
-    static struct sim_world_req more;
-    assert_int_equal(w.driver->recv_post(w.links[1], 0, 99, 0, 0, (struct gf_req *)&more), GF_AGAIN);
-    w.driver->cancel(w.links[1], sim_world_req(&w, 1, 7));
-    assert_int_equal(w.driver->recv_post(w.links[1], 0, 99, 0, 0, (struct gf_req *)&more), GF_OK);
-}
-
-TEST(time_moves_only_when_told_and_wakes_who_asked)
-{
-    SIM_WORLD_OPEN(w, &plain);
-    const struct gf_clock *clock = gf_sim_drivers(w.sim, 2)->clock;
-    for (uint32_t rank = 0; rank < 3; rank++) assert_int_equal(gf_sim_woken_next(w.sim), rank);
-    assert_int_equal(gf_sim_woken_next(w.sim), GF_RANK_NONE);
-    assert_false(gf_sim_advance(w.sim));
-    gf_sim_wake_at(w.sim, 2, 500);
-    gf_sim_wake_at(w.sim, 2, 500);
-    gf_sim_wake_at(w.sim, 1, 400);
-    gf_sim_wake_at(w.sim, 0, 500);
-    assert_true(gf_sim_advance(w.sim));
-    assert_int_equal(clock->now_ns(clock), 400);
-    assert_false(gf_sim_woken(w.sim, 2));
-    assert_true(gf_sim_woken(w.sim, 1));
-    assert_false(gf_sim_woken(w.sim, 1));
-    assert_true(gf_sim_advance(w.sim));
-    assert_int_equal(clock->now_ns(clock), 500);
-    assert_true(gf_sim_woken(w.sim, 0) && gf_sim_woken(w.sim, 2));
-    assert_false(gf_sim_advance(w.sim));
-    gf_sim_advance_to(w.sim, 9000);
-    gf_sim_advance_to(w.sim, 8000);
-    assert_int_equal(gf_sim_now_ns(w.sim), 9000);
-    gf_sim_wake_at(w.sim, 1, 10);
-    assert_int_equal(gf_sim_woken_next(w.sim), 1);
 }
 
 /* Every rank passes a message round the ring; returns a hash of who was woken when and how each request ended. */
