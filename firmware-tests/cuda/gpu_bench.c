@@ -21,12 +21,6 @@ static double took_us[ROWS_MAX][ROUNDS], swept_us[ROWS_MAX][ROUNDS];
 
 static uint32_t rounds(void) { return gpu_program.is_fake ? 1 : ROUNDS; }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double bytes_of(const struct bench_row *row) { return row->ranges * (double)bench_range_bytes; }
 
 static struct gf_sweep_args sweep_of(const struct bench_row *row, uint32_t mask)
@@ -138,8 +132,8 @@ int gpu_bench(uint64_t range_bytes)
            (unsigned long long)(range_bytes >> 20), rounds(), GOAL_DEVICE,
            gpu_program.is_fake ? "; NO GPU: these times mean nothing" : "");
     for (size_t r = 0; r < bench_row_count; r++) {
-        qsort(took_us[r], rounds(), sizeof took_us[r][0], compare);
-        qsort(swept_us[r], rounds(), sizeof swept_us[r][0], compare);
+        qsort(took_us[r], rounds(), sizeof took_us[r][0], gpu_compare);
+        qsort(swept_us[r], rounds(), sizeof swept_us[r][0], gpu_compare);
         missed += row_print(r);
     }
     gpu_timer_close();

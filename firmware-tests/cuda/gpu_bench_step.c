@@ -53,12 +53,6 @@ static double step_run(struct world *w, bool before, bool inside)
     return (double)(gf_clock_monotonic.now_ns(NULL) - begin_ns) * 1e-6;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 void gpu_steps_bench(const char *library, uint64_t bytes, bool is_quick)
 {
     static const struct world_device appliance = {.stream = 0, .gradient = nowhere, .store = store};
@@ -81,7 +75,7 @@ void gpu_steps_bench(const char *library, uint64_t bytes, bool is_quick)
         took[1][round] = step_run(&w, true, false);
         took[2][round] = step_run(&w, false, true);
     }
-    for (uint32_t i = 0; i < 3; i++) qsort(took[i], rounds, sizeof took[i][0], compare);
+    for (uint32_t i = 0; i < 3; i++) qsort(took[i], rounds, sizeof took[i][0], gpu_compare);
     double alone = took[0][rounds / 2], after = took[1][rounds / 2], beside = took[2][rounds / 2];
     double hidden = (alone > 0) ? (after - beside) / alone : 0;
     printf("  a step of %u tensors, fp32, 1 rank, through host memory: %.2f ms, %.1f GB/s to the host and as much back\n"

@@ -25,6 +25,13 @@ void gpu_upload(gf_mem dst, const void *src, uint64_t size_bytes);
 void gpu_download(void *dst, gf_mem src, uint64_t size_bytes);
 void gpu_log(void *user, gf_log_level level, const char *text); /* errors and warnings, to stderr */
 
+/* For qsort() of doubles. */
+static inline int gpu_compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
 /* gpu_json.c: {"program": .., "status": .., "rows": [..]} into a file when the program ends; path NULL: nowhere. */
 void gpu_json_open(const char *path, const char *program);
 /* A row: the inside of an object, made as printf() does. */

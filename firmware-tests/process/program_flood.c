@@ -25,17 +25,6 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static void hello_make(unsigned char *out, uint64_t job, uint32_t rank, uint32_t world)
-{
-    struct gf_put put = {out, GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES};
-    memset(out, 0x5c, put.left);
-    gf_frame_header_put(&put, GF_FRAME_HELLO, GF_FRAME_HELLO_BYTES, job, rank);
-    gf_put_u32(&put, GF_VERSION);
-    gf_put_u32(&put, rank);
-    gf_put_u32(&put, world);
-    gf_put_u32(&put, 1);
-}
-
 /* At 127.0.0.1, until this process ends. */
 static uint16_t sink_begin(void)
 {
@@ -87,7 +76,7 @@ int main(int argc, char **argv)
         struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(ports[made % count].port)};
         if (*fd > 0) (void)close(*fd);
         *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        hello_make(hello, job, 1 + (uint32_t)(made / count) % (world - 1), world);
+        stranger_hello(hello, job, 1 + (uint32_t)(made / count) % (world - 1), world, 1);
         (void)inet_pton(AF_INET, ports[made % count].ip, &at.sin_addr);
         (void)connect(*fd, (struct sockaddr *)&at, sizeof at); /* on this host it stands at once, or waits for the other side */
         (void)send(*fd, hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -2,7 +2,6 @@
  * them kept open until the other side hangs up or standard input ends. What they say goes round: nothing, HTTP, 64 KiB of one
  * letter, part of a hello, a hello whose size is beyond all bounds, random bytes, a hello without a key. Prints how many
  * were taken and how many refused. */
-#include "drivers/tcp/rendezvous_frame.h"
 #include "firmware-tests/support/stranger.h"
 
 #include <arpa/inet.h>
@@ -14,22 +13,12 @@
 
 #define OPEN_MAX_COUNT 512u
 
-static void say(int fd, const void *data, size_t bytes)
-{
-    (void)send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); /* the other side may have hung up: valid */
-}
-
 static void hello_say(int fd, size_t bytes, bool oversized)
 {
-    unsigned char hello[GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES] = {0};
-    struct gf_put put = {hello, sizeof hello};
-    gf_frame_header_put(&put, GF_FRAME_HELLO, GF_FRAME_HELLO_BYTES, 4711, 1);
-    gf_put_u32(&put, GF_VERSION);
-    gf_put_u32(&put, 1);
-    gf_put_u32(&put, 4);
-    gf_put_u32(&put, 0);
+    unsigned char hello[STRANGER_HELLO_BYTES];
+    stranger_hello(hello, 4711, 1, 4, 0);
     if (oversized) memset(hello + 12, 0xff, 4); /* of the payload's size */
-    say(fd, hello, (bytes < sizeof hello) ? bytes : sizeof hello);
+    stranger_say(fd, hello, (bytes < sizeof hello) ? bytes : sizeof hello);
 }
 
 static void misbehave(int fd, unsigned kind)
@@ -37,13 +26,13 @@ static void misbehave(int fd, unsigned kind)
     static unsigned char letters[1 << 16], noise[4096];
     switch (kind % 7u) {
     case 0: break;
-    case 1: say(fd, "GET / HTTP/1.1\r\nHost: gradient\r\n\r\n", 34); break;
-    case 2: memset(letters, 'A', sizeof letters); say(fd, letters, sizeof letters); break;
+    case 1: stranger_say(fd, "GET / HTTP/1.1\r\nHost: gradient\r\n\r\n", 34); break;
+    case 2: memset(letters, 'A', sizeof letters); stranger_say(fd, letters, sizeof letters); break;
     case 3: hello_say(fd, 20, false); break;
     case 4: hello_say(fd, SIZE_MAX, true); break;
     case 5:
         for (size_t i = 0; i < sizeof noise; i++) noise[i] = (unsigned char)rand();
-        say(fd, noise, sizeof noise);
+        stranger_say(fd, noise, sizeof noise);
         break;
     case 6: hello_say(fd, SIZE_MAX, false); break;
     }

@@ -114,25 +114,4 @@ TEST(a_byte_that_was_changed_ends_it_by_name)
     ranks_run(2, 0, flip_body, NULL);
 }
 
-static const struct refused_case {
-    const char *transports;
-    bool has_key;
-} refused_cases[] = {{"self,posix,tcp", false}, {"self,tcp,rc", true}, {"self,posix,ud", true}};
-
-static void refused_body(struct ranks_one *one)
-{
-    const struct refused_case *c = one->arg;
-    struct gf_fault fault = {.code = GF_OK};
-    ranks_setup(one, c->transports);
-    one->setup.key_file = c->has_key ? key_path : "";
-    one->setup.encryption = one->setup.trusted_fabric = one->setup.one_node = true;
-    RANK_CHECK(one, ranks_open_try(one, &fault) == GF_ERR_CONFIG);
-    RANK_CHECK(one, (strstr(fault.text, "link.encryption") != NULL) && (strstr(fault.text, c->transports) != NULL));
-}
-
-TEST(where_it_cannot_be_it_is_refused)
-{
-    for (size_t i = 0; i < LENGTH(refused_cases); i++) ranks_run(1, 0, refused_body, &refused_cases[i]);
-}
-
 TEST_AROUND(key_file_make, key_file_remove)

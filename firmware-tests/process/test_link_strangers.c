@@ -290,33 +290,4 @@ TEST(a_job_of_one_node_listens_nowhere)
     ranks_run(2, 0, one_node_body, "self,sysv,tcp");
 }
 
-static const struct fabric_case {
-    const char *transports;
-    bool has_key, trusted, one_node;
-    gf_status expect;
-} fabric_cases[] = {
-    {"self,posix,rc", true, false, false, GF_ERR_CONFIG},
-    {"self,rc,tcp", true, false, false, GF_ERR_CONFIG},
-    {"self,posix,rc", true, false, true, GF_OK},
-    {"self,posix,tcp", true, false, false, GF_OK},
-};
-
-static void fabric_body(struct ranks_one *one)
-{
-    const struct fabric_case *c = one->arg;
-    struct gf_fault fault = {.code = GF_OK};
-    ranks_setup(one, c->transports);
-    one->setup.key_file = c->has_key ? key_path : "";
-    one->setup.trusted_fabric = c->trusted;
-    one->setup.one_node = c->one_node;
-    RANK_CHECK(one, ranks_open_try(one, &fault) == c->expect);
-    if (c->expect == GF_OK) ranks_close(one);
-    else RANK_CHECK(one, (strstr(fault.text, "rc") != NULL) && (strstr(fault.text, "trusted_fabric") != NULL));
-}
-
-TEST(a_fabric_without_proofs_must_be_trusted)
-{
-    for (size_t i = 0; i < LENGTH(fabric_cases); i++) ranks_run(1, 0, fabric_body, &fabric_cases[i]);
-}
-
 TEST_AROUND(key_file_make, key_file_remove)

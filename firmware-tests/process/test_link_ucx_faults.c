@@ -1,6 +1,7 @@
 /* The UCX link when things go wrong: dead peers, bad settings, damaged endpoint addresses. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/process/ucx_faults.h"
+#include "firmware-tests/support/key_file.h"
 #include "firmware-tests/support/ucx_ranks.h"
 
 #include <arpa/inet.h>
@@ -166,25 +167,33 @@ static const struct open_case {
     const char *name, *transports, *devices, *ports;
     size_t region_bytes;
     gf_status expect;
-    const char *text; /* part of the fault's */
+    const char *text; /* part of the fault's, which names the transports too where there is a key or encryption */
+    bool key, one_node, encrypts;
 } open_cases[] = {
-    {"no_such_transport", "bogus", "lo", "", 0, GF_ERR_CONFIG, "bogus"},
-    {"one_of_them_does_not_exist", "self,posix,bogus", "lo", "", 0, GF_ERR_CONFIG, "bogus"},
-    {"no_transport", "", "lo", "", 0, GF_ERR_CONFIG, "name each one"},
-    {"cma_kills_survivors", "self,posix,cma", "lo", "", 0, GF_ERR_CONFIG, "cma"},
-    {"all_contains_cma", "all", "lo", "", 0, GF_ERR_CONFIG, "cma"},
-    {"no_such_device", "self,tcp", "nope0", "", 0, GF_ERR_CONFIG, "nope0"},
-    {"ports_backwards", "self,tcp", "lo", "25-20", 0, GF_ERR_CONFIG, "25-20"},
-    {"ports_are_no_range", "self,tcp", "lo", "many", 0, GF_ERR_CONFIG, "many"},
-    {"ports_too_high", "self,tcp", "lo", "1-65536", 0, GF_ERR_CONFIG, "1-65536"},
-    {"region_beyond_the_host", "self,posix", "lo", "", (size_t)1 << 50, GF_ERR_SYSTEM, "1125899906842624"},
-    {"region_beyond_the_host_over_tcp", "self,tcp", "lo", "", (size_t)1 << 50, GF_ERR_SYSTEM, "1125899906842624"},
-    {"region_of_all_addresses", "self,posix", "lo", "", SIZE_MAX, GF_ERR_SYSTEM, "18446744073709551615"},
-    {"all_is_well", "self,posix,tcp", "lo", "21000-25999", 4096, GF_OK, ""},
-    {"on_one_node", "self,posix", "lo", "21000-25999", 4096, GF_OK, ""},
-    {"between_nodes", "self,tcp", "lo", "21000-25999", 4096, GF_OK, ""},
-    {"a_narrow_range", "self,tcp", "lo", "24110-24119", 4096, GF_OK, ""},
-    {"all_to_ucx", "self,posix,tcp", "", "", 4096, GF_OK, ""},
+    {"no_such_transport", "bogus", "lo", "", 0, GF_ERR_CONFIG, .text = "bogus"},
+    {"one_of_them_does_not_exist", "self,posix,bogus", "lo", "", 0, GF_ERR_CONFIG, .text = "bogus"},
+    {"no_transport", "", "lo", "", 0, GF_ERR_CONFIG, .text = "name each one"},
+    {"cma_kills_survivors", "self,posix,cma", "lo", "", 0, GF_ERR_CONFIG, .text = "cma"},
+    {"all_contains_cma", "all", "lo", "", 0, GF_ERR_CONFIG, .text = "cma"},
+    {"no_such_device", "self,tcp", "nope0", "", 0, GF_ERR_CONFIG, .text = "nope0"},
+    {"ports_backwards", "self,tcp", "lo", "25-20", 0, GF_ERR_CONFIG, .text = "25-20"},
+    {"ports_are_no_range", "self,tcp", "lo", "many", 0, GF_ERR_CONFIG, .text = "many"},
+    {"ports_too_high", "self,tcp", "lo", "1-65536", 0, GF_ERR_CONFIG, .text = "1-65536"},
+    {"region_beyond_the_host", "self,posix", "lo", "", (size_t)1 << 50, GF_ERR_SYSTEM, .text = "1125899906842624"},
+    {"region_beyond_it_over_tcp", "self,tcp", "lo", "", (size_t)1 << 50, GF_ERR_SYSTEM, .text = "1125899906842624"},
+    {"region_of_all_addresses", "self,posix", "lo", "", SIZE_MAX, GF_ERR_SYSTEM, .text = "18446744073709551615"},
+    {"a_fabric_without_proofs_is_trusted", "self,posix,rc", "lo", "", 0, GF_ERR_CONFIG, "trusted_fabric", .key = true},
+    {"the_same_beside_tcp", "self,rc,tcp", "lo", "", 0, GF_ERR_CONFIG, "trusted_fabric", .key = true},
+    {"on_one_node_there_is_none", "self,posix,rc", "lo", "", 0, GF_OK, "", .key = true, .one_node = true},
+    {"tcp_has_proofs", "self,posix,tcp", "lo", "", 0, GF_OK, "", .key = true},
+    {"encryption_without_a_key", "self,posix,tcp", "lo", "", 0, GF_ERR_CONFIG, "link.encryption", .encrypts = true},
+    {"encryption_over_rc", "self,tcp,rc", "lo", "", 0, GF_ERR_CONFIG, "link.encryption", .key = true, .encrypts = true},
+    {"and_over_ud", "self,posix,ud", "lo", "", 0, GF_ERR_CONFIG, "link.encryption", .key = true, .encrypts = true},
+    {"all_is_well", "self,posix,tcp", "lo", "21000-25999", 4096, GF_OK, .text = ""},
+    {"on_one_node", "self,posix", "lo", "21000-25999", 4096, GF_OK, .text = ""},
+    {"between_nodes", "self,tcp", "lo", "21000-25999", 4096, GF_OK, .text = ""},
+    {"a_narrow_range", "self,tcp", "lo", "24110-24119", 4096, GF_OK, .text = ""},
+    {"all_to_ucx", "self,posix,tcp", "", "", 4096, GF_OK, .text = ""},
 };
 
 /* What of this process listens: on the device's address (lo), in the range that is allowed to it. */
@@ -216,6 +225,9 @@ static void open_case_body(struct ranks_one *one)
     one->setup.devices = c->devices;
     one->setup.ports = c->ports;
     one->setup.region_bytes = c->region_bytes;
+    one->setup.key_file = c->key ? key_path : "";
+    one->setup.encryption = one->setup.trusted_fabric = c->encrypts;
+    one->setup.one_node = c->one_node || c->encrypts;
     if (ranks_open_try(one, &fault) != c->expect) ranks_fail(one, c->name, (int)fault.code, fault.text);
     if (c->expect == GF_OK) {
         /* UCX took each key. */
@@ -223,7 +235,9 @@ static void open_case_body(struct ranks_one *one)
         if ((strcmp(c->transports, "self,tcp") == 0) && (c->ports[0] != 0)) listens_check(one, c->ports);
         ranks_close(one);
     }
-    if ((fault.code != c->expect) || (strstr(fault.text, c->text) == NULL))
+    if ((fault.code != c->expect) || (strstr(fault.text, c->text) == NULL) ||
+        ((fault.code != GF_OK) && (c->key || c->encrypts) &&
+         (strstr(fault.text, c->encrypts ? c->transports : "rc") == NULL)))
         ranks_fail(one, c->name, (int)fault.code, fault.text);
     (void)fflush(NULL);
     RANK_CHECK(one, lseek(STDOUT_FILENO, 0, SEEK_END) == 0); /* UCX has printed nothing */
@@ -276,3 +290,5 @@ RANKS_TEST(a_wrong_endpoint_is_refused, 2, 0)
     RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, endpoint, size_bytes) == GF_ERR_STATE);
     ranks_meet(one);
 }
+
+TEST_AROUND(key_file_make, key_file_remove)

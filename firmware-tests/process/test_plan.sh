@@ -124,18 +124,17 @@ refused cards_that_do_not_divide 'must divide gpus_per_node' $plan $h200 --show 
 refused half_of_stragglers 'straggler_tail is missing' $plan $small --show --set 'straggler_scale = 0.1'
 refused failures_without_checkpoints 'checkpoint_cost is missing' $plan $small --show --set 'node_mtbf = 1e6'
 refused oversubscribed_without_leaves 'leaf_nodes is missing' $plan $small --show --set 'oversubscription = 4.0'
-cluster_with 's/nodes = 8/nodes = 0/'
-refused nodes_of_0 'bad.cfg:[0-9]*: nodes must be a whole number from 1' $plan --cluster "$scratch/bad.cfg"
-cluster_with 's/network_latency = .*;/network_latency = -1.0;/'
-refused negative_latency 'network_latency must be' $plan --cluster "$scratch/bad.cfg"
-cluster_with 's/network_bandwidth/netork_bandwidth/'
-refused unknown_key 'unknown key netork_bandwidth; did you mean network_bandwidth?' $plan --cluster "$scratch/bad.cfg"
-cluster_with '/network_bandwidth/d'
-refused missing_key 'network_bandwidth is missing' $plan --cluster "$scratch/bad.cfg"
-cluster_with 's/network_bandwidth = .*;/network_bandwidth = "fast";/'
-refused a_word_for_a_number 'network_bandwidth must be a number' $plan --cluster "$scratch/bad.cfg"
-cluster_with 's/gpus_per_node = 1/gpus_per_node = 4/; /node_bandwidth/d'
-refused no_bandwidth_in_the_node 'node_bandwidth is missing' $plan --cluster "$scratch/bad.cfg"
+while IFS='|' read -r name change why; do
+    cluster_with "$change"
+    refused "$name" "$why" $plan --cluster "$scratch/bad.cfg"
+done <<'END'
+nodes_of_0|s/nodes = 8/nodes = 0/|bad.cfg:[0-9]*: nodes must be a whole number from 1
+negative_latency|s/network_latency = .*;/network_latency = -1.0;/|network_latency must be
+unknown_key|s/network_bandwidth/netork_bandwidth/|unknown key netork_bandwidth; did you mean network_bandwidth?
+missing_key|/network_bandwidth/d|network_bandwidth is missing
+a_word_for_a_number|s/network_bandwidth = .*;/network_bandwidth = "fast";/|network_bandwidth must be a number
+no_bandwidth_in_the_node|s/gpus_per_node = 1/gpus_per_node = 4/; /node_bandwidth/d|node_bandwidth is missing
+END
 cluster_with '/gpu_flops/d'
 refused no_rate 'neither a rate' $plan --cluster "$scratch/bad.cfg" --model config/models/vgg16.cfg
 sed 's/flops = [^;]*;//' "$scratch/small.cfg" >"$scratch/noflops.cfg"

@@ -88,39 +88,6 @@ TEST(a_key_allows_an_address_beyond_loopback)
 
 /* ---- who joins ---- */
 
-TEST(ranks_with_the_same_key_join_and_talk)
-{
-    static unsigned char large[GF_FRAME_PAYLOAD_MAX];
-    memset(large, 'L', sizeof large);
-    keyed_world(5);
-    for (uint32_t round = 0; round < 20; round++) {
-        for (uint32_t rank = 1; rank < 5; rank++) {
-            uint32_t bytes = (round % 2 == 0) ? (uint32_t)sizeof large : round;
-            assert_int_equal(gf_rendezvous_tcp.send(star.ends[rank], 0, 7, large, bytes), GF_OK);
-            assert_int_equal(gf_rendezvous_tcp.send(star.ends[0], rank, 8, large, bytes), GF_OK);
-            UNTIL((seen[0].frames == 4 * round + rank) && (seen[rank].frames == round + 1));
-            assert_int_equal(seen[rank].last_bytes, bytes);
-            assert_memory_equal(seen[rank].last, large, bytes);
-            assert_int_equal(seen[0].last_from, rank);
-            assert_memory_equal(seen[0].last, large, bytes);
-        }
-    }
-    assert_int_equal(seen[0].refused | seen[0].ended, 0);
-}
-
-TEST(a_full_authenticated_channel_loses_nothing)
-{
-    static unsigned char large[GF_FRAME_PAYLOAD_MAX];
-    uint32_t sent = 0;
-    keyed_world(2);
-    while (gf_rendezvous_tcp.send(star.ends[0], 1, sent + 1, large, sizeof large - (sent % 50)) == GF_OK) sent++;
-    assert_true(sent > 4);
-    UNTIL(seen[1].frames == sent);
-    assert_int_equal(seen[1].last_kind, sent);
-    assert_int_equal(gf_rendezvous_tcp.send(star.ends[0], 1, 77, large, 1), GF_OK);
-    UNTIL(seen[1].frames == sent + 1);
-}
-
 static const struct key_case {
     const char *name;
     const char *coordinator, *rank; /* key files */

@@ -3,10 +3,10 @@
 #include "drivers/tcp/rendezvous_frame.h"
 #include "drivers/tcp/rendezvous_user.h"
 #include "firmware-tests/support/members_world.h"
+#include "firmware-tests/support/stranger.h"
+#include "firmware-tests/support/tcp_middle.h"
 #include "lib/membership/members_state.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,16 +18,9 @@ bool gf_socket_peer_user(int fd, uint32_t *user_out) { return false; }
 
 static int claim(void)
 {
-    unsigned char hello[GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES] = {0};
-    struct gf_put put = {hello, sizeof hello};
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    at.sin_port = htons((uint16_t)strtoul(strchr(tcp.address, ':') + 1, NULL, 10));
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
-    gf_frame_header_put(&put, GF_FRAME_HELLO, GF_FRAME_HELLO_BYTES, 4711, CLAIMED);
-    gf_put_u32(&put, GF_VERSION);
-    gf_put_u32(&put, CLAIMED);
-    gf_put_u32(&put, SIZE);
+    unsigned char hello[STRANGER_HELLO_BYTES];
+    int fd = stranger_at(tcp.address);
+    stranger_hello(hello, 4711, CLAIMED, SIZE, 0);
     assert_int_equal(send(fd, hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
     return fd;
 }

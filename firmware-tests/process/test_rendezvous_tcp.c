@@ -1,6 +1,6 @@
 /* The control channel over TCP: several ends in one thread on loopback, time made by the test. */
 #include "firmware-tests/support/suite.h"
-#include "firmware-tests/support/tcp_turns.h"
+#include "firmware-tests/support/tcp_keys.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -11,12 +11,13 @@
 
 TEST(frames_travel_both_ways)
 {
-    for (int v6 = 0; v6 < 2; v6++) {
+    for (int way = 0; way < 3; way++) { /* IPv4, IPv6, with a key */
         static unsigned char payload[GF_FRAME_PAYLOAD_MAX];
         world_clear();
-        tcp_address_free(star.address, v6 != 0);
+        tcp_address_free(star.address, way == 1);
         if (star.address[0] == 0) continue; /* no IPv6 on this machine */
-        turns_open(5);
+        if (way == 2) keyed_world(5);
+        else turns_open(5);
         for (uint32_t bytes = 0; bytes <= sizeof payload; bytes += 1024) {
             for (uint32_t rank = 1; rank < 5; rank++) {
                 uint32_t before_0 = seen[0].frames, before = seen[rank].frames;
@@ -35,6 +36,7 @@ TEST(frames_travel_both_ways)
                 assert_true(gf_rendezvous_tcp.flushed(star.ends[rank]));
             }
         }
+        assert_int_equal(seen[0].refused | seen[0].ended, 0);
         assert_int_equal(gf_rendezvous_tcp.send(star.ends[1], 2, 1, payload, 0), GF_ERR_PEER); /* a star */
         assert_int_equal(gf_rendezvous_tcp.send(star.ends[0], 99, 1, payload, 0), GF_ERR_PEER);
         tcp_world_close(&star);
@@ -43,27 +45,35 @@ TEST(frames_travel_both_ways)
 
 TEST(a_full_channel_says_again_and_loses_nothing)
 {
-    static unsigned char payload[GF_FRAME_PAYLOAD_MAX];
-    uint32_t sent = 0;
-    turns_open(2);
-    gf_status status = GF_OK;
-    for (; sent < 100000; sent++) { /* nobody reads */
-        memset(payload, (int)(sent & 0xff), sizeof payload);
-        status = gf_rendezvous_tcp.send(star.ends[1], 0, sent + 1, payload, sizeof payload);
-        if (status != GF_OK) break;
+    for (int keyed = 0; keyed < 2; keyed++) {
+        static unsigned char payload[GF_FRAME_PAYLOAD_MAX];
+        uint32_t sent = 0;
+        world_clear();
+        if (keyed) keyed_world(2);
+        else turns_open(2);
+        gf_status status = GF_OK;
+        for (; sent < 100000; sent++) { /* nobody reads */
+            memset(payload, (int)(sent & 0xff), sizeof payload);
+            status = gf_rendezvous_tcp.send(star.ends[1], 0, sent + 1, payload, (uint32_t)sizeof payload - sent % 50);
+            if (status != GF_OK) break;
+        }
+        assert_int_equal(status, GF_AGAIN);
+        assert_true(sent > 4);
+        assert_false(gf_rendezvous_tcp.flushed(star.ends[1]));
+        uint32_t last = sizeof payload; /* bytes: what fits into the channel to its last byte */
+        while ((last > 0) && (gf_rendezvous_tcp.send(star.ends[1], 0, sent + 1, payload, last) != GF_OK)) last--;
+        sent += (last > 0);
+        for (uint32_t i = 0; i < sent; i++) UNTIL(seen[0].frames > i); /* in order, whole */
+        assert_int_equal(seen[0].frames, sent);
+        assert_int_equal(seen[0].last_kind, sent);
+        memset(payload, (int)((sent - 1) & 0xff), sizeof payload);
+        assert_int_equal(seen[0].last_bytes, (last > 0) ? last : sizeof payload - (sent - 1) % 50);
+        assert_memory_equal(seen[0].last, payload, seen[0].last_bytes);
+        assert_true(gf_rendezvous_tcp.flushed(star.ends[1]));
+        assert_int_equal(gf_rendezvous_tcp.send(star.ends[1], 0, 1, payload, sizeof payload), GF_OK);
+        UNTIL(seen[0].frames == sent + 1);
+        tcp_world_close(&star);
     }
-    assert_int_equal(status, GF_AGAIN);
-    assert_true(sent > 4);
-    assert_false(gf_rendezvous_tcp.flushed(star.ends[1]));
-    for (uint32_t i = 0; i < sent; i++) { /* in order, whole */
-        UNTIL(seen[0].frames > i);
-    }
-    assert_int_equal(seen[0].frames, sent);
-    assert_int_equal(seen[0].last_kind, sent);
-    memset(payload, (int)((sent - 1) & 0xff), sizeof payload);
-    assert_memory_equal(seen[0].last, payload, sizeof payload);
-    assert_true(gf_rendezvous_tcp.flushed(star.ends[1]));
-    assert_int_equal(gf_rendezvous_tcp.send(star.ends[1], 0, 1, payload, sizeof payload), GF_OK);
 }
 
 TEST(the_wake_descriptor_is_readable_when_there_is_something)
@@ -271,3 +281,4 @@ TEST(ports_of_the_others_are_those_of_the_setup)
 }
 
 TEST_EACH(world_clear, world_end)
+TEST_AROUND(keys_setup, keys_teardown)

@@ -92,9 +92,20 @@ int stranger_connect(const char *ip, uint16_t port)
     return -1;
 }
 
-static void say(int fd, const void *data, size_t bytes)
+void stranger_say(int fd, const void *data, size_t bytes)
 {
     (void)send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); /* the other side may have hung up: valid */
+}
+
+void stranger_hello(unsigned char *out, uint64_t job, uint32_t rank, uint32_t world, uint32_t has_key)
+{
+    struct gf_put put = {out, STRANGER_HELLO_BYTES};
+    memset(out, 0x5c, STRANGER_HELLO_BYTES);
+    gf_frame_header_put(&put, GF_FRAME_HELLO, GF_FRAME_HELLO_BYTES, job, rank);
+    gf_put_u32(&put, GF_VERSION);
+    gf_put_u32(&put, rank);
+    gf_put_u32(&put, world);
+    gf_put_u32(&put, has_key);
 }
 
 #define UCX_GREETING UINT64_C(0xCAFEBABE12345678)
@@ -120,7 +131,7 @@ void stranger_greet(int fd)
     memcpy(words + 8 + UCX_HEAD_BYTES, &request, sizeof request);
     memcpy(words + 8 + UCX_HEAD_BYTES + 5, &number, sizeof number);
     memcpy(words + 8 + UCX_HEAD_BYTES + 13, &from, sizeof from);
-    say(fd, words, sizeof words);
+    stranger_say(fd, words, sizeof words);
 }
 
 void stranger_put(int fd, uint64_t address, const void *data, uint32_t bytes)
@@ -134,7 +145,7 @@ void stranger_put(int fd, uint64_t address, const void *data, uint32_t bytes)
     memcpy(words + UCX_HEAD_BYTES + 8, &length, sizeof length);
     memcpy(words + UCX_HEAD_BYTES + 16, &number, sizeof number);
     memcpy(words + UCX_HEAD_BYTES + 20, data, bytes);
-    say(fd, words, UCX_HEAD_BYTES + 20 + bytes);
+    stranger_say(fd, words, UCX_HEAD_BYTES + 20 + bytes);
 }
 
 void stranger_message(int fd, uint64_t tag, const void *data, uint32_t bytes)
@@ -144,7 +155,7 @@ void stranger_message(int fd, uint64_t tag, const void *data, uint32_t bytes)
     head_put(words, UCX_EAGER_ID, 8 + bytes);
     memcpy(words + UCX_HEAD_BYTES, &tag, sizeof tag);
     memcpy(words + UCX_HEAD_BYTES + 8, data, bytes);
-    say(fd, words, UCX_HEAD_BYTES + 8 + bytes);
+    stranger_say(fd, words, UCX_HEAD_BYTES + 8 + bytes);
 }
 
 int stranger_hears(int fd, int ms)

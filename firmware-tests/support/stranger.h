@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "drivers/tcp/rendezvous_frame.h"
+
 struct stranger_port {
     char ip[46];
     uint16_t port;
@@ -15,6 +17,11 @@ struct stranger_port {
 /* Where a process listens on TCP, by the kernel's tables: its descriptors among /proc/PID/net/tcp and tcp6. Returns
  * how many there are, of which the first ports_max are in ports_out. */
 uint32_t stranger_ports(int pid, struct stranger_port *ports_out, uint32_t ports_max);
+
+void stranger_say(int fd, const void *data, size_t bytes); /* whether the other side has hung up or not */
+/* A hello of the control channel, right in all but the proof. */
+#define STRANGER_HELLO_BYTES (GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES)
+void stranger_hello(unsigned char *out, uint64_t job, uint32_t rank, uint32_t world, uint32_t has_key);
 
 int stranger_connect(const char *ip, uint16_t port); /* -1: refused, or nobody answered within 2 s */
 /* What UCX says first on a connection. */

@@ -81,13 +81,7 @@ void begin(void)
 
 void hello_make(unsigned char *out, uint32_t rank, uint32_t size, uint32_t has_key)
 {
-    struct gf_put put = {out, HELLO_FRAME};
-    memset(out, 0x5c, HELLO_FRAME);
-    gf_frame_header_put(&put, GF_FRAME_HELLO, GF_FRAME_HELLO_BYTES, 4711, rank);
-    gf_put_u32(&put, GF_VERSION);
-    gf_put_u32(&put, rank);
-    gf_put_u32(&put, size);
-    gf_put_u32(&put, has_key);
+    stranger_hello(out, 4711, rank, size, has_key);
 }
 
 void hello_prove(unsigned char *hello, const char *key_file)
@@ -99,10 +93,7 @@ void hello_prove(unsigned char *hello, const char *key_file)
                                    hello + HELLO_FRAME - GF_AUTH_HELLO_BYTES);
 }
 
-void say(int fd, const void *data, size_t bytes)
-{
-    (void)send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); /* the other side may have hung up: valid */
-}
+void say(int fd, const void *data, size_t bytes) { stranger_say(fd, data, bytes); }
 
 int stranger_greets(const char *at, uint32_t rank, uint32_t size, const char *prover)
 {

@@ -3,11 +3,12 @@
 #define TCP_KEYS_H
 
 #include "drivers/tcp/rendezvous_frame.h"
+#include "firmware-tests/support/stranger.h"
 #include "firmware-tests/support/tcp_turns.h"
 
 #include <sys/types.h>
 
-#define HELLO_FRAME (GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES)
+#define HELLO_FRAME STRANGER_HELLO_BYTES
 #define CHALLENGE_FRAME (GF_FRAME_HEADER_BYTES + GF_FRAME_CHALLENGE_BYTES)
 #define PROOF_FRAME (GF_FRAME_HEADER_BYTES + GF_FRAME_PROOF_BYTES)
 #define ANSWER_FRAME (GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES)
