@@ -181,7 +181,10 @@ void ranks_meet(struct ranks_one *one)
 /* ---- messages ---- */
 
 /* A link that is polled for a second after a peer's death says itself that the connection ended. */
-static bool dead(const struct ranks_one *one, uint32_t peer) { return (peer < one->world) && (one->killed >> peer & 1); }
+static bool dead(const struct ranks_one *one, uint32_t peer)
+{
+    return (peer < one->world) && (one->killed >> peer & 1);
+}
 
 void ranks_progress(struct ranks_one *one)
 {

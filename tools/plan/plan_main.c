@@ -192,8 +192,11 @@ static int options_check(const struct options *options)
     if (options->config && ((options->fuse_bytes > 0) || (options->slice_bytes > 0) || (options->keep_share > 0)))
         return plan_refuse("--fuse, --slice and --keep are for modes: --config %s says its own fuse_bytes, slice_bytes "
                            "and keep_share", options->config);
-    if (options->paper && (options->gpus || options->modes || options->csv || options->svg || options->config))
+    if (options->paper && (options->gpus || options->modes || options->csv || options->svg || options->config ||
+                           options->set || options->batch || options->fuse_bytes || options->slice_bytes))
         return plan_refuse("--paper stands alone: its set-ups are the published ones");
+    if (options->advise && (options->modes || options->csv || options->svg))
+        return plan_refuse("--advise tries what there is and prints no table: without --modes, --csv and --svg");
     if (options->llama && (options->transformer == NULL)) return plan_refuse("--llama goes with --transformer");
     if (options->brief && !options->paper) return plan_refuse("--brief goes with --paper");
     if ((options->fragment != NULL) && !options->advise) return plan_refuse("--write goes with --advise");
