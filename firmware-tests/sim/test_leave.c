@@ -99,6 +99,27 @@ TEST(an_abort_of_the_waiting_rank_itself_ends_its_wait)
     wait_interrupted(abort_first_progress, NULL, GF_ERR_ABORTED);
 }
 
+static gf_status first_progress(struct world *w, uint32_t rank, void *arg)
+{
+    return gf_request_poll(w->ranks[rank].gf, (struct gf_request *)arg + 2 * rank);
+}
+
+/* Rank 0 has posted two operations, rank 1 only the first: what rank 0 says of itself once that one has ended. */
+TEST(a_rank_that_waits_in_one_operation_says_so_when_another_has_ended)
+{
+    struct world_setup setup = brief_setup(2);
+    struct gf_request requests[4] = {{{0}}};
+    float data[4] = {0};
+    WORLD_OPEN(w, &setup);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(gf_allreduce(w.ranks[i / 2].gf, (gf_mem)(uintptr_t)&data[i], 1, GF_TYPE_F32, &requests[i]), GF_OK);
+    world_run(&w, first_progress, requests);
+    world_expect(&w, GF_OK);
+    assert_int_equal(gf_request_poll(w.ranks[0].gf, &requests[1]), GF_AGAIN);
+    assert_int_equal(gf_members_position(w.ranks[0].gf->members)->operation, GF_OPERATION_ALLREDUCE);
+    assert_int_equal(gf_members_position(w.ranks[0].gf->members)->waits_for, 1);
+}
+
 TEST(closing_in_the_middle_of_a_step_is_told_to_the_others)
 {
     for (uint32_t culprit = 0; culprit < 3; culprit++) {

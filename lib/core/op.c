@@ -252,6 +252,7 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     gf->waiting.awaits_core = coll->awaits_core;
     if (coll->moved_ns > gf->waiting.moved_ns) gf->waiting.moved_ns = coll->moved_ns;
     if ((status == GF_AGAIN) && (coll->state != GF_COLL_DRAIN)) {
+        position->operation = (uint32_t)op->operation; /* another may have ended since this one began */
         position->waits_for = gf_rank_of(gf, coll->waits_for);
         op_wait(gf, op, position->waits_for, now_ns);
         return GF_AGAIN;
