@@ -20,6 +20,8 @@ model progress_of_2_members_rejoin_growth_and_leaving 300 holds -DLIVE -DIDS=2 -
 model progress_of_3_members_rejoin_growth_and_leaving 300 holds -DLIVE -DINIT=2 -DVIEWS=3 -DLEAVES=1
 model progress_of_4_members 300 holds -DLIVE -DIDS=4 -DRESTARTS=0 -DCRASHES=2 -DEPOCHS=1 -DVIEWS=3
 model progress_of_3_members 300 holds -DLIVE -DEPOCHS=2 -DVIEWS=3 -DCRASHES=2
+model who_was_taken_in_is_told_whoever_coordinates 300 holds -DLIVE -DNOLIST -DINIT=2 -DFIRST=1 -DVIEWS=3 -DLEAVES=1
+model or_waits_for_ever 60 counterexample -DUNTOLD -DQUIET -DNOLIST -DINIT=2 -DFIRST=1 -DVIEWS=3
 model a_list_of_the_ended_that_lies 60 counterexample -DLIES
 model more_than_half_of_the_rest_is_no_quorum 60 counterexample -DREST -DCRASHES=2
 finish

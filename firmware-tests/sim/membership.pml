@@ -9,19 +9,27 @@
  * Each step names the actions of the table in lib/elastic/README.md that it is. What gf_view_report sends is a fact as
  * soon as the promise is made, gf_view_accepted reads one, and gf_view_warn only lets others fail sooner.
  *
- * Bounds: IDS member ids, of which the first INIT begin; EPOCHS commits; VIEWS views of an epoch; CRASHES; RESTARTS (of
- * dead ids, first starts of ids that never ran, which is growth, and turns of a waiting process to another coordinator);
- * LEAVES.
+ * Bounds: IDS member ids, of which the first INIT begin, led by FIRST; EPOCHS commits; VIEWS views of an epoch; CRASHES;
+ * RESTARTS (of dead ids, and first starts of ids that never ran, which is growth); LEAVES.
  *
  * -DNOLIST nobody is told who has ended. Then it also holds for what the dead had committed.
  * -DLIES   the list of ended members names some that run. A counterexample is expected.
  * -DREST   the quorum is more than half of those that are not ended. A counterexample is expected.
- * -DLIVE   progress under weak fairness: timeouts are long enough, so only the dead are suspected. */
+ * -DUNTOLD a process is told of the commit that took it in only where its own inviter made that. With -DQUIET a
+ *          counterexample is expected.
+ * -DLIVE   progress under weak fairness: timeouts are long enough, so only the dead are suspected.
+ * -DQUIET  the same of states in which nobody can do anything, without fairness, which SPIN does not find there. */
+#ifdef QUIET
+#define LIVE
+#endif
 #ifndef IDS
 #define IDS 3
 #endif
 #ifndef INIT
 #define INIT IDS
+#endif
+#ifndef FIRST
+#define FIRST 0
 #endif
 #ifndef EPOCHS
 #define EPOCHS 2
@@ -56,12 +64,12 @@ byte leaves;               /* set: asks to be left out of the next epoch */
 byte epoch[IDS];           /* the last committed epoch that it knows of */
 byte list[IDS];            /* its members */
 byte first[IDS];           /* its first coordinator: views go round the list from there, by member id */
-byte taken[IDS];           /* those of its members that it took in */
+byte by[IDS];              /* the commit that it began with; 0: the first epoch */
 byte view[IDS];            /* highest promised view; 0: the epoch is in use */
 byte accepted[IDS];        /* view of the accepted proposal; 0: none */
 byte knocks_at[4];         /* RECOVERING: the member that it is connected to */
-byte connection[4];        /* RECOVERING: number of that connection */
-byte invited[4];           /* RECOVERING: the commit that takes it in */
+byte incarnation[4];       /* which of the processes that had this id it is; 0: it began with the job */
+byte invited[4];           /* RECOVERING: the commit that it is told of, by that member */
 byte history[IDS * (EPOCHS + 1)]; /* the list of each epoch that this process has begun */
 
 /* ---- messages, of an epoch and view ---- */
@@ -69,8 +77,13 @@ byte do_view_change[AT_MAX];  /* set of senders */
 byte told[AT_MAX * IDS];      /* with it: the view of the accepted proposal */
 byte proposal[AT_MAX];        /* list; 0: not sent */
 byte heads[AT_MAX];           /* its first */
-byte takes[AT_MAX];           /* set: member ids that it takes in .. */
-byte admits[AT_MAX * IDS];    /* .. over these connections; 0: proposed again, by a coordinator that has none */
+byte admits[AT_MAX * IDS];    /* the incarnation that it takes in; 0: none of this id */
+#ifdef UNTOLD
+byte fresh[AT_MAX];           /* it was not proposed before */
+#define may_tell(i) (fresh[by[i]] == 1)
+#else
+#define may_tell(i) true
+#endif
 byte accept[AT_MAX];          /* set of senders */
 bit commit[AT_MAX];
 
@@ -87,9 +100,10 @@ byte chosen[EPOCHS + 1];      /* the list that was begun under each number, by w
 #endif
 #endif
 
-/* RECOVERING processes that are connected to member i, but for those that a commit has taken in over that connection. */
-#define taken_in(j) (invited[j] != 0 && admits[invited[j] * IDS + (j)] == connection[j])
-#define comes(j, i) ((j) < IDS && has(waiting & runs, j) && knocks_at[j] == (i) && !taken_in(j))
+/* Member i's epoch took in process j, which has not heard of it. */
+#define unheard(j, i) ((j) < IDS && has(waiting & runs, j) && admits[by[i] * IDS + (j)] == incarnation[j])
+/* RECOVERING processes that are connected to member i, but for those that it tells of the commit that took them in. */
+#define comes(j, i) ((j) < IDS && has(waiting & runs, j) && knocks_at[j] == (i) && invited[j] == 0 && !unheard(j, i))
 #define comers(i) (comes(0, i) | (comes(1, i) << 1) | (comes(2, i) << 2) | (comes(3, i) << 3))
 
 /* More than half of the members of the last committed epoch, exactly half with the lowest member id. Or everybody: each
@@ -113,20 +127,22 @@ byte chosen[EPOCHS + 1];      /* the list that was begun under each number, by w
 #define ahead(j, i) ((j) < IDS && member(j) && epoch[j] > epoch[i])
 
 #ifdef LIVE
-#define comes_in(j) ((j) < IDS && has(waiting & runs, j) && taken_in(j))
-#define live (runs & ~out & (~waiting | comes_in(0) | (comes_in(1) << 1) | (comes_in(2) << 2) | (comes_in(3) << 3)))
-#define suspects(i) (view[i] == 0 -> ((list[i] & (~live | leaves)) != 0 || comers(coordinator(i)) != 0) \
-                                  : !has(live, coordinator(i)))
+#define live(i) (runs & ~out & (~waiting | unheard(0, i) | (unheard(1, i) << 1) | (unheard(2, i) << 2) | (unheard(3, i) << 3)))
+#define suspects(i) (view[i] == 0 -> ((list[i] & (~live(i) | leaves)) != 0 || comers(coordinator(i)) != 0) \
+                                  : !member(coordinator(i)))
+#define may_turn(j) (!member(knocks_at[j]) || coordinator(knocks_at[j]) != knocks_at[j])
 #else
 #define suspects(i) true
+#define may_turn(j) true
 #endif
 
-/* This member learns of a commit of list `next`, first `head`, that took in `took`. */
+/* This member learns of commit `from`, of list `next`, first `head`. */
 inline begin_epoch() {
+    by[id] = from;
     if
     :: !has(next, id) -> out = out | bit(id); printf("%d is out\n", id)
     :: else ->
-        epoch[id]++; list[id] = next; first[id] = head; taken[id] = took; view[id] = 0; accepted[id] = 0;
+        epoch[id]++; list[id] = next; first[id] = head; view[id] = 0; accepted[id] = 0;
         history[id * (EPOCHS + 1) + epoch[id]] = next;
         /* No two epochs with the same number and different members, of processes that run. */
         k = 0;
@@ -145,7 +161,7 @@ inline begin_epoch() {
             k = AT(epoch[id], 0);
             do
             :: k <= AT(epoch[id], VIEWS) ->
-                do_view_change[k] = 0; proposal[k] = 0; takes[k] = 0; accept[k] = 0; commit[k] = 0; heads[k] = 0;
+                do_view_change[k] = 0; proposal[k] = 0; accept[k] = 0; commit[k] = 0; heads[k] = 0;
                 best = 0;
                 do
                 :: best < IDS -> admits[k * IDS + best] = 0; told[k * IDS + best] = 0; best++
@@ -159,7 +175,7 @@ inline begin_epoch() {
         chosen[epoch[id]] = next;
         printf("%d begins epoch %d: members %d\n", id, epoch[id], next)
     fi;
-    next = 0; head = 0; took = 0; best = 0; k = 0
+    next = 0; head = 0; from = 0; best = 0; k = 0
 }
 
 /* A promise: nothing below it is acknowledged any more. DO_VIEW_CHANGE goes to the view's coordinator. */
@@ -171,7 +187,7 @@ inline promise() {
 }
 
 proctype Member(byte id) {
-    byte k, best, here, next, head, took;
+    byte k, best, here, next, head, from;
 end:
     do
     /* gf_view_begin, gf_view_lost, gf_view_late: something failed, somebody waits, or a view takes too long. */
@@ -199,13 +215,17 @@ end:
             :: !quorum(list[id], here, id)
             :: quorum(list[id], here, id) && best > 0 ->
                 proposal[here_at(id)] = proposal[AT(epoch[id], best)]; heads[here_at(id)] = heads[AT(epoch[id], best)];
-                takes[here_at(id)] = takes[AT(epoch[id], best)]
+                k = 0;
+                do
+                :: k < IDS -> admits[here_at(id) * IDS + k] = admits[AT(epoch[id], best) * IDS + k]; k++
+                :: else -> break
+                od
             :: quorum(list[id], here, id) && best == 0 && (here & ~leaves) != 0 ->
                 next = here & ~leaves; k = 0;
                 do /* no more come in than stay */
                 :: k < IDS && comes(k, id) && !has(next, k) && count(next & ~here) < count(here & ~leaves) ->
                     if
-                    :: next = next | bit(k); admits[here_at(id) * IDS + k] = connection[k]
+                    :: next = next | bit(k); admits[here_at(id) * IDS + k] = incarnation[k]
 #ifndef LIVE
                     :: true
 #endif
@@ -214,7 +234,10 @@ end:
                 :: k < IDS && !(comes(k, id) && !has(next, k) && count(next & ~here) < count(here & ~leaves)) -> k++
                 :: k == IDS -> break
                 od;
-                proposal[here_at(id)] = next; takes[here_at(id)] = next & ~here;
+                proposal[here_at(id)] = next;
+#ifdef UNTOLD
+                fresh[here_at(id)] = 1;
+#endif
                 heads[here_at(id)] = (has(next, id) -> id : lowest(next & here)) /* never one that comes in */
             :: quorum(list[id], here, id) && best == 0 && (here & ~leaves) == 0
             fi;
@@ -229,33 +252,28 @@ end:
     :: d_step { member(id) && epoch[id] < EPOCHS && view[id] > 0 && coordinator(id) == id && proposal[here_at(id)] != 0 &&
                 !commit[here_at(id)] && quorum(list[id], accept[here_at(id)], id) ->
             commit[here_at(id)] = 1;
-            k = 0;
-            do
-            :: k < IDS && admits[here_at(id) * IDS + k] != 0 && admits[here_at(id) * IDS + k] == connection[k] ->
-                invited[k] = here_at(id); k++ /* a process that has turned meanwhile does not hear it */
-            :: k < IDS && (admits[here_at(id) * IDS + k] == 0 || admits[here_at(id) * IDS + k] != connection[k]) -> k++
-            :: k == IDS -> break
-            od;
             printf("%d commits %d in view %d of epoch %d, accepted by %d\n", id, proposal[here_at(id)], view[id], epoch[id],
-                   accept[here_at(id)]);
-            k = 0 }
+                   accept[here_at(id)]) }
     /* gf_view_begin_epoch: COMMIT comes over the connection to the coordinator of the promised view .. */
     :: d_step { member(id) && epoch[id] < EPOCHS && view[id] > 0 && commit[here_at(id)] ->
-            next = proposal[here_at(id)]; head = heads[here_at(id)]; took = takes[here_at(id)]; begin_epoch() }
+            next = proposal[here_at(id)]; head = heads[here_at(id)]; from = here_at(id); begin_epoch() }
     /* gf_view_note, gf_view_answer, gf_view_be_out: .. or from a member that has begun the next epoch, with DO_VIEW_CHANGE or in answer to one; who is further behind, or
      * whose member id was given to another process, is out .. */
     :: d_step { member(id) && epoch[id] < EPOCHS && (ahead(0, id) || ahead(1, id) || ahead(2, id) || ahead(3, id)) ->
             k = (ahead(0, id) -> 0 : (ahead(1, id) -> 1 : (ahead(2, id) -> 2 : 3)));
-            took = taken[k]; head = first[k];
-            next = (epoch[k] == epoch[id] + 1 && !has(took, id) -> list[k] : 0);
+            from = by[k]; head = first[k];
+            next = (epoch[k] == epoch[id] + 1 && admits[from * IDS + id] == 0 -> list[k] : 0);
             begin_epoch() }
-    /* gf_view_begin_epoch: .. or, to a waiting process, over the connection on which it was proposed. */
-    :: d_step { has(waiting & runs, id) && taken_in(id) ->
+    /* gf_view_join, gf_view_commit: a process that a commit took in is told by any member that it comes to .. */
+    :: d_step { unheard(id, knocks_at[id]) && invited[id] == 0 && has(runs & ~waiting, knocks_at[id]) &&
+                may_tell(knocks_at[id]) -> invited[id] = by[knocks_at[id]] }
+    /* gf_view_begin_epoch: .. and hears it. */
+    :: d_step { has(waiting & runs, id) && invited[id] != 0 && commit[invited[id]] &&
+                admits[invited[id] * IDS + id] == incarnation[id] ->
             waiting = waiting & ~bit(id); epoch[id] = invited[id] / (VIEWS + 1);
-            next = proposal[invited[id]]; head = heads[invited[id]]; took = takes[invited[id]]; begin_epoch() }
-    /* gf_view_lost, gf_view_join: a waiting process turns to another member, which lets it wait: what was on its connection is gone. */
-    :: d_step { has(waiting & runs, id) && restarts < RESTARTS ->
-            restarts++; connection[id]++; invited[id] = 0; knocks_at[id] = (knocks_at[id] + 1) % IDS }
+            next = proposal[invited[id]]; head = heads[invited[id]]; from = invited[id]; begin_epoch() }
+    /* gf_view_lost, gf_view_join: a waiting process turns to another member: what was on its connection is gone. */
+    :: d_step { has(waiting & runs, id) && may_turn(id) -> invited[id] = 0; knocks_at[id] = (knocks_at[id] + 1) % IDS }
     od
 }
 
@@ -272,7 +290,7 @@ end:
             :: has(runs, id) ->
                 printf("%d crashes\n", id);
                 crashes++; runs = runs & ~bit(id); waiting = waiting & ~bit(id); out = out & ~bit(id);
-                leaves = leaves & ~bit(id); epoch[id] = 0; list[id] = 0; first[id] = 0; taken[id] = 0; view[id] = 0;
+                leaves = leaves & ~bit(id); epoch[id] = 0; list[id] = 0; first[id] = 0; by[id] = 0; view[id] = 0;
                 accepted[id] = 0; invited[id] = 0;
                 k = 0;
                 do :: k <= EPOCHS -> history[id * (EPOCHS + 1) + k] = 0; k++ :: else -> break od;
@@ -288,7 +306,7 @@ end:
             if
             :: !has(runs, id) ->
                 printf("%d starts\n", id);
-                restarts++; connection[id]++; knocks_at[id] = 0; runs = runs | bit(id); waiting = waiting | bit(id)
+                restarts++; incarnation[id]++; knocks_at[id] = 0; runs = runs | bit(id); waiting = waiting | bit(id)
             :: else
             fi;
             id = 0
@@ -314,7 +332,7 @@ init {
         do
         :: i < IDS ->
             if
-            :: i < INIT -> list[i] = FIRST_LIST; history[i * (EPOCHS + 1)] = FIRST_LIST
+            :: i < INIT -> list[i] = FIRST_LIST; first[i] = FIRST; history[i * (EPOCHS + 1)] = FIRST_LIST
             :: else
             fi;
             run Member(i);
@@ -328,9 +346,9 @@ init {
 #ifdef LIVE
 /* A member uses an epoch whose members all run and stay, and nobody waits at its coordinator. Or too few are left for a
  * quorum, or all that are left leave. Or a bound is reached. */
-#define uses(i) (!member(i) || epoch[i] == EPOCHS || view[i] == VIEWS || (list[i] & live & ~leaves) == 0 || \
-                 (view[i] == 0 && (list[i] & (~live | leaves)) == 0 && comers(coordinator(i)) == 0) || \
-                 (!half(list[i], live) && ((list[i] & live) | (ALL & ~runs)) != ALL))
+#define uses(i) (!member(i) || epoch[i] == EPOCHS || (view[i] == VIEWS && suspects(i)) || (list[i] & live(i) & ~leaves) == 0 || \
+                 (view[i] == 0 && (list[i] & (~live(i) | leaves)) == 0 && comers(coordinator(i)) == 0) || \
+                 (!half(list[i], live(i)) && ((list[i] & live(i)) | ended(i)) != ALL))
 #if IDS > 3
 #define all_use (uses(0) && uses(1) && uses(2) && uses(3))
 #elif IDS > 2
@@ -338,10 +356,14 @@ init {
 #else
 #define all_use (uses(0) && uses(1))
 #endif
+#ifdef QUIET
+active proctype Quiet() { timeout -> assert(all_use) }
+#else
 never { /* not: from some time on, always all_use */
 again:
     do :: true :: !(all_use) -> goto accept_not od;
 accept_not:
     true -> goto again
 }
+#endif
 #endif

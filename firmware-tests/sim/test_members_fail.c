@@ -308,17 +308,50 @@ TEST(who_rejoins_waits_where_all_fits)
         if (!rows[i].begun) members->view.epoch.epoch = 0;
         members->leaving = rows[i].leaves;
         members->table[1].state = rows[i].joins ? MEMBER_RECOVERING : MEMBER_EXPECTED;
-        if (rows[i].unused) memset(members->view.used, 0, sizeof members->view.used);
+        if (rows[i].unused) {
+            memset(members->view.used, 0, sizeof members->view.used);
+            members->view.epoch.bits[0] &= (unsigned char)~(1u << 1);
+        }
         gf_put_u32(&put, rows[i].id_count);
         gf_put_u32(&put, rows[i].first_world);
         gf_put_u32(&put, rows[i].is_new ? 1 : 0);
         gf_members_offer_put(&put, other);
+        gf_put_u32(&put, other->incarnation);
         get.left = (uint32_t)(sizeof payload - put.left);
         bool valid = gf_view_frame(members, 1, MEMBERS_JOIN, &get);
         bool waits = (members->table[1].state == MEMBER_WAITS);
         if ((valid != rows[i].valid) || (waits != rows[i].waits)) print_error("%s\n", rows[i].name);
         assert_int_equal(valid, rows[i].valid);
         assert_int_equal(waits, rows[i].waits);
+        members_world_end();
+    }
+}
+
+/* The epoch's commit took in a process of member id 1: is it the one that waits here? */
+TEST(who_waits_is_told_or_refused_by_the_process_that_a_commit_names)
+{
+    static const struct { const char *name; bool same, is_new; member_state then; bool owed; } rows[] = {
+        {"the_one_that_it_names", true, true, MEMBER_EXPECTED, true},
+        {"started_anew_since", false, false, MEMBER_WAITS, false},
+        {"another_that_claims_the_id", false, true, MEMBER_RECOVERING, false},
+    };
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        members_world_open_epoch(3, 1);
+        members_world_until(GF_OK);
+        struct gf_members *members = world.ranks[0].members;
+        struct member *member = &members->table[1];
+        member->state = MEMBER_WAITS;
+        member->is_new = rows[i].is_new;
+        member->incarnation = rows[i].same ? 7 : 9;
+        members->view.epoch.taken_count = 1;
+        members->view.epoch.taken[0] = 1;
+        members->view.epoch.incarnation[0] = 7;
+        members->view.state = VIEW_COLLECT;
+        gf_view_admit(members);
+        bool owed = (member->owed & (1u << MEMBERS_COMMIT)) != 0;
+        if ((member->state != rows[i].then) || (owed != rows[i].owed)) print_error("%s\n", rows[i].name);
+        assert_int_equal(member->state, rows[i].then);
+        assert_int_equal(owed, rows[i].owed);
         members_world_end();
     }
 }

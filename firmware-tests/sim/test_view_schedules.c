@@ -29,6 +29,12 @@ static void when_sent(uint32_t from, uint32_t to, members_frame kind, void (*the
 }
 
 static void sender_crashes(void) { views_crash(act_from); }
+static void sender_crashes_and_4_starts_again(void)
+{
+    views_crash(act_from);
+    views_crash(4);
+    views_start(4);
+}
 static void sender_stops(void) { views_stop(act_from, true); }
 static void sender_reaches_no_other(void)
 {
@@ -67,6 +73,32 @@ TEST(the_proposal_of_a_dead_coordinator_is_taken_where_one_accepted_it)
     EXPECT("0 proposes 15 in view 1", "0 crashes", "1 accepts view 1", "1 proposes 15 in view 2",
            "1 begins epoch 1: members 15", "1 begins epoch 2: members 14");
     views_close();
+}
+
+/* The dead coordinator had invited 3 and 4, without whom the others are no quorum. The next one tells the processes that
+ * were meant, and no other of their ids. */
+TEST(processes_that_a_dead_coordinator_invited_hear_of_the_next_one)
+{
+    for (uint32_t again = 0; again < 2; again++) {
+        views_open(5, false);
+        views_crash(3);
+        views_crash(4);
+        views_until(views_done, 60 * SECOND);
+        views_start(3);
+        views_start(4);
+        views_for(SECOND);
+        when_sent(0, 1, MEMBERS_PREPARE, (again == 0) ? sender_crashes : sender_crashes_and_4_starts_again);
+        views_change(0x07);
+        views_until(views_done, 60 * SECOND);
+        assert_null(act);
+        EXPECT("0 proposes 31 in view 1", "0 crashes", "1 accepts view 1", "1 proposes 31 in view 2",
+               "1 begins epoch 2: members 31", "1 begins epoch 3: members 30");
+        EXPECT("0 crashes", "3 begins epoch 2: members 31", "3 begins epoch 3: members 30");
+        EXPECT("0 crashes", "4 begins epoch 3: members 30");
+        for (uint32_t i = 0; (again != 0) && (i < views.line_count); i++)
+            assert_string_not_equal(views.lines[i], "4 begins epoch 2: members 31");
+        views_close();
+    }
 }
 
 TEST(where_nobody_did_it_is_forgotten)

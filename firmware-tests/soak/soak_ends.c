@@ -81,23 +81,23 @@ static void all_are_told(const struct soak_job *job)
     }
 }
 
-/* Of the last epoch's members those that live and have heard of it are no quorum by themselves: processes that it takes
- * in hear of it from the coordinator that invited them alone (lib/elastic/README.md). Where there are any and nobody
- * names the dead one as ended, they go on only if its new start reaches them in time; where there are none, nobody
- * knows the job. */
+/* Of the last epoch's members those that live are no quorum, and nobody names the dead one as ended: they go on only if
+ * its new start reaches them in time. Where none live but some that it took in, nobody knows the job. */
 static bool no_quorum_is_left(const struct soak_job *job)
 {
     const struct commit *newest = commit_log_newest(&job->commits);
-    uint64_t members = newest->members, others, heard;
+    uint64_t members = newest->members, others;
+    bool known = false;
     if (job->plan.culprit == GF_RANK_NONE) return false;
     others = members & ~(UINT64_C(1) << job->plan.culprit);
-    if (others == 0) return true;
-    heard = others;
-    for (uint32_t id = 0; id < job->plan.ids; id++)
-        if (job->commits.last[id].epoch != newest->epoch) heard &= ~(UINT64_C(1) << id);
-    if (commit_log_is_quorum(members, heard) || (job->plan.told && (heard == others))) return false;
+    for (uint32_t rank = 0; rank < job->plan.ids; rank++) {
+        bool opened = (job->ranks[rank].end == GF_OK) || (job->ranks[rank].end_stage != SOAK_OPEN);
+        known = known || (opened && (((others >> rank) & 1) != 0));
+    }
+    if (!known) return true;
+    if (job->plan.told || commit_log_is_quorum(members, others)) return false;
     for (uint32_t rank = 0; rank < job->plan.ids; rank++)
-        if ((((heard >> rank) & 1) != 0) && (job->ranks[rank].end != GF_ERR_QUORUM)) return false;
+        if ((((others >> rank) & 1) != 0) && (job->ranks[rank].end != GF_ERR_QUORUM)) return false;
     return true;
 }
 

@@ -46,8 +46,7 @@ TEST(a_thousand_random_jobs_hold)
  * back when others had begun to leave; roundings of what had cancelled over 229 steps; one that came when the
  * coordinator died and was started again; two that came to a job of one rank, which died, before and after it had
  * taken one in; two that a commit had taken in when the coordinator died, who were taken for other processes; two
- * more that were left out, as the coordinator that invited them died before the commit, so that the others were no
- * quorum. */
+ * more that nobody told of the commit, as the coordinator that had invited them died before it. */
 TEST(jobs_that_once_failed_hold)
 {
     static const uint64_t seeds[] = {0x18ea0da9f5a815ea, 0x18ea0daa37b93387, 0x18ea0f1b68ecdbcf,

@@ -6,11 +6,11 @@ bool gf_view_list_has(const struct members_list *list, uint32_t id)
     return (list->bits[id / 8] & (1u << (id % 8))) != 0;
 }
 
-bool gf_view_list_took(const struct members_list *list, uint32_t id)
+uint32_t gf_view_list_took(const struct members_list *list, uint32_t id)
 {
-    bool took = false;
-    for (uint32_t i = 0; i < list->taken_count; i++) took = took || (list->taken[i] == id);
-    return took;
+    for (uint32_t i = 0; i < list->taken_count; i++)
+        if (list->taken[i] == id) return list->incarnation[i];
+    return 0;
 }
 
 void gf_view_list_add(struct members_list *list, uint32_t id)
@@ -47,7 +47,10 @@ void gf_view_list_walk(struct gf_walk *walk, struct members_list *list, uint32_t
     gf_walk_u32(walk, &list->first);
     gf_walk_u32(walk, &list->taken_count);
     if ((walk->get != NULL) && (list->taken_count > VIEW_TAKES_MAX)) walk->get->bad = true;
-    for (uint32_t i = 0; (i < list->taken_count) && (i < VIEW_TAKES_MAX); i++) gf_walk_u16(walk, &list->taken[i]);
+    for (uint32_t i = 0; (i < list->taken_count) && (i < VIEW_TAKES_MAX); i++) {
+        gf_walk_u16(walk, &list->taken[i]);
+        gf_walk_u32(walk, &list->incarnation[i]);
+    }
     gf_walk_bytes(walk, list->bits, bytes);
     if (walk->get == NULL) return;
     bool first_fits = (list->first < id_count) && gf_view_list_has(list, list->first);
@@ -56,13 +59,14 @@ void gf_view_list_walk(struct gf_walk *walk, struct members_list *list, uint32_t
     if ((list->epoch != 0) && !first_fits) walk->get->bad = true;
 }
 
-/* A process that waits is of whatever takes it in. A member is of the next epoch if that holds its member id for
- * itself, and not for a process that was started after it; what comes later has gone on without it. */
+/* A process that waits is of what takes it in. A member is of the next epoch if that holds its member id for itself,
+ * and not for a process that was started after it; what comes later has gone on without it. */
 bool gf_view_list_is_mine(const struct gf_members *members, const struct members_list *list)
 {
-    bool mine = gf_view_list_has(list, members->member_id);
-    if (gf_view_joins(members) || !mine) return mine;
-    return !gf_view_list_took(list, members->member_id) && (list->epoch == members->view.epoch.epoch + 1);
+    uint32_t took = gf_view_list_took(list, members->member_id);
+    if (!gf_view_list_has(list, members->member_id)) return false;
+    if (took != 0) return took == members->incarnation;
+    return !gf_view_joins(members) && (list->epoch == members->view.epoch.epoch + 1);
 }
 
 /* Any two sets that are half of the epoch share a member, and a member that has promised a view acknowledges nothing
@@ -77,7 +81,7 @@ bool gf_view_quorum(const struct gf_members *members, const struct members_list 
     for (uint32_t id = members->id_count; id-- > 0;) {
         const struct member *member = &members->table[id];
         bool is_here = gf_view_list_has(here, id);
-        bool waits = (member->state == MEMBER_WAITS) || (member->state == MEMBER_INVITED);
+        bool waits = (member->state == MEMBER_WAITS);
         everybody = everybody && (is_here || waits || gf_view_list_has(&view->ended, id));
         if (!gf_view_list_has(&view->epoch, id)) continue;
         of++;

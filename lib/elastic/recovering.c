@@ -4,11 +4,14 @@
  * somebody waits (lib/core/vote.c). Then the epoch ends by agreement, and the proposal takes along who waits. A view
  * change for another reason does, too.
  *
- * It is a member once COMMIT has reached it over the connection on which it waited. Until then a try that fails begins
- * anew; who refuses it says why. */
+ * A commit names processes, not ids: whoever coordinates when the one that it took in comes tells it so, also where
+ * another had invited it and died. It is a member once COMMIT has reached it. Until then a try that fails begins anew;
+ * who refuses it says why. */
 #include "lib/membership/members_state.h"
 
 #include <stdio.h>
+
+#define ANOTHERS_TEXT "member id %u was used before: a new process takes one that never was"
 
 static void refuse(struct gf_members *members, uint32_t id, gf_status code, const char *text)
 {
@@ -23,23 +26,33 @@ static void refuse(struct gf_members *members, uint32_t id, gf_status code, cons
                                             (uint32_t)(GF_FRAME_PAYLOAD_MAX - put.left));
 }
 
-/* Why a process cannot come in; GF_OK where it can. */
-static gf_status join_check(const struct gf_members *members, uint32_t id, struct gf_get *get, char *why_out,
-                            size_t bytes)
+/* A new process claims an id that is, or was, another's. */
+static bool is_anothers(const struct gf_members *members, uint32_t id)
 {
+    const struct members_view *view = &members->view;
+    bool was_used = ((view->used[id / 8] >> (id % 8)) & 1) != 0;
+    return members->table[id].is_new && (was_used || gf_view_list_has(&view->epoch, id)) &&
+           (gf_view_list_took(&view->epoch, id) != members->table[id].incarnation);
+}
+
+/* Why a process cannot come in; GF_OK where it can. */
+static gf_status join_check(struct gf_members *members, uint32_t id, struct gf_get *get, char *why_out, size_t bytes)
+{
+    struct member *member = &members->table[id];
     uint32_t epoch, id_count = gf_get_u32(get), first_world = gf_get_u32(get);
-    bool is_new = gf_get_u32(get) != 0, was_used = ((members->view.used[id / 8] >> (id % 8)) & 1) != 0;
     struct gf_offer offer = {0};
+    member->is_new = gf_get_u32(get) != 0;
     if (!gf_members_offer_get(get, &offer, &epoch)) return GF_AGAIN;
+    if (offer.version == members->setup.offer.version) member->incarnation = gf_get_u32(get);
     offer.world = members->setup.offer.world; /* of this epoch */
     if ((id_count != members->id_count) || (first_world != members->first_world))
         (void)snprintf(why_out, bytes, "the job began with %u ranks and has at most %u, it was told %u and %u",
                        members->first_world, members->id_count, first_world, id_count);
     else if (members->view.epoch.epoch == 0)
         (void)snprintf(why_out, bytes, "the job has not begun yet%s",
-                       is_new ? "" : ": expected rendezvous.rejoin = false");
-    else if (is_new && was_used)
-        (void)snprintf(why_out, bytes, "member id %u was used before: a new process takes one that never was", id);
+                       member->is_new ? "" : ": expected rendezvous.rejoin = false");
+    else if (is_anothers(members, id))
+        (void)snprintf(why_out, bytes, ANOTHERS_TEXT, id);
     else if (members->leaving || (members->state == MEMBERS_GONE))
         (void)snprintf(why_out, bytes, "the job is ending");
     else if (!gf_members_offer_difference(members, &offer, members->setup.epoch, id, why_out, bytes))
@@ -62,6 +75,31 @@ void gf_view_join(struct gf_members *members, uint32_t id, struct gf_get *get)
     members->table[id].progress = (struct gf_members_progress){.applied = 1, .partial = 1};
     members->table[id].state = MEMBER_WAITS;
     gf_log_line(&members->setup.log, GF_LOG_INFO, "member id %u waits to come in", id);
+    gf_view_admit(members);
+}
+
+bool gf_view_waits_for(const struct gf_members *members, const struct members_list *list, uint32_t id)
+{
+    return (members->table[id].state == MEMBER_WAITS) &&
+           (members->table[id].incarnation == gf_view_list_took(list, id));
+}
+
+void gf_view_admit(struct gf_members *members)
+{
+    const struct members_view *view = &members->view;
+    char why[96];
+    bool leads = (view->state == VIEW_COLLECT) || (view->state == VIEW_PROPOSED);
+    for (uint32_t id = 0; (leads || (members->state == MEMBERS_JOINING)) && (id < members->id_count); id++) {
+        struct member *member = &members->table[id];
+        if (gf_view_waits_for(members, &view->epoch, id)) {
+            member->state = MEMBER_EXPECTED;
+            member->suspected = false;
+            gf_members_owe_id(members, id, MEMBERS_COMMIT);
+        } else if ((member->state == MEMBER_WAITS) && is_anothers(members, id)) {
+            (void)snprintf(why, sizeof why, ANOTHERS_TEXT, id);
+            refuse(members, id, GF_ERR_STATE, why);
+        }
+    }
 }
 
 void gf_view_turn_away(struct gf_members *members, const char *reason)

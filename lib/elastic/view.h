@@ -20,6 +20,7 @@ struct members_list {
     unsigned char bits[GF_WORLD_MAX / 8];
     uint32_t taken_count; /* those of them that its commit took in: other processes of these ids are out */
     uint16_t taken[VIEW_TAKES_MAX];
+    uint32_t incarnation[VIEW_TAKES_MAX]; /* which processes they are */
 };
 _Static_assert(GF_WORLD_MAX <= UINT16_MAX, "a member id fits");
 
@@ -54,7 +55,7 @@ struct members_view {
     struct view_proposal current; /* how that began, for those that have not heard of it */
     struct view_proposal accepted;
     struct members_list ended;    /* as named here, at one moment: lists of two moments must not be mixed */
-    unsigned char used[GF_WORLD_MAX / 8]; /* member ids that any committed epoch had: never given again */
+    unsigned char used[GF_WORLD_MAX / 8]; /* member ids of all epochs that were in use: never given again */
     gf_status refusal;      /* what COMMIT says instead, where this attempt has failed */
     struct gf_members_plan plan;
 };
@@ -63,7 +64,8 @@ struct gf_members;
 
 /* ---- quorum.c ---- */
 bool gf_view_list_has(const struct members_list *list, uint32_t id);
-bool gf_view_list_took(const struct members_list *list, uint32_t id); /* a process of this id has come in with it */
+/* The incarnation of the process of this id that its commit took in; 0: none. */
+uint32_t gf_view_list_took(const struct members_list *list, uint32_t id);
 void gf_view_list_add(struct members_list *list, uint32_t id);
 uint32_t gf_view_list_count(const struct members_list *list, uint32_t id_count);
 /* The list's next id, cyclically. */
@@ -121,6 +123,9 @@ gf_view_action gf_view_note, gf_view_answer, gf_view_promise, gf_view_accept, gf
 gf_view_action gf_view_be_out, gf_view_begin_epoch;
 gf_view_action gf_view_collect, gf_view_commit; /* view_agree.c */
 gf_view_action gf_view_join, gf_view_warn;      /* recovering.c */
+/* Does the process with this list's incarnation of the id wait here? */
+bool gf_view_waits_for(const struct gf_members *members, const struct members_list *list, uint32_t id);
+void gf_view_admit(struct gf_members *members); /* those that wait for the epoch's own commit hear of it */
 /* Everybody who waits is told that nobody will come for it. */
 void gf_view_turn_away(struct gf_members *members, const char *reason);
 

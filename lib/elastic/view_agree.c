@@ -43,15 +43,15 @@ static void refuse_all(struct gf_members *members)
 }
 
 /* Those who wait: no more at once than members that stay, who keep a quorum without them. */
-static void waiting_add(struct gf_members *members, struct members_list *list, uint32_t room)
+static void waiting_add(const struct gf_members *members, struct members_list *list, uint32_t room)
 {
     if (room > VIEW_TAKES_MAX) room = VIEW_TAKES_MAX;
     for (uint32_t id = 0; (id < members->id_count) && (list->taken_count < room); id++) {
-        struct member *member = &members->table[id];
+        const struct member *member = &members->table[id];
         if (member->state != MEMBER_WAITS) continue; /* so it is of no epoch, and not in the list yet */
         gf_view_list_add(list, id);
+        list->incarnation[list->taken_count] = member->incarnation;
         list->taken[list->taken_count++] = (uint16_t)id;
-        member->state = MEMBER_INVITED;
     }
 }
 
@@ -101,7 +101,7 @@ static void propose(struct gf_members *members, const struct members_list *here)
  * rejoins. Until it says which it is, it may be that member. */
 static bool is_unheard(const struct gf_members *members, uint32_t id)
 {
-    return (members->table[id].state == MEMBER_RECOVERING) && gf_view_list_took(&members->view.epoch, id);
+    return (members->table[id].state == MEMBER_RECOVERING) && (gf_view_list_took(&members->view.epoch, id) != 0);
 }
 
 /* The members that are here: their state in this view is at least `state`; MEMBER_EXPECTED: or that may come. */
@@ -208,8 +208,7 @@ void gf_view_commit(struct gf_members *members, uint32_t own, struct gf_get *get
     }
     view->current = view->accepted;
     for (uint32_t id = 0; id < members->id_count; id++) {
-        const struct member *member = &members->table[id];
-        if (gf_member_is_here(member) || (member->state == MEMBER_INVITED))
+        if (gf_member_is_here(&members->table[id]) || gf_view_waits_for(members, &view->current.list, id))
             commit_only(members, id);
     }
     if (gf_view_list_has(&view->current.list, own)) gf_view_committed(members);

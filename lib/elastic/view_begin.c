@@ -10,14 +10,16 @@ void gf_view_epoch_take(struct gf_members *members)
 {
     struct members_view *view = &members->view;
     view->epoch = view->current.list;
-    used_add(view, &view->epoch);
     view->view = view->accepted_view = 0;
     memset(&view->accepted, 0, sizeof view->accepted);
     for (uint32_t id = 0; id < members->id_count; id++) {
         struct member *member = &members->table[id];
-        if (!gf_member_is_recovering(member) || (member->state == MEMBER_INVITED)) member->suspected = false;
-        if ((member->state == MEMBER_INVITED) || (member->state == MEMBER_REPORTED)) member->state = MEMBER_EXPECTED;
+        bool taken = (gf_view_list_took(&view->epoch, id) != 0), may_come = taken && !member->connected;
+        if (taken) member->address[0] = 0; /* that of the process before it */
+        if (may_come || (member->state == MEMBER_REPORTED)) member->state = MEMBER_EXPECTED;
+        if (!gf_member_is_recovering(member)) member->suspected = false;
     }
+    gf_view_admit(members);
 }
 
 void gf_view_committed(struct gf_members *members)
@@ -90,7 +92,8 @@ void gf_members_change_join(struct gf_members *members, const void *endpoint, si
     gf_members_epoch_begin(members, endpoint, endpoint_bytes, now_ns);
     for (uint32_t other = 0; other < plan.world; other++) {
         bool needed = members_coordinates(members) ? (other != plan.rank) : (other == 0);
-        if (!needed || members_here(members, other) || (moves && (status >= 0))) continue;
+        bool may_come = (gf_view_list_took(list, members_id(members, other)) != 0); /* others may have invited it */
+        if (!needed || members_here(members, other) || (moves && (status >= 0)) || may_come) continue;
         gf_members_failf(members, GF_ERR_PEER, other, "rank %u went away while epoch %u was agreed upon", other,
                          plan.epoch);
     }

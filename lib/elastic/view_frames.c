@@ -52,7 +52,7 @@ static void report_put(struct gf_put *put, struct gf_members *members)
     gf_view_list_walk(&walk, &view->epoch, members->id_count);
     gf_view_proposal_walk(&walk, &view->accepted, members->id_count);
 }
-_Static_assert(2 * (12 + 2 * VIEW_TAKES_MAX + GF_WORLD_MAX / 8) + 128 <= GF_FRAME_PAYLOAD_MAX, "a report fits");
+_Static_assert(2 * (12 + 6 * VIEW_TAKES_MAX + GF_WORLD_MAX / 8) + 128 <= GF_FRAME_PAYLOAD_MAX, "a report fits");
 
 /* What a process that comes in knows nothing of: where the first rank is, and which member ids were used. */
 void gf_view_commit_put(struct gf_put *put, const struct gf_members *members, struct view_proposal *proposal,
@@ -90,6 +90,7 @@ uint32_t gf_view_frame_put(struct gf_members *members, uint32_t kind)
         gf_put_u32(&put, members->first_world);
         gf_put_u32(&put, members->setup.is_new ? 1 : 0);
         gf_members_offer_put(&put, members);
+        gf_put_u32(&put, members->incarnation);
         break;
     default: break;
     }

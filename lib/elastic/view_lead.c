@@ -42,7 +42,6 @@ static void reports_forget(struct gf_members *members)
         struct member *member = &members->table[id];
         member->owed &= ~MEMBERS_VIEW_FRAMES | (1u << MEMBERS_COMMIT); /* of this epoch, to one that has not heard */
         if (member->state == MEMBER_ACCEPTED) member->state = MEMBER_EXPECTED;
-        if (member->state == MEMBER_INVITED) member->state = MEMBER_WAITS;
     }
 }
 
@@ -59,6 +58,7 @@ void gf_view_lead(struct gf_members *members, uint32_t number)
         if ((member->state == MEMBER_REPORTED) && (member->view < number))
             gf_members_owe_id(members, id, MEMBERS_START_VIEW);
     }
+    gf_view_admit(members);
 }
 
 void gf_view_seek_any(struct gf_members *members)
@@ -81,8 +81,9 @@ void gf_view_next(struct gf_members *members)
         id = (view->view == 0) ? view->epoch.first : gf_view_list_next(&view->epoch, id, members->id_count);
         struct member *member = &members->table[id];
         bool is_own = (id == members->member_id);
+        bool unknown = (gf_view_list_took(&view->epoch, id) != 0) && (member->address[0] == 0);
         bool may_answer = (member->state != MEMBER_DEAD) && !gf_member_is_recovering(member) && !member->suspected &&
-                          ((view->sought == GF_RANK_NONE) || (view->sought == id));
+                          !unknown && ((view->sought == GF_RANK_NONE) || (view->sought == id));
         gf_status status = GF_ERR_STATE;
         view->view++;
         if (is_own || may_answer) status = gf_view_turn(members, id);

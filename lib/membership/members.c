@@ -1,6 +1,8 @@
 /* Who is in the world: what comes in, and what it changes. members_run.c polls. */
 #include "lib/membership/members_state.h"
 
+#include "drivers/fnv.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -84,6 +86,7 @@ struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *s
     members->member_id = setup->rank;
     members->id_count = setup->id_count;
     members->first_world = setup->world;
+    members->incarnation = (uint32_t)gf_fnv_u64(gf_fnv_u64(GF_FNV_START, setup->offer.node), now_ns) | 1u;
     if (setup->joins) members->setup.world = members->setup.offer.world = setup->id_count; /* until an epoch has it */
     members->id_of = (uint32_t *)&members->table[setup->id_count];
     members->endpoints = (unsigned char *)(members->id_of + setup->id_count);

@@ -90,8 +90,7 @@ typedef enum member_state {
     MEMBER_DISCONNECTED, /* it was here and contacted another coordinator, fell silent, or was refused */
     MEMBER_DEAD,         /* its kernel said so, or who named the ended */
     MEMBER_RECOVERING,   /* a process of no epoch has this id, and is connected: it rejoins */
-    MEMBER_WAITS,        /* .. and was given the same things as this rank */
-    MEMBER_INVITED       /* .. and this view's proposal takes it in */
+    MEMBER_WAITS         /* .. and was given the same things as this rank */
 } member_state;
 
 /* A row for each member id. */
@@ -100,6 +99,8 @@ struct member {
     bool connected;
     bool suspected;          /* by fault attribution, or it did not answer as coordinator */
     bool leaves;             /* BYE, or its report, said so */
+    bool is_new;             /* its JOIN said so, and which process it is: */
+    uint32_t incarnation;
     uint32_t epoch_rank;     /* GF_RANK_NONE: it is not of this epoch; gf_members_rank() */
     uint32_t owed;           /* bits 1 << members_frame */
     uint32_t view;           /* of its report */
@@ -125,6 +126,7 @@ struct gf_members {
     uint32_t member_id;
     uint32_t id_count;
     uint32_t first_world;
+    uint32_t incarnation;       /* of this process: tells it from others that had or claim its member id; not 0 */
     struct members_view view;
     bool was_member;            /* an epoch with this process was in use */
     struct gf_rendezvous *rendezvous;
