@@ -127,7 +127,8 @@ byte chosen[EPOCHS + 1];      /* the list that was begun under each number, by w
 #define ahead(j, i) ((j) < IDS && member(j) && epoch[j] > epoch[i])
 
 #ifdef LIVE
-#define live(i) (runs & ~out & (~waiting | unheard(0, i) | (unheard(1, i) << 1) | (unheard(2, i) << 2) | (unheard(3, i) << 3)))
+#define live(i) (runs & ~out & (~waiting | unheard(0, i) | (unheard(1, i) << 1) | (unheard(2, i) << 2) | \
+                 (unheard(3, i) << 3)))
 #define suspects(i) (view[i] == 0 -> ((list[i] & (~live(i) | leaves)) != 0 || comers(coordinator(i)) != 0) \
                                   : !member(coordinator(i)))
 #define may_turn(j) (!member(knocks_at[j]) || coordinator(knocks_at[j]) != knocks_at[j])
@@ -346,7 +347,8 @@ init {
 #ifdef LIVE
 /* A member uses an epoch whose members all run and stay, and nobody waits at its coordinator. Or too few are left for a
  * quorum, or all that are left leave. Or a bound is reached. */
-#define uses(i) (!member(i) || epoch[i] == EPOCHS || (view[i] == VIEWS && suspects(i)) || (list[i] & live(i) & ~leaves) == 0 || \
+#define uses(i) (!member(i) || epoch[i] == EPOCHS || (view[i] == VIEWS && suspects(i)) || \
+                 (list[i] & live(i) & ~leaves) == 0 || \
                  (view[i] == 0 && (list[i] & (~live(i) | leaves)) == 0 && comers(coordinator(i)) == 0) || \
                  (!half(list[i], live(i)) && ((list[i] & live(i)) | ended(i)) != ALL))
 #if IDS > 3

@@ -75,8 +75,8 @@ TEST(the_proposal_of_a_dead_coordinator_is_taken_where_one_accepted_it)
     views_close();
 }
 
-/* The dead coordinator had invited 3 and 4, without whom the others are no quorum. The next one tells the processes that
- * were meant, and no other of their ids. */
+/* The dead coordinator had invited 3 and 4, without whom the others are no quorum. The next one tells the processes
+ * that were meant, and no other of their ids. */
 TEST(processes_that_a_dead_coordinator_invited_hear_of_the_next_one)
 {
     for (uint32_t again = 0; again < 2; again++) {
