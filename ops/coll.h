@@ -39,6 +39,7 @@ struct gf_flow;      /* ops/coll/flow.h */
 struct gf_round;
 struct gf_direct;    /* ops/node/direct.h */
 struct gf_hierarchy; /* ops/node/hierarchy.h */
+struct gf_coll_nodes_kind;
 
 /* A message of a collective that is under way. */
 struct gf_coll_msg {
@@ -137,6 +138,7 @@ struct gf_coll_kind {
     const char *name;
     bool in_memory;     /* through memory that ranks share: no messages */
     uint32_t collectives; /* that it offers: bits 1 << gf_collective */
+    const struct gf_coll_nodes_kind *nodes; /* of hierarchy: which ranks share memory */
     /* Of kinds made of rounds (flow.h): how many an operation has, the elements of the longest one; what they are. */
     uint32_t (*shape)(gf_collective collective, uint32_t size, uint64_t elem_count, uint64_t *longest_out);
     void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out);

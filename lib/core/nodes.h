@@ -4,14 +4,6 @@
 
 #include "ops/node/hierarchy.h"
 
-/* Whose memory each rank reaches, as they tell each other, and what follows for this one. */
-#define GF_REACH_WORDS 4u
-struct gf_node_words {
-    float *reach;             /* [world][GF_REACH_WORDS]: the lowest rank that it reaches, how many, a hash of which,
-                               * one of its network device */
-    uint32_t *local, *across; /* [world] each: struct gf_coll_nodes */
-};
-
 struct gf_nodes {
     struct gf_node_words words; /* NULL where they are of no use */
     struct gf_coll_nodes of;

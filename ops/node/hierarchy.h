@@ -17,6 +17,30 @@ struct gf_coll_nodes {
     uint64_t halving_max_bytes; /* blocks up to here are summed over nodes by halving, larger ones by ring */
 };
 
+/* Whose memory each rank reaches, as they tell each other before the first operation, and what follows for this one. */
+#define GF_REACH_WORDS 4u
+struct gf_node_words {
+    float *reach;             /* [world][GF_REACH_WORDS]: the lowest rank that it reaches, how many, a hash of which,
+                               * one of its network device */
+    uint32_t *local, *across; /* [world] each: struct gf_coll_nodes */
+};
+struct gf_nodes_meeting {
+    struct gf_link *link;
+    const uint32_t *members; /* as in struct gf_coll */
+    uint32_t world, rank;
+    struct gf_node_words words;
+};
+#define GF_NODES_AUTO 2u   /* auto takes hierarchy on so many nodes */
+#define GF_NODES_OWNERS 2u /* of at least so many ranks */
+struct gf_coll_nodes_kind {
+    void (*look)(const struct gf_nodes_meeting *met); /* what this rank says of itself */
+    /* That is summed over all ranks: who makes up which node, and whether hierarchy serves them. Memory that is not
+     * shared by whole nodes is an error where hierarchy was asked for by name, with peer and error_out[256]. */
+    gf_status (*commit)(const struct gf_nodes_meeting *met, bool by_name, struct gf_coll_nodes *nodes_out,
+                        bool *used_out, uint32_t *peer_out, char *error_out);
+};
+extern const struct gf_coll_nodes_kind gf_coll_nodes_kind;
+
 struct gf_hierarchy {
     /* the owner's */
     const struct gf_coll_nodes *nodes;
