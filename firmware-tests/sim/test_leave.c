@@ -112,7 +112,8 @@ TEST(a_rank_that_waits_in_one_operation_says_so_when_another_has_ended)
     float data[4] = {0};
     WORLD_OPEN(w, &setup);
     for (uint32_t i = 0; i < 3; i++)
-        assert_int_equal(gf_allreduce(w.ranks[i / 2].gf, (gf_mem)(uintptr_t)&data[i], 1, GF_TYPE_F32, &requests[i]), GF_OK);
+        assert_int_equal(gf_allreduce(w.ranks[i / 2].gf, (gf_mem)(uintptr_t)&data[i], 1, GF_TYPE_F32, &requests[i]),
+                         GF_OK);
     world_run(&w, first_progress, requests);
     world_expect(&w, GF_OK);
     assert_int_equal(gf_request_poll(w.ranks[0].gf, &requests[1]), GF_AGAIN);
