@@ -31,6 +31,7 @@ static inline uint64_t gf_tag_move(uint64_t tag, uint64_t move)
 struct gf_auth_module; /* drivers/tcp/rendezvous_auth.h */
 extern const struct gf_auth_module gf_module_authentication;
 
+/* Texts are the caller's for as long as the link is open. */
 struct gf_link_setup {
     uint32_t rank;
     uint32_t world;

@@ -72,13 +72,13 @@ struct gf_auth_module {
                     size_t bytes);
     bool (*decrypt)(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes, unsigned char *data,
                     size_t bytes);
-    gf_status (*connections_open)(struct gf_proofs *proofs, const struct gf_link_setup *setup, const struct gf_log *log,
-                                  void *memory, struct gf_fault *fault_out); /* NULL in a build without UCX */
+    gf_status (*connections_open)(struct gf_proofs *proofs, const struct gf_link_setup *setup, void *memory,
+                                  struct gf_fault *fault_out); /* NULL in a build without UCX */
 };
 
 /* Who may connect to UCX (drivers/ucx/connection_proof.h), which the module links. Once a link, with setup's
  * authentication: reads its key_file, if one is named. memory[gf_proofs_bytes()]. */
-gf_status gf_proofs_open(struct gf_proofs *proofs, const struct gf_link_setup *setup, const struct gf_log *log,
-                         void *memory, struct gf_fault *fault_out);
+gf_status gf_proofs_open(struct gf_proofs *proofs, const struct gf_link_setup *setup, void *memory,
+                         struct gf_fault *fault_out);
 
 #endif

@@ -11,6 +11,8 @@
  * All but accept() is called on the thread that progresses the link. */
 #include "drivers/ucx/connection_record.h"
 
+#include "drivers/bytes.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,10 +21,16 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#define MAGIC_BYTES 8u
-static const char magic[MAGIC_BYTES + 1] = "GFUCXv2\n";
-#define PROVEN_BYTES (GF_AUTH_NONCE_BYTES + GF_AUTH_PROOF_BYTES)
-#define HELLO_BYTES (MAGIC_BYTES + 4u + PROVEN_BYTES)
+#define MAGIC "GFUCXv2\n"
+struct answer {
+    unsigned char nonce[GF_AUTH_NONCE_BYTES], proof[GF_AUTH_PROOF_BYTES];
+};
+struct hello {
+    char magic[8];
+    uint32_t rank;
+    struct answer by;
+};
+_Static_assert(sizeof(struct hello) == 12 + sizeof(struct answer), "no padding: it travels as it is");
 
 /* What a hash is for: in front of all that it is over. */
 enum { PART_HELLO, PART_ANSWER, PART_CONFIRM, PART_KEY_OF_CALLER, PART_KEY_OF_LISTENER };
@@ -63,17 +71,9 @@ struct gf_conn *gf_conn_take(struct gf_proofs *proofs, int fd)
     return NULL;
 }
 
-static void awaited_not(struct gf_conn *conn)
-{
-    if ((conn->state == GF_CONN_CONNECTS) || (conn->state == GF_CONN_AWAITS_ANSWER)) conn->of->awaited--;
-}
-
 static void conn_give(struct gf_conn *conn)
 {
     struct gf_conn **at = list_of(conn->of, conn->fd);
-    if (conn->calls) awaited_not(conn);
-    if ((conn->state == GF_CONN_ENDED) && !conn->told) conn->of->gone--;
-    if ((conn->state == GF_CONN_ENDED) && (conn->calls || conn->used)) conn->of->silent--;
     if (conn->record != NULL) gf_auth_forget(conn->record, GF_RECORD_SECRET_BYTES);
     gf_proofs_lock();
     while (*at != conn) at = &(*at)->next;
@@ -86,20 +86,19 @@ void gf_conns_forget(struct gf_proofs *proofs)
 {
     for (uint32_t i = 0; i < proofs->conn_count; i++)
         if (proofs->conns[i].state != GF_CONN_FREE) conn_give(&proofs->conns[i]);
-    proofs->awaited = proofs->gone = proofs->silent = 0;
+    proofs->busy = proofs->silent = false;
 }
 
 static void conn_end(struct gf_conn *conn, int error, const char *why)
 {
     if (conn->state == GF_CONN_ENDED) return;
-    if (conn->calls) awaited_not(conn);
     conn->state = GF_CONN_ENDED;
     conn->error = error;
     conn->why = why;
     /* Silent to UCX, which may wait for it: then the link tells. */
     conn->told = !conn->calls && !conn->used && (why == NULL);
-    if (!conn->told) conn->of->gone++;
-    if (conn->calls || conn->used) conn->of->silent++;
+    if (!conn->told) conn->of->busy = true;
+    if (conn->calls || conn->used) conn->of->silent = true;
     else conn->watched = NULL; /* UCX is to read that it has ended */
     (void)shutdown(conn->fd, SHUT_RDWR);
 }
@@ -109,15 +108,14 @@ static void conn_end(struct gf_conn *conn, int error, const char *why)
 #define SAID_BYTES (5 + GF_AUTH_NONCE_BYTES + 2 * sizeof(struct gf_place) + 2 * GF_AUTH_NONCE_BYTES)
 static size_t said_put(const struct gf_conn *conn, int part, unsigned char *said_out)
 {
-    size_t at = 0, nonce_bytes = (part == PART_HELLO) ? GF_AUTH_NONCE_BYTES : 2 * GF_AUTH_NONCE_BYTES;
-    uint32_t caller = conn->calls ? conn->of->rank : conn->peer;
-    said_out[at++] = (unsigned char)part;
-    memcpy(said_out + at, &caller, sizeof caller);
-    memcpy(said_out + (at += sizeof caller), conn->secret, sizeof conn->secret);
-    memcpy(said_out + (at += sizeof conn->secret), &conn->listener, sizeof conn->listener);
-    memcpy(said_out + (at += sizeof conn->listener), &conn->caller, sizeof conn->caller);
-    memcpy(said_out + (at += sizeof conn->caller), conn->nonces, nonce_bytes);
-    return at + nonce_bytes;
+    struct gf_put put = {said_out, SAID_BYTES};
+    gf_put_u64_bytes(&put, (uint64_t)part, 1);
+    gf_put_u32(&put, conn->calls ? conn->of->rank : conn->peer);
+    gf_put_bytes(&put, conn->secret, sizeof conn->secret);
+    gf_put_bytes(&put, &conn->listener, sizeof conn->listener);
+    gf_put_bytes(&put, &conn->caller, sizeof conn->caller);
+    gf_put_bytes(&put, conn->nonces, (part == PART_HELLO) ? GF_AUTH_NONCE_BYTES : 2 * GF_AUTH_NONCE_BYTES);
+    return SAID_BYTES - put.left;
 }
 
 static void prove(const struct gf_conn *conn, int part, unsigned char *proof_out)
@@ -147,50 +145,47 @@ static void keys_make(struct gf_conn *conn)
 
 static void hello_send(struct gf_conn *conn)
 {
-    unsigned char hello[HELLO_BYTES];
+    struct hello hello = {.rank = conn->of->rank};
     if (!gf_place_of_fd(conn->fd, false, &conn->caller)) return conn_end(conn, errno, NULL);
     conn->of->auth.module->nonce(conn->nonces);
-    memcpy(hello, magic, MAGIC_BYTES);
-    memcpy(hello + MAGIC_BYTES, &conn->of->rank, 4);
-    memcpy(hello + MAGIC_BYTES + 4, conn->nonces, GF_AUTH_NONCE_BYTES);
-    prove(conn, PART_HELLO, hello + HELLO_BYTES - GF_AUTH_PROOF_BYTES);
-    if (__real_send(conn->fd, hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t)sizeof hello)
+    memcpy(hello.magic, MAGIC, sizeof hello.magic);
+    memcpy(hello.by.nonce, conn->nonces, sizeof hello.by.nonce);
+    prove(conn, PART_HELLO, hello.by.proof);
+    if (__real_send(conn->fd, &hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t)sizeof hello)
         return conn_end(conn, errno, NULL);
     conn->state = GF_CONN_AWAITS_ANSWER;
 }
 
 bool gf_conn_greet(struct gf_proofs *proofs, int fd)
 {
-    unsigned char hello[HELLO_BYTES], answer[PROVEN_BYTES];
-    struct gf_conn *conn, at = {.of = proofs, .fd = fd};
-    if (__real_recv(fd, hello, sizeof hello, MSG_DONTWAIT) != (ssize_t)sizeof hello) return false;
-    if (memcmp(hello, magic, MAGIC_BYTES) != 0) return false;
+    struct hello hello;
+    struct answer answer;
+    struct gf_conn *conn, at = {.of = proofs, .fd = fd, .state = GF_CONN_AWAITS_CONFIRM};
+    if (__real_recv(fd, &hello, sizeof hello, MSG_DONTWAIT) != (ssize_t)sizeof hello) return false;
+    if (memcmp(hello.magic, MAGIC, sizeof hello.magic) != 0) return false;
     if (!gf_place_of_fd(fd, false, &at.listener) || !gf_place_of_fd(fd, true, &at.caller)) return false;
-    memcpy(&at.peer, hello + MAGIC_BYTES, sizeof at.peer);
+    at.peer = hello.rank;
     memcpy(at.secret, proofs->own.secret, sizeof at.secret);
-    memcpy(at.nonces, hello + MAGIC_BYTES + 4, GF_AUTH_NONCE_BYTES);
-    if ((at.peer >= proofs->peer_count) || !proof_fits(&at, PART_HELLO, hello + HELLO_BYTES - GF_AUTH_PROOF_BYTES))
-        return false;
-    proofs->auth.module->nonce(at.nonces + GF_AUTH_NONCE_BYTES);
-    memcpy(answer, at.nonces + GF_AUTH_NONCE_BYTES, GF_AUTH_NONCE_BYTES);
-    prove(&at, PART_ANSWER, answer + GF_AUTH_NONCE_BYTES);
-    if (__real_send(fd, answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof answer) return false;
+    memcpy(at.nonces, hello.by.nonce, sizeof hello.by.nonce);
+    if ((at.peer >= proofs->peer_count) || !proof_fits(&at, PART_HELLO, hello.by.proof)) return false;
+    proofs->auth.module->nonce(answer.nonce);
+    memcpy(at.nonces + GF_AUTH_NONCE_BYTES, answer.nonce, sizeof answer.nonce);
+    prove(&at, PART_ANSWER, answer.proof);
+    if (__real_send(fd, &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof answer) return false;
     gf_proofs_lock();
     conn = gf_conn_take(proofs, fd);
     if (conn != NULL) {
         at.next = conn->next;
         at.record = conn->record;
-        at.state = GF_CONN_AWAITS_CONFIRM;
         *conn = at;
         keys_make(conn);
     }
     gf_proofs_unlock();
-    uint32_t peer = at.peer;
     gf_auth_forget(&at, sizeof at);
     if (conn == NULL)
         gf_log_line(&proofs->log, GF_LOG_ERROR,
                     "link: rank %u connects once more; allowed are %u connections, %u a peer: name fewer link.devices",
-                    peer, proofs->conn_count, GF_PROOF_CONNS_A_PEER);
+                    hello.rank, proofs->conn_count, GF_PROOF_CONNS_A_PEER);
     return conn != NULL;
 }
 
@@ -203,7 +198,6 @@ static void answered(struct gf_conn *conn)
     struct iovec held = {.iov_base = conn->held, .iov_len = conn->held_bytes};
     keys_make(conn);
     prove(conn, PART_CONFIRM, proof);
-    awaited_not(conn);
     conn->state = GF_CONN_OPEN;
     if ((__real_send(conn->fd, proof, sizeof proof, MSG_NOSIGNAL) != (ssize_t)sizeof proof) ||
         ((held.iov_len > 0) && (open_send(conn, &held, 1) != (ssize_t)held.iov_len))) conn_end(conn, errno, NULL);
@@ -213,7 +207,7 @@ static void answered(struct gf_conn *conn)
 static void awaited_read(struct gf_conn *conn)
 {
     bool answer = (conn->state == GF_CONN_AWAITS_ANSWER);
-    uint32_t want = answer ? PROVEN_BYTES : GF_AUTH_PROOF_BYTES;
+    uint32_t want = answer ? sizeof(struct answer) : GF_AUTH_PROOF_BYTES;
     ssize_t got = __real_recv(conn->fd, conn->in + conn->in_bytes, want - conn->in_bytes, MSG_DONTWAIT);
     if ((got < 0) && ((errno == EAGAIN) || (errno == EINTR))) return;
     if (got <= 0) return conn_end(conn, (got < 0) ? errno : 0, NULL);
@@ -243,20 +237,23 @@ static void conn_progress(struct gf_conn *conn)
 
 gf_status gf_proofs_progress(struct gf_proofs *proofs, uint64_t now_ns, struct gf_fault *fault_out)
 {
+    bool busy = false;
     for (uint32_t i = 0; i < proofs->conn_count; i++) {
         struct gf_conn *conn = &proofs->conns[i];
         if (conn->calls) conn_progress(conn);
+        busy = busy || (conn->state == GF_CONN_CONNECTS) || (conn->state == GF_CONN_AWAITS_ANSWER);
         if ((conn->state != GF_CONN_ENDED) || conn->told) continue;
         if (conn->ended_ns == 0) conn->ended_ns = now_ns;
+        busy = true;
         if ((conn->why == NULL) && (now_ns - conn->ended_ns < GONE_TELL_NS)) continue;
         conn->told = true;
-        proofs->gone--;
         return gf_fault_set(fault_out, GF_ERR_LINK, conn->peer, conn->calls ? "connect" : "accept", conn->error,
                             "the connection %s rank %u ended: %s", conn->calls ? "to" : "from", conn->peer,
                             (conn->why != NULL)   ? conn->why
                             : (conn->error != 0) ? strerror(conn->error)
                                                  : "closed there");
     }
+    proofs->busy = busy;
     return GF_OK;
 }
 
@@ -279,7 +276,7 @@ int gf_conn_connect(int fd, const struct sockaddr *address, socklen_t bytes)
     }
     conn->calls = true;
     conn->listener = listener;
-    conn->of->awaited++;
+    conn->of->busy = true;
     if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) conn_end(conn, errno, NULL);
     else if (__real_connect(fd, address, bytes) == 0) hello_send(conn);
     else if ((errno != EINPROGRESS) && (errno != EINTR)) conn_end(conn, errno, NULL);

@@ -42,11 +42,11 @@ size_t gf_proofs_bytes(const struct gf_link_setup *setup)
 
 static void *aligned(void *at) { return (void *)(((uintptr_t)at + 63) & ~(uintptr_t)63); }
 
-gf_status gf_proofs_open(struct gf_proofs *proofs, const struct gf_link_setup *setup, const struct gf_log *log,
-                         void *memory, struct gf_fault *fault_out)
+gf_status gf_proofs_open(struct gf_proofs *proofs, const struct gf_link_setup *setup, void *memory,
+                         struct gf_fault *fault_out)
 {
     memset(proofs, 0, sizeof *proofs);
-    proofs->log = *log;
+    proofs->log = setup->log;
     proofs->rank = setup->rank;
     proofs->peers = memory;
     proofs->peer_count = setup->world;
@@ -229,7 +229,7 @@ int gf_conn_epoll_wait(int set, struct epoll_event *events, int count, int timeo
     for (int i = 0; i < ready; i++) {
         struct epoll_event event = events[i];
         for (struct gf_proofs *link = links; (link != NULL) && (event.data.ptr != NULL); link = link->next)
-            for (uint32_t c = 0; (link->silent > 0) && (c < link->conn_count); c++)
+            for (uint32_t c = 0; link->silent && (c < link->conn_count); c++)
                 if ((link->conns[c].state == GF_CONN_ENDED) && (link->conns[c].watched == event.data.ptr))
                     event.events &= EPOLLOUT;
         if (event.events != 0) events[kept++] = event;

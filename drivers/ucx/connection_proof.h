@@ -97,9 +97,8 @@ struct gf_proofs {
     struct gf_conn *conns;        /* [conn_count] */
     struct gf_conn **by_fd;       /* [conn_count] lists, by descriptor */
     struct gf_record *records;    /* [conn_count] with encryption, or NULL */
-    uint32_t awaited; /* connections that gf_proofs_progress() moves */
-    uint32_t gone;    /* .. and of whose end it has not told */
-    uint32_t silent;  /* connections that have ended and that UCX knows: it is not to read them any more */
+    bool busy;   /* gf_proofs_progress() may have connections to move, or to tell the end of */
+    bool silent; /* there are some that have ended and that UCX knows: it is not to read them any more */
 };
 
 /* Bytes of the caller's memory for a world, 64-byte aligned and zeroed. */
@@ -119,7 +118,7 @@ void gf_proofs_peer(struct gf_proofs *proofs, uint32_t peer, const struct gf_pro
 /* While this is true, gf_proofs_progress() is to be called, and nobody may sleep. */
 static inline bool gf_proofs_busy(const struct gf_proofs *proofs)
 {
-    return (proofs->awaited != 0) || (proofs->gone != 0);
+    return proofs->busy;
 }
 /* Moves connections that wait for a proof. GF_ERR_LINK, with *fault_out: one of a peer's has ended. */
 gf_status gf_proofs_progress(struct gf_proofs *proofs, uint64_t now_ns, struct gf_fault *fault_out);

@@ -31,10 +31,10 @@ gf_status gf_ucx_fault(struct gf_ucx *ucx, gf_status code, uint32_t peer, const 
     (void)vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (status == UCS_OK) {
-        gf_log_line(&ucx->log, level, "link: %s", text);
+        gf_log_line(&ucx->setup.log, level, "link: %s", text);
         return gf_fault_set(&ucx->link.fault, code, peer, call, 0, "%s", text);
     }
-    gf_log_line(&ucx->log, level, "link: %s: %s: %s (%d)", text, call, ucs_status_string(status), (int)status);
+    gf_log_line(&ucx->setup.log, level, "link: %s: %s: %s (%d)", text, call, ucs_status_string(status), (int)status);
     return gf_fault_set(&ucx->link.fault, code, peer, call, status, "%s: %s", text, ucs_status_string(status));
 }
 
@@ -78,7 +78,7 @@ static void req_end(struct gf_req *req, ucs_status_t status, size_t arrived_byte
                                  ((status == UCS_OK) && (arrived_bytes != req->size_bytes)))) {
         answer = gf_ucx_fault(ucx, GF_ERR_MISMATCH, req->peer, "ucp_tag_recv_nbx", UCS_OK,
                               "rank %u sent %zu bytes where rank %u expects %zu (tag %#llx)", req->peer, arrived_bytes,
-                              ucx->rank, req->size_bytes, (unsigned long long)req->tag);
+                              ucx->setup.rank, req->size_bytes, (unsigned long long)req->tag);
     } else if (status != UCS_OK) {
         answer = gf_ucx_fault(ucx, GF_ERR_LINK, req->peer, req->is_send ? "ucp_tag_send_nbx" : "ucp_tag_recv_nbx",
                               status, "%s rank %u of %zu bytes failed", req->is_send ? "send to" : "receive from",
@@ -110,17 +110,17 @@ _Static_assert(((uint64_t)GF_WORLD_MAX - 1) <= (UINT64_MAX >> GF_TAG_BITS), "the
 
 static gf_status post_check(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, size_t size_bytes, const char *call)
 {
-    if ((peer >= ucx->world) || (peer == ucx->rank))
+    if ((peer >= ucx->setup.world) || (peer == ucx->setup.rank))
         return gf_ucx_fault(ucx, GF_ERR_PARAM, GF_RANK_NONE, call, UCS_OK,
-                            "rank %u is no peer of rank %u in a world of %u", peer, ucx->rank, ucx->world);
-    if ((size_bytes > ucx->message_bytes_max) || (tag >> GF_TAG_BITS != 0))
+                            "rank %u is no peer of rank %u in a world of %u", peer, ucx->setup.rank, ucx->setup.world);
+    if ((size_bytes > ucx->setup.message_bytes_max) || (tag >> GF_TAG_BITS != 0))
         return gf_ucx_fault(ucx, GF_ERR_PARAM, peer, call, UCS_OK,
                             "%zu bytes under tag %#llx: at most %zu bytes and %u bits of tag", size_bytes,
-                            (unsigned long long)tag, ucx->message_bytes_max, (unsigned)GF_TAG_BITS);
+                            (unsigned long long)tag, ucx->setup.message_bytes_max, (unsigned)GF_TAG_BITS);
     if (ucx->peers[peer].endpoint == NULL)
         return gf_ucx_fault(ucx, GF_ERR_STATE, peer, call, UCS_OK, "rank %u is not connected in epoch %u", peer,
-                            ucx->epoch);
-    return (ucx->requests_under_way < ucx->requests_max) ? GF_OK : GF_AGAIN;
+                            ucx->setup.epoch);
+    return (ucx->requests_under_way < ucx->setup.requests_max) ? GF_OK : GF_AGAIN;
 }
 
 /* The memory type is said, or UCX would look it up for each message. */
@@ -158,7 +158,7 @@ static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_m
     if (ucx->peers[to].mapped == NULL) param.op_attr_mask |= UCP_OP_ATTR_FLAG_FAST_CMPL; /* link_ucx_open.c says why */
     req_begin(ucx, req, to, tag, size_bytes, true);
     result = ucp_tag_send_nbx(ucx->peers[to].endpoint, (const void *)(uintptr_t)data, size_bytes,
-                              wire_tag(ucx->rank, tag), &param);
+                              wire_tag(ucx->setup.rank, tag), &param);
     gf_ucx_leave(ucx);
     if (UCS_PTR_IS_ERR(result)) return post_refused(req, UCS_PTR_STATUS(result), "ucp_tag_send_nbx");
     if (result == NULL) gf_ucx_req_end(req, GF_OK); /* done at once: no callback */

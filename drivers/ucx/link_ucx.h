@@ -3,6 +3,7 @@
  *     link_ucx_open.c      UCX itself: its settings, its log, open, close, reset
  *     link_ucx_settings.c  what UCX is told, and whether it heard
  *     link_ucx_resources.c what this UCX can open
+ *     link_ucx_names.c     lists of names, and what transports are for
  *     link_ucx_devices.c   which network devices are this rank's
  *     link_ucx_region.c    the exchange region and peers: endpoint addresses, connecting, mapping, flags
  *     link_ucx_shm.c       what shared memory needs of this host, and what pages the kernel gave for it
@@ -55,22 +56,10 @@ struct gf_ucx_peer {
 
 struct gf_ucx {
     struct gf_link link;
-    struct gf_log log;
-    uint32_t rank;
-    uint32_t world;
-    uint32_t epoch;
-    uint32_t requests_max;
+    struct gf_link_setup setup;   /* with the epoch of now; no text is NULL; gpu NULL: no device memory is reached */
     uint32_t requests_under_way;
-    size_t message_bytes_max;
-    char asked[GF_TEXT_MAX];      /* the transports of the setup */
     char transports[GF_TEXT_MAX]; /* those that are open now: for settings and for faults */
-    char devices_asked[GF_TEXT_MAX]; /* of the setup, and what of it is this rank's */
-    char devices[GF_TEXT_MAX];
-    char near[32];                /* the GPU's place on the PCI bus; empty: none */
-    uint32_t local;
-    char ports[32];
-    bool huge_pages;
-    bool trusted_fabric;
+    char devices[GF_TEXT_MAX];    /* what of setup.devices is this rank's */
     struct gf_proofs proofs;
     bool ending; /* requests that end now were ended by us: no fault */
     gf_status broken; /* GF_ERR_LINK: UCX gave up the way to a peer over a fabric; until the worker ends */
@@ -83,12 +72,8 @@ struct gf_ucx {
     struct gf_req *under_way;
     ucp_mem_h memory; /* NULL without a region */
     unsigned char *region;
-    size_t region_bytes;
     size_t mapped_bytes;
     uint64_t canary;              /* lies after the region, and in the endpoint */
-    struct gf_gpu *gpu;         /* NULL: no device memory is reached, nor asked for */
-    gf_mem device;
-    size_t device_bytes;
     struct gf_ucx_peer peers[]; /* [world], and gf_proofs_bytes() after them */
 };
 
@@ -107,7 +92,7 @@ __attribute__((format(printf, 6, 7))) gf_status gf_ucx_fault(struct gf_ucx *ucx,
 void gf_ucx_req_end(struct gf_req *req, gf_status answer);
 
 /* link_ucx_guard.c. Reads the key, and says with which transports to begin. */
-gf_status gf_ucx_guard_open(struct gf_ucx *ucx, const struct gf_link_setup *setup);
+gf_status gf_ucx_guard_open(struct gf_ucx *ucx);
 /* The transports of now: all that were asked for, or what of them stays on the node. */
 gf_status gf_ucx_guard_network(struct gf_ucx *ucx, bool on);
 gf_status gf_ucx_guard_check(struct gf_ucx *ucx); /* of a new worker */
@@ -115,17 +100,9 @@ gf_status gf_ucx_guard_check(struct gf_ucx *ucx); /* of a new worker */
 size_t gf_ucx_guard_put(const struct gf_ucx *ucx, unsigned char *out, size_t room);
 gf_status gf_ucx_guard_peer(struct gf_ucx *ucx, uint32_t peer, const unsigned char *offer, size_t bytes);
 gf_status gf_ucx_guard_progress(struct gf_ucx *ucx); /* where gf_proofs_busy() */
-bool gf_ucx_network_used(const char *list); /* anything but the transports that stay on the node */
-bool gf_ucx_fabric_used(const char *list);  /* rc, ud, dc: what is neither local nor tcp */
-bool gf_ucx_ud_used(const char *list);      /* ud, or what brings it along to connect: rc, but not rc_verbs */
 
-/* What of UCX is for CUDA; all of it stays on the node. */
-#define GF_UCX_CUDA_NAMES 4u
-extern const char *const gf_ucx_cuda_names[GF_UCX_CUDA_NAMES];
 bool gf_ucx_may_reach_device(const struct gf_link_setup *setup);
-void gf_ucx_device_ask(struct gf_ucx *ucx, const struct gf_link_setup *setup); /* before UCX is opened */
-void gf_ucx_device_types(struct gf_ucx *ucx, uint64_t memory_types);          /* of its context */
-void gf_ucx_device_forget(struct gf_ucx *ucx); /* outside of enter and leave: what is not reached is not entered */
+void gf_ucx_device_types(struct gf_ucx *ucx, uint64_t memory_types); /* of its context */
 gf_status gf_ucx_device_enter(struct gf_ucx *ucx); /* with a gpu alone */
 void gf_ucx_device_leave(struct gf_ucx *ucx);
 ucs_memory_type_t gf_ucx_memory_type(const struct gf_ucx *ucx, gf_mem data);
@@ -133,17 +110,30 @@ ucs_memory_type_t gf_ucx_memory_type(const struct gf_ucx *ucx, gf_mem data);
 /* Around calls of UCX that may move data. GF_ERR_DEVICE: said; do not call it, and do not leave. */
 static inline gf_status gf_ucx_enter(struct gf_ucx *ucx)
 {
-    return (ucx->gpu == NULL) ? GF_OK : gf_ucx_device_enter(ucx);
+    return (ucx->setup.gpu == NULL) ? GF_OK : gf_ucx_device_enter(ucx);
 }
 static inline void gf_ucx_leave(struct gf_ucx *ucx)
 {
-    if (ucx->gpu != NULL) gf_ucx_device_leave(ucx);
+    if (ucx->setup.gpu != NULL) gf_ucx_device_leave(ucx);
 }
 
-/* The next name of a comma-separated list, which then begins behind it; NULL: there is none. */
+/* link_ucx_names.c. The next name of a comma-separated list, which then begins behind it; NULL: there is none. */
 const char *gf_ucx_name_next(const char **list, size_t *bytes_out);
 bool gf_ucx_list_has(const char *list, const char *name);
 uint32_t gf_ucx_list_count(const char *list, char separator); /* an empty one counts as one */
+/* What a transport is for. */
+#define GF_UCX_LOCAL 1u    /* it stays on the node */
+#define GF_UCX_SHARED 2u   /* its memory is mapped by peers */
+#define GF_UCX_CUDA 4u
+#define GF_UCX_CMA 8u
+#define GF_UCX_TCP 16u
+#define GF_UCX_FABRIC 32u  /* neither local nor tcp */
+#define GF_UCX_INFINIBAND 64u /* one that is known */
+#define GF_UCX_UD 128u     /* ud, or what brings it along to connect */
+#define GF_UCX_NETWORK (GF_UCX_TCP | GF_UCX_FABRIC)
+/* The first of the list that is of one of these kinds; NULL: none. */
+const char *gf_ucx_find(const char *list, unsigned kinds, size_t *name_bytes_out);
+bool gf_ucx_any(const char *list, unsigned kinds);
 
 /* Opens the memory domains of each component of UCX, one after the other, and shows them until visit() gives false.
  * domain NULL: the component is there, and no device for it. */

@@ -19,11 +19,10 @@
 static long number_read(const char *root, const char *way, const char *file)
 {
     char path[PATH_BYTES], text[32] = "";
-    int length = snprintf(path, sizeof path, "%s/%s/%s", root, way, file), fd;
     char *rest = text;
     long number = -1;
-    if ((length < 0) || ((size_t)length >= sizeof path)) return -1;
-    fd = open(path, O_RDONLY | O_CLOEXEC);
+    (void)snprintf(path, sizeof path, "%s/%s/%s", root, way, file);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return -1;
     if (read(fd, text, sizeof text - 1) > 0) number = strtol(text, &rest, 10);
     (void)close(fd);
@@ -33,15 +32,11 @@ static long number_read(const char *root, const char *way, const char *file)
 /* Where a link of sysfs leads, from "devices/" on; empty: nowhere. */
 static void way_read(const char *root, const char *link, char *way_out)
 {
-    char path[PATH_BYTES], to[PATH_BYTES];
-    int length = snprintf(path, sizeof path, "%s/%s", root, link);
-    ssize_t bytes = ((length > 0) && ((size_t)length < sizeof path)) ? readlink(path, to, sizeof to - 1) : -1;
-    const char *from;
-    way_out[0] = '\0';
-    if (bytes <= 0) return;
-    to[bytes] = '\0';
-    from = strstr(to, "devices/");
-    if (from != NULL) memmove(way_out, from, strlen(from) + 1);
+    char path[PATH_BYTES], to[PATH_BYTES] = "";
+    (void)snprintf(path, sizeof path, "%s/%s", root, link);
+    (void)!readlink(path, to, sizeof to - 1);
+    const char *from = strstr(to, "devices/");
+    (void)snprintf(way_out, PATH_BYTES, "%s", (from != NULL) ? from : "");
 }
 
 static uint64_t common_parts(const char *a, const char *b)
@@ -100,7 +95,7 @@ static bool transport_asked(const char *list, const char *transport)
 {
     char stem[32];
     (void)snprintf(stem, sizeof stem, "%s", transport);
-    if (gf_ucx_list_has(list, stem) || (gf_ucx_fabric_used(transport) && gf_ucx_list_has(list, "ib"))) return true;
+    if (gf_ucx_list_has(list, stem) || (gf_ucx_any(transport, GF_UCX_FABRIC) && gf_ucx_list_has(list, "ib"))) return true;
     stem[strcspn(stem, "_")] = '\0';
     if (gf_ucx_list_has(list, stem)) return true;
     size_t used = strlen(stem);
@@ -122,20 +117,13 @@ static void look(void *user, const char *transport, const char *device)
 {
     struct choice *choice = user;
     uint64_t rate;
-    if ((device[0] == '\0') || !transport_asked(choice->transports, transport) || !gf_ucx_network_used(transport) ||
+    if ((device[0] == '\0') || !transport_asked(choice->transports, transport) || !gf_ucx_any(transport, GF_UCX_NETWORK) ||
         gf_ucx_list_has(choice->seen, device) || !name_add(choice->seen, sizeof choice->seen, ',', device)) return;
     rate = gf_ucx_device_rate("/sys", device, choice->near, choice->numa);
     if (rate < choice->best_rate) return;
     if (rate > choice->best_rate) choice->best[0] = '\0';
     choice->best_rate = rate;
     (void)name_add(choice->best, sizeof choice->best, ';', device);
-}
-
-uint32_t gf_ucx_list_count(const char *list, char separator)
-{
-    uint32_t parts = 1;
-    for (; *list != '\0'; list++) parts += (*list == separator);
-    return parts;
 }
 
 void gf_ucx_devices_group(const char *asked, uint32_t local, char *devices_out)
@@ -147,23 +135,23 @@ void gf_ucx_devices_group(const char *asked, uint32_t local, char *devices_out)
 static gf_status nearest(struct gf_ucx *ucx)
 {
     unsigned cpu = 0, numa = 0;
-    struct choice choice = {.transports = ucx->transports, .near = ucx->near};
+    struct choice choice = {.transports = ucx->transports, .near = ucx->setup.near};
     choice.numa = (syscall(SYS_getcpu, &cpu, &numa, NULL) == 0) ? (int)numa : -1;
     gf_ucx_resources(look, &choice);
     if (choice.best[0] == '\0')
         return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "link.devices = auto: there is no device for transports \"%s\" here",
                              ucx->transports);
-    gf_ucx_devices_group(choice.best, ucx->local, ucx->devices);
-    gf_log_line(&ucx->log, GF_LOG_INFO, "link: devices auto: %s, number %u of %u equally near and fast", ucx->devices,
-                ucx->local % gf_ucx_list_count(choice.best, ';') + 1, gf_ucx_list_count(choice.best, ';'));
+    gf_ucx_devices_group(choice.best, ucx->setup.local, ucx->devices);
+    gf_log_line(&ucx->setup.log, GF_LOG_INFO, "link: devices auto: %s, number %u of %u equally near and fast",
+                ucx->devices, ucx->setup.local % gf_ucx_list_count(choice.best, ';') + 1, gf_ucx_list_count(choice.best, ';'));
     return GF_OK;
 }
 
 gf_status gf_ucx_devices_choose(struct gf_ucx *ucx)
 {
-    bool leaves = gf_ucx_network_used(ucx->transports);
+    bool leaves = gf_ucx_any(ucx->transports, GF_UCX_NETWORK);
     gf_status status = GF_OK;
-    gf_ucx_devices_group(ucx->devices_asked, ucx->local, ucx->devices);
+    gf_ucx_devices_group(ucx->setup.devices, ucx->setup.local, ucx->devices);
     if (leaves && (strcmp(ucx->devices, "auto") == 0)) status = nearest(ucx);
     ucx->link.device = leaves ? gf_fnv_bytes(GF_FNV_START, ucx->devices, strlen(ucx->devices)) : 0;
     return status;

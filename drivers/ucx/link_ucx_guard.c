@@ -8,29 +8,10 @@
 
 #include <fcntl.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* What stays on the node. */
-static bool is_local(const char *name, size_t name_bytes)
-{
-    static const char *const local[] = {"self", "posix", "sysv"};
-    for (size_t i = 0; i < sizeof local / sizeof local[0]; i++)
-        if ((strlen(local[i]) == name_bytes) && (memcmp(local[i], name, name_bytes) == 0)) return true;
-    for (size_t i = 0; i < GF_UCX_CUDA_NAMES; i++)
-        if ((strlen(gf_ucx_cuda_names[i]) == name_bytes) && (memcmp(gf_ucx_cuda_names[i], name, name_bytes) == 0)) return true;
-    return false;
-}
-
-/* The first transport of the list that is neither local nor tcp; NULL: none. */
-static const char *fabric_find(const char *list, size_t *name_bytes_out)
-{
-    const char *name;
-    while ((name = gf_ucx_name_next(&list, name_bytes_out)) != NULL)
-        if (!is_local(name, *name_bytes_out) && ((*name_bytes_out != 3) || (memcmp(name, "tcp", 3) != 0))) break;
-    return name;
-}
 
 /* Keeps what stays on the node. */
 static void network_drop(char *list)
@@ -38,34 +19,13 @@ static void network_drop(char *list)
     char *to = list;
     const char *from = list;
     size_t name_bytes;
-    for (const char *name; (name = gf_ucx_name_next(&from, &name_bytes)) != NULL;) {
-        if (!is_local(name, name_bytes)) continue;
+    for (const char *name; (name = gf_ucx_find(from, GF_UCX_LOCAL, &name_bytes)) != NULL;) {
+        from = name + name_bytes + ((name[name_bytes] == ',') ? 1 : 0);
         if (to != list) *to++ = ',';
         memmove(to, name, name_bytes);
         to += name_bytes;
     }
     *to = '\0';
-}
-
-bool gf_ucx_network_used(const char *list)
-{
-    size_t name_bytes;
-    return gf_ucx_list_has(list, "tcp") || (fabric_find(list, &name_bytes) != NULL);
-}
-
-bool gf_ucx_fabric_used(const char *list)
-{
-    size_t name_bytes;
-    return fabric_find(list, &name_bytes) != NULL;
-}
-
-bool gf_ucx_ud_used(const char *list)
-{
-    static const char *const names[] = {"ud", "ud_v", "ud_x", "ud_verbs", "ud_mlx5", "rc", "rc_v", "rc_x", "dc", "dc_x",
-                                        "ib"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (gf_ucx_list_has(list, names[i])) return true;
-    return false;
 }
 
 /* What all must be the same for UCX's shared memory to be shared, but for the user: the kernel, its process and IPC
@@ -94,32 +54,30 @@ gf_status gf_ucx_guard_network(struct gf_ucx *ucx, bool on)
     size_t name_bytes = 0;
     const char *fabric;
     ucx->link.network = on;
-    memcpy(ucx->transports, ucx->asked, sizeof ucx->transports);
+    (void)snprintf(ucx->transports, sizeof ucx->transports, "%s", ucx->setup.transports);
     if (!on) network_drop(ucx->transports);
-    fabric = fabric_find(ucx->transports, &name_bytes);
-    if (!ucx->proofs.keyed || ucx->trusted_fabric || (fabric == NULL)) return GF_OK;
+    fabric = gf_ucx_find(ucx->transports, GF_UCX_FABRIC, &name_bytes);
+    if (!ucx->proofs.keyed || ucx->setup.trusted_fabric || (fabric == NULL)) return GF_OK;
     return gf_ucx_refuse(ucx, GF_ERR_CONFIG,
                          "transports \"%s\" with a key_file: over \"%.*s\" nobody proves the key; if the fabric keeps "
                          "strangers out (P_Key, isolation), say so: link.trusted_fabric = true", ucx->transports,
                          (int)name_bytes, fabric);
 }
 
-gf_status gf_ucx_guard_open(struct gf_ucx *ucx, const struct gf_link_setup *setup)
+gf_status gf_ucx_guard_open(struct gf_ucx *ucx)
 {
-    bool shares = gf_ucx_list_has(ucx->asked, "posix") || gf_ucx_list_has(ucx->asked, "sysv");
-    size_t name_bytes = 0;
+    const struct gf_link_setup *setup = &ucx->setup;
     gf_status status = GF_OK;
     if (setup->authentication != NULL)
-        status = setup->authentication->connections_open(&ucx->proofs, setup, &ucx->log, &ucx->peers[ucx->world],
+        status = setup->authentication->connections_open(&ucx->proofs, setup, &ucx->peers[setup->world],
                                                          &ucx->link.fault);
     else ucx->proofs.keyed = (setup->key_file != NULL) && (setup->key_file[0] != '\0');
     if (status != GF_OK) return status;
-    ucx->trusted_fabric = setup->trusted_fabric;
-    if (setup->encryption && (!ucx->proofs.keyed || (fabric_find(ucx->asked, &name_bytes) != NULL)))
+    if (setup->encryption && (!ucx->proofs.keyed || gf_ucx_any(setup->transports, GF_UCX_FABRIC)))
         return gf_ucx_refuse(ucx, GF_ERR_CONFIG,
                              "link.encryption: it is tcp that is encrypted, with a rendezvous.key_file; found "
-                             "transports \"%s\", %s key_file", ucx->asked, ucx->proofs.keyed ? "a" : "no");
-    if (setup->one_node && shares) ucx->link.node = node_of();
+                             "transports \"%s\", %s key_file", setup->transports, ucx->proofs.keyed ? "a" : "no");
+    if (setup->one_node && gf_ucx_any(setup->transports, GF_UCX_SHARED)) ucx->link.node = node_of();
     ucx->link.user = geteuid();
     return gf_ucx_guard_network(ucx, ucx->link.node == 0);
 }
@@ -134,9 +92,9 @@ gf_status gf_ucx_guard_open(struct gf_ucx *ucx, const struct gf_link_setup *setu
 #endif
 gf_status gf_ucx_guard_check(struct gf_ucx *ucx)
 {
-    if (!gf_ucx_list_has(ucx->transports, "tcp") || (ucx->proofs.own.listener_count > 0)) return GF_OK;
+    if (!gf_ucx_any(ucx->transports, GF_UCX_TCP) || (ucx->proofs.own.listener_count > 0)) return GF_OK;
     if (!ucx->proofs.keyed) {
-        gf_log_line(&ucx->log, GF_LOG_WARN, "link: UCX's tcp answers whoever connects: " REMEDY
+        gf_log_line(&ucx->setup.log, GF_LOG_WARN, "link: UCX's tcp answers whoever connects: " REMEDY
                     " and with the authentication module");
         return GF_OK;
     }
@@ -147,7 +105,7 @@ gf_status gf_ucx_guard_check(struct gf_ucx *ucx)
 gf_status gf_ucx_guard_progress(struct gf_ucx *ucx)
 {
     struct gf_fault fault = {.code = GF_OK};
-    gf_status status = gf_proofs_progress(&ucx->proofs, gf_clock_monotonic.now_ns(&gf_clock_monotonic), &fault);
+    gf_status status = gf_proofs_progress(&ucx->proofs, gf_clock_monotonic.now_ns(NULL), &fault);
     if (status == GF_OK) return GF_OK;
     return gf_ucx_fault(ucx, status, fault.peer, fault.foreign_call, UCS_OK, "%.200s", fault.text);
 }
@@ -162,7 +120,7 @@ size_t gf_ucx_guard_put(const struct gf_ucx *ucx, unsigned char *out, size_t roo
 {
     const struct gf_proof_offer *own = &ucx->proofs.own;
     size_t bytes = offer_bytes(own->listener_count);
-    if (!gf_ucx_list_has(ucx->transports, "tcp")) return 0;
+    if (!gf_ucx_any(ucx->transports, GF_UCX_TCP)) return 0;
     if (bytes <= room) memcpy(out, own, bytes);
     return bytes;
 }
@@ -176,10 +134,10 @@ gf_status gf_ucx_guard_peer(struct gf_ucx *ucx, uint32_t peer, const unsigned ch
     if ((theirs.listener_count > GF_PROOF_LISTENERS_MAX) || (bytes != offer_bytes(theirs.listener_count)))
         return gf_ucx_fault(ucx, GF_ERR_DATA, peer, "connect", UCS_OK, "rank %u says in %zu bytes where UCX listens there", peer,
                             bytes);
-    if (gf_ucx_list_has(ucx->transports, "tcp") && (guarded != (theirs.listener_count > 0)))
+    if (gf_ucx_any(ucx->transports, GF_UCX_TCP) && (guarded != (theirs.listener_count > 0)))
         return gf_ucx_fault(ucx, GF_ERR_MISMATCH, peer, "connect", UCS_OK,
                             "rank %u checks who connects to UCX's tcp, rank %u does not: link all programs as gradientflow.pc says",
-                            guarded ? ucx->rank : peer, guarded ? peer : ucx->rank);
+                            guarded ? ucx->setup.rank : peer, guarded ? peer : ucx->setup.rank);
     if (ucx->proofs.auth.on) gf_proofs_peer(&ucx->proofs, peer, &theirs);
     return GF_OK;
 }

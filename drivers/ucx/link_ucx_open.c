@@ -64,7 +64,7 @@ static ucs_log_func_rc_t log_from_ucx(const char *file, unsigned line, const cha
     if (ucx->opening && (level == UCS_LOG_LEVEL_WARN) &&
         ((strstr(text, "is not available") != NULL) || (strstr(text, "invalid configuration") != NULL)))
         (void)snprintf(ucx->complaint, sizeof ucx->complaint, "%.127s", text);
-    gf_log_line(&ucx->log, gf_level, "UCX %s: %s", function, text);
+    gf_log_line(&ucx->setup.log, gf_level, "UCX %s: %s", function, text);
     return UCS_LOG_FUNC_RC_STOP; /* never on to UCX's own handler, which writes to stdout */
 }
 
@@ -92,41 +92,25 @@ static void log_give(struct gf_ucx *ucx)
 
 /* ---- settings ---- */
 
-const char *gf_ucx_name_next(const char **list, size_t *bytes_out)
-{
-    const char *name = *list;
-    *bytes_out = strcspn(name, ",");
-    *list = name + *bytes_out + ((name[*bytes_out] == ',') ? 1 : 0);
-    return (name[0] != '\0') ? name : NULL;
-}
-
-bool gf_ucx_list_has(const char *list, const char *name)
-{
-    size_t bytes;
-    for (const char *item; (item = gf_ucx_name_next(&list, &bytes)) != NULL;)
-        if ((bytes == strlen(name)) && (memcmp(item, name, bytes) == 0)) return true;
-    return false;
-}
-
 /* cma makes UCX abort the whole process when a peer dies in a large message; these names contain it. */
 static gf_status transports_check(struct gf_ucx *ucx)
 {
-    static const char *const refused[] = {"cma", "all", "sm", "shm"};
-    if ((ucx->asked[0] == '\0') || (ucx->asked[0] == '^'))
-        return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "transports \"%s\": name each one, e.g. self,posix,tcp", ucx->asked);
-    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
-        if (gf_ucx_list_has(ucx->asked, refused[i]))
-            return gf_ucx_refuse(ucx, GF_ERR_CONFIG,
-                                 "transports \"%s\": \"%s\" would use cma, which aborts survivors when a peer dies; "
-                                 "name each one, e.g. self,posix,tcp", ucx->asked, refused[i]);
-    return GF_OK;
+    const char *asked = ucx->setup.transports;
+    size_t name_bytes;
+    const char *refused = gf_ucx_find(asked, GF_UCX_CMA, &name_bytes);
+    if ((asked[0] == '\0') || (asked[0] == '^') || (strlen(asked) >= sizeof ucx->transports))
+        return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "transports \"%s\": name each one, e.g. self,posix,tcp", asked);
+    if (refused == NULL) return GF_OK;
+    return gf_ucx_refuse(ucx, GF_ERR_CONFIG,
+                         "transports \"%s\": \"%.*s\" would use cma, which aborts survivors when a peer dies; "
+                         "name each one, e.g. self,posix,tcp", asked, (int)name_bytes, refused);
 }
 
 static gf_status ports_check(struct gf_ucx *ucx)
 {
     unsigned first, last;
-    if (gf_ports_parse(ucx->ports, &first, &last)) return GF_OK;
-    return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "ports \"%s\": want first-last within 1-65535", ucx->ports);
+    if (gf_ports_parse(ucx->setup.ports, &first, &last)) return GF_OK;
+    return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "ports \"%s\": want first-last within 1-65535", ucx->setup.ports);
 }
 
 /* ---- context and worker ---- */
@@ -136,7 +120,7 @@ static gf_status context_take(struct gf_ucx *ucx)
     const ucp_params_t params = {
         .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME,
         .features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP,
-        .estimated_num_eps = ucx->world,
+        .estimated_num_eps = ucx->setup.world,
         .name = "gradientflow",
     };
     ucp_context_attr_t attributes = {.field_mask = UCP_ATTR_FIELD_REQUEST_SIZE | UCP_ATTR_FIELD_MEMORY_TYPES};
@@ -193,7 +177,7 @@ static gf_status worker_take(struct gf_ucx *ucx)
         if (gf_ucx_shm_check(ucx) != GF_OK) return GF_ERR_SYSTEM; /* ranks that open at once took it from each other */
         return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_create", status,
                             "transports \"%s\", devices \"%s\", ports \"%s\"%s", ucx->transports, ucx->devices,
-                            ucx->ports, gf_ucx_shm_text(ucx, shm, sizeof shm));
+                            ucx->setup.ports, gf_ucx_shm_text(ucx, shm, sizeof shm));
     }
     if (ucx->complaint[0] != '\0')
         return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_worker_create", UCS_OK, "UCX %s: %s",
@@ -210,13 +194,13 @@ static gf_status worker_take(struct gf_ucx *ucx)
 static void worker_flush(struct gf_ucx *ucx)
 {
     const ucp_request_param_t param = {.op_attr_mask = 0};
-    uint64_t start_ns = gf_clock_monotonic.now_ns(&gf_clock_monotonic);
+    uint64_t start_ns = gf_clock_monotonic.now_ns(NULL);
     ucs_status_ptr_t flush = ucp_worker_flush_nbx(ucx->worker, &param);
     if (!UCS_PTR_IS_PTR(flush)) return;
     while (ucp_request_check_status(flush) == UCS_INPROGRESS) {
         (void)ucp_worker_progress(ucx->worker);
         if (gf_proofs_busy(&ucx->proofs)) (void)gf_ucx_guard_progress(ucx);
-        if (gf_clock_monotonic.now_ns(&gf_clock_monotonic) - start_ns > FLUSH_NS) return; /* the worker ends it */
+        if (gf_clock_monotonic.now_ns(NULL) - start_ns > FLUSH_NS) return; /* the worker ends it */
     }
     ucp_request_free(flush);
 }
@@ -244,40 +228,22 @@ size_t gf_ucx_state_bytes(const struct gf_link_setup *setup)
            ((setup->authentication != NULL) ? gf_proofs_bytes(setup) : 0);
 }
 
-/* Copies a list into its field; a NULL is empty, one that does not fit is refused. */
-static gf_status text_take(struct gf_ucx *ucx, char *field, size_t field_bytes, const char *text, const char *name)
-{
-    int length = snprintf(field, field_bytes, "%s", (text != NULL) ? text : "");
-    if ((length >= 0) && ((size_t)length < field_bytes)) return GF_OK;
-    return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "%s: %d characters, at most %zu", name, length, field_bytes - 1);
-}
-
 static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setup)
 {
     const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-    gf_status status;
     ucx->link.driver = &gf_link_ucx;
-    ucx->log = setup->log;
-    ucx->rank = setup->rank;
-    ucx->world = setup->world;
-    ucx->epoch = setup->epoch;
-    ucx->requests_max = setup->requests_max;
-    ucx->message_bytes_max = setup->message_bytes_max;
-    ucx->region_bytes = setup->region_bytes;
-    if (ucx->region_bytes <= SIZE_MAX / 2)
-        ucx->mapped_bytes = ((ucx->region_bytes + page_bytes - 1) / page_bytes + PAD_PAGES) * page_bytes;
-    ucx->huge_pages = setup->huge_pages;
-    ucx->local = setup->local;
-    (void)snprintf(ucx->near, sizeof ucx->near, "%s", (setup->near != NULL) ? setup->near : "");
+    ucx->setup = *setup;
+    if (setup->transports == NULL) ucx->setup.transports = "";
+    if (setup->devices == NULL) ucx->setup.devices = "";
+    if (setup->near == NULL) ucx->setup.near = "";
+    if (setup->ports == NULL) ucx->setup.ports = "";
+    if ((setup->device_bytes == 0) || !gf_ucx_may_reach_device(setup)) ucx->setup.gpu = NULL;
+    if (setup->region_bytes <= SIZE_MAX / 2)
+        ucx->mapped_bytes = ((setup->region_bytes + page_bytes - 1) / page_bytes + PAD_PAGES) * page_bytes;
     ucx->wake_fd = -1;
-    status = text_take(ucx, ucx->asked, sizeof ucx->asked, setup->transports, "transports");
-    if (status == GF_OK)
-        status = text_take(ucx, ucx->devices_asked, sizeof ucx->devices_asked, setup->devices, "devices");
-    if (status == GF_OK) status = text_take(ucx, ucx->ports, sizeof ucx->ports, setup->ports, "ports");
-    if (status == GF_OK) status = transports_check(ucx);
+    gf_status status = transports_check(ucx);
     if (status == GF_OK) status = ports_check(ucx);
-    if (status == GF_OK) status = gf_ucx_guard_open(ucx, setup);
-    return status;
+    return (status == GF_OK) ? gf_ucx_guard_open(ucx) : status;
 }
 
 static void give_back(struct gf_ucx *ucx)
@@ -313,20 +279,20 @@ gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_
     GF_ASSERT((setup->world >= 1) && (setup->world <= GF_WORLD_MAX) && (setup->rank < setup->world));
     memset(state, 0, gf_ucx_state_bytes(setup));
     status = setup_take(ucx, setup);
-    gf_ucx_device_ask(ucx, setup);
     if (status == GF_OK) {
         log_take(ucx);
         status = ucx_take(ucx);
     }
-    gf_ucx_device_forget(ucx);
+    if (!ucx->link.reaches_device) ucx->setup.gpu = NULL; /* outside of enter and leave */
     if (status == GF_OK) status = gf_ucx_region_take(ucx);
     if (status != GF_OK) {
         give_back(ucx);
         if (fault_out != NULL) *fault_out = ucx->link.fault;
         return status;
     }
-    gf_log_line(&ucx->log, GF_LOG_INFO, "link: UCX %s, transports %s, devices %s, ports %s", ucp_get_version_string(),
-                ucx->transports, ucx->devices[0] ? ucx->devices : "any", ucx->ports[0] ? ucx->ports : "any");
+    gf_log_line(&ucx->setup.log, GF_LOG_INFO, "link: UCX %s, transports %s, devices %s, ports %s",
+                ucp_get_version_string(), ucx->transports, ucx->devices[0] ? ucx->devices : "any",
+                ucx->setup.ports[0] ? ucx->setup.ports : "any");
     *link_out = &ucx->link;
     return GF_OK;
 }
@@ -375,7 +341,7 @@ static gf_status renew(struct gf_ucx *ucx, bool switches)
 
 gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch)
 {
-    gf_ucx_of(link)->epoch = epoch;
+    gf_ucx_of(link)->setup.epoch = epoch;
     return renew(gf_ucx_of(link), false);
 }
 
@@ -383,7 +349,7 @@ gf_status gf_ucx_network(struct gf_link *link, bool on)
 {
     gf_status status = renew(gf_ucx_of(link), on != link->network);
     if (status == GF_OK)
-        gf_log_line(&gf_ucx_of(link)->log, GF_LOG_INFO, "link: ranks are on %s, transports %s",
+        gf_log_line(&gf_ucx_of(link)->setup.log, GF_LOG_INFO, "link: ranks are on %s, transports %s",
                     on ? "several nodes" : "one node", gf_ucx_of(link)->transports);
     return status;
 }

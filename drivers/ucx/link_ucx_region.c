@@ -58,7 +58,7 @@ static size_t canary_offset(size_t region_bytes)
 /* Differs between regions that could be mistaken for each other: owner, epoch, time. */
 static uint64_t canary_new(const struct gf_ucx *ucx)
 {
-    const uint64_t parts[] = {gf_clock_monotonic.now_ns(&gf_clock_monotonic), (uint64_t)getpid(), ucx->rank, ucx->epoch,
+    const uint64_t parts[] = {gf_clock_monotonic.now_ns(NULL), (uint64_t)getpid(), ucx->setup.rank, ucx->setup.epoch,
                               (uint64_t)(uintptr_t)ucx->region};
     return gf_fnv_bytes(GF_FNV_START, parts, sizeof parts);
 }
@@ -66,7 +66,7 @@ static uint64_t canary_new(const struct gf_ucx *ucx)
 static void region_mark(struct gf_ucx *ucx)
 {
     ucx->canary = canary_new(ucx);
-    memcpy(ucx->region + canary_offset(ucx->region_bytes), &ucx->canary, sizeof ucx->canary);
+    memcpy(ucx->region + canary_offset(ucx->setup.region_bytes), &ucx->canary, sizeof ucx->canary);
 }
 
 gf_status gf_ucx_region_take(struct gf_ucx *ucx)
@@ -80,7 +80,7 @@ gf_status gf_ucx_region_take(struct gf_ucx *ucx)
     ucp_mem_attr_t attributes = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS};
     char text[120];
     ucs_status_t ucs;
-    if (ucx->region_bytes == 0) return GF_OK;
+    if (ucx->setup.region_bytes == 0) return GF_OK;
     if (ucx->memory != NULL) { /* it stays */
         memset(ucx->region, 0, ucx->mapped_bytes);
         region_mark(ucx);
@@ -99,13 +99,12 @@ gf_status gf_ucx_region_take(struct gf_ucx *ucx)
     if (ucs != UCS_OK)
         return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "ucp_mem_query", ucs, "where is the exchange region?");
     ucx->region = attributes.address;
-    if (!gf_ucx_list_has(ucx->transports, "posix") && !gf_ucx_list_has(ucx->transports, "sysv"))
-        ucx->link.private_bytes = ucx->mapped_bytes;
+    if (!gf_ucx_any(ucx->transports, GF_UCX_SHARED)) ucx->link.private_bytes = ucx->mapped_bytes;
     /* Heeded where /sys/kernel/mm/transparent_hugepage/shmem_enabled (posix) or ../enabled (elsewhere) is "advise". */
-    if (ucx->huge_pages) (void)madvise(ucx->region, ucx->mapped_bytes, MADV_HUGEPAGE);
+    if (ucx->setup.huge_pages) (void)madvise(ucx->region, ucx->mapped_bytes, MADV_HUGEPAGE);
     memset(ucx->region, 0, ucx->mapped_bytes); /* first touched by its owner: its NUMA node, no faults later */
-    if (ucx->huge_pages)
-        gf_log_line(&ucx->log, GF_LOG_INFO, "link: huge pages were asked for, the exchange region has %s",
+    if (ucx->setup.huge_pages)
+        gf_log_line(&ucx->setup.log, GF_LOG_INFO, "link: huge pages were asked for, the exchange region has %s",
                     gf_ucx_pages_text(ucx->region, text, sizeof text));
     region_mark(ucx);
     return GF_OK;
@@ -124,8 +123,8 @@ gf_status gf_ucx_endpoint(struct gf_link *link, void *endpoint_out, size_t *size
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
     struct endpoint_head head = {.magic = ENDPOINT_MAGIC, .version = ENDPOINT_VERSION, .ucx_version = ucx_version(),
-                             .rank = ucx->rank, .epoch = ucx->epoch, .region = (uintptr_t)ucx->region,
-                             .region_bytes = ucx->region_bytes, .canary = ucx->canary};
+                             .rank = ucx->setup.rank, .epoch = ucx->setup.epoch, .region = (uintptr_t)ucx->region,
+                             .region_bytes = ucx->setup.region_bytes, .canary = ucx->canary};
     unsigned char *endpoint = endpoint_out;
     ucp_address_t *address = NULL;
     void *rkey = NULL;
@@ -176,7 +175,7 @@ static gf_status endpoint_read(struct gf_ucx *ucx, uint32_t peer, const unsigned
     if ((head.magic == ENDPOINT_MAGIC) && ((head.version != ENDPOINT_VERSION) || (head.ucx_version != ucx_version())))
         return gf_ucx_fault(ucx, GF_ERR_MISMATCH, peer, "connect", UCS_OK,
                             "rank %u has endpoint version %u and UCX %u.%u, rank %u has %u and %u.%u", peer, head.version,
-                            head.ucx_version >> 16, head.ucx_version & 0xffffu, ucx->rank, ENDPOINT_VERSION,
+                            head.ucx_version >> 16, head.ucx_version & 0xffffu, ucx->setup.rank, ENDPOINT_VERSION,
                             ucx_version() >> 16, ucx_version() & 0xffffu);
     if (head.magic != ENDPOINT_MAGIC) wrong = "is none of this link, or of another byte order";
     else if (head.check != check) wrong = "is damaged (its checksum does not match)";
@@ -184,10 +183,10 @@ static gf_status endpoint_read(struct gf_ucx *ucx, uint32_t peer, const unsigned
     else if (sizeof head + (size_t)head.address_bytes + head.rkey_bytes + head.offer_bytes != size_bytes) wrong = "contradicts its size";
     if (wrong != NULL)
         return gf_ucx_fault(ucx, GF_ERR_DATA, peer, "connect", UCS_OK, "the endpoint of rank %u %s", peer, wrong);
-    if ((head.rank != peer) || (head.epoch != ucx->epoch))
+    if ((head.rank != peer) || (head.epoch != ucx->setup.epoch))
         return gf_ucx_fault(ucx, GF_ERR_MISMATCH, peer, "connect", UCS_OK,
                             "the endpoint of rank %u, epoch %u was given as that of rank %u, epoch %u", head.rank,
-                            head.epoch, peer, ucx->epoch);
+                            head.epoch, peer, ucx->setup.epoch);
     *head_out = head;
     return GF_OK;
 }
@@ -207,7 +206,8 @@ static void peer_map(struct gf_ucx *ucx, uint32_t rank, const struct endpoint_he
     if (ucp_rkey_ptr(peer->rkey, head->region, &mapped) != UCS_OK) return;
     memcpy(&canary, (const unsigned char *)mapped + canary_offset(head->region_bytes), sizeof canary);
     if (canary != head->canary) {
-        gf_log_line(&ucx->log, GF_LOG_WARN, "link: UCX maps something else than the region of rank %u; not used", rank);
+        gf_log_line(&ucx->setup.log, GF_LOG_WARN, "link: UCX maps something else than the region of rank %u; not used",
+                    rank);
         return;
     }
     peer->mapped = mapped;
@@ -221,10 +221,10 @@ static void way_lost(void *user, ucp_ep_h endpoint, ucs_status_t status)
 {
     struct gf_ucx *ucx = user;
     uint32_t peer = 0;
-    while ((peer < ucx->world) && (ucx->peers[peer].endpoint != endpoint)) peer++;
-    if (ucx->ending || (peer == ucx->world)) return;
+    while ((peer < ucx->setup.world) && (ucx->peers[peer].endpoint != endpoint)) peer++;
+    if (ucx->ending || (peer == ucx->setup.world)) return;
     ucx->broken = gf_ucx_fault(ucx, GF_ERR_LINK, peer, "progress", status,
-                               "rank %u no longer answers rank %u over devices \"%s\"", peer, ucx->rank,
+                               "rank %u no longer answers rank %u over devices \"%s\"", peer, ucx->setup.rank,
                                ucx->devices);
 }
 
@@ -236,10 +236,10 @@ gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoi
     ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS};
     gf_status status;
     ucs_status_t ucs;
-    if (peer >= ucx->world)
+    if (peer >= ucx->setup.world)
         return gf_ucx_fault(ucx, GF_ERR_PARAM, GF_RANK_NONE, "connect", UCS_OK, "rank %u in a world of %u", peer,
-                            ucx->world);
-    if (peer == ucx->rank) return GF_OK;
+                            ucx->setup.world);
+    if (peer == ucx->setup.rank) return GF_OK;
     if ((ucx->worker == NULL) || (ucx->peers[peer].endpoint != NULL))
         return gf_ucx_fault(ucx, GF_ERR_STATE, peer, "connect", UCS_OK,
                             "rank %u is connected already, or a reset failed", peer);
@@ -248,7 +248,7 @@ gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoi
         status = gf_ucx_guard_peer(ucx, peer, address + head.address_bytes + head.rkey_bytes, head.offer_bytes);
     if (status != GF_OK) return status;
     params.address = (const ucp_address_t *)address;
-    if (gf_ucx_fabric_used(ucx->transports)) params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    if (gf_ucx_any(ucx->transports, GF_UCX_FABRIC)) params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
     params.err_handler = (ucp_err_handler_t){.cb = way_lost, .arg = ucx};
     ucs = ucp_ep_create(ucx->worker, &params, &ucx->peers[peer].endpoint);
     if (ucs != UCS_OK) {
@@ -258,7 +258,7 @@ gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoi
                             ucx->devices,
                             (ucs == UCS_ERR_SHMEM_SEGMENT) ? "; it is of this node, but its /proc/PID/fd is closed to "
                             "this process (capabilities, user namespace, hidepid?)" :
-                            (gf_ucx_fabric_used(ucx->transports) && !gf_ucx_ud_used(ucx->transports)) ?
+                            (gf_ucx_any(ucx->transports, GF_UCX_FABRIC) && !gf_ucx_any(ucx->transports, GF_UCX_UD)) ?
                             "; rc and dc connect over ud: name it too, or rc in place of rc_verbs" : "");
     }
     if (head.rkey_bytes != 0) peer_map(ucx, peer, &head, address + head.address_bytes);
@@ -267,7 +267,7 @@ gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoi
 
 void gf_ucx_peers_forget(struct gf_ucx *ucx)
 {
-    for (uint32_t i = 0; i < ucx->world; i++) {
+    for (uint32_t i = 0; i < ucx->setup.world; i++) {
         if (ucx->peers[i].rkey != NULL) ucp_rkey_destroy(ucx->peers[i].rkey);
         memset(&ucx->peers[i], 0, sizeof ucx->peers[i]);
     }
@@ -281,8 +281,8 @@ void *gf_ucx_region(struct gf_link *link)
 void *gf_ucx_map(struct gf_link *link, uint32_t peer)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
-    if (peer >= ucx->world) return NULL;
-    return (peer == ucx->rank) ? (void *)ucx->region : ucx->peers[peer].mapped;
+    if (peer >= ucx->setup.world) return NULL;
+    return (peer == ucx->setup.rank) ? (void *)ucx->region : ucx->peers[peer].mapped;
 }
 
 void gf_ucx_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value)
@@ -290,14 +290,14 @@ void gf_ucx_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes,
     struct gf_ucx *ucx = gf_ucx_of(link);
     unsigned char *base = gf_ucx_map(link, peer);
     GF_ASSERT((base != NULL) && (offset_bytes % sizeof value == 0));
-    GF_ASSERT(offset_bytes < ((peer == ucx->rank) ? ucx->region_bytes : ucx->peers[peer].region_bytes));
+    GF_ASSERT(offset_bytes < ((peer == ucx->setup.rank) ? ucx->setup.region_bytes : ucx->peers[peer].region_bytes));
     __atomic_store_n((uint64_t *)(void *)(base + offset_bytes), value, __ATOMIC_RELEASE);
 }
 
 uint64_t gf_ucx_flag_load(struct gf_link *link, size_t offset_bytes)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
-    GF_ASSERT((ucx->region != NULL) && (offset_bytes % sizeof(uint64_t) == 0) && (offset_bytes < ucx->region_bytes));
+    GF_ASSERT((offset_bytes % sizeof(uint64_t) == 0) && (offset_bytes < ucx->setup.region_bytes));
     return __atomic_load_n((const uint64_t *)(const void *)(ucx->region + offset_bytes), __ATOMIC_ACQUIRE);
 }
 

@@ -73,26 +73,14 @@ void gf_ucx_resources(void (*tell)(void *user, const char *transport, const char
 
 /* ---- one that is missing ---- */
 
-/* Which component of UCX has a transport that is not in every link, and which link has that. */
+/* Which component of UCX has the transports that are not in every link, and which link has that. */
 static const struct family {
-    const char *names; /* comma-separated: each alone, or with _ and more after it */
+    unsigned kind;
     const char *component, *link;
 } families[] = {
-    {"rc,ud,dc,ib", "ib", "UCX_IB=1, or UCX_DYNAMIC=1 with UCX's InfiniBand module"},
-    {"cuda,gdr", "cuda", "UCX_DYNAMIC=1 with a UCX built for CUDA"},
+    {GF_UCX_INFINIBAND, "ib", "UCX_IB=1, or UCX_DYNAMIC=1 with UCX's InfiniBand module"},
+    {GF_UCX_CUDA, "cuda", "UCX_DYNAMIC=1 with a UCX built for CUDA"},
 };
-
-static const struct family *family_of(const char *transport, size_t name_bytes)
-{
-    char stem[16];
-    size_t stem_bytes = strcspn(transport, "_,");
-    if ((stem_bytes > name_bytes) || (stem_bytes >= sizeof stem)) return NULL;
-    memcpy(stem, transport, stem_bytes);
-    stem[stem_bytes] = '\0';
-    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
-        if (gf_ucx_list_has(families[i].names, stem)) return &families[i];
-    return NULL;
-}
 
 struct search {
     const struct family *family;
@@ -111,9 +99,10 @@ static bool family_look(void *user, const char *component, uct_md_h domain)
 bool gf_ucx_missing_text(const char *transports, char *text_out, size_t text_bytes)
 {
     size_t name_bytes;
-    for (const char *name; (name = gf_ucx_name_next(&transports, &name_bytes)) != NULL;) {
-        struct search search = {.family = family_of(name, name_bytes)};
-        if (search.family == NULL) continue;
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        struct search search = {.family = &families[i]};
+        const char *name = gf_ucx_find(transports, families[i].kind, &name_bytes);
+        if (name == NULL) continue;
         gf_ucx_domains_visit(family_look, &search);
         if (search.device) continue;
         if (search.component)
@@ -121,7 +110,7 @@ bool gf_ucx_missing_text(const char *transports, char *text_out, size_t text_byt
                            (int)name_bytes, name);
         else
             (void)snprintf(text_out, text_bytes, "\"%.*s\" is not in this binary; it is in one made with %s",
-                           (int)name_bytes, name, search.family->link);
+                           (int)name_bytes, name, families[i].link);
         return true;
     }
     return false;

@@ -117,11 +117,11 @@ static gf_status transport_key_set(struct gf_ucx *ucx, ucp_config_t *config, con
 
 gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
 {
-    bool tcp = gf_ucx_list_has(ucx->transports, "tcp");
-    bool at_once = tcp && (ucx->message_bytes_max <= AT_ONCE_BYTES_MAX);
+    bool tcp = gf_ucx_any(ucx->transports, GF_UCX_TCP);
+    bool at_once = tcp && (ucx->setup.message_bytes_max <= AT_ONCE_BYTES_MAX);
     uint32_t devices = gf_ucx_list_count(ucx->devices, ',');
     bool turns = at_once && (devices > 1);
-    bool late = gf_ucx_ud_used(ucx->transports) && (getenv("UCX_UD_TIMEOUT") == NULL);
+    bool late = gf_ucx_any(ucx->transports, GF_UCX_UD) && (getenv("UCX_UD_TIMEOUT") == NULL);
     struct copy tcp_copy = {.component = "tcp", .transport = "tcp"};
     struct copy ud_copy = {.component = "ib", .transport = "ud_verbs"};
     char threshold[32], segment[32], lanes[32];
@@ -131,20 +131,20 @@ gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
         const struct copy *of; /* NULL: of UCP */
     } settings[] = {
         {"TLS", ucx->transports, NULL},
-        {"NET_DEVICES", gf_ucx_network_used(ucx->transports) ? ucx->devices : "", NULL},
+        {"NET_DEVICES", gf_ucx_any(ucx->transports, GF_UCX_NETWORK) ? ucx->devices : "", NULL},
         {"RNDV_SEND_NBR_THRESH", at_once ? threshold : "", NULL},
         {"MAX_EAGER_LANES", turns ? lanes : "", NULL},
         /* No fall-back from memory that peers can map to memory that they cannot. */
-        {"ALLOC_PRIO", shared ? "md:posix" : sysv ? "md:sysv" : ucx->huge_pages ? "huge,thp,mmap" : "mmap", NULL},
-        {"PORT_RANGE", tcp ? ucx->ports : "", &tcp_copy},
+        {"ALLOC_PRIO", shared ? "md:posix" : sysv ? "md:sysv" : ucx->setup.huge_pages ? "huge,thp,mmap" : "mmap", NULL},
+        {"PORT_RANGE", tcp ? ucx->setup.ports : "", &tcp_copy},
         {"RX_SEG_SIZE", at_once ? segment : "", &tcp_copy},
         {"TX_SEG_SIZE", at_once ? segment : "", &tcp_copy},
         {"UD_TIMEOUT", late ? A_DAY : "", &ud_copy},
     };
     gf_status status = GF_OK;
-    (void)snprintf(threshold, sizeof threshold, "%zu", ucx->message_bytes_max + 1);
+    (void)snprintf(threshold, sizeof threshold, "%zu", ucx->setup.message_bytes_max + 1);
     (void)snprintf(segment, sizeof segment, "%zu",
-                   AT_ONCE_HEAD_BYTES + (turns ? PIECE_BYTES : ucx->message_bytes_max));
+                   AT_ONCE_HEAD_BYTES + (turns ? PIECE_BYTES : ucx->setup.message_bytes_max));
     (void)snprintf(lanes, sizeof lanes, "%u", devices);
     if (tcp) gf_ucx_domains_visit(settings_take, &tcp_copy);
     if (late) gf_ucx_domains_visit(settings_take, &ud_copy);
@@ -170,7 +170,7 @@ gf_status gf_ucx_ports_check(struct gf_ucx *ucx, const struct gf_ucx_listeners *
 {
     unsigned first = 0, last = 0, outside = 0;
     char found[32];
-    if (!gf_ucx_list_has(ucx->transports, "tcp") || !gf_ports_parse(ucx->ports, &first, &last) || (first == 0))
+    if (!gf_ucx_any(ucx->transports, GF_UCX_TCP) || !gf_ports_parse(ucx->setup.ports, &first, &last) || (first == 0))
         return GF_OK;
     for (int fd = 0; fd < (int)sizeof before->there; fd++) {
         struct gf_place at = {0};
@@ -181,5 +181,5 @@ gf_status gf_ucx_ports_check(struct gf_ucx *ucx, const struct gf_ucx_listeners *
     }
     if (outside == 0) return GF_OK; /* nothing listens */
     (void)snprintf(found, sizeof found, "port %u", outside);
-    return not_taken(ucx, "PORT_RANGE", ucx->ports, UCS_OK, found);
+    return not_taken(ucx, "PORT_RANGE", ucx->setup.ports, UCS_OK, found);
 }

@@ -65,10 +65,10 @@ static gf_status directory_check(struct gf_ucx *ucx)
 gf_status gf_ucx_shm_check(struct gf_ucx *ucx)
 {
     uint64_t host_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    if (ucx->region_bytes > host_bytes)
+    if (ucx->setup.region_bytes > host_bytes)
         return gf_ucx_refuse(ucx, GF_ERR_SYSTEM,
                              "an exchange region of %zu bytes is needed, the host has %llu bytes of memory",
-                             ucx->region_bytes, (unsigned long long)host_bytes);
+                             ucx->setup.region_bytes, (unsigned long long)host_bytes);
     if (access("/proc/self/fd", X_OK) != 0)
         return gf_ucx_refuse(
             ucx, GF_ERR_SYSTEM,

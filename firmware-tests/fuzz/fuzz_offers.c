@@ -95,11 +95,10 @@ static void proofs_open(struct gf_proofs *proofs, uint32_t rank, uint8_t how)
     const struct gf_link_setup setup = {.rank = rank, .world = 3, .key_file = (how & KEYED) ? key_path : "",
                                         .encryption = (how & ENCRYPTED) != 0,
                                         .authentication = &gf_module_authentication};
-    const struct gf_log log = {0};
     struct gf_fault fault = {.code = GF_OK};
     must(gf_proofs_bytes(&setup) <= sizeof memory);
     memset(memory, 0, gf_proofs_bytes(&setup));
-    must(gf_proofs_open(proofs, &setup, &log, memory, &fault) == GF_OK);
+    must(gf_proofs_open(proofs, &setup, memory, &fault) == GF_OK);
     gf_proofs_begin(proofs);
     gf_proofs_begun(proofs);
     /* What a signing sender ever said means nothing to a listener that he has no key for. */
@@ -119,7 +118,7 @@ static void offer_run(uint8_t how, const uint8_t *data, size_t size)
 {
     struct gf_ucx *ucx = &link_memory.ucx;
     memset(&link_memory, 0, sizeof link_memory);
-    ucx->world = 3;
+    ucx->setup.world = 3;
     (void)snprintf(ucx->transports, sizeof ucx->transports, (how & SIGNS) ? "self,posix" : "self,tcp");
     proofs_open(&ucx->proofs, 0, how);
     ucx->proofs.own.listener_count = (how & ENCRYPTED) ? 1 : 0;

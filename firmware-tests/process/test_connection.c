@@ -74,14 +74,13 @@ static void end_open(struct end *end, uint32_t rank, const char *key, bool encry
 {
     const struct gf_link_setup setup = {.rank = rank, .world = 3, .key_file = key, .encryption = encryption,
                                         .authentication = &gf_module_authentication};
-    const struct gf_log log = {0};
     struct gf_fault fault = {.code = GF_OK};
     size_t bytes = (gf_proofs_bytes(&setup) + 63) / 64 * 64;
     end->fd = -1;
     end->memory = aligned_alloc(64, bytes);
     assert_non_null(end->memory);
     memset(end->memory, 0, bytes);
-    assert_int_equal(gf_proofs_open(&end->proofs, &setup, &log, end->memory, &fault), GF_OK);
+    assert_int_equal(gf_proofs_open(&end->proofs, &setup, end->memory, &fault), GF_OK);
     assert_int_equal((uintptr_t)end->proofs.records % _Alignof(struct gf_record), 0);
     gf_proofs_begin(&end->proofs);
 }

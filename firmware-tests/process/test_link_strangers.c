@@ -234,7 +234,7 @@ RANKS_TEST_OVER(nor_does_a_former_member, 2, 0, "self,tcp")
     RANK_CHECK(one, (offer_bytes > GF_AUTH_NONCE_BYTES) && (offer_bytes <= sizeof peer) && (found >= 1));
     memcpy(&peer, endpoint + endpoint_bytes - offer_bytes, offer_bytes);
     RANK_CHECK(one, gf_proofs_bytes(&one->setup) <= sizeof memory);
-    RANK_CHECK(one, gf_proofs_open(&proofs, &one->setup, &one->setup.log, memory, &fault) == GF_OK);
+    RANK_CHECK(one, gf_proofs_open(&proofs, &one->setup, memory, &fault) == GF_OK);
     gf_proofs_begin(&proofs);
     gf_proofs_begun(&proofs);
     for (uint32_t i = 0; i < found; i++) {
@@ -246,11 +246,12 @@ RANKS_TEST_OVER(nor_does_a_former_member, 2, 0, "self,tcp")
         memcpy(peer.listeners[0].ip, &at.sin_addr, sizeof at.sin_addr);
         gf_proofs_peer(&proofs, 0, &peer);
         RANK_CHECK(one, connect(fd, (struct sockaddr *)&at, sizeof at) == 0); /* and so says its hello */
-        for (int ms = 0; gf_proofs_busy(&proofs) && (proofs.gone == 0) && (ms < 3000); ms++) {
+        const struct gf_conn *conn = gf_conn_find(&proofs, fd);
+        for (int ms = 0; (conn->state != GF_CONN_ENDED) && (ms < 3000); ms++) {
             (void)gf_proofs_progress(&proofs, 0, &fault);
             ms_sleep(1);
         }
-        RANK_CHECK(one, proofs.gone == 1); /* nobody answered */
+        RANK_CHECK(one, gf_proofs_busy(&proofs) && (conn->state == GF_CONN_ENDED)); /* nobody answered */
         RANK_CHECK(one, close(fd) == 0);
     }
     gf_proofs_end(&proofs);

@@ -151,9 +151,8 @@ static void buffers_bound(struct gf_layout *layout)
     }
 }
 
-struct gf_link_setup gf_layout_link(const struct gf_layout *layout)
+struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct gf_config *config)
 {
-    const struct gf_config *config = &layout->config;
     return (struct gf_link_setup){.rank = config->job.rank,
                                   .world = config->job.world_max,
                                   .requests_max = layout->op_need.msg_count * config->exchange.buffers_active *
@@ -221,7 +220,7 @@ uint32_t gf_layout_trace_records(const struct gf_layout *layout)
 struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control)
 {
     const struct gf_config *config = &layout->config;
-    const struct gf_link_setup link = gf_layout_link(layout);
+    const struct gf_link_setup link = gf_layout_link(layout, &layout->config);
     const struct gf_rendezvous_setup rendezvous = gf_layout_rendezvous(layout);
     const struct gf_gpu_setup gpu = gf_layout_gpu(layout);
     uint64_t msg_count = (uint64_t)layout->op_need.msg_count * config->exchange.buffers_active;
@@ -286,7 +285,7 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
 static bool may_reach_device(const struct gf_layout *layout)
 {
     const struct gf_link_driver *driver = layout->drivers.link;
-    const struct gf_link_setup setup = gf_layout_link(layout);
+    const struct gf_link_setup setup = gf_layout_link(layout, &layout->config);
     gf_algorithm algorithm = layout->config.exchange.algorithm;
     if (!layout->on_device || (layout->config.job.world_max == 1) || layout->config.link.integrity) return false;
     if (algorithm == GF_ALGORITHM_DIRECT) return false;

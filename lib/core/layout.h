@@ -76,7 +76,8 @@ gf_status gf_layout_make(const struct gf_modules *modules, const struct gf_confi
 struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control);
 struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, struct gf_arena *exchange);
 struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct gf_arena *device); /* nothing on the host */
-struct gf_link_setup gf_layout_link(const struct gf_layout *layout);
+/* Its texts are those of config, which is layout->config or a copy that stays. */
+struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct gf_config *config);
 struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout);
 struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout);
 

@@ -152,7 +152,7 @@ static gf_status pools_clear(const struct gf_pool_parts *parts, gf_context *gf, 
 
 static gf_status link_open(const struct gf_layout *layout, void *state, gf_context *gf, struct gf_fault *fault_out)
 {
-    struct gf_link_setup setup = gf_layout_link(layout);
+    struct gf_link_setup setup = gf_layout_link(layout, &gf->config);
     setup.epoch = gf->epoch;
     setup.near = gf->gpu->pci;
     if (layout->may_reach_device) {
