@@ -30,8 +30,7 @@
 
 struct gf_frame_header {
     uint32_t magic;
-    uint32_t protocol;
-    uint32_t header_bytes;
+    uint16_t protocol, header_bytes;
     uint32_t kind;
     uint32_t payload_bytes;
     uint64_t job_id;
@@ -42,9 +41,10 @@ struct gf_frame_hello {
     uint32_t version; /* GF_VERSION */
     uint32_t rank;
     uint32_t world;
-    bool keyed;       /* this rank has a key_file; its nonce follows, otherwise zeroes */
-    bool rejoins;     /* it was of the job before */
+    uint32_t flags;
 };
+#define GF_HELLO_KEYED 1u   /* this rank has a key_file; its nonce follows, otherwise zeroes */
+#define GF_HELLO_REJOINS 2u /* it was of the job before */
 
 /* rendezvous_tcp_conn.c. */
 void gf_frame_header_put(struct gf_put *put, uint32_t kind, uint32_t payload_bytes, uint64_t job_id, uint32_t from);

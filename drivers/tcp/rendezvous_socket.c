@@ -184,8 +184,19 @@ void gf_socket_reset(int fd)
 
 bool gf_socket_met_itself(int fd)
 {
-    struct gf_socket_address own = {.bytes = sizeof own.storage}, other = {.bytes = sizeof other.storage};
-    if (getsockname(fd, (struct sockaddr *)&own.storage, &own.bytes) != 0) return false;
-    if (getpeername(fd, (struct sockaddr *)&other.storage, &other.bytes) != 0) return false;
-    return (own.bytes == other.bytes) && (memcmp(&own.storage, &other.storage, own.bytes) == 0);
+    struct gf_place own, other;
+    if (!gf_place_of_fd(fd, false, &own) || !gf_place_of_fd(fd, true, &other)) return false;
+    return memcmp(&own, &other, sizeof own) == 0;
+}
+
+gf_status gf_socket_read(int fd, unsigned char *in, uint32_t *have, uint32_t want)
+{
+    while (*have < want) {
+        ssize_t got = recv(fd, in + *have, want - *have, MSG_DONTWAIT);
+        if (got > 0) *have += (uint32_t)got;
+        else if (got == 0) errno = 0;
+        else if ((errno == EAGAIN) || (errno == EWOULDBLOCK)) return GF_AGAIN;
+        if ((got == 0) || ((got < 0) && (errno != EINTR))) return GF_ERR_PEER;
+    }
+    return GF_OK;
 }

@@ -30,11 +30,17 @@ int gf_socket_listen(const struct gf_socket_address *address, const char *text, 
 /* A non-blocking socket on its way to `to` (from `bind_to` unless that has no bytes), or -1 with errno set. */
 int gf_socket_connect(const struct gf_socket_address *to, const struct gf_socket_address *bind_to,
                       uint64_t keepalive_ns);
+/* Bytes in[*have..want-1], as far as they are here. GF_OK: all are; GF_ERR_PEER: it has ended, errno says how (0: its
+ * other end closed it). */
+gf_status gf_socket_read(int fd, unsigned char *in, uint32_t *have, uint32_t want);
 /* A connect() to a port of the ephemeral range where nobody listens can meet itself. */
 bool gf_socket_met_itself(int fd);
 /* Closes it with one packet; what was sent and has not arrived is lost. */
 void gf_socket_reset(int fd);
 /* What every connection gets: no delay, and an end when the other host is silent for three keepalive periods. */
 void gf_socket_options_set(int fd, uint64_t keepalive_ns);
+/* rendezvous_user.c: which user of this host is at the other end. False: it is not on this host (or in another network
+ * namespace), or the kernel does not say. Asks the kernel (sock_diag) and needs no rights; does not block. */
+bool gf_socket_peer_user(int fd, uint32_t *user_out);
 
 #endif

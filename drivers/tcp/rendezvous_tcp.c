@@ -57,11 +57,11 @@ static gf_status listener_open(struct tcp *tcp, struct gf_fault *fault_out)
 {
     struct gf_socket_address at = gf_tcp_job_address(tcp);
     struct rlimit files;
-    uint32_t needed = tcp->world + TCP_PENDING_MAX + 16; /* and a few for everything else in the process */
+    uint32_t needed = tcp->setup.world + TCP_PENDING_MAX + 16; /* and a few for everything else in the process */
     if ((getrlimit(RLIMIT_NOFILE, &files) == 0) && (files.rlim_cur < needed)) {
         return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "getrlimit", EMFILE,
                             "rank 0 needs %u file descriptors for a world of %u, the limit is %llu: raise it "
-                            "(ulimit -n)", needed, tcp->world, (unsigned long long)files.rlim_cur);
+                            "(ulimit -n)", needed, tcp->setup.world, (unsigned long long)files.rlim_cur);
     }
     tcp->listen_fd = gf_socket_listen(&at, tcp->address_text, fault_out);
     if (tcp->listen_fd < 0) return GF_ERR_SYSTEM;
@@ -75,20 +75,13 @@ static gf_status listener_open(struct tcp *tcp, struct gf_fault *fault_out)
 static void tcp_close(struct gf_rendezvous *rendezvous)
 {
     struct tcp *tcp = (struct tcp *)rendezvous;
-    for (uint32_t i = 0; i < tcp->conn_count; i++) {
-        if (tcp->conns[i].fd >= 0) gf_tcp_conn_close(&tcp->conns[i]);
+    for (uint32_t i = 0; i < tcp->conn_count; i++) gf_tcp_conn_close(&tcp->conns[i]);
+    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) gf_tcp_pending_drop(&tcp->pending[i]);
+    int *const fds[] = {&tcp->strangers_fd, &tcp->listen_fd, &tcp->job_fd, &tcp->epoll_fd};
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
+        if (*fds[i] >= 0) (void)close(*fds[i]);
+        *fds[i] = -1;
     }
-    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
-        gf_tcp_pending_drop(&tcp->pending[i]);
-    }
-    if (tcp->strangers_fd >= 0) (void)close(tcp->strangers_fd);
-    tcp->strangers_fd = -1;
-    if (tcp->listen_fd >= 0) (void)close(tcp->listen_fd);
-    if (tcp->job_fd >= 0) (void)close(tcp->job_fd);
-    tcp->job_fd = -1;
-    if (tcp->epoll_fd >= 0) (void)close(tcp->epoll_fd);
-    tcp->listen_fd = -1;
-    tcp->epoll_fd = -1;
     gf_auth_forget(&tcp->auth, sizeof tcp->auth);
 }
 
@@ -99,12 +92,7 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     GF_ASSERT((setup->world > 0) && (setup->rank < setup->world) && (setup->world <= GF_WORLD_MAX));
     memset(tcp, 0, sizeof *tcp);
     tcp->base.driver = &gf_rendezvous_tcp;
-    tcp->rank = setup->rank;
-    tcp->world = setup->world;
-    tcp->job_id = setup->job_id;
-    tcp->keepalive_ns = setup->keepalive_ns;
-    tcp->join_timeout_ns = setup->join_timeout_ns;
-    tcp->log = setup->log;
+    tcp->setup = *setup;
     tcp->opened_ns = now_ns;
     tcp->epoll_fd = tcp->strangers_fd = -1;
     tcp->listen_fd = tcp->job_fd = -1;
@@ -116,9 +104,8 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     (void)snprintf(tcp->address_text, sizeof tcp->address_text, "%s", setup->address);
     gf_status status = addresses_set(tcp, setup, fault_out);
     if (status != GF_OK) return status;
-    tcp->conn_count = tcp->world;
-    for (uint32_t i = 0; i < tcp->conn_count; i++)
-        gf_tcp_conn_init(&tcp->conns[i], i, TCP_CONN_NONE);
+    tcp->conn_count = tcp->setup.world;
+    for (uint32_t i = 0; i < tcp->conn_count; i++) gf_tcp_conn_init(&tcp->conns[i], TCP_CONN_NONE);
     tcp->job_address = tcp->to;
     if (setup->rejoin) gf_tcp_rejoin_begin(tcp, now_ns);
     else if (!tcp_is_coordinator(tcp)) gf_tcp_connect_wait(tcp, now_ns);
@@ -146,7 +133,7 @@ static gf_status conn_ended(struct tcp *tcp, struct conn *conn, bool lives, stru
 {
     gf_tcp_conn_close(conn);
     conn->state = TCP_CONN_DOWN;
-    *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = conn->peer, .text = tcp->text,
+    *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = tcp_rank_of(tcp, conn), .text = tcp->text,
                                               .lives = lives};
     return GF_OK;
 }
@@ -163,9 +150,9 @@ static gf_status conn_event(struct tcp *tcp, struct conn *conn, uint64_t now_ns,
         if (header.kind == GF_FRAME_LEFT) conn->lives = true;
         if (!tcp_is_coordinator(tcp) && (header.kind == GF_FRAME_ANSWER) &&
             (header.payload_bytes == GF_FRAME_ANSWER_BYTES))
-            gf_tcp_answer_take_back(tcp, conn, now_ns);
+            gf_tcp_answer_take_back(tcp, now_ns);
         if (header.kind >= GF_FRAME_DRIVER) return GF_AGAIN; /* one of a later protocol: not for us */
-        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_FRAME, .rank = conn->peer,
+        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_FRAME, .rank = tcp_rank_of(tcp, conn),
                                                   .frame_kind = header.kind, .size_bytes = header.payload_bytes,
                                                   .payload = conn->in + GF_FRAME_HEADER_BYTES};
         return GF_OK;
@@ -182,21 +169,20 @@ static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns, st
     struct conn *conn = &tcp->conns[about];
     switch (conn->state) {
     case TCP_CONN_CONNECTING:
-        gf_tcp_connect_end(tcp, conn, now_ns);
+        gf_tcp_connect_end(tcp, now_ns);
         return GF_AGAIN;
     case TCP_CONN_HELLO: {
         if (conn->waits_to_send) gf_tcp_conn_flush(tcp, conn);
-        gf_status status = gf_tcp_answer_read(tcp, conn, now_ns);
+        gf_status status = gf_tcp_answer_read(tcp, now_ns);
         if ((status < 0) && tcp->reformed) { /* not the way, but others may be */
             (void)snprintf(tcp->text, sizeof tcp->text, "%.200s", tcp->base.fault.text);
             memset(&tcp->base.fault, 0, sizeof tcp->base.fault);
             return conn_ended(tcp, conn, true, event_out);
         }
         if (status != GF_OK) return status;
-        conn = &tcp->conns[tcp->coordinator]; /* one that asked knows only now where that is */
-        conn->state = TCP_CONN_UP;
-        gf_tcp_listen_own(tcp, conn->fd);
-        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = conn->peer};
+        tcp_way(tcp)->state = TCP_CONN_UP; /* one that asked knows only now where that is */
+        gf_tcp_listen_own(tcp, tcp_way(tcp)->fd);
+        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = tcp->coordinator};
         return GF_OK;
     }
     case TCP_CONN_UP: return conn_event(tcp, conn, now_ns, event_out);
@@ -230,11 +216,10 @@ static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, str
         if (status != GF_AGAIN) return status;
         gf_tcp_job_listen(tcp, now_ns);
     } else if (tcp->rejoins && (now_ns - tcp->began_ns >= TCP_REJOIN_NS) &&
-               ((tcp->conns[tcp->coordinator].state == TCP_CONN_CONNECTING) ||
-                (tcp->conns[tcp->coordinator].state == TCP_CONN_HELLO))) {
-        gf_tcp_connect_again(tcp, &tcp->conns[tcp->coordinator], now_ns, ETIMEDOUT); /* another may listen there */
-    } else if ((tcp->conns[tcp->coordinator].state == TCP_CONN_WAIT) && (now_ns >= tcp->retry_at_ns)) {
-        gf_tcp_connect_begin(tcp, &tcp->conns[tcp->coordinator], now_ns);
+               ((tcp_way(tcp)->state == TCP_CONN_CONNECTING) || (tcp_way(tcp)->state == TCP_CONN_HELLO))) {
+        gf_tcp_connect_again(tcp, now_ns, ETIMEDOUT); /* another may listen there */
+    } else if ((tcp_way(tcp)->state == TCP_CONN_WAIT) && (now_ns >= tcp->retry_at_ns)) {
+        gf_tcp_connect_begin(tcp, now_ns);
     }
     /* One event of the ranks a call to the kernel: its list of ready descriptors goes round, so nobody starves.
      * Strangers are served when no rank has anything, once a poll. */
@@ -256,19 +241,17 @@ static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, str
                                                   .text = "connection refused"};
         return GF_OK;
     }
-    if (!tcp_is_coordinator(tcp) && !tcp->reformed && (tcp->conns[tcp->coordinator].state < TCP_CONN_UP)) {
-        gf_status status = gf_tcp_connect_deadline(tcp, &tcp->conns[tcp->coordinator], now_ns);
-        if (status != GF_OK) return status;
-    }
-    return GF_AGAIN;
+    if (tcp_is_coordinator(tcp) || tcp->reformed || (tcp_way(tcp)->state >= TCP_CONN_UP)) return GF_AGAIN;
+    gf_status status = gf_tcp_connect_deadline(tcp, now_ns);
+    return (status < 0) ? status : GF_AGAIN;
 }
 
 static gf_status tcp_send(struct gf_rendezvous *rendezvous, uint32_t to, uint32_t frame_kind, const void *payload,
                           uint32_t size_bytes)
 {
     struct tcp *tcp = (struct tcp *)rendezvous;
-    GF_ASSERT((size_bytes <= GF_FRAME_PAYLOAD_MAX) && (frame_kind < GF_FRAME_DRIVER) && (to != tcp->rank));
-    if ((tcp->conn_count == 0) || (to >= tcp->world)) return GF_ERR_PEER;
+    GF_ASSERT((size_bytes <= GF_FRAME_PAYLOAD_MAX) && (frame_kind < GF_FRAME_DRIVER) && (to != tcp->setup.rank));
+    if ((tcp->conn_count == 0) || (to >= tcp->setup.world)) return GF_ERR_PEER;
     if (!tcp_is_coordinator(tcp) && (to != tcp->coordinator)) return GF_ERR_PEER;
     struct conn *conn = &tcp->conns[to];
     if ((conn->state != TCP_CONN_UP) || conn->broken) return GF_ERR_PEER;

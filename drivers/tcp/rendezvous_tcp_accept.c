@@ -3,10 +3,9 @@
  * says nothing and another claims the same rank. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
-#include "drivers/tcp/rendezvous_user.h"
-
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -16,7 +15,7 @@ static void stranger_log(struct tcp *tcp, gf_log_level level, const char *what)
 {
     tcp->strangers++;
     if ((tcp->strangers > 4) && ((tcp->strangers & (tcp->strangers - 1)) != 0)) return;
-    gf_log_line(&tcp->log, level, "control channel at %s: %s (%u connections rejected so far)", tcp->address_text,
+    gf_log_line(&tcp->setup.log, level, "control channel at %s: %s (%u connections rejected so far)", tcp->address_text,
                 what, tcp->strangers);
 }
 
@@ -103,7 +102,7 @@ static void pending_refuse(struct tcp *tcp, struct pending *pending, gf_status c
         gf_tcp_pending_drop(pending);
         return;
     }
-    gf_frame_header_put(&put, GF_FRAME_ANSWER, GF_FRAME_ANSWER_BYTES, tcp->job_id, tcp->rank);
+    gf_frame_header_put(&put, GF_FRAME_ANSWER, GF_FRAME_ANSWER_BYTES, tcp->setup.job_id, tcp->setup.rank);
     gf_tcp_answer_put(put.at, code, tcp->text);
     if (pending->challenged) {
         struct gf_auth_mac to_rank, to_coordinator;
@@ -169,7 +168,18 @@ static void claim_end(struct tcp *tcp, struct conn *conn, gf_status code, const 
         (void)gf_tcp_conn_answer(tcp, conn, code, reason);
         gf_tcp_conn_close(conn);
     }
-    gf_tcp_conn_init(conn, conn->peer, TCP_CONN_NONE);
+    gf_tcp_conn_init(conn, TCP_CONN_NONE);
+}
+
+/* Gives status, and tcp->text why. */
+__attribute__((format(printf, 3, 4))) static gf_status because(struct tcp *tcp, gf_status status,
+                                                               const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(tcp->text, GF_FRAME_REASON_BYTES, format, arguments);
+    va_end(arguments);
+    return status;
 }
 
 /* GF_OK: who said `hello` may come in; who was taken for that rank and said nothing is gone. Else tcp->text has why. */
@@ -181,11 +191,11 @@ static gf_status claim_take(struct tcp *tcp, const struct gf_frame_hello *hello,
         claim_end(tcp, conn, GF_ERR_STATE, "another process claims this rank");
     if (conn->state == TCP_CONN_NONE) return GF_OK;
     /* Who comes back takes the place of a connection that has ended, and so does a rank with another coordinator. */
-    if (!up && (tcp->reformed || hello->rejoins || conn->rejoins)) return GF_OK;
-    (void)snprintf(tcp->text, GF_FRAME_REASON_BYTES, "rank %u %s: was it started twice?", hello->rank,
-                   up ? "is here already" : "was here and has gone");
+    bool rejoins = (hello->flags & GF_HELLO_REJOINS) != 0;
+    if (!up && (tcp->reformed || rejoins || conn->rejoins)) return GF_OK;
     /* It may try again: an end may not be seen yet. */
-    return (hello->rejoins || anybody) ? GF_ERR_STATE : GF_ERR_MISMATCH;
+    return because(tcp, (rejoins || anybody) ? GF_ERR_STATE : GF_ERR_MISMATCH, "rank %u %s: was it started twice?",
+                   hello->rank, up ? "is here already" : "was here and has gone");
 }
 
 bool gf_tcp_reject(struct gf_rendezvous *rendezvous, uint32_t rank, const char *reason)
@@ -206,31 +216,23 @@ void gf_tcp_joined(struct gf_rendezvous *rendezvous)
 static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *header, const struct gf_frame_hello *hello,
                              uint64_t since_ns, bool *ours_out)
 {
-    char *reason = tcp->text;
-    const size_t reason_bytes = GF_FRAME_REASON_BYTES;
-    *ours_out = false;
-    if (header->job_id != tcp->job_id) {
-        (void)snprintf(reason, reason_bytes, "job id %" PRIu64 " at rank 0, %" PRIu64 " at rank %u", tcp->job_id,
+    *ours_out = (header->job_id == tcp->setup.job_id);
+    if (!*ours_out)
+        return because(tcp, GF_ERR_MISMATCH, "job id %" PRIu64 " at rank 0, %" PRIu64 " at rank %u", tcp->setup.job_id,
                        header->job_id, header->from);
-        return GF_ERR_MISMATCH;
-    }
-    *ours_out = true;
-    if (header->protocol != GF_FRAME_PROTOCOL) {
-        (void)snprintf(reason, reason_bytes, "protocol version %u at rank 0, %u at rank %u", GF_FRAME_PROTOCOL,
+    if (header->protocol != GF_FRAME_PROTOCOL)
+        return because(tcp, GF_ERR_MISMATCH, "protocol version %u at rank 0, %u at rank %u", GF_FRAME_PROTOCOL,
                        header->protocol, header->from);
-    } else if (hello->version != GF_VERSION) {
-        (void)snprintf(reason, reason_bytes, "library version %u.%u at rank 0, %u.%u at rank %u", GF_VERSION_MAJOR,
+    if (hello->version != GF_VERSION)
+        return because(tcp, GF_ERR_MISMATCH, "library version %u.%u at rank 0, %u.%u at rank %u", GF_VERSION_MAJOR,
                        GF_VERSION_MINOR, hello->version >> 16, hello->version & 0xffffu, hello->rank);
-    } else if (hello->world != tcp->world) {
-        (void)snprintf(reason, reason_bytes, "world %u at rank 0, %u at rank %u", tcp->world, hello->world,
+    if (hello->world != tcp->setup.world)
+        return because(tcp, GF_ERR_MISMATCH, "world %u at rank 0, %u at rank %u", tcp->setup.world, hello->world,
                        hello->rank);
-    } else if ((hello->rank == tcp->rank) || (hello->rank >= tcp->world)) {
-        (void)snprintf(reason, reason_bytes, "rank %u: expected 1 to %u", hello->rank, tcp->world - 1);
-    } else {
-        *ours_out = false; /* the first one serves the job well */
-        return claim_take(tcp, hello, since_ns);
-    }
-    return GF_ERR_MISMATCH;
+    if ((hello->rank == tcp->setup.rank) || (hello->rank >= tcp->setup.world))
+        return because(tcp, GF_ERR_MISMATCH, "rank %u: expected 1 to %u", hello->rank, tcp->setup.world - 1);
+    *ours_out = false; /* the first one serves the job well */
+    return claim_take(tcp, hello, since_ns);
 }
 
 static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint32_t rank, bool rejoins)
@@ -238,12 +240,12 @@ static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint3
     struct conn *conn = &tcp->conns[rank];
     if (pending->watched) (void)gf_tcp_epoll_set(tcp, EPOLL_CTL_DEL, pending->fd, TCP_ABOUT_PENDING, 0);
     pending->watched = false;
-    gf_socket_options_set(pending->fd, tcp->keepalive_ns);
+    gf_socket_options_set(pending->fd, tcp->setup.keepalive_ns);
     if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, pending->fd, rank, EPOLLIN) != GF_OK) {
         gf_tcp_pending_drop(pending);
         return GF_AGAIN;
     }
-    gf_tcp_conn_init(conn, rank, TCP_CONN_UP);
+    gf_tcp_conn_init(conn, TCP_CONN_UP);
     conn->rejoins = rejoins;
     conn->unproven = said_by_anybody(pending);
     conn->since_ns = pending->since_ns;
@@ -261,39 +263,38 @@ static struct gf_frame_hello hello_get(const unsigned char *frame)
     struct gf_frame_hello hello = {.version = gf_get_u32(&get)};
     hello.rank = gf_get_u32(&get);
     hello.world = gf_get_u32(&get);
-    uint32_t flags = gf_get_u32(&get);
-    hello.keyed = (flags & TCP_HELLO_KEYED) != 0;
-    hello.rejoins = (flags & TCP_HELLO_REJOINS) != 0;
+    hello.flags = gf_get_u32(&get);
     return hello;
 }
 
-/* frame: a hello that is whole and, where the job has a key, proven; or one of another job or protocol. */
-static gf_status hello_take(struct tcp *tcp, struct pending *pending, const unsigned char *frame,
-                            struct gf_rendezvous_event *event_out)
+/* Of a hello that is whole and, where the job has a key, proven; or one of another job or protocol. */
+static gf_status hello_take(struct tcp *tcp, struct pending *pending, struct gf_rendezvous_event *event_out)
 {
-    const struct gf_frame_header header = gf_frame_header_get(frame);
-    const struct gf_frame_hello hello = hello_get(frame);
+    const struct gf_frame_header header = gf_frame_header_get(pending->said);
+    const struct gf_frame_hello hello = hello_get(pending->said);
     bool ours = false, believed = (tcp->auth.on == pending->challenged);
+    bool rejoins = (hello.flags & GF_HELLO_REJOINS) != 0;
     gf_status status = hello_check(tcp, &header, &hello, pending->since_ns, &ours);
     if (status == GF_OK) {
         *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = hello.rank,
-                                                  .rejoins = hello.rejoins};
-        return pending_promote(tcp, pending, hello.rank, hello.rejoins);
+                                                  .rejoins = rejoins};
+        return pending_promote(tcp, pending, hello.rank, rejoins);
     }
     pending_refuse(tcp, pending, status, (header.protocol == GF_FRAME_PROTOCOL) ? hello.rank : header.from, event_out);
-    return (ours && believed && !hello.rejoins) ? GF_OK : GF_AGAIN; /* a joiner that does not fit harms no job */
+    return (ours && believed && !rejoins) ? GF_OK : GF_AGAIN; /* a joiner that does not fit harms no job */
 }
 
 /* A hello of this job and protocol, before its sender is believed. */
 static gf_status hello_meet(struct tcp *tcp, struct pending *pending, struct gf_rendezvous_event *event_out)
 {
-    const struct gf_frame_hello hello = hello_get(pending->in);
-    if (hello.keyed != tcp->auth.on) {
+    const struct gf_frame_hello hello = hello_get(pending->said);
+    if (((hello.flags & GF_HELLO_KEYED) != 0) != tcp->auth.on) {
         (void)snprintf(tcp->text, sizeof tcp->text, tcp->auth.on ? "rank %u has no key_file, this job wants one"
                                                                  : "rank %u has a key_file, rank 0 has none",
                        hello.rank);
         pending_refuse(tcp, pending, GF_ERR_MISMATCH, hello.rank, event_out);
-        return (tcp->auth.on || hello.rejoins || !tcp_is_coordinator(tcp)) ? GF_AGAIN : GF_OK; /* anybody can say it */
+        bool said_by_many = tcp->auth.on || ((hello.flags & GF_HELLO_REJOINS) != 0); /* anybody can say it */
+        return (said_by_many || !tcp_is_coordinator(tcp)) ? GF_AGAIN : GF_OK;
     }
     if (tcp->auth.on && !gf_tcp_hello_fits(tcp, pending)) {
         (void)snprintf(tcp->text, sizeof tcp->text, "rank %u did not prove that it has this job's key: its "
@@ -302,13 +303,13 @@ static gf_status hello_meet(struct tcp *tcp, struct pending *pending, struct gf_
         return GF_AGAIN;
     }
     if (!tcp_is_coordinator(tcp)) {
-        pending->held = (hello.version == GF_VERSION) && (hello.world == tcp->world) && (hello.rank < tcp->world) &&
-                        (hello.rank != tcp->rank);
+        pending->held = (hello.version == GF_VERSION) && (hello.world == tcp->setup.world) && (hello.rank < tcp->setup.world) &&
+                        (hello.rank != tcp->setup.rank);
         if (pending->held) return GF_AGAIN;
         stranger_drop(tcp, pending, GF_LOG_INFO, "a hello that does not fit");
         return GF_AGAIN;
     }
-    if (!tcp->auth.on) return hello_take(tcp, pending, pending->in, event_out);
+    if (!tcp->auth.on) return hello_take(tcp, pending, event_out);
     if (!gf_tcp_challenge_send(tcp, pending)) gf_tcp_pending_drop(pending);
     return GF_AGAIN;
 }
@@ -328,8 +329,8 @@ gf_status gf_tcp_held_take(struct tcp *tcp, struct gf_rendezvous_event *event_ou
 
 static gf_status proof_take(struct tcp *tcp, struct pending *pending, struct gf_rendezvous_event *event_out)
 {
-    const struct gf_frame_hello hello = hello_get(pending->talk.said);
-    if (gf_tcp_proof_fits(tcp, pending)) return hello_take(tcp, pending, pending->talk.said, event_out);
+    const struct gf_frame_hello hello = hello_get(pending->said);
+    if (gf_tcp_proof_fits(tcp, pending)) return hello_take(tcp, pending, event_out);
     (void)snprintf(tcp->text, sizeof tcp->text, "rank %u did not prove that it has this job's key", hello.rank);
     pending_refuse(tcp, pending, GF_ERR_MISMATCH, hello.rank, event_out);
     return GF_AGAIN;
@@ -340,44 +341,46 @@ static void pending_gone(struct tcp *tcp, struct pending *pending)
     char what[120] = "a connection ended before it said who it is";
     if (pending->challenged)
         (void)snprintf(what, sizeof what, "rank %u went away when it was challenged: it may have another key_file",
-                       hello_get(pending->talk.said).rank);
+                       hello_get(pending->said).rank);
     stranger_drop(tcp, pending, pending->challenged ? GF_LOG_WARN : GF_LOG_INFO, what);
+}
+
+/* False: they are not all here, or never will be. */
+static bool pending_has(struct tcp *tcp, struct pending *pending, unsigned char *in, uint32_t want)
+{
+    gf_status status = gf_socket_read(pending->fd, in, &pending->in_bytes, want);
+    if (status < 0) pending_gone(tcp, pending);
+    return status == GF_OK;
 }
 
 gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out)
 {
     struct pending *pending = &tcp->pending[slot];
+    const uint32_t proof_bytes = GF_FRAME_HEADER_BYTES + GF_FRAME_PROOF_BYTES;
     if (pending->fd < 0) return GF_AGAIN;
     if (pending->held) { /* it has said all that it may: it has gone, or is nobody */
         unsigned char more;
-        if ((recv(pending->fd, &more, 1, MSG_DONTWAIT) < 0) && ((errno == EAGAIN) || (errno == EINTR))) return GF_AGAIN;
-        pending_gone(tcp, pending);
+        uint32_t have = 0;
+        if (gf_socket_read(pending->fd, &more, &have, 1) != GF_AGAIN) pending_gone(tcp, pending);
         return GF_AGAIN;
     }
-    uint32_t want = pending->challenged ? GF_FRAME_HEADER_BYTES + GF_FRAME_PROOF_BYTES : TCP_HELLO_FRAME_BYTES;
-    ssize_t got = recv(pending->fd, pending->in + pending->in_bytes, want - pending->in_bytes, MSG_DONTWAIT);
-    if ((got < 0) && ((errno == EAGAIN) || (errno == EWOULDBLOCK) || (errno == EINTR))) return GF_AGAIN;
-    if (got <= 0) {
-        pending_gone(tcp, pending);
-        return GF_AGAIN;
-    }
-    pending->in_bytes += (uint32_t)got;
-    if (pending->challenged) return (pending->in_bytes == want) ? proof_take(tcp, pending, event_out) : GF_AGAIN;
-    if (pending->in_bytes < GF_FRAME_HEADER_BYTES) return GF_AGAIN;
-    struct gf_frame_header header = gf_frame_header_get(pending->in);
+    if (pending->challenged)
+        return pending_has(tcp, pending, pending->said + TCP_TALK_CHALLENGE_BYTES, proof_bytes)
+                   ? proof_take(tcp, pending, event_out) : GF_AGAIN;
+    if (!pending_has(tcp, pending, pending->said, GF_FRAME_HEADER_BYTES)) return GF_AGAIN;
+    struct gf_frame_header header = gf_frame_header_get(pending->said);
     /* A hello of another protocol version may have any size; its header is enough to refuse it. */
-    bool foreign = (header.protocol != GF_FRAME_PROTOCOL) || (header.job_id != tcp->job_id);
+    bool foreign = (header.protocol != GF_FRAME_PROTOCOL) || (header.job_id != tcp->setup.job_id);
     if ((header.magic != GF_FRAME_MAGIC) || (header.header_bytes < GF_FRAME_HEADER_BYTES) ||
         (!foreign && ((header.kind != GF_FRAME_HELLO) || (header.payload_bytes != GF_FRAME_HELLO_BYTES) ||
                       (header.header_bytes != GF_FRAME_HEADER_BYTES)))) {
         stranger_drop(tcp, pending, GF_LOG_WARN, "a stranger's bytes are no hello");
         return GF_AGAIN;
     }
-    if (foreign && tcp->auth.on && (pending->in_bytes < want)) return GF_AGAIN;
-    if (foreign && (!tcp_is_coordinator(tcp) || (tcp->auth.on && !gf_tcp_hello_fits(tcp, pending)))) {
-        stranger_drop(tcp, pending, GF_LOG_INFO, "a hello of another job or version");
-        return GF_AGAIN;
-    }
-    if (foreign) return hello_take(tcp, pending, pending->in, event_out);
-    return (pending->in_bytes == want) ? hello_meet(tcp, pending, event_out) : GF_AGAIN;
+    if ((!foreign || tcp->auth.on) && !pending_has(tcp, pending, pending->said, TCP_HELLO_FRAME_BYTES)) return GF_AGAIN;
+    if (!foreign) return hello_meet(tcp, pending, event_out);
+    if (tcp_is_coordinator(tcp) && (!tcp->auth.on || gf_tcp_hello_fits(tcp, pending)))
+        return hello_take(tcp, pending, event_out);
+    stranger_drop(tcp, pending, GF_LOG_INFO, "a hello of another job or version");
+    return GF_AGAIN;
 }

@@ -6,30 +6,32 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+static void header_walk(struct gf_walk *walk, struct gf_frame_header *header)
+{
+    uint32_t unused = 0;
+    gf_walk_u32(walk, &header->magic);
+    gf_walk_u16(walk, &header->protocol);
+    gf_walk_u16(walk, &header->header_bytes);
+    gf_walk_u32(walk, &header->kind);
+    gf_walk_u32(walk, &header->payload_bytes);
+    gf_walk_u64(walk, &header->job_id);
+    gf_walk_u32(walk, &header->from);
+    gf_walk_u32(walk, &unused);
+}
+
 void gf_frame_header_put(struct gf_put *put, uint32_t kind, uint32_t payload_bytes, uint64_t job_id, uint32_t from)
 {
+    struct gf_frame_header header = {GF_FRAME_MAGIC, GF_FRAME_PROTOCOL, GF_FRAME_HEADER_BYTES, kind, payload_bytes,
+                                     job_id, from};
     GF_ASSERT(payload_bytes <= GF_FRAME_PAYLOAD_MAX);
-    gf_put_u32(put, GF_FRAME_MAGIC);
-    gf_put_u16(put, GF_FRAME_PROTOCOL);
-    gf_put_u16(put, GF_FRAME_HEADER_BYTES);
-    gf_put_u32(put, kind);
-    gf_put_u32(put, payload_bytes);
-    gf_put_u64(put, job_id);
-    gf_put_u32(put, from);
-    gf_put_u32(put, 0);
+    header_walk(&(struct gf_walk){.put = put}, &header);
 }
 
 struct gf_frame_header gf_frame_header_get(const unsigned char *bytes)
 {
     struct gf_get get = {.at = bytes, .left = GF_FRAME_HEADER_BYTES};
     struct gf_frame_header header = {0};
-    header.magic = gf_get_u32(&get);
-    header.protocol = gf_get_u16(&get);
-    header.header_bytes = gf_get_u16(&get);
-    header.kind = gf_get_u32(&get);
-    header.payload_bytes = gf_get_u32(&get);
-    header.job_id = gf_get_u64(&get);
-    header.from = gf_get_u32(&get);
+    header_walk(&(struct gf_walk){.get = &get}, &header);
     return header;
 }
 
@@ -49,7 +51,7 @@ bool gf_tcp_conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, co
     struct gf_put put = {header, sizeof header};
     uint32_t mac_bytes = conn->authenticated ? GF_AUTH_MAC_BYTES : 0;
     if (TCP_OUT_BYTES - conn->out_bytes < GF_FRAME_HEADER_BYTES + bytes + mac_bytes) return false;
-    gf_frame_header_put(&put, kind, bytes, tcp->job_id, tcp->rank);
+    gf_frame_header_put(&put, kind, bytes, tcp->setup.job_id, tcp->setup.rank);
     out_copy(conn, header, sizeof header);
     out_copy(conn, payload, bytes);
     if (conn->authenticated) tcp->auth.module->mac_put(&conn->mac_out, header, sizeof header, payload, bytes, MAC);
@@ -93,7 +95,7 @@ void gf_tcp_conn_flush(struct tcp *tcp, struct conn *conn)
     bool waits = (conn->out_bytes > 0);
     if (waits == conn->waits_to_send) return;
     conn->waits_to_send = waits;
-    (void)gf_tcp_epoll_set(tcp, EPOLL_CTL_MOD, conn->fd, (uint32_t)(conn - tcp->conns),
+    (void)gf_tcp_epoll_set(tcp, EPOLL_CTL_MOD, conn->fd, tcp_rank_of(tcp, conn),
                            EPOLLIN | (waits ? (uint32_t)EPOLLOUT : 0u));
 }
 
@@ -101,43 +103,38 @@ static bool header_is_good(struct tcp *tcp, const struct conn *conn, const struc
 {
     if ((header->magic == GF_FRAME_MAGIC) && (header->protocol == GF_FRAME_PROTOCOL) &&
         (header->header_bytes == GF_FRAME_HEADER_BYTES) && (header->payload_bytes <= GF_FRAME_PAYLOAD_MAX) &&
-        (header->job_id == tcp->job_id) && (header->from == conn->peer)) return true;
+        (header->job_id == tcp->setup.job_id) && (header->from == tcp_rank_of(tcp, conn))) return true;
     (void)snprintf(tcp->text, sizeof tcp->text,
                    "sent a malformed frame (magic %08x, protocol %u, header %u, payload %u bytes, rank %u)",
                    header->magic, header->protocol, header->header_bytes, header->payload_bytes, header->from);
     return false;
 }
 
+/* The header alone and then just its payload: what follows stays in the kernel, so that its file descriptor stays
+ * readable for as long as there is something to do. */
 gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_header *header_out)
 {
-    struct gf_frame_header header = {0};
-    /* The header alone and then just its payload: what follows stays in the kernel, so that its file descriptor stays
-     * readable for as long as there is something to do. */
-    for (;;) {
-        uint32_t want = GF_FRAME_HEADER_BYTES;
-        if (conn->in_bytes >= GF_FRAME_HEADER_BYTES) {
-            header = gf_frame_header_get(conn->in);
-            if (!header_is_good(tcp, conn, &header)) {
-                conn->lives = true;
-                return GF_ERR_PEER;
-            }
-            want += header.payload_bytes + (conn->authenticated ? GF_AUTH_MAC_BYTES : 0);
-            if (conn->in_bytes == want) break;
+    struct gf_frame_header header;
+    gf_status status = gf_socket_read(conn->fd, conn->in, &conn->in_bytes, GF_FRAME_HEADER_BYTES);
+    if (status == GF_OK) {
+        header = gf_frame_header_get(conn->in);
+        if (!header_is_good(tcp, conn, &header)) {
+            conn->lives = true;
+            return GF_ERR_PEER;
         }
-        ssize_t got = recv(conn->fd, conn->in + conn->in_bytes, want - conn->in_bytes, MSG_DONTWAIT);
-        if (got > 0) {
-            conn->in_bytes += (uint32_t)got;
-        } else if (got == 0) {
+        uint32_t mac_bytes = conn->authenticated ? GF_AUTH_MAC_BYTES : 0;
+        status = gf_socket_read(conn->fd, conn->in, &conn->in_bytes,
+                                GF_FRAME_HEADER_BYTES + header.payload_bytes + mac_bytes);
+    }
+    if (status == GF_AGAIN) return GF_AGAIN;
+    if (status < 0) {
+        int error = errno;
+        if ((error != 0) && (error != ECONNRESET) && (error != EPIPE)) conn->lives = true; /* silence is no proof */
+        if (error == 0)
             (void)snprintf(tcp->text, sizeof tcp->text, "connection closed by peer%s",
                            (conn->in_bytes > 0) ? " in the middle of a frame" : "");
-            return GF_ERR_PEER;
-        } else if ((errno == EAGAIN) || (errno == EWOULDBLOCK)) {
-            return GF_AGAIN;
-        } else if (errno != EINTR) {
-            if ((errno != ECONNRESET) && (errno != EPIPE)) conn->lives = true; /* silence is no proof */
-            (void)snprintf(tcp->text, sizeof tcp->text, "connection lost: %s (errno %d)", strerror(errno), errno);
-            return GF_ERR_PEER;
-        }
+        else (void)snprintf(tcp->text, sizeof tcp->text, "connection lost: %s (errno %d)", strerror(error), error);
+        return GF_ERR_PEER;
     }
     uint32_t frame_bytes = GF_FRAME_HEADER_BYTES + header.payload_bytes;
     if (conn->authenticated &&

@@ -11,11 +11,10 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-void gf_tcp_conn_init(struct conn *conn, uint32_t peer, conn_state state)
+void gf_tcp_conn_init(struct conn *conn, conn_state state)
 {
     memset(conn, 0, offsetof(struct conn, in)); /* the buffers are large */
     conn->fd = -1;
-    conn->peer = peer;
     conn->state = state;
 }
 
@@ -24,7 +23,7 @@ static int listen_within(const struct tcp *tcp, struct gf_socket_address *at, st
 {
     uint32_t count = tcp->port_last - tcp->port_first + 1;
     uint32_t place = (uint32_t)((uintptr_t)tcp >> 6); /* in containers a process begun anew has the number of the old one */
-    uint32_t begin = (((uint32_t)getpid() ^ place) * UINT32_C(2654435761) + tcp->rank * UINT32_C(40503)) % count;
+    uint32_t begin = (((uint32_t)getpid() ^ place) * UINT32_C(2654435761) + tcp->setup.rank * UINT32_C(40503)) % count;
     int fd = -1;
     char text[40];
     (void)snprintf(text, sizeof text, "ports %u-%u (rendezvous.ports)", tcp->port_first, tcp->port_last);
@@ -34,7 +33,7 @@ static int listen_within(const struct tcp *tcp, struct gf_socket_address *at, st
         if ((fd < 0) && (fault_out->foreign_code != EADDRINUSE)) break;
     }
     if (fd >= 0) return fd;
-    gf_log_line(&tcp->log, GF_LOG_WARN, "rank %u: %s; it listens at a port of the system's choice", tcp->rank,
+    gf_log_line(&tcp->setup.log, GF_LOG_WARN, "rank %u: %s; it listens at a port of the system's choice", tcp->setup.rank,
                 fault_out->text);
     gf_socket_port_set(at, 0);
     return gf_socket_listen(at, "a free port of this host", fault_out);
@@ -59,7 +58,7 @@ void gf_tcp_listen_own(struct tcp *tcp, int fd)
         gf_socket_address_text(&at, tcp->own_text, sizeof tcp->own_text);
         listen_set(tcp, true);
     } else {
-        gf_log_line(&tcp->log, GF_LOG_WARN, "rank %u could not coordinate if others died: %s", tcp->rank, fault.text);
+        gf_log_line(&tcp->setup.log, GF_LOG_WARN, "rank %u could not coordinate if others died: %s", tcp->setup.rank, fault.text);
     }
 }
 
@@ -115,7 +114,7 @@ void gf_tcp_job_listen(struct tcp *tcp, uint64_t now_ns)
         return;
     }
     gf_socket_address_text(&at, tcp->address_text, sizeof tcp->address_text);
-    gf_log_line(&tcp->log, GF_LOG_INFO, "restarted ranks find this job at %s now", tcp->address_text);
+    gf_log_line(&tcp->setup.log, GF_LOG_INFO, "restarted ranks find this job at %s now", tcp->address_text);
 }
 
 /* The connection lies in any place but this rank's own until it is known whose it is. */
@@ -123,7 +122,7 @@ void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns)
 {
     tcp->rejoins = true;
     tcp->reformed = false;
-    tcp->coordinator = (tcp->rank == 0) ? 1 : 0;
+    tcp->coordinator = (tcp->setup.rank == 0) ? 1 : 0;
     tcp->to = tcp->job_address;
     gf_socket_address_text(&tcp->job_address, tcp->address_text, sizeof tcp->address_text);
     gf_tcp_connect_wait(tcp, now_ns);
@@ -132,13 +131,12 @@ void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns)
 struct conn *gf_tcp_rejoin_end(struct tcp *tcp, uint32_t coordinator)
 {
     struct conn *from = &tcp->conns[tcp->coordinator], *to = &tcp->conns[coordinator];
-    if ((coordinator >= tcp->world) || (coordinator == tcp->rank)) return NULL;
+    if ((coordinator >= tcp->setup.world) || (coordinator == tcp->setup.rank)) return NULL;
     tcp->rejoins = false;
     tcp->reformed = true;
     if (to == from) return to;
     memcpy(to, from, sizeof *to);
-    to->peer = coordinator;
-    gf_tcp_conn_init(from, tcp->coordinator, TCP_CONN_NONE);
+    gf_tcp_conn_init(from, TCP_CONN_NONE);
     gf_auth_forget(&from->mac_in, sizeof from->mac_in);
     gf_auth_forget(&from->mac_out, sizeof from->mac_out);
     tcp->coordinator = coordinator;
@@ -151,19 +149,19 @@ gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint3
     struct tcp *tcp = (struct tcp *)rendezvous;
     struct gf_socket_address to = tcp->to;
     struct gf_fault fault = {0};
-    if (tcp->conn_count == 0) return (coordinator == tcp->rank) ? GF_OK : GF_ERR_STATE;
-    GF_ASSERT((coordinator < tcp->world) || (coordinator == GF_RANK_NONE));
+    if (tcp->conn_count == 0) return (coordinator == tcp->setup.rank) ? GF_OK : GF_ERR_STATE;
+    GF_ASSERT((coordinator < tcp->setup.world) || (coordinator == GF_RANK_NONE));
     if (tcp->rejoins && (coordinator == GF_RANK_NONE) && (tcp->conns[tcp->coordinator].state == TCP_CONN_WAIT))
         return GF_AGAIN;
     if ((coordinator == tcp->coordinator) &&
         (tcp_is_coordinator(tcp) || (tcp->conns[coordinator].state == TCP_CONN_UP))) return GF_OK;
-    if ((coordinator == tcp->rank) && (tcp->listen_fd < 0)) return GF_ERR_STATE;
-    if ((coordinator != tcp->rank) && (coordinator != GF_RANK_NONE) &&
+    if ((coordinator == tcp->setup.rank) && (tcp->listen_fd < 0)) return GF_ERR_STATE;
+    if ((coordinator != tcp->setup.rank) && (coordinator != GF_RANK_NONE) &&
         !gf_socket_address_parse(address, "address of a rank", &to, &fault))
         return fault.code;
     for (uint32_t i = 0; i < tcp->conn_count; i++) {
         conn_leave(tcp, &tcp->conns[i]);
-        gf_tcp_conn_init(&tcp->conns[i], i, TCP_CONN_NONE);
+        gf_tcp_conn_init(&tcp->conns[i], TCP_CONN_NONE);
     }
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) /* who was promised an answer; others may mean the new coordinator */
         if (tcp->pending[i].challenged || (coordinator == GF_RANK_NONE)) gf_tcp_pending_drop(&tcp->pending[i]);

@@ -28,8 +28,6 @@
 #define TCP_REJOIN_NS UINT64_C(2000000000) /* an answer to who comes back takes no longer */
 #define TCP_SILENT_NS UINT64_C(1000000000) /* who proved nothing and says nothing keeps a rank so long */
 #define TCP_JOB_RETRY_NS UINT64_C(500000000)   /* between two tries to listen at the job's address */
-#define TCP_HELLO_KEYED 1u
-#define TCP_HELLO_REJOINS 2u
 #define TCP_HELLO_FRAME_BYTES (GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES)
 #define TCP_HELLO_PROVEN_BYTES (TCP_HELLO_FRAME_BYTES - GF_AUTH_HELLO_BYTES)
 #define TCP_REASONS_MAX 16u /* who has proven nothing and is refused hears why: so many in TCP_REASONS_NS */
@@ -49,15 +47,12 @@ typedef enum conn_state {
 /* What two ends have said to each other before either was believed: hello, challenge, and the header of the proof.
  * Each proof is over all that precedes it, so that no byte of it can be changed or come from another connection. */
 #define TCP_TALK_CHALLENGE_BYTES (TCP_HELLO_FRAME_BYTES + GF_FRAME_HEADER_BYTES + GF_AUTH_NONCE_BYTES)
-#define TCP_TALK_BYTES (TCP_TALK_CHALLENGE_BYTES + GF_FRAME_HEADER_BYTES)
-struct talk {
-    unsigned char said[TCP_TALK_BYTES];
-};
+#define TCP_TALK_PROVEN_BYTES (TCP_TALK_CHALLENGE_BYTES + GF_FRAME_HEADER_BYTES)
+#define TCP_TALK_BYTES (TCP_TALK_PROVEN_BYTES + GF_AUTH_PROOF_BYTES) /* with the proof itself */
 
 struct conn {
     int fd;
     conn_state state;
-    uint32_t peer;
     bool broken;        /* sending failed: nothing is sent any more, what has arrived is still read */
     bool rejoins;       /* it said that it was of the job before */
     bool lives;         /* its end, if it comes now, does not mean that the other process has ended */
@@ -77,25 +72,20 @@ struct conn {
 
 struct pending {
     int fd; /* -1: free */
-    uint32_t in_bytes;
+    uint32_t in_bytes; /* of the frame under way */
     uint64_t since_ns;
     bool challenged; /* its hello was good, its proof is awaited */
     bool held;       /* its hello is whole, and this rank is not the coordinator yet */
     bool watched;    /* by epoll */
     struct gf_place from; /* its address without a port, for the limits */
-    struct talk talk;
-    unsigned char in[TCP_HELLO_FRAME_BYTES];
+    unsigned char said[TCP_TALK_BYTES];
 };
 
 struct tcp {
     struct gf_rendezvous base;
-    uint32_t rank;
-    uint32_t world;
-    uint64_t job_id;
-    uint64_t keepalive_ns;
-    struct gf_log log;
+    struct gf_rendezvous_setup setup; /* its texts were the caller's during open() */
     struct gf_auth auth;
-    struct talk talk; /* the other ranks, with rank 0 */
+    unsigned char said[TCP_TALK_BYTES]; /* the other ranks, with rank 0 */
     uint32_t coordinator;  /* rank that coordinates */
     bool rejoins;      /* on its way back into the job: which rank is the coordinator is seen from its answer */
     bool reformed;    /* it is not the first one: who refuses a connection is gone, deadlines are lib/'s */
@@ -122,7 +112,6 @@ struct tcp {
     uint64_t job_retry_ns;
     uint64_t began_ns; /* of the try under way */
     uint64_t opened_ns;
-    uint64_t join_timeout_ns;
     uint64_t retry_at_ns;
     uint64_t retry_ns;
     uint32_t tries;
@@ -133,7 +122,10 @@ struct tcp {
     struct conn conns[]; /* [world], or none */
 };
 
-static inline bool tcp_is_coordinator(const struct tcp *tcp) { return tcp->rank == tcp->coordinator; }
+static inline bool tcp_is_coordinator(const struct tcp *tcp) { return tcp->setup.rank == tcp->coordinator; }
+/* Connections lie by rank. */
+static inline uint32_t tcp_rank_of(const struct tcp *tcp, const struct conn *conn) { return (uint32_t)(conn - tcp->conns); }
+static inline struct conn *tcp_way(struct tcp *tcp) { return &tcp->conns[tcp->coordinator]; } /* to the coordinator */
 
 /* What an epoll event is about. */
 #define TCP_ABOUT_LISTEN UINT32_MAX
@@ -155,12 +147,12 @@ void gf_tcp_conn_close(struct conn *conn);
 /* rendezvous_tcp_connect.c: the way to the coordinator. answer_read: GF_OK: come in; GF_AGAIN: not yet, or to be tried
  * again. */
 void gf_tcp_connect_wait(struct tcp *tcp, uint64_t now_ns);
-void gf_tcp_connect_again(struct tcp *tcp, struct conn *conn, uint64_t now_ns, int error);
-void gf_tcp_connect_begin(struct tcp *tcp, struct conn *conn, uint64_t now_ns);
-void gf_tcp_connect_end(struct tcp *tcp, struct conn *conn, uint64_t now_ns);
-gf_status gf_tcp_answer_read(struct tcp *tcp, struct conn *conn, uint64_t now_ns);
-void gf_tcp_answer_take_back(struct tcp *tcp, struct conn *conn, uint64_t now_ns); /* a later one is in conn->in */
-gf_status gf_tcp_connect_deadline(struct tcp *tcp, const struct conn *conn, uint64_t now_ns);
+void gf_tcp_connect_again(struct tcp *tcp, uint64_t now_ns, int error);
+void gf_tcp_connect_begin(struct tcp *tcp, uint64_t now_ns);
+void gf_tcp_connect_end(struct tcp *tcp, uint64_t now_ns);
+gf_status gf_tcp_answer_read(struct tcp *tcp, uint64_t now_ns);
+void gf_tcp_answer_take_back(struct tcp *tcp, uint64_t now_ns); /* a later one is in conn->in */
+gf_status gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns);
 
 /* rendezvous_tcp_accept.c: rank 0 and those who rejoin. */
 /* GF_OK from these: *event_out says who came in, or who of this job was refused. */
@@ -174,7 +166,7 @@ bool gf_tcp_reject(struct gf_rendezvous *rendezvous, uint32_t rank, const char *
 void gf_tcp_joined(struct gf_rendezvous *rendezvous);
 
 /* rendezvous_tcp_reform.c: another rank coordinates. */
-void gf_tcp_conn_init(struct conn *conn, uint32_t peer, conn_state state);
+void gf_tcp_conn_init(struct conn *conn, conn_state state);
 void gf_tcp_listen_own(struct tcp *tcp, int fd); /* fd: a connection that stands, from our own address */
 struct gf_socket_address gf_tcp_job_address(const struct tcp *tcp); /* of this host, for the job's address */
 void gf_tcp_job_listen(struct tcp *tcp, uint64_t now_ns);
@@ -185,17 +177,16 @@ void gf_tcp_address(struct gf_rendezvous *rendezvous, char *text_out);
 gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address);
 
 /* rendezvous_tcp_auth.c: the words between hello and answer, where the job has a key. */
-/* Rank 0, for a hello that is whole in pending->in. False: the connection has no room for it. */
+/* Rank 0, for a hello that is whole. send: false: the connection has no room for it. */
 bool gf_tcp_challenge_send(struct tcp *tcp, struct pending *pending);
-/* Rank 0, for a hello that is whole in pending->in. */
 bool gf_tcp_hello_fits(const struct tcp *tcp, const struct pending *pending);
-/* Rank 0, for a proof that is whole in pending->in. */
-bool gf_tcp_proof_fits(struct tcp *tcp, struct pending *pending);
+/* Rank 0, for a proof that is whole. */
+bool gf_tcp_proof_fits(const struct tcp *tcp, const struct pending *pending);
 /* What rank 0 says after its challenge is authenticated: the keys of a challenged connection. */
 void gf_tcp_pending_macs(const struct tcp *tcp, const struct pending *pending, struct gf_auth_mac *to_rank_out,
                           struct gf_auth_mac *to_coordinator_out);
-/* The other ranks: the payload of a hello, and the proof for a challenge that is whole in conn->in. */
-void gf_tcp_hello_put(struct tcp *tcp, unsigned char *payload_out);
+/* The other ranks: a hello in tcp->said, and the proof for a challenge that is whole in conn->in. */
+void gf_tcp_hello_put(struct tcp *tcp);
 gf_status gf_tcp_challenge_take(struct tcp *tcp, struct conn *conn);
 
 #endif

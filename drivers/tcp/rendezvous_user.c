@@ -1,5 +1,5 @@
 /* The kernel knows the owner of each socket of this network namespace, and says so to whoever names both addresses. */
-#include "drivers/tcp/rendezvous_user.h"
+#include "drivers/tcp/rendezvous_socket.h"
 
 #include "drivers/address.h"
 
@@ -22,12 +22,8 @@ bool gf_socket_peer_user(int fd, uint32_t *user_out)
         struct inet_diag_msg message;
         char more[512];
     } answer;
-    struct sockaddr_storage own = {0}, peer = {0};
     struct gf_place source, to;
-    socklen_t own_bytes = sizeof own, peer_bytes = sizeof peer;
-    if ((getsockname(fd, (struct sockaddr *)&own, &own_bytes) != 0) ||
-        (getpeername(fd, (struct sockaddr *)&peer, &peer_bytes) != 0)) return false;
-    if (!gf_place_of(&peer, &source) || !gf_place_of(&own, &to)) return false;
+    if (!gf_place_of_fd(fd, true, &source) || !gf_place_of_fd(fd, false, &to)) return false;
     memcpy(ask.request.id.idiag_src, source.ip, sizeof source.ip); /* the other end's socket: its source is our peer */
     memcpy(ask.request.id.idiag_dst, to.ip, sizeof to.ip);
     ask.request.id.idiag_sport = source.port;

@@ -52,13 +52,13 @@ static size_t piece_sign(const struct tcp *tcp, struct sender *sender, unsigned 
         return TCP_HELLO_FRAME_BYTES;
     case PROOF: /* the challenge came to drain() */
         memcpy(said + TCP_TALK_CHALLENGE_BYTES, piece, GF_FRAME_HEADER_BYTES);
-        tcp->auth.module->prove(&tcp->auth, GF_AUTH_RANK, said, TCP_TALK_BYTES, piece + GF_FRAME_HEADER_BYTES);
+        tcp->auth.module->prove(&tcp->auth, GF_AUTH_RANK, said, TCP_TALK_PROVEN_BYTES, piece + GF_FRAME_HEADER_BYTES);
         tcp->auth.module->MACs(&tcp->auth, said, TCP_TALK_CHALLENGE_BYTES, &sender->other, &sender->mac);
         sender->next = FRAMES;
         return GF_FRAME_HEADER_BYTES + GF_FRAME_PROOF_BYTES;
     case CHALLENGE:
         if (bytes < TALK_HEAD_BYTES) return bytes;
-        memcpy(said, tcp->talk.said, TCP_HELLO_FRAME_BYTES);
+        memcpy(said, tcp->said, TCP_HELLO_FRAME_BYTES);
         memcpy(said + TCP_HELLO_FRAME_BYTES, piece, TALK_HEAD_BYTES);
         tcp->auth.module->prove(&tcp->auth, GF_AUTH_COORDINATOR, said, TCP_TALK_CHALLENGE_BYTES,
                                 piece + TALK_HEAD_BYTES);
@@ -141,7 +141,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         must(i < 10); /* the port was free a moment ago, but others run here too */
         tcp_address_free(address, false);
     }
-    tcp->log.fn = NULL;
+    tcp->setup.log.fn = NULL;
     for (uint32_t i = 0; i < (rank ? 1u : 2u); i++) {
         if ((role == STRANGER) || (role == STRANGER_KEYED)) {
             fds[i] = pair_open(&tcp->pending[i].fd);
@@ -151,9 +151,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             tcp->pending[i].since_ns = now_ns;
             must(gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->pending[i].fd, TCP_ABOUT_PENDING | i, EPOLLIN) == GF_OK);
         } else {
-            unsigned char hello[GF_FRAME_HELLO_BYTES];
             fds[i] = pair_open(&tcp->conns[i].fd);
-            if (rank) gf_tcp_hello_put(tcp, hello);
+            if (rank) gf_tcp_hello_put(tcp);
             conn_up(tcp, i, ((role == IMPOSTOR) || (role == IMPOSTOR_KEYED)) ? TCP_CONN_HELLO : TCP_CONN_UP,
                     role == MEMBER_KEYED);
         }

@@ -1,7 +1,7 @@
 /* A job without a key on several hosts: whoever claims a rank, the join waits for the right process. */
 #include "firmware-tests/support/suite.h"
 #include "drivers/tcp/rendezvous_frame.h"
-#include "drivers/tcp/rendezvous_user.h"
+#include "drivers/tcp/rendezvous_socket.h"
 #include "firmware-tests/support/members_world.h"
 #include "firmware-tests/support/stranger.h"
 #include "firmware-tests/support/tcp_middle.h"
