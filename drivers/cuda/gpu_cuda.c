@@ -5,11 +5,6 @@
 
 #include "drivers/cuda/gpu_cuda.h"
 
-static struct cuda_gpu *cuda_of(struct gf_gpu *gpu)
-{
-    return (struct cuda_gpu *)(void *)gpu;
-}
-
 static CUstream stream_of(gf_queue_handle handle)
 {
     return (CUstream)(uintptr_t)handle;
@@ -65,42 +60,24 @@ static gf_queue_handle cuda_stream(struct gf_gpu *gpu, gf_stream which)
     return (gf_queue_handle)(uintptr_t)cuda_of(gpu)->streams[which];
 }
 
-gf_status gf_cuda_told(struct cuda_gpu *cuda, CUresult result, const char *call)
-{
-    return gf_cuda_result(cuda, result, call, &cuda->gpu.fault);
-}
-
-CUresult gf_cuda_relax(struct cuda_gpu *cuda)
-{
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    CUresult result = cuda->calls.capture_mode(&mode);
-    if ((result == CUDA_SUCCESS) && (cuda->entered++ == 0)) cuda->mode_before = mode;
-    return result;
-}
-
-CUresult gf_cuda_unrelax(struct cuda_gpu *cuda)
-{
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    if ((cuda->entered == 0) || (--cuda->entered > 0)) return CUDA_SUCCESS;
-    mode = cuda->mode_before;
-    return cuda->calls.capture_mode(&mode);
-}
-
 gf_status gf_cuda_push(struct cuda_gpu *cuda, struct gf_fault *fault_out)
 {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUcontext popped;
-    gf_status status = gf_cuda_result(cuda, cuda->calls.context_push(cuda->context), "cuCtxPushCurrent", fault_out);
+    gf_status status = CUDA_CALL(cuda, fault_out, context_push, cuda->context);
     if (status < 0) return status;
-    status = gf_cuda_result(cuda, gf_cuda_relax(cuda), "cuThreadExchangeStreamCaptureMode", fault_out);
+    status = CUDA_CALL(cuda, fault_out, capture_mode, &mode);
     if (status < 0) (void)cuda->calls.context_pop(&popped);
+    else if (cuda->entered++ == 0) cuda->mode_before = mode;
     return status;
 }
 
 gf_status gf_cuda_pop(struct cuda_gpu *cuda, struct gf_fault *fault_out)
 {
     CUcontext popped;
-    gf_status restored = gf_cuda_result(cuda, gf_cuda_unrelax(cuda), "cuThreadExchangeStreamCaptureMode", fault_out);
-    gf_status status = gf_cuda_result(cuda, cuda->calls.context_pop(&popped), "cuCtxPopCurrent", fault_out);
+    bool last = --cuda->entered == 0;
+    gf_status restored = last ? CUDA_CALL(cuda, fault_out, capture_mode, &cuda->mode_before) : GF_OK;
+    gf_status status = CUDA_CALL(cuda, fault_out, context_pop, &popped);
     return (restored < 0) ? restored : status;
 }
 
@@ -112,8 +89,12 @@ gf_status gf_cuda_enter(struct cuda_gpu *cuda)
 gf_status gf_cuda_leave(struct cuda_gpu *cuda, gf_status status)
 {
     gf_status left = gf_cuda_pop(cuda, &cuda->gpu.fault);
-    return (status < 0) ? status : (left < 0) ? left : status;
+    return ((status >= 0) && (left < 0)) ? left : status;
 }
+
+/* One call within the context. */
+#define CUDA_WITHIN(cuda, member, ...) \
+    ((gf_cuda_enter(cuda) < 0) ? GF_ERR_DEVICE : gf_cuda_leave(cuda, CUDA_TOLD(cuda, member, __VA_ARGS__)))
 
 /* A stream of the appliance that captures would take the library's waits into a graph, to be waited for whenever that
  * runs. */
@@ -123,7 +104,7 @@ static gf_status capture_check(struct cuda_gpu *cuda, CUstream stream)
     CUresult result = cuda->calls.stream_capturing(stream, &capturing);
     if ((result != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) && ((result != CUDA_SUCCESS) ||
                                                            (capturing == CU_STREAM_CAPTURE_STATUS_NONE)))
-        return gf_cuda_told(cuda, result, "cuStreamIsCapturing");
+        return gf_cuda_result(cuda, result, gf_cuda_names.stream_capturing, &cuda->gpu.fault);
     return gf_fault_set(&cuda->gpu.fault, GF_ERR_STATE, GF_RANK_NONE, "cuStreamIsCapturing", result,
                         "device %d: %s captures a graph: give a stream that does not, or end the capture before",
                         (int)cuda->device,
@@ -143,7 +124,7 @@ static gf_status cuda_host_unregister(struct gf_gpu *gpu, void *base)
     struct cuda_gpu *cuda = cuda_of(gpu);
     bool entered = gf_cuda_enter_last(cuda);
     bool idle = !entered || gf_cuda_idle(cuda, true); /* the caller may unmap it now */
-    if (idle) gf_cuda_given(cuda, cuda->calls.host_unregister(base), "cuMemHostUnregister");
+    if (idle) CUDA_GIVEN(cuda, host_unregister, base);
     if (entered) gf_cuda_leave_last(cuda);
     if (idle) return GF_OK;
     return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "", 0, "device %d: work on it does not end",
@@ -157,11 +138,9 @@ static gf_status cuda_host_register(struct gf_gpu *gpu, void *base, size_t size_
     if (status < 0) return status;
     CUresult result = cuda->calls.host_register(base, size_bytes,
                                                 CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-    if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) { /* portable: for this context too */
-        (void)gf_cuda_told(cuda, result, "cuMemHostRegister");
-        return gf_cuda_leave(cuda, GF_ERR_STATE);
-    }
-    status = gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuMemHostRegister"));
+    status = gf_cuda_result(cuda, result, gf_cuda_names.host_register, &gpu->fault);
+    if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) status = GF_ERR_STATE; /* portable: for this context too */
+    status = gf_cuda_leave(cuda, status);
     /* Where it was registered and the context could not be left: the caller holds what failed for not registered. */
     if ((result == CUDA_SUCCESS) && (status < 0)) (void)cuda_host_unregister(gpu, base);
     return status;
@@ -172,20 +151,13 @@ static gf_status cuda_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, size_
 {
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
     if ((size_bytes == 0) || (dst == src)) return GF_OK;
-    gf_status status = gf_cuda_enter(cuda);
-    if (status < 0) return status;
-    CUresult result = cuda->calls.copy(dst, src, size_bytes, stream_of(queue->stream));
-    return gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuMemcpyAsync"));
+    return CUDA_WITHIN(cuda, copy, dst, src, size_bytes, stream_of(queue->stream));
 }
 
 static gf_status cuda_zero(struct gf_queue *queue, gf_mem dst, size_t size_bytes)
 {
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
-    if (size_bytes == 0) return GF_OK;
-    gf_status status = gf_cuda_enter(cuda);
-    if (status < 0) return status;
-    CUresult result = cuda->calls.set(dst, 0, size_bytes, stream_of(queue->stream));
-    return gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuMemsetD8Async"));
+    return (size_bytes == 0) ? GF_OK : CUDA_WITHIN(cuda, set, dst, 0, size_bytes, stream_of(queue->stream));
 }
 
 static gf_status cuda_launch(struct gf_queue *queue, uint32_t kernel, uint32_t blocks, uint32_t threads, void **args)
@@ -193,11 +165,8 @@ static gf_status cuda_launch(struct gf_queue *queue, uint32_t kernel, uint32_t b
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
     GF_ASSERT(kernel < cuda->kernel_count);
     GF_ASSERT((blocks > 0) && (threads > 0));
-    gf_status status = gf_cuda_enter(cuda);
-    if (status < 0) return status;
-    CUresult result = cuda->calls.launch(cuda->kernels[kernel], blocks, 1, 1, threads, 1, 1, 0,
-                                         stream_of(queue->stream), args, NULL);
-    return gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuLaunchKernel"));
+    return CUDA_WITHIN(cuda, launch, cuda->kernels[kernel], blocks, 1, 1, threads, 1, 1, 0, stream_of(queue->stream),
+                       args, NULL);
 }
 
 static gf_status cuda_lead(struct gf_queue *queue, gf_queue_handle other)
@@ -208,11 +177,8 @@ static gf_status cuda_lead(struct gf_queue *queue, gf_queue_handle other)
     gf_status status = gf_cuda_enter(cuda);
     if (status < 0) return status;
     status = capture_check(cuda, later);
-    if (status >= 0)
-        status = gf_cuda_told(cuda, cuda->calls.event_record(cuda->cross, stream_of(queue->stream)), "cuEventRecord");
-    if (status >= 0)
-        status = gf_cuda_told(cuda, cuda->calls.stream_wait(later, cuda->cross, CU_EVENT_WAIT_DEFAULT),
-                              "cuStreamWaitEvent");
+    if (status >= 0) status = CUDA_TOLD(cuda, event_record, cuda->cross, stream_of(queue->stream));
+    if (status >= 0) status = CUDA_TOLD(cuda, stream_wait, later, cuda->cross, CU_EVENT_WAIT_DEFAULT);
     return gf_cuda_leave(cuda, status);
 }
 
@@ -220,10 +186,7 @@ static gf_status cuda_follow(struct gf_queue *queue, uint32_t event)
 {
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
     GF_ASSERT(event < cuda->event_count);
-    gf_status status = gf_cuda_enter(cuda);
-    if (status < 0) return status;
-    CUresult result = cuda->calls.stream_wait(stream_of(queue->stream), cuda->events[event], CU_EVENT_WAIT_DEFAULT);
-    return gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuStreamWaitEvent"));
+    return CUDA_WITHIN(cuda, stream_wait, stream_of(queue->stream), cuda->events[event], CU_EVENT_WAIT_DEFAULT);
 }
 
 static gf_status cuda_mark(struct gf_queue *queue, uint32_t event)
@@ -233,9 +196,7 @@ static gf_status cuda_mark(struct gf_queue *queue, uint32_t event)
     gf_status status = gf_cuda_enter(cuda);
     if (status < 0) return status;
     if (!is_own(cuda, stream_of(queue->stream))) status = capture_check(cuda, stream_of(queue->stream));
-    if (status >= 0)
-        status = gf_cuda_told(cuda, cuda->calls.event_record(cuda->events[event], stream_of(queue->stream)),
-                              "cuEventRecord");
+    if (status >= 0) status = CUDA_TOLD(cuda, event_record, cuda->events[event], stream_of(queue->stream));
     return gf_cuda_leave(cuda, status);
 }
 
@@ -243,17 +204,13 @@ static gf_status cuda_reached(struct gf_gpu *gpu, uint32_t event)
 {
     struct cuda_gpu *cuda = cuda_of(gpu);
     GF_ASSERT(event < cuda->event_count);
-    gf_status status = gf_cuda_enter(cuda);
-    if (status < 0) return status;
-    return gf_cuda_leave(cuda, gf_cuda_told(cuda, cuda->calls.event_query(cuda->events[event]), "cuEventQuery"));
+    return CUDA_WITHIN(cuda, event_query, cuda->events[event]);
 }
 
 static gf_status cuda_finished(struct gf_queue *queue)
 {
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
-    gf_status status = gf_cuda_enter(cuda);
-    if (status < 0) return status;
-    return gf_cuda_leave(cuda, gf_cuda_told(cuda, cuda->calls.stream_query(stream_of(queue->stream)), "cuStreamQuery"));
+    return CUDA_WITHIN(cuda, stream_query, stream_of(queue->stream));
 }
 
 static gf_status cuda_enter(struct gf_gpu *gpu)
@@ -296,8 +253,7 @@ static CUstreamBatchMemOpParams params_of(const struct gf_gpu_flag *flag)
 
 static gf_status cuda_flags(struct gf_queue *queue, const struct gf_gpu_flag *flags, uint32_t count)
 {
-    struct cuda_gpu *cuda = (struct cuda_gpu *)(void *)queue->gpu;
-    CUstream stream = (CUstream)(uintptr_t)queue->stream;
+    struct cuda_gpu *cuda = cuda_of(queue->gpu);
     CUstreamBatchMemOpParams params[GF_GPU_FLAGS_MAX / 4];
     GF_ASSERT(queue->gpu->has_flags && (count <= GF_GPU_FLAGS_MAX));
     gf_status status = gf_cuda_enter(cuda);
@@ -305,14 +261,14 @@ static gf_status cuda_flags(struct gf_queue *queue, const struct gf_gpu_flag *fl
     for (uint32_t done = 0, some; (done < count) && (status >= 0); done += some) {
         some = (count - done < GF_GPU_FLAGS_MAX / 4) ? count - done : GF_GPU_FLAGS_MAX / 4;
         for (uint32_t i = 0; i < some; i++) params[i] = params_of(&flags[done + i]);
-        status = gf_cuda_told(cuda, cuda->flags(stream, some, params, 0), "cuStreamBatchMemOp");
+        status = gf_cuda_result(cuda, cuda->flags(stream_of(queue->stream), some, params, 0), "cuStreamBatchMemOp",
+                                &cuda->gpu.fault);
     }
     return gf_cuda_leave(cuda, status);
 }
 
 const struct gf_gpu_driver gf_gpu_cuda = {
     .name = "cuda",
-    .is_host = false,
     .state_bytes = cuda_state_bytes,
     .open = cuda_open,
     .close = cuda_close,

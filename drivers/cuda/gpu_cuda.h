@@ -63,12 +63,15 @@
     X(import, "cuIpcOpenMemHandle", cuIpcOpenMemHandle_v2)                \
     X(give_back, "cuIpcCloseMemHandle", cuIpcCloseMemHandle)
 
-/* Prototypes only: nothing here refers to a symbol of libcuda. */
-struct cuda_calls {
+/* Prototypes only: nothing here refers to a symbol of libcuda. And their names, in the same order. */
 #define CUDA_CALL_MEMBER(member, name, symbol) __typeof__(&symbol) member;
+#define CUDA_CALL_NAME(member, name, symbol) const char *member;
+struct cuda_calls {
     CUDA_CALLS(CUDA_CALL_MEMBER)
-#undef CUDA_CALL_MEMBER
 };
+extern const struct cuda_names {
+    CUDA_CALLS(CUDA_CALL_NAME)
+} gf_cuda_names;
 
 struct cuda_gpu {
     struct gf_gpu gpu; /* first */
@@ -102,23 +105,28 @@ struct cuda_gpu {
     uint32_t *blocks;    /* [kernel_count], after them: gpu.blocks */
 };
 
+static inline struct cuda_gpu *cuda_of(struct gf_gpu *gpu) { return (struct cuda_gpu *)(void *)gpu; }
+
 /* The one place where a CUresult becomes a gf_status: GF_OK; GF_AGAIN for "not ready"; else GF_ERR_DEVICE and a record
  * with the result's name. */
 gf_status gf_cuda_result(struct cuda_gpu *cuda, CUresult result, const char *call, struct gf_fault *fault_out);
 /* Loads the library and finds its calls. GF_ERR_DEVICE names the file and what is missing. */
 gf_status gf_cuda_load(struct cuda_gpu *cuda, const char *library, struct gf_fault *fault_out);
 void gf_cuda_unload(struct cuda_gpu *cuda);
+/* The call of this member of cuda_calls: its status; the same of a device in use, whose own record errors go into; and
+ * of a call that gives something back: what fails there mostly failed before. Said in the log, and gone on with. */
+#define CUDA_CALL(cuda, fault_out, member, ...) \
+    gf_cuda_result(cuda, (cuda)->calls.member(__VA_ARGS__), gf_cuda_names.member, fault_out)
+#define CUDA_TOLD(cuda, member, ...) CUDA_CALL(cuda, &(cuda)->gpu.fault, member, __VA_ARGS__)
+#define CUDA_GIVEN(cuda, member, ...) gf_cuda_given(cuda, (cuda)->calls.member(__VA_ARGS__), gf_cuda_names.member)
+void gf_cuda_given(struct cuda_gpu *cuda, CUresult result, const char *call);
 /* Device, context, stream, events, arena and kernels; on failure whatever was made stays for gf_cuda_give_back(). */
 gf_status gf_cuda_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup, struct gf_fault *fault_out);
 void gf_cuda_give_back(struct cuda_gpu *cuda);
-/* Of a call on a device in use: errors go into the device's own record. */
-gf_status gf_cuda_told(struct cuda_gpu *cuda, CUresult result, const char *call);
 /* The context is the thread's current one in between, and no call breaks or heeds a capture of another thread. They
  * nest. */
 gf_status gf_cuda_push(struct cuda_gpu *cuda, struct gf_fault *fault_out);
 gf_status gf_cuda_pop(struct cuda_gpu *cuda, struct gf_fault *fault_out);
-CUresult gf_cuda_relax(struct cuda_gpu *cuda);
-CUresult gf_cuda_unrelax(struct cuda_gpu *cuda);
 gf_status gf_cuda_enter(struct cuda_gpu *cuda);
 gf_status gf_cuda_leave(struct cuda_gpu *cuda, gf_status status); /* in any case; hands on what was said in between */
 /* gpu_cuda_ipc.c */
@@ -132,11 +140,8 @@ void gf_cuda_arena_give(struct cuda_gpu *cuda);
 /* Into the context in order to give things back, which is tried twice; false: it is lost. */
 bool gf_cuda_enter_last(struct cuda_gpu *cuda);
 void gf_cuda_leave_last(struct cuda_gpu *cuda);
-/* Of a call that gives something back: what fails there mostly failed before. Said in the log, and gone on with. */
-void gf_cuda_given(struct cuda_gpu *cuda, CUresult result, const char *call);
 /* Waits until the streams have ended or failed, all: the whole context, at most idle_ns, as work may not outlive the
- * memory that
- * it touches. False: it hangs, which was said once, and what waits for it may not be called. */
+ * memory that it touches. False: it hangs, which was said once, and what waits for it may not be called. */
 #define CUDA_IDLE_NS 2000000000ull
 bool gf_cuda_idle(struct cuda_gpu *cuda, bool all);
 

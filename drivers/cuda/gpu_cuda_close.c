@@ -1,6 +1,5 @@
 /* CUDA driver, giving back. What frees memory waits for all work of the context, the appliance's too: where that does
- * not
- * end, nothing is freed, and the end of the process does it. */
+ * not end, nothing is freed, and the end of the process does it. */
 #include "drivers/clock.h"
 #include "drivers/cuda/gpu_cuda.h"
 
@@ -47,32 +46,37 @@ bool gf_cuda_idle(struct cuda_gpu *cuda, bool all)
     return idle;
 }
 
+static void said(const struct cuda_gpu *cuda, const struct gf_fault *fault)
+{
+    gf_log_line(&cuda->log, GF_LOG_WARN, "closing: %s", fault->text);
+}
+
 bool gf_cuda_enter_last(struct cuda_gpu *cuda)
 {
-    CUresult result = cuda->calls.context_push(cuda->context);
-    if (result != CUDA_SUCCESS) result = cuda->calls.context_push(cuda->context);
-    gf_cuda_given(cuda, result, "cuCtxPushCurrent");
-    if (result == CUDA_SUCCESS) gf_cuda_given(cuda, gf_cuda_relax(cuda), "cuThreadExchangeStreamCaptureMode");
-    return result == CUDA_SUCCESS;
+    bool entered = false;
+    for (int tries = 0; (tries < 2) && !entered; tries++) {
+        struct gf_fault fault = {.code = GF_OK};
+        entered = gf_cuda_push(cuda, &fault) >= 0;
+        if (!entered) said(cuda, &fault);
+    }
+    return entered;
 }
 
 void gf_cuda_leave_last(struct cuda_gpu *cuda)
 {
-    CUcontext popped;
-    gf_cuda_given(cuda, gf_cuda_unrelax(cuda), "cuThreadExchangeStreamCaptureMode");
-    gf_cuda_given(cuda, cuda->calls.context_pop(&popped), "cuCtxPopCurrent");
+    struct gf_fault fault = {.code = GF_OK};
+    if (gf_cuda_pop(cuda, &fault) < 0) said(cuda, &fault);
 }
 
 void gf_cuda_given(struct cuda_gpu *cuda, CUresult result, const char *call)
 {
     struct gf_fault fault = {.code = GF_OK};
-    if (gf_cuda_result(cuda, result, call, &fault) < 0) gf_log_line(&cuda->log, GF_LOG_WARN, "closing: %s", fault.text);
+    if (gf_cuda_result(cuda, result, call, &fault) < 0) said(cuda, &fault);
 }
 
 /* Also of an open that failed half way. */
 void gf_cuda_give_back(struct cuda_gpu *cuda)
 {
-    const struct cuda_calls *calls = &cuda->calls;
     gf_descriptors_close(&cuda->descriptors);
     if (!cuda->retained) return;
     bool entered = gf_cuda_enter_last(cuda);
@@ -80,14 +84,14 @@ void gf_cuda_give_back(struct cuda_gpu *cuda)
         gf_cuda_leave_last(cuda);
         return;
     }
-    if (cuda->module != NULL) gf_cuda_given(cuda, calls->module_unload(cuda->module), "cuModuleUnload");
+    if (cuda->module != NULL) CUDA_GIVEN(cuda, module_unload, cuda->module);
     for (uint32_t i = 0; i < cuda->event_count; i++)
-        if (cuda->events[i] != NULL) gf_cuda_given(cuda, calls->event_destroy(cuda->events[i]), "cuEventDestroy");
-    if (cuda->cross != NULL) gf_cuda_given(cuda, calls->event_destroy(cuda->cross), "cuEventDestroy");
+        if (cuda->events[i] != NULL) CUDA_GIVEN(cuda, event_destroy, cuda->events[i]);
+    if (cuda->cross != NULL) CUDA_GIVEN(cuda, event_destroy, cuda->cross);
     for (uint32_t i = 0; i < GF_STREAM_COUNT; i++)
-        if (cuda->streams[i] != NULL) gf_cuda_given(cuda, calls->stream_destroy(cuda->streams[i]), "cuStreamDestroy");
+        if (cuda->streams[i] != NULL) CUDA_GIVEN(cuda, stream_destroy, cuda->streams[i]);
     gf_cuda_arena_give(cuda);
     if (entered) gf_cuda_leave_last(cuda);
-    gf_cuda_given(cuda, calls->context_release(cuda->device), "cuDevicePrimaryCtxRelease");
+    CUDA_GIVEN(cuda, context_release, cuda->device);
     cuda->retained = false;
 }

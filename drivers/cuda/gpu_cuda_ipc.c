@@ -23,8 +23,8 @@ static CUmemAllocationProp properties_of(const struct cuda_gpu *cuda)
 
 static void memory_unmap(struct cuda_gpu *cuda, CUdeviceptr at, size_t bytes)
 {
-    gf_cuda_given(cuda, cuda->calls.unmap(at, bytes), "cuMemUnmap");
-    gf_cuda_given(cuda, cuda->calls.address_give(at, bytes), "cuMemAddressFree");
+    CUDA_GIVEN(cuda, unmap, at, bytes);
+    CUDA_GIVEN(cuda, address_give, at, bytes);
 }
 
 static gf_status memory_map(struct cuda_gpu *cuda, CUmemGenericAllocationHandle memory, size_t bytes,
@@ -33,15 +33,13 @@ static gf_status memory_map(struct cuda_gpu *cuda, CUmemGenericAllocationHandle 
     const CUmemAccessDesc access = {.location = properties_of(cuda).location,
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUdeviceptr at = 0;
-    gf_status status = gf_cuda_result(cuda, cuda->calls.address_take(&at, bytes, 0, 0, 0), "cuMemAddressReserve",
-                                      fault_out);
+    gf_status status = CUDA_CALL(cuda, fault_out, address_take, &at, bytes, 0, 0, 0);
     if (status < 0) return status;
-    status = gf_cuda_result(cuda, cuda->calls.map(at, bytes, 0, memory, 0), "cuMemMap", fault_out);
-    if (status < 0) {
-        gf_cuda_given(cuda, cuda->calls.address_give(at, bytes), "cuMemAddressFree");
+    if ((status = CUDA_CALL(cuda, fault_out, map, at, bytes, 0, memory, 0)) < 0) {
+        CUDA_GIVEN(cuda, address_give, at, bytes);
         return status;
     }
-    status = gf_cuda_result(cuda, cuda->calls.access(at, bytes, &access, 1), "cuMemSetAccess", fault_out);
+    status = CUDA_CALL(cuda, fault_out, access, at, bytes, &access, 1);
     if (status < 0) memory_unmap(cuda, at, bytes);
     else *at_out = at;
     return status;
@@ -51,14 +49,13 @@ gf_status gf_cuda_arena_map(struct cuda_gpu *cuda, size_t size_bytes, struct gf_
 {
     const CUmemAllocationProp properties = properties_of(cuda);
     size_t grain = 0;
-    gf_status status = gf_cuda_result(cuda, cuda->calls.grain(&grain, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-                                      "cuMemGetAllocationGranularity", fault_out);
+    gf_status status = CUDA_CALL(cuda, fault_out, grain, &grain, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
     if (status < 0) return status;
     size_t bytes = (size_bytes + grain - 1) / grain * grain;
-    status = gf_cuda_result(cuda, cuda->calls.create(&cuda->memory, bytes, &properties, 0), "cuMemCreate", fault_out);
+    status = CUDA_CALL(cuda, fault_out, create, &cuda->memory, bytes, &properties, 0);
     if (status < 0) return status;
     status = memory_map(cuda, cuda->memory, bytes, &cuda->arena, fault_out);
-    if (status < 0) gf_cuda_given(cuda, cuda->calls.release(cuda->memory), "cuMemRelease");
+    if (status < 0) CUDA_GIVEN(cuda, release, cuda->memory);
     else cuda->mapped_bytes = bytes;
     return status;
 }
@@ -67,18 +64,17 @@ void gf_cuda_arena_give(struct cuda_gpu *cuda)
 {
     if (cuda->mapped_bytes > 0) {
         memory_unmap(cuda, cuda->arena, cuda->mapped_bytes);
-        gf_cuda_given(cuda, cuda->calls.release(cuda->memory), "cuMemRelease");
+        CUDA_GIVEN(cuda, release, cuda->memory);
     } else if (cuda->arena != 0) {
-        gf_cuda_given(cuda, cuda->calls.memory_give(cuda->arena), "cuMemFree");
+        CUDA_GIVEN(cuda, memory_give, cuda->arena);
     }
 }
 
 static gf_status arena_send(struct cuda_gpu *cuda, const char *name, uint32_t process)
 {
     int descriptor = -1;
-    gf_status status = gf_cuda_told(cuda, cuda->calls.to_descriptor(&descriptor, cuda->memory,
-                                                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-                                    "cuMemExportToShareableHandle");
+    gf_status status = CUDA_TOLD(cuda, to_descriptor, &descriptor, cuda->memory,
+                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     if (status < 0) return status;
     status = gf_descriptors_send(name, process, descriptor, cuda->arena, &cuda->gpu.fault);
     (void)close(descriptor);
@@ -93,13 +89,12 @@ static gf_status arena_take(struct cuda_gpu *cuda, uint32_t process, uint64_t ar
     if (descriptor < 0)
         return gf_fault_set(&cuda->gpu.fault, GF_ERR_DEVICE, GF_RANK_NONE, "recvmsg", 0,
                             "device %d: process %u has sent no descriptor of its memory", (int)cuda->device, process);
-    gf_status status = gf_cuda_told(cuda, cuda->calls.of_descriptor(&memory, (void *)(intptr_t)descriptor,
-                                                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-                                    "cuMemImportFromShareableHandle");
+    gf_status status = CUDA_TOLD(cuda, of_descriptor, &memory, (void *)(intptr_t)descriptor,
+                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     (void)close(descriptor);
     if (status < 0) return status;
     status = memory_map(cuda, memory, bytes, at_out, &cuda->gpu.fault);
-    gf_cuda_given(cuda, cuda->calls.release(memory), "cuMemRelease"); /* what is mapped stays */
+    CUDA_GIVEN(cuda, release, memory); /* what is mapped stays */
     return status;
 }
 
@@ -129,7 +124,7 @@ static bool is_own(const struct handle *handle)
 
 gf_status gf_cuda_export(struct gf_gpu *gpu, void *handle_out)
 {
-    struct cuda_gpu *cuda = (struct cuda_gpu *)(void *)gpu;
+    struct cuda_gpu *cuda = cuda_of(gpu);
     struct handle handle = {.arena = cuda->arena, .arena_bytes = cuda->arena_bytes, .numbers = numbers_of_processes(),
                             .process = (uint32_t)getpid(), .device = (uint32_t)cuda->device,
                             .mapped_bytes = cuda->mapped_bytes};
@@ -138,8 +133,7 @@ gf_status gf_cuda_export(struct gf_gpu *gpu, void *handle_out)
     if (handle_out == NULL) return GF_OK;
     status = gf_descriptors_open(&cuda->descriptors, handle.name, &gpu->fault);
     if ((status < 0) || ((status = gf_cuda_enter(cuda)) < 0)) return status;
-    if (cuda->mapped_bytes == 0)
-        status = gf_cuda_told(cuda, cuda->calls.export(&handle.handle, cuda->arena), "cuIpcGetMemHandle");
+    if (cuda->mapped_bytes == 0) status = CUDA_TOLD(cuda, export, &handle.handle, cuda->arena);
     status = gf_cuda_leave(cuda, status);
     if (status < 0) return status;
     memcpy(handle_out, &handle, sizeof handle);
@@ -149,12 +143,12 @@ gf_status gf_cuda_export(struct gf_gpu *gpu, void *handle_out)
 static void gone(struct cuda_gpu *cuda, const struct handle *handle, gf_mem base)
 {
     if (handle->mapped_bytes > 0) memory_unmap(cuda, base, handle->mapped_bytes);
-    else gf_cuda_given(cuda, cuda->calls.give_back(base), "cuIpcCloseMemHandle");
+    else CUDA_GIVEN(cuda, give_back, base);
 }
 
 gf_status gf_cuda_export_to(struct gf_gpu *gpu, const void *handle_in)
 {
-    struct cuda_gpu *cuda = (struct cuda_gpu *)(void *)gpu;
+    struct cuda_gpu *cuda = cuda_of(gpu);
     struct handle handle;
     gf_status status;
     memcpy(&handle, handle_in, sizeof handle);
@@ -165,7 +159,7 @@ gf_status gf_cuda_export_to(struct gf_gpu *gpu, const void *handle_in)
 
 gf_status gf_cuda_import(struct gf_gpu *gpu, const void *handle_in, gf_mem *base_out)
 {
-    struct cuda_gpu *cuda = (struct cuda_gpu *)(void *)gpu;
+    struct cuda_gpu *cuda = cuda_of(gpu);
     CUdeviceptr base = 0;
     struct handle handle;
     gf_status status;
@@ -185,9 +179,7 @@ gf_status gf_cuda_import(struct gf_gpu *gpu, const void *handle_in, gf_mem *base
     if ((status = gf_cuda_enter(cuda)) < 0) return status;
     if (handle.mapped_bytes > 0)
         status = arena_take(cuda, handle.process, handle.arena, handle.mapped_bytes, &base);
-    else
-        status = gf_cuda_told(cuda, cuda->calls.import(&base, handle.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
-                              "cuIpcOpenMemHandle");
+    else status = CUDA_TOLD(cuda, import, &base, handle.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     status = gf_cuda_leave(cuda, status);
     if (status >= 0) *base_out = base;
     else if (base != 0) gone(cuda, &handle, base);
@@ -196,7 +188,7 @@ gf_status gf_cuda_import(struct gf_gpu *gpu, const void *handle_in, gf_mem *base
 
 void gf_cuda_give_back_exports(struct gf_gpu *gpu, const void *handle_in, gf_mem base)
 {
-    struct cuda_gpu *cuda = (struct cuda_gpu *)(void *)gpu;
+    struct cuda_gpu *cuda = cuda_of(gpu);
     struct handle handle;
     bool entered = gf_cuda_enter_last(cuda);
     memcpy(&handle, handle_in, sizeof handle);

@@ -41,43 +41,40 @@ static gf_status symbol_missing(const struct cuda_gpu *cuda, const char *symbol,
                         symbol, CUDA_VERSION_MIN / 1000, CUDA_VERSION_MIN % 1000 / 10);
 }
 
-/* A void * that is a function, without a cast that ISO C forbids. */
-static gf_status symbol_find(const struct cuda_gpu *cuda, cuda_finder find, const char *name, void *member_out,
-                             struct gf_fault *fault_out)
+/* A call as of this version of CUDA; NULL: this driver has none. */
+static void *symbol_find(const struct cuda_gpu *cuda, const char *name, int version, CUresult *result_out)
 {
     CUdriverProcAddressQueryResult why = CU_GET_PROC_ADDRESS_SUCCESS;
-    void *found = NULL;
-    CUresult result = find(name, &found, CUDA_VERSION_MIN, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &why);
-    if ((result != CUDA_SUCCESS) || (found == NULL)) return symbol_missing(cuda, name, result, fault_out);
-    memcpy(member_out, &found, sizeof found);
-    return GF_OK;
+    cuda_finder find;
+    void *found = dlsym(cuda->handle, "cuGetProcAddress_v2");
+    memcpy(&find, &found, sizeof find); /* a void * that is a function, without a cast that ISO C forbids */
+    found = NULL;
+    *result_out = find(name, &found, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &why);
+    return (*result_out == CUDA_SUCCESS) ? found : NULL;
 }
+
+#define CUDA_CALL_NAMED(member, name, symbol) .member = name,
+const struct cuda_names gf_cuda_names = {CUDA_CALLS(CUDA_CALL_NAMED)};
+_Static_assert(sizeof gf_cuda_names == sizeof(struct cuda_calls), "a name a call");
 
 static gf_status symbols_find(struct cuda_gpu *cuda, struct gf_fault *fault_out)
 {
-    cuda_finder find;
-    void *found = dlsym(cuda->handle, "cuGetProcAddress_v2");
-    gf_status status;
-    if (found == NULL) return symbol_missing(cuda, "cuGetProcAddress_v2", CUDA_SUCCESS, fault_out);
-    memcpy(&find, &found, sizeof find);
-#define CUDA_CALL_FIND(member, name, symbol)                                        \
-    status = symbol_find(cuda, find, name, &cuda->calls.member, fault_out); \
-    if (status < 0) return status;
-    CUDA_CALLS(CUDA_CALL_FIND)
-#undef CUDA_CALL_FIND
+    const char *const *names = (const void *)&gf_cuda_names;
+    void **calls = (void *)&cuda->calls;
+    CUresult result = CUDA_SUCCESS;
+    if (dlsym(cuda->handle, "cuGetProcAddress_v2") == NULL)
+        return symbol_missing(cuda, "cuGetProcAddress_v2", result, fault_out);
+    for (size_t i = 0; i < sizeof gf_cuda_names / sizeof *names; i++)
+        if ((calls[i] = symbol_find(cuda, names[i], CUDA_VERSION_MIN, &result)) == NULL)
+            return symbol_missing(cuda, names[i], result, fault_out);
     return GF_OK;
 }
 
 /* Of a call that not every driver has; NULL in *member_out: this one has it not, or is older than `since`. */
 static void symbol_find_newer(struct cuda_gpu *cuda, int version, const char *name, int since, void *member_out)
 {
-    CUdriverProcAddressQueryResult why = CU_GET_PROC_ADDRESS_SUCCESS;
-    cuda_finder find;
-    void *found = dlsym(cuda->handle, "cuGetProcAddress_v2");
-    memcpy(&find, &found, sizeof find);
-    found = NULL;
-    if ((version >= since) && (find(name, &found, since, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &why) != CUDA_SUCCESS))
-        found = NULL;
+    CUresult result;
+    void *found = (version >= since) ? symbol_find(cuda, name, since, &result) : NULL;
     memcpy(member_out, &found, sizeof found);
 }
 
@@ -94,7 +91,7 @@ gf_status gf_cuda_load(struct cuda_gpu *cuda, const char *library, struct gf_fau
     }
     gf_status status = symbols_find(cuda, fault_out);
     if (status < 0) return status;
-    status = gf_cuda_result(cuda, cuda->calls.driver_version(&version), "cuDriverGetVersion", fault_out);
+    status = CUDA_CALL(cuda, fault_out, driver_version, &version);
     if (status < 0) return status;
     cuda->gpu.version = (uint32_t)version;
     symbol_find_newer(cuda, version, "cuCtxRecordEvent", CUDA_VERSION_RECORD, &cuda->context_record);

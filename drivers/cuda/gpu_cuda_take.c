@@ -5,24 +5,26 @@
 
 #include "drivers/cuda/gpu_cuda.h"
 
-static gf_status attribute_get(struct cuda_gpu *cuda, CUdevice_attribute attribute, int *value_out,
-                               struct gf_fault *fault_out)
-{
-    return gf_cuda_result(cuda, cuda->calls.device_attribute(value_out, attribute, cuda->device),
-                          "cuDeviceGetAttribute",
-                          fault_out);
-}
-
 /* Which device, and what it is. */
 static gf_status device_choose(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup, struct gf_fault *fault_out)
 {
     const struct cuda_calls *calls = &cuda->calls;
-    int count = 0, usable = 0, multiprocessors = 0;
+    int count = 0, usable = 0, multiprocessors = 0, flags = 0, maps = 0, descriptors = 0, cards = 0;
+    const struct {
+        CUdevice_attribute of;
+        int *value;
+    } attributes[] = {
+        {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, &usable},
+        {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &multiprocessors},
+        {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, &flags},
+        {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, &maps},
+        {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, &descriptors},
+        {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, &cards},
+    };
     CUuuid uuid;
     cuda->begun = true;
-    gf_status status = gf_cuda_result(cuda, calls->init(0), "cuInit", fault_out);
-    if (status < 0) return status;
-    status = gf_cuda_result(cuda, calls->device_count(&count), "cuDeviceGetCount", fault_out);
+    gf_status status = CUDA_CALL(cuda, fault_out, init, 0);
+    if (status >= 0) status = CUDA_CALL(cuda, fault_out, device_count, &count);
     if (status < 0) return status;
     if ((count <= 0) || (setup->ordinal > (uint32_t)count)) {
         char asked[16] = "auto";
@@ -31,32 +33,19 @@ static gf_status device_choose(struct cuda_gpu *cuda, const struct gf_gpu_setup 
                             "device.ordinal %s: this process sees %d GPUs; allowed are ordinals below that",
                             asked, count);
     }
-    uint32_t ordinal = (setup->ordinal > 0) ? setup->ordinal - 1 : setup->local % (uint32_t)count;
-    cuda->gpu.ordinal = ordinal;
     cuda->gpu.count = (uint32_t)count;
-    status = gf_cuda_result(cuda, calls->device_get(&cuda->device, (int)ordinal), "cuDeviceGet", fault_out);
+    cuda->gpu.ordinal = (setup->ordinal > 0) ? setup->ordinal - 1 : setup->local % cuda->gpu.count;
+    status = CUDA_CALL(cuda, fault_out, device_get, &cuda->device, (int)cuda->gpu.ordinal);
+    for (size_t i = 0; (i < sizeof attributes / sizeof attributes[0]) && (status >= 0); i++)
+        status = CUDA_CALL(cuda, fault_out, device_attribute, attributes[i].value, attributes[i].of, cuda->device);
     if (status < 0) return status;
-    status = attribute_get(cuda, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, &usable, fault_out);
-    if (status < 0) return status;
-    if (usable == 0) {
-        return gf_fault_set(fault_out, GF_ERR_DEVICE, GF_RANK_NONE, "cuDeviceGetAttribute", 0,
+    if (usable == 0)
+        return gf_fault_set(fault_out, GF_ERR_DEVICE, GF_RANK_NONE, gf_cuda_names.device_attribute, 0,
                             "device %u cannot use addresses of registered host memory as they are "
-                            "(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM is 0), which this driver rests on", ordinal);
-    }
-    status = attribute_get(cuda, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &multiprocessors, fault_out);
-    if (status < 0) return status;
+                            "(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM is 0), which this driver rests on",
+                            cuda->gpu.ordinal);
     cuda->gpu.multiprocessors = (uint32_t)multiprocessors;
-    status = attribute_get(cuda, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, &usable, fault_out);
-    if (status < 0) return status;
-    cuda->gpu.has_flags = (usable != 0) && (cuda->flags != NULL);
-    int maps = 0, descriptors = 0, cards = 0;
-    status = attribute_get(cuda, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, &maps, fault_out);
-    if (status >= 0)
-        status = attribute_get(cuda, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, &descriptors,
-                               fault_out);
-    if (status >= 0)
-        status = attribute_get(cuda, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, &cards, fault_out);
-    if (status < 0) return status;
+    cuda->gpu.has_flags = (flags != 0) && (cuda->flags != NULL);
     cuda->can_map = (maps != 0) && (descriptors != 0);
     cuda->for_cards = cards != 0;
     if (calls->device_name(cuda->gpu.name, sizeof cuda->gpu.name, cuda->device) != CUDA_SUCCESS)
@@ -72,30 +61,22 @@ static gf_status device_choose(struct cuda_gpu *cuda, const struct gf_gpu_setup 
 /* The process's one primary context, the one that the CUDA runtime uses too: streams of the caller are of it. */
 static gf_status context_take(struct cuda_gpu *cuda, struct gf_fault *fault_out)
 {
-    gf_status status = gf_cuda_result(cuda, cuda->calls.context_retain(&cuda->context, cuda->device),
-                                      "cuDevicePrimaryCtxRetain", fault_out);
-    if (status < 0) return status;
-    cuda->retained = true;
-    return GF_OK;
+    gf_status status = CUDA_CALL(cuda, fault_out, context_retain, &cuda->context, cuda->device);
+    cuda->retained = (status >= 0);
+    return status;
 }
 
 static gf_status queue_take(struct cuda_gpu *cuda, struct gf_fault *fault_out)
 {
-    const struct cuda_calls *calls = &cuda->calls;
     /* Non-blocking: else each use of the default stream by the caller would wait for communication. And in front of the
      * caller's: what is to be sent is waited for by all ranks. */
     int least = 0, greatest = 0;
-    gf_status status = gf_cuda_result(cuda, calls->priorities(&least, &greatest), "cuCtxGetStreamPriorityRange",
-                                      fault_out);
+    gf_status status = CUDA_CALL(cuda, fault_out, priorities, &least, &greatest);
     for (uint32_t i = 0; (i < GF_STREAM_COUNT) && (status >= 0); i++)
-        status = gf_cuda_result(cuda, calls->stream_create(&cuda->streams[i], CU_STREAM_NON_BLOCKING, greatest),
-                                "cuStreamCreateWithPriority", fault_out);
-    if (status < 0) return status;
-    status = gf_cuda_result(cuda, calls->event_create(&cuda->cross, CU_EVENT_DISABLE_TIMING), "cuEventCreate", fault_out);
-    for (uint32_t i = 0; (i < cuda->event_count) && (status >= 0); i++) {
-        status = gf_cuda_result(cuda, calls->event_create(&cuda->events[i], CU_EVENT_DISABLE_TIMING), "cuEventCreate",
-                                fault_out);
-    }
+        status = CUDA_CALL(cuda, fault_out, stream_create, &cuda->streams[i], CU_STREAM_NON_BLOCKING, greatest);
+    if (status >= 0) status = CUDA_CALL(cuda, fault_out, event_create, &cuda->cross, CU_EVENT_DISABLE_TIMING);
+    for (uint32_t i = 0; (i < cuda->event_count) && (status >= 0); i++)
+        status = CUDA_CALL(cuda, fault_out, event_create, &cuda->events[i], CU_EVENT_DISABLE_TIMING);
     return status;
 }
 
@@ -122,13 +103,12 @@ static gf_status arena_take(struct cuda_gpu *cuda, size_t size_bytes, struct gf_
     if (result == CUDA_SUCCESS) {
         cuda->arena_bytes = size_bytes;
         cuda->gpu.outlives = status == GF_OK;
-        status = gf_cuda_result(cuda, calls->set(cuda->arena, 0, size_bytes, cuda->streams[GF_STREAM_MAIN]),
-                                "cuMemsetD8Async", fault_out);
+        status = CUDA_CALL(cuda, fault_out, set, cuda->arena, 0, size_bytes, cuda->streams[GF_STREAM_MAIN]);
         (void)gf_cuda_idle(cuda, false); /* other streams will use it without asking */
         return status;
     }
     cuda->arena = 0;
-    status = gf_cuda_result(cuda, result, "cuMemAlloc", fault_out);
+    status = gf_cuda_result(cuda, result, gf_cuda_names.memory_take, fault_out);
     if (result != CUDA_ERROR_OUT_OF_MEMORY) return status;
     if (calls->memory_info(&free_bytes, &total_bytes) != CUDA_SUCCESS) free_bytes = total_bytes = 0;
     fault_add(fault_out, ": asked for %zu bytes; %zu of its %zu bytes are free", size_bytes, free_bytes, total_bytes);
@@ -164,17 +144,16 @@ static gf_status kernels_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *
     const struct cuda_calls *calls = &cuda->calls;
     if (setup->image == NULL) return GF_OK;
     CUresult loaded = calls->module_load(&cuda->module, setup->image);
-    gf_status status = gf_cuda_result(cuda, loaded, "cuModuleLoadData", fault_out);
+    gf_status status = gf_cuda_result(cuda, loaded, gf_cuda_names.module_load, fault_out);
     if (status < 0) image_refused(cuda, setup->image_cuda, loaded, fault_out);
     if (status < 0) return status;
     for (uint32_t i = 0; i < setup->kernel_count; i++) {
         CUresult result = calls->module_function(&cuda->kernels[i], cuda->module, setup->kernels[i]);
-        status = gf_cuda_result(cuda, result, "cuModuleGetFunction", fault_out);
+        status = gf_cuda_result(cuda, result, gf_cuda_names.module_function, fault_out);
         if (result == CUDA_ERROR_NOT_FOUND) fault_add(fault_out, ": the image has no kernel \"%.60s\"", setup->kernels[i]);
         int blocks = 0;
         if (status >= 0)
-            status = gf_cuda_result(cuda, calls->occupancy(&blocks, cuda->kernels[i], (int)GF_GPU_BLOCK_THREADS, 0),
-                                    "cuOccupancyMaxActiveBlocksPerMultiprocessor", fault_out);
+            status = CUDA_CALL(cuda, fault_out, occupancy, &blocks, cuda->kernels[i], (int)GF_GPU_BLOCK_THREADS, 0);
         if (status < 0) return status;
         cuda->blocks[i] = ((blocks > 0) ? (uint32_t)blocks : 1u) * cuda->gpu.multiprocessors;
     }
