@@ -133,8 +133,8 @@ static gf_status conn_ended(struct tcp *tcp, struct conn *conn, bool lives, stru
 {
     gf_tcp_conn_close(conn);
     conn->state = TCP_CONN_DOWN;
-    *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = tcp_rank_of(tcp, conn), .text = tcp->text,
-                                              .lives = lives};
+    *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = tcp_rank_of(tcp, conn),
+                                              .text = tcp->text, .lives = lives};
     return GF_OK;
 }
 

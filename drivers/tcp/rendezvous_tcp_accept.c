@@ -303,8 +303,8 @@ static gf_status hello_meet(struct tcp *tcp, struct pending *pending, struct gf_
         return GF_AGAIN;
     }
     if (!tcp_is_coordinator(tcp)) {
-        pending->held = (hello.version == GF_VERSION) && (hello.world == tcp->setup.world) && (hello.rank < tcp->setup.world) &&
-                        (hello.rank != tcp->setup.rank);
+        pending->held = (hello.version == GF_VERSION) && (hello.world == tcp->setup.world) &&
+                        (hello.rank < tcp->setup.world) && (hello.rank != tcp->setup.rank);
         if (pending->held) return GF_AGAIN;
         stranger_drop(tcp, pending, GF_LOG_INFO, "a hello that does not fit");
         return GF_AGAIN;

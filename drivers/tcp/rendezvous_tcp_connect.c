@@ -145,8 +145,8 @@ gf_status gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
     if (now_ns - tcp->opened_ns < tcp->setup.join_timeout_ns) return GF_OK;
     if (tcp->tried_errno == EBUSY) {
         return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
-                            "rank 0 at %.40s refused rank %u for %.1f s: %s", tcp->address_text, tcp->setup.rank, seconds,
-                            tcp->not_now);
+                            "rank 0 at %.40s refused rank %u for %.1f s: %s", tcp->address_text, tcp->setup.rank,
+                            seconds, tcp->not_now);
     }
     if (tcp_way(tcp)->state == TCP_CONN_HELLO) {
         return gf_fault_set(&tcp->base.fault, GF_ERR_TIMEOUT, 0, "", 0,

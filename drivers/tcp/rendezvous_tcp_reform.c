@@ -33,8 +33,8 @@ static int listen_within(const struct tcp *tcp, struct gf_socket_address *at, st
         if ((fd < 0) && (fault_out->foreign_code != EADDRINUSE)) break;
     }
     if (fd >= 0) return fd;
-    gf_log_line(&tcp->setup.log, GF_LOG_WARN, "rank %u: %s; it listens at a port of the system's choice", tcp->setup.rank,
-                fault_out->text);
+    gf_log_line(&tcp->setup.log, GF_LOG_WARN, "rank %u: %s; it listens at a port of the system's choice",
+                tcp->setup.rank, fault_out->text);
     gf_socket_port_set(at, 0);
     return gf_socket_listen(at, "a free port of this host", fault_out);
 }
@@ -58,7 +58,8 @@ void gf_tcp_listen_own(struct tcp *tcp, int fd)
         gf_socket_address_text(&at, tcp->own_text, sizeof tcp->own_text);
         listen_set(tcp, true);
     } else {
-        gf_log_line(&tcp->setup.log, GF_LOG_WARN, "rank %u could not coordinate if others died: %s", tcp->setup.rank, fault.text);
+        gf_log_line(&tcp->setup.log, GF_LOG_WARN, "rank %u could not coordinate if others died: %s", tcp->setup.rank,
+                    fault.text);
     }
 }
 

@@ -124,7 +124,10 @@ struct tcp {
 
 static inline bool tcp_is_coordinator(const struct tcp *tcp) { return tcp->setup.rank == tcp->coordinator; }
 /* Connections lie by rank. */
-static inline uint32_t tcp_rank_of(const struct tcp *tcp, const struct conn *conn) { return (uint32_t)(conn - tcp->conns); }
+static inline uint32_t tcp_rank_of(const struct tcp *tcp, const struct conn *conn)
+{
+    return (uint32_t)(conn - tcp->conns);
+}
 static inline struct conn *tcp_way(struct tcp *tcp) { return &tcp->conns[tcp->coordinator]; } /* to the coordinator */
 
 /* What an epoll event is about. */

@@ -95,7 +95,8 @@ static bool transport_asked(const char *list, const char *transport)
 {
     char stem[32];
     (void)snprintf(stem, sizeof stem, "%s", transport);
-    if (gf_ucx_list_has(list, stem) || (gf_ucx_any(transport, GF_UCX_FABRIC) && gf_ucx_list_has(list, "ib"))) return true;
+    if (gf_ucx_any(transport, GF_UCX_FABRIC) && gf_ucx_list_has(list, "ib")) return true;
+    if (gf_ucx_list_has(list, stem)) return true;
     stem[strcspn(stem, "_")] = '\0';
     if (gf_ucx_list_has(list, stem)) return true;
     size_t used = strlen(stem);
@@ -117,8 +118,9 @@ static void look(void *user, const char *transport, const char *device)
 {
     struct choice *choice = user;
     uint64_t rate;
-    if ((device[0] == '\0') || !transport_asked(choice->transports, transport) || !gf_ucx_any(transport, GF_UCX_NETWORK) ||
-        gf_ucx_list_has(choice->seen, device) || !name_add(choice->seen, sizeof choice->seen, ',', device)) return;
+    if ((device[0] == '\0') || !transport_asked(choice->transports, transport) ||
+        !gf_ucx_any(transport, GF_UCX_NETWORK) || gf_ucx_list_has(choice->seen, device) ||
+        !name_add(choice->seen, sizeof choice->seen, ',', device)) return;
     rate = gf_ucx_device_rate("/sys", device, choice->near, choice->numa);
     if (rate < choice->best_rate) return;
     if (rate > choice->best_rate) choice->best[0] = '\0';
@@ -143,7 +145,8 @@ static gf_status nearest(struct gf_ucx *ucx)
                              ucx->transports);
     gf_ucx_devices_group(choice.best, ucx->setup.local, ucx->devices);
     gf_log_line(&ucx->setup.log, GF_LOG_INFO, "link: devices auto: %s, number %u of %u equally near and fast",
-                ucx->devices, ucx->setup.local % gf_ucx_list_count(choice.best, ';') + 1, gf_ucx_list_count(choice.best, ';'));
+                ucx->devices, ucx->setup.local % gf_ucx_list_count(choice.best, ';') + 1,
+                gf_ucx_list_count(choice.best, ';'));
     return GF_OK;
 }
 
