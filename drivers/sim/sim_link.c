@@ -84,11 +84,11 @@ static gf_status post_begin(struct sim_link *link, const char *call, uint32_t pe
         return gf_fault_set(fault, GF_ERR_STATE, peer, call, 0, "rank %u was not connected to by rank %u", peer,
                             self->rank);
     }
-    if (size_bytes > link->message_bytes_max) {
+    if (size_bytes > link->setup.message_bytes_max) {
         return gf_fault_set(fault, GF_ERR_PARAM, peer, call, 0, "a message of %zu bytes; at most %zu were asked for",
-                            size_bytes, link->message_bytes_max);
+                            size_bytes, link->setup.message_bytes_max);
     }
-    if (self->request_count >= link->requests_max) return GF_AGAIN; /* the end of one of them wakes the rank */
+    if (self->request_count >= link->setup.requests_max) return GF_AGAIN; /* the end of one of them wakes the rank */
     sim->posts++;
     self->posts++;
     *fault_out = (struct gf_sim_fault){.kind = GF_SIM_FAULT_NONE};
@@ -226,7 +226,7 @@ static void link_forget(struct sim_link *link)
 /* A new region and a new life: what is under way to the last one is lost. */
 static gf_status link_begin(struct sim_link *link, uint32_t epoch, struct gf_fault *fault)
 {
-    link->epoch = epoch;
+    link->setup.epoch = epoch;
     link->self->life++;
     link->peer_life[link->self->rank] = link->self->life;
     return (link->region == NULL) ? sim_region_take(link, fault) : GF_OK;
@@ -258,14 +258,9 @@ static gf_status link_open(const struct gf_link_setup *setup, void *state, struc
     link->base.driver = &sim_link_driver;
     link->base.device = self->sim->setup.node_port ? self->card + 1 : 0;
     link->self = self;
-    link->requests_max = setup->requests_max;
-    link->message_bytes_max = setup->message_bytes_max;
-    link->region_bytes = setup->region_bytes;
+    link->setup = *setup;
     link->base.reaches_device = (setup->gpu != NULL) && (setup->device_bytes > 0) && link_may_reach_device(setup);
-    if (link->base.reaches_device) {
-        link->device = setup->device;
-        link->device_bytes = setup->device_bytes;
-    }
+    if (!link->base.reaches_device) link->setup.device_bytes = 0;
     status = link_begin(link, setup->epoch, fault_out);
     if (status != GF_OK) return status;
     self->link = link;
@@ -301,7 +296,7 @@ static void link_drop(struct gf_link *base)
 static gf_status link_endpoint(struct gf_link *base, void *endpoint_out, size_t *size_bytes_out)
 {
     struct sim_link *link = sim_link(base);
-    struct sim_endpoint endpoint = {.name = "gf-sim", .rank = link->self->rank, .epoch = link->epoch,
+    struct sim_endpoint endpoint = {.name = "gf-sim", .rank = link->self->rank, .epoch = link->setup.epoch,
                             .life = link->self->life};
     if (link->self->is_dead) return sim_dead(link->self, &base->fault, "endpoint");
     memcpy(endpoint_out, &endpoint, sizeof endpoint);
@@ -330,10 +325,10 @@ static gf_status link_connect(struct gf_link *base, uint32_t peer, const void *e
         return gf_fault_set(&base->fault, GF_ERR_LINK, peer, "connect", 0,
                             "what should be rank %u's endpoint is rank %u's, or damaged", peer, endpoint.rank);
     }
-    if (endpoint.epoch != link->epoch) {
+    if (endpoint.epoch != link->setup.epoch) {
         return gf_fault_set(&base->fault, GF_ERR_LINK, peer, "connect", 0,
                             "rank %u's endpoint is of epoch %u, rank %u is in epoch %u", peer, endpoint.epoch, self->rank,
-                            link->epoch);
+                            link->setup.epoch);
     }
     if (link->peer_life[peer] != 0) {
         return gf_fault_set(&base->fault, GF_ERR_STATE, peer, "connect", 0, "rank %u is connected already", peer);

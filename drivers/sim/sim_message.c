@@ -61,7 +61,7 @@ static void message_release(struct gf_sim *sim, struct sim_message *message)
 static void bytes_move(const struct sim_rank *self, bool to_rank, gf_mem data, void *payload, size_t size_bytes)
 {
     const struct sim_link *link = self->link;
-    bool is_device = (link != NULL) && (data - link->device < link->device_bytes);
+    bool is_device = (link != NULL) && (data - link->setup.device < link->setup.device_bytes);
     void *memory = (void *)(uintptr_t)data, *dst = to_rank ? memory : payload, *src = to_rank ? payload : memory;
     void (*copy)(bool, void *, const void *, size_t) = is_device ? self->sim->setup.device_copy : NULL;
     if (copy != NULL) copy(to_rank, dst, src, size_bytes);

@@ -14,34 +14,29 @@ static void guards_check(const struct sim_link *link)
 {
     const unsigned char *region = link->region;
     for (uint32_t i = 0; (region != NULL) && (i < GUARD_BYTES); i++)
-        GF_ASSERT((region[-1 - (ptrdiff_t)i] == GUARD_VALUE) && (region[link->region_bytes + i] == GUARD_VALUE));
+        GF_ASSERT((region[-1 - (ptrdiff_t)i] == GUARD_VALUE) && (region[link->setup.region_bytes + i] == GUARD_VALUE));
 }
 
 static size_t region_memory_bytes(const struct sim_link *link)
 {
-    return link->region_bytes + PAGE_BYTES + 2 * GUARD_BYTES;
+    return link->setup.region_bytes + PAGE_BYTES + 2 * GUARD_BYTES;
 }
 
 /* Zeroes that cost nothing until they are touched; without data the whole of them may exceed this machine's memory. */
-static void *memory_take(const struct sim_link *link)
-{
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    void *memory = mmap(NULL, region_memory_bytes(link), PROT_READ | PROT_WRITE, flags, -1, 0);
-    return (memory == MAP_FAILED) ? NULL : memory;
-}
-
 gf_status sim_region_take(struct sim_link *link, struct gf_fault *fault)
 {
-    if (link->region_bytes == 0) return GF_OK;
-    link->region_memory = memory_take(link);
-    if (link->region_memory == NULL) {
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    if (link->setup.region_bytes == 0) return GF_OK;
+    link->region_memory = mmap(NULL, region_memory_bytes(link), PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (link->region_memory == MAP_FAILED) {
+        link->region_memory = NULL;
         return gf_fault_set(fault, GF_ERR_SYSTEM, GF_RANK_NONE, "mmap", errno, "no memory for a region of %zu bytes",
-                            link->region_bytes);
+                            link->setup.region_bytes);
     }
     link->region =
         (void *)(((uintptr_t)link->region_memory + GUARD_BYTES + PAGE_BYTES - 1) & ~(uintptr_t)(PAGE_BYTES - 1));
     memset((char *)link->region - GUARD_BYTES, GUARD_VALUE, GUARD_BYTES);
-    memset((char *)link->region + link->region_bytes, GUARD_VALUE, GUARD_BYTES);
+    memset((char *)link->region + link->setup.region_bytes, GUARD_VALUE, GUARD_BYTES);
     return GF_OK;
 }
 
@@ -57,7 +52,7 @@ void sim_region_give(struct sim_link *link)
 void sim_region_clear(struct sim_link *link)
 {
     guards_check(link);
-    if (link->region != NULL) memset(link->region, 0, link->region_bytes);
+    if (link->region != NULL) memset(link->region, 0, link->setup.region_bytes);
 }
 
 void *sim_region_of(struct gf_link *base)
@@ -100,7 +95,7 @@ void sim_flag_store(struct gf_link *base, uint32_t peer, size_t offset_bytes, ui
     struct gf_sim *sim = link->self->sim;
     struct sim_rank *to = &sim->ranks[peer];
     if ((sim_map(base, peer) == NULL) || link->self->is_dead) return; /* the peer's memory may be gone, its rank dead */
-    GF_ASSERT((offset_bytes % 8 == 0) && (offset_bytes + 8 <= to->link->region_bytes));
+    GF_ASSERT((offset_bytes % 8 == 0) && (offset_bytes + 8 <= to->link->setup.region_bytes));
     if (sim->setup.late_flags && (to != link->self)) {
         struct sim_flag *flag = malloc(sizeof *flag);
         GF_ASSERT(flag != NULL);
@@ -115,7 +110,7 @@ void sim_flag_store(struct gf_link *base, uint32_t peer, size_t offset_bytes, ui
 uint64_t sim_flag_load(struct gf_link *base, size_t offset_bytes)
 {
     struct sim_link *link = sim_link(base);
-    GF_ASSERT((offset_bytes % 8 == 0) && (offset_bytes + 8 <= link->region_bytes));
+    GF_ASSERT((offset_bytes % 8 == 0) && (offset_bytes + 8 <= link->setup.region_bytes));
     return __atomic_load_n((uint64_t *)(void *)((unsigned char *)link->region + offset_bytes), __ATOMIC_ACQUIRE);
 }
 
@@ -127,7 +122,7 @@ bool gf_sim_is_peers(const struct gf_sim *sim, uint32_t rank, gf_mem address)
     for (uint32_t peer = first; (peer < end) && (peer < sim->setup.world); peer++) {
         const struct sim_link *link = sim->ranks[peer].link;
         if ((peer == rank) || (link == NULL) || (link->region == NULL)) continue;
-        if (address - (gf_mem)(uintptr_t)link->region < link->region_bytes) return true;
+        if (address - (gf_mem)(uintptr_t)link->region < link->setup.region_bytes) return true;
     }
     return false;
 }

@@ -102,14 +102,9 @@ struct sim_flag {
 struct sim_link {
     struct gf_link base;
     struct sim_rank *self;
-    uint32_t requests_max;
-    size_t message_bytes_max;
-    size_t region_bytes;
-    void *region_memory; /* as allocated, or mapped */
+    struct gf_link_setup setup; /* epoch: of now; device_bytes: 0 unless base.reaches_device */
+    void *region_memory; /* as mapped */
     void *region;        /* its first page boundary */
-    gf_mem device;       /* with base.reaches_device */
-    size_t device_bytes;
-    uint32_t epoch;
     uint32_t peer_life[]; /* [world], as connected; 0: not */
 };
 
