@@ -2,6 +2,7 @@
  * is in sparse_history.c. */
 #include "lib/context.h"
 #include "lib/modules/modules.h"
+#include "ops/element_args.h"
 
 /* ---- buffers ---- */
 
@@ -122,6 +123,22 @@ static const struct gf_step_module sparse_step = {
     .commit = gf_sparse_commit,
     .commits = sparse_commits,
 };
+
+/* ---- batches ---- */
+
+struct gf_chunks gf_sparse_chunks(const struct gf_sparse *sparse, const struct gf_sparse_batch *batch)
+{
+    bool run = batch->list_u32 == 0;
+    return (struct gf_chunks){.dst_list_u32 = batch->list_u32, .src_list_u32 = batch->list_u32,
+                              .count = run ? 1 : batch->count, .chunk_elems = run ? batch->elems : sparse->chunk_elems,
+                              .dst_elems = run ? batch->elems : sparse->elem_count,
+                              .src_elems = run ? batch->elems : sparse->elem_count};
+}
+
+uint64_t gf_sparse_placed(const struct gf_sparse *sparse, const uint32_t *chunks, uint64_t packed)
+{
+    return gf_chunk_first(sparse, chunks[packed / sparse->chunk_elems]) + packed % sparse->chunk_elems;
+}
 
 /* ---- update ---- */
 

@@ -83,6 +83,13 @@ struct gf_sparse_rule {
 struct gf_sparse_rule gf_sparse_rule_of(const gf_context *gf);
 bool gf_sparse_is_local(const gf_context *gf); /* sparse.momentum is */
 
+/* What is computed at once: chunks of a list, rising, or a run of the part. */
+struct gf_sparse_batch {
+    gf_mem list_u32;       /* in the memory of kernels; 0: a run */
+    uint32_t count;        /* chunks listed */
+    uint64_t first, elems; /* a run's first element, 0 of a list; of all of it */
+};
+
 /* The module: what the core and the optimizer call of it, where sparse.enabled. */
 struct gf_sparse_module {
     const struct gf_step_module *step;                        /* which chunks and buffers a sparse step has: sparse.c */
@@ -94,12 +101,21 @@ gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns); /* GF_OK: all chunks
 /* GF_OK: history, momentum and gradients are those after the step and the next set is chosen. */
 gf_status gf_sparse_commit(gf_context *gf, float factor);
 
+struct gf_chunks gf_sparse_chunks(const struct gf_sparse *sparse, const struct gf_sparse_batch *batch);
+/* Norms to scores[at] and on, of a run's own place or of the list's; a run is a piece of a chunk, or whole ones. tensor:
+ * as in a pass; NULL: of gradients as they are. check: counts what is not finite, or NULL. */
+gf_status gf_sparse_batch_score(gf_context *gf, struct gf_queue *queue, const struct gf_sparse_batch *batch,
+                                uint32_t at, uint32_t *tensor, struct gf_check *check);
+gf_status gf_sparse_batch_commit(gf_context *gf, const struct gf_sparse_batch *batch, bool sent, float factor);
+/* Which element lies at `packed` of chunks one after the other. */
+uint64_t gf_sparse_placed(const struct gf_sparse *sparse, const uint32_t *chunks, uint64_t packed);
+
 /* sparse_lists.c: queue everything and return; only score may have to be asked again, as more is ready. */
 void gf_sparse_lists_open(gf_context *gf);
 gf_status gf_sparse_lists_begin(gf_context *gf);
-gf_status gf_sparse_lists_pack(gf_context *gf, struct gf_op *op);
-/* Counters of lists count packed elements: `bad_first` becomes an element of the pool. */
-void gf_sparse_lists_locate(const gf_context *gf, const struct gf_buffer *buffer, struct gf_check *check);
+/* The next chunks of the buffer, as many as the scratch holds. */
+struct gf_sparse_batch gf_sparse_lists_sent(const struct gf_sparse *sparse, const struct gf_buffer *buffer,
+                                            struct gf_sparse_pass *pack);
 gf_status gf_sparse_lists_score(gf_context *gf); /* GF_OK: all of them are queued */
 void gf_sparse_lists_place(gf_context *gf);      /* after their event */
 gf_status gf_sparse_lists_commit(gf_context *gf, float factor);

@@ -84,22 +84,30 @@ struct gf_sparse_rule gf_sparse_rule_of(const gf_context *gf)
         .decay = (gf->optimizer.weight != 0) ? gf->config.optimizer.weight_decay * rank_share(gf) : 0.0f};
 }
 
-/* history_out[] = h' and, where it is given, momentum_out[] = u', of elements first..end-1. */
-static gf_status accumulate(gf_context *gf, struct gf_queue *queue, uint64_t first, uint64_t end, uint32_t *tensor,
-                            gf_mem history_out, gf_mem momentum_out)
+/* h' of a batch: to the scratch, one after the other; or, with u', to keep. */
+static gf_status accumulate(gf_context *gf, struct gf_queue *queue, const struct gf_sparse_batch *batch,
+                            uint32_t *tensor, bool keep)
 {
+    const struct gf_sparse *sparse = &gf->sparse;
     const struct gf_sparse_rule rule = gf_sparse_rule_of(gf);
-    for (uint64_t at = first, to; at < end; at = to) {
-        uint64_t out = (at - first) * sizeof(float), in = at * sizeof(float);
-        bool decays = false;
-        to = (rule.decay != 0.0f) ? decay_run(gf, tensor, at, end, &decays) : end;
-        const struct gf_accumulate some = {
-            .dst_h_f32 = history_out + out, .h_f32 = gf->sparse.history + in,
-            .dst_u_f32 = (momentum_out != 0) ? momentum_out + out : 0, .u_f32 = rule.has_u ? gf->optimizer.momentum + in : 0,
-            .src = gradient_at(gf, at), .src_type = gf->sparse.type, .scale = 1.0f / gf->loss_scale.value,
-            .momentum = rule.momentum, .ahead = gf->config.optimizer.momentum,
-            .weight_f32 = decays ? gf->optimizer.weight + in : 0, .decay = rule.decay};
-        if (gf_sparse_ops(gf->ops)->accumulate(queue, &some, to - at) < 0)
+    struct gf_sparse_batch some = *batch;
+    for (uint64_t done = 0; done < batch->elems; done += some.elems) {
+        bool decays = sparse->decays;
+        some.first = batch->first + done;
+        some.elems = batch->elems - done;
+        if ((some.list_u32 == 0) && (rule.decay != 0.0f))
+            some.elems = decay_run(gf, tensor, some.first, batch->first + batch->elems, &decays) - some.first;
+        uint64_t in = some.first * sizeof(float);
+        struct gf_chunks chunks = gf_sparse_chunks(sparse, &some);
+        const struct gf_accumulate one = {
+            .dst_h_f32 = keep ? sparse->history + in : sparse->scratch + done * sizeof(float),
+            .h_f32 = sparse->history + in, .u_f32 = rule.has_u ? gf->optimizer.momentum + in : 0,
+            .dst_u_f32 = (keep && rule.has_u) ? gf->optimizer.momentum + in : 0, .src = gradient_at(gf, some.first),
+            .src_type = sparse->type, .scale = 1.0f / gf->loss_scale.value, .momentum = rule.momentum,
+            .ahead = gf->config.optimizer.momentum, .decay = rule.decay,
+            .weight_f32 = (decays && (rule.decay != 0.0f)) ? gf->optimizer.weight + in : 0};
+        if (!keep) chunks.dst_list_u32 = 0, chunks.dst_elems = some.elems;
+        if (gf_sparse_ops(gf->ops)->accumulate_chunks(queue, &one, &chunks) < 0)
             return gf_device_failed(gf, GF_OPERATION_STEP);
     }
     return GF_OK;
@@ -107,52 +115,51 @@ static gf_status accumulate(gf_context *gf, struct gf_queue *queue, uint64_t fir
 
 /* ---- to the wire ---- */
 
-static gf_status piece_pack(gf_context *gf, struct gf_op *op, uint64_t first, uint64_t end)
-{
-    gf_type type = gf->config.exchange.wire;
-    gf_status status = accumulate(gf, op->pack_queue, first, end, &gf->sparse.pack[op->index].tensor,
-                                  gf->sparse.scratch, 0);
-    if (status < 0) return status;
-    if (gf->ops->cast(op->pack_queue, op->packed + op->done_elems * gf_type_size_bytes(type), type, gf->sparse.scratch,
-                      GF_TYPE_F32, end - first, gf->loss_scale.value * gf->config.exchange.pre_scale, first,
-                      gf_finite_counter(gf, op->index, GF_COUNT_PACKED)) < 0)
-        return gf_device_failed(gf, GF_OPERATION_STEP);
-    op->done_elems += end - first;
-    return GF_OK;
-}
-
 static void pack_goto(const struct gf_sparse *sparse, struct gf_sparse_pass *pack, uint32_t slot)
 {
     pack->slot = slot;
+    if (slot >= sparse->selected_count) return;
     pack->chunk = sparse->selection[slot];
     pack->elem = gf_chunk_first(sparse, pack->chunk);
+}
+
+static struct gf_sparse_batch piece_sent(const gf_context *gf, struct gf_sparse_pass *pack)
+{
+    const struct gf_sparse_batch piece = {.first = pack->elem, .elems = piece_end(gf, pack) - pack->elem};
+    pack->elem += piece.elems;
+    if (pack->elem == gf_chunk_end(&gf->sparse, pack->chunk)) pack_goto(&gf->sparse, pack, pack->slot + 1);
+    return piece;
 }
 
 static gf_status sparse_pack(gf_context *gf, struct gf_op *op)
 {
     const struct gf_buffer *buffer = gf_buffer_of(gf, op);
-    struct gf_sparse_pass *pack = &gf->sparse.pack[op->index];
-    if (gf->sparse.in_lists) return gf_sparse_lists_pack(gf, op);
-    if (op->done_elems == 0) {
-        pack->tensor = buffer->first_tensor;
-        pack_goto(&gf->sparse, pack, buffer->chunk_first);
-    }
+    struct gf_sparse *sparse = &gf->sparse;
+    struct gf_sparse_pass *pack = &sparse->pack[op->index];
+    gf_type wire = gf->config.exchange.wire;
+    if (op->done_elems == 0) pack_goto(sparse, pack, buffer->chunk_first);
+    if (op->done_elems == 0) pack->tensor = buffer->first_tensor;
     for (uint64_t spent = 0; (op->done_elems < buffer->elem_count) && (spent < gf_slice_elems(gf));) {
-        uint64_t first = pack->elem, end = piece_end(gf, pack);
-        gf_status status = piece_pack(gf, op, first, end);
+        const struct gf_sparse_batch some = sparse->in_lists ? gf_sparse_lists_sent(sparse, buffer, pack)
+                                                             : piece_sent(gf, pack);
+        gf_status status = accumulate(gf, op->pack_queue, &some, &pack->tensor, false);
         if (status < 0) return status;
-        spent += end - first + PIECE_COST_ELEMS;
-        pack->elem = end;
-        if ((end == gf_chunk_end(&gf->sparse, pack->chunk)) && (op->done_elems < buffer->elem_count))
-            pack_goto(&gf->sparse, pack, pack->slot + 1);
+        if (gf->ops->cast(op->pack_queue, op->packed + op->done_elems * gf_type_size_bytes(wire), wire, sparse->scratch,
+                          GF_TYPE_F32, some.elems, gf->loss_scale.value * gf->config.exchange.pre_scale, op->done_elems,
+                          gf_finite_counter(gf, op->index, GF_COUNT_PACKED)) < 0)
+            return gf_device_failed(gf, GF_OPERATION_STEP);
+        op->done_elems += some.elems;
+        if (!sparse->in_lists) spent += some.elems + PIECE_COST_ELEMS;
     }
     return GF_OK;
 }
 
+/* Its counter counts packed elements. */
 static void sparse_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
-    if (gf->sparse.in_lists)
-        gf_sparse_lists_locate(gf, gf_buffer_of(gf, op), gf_finite_seen(gf, op->index, GF_COUNT_PACKED));
+    const uint32_t *chunks = gf->sparse.selection + gf_buffer_of(gf, op)->chunk_first;
+    struct gf_check *check = gf_finite_seen(gf, op->index, GF_COUNT_PACKED);
+    if (check->bad_count > 0) check->bad_first = gf_sparse_placed(&gf->sparse, chunks, check->bad_first);
     gf_buffer_done(gf, op, now_ns);
 }
 
@@ -205,42 +212,37 @@ static gf_status ready_advance(gf_context *gf)
     return GF_OK;
 }
 
-/* Adds the norm of src_f32, which belongs to pool elements first..end-1 of one chunk. */
-static gf_status piece_score(gf_context *gf, struct gf_queue *queue, uint32_t chunk, gf_mem src_f32, uint64_t first,
-                             uint64_t end)
+/* What the norms of a batch are of, as fp32: h' in the scratch, or gradients in the pool or there. Their scale is that of
+ * all ranks. */
+static gf_status values_load(gf_context *gf, struct gf_queue *queue, const struct gf_sparse_batch *batch,
+                             uint32_t *tensor, gf_mem *to_out)
 {
-    gf_mem score = (gf_mem)(uintptr_t)&gf->sparse.scores[chunk];
-    bool more = (first != gf_chunk_first(&gf->sparse, chunk));
-    if ((gf_sparse_ops(gf->ops)->score(queue, more ? gf->sparse.part : score, src_f32, end - first, end - first,
-                                       end - first) < 0) ||
-        (more && (gf->ops->sum(queue, score, gf->sparse.part, GF_TYPE_F32, 1, 0, NULL) < 0)))
+    gf_mem gradient = gradient_at(gf, batch->first);
+    gf_type type = gf->sparse.type;
+    *to_out = ((tensor == NULL) && (type == GF_TYPE_F32)) ? gradient : gf->sparse.scratch;
+    if (tensor != NULL) return accumulate(gf, queue, batch, tensor, false);
+    if ((type != GF_TYPE_F32) &&
+        (gf->ops->cast(queue, *to_out, GF_TYPE_F32, gradient, type, batch->elems, 1.0f, 0, NULL) < 0))
         return gf_device_failed(gf, GF_OPERATION_STEP);
     return GF_OK;
 }
 
-/* *to_out = gradients first..end-1 as fp32, in the pool or in the scratch. Their scale is that of all ranks. */
-static gf_status gradients_load(gf_context *gf, struct gf_queue *queue, uint64_t first, uint64_t end, gf_mem *to_out)
+gf_status gf_sparse_batch_score(gf_context *gf, struct gf_queue *queue, const struct gf_sparse_batch *batch,
+                                uint32_t at, uint32_t *tensor, struct gf_check *check)
 {
-    *to_out = (gf->sparse.type == GF_TYPE_F32) ? gradient_at(gf, first) : gf->sparse.scratch;
-    if ((gf->sparse.type != GF_TYPE_F32) &&
-        (gf->ops->cast(queue, *to_out, GF_TYPE_F32, gradient_at(gf, first), gf->sparse.type, end - first, 1.0f,
-                       0, NULL) < 0))
-        return gf_device_failed(gf, GF_OPERATION_STEP);
-    return GF_OK;
-}
-
-static gf_status piece_hold(gf_context *gf, struct gf_sparse_pass *pass, uint64_t end)
-{
-    struct gf_queue *queue = &gf->pack_queue;
-    gf_mem values = gf->sparse.scratch;
-    gf_status status = gf_sparse_is_local(gf) ? gradients_load(gf, queue, pass->elem, end, &values)
-                                              : accumulate(gf, queue, pass->elem, end, &pass->tensor, values, 0);
-    if (status == GF_OK) status = piece_score(gf, queue, pass->chunk, values, pass->elem, end);
+    struct gf_sparse *sparse = &gf->sparse;
+    gf_mem values, score = (gf_mem)(uintptr_t)&sparse->scores[at];
+    bool more = (batch->list_u32 == 0) && (batch->first != gf_chunk_first(sparse, at));
+    gf_status status = values_load(gf, queue, batch, tensor, &values);
     if (status < 0) return status;
-    /* A norm that is not finite names its element. On a device nobody can look yet: all pieces are checked. */
-    if (!gf->on_device && isfinite(gf->sparse.scores[pass->chunk])) return GF_OK;
-    if (gf->ops->check(queue, values, GF_TYPE_F32, end - pass->elem, pass->elem,
-                       gf_finite_counter(gf, counter(gf), GF_COUNT_PACKED)) < 0)
+    if ((gf_sparse_ops(gf->ops)->score(queue, more ? sparse->part : score, values, batch->elems, sparse->chunk_elems,
+                                       gf_slice_elems(gf)) < 0) ||
+        (more && (gf->ops->sum(queue, score, sparse->part, GF_TYPE_F32, 1, 0, NULL) < 0)))
+        return gf_device_failed(gf, GF_OPERATION_STEP);
+    /* A norm that is not finite names its element. On a device nobody can look yet: all are checked. */
+    if ((check == NULL) || (!gf->on_device && isfinite(sparse->scores[at]))) return GF_OK;
+    if (gf->ops->check(queue, values, GF_TYPE_F32, batch->elems,
+                       (batch->list_u32 == 0) ? batch->first : gf_chunk_first(sparse, at), check) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
     return GF_OK;
 }
@@ -265,14 +267,18 @@ static gf_status pieces_score(gf_context *gf, uint64_t now_ns)
     struct gf_sparse *sparse = &gf->sparse;
     struct gf_sparse_pass *pass = &sparse->score;
     for (uint64_t spent = 0; (pass->chunk < sparse->chunk_count) && (spent < gf_slice_elems(gf));) {
-        bool sent = pass_selected(sparse, pass) && !gf_sparse_is_local(gf);
+        bool local = gf_sparse_is_local(gf), sent = pass_selected(sparse, pass) && !local;
         uint64_t first = pass->elem, end = sent ? gf_chunk_end(sparse, pass->chunk) : piece_end(gf, pass);
+        const struct gf_sparse_batch piece = {.first = first, .elems = end - first};
         gf_status status;
         if (end > sparse->ready_elems) return GF_AGAIN;
         if (sent) sparse->scores[pass->chunk] = 0.0f; /* nothing of it will be left */
-        else if ((status = piece_hold(gf, pass, end)) < 0) return status;
+        else if ((status = gf_sparse_batch_score(gf, &gf->pack_queue, &piece, pass->chunk,
+                                                 local ? NULL : &pass->tensor,
+                                                 gf_finite_counter(gf, counter(gf), GF_COUNT_PACKED))) < 0)
+            return status;
         pass_move(sparse, pass, end);
-        spent += (sent ? 0 : end - first) + PIECE_COST_ELEMS;
+        spent += (sent ? 0 : piece.elems) + PIECE_COST_ELEMS;
         gf->waiting.moved_ns = now_ns;
     }
     return (pass->chunk < sparse->chunk_count) ? GF_AGAIN : GF_OK;
@@ -301,43 +307,35 @@ gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
 
 /* ---- commit ---- */
 
-static gf_status piece_commit(gf_context *gf, uint64_t end, float factor)
+gf_status gf_sparse_batch_commit(gf_context *gf, const struct gf_sparse_batch *batch, bool sent, float factor)
 {
     struct gf_sparse *sparse = &gf->sparse;
-    struct gf_sparse_pass *pass = &sparse->commit;
-    const struct gf_element_ops *ops = gf->ops;
-    uint64_t first = pass->elem, count = end - first;
-    gf_type type = gf->sparse.type, wire = gf->config.exchange.wire;
-    gf_mem history = sparse->history + first * sizeof(float);
-    gf_mem momentum = (gf_sparse_is_local(gf) && (gf->optimizer.momentum != 0)) ? gf->optimizer.momentum + first * sizeof(float) : 0;
+    const struct gf_sparse_ops *ops = gf_sparse_ops(gf->ops);
+    gf_type type = sparse->type, wire = gf->config.exchange.wire;
+    gf_mem gradient = gradient_at(gf, batch->first), history = sparse->history + batch->first * sizeof(float);
     gf_mem packed = gf->pack + sparse->commit_packed * gf_type_size_bytes(wire);
-    bool sent = pass_selected(sparse, pass);
+    const struct gf_chunks chunks = gf_sparse_chunks(sparse, batch);
+    struct gf_chunks wired = chunks;
     gf_status status = GF_OK;
-
-    if (!sent || (momentum != 0)) status = accumulate(gf, &gf->queue, first, end, &pass->tensor, history, momentum);
+    wired.src_list_u32 = 0;
+    wired.src_elems = batch->elems;
+    if (!sent || gf_sparse_rule_of(gf).has_u)
+        status = accumulate(gf, &gf->queue, batch, &sparse->commit.tensor, true);
     if (status < 0) return status;
     if (sent) {
-        status = ops->zero(&gf->queue, history, count * sizeof(float));
+        status = ops->zero_chunks(&gf->queue, history, GF_TYPE_F32, &chunks);
         if (status == GF_OK) /* 16-bit gradients keep their scale, as those of dense buffers do */
-            status = ops->cast(&gf->queue, gradient_at(gf, first), type, packed, wire, count,
-                               (type == GF_TYPE_F32) ? factor : 1.0f, 0, NULL);
-        sparse->commit_packed += count;
+            status = ops->cast_chunks(&gf->queue, gradient, type, packed, wire, &wired,
+                                      (type == GF_TYPE_F32) ? factor : 1.0f, 0, NULL);
+        sparse->commit_packed += batch->elems;
     } else {
-        status = ops->zero(&gf->queue, gradient_at(gf, first), count * gf_type_size_bytes(type));
+        status = ops->zero_chunks(&gf->queue, gradient, type, &chunks);
     }
     return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STEP) : GF_OK;
 }
 
-/* Behind a dense step nothing waits: what was just applied says what matters. Every rank holds the same bits of it. */
-static gf_status piece_weigh(gf_context *gf, uint64_t end)
-{
-    const struct gf_sparse_pass *pass = &gf->sparse.commit;
-    gf_mem applied;
-    gf_status status = gradients_load(gf, &gf->queue, pass->elem, end, &applied);
-    return (status < 0) ? status : piece_score(gf, &gf->queue, pass->chunk, applied, pass->elem, end);
-}
-
-/* GF_OK: the norms that piece_weigh() asked for are there. Those of sparse steps were, before the vote. */
+/* Behind a dense step nothing waits: what was just applied says what matters, and every rank holds the same bits of it.
+ * GF_OK: its norms are there. Those of sparse steps were, before the vote. */
 static gf_status weighed(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
@@ -379,12 +377,13 @@ gf_status gf_sparse_commit(gf_context *gf, float factor)
         pass->chunk = sparse->chunk_count;
     }
     for (uint64_t spent = 0; pass->chunk < sparse->chunk_count;) {
-        uint64_t end = piece_end(gf, pass);
+        const struct gf_sparse_batch piece = {.first = pass->elem, .elems = piece_end(gf, pass) - pass->elem};
         if (spent >= gf_slice_elems(gf)) return GF_AGAIN;
-        status = gf->step.sparse ? piece_commit(gf, end, factor) : piece_weigh(gf, end);
+        status = gf->step.sparse ? gf_sparse_batch_commit(gf, &piece, pass_selected(sparse, pass), factor)
+                                 : gf_sparse_batch_score(gf, &gf->queue, &piece, pass->chunk, NULL, NULL);
         if (status < 0) return status;
-        spent += end - pass->elem + PIECE_COST_ELEMS;
-        pass_move(sparse, pass, end);
+        spent += piece.elems + PIECE_COST_ELEMS;
+        pass_move(sparse, pass, pass->elem + piece.elems);
     }
     if (((status = weighed(gf)) < 0) || (status == GF_AGAIN)) return status;
     if (gf->step.sparse) {

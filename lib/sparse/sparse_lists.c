@@ -9,11 +9,6 @@
 
 static uint32_t other_count(const struct gf_sparse *sparse) { return sparse->chunk_count - sparse->selected_count; }
 static const uint32_t *others(const struct gf_sparse *sparse) { return sparse->lists + sparse->selected_count; }
-static gf_mem sent_list(const struct gf_sparse *sparse) { return sparse->device_lists; }
-static gf_mem other_list(const struct gf_sparse *sparse)
-{
-    return sparse->device_lists + sparse->selected_count * sizeof(uint32_t);
-}
 
 static bool decays(const gf_context *gf, const struct gf_pool_tensor *tensor)
 {
@@ -68,64 +63,20 @@ static uint64_t elems_of(const struct gf_sparse *sparse, const uint32_t *chunks,
            gf_chunk_first(sparse, chunks[count - 1]);
 }
 
-static struct gf_chunks chunks_of(const struct gf_sparse *sparse, gf_mem list, uint32_t count)
+/* `count` chunks from the lists' place `first` on; all are of one list. */
+static struct gf_sparse_batch listed(const struct gf_sparse *sparse, uint32_t first, uint32_t count)
 {
-    return (struct gf_chunks){.dst_list_u32 = list, .src_list_u32 = list, .count = count,
-                              .chunk_elems = sparse->chunk_elems, .dst_elems = sparse->elem_count,
-                              .src_elems = sparse->elem_count};
+    return (struct gf_sparse_batch){.list_u32 = sparse->device_lists + first * sizeof(uint32_t), .count = count,
+                                    .elems = elems_of(sparse, sparse->lists + first, count)};
 }
 
-/* h' (and u') of the chunks: to where they lie, or one after the other to `packed`. */
-static gf_status accumulate(gf_context *gf, struct gf_queue *queue, gf_mem list, uint32_t count, gf_mem history_out,
-                            gf_mem momentum_out, uint64_t packed_elems)
+struct gf_sparse_batch gf_sparse_lists_sent(const struct gf_sparse *sparse, const struct gf_buffer *buffer,
+                                            struct gf_sparse_pass *pack)
 {
-    const struct gf_sparse *sparse = &gf->sparse;
-    const struct gf_sparse_rule rule = gf_sparse_rule_of(gf);
-    struct gf_chunks chunks = chunks_of(sparse, list, count);
-    if (packed_elems > 0) {
-        chunks.dst_list_u32 = 0;
-        chunks.dst_elems = packed_elems;
-    }
-    const struct gf_accumulate some = {
-        .dst_h_f32 = history_out, .h_f32 = sparse->history, .dst_u_f32 = momentum_out,
-        .u_f32 = rule.has_u ? gf->optimizer.momentum : 0, .src = gf->gradient, .src_type = sparse->type,
-        .scale = 1.0f / gf->loss_scale.value, .momentum = rule.momentum, .ahead = gf->config.optimizer.momentum,
-        .weight_f32 = sparse->decays ? gf->optimizer.weight : 0, .decay = rule.decay};
-    return gf_sparse_ops(gf->ops)->accumulate_chunks(queue, &some, &chunks);
-}
-
-/* ---- to the wire ---- */
-
-gf_status gf_sparse_lists_pack(gf_context *gf, struct gf_op *op)
-{
-    const struct gf_buffer *buffer = gf_buffer_of(gf, op);
-    const struct gf_sparse *sparse = &gf->sparse;
-    gf_type wire = gf->config.exchange.wire;
-    for (uint32_t done = 0, count; done < buffer->chunk_count; done += count) {
-        uint32_t first = buffer->chunk_first + done, left = buffer->chunk_count - done;
-        uint64_t elems;
-        count = (left < batch_max(sparse)) ? left : batch_max(sparse);
-        elems = elems_of(sparse, sparse->selection + first, count);
-        if ((accumulate(gf, op->pack_queue, sent_list(sparse) + first * sizeof(uint32_t), count, sparse->scratch, 0,
-                        elems) < 0) ||
-            (gf->ops->cast(op->pack_queue, op->packed + op->done_elems * gf_type_size_bytes(wire), wire, sparse->scratch,
-                           GF_TYPE_F32, elems, gf->loss_scale.value * gf->config.exchange.pre_scale, op->done_elems,
-                           gf_finite_counter(gf, op->index, GF_COUNT_PACKED)) < 0))
-            return gf_device_failed(gf, GF_OPERATION_STEP);
-        op->done_elems += elems;
-    }
-    return GF_OK;
-}
-
-static uint64_t placed(const struct gf_sparse *sparse, const uint32_t *chunks, uint64_t packed)
-{
-    return gf_chunk_first(sparse, chunks[packed / sparse->chunk_elems]) + packed % sparse->chunk_elems;
-}
-
-void gf_sparse_lists_locate(const gf_context *gf, const struct gf_buffer *buffer, struct gf_check *check)
-{
-    if (check->bad_count == 0) return;
-    check->bad_first = placed(&gf->sparse, gf->sparse.selection + buffer->chunk_first, check->bad_first);
+    uint32_t first = pack->slot, left = buffer->chunk_first + buffer->chunk_count - first;
+    if (left > batch_max(sparse)) left = batch_max(sparse);
+    pack->slot += left;
+    return listed(sparse, first, left);
 }
 
 /* ---- norms ---- */
@@ -136,64 +87,40 @@ static gf_status gradients_score(gf_context *gf, struct gf_queue *queue, uint32_
 {
     const struct gf_sparse *sparse = &gf->sparse;
     uint32_t batch = (sparse->type == GF_TYPE_F32) ? count : batch_max(sparse);
-    for (uint32_t end = first + count, next; first < end; first = next) {
-        uint64_t at = gf_chunk_first(sparse, first), elems;
-        gf_mem values = gf->gradient + at * gf_type_size_bytes(sparse->type);
+    gf_status status = GF_OK;
+    for (uint32_t end = first + count, next; (first < end) && (status == GF_OK); first = next) {
+        struct gf_sparse_batch run = {.first = gf_chunk_first(sparse, first)};
         next = (end - first < batch) ? end : first + batch;
-        elems = gf_chunk_end(sparse, next - 1) - at;
-        if ((sparse->type != GF_TYPE_F32) &&
-            (gf->ops->cast(queue, sparse->scratch, GF_TYPE_F32, values, sparse->type, elems, 1.0f, 0, NULL) < 0))
-            return gf_device_failed(gf, GF_OPERATION_STEP);
-        if (sparse->type != GF_TYPE_F32) values = sparse->scratch;
-        if ((gf_sparse_ops(gf->ops)->score(queue, (gf_mem)(uintptr_t)&sparse->scores[first], values, elems,
-                                           sparse->chunk_elems, gf_slice_elems(gf)) < 0) ||
-            ((check != NULL) && (gf->ops->check(queue, values, GF_TYPE_F32, elems, at, check) < 0)))
-            return gf_device_failed(gf, GF_OPERATION_STEP);
+        run.elems = gf_chunk_end(sparse, next - 1) - run.first;
+        status = gf_sparse_batch_score(gf, queue, &run, first, NULL, check);
     }
-    return GF_OK;
+    return status;
 }
 
-/* Of all chunks, in batches as below. */
-static gf_status local_score(gf_context *gf)
-{
-    struct gf_sparse *sparse = &gf->sparse;
-    bool all = sparse->ready_elems == sparse->elem_count;
-    uint64_t ready = all ? sparse->chunk_count : sparse->ready_elems / sparse->chunk_elems;
-    uint32_t count = (uint32_t)ready - sparse->listed;
-    gf_status status;
-    if (!all && (count < batch_max(sparse))) return GF_AGAIN;
-    status = gradients_score(gf, &gf->pack_queue, sparse->listed, count,
-                             gf_finite_counter(gf, gf->under_way.count, GF_COUNT_PACKED));
-    sparse->listed += count;
-    return ((status == GF_OK) && !all) ? GF_AGAIN : status;
-}
-
-/* Norms come one after the other, and are put in their places by gf_sparse_lists_place(). A batch is as large as the
- * scratch, unless nothing more will become ready. */
+/* Norms come one after the other, and are put in their places by gf_sparse_lists_place(); local: of all chunks, in
+ * place. A batch is as large as the scratch, unless nothing more will become ready. */
 gf_status gf_sparse_lists_score(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
-    const uint32_t *list = others(sparse);
-    if (gf_sparse_is_local(gf)) return local_score(gf);
-    for (;;) {
+    struct gf_check *check = gf_finite_counter(gf, gf->under_way.count, GF_COUNT_PACKED);
+    bool local = gf_sparse_is_local(gf), all = sparse->ready_elems == sparse->elem_count;
+    uint32_t total = local ? sparse->chunk_count : other_count(sparse);
+    gf_status status = GF_OK;
+    while ((sparse->listed < total) && (status == GF_OK)) {
         uint32_t first = sparse->listed, count = 0;
-        uint64_t elems;
-        bool all = sparse->ready_elems == sparse->elem_count;
-        if (first == other_count(sparse)) return GF_OK;
-        while ((first + count < other_count(sparse)) && (count < batch_max(sparse)) &&
-               (gf_chunk_end(sparse, list[first + count]) <= sparse->ready_elems))
-            count++;
+        if (local) count = all ? total - first : (uint32_t)(sparse->ready_elems / sparse->chunk_elems) - first;
+        while (!local && (first + count < total) && (count < batch_max(sparse)) &&
+               (gf_chunk_end(sparse, others(sparse)[first + count]) <= sparse->ready_elems)) count++;
         if ((count == 0) || ((count < batch_max(sparse)) && !all)) return GF_AGAIN;
-        elems = elems_of(sparse, list + first, count);
-        if ((accumulate(gf, &gf->pack_queue, other_list(sparse) + first * sizeof(uint32_t), count, sparse->scratch, 0,
-                        elems) < 0) ||
-            (gf_sparse_ops(gf->ops)->score(&gf->pack_queue, (gf_mem)(uintptr_t)&sparse->scores[first], sparse->scratch,
-                                           elems, sparse->chunk_elems, gf_slice_elems(gf)) < 0) ||
-            (gf->ops->check(&gf->pack_queue, sparse->scratch, GF_TYPE_F32, elems, first * sparse->chunk_elems,
-                            gf_finite_counter(gf, gf->under_way.count, GF_COUNT_PACKED)) < 0))
-            return gf_device_failed(gf, GF_OPERATION_STEP);
         sparse->listed += count;
+        if (local) {
+            status = gradients_score(gf, &gf->pack_queue, first, count, check);
+        } else {
+            const struct gf_sparse_batch some = listed(sparse, sparse->selected_count + first, count);
+            status = gf_sparse_batch_score(gf, &gf->pack_queue, &some, first, &sparse->score.tensor, check);
+        }
     }
+    return status;
 }
 
 /* A place is never before that from which its norm comes: from the last one on, none is lost. */
@@ -205,7 +132,7 @@ void gf_sparse_lists_place(gf_context *gf)
     if (gf_sparse_is_local(gf)) return; /* they are */
     for (uint32_t i = other_count(sparse); i-- > 0;) sparse->scores[list[i]] = sparse->scores[i];
     for (uint32_t i = 0; i < sparse->selected_count; i++) sparse->scores[sparse->selection[i]] = 0.0f;
-    if (check->bad_count > 0) check->bad_first = placed(sparse, list, check->bad_first);
+    if (check->bad_count > 0) check->bad_first = gf_sparse_placed(sparse, list, check->bad_first);
 }
 
 /* ---- after the vote ---- */
@@ -213,23 +140,10 @@ void gf_sparse_lists_place(gf_context *gf)
 gf_status gf_sparse_lists_commit(gf_context *gf, float factor)
 {
     const struct gf_sparse *sparse = &gf->sparse;
-    const struct gf_sparse_ops *ops = gf_sparse_ops(gf->ops);
-    const struct gf_sparse_rule rule = gf_sparse_rule_of(gf);
-    gf_type type = gf->sparse.type, wire = gf->config.exchange.wire;
-    gf_mem momentum = rule.has_u ? gf->optimizer.momentum : 0;
-    uint32_t sent_count = sparse->selected_count;
-    struct gf_chunks sent = chunks_of(sparse, sent_list(sparse), sent_count), wired = sent;
-    struct gf_chunks other = chunks_of(sparse, other_list(sparse), other_count(sparse));
-    bool good = accumulate(gf, &gf->queue, other.dst_list_u32, other.count, sparse->history, momentum, 0) >= 0;
-    wired.src_list_u32 = 0;
-    wired.src_elems = elems_of(sparse, sparse->selection, sent_count);
-    if (rule.has_u)
-        good = good && (accumulate(gf, &gf->queue, sent.dst_list_u32, sent.count, sparse->history, momentum, 0) >= 0);
-    good = good && (ops->zero_chunks(&gf->queue, sparse->history, GF_TYPE_F32, &sent) >= 0);
-    good = good && (ops->cast_chunks(&gf->queue, gf->gradient, type, gf->pack, wire, &wired,
-                                     (type == GF_TYPE_F32) ? factor : 1.0f, 0, NULL) >= 0);
-    good = good && (ops->zero_chunks(&gf->queue, gf->gradient, type, &other) >= 0);
-    return good ? GF_OK : gf_device_failed(gf, GF_OPERATION_STEP);
+    const struct gf_sparse_batch sent = listed(sparse, 0, sparse->selected_count);
+    const struct gf_sparse_batch other = listed(sparse, sparse->selected_count, other_count(sparse));
+    gf_status status = gf_sparse_batch_commit(gf, &other, false, factor);
+    return (status < 0) ? status : gf_sparse_batch_commit(gf, &sent, true, factor);
 }
 
 gf_status gf_sparse_lists_weigh(gf_context *gf)
@@ -244,7 +158,8 @@ gf_status gf_sparse_lists_weigh(gf_context *gf)
 gf_status gf_sparse_lists_update(gf_context *gf, float learning_rate)
 {
     const struct gf_sparse *sparse = &gf->sparse;
-    const struct gf_chunks sent = chunks_of(sparse, sent_list(sparse), sparse->sent_count);
+    const struct gf_sparse_batch batch = {.list_u32 = sparse->device_lists, .count = sparse->sent_count};
+    const struct gf_chunks sent = gf_sparse_chunks(sparse, &batch);
     uint32_t tensor = 0;
     while (gf->tensors[tensor].sparse == 0) tensor++;
     return gf->modules->optimizer->chunks(gf, tensor, &sent, learning_rate);
