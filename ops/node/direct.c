@@ -19,19 +19,10 @@
 
 #include <string.h>
 
-static struct gf_direct_state *direct_of(struct gf_coll *coll)
-{
-    return gf_direct_of(coll);
-}
-
 /* ---- places ---- */
 
-/* Elements that a line holds, at least one. */
-static uint64_t line_elems(const struct gf_coll *coll)
-{
-    uint64_t elems = GF_DIRECT_ALIGN_BYTES / gf_coll_elem_bytes(coll);
-    return (elems > 0) ? elems : 1;
-}
+/* Elements that a line holds. */
+static uint64_t line_elems(const struct gf_coll *coll) { return GF_DIRECT_ALIGN_BYTES / gf_coll_elem_bytes(coll); }
 
 /* Blocks of what is scattered are the caller's; all others begin on a line where data does. */
 uint64_t gf_direct_block_elems(const struct gf_coll *coll)
@@ -46,7 +37,7 @@ uint64_t gf_direct_block_elems(const struct gf_coll *coll)
 /* The part of block `index` that round `round` moves, in elements of data. */
 static void piece_of(struct gf_coll *coll, uint32_t index, uint64_t round, uint64_t *first_out, uint64_t *count_out)
 {
-    const struct gf_direct_state *direct = direct_of(coll);
+    const struct gf_direct_state *direct = gf_direct_of(coll);
     uint64_t begin = direct->block_elems * index, end = begin + direct->block_elems;
     uint64_t first = begin + round * direct->piece_elems;
     if (end > coll->elem_count) end = coll->elem_count;
@@ -59,14 +50,14 @@ static void piece_of(struct gf_coll *coll, uint32_t index, uint64_t round, uint6
 static gf_mem piece_staged(struct gf_coll *coll, gf_mem staging, uint32_t index, uint64_t round)
 {
     size_t half = gf_direct_half_bytes(coll->size, coll->slice_bytes);
-    return staging + (round % 2) * half + index * direct_of(coll)->piece_elems * gf_coll_elem_bytes(coll);
+    return staging + (round % 2) * half + index * gf_direct_of(coll)->piece_elems * gf_coll_elem_bytes(coll);
 }
 
 /* ---- beginning ---- */
 
 static bool in_region(const struct gf_coll *coll)
 {
-    gf_mem base = (gf_mem)(uintptr_t)coll->link->driver->region(coll->link);
+    gf_mem base = gf_direct_region(coll, coll->index);
     uint64_t bytes = coll->elem_count * gf_coll_elem_bytes(coll);
     return (coll->data >= base) && (coll->data - base <= coll->own.direct->region_bytes) &&
            (bytes <= coll->own.direct->region_bytes - (coll->data - base)) && (coll->data % sizeof(uint16_t) == 0);
@@ -76,7 +67,7 @@ static bool in_region(const struct gf_coll *coll)
  * knows the answer: itself is staged. */
 static void rounds_set(struct gf_coll *coll)
 {
-    struct gf_direct_state *direct = direct_of(coll);
+    struct gf_direct_state *direct = gf_direct_of(coll);
     size_t elem_bytes = gf_coll_elem_bytes(coll), unit = line_elems(coll);
     uint64_t most = gf_direct_half_bytes(coll->size, coll->slice_bytes) / coll->size / elem_bytes;
     direct->piece_elems = direct->block_elems;
@@ -89,7 +80,7 @@ static void rounds_set(struct gf_coll *coll)
 
 static gf_status direct_start(struct gf_coll *coll)
 {
-    struct gf_direct_state *direct = direct_of(coll);
+    struct gf_direct_state *direct = gf_direct_of(coll);
     size_t bytes;
     GF_ASSERT((coll->size <= coll->own.direct->lane_ranks) && (coll->own.direct->small_bytes <= GF_DIRECT_SMALL_BYTES));
     memset(direct, 0, sizeof *direct);
@@ -147,7 +138,7 @@ static gf_mem piece_at(struct gf_coll *coll, uint32_t index, uint64_t round, uin
     gf_mem region = gf_direct_region(coll, index);
     uint64_t where;
     if (index == coll->index) {
-        gf_mem own = direct_of(coll)->staged ? piece_staged(coll, coll->staging, index, round)
+        gf_mem own = gf_direct_of(coll)->staged ? piece_staged(coll, coll->staging, index, round)
                                              : coll->data + first * elem_bytes;
         return own + elems * elem_bytes;
     }
@@ -210,7 +201,7 @@ static gf_status combine(struct gf_coll *coll, uint64_t round, uint64_t first, u
 /* About a slice of loads; GF_OK once this rank's piece of the round is done. */
 static gf_status work(struct gf_coll *coll, uint64_t round)
 {
-    struct gf_direct_state *direct = direct_of(coll);
+    struct gf_direct_state *direct = gf_direct_of(coll);
     uint64_t unit = line_elems(coll);
     uint64_t most = coll->slice_bytes / gf_coll_elem_bytes(coll) / unit * unit, first, count, left;
     gf_status status = GF_OK;
@@ -226,7 +217,7 @@ static gf_status work(struct gf_coll *coll, uint64_t round)
 
 static gf_status direct_progress(struct gf_coll *coll, uint64_t now_ns)
 {
-    struct gf_direct_state *direct = direct_of(coll);
+    struct gf_direct_state *direct = gf_direct_of(coll);
     gf_status status;
     if (direct->small) return gf_direct_small_progress(coll, now_ns);
     for (;;) {

@@ -61,7 +61,7 @@ static gf_status slot_fill(const struct gf_coll *coll, struct gf_direct_slot *sl
                                coll->elem_count * gf_coll_elem_bytes(coll));
     slot->where = 0;
     if ((coll->elem_count == 0) || direct->small) return GF_OK;
-    base = (exported != NULL) ? exported[coll->index] : (gf_mem)(uintptr_t)coll->link->driver->region(coll->link);
+    base = (exported != NULL) ? exported[coll->index] : gf_direct_region(coll, coll->index);
     slot->where = direct->staged ? ((coll->staging - base) | GF_DIRECT_STAGED) : coll->data - base;
     return GF_OK;
 }

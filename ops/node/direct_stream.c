@@ -37,14 +37,9 @@ static gf_status store(struct gf_coll *coll, struct gf_queue *queue, uint64_t st
     return queue->gpu->driver->flags(queue, flags, coll->size);
 }
 
-static gf_mem own_region(const struct gf_coll *coll)
-{
-    return (gf_mem)(uintptr_t)coll->link->driver->region(coll->link);
-}
-
 static void own_store(const struct gf_coll *coll, size_t at, uint64_t value)
 {
-    __atomic_store_n((uint64_t *)(uintptr_t)(own_region(coll) + at), value, __ATOMIC_RELEASE);
+    __atomic_store_n((uint64_t *)(uintptr_t)(gf_direct_region(coll, coll->index) + at), value, __ATOMIC_RELEASE);
 }
 
 static gf_status await(struct gf_coll *coll, struct gf_queue *queue, uint64_t step)
@@ -52,7 +47,7 @@ static gf_status await(struct gf_coll *coll, struct gf_queue *queue, uint64_t st
     struct gf_gpu_flag flags[GF_DIRECT_RANKS_MAX];
     for (uint32_t turn = 1; turn < coll->size; turn++) {
         uint32_t index = (coll->index + turn) % coll->size;
-        flags[turn - 1] = (struct gf_gpu_flag){.at = own_region(coll) + gf_direct_device_at(coll, index),
+        flags[turn - 1] = (struct gf_gpu_flag){.at = gf_direct_region(coll, coll->index) + gf_direct_device_at(coll, index),
                                                .value = gf_direct_flag_value(coll, step), .is_wait = true};
     }
     return queue->gpu->driver->flags(queue, flags, coll->size - 1);

@@ -19,7 +19,6 @@ GF_INLINE float accumulate_rule(const struct gf_accumulate *r, float src, float 
 /* Element i of dst, and `off` more of what is read. */
 GF_INLINE void accumulate_one(uint64_t i, const struct gf_accumulate *r, uint64_t off, uint32_t src_type)
 {
-    (void)src_type;
     float weight = (r->weight_f32 != 0) ? gf_one_load(GF_KERNEL_F32, r->weight_f32, i + off) : 0.0f;
     float u = (r->u_f32 != 0) ? gf_one_load(GF_KERNEL_F32, r->u_f32, i + off) : 0.0f;
     float h = accumulate_rule(r, gf_one_load(r->src_type, r->src, i + off), weight, &u,
@@ -41,7 +40,6 @@ GF_INLINE int accumulate_pack(struct accumulate_some *some, uint64_t i, const st
                                uint64_t off, uint32_t src_type)
 {
     float h[4], u[4];
-    (void)off;
     GF_UNROLL
     for (int e = 0; e < 4; e++) {
         u[e] = gf_pack_get(&some->u, GF_KERNEL_F32, e);

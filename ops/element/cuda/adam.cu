@@ -56,7 +56,6 @@ GF_INLINE void adam_single(uint64_t i, const struct gf_adam *r, uint32_t gradien
 GF_INLINE void adam_load(struct adam_some *some, uint64_t i, const struct gf_adam *r, uint32_t gradient_type,
                          float rate)
 {
-    (void)rate;
     gf_pack_load(&some->weight, GF_KERNEL_F32, r->weight_f32, i, 4);
     gf_pack_load(&some->moment1, GF_KERNEL_F32, r->moment1_f32, i, 4);
     gf_pack_load(&some->moment2, GF_KERNEL_F32, r->moment2_f32, i, 4);

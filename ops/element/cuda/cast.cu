@@ -6,7 +6,6 @@ GF_INLINE void cast_one(uint64_t i, const struct gf_cast_args *r, uint64_t src, 
                         uint32_t src_type, int pack, struct gf_found *found)
 {
     float value = gf_mul(gf_one_load(r->src_type, src, i), r->scale, 1);
-    (void)dst_type, (void)src_type, (void)pack;
     gf_one_store(r->dst_type, r->dst, i, value);
     gf_found_one(found, gf_one_bad(r->dst_type, value), base + i);
 }
@@ -14,7 +13,6 @@ GF_INLINE void cast_one(uint64_t i, const struct gf_cast_args *r, uint64_t src, 
 GF_INLINE void cast_load(struct gf_pack *some, uint64_t i, const struct gf_cast_args *r, uint64_t src, uint64_t base,
                          uint32_t dst_type, uint32_t src_type, int pack, struct gf_found *found)
 {
-    (void)r, (void)base, (void)dst_type, (void)found;
     gf_pack_load(some, src_type, src, i, pack);
 }
 
@@ -24,7 +22,6 @@ GF_INLINE int cast_pack(struct gf_pack *some, uint64_t i, const struct gf_cast_a
     float value[GF_PACK_MAX];
     GF_UNROLL
     for (int e = 0; e < pack; e++) value[e] = gf_raw(gf_pack_get(some, src_type, e) * r->scale);
-    (void)src, (void)base, (void)found;
     if (!gf_pack_fine(dst_type, value, pack)) return 0;
     gf_pack_store(dst_type, r->dst, i, value, pack);
     return 1;

@@ -3,14 +3,12 @@
 
 GF_INLINE void check_single(uint64_t i, const struct gf_check_args *r, uint32_t type, int pack, struct gf_found *found)
 {
-    (void)pack;
     gf_found_one(found, gf_one_bad(GF_KERNEL_F32, gf_one_load(type, r->src, i)), r->base + i);
 }
 
 GF_INLINE void check_load(struct gf_pack *some, uint64_t i, const struct gf_check_args *r, uint32_t type, int pack,
                           struct gf_found *found)
 {
-    (void)found;
     gf_pack_load(some, type, r->src, i, pack);
 }
 
@@ -20,7 +18,6 @@ GF_INLINE int check_pack(struct gf_pack *some, uint64_t i, const struct gf_check
     float value[GF_PACK_MAX];
     GF_UNROLL
     for (int e = 0; e < pack; e++) value[e] = gf_pack_get(some, type, e);
-    (void)i, (void)r, (void)found;
     return gf_pack_fine(GF_KERNEL_F32, value, pack);
 }
 

@@ -9,6 +9,8 @@
 
 #include "ops/element/cuda/kernels.h"
 
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* the functions of a walk share their parameters */
+
 #ifdef __CUDACC__
 #define GF_INLINE static __device__ __forceinline__
 #define GF_UNROLL _Pragma("unroll")

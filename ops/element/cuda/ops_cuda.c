@@ -31,17 +31,18 @@ static uint32_t blocks_for(const struct gf_queue *queue, uint32_t kernel, uint64
     return (uint32_t)((wanted < most) ? wanted : most);
 }
 
-/* args is the one struct that the kernel takes. work is not 0: an empty grid is not valid, an empty range is. */
+/* args is the one struct that the kernel takes. An empty grid is not valid, an empty range is. */
 static gf_status start(struct gf_queue *queue, uint32_t kernel, uint64_t work, void *args)
 {
     void *list[] = {args};
+    if (work == 0) return GF_OK;
     return queue->gpu->driver->launch(queue, kernel, blocks_for(queue, kernel, work), GF_KERNEL_THREADS, list);
 }
 
 /* Threads for elements of which one takes at least `pack` at a time. */
 static uint64_t packs_of(uint64_t elem_count, uint64_t pack)
 {
-    return elem_count / pack + 1;
+    return (elem_count == 0) ? 0 : elem_count / pack + 1;
 }
 
 static uint64_t check_at(const struct gf_check *check)
@@ -76,7 +77,7 @@ static gf_status cuda_cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type,
 {
     struct gf_cast_args args = {.dst = dst, .src = src, .elem_count = elem_count, .base = base,
                                 .check = check_at(check), .scale = scale, .dst_type = dst_type, .src_type = src_type};
-    return (elem_count == 0) ? GF_OK : cast_start(queue, &args, packs_of(elem_count, 4));
+    return cast_start(queue, &args, packs_of(elem_count, 4));
 }
 
 static gf_status cuda_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
@@ -84,7 +85,7 @@ static gf_status cuda_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type ds
 {
     struct gf_cast_args args = {.dst = dst, .src = src, .base = base, .check = check_at(check), .scale = scale,
                                 .dst_type = dst_type, .src_type = src_type, .chunks = *chunks};
-    return (chunks->count == 0) ? GF_OK : cast_start(queue, &args, chunks_work(chunks));
+    return cast_start(queue, &args, chunks_work(chunks));
 }
 
 static gf_status cuda_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count,
@@ -93,7 +94,6 @@ static gf_status cuda_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_typ
     struct gf_sum_args args = {.dst = dst, .src = src, .elem_count = elem_count, .base = base,
                                .check = check_at(check), .type = type};
     GF_ASSERT(type < GF_TYPE_COUNT);
-    if (elem_count == 0) return GF_OK;
     return start(queue, KERNEL_sum_f32 + (uint32_t)type, packs_of(elem_count, 4), &args);
 }
 
@@ -109,7 +109,6 @@ static gf_status cuda_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t 
     GF_ASSERT((src_count <= GF_KERNEL_RANKS_MAX) && (dst_count <= GF_KERNEL_RANKS_MAX));
     for (uint32_t s = 0; s < src_count; s++) args.src[s] = src[s];
     for (uint32_t d = 0; d < dst_count; d++) args.dst[d] = dst[d];
-    if (elem_count == 0) return GF_OK;
     return start(queue, KERNEL_sum_n_f32 + (uint32_t)type, packs_of(elem_count, 4), &args);
 }
 
@@ -119,7 +118,6 @@ static gf_status cuda_check(struct gf_queue *queue, gf_mem src, gf_type type, ui
     struct gf_check_args args = {.src = src, .elem_count = elem_count, .base = base, .check = check_at(check),
                                  .type = type};
     GF_ASSERT(type < GF_TYPE_COUNT);
-    if (elem_count == 0) return GF_OK;
     return start(queue, KERNEL_check_f32 + (uint32_t)type, packs_of(elem_count, 4), &args);
 }
 
@@ -224,14 +222,14 @@ static gf_status accumulate_start(struct gf_queue *queue, struct gf_accumulate_a
 static gf_status cuda_accumulate(struct gf_queue *queue, const struct gf_accumulate *accumulate, uint64_t elem_count)
 {
     struct gf_accumulate_args args = {.of = *accumulate, .elem_count = elem_count};
-    return (elem_count == 0) ? GF_OK : accumulate_start(queue, &args, packs_of(elem_count, 4));
+    return accumulate_start(queue, &args, packs_of(elem_count, 4));
 }
 
 static gf_status cuda_accumulate_chunks(struct gf_queue *queue, const struct gf_accumulate *accumulate,
                                         const struct gf_chunks *chunks)
 {
     struct gf_accumulate_args args = {.of = *accumulate, .chunks = *chunks};
-    return (chunks->count == 0) ? GF_OK : accumulate_start(queue, &args, chunks_work(chunks));
+    return accumulate_start(queue, &args, chunks_work(chunks));
 }
 
 static gf_status cuda_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
@@ -242,7 +240,6 @@ static gf_status cuda_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type ty
     args.chunks.chunk_elems *= halves;
     args.chunks.dst_elems *= halves;
     args.chunks.src_elems *= halves;
-    if (chunks->count == 0) return GF_OK;
     return start(queue, KERNEL_zero_chunks, chunks_work(chunks) * halves, &args);
 }
 
@@ -293,7 +290,6 @@ static gf_status cuda_update_chunks(struct gf_queue *queue, const struct gf_upda
     update_fill(&args, update);
     part_add(&args, &all);
     args.chunks = of_dst(chunks);
-    if (chunks->count == 0) return GF_OK;
     return start(queue, KERNEL_update_f32 + (uint32_t)update->gradient_type, chunks_work(chunks), &args);
 }
 
@@ -301,7 +297,6 @@ static gf_status cuda_adam(struct gf_queue *queue, const struct gf_adam *adam, u
 {
     struct gf_adam_args args = {.of = *adam, .elem_count = elem_count};
     GF_ASSERT((adam->gradient_type < GF_TYPE_COUNT) && (adam->half_type < GF_TYPE_COUNT));
-    if (elem_count == 0) return GF_OK;
     return start(queue, KERNEL_adam_f32 + (uint32_t)adam->gradient_type, packs_of(elem_count, 4), &args);
 }
 
@@ -310,7 +305,6 @@ static gf_status cuda_quantize(struct gf_queue *queue, gf_mem groups, gf_mem val
 {
     struct gf_groups_args args = {.groups = groups, .values = values_f32, .elem_count = elem_count, .base = base,
                                   .check = check_at(check), .elems = form->elems, .bits = form->bits};
-    if (elem_count == 0) return GF_OK;
     return start(queue, KERNEL_quantize, gf_group_count(form, elem_count) * 16, &args); /* 16 threads a group */
 }
 
@@ -319,7 +313,7 @@ static gf_status cuda_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem 
 {
     struct gf_groups_args args = {.groups = groups, .values = dst_f32, .elem_count = elem_count, .factor = factor,
                                   .elems = form->elems, .bits = form->bits, .add = add};
-    return (elem_count == 0) ? GF_OK : start(queue, KERNEL_dequantize, elem_count, &args);
+    return start(queue, KERNEL_dequantize, elem_count, &args);
 }
 
 const struct gf_node_ops gf_node_ops_cuda = {.sum_n = cuda_sum_n, .copy_n = cuda_copy_n};

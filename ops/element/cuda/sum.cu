@@ -8,7 +8,6 @@ struct sum_some {
 GF_INLINE void sum_one(uint64_t i, const struct gf_sum_args *r, uint32_t type, int pack, struct gf_found *found)
 {
     float value = gf_add(gf_one_load(r->type, r->dst, i), gf_one_load(r->type, r->src, i), 1);
-    (void)type, (void)pack;
     gf_one_store(r->type, r->dst, i, value);
     gf_found_one(found, gf_one_bad(r->type, value), r->base + i);
 }
@@ -16,7 +15,6 @@ GF_INLINE void sum_one(uint64_t i, const struct gf_sum_args *r, uint32_t type, i
 GF_INLINE void sum_load(struct sum_some *some, uint64_t i, const struct gf_sum_args *r, uint32_t type, int pack,
                         struct gf_found *found)
 {
-    (void)found;
     gf_pack_load(&some->dst, type, r->dst, i, pack);
     gf_pack_load(&some->src, type, r->src, i, pack);
 }
@@ -28,7 +26,6 @@ GF_INLINE int sum_pack(struct sum_some *some, uint64_t i, const struct gf_sum_ar
     GF_UNROLL
     for (int e = 0; e < pack; e++)
         value[e] = gf_raw(gf_pack_get(&some->dst, type, e) + gf_pack_get(&some->src, type, e));
-    (void)found;
     if (!gf_pack_fine(type, value, pack)) return 0;
     gf_pack_store(type, r->dst, i, value, pack);
     return 1;

@@ -11,7 +11,6 @@ GF_INLINE void sum_n_one(uint64_t i, const struct gf_sum_n_args *r, uint32_t typ
     float value = gf_one_load(r->type, r->src[0], i);
     struct gf_found found = {1, r->base + i};
     uint32_t bad;
-    (void)type, (void)pack;
     GF_ROLLED
     for (uint32_t s = 1; s < r->src_count; s++) value = gf_add(value, gf_one_load(r->type, r->src[s], i), 1);
     bad = gf_one_bad(r->type, value);

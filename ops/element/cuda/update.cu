@@ -25,7 +25,6 @@ GF_INLINE float update_rule(const struct gf_update *r, struct update_rates rates
 
 GF_INLINE void update_one(uint64_t i, const struct gf_update *r, uint32_t gradient_type, struct update_rates rates)
 {
-    (void)gradient_type;
     float v = (r->momentum_f32 != 0) ? gf_one_load(GF_KERNEL_F32, r->momentum_f32, i) : 0.0f;
     float weight = update_rule(r, rates, gf_one_load(GF_KERNEL_F32, r->weight_f32, i), &v,
                                gf_one_load(r->gradient_type, r->gradient, i), 1);
@@ -37,7 +36,6 @@ GF_INLINE void update_one(uint64_t i, const struct gf_update *r, uint32_t gradie
 GF_INLINE void update_load(struct update_some *some, uint64_t i, const struct gf_update *r, uint32_t gradient_type,
                            struct update_rates rates)
 {
-    (void)rates;
     gf_pack_load(&some->weight, GF_KERNEL_F32, r->weight_f32, i, 4);
     gf_pack_load(&some->gradient, gradient_type, r->gradient, i, 4);
     if (r->momentum_f32 != 0) gf_pack_load(&some->momentum, GF_KERNEL_F32, r->momentum_f32, i, 4);

@@ -8,13 +8,11 @@ GF_INLINE void zero_single(uint64_t i, uint64_t dst)
 
 GF_INLINE void zero_load(struct gf_pack *some, uint64_t i, uint64_t dst)
 {
-    (void)some, (void)i, (void)dst;
 }
 
 GF_INLINE int zero_pack(struct gf_pack *some, uint64_t i, uint64_t dst)
 {
     const uint32_t words[4] = {0, 0, 0, 0};
-    (void)some;
     gf_line_store(dst + i * 2u, words);
     return 1;
 }
