@@ -81,7 +81,7 @@ struct gf_gpu_flag {
  * What it asks of CUDA: CUDA_CALLS in cuda/gpu_cuda.h, and FAKE_CALLS in firmware-tests/cuda/fake_cuda_calls.h. */
 struct gf_gpu_driver {
     const char *name; /* "host", "cuda" */
-    bool is_host;     /* memory is ordinary, queues are synchronous */
+    bool is_host;     /* memory is ordinary, queues are synchronous: arena() and what queues, marks aside, are NULL */
     size_t (*state_bytes)(const struct gf_gpu_setup *setup);
     gf_status (*open)(const struct gf_gpu_setup *setup, void *state, struct gf_gpu **gpu_out,
                       struct gf_fault *fault_out);
