@@ -13,6 +13,10 @@ struct gf_log {
 __attribute__((format(printf, 3, 4))) void gf_log_line(const struct gf_log *log, gf_log_level level,
                                                        const char *format, ...);
 
+/* Is the count-th line of its kind to be said? A flood must not become a flood of log lines: the first four, then every
+ * power of two. */
+static inline bool gf_log_due(uint32_t count) { return (count <= 4) || ((count & (count - 1)) == 0); }
+
 /* The first failure sticks: gf_fault_set() on a fault that is set does nothing. */
 struct gf_fault {
     gf_status code;      /* GF_OK: none */

@@ -10,11 +10,9 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* A flood of strangers must not become a flood of log lines: the first four, then every power of two. */
 static void stranger_log(struct tcp *tcp, gf_log_level level, const char *what)
 {
-    tcp->strangers++;
-    if ((tcp->strangers > 4) && ((tcp->strangers & (tcp->strangers - 1)) != 0)) return;
+    if (!gf_log_due(++tcp->strangers)) return;
     gf_log_line(&tcp->setup.log, level, "control channel at %s: %s (%u connections rejected so far)", tcp->address_text,
                 what, tcp->strangers);
 }

@@ -169,15 +169,6 @@ static struct gf_proofs *listener_find(int fd)
     return found; /* stays while its worker does, and this is the worker's call */
 }
 
-/* A flood must not become a flood of log lines: the first four, then every power of two. */
-static void refused_log(struct gf_proofs *proofs)
-{
-    uint32_t refused = ++proofs->refused;
-    if ((refused > 4) && ((refused & (refused - 1)) != 0)) return;
-    gf_log_line(&proofs->log, GF_LOG_WARN, "link: a connection to UCX's port did not prove that it is of this job, and was "
-                "closed (%u so far)", refused);
-}
-
 int gf_conn_accept(int fd, struct sockaddr *address, socklen_t *bytes)
 {
     struct gf_proofs *proofs = listener_find(fd);
@@ -191,7 +182,9 @@ int gf_conn_accept(int fd, struct sockaddr *address, socklen_t *bytes)
         ssize_t said = __real_recv(taken, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
         if (gf_conn_greet(proofs, taken)) return taken;
         (void)__real_close(taken);
-        if (said != 0) refused_log(proofs);
+        if ((said != 0) && gf_log_due(++proofs->refused))
+            gf_log_line(&proofs->log, GF_LOG_WARN, "link: a connection to UCX's port did not prove that it is of this job, "
+                        "and was closed (%u so far)", proofs->refused);
     }
     /* Also for what accept() says of a connection that has gone, or of a lack of descriptors: UCX would close its
      * listener. */

@@ -249,6 +249,8 @@ static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setu
 static void give_back(struct gf_ucx *ucx)
 {
     bool entered = gf_ucx_enter(ucx) == GF_OK;
+    ucx->ending = true;
+    if (ucx->worker != NULL) worker_flush(ucx);
     worker_give(ucx);
     ucx->ending = true;
     gf_ucx_region_give(ucx);
@@ -299,12 +301,7 @@ gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_
 
 void gf_ucx_close(struct gf_link *link)
 {
-    struct gf_ucx *ucx = gf_ucx_of(link);
-    bool entered = gf_ucx_enter(ucx) == GF_OK;
-    ucx->ending = true;
-    if (ucx->worker != NULL) worker_flush(ucx);
-    if (entered) gf_ucx_leave(ucx);
-    give_back(ucx);
+    give_back(gf_ucx_of(link));
 }
 
 /* No flush: whoever drops a link has made progress in vain for a while, and a dead peer would use up all of its
