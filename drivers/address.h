@@ -1,4 +1,4 @@
-/* IP addresses and ports, as compared, hashed and counted: without what a sockaddr has beside them. */
+/* IP addresses and ports, without what a sockaddr has beside them. */
 #ifndef GF_ADDRESS_H
 #define GF_ADDRESS_H
 

@@ -1,8 +1,6 @@
 /* Sockets of the control channel: addresses as text, options, listening and connecting. */
 #include "drivers/tcp/rendezvous_socket.h"
 
-#include "drivers/address.h"
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -11,29 +9,27 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool ip_parse(const char *ip, struct gf_socket_address *address_out)
+static bool ip_parse(const char *ip, struct gf_place *address_out)
 {
-    struct gf_socket_address address = {0};
-    struct sockaddr_in *v4 = (struct sockaddr_in *)&address.storage;
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&address.storage;
-    if (inet_pton(AF_INET, ip, &v4->sin_addr) == 1) {
-        v4->sin_family = AF_INET;
-        address.bytes = sizeof *v4;
-    } else if (inet_pton(AF_INET6, ip, &v6->sin6_addr) == 1) {
-        v6->sin6_family = AF_INET6;
-        address.bytes = sizeof *v6;
-    } else {
-        return false;
-    }
-    *address_out = address;
-    return true;
+    *address_out = (struct gf_place){.family = AF_INET};
+    if (inet_pton(AF_INET, ip, address_out->ip) == 1) return true;
+    address_out->family = AF_INET6;
+    return inet_pton(AF_INET6, ip, address_out->ip) == 1;
 }
 
-/* In network order. */
-static in_port_t *port_of(struct gf_socket_address *address)
+static socklen_t sockaddr_of(const struct gf_place *address, struct sockaddr_storage *storage_out)
 {
-    if (address->storage.ss_family == AF_INET) return &((struct sockaddr_in *)&address->storage)->sin_port;
-    return &((struct sockaddr_in6 *)&address->storage)->sin6_port;
+    struct sockaddr_in *v4 = (struct sockaddr_in *)storage_out;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)storage_out;
+    *storage_out = (struct sockaddr_storage){.ss_family = address->family};
+    if (address->family == AF_INET) {
+        v4->sin_port = address->port;
+        memcpy(&v4->sin_addr, address->ip, sizeof v4->sin_addr);
+        return sizeof *v4;
+    }
+    v6->sin6_port = address->port;
+    memcpy(&v6->sin6_addr, address->ip, sizeof v6->sin6_addr);
+    return sizeof *v6;
 }
 
 static bool port_parse(const char *text, in_port_t *port_be_out)
@@ -46,12 +42,11 @@ static bool port_parse(const char *text, in_port_t *port_be_out)
     return true;
 }
 
-bool gf_socket_address_parse(const char *text, const char *field, struct gf_socket_address *address_out,
+bool gf_socket_address_parse(const char *text, const char *field, struct gf_place *address_out,
                              struct gf_fault *fault_out)
 {
-    struct gf_socket_address address;
+    struct gf_place address;
     char ip[INET6_ADDRSTRLEN + 1];
-    in_port_t port_be = 0;
     bool v6 = (text[0] == '[');
     const char *first = v6 ? text + 1 : text;
     const char *end = v6 ? strstr(text, "]:") : strrchr(text, ':');
@@ -60,9 +55,8 @@ bool gf_socket_address_parse(const char *text, const char *field, struct gf_sock
         memcpy(ip, first, length);
         ip[length] = 0;
         /* Brackets are for IPv6 and for nothing else: 1::2:3 could be read in two ways. */
-        if (ip_parse(ip, &address) && ((address.storage.ss_family == AF_INET6) == v6) &&
-            port_parse(end + (v6 ? 2 : 1), &port_be)) {
-            *port_of(&address) = port_be;
+        if (ip_parse(ip, &address) && ((address.family == AF_INET6) == v6) &&
+            port_parse(end + (v6 ? 2 : 1), &address.port)) {
             *address_out = address;
             return true;
         }
@@ -73,7 +67,7 @@ bool gf_socket_address_parse(const char *text, const char *field, struct gf_sock
     return false;
 }
 
-bool gf_socket_bind_parse(const char *text, struct gf_socket_address *address_out, struct gf_fault *fault_out)
+bool gf_socket_bind_parse(const char *text, struct gf_place *address_out, struct gf_fault *fault_out)
 {
     if (ip_parse(text, address_out)) return true;
     (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
@@ -81,41 +75,19 @@ bool gf_socket_bind_parse(const char *text, struct gf_socket_address *address_ou
     return false;
 }
 
-void gf_socket_port_set(struct gf_socket_address *address, uint16_t port)
-{
-    *port_of(address) = htons(port);
-}
-
-void gf_socket_port_copy(struct gf_socket_address *address, const struct gf_socket_address *from)
-{
-    struct gf_place place;
-    if (gf_place_of(&from->storage, &place)) *port_of(address) = place.port;
-}
-
-bool gf_socket_own_address(int fd, struct gf_socket_address *address_out, bool any_port)
-{
-    struct gf_socket_address address = {.bytes = sizeof address.storage};
-    if (getsockname(fd, (struct sockaddr *)&address.storage, &address.bytes) != 0) return false;
-    if (any_port) *port_of(&address) = 0;
-    *address_out = address;
-    return true;
-}
-
-void gf_socket_address_text(const struct gf_socket_address *address, char *text_out, size_t bytes)
+void gf_socket_address_text(const struct gf_place *address, char *text_out, size_t bytes)
 {
     char ip[INET6_ADDRSTRLEN] = "";
-    struct gf_place place;
-    text_out[0] = 0;
-    if (!gf_place_of(&address->storage, &place) || (inet_ntop(place.family, place.ip, ip, sizeof ip) == NULL)) return;
-    (void)snprintf(text_out, bytes, (place.family == AF_INET) ? "%s:%u" : "[%s]:%u", ip, ntohs(place.port));
+    (void)inet_ntop(address->family, address->ip, ip, sizeof ip);
+    (void)snprintf(text_out, bytes, (address->family == AF_INET) ? "%s:%u" : "[%s]:%u", ip, ntohs(address->port));
 }
 
-bool gf_socket_is_loopback(const struct gf_socket_address *address)
+bool gf_socket_is_loopback(const struct gf_place *address)
 {
-    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)&address->storage)->sin6_addr;
-    if (address->storage.ss_family == AF_INET)
-        return (ntohl(((const struct sockaddr_in *)&address->storage)->sin_addr.s_addr) >> 24) == 127;
-    return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && (v6->s6_addr[12] == 127));
+    struct in6_addr v6;
+    if (address->family == AF_INET) return address->ip[0] == 127;
+    memcpy(&v6, address->ip, sizeof v6);
+    return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && (v6.s6_addr[12] == 127));
 }
 
 static void option_set(int fd, int level, int name, uint64_t value)
@@ -141,14 +113,16 @@ void gf_socket_options_set(int fd, uint64_t keepalive_ns)
     option_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (period_s > 1) ? 2000 * period_s : 1500);
 }
 
-int gf_socket_listen(const struct gf_socket_address *address, const char *text, struct gf_fault *fault_out)
+int gf_socket_listen(const struct gf_place *address, const char *text, struct gf_fault *fault_out)
 {
     const char *call = "socket";
-    int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    struct sockaddr_storage at;
+    socklen_t bytes = sockaddr_of(address, &at);
+    int fd = socket(address->family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd >= 0) {
         option_set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
         call = "bind";
-        if (bind(fd, (const struct sockaddr *)&address->storage, address->bytes) == 0) {
+        if (bind(fd, (const struct sockaddr *)&at, bytes) == 0) {
             call = "listen";
             if (listen(fd, 1024) == 0) return fd;
         }
@@ -160,14 +134,15 @@ int gf_socket_listen(const struct gf_socket_address *address, const char *text, 
     return -1;
 }
 
-int gf_socket_connect(const struct gf_socket_address *to, const struct gf_socket_address *bind_to,
-                      uint64_t keepalive_ns)
+int gf_socket_connect(const struct gf_place *to, const struct gf_place *bind_to, uint64_t keepalive_ns)
 {
-    int fd = socket(to->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    struct sockaddr_storage own, other;
+    socklen_t own_bytes = sockaddr_of(bind_to, &own), other_bytes = sockaddr_of(to, &other);
+    int fd = socket(to->family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return -1;
     gf_socket_options_set(fd, keepalive_ns);
-    if ((bind_to->bytes == 0) || (bind(fd, (const struct sockaddr *)&bind_to->storage, bind_to->bytes) == 0)) {
-        if ((connect(fd, (const struct sockaddr *)&to->storage, to->bytes) == 0) || (errno == EINPROGRESS)) return fd;
+    if ((bind_to->family == 0) || (bind(fd, (const struct sockaddr *)&own, own_bytes) == 0)) {
+        if ((connect(fd, (const struct sockaddr *)&other, other_bytes) == 0) || (errno == EINPROGRESS)) return fd;
     }
     int error = errno;
     (void)close(fd);

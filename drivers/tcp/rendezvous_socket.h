@@ -2,34 +2,22 @@
 #ifndef GF_RENDEZVOUS_SOCKET_H
 #define GF_RENDEZVOUS_SOCKET_H
 
+#include "drivers/address.h"
 #include "drivers/fault.h"
-
-#include <sys/socket.h>
-
-struct gf_socket_address {
-    struct sockaddr_storage storage;
-    socklen_t bytes;
-};
 
 /* "127.0.0.1:7117" or "[::1]:7117" into *address_out. field names the configuration key in the
  * message. False: GF_ERR_CONFIG is in *fault_out. */
-bool gf_socket_address_parse(const char *text, const char *field, struct gf_socket_address *address_out,
+bool gf_socket_address_parse(const char *text, const char *field, struct gf_place *address_out,
                              struct gf_fault *fault_out);
 /* A numeric IP without a port. */
-bool gf_socket_bind_parse(const char *text, struct gf_socket_address *address_out, struct gf_fault *fault_out);
-/* The local address of a socket as "10.0.0.1:7117"; false: text_out is empty. With any_port its port is made 0. */
-bool gf_socket_own_address(int fd, struct gf_socket_address *address_out, bool any_port);
-void gf_socket_address_text(const struct gf_socket_address *address, char *text_out, size_t bytes);
-void gf_socket_port_copy(struct gf_socket_address *address, const struct gf_socket_address *from);
-bool gf_socket_is_loopback(const struct gf_socket_address *address);
-
-void gf_socket_port_set(struct gf_socket_address *address, uint16_t port);
+bool gf_socket_bind_parse(const char *text, struct gf_place *address_out, struct gf_fault *fault_out);
+void gf_socket_address_text(const struct gf_place *address, char *text_out, size_t bytes);
+bool gf_socket_is_loopback(const struct gf_place *address);
 
 /* A non-blocking socket that listens, or -1 with GF_ERR_SYSTEM in *fault_out. */
-int gf_socket_listen(const struct gf_socket_address *address, const char *text, struct gf_fault *fault_out);
-/* A non-blocking socket on its way to `to` (from `bind_to` unless that has no bytes), or -1 with errno set. */
-int gf_socket_connect(const struct gf_socket_address *to, const struct gf_socket_address *bind_to,
-                      uint64_t keepalive_ns);
+int gf_socket_listen(const struct gf_place *address, const char *text, struct gf_fault *fault_out);
+/* A non-blocking socket on its way to `to` (from `bind_to` unless that is none), or -1 with errno set. */
+int gf_socket_connect(const struct gf_place *to, const struct gf_place *bind_to, uint64_t keepalive_ns);
 /* Bytes in[*have..want-1], as far as they are here. GF_OK: all are; GF_ERR_PEER: it has ended, errno says how (0: its
  * other end closed it). */
 gf_status gf_socket_read(int fd, unsigned char *in, uint32_t *have, uint32_t want);

@@ -34,7 +34,7 @@ static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup
                             "rendezvous.ports '%.60s': expected first-last within 1-65535", setup->ports);
     if ((setup->bind != NULL) && (setup->bind[0] != 0)) {
         if (!gf_socket_bind_parse(setup->bind, &tcp->bind_to, fault_out)) return GF_ERR_CONFIG;
-        if (tcp->bind_to.storage.ss_family != tcp->to.storage.ss_family) {
+        if (tcp->bind_to.family != tcp->to.family) {
             return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
                                 "rendezvous.bind '%.40s' and rendezvous.address '%.60s': expected both to be IPv4 or "
                                 "both IPv6", setup->bind, setup->address);
@@ -45,7 +45,7 @@ static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup
         return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
                             "rendezvous.key_file: the authentication module is not linked");
     }
-    const struct gf_socket_address *open = (tcp->bind_to.bytes > 0) ? &tcp->bind_to : &tcp->to;
+    const struct gf_place *open = (tcp->bind_to.family != 0) ? &tcp->bind_to : &tcp->to;
     tcp->same_user = !setup->insecure; /* and not beyond loopback */
     if (setup->insecure || (gf_socket_is_loopback(open) && gf_socket_is_loopback(&tcp->to))) return GF_OK;
     return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
@@ -55,7 +55,7 @@ static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup
 
 static gf_status listener_open(struct tcp *tcp, struct gf_fault *fault_out)
 {
-    struct gf_socket_address at = gf_tcp_job_address(tcp);
+    struct gf_place at = gf_tcp_job_address(tcp);
     struct rlimit files;
     uint32_t needed = tcp->setup.world + TCP_PENDING_MAX + 16; /* and a few for everything else in the process */
     if ((getrlimit(RLIMIT_NOFILE, &files) == 0) && (files.rlim_cur < needed)) {

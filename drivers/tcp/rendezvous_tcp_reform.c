@@ -19,7 +19,7 @@ void gf_tcp_conn_init(struct conn *conn, conn_state state)
 }
 
 /* Each process begins at another place of the range: a port that a dead rank has left should refuse for a while. */
-static int listen_within(const struct tcp *tcp, struct gf_socket_address *at, struct gf_fault *fault_out)
+static int listen_within(const struct tcp *tcp, struct gf_place *at, struct gf_fault *fault_out)
 {
     uint32_t count = tcp->port_last - tcp->port_first + 1;
     uint32_t place = (uint32_t)((uintptr_t)tcp >> 6); /* in containers a process begun anew has the number of the old one */
@@ -28,14 +28,14 @@ static int listen_within(const struct tcp *tcp, struct gf_socket_address *at, st
     char text[40];
     (void)snprintf(text, sizeof text, "ports %u-%u (rendezvous.ports)", tcp->port_first, tcp->port_last);
     for (uint32_t i = 0; (i < count) && (fd < 0); i++) {
-        gf_socket_port_set(at, (uint16_t)(tcp->port_first + (begin + i) % count));
+        at->port = htons((uint16_t)(tcp->port_first + (begin + i) % count));
         fd = gf_socket_listen(at, text, fault_out);
         if ((fd < 0) && (fault_out->foreign_code != EADDRINUSE)) break;
     }
     if (fd >= 0) return fd;
     gf_log_line(&tcp->setup.log, GF_LOG_WARN, "rank %u: %s; it listens at a port of the system's choice",
                 tcp->setup.rank, fault_out->text);
-    gf_socket_port_set(at, 0);
+    at->port = 0;
     return gf_socket_listen(at, "a free port of this host", fault_out);
 }
 
@@ -48,13 +48,14 @@ static void listen_set(struct tcp *tcp, bool listens)
 
 void gf_tcp_listen_own(struct tcp *tcp, int fd)
 {
-    struct gf_socket_address at;
+    struct gf_place at;
     struct gf_fault fault = {0};
     if (tcp->listen_fd >= 0) return;
-    if (!gf_socket_own_address(fd, &at, true)) return;
+    if (!gf_place_of_fd(fd, false, &at)) return;
+    at.port = 0;
     tcp->listen_fd = (tcp->port_first == 0) ? gf_socket_listen(&at, "a free port of this host", &fault)
                                             : listen_within(tcp, &at, &fault);
-    if ((tcp->listen_fd >= 0) && gf_socket_own_address(tcp->listen_fd, &at, false)) {
+    if ((tcp->listen_fd >= 0) && gf_place_of_fd(tcp->listen_fd, false, &at)) {
         gf_socket_address_text(&at, tcp->own_text, sizeof tcp->own_text);
         listen_set(tcp, true);
     } else {
@@ -87,10 +88,10 @@ static void job_close(struct tcp *tcp)
     tcp->job_retry_ns = 0;
 }
 
-struct gf_socket_address gf_tcp_job_address(const struct tcp *tcp)
+struct gf_place gf_tcp_job_address(const struct tcp *tcp)
 {
-    struct gf_socket_address at = (tcp->bind_to.bytes > 0) ? tcp->bind_to : tcp->job_address;
-    gf_socket_port_copy(&at, &tcp->job_address);
+    struct gf_place at = (tcp->bind_to.family != 0) ? tcp->bind_to : tcp->job_address;
+    at.port = tcp->job_address.port;
     return at;
 }
 
@@ -98,15 +99,15 @@ struct gf_socket_address gf_tcp_job_address(const struct tcp *tcp)
  * back is told the host. Where rank 0 lives on without the others, stopped perhaps, the address is still its own. */
 void gf_tcp_job_listen(struct tcp *tcp, uint64_t now_ns)
 {
-    struct gf_socket_address at = gf_tcp_job_address(tcp), own;
+    struct gf_place at = gf_tcp_job_address(tcp), own;
     struct gf_fault fault = {0};
     if ((tcp->job_fd >= 0) || !tcp->reformed || (now_ns < tcp->job_retry_ns)) return;
     tcp->job_retry_ns = now_ns + TCP_JOB_RETRY_NS;
     tcp->job_fd = gf_socket_listen(&at, "the job's address", &fault);
     if ((tcp->job_fd < 0) && (fault.foreign_code == EADDRNOTAVAIL) &&
-        gf_socket_own_address(tcp->listen_fd, &own, false)) {
-        gf_socket_port_copy(&own, &tcp->job_address);
+        gf_place_of_fd(tcp->listen_fd, false, &own)) {
         at = own;
+        at.port = tcp->job_address.port;
         tcp->job_fd = gf_socket_listen(&at, "the job's port", &fault);
     }
     if (tcp->job_fd < 0) return;
@@ -148,7 +149,7 @@ struct conn *gf_tcp_rejoin_end(struct tcp *tcp, uint32_t coordinator)
 gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address)
 {
     struct tcp *tcp = (struct tcp *)rendezvous;
-    struct gf_socket_address to = tcp->to;
+    struct gf_place to = tcp->to;
     struct gf_fault fault = {0};
     if (tcp->conn_count == 0) return (coordinator == tcp->setup.rank) ? GF_OK : GF_ERR_STATE;
     GF_ASSERT((coordinator < tcp->setup.world) || (coordinator == GF_RANK_NONE));

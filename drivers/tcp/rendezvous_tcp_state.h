@@ -16,7 +16,6 @@
 #ifndef GF_RENDEZVOUS_TCP_STATE_H
 #define GF_RENDEZVOUS_TCP_STATE_H
 
-#include "drivers/address.h"
 #include "drivers/tcp/rendezvous_frame.h"
 #include "drivers/tcp/rendezvous_socket.h"
 
@@ -104,10 +103,10 @@ struct tcp {
     uint32_t reasons;   /* of those that were told why, since .. */
     uint64_t reasons_since_ns;
 
-    struct gf_socket_address to; /* the other ranks */
-    struct gf_socket_address bind_to;
+    struct gf_place to; /* the other ranks */
+    struct gf_place bind_to;
     unsigned port_first, port_last;  /* where listen_fd of a rank other than 0 may be; 0: anywhere */
-    struct gf_socket_address job_address;   /* the job's address, where rank 0 listens at first */
+    struct gf_place job_address;   /* the job's address, where rank 0 listens at first */
     int job_fd;       /* a later coordinator listens there too, once it can */
     uint64_t job_retry_ns;
     uint64_t began_ns; /* of the try under way */
@@ -171,7 +170,7 @@ void gf_tcp_joined(struct gf_rendezvous *rendezvous);
 /* rendezvous_tcp_reform.c: another rank coordinates. */
 void gf_tcp_conn_init(struct conn *conn, conn_state state);
 void gf_tcp_listen_own(struct tcp *tcp, int fd); /* fd: a connection that stands, from our own address */
-struct gf_socket_address gf_tcp_job_address(const struct tcp *tcp); /* of this host, for the job's address */
+struct gf_place gf_tcp_job_address(const struct tcp *tcp); /* of this host, for the job's address */
 void gf_tcp_job_listen(struct tcp *tcp, uint64_t now_ns);
 void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns);
 /* Its answer has come from rank `coordinator`: the connection is where it belongs; NULL: there is no such rank. */

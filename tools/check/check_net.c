@@ -268,7 +268,7 @@ void check_ports(struct check_report *report, const struct check_job *job)
 /* ---- the control address, by one who was started alone ---- */
 
 /* 0: somebody listens; else errno. ETIMEDOUT after the deadline. */
-static int connect_try(const struct gf_socket_address *to, const struct gf_socket_address *from, uint64_t deadline_ns)
+static int connect_try(const struct gf_place *to, const struct gf_place *from, uint64_t deadline_ns)
 {
     int fd = gf_socket_connect(to, from, deadline_ns), error = 0;
     socklen_t bytes = sizeof error;
@@ -281,8 +281,8 @@ static int connect_try(const struct gf_socket_address *to, const struct gf_socke
     return error;
 }
 
-static void control_far(struct check_report *report, const struct check_job *job, const struct gf_socket_address *to,
-                        const struct gf_socket_address *from)
+static void control_far(struct check_report *report, const struct check_job *job, const struct gf_place *to,
+                        const struct gf_place *from)
 {
     const char *address = job->config.rendezvous.address;
     int error = connect_try(to, from, job->deadline_ns);
@@ -297,17 +297,14 @@ static void control_far(struct check_report *report, const struct check_job *job
 }
 
 /* Not by trying to bind: kernels may be told to allow that for foreign addresses. 0.0.0.0 and :: are everybody's. */
-static bool control_is_here(const struct gf_socket_address *to)
+static bool control_is_here(const struct gf_place *to)
 {
+    static const unsigned char any[sizeof to->ip];
     char text[INET6_ADDRSTRLEN] = "";
-    bool v4 = to->storage.ss_family == AF_INET, here;
-    const struct sockaddr_in *as_v4 = (const void *)&to->storage;
-    const struct sockaddr_in6 *as_v6 = (const void *)&to->storage;
+    bool here;
     struct ifaddrs *all = NULL;
-    if (gf_socket_is_loopback(to)) return true;
-    if (v4 ? (as_v4->sin_addr.s_addr == INADDR_ANY) : IN6_IS_ADDR_UNSPECIFIED(&as_v6->sin6_addr)) return true;
-    (void)inet_ntop(to->storage.ss_family, v4 ? (const void *)&as_v4->sin_addr : (const void *)&as_v6->sin6_addr, text,
-                    sizeof text);
+    if (gf_socket_is_loopback(to) || (memcmp(to->ip, any, sizeof any) == 0)) return true;
+    (void)inet_ntop(to->family, to->ip, text, sizeof text);
     if (getifaddrs(&all) != 0) return false;
     here = address_is_here(all, text);
     freeifaddrs(all);
@@ -330,7 +327,7 @@ struct gf_rendezvous_setup check_control_setup(const struct check_job *job)
 void check_control_alone(struct check_report *report, const struct check_job *job)
 {
     const struct gf_rendezvous_driver *driver = gf_modules_all.drivers.rendezvous;
-    struct gf_socket_address to = {0}, from = {0};
+    struct gf_place to = {0}, from = {0};
     struct gf_fault fault = {0};
     struct gf_rendezvous *rendezvous = NULL;
     struct gf_rendezvous_setup setup = check_control_setup(job);
