@@ -259,8 +259,9 @@ static void direct_need(const struct gf_coll_kind *kind, const struct gf_coll_li
 {
     (void)kind;
     need_out->msg_count = 0;
-    need_out->staging_bytes = (limits->size > GF_DIRECT_RANKS_MAX) ? 0
-                                                                   : 2 * gf_direct_half_bytes(limits->size, limits->slice_bytes);
+    need_out->staging_bytes = 0;
+    if (limits->size <= GF_DIRECT_RANKS_MAX)
+        need_out->staging_bytes = 2 * gf_direct_half_bytes(limits->size, limits->slice_bytes);
 }
 
 const struct gf_coll_kind gf_coll_direct = {
