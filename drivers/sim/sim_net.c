@@ -24,21 +24,20 @@ bool sim_chance(struct gf_sim *sim, double rate)
     return (rate > 0.0) && ((double)(sim_random(sim) >> 11) * 0x1p-53 < rate);
 }
 
-static uint32_t node_of(const struct gf_sim *sim, uint32_t rank)
+static uint32_t node_of(const struct gf_sim_setup *setup, uint32_t rank)
 {
-    const uint32_t *node_ranks = sim->setup.node_ranks;
-    uint32_t node = 0, end = node_ranks[0];
-    while ((rank >= end) && (++node < sizeof sim->setup.node_ranks / sizeof node_ranks[0])) end += node_ranks[node];
+    uint32_t node = 0, end = setup->node_ranks[0];
+    if (end == 0) return rank / ((setup->ranks_per_node > 1) ? setup->ranks_per_node : 1);
+    while ((rank >= end) && (++node < sizeof setup->node_ranks / sizeof setup->node_ranks[0]))
+        end += setup->node_ranks[node];
     return node;
 }
 
 bool sim_same_node(const struct gf_sim *sim, uint32_t a, uint32_t b)
 {
-    uint32_t ranks_per_node = sim->setup.ranks_per_node;
     for (const uint32_t *blind = sim->setup.blind[0]; blind < sim->setup.blind[2]; blind += 2)
         if ((a != b) && ((a == blind[0]) || (a == blind[1])) && ((b == blind[0]) || (b == blind[1]))) return false;
-    if (sim->setup.node_ranks[0] > 0) return node_of(sim, a) == node_of(sim, b);
-    return (ranks_per_node > 1) && (a / ranks_per_node == b / ranks_per_node);
+    return (sim->ranks[a].node == sim->ranks[b].node) && (a != b);
 }
 
 uint64_t sim_port_take(uint64_t *free_ns, uint64_t now_ns, uint64_t span_ns)
@@ -94,6 +93,7 @@ struct gf_sim *gf_sim_create(const struct gf_sim_setup *setup)
         struct sim_rank *self = &sim->ranks[rank];
         self->sim = sim;
         self->rank = rank;
+        self->node = node_of(setup, rank);
         ports_find(sim, self);
         self->wires = calloc(setup->world, sizeof *self->wires);
         GF_ASSERT(self->wires != NULL);
@@ -165,7 +165,7 @@ static void held_lose(struct gf_sim *sim, uint32_t rank)
     for (size_t i = 0; i < sim->held_count; i++) {
         struct sim_frame *frame = sim->held[i].subject;
         bool is_frame = (sim->held[i].kind == SIM_FRAME);
-        if (is_frame && (frame->from == rank) && (frame->kind == GF_RENDEZVOUS_FRAME)) free(frame);
+        if (is_frame && (frame->event.rank == rank) && (frame->event.kind == GF_RENDEZVOUS_FRAME)) free(frame);
         else sim->held[kept++] = sim->held[i];
     }
     sim->held_count = kept;

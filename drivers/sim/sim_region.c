@@ -116,10 +116,10 @@ uint64_t sim_flag_load(struct gf_link *base, size_t offset_bytes)
 
 bool gf_sim_is_peers(const struct gf_sim *sim, uint32_t rank, gf_mem address)
 {
-    uint32_t a_node = (sim->setup.ranks_per_node > 1) ? sim->setup.ranks_per_node : 1;
-    uint32_t first = (sim->setup.node_ranks[0] > 0) ? 0 : rank / a_node * a_node;
-    uint32_t end = (sim->setup.node_ranks[0] > 0) ? sim->setup.world : first + a_node;
-    for (uint32_t peer = first; (peer < end) && (peer < sim->setup.world); peer++) {
+    const uint32_t node = sim->ranks[rank].node;
+    uint32_t peer = rank;
+    while ((peer > 0) && (sim->ranks[peer - 1].node == node)) peer--;
+    for (; (peer < sim->setup.world) && (sim->ranks[peer].node == node); peer++) {
         const struct sim_link *link = sim->ranks[peer].link;
         if ((peer == rank) || (link == NULL) || (link->region == NULL)) continue;
         if (address - (gf_mem)(uintptr_t)link->region < link->setup.region_bytes) return true;

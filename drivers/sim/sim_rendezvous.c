@@ -20,10 +20,9 @@ static struct sim_frame *frame_send(struct gf_sim *sim, uint32_t from, uint32_t 
 {
     struct sim_frame *frame = calloc(1, sizeof *frame + size_bytes);
     GF_ASSERT(frame != NULL);
-    frame->kind = kind;
-    frame->from = from;
+    frame->event = (struct gf_rendezvous_event){.kind = kind, .rank = from, .size_bytes = size_bytes,
+                                                .payload = frame->payload, .text = ""};
     frame->to = to;
-    frame->size_bytes = size_bytes;
     sim_event_push(sim, at_ns, SIM_FRAME, frame);
     return frame;
 }
@@ -35,7 +34,7 @@ static void wire_begin(struct gf_sim *sim, uint32_t rank, uint32_t coordinator)
     if ((near->rendezvous == NULL) || (far->rendezvous == NULL) || near->is_dead || far->is_dead) return;
     if ((near->rendezvous->coordinator != coordinator) || (far->rendezvous->coordinator != coordinator)) return;
     if (near->wire_quiet_ns > at_ns) at_ns = near->wire_quiet_ns; /* after the end of the last one */
-    frame_send(sim, rank, coordinator, GF_RENDEZVOUS_CONNECTED, at_ns, 0)->rejoins = near->rendezvous->rejoins;
+    frame_send(sim, rank, coordinator, GF_RENDEZVOUS_CONNECTED, at_ns, 0)->event.rejoins = near->rendezvous->rejoins;
     (void)frame_send(sim, coordinator, rank, GF_RENDEZVOUS_CONNECTED, at_ns, 0);
 }
 
@@ -48,8 +47,8 @@ static void wire_end(struct gf_sim *sim, uint32_t from, uint32_t to, uint64_t de
     uint64_t at_ns = sim->now_ns + ((detect_ns > FRAME_NS) ? detect_ns : FRAME_NS);
     struct sim_frame *frame = frame_send(sim, from, to, GF_RENDEZVOUS_ENDED, at_ns, 0);
     near->wire_quiet_ns = at_ns;
-    frame->text = text;
-    frame->lives = lives;
+    frame->event.text = text;
+    frame->event.lives = lives;
 }
 
 void sim_wires_end(struct sim_rank *self, const char *text)
@@ -77,34 +76,30 @@ void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
 {
     struct sim_rank *to = &sim->ranks[frame->to];
     struct sim_rendezvous *rendezvous = to->rendezvous;
-    bool *up = &to->wires[frame->from];
-    bool sought;
-    if (sim_hold(sim, frame->from, frame->to, SIM_FRAME, frame)) return;
-    if ((rendezvous == NULL) || to->is_dead) {
-        free(frame); /* nobody is there, or not any more */
-        return;
+    const uint32_t from = frame->event.rank;
+    bool *up = &to->wires[from], connects = (frame->event.kind == GF_RENDEZVOUS_CONNECTED);
+    bool ends = (frame->event.kind == GF_RENDEZVOUS_ENDED), is_lost;
+    if (sim_hold(sim, from, frame->to, SIM_FRAME, frame)) return;
+    is_lost = (rendezvous == NULL) || to->is_dead; /* nobody is there, or not any more */
+    if (!is_lost) {
+        bool awaited = (rendezvous->coordinator == from);
+        bool again = connects && awaited && rendezvous->rejoins && !is_coordinator(sim, from);
+        bool refuses = ends && awaited && rendezvous->was_reformed;
+        bool elsewhere = connects && !awaited && (rendezvous->coordinator != frame->to); /* it has contacted another */
+        if (again) { /* it has died or contacted another meanwhile: once more */
+            rendezvous->coordinator = GF_RANK_NONE;
+            gf_sim_wake_at(sim, frame->to, sim->now_ns + REJOIN_NS);
+        }
+        is_lost = again || elsewhere || ((*up == connects) && !refuses);
     }
-    if ((frame->kind == GF_RENDEZVOUS_CONNECTED) && rendezvous->rejoins && (rendezvous->coordinator == frame->from) &&
-        !is_coordinator(sim, frame->from)) { /* it has died or contacted another meanwhile: once more */
-        rendezvous->coordinator = GF_RANK_NONE;
-        gf_sim_wake_at(sim, frame->to, sim->now_ns + REJOIN_NS);
+    if (is_lost) {
         free(frame);
         return;
     }
-    sought = rendezvous->was_reformed && (rendezvous->coordinator == frame->from); /* its end tells a refusal */
-    if (((*up == (frame->kind == GF_RENDEZVOUS_CONNECTED)) && !((frame->kind == GF_RENDEZVOUS_ENDED) && sought)) ||
-        ((frame->kind == GF_RENDEZVOUS_CONNECTED) && (rendezvous->coordinator != frame->from) &&
-         (rendezvous->coordinator != frame->to))) { /* it has contacted another coordinator on the way */
-        free(frame);
-        return;
-    }
-    if (frame->kind != GF_RENDEZVOUS_FRAME) *up = (frame->kind == GF_RENDEZVOUS_CONNECTED);
+    if (connects || ends) *up = connects;
     rendezvous->was_connected = true;
-    if (rendezvous->last != NULL) {
-        rendezvous->last->next = frame;
-    } else {
-        rendezvous->first = frame;
-    }
+    if (rendezvous->last != NULL) rendezvous->last->next = frame;
+    else rendezvous->first = frame;
     rendezvous->last = frame;
     sim_wake(to);
 }
@@ -187,7 +182,7 @@ static gf_status rendezvous_send(struct gf_rendezvous *base, uint32_t to, uint32
     }
     if ((to >= sim->setup.world) || !self->wires[to]) return GF_ERR_PEER;
     struct sim_frame *frame = frame_send(sim, self->rank, to, GF_RENDEZVOUS_FRAME, sim->now_ns + FRAME_NS, size_bytes);
-    frame->frame_kind = frame_kind;
+    frame->event.frame_kind = frame_kind;
     if (size_bytes > 0) memcpy(frame->payload, payload, size_bytes);
     base->sent_bytes += size_bytes;
     return GF_OK;
@@ -210,14 +205,12 @@ static gf_status rendezvous_poll(struct gf_rendezvous *base, uint64_t now_ns, st
     }
     rendezvous->first = frame->next;
     if (frame->next == NULL) rendezvous->last = NULL;
-    if (rendezvous->rejoins && (frame->from == rendezvous->coordinator) && (frame->kind == GF_RENDEZVOUS_CONNECTED)) {
+    *event_out = frame->event;
+    if (rendezvous->rejoins && (event_out->rank == rendezvous->coordinator) &&
+        (event_out->kind == GF_RENDEZVOUS_CONNECTED)) {
         rendezvous->rejoins = false;
         rendezvous->was_reformed = true;
     }
-    *event_out = (struct gf_rendezvous_event){.kind = frame->kind, .rank = frame->from,
-                                              .frame_kind = frame->frame_kind, .size_bytes = frame->size_bytes,
-                                              .payload = frame->payload, .text = frame->text ? frame->text : "",
-                                              .rejoins = frame->rejoins, .lives = frame->lives};
     return GF_OK;
 }
 
@@ -259,7 +252,7 @@ static void queue_forget(struct sim_rendezvous *rendezvous, uint32_t from)
     rendezvous->last = NULL;
     while (*at != NULL) {
         struct sim_frame *frame = *at;
-        if (frame->from == from) {
+        if (frame->event.rank == from) {
             *at = frame->next;
             free(frame);
         } else {
@@ -300,9 +293,8 @@ static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns, 
     if (coordinator != self->rank) {
         const struct sim_rank *far = &sim->ranks[coordinator];
         if (far->is_dead || (far->rendezvous == NULL)) {
-            struct sim_frame *frame = frame_send(sim, coordinator, self->rank, GF_RENDEZVOUS_ENDED,
-                                                 sim->now_ns + FRAME_NS, 0);
-            frame->text = "connection refused";
+            frame_send(sim, coordinator, self->rank, GF_RENDEZVOUS_ENDED, sim->now_ns + FRAME_NS, 0)->event.text =
+                "connection refused";
         } else {
             wire_begin(sim, self->rank, coordinator); /* or once it coordinates */
         }

@@ -83,13 +83,8 @@ struct sim_port {
 
 struct sim_frame {
     struct sim_frame *next;
-    gf_rendezvous_event_kind kind;
-    uint32_t from, to;
-    uint32_t frame_kind;
-    uint32_t size_bytes;
-    const char *text;
-    bool lives;
-    bool rejoins;
+    struct gf_rendezvous_event event; /* as it will be seen; rank: from whom */
+    uint32_t to;
     unsigned char payload[];
 };
 
@@ -125,6 +120,7 @@ struct sim_rendezvous {
 struct sim_rank {
     struct gf_sim *sim;
     uint32_t rank;
+    uint32_t node;             /* of neighbouring ranks */
     bool is_dead, is_stopped;
     bool is_woken;
     bool is_queued;            /* in sim->woken */
