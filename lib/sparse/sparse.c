@@ -95,7 +95,8 @@ static gf_status sparse_begin(gf_context *gf)
     uint32_t count;
     sparse->commit = (struct gf_sparse_pass){0}; /* an epoch may have ended in the middle of one */
     sparse->commit_packed = 0;
-    sparse->counted = sparse->score_queued = sparse->scored = false;
+    sparse->score_queued = sparse->scored = false;
+    gf_finite_begin(gf, gf->under_way.count); /* the counter of what is scored */
     if (step_is_dense(gf)) return GF_AGAIN;
     gf->step.sparse = true;
     gf->buffers.now = gf->buffers.sparse;

@@ -56,7 +56,6 @@ struct gf_sparse {
     struct gf_sparse_pass pack[GF_OPS_MAX]; /* of each op's buffer */
     struct gf_sparse_pass score;
     uint32_t listed;          /* in_lists: chunks of the list of others (local: of all) that are queued to be scored */
-    bool counted;             /* the counter of what is scored has begun; its index is that after the last op's */
     bool score_queued;        /* the end of the scoring, of a sparse step or after a dense one */
     bool scored;
     struct gf_sparse_pass commit; /* also after a dense step; at 0 between steps */

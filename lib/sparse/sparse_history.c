@@ -290,8 +290,6 @@ gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
     gf_status status;
     if (sparse->scored) return GF_OK;
     if ((status = ready_advance(gf)) < 0) return status;
-    if (!sparse->counted) gf_finite_begin(gf, counter(gf));
-    sparse->counted = true;
     status = sparse->in_lists ? gf_sparse_lists_score(gf) : pieces_score(gf, now_ns);
     if (status != GF_OK) return status;
     if (!sparse->score_queued && (gf_finite_end(gf, &gf->pack_queue, counter(gf)) < 0))

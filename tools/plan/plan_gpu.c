@@ -175,7 +175,8 @@ static uint64_t chunk_elems(const struct gf_chunks *chunks) { return chunks->cou
 static gf_status plan_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
                                   const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check)
 {
-    if (!spend(queue, chunk_elems(chunks) * (gf_type_bytes(dst_type) + gf_type_bytes(src_type)))) return GF_OK;
+    uint64_t elems = chunk_elems(chunks), bytes = elems * (gf_type_bytes(dst_type) + gf_type_bytes(src_type));
+    if (!spend_next(queue, PLAN_CAST, elems, bytes)) return GF_OK;
     return gf_sparse_ops(gf_element_ops_best())->cast_chunks(queue, dst, dst_type, src, src_type, chunks, scale, base,
                                                              check);
 }
@@ -183,13 +184,15 @@ static gf_status plan_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type ds
 static gf_status plan_accumulate_chunks(struct gf_queue *queue, const struct gf_accumulate *accumulate,
                                         const struct gf_chunks *chunks)
 {
-    if (!spend(queue, accumulate_bytes(accumulate, chunk_elems(chunks)))) return GF_OK;
+    uint64_t elems = chunk_elems(chunks);
+    if (!spend_next(queue, PLAN_ACCUMULATE, elems, accumulate_bytes(accumulate, elems))) return GF_OK;
     return gf_sparse_ops(gf_element_ops_best())->accumulate_chunks(queue, accumulate, chunks);
 }
 
 static gf_status plan_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
 {
-    if (!spend(queue, chunk_elems(chunks) * gf_type_bytes(type))) return GF_OK;
+    uint64_t bytes = chunk_elems(chunks) * gf_type_bytes(type);
+    if (!spend_next(queue, PLAN_ZERO, bytes / sizeof(float), bytes)) return GF_OK;
     return gf_sparse_ops(gf_element_ops_best())->zero_chunks(queue, dst, type, chunks);
 }
 
