@@ -36,8 +36,10 @@ static uint32_t node_of(const struct gf_sim_setup *setup, uint32_t rank)
 bool sim_same_node(const struct gf_sim *sim, uint32_t a, uint32_t b)
 {
     if ((a == b) || (sim->ranks[a].node != sim->ranks[b].node)) return false;
-    for (const uint32_t *blind = sim->setup.blind[0]; blind < sim->setup.blind[2]; blind += 2)
+    for (uint32_t pair = 0; pair < 2; pair++) {
+        const uint32_t *blind = sim->setup.blind[pair];
         if (((a == blind[0]) || (a == blind[1])) && ((b == blind[0]) || (b == blind[1]))) return false;
+    }
     return true;
 }
 
