@@ -144,14 +144,13 @@ gf_status gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns, struct 
                       "too many connections that do not say who they are, dropped the oldest");
     pending->fd = fd;
     pending->in_bytes = 0;
-    pending->challenged = pending->held = pending->watched = false;
+    pending->challenged = pending->held = false;
     pending->since_ns = now_ns;
     (void)gf_place_of(&address, &pending->from);
     pending->from.port = 0;
     if (!user_fits(tcp, pending, event_out)) return tcp_is_coordinator(tcp) ? GF_OK : GF_AGAIN;
     gf_status status = gf_tcp_pending_read(tcp, slot, event_out); /* its hello is mostly here already */
     if ((status != GF_AGAIN) || (pending->fd < 0)) return status;
-    pending->watched = true;
     if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, fd, TCP_ABOUT_PENDING | slot, EPOLLIN) != GF_OK)
         gf_tcp_pending_drop(pending);
     return GF_AGAIN;
@@ -236,8 +235,7 @@ static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *head
 static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint32_t rank, bool rejoins)
 {
     struct conn *conn = &tcp->conns[rank];
-    if (pending->watched) (void)gf_tcp_epoll_set(tcp, EPOLL_CTL_DEL, pending->fd, TCP_ABOUT_PENDING, 0);
-    pending->watched = false;
+    (void)epoll_ctl(tcp->strangers_fd, EPOLL_CTL_DEL, pending->fd, NULL); /* where it was watched */
     gf_socket_options_set(pending->fd, tcp->setup.keepalive_ns);
     if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, pending->fd, rank, EPOLLIN) != GF_OK) {
         gf_tcp_pending_drop(pending);

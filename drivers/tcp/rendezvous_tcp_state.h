@@ -75,7 +75,6 @@ struct pending {
     uint64_t since_ns;
     bool challenged; /* its hello was good, its proof is awaited */
     bool held;       /* its hello is whole, and this rank is not the coordinator yet */
-    bool watched;    /* by epoll */
     struct gf_place from; /* its address without a port, for the limits */
     unsigned char said[TCP_TALK_BYTES];
 };

@@ -147,7 +147,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             fds[i] = pair_open(&tcp->pending[i].fd);
             tcp->pending[i].in_bytes = 0;
             tcp->pending[i].challenged = tcp->pending[i].held = false;
-            tcp->pending[i].watched = true;
             tcp->pending[i].since_ns = now_ns;
             must(gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->pending[i].fd, TCP_ABOUT_PENDING | i, EPOLLIN) == GF_OK);
         } else {
