@@ -122,7 +122,7 @@ struct gf_link_driver {
     gf_status (*progress)(struct gf_link *link);
 
     /* Sleeping: arm() gives GF_OK when it is safe to poll(2) wake_fd for reading, GF_AGAIN when progress() must be
-     * called first. wake_fd is -1 where there is none. */
+     * called first. wake_fd is -1, and arm may be NULL, where there is none. */
     int (*wake_fd)(struct gf_link *link);
     gf_status (*arm)(struct gf_link *link);
 

@@ -200,12 +200,6 @@ static int link_wake_fd(struct gf_link *base)
     return -1;
 }
 
-static gf_status link_arm(struct gf_link *base)
-{
-    (void)base;
-    return GF_OK;
-}
-
 /* ---- open, connect, reset, close ---- */
 
 static void requests_forget(struct sim_link *link)
@@ -354,7 +348,6 @@ const struct gf_link_driver sim_link_driver = {
     .cancel = link_cancel,
     .progress = link_progress,
     .wake_fd = link_wake_fd,
-    .arm = link_arm,
     .region = sim_region_of,
     .map = sim_map,
     .flag_store = sim_flag_store,
