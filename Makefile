@@ -87,7 +87,7 @@ $(BUILD)/ops/element/cuda/ops_cuda.o: GF_FLAGS += $(if $(SAN),,-Wframe-larger-th
 HOT := ops/coll/% ops/node/% ops/element/% lib/sparse/sparse_select.c lib/quantize/% lib/observe/trace.c drivers/cuda/% \
        $(patsubst %,lib/core/%.c,buffer finite op op_move progress request step vote wait) \
        $(patsubst %,drivers/ucx/%.c,link_ucx connection connection_record ucx_calls)
-COLD := $(filter-out $(HOT),$(SRC)) ops/element/host/fold.c $(if $(filter x86_64-% aarch64-%,$(MACHINE)),ops/element/host/ops_scalar.c)
+COLD := $(filter-out $(HOT),$(SRC)) ops/coll/tree.c ops/element/host/fold.c $(if $(filter x86_64-% aarch64-%,$(MACHINE)),ops/element/host/ops_scalar.c)
 $(COLD:%.c=$(BUILD)/%.o): COLD_FLAGS := $(if $(filter -O2 -O3,$(CFLAGS)), \
     $(if $(filter 1%,$(filter-out 10% 11%,$(shell $(CC) -dumpversion))),-Oz,-Os) \
     -Wno-unknown-warning-option -Wno-format-truncation)

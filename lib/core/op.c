@@ -220,7 +220,7 @@ static void op_wait(gf_context *gf, struct gf_op *op, uint32_t peer, uint64_t no
 }
 
 /* The collective failed: it drains on under the context's failure. */
-static gf_status op_fail(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+__attribute__((cold)) static gf_status op_fail(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     const struct gf_coll *coll = &op->coll;
     uint32_t waits_for = gf_rank_of(gf, coll->waits_for);
@@ -311,14 +311,14 @@ gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns)
 
 /* ---- what others ask ---- */
 
-void gf_ops_cancel(gf_context *gf, gf_status error)
+__attribute__((cold)) void gf_ops_cancel(gf_context *gf, gf_status error)
 {
     for (uint32_t i = 0; i < gf->under_way.count; i++)
         if (gf->under_way.ops[i].coll.state == GF_COLL_RUN) gf_coll_fail(&gf->under_way.ops[i].coll, error);
 }
 
 /* Collectives are in DRAIN; each ends when its last message has. */
-bool gf_ops_drained(gf_context *gf, uint64_t now_ns)
+__attribute__((cold)) bool gf_ops_drained(gf_context *gf, uint64_t now_ns)
 {
     bool all = true;
     for (uint32_t i = 0; i < gf->under_way.count; i++) {

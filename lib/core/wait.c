@@ -69,7 +69,7 @@ static void sleep_on_flags(gf_context *gf)
     gf->polled.link_ns = 0;
 }
 
-static void idle_sleep(gf_context *gf)
+__attribute__((cold)) static void idle_sleep(gf_context *gf)
 {
     bool failed = (gf->phase == GF_PHASE_FAILED); /* what was under way moves no more */
     gf_awaited what = failed ? GF_AWAITED_NEWS : gf_ops_awaited(gf);
@@ -78,7 +78,7 @@ static void idle_sleep(gf_context *gf)
 }
 
 /* A rank of this core is awaited. This rank's mask stays as it was. */
-static void spread(gf_context *gf)
+__attribute__((cold)) static void spread(gf_context *gf)
 {
     const struct gf_direct shared = {.lane_ranks = gf_choose_lanes(gf)};
     uint32_t own = shared_index(gf), count = gf->nodes.used ? gf->nodes.of.local_size : gf->world;

@@ -54,7 +54,7 @@ gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
 }
 
 /* waits_for stays what it was when the collective failed. */
-static gf_status coll_drain(struct gf_coll *coll)
+__attribute__((cold)) static gf_status coll_drain(struct gf_coll *coll)
 {
     bool active = false;
     for (uint32_t i = 0; i < coll->msg_count; i++) {
@@ -70,7 +70,7 @@ static gf_status coll_drain(struct gf_coll *coll)
     return coll->error;
 }
 
-void gf_coll_fail(struct gf_coll *coll, gf_status error)
+__attribute__((cold)) void gf_coll_fail(struct gf_coll *coll, gf_status error)
 {
     GF_ASSERT(error < 0);
     if (coll->state != GF_COLL_RUN) return;
