@@ -126,12 +126,16 @@ static uint32_t gone_culprit(const struct gf_members *members, const struct gf_p
     return GF_RANK_NONE;
 }
 
-static void gone_end(struct gf_members *members, uint32_t culprit, uint32_t waiter)
+/* False: there is none. */
+static bool gone_end(struct gf_members *members, const struct gf_position *behind)
 {
+    uint32_t waiter = 0, culprit = gone_culprit(members, behind, &waiter);
+    if (culprit == GF_RANK_NONE) return false;
     const struct gf_position *position = &members_of(members, culprit)->said.told.position;
     gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, position, "rank %u closed its context in %s, and ended before "
                        "all that it had sent arrived: rank %u waits for it (rank %u asked)", culprit,
                        gf_members_place(position).text, waiter, members->seen_by);
+    return true;
 }
 
 static void told_by(const struct gf_members *members, uint32_t rank, struct members_told *told_out)
@@ -145,7 +149,7 @@ static void laggard_end(struct gf_members *members)
     char waits[80] = "computing", gap[48] = "";
     struct members_told told, other;
     bool left;
-    uint32_t culprit = members->seen_by, gone, waiter = 0;
+    uint32_t culprit = members->seen_by;
     if (calls_end(members)) return;
     told_by(members, culprit, &told);
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
@@ -157,11 +161,7 @@ static void laggard_end(struct gf_members *members)
         told = other;
     }
     left = (culprit == 0) ? members->leaving : members_of(members, culprit)->leaves;
-    gone = gone_culprit(members, &told.position, &waiter);
-    if (gone != GF_RANK_NONE) {
-        gone_end(members, gone, waiter);
-        return;
-    }
+    if (gone_end(members, &told.position)) return;
     if (left) {
         (void)snprintf(waits, sizeof waits, "it has closed its context, the others have not");
     } else if (told.position.waits_for != GF_RANK_NONE) {
@@ -230,6 +230,7 @@ gf_status gf_members_leave_late(struct gf_members *members)
         if (peer->leaves || !gf_member_is_here(peer)) continue;
         if (has_begun_less(&own.position, &peer->said.told.position)) { /* it may well wait for this rank */
             laggard_end(members);
+            gf_members_flush(members);
             return GF_OK;
         }
         if ((culprit != NULL) && (peer->said.heard_ns + MEMBERS_STATUS_IDLE_NS >= culprit->said.heard_ns)) continue;
@@ -237,10 +238,11 @@ gf_status gf_members_leave_late(struct gf_members *members)
         late = rank;
     }
     if (culprit == NULL) return GF_OK;
-    gf_members_fail_in(members, GF_ERR_TIMEOUT, late, &culprit->said.told.position, "rank %u did not come to its end: "
-                       "rank 0 waited for it, and has left; last heard of %.1f s ago in %s", late,
-                       (double)(members->now_ns - culprit->said.heard_ns) / 1e9,
-                       gf_members_place(&culprit->said.told.position).text);
+    if (!gone_end(members, &own.position))
+        gf_members_fail_in(members, GF_ERR_TIMEOUT, late, &culprit->said.told.position, "rank %u did not come to its "
+                           "end: rank 0 waited for it, and has left; last heard of %.1f s ago in %s", late,
+                           (double)(members->now_ns - culprit->said.heard_ns) / 1e9,
+                           gf_members_place(&culprit->said.told.position).text);
     gf_members_flush(members);
     return GF_OK;
 }
