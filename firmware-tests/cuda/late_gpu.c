@@ -1,6 +1,7 @@
 /* See late_gpu.h. Each op is written down as it was called, and done later by the host's. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/late_gpu.h"
+#include "lib/core/arena.h"
 #include "ops/module_ops.h"
 
 #include <sys/mman.h>
@@ -45,6 +46,8 @@ struct late {
     gf_mem registered;           /* what it reaches beside its own memory; 0: nothing */
     size_t registered_bytes;
 };
+
+#define WORK_BYTES (WORK_MAX * sizeof(struct late_work))
 
 static inline struct late *late_of(const struct gf_gpu *gpu) { return (struct late *)(uintptr_t)gpu; }
 
@@ -265,12 +268,11 @@ static gf_status late_open(const struct gf_gpu_setup *setup, void *state, struct
     assert_true(setup->events_max <= EVENTS_MAX);
     memset(late, 0, sizeof *late);
     late->gpu = (struct gf_gpu){.driver = &late_gpu, .ops = &late_ops, .multiprocessors = 4, .fault.peer = GF_RANK_NONE};
-    late->memory_bytes = setup->device_bytes + SPARE_BYTES;
-    late->memory = mmap(NULL, late->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    late->work = calloc(WORK_MAX, sizeof *late->work);
-    late->random = 1;
+    late->memory_bytes = gf_align_up(setup->device_bytes + SPARE_BYTES, 4096);
+    late->memory = mmap(NULL, late->memory_bytes + WORK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(late->memory != MAP_FAILED); /* zeroes, most of which nobody touches */
-    assert_non_null(late->work);
+    late->work = (struct late_work *)(void *)(late->memory + late->memory_bytes);
+    late->random = 1;
     *gpu_out = &late->gpu;
     return GF_OK;
 }
@@ -278,8 +280,7 @@ static gf_status late_open(const struct gf_gpu_setup *setup, void *state, struct
 static void late_close(struct gf_gpu *gpu)
 {
     struct late *late = late_of(gpu);
-    (void)munmap(late->memory, late->memory_bytes);
-    free(late->work);
+    (void)munmap(late->memory, late->memory_bytes + WORK_BYTES);
 }
 
 static gf_mem late_arena(struct gf_gpu *gpu) { return (gf_mem)(uintptr_t)late_of(gpu)->memory; }

@@ -3,7 +3,7 @@
  *
  * soak_plan*.c draw the job, soak_values.c its gradients; soak_job.c runs it, soak_faults.c does what befalls it,
  * soak_requests.c posts the public collectives, soak_model.c knows what a step must do, soak_weights.c what an
- * optimizer must, soak_ends.c looks at how everybody ended. Checks are cmocka's. */
+ * optimizer must, soak_ends.c looks at how everybody ended; soak_kernel.c saves system calls. Checks are cmocka's. */
 #ifndef SOAK_H
 #define SOAK_H
 
@@ -16,6 +16,7 @@
 
 #define SOAK_RANKS_MAX 16u
 #define SOAK_TENSORS_MAX 16u
+#define SOAK_ELEMS_MAX 40000u /* of a tensor */
 #define SOAK_ACTS_MAX 4u
 #define SOAK_GROWTH_MAX 2u
 #define SOAK_REQUESTS_MAX 4u
@@ -89,7 +90,24 @@ void soak_plan_draw(struct soak_plan *plan, uint64_t seed);
 void soak_plan_print(const struct soak_plan *plan, FILE *to);
 
 /* 64 random bits that only depend on the seed and these, whatever the order in which they are asked for. */
-uint64_t soak_draw(const struct soak_plan *plan, uint32_t what, uint64_t a, uint64_t b, uint64_t c);
+static inline uint64_t soak_scramble(uint64_t z)
+{
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+static inline uint64_t soak_draw_begin(const struct soak_plan *plan, uint32_t what, uint64_t a, uint64_t b)
+{
+    return soak_scramble((plan->seed + what * UINT64_C(0x9e3779b97f4a7c15)) ^ (a << 40) ^ (b << 20));
+}
+static inline uint64_t soak_draw_end(uint64_t begun, uint64_t c)
+{
+    return soak_scramble(begun + c * UINT64_C(0xd1342543de82ef95));
+}
+static inline uint64_t soak_draw(const struct soak_plan *plan, uint32_t what, uint64_t a, uint64_t b, uint64_t c)
+{
+    return soak_draw_end(soak_draw_begin(plan, what, a, b), c);
+}
 static inline uint32_t soak_below(uint64_t draw, uint32_t bound) { return (uint32_t)((draw >> 32) * bound >> 32); }
 enum soak_what {
     SOAK_DRAW_VALUE = 1, SOAK_DRAW_SKIP, SOAK_DRAW_BAD, SOAK_DRAW_SAMPLES, SOAK_DRAW_PAUSE, SOAK_DRAW_REQUEST,
@@ -98,12 +116,12 @@ enum soak_what {
 
 /* ---- what the appliance of a rank does; pure functions of the plan ---- */
 bool soak_skips(const struct soak_plan *plan, uint64_t step, uint32_t rank, uint32_t tensor);
-float soak_value(const struct soak_plan *plan, uint64_t step, uint32_t rank, uint32_t tensor, uint64_t elem);
 /* A value that is not finite: where, in this step of this rank. False: none. */
 bool soak_bad(const struct soak_plan *plan, uint64_t step, uint32_t rank, uint32_t *tensor_out, uint64_t *elem_out);
 uint64_t soak_samples(const struct soak_plan *plan, uint64_t step, uint32_t rank);
-/* What the gradient holds once so many of `passes` micro-batches have been added. */
-float soak_gradient_after(gf_type type, float value, float scale, uint32_t passes, uint32_t done);
+/* What the gradient holds once so many micro-batches have been added, but for what is not finite; until the next call. */
+const float *soak_values(const struct soak_plan *plan, uint64_t step, uint32_t rank, uint32_t tensor, float scale,
+                         uint32_t done);
 /* Writes the gradient of one micro-batch. */
 void soak_fill(const struct soak_plan *plan, gf_context *gf, uint64_t step, uint32_t tensor, uint32_t pass);
 

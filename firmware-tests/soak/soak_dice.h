@@ -4,20 +4,13 @@
 
 #include "firmware-tests/soak/soak.h"
 
-static inline uint64_t scramble(uint64_t z)
-{
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
 struct dice { uint64_t state; };
 
 /* What was drawn, or what the job has in its place: soak_seed.c. */
 uint64_t soak_changed(uint64_t drawn);
 static inline uint64_t roll(struct dice *dice)
 {
-    return soak_changed(scramble(dice->state += UINT64_C(0x9e3779b97f4a7c15)));
+    return soak_changed(soak_scramble(dice->state += UINT64_C(0x9e3779b97f4a7c15)));
 }
 static inline uint32_t below(struct dice *dice, uint32_t bound) { return soak_below(roll(dice), bound); }
 static inline uint32_t between(struct dice *dice, uint32_t low, uint32_t high)

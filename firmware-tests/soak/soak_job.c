@@ -206,7 +206,7 @@ static gf_status rank_progress(struct soak_job *job, uint32_t rank)
     if (!gf_sim_runs(job->w.sim, rank) || (now_of(job) < self->busy_until_ns)) return GF_AGAIN;
     if (self->stage == SOAK_END) return GF_OK;
     bound_check(job, rank);
-    if ((self->stage != SOAK_OPEN) && (self->stage < SOAK_CLOSE) &&
+    if ((job->plan.heartbeat_percent > 0) && (self->stage != SOAK_OPEN) && (self->stage < SOAK_CLOSE) &&
         (soak_below(soak_draw(&job->plan, SOAK_DRAW_HEARTBEAT, rank, 0, self->turns), 100) <
          job->plan.heartbeat_percent) &&
         ((status = gf_heartbeat(job->w.ranks[rank].gf)) < 0)) {

@@ -60,22 +60,19 @@ static void failure_show(void)
 /* The program ends here, so what is not safe in a signal handler may at worst spoil the report. */
 static void on_alarm(int number)
 {
+    static uint64_t jobs_before = UINT64_MAX;
+    if (jobs_before != jobs) {
+        jobs_before = jobs;
+        return;
+    }
     (void)printf("soak: a job has taken %d s of a core\n", JOB_SECONDS);
     failure_show();
     _exit(1);
 }
 
-static void job_seconds(time_t most)
-{
-    const struct itimerval timer = {.it_value.tv_sec = most};
-    (void)setitimer(ITIMER_PROF, &timer, NULL);
-}
-
 static void job_run(void)
 {
-    job_seconds(JOB_SECONDS);
     soak_run_seed(&job, &seed);
-    job_seconds(0);
     jobs++;
     epochs += job.plan.elastic && (job.model.epoch_count > 0) ? job.model.epoch_count - 1 : 0;
     rejoins += job.rejoins;
@@ -113,6 +110,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(jobs_hold)};
     const char *which = (argc > 2) ? argv[2] : "";
+    const struct itimerval timer = {.it_value.tv_sec = JOB_SECONDS, .it_interval.tv_sec = JOB_SECONDS};
     struct timespec now;
     seconds = (argc > 1) ? atof(argv[1]) : 60;
     (void)clock_gettime(CLOCK_REALTIME, &now);
@@ -128,6 +126,7 @@ int main(int argc, char **argv)
         }
     }
     (void)signal(SIGPROF, on_alarm);
+    (void)setitimer(ITIMER_PROF, &timer, NULL);
     (void)mallopt(M_MMAP_THRESHOLD, HEAP_BYTES); /* the kernel would clear the same pages for each job */
     (void)mallopt(M_TRIM_THRESHOLD, HEAP_BYTES);
     if (cmocka_run_group_tests(tests, NULL, NULL) == 0) return 0;

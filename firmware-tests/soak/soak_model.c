@@ -147,12 +147,10 @@ static void rank_tensor(struct soak_model *model, const gf_context *gf, uint64_t
     const struct soak_plan *plan = model->plan;
     bool sparse = gf->step.sparse && (tensor->sparse != 0), skips = soak_skips(plan, step, rank, index);
     double decay = soak_decay_of(gf, tensor) * share(model, gf), m = (double)gf->config.optimizer.momentum;
+    const float *values = skips ? NULL : soak_values(plan, step, rank, index, model->scale, plan->passes);
     for (uint64_t i = 0; i < tensor->elem_count; i++) {
         uint64_t e = tensor->first_elem + i, row = rank * model->elem_count + e;
-        float value = skips ? 0
-                            : soak_gradient_after((gf_type)tensor->type, soak_value(plan, step, rank, index, i),
-                                                  model->scale, plan->passes, plan->passes);
-        double g = (double)value / (double)model->scale, size = fabs(g), own_size;
+        double g = skips ? 0 : (double)values[i] / (double)model->scale, size = fabs(g), own_size;
         if (sparse) {
             bool held = !model->skipped && !chunk_was_sent(&gf->sparse, e); /* unknown of a skipped step: any */
             g += decay * model->weight[e];

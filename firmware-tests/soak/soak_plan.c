@@ -6,12 +6,6 @@
 
 #define MS UINT64_C(1000000)
 
-uint64_t soak_draw(const struct soak_plan *plan, uint32_t what, uint64_t a, uint64_t b, uint64_t c)
-{
-    uint64_t z = plan->seed + what * UINT64_C(0x9e3779b97f4a7c15);
-    return scramble(scramble(z ^ (a << 40) ^ (b << 20)) + c * UINT64_C(0xd1342543de82ef95));
-}
-
 static void draw_world(struct soak_plan *plan, struct dice *dice)
 {
     struct gf_sim_setup *sim = &plan->setup.sim;
@@ -34,7 +28,7 @@ static void draw_world(struct soak_plan *plan, struct dice *dice)
 static uint64_t draw_elems(struct dice *dice, const struct soak_plan *plan)
 {
     if (percent(dice, 5)) return 0;
-    if (plan->large && percent(dice, 20)) return between(dice, 5000, 40000);
+    if (plan->large && percent(dice, 20)) return between(dice, 5000, SOAK_ELEMS_MAX);
     if (plan->small && percent(dice, 50)) return between(dice, 1, 20);
     if (plan->small) return percent(dice, 93) ? between(dice, 20, 150) : between(dice, 150, 2500);
     if (percent(dice, 45)) return between(dice, 1, 20);

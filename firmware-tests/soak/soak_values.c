@@ -2,18 +2,18 @@
 #include "firmware-tests/soak/soak.h"
 
 #include <math.h>
+#include <string.h>
 
 bool soak_skips(const struct soak_plan *plan, uint64_t step, uint32_t rank, uint32_t tensor)
 {
     return soak_below(soak_draw(plan, SOAK_DRAW_SKIP, step, rank, tensor), 100) < plan->skip_percent;
 }
 
-float soak_value(const struct soak_plan *plan, uint64_t step, uint32_t rank, uint32_t tensor, uint64_t elem)
+static float value_of(bool noise, uint64_t draw, uint64_t moment, uint64_t elem)
 {
-    uint64_t draw = soak_draw(plan, SOAK_DRAW_VALUE, step * SOAK_RANKS_MAX + rank, tensor, elem);
-    float size = (float)(1 + (elem / 7 + tensor + step) % 4); /* what matters most changes all the time */
-    if (plan->noise) return ((float)(draw >> 40) - 0x1p23f) * 0x1p-25f * size;
-    return (float)soak_below(draw, 2 * (uint32_t)size + 1) - size;
+    uint32_t size = 1 + (uint32_t)(elem / 7 + moment) % 4; /* what matters most changes all the time */
+    if (noise) return ((float)(draw >> 40) - 0x1p23f) * 0x1p-25f * (float)size;
+    return (float)soak_below(draw, 2 * size + 1) - (float)size;
 }
 
 bool soak_bad(const struct soak_plan *plan, uint64_t step, uint32_t rank, uint32_t *tensor_out, uint64_t *elem_out)
@@ -35,17 +35,30 @@ uint64_t soak_samples(const struct soak_plan *plan, uint64_t step, uint32_t rank
     return (nobody || (soak_below(draw, 4) == 0)) ? 0 : 1 + (draw & 31);
 }
 
-float soak_gradient_after(gf_type type, float value, float scale, uint32_t passes, uint32_t done)
+/* What the gradient holds once so many of `passes` micro-batches have been added. */
+static float value_after(gf_type type, float part, uint32_t done)
 {
-    float part = value * scale / (float)passes, sum = 0;
+    float sum = 0;
     uint32_t memory = 0;
-    for (uint32_t pass = 0; (type == GF_TYPE_F32) && (pass < done); pass++) sum += part; /* most of a soak's time */
-    if (type == GF_TYPE_F32) return sum;
-    for (uint32_t pass = 0; pass < done; pass++) {
+    for (uint32_t pass = 0; (type == GF_TYPE_F32) && (pass < done); pass++) sum += part;
+    for (uint32_t pass = 0; (type != GF_TYPE_F32) && (pass < done); pass++) {
         world_put(type, &memory, 0, sum + part);
         sum = world_get(type, &memory, 0);
     }
     return sum;
+}
+
+const float *soak_values(const struct soak_plan *plan, uint64_t step, uint32_t rank, uint32_t tensor, float scale,
+                         uint32_t done)
+{
+    static float values[SOAK_ELEMS_MAX];
+    const uint64_t begun = soak_draw_begin(plan, SOAK_DRAW_VALUE, step * SOAK_RANKS_MAX + rank, tensor);
+    const gf_type type = plan->tensors[tensor].type;
+    const bool noise = plan->noise;
+    const float passes = (float)plan->passes;
+    for (uint64_t e = 0, count = plan->tensors[tensor].elem_count; e < count; e++)
+        values[e] = value_after(type, value_of(noise, soak_draw_end(begun, e), tensor + step, e) * scale / passes, done);
+    return values;
 }
 
 void soak_fill(const struct soak_plan *plan, gf_context *gf, uint64_t step, uint32_t tensor, uint32_t pass)
@@ -54,11 +67,11 @@ void soak_fill(const struct soak_plan *plan, gf_context *gf, uint64_t step, uint
     gf_type type = plan->tensors[tensor].type;
     uint32_t rank = gf_first_rank(gf), bad_tensor = 0;
     uint64_t bad_elem = 0;
-    float scale = gf_loss_scale(gf);
+    const float *values = soak_values(plan, step, rank, tensor, gf_loss_scale(gf), pass + 1);
     soak_drain(gf);
-    for (uint64_t e = 0; e < plan->tensors[tensor].elem_count; e++)
-        world_put(type, gradient, e,
-                  soak_gradient_after(type, soak_value(plan, step, rank, tensor, e), scale, plan->passes, pass + 1));
+    if (type == GF_TYPE_F32) memcpy(gradient, values, plan->tensors[tensor].elem_count * sizeof *values);
+    for (uint64_t e = 0; (type != GF_TYPE_F32) && (e < plan->tensors[tensor].elem_count); e++)
+        world_put(type, gradient, e, values[e]);
     if (soak_bad(plan, step, rank, &bad_tensor, &bad_elem) && (bad_tensor == tensor))
         world_put(type, gradient, bad_elem, (bad_elem % 2 == 0) ? INFINITY : NAN);
 }
