@@ -269,7 +269,8 @@ static gf_status late_open(const struct gf_gpu_setup *setup, void *state, struct
     memset(late, 0, sizeof *late);
     late->gpu = (struct gf_gpu){.driver = &late_gpu, .ops = &late_ops, .multiprocessors = 4, .fault.peer = GF_RANK_NONE};
     late->memory_bytes = gf_align_up(setup->device_bytes + SPARE_BYTES, 4096);
-    late->memory = mmap(NULL, late->memory_bytes + WORK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    late->memory = mmap(NULL, late->memory_bytes + WORK_BYTES, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(late->memory != MAP_FAILED); /* zeroes, most of which nobody touches */
     late->work = (struct late_work *)(void *)(late->memory + late->memory_bytes);
     late->random = 1;

@@ -119,7 +119,7 @@ bool soak_skips(const struct soak_plan *plan, uint64_t step, uint32_t rank, uint
 /* A value that is not finite: where, in this step of this rank. False: none. */
 bool soak_bad(const struct soak_plan *plan, uint64_t step, uint32_t rank, uint32_t *tensor_out, uint64_t *elem_out);
 uint64_t soak_samples(const struct soak_plan *plan, uint64_t step, uint32_t rank);
-/* What the gradient holds once so many micro-batches have been added, but for what is not finite; until the next call. */
+/* What the gradient holds once so many micro-batches were added, but for what is not finite; until the next call. */
 const float *soak_values(const struct soak_plan *plan, uint64_t step, uint32_t rank, uint32_t tensor, float scale,
                          uint32_t done);
 /* Writes the gradient of one micro-batch. */

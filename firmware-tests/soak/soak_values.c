@@ -57,7 +57,8 @@ const float *soak_values(const struct soak_plan *plan, uint64_t step, uint32_t r
     const bool noise = plan->noise;
     const float passes = (float)plan->passes;
     for (uint64_t e = 0, count = plan->tensors[tensor].elem_count; e < count; e++)
-        values[e] = value_after(type, value_of(noise, soak_draw_end(begun, e), tensor + step, e) * scale / passes, done);
+        values[e] = value_after(type, value_of(noise, soak_draw_end(begun, e), tensor + step, e) * scale / passes,
+                                done);
     return values;
 }
 
