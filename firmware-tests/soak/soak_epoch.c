@@ -23,8 +23,8 @@ bool soak_model_is_late(const struct soak_model *model, const gf_context *gf)
 
 void soak_model_keep(struct soak_model *model, const gf_context *gf)
 {
-    uint64_t row = gf_first_rank(gf) * model->elem_count, bytes = gf->sparse.elem_count * sizeof(float);
-    if ((gf->sparse.chunk_count == 0) || (bytes == 0)) return;
+    uint64_t row = gf_first_rank(gf) * model->elem_count, bytes = gf_history_elems(gf) * sizeof(float);
+    if (bytes == 0) return;
     memcpy(model->kept + row, (const void *)(uintptr_t)gf->sparse.history, bytes);
     if (gf->optimizer.momentum != 0)
         memcpy(model->kept_local + row, (const void *)(uintptr_t)gf->optimizer.momentum, bytes);
@@ -37,11 +37,11 @@ static void own_take(struct soak_model *model, const gf_context *gf, bool behind
     uint64_t row = gf_first_rank(gf) * model->elem_count;
     const float *history = (const float *)(uintptr_t)gf->sparse.history;
     const float *local = (const float *)(uintptr_t)gf->optimizer.momentum;
-    if (gf->sparse.chunk_count == 0) return;
-    for (uint64_t e = 0; e < gf->sparse.elem_count; e++) {
+    for (uint64_t e = 0; e < gf_history_elems(gf); e++) {
         float kept = joiner ? 0.0f : model->kept[row + e];
-        /* What it had sent in a step that others have ended is applied there. */
-        if (!loose && (history[e] != kept) && (!behind || (history[e] != 0)))
+        /* What it had sent in a step that others have ended is applied there, but for what it could not say. */
+        float left = gf_is_quantized(gf) ? (float)model->history[row + e] : 0.0f;
+        if (!loose && (history[e] != kept) && (!behind || (history[e] != left)))
             soak_step_fail(gf, gf_steps(gf), "behind a shrink history[%u] is %.9g, was %.9g", (unsigned)e,
                            (double)history[e], (double)kept);
         model->history[row + e] = (double)history[e];
@@ -96,6 +96,8 @@ static void epoch_add(struct soak_model *model, const gf_context *gf, uint32_t m
     model->epochs[model->epoch_count++] =
         (struct soak_epoch){.epoch = gf->epoch, .members = members, .steps = steps};
     model->members = members;
+    memset(model->owed, 0, model->elem_count * sizeof *model->owed); /* blocks are others' */
+    memset(model->owed_size, 0, model->elem_count * sizeof *model->owed_size);
     model->given_up = (steps != model->step) || !model->skipped;
     model->unapplied = (steps > 0) && !applied; /* only the scale and what is a rank's own have changed in it */
     if ((steps < model->step) || ((steps == model->step) && model->unapplied)) model->mark = model->before;

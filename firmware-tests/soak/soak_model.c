@@ -3,6 +3,7 @@
  * library once it was found right, so that errors of rounding do not pile up. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
+#include "lib/core/accessors.h"
 
 #define FIRST_EPOCH 1u
 #define ROW_EPSILON 5e-8 /* of a step, with three roundings of a float or so */
@@ -26,7 +27,8 @@ void soak_model_open(struct soak_model *model, const struct soak_plan *plan)
 void soak_model_close(struct soak_model *model)
 {
     double *arrays[] = {model->history,  model->local,   model->history_size, model->local_size, model->weight,
-                        model->momentum, model->applied, model->sum,          model->size,       model->moment2};
+                        model->momentum, model->applied, model->sum,          model->size,       model->moment2,
+                        model->owed,     model->owed_size};
     for (size_t i = 0; i < LENGTH(arrays); i++) free(arrays[i]);
     free(model->kept);
     free(model->kept_local);
@@ -47,6 +49,8 @@ void soak_model_begin(struct soak_model *model, gf_context *gf)
         model->applied = zeroes(count);
         model->sum = zeroes(count);
         model->size = zeroes(count);
+        model->owed = zeroes(count);
+        model->owed_size = zeroes(count);
         model->kept = calloc(ids * count + 1, sizeof *model->kept);
         model->kept_local = calloc(ids * count + 1, sizeof *model->kept_local);
         assert_true((model->kept != NULL) && (model->kept_local != NULL));
@@ -327,6 +331,7 @@ static void row_check(const struct soak_model *model, const gf_context *gf, uint
 
 static void own_check(const struct soak_model *model, const gf_context *gf, uint64_t step)
 {
+    if (gf_is_quantized(gf)) soak_quantize_own(model, gf, step);
     if (gf->sparse.chunk_count == 0) return;
     row_check(model, gf, step, gf->sparse.history, model->history, model->history_size, model->exact, "history");
     if (model->local_begun && (gf->optimizer.momentum != 0))
@@ -348,7 +353,9 @@ static void first_ends(struct soak_model *model, gf_context *gf, uint64_t step)
         soak_step_fail(gf, step, "a value was not finite, but the step was not skipped");
     if (skipped && !has_bad(model, step) && !could_overflow(model, gf))
         soak_step_fail(gf, step, "skipped for no reason");
-    if (!skipped) {
+    if (!skipped && gf->step.quantized) {
+        soak_quantize_check(model, gf, step);
+    } else if (!skipped) {
         for (uint32_t i = 0; i < gf->tensor_count; i++) tensor_check(model, gf, step, i, &f);
         all_keep(model, gf, step);
     }

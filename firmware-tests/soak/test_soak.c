@@ -17,7 +17,7 @@ static void job_run(uint64_t seed)
 TEST(a_thousand_random_jobs_hold)
 {
     uint32_t met = 0, epochs = 0, rejoins = 0, grown = 0, leaves = 0, wired = 0, wired_epochs = 0;
-    uint32_t sparse = 0, local = 0, shared = 0, corrupt = 0;
+    uint32_t sparse = 0, local = 0, shared = 0, corrupt = 0, quantized = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         job_run(seed);
         met += job.met ? 1 : 0;
@@ -28,6 +28,7 @@ TEST(a_thousand_random_jobs_hold)
         wired += job.on_wire ? 1 : 0;
         wired_epochs += job.on_wire ? job.model.epoch_count - 1 : 0;
         sparse += job.sparse ? 1 : 0;
+        quantized += (job.plan.setup.config.exchange.quantize != GF_QUANTIZE_NONE) ? 1 : 0;
         local += job.model.local_begun ? 1 : 0;
         shared += (job.plan.setup.sim.ranks_per_node > 1) ? 1 : 0;
         corrupt += (job.met && (strcmp(job.plan.what, "corrupt") == 0)) ? 1 : 0;
@@ -36,6 +37,7 @@ TEST(a_thousand_random_jobs_hold)
     assert_true((epochs > SEEDS / 10) && (rejoins > SEEDS / 20) && (leaves > SEEDS / 50) && (grown > SEEDS / 50));
     assert_true((wired > SEEDS / 10) && (wired_epochs > SEEDS / 50)); /* device memory straight to the wire */
     assert_true((sparse > SEEDS / 10) && (local > SEEDS / 50) && (shared > SEEDS / 5) && (corrupt > SEEDS / 100));
+    assert_true(quantized > SEEDS / 20);
 }
 
 /* A late rank's first weights; a history in which everything had cancelled; a rank that declares last what another
