@@ -21,8 +21,12 @@
 
 /* ---- places ---- */
 
-/* Elements that a line holds. */
-static uint64_t line_elems(const struct gf_coll *coll) { return GF_DIRECT_ALIGN_BYTES / gf_coll_elem_bytes(coll); }
+/* Elements that a line holds, at least one: a group of 64 quantized values is longer. */
+static uint64_t line_elems(const struct gf_coll *coll)
+{
+    uint64_t elems = GF_DIRECT_ALIGN_BYTES / gf_coll_elem_bytes(coll);
+    return (elems > 0) ? elems : 1;
+}
 
 /* Blocks of what is scattered are the caller's; all others begin on a line where data does. */
 uint64_t gf_direct_block_elems(const struct gf_coll *coll)
