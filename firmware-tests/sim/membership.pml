@@ -9,8 +9,8 @@
  * Each step names the actions of the table in lib/elastic/README.md that it is. What gf_view_report sends is a fact as
  * soon as the promise is made, gf_view_accepted reads one, and gf_view_warn only lets others fail sooner.
  *
- * Bounds: IDS member ids, of which the first INIT begin, led by FIRST; EPOCHS commits; VIEWS views of an epoch; CRASHES;
- * RESTARTS (of dead ids, and first starts of ids that never ran, which is growth); LEAVES.
+ * Bounds: IDS member ids, of which the first INIT begin, led by FIRST; EPOCHS commits; VIEWS views of an epoch;
+ * CRASHES; RESTARTS (of dead ids, and first starts of ids that never ran, which is growth); LEAVES.
  *
  * -DNOLIST nobody is told who has ended. Then it also holds for what the dead had committed.
  * -DLIES   the list of ended members names some that run. A counterexample is expected.
@@ -258,8 +258,9 @@ end:
     /* gf_view_begin_epoch: COMMIT comes over the connection to the coordinator of the promised view .. */
     :: d_step { member(id) && epoch[id] < EPOCHS && view[id] > 0 && commit[here_at(id)] ->
             next = proposal[here_at(id)]; head = heads[here_at(id)]; from = here_at(id); begin_epoch() }
-    /* gf_view_note, gf_view_answer, gf_view_be_out: .. or from a member that has begun the next epoch, with DO_VIEW_CHANGE or in answer to one; who is further behind, or
-     * whose member id was given to another process, is out .. */
+    /* gf_view_note, gf_view_answer, gf_view_be_out: .. or from a member that has begun the next epoch, with
+     * DO_VIEW_CHANGE or in answer to one; who is further behind, or whose member id was given to another process, is
+     * out .. */
     :: d_step { member(id) && epoch[id] < EPOCHS && (ahead(0, id) || ahead(1, id) || ahead(2, id) || ahead(3, id)) ->
             k = (ahead(0, id) -> 0 : (ahead(1, id) -> 1 : (ahead(2, id) -> 2 : 3)));
             from = by[k]; head = first[k];
