@@ -49,8 +49,8 @@ TEST(a_thousand_random_jobs_hold)
  * coordinator died and was started again; two that came to a job of one rank, which died, before and after it had
  * taken one in; two that a commit had taken in when the coordinator died, who were taken for other processes; two
  * more that nobody told of the commit, as the coordinator that had invited them died before it; one that died behind
- * its last word when the coordinator had waited for the others as long as it may; one that nobody named as ended, as its
- * new start ran by then. */
+ * its last word when the coordinator had waited for the others as long as it may; one that nobody named as ended, as
+ * its new start ran by then. */
 TEST(jobs_that_once_failed_hold)
 {
     static const uint64_t seeds[] = {0x18ea0da9f5a815ea, 0x18ea0daa37b93387, 0x18ea0f1b68ecdbcf,
