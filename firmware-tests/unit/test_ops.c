@@ -139,6 +139,22 @@ TEST(casts_past_the_cache_have_the_bytes_of_short_ones)
     free(want);
 }
 
+/* What fills the last vector is no element: it is not counted, whatever the scale makes of it. */
+TEST(a_cast_counts_elements_alone)
+{
+    const float scales[] = {INFINITY, NAN};
+    float from[40] = {0}, to[40];
+    for (uint32_t turn = 0; turn < LENGTH(from) * LENGTH(scales) * gf_element_ops_variant_count; turn++) {
+        const struct gf_element_ops *ops = variant(turn / LENGTH(from) / LENGTH(scales));
+        struct gf_check check = {0, UINT64_MAX};
+        if (ops == NULL) continue;
+        assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)to, GF_TYPE_F16, (gf_mem)(uintptr_t)from, GF_TYPE_F32,
+                                   turn % LENGTH(from) + 1, scales[turn / LENGTH(from) % 2], 0, &check), GF_OK);
+        assert_int_equal(check.bad_count, turn % LENGTH(from) + 1);
+        assert_int_equal(check.bad_first, 0);
+    }
+}
+
 TEST(copies_and_zeroes_keep_to_their_range)
 {
     uint8_t src[400], dst[400], want[400];

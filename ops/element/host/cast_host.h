@@ -9,6 +9,7 @@ struct cast_range {
     gf_type dst_type, src_type;
     uint64_t elem_count, base;
     float scale;
+    uint32_t counted; /* lanes of a vector: what fills the last one is no element */
     struct gf_check *check;
 };
 
@@ -53,7 +54,7 @@ VEC_INLINE uint32_t cast_known(const struct cast_range *r, bool stream, uint64_t
 VEC_FN __attribute__((noinline)) void cast_vectors(const struct cast_range *r, bool stream)
 {
     for (uint64_t at = 0; r->elem_count - at >= VEC_ELEMS;) {
-        uint32_t bad = stream ? cast_known(r, true, &at) : cast_known(r, false, &at);
+        uint32_t bad = (stream ? cast_known(r, true, &at) : cast_known(r, false, &at)) & r->counted;
         if (bad != 0) gf_check_note(r->check, r->base + at - VEC_ELEMS, bad);
     }
     if (stream) vec_stream_end();
@@ -70,6 +71,7 @@ VEC_FN __attribute__((noinline)) void cast_any(const struct cast_range *r)
     gf_rest_copy(from, part.src, rest * gf_type_bytes(r->src_type));
     part.src = from;
     part.dst = to;
+    part.counted = ((uint32_t)1 << rest) - 1; /* zeros times a scale that is not finite are not */
     cast_vectors(&part, false);
     gf_rest_copy(r->dst + (r->elem_count - rest) * gf_type_bytes(r->dst_type), to, rest * gf_type_bytes(r->dst_type));
 }
@@ -94,7 +96,7 @@ VEC_FN gf_status cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_m
                       uint64_t elem_count, float scale, uint64_t base, struct gf_check *check)
 {
     const struct cast_range all = {gf_host_at(dst), gf_host_at(src), dst_type, src_type,
-                                   elem_count,      base,            scale,    check};
+                                   elem_count,      base,            scale,    UINT32_MAX, check};
     struct cast_range part;
     (void)queue;
     GF_ASSERT((dst_type < GF_TYPE_COUNT) && (src_type < GF_TYPE_COUNT));
