@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -144,6 +145,7 @@ gf_status gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns, struct 
                       "too many connections that do not say who they are, dropped the oldest");
     pending->fd = fd;
     pending->in_bytes = 0;
+    memset(pending->said, 0, sizeof pending->said); /* a hello of another protocol may be shorter */
     pending->challenged = pending->held = false;
     pending->since_ns = now_ns;
     (void)gf_place_of(&address, &pending->from);
@@ -375,6 +377,7 @@ gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvo
     }
     if ((!foreign || tcp->auth.on) && !pending_has(tcp, pending, pending->said, TCP_HELLO_FRAME_BYTES)) return GF_AGAIN;
     if (!foreign) return hello_meet(tcp, pending, event_out);
+    (void)gf_socket_read(pending->fd, pending->said, &pending->in_bytes, TCP_HELLO_FRAME_BYTES); /* what there is */
     if (tcp_is_coordinator(tcp) && (!tcp->auth.on || gf_tcp_hello_fits(tcp, pending)))
         return hello_take(tcp, pending, event_out);
     stranger_drop(tcp, pending, GF_LOG_INFO, "a hello of another job or version");

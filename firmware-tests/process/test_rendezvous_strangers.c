@@ -99,6 +99,24 @@ TEST(each_field_of_a_hello_is_checked)
     UNTIL(seen[0].connected == 2);
 }
 
+/* Of another protocol too: who was of some job before harms none that begins. */
+TEST(a_rank_of_another_protocol_that_comes_back_ends_no_join)
+{
+    for (uint32_t rejoins = 0; rejoins < 2; rejoins++) {
+        unsigned char hello[HELLO_FRAME];
+        char text[GF_FRAME_REASON_BYTES];
+        end_join(0, 0, 3);
+        hello_make(hello, 1, 3, 0);
+        hello[4] = 9;
+        if (rejoins) hello[44] |= GF_HELLO_REJOINS;
+        answer_get(hello, text);
+        assert_non_null(strstr(text, "protocol version"));
+        assert_int_equal(seen[0].refused, 1 - rejoins);
+        tcp_world_close(&star);
+        world_clear();
+    }
+}
+
 TEST(a_member_that_sends_garbage_is_cut_off)
 {
     for (uint32_t at = 0; at < GF_FRAME_HEADER_BYTES - 4; at++) {
