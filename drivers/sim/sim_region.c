@@ -54,7 +54,8 @@ void sim_region_clear(struct sim_link *link)
     guards_check(link);
     const size_t pages_bytes = link->setup.region_bytes & ~(size_t)(PAGE_BYTES - 1);
     if (link->region == NULL) return;
-    (void)madvise(link->region, pages_bytes, MADV_DONTNEED); /* zeroes again, most of which nobody touches */
+    /* Zeroes again, most of which nobody touches; locked memory and larger pages stay as they are. */
+    if (madvise(link->region, pages_bytes, MADV_DONTNEED) != 0) memset(link->region, 0, pages_bytes);
     memset((char *)link->region + pages_bytes, 0, link->setup.region_bytes - pages_bytes);
 }
 
