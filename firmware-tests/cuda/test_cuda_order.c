@@ -186,6 +186,23 @@ TEST(their_stream_waits_for_the_queue)
     }
 }
 
+/* Else the two above could not fail where nothing goes wrong by chance. */
+TEST(a_wait_that_is_left_out_is_found)
+{
+    for (uint32_t seed = 0; seed < 8; seed++) {
+        begin(seed);
+        struct gf_queue theirs = {.gpu = f.gpu, .stream = f.fake->stream_create()};
+        launch(&theirs, FILL, device(0), 100);
+        assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(0), device(0), BYTES), GF_OK);
+        (void)drain(&f.queue);
+        f.fake->stream_run(theirs.stream);
+        f.fake->stream_destroy(theirs.stream);
+        assert_non_null(f.fake->trouble());
+        assert_non_null(strstr(f.fake->trouble(), "nothing orders them"));
+        end();
+    }
+}
+
 /* What the host has seen to be done is an order too. */
 TEST(what_is_finished_needs_no_wait)
 {

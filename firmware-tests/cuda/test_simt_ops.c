@@ -3,7 +3,7 @@
 #include "ops/element/cuda/kernels.h"
 #include "ops/element/cuda/ops_cuda.h"
 #include "firmware-tests/support/ops_pair.h"
-#include "firmware-tests/cuda/simt.h"
+#include "firmware-tests/cuda/simt_device.h"
 #include "firmware-tests/cuda/simt_gpu.h"
 
 #define ELEMS_MAX 70000u
@@ -174,6 +174,70 @@ TEST(test_an_update_of_many_tensors_is_few_launches)
     update_many(130, 1000, 3 * 2 + 2 + 3);
     update_many(120, 40, 2 * 2 + 2 + 3); /* the last of a table without an element */
     update_many(59, 59, 2 + 1 + 2);
+}
+
+/* ---- the emulator sees mistakes: no other row here could fail by one ---- */
+
+enum { MISTAKE_SHARED, MISTAKE_BLOCKS, MISTAKE_ATOMIC, MISTAKE_BARRIER, MISTAKE_SHUFFLE };
+struct gf_mistake_args { uint32_t what; };
+void __tsan_read4(void *at), __tsan_read8(void *at), __tsan_write4(void *at); /* as the compiler says it for kernels */
+
+GF_KERNEL_BOUND(mistake, mistake, 1)
+{
+    __shared__ uint32_t part[8];
+    static uint32_t words[8];
+    static unsigned long long counter;
+    switch (args.what) {
+    case MISTAKE_SHARED:
+        __tsan_write4(&part[threadIdx.x]);
+        __tsan_read4(&part[7 - threadIdx.x]);
+        break;
+    case MISTAKE_BLOCKS: __tsan_write4(&words[threadIdx.x]); break;
+    case MISTAKE_ATOMIC:
+        (void)atomicAdd(&counter, 1ull);
+        if (threadIdx.x == 0) __tsan_read8(&counter);
+        break;
+    case MISTAKE_BARRIER:
+        if (threadIdx.x != 3) __syncthreads();
+        break;
+    default:
+        if (threadIdx.x != 3) (void)__shfl_down_sync(0xffu, 1.0f, 1, 8);
+    }
+}
+
+static void expect_mistake(const char *kernel, uint32_t blocks, uint32_t threads, void *args, const char *error)
+{
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        gf_simt_seed(seed);
+        if (gf_simt_launch(kernel, blocks, threads, 0, &args) == 0) fail_msg("%s: expected \"%s\"", kernel, error);
+        if (strstr(gf_simt_error(), error) == NULL) fail_msg("\"%s\", expected \"%s\"", gf_simt_error(), error);
+    }
+}
+
+static bool below(void *user, const void *address, size_t size_bytes, bool is_write)
+{
+    return (const char *)address + size_bytes <= (const char *)user;
+}
+
+TEST(test_each_mistake_ends_a_launch)
+{
+    static const char *const errors[] = {"shared memory", "of another block", "conflict", "divergent", "has ended"};
+    static _Alignas(16) float word[4096];
+    const uint64_t at = (uint64_t)(uintptr_t)word;
+    struct gf_sum_args sum = {.dst = at + 4, .src = at, .elem_count = 4000};
+    gf_simt_add(&gf_simt_kernel_mistake);
+    for (uint32_t what = 0; what < LENGTH(errors); what++)
+        expect_mistake("gf_kernel_mistake", (what == MISTAKE_BLOCKS) ? 2 : 1, 8, &(struct gf_mistake_args){what},
+                       errors[what]);
+    /* And the compiler tells of a kernel's accesses: they overlap, lie wrongly, are forbidden. */
+    expect_mistake("gf_kernel_sum_f32", 1, GF_KERNEL_THREADS, &sum, "conflict: thread ");
+    sum.src = at + 2, sum.dst = at + 8192, sum.elem_count = 2000;
+    expect_mistake("gf_kernel_sum_f32", 1, GF_KERNEL_THREADS, &sum, "is not a multiple of them");
+    sum.src = at, sum.elem_count = 64;
+    gf_simt_allow(below, &word[2048 + 63]);
+    expect_mistake("gf_kernel_sum_f32", 1, GF_KERNEL_THREADS, &sum, "may not");
+    gf_simt_allow(NULL, NULL);
+    assert_null(gf_simt_find("gf_kernel_su"));
 }
 
 /* Every kernel that the driver asks the image for is there, by the same name. */
