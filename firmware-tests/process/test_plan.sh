@@ -99,7 +99,9 @@ refused unknown_algorithm 'halving' $plan $small --algorithm quick
 refused auto_where_modes_have_theirs 'auto: allowed with --config alone' $plan $small --algorithm auto
 refused a_mode_twice 'each once' $plan $small --modes ring,ring
 refused paper_and_gpus 'stands alone' $plan --paper --gpus 8
-refused paper_and_a_batch 'stands alone' $plan --paper --batch 8
+for option in '--batch 8' '--keep 0.1' '--model x' '--show'; do
+    refused "paper_and_${option%% *}" 'stands alone' $plan --paper $option
+done
 refused advice_and_modes 'no table' $plan $small --advise --gpus 4 --modes ring
 refused two_at_once 'exclude' $plan --paper --all
 for option in '--fuse 4M' '--slice 64K' '--keep 0.1'; do

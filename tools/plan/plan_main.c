@@ -193,7 +193,9 @@ static int options_check(const struct options *options)
         return plan_refuse("--fuse, --slice and --keep are for modes: --config %s says its own fuse_bytes, slice_bytes "
                            "and keep_share", options->config);
     if (options->paper && (options->gpus || options->modes || options->csv || options->svg || options->config ||
-                           options->set || options->batch || options->fuse_bytes || options->slice_bytes))
+                           options->set || options->batch || options->fuse_bytes || options->slice_bytes ||
+                           (options->keep_share > 0) || options->algorithm || (options->compute_ms > 0) ||
+                           (options->samples > 0) || options->show || options->cluster || options->model))
         return plan_refuse("--paper stands alone: its set-ups are the published ones");
     if (options->advise && (options->modes || options->csv || options->svg))
         return plan_refuse("--advise tries what there is and prints no table: without --modes, --csv and --svg");
@@ -264,11 +266,12 @@ static int program(int argc, char **argv)
         .options = list, .option_count = sizeof list / sizeof list[0],
     };
     uint32_t operand_count;
-    options = (struct options){.cluster = tool_data("clusters/gradientflow.cfg"),
-                               .model = tool_data("models/alexnet.cfg")};
+    options = (struct options){0};
     int read = tool_args_read(&args, argc, argv, NULL, &operand_count), result;
     if (read != 0) return tool_args_exit(read);
     if (options_check(&options) != 0) return TOOL_EXIT_USAGE;
+    if (options.cluster == NULL) options.cluster = tool_data("clusters/gradientflow.cfg");
+    if (options.model == NULL) options.model = tool_data("models/alexnet.cfg");
     if (options.keys != NULL) {
         if (strcmp(options.keys, "model") == 0) gf_config_model_keys(stdout);
         else gf_config_cluster_keys(stdout);
