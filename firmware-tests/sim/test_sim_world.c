@@ -157,6 +157,38 @@ TEST(what_a_reset_finds_in_its_port_is_lost)
     }
 }
 
+/* What no collective of the library's says or asks; where it did, nothing else would notice. */
+TEST(wrong_calls_are_refused_and_named)
+{
+    static _Alignas(64) unsigned char memory[1024];
+    static struct sim_world_req more;
+    unsigned char endpoint[64];
+    size_t endpoint_bytes = 0;
+    struct gf_fault fault = {.code = GF_OK};
+    struct gf_link *link = NULL;
+    SIM_WORLD_OPEN(w, &plain);
+    const struct gf_link_setup setup = {.rank = 1, .world = 3, .requests_max = 1,
+                                        .arg = gf_sim_drivers(w.sim, 2)->link_arg};
+    assert_int_equal(w.driver->open(&setup, memory, &link, &fault), GF_ERR_PARAM);
+    assert_non_null(strstr(fault.text, "rank 1 of 3 opens with the drivers of rank 2 of 3"));
+    assert_int_equal(sim_world_send(&w, 0, 3, 1, NULL, 0, 0), GF_ERR_PARAM);
+    assert_non_null(strstr(w.links[0]->fault.text, "no rank 3 in a world of 3"));
+    assert_int_equal(sim_world_recv(&w, 1, 0, 1, memory, (1u << 20) + 1, 0), GF_ERR_PARAM);
+    assert_non_null(strstr(w.links[1]->fault.text, "1048577 bytes"));
+    assert_int_equal(w.driver->endpoint(w.links[0], endpoint, &endpoint_bytes), GF_OK);
+    for (uint32_t i = 0; i < 4; i++) {
+        static const char *const texts[] = {"connected already", "rank 1's endpoint is rank 0's", "not from a simul",
+                                            "of epoch 1"};
+        if (i > 0) assert_int_equal(w.driver->reset(w.links[2], 2), GF_OK);
+        assert_true(w.driver->connect(w.links[2], i == 1, endpoint, endpoint_bytes - (i == 2)) < 0);
+        assert_non_null(strstr(w.links[2]->fault.text, texts[i]));
+    }
+    for (uint32_t i = 0; i < SIM_WORLD_REQS; i++) assert_int_equal(sim_world_recv(&w, 1, 0, i, NULL, 0, i), GF_OK);
+    assert_int_equal(w.driver->recv_post(w.links[1], 0, 99, 0, 0, (struct gf_req *)&more), GF_AGAIN);
+    w.driver->cancel(w.links[1], sim_world_req(&w, 1, 7));
+    assert_int_equal(w.driver->recv_post(w.links[1], 0, 99, 0, 0, (struct gf_req *)&more), GF_OK);
+}
+
 /* Every rank passes a message round the ring; returns a hash of who was woken when and how each request ended. */
 static uint64_t ring_hash(const struct gf_sim_setup *setup, uint64_t moves)
 {
