@@ -9,7 +9,6 @@ struct cast_range {
     gf_type dst_type, src_type;
     uint64_t elem_count, base;
     float scale;
-    uint32_t counted; /* lanes of a vector: what fills the last one is no element */
     struct gf_check *check;
 };
 
@@ -54,7 +53,7 @@ VEC_INLINE uint32_t cast_known(const struct cast_range *r, bool stream, uint64_t
 VEC_FN __attribute__((noinline)) void cast_vectors(const struct cast_range *r, bool stream)
 {
     for (uint64_t at = 0; r->elem_count - at >= VEC_ELEMS;) {
-        uint32_t bad = (stream ? cast_known(r, true, &at) : cast_known(r, false, &at)) & r->counted;
+        uint32_t bad = stream ? cast_known(r, true, &at) : cast_known(r, false, &at);
         if (bad != 0) gf_check_note(r->check, r->base + at - VEC_ELEMS, bad);
     }
     if (stream) vec_stream_end();
@@ -62,18 +61,14 @@ VEC_FN __attribute__((noinline)) void cast_vectors(const struct cast_range *r, b
 
 VEC_FN __attribute__((noinline)) void cast_any(const struct cast_range *r)
 {
-    uint8_t to[VEC_ELEMS * 4], from[VEC_ELEMS * 4] = {0};
-    uint64_t rest = r->elem_count % VEC_ELEMS;
-    struct cast_range part;
+    uint32_t rest = (uint32_t)(r->elem_count % VEC_ELEMS);
+    uint64_t whole = r->elem_count - rest;
     cast_vectors(r, false);
     if (rest == 0) return;
-    part = cast_part(r, r->elem_count - rest, VEC_ELEMS);
-    gf_rest_copy(from, part.src, rest * gf_type_bytes(r->src_type));
-    part.src = from;
-    part.dst = to;
-    part.counted = ((uint32_t)1 << rest) - 1; /* zeros times a scale that is not finite are not */
-    cast_vectors(&part, false);
-    gf_rest_copy(r->dst + (r->elem_count - rest) * gf_type_bytes(r->dst_type), to, rest * gf_type_bytes(r->dst_type));
+    vec result = vec_load_part(r->src_type, r->src + whole * gf_type_bytes(r->src_type), rest);
+    result = vec_mul(result, vec_set(r->scale));
+    vec_check(r->check, r->base + whole, rest, result, gf_type_overflow(r->dst_type));
+    vec_store_part(r->dst_type, r->dst + whole * gf_type_bytes(r->dst_type), rest, result);
 }
 
 /* Past the cache: ordinary stores to the first aligned address, then whole vectors. Returns how many elements. */
@@ -95,24 +90,26 @@ VEC_FN uint64_t cast_long(const struct cast_range *r)
 VEC_FN gf_status cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
                       uint64_t elem_count, float scale, uint64_t base, struct gf_check *check)
 {
-    const struct cast_range all = {gf_host_at(dst), gf_host_at(src), dst_type, src_type,
-                                   elem_count,      base,            scale,    UINT32_MAX, check};
-    struct cast_range part;
+    struct cast_range range = {gf_host_at(dst), gf_host_at(src), dst_type, src_type,
+                               elem_count,      base,            scale,    check};
     (void)queue;
     GF_ASSERT((dst_type < GF_TYPE_COUNT) && (src_type < GF_TYPE_COUNT));
     GF_ASSERT((dst != src) || (dst_type == src_type) || (elem_count == 0));
     if ((dst_type == GF_TYPE_F32) || (src_type == GF_TYPE_F32)) {
-        uint64_t done = cast_long(&all);
-        part = cast_part(&all, done, elem_count - done);
-        cast_any(&part);
+        uint64_t done = cast_long(&range);
+        if (done > 0) range = cast_part(&range, done, elem_count - done);
+        cast_any(&range);
         return GF_OK;
     }
+    range.src_type = GF_TYPE_F32;
     for (uint64_t at = 0; at < elem_count; at += BLOCK_ELEMS) {
         struct block block;
-        part = cast_part(&all, at, block_elems(elem_count - at));
-        part.src = block_load(&block, src_type, all.src, at, (uint32_t)part.elem_count);
-        part.src_type = GF_TYPE_F32;
-        cast_any(&part);
+        uint32_t count = block_elems(elem_count - at);
+        range.dst = gf_host_at(dst) + at * gf_type_bytes(dst_type);
+        range.src = block_load(&block, src_type, gf_host_at(src), at, count);
+        range.elem_count = count;
+        range.base = base + at;
+        cast_any(&range);
     }
     return GF_OK;
 }

@@ -29,14 +29,14 @@ VEC_FN __attribute__((noinline)) void check_vectors(const uint8_t *src, gf_type 
 VEC_FN gf_status check(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
                        struct gf_check *check)
 {
-    uint8_t last[VEC_ELEMS * 4] = {0};
-    uint64_t rest = elem_count % VEC_ELEMS, whole = elem_count - rest;
+    uint32_t rest = (uint32_t)(elem_count % VEC_ELEMS);
+    uint64_t whole = elem_count - rest;
     (void)queue;
     GF_ASSERT(type < GF_TYPE_COUNT);
     check_vectors(gf_host_at(src), type, elem_count, base, check);
     if (rest == 0) return GF_OK;
-    gf_rest_copy(last, gf_host_at(src) + whole * gf_type_bytes(type), rest * gf_type_bytes(type));
-    check_vectors(last, type, VEC_ELEMS, base + whole, check);
+    vec last = vec_load_part(type, gf_host_at(src) + whole * gf_type_bytes(type), rest);
+    vec_check(check, base + whole, rest, last, __builtin_inff());
     return GF_OK;
 }
 

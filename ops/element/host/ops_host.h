@@ -3,8 +3,6 @@
 #ifndef GF_OPS_HOST_H
 #define GF_OPS_HOST_H
 
-#include <string.h>
-
 #include "ops/module_ops.h"
 
 #define GF_ELEMENT_OPS_DECLARE(width)                              \
@@ -87,12 +85,6 @@ __attribute__((noinline, cold, unused)) static void gf_check_note(struct gf_chec
     check->bad_count += (uint64_t)__builtin_popcount(bad);
     first += (uint64_t)__builtin_ctz(bad);
     if (first < check->bad_first) check->bad_first = first;
-}
-
-/* Less than a vector: called, where the compiler would write out a copy for each number of bytes. */
-__attribute__((noinline, unused)) static void gf_rest_copy(void *dst, const void *src, size_t bytes)
-{
-    memcpy(dst, src, bytes);
 }
 
 /* l += l + 32, then l + 16, .. l + 1. */

@@ -32,17 +32,19 @@ VEC_FN __attribute__((noinline)) void sum_vectors(uint8_t *dst, const uint8_t *s
 VEC_FN gf_status sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
                      struct gf_check *check)
 {
-    uint8_t to[VEC_ELEMS * 4] = {0}, from[VEC_ELEMS * 4] = {0};
-    uint64_t rest = elem_count % VEC_ELEMS, whole = elem_count - rest;
-    size_t at_bytes = whole * gf_type_bytes(type), rest_bytes = rest * gf_type_bytes(type);
+    uint8_t *to = gf_host_at(dst);
+    const uint8_t *from = gf_host_at(src);
+    uint32_t rest = (uint32_t)(elem_count % VEC_ELEMS);
+    uint64_t whole = elem_count - rest;
     (void)queue;
     GF_ASSERT(type < GF_TYPE_COUNT);
-    sum_vectors(gf_host_at(dst), gf_host_at(src), type, elem_count, base, check);
+    sum_vectors(to, from, type, elem_count, base, check);
     if (rest == 0) return GF_OK;
-    gf_rest_copy(to, gf_host_at(dst) + at_bytes, rest_bytes);
-    gf_rest_copy(from, gf_host_at(src) + at_bytes, rest_bytes);
-    sum_vectors(to, from, type, VEC_ELEMS, base + whole, check);
-    gf_rest_copy(gf_host_at(dst) + at_bytes, to, rest_bytes);
+    to += whole * gf_type_bytes(type);
+    from += whole * gf_type_bytes(type);
+    vec result = vec_add(vec_load_part(type, to, rest), vec_load_part(type, from, rest));
+    vec_check(check, base + whole, rest, result, gf_type_overflow(type));
+    vec_store_part(type, to, rest, result);
     return GF_OK;
 }
 
