@@ -346,6 +346,7 @@ TEST(who_waits_is_told_or_refused_by_the_process_that_a_commit_names)
         members->view.epoch.taken_count = 1;
         members->view.epoch.taken[0] = 1;
         members->view.epoch.incarnation[0] = 7;
+        memset(members->view.used, 0, sizeof members->view.used); /* this epoch was not in use yet */
         members->view.state = VIEW_COLLECT;
         gf_view_admit(members);
         bool owed = (member->owed & (1u << MEMBERS_COMMIT)) != 0;

@@ -2,6 +2,7 @@
  * rule of the protocol is left out. What comes is told in the model's words: epoch 0 is the first, members are a bit
  * each. All commits are held against the log's rules, too. */
 #include "firmware-tests/support/suite.h"
+#include "lib/membership/members_state.h"
 #include "firmware-tests/support/views_world.h"
 
 #define SECOND UINT64_C(1000000000)
@@ -98,6 +99,29 @@ TEST(processes_that_a_dead_coordinator_invited_hear_of_the_next_one)
         for (uint32_t i = 0; (again != 0) && (i < views.line_count); i++)
             assert_string_not_equal(views.lines[i], "4 begins epoch 2: members 31");
         views_close();
+    }
+}
+
+/* Two processes of one member id are never both of an epoch. */
+TEST(a_commit_is_of_the_process_that_it_names)
+{
+    static const struct { const char *name; bool joins, has; uint32_t took, after; bool mine; } rows[] = {
+        {"a_member_that_stays", false, true, 0, 1, true},
+        {"one_that_is_left_out", false, false, 0, 1, false},
+        {"one_whose_id_went_to_another_process", false, true, 9, 1, false},
+        {"one_that_the_job_went_on_without", false, true, 0, 2, false},
+        {"one_that_comes_in", true, true, 7, 4, true},
+        {"one_whose_turn_another_took", true, true, 9, 4, false},
+        {"one_that_comes_and_is_not_named", true, true, 0, 4, false},
+    };
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        static struct gf_members members = {.member_id = 1, .incarnation = 7};
+        struct members_list list = {.epoch = 3 + rows[i].after, .taken = {1}, .incarnation = {rows[i].took},
+                                    .taken_count = (rows[i].took != 0) ? 1 : 0};
+        if (rows[i].has) gf_view_list_add(&list, 1);
+        members.setup.joins = rows[i].joins;
+        members.view.epoch.epoch = rows[i].joins ? 0 : 3;
+        if (gf_view_list_is_mine(&members, &list) != rows[i].mine) fail_msg("%s", rows[i].name);
     }
 }
 
