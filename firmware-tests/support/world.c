@@ -18,7 +18,8 @@ static void log_keep(void *user, gf_log_level level, const char *text)
     struct world_rank *rank = user;
     size_t length = strlen(text);
     assert_null(strchr(text, '\n'));
-    if ((level > GF_LOG_WARN) || (length + 2 > sizeof rank->log - rank->log_bytes)) return;
+    if (level > GF_LOG_WARN) return;
+    if (length + 2 > sizeof rank->log - rank->log_bytes) rank->log_bytes = 0;
     memcpy(rank->log + rank->log_bytes, text, length);
     rank->log_bytes += length;
     rank->log[rank->log_bytes++] = '\n';

@@ -51,7 +51,7 @@ struct world_rank {
     uint64_t backoff_ns;
     uint64_t naps[4];        /* wake-ups asked for and still to come */
     uint32_t nap_count;
-    char log[WORLD_LOG_BYTES]; /* errors and warnings, a line each; the oldest stay */
+    char log[WORLD_LOG_BYTES]; /* errors and warnings, a line each; once full it begins anew */
     size_t log_bytes;
 };
 
