@@ -308,10 +308,8 @@ TEST(who_rejoins_waits_where_all_fits)
         if (!rows[i].begun) members->view.epoch.epoch = 0;
         members->leaving = rows[i].leaves;
         members->table[1].state = rows[i].joins ? MEMBER_RECOVERING : MEMBER_EXPECTED;
-        if (rows[i].unused) {
-            memset(members->view.used, 0, sizeof members->view.used);
-            members->view.epoch.bits[0] &= (unsigned char)~(1u << 1);
-        }
+        if (rows[i].unused) memset(members->view.used, 0, sizeof members->view.used);
+        members->view.epoch.bits[0] &= (unsigned char)~(1u << 1); /* what was used is known all the same */
         gf_put_u32(&put, rows[i].id_count);
         gf_put_u32(&put, rows[i].first_world);
         gf_put_u32(&put, rows[i].is_new ? 1 : 0);
