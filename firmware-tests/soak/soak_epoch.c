@@ -82,13 +82,13 @@ static void epoch_add(struct soak_model *model, const gf_context *gf, uint32_t m
         if (done[rank] > furthest) furthest = done[rank];
         applied = applied || ((done[rank] == steps) && ((loose >> rank & 1u) == 0));
     }
-    if (steps != furthest)
-        soak_step_fail(gf, steps, "epoch %u begins behind this step, one of its ranks has ended %llu", gf->epoch,
-                       (unsigned long long)furthest);
     if ((members & newest(model)->members) == 0)
         soak_step_fail(gf, steps, "epoch %u has nobody of epoch %u, which began before", gf->epoch,
                        newest(model)->epoch);
-    if (gf->epoch < newest(model)->epoch) return; /* is over; it will hear so */
+    if (gf->epoch < newest(model)->epoch) return; /* is over, its ranks may have gone on; it will hear so */
+    if (steps != furthest)
+        soak_step_fail(gf, steps, "epoch %u begins behind this step, one of its ranks has ended %llu", gf->epoch,
+                       (unsigned long long)furthest);
     if ((steps != model->step) && (steps + 1 != model->step) && (steps != model->step + 1))
         soak_step_fail(gf, steps, "epoch %u begins, the newest step was %llu", gf->epoch,
                        (unsigned long long)model->step);
