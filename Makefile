@@ -52,7 +52,7 @@ PROGRAMS := $(call program,$(filter-out %/program_modules.c $(if $(filter 1,$(UC
               %/program_ucx_faults.c) \
               $(if $(filter 1,$(CUDA)),,%/program_gpu.c),$(wildcard firmware-tests/*/program_*.c))) $(BUILD)/firmware-tests/other_version_train
 # Nobody starts them in a check; they shall compile.
-BENCH_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %/bench_mpi.c,$(wildcard firmware-tests/bench/*.c)))
+BENCH_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %/bench_mpi.c %/bench_ucc.c,$(wildcard firmware-tests/bench/*.c)))
 TOOLS    := $(patsubst %_main.c,$(BUILD)/gf-%,$(notdir $(wildcard tools/*/*_main.c)))
 LIB      := $(BUILD)/libgradientflow.$(if $(SHARED),so,a)
 SIM_LIB  := $(BUILD)/libgradientflow_sim.a
@@ -377,7 +377,7 @@ $(BUILD)/firmware-tests/fuzz_%: $(BUILD)/firmware-tests/fuzz/fuzz_%.o $(BUILD)/l
 
 bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the cache, beside memcpy
 	$<
-bench-peers: all ## allreduce in shared memory beside Open MPI, MPICH and Gloo, where they are installed (10 minutes)
+bench-peers: all ## allreduce in shared memory beside Open MPI, MPICH, Gloo, UCC_PREFIX=DIR (10 minutes)
 	@BUILD=$(BUILD) sh firmware-tests/bench/bench_peers.sh
 bench-net: all ## the same over 1 Gbit/s links between network namespaces, and ResNet-50's tensors (15 minutes; root)
 	@BUILD=$(BUILD) sh firmware-tests/bench/bench_net.sh

@@ -83,6 +83,18 @@ double gloo_greatest(bench_peer *base, double value)
     return value;
 }
 
+// Gloo of 2022 takes a store, of 2026 a pointer to one.
+template <class Context, class Store, class Device>
+auto meet(Context &context, Store &store, Device &device, int) -> decltype(context.connectFullMesh(store, device))
+{
+    context.connectFullMesh(store, device);
+}
+template <class Context, class Store, class Device>
+void meet(Context &context, Store &store, Device &device, long)
+{
+    context.connectFullMesh(*store, device);
+}
+
 }  // namespace
 
 int main(int argc, char **argv)
@@ -92,9 +104,9 @@ int main(int argc, char **argv)
     if (bench_options(&bench, argc, argv, "w:r:d:h:a:", own_option) != 0) return 2;
     gloo::transport::tcp::attr where(given_address.c_str());
     auto device = gloo::transport::tcp::CreateDevice(where);
-    gloo::rendezvous::FileStore store(given_folder);
+    auto store = std::make_shared<gloo::rendezvous::FileStore>(given_folder);
     peer.context = std::make_shared<gloo::rendezvous::Context>(given_rank, given_world);
-    peer.context->connectFullMesh(store, device);
+    meet(*peer.context, store, device, 0);
     std::vector<float> data(bench.elems_max);
     peer.data = data.data();
     peer.rank = given_rank;

@@ -3,6 +3,7 @@
 # network namespaces with RATE_MBIT links both ways; contenders take turns, ROUNDS times over. A turn gives its mean,
 # for behind stalls in which a link's bucket fills most samples go faster than the link, and the median of the rounds.
 # Prints the tables of firmware-tests/results/peers.md. HOSTS="2 4" PARTS="sizes nodes devices small resnet".
+# UCC_PREFIX, GLOO_PREFIX: as for bench_peers.sh.
 set -u
 export LC_ALL=C
 . firmware-tests/bench/bench_parts.sh
@@ -47,6 +48,21 @@ gloo() {
     net_run 120 sh -c 'exec "$@" -r $GF_RANK -h 10.213.7.$((GF_RANK + 1))' sh "$peers/bench_gloo" -w "$n" -d "$folder" \
         -a "$2" $job >"$scratch/turn" 2>"$scratch/turn.err" && keep "$label" || failed "$label"
 }
+ucc() {
+    folder=$(mktemp -d "$scratch/ucc.XXXXXX")
+    # shellcheck disable=SC2016
+    net_run 120 sh -c 'exec env UCX_TLS=tcp,self UCX_NET_DEVICES=eth0 "$@" -r $GF_RANK' sh "$peers/bench_ucc" \
+        -w "$n" -d "$folder" $([ "$n" -le "$(nproc)" ] || echo -y) $job >"$scratch/turn" 2>"$scratch/turn.err" &&
+        keep ucc || failed ucc
+}
+# Plain sockets, recursive doubling: no library between, for small data and a power of two of hosts
+sockets() {
+    [ $((n & (n - 1))) = 0 ] || return 0
+    # shellcheck disable=SC2016
+    net_run 120 sh -c 'exec "$@" -r $GF_RANK' sh "$peers/bench_sockets" -w "$n" \
+        -a "$(net_address 0 | sed 's/1$//')" -m -t 0.1 -s 8,4096,65536 >"$scratch/turn" 2>"$scratch/turn.err" &&
+        keep sockets || failed sockets
+}
 tcp="--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include eth0"
 ring="--mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm"
 ucx="--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any -x UCX_TLS=tcp,self -x UCX_NET_DEVICES=eth0"
@@ -59,21 +75,24 @@ peers_progress() {
     fi
     [ ! -x "$peers/bench_mpich" ] || mpich mpich
     if [ -x "$peers/bench_gloo" ]; then gloo gloo-ring ring; gloo gloo-chunked ring_chunked; fi
+    [ ! -x "$peers/bench_ucc" ] || ucc
 }
 
 # Of an allreduce of so many bytes on links of that rate: us
 limit_us() { awk -v bytes="$1" -v n="$n" -v rate="$(net_payload "$RATE_MBIT")" 'BEGIN {print 2 * (n - 1) / n * bytes / rate * 1e6}'; }
 sizes_table() {
-    labels=$(awk '{print $1}' "$times" | sort -u | grep -v '^ours')
-    echo "| | limit | ours fp32 | of limit | ours fp16 | of limit | deterministic | best peer | | best / ours |"
-    echo "|---|---|---|---|---|---|---|---|---|---|"
+    labels=$(awk '{print $1}' "$times" | sort -u | grep -v -e '^ours' -e sockets)
+    echo "| | limit | ours fp32 | of limit | ours fp16 | of limit | deterministic | best peer | | best / ours |" \
+        "sockets / ours |"
+    echo "|---|---|---|---|---|---|---|---|---|---|---|"
     for size in $sizes $ours_only; do
         limit=$(limit_us "$size") own=$(median "$times" ours "$size") half=$(median "$times" ours-fp16 "$size")
         same=$(median "$times" ours-deterministic "$size")
         # shellcheck disable=SC2086
         top=$(best "$times" "$size" $labels)
         echo "| $(size_name "$size") | $(us "$limit") | $(us "$own") | $(ratio "$limit" "$own") | $(us "$half") |" \
-            "$(ratio "$limit" "$half") | $(us "$same") | $(us "${top#* }") | ${top% *} | $(ratio "${top#* }" "$own") |"
+            "$(ratio "$limit" "$half") | $(us "$same") | $(us "${top#* }") | ${top% *} |" \
+            "$(ratio "${top#* }" "$own") | $(ratio "$(median "$times" sockets "$size")" "$own") |"
     done
 }
 sizes_part() {
@@ -91,6 +110,7 @@ sizes_part() {
         ours ours-fp16 2 -d half -b 2M -e 32M -f 4 --seconds 0.1
         ours ours-deterministic 1 -b 4M -e 16M -f 4 --seconds 0.1 --set exchange.deterministic=true
         peers_progress
+        sockets
     done
     printf '\n%s hosts: allreduce in place, %s Mbit/s, us, medians of %s rounds\n\n' "$n" "$RATE_MBIT" "$ROUNDS"
     sizes_table

@@ -8,29 +8,37 @@ missing=''
 # Compiles what can be compiled; `missing` names the rest.
 peers_build() {
     mkdir -p "$peers"
-    cc -D_GNU_SOURCE -I. -O3 -march=native -o "$peers/bench_bound" firmware-tests/bench/bench_bound.c || exit 1
+    for floor in bound sockets; do
+        cc -D_GNU_SOURCE -I. -O3 -march=native -o "$peers/bench_$floor" "firmware-tests/bench/bench_$floor.c" || exit 1
+    done
     for mpi in openmpi mpich; do
         rm -f "$peers/bench_$mpi"
         command -v "mpicc.$mpi" >/dev/null && command -v "mpirun.$mpi" >/dev/null &&
             "mpicc.$mpi" -I. -O3 -march=native -o "$peers/bench_$mpi" firmware-tests/bench/bench_mpi.c || missing="$missing $mpi"
     done
-    rm -f "$peers/bench_gloo"
-    c++ -I. -O3 -march=native -o "$peers/bench_gloo" firmware-tests/bench/bench_gloo.cc -lgloo -pthread 2>/dev/null ||
-        missing="$missing gloo"
+    rm -f "$peers/bench_gloo" "$peers/bench_ucc"
+    c++ -I. ${GLOO_PREFIX:+-I"$GLOO_PREFIX/include" -L"$GLOO_PREFIX/lib" -Wl,-rpath,"$GLOO_PREFIX/lib"} -O3 \
+        -march=native -o "$peers/bench_gloo" firmware-tests/bench/bench_gloo.cc -lgloo -pthread \
+        2>"$scratch/gloo.err" || missing="$missing gloo"
+    [ -z "${GLOO_PREFIX:-}" ] || [ -x "$peers/bench_gloo" ] || { cat "$scratch/gloo.err" >&2; exit 1; }
+    [ -n "${UCC_PREFIX:-}" ] || { missing="$missing ucc"; return; }
+    cc -D_GNU_SOURCE -I. -I"$UCC_PREFIX/include" -O3 -march=native -o "$peers/bench_ucc" \
+        firmware-tests/bench/bench_ucc.c -L"$UCC_PREFIX/lib" -Wl,-rpath,"$UCC_PREFIX/lib" -lucc || exit 1
 }
 
-# gloo_ranks RANKS ALGORITHM OPTION..: on this host
-gloo_ranks() {
-    gloo_n=$1 gloo_algorithm=$2; shift 2
-    gloo_folder=$(mktemp -d "$scratch/gloo.XXXXXX") gloo_pids=''
-    for gloo_i in $(seq 0 $((gloo_n - 1))); do
-        timeout -k 5 "${LIMIT:-120}" "$peers/bench_gloo" -w "$gloo_n" -r "$gloo_i" -d "$gloo_folder" \
-            -a "$gloo_algorithm" "$@" &
-        gloo_pids="$gloo_pids $!"
+# ranks_meet RANKS PROGRAM OPTION..: on this host, with -w, -r and an empty folder in which they find each other, -d
+ranks_meet() {
+    meet_n=$1 meet_program=$2; shift 2
+    meet_folder=$(mktemp -d "$scratch/meet.XXXXXX") meet_pids=''
+    for meet_i in $(seq 0 $((meet_n - 1))); do
+        # shellcheck disable=SC2016
+        timeout -k 5 "${LIMIT:-120}" sh -c "GF_RANK=$meet_i; ${pin:-}"' exec "$@"' sh "$peers/$meet_program" \
+            -w "$meet_n" -r "$meet_i" -d "$meet_folder" "$@" &
+        meet_pids="$meet_pids $!"
     done
-    gloo_code=0
-    for gloo_pid in $gloo_pids; do wait "$gloo_pid" || gloo_code=1; done
-    return $gloo_code
+    meet_code=0
+    for meet_pid in $meet_pids; do wait "$meet_pid" || meet_code=1; done
+    return $meet_code
 }
 
 # Elements of each tensor, one a line
@@ -74,7 +82,7 @@ peers_table() {
     echo "|---|---|---|---|---|---|---|---|"
     for size in $2; do
         # shellcheck disable=SC2086
-        all=$(best "$1" "$size" $labels) default=$(best "$1" "$size" openmpi mpich gloo gloo-ring)
+        all=$(best "$1" "$size" $labels) default=$(best "$1" "$size" openmpi mpich gloo gloo-ring ucc)
         own=$(median "$1" gradientflow "$size") bound=$(median "$1" bound "$size")
         echo "| $(size_name "$size") | $(us "$own") | $(us "${all#* }") | ${all% *} | $(us "${default#* }") |" \
             "$(ratio "${all#* }" "$own") | $(ratio "${default#* }" "$own") | $(ratio "$bound" "$own") |"

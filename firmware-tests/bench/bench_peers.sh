@@ -3,6 +3,7 @@
 # library take turns, ROUNDS times over, because the speed of a shared machine drifts; medians of the rounds count. Prints
 # the tables of firmware-tests/results/peers.md. Needs nothing but what is there; root is asked for nothing.
 #     apt-get install openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev g++
+# UCC_PREFIX=DIR: UCC too, as it was installed there, with the UCX that it was built with; GLOO_PREFIX=DIR: that Gloo.
 set -u
 export LC_ALL=C
 . firmware-tests/bench/bench_parts.sh
@@ -64,9 +65,10 @@ round() {
         turn mpich bounded mpirun.mpich $hbind -n "$n" "$peers/bench_mpich" $job
     fi
     if [ -x "$peers/bench_gloo" ]; then
-        turn gloo-ring gloo_ranks "$n" ring $job
-        turn gloo gloo_ranks "$n" halving_doubling $job
+        turn gloo-ring ranks_meet "$n" bench_gloo -a ring $job
+        turn gloo ranks_meet "$n" bench_gloo -a halving_doubling $job
     fi
+    if [ -x "$peers/bench_ucc" ]; then turn ucc ranks_meet "$n" bench_ucc $([ "$n" -le "$(nproc)" ] || echo -y) $job; fi
 }
 
 counts_of_model config/models/resnet50.cfg >"$scratch/counts"
