@@ -5,60 +5,23 @@
 #include "lib/membership/members_state.h"
 #include "firmware-tests/support/views_world.h"
 
-#define SECOND UINT64_C(1000000000)
-#define EXPECT(...) views_expect((const char *const[]){__VA_ARGS__, NULL})
-
-static uint32_t act_from, act_to, act_kind;
-static void (*act)(void);
-
-/* Once, behind a frame of this kind from and to these. */
-static void on_send(uint32_t from, uint32_t to, uint32_t kind)
-{
-    void (*now)(void) = act;
-    if ((now == NULL) || (from != act_from) || (to != act_to) || (kind != act_kind)) return;
-    act = NULL;
-    now();
-}
-
-static void when_sent(uint32_t from, uint32_t to, members_frame kind, void (*then)(void))
-{
-    act_from = from;
-    act_to = to;
-    act_kind = kind;
-    act = then;
-    views.on_send = on_send;
-}
-
-static void sender_crashes(void) { views_crash(act_from); }
-static void sender_crashes_and_4_starts_again(void)
-{
-    views_crash(act_from);
-    views_crash(4);
-    views_start(4);
-}
-static void sender_stops(void) { views_stop(act_from, true); }
+static void sender_stops(void) { views_stop(views.when.from, true); }
 static void sender_reaches_no_other(void)
 {
-    views_cut(1u << act_from, true);
-    gf_sim_partition(views.sim, act_from, act_to, false);
-    views_crash(act_from);
+    views_cut(1u << views.when.from, true);
+    gf_sim_partition(views.sim, views.when.from, views.when.to, false);
+    views_crash(views.when.from);
 }
 
 static bool begun(uint32_t rank, uint32_t epoch) { return views_epoch(rank) >= epoch; }
 
-static void expect_out(uint32_t rank)
-{
-    assert_int_equal(views.ranks[rank].state, VIEWS_ENDED);
-    assert_int_equal(views.ranks[rank].end, GF_ERR_QUORUM);
-}
-
 TEST(a_commit_that_reached_one_member_stands)
 {
     views_open(5, false);
-    when_sent(0, 1, MEMBERS_COMMIT, sender_crashes);
+    views_when(0, 1, MEMBERS_COMMIT, views_sender_crashes);
     views_crash(4);
     views_until(views_done, 60 * SECOND);
-    assert_null(act);
+    assert_null(views.when.then);
     EXPECT("0 promises view 1 of epoch 0, accepted 0", "0 proposes 15 in view 1", "0 crashes",
            "1 begins epoch 1: members 15", "1 begins epoch 2: members 14");
     EXPECT("0 crashes", "2 begins epoch 1: members 15", "2 begins epoch 2: members 14");
@@ -68,61 +31,12 @@ TEST(a_commit_that_reached_one_member_stands)
 TEST(the_proposal_of_a_dead_coordinator_is_taken_where_one_accepted_it)
 {
     views_open(5, false);
-    when_sent(0, 1, MEMBERS_PREPARE, sender_crashes);
+    views_when(0, 1, MEMBERS_PREPARE, views_sender_crashes);
     views_crash(4);
     views_until(views_done, 60 * SECOND);
     EXPECT("0 proposes 15 in view 1", "0 crashes", "1 accepts view 1", "1 proposes 15 in view 2",
            "1 begins epoch 1: members 15", "1 begins epoch 2: members 14");
     views_close();
-}
-
-/* The dead coordinator had invited 3 and 4, without whom the others are no quorum. The next one tells the processes
- * that were meant, and no other of their ids. */
-TEST(processes_that_a_dead_coordinator_invited_hear_of_the_next_one)
-{
-    for (uint32_t again = 0; again < 2; again++) {
-        views_open(5, false);
-        views_crash(3);
-        views_crash(4);
-        views_until(views_done, 60 * SECOND);
-        views_start(3);
-        views_start(4);
-        views_for(SECOND);
-        when_sent(0, 1, MEMBERS_PREPARE, (again == 0) ? sender_crashes : sender_crashes_and_4_starts_again);
-        views_change(0x07);
-        views_until(views_done, 60 * SECOND);
-        assert_null(act);
-        EXPECT("0 proposes 31 in view 1", "0 crashes", "1 accepts view 1", "1 proposes 31 in view 2",
-               "1 begins epoch 2: members 31", "1 begins epoch 3: members 30");
-        EXPECT("0 crashes", "3 begins epoch 2: members 31", "3 begins epoch 3: members 30");
-        EXPECT("0 crashes", "4 begins epoch 3: members 30");
-        for (uint32_t i = 0; (again != 0) && (i < views.line_count); i++)
-            assert_string_not_equal(views.lines[i], "4 begins epoch 2: members 31");
-        views_close();
-    }
-}
-
-/* Two processes of one member id are never both of an epoch. */
-TEST(a_commit_is_of_the_process_that_it_names)
-{
-    static const struct { const char *name; bool joins, has; uint32_t took, after; bool mine; } rows[] = {
-        {"a_member_that_stays", false, true, 0, 1, true},
-        {"one_that_is_left_out", false, false, 0, 1, false},
-        {"one_whose_id_went_to_another_process", false, true, 9, 1, false},
-        {"one_that_the_job_went_on_without", false, true, 0, 2, false},
-        {"one_that_comes_in", true, true, 7, 4, true},
-        {"one_whose_turn_another_took", true, true, 9, 4, false},
-        {"one_that_comes_and_is_not_named", true, true, 0, 4, false},
-    };
-    for (size_t i = 0; i < LENGTH(rows); i++) {
-        static struct gf_members members = {.member_id = 1, .incarnation = 7};
-        struct members_list list = {.epoch = 3 + rows[i].after, .taken = {1}, .incarnation = {rows[i].took},
-                                    .taken_count = (rows[i].took != 0) ? 1 : 0};
-        if (rows[i].has) gf_view_list_add(&list, 1);
-        members.setup.joins = rows[i].joins;
-        members.view.epoch.epoch = rows[i].joins ? 0 : 3;
-        if (gf_view_list_is_mine(&members, &list) != rows[i].mine) fail_msg("%s", rows[i].name);
-    }
 }
 
 TEST(where_nobody_did_it_is_forgotten)
@@ -137,7 +51,7 @@ TEST(where_nobody_did_it_is_forgotten)
     views_stop(0, false);
     views_until(views_done, 60 * SECOND);
     EXPECT("2 begins epoch 1: members 14", "0 goes on", "0 is out");
-    expect_out(0);
+    views_expect_out(0);
     views_close();
 }
 
@@ -146,13 +60,13 @@ TEST(of_two_proposals_that_of_the_highest_view_is_taken)
 {
     views_open(7, false);
     gf_sim_partition(views.sim, 1, 6, true);
-    when_sent(0, 6, MEMBERS_PREPARE, sender_reaches_no_other);
+    views_when(0, 6, MEMBERS_PREPARE, sender_reaches_no_other);
     views_change(0x7f);
     views_for(SECOND);
-    assert_null(act);
-    when_sent(1, 5, MEMBERS_PREPARE, sender_reaches_no_other);
+    assert_null(views.when.then);
+    views_when(1, 5, MEMBERS_PREPARE, sender_reaches_no_other);
     views_until(views_done, 120 * SECOND);
-    assert_null(act);
+    assert_null(views.when.then);
     EXPECT("0 proposes 127 in view 1", "0 crashes", "6 accepts view 1", "1 proposes 62 in view 2", "1 crashes",
            "5 accepts view 2", "2 proposes 62 in view 3", "2 begins epoch 1: members 62",
            "2 begins epoch 2: members 60");
@@ -163,16 +77,16 @@ TEST(of_two_proposals_that_of_the_highest_view_is_taken)
 TEST(two_coordinators_in_different_views_do_not_commit_two_lists)
 {
     views_open(4, false);
-    when_sent(0, 3, MEMBERS_PREPARE, sender_stops);
+    views_when(0, 3, MEMBERS_PREPARE, sender_stops);
     views_change(0x0f);
     views_for(100 * SECOND);
-    assert_null(act);
+    assert_null(views.when.then);
     EXPECT("0 proposes 15 in view 1", "0 stops", "1 accepts view 1", "1 proposes 15 in view 2",
            "1 begins epoch 1: members 15", "1 begins epoch 2: members 14");
     assert_int_equal(views.ranks[0].members->view.state, VIEW_PROPOSED); /* of view 1, still */
     views_stop(0, false);
     views_until(views_done, 120 * SECOND);
-    expect_out(0);
+    views_expect_out(0);
     views_close();
 }
 
@@ -190,7 +104,7 @@ TEST(a_new_incarnation_counts_in_no_quorum)
         if (row == 0) { /* two of three are connected, one of them is new */
             views_for(20 * SECOND);
             EXPECT("2 starts", "0 is out");
-            expect_out(0);
+            views_expect_out(0);
             assert_false(begun(2, 1));
         } else {
             views_stop(1, false);
@@ -245,7 +159,7 @@ TEST(exactly_half_goes_on_with_the_lowest_id_alone)
         assert_true(begun(0, 1) && (views_members(0) == side));
         views_cut(side, false);
         views_until(views_done, 60 * SECOND);
-        expect_out(lost);
+        views_expect_out(lost);
         assert_false(begun(lost, 1));
         assert_true(begun(0, 1) && (views_members(0) == side));
         views_close();
@@ -258,15 +172,15 @@ TEST(a_stopped_coordinator_comes_back_with_an_old_view)
     static const members_frame stops_at[] = {MEMBERS_START_VIEW, MEMBERS_PREPARE, MEMBERS_COMMIT};
     for (size_t row = 0; row < LENGTH(stops_at); row++) {
         views_open(5, false);
-        when_sent(0, 3, stops_at[row], sender_stops);
+        views_when(0, 3, stops_at[row], sender_stops);
         if (row == 0) views_stop(0, true);
         views_change(0x1f);
         views_for(100 * SECOND);
         for (uint32_t rank = 1; rank < 5; rank++) assert_true(begun(rank, 1) && (views_members(rank) == 0x1e));
-        assert_true((row == 0) || (act == NULL));
+        assert_true((row == 0) || (views.when.then == NULL));
         views_stop(0, false);
         views_until(views_done, 120 * SECOND);
-        expect_out(0);
+        views_expect_out(0);
         assert_int_equal(begun(0, 1), row == 2);
         for (uint32_t rank = 1; rank < 5; rank++) assert_true(views_members(rank) == 0x1e);
         views_close();
@@ -281,7 +195,7 @@ TEST(a_rank_that_is_left_goes_on_where_the_end_of_the_others_is_named)
             views_open(size, told != 0);
             for (uint32_t rank = 0; rank < last; rank++) views_crash(rank);
             views_for(SECOND);
-            if (told == 0) expect_out(last);
+            if (told == 0) views_expect_out(last);
             else assert_true(begun(last, 1) && (views_members(last) == UINT64_C(1) << last));
             views_close();
         }

@@ -2,8 +2,6 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/views_world.h"
 
-#define SECOND UINT64_C(1000000000)
-
 static uint64_t attempted; /* views of the first epoch in which somebody reported, a bit each */
 
 static void view_note(uint32_t from, uint32_t to, uint32_t kind)

@@ -80,6 +80,7 @@ static void change_begin(struct gf_members *members, bool planned, bool joins)
 {
     uint32_t culprit = (planned || joins) ? GF_RANK_NONE : gf_members_error(members)->peer;
     const struct gf_members_reason reason = {.own = {.applied = 1, .partial = joins}, .planned = planned,
+                                             .leaves = ((views.leaves >> members->member_id) & 1u) != 0,
                                              .culprit = culprit, .silent_ns = VIEWS_WAIT_NS,
                                              .away_ns = VIEWS_WAIT_NS};
     gf_members_change(members, gf_sim_now_ns(views.sim), &reason);
@@ -181,9 +182,10 @@ static void progress(uint32_t rank)
     if (status == GF_AGAIN) return;
     self->end = status;
     self->left_ended = gf_members_left_ended(self->members);
-    self->state = (status < 0) ? VIEWS_ENDED : VIEWS_JOINS;
-    if (status == GF_OK) gf_members_change_join(self->members, "endpoint", 8, now_ns);
-    else line("%u is out", rank);
+    bool left = (status == GF_OK) && (plan.world == 0);
+    self->state = (left || (status < 0)) ? VIEWS_ENDED : VIEWS_JOINS;
+    if (self->state == VIEWS_JOINS) gf_members_change_join(self->members, "endpoint", 8, now_ns);
+    else line("%u %s", rank, left ? "has left" : "is out");
 }
 
 static void lines_show(void)
@@ -289,6 +291,28 @@ void views_start(uint32_t rank)
     commit_log_started(&views.log, rank);
     rank_open(rank, true);
     line("%u starts", rank);
+}
+
+void views_sender_crashes(void) { views_crash(views.when.from); }
+
+static void when_sent(uint32_t from, uint32_t to, uint32_t kind)
+{
+    const struct views_when when = views.when;
+    if ((when.then == NULL) || (from != when.from) || (to != when.to) || (kind != when.kind)) return;
+    views.when.then = NULL;
+    when.then();
+}
+
+void views_when(uint32_t from, uint32_t to, members_frame kind, void (*then)(void))
+{
+    views.when = (struct views_when){from, to, kind, then};
+    views.on_send = when_sent;
+}
+
+void views_expect_out(uint32_t rank)
+{
+    assert_int_equal(views.ranks[rank].state, VIEWS_ENDED);
+    assert_int_equal(views.ranks[rank].end, GF_ERR_QUORUM);
 }
 
 void views_expect(const char *const *lines)

@@ -9,6 +9,7 @@
 
 #define VIEWS_RANKS_MAX 512u
 #define VIEWS_LINES_MAX 256u
+#define SECOND UINT64_C(1000000000)
 #define VIEWS_WAIT_NS UINT64_C(7500000000) /* an eighth of join_timeout's default */
 
 typedef enum views_state { VIEWS_JOINS = 0, VIEWS_MEMBER, VIEWS_CHANGES, VIEWS_ENDED } views_state;
@@ -28,12 +29,18 @@ struct views_world {
     uint32_t size;
     struct gf_sim *sim;
     bool told;              /* ranks hear which processes have ended, as under gf-run */
+    uint64_t leaves;        /* these ask to be left out, a bit each */
     bool lies;              /* .. and that all others have; then the log's error is no failure of the test */
     struct views_rank ranks[VIEWS_RANKS_MAX];
     struct commit_log log;  /* of up to COMMIT_LOG_IDS ranks */
     /* Each frame that was sent. */
     uint32_t frames[MEMBERS_FRAME_COUNT];
     void (*on_send)(uint32_t from, uint32_t to, uint32_t kind); /* what happens behind it; NULL: nothing */
+    struct views_when {     /* views_when()'s; then is NULL once it has happened */
+        uint32_t from, to;
+        members_frame kind;
+        void (*then)(void);
+    } when;
     uint32_t line_count;
     char lines[VIEWS_LINES_MAX][80];
 };
@@ -45,6 +52,9 @@ void views_close(void);
 /* Turns of all that run until `done` says so; a test that takes longer than limit_ns of virtual time fails. */
 void views_until(bool (*done)(void), uint64_t limit_ns);
 void views_for(uint64_t span_ns);
+/* then(), behind the next frame of this kind between these. */
+void views_when(uint32_t from, uint32_t to, members_frame kind, void (*then)(void));
+void views_sender_crashes(void); /* one of them */
 bool views_done(void);      /* all that run are members of one epoch that all of its members run in, or have ended */
 /* These ranks, a bit each, ask for the next epoch, whoever has failed. */
 void views_change(uint64_t ranks);
@@ -57,5 +67,7 @@ uint32_t views_epoch(uint32_t rank);   /* commits since the first epoch */
 uint64_t views_members(uint32_t rank); /* of that epoch, a bit each; up to 64 ranks */
 /* These lines came, in this order, whatever came between; NULL ends the list. Else the test fails and shows all. */
 void views_expect(const char *const *lines);
+#define EXPECT(...) views_expect((const char *const[]){__VA_ARGS__, NULL})
+void views_expect_out(uint32_t rank); /* the others have gone on without it */
 
 #endif

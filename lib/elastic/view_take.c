@@ -217,5 +217,6 @@ void gf_view_begin_epoch(struct gf_members *members, uint32_t id, struct gf_get 
     }
     gf_view_epoch_take(members);
     view->view = commit.number;
+    view->since_ns = members->now_ns;
     gf_members_owe_id(members, id, MEMBERS_DO_VIEW_CHANGE);
 }
