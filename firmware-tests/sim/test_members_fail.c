@@ -325,28 +325,37 @@ TEST(who_rejoins_waits_where_all_fits)
     }
 }
 
-/* The epoch's commit took in a process of member id 1: is it the one that waits here? */
+/* A commit took in a process of member id 1: this epoch's, or that of the one before, which is not of this. Is it the
+ * one that waits here? */
 TEST(who_waits_is_told_or_refused_by_the_process_that_a_commit_names)
 {
-    static const struct { const char *name; bool same, is_new; member_state then; bool owed; } rows[] = {
-        {"the_one_that_it_names", true, true, MEMBER_EXPECTED, true},
-        {"started_anew_since", false, false, MEMBER_WAITS, false},
-        {"another_that_claims_the_id", false, true, MEMBER_RECOVERING, false},
+    static const struct { const char *name; bool same, is_new, before; member_state then; bool owed; } rows[] = {
+        {"the_one_that_it_names", true, true, false, MEMBER_EXPECTED, true},
+        {"started_anew_since", false, false, false, MEMBER_WAITS, false},
+        {"another_that_claims_the_id", false, true, false, MEMBER_RECOVERING, false},
+        {"the_one_that_the_last_named", true, true, true, MEMBER_WAITS, false},
+        {"another_than_the_last_named", false, true, true, MEMBER_RECOVERING, false},
     };
     for (size_t i = 0; i < LENGTH(rows); i++) {
         members_world_open_epoch(3, 1);
         members_world_until(GF_OK);
         struct gf_members *members = world.ranks[0].members;
         struct member *member = &members->table[1];
+        struct members_list *list = &members->view.current.list;
+        *list = members->view.epoch;
+        list->taken_count = 1;
+        list->taken[0] = 1;
+        list->incarnation[0] = 7;
+        if (rows[i].before) {
+            gf_view_epoch_take(members);
+            list->taken_count = 0;
+            list->bits[0] &= (unsigned char)~(1u << 1);
+        }
         member->state = MEMBER_WAITS;
         member->is_new = rows[i].is_new;
         member->incarnation = rows[i].same ? 7 : 9;
-        members->view.epoch.taken_count = 1;
-        members->view.epoch.taken[0] = 1;
-        members->view.epoch.incarnation[0] = 7;
-        memset(members->view.used, 0, sizeof members->view.used); /* this epoch was not in use yet */
         members->view.state = VIEW_COLLECT;
-        gf_view_admit(members);
+        gf_view_epoch_take(members);
         bool owed = (member->owed & (1u << MEMBERS_COMMIT)) != 0;
         if ((member->state != rows[i].then) || (owed != rows[i].owed)) print_error("%s\n", rows[i].name);
         assert_int_equal(member->state, rows[i].then);

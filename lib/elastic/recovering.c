@@ -26,13 +26,12 @@ static void refuse(struct gf_members *members, uint32_t id, gf_status code, cons
                                             (uint32_t)(GF_FRAME_PAYLOAD_MAX - put.left));
 }
 
-/* A new process claims an id that is, or was, another's. */
+/* A new process claims an id that was given to another. */
 static bool is_anothers(const struct gf_members *members, uint32_t id)
 {
-    const struct members_view *view = &members->view;
-    bool was_used = ((view->used[id / 8] >> (id % 8)) & 1) != 0;
-    return members->table[id].is_new && (was_used || gf_view_list_has(&view->epoch, id)) &&
-           (gf_view_list_took(&view->epoch, id) != members->table[id].incarnation);
+    const struct member *member = &members->table[id];
+    bool was_used = ((members->view.used[id / 8] >> (id % 8)) & 1) != 0;
+    return member->is_new && was_used && (member->given != member->incarnation);
 }
 
 /* Why a process cannot come in; GF_OK where it can. */

@@ -55,7 +55,7 @@ struct members_view {
     struct view_proposal current; /* how that began, for those that have not heard of it */
     struct view_proposal accepted;
     struct members_list ended;    /* as named here, at one moment: lists of two moments must not be mixed */
-    unsigned char used[GF_WORLD_MAX / 8]; /* member ids of all epochs that were in use: never given again */
+    unsigned char used[GF_WORLD_MAX / 8]; /* member ids of all commits: never given again */
     gf_status refusal;      /* what COMMIT says instead, where this attempt has failed */
     struct gf_members_plan plan;
 };

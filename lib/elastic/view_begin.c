@@ -1,21 +1,26 @@
 /* An epoch begins without this rank, or with it: it is agreed, its members join it, and once all have, it is in use. */
 #include "lib/membership/members_state.h"
 
-static void used_add(struct members_view *view, const struct members_list *list)
+static void used_add(struct members_view *view)
 {
-    for (size_t i = 0; i < sizeof view->used; i++) view->used[i] |= list->bits[i];
+    for (size_t i = 0; i < sizeof view->used; i++) view->used[i] |= view->epoch.bits[i];
 }
 
 void gf_view_epoch_take(struct gf_members *members)
 {
     struct members_view *view = &members->view;
     view->epoch = view->current.list;
+    used_add(view);
     view->view = view->accepted_view = 0;
     memset(&view->accepted, 0, sizeof view->accepted);
     for (uint32_t id = 0; id < members->id_count; id++) {
         struct member *member = &members->table[id];
-        bool taken = (gf_view_list_took(&view->epoch, id) != 0), may_come = taken && !member->connected;
-        if (taken) member->address[0] = 0; /* that of the process before it */
+        uint32_t taken = gf_view_list_took(&view->epoch, id);
+        bool may_come = (taken != 0) && !member->connected;
+        if (taken != 0) {
+            member->given = taken;
+            member->address[0] = 0; /* that of the process before it */
+        }
         if (may_come || (member->state == MEMBER_REPORTED)) member->state = MEMBER_EXPECTED;
         if (!gf_member_is_recovering(member)) member->suspected = false;
     }
@@ -112,8 +117,8 @@ static void epoch_in_use(struct gf_members *members)
         view->epoch.first = members_id(members, 0);
         for (uint32_t rank = 0; rank < members->setup.world; rank++)
             gf_view_list_add(&view->epoch, members_id(members, rank));
+        used_add(view);
     }
-    used_add(view, &view->epoch);
     view->state = VIEW_NONE;
     view->coordinator = members_id(members, 0);
     view->reason.leaves = false;

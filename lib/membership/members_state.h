@@ -101,6 +101,7 @@ struct member {
     bool leaves;             /* BYE, or its report, said so */
     bool is_new;             /* its JOIN said so, and which process it is: */
     uint32_t incarnation;
+    uint32_t given;          /* the process to which a commit gave the id, and this rank saw that; 0: none */
     uint32_t epoch_rank;     /* GF_RANK_NONE: it is not of this epoch; gf_members_rank() */
     uint32_t owed;           /* bits 1 << members_frame */
     uint32_t view;           /* of its report */
