@@ -217,32 +217,36 @@ static bool leave_asked(struct gf_members *members)
     return all || (members->now_ns - members->inquiry_ns >= members->setup.answer_timeout_ns / 2);
 }
 
-gf_status gf_members_leave_late(struct gf_members *members)
+/* Whom rank 0, which has left, has waited for in vain. */
+static void leave_end(struct gf_members *members)
 {
     const struct member *culprit = NULL;
     uint32_t late = GF_RANK_NONE;
     struct members_told own;
-    if (!members_coordinates(members) || (members->state != MEMBERS_MEMBER)) return GF_OK;
-    if (!leave_asked(members)) return GF_AGAIN;
     gf_members_told_own(members, &own);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) { /* those that poll say so once a second */
         const struct member *peer = members_of(members, rank);
         if (peer->leaves || !gf_member_is_here(peer)) continue;
         if (has_begun_less(&own.position, &peer->said.told.position)) { /* it may well wait for this rank */
             laggard_end(members);
-            gf_members_flush(members);
-            return GF_OK;
+            return;
         }
         if ((culprit != NULL) && (peer->said.heard_ns + MEMBERS_STATUS_IDLE_NS >= culprit->said.heard_ns)) continue;
         culprit = peer;
         late = rank;
     }
-    if (culprit == NULL) return GF_OK;
-    if (!gone_end(members, &own.position))
-        gf_members_fail_in(members, GF_ERR_TIMEOUT, late, &culprit->said.told.position, "rank %u did not come to its "
-                           "end: rank 0 waited for it, and has left; last heard of %.1f s ago in %s", late,
-                           (double)(members->now_ns - culprit->said.heard_ns) / 1e9,
-                           gf_members_place(&culprit->said.told.position).text);
+    if ((culprit == NULL) || gone_end(members, &own.position)) return;
+    gf_members_fail_in(members, GF_ERR_TIMEOUT, late, &culprit->said.told.position, "rank %u did not come to its "
+                       "end: rank 0 waited for it, and has left; last heard of %.1f s ago in %s", late,
+                       (double)(members->now_ns - culprit->said.heard_ns) / 1e9,
+                       gf_members_place(&culprit->said.told.position).text);
+}
+
+gf_status gf_members_leave_late(struct gf_members *members)
+{
+    if (!members_coordinates(members) || (members->state != MEMBERS_MEMBER)) return GF_OK;
+    if (!leave_asked(members)) return GF_AGAIN;
+    leave_end(members);
     gf_members_flush(members);
     return GF_OK;
 }
