@@ -2,6 +2,9 @@
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define MS UINT64_C(1000000)
@@ -193,27 +196,67 @@ static gf_status awaits_neighbour(gf_context *gf, void *arg)
     return third(gf, arg);
 }
 
-TEST(a_rank_that_leaves_a_core_may_run_where_it_might_before)
+static bool one_core_only; /* the kernel takes no other set */
+static char said[400];
+static uint32_t said_count;
+
+/* In the place of libc's. */
+int sched_setaffinity(pid_t thread, size_t bytes, const cpu_set_t *cores)
+{
+    if (!one_core_only || (CPU_COUNT_S(bytes, cores) == 1))
+        return (int)syscall(SYS_sched_setaffinity, thread, bytes, cores);
+    errno = EINVAL;
+    return -1;
+}
+
+static void log_take(void *user, gf_log_level level, const char *line)
+{
+    (void)snprintf(said, sizeof said, "%s", line);
+    said_count++;
+}
+
+/* Does rank 1 go to another core? */
+static bool leaves_its_core(void)
 {
     static const struct gf_link_driver driver = {.flag_load = core_load};
     struct gf_link link = {.driver = &driver};
     gf_context *gf = waiter(&link, NULL);
-    cpu_set_t before, after;
     bool left = false;
     gf->config.link.idle = GF_IDLE_AUTO;
     gf->waiting.oversubscribed = true;
     gf->world = 2;
     gf->rank = 1;
-    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
-    for (uint32_t tries = 0; !left && (tries < 100); tries++) {
+    gf->log.fn = log_take;
+    said_count = 0;
+    for (uint32_t tries = 0, after = 0; (tries < 100) && (after < 3); tries++, after += left) {
         uint32_t turns = 1;
         int core = sched_getcpu();
         assert_int_equal(gf_wait(gf, awaits_neighbour, &turns), GF_OK);
-        left = (sched_getcpu() != core);
+        left = left || (sched_getcpu() != core);
     }
-    assert_int_equal(left, CPU_COUNT(&before) > 1);
+    return left;
+}
+
+TEST(a_rank_that_leaves_a_core_may_run_where_it_might_before)
+{
+    cpu_set_t before, after;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    assert_int_equal(leaves_its_core(), CPU_COUNT(&before) > 1);
     assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
     assert_true(CPU_EQUAL(&before, &after));
+    assert_int_equal(said_count, 0);
+}
+
+TEST(a_rank_that_may_not_go_back_to_its_cores_says_so_once)
+{
+    cpu_set_t before;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    one_core_only = true;
+    bool left = leaves_its_core();
+    one_core_only = false;
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+    assert_int_equal(said_count, left ? 1 : 0);
+    if (left) assert_non_null(strstr(said, "stays on core"));
 }
 
 /* Between a failure and the next epoch nobody polls the link: what it has to say would keep a rank from sleeping. Nor

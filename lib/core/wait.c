@@ -1,7 +1,9 @@
 /* Waiting: poll, and idle between polls without taking a core from a rank that needs it. Nothing else in the library
  * blocks. */
+#include <errno.h>
 #include <poll.h>
 #include <sched.h>
+#include <string.h>
 
 #include "lib/context.h"
 #include "lib/core/accessors.h"
@@ -92,7 +94,10 @@ __attribute__((cold)) static void spread(gf_context *gf)
     if ((core = gf_idle_core(cores, count, own, &allowed)) == cores[own]) return;
     CPU_ZERO(&only);
     CPU_SET(core - 1, &only);
-    if (sched_setaffinity(0, sizeof only, &only) == 0) (void)sched_setaffinity(0, sizeof allowed, &allowed);
+    if (sched_setaffinity(0, sizeof only, &only) != 0) return;
+    if (sched_setaffinity(0, sizeof allowed, &allowed) == 0) return;
+    gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: its thread stays on core %u: sched_setaffinity failed: %s (errno %d)",
+                gf->rank, (unsigned)(core - 1), strerror(errno), errno);
 }
 
 /* Returns when the poll before a yield began; 0: nothing yielded. How long that took the next poll tells, which reads
