@@ -3,6 +3,8 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/sim_world.h"
 
+#include <sys/mman.h>
+
 #define LATENCY_NS 1000u
 
 static const struct gf_sim_setup plain = {.world = 3, .latency_ns = LATENCY_NS, .bytes_per_ns = 1};
@@ -140,6 +142,22 @@ TEST(a_drop_ends_all_and_keeps_the_region)
     assert_int_equal(sim_world_send(&w, 1, 0, 1, source, 1, 1), GF_ERR_STATE);
     assert_true((w.driver->region(w.links[1]) == region) && (region[0] == 1));
     sim_world_run(&w);
+}
+
+/* Of memory that is locked the kernel gives no new pages. */
+TEST(a_region_that_stays_is_cleared_by_a_reset)
+{
+    for (uint32_t locked = 0; locked < 2; locked++) {
+        static const unsigned char zeroes[4096];
+        SIM_WORLD_OPEN(w, &plain);
+        unsigned char *region = w.driver->region(w.links[1]);
+        memset(region, 1, sizeof zeroes);
+        if ((locked != 0) && (mlock(region, sizeof zeroes) != 0)) skip();
+        w.links[1]->region_stays = true;
+        assert_int_equal(w.driver->reset(w.links[1], 2), GF_OK);
+        assert_ptr_equal(w.driver->region(w.links[1]), region);
+        assert_memory_equal(region, zeroes, sizeof zeroes);
+    }
 }
 
 TEST(what_a_reset_finds_in_its_port_is_lost)
