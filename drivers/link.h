@@ -3,6 +3,8 @@
 #ifndef GF_LINK_H
 #define GF_LINK_H
 
+#include <stdlib.h>
+
 #include "gpu.h"
 
 /* A tag names epoch, step, buffer and move; the driver adds the sender. Two messages under way between the same ranks
@@ -153,5 +155,13 @@ struct gf_link_driver {
 };
 
 extern const struct gf_link_driver gf_link_ucx;
+/* Where its shared memory lies, and what a rank takes there beside its region: 4.2 MB a worker are UCX's receive queue
+ * and first buffers. */
+#define GF_UCX_SHARE_BYTES ((uint64_t)8 << 20)
+static inline const char *gf_ucx_shm_directory(void)
+{
+    const char *directory = getenv("UCX_POSIX_DIR"); /* UCX's own setting */
+    return (directory != NULL) ? directory : "/dev/shm";
+}
 
 #endif

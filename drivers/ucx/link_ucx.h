@@ -173,7 +173,6 @@ void gf_ucx_drop(struct gf_link *link);
 
 /* GF_ERR_SYSTEM, and said: what this host lacks for the transports and region of now. */
 gf_status gf_ucx_shm_check(struct gf_ucx *ucx);
-const char *gf_ucx_shm_directory(void); /* where UCX's posix transport has its segments */
 /* How full shared memory is, for what UCX says of it; returns text_out. */
 char *gf_ucx_shm_text(const struct gf_ucx *ucx, char *text_out, size_t text_bytes);
 /* Takes, touches and canaries region_bytes, or zeroes what was not given back; gives it back. Without a region both do

@@ -5,24 +5,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* UCX's own share: 4.2 MB a worker are its receive queue and first buffers. */
-#define UCX_SHARE_BYTES ((uint64_t)8 << 20)
-/* .. of which the largest file takes so much. */
+/* Of UCX's share the largest file takes so much. */
 #define UCX_FILE_BYTES ((uint64_t)4 << 20)
 /* Segments of a rank: receive queue, buffers, region (df -i, 2 and 4 ranks, direct and ring). */
 #define INODES 3u
-
-const char *gf_ucx_shm_directory(void)
-{
-    const char *directory = getenv("UCX_POSIX_DIR"); /* UCX's own setting */
-    return (directory != NULL) ? directory : "/dev/shm";
-}
 
 /* A segment is a file, too: beyond the limit the kernel refuses it, and UCX says "Out of memory". */
 static gf_status file_size_check(struct gf_ucx *ucx)
@@ -39,7 +30,7 @@ static gf_status file_size_check(struct gf_ucx *ucx)
 static gf_status directory_check(struct gf_ucx *ucx)
 {
     const char *directory = gf_ucx_shm_directory();
-    uint64_t need_bytes = UCX_SHARE_BYTES + ((ucx->memory == NULL) ? (uint64_t)ucx->mapped_bytes : 0);
+    uint64_t need_bytes = GF_UCX_SHARE_BYTES + ((ucx->memory == NULL) ? (uint64_t)ucx->mapped_bytes : 0);
     uint64_t free_bytes, whole_bytes;
     struct statvfs space;
     if (statvfs(directory, &space) != 0)
@@ -59,7 +50,7 @@ static gf_status directory_check(struct gf_ucx *ucx)
     return gf_ucx_refuse(
         ucx, GF_ERR_SYSTEM, "%s has %llu of %llu MiB free, %llu are needed: the exchange region, and UCX's %llu",
         directory, (unsigned long long)(free_bytes >> 20), (unsigned long long)(whole_bytes >> 20),
-        (unsigned long long)((need_bytes + (1u << 20) - 1) >> 20), (unsigned long long)(UCX_SHARE_BYTES >> 20));
+        (unsigned long long)((need_bytes + (1u << 20) - 1) >> 20), (unsigned long long)(GF_UCX_SHARE_BYTES >> 20));
 }
 
 gf_status gf_ucx_shm_check(struct gf_ucx *ucx)

@@ -1,6 +1,5 @@
 /* The node: environment, GPU, limits, huge pages, memory and /dev/shm against what this configuration asks for. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -13,9 +12,7 @@
 
 extern char **environ;
 
-/* UCX's own share of shared memory beside each exchange region, and the pages between regions: what the link driver
- * checks at open (drivers/ucx/link_ucx_region.c). */
-#define UCX_SHARE_BYTES (8ull << 20)
+/* The pages between regions. */
 #define REGION_PAD_BYTES (3ull * 4096)
 
 static void environment_list(char *text, size_t text_bytes)
@@ -202,7 +199,7 @@ void check_huge_pages(struct check_report *report, const struct check_job *job)
 void check_memory(struct check_report *report, const struct check_job *job)
 {
     double gib = 1024.0 * 1024 * 1024;
-    double need = (double)(job->need.control_bytes + job->need.exchange_bytes + UCX_SHARE_BYTES) * job->local_count;
+    double need = (double)(job->need.control_bytes + job->need.exchange_bytes + GF_UCX_SHARE_BYTES) * job->local_count;
     double there = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     double available = (double)number_of("/proc/meminfo", "MemAvailable: %llu kB") * 1024;
     check_state state = (need > there) ? CHECK_FAIL : (need > available) ? CHECK_WARN : CHECK_OK;
@@ -213,11 +210,10 @@ void check_memory(struct check_report *report, const struct check_job *job)
 
 void check_shm(struct check_report *report, const struct check_job *job)
 {
-    const char *directory = getenv("UCX_POSIX_DIR"); /* UCX's own setting */
+    const char *directory = gf_ucx_shm_directory();
     double mib = 1024.0 * 1024, need, left;
     char todo[128];
     struct statvfs space;
-    if (directory == NULL) directory = "/dev/shm";
     if (!check_list_has(job->config.link.transports, "posix")) {
         check_say(report, "shm", CHECK_OK, NULL, "not used: \"posix\" is not among link.transports");
         return;
@@ -226,7 +222,7 @@ void check_shm(struct check_report *report, const struct check_job *job)
         check_say(report, "shm", CHECK_FAIL, "mount -t tmpfs tmpfs /dev/shm", "%s is not there", directory);
         return;
     }
-    need = (double)(job->need.exchange_bytes + UCX_SHARE_BYTES + REGION_PAD_BYTES) * job->local_count / mib;
+    need = (double)(job->need.exchange_bytes + GF_UCX_SHARE_BYTES + REGION_PAD_BYTES) * job->local_count / mib;
     left = (double)space.f_bavail * (double)space.f_frsize / mib;
     (void)snprintf(todo, sizeof todo, "mount -o remount,size=%.0fM %s (docker: --shm-size)", need * 1.25 + 1, directory);
     if (space.f_blocks == 0)
