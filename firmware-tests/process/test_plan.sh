@@ -102,7 +102,10 @@ refused paper_and_gpus 'stands alone' $plan --paper --gpus 8
 for option in '--batch 8' '--keep 0.1' '--model x' '--show'; do
     refused "paper_and_${option%% *}" 'stands alone' $plan --paper $option
 done
-refused advice_and_modes 'no table' $plan $small --advise --gpus 4 --modes ring
+for option in '--modes ring' '--keep 0.1' '--samples 1e9' '--algorithm ring' "--config $scratch/best.cfg"; do
+    refused "advice_and_${option%% *}" 'no table' $plan $small --advise --gpus 4 $option
+    check "advice_and_${option%% *}_is_a_wrong_command_line" [ $code_ -eq 2 ]
+done
 refused two_at_once 'exclude' $plan --paper --all
 for option in '--fuse 4M' '--slice 64K' '--keep 0.1'; do
     refused "a_configuration_and_${option%% *}" 'says its own' $plan $small --config "$scratch/best.cfg" $option

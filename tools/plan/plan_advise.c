@@ -185,7 +185,6 @@ int plan_advise(const struct plan_model *model, const struct gf_config_cluster *
                             .mode = PLAN_LAZY};
     if (search.best.fuse_bytes == 0) search.best.fuse_bytes = PLAN_FUSE_BYTES;
     if (search.best.slice_bytes == 0) search.best.slice_bytes = 256u << 10;
-    if (choice->config != NULL) return plan_refuse("--advise looks for a configuration: --config has one");
     if (configuration_advise(&search, config_path) != 0) return -1;
     layers_advise(&search);
     return batch_advise(&search);

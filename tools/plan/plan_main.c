@@ -197,8 +197,10 @@ static int options_check(const struct options *options)
                            (options->keep_share > 0) || options->algorithm || (options->compute_ms > 0) ||
                            (options->samples > 0) || options->show || options->cluster || options->model))
         return plan_refuse("--paper stands alone: its set-ups are the published ones");
-    if (options->advise && (options->modes || options->csv || options->svg))
-        return plan_refuse("--advise tries what there is and prints no table: without --modes, --csv and --svg");
+    if (options->advise && (options->modes || options->csv || options->svg || options->config || options->algorithm ||
+                            (options->keep_share > 0) || (options->samples > 0)))
+        return plan_refuse("--advise tries what there is and prints no table: without --modes, --config, --algorithm, "
+                           "--keep, --samples, --csv and --svg");
     if (options->llama && (options->transformer == NULL)) return plan_refuse("--llama goes with --transformer");
     if (options->brief && !options->paper) return plan_refuse("--brief goes with --paper");
     if ((options->fragment != NULL) && !options->advise) return plan_refuse("--write goes with --advise");
