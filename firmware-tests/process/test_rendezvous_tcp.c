@@ -45,33 +45,35 @@ TEST(frames_travel_both_ways)
 
 TEST(a_full_channel_says_again_and_loses_nothing)
 {
-    for (int keyed = 0; keyed < 2; keyed++) {
+    for (uint32_t row = 0; row < 4; row++) { /* both ways, without a key and with one */
+        const uint32_t from = row % 2, to = 1 - from;
         static unsigned char payload[GF_FRAME_PAYLOAD_MAX];
         uint32_t sent = 0;
         world_clear();
-        if (keyed) keyed_world(2);
+        if (row >= 2) keyed_world(2);
         else turns_open(2);
         gf_status status = GF_OK;
         for (; sent < 100000; sent++) { /* nobody reads */
             memset(payload, (int)(sent & 0xff), sizeof payload);
-            status = gf_rendezvous_tcp.send(star.ends[1], 0, sent + 1, payload, (uint32_t)sizeof payload - sent % 50);
+            status = gf_rendezvous_tcp.send(star.ends[from], to, sent + 1, payload,
+                                            (uint32_t)sizeof payload - sent % 50);
             if (status != GF_OK) break;
         }
         assert_int_equal(status, GF_AGAIN);
         assert_true(sent > 4);
-        assert_false(gf_rendezvous_tcp.flushed(star.ends[1]));
+        assert_false(gf_rendezvous_tcp.flushed(star.ends[from]));
         uint32_t last = sizeof payload; /* bytes: what fits into the channel to its last byte */
-        while ((last > 0) && (gf_rendezvous_tcp.send(star.ends[1], 0, sent + 1, payload, last) != GF_OK)) last--;
+        while ((last > 0) && (gf_rendezvous_tcp.send(star.ends[from], to, sent + 1, payload, last) != GF_OK)) last--;
         sent += (last > 0);
-        for (uint32_t i = 0; i < sent; i++) UNTIL(seen[0].frames > i); /* in order, whole */
-        assert_int_equal(seen[0].frames, sent);
-        assert_int_equal(seen[0].last_kind, sent);
+        for (uint32_t i = 0; i < sent; i++) UNTIL(seen[to].frames > i); /* in order, whole */
+        assert_int_equal(seen[to].frames, sent);
+        assert_int_equal(seen[to].last_kind, sent);
         memset(payload, (int)((sent - 1) & 0xff), sizeof payload);
-        assert_int_equal(seen[0].last_bytes, (last > 0) ? last : sizeof payload - (sent - 1) % 50);
-        assert_memory_equal(seen[0].last, payload, seen[0].last_bytes);
-        assert_true(gf_rendezvous_tcp.flushed(star.ends[1]));
-        assert_int_equal(gf_rendezvous_tcp.send(star.ends[1], 0, 1, payload, sizeof payload), GF_OK);
-        UNTIL(seen[0].frames == sent + 1);
+        assert_int_equal(seen[to].last_bytes, (last > 0) ? last : sizeof payload - (sent - 1) % 50);
+        assert_memory_equal(seen[to].last, payload, seen[to].last_bytes);
+        assert_true(gf_rendezvous_tcp.flushed(star.ends[from]));
+        assert_int_equal(gf_rendezvous_tcp.send(star.ends[from], to, 1, payload, sizeof payload), GF_OK);
+        UNTIL(seen[to].frames == sent + 1);
         tcp_world_close(&star);
     }
 }
