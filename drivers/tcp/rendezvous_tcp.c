@@ -67,9 +67,7 @@ static gf_status listener_open(struct tcp *tcp, struct gf_fault *fault_out)
     if (tcp->listen_fd < 0) return GF_ERR_SYSTEM;
     (void)snprintf(tcp->own_text, sizeof tcp->own_text, "%.63s", tcp->address_text);
     tcp->listens = true;
-    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->listen_fd, TCP_ABOUT_LISTEN, EPOLLIN) == GF_OK) return GF_OK;
-    *fault_out = tcp->base.fault;
-    return GF_ERR_SYSTEM;
+    return gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->listen_fd, TCP_ABOUT_LISTEN, EPOLLIN);
 }
 
 static void tcp_close(struct gf_rendezvous *rendezvous)
@@ -111,15 +109,13 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     else if (!tcp_is_coordinator(tcp)) gf_tcp_connect_wait(tcp, now_ns);
     tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (tcp->epoll_fd >= 0) tcp->strangers_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (tcp->strangers_fd < 0) {
-        status = gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_create1", errno,
+    if (tcp->strangers_fd < 0)
+        status = gf_fault_set(&tcp->base.fault, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_create1", errno,
                               "control channel: epoll_create1 failed: %s (errno %d)", strerror(errno), errno);
-    } else if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->strangers_fd, TCP_ABOUT_STRANGERS, EPOLLIN) != GF_OK) {
-        *fault_out = tcp->base.fault;
-        status = GF_ERR_SYSTEM;
-    }
+    else status = gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->strangers_fd, TCP_ABOUT_STRANGERS, EPOLLIN);
     if ((status == GF_OK) && tcp_is_coordinator(tcp)) status = listener_open(tcp, fault_out);
     if (status != GF_OK) {
+        if (tcp->base.fault.code != GF_OK) *fault_out = tcp->base.fault;
         tcp_close(&tcp->base);
         return status;
     }

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -81,13 +80,12 @@ static bool reason_is_due(struct tcp *tcp, const struct pending *pending)
 static bool said_by_anybody(const struct pending *pending)
 {
     uint32_t user = 0;
-    if (pending->challenged) return false;
-    return !gf_socket_peer_user(pending->fd, &user) || (user != geteuid());
+    return !pending->challenged && (!gf_socket_peer_user(pending->fd, &user) || (user != geteuid()));
 }
 
-/* The other end hears tcp->text, if a reason is due; *event_out is what the caller may tell of it. */
-static void pending_refuse(struct tcp *tcp, struct pending *pending, gf_status code, uint32_t rank,
-                           struct gf_rendezvous_event *event_out)
+/* The other end hears code and tcp->text, if a reason is due; *event_out is what the caller may tell of it. */
+static void pending_refuse(struct tcp *tcp, struct pending *pending, uint32_t rank,
+                           struct gf_rendezvous_event *event_out, gf_status code)
 {
     const size_t bytes = GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES;
     unsigned char answer[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES + GF_AUTH_MAC_BYTES], sink[512];
@@ -122,9 +120,9 @@ static bool user_fits(struct tcp *tcp, struct pending *pending, struct gf_rendez
 {
     uint32_t user = 0;
     if (!tcp->same_user || !gf_socket_peer_user(pending->fd, &user) || (user == geteuid())) return true;
-    (void)snprintf(tcp->text, sizeof tcp->text, "user %u at the other end, this job is of user %u: without a "
-                   "key_file all ranks run as one user", user, (unsigned)geteuid());
-    pending_refuse(tcp, pending, GF_ERR_MISMATCH, GF_RANK_NONE, refused_out);
+    pending_refuse(tcp, pending, GF_RANK_NONE, refused_out,
+                   gf_tcp_because(tcp, GF_ERR_MISMATCH, "user %u at the other end, this job is of user %u: without a "
+                                  "key_file all ranks run as one user", user, (unsigned)geteuid()));
     return false;
 }
 
@@ -170,17 +168,6 @@ static void claim_end(struct tcp *tcp, struct conn *conn, gf_status code, const 
     gf_tcp_conn_init(conn, TCP_CONN_NONE);
 }
 
-/* Gives status, and tcp->text why. */
-__attribute__((format(printf, 3, 4))) static gf_status because(struct tcp *tcp, gf_status status,
-                                                               const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(tcp->text, GF_FRAME_REASON_BYTES, format, arguments);
-    va_end(arguments);
-    return status;
-}
-
 /* GF_OK: who said `hello` may come in; who was taken for that rank and said nothing is gone. Else tcp->text has why. */
 static gf_status claim_take(struct tcp *tcp, const struct gf_frame_hello *hello, uint64_t since_ns)
 {
@@ -193,8 +180,9 @@ static gf_status claim_take(struct tcp *tcp, const struct gf_frame_hello *hello,
     bool rejoins = (hello->flags & GF_HELLO_REJOINS) != 0;
     if (!up && (tcp->reformed || rejoins || conn->rejoins)) return GF_OK;
     /* It may try again: an end may not be seen yet. */
-    return because(tcp, (rejoins || anybody) ? GF_ERR_STATE : GF_ERR_MISMATCH, "rank %u %s: was it started twice?",
-                   hello->rank, up ? "is here already" : "was here and has gone");
+    return gf_tcp_because(tcp, (rejoins || anybody) ? GF_ERR_STATE : GF_ERR_MISMATCH,
+                          "rank %u %s: was it started twice?", hello->rank,
+                          up ? "is here already" : "was here and has gone");
 }
 
 bool gf_tcp_reject(struct gf_rendezvous *rendezvous, uint32_t rank, const char *reason)
@@ -217,19 +205,20 @@ static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *head
 {
     *ours_out = (header->job_id == tcp->setup.job_id);
     if (!*ours_out)
-        return because(tcp, GF_ERR_MISMATCH, "job id %" PRIu64 " at rank 0, %" PRIu64 " at rank %u", tcp->setup.job_id,
-                       header->job_id, header->from);
+        return gf_tcp_because(tcp, GF_ERR_MISMATCH, "job id %" PRIu64 " at rank 0, %" PRIu64 " at rank %u",
+                              tcp->setup.job_id, header->job_id, header->from);
     if (header->protocol != GF_FRAME_PROTOCOL)
-        return because(tcp, GF_ERR_MISMATCH, "protocol version %u at rank 0, %u at rank %u", GF_FRAME_PROTOCOL,
-                       header->protocol, header->from);
+        return gf_tcp_because(tcp, GF_ERR_MISMATCH, "protocol version %u at rank 0, %u at rank %u", GF_FRAME_PROTOCOL,
+                              header->protocol, header->from);
     if (hello->version != GF_VERSION)
-        return because(tcp, GF_ERR_MISMATCH, "library version %u.%u at rank 0, %u.%u at rank %u", GF_VERSION_MAJOR,
-                       GF_VERSION_MINOR, hello->version >> 16, hello->version & 0xffffu, hello->rank);
+        return gf_tcp_because(tcp, GF_ERR_MISMATCH, "library version %u.%u at rank 0, %u.%u at rank %u",
+                              GF_VERSION_MAJOR, GF_VERSION_MINOR, hello->version >> 16, hello->version & 0xffffu,
+                              hello->rank);
     if (hello->world != tcp->setup.world)
-        return because(tcp, GF_ERR_MISMATCH, "world %u at rank 0, %u at rank %u", tcp->setup.world, hello->world,
-                       hello->rank);
+        return gf_tcp_because(tcp, GF_ERR_MISMATCH, "world %u at rank 0, %u at rank %u", tcp->setup.world,
+                              hello->world, hello->rank);
     if ((hello->rank == tcp->setup.rank) || (hello->rank >= tcp->setup.world))
-        return because(tcp, GF_ERR_MISMATCH, "rank %u: expected 1 to %u", hello->rank, tcp->setup.world - 1);
+        return gf_tcp_because(tcp, GF_ERR_MISMATCH, "rank %u: expected 1 to %u", hello->rank, tcp->setup.world - 1);
     *ours_out = false; /* the first one serves the job well */
     return claim_take(tcp, hello, since_ns);
 }
@@ -278,7 +267,7 @@ static gf_status hello_take(struct tcp *tcp, struct pending *pending, struct gf_
                                                   .rejoins = rejoins};
         return pending_promote(tcp, pending, hello.rank, rejoins);
     }
-    pending_refuse(tcp, pending, status, (header.protocol == GF_FRAME_PROTOCOL) ? hello.rank : header.from, event_out);
+    pending_refuse(tcp, pending, (header.protocol == GF_FRAME_PROTOCOL) ? hello.rank : header.from, event_out, status);
     return (ours && believed && !rejoins) ? GF_OK : GF_AGAIN; /* a joiner that does not fit harms no job */
 }
 
@@ -287,17 +276,17 @@ static gf_status hello_meet(struct tcp *tcp, struct pending *pending, struct gf_
 {
     const struct gf_frame_hello hello = hello_get(pending->said);
     if (((hello.flags & GF_HELLO_KEYED) != 0) != tcp->auth.on) {
-        (void)snprintf(tcp->text, sizeof tcp->text, tcp->auth.on ? "rank %u has no key_file, this job wants one"
-                                                                 : "rank %u has a key_file, rank 0 has none",
-                       hello.rank);
-        pending_refuse(tcp, pending, GF_ERR_MISMATCH, hello.rank, event_out);
+        pending_refuse(tcp, pending, hello.rank, event_out,
+                       gf_tcp_because(tcp, GF_ERR_MISMATCH, tcp->auth.on ? "rank %u has no key_file, this job wants one"
+                                                                         : "rank %u has a key_file, rank 0 has none",
+                                      hello.rank));
         bool said_by_many = tcp->auth.on || ((hello.flags & GF_HELLO_REJOINS) != 0); /* anybody can say it */
         return (said_by_many || !tcp_is_coordinator(tcp)) ? GF_AGAIN : GF_OK;
     }
     if (tcp->auth.on && !gf_tcp_hello_fits(tcp, pending)) {
-        (void)snprintf(tcp->text, sizeof tcp->text, "rank %u did not prove that it has this job's key: its "
-                       "key_file has other bytes", hello.rank);
-        pending_refuse(tcp, pending, GF_ERR_MISMATCH, hello.rank, event_out);
+        pending_refuse(tcp, pending, hello.rank, event_out,
+                       gf_tcp_because(tcp, GF_ERR_MISMATCH, "rank %u did not prove that it has this job's key: its "
+                                      "key_file has other bytes", hello.rank));
         return GF_AGAIN;
     }
     if (!tcp_is_coordinator(tcp)) {
@@ -329,8 +318,9 @@ static gf_status proof_take(struct tcp *tcp, struct pending *pending, struct gf_
 {
     const struct gf_frame_hello hello = hello_get(pending->said);
     if (gf_tcp_proof_fits(tcp, pending)) return hello_take(tcp, pending, event_out);
-    (void)snprintf(tcp->text, sizeof tcp->text, "rank %u did not prove that it has this job's key", hello.rank);
-    pending_refuse(tcp, pending, GF_ERR_MISMATCH, hello.rank, event_out);
+    pending_refuse(tcp, pending, hello.rank, event_out,
+                   gf_tcp_because(tcp, GF_ERR_MISMATCH, "rank %u did not prove that it has this job's key",
+                                  hello.rank));
     return GF_AGAIN;
 }
 

@@ -1,7 +1,8 @@
-/* One connection of the control channel: a ring of bytes to send, one frame being received. */
+/* One connection of the control channel: bytes to send, one frame being received. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -35,13 +36,18 @@ struct gf_frame_header gf_frame_header_get(const unsigned char *bytes)
     return header;
 }
 
+gf_status gf_tcp_because(struct tcp *tcp, gf_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(tcp->text, sizeof tcp->text, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
 static void out_copy(struct conn *conn, const void *data, uint32_t bytes)
 {
-    uint32_t at = (conn->out_first + conn->out_bytes) % TCP_OUT_BYTES;
-    uint32_t first_part = (bytes < TCP_OUT_BYTES - at) ? bytes : TCP_OUT_BYTES - at;
-    if (bytes == 0) return;
-    memcpy(conn->out + at, data, first_part);
-    memcpy(conn->out, (const unsigned char *)data + first_part, bytes - first_part);
+    if (bytes > 0) memcpy(conn->out + conn->out_bytes, data, bytes);
     conn->out_bytes += bytes;
 }
 
@@ -77,13 +83,11 @@ bool gf_tcp_conn_answer(struct tcp *tcp, struct conn *conn, gf_status code, cons
 
 void gf_tcp_conn_flush(struct tcp *tcp, struct conn *conn)
 {
-    while ((conn->out_bytes > 0) && !conn->broken) {
-        uint32_t part = TCP_OUT_BYTES - conn->out_first;
-        if (part > conn->out_bytes) part = conn->out_bytes;
-        ssize_t sent = send(conn->fd, conn->out + conn->out_first, part, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent > 0) {
-            conn->out_first = (conn->out_first + (uint32_t)sent) % TCP_OUT_BYTES;
-            conn->out_bytes -= (uint32_t)sent;
+    uint32_t sent = 0;
+    while ((sent < conn->out_bytes) && !conn->broken) {
+        ssize_t part = send(conn->fd, conn->out + sent, conn->out_bytes - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (part > 0) {
+            sent += (uint32_t)part;
         } else if ((errno == EAGAIN) || (errno == EWOULDBLOCK)) {
             break;
         } else if (errno != EINTR) {
@@ -91,7 +95,8 @@ void gf_tcp_conn_flush(struct tcp *tcp, struct conn *conn)
             conn->broken = true;
         }
     }
-    if (conn->broken) conn->out_bytes = 0;
+    conn->out_bytes -= conn->broken ? conn->out_bytes : sent;
+    memmove(conn->out, conn->out + sent, conn->out_bytes);
     bool waits = (conn->out_bytes > 0);
     if (waits == conn->waits_to_send) return;
     conn->waits_to_send = waits;
@@ -104,9 +109,9 @@ static bool header_is_good(struct tcp *tcp, const struct conn *conn, const struc
     if ((header->magic == GF_FRAME_MAGIC) && (header->protocol == GF_FRAME_PROTOCOL) &&
         (header->header_bytes == GF_FRAME_HEADER_BYTES) && (header->payload_bytes <= GF_FRAME_PAYLOAD_MAX) &&
         (header->job_id == tcp->setup.job_id) && (header->from == tcp_rank_of(tcp, conn))) return true;
-    (void)snprintf(tcp->text, sizeof tcp->text,
-                   "sent a malformed frame (magic %08x, protocol %u, header %u, payload %u bytes, rank %u)",
-                   header->magic, header->protocol, header->header_bytes, header->payload_bytes, header->from);
+    (void)gf_tcp_because(tcp, GF_ERR_PEER,
+                         "sent a malformed frame (magic %08x, protocol %u, header %u, payload %u bytes, rank %u)",
+                         header->magic, header->protocol, header->header_bytes, header->payload_bytes, header->from);
     return false;
 }
 
@@ -130,19 +135,17 @@ gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_h
     if (status < 0) {
         int error = errno;
         if ((error != 0) && (error != ECONNRESET) && (error != EPIPE)) conn->lives = true; /* silence is no proof */
-        if (error == 0)
-            (void)snprintf(tcp->text, sizeof tcp->text, "connection closed by peer%s",
-                           (conn->in_bytes > 0) ? " in the middle of a frame" : "");
-        else (void)snprintf(tcp->text, sizeof tcp->text, "connection lost: %s (errno %d)", strerror(error), error);
-        return GF_ERR_PEER;
+        if (error != 0)
+            return gf_tcp_because(tcp, GF_ERR_PEER, "connection lost: %s (errno %d)", strerror(error), error);
+        return gf_tcp_because(tcp, GF_ERR_PEER, "connection closed by peer%s",
+                              (conn->in_bytes > 0) ? " in the middle of a frame" : "");
     }
     uint32_t frame_bytes = GF_FRAME_HEADER_BYTES + header.payload_bytes;
     if (conn->authenticated &&
         !tcp->auth.module->mac_fits(&conn->mac_in, conn->in, frame_bytes, conn->in + frame_bytes)) {
         conn->lives = true;
-        (void)snprintf(tcp->text, sizeof tcp->text, "sent a frame whose MAC does not fit: it was changed, repeated or "
-                       "put in on the way");
-        return GF_ERR_PEER;
+        return gf_tcp_because(tcp, GF_ERR_PEER, "sent a frame whose MAC does not fit: it was changed, repeated or put "
+                              "in on the way");
     }
     conn->in_bytes = 0; /* the bytes stay until the next read */
     *header_out = header;

@@ -10,9 +10,9 @@
  * not fill the kernel's queue in front of the ranks.
  *
  * A connection that has not said who it is gets one of a few pending slots, a buffer of one hello and a deadline; the
- * oldest of the address that
- * holds most gives way. What is about them is in an epoll of its own, served after the ranks' connections and for a
- * bounded number of events a poll. So strangers cost no more than that, however many they are. */
+ * oldest of the address that holds most gives way. What is about them is in an epoll of its own, served after the
+ * ranks' connections and for a bounded number of events a poll. So strangers cost no more than that, however
+ * many they are. */
 #ifndef GF_RENDEZVOUS_TCP_STATE_H
 #define GF_RENDEZVOUS_TCP_STATE_H
 
@@ -60,13 +60,12 @@ struct conn {
     bool heard;         /* a frame has come */
     uint64_t since_ns;  /* rank 0: it connected */
     uint32_t in_bytes;
-    uint32_t out_first;
     uint32_t out_bytes;
     bool authenticated;        /* every frame from here on ends with a MAC */
     struct gf_auth_mac mac_in;
     struct gf_auth_mac mac_out;
     unsigned char in[GF_FRAME_BYTES_MAX + GF_AUTH_MAC_BYTES];
-    unsigned char out[TCP_OUT_BYTES]; /* a ring */
+    unsigned char out[TCP_OUT_BYTES];
 };
 
 struct pending {
@@ -136,7 +135,9 @@ static inline struct conn *tcp_way(struct tcp *tcp) { return &tcp->conns[tcp->co
 
 gf_status gf_tcp_epoll_set(struct tcp *tcp, int operation, int fd, uint32_t about, uint32_t events);
 
-/* rendezvous_tcp_conn.c: one connection. */
+/* rendezvous_tcp_conn.c: one connection. because: gives status, and tcp->text why. */
+__attribute__((format(printf, 3, 4))) gf_status gf_tcp_because(struct tcp *tcp, gf_status status, const char *format,
+                                                               ...);
 bool gf_tcp_conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, const void *payload, uint32_t bytes);
 void gf_tcp_answer_put(unsigned char *payload_out, gf_status code, const char *reason); /* [GF_FRAME_ANSWER_BYTES] */
 bool gf_tcp_conn_answer(struct tcp *tcp, struct conn *conn, gf_status code, const char *reason);
