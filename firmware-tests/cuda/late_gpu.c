@@ -10,28 +10,13 @@
 #define EVENTS_MAX 256u
 #define STREAM 0x57u
 #define SOURCES_MAX 64u
+#define ARGS_MAX 1200u
 #define SPARE_BYTES 4096u /* a model may need nothing of a device */
 
-typedef enum late_kind { COPY, ZERO, CAST, SUM, SUM_N, CHECK, SCORE, NORM, ACCUMULATE, RATIO, UPDATE, UPDATE_PART,
-               UPDATE_CHUNKS, CAST_CHUNKS, ACCUMULATE_CHUNKS, ZERO_CHUNKS, ADAM } late_kind;
-
-/* One call as it was made. */
+/* One call: what is done later, with what it was given. */
 struct late_work {
-    late_kind kind;
-    gf_mem at[2];
-    gf_type types[2];
-    uint64_t elem_count, base, chunk_elems, piece_elems;
-    float scale;
-    struct gf_accumulate accumulate;
-    struct gf_check *check, *sources;
-    struct gf_update update;
-    struct gf_adam adam;
-    struct gf_ratio ratio;
-    struct gf_norm norm;
-    struct gf_update_part part;
-    struct gf_chunks chunks;
-    uint32_t dst_count, src_count;
-    gf_mem tables[2][SOURCES_MAX];
+    gf_status (*run)(struct gf_queue *host, const void *args);
+    _Alignas(8) unsigned char args[ARGS_MAX];
 };
 
 struct late {
@@ -60,49 +45,98 @@ static struct late_work *late_work_at(struct late *late, uint64_t index)
     return &late->work[(index - late->first) % WORK_MAX];
 }
 
-static void late_expect_reachable(const struct late *late, gf_mem at, uint64_t bytes)
+static void reaches(const struct gf_queue *queue, gf_mem at, uint64_t bytes)
 {
+    const struct late *late = late_of(queue->gpu);
     gf_mem own = (gf_mem)(uintptr_t)late->memory;
     if ((at == 0) || ((at >= own) && (at + bytes <= own + late->memory_bytes))) return;
     assert_true((at >= late->registered) && (at + bytes <= late->registered + late->registered_bytes));
 }
 
-static gf_status late_put(struct gf_queue *queue, const struct late_work *work)
+static gf_status late_put(struct gf_queue *queue, gf_status (*run)(struct gf_queue *host, const void *args),
+                          const void *args, size_t args_bytes)
 {
     struct late *late = late_of(queue->gpu);
+    struct late_work *work;
     assert_int_equal(queue->stream, STREAM);
-    assert_true(late->queued - late->done < WORK_MAX);
-    for (int i = 0; i < 2; i++) /* how much of it is known of the first kinds */
-        late_expect_reachable(late, work->at[i], (work->kind > SUM) ? 1 : work->elem_count *
-                              ((work->kind < CAST) ? 1 : gf_type_size_bytes(work->types[i])));
+    assert_true((late->queued - late->done < WORK_MAX) && (args_bytes <= ARGS_MAX));
     if (late->done == late->queued) late->first = late->queued; /* the same few pages again */
-    *late_work_at(late, late->queued++) = *work;
+    work = late_work_at(late, late->queued++);
+    work->run = run;
+    memcpy(work->args, args, args_bytes);
     return GF_OK;
 }
 
-static gf_status late_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes)
-{
-    return late_put(queue, &(struct late_work){.kind = COPY, .at = {dst, src}, .elem_count = size_bytes});
-}
+/* LATE_AS(name, call, ARGS, looks): late_NAME() looks and keeps its ARGS; `call` is made with them when the device gets
+ * there. ARGS(V, P) lists them: V(type, name), and P(type, name) where what a given pointer leads to is kept. */
+#define KEPT(type, name) type name;
+#define VALUE(type, name) , type name
+#define POINTER(type, name) , const type *name
+#define KEEP_VALUE(type, name) .name = name,
+#define KEEP_POINTER(type, name) .name = *name,
+#define GIVE_VALUE(type, name) , args->name
+#define GIVE_POINTER(type, name) , &args->name
+#define LATE_AS(op, call, ARGS, looks) \
+    struct op##_args { ARGS(KEPT, KEPT) }; \
+    static gf_status op##_run(struct gf_queue *host, const void *kept) \
+    { \
+        const struct op##_args *args = kept; \
+        return call; \
+    } \
+    static gf_status late_##op(struct gf_queue *queue ARGS(VALUE, POINTER)) \
+    { \
+        const struct op##_args args = {ARGS(KEEP_VALUE, KEEP_POINTER)}; \
+        looks; \
+        return late_put(queue, op##_run, &args, sizeof args); \
+    }
+#define LATE(op, ops, ARGS, looks) LATE_AS(op, (ops)->op(host ARGS(GIVE_VALUE, GIVE_POINTER)), ARGS, looks)
+#define ELEMENT gf_element_ops_best()
+#define NODE gf_node_ops(ELEMENT)
+#define SPARSE gf_sparse_ops(ELEMENT)
+#define OPTIMIZER gf_optimizer_ops(ELEMENT)
+#define REACH(at, type) reaches(queue, at, elem_count * gf_type_size_bytes(type))
+#define FIRST(at) reaches(queue, at, 1) /* how much of it is not known here */
 
-static gf_status late_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes)
-{
-    return late_put(queue, &(struct late_work){.kind = ZERO, .at = {dst}, .elem_count = size_bytes});
-}
+#define COPY(V, P) V(gf_mem, dst) V(gf_mem, src) V(uint64_t, size_bytes)
+#define ZERO(V, P) V(gf_mem, dst) V(uint64_t, size_bytes)
+#define CAST(V, P) V(gf_mem, dst) V(gf_type, dst_type) V(gf_mem, src) V(gf_type, src_type) V(uint64_t, elem_count) \
+    V(float, scale) V(uint64_t, base) V(struct gf_check *, check)
+#define SUM(V, P) V(gf_mem, dst) V(gf_mem, src) V(gf_type, type) V(uint64_t, elem_count) V(uint64_t, base) \
+    V(struct gf_check *, check)
+#define CHECK(V, P) V(gf_mem, src) V(gf_type, type) V(uint64_t, elem_count) V(uint64_t, base) \
+    V(struct gf_check *, check)
+#define SCORE(V, P) V(gf_mem, scores) V(gf_mem, src) V(uint64_t, elem_count) V(uint64_t, chunk_elems) \
+    V(uint64_t, piece_elems)
+#define CAST_CHUNKS(V, P) V(gf_mem, dst) V(gf_type, dst_type) V(gf_mem, src) V(gf_type, src_type) \
+    P(struct gf_chunks, chunks) V(float, scale) V(uint64_t, base) V(struct gf_check *, check)
+#define ACCUMULATE(V, P) P(struct gf_accumulate, all) V(uint64_t, elem_count)
+#define ACCUMULATE_CHUNKS(V, P) P(struct gf_accumulate, all) P(struct gf_chunks, chunks)
+#define ZERO_CHUNKS(V, P) V(gf_mem, dst) V(gf_type, type) P(struct gf_chunks, chunks)
+#define UPDATE(V, P) P(struct gf_update, update) V(uint64_t, elem_count)
+#define UPDATE_CHUNKS(V, P) P(struct gf_update, update) P(struct gf_chunks, chunks)
+#define ADAM(V, P) P(struct gf_adam, adam) V(uint64_t, elem_count)
+LATE(copy, ELEMENT, COPY, (reaches(queue, dst, size_bytes), reaches(queue, src, size_bytes)))
+LATE(zero, ELEMENT, ZERO, reaches(queue, dst, size_bytes))
+LATE(cast, ELEMENT, CAST, (REACH(dst, dst_type), REACH(src, src_type)))
+LATE(sum, ELEMENT, SUM, (REACH(dst, type), REACH(src, type)))
+LATE(check, ELEMENT, CHECK, REACH(src, type))
+LATE(score, SPARSE, SCORE, (FIRST(scores), REACH(src, GF_TYPE_F32)))
+LATE(cast_chunks, SPARSE, CAST_CHUNKS, (FIRST(dst), FIRST(src)))
+LATE(accumulate, SPARSE, ACCUMULATE, )
+LATE(accumulate_chunks, SPARSE, ACCUMULATE_CHUNKS, )
+LATE(zero_chunks, SPARSE, ZERO_CHUNKS, FIRST(dst))
+LATE(update, OPTIMIZER, UPDATE, )
+LATE(update_chunks, OPTIMIZER, UPDATE_CHUNKS, )
+LATE(adam, OPTIMIZER, ADAM, )
 
-static gf_status late_cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
-                           uint64_t elem_count, float scale, uint64_t base, struct gf_check *check)
-{
-    return late_put(queue, &(struct late_work){.kind = CAST, .at = {dst, src}, .types = {dst_type, src_type},
-                    .elem_count = elem_count, .scale = scale, .base = base, .check = check});
-}
+/* ---- calls of several at once: one work for each, so that the device may stand between them ---- */
 
-static gf_status late_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count,
-                          uint64_t base, struct gf_check *check)
-{
-    return late_put(queue, &(struct late_work){.kind = SUM, .at = {dst, src}, .types = {type, type},
-                    .elem_count = elem_count, .base = base, .check = check});
-}
+#define NORM(V, P) V(gf_type, type) P(struct gf_norm, range)
+#define RATIO(V, P) P(struct gf_ratio, ratio)
+#define PART(V, P) P(struct gf_update, update) P(struct gf_update_part, part)
+LATE_AS(norm_one, OPTIMIZER->norm(host, 0, args->type, &args->range, 1), NORM, ) /* the host's op wants no scratch */
+LATE_AS(ratio_one, OPTIMIZER->ratio(host, &args->ratio, 1), RATIO, )
+LATE_AS(update_part, OPTIMIZER->update_parts(host, &args->update, &args->part, 1), PART, )
 
 static gf_status late_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf_mem *src, const uint64_t *size_bytes,
                              uint32_t count)
@@ -111,136 +145,50 @@ static gf_status late_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf
     return GF_OK;
 }
 
-static gf_status late_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
-                            uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base,
-                            struct gf_check *check, struct gf_check *sources)
-{
-    struct late_work work = {.kind = SUM_N, .types = {type}, .elem_count = elem_count, .base = base, .check = check,
-                             .sources = sources, .dst_count = dst_count, .src_count = src_count};
-    assert_true((dst_count <= SOURCES_MAX) && (src_count <= SOURCES_MAX));
-    memcpy(work.tables[0], dst, dst_count * sizeof *dst);
-    memcpy(work.tables[1], src, src_count * sizeof *src);
-    return late_put(queue, &work);
-}
-
-static gf_status late_check(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
-                            struct gf_check *check)
-{
-    return late_put(queue, &(struct late_work){.kind = CHECK, .at = {src}, .types = {type}, .elem_count = elem_count,
-                    .base = base, .check = check});
-}
-
-static gf_status late_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
-                            uint64_t chunk_elems, uint64_t piece_elems)
-{
-    return late_put(queue, &(struct late_work){.kind = SCORE, .at = {scores_f32, src_f32}, .elem_count = elem_count,
-                    .chunk_elems = chunk_elems, .piece_elems = piece_elems});
-}
-
-/* The host's op wants no scratch. */
 static gf_status late_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type type, const struct gf_norm *ranges,
                            uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++)
-        (void)late_put(queue, &(struct late_work){.kind = NORM, .types = {type}, .norm = ranges[i]});
+    for (uint32_t i = 0; i < count; i++) (void)late_norm_one(queue, type, &ranges[i]);
     return GF_OK;
-}
-
-static gf_status late_accumulate(struct gf_queue *queue, const struct gf_accumulate *all, uint64_t elem_count)
-{
-    return late_put(queue, &(struct late_work){.kind = ACCUMULATE, .accumulate = *all, .elem_count = elem_count});
-}
-
-static gf_status late_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
-                                  const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check)
-{
-    return late_put(queue, &(struct late_work){.kind = CAST_CHUNKS, .at = {dst, src}, .types = {dst_type, src_type},
-                    .scale = scale, .base = base, .check = check, .chunks = *chunks});
-}
-
-static gf_status late_accumulate_chunks(struct gf_queue *queue, const struct gf_accumulate *all,
-                                        const struct gf_chunks *chunks)
-{
-    return late_put(queue, &(struct late_work){.kind = ACCUMULATE_CHUNKS, .accumulate = *all, .chunks = *chunks});
-}
-
-static gf_status late_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
-{
-    return late_put(queue, &(struct late_work){.kind = ZERO_CHUNKS, .at = {dst}, .types = {type}, .chunks = *chunks});
 }
 
 static gf_status late_ratio(struct gf_queue *queue, const struct gf_ratio *ratios, uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++) (void)late_put(queue, &(struct late_work){.kind = RATIO, .ratio = ratios[i]});
+    for (uint32_t i = 0; i < count; i++) (void)late_ratio_one(queue, &ratios[i]);
     return GF_OK;
-}
-
-static gf_status late_update(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count)
-{
-    return late_put(queue, &(struct late_work){.kind = UPDATE, .update = *update, .elem_count = elem_count});
 }
 
 static gf_status late_update_parts(struct gf_queue *queue, const struct gf_update *update,
                                    const struct gf_update_part *parts, uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++)
-        (void)late_put(queue, &(struct late_work){.kind = UPDATE_PART, .update = *update, .part = parts[i]});
+    for (uint32_t i = 0; i < count; i++) (void)late_update_part(queue, update, &parts[i]);
     return GF_OK;
 }
 
-static gf_status late_update_chunks(struct gf_queue *queue, const struct gf_update *update,
-                                    const struct gf_chunks *chunks)
+struct table {
+    uint32_t count;
+    gf_mem at[SOURCES_MAX];
+};
+
+static struct table table_of(const gf_mem *at, uint32_t count)
 {
-    return late_put(queue, &(struct late_work){.kind = UPDATE_CHUNKS, .update = *update, .chunks = *chunks});
+    struct table table = {.count = count};
+    assert_true(count <= SOURCES_MAX);
+    memcpy(table.at, at, count * sizeof *at);
+    return table;
 }
 
-static gf_status late_adam(struct gf_queue *queue, const struct gf_adam *adam, uint64_t elem_count)
-{
-    return late_put(queue, &(struct late_work){.kind = ADAM, .adam = *adam, .elem_count = elem_count});
-}
+#define SUM_N(V, P) P(struct table, dst) P(struct table, src) V(gf_type, type) V(uint64_t, elem_count) \
+    V(uint64_t, base) V(struct gf_check *, check) V(struct gf_check *, sources)
+LATE_AS(sum_tables, NODE->sum_n(host, args->dst.at, args->dst.count, args->src.at, args->src.count, args->type,
+                                args->elem_count, args->base, args->check, args->sources), SUM_N, )
 
-static void late_work_do(struct late *late, const struct late_work *work)
+static gf_status late_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
+                            uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base,
+                            struct gf_check *check, struct gf_check *sources)
 {
-    struct gf_queue host = {.gpu = &late->gpu};
-    const struct gf_element_ops *ops = gf_element_ops_best();
-    const struct gf_sparse_ops *sparse = gf_sparse_ops(ops);
-    const struct gf_optimizer_ops *optimizer = gf_optimizer_ops(ops);
-    gf_status status = GF_OK;
-    switch (work->kind) {
-    case COPY: memmove((void *)(uintptr_t)work->at[0], (const void *)(uintptr_t)work->at[1], work->elem_count); break;
-    case ZERO: memset((void *)(uintptr_t)work->at[0], 0, work->elem_count); break;
-    case CAST:
-        status = ops->cast(&host, work->at[0], work->types[0], work->at[1], work->types[1], work->elem_count,
-                           work->scale, work->base, work->check);
-        break;
-    case SUM:
-        status = ops->sum(&host, work->at[0], work->at[1], work->types[0], work->elem_count, work->base, work->check);
-        break;
-    case SUM_N:
-        status = gf_node_ops(ops)->sum_n(&host, work->tables[0], work->dst_count, work->tables[1], work->src_count,
-                                         work->types[0], work->elem_count, work->base, work->check, work->sources);
-        break;
-    case CHECK:
-        status = ops->check(&host, work->at[0], work->types[0], work->elem_count, work->base, work->check);
-        break;
-    case SCORE:
-        status = sparse->score(&host, work->at[0], work->at[1], work->elem_count, work->chunk_elems, work->piece_elems);
-        break;
-    case NORM: status = optimizer->norm(&host, 0, work->types[0], &work->norm, 1); break;
-    case ACCUMULATE: status = sparse->accumulate(&host, &work->accumulate, work->elem_count); break;
-    case RATIO: status = optimizer->ratio(&host, &work->ratio, 1); break;
-    case UPDATE: status = optimizer->update(&host, &work->update, work->elem_count); break;
-    case UPDATE_PART: status = optimizer->update_parts(&host, &work->update, &work->part, 1); break;
-    case ADAM: status = optimizer->adam(&host, &work->adam, work->elem_count); break;
-    case UPDATE_CHUNKS: status = optimizer->update_chunks(&host, &work->update, &work->chunks); break;
-    case CAST_CHUNKS:
-        status = sparse->cast_chunks(&host, work->at[0], work->types[0], work->at[1], work->types[1], &work->chunks,
-                                  work->scale, work->base, work->check);
-        break;
-    case ACCUMULATE_CHUNKS: status = sparse->accumulate_chunks(&host, &work->accumulate, &work->chunks); break;
-    case ZERO_CHUNKS: status = sparse->zero_chunks(&host, work->at[0], work->types[0], &work->chunks); break;
-    }
-    assert_int_equal(status, GF_OK);
+    const struct table to = table_of(dst, dst_count), from = table_of(src, src_count);
+    return late_sum_tables(queue, &to, &from, type, elem_count, base, check, sources);
 }
 
 static const struct gf_node_ops late_node_ops = {.sum_n = late_sum_n, .copy_n = late_copy_n};
@@ -307,7 +255,11 @@ static gf_queue_handle late_stream(struct gf_gpu *gpu, gf_stream which)
 
 static void work_some(struct late *late, uint64_t most)
 {
-    for (; (late->done < late->queued) && (most > 0); most--) late_work_do(late, late_work_at(late, late->done++));
+    struct gf_queue host = {.gpu = &late->gpu};
+    for (; (late->done < late->queued) && (most > 0); most--) {
+        const struct late_work *work = late_work_at(late, late->done++);
+        assert_int_equal(work->run(&host, work->args), GF_OK);
+    }
 }
 
 /* Each look lets the device do a little, sometimes nothing. */
