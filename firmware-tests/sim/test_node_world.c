@@ -1,21 +1,24 @@
-/* Whole contexts with exchange.algorithm = hierarchy over the simulator's nodes. */
+/* Whole contexts over the simulated network whose ranks share memory, all of them or those of a node: who is served by
+ * it and how, sums over nodes of any size. Deaths, stops and aborts while flags are awaited, and survivors that go on:
+ * the soak's jobs. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
-#include "lib/context.h"
+#include "ops/node/direct.h"
 
 static const struct gf_tensor tensors[] = {
     {.name = "a", .elem_count = 3000}, {.name = "b", .elem_count = 10}, {.name = "c", .elem_count = 2001},
     {.name = "d", .elem_count = 1}, {.name = "e", .elem_count = 777}};
 static const uint32_t shapes[][8] = {{1, 3}, {2, 2}, {3, 2, 1}, {2, 2, 2, 2}, {4}, {1, 1, 1}};
 
-static struct world_setup setup_of(const uint32_t *shape)
+static struct world_setup setup_of(const uint32_t *shape, gf_algorithm algorithm)
 {
     struct world_setup setup = {.tensors = tensors, .tensor_count = LENGTH(tensors),
                                 .sim = {.seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .node_latency_ns = 300,
                                         .bind_receives = true, .detect_ns = 5000000}};
     memcpy(setup.sim.node_ranks, shape, sizeof setup.sim.node_ranks);
     for (uint32_t n = 0; n < 8; n++) setup.world += shape[n];
-    setup.config.exchange.algorithm = GF_ALGORITHM_HIERARCHY;
+    setup.config.exchange.algorithm = algorithm;
+    setup.config.exchange.timeout_ns = 200000000;
     setup.config.exchange.fuse_bytes = 8192;
     setup.config.exchange.slice_bytes = 4096;
     setup.config.link.window = 2;
@@ -23,22 +26,110 @@ static struct world_setup setup_of(const uint32_t *shape)
     return setup;
 }
 
+/* Records since they were read last: those of this algorithm, of steps and votes or of steps alone; and all. */
+static uint32_t traced(struct world *w, uint32_t rank, gf_algorithm algorithm, bool votes, uint32_t *all_out)
+{
+    struct gf_trace_record records[64];
+    uint32_t found = 0;
+    *all_out = gf_trace_read(w->ranks[rank].gf, records, 64);
+    for (uint32_t i = 0; i < *all_out; i++) {
+        bool counts = votes || (records[i].operation == GF_OPERATION_STEP);
+        found += counts && (records[i].algorithm == (uint32_t)algorithm);
+    }
+    return found;
+}
+
+/* ---- one node ---- */
+
+/* A step, of which every operation, the vote too, must (not) have gone through memory. */
+static void expect_served(struct world_setup *setup, bool by_memory)
+{
+    struct world_step step = {.order = WORLD_FORWARD};
+    uint64_t messages;
+    WORLD_OPEN(w, setup);
+    messages = gf_sim_counts(w.sim)->messages_sent;
+    world_step_ok(&w, &step);
+    world_expect_sums(&w, 1.0f);
+    assert_int_equal(gf_sim_counts(w.sim)->messages_sent == messages, by_memory);
+    for (uint32_t rank = 0; rank < w.world; rank++) {
+        uint32_t all, direct = traced(&w, rank, GF_ALGORITHM_DIRECT, true, &all);
+        assert_true(all > 1);
+        assert_int_equal(direct, by_memory ? all : 0);
+        assert_int_equal(world_stats(&w, rank).mapped_bytes > 0, by_memory);
+    }
+}
+
+TEST(auto_takes_memory_where_all_share_it)
+{
+    for (uint32_t world = 2; world <= 9; world++) {
+        struct world_setup setup = setup_of((const uint32_t[8]){world}, GF_ALGORITHM_AUTO);
+        expect_served(&setup, true);
+        setup.config.exchange.algorithm = GF_ALGORITHM_DIRECT;
+        expect_served(&setup, true);
+        setup.config.exchange.algorithm = GF_ALGORITHM_RING;
+        expect_served(&setup, false);
+    }
+}
+
+/* Two nodes: hierarchy, below. Checksums cover messages: who asked for them keeps them. */
+TEST(auto_keeps_to_messages_where_some_do_not_share_or_integrity_is_asked_for)
+{
+    static const uint32_t rows[][8] = {{1, 1, 1, 1, 1}, {2, 2, 1}, {4, 1}, {3}};
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        struct world_setup setup = setup_of(rows[i], GF_ALGORITHM_AUTO);
+        setup.config.link.integrity = rows[i][0] == 3;
+        expect_served(&setup, false);
+    }
+}
+
+static gf_status survivors_progress(struct world *w, uint32_t rank, void *arg)
+{
+    return gf_sim_runs(w->sim, rank) ? world_step_progress(w, rank, arg) : GF_AGAIN;
+}
+
+static void act_kill_two(struct world *w, uint32_t rank)
+{
+    gf_sim_kill(w->sim, rank);
+    gf_sim_kill(w->sim, rank - 1);
+}
+
+/* Flags were laid out for none: a world that shrinks to as many as they could serve has no memory for them. */
+TEST(survivors_of_a_world_too_large_keep_to_messages)
+{
+    enum { WORLD = GF_DIRECT_RANKS_MAX + 2 };
+    struct world_setup setup = setup_of((const uint32_t[8]){WORLD}, GF_ALGORITHM_AUTO);
+    struct world_step step = {.order = WORLD_FORWARD};
+    setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
+    WORLD(w);
+    (void)world_interrupted_run(&w, &setup, WORLD - 1, 3, act_kill_two);
+    world_run(&w, world_shrink_progress, NULL);
+    world_run(&w, survivors_progress, &step);
+    for (uint32_t rank = 0; rank < WORLD - 2; rank++) {
+        assert_int_equal(w.ranks[rank].status, GF_OK);
+        assert_int_equal(gf_world(w.ranks[rank].gf), WORLD - 2);
+        for (uint32_t t = 0; t < LENGTH(tensors); t++) {
+            const float *gradient = world_gradient(&w, rank, t);
+            for (uint64_t e = 0; e < tensors[t].elem_count; e++)
+                assert_true(gradient[e] == world_sum(WORLD - 2, t, e));
+        }
+    }
+}
+
+/* ---- several nodes ---- */
+
 TEST(steps_are_summed_over_nodes_of_any_size)
 {
     for (size_t s = 0; s < LENGTH(shapes); s++) {
-        struct world_setup setup = setup_of(shapes[s]);
+        struct world_setup setup = setup_of(shapes[s], GF_ALGORITHM_HIERARCHY);
         struct world_step step = {.order = WORLD_ROTATED};
-        struct gf_trace_record records[64];
-        uint32_t found = 0, count;
+        uint32_t all;
         WORLD_OPEN(w, &setup);
         for (uint32_t repeat = 0; repeat < 3; repeat++) {
             world_step_ok(&w, &step);
             world_expect_sums(&w, 1.0f);
             world_expect_equal(&w);
         }
-        count = gf_trace_read(w.ranks[0].gf, records, 64);
-        for (uint32_t i = 0; i < count; i++) found += records[i].algorithm == GF_ALGORITHM_HIERARCHY;
-        assert_true(found >= 3);
+        assert_true(traced(&w, 0, GF_ALGORITHM_HIERARCHY, true, &all) >= 3);
     }
 }
 
@@ -68,7 +159,7 @@ TEST(a_16_bit_wire_rounds_between_nodes_alone)
     for (size_t i = 0; i < LENGTH(cases); i++) {
         uint64_t wire_bytes[2] = {0};
         for (uint32_t wire = 0; wire < 2; wire++) {
-            struct world_setup setup = setup_of(cases[i].shape);
+            struct world_setup setup = setup_of(cases[i].shape, GF_ALGORITHM_HIERARCHY);
             struct pair pair = cases[i].pair;
             struct world_step step = {.fill = fill_pair, .arg = &pair};
             bool skipped = (wire == GF_TYPE_F16) && (cases[i].sum == 0);
@@ -95,7 +186,7 @@ TEST(nodes_that_are_not_whole_are_refused_by_name)
     } cases[] = {{{1, 3}, {{2, 3}}, 2, 1, "hierarchy: rank 2 shares memory with 2 ranks"},
                  {{4}, {{0, 3}, {1, 2}}, 1, 0, "hierarchy: ranks 0 and 1 share memory with different ranks"}};
     for (size_t i = 0; i < LENGTH(cases); i++) {
-        struct world_setup setup = setup_of(cases[i].shape);
+        struct world_setup setup = setup_of(cases[i].shape, GF_ALGORITHM_HIERARCHY);
         memcpy(setup.sim.blind, cases[i].blind, sizeof cases[i].blind);
         WORLD_CREATE(w, &setup);
         world_join(&w);
@@ -106,17 +197,6 @@ TEST(nodes_that_are_not_whole_are_refused_by_name)
             world_expect_log(&w, rank, cases[i].said);
         }
     }
-}
-
-/* ---- auto ---- */
-
-static uint32_t traced(gf_context *gf, gf_algorithm algorithm)
-{
-    struct gf_trace_record records[64];
-    uint32_t found = 0, count = gf_trace_read(gf, records, 64);
-    for (uint32_t i = 0; i < count; i++)
-        found += (records[i].operation == GF_OPERATION_STEP) && (records[i].algorithm == (uint32_t)algorithm);
-    return found;
 }
 
 TEST(auto_takes_it_on_two_whole_nodes_or_where_each_rank_has_a_network_device)
@@ -144,13 +224,12 @@ TEST(auto_takes_it_on_two_whole_nodes_or_where_each_rank_has_a_network_device)
     };
     for (size_t row = 0; row < LENGTH(cases); row++) {
         const struct auto_case *c = &cases[row];
-        struct world_setup setup = setup_of(c->shape);
+        struct world_setup setup = setup_of(c->shape, GF_ALGORITHM_AUTO);
         struct world_step step = {.order = WORLD_ROTATED};
         memcpy(setup.sim.blind, c->blind, sizeof c->blind);
         setup.sim.node_port = c->cards > 0;
         setup.sim.node_cards = c->cards;
         if (c->cards > 0) setup.sim.ranks_per_node = c->shape[0];
-        setup.config.exchange.algorithm = GF_ALGORITHM_AUTO;
         setup.config.exchange.doubling_max_bytes = 8;
         setup.config.exchange.halving_max_bytes = 16;
         setup.config.exchange.deterministic = c->deterministic;
@@ -160,8 +239,8 @@ TEST(auto_takes_it_on_two_whole_nodes_or_where_each_rank_has_a_network_device)
             world_step_ok(&w, &step);
             world_expect_sums(&w, 1.0f);
         }
-        for (uint32_t rank = 0; rank < w.world; rank++)
-            if (traced(w.ranks[rank].gf, c->taken) < 3)
+        for (uint32_t rank = 0, all; rank < w.world; rank++)
+            if (traced(&w, rank, c->taken, false, &all) < 3)
                 fail_msg("row %zu, rank %u: %s was not taken", row, rank, gf_algorithm_name(c->taken));
     }
 }
