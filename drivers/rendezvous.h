@@ -57,7 +57,7 @@ struct gf_rendezvous {
     uint64_t sent_bytes;
 };
 
-/* A new call: here, in tcp/rendezvous_tcp.c, sim/sim_rendezvous.c and support/fake_rendezvous.c. */
+/* A new call: here, in tcp/rendezvous_tcp.c, sim/sim_rendezvous.c and support/members_world.c. */
 struct gf_rendezvous_driver {
     const char *name; /* "tcp", "sim" */
     size_t (*state_bytes)(const struct gf_rendezvous_setup *setup);
