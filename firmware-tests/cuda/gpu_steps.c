@@ -57,6 +57,7 @@ static void run_check(const struct state_run *run, gf_type wire, gf_path path, c
     struct world host, gpu;
     struct state_save save;
     uint64_t bytes;
+    char name[96];
     on_host.tensors = is_quick ? small : large;
     on_host.config.exchange.wire = wire;
     if (!is_quick) {
@@ -88,15 +89,9 @@ static void run_check(const struct state_run *run, gf_type wire, gf_path path, c
     save = state_save_take(&host);
     state_save_load(&gpu, &save);
     state_save_free(&save);
-    for (uint32_t step = 1; step <= STEPS; step++) {
-        state_step_run(&host, step, state_fill);
-        state_step_run(&gpu, step, state_fill);
-        if (state_worlds_same(&host, &gpu)) continue;
-        fprintf(stderr, "gpu-check: %s, %u ranks, %s on the wire, %s: step %u does not end as on the host\n", run->name,
-                run->world, (wire == GF_TYPE_F32) ? "fp32" : (wire == GF_TYPE_F16) ? "fp16" : "bf16",
-                gf_path_name(path), step);
-        exit(1);
-    }
+    (void)snprintf(name, sizeof name, "gpu-check: %s, %u ranks, %s on the wire, %s", run->name, run->world,
+                   (wire == GF_TYPE_F32) ? "fp32" : (wire == GF_TYPE_F16) ? "fp16" : "bf16", gf_path_name(path));
+    state_steps_same(&host, &gpu, 1, STEPS, state_fill, name);
     card->driver->host_unregister(card, computed);
     card->driver->host_unregister(card, bounce);
     world_close(&host);

@@ -18,17 +18,6 @@ static void open_of(const struct state_run *run, uint64_t fuse_bytes)
     cuda_world_open(&setup);
 }
 
-static void steps_expect_same(const struct state_run *run, uint32_t steps)
-{
-    for (uint32_t step = 1; step <= steps; step++) {
-        state_step_run(&both->host, step, state_fill);
-        state_step_run(&both->cuda, step, state_fill);
-        if (!cuda_world_same()) fail_msg("%s: step %u differs", run->name, step);
-        for (uint32_t rank = 0; rank < run->world; rank++)
-            assert_int_equal(gf_step_skipped(both->host.ranks[rank].gf), gf_step_skipped(both->cuda.ranks[rank].gf));
-    }
-}
-
 #define NO_FLAGS "GF_FAKE_CUDA_NO_FLAGS=1"
 
 /* Do streams store the flags? */
@@ -48,7 +37,7 @@ TEST(a_run_from_device_to_device_ends_where_it_ends_on_the_host)
         open_of(&state_runs[i], fuse_bytes[i % 3]);
         cuda_world_expect_path(GF_PATH_PEERS);
         expect_flags(i % 4 != 3);
-        steps_expect_same(&state_runs[i], STEPS);
+        cuda_world_steps(STEPS, state_runs[i].name);
         cuda_world_halves_expect_equal();
         assert_true(world_stats(&both->cuda, 0).mapped_bytes > 0);
         cuda_world_close();
@@ -62,7 +51,7 @@ static void expect_fallback(const struct state_run *run, const char *reason)
         world_expect_log(&both->cuda, rank, "gradients go through host memory, not from device to device");
         world_expect_log(&both->cuda, rank, reason);
     }
-    steps_expect_same(run, 2);
+    cuda_world_steps(2, run->name);
     cuda_world_close();
 }
 

@@ -17,21 +17,6 @@ static struct world_setup setup_on(const struct state_run *run, const struct gf_
     return setup;
 }
 
-static void expect_same(struct world *host, struct world *device) { assert_true(state_worlds_same(host, device)); }
-
-static void halves_expect_equal(struct world *a, struct world *b)
-{
-    for (uint32_t rank = 0; rank < a->world; rank++) {
-        world_drain(b, rank);
-        for (uint32_t tensor = 0; tensor < a->ranks[rank].tensor_count; tensor++) {
-            gf_mem left = gf_weight_half(a->ranks[rank].gf, tensor), right = gf_weight_half(b->ranks[rank].gf, tensor);
-            if (left == 0) continue;
-            assert_memory_equal((const void *)(uintptr_t)left, (const void *)(uintptr_t)right,
-                                a->ranks[rank].tensors[tensor].elem_count * sizeof(uint16_t));
-        }
-    }
-}
-
 /* ---- ranks with a device beside ranks without one ---- */
 
 static void every_other_on_the_host(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors,
@@ -72,11 +57,7 @@ TEST(ranks_with_a_device_and_without_sum_the_same_type)
         WORLD_OPEN(b, &mixed);
         state_weights_begin(&a);
         state_weights_begin(&b);
-        for (uint32_t step = 1; step <= 3; step++) {
-            state_step_run(&a, step, state_fill_whole);
-            state_step_run(&b, step, state_fill_whole);
-            expect_same(&a, &b);
-        }
+        state_steps_same(&a, &b, 1, 3, state_fill_whole, run.name);
     }
 }
 
@@ -140,9 +121,7 @@ static void listed_chunks_run(uint32_t slice_bytes, uint32_t chunk_elems, uint64
                 if (i % 2 == 0) sparse->scratch_elems = scratch_elems;
             }
             for (uint32_t step = 1; step <= LISTED_STEPS; step++) {
-                state_step_run(&host, step, fill_typed);
-                state_step_run(&device, step, fill_typed);
-                expect_same(&host, &device);
+                state_steps_same(&host, &device, step, step, fill_typed, state_runs[i].name);
                 expect_same_scores(&host, &device);
             }
             expect_same_fault(&host, &device);
@@ -178,13 +157,8 @@ TEST(a_state_of_the_host_goes_on_on_a_device)
         save = state_save_take(&host);
         state_save_load(&device, &save);
         state_save_free(&save);
-        expect_same(&host, &device);
-        for (uint32_t step = 7; step <= STEPS; step++) {
-            state_step_run(&host, step, state_fill);
-            state_step_run(&device, step, state_fill);
-            expect_same(&host, &device);
-        }
-        halves_expect_equal(&host, &device);
+        state_steps_same(&host, &device, 7, STEPS, state_fill, state_runs[i].name);
+        state_halves_same(&host, &device);
         assert_true(late_gpu_done(device.ranks[0].gf->gpu) > STEPS); /* it was the device that did it */
     }
 }

@@ -5,16 +5,6 @@
 
 #define STEPS 12u
 
-static void halves_expect_equal(struct world *a, struct world *b)
-{
-    for (uint32_t rank = 0; rank < a->world; rank++)
-        for (uint32_t tensor = 0; tensor < a->ranks[rank].tensor_count; tensor++) {
-            gf_mem left = gf_weight_half(a->ranks[rank].gf, tensor), right = gf_weight_half(b->ranks[rank].gf, tensor);
-            if (left == 0) continue;
-            assert_memory_equal((const void *)(uintptr_t)left, (const void *)(uintptr_t)right,
-                                a->ranks[rank].tensors[tensor].elem_count * sizeof(uint16_t));
-        }
-}
 TEST(resumed_anywhere_a_run_ends_bitwise_where_the_uninterrupted_one_ends)
 {
     for (size_t i = 0; i < STATE_RUNS; i++) {
@@ -46,7 +36,7 @@ TEST(resumed_anywhere_a_run_ends_bitwise_where_the_uninterrupted_one_ends)
             again = state_save_take(&part);
             state_save_expect_equal(&again, &saves[STEPS]);
             state_save_free(&again);
-            halves_expect_equal(&part, &whole);
+            state_halves_same(&part, &whole);
             world_close(&part);
         }
         for (uint32_t step = 0; step <= STEPS; step++) state_save_free(&saves[step]);

@@ -152,3 +152,29 @@ void state_weights_begin(struct world *w)
                 weight[i] = world_value(99, tensor, i) * 0.3f;
         }
 }
+
+void state_steps_same(struct world *a, struct world *b, uint64_t first, uint64_t last,
+                      void (*fill)(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg),
+                      const char *name)
+{
+    for (uint64_t step = first; step <= last; step++) {
+        state_step_run(a, step, fill);
+        state_step_run(b, step, fill);
+        if (!state_worlds_same(a, b)) fail_msg("%s: step %u differs", name, (unsigned)step);
+        for (uint32_t rank = 0; rank < a->world; rank++)
+            assert_int_equal(gf_step_skipped(a->ranks[rank].gf), gf_step_skipped(b->ranks[rank].gf));
+    }
+}
+
+void state_halves_same(struct world *a, struct world *b)
+{
+    for (uint32_t rank = 0; rank < a->world; rank++) {
+        world_drain(b, rank);
+        for (uint32_t tensor = 0; tensor < a->ranks[rank].tensor_count; tensor++) {
+            gf_mem left = gf_weight_half(a->ranks[rank].gf, tensor), right = gf_weight_half(b->ranks[rank].gf, tensor);
+            if (left == 0) continue;
+            assert_memory_equal((const void *)(uintptr_t)left, (const void *)(uintptr_t)right,
+                                a->ranks[rank].tensors[tensor].elem_count * sizeof(uint16_t));
+        }
+    }
+}

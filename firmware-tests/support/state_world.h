@@ -53,5 +53,10 @@ void state_step_run(struct world *w, uint64_t number,
                     void (*fill)(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg));
 /* Weights before the first step. */
 void state_weights_begin(struct world *w);
+/* Steps `first` to `last` in both worlds: after each they are the same, and have skipped it both or neither. */
+void state_steps_same(struct world *a, struct world *b, uint64_t first, uint64_t last,
+                      void (*fill)(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg),
+                      const char *name);
+void state_halves_same(struct world *a, struct world *b); /* their 16-bit weights, in host memory or on a late device */
 
 #endif
