@@ -3,8 +3,8 @@
  * who is refused says so at open, and who dies leaves no trace. */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
-#include "firmware-tests/cuda/cuda_card.h"
 #include "firmware-tests/cuda/cuda_world.h"
+#include "firmware-tests/support/link_watch.h"
 
 #define STEPS 2u
 #define RANKS 4u
@@ -42,7 +42,7 @@ TEST(nodes_of_devices_end_where_nodes_of_hosts_do)
         cuda_world_steps(STEPS, run.name);
         cuda_world_halves_expect_equal();
         assert_true(world_stats(&both->cuda, 0).mapped_bytes > 0);
-        by_card += (both->wire_ranks != 0) ? cuda_card_messages() : 0;
+        by_card += (both->wire_ranks != 0) ? link_watch_messages() : 0;
         cuda_world_close();
     }
     assert_true(by_card > 100); /* messages out of device memory */

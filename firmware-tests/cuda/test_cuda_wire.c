@@ -3,8 +3,8 @@
 #include "firmware-tests/support/suite.h"
 #include "lib/device/device.h"
 #include "lib/modules/modules.h"
-#include "firmware-tests/cuda/cuda_card.h"
 #include "firmware-tests/cuda/cuda_world.h"
+#include "firmware-tests/support/link_watch.h"
 
 #define STEPS 4u /* as in test_cuda_step */
 #define SLICE_BYTES 256u
@@ -59,7 +59,7 @@ TEST(a_run_from_device_to_wire_ends_where_it_ends_on_the_host)
         both_open(&setup);
         cuda_world_steps(STEPS, state_runs[i].name);
         cuda_world_halves_expect_equal();
-        assert_true(cuda_card_messages() > 50);
+        assert_true(link_watch_messages() > 50);
         cuda_world_close();
     }
 }

@@ -1,7 +1,7 @@
 /* The group of ranks and its memory; what is in it: coll_values.c. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/coll_world.h"
-#include "firmware-tests/support/coll_watch.h"
+#include "firmware-tests/support/link_watch.h"
 
 #define GUARD_BYTES 64u
 #define GUARD 0xa5
@@ -70,13 +70,43 @@ static gf_mem take_guarded(struct coll_world *world, uint32_t index, int which, 
     return (gf_mem)(uintptr_t)(node->memory[which] + GUARD_BYTES);
 }
 
+/* ---- whoever touches what is under way ---- */
+
+static bool may_begin(gf_mem data, size_t size_bytes, bool is_write)
+{
+    assert_true(link_watch_is_free(data, size_bytes, is_write));
+    return true;
+}
+static const struct link_watch nobody_beside = {.begin = may_begin};
+
+/* Any fold: dst is written, src is read. */
+static void fold_look(gf_mem dst, gf_mem src, size_t size_bytes)
+{
+    assert_true(link_watch_is_free(dst, size_bytes, true) && link_watch_is_free(src, size_bytes, false));
+}
+
+static gf_status sum_look(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count,
+                          uint64_t base, struct gf_check *check)
+{
+    fold_look(dst, src, elem_count * gf_type_size_bytes(type));
+    return gf_element_ops_best()->sum(queue, dst, src, type, elem_count, base, check);
+}
+
+static const struct gf_element_ops *looking_ops(void)
+{
+    static struct gf_element_ops ops;
+    ops = *gf_element_ops_best();
+    ops.sum = sum_look;
+    return &ops;
+}
+
 static gf_status fold_xor(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count)
 {
     struct coll_node *node = arg;
     unsigned char *to = (unsigned char *)(uintptr_t)dst;
     const unsigned char *from = (const unsigned char *)(uintptr_t)src;
     node->folded_elems += elem_count;
-    coll_watch_fold(dst, src, elem_count * node->coll.fold_elem_bytes);
+    fold_look(dst, src, elem_count * node->coll.fold_elem_bytes);
     for (size_t i = 0; i < elem_count * node->coll.fold_elem_bytes; i++) to[i] ^= from[i];
     return GF_OK;
 }
@@ -99,7 +129,7 @@ static void links_open(struct coll_world *world)
         world->node_of_rank[rank] = i;
         node->link_state = take(drivers->link->state_bytes(&setup));
         assert_int_equal(drivers->link->open(&setup, node->link_state, &node->link, &fault), GF_OK);
-        if (world->c.size <= WATCHED_MAX) coll_watch_link(node->link);
+        if (world->c.size <= WATCHED_MAX) node->link->driver = link_watch(node->link->driver, &nobody_beside);
     }
     for (uint32_t i = 0; i < world->c.size; i++) {
         unsigned char endpoint[256];
@@ -165,7 +195,7 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c, const 
         size_t req_bytes = node->link->driver->req_size_bytes;
         need_of(world, &need);
         *coll = (struct gf_coll){
-            .kind = c->kind, .link = node->link, .ops = coll_watch_ops(), .collective = c->collective, .root = c->root,
+            .kind = c->kind, .link = node->link, .ops = looking_ops(), .collective = c->collective, .root = c->root,
             .members = c->members, .size = c->size, .index = i, .type = c->type, .elem_count = c->elem_count,
             .timeout_ns = COLL_TIMEOUT_NS, .slice_bytes = c->slice_bytes, .window = c->window, .check = &node->check,
             .staging_bytes = need.staging_bytes, .msg_count = need.msg_count, .own = {&node->own.flow},
@@ -253,7 +283,7 @@ void coll_world_run(struct coll_world *world)
         gf_sim_advance_to(world->sim, gf_sim_now_ns(world->sim) + COLL_TIMEOUT_NS / 4);
     }
     assert_int_equal(gf_sim_counts(world->sim)->requests_posted, gf_sim_counts(world->sim)->requests_ended);
-    assert_int_equal(coll_watch_under_way(), 0);
+    assert_int_equal(link_watch_under_way(), 0);
 }
 
 void coll_world_close(struct coll_world *world)
