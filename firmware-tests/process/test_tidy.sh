@@ -53,6 +53,10 @@ sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
         $0 in bad { n[$0]++ } END { for (k in n) print "word", k, n[k] }'
     find . -name README.md ! -path './build*' | sed 's|^\./||' | xargs wc -l | awk '
         $2 != "total" { depth = gsub("/", "/", $2); if ($1 > (depth == 0 ? 150 : depth == 1 ? 100 : 60)) print "readme", $2, $1 }'
+    for folder in . lib ops drivers config firmware-tests tools; do
+        [ -s $folder/README.md ] || echo "readme $folder/README.md 1"
+        find $folder -name README.md ! -path './?*/*' -exec cat {} +
+    done | awk '/^readme .* 1$/; { words += NF } END { if (words > 9000) print "readme words", words }'
     # A declaration belongs to the comment above it, up to the next empty line; one that waits says that it may block.
     awk 'FNR == 1 || /^$/ { said = "" }
         /\/\*/ { said = said " " }
