@@ -212,8 +212,8 @@ $(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = $(LIB) -Wl,-Bstatic 
     $(UCX_DYNAMIC_LIBS) -ldl -lrt -lm
 # As an appliance would be that leads UCX's calls past connection_proof.c.
 $(BUILD)/firmware-tests/program_unguarded: PROGRAM_LIBS = $(BUILD)/libtest.a $(LIB) $(filter-out -Wl$(comma)--wrap=%,$(LINK_LIBS)) -lcmocka
-$(BUILD)/firmware-tests/program_attack $(BUILD)/firmware-tests/program_flood $(BUILD)/firmware-tests/program_strangers: PROGRAM_LIBS = $(BUILD)/libtest.a $(LIB) $(LINK_LIBS) -lcmocka
-$(BUILD)/firmware-tests/program_unguarded $(BUILD)/firmware-tests/program_attack $(BUILD)/firmware-tests/program_flood $(BUILD)/firmware-tests/program_strangers: $(BUILD)/libtest.a
+$(BUILD)/firmware-tests/program_strangers: PROGRAM_LIBS = $(BUILD)/libtest.a $(LIB) $(LINK_LIBS) -lcmocka
+$(BUILD)/firmware-tests/program_unguarded $(BUILD)/firmware-tests/program_strangers: $(BUILD)/libtest.a
 $(BUILD)/firmware-tests/program_soak_corpus: PROGRAM_LIBS = $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 $(BUILD)/firmware-tests/program_soak_corpus: $(BUILD)/libtest.a
 # It runs where there is no libcmocka: gpu_asserts.c has what worlds call of it.

@@ -4,7 +4,7 @@
 # Each kill is a job of its own, of rank 0, 1, .. in turn. Prints "min / median / max" in seconds, and the median of
 # what the slowest survivor says itself. Needs a quiet machine.
 # With RATE each kill is three jobs, one after the other: quiet; while RATE strangers a second come to the ranks' ports
-# (program_flood); while as many come to a process beside the job. Prints the medians of their ratios too, and exits
+# (program_strangers); while as many come to a process beside the job. Prints the medians of their ratios too, and exits
 # with 1 where a kill left out a live rank or the flooded median is more than twice the quiet one.
 # IDLE: link.idle.
 import os
@@ -34,8 +34,8 @@ def flood_begin(kind, build, ranks, rate, scratch):
     if kind == 'quiet':
         return None
     pids = [open(f'{scratch}/pid.{rank}').read().strip() for rank in range(ranks)] if kind == 'flooded' else []
-    return subprocess.Popen([build + '/firmware-tests/program_flood', str(rate), '60', str(JOB), str(ranks)] + pids,
-                            stdout=subprocess.DEVNULL)
+    flood = [build + '/firmware-tests/program_strangers', 'flood', str(rate), '60', str(JOB), str(ranks)]
+    return subprocess.Popen(flood + pids, stdout=subprocess.DEVNULL)
 
 
 def kill_once(build, ranks, victim, transports, scratch, kind='quiet', rate=0):

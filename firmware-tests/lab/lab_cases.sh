@@ -111,9 +111,10 @@ slow_link() { net_shape 2 10mbit; }
 case_tcp_slow_link() { PROGRAM=$tests/program_faulty_train disturbed slow_link; slowest_is 2 "link of rank"; }
 
 grown_kb() { awk '/VmRSS/ { print $2 }' "/proc/$(pid_of 0)/status"; }
+visit="$tests/program_strangers visit"
 strangers() {
     before=$(grown_kb)
-    net_exec $stranger "$tests/program_strangers" "$(net_address 0)" 7117 2000 200 </dev/null >"$work/strangers"
+    net_exec $stranger $visit "$(net_address 0)" 7117 2000 200 </dev/null >"$work/strangers"
     grown=$(($(grown_kb) - before))
 }
 case_tcp_strangers() {
@@ -124,7 +125,7 @@ case_tcp_strangers() {
 }
 data_strangers() {
     port=$(net_exec 2 ss -Hltnp "( sport >= :21000 and sport <= :25999 )" | sed -n 's/.*:\([0-9]*\) .*/\1/p' | head -n 1)
-    net_exec $stranger "$tests/program_strangers" "$(net_address 2)" "${port:-0}" 200 50 </dev/null >"$work/strangers"
+    net_exec $stranger $visit "$(net_address 2)" "${port:-0}" 200 50 </dev/null >"$work/strangers"
 }
 case_tcp_data_strangers() { disturbed data_strangers; said "$(cat "$work/strangers")"; }
 case_tcp_half_open() {
@@ -133,7 +134,7 @@ case_tcp_half_open() {
     config_write $tcp
     rank_start 0 $goes_on
     until net_exec 0 ss -Hltn "sport = :7117" | grep -q . || is_over 0; do sleep 0.02; done
-    net_exec $stranger "$tests/program_strangers" "$(net_address 0)" 7117 200 200 <"$work/hold" >"$work/strangers" &
+    net_exec $stranger $visit "$(net_address 0)" 7117 200 200 <"$work/hold" >"$work/strangers" &
     holder=$!
     exec 3>"$work/hold"
     for r in $(others 0); do rank_start "$r" $goes_on; done

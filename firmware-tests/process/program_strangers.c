@@ -1,17 +1,65 @@
-/* program_strangers IP PORT COUNT OPEN: COUNT connections to IP:PORT by somebody who does not belong there, the last OPEN of
- * them kept open until the other side hangs up or standard input ends. What they say goes round: nothing, HTTP, 64 KiB of one
- * letter, part of a hello, a hello whose size is beyond all bounds, random bytes, a hello without a key. Prints how many
- * were taken and how many refused. */
+/* Whoever does not belong to a job, at its ports:
+ *     program_strangers visit IP PORT COUNT OPEN
+ *         COUNT connections to IP:PORT, the last OPEN of them kept open until the other side hangs up or standard input
+ *         ends. What they say goes round: nothing, HTTP, 64 KiB of one letter, part of a hello, a hello whose size is
+ *         beyond all bounds, random bytes, a hello without a key. Prints how many were taken and how many refused.
+ *     program_strangers attack ROUNDS PID..
+ *         At every TCP port that these processes listen on, seen from the network namespace that this runs in. Each
+ *         round, at each port: PUT requests of UCX's into every writable mapping of the process, active messages, a
+ *         proof that is none, half a hello, nothing at all; every third connection stays open. Prints the ports first
+ *         ("PID IP:PORT"), then how many connections stood and at how many something was answered. ROUNDS 0: the ports
+ *         alone. ATTACK_USER: as that user, once it has read where the processes listen.
+ *     program_strangers flood RATE SECONDS JOB WORLD [PID..]
+ *         RATE connections a second, to the ports of these processes in turn, each with a hello that is right in all
+ *         but the proof of the key. Prints how many it made. Without a PID the flood goes to a child of its own, which
+ *         accepts, reads and closes: what a flood beside the job costs. */
+#include "drivers/tcp/rendezvous_frame.h"
 #include "firmware-tests/support/stranger.h"
 
 #include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
-#define OPEN_MAX_COUNT 512u
+#define PORTS_MAX 64u
+#define RANGES_MAX 400u
+#define OPEN_MAX 512u
+
+struct target {
+    const char *pid;
+    struct stranger_port port;
+    uint64_t ranges[RANGES_MAX];
+    uint32_t range_count;
+};
+static struct target targets[PORTS_MAX];
+static uint32_t target_count;
+
+static void targets_find(char **pids)
+{
+    for (; *pids != NULL; pids++) {
+        struct stranger_port ports[PORTS_MAX];
+        uint32_t found = stranger_ports(atoi(*pids), ports, PORTS_MAX);
+        for (uint32_t i = 0; (i < found) && (i < PORTS_MAX) && (target_count < PORTS_MAX); i++)
+            targets[target_count++] = (struct target){.pid = *pids, .port = ports[i]};
+    }
+}
+
+/* The place of connection number i among those that stay open; what was there is closed. */
+static int *kept_open(unsigned long i, unsigned long open_count)
+{
+    static int fds[OPEN_MAX];
+    int *fd = &fds[i % open_count];
+    if (*fd > 0) (void)close(*fd);
+    return fd;
+}
+
+/* ---- visit ---- */
 
 static void hello_say(int fd, size_t bytes, bool oversized)
 {
@@ -21,7 +69,7 @@ static void hello_say(int fd, size_t bytes, bool oversized)
     stranger_say(fd, hello, (bytes < sizeof hello) ? bytes : sizeof hello);
 }
 
-static void misbehave(int fd, unsigned kind)
+static void visitor_says(int fd, unsigned long kind)
 {
     static unsigned char letters[1 << 16], noise[4096];
     switch (kind % 7u) {
@@ -38,38 +86,162 @@ static void misbehave(int fd, unsigned kind)
     }
 }
 
-int main(int argc, char **argv)
+static int visit(char **arguments)
 {
-    static int open_fds[OPEN_MAX_COUNT];
-    unsigned long count = (argc == 5) ? strtoul(argv[3], NULL, 10) : 0, open_count = (argc == 5) ? strtoul(argv[4], NULL, 10) : 0;
-    unsigned long taken = 0, refused = 0;
+    unsigned long count = strtoul(arguments[2], NULL, 10), open_count = strtoul(arguments[3], NULL, 10), taken = 0;
     char byte;
-    if ((argc != 5) || (open_count > OPEN_MAX_COUNT)) {
-        fprintf(stderr, "usage: program_strangers IP PORT COUNT OPEN (at most %u)\n", OPEN_MAX_COUNT);
-        return 2;
-    }
-    if (inet_pton(AF_INET, argv[1], &(struct in_addr){0}) != 1) {
-        fprintf(stderr, "program_strangers: %s is no IPv4 address\n", argv[1]);
-        return 2;
-    }
+    if ((open_count > OPEN_MAX) || (inet_pton(AF_INET, arguments[0], &(struct in_addr){0}) != 1)) return 2;
     for (unsigned long i = 0; i < count; i++) {
-        int *slot = (open_count > 0) ? &open_fds[i % open_count] : NULL;
-        int fd = stranger_connect(argv[1], (uint16_t)strtoul(argv[2], NULL, 10));
-        if (fd < 0) {
-            refused++;
-            continue;
-        }
+        int fd = stranger_connect(arguments[0], (uint16_t)strtoul(arguments[1], NULL, 10));
+        if (fd < 0) continue;
         taken++;
-        misbehave(fd, (unsigned)i);
-        if (slot == NULL) {
-            (void)close(fd);
-            continue;
-        }
-        if (*slot > 0) (void)close(*slot);
-        *slot = fd;
+        visitor_says(fd, i);
+        if (open_count == 0) (void)close(fd);
+        else *kept_open(i, open_count) = fd;
     }
-    printf("strangers: %lu taken, %lu refused\n", taken, refused);
+    printf("strangers: %lu taken, %lu refused\n", taken, count - taken);
     fflush(stdout);
     while ((open_count > 0) && (read(STDIN_FILENO, &byte, 1) > 0)) continue;
     return 0;
+}
+
+/* ---- attack ---- */
+
+static const unsigned char prize[64] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+
+/* The middle of each writable mapping: what lies there is in use or spare, and no job has the bits it should have if a
+ * gradient or a pointer was written over. */
+static void ranges_read(struct target *target)
+{
+    char path[64], line[512], rights[8];
+    unsigned long first, end;
+    (void)snprintf(path, sizeof path, "/proc/%s/maps", target->pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return;
+    while ((fgets(line, sizeof line, file) != NULL) && (target->range_count + 1 < RANGES_MAX)) {
+        if ((sscanf(line, "%lx-%lx %7s", &first, &end, rights) != 3) || (rights[1] != 'w')) continue;
+        target->ranges[target->range_count++] = first;
+        target->ranges[target->range_count++] = first + (end - first) / 2 / 64 * 64;
+    }
+    (void)fclose(file);
+}
+
+static void attacker_says(int fd, const struct target *target, unsigned long way)
+{
+    unsigned char hello[STRANGER_HELLO_BYTES] = "GFUCXv1\nand nothing that would prove it";
+    struct gf_put put = {hello, sizeof hello};
+    switch (way % 5) {
+    case 0:
+    case 1:
+        if (way % 5 == 1) (void)send(fd, hello, 40, MSG_NOSIGNAL | MSG_DONTWAIT);
+        stranger_greet(fd);
+        for (uint32_t i = 0; i < target->range_count; i++) stranger_put(fd, target->ranges[i], prize, sizeof prize);
+        break;
+    case 2:
+        stranger_greet(fd);
+        for (uint64_t tag = 0; tag < 64; tag++) stranger_message(fd, tag << 45, prize, sizeof prize);
+        break;
+    case 3:
+        gf_frame_header_put(&put, GF_FRAME_HELLO, GF_FRAME_HELLO_BYTES, 4711, 1);
+        (void)send(fd, hello, 50, MSG_NOSIGNAL | MSG_DONTWAIT);
+        break;
+    case 4: break;
+    }
+}
+
+static int attack(char **arguments)
+{
+    unsigned long rounds = strtoul(arguments[0], NULL, 10), stood = 0, answered = 0;
+    const char *user = getenv("ATTACK_USER");
+    targets_find(arguments + 1);
+    for (uint32_t i = 0; i < target_count; i++) {
+        ranges_read(&targets[i]);
+        printf("%s %s:%u\n", targets[i].pid, targets[i].port.ip, targets[i].port.port);
+    }
+    if ((user != NULL) && (setuid((uid_t)strtoul(user, NULL, 10)) != 0)) return 3;
+    for (unsigned long i = 0; i < rounds * target_count; i++) {
+        const struct target *target = &targets[i % target_count];
+        int fd = stranger_connect(target->port.ip, target->port.port);
+        if (fd < 0) continue;
+        stood++;
+        attacker_says(fd, target, i / target_count);
+        if (i < 5 * target_count) answered += stranger_hears(fd, 100) > 0;
+        if (i % 3 == 0) *kept_open(i / 3, 300) = fd;
+        else (void)close(fd);
+    }
+    printf("stood %lu, answered %lu\n", stood, answered);
+    return 0;
+}
+
+/* ---- flood ---- */
+
+static double seconds_now(clockid_t clock)
+{
+    struct timespec now;
+    (void)clock_gettime(clock, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* At 127.0.0.1, until this process ends. */
+static uint16_t sink_begin(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char said[512];
+    if ((bind(fd, (struct sockaddr *)&at, bytes) != 0) || (listen(fd, 1024) != 0) ||
+        (getsockname(fd, (struct sockaddr *)&at, &bytes) != 0)) exit(4);
+    pid_t above = getpid();
+    if (fork() != 0) return ntohs(at.sin_port);
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (getppid() == above) {
+        int one = accept(fd, NULL, NULL);
+        (void)recv(one, said, sizeof said, MSG_DONTWAIT);
+        (void)close(one);
+    }
+    exit(0);
+}
+
+static int flood(char **arguments)
+{
+    unsigned char hello[STRANGER_HELLO_BYTES];
+    double rate = strtod(arguments[0], NULL), seconds = strtod(arguments[1], NULL);
+    double began = seconds_now(CLOCK_MONOTONIC);
+    uint64_t job = strtoull(arguments[2], NULL, 10), made = 0;
+    uint32_t world = (uint32_t)strtoul(arguments[3], NULL, 10);
+    targets_find(arguments + 4);
+    if (arguments[4] == NULL) {
+        targets[target_count++].port = (struct stranger_port){.ip = "127.0.0.1", .port = sink_begin()};
+    }
+    if ((target_count == 0) || (world < 2)) return 3;
+    for (double passed; (passed = seconds_now(CLOCK_MONOTONIC) - began) < seconds;) {
+        if ((double)made >= passed * rate) {
+            (void)nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+            continue;
+        }
+        const struct stranger_port *port = &targets[made % target_count].port;
+        struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port->port)};
+        int fd = *kept_open(made, 256) = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        stranger_hello(hello, job, 1 + (uint32_t)(made / target_count) % (world - 1), world, 1);
+        (void)inet_pton(AF_INET, port->ip, &at.sin_addr);
+        (void)connect(fd, (struct sockaddr *)&at, sizeof at); /* here it stands at once, or waits for the other side */
+        (void)send(fd, hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT);
+        made++;
+    }
+    printf("made %llu in %.1f s of a core\n", (unsigned long long)made, seconds_now(CLOCK_PROCESS_CPUTIME_ID));
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*run)(char **arguments);
+        int least, most;
+    } modes[] = {{"visit", visit, 4, 4}, {"attack", attack, 2, 1000}, {"flood", flood, 4, 1000}};
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        if ((argc > 1) && (strcmp(argv[1], modes[i].name) == 0) && (argc - 2 >= modes[i].least) &&
+            (argc - 2 <= modes[i].most)) return modes[i].run(argv + 2);
+    fprintf(stderr, "usage: program_strangers visit|attack|flood ..: see its source\n");
+    return 2;
 }

@@ -19,7 +19,7 @@ shrinks() {
     until [ -n "$(ls "$scratch"/c.* 2>/dev/null)" ]; do kill -0 $job 2>/dev/null || { cat "$scratch/log"; return 1; }; sleep 0.01; done
     if [ "$2" -gt 0 ]; then
         # shellcheck disable=SC2046
-        setsid "$BUILD/firmware-tests/program_flood" "$2" 3 4711 $ranks $(cat "$scratch"/pid.*) >"$scratch/flood" &
+        setsid "$BUILD/firmware-tests/program_strangers" flood "$2" 3 4711 $ranks $(cat "$scratch"/pid.*) >"$scratch/flood" &
         flood=$!
     fi
     sleep 0.5

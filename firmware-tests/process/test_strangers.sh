@@ -7,7 +7,7 @@
 trap 'net_down; rm -rf "$scratch"' EXIT
 trap 'exit 1' INT TERM
 export OPENBLAS_NUM_THREADS=1 LC_ALL=C
-attack=$BUILD/firmware-tests/program_attack steps=4000
+attack="$BUILD/firmware-tests/program_strangers attack" steps=4000
 head -c 32 /dev/urandom >"$scratch/key"
 chmod 600 "$scratch/key"
 weights() { sed -n 's/^.*\(weights .*, the same on all ranks\).*$/\1/p' "$1"; }
@@ -37,7 +37,7 @@ local_job() {
 }
 one_listener_each() { # no more than the control channel's, and none of link.ports
     local_job
-    pid=$(pids 3) && "$attack" 0 $pid >"$scratch/out"
+    pid=$(pids 3) && $attack 0 $pid >"$scratch/out"
     grep -q ':2[1-5][0-9][0-9][0-9]$' "$scratch/out" && { cat "$scratch/out"; return 1; }
     [ "$(grep -c : "$scratch/out")" -eq 3 ] || { cat "$scratch/out"; return 1; }
     wait $job && cp "$scratch/log" "$scratch/local"
@@ -45,7 +45,7 @@ one_listener_each() { # no more than the control channel's, and none of link.por
 local_attack() { # user
     local_job
     pid=$(pids 3) || { cat "$scratch/log"; return 1; }
-    ATTACK_USER=$1 "$attack" 60 $pid >"$scratch/out" 2>&1
+    ATTACK_USER=$1 $attack 60 $pid >"$scratch/out" 2>&1
     grep -q '^stood [1-9]' "$scratch/out" || { cat "$scratch/out"; return 1; }
     ended "$scratch/local"
 }
@@ -85,7 +85,7 @@ routed_job() { # of one node, whose address others reach
 routed_listeners() {
     routed_job
     pid=$(pids 3) || { cat "$scratch/log"; return 1; }
-    ip netns exec "gf$$-sw" "$attack" 20 $pid >"$scratch/out" 2>&1
+    ip netns exec "gf$$-sw" $attack 20 $pid >"$scratch/out" 2>&1
     [ "$(grep -c : "$scratch/out")" -eq 3 ] && ! grep -q ':2[1-5][0-9][0-9][0-9]$' "$scratch/out" &&
         grep -q '^stood [1-9].*answered 0$' "$scratch/out" || { cat "$scratch/out"; return 1; }
     ended "$scratch/local"
@@ -93,7 +93,7 @@ routed_listeners() {
 net_attack() { # namespace
     net_job
     pid=$(pids 2) || { cat "$scratch/log"; return 1; }
-    ip netns exec "$1" "$attack" 60 $pid >"$scratch/out" 2>&1
+    ip netns exec "$1" $attack 60 $pid >"$scratch/out" 2>&1
     grep -q ':2[1-5][0-9][0-9][0-9]$' "$scratch/out" && grep -q '^stood [1-9].*answered 0$' "$scratch/out" ||
         { cat "$scratch/out"; return 1; }
     ended "$scratch/quiet" && grep -q 'did not prove' "$scratch/log"
