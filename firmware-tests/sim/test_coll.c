@@ -2,7 +2,6 @@
  * order, the memory asked for, the traffic. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/coll_world.h"
-#include "lib/modules/modules.h"
 #include "lib/settings/settings.h"
 
 /* Slices of 64 bytes: 16 or 32 elements. */
@@ -216,35 +215,4 @@ TEST(a_poll_folds_about_one_slice)
     coll_world_run(&world);
     coll_world_check(&world);
     assert_in_range(most, 5, 9);
-}
-
-TEST(blocks_cover_the_vector_once)
-{
-    for (uint32_t size = 1; size <= 12; size++) {
-        for (uint64_t elem_count = 0; elem_count <= 40; elem_count++) {
-            uint64_t next = 0;
-            for (uint32_t i = 0; i < size; i++) {
-                uint64_t first, count;
-                gf_coll_block(elem_count, size, i, &first, &count);
-                assert_int_equal(first, next);
-                assert_true(count <= (elem_count + size - 1) / size);
-                next += count;
-            }
-            assert_int_equal(next, elem_count);
-        }
-    }
-}
-
-TEST(kinds_are_found_by_their_algorithm)
-{
-    static const struct {
-        gf_algorithm algorithm;
-        const char *name;
-    } rows[] = {{GF_ALGORITHM_RING, "ring"},   {GF_ALGORITHM_HALVING, "halving"}, {GF_ALGORITHM_DOUBLING, "doubling"},
-                {GF_ALGORITHM_TREE, "tree"},   {GF_ALGORITHM_SERVER, "server"}};
-    for (size_t i = 0; i < LENGTH(rows); i++) {
-        assert_string_equal(gf_modules_all.coll[rows[i].algorithm]->name, rows[i].name);
-        assert_true(gf_coll_offers(gf_modules_all.coll[rows[i].algorithm], GF_COLL_ALLREDUCE));
-    }
-    assert_null(gf_modules_all.coll[GF_ALGORITHM_AUTO]);
 }
