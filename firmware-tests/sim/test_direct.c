@@ -235,31 +235,6 @@ TEST(a_silent_rank_is_named)
     }
 }
 
-TEST(a_dead_rank_ends_in_a_timeout_and_the_memory_serves_again)
-{
-    struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, 500, GF_TYPE_F32);
-    COLL_WORLD_OPEN(world, &c, NULL);
-    coll_world_fill(&world, false);
-    gf_sim_kill(world.sim, 1);
-    coll_world_go(&world, 0);
-    assert_int_equal(world.nodes[0].status, GF_ERR_TIMEOUT);
-    assert_int_equal(world.nodes[0].coll.waits_for, 1);
-    assert_int_equal(world.nodes[2].status, GF_ERR_TIMEOUT);
-    assert_int_equal(world.nodes[2].coll.waits_for, 1);
-}
-
-TEST(a_failed_operation_drains_at_once)
-{
-    struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, 500, GF_TYPE_F32);
-    COLL_WORLD_OPEN(world, &c, NULL);
-    coll_world_start(&world, 0, 0);
-    coll_world_poll(&world, 0);
-    gf_coll_fail(&world.nodes[0].coll, GF_ERR_ABORTED);
-    assert_int_equal(gf_coll_poll(&world.nodes[0].coll, 0), GF_ERR_ABORTED);
-    assert_int_equal(world.nodes[0].coll.state, GF_COLL_FAILED);
-    world.nodes[0].status = GF_ERR_ABORTED;
-}
-
 /* Ranks that were called with different things find out before they touch each other's data. */
 TEST(ranks_that_differ_are_named)
 {
