@@ -6,42 +6,29 @@
 
 TEST(averages_divide_by_what_they_say)
 {
-    static const uint64_t samples[] = {22, 21, 0, 21, 0};
+    static const uint64_t samples[] = {22, 21, 0, 21, 0}, none[5] = {0};
     static const struct average_case {
         gf_average average;
         float pre_scale;
         const uint64_t *samples;
-    } cases[] = {{GF_AVERAGE_SUM, 0, NULL},          {GF_AVERAGE_SUM, 0.125f, samples},
-                 {GF_AVERAGE_RANKS, 0, samples},     {GF_AVERAGE_RANKS, 1024.0f, NULL},
-                 {GF_AVERAGE_SAMPLES, 0, samples},   {GF_AVERAGE_SAMPLES, 0, NULL},
-                 {GF_AVERAGE_SAMPLES, 64.0f, samples}};
+        float factor;
+    } cases[] = {{GF_AVERAGE_SUM, 0, NULL, 1},              {GF_AVERAGE_SUM, 0.125f, samples, 1},
+                 {GF_AVERAGE_RANKS, 0, samples, 1.0f / 5},  {GF_AVERAGE_RANKS, 1024.0f, NULL, 1.0f / 5},
+                 {GF_AVERAGE_SAMPLES, 0, NULL, 1.0f / 5},   {GF_AVERAGE_SAMPLES, 0, samples, 1.0f / 64},
+                 {GF_AVERAGE_SAMPLES, 0, none, 0},          {GF_AVERAGE_SAMPLES, 64.0f, samples, 1.0f / 64}};
     for (size_t row = 0; row < LENGTH(cases) * GF_TYPE_COUNT; row++) {
         const struct average_case *c = &cases[row / GF_TYPE_COUNT];
         struct world_setup setup = mixed_setup(5);
         struct world_step step = {.order = WORLD_BACKWARD, .samples = c->samples};
-        float factor = 1.0f;
-        if (c->average == GF_AVERAGE_RANKS) factor = 1.0f / 5.0f;
-        if (c->average == GF_AVERAGE_SAMPLES) factor = (c->samples != NULL) ? 1.0f / 64.0f : 1.0f / 5.0f;
         setup.config.exchange.average = c->average;
         setup.config.exchange.pre_scale = c->pre_scale;
         setup.config.exchange.wire = (gf_type)(row % GF_TYPE_COUNT);
         setup.config.exchange.slice_bytes = 4096;
         WORLD_OPEN(w, &setup);
         world_step_ok(&w, &step);
-        world_expect_sums(&w, factor);
-        assert_true(gf_gradient_scale(w.ranks[2].gf) == factor / (c->pre_scale > 0 ? c->pre_scale : 1.0f));
+        world_expect_sums(&w, c->factor);
+        assert_true(gf_gradient_scale(w.ranks[2].gf) == c->factor / (c->pre_scale > 0 ? c->pre_scale : 1.0f));
     }
-}
-
-TEST(no_samples_at_all_average_to_zero)
-{
-    static const uint64_t samples[] = {0, 0};
-    struct world_setup setup = mixed_setup(2);
-    struct world_step step = {.samples = samples};
-    setup.config.exchange.average = GF_AVERAGE_SAMPLES;
-    WORLD_OPEN(w, &setup);
-    world_step_ok(&w, &step);
-    world_expect_sums(&w, 0.0f);
 }
 
 static const struct gf_tensor typed[] = {
@@ -226,32 +213,24 @@ TEST(one_value_that_is_not_finite_is_named_and_no_rank_moves)
     }
 }
 
-/* The wire holds the sum, the gradient's own type does not. */
-TEST(a_sum_that_the_gradients_type_cannot_hold_is_found)
+/* The wire holds the sum and the gradient's own type does not; or values only once the scale is taken out. */
+TEST(what_only_the_result_cannot_hold_is_found)
 {
     static const struct gf_tensor half[] = {{.name = "half", .elem_count = 100, .type = GF_TYPE_F16}};
-    struct spoil spoil = {.rank = 0, .tensor = 0, .elem = 5, .value = 40000.0f, .others = 40000.0f};
-    struct world_step step = {.fill = fill_spoilt, .arg = &spoil};
-    struct world_setup setup = mixed_setup(2);
-    setup.tensors = half;
-    setup.tensor_count = 1;
-    WORLD_OPEN(w, &setup);
-    world_step_ok(&w, &step);
-    for (uint32_t rank = 0; rank < 2; rank++) {
-        assert_true(gf_step_skipped(w.ranks[rank].gf));
-        world_expect_log(&w, rank, "every local gradient was finite");
+    for (uint32_t scaled = 0; scaled < 2; scaled++) {
+        struct spoil sum = {.rank = 0, .tensor = 0, .elem = 5, .value = 40000.0f, .others = 40000.0f};
+        struct spoil inverse = {.rank = GF_RANK_NONE, .tensor = 3, .elem = 5, .value = 2e38f};
+        struct world_step step = {.fill = fill_spoilt, .arg = scaled ? &inverse : &sum};
+        struct world_setup setup = mixed_setup(2);
+        if (!scaled) setup.tensors = half, setup.tensor_count = 1;
+        else setup.config.exchange.pre_scale = 0x1p-10f;
+        WORLD_OPEN(w, &setup);
+        world_step_ok(&w, &step);
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            if (!gf_step_skipped(w.ranks[rank].gf)) fail_msg("%s: rank %u took the step", scaled ? "inverse" : "sum", rank);
+            world_expect_log(&w, rank, "every local gradient was finite");
+        }
     }
-}
-
-TEST(a_scale_whose_inverse_overflows_is_found)
-{
-    struct spoil spoil = {.rank = GF_RANK_NONE, .tensor = 3, .elem = 5, .value = 2e38f};
-    struct world_step step = {.fill = fill_spoilt, .arg = &spoil};
-    struct world_setup setup = mixed_setup(2);
-    setup.config.exchange.pre_scale = 0x1p-10f;
-    WORLD_OPEN(w, &setup);
-    world_step_ok(&w, &step);
-    for (uint32_t rank = 0; rank < 2; rank++) assert_true(gf_step_skipped(w.ranks[rank].gf));
 }
 
 TEST(the_loss_scale_follows_good_and_bad_steps_to_its_floor)
