@@ -303,8 +303,6 @@ TEST(who_is_behind_by_an_epoch_learns_of_it)
     }
 }
 
-/* ---- rejoins ---- */
-
 /* ---- lists, errors, addresses ---- */
 
 TEST(a_list_has_its_first)
