@@ -5,7 +5,6 @@
  * in says whose it is: what lies in the program itself is the library, because this file allocates nothing between open
  * and close. Prints "NAME VALUE" lines, which test_allocations.sh judges. */
 #include <dlfcn.h>
-#include <errno.h>
 #include <execinfo.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,10 +27,6 @@
 
 /* ---- the allocator ---- */
 
-void *__libc_malloc(size_t size_bytes);
-void *__libc_calloc(size_t elem_count, size_t size_bytes);
-void *__libc_realloc(void *old, size_t size_bytes);
-void *__libc_memalign(size_t align_bytes, size_t size_bytes);
 extern const char __executable_start[], etext[];
 
 struct stack {
@@ -66,44 +61,7 @@ static __attribute__((noinline)) void count(void *caller)
     inside = false;
 }
 
-void *malloc(size_t size_bytes)
-{
-    count(__builtin_return_address(0));
-    return __libc_malloc(size_bytes);
-}
-
-void *calloc(size_t elem_count, size_t size_bytes)
-{
-    count(__builtin_return_address(0));
-    return __libc_calloc(elem_count, size_bytes);
-}
-
-void *realloc(void *old, size_t size_bytes)
-{
-    count(__builtin_return_address(0));
-    return __libc_realloc(old, size_bytes);
-}
-
-void *memalign(size_t align_bytes, size_t size_bytes)
-{
-    count(__builtin_return_address(0));
-    return __libc_memalign(align_bytes, size_bytes);
-}
-
-void *aligned_alloc(size_t align_bytes, size_t size_bytes)
-{
-    count(__builtin_return_address(0));
-    return __libc_memalign(align_bytes, size_bytes);
-}
-
-int posix_memalign(void **out, size_t align_bytes, size_t size_bytes)
-{
-    count(__builtin_return_address(0));
-    void *taken = __libc_memalign(align_bytes, size_bytes);
-    if (taken == NULL) return ENOMEM;
-    *out = taken;
-    return 0;
-}
+#include "firmware-tests/support/counted_malloc.h"
 
 /* UCX's pools may also grow by mappings. libc's own calls, as malloc's for large blocks, do not come here. */
 void *mmap(void *address, size_t size_bytes, int protection, int flags, int fd, off_t offset)

@@ -5,7 +5,6 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/ucx_ranks.h"
 
-#include <errno.h>
 #include <unistd.h>
 
 #include <ucp/api/ucp.h>
@@ -24,38 +23,12 @@
 static uint64_t allocations; /* of all threads: UCX's async thread counts too */
 
 #if COUNTS
-void *__libc_malloc(size_t size_bytes);
-void *__libc_calloc(size_t count, size_t size_bytes);
-void *__libc_realloc(void *old, size_t size_bytes);
-void *__libc_memalign(size_t align_bytes, size_t size_bytes);
-
-static void count(void) { (void)__atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED); }
-void *malloc(size_t size_bytes)
+static void count(void *caller)
 {
-    count();
-    return __libc_malloc(size_bytes);
+    (void)caller;
+    (void)__atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
 }
-void *calloc(size_t elem_count, size_t size_bytes)
-{
-    count();
-    return __libc_calloc(elem_count, size_bytes);
-}
-void *realloc(void *old, size_t size_bytes)
-{
-    count();
-    return __libc_realloc(old, size_bytes);
-}
-void *memalign(size_t align_bytes, size_t size_bytes)
-{
-    count();
-    return __libc_memalign(align_bytes, size_bytes);
-}
-void *aligned_alloc(size_t align_bytes, size_t size_bytes) { return memalign(align_bytes, size_bytes); }
-int posix_memalign(void **out, size_t align_bytes, size_t size_bytes)
-{
-    *out = memalign(align_bytes, size_bytes);
-    return (*out != NULL) ? 0 : ENOMEM;
-}
+#include "firmware-tests/support/counted_malloc.h"
 #endif
 
 static const size_t sizes[] = {8, 1024, 4096, 16384, 65536, 262144, 1u << 20};
