@@ -9,6 +9,8 @@
 
 #define IMAGES 12u
 
+static const struct net_model *const models[] = {&net_cnn, &net_linear, &net_bn};
+
 struct fixture {
     struct net net;
     struct data_set set; /* noise, and labels that follow from nothing */
@@ -100,25 +102,16 @@ static void slopes_check(const struct net_model *model)
         memcpy(weight, kept, count * sizeof *kept);
         double slope = (loss[0] - loss[1]) / (2.0 * reach);
         if (!(fabs(slope - length) <= 0.02 * length + 1e-4))
-            fail_msg("%s: the loss has slope %g, backward says %g", model->tensors[i].name, slope, length);
+            fail_msg("%s, %s: the loss has slope %g, backward says %g", model->name, model->tensors[i].name, slope,
+                     length);
         free(kept);
     }
     fixture_close(&f);
 }
 
-TEST(test_cnn_gradient_is_the_slope_of_the_loss)
+TEST(test_gradients_are_slopes_of_the_loss)
 {
-    slopes_check(&net_cnn);
-}
-
-TEST(test_linear_gradient_is_the_slope_of_the_loss)
-{
-    slopes_check(&net_linear);
-}
-
-TEST(test_bn_gradient_is_the_slope_of_the_loss)
-{
-    slopes_check(&net_bn);
+    for (size_t i = 0; i < LENGTH(models); i++) slopes_check(models[i]);
 }
 
 /* What is learned of single batches describes them all: after many passes over the same images, one at a time as
@@ -188,12 +181,9 @@ TEST(test_parts_of_a_batch_sum_up_to_the_whole)
     split_check(&net_linear, (const uint32_t[]){3, 0, 9}, 3);
 }
 
-static const struct net_model *const models[] = {&net_cnn, &net_linear, &net_bn};
-#define MODELS (sizeof models / sizeof *models)
-
 TEST(test_each_tensor_is_declared_once_in_order_and_backward_polls)
 {
-    for (size_t i = 0; i < MODELS; i++) {
+    for (size_t i = 0; i < LENGTH(models); i++) {
         struct fixture f;
         fixture_open(&f, models[i]);
         (void)loss_of(&f);
@@ -212,7 +202,7 @@ static gf_status ready_refuse(void *user, uint32_t tensor)
 
 TEST(test_an_error_of_the_library_ends_backward)
 {
-    for (size_t i = 0; i < MODELS; i++) {
+    for (size_t i = 0; i < LENGTH(models); i++) {
         struct fixture f;
         fixture_open(&f, models[i]);
         for (uint32_t refused = 0; refused < models[i]->tensor_count; refused++) {
@@ -343,7 +333,7 @@ TEST(test_a_data_set_is_whole_or_its_error_says_where)
 {
     char folder[] = "/tmp/gf-test-XXXXXX", error[DATA_ERROR_BYTES];
     assert_non_null(mkdtemp(folder));
-    for (size_t i = 0; i < sizeof data_cases / sizeof *data_cases; i++) {
+    for (size_t i = 0; i < LENGTH(data_cases); i++) {
         const struct data_case *c = &data_cases[i];
         struct data_set set = {0};
         idx_write(folder, "images-idx3", c, false);
