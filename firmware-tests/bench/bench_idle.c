@@ -5,22 +5,11 @@
  * Allreduces of BYTES, one after the other; with LAYERS, training steps of so many tensors of BYTES each instead, and
  * COMPUTE_US of arithmetic before each (so long it takes on a core of its own, rank 1 twice as long). The mean counts
  * what a median hides: a core given away for a time slice. Rank 0 prints both, in us. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
 #include "config/config.h"
+#include "firmware-tests/bench/bench_peer.h"
 #include "lib/gradientflow.h"
 
 enum { LAYERS_MAX = 64, SAMPLES_MAX = 1 << 20 };
-
-static double now_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
 
 /* Arithmetic of about a microsecond a round on a core of its own: work, not a span of time. */
 static void compute(uint64_t rounds)
@@ -37,17 +26,11 @@ static uint64_t rounds_a_ms(void)
 {
     double best_us = 1e9;
     for (int i = 0; i < 5; i++) {
-        double begin_us = now_us();
+        double begin_us = bench_now_us();
         compute(1000);
-        if (now_us() - begin_us < best_us) best_us = now_us() - begin_us;
+        if (bench_now_us() - begin_us < best_us) best_us = bench_now_us() - begin_us;
     }
     return (uint64_t)(1e6 / best_us);
-}
-
-static int compare(const void *a, const void *b)
-{
-    float left = *(const float *)a, right = *(const float *)b;
-    return (left > right) - (left < right);
 }
 
 /* One operation. Element 0 of the sum says whether any rank has had enough: all stop at the same one. */
@@ -74,7 +57,7 @@ int main(int argc, char **argv)
     static char error[GF_CONFIG_ERROR_BYTES];
     static struct gf_tensor tensors[LAYERS_MAX];
     static char names[LAYERS_MAX][16];
-    static float times_us[SAMPLES_MAX];
+    static double times_us[SAMPLES_MAX];
     struct gf_footprint need;
     gf_context *gf = NULL;
     uint64_t bytes, elem_count, rounds, done = 0;
@@ -106,24 +89,23 @@ int main(int argc, char **argv)
     }
     data = (float *)(uintptr_t)gf_exchange_take(gf, bytes);
     if (gf_rank(gf) == 1) rounds *= 2;
-    begin_us = last_us = now_us();
+    begin_us = last_us = bench_now_us();
     for (uint64_t i = 0; status == GF_OK; i++) {
         double now;
         float *vote = (argc == 6) ? (float *)(uintptr_t)gf_gradient(gf, 0) : data;
         memset(data, 0, bytes);
         vote[0] = (last_us - begin_us > seconds * 1e6) ? 1.0f : 0.0f;
         status = (argc == 6) ? step(gf, layers, rounds) : allreduce(gf, data, elem_count);
-        now = now_us();
-        if (i < SAMPLES_MAX) times_us[i] = (float)(now - last_us);
+        now = bench_now_us();
+        if (i < SAMPLES_MAX) times_us[i] = now - last_us;
         last_us = now;
         done = i + 1;
         if (vote[0] > 0) break;
     }
     if (status != GF_OK) fprintf(stderr, "error: rank %u: %s\n", gf_rank(gf), gf_error_last(gf)->text);
     if ((status == GF_OK) && (gf_rank(gf) == 0)) {
-        uint64_t samples = (done < SAMPLES_MAX) ? done : SAMPLES_MAX;
-        qsort(times_us, samples, sizeof times_us[0], compare);
-        printf("%.3f %.3f\n", (last_us - begin_us) / (double)done, (double)times_us[samples / 2]);
+        int samples = (done < SAMPLES_MAX) ? (int)done : SAMPLES_MAX;
+        printf("%.3f %.3f\n", (last_us - begin_us) / (double)done, bench_median(times_us, samples));
     }
     gf_close(gf);
     free(memory);

@@ -1,12 +1,10 @@
 /* What element ops move past the last-level cache, beside memcpy() in the same rounds: `make bench-ops`. Not a test.
  * Bytes are those that an op reads and writes by its definition. Arrays lie one behind the other, each larger than the
  * cache, so that nothing an op touches is left from the one before. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "drivers/clock.h"
+#include "firmware-tests/bench/bench_peer.h"
 #include "ops/element/host/ops_host.h"
 
 #define ROUNDS 9
@@ -161,12 +159,6 @@ static size_t cache_bytes(void)
     return largest ? largest : CACHE_BYTES_DEFAULT;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void bench(const struct gf_element_ops *ops)
 {
     static double gb_per_s[CASES][ROUNDS], ratio[CASES][ROUNDS];
@@ -184,8 +176,8 @@ static void bench(const struct gf_element_ops *ops)
         }
     }
     for (size_t c = 0; c < CASES; c++) {
-        qsort(gb_per_s[c], ROUNDS, sizeof(double), by_value);
-        qsort(ratio[c], ROUNDS, sizeof(double), by_value);
+        qsort(gb_per_s[c], ROUNDS, sizeof(double), bench_compare);
+        qsort(ratio[c], ROUNDS, sizeof(double), bench_compare);
         printf("%-8s %-26s %8.2f %8.2f   (%.2f .. %.2f)\n", ops->name, cases[c].name, gb_per_s[c][ROUNDS / 2],
                ratio[c][ROUNDS / 2], ratio[c][0], ratio[c][ROUNDS - 1]);
     }
