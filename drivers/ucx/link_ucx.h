@@ -64,8 +64,8 @@ struct gf_ucx {
     bool ending; /* requests that end now were ended by us: no fault */
     gf_status broken; /* GF_ERR_LINK: UCX gave up the way to a peer over a fabric; until the worker ends */
     bool log_pushed;
-    char complaint[GF_TEXT_MAX]; /* UCX's warning about a transport or device that it lacks, while `opening` */
-    bool opening;
+    char complaint[GF_TEXT_MAX]; /* of its opening: a transport or device that UCX lacks, a setting that it has not */
+    uint32_t looked; /* bits of settings that an interface of the worker has taken */
     ucp_context_h context;
     ucp_worker_h worker;
     int wake_fd;
@@ -155,13 +155,13 @@ bool gf_ucx_missing_text(const char *transports, char *text_out, size_t text_byt
 /* While hushed, and no link is open, UCX's log goes nowhere; else it would go to stdout. */
 void gf_ucx_log_hush(bool hush);
 
-/* Sets in config what the link was asked for, and reads each setting back. */
+/* Sets in config what the link was asked for, and reads back what is UCP's own. */
 gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config);
-/* Which descriptors of this process listen; those from 1024 up are not looked at. */
-struct gf_ucx_listeners { bool there[1024]; };
-void gf_ucx_listeners_look(struct gf_ucx_listeners *listeners_out);
-/* GF_ERR_CONFIG, and said: of the ports that are listened at since `before`, none lies in the range that was asked for. */
-gf_status gf_ucx_ports_check(struct gf_ucx *ucx, const struct gf_ucx_listeners *before);
+/* UCX opens an interface of the link that this thread opens now, with these settings. */
+void gf_ucx_iface_opens(const char *transport, void *config);
+/* .. for that link: what it has not as it was set is a complaint. At the end, what no interface has taken. */
+void gf_ucx_settings_look(struct gf_ucx *ucx, const char *transport, void *config);
+void gf_ucx_settings_looked(struct gf_ucx *ucx);
 
 size_t gf_ucx_state_bytes(const struct gf_link_setup *setup);
 gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,

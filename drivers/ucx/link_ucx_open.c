@@ -14,8 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
+#include <ucs/config/global_opts.h>
 #include <ucs/debug/log_def.h>
 
 /* Regions of a power of two would put the same block of all ranks at the same place in every cache. */
@@ -44,6 +46,7 @@ __attribute__((constructor(101))) static void signals_are_the_programs(void)
 /* With the list of connection_proof.c the only mutable global of the library: UCX's log handler has no user pointer
  * and may run on UCX's own thread, so the link opened last hears for all. */
 static struct gf_ucx *log_hearer;
+static _Thread_local struct gf_ucx *opening; /* whose context or worker this thread creates now */
 
 static ucs_log_func_rc_t log_from_ucx(const char *file, unsigned line, const char *function, ucs_log_level_t level,
                                       const ucs_log_component_config_t *component, const char *message,
@@ -61,9 +64,9 @@ static ucs_log_func_rc_t log_from_ucx(const char *file, unsigned line, const cha
     else if (ucx->ending && (level == UCS_LOG_LEVEL_WARN)) gf_level = GF_LOG_DEBUG; /* of what peers left open */
     else if (level == UCS_LOG_LEVEL_WARN) gf_level = GF_LOG_WARN;
     else if (level <= UCS_LOG_LEVEL_INFO) gf_level = GF_LOG_INFO;
-    if (ucx->opening && (level == UCS_LOG_LEVEL_WARN) &&
-        ((strstr(text, "is not available") != NULL) || (strstr(text, "invalid configuration") != NULL)))
-        (void)snprintf(ucx->complaint, sizeof ucx->complaint, "%.127s", text);
+    if ((opening != NULL) && (opening->complaint[0] == '\0') && (level == UCS_LOG_LEVEL_WARN) &&
+        ((strstr(text, "not available, please") != NULL) || (strstr(text, "invalid configuration") != NULL)))
+        (void)snprintf(opening->complaint, sizeof opening->complaint, "%.127s", text);
     gf_log_line(&ucx->setup.log, gf_level, "UCX %s: %s", function, text);
     return UCS_LOG_FUNC_RC_STOP; /* never on to UCX's own handler, which writes to stdout */
 }
@@ -88,6 +91,34 @@ static void log_give(struct gf_ucx *ucx)
     ucx->log_pushed = false;
     ucs_log_pop_handler();
     (void)__atomic_compare_exchange_n(&log_hearer, &expected, NULL, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+/* ---- while UCX opens a context or a worker ---- */
+
+static bool says_too_little(const char *level)
+{
+    return (strcasecmp(level, "error") == 0) || (strcasecmp(level, "fatal") == 0);
+}
+
+/* What UCX lacks it says in warnings, which UCX_LOG_LEVEL may have turned off; was_out: what it was. */
+static void opening_begin(struct gf_ucx *ucx, char was_out[32])
+{
+    opening = ucx;
+    ucx->looked = 0;
+    was_out[0] = '\0';
+    (void)ucs_global_opts_get_value("LOG_LEVEL", was_out, 32);
+    if (says_too_little(was_out)) (void)ucs_global_opts_set_value("LOG_LEVEL", "warn");
+}
+
+static void opening_end(const char *was)
+{
+    opening = NULL;
+    if (says_too_little(was)) (void)ucs_global_opts_set_value("LOG_LEVEL", was);
+}
+
+void gf_ucx_iface_opens(const char *transport, void *config)
+{
+    if (opening != NULL) gf_ucx_settings_look(opening, transport, config);
 }
 
 /* ---- settings ---- */
@@ -125,6 +156,7 @@ static gf_status context_take(struct gf_ucx *ucx)
     };
     ucp_context_attr_t attributes = {.field_mask = UCP_ATTR_FIELD_REQUEST_SIZE | UCP_ATTR_FIELD_MEMORY_TYPES};
     ucp_config_t *config = NULL;
+    char log_level[32];
     gf_status status;
     ucs_status_t ucs = ucp_config_read(NULL, NULL, &config);
     if (ucs != UCS_OK)
@@ -133,9 +165,9 @@ static gf_status context_take(struct gf_ucx *ucx)
     status = gf_ucx_devices_choose(ucx);
     if (status == GF_OK) status = gf_ucx_settings_apply(ucx, config);
     if (status == GF_OK) {
-        ucx->opening = true;
+        opening_begin(ucx, log_level);
         ucs = ucp_init(&params, config, &ucx->context);
-        ucx->opening = false;
+        opening_end(log_level);
         if (ucs != UCS_OK) ucx->context = NULL;
         if ((ucx->complaint[0] != '\0') || (ucs != UCS_OK)) /* better words, where there are any */
             (void)gf_ucx_missing_text(ucx->transports, ucx->complaint, sizeof ucx->complaint);
@@ -163,26 +195,24 @@ static gf_status worker_take(struct gf_ucx *ucx)
 {
     const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                         .thread_mode = UCS_THREAD_MODE_SINGLE};
-    struct gf_ucx_listeners before;
-    char shm[120];
+    char shm[120], log_level[32];
     ucs_status_t status;
-    gf_ucx_listeners_look(&before);
-    ucx->opening = true;
+    opening_begin(ucx, log_level);
     if (ucx->proofs.auth.on) gf_proofs_begin(&ucx->proofs);
     status = ucp_worker_create(ucx->context, &params, &ucx->worker);
     if (ucx->proofs.auth.on) gf_proofs_begun(&ucx->proofs);
-    ucx->opening = false;
+    opening_end(log_level);
+    if (status != UCS_OK) ucx->worker = NULL;
+    else gf_ucx_settings_looked(ucx);
+    if (ucx->complaint[0] != '\0')
+        return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_worker_create", status, "UCX %s: %s",
+                            ucp_get_version_string(), ucx->complaint);
     if (status != UCS_OK) {
-        ucx->worker = NULL;
         if (gf_ucx_shm_check(ucx) != GF_OK) return GF_ERR_SYSTEM; /* ranks that open at once took it from each other */
         return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_create", status,
                             "transports \"%s\", devices \"%s\", ports \"%s\"%s", ucx->transports, ucx->devices,
                             ucx->setup.ports, gf_ucx_shm_text(ucx, shm, sizeof shm));
     }
-    if (ucx->complaint[0] != '\0')
-        return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_worker_create", UCS_OK, "UCX %s: %s",
-                            ucp_get_version_string(), ucx->complaint);
-    if (gf_ucx_ports_check(ucx, &before) != GF_OK) return GF_ERR_CONFIG;
     status = ucp_worker_get_efd(ucx->worker, &ucx->wake_fd);
     if (status != UCS_OK)
         return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_get_efd", status,
@@ -272,6 +302,12 @@ static gf_status ucx_take(struct gf_ucx *ucx)
     return status;
 }
 
+static const char *devices_text(const struct gf_ucx *ucx)
+{
+    if (!gf_ucx_any(ucx->transports, GF_UCX_NETWORK)) return "none";
+    return (ucx->devices[0] != '\0') ? ucx->devices : "any";
+}
+
 gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,
                       struct gf_fault *fault_out)
 {
@@ -293,7 +329,7 @@ gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_
         return status;
     }
     gf_log_line(&ucx->setup.log, GF_LOG_INFO, "link: UCX %s, transports %s, devices %s, ports %s",
-                ucp_get_version_string(), ucx->transports, ucx->devices[0] ? ucx->devices : "any",
+                ucp_get_version_string(), ucx->transports, devices_text(ucx),
                 ucx->setup.ports[0] ? ucx->setup.ports : "any");
     *link_out = &ucx->link;
     return GF_OK;
@@ -344,9 +380,10 @@ gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch)
 
 gf_status gf_ucx_network(struct gf_link *link, bool on)
 {
-    gf_status status = renew(gf_ucx_of(link), on != link->network);
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    gf_status status = renew(ucx, on != link->network);
     if (status == GF_OK)
-        gf_log_line(&gf_ucx_of(link)->setup.log, GF_LOG_INFO, "link: ranks are on %s, transports %s",
-                    on ? "several nodes" : "one node", gf_ucx_of(link)->transports);
+        gf_log_line(&ucx->setup.log, GF_LOG_INFO, "link: ranks are on %s, transports %s, devices %s",
+                    on ? "several nodes" : "one node", ucx->transports, devices_text(ucx));
     return status;
 }

@@ -1,12 +1,11 @@
 /* What UCX is told, and whether it heard.
  *
- * ucp_config_modify() keeps keys of transports for later and says "OK" to them. Their names changed: tcp's PORT_RANGE,
- * RX_SEG_SIZE and TX_SEG_SIZE stand alone up to UCX 1.16 and have TCP_ in front from 1.17 on; the other form is dropped
- * with a warning, and refused from 1.20.1 on. So this UCX's tcp transport is asked: each name is set in a copy of its
- * settings by the call that UCP itself makes when it opens a transport, and read back. What cannot be read back as it
- * was set is an error. So is a key that UCX warns to have dropped (link_ucx_open.c), and a port outside of PORT_RANGE. */
+ * UCP keeps its own keys in the configuration, where they are read back. It keeps keys of transports for later and says
+ * "OK" to them; each interface that it opens takes those that it knows. So they are read back there: what an interface
+ * has not as it was set, and what no interface has taken, is an error. */
 #include "drivers/ucx/link_ucx.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,16 +51,6 @@ static bool same_value(const char *set, const char *found)
     return size_read(set, &set_bytes) && size_read(found, &found_bytes) && (set_bytes == found_bytes);
 }
 
-static gf_status not_taken(struct gf_ucx *ucx, const char *key, const char *value, ucs_status_t status,
-                           const char *found)
-{
-    return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_config_modify", status,
-                        "UCX %s does not take %s=%s: it %s%s", ucp_get_version_string(), key, value,
-                        (found != NULL) ? "keeps " : "refuses", (found != NULL) ? found : "");
-}
-
-/* ---- keys of UCP ---- */
-
 static ucs_status_t ucp_key_get(ucp_config_t *config, const char *key, char *text_out, size_t text_bytes)
 {
     const ucs_config_global_list_entry_t *entry;
@@ -71,115 +60,113 @@ static ucs_status_t ucp_key_get(ucp_config_t *config, const char *key, char *tex
     return UCS_ERR_NO_ELEM;
 }
 
-static gf_status ucp_key_set(struct gf_ucx *ucx, ucp_config_t *config, const char *key, const char *value)
-{
-    char found[2 * GF_TEXT_MAX] = "nothing";
-    ucs_status_t status = ucp_config_modify(config, key, value);
-    if (status != UCS_OK) return not_taken(ucx, key, value, status, NULL);
-    (void)ucp_key_get(config, key, found, sizeof found);
-    return same_value(value, found) ? GF_OK : not_taken(ucx, key, value, UCS_OK, found);
-}
-
-/* ---- keys of tcp and ud ---- */
-
-/* A transport's settings as UCP would read them from the environment; config NULL where there is no such transport. */
-struct copy {
-    const char *component, *transport;
-    uct_iface_config_t *config;
-};
-
-static bool settings_take(void *user, const char *component, uct_md_h domain)
-{
-    struct copy *copy = user;
-    if ((strcmp(component, copy->component) != 0) || (domain == NULL)) return true;
-    if (uct_md_iface_config_read(domain, copy->transport, NULL, NULL, &copy->config) != UCS_OK) copy->config = NULL;
-    return false;
-}
-
-static gf_status transport_key_set(struct gf_ucx *ucx, ucp_config_t *config, const struct copy *copy, const char *key,
-                                   const char *value)
-{
-    static const char *const prefixes[] = {"TCP_", ""};
-    char name[48], found[GF_TEXT_MAX] = "nothing";
-    ucs_status_t status = UCS_ERR_NO_ELEM;
-    for (size_t i = 0; (i < sizeof prefixes / sizeof prefixes[0]) && (status == UCS_ERR_NO_ELEM); i++) {
-        (void)snprintf(name, sizeof name, "%s%s", prefixes[i], key);
-        status = uct_config_modify(copy->config, name, value);
-    }
-    if (status == UCS_OK) status = uct_config_get(copy->config, key, found, sizeof found);
-    if (status != UCS_OK) return not_taken(ucx, name, value, status, NULL);
-    if (!same_value(value, found)) return not_taken(ucx, name, value, UCS_OK, found);
-    status = ucp_config_modify(config, name, value);
-    return (status == UCS_OK) ? GF_OK : not_taken(ucx, name, value, status, NULL);
-}
-
 /* ---- all of them ---- */
+
+struct setting {
+    const char *transport; /* "tcp"; "ud" stands for ud_verbs and ud_mlx5; NULL: UCP itself */
+    const char *key;
+    char value[GF_TEXT_MAX]; /* "" leaves UCX's default */
+};
+#define SETTINGS 10u
+
+__attribute__((format(printf, 4, 5))) static void add(struct setting **at, const char *transport, const char *key,
+                                                      const char *format, ...)
+{
+    va_list arguments;
+    (*at)->transport = transport;
+    (*at)->key = key;
+    va_start(arguments, format);
+    (void)vsnprintf((*at)->value, sizeof (*at)->value, format, arguments);
+    va_end(arguments);
+    (*at)++;
+}
+
+/* In the same order at each call. Returns how many. */
+static size_t settings_list(const struct gf_ucx *ucx, struct setting settings[SETTINGS])
+{
+    struct setting *at = settings;
+    const size_t message_bytes = ucx->setup.message_bytes_max;
+    const char *names = ucx->transports;
+    bool network = gf_ucx_any(names, GF_UCX_NETWORK), tcp = gf_ucx_any(names, GF_UCX_TCP);
+    bool at_once = tcp && (message_bytes <= AT_ONCE_BYTES_MAX);
+    uint32_t devices = network ? gf_ucx_list_count(ucx->devices, ',') : 1;
+    bool turns = at_once && (devices > 1);
+    add(&at, NULL, "TLS", "%s", names);
+    if (network && (ucx->devices[0] != '\0')) add(&at, NULL, "NET_DEVICES", "%s", ucx->devices);
+    if (at_once) add(&at, NULL, "RNDV_SEND_NBR_THRESH", "%zu", message_bytes + 1);
+    if (turns) add(&at, NULL, "MAX_EAGER_LANES", "%u", devices);
+    if (devices > 1) add(&at, NULL, "MAX_RNDV_LANES", "%u", devices); /* UCX would leave a third one idle */
+    /* No fall-back from memory that peers can map to memory that they cannot. */
+    add(&at, NULL, "ALLOC_PRIO", "%s", gf_ucx_list_has(names, "posix") ? "md:posix" : gf_ucx_list_has(names, "sysv")
+        ? "md:sysv" : ucx->setup.huge_pages ? "huge,thp,mmap" : "mmap");
+    if (tcp && (ucx->setup.ports[0] != '\0')) add(&at, "tcp", "PORT_RANGE", "%s", ucx->setup.ports);
+    if (at_once) {
+        size_t segment_bytes = AT_ONCE_HEAD_BYTES + (turns ? PIECE_BYTES : message_bytes);
+        add(&at, "tcp", "RX_SEG_SIZE", "%zu", segment_bytes);
+        add(&at, "tcp", "TX_SEG_SIZE", "%zu", segment_bytes);
+    }
+    if (gf_ucx_any(names, GF_UCX_UD) && (getenv("UCX_UD_TIMEOUT") == NULL)) add(&at, "ud", "UD_TIMEOUT", A_DAY);
+    return (size_t)(at - settings);
+}
 
 gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
 {
-    bool tcp = gf_ucx_any(ucx->transports, GF_UCX_TCP);
-    bool at_once = tcp && (ucx->setup.message_bytes_max <= AT_ONCE_BYTES_MAX);
-    uint32_t devices = gf_ucx_list_count(ucx->devices, ',');
-    bool turns = at_once && (devices > 1);
-    bool late = gf_ucx_any(ucx->transports, GF_UCX_UD) && (getenv("UCX_UD_TIMEOUT") == NULL);
-    struct copy tcp_copy = {.component = "tcp", .transport = "tcp"};
-    struct copy ud_copy = {.component = "ib", .transport = "ud_verbs"};
-    char threshold[32], segment[32], lanes[32];
-    bool shared = gf_ucx_list_has(ucx->transports, "posix"), sysv = gf_ucx_list_has(ucx->transports, "sysv");
-    const struct {
-        const char *key, *value; /* "" leaves UCX's default */
-        const struct copy *of; /* NULL: of UCP */
-    } settings[] = {
-        {"TLS", ucx->transports, NULL},
-        {"NET_DEVICES", gf_ucx_any(ucx->transports, GF_UCX_NETWORK) ? ucx->devices : "", NULL},
-        {"RNDV_SEND_NBR_THRESH", at_once ? threshold : "", NULL},
-        {"MAX_EAGER_LANES", turns ? lanes : "", NULL},
-        /* No fall-back from memory that peers can map to memory that they cannot. */
-        {"ALLOC_PRIO", shared ? "md:posix" : sysv ? "md:sysv" : ucx->setup.huge_pages ? "huge,thp,mmap" : "mmap", NULL},
-        {"PORT_RANGE", tcp ? ucx->setup.ports : "", &tcp_copy},
-        {"RX_SEG_SIZE", at_once ? segment : "", &tcp_copy},
-        {"TX_SEG_SIZE", at_once ? segment : "", &tcp_copy},
-        {"UD_TIMEOUT", late ? A_DAY : "", &ud_copy},
-    };
-    gf_status status = GF_OK;
-    (void)snprintf(threshold, sizeof threshold, "%zu", ucx->setup.message_bytes_max + 1);
-    (void)snprintf(segment, sizeof segment, "%zu",
-                   AT_ONCE_HEAD_BYTES + (turns ? PIECE_BYTES : ucx->setup.message_bytes_max));
-    (void)snprintf(lanes, sizeof lanes, "%u", devices);
-    if (tcp) gf_ucx_domains_visit(settings_take, &tcp_copy);
-    if (late) gf_ucx_domains_visit(settings_take, &ud_copy);
-    for (size_t i = 0; (i < sizeof settings / sizeof settings[0]) && (status == GF_OK); i++) {
-        if (settings[i].value[0] == '\0') continue;
-        if (settings[i].of == NULL) status = ucp_key_set(ucx, config, settings[i].key, settings[i].value);
-        else if (settings[i].of->config != NULL)
-            status = transport_key_set(ucx, config, settings[i].of, settings[i].key, settings[i].value);
+    struct setting settings[SETTINGS];
+    size_t count = settings_list(ucx, settings);
+    unsigned major, minor, release;
+    ucp_get_version(&major, &minor, &release);
+    for (size_t i = 0; i < count; i++) {
+        char key[32], found[2 * GF_TEXT_MAX] = "nothing";
+        bool tcp = (settings[i].transport != NULL) && (strcmp(settings[i].transport, "tcp") == 0);
+        /* Up to 1.16 tcp's names stand alone; from 1.17 on these are dropped with a warning, from 1.20.1 on refused. */
+        (void)snprintf(key, sizeof key, "%s%s", (tcp && ((major > 1) || (minor >= 17))) ? "TCP_" : "", settings[i].key);
+        ucs_status_t status = ucp_config_modify(config, key, settings[i].value);
+        if (status != UCS_OK)
+            return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_config_modify", status,
+                                "UCX %s does not take %s=%s: it refuses", ucp_get_version_string(), key,
+                                settings[i].value);
+        if (settings[i].transport != NULL) continue;
+        (void)ucp_key_get(config, key, found, sizeof found);
+        if (!same_value(settings[i].value, found))
+            return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_config_modify", UCS_OK,
+                                "UCX %s does not take %s=%s: it keeps %s", ucp_get_version_string(), key,
+                                settings[i].value, found);
     }
-    if (tcp_copy.config != NULL) uct_config_release(tcp_copy.config);
-    if (ud_copy.config != NULL) uct_config_release(ud_copy.config);
-    return status;
+    return GF_OK;
 }
 
-/* ---- the ports ---- */
+/* ---- of transports: what an interface has ---- */
 
-void gf_ucx_listeners_look(struct gf_ucx_listeners *listeners_out)
+static bool is_of(const char *transport, const struct setting *setting)
 {
-    for (int fd = 0; fd < (int)sizeof listeners_out->there; fd++) listeners_out->there[fd] = gf_fd_listens(fd);
+    size_t bytes = (setting->transport != NULL) ? strlen(setting->transport) : 0;
+    return (bytes > 0) && (strncmp(transport, setting->transport, bytes) == 0) &&
+           ((transport[bytes] == '\0') || (transport[bytes] == '_'));
 }
 
-gf_status gf_ucx_ports_check(struct gf_ucx *ucx, const struct gf_ucx_listeners *before)
+void gf_ucx_settings_look(struct gf_ucx *ucx, const char *transport, void *config)
 {
-    unsigned first = 0, last = 0, outside = 0;
-    char found[32];
-    if (!gf_ucx_any(ucx->transports, GF_UCX_TCP) || !gf_ports_parse(ucx->setup.ports, &first, &last) || (first == 0))
-        return GF_OK;
-    for (int fd = 0; fd < (int)sizeof before->there; fd++) {
-        struct gf_place at = {0};
-        bool is_new = !before->there[fd] && gf_fd_listens(fd) && gf_place_of_fd(fd, false, &at);
-        unsigned port = is_new ? ntohs(at.port) : 0;
-        if ((port >= first) && (port <= last)) return GF_OK; /* others may be of other threads of this process */
-        if (port != 0) outside = port;
+    struct setting settings[SETTINGS];
+    size_t count = settings_list(ucx, settings);
+    ucx->looked |= 1u << SETTINGS;
+    for (size_t i = 0; i < count; i++) {
+        char found[GF_TEXT_MAX] = "nothing";
+        if (!is_of(transport, &settings[i])) continue;
+        ucx->looked |= 1u << i;
+        (void)uct_config_get(config, settings[i].key, found, sizeof found);
+        if ((ucx->complaint[0] == '\0') && !same_value(settings[i].value, found))
+            (void)snprintf(ucx->complaint, sizeof ucx->complaint, "%.16s does not take %.16s=%.40s: it keeps %.40s",
+                           transport, settings[i].key, settings[i].value, found);
     }
-    if (outside == 0) return GF_OK; /* nothing listens */
-    (void)snprintf(found, sizeof found, "port %u", outside);
-    return not_taken(ucx, "PORT_RANGE", ucx->setup.ports, UCS_OK, found);
+}
+
+void gf_ucx_settings_looked(struct gf_ucx *ucx)
+{
+    struct setting settings[SETTINGS];
+    size_t count = settings_list(ucx, settings);
+    if ((ucx->looked >> SETTINGS) == 0) return; /* this file sees no interface (ucx_calls.c) */
+    for (size_t i = 0; (i < count) && (ucx->complaint[0] == '\0'); i++)
+        if ((settings[i].transport != NULL) && ((ucx->looked >> i) & 1u) == 0)
+            (void)snprintf(ucx->complaint, sizeof ucx->complaint, "no interface takes %.16s=%.40s", settings[i].key,
+                           settings[i].value);
 }

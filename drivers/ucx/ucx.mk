@@ -16,14 +16,14 @@ UCX ?= $(shell $(UCX_PKG) --exists ucx 2>/dev/null && echo 1 || echo 0)
 ifeq ($(UCX),1)
 UCX_VERSION := $(shell $(UCX_PKG) --modversion ucx)
 # UCX's headers say "asm", and are not written for these warnings.
-UCX_FLAGS   := -std=gnu11 $(patsubst -I%,-isystem %,$(shell $(UCX_PKG) --cflags ucx)) -DGF_UCX_IB=$(UCX_IB) -DGF_UCX_DYNAMIC=$(UCX_DYNAMIC)
+UCX_FLAGS   := -std=gnu11 $(patsubst -I%,-isystem %,$(shell $(UCX_PKG) --cflags ucx)) -DGF_UCX_DYNAMIC=$(UCX_DYNAMIC)
 UCX_FOLDER  := $(patsubst -L%,%,$(filter -L%,$(shell $(UCX_PKG) --libs ucx)))
 # All four by name: a module of UCX may need what the program itself does not.
 UCX_DYNAMIC_LIBS := -Wl,--push-state,--no-as-needed $(filter -L% -l%,$(shell $(UCX_PKG) --libs ucx)) -Wl,--pop-state \
                     '-Wl,-rpath,$$ORIGIN:$$ORIGIN/../lib$(UCX_FOLDER:%=:%)'
 # What drivers/ucx/ucx_calls.c has in place of UCX's own: sockets, so that connection*.c checks who connects, and more.
 UCX_SOCKETS := listen accept connect send sendmsg recv epoll_ctl epoll_wait close
-UCX_CALLS   := shm_open shm_unlink uct_md_query_tl_resources uct_rkey_unpack ucp_ep_err_pending_purge
+UCX_CALLS   := shm_open shm_unlink uct_md_query_tl_resources uct_iface_open uct_rkey_unpack ucp_ep_err_pending_purge
 UCX_LIBS    := $(filter-out -pthread -ldl -lrt -lm,$(shell $(UCX_PKG) --static --libs ucx)) \
                -Wl,--undefined=__wrap_listen \
                $(patsubst %,-Wl$(comma)--wrap=%,$(UCX_SOCKETS) $(UCX_CALLS))

@@ -9,13 +9,15 @@
 
 #include <uct/api/uct.h>
 
-#include "drivers/ucx/connection_proof.h"
+#include "drivers/ucx/link_ucx.h"
 
 #define UCX_CALLS_EACH(X) \
     X(int, shm_open, (const char *name, int flags, mode_t mode), (name, flags, mode)) \
     X(int, shm_unlink, (const char *name), (name)) \
     X(ucs_status_t, uct_md_query_tl_resources, (uct_md_h domain, uct_tl_resource_desc_t **out, unsigned *count_out), \
       (domain, out, count_out)) \
+    X(ucs_status_t, uct_iface_open, (uct_md_h domain, uct_worker_h worker, const uct_iface_params_t *params, \
+      const uct_iface_config_t *config, uct_iface_h *out), (domain, worker, params, config, out)) \
     X(ucs_status_t, uct_rkey_unpack, (uct_component_h component, const void *key, uct_rkey_bundle_t *out), \
       (component, key, out)) \
     X(void, ucp_ep_err_pending_purge, (uct_pending_req_t *self, void *status), (self, status))
@@ -71,6 +73,16 @@ ucs_status_t __wrap_uct_md_query_tl_resources(uct_md_h domain, uct_tl_resource_d
     ucs_status_t status = __real_uct_md_query_tl_resources(domain, resources_out, count_out);
     if ((status == UCS_OK) && (*count_out > 1)) qsort(*resources_out, *count_out, sizeof **resources_out, by_name);
     return status;
+}
+
+/* ---- what an interface is opened with, settings of its transport (link_ucx_settings.c) ---- */
+
+ucs_status_t __wrap_uct_iface_open(uct_md_h domain, uct_worker_h worker, const uct_iface_params_t *params,
+                                   const uct_iface_config_t *config, uct_iface_h *iface_out)
+{
+    if (((params->field_mask & UCT_IFACE_PARAM_FIELD_DEVICE) != 0) && (config != NULL))
+        gf_ucx_iface_opens(params->mode.device.tl_name, (void *)(uintptr_t)config);
+    return __real_uct_iface_open(domain, worker, params, config, iface_out);
 }
 
 /* ---- where UCX would end the process because of a peer ---- */

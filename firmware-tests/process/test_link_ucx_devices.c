@@ -131,9 +131,10 @@ static void hear(void *user, gf_log_level level, const char *text)
     (void)snprintf(heard + used, sizeof heard - used, "%s\n", text);
 }
 
+/* On one node; then, if the link has to, on several. */
 static gf_status open_with(const char *transports, const char *devices, struct gf_fault *fault)
 {
-    const struct gf_link_setup setup = {.world = 1, .requests_max = 4, .message_bytes_max = 4096,
+    const struct gf_link_setup setup = {.world = 1, .requests_max = 4, .message_bytes_max = 4096, .one_node = true,
                                         .transports = transports, .devices = devices, .ports = "21000-25999",
                                         .log = {.fn = hear}};
     void *state = aligned_alloc(64, (gf_link_ucx.state_bytes(&setup) + 63) / 64 * 64);
@@ -142,7 +143,9 @@ static gf_status open_with(const char *transports, const char *devices, struct g
     heard[0] = '\0';
     assert_non_null(state);
     status = gf_link_ucx.open(&setup, state, &link, fault);
-    if (status == GF_OK) gf_link_ucx.close(link);
+    if ((status == GF_OK) && !link->network && (strstr(transports, "tcp") != NULL))
+        status = gf_link_ucx.network(link, true);
+    if (link != NULL) gf_link_ucx.close(link);
     free(state);
     return status;
 }
@@ -154,6 +157,20 @@ TEST(auto_opens_and_says_what_it_took)
     assert_non_null(strstr(heard, "link: devices auto: "));
     assert_non_null(strstr(heard, ", number 1 of "));
     assert_null(strstr(heard, "devices auto, ports")); /* the name, not the word, is what UCX was given */
+}
+
+/* One node leaves by no device; when several nodes are met, the line that opens the network names it. */
+TEST(what_opens_the_network_names_the_devices)
+{
+    struct gf_fault fault = {0};
+    if (open_with("self,posix,tcp", "auto", &fault) != GF_OK) fail_msg("%s\n%s", fault.text, heard);
+    if (strstr(heard, "transports self,posix, devices none, ports ") == NULL) fail_msg("%s", heard);
+    const char *chosen = strstr(heard, "link: devices auto: "), *taken = strstr(heard, "self,posix,tcp, devices ");
+    if ((chosen == NULL) || (taken == NULL)) fail_msg("%s", heard);
+    chosen += strlen("link: devices auto: ");
+    taken += strlen("self,posix,tcp, devices ");
+    assert_int_equal(strcspn(taken, "\n"), strcspn(chosen, ","));
+    assert_memory_equal(taken, chosen, strcspn(chosen, ","));
 }
 
 TEST(auto_without_a_network_looks_for_nothing)

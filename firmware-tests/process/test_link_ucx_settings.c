@@ -5,6 +5,7 @@
 #include "firmware-tests/process/ucx_faults.h"
 
 #include <ucp/api/ucp.h>
+#include <ucs/config/global_opts.h>
 
 #define MESSAGE_BYTES 262144u
 #define SEGMENT "263168" /* a message and UCX's own head */
@@ -16,6 +17,7 @@ typedef enum spoil {
     SPOIL_UCP_MISTAKES, /* it is given another key, which no transport has */
     SPOIL_TCP_FORGETS,  /* uct_config_modify() likewise */
     SPOIL_TCP_LACKS,    /* it knows the key under no name */
+    SPOIL_TCP_UNSEEN,   /* UCX opens no interface of tcp */
     SPOIL_REQUEST,      /* UCX wants more bytes for a request than there are */
 } spoil;
 
@@ -47,6 +49,11 @@ WRAPPED(ucs_status_t, uct_config_modify, void *config, const char *name, const c
     return __real_uct_config_modify(config, name, value);
 }
 
+WRAPPED(void, gf_ucx_iface_opens, const char *transport, void *config)
+{
+    if ((ucx.how != SPOIL_TCP_UNSEEN) || (strcmp(transport, "tcp") != 0)) __real_gf_ucx_iface_opens(transport, config);
+}
+
 WRAPPED(ucs_status_t, ucp_context_query, ucp_context_h context, ucp_context_attr_t *attributes)
 {
     ucs_status_t status = __real_ucp_context_query(context, attributes);
@@ -60,22 +67,29 @@ static void log_drop(void *user, gf_log_level level, const char *text)
 {
 }
 
-static gf_status open_and_close(spoil how, const char *key, const char *transports, struct gf_fault *fault_out)
+static struct gf_fault fault;
+
+static gf_status open_and_close(spoil how, const char *key, const char *transports, const char *devices, size_t bytes)
 {
-    const struct gf_link_setup setup = {.world = 2, .epoch = 1, .requests_max = 4, .message_bytes_max = MESSAGE_BYTES,
-                                        .region_bytes = 4096, .transports = transports, .devices = "lo", .ports = PORTS,
-                                        .log = {.fn = log_drop}};
+    const struct gf_link_setup setup = {.world = 2, .epoch = 1, .requests_max = 4, .message_bytes_max = bytes,
+                                        .region_bytes = 4096, .transports = transports, .devices = devices,
+                                        .ports = PORTS, .log = {.fn = log_drop}};
     void *state = aligned_alloc(64, (gf_link_ucx.state_bytes(&setup) + 63) / 64 * 64);
     struct gf_link *link = NULL;
     gf_status status;
     memset(&ucx, 0, sizeof ucx);
-    memset(fault_out, 0, sizeof *fault_out);
+    memset(&fault, 0, sizeof fault);
     ucx.how = how;
     ucx.key = key;
-    status = gf_link_ucx.open(&setup, state, &link, fault_out);
+    status = gf_link_ucx.open(&setup, state, &link, &fault);
     if (status == GF_OK) gf_link_ucx.close(link);
     free(state);
     return status;
+}
+
+static gf_status open_plain(const char *transports, const char *devices, size_t bytes)
+{
+    return open_and_close(SPOIL_NOTHING, NULL, transports, devices, bytes);
 }
 
 static bool given(const char *setting)
@@ -89,9 +103,8 @@ static bool given(const char *setting)
 TEST(keys_have_the_names_of_this_version)
 {
     static const char *const of_tcp[] = {"PORT_RANGE=" PORTS, "RX_SEG_SIZE=" SEGMENT, "TX_SEG_SIZE=" SEGMENT};
-    struct gf_fault fault;
     unsigned major = 0, minor = 0, release = 0;
-    assert_int_equal(open_and_close(SPOIL_NOTHING, NULL, "self,posix,tcp", &fault), GF_OK);
+    assert_int_equal(open_plain("self,posix,tcp", "lo", MESSAGE_BYTES), GF_OK);
     ucp_get_version(&major, &minor, &release);
     assert_int_equal(major, 1);
     for (size_t i = 0; i < LENGTH(of_tcp); i++) {
@@ -102,23 +115,68 @@ TEST(keys_have_the_names_of_this_version)
     assert_true(given("TLS=self,posix,tcp") && given("NET_DEVICES=lo") && given("ALLOC_PRIO=md:posix"));
     assert_true(given("RNDV_SEND_NBR_THRESH=262145"));
     assert_int_equal(ucx.given_count, 7);
-    assert_int_equal(open_and_close(SPOIL_NOTHING, NULL, "self,posix", &fault), GF_OK);
+    assert_int_equal(open_plain("self,posix", "lo", MESSAGE_BYTES), GF_OK);
     assert_int_equal(ucx.given_count, 2);
+}
+
+/* Messages leave by all devices in turn, and so do pieces of those that are announced first: UCX by itself would use
+ * two. These devices are not here. */
+TEST(each_device_has_a_lane)
+{
+    assert_int_equal(open_plain("self,tcp", "lo,gf1,gf2", MESSAGE_BYTES), GF_ERR_CONFIG);
+    assert_true(given("NET_DEVICES=lo,gf1,gf2") && given("MAX_EAGER_LANES=3") && given("MAX_RNDV_LANES=3"));
+    assert_int_equal(open_plain("self,tcp", "lo,gf1,gf2", 4u << 20), GF_ERR_CONFIG);
+    assert_true(!given("MAX_EAGER_LANES=3") && given("MAX_RNDV_LANES=3"));
+    assert_int_equal(open_plain("self,rc", "gf0,gf1,gf2", MESSAGE_BYTES), GF_ERR_CONFIG);
+    assert_true(!given("MAX_EAGER_LANES=3") && given("MAX_RNDV_LANES=3"));
+}
+
+/* UCX says in a warning that a device is missing, and opens what else there is. */
+TEST(a_missing_device_is_named_where_ucx_logs_errors_alone)
+{
+    static const char *const rows[][2] = {{"lo,gf1", "'gf1' is not available"}, {"lo,gf1,gf2", "are not available"}};
+    char level[32], after[32];
+    assert_int_equal(ucs_global_opts_get_value("LOG_LEVEL", level, sizeof level), UCS_OK);
+    assert_int_equal(ucs_global_opts_set_value("LOG_LEVEL", "error"), UCS_OK);
+    for (size_t i = 0; i < LENGTH(rows); i++)
+        if ((open_plain("self,tcp", rows[i][0], MESSAGE_BYTES) != GF_ERR_CONFIG) ||
+            (strstr(fault.text, rows[i][1]) == NULL)) fail_msg("%s: %s", rows[i][0], fault.text);
+    assert_int_equal(ucs_global_opts_get_value("LOG_LEVEL", after, sizeof after), UCS_OK);
+    assert_string_equal(after, "ERROR");
+    assert_int_equal(ucs_global_opts_set_value("LOG_LEVEL", level), UCS_OK);
 }
 
 static const struct refused_row {
     const char *name;
     spoil how;
     const char *key, *text; /* of the fault, which names UCX's version too */
+    const char *transports, *devices;
 } refused_rows[] = {
-    {"a_key_of_ucp_has_no_effect", SPOIL_UCP_FORGETS, "RNDV_SEND_NBR_THRESH", "RNDV_SEND_NBR_THRESH=262145: it keeps"},
-    {"no_transports_were_chosen", SPOIL_UCP_FORGETS, "TLS", "TLS=self,tcp: it keeps"},
-    {"a_segment_has_no_effect", SPOIL_TCP_FORGETS, "RX_SEG_SIZE", "RX_SEG_SIZE=" SEGMENT ": it keeps"},
-    {"ports_have_no_effect", SPOIL_TCP_FORGETS, "PORT_RANGE", "PORT_RANGE=" PORTS ": it keeps"},
-    {"tcp_has_no_such_key", SPOIL_TCP_LACKS, "TX_SEG_SIZE", "TX_SEG_SIZE=" SEGMENT ": it refuses"},
-    {"ports_were_dropped_on_the_way", SPOIL_UCP_FORGETS, "PORT_RANGE", "PORT_RANGE=" PORTS ": it keeps port "},
-    {"no_transport_knows_the_key", SPOIL_UCP_MISTAKES, "TX_SEG_SIZE", SEGMENT},
-    {"a_request_is_too_large", SPOIL_REQUEST, NULL, "wants 400 bytes in front of a request, this build keeps 320"},
+    {"a_key_of_ucp_has_no_effect", SPOIL_UCP_FORGETS, "RNDV_SEND_NBR_THRESH", "RNDV_SEND_NBR_THRESH=262145: it keeps",
+     "self,tcp", "lo"},
+    {"no_transports_were_chosen", SPOIL_UCP_FORGETS, "TLS", "TLS=self,tcp: it keeps", "self,tcp", "lo"},
+    {"no_devices_were_chosen", SPOIL_UCP_FORGETS, "NET_DEVICES", "NET_DEVICES=lo: it keeps", "self,tcp", "lo"},
+    {"memory_that_peers_cannot_map", SPOIL_UCP_FORGETS, "ALLOC_PRIO", "ALLOC_PRIO=md:posix: it keeps",
+     "self,posix", "lo"},
+    {"messages_by_one_device", SPOIL_UCP_FORGETS, "MAX_EAGER_LANES", "MAX_EAGER_LANES=2: it keeps",
+     "self,tcp", "lo,gf1"},
+    {"pieces_by_two_devices", SPOIL_UCP_FORGETS, "MAX_RNDV_LANES", "MAX_RNDV_LANES=3: it keeps",
+     "self,tcp", "lo,gf1,gf2"},
+    {"a_segment_has_no_effect", SPOIL_TCP_FORGETS, "RX_SEG_SIZE", "RX_SEG_SIZE=" SEGMENT ": it keeps",
+     "self,tcp", "lo"},
+    {"ports_have_no_effect", SPOIL_TCP_FORGETS, "PORT_RANGE", "PORT_RANGE=" PORTS ": it keeps", "self,tcp", "lo"},
+    {"tcp_has_no_such_key", SPOIL_TCP_LACKS, "TX_SEG_SIZE", "TX_SEG_SIZE=" SEGMENT ": it keeps", "self,tcp", "lo"},
+    {"a_segment_was_dropped_on_the_way", SPOIL_UCP_FORGETS, "RX_SEG_SIZE", "RX_SEG_SIZE=" SEGMENT ": it keeps",
+     "self,tcp", "lo"},
+    {"another_was_dropped_on_the_way", SPOIL_UCP_FORGETS, "TX_SEG_SIZE", "TX_SEG_SIZE=" SEGMENT ": it keeps",
+     "self,tcp", "lo"},
+    {"ports_were_dropped_on_the_way", SPOIL_UCP_FORGETS, "PORT_RANGE", "PORT_RANGE=" PORTS ": it keeps",
+     "self,tcp", "lo"},
+    {"no_transport_knows_the_key", SPOIL_UCP_MISTAKES, "TX_SEG_SIZE", SEGMENT, "self,tcp", "lo"},
+    {"nothing_is_opened_that_takes_it", SPOIL_TCP_UNSEEN, NULL, "no interface takes PORT_RANGE=" PORTS,
+     "self,tcp", "lo"},
+    {"a_request_is_too_large", SPOIL_REQUEST, NULL, "wants 400 bytes in front of a request, this build keeps 320",
+     "self,tcp", "lo"},
 };
 
 TEST(what_ucx_does_not_take_fails_the_open)
@@ -127,8 +185,7 @@ TEST(what_ucx_does_not_take_fails_the_open)
     (void)snprintf(version, sizeof version, "UCX %s", ucp_get_version_string());
     for (size_t i = 0; i < LENGTH(refused_rows); i++) {
         const struct refused_row *row = &refused_rows[i];
-        struct gf_fault fault;
-        gf_status status = open_and_close(row->how, row->key, "self,tcp", &fault);
+            gf_status status = open_and_close(row->how, row->key, row->transports, row->devices, MESSAGE_BYTES);
         if ((status != ((row->how == SPOIL_REQUEST) ? GF_ERR_LINK : GF_ERR_CONFIG)) ||
             (strstr(fault.text, row->text) == NULL) || (strstr(fault.text, version) == NULL))
             fail_msg("%s: %d, \"%s\"", row->name, (int)status, fault.text);

@@ -112,6 +112,10 @@ for way in ud rc; do
     check "who_no_longer_answers_is_named_over_$way" says gone \
         'rank [01] no longer answers rank [01] over devices "fake0:1".*GF_ERR_LINK'
 done
+for way in ud rc; do
+    GF_VERBS_FORGETS=UD_TIMEOUT check "a_timeout_that_is_not_taken_fails_$way" fails train forgets 2 $way --steps 100
+    check "and_is_named_over_$way" says forgets 'ud_verbs does not take UD_TIMEOUT=86400000000.00us: it keeps 30'
+done
 GF_VERBS_FAULT=port_down=100 check "a_deadline_holds" fails train gone 2 ud --steps 100 --set exchange.timeout=3
 check "and_is_said" says gone 'whose message has not arrived.*GF_ERR_TIMEOUT'
 GF_VERBS_FAULT=qp_error=100 check "a_queue_pair_fails" fails train pair 2 rc --steps 100 --set exchange.timeout=60
