@@ -47,6 +47,12 @@ else skip "json_is_json" "there is no python3"; fi
 # ---- a line at a time ----
 alone unknown_transport fail transports "gdr_copy.* is (not )?in this binary" 'link = { transports = "self,posix,gdr_copy"; };'
 alone wrong_interface fail interface "there is no gfnone0 here; there are .*lo" 'link = { devices = "gfnone0"; };'
+alone devices_by_themselves ok transports "are there, on (lo|[a-z0-9]*[0-9])$" 'link = { devices = "auto"; };'
+file list.cfg 'link = { devices = "lo;gfnone0"; };'
+check "devices_by_place_in_the_node" exits 1 "$run" -n 2 --merge "$gf_check" "$scratch/list.cfg" --preflight
+check "the_first_has_the_first" said ok transports "are there, on lo$"
+check "the_second_has_the_second" said fail transports "rank 1 on .*devices .gfnone0"
+check "which_is_not_there" said fail interface "rank 1 on .*: there is no gfnone0 here"
 alone more_than_shm_has fail shm "MiB needed in /dev/shm" 'exchange = { user_bytes = "64 GiB"; };' --local 4096
 check "more_than_memory_is_said" said fail memory "it has"
 alone wrong_bind fail bind "10.99.99.99 is no address of this node" 'rendezvous = { bind = "10.99.99.99"; insecure = true; };'
@@ -97,6 +103,52 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null && setpriv --bounding-s
     lock_limited "$scratch/sound.cfg" >"$scratch/out"
     check "memlock_that_nobody_needs" said ok memlock "these transports lock no memory"
 else skip "memlock_below_what_rdma_registers" "needs root and setpriv"; fi
+# Two cards by a sysfs made up, the second at the bridge of GPU number 1 of the CUDA driver without one.
+node_made() { # COMMAND..: on it
+    sys=$scratch/sys bridges=devices/pci0000:10
+    for card in 1/0/net/gfa 2/0/net/gfb; do
+        mkdir -p "$sys/$bridges/$card" "$sys/class/net"
+        ln -sfn "../../$bridges/$card" "$sys/class/net/${card##*/}"
+    done
+    mkdir -p "$sys/$bridges/2/0000:fb:00.0" "$sys/bus/pci/devices"
+    ln -sfn ../../../$bridges/2/0000:fb:00.0 "$sys/bus/pci/devices"
+    # shellcheck disable=SC2016
+    unshare -nm sh -c 'ip link set lo up; ip link add gfa type veth peer name gfb
+        ip addr add 10.77.0.1/24 dev gfa; ip addr add 10.77.0.2/24 dev gfb; ip link set gfa up; ip link set gfb up
+        sleep 0.1; mount --bind "$0" /sys && exec timeout -k 5 60 "$@"' "$sys" "$@"
+}
+links_made() { unshare -nm ip link add gfa type veth peer name gfb 2>/dev/null; }
+if [ ! -e "$BUILD/ops/element/cuda/gf_kernels.fatbin" ] || ! links_made; then
+    skip "preflight_takes_the_card_of_the_gpu" "needs GPU kernels, and namespaces with devices"
+else
+    on_card() { # ORDINAL CARD: what preflight and a job take
+        echo 'link = { transports = "self,tcp"; devices = "auto"; };' \
+            "device = { driver = \"cuda\"; library = \"$PWD/$fake\"; ordinal = $1; };" >"$scratch/near.cfg"
+        node_made "$gf_check" "$scratch/near.cfg" --preflight >"$scratch/out" 2>&1
+        said ok transports "are there, on $2\$" &&
+            node_made env GF_DEBUG=info "$run" -n 1 "$BUILD/gf-perf" -b 8 -e 8 -n 1 --config "$scratch/near.cfg" \
+                >"$scratch/out" 2>&1 &&
+            grep -q "link: UCX .*, devices $2, ports" "$scratch/out" || { cat "$scratch/out"; return 1; }
+    }
+    check "preflight_takes_the_card_of_the_gpu" on_card 1 gfb
+    check "and_the_first_where_none_is_nearer" on_card 0 gfa
+fi
+if links_made; then
+    many() { # COMMAND..: with 60 devices more
+        # shellcheck disable=SC2016
+        unshare -nm sh -c 'mount -t sysfs none /sys; ip link set lo up
+            for i in $(seq 10 39); do
+                echo "link add gf-long-name-$i type veth peer name gf-long-name-$((i + 30))"
+                for n in $i $((i + 30)); do
+                    echo "addr add 10.78.$n.1/24 dev gf-long-name-$n"; echo "link set gf-long-name-$n up"
+                done
+            done | ip -batch - && sleep 0.1 && exec "$@"' sh "$@" >"$scratch/out"
+        [ "$(grep 'gf-long-name-10,' "$scratch/out" | grep -o 'gf-long-name' | wc -l)" -eq 60 ] ||
+            { cat "$scratch/out"; return 1; }
+    }
+    check "all_devices_are_listed" many "$gf_check" "$scratch/sound.cfg"
+    check "by_preflight_too" many "$gf_check" "$scratch/sound.cfg" --preflight
+else skip "all_devices_are_listed" "needs a network namespace with devices"; fi
 if unshare -n true 2>/dev/null; then
     file far.cfg 'rendezvous = { address = "10.9.9.9:7117"; insecure = true; };'
     check "address_without_a_way" exits 1 unshare -n "$gf_check" "$scratch/far.cfg" --preflight

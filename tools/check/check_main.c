@@ -16,7 +16,7 @@ static int footprint_print(const struct gf_config *config, uint32_t world, const
 {
     struct gf_config here = *config;
     struct gf_footprint need;
-    char resources[512];
+    char resources[CHECK_TEXT_BYTES];
     uint64_t elem_count = 0;
     gf_status status;
     if (world != 0) here.job.world = world;

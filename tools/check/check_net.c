@@ -13,19 +13,19 @@
 
 #include "tools/check/check_preflight.h"
 #include "lib/modules/modules.h"
-#include "drivers/identity.h"
 #include "drivers/tcp/rendezvous_socket.h"
 #include "lib/settings/settings.h"
 #include "tools/common/tool_clock.h"
 
 #define DEVICE_BYTES 64u
 
-/* The comma-separated item that begins at *at, without blanks; false at the end. Moves *at after it. */
+/* The item that begins at *at, without blanks; false at the end. Moves *at after it. Groups of devices that no link has
+ * chosen from are items, too. */
 static bool item_next(const char **at, char *item_out, size_t item_bytes)
 {
     size_t length;
-    *at += strspn(*at, ", ");
-    length = strcspn(*at, ", ");
+    *at += strspn(*at, ",; ");
+    length = strcspn(*at, ",; ");
     if (length == 0) return false;
     (void)snprintf(item_out, item_bytes, "%.*s", (int)length, *at);
     *at += length;
@@ -67,12 +67,12 @@ void check_transports(struct check_report *report, struct check_job *job)
     const struct gf_config *config = &job->config;
     const struct gf_link_setup setup = {
         .world = 1, .requests_max = 4, .message_bytes_max = 4096, .transports = config->link.transports,
-        .devices = config->link.devices, .local = gf_identity_local(config->job.rank), .ports = config->link.ports,
+        .devices = config->link.devices, .local = job->local, .near = job->near, .ports = config->link.ports,
         .authentication = gf_modules_all.authentication, .log = {.fn = link_heard, .user = job},
     };
     struct gf_fault fault = {0};
     struct gf_link *link = NULL;
-    char resources[256];
+    char resources[CHECK_TEXT_BYTES - 16];
     void *state;
     gf_status status;
     if (driver == NULL) {
@@ -150,7 +150,7 @@ static void device_say(struct check_report *report, const struct check_job *job,
                        const char *name)
 {
     struct device device = device_look(all, name);
-    char text[256], state[32] = "";
+    char text[CHECK_TEXT_BYTES / 2], state[32] = "";
     if (!device.there && infiniband_look(name, state)) {
         bool active = strstr(state, "ACTIVE") != NULL;
         check_say(report, "interface", active ? CHECK_OK : CHECK_FAIL, active ? NULL : "cable, subnet manager (ibstat)",

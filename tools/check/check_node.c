@@ -5,7 +5,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "drivers/identity.h"
 #include "tools/check/check_preflight.h"
 #include "lib/modules/modules.h"
 #include "lib/settings/settings.h"
@@ -44,12 +43,12 @@ void check_environment(struct check_report *report, const struct check_job *job)
 
 /* ---- the GPU: opened as a rank opens it, with as little memory as there is ---- */
 
-void check_gpu(struct check_report *report, const struct check_job *job)
+void check_gpu(struct check_report *report, struct check_job *job)
 {
     const struct gf_gpu_driver *driver = GF_WITH_CUDA ? &gf_gpu_cuda : NULL;
     const struct gf_gpu_kernels *kernels = GF_WITH_CUDA ? &gf_device_kernels : NULL;
     struct gf_gpu_setup setup = {.library = job->config.device.library, .ordinal = job->config.device.ordinal,
-                                 .local = gf_identity_local(job->config.job.rank), .device_bytes = 1};
+                                 .local = job->local, .device_bytes = 1};
     struct gf_fault fault = {0};
     struct gf_gpu *gpu = NULL;
     if (strcmp(job->config.device.driver, "cuda") != 0) {
@@ -76,6 +75,7 @@ void check_gpu(struct check_report *report, const struct check_job *job)
                   "does nvidia-smi work here? in a container, was the GPU handed in? else look at device.library",
                   "%s", (state != NULL) ? fault.text : "there is no memory to look at it");
     } else {
+        memcpy(job->near, gpu->pci, sizeof job->near);
         check_say(report, "gpu", CHECK_OK, NULL,
                   "%s, number %u of %u, driver for CUDA %u.%u (%s); memory shared in a node: %s", gpu->name,
                   gpu->ordinal, gpu->count, gpu->version / 1000, gpu->version % 1000 / 10, setup.library,

@@ -50,6 +50,7 @@ int check_job_fill(const struct gf_config *config, const struct gf_tensor *tenso
         job.config.job.world = (world != 0) ? world : WORLD_ASSUMED;
         job.config.job.rank = 0;
     }
+    job.local = (status == GF_OK) ? identity.local : job.config.job.rank;
     job.config.job.ignore_environment = true; /* it has been asked */
     if (gf_config_effective(&job.config, &job.config, error) != GF_OK) return refuse(EXIT_FAILURE, error);
     job.config.log = fault_keep;
@@ -104,8 +105,8 @@ int check_preflight(struct check_job *job, bool json)
     if (!job->launched) report.rank = 0; /* nobody else is there to show all lines */
     if (gethostname(report.host, sizeof report.host - 1) != 0) (void)snprintf(report.host, sizeof report.host, "?");
     check_environment(&report, job);
-    check_transports(&report, job);
     check_gpu(&report, job);
+    check_transports(&report, job); /* the nearest devices are the GPU's */
     check_footprint(&report, job);
     check_stack(&report);
     check_memlock(&report, job);

@@ -16,6 +16,8 @@ struct check_job {
     const char *launcher;        /* "SLURM_PROCID": what said so; "job.world" of the file */
     uint64_t deadline_ns;        /* how long for each conversation with other ranks */
     /* Known after check_peers(); before it what the command line said. */
+    uint32_t local;              /* this rank's place on its node, as in a job's gf_open() */
+    char near[16];               /* its GPU by PCI address: known after check_gpu(); empty where there is none */
     uint32_t local_count;        /* ranks on this node */
     uint32_t local_index;        /* this one among them: what is the node's is looked at by the first alone */
     uint32_t node_count;
@@ -30,8 +32,8 @@ int check_job_fill(const struct gf_config *config, const struct gf_tensor *tenso
 /* 0: all ok or warnings; 1: something fails, here or (launched) on any rank. */
 int check_preflight(struct check_job *job, bool json);
 
-/* check_resources.c: "tcp on lo, eth0; posix; no device for ib": what this very program can open. text_out holds all that
- * fits. */
+/* check_resources.c: "tcp on lo, eth0; posix; no device for ib": what this very program can open; what does not fit in
+ * text_out is counted. */
 void check_resources_text(char *text_out, size_t text_bytes);
 
 /* check_net.c */
@@ -48,7 +50,7 @@ bool check_network_used(const char *transports);
 /* check_node.c */
 void check_environment(struct check_report *report, const struct check_job *job);
 void check_footprint(struct check_report *report, const struct check_job *job);
-void check_gpu(struct check_report *report, const struct check_job *job);
+void check_gpu(struct check_report *report, struct check_job *job);
 void check_stack(struct check_report *report);
 void check_memlock(struct check_report *report, const struct check_job *job);
 void check_huge_pages(struct check_report *report, const struct check_job *job);

@@ -10,11 +10,12 @@ typedef enum check_state { CHECK_OK, CHECK_WARN, CHECK_FAIL, CHECK_SKIP, CHECK_S
 
 #define CHECK_LINES_MAX 32u
 #define CHECK_HOST_BYTES 64u
+#define CHECK_TEXT_BYTES 4096u /* 8 cards with 6 transports each, and as many again */
 
 struct check_line {
     const char *name;
     check_state state;
-    char text[512];
+    char text[CHECK_TEXT_BYTES];
     char todo[192]; /* empty where nothing is to be done */
 };
 

@@ -9,38 +9,30 @@
 struct list {
     char *text;
     size_t text_bytes, used;
+    uint32_t more; /* that did not fit */
     char last[32]; /* transport */
 };
-
-static void add(struct list *list, const char *before, const char *name)
-{
-    int length = snprintf(list->text + list->used, list->text_bytes - list->used, "%s%s", before, name);
-    if ((length > 0) && (list->used + (size_t)length < list->text_bytes)) list->used += (size_t)length;
-    else list->text[list->used] = '\0';
-}
 
 static void resource_add(void *user, const char *transport, const char *device)
 {
     struct list *list = user;
-    const char *separator = (list->used != 0) ? "; " : "";
-    bool again = strcmp(list->last, transport) == 0;
+    char item[128];
+    bool again = strcmp(list->last, transport) == 0, on = !again && (strncmp(device, "memory", 6) != 0);
+    if (device[0] == '\0') (void)snprintf(item, sizeof item, "; no device for %s", transport);
+    else if (again) (void)snprintf(item, sizeof item, ", %s", device);
+    else (void)snprintf(item, sizeof item, "; %s%s%s", transport, on ? " on " : "", on ? device : "");
     (void)snprintf(list->last, sizeof list->last, "%s", transport);
-    if (device[0] == '\0') {
-        add(list, separator, "no device for ");
-        add(list, "", transport);
-    } else if (again) {
-        add(list, ", ", device);
-    } else {
-        add(list, separator, transport);
-        if (strncmp(device, "memory", 6) != 0) add(list, " on ", device);
-    }
+    const char *from = (list->used == 0) ? item + 2 : item;
+    if ((list->more > 0) || (list->used + strlen(from) + sizeof ", and 1234567890 more" > list->text_bytes))
+        list->more++;
+    else list->used += (size_t)snprintf(list->text + list->used, list->text_bytes - list->used, "%s", from);
 }
 
 void check_resources_text(char *text_out, size_t text_bytes)
 {
     const struct gf_link_driver *driver = gf_modules_all.drivers.link;
     struct list list = {.text = text_out, .text_bytes = text_bytes};
-    text_out[0] = '\0';
+    (void)snprintf(text_out, text_bytes, "no transport");
     if ((driver != NULL) && (driver->resources != NULL)) driver->resources(resource_add, &list);
-    if (list.used == 0) add(&list, "", "no transport");
+    if (list.more > 0) (void)snprintf(text_out + list.used, text_bytes - list.used, ", and %u more", list.more);
 }
