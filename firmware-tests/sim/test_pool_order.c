@@ -2,6 +2,7 @@
  * a gradient copied. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
+#include "ops/ops.h"
 
 #define RANKS 3u
 #define TENSORS 6u
@@ -101,6 +102,73 @@ TEST(the_reverse_order_fuses_as_the_order_given)
 
 /* ---- copies ---- */
 
+#define RANKS_MAX 4u
+
+/* What element ops carry within a rank's own memory, from or to its gradients: not in place, not between ranks of a
+ * node. The library's own counter is not asked. */
+static struct {
+    struct world *w; /* NULL: not counted */
+    const struct gf_element_ops *real;
+    struct gf_element_ops ops;
+    gf_mem first[RANKS_MAX], end[RANKS_MAX]; /* of each rank's gradients */
+    uint64_t bytes;
+} moved;
+
+static void moved_count(gf_mem dst, gf_mem src, uint64_t bytes)
+{
+    for (uint32_t rank = 0; (moved.w != NULL) && (rank < moved.w->world); rank++) {
+        bool from = (src >= moved.first[rank]) && (src < moved.end[rank]);
+        bool to = (dst >= moved.first[rank]) && (dst < moved.end[rank]);
+        if ((from || to) && (src != dst) && !gf_sim_is_peers(moved.w->sim, rank, from ? dst : src))
+            moved.bytes += bytes;
+    }
+}
+
+static gf_status moved_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes)
+{
+    moved_count(dst, src, size_bytes);
+    return moved.real->copy(queue, dst, src, size_bytes);
+}
+
+static gf_status moved_cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
+                            uint64_t elem_count, float scale, uint64_t base, struct gf_check *check)
+{
+    bool wide = (dst_type == GF_TYPE_F32) && (src_type == GF_TYPE_F32);
+    moved_count(dst, src, elem_count * (wide ? 4 : 2));
+    return moved.real->cast(queue, dst, dst_type, src, src_type, elem_count, scale, base, check);
+}
+
+static gf_status moved_open(const struct gf_gpu_setup *setup, void *state, struct gf_gpu **gpu_out,
+                            struct gf_fault *fault_out)
+{
+    gf_status status = gf_gpu_host.open(setup, state, gpu_out, fault_out);
+    moved.real = (*gpu_out)->ops;
+    moved.ops = *moved.real;
+    moved.ops.copy = moved_copy;
+    moved.ops.cast = moved_cast;
+    (*gpu_out)->ops = &moved.ops;
+    return status;
+}
+
+static void moved_world_open(struct world *w, struct world_setup *setup)
+{
+    static struct gf_gpu_driver gpu;
+    memset(&moved, 0, sizeof moved);
+    gpu = gf_gpu_host;
+    gpu.open = moved_open;
+    setup->gpu = &gpu;
+    world_open(w, setup);
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        moved.first[rank] = UINT64_MAX;
+        for (uint32_t t = 0; t < TENSORS; t++) {
+            gf_mem at = gf_gradient(w->ranks[rank].gf, t), end = at + tensors[t].elem_count * sizeof(float);
+            if (at < moved.first[rank]) moved.first[rank] = at;
+            if (end > moved.end[rank]) moved.end[rank] = end;
+        }
+    }
+    moved.w = w;
+}
+
 static uint64_t copied(struct world *w)
 {
     struct gf_stats stats = {.size_bytes = sizeof stats};
@@ -108,18 +176,48 @@ static uint64_t copied(struct world *w)
     return stats.copied_bytes;
 }
 
+#define NODE_FUSE 131072u /* one buffer, larger than what takes one barrier in shared memory */
+
+/* Of gradients in the library's own buffer; `there_and_back`: how often a rank's are made narrow and wide again. */
+static const struct copies_row {
+    const char *name;
+    uint32_t world, ranks_per_node, fuse_bytes;
+    gf_type wire;
+    bool reversed;
+    uint32_t there_and_back;
+} copies_rows[] = {
+    {"messages", 3, 1, 2048, GF_TYPE_F32, false, 0},
+    {"messages_in_ones_own_order", 3, 1, 2048, GF_TYPE_F32, true, 0},
+    {"messages_of_16_bits", 3, 1, 1024, GF_TYPE_BF16, false, 3},
+    {"messages_of_16_bits_in_ones_own_order", 3, 1, 1024, GF_TYPE_BF16, true, 3},
+    {"shared_memory", 3, 3, NODE_FUSE, GF_TYPE_F32, false, 0},
+    {"shared_memory_in_ones_own_order", 3, 3, NODE_FUSE, GF_TYPE_F32, true, 0},
+    {"shared_memory_and_16_bits_elsewhere", 3, 3, NODE_FUSE, GF_TYPE_BF16, false, 0},
+    {"two_nodes", 4, 2, NODE_FUSE, GF_TYPE_F32, false, 0},
+    {"two_nodes_and_16_bits_between_them", 4, 2, NODE_FUSE, GF_TYPE_BF16, false, 2}, /* a block on one rank of each */
+};
+
 TEST(a_step_copies_nothing_or_says_how_much)
 {
     uint64_t elems = 0;
     for (uint32_t t = 0; t < TENSORS; t++) elems += tensors[t].elem_count;
-    for (uint32_t row = 0; row < 4; row++) { /* the order given, its own; a 16-bit wire in each */
-        struct world_setup setup = setup_of((row % 2 != 0) ? orders[1] : NULL, GF_OPTIMIZER_SGD);
-        setup.config.exchange.wire = (row >= 2) ? GF_TYPE_BF16 : GF_TYPE_F32;
-        setup.config.exchange.fuse_bytes = (row >= 2) ? 1024 : 2048;
-        WORLD_OPEN(w, &setup);
-        steps_run(&w);
-        if (row < 2) assert_int_equal(copied(&w), 0);
-        else assert_in_range(copied(&w), STEPS * elems * 4, STEPS * (elems + 32 * TENSORS) * 4); /* with gaps */
+    for (size_t i = 0; i < LENGTH(copies_rows); i++) {
+        const struct copies_row *row = &copies_rows[i];
+        struct world_setup setup = setup_of(row->reversed ? orders[1] : NULL, GF_OPTIMIZER_SGD);
+        static const struct world_step forward = {.order = WORLD_FORWARD};
+        uint64_t most = (elems + 32 * TENSORS) * 4 * STEPS * row->there_and_back; /* with gaps */
+        WORLD(w);
+        setup.world = row->world;
+        setup.sim.ranks_per_node = row->ranks_per_node;
+        setup.config.exchange.wire = row->wire;
+        setup.config.exchange.fuse_bytes = row->fuse_bytes;
+        if (row->fuse_bytes == NODE_FUSE) setup.config.exchange.cut_bytes = 0;
+        moved_world_open(&w, &setup);
+        for (uint32_t step = 0; step < STEPS; step++) world_step_ok(&w, &forward);
+        if ((moved.bytes > most) || (moved.bytes < elems * 4 * STEPS * row->there_and_back))
+            fail_msg("%s: %llu bytes, %llu at most", row->name, (unsigned long long)moved.bytes,
+                     (unsigned long long)most);
+        if (row->ranks_per_node == 1) assert_int_equal(copied(&w) * row->world, moved.bytes);
     }
 }
 
