@@ -26,6 +26,20 @@ measure() {
         strip -o "$BUILD/example.stripped" "$BUILD/example"
         echo "appliance" "$(wc -c <"$BUILD/example.stripped")" 0 0 0
     fi
+    [ "${1:-}" = changes ] || infiniband
+}
+# The same with UCX's InfiniBand. Where that cannot be linked the row is the one of before.
+infiniband() {
+    why="libibverbs-dev is not installed"
+    if [ -e /usr/include/infiniband/verbs.h ] &&
+        flags=$(MAKEFLAGS='' make -s GF_QUIET=1 BUILD="$BUILD" UCX_IB=1 flags 2>&1); then
+        # shellcheck disable=SC2086
+        ${CC:-gcc} -std=c11 -O2 tools/example/appliance.c -s -o "$BUILD/example.ib" $flags &&
+            echo "appliance_UCX_IB=1" "$(wc -c <"$BUILD/example.ib")" 0 0 0
+    else
+        echo "size: appliance_UCX_IB=1 is skipped: ${flags:-$why}" >&2
+        sed -n 's/^| \(appliance_UCX_IB=1\) /\1 /p' "$kept" | tr -d '|'
+    fi
 }
 table() {
     echo "| what | text | constants | data | bss |"
@@ -36,7 +50,7 @@ case ${1:-} in
 record)
     { sed '/^| what/,$d' "$kept"; measure | table; } >"$kept.new" && mv "$kept.new" "$kept" ;;
 changes)
-    measure | awk '
+    measure changes | awk '
         FNR == NR { gsub(/[|]/, " "); if ($2 ~ /^[0-9]+$/) { known[$1] = 1; text[$1] = $2; constant[$1] = $3; data[$1] = $4 } next }
         function far(now, was) { return now > was * 1.02 + 16 || now < was * 0.98 - 16 }
         known[$1] && (far($2, text[$1]) || far($3, constant[$1]) || far($4, data[$1])) {
