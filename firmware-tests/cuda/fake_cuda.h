@@ -9,8 +9,7 @@
  *   - Calls that wait for the device are trouble where its work never ends; those that would break another thread's
  *     capture break it.
  *   - Memory of a process that has ended is gone, unless cuMemCreate() made it and another process holds it: what touches
- *     it is an illegal address. What is mapped may be touched once access to it was given. Two processes at work on the
- *     same bytes at one time, one of them writing, are trouble.
+ *     it is an illegal address. What is mapped may be touched once access to it was given.
  *   - Images are looked at: header, sizes, machine code or PTX that the device (sm_90) can
  * use.
  *   - What is not given back by the last release of the context, or by the end of the program, is trouble.

@@ -33,13 +33,10 @@ static CUresult memory_import(const struct fake_export *exported, CUdeviceptr *a
     }
     uint64_t at = fake_reserve(exported->size_bytes);
     bool placed = fake_place(at, file, exported->size_bytes);
-    struct fake_shared *shared = fake_shared_map(file, exported->size_bytes);
     (void)close(file);
-    if (!placed || (shared == NULL) ||
-        (fake_region_add(at, exported->size_bytes, REGION_IMPORTED, &region) != CUDA_SUCCESS))
+    if (!placed || (fake_region_add(at, exported->size_bytes, REGION_IMPORTED, &region) != CUDA_SUCCESS))
         return CUDA_ERROR_OUT_OF_MEMORY;
     region->of = *exported;
-    region->shared = shared;
     region->opened = 1;
     region->process = (int)syscall(SYS_pidfd_open, (pid_t)exported->process, 0);
     *address_out = at;
@@ -55,8 +52,6 @@ CUresult fake_export(CUipcMemHandle *handle_out, CUdeviceptr address)
         fake_trouble("cuIpcGetMemHandle of 0x%llx, which is no beginning of device memory", (unsigned long long)address);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (region->shared == NULL) region->shared = fake_shared_map(region->file, region->size_bytes);
-    if (region->shared == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     memset(handle_out, 0, sizeof *handle_out);
     memcpy(handle_out, &(struct fake_export){.process = (uint64_t)getpid(), .file = (uint64_t)region->file,
                                              .size_bytes = region->size_bytes, .address = address},

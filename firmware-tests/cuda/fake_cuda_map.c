@@ -166,7 +166,6 @@ CUresult fake_map(CUdeviceptr base, size_t size_bytes, size_t offset, CUmemGener
         (fake_region_add(base, size_bytes, REGION_MAPPED, &region) != CUDA_SUCCESS))
         return CUDA_ERROR_OUT_OF_MEMORY;
     region->is_foreign = memory->is_foreign;
-    if (memory->is_exported || memory->is_foreign) region->shared = fake_shared_map(memory->file, size_bytes);
     if (!memory->is_foreign && (memory->maps == 0) && !memory->is_exported) fake_memory_fill(base, size_bytes);
     region->is_closed = true;
     range->mapped = memory;
@@ -213,23 +212,15 @@ CUresult fake_to_descriptor(void *descriptor_out, CUmemGenericAllocationHandle h
     if (descriptor < 0) return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(descriptor_out, &descriptor, sizeof descriptor);
     memory->is_exported = true;
-    for (uint32_t i = 0; i < RANGES_MAX; i++) {
-        struct region *region = ((ranges[i].size_bytes > 0) && (ranges[i].mapped == memory))
-                                    ? fake_region_at(ranges[i].base, ranges[i].size_bytes) : NULL;
-        if ((region != NULL) && (region->shared == NULL))
-            region->shared = fake_shared_map(memory->file, memory->size_bytes);
-    }
     return CUDA_SUCCESS;
 }
 
-/* A file of fake_memory_file() has one size for each of its memory's. */
+/* Of a file of fake_memory_file(); 0: it is none. */
 static size_t size_of(int file)
 {
     struct stat found;
     if ((fstat(file, &found) != 0) || !S_ISREG(found.st_mode)) return 0;
-    for (size_t size_bytes = GRAIN_BYTES; size_bytes < (size_t)found.st_size; size_bytes += GRAIN_BYTES)
-        if (size_bytes + fake_shared_bytes(size_bytes) == (size_t)found.st_size) return size_bytes;
-    return 0;
+    return is_whole((uint64_t)found.st_size) ? (size_t)found.st_size : 0;
 }
 
 CUresult fake_of_descriptor(CUmemGenericAllocationHandle *handle_out, void *descriptor, CUmemAllocationHandleType type)

@@ -13,7 +13,7 @@
 #include "firmware-tests/cuda/fake_cuda_region.h"
 
 #define RESERVED_BYTES (64ull << 30)
-#define GRAIN FAKE_GRAIN
+#define GRAIN 2u /* blocks of 16-bit values end anywhere */
 #define FILL_MAX (256ull << 20) /* new device memory is filled with NaN up to here */
 #define READERS 2u
 
@@ -21,7 +21,6 @@
  * streams' numbers have the same remainder: then a read may be forgotten, never invented. */
 struct cell {
     uint32_t writer, reader[READERS];
-    uint8_t mine; /* of the work under way, in shared memory */
 };
 
 struct region fake_regions[REGIONS_MAX];
@@ -63,7 +62,6 @@ struct region *fake_region_at(uint64_t address, size_t size_bytes)
 void fake_region_remove(struct region *region)
 {
     if (region->kind == REGION_IMPORTED) (void)close(region->process);
-    fake_shared_unmap(region->shared, region->size_bytes);
     (void)munmap(region->shadow, region->shadow_bytes);
     *region = (struct region){0};
 }
@@ -141,7 +139,7 @@ void fake_memory_fill(uint64_t address, size_t whole)
 int fake_memory_file(size_t whole)
 {
     int file = memfd_create("fake device memory", MFD_CLOEXEC);
-    if ((file >= 0) && (ftruncate(file, (off_t)(whole + fake_shared_bytes(whole))) == 0)) return file;
+    if ((file >= 0) && (ftruncate(file, (off_t)whole) == 0)) return file;
     if (file >= 0) (void)close(file);
     return -1;
 }
@@ -266,27 +264,14 @@ bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_by
     uint64_t first = address / GRAIN - region->base / GRAIN, last = (address + size_bytes - 1u) / GRAIN - region->base / GRAIN;
     for (uint64_t i = first; i <= last; i++) {
         struct cell *cell = &region->shadow[i];
-        if ((region->shared != NULL) && (work->kind != WORK_CARD) &&
-            !fake_shared_touch(region->shared, i, is_write, &cell->mine))
-            fake_trouble("work %u of stream %u %s 0x%llx while another process is at work there",
-                         work->clock.at[work->stream], work->stream, is_write ? "writes" : "reads",
-                         (unsigned long long)(region->base + i * GRAIN));
         if (!is_before(cell->writer, work)) clash(work, region->base + i * GRAIN, is_write, cell->writer, true);
         for (uint32_t r = 0; is_write && (r < READERS); r++)
             if (!is_before(cell->reader[r], work)) clash(work, region->base + i * GRAIN, is_write, cell->reader[r], false);
-        if (is_write) *cell = (struct cell){.writer = stamp, .mine = cell->mine};
+        if (is_write) *cell = (struct cell){.writer = stamp};
         else cell->reader[work->stream % READERS] = stamp;
     }
     return true;
 }
-
-static void left(struct fake_shared *shared, uint64_t i)
-{
-    for (uint32_t r = 0; r < REGIONS_MAX; r++)
-        if ((fake_regions[r].size_bytes != 0) && (fake_regions[r].shared == shared)) fake_regions[r].shadow[i].mine = 0;
-}
-
-void fake_memory_leave(void) { fake_shared_leave(left); }
 
 void fake_memory_stamp(uint64_t address, size_t size_bytes, bool is_write, uint32_t stream, uint32_t at)
 {

@@ -194,7 +194,6 @@ static void turn(struct CUstream_st *stream)
     if ((work->kind == WORK_WAIT) || (work->kind == WORK_AWAIT)) joins_add(stream, &by_words);
     clock_join(&work->clock, joined((uint32_t)(stream - streams), stream->done));
     bool good = fake_is_lost() || work_do(work); /* a lost context does nothing more */
-    fake_memory_leave();
     if (touches) fake_memory_lock();
     running = false;
     if (!good) {

@@ -22,7 +22,6 @@ struct region {
     bool is_closed;      /* mapped: no device may touch it yet */
     bool is_foreign;     /* mapped: another process's */
     bool open;           /* the CPU may touch it */
-    struct fake_shared *shared; /* imported, or exported once; NULL */
     struct fake_export of; /* imported: whose */
 };
 extern struct region fake_regions[REGIONS_MAX];

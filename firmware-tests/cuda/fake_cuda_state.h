@@ -102,20 +102,6 @@ bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_by
 /* The last access to these was at that time of the stream's. */
 void fake_memory_stamp(uint64_t address, size_t size_bytes, bool is_write, uint32_t stream, uint32_t at);
 
-void fake_memory_leave(void); /* the work that touched is done */
-
-/* fake_cuda_shared.c: who is at work now on memory that several processes reach */
-#define FAKE_GRAIN 2u /* blocks of 16-bit values end anywhere */
-#define FAKE_MINE_READS 1u
-#define FAKE_MINE_WRITES 2u
-struct fake_shared;
-size_t fake_shared_bytes(size_t memory_bytes); /* of the file, behind the memory's */
-struct fake_shared *fake_shared_map(int file, size_t memory_bytes); /* NULL: it cannot be mapped */
-void fake_shared_unmap(struct fake_shared *shared, size_t memory_bytes);
-/* *mine: what this work has done there already. False: another process is at work there. */
-bool fake_shared_touch(struct fake_shared *shared, uint64_t cell, bool is_write, uint8_t *mine);
-void fake_shared_leave(void (*left)(struct fake_shared *shared, uint64_t cell));
-
 /* fake_cuda_queue.c: streams, events and when work is done */
 void fake_queue_add(uint32_t stream, const struct work *like);
 void fake_run_some(void);      /* a few works, or none */
