@@ -77,16 +77,11 @@ one() {
 
 for ranks in 3 4; do
     for list in list none; do
-        run=0
-        while [ $run -lt "$RUNS" ]; do
-            pids=''
-            while [ $run -lt "$RUNS" ]; do
-                one "$ranks.$list.$run" $ranks $list $((21000 + run)) $((FIRST + run)) & pids="$pids $!"
-                run=$((run + 1))
-                [ $((run % 4)) -ne 0 ] || break
-            done
-            for pid in $pids; do wait "$pid"; done
+        for run in $(seq 0 $((RUNS - 1))); do
+            one "$ranks.$list.$run" $ranks $list $((21000 + run)) $((FIRST + run)) &
+            [ $((run % 4)) -ne 3 ] || wait
         done
+        wait
     done
 done
 cat "$scratch"/*.out | sort | uniq -c | awk '{print $2, $3, $4, $1}' | tee "$scratch/all"
