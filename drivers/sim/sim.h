@@ -77,9 +77,8 @@ bool gf_sim_advance(struct gf_sim *sim);
 void gf_sim_advance_to(struct gf_sim *sim, uint64_t now_ns);
 /* rank wants to run at this time (a compute delay, a deadline). */
 void gf_sim_wake_at(struct gf_sim *sim, uint32_t rank, uint64_t at_ns);
-/* True once after something happened for this rank since it was last asked: only such contexts need a poll. */
-bool gf_sim_woken(struct gf_sim *sim, uint32_t rank);
-/* The same without asking each: the rank that was woken first, GF_RANK_NONE: no more. At first all are woken. */
+/* The rank for which something happened first since it was last told here, and which runs: only such contexts need a
+ * poll. GF_RANK_NONE: no more. At first all are woken. */
 uint32_t gf_sim_woken_next(struct gf_sim *sim);
 bool gf_sim_runs(const struct gf_sim *sim, uint32_t rank); /* neither dead nor stopped */
 bool gf_sim_is_dead(const struct gf_sim *sim, uint32_t rank);

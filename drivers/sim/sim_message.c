@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS_FIRST 32u
 /* A duplicate that met no receive is dropped after this many more landings: before tags come round again. */
 #define COPY_LANDINGS_MAX 1024u
 
@@ -22,39 +21,19 @@ static bool tag_has_data(const struct gf_sim *sim, uint64_t tag)
     return !sim->setup.no_data || (((tag >> GF_TAG_MOVE_BITS) & GF_TAG_BUFFER_OTHER) != 0);
 }
 
-static struct sim_message *message_new(struct gf_sim *sim, size_t size_bytes, bool has_data)
+static struct sim_message *message_new(size_t payload_bytes)
 {
-    struct sim_message *message = sim->free_messages;
-    if (message == NULL) {
-        struct sim_message_block *block = calloc(1, sizeof *block);
-        if (block == NULL) return NULL;
-        block->next = sim->blocks;
-        sim->blocks = block;
-        for (uint32_t i = 0; i < SIM_MESSAGES_A_BLOCK; i++) {
-            block->messages[i].entry.next = (struct sim_entry *)message;
-            message = &block->messages[i];
-        }
-        sim->free_messages = message;
-    }
-    unsigned char *payload = NULL;
-    if (has_data && (size_bytes > 0)) {
-        payload = malloc(size_bytes);
-        if (payload == NULL) return NULL;
-    }
-    sim->free_messages = (struct sim_message *)message->entry.next;
-    *message = (struct sim_message){.payload = payload, .size_bytes = size_bytes};
+    struct sim_message *message = malloc(sizeof *message + payload_bytes);
+    GF_ASSERT(message != NULL);
     return message;
 }
 
-static void message_release(struct gf_sim *sim, struct sim_message *message)
+void sim_message_release(struct sim_message *message)
 {
     GF_ASSERT(message->holders > 0);
     if (--message->holders > 0) return;
     if (message->bound != NULL) message->bound->message = NULL;
-    free(message->payload);
-    message->payload = NULL;
-    message->entry.next = (struct sim_entry *)sim->free_messages;
-    sim->free_messages = message;
+    free(message);
 }
 
 /* Between a message and a rank's memory. */
@@ -71,7 +50,7 @@ static void bytes_move(const struct sim_rank *self, bool to_rank, gf_mem data, v
 /* The bytes leave the sender's memory as late as they may, so that a sender who writes to it too early is found out. */
 static void message_load(struct gf_sim *sim, struct sim_message *message)
 {
-    if (message->is_loaded || (message->payload == NULL) || (message->send == NULL)) return;
+    if (message->is_loaded || !message->has_data || (message->send == NULL)) return;
     bytes_move(&sim->ranks[message->entry.from], false, message->send->data, message->payload, message->size_bytes);
     message->is_loaded = true;
 }
@@ -88,27 +67,21 @@ static void message_climb(struct gf_sim *sim, struct sim_message *message)
     sim_event_push(sim, start_ns + latency_ns(sim, false), SIM_ARRIVE, message);
 }
 
-struct sim_message *sim_message_send(struct sim_rank *self, struct sim_request *request, uint32_t to, uint32_t to_life,
-                                     const struct gf_sim_fault *fault)
+void sim_message_send(struct sim_rank *self, struct sim_request *request, uint32_t to, uint32_t to_life,
+                      const struct gf_sim_fault *fault)
 {
     struct gf_sim *sim = self->sim;
-    struct sim_message *message = message_new(sim, request->size_bytes, tag_has_data(sim, request->entry.tag));
-    if (message == NULL) return NULL;
-    message->is_node = sim_same_node(sim, self->rank, to);
+    bool has_data = (request->size_bytes > 0) && tag_has_data(sim, request->entry.tag);
+    struct sim_message *message = message_new(has_data ? request->size_bytes : 0);
+    *message = (struct sim_message){.entry = {.tag = request->entry.tag, .from = self->rank}, .send = request,
+                                    .size_bytes = request->size_bytes, .has_data = has_data, .to = to,
+                                    .to_life = to_life, .fault = fault->kind, .delay_ns = fault->delay_ns,
+                                    .is_node = sim_same_node(sim, self->rank, to), .holders = 2};
     double rate = message->is_node ? sim->setup.node_bytes_per_ns : sim->setup.bytes_per_ns;
     struct sim_port *port = message->is_node ? &self->ports[1] : self->port;
-    message->send = request;
-    message->entry = (struct sim_entry){.tag = request->entry.tag, .from = self->rank};
-    message->to = to;
-    message->to_life = to_life;
-    message->fault = fault->kind;
-    message->delay_ns = fault->delay_ns;
     if (message->fault == GF_SIM_FAULT_NONE) {
-        if (sim_chance(sim, sim->setup.drop_rate)) {
-            message->fault = GF_SIM_FAULT_DROP;
-        } else if (sim_chance(sim, sim->setup.duplicate_rate)) {
-            message->fault = GF_SIM_FAULT_DUPLICATE;
-        }
+        if (sim_chance(sim, sim->setup.drop_rate)) message->fault = GF_SIM_FAULT_DROP;
+        else if (sim_chance(sim, sim->setup.duplicate_rate)) message->fault = GF_SIM_FAULT_DUPLICATE;
     }
     if ((rate > 0.0) && !message->is_node && (self->rank == sim->setup.slow_rank) && (sim->setup.slow_out > 0.0))
         rate /= sim->setup.slow_out;
@@ -116,11 +89,9 @@ struct sim_message *sim_message_send(struct sim_rank *self, struct sim_request *
     uint64_t start_ns = sim_port_take(&port->out_free_ns, gf_sim_free_ns(sim, self->rank),
                                   sim->setup.message_ns + message->transfer_ns);
     request->message = message;
-    message->holders = 2;
     sim_event_push(sim, port->out_free_ns, SIM_SEND_END, message);
     if (sim_climb_ns(sim, message) > 0) sim_event_push(sim, start_ns, SIM_CLIMB, message);
     else sim_event_push(sim, start_ns + latency_ns(sim, message->is_node), SIM_ARRIVE, message);
-    return message;
 }
 
 /* ---- buckets ---- */
@@ -128,7 +99,7 @@ struct sim_message *sim_message_send(struct sim_rank *self, struct sim_request *
 static struct sim_bucket *bucket_of(struct sim_rank *self, const struct sim_entry *entry)
 {
     uint64_t hash = (entry->tag + entry->from * 0xd6e8feb86659fd93u) * 0x9e3779b97f4a7c15u;
-    return &self->buckets[(hash >> 32) & (self->bucket_count - 1)];
+    return &self->buckets[(hash >> 32) % SIM_BUCKETS];
 }
 
 static void entry_add(struct sim_entry **at, struct sim_entry *entry)
@@ -139,54 +110,22 @@ static void entry_add(struct sim_entry **at, struct sim_entry *entry)
 }
 
 /* Takes the first one out that meets `entry`; NULL: none does. */
-static void *entry_take(struct sim_rank *self, struct sim_entry **at, const struct sim_entry *entry)
+static void *entry_take(struct sim_entry **at, const struct sim_entry *entry)
 {
     while ((*at != NULL) && (((*at)->tag != entry->tag) || ((*at)->from != entry->from))) at = &(*at)->next;
     struct sim_entry *found = *at;
-    if (found == NULL) return NULL;
-    *at = found->next;
-    self->entry_count--;
+    if (found != NULL) *at = found->next;
     return found;
 }
 
 static void posted_add(struct sim_rank *self, struct sim_request *request)
 {
     entry_add(&bucket_of(self, &request->entry)->posted, &request->entry);
-    self->entry_count++;
 }
 
 static struct sim_request *posted_take(struct sim_rank *self, const struct sim_message *message)
 {
-    if (self->bucket_count == 0) return NULL;
-    return entry_take(self, &bucket_of(self, &message->entry)->posted, &message->entry);
-}
-
-static void entries_move(struct sim_rank *self, struct sim_entry *from, bool posted)
-{
-    while (from != NULL) {
-        struct sim_entry *entry = from;
-        struct sim_bucket *to = bucket_of(self, entry);
-        from = entry->next;
-        entry_add(posted ? &to->posted : &to->unexpected, entry);
-    }
-}
-
-/* Makes room for one more entry. A table that cannot grow goes on with longer chains. */
-static bool buckets_grow(struct sim_rank *self)
-{
-    struct sim_bucket *old = self->buckets;
-    uint32_t old_count = self->bucket_count;
-    if (self->entry_count < old_count) return true;
-    struct sim_bucket *grown = calloc((old_count > 0) ? 2 * (size_t)old_count : BUCKETS_FIRST, sizeof *grown);
-    if (grown == NULL) return old_count > 0;
-    self->buckets = grown;
-    self->bucket_count = (old_count > 0) ? 2 * old_count : BUCKETS_FIRST;
-    for (uint32_t i = 0; i < old_count; i++) {
-        entries_move(self, old[i].posted, true);
-        entries_move(self, old[i].unexpected, false);
-    }
-    free(old);
-    return true;
+    return entry_take(&bucket_of(self, &message->entry)->posted, &message->entry);
 }
 
 void sim_receive_withdraw(struct sim_rank *self, struct sim_request *request)
@@ -197,12 +136,11 @@ void sim_receive_withdraw(struct sim_rank *self, struct sim_request *request)
         at = &(*at)->next;
     }
     *at = request->entry.next;
-    self->entry_count--;
 }
 
 static void unexpected_drop(struct sim_rank *self, bool only_old_copies)
 {
-    for (uint32_t i = 0; i < self->bucket_count; i++) {
+    for (uint32_t i = 0; i < SIM_BUCKETS; i++) {
         struct sim_entry **at = &self->buckets[i].unexpected;
         while (*at != NULL) {
             struct sim_message *message = (struct sim_message *)*at;
@@ -211,8 +149,7 @@ static void unexpected_drop(struct sim_rank *self, bool only_old_copies)
                 continue;
             }
             *at = message->entry.next;
-            self->entry_count--;
-            message_release(self->sim, message);
+            sim_message_release(message);
         }
     }
 }
@@ -227,20 +164,17 @@ void sim_unexpected_clear(struct sim_rank *self)
 static void message_corrupt(struct gf_sim *sim, struct sim_message *message)
 {
     message_load(sim, message);
-    if (message->payload == NULL) return;
+    if (!message->has_data) return;
     uint64_t bit = sim_random_to(sim, (uint64_t)message->size_bytes * 8 - 1);
     message->payload[bit / 8] ^= (unsigned char)(1u << (bit % 8));
 }
 
 static void message_copy(struct gf_sim *sim, struct sim_message *message)
 {
-    struct sim_message *copy = message_new(sim, message->size_bytes, message->payload != NULL);
-    if (copy == NULL) return;
-    unsigned char *payload = copy->payload;
+    size_t payload_bytes = message->has_data ? message->size_bytes : 0;
+    struct sim_message *copy = message_new(payload_bytes);
     message_load(sim, message);
-    if (payload != NULL) memcpy(payload, message->payload, message->size_bytes);
-    *copy = *message;
-    copy->payload = payload;
+    memcpy(copy, message, sizeof *message + payload_bytes);
     copy->send = NULL;
     copy->bound = NULL;
     copy->fault = GF_SIM_FAULT_NONE;
@@ -254,12 +188,8 @@ static bool message_survives(struct gf_sim *sim, struct sim_message *message, gf
                              uint64_t delay_ns, enum sim_event_kind kind)
 {
     switch (fault) {
-    case GF_SIM_FAULT_DROP:
-        message_release(sim, message);
-        return false;
-    case GF_SIM_FAULT_DELAY:
-        sim_event_push(sim, sim->now_ns + delay_ns, kind, message);
-        return false;
+    case GF_SIM_FAULT_DROP: sim_message_release(message); return false;
+    case GF_SIM_FAULT_DELAY: sim_event_push(sim, sim->now_ns + delay_ns, kind, message); return false;
     case GF_SIM_FAULT_DUPLICATE: message_copy(sim, message); return true;
     case GF_SIM_FAULT_CORRUPT: message_corrupt(sim, message); return true;
     case GF_SIM_FAULT_SHORT:
@@ -289,11 +219,11 @@ static void message_deliver(struct sim_rank *self, struct sim_message *message, 
                               "rank %u sent %zu bytes with tag 0x%llx where rank %u wants %zu", message->entry.from,
                               message->size_bytes, (unsigned long long)message->entry.tag, self->rank,
                               request->size_bytes);
-    } else if (message->payload != NULL) {
+    } else if (message->has_data) {
         bytes_move(self, true, request->data, message->payload, message->size_bytes);
     }
     sim_request_end(self, request, status);
-    message_release(self->sim, message);
+    sim_message_release(message);
 }
 
 static void message_land(struct sim_rank *self, struct sim_message *message)
@@ -310,10 +240,8 @@ static void message_land(struct sim_rank *self, struct sim_message *message)
         message_deliver(self, message, request);
         return;
     }
-    GF_ASSERT(buckets_grow(self));
     message->landed = self->landed;
     entry_add(&bucket_of(self, &message->entry)->unexpected, &message->entry);
-    self->entry_count++;
 }
 
 static void message_arrive(struct sim_rank *self, struct sim_message *message)
@@ -340,11 +268,8 @@ static void message_arrive(struct sim_rank *self, struct sim_message *message)
             message->bound = request;
         }
     }
-    if (port->in_free_ns > sim->now_ns) {
-        sim_event_push(sim, port->in_free_ns, SIM_LAND, message);
-    } else {
-        message_land(self, message);
-    }
+    if (port->in_free_ns > sim->now_ns) sim_event_push(sim, port->in_free_ns, SIM_LAND, message);
+    else message_land(self, message);
 }
 
 static void message_leave(struct gf_sim *sim, struct sim_message *message)
@@ -356,31 +281,24 @@ static void message_leave(struct gf_sim *sim, struct sim_message *message)
         request->message = NULL;
         if (!sim->ranks[message->entry.from].is_dead) sim_request_end(&sim->ranks[message->entry.from], request, GF_OK);
     }
-    message_release(sim, message);
+    sim_message_release(message);
 }
 
 void sim_message_happen(struct gf_sim *sim, enum sim_event_kind kind, struct sim_message *message)
 {
     struct sim_rank *to = &sim->ranks[message->to];
-    if (kind == SIM_SEND_END) {
-        message_leave(sim, message);
-    } else if (message->is_lost || sim->ranks[message->entry.from].is_dead || to->is_dead || (to->link == NULL) ||
-               (to->life != message->to_life)) {
-        message_release(sim, message);
-    } else if (kind == SIM_CLIMB) {
-        message_climb(sim, message);
-    } else if (kind == SIM_ARRIVE) {
-        message_arrive(to, message);
-    } else {
-        message_land(to, message);
-    }
+    bool is_lost = message->is_lost || sim->ranks[message->entry.from].is_dead || to->is_dead || (to->link == NULL) ||
+                   (to->life != message->to_life);
+    if (kind == SIM_SEND_END) message_leave(sim, message);
+    else if (is_lost) sim_message_release(message);
+    else if (kind == SIM_CLIMB) message_climb(sim, message);
+    else if (kind == SIM_ARRIVE) message_arrive(to, message);
+    else message_land(to, message);
 }
 
-bool sim_receive(struct sim_rank *self, struct sim_request *request)
+void sim_receive(struct sim_rank *self, struct sim_request *request)
 {
-    if (!buckets_grow(self)) return false;
-    struct sim_message *message = entry_take(self, &bucket_of(self, &request->entry)->unexpected, &request->entry);
+    struct sim_message *message = entry_take(&bucket_of(self, &request->entry)->unexpected, &request->entry);
     if (message != NULL) message_deliver(self, message, request);
     else posted_add(self, request);
-    return true;
 }

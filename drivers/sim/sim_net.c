@@ -112,29 +112,18 @@ struct gf_sim *gf_sim_create(const struct gf_sim_setup *setup)
     return sim;
 }
 
-static void sim_frame_drop(enum sim_event_kind kind, void *subject)
+static void subject_drop(enum sim_event_kind kind, void *subject)
 {
     if ((kind == SIM_FRAME) || (kind == SIM_FLAG)) free(subject);
+    else if ((kind != SIM_WAKE) && (kind != SIM_RESUME)) sim_message_release(subject);
 }
 
 void gf_sim_destroy(struct gf_sim *sim)
 {
     if (sim == NULL) return;
-    for (size_t i = 0; i < sim->event_count; i++) {
-        sim_frame_drop((enum sim_event_kind)(sim->events[i].order & ((1u << SIM_EVENT_KIND_BITS) - 1)),
-                       sim->events[i].subject);
-    }
-    for (size_t i = 0; i < sim->held_count; i++) sim_frame_drop(sim->held[i].kind, sim->held[i].subject);
-    while (sim->blocks != NULL) {
-        struct sim_message_block *block = sim->blocks;
-        sim->blocks = block->next;
-        for (uint32_t i = 0; i < SIM_MESSAGES_A_BLOCK; i++) free(block->messages[i].payload);
-        free(block);
-    }
-    for (uint32_t rank = 0; (sim->ranks != NULL) && (rank < sim->setup.world); rank++) {
-        free(sim->ranks[rank].buckets);
-        free(sim->ranks[rank].wires);
-    }
+    for (size_t i = 0; i < sim->event_count; i++) subject_drop(sim_event_kind(&sim->events[i]), sim->events[i].subject);
+    for (size_t i = 0; i < sim->held_count; i++) subject_drop(sim->held[i].kind, sim->held[i].subject);
+    for (uint32_t rank = 0; (sim->ranks != NULL) && (rank < sim->setup.world); rank++) free(sim->ranks[rank].wires);
     free(sim->events);
     free(sim->held);
     free(sim->cuts);
@@ -205,11 +194,8 @@ void gf_sim_stop(struct gf_sim *sim, uint32_t rank, bool stopped)
 {
     struct sim_rank *self = &sim->ranks[rank];
     self->resume_ns = 0;
-    if (stopped) {
-        self->is_stopped = true;
-    } else if (self->is_stopped) {
-        sim_resume(self);
-    }
+    if (stopped) self->is_stopped = true;
+    else if (self->is_stopped) sim_resume(self);
 }
 
 static uint8_t *sim_cut(const struct gf_sim *sim, uint32_t a, uint32_t b)
@@ -228,11 +214,9 @@ void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut)
     /* What was held happens now, in its order: what was sent since is still under way, so nothing is overtaken. */
     for (size_t i = 0; i < sim->held_count; i++) {
         struct sim_held held = sim->held[i];
-        if (((held.a == a) && (held.b == b)) || ((held.a == b) && (held.b == a))) {
-            sim_event_push(sim, sim->now_ns, held.kind, held.subject);
-        } else {
-            sim->held[kept++] = held;
-        }
+        bool is_between = ((held.a == a) && (held.b == b)) || ((held.a == b) && (held.b == a));
+        if (is_between) sim_event_push(sim, sim->now_ns, held.kind, held.subject);
+        else sim->held[kept++] = held;
     }
     sim->held_count = kept;
 }

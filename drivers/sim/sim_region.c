@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define PAGE_BYTES 4096u
-#define GUARD_BYTES 64u   /* on both sides of a region: who writes there stops the program when the region goes */
+#define PAGE_BYTES 4096u /* before a region, and behind it; of them are guards, next to it: */
+#define GUARD_BYTES 64u  /* who writes there stops the program when the region goes */
 #define GUARD_VALUE 0xa5
 
 static void guards_check(const struct sim_link *link)
@@ -17,24 +17,18 @@ static void guards_check(const struct sim_link *link)
         GF_ASSERT((region[-1 - (ptrdiff_t)i] == GUARD_VALUE) && (region[link->setup.region_bytes + i] == GUARD_VALUE));
 }
 
-static size_t region_memory_bytes(const struct sim_link *link)
-{
-    return link->setup.region_bytes + PAGE_BYTES + 2 * GUARD_BYTES;
-}
+static size_t mapped_bytes(const struct sim_link *link) { return link->setup.region_bytes + 2 * PAGE_BYTES; }
 
 /* Zeroes that cost nothing until they are touched; without data the whole of them may exceed this machine's memory. */
 gf_status sim_region_take(struct sim_link *link, struct gf_fault *fault)
 {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     if (link->setup.region_bytes == 0) return GF_OK;
-    link->region_memory = mmap(NULL, region_memory_bytes(link), PROT_READ | PROT_WRITE, flags, -1, 0);
-    if (link->region_memory == MAP_FAILED) {
-        link->region_memory = NULL;
+    char *memory = mmap(NULL, mapped_bytes(link), PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (memory == MAP_FAILED)
         return gf_fault_set(fault, GF_ERR_SYSTEM, GF_RANK_NONE, "mmap", errno, "no memory for a region of %zu bytes",
                             link->setup.region_bytes);
-    }
-    link->region =
-        (void *)(((uintptr_t)link->region_memory + GUARD_BYTES + PAGE_BYTES - 1) & ~(uintptr_t)(PAGE_BYTES - 1));
+    link->region = memory + PAGE_BYTES;
     memset((char *)link->region - GUARD_BYTES, GUARD_VALUE, GUARD_BYTES);
     memset((char *)link->region + link->setup.region_bytes, GUARD_VALUE, GUARD_BYTES);
     return GF_OK;
@@ -43,8 +37,7 @@ gf_status sim_region_take(struct sim_link *link, struct gf_fault *fault)
 void sim_region_give(struct sim_link *link)
 {
     guards_check(link);
-    if (link->region_memory != NULL) (void)munmap(link->region_memory, region_memory_bytes(link));
-    link->region_memory = NULL;
+    if (link->region != NULL) (void)munmap((char *)link->region - PAGE_BYTES, mapped_bytes(link));
     link->region = NULL;
 }
 

@@ -153,17 +153,13 @@ static gf_status rendezvous_open(const struct gf_rendezvous_setup *setup, void *
                                           .join_until_ns = UINT64_MAX, .coordinator = FIRST_COORDINATOR};
     self->rendezvous = rendezvous;
     memset(self->wires, 0, sim->setup.world * sizeof *self->wires);
+    bool waits = setup->rejoin || (self->rank != FIRST_COORDINATOR);
     if (setup->rejoin) rejoin_begin(rendezvous);
-    if (setup->rejoin || (self->rank != FIRST_COORDINATOR)) {
-        if (!setup->rejoin) wire_begin(sim, self->rank, FIRST_COORDINATOR);
-        if ((setup->join_timeout_ns > 0) && (setup->join_timeout_ns < UINT64_MAX - now_ns)) {
-            rendezvous->join_until_ns = now_ns + setup->join_timeout_ns;
-            gf_sim_wake_at(sim, self->rank, rendezvous->join_until_ns + 1);
-        }
-    } else {
-        for (uint32_t rank = 1; rank < sim->setup.world; rank++) {
-            wire_begin(sim, rank, FIRST_COORDINATOR);
-        }
+    else if (waits) wire_begin(sim, self->rank, FIRST_COORDINATOR);
+    for (uint32_t rank = 1; !waits && (rank < sim->setup.world); rank++) wire_begin(sim, rank, FIRST_COORDINATOR);
+    if (waits && (setup->join_timeout_ns > 0) && (setup->join_timeout_ns < UINT64_MAX - now_ns)) {
+        rendezvous->join_until_ns = now_ns + setup->join_timeout_ns;
+        gf_sim_wake_at(sim, self->rank, rendezvous->join_until_ns + 1);
     }
     *rendezvous_out = &rendezvous->base;
     return GF_OK;
@@ -175,11 +171,8 @@ static gf_status rendezvous_send(struct gf_rendezvous *base, uint32_t to, uint32
     struct sim_rendezvous *rendezvous = sim_rendezvous(base);
     struct sim_rank *self = rendezvous->self;
     struct gf_sim *sim = self->sim;
+    GF_ASSERT(size_bytes <= GF_FRAME_PAYLOAD_MAX);
     if (self->is_dead) return sim_dead(self, &base->fault, "send");
-    if (size_bytes > GF_FRAME_PAYLOAD_MAX) {
-        return gf_fault_set(&base->fault, GF_ERR_PARAM, to, "send", 0, "a frame of %u bytes; at most %u", size_bytes,
-                            GF_FRAME_PAYLOAD_MAX);
-    }
     if ((to >= sim->setup.world) || !self->wires[to]) return GF_ERR_PEER;
     struct sim_frame *frame = frame_send(sim, self->rank, to, GF_RENDEZVOUS_FRAME, sim->now_ns + FRAME_NS, size_bytes);
     frame->event.frame_kind = frame_kind;
@@ -292,12 +285,10 @@ static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns, 
     }
     if (coordinator != self->rank) {
         const struct sim_rank *far = &sim->ranks[coordinator];
-        if (far->is_dead || (far->rendezvous == NULL)) {
+        if (far->is_dead || (far->rendezvous == NULL))
             frame_send(sim, coordinator, self->rank, GF_RENDEZVOUS_ENDED, sim->now_ns + FRAME_NS, 0)->event.text =
                 "connection refused";
-        } else {
-            wire_begin(sim, self->rank, coordinator); /* or once it coordinates */
-        }
+        else wire_begin(sim, self->rank, coordinator); /* or once it coordinates */
         return GF_AGAIN;
     }
     for (uint32_t rank = 0; rank < sim->setup.world; rank++) {

@@ -30,6 +30,10 @@ struct sim_event {
     uint64_t order; /* serial number << SIM_EVENT_KIND_BITS | kind: events of one time happen in the order of posting */
     void *subject;  /* sim_message, sim_rank, sim_frame or sim_flag */
 };
+static inline enum sim_event_kind sim_event_kind(const struct sim_event *event)
+{
+    return (enum sim_event_kind)(event->order & ((1u << SIM_EVENT_KIND_BITS) - 1));
+}
 
 /* What a message and a receive meet by. Both begin with one, and wait in a bucket of the receiver. */
 struct sim_entry {
@@ -54,10 +58,9 @@ struct sim_request {
 #define SIM_REQUEST_BYTES 128u
 
 struct sim_message {
-    struct sim_entry entry;    /* or of the free list */
+    struct sim_entry entry;
     struct sim_request *send;  /* NULL once the send has ended */
     struct sim_request *bound; /* the receive it fills, with setup.bind_receives */
-    unsigned char *payload;    /* NULL without data */
     size_t size_bytes;
     uint64_t transfer_ns;      /* that its bytes take in a port */
     uint64_t delay_ns;
@@ -67,11 +70,14 @@ struct sim_message {
     uint32_t holders;          /* events and tables that know it */
     gf_sim_fault_kind fault;
     bool is_node;              /* inside a node */
+    bool has_data;             /* else no payload */
     bool is_loaded;            /* payload holds the sender's bytes */
     bool is_lost;
     bool is_copy;              /* a duplicate */
+    unsigned char payload[];   /* [size_bytes] of its post */
 };
 
+#define SIM_BUCKETS 256u /* by a hash of tag and sender; a power of two */
 struct sim_bucket {
     struct sim_entry *posted, *unexpected; /* receives, messages; first come first */
 };
@@ -98,8 +104,7 @@ struct sim_link {
     struct gf_link base;
     struct sim_rank *self;
     struct gf_link_setup setup; /* epoch: of now; device_bytes: 0 unless base.reaches_device */
-    void *region_memory; /* as mapped */
-    void *region;        /* its first page boundary */
+    void *region;         /* NULL: none; between guards of a page each: sim_region.c */
     uint32_t peer_life[]; /* [world], as connected; 0: not */
 };
 
@@ -122,7 +127,6 @@ struct sim_rank {
     uint32_t rank;
     uint32_t node;             /* of neighbouring ranks */
     bool is_dead, is_stopped;
-    bool is_woken;
     bool is_queued;            /* in sim->woken */
     bool has_moved;            /* since the last progress() */
     uint64_t resume_ns;        /* of a stop with an end; 0: none */
@@ -140,9 +144,7 @@ struct sim_rank {
     uint32_t life;             /* opens and resets of the link: what is under way to an earlier one is lost */
     struct sim_request *requests;
     uint32_t request_count;    /* not ended */
-    struct sim_bucket *buckets;
-    uint32_t bucket_count;     /* a power of two */
-    uint32_t entry_count;      /* posted receives and unexpected messages in buckets */
+    struct sim_bucket buckets[SIM_BUCKETS];
     uint64_t landed;
 
     struct sim_rendezvous *rendezvous; /* NULL: not open */
@@ -161,12 +163,6 @@ struct sim_clock {
     const struct gf_sim *sim;
 };
 
-#define SIM_MESSAGES_A_BLOCK 256u
-struct sim_message_block {
-    struct sim_message_block *next;
-    struct sim_message messages[SIM_MESSAGES_A_BLOCK];
-};
-
 struct gf_sim {
     struct gf_sim_setup setup;
     struct sim_clock clock;
@@ -181,8 +177,6 @@ struct gf_sim {
     bool is_stirred;          /* a running rank was woken */
     uint32_t *woken;          /* ring of ranks, each at most once */
     uint32_t woken_first, woken_count;
-    struct sim_message *free_messages;
-    struct sim_message_block *blocks;
     uint8_t *cuts;            /* [world * world], made by the first partition */
     struct sim_held *held;
     size_t held_count, held_room;
@@ -209,12 +203,12 @@ bool sim_hold(struct gf_sim *sim, uint32_t a, uint32_t b, enum sim_event_kind ki
 void sim_resume(struct sim_rank *self);
 
 /* sim_message.c */
-/* NULL: no memory */
-struct sim_message *sim_message_send(struct sim_rank *self, struct sim_request *request, uint32_t to, uint32_t to_life,
-                                     const struct gf_sim_fault *fault);
+void sim_message_send(struct sim_rank *self, struct sim_request *request, uint32_t to, uint32_t to_life,
+                      const struct gf_sim_fault *fault);
+void sim_message_release(struct sim_message *message); /* by one of its holders; freed by the last */
 void sim_message_happen(struct gf_sim *sim, enum sim_event_kind kind, struct sim_message *message);
-/* The receive takes an unexpected message, or waits in its bucket. False: no memory. */
-bool sim_receive(struct sim_rank *self, struct sim_request *request);
+/* The receive takes an unexpected message, or waits in its bucket. */
+void sim_receive(struct sim_rank *self, struct sim_request *request);
 void sim_receive_withdraw(struct sim_rank *self, struct sim_request *request); /* no longer waits in its bucket */
 void sim_unexpected_clear(struct sim_rank *self);
 void sim_request_end(struct sim_rank *self, struct sim_request *request, gf_status status);

@@ -51,7 +51,7 @@ static struct sim_event event_pop(struct gf_sim *sim)
 static void event_happen(struct gf_sim *sim)
 {
     struct sim_event event = event_pop(sim);
-    enum sim_event_kind kind = (enum sim_event_kind)(event.order & ((1u << SIM_EVENT_KIND_BITS) - 1));
+    enum sim_event_kind kind = sim_event_kind(&event);
     struct sim_rank *self = event.subject;
     sim->now_ns = event.at_ns;
     switch (kind) {
@@ -95,7 +95,6 @@ void gf_sim_advance_to(struct gf_sim *sim, uint64_t now_ns)
 void sim_wake(struct sim_rank *self)
 {
     struct gf_sim *sim = self->sim;
-    self->is_woken = true;
     if (!gf_sim_runs(sim, self->rank)) return; /* sim_resume() comes back */
     if (self->free_ns > sim->now_ns) { /* when its work is done */
         if (!self->wakes_free) sim_event_push(sim, self->free_ns, SIM_WAKE, self);
@@ -111,9 +110,8 @@ void sim_wake(struct sim_rank *self)
 void gf_sim_wake_at(struct gf_sim *sim, uint32_t rank, uint64_t at_ns)
 {
     struct sim_rank *self = &sim->ranks[rank];
-    if (at_ns <= sim->now_ns) {
-        sim_wake(self);
-    } else if (at_ns != self->wake_ns) { /* a deadline is often asked for at each poll */
+    if (at_ns <= sim->now_ns) sim_wake(self);
+    else if (at_ns != self->wake_ns) { /* a deadline is often asked for at each poll */
         self->wake_ns = at_ns;
         sim_event_push(sim, at_ns, SIM_WAKE, self);
     }
@@ -132,26 +130,15 @@ uint64_t gf_sim_free_ns(const struct gf_sim *sim, uint32_t rank)
     return (free_ns > sim->now_ns) ? free_ns : sim->now_ns;
 }
 
-bool gf_sim_woken(struct gf_sim *sim, uint32_t rank)
-{
-    struct sim_rank *self = &sim->ranks[rank];
-    if (!self->is_woken || !gf_sim_runs(sim, rank)) return false;
-    if (self->free_ns > sim->now_ns) { /* woken by what it did itself before it began to work */
-        sim_wake(self);
-        return false;
-    }
-    self->is_woken = false;
-    return true;
-}
-
 uint32_t gf_sim_woken_next(struct gf_sim *sim)
 {
     while (sim->woken_count > 0) {
-        uint32_t rank = sim->woken[sim->woken_first];
+        struct sim_rank *self = &sim->ranks[sim->woken[sim->woken_first]];
         sim->woken_first = (sim->woken_first + 1) % sim->setup.world;
         sim->woken_count--;
-        sim->ranks[rank].is_queued = false;
-        if (gf_sim_woken(sim, rank)) return rank;
+        self->is_queued = false;
+        if (gf_sim_runs(sim, self->rank) && (self->free_ns <= sim->now_ns)) return self->rank;
+        sim_wake(self); /* stopped since, or woken by what it did itself before it began to work */
     }
     return GF_RANK_NONE;
 }

@@ -12,6 +12,7 @@ static const struct gf_sim_setup plain = {.world = 3, .latency_ns = LATENCY_NS, 
 TEST(a_killed_rank_says_so_and_its_messages_are_lost)
 {
     uint64_t from_dead = 1, to_dead = 2, target = 0, unused = 0;
+    uint32_t woken;
     SIM_WORLD_OPEN(w, &plain);
     assert_int_equal(sim_world_recv(&w, 1, 0, 1, &target, 8, 0), GF_OK);
     assert_int_equal(sim_world_send(&w, 0, 1, 1, &from_dead, 8, 0), GF_OK);
@@ -23,7 +24,7 @@ TEST(a_killed_rank_says_so_and_its_messages_are_lost)
     sim_world_run(&w);
     assert_false(gf_sim_runs(w.sim, 0));
     assert_true(gf_sim_runs(w.sim, 1));
-    assert_false(gf_sim_woken(w.sim, 0));
+    while ((woken = gf_sim_woken_next(w.sim)) != GF_RANK_NONE) assert_int_not_equal(woken, 0);
     assert_int_equal(w.driver->progress(w.links[0]), GF_ERR_ABORTED);
     assert_int_equal(sim_world_send(&w, 0, 1, 4, NULL, 0, 3), GF_ERR_ABORTED);
     assert_int_equal(sim_world_recv(&w, 0, 1, 4, NULL, 0, 3), GF_ERR_ABORTED);
@@ -58,7 +59,7 @@ TEST(a_cancelled_receive_ends_once_and_is_not_written_to)
     assert_int_equal(target, 5);
 }
 
-/* More than there were buckets for: each receive finds its sender's, its tag's, and the first of those. */
+/* Many in a bucket: each receive finds its sender's, its tag's, and the first of those. */
 TEST(thousands_of_unexpected_messages_are_matched)
 {
     static uint64_t values[2][4096];
@@ -83,7 +84,7 @@ TEST(thousands_of_unexpected_messages_are_matched)
         assert_int_equal(sim_world_recv(&w, 1, 0, 0, NULL, 0, 0), GF_OK);
         assert_int_equal(sim_world_test(&w, 1, 0), GF_AGAIN); /* none is left */
     }
-    struct gf_sim_setup many = plain; /* one tag of more senders than there are buckets */
+    struct gf_sim_setup many = plain; /* one tag of many senders */
     many.world = 64;
     SIM_WORLD_OPEN(w, &many);
     for (uint32_t from = 1; from < many.world; from++)
@@ -180,8 +181,6 @@ TEST(wrong_calls_are_refused_and_named)
 {
     static _Alignas(64) unsigned char memory[1024];
     static struct sim_world_req more;
-    unsigned char endpoint[64];
-    size_t endpoint_bytes = 0;
     struct gf_fault fault = {.code = GF_OK};
     struct gf_link *link = NULL;
     SIM_WORLD_OPEN(w, &plain);
@@ -189,18 +188,6 @@ TEST(wrong_calls_are_refused_and_named)
                                         .arg = gf_sim_drivers(w.sim, 2)->link_arg};
     assert_int_equal(w.driver->open(&setup, memory, &link, &fault), GF_ERR_PARAM);
     assert_non_null(strstr(fault.text, "rank 1 of 3 opens with the drivers of rank 2 of 3"));
-    assert_int_equal(sim_world_send(&w, 0, 3, 1, NULL, 0, 0), GF_ERR_PARAM);
-    assert_non_null(strstr(w.links[0]->fault.text, "no rank 3 in a world of 3"));
-    assert_int_equal(sim_world_recv(&w, 1, 0, 1, memory, (1u << 20) + 1, 0), GF_ERR_PARAM);
-    assert_non_null(strstr(w.links[1]->fault.text, "1048577 bytes"));
-    assert_int_equal(w.driver->endpoint(w.links[0], endpoint, &endpoint_bytes), GF_OK);
-    for (uint32_t i = 0; i < 4; i++) {
-        static const char *const texts[] = {"connected already", "rank 1's endpoint is rank 0's", "not from a simul",
-                                            "of epoch 1"};
-        if (i > 0) assert_int_equal(w.driver->reset(w.links[2], 2), GF_OK);
-        assert_true(w.driver->connect(w.links[2], i == 1, endpoint, endpoint_bytes - (i == 2)) < 0);
-        assert_non_null(strstr(w.links[2]->fault.text, texts[i]));
-    }
     for (uint32_t i = 0; i < SIM_WORLD_REQS; i++) assert_int_equal(sim_world_recv(&w, 1, 0, i, NULL, 0, i), GF_OK);
     assert_int_equal(w.driver->recv_post(w.links[1], 0, 99, 0, 0, (struct gf_req *)&more), GF_AGAIN);
     w.driver->cancel(w.links[1], sim_world_req(&w, 1, 7));
