@@ -33,9 +33,10 @@ static gf_status cuda_open(const struct gf_gpu_setup *setup, void *state, struct
     cuda->kernels = (CUfunction *)(void *)(cuda->events + cuda->event_count);
     cuda->blocks = (uint32_t *)(void *)(cuda->kernels + cuda->kernel_count);
     cuda->gpu.blocks = cuda->blocks;
-    gf_status status = gf_cuda_load(cuda, setup->library, fault_out);
-    if (status >= 0) status = gf_cuda_take(cuda, setup, fault_out);
+    gf_status status = gf_cuda_load(cuda, setup->library);
+    if (status >= 0) status = gf_cuda_take(cuda, setup);
     if (status < 0) {
+        *fault_out = cuda->gpu.fault;
         gf_cuda_give_back(cuda);
         gf_cuda_unload(cuda);
         return status;

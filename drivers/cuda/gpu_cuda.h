@@ -76,7 +76,6 @@ extern const struct cuda_names {
 struct cuda_gpu {
     struct gf_gpu gpu; /* first */
     struct gf_log log;
-    char library[GF_PATH_MAX_BYTES];
     void *handle; /* of dlopen() */
     bool begun;   /* cuInit() was called */
     struct cuda_calls calls;
@@ -87,8 +86,7 @@ struct cuda_gpu {
     uint64_t idle_ns; /* how long closing waits for the device's work */
     bool hangs;       /* it did not end in that time */
     CUdevice device;
-    bool retained;
-    CUcontext context;
+    CUcontext context; /* NULL: not retained */
     CUstream streams[GF_STREAM_COUNT];
     bool can_map;     /* cuMemCreate() and descriptors of what it makes */
     bool for_cards;   /* which network cards can be let reach */
@@ -110,8 +108,9 @@ static inline struct cuda_gpu *cuda_of(struct gf_gpu *gpu) { return (struct cuda
 /* The one place where a CUresult becomes a gf_status: GF_OK; GF_AGAIN for "not ready"; else GF_ERR_DEVICE and a record
  * with the result's name. */
 gf_status gf_cuda_result(struct cuda_gpu *cuda, CUresult result, const char *call, struct gf_fault *fault_out);
-/* Loads the library and finds its calls. GF_ERR_DEVICE names the file and what is missing. */
-gf_status gf_cuda_load(struct cuda_gpu *cuda, const char *library, struct gf_fault *fault_out);
+/* Loads the library and finds its calls. GF_ERR_DEVICE names the file and what is missing. What fails here and below is
+ * in cuda->gpu.fault. */
+gf_status gf_cuda_load(struct cuda_gpu *cuda, const char *library);
 void gf_cuda_unload(struct cuda_gpu *cuda);
 /* The call of this member of cuda_calls: its status; the same of a device in use, whose own record errors go into; and
  * of a call that gives something back: what fails there mostly failed before. Said in the log, and gone on with. */
@@ -121,7 +120,7 @@ void gf_cuda_unload(struct cuda_gpu *cuda);
 #define CUDA_GIVEN(cuda, member, ...) gf_cuda_given(cuda, (cuda)->calls.member(__VA_ARGS__), gf_cuda_names.member)
 void gf_cuda_given(struct cuda_gpu *cuda, CUresult result, const char *call);
 /* Device, context, stream, events, arena and kernels; on failure whatever was made stays for gf_cuda_give_back(). */
-gf_status gf_cuda_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup, struct gf_fault *fault_out);
+gf_status gf_cuda_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup);
 void gf_cuda_give_back(struct cuda_gpu *cuda);
 /* The context is the thread's current one in between, and no call breaks or heeds a capture of another thread. They
  * nest. */
@@ -135,7 +134,7 @@ gf_status gf_cuda_export_to(struct gf_gpu *gpu, const void *handle);
 gf_status gf_cuda_import(struct gf_gpu *gpu, const void *handle, gf_mem *base_out);
 void gf_cuda_give_back_exports(struct gf_gpu *gpu, const void *handle, gf_mem base);
 /* Both within the context: an arena by cuMemCreate; one of either kind given back. */
-gf_status gf_cuda_arena_map(struct cuda_gpu *cuda, size_t size_bytes, struct gf_fault *fault_out);
+gf_status gf_cuda_arena_map(struct cuda_gpu *cuda, size_t size_bytes);
 void gf_cuda_arena_give(struct cuda_gpu *cuda);
 /* Into the context in order to give things back, which is tried twice; false: it is lost. */
 bool gf_cuda_enter_last(struct cuda_gpu *cuda);

@@ -78,7 +78,7 @@ void gf_cuda_given(struct cuda_gpu *cuda, CUresult result, const char *call)
 void gf_cuda_give_back(struct cuda_gpu *cuda)
 {
     gf_descriptors_close(&cuda->descriptors);
-    if (!cuda->retained) return;
+    if (cuda->context == NULL) return;
     bool entered = gf_cuda_enter_last(cuda);
     if (entered && !gf_cuda_idle(cuda, true)) {
         gf_cuda_leave_last(cuda);
@@ -93,5 +93,5 @@ void gf_cuda_give_back(struct cuda_gpu *cuda)
     gf_cuda_arena_give(cuda);
     if (entered) gf_cuda_leave_last(cuda);
     CUDA_GIVEN(cuda, context_release, cuda->device);
-    cuda->retained = false;
+    cuda->context = NULL;
 }

@@ -28,33 +28,33 @@ static void memory_unmap(struct cuda_gpu *cuda, CUdeviceptr at, size_t bytes)
 }
 
 static gf_status memory_map(struct cuda_gpu *cuda, CUmemGenericAllocationHandle memory, size_t bytes,
-                            CUdeviceptr *at_out, struct gf_fault *fault_out)
+                            CUdeviceptr *at_out)
 {
     const CUmemAccessDesc access = {.location = properties_of(cuda).location,
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUdeviceptr at = 0;
-    gf_status status = CUDA_CALL(cuda, fault_out, address_take, &at, bytes, 0, 0, 0);
+    gf_status status = CUDA_TOLD(cuda, address_take, &at, bytes, 0, 0, 0);
     if (status < 0) return status;
-    if ((status = CUDA_CALL(cuda, fault_out, map, at, bytes, 0, memory, 0)) < 0) {
+    if ((status = CUDA_TOLD(cuda, map, at, bytes, 0, memory, 0)) < 0) {
         CUDA_GIVEN(cuda, address_give, at, bytes);
         return status;
     }
-    status = CUDA_CALL(cuda, fault_out, access, at, bytes, &access, 1);
+    status = CUDA_TOLD(cuda, access, at, bytes, &access, 1);
     if (status < 0) memory_unmap(cuda, at, bytes);
     else *at_out = at;
     return status;
 }
 
-gf_status gf_cuda_arena_map(struct cuda_gpu *cuda, size_t size_bytes, struct gf_fault *fault_out)
+gf_status gf_cuda_arena_map(struct cuda_gpu *cuda, size_t size_bytes)
 {
     const CUmemAllocationProp properties = properties_of(cuda);
     size_t grain = 0;
-    gf_status status = CUDA_CALL(cuda, fault_out, grain, &grain, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    gf_status status = CUDA_TOLD(cuda, grain, &grain, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
     if (status < 0) return status;
     size_t bytes = (size_bytes + grain - 1) / grain * grain;
-    status = CUDA_CALL(cuda, fault_out, create, &cuda->memory, bytes, &properties, 0);
+    status = CUDA_TOLD(cuda, create, &cuda->memory, bytes, &properties, 0);
     if (status < 0) return status;
-    status = memory_map(cuda, cuda->memory, bytes, &cuda->arena, fault_out);
+    status = memory_map(cuda, cuda->memory, bytes, &cuda->arena);
     if (status < 0) CUDA_GIVEN(cuda, release, cuda->memory);
     else cuda->mapped_bytes = bytes;
     return status;
@@ -93,7 +93,7 @@ static gf_status arena_take(struct cuda_gpu *cuda, uint32_t process, uint64_t ar
                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     (void)close(descriptor);
     if (status < 0) return status;
-    status = memory_map(cuda, memory, bytes, at_out, &cuda->gpu.fault);
+    status = memory_map(cuda, memory, bytes, at_out);
     CUDA_GIVEN(cuda, release, memory); /* what is mapped stays */
     return status;
 }

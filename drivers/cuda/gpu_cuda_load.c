@@ -1,6 +1,5 @@
 /* CUDA driver, the library: found at run time, so that one binary runs with and without a GPU. */
 #include <dlfcn.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "drivers/cuda/gpu_cuda.h"
@@ -33,11 +32,10 @@ gf_status gf_cuda_result(struct cuda_gpu *cuda, CUresult result, const char *cal
                         remedy(result));
 }
 
-static gf_status symbol_missing(const struct cuda_gpu *cuda, const char *symbol, CUresult result,
-                                struct gf_fault *fault_out)
+static gf_status symbol_missing(struct cuda_gpu *cuda, const char *library, const char *symbol, CUresult result)
 {
-    return gf_fault_set(fault_out, GF_ERR_DEVICE, GF_RANK_NONE, "cuGetProcAddress", result,
-                        "device.library \"%.80s\" has no %s: it is no CUDA driver, or older than CUDA %d.%d", cuda->library,
+    return gf_fault_set(&cuda->gpu.fault, GF_ERR_DEVICE, GF_RANK_NONE, "cuGetProcAddress", result,
+                        "device.library \"%.80s\" has no %s: it is no CUDA driver, or older than CUDA %d.%d", library,
                         symbol, CUDA_VERSION_MIN / 1000, CUDA_VERSION_MIN % 1000 / 10);
 }
 
@@ -57,16 +55,16 @@ static void *symbol_find(const struct cuda_gpu *cuda, const char *name, int vers
 const struct cuda_names gf_cuda_names = {CUDA_CALLS(CUDA_CALL_NAMED)};
 _Static_assert(sizeof gf_cuda_names == sizeof(struct cuda_calls), "a name a call");
 
-static gf_status symbols_find(struct cuda_gpu *cuda, struct gf_fault *fault_out)
+static gf_status symbols_find(struct cuda_gpu *cuda, const char *library)
 {
     const char *const *names = (const void *)&gf_cuda_names;
     void **calls = (void *)&cuda->calls;
     CUresult result = CUDA_SUCCESS;
     if (dlsym(cuda->handle, "cuGetProcAddress_v2") == NULL)
-        return symbol_missing(cuda, "cuGetProcAddress_v2", result, fault_out);
+        return symbol_missing(cuda, library, "cuGetProcAddress_v2", result);
     for (size_t i = 0; i < sizeof gf_cuda_names / sizeof *names; i++)
         if ((calls[i] = symbol_find(cuda, names[i], CUDA_VERSION_MIN, &result)) == NULL)
-            return symbol_missing(cuda, names[i], result, fault_out);
+            return symbol_missing(cuda, library, names[i], result);
     return GF_OK;
 }
 
@@ -78,27 +76,25 @@ static void symbol_find_newer(struct cuda_gpu *cuda, int version, const char *na
     memcpy(member_out, &found, sizeof found);
 }
 
-gf_status gf_cuda_load(struct cuda_gpu *cuda, const char *library, struct gf_fault *fault_out)
+gf_status gf_cuda_load(struct cuda_gpu *cuda, const char *library)
 {
     int version = 0;
     if ((library == NULL) || (library[0] == '\0')) library = CUDA_DEFAULT_LIBRARY;
-    (void)snprintf(cuda->library, sizeof cuda->library, "%s", library);
-    cuda->handle = dlopen(cuda->library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    cuda->handle = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (cuda->handle == NULL) {
         const char *why = dlerror();
-        return gf_fault_set(fault_out, GF_ERR_DEVICE, GF_RANK_NONE, "dlopen", 0,
-                            "device.library: there is no CUDA driver: %.140s", why ? why : cuda->library);
+        return gf_fault_set(&cuda->gpu.fault, GF_ERR_DEVICE, GF_RANK_NONE, "dlopen", 0,
+                            "device.library: there is no CUDA driver: %.140s", why ? why : library);
     }
-    gf_status status = symbols_find(cuda, fault_out);
-    if (status < 0) return status;
-    status = CUDA_CALL(cuda, fault_out, driver_version, &version);
+    gf_status status = symbols_find(cuda, library);
+    if (status >= 0) status = CUDA_TOLD(cuda, driver_version, &version);
     if (status < 0) return status;
     cuda->gpu.version = (uint32_t)version;
     symbol_find_newer(cuda, version, "cuCtxRecordEvent", CUDA_VERSION_RECORD, &cuda->context_record);
     symbol_find_newer(cuda, version, "cuStreamBatchMemOp", CUDA_VERSION_MIN, &cuda->flags);
     if (version >= CUDA_VERSION_MIN) return GF_OK;
-    return gf_fault_set(fault_out, GF_ERR_DEVICE, GF_RANK_NONE, "cuDriverGetVersion", version,
-                        "device.library \"%.80s\" is of CUDA %d.%d; needed is %d.%d or newer", cuda->library,
+    return gf_fault_set(&cuda->gpu.fault, GF_ERR_DEVICE, GF_RANK_NONE, "cuDriverGetVersion", version,
+                        "device.library \"%.80s\" is of CUDA %d.%d; needed is %d.%d or newer", library,
                         version / 1000, version % 1000 / 10, CUDA_VERSION_MIN / 1000, CUDA_VERSION_MIN % 1000 / 10);
 }
 
