@@ -5,14 +5,17 @@
 
 #include <stdint.h>
 
-/* Equal pieces of two ranges: turn k < count takes chunk src_list[k] of one to chunk dst_list[k] of the other. Lists
- * are u32 in the queue's memory; 0: chunk k itself. No destination is listed twice. Chunk c is elements c*chunk_elems
- * and on; of a last chunk that is cut short, only what lies in both ranges. */
+#define GF_RUN_ELEMS 2048u  /* norm() and score() add in runs of these: what 16 threads of a GPU take at a time */
+#define GF_SOURCE_SHIFT 48u /* sum_n: above the index of an element, which source it is */
+
+/* Chunks of a range, none twice. Chunk c is elements c*chunk_elems and on; the range's last may be short. In a range
+ * that is packed the k-th of them lies where chunk k does. */
 struct gf_chunks {
-    uint64_t dst_list_u32, src_list_u32;
-    uint32_t count;
+    uint64_t list_u32;    /* [count] in the queue's memory; 0: chunks 0, 1, .. */
     uint64_t chunk_elems; /* not 0 */
-    uint64_t dst_elems, src_elems; /* of the whole ranges */
+    uint64_t elems;       /* of the range that is not packed */
+    uint32_t count;
+    uint32_t dst_packed, src_packed; /* bool; one of them at most */
 };
 
 /* Sparse history; see accumulate(). */

@@ -3,7 +3,6 @@
 #ifndef GF_MODULE_OPS_H
 #define GF_MODULE_OPS_H
 
-#include "ops/element_args.h"
 #include "ops/ops.h"
 
 /* ---- ranks of one node, in memory that all of them reach ---- */
@@ -44,13 +43,13 @@ struct gf_sparse_ops {
      * dst_h may be h, dst_u may be u. No fused multiply-add. */
     gf_status (*accumulate)(struct gf_queue *queue, const struct gf_accumulate *accumulate, uint64_t elem_count);
     /* Gather and scatter: cast() of each listed chunk. What is not finite is counted with base plus its index in src.
-     * In place: only with the same lists and types. */
+     * In place: only with the same types, and none packed. */
     gf_status (*cast_chunks)(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
                              const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check);
-    /* accumulate() of each listed chunk: h, u, src and weight are the source's range, dst_h and dst_u the other. */
+    /* accumulate() of each listed chunk: h, u, src and weight are the source, dst_h and dst_u the other. */
     gf_status (*accumulate_chunks)(struct gf_queue *queue, const struct gf_accumulate *accumulate,
                                    const struct gf_chunks *chunks);
-    /* Zeroes each chunk of dst_list_u32; the source's range is not looked at. */
+    /* Zeroes each listed chunk. */
     gf_status (*zero_chunks)(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks);
 };
 
@@ -81,7 +80,7 @@ struct gf_optimizer_ops {
     /* update() of each part, with addresses of the whole range; ratio and decay are the part's. */
     gf_status (*update_parts)(struct gf_queue *queue, const struct gf_update *update,
                               const struct gf_update_part *parts, uint32_t count);
-    /* update() of each chunk of dst_list_u32, with addresses of the whole ranges; the source's is not looked at. */
+    /* update() of each listed chunk, with addresses of the whole ranges. */
     gf_status (*update_chunks)(struct gf_queue *queue, const struct gf_update *update, const struct gf_chunks *chunks);
     /* One pass, in this order, all in fp32 without fused multiply-add:
      *     g = gradient_scale*gradient[i];   m[i] = beta1*m[i] + keep1*g;   v[i] = beta2*v[i] + (keep2*g)*g

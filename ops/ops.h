@@ -5,13 +5,13 @@
 #define GF_OPS_H
 
 #include "drivers/gpu.h"
+#include "ops/element_args.h"
 
 struct gf_node_ops;
 struct gf_sparse_ops;
 struct gf_optimizer_ops;
 struct gf_quantize_ops;
 
-#define GF_RUN_ELEMS 2048u /* norm() and score() add in runs of these: what 16 threads of a GPU take at a time */
 static inline uint64_t gf_runs(uint64_t elem_count)
 {
     return elem_count / GF_RUN_ELEMS + (elem_count % GF_RUN_ELEMS != 0);
@@ -25,8 +25,6 @@ struct gf_check {
     uint64_t bad_count;
     uint64_t bad_first;
 };
-
-#define GF_SOURCE_SHIFT 48u /* sum_n: above the index of an element, which source it is */
 
 /* The host's instruction sets, of which each element op has a version. */
 typedef enum gf_element_ops_set {
@@ -65,6 +63,10 @@ struct gf_element_ops {
 /* host: stands for the fastest versions that this CPU runs, by CPUID; best() is these, the same at each call. */
 extern const struct gf_element_ops gf_element_ops_host;
 const struct gf_element_ops *gf_element_ops_best(void);
+static inline bool gf_element_ops_supported(const struct gf_element_ops *ops)
+{
+    return (ops->supported == NULL) || ops->supported();
+}
 static inline const struct gf_element_ops *gf_element_ops_of(const struct gf_element_ops *ops)
 {
     return (ops->best != NULL) ? ops->best() : ops;

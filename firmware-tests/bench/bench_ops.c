@@ -200,9 +200,9 @@ int main(int argc, char **argv)
            AREAS, bytes >> 20, ROUNDS);
     printf("%-8s %-26s %8s %8s\n", "version", "op", "GB/s", "/memcpy");
     for (uint32_t v = 0; v < gf_element_ops_variant_count; v++) {
-        const struct gf_element_ops *ops = gf_element_ops_variants[v].ops;
+        const struct gf_element_ops *ops = gf_element_ops_variants[v];
         if ((argc > 1) && (strcmp(argv[1], ops->name) != 0)) continue;
-        if (gf_element_ops_variants[v].supported()) bench(ops);
+        if (gf_element_ops_supported(gf_element_ops_variants[v])) bench(ops);
         else printf("%-8s skipped: this CPU lacks it\n", ops->name);
     }
     if (met.bad_count != 0) {

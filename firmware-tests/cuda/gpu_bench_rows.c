@@ -128,38 +128,37 @@ static gf_status run_update(void)
 
 /* Every second chunk of a range. */
 static uint32_t listed(void) { return (uint32_t)(elems() / CHUNK_ELEMS / 2); }
-static struct gf_chunks chunks(bool dst_is_listed, bool src_is_listed)
+static struct gf_chunks chunks(bool dst_packed, bool src_packed)
 {
-    return (struct gf_chunks){.dst_list_u32 = dst_is_listed ? rest(LIST_AT) : 0,
-                              .src_list_u32 = src_is_listed ? rest(LIST_AT) : 0, .count = listed(),
-                              .chunk_elems = CHUNK_ELEMS, .dst_elems = elems(), .src_elems = elems()};
+    return (struct gf_chunks){.list_u32 = rest(LIST_AT), .count = listed(), .chunk_elems = CHUNK_ELEMS,
+                              .elems = elems(), .dst_packed = dst_packed, .src_packed = src_packed};
 }
 static gf_status run_gather(void)
 {
-    const struct gf_chunks some = chunks(false, true);
+    const struct gf_chunks some = chunks(true, false);
     return gf_sparse_ops_cuda.cast_chunks(queue(), bench_range(BENCH_OUT), GF_TYPE_F16, bench_range(BENCH_GRADIENT),
                                           GF_TYPE_F32, &some, 1, 0, found());
 }
 static gf_status run_scatter(void)
 {
-    const struct gf_chunks some = chunks(true, false);
+    const struct gf_chunks some = chunks(false, true);
     return gf_sparse_ops_cuda.cast_chunks(queue(), bench_range(BENCH_OUT), GF_TYPE_F32, bench_range(BENCH_HALF),
                                           GF_TYPE_F16, &some, 1, 0, NULL);
 }
 static gf_status run_accumulate_chunks(void)
 {
-    const struct gf_chunks some = chunks(true, true);
+    const struct gf_chunks some = chunks(false, false);
     const struct gf_accumulate all = history();
     return gf_sparse_ops_cuda.accumulate_chunks(queue(), &all, &some);
 }
 static gf_status run_zero_chunks(void)
 {
-    const struct gf_chunks some = chunks(true, false);
+    const struct gf_chunks some = chunks(false, false);
     return gf_sparse_ops_cuda.zero_chunks(queue(), bench_range(BENCH_OUT), GF_TYPE_F32, &some);
 }
 static gf_status run_update_chunks(void)
 {
-    const struct gf_chunks some = chunks(true, false);
+    const struct gf_chunks some = chunks(false, false);
     const struct gf_update all = sgd();
     return gf_optimizer_ops_cuda.update_chunks(queue(), &all, &some);
 }

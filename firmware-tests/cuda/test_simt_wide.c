@@ -63,8 +63,8 @@ TEST(test_cast_sum_check)
                                 .dst_type = GF_KERNEL_BF16, .src_type = GF_KERNEL_F16};
     struct gf_sum_args sum = {.dst = (uint64_t)(uintptr_t)dst, .src = (uint64_t)(uintptr_t)dst, .elem_count = count,
                               .type = GF_KERNEL_BF16};
-    struct gf_check_args look = {.src = (uint64_t)(uintptr_t)src, .elem_count = count, .base = 1,
-                                 .check = (uint64_t)(uintptr_t)&found, .type = GF_KERNEL_F16};
+    struct gf_sum_args look = {.src = (uint64_t)(uintptr_t)src, .elem_count = count, .base = 1,
+                               .check = (uint64_t)(uintptr_t)&found, .type = GF_KERNEL_F16};
     for (size_t p = 0; p < PLACES; p++) src[places[p]] = gf_f16_of_f32(2.0f * (float)(p + 1));
     launch("gf_kernel_cast_bf16_f16", count, 8, &cast);
     for (size_t p = 0; p < PLACES; p++) assert_int_equal(dst[places[p]], gf_bf16_of_f32((float)(p + 1)));
@@ -139,8 +139,8 @@ TEST(test_chunks)
     float packed[3000] = {0};
     WIDE(uint16_t, pool);
     struct gf_check found = {0, UINT64_MAX};
-    struct gf_chunks chunks = {.src_list_u32 = (gf_mem)(uintptr_t)list, .count = 3, .chunk_elems = chunk_elems,
-                               .dst_elems = 3000, .src_elems = count};
+    struct gf_chunks chunks = {.list_u32 = (gf_mem)(uintptr_t)list, .count = 3, .chunk_elems = chunk_elems,
+                               .elems = count, .dst_packed = true};
     for (uint32_t c = 0; c < 3; c++) pool[list[c] * chunk_elems + 7] = gf_f16_of_f32((float)(c + 1));
     pool[list[2] * chunk_elems + 9] = 0x7e00;
     assert_int_equal(gf_sparse_ops_cuda.cast_chunks(simt_gpu_queue(1), (gf_mem)(uintptr_t)packed, GF_TYPE_F32,
@@ -148,8 +148,8 @@ TEST(test_chunks)
     for (uint32_t c = 0; c < 3; c++) assert_true(packed[c * 1000 + 7] == (float)(c + 1));
     assert_int_equal(found.bad_count, 1);
     assert_true(found.bad_first == list[2] * chunk_elems + 9);
-    chunks = (struct gf_chunks){.dst_list_u32 = (gf_mem)(uintptr_t)list, .count = 3, .chunk_elems = chunk_elems,
-                                .dst_elems = count, .src_elems = 3000};
+    chunks.dst_packed = false;
+    chunks.src_packed = true;
     packed[2007] = 5;
     assert_int_equal(gf_sparse_ops_cuda.cast_chunks(simt_gpu_queue(1), (gf_mem)(uintptr_t)pool, GF_TYPE_F16,
                                              (gf_mem)(uintptr_t)packed, GF_TYPE_F32, &chunks, 1, 0, NULL), GF_OK);
@@ -165,8 +165,8 @@ TEST(test_accumulate_and_update_chunks)
     uint32_t list[] = {(uint32_t)((UINT64_C(1) << 32) / 1000 + 1), (uint32_t)(count / 1000 - 1)};
     WIDE(float, history);
     WIDE(uint16_t, gradient);
-    struct gf_chunks chunks = {.dst_list_u32 = (gf_mem)(uintptr_t)list, .src_list_u32 = (gf_mem)(uintptr_t)list,
-                               .count = 2, .chunk_elems = chunk_elems, .dst_elems = count, .src_elems = count};
+    struct gf_chunks chunks = {.list_u32 = (gf_mem)(uintptr_t)list, .count = 2, .chunk_elems = chunk_elems,
+                               .elems = count};
     for (uint32_t c = 0; c < 2; c++) {
         history[list[c] * chunk_elems + 11] = 3;
         gradient[list[c] * chunk_elems + 11] = gf_f16_of_f32((float)(c + 1));
@@ -193,7 +193,7 @@ TEST(test_score_and_norm)
                                   .elem_count = count, .chunk_count = count / 64, .chunk_elems = 64,
                                   .piece_elems = 64, .piece_runs = 1};
     struct gf_norm_args norm = {.runs = (uint64_t)(uintptr_t)sums, .count = 1,
-                                .run_count = (uint32_t)(count / GF_KERNEL_RUN_ELEMS)};
+                                .run_count = (uint32_t)(count / GF_RUN_ELEMS)};
     void *score_list[] = {&score}, *norm_list[] = {&norm};
     norm.ranges[0].of.src = (uint64_t)(uintptr_t)src;
     norm.ranges[0].of.elem_count = count;
@@ -203,9 +203,9 @@ TEST(test_score_and_norm)
     if (gf_simt_launch("gf_kernel_score", block + 1, THREADS, 0, score_list) != 0) fail_msg("%s", gf_simt_error());
     assert_true(sums[count / 64 - 1] == 3);
     ((uint16_t *)src)[count - 1] = gf_bf16_of_f32(-3);
-    block = (uint32_t)(count / GF_KERNEL_RUN_ELEMS / groups_half - 1);
+    block = (uint32_t)(count / GF_RUN_ELEMS / groups_half - 1);
     if (gf_simt_launch("gf_kernel_norm_runs_bf16", block + 1, THREADS, 0, norm_list) != 0)
         fail_msg("%s", gf_simt_error());
     gf_simt_blocks(NULL, 0);
-    assert_true(sums[count / GF_KERNEL_RUN_ELEMS - 1] == 9);
+    assert_true(sums[count / GF_RUN_ELEMS - 1] == 9);
 }

@@ -46,7 +46,7 @@ struct soak_mark soak_mark_of(const struct soak_model *model, gf_context *gf)
     if (gf->optimizer.moment2 != 0)
         mark.moment2 =
             hash_of(gf->optimizer.updates, (const void *)(uintptr_t)gf->optimizer.moment2, count * sizeof(float));
-    if (gf->sparse.known)
+    if (gf->sparse.selected_count > 0)
         mark.selection = hash_of(1, gf->sparse.selection, gf->sparse.selected_count * sizeof(uint32_t));
     return mark;
 }
@@ -90,7 +90,7 @@ void soak_selection_check(const struct soak_model *model, const gf_context *gf, 
 {
     const struct gf_sparse *sparse = &gf->sparse;
     uint32_t kept;
-    if ((sparse->chunk_count == 0) || !sparse->known)
+    if ((sparse->chunk_count == 0) || (sparse->selected_count == 0))
         return;
     kept = gf_sparse_kept(&gf->config, sparse->chunk_count, step + 1);
     if (!gf_step_skipped(gf) && (sparse->selected_count != kept))

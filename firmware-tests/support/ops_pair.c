@@ -282,12 +282,12 @@ static void update_case(struct turn *t, gf_type gradient_type, int half_type, ui
     BOTH(optimizer, t, update_parts, (NULL, &host, parts, 3), (t->pair->queue, &device, on_device, 3));
 
     /* Two of three chunks, the last first. */
-    struct gf_chunks chunks = {.chunk_elems = 1 + t->count / 7, .dst_elems = t->count,
-                               .dst_list_u32 = small(t, AT_LISTS).host}, device_chunks;
+    struct gf_chunks chunks = {.chunk_elems = 1 + t->count / 7, .elems = t->count,
+                               .list_u32 = small(t, AT_LISTS).host}, device_chunks;
     uint32_t *list = (uint32_t *)(void *)(t->pair->host[SMALL] + AT_LISTS);
     for (uint32_t c = (uint32_t)((t->count - 1) / chunks.chunk_elems + 1); c-- > 0;)
         if (c % 3 != 1) list[chunks.count++] = c;
-    device_chunks = chunks, device_chunks.dst_list_u32 = small(t, AT_LISTS).device;
+    device_chunks = chunks, device_chunks.list_u32 = small(t, AT_LISTS).device;
     update_fill(t, gradient_type, special);
     BOTH(optimizer, t, update_chunks, (NULL, &host, &chunks), (t->pair->queue, &device, &device_chunks));
 }
@@ -315,24 +315,22 @@ static void adam_case(struct turn *t, gf_type gradient_type, int half_type, uint
     BOTH(optimizer, t, adam, (NULL, &host, t->count), (t->pair->queue, &device, t->count));
 }
 
-/* A selection of chunks of A (and B, C, D) to places of E; what is not listed stays. */
-static void chunks_case(struct turn *t, uint64_t chunk_elems, gf_type src_type, gf_type dst_type, uint32_t lists)
+/* A selection of chunks of A (and B, C, D) to places of E; what is not listed stays. way 0: all; 1, 2: from or to a
+ * range that is packed; 3: the last first. */
+static void chunks_case(struct turn *t, uint64_t chunk_elems, gf_type src_type, gf_type dst_type, uint32_t way)
 {
     struct gf_queue *queue = t->pair->queue;
     uint64_t chunk_count = (t->count + chunk_elems - 1) / chunk_elems;
     uint32_t *list = (uint32_t *)(void *)(t->pair->host[SMALL] + AT_LISTS), taken = 0;
-    uint32_t listed_max = (AT_SCRATCH - AT_LISTS) / 8;
-    struct place second = small(t, AT_LISTS + 4 * listed_max);
+    uint32_t listed_max = (AT_SCRATCH - AT_LISTS) / 4;
     struct place dst = place(t, E, dst_type), src = place(t, C, src_type), check = small(t, AT_CHECK);
     struct place h = place(t, A, GF_TYPE_F32), u = place(t, B, GF_TYPE_F32), weight = place(t, D, GF_TYPE_F32);
-    struct gf_chunks host = {.chunk_elems = chunk_elems, .dst_elems = t->count, .src_elems = t->count}, device;
-    for (uint64_t c = 0; (c < chunk_count) && (taken < listed_max); c++) {
-        if ((lists == 3) && (next(t->pair) % 3 == 0)) continue;
-        list[taken] = (uint32_t)(chunk_count - 1 - c), list[listed_max + taken++] = (uint32_t)c;
-    }
+    struct gf_chunks host = {.chunk_elems = chunk_elems, .elems = t->count, .src_packed = way == 1,
+                             .dst_packed = way == 2}, device;
+    for (uint64_t c = 0; (c < chunk_count) && (taken < listed_max); c++)
+        if ((way == 0) || (next(t->pair) % 3 != 0)) list[taken++] = (uint32_t)((way == 3) ? chunk_count - 1 - c : c);
     host.count = taken, device = host;
-    if (lists & 1) host.dst_list_u32 = small(t, AT_LISTS).host, device.dst_list_u32 = small(t, AT_LISTS).device;
-    if (lists & 2) host.src_list_u32 = second.host, device.src_list_u32 = second.device;
+    if (way > 0) host.list_u32 = small(t, AT_LISTS).host, device.list_u32 = small(t, AT_LISTS).device;
     for (uint32_t area = A; area <= D; area++) fill(t, area, (area == C) ? src_type : GF_TYPE_F32, area == C);
     fill(t, E, dst_type, false);
     small_fill(t);

@@ -136,11 +136,11 @@ static void nan_stays_nan_with_its_top_payload(const struct gf_element_ops *ops,
 static void each_version(void (*check)(const struct gf_element_ops *ops, const struct half_kind *k))
 {
     for (uint32_t v = 0; v < gf_element_ops_variant_count; v++) {
-        if (!gf_element_ops_variants[v].supported()) {
-            print_message("%s: skipped, this CPU lacks it\n", gf_element_ops_variants[v].ops->name);
+        if (!gf_element_ops_supported(gf_element_ops_variants[v])) {
+            print_message("%s: skipped, this CPU lacks it\n", gf_element_ops_variants[v]->name);
             continue;
         }
-        for (size_t k = 0; k < LENGTH(kinds); k++) check(gf_element_ops_variants[v].ops, &kinds[k]);
+        for (size_t k = 0; k < LENGTH(kinds); k++) check(gf_element_ops_variants[v], &kinds[k]);
     }
 }
 

@@ -10,8 +10,8 @@
 
 static const struct gf_element_ops *variant(uint32_t v)
 {
-    if (gf_element_ops_variants[v].supported()) return gf_element_ops_variants[v].ops;
-    print_message("%s: skipped, this CPU lacks it\n", gf_element_ops_variants[v].ops->name);
+    if (gf_element_ops_supported(gf_element_ops_variants[v])) return gf_element_ops_variants[v];
+    print_message("%s: skipped, this CPU lacks it\n", gf_element_ops_variants[v]->name);
     return NULL;
 }
 
@@ -29,7 +29,7 @@ static void download(struct ops_pair *pair, void *dst, gf_mem src, uint64_t size
 static void widths_run(uint64_t elems_max, uint64_t count, uint32_t turn)
 {
     for (uint32_t v = 1; v < gf_element_ops_variant_count; v++) {
-        struct ops_pair pair = {.ops = variant(v), .reference = gf_element_ops_variants[0].ops, .elems_max = elems_max,
+        struct ops_pair pair = {.ops = variant(v), .reference = gf_element_ops_variants[0], .elems_max = elems_max,
                                 .skew_bytes = turn % 4, .upload = upload, .download = download};
         void *memory = malloc(ops_pair_bytes(elems_max));
         assert_non_null(memory);

@@ -94,7 +94,7 @@ TEST(values_are_the_nearest_that_a_group_has_and_what_is_missing_is_kept)
 {
     for (size_t f = 0; f < LENGTH(forms); f++) {
         for (uint32_t v = 0; v < gf_element_ops_variant_count; v++)
-            if (gf_element_ops_variants[v].supported()) each_count(gf_element_ops_variants[v].ops, &forms[f]);
+            if (gf_element_ops_supported(gf_element_ops_variants[v])) each_count(gf_element_ops_variants[v], &forms[f]);
         each_count(gf_element_ops_best(), &forms[f]);
     }
 }

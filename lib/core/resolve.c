@@ -118,7 +118,7 @@ static gf_status modules_check(const struct gf_layout *layout, char *error_out)
     const struct gf_modules *modules = layout->modules;
     const struct gf_config *config = &layout->config;
     gf_algorithm algorithm = config->exchange.algorithm;
-    if ((modules->ops == NULL) || ((modules->ops->supported != NULL) && !modules->ops->supported())) {
+    if ((modules->ops == NULL) || !gf_element_ops_supported(modules->ops)) {
         (void)snprintf(error_out, 256, "%s has %s element ops, which this CPU does not run; "
                        ".ops = &gf_element_ops_host runs on any", modules->name, (modules->ops != NULL) ? modules->ops->name : "no");
         return GF_ERR_CONFIG;

@@ -12,7 +12,6 @@
 #include "lib/device/device.h"
 #include "lib/elastic/epoch.h"
 
-#define FLAG_KNOWN 0x1u
 #define FLAG_EMPTY 0x2u
 #define FLAG_LOCAL 0x4u
 #define FLAG_SKIPPED 0x8u
@@ -24,7 +23,7 @@ static void words_walk(gf_context *gf, bool put)
     struct gf_get from = {.at = to.at, .left = to.left};
     struct gf_walk walk = {.put = put ? &to : NULL, .get = put ? NULL : &from};
     struct gf_sparse *sparse = &gf->sparse;
-    uint32_t flags = (sparse->known ? FLAG_KNOWN : 0) | (sparse->history_empty ? FLAG_EMPTY : 0) |
+    uint32_t flags = (sparse->history_empty ? FLAG_EMPTY : 0) |
                      (sparse->local_begun ? FLAG_LOCAL : 0) | (gf->skipped_last ? FLAG_SKIPPED : 0);
     uint32_t updates = (gf->optimizer.updates < UINT32_MAX) ? (uint32_t)gf->optimizer.updates : UINT32_MAX;
     gf_walk_u32(&walk, &flags);
@@ -35,7 +34,6 @@ static void words_walk(gf_context *gf, bool put)
     gf_walk_u32(&walk, &sparse->selected_count);
     gf_walk_u32(&walk, &updates);
     gf->optimizer.updates = put ? gf->optimizer.updates : updates;
-    sparse->known = (flags & FLAG_KNOWN) != 0;
     sparse->history_empty = (flags & FLAG_EMPTY) != 0;
     sparse->local_begun = (flags & FLAG_LOCAL) != 0;
     gf->skipped_last = (flags & FLAG_SKIPPED) != 0;

@@ -9,7 +9,7 @@
 static bool step_is_dense(const gf_context *gf)
 {
     const struct gf_sparse *sparse = &gf->sparse;
-    if ((sparse->chunk_count == 0) || !sparse->known) return true;
+    if ((sparse->chunk_count == 0) || (sparse->selected_count == 0)) return true;
     if (gf->step.number <= gf->config.sparse.warmup_steps) return true;
     /* Everything is sent and nothing waits: that is a dense step, bit for bit where momentum follows the reduction. */
     return !gf_sparse_is_local(gf) && sparse->history_empty && (sparse->selected_count == sparse->chunk_count);
@@ -130,10 +130,9 @@ static const struct gf_step_module sparse_step = {
 struct gf_chunks gf_sparse_chunks(const struct gf_sparse *sparse, const struct gf_sparse_batch *batch)
 {
     bool run = batch->list_u32 == 0;
-    return (struct gf_chunks){.dst_list_u32 = batch->list_u32, .src_list_u32 = batch->list_u32,
-                              .count = run ? 1 : batch->count, .chunk_elems = run ? batch->elems : sparse->chunk_elems,
-                              .dst_elems = run ? batch->elems : sparse->elem_count,
-                              .src_elems = run ? batch->elems : sparse->elem_count};
+    return (struct gf_chunks){.list_u32 = batch->list_u32, .count = run ? 1 : batch->count,
+                              .chunk_elems = run ? batch->elems : sparse->chunk_elems,
+                              .elems = run ? batch->elems : sparse->elem_count};
 }
 
 uint64_t gf_sparse_placed(const struct gf_sparse *sparse, const uint32_t *chunks, uint64_t packed)

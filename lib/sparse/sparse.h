@@ -34,10 +34,9 @@ struct gf_sparse {
     uint64_t chunk_elems;
     uint32_t chunk_count;
     uint32_t *selection;      /* [chunk_count]; selected_count chunks of the next sparse step, rising */
-    uint32_t selected_count;
+    uint32_t selected_count;  /* 0: no selection has been made */
     uint32_t *sent;           /* [chunk_count]; the chunks of the step that was committed last */
     uint32_t sent_count;
-    bool known;               /* a selection has been made */
     gf_mem history;           /* fp32 [elem_count]; with exchange.quantize [pool.elem_count], lib/quantize/ */
     bool history_empty;       /* nothing waits anywhere: all chunks were sent in every step so far */
     bool local_begun;         /* u is each rank's own share, no longer the common momentum */

@@ -106,7 +106,7 @@ static gf_status accumulate(gf_context *gf, struct gf_queue *queue, const struct
             .src_type = sparse->type, .scale = 1.0f / gf->loss_scale.value, .momentum = rule.momentum,
             .ahead = gf->config.optimizer.momentum, .decay = rule.decay,
             .weight_f32 = (decays && (rule.decay != 0.0f)) ? gf->optimizer.weight + in : 0};
-        if (!keep) chunks.dst_list_u32 = 0, chunks.dst_elems = some.elems;
+        chunks.dst_packed = !keep;
         if (gf_sparse_ops(gf->ops)->accumulate_chunks(queue, &one, &chunks) < 0)
             return gf_device_failed(gf, GF_OPERATION_STEP);
     }
@@ -315,8 +315,7 @@ gf_status gf_sparse_batch_commit(gf_context *gf, const struct gf_sparse_batch *b
     const struct gf_chunks chunks = gf_sparse_chunks(sparse, batch);
     struct gf_chunks wired = chunks;
     gf_status status = GF_OK;
-    wired.src_list_u32 = 0;
-    wired.src_elems = batch->elems;
+    wired.src_packed = true;
     if (!sent || gf_sparse_rule_of(gf).has_u)
         status = accumulate(gf, &gf->queue, batch, &sparse->commit.tensor, true);
     if (status < 0) return status;
@@ -359,7 +358,6 @@ static void select_next(gf_context *gf)
     sparse->selection = before;
     sparse->selected_count = gf_sparse_kept(&gf->config, sparse->chunk_count, gf->step.number + 1);
     gf_sparse_select(sparse->scores, sparse->chunk_count, sparse->selected_count, sparse->selection);
-    sparse->known = true;
 }
 
 gf_status gf_sparse_commit(gf_context *gf, float factor)

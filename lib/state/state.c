@@ -72,10 +72,10 @@ static struct gf_state_head head_of(const gf_context *gf)
         .chunk_elems = has_sparse ? (uint32_t)sparse->chunk_elems : 0,
         .chunk_count = sparse->chunk_count,
         .world = gf->world,
-        .flags = (sparse->known ? GF_STATE_KNOWN : 0) | (sparse->history_empty ? 0 : GF_STATE_WAITING) |
+        .flags = ((sparse->selected_count > 0) ? GF_STATE_KNOWN : 0) | (sparse->history_empty ? 0 : GF_STATE_WAITING) |
                  (sparse->local_begun ? GF_STATE_LOCAL : 0) | (gf->config.loss_scale.enabled ? GF_STATE_SCALING : 0) |
                  ((uint32_t)gf->config.exchange.quantize << GF_STATE_QUANTIZE_SHIFT),
-        .selected_count = sparse->known ? sparse->selected_count : 0,
+        .selected_count = sparse->selected_count,
         .scale_good = gf->loss_scale.good,
         .scale_bad = gf->loss_scale.bad,
         .rank = gf->rank,
@@ -326,7 +326,6 @@ static void values_load(gf_context *gf, const struct gf_state_head *head, const 
     gf->step = (struct gf_step){.number = head->step, .gradient_scale = 1.0f};
     gf->samples_before = head->samples_before;
     gf->optimizer.updates = head->updates;
-    sparse->known = (head->flags & GF_STATE_KNOWN) != 0;
     sparse->history_empty = (head->flags & GF_STATE_WAITING) == 0;
     sparse->local_begun = (head->flags & GF_STATE_LOCAL) != 0;
     sparse->selected_count = head->selected_count;

@@ -20,7 +20,7 @@
  * that would turn one into the other are not in it. */
 #define GF_STATE_VERSION 2u
 
-#define GF_STATE_KNOWN 0x1u    /* gf_sparse.known */
+#define GF_STATE_KNOWN 0x1u    /* selected_count is not 0 */
 #define GF_STATE_WAITING 0x2u  /* something waits in a history: not gf_sparse.history_empty */
 #define GF_STATE_LOCAL 0x4u    /* gf_sparse.local_begun */
 #define GF_STATE_SCALING 0x8u  /* loss_scale.enabled */

@@ -265,11 +265,6 @@ struct gf_range {
     uint64_t worker, workers; /* this thread, of how many */
 };
 
-GF_INLINE uint64_t gf_listed(uint64_t list, uint64_t turn)
-{
-    return (list != 0) ? ((const uint32_t *)list)[turn] : turn;
-}
-
 GF_INLINE uint64_t gf_tiles(const struct gf_chunks *chunks)
 {
     return (chunks->chunk_elems + GF_KERNEL_TILE_ELEMS - 1) / GF_KERNEL_TILE_ELEMS;
@@ -278,15 +273,14 @@ GF_INLINE uint64_t gf_tiles(const struct gf_chunks *chunks)
 GF_INLINE struct gf_range gf_tile_at(const struct gf_chunks *chunks, uint64_t number)
 {
     uint64_t turn = number / gf_tiles(chunks), skip = number % gf_tiles(chunks) * GF_KERNEL_TILE_ELEMS;
-    uint64_t left = chunks->chunk_elems - skip;
+    uint64_t chunk = (chunks->list_u32 != 0) ? ((const uint32_t *)chunks->list_u32)[turn] : turn;
+    uint64_t at = chunk * chunks->chunk_elems + skip, packed = turn * chunks->chunk_elems + skip;
+    uint64_t left = (at < chunks->elems) ? chunks->elems - at : 0;
     struct gf_range tile;
-    tile.first = gf_listed(chunks->dst_list_u32, turn) * chunks->chunk_elems + skip;
-    tile.src = gf_listed(chunks->src_list_u32, turn) * chunks->chunk_elems + skip;
-    tile.count = (left < GF_KERNEL_TILE_ELEMS) ? left : GF_KERNEL_TILE_ELEMS;
-    left = (tile.first < chunks->dst_elems) ? chunks->dst_elems - tile.first : 0;
-    if (left < tile.count) tile.count = left;
-    left = (tile.src < chunks->src_elems) ? chunks->src_elems - tile.src : 0;
-    if (left < tile.count) tile.count = left;
+    tile.first = chunks->dst_packed ? packed : at;
+    tile.src = chunks->src_packed ? packed : at;
+    tile.count = (left < chunks->chunk_elems - skip) ? left : chunks->chunk_elems - skip;
+    if (tile.count > GF_KERNEL_TILE_ELEMS) tile.count = GF_KERNEL_TILE_ELEMS;
     tile.worker = threadIdx.x;
     tile.workers = blockDim.x;
     return tile;

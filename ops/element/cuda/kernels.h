@@ -17,10 +17,8 @@
 #define GF_KERNEL_F16 1u
 #define GF_KERNEL_BF16 2u
 #define GF_KERNEL_RANKS_MAX 64u   /* of sum_n and copy_n: the tables are part of their arguments */
-#define GF_KERNEL_SOURCE_SHIFT 48u
 #define GF_KERNEL_THREADS 256u    /* of a block, but for norm_end and ratio */
 #define GF_KERNEL_LANES 64u       /* in the order of adding of score and norm; threads of norm_end */
-#define GF_KERNEL_RUN_ELEMS 2048u /* of norm and score */
 #define GF_KERNEL_TILE_ELEMS (GF_KERNEL_THREADS * 16u) /* a block's share of what is listed or in parts */
 #define GF_KERNEL_NORMS_MAX 120u  /* tables are part of the arguments, of which a kernel has 4096 bytes: of norm, */
 #define GF_KERNEL_RATIOS_MAX 96u  /* of ratio, */
@@ -35,6 +33,7 @@ struct gf_cast_args {
     struct gf_chunks chunks;
 };
 
+/* And of check, which has no dst: 0. */
 struct gf_sum_args {
     uint64_t dst, src, elem_count, base, check;
     uint32_t type;
@@ -52,11 +51,6 @@ struct gf_copy_n_args {
     uint64_t dst[GF_KERNEL_RANKS_MAX], src[GF_KERNEL_RANKS_MAX], bytes[GF_KERNEL_RANKS_MAX];
     uint64_t stop;
     uint32_t count;
-};
-
-struct gf_check_args {
-    uint64_t src, elem_count, base, check;
-    uint32_t type;
 };
 
 struct gf_score_args {

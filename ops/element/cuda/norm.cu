@@ -18,10 +18,10 @@ GF_INLINE void norm_runs_type(uint32_t type, const struct gf_norm_args *n)
     const uint64_t threads = (uint64_t)gf_lanes_threads(type);
     for (uint64_t run = gf_thread() / threads; run < n->run_count; run += gf_threads() / threads) {
         uint32_t range = norm_range_of(n, run);
-        uint64_t first = (run - n->ranges[range].first_run) * GF_KERNEL_RUN_ELEMS;
+        uint64_t first = (run - n->ranges[range].first_run) * GF_RUN_ELEMS;
         uint64_t left = n->ranges[range].of.elem_count - first;
         float sum = gf_lanes_sum(type, n->ranges[range].of.src + first * gf_bytes(type),
-                                 (left < GF_KERNEL_RUN_ELEMS) ? left : GF_KERNEL_RUN_ELEMS, 1);
+                                 (left < GF_RUN_ELEMS) ? left : GF_RUN_ELEMS, 1);
         if (threadIdx.x % threads == 0) ((float *)n->runs)[run] = sum;
     }
 }

@@ -7,8 +7,6 @@
 _Static_assert((GF_TYPE_F32 == GF_KERNEL_F32) && (GF_TYPE_F16 == GF_KERNEL_F16) && (GF_TYPE_BF16 == GF_KERNEL_BF16),
                "kernels know types by number");
 _Static_assert(GF_DIRECT_RANKS_MAX <= GF_KERNEL_RANKS_MAX, "sum_n's tables hold all ranks of a node");
-_Static_assert(GF_SOURCE_SHIFT == GF_KERNEL_SOURCE_SHIFT, "sum_n tells sources apart alike");
-_Static_assert(GF_RUN_ELEMS == GF_KERNEL_RUN_ELEMS, "one order of adding");
 _Static_assert((sizeof(struct gf_norm_args) <= 4096) && (sizeof(struct gf_ratio_args) <= 4096) &&
                (sizeof(struct gf_update_args) <= 4096), "what a kernel of CUDA 12.0 may be given");
 _Static_assert(sizeof(struct gf_check) == 16, "kernels add to the count at 0 and the first index at 8");
@@ -48,15 +46,6 @@ static uint64_t packs_of(uint64_t elem_count, uint64_t pack)
 static uint64_t check_at(const struct gf_check *check)
 {
     return (uint64_t)(uintptr_t)check;
-}
-
-/* Where the source's range is not looked at: a tile is bounded by both. */
-static struct gf_chunks of_dst(const struct gf_chunks *chunks)
-{
-    struct gf_chunks of = *chunks;
-    of.src_list_u32 = of.dst_list_u32;
-    of.src_elems = of.dst_elems;
-    return of;
 }
 
 /* A block a tile. */
@@ -115,8 +104,8 @@ static gf_status cuda_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t 
 static gf_status cuda_check(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
                             struct gf_check *check)
 {
-    struct gf_check_args args = {.src = src, .elem_count = elem_count, .base = base, .check = check_at(check),
-                                 .type = type};
+    struct gf_sum_args args = {.src = src, .elem_count = elem_count, .base = base, .check = check_at(check),
+                               .type = type};
     GF_ASSERT(type < GF_TYPE_COUNT);
     return start(queue, KERNEL_check_f32 + (uint32_t)type, packs_of(elem_count, 4), &args);
 }
@@ -235,11 +224,10 @@ static gf_status cuda_accumulate_chunks(struct gf_queue *queue, const struct gf_
 static gf_status cuda_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
 {
     const uint64_t halves = (type == GF_TYPE_F32) ? 2 : 1; /* of 16 bits, an element */
-    struct gf_zero_chunks_args args = {.dst = dst, .chunks = of_dst(chunks)};
+    struct gf_zero_chunks_args args = {.dst = dst, .chunks = *chunks};
     GF_ASSERT(type < GF_TYPE_COUNT);
     args.chunks.chunk_elems *= halves;
-    args.chunks.dst_elems *= halves;
-    args.chunks.src_elems *= halves;
+    args.chunks.elems *= halves;
     return start(queue, KERNEL_zero_chunks, chunks_work(chunks) * halves, &args);
 }
 
@@ -289,7 +277,7 @@ static gf_status cuda_update_chunks(struct gf_queue *queue, const struct gf_upda
     const struct gf_update_part all = {.ratio_f32 = update->ratio_f32, .decay = update->decay};
     update_fill(&args, update);
     part_add(&args, &all);
-    args.chunks = of_dst(chunks);
+    args.chunks = *chunks;
     return start(queue, KERNEL_update_f32 + (uint32_t)update->gradient_type, chunks_work(chunks), &args);
 }
 

@@ -1,47 +1,53 @@
-/* dst = round(dst + src). */
+/* dst = round(dst + src); and what a range holds is looked at alike, without a dst. `adds` is a constant. */
 #include "ops/element/cuda/device.cuh"
 
 struct sum_some {
     struct gf_pack dst, src;
 };
 
-GF_INLINE void sum_one(uint64_t i, const struct gf_sum_args *r, uint32_t type, int pack, struct gf_found *found)
+GF_INLINE void sum_one(uint64_t i, const struct gf_sum_args *r, uint32_t type, int adds, int pack,
+                       struct gf_found *found)
 {
-    float value = gf_add(gf_one_load(r->type, r->dst, i), gf_one_load(r->type, r->src, i), 1);
-    gf_one_store(r->type, r->dst, i, value);
-    gf_found_one(found, gf_one_bad(r->type, value), r->base + i);
+    const uint32_t of = adds ? r->type : type;
+    float value = gf_one_load(of, r->src, i);
+    if (adds) value = gf_add(gf_one_load(of, r->dst, i), value, 1);
+    if (adds) gf_one_store(of, r->dst, i, value);
+    gf_found_one(found, gf_one_bad(of, value), r->base + i);
 }
 
-GF_INLINE void sum_load(struct sum_some *some, uint64_t i, const struct gf_sum_args *r, uint32_t type, int pack,
-                        struct gf_found *found)
+GF_INLINE void sum_load(struct sum_some *some, uint64_t i, const struct gf_sum_args *r, uint32_t type, int adds,
+                        int pack, struct gf_found *found)
 {
-    gf_pack_load(&some->dst, type, r->dst, i, pack);
+    if (adds) gf_pack_load(&some->dst, type, r->dst, i, pack);
     gf_pack_load(&some->src, type, r->src, i, pack);
 }
 
-GF_INLINE int sum_pack(struct sum_some *some, uint64_t i, const struct gf_sum_args *r, uint32_t type, int pack,
-                        struct gf_found *found)
+GF_INLINE int sum_pack(struct sum_some *some, uint64_t i, const struct gf_sum_args *r, uint32_t type, int adds,
+                       int pack, struct gf_found *found)
 {
     float value[GF_PACK_MAX];
     GF_UNROLL
-    for (int e = 0; e < pack; e++)
-        value[e] = gf_raw(gf_pack_get(&some->dst, type, e) + gf_pack_get(&some->src, type, e));
+    for (int e = 0; e < pack; e++) {
+        value[e] = gf_pack_get(&some->src, type, e);
+        if (adds) value[e] = gf_raw(gf_pack_get(&some->dst, type, e) + value[e]);
+    }
     if (!gf_pack_fine(type, value, pack)) return 0;
-    gf_pack_store(type, r->dst, i, value, pack);
+    if (adds) gf_pack_store(type, r->dst, i, value, pack);
     return 1;
 }
 
-GF_INLINE void sum_type(uint32_t type, const struct gf_sum_args *r)
+GF_INLINE void sum_type(uint32_t type, int adds, const struct gf_sum_args *r)
 {
     const int pack = 16 / (int)gf_bytes(type);
-    const uint32_t head = gf_head(r->dst, type, pack);
+    const uint32_t head = gf_head(r->src, type, pack);
     struct gf_found found = {0, ~0ull};
     struct gf_range range = gf_flat(r->elem_count);
-    GF_WALK(&range, pack, head, gf_alike(r->src, 0, type, pack, head), 4, struct sum_some, sum_load, sum_pack,
-            sum_one, r, type, pack, &found);
+    GF_WALK(&range, pack, head, !adds || gf_alike(r->dst, 0, type, pack, head), 4, struct sum_some, sum_load,
+            sum_pack, sum_one, r, type, adds, pack, &found);
     gf_found_tell(&found, r->check);
 }
 
-#define SUM(name, type) \
-    GF_KERNEL_OF(sum_##name, sum) { sum_type(type, &args); }
+#define SUM(name, type)                                         \
+    GF_KERNEL_OF(sum_##name, sum) { sum_type(type, 1, &args); } \
+    GF_KERNEL_OF(check_##name, sum) { sum_type(type, 0, &args); }
 GF_EACH_TYPE(SUM)

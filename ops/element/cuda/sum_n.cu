@@ -17,7 +17,7 @@ GF_INLINE void sum_n_one(uint64_t i, const struct gf_sum_n_args *r, uint32_t typ
     if (bad) gf_found_tell(&found, r->check);
     GF_ROLLED
     for (uint32_t s = 0; bad && (r->sources != 0) && (s < r->src_count); s++) {
-        found.first = ((unsigned long long)s << GF_KERNEL_SOURCE_SHIFT) + r->base + i;
+        found.first = ((unsigned long long)s << GF_SOURCE_SHIFT) + r->base + i;
         if (gf_one_bad(GF_KERNEL_F32, gf_one_load(r->type, r->src[s], i))) gf_found_tell(&found, r->sources);
     }
     GF_ROLLED

@@ -3,52 +3,46 @@
 #define GF_ADAM_HOST_H
 #include "ops/element/host/block.h"
 
-struct adam_range {
-    const struct gf_adam *adam;
-    uint8_t *weight, *moment1, *moment2, *direction;
-    const uint8_t *gradient;
-    float rate;
-};
-
-VEC_INLINE void adam_some(const struct adam_range *r, uint64_t i, uint32_t count)
+/* gradient is floats. */
+VEC_INLINE void adam_some(const struct gf_adam *a, uint64_t i, uint32_t count)
 {
-    const struct gf_adam *a = r->adam;
-    vec weight = vec_load(GF_TYPE_F32, r->weight, i, count);
-    vec m = vec_load(GF_TYPE_F32, r->moment1, i, count), v = vec_load(GF_TYPE_F32, r->moment2, i, count);
+    vec weight = floats_load(a->weight_f32, i, count);
+    vec m = floats_load(a->moment1_f32, i, count), v = floats_load(a->moment2_f32, i, count);
     vec below, direction;
-    if (r->gradient != NULL) {
-        vec g = vec_mul(vec_set(a->gradient_scale), vec_load(GF_TYPE_F32, r->gradient, i, count));
+    if (a->gradient != 0) {
+        vec g = vec_mul(vec_set(a->gradient_scale), floats_load(a->gradient, i, count));
         m = vec_add(vec_mul(vec_set(a->beta1), m), vec_mul(vec_set(a->keep1), g));
         v = vec_add(vec_mul(vec_set(a->beta2), v), vec_mul(vec_mul(vec_set(a->keep2), g), g));
-        vec_store(GF_TYPE_F32, r->moment1, i, count, m);
-        vec_store(GF_TYPE_F32, r->moment2, i, count, v);
+        floats_store(a->moment1_f32, i, count, m);
+        floats_store(a->moment2_f32, i, count, v);
     }
     below = vec_add(vec_mul(vec_set(a->correct2), vec_sqrt(v)), vec_set(a->epsilon));
     direction = vec_add(vec_div(vec_mul(vec_set(a->correct1), m), below), vec_mul(vec_set(a->decay), weight));
-    if (r->direction != NULL) vec_store(GF_TYPE_F32, r->direction, i, count, direction);
-    else vec_store(GF_TYPE_F32, r->weight, i, count, vec_sub(weight, vec_mul(vec_set(r->rate), direction)));
+    if (a->direction_f32 != 0) floats_store(a->direction_f32, i, count, direction);
+    else floats_store(a->weight_f32, i, count, vec_sub(weight, vec_mul(vec_set(a->rate), direction)));
 }
 
-VEC_FN gf_status adam(struct gf_queue *queue, const struct gf_adam *a, uint64_t elem_count)
+VEC_FN gf_status adam(struct gf_queue *queue, const struct gf_adam *all, uint64_t elem_count)
 {
     struct block block;
-    float ratio = 1;
     (void)queue;
-    GF_ASSERT((a->gradient_type < GF_TYPE_COUNT) && (a->half_type < GF_TYPE_COUNT));
-    if (a->ratio_f32 != 0) memcpy(&ratio, gf_host_at(a->ratio_f32), sizeof ratio);
+    GF_ASSERT((all->gradient_type < GF_TYPE_COUNT) && (all->half_type < GF_TYPE_COUNT));
     for (uint64_t at = 0; at < elem_count; at += BLOCK_ELEMS) {
         uint32_t count = block_elems(elem_count - at), i = 0;
-        struct adam_range r = {
-            .adam = a, .weight = gf_host_at(a->weight_f32) + at * sizeof(float),
-            .moment1 = gf_host_at(a->moment1_f32) + at * sizeof(float),
-            .moment2 = gf_host_at(a->moment2_f32) + at * sizeof(float), .rate = a->rate * ratio,
-        };
-        if (a->direction_f32 != 0) r.direction = gf_host_at(a->direction_f32) + at * sizeof(float);
-        if (a->gradient != 0) r.gradient = block_load(&block, a->gradient_type, gf_host_at(a->gradient), at, count);
-        for (; count - i >= VEC_ELEMS; i += VEC_ELEMS) adam_some(&r, i, VEC_ELEMS);
-        if (i < count) adam_some(&r, i, count - i);
-        if ((a->half != 0) && (a->direction_f32 == 0))
-            block_store(a->half_type, gf_host_at(a->half), at, r.weight, count);
+        struct gf_adam some = *all;
+        some.weight_f32 = floats_from(all->weight_f32, at);
+        some.moment1_f32 = floats_from(all->moment1_f32, at);
+        some.moment2_f32 = floats_from(all->moment2_f32, at);
+        some.direction_f32 = floats_from(all->direction_f32, at);
+        some.half += at * gf_type_bytes(all->half_type);
+        some.rate *= ratio_at(all->ratio_f32);
+        if (all->gradient != 0)
+            some.gradient = block_load(&block, all->gradient_type,
+                                       all->gradient + at * gf_type_bytes(all->gradient_type), count);
+        for (; count - i >= VEC_ELEMS; i += VEC_ELEMS) adam_some(&some, i, VEC_ELEMS);
+        if (i < count) adam_some(&some, i, count - i);
+        if ((all->half != 0) && (all->direction_f32 == 0))
+            block_store(some.half_type, some.half, some.weight_f32, count);
     }
     return GF_OK;
 }

@@ -19,29 +19,49 @@ VEC_INLINE void convert(uint8_t *dst, gf_type dst_type, const uint8_t *src, gf_t
     if (i < count) vec_store(dst_type, dst, i, count - i, vec_load(src_type, src, i, count - i));
 }
 
-VEC_FN __attribute__((noinline)) const uint8_t *block_widen(struct block *block, gf_type type, const uint8_t *src,
-                                                            uint32_t count)
+VEC_FN __attribute__((noinline)) gf_mem block_widen(struct block *block, gf_type type, gf_mem src, uint32_t count)
 {
-    if (type == GF_TYPE_F16) convert((uint8_t *)block, GF_TYPE_F32, src, GF_TYPE_F16, count);
-    else convert((uint8_t *)block, GF_TYPE_F32, src, GF_TYPE_BF16, count);
-    return (const uint8_t *)block;
+    if (type == GF_TYPE_F16) convert((uint8_t *)block, GF_TYPE_F32, gf_host_at(src), GF_TYPE_F16, count);
+    else convert((uint8_t *)block, GF_TYPE_F32, gf_host_at(src), GF_TYPE_BF16, count);
+    return (gf_mem)(uintptr_t)block;
 }
 
-/* Elements i and on of src as floats: where they are, or in the block. */
-VEC_INLINE const uint8_t *block_load(struct block *block, gf_type type, const uint8_t *src, uint64_t i, uint32_t count)
+/* src as floats: where they are, or in the block. */
+VEC_INLINE gf_mem block_load(struct block *block, gf_type type, gf_mem src, uint32_t count)
 {
-    src += i * gf_type_bytes(type);
     return (type == GF_TYPE_F32) ? src : block_widen(block, type, src, count);
 }
 
-/* dst[i] and on = round(floats). */
-VEC_FN __attribute__((noinline)) void block_store(gf_type type, uint8_t *dst, uint64_t i, const uint8_t *floats,
-                                                  uint32_t count)
+/* dst = round(floats). */
+VEC_FN __attribute__((noinline)) void block_store(gf_type type, gf_mem dst, gf_mem floats, uint32_t count)
 {
-    dst += i * gf_type_bytes(type);
-    if (type == GF_TYPE_F16) convert(dst, GF_TYPE_F16, floats, GF_TYPE_F32, count);
-    else if (type == GF_TYPE_BF16) convert(dst, GF_TYPE_BF16, floats, GF_TYPE_F32, count);
-    else memcpy(dst, floats, count * sizeof(float));
+    if (type == GF_TYPE_F16) convert(gf_host_at(dst), GF_TYPE_F16, gf_host_at(floats), GF_TYPE_F32, count);
+    else if (type == GF_TYPE_BF16) convert(gf_host_at(dst), GF_TYPE_BF16, gf_host_at(floats), GF_TYPE_F32, count);
+    else memcpy(gf_host_at(dst), gf_host_at(floats), count * sizeof(float));
+}
+
+/* From element `first` on; 0 where there is none. */
+static inline gf_mem floats_from(gf_mem base, uint64_t first)
+{
+    return (base == 0) ? 0 : base + first * sizeof(float);
+}
+
+VEC_INLINE vec floats_load(gf_mem base, uint64_t i, uint32_t count)
+{
+    return vec_load(GF_TYPE_F32, gf_host_at(base), i, count);
+}
+
+VEC_INLINE void floats_store(gf_mem base, uint64_t i, uint32_t count, vec a)
+{
+    vec_store(GF_TYPE_F32, gf_host_at(base), i, count, a);
+}
+
+/* A trust ratio; 1 where there is none. */
+static inline float ratio_at(gf_mem ratio_f32)
+{
+    float ratio = 1;
+    if (ratio_f32 != 0) memcpy(&ratio, gf_host_at(ratio_f32), sizeof ratio);
+    return ratio;
 }
 
 static inline uint32_t block_elems(uint64_t left)

@@ -106,7 +106,7 @@ VEC_FN gf_status cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_m
         struct block block;
         uint32_t count = block_elems(elem_count - at);
         range.dst = gf_host_at(dst) + at * gf_type_bytes(dst_type);
-        range.src = block_load(&block, src_type, gf_host_at(src), at, count);
+        range.src = gf_host_at(block_load(&block, src_type, src + at * gf_type_bytes(src_type), count));
         range.elem_count = count;
         range.base = base + at;
         cast_any(&range);

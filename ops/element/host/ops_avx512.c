@@ -4,13 +4,13 @@
 
 #include "ops/element/host/ops_table.h"
 
-bool gf_has_avx512(void)
+static bool has_avx512(void)
 {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-OPS_TABLES(avx512, GF_ELEMENT_OPS_AVX512, gf_has_avx512);
+OPS_TABLES(avx512, GF_ELEMENT_OPS_AVX512, has_avx512);
 #else
 typedef int gf_no_avx512; /* an empty translation unit is not C */
 #endif

@@ -2,18 +2,12 @@
  * before main(); nothing here is written at run time. */
 #include "ops/element/host/ops_host.h"
 
-static bool always(void)
-{
-    return true;
-}
-
-const struct gf_element_ops_variant gf_element_ops_variants[] = {
-    {&gf_element_ops_scalar, always},
+const struct gf_element_ops *const gf_element_ops_variants[] = {
+    &gf_element_ops_scalar,
 #if defined(__x86_64__)
-    {&gf_element_ops_avx2, gf_has_avx2},
-    {&gf_element_ops_avx512, gf_has_avx512},
+    &gf_element_ops_avx2, &gf_element_ops_avx512,
 #elif defined(__aarch64__)
-    {&gf_element_ops_neon, always},
+    &gf_element_ops_neon,
 #endif
 };
 const uint32_t gf_element_ops_variant_count = sizeof gf_element_ops_variants / sizeof gf_element_ops_variants[0];
@@ -21,8 +15,8 @@ const uint32_t gf_element_ops_variant_count = sizeof gf_element_ops_variants / s
 const struct gf_element_ops *gf_element_ops_best(void)
 {
     uint32_t v = gf_element_ops_variant_count - 1;
-    while (!gf_element_ops_variants[v].supported()) v--; /* the first one always is */
-    return gf_element_ops_variants[v].ops;
+    while (!gf_element_ops_supported(gf_element_ops_variants[v])) v--; /* the first one always is */
+    return gf_element_ops_variants[v];
 }
 
 const struct gf_element_ops gf_element_ops_host = {.name = "host", .best = gf_element_ops_best};

@@ -15,18 +15,12 @@ GF_ELEMENT_OPS_DECLARE(scalar); /* a vector of one: the definition */
 #if defined(__x86_64__)
 GF_ELEMENT_OPS_DECLARE(avx2);   /* and F16C */
 GF_ELEMENT_OPS_DECLARE(avx512); /* F, BW, DQ, VL */
-bool gf_has_avx2(void);
-bool gf_has_avx512(void);
 #elif defined(__aarch64__)
 GF_ELEMENT_OPS_DECLARE(neon);
 #endif
 
 /* Slowest first. Calling one that is not supported here is an illegal instruction. */
-struct gf_element_ops_variant {
-    const struct gf_element_ops *ops;
-    bool (*supported)(void);
-};
-extern const struct gf_element_ops_variant gf_element_ops_variants[];
+extern const struct gf_element_ops *const gf_element_ops_variants[];
 extern const uint32_t gf_element_ops_variant_count;
 
 /* The order of adding in score() and norm(). */

@@ -5,7 +5,6 @@
 #include "ops/element/host/accumulate_host.h"
 #include "ops/element/host/adam_host.h"
 #include "ops/element/host/cast_host.h"
-#include "ops/element/host/check_host.h"
 #include "ops/element/host/chunks_host.h"
 #include "ops/element/host/copy_host.h"
 #include "ops/element/host/quantize_host.h"

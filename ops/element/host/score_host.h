@@ -41,19 +41,11 @@ VEC_FN __attribute__((noinline)) float score_run(const uint8_t *src, uint64_t el
     return lanes_sum(src, GF_TYPE_F32, elem_count, false);
 }
 
-VEC_FN __attribute__((noinline)) float norm_f32(const uint8_t *src, uint64_t elem_count)
+VEC_FN __attribute__((noinline)) float norm_run(const uint8_t *src, gf_type type, uint64_t elem_count)
 {
+    if (type == GF_TYPE_F16) return lanes_sum(src, GF_TYPE_F16, elem_count, true);
+    if (type == GF_TYPE_BF16) return lanes_sum(src, GF_TYPE_BF16, elem_count, true);
     return lanes_sum(src, GF_TYPE_F32, elem_count, true);
-}
-
-VEC_FN __attribute__((noinline)) float norm_f16(const uint8_t *src, uint64_t elem_count)
-{
-    return lanes_sum(src, GF_TYPE_F16, elem_count, true);
-}
-
-VEC_FN __attribute__((noinline)) float norm_bf16(const uint8_t *src, uint64_t elem_count)
-{
-    return lanes_sum(src, GF_TYPE_BF16, elem_count, true);
 }
 
 /* Its runs' sums, one after the other. */
@@ -87,15 +79,6 @@ VEC_FN gf_status score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32
         left -= count;
     }
     return GF_OK;
-}
-
-VEC_FN float norm_run(const uint8_t *src, gf_type type, uint64_t elem_count)
-{
-    switch (type) {
-    case GF_TYPE_F16: return norm_f16(src, elem_count);
-    case GF_TYPE_BF16: return norm_bf16(src, elem_count);
-    default: return norm_f32(src, elem_count);
-    }
 }
 
 VEC_FN void norm_range(const struct gf_norm *range, gf_type type)
