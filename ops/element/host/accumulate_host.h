@@ -37,11 +37,12 @@ VEC_FN gf_status accumulate(struct gf_queue *queue, const struct gf_accumulate *
     GF_ASSERT(all->src_type < GF_TYPE_COUNT);
     GF_ASSERT((all->u_f32 != 0) || (all->dst_u_f32 == 0));
     for (uint64_t at = 0; at < elem_count; at += BLOCK_ELEMS) {
-        uint32_t count = block_elems(elem_count - at), i = 0;
+        uint32_t count = block_elems(elem_count - at);
+        uint64_t i = 0;
         struct gf_accumulate some = accumulate_from(all, at, at);
         some.src = block_load(&block, some.src_type, some.src, count);
         for (; count - i >= VEC_ELEMS; i += VEC_ELEMS) accumulate_some(&some, i, VEC_ELEMS);
-        if (i < count) accumulate_some(&some, i, count - i);
+        if (i < count) accumulate_some(&some, i, (uint32_t)(count - i));
     }
     return GF_OK;
 }

@@ -28,7 +28,8 @@ VEC_FN gf_status adam(struct gf_queue *queue, const struct gf_adam *all, uint64_
     (void)queue;
     GF_ASSERT((all->gradient_type < GF_TYPE_COUNT) && (all->half_type < GF_TYPE_COUNT));
     for (uint64_t at = 0; at < elem_count; at += BLOCK_ELEMS) {
-        uint32_t count = block_elems(elem_count - at), i = 0;
+        uint32_t count = block_elems(elem_count - at);
+        uint64_t i = 0;
         struct gf_adam some = *all;
         some.weight_f32 = floats_from(all->weight_f32, at);
         some.moment1_f32 = floats_from(all->moment1_f32, at);
@@ -40,9 +41,9 @@ VEC_FN gf_status adam(struct gf_queue *queue, const struct gf_adam *all, uint64_
             some.gradient = block_load(&block, all->gradient_type,
                                        all->gradient + at * gf_type_bytes(all->gradient_type), count);
         for (; count - i >= VEC_ELEMS; i += VEC_ELEMS) adam_some(&some, i, VEC_ELEMS);
-        if (i < count) adam_some(&some, i, count - i);
+        if (i < count) adam_some(&some, i, (uint32_t)(count - i));
         if ((all->half != 0) && (all->direction_f32 == 0))
-            block_store(some.half_type, some.half, some.weight_f32, count);
+            block_store(some.half_type, gf_host_at(some.half), gf_host_at(some.weight_f32), count);
     }
     return GF_OK;
 }

@@ -19,25 +19,26 @@ VEC_INLINE void convert(uint8_t *dst, gf_type dst_type, const uint8_t *src, gf_t
     if (i < count) vec_store(dst_type, dst, i, count - i, vec_load(src_type, src, i, count - i));
 }
 
-VEC_FN __attribute__((noinline)) gf_mem block_widen(struct block *block, gf_type type, gf_mem src, uint32_t count)
+VEC_FN __attribute__((noinline)) gf_mem block_widen(struct block *block, gf_type type, const uint8_t *src,
+                                                    uint32_t count)
 {
-    if (type == GF_TYPE_F16) convert((uint8_t *)block, GF_TYPE_F32, gf_host_at(src), GF_TYPE_F16, count);
-    else convert((uint8_t *)block, GF_TYPE_F32, gf_host_at(src), GF_TYPE_BF16, count);
+    if (type == GF_TYPE_F16) convert((uint8_t *)block, GF_TYPE_F32, src, GF_TYPE_F16, count);
+    else convert((uint8_t *)block, GF_TYPE_F32, src, GF_TYPE_BF16, count);
     return (gf_mem)(uintptr_t)block;
 }
 
 /* src as floats: where they are, or in the block. */
 VEC_INLINE gf_mem block_load(struct block *block, gf_type type, gf_mem src, uint32_t count)
 {
-    return (type == GF_TYPE_F32) ? src : block_widen(block, type, src, count);
+    return (type == GF_TYPE_F32) ? src : block_widen(block, type, gf_host_at(src), count);
 }
 
 /* dst = round(floats). */
-VEC_FN __attribute__((noinline)) void block_store(gf_type type, gf_mem dst, gf_mem floats, uint32_t count)
+VEC_FN __attribute__((noinline)) void block_store(gf_type type, uint8_t *dst, const uint8_t *floats, uint32_t count)
 {
-    if (type == GF_TYPE_F16) convert(gf_host_at(dst), GF_TYPE_F16, gf_host_at(floats), GF_TYPE_F32, count);
-    else if (type == GF_TYPE_BF16) convert(gf_host_at(dst), GF_TYPE_BF16, gf_host_at(floats), GF_TYPE_F32, count);
-    else memcpy(gf_host_at(dst), gf_host_at(floats), count * sizeof(float));
+    if (type == GF_TYPE_F16) convert(dst, GF_TYPE_F16, floats, GF_TYPE_F32, count);
+    else if (type == GF_TYPE_BF16) convert(dst, GF_TYPE_BF16, floats, GF_TYPE_F32, count);
+    else memcpy(dst, floats, count * sizeof(float));
 }
 
 /* From element `first` on; 0 where there is none. */
@@ -64,9 +65,6 @@ static inline float ratio_at(gf_mem ratio_f32)
     return ratio;
 }
 
-static inline uint32_t block_elems(uint64_t left)
-{
-    return (left < BLOCK_ELEMS) ? (uint32_t)left : BLOCK_ELEMS;
-}
+static inline uint32_t block_elems(uint64_t left) { return (left < BLOCK_ELEMS) ? (uint32_t)left : BLOCK_ELEMS; }
 
 #endif

@@ -35,13 +35,14 @@ VEC_FN gf_status update(struct gf_queue *queue, const struct gf_update *all, uin
     (void)queue;
     GF_ASSERT((all->gradient_type < GF_TYPE_COUNT) && (all->half_type < GF_TYPE_COUNT));
     for (uint64_t at = 0; at < elem_count; at += BLOCK_ELEMS) {
-        uint32_t count = block_elems(elem_count - at), i = 0;
+        uint32_t count = block_elems(elem_count - at);
+        uint64_t i = 0;
         struct gf_update some = update_from(all, at);
         some.rate_in *= ratio_at(all->ratio_f32);
         some.gradient = block_load(&block, some.gradient_type, some.gradient, count);
         for (; count - i >= VEC_ELEMS; i += VEC_ELEMS) update_some(&some, i, VEC_ELEMS);
-        if (i < count) update_some(&some, i, count - i);
-        if (some.half != 0) block_store(some.half_type, some.half, some.weight_f32, count);
+        if (i < count) update_some(&some, i, (uint32_t)(count - i));
+        if (some.half != 0) block_store(some.half_type, gf_host_at(some.half), gf_host_at(some.weight_f32), count);
     }
     return GF_OK;
 }
