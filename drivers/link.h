@@ -67,7 +67,10 @@ struct gf_link {
     struct gf_fault fault;    /* the last foreign failure */
     uint64_t sent_bytes;      /* payload, added by send_post */
     uint64_t sent_messages;
+    unsigned char *region;    /* the exchange region of this rank, perhaps another after each reset; NULL: none */
+    size_t region_bytes;
     size_t private_bytes;     /* of the region: memory of this process alone; 0 where it lies in shared memory */
+    int wake_fd;              /* to sleep on, see arm(); -1: there is none */
     uint64_t node;            /* links with equal ones share memory; 0: not known, or of no meaning */
     uint32_t user;            /* .. if this is equal, too */
     bool network;             /* what leaves the node is open */
@@ -123,18 +126,15 @@ struct gf_link_driver {
     /* GF_OK: something moved; GF_AGAIN: nothing to do; an error: the link has failed. */
     gf_status (*progress)(struct gf_link *link);
 
-    /* Sleeping: arm() gives GF_OK when it is safe to poll(2) wake_fd for reading, GF_AGAIN when progress() must be
-     * called first. wake_fd is -1, and arm may be NULL, where there is none. */
-    int (*wake_fd)(struct gf_link *link);
+    /* GF_OK: it is safe to poll(2) wake_fd for reading; GF_AGAIN: progress() must be called first. May be NULL where
+     * there is none. */
     gf_status (*arm)(struct gf_link *link);
 
-    /* The exchange region: this rank's own, and a peer's as a plain pointer, NULL where memory is not shared. */
-    void *(*region)(struct gf_link *link);
+    /* A rank's exchange region, of this one or a peer, as a plain pointer; NULL where memory is not shared. */
     void *(*map)(struct gf_link *link, uint32_t peer);
     /* A 64-bit flag at offset_bytes (multiple of 8) of a peer's region, with release order after all writes made
-     * through map(); load reads our own region, with acquire order. */
+     * through map(); gf_flag_load() reads our own region. */
     void (*flag_store)(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);
-    uint64_t (*flag_load)(struct gf_link *link, size_t offset_bytes);
     /* Sleeping on flags, in three acts. flag_arm() announces it in a flag of our own region; whoever stores a flag for us
      * and calls flag_wake() with that offset afterwards ends the sleep. So: arm, look at all flags once more, then
      * flag_sleep(), which returns when woken, after timeout_ns, or at a signal, and takes the announcement back. NULL, all
@@ -149,10 +149,17 @@ struct gf_link_driver {
     /* The same, in the same epoch, with what is for a network or without. NULL where node is 0. */
     gf_status (*network)(struct gf_link *link, bool on);
     /* All requests end at once as with reset(), and peers are forgotten; the region stays as it is. From here on only test(),
-     * region(), reset() and close() are of use. Waits for nobody: an error must not be told late because a link is made anew
+     * the region, reset() and close() are of use. Waits for nobody: an error must not be told late because a link is made anew
      * that nobody may want. */
     void (*drop)(struct gf_link *link);
 };
+
+/* A flag in our own region, with acquire order. */
+static inline uint64_t gf_flag_load(const struct gf_link *link, size_t offset_bytes)
+{
+    GF_ASSERT((offset_bytes % sizeof(uint64_t) == 0) && (offset_bytes < link->region_bytes));
+    return __atomic_load_n((const uint64_t *)(const void *)(link->region + offset_bytes), __ATOMIC_ACQUIRE);
+}
 
 extern const struct gf_link_driver gf_link_ucx;
 /* Where its shared memory lies, and what a rank takes there beside its region: 4.2 MB a worker are UCX's receive queue

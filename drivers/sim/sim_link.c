@@ -176,12 +176,6 @@ static gf_status link_progress(struct gf_link *base)
     return GF_OK;
 }
 
-static int link_wake_fd(struct gf_link *base)
-{
-    (void)base;
-    return -1;
-}
-
 /* ---- open, connect, reset, close ---- */
 
 static void requests_forget(struct sim_link *link)
@@ -205,7 +199,7 @@ static gf_status link_begin(struct sim_link *link, uint32_t epoch, struct gf_fau
     link->setup.epoch = epoch;
     link->self->life++;
     link->peer_life[link->self->rank] = link->self->life;
-    return (link->region == NULL) ? sim_region_take(link, fault) : GF_OK;
+    return (link->base.region == NULL) ? sim_region_take(link, fault) : GF_OK;
 }
 
 static size_t link_state_bytes(const struct gf_link_setup *setup)
@@ -232,6 +226,8 @@ static gf_status link_open(const struct gf_link_setup *setup, void *state, struc
         return gf_fault_set(fault_out, GF_ERR_PARAM, GF_RANK_NONE, "open", 0, "requests_max is 0; at least 1");
     memset(link, 0, link_state_bytes(setup));
     link->base.driver = &sim_link_driver;
+    link->base.wake_fd = -1;
+    link->base.region_bytes = setup->region_bytes;
     link->base.device = self->sim->setup.node_port ? self->card + 1 : 0;
     link->self = self;
     link->setup = *setup;
@@ -309,11 +305,8 @@ const struct gf_link_driver sim_link_driver = {
     .test = link_test,
     .cancel = link_cancel,
     .progress = link_progress,
-    .wake_fd = link_wake_fd,
-    .region = sim_region_of,
     .map = sim_map,
     .flag_store = sim_flag_store,
-    .flag_load = sim_flag_load,
     .reset = link_reset,
     .drop = link_drop,
 };

@@ -12,7 +12,7 @@
 
 static void guards_check(const struct sim_link *link)
 {
-    const unsigned char *region = link->region;
+    const unsigned char *region = link->base.region;
     for (uint32_t i = 0; (region != NULL) && (i < GUARD_BYTES); i++)
         GF_ASSERT((region[-1 - (ptrdiff_t)i] == GUARD_VALUE) && (region[link->setup.region_bytes + i] == GUARD_VALUE));
 }
@@ -24,21 +24,21 @@ gf_status sim_region_take(struct sim_link *link, struct gf_fault *fault)
 {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     if (link->setup.region_bytes == 0) return GF_OK;
-    char *memory = mmap(NULL, mapped_bytes(link), PROT_READ | PROT_WRITE, flags, -1, 0);
+    unsigned char *memory = mmap(NULL, mapped_bytes(link), PROT_READ | PROT_WRITE, flags, -1, 0);
     if (memory == MAP_FAILED)
         return gf_fault_set(fault, GF_ERR_SYSTEM, GF_RANK_NONE, "mmap", errno, "no memory for a region of %zu bytes",
                             link->setup.region_bytes);
-    link->region = memory + PAGE_BYTES;
-    memset((char *)link->region - GUARD_BYTES, GUARD_VALUE, GUARD_BYTES);
-    memset((char *)link->region + link->setup.region_bytes, GUARD_VALUE, GUARD_BYTES);
+    link->base.region = memory + PAGE_BYTES;
+    memset(link->base.region - GUARD_BYTES, GUARD_VALUE, GUARD_BYTES);
+    memset(link->base.region + link->setup.region_bytes, GUARD_VALUE, GUARD_BYTES);
     return GF_OK;
 }
 
 void sim_region_give(struct sim_link *link)
 {
     guards_check(link);
-    if (link->region != NULL) (void)munmap((char *)link->region - PAGE_BYTES, mapped_bytes(link));
-    link->region = NULL;
+    if (link->base.region != NULL) (void)munmap(link->base.region - PAGE_BYTES, mapped_bytes(link));
+    link->base.region = NULL;
 }
 
 /* It stays for another epoch. */
@@ -46,15 +46,10 @@ void sim_region_clear(struct sim_link *link)
 {
     guards_check(link);
     const size_t pages_bytes = link->setup.region_bytes & ~(size_t)(PAGE_BYTES - 1);
-    if (link->region == NULL) return;
+    if (link->base.region == NULL) return;
     /* Zeroes again, most of which nobody touches; locked memory and larger pages stay as they are. */
-    if (madvise(link->region, pages_bytes, MADV_DONTNEED) != 0) memset(link->region, 0, pages_bytes);
-    memset((char *)link->region + pages_bytes, 0, link->setup.region_bytes - pages_bytes);
-}
-
-void *sim_region_of(struct gf_link *base)
-{
-    return sim_link(base)->region;
+    if (madvise(link->base.region, pages_bytes, MADV_DONTNEED) != 0) memset(link->base.region, 0, pages_bytes);
+    memset(link->base.region + pages_bytes, 0, link->setup.region_bytes - pages_bytes);
 }
 
 void *sim_map(struct gf_link *base, uint32_t peer)
@@ -62,15 +57,15 @@ void *sim_map(struct gf_link *base, uint32_t peer)
     struct sim_link *link = sim_link(base);
     struct sim_rank *self = link->self;
     if (peer >= self->sim->setup.world) return NULL;
-    if (peer == self->rank) return link->region;
+    if (peer == self->rank) return base->region;
     const struct sim_rank *other = &self->sim->ranks[peer];
     if (!sim_same_node(self->sim, self->rank, peer) || (other->link == NULL)) return NULL;
-    return (link->peer_life[peer] == other->life) ? other->link->region : NULL;
+    return (link->peer_life[peer] == other->life) ? other->link->base.region : NULL;
 }
 
 static void flag_set(struct sim_rank *to, size_t offset_bytes, uint64_t value)
 {
-    unsigned char *region = to->link->region;
+    unsigned char *region = to->link->base.region;
     __atomic_store_n((uint64_t *)(void *)(region + offset_bytes), value, __ATOMIC_RELEASE);
     to->has_moved = true;
 }
@@ -104,13 +99,6 @@ void sim_flag_store(struct gf_link *base, uint32_t peer, size_t offset_bytes, ui
     gf_sim_wake_at(sim, peer, sim->now_ns + sim->setup.node_latency_ns);
 }
 
-uint64_t sim_flag_load(struct gf_link *base, size_t offset_bytes)
-{
-    struct sim_link *link = sim_link(base);
-    GF_ASSERT((offset_bytes % 8 == 0) && (offset_bytes + 8 <= link->setup.region_bytes));
-    return __atomic_load_n((uint64_t *)(void *)((unsigned char *)link->region + offset_bytes), __ATOMIC_ACQUIRE);
-}
-
 bool gf_sim_is_peers(const struct gf_sim *sim, uint32_t rank, gf_mem address)
 {
     const uint32_t node = sim->ranks[rank].node;
@@ -118,8 +106,8 @@ bool gf_sim_is_peers(const struct gf_sim *sim, uint32_t rank, gf_mem address)
     while ((peer > 0) && (sim->ranks[peer - 1].node == node)) peer--;
     for (; (peer < sim->setup.world) && (sim->ranks[peer].node == node); peer++) {
         const struct sim_link *link = sim->ranks[peer].link;
-        if ((peer == rank) || (link == NULL) || (link->region == NULL)) continue;
-        if (address - (gf_mem)(uintptr_t)link->region < link->setup.region_bytes) return true;
+        if ((peer == rank) || (link == NULL) || (link->base.region == NULL)) continue;
+        if (address - (gf_mem)(uintptr_t)link->base.region < link->setup.region_bytes) return true;
     }
     return false;
 }

@@ -104,7 +104,6 @@ struct sim_link {
     struct gf_link base;
     struct sim_rank *self;
     struct gf_link_setup setup; /* epoch: of now; device_bytes: 0 unless base.reaches_device */
-    void *region;         /* NULL: none; between guards of a page each: sim_region.c */
     uint32_t peer_life[]; /* [world], as connected; 0: not */
 };
 
@@ -225,10 +224,8 @@ extern const struct gf_link_driver sim_link_driver;
 gf_status sim_region_take(struct sim_link *link, struct gf_fault *fault);
 void sim_region_give(struct sim_link *link);
 void sim_region_clear(struct sim_link *link);
-void *sim_region_of(struct gf_link *link);
 void *sim_map(struct gf_link *link, uint32_t peer);
 void sim_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);
-uint64_t sim_flag_load(struct gf_link *link, size_t offset_bytes);
 void sim_flag_happen(struct gf_sim *sim, struct sim_flag *flag);
 
 /* sim_rendezvous.c */

@@ -219,11 +219,6 @@ static gf_status progress(struct gf_link *link)
     return (moved != 0) ? GF_OK : GF_AGAIN;
 }
 
-static int wake_fd(struct gf_link *link)
-{
-    return gf_ucx_of(link)->wake_fd;
-}
-
 static gf_status arm(struct gf_link *link)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
@@ -252,12 +247,9 @@ const struct gf_link_driver gf_link_ucx = {
     .test = test,
     .cancel = cancel,
     .progress = progress,
-    .wake_fd = wake_fd,
     .arm = arm,
-    .region = gf_ucx_region,
     .map = gf_ucx_map,
     .flag_store = gf_ucx_flag_store,
-    .flag_load = gf_ucx_flag_load,
     .flag_arm = gf_ucx_flag_arm,
     .flag_sleep = gf_ucx_flag_sleep,
     .flag_wake = gf_ucx_flag_wake,

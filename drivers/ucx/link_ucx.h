@@ -68,10 +68,8 @@ struct gf_ucx {
     uint32_t looked; /* bits of settings that an interface of the worker has taken */
     ucp_context_h context;
     ucp_worker_h worker;
-    int wake_fd;
     struct gf_req *under_way;
     ucp_mem_h memory; /* NULL without a region */
-    unsigned char *region;
     size_t mapped_bytes;
     uint64_t canary;              /* lies after the region, and in the endpoint */
     struct gf_ucx_peer peers[]; /* [world], and gf_proofs_bytes() after them */
@@ -186,10 +184,8 @@ char *gf_ucx_pages_text(const void *base, char *text_out, size_t text_bytes);
 
 gf_status gf_ucx_endpoint(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out);
 gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoint, size_t size_bytes);
-void *gf_ucx_region(struct gf_link *link);
 void *gf_ucx_map(struct gf_link *link, uint32_t peer);
 void gf_ucx_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);
-uint64_t gf_ucx_flag_load(struct gf_link *link, size_t offset_bytes);
 void gf_ucx_flag_arm(struct gf_link *link, size_t offset_bytes);
 void gf_ucx_flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns);
 void gf_ucx_flag_wake(struct gf_link *link, uint32_t peer, size_t offset_bytes);

@@ -213,7 +213,7 @@ static gf_status worker_take(struct gf_ucx *ucx)
                             "transports \"%s\", devices \"%s\", ports \"%s\"%s", ucx->transports, ucx->devices,
                             ucx->setup.ports, gf_ucx_shm_text(ucx, shm, sizeof shm));
     }
-    status = ucp_worker_get_efd(ucx->worker, &ucx->wake_fd);
+    status = ucp_worker_get_efd(ucx->worker, &ucx->link.wake_fd);
     if (status != UCS_OK)
         return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_get_efd", status,
                             "transports \"%s\" cannot wake a sleeper", ucx->transports);
@@ -245,7 +245,7 @@ static void worker_give(struct gf_ucx *ucx)
     if (ucx->proofs.auth.on) gf_proofs_ended(&ucx->proofs);
     ucx->worker = NULL;
     ucx->broken = GF_OK;
-    ucx->wake_fd = -1;
+    ucx->link.wake_fd = -1;
     while (ucx->under_way != NULL) gf_ucx_req_end(ucx->under_way, GF_ERR_ABORTED);
     ucx->ending = false;
 }
@@ -263,6 +263,7 @@ static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setu
     const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     ucx->link.driver = &gf_link_ucx;
     ucx->setup = *setup;
+    ucx->link.region_bytes = setup->region_bytes;
     if (setup->transports == NULL) ucx->setup.transports = "";
     if (setup->devices == NULL) ucx->setup.devices = "";
     if (setup->near == NULL) ucx->setup.near = "";
@@ -270,7 +271,7 @@ static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setu
     if ((setup->device_bytes == 0) || !gf_ucx_may_reach_device(setup)) ucx->setup.gpu = NULL;
     if (setup->region_bytes <= SIZE_MAX / 2)
         ucx->mapped_bytes = ((setup->region_bytes + page_bytes - 1) / page_bytes + PAD_PAGES) * page_bytes;
-    ucx->wake_fd = -1;
+    ucx->link.wake_fd = -1;
     gf_status status = transports_check(ucx);
     if (status == GF_OK) status = ports_check(ucx);
     return (status == GF_OK) ? gf_ucx_guard_open(ucx) : status;

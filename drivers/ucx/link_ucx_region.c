@@ -59,14 +59,14 @@ static size_t canary_offset(size_t region_bytes)
 static uint64_t canary_new(const struct gf_ucx *ucx)
 {
     const uint64_t parts[] = {gf_clock_monotonic.now_ns(NULL), (uint64_t)getpid(), ucx->setup.rank, ucx->setup.epoch,
-                              (uint64_t)(uintptr_t)ucx->region};
+                              (uint64_t)(uintptr_t)ucx->link.region};
     return gf_fnv_bytes(GF_FNV_START, parts, sizeof parts);
 }
 
 static void region_mark(struct gf_ucx *ucx)
 {
     ucx->canary = canary_new(ucx);
-    memcpy(ucx->region + canary_offset(ucx->setup.region_bytes), &ucx->canary, sizeof ucx->canary);
+    memcpy(ucx->link.region + canary_offset(ucx->setup.region_bytes), &ucx->canary, sizeof ucx->canary);
 }
 
 gf_status gf_ucx_region_take(struct gf_ucx *ucx)
@@ -82,7 +82,7 @@ gf_status gf_ucx_region_take(struct gf_ucx *ucx)
     ucs_status_t ucs;
     if (ucx->setup.region_bytes == 0) return GF_OK;
     if (ucx->memory != NULL) { /* it stays */
-        memset(ucx->region, 0, ucx->mapped_bytes);
+        memset(ucx->link.region, 0, ucx->mapped_bytes);
         region_mark(ucx);
         return GF_OK;
     }
@@ -98,14 +98,14 @@ gf_status gf_ucx_region_take(struct gf_ucx *ucx)
     ucs = ucp_mem_query(ucx->memory, &attributes);
     if (ucs != UCS_OK)
         return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "ucp_mem_query", ucs, "where is the exchange region?");
-    ucx->region = attributes.address;
+    ucx->link.region = attributes.address;
     if (!gf_ucx_any(ucx->transports, GF_UCX_SHARED)) ucx->link.private_bytes = ucx->mapped_bytes;
     /* Heeded where /sys/kernel/mm/transparent_hugepage/shmem_enabled (posix) or ../enabled (elsewhere) is "advise". */
-    if (ucx->setup.huge_pages) (void)madvise(ucx->region, ucx->mapped_bytes, MADV_HUGEPAGE);
-    memset(ucx->region, 0, ucx->mapped_bytes); /* first touched by its owner: its NUMA node, no faults later */
+    if (ucx->setup.huge_pages) (void)madvise(ucx->link.region, ucx->mapped_bytes, MADV_HUGEPAGE);
+    memset(ucx->link.region, 0, ucx->mapped_bytes); /* first touched by its owner: its NUMA node, no faults later */
     if (ucx->setup.huge_pages)
         gf_log_line(&ucx->setup.log, GF_LOG_INFO, "link: huge pages were asked for, the exchange region has %s",
-                    gf_ucx_pages_text(ucx->region, text, sizeof text));
+                    gf_ucx_pages_text(ucx->link.region, text, sizeof text));
     region_mark(ucx);
     return GF_OK;
 }
@@ -114,7 +114,7 @@ void gf_ucx_region_give(struct gf_ucx *ucx)
 {
     if (ucx->memory != NULL) (void)ucp_mem_unmap(ucx->context, ucx->memory);
     ucx->memory = NULL;
-    ucx->region = NULL;
+    ucx->link.region = NULL;
 }
 
 /* ---- endpoint addresses ---- */
@@ -123,7 +123,7 @@ gf_status gf_ucx_endpoint(struct gf_link *link, void *endpoint_out, size_t *size
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
     struct endpoint_head head = {.magic = ENDPOINT_MAGIC, .version = ENDPOINT_VERSION, .ucx_version = ucx_version(),
-                             .rank = ucx->setup.rank, .epoch = ucx->setup.epoch, .region = (uintptr_t)ucx->region,
+                             .rank = ucx->setup.rank, .epoch = ucx->setup.epoch, .region = (uintptr_t)ucx->link.region,
                              .region_bytes = ucx->setup.region_bytes, .canary = ucx->canary};
     unsigned char *endpoint = endpoint_out;
     ucp_address_t *address = NULL;
@@ -273,16 +273,11 @@ void gf_ucx_peers_forget(struct gf_ucx *ucx)
     }
 }
 
-void *gf_ucx_region(struct gf_link *link)
-{
-    return gf_ucx_of(link)->region;
-}
-
 void *gf_ucx_map(struct gf_link *link, uint32_t peer)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
     if (peer >= ucx->setup.world) return NULL;
-    return (peer == ucx->setup.rank) ? (void *)ucx->region : ucx->peers[peer].mapped;
+    return (peer == ucx->setup.rank) ? (void *)link->region : ucx->peers[peer].mapped;
 }
 
 void gf_ucx_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value)
@@ -292,13 +287,6 @@ void gf_ucx_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes,
     GF_ASSERT((base != NULL) && (offset_bytes % sizeof value == 0));
     GF_ASSERT(offset_bytes < ((peer == ucx->setup.rank) ? ucx->setup.region_bytes : ucx->peers[peer].region_bytes));
     __atomic_store_n((uint64_t *)(void *)(base + offset_bytes), value, __ATOMIC_RELEASE);
-}
-
-uint64_t gf_ucx_flag_load(struct gf_link *link, size_t offset_bytes)
-{
-    struct gf_ucx *ucx = gf_ucx_of(link);
-    GF_ASSERT((offset_bytes % sizeof(uint64_t) == 0) && (offset_bytes < ucx->setup.region_bytes));
-    return __atomic_load_n((const uint64_t *)(const void *)(ucx->region + offset_bytes), __ATOMIC_ACQUIRE);
 }
 
 /* The announcement is a flag of which a futex is the lower half (the host is little-endian: endpoint addresses see to that). Arming
@@ -320,13 +308,13 @@ static void fence(void)
 
 void gf_ucx_flag_arm(struct gf_link *link, size_t offset_bytes)
 {
-    __atomic_store_n(sleep_word(gf_ucx_of(link)->region, offset_bytes), 1, __ATOMIC_RELAXED);
+    __atomic_store_n(sleep_word(link->region, offset_bytes), 1, __ATOMIC_RELAXED);
     fence();
 }
 
 void gf_ucx_flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns)
 {
-    uint32_t *word = sleep_word(gf_ucx_of(link)->region, offset_bytes);
+    uint32_t *word = sleep_word(link->region, offset_bytes);
     struct timespec longest = {.tv_sec = (time_t)(timeout_ns / 1000000000u), .tv_nsec = (long)(timeout_ns % 1000000000u)};
     if (__atomic_load_n(word, __ATOMIC_RELAXED) == 1) (void)syscall(SYS_futex, word, FUTEX_WAIT, 1, &longest, NULL, 0);
     __atomic_store_n(word, 0, __ATOMIC_RELAXED);

@@ -161,7 +161,7 @@ static void map_body(struct ranks_one *one)
     bool shared = strstr(one->arg, "posix") != NULL;
     uint64_t *own;
     ranks_begin(one);
-    own = one->link->driver->region(one->link);
+    own = (void *)one->link->region;
     RANK_CHECK(one, (own != NULL) && (one->link->driver->map(one->link, one->rank) == own));
     RANK_CHECK(one, one->link->driver->map(one->link, one->world) == NULL);
     for (size_t i = 0; i < 65536 / 8; i++) RANK_CHECK(one, own[i] == 0);
@@ -172,10 +172,10 @@ static void map_body(struct ranks_one *one)
         unsigned char *to = one->link->driver->map(one->link, right);
         ranks_fill(to + 128, 4096, round * 7 + one->rank);
         one->link->driver->flag_store(one->link, right, 0, round);
-        while (one->link->driver->flag_load(one->link, 0) != round) ranks_progress(one);
+        while (gf_flag_load(one->link, 0) != round) ranks_progress(one);
         RANK_CHECK(one, ranks_filled((unsigned char *)own + 128, 4096, round * 7 + left));
         one->link->driver->flag_store(one->link, left, 8, round);
-        while (one->link->driver->flag_load(one->link, 8) != round) ranks_progress(one);
+        while (gf_flag_load(one->link, 8) != round) ranks_progress(one);
     }
     ranks_meet(one);
 }
@@ -191,7 +191,7 @@ RANKS_TEST(a_rank_without_a_region_maps_to_null, 2, 0)
     ranks_setup(one, one->arg);
     one->setup.region_bytes = (one->rank == 0) ? 0 : 4096;
     ranks_open(one);
-    RANK_CHECK(one, (one->link->driver->region(one->link) == NULL) == (one->rank == 0));
+    RANK_CHECK(one, (one->link->region == NULL) == (one->rank == 0));
     if (one->rank == 1) RANK_CHECK(one, one->link->driver->map(one->link, 0) == NULL);
     ranks_meet(one);
 }
@@ -203,7 +203,7 @@ RANKS_TEST(huge_pages_are_tried_and_the_outcome_is_logged, 1, 0)
     one->setup.region_bytes = 5u << 20;
     ranks_open(one);
     RANK_CHECK(one, strstr(one->log, "huge pages were asked for, the exchange region has pages of ") != NULL);
-    RANK_CHECK(one, one->link->driver->region(one->link) != NULL);
+    RANK_CHECK(one, one->link->region != NULL);
 }
 
 /* ---- sleeping ---- */
@@ -214,7 +214,7 @@ RANKS_TEST(a_message_wakes_a_sleeper, 2, 0)
     ranks_begin(one);
     for (uint32_t round = 0; round < 20; round++) {
         if (one->rank == 0) {
-            struct pollfd ready = {.fd = one->link->driver->wake_fd(one->link), .events = POLLIN};
+            struct pollfd ready = {.fd = one->link->wake_fd, .events = POLLIN};
             RANK_CHECK(one, ready.fd >= 0);
             ranks_recv(one, 0, 1, ranks_tag(round), &byte, 1);
             bool told = false;
@@ -249,17 +249,17 @@ RANKS_TEST(reset_ends_all_requests_and_a_new_epoch_works, 2, 0)
     ranks_begin(one);
     ranks_endpoint_swap(one, peer, old, &old_bytes);
     for (uint32_t epoch = 2; epoch < 5; epoch++) {
-        memset(one->link->driver->region(one->link), 0xff, 65536);
+        memset(one->link->region, 0xff, 65536);
         ranks_warm(one);
         for (uint32_t i = 0; i < 8; i++) ranks_recv(one, i, peer, ranks_tag(i), in[i % 3][5], 1u << 20);
         if (one->rank == 0) ranks_send(one, 8, peer, ranks_tag(0), out[0][5], 1u << 20);
         if (one->rank == 0) ranks_send(one, 9, peer, ranks_tag(50), out[0][5], 1u << 20); /* nobody receives it */
         for (int i = 0; i < 100; i++) ranks_progress(one);
         ranks_meet(one);
-        void *before = one->link->driver->region(one->link);
+        void *before = one->link->region;
         one->link->region_stays = (epoch == 3);
         RANK_CHECK(one, one->link->driver->reset(one->link, epoch) == GF_OK);
-        RANK_CHECK(one, (epoch != 3) || (one->link->driver->region(one->link) == before));
+        RANK_CHECK(one, (epoch != 3) || (one->link->region == before));
         for (uint32_t i = (one->rank == 1) ? 1 : 0; i < 8; i++)
             RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[i]) == GF_ERR_ABORTED);
         if (one->rank == 1) RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[0]) != GF_AGAIN);
@@ -271,7 +271,7 @@ RANKS_TEST(reset_ends_all_requests_and_a_new_epoch_works, 2, 0)
         ranks_connect(one);
         RANK_CHECK(one, (one->link->driver->map(one->link, peer) != NULL) == (strstr(one->arg, "posix") != NULL));
         for (uint32_t i = 0; i < 65536; i += 8)
-            RANK_CHECK(one, *(uint64_t *)((char *)one->link->driver->region(one->link) + i) == 0);
+            RANK_CHECK(one, *(uint64_t *)(void *)(one->link->region + i) == 0);
         ranks_recv(one, 0, peer, ranks_tag(1), in[0][3], 4096);
         ranks_fill(out[0][3], 4096, epoch);
         ranks_send(one, 1, peer, ranks_tag(1), out[0][3], 4096);

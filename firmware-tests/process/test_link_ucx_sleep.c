@@ -10,9 +10,9 @@
 static void sleep_round(struct ranks_one *one, uint64_t round)
 {
     const struct gf_link_driver *driver = one->link->driver;
-    while (driver->flag_load(one->link, FLAG_AT) != round) {
+    while (gf_flag_load(one->link, FLAG_AT) != round) {
         driver->flag_arm(one->link, SLEEP_AT);
-        if (driver->flag_load(one->link, FLAG_AT) != round)
+        if (gf_flag_load(one->link, FLAG_AT) != round)
             driver->flag_sleep(one->link, SLEEP_AT, UINT64_C(8000000000));
     }
 }
@@ -49,6 +49,6 @@ RANKS_TEST_OVER(a_sleep_that_nobody_ends_times_out_and_takes_its_announcement_ba
     driver->flag_sleep(one->link, SLEEP_AT, UINT64_C(8000000000)); /* not announced, or taken back by a waker: no sleep */
     driver->flag_arm(one->link, SLEEP_AT);
     driver->flag_sleep(one->link, SLEEP_AT, UINT64_C(20000000)); /* nobody wakes it */
-    RANK_CHECK(one, driver->flag_load(one->link, SLEEP_AT) == 0);
+    RANK_CHECK(one, gf_flag_load(one->link, SLEEP_AT) == 0);
     ranks_meet(one);
 }

@@ -134,14 +134,14 @@ TEST(a_drop_ends_all_and_keeps_the_region)
     static unsigned char source[1000], target[1000];
     unsigned char *region;
     SIM_WORLD_OPEN(w, &plain);
-    region = w.driver->region(w.links[1]);
+    region = w.links[1]->region;
     region[0] = 1;
     assert_int_equal(sim_world_recv(&w, 1, 0, 0, target, sizeof target, 0), GF_OK);
     assert_int_equal(sim_world_send(&w, 0, 1, 0, source, sizeof source, 0), GF_OK);
     w.driver->drop(w.links[1]);
     assert_int_equal(sim_world_test(&w, 1, 0), GF_ERR_ABORTED);
     assert_int_equal(sim_world_send(&w, 1, 0, 1, source, 1, 1), GF_ERR_STATE);
-    assert_true((w.driver->region(w.links[1]) == region) && (region[0] == 1));
+    assert_true((w.links[1]->region == region) && (region[0] == 1));
     sim_world_run(&w);
 }
 
@@ -151,12 +151,12 @@ TEST(a_region_that_stays_is_cleared_by_a_reset)
     for (uint32_t locked = 0; locked < 2; locked++) {
         static const unsigned char zeroes[4096];
         SIM_WORLD_OPEN(w, &plain);
-        unsigned char *region = w.driver->region(w.links[1]);
+        unsigned char *region = w.links[1]->region;
         memset(region, 1, sizeof zeroes);
         if ((locked != 0) && (mlock(region, sizeof zeroes) != 0)) skip();
         w.links[1]->region_stays = true;
         assert_int_equal(w.driver->reset(w.links[1], 2), GF_OK);
-        assert_ptr_equal(w.driver->region(w.links[1]), region);
+        assert_ptr_equal(w.links[1]->region, region);
         assert_memory_equal(region, zeroes, sizeof zeroes);
     }
 }

@@ -62,7 +62,7 @@ static gf_mem take_guarded(struct coll_world *world, uint32_t index, int which, 
     if (in_memory(&world->c) && ((which == 1) || !is_staged(world, index))) {
         struct gf_coll_need need = {0};
         need_of(world, &need);
-        node->memory[which] = (unsigned char *)node->link->driver->region(node->link) + region_at(world, &need, which);
+        node->memory[which] = node->link->region + region_at(world, &need, which);
         memset(node->memory[which], GUARD, size_bytes + 2 * GUARD_BYTES);
         return (gf_mem)(uintptr_t)(node->memory[which] + GUARD_BYTES);
     }

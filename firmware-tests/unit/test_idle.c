@@ -131,8 +131,6 @@ TEST(the_last_rank_of_a_core_with_two_more_than_another_leaves_it)
 static uint32_t arms, flag_arms;
 static int pipe_ends[2];
 
-static int link_fd(struct gf_link *link) { return pipe_ends[0]; }
-
 static gf_status link_arm(struct gf_link *link)
 {
     arms++;
@@ -180,17 +178,16 @@ static gf_context *waiter(struct gf_link *link, struct gf_rendezvous *control)
 }
 
 static const struct gf_link_driver link_driver = {
-    .wake_fd = link_fd, .arm = link_arm, .flag_arm = flag_arm, .flag_sleep = flag_sleep};
+    .arm = link_arm, .flag_arm = flag_arm, .flag_sleep = flag_sleep};
 static const struct gf_rendezvous_driver control_driver = {.wake_fd = control_fd};
 
 /* Both ranks are where this one is. */
-static uint64_t core_load(struct gf_link *link, size_t offset_bytes)
-{
-    return (uint64_t)sched_getcpu() + 1;
-}
+static uint64_t flags[1 << 13];
 
 static gf_status awaits_neighbour(gf_context *gf, void *arg)
 {
+    uint64_t core = (uint64_t)sched_getcpu() + 1;
+    for (size_t i = 0; i < LENGTH(flags); i++) flags[i] = core;
     gf->waiting.awaits_core = true;
     gf->polled.at_ns += 2 * GF_IDLE_SPREAD_NS;
     return third(gf, arg);
@@ -218,8 +215,8 @@ static void log_take(void *user, gf_log_level level, const char *line)
 /* Does rank 1 go to another core? */
 static bool leaves_its_core(void)
 {
-    static const struct gf_link_driver driver = {.flag_load = core_load};
-    struct gf_link link = {.driver = &driver};
+    static const struct gf_link_driver driver = {.name = "flags"};
+    struct gf_link link = {.driver = &driver, .region = (void *)flags, .region_bytes = sizeof flags};
     gf_context *gf = waiter(&link, NULL);
     bool left = false;
     gf->config.link.idle = GF_IDLE_AUTO;
@@ -264,9 +261,9 @@ TEST(a_rank_that_may_not_go_back_to_its_cores_says_so_once)
 TEST(a_failed_rank_that_waits_for_an_epoch_sleeps_until_the_control_channel_wakes_it)
 {
     static const gf_phase phases[] = {GF_PHASE_READY, GF_PHASE_FAILED};
-    struct gf_link link = {.driver = &link_driver};
-    struct gf_rendezvous control = {.driver = &control_driver};
     assert_int_equal(pipe(pipe_ends), 0);
+    struct gf_link link = {.driver = &link_driver, .wake_fd = pipe_ends[0]};
+    struct gf_rendezvous control = {.driver = &control_driver};
     for (uint32_t ops = 0; ops < 3; ops++) { /* none, one that runs, one that has failed */
         for (size_t i = 0; i < LENGTH(phases); i++) {
             uint32_t turns = 0;
@@ -288,11 +285,11 @@ TEST(a_failed_rank_that_waits_for_an_epoch_sleeps_until_the_control_channel_wake
 /* What the new state has to send is sent by the next poll alone. */
 TEST(nobody_sleeps_between_two_states_on_the_way_into_an_epoch)
 {
-    struct gf_link link = {.driver = &link_driver};
+    assert_int_equal(pipe(pipe_ends), 0);
+    struct gf_link link = {.driver = &link_driver, .wake_fd = pipe_ends[0]};
     struct gf_rendezvous control = {.driver = &control_driver};
     gf_context *gf = waiter(&link, &control);
     gf->phase = GF_PHASE_FAILED;
-    assert_int_equal(pipe(pipe_ends), 0);
     assert_int_equal(gf_wait(gf, next_state, NULL), GF_OK);
     assert_int_equal(arms, 0);
     (void)close(pipe_ends[0]);

@@ -78,8 +78,7 @@ __attribute__((noinline)) static void context_lay(const struct gf_layout *layout
 
 static void exchange_lay(const struct gf_layout *layout, gf_context *gf)
 {
-    struct gf_arena exchange = {.base = gf->link->driver->region(gf->link),
-                                .size_bytes = layout->footprint.exchange_bytes};
+    struct gf_arena exchange = {.base = (char *)gf->link->region, .size_bytes = layout->footprint.exchange_bytes};
     struct gf_exchange_parts parts = gf_layout_exchange(layout, &exchange);
     gf->region.base = exchange.base;
     gf->region.bytes = exchange.size_bytes;

@@ -5,7 +5,7 @@
 
 static void region_move(gf_context *gf)
 {
-    char *base = gf->link->driver->region(gf->link);
+    char *base = (char *)gf->link->region;
     uint64_t delta = (uint64_t)(uintptr_t)base - (uint64_t)(uintptr_t)gf->region.base; /* wraps where it must */
     if (!gf->on_device) {
         gf->gradient += delta;

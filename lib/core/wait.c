@@ -20,7 +20,7 @@ static void sleep_on_drivers(gf_context *gf, uint64_t longest_ns)
     struct pollfd fds[2];
     nfds_t count = 0;
     bool link_rests = (gf->phase == GF_PHASE_FAILED); /* on the way to an epoch: nobody polls what it still says */
-    int link_fd = link_rests ? -1 : gf->link->driver->wake_fd(gf->link);
+    int link_fd = link_rests ? -1 : gf->link->wake_fd;
     int control_fd = gf->rendezvous->driver->wake_fd(gf->rendezvous);
     if (link_fd >= 0) {
         if (gf->link->driver->arm(gf->link) != GF_OK) return; /* events are waiting: poll first */
@@ -88,8 +88,7 @@ __attribute__((cold)) static void spread(gf_context *gf)
     cpu_set_t allowed, only;
     if (!gf->waiting.oversubscribed || (gf->polled.at_ns - gf->waiting.idling.spread_ns < GF_IDLE_SPREAD_NS)) return;
     gf->waiting.idling.spread_ns = gf->polled.at_ns;
-    for (uint32_t i = 0; i < count; i++)
-        cores[i] = gf->link->driver->flag_load(gf->link, gf_direct_rank_at(&shared, i));
+    for (uint32_t i = 0; i < count; i++) cores[i] = gf_flag_load(gf->link, gf_direct_rank_at(&shared, i));
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
     if ((core = gf_idle_core(cores, count, own, &allowed)) == cores[own]) return;
     CPU_ZERO(&only);

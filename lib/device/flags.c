@@ -113,7 +113,7 @@ gf_status gf_flags_begin(gf_context *gf)
 void gf_flags_look(gf_context *gf)
 {
     for (uint32_t rank = 0; (rank < gf->world) && (gf->ipc.no_flags == FLAGS_FINE); rank++)
-        if (gf->link->driver->flag_load(gf->link, proof_at(gf, rank, WORD_SEEN)) != proof_of(gf, rank))
+        if (gf_flag_load(gf->link, proof_at(gf, rank, WORD_SEEN)) != proof_of(gf, rank))
             gf->ipc.no_flags = FLAGS_UNSEEN;
 }
 

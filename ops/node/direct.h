@@ -146,7 +146,7 @@ static inline size_t gf_direct_slot_at(const struct gf_coll *coll, uint32_t writ
 }
 static inline const struct gf_direct_slot *gf_direct_slot_of(const struct gf_coll *coll, uint32_t writer)
 {
-    return (const void *)((const char *)coll->link->driver->region(coll->link) + gf_direct_slot_at(coll, writer));
+    return (const void *)(coll->link->region + gf_direct_slot_at(coll, writer));
 }
 static inline uint64_t gf_direct_where(const struct gf_coll *coll, uint32_t writer) /* that has come */
 {

@@ -43,7 +43,7 @@ static void core_tell(struct gf_coll *coll)
 {
     const struct gf_link_driver *driver = coll->link->driver;
     size_t at = core_at(coll, coll->index);
-    if (driver->flag_load(coll->link, at) == coll->core) return;
+    if (gf_flag_load(coll->link, at) == coll->core) return;
     for (uint32_t index = 0; index < coll->size; index++)
         if (gf_direct_region(coll, index) != 0)
             driver->flag_store(coll->link, gf_direct_id(coll, index), at, coll->core);
@@ -136,13 +136,12 @@ static gf_status slot_check(struct gf_coll *coll, uint32_t index)
 /* Is some rank from `index` on awaited that shares this rank's core? It cannot come as long as this one spins. */
 static bool any_shares_core(struct gf_coll *coll, uint32_t index, uint64_t wanted)
 {
-    const struct gf_link_driver *driver = coll->link->driver;
     if (coll->core == 0) return false;
     core_tell(coll);
     for (; index < coll->size; index++) {
-        if (driver->flag_load(coll->link, core_at(coll, index)) != coll->core) continue;
+        if (gf_flag_load(coll->link, core_at(coll, index)) != coll->core) continue;
         if (index == coll->index) continue;
-        if (driver->flag_load(coll->link, gf_direct_slot_at(coll, index)) < wanted) return true;
+        if (gf_flag_load(coll->link, gf_direct_slot_at(coll, index)) < wanted) return true;
     }
     return false;
 }
@@ -150,7 +149,6 @@ static bool any_shares_core(struct gf_coll *coll, uint32_t index, uint64_t wante
 /* Reads flags, up to coll->spins times more where the next one has not come. */
 gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns)
 {
-    const struct gf_link_driver *driver = coll->link->driver;
     struct gf_direct_state *direct = gf_direct_of(coll);
     uint64_t wanted = gf_direct_flag_value(coll, direct->steps);
     for (; direct->arrived < coll->size; direct->arrived++) {
@@ -158,7 +156,7 @@ gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns)
         size_t at = gf_direct_slot_at(coll, index);
         gf_status status;
         if (index == coll->index) continue;
-        for (uint32_t spins = coll->spins; driver->flag_load(coll->link, at) < wanted; spins--) {
+        for (uint32_t spins = coll->spins; gf_flag_load(coll->link, at) < wanted; spins--) {
             coll->waits_for = gf_direct_id(coll, index);
             if ((spins == coll->spins) && any_shares_core(coll, index, wanted)) coll->awaits_core = true;
             if ((spins == 0) || coll->awaits_core) return GF_AGAIN;

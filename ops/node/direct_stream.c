@@ -77,7 +77,7 @@ static void flags_look(struct gf_coll *coll, uint64_t now_ns)
     while (direct->steps <= GF_DIRECT_READ) {
         for (; direct->arrived < coll->size; direct->arrived++, coll->moved_ns = now_ns) {
             uint32_t index = (uint32_t)(coll->index + 1 + direct->arrived) % coll->size; /* itself last */
-            uint64_t flag = coll->link->driver->flag_load(coll->link, gf_direct_device_at(coll, index));
+            uint64_t flag = gf_flag_load(coll->link, gf_direct_device_at(coll, index));
             coll->waits_for = GF_RANK_NONE;
             if (flag >= gf_direct_flag_value(coll, direct->steps)) continue;
             if (index != coll->index) coll->waits_for = gf_direct_id(coll, index);
@@ -92,7 +92,7 @@ static void flags_look(struct gf_coll *coll, uint64_t now_ns)
 static gf_status watch(struct gf_coll *coll, uint64_t now_ns)
 {
     gf_status status = coll->queue->gpu->driver->reached(coll->queue->gpu, coll->event);
-    uint64_t stop = coll->link->driver->flag_load(coll->link, gf_direct_stop_at(coll->own.direct));
+    uint64_t stop = gf_flag_load(coll->link, gf_direct_stop_at(coll->own.direct));
     coll->awaits_device = true; /* it wakes nobody */
     flags_look(coll, now_ns);
     if ((stop != 0) && (status == GF_OK)) coll->waits_for = (uint32_t)(stop - 1); /* all flags are there */

@@ -140,7 +140,7 @@ static bool heard(struct gf_coll *coll)
     bool is_new = from != own->heard_from;
     uint64_t value;
     if (from >= own->nodes->local_size) return false;
-    value = coll->link->driver->flag_load(coll->link, beat_at(own, from));
+    value = gf_flag_load(coll->link, beat_at(own, from));
     is_new = !is_new && (value != own->heard);
     own->heard_from = from;
     own->heard = value;
