@@ -51,6 +51,8 @@ struct gf_gpu {
     const struct gf_element_ops *ops; /* element ops that run here */
     uint32_t multiprocessors; /* 0 on the host */
     const uint32_t *blocks;   /* [kernel_count] of GF_GPU_BLOCK_THREADS threads, that it has room for at a time */
+    gf_mem arena;             /* device_bytes, zeroes at open; 0 on the host */
+    gf_queue_handle streams[GF_STREAM_COUNT]; /* the context's own, made at open, in front of the appliance's */
     char name[64];            /* for a person; empty on the host */
     bool outlives;            /* what others have imported of its arena stays when its process is killed */
     bool has_flags;           /* flags() works here, as far as the device says */
@@ -81,19 +83,16 @@ struct gf_gpu_flag {
  * What it asks of CUDA: CUDA_CALLS in cuda/gpu_cuda.h, and FAKE_CALLS in firmware-tests/cuda/fake_cuda_calls.h. */
 struct gf_gpu_driver {
     const char *name; /* "host", "cuda" */
-    bool is_host;     /* memory is ordinary, queues are synchronous: arena() and what queues, marks aside, are NULL */
+    bool is_host;     /* memory is ordinary, queues are synchronous: what queues, marks aside, is NULL */
     size_t (*state_bytes)(const struct gf_gpu_setup *setup);
     gf_status (*open)(const struct gf_gpu_setup *setup, void *state, struct gf_gpu **gpu_out,
                       struct gf_fault *fault_out);
     void (*close)(struct gf_gpu *gpu);
-    gf_mem (*arena)(struct gf_gpu *gpu); /* base of device_bytes, zeroes at open; 0 on the host */
     /* Host memory that copies, kernels and flags will touch: afterwards its addresses are good on queues too.
      * GF_ERR_STATE: this process has registered it before, which does; nothing has changed. */
     gf_status (*host_register)(struct gf_gpu *gpu, void *base, size_t size_bytes);
     /* GF_ERR_DEVICE, with the fault: the device's work does not end, and the memory stays registered. */
     gf_status (*host_unregister)(struct gf_gpu *gpu, void *base);
-    /* The context's own queues, made at open, in front of the appliance's. */
-    gf_queue_handle (*stream)(struct gf_gpu *gpu, gf_stream which);
     /* From here nothing blocks: work is queued, and done in the order of its queue. Addresses are of the arena or of
      * registered host memory. */
     gf_status (*copy)(struct gf_queue *queue, gf_mem dst, gf_mem src, size_t size_bytes);

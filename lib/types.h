@@ -60,7 +60,6 @@ typedef enum gf_operation {
     GF_OPERATION_REDUCE_SCATTER,
     GF_OPERATION_ALLGATHER,
     GF_OPERATION_BARRIER,
-    GF_OPERATION_NORMS,          /* the chunk norms of a sparse step */
     GF_OPERATION_UPDATE,
     GF_OPERATION_STATE,          /* gf_state_save(), gf_state_load() */
     GF_OPERATION_SHRINK,         /* the way into the next epoch */

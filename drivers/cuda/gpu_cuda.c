@@ -51,16 +51,6 @@ static void cuda_close(struct gf_gpu *gpu)
     gf_cuda_unload(cuda_of(gpu));
 }
 
-static gf_mem cuda_arena(struct gf_gpu *gpu)
-{
-    return cuda_of(gpu)->arena;
-}
-
-static gf_queue_handle cuda_stream(struct gf_gpu *gpu, gf_stream which)
-{
-    return (gf_queue_handle)(uintptr_t)cuda_of(gpu)->streams[which];
-}
-
 gf_status gf_cuda_push(struct cuda_gpu *cuda, struct gf_fault *fault_out)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -273,10 +263,8 @@ const struct gf_gpu_driver gf_gpu_cuda = {
     .state_bytes = cuda_state_bytes,
     .open = cuda_open,
     .close = cuda_close,
-    .arena = cuda_arena,
     .host_register = cuda_host_register,
     .host_unregister = cuda_host_unregister,
-    .stream = cuda_stream,
     .copy = cuda_copy,
     .zero = cuda_zero,
     .launch = cuda_launch,

@@ -66,6 +66,7 @@ static gf_status queue_take(struct cuda_gpu *cuda)
     gf_status status = CUDA_TOLD(cuda, priorities, &least, &greatest);
     for (uint32_t i = 0; (i < GF_STREAM_COUNT) && (status >= 0); i++)
         status = CUDA_TOLD(cuda, stream_create, &cuda->streams[i], CU_STREAM_NON_BLOCKING, greatest);
+    for (uint32_t i = 0; i < GF_STREAM_COUNT; i++) cuda->gpu.streams[i] = (gf_queue_handle)(uintptr_t)cuda->streams[i];
     if (status >= 0) status = CUDA_TOLD(cuda, event_create, &cuda->cross, CU_EVENT_DISABLE_TIMING);
     for (uint32_t i = 0; (i < cuda->event_count) && (status >= 0); i++)
         status = CUDA_TOLD(cuda, event_create, &cuda->events[i], CU_EVENT_DISABLE_TIMING);
@@ -94,6 +95,7 @@ static gf_status arena_take(struct cuda_gpu *cuda, size_t size_bytes)
     cuda->gpu.fault = (struct gf_fault){.peer = GF_RANK_NONE};
     CUresult result = (status == GF_OK) ? CUDA_SUCCESS : calls->memory_take(&cuda->arena, size_bytes);
     if (result == CUDA_SUCCESS) {
+        cuda->gpu.arena = cuda->arena;
         cuda->arena_bytes = size_bytes;
         cuda->gpu.outlives = status == GF_OK;
         status = CUDA_TOLD(cuda, set, cuda->arena, 0, size_bytes, cuda->streams[GF_STREAM_MAIN]);

@@ -26,13 +26,6 @@ static void host_close(struct gf_gpu *gpu)
     (void)gpu;
 }
 
-static gf_queue_handle host_stream(struct gf_gpu *gpu, gf_stream which)
-{
-    (void)gpu;
-    (void)which;
-    return 0;
-}
-
 /* Nothing is ever outstanding, on a stream that does not exist. */
 static gf_status host_lead(struct gf_queue *queue, gf_queue_handle other)
 {
@@ -54,7 +47,6 @@ const struct gf_gpu_driver gf_gpu_host = {
     .state_bytes = host_state_bytes,
     .open = host_open,
     .close = host_close,
-    .stream = host_stream,
     .lead = host_lead,
     .mark = host_mark,
 };

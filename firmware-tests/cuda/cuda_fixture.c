@@ -59,7 +59,7 @@ gf_status cuda_fixture_open(struct cuda_fixture *f)
     assert_true(gf_gpu_cuda.state_bytes(&f->setup) <= sizeof f->state);
     gf_status status = gf_gpu_cuda.open(&f->setup, f->state, &f->gpu, &f->fault);
     if (status < 0) return status;
-    f->queue = (struct gf_queue){.gpu = f->gpu, .stream = gf_gpu_cuda.stream(f->gpu, GF_STREAM_MAIN)};
+    f->queue = (struct gf_queue){.gpu = f->gpu, .stream = f->gpu->streams[GF_STREAM_MAIN]};
     return status;
 }
 

@@ -79,7 +79,7 @@ static gf_status import(struct gf_gpu *gpu, const void *card, gf_mem *base_out)
     if ((cuda_world.import_refused > 0) && (--cuda_world.import_refused == 0))
         return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "cuIpcOpenMemHandle", 217, "refused by the test");
     gf_status status = gf_gpu_cuda.import(gpu, card, base_out);
-    if ((cuda_world.import_wrong > 0) && (--cuda_world.import_wrong == 0)) *base_out = gf_gpu_cuda.arena(gpu);
+    if ((cuda_world.import_wrong > 0) && (--cuda_world.import_wrong == 0)) *base_out = gpu->arena;
     return status;
 }
 
@@ -205,7 +205,7 @@ void cuda_world_halves_expect_equal(void)
 void cuda_world_read(gf_context *gf, gf_mem from, uint64_t bytes, void *to)
 {
     assert_true(bytes <= CUDA_ELEMS_MAX * sizeof(float));
-    assert_int_equal(gf_module_device.read(gf, to, from, bytes), GF_OK);
+    assert_int_equal(gf_module_device.copy(gf, from, (gf_mem)(uintptr_t)to, bytes, false), GF_OK);
 }
 
 void cuda_kept_read(gf_context *gf, struct cuda_kept *kept)
@@ -225,7 +225,7 @@ gf_status cuda_world_dying(struct world *w, uint32_t rank, void *arg)
     if (death->done || (rank != death->victim) || !death->due(w, death)) return world_step_progress(w, rank, &death->step);
     gf_sim_kill(w->sim, rank);
     for (uint32_t s = 0; s < GF_STREAM_COUNT; s++)
-        cuda_world.fixture.fake->stream_drop(gf_gpu_cuda.stream(gf->gpu, (gf_stream)s));
+        cuda_world.fixture.fake->stream_drop(gf->gpu->streams[s]);
     death->done = true;
     return GF_AGAIN;
 }

@@ -14,7 +14,7 @@ uint64_t bench_range_bytes;
 
 gf_mem bench_range(uint32_t which)
 {
-    return gpu_program.gpu->driver->arena(gpu_program.gpu) + which * bench_range_bytes;
+    return gpu_program.gpu->arena + which * bench_range_bytes;
 }
 static gf_mem rest(uint32_t at) { return bench_range(BENCH_RANGES) + at; }
 gf_mem bench_check(void) { return rest(CHECK_AT); }

@@ -43,7 +43,7 @@ static bool ops_check(uint64_t elems_max, uint32_t seeds)
                                       ELEMS_MAX};
     struct ops_pair pair = {.ops = &gf_element_ops_cuda, .queue = &gpu_program.queue, .elems_max = elems_max,
                             .upload = upload, .download = download,
-                            .device = gpu_program.gpu->driver->arena(gpu_program.gpu), .seen = op_seen};
+                            .device = gpu_program.gpu->arena, .seen = op_seen};
     bool same = true;
     ops_pair_begin(&pair);
     for (size_t c = 0; (c < sizeof counts / sizeof counts[0]) && (counts[c] <= elems_max) && same; c++)

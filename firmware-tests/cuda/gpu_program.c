@@ -72,7 +72,7 @@ void gpu_open(uint64_t device_bytes, uint64_t staging_bytes)
         exit(1);
     }
     gpu_program.queue = (struct gf_queue){.gpu = gpu_program.gpu};
-    gpu_program.queue.stream = gf_gpu_cuda.stream(gpu_program.gpu, GF_STREAM_MAIN);
+    gpu_program.queue.stream = gpu_program.gpu->streams[GF_STREAM_MAIN];
     gpu_must(gf_gpu_cuda.host_register(gpu_program.gpu, gpu_program.staging, gpu_program.staging_bytes));
     gpu_json_row("\"device\":\"%s\",\"multiprocessors\":%u", gpu_program.gpu->name, gpu_program.gpu->multiprocessors);
 }

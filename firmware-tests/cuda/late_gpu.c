@@ -220,6 +220,8 @@ static gf_status late_open(const struct gf_gpu_setup *setup, void *state, struct
     late->memory = mmap(NULL, late->memory_bytes + WORK_BYTES, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(late->memory != MAP_FAILED); /* zeroes, most of which nobody touches */
+    late->gpu.arena = (gf_mem)(uintptr_t)late->memory;
+    for (uint32_t i = 0; i < GF_STREAM_COUNT; i++) late->gpu.streams[i] = STREAM;
     late->work = (struct late_work *)(void *)(late->memory + late->memory_bytes);
     late->random = 1;
     *gpu_out = &late->gpu;
@@ -231,8 +233,6 @@ static void late_close(struct gf_gpu *gpu)
     struct late *late = late_of(gpu);
     (void)munmap(late->memory, late->memory_bytes + WORK_BYTES);
 }
-
-static gf_mem late_arena(struct gf_gpu *gpu) { return (gf_mem)(uintptr_t)late_of(gpu)->memory; }
 
 static gf_status late_register(struct gf_gpu *gpu, void *base, size_t size_bytes)
 {
@@ -246,11 +246,6 @@ static gf_status late_unregister(struct gf_gpu *gpu, void *base)
     late_gpu_drain(gpu);
     late_of(gpu)->registered_bytes = 0;
     return GF_OK;
-}
-
-static gf_queue_handle late_stream(struct gf_gpu *gpu, gf_stream which)
-{
-    return ((gpu != NULL) && (which < GF_STREAM_COUNT)) ? STREAM : 0;
 }
 
 static void work_some(struct late *late, uint64_t most)
@@ -314,10 +309,8 @@ const struct gf_gpu_driver late_gpu = {
     .state_bytes = state_bytes,
     .open = late_open,
     .close = late_close,
-    .arena = late_arena,
     .host_register = late_register,
     .host_unregister = late_unregister,
-    .stream = late_stream,
     .copy = late_copy,
     .zero = late_zero,
     .lead = late_order,

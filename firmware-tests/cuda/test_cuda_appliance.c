@@ -35,7 +35,7 @@ TEST(a_capture_of_another_thread_is_not_broken)
     uint64_t captured = f->fake->stream_create(), theirs = f->fake->stream_create();
     f->fake->capture_begin(captured);
     assert_int_equal(cuda_fixture_open(f), GF_OK);
-    gf_mem device = gf_gpu_cuda.arena(f->gpu), host = (gf_mem)(uintptr_t)pinned;
+    gf_mem device = f->gpu->arena, host = (gf_mem)(uintptr_t)pinned;
     assert_int_equal(gf_gpu_cuda.host_register(f->gpu, pinned, sizeof pinned), GF_OK);
     assert_int_equal(gf_gpu_cuda.mark(&(struct gf_queue){.gpu = f->gpu, .stream = theirs}, 1), GF_OK);
     assert_int_equal(gf_gpu_cuda.follow(&f->queue, 1), GF_OK);

@@ -48,7 +48,7 @@ static void close_fixture(void)
 TEST(a_stream_stands_until_the_word_is_stored)
 {
     open_fixture(NULL);
-    struct gf_queue other = {.gpu = f.gpu, .stream = gf_gpu_cuda.stream(f.gpu, GF_STREAM_IN)};
+    struct gf_queue other = {.gpu = f.gpu, .stream = f.gpu->streams[GF_STREAM_IN]};
     assert_true(f.gpu->has_flags);
     assert_int_equal(put(&f.queue, 0, 7, true), GF_OK);
     assert_int_equal(put(&f.queue, 1, 8, false), GF_OK);
@@ -163,7 +163,7 @@ static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bo
         assert_true(w->ranks[rank].status < 0);
         if (gf_error_last(gf)->peer != death.victim) fail_msg("rank %u: %s", rank, gf_error_last(gf)->text);
         for (uint32_t s = 0; s < GF_STREAM_COUNT; s++) { /* nothing stands any more */
-            struct gf_queue queue = {.gpu = gf->gpu, .stream = gf_gpu_cuda.stream(gf->gpu, (gf_stream)s)};
+            struct gf_queue queue = {.gpu = gf->gpu, .stream = gf->gpu->streams[s]};
             assert_true(ends(&queue));
         }
         cuda_kept_read(gf, &after);

@@ -44,7 +44,7 @@ static int export(int out, int in, const char *kind)
     cuda_fixture_init(&f, "GF_FAKE_CUDA_SEED=1", kind);
     if ((cuda_fixture_open(&f) != GF_OK) || (gf_gpu_cuda.host_register(f.gpu, pinned, BYTES) != GF_OK)) return 1;
     for (uint32_t i = 0; i < WORDS; i++) pinned[i] = 7000 + i;
-    if ((gf_gpu_cuda.copy(&f.queue, gf_gpu_cuda.arena(f.gpu), host(), BYTES) != GF_OK) || !drains()) return 2;
+    if ((gf_gpu_cuda.copy(&f.queue, f.gpu->arena, host(), BYTES) != GF_OK) || !drains()) return 2;
     if (gf_gpu_cuda.export(f.gpu, handle) != GF_OK) return 3;
     if (write(out, handle, sizeof handle) != (ssize_t)sizeof handle) return 4;
     while (read(in, handle, sizeof handle) == (ssize_t)sizeof handle) {
@@ -111,7 +111,7 @@ static gf_status import_and_read(const struct exporter *exporter, uint32_t *firs
     gf_status status = asked(exporter);
     if (status >= 0) status = gf_gpu_cuda.import(f.gpu, exporter->handle, &base);
     if (status < 0) return status;
-    assert_true((base != 0) && (base != gf_gpu_cuda.arena(f.gpu)));
+    assert_true((base != 0) && (base != f.gpu->arena));
     status = gf_gpu_cuda.copy(&f.queue, host(), base, BYTES);
     if (status == GF_OK) assert_true(drains());
     *first_out = pinned[0];
@@ -286,7 +286,7 @@ TEST(a_process_imports_of_itself_by_address)
     assert_int_equal(gf_gpu_cuda.export(f.gpu, handle), GF_OK);
     assert_int_equal(gf_gpu_cuda.export_to(f.gpu, handle), GF_OK);
     assert_int_equal(gf_gpu_cuda.import(f.gpu, handle, &base), GF_OK);
-    assert_true(base == gf_gpu_cuda.arena(f.gpu));
+    assert_true(base == f.gpu->arena);
     gf_gpu_cuda.give_back(f.gpu, handle, base);
     assert_false(f.fake->failure_met());
     close_fixture();

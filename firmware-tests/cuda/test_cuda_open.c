@@ -26,8 +26,8 @@ TEST(what_is_taken_is_given_back)
     assert_int_equal(live.events, 4 + 1);
     assert_int_equal(live.pushed, 0);
     assert_int_equal(f.gpu->multiprocessors, 2);
-    assert_true(gf_gpu_cuda.arena(f.gpu) != 0);
-    assert_true(gf_gpu_cuda.stream(f.gpu, GF_STREAM_MAIN) != 0);
+    assert_true(f.gpu->arena != 0);
+    assert_true(f.gpu->streams[GF_STREAM_MAIN] != 0);
     assert_false(gf_gpu_cuda.is_host);
     cuda_fixture_close(&f);
     cuda_fixture_clean(&f);
@@ -40,7 +40,7 @@ TEST(nothing_is_taken_without_device_bytes)
     f.setup.device_bytes = 0;
     assert_int_equal(cuda_fixture_open(&f), GF_OK);
     assert_int_equal(f.fake->live().allocations, 0);
-    assert_true(gf_gpu_cuda.arena(f.gpu) == 0);
+    assert_true(f.gpu->arena == 0);
     cuda_fixture_close(&f);
     cuda_fixture_clean(&f);
 }

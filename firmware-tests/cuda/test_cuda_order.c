@@ -64,7 +64,7 @@ static void end(void)
 
 static gf_mem word(uint32_t index) { return (gf_mem)(uintptr_t)&pinned[index]; }
 
-static gf_mem device(uint32_t index) { return gf_gpu_cuda.arena(f.gpu) + index * sizeof(uint32_t); }
+static gf_mem device(uint32_t index) { return f.gpu->arena + index * sizeof(uint32_t); }
 
 static void launch(struct gf_queue *queue, uint32_t kernel, gf_mem at, uint32_t value)
 {

@@ -47,7 +47,7 @@ gf_status gf_tensor_computed(gf_context *gf, uint32_t tensor)
 
 struct gf_queue gf_queue_own(gf_context *gf, gf_stream which)
 {
-    return (struct gf_queue){.gpu = gf->gpu, .stream = gf->gpu->driver->stream(gf->gpu, which)};
+    return (struct gf_queue){.gpu = gf->gpu, .stream = gf->gpu->streams[which]};
 }
 
 gf_status gf_queue_after(gf_context *gf, struct gf_queue *earlier, const struct gf_queue *later)

@@ -156,7 +156,7 @@ static gf_status link_open(const struct gf_layout *layout, void *state, gf_conte
     setup.near = gf->gpu->pci;
     if (layout->may_reach_device) {
         setup.gpu = gf->gpu;
-        setup.device = gf->gpu->driver->arena(gf->gpu);
+        setup.device = gf->gpu->arena;
         setup.device_bytes = layout->footprint.device_bytes;
     }
     return gf->drivers.link->open(&setup, state, &gf->link, fault_out);

@@ -14,8 +14,7 @@ static gf_mem mem(const void *address) { return (gf_mem)(uintptr_t)address; }
 
 static struct gf_pool_parts device_lay(gf_context *gf, const struct gf_layout *layout)
 {
-    struct gf_arena device = {.base = (char *)(uintptr_t)gf->gpu->driver->arena(gf->gpu),
-                              .size_bytes = layout->footprint.device_bytes};
+    struct gf_arena device = {.base = (char *)(uintptr_t)gf->gpu->arena, .size_bytes = layout->footprint.device_bytes};
     struct gf_device_parts parts;
     gf->device.base = mem(device.base);
     gf->device.bytes = device.size_bytes;
@@ -44,35 +43,20 @@ static gf_status finished_wait(gf_context *gf)
     return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STATE) : GF_OK;
 }
 
-static uint64_t copy_bytes(const gf_context *gf, uint64_t left)
+/* By way of the wire pool. */
+static gf_status device_copy(gf_context *gf, gf_mem pool, gf_mem host, uint64_t bytes, bool writes)
 {
-    uint64_t most = gf->pool.elem_count * sizeof(float); /* of the wire pool */
+    uint64_t most = gf->pool.elem_count * sizeof(float);
+    void *wire = (void *)(uintptr_t)gf->wire;
+    gf_status status;
     GF_ASSERT(most > 0);
-    return (left < most) ? left : most;
-}
-
-static gf_status device_read(gf_context *gf, void *to, gf_mem from, uint64_t bytes)
-{
-    gf_status status;
     for (uint64_t done = 0, count; done < bytes; done += count) {
-        count = copy_bytes(gf, bytes - done);
-        if (gf->gpu->driver->copy(&gf->queue, gf->wire, from + done, count) < 0)
-            return gf_device_failed(gf, GF_OPERATION_STATE);
+        count = (bytes - done < most) ? bytes - done : most;
+        if (writes) memcpy(wire, (const void *)(uintptr_t)(host + done), count);
+        gf_mem dst = writes ? pool + done : gf->wire, src = writes ? gf->wire : pool + done;
+        if (gf->gpu->driver->copy(&gf->queue, dst, src, count) < 0) return gf_device_failed(gf, GF_OPERATION_STATE);
         if ((status = finished_wait(gf)) < 0) return status;
-        memcpy((char *)to + done, (const void *)(uintptr_t)gf->wire, count);
-    }
-    return GF_OK;
-}
-
-static gf_status device_write(gf_context *gf, gf_mem to, const void *from, uint64_t bytes)
-{
-    gf_status status;
-    for (uint64_t done = 0, count; done < bytes; done += count) {
-        count = copy_bytes(gf, bytes - done);
-        memcpy((void *)(uintptr_t)gf->wire, (const char *)from + done, count);
-        if (gf->gpu->driver->copy(&gf->queue, to + done, gf->wire, count) < 0)
-            return gf_device_failed(gf, GF_OPERATION_STATE);
-        if ((status = finished_wait(gf)) < 0) return status;
+        if (!writes) memcpy((void *)(uintptr_t)(host + done), wire, count);
     }
     return GF_OK;
 }
@@ -90,8 +74,7 @@ const struct gf_device_module gf_module_device = {
     .direct = &gf_coll_direct_device,
     .stream = &gf_coll_direct_stream,
     .lay = device_lay,
-    .read = device_read,
-    .write = device_write,
+    .copy = device_copy,
     .uuid_begin = gf_uuid_begin,
     .uuid_commit = gf_uuid_commit,
     .ipc_bytes = gf_ipc_bytes,

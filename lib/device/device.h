@@ -17,9 +17,9 @@ struct gf_device_module {
     const struct gf_coll_kind *stream;    /* and where streams store its flags */
     /* The pools in the device's arena; returns those that optimizer and sparse use. */
     struct gf_pool_parts (*lay)(gf_context *gf, const struct gf_layout *layout);
-    /* Of a pool, to and from any memory of this process. May block until the device has copied, up to exchange.timeout. */
-    gf_status (*read)(gf_context *gf, void *to, gf_mem from, uint64_t bytes);
-    gf_status (*write)(gf_context *gf, gf_mem to, const void *from, uint64_t bytes);
+    /* To a pool, or from there, from and to any memory of this process. May block until the device has copied, up to
+     * exchange.timeout. */
+    gf_status (*copy)(gf_context *gf, gf_mem pool, gf_mem host, uint64_t bytes, bool writes);
     /* uuid.c: where all ranks have a device, at the end of the warm-up: posts a request; then, once that has ended,
      * warns of those that have the same one. */
     void (*uuid_begin)(gf_context *gf);
@@ -36,13 +36,13 @@ struct gf_device_module {
 /* Of a pool, wherever it lies. */
 static inline gf_status gf_pool_read(gf_context *gf, void *to, gf_mem from, uint64_t bytes)
 {
-    if (gf->on_device) return gf->modules->device->read(gf, to, from, bytes);
+    if (gf->on_device) return gf->modules->device->copy(gf, from, (gf_mem)(uintptr_t)to, bytes, false);
     if (bytes > 0) memcpy(to, (const void *)(uintptr_t)from, bytes);
     return GF_OK;
 }
 static inline gf_status gf_pool_write(gf_context *gf, gf_mem to, const void *from, uint64_t bytes)
 {
-    if (gf->on_device) return gf->modules->device->write(gf, to, from, bytes);
+    if (gf->on_device) return gf->modules->device->copy(gf, to, (gf_mem)(uintptr_t)from, bytes, true);
     if (bytes > 0) memcpy((void *)(uintptr_t)to, from, bytes);
     return GF_OK;
 }

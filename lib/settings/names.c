@@ -20,7 +20,7 @@ const char *gf_operation_name(gf_operation operation)
         [GF_OPERATION_NONE] = "none", [GF_OPERATION_JOIN] = "join", [GF_OPERATION_STEP] = "step",
         [GF_OPERATION_VOTE] = "vote", [GF_OPERATION_ALLREDUCE] = "allreduce", [GF_OPERATION_BROADCAST] = "broadcast",
         [GF_OPERATION_REDUCE_SCATTER] = "reduce_scatter", [GF_OPERATION_ALLGATHER] = "allgather",
-        [GF_OPERATION_BARRIER] = "barrier", [GF_OPERATION_NORMS] = "norms", [GF_OPERATION_UPDATE] = "update",
+        [GF_OPERATION_BARRIER] = "barrier", [GF_OPERATION_UPDATE] = "update",
         [GF_OPERATION_STATE] = "state", [GF_OPERATION_SHRINK] = "shrink", [GF_OPERATION_CLOSE] = "close",
         [GF_OPERATION_WAIT] = "wait"};
     _Static_assert(sizeof names / sizeof names[0] == GF_OPERATION_COUNT, "each operation has a name");

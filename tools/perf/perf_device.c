@@ -121,8 +121,8 @@ static int device_open(const struct perf_options *options, struct perf_device *d
     device->state = perf_memory(driver->state_bytes(&setup));
     if (device->state == NULL) return perf_refuse(PERF_NO_MEMORY);
     if (driver->open(&setup, device->state, &device->gpu, &fault) < 0) return device_refuse(&fault);
-    device->queue = (struct gf_queue){.gpu = device->gpu, .stream = driver->stream(device->gpu, GF_STREAM_MAIN)};
-    device->source = driver->arena(device->gpu);
+    device->queue = (struct gf_queue){.gpu = device->gpu, .stream = device->gpu->streams[GF_STREAM_MAIN]};
+    device->source = device->gpu->arena;
     device->target = device->source + range;
     device->timeout_ns = (config->exchange.timeout_ns > 0) ? config->exchange.timeout_ns : UINT64_C(30000000000);
     unsigned char *staging = aligned_alloc(4096, STAGING_BYTES);

@@ -67,6 +67,8 @@ static gf_status gpu_open(const struct gf_gpu_setup *setup, void *state, struct 
     }
     *gpu = (struct plan_gpu_state){.base = {.driver = device->is_gpu ? &plan_gpu_device : &plan_gpu_host,
                                             .ops = &plan_ops, .fault.peer = GF_RANK_NONE}, .device = device};
+    gpu->base.arena = (gf_mem)(uintptr_t)device->arena;
+    for (uint32_t i = 0; device->is_gpu && (i < GF_STREAM_COUNT); i++) gpu->base.streams[i] = i + 1;
     *gpu_out = &gpu->base;
     return GF_OK;
 }
@@ -77,8 +79,6 @@ static void gpu_close(struct gf_gpu *gpu)
     if (device->arena != NULL) (void)munmap(device->arena, device->arena_bytes);
     device->arena = NULL;
 }
-
-static gf_mem gpu_arena(struct gf_gpu *gpu) { return (gf_mem)(uintptr_t)plan_device_of(gpu)->arena; }
 
 static gf_status gpu_register(struct gf_gpu *gpu, void *base, size_t size_bytes)
 {
@@ -115,11 +115,6 @@ static gf_status gpu_lead(struct gf_queue *queue, gf_queue_handle other)
     return GF_OK;
 }
 
-static gf_queue_handle gpu_stream(struct gf_gpu *gpu, gf_stream which)
-{
-    return plan_device_of(gpu)->is_gpu ? (gf_queue_handle)which + 1 : 0;
-}
-
 static gf_status gpu_mark(struct gf_queue *queue, uint32_t event)
 {
     struct plan_device *device = device_of(queue);
@@ -154,7 +149,7 @@ static gf_status gpu_finished(struct gf_queue *queue)
 /* All ranks are in this process: an address is all there is to tell. */
 static gf_status gpu_export(struct gf_gpu *gpu, void *handle_out)
 {
-    gf_mem arena = gpu_arena(gpu);
+    gf_mem arena = gpu->arena;
     if (handle_out == NULL) return GF_OK;
     memset(handle_out, 0, GF_GPU_HANDLE_BYTES);
     memcpy(handle_out, &arena, sizeof arena);
@@ -183,9 +178,9 @@ static void gpu_give_back(struct gf_gpu *gpu, const void *handle, gf_mem base)
 }
 
 #define SHARED                                                                                                    \
-    .state_bytes = gpu_state_bytes, .open = gpu_open, .close = gpu_close, .arena = gpu_arena,                     \
+    .state_bytes = gpu_state_bytes, .open = gpu_open, .close = gpu_close,                                         \
     .host_register = gpu_register, .host_unregister = gpu_unregister, .copy = gpu_copy, .finished = gpu_finished, \
-    .stream = gpu_stream, .zero = plan_zero, .lead = gpu_lead, .mark = gpu_mark, .reached = gpu_reached,          \
+    .zero = plan_zero, .lead = gpu_lead, .mark = gpu_mark, .reached = gpu_reached,                                \
     .follow = gpu_follow
 
 const struct gf_gpu_driver plan_gpu_host = {.name = "host", .is_host = true, SHARED};

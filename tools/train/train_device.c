@@ -107,8 +107,8 @@ gf_status device_open(struct device *device, const struct gf_config *config, str
         return gf_fault_set(&device->fault, GF_ERR_SYSTEM, GF_RANK_NONE, "calloc", 0, "there is no memory for the device's state");
     gf_status status = driver->open(&setup, device->state, &device->gpu, &device->fault);
     if (status < 0) return status;
-    device->queue = (struct gf_queue){.gpu = device->gpu, .stream = driver->stream(device->gpu, GF_STREAM_MAIN)};
-    device->model->layout(device, driver->arena(device->gpu));
+    device->queue = (struct gf_queue){.gpu = device->gpu, .stream = device->gpu->streams[GF_STREAM_MAIN]};
+    device->model->layout(device, device->gpu->arena);
     status = driver->host_register(device->gpu, host, device_host_bytes(net->model, images_max));
     if (status < 0) {
         device->host = NULL;
