@@ -16,18 +16,6 @@ gf_status sim_dead(const struct sim_rank *self, struct gf_fault *fault, const ch
     return gf_fault_set(fault, GF_ERR_ABORTED, self->rank, call, 0, "rank %u was killed", self->rank);
 }
 
-gf_status sim_open_check(const struct sim_rank *self, uint32_t rank, uint32_t world, bool is_open, const char *what,
-                         struct gf_fault *fault_out)
-{
-    if (self->is_dead) return sim_dead(self, fault_out, "open");
-    if ((rank != self->rank) || (world != self->sim->setup.world))
-        return gf_fault_set(fault_out, GF_ERR_PARAM, GF_RANK_NONE, "open", 0,
-                            "rank %u of %u opens with the drivers of rank %u of %u", rank, world, self->rank,
-                            self->sim->setup.world);
-    if (!is_open) return GF_OK;
-    return gf_fault_set(fault_out, GF_ERR_STATE, GF_RANK_NONE, "open", 0, "rank %u has an open %s", self->rank, what);
-}
-
 /* ---- requests ---- */
 
 void sim_request_end(struct sim_rank *self, struct sim_request *request, gf_status status)
@@ -220,10 +208,8 @@ static gf_status link_open(const struct gf_link_setup *setup, void *state, struc
     struct sim_rank *self = setup->arg;
     struct sim_link *link = state;
     GF_ASSERT((self != NULL) && (((uintptr_t)state & 63) == 0));
-    gf_status status = sim_open_check(self, setup->rank, setup->world, self->link != NULL, "link", fault_out);
-    if (status != GF_OK) return status;
-    if (setup->requests_max == 0)
-        return gf_fault_set(fault_out, GF_ERR_PARAM, GF_RANK_NONE, "open", 0, "requests_max is 0; at least 1");
+    GF_ASSERT((setup->rank == self->rank) && (setup->world == self->sim->setup.world) && (self->link == NULL));
+    if (self->is_dead) return sim_dead(self, fault_out, "open");
     memset(link, 0, link_state_bytes(setup));
     link->base.driver = &sim_link_driver;
     link->base.wake_fd = -1;
@@ -233,7 +219,7 @@ static gf_status link_open(const struct gf_link_setup *setup, void *state, struc
     link->setup = *setup;
     link->base.reaches_device = (setup->gpu != NULL) && (setup->device_bytes > 0) && link_may_reach_device(setup);
     if (!link->base.reaches_device) link->setup.device_bytes = 0;
-    status = link_begin(link, setup->epoch, fault_out);
+    gf_status status = link_begin(link, setup->epoch, fault_out);
     if (status != GF_OK) return status;
     self->link = link;
     *link_out = &link->base;

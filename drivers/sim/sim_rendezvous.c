@@ -146,9 +146,8 @@ static gf_status rendezvous_open(const struct gf_rendezvous_setup *setup, void *
     struct sim_rendezvous *rendezvous = state;
     GF_ASSERT((self != NULL) && (state != NULL));
     struct gf_sim *sim = self->sim;
-    gf_status status = sim_open_check(self, setup->rank, setup->world, self->rendezvous != NULL, "control channel",
-                                      fault_out);
-    if (status != GF_OK) return status;
+    GF_ASSERT((setup->rank == self->rank) && (setup->world == sim->setup.world) && (self->rendezvous == NULL));
+    if (self->is_dead) return sim_dead(self, fault_out, "open");
     *rendezvous = (struct sim_rendezvous){.base.driver = &sim_rendezvous_driver, .self = self,
                                           .join_until_ns = UINT64_MAX, .coordinator = FIRST_COORDINATOR};
     self->rendezvous = rendezvous;

@@ -215,9 +215,6 @@ void sim_request_end(struct sim_rank *self, struct sim_request *request, gf_stat
 /* sim_link.c */
 /* GF_ERR_ABORTED: it was killed. */
 gf_status sim_dead(const struct sim_rank *self, struct gf_fault *fault, const char *call);
-/* Whether this rank may open its link or control channel with these drivers. */
-gf_status sim_open_check(const struct sim_rank *self, uint32_t rank, uint32_t world, bool is_open, const char *what,
-                         struct gf_fault *fault_out);
 extern const struct gf_link_driver sim_link_driver;
 
 /* sim_region.c; the driver's calls of the same names (link.h), and memory for a life of the link */

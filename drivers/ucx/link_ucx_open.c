@@ -236,9 +236,10 @@ static void worker_flush(struct gf_ucx *ucx)
 }
 
 /* Destroying the worker is the one way to end every request, without help from peers. */
-static void worker_give(struct gf_ucx *ucx)
+static void worker_give(struct gf_ucx *ucx, bool flushes)
 {
     ucx->ending = true;
+    if (flushes && (ucx->worker != NULL)) worker_flush(ucx);
     gf_ucx_peers_forget(ucx);
     if (ucx->proofs.auth.on) gf_proofs_end(&ucx->proofs);
     if (ucx->worker != NULL) ucp_worker_destroy(ucx->worker);
@@ -280,9 +281,7 @@ static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setu
 static void give_back(struct gf_ucx *ucx)
 {
     bool entered = gf_ucx_enter(ucx) == GF_OK;
-    ucx->ending = true;
-    if (ucx->worker != NULL) worker_flush(ucx);
-    worker_give(ucx);
+    worker_give(ucx, true);
     ucx->ending = true;
     gf_ucx_region_give(ucx);
     if (ucx->context != NULL) ucp_cleanup(ucx->context);
@@ -347,7 +346,7 @@ void gf_ucx_drop(struct gf_link *link)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
     bool entered = gf_ucx_enter(ucx) == GF_OK;
-    worker_give(ucx);
+    worker_give(ucx, false);
     if (entered) gf_ucx_leave(ucx);
 }
 
@@ -356,9 +355,7 @@ static gf_status renew(struct gf_ucx *ucx, bool switches)
 {
     gf_status status = gf_ucx_enter(ucx);
     if (status != GF_OK) return status;
-    ucx->ending = true;
-    if (ucx->worker != NULL) worker_flush(ucx);
-    worker_give(ucx);
+    worker_give(ucx, true);
     if (switches || !ucx->link.region_stays) gf_ucx_region_give(ucx);
     memset(&ucx->link.fault, 0, sizeof ucx->link.fault);
     if (switches) {

@@ -176,18 +176,10 @@ TEST(what_a_reset_finds_in_its_port_is_lost)
     }
 }
 
-/* What no collective of the library's says or asks; where it did, nothing else would notice. */
-TEST(wrong_calls_are_refused_and_named)
+TEST(more_requests_than_were_asked_for_wait)
 {
-    static _Alignas(64) unsigned char memory[1024];
     static struct sim_world_req more;
-    struct gf_fault fault = {.code = GF_OK};
-    struct gf_link *link = NULL;
     SIM_WORLD_OPEN(w, &plain);
-    const struct gf_link_setup setup = {.rank = 1, .world = 3, .requests_max = 1,
-                                        .arg = gf_sim_drivers(w.sim, 2)->link_arg};
-    assert_int_equal(w.driver->open(&setup, memory, &link, &fault), GF_ERR_PARAM);
-    assert_non_null(strstr(fault.text, "rank 1 of 3 opens with the drivers of rank 2 of 3"));
     for (uint32_t i = 0; i < SIM_WORLD_REQS; i++) assert_int_equal(sim_world_recv(&w, 1, 0, i, NULL, 0, i), GF_OK);
     assert_int_equal(w.driver->recv_post(w.links[1], 0, 99, 0, 0, (struct gf_req *)&more), GF_AGAIN);
     w.driver->cancel(w.links[1], sim_world_req(&w, 1, 7));

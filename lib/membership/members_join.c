@@ -148,14 +148,12 @@ bool gf_members_rejected(struct gf_members *members, const struct gf_error *erro
 void gf_members_join_refused(struct gf_members *members, const struct gf_rendezvous_event *event)
 {
     if ((members->state != MEMBERS_JOINING) || !members_coordinates(members)) return;
-    if (!event->unproven && (event->rank > 0) && (event->rank < members->setup.world) &&
-        !members_of(members, event->rank)->connected) {
-        members_at(members, event->rank)->state = MEMBER_DISCONNECTED; /* it will not come */
-    }
     if (event->unproven) {
         claim_keep(members, GF_ERR_MISMATCH, event->rank, event->text);
         return;
     }
+    if ((event->rank > 0) && (event->rank < members->setup.world) && !members_of(members, event->rank)->connected)
+        members_at(members, event->rank)->state = MEMBER_DISCONNECTED; /* it will not come */
     gf_members_join_failf(members, GF_ERR_MISMATCH, event->rank, "ranks differ: %s", event->text);
 }
 

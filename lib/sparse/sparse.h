@@ -72,13 +72,6 @@ static inline uint64_t gf_chunk_end(const struct gf_sparse *sparse, uint32_t chu
     return (end < sparse->elem_count) ? end : sparse->elem_count;
 }
 
-/* How h' and u' come about in this step. */
-struct gf_sparse_rule {
-    bool has_u;
-    float momentum; /* of u */
-    float decay;    /* where there is any */
-};
-struct gf_sparse_rule gf_sparse_rule_of(const gf_context *gf);
 bool gf_sparse_is_local(const gf_context *gf); /* sparse.momentum is */
 
 /* What is computed at once: chunks of a list, rising, or a run of the part. */

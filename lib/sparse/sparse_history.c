@@ -75,37 +75,32 @@ static uint64_t decay_run(const gf_context *gf, uint32_t *tensor, uint64_t at, u
     return known ? to : end;
 }
 
-/* The first local step goes on from the common momentum: of it, each rank holds its share. */
-struct gf_sparse_rule gf_sparse_rule_of(const gf_context *gf)
-{
-    return (struct gf_sparse_rule){
-        .has_u = gf_sparse_is_local(gf) && (gf->optimizer.momentum != 0),
-        .momentum = gf->config.optimizer.momentum * (gf->sparse.local_begun ? 1.0f : rank_share(gf)),
-        .decay = (gf->optimizer.weight != 0) ? gf->config.optimizer.weight_decay * rank_share(gf) : 0.0f};
-}
+static bool has_u(const gf_context *gf) { return gf_sparse_is_local(gf) && (gf->optimizer.momentum != 0); }
 
 /* h' of a batch: to the scratch, one after the other; or, with u', to keep. */
 static gf_status accumulate(gf_context *gf, struct gf_queue *queue, const struct gf_sparse_batch *batch,
                             uint32_t *tensor, bool keep)
 {
     const struct gf_sparse *sparse = &gf->sparse;
-    const struct gf_sparse_rule rule = gf_sparse_rule_of(gf);
+    const float decay = (gf->optimizer.weight != 0) ? gf->config.optimizer.weight_decay * rank_share(gf) : 0.0f;
+    /* The first local step goes on from the common momentum: of it, each rank holds its share. */
+    const float share = sparse->local_begun ? 1.0f : rank_share(gf), momentum = gf->config.optimizer.momentum;
     struct gf_sparse_batch some = *batch;
     for (uint64_t done = 0; done < batch->elems; done += some.elems) {
         bool decays = sparse->decays;
         some.first = batch->first + done;
         some.elems = batch->elems - done;
-        if ((some.list_u32 == 0) && (rule.decay != 0.0f))
+        if ((some.list_u32 == 0) && (decay != 0.0f))
             some.elems = decay_run(gf, tensor, some.first, batch->first + batch->elems, &decays) - some.first;
         uint64_t in = some.first * sizeof(float);
         struct gf_chunks chunks = gf_sparse_chunks(sparse, &some);
         const struct gf_accumulate one = {
             .dst_h_f32 = keep ? sparse->history + in : sparse->scratch + done * sizeof(float),
-            .h_f32 = sparse->history + in, .u_f32 = rule.has_u ? gf->optimizer.momentum + in : 0,
-            .dst_u_f32 = (keep && rule.has_u) ? gf->optimizer.momentum + in : 0, .src = gradient_at(gf, some.first),
-            .src_type = sparse->type, .scale = 1.0f / gf->loss_scale.value, .momentum = rule.momentum,
-            .ahead = gf->config.optimizer.momentum, .decay = rule.decay,
-            .weight_f32 = (decays && (rule.decay != 0.0f)) ? gf->optimizer.weight + in : 0};
+            .h_f32 = sparse->history + in, .u_f32 = has_u(gf) ? gf->optimizer.momentum + in : 0,
+            .dst_u_f32 = (keep && has_u(gf)) ? gf->optimizer.momentum + in : 0, .src = gradient_at(gf, some.first),
+            .src_type = sparse->type, .scale = 1.0f / gf->loss_scale.value, .momentum = momentum * share,
+            .ahead = momentum, .decay = decay,
+            .weight_f32 = (decays && (decay != 0.0f)) ? gf->optimizer.weight + in : 0};
         chunks.dst_packed = !keep;
         if (gf_sparse_ops(gf->ops)->accumulate_chunks(queue, &one, &chunks) < 0)
             return gf_device_failed(gf, GF_OPERATION_STEP);
@@ -316,7 +311,7 @@ gf_status gf_sparse_batch_commit(gf_context *gf, const struct gf_sparse_batch *b
     struct gf_chunks wired = chunks;
     gf_status status = GF_OK;
     wired.src_packed = true;
-    if (!sent || gf_sparse_rule_of(gf).has_u)
+    if (!sent || has_u(gf))
         status = accumulate(gf, &gf->queue, batch, &sparse->commit.tensor, true);
     if (status < 0) return status;
     if (sent) {

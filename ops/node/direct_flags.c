@@ -16,11 +16,6 @@ size_t gf_direct_slots_at(const struct gf_direct *direct, uint64_t order)
     return direct->area_offset + row * direct->lane_ranks * GF_DIRECT_SLOT_BYTES;
 }
 
-static size_t core_at(const struct gf_coll *coll, uint32_t writer)
-{
-    return gf_direct_rank_at(coll->own.direct, writer);
-}
-
 void gf_direct_begin(struct gf_coll *coll)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
@@ -42,7 +37,7 @@ gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index)
 static void core_tell(struct gf_coll *coll)
 {
     const struct gf_link_driver *driver = coll->link->driver;
-    size_t at = core_at(coll, coll->index);
+    size_t at = gf_direct_rank_at(coll->own.direct, coll->index);
     if (gf_flag_load(coll->link, at) == coll->core) return;
     for (uint32_t index = 0; index < coll->size; index++)
         if (gf_direct_region(coll, index) != 0)
@@ -139,7 +134,7 @@ static bool any_shares_core(struct gf_coll *coll, uint32_t index, uint64_t wante
     if (coll->core == 0) return false;
     core_tell(coll);
     for (; index < coll->size; index++) {
-        if (gf_flag_load(coll->link, core_at(coll, index)) != coll->core) continue;
+        if (gf_flag_load(coll->link, gf_direct_rank_at(coll->own.direct, index)) != coll->core) continue;
         if (index == coll->index) continue;
         if (gf_flag_load(coll->link, gf_direct_slot_at(coll, index)) < wanted) return true;
     }
