@@ -10,6 +10,15 @@ struct gf_element_ops;
 #define GF_GPU_HANDLE_BYTES 112u
 #define GF_GPU_BLOCK_THREADS 256u
 
+/* Kernels that a build brings for one driver. */
+struct gf_gpu_kernels {
+    const void *image;          /* fatbin; NULL: none were built */
+    const uint32_t *image_cuda; /* [2] its CUDA, as 11080: code to sm_90 and PTX; newer code, 0: none. May be NULL */
+    const char *const *names;   /* [count] in the order of launch()'s numbers */
+    uint32_t count;
+    const struct gf_element_ops *ops; /* what launches them */
+};
+
 struct gf_gpu_setup {
     const char *library; /* CUDA driver library; empty: libcuda.so.1 */
     uint32_t ordinal; /* GF_ORDINAL(n); 0: local, modulo the devices that this process sees */
@@ -17,22 +26,9 @@ struct gf_gpu_setup {
     size_t device_bytes; /* arena taken once at open; 0 on the host */
     uint32_t events_max; /* for mark() */
     uint64_t idle_ns;    /* closing waits so long for the device's work; 0, and at most: 2 s */
-    const void *image;   /* fatbin with the kernels that launch() starts; NULL on the host */
-    const uint32_t *image_cuda; /* [2] its CUDA, as 11080: code to sm_90 and PTX; newer code, 0: none. May be NULL */
-    const char *const *kernels; /* [kernel_count] their names, in the order of launch()'s numbers */
-    uint32_t kernel_count;
-    const struct gf_element_ops *ops; /* element ops that launch them; on the host the ones to use */
+    struct gf_gpu_kernels kernels; /* on the host none, and the ops to use */
     struct gf_log log;
     void *arg;
-};
-
-/* Kernels that a build brings for one driver. */
-struct gf_gpu_kernels {
-    const void *const *image; /* *image NULL: none were built */
-    const uint32_t *const *image_cuda; /* gf_gpu_setup's */
-    const char *const *names; /* [*count] */
-    const uint32_t *count;
-    const struct gf_element_ops *ops; /* what launches them */
 };
 
 struct gf_gpu_driver;
@@ -50,7 +46,7 @@ struct gf_gpu {
     const struct gf_gpu_driver *driver;
     const struct gf_element_ops *ops; /* element ops that run here */
     uint32_t multiprocessors; /* 0 on the host */
-    const uint32_t *blocks;   /* [kernel_count] of GF_GPU_BLOCK_THREADS threads, that it has room for at a time */
+    const uint32_t *blocks;   /* [kernels.count] of GF_GPU_BLOCK_THREADS threads, that it has room for at a time */
     gf_mem arena;             /* device_bytes, zeroes at open; 0 on the host */
     gf_queue_handle streams[GF_STREAM_COUNT]; /* the context's own, made at open, in front of the appliance's */
     char name[64];            /* for a person; empty on the host */
@@ -132,5 +128,6 @@ struct gf_gpu_driver {
 
 extern const struct gf_gpu_driver gf_gpu_host;
 extern const struct gf_gpu_driver gf_gpu_cuda; /* in builds that found cuda.h */
+extern const struct gf_gpu_kernels gf_gpu_cuda_kernels; /* the same; ops/element/cuda */
 
 #endif

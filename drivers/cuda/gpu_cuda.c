@@ -13,7 +13,7 @@ static CUstream stream_of(gf_queue_handle handle)
 static size_t cuda_state_bytes(const struct gf_gpu_setup *setup)
 {
     return sizeof(struct cuda_gpu) + setup->events_max * sizeof(CUevent) +
-           setup->kernel_count * (sizeof(CUfunction) + sizeof(uint32_t));
+           setup->kernels.count * (sizeof(CUfunction) + sizeof(uint32_t));
 }
 
 static gf_status cuda_open(const struct gf_gpu_setup *setup, void *state, struct gf_gpu **gpu_out,
@@ -22,13 +22,13 @@ static gf_status cuda_open(const struct gf_gpu_setup *setup, void *state, struct
     struct cuda_gpu *cuda = state;
     memset(state, 0, cuda_state_bytes(setup));
     cuda->gpu.driver = &gf_gpu_cuda;
-    cuda->gpu.ops = setup->ops;
+    cuda->gpu.ops = setup->kernels.ops;
     cuda->gpu.fault.peer = GF_RANK_NONE;
     cuda->descriptors.listener = -1;
     cuda->log = setup->log;
     cuda->idle_ns = (setup->idle_ns > 0) && (setup->idle_ns < CUDA_IDLE_NS) ? setup->idle_ns : CUDA_IDLE_NS;
     cuda->event_count = setup->events_max;
-    cuda->kernel_count = (setup->image != NULL) ? setup->kernel_count : 0;
+    cuda->kernel_count = (setup->kernels.image != NULL) ? setup->kernels.count : 0;
     cuda->events = (CUevent *)(void *)(cuda + 1);
     cuda->kernels = (CUfunction *)(void *)(cuda->events + cuda->event_count);
     cuda->blocks = (uint32_t *)(void *)(cuda->kernels + cuda->kernel_count);

@@ -136,15 +136,16 @@ static void image_refused(struct cuda_gpu *cuda, const uint32_t image_cuda[2], C
 static gf_status kernels_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup)
 {
     const struct cuda_calls *calls = &cuda->calls;
-    if (setup->image == NULL) return GF_OK;
-    CUresult loaded = calls->module_load(&cuda->module, setup->image);
+    if (setup->kernels.image == NULL) return GF_OK;
+    CUresult loaded = calls->module_load(&cuda->module, setup->kernels.image);
     gf_status status = gf_cuda_result(cuda, loaded, gf_cuda_names.module_load, &cuda->gpu.fault);
-    if (status < 0) image_refused(cuda, setup->image_cuda, loaded);
+    if (status < 0) image_refused(cuda, setup->kernels.image_cuda, loaded);
     if (status < 0) return status;
-    for (uint32_t i = 0; i < setup->kernel_count; i++) {
-        CUresult result = calls->module_function(&cuda->kernels[i], cuda->module, setup->kernels[i]);
+    for (uint32_t i = 0; i < setup->kernels.count; i++) {
+        CUresult result = calls->module_function(&cuda->kernels[i], cuda->module, setup->kernels.names[i]);
         status = gf_cuda_result(cuda, result, gf_cuda_names.module_function, &cuda->gpu.fault);
-        if (result == CUDA_ERROR_NOT_FOUND) fault_add(cuda, ": the image has no kernel \"%.60s\"", setup->kernels[i]);
+        if (result == CUDA_ERROR_NOT_FOUND)
+            fault_add(cuda, ": the image has no kernel \"%.60s\"", setup->kernels.names[i]);
         int blocks = 0;
         if (status >= 0)
             status = CUDA_TOLD(cuda, occupancy, &blocks, cuda->kernels[i], (int)GF_GPU_BLOCK_THREADS, 0);

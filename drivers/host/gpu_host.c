@@ -16,7 +16,7 @@ static gf_status host_open(const struct gf_gpu_setup *setup, void *state, struct
                             "device: the host has no device memory, but %zu bytes of it were asked for (must be 0)",
                             setup->device_bytes);
     }
-    *gpu = (struct gf_gpu){.driver = &gf_gpu_host, .ops = setup->ops, .fault.peer = GF_RANK_NONE};
+    *gpu = (struct gf_gpu){.driver = &gf_gpu_host, .ops = setup->kernels.ops, .fault.peer = GF_RANK_NONE};
     *gpu_out = gpu;
     return GF_OK;
 }

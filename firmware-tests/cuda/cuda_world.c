@@ -21,10 +21,9 @@ static struct gf_gpu_driver driver;
 static struct gf_gpu_setup with_kernels(const struct gf_gpu_setup *setup)
 {
     struct gf_gpu_setup whole = *setup;
-    whole.image = &image;
-    whole.kernels = gf_cuda_kernels;
-    whole.kernel_count = gf_cuda_kernel_count;
-    whole.ops = &gf_element_ops_cuda;
+    whole.kernels = gf_gpu_cuda_kernels;
+    whole.kernels.image = &image;
+    whole.kernels.image_cuda = NULL;
     return whole;
 }
 

@@ -58,9 +58,7 @@ void gpu_download(void *dst, gf_mem src, uint64_t size_bytes)
 void gpu_open(uint64_t device_bytes, uint64_t staging_bytes)
 {
     struct gf_gpu_setup setup = {.library = (gpu_program.library != NULL) ? gpu_program.library : "",
-                                 .device_bytes = device_bytes, .events_max = 1, .image = gf_cuda_image,
-                                 .image_cuda = gf_cuda_image_cuda, .kernels = gf_cuda_kernels,
-                                 .kernel_count = gf_cuda_kernel_count, .ops = &gf_element_ops_cuda,
+                                 .device_bytes = device_bytes, .events_max = 1, .kernels = gf_gpu_cuda_kernels,
                                  .log = {gpu_log, NULL}};
     struct gf_fault fault = {.peer = GF_RANK_NONE};
     void *state = calloc(1, gf_gpu_cuda.state_bytes(&setup));

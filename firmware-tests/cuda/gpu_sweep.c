@@ -20,8 +20,8 @@ static void *state;
 void gpu_sweep_open(const char *library, struct gf_log log)
 {
     static const char *const kernels[] = {"gf_kernel_sweep"};
-    struct gf_gpu_setup setup = {.library = (library != NULL) ? library : "", .image = image, .kernels = kernels,
-                                 .kernel_count = 1, .log = log};
+    struct gf_gpu_setup setup = {.library = (library != NULL) ? library : "", .log = log,
+                                 .kernels = {.image = image, .names = kernels, .count = 1}};
     struct gf_fault fault = {.peer = GF_RANK_NONE};
     state = calloc(1, gf_gpu_cuda.state_bytes(&setup));
     if (state == NULL) exit(1);

@@ -66,7 +66,7 @@ int main(int argc, char **argv)
     }
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     gpu_json_open(json, mode);
-    if (gf_cuda_image == NULL) return skip("this build has no GPU kernels (no nvcc)");
+    if (gf_gpu_cuda_kernels.image == NULL) return skip("this build has no GPU kernels (no nvcc)");
     if ((gpu_program.library == NULL) && (access("/dev/nvidiactl", F_OK) != 0) && (access("/dev/dxg", F_OK) != 0))
         return skip("no GPU");
     gpu_program.is_fake = is_fake(gpu_program.library);

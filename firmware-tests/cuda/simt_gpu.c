@@ -11,9 +11,9 @@ uint64_t simt_gpu_launches;
 
 static gf_status simt_launch(struct gf_queue *queue, uint32_t kernel, uint32_t blocks, uint32_t threads, void **args)
 {
-    GF_ASSERT(kernel < gf_cuda_kernel_count);
+    GF_ASSERT(kernel < gf_gpu_cuda_kernels.count);
     simt_gpu_launches++;
-    if (gf_simt_launch(gf_cuda_kernels[kernel], blocks, threads, 0, args) == 0) return GF_OK;
+    if (gf_simt_launch(gf_gpu_cuda_kernels.names[kernel], blocks, threads, 0, args) == 0) return GF_OK;
     fprintf(stderr, "%s\n", gf_simt_error());
     return GF_ERR_DEVICE;
 }
@@ -37,8 +37,8 @@ struct gf_queue *simt_gpu_queue(uint32_t multiprocessors)
     static struct gf_gpu gpu;
     static struct gf_queue queue;
     static uint32_t blocks[128];
-    GF_ASSERT(gf_cuda_kernel_count <= sizeof blocks / sizeof *blocks);
-    for (uint32_t k = 0; k < gf_cuda_kernel_count; k++) blocks[k] = 8 * multiprocessors;
+    GF_ASSERT(gf_gpu_cuda_kernels.count <= sizeof blocks / sizeof *blocks);
+    for (uint32_t k = 0; k < gf_gpu_cuda_kernels.count; k++) blocks[k] = 8 * multiprocessors;
     gpu.blocks = blocks;
     gpu.driver = &driver;
     gpu.ops = &gf_element_ops_cuda;

@@ -78,9 +78,9 @@ static void begin(const char *call, uint32_t times, int result)
     cuda_fixture_init(&f, text, old ? "GF_FAKE_CUDA_NO_DESCRIPTORS=1" : NULL);
     if (!added) f.fake->kernel_add(kernel_names[0], sizeof(uint64_t), nothing_run);
     added = true;
-    f.setup.image = &image;
-    f.setup.kernels = kernel_names;
-    f.setup.kernel_count = 1;
+    f.setup.kernels.image = &image;
+    f.setup.kernels.names = kernel_names;
+    f.setup.kernels.count = 1;
 }
 
 /* Each result once where nothing follows of it, and once where it stays until the context is given up. */

@@ -91,14 +91,14 @@ static void ordinal_largest(void) { f.setup.ordinal = UINT32_MAX; }
 static void no_image(void)
 {
     static const uint32_t wrong = 0x464c457f;
-    f.setup.image = &wrong;
+    f.setup.kernels.image = &wrong;
 }
 static void no_kernel(void)
 {
     static const char *const kernels[] = {"no_such_kernel"};
-    f.setup.image = &image;
-    f.setup.kernels = kernels;
-    f.setup.kernel_count = 1;
+    f.setup.kernels.image = &image;
+    f.setup.kernels.names = kernels;
+    f.setup.kernels.count = 1;
 }
 
 TEST(what_cannot_open_says_why)
@@ -174,8 +174,8 @@ TEST(an_image_that_the_driver_is_too_old_for)
         (void)snprintf(version, sizeof version, "GF_FAKE_CUDA_VERSION=%s", cases[i].driver);
         cuda_fixture_init(&f, "GF_FAKE_CUDA_FAIL=cuModuleLoadData:1:222", version);
         assert_int_equal(setenv("GF_FAKE_CUDA_SM", cases[i].sm, 1), 0);
-        f.setup.image = &image;
-        f.setup.image_cuda = cases[i].image_cuda;
+        f.setup.kernels.image = &image;
+        f.setup.kernels.image_cuda = cases[i].image_cuda;
         refused(GF_ERR_DEVICE, cases[i].has, cases[i].take);
         assert_int_equal(unsetenv("GF_FAKE_CUDA_SM"), 0);
     }

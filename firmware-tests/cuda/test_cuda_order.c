@@ -48,9 +48,9 @@ static void begin(uint32_t seed)
         f.fake->kernel_add(kernel_names[DOUBLE], sizeof(struct words), double_run);
     }
     added = true;
-    f.setup.image = &image;
-    f.setup.kernels = kernel_names;
-    f.setup.kernel_count = 2;
+    f.setup.kernels.image = &image;
+    f.setup.kernels.names = kernel_names;
+    f.setup.kernels.count = 2;
     assert_int_equal(cuda_fixture_open(&f), GF_OK);
     for (uint32_t k = 0; k < 2; k++) assert_int_equal(f.gpu->blocks[k], FAKE_CUDA_BLOCKS * f.gpu->multiprocessors);
     assert_int_equal(gf_gpu_cuda.host_register(f.gpu, pinned, sizeof pinned), GF_OK);

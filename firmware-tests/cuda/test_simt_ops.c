@@ -243,6 +243,7 @@ TEST(test_each_mistake_ends_a_launch)
 /* Every kernel that the driver asks the image for is there, by the same name. */
 TEST(test_every_kernel_is_known)
 {
-    assert_true(gf_cuda_kernel_count >= 14);
-    for (uint32_t k = 0; k < gf_cuda_kernel_count; k++) assert_non_null(gf_simt_find(gf_cuda_kernels[k]));
+    assert_true(gf_gpu_cuda_kernels.count >= 14);
+    for (uint32_t k = 0; k < gf_gpu_cuda_kernels.count; k++)
+        assert_non_null(gf_simt_find(gf_gpu_cuda_kernels.names[k]));
 }

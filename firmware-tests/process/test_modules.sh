@@ -33,7 +33,7 @@ done
 none_of() { check "the_$1_program_holds_no_$2" none "$1" "$3"; }
 for module in $modules; do
     [ $module = authentication ] || none_of $module authentication 'rendezvous_auth|connection(_proof|_record)?'
-    [ $module = device ] || none_of $module device 'device|exported|gpu_cuda.*|ops_cuda|image_cuda|gf_kernels_fatbin'
+    [ $module = device ] || none_of $module device 'device|exported|gpu_cuda.*|ops_cuda|gf_kernels_fatbin'
     [ $module = elastic ] || none_of $module elastic 'elastic|shrink|rejoin|recovering|quorum|view.*'
     [ $module = optimizer ] || none_of $module optimizer 'optimizer|update'
     [ $module = state ] || none_of $module state 'state|state_hash'

@@ -195,14 +195,10 @@ struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout)
 struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
-    const struct gf_gpu_kernels *kernels = layout->gpu_kernels;
+    struct gf_gpu_kernels kernels = {.ops = layout->on_device ? NULL : gf_element_ops_of(layout->modules->ops)};
+    if (layout->gpu_kernels != NULL) kernels = *layout->gpu_kernels;
     return (struct gf_gpu_setup){.library = config->device.library,
-                                 .image = (kernels != NULL) ? *kernels->image : NULL,
-                                 .image_cuda = (kernels != NULL) ? *kernels->image_cuda : NULL,
-                                 .kernels = (kernels != NULL) ? kernels->names : NULL,
-                                 .kernel_count = (kernels != NULL) ? *kernels->count : 0,
-                                 .ops = (kernels != NULL)   ? kernels->ops
-                                        : layout->on_device ? NULL : gf_element_ops_of(layout->modules->ops),
+                                 .kernels = kernels,
                                  .ordinal = config->device.ordinal,
                                  .local = layout->local,
                                  .device_bytes = layout->footprint.device_bytes,

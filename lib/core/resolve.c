@@ -88,7 +88,7 @@ static gf_status gpu_resolve(struct gf_layout *layout, char *error_out)
     if (drivers->gpu->is_host) return GF_OK;
     if (device == NULL) return not_linked(modules, "device.driver", "device", error_out);
     if (drivers->gpu == device->driver) layout->gpu_kernels = device->kernels;
-    if ((layout->gpu_kernels != NULL) && (*layout->gpu_kernels->image == NULL)) {
+    if ((layout->gpu_kernels != NULL) && (layout->gpu_kernels->image == NULL)) {
         (void)snprintf(error_out, 256, "device.driver \"%s\" has no kernels in this build: it was made without nvcc",
                        drivers->gpu->name);
         return GF_ERR_CONFIG;

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "lib/core/layout.h"
-#include "ops/element/cuda/ops_cuda.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 
@@ -61,15 +60,10 @@ static gf_status device_copy(gf_context *gf, gf_mem pool, gf_mem host, uint64_t 
     return GF_OK;
 }
 
-#if GF_WITH_CUDA
-const struct gf_gpu_kernels gf_device_kernels = {&gf_cuda_image, &gf_cuda_image_cuda, gf_cuda_kernels,
-                                                 &gf_cuda_kernel_count, &gf_element_ops_cuda};
-#endif
-
 const struct gf_device_module gf_module_device = {
 #if GF_WITH_CUDA
     .driver = &gf_gpu_cuda,
-    .kernels = &gf_device_kernels,
+    .kernels = &gf_gpu_cuda_kernels,
 #endif
     .direct = &gf_coll_direct_device,
     .stream = &gf_coll_direct_stream,

@@ -48,7 +48,6 @@ extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling
     gf_coll_alltoall, gf_coll_direct, gf_coll_hierarchy;
 extern const struct gf_auth_module gf_module_authentication;
 extern const struct gf_device_module gf_module_device;
-extern const struct gf_gpu_kernels gf_device_kernels; /* gf_module_device's; like gf_gpu_cuda where cuda.h is */
 extern const struct gf_sparse_module gf_module_sparse;
 extern const struct gf_step_module gf_module_quantize;
 extern const struct gf_optimizer_module gf_module_optimizer;

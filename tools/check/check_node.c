@@ -46,7 +46,7 @@ void check_environment(struct check_report *report, const struct check_job *job)
 void check_gpu(struct check_report *report, struct check_job *job)
 {
     const struct gf_gpu_driver *driver = GF_WITH_CUDA ? &gf_gpu_cuda : NULL;
-    const struct gf_gpu_kernels *kernels = GF_WITH_CUDA ? &gf_device_kernels : NULL;
+    const struct gf_gpu_kernels *kernels = GF_WITH_CUDA ? &gf_gpu_cuda_kernels : NULL;
     struct gf_gpu_setup setup = {.library = job->config.device.library, .ordinal = job->config.device.ordinal,
                                  .local = job->local, .device_bytes = 1};
     struct gf_fault fault = {0};
@@ -60,15 +60,11 @@ void check_gpu(struct check_report *report, struct check_job *job)
                   "device.driver is \"cuda\", which is not in this program");
         return;
     }
-    if (*kernels->image == NULL) {
+    if (kernels->image == NULL) {
         check_say(report, "gpu", CHECK_FAIL, "build it where nvcc is", "this program has no GPU kernels");
         return;
     }
-    setup.image = *kernels->image;
-    setup.image_cuda = *kernels->image_cuda;
-    setup.kernels = kernels->names;
-    setup.kernel_count = *kernels->count;
-    setup.ops = kernels->ops;
+    setup.kernels = *kernels;
     void *state = calloc(1, driver->state_bytes(&setup));
     if ((state == NULL) || (driver->open(&setup, state, &gpu, &fault) != GF_OK)) {
         check_say(report, "gpu", CHECK_FAIL,

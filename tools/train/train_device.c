@@ -99,8 +99,8 @@ gf_status device_open(struct device *device, const struct gf_config *config, str
                             config->device.driver);
     struct gf_gpu_setup setup = {.library = config->device.library, .ordinal = config->device.ordinal,
                                  .local = gf_identity_local(config->job.rank),
-                                 .device_bytes = device->model->layout(&measured, 0), .image = image,
-                                 .kernels = kernel_names, .kernel_count = KERNEL_COUNT,
+                                 .device_bytes = device->model->layout(&measured, 0), .kernels.image = image,
+                                 .kernels.names = kernel_names, .kernels.count = KERNEL_COUNT,
                                  .log = {config->log, config->log_user}};
     device->state = calloc(1, driver->state_bytes(&setup));
     if (device->state == NULL)

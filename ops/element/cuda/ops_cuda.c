@@ -12,8 +12,7 @@ _Static_assert((sizeof(struct gf_norm_args) <= 4096) && (sizeof(struct gf_ratio_
 _Static_assert(sizeof(struct gf_check) == 16, "kernels add to the count at 0 and the first index at 8");
 
 #define KERNEL_NAME(name) "gf_kernel_" #name,
-const char *const gf_cuda_kernels[] = {GF_KERNELS(KERNEL_NAME)};
-const uint32_t gf_cuda_kernel_count = sizeof gf_cuda_kernels / sizeof gf_cuda_kernels[0];
+static const char *const names[] = {GF_KERNELS(KERNEL_NAME)};
 
 #define KERNEL_NUMBER(name) KERNEL_##name,
 enum { GF_KERNELS(KERNEL_NUMBER) };
@@ -317,3 +316,14 @@ const struct gf_element_ops gf_element_ops_cuda = {
     .name = "cuda", .node = &gf_node_ops_cuda, .sparse = &gf_sparse_ops_cuda, .optimizer = &gf_optimizer_ops_cuda,
     .quantize = &gf_quantize_ops_cuda, .cast = cuda_cast, .sum = cuda_sum, .check = cuda_check,
     .copy = cuda_copy, .zero = cuda_zero};
+
+/* The fatbin is linked in by the Makefile where nvcc was found. */
+#if GF_WITH_NVCC
+extern const char gf_kernels_fatbin[];
+extern const uint32_t gf_kernels_fatbin_cuda[];
+#else
+#define gf_kernels_fatbin NULL
+#define gf_kernels_fatbin_cuda NULL
+#endif
+const struct gf_gpu_kernels gf_gpu_cuda_kernels = {gf_kernels_fatbin, gf_kernels_fatbin_cuda, names,
+                                                   sizeof names / sizeof names[0], &gf_element_ops_cuda};
