@@ -304,14 +304,15 @@ tidy: ## the rules of the tree: includes, lengths, words, READMEs, headers; SHRI
 check-model: ## the membership protocol in SPIN: every state within bounds, minutes
 	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/sim/check_model.sh
 
-# The link's own suites, and what runs over it: direct, training, allocations, faults.
+# The link's own suites, and what runs over it: direct, training, allocations, faults; of the long ones a part.
 UCX_SUITES := $(call program,$(wildcard firmware-tests/process/test_link_*.c)) \
-              $(addprefix firmware-tests/process/test_,direct.sh train.sh allocations.sh elastic.sh rejoin.sh)
+              $(addprefix firmware-tests/process/test_,direct.sh train.sh allocations.sh elastic.sh rejoin.sh \
+                ucx_links.sh ucx_faults.sh killed_connecting.sh)
 UCX_BUILD  := $(BUILD)-ucx-$(UCX_VERSION)$(if $(filter 1,$(UCX_DYNAMIC)),-dynamic)
 ucx-suites: $(filter $(BUILD)/%,$(UCX_SUITES)) $(PROGRAMS) $(BUILD)/images
 check-ucx: ## the suites that use UCX, with another one: UCX_PREFIX=DIR, UCX_DYNAMIC=1
 	@$(MAKE) --no-print-directory -s -j2 WERROR=1 BUILD=$(UCX_BUILD) all ucx-suites
-	@echo "with UCX $(UCX_TEXT):"; CC="$(CC)" BUILD=$(UCX_BUILD) sh firmware-tests/support/run.sh $(UCX_SUITES:$(BUILD)/%=$(UCX_BUILD)/%)
+	@echo "with UCX $(UCX_TEXT):"; CC="$(CC)" STRIDE=8 KILLS=30 BUILD=$(UCX_BUILD) sh firmware-tests/support/run.sh $(UCX_SUITES:$(BUILD)/%=$(UCX_BUILD)/%)
 
 check-verbs: ## steps over UCX's rc and ud on a device without a card (75 s)
 	@$(MAKE) --no-print-directory deps UCX_IB=1

@@ -121,10 +121,12 @@ gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
         /* Up to 1.16 tcp's names stand alone; from 1.17 on these are dropped with a warning, from 1.20.1 on refused. */
         (void)snprintf(key, sizeof key, "%s%s", (tcp && ((major > 1) || (minor >= 17))) ? "TCP_" : "", settings[i].key);
         ucs_status_t status = ucp_config_modify(config, key, settings[i].value);
-        if (status != UCS_OK)
+        if (status != UCS_OK) { /* from 1.20.1 on also where no transport of its own has the key: which, says more */
+            bool missing = (settings[i].transport != NULL) && gf_ucx_missing_text(ucx->transports, found, sizeof found);
             return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_config_modify", status,
-                                "UCX %s does not take %s=%s: it refuses", ucp_get_version_string(), key,
-                                settings[i].value);
+                                "UCX %s does not take %s=%s: %s", ucp_get_version_string(), key, settings[i].value,
+                                missing ? found : "it refuses");
+        }
         if (settings[i].transport != NULL) continue;
         (void)ucp_key_get(config, key, found, sizeof found);
         if (!same_value(settings[i].value, found))

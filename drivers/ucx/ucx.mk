@@ -29,10 +29,11 @@ UCX_LIBS    := $(filter-out -pthread -ldl -lrt -lm,$(shell $(UCX_PKG) --static -
                $(patsubst %,-Wl$(comma)--wrap=%,$(UCX_SOCKETS) $(UCX_CALLS))
 
 # ucx-ib.pc names every provider that there ever was: some have no archive. mlx4 and mlx5 drive what the papers used and what
-# came since, rxe is RoCE over any Ethernet. From UCX 1.18 on what is for mlx5 is an archive of its own.
+# came since, rxe is RoCE over any Ethernet. From UCX 1.18 on what is for mlx5 is an archive of its own. A UCX_PREFIX without
+# them must not get those of the system.
 PACKAGES_IB      := libibverbs-dev libnuma-dev libnl-3-dev libnl-route-3-dev
 UCX_IB_PROVIDERS ?= mlx4 mlx5 rxe
-UCX_IB_MODULES   := $(foreach m,ucx-ib ucx-ib-mlx5,$(shell $(UCX_PKG) --exists $(m) 2>/dev/null && echo $(m)))
+UCX_IB_MODULES   := $(foreach m,ucx-ib ucx-ib-mlx5,$(shell $(UCX_PKG) --exists "$(m) = $(UCX_VERSION)" 2>/dev/null && echo $(m)))
 ifeq ($(UCX_IB),1)
 UCX_IB_LIBS := $(filter %/ucx -luct_ib% -Wl$(comma)--undefined=uct_%,$(foreach m,$(UCX_IB_MODULES),$(shell $(UCX_PKG) --static --libs $(m) 2>/dev/null)))
 $(if $(UCX_IB_LIBS),,$(error UCX_IB=1: pkg-config finds no ucx-ib with this UCX; it takes one built with verbs, and the packages $(PACKAGES_IB)))

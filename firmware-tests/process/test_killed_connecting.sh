@@ -1,17 +1,17 @@
 #!/bin/sh
-# suite: long (JOBS jobs, default 90)
+# suite: long (KILLS jobs, default 90)
 # One of three ranks is killed 20 to 480 ms after it was started: before it joins, while UCX connects, in the first
 # messages; two jobs in three over tcp. The others end with exit code 1, none by a signal: UCX asserts nothing.
 . firmware-tests/support/shell.sh
 export LC_ALL=C
-JOBS=${JOBS:-90}
+KILLS=${KILLS:-90}
 rank() { # RANK TRANSPORTS
     export GF_RANK=$1 GF_WORLD=3
     exec timeout 30 "$BUILD/gf-perf" -b 1M -e 1M -n 2000 \
         --set rendezvous.join_timeout=1500ms --set exchange.timeout=2s --set "link.transports=$2" >"$scratch/log.$1" 2>&1
 }
 jobs_end() {
-    for i in $(seq "$JOBS"); do
+    for i in $(seq "$KILLS"); do
         transports=self,tcp
         [ $((i % 3)) -ne 0 ] || transports=self,posix
         rank 0 $transports & pid0=$!

@@ -2,7 +2,9 @@
 # The links of UCX that are not the default: InfiniBand in the binary, and a UCX that is found at run time. Without a card the
 # way to rc and ud ends where UCX looks for a device: the transports lie in the program, and what is missing is named.
 . firmware-tests/support/shell.sh
+prefix=$(echo "${MAKEFLAGS:-}" | tr ' ' '\n' | sed -n 's/^UCX_PREFIX=//p') # of make check-ucx
 unset GF_QUIET MAKEFLAGS MAKELEVEL # as by hand
+make() { command make UCX_PREFIX="$prefix" "$@"; }
 says() { grep -qF "$1" "$2" || { cat "$2"; return 1; }; }
 # builds NAME VARIABLE=..: gf-check and gf-perf in $scratch/NAME. What does not know how UCX is linked is reused.
 builds() {
@@ -82,10 +84,11 @@ hides() {
 check "one_that_hides_its_functions_links" hides
 check "it_opens_no_network_with_a_key" unguarded self,tcp
 check "on_one_node_it_runs_with_a_key" keyed self,posix,tcp
+flags=$(make -s BUILD="$scratch/dynamic" UCX_DYNAMIC=1 flags)
 check "and_takes_no_signals" sh -c "cc=\${CC:-gcc}; printf '%s\n' '#include <signal.h>' '#include \"drivers/link.h\"' \
     'const void *keep(void); const void *keep(void) { return &gf_link_ucx; }' \
     'int main(void) { struct sigaction a; sigaction(SIGSEGV, 0, &a); return a.sa_handler != SIG_DFL; }' >$scratch/signals.c &&
-    \$cc -D_GNU_SOURCE -I. -Ilib $scratch/signals.c -o $scratch/signals $scratch/dynamic/libgradientflow.a -lucp -luct -lucs -lucm -lsodium -lm && $scratch/signals"
+    \$cc -D_GNU_SOURCE -I. -Ilib $scratch/signals.c -o $scratch/signals $flags && $scratch/signals"
 other=$(cd "$(dirname "$(ldd "$scratch/dynamic/gf-perf" | sed -n 's/.*libucp.so.0 => \(.*\) (.*/\1/p')")" && pwd)
 mkdir "$scratch/lib"
 for library in ucp uct ucs ucm; do cp -L "$other/lib$library.so.0" "$scratch/lib"; done
