@@ -1,7 +1,8 @@
 /* What the programs that time other libraries share (C and C++): options, clock, median. Each times an in-place fp32 sum
  * over all ranks as gf-perf does: every rank rewrites its data, a barrier, the operation; a sample is the slowest rank's.
  *     -s 4096,32768     sizes in bytes: a line "BYTES MEDIAN_US" each
- *     -c FILE           element counts, one a line, as tensors of a model: "each MEDIAN_US" and "fused MEDIAN_US"
+ *     -c FILE           element counts, one a line, as tensors of a model: "each MEDIAN_US" one by one, "fused MEDIAN_US"
+ *                       all in one, "buckets MEDIAN_US" consecutive ones until they hold 25 MiB, as PyTorch's DDP does
  *     -t SECONDS        for each line, about (0.1)
  *     -m                the mean instead of the median: where a link's bucket fills while a contender stalls, most
  *                       samples may go faster than the link
@@ -21,6 +22,7 @@
 #define BENCH_SAMPLES_MAX 2000
 #define BENCH_SAMPLES_MIN 3
 #define BENCH_PATTERN 7u
+#define BENCH_BUCKET_ELEMS ((size_t)25 << 18)
 
 struct bench {
     double seconds;
@@ -138,44 +140,50 @@ struct bench_peer {
     double (*greatest)(struct bench_peer *peer, double value); /* over the ranks, on all of them */
 };
 
-static inline void bench_sum(struct bench_peer *peer, const struct bench *bench, size_t elem_count, int one_by_one)
+/* All in one where bucket_elems is 0, else a sum for each bucket of tensors: one is full that holds so many elements. */
+static inline void bench_sum(struct bench_peer *peer, const struct bench *bench, size_t elem_count, size_t bucket_elems)
 {
-    size_t first = 0;
-    if (!one_by_one) peer->sum(peer, 0, elem_count);
-    for (int i = 0; one_by_one && (i < bench->count_count); first += bench->counts[i++])
-        peer->sum(peer, first, bench->counts[i]);
+    size_t first = 0, held = 0;
+    if (bucket_elems == 0) peer->sum(peer, 0, elem_count);
+    for (int i = 0; (bucket_elems > 0) && (i < bench->count_count); i++) {
+        held += bench->counts[i];
+        if ((held < bucket_elems) && (i + 1 < bench->count_count)) continue;
+        peer->sum(peer, first, held);
+        first += held;
+        held = 0;
+    }
 }
 
 /* This rank's time. Ranks compare theirs behind the last sample, as gf-perf's do. */
-static inline double bench_sample(struct bench_peer *peer, const struct bench *bench, size_t elem_count, int one_by_one)
+static inline double bench_sample(struct bench_peer *peer, const struct bench *bench, size_t elem_count, size_t bucket_elems)
 {
     double begin_us;
     memset(peer->data, 0, elem_count * sizeof(float));
     peer->barrier(peer);
     begin_us = bench_now_us();
-    bench_sum(peer, bench, elem_count, one_by_one);
+    bench_sum(peer, bench, elem_count, bucket_elems);
     return bench_now_us() - begin_us;
 }
 
 static inline int bench_line(struct bench_peer *peer, const struct bench *bench, const char *name, size_t elem_count,
-                             int one_by_one)
+                             size_t bucket_elems)
 {
     static double times_us[BENCH_SAMPLES_MAX];
     double wrong, estimate_us;
     int count;
     bench_fill(peer->data, elem_count, peer->rank);
     peer->barrier(peer);
-    bench_sum(peer, bench, elem_count, one_by_one);
+    bench_sum(peer, bench, elem_count, bucket_elems);
     wrong = peer->greatest(peer, (double)bench_wrong(peer->data, elem_count, peer->world));
     if (wrong > 0) {
         fprintf(stderr, "%s: %.0f wrong elements\n", name, wrong);
         return 1;
     }
-    estimate_us = peer->greatest(peer, bench_sample(peer, bench, elem_count, one_by_one)); /* the same on all ranks */
+    estimate_us = peer->greatest(peer, bench_sample(peer, bench, elem_count, bucket_elems)); /* the same on all ranks */
     for (int i = 0; (i < 5) && (estimate_us * (i + 1) < bench->seconds * 1e6); i++)
-        estimate_us = peer->greatest(peer, bench_sample(peer, bench, elem_count, one_by_one));
+        estimate_us = peer->greatest(peer, bench_sample(peer, bench, elem_count, bucket_elems));
     count = bench_sample_count(bench, estimate_us);
-    for (int i = 0; i < count; i++) times_us[i] = bench_sample(peer, bench, elem_count, one_by_one);
+    for (int i = 0; i < count; i++) times_us[i] = bench_sample(peer, bench, elem_count, bucket_elems);
     for (int i = 0; i < count; i++) times_us[i] = peer->greatest(peer, times_us[i]);
     if (peer->rank == 0)
         printf("%s %.3f\n", name, bench->wants_mean ? bench_mean(times_us, count) : bench_median(times_us, count));
@@ -194,6 +202,7 @@ static inline int bench_run(struct bench_peer *peer, const struct bench *bench)
     }
     for (int i = 0; i < bench->count_count; i++) all += bench->counts[i];
     if (all > 0) wrong |= bench_line(peer, bench, "each", all, 1);
+    if (all > 0) wrong |= bench_line(peer, bench, "buckets", all, BENCH_BUCKET_ELEMS);
     if (all > 0) wrong |= bench_line(peer, bench, "fused", all, 0);
     return wrong;
 }

@@ -43,6 +43,11 @@ static const struct model {
      398, 24 * 512e-9 * (12 * 1048576.0 + 2 * 512 * 1024.0) + 80e-9 * (30522.0 * 1024 + 1048576), 0.002, 0, 0,
      {"masked.decoder.bias", "pooler.weight", "layer.23.norm.weight", "layer.23.attention.query.weight",
       "layer.0.attention.query.weight", "embeddings.word.weight"}},
+    /* 12 such layers, h = 768, s = 1024; two embeddings and the last norm; the product with the words' embedding. */
+    {"gpt2", 12ull * (12 * 589824 + 13 * 768) + (50257ull + 1024 + 2) * 768, 148,
+     12 * 1024e-9 * (12 * 589824.0 + 2 * 1024 * 768.0) + 1024e-9 * 50257 * 768, 0.002, 0, 0,
+     {"ln_f.weight", "h.11.mlp.c_proj.weight", "h.11.ln_2.weight", "h.11.attn.c_attn.weight", "h.0.ln_1.bias",
+      "wte.weight"}},
 };
 
 static void model_read(const struct model *model)
@@ -98,8 +103,8 @@ TEST(flops_stand_at_weights_that_are_multiplied)
     for (size_t m = 0; m < LENGTH(models); m++) {
         model_read(&models[m]);
         for (uint32_t i = 0; i < tensor_count; i++) {
-            bool is_small = strstr(names[i], ".bias") || strstr(names[i], "norm.") || strstr(names[i], "bn") ||
-                            strstr(names[i], "downsample.1");
+            bool is_small = strstr(names[i], ".bias") || strstr(names[i], "norm.") || strstr(names[i], "ln_") ||
+                            strstr(names[i], "bn") || strstr(names[i], "downsample.1");
             uint64_t forward = flops[i].forward;
             assert_int_equal(tensors[i].type, GF_TYPE_F32);
             if (tensors[i].flags != (is_small ? FLAGS_SMALL : 0u))
@@ -108,8 +113,13 @@ TEST(flops_stand_at_weights_that_are_multiplied)
                 assert_int_equal(forward, 2ull * 80 * 30522 * 1024);
                 continue;
             }
+            if (strcmp(names[i], "ln_f.weight") == 0) {
+                assert_int_equal(forward, 2ull * 1024 * 50257 * 768);
+                continue;
+            }
+            if (strstr(names[i], "c_attn.weight")) forward -= 4ull * 1024 * 1024 * 768;
             if (strstr(names[i], "attention.value.weight")) forward -= 4ull * 512 * 512 * 1024;
-            if ((is_small || strstr(names[i], "embeddings")) != (forward == 0))
+            if ((is_small || strstr(names[i], "embeddings") || (names[i][0] == 'w')) != (forward == 0))
                 fail_msg("%s: flops of %s", models[m].name, names[i]);
             if ((forward % (2 * tensors[i].elem_count) != 0) || (forward / (2 * tensors[i].elem_count) > 224 * 224))
                 fail_msg("%s: %s is not used a whole number of times", models[m].name, names[i]);
