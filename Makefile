@@ -378,9 +378,9 @@ $(BUILD)/firmware-tests/fuzz_%: $(BUILD)/firmware-tests/fuzz/fuzz_%.o $(BUILD)/l
 
 bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the cache, beside memcpy
 	$<
-bench-peers: all ## allreduce in shared memory beside Open MPI, MPICH, Gloo, UCC_PREFIX=DIR (10 minutes)
+bench-peers: all ## allreduce in shared memory beside Open MPI, MPICH, Gloo and UCC, where they are installed, and steps of ResNet-50 and GPT-2 (20 minutes)
 	@BUILD=$(BUILD) sh firmware-tests/bench/bench_peers.sh
-bench-net: all ## the same over 1 Gbit/s links between network namespaces, and ResNet-50's tensors (15 minutes; root)
+bench-net: all ## the same over 1 Gbit/s links between network namespaces (an hour; root)
 	@BUILD=$(BUILD) sh firmware-tests/bench/bench_net.sh
 bench-encryption: all ## allreduce between two namespaces with link.encryption and without (root; 2 minutes)
 	@BUILD=$(BUILD) sh firmware-tests/bench/bench_encryption.sh

@@ -41,10 +41,13 @@ ranks_meet() {
     return $meet_code
 }
 
+# PEERS="LABEL ..": those alone take part
+wanted() { case " ${PEERS:-$1} " in *" $1 "*) ;; *) return 1 ;; esac; }
 # Elements of each tensor, one a line
 counts_of_model() {
     sed -n 's/.*shape = \[\([0-9, ]*\)\].*/\1/p' "$1" | awk -F, '{n = 1; for (i = 1; i <= NF; i++) n *= $i; print n}'
 }
+counts_name() { awk '{n += $1} END {print NR " tensors, " 4 * n " bytes"}' "$1"; }
 machine_print() {
     model=$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)
     family=$(sed -n 's/^cpu family.*: //p' /proc/cpuinfo | head -n 1)
@@ -75,16 +78,41 @@ best() {
     done | sort -g -k2 | head -n 1
 }
 
+# Of FILE, all but ours and what is no library
+peers_of() { awk '{print $1}' "$1" | sort -u | grep -v -e '^ours' -e '^bound$' -e '^sockets$'; }
 # peers_table FILE SIZES
 peers_table() {
-    labels=$(awk '{print $1}' "$1" | sort -u | grep -v '^gradientflow$\|^bound$')
+    labels=$(peers_of "$1")
     echo "| | ours | best peer | | of defaults | best / ours | defaults / ours | bound / ours |"
     echo "|---|---|---|---|---|---|---|---|"
     for size in $2; do
         # shellcheck disable=SC2086
-        all=$(best "$1" "$size" $labels) default=$(best "$1" "$size" openmpi mpich gloo gloo-ring ucc)
-        own=$(median "$1" gradientflow "$size") bound=$(median "$1" bound "$size")
+        all=$(best "$1" "$size" $labels) default=$(best "$1" "$size" openmpi mpich gloo gloo-ring)
+        own=$(median "$1" ours "$size") bound=$(median "$1" bound "$size")
         echo "| $(size_name "$size") | $(us "$own") | $(us "${all#* }") | ${all% *} | $(us "${default#* }") |" \
             "$(ratio "${all#* }" "$own") | $(ratio "${default#* }" "$own") | $(ratio "$bound" "$own") |"
+    done
+}
+# model_table FILE LIMIT: a step of a model beside the peers' three ways to sum its tensors, and what each peer took
+model_table() {
+    labels=$(peers_of "$1") own=$(median "$1" ours step) half=$(median "$1" ours-fp16 step)
+    : >"$scratch/ways"
+    echo "| limit | ours | of limit | ours fp16 | one by one | / ours | 25 MiB buckets | / ours | fused | / ours |" \
+        "best / ours | / fp16 |"
+    echo "|---|---|---|---|---|---|---|---|---|---|---|---|"
+    printf '| %s | %s | %s | %s |' "$(us "$2")" "$(us "$own")" "$(ratio "$2" "$own")" "$(us "$half")"
+    for way in each buckets fused; do
+        # shellcheck disable=SC2086
+        top=$(best "$1" $way $labels)
+        printf ' %s %s | %s |' "$(us "${top#* }")" "${top% *}" "$(ratio "${top#* }" "$own")"
+        [ -z "$top" ] || echo "${top#* }" >>"$scratch/ways"
+    done
+    top=$(sort -g "$scratch/ways" | head -n 1)
+    echo " $(ratio "$top" "$own") | $(ratio "$top" "$half") |"
+    printf '\n| peer | one by one | 25 MiB buckets | fused |\n|---|---|---|---|\n'
+    for label in $labels; do
+        printf '| %s |' "$label"
+        for way in each buckets fused; do printf ' %s |' "$(us "$(median "$1" "$label" $way)")"; done
+        echo
     done
 }

@@ -111,7 +111,8 @@ static inline double bench_mean(const double *times_us, int count)
 static inline int bench_sample_count(const struct bench *bench, double estimate_us)
 {
     double most = bench->seconds * 1e6 / (estimate_us + 1);
-    return (most < BENCH_SAMPLES_MIN) ? BENCH_SAMPLES_MIN : (most > BENCH_SAMPLES_MAX) ? BENCH_SAMPLES_MAX : (int)most;
+    int least = (estimate_us > 1e6) ? 1 : BENCH_SAMPLES_MIN; /* two more were taken before */
+    return (most < least) ? least : (most > BENCH_SAMPLES_MAX) ? BENCH_SAMPLES_MAX : (int)most;
 }
 
 static inline void bench_fill(float *data, size_t elem_count, int rank)
@@ -140,7 +141,7 @@ struct bench_peer {
     double (*greatest)(struct bench_peer *peer, double value); /* over the ranks, on all of them */
 };
 
-/* All in one where bucket_elems is 0, else a sum for each bucket of tensors: one is full that holds so many elements. */
+/* All in one where bucket_elems is 0, else a sum a bucket of tensors: one is full that holds so many elements. */
 static inline void bench_sum(struct bench_peer *peer, const struct bench *bench, size_t elem_count, size_t bucket_elems)
 {
     size_t first = 0, held = 0;
@@ -155,7 +156,8 @@ static inline void bench_sum(struct bench_peer *peer, const struct bench *bench,
 }
 
 /* This rank's time. Ranks compare theirs behind the last sample, as gf-perf's do. */
-static inline double bench_sample(struct bench_peer *peer, const struct bench *bench, size_t elem_count, size_t bucket_elems)
+static inline double bench_sample(struct bench_peer *peer, const struct bench *bench, size_t elem_count,
+                                  size_t bucket_elems)
 {
     double begin_us;
     memset(peer->data, 0, elem_count * sizeof(float));

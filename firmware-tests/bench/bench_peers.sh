@@ -4,50 +4,40 @@
 # the tables of firmware-tests/results/peers.md. Needs nothing but what is there; root is asked for nothing.
 #     apt-get install openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev g++
 # UCC_PREFIX=DIR: UCC too, as it was installed there, with the UCX that it was built with; GLOO_PREFIX=DIR: that Gloo.
+# RANKS="2 4" SIZES="8 64 .." of allreduces; MODELS="resnet50 gpt2", whose tensors are all ready at once, through a step
+# with either wire (of up to 4 ranks: more have no room); PEERS="openmpi gloo .." of them alone. SIZES='' or MODELS='': none.
 set -u
 export LC_ALL=C
 . firmware-tests/bench/bench_parts.sh
 ROUNDS=${ROUNDS:-5} SECONDS_EACH=${SECONDS_EACH:-0.1} RANKS=${RANKS:-2 4} ALGORITHM=${ALGORITHM:-direct}
+SIZES=${SIZES-8 64 512 4096 32768 262144 1048576 4194304 16777216 67108864 268435456} MODELS=${MODELS-resnet50 gpt2}
 LIMIT=${LIMIT:-60} # seconds for one turn of a peer: two that spin on cores that are taken would not end
-sizes="8 64 512 4096 32768 262144 1048576 4194304 16777216 67108864 268435456"
-list=$(echo $sizes | tr ' ' ,)
 peers_build
 
 bounded() { timeout -k 5 "$LIMIT" "$@"; }
 # The label, then the command: its lines "BYTES US" go into $times as "LABEL BYTES US".
 turn() {
     turn_label=$1; shift
+    wanted "$turn_label" || return 0
     "$@" >"$scratch/turn" 2>"$scratch/turn.err" || {
         echo "# $turn_label failed: $(tail -n 1 "$scratch/turn.err")" >&2; return; }
     awk -v label="$turn_label" 'NF == 2 {print label, $1, $2}' "$scratch/turn" >>"$times"
 }
+# ours LABEL OPTION..: gf-perf
 ours() {
-    for range in "-b 8 -e 256K -f 8" "-b 1M -e 256M -f 4"; do
-        # shellcheck disable=SC2016,SC2086
-        timeout -k 5 120 "$BUILD/gf-run" -n "$n" sh -c "$pin"' exec "$@"' sh "$BUILD/gf-perf" --algorithm "$ALGORITHM" \
-            --seconds "$SECONDS_EACH" $range --csv "$scratch/csv" >"$scratch/turn" 2>&1 || {
-            echo "# gradientflow failed: $(tail -n 1 "$scratch/turn")" >&2; return; }
-        awk -F, 'NR > 1 {print "gradientflow", $4, $7}' "$scratch/csv" >>"$times"
-    done
-}
-# ResNet-50's tensors, all ready at once, through a step; peers one by one and fused
-ours_model() {
+    ours_label=$1; shift
     # shellcheck disable=SC2016
-    timeout -k 5 120 "$BUILD/gf-run" -n "$n" sh -c "$pin"' exec "$@"' sh "$BUILD/gf-perf" --algorithm "$ALGORITHM" \
-        --model config/models/resnet50.cfg --seconds 0.5 --csv "$scratch/csv" >"$scratch/turn" 2>&1 || {
-        echo "# gradientflow failed: $(tail -n 1 "$scratch/turn")" >&2; return; }
-    awk -F, 'NR > 1 {print "gradientflow", "step", $7}' "$scratch/csv" >>"$times"
+    timeout -k 5 120 "$BUILD/gf-run" -n "$n" sh -c "$pin"' exec "$@"' sh "$BUILD/gf-perf" "$@" \
+        --algorithm "$ALGORITHM" --csv "$scratch/csv" >"$scratch/turn" 2>&1 || {
+        echo "# $ours_label failed: $(tail -n 1 "$scratch/turn")" >&2; return; }
+    awk -F, -v label="$ours_label" 'NR > 1 {print label, $1 == "step" ? $1 : $4, $7}' "$scratch/csv" >>"$times"
 }
-round() {
-    bind="--bind-to none" hbind="-bind-to none" pin=''
-    # shellcheck disable=SC2016
-    [ "$n" -gt "$(nproc)" ] || { bind="--bind-to core" hbind="-bind-to core" pin='taskset -pc $GF_RANK $$ >/dev/null;'; }
-    job="-s $list -c $scratch/counts -t $SECONDS_EACH"
-    ours
-    ours_model
+# Each peer, told its job by what bench_peer.h says
+peers_progress() {
+    job="$* -t $SECONDS_EACH"
     turn bound bounded "$peers/bench_bound" -n "$n" $job
     if [ -x "$peers/bench_openmpi" ]; then
-        m="bounded mpirun.openmpi --allow-run-as-root --oversubscribe $bind -n $n"
+        m="bounded mpirun.openmpi --allow-run-as-root --oversubscribe --mca mpi_yield_when_idle $yields $bind -n $n"
         ucx="--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any"
         # no mmap for temporaries, huge pages for the heap
         heap="-x MALLOC_MMAP_MAX_=0 -x MALLOC_TRIM_THRESHOLD_=8589934592 -x GLIBC_TUNABLES=glibc.malloc.hugetlb=1"
@@ -60,35 +50,49 @@ round() {
         turn openmpi-ring $m $ring "$peers/bench_openmpi" $job
         turn openmpi-ring+heap $m $ring $heap "$peers/bench_openmpi" $job
     fi
-    # MPICH of Debian spins: with more ranks than cores it takes minutes.
-    if [ -x "$peers/bench_mpich" ] && [ "$n" -le "$(nproc)" ]; then
+    # MPICH of Debian spins, MPIR_CVAR_POLLS_BEFORE_YIELD or not: with more ranks than cores 8 bytes take 50 ms.
+    if [ -x "$peers/bench_mpich" ] && [ "$yields" = 0 ]; then
         turn mpich bounded mpirun.mpich $hbind -n "$n" "$peers/bench_mpich" $job
     fi
     if [ -x "$peers/bench_gloo" ]; then
         turn gloo-ring ranks_meet "$n" bench_gloo -a ring $job
         turn gloo ranks_meet "$n" bench_gloo -a halving_doubling $job
     fi
-    if [ -x "$peers/bench_ucc" ]; then turn ucc ranks_meet "$n" bench_ucc $([ "$n" -le "$(nproc)" ] || echo -y) $job; fi
+    if [ -x "$peers/bench_ucc" ]; then turn ucc ranks_meet "$n" bench_ucc $([ "$yields" = 0 ] || echo -y) $job; fi
 }
-
-counts_of_model config/models/resnet50.cfg >"$scratch/counts"
-machine_print
-echo "\`make bench-peers\`: allreduce of fp32 in place in shared memory, $ALGORITHM, us, medians of $ROUNDS interleaved rounds."
-for n in $RANKS; do
-    times=$scratch/times.$n
+sizes_part() {
+    times=$scratch/sizes.$n
     : >"$times"
     for i in $(seq 1 "$ROUNDS"); do
         echo "# $n ranks, round $i of $ROUNDS" >&2
-        round
+        for size in $SIZES; do ours ours -b "$size" -e "$size" --seconds "$SECONDS_EACH"; done
+        peers_progress -s "$(echo $SIZES | tr ' ' ,)"
     done
     printf '\n%s ranks\n\n' "$n"
-    peers_table "$times" "$sizes"
-    # shellcheck disable=SC2086
-    each=$(best "$times" each $labels) fused=$(best "$times" fused $labels) own=$(median "$times" gradientflow step)
-    printf '\n%s ranks: ResNet-50, 161 tensors (102 MB) through a step, us\n\n' "$n"
-    echo "| ours | best peer, one by one | / ours | best peer, fused | / ours |"
-    echo "|---|---|---|---|---|"
-    echo "| $(us "$own") | $(us "${each#* }") ${each% *} | $(ratio "${each#* }" "$own") | $(us "${fused#* }") ${fused% *} |" \
-        "$(ratio "${fused#* }" "$own") |"
+    peers_table "$times" "$SIZES"
+}
+model_part() {
+    times=$scratch/$1.$n file=config/models/$1.cfg counts=$scratch/counts
+    : >"$times"
+    counts_of_model "$file" >"$counts"
+    for i in $(seq 1 "$ROUNDS"); do
+        echo "# $n ranks, $1, round $i of $ROUNDS" >&2
+        ours ours --model "$file" --seconds 0.5
+        ours ours-fp16 --model "$file" --seconds 0.5 --set exchange.wire=fp16
+        peers_progress -c "$counts"
+    done
+    printf '\n%s ranks: %s (%s) through a step, us\n\n' "$n" "$1" "$(counts_name "$counts")"
+    model_table "$times" "$(median "$times" bound fused)"
+}
+
+machine_print
+echo "\`make bench-peers\`: allreduce of fp32 in place in shared memory, $ALGORITHM, us, medians of $ROUNDS interleaved rounds."
+for n in $RANKS; do
+    bind="--bind-to none" hbind="-bind-to none" pin='' yields=1
+    # shellcheck disable=SC2016
+    [ "$n" -gt "$(nproc)" ] || {
+        bind="--bind-to core" hbind="-bind-to core" pin='taskset -pc $GF_RANK $$ >/dev/null;' yields=0; }
+    [ -z "$SIZES" ] || sizes_part
+    [ "$n" -gt 4 ] || for model in $MODELS; do model_part "$model"; done
 done
 [ -z "$missing" ] || printf '\nNot installed, so not among them: %s.\n' "$missing"
