@@ -77,6 +77,7 @@ struct gf_coll {
     uint32_t size;             /* ranks in the group */
     uint32_t index;            /* this rank in the group */
     gf_type type;
+    gf_type as;                /* of direct, where type is fp32: values and sums are rounded to it (sum_n_as) */
     gf_mem data;               /* [elem_count], in place; memory of the queue's, as staging is */
     uint64_t elem_count;
     /* How values are combined; NULL: ops->sum. Must be commutative; dst = fold(dst, src). */
@@ -104,7 +105,8 @@ struct gf_coll {
     struct gf_timing *timing;      /* NULL, or what measures arrivals */
     struct gf_check *check;    /* NULL, or what sums met; indices count from `base` */
     uint64_t base;             /* what check and sources call element 0 of data */
-    struct gf_check *sources;  /* NULL, or what direct's sums met before adding, as sum_n() tells: sources are indices */
+    struct gf_check *sources;  /* NULL, or what direct's sums met before adding, as sum_n() tells: sources are indices,
+                                * of hierarchy in the node */
     /* memory, as kind->need() said for these limits or larger ones */
     gf_mem staging;            /* its content means nothing between collectives */
     size_t staging_bytes;

@@ -10,9 +10,9 @@
 #define ROUNDS 9
 #define PIECE_BYTES ((uint64_t)1 << 20)
 #define CACHE_BYTES_DEFAULT ((size_t)32 << 20)
-#define AREAS 4
+#define AREAS 6
 
-enum { A, B, C, D };
+enum { A, B, C, D, E, F }; /* the last two are zeroes, and so are their sums */
 
 static uint8_t *area[AREAS];
 static struct gf_check met = {0, UINT64_MAX}; /* must stay so */
@@ -119,6 +119,17 @@ static void run_sum_f16(const struct gf_element_ops *ops)
     (void)ops->sum(NULL, mem(B), mem(D), GF_TYPE_F16, elem_count, 0, &met);
 }
 
+/* As two ranks of a node add: to where both values lay. */
+static void sum_n_as(const struct gf_element_ops *ops, gf_type as)
+{
+    const struct gf_node_ops *node = gf_node_ops(ops);
+    const gf_mem both[] = {mem(E), mem(F)};
+    (void)((as == GF_TYPE_F32) ? node->sum_n : node->sum_n_as)(NULL, both, 2, both, 2, as, elem_count, 0, &met, NULL);
+}
+static void run_sum_n(const struct gf_element_ops *ops) { sum_n_as(ops, GF_TYPE_F32); }
+static void run_sum_n_f16(const struct gf_element_ops *ops) { sum_n_as(ops, GF_TYPE_F16); }
+static void run_sum_n_bf16(const struct gf_element_ops *ops) { sum_n_as(ops, GF_TYPE_BF16); }
+
 static const struct bench_case {
     const char *name;
     void (*run)(const struct gf_element_ops *ops);
@@ -133,6 +144,9 @@ static const struct bench_case {
     {"cast bf16 -> fp32", run_bf16_to_f32, 6},
     {"sum fp32", run_sum_f32, 12},
     {"sum fp16", run_sum_f16, 6},
+    {"sum_n fp32, 2 ranks", run_sum_n, 16},
+    {"sum_n fp32 as fp16", run_sum_n_f16, 16},
+    {"sum_n fp32 as bf16", run_sum_n_bf16, 16},
     {"score", run_score, 4},
     {"norm", run_norm, 4},
     {"accumulate", run_accumulate, 20},
@@ -194,7 +208,8 @@ int main(int argc, char **argv)
             perror("bench_ops: mmap");
             return 1;
         }
-        for (uint64_t e = 0; e < elem_count; e++) ((float *)(void *)area[i])[e] = (float)(e % 16) / 32 - 0.25f;
+        for (uint64_t e = 0; e < elem_count; e++)
+            ((float *)(void *)area[i])[e] = (i < E) ? (float)(e % 16) / 32 - 0.25f : 0;
     }
     printf("largest cache %zu MiB, %d arrays of %zu MiB, 1 thread, medians of %d rounds (least .. most)\n", cache >> 20,
            AREAS, bytes >> 20, ROUNDS);

@@ -98,8 +98,7 @@ static void fill(const struct turn *t, uint32_t area, gf_type type, bool special
         float value = ((float)next(pair) - 2147483648.0f) * 0x1p-33f;
         if (special && (kind == 0)) value = gf_f32_of_bits(specials[next(pair) % SPECIALS]);
         if (special && (kind == 1)) value = gf_f32_of_bits(next(pair));
-        if (kind == 2) value *= 0x1p-20f;
-        if (kind == 3) value = 0;
+        if ((kind == 2) || (kind == 3)) value = (kind == 2) ? value * 0x1p-20f : 0;
         put(pair->host[area] + skip_of(t, area, type), type, i, value);
     }
     pair->upload(pair, device_at(pair, area), pair->host[area], bytes_of(area, pair));
@@ -177,24 +176,25 @@ static void sum_case(struct turn *t, gf_type type, bool special_src, bool double
 }
 
 /* Sources A..D; destinations E, and A to C in place. */
+#define SUM_N_OF(at, queue, type) \
+    (queue, at##_dst, dst_count, at##_src, src_count, type, t->count, 9, check_of(t, check.at), check_of(t, sources.at))
+#define SUM_N(name, type) BOTH(node, t, name, SUM_N_OF(host, NULL, type), SUM_N_OF(device, t->pair->queue, type))
 static void sum_n_case(struct turn *t, gf_type type, uint32_t src_count, uint32_t dst_count)
 {
     gf_mem host_src[4], device_src[4], host_dst[4], device_dst[4];
     struct place check = small(t, AT_CHECK), sources = small(t, AT_SOURCES);
     for (uint32_t s = 0; s < src_count; s++) {
         fill(t, A + s, type, s == 1);
-        host_src[s] = place(t, A + s, type).host;
-        device_src[s] = place(t, A + s, type).device;
+        host_src[s] = place(t, A + s, type).host, device_src[s] = place(t, A + s, type).device;
     }
     for (uint32_t d = 0; d < dst_count; d++) {
         host_dst[d] = place(t, (d == 0) ? E : A + d - 1, type).host;
         device_dst[d] = place(t, (d == 0) ? E : A + d - 1, type).device;
     }
     small_fill(t);
-    BOTH(node, t, sum_n, (NULL, host_dst, dst_count, host_src, src_count, type, t->count, 9, check_of(t, check.host),
-                           check_of(t, sources.host)),
-         (t->pair->queue, device_dst, dst_count, device_src, src_count, type, t->count, 9,
-               check_of(t, check.device), check_of(t, sources.device)));
+    SUM_N(sum_n, type);
+    for (gf_type as = GF_TYPE_F16; (as < GF_TYPE_COUNT) && (type == GF_TYPE_F32); as++)
+        if (gf_node_ops(t->pair->ops)->sum_n_as != NULL) SUM_N(sum_n_as, as); /* a device casts */
 }
 
 static void norm_case(struct turn *t, gf_type type)

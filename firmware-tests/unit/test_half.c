@@ -99,6 +99,38 @@ static void narrowing_rounds_to_nearest_even(const struct gf_element_ops *ops, c
     }
 }
 
+/* A sum of one source; of four, where each is rounded before it is added. */
+static void sums_of_fp32_round_alike(const struct gf_element_ops *ops, const struct half_kind *k)
+{
+    static float sums[FLOATS_MAX], values[FLOATS_MAX];
+    gf_mem dst = (gf_mem)(uintptr_t)sums, src[4];
+    floats_fill(k);
+    for (uint32_t i = 0; i < float_count; i++) values[i] = (float)rounded(k, (double)floats[i]);
+    for (uint32_t sources = 1; sources <= 4; sources += 3) {
+        uint32_t count = float_count - 4;
+        struct gf_check check = {0, UINT64_MAX}, of = {0, UINT64_MAX}, want_check = check, want_of = check;
+        for (uint32_t s = 0; s < 4; s++) src[s] = (gf_mem)(uintptr_t)(floats + s);
+        (void)gf_node_ops(ops)->sum_n_as(NULL, &dst, 1, src, sources, k->type, count, 0, &check, &of);
+        for (uint32_t i = 0; i < count; i++) {
+            float sum = values[i], want;
+            for (uint32_t s = 1; s < sources; s++) sum += values[i + s];
+            want = (float)rounded(k, (double)sum);
+            if (isnan(want) ? !isnan(sums[i]) : (want != sums[i]))
+                fail_msg("%s %s: %u of %a .. became %a, not %a", ops->name, k->name, sources, (double)floats[i],
+                         (double)sums[i], (double)want);
+            if (isfinite(want)) continue;
+            if (want_check.bad_count++ == 0) want_check.bad_first = i;
+            for (uint64_t s = 0; s < sources; s++) {
+                if (isfinite(values[i + s])) continue;
+                want_of.bad_count++;
+                if (((s << GF_SOURCE_SHIFT) + i) < want_of.bad_first) want_of.bad_first = (s << GF_SOURCE_SHIFT) + i;
+            }
+        }
+        assert_memory_equal(&check, &want_check, sizeof check);
+        assert_memory_equal(&of, &want_of, sizeof of);
+    }
+}
+
 static void widening_is_exact_and_comes_back(const struct gf_element_ops *ops, const struct half_kind *k)
 {
     for (uint32_t i = 0; i < HALVES; i++) halves[i] = (uint16_t)i;
@@ -147,6 +179,11 @@ static void each_version(void (*check)(const struct gf_element_ops *ops, const s
 TEST(test_narrowing)
 {
     each_version(narrowing_rounds_to_nearest_even);
+}
+
+TEST(test_sums_of_fp32)
+{
+    each_version(sums_of_fp32_round_alike);
 }
 
 TEST(test_widening)

@@ -23,8 +23,8 @@ const struct gf_buffer *gf_buffer_of(const gf_context *gf, const struct gf_op *o
 
 static bool in_place(const struct gf_op *op) { return op->packed == op->of.buffer.gradient; }
 
-/* Cast, scale and look at one slice. Nobody looks where nothing changes and who adds sees all ranks' values: that would
- * read all once more, which takes longer than adding. */
+/* Cast, scale and look at one slice. Nobody looks where who adds sees all ranks' values: that would read all once more,
+ * which takes longer than adding. */
 static gf_status dense_pack(gf_context *gf, struct gf_op *op)
 {
     const struct gf_buffer *buffer = gf_buffer_of(gf, op);
@@ -33,11 +33,12 @@ static gf_status dense_pack(gf_context *gf, struct gf_op *op)
     gf_mem from = op->of.buffer.gradient + done * gf_type_size_bytes(type);
     gf_mem to = op->packed + done * gf_type_size_bytes(wire);
     float pre = gf->config.exchange.pre_scale;
-    struct gf_check *check = gf_finite_counter(gf, op->index, GF_COUNT_PACKED);
+    bool others_look = op->coll.sources != NULL, changes = !in_place(op) || (pre != 1.0f);
+    struct gf_check *check = others_look ? NULL : gf_finite_counter(gf, op->index, GF_COUNT_PACKED);
     gf_status status = GF_OK;
 
-    if (op->coll.sources != NULL) count = buffer->elem_count;
-    else if (in_place(op) && (pre == 1.0f))
+    if (others_look && !changes) count = buffer->elem_count;
+    else if (!changes)
         status = gf->ops->check(op->pack_queue, from, type, count, buffer->first_elem + done, check);
     else
         status = gf->ops->cast(op->pack_queue, to, wire, from, type, count, pre, buffer->first_elem + done, check);
@@ -58,7 +59,7 @@ static gf_status dense_unpack(gf_context *gf, struct gf_op *op)
 
     if (in_place(op) && (factor == 1.0f)) count = buffer->elem_count;
     else if (gf->ops->cast(&gf->queue, op->of.buffer.gradient + done * gf_type_size_bytes(type), type,
-                           op->packed + done * gf_type_size_bytes(wire), wire, count, factor, 0,
+                           op->packed + done * gf_type_size_bytes(wire), wire, count, factor, op->coll.base + done,
                            gf_finite_counter(gf, op->index, GF_COUNT_SUMMED)) < 0)
         return gf_device_failed(gf, op->operation);
     op->done_elems += count;
@@ -75,10 +76,13 @@ void gf_buffer_packed(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 void gf_buffer_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     (void)now_ns;
-    gf_finite_local(gf, gf_buffer_of(gf, op), gf_finite_seen(gf, op->index, GF_COUNT_PACKED));
-    gf->finite.sum_count += op->summed.bad_count + gf_finite_seen(gf, op->index, GF_COUNT_SUMMED)->bad_count;
+    const struct gf_buffer *buffer = gf_buffer_of(gf, op);
+    const uint32_t *members = (op->algorithm == GF_ALGORITHM_HIERARCHY) ? gf->nodes.of.local : gf->ids;
+    gf_finite_local(gf, buffer, gf_finite_seen(gf, op->index, GF_COUNT_PACKED));
+    gf_finite_sums(gf, buffer, &op->summed);
+    gf_finite_sums(gf, buffer, gf_finite_seen(gf, op->index, GF_COUNT_SUMMED));
     if (gf_finite_taken(gf, op->index) < 0) (void)gf_device_failed(gf, op->operation);
-    gf_finite_sources(gf, gf_buffer_of(gf, op), &op->of.buffer.sources);
+    gf_finite_sources(gf, buffer, members, &op->of.buffer.sources);
     gf->step.buffers_ended++;
 }
 
@@ -93,11 +97,23 @@ const struct gf_op_kind gf_buffer_dense = {
 
 /* What leaves the node, or any rank's device for the host, has the wire's type. Ranks that all reach each other's
  * memory, the host's or the devices', add what the appliance wrote, and none casts all of it there and back; hierarchy
- * casts what it sends. Chunks are packed in any case. The same on all ranks, some of which may have no device. */
+ * casts what it sends. Chunks are packed in any case. The same on all ranks, some of which may have no device. Where
+ * the bits of the wire are wanted in the node, the host adds fp32 as if it had been cast; all else is cast. */
 static gf_type buffer_type(const gf_context *gf, const struct gf_buffer *buffer, gf_algorithm algorithm)
 {
-    bool in_reach = gf_is_in_node(algorithm) && ((gf->warm.met[GF_MET_DEVICE] == 0) || gf->ipc.agreed);
+    bool on_host = gf->warm.met[GF_MET_DEVICE] == 0;
+    bool in_reach = gf_is_in_node(algorithm) && (on_host || gf->ipc.agreed);
+    if (gf->config.exchange.wire_in_node && (!on_host || (gf->world == 1) || (buffer->type != GF_TYPE_F32)))
+        in_reach = false;
     return (in_reach && (buffer->chunk_count == 0)) ? (gf_type)buffer->type : gf->config.exchange.wire;
+}
+
+/* Does whoever adds, or casts what leaves the node, see what this rank gives? */
+static bool others_look(const gf_context *gf, const struct gf_op *op)
+{
+    if (!in_place(op) || gf->on_device || (gf->world == 1)) return false;
+    if (op->algorithm == GF_ALGORITHM_HIERARCHY) return (gf->nodes.of.local_size > 1) || (op->between != 0);
+    return op->algorithm == GF_ALGORITHM_DIRECT;
 }
 
 bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
@@ -122,9 +138,9 @@ bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
     if ((op->algorithm == GF_ALGORITHM_HIERARCHY) && (type != wire)) op->between = gf->pack + at;
     op->host = gf->wire + at;
     op->coll.data = (!gf->on_device || gf_sums_late(gf, op->algorithm)) ? op->packed : gf->wire + at;
-    if (in_place(op) && !gf->on_device && (gf->config.exchange.pre_scale == 1.0f) &&
-        (op->algorithm == GF_ALGORITHM_DIRECT))
-        op->coll.sources = &op->of.buffer.sources;
+    if (others_look(gf, op)) op->coll.sources = &op->of.buffer.sources;
+    if (gf->config.exchange.wire_in_node && (type != wire)) op->coll.as = wire;
+    if (buffer->chunk_count == 0) op->coll.base = buffer->first_elem;
     op->coll.collective = GF_COLL_ALLREDUCE;
     op->coll.type = type;
     op->coll.elem_count = buffer->elem_count;

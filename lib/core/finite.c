@@ -1,5 +1,6 @@
 /* See finite.h. */
 #include "lib/context.h"
+#include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 
 static const struct gf_check none = {.bad_first = UINT64_MAX};
@@ -64,12 +65,13 @@ gf_status gf_finite_reached(gf_context *gf, uint32_t index)
 
 void gf_finite_step(gf_context *gf)
 {
-    gf->finite.local_count = gf->finite.sum_count = 0;
-    gf->finite.first_key = GF_KEY_NONE;
+    gf->finite.local_count = 0;
+    gf->finite.first_key = gf->finite.first_sum = GF_KEY_NONE;
 }
 
 /* In a gap between tensors: the appliance wrote where nothing lies. */
-static void bad_in(gf_context *gf, uint32_t rank, const struct gf_buffer *buffer, const struct gf_check *check)
+static void first_put(const gf_context *gf, uint32_t rank, const struct gf_buffer *buffer,
+                      const struct gf_check *check, uint64_t *key_out)
 {
     uint32_t first = 0, last = gf->tensor_count - 1, tensor;
     uint64_t elem = 0, key;
@@ -83,18 +85,27 @@ static void bad_in(gf_context *gf, uint32_t rank, const struct gf_buffer *buffer
     if (tensor == GF_TENSOR_NONE) tensor = 0;
     else elem = check->bad_first - gf->tensors[tensor].first_elem;
     key = ((uint64_t)rank << (GF_KEY_TENSOR_BITS + GF_KEY_ELEM_BITS)) | ((uint64_t)tensor << GF_KEY_ELEM_BITS) | elem;
-    gf->finite.local_count += check->bad_count;
-    if (key < gf->finite.first_key) gf->finite.first_key = key;
+    if (key < *key_out) *key_out = key;
 }
 
 void gf_finite_local(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check)
 {
-    bad_in(gf, gf->rank, buffer, check);
+    gf->finite.local_count += check->bad_count;
+    first_put(gf, gf->rank, buffer, check, &gf->finite.first_key);
 }
 
-void gf_finite_sources(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *sources)
+void gf_finite_sums(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check)
+{
+    first_put(gf, gf->rank, buffer, check, &gf->finite.first_sum);
+}
+
+void gf_finite_sources(gf_context *gf, const struct gf_buffer *buffer, const uint32_t *members,
+                       const struct gf_check *sources)
 {
     struct gf_check check = *sources;
-    check.bad_first = buffer->first_elem + (sources->bad_first & ((UINT64_C(1) << GF_SOURCE_SHIFT) - 1));
-    bad_in(gf, (uint32_t)(sources->bad_first >> GF_SOURCE_SHIFT), buffer, &check);
+    if (check.bad_count == 0) return;
+    check.bad_first &= (UINT64_C(1) << GF_SOURCE_SHIFT) - 1;
+    gf->finite.local_count += check.bad_count;
+    first_put(gf, gf_rank_of(gf, gf_member_at(members, (uint32_t)(sources->bad_first >> GF_SOURCE_SHIFT))), buffer,
+              &check, &gf->finite.first_key);
 }

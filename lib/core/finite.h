@@ -17,7 +17,7 @@ struct gf_finite {
     /* of the step under way */
     uint64_t local_count;  /* values of this rank, or found by it in another rank's, before they were added */
     uint64_t first_key;    /* the first of them (gf_finite_key); UINT64_MAX: none */
-    uint64_t sum_count;    /* sums, where this rank rounded them: on the wire, or back from it */
+    uint64_t first_sum;    /* the same of sums that this rank added or rounded: on the wire, or back from it */
 };
 
 /* Of what an operation packs, or of chunk norms; and of sums. */
@@ -41,8 +41,11 @@ gf_status gf_finite_taken(gf_context *gf, uint32_t index);
 void gf_finite_step(gf_context *gf); /* a step begins: none so far */
 /* Values of this rank, in a counter whose indices are elements of the pool; of one buffer, or (NULL) of the sparse part. */
 void gf_finite_local(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check);
-/* The same of all ranks' values in the blocks that this rank added. */
-void gf_finite_sources(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *sources);
+/* The same of all ranks' values in the blocks that this rank added; sources are indices of members. */
+void gf_finite_sources(gf_context *gf, const struct gf_buffer *buffer, const uint32_t *members,
+                       const struct gf_check *sources);
+/* Of sums. */
+void gf_finite_sums(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check);
 
 /* Which value it was, so that a lower key is an earlier one: rank, tensor, element of the tensor. */
 #define GF_KEY_ELEM_BITS 37u /* gf_pool_place() allows no more elements */

@@ -39,6 +39,8 @@ struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_opera
     op->coll.fold_keeps = false;
     op->coll.root = 0;
     op->coll.sources = NULL;
+    op->coll.as = GF_TYPE_F32;
+    op->coll.base = 0;
     op->state = GF_OP_PACK;
     return op;
 }
@@ -166,7 +168,6 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     coll->timeout_ns = gf->config.exchange.timeout_ns;
     coll->slice_bytes = gf->config.exchange.slice_bytes;
     coll->window = gf->config.link.window;
-    coll->base = 0;
     coll->timing = ((gf->modules->observe != NULL) && timed(op)) ? &gf->observed.timing : NULL;
     coll->check = op->kind->counts ? &op->summed : NULL;
     op->summed = (struct gf_check){.bad_first = UINT64_MAX};

@@ -29,7 +29,7 @@ static void norms_add(uint64_t *into, const uint64_t *from)
 
 #define BIT(word) (1u << (word))
 #define HIGHEST (BIT(GF_VOTE_LAST) | BIT(GF_VOTE_STILL) | BIT(GF_VOTE_LINK) | BIT(GF_VOTE_LINK + 1) | BIT(GF_VOTE_LINK_END))
-#define LOWEST (BIT(GF_VOTE_FIRST_BAD) | BIT(GF_VOTE_FIRST))
+#define LOWEST (BIT(GF_VOTE_FIRST_BAD) | BIT(GF_VOTE_FIRST_SUM) | BIT(GF_VOTE_FIRST))
 #define RANK_MASK ((1u << GF_VOTE_RANK_BITS) - 1)
 #define WAIT_MASK ((UINT64_C(1) << (64 - GF_VOTE_RANK_BITS)) - 1) /* 26 days */
 
@@ -56,7 +56,7 @@ static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     const uint64_t *words = gf->vote;
     (void)op;
     step->agreed = true;
-    step->skipped = (words[GF_VOTE_BAD] != 0) || (words[GF_VOTE_BAD_SUMS] != 0);
+    step->skipped = (words[GF_VOTE_BAD] != 0) || (words[GF_VOTE_FIRST_SUM] != GF_KEY_NONE);
     step->samples_all = words[GF_VOTE_SAMPLES];
     memcpy(step->metrics, &words[GF_VOTE_METRIC], sizeof step->metrics);
     gf->change.joiners = (uint32_t)words[GF_VOTE_WAITING];
@@ -70,7 +70,7 @@ static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     }
     step->link_ends[0] = step->link_ends[1] = GF_RANK_NONE;
     if (gf->modules->observe != NULL) gf->modules->observe->link_times_learn(gf);
-    if (step->skipped && (words[GF_VOTE_FIRST_BAD] != GF_KEY_NONE)) {
+    if (words[GF_VOTE_BAD] != 0) {
         struct gf_finite_place place = gf_finite_place_of(words[GF_VOTE_FIRST_BAD]);
         gf_log_line(&gf->log, GF_LOG_WARN,
                     "step %llu skipped on all ranks: %llu values are not finite, first on rank %u, tensor %u \"%s\", "
@@ -78,10 +78,12 @@ static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
                     (unsigned long long)step->number, (unsigned long long)words[GF_VOTE_BAD], place.rank, place.tensor,
                     gf->tensors[place.tensor].name, (unsigned long long)place.elem);
     } else if (step->skipped) {
+        struct gf_finite_place place = gf_finite_place_of(words[GF_VOTE_FIRST_SUM]);
         gf_log_line(&gf->log, GF_LOG_WARN,
-                    "step %llu skipped on all ranks: %llu sums left the range of the wire or of their gradient; "
-                    "every local gradient was finite",
-                    (unsigned long long)step->number, (unsigned long long)words[GF_VOTE_BAD_SUMS]);
+                    "step %llu skipped on all ranks: a sum left the range of the wire or of its gradient, where rank "
+                    "%u added or rounded it, tensor %u \"%s\", element %llu; every local gradient was finite",
+                    (unsigned long long)step->number, place.rank, place.tensor, gf->tensors[place.tensor].name,
+                    (unsigned long long)place.elem);
     }
 }
 
@@ -93,7 +95,7 @@ static void words_put(gf_context *gf)
     words[GF_VOTE_BAD] = gf->finite.local_count;
     words[GF_VOTE_FIRST_BAD] = gf->finite.first_key;
     words[GF_VOTE_SAMPLES] = gf->step.samples;
-    words[GF_VOTE_BAD_SUMS] = gf->finite.sum_count;
+    words[GF_VOTE_FIRST_SUM] = gf->finite.first_sum;
     words[GF_VOTE_WAITING] = gf_members_waiting(gf->members) | ((uint64_t)(gf->change.leaves ? 1 : 0) << 32);
     words[GF_VOTE_FIRST] = (declared_ns > gf->together_ns) ? (declared_ns - gf->together_ns) & WAIT_MASK : 0;
     words[GF_VOTE_LAST] = (words[GF_VOTE_FIRST] << GF_VOTE_RANK_BITS) | gf->rank;

@@ -11,7 +11,7 @@ enum {
     GF_VOTE_BAD,       /* local values that were not finite (sum) */
     GF_VOTE_FIRST_BAD, /* the first of them, as a key of finite.h (lowest) */
     GF_VOTE_SAMPLES,   /* (sum) */
-    GF_VOTE_BAD_SUMS,  /* sums that are not finite (sum) */
+    GF_VOTE_FIRST_SUM, /* the first sum that is not finite, as a key of the rank that added or rounded it (lowest) */
     GF_VOTE_WAITING,   /* ranks that wait to come in, and above 32 bits those that want to leave (sum) */
     GF_VOTE_LAST,      /* time from the vote before to a rank's last tensor, above the rank (highest: it was the last) */
     GF_VOTE_FIRST,     /* the same time, without the rank (lowest) */

@@ -87,7 +87,7 @@ static gf_status quantized_fold(void *arg, gf_mem dst, gf_mem src, uint64_t grou
     }
     if (status >= 0) status = ops->dequantize(coll->queue, (gf_mem)(uintptr_t)sum, src, count, form, 1.0f, true);
     if ((status >= 0) && (turn + 1 == others))
-        status = ops->quantize(coll->queue, dst, (gf_mem)(uintptr_t)sum, count, form, first, coll->check);
+        status = ops->quantize(coll->queue, dst, (gf_mem)(uintptr_t)sum, count, form, coll->base + first, coll->check);
     block->folded += group_count;
     block->calls++;
     return status;

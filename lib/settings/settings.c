@@ -196,6 +196,8 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
     if (config->job.ignore_environment && (config->job.world == 0))
         return refuse(error_out, "job.ignore_environment = true: allowed only where job.world is set");
     if (quantize_check(config, error_out) < 0) return GF_ERR_CONFIG;
+    if (config->exchange.wire_in_node && (config->exchange.wire == GF_TYPE_F32))
+        return refuse(error_out, "exchange.wire_in_node = true: allowed only with exchange.wire = fp16 or bf16");
     if (config->exchange.deterministic &&
         (algorithm_check(algorithm, GF_ALGORITHMS_ORDER_FIXED, "its order of adding depends on fusion; with "
                          "exchange.deterministic", error_out) < 0)) return GF_ERR_CONFIG;

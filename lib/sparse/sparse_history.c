@@ -149,12 +149,14 @@ static gf_status sparse_pack(gf_context *gf, struct gf_op *op)
     return GF_OK;
 }
 
-/* Its counter counts packed elements. */
+/* Its counters count packed elements. */
 static void sparse_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     const uint32_t *chunks = gf->sparse.selection + gf_buffer_of(gf, op)->chunk_first;
-    struct gf_check *check = gf_finite_seen(gf, op->index, GF_COUNT_PACKED);
-    if (check->bad_count > 0) check->bad_first = gf_sparse_placed(&gf->sparse, chunks, check->bad_first);
+    struct gf_check *const checks[] = {gf_finite_seen(gf, op->index, GF_COUNT_PACKED),
+                                       gf_finite_seen(gf, op->index, GF_COUNT_SUMMED), &op->summed};
+    for (struct gf_check *const *at = checks; at < checks + sizeof checks / sizeof checks[0]; at++)
+        if ((*at)->bad_count > 0) (*at)->bad_first = gf_sparse_placed(&gf->sparse, chunks, (*at)->bad_first);
     gf_buffer_done(gf, op, now_ns);
 }
 
@@ -170,7 +172,7 @@ static gf_status sparse_unpack(gf_context *gf, struct gf_op *op)
     else if (count > gf->sparse.scratch_elems) count = gf->sparse.scratch_elems;
     if (!fits && ((gf_queue_after(gf, &gf->pack_queue, &gf->queue) < 0) || /* whose scratch it is */
                   (gf->ops->cast(&gf->queue, gf->sparse.scratch, type, op->packed + done * gf_type_size_bytes(wire),
-                                 wire, count, factor, 0, gf_finite_counter(gf, op->index, GF_COUNT_SUMMED)) < 0) ||
+                                 wire, count, factor, done, gf_finite_counter(gf, op->index, GF_COUNT_SUMMED)) < 0) ||
                   (gf_queue_after(gf, &gf->queue, &gf->pack_queue) < 0)))
         return gf_device_failed(gf, GF_OPERATION_STEP);
     op->done_elems += count;

@@ -177,6 +177,16 @@ static gf_status fold_in(struct gf_coll *coll, const gf_mem *at, uint64_t count)
     return status;
 }
 
+gf_status gf_direct_sum(const struct gf_coll *coll, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
+                        uint64_t first, uint64_t count, struct gf_check *check, struct gf_check *sources)
+{
+    const struct gf_node_ops *ops = gf_node_ops(coll->ops);
+    bool rounds = coll->as != GF_TYPE_F32;
+    return (rounds ? ops->sum_n_as : ops->sum_n)(coll->queue, dst, dst_count, src, coll->size,
+                                                 rounds ? coll->as : coll->type, count, coll->base + first, check,
+                                                 sources);
+}
+
 /* Values are summed; a lone source is copied, to the bit. */
 static gf_status combine(struct gf_coll *coll, uint64_t round, uint64_t first, uint64_t elems, uint64_t count)
 {
@@ -193,8 +203,7 @@ static gf_status combine(struct gf_coll *coll, uint64_t round, uint64_t first, u
     }
     if (coll->fold != NULL) return fold_in(coll, src, count);
     if (coll->collective <= GF_COLL_REDUCE_SCATTER)
-        return gf_node_ops(coll->ops)->sum_n(coll->queue, dst, dst_count, src, src_count, coll->type, count,
-                                             coll->base + first + elems, coll->check, coll->sources);
+        return gf_direct_sum(coll, dst, dst_count, src, first + elems, count, coll->check, coll->sources);
     for (uint32_t d = 0; d < dst_count; d++) {
         gf_status status = coll->ops->copy(coll->queue, dst[d], src[0], bytes);
         if (status < 0) return status;

@@ -130,6 +130,10 @@ static inline size_t gf_direct_half_bytes(uint32_t size, uint32_t slice_bytes)
 }
 uint64_t gf_direct_block_elems(const struct gf_coll *coll); /* of all blocks but the last */
 
+/* Sums of all ranks' data in host memory, in rank order; `first` is where they lie in data. */
+gf_status gf_direct_sum(const struct gf_coll *coll, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
+                        uint64_t first, uint64_t count, struct gf_check *check, struct gf_check *sources);
+
 /* Begins an operation whose state is all zeroes but for `small`: its place. */
 void gf_direct_begin(struct gf_coll *coll);
 /* A barrier, in two halves: direct_flags.c. The first of an operation also tells and compares what it is, and where

@@ -10,8 +10,6 @@
  * lane therefore has two places, used in turn, and a place is written anew only then. */
 #include "ops/node/direct.h"
 
-#include "ops/module_ops.h"
-
 /* Where a rank's copy lies in its region, if it is not beside the flags. */
 static size_t copy_at(const struct gf_coll *coll)
 {
@@ -49,8 +47,7 @@ static gf_status sum_range(const struct gf_coll *coll, const gf_mem *from, uint6
     gf_mem src[GF_DIRECT_RANKS_MAX], dst = coll->data + first * gf_coll_elem_bytes(coll);
     if (first >= end) return GF_OK;
     for (uint32_t index = 0; index < coll->size; index++) src[index] = from[index] + first * gf_coll_elem_bytes(coll);
-    return gf_node_ops(coll->ops)->sum_n(coll->queue, &dst, 1, src, coll->size, coll->type, end - first,
-                                         coll->base + first, check, sources);
+    return gf_direct_sum(coll, &dst, 1, src, first, end - first, check, sources);
 }
 
 static gf_status sum_all(const struct gf_coll *coll, const gf_mem *from)
@@ -58,8 +55,7 @@ static gf_status sum_all(const struct gf_coll *coll, const gf_mem *from)
     uint64_t first, count;
     gf_status status;
     if ((coll->collective == GF_COLL_ALLREDUCE) && (coll->check == NULL))
-        return gf_node_ops(coll->ops)->sum_n(coll->queue, &coll->data, 1, from, coll->size, coll->type,
-                                             coll->elem_count, coll->base, NULL, NULL);
+        return gf_direct_sum(coll, &coll->data, 1, from, 0, coll->elem_count, NULL, NULL);
     gf_coll_block(coll->elem_count, coll->size, coll->index, &first, &count);
     if (coll->collective == GF_COLL_REDUCE_SCATTER)
         return sum_range(coll, from, first, first + count, coll->check, coll->sources);

@@ -14,7 +14,7 @@
  *
  * An element is added in rank order in its node, then as ring or halving does over nodes: with halving the order does
  * not depend on the position. 16-bit data is rounded once in the node, then once a hop; what a 16-bit wire
- * carries of fp32 data is rounded as it leaves the node.
+ * carries of fp32 data is rounded as it leaves the node, and with coll->as each value and each sum in the node too.
  *
  * In device memory SCATTER and GATHER are gf_coll_direct_device, and BETWEEN adds late where the link reads that memory,
  * else on the host. Each phase ends with an event that the CPU waits for, as it moves the network in any case. */
@@ -165,13 +165,16 @@ static gf_status hierarchy_start(struct gf_coll *coll)
     return phase_start(coll, coll->moved_ns);
 }
 
-/* Some of this rank's block, to the wire's type or back; what the new type cannot hold is counted. */
+/* Some of this rank's block, to the wire's type or back; what the new type cannot hold is counted: as the rank's own
+ * where it is alone in its node, else as a sum. */
 static gf_status block_cast(struct gf_coll *coll, bool narrow, uint64_t at, uint64_t count)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
+    bool alone = narrow && (own->nodes->local_size == 1) && (coll->sources != NULL);
     gf_mem data = coll->data + at * gf_coll_elem_bytes(coll), packed = own->packed + at * gf_type_size_bytes(own->wire);
+    struct gf_check *check = alone ? coll->sources : coll->check;
     return coll->ops->cast(coll->queue, narrow ? packed : data, narrow ? own->wire : coll->type, narrow ? data : packed,
-                           narrow ? coll->type : own->wire, count, 1.0f, coll->base + at, coll->check);
+                           narrow ? coll->type : own->wire, count, 1.0f, coll->base + at, check);
 }
 
 /* All of the block, and the event after it. */

@@ -70,20 +70,35 @@ static gf_status plan_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_typ
     return gf_element_ops_best()->sum(queue, dst, src, type, elem_count, base, check);
 }
 
-static gf_status plan_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
-                            uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base,
-                            struct gf_check *check, struct gf_check *sources)
+/* As spend(). */
+static bool sum_n_spend(struct gf_queue *queue, uint32_t dst_count, uint32_t src_count, uint64_t bytes)
 {
     const struct plan_device *device = device_of(queue);
-    uint64_t bytes = elem_count * gf_type_bytes(type), peer_ns = 0;
+    uint64_t peer_ns = 0;
     if (dst_count + src_count > 2) { /* all but one of each are peers' */
         uint64_t port_ns = ns_at((double)(dst_count + src_count - 2) * (double)bytes, device->peer_bytes_per_ns);
         uint64_t pair_ns = ns_at((double)bytes, device->pair_bytes_per_ns);
         peer_ns = (port_ns > pair_ns) ? port_ns : pair_ns;
     }
-    if (!work_beside(queue, 3 * bytes, 1, peer_ns)) return GF_OK;
+    return work_beside(queue, 3 * bytes, 1, peer_ns);
+}
+
+static gf_status plan_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
+                            uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base,
+                            struct gf_check *check, struct gf_check *sources)
+{
+    if (!sum_n_spend(queue, dst_count, src_count, elem_count * gf_type_bytes(type))) return GF_OK;
     return gf_node_ops(gf_element_ops_best())->sum_n(queue, dst, dst_count, src, src_count, type, elem_count, base,
                                                      check, sources);
+}
+
+static gf_status plan_sum_n_as(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
+                               uint32_t src_count, gf_type as, uint64_t elem_count, uint64_t base,
+                               struct gf_check *check, struct gf_check *sources)
+{
+    if (!sum_n_spend(queue, dst_count, src_count, elem_count * sizeof(float))) return GF_OK;
+    return gf_node_ops(gf_element_ops_best())->sum_n_as(queue, dst, dst_count, src, src_count, as, elem_count, base,
+                                                        check, sources);
 }
 
 static gf_status plan_check(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
@@ -215,6 +230,7 @@ static gf_status plan_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem 
 
 static const struct gf_node_ops plan_node_ops = {
     .sum_n = plan_sum_n,
+    .sum_n_as = plan_sum_n_as,
     .copy_n = plan_copy_n,
 };
 static const struct gf_sparse_ops plan_sparse_ops = {

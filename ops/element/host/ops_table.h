@@ -19,7 +19,7 @@
     const struct gf_element_ops gf_element_ops_##width = {                                                          \
         .name = #width, .set = (of_set), .supported = (is_supported), .cast = cast, .sum = sum, .check = check,     \
         .copy = copy, .zero = zero};                                                                                \
-    const struct gf_node_ops gf_node_ops_##width = {.sum_n = sum_n, .copy_n = copy_n};                              \
+    const struct gf_node_ops gf_node_ops_##width = {.sum_n = sum_n, .sum_n_as = sum_n_as, .copy_n = copy_n};        \
     const struct gf_sparse_ops gf_sparse_ops_##width = {                                                            \
         .score = score, .accumulate = accumulate, .cast_chunks = cast_chunks,                                       \
         .accumulate_chunks = accumulate_chunks, .zero_chunks = zero_chunks};                                        \

@@ -1,5 +1,6 @@
 /* dst[0..] = round(src[0] + src[1] + ..). The lines that are stored were loaded just before, in place as a rule:
- * storing them past the cache would save no read, so there is no such version. */
+ * storing them past the cache would save no read, so there is no such version.
+ * `as`: GF_TYPE_F32, or what each value of an fp32 source and the sum are rounded to, in registers. */
 #ifndef GF_SUM_N_HOST_H
 #define GF_SUM_N_HOST_H
 #include "ops/element/host/vec.h"
@@ -7,35 +8,38 @@
 struct sum_n_range {
     const gf_mem *dst, *src;
     uint32_t dst_count, src_count;
+    gf_type type, as;
     uint64_t base;
     struct gf_check *check, *sources;
 };
 
 /* Bit b of bad: sum i + b is not finite. Its sources still are what they were: nothing of this vector is stored yet. */
-__attribute__((noinline, cold)) VEC_FN void sum_n_note(const struct sum_n_range *r, gf_type type, uint64_t i,
+__attribute__((noinline, cold)) VEC_FN void sum_n_note(const struct sum_n_range *r, uint64_t i,
                                                        uint32_t count, uint32_t bad)
 {
     gf_check_note(r->check, r->base + i, bad);
     if (r->sources == NULL) return;
     for (uint32_t s = 0; s < r->src_count; s++)
         vec_check(r->sources, ((uint64_t)s << GF_SOURCE_SHIFT) + r->base + i, count,
-                  vec_load(type, gf_host_at(r->src[s]), i, count), __builtin_inff());
+                  vec_load(r->type, gf_host_at(r->src[s]), i, count), gf_type_overflow(r->as));
 }
 
-VEC_INLINE void sum_n_look(const struct sum_n_range *r, gf_type type, uint64_t i, uint32_t count, vec result)
+/* `limit`: the type that the sum is rounded to. */
+VEC_INLINE void sum_n_look(const struct sum_n_range *r, gf_type limit, uint64_t i, uint32_t count, vec sum)
 {
-    uint32_t bad = vec_bad(result, gf_type_overflow(type));
+    uint32_t bad = vec_bad(sum, gf_type_overflow(limit));
     if (count != VEC_ELEMS) bad &= ((uint32_t)1 << count) - 1;
-    if (bad != 0) sum_n_note(r, type, i, count, bad);
+    if (bad != 0) sum_n_note(r, i, count, bad);
 }
 
-VEC_INLINE void sum_n_some(const struct sum_n_range *r, gf_type type, uint64_t i, uint32_t count)
+VEC_INLINE void sum_n_some(const struct sum_n_range *r, gf_type type, gf_type as, uint64_t i, uint32_t count)
 {
-    vec result = vec_load(type, gf_host_at(r->src[0]), i, count);
+    vec sum = vec_rounded(as, vec_load(type, gf_host_at(r->src[0]), i, count));
     for (uint32_t s = 1; s < r->src_count; s++)
-        result = vec_add(result, vec_load(type, gf_host_at(r->src[s]), i, count));
-    sum_n_look(r, type, i, count, result);
-    for (uint32_t d = 0; d < r->dst_count; d++) vec_store(type, gf_host_at(r->dst[d]), i, count, result);
+        sum = vec_add(sum, vec_rounded(as, vec_load(type, gf_host_at(r->src[s]), i, count)));
+    sum_n_look(r, (as == GF_TYPE_F32) ? type : as, i, count, sum);
+    sum = vec_rounded(as, sum);
+    for (uint32_t d = 0; d < r->dst_count; d++) vec_store(type, gf_host_at(r->dst[d]), i, count, sum);
 }
 
 /* Whole vectors of two and of four ranks, as many to as from: addresses in registers, and no look at results that
@@ -68,25 +72,38 @@ VEC_INLINE uint64_t sum_n_known(const struct sum_n_range *r, gf_type type, uint6
     return looks ? sum_n_ranks(r, type, elem_count, true, 4) : sum_n_ranks(r, type, elem_count, false, 4);
 }
 
-VEC_INLINE void sum_n_type(const struct sum_n_range *r, gf_type type, uint64_t elem_count)
+VEC_INLINE void sum_n_type(const struct sum_n_range *r, gf_type type, gf_type as, uint64_t elem_count)
 {
-    uint64_t i = sum_n_known(r, type, elem_count);
-    for (; elem_count - i >= VEC_ELEMS; i += VEC_ELEMS) sum_n_some(r, type, i, VEC_ELEMS);
-    if (i < elem_count) sum_n_some(r, type, i, (uint32_t)(elem_count - i));
+    uint64_t i = (as == GF_TYPE_F32) ? sum_n_known(r, type, elem_count) : 0;
+    for (; elem_count - i >= VEC_ELEMS; i += VEC_ELEMS) sum_n_some(r, type, as, i, VEC_ELEMS);
+    if (i < elem_count) sum_n_some(r, type, as, i, (uint32_t)(elem_count - i));
 }
 
 VEC_FN gf_status sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
                        uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base, struct gf_check *check,
                        struct gf_check *sources)
 {
-    struct sum_n_range range = {dst, src, dst_count, src_count, base, check, sources};
+    struct sum_n_range range = {dst, src, dst_count, src_count, type, GF_TYPE_F32, base, check, sources};
     (void)queue;
     GF_ASSERT((type < GF_TYPE_COUNT) && (src_count > 0) && ((sources == NULL) || (check != NULL)));
     switch (type) {
-    case GF_TYPE_F16: sum_n_type(&range, GF_TYPE_F16, elem_count); break;
-    case GF_TYPE_BF16: sum_n_type(&range, GF_TYPE_BF16, elem_count); break;
-    default: sum_n_type(&range, GF_TYPE_F32, elem_count); break;
+    case GF_TYPE_F16: sum_n_type(&range, GF_TYPE_F16, GF_TYPE_F32, elem_count); break;
+    case GF_TYPE_BF16: sum_n_type(&range, GF_TYPE_BF16, GF_TYPE_F32, elem_count); break;
+    default: sum_n_type(&range, GF_TYPE_F32, GF_TYPE_F32, elem_count); break;
     }
+    return GF_OK;
+}
+
+VEC_FN gf_status sum_n_as(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
+                          uint32_t src_count, gf_type as, uint64_t elem_count, uint64_t base, struct gf_check *check,
+                          struct gf_check *sources)
+{
+    struct sum_n_range range = {dst, src, dst_count, src_count, GF_TYPE_F32, as, base, check, sources};
+    (void)queue;
+    GF_ASSERT(((as == GF_TYPE_F16) || (as == GF_TYPE_BF16)) && (src_count > 0));
+    GF_ASSERT((sources == NULL) || (check != NULL));
+    if (as == GF_TYPE_F16) sum_n_type(&range, GF_TYPE_F32, GF_TYPE_F16, elem_count);
+    else sum_n_type(&range, GF_TYPE_F32, GF_TYPE_BF16, elem_count);
     return GF_OK;
 }
 

@@ -29,17 +29,30 @@ VEC_INLINE vec vec_load_whole(gf_type type, const uint8_t *src)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
 
-/* bf16 as gf_bf16_of_f32(), with the sign left in place: only a NaN could carry into it, and those are replaced. */
-VEC_INLINE __m128i vec_round(gf_type type, vec a)
+/* In the upper half of each, as gf_bf16_of_f32(), with the sign left in place: only a NaN could carry into it, and
+ * those are replaced. The lower half is anything. */
+VEC_INLINE __m256i vec_bf16(vec a)
 {
-    if (type == GF_TYPE_F16) return _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     __m256i bits = _mm256_castps_si256(a);
     __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
     __m256i finite = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
     __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
     __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
-    __m256i upper = _mm256_srli_epi32(_mm256_blendv_epi8(finite, quiet, is_nan), 16);
+    return _mm256_blendv_epi8(finite, quiet, is_nan);
+}
+
+VEC_INLINE __m128i vec_round(gf_type type, vec a)
+{
+    if (type == GF_TYPE_F16) return _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m256i upper = _mm256_srli_epi32(vec_bf16(a), 16);
     return _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256(upper, 1));
+}
+
+VEC_INLINE vec vec_rounded(gf_type type, vec a)
+{
+    if (type == GF_TYPE_F32) return a;
+    if (type == GF_TYPE_F16) return _mm256_cvtph_ps(vec_round(type, a));
+    return _mm256_castsi256_ps(_mm256_and_si256(vec_bf16(a), _mm256_set1_epi32((int)0xffff0000)));
 }
 
 VEC_INLINE void vec_store_whole(gf_type type, uint8_t *dst, vec a)

@@ -30,16 +30,27 @@ VEC_INLINE vec vec_load_whole(gf_type type, const uint8_t *src)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
-/* As in vec_avx2.h. */
-VEC_INLINE __m256i vec_round(gf_type type, vec a)
+/* These three as in vec_avx2.h. */
+VEC_INLINE __m512i vec_bf16(vec a)
 {
-    if (type == GF_TYPE_F16) return _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     __m512i bits = _mm512_castps_si512(a);
     __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
     __m512i finite = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
     __mmask16 is_nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
-    __m512i all = _mm512_mask_or_epi32(finite, is_nan, bits, _mm512_set1_epi32(0x400000));
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(all, 16));
+    return _mm512_mask_or_epi32(finite, is_nan, bits, _mm512_set1_epi32(0x400000));
+}
+
+VEC_INLINE __m256i vec_round(gf_type type, vec a)
+{
+    if (type == GF_TYPE_F16) return _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(vec_bf16(a), 16));
+}
+
+VEC_INLINE vec vec_rounded(gf_type type, vec a)
+{
+    if (type == GF_TYPE_F32) return a;
+    if (type == GF_TYPE_F16) return _mm512_cvtph_ps(vec_round(type, a));
+    return _mm512_castsi512_ps(_mm512_and_si512(vec_bf16(a), _mm512_set1_epi32((int)0xffff0000)));
 }
 
 VEC_INLINE void vec_store_whole(gf_type type, uint8_t *dst, vec a)
