@@ -165,6 +165,7 @@ TEST(a_16_bit_wire_rounds_between_nodes_and_where_asked_to_in_them)
         {shapes[1], {-68000.0f, 1.0f}, 0, FIRST_ON "0" AT_5, true},
         {shapes[2], {70000.0f, -68000.0f}, 2000.0f, NULL, false},
         {shapes[0], {1.5f, 70000.0f}, 0, SUM_LEFT, false},        /* rank 1 is one of three in its node, */
+        {shapes[0], {1.5f, 70000.0f}, 0, FIRST_ON "1" AT_5, true}, /* the first of its node */
         {shapes[0], {70000.0f, 1.5f}, 0, FIRST_ON "0" AT_5, false}, /* rank 0 alone */
         {shapes[4], {70000.0f, 68000.5f}, 138000.5f, NULL, false}, /* one node */
         {shapes[4], {4097.0f, 1.5f}, 4096.0f, NULL, true},

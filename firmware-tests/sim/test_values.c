@@ -226,7 +226,7 @@ TEST(one_value_that_is_not_finite_is_named_and_no_rank_moves)
         const char *log;
     } cases[] = {
         {GF_TYPE_F32, {2, 6, 10006, NAN, 0}, "1 values are not finite, first on rank 2, tensor 6 \"large\", element 10006"},
-        {GF_TYPE_F16, {0, 2, 7, INFINITY, 0}, "first on rank 0, tensor 2 \"odd\", element 7"},
+        {GF_TYPE_F16, {0, 2, 7, INFINITY, 0}, "1 values are not finite, first on rank 0, tensor 2 \"odd\", element 7"},
         {GF_TYPE_BF16, {1, 9, 3000, -INFINITY, 0}, "first on rank 1, tensor 9 \"last\", element 3000"},
         {GF_TYPE_F16, {1, 1, 0, 65520.0f, 0}, "first on rank 1, tensor 1 \"one\", element 0"}, /* becomes so in the cast */
         {GF_TYPE_F32, {GF_RANK_NONE, 3, 77, NAN, 0}, "3 values are not finite, first on rank 0, tensor 3 \"round\", element 77"},
