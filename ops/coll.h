@@ -158,6 +158,15 @@ static inline bool gf_coll_offers(const struct gf_coll_kind *kind, gf_collective
     return ((kind->collectives >> collective) & 1) != 0;
 }
 
+/* Which is quicker, halving or a ring? Halving has fewer rounds, of three ranks as many; and no more bytes where size
+ * is a power of two, else up to twice as many. UINT64_MAX: halving in any case. */
+static inline bool gf_halving_pays(uint32_t size, uint64_t bytes, uint64_t max_bytes)
+{
+    bool is_power = (size & (size - 1)) == 0;
+    if (!is_power && (max_bytes != UINT64_MAX)) max_bytes = (size == 3) ? 0 : max_bytes / 32;
+    return bytes <= max_bytes;
+}
+
 extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server,
     gf_coll_alltoall, gf_coll_direct, gf_coll_hierarchy;
 /* Direct, where data and element ops are a device's: allreduce and its halves. stream: allreduce; its streams tell

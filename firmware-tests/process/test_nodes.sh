@@ -57,7 +57,7 @@ two_devices() {
 
 cases="auto_takes_hierarchy_between_two_nodes ranks_of_two_nodes_train a_dead_rank_is_named_on_both_nodes \
 devices_of_two_nodes_train a_dead_rank_with_a_device_is_named_on_both_nodes \
-two_devices_share_the_bytes_of_two_ranks auto_takes_messages_between_three_nodes \
+two_devices_share_the_bytes_of_two_ranks auto_takes_hierarchy_between_three_nodes \
 two_devices_share_the_bytes_of_three_ranks"
 if ! command -v ip >/dev/null || ! command -v tc >/dev/null || ! net_up "gf$$" 2 1gbit 2>/dev/null; then
     net_down
@@ -82,6 +82,6 @@ check two_devices_share_the_bytes_of_two_ranks two_devices
 net_down
 net_up "gf$$" 3 1gbit
 config
-check auto_takes_messages_between_three_nodes sums ring
+check auto_takes_hierarchy_between_three_nodes sums hierarchy
 check two_devices_share_the_bytes_of_three_ranks two_devices
 finish

@@ -3,6 +3,7 @@
  * the soak's jobs. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
+#include "lib/context.h"
 #include "ops/node/direct.h"
 
 static const struct gf_tensor tensors[] = {
@@ -215,21 +216,22 @@ TEST(nodes_that_are_not_whole_are_refused_by_name)
     }
 }
 
-TEST(auto_takes_it_on_two_whole_nodes_or_where_each_rank_has_a_network_device)
+TEST(auto_takes_it_on_whole_nodes_of_several_ranks)
 {
     static const struct auto_case {
         uint32_t shape[8];
         bool integrity, deterministic;
         uint32_t cards; /* a node; 0: not known */
+        uint32_t ports; /* devices that its owners leave by; 0: it is not taken */
         uint32_t blind[2][2];
         gf_algorithm taken; /* by what is larger than exchange.doubling_max_bytes */
     } cases[] = {
-        {.shape = {2, 2}, .taken = GF_ALGORITHM_HIERARCHY},
-        {.shape = {5, 3}, .taken = GF_ALGORITHM_HIERARCHY},
-        {.shape = {2, 2, 2}, .taken = GF_ALGORITHM_RING},
-        {.shape = {2, 2, 2}, .cards = 2, .taken = GF_ALGORITHM_HIERARCHY},
-        {.shape = {2, 2, 2}, .cards = 1, .taken = GF_ALGORITHM_RING},
-        {.shape = {3, 3, 3}, .cards = 2, .taken = GF_ALGORITHM_RING}, /* two ranks of three share one */
+        {.shape = {2, 2}, .ports = 1, .taken = GF_ALGORITHM_HIERARCHY},
+        {.shape = {5, 3}, .ports = 1, .taken = GF_ALGORITHM_HIERARCHY},
+        {.shape = {2, 2, 2}, .ports = 1, .taken = GF_ALGORITHM_HIERARCHY},
+        {.shape = {2, 2, 2}, .cards = 2, .ports = 2, .taken = GF_ALGORITHM_HIERARCHY},
+        {.shape = {2, 2, 2}, .cards = 1, .ports = 1, .taken = GF_ALGORITHM_HIERARCHY},
+        {.shape = {3, 3, 3}, .cards = 2, .ports = 1, .taken = GF_ALGORITHM_HIERARCHY}, /* two of three share one */
         {.shape = {3, 1}, .taken = GF_ALGORITHM_RING},
         {.shape = {1, 1}, .taken = GF_ALGORITHM_RING},
         {.shape = {4}, .taken = GF_ALGORITHM_DIRECT},
@@ -255,6 +257,8 @@ TEST(auto_takes_it_on_two_whole_nodes_or_where_each_rank_has_a_network_device)
             world_step_ok(&w, &step);
             world_expect_sums(&w, 1.0f);
         }
+        for (uint32_t rank = 0; (c->ports > 0) && (rank < w.world); rank++)
+            assert_int_equal(w.ranks[rank].gf->nodes.of.halving_max_bytes, 16 * c->ports);
         for (uint32_t rank = 0, all; rank < w.world; rank++)
             if (traced(&w, rank, c->taken, false, &all) < 3)
                 fail_msg("row %zu, rank %u: %s was not taken", row, rank, gf_algorithm_name(c->taken));

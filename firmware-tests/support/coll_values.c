@@ -132,6 +132,9 @@ static void sum_nodes(const struct reference *ref)
     uint64_t line = 64 / elem_bytes, block = ((c->elem_count + nodes->owners - 1) / nodes->owners + line - 1) / line * line;
     struct coll_world part = *ref->world;
     struct reference sub = {&part, NULL, 0};
+    bool halves = (c->halving_max_bytes == UINT64_MAX) ||
+                  ((nodes->node_count > 2) &&
+                   gf_halving_pays(nodes->node_count, c->elem_count * elem_bytes, c->halving_max_bytes));
     for (uint32_t n = 0, first = 0; n < nodes->node_count; first += c->node_ranks[n++]) {
         part.c.size = c->node_ranks[n];
         sub = (struct reference){&part, ref->vectors + first * ref->vector_bytes, ref->vector_bytes};
@@ -149,7 +152,7 @@ static void sum_nodes(const struct reference *ref)
         for (uint32_t n = 0; n < part.c.size; n++)
             memcpy(sub.vectors + n * sub.vector_bytes, ref->vectors + n * ref->vector_bytes + first * elem_bytes,
                    sub.vector_bytes);
-        if (sub.vector_bytes <= c->halving_max_bytes) sum_pairs(&sub, power);
+        if (halves) sum_pairs(&sub, power);
         else if (part.c.size > 1) sum_ring(&sub);
         memcpy(ref->vectors + first * elem_bytes, sub.vectors, sub.vector_bytes);
     }

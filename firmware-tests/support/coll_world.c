@@ -2,6 +2,7 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/coll_world.h"
 #include "firmware-tests/support/link_watch.h"
+#include "ops/module_ops.h"
 
 #define GUARD_BYTES 64u
 #define GUARD 0xa5
@@ -92,11 +93,32 @@ static gf_status sum_look(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_typ
     return gf_element_ops_best()->sum(queue, dst, src, type, elem_count, base, check);
 }
 
+static gf_status sum_n_look(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
+                            uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base,
+                            struct gf_check *check, struct gf_check *sources)
+{
+    for (uint32_t i = 0; i < dst_count * src_count; i++)
+        fold_look(dst[i / src_count], src[i % src_count], elem_count * gf_type_size_bytes(type));
+    return gf_node_ops(gf_element_ops_best())->sum_n(queue, dst, dst_count, src, src_count, type, elem_count, base,
+                                                     check, sources);
+}
+
+static gf_status copy_look(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes)
+{
+    fold_look(dst, src, size_bytes);
+    return gf_element_ops_best()->copy(queue, dst, src, size_bytes);
+}
+
 static const struct gf_element_ops *looking_ops(void)
 {
     static struct gf_element_ops ops;
+    static struct gf_node_ops node;
     ops = *gf_element_ops_best();
+    node = *gf_node_ops(&ops);
+    node.sum_n = sum_n_look;
     ops.sum = sum_look;
+    ops.copy = copy_look;
+    ops.node = &node;
     return &ops;
 }
 
@@ -230,6 +252,7 @@ void coll_world_start(struct coll_world *world, uint32_t index, uint64_t step)
     struct coll_node *node = &world->nodes[index];
     node->check = (struct gf_check){0, UINT64_MAX};
     node->coll.tag = gf_tag(1, step, 7);
+    memset(&shared_of(node)->state, 0x5a, sizeof(struct gf_direct_state)); /* as another algorithm leaves it */
     if (in_memory(&world->c)) shared_of(node)->order = step;
     node->status = GF_AGAIN;
     gf_status status = gf_coll_start(&node->coll, gf_sim_now_ns(world->sim));

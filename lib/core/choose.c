@@ -41,9 +41,9 @@ gf_algorithm gf_choose(const gf_context *gf, gf_collective collective, uint64_t 
     if ((collective == GF_COLL_ALLREDUCE) && (wanted == GF_ALGORITHM_AUTO)) {
         if (bytes <= gf->config.exchange.doubling_max_bytes) return GF_ALGORITHM_DOUBLING;
         if (gf->nodes.used) return GF_ALGORITHM_HIERARCHY;
-        if ((bytes <= gf->config.exchange.halving_max_bytes) || gf->config.exchange.deterministic)
-            return GF_ALGORITHM_HALVING;
-        return GF_ALGORITHM_RING;
+        if (gf->config.exchange.deterministic) return GF_ALGORITHM_HALVING;
+        return gf_halving_pays(gf->world, bytes, gf->config.exchange.halving_max_bytes) ? GF_ALGORITHM_HALVING
+                                                                                       : GF_ALGORITHM_RING;
     }
     for (size_t i = 0; i < sizeof fallbacks / sizeof fallbacks[0]; i++) {
         const struct gf_coll_kind *kind = gf->modules->coll[fallbacks[i]];

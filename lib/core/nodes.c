@@ -40,7 +40,8 @@ gf_status gf_nodes_commit(gf_context *gf)
     gf_status status =
         gf->modules->coll[GF_ALGORITHM_HIERARCHY]->nodes->commit(&met, by_name, nodes, &gf->nodes.used, &peer, text);
     if (status < 0) return gf_fail(gf, status, GF_OPERATION_JOIN, peer, GF_TENSOR_NONE, "%s", text);
-    nodes->halving_max_bytes = gf->config.exchange.deterministic ? UINT64_MAX : gf->config.exchange.halving_max_bytes;
+    nodes->halving_max_bytes = nodes->ports * gf->config.exchange.halving_max_bytes;
+    if (gf->config.exchange.deterministic) nodes->halving_max_bytes = UINT64_MAX;
     if (gf->nodes.used)
         gf_log_line(&gf->log, GF_LOG_INFO, "hierarchy: %u nodes, the smallest of %u ranks; this one has %u",
                     nodes->node_count, nodes->owners, nodes->local_size);

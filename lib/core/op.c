@@ -79,6 +79,7 @@ static void own_set(const gf_context *gf, struct gf_op *op)
     direct->small_bytes = small_bytes(gf, &op->coll);
     direct->may_queue = false;
     direct->block_elems = 0;
+    direct->meets = false;
     if (op->algorithm != GF_ALGORITHM_HIERARCHY) return;
     op->own.hierarchy.nodes = &gf->nodes.of;
     op->own.hierarchy.in_node = NULL;

@@ -100,8 +100,8 @@ const struct gf_setting gf_settings[] = {
     {.key = "exchange.wire_in_node", BOOL(exchange.wire_in_node), AGREES,
      .help = "with a 16-bit wire: ranks of one node add what it would hold of their values, too"},
     {.key = "exchange.algorithm", NAME(exchange.algorithm, gf_algorithm_names), AGREES,
-     .help = "how gradients are summed; auto: direct where all ranks share memory, hierarchy on two nodes of several "
-             "ranks and on more with a network device a rank, else by size, see the limits below"},
+     .help = "how gradients are summed; auto: direct where all ranks share memory, hierarchy on nodes of several ranks "
+             "each, else by size, see the limits below"},
     {.key = "exchange.fuse_bytes", BYTES(exchange.fuse_bytes), AGREES, .low = 1, .high = GIB, .fallback = 4 * MIB,
      .fallback_device = 32 * MIB,
      .help = "a fused buffer is closed once it holds this much; 1: each tensor by itself; on a GPU 32 MiB if left out"},
@@ -125,7 +125,8 @@ const struct gf_setting gf_settings[] = {
     {.key = "exchange.doubling_max_bytes", BYTES(exchange.doubling_max_bytes), AGREES, .low = 1, .high = GIB,
      .fallback = 8 * KIB, .help = "algorithm auto: doubling up to here"},
     {.key = "exchange.halving_max_bytes", BYTES(exchange.halving_max_bytes), AGREES, .low = 1, .high = GIB,
-     .fallback = 512 * KIB, .help = "algorithm auto: then halving up to here, ring beyond"},
+     .fallback = 512 * KIB, .help = "algorithm auto: then halving up to here, ring beyond; a world that is no power of "
+             "two: up to 1/32 of it, of three ring"},
     {.key = "exchange.user_bytes", BYTES(exchange.user_bytes), AGREES, .high = 64 * (uint64_t)GIB,
      .help = "of the exchange region, for gf_exchange_take()"},
     {.key = "exchange.quantize", NAME(exchange.quantize, quantize_names), AGREES,

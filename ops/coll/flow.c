@@ -84,7 +84,7 @@ gf_status gf_flow_start(struct gf_coll *coll)
 {
     struct gf_flow *flow = coll->own.flow;
     uint64_t longest;
-    *flow = (struct gf_flow){.known_number = GF_ROUND_NONE};
+    *flow = (struct gf_flow){.known_number = GF_ROUND_NONE, .there_round = UINT32_MAX};
     flow->slice_elems = coll->slice_bytes / gf_coll_elem_bytes(coll);
     flow->round_count = coll->kind->shape(coll->collective, coll->size, gf_flow_elems(coll), &longest);
     flow->round_slices = div_up(longest, flow->slice_elems);
@@ -117,10 +117,16 @@ static bool flow_passed(const struct gf_flow *flow, const struct gf_flow_at *at,
     return (end <= first) || (at->slice >= div_up(end - first, flow->slice_elems));
 }
 
+/* Are so many elements of what this rank sends in round `number` its own data by now? */
+static bool flow_there(const struct gf_flow *flow, uint32_t number, uint64_t elems)
+{
+    return (number < flow->there_round) || ((number == flow->there_round) && (elems <= flow->there_elems));
+}
+
 static bool flow_send_ready(const struct gf_coll *coll, const struct gf_round *round, uint64_t end)
 {
     struct gf_round after;
-    if (round->send_after == GF_ROUND_NONE) return true;
+    if (round->send_after == GF_ROUND_NONE) return flow_there(coll->own.flow, 0, end - round->send_first);
     flow_round(coll, round->send_after, &after);
     return flow_passed(coll->own.flow, &coll->own.flow->recv_done, round->send_after, after.recv_first, end);
 }
@@ -201,7 +207,8 @@ static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
         flow_round(coll, at->round, &round);
         slice = flow_slice(flow, round.recv_first, round.recv_count, at->slice);
         if (round.fold && (coll->collective != GF_COLL_BARRIER)) {
-            if (!flow_memory_free(coll, &round, slice.first + slice.count)) return GF_AGAIN;
+            if (!flow_memory_free(coll, &round, slice.first + slice.count) ||
+                !flow_there(flow, at->round + 1, slice.first + slice.count - round.recv_first)) return GF_AGAIN;
             status = gf_coll_fold(coll, slice.first, recv_staging(coll, at), slice.count);
             if (status != GF_OK) return status;
             folded += slice.count;

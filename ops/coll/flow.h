@@ -40,6 +40,10 @@ struct gf_flow {
     uint64_t round_slices; /* of the longest round: moves are round * round_slices + slice */
     size_t slot_bytes;     /* of staging, a slot a receive */
     struct gf_flow_at sent, send_done, recvd, recv_done;
+    /* Of a ring whose data comes into being while it runs: what this rank sends in the rounds before this one is there,
+     * and so many elements of what it sends in this one. UINT32_MAX, from start on: all is there. */
+    uint32_t there_round;
+    uint64_t there_elems;
     /* Where folds are late: */
     struct gf_flow_at folded, marked; /* all before is given to the device; is done once its event is reached */
     uint64_t last_fold;    /* messages up to the last one that was folded */

@@ -188,7 +188,7 @@ gf_status gf_direct_sum(const struct gf_coll *coll, const gf_mem *dst, uint32_t 
 }
 
 /* Values are summed; a lone source is copied, to the bit. */
-static gf_status combine(struct gf_coll *coll, uint64_t round, uint64_t first, uint64_t elems, uint64_t count)
+gf_status gf_direct_combine(struct gf_coll *coll, uint64_t round, uint64_t first, uint64_t elems, uint64_t count)
 {
     gf_mem src[GF_DIRECT_RANKS_MAX], dst[GF_DIRECT_RANKS_MAX];
     uint32_t src_count = 0, dst_count = 0;
@@ -222,7 +222,7 @@ static gf_status work(struct gf_coll *coll, uint64_t round)
     piece_of(coll, coll->index, round, &first, &count);
     left = count - direct->done;
     if (left > most) left = most;
-    if (left > 0) status = combine(coll, round, first, direct->done, left);
+    if (left > 0) status = gf_direct_combine(coll, round, first, direct->done, left);
     direct->done += left;
     if (status < 0) return status;
     return (direct->done < count) ? GF_AGAIN : GF_OK;
@@ -247,6 +247,7 @@ static gf_status direct_progress(struct gf_coll *coll, uint64_t now_ns)
             return GF_AGAIN; /* that was a slice */
         case DIRECT_WAIT:
             if ((status = gf_direct_wait(coll, now_ns)) != GF_OK) return status;
+            if (coll->own.direct->meets && !direct->any_staged) return GF_OK;
             if (direct->steps == 1) rounds_set(coll);
             direct->state = (direct->staged && (direct->steps >= 2)) ? DIRECT_COPY_OUT : DIRECT_WORK;
             break;

@@ -62,6 +62,7 @@ struct gf_direct {
     struct gf_queue packs, sums, gathers;
     bool may_queue;
     uint64_t block_elems; /* of what is scattered or gathered; 0: as gf_coll_block() says. Ranks may be left without */
+    bool meets;           /* it ends behind the first barrier where nobody's data is staged: gf_direct_combine() */
     struct gf_direct_state state; /* direct's own */
 };
 
@@ -175,6 +176,10 @@ void gf_direct_device_need(const struct gf_coll_kind *kind, const struct gf_coll
 /* On a queue, once all ranks' data may be read. */
 gf_status gf_direct_block_sum(struct gf_coll *coll, struct gf_queue *queue);
 gf_status gf_direct_blocks_gather(struct gf_coll *coll, struct gf_queue *queue);
+
+/* The sum of all ranks' data from element `first` on into this rank's, or with GF_COLL_ALLGATHER this rank's into all
+ * others'; of its own block, once all have come. Where data is staged `round` says where; else 0. */
+gf_status gf_direct_combine(struct gf_coll *coll, uint64_t round, uint64_t first, uint64_t elems, uint64_t count);
 
 gf_status gf_direct_small_start(struct gf_coll *coll, size_t bytes); /* the start and the turn of small data */
 gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns);

@@ -1,10 +1,14 @@
-/* Hierarchy: allreduce over ranks of which those of a node share memory. Three collectives, one after the other:
+/* Hierarchy: allreduce over ranks of which those of a node share memory. Three collectives:
  *     SCATTER   in the node, direct reduce-scatter: its first `owners` ranks get a block each, the node's sum
  *     NARROW    an owner casts its block to the wire's type, or copies it from the device to the host, or both; this
  *               and WIDEN only where one of them is wanted
  *     BETWEEN   the owners of the same block, one a node: ring, or halving for small blocks, in place
  *     WIDEN     and back
  *     GATHER    in the node, direct allgather of the blocks
+ * Where ops are the host's and all data of the node lies in the exchange region, the three overlap: SCATTER ends behind
+ * its first barrier; then an owner adds up its block a slice at a time, in the order in which the ring sends it
+ * (gf_flow.there_round), and writes each slice that the ring has done with to the others; GATHER is a barrier.
+ *
  * Nodes may differ in size: `owners` is the smallest, so every block has an owner in every node; further ranks of a node
  * take part in SCATTER and GATHER alone. Of an operation's two places in direct's order SCATTER has the even one.
  *
@@ -22,6 +26,7 @@
 
 #define BLOCK_ALIGN_BYTES 64u
 #define BEATS_A_DEADLINE 16u
+#define SLICE_BYTES_LEAST 65536u /* of messages that are made smaller so that phases overlap */
 
 enum hierarchy_phase { PHASE_SCATTER, PHASE_NARROW, PHASE_BETWEEN, PHASE_WIDEN, PHASE_GATHER, PHASE_COUNT };
 
@@ -42,7 +47,9 @@ static void in_node(struct gf_hierarchy *own, gf_collective collective, uint64_t
 {
     struct gf_coll *inner = &own->inner;
     own->direct = own->shared;
+    own->direct.state = (struct gf_direct_state){0}; /* a rank alone in its node does not start it */
     own->direct.order = order;
+    own->direct.meets = (collective == GF_COLL_REDUCE_SCATTER) && !inner->is_late;
     own->direct.small_bytes = 0;
     own->direct.block_elems = own->block_elems;
     inner->kind = (own->in_node != NULL) ? own->in_node : &gf_coll_direct;
@@ -53,14 +60,24 @@ static void in_node(struct gf_hierarchy *own, gf_collective collective, uint64_t
     inner->index = own->nodes->local_index;
 }
 
+/* Of two nodes a ring has no round more, and phases overlap. */
+static bool halves(const struct gf_hierarchy *own, uint64_t bytes)
+{
+    const struct gf_coll_nodes *nodes = own->nodes;
+    if ((nodes->node_count == 2) && (nodes->halving_max_bytes != UINT64_MAX)) return false;
+    return gf_halving_pays(nodes->node_count, bytes, nodes->halving_max_bytes);
+}
+
 static void between_nodes(struct gf_coll *coll)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     struct gf_coll *inner = &own->inner;
     size_t elem_bytes = casts(own) ? gf_type_size_bytes(own->wire) : gf_coll_elem_bytes(coll);
-    uint64_t first, count;
+    uint64_t first, count, slice = own->block_elems * elem_bytes / own->nodes->node_count / 2;
     own_block(coll, &first, &count);
-    inner->kind = (count * elem_bytes <= own->nodes->halving_max_bytes) ? &gf_coll_halving : &gf_coll_ring;
+    inner->kind = halves(own, coll->elem_count * elem_bytes) ? &gf_coll_halving : &gf_coll_ring;
+    if (own->overlaps && (slice >= SLICE_BYTES_LEAST) && (slice < inner->slice_bytes))
+        inner->slice_bytes = (uint32_t)(slice / BLOCK_ALIGN_BYTES * BLOCK_ALIGN_BYTES); /* one is added or sent on */
     inner->own.flow = &own->flow;
     inner->members = own->nodes->across;
     inner->size = own->nodes->node_count;
@@ -78,29 +95,43 @@ static void between_nodes(struct gf_coll *coll)
     inner->elem_count = count;
 }
 
+/* A ring between nodes goes over sub-blocks of a block, one a node; anything else over the block as one. */
+static uint32_t subs_of(const struct gf_hierarchy *own)
+{
+    return (own->inner.kind == &gf_coll_ring) ? own->inner.size : 1;
+}
+
 static gf_status phase_start(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
+    gf_collective last = own->overlaps ? GF_COLL_BARRIER : GF_COLL_ALLGATHER;
+    gf_status status;
+    if (own->phase == PHASE_BETWEEN) own->node = own->inner; /* of use where phases overlap */
     own->inner = *coll;
     own->inner.state = GF_COLL_IDLE;
     switch ((enum hierarchy_phase)own->phase) {
     case PHASE_SCATTER: in_node(own, GF_COLL_REDUCE_SCATTER, 2 * own->shared.order); break;
     case PHASE_BETWEEN: between_nodes(coll); break;
-    case PHASE_GATHER:  in_node(own, GF_COLL_ALLGATHER, 2 * own->shared.order + 1); break;
+    case PHASE_GATHER:  in_node(own, last, 2 * own->shared.order + 1); break;
     case PHASE_NARROW:
     case PHASE_WIDEN:   own->cast_elems = 0, own->queued = false; return GF_OK;
     case PHASE_COUNT:   GF_ASSERT(false); break;
     }
-    return gf_coll_start(&own->inner, now_ns);
+    status = gf_coll_start(&own->inner, now_ns);
+    own->summed = own->gathered = (struct gf_hierarchy_at){0};
+    if ((own->phase == PHASE_BETWEEN) && own->overlaps && (subs_of(own) > 1)) own->flow.there_round = 0;
+    return status;
 }
 
 /* GF_OK: there is another one. */
 static gf_status phase_next(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
-    bool owns = own->nodes->local_index < own->nodes->owners;
+    bool owns = own->nodes->local_index < own->nodes->owners, moves = casts(own) || crosses(own);
+    if (own->phase == PHASE_SCATTER) own->overlaps = own->direct.meets && !own->direct.state.any_staged;
     do own->phase++;
-    while ((own->phase != PHASE_GATHER) && (!owns || ((own->phase != PHASE_BETWEEN) && !casts(own) && !crosses(own))));
+    while ((own->phase != PHASE_GATHER) &&
+           (!owns || ((own->phase != PHASE_BETWEEN) && (own->overlaps || !moves))));
     coll->moved_ns = now_ns;
     coll->waits_for = GF_RANK_NONE;
     return phase_start(coll, now_ns);
@@ -222,28 +253,107 @@ static gf_status block_progress(struct gf_coll *coll, bool narrow, uint64_t now_
     return (own->cast_elems < count) ? GF_AGAIN : GF_OK;
 }
 
+/* ---- phases that overlap ---- */
+
+/* The rest of sub-block `at`, in elements of the operation: what the ring sends in round at->sub, or, summed over all
+ * nodes, holds after its round subs - 2 + at->sub. False: there is none, nor one after it. */
+static bool sub_rest(const struct gf_coll *coll, struct gf_hierarchy_at *at, bool gathers, uint64_t *first_out,
+                     uint64_t *count_out)
+{
+    const struct gf_hierarchy *own = coll->own.hierarchy;
+    uint32_t subs = subs_of(own), from = own->nodes->node_index + 2 * subs - (gathers ? 0 : 1);
+    uint64_t first, count, sub_first, sub_count;
+    own_block(coll, &first, &count);
+    for (; at->sub < subs; at->sub++, at->elems = 0) {
+        gf_coll_block(count, subs, (from - at->sub) % subs, &sub_first, &sub_count);
+        *first_out = first + sub_first + at->elems;
+        *count_out = sub_count - at->elems;
+        if (*count_out > 0) return true;
+    }
+    return false;
+}
+
+/* Of sub-block `at`: how many elements from its begin on are summed over all nodes. */
+static uint64_t sub_ready(const struct gf_hierarchy *own, const struct gf_hierarchy_at *at)
+{
+    const struct gf_flow_at *done = &own->flow.recv_done;
+    uint32_t round = subs_of(own) - 2 + at->sub;
+    if (own->inner.state == GF_COLL_DONE) return UINT64_MAX;
+    if ((subs_of(own) > 1) && (done->round == round)) return done->slice * own->flow.slice_elems;
+    return ((subs_of(own) > 1) && (done->round > round)) ? UINT64_MAX : 0;
+}
+
+/* The next slice of this rank's block: the node's sum, or all nodes' sum to the others. GF_AGAIN: there is none now. */
+static gf_status sub_progress(struct gf_coll *coll, struct gf_hierarchy_at *at, bool gathers, uint64_t now_ns)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    uint64_t first, count, ready, most = own->inner.slice_bytes / gf_coll_elem_bytes(coll);
+    gf_status status = GF_OK;
+    if (!sub_rest(coll, at, gathers, &first, &count)) return GF_AGAIN;
+    ready = gathers ? sub_ready(own, at) : UINT64_MAX;
+    if (ready <= at->elems) return GF_AGAIN;
+    if (count > ready - at->elems) count = ready - at->elems;
+    if (count > most) count = most;
+    own->node.collective = gathers ? GF_COLL_ALLGATHER : GF_COLL_REDUCE_SCATTER;
+    if (gathers && casts(own) && ((status = block_cast(coll, false, first, count)) < 0)) return status;
+    if (own->node.size > 1) status = gf_direct_combine(&own->node, 0, first, 0, count);
+    if (status < 0) coll->waits_for = own->node.waits_for;
+    else if (!gathers && casts(own)) status = block_cast(coll, true, first, count);
+    if (status < 0) return status;
+    at->elems += count;
+    coll->bytes_mapped += own->node.bytes_mapped;
+    own->node.bytes_mapped = 0;
+    coll->moved_ns = now_ns;
+    return GF_OK;
+}
+
+/* A turn of the part under way. */
+static gf_status inner_progress(struct gf_coll *coll, uint64_t now_ns)
+{
+    struct gf_coll *inner = &coll->own.hierarchy->inner;
+    gf_status status;
+    if (inner->state == GF_COLL_DONE) return GF_OK; /* as a group of one is from the start */
+    inner->spins = coll->spins;
+    inner->core = coll->core;
+    inner->awaits_core = false;
+    status = inner->kind->turn(inner, now_ns);
+    coll->awaits_core = inner->awaits_core;
+    coll->awaits_device = inner->awaits_device;
+    coll->waits_for = inner->waits_for;
+    if (inner->moved_ns > coll->moved_ns) coll->moved_ns = inner->moved_ns;
+    coll->bytes_done += inner->bytes_done;
+    coll->bytes_mapped += inner->bytes_mapped;
+    inner->bytes_done = inner->bytes_mapped = 0;
+    if (status == GF_OK) inner->state = GF_COLL_DONE;
+    return status;
+}
+
+/* A turn of SCATTER's work, BETWEEN and GATHER's at once: the ring is fed first. */
+static gf_status overlapped_progress(struct gf_coll *coll, uint64_t now_ns)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    uint32_t subs = subs_of(own);
+    gf_status summed = sub_progress(coll, &own->summed, false, now_ns), status = GF_OK;
+    if (summed < 0) return summed;
+    if (subs > 1) own->flow.there_round = own->summed.sub;
+    own->flow.there_elems = own->summed.elems;
+    if ((subs > 1) || (summed == GF_AGAIN)) status = inner_progress(coll, now_ns);
+    if ((status < 0) || (summed == GF_OK)) return (status < 0) ? status : GF_AGAIN;
+    status = sub_progress(coll, &own->gathered, true, now_ns);
+    if (status < 0) return status;
+    return ((own->gathered.sub == subs) && (own->inner.state == GF_COLL_DONE)) ? GF_OK : GF_AGAIN; /* sends, too */
+}
+
 /* A turn of the phase under way. */
 static gf_status phase_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
-    struct gf_coll *inner = &own->inner;
-    gf_status status = GF_OK;
-    if ((own->phase == PHASE_NARROW) || (own->phase == PHASE_WIDEN))
-        return block_progress(coll, own->phase == PHASE_NARROW, now_ns);
-    if (inner->state != GF_COLL_DONE) { /* as a group of one is from the start */
-        inner->spins = coll->spins;
-        inner->core = coll->core;
-        inner->awaits_core = false;
-        status = inner->kind->turn(inner, now_ns);
-        coll->awaits_core = inner->awaits_core;
-        coll->awaits_device = inner->awaits_device;
-        coll->waits_for = inner->waits_for;
-        if (inner->moved_ns > coll->moved_ns) coll->moved_ns = inner->moved_ns;
-        coll->bytes_done += inner->bytes_done;
-        coll->bytes_mapped += inner->bytes_mapped;
-        inner->bytes_done = inner->bytes_mapped = 0;
+    switch ((enum hierarchy_phase)own->phase) {
+    case PHASE_NARROW:
+    case PHASE_WIDEN:   return block_progress(coll, own->phase == PHASE_NARROW, now_ns);
+    case PHASE_BETWEEN: return own->overlaps ? overlapped_progress(coll, now_ns) : inner_progress(coll, now_ns);
+    default:            return inner_progress(coll, now_ns);
     }
-    return status;
 }
 
 /* A phase begins in the turn in which the one before it ends, unless that turn has worked on a slice: nobody may wake

@@ -14,7 +14,8 @@ struct gf_coll_nodes {
     const uint32_t *across;     /* [node_count] rank local_index of each node; where local_index < owners */
     uint32_t node_count, node_index;
     uint32_t owners;            /* ranks of the smallest node */
-    uint64_t halving_max_bytes; /* blocks up to here are summed over nodes by halving, larger ones by ring */
+    uint32_t ports;             /* of a node: 1, or a network device for each owner */
+    uint64_t halving_max_bytes; /* data up to here may be summed over nodes by halving, more by ring */
 };
 
 /* Whose memory each rank reaches, as they tell each other before the first operation, and what follows for this one. */
@@ -30,7 +31,7 @@ struct gf_nodes_meeting {
     uint32_t world, rank;
     struct gf_node_words words;
 };
-#define GF_NODES_AUTO 2u   /* auto takes hierarchy on so many nodes */
+#define GF_NODES_AUTO 2u   /* auto takes hierarchy on so many nodes or more */
 #define GF_NODES_OWNERS 2u /* of at least so many ranks */
 struct gf_coll_nodes_kind {
     void (*look)(const struct gf_nodes_meeting *met); /* what this rank says of itself */
@@ -40,6 +41,12 @@ struct gf_coll_nodes_kind {
                         bool *used_out, uint32_t *peer_out, char *error_out);
 };
 extern const struct gf_coll_nodes_kind gf_coll_nodes_kind;
+
+/* How far a rank is in its block: sub-blocks in the order of the ring, and elements of the next one. */
+struct gf_hierarchy_at {
+    uint32_t sub;
+    uint64_t elems;
+};
 
 struct gf_hierarchy {
     /* the owner's */
@@ -58,6 +65,9 @@ struct gf_hierarchy {
     } host;
     /* hierarchy's own */
     struct gf_coll inner;    /* the part under way, with the struct of its kind */
+    struct gf_coll node;     /* where phases overlap: the part in the node, while inner is BETWEEN */
+    struct gf_hierarchy_at summed, gathered; /* likewise: of this rank's block */
+    bool overlaps;
     struct gf_direct direct;
     struct gf_flow flow;
     uint32_t phase;

@@ -93,9 +93,8 @@ static bool devices_of_their_own(const struct gf_nodes_meeting *met)
     return true;
 }
 
-/* auto takes hierarchy on two nodes, where a ring sends nearly twice as much through each node's port. With more the
- * difference shrinks, and that a ring works in the node and between nodes at the same time counts for more
- * (ops/README.md); but a ring uses one device a node, so where each rank has its own, hierarchy is it again. */
+/* auto takes hierarchy wherever each node has several ranks: with m nodes and n ranks 2 (m-1)/m of the data leave and
+ * enter a node, with a ring 2 (n-1)/n, and by one device of the node; it has fewer rounds, too. */
 static gf_status nodes_commit(const struct gf_nodes_meeting *met, bool by_name, struct gf_coll_nodes *nodes,
                               bool *used_out, uint32_t *peer_out, char *error_out)
 {
@@ -119,8 +118,8 @@ static gf_status nodes_commit(const struct gf_nodes_meeting *met, bool by_name, 
             met->words.across[nodes->node_count] = gf_member_at(met->members, rank_at(met, lowest, nodes->local_index));
         nodes->node_count++;
     }
-    *used_out = by_name || ((nodes->owners >= GF_NODES_OWNERS) &&
-                            ((nodes->node_count == GF_NODES_AUTO) || devices_of_their_own(met)));
+    nodes->ports = devices_of_their_own(met) ? nodes->owners : 1;
+    *used_out = by_name || (nodes->owners >= GF_NODES_OWNERS);
     return GF_OK;
 }
 
