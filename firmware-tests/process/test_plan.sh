@@ -41,6 +41,11 @@ for file in exchange tree; do
     $plan $small --gpus 4 --compute-ms 20 --config "$scratch/$file.cfg" --algorithm tree >"$scratch/$file.told"
 done
 check whose_algorithm_gives_way_to_the_options cmp "$scratch/exchange.told" "$scratch/tree.told"
+for algorithm in auto hierarchy ring; do
+    $plan $small --gpus 8 --modes lazy --set "gpus_per_node = 2" --algorithm $algorithm >"$scratch/$algorithm.two"
+done
+check auto_is_hierarchy_on_nodes_of_two cmp "$scratch/auto.two" "$scratch/hierarchy.two"
+check auto_is_no_ring_on_nodes_of_two sh -c "! cmp -s $scratch/auto.two $scratch/ring.two"
 
 # ---- the published figures: the same code with small models ----
 mkdir "$scratch/models"
@@ -96,7 +101,6 @@ refused gpus_of_words 'whole numbers' $plan $small --gpus 1,many
 refused gpus_beyond 'from 1 to 8192' $plan $small --gpus 9000
 refused unknown_mode 'server, tree' $plan $small --modes quick
 refused unknown_algorithm 'halving' $plan $small --algorithm quick
-refused auto_where_modes_have_theirs 'auto: allowed with --config alone' $plan $small --algorithm auto
 refused a_mode_twice 'each once' $plan $small --modes ring,ring
 refused paper_and_gpus 'stands alone' $plan --paper --gpus 8
 for option in '--batch 8' '--keep 0.1' '--model x' '--show'; do

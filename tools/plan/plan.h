@@ -51,7 +51,8 @@ struct plan_choice {
     uint64_t slice_bytes;
     double keep_share;         /* sparse and later */
     uint32_t batch;            /* a GPU */
-    gf_algorithm algorithm;    /* GF_ALGORITHM_AUTO: the mode's */
+    gf_algorithm algorithm;    /* GF_ALGORITHM_AUTO: the mode's, unless */
+    bool is_auto;              /* it was asked for */
     const struct gf_config *config; /* exchange and sparse settings as they are; the mode is then just its name */
     double compute_s;          /* of a step; 0: from the cluster's rate */
 };

@@ -92,7 +92,7 @@ void plan_mode_config(plan_mode mode, const struct plan_choice *choice, struct g
                                 : (mode == PLAN_TREE) ? GF_ALGORITHM_TREE
                                 : (mode == PLAN_HIERARCHY) ? GF_ALGORITHM_HIERARCHY
                                 : (mode >= PLAN_INT8) ? GF_ALGORITHM_ALLTOALL : GF_ALGORITHM_RING;
-    if (choice->algorithm != GF_ALGORITHM_AUTO) config.exchange.algorithm = choice->algorithm;
+    if (choice->is_auto || (choice->algorithm != GF_ALGORITHM_AUTO)) config.exchange.algorithm = choice->algorithm;
     config.exchange.wire = ((mode >= PLAN_FP16) && (mode < PLAN_INT8)) ? GF_TYPE_F16 : GF_TYPE_F32;
     if (mode >= PLAN_INT8) config.exchange.quantize = (mode == PLAN_INT8) ? GF_QUANTIZE_INT8 : GF_QUANTIZE_ONEBIT;
     config.exchange.buffers_active = (mode >= PLAN_OVERLAP) ? 4 : 1;

@@ -77,10 +77,7 @@ static int choice_read(const struct options *options, struct gf_config *config, 
             exit(TOOL_EXIT_USAGE);
         }
         choice->algorithm = config->exchange.algorithm;
-        if ((choice->algorithm == GF_ALGORITHM_AUTO) && (options->config == NULL)) {
-            (void)plan_refuse("--algorithm auto: allowed with --config alone; any other takes the place of the mode's");
-            exit(TOOL_EXIT_USAGE);
-        }
+        choice->is_auto = choice->algorithm == GF_ALGORITHM_AUTO;
     }
     if (options->config == NULL) return 0;
     choice->config = config;
