@@ -58,12 +58,15 @@ gloo() {
     hosts_run sh -c "host=\$((GF_RANK / $per_host + 1))"'; exec "$@" -r $GF_RANK -h 10.213.7.$host' sh \
         "$peers/bench_gloo" -w "$ranks" -d "$folder" -a "$2" $job >"$scratch/turn" 2>"$scratch/turn.err" && keep "$label" || failed "$label"
 }
-ucc() {
+ucc() { # it tells hosts apart by their boot, and each has one of its own while this lasts
     folder=$(mktemp -d "$scratch/ucc.XXXXXX")
     wanted ucc || return 0
     # shellcheck disable=SC2016
-    hosts_run sh -c "exec env UCX_TLS=$tls"' UCX_NET_DEVICES=eth0 "$@" -r $GF_RANK' sh "$peers/bench_ucc" \
-        -w "$ranks" -d "$folder" $([ "$yields" = 0 ] || echo -y) $job >"$scratch/turn" 2>"$scratch/turn.err" && keep ucc || failed ucc
+    hosts_run sh -c "host=\$((GF_RANK / $per_host)) boot=$folder."'$GF_RANK
+        echo "0000000$host-0000-4000-8000-000000000000" >"$boot" && mount --bind "$boot" /proc/sys/kernel/random/boot_id &&
+        exec "$@" -r $GF_RANK' sh env "UCX_TLS=$tls" UCX_NET_DEVICES=eth0 "$peers/bench_ucc" -w "$ranks" -d "$folder" \
+        $([ "$yields" = 0 ] || echo -y) $job \
+        >"$scratch/turn" 2>"$scratch/turn.err" && keep ucc || failed ucc
 }
 # Plain sockets, recursive doubling: no library between, for small data and a power of two of hosts
 sockets() {
