@@ -48,7 +48,7 @@ static gf_status device_copy(gf_context *gf, gf_mem pool, gf_mem host, uint64_t 
     uint64_t most = gf->pool.elem_count * sizeof(float);
     void *wire = (void *)(uintptr_t)gf->wire;
     gf_status status;
-    GF_ASSERT(most > 0);
+    GF_ASSERT((most > 0) || (bytes == 0));
     for (uint64_t done = 0, count; done < bytes; done += count) {
         count = (bytes - done < most) ? bytes - done : most;
         if (writes) memcpy(wire, (const void *)(uintptr_t)(host + done), count);
