@@ -163,6 +163,26 @@ TEST(a_state_of_the_host_goes_on_on_a_device)
     }
 }
 
+/* Squares of tensors are read through the wire pool: where most tensors are empty it holds fewer of them at a time. */
+TEST(a_norm_of_more_tensors_than_the_pool_has_elements_is_that_of_the_host)
+{
+    static struct gf_tensor tensors[64];
+    const struct world_step step = {.order = WORLD_FORWARD};
+    float norms[2];
+    for (size_t i = 0; i < LENGTH(tensors); i++)
+        tensors[i] = (struct gf_tensor){.name = "few", .elem_count = (i == LENGTH(tensors) - 2) ? 1 : 0};
+    for (uint32_t on_device = 0; on_device < 2; on_device++) {
+        struct world_setup setup = setup_on(&state_runs[2], (on_device != 0) ? &late_gpu : NULL);
+        setup.tensors = tensors;
+        setup.tensor_count = LENGTH(tensors);
+        WORLD_OPEN(w, &setup);
+        assert_true(w.ranks[0].gf->pool.elem_count < LENGTH(tensors));
+        world_step_ok(&w, &step);
+        assert_int_equal(gf_gradient_norm(w.ranks[0].gf, &norms[on_device], NULL), GF_OK);
+    }
+    assert_true((norms[0] > 0) && (norms[0] == norms[1]));
+}
+
 /* ---- what the link is given ---- */
 
 #define ALL_RANKS UINT64_MAX
