@@ -88,7 +88,8 @@ peers_progress() {
         mpi=$PWD/$peers/bench_openmpi tcp="--mca pml ob1 --mca btl tcp,self,vader --mca btl_tcp_if_include eth0"
         openmpi openmpi $tcp "$mpi"
         openmpi openmpi-ring $tcp $ring 4 "$mpi"
-        openmpi openmpi-ucx --mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any -x "UCX_TLS=$tls" "$mpi"
+        openmpi openmpi-ucx --mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any -x "UCX_TLS=$tls" \
+            -x UCX_NET_DEVICES=eth0 "$mpi"
     fi
     [ ! -x "$peers/bench_mpich" ] || mpich
     if [ -x "$peers/bench_gloo" ]; then gloo gloo-ring ring; gloo gloo-chunked ring_chunked; fi

@@ -2,8 +2,9 @@
 BUILD=${BUILD:-build}
 peers=$BUILD/peers
 scratch=$(mktemp -d) || exit 1
-trap 'rm -rf "$scratch"' EXIT
-missing=''
+trap 'kill $meet_pids 2>/dev/null; rm -rf "$scratch"' EXIT
+trap 'exit 1' INT TERM
+missing='' meet_pids=''
 
 # Compiles what can be compiled; `missing` names the rest.
 peers_build() {
@@ -29,7 +30,7 @@ peers_build() {
 # ranks_meet RANKS PROGRAM OPTION..: on this host, with -w, -r and an empty folder in which they find each other, -d
 ranks_meet() {
     meet_n=$1 meet_program=$2; shift 2
-    meet_folder=$(mktemp -d "$scratch/meet.XXXXXX") meet_pids=''
+    meet_folder=$(mktemp -d "$scratch/meet.XXXXXX")
     for meet_i in $(seq 0 $((meet_n - 1))); do
         # shellcheck disable=SC2016
         timeout -k 5 "${LIMIT:-120}" sh -c "GF_RANK=$meet_i; ${pin:-}"' exec "$@"' sh "$peers/$meet_program" \
@@ -38,6 +39,7 @@ ranks_meet() {
     done
     meet_code=0
     for meet_pid in $meet_pids; do wait "$meet_pid" || meet_code=1; done
+    meet_pids=''
     return $meet_code
 }
 
