@@ -42,6 +42,18 @@ TEST(every_shape_count_and_type_ends_with_the_right_bits)
     }
 }
 
+/* Phases overlap in a node whose data lies in the region, not in one whose data does not. Messages are as large. */
+TEST(nodes_whose_phases_overlap_meet_nodes_whose_do_not)
+{
+    static const uint32_t staged[] = {0, 0x3, 0x8, UINT32_MAX};
+    for (size_t i = 0; i < LENGTH(staged); i++) {
+        struct coll_case c = case_of(shapes[2], 262144, GF_TYPE_F32);
+        c.slice_bytes = 262144;
+        c.staged = staged[i];
+        coll_world_run_once(&c, NULL, false);
+    }
+}
+
 /* With halving the very bits of an element are those of the vector alone. */
 TEST(sums_by_halving_do_not_depend_on_the_position)
 {

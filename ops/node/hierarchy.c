@@ -76,8 +76,9 @@ static void between_nodes(struct gf_coll *coll)
     uint64_t first, count, slice = own->block_elems * elem_bytes / own->nodes->node_count / 2;
     own_block(coll, &first, &count);
     inner->kind = halves(own, coll->elem_count * elem_bytes) ? &gf_coll_halving : &gf_coll_ring;
-    if (own->overlaps && (slice >= SLICE_BYTES_LEAST) && (slice < inner->slice_bytes))
-        inner->slice_bytes = (uint32_t)(slice / BLOCK_ALIGN_BYTES * BLOCK_ALIGN_BYTES); /* one is added or sent on */
+    /* One is added or sent on. As large in a node whose data is staged, where phases do not overlap. */
+    if (own->direct.meets && (slice >= SLICE_BYTES_LEAST) && (slice < inner->slice_bytes))
+        inner->slice_bytes = (uint32_t)(slice / BLOCK_ALIGN_BYTES * BLOCK_ALIGN_BYTES);
     inner->own.flow = &own->flow;
     inner->members = own->nodes->across;
     inner->size = own->nodes->node_count;
