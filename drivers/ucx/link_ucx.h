@@ -133,11 +133,6 @@ uint32_t gf_ucx_list_count(const char *list, char separator); /* an empty one co
 const char *gf_ucx_find(const char *list, unsigned kinds, size_t *name_bytes_out);
 bool gf_ucx_any(const char *list, unsigned kinds);
 
-/* Opens the memory domains of each component of UCX, one after the other, and shows them until visit() gives false.
- * domain NULL: the component is there, and no device for it. */
-typedef bool (*gf_ucx_domain_fn)(void *user, const char *component, uct_md_h domain);
-void gf_ucx_domains_visit(gf_ucx_domain_fn visit, void *user);
-
 /* link_ucx_devices.c. The devices of this rank, before a context with a network is opened. */
 gf_status gf_ucx_devices_choose(struct gf_ucx *ucx);
 /* Of "a,b;c" the group of the rank at this place in its node; devices_out[GF_TEXT_MAX]. */

@@ -105,6 +105,7 @@ static void opening_begin(struct gf_ucx *ucx, char was_out[32])
 {
     opening = ucx;
     ucx->looked = 0;
+    ucx->complaint[0] = '\0';
     was_out[0] = '\0';
     (void)ucs_global_opts_get_value("LOG_LEVEL", was_out, 32);
     if (says_too_little(was_out)) (void)ucs_global_opts_set_value("LOG_LEVEL", "warn");

@@ -7,7 +7,9 @@
 
 #define DOMAINS_MAX 64u
 
-static bool component_visit(uct_component_h component, gf_ucx_domain_fn visit, void *user)
+typedef bool (*domain_fn)(void *user, const char *component, uct_md_h domain);
+
+static bool component_visit(uct_component_h component, domain_fn visit, void *user)
 {
     uct_md_resource_desc_t domains[DOMAINS_MAX];
     uct_component_attr_t attributes = {.field_mask = UCT_COMPONENT_ATTR_FIELD_NAME |
@@ -32,7 +34,9 @@ static bool component_visit(uct_component_h component, gf_ucx_domain_fn visit, v
     return more;
 }
 
-void gf_ucx_domains_visit(gf_ucx_domain_fn visit, void *user)
+/* Opens the memory domains of each component, one after the other, until visit() gives false. domain NULL: the component
+ * is there, and no device for it. */
+static void domains_visit(domain_fn visit, void *user)
 {
     uct_component_h *components = NULL;
     unsigned component_count = 0;
@@ -67,7 +71,7 @@ void gf_ucx_resources(void (*tell)(void *user, const char *transport, const char
 {
     struct telling telling = {tell, user};
     gf_ucx_log_hush(true);
-    gf_ucx_domains_visit(domain_tell, &telling);
+    domains_visit(domain_tell, &telling);
     gf_ucx_log_hush(false);
 }
 
@@ -103,7 +107,7 @@ bool gf_ucx_missing_text(const char *transports, char *text_out, size_t text_byt
         struct search search = {.family = &families[i]};
         const char *name = gf_ucx_find(transports, families[i].kind, &name_bytes);
         if (name == NULL) continue;
-        gf_ucx_domains_visit(family_look, &search);
+        domains_visit(family_look, &search);
         if (search.device) continue;
         if (search.component)
             (void)snprintf(text_out, text_bytes, "\"%.*s\" is in this binary, but there is no device for it here",

@@ -179,13 +179,31 @@ static const struct refused_row {
      "self,tcp", "lo"},
 };
 
+/* A port that was away for a moment, say. */
+TEST(a_link_whose_reset_failed_can_be_reset_again)
+{
+    const struct gf_link_setup setup = {.world = 2, .epoch = 1, .requests_max = 4, .message_bytes_max = MESSAGE_BYTES,
+                                        .transports = "self,tcp", .devices = "lo", .log = {.fn = log_drop}};
+    void *memory = aligned_alloc(64, (gf_link_ucx.state_bytes(&setup) + 63) / 64 * 64);
+    struct gf_link *link = NULL;
+    memset(&ucx, 0, sizeof ucx);
+    assert_int_equal(gf_link_ucx.open(&setup, memory, &link, &fault), GF_OK);
+    ucx.how = SPOIL_TCP_FORGETS;
+    ucx.key = "RX_SEG_SIZE";
+    assert_int_equal(gf_link_ucx.reset(link, 2), GF_ERR_CONFIG);
+    ucx.how = SPOIL_NOTHING;
+    assert_int_equal(gf_link_ucx.reset(link, 3), GF_OK);
+    gf_link_ucx.close(link);
+    free(memory);
+}
+
 TEST(what_ucx_does_not_take_fails_the_open)
 {
     char version[32];
     (void)snprintf(version, sizeof version, "UCX %s", ucp_get_version_string());
     for (size_t i = 0; i < LENGTH(refused_rows); i++) {
         const struct refused_row *row = &refused_rows[i];
-            gf_status status = open_and_close(row->how, row->key, row->transports, row->devices, MESSAGE_BYTES);
+        gf_status status = open_and_close(row->how, row->key, row->transports, row->devices, MESSAGE_BYTES);
         if ((status != ((row->how == SPOIL_REQUEST) ? GF_ERR_LINK : GF_ERR_CONFIG)) ||
             (strstr(fault.text, row->text) == NULL) || (strstr(fault.text, version) == NULL))
             fail_msg("%s: %d, \"%s\"", row->name, (int)status, fault.text);

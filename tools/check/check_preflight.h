@@ -15,9 +15,9 @@ struct check_job {
     bool launched;               /* by gf-run, srun, mpirun ..: the other ranks are expected to answer */
     const char *launcher;        /* "SLURM_PROCID": what said so; "job.world" of the file */
     uint64_t deadline_ns;        /* how long for each conversation with other ranks */
-    /* Known after check_peers(); before it what the command line said. */
     uint32_t local;              /* this rank's place on its node, as in a job's gf_open() */
     char near[16];               /* its GPU by PCI address: known after check_gpu(); empty where there is none */
+    /* Known after check_peers(); before it what the command line said. */
     uint32_t local_count;        /* ranks on this node */
     uint32_t local_index;        /* this one among them: what is the node's is looked at by the first alone */
     uint32_t node_count;
