@@ -50,8 +50,8 @@ TEST(a_thousand_random_jobs_hold)
  * taken one in; two that a commit had taken in when the coordinator died, who were taken for other processes; two
  * more that nobody told of the commit, as the coordinator that had invited them died before it; one that died behind
  * its last word when the coordinator had waited for the others as long as it may; one that nobody named as ended, as
- * its new start ran by then; a log that was full; one that woke to a commit which
- * was over, and whose coordinator had gone on alone and ended. */
+ * its new start ran by then; a log that was full; one that woke to a commit which was over, and whose coordinator had
+ * gone on alone and ended; two that were cut off when they had left, while another waited for what they had sent. */
 TEST(jobs_that_once_failed_hold)
 {
     static const uint64_t seeds[] = {0x18ea0da9f5a815ea, 0x18ea0daa37b93387, 0x18ea0f1b68ecdbcf,
@@ -60,7 +60,8 @@ TEST(jobs_that_once_failed_hold)
                                      0x18ea594ac38ba30a, 0x18ea7a58a4ffcf5f, 0x18ea59d20a3d2526, 0x18ea662fa0232e7b,
                                      0x18ea68a18db09ca9, 0x98ea8e915e61940b,
                                      0x98ea915f2077944b, 0x98ea91a66854b920, 0x98ea953ac51d827e,
-                                     0x98ea96f5acb34843, 0x98ea99d69b134368, 0x98ea9f314b7935c6};
+                                     0x98ea96f5acb34843, 0x98ea99d69b134368, 0x98ea9f314b7935c6,
+                                     0x98eaa098586e1725, 0x18eaa3a4626194af};
     for (size_t i = 0; i < LENGTH(seeds); i++) job_run(seeds[i]);
 }
 

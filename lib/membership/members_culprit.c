@@ -198,8 +198,8 @@ void gf_members_inquiry_time(struct gf_members *members)
     else laggard_end(members);
 }
 
-/* Positions may be a second old: the ranks that are still there are asked for new ones. False: some have not answered,
- * and have time to. */
+/* Positions may be a second old: the ranks that are still there are asked for new ones, and those that leave whether they
+ * are. False: some have not answered, and have time to. */
 static bool leave_asked(struct gf_members *members)
 {
     bool all = true;
@@ -207,13 +207,10 @@ static bool leave_asked(struct gf_members *members)
         members->leave_asks = true;
         members->inquiry++;
         members->inquiry_ns = members->now_ns;
-        for (uint32_t rank = 1; rank < members->setup.world; rank++)
-            if (members_here(members, rank) && !members_of(members, rank)->leaves)
-                gf_members_owe(members, rank, MEMBERS_ASK);
+        gf_members_owe_all(members, MEMBERS_ASK);
         gf_members_flush(members);
     }
-    for (uint32_t rank = 1; rank < members->setup.world; rank++)
-        all = all && (members_of(members, rank)->leaves || !is_silent(members, rank));
+    for (uint32_t rank = 1; rank < members->setup.world; rank++) all = all && !is_silent(members, rank);
     return all || (members->now_ns - members->inquiry_ns >= members->setup.answer_timeout_ns / 2);
 }
 
@@ -221,7 +218,7 @@ static bool leave_asked(struct gf_members *members)
 static void leave_end(struct gf_members *members)
 {
     const struct member *culprit = NULL;
-    uint32_t late = GF_RANK_NONE;
+    uint32_t late = GF_RANK_NONE, awaited;
     struct members_told own;
     gf_members_told_own(members, &own);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) { /* those that poll say so once a second */
@@ -236,6 +233,11 @@ static void leave_end(struct gf_members *members)
         late = rank;
     }
     if ((culprit == NULL) || gone_end(members, &own.position)) return;
+    awaited = culprit->said.told.position.waits_for;
+    if ((awaited < members->setup.world) && is_silent(members, awaited)) { /* it has left, and was cut off behind that */
+        silent_end(members, awaited, 1);
+        return;
+    }
     gf_members_fail_in(members, GF_ERR_TIMEOUT, late, &culprit->said.told.position, "rank %u did not come to its "
                        "end: rank 0 waited for it, and has left; last heard of %.1f s ago in %s", late,
                        (double)(members->now_ns - culprit->said.heard_ns) / 1e9,
