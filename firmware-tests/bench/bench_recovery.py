@@ -75,6 +75,8 @@ def kill_once(build, ranks, victim, transports, scratch, kind='quiet', rate=0):
     os.killpg(job.pid, 9)
     job.wait()
     reader.join(1)
+    if flood is not None and flood.returncode != -9:
+        sys.exit('the flood ended by itself')
     return result
 
 

@@ -10,8 +10,7 @@
  *     capture break it.
  *   - Memory of a process that has ended is gone, unless cuMemCreate() made it and another process holds it: what touches
  *     it is an illegal address. What is mapped may be touched once access to it was given.
- *   - Images are looked at: header, sizes, machine code or PTX that the device (sm_90) can
- * use.
+ *   - Images are looked at: header, sizes, machine code or PTX that the device (sm_90) can use.
  *   - What is not given back by the last release of the context, or by the end of the program, is trouble.
  *   - A stream that waits for a word of memory stands until it is stored, by a stream, the CPU or another process.
  *   - Any call can be made to fail.

@@ -27,7 +27,7 @@ shrinks() {
     # each live rank is in the next epoch, and in no other
     [ "$(grep -c 'elastic: rank' "$scratch/log")" -eq $((ranks - 1)) ] && ! grep -q GF_ERR_QUORUM "$scratch/log" ||
         { cat "$scratch/log"; return 1; }
-    [ "$2" -eq 0 ] || sed 's/^/# /' "$scratch/flood"
+    [ "$2" -eq 0 ] || sed 's/^/# /' "$scratch/flood" | grep 'made [1-9]'
 }
 for victim in 0 2; do
     for i in $(seq "$RUNS"); do
