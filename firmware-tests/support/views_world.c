@@ -78,9 +78,9 @@ static gf_status send_count(struct gf_rendezvous *rendezvous, uint32_t to, uint3
 
 static void change_begin(struct gf_members *members, bool planned, bool joins)
 {
-    uint32_t culprit = (planned || joins) ? GF_RANK_NONE : gf_members_error(members)->peer;
+    uint32_t id = members->member_id, culprit = (planned || joins) ? GF_RANK_NONE : gf_members_error(members)->peer;
     const struct gf_members_reason reason = {.own = {.applied = 1, .partial = joins}, .planned = planned,
-                                             .leaves = ((views.leaves >> members->member_id) & 1u) != 0,
+                                             .leaves = (id < 64) && (((views.leaves >> id) & 1u) != 0),
                                              .culprit = culprit, .silent_ns = VIEWS_WAIT_NS,
                                              .away_ns = VIEWS_WAIT_NS};
     gf_members_change(members, gf_sim_now_ns(views.sim), &reason);
