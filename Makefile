@@ -227,7 +227,7 @@ $(BUILD)/firmware-tests/program_faulty_train: $(BUILD)/firmware-tests/process/pr
 $(BUILD)/firmware-tests/program_ucx_faults: $(BUILD)/firmware-tests/process/program_ucx_faults.o \
     $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
 	$(FAULTY_LINK) $(UCX_FAULTS)
-OTHER_OBJ := $(patsubst %,$(BUILD)/other/%.o,lib/core/open drivers/tcp/rendezvous_tcp_accept drivers/tcp/rendezvous_tcp_auth)
+OTHER_OBJ := $(patsubst %,$(BUILD)/other/%.o,lib/core/open drivers/tcp/rendezvous_tcp_accept drivers/tcp/rendezvous_tcp_connect)
 $(BUILD)/firmware-tests/other_version_train: $(OTHER_OBJ) $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
 	$(FAULTY_LINK)
 $(BUILD)/other/%.o: %.c firmware-tests/process/other_version.h

@@ -39,10 +39,10 @@ void gf_error_take(struct gf_error *error, const struct gf_fault *fault)
     (void)snprintf(error->text, sizeof error->text, "%s", fault->text);
 }
 
-_Noreturn void gf_broken(const char *file, int line, const char *condition)
+_Noreturn void gf_broken(const char *where)
 {
     char text[256];
-    int length = snprintf(text, sizeof text, "gradientflow: broken invariant at %s:%d: %s\n", file, line, condition);
+    int length = snprintf(text, sizeof text, "gradientflow: broken invariant at %s\n", where);
     if (length > (int)sizeof text - 1) length = (int)sizeof text - 1;
     ssize_t written = write(STDERR_FILENO, text, (size_t)length);
     (void)written; /* nothing more can be done */

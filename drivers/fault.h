@@ -35,10 +35,12 @@ __attribute__((format(printf, 6, 7))) gf_status gf_fault_set(struct gf_fault *fa
 
 /* What must hold, or the library is wrong: says so in one line on stderr (no callback is at hand everywhere, and what
  * it would run is in doubt), and traps. About two a function. */
-#define GF_ASSERT(condition)                                             \
-    do {                                                                 \
-        if (!(condition)) gf_broken(__FILE__, __LINE__, #condition);     \
+#define GF_ASSERT(condition)                                                    \
+    do {                                                                        \
+        if (!(condition)) gf_broken(GF_LINE_OF(__FILE__, __LINE__) #condition); \
     } while (0)
-_Noreturn void gf_broken(const char *file, int line, const char *condition);
+#define GF_LINE_OF(file, line) GF_LINE_TEXT(file, line)
+#define GF_LINE_TEXT(file, line) file ":" #line ": "
+_Noreturn void gf_broken(const char *where);
 
 #endif

@@ -11,19 +11,8 @@
 /* At once: another hash than that of its bytes, and faster. */
 static inline uint64_t gf_fnv_word(uint64_t hash, uint64_t word) { return (hash ^ word) * UINT64_C(0x100000001b3); }
 static inline uint64_t gf_fnv_byte(uint64_t hash, unsigned char byte) { return gf_fnv_word(hash, byte); }
-
-static inline uint64_t gf_fnv_bytes(uint64_t hash, const void *data, size_t size_bytes)
-{
-    const unsigned char *bytes = data;
-    for (size_t i = 0; i < size_bytes; i++) hash = gf_fnv_byte(hash, bytes[i]);
-    return hash;
-}
-
+uint64_t gf_fnv_bytes(uint64_t hash, const void *data, size_t size_bytes);
 /* As 8 bytes, the low ones first. */
-static inline uint64_t gf_fnv_u64(uint64_t hash, uint64_t value)
-{
-    for (unsigned shift = 0; shift < 64; shift += 8) hash = gf_fnv_byte(hash, (unsigned char)(value >> shift));
-    return hash;
-}
+uint64_t gf_fnv_u64(uint64_t hash, uint64_t value);
 
 #endif

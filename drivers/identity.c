@@ -79,14 +79,13 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
     if (launcher == NULL) return GF_AGAIN;
     const char *rank_text = variable(launcher->rank), *world_text = variable(launcher->world);
     if ((rank_text == NULL) || (world_text == NULL)) {
-        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
-                            "environment: %s is set and %s is not; expected both or neither",
-                            rank_text ? launcher->rank : launcher->world, rank_text ? launcher->world : launcher->rank);
+        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "environment: %s is set and %s is not; "
+                            "expected both or neither", rank_text ? launcher->rank : launcher->world,
+                            rank_text ? launcher->world : launcher->rank);
     }
     (void)snprintf(allowed, sizeof allowed, "a number of ranks from 1 to %u", GF_WORLD_MAX);
-    if (!decimal_parse(world_text, GF_WORLD_MAX, &world) || (world == 0)) {
+    if (!decimal_parse(world_text, GF_WORLD_MAX, &world) || (world == 0))
         return refuse(fault_out, launcher->world, world_text, allowed);
-    }
     const char *most_text = variable("GF_WORLD_MAX");
     if ((most_text != NULL) && (!decimal_parse(most_text, GF_WORLD_MAX, &most) || (most < world)))
         return refuse(fault_out, "GF_WORLD_MAX", most_text, "a number of ranks that is not below GF_WORLD");
@@ -106,18 +105,16 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
     identity.source = launcher->rank;
     const char *job = variable("GF_JOB"), *address = variable("GF_ADDRESS");
     if (job != NULL) {
-        if (!decimal_parse(job, UINT64_MAX, &identity.job_id)) {
+        if (!decimal_parse(job, UINT64_MAX, &identity.job_id))
             return refuse(fault_out, "GF_JOB", job, "a decimal number of 64 bits");
-        }
     } else if (variable(launcher->job[0]) != NULL) {
         identity.job_id = job_hash(GF_FNV_START, variable(launcher->job[0]));
         const char *part = variable(launcher->job[1]);
         if (part != NULL) identity.job_id = job_hash(identity.job_id, part);
     }
     if (address != NULL) {
-        if (strlen(address) >= sizeof identity.address) {
+        if (strlen(address) >= sizeof identity.address)
             return refuse(fault_out, "GF_ADDRESS", address, "a numeric IP:port of fewer than 128 bytes");
-        }
         (void)snprintf(identity.address, sizeof identity.address, "%s", address);
     }
     const char *rejoin = variable("GF_REJOIN");

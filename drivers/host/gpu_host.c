@@ -11,11 +11,10 @@ static gf_status host_open(const struct gf_gpu_setup *setup, void *state, struct
                            struct gf_fault *fault_out)
 {
     struct gf_gpu *gpu = state;
-    if (setup->device_bytes != 0) {
+    if (setup->device_bytes != 0)
         return gf_fault_set(fault_out, GF_ERR_PARAM, GF_RANK_NONE, "", 0,
                             "device: the host has no device memory, but %zu bytes of it were asked for (must be 0)",
                             setup->device_bytes);
-    }
     *gpu = (struct gf_gpu){.driver = &gf_gpu_host, .ops = setup->kernels.ops, .fault.peer = GF_RANK_NONE};
     *gpu_out = gpu;
     return GF_OK;

@@ -38,17 +38,14 @@ static const char *kind_name(mode_t mode)
 
 static gf_status file_check(const char *path, const struct stat *file, struct gf_fault *fault_out)
 {
-    if (!S_ISREG(file->st_mode) || (file->st_uid != geteuid()) || ((file->st_mode & 07177) != 0)) {
-        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
-                            "rendezvous.key_file %.70s: expected a file of this user with mode 0600 or 0400, "
-                            "found %s with mode %04o of user %u", path, kind_name(file->st_mode),
-                            (unsigned)(file->st_mode & 07777), (unsigned)file->st_uid);
-    }
-    if ((file->st_size < GF_AUTH_FILE_BYTES_MIN) || (file->st_size > GF_AUTH_FILE_BYTES_MAX)) {
-        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
-                            "rendezvous.key_file %.70s: expected %u to %u bytes, found %lld", path,
-                            GF_AUTH_FILE_BYTES_MIN, GF_AUTH_FILE_BYTES_MAX, (long long)file->st_size);
-    }
+    if (!S_ISREG(file->st_mode) || (file->st_uid != geteuid()) || ((file->st_mode & 07177) != 0))
+        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "rendezvous.key_file %.70s: expected a file "
+                            "of this user with mode 0600 or 0400, found %s with mode %04o of user %u", path,
+                            kind_name(file->st_mode), (unsigned)(file->st_mode & 07777), (unsigned)file->st_uid);
+    if ((file->st_size < GF_AUTH_FILE_BYTES_MIN) || (file->st_size > GF_AUTH_FILE_BYTES_MAX))
+        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "rendezvous.key_file %.70s: expected %u to "
+                            "%u bytes, found %lld", path, GF_AUTH_FILE_BYTES_MIN, GF_AUTH_FILE_BYTES_MAX,
+                            (long long)file->st_size);
     return GF_OK;
 }
 
@@ -90,10 +87,9 @@ static gf_status auth_open(struct gf_auth *auth_out, const char *path, struct gf
                             path, strerror(error));
     }
     gf_status status = file_check(path, &file, fault_out);
-    if ((status == GF_OK) && (sodium_init() < 0)) {
+    if ((status == GF_OK) && (sodium_init() < 0))
         status = gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "sodium_init", 0,
                               "rendezvous.key_file: libsodium could not be set up");
-    }
     if (status == GF_OK) status = file_hash(&auth, path, fd, file.st_size, fault_out);
     (void)close(fd);
     if (status == GF_OK) *auth_out = auth;
@@ -214,6 +210,7 @@ const struct gf_auth_module gf_module_authentication = {
     .mac_fits = mac_fits,
     .encrypt = record_encrypt,
     .decrypt = record_decrypt,
+    .words = &gf_tcp_words,
 #if GF_WITH_UCX
     .connections_open = gf_proofs_open,
 #endif

@@ -21,6 +21,8 @@
 struct gf_auth_module;
 struct gf_link_setup;
 struct gf_proofs;
+struct gf_tcp_words;
+extern const struct gf_tcp_words gf_tcp_words;
 
 struct gf_auth {
     bool on; /* false: no key_file, nothing below is used */
@@ -72,6 +74,7 @@ struct gf_auth_module {
                     size_t bytes);
     bool (*decrypt)(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes, unsigned char *data,
                     size_t bytes);
+    const struct gf_tcp_words *words; /* that tcp says with it */
     gf_status (*connections_open)(struct gf_proofs *proofs, const struct gf_link_setup *setup, void *memory,
                                   struct gf_fault *fault_out); /* NULL in a build without UCX */
 };

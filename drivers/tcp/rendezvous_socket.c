@@ -9,14 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool ip_parse(const char *ip, struct gf_place *address_out)
-{
-    *address_out = (struct gf_place){.family = AF_INET};
-    if (inet_pton(AF_INET, ip, address_out->ip) == 1) return true;
-    address_out->family = AF_INET6;
-    return inet_pton(AF_INET6, ip, address_out->ip) == 1;
-}
-
 static socklen_t sockaddr_of(const struct gf_place *address, struct sockaddr_storage *storage_out)
 {
     struct sockaddr_in *v4 = (struct sockaddr_in *)storage_out;
@@ -32,46 +24,20 @@ static socklen_t sockaddr_of(const struct gf_place *address, struct sockaddr_sto
     return sizeof *v6;
 }
 
-static bool port_parse(const char *text, in_port_t *port_be_out)
-{
-    uint32_t port = 0;
-    size_t i = 0;
-    for (; (text[i] >= '0') && (text[i] <= '9') && (i < 6); i++) port = port * 10 + (uint32_t)(text[i] - '0');
-    if ((i == 0) || (text[i] != 0) || (port == 0) || (port > 65535)) return false;
-    *port_be_out = htons((uint16_t)port);
-    return true;
-}
-
 bool gf_socket_address_parse(const char *text, const char *field, struct gf_place *address_out,
                              struct gf_fault *fault_out)
 {
-    struct gf_place address;
-    char ip[INET6_ADDRSTRLEN + 1];
-    bool v6 = (text[0] == '[');
-    const char *first = v6 ? text + 1 : text;
-    const char *end = v6 ? strstr(text, "]:") : strrchr(text, ':');
-    size_t length = (end != NULL) ? (size_t)(end - first) : 0;
-    if ((length > 0) && (length < sizeof ip)) {
-        memcpy(ip, first, length);
-        ip[length] = 0;
-        /* Brackets are for IPv6 and for nothing else: 1::2:3 could be read in two ways. */
-        if (ip_parse(ip, &address) && ((address.family == AF_INET6) == v6) &&
-            port_parse(end + (v6 ? 2 : 1), &address.port)) {
-            *address_out = address;
-            return true;
-        }
-    }
-    (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
-                       "%s '%.60s': expected a numeric address with a port from 1 to 65535, as 10.0.0.1:7117 or "
-                       "[fd00::1]:7117", field, text);
+    if (gf_place_parse(text, true, address_out)) return true;
+    (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "%s '%.60s': expected a numeric address with a "
+                       "port from 1 to 65535, as 10.0.0.1:7117 or [fd00::1]:7117", field, text);
     return false;
 }
 
 bool gf_socket_bind_parse(const char *text, struct gf_place *address_out, struct gf_fault *fault_out)
 {
-    if (ip_parse(text, address_out)) return true;
-    (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
-                       "rendezvous.bind '%.60s': expected a numeric IP address without a port", text);
+    if (gf_place_parse(text, false, address_out)) return true;
+    (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "rendezvous.bind '%.60s': expected a numeric IP "
+                       "address without a port", text);
     return false;
 }
 
@@ -80,14 +46,6 @@ void gf_socket_address_text(const struct gf_place *address, char *text_out, size
     char ip[INET6_ADDRSTRLEN] = "";
     (void)inet_ntop(address->family, address->ip, ip, sizeof ip);
     (void)snprintf(text_out, bytes, (address->family == AF_INET) ? "%s:%u" : "[%s]:%u", ip, ntohs(address->port));
-}
-
-bool gf_socket_is_loopback(const struct gf_place *address)
-{
-    struct in6_addr v6;
-    if (address->family == AF_INET) return address->ip[0] == 127;
-    memcpy(&v6, address->ip, sizeof v6);
-    return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && (v6.s6_addr[12] == 127));
 }
 
 static void option_set(int fd, int level, int name, uint64_t value)

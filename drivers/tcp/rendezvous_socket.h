@@ -12,7 +12,6 @@ bool gf_socket_address_parse(const char *text, const char *field, struct gf_plac
 /* A numeric IP without a port. */
 bool gf_socket_bind_parse(const char *text, struct gf_place *address_out, struct gf_fault *fault_out);
 void gf_socket_address_text(const struct gf_place *address, char *text_out, size_t bytes);
-bool gf_socket_is_loopback(const struct gf_place *address);
 
 /* A non-blocking socket that listens, or -1 with GF_ERR_SYSTEM in *fault_out. */
 int gf_socket_listen(const struct gf_place *address, const char *text, struct gf_fault *fault_out);

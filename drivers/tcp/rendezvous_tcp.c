@@ -30,27 +30,33 @@ static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup
 {
     if (!gf_socket_address_parse(setup->address, "rendezvous.address", &tcp->to, fault_out)) return GF_ERR_CONFIG;
     if ((setup->ports != NULL) && !gf_ports_parse(setup->ports, &tcp->port_first, &tcp->port_last))
-        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
-                            "rendezvous.ports '%.60s': expected first-last within 1-65535", setup->ports);
+        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "rendezvous.ports '%.60s': expected "
+                            "first-last within 1-65535", setup->ports);
     if ((setup->bind != NULL) && (setup->bind[0] != 0)) {
         if (!gf_socket_bind_parse(setup->bind, &tcp->bind_to, fault_out)) return GF_ERR_CONFIG;
-        if (tcp->bind_to.family != tcp->to.family) {
-            return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
-                                "rendezvous.bind '%.40s' and rendezvous.address '%.60s': expected both to be IPv4 or "
-                                "both IPv6", setup->bind, setup->address);
-        }
+        if (tcp->bind_to.family != tcp->to.family)
+            return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "rendezvous.bind '%.40s' and "
+                                "rendezvous.address '%.60s': expected both to be IPv4 or both IPv6", setup->bind,
+                                setup->address);
     }
     if ((setup->key_file != NULL) && (setup->key_file[0] != 0)) {
         if (setup->authentication != NULL) return setup->authentication->open(&tcp->auth, setup->key_file, fault_out);
-        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
-                            "rendezvous.key_file: the authentication module is not linked");
+        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "rendezvous.key_file: the authentication "
+                            "module is not linked");
     }
     const struct gf_place *open = (tcp->bind_to.family != 0) ? &tcp->bind_to : &tcp->to;
     tcp->same_user = !setup->insecure; /* and not beyond loopback */
-    if (setup->insecure || (gf_socket_is_loopback(open) && gf_socket_is_loopback(&tcp->to))) return GF_OK;
-    return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
-                        "rendezvous.address '%.60s' can be reached from outside this machine: expected a loopback "
-                        "address, rendezvous.key_file, or rendezvous.insecure = true", setup->address);
+    if (setup->insecure || (gf_place_is_loopback(open) && gf_place_is_loopback(&tcp->to))) return GF_OK;
+    return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "rendezvous.address '%.60s' can be reached from "
+                        "outside this machine: expected a loopback address, rendezvous.key_file, or "
+                        "rendezvous.insecure = true", setup->address);
+}
+
+struct gf_place gf_tcp_job_address(const struct tcp *tcp)
+{
+    struct gf_place at = (tcp->bind_to.family != 0) ? tcp->bind_to : tcp->job_address;
+    at.port = tcp->job_address.port;
+    return at;
 }
 
 static gf_status listener_open(struct tcp *tcp, struct gf_fault *fault_out)
@@ -58,11 +64,10 @@ static gf_status listener_open(struct tcp *tcp, struct gf_fault *fault_out)
     struct gf_place at = gf_tcp_job_address(tcp);
     struct rlimit files;
     uint32_t needed = tcp->setup.world + TCP_PENDING_MAX + 16; /* and a few for everything else in the process */
-    if ((getrlimit(RLIMIT_NOFILE, &files) == 0) && (files.rlim_cur < needed)) {
+    if ((getrlimit(RLIMIT_NOFILE, &files) == 0) && (files.rlim_cur < needed))
         return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "getrlimit", EMFILE,
                             "rank 0 needs %u file descriptors for a world of %u, the limit is %llu: raise it "
                             "(ulimit -n)", needed, tcp->setup.world, (unsigned long long)files.rlim_cur);
-    }
     tcp->listen_fd = gf_socket_listen(&at, tcp->address_text, fault_out);
     if (tcp->listen_fd < 0) return GF_ERR_SYSTEM;
     (void)snprintf(tcp->own_text, sizeof tcp->own_text, "%.63s", tcp->address_text);
@@ -105,7 +110,7 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     tcp->conn_count = tcp->setup.world;
     for (uint32_t i = 0; i < tcp->conn_count; i++) gf_tcp_conn_init(&tcp->conns[i], TCP_CONN_NONE);
     tcp->job_address = tcp->to;
-    if (setup->rejoin) gf_tcp_rejoin_begin(tcp, now_ns);
+    if (setup->rejoin) setup->elastic->rejoin_begin(tcp, now_ns);
     else if (!tcp_is_coordinator(tcp)) gf_tcp_connect_wait(tcp, now_ns);
     tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (tcp->epoll_fd >= 0) tcp->strangers_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -158,9 +163,8 @@ static gf_status conn_event(struct tcp *tcp, struct conn *conn, uint64_t now_ns,
 
 static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns, struct gf_rendezvous_event *event_out)
 {
-    if ((about == TCP_ABOUT_LISTEN) || (about == TCP_ABOUT_JOB)) {
+    if ((about == TCP_ABOUT_LISTEN) || (about == TCP_ABOUT_JOB))
         return gf_tcp_accept(tcp, (about == TCP_ABOUT_JOB) ? tcp->job_fd : tcp->listen_fd, now_ns, event_out);
-    }
     if ((about & TCP_ABOUT_PENDING) != 0) return gf_tcp_pending_read(tcp, about & ~TCP_ABOUT_PENDING, event_out);
     struct conn *conn = &tcp->conns[about];
     switch (conn->state) {
@@ -176,8 +180,8 @@ static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns, st
             return conn_ended(tcp, conn, true, event_out);
         }
         if (status != GF_OK) return status;
-        tcp_way(tcp)->state = TCP_CONN_UP; /* one that asked knows only now where that is */
-        gf_tcp_listen_own(tcp, tcp_way(tcp)->fd);
+        gf_tcp_way(tcp)->state = TCP_CONN_UP; /* one that asked knows only now where that is */
+        if (tcp->setup.elastic != NULL) tcp->setup.elastic->listen(tcp, gf_tcp_way(tcp)->fd);
         *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = tcp->coordinator};
         return GF_OK;
     }
@@ -207,16 +211,12 @@ static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, str
     bool strangers_served = false;
     if (tcp->epoll_fd < 0) return GF_AGAIN;
     gf_tcp_pending_expire(tcp, now_ns);
-    if (tcp_is_coordinator(tcp)) {
-        gf_status status = gf_tcp_held_take(tcp, event_out);
+    if (tcp->setup.elastic != NULL) {
+        gf_status status = tcp->setup.elastic->poll(tcp, now_ns, event_out);
         if (status != GF_AGAIN) return status;
-        gf_tcp_job_listen(tcp, now_ns);
-    } else if (tcp->rejoins && (now_ns - tcp->began_ns >= TCP_REJOIN_NS) &&
-               ((tcp_way(tcp)->state == TCP_CONN_CONNECTING) || (tcp_way(tcp)->state == TCP_CONN_HELLO))) {
-        gf_tcp_connect_again(tcp, now_ns, ETIMEDOUT); /* another may listen there */
-    } else if ((tcp_way(tcp)->state == TCP_CONN_WAIT) && (now_ns >= tcp->retry_at_ns)) {
-        gf_tcp_connect_begin(tcp, now_ns);
     }
+    if (!tcp_is_coordinator(tcp) && (gf_tcp_way(tcp)->state == TCP_CONN_WAIT) && (now_ns >= tcp->retry_at_ns))
+        gf_tcp_connect_begin(tcp, now_ns);
     /* One event of the ranks a call to the kernel: its list of ready descriptors goes round, so nobody starves.
      * Strangers are served when no rank has anything, once a poll. */
     for (int round = 0; round < TCP_ROUNDS_MAX; round++) {
@@ -237,7 +237,7 @@ static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, str
                                                   .text = "connection refused"};
         return GF_OK;
     }
-    if (tcp_is_coordinator(tcp) || tcp->reformed || (tcp_way(tcp)->state >= TCP_CONN_UP)) return GF_AGAIN;
+    if (tcp_is_coordinator(tcp) || tcp->reformed || (gf_tcp_way(tcp)->state >= TCP_CONN_UP)) return GF_AGAIN;
     gf_status status = gf_tcp_connect_deadline(tcp, now_ns);
     return (status < 0) ? status : GF_AGAIN;
 }
@@ -254,10 +254,7 @@ static gf_status tcp_send(struct gf_rendezvous *rendezvous, uint32_t to, uint32_
     return gf_tcp_conn_frame_put(tcp, conn, frame_kind, payload, size_bytes) ? GF_OK : GF_AGAIN;
 }
 
-static int tcp_wake_fd(struct gf_rendezvous *rendezvous)
-{
-    return ((struct tcp *)rendezvous)->epoll_fd;
-}
+static int tcp_wake_fd(struct gf_rendezvous *rendezvous) { return ((struct tcp *)rendezvous)->epoll_fd; }
 
 static bool tcp_flushed(struct gf_rendezvous *rendezvous)
 {
@@ -266,6 +263,20 @@ static bool tcp_flushed(struct gf_rendezvous *rendezvous)
         if (tcp->conns[i].out_bytes > 0) return false;
     }
     return true;
+}
+
+static void tcp_address(struct gf_rendezvous *rendezvous, char *text_out)
+{
+    memcpy(text_out, ((const struct tcp *)rendezvous)->own_text, GF_CONTROL_ADDRESS_BYTES);
+}
+
+static gf_status tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator,
+                            const char *address)
+{
+    struct tcp *tcp = (struct tcp *)rendezvous;
+    if ((tcp->conn_count == 0) || (tcp->setup.elastic == NULL))
+        return (coordinator == tcp->setup.rank) ? GF_OK : GF_ERR_STATE;
+    return tcp->setup.elastic->reform(tcp, now_ns, coordinator, address);
 }
 
 const struct gf_rendezvous_driver gf_rendezvous_tcp = {
@@ -278,7 +289,7 @@ const struct gf_rendezvous_driver gf_rendezvous_tcp = {
     .flushed = tcp_flushed,
     .reject = gf_tcp_reject,
     .joined = gf_tcp_joined,
-    .address = gf_tcp_address,
-    .reform = gf_tcp_reform,
+    .address = tcp_address,
+    .reform = tcp_reform,
     .close = tcp_close,
 };

@@ -103,7 +103,7 @@ static void pending_refuse(struct tcp *tcp, struct pending *pending, uint32_t ra
     gf_tcp_answer_put(put.at, code, tcp->text);
     if (pending->challenged) {
         struct gf_auth_mac to_rank, to_coordinator;
-        gf_tcp_pending_macs(tcp, pending, &to_rank, &to_coordinator);
+        tcp->auth.module->words->pending_macs(tcp, pending, &to_rank, &to_coordinator);
         tcp->auth.module->mac_put(&to_rank, answer, bytes, NULL, 0, answer + bytes);
     }
     /* A new socket has room for it. */
@@ -238,13 +238,13 @@ static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint3
     conn->since_ns = pending->since_ns;
     conn->fd = pending->fd;
     conn->authenticated = pending->challenged;
-    if (conn->authenticated) gf_tcp_pending_macs(tcp, pending, &conn->mac_out, &conn->mac_in);
+    if (conn->authenticated) tcp->auth.module->words->pending_macs(tcp, pending, &conn->mac_out, &conn->mac_in);
     pending->fd = -1;
     GF_ASSERT(gf_tcp_conn_answer(tcp, conn, GF_OK, ""));
     return GF_OK;
 }
 
-static struct gf_frame_hello hello_get(const unsigned char *frame)
+struct gf_frame_hello gf_tcp_hello_get(const unsigned char *frame)
 {
     struct gf_get get = {.at = frame + GF_FRAME_HEADER_BYTES, .left = GF_FRAME_HELLO_BYTES};
     struct gf_frame_hello hello = {.version = gf_get_u32(&get)};
@@ -258,7 +258,7 @@ static struct gf_frame_hello hello_get(const unsigned char *frame)
 static gf_status hello_take(struct tcp *tcp, struct pending *pending, struct gf_rendezvous_event *event_out)
 {
     const struct gf_frame_header header = gf_frame_header_get(pending->said);
-    const struct gf_frame_hello hello = hello_get(pending->said);
+    const struct gf_frame_hello hello = gf_tcp_hello_get(pending->said);
     bool ours = false, believed = (tcp->auth.on == pending->challenged);
     bool rejoins = (hello.flags & GF_HELLO_REJOINS) != 0;
     gf_status status = hello_check(tcp, &header, &hello, pending->since_ns, &ours);
@@ -272,9 +272,9 @@ static gf_status hello_take(struct tcp *tcp, struct pending *pending, struct gf_
 }
 
 /* A hello of this job and protocol, before its sender is believed. */
-static gf_status hello_meet(struct tcp *tcp, struct pending *pending, struct gf_rendezvous_event *event_out)
+gf_status gf_tcp_hello_meet(struct tcp *tcp, struct pending *pending, struct gf_rendezvous_event *event_out)
 {
-    const struct gf_frame_hello hello = hello_get(pending->said);
+    const struct gf_frame_hello hello = gf_tcp_hello_get(pending->said);
     if (((hello.flags & GF_HELLO_KEYED) != 0) != tcp->auth.on) {
         pending_refuse(tcp, pending, hello.rank, event_out,
                        gf_tcp_because(tcp, GF_ERR_MISMATCH, tcp->auth.on ? "rank %u has no key_file, this job wants one"
@@ -283,41 +283,27 @@ static gf_status hello_meet(struct tcp *tcp, struct pending *pending, struct gf_
         bool said_by_many = tcp->auth.on || ((hello.flags & GF_HELLO_REJOINS) != 0); /* anybody can say it */
         return (said_by_many || !tcp_is_coordinator(tcp)) ? GF_AGAIN : GF_OK;
     }
-    if (tcp->auth.on && !gf_tcp_hello_fits(tcp, pending)) {
+    if (tcp->auth.on && !tcp->auth.module->words->hello_fits(tcp, pending)) {
         pending_refuse(tcp, pending, hello.rank, event_out,
                        gf_tcp_because(tcp, GF_ERR_MISMATCH, "rank %u did not prove that it has this job's key: its "
                                       "key_file has other bytes", hello.rank));
         return GF_AGAIN;
     }
     if (!tcp_is_coordinator(tcp)) {
-        pending->held = (hello.version == GF_VERSION) && (hello.world == tcp->setup.world) &&
-                        (hello.rank < tcp->setup.world) && (hello.rank != tcp->setup.rank);
+        pending->held = tcp->setup.elastic->hold(tcp, pending);
         if (pending->held) return GF_AGAIN;
         stranger_drop(tcp, pending, GF_LOG_INFO, "a hello that does not fit");
         return GF_AGAIN;
     }
     if (!tcp->auth.on) return hello_take(tcp, pending, event_out);
-    if (!gf_tcp_challenge_send(tcp, pending)) gf_tcp_pending_drop(pending);
-    return GF_AGAIN;
-}
-
-/* This rank is the coordinator now: hellos that came before are answered. */
-gf_status gf_tcp_held_take(struct tcp *tcp, struct gf_rendezvous_event *event_out)
-{
-    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
-        struct pending *pending = &tcp->pending[i];
-        if ((pending->fd < 0) || !pending->held) continue;
-        pending->held = false;
-        gf_status status = hello_meet(tcp, pending, event_out);
-        if (status != GF_AGAIN) return status;
-    }
+    if (!tcp->auth.module->words->challenge_send(tcp, pending)) gf_tcp_pending_drop(pending);
     return GF_AGAIN;
 }
 
 static gf_status proof_take(struct tcp *tcp, struct pending *pending, struct gf_rendezvous_event *event_out)
 {
-    const struct gf_frame_hello hello = hello_get(pending->said);
-    if (gf_tcp_proof_fits(tcp, pending)) return hello_take(tcp, pending, event_out);
+    const struct gf_frame_hello hello = gf_tcp_hello_get(pending->said);
+    if (tcp->auth.module->words->proof_fits(tcp, pending)) return hello_take(tcp, pending, event_out);
     pending_refuse(tcp, pending, hello.rank, event_out,
                    gf_tcp_because(tcp, GF_ERR_MISMATCH, "rank %u did not prove that it has this job's key",
                                   hello.rank));
@@ -329,7 +315,7 @@ static void pending_gone(struct tcp *tcp, struct pending *pending)
     char what[120] = "a connection ended before it said who it is";
     if (pending->challenged)
         (void)snprintf(what, sizeof what, "rank %u went away when it was challenged: it may have another key_file",
-                       hello_get(pending->said).rank);
+                       gf_tcp_hello_get(pending->said).rank);
     stranger_drop(tcp, pending, pending->challenged ? GF_LOG_WARN : GF_LOG_INFO, what);
 }
 
@@ -366,9 +352,9 @@ gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvo
         return GF_AGAIN;
     }
     if ((!foreign || tcp->auth.on) && !pending_has(tcp, pending, pending->said, TCP_HELLO_FRAME_BYTES)) return GF_AGAIN;
-    if (!foreign) return hello_meet(tcp, pending, event_out);
+    if (!foreign) return gf_tcp_hello_meet(tcp, pending, event_out);
     (void)gf_socket_read(pending->fd, pending->said, &pending->in_bytes, TCP_HELLO_FRAME_BYTES); /* what there is */
-    if (tcp_is_coordinator(tcp) && (!tcp->auth.on || gf_tcp_hello_fits(tcp, pending)))
+    if (tcp_is_coordinator(tcp) && (!tcp->auth.on || tcp->auth.module->words->hello_fits(tcp, pending)))
         return hello_take(tcp, pending, event_out);
     stranger_drop(tcp, pending, GF_LOG_INFO, "a hello of another job or version");
     return GF_AGAIN;

@@ -18,7 +18,7 @@ static void header_put(const struct tcp *tcp, unsigned char *out, uint32_t kind,
 }
 
 /* The challenge's own proof lies where the rank's proof comes: what is proven ends before it. */
-bool gf_tcp_challenge_send(struct tcp *tcp, struct pending *pending)
+static bool challenge_send(struct tcp *tcp, struct pending *pending)
 {
     unsigned char *challenge = pending->said + TCP_HELLO_FRAME_BYTES;
     const size_t bytes = GF_FRAME_HEADER_BYTES + GF_FRAME_CHALLENGE_BYTES;
@@ -31,52 +31,44 @@ bool gf_tcp_challenge_send(struct tcp *tcp, struct pending *pending)
     return send(pending->fd, challenge, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
 }
 
-bool gf_tcp_hello_fits(const struct tcp *tcp, const struct pending *pending)
+static bool hello_fits(const struct tcp *tcp, const struct pending *pending)
 {
     return tcp->auth.module->proof_fits(&tcp->auth, GF_AUTH_HELLO, pending->said, TCP_HELLO_PROVEN_BYTES,
                                         pending->said + TCP_HELLO_PROVEN_BYTES);
 }
 
-bool gf_tcp_proof_fits(const struct tcp *tcp, const struct pending *pending)
+static bool proof_fits(const struct tcp *tcp, const struct pending *pending)
 {
     return (gf_frame_header_get(pending->said + TCP_TALK_CHALLENGE_BYTES).kind == GF_FRAME_PROOF) &&
            tcp->auth.module->proof_fits(&tcp->auth, GF_AUTH_RANK, pending->said, TCP_TALK_PROVEN_BYTES,
                                         pending->said + TCP_TALK_PROVEN_BYTES);
 }
 
-void gf_tcp_pending_macs(const struct tcp *tcp, const struct pending *pending, struct gf_auth_mac *to_rank_out,
-                          struct gf_auth_mac *to_coordinator_out)
+static void pending_macs(const struct tcp *tcp, const struct pending *pending, struct gf_auth_mac *to_rank_out,
+                         struct gf_auth_mac *to_coordinator_out)
 {
     tcp->auth.module->MACs(&tcp->auth, pending->said, TCP_TALK_CHALLENGE_BYTES, to_rank_out, to_coordinator_out);
 }
 
-void gf_tcp_hello_put(struct tcp *tcp)
+/* Over the second half of the nonce. */
+static void hello_prove(struct tcp *tcp)
 {
-    struct gf_put put = {tcp->said + GF_FRAME_HEADER_BYTES, GF_FRAME_HELLO_BYTES};
-    unsigned char nonce[GF_AUTH_NONCE_BYTES] = {0};
     header_put(tcp, tcp->said, GF_FRAME_HELLO, GF_FRAME_HELLO_BYTES);
-    if (tcp->auth.on) tcp->auth.module->nonce(nonce);
-    gf_put_u32(&put, GF_VERSION);
-    gf_put_u32(&put, tcp->setup.rank);
-    gf_put_u32(&put, tcp->setup.world);
-    gf_put_u32(&put, (tcp->auth.on ? GF_HELLO_KEYED : 0) | (tcp->rejoins ? GF_HELLO_REJOINS : 0));
-    gf_put_bytes(&put, nonce, sizeof nonce);
-    if (tcp->auth.on) /* over the second half of the nonce */
-        tcp->auth.module->prove(&tcp->auth, GF_AUTH_HELLO, tcp->said, TCP_HELLO_PROVEN_BYTES,
-                                tcp->said + TCP_HELLO_PROVEN_BYTES);
+    tcp->auth.module->nonce(tcp->said + TCP_HELLO_FRAME_BYTES - GF_AUTH_NONCE_BYTES);
+    tcp->auth.module->prove(&tcp->auth, GF_AUTH_HELLO, tcp->said, TCP_HELLO_PROVEN_BYTES,
+                            tcp->said + TCP_HELLO_PROVEN_BYTES);
 }
 
-gf_status gf_tcp_challenge_take(struct tcp *tcp, struct conn *conn)
+static gf_status challenge_take(struct tcp *tcp, struct conn *conn)
 {
     unsigned char *said = tcp->said, *proof = said + TCP_TALK_PROVEN_BYTES;
     const size_t head_bytes = GF_FRAME_HEADER_BYTES + GF_AUTH_NONCE_BYTES;
     memcpy(said + TCP_HELLO_FRAME_BYTES, conn->in, head_bytes);
     if (!tcp->auth.module->proof_fits(&tcp->auth, GF_AUTH_COORDINATOR, said, TCP_TALK_CHALLENGE_BYTES,
-                                      conn->in + head_bytes)) {
-        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
-                            "what listens at %.50s did not prove to rank %u that it has the same key: the key_file "
-                            "of rank 0 has other bytes, or it is not rank 0", tcp->address_text, tcp->setup.rank);
-    }
+                                      conn->in + head_bytes))
+        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0, "what listens at %.50s did not prove to rank "
+                            "%u that it has the same key: the key_file of rank 0 has other bytes, or it is not rank 0",
+                            tcp->address_text, tcp->setup.rank);
     header_put(tcp, said + TCP_TALK_CHALLENGE_BYTES, GF_FRAME_PROOF, GF_FRAME_PROOF_BYTES);
     tcp->auth.module->prove(&tcp->auth, GF_AUTH_RANK, said, TCP_TALK_PROVEN_BYTES, proof);
     GF_ASSERT(gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_PROOF, proof, GF_AUTH_PROOF_BYTES));
@@ -85,3 +77,7 @@ gf_status gf_tcp_challenge_take(struct tcp *tcp, struct conn *conn)
     conn->in_bytes = 0;
     return GF_AGAIN;
 }
+
+const struct gf_tcp_words gf_tcp_words = {.challenge_send = challenge_send, .hello_fits = hello_fits,
+                                          .proof_fits = proof_fits, .pending_macs = pending_macs,
+                                          .hello_prove = hello_prove, .challenge_take = challenge_take};

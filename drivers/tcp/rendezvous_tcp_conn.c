@@ -7,6 +7,15 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+struct conn *gf_tcp_way(struct tcp *tcp) { return &tcp->conns[tcp->coordinator]; }
+
+void gf_tcp_conn_init(struct conn *conn, conn_state state)
+{
+    memset(conn, 0, offsetof(struct conn, in)); /* the buffers are large */
+    conn->fd = -1;
+    conn->state = state;
+}
+
 static void header_walk(struct gf_walk *walk, struct gf_frame_header *header)
 {
     uint32_t unused = 0;

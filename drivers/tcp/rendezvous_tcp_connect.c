@@ -9,7 +9,7 @@
 
 void gf_tcp_connect_again(struct tcp *tcp, uint64_t now_ns, int error)
 {
-    struct conn *conn = tcp_way(tcp);
+    struct conn *conn = gf_tcp_way(tcp);
     gf_tcp_conn_close(conn);
     conn->in_bytes = 0;
     conn->state = TCP_CONN_WAIT;
@@ -24,14 +24,14 @@ void gf_tcp_connect_again(struct tcp *tcp, uint64_t now_ns, int error)
 
 void gf_tcp_connect_wait(struct tcp *tcp, uint64_t now_ns)
 {
-    tcp_way(tcp)->state = TCP_CONN_WAIT;
+    gf_tcp_way(tcp)->state = TCP_CONN_WAIT;
     tcp->retry_at_ns = now_ns;
     tcp->retry_ns = TCP_RETRY_FIRST_NS;
 }
 
 void gf_tcp_connect_begin(struct tcp *tcp, uint64_t now_ns)
 {
-    struct conn *conn = tcp_way(tcp);
+    struct conn *conn = gf_tcp_way(tcp);
     tcp->tries++;
     tcp->began_ns = now_ns;
     conn->fd = gf_socket_connect(&tcp->to, &tcp->bind_to, tcp->setup.keepalive_ns);
@@ -43,9 +43,20 @@ void gf_tcp_connect_begin(struct tcp *tcp, uint64_t now_ns)
     if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, conn->fd, tcp->coordinator, EPOLLOUT) != GF_OK) gf_tcp_conn_close(conn);
 }
 
+void gf_tcp_hello_put(struct tcp *tcp)
+{
+    struct gf_put put = {tcp->said + GF_FRAME_HEADER_BYTES, GF_FRAME_HELLO_BYTES};
+    gf_put_u32(&put, GF_VERSION);
+    gf_put_u32(&put, tcp->setup.rank);
+    gf_put_u32(&put, tcp->setup.world);
+    gf_put_u32(&put, (tcp->auth.on ? GF_HELLO_KEYED : 0) | (tcp->rejoins ? GF_HELLO_REJOINS : 0));
+    memset(put.at, 0, put.left);
+    if (tcp->auth.on) tcp->auth.module->words->hello_prove(tcp);
+}
+
 void gf_tcp_connect_end(struct tcp *tcp, uint64_t now_ns)
 {
-    struct conn *conn = tcp_way(tcp);
+    struct conn *conn = gf_tcp_way(tcp);
     int error = 0;
     socklen_t bytes = sizeof error;
     if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
@@ -82,16 +93,12 @@ static gf_status answer_take(struct tcp *tcp, struct conn *conn)
     gf_status code = (gf_status)(int32_t)gf_get_u32(&get);
     gf_get_text(&get, reason, sizeof reason);
     conn->in_bytes = 0;
-    if (conn->authenticated && !tcp->auth.module->mac_fits(&conn->mac_in, conn->in, bytes, conn->in + bytes)) {
-        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
-                            "the answer of rank 0 at %.50s has a MAC that does not fit: it was changed on the way",
-                            tcp->address_text);
-    }
-    if ((code == GF_OK) && tcp->auth.on && !conn->authenticated) {
-        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
-                            "what listens at %.50s asked rank %u for no proof, and this rank has a key_file",
-                            tcp->address_text, tcp->setup.rank);
-    }
+    if (conn->authenticated && !tcp->auth.module->mac_fits(&conn->mac_in, conn->in, bytes, conn->in + bytes))
+        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0, "the answer of rank 0 at %.50s has a MAC that "
+                            "does not fit: it was changed on the way", tcp->address_text);
+    if ((code == GF_OK) && tcp->auth.on && !conn->authenticated)
+        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0, "what listens at %.50s asked rank %u for no "
+                            "proof, and this rank has a key_file", tcp->address_text, tcp->setup.rank);
     if (code == GF_OK) return GF_OK;
     if (code == GF_ERR_STATE) { /* not now */
         memcpy(tcp->not_now, reason, sizeof reason);
@@ -104,7 +111,7 @@ static gf_status answer_take(struct tcp *tcp, struct conn *conn)
 /* The coordinator of another job answers with its own job id, another version with its own protocol. */
 gf_status gf_tcp_answer_read(struct tcp *tcp, uint64_t now_ns)
 {
-    struct conn *conn = tcp_way(tcp);
+    struct conn *conn = gf_tcp_way(tcp);
     struct gf_frame_header header;
     gf_status status = gf_socket_read(conn->fd, conn->in, &conn->in_bytes, GF_FRAME_HEADER_BYTES);
     if (status == GF_OK) {
@@ -118,16 +125,15 @@ gf_status gf_tcp_answer_read(struct tcp *tcp, uint64_t now_ns)
     if (status < 0) /* it had no time for us, or it has just died: another may come */
         gf_tcp_connect_again(tcp, now_ns, (errno != 0) ? errno : ECONNRESET);
     if (status != GF_OK) return GF_AGAIN;
-    status = (header.kind == GF_FRAME_CHALLENGE) ? gf_tcp_challenge_take(tcp, conn) : answer_take(tcp, conn);
+    status = (header.kind == GF_FRAME_CHALLENGE) ? tcp->auth.module->words->challenge_take(tcp, conn)
+                                                 : answer_take(tcp, conn);
     if ((status == GF_ERR_STATE) && (tcp->base.fault.code == GF_OK)) {
         gf_tcp_connect_again(tcp, now_ns, EBUSY);
         return GF_AGAIN;
     }
-    if ((status == GF_OK) && tcp->rejoins && (gf_tcp_rejoin_end(tcp, header.from) == NULL)) {
-        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
-                            "what listens at %.50s calls itself rank %u of %u", tcp->address_text, header.from,
-                            tcp->setup.world);
-    }
+    if ((status == GF_OK) && tcp->rejoins && !tcp->setup.elastic->rejoin_end(tcp, header.from))
+        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0, "what listens at %.50s calls itself rank %u "
+                            "of %u", tcp->address_text, header.from, tcp->setup.world);
     return status;
 }
 
@@ -135,24 +141,20 @@ gf_status gf_tcp_answer_read(struct tcp *tcp, uint64_t now_ns)
  * what it offered does not fit. Only rank 0 of a job without a key says so, in the first join. */
 void gf_tcp_answer_take_back(struct tcp *tcp, uint64_t now_ns)
 {
-    if (tcp->reformed || tcp_way(tcp)->authenticated) return;
-    if (answer_take(tcp, tcp_way(tcp)) == GF_ERR_STATE) gf_tcp_connect_again(tcp, now_ns, EBUSY);
+    if (tcp->reformed || gf_tcp_way(tcp)->authenticated) return;
+    if (answer_take(tcp, gf_tcp_way(tcp)) == GF_ERR_STATE) gf_tcp_connect_again(tcp, now_ns, EBUSY);
 }
 
 gf_status gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
 {
     double seconds = (double)(now_ns - tcp->opened_ns) / 1e9;
     if (now_ns - tcp->opened_ns < tcp->setup.join_timeout_ns) return GF_OK;
-    if (tcp->tried_errno == EBUSY) {
-        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
-                            "rank 0 at %.40s refused rank %u for %.1f s: %s", tcp->address_text, tcp->setup.rank,
-                            seconds, tcp->not_now);
-    }
-    if (tcp_way(tcp)->state == TCP_CONN_HELLO) {
-        return gf_fault_set(&tcp->base.fault, GF_ERR_TIMEOUT, 0, "", 0,
-                            "rank 0 at %s took the connection and then said nothing for %.1f s", tcp->address_text,
-                            seconds);
-    }
+    if (tcp->tried_errno == EBUSY)
+        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0, "rank 0 at %.40s refused rank %u for %.1f s: "
+                            "%s", tcp->address_text, tcp->setup.rank, seconds, tcp->not_now);
+    if (gf_tcp_way(tcp)->state == TCP_CONN_HELLO)
+        return gf_fault_set(&tcp->base.fault, GF_ERR_TIMEOUT, 0, "", 0, "rank 0 at %s took the connection and then "
+                            "said nothing for %.1f s", tcp->address_text, seconds);
     return gf_fault_set(&tcp->base.fault, GF_ERR_TIMEOUT, 0, "connect", tcp->tried_errno,
                         "rank %u cannot reach rank 0 at %s: tried %u times in %.1f s, last: %s", tcp->setup.rank,
                         tcp->address_text, tcp->tries, seconds,

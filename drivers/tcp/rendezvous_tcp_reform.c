@@ -11,13 +11,6 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-void gf_tcp_conn_init(struct conn *conn, conn_state state)
-{
-    memset(conn, 0, offsetof(struct conn, in)); /* the buffers are large */
-    conn->fd = -1;
-    conn->state = state;
-}
-
 /* Each process begins at another place of the range: a port that a dead rank has left should refuse for a while. */
 static int listen_within(const struct tcp *tcp, struct gf_place *at, struct gf_fault *fault_out)
 {
@@ -46,7 +39,7 @@ static void listen_set(struct tcp *tcp, bool listens)
     (void)gf_tcp_epoll_set(tcp, listens ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, tcp->listen_fd, TCP_ABOUT_LISTEN, EPOLLIN);
 }
 
-void gf_tcp_listen_own(struct tcp *tcp, int fd)
+static void listen_own(struct tcp *tcp, int fd)
 {
     struct gf_place at;
     struct gf_fault fault = {0};
@@ -62,11 +55,6 @@ void gf_tcp_listen_own(struct tcp *tcp, int fd)
         gf_log_line(&tcp->setup.log, GF_LOG_WARN, "rank %u could not coordinate if others died: %s", tcp->setup.rank,
                     fault.text);
     }
-}
-
-void gf_tcp_address(struct gf_rendezvous *rendezvous, char *text_out)
-{
-    memcpy(text_out, ((const struct tcp *)rendezvous)->own_text, GF_CONTROL_ADDRESS_BYTES);
 }
 
 /* Closed on purpose, and said so where it can be: an end without that word counts as a death. */
@@ -88,16 +76,9 @@ static void job_close(struct tcp *tcp)
     tcp->job_retry_ns = 0;
 }
 
-struct gf_place gf_tcp_job_address(const struct tcp *tcp)
-{
-    struct gf_place at = (tcp->bind_to.family != 0) ? tcp->bind_to : tcp->job_address;
-    at.port = tcp->job_address.port;
-    return at;
-}
-
 /* Where a new coordinator's host does not have the job's address, it listens at that port of its own: who is to come
  * back is told the host. Where rank 0 lives on without the others, stopped perhaps, the address is still its own. */
-void gf_tcp_job_listen(struct tcp *tcp, uint64_t now_ns)
+static void job_listen(struct tcp *tcp, uint64_t now_ns)
 {
     struct gf_place at = gf_tcp_job_address(tcp), own;
     struct gf_fault fault = {0};
@@ -119,8 +100,33 @@ void gf_tcp_job_listen(struct tcp *tcp, uint64_t now_ns)
     gf_log_line(&tcp->setup.log, GF_LOG_INFO, "restarted ranks find this job at %s now", tcp->address_text);
 }
 
+/* ---- hellos that came before this rank was the coordinator ---- */
+
+static bool hold(const struct tcp *tcp, const struct pending *pending)
+{
+    const struct gf_frame_hello hello = gf_tcp_hello_get(pending->said);
+    return (hello.version == GF_VERSION) && (hello.world == tcp->setup.world) && (hello.rank < tcp->setup.world) &&
+           (hello.rank != tcp->setup.rank);
+}
+
+static gf_status elastic_poll(struct tcp *tcp, uint64_t now_ns, struct gf_rendezvous_event *event_out)
+{
+    for (uint32_t i = 0; tcp_is_coordinator(tcp) && (i < TCP_PENDING_MAX); i++) {
+        struct pending *pending = &tcp->pending[i];
+        if ((pending->fd < 0) || !pending->held) continue;
+        pending->held = false;
+        gf_status status = gf_tcp_hello_meet(tcp, pending, event_out);
+        if (status != GF_AGAIN) return status;
+    }
+    if (tcp_is_coordinator(tcp)) job_listen(tcp, now_ns);
+    else if (tcp->rejoins && (now_ns - tcp->began_ns >= TCP_REJOIN_NS) &&
+             ((gf_tcp_way(tcp)->state == TCP_CONN_CONNECTING) || (gf_tcp_way(tcp)->state == TCP_CONN_HELLO)))
+        gf_tcp_connect_again(tcp, now_ns, ETIMEDOUT); /* another may listen there */
+    return GF_AGAIN;
+}
+
 /* The connection lies in any place but this rank's own until it is known whose it is. */
-void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns)
+static void rejoin_begin(struct tcp *tcp, uint64_t now_ns)
 {
     tcp->rejoins = true;
     tcp->reformed = false;
@@ -130,28 +136,26 @@ void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns)
     gf_tcp_connect_wait(tcp, now_ns);
 }
 
-struct conn *gf_tcp_rejoin_end(struct tcp *tcp, uint32_t coordinator)
+static bool rejoin_end(struct tcp *tcp, uint32_t coordinator)
 {
     struct conn *from = &tcp->conns[tcp->coordinator], *to = &tcp->conns[coordinator];
-    if ((coordinator >= tcp->setup.world) || (coordinator == tcp->setup.rank)) return NULL;
+    if ((coordinator >= tcp->setup.world) || (coordinator == tcp->setup.rank)) return false;
     tcp->rejoins = false;
     tcp->reformed = true;
-    if (to == from) return to;
+    if (to == from) return true;
     memcpy(to, from, sizeof *to);
     gf_tcp_conn_init(from, TCP_CONN_NONE);
     gf_auth_forget(&from->mac_in, sizeof from->mac_in);
     gf_auth_forget(&from->mac_out, sizeof from->mac_out);
     tcp->coordinator = coordinator;
     uint32_t events = EPOLLIN | (to->waits_to_send ? (uint32_t)EPOLLOUT : 0u);
-    return (gf_tcp_epoll_set(tcp, EPOLL_CTL_MOD, to->fd, coordinator, events) == GF_OK) ? to : NULL;
+    return gf_tcp_epoll_set(tcp, EPOLL_CTL_MOD, to->fd, coordinator, events) == GF_OK;
 }
 
-gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address)
+static gf_status reform(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator, const char *address)
 {
-    struct tcp *tcp = (struct tcp *)rendezvous;
     struct gf_place to = tcp->to;
     struct gf_fault fault = {0};
-    if (tcp->conn_count == 0) return (coordinator == tcp->setup.rank) ? GF_OK : GF_ERR_STATE;
     GF_ASSERT((coordinator < tcp->setup.world) || (coordinator == GF_RANK_NONE));
     if (tcp->rejoins && (coordinator == GF_RANK_NONE) && (tcp->conns[tcp->coordinator].state == TCP_CONN_WAIT))
         return GF_AGAIN;
@@ -172,7 +176,7 @@ gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint3
     job_close(tcp);
     if (coordinator == GF_RANK_NONE) {
         listen_set(tcp, false);
-        gf_tcp_rejoin_begin(tcp, now_ns);
+        rejoin_begin(tcp, now_ns);
         return GF_AGAIN;
     }
     tcp->coordinator = coordinator;
@@ -188,3 +192,7 @@ gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint3
     gf_tcp_connect_wait(tcp, now_ns);
     return GF_AGAIN;
 }
+
+const struct gf_rendezvous_elastic gf_tcp_elastic = {.listen = listen_own, .poll = elastic_poll, .hold = hold,
+                                                     .rejoin_begin = rejoin_begin, .rejoin_end = rejoin_end,
+                                                     .reform = reform};

@@ -5,9 +5,9 @@
  *     rank r   WAIT -> CONNECTING -> HELLO -> UP -> DOWN      WAIT again for as long as nobody answers
  *     rank 0   (a pending slot reads the hello, and the proof) -> UP -> DOWN
  *
- * Later another rank may coordinate (rendezvous_tcp_reform.c): each rank has listened for that since its
- * first connection stood. A hello that comes before a rank is the coordinator is held until it is, so that strangers do
- * not fill the kernel's queue in front of the ranks.
+ * With the elastic module another rank may coordinate later (rendezvous_tcp_reform.c): each has listened for that since
+ * its first connection stood. A hello that comes before a rank is the coordinator is held until it is, so that
+ * strangers do not fill the kernel's queue in front of the ranks.
  *
  * A connection that has not said who it is gets one of a few pending slots, a buffer of one hello and a deadline; the
  * oldest of the address that holds most gives way. What is about them is in an epoll of its own, served after the
@@ -125,7 +125,7 @@ static inline uint32_t tcp_rank_of(const struct tcp *tcp, const struct conn *con
 {
     return (uint32_t)(conn - tcp->conns);
 }
-static inline struct conn *tcp_way(struct tcp *tcp) { return &tcp->conns[tcp->coordinator]; } /* to the coordinator */
+struct conn *gf_tcp_way(struct tcp *tcp); /* to the coordinator */
 
 /* What an epoll event is about. */
 #define TCP_ABOUT_LISTEN UINT32_MAX
@@ -145,6 +145,7 @@ void gf_tcp_conn_flush(struct tcp *tcp, struct conn *conn);
 /* GF_OK: a whole frame is in conn->in and *header_out; GF_AGAIN: not yet; GF_ERR_PEER: the end, tcp->text says how. */
 gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_header *header_out);
 void gf_tcp_conn_close(struct conn *conn);
+void gf_tcp_conn_init(struct conn *conn, conn_state state);
 
 /* rendezvous_tcp_connect.c: the way to the coordinator. answer_read: GF_OK: come in; GF_AGAIN: not yet, or to be tried
  * again. */
@@ -152,6 +153,7 @@ void gf_tcp_connect_wait(struct tcp *tcp, uint64_t now_ns);
 void gf_tcp_connect_again(struct tcp *tcp, uint64_t now_ns, int error);
 void gf_tcp_connect_begin(struct tcp *tcp, uint64_t now_ns);
 void gf_tcp_connect_end(struct tcp *tcp, uint64_t now_ns);
+void gf_tcp_hello_put(struct tcp *tcp); /* to tcp->said */
 gf_status gf_tcp_answer_read(struct tcp *tcp, uint64_t now_ns);
 void gf_tcp_answer_take_back(struct tcp *tcp, uint64_t now_ns); /* a later one is in conn->in */
 gf_status gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns);
@@ -159,36 +161,42 @@ gf_status gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns);
 /* rendezvous_tcp_accept.c: rank 0 and those who rejoin. */
 /* GF_OK from these: *event_out says who came in, or who of this job was refused. */
 gf_status gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns, struct gf_rendezvous_event *event_out);
-gf_status gf_tcp_held_take(struct tcp *tcp, struct gf_rendezvous_event *event_out); /* the coordinator */
+gf_status gf_tcp_hello_meet(struct tcp *tcp, struct pending *pending, struct gf_rendezvous_event *event_out);
 void gf_tcp_pending_drop(struct pending *pending);
+struct gf_frame_hello gf_tcp_hello_get(const unsigned char *frame);
 gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out);
 void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns);
 
 bool gf_tcp_reject(struct gf_rendezvous *rendezvous, uint32_t rank, const char *reason);
 void gf_tcp_joined(struct gf_rendezvous *rendezvous);
 
-/* rendezvous_tcp_reform.c: another rank coordinates. */
-void gf_tcp_conn_init(struct conn *conn, conn_state state);
-void gf_tcp_listen_own(struct tcp *tcp, int fd); /* fd: a connection that stands, from our own address */
 struct gf_place gf_tcp_job_address(const struct tcp *tcp); /* of this host, for the job's address */
-void gf_tcp_job_listen(struct tcp *tcp, uint64_t now_ns);
-void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns);
-/* Its answer has come from rank `coordinator`: the connection is where it belongs; NULL: there is no such rank. */
-struct conn *gf_tcp_rejoin_end(struct tcp *tcp, uint32_t coordinator);
-void gf_tcp_address(struct gf_rendezvous *rendezvous, char *text_out);
-gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address);
 
-/* rendezvous_tcp_auth.c: the words between hello and answer, where the job has a key. */
-/* Rank 0, for a hello that is whole. send: false: the connection has no room for it. */
-bool gf_tcp_challenge_send(struct tcp *tcp, struct pending *pending);
-bool gf_tcp_hello_fits(const struct tcp *tcp, const struct pending *pending);
-/* Rank 0, for a proof that is whole. */
-bool gf_tcp_proof_fits(const struct tcp *tcp, const struct pending *pending);
-/* What rank 0 says after its challenge is authenticated: the keys of a challenged connection. */
-void gf_tcp_pending_macs(const struct tcp *tcp, const struct pending *pending, struct gf_auth_mac *to_rank_out,
-                          struct gf_auth_mac *to_coordinator_out);
-/* The other ranks: a hello in tcp->said, and the proof for a challenge that is whole in conn->in. */
-void gf_tcp_hello_put(struct tcp *tcp);
-gf_status gf_tcp_challenge_take(struct tcp *tcp, struct conn *conn);
+/* rendezvous_tcp_reform.c, of the elastic module. */
+struct gf_rendezvous_elastic {
+    void (*listen)(struct tcp *tcp, int fd); /* fd: a connection that stands, from our own address */
+    /* At each poll; GF_OK: *event_out is of a hello that came before this rank was the coordinator. */
+    gf_status (*poll)(struct tcp *tcp, uint64_t now_ns, struct gf_rendezvous_event *event_out);
+    bool (*hold)(const struct tcp *tcp, const struct pending *pending); /* this hello until then */
+    void (*rejoin_begin)(struct tcp *tcp, uint64_t now_ns);
+    /* Its answer has come from rank `coordinator`: the connection is where it belongs; false: there is no such rank. */
+    bool (*rejoin_end)(struct tcp *tcp, uint32_t coordinator);
+    gf_status (*reform)(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator, const char *address);
+};
+
+/* rendezvous_tcp_auth.c: the words between hello and answer, where the job has a key: tcp->auth.module->words. */
+struct gf_tcp_words {
+    /* Rank 0, for a hello that is whole. send: false: the connection has no room for it. */
+    bool (*challenge_send)(struct tcp *tcp, struct pending *pending);
+    bool (*hello_fits)(const struct tcp *tcp, const struct pending *pending);
+    /* Rank 0, for a proof that is whole. */
+    bool (*proof_fits)(const struct tcp *tcp, const struct pending *pending);
+    /* What rank 0 says after its challenge is authenticated: the keys of a challenged connection. */
+    void (*pending_macs)(const struct tcp *tcp, const struct pending *pending, struct gf_auth_mac *to_rank_out,
+                         struct gf_auth_mac *to_coordinator_out);
+    /* The other ranks: for the hello in tcp->said, and for a challenge that is whole in conn->in. */
+    void (*hello_prove)(struct tcp *tcp);
+    gf_status (*challenge_take)(struct tcp *tcp, struct conn *conn);
+};
 
 #endif

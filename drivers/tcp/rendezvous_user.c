@@ -6,6 +6,7 @@
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

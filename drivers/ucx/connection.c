@@ -284,10 +284,7 @@ int gf_conn_connect(int fd, const struct sockaddr *address, socklen_t bytes)
 }
 
 /* Errors after which it is still there. */
-static bool is_passing(int error)
-{
-    return (error == EAGAIN) || (error == EINTR) || (error == ENOBUFS);
-}
+static bool is_passing(int error) { return (error == EAGAIN) || (error == EINTR) || (error == ENOBUFS); }
 
 static ssize_t open_send(struct gf_conn *conn, const struct iovec *parts, size_t count)
 {

@@ -27,10 +27,7 @@ void gf_proofs_unlock(void)
     __atomic_clear(&links_locked, __ATOMIC_RELEASE);
 }
 
-static bool places_equal(const struct gf_place *a, const struct gf_place *b)
-{
-    return memcmp(a, b, sizeof *a) == 0;
-}
+static bool places_equal(const struct gf_place *a, const struct gf_place *b) { return memcmp(a, b, sizeof *a) == 0; }
 
 /* ---- what a link does ---- */
 

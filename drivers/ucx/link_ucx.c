@@ -102,10 +102,7 @@ static void recv_ended(void *handle, ucs_status_t status, const ucp_tag_recv_inf
 /* ---- posting ---- */
 
 /* The sender's rank lies above the 51 bits of the caller's tag. */
-static ucp_tag_t wire_tag(uint32_t sender, uint64_t tag)
-{
-    return ((uint64_t)sender << GF_TAG_BITS) | tag;
-}
+static ucp_tag_t wire_tag(uint32_t sender, uint64_t tag) { return ((uint64_t)sender << GF_TAG_BITS) | tag; }
 _Static_assert(((uint64_t)GF_WORLD_MAX - 1) <= (UINT64_MAX >> GF_TAG_BITS), "the sender fits above the tag");
 
 static gf_status post_check(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, size_t size_bytes, const char *call)

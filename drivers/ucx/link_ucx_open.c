@@ -138,13 +138,6 @@ static gf_status transports_check(struct gf_ucx *ucx)
                          "name each one, e.g. self,posix,tcp", asked, (int)name_bytes, refused);
 }
 
-static gf_status ports_check(struct gf_ucx *ucx)
-{
-    unsigned first, last;
-    if (gf_ports_parse(ucx->setup.ports, &first, &last)) return GF_OK;
-    return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "ports \"%s\": want first-last within 1-65535", ucx->setup.ports);
-}
-
 /* ---- context and worker ---- */
 
 static gf_status context_take(struct gf_ucx *ucx)
@@ -274,8 +267,10 @@ static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setu
     if (setup->region_bytes <= SIZE_MAX / 2)
         ucx->mapped_bytes = ((setup->region_bytes + page_bytes - 1) / page_bytes + PAD_PAGES) * page_bytes;
     ucx->link.wake_fd = -1;
+    unsigned first, last;
     gf_status status = transports_check(ucx);
-    if (status == GF_OK) status = ports_check(ucx);
+    if ((status == GF_OK) && !gf_ports_parse(ucx->setup.ports, &first, &last))
+        return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "ports \"%s\": want first-last within 1-65535", ucx->setup.ports);
     return (status == GF_OK) ? gf_ucx_guard_open(ucx) : status;
 }
 

@@ -221,7 +221,7 @@ TEST(a_slow_one_that_was_rejected_comes_in)
     }
     world.ranks[CLAIMED].stopped = true;
     turns(1500);
-    assert_true(members_of(world.ranks[0].members, CLAIMED)->connected);
+    assert_true(gf_members_of(world.ranks[0].members, CLAIMED)->connected);
     int fd = claim();
     turns(100);
     world.ranks[CLAIMED].stopped = false;

@@ -1,6 +1,8 @@
-/* When a rank that waits yields and when it sleeps: lib/core/idle.h, fed with times. */
+/* When a rank that waits yields and when it sleeps: lib/core/idle.h, fed with times; and where it goes. */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
+#include "lib/modules/modules.h"
+#include "ops/node/direct.h"
 
 #include <errno.h>
 #include <string.h>
@@ -121,9 +123,9 @@ TEST(the_last_rank_of_a_core_with_two_more_than_another_leaves_it)
     CPU_SET(0, &allowed);
     CPU_SET(1, &allowed);
     for (size_t i = 0; i < LENGTH(cases); i++)
-        assert_int_equal(gf_idle_core(cases[i].cores, cases[i].count, cases[i].own, &allowed), cases[i].goes);
+        assert_int_equal(gf_spread_core(cases[i].cores, cases[i].count, cases[i].own, &allowed), cases[i].goes);
     CPU_SET(7, &allowed);
-    assert_int_equal(gf_idle_core(cases[6].cores, cases[6].count, cases[6].own, &allowed), 8);
+    assert_int_equal(gf_spread_core(cases[6].cores, cases[6].count, cases[6].own, &allowed), 8);
 }
 
 /* ---- gf_wait() on drivers of which the link always has something to say ---- */
@@ -172,6 +174,7 @@ static gf_context *waiter(struct gf_link *link, struct gf_rendezvous *control)
     memset(&gf, 0, sizeof gf);
     gf.link = link;
     gf.rendezvous = control;
+    gf.modules = &gf_modules_all;
     gf.config.link.idle = GF_IDLE_SLEEP;
     arms = flag_arms = 0;
     return &gf;

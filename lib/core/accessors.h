@@ -37,30 +37,10 @@ static inline bool gf_aborted(const gf_context *gf) /* gf_abort() was called */
 {
     return atomic_load_explicit(&gf->aborted, memory_order_relaxed) != 0;
 }
-static inline bool gf_is_well(const gf_context *gf)
-{
-    return (gf != NULL) && (gf->magic == GF_CONTEXT_MAGIC) && !gf_forked(&gf->fork) && (gf->error.code == GF_OK) &&
-           !gf_aborted(gf);
-}
 /* Looks at abort, fork and failure: GF_OK, or what the call must answer. */
-static inline gf_status gf_enter(gf_context *gf) { return gf_is_well(gf) ? GF_OK : gf_enter_ill(gf); }
+gf_status gf_enter(gf_context *gf);
 /* The same for calls that poll: GF_OK while failing goes on, because they are what makes it end. */
-static inline gf_status gf_enter_poll(gf_context *gf)
-{
-    gf_status status = gf_enter(gf);
-    return ((status < 0) && (gf_own(gf) == GF_OK) && (gf->phase == GF_PHASE_FAILING)) ? GF_OK : status;
-}
-/* A record of its own, which the caller fills; of no meaning without the observe module. */
-static inline struct gf_trace_record *gf_trace_next(gf_context *gf)
-{
-    struct gf_trace *trace = &gf->observed.trace;
-    uint32_t at = trace->next;
-    if (trace->record_max == 0) return &trace->none;
-    trace->next = (at + 1 < trace->record_max) ? at + 1 : 0; /* a division takes as long as filling it */
-    trace->written++;
-    return &trace->records[at];
-}
-
+gf_status gf_enter_poll(gf_context *gf);
 /* The system's time, for what is measured. */
 static inline uint64_t gf_now(const gf_context *gf) { return gf->drivers.clock->now_ns(gf->drivers.clock); }
 /* The time that counts in deadlines, as of the poll under way: that in which this rank ran. */

@@ -23,12 +23,8 @@ void gf_context_mark(gf_context *gf)
 
 static void error_fill(gf_context *gf, gf_status code, gf_operation operation, uint32_t peer, uint32_t tensor)
 {
-    gf->error = (struct gf_error){.code = code,
-                                  .rank = gf->rank,
-                                  .peer = peer,
-                                  .operation = operation,
-                                  .step = gf->step.number,
-                                  .tensor = tensor};
+    gf->error = (struct gf_error){.code = code, .rank = gf->rank, .peer = peer, .operation = operation,
+                                  .step = gf->step.number, .tensor = tensor};
 }
 
 /* From here on nothing new starts. Timeouts and lost links are somebody's fault: that is asked for first, unless the

@@ -1,30 +1,29 @@
 /* config.state_extra: it is checked, compared, sent at the start and saved. lib/elastic/ makes it common again. */
 #include "lib/core/extra.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "drivers/fnv.h"
 #include "lib/core/accessors.h"
 #include "lib/core/arena.h"
+#include "lib/settings/settings.h"
 
 gf_status gf_extra_check(const struct gf_config *config, char *error_out)
 {
     if (config->state_extra_count > GF_STATE_EXTRA_MAX) {
-        (void)snprintf(error_out, 256, "state_extra_count = %u; allowed are %u", config->state_extra_count,
-                       GF_STATE_EXTRA_MAX);
-        return GF_ERR_PARAM;
+        return gf_config_refuse(error_out, GF_ERR_PARAM, "state_extra_count = %u; allowed are %u",
+                                config->state_extra_count, GF_STATE_EXTRA_MAX);
     }
     for (uint32_t i = 0; i < config->state_extra_count; i++) {
         const struct gf_state_extra *extra = (config->state_extra != NULL) ? &config->state_extra[i] : NULL;
         bool valid = (extra != NULL) && (extra->name != NULL) && ((extra->data != NULL) || (extra->bytes == 0)) &&
                      ((uintptr_t)extra->data % sizeof(float) == 0) && (extra->bytes % sizeof(float) == 0);
         if (valid) continue;
-        (void)snprintf(error_out, 256, "state_extra[%u] of %u: %.47s, %llu bytes at %p; it must have a name, and "
-                       "address and bytes that are multiples of 4", i, config->state_extra_count,
-                       ((extra != NULL) && (extra->name != NULL)) ? extra->name : "no name",
-                       (extra != NULL) ? (unsigned long long)extra->bytes : 0, (extra != NULL) ? extra->data : NULL);
-        return GF_ERR_PARAM;
+        return gf_config_refuse(error_out, GF_ERR_PARAM, "state_extra[%u] of %u: %.47s, %llu bytes at %p; it must have "
+                                "a name, and address and bytes that are multiples of 4", i, config->state_extra_count,
+                                ((extra != NULL) && (extra->name != NULL)) ? extra->name : "no name",
+                                (extra != NULL) ? (unsigned long long)extra->bytes : 0,
+                                (extra != NULL) ? extra->data : NULL);
     }
     return GF_OK;
 }

@@ -12,7 +12,6 @@
 #ifndef GF_IDLE_H
 #define GF_IDLE_H
 
-#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -49,24 +48,6 @@ static inline void gf_idle_yielded(struct gf_idling *idling, uint64_t begin_ns, 
     if (begin_ns - idling->no_yield_ns > idling->ban_ns) idling->ban_ns = GF_IDLE_BAN_NS;
     else if (idling->ban_ns < GF_IDLE_BAN_MAX_NS) idling->ban_ns *= 2;
     idling->no_yield_ns = idling->long_ns = end_ns + idling->ban_ns;
-}
-
-/* Where rank `own` belongs, of ranks that run on these cores (from 1; 0: unknown). The last rank of a core with at
- * least two more than another leaves it. An operation takes as long as the fullest core needs, and the kernel may
- * leave them so for 0.2 s: ranks that yield keep every core busy. */
-static inline uint64_t gf_idle_core(const uint64_t *cores, uint32_t count, uint32_t own, const cpu_set_t *allowed)
-{
-    uint32_t here = 0;
-    for (uint32_t i = 0; i < count; i++) here += (cores[i] == cores[own]);
-    for (uint32_t i = own + 1; i < count; i++)
-        if (cores[i] == cores[own]) return cores[own];
-    for (uint64_t core = 1; core <= CPU_SETSIZE; core++) {
-        uint32_t there = 0;
-        if (!CPU_ISSET(core - 1, allowed)) continue;
-        for (uint32_t i = 0; i < count; i++) there += (cores[i] == core);
-        if (there + 2 <= here) return core;
-    }
-    return cores[own];
 }
 
 #endif

@@ -148,13 +148,11 @@ static gf_status open_enter(gf_context *gf)
 gf_status gf_open_poll(gf_context *gf)
 {
     gf_status status = open_enter(gf);
-    if (status < 0) return status;
-    return open_progress(gf, NULL);
+    return (status < 0) ? status : open_progress(gf, NULL);
 }
 
 gf_status gf_open_wait(gf_context *gf)
 {
     gf_status status = open_enter(gf);
-    if (status < 0) return status;
-    return gf_wait(gf, open_progress, NULL);
+    return (status < 0) ? status : gf_wait(gf, open_progress, NULL);
 }

@@ -1,6 +1,5 @@
 /* What a configuration and a tensor table come to: sizes, driver set-ups, and where everything lies. Measuring and
  * handing out run the same two walks, lay_control() and lay_exchange(), so they cannot disagree. */
-#include <stdio.h>
 #include <string.h>
 
 #include "lib/core/arena.h"
@@ -11,20 +10,14 @@
 #include "lib/device/device.h"
 #include "lib/settings/settings.h"
 
-/* The CUDA driver exports whole pages of its own, of 2 MiB; with less, what lies beside in one would be exported too.
- * */
-#define DEVICE_UNIT_BYTES (UINT64_C(2) << 20)
-
 /* The most that any algorithm asks for in one op, as which one runs may differ from operation to operation, for data
  * of any size, as public requests may be larger than the pool, in each world that it may have; and some for a
  * world of one, whose link is opened like any other (its endpoint address is made in staging). */
 static struct gf_coll_need op_need(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
-    struct gf_coll_limits limits = {.size = config->job.world_max,
-                                    .bytes_max = UINT64_MAX / 2,
-                                    .slice_bytes = config->exchange.slice_bytes,
-                                    .window = config->link.window};
+    struct gf_coll_limits limits = {.size = config->job.world_max, .bytes_max = UINT64_MAX / 2,
+                                    .slice_bytes = config->exchange.slice_bytes, .window = config->link.window};
     struct gf_coll_need most = {.msg_count = 2, .staging_bytes = config->exchange.slice_bytes};
     for (int algorithm = GF_ALGORITHM_AUTO + 1; algorithm < GF_ALGORITHM_COUNT; algorithm++) {
         const struct gf_coll_kind *kind = layout->modules->coll[algorithm];
@@ -40,156 +33,49 @@ static struct gf_coll_need op_need(const struct gf_layout *layout)
     return most;
 }
 
-/* Of all fused buffers as they travel; none where they do so in place. */
-static uint64_t pack_bytes(const struct gf_layout *layout)
-{
-    const struct gf_groups form = gf_quantize_form(&layout->config);
-    const struct gf_pool_sizes *pool = &layout->pool;
-    if (form.elems > 0)
-        return gf_quantize_groups_max(&form, pool->elem_count, pool->buffer_count) * gf_group_bytes(&form);
-    return layout->in_place ? 0 : layout->pool.elem_count * gf_type_size_bytes(layout->config.exchange.wire);
-}
-
 /* What all ranks' requests on device memory pass through, and the wire's own on a device. */
 static uint64_t wire_pool_bytes(const struct gf_layout *layout)
 {
-    uint64_t requests = layout->on_device ? layout->pool.elem_count * sizeof(float) : 0, bytes = pack_bytes(layout);
+    uint64_t requests = layout->on_device ? layout->pool.elem_count * sizeof(float) : 0, bytes = layout->pack_bytes;
     return (bytes > requests) ? bytes : requests;
 }
 
-/* What waits: chunks that were not sent, or the residuals of now and of the step under way. */
-static uint64_t history_elems(const struct gf_layout *layout)
-{
-    return (layout->config.exchange.quantize != GF_QUANTIZE_NONE) ? 2 * layout->pool.elem_count
-                                                                   : layout->pool.sparse_elem_count;
-}
-
-uint64_t gf_layout_owner_elems(const struct gf_layout *layout)
-{
-    const struct gf_groups form = gf_quantize_form(&layout->config);
-    if (form.elems == 0) return 0;
-    return gf_quantize_owner_max(&form, layout->pool.elem_count, layout->pool.buffer_count);
-}
-
-/* On a device as many chunks of the usual 32 Ki as the largest of today has room for blocks that score: 2 on each of
- * 132 to 148 multiprocessors. */
-#define SCRATCH_ELEMS (UINT64_C(10) << 20)
-
-uint64_t gf_layout_scratch_elems(const struct gf_layout *layout)
-{
-    uint64_t most = layout->config.exchange.slice_bytes / sizeof(float);
-    if (layout->on_device && (most < SCRATCH_ELEMS)) most = SCRATCH_ELEMS;
-    return (most < history_elems(layout)) ? most : history_elems(layout);
-}
-
-/* Of LAMB, a piece of a tensor at a time. */
-uint64_t gf_layout_direction_elems(const struct gf_layout *layout)
-{
-    uint64_t most = layout->on_device ? SCRATCH_ELEMS : 32 * GF_RUN_ELEMS;
-    if (layout->config.optimizer.kind != GF_OPTIMIZER_LAMB) return 0;
-    return (most < layout->tensor_elems_max) ? most : layout->tensor_elems_max;
-}
-
-/* In host memory, among the pools that the device's element op clears where that is the host's: they may never be
- * touched. */
-static char *owner_take(const struct gf_layout *layout, struct gf_arena *arena)
-{
-    return gf_arena_take(arena, 2 * gf_layout_owner_elems(layout) * sizeof(float));
-}
-
-static void lay_pools(const struct gf_layout *layout, struct gf_arena *arena, struct gf_pool_parts *parts)
-{
-    const struct gf_config *config = &layout->config;
-    uint64_t pool_elems = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? layout->pool.elem_count : 0;
-    uint64_t half_elems = (config->optimizer.half_weights != GF_TYPE_F32) ? pool_elems : 0;
-    uint64_t moment2_elems = (config->optimizer.kind >= GF_OPTIMIZER_ADAMW) ? pool_elems : 0;
-    uint64_t runs = 2 * (layout->pool.elem_count / GF_RUN_ELEMS + layout->tensor_count); /* of weights and gradients */
-    uint64_t norm_count = UINT64_C(3) * layout->tensor_count + (layout->on_device ? runs : 0);
-    parts->weight = gf_arena_take(arena, pool_elems * sizeof(float));
-    parts->momentum = gf_arena_take(arena, pool_elems * sizeof(float));
-    parts->moment2 = gf_arena_take(arena, moment2_elems * sizeof(float));
-    parts->half = gf_arena_take(arena, half_elems * gf_type_size_bytes(GF_TYPE_F16));
-    parts->norms = gf_arena_take(arena, norm_count * sizeof(float));
-    parts->history = gf_arena_take(arena, history_elems(layout) * sizeof(float));
-    if (!layout->on_device) parts->owner = owner_take(layout, arena);
-    parts->scratch = gf_arena_take(arena, gf_layout_scratch_elems(layout) * sizeof(float));
-    parts->part = gf_arena_take(arena, sizeof(float));
-    parts->direction = gf_arena_take(arena, gf_layout_direction_elems(layout) * sizeof(float));
-}
-
-static uint64_t staging_bytes(const struct gf_layout *layout)
+uint64_t gf_layout_staging_bytes(const struct gf_layout *layout)
 {
     return (uint64_t)layout->op_need.staging_bytes * layout->config.exchange.buffers_active;
 }
 
-struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct gf_arena *device)
-{
-    struct gf_device_parts parts = {0};
-    if (!layout->on_device) return parts;
-    parts.gradient = gf_arena_take(device, layout->pool.gradient_bytes);
-    parts.pack = gf_arena_take(device, pack_bytes(layout));
-    parts.counters = gf_arena_take(device, (layout->config.exchange.buffers_active + UINT64_C(1)) * GF_COUNTS *
-                                           sizeof(struct gf_check));
-    parts.canary = gf_arena_take(device, sizeof(uint64_t));
-    parts.lists = gf_arena_take(device, layout->chunk_count * sizeof(uint32_t));
-    parts.staging = gf_arena_take(device, layout->may_reach_device ? staging_bytes(layout) : 0);
-    lay_pools(layout, device, &parts.pools);
-    return parts;
-}
-
-static void buffers_bound(struct gf_layout *layout)
-{
-    const struct gf_config *config = &layout->config;
-    uint64_t wire_bytes = gf_type_size_bytes(config->exchange.wire);
-    uint64_t dense = layout->pool.buffer_count;
-    layout->buffers_max = (dense <= GF_TAG_BUFFER_OTHER) ? (uint32_t)dense : GF_TAG_BUFFER_OTHER + 1;
-    if (layout->chunk_count > 0) {
-        uint64_t chunks = layout->chunk_count;
-        uint64_t by_bytes = layout->pool.sparse_elem_count * wire_bytes / config->exchange.fuse_bytes + 1;
-        by_bytes += config->exchange.buffers_active; /* a step that sends little is cut into so many */
-        layout->buffers_max += (uint32_t)(chunks < by_bytes ? chunks : by_bytes); /* beside all dense ones */
-    }
-}
-
 struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct gf_config *config)
 {
-    return (struct gf_link_setup){.rank = config->job.rank,
-                                  .world = config->job.world_max,
+    return (struct gf_link_setup){.rank = config->job.rank, .world = config->job.world_max,
                                   .requests_max = layout->op_need.msg_count * config->exchange.buffers_active *
                                                   (config->link.integrity ? 2 : 1), /* a checksum after each message */
                                   .message_bytes_max = config->exchange.slice_bytes,
                                   .region_bytes = layout->footprint.exchange_bytes,
-                                  .transports = config->link.transports,
-                                  .devices = config->link.devices,
-                                  .local = layout->local,
-                                  .ports = config->link.ports,
+                                  .transports = config->link.transports, .devices = config->link.devices,
+                                  .local = layout->local, .ports = config->link.ports,
                                   .huge_pages = config->link.huge_pages,
                                   .one_node = true, /* until the join has shown several */
                                   .key_file = config->rendezvous.key_file,
                                   .authentication = layout->modules->authentication,
-                                  .encryption = config->link.encryption,
-                                  .trusted_fabric = config->link.trusted_fabric,
-                                  .log = {config->log, config->log_user},
-                                  .arg = layout->drivers.link_arg};
+                                  .encryption = config->link.encryption, .trusted_fabric = config->link.trusted_fabric,
+                                  .log = {config->log, config->log_user}, .arg = layout->drivers.link_arg};
 }
 
 struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
-    return (struct gf_rendezvous_setup){.rank = config->job.rank,
-                                        .world = config->job.world_max,
-                                        .job_id = config->job.id,
-                                        .address = config->rendezvous.address,
-                                        .bind = config->rendezvous.bind,
-                                        .ports = config->rendezvous.ports,
+    const struct gf_elastic_module *elastic = layout->modules->elastic;
+    return (struct gf_rendezvous_setup){.rank = config->job.rank, .world = config->job.world_max,
+                                        .job_id = config->job.id, .address = config->rendezvous.address,
+                                        .bind = config->rendezvous.bind, .ports = config->rendezvous.ports,
                                         .key_file = config->rendezvous.key_file,
                                         .authentication = layout->modules->authentication,
-                                        .insecure = config->rendezvous.insecure,
-                                        .rejoin = config->rendezvous.rejoin,
+                                        .elastic = (elastic != NULL) ? elastic->rendezvous : NULL,
+                                        .insecure = config->rendezvous.insecure, .rejoin = config->rendezvous.rejoin,
                                         .keepalive_ns = config->rendezvous.keepalive_ns,
                                         .join_timeout_ns = config->rendezvous.join_timeout_ns,
-                                        .log = {config->log, config->log_user},
-                                        .arg = layout->drivers.rendezvous_arg};
+                                        .log = {config->log, config->log_user}, .arg = layout->drivers.rendezvous_arg};
 }
 
 struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
@@ -198,14 +84,11 @@ struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
     struct gf_gpu_kernels kernels = {.ops = layout->on_device ? NULL : gf_element_ops_of(layout->modules->ops)};
     if (layout->gpu_kernels != NULL) kernels = *layout->gpu_kernels;
     return (struct gf_gpu_setup){.library = config->device.library,
-                                 .kernels = kernels,
-                                 .ordinal = config->device.ordinal,
-                                 .local = layout->local,
+                                 .kernels = kernels, .ordinal = config->device.ordinal, .local = layout->local,
                                  .device_bytes = layout->footprint.device_bytes,
                                  .events_max = config->exchange.buffers_active + 1 + layout->tensor_count,
                                  .idle_ns = config->exchange.timeout_ns,
-                                 .log = {config->log, config->log_user},
-                                 .arg = layout->drivers.gpu_arg};
+                                 .log = {config->log, config->log_user}, .arg = layout->drivers.gpu_arg};
 }
 
 uint32_t gf_layout_trace_records(const struct gf_layout *layout)
@@ -247,10 +130,13 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
     parts.reqs = gf_arena_take(control, (msg_count + sum_count) * layout->drivers.link->req_size_bytes);
     parts.sums = gf_arena_take(control, sum_count * sizeof *parts.sums);
-    if (!layout->on_device) lay_pools(layout, control, &parts.pools);
+    if (!layout->on_device) parts.pools.norms = gf_arena_take(control, layout->tensor_count * 3 * sizeof(float));
+    parts.large = gf_arena_take(control, 0);
+    if (!layout->on_device && (layout->pools != NULL)) layout->pools->lay(layout, control, &parts.pools);
+    parts.pools.owner = gf_arena_take(control, 2 * layout->owner_elems * sizeof(float)); /* on the host in any case */
+    parts.large_bytes = (size_t)((char *)gf_arena_take(control, 0) - parts.large);
     parts.update_list = gf_arena_take(control, layout->tensor_count * sizeof *parts.update_list);
     parts.selection = gf_arena_take(control, 2ull * layout->chunk_count * sizeof *parts.selection);
-    if (layout->on_device) parts.pools.owner = owner_take(layout, control);
     parts.link = gf_arena_take(control, layout->drivers.link->state_bytes(&link));
     parts.rendezvous = gf_arena_take(control, layout->drivers.rendezvous->state_bytes(&rendezvous));
     parts.gpu = gf_arena_take(control, layout->drivers.gpu->state_bytes(&gpu));
@@ -272,7 +158,7 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
     parts.lists = gf_arena_take(exchange, layout->on_device ? layout->chunk_count * sizeof *parts.lists : 0);
     parts.vote = gf_arena_take(exchange, gf_vote_words(layout->chunk_count) * sizeof *parts.vote);
     parts.user = gf_arena_take(exchange, config->exchange.user_bytes);
-    parts.staging = gf_arena_take(exchange, staging_bytes(layout));
+    parts.staging = gf_arena_take(exchange, gf_layout_staging_bytes(layout));
     return parts;
 }
 
@@ -288,59 +174,68 @@ static bool may_reach_device(const struct gf_layout *layout)
     return (driver->may_reach_device != NULL) && driver->may_reach_device(&setup);
 }
 
+/* Of those that are linked. */
+static gf_status modules_settings(const struct gf_modules *modules, struct gf_config *config, char *error_out)
+{
+    gf_status status = GF_OK;
+    if (modules->quantize != NULL) status = modules->quantize->settings(config, error_out);
+    if ((status == GF_OK) && (modules->optimizer != NULL)) status = modules->optimizer->settings(config, error_out);
+    if ((status == GF_OK) && (modules->sparse != NULL)) status = modules->sparse->step->settings(config, error_out);
+    return status;
+}
+
+/* What steps have beside dense buffers, and the pools of those modules that are asked for. */
+static gf_status modules_measure(struct gf_layout *layout, const struct gf_tensor *tensors, char *error_out)
+{
+    const struct gf_modules *modules = layout->modules;
+    const struct gf_step_module *step = layout->config.sparse.enabled ? modules->sparse->step : NULL;
+    if (layout->config.exchange.quantize != GF_QUANTIZE_NONE) step = modules->quantize;
+    if (layout->config.optimizer.kind != GF_OPTIMIZER_NONE) layout->pools = modules->optimizer->pools;
+    if (step == NULL) return GF_OK;
+    layout->pools = step->pools;
+    layout->step_module = step;
+    return step->measure(layout, tensors, error_out);
+}
+
 static gf_status layout_make(const struct gf_modules *modules, const struct gf_config *config,
                              const struct gf_tensor *tensors, uint32_t tensor_count, struct gf_layout *layout,
                              char *error_out)
 {
-    struct gf_arena control = {0}, exchange = {0}, device = {0};
+    struct gf_arena control = {0}, exchange = {0};
     struct gf_config *effective = &layout->config;
     gf_status status;
-    uint64_t chunks;
+    bool in_place;
 
     memset(layout, 0, sizeof *layout);
     layout->modules = modules;
-    if ((status = gf_config_effective(config, effective, error_out)) < 0) return status;
+    if ((status = gf_config_own(config, effective, error_out)) < 0) return status;
+    if ((status = modules_settings(modules, effective, error_out)) < 0) return status;
     if ((status = gf_layout_resolve(layout, error_out)) < 0) return status;
     if ((status = gf_extra_check(effective, error_out)) < 0) return status;
     if ((status = gf_pool_place(effective, tensors, tensor_count, NULL, &layout->pool, error_out)) < 0) return status;
     layout->tensor_count = tensor_count;
-    for (uint32_t i = 0; i < tensor_count; i++)
-        if (tensors[i].elem_count > layout->tensor_elems_max) layout->tensor_elems_max = tensors[i].elem_count;
-    chunks = (layout->pool.sparse_elem_count + effective->sparse.chunk_elems - 1) / effective->sparse.chunk_elems;
-    if (chunks > GF_SPARSE_CHUNKS_MAX) {
-        (void)snprintf(error_out, 256, "sparse.chunk_elems = %u makes %llu chunks of %llu elements, allowed are %u; "
-                       "raise it", effective->sparse.chunk_elems, (unsigned long long)chunks,
-                       (unsigned long long)layout->pool.sparse_elem_count, GF_SPARSE_CHUNKS_MAX);
-        return GF_ERR_CONFIG;
-    }
-    layout->chunk_count = (uint32_t)chunks;
-    buffers_bound(layout);
+    layout->buffers_max = (layout->pool.buffer_count <= GF_TAG_BUFFER_OTHER) ? (uint32_t)layout->pool.buffer_count
+                                                                             : GF_TAG_BUFFER_OTHER + 1;
+    if ((status = modules_measure(layout, tensors, error_out)) < 0) return status;
     if (layout->buffers_max > GF_TAG_BUFFER_OTHER) {
-        (void)snprintf(error_out, 256, "more than %u fused buffers; raise exchange.fuse_bytes or cut_bytes",
-                       GF_TAG_BUFFER_OTHER);
-        return GF_ERR_CONFIG;
+        return gf_config_refuse(error_out, GF_ERR_CONFIG, "more than %u fused buffers; raise exchange.fuse_bytes or "
+                                "cut_bytes", GF_TAG_BUFFER_OTHER);
     }
     if ((effective->exchange.algorithm == GF_ALGORITHM_DIRECT) && (effective->job.world_max > GF_DIRECT_RANKS_MAX)) {
-        (void)snprintf(error_out, 256, "exchange.algorithm = direct in a world of %u ranks; allowed are %u, of one node",
-                       effective->job.world_max, GF_DIRECT_RANKS_MAX);
-        return GF_ERR_CONFIG;
+        return gf_config_refuse(error_out, GF_ERR_CONFIG, "exchange.algorithm = direct in a world of %u ranks; allowed "
+                                "are %u, of one node", effective->job.world_max, GF_DIRECT_RANKS_MAX);
     }
-    layout->in_place = !effective->sparse.enabled;
-    for (uint32_t i = 0; (i < tensor_count) && (effective->exchange.quantize != GF_QUANTIZE_NONE); i++) {
-        if (tensors[i].type == GF_TYPE_F32) continue;
-        (void)snprintf(error_out, 256, "exchange.quantize: tensor %u \"%.47s\" has 16-bit gradients; allowed is fp32",
-                       i, tensors[i].name);
-        return GF_ERR_CONFIG;
-    }
+    in_place = !effective->sparse.enabled && (layout->pack_bytes == 0);
     for (uint32_t i = 0; i < tensor_count; i++)
-        if (tensors[i].type != effective->exchange.wire) layout->in_place = false;
+        if (tensors[i].type != effective->exchange.wire) in_place = false;
+    if (!in_place && (layout->pack_bytes == 0))
+        layout->pack_bytes = layout->pool.elem_count * gf_type_size_bytes(effective->exchange.wire);
     layout->on_device = !layout->drivers.gpu->is_host;
     layout->op_need = op_need(layout);
     layout->may_reach_device = may_reach_device(layout);
     (void)gf_layout_exchange(layout, &exchange);
     layout->footprint.exchange_bytes = gf_align_up(exchange.used_bytes, GF_PAGE_BYTES);
-    (void)gf_layout_device(layout, &device);
-    layout->footprint.device_bytes = gf_align_up(device.used_bytes, DEVICE_UNIT_BYTES);
+    if (layout->on_device) layout->footprint.device_bytes = modules->device->bytes(layout);
     (void)gf_layout_control(layout, &control); /* after exchange: the link's state may depend on the region */
     layout->footprint.control_bytes = gf_align_up(control.used_bytes, GF_PAGE_BYTES);
     return GF_OK;

@@ -19,9 +19,11 @@ struct gf_layout {
     uint32_t tensor_count;
     uint32_t buffers_max;         /* of a step, sparse or not */
     uint32_t chunk_count;
-    uint64_t tensor_elems_max;    /* of the largest tensor */
     bool is_new;                  /* this rank was never of the job: its member id is job.world or more */
-    bool in_place;                /* every buffer of every step travels where it lies */
+    const struct gf_step_module *step_module; /* NULL: none */
+    const struct gf_pools *pools; /* NULL: no module has any */
+    uint64_t owner_elems;         /* of gf_quantized.owner */
+    uint64_t pack_bytes;          /* of all fused buffers as they travel; 0: they do so in place */
     bool on_device;
     bool may_reach_device;        /* device memory might go to the wire: whether it does is known after open */
 };
@@ -44,6 +46,8 @@ struct gf_control_parts {
     char *reqs;                /* of all messages, then of all checksums */
     struct gf_coll_sum *sums;
     struct gf_pool_parts pools; /* of the host */
+    char *large;                /* [large_bytes] most of them, and nearly all there is */
+    size_t large_bytes;
     union gf_update_list *update_list;
     uint32_t *selection;
     char *exported;
@@ -58,13 +62,13 @@ struct gf_exchange_parts {
     struct gf_check *seen;
     uint64_t *vote;
 };
-struct gf_device_parts {
-    char *gradient, *pack, *counters, *canary, *lists, *staging;
-    struct gf_pool_parts pools;
+/* pools.c, which modules that have pools name in their tables. */
+struct gf_pools {
+    void (*lay)(const struct gf_layout *layout, struct gf_arena *arena, struct gf_pool_parts *parts);
+    void (*open)(gf_context *gf, const struct gf_layout *layout, const struct gf_pool_parts *parts, uint32_t *chunks);
 };
-uint64_t gf_layout_scratch_elems(const struct gf_layout *layout);
-uint64_t gf_layout_owner_elems(const struct gf_layout *layout); /* of gf_quantized.owner */
-uint64_t gf_layout_direction_elems(const struct gf_layout *layout);
+extern const struct gf_pools gf_pools;
+uint64_t gf_layout_staging_bytes(const struct gf_layout *layout);
 uint32_t gf_layout_trace_records(const struct gf_layout *layout); /* none without the observe module */
 
 /* resolve.c: rank, world and drivers of layout->config, which is effective. An error has a line in error_out[256]. */
@@ -75,7 +79,6 @@ gf_status gf_layout_make(const struct gf_modules *modules, const struct gf_confi
                          const struct gf_tensor *tensors, uint32_t tensor_count, struct gf_layout *layout_out);
 struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control);
 struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, struct gf_arena *exchange);
-struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct gf_arena *device); /* nothing on the host */
 /* Its texts are those of config, which is layout->config or a copy that stays. */
 struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct gf_config *config);
 struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout);

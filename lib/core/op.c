@@ -58,15 +58,10 @@ static uint32_t small_bytes(const gf_context *gf, const struct gf_coll *coll)
     return gf->waiting.oversubscribed ? SMALL_OVERSUBSCRIBED_BYTES : SMALL_BYTES;
 }
 
-static struct gf_direct *direct_of(struct gf_op *op)
-{
-    return (op->algorithm == GF_ALGORITHM_DIRECT) ? &op->own.direct : &op->own.hierarchy.shared;
-}
-
 /* What the algorithm wants beside the rest. */
 static void own_set(const gf_context *gf, struct gf_op *op)
 {
-    struct gf_direct *direct = direct_of(op);
+    struct gf_direct *direct = gf_op_direct(op);
     op->coll.own.flow = &op->own.flow;
     if (op->algorithm == GF_ALGORITHM_DIRECT) op->coll.own.direct = direct;
     else if (op->algorithm != GF_ALGORITHM_HIERARCHY) return;
@@ -86,60 +81,6 @@ static void own_set(const gf_context *gf, struct gf_op *op)
     op->own.hierarchy.host.data = 0;
     op->own.hierarchy.wire = op->wire;
     op->own.hierarchy.packed = op->between;
-}
-
-/* Data of a device: the link takes it from there, or all devices of a node reach each other's. */
-static void device_take(gf_context *gf, struct gf_op *op)
-{
-    struct gf_coll *coll = &op->coll;
-    struct gf_direct *direct = direct_of(op);
-    GF_ASSERT((coll->collective == GF_COLL_ALLREDUCE) && gf_sums_late(gf, op->algorithm));
-    if (gf->ipc.agreed && (op->algorithm == GF_ALGORITHM_HIERARCHY)) {
-        struct gf_hierarchy *own = &op->own.hierarchy;
-        own->in_node = gf->modules->device->direct;
-        own->host.data = gf->link->reaches_device ? 0 : op->host;
-        own->host.out = &gf->out_queue;
-        own->host.in = &gf->in_queue;
-        own->host.queue = coll->queue;
-        own->host.ops = coll->ops;
-        own->host.check = coll->check;
-        own->host.staging = coll->staging;
-    }
-    coll->queue = &gf->queue;
-    coll->ops = gf->ops;
-    coll->is_late = true;
-    coll->event = op->index;
-    coll->staging = op->device_staging;
-    if (!gf->ipc.agreed || !gf_is_in_node(op->algorithm)) return;
-    direct->exported = gf->ipc.local;
-    direct->region_bytes = gf->device.bytes;
-    direct->small_bytes = 0;
-    if (op->algorithm != GF_ALGORITHM_DIRECT) return;
-    coll->kind = gf->ipc.flags ? gf->modules->device->stream : gf->modules->device->direct;
-    if (!gf->ipc.flags) return;
-    direct->packs = op->ahead ? *op->pack_queue : gf->queue; /* later packs may stand for the appliance */
-    direct->sums = gf->out_queue; /* nothing goes to host memory and back then */
-    direct->gathers = gf->in_queue;
-    direct->sums.stop = direct->gathers.stop = (gf_mem)(uintptr_t)gf->region.base + gf_direct_stop_at(direct);
-}
-
-/* Between streams, in device memory of ranks that all reach each other's. */
-static bool on_streams(const gf_context *gf, const struct gf_op *op)
-{
-    return gf->ipc.flags && (op->algorithm == GF_ALGORITHM_DIRECT) && (op->coll.elem_count > 0) &&
-           gf_device_holds(gf, op->coll.data);
-}
-
-/* Streams get operations in the order in which all ranks take them. */
-static bool may_queue(const gf_context *gf, const struct gf_op *op)
-{
-    for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
-        const struct gf_op *before = &gf->under_way.ops[__builtin_ctz(left)];
-        if ((before->state > GF_OP_RUN) || (before->order >= op->order)) continue;
-        if (!on_streams(gf, before) || ((before->state == GF_OP_RUN) && before->own.direct.state.queued)) continue;
-        return false;
-    }
-    return true;
 }
 
 /* In the others the quickest message of a rank may have waited for all others' too. */
@@ -173,8 +114,7 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     coll->check = op->kind->counts ? &op->summed : NULL;
     op->summed = (struct gf_check){.bad_first = UINT64_MAX};
     own_set(gf, op);
-    if ((coll->elem_count > 0) && gf_device_holds(gf, coll->data)) device_take(gf, op);
-    if (op->kind->counts && coll->is_late) coll->check = gf_finite_counter(gf, op->index, GF_COUNT_SUMMED);
+    if ((coll->elem_count > 0) && gf_device_holds(gf, coll->data)) gf->modules->device->op_take(gf, op);
     op->begin_ns = now_ns;
     op->wait_peer = op->waited_for = GF_RANK_NONE;
     op->waited_ns = 0;
@@ -191,19 +131,7 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 
 static void op_trace(gf_context *gf, const struct gf_op *op, gf_status status, uint64_t now_ns)
 {
-    uint64_t pack_ns = (op->kind->pack != NULL) ? op->begin_ns - op->taken_ns : 0;
-    *gf_trace_next(gf) = (struct gf_trace_record){.begin_ns = op->begin_ns,
-                                     .end_ns = now_ns,
-                                     .step = gf->step.number,
-                                     .bytes = op->coll.elem_count * gf_coll_elem_bytes(&op->coll),
-                                     .operation = (uint32_t)op->operation,
-                                     .algorithm = (uint32_t)op->algorithm,
-                                     .buffer = op->number,
-                                     .first_tensor = op->first_tensor,
-                                     .tensor_count = op->tensor_count,
-                                     .status = (int32_t)status,
-                                     .waited_for = op->waited_for,
-                                     .pack_ns = (pack_ns < UINT32_MAX) ? (uint32_t)pack_ns : UINT32_MAX};
+    if (gf->modules->observe != NULL) gf->modules->observe->op_ended(gf, op, status, now_ns);
     gf->observed.stats.operations++;
 }
 
@@ -247,7 +175,7 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     coll->awaits_core = false;
     if ((now_ns != 0) && gf_is_in_node(op->algorithm) && !gf->link->driver->simulated)
         coll->core = (uint32_t)sched_getcpu() + 1; /* after the first turn, while flags travel */
-    if (on_streams(gf, op)) op->own.direct.may_queue = may_queue(gf, op);
+    if (gf->ipc.flags) gf->modules->device->op_order(gf, op);
     status = gf_coll_poll(coll, now_ns);
     if ((now_ns == 0) && (status != GF_AGAIN)) /* all were there: it has ended in the call that posted it */
         op->taken_ns = op->begin_ns = op->wait_ns = coll->moved_ns = now_ns = gf_now(gf);
@@ -283,7 +211,7 @@ gf_status gf_op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     case GF_OP_PACK:
         op->moves = (op->kind->pack != NULL) || (op->kind->unpack != NULL) || (op->packed != op->coll.data);
         if (op->moves && ((status = gf_op_move(gf, op, now_ns)) != GF_OK)) return status;
-        op->ahead = op->moves && op->kind->goes_ahead && on_streams(gf, op);
+        op->ahead = op->moves && op->kind->goes_ahead && gf->ipc.flags && gf->modules->device->on_streams(gf, op);
         op->state = GF_OP_PACKED; /* fall through */
     case GF_OP_PACKED:
         if (op->moves && !op->ahead && ((status = gf_op_reached(gf, op, now_ns)) != GF_OK)) return status;

@@ -86,6 +86,10 @@ struct gf_op_table {
     uint64_t sequence; /* collectives begun; equal on all ranks at the same point */
 };
 
+static inline struct gf_direct *gf_op_direct(struct gf_op *op)
+{
+    return (op->algorithm == GF_ALGORITHM_DIRECT) ? &op->own.direct : &op->own.hierarchy.shared;
+}
 static inline bool gf_op_is_alone(const struct gf_op_table *table) { return (table->busy & (table->busy - 1)) == 0; }
 /* Those under way: for (left = table->busy; left != 0; left &= left - 1) .. gf_op_first(table, left). */
 static inline struct gf_op *gf_op_first(struct gf_op_table *table, uint32_t left)

@@ -40,22 +40,12 @@ __attribute__((noinline)) static void context_lay(const struct gf_layout *layout
     gf->buffers.order = parts->buffer_order;
     gf->observed.trace = (struct gf_trace){.records = parts->trace, .record_max = gf_layout_trace_records(layout)};
     gf->observed.peers = parts->peers;
+    if (gf->modules->observe != NULL) gf->observed.timing.arrived = gf->modules->observe->arrived;
     gf->nodes.words = parts->node_words;
     gf->device.uuids = parts->uuids;
     if (layout->on_device) gf->modules->device->ipc_lay(&gf->ipc, parts->exported, gf->config.job.world_max);
-    gf->sparse = (struct gf_sparse){.elem_count = layout->pool.sparse_elem_count,
-                                    .chunk_elems = gf->config.sparse.chunk_elems,
-                                    .chunk_count = layout->chunk_count,
-                                    .selection = parts->selection,
-                                    .sent = parts->selection + layout->chunk_count,
-                                    .history_empty = true};
-    gf->quantized = (struct gf_quantized){.form = gf_quantize_form(&gf->config),
-                                          .owner = (float *)(void *)parts->pools.owner,
-                                          .owner_elems = gf_layout_owner_elems(layout),
-                                          .epoch = gf->epoch};
-    gf->quantized.owner_next = gf->quantized.owner + gf->quantized.owner_elems;
-    gf->step_module = (layout->chunk_count > 0) ? gf->modules->sparse->step : NULL;
-    if (gf->quantized.form.elems > 0) gf->step_module = gf->modules->quantize;
+    gf->sparse.history_empty = true;
+    gf->step_module = layout->step_module;
     gf->on_device = layout->on_device;
     gf->under_way.count = gf->config.exchange.buffers_active;
     gf->fork.page = parts->fork_page + (GF_PAGE_BYTES - (uintptr_t)parts->fork_page % GF_PAGE_BYTES) % GF_PAGE_BYTES;
@@ -101,30 +91,21 @@ static void exchange_lay(const struct gf_layout *layout, gf_context *gf)
     }
 }
 
-/* The pools of optimizer and sparse: in the host's memory, or where the device has put them. */
-static void pools_lay(gf_context *gf, const struct gf_layout *layout, const struct gf_pool_parts *host)
+/* In the host's memory, or where the device has put them. */
+static void pools_lay(gf_context *gf, const struct gf_layout *layout, const struct gf_control_parts *parts)
 {
-    const struct gf_config *config = &gf->config;
-    struct gf_pool_parts pools = layout->on_device ? gf->modules->device->lay(gf, layout) : *host;
-    gf->optimizer.weight = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? (gf_mem)(uintptr_t)pools.weight : 0;
-    gf->optimizer.moment2 = (config->optimizer.kind >= GF_OPTIMIZER_ADAMW) ? (gf_mem)(uintptr_t)pools.moment2 : 0;
-    if ((gf->optimizer.moment2 != 0) || ((gf->optimizer.weight != 0) && (config->optimizer.momentum > 0.0f)))
-        gf->optimizer.momentum = (gf_mem)(uintptr_t)pools.momentum;
-    gf->optimizer.direction = (gf_mem)(uintptr_t)pools.direction;
-    gf->optimizer.direction_elems = gf_layout_direction_elems(layout);
-    gf->optimizer.half = (config->optimizer.half_weights != GF_TYPE_F32) ? (gf_mem)(uintptr_t)pools.half : 0;
+    struct gf_pool_parts pools = layout->on_device ? gf->modules->device->lay(gf, layout) : parts->pools;
+    pools.owner = parts->pools.owner;
     gf->optimizer.norms = (gf_mem)(uintptr_t)pools.norms;
-    gf->sparse.part = (gf_mem)(uintptr_t)pools.part;
-    gf->sparse.history = (gf_mem)(uintptr_t)pools.history;
-    gf->quantized.residual_next = gf->sparse.history + gf->pool.elem_count * sizeof(float);
-    gf->sparse.scratch = (gf_mem)(uintptr_t)pools.scratch;
-    gf->sparse.scratch_elems = gf_layout_scratch_elems(layout);
+    gf->optimizer.list = parts->update_list;
+    if (layout->pools != NULL) layout->pools->open(gf, layout, &pools, parts->selection);
 }
 
-static gf_status gpu_open(const struct gf_layout *layout, void *state, gf_context *gf, struct gf_fault *fault_out)
+static gf_status gpu_open(const struct gf_layout *layout, const struct gf_control_parts *parts, gf_context *gf,
+                          struct gf_fault *fault_out)
 {
     const struct gf_gpu_setup setup = gf_layout_gpu(layout);
-    gf_status status = gf->drivers.gpu->open(&setup, state, &gf->gpu, fault_out);
+    gf_status status = gf->drivers.gpu->open(&setup, parts->gpu, &gf->gpu, fault_out);
     if (status < 0) return status;
     gf->queue = gf_queue_own(gf, GF_STREAM_MAIN);
     gf->pack_queue = gf_queue_own(gf, GF_STREAM_PACK);
@@ -133,18 +114,7 @@ static gf_status gpu_open(const struct gf_layout *layout, void *state, gf_contex
     gf->ops = gf->gpu->ops;
     gf->wire_queue = (struct gf_queue){.gpu = gf->gpu};
     gf->wire_ops = gf->on_device ? gf_element_ops_of(gf->modules->ops) : gf->gpu->ops;
-    return GF_OK;
-}
-
-/* On the host: weights, momentum and half weights lie in a row, history after the norms. A device's arena is zero. */
-static gf_status pools_clear(const struct gf_pool_parts *parts, gf_context *gf, struct gf_fault *fault_out)
-{
-    size_t weight_bytes = (size_t)(parts->norms - parts->weight);
-    size_t history_bytes = (size_t)(parts->scratch - parts->history);
-    gf_status status;
-    if (gf->on_device) return GF_OK;
-    status = gf->ops->zero(&gf->queue, (gf_mem)(uintptr_t)parts->weight, weight_bytes);
-    if (status == GF_OK) status = gf->ops->zero(&gf->queue, (gf_mem)(uintptr_t)parts->history, history_bytes);
+    status = gf->wire_ops->zero(&gf->wire_queue, (gf_mem)(uintptr_t)parts->large, parts->large_bytes);
     if (status < 0) *fault_out = gf->gpu->fault;
     return status;
 }
@@ -199,16 +169,12 @@ static void extra_tell(const struct gf_config *config, char *summary, struct gf_
 __attribute__((noinline)) static gf_status members_open(const struct gf_layout *layout, void *state,
                                                         uint64_t tensors_hash, gf_context *gf)
 {
-    struct gf_members_setup setup = {.rank = gf->rank,
-                                     .world = gf->config.job.world,
-                                     .id_count = gf->config.job.world_max,
-                                     .epoch = gf->epoch,
+    struct gf_members_setup setup = {.rank = gf->rank, .world = gf->config.job.world,
+                                     .id_count = gf->config.job.world_max, .epoch = gf->epoch,
                                      .join_timeout_ns = gf->config.rendezvous.join_timeout_ns,
                                      .exchange_timeout_ns = gf->config.exchange.timeout_ns,
-                                     .joins = gf->config.rendezvous.rejoin,
-                                     .is_new = layout->is_new,
-                                     .answer_timeout_ns = GF_ANSWER_NS,
-                                     .address = gf->config.rendezvous.address,
+                                     .joins = gf->config.rendezvous.rejoin, .is_new = layout->is_new,
+                                     .answer_timeout_ns = GF_ANSWER_NS, .address = gf->config.rendezvous.address,
                                      .endpoint_bytes_max = gf->link->driver->endpoint_bytes_max,
                                      .elastic = (gf->modules->elastic != NULL) ? gf->modules->elastic->members : NULL,
                                      .log = gf->log};
@@ -216,14 +182,10 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
     size_t endpoint_bytes = 0;
     gf_status status;
     GF_ASSERT(gf->link->driver->endpoint_bytes_max <= gf->under_way.ops[0].coll.staging_bytes);
-    setup.offer = (struct gf_offer){.version = GF_VERSION,
-                                    .world = gf->world,
-                                    .config_hash = gf_config_hash(&layout->config),
-                                    .tensors_hash = tensors_hash,
-                                    .tensor_count = gf->tensor_count,
-                                    .elem_count = layout->pool.elem_count,
-                                    .network = gf->link->network ? 1 : 0,
-                                    .node = gf->link->node,
+    setup.offer = (struct gf_offer){.version = GF_VERSION, .world = gf->world,
+                                    .config_hash = gf_config_hash(&layout->config), .tensors_hash = tensors_hash,
+                                    .tensor_count = gf->tensor_count, .elem_count = layout->pool.elem_count,
+                                    .network = gf->link->network ? 1 : 0, .node = gf->link->node,
                                     .user = gf->link->user};
     modules_tell(gf->modules, gf_config_summary(&layout->config, setup.offer.summary, sizeof setup.offer.summary),
                  &setup.offer);
@@ -254,12 +216,11 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
     struct gf_fault fault = {.code = GF_OK, .peer = GF_RANK_NONE};
     gf_status status;
     gf->opening.foreign_before = gf_resident_bytes();
-    if (((status = gpu_open(layout, parts->gpu, gf, &fault)) < 0) || ((status = pools_clear(&parts->pools, gf, &fault)) < 0) ||
+    if (((status = gpu_open(layout, parts, gf, &fault)) < 0) ||
         ((status = link_open(layout, parts->link, gf, &fault)) < 0) ||
         ((status = rendezvous_open(layout, parts->rendezvous, gf, &fault)) < 0))
         return open_fail(gf, status, &fault);
-    pools_lay(gf, layout, &parts->pools);
-    gf->optimizer.list = parts->update_list;
+    pools_lay(gf, layout, parts);
     exchange_lay(layout, gf);
     if (gf_device_register(gf) < 0) {
         fault = gf->gpu->fault;
@@ -272,28 +233,12 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
         fault = gf->link->fault;
         return open_fail(gf, status, &fault);
     }
-    for (uint32_t i = 0; i < gf->tensor_count; i++)
-        if (gf->tensors[i].sparse != 0) gf->sparse.type = (gf_type)gf->tensors[i].type;
     if (gf->config.sparse.enabled) gf->modules->sparse->open(gf);
     gf_dense_begin(gf);
     gf->phase = GF_PHASE_JOIN;
     gf->change.ended_fd = gf->config.job.ignore_environment ? -1 : gf_identity_ended_fd();
     if (gf->config.rendezvous.rejoin) gf->modules->elastic->rejoin(gf);
     return GF_OK;
-}
-
-/* Everything but the pools, which the device's own element op clears (pools_clear): they are nearly all of it. */
-static void control_clear(const struct gf_layout *layout, const struct gf_control_parts *parts, char *memory)
-{
-    const struct gf_pool_parts *pools = &parts->pools;
-    char *end = memory + layout->footprint.control_bytes;
-    if (layout->on_device) {
-        memset(memory, 0, layout->footprint.control_bytes);
-        return;
-    }
-    memset(memory, 0, (size_t)(pools->weight - memory));
-    memset(pools->norms, 0, (size_t)(pools->history - pools->norms));
-    memset(pools->scratch, 0, (size_t)(end - pools->scratch));
 }
 
 static gf_status memory_check(const struct gf_config *config, const struct gf_layout *layout, const void *memory,
@@ -321,7 +266,9 @@ __attribute__((noinline)) static gf_status memory_open(const struct gf_layout *l
     struct gf_arena control = {.base = memory, .size_bytes = memory_bytes};
     const struct gf_control_parts parts = gf_layout_control(layout, &control);
     struct gf_pool_sizes sizes;
-    control_clear(layout, &parts, memory);
+    memset(memory, 0, (size_t)(parts.large - (char *)memory)); /* the rest by element ops, or in gf-plan never touched */
+    memset(parts.large + parts.large_bytes, 0,
+           layout->footprint.control_bytes - (size_t)(parts.large + parts.large_bytes - (char *)memory));
     GF_ASSERT(parts.gf == memory);
     context_lay(layout, &parts, parts.gf);
     gf_context_mark(parts.gf);

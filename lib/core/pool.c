@@ -6,6 +6,7 @@
 
 #include "drivers/fnv.h"
 #include "lib/core/arena.h"
+#include "lib/settings/settings.h"
 
 static bool tensor_is_sparse(const struct gf_config *config, uint32_t flags)
 {
@@ -15,19 +16,15 @@ static bool tensor_is_sparse(const struct gf_config *config, uint32_t flags)
 static gf_status tensor_check(const struct gf_tensor *tensor, uint32_t index, uint64_t elems_before, char *error_out)
 {
     const char *name = tensor->name ? tensor->name : "";
-    if ((uint32_t)tensor->type >= GF_TYPE_COUNT) {
-        (void)snprintf(error_out, 256, "tensor %u \"%s\": type is %d, allowed are 0 (fp32), 1 (fp16), 2 (bf16)", index,
-                       name, (int)tensor->type);
-        return GF_ERR_PARAM;
-    }
-    if ((tensor->flags & ~(GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY)) != 0) {
-        (void)snprintf(error_out, 256, "tensor %u \"%s\": unknown flags 0x%x", index, name, tensor->flags);
-        return GF_ERR_PARAM;
-    }
+    if ((uint32_t)tensor->type >= GF_TYPE_COUNT)
+        return gf_config_refuse(error_out, GF_ERR_PARAM, "tensor %u \"%s\": type is %d, allowed are 0 (fp32), 1 "
+                                "(fp16), 2 (bf16)", index, name, (int)tensor->type);
+    if ((tensor->flags & ~(GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY)) != 0)
+        return gf_config_refuse(error_out, GF_ERR_PARAM, "tensor %u \"%s\": unknown flags 0x%x", index, name,
+                                tensor->flags);
     if (tensor->elem_count > (UINT64_C(1) << 37) - elems_before) { /* the vote packs an element into 37 bits */
-        (void)snprintf(error_out, 256, "tensor %u \"%s\": %llu elements; all tensors together may have 2^37", index,
-                       name, (unsigned long long)tensor->elem_count);
-        return GF_ERR_PARAM;
+        return gf_config_refuse(error_out, GF_ERR_PARAM, "tensor %u \"%s\": %llu elements; all tensors together may "
+                                "have 2^37", index, name, (unsigned long long)tensor->elem_count);
     }
     return GF_OK;
 }
@@ -45,25 +42,22 @@ static gf_status order_check(const struct gf_config *config, const struct gf_ten
 {
     uint64_t given = 0, all = 0;
     if (config->pool_order == NULL) return GF_OK;
-    if (config->sparse.enabled) {
-        (void)snprintf(error_out, 256, "pool_order and sparse.enabled: chunks need tensors in the order given");
-        return GF_ERR_CONFIG;
-    }
+    if (config->sparse.enabled)
+        return gf_config_refuse(error_out, GF_ERR_CONFIG, "pool_order and sparse.enabled: chunks need tensors in the "
+                                "order given");
     for (uint32_t i = 0; i < tensor_count; i++) {
         given += gf_fnv_u64(GF_FNV_START, config->pool_order[i]);
         all += gf_fnv_u64(GF_FNV_START, i);
-        if (config->pool_order[i] >= tensor_count) {
-            (void)snprintf(error_out, 256, "pool_order[%u] = %u of %u tensors", i, config->pool_order[i], tensor_count);
-            return GF_ERR_PARAM;
-        }
-        if (tensors[i].type != tensors[0].type) {
-            (void)snprintf(error_out, 256, "tensor %u has another type than tensor 0: with pool_order all have one", i);
-            return GF_ERR_PARAM;
-        }
+        if (config->pool_order[i] >= tensor_count)
+            return gf_config_refuse(error_out, GF_ERR_PARAM, "pool_order[%u] = %u of %u tensors", i,
+                                    config->pool_order[i], tensor_count);
+        if (tensors[i].type != tensors[0].type)
+            return gf_config_refuse(error_out, GF_ERR_PARAM, "tensor %u has another type than tensor 0: with "
+                                    "pool_order all have one", i);
     }
     if (given == all) return GF_OK;
-    (void)snprintf(error_out, 256, "pool_order names a tensor twice; it must name each of %u once", tensor_count);
-    return GF_ERR_PARAM;
+    return gf_config_refuse(error_out, GF_ERR_PARAM, "pool_order names a tensor twice; it must name each of %u once",
+                            tensor_count);
 }
 
 /* Into how many pieces a run is cut, and how long each but the last is. */
@@ -92,8 +86,8 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
     gf_status status;
 
     if ((tensors == NULL) || (tensor_count == 0) || (tensor_count > GF_TENSORS_MAX)) {
-        (void)snprintf(error_out, 256, "%u tensors; allowed are 1 to %u", tensor_count, GF_TENSORS_MAX);
-        return GF_ERR_PARAM;
+        return gf_config_refuse(error_out, GF_ERR_PARAM, "%u tensors; allowed are 1 to %u", tensor_count,
+                                GF_TENSORS_MAX);
     }
     if ((status = order_check(config, tensors, tensor_count, error_out)) < 0) return status;
     for (int part = 1; part >= 0; part--) { /* the sparse part lies first */
@@ -107,9 +101,8 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
             if ((status = tensor_check(tensor, i, next, error_out)) < 0) return status;
             if (tensor_is_sparse(config, tensor->flags) != (part == 1)) continue;
             if ((part == 1) && (sparse_type >= 0) && (sparse_type != (int)tensor->type)) {
-                (void)snprintf(error_out, 256, "tensor %u \"%s\": sparse tensors must share one type; mark it dense", i,
-                               tensor->name ? tensor->name : "");
-                return GF_ERR_PARAM;
+                return gf_config_refuse(error_out, GF_ERR_PARAM, "tensor %u \"%s\": sparse tensors must share one "
+                                        "type; mark it dense", i, tensor->name ? tensor->name : "");
             }
             if (part == 1) sparse_type = (int)tensor->type;
             if (run_type == (int)tensor->type) {

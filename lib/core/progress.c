@@ -9,6 +9,20 @@
 /* The same for the link while no message is awaited: one look takes as long as a small operation through memory. */
 #define PROGRESS_EVERY_NS UINT64_C(200000)
 
+static bool is_well(const gf_context *gf)
+{
+    return (gf != NULL) && (gf->magic == GF_CONTEXT_MAGIC) && !gf_forked(&gf->fork) && (gf->error.code == GF_OK) &&
+           !gf_aborted(gf);
+}
+
+gf_status gf_enter(gf_context *gf) { return is_well(gf) ? GF_OK : gf_enter_ill(gf); }
+
+gf_status gf_enter_poll(gf_context *gf)
+{
+    gf_status status = gf_enter(gf);
+    return ((status < 0) && (gf_own(gf) == GF_OK) && (gf->phase == GF_PHASE_FAILING)) ? GF_OK : status;
+}
+
 uint64_t gf_poll_begin(gf_context *gf)
 {
     uint64_t now_ns = gf->drivers.clock->now_ns(gf->drivers.clock), most_ns = gf->config.exchange.timeout_ns / 4;

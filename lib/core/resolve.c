@@ -1,5 +1,4 @@
 /* Who this rank is, and which drivers and modules the configuration names. */
-#include <stdio.h>
 #include <string.h>
 
 #include "drivers/identity.h"
@@ -10,9 +9,9 @@
 /* `entry` is a member of struct gf_modules. */
 static gf_status not_linked(const struct gf_modules *modules, const char *setting, const char *entry, char *error_out)
 {
-    (void)snprintf(error_out, 256, "%s: the module \"%s\" is not linked into this program: its %s has no "
-                   ".%s = &gf_module_%s; gf_modules_all has (modules.h)", setting, entry, modules->name, entry, entry);
-    return GF_ERR_CONFIG;
+    return gf_config_refuse(error_out, GF_ERR_CONFIG, "%s: the module \"%s\" is not linked into this program: its %s "
+                            "has no .%s = &gf_module_%s; gf_modules_all has (modules.h)", setting, entry, modules->name,
+                            entry, entry);
 }
 
 static gf_status identity_resolve(struct gf_layout *layout, char *error_out)
@@ -22,22 +21,16 @@ static gf_status identity_resolve(struct gf_layout *layout, char *error_out)
     struct gf_config *config = &layout->config;
     gf_status status = config->job.ignore_environment ? GF_AGAIN : gf_identity_get(&identity, &fault);
 
-    if (status < 0) {
-        (void)snprintf(error_out, 256, "%s", fault.text);
-        return status;
-    }
+    if (status < 0)
+        return gf_config_refuse(error_out, status, "%s", fault.text);
     if (status == GF_OK) {
-        if ((config->job.world != 0) && (config->job.world != identity.world)) {
-            (void)snprintf(error_out, 256, "job.world is %u in the configuration, but %s says %u ranks",
-                           config->job.world, identity.source, identity.world);
-            return GF_ERR_CONFIG;
-        }
+        if ((config->job.world != 0) && (config->job.world != identity.world))
+            return gf_config_refuse(error_out, GF_ERR_CONFIG, "job.world is %u in the configuration, but %s says %u "
+                                    "ranks", config->job.world, identity.source, identity.world);
         uint32_t most = config->job.world_max;
-        if ((identity.world_max != 0) && (most != 0) && (most != identity.world_max)) {
-            (void)snprintf(error_out, 256, "job.world_max is %u in the configuration, but GF_WORLD_MAX says %u", most,
-                           identity.world_max);
-            return GF_ERR_CONFIG;
-        }
+        if ((identity.world_max != 0) && (most != 0) && (most != identity.world_max))
+            return gf_config_refuse(error_out, GF_ERR_CONFIG, "job.world_max is %u in the configuration, but "
+                                    "GF_WORLD_MAX says %u", most, identity.world_max);
         config->job.world = identity.world;
         if (identity.world_max != 0) config->job.world_max = identity.world_max;
         config->job.rank = identity.rank;
@@ -51,9 +44,9 @@ static gf_status identity_resolve(struct gf_layout *layout, char *error_out)
     if (config->job.world_max == 0) config->job.world_max = config->job.world;
     if ((config->job.world_max > GF_WORLD_MAX) || (config->job.world > config->job.world_max) ||
         (config->job.rank >= config->job.world_max)) {
-        (void)snprintf(error_out, 256, "rank %u of %u, at most %u (job.world_max); allowed are ranks below the world, "
-                       "and worlds of 1 to %u", config->job.rank, config->job.world, config->job.world_max, GF_WORLD_MAX);
-        return GF_ERR_CONFIG;
+        return gf_config_refuse(error_out, GF_ERR_CONFIG, "rank %u of %u, at most %u (job.world_max); allowed are "
+                                "ranks below the world, and worlds of 1 to %u", config->job.rank, config->job.world,
+                                config->job.world_max, GF_WORLD_MAX);
     }
     layout->is_new = (config->job.rank >= config->job.world) && !config->rendezvous.rejoin;
     config->rendezvous.rejoin = config->rendezvous.rejoin || layout->is_new;
@@ -80,19 +73,17 @@ static gf_status gpu_resolve(struct gf_layout *layout, char *error_out)
     if ((drivers->gpu == NULL) || ((name[0] != '\0') && (strcmp(name, drivers->gpu->name) != 0))) {
         const struct gf_gpu_driver *host = given ? drivers->gpu : modules->drivers.gpu;
         bool other = !given && (device != NULL) && (device->driver != NULL);
-        (void)snprintf(error_out, 256, "device.driver \"%s\" is not in this build; there is \"%s\"%s%s%s%s", name,
-                       (host != NULL) ? host->name : "none", other ? ", \"" : "", other ? device->driver->name : "",
-                       other ? "\"" : "", (device != NULL) ? "" : "; .device = &gf_module_device links others");
-        return GF_ERR_CONFIG;
+        return gf_config_refuse(error_out, GF_ERR_CONFIG, "device.driver \"%s\" is not in this build; there is "
+                                "\"%s\"%s%s%s%s", name, (host != NULL) ? host->name : "none", other ? ", \"" : "",
+                                other ? device->driver->name : "", other ? "\"" : "",
+                                (device != NULL) ? "" : "; .device = &gf_module_device links others");
     }
     if (drivers->gpu->is_host) return GF_OK;
     if (device == NULL) return not_linked(modules, "device.driver", "device", error_out);
     if (drivers->gpu == device->driver) layout->gpu_kernels = device->kernels;
-    if ((layout->gpu_kernels != NULL) && (layout->gpu_kernels->image == NULL)) {
-        (void)snprintf(error_out, 256, "device.driver \"%s\" has no kernels in this build: it was made without nvcc",
-                       drivers->gpu->name);
-        return GF_ERR_CONFIG;
-    }
+    if ((layout->gpu_kernels != NULL) && (layout->gpu_kernels->image == NULL))
+        return gf_config_refuse(error_out, GF_ERR_CONFIG, "device.driver \"%s\" has no kernels in this build: it was "
+                                "made without nvcc", drivers->gpu->name);
     return GF_OK;
 }
 
@@ -105,9 +96,9 @@ static gf_status drivers_resolve(struct gf_layout *layout, char *error_out)
     if (drivers->rendezvous == NULL) drivers->rendezvous = linked->rendezvous;
     if (drivers->clock == NULL) drivers->clock = linked->clock;
     if ((drivers->link == NULL) || (drivers->rendezvous == NULL) || (drivers->clock == NULL)) {
-        (void)snprintf(error_out, 256, "%s has no %s driver; hand one in with config.drivers", layout->modules->name,
-                       drivers->link ? (drivers->rendezvous ? "clock" : "rendezvous") : "link");
-        return GF_ERR_CONFIG;
+        return gf_config_refuse(error_out, GF_ERR_CONFIG, "%s has no %s driver; hand one in with config.drivers",
+                                layout->modules->name,
+                                drivers->link ? (drivers->rendezvous ? "clock" : "rendezvous") : "link");
     }
     return gpu_resolve(layout, error_out);
 }
@@ -118,27 +109,26 @@ static gf_status modules_check(const struct gf_layout *layout, char *error_out)
     const struct gf_modules *modules = layout->modules;
     const struct gf_config *config = &layout->config;
     gf_algorithm algorithm = config->exchange.algorithm;
-    if ((modules->ops == NULL) || !gf_element_ops_supported(modules->ops)) {
-        (void)snprintf(error_out, 256, "%s has %s element ops, which this CPU does not run; "
-                       ".ops = &gf_element_ops_host runs on any", modules->name, (modules->ops != NULL) ? modules->ops->name : "no");
-        return GF_ERR_CONFIG;
-    }
+    if ((modules->ops == NULL) || !gf_element_ops_supported(modules->ops))
+        return gf_config_refuse(error_out, GF_ERR_CONFIG, "%s has %s element ops, which this CPU does not run; .ops = "
+                                "&gf_element_ops_host runs on any", modules->name,
+                                (modules->ops != NULL) ? modules->ops->name : "no");
     if (config->sparse.enabled && (modules->sparse == NULL))
         return not_linked(modules, "sparse.enabled", "sparse", error_out);
     if ((config->exchange.quantize != GF_QUANTIZE_NONE) &&
         ((modules->quantize == NULL) || (modules->coll[GF_ALGORITHM_ALLTOALL] == NULL)))
         return not_linked(modules, "exchange.quantize", "quantize", error_out);
-    if ((config->optimizer.kind != GF_OPTIMIZER_NONE) && (modules->optimizer == NULL))
+    if (((config->optimizer.kind != GF_OPTIMIZER_NONE) || config->optimizer.nesterov ||
+         (config->optimizer.half_weights != GF_TYPE_F32)) && (modules->optimizer == NULL))
         return not_linked(modules, "optimizer.kind", "optimizer", error_out);
     if ((config->rendezvous.key_file[0] != '\0') && (modules->authentication == NULL))
         return not_linked(modules, "rendezvous.key_file", "authentication", error_out);
     if (config->rendezvous.rejoin && (modules->elastic == NULL))
         return not_linked(modules, "rendezvous.rejoin", "elastic", error_out);
     if ((algorithm != GF_ALGORITHM_AUTO) && (modules->coll[algorithm] == NULL)) {
-        (void)snprintf(error_out, 256, "exchange.algorithm = %s is not linked into this program: its %s has no "
-                       ".coll[] = &gf_coll_%s; gf_modules_all has", gf_algorithm_name(algorithm), modules->name,
-                       gf_algorithm_name(algorithm));
-        return GF_ERR_CONFIG;
+        return gf_config_refuse(error_out, GF_ERR_CONFIG, "exchange.algorithm = %s is not linked into this program: "
+                                "its %s has no .coll[] = &gf_coll_%s; gf_modules_all has", gf_algorithm_name(algorithm),
+                                modules->name, gf_algorithm_name(algorithm));
     }
     return GF_OK;
 }
@@ -150,8 +140,7 @@ static gf_status rejoin_check(const struct gf_layout *layout, char *error_out)
     if (layout->config.job.world_max < 2) wrong = "a world of 1 has nobody who could let this rank in";
     else if (layout->drivers.rendezvous->reform == NULL) wrong = "the control channel handed in has no reform()";
     if (wrong == NULL) return GF_OK;
-    (void)snprintf(error_out, 256, "rendezvous.rejoin: %s", wrong);
-    return GF_ERR_CONFIG;
+    return gf_config_refuse(error_out, GF_ERR_CONFIG, "rendezvous.rejoin: %s", wrong);
 }
 
 gf_status gf_layout_resolve(struct gf_layout *layout, char *error_out)

@@ -10,6 +10,7 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
+#include "lib/modules/modules.h"
 #include "lib/core/vote.h"
 
 #define STILL_NS UINT64_C(25000000)
@@ -174,9 +175,7 @@ gf_status gf_step_begin(gf_context *gf)
                          gf->inherit.next, gf->inherit.world);
     if (gf_queue_after(gf, &gf->queue, &gf->pack_queue) < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
     number = gf->step.number + 1;
-    gf->step = (struct gf_step){.number = number,
-                                .samples = 1,
-                                .gradient_scale = 1.0f,
+    gf->step = (struct gf_step){.number = number, .samples = 1, .gradient_scale = 1.0f,
                                 .wire_before = gf->link->sent_bytes};
     for (uint32_t i = 0; i < gf->tensor_count; i++) gf->tensors[i].ready = 0;
     gf_timing_begin(&gf->observed.timing);
@@ -342,9 +341,8 @@ gf_status gf_step_poll(gf_context *gf)
 
 gf_status gf_step_wait(gf_context *gf)
 {
-    struct gf_trace_record record = {.operation = GF_OPERATION_WAIT, .first_tensor = GF_TENSOR_NONE,
-                                     .waited_for = GF_RANK_NONE};
     gf_status status;
+    uint64_t begin_ns, end_ns;
     if ((gf != NULL) && (gf->phase == GF_PHASE_READY) && gf->step.whole && (gf_enter(gf) == GF_OK)) return GF_OK;
     if ((status = step_enter(gf, "gf_step_wait")) < 0) return status;
     if ((gf->phase == GF_PHASE_STEP) && (gf->step.declared < gf->tensor_count)) {
@@ -355,13 +353,11 @@ gf_status gf_step_wait(gf_context *gf)
                          gf->tensors[missing].name, (unsigned long long)gf->step.number, gf->step.declared,
                          gf->tensor_count);
     }
-    record.step = gf->step.number;
-    record.begin_ns = gf_now(gf);
+    begin_ns = gf_now(gf);
     status = gf_wait(gf, gf_step_progress, NULL);
-    record.end_ns = gf_now(gf);
-    record.status = (int32_t)status;
-    *gf_trace_next(gf) = record;
-    gf->observed.stats.last_wait_ns = record.end_ns - record.begin_ns;
+    end_ns = gf_now(gf);
+    if (gf->modules->observe != NULL) gf->modules->observe->waited(gf, status, begin_ns, end_ns);
+    gf->observed.stats.last_wait_ns = end_ns - begin_ns;
     gf->observed.stats.wait_ns += gf->observed.stats.last_wait_ns;
     return status;
 }

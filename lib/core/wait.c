@@ -8,6 +8,7 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/choose.h"
+#include "lib/modules/modules.h"
 
 #define SLEEP_NS UINT64_C(10000000) /* longest sleep: deadlines are looked at this often */
 #define QUIET_SLEEP_NS UINT64_C(100000) /* the same where something is awaited that wakes nobody */
@@ -52,10 +53,7 @@ void gf_wake(gf_context *gf)
             driver->flag_wake(gf->link, gf_member_id_of(gf, rank), sleep_at(gf, rank));
 }
 
-static uint32_t shared_index(const gf_context *gf)
-{
-    return gf->nodes.used ? gf->nodes.of.local_index : gf->rank;
-}
+static uint32_t shared_index(const gf_context *gf) { return gf->nodes.used ? gf->nodes.of.local_index : gf->rank; }
 
 /* In two calls, a poll between them: a flag that came before the sleep was announced wakes nobody. */
 static void sleep_on_flags(gf_context *gf)
@@ -79,24 +77,16 @@ __attribute__((cold)) static void idle_sleep(gf_context *gf)
     else sleep_on_drivers(gf, (what == GF_AWAITED_NEWS) ? SLEEP_NS : QUIET_SLEEP_NS);
 }
 
-/* A rank of this core is awaited. This rank's mask stays as it was. */
+/* A rank of this core is awaited, by an algorithm that looks where ranks run. */
 __attribute__((cold)) static void spread(gf_context *gf)
 {
-    const struct gf_direct shared = {.lane_ranks = gf_choose_lanes(gf)};
-    uint32_t own = shared_index(gf), count = gf->nodes.used ? gf->nodes.of.local_size : gf->world;
-    uint64_t cores[GF_DIRECT_RANKS_MAX], core;
-    cpu_set_t allowed, only;
+    const struct gf_coll_kind *kind = gf->modules->coll[gf->nodes.used ? GF_ALGORITHM_HIERARCHY : GF_ALGORITHM_DIRECT];
+    uint32_t count = gf->nodes.used ? gf->nodes.of.local_size : gf->world, stays;
     if (!gf->waiting.oversubscribed || (gf->polled.at_ns - gf->waiting.idling.spread_ns < GF_IDLE_SPREAD_NS)) return;
     gf->waiting.idling.spread_ns = gf->polled.at_ns;
-    for (uint32_t i = 0; i < count; i++) cores[i] = gf_flag_load(gf->link, gf_direct_rank_at(&shared, i));
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-    if ((core = gf_idle_core(cores, count, own, &allowed)) == cores[own]) return;
-    CPU_ZERO(&only);
-    CPU_SET(core - 1, &only);
-    if (sched_setaffinity(0, sizeof only, &only) != 0) return;
-    if (sched_setaffinity(0, sizeof allowed, &allowed) == 0) return;
+    if ((stays = kind->spread(gf->link, gf_choose_lanes(gf), shared_index(gf), count)) == 0) return;
     gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: its thread stays on core %u: sched_setaffinity failed: %s (errno %d)",
-                gf->rank, (unsigned)(core - 1), strerror(errno), errno);
+                gf->rank, stays - 1, strerror(errno), errno);
 }
 
 /* Returns when the poll before a yield began; 0: nothing yielded. How long that took the next poll tells, which reads

@@ -11,13 +11,44 @@
 
 static gf_mem mem(const void *address) { return (gf_mem)(uintptr_t)address; }
 
+/* The CUDA driver exports whole pages of its own, of 2 MiB; with less, what lies beside would be exported too. */
+#define DEVICE_UNIT_BYTES (UINT64_C(2) << 20)
+
+struct device_parts {
+    char *gradient, *pack, *counters, *canary, *lists, *staging;
+    struct gf_pool_parts pools;
+};
+
+static struct device_parts device_walk(const struct gf_layout *layout, struct gf_arena *device)
+{
+    uint64_t runs = 2 * (layout->pool.elem_count / GF_RUN_ELEMS + layout->tensor_count); /* of weights and gradients */
+    struct device_parts parts = {0};
+    parts.gradient = gf_arena_take(device, layout->pool.gradient_bytes);
+    parts.pack = gf_arena_take(device, layout->pack_bytes);
+    parts.counters = gf_arena_take(device, (layout->config.exchange.buffers_active + UINT64_C(1)) * GF_COUNTS *
+                                           sizeof(struct gf_check));
+    parts.canary = gf_arena_take(device, sizeof(uint64_t));
+    parts.lists = gf_arena_take(device, layout->chunk_count * sizeof(uint32_t));
+    parts.staging = gf_arena_take(device, layout->may_reach_device ? gf_layout_staging_bytes(layout) : 0);
+    parts.pools.norms = gf_arena_take(device, (UINT64_C(3) * layout->tensor_count + runs) * sizeof(float));
+    if (layout->pools != NULL) layout->pools->lay(layout, device, &parts.pools);
+    return parts;
+}
+
+static uint64_t device_bytes(const struct gf_layout *layout)
+{
+    struct gf_arena device = {0};
+    (void)device_walk(layout, &device);
+    return gf_align_up(device.used_bytes, DEVICE_UNIT_BYTES);
+}
+
 static struct gf_pool_parts device_lay(gf_context *gf, const struct gf_layout *layout)
 {
     struct gf_arena device = {.base = (char *)(uintptr_t)gf->gpu->arena, .size_bytes = layout->footprint.device_bytes};
-    struct gf_device_parts parts;
+    struct device_parts parts;
     gf->device.base = mem(device.base);
     gf->device.bytes = device.size_bytes;
-    parts = gf_layout_device(layout, &device);
+    parts = device_walk(layout, &device);
     gf->gradient = mem(parts.gradient);
     gf->pack = mem(parts.pack);
     gf->finite.counters = mem(parts.counters);
@@ -60,6 +91,68 @@ static gf_status device_copy(gf_context *gf, gf_mem pool, gf_mem host, uint64_t 
     return GF_OK;
 }
 
+/* ---- operations whose data lies there ---- */
+
+/* Data of a device: the link takes it from there, or all devices of a node reach each other's. */
+static void op_take(gf_context *gf, struct gf_op *op)
+{
+    struct gf_coll *coll = &op->coll;
+    struct gf_direct *direct = gf_op_direct(op);
+    GF_ASSERT((coll->collective == GF_COLL_ALLREDUCE) && gf_sums_late(gf, op->algorithm));
+    if (gf->ipc.agreed && (op->algorithm == GF_ALGORITHM_HIERARCHY)) {
+        struct gf_hierarchy *own = &op->own.hierarchy;
+        own->in_node = gf->modules->device->direct;
+        own->host.data = gf->link->reaches_device ? 0 : op->host;
+        own->host.out = &gf->out_queue;
+        own->host.in = &gf->in_queue;
+        own->host.queue = coll->queue;
+        own->host.ops = coll->ops;
+        own->host.check = coll->check;
+        own->host.staging = coll->staging;
+    }
+    coll->queue = &gf->queue;
+    coll->ops = gf->ops;
+    coll->is_late = true;
+    coll->event = op->index;
+    if (op->kind->counts) coll->check = gf_finite_counter(gf, op->index, GF_COUNT_SUMMED);
+    coll->staging = op->device_staging;
+    if (!gf->ipc.agreed || !gf_is_in_node(op->algorithm)) return;
+    direct->exported = gf->ipc.local;
+    direct->region_bytes = gf->device.bytes;
+    direct->small_bytes = 0;
+    if (op->algorithm != GF_ALGORITHM_DIRECT) return;
+    coll->kind = gf->ipc.flags ? gf->modules->device->stream : gf->modules->device->direct;
+    if (!gf->ipc.flags) return;
+    direct->packs = op->ahead ? *op->pack_queue : gf->queue; /* later packs may stand for the appliance */
+    direct->sums = gf->out_queue; /* nothing goes to host memory and back then */
+    direct->gathers = gf->in_queue;
+    direct->sums.stop = direct->gathers.stop = (gf_mem)(uintptr_t)gf->region.base + gf_direct_stop_at(direct);
+}
+
+/* Between streams, in device memory of ranks that all reach each other's. */
+static bool on_streams(const gf_context *gf, const struct gf_op *op)
+{
+    return gf->ipc.flags && (op->algorithm == GF_ALGORITHM_DIRECT) && (op->coll.elem_count > 0) &&
+           gf_device_holds(gf, op->coll.data);
+}
+
+/* Streams get operations in the order in which all ranks take them. */
+static bool may_queue(const gf_context *gf, const struct gf_op *op)
+{
+    for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
+        const struct gf_op *before = &gf->under_way.ops[__builtin_ctz(left)];
+        if ((before->state > GF_OP_RUN) || (before->order >= op->order)) continue;
+        if (!on_streams(gf, before) || ((before->state == GF_OP_RUN) && before->own.direct.state.queued)) continue;
+        return false;
+    }
+    return true;
+}
+
+static void op_order(gf_context *gf, struct gf_op *op)
+{
+    if (on_streams(gf, op)) op->own.direct.may_queue = may_queue(gf, op);
+}
+
 const struct gf_device_module gf_module_device = {
 #if GF_WITH_CUDA
     .driver = &gf_gpu_cuda,
@@ -67,7 +160,11 @@ const struct gf_device_module gf_module_device = {
 #endif
     .direct = &gf_coll_direct_device,
     .stream = &gf_coll_direct_stream,
+    .bytes = device_bytes,
     .lay = device_lay,
+    .op_take = op_take,
+    .op_order = op_order,
+    .on_streams = on_streams,
     .copy = device_copy,
     .uuid_begin = gf_uuid_begin,
     .uuid_commit = gf_uuid_commit,

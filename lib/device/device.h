@@ -15,8 +15,14 @@ struct gf_device_module {
     const struct gf_gpu_kernels *kernels; /* its element ops */
     const struct gf_coll_kind *direct;    /* direct where data and element ops are a device's, */
     const struct gf_coll_kind *stream;    /* and where streams store its flags */
-    /* The pools in the device's arena; returns those that optimizer and sparse use. */
+    uint64_t (*bytes)(const struct gf_layout *layout); /* of the device's arena */
+    /* The pools in it; returns those that optimizer and sparse use. */
     struct gf_pool_parts (*lay)(gf_context *gf, const struct gf_layout *layout);
+    /* Of an operation whose data lies there, before it starts; at each poll, where streams store flags;
+     * and whether it is between streams. */
+    void (*op_take)(gf_context *gf, struct gf_op *op);
+    void (*op_order)(gf_context *gf, struct gf_op *op);
+    bool (*on_streams)(const gf_context *gf, const struct gf_op *op);
     /* To a pool, or from there, from and to any memory of this process. May block until the device has copied, up to
      * exchange.timeout. */
     gf_status (*copy)(gf_context *gf, gf_mem pool, gf_mem host, uint64_t bytes, bool writes);

@@ -20,10 +20,7 @@ static size_t proof_at(const gf_context *gf, uint32_t rank, uint32_t word)
     return gf_direct_proof_at(&shared, rank) + word * sizeof(uint64_t);
 }
 
-static uint64_t proof_of(const gf_context *gf, uint32_t rank)
-{
-    return ((uint64_t)(gf->epoch + 1) << 16) + rank + 1;
-}
+static uint64_t proof_of(const gf_context *gf, uint32_t rank) { return ((uint64_t)(gf->epoch + 1) << 16) + rank + 1; }
 
 static uint64_t *own_word(const gf_context *gf, uint32_t word)
 {

@@ -347,4 +347,5 @@ const struct gf_elastic_module gf_module_elastic = {
     .rejoin = gf_rejoin_begin,
     .turn = gf_change_progress,
     .members = &gf_members_elastic,
+    .rendezvous = &gf_tcp_elastic,
 };

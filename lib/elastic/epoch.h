@@ -36,6 +36,7 @@ struct gf_elastic_module {
     void (*rejoin)(gf_context *gf); /* the rest of gf_open() where rendezvous.rejoin is set */
     gf_status (*turn)(gf_context *gf, void *arg); /* one turn on the way into another epoch; GF_OK: it has begun */
     const struct gf_members_elastic *members;
+    const struct gf_rendezvous_elastic *rendezvous;
 };
 
 gf_status gf_change_progress(gf_context *gf, void *arg); /* GF_OK: the new epoch has begun, or this rank has left */

@@ -122,7 +122,7 @@ void gf_view_warn(struct gf_members *members, uint32_t id, struct gf_get *get)
                    ended ? rank : members->setup.epoch,
                    ended ? "died on the way into the next epoch" : "has ended as planned: ranks come in or leave");
     for (uint32_t other = 1; other < members->setup.world; other++) {
-        const struct member *to = members_of(members, other);
+        const struct member *to = gf_members_of(members, other);
         if (to->connected && (to->state <= MEMBER_JOINED)) gf_members_owe(members, other, MEMBERS_ERROR);
     }
 }

@@ -143,7 +143,7 @@ void gf_members_change(struct gf_members *members, uint64_t now_ns, const struct
     if (reason->planned)
         members->error = (struct gf_error){.code = GF_ERR_PEER, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
     if (!gf_view_joins(members) && (reason->culprit < members->setup.world))
-        members_at(members, reason->culprit)->suspected = true;
+        gf_members_at(members, reason->culprit)->suspected = true;
     step(members, CHANGE, members->member_id, NULL);
 }
 

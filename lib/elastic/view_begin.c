@@ -98,11 +98,11 @@ void gf_members_change_join(struct gf_members *members, const void *endpoint, si
     for (uint32_t other = 0; other < plan.world; other++) {
         bool needed = members_coordinates(members) ? (other != plan.rank) : (other == 0);
         bool may_come = (gf_view_list_took(list, members_id(members, other)) != 0); /* others may have invited it */
-        if (!needed || members_here(members, other) || (moves && (status >= 0)) || may_come) continue;
+        if (!needed || gf_members_here(members, other) || (moves && (status >= 0)) || may_come) continue;
         gf_members_failf(members, GF_ERR_PEER, other, "rank %u went away while epoch %u was agreed upon", other,
                          plan.epoch);
     }
-    if (members_coordinates(members) || (members->state != MEMBERS_JOINING) || !members_here(members, 0)) return;
+    if (members_coordinates(members) || (members->state != MEMBERS_JOINING) || !gf_members_here(members, 0)) return;
     gf_members_owe(members, 0, MEMBERS_OFFER);
     gf_members_owe(members, 0, MEMBERS_ENDPOINTS);
 }
@@ -125,7 +125,7 @@ static void epoch_in_use(struct gf_members *members)
     members->was_member = true;
     for (uint32_t id = 0; id < members->id_count; id++) members->table[id].suspected = false;
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
-        struct member *member = members_at(members, rank);
+        struct member *member = gf_members_at(members, rank);
         memcpy(member->address, members_endpoint_at(members, rank), sizeof member->address);
         member->address[sizeof member->address - 1] = 0;
     }

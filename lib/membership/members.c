@@ -31,6 +31,21 @@ bool gf_members_of_no_epoch(const struct gf_members *members, uint32_t kind)
     return (members->setup.elastic != NULL) && (kind >= MEMBERS_DO_VIEW_CHANGE) && (kind < MEMBERS_FRAME_COUNT);
 }
 
+struct member *gf_members_at(struct gf_members *members, uint32_t rank)
+{
+    return &members->table[members_id(members, rank)];
+}
+
+const struct member *gf_members_of(const struct gf_members *members, uint32_t rank)
+{
+    return &members->table[members_id(members, rank)];
+}
+
+bool gf_members_here(const struct gf_members *members, uint32_t rank)
+{
+    return gf_member_is_here(gf_members_of(members, rank));
+}
+
 uint32_t gf_members_rank(const struct gf_members *members, uint32_t id) { return members->table[id].epoch_rank; }
 
 uint32_t gf_members_waiting(const struct gf_members *members)
@@ -62,7 +77,7 @@ void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, si
     members->position = (struct gf_position){.step = members->position.step, .operation = GF_OPERATION_NONE,
                                              .tensor = GF_TENSOR_NONE, .waits_for = GF_RANK_NONE};
     members->moved = members->position;
-    members_at(members, setup->rank)->said = (struct member_said){
+    gf_members_at(members, setup->rank)->said = (struct member_said){
         .endpoint_bytes = (uint32_t)(GF_CONTROL_ADDRESS_BYTES + endpoint_bytes), .node = setup->offer.node,
         .user = setup->offer.user, .network = setup->offer.network};
     memset(own, 0, GF_CONTROL_ADDRESS_BYTES);
@@ -116,7 +131,7 @@ void gf_members_owe(struct gf_members *members, uint32_t rank, members_frame fra
 void gf_members_owe_all(struct gf_members *members, members_frame frame)
 {
     for (uint32_t rank = 0; rank < members->setup.world; rank++)
-        if (members_here(members, rank)) gf_members_owe(members, rank, frame);
+        if (gf_members_here(members, rank)) gf_members_owe(members, rank, frame);
 }
 
 bool gf_members_owes(const struct gf_members *members, uint32_t frames)
@@ -168,7 +183,8 @@ void gf_members_fail(struct gf_members *members, const struct gf_error *error, c
     members->error = *error;
     members->error.rank = members->setup.rank;
     members->state = MEMBERS_FAILED;
-    for (uint32_t rank = 0; rank < members->setup.world; rank++) members_at(members, rank)->owed &= MEMBERS_VIEW_FRAMES;
+    for (uint32_t rank = 0; rank < members->setup.world; rank++)
+        gf_members_at(members, rank)->owed &= MEMBERS_VIEW_FRAMES;
     if (members_coordinates(members)) gf_members_owe_all(members, MEMBERS_ERROR);
 }
 
@@ -176,7 +192,7 @@ void gf_members_fail_and_tell(struct gf_members *members, const struct gf_error 
 {
     if (members_over(members)) return;
     gf_members_fail(members, error, told);
-    if (!members_coordinates(members) && members_here(members, 0)) gf_members_owe(members, 0, MEMBERS_GIVES_UP);
+    if (!members_coordinates(members) && gf_members_here(members, 0)) gf_members_owe(members, 0, MEMBERS_GIVES_UP);
 }
 
 void gf_members_fail_in(struct gf_members *members, gf_status code, uint32_t peer, const struct gf_position *at,
@@ -207,7 +223,7 @@ struct gf_error gf_members_gave_up(uint32_t from, const struct gf_error *error)
 
 static void rank_died(struct gf_members *members, uint32_t rank, const char *how)
 {
-    const struct member *peer = members_of(members, rank);
+    const struct member *peer = gf_members_of(members, rank);
     const struct gf_position *told = &peer->said.told.position;
     if (members->state == MEMBERS_JOINING)
         gf_members_join_failf(members, GF_ERR_PEER, rank, "rank %u died while ranks were joining: %s", rank, how);
@@ -246,7 +262,7 @@ static void on_told(struct gf_members *members, struct member *peer, struct gf_g
 static bool coordinator_frame(struct gf_members *members, uint32_t from, uint32_t kind, struct gf_get *get)
 {
     struct gf_error error = {0};
-    struct member *peer = members_at(members, from);
+    struct member *peer = gf_members_at(members, from);
     bool offers = (members->state == MEMBERS_JOINING) && (peer->state < MEMBER_OFFERED);
     if (offers && (kind != MEMBERS_OFFER) && (kind != MEMBERS_GIVES_UP)) return false;
     switch (kind) {

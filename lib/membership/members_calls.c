@@ -44,7 +44,7 @@ static void call_text(char *text_out, size_t bytes, const struct members_call *c
 /* What this rank did as the peer's last request is remembered for a while; if it was longer ago, a later word tells. */
 bool gf_members_calls_differ(struct gf_members *members, uint32_t rank, char *text_out, size_t bytes)
 {
-    struct member *peer = members_at(members, rank);
+    struct member *peer = gf_members_at(members, rank);
     uint64_t count = peer->said.told.calls;
     const struct members_call *theirs = &peer->said.told.call, *ours;
     char our_text[64], their_text[64];

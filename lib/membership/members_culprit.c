@@ -46,7 +46,7 @@ void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker, const 
 
 static bool is_silent(const struct gf_members *members, uint32_t rank)
 {
-    const struct member *peer = members_of(members, rank);
+    const struct member *peer = gf_members_of(members, rank);
     return (rank != 0) && gf_member_is_here(peer) && (peer->said.answered != members->inquiry);
 }
 
@@ -71,15 +71,16 @@ static uint32_t silent_culprit(const struct gf_members *members, uint32_t *count
     uint32_t culprit = GF_RANK_NONE;
     *count_out = 0;
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
+        uint64_t heard_ns = gf_members_of(members, rank)->said.heard_ns;
         if (!is_silent(members, rank)) continue;
         (*count_out)++;
-        if (members_of(members, rank)->said.heard_ns < oldest_ns) oldest_ns = members_of(members, rank)->said.heard_ns;
+        if (heard_ns < oldest_ns) oldest_ns = heard_ns;
     }
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-        const struct member *peer = members_of(members, rank);
+        const struct member *peer = gf_members_of(members, rank);
         if (!is_silent(members, rank) || (peer->said.heard_ns - oldest_ns > 2 * MEMBERS_STATUS_IDLE_NS)) continue;
         if ((culprit == GF_RANK_NONE) ||
-            is_behind(&peer->said.told.position, &members_of(members, culprit)->said.told.position)) culprit = rank;
+            is_behind(&peer->said.told.position, &gf_members_of(members, culprit)->said.told.position)) culprit = rank;
     }
     return culprit;
 }
@@ -87,7 +88,7 @@ static uint32_t silent_culprit(const struct gf_members *members, uint32_t *count
 static void silent_end(struct gf_members *members, uint32_t culprit, uint32_t silent_count)
 {
     char last[128] = "before it said where it was", others[40] = "";
-    const struct member *peer = members_of(members, culprit);
+    const struct member *peer = gf_members_of(members, culprit);
     const struct gf_position *position = &peer->said.told.position;
     if (peer->said.heard_ns != 0)
         (void)snprintf(last, sizeof last, "%.1f s ago in %s", (double)(members->now_ns - peer->said.heard_ns) / 1e9,
@@ -104,7 +105,8 @@ static bool calls_end(struct gf_members *members)
     char text[sizeof members->error.text];
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         if (!gf_members_calls_differ(members, rank, text, sizeof text)) continue;
-        gf_members_fail_in(members, GF_ERR_MISMATCH, rank, &members_of(members, rank)->said.told.position, "%s", text);
+        gf_members_fail_in(members, GF_ERR_MISMATCH, rank, &gf_members_of(members, rank)->said.told.position, "%s",
+                           text);
         return true;
     }
     return false;
@@ -115,10 +117,10 @@ static bool calls_end(struct gf_members *members)
 static uint32_t gone_culprit(const struct gf_members *members, const struct gf_position *behind, uint32_t *waiter_out)
 {
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
-        const struct member *peer = members_of(members, rank);
+        const struct member *peer = gf_members_of(members, rank);
         const struct gf_position *waiter = (rank == 0) ? &members->position : &peer->said.told.position;
         if (((rank != 0) && !gf_member_is_here(peer)) || (waiter->waits_for >= members->setup.world)) continue;
-        peer = members_of(members, waiter->waits_for);
+        peer = gf_members_of(members, waiter->waits_for);
         if (!peer->leaves || gf_member_is_here(peer) || has_begun_less(behind, waiter)) continue;
         *waiter_out = rank;
         return waiter->waits_for;
@@ -131,7 +133,7 @@ static bool gone_end(struct gf_members *members, const struct gf_position *behin
 {
     uint32_t waiter = 0, culprit = gone_culprit(members, behind, &waiter);
     if (culprit == GF_RANK_NONE) return false;
-    const struct gf_position *position = &members_of(members, culprit)->said.told.position;
+    const struct gf_position *position = &gf_members_of(members, culprit)->said.told.position;
     gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, position, "rank %u closed its context in %s, and ended before "
                        "all that it had sent arrived: rank %u waits for it (rank %u asked)", culprit,
                        gf_members_place(position).text, waiter, members->seen_by);
@@ -141,7 +143,7 @@ static bool gone_end(struct gf_members *members, const struct gf_position *behin
 static void told_by(const struct gf_members *members, uint32_t rank, struct members_told *told_out)
 {
     if (rank == 0) gf_members_told_own(members, told_out);
-    else *told_out = members_of(members, rank)->said.told;
+    else *told_out = gf_members_of(members, rank)->said.told;
 }
 
 static void laggard_end(struct gf_members *members)
@@ -153,14 +155,14 @@ static void laggard_end(struct gf_members *members)
     if (calls_end(members)) return;
     told_by(members, culprit, &told);
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
-        const struct member *peer = members_of(members, rank);
+        const struct member *peer = gf_members_of(members, rank);
         if ((rank != 0) && !gf_member_is_here(peer) && !peer->leaves) continue;
         told_by(members, rank, &other);
         if (!is_behind(&other.position, &told.position)) continue;
         culprit = rank;
         told = other;
     }
-    left = (culprit == 0) ? members->leaving : members_of(members, culprit)->leaves;
+    left = (culprit == 0) ? members->leaving : gf_members_of(members, culprit)->leaves;
     if (gone_end(members, &told.position)) return;
     if (left) {
         (void)snprintf(waits, sizeof waits, "it has closed its context, the others have not");
@@ -168,9 +170,8 @@ static void laggard_end(struct gf_members *members)
         (void)snprintf(waits, sizeof waits, "it waits for rank %u, whose message has not arrived",
                        told.position.waits_for);
     }
-    if (told.unpolled_ns >= UINT64_C(1000000000)) {
+    if (told.unpolled_ns >= UINT64_C(1000000000))
         (void)snprintf(gap, sizeof gap, ", had not polled for %.1f s", (double)told.unpolled_ns / 1e9);
-    }
     gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, &told.position, "rank %u is behind in %s: %s; last moved "
                        "%.1f s ago%s (rank %u asked)", culprit, gf_members_place(&told.position).text, waits,
                        (double)told.unmoved_ns / 1e9, gap, members->seen_by);
@@ -198,8 +199,8 @@ void gf_members_inquiry_time(struct gf_members *members)
     else laggard_end(members);
 }
 
-/* Positions may be a second old: the ranks that are still there are asked for new ones, and those that leave whether they
- * are. False: some have not answered, and have time to. */
+/* Positions may be a second old: the ranks that are still there are asked for new ones, and those that leave whether
+ * they are. False: some have not answered, and have time to. */
 static bool leave_asked(struct gf_members *members)
 {
     bool all = true;
@@ -222,7 +223,7 @@ static void leave_end(struct gf_members *members)
     struct members_told own;
     gf_members_told_own(members, &own);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) { /* those that poll say so once a second */
-        const struct member *peer = members_of(members, rank);
+        const struct member *peer = gf_members_of(members, rank);
         if (peer->leaves || !gf_member_is_here(peer)) continue;
         if (has_begun_less(&own.position, &peer->said.told.position)) { /* it may well wait for this rank */
             laggard_end(members);
@@ -234,7 +235,7 @@ static void leave_end(struct gf_members *members)
     }
     if ((culprit == NULL) || gone_end(members, &own.position)) return;
     awaited = culprit->said.told.position.waits_for;
-    if ((awaited < members->setup.world) && is_silent(members, awaited)) { /* it has left, and was cut off behind that */
+    if ((awaited < members->setup.world) && is_silent(members, awaited)) { /* it has left, then it was cut off */
         silent_end(members, awaited, 1);
         return;
     }

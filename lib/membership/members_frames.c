@@ -88,7 +88,7 @@ static bool endpoints_put(struct gf_put *put, struct gf_members *members, struct
     uint32_t end = members_coordinates(members) ? members->setup.world : members->setup.rank + 1;
     if (to->said.endpoint_rank < first) to->said.endpoint_rank = first;
     while ((to->said.endpoint_rank < end) && (put->left > ENDPOINT_PIECE_BYTES)) {
-        const struct member *of = members_of(members, to->said.endpoint_rank);
+        const struct member *of = gf_members_of(members, to->said.endpoint_rank);
         uint32_t piece = of->said.endpoint_bytes - to->said.endpoint_at;
         if (piece > put->left - ENDPOINT_PIECE_BYTES) piece = (uint32_t)(put->left - ENDPOINT_PIECE_BYTES);
         gf_put_u32(put, to->said.endpoint_rank);
@@ -116,7 +116,7 @@ bool gf_members_endpoints_take(struct gf_members *members, uint32_t from, struct
         if (size > members->setup.endpoint_bytes_max) return false;
         if (members_coordinates(members) ? (rank != from) : (from != 0)) return false;
         if (rank == members->setup.rank) continue; /* our own comes back with the others */
-        struct member *peer = members_at(members, rank);
+        struct member *peer = gf_members_at(members, rank);
         if ((at != peer->said.endpoint_have) || (piece > size - at)) return false;
         if ((at > 0) && (size != peer->said.endpoint_bytes)) return false;
         if (piece > 0) memcpy(members_endpoint_at(members, rank) + at, bytes, piece);

@@ -32,7 +32,7 @@ void gf_members_join_failf(struct gf_members *members, gf_status code, uint32_t 
 /* At least as far as this state, and not away again. */
 static bool has_come(const struct gf_members *members, uint32_t rank, member_state state)
 {
-    const struct member *member = members_of(members, rank);
+    const struct member *member = gf_members_of(members, rank);
     return (member->state >= state) && (member->state < MEMBER_DISCONNECTED);
 }
 
@@ -84,7 +84,7 @@ static void coordinator_deadline(struct gf_members *members)
 static bool join_is_full(const struct gf_members *members, bool count_ended)
 {
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
-        const struct member *peer = members_of(members, rank);
+        const struct member *peer = gf_members_of(members, rank);
         bool ended = (peer->state == MEMBER_DISCONNECTED) || (peer->state == MEMBER_DEAD);
         if ((rank == members->setup.rank) || has_come(members, rank, MEMBER_JOINED)) continue;
         if (!count_ended || (!ended && !peer->connected)) return false;
@@ -99,7 +99,7 @@ void gf_members_join_time(struct gf_members *members)
     if (!members_coordinates(members)) {
         /* The coordinator began no later than it took this connection, so by then it has spoken. Until there is a
          * connection the rendezvous driver has the deadline of the first join, this the one of each later epoch. */
-        bool is_here = members_here(members, 0);
+        bool is_here = gf_members_here(members, 0);
         if (!is_here && (members->view.epoch.epoch != 0) &&
             (now_ns - members->opened_ns >= timeout_ns))
             gf_members_failf(members, GF_ERR_TIMEOUT, 0, "rank 0 of epoch %u was not reached within %.1f s",
@@ -136,7 +136,7 @@ bool gf_members_rejected(struct gf_members *members, const struct gf_error *erro
     if (!first_join || !members_coordinates(members) || (error->peer >= members->setup.world)) return false;
     if ((driver->reject == NULL) ||
         !driver->reject(members->rendezvous, members_id(members, error->peer), error->text)) return false;
-    struct member *member = members_at(members, error->peer);
+    struct member *member = gf_members_at(members, error->peer);
     member->state = MEMBER_EXPECTED;
     member->connected = member->leaves = false;
     member->owed = 0;
@@ -152,8 +152,8 @@ void gf_members_join_refused(struct gf_members *members, const struct gf_rendezv
         claim_keep(members, GF_ERR_MISMATCH, event->rank, event->text);
         return;
     }
-    if ((event->rank > 0) && (event->rank < members->setup.world) && !members_of(members, event->rank)->connected)
-        members_at(members, event->rank)->state = MEMBER_DISCONNECTED; /* it will not come */
+    if ((event->rank > 0) && (event->rank < members->setup.world) && !gf_members_of(members, event->rank)->connected)
+        gf_members_at(members, event->rank)->state = MEMBER_DISCONNECTED; /* it will not come */
     gf_members_join_failf(members, GF_ERR_MISMATCH, event->rank, "ranks differ: %s", event->text);
 }
 
@@ -216,7 +216,7 @@ static uint32_t other_user(const struct gf_members *members, const struct gf_off
     *user_out = ours->user;
     if ((theirs->node != 0) && (theirs->node == ours->node) && (theirs->user != ours->user)) return members->setup.rank;
     for (uint32_t rank = 1; (theirs->node != 0) && (rank < members->setup.world); rank++) {
-        const struct member_said *said = &members_of(members, rank)->said;
+        const struct member_said *said = &gf_members_of(members, rank)->said;
         *user_out = said->user;
         if (has_come(members, rank, MEMBER_OFFERED) && (said->node == theirs->node) && (said->user != theirs->user))
             return rank;
@@ -241,10 +241,9 @@ bool gf_members_offer_difference(const struct gf_members *members, const struct 
         (void)snprintf(text_out, bytes, "epochs differ: %u at rank 0, %u at rank %u", members->setup.epoch, epoch,
                        rank);
     } else if (ours->config_hash != theirs->config_hash) {
-        if (!summary_difference(ours->summary, theirs->summary, rank, words, sizeof words)) {
+        if (!summary_difference(ours->summary, theirs->summary, rank, words, sizeof words))
             (void)snprintf(words, sizeof words, "hash %016" PRIx64 " at rank 0, %016" PRIx64 " at rank %u",
                            ours->config_hash, theirs->config_hash, rank);
-        }
         (void)snprintf(text_out, bytes, "configurations differ: %s", words);
     } else if (ours->tensor_count != theirs->tensor_count) {
         (void)snprintf(text_out, bytes, "tensor tables differ: %u tensors at rank 0, %u at rank %u", ours->tensor_count,
@@ -271,11 +270,11 @@ void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_
     struct gf_offer offer;
     uint32_t epoch = 0;
     char difference[240];
-    if (!gf_members_offer_get(get, &offer, &epoch) || (members_of(members, from)->state != MEMBER_EXPECTED)) {
+    if (!gf_members_offer_get(get, &offer, &epoch) || (gf_members_of(members, from)->state != MEMBER_EXPECTED)) {
         gf_members_join_failf(members, GF_ERR_PEER, from, "rank %u sent a malformed offer", from);
         return;
     }
-    struct member *member = members_at(members, from);
+    struct member *member = gf_members_at(members, from);
     member->state = MEMBER_OFFERED;
     member->said.node = offer.node;
     member->said.user = offer.user;
@@ -300,8 +299,8 @@ void gf_members_join_full(struct gf_members *members)
     if (members->rendezvous->driver->joined != NULL) members->rendezvous->driver->joined(members->rendezvous);
     gf_members_committed(members);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-        members_at(members, rank)->said.endpoint_rank = 0;
-        members_at(members, rank)->said.endpoint_at = 0;
+        gf_members_at(members, rank)->said.endpoint_rank = 0;
+        gf_members_at(members, rank)->said.endpoint_at = 0;
         gf_members_owe(members, rank, MEMBERS_ENDPOINTS);
         gf_members_owe(members, rank, MEMBERS_GO);
     }

@@ -10,19 +10,19 @@ bool gf_members_links_fit(struct gf_members *members)
     uint32_t networks = 0;
     if (members->link_due) return false;
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
-        const struct member_said *said = &members_of(members, rank)->said;
+        const struct member_said *said = &gf_members_of(members, rank)->said;
         known = known || (said->node != 0);
-        several = several || (said->node != members_of(members, 0)->said.node);
+        several = several || (said->node != gf_members_of(members, 0)->said.node);
         networks += (said->network != 0) ? 1 : 0;
     }
     if (!known || (networks == (several ? members->setup.world : 0))) return true;
     members->link_network = several;
     members->link_due = ((members->setup.offer.network != 0) != several);
-    members_at(members, 0)->said.network = several ? 1 : 0;
+    gf_members_at(members, 0)->said.network = several ? 1 : 0;
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-        members_at(members, rank)->said.network = several ? 1 : 0; /* from its next endpoint on */
-        members_at(members, rank)->state = MEMBER_OFFERED;
-        members_at(members, rank)->said.endpoint_have = 0;
+        gf_members_at(members, rank)->said.network = several ? 1 : 0; /* from its next endpoint on */
+        gf_members_at(members, rank)->state = MEMBER_OFFERED;
+        gf_members_at(members, rank)->said.endpoint_have = 0;
         gf_members_owe(members, rank, MEMBERS_LINK);
     }
     return false;
@@ -30,7 +30,7 @@ bool gf_members_links_fit(struct gf_members *members)
 
 void gf_members_endpoint_again(struct gf_members *members)
 {
-    struct member *coordinator = members_at(members, 0);
+    struct member *coordinator = gf_members_at(members, 0);
     coordinator->said.endpoint_rank = coordinator->said.endpoint_at = 0;
     gf_members_owe(members, 0, MEMBERS_ENDPOINTS);
 }
@@ -56,7 +56,7 @@ void gf_members_link_renewed(struct gf_members *members, const void *endpoint, s
     GF_ASSERT(GF_CONTROL_ADDRESS_BYTES + endpoint_bytes <= members->setup.endpoint_bytes_max);
     if (endpoint_bytes > 0)
         memcpy(members_endpoint_at(members, rank) + GF_CONTROL_ADDRESS_BYTES, endpoint, endpoint_bytes);
-    members_at(members, rank)->said.endpoint_bytes = (uint32_t)(GF_CONTROL_ADDRESS_BYTES + endpoint_bytes);
+    gf_members_at(members, rank)->said.endpoint_bytes = (uint32_t)(GF_CONTROL_ADDRESS_BYTES + endpoint_bytes);
     members->setup.offer.network = members->link_network ? 1 : 0;
     members->link_due = false;
     if (members_coordinates(members)) gf_members_join_full(members);

@@ -24,7 +24,7 @@ static void status_send(struct gf_members *members)
     uint64_t age_ns = members->now_ns - members->status_ns;
     /* The coordinator hears them all. */
     uint64_t rest_ns = MEMBERS_STATUS_NS + members->setup.world * UINT64_C(1000000);
-    if (members_coordinates(members) || (members->state != MEMBERS_MEMBER) || !members_here(members, 0)) return;
+    if (members_coordinates(members) || (members->state != MEMBERS_MEMBER) || !gf_members_here(members, 0)) return;
     if (age_ns < (changed ? rest_ns : MEMBERS_STATUS_IDLE_NS + rest_ns)) return;
     members->status_ns = members->now_ns;
     members->status_position = *now;
@@ -66,23 +66,17 @@ gf_status gf_members_poll(struct gf_members *members, uint64_t now_ns)
     return (members->state == MEMBERS_JOINING) ? GF_AGAIN : GF_OK;
 }
 
-const struct gf_error *gf_members_error(const struct gf_members *members)
-{
-    return &members->error;
-}
+const struct gf_error *gf_members_error(const struct gf_members *members) { return &members->error; }
 
 const void *gf_members_endpoint(const struct gf_members *members, uint32_t rank, size_t *bytes_out)
 {
     GF_ASSERT(rank < members->setup.world);
-    GF_ASSERT(members_of(members, rank)->said.endpoint_bytes >= GF_CONTROL_ADDRESS_BYTES);
-    *bytes_out = members_of(members, rank)->said.endpoint_bytes - GF_CONTROL_ADDRESS_BYTES;
+    GF_ASSERT(gf_members_of(members, rank)->said.endpoint_bytes >= GF_CONTROL_ADDRESS_BYTES);
+    *bytes_out = gf_members_of(members, rank)->said.endpoint_bytes - GF_CONTROL_ADDRESS_BYTES;
     return members_endpoint_at(members, rank) + GF_CONTROL_ADDRESS_BYTES;
 }
 
-struct gf_position *gf_members_position(struct gf_members *members)
-{
-    return &members->position;
-}
+struct gf_position *gf_members_position(struct gf_members *members) { return &members->position; }
 
 void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns)
 {
@@ -148,7 +142,7 @@ gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
     if (members->state == MEMBERS_FAILED) return members->error.code;
     if (members_coordinates(members) && (members->state == MEMBERS_MEMBER)) {
         for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-            if (!members_of(members, rank)->leaves) return GF_AGAIN;
+            if (!gf_members_of(members, rank)->leaves) return GF_AGAIN;
         }
         gf_members_owe_all(members, MEMBERS_ALL_GONE);
         members->state = MEMBERS_GONE;

@@ -170,23 +170,15 @@ struct gf_members {
     struct member table[];      /* [id_count] */
 };
 
-static inline uint32_t members_id(const struct gf_members *members, uint32_t rank)
-{
-    return gf_member_at(members->id_of, rank);
-}
+static inline uint32_t members_id(const struct gf_members *members, uint32_t rank) { return members->id_of[rank]; }
 static inline void members_rank_set(struct gf_members *members, uint32_t id, uint32_t rank)
 {
     members->table[id].epoch_rank = rank;
     if (rank != GF_RANK_NONE) members->id_of[rank] = id;
 }
-static inline struct member *members_at(struct gf_members *members, uint32_t rank)
-{
-    return &members->table[members_id(members, rank)];
-}
-static inline const struct member *members_of(const struct gf_members *members, uint32_t rank)
-{
-    return &members->table[members_id(members, rank)];
-}
+struct member *gf_members_at(struct gf_members *members, uint32_t rank);
+const struct member *gf_members_of(const struct gf_members *members, uint32_t rank);
+bool gf_members_here(const struct gf_members *members, uint32_t rank); /* gf_member_is_here() */
 /* [endpoint_bytes_max]: its control address, and behind it what its link told. */
 static inline unsigned char *members_endpoint_at(const struct gf_members *members, uint32_t rank)
 {
@@ -203,10 +195,6 @@ static inline bool gf_view_joins(const struct gf_members *members)
 static inline bool gf_member_is_here(const struct member *member)
 {
     return member->connected && !gf_member_is_recovering(member);
-}
-static inline bool members_here(const struct gf_members *members, uint32_t rank)
-{
-    return gf_member_is_here(members_of(members, rank));
 }
 
 /* It has failed, or all have left. */

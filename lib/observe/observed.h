@@ -9,7 +9,6 @@ struct gf_trace {
     struct gf_trace_record *records;
     uint32_t record_max, next;
     uint64_t written, read;
-    struct gf_trace_record none; /* where there is no ring */
 };
 
 struct gf_observed {
@@ -21,7 +20,11 @@ struct gf_observed {
 };
 
 /* The observe module: what the core calls of it. The program calls gf_trace_read(), gf_stats(), gf_peer_stats(). */
+struct gf_op;
 struct gf_observe_module {
+    void (*op_ended)(gf_context *gf, const struct gf_op *op, gf_status status, uint64_t now_ns); /* of an operation */
+    void (*waited)(gf_context *gf, gf_status status, uint64_t begin_ns, uint64_t end_ns); /* gf_step_wait() */
+    gf_timing_arrived_fn arrived;
     void (*link_times_tell)(gf_context *gf);
     void (*link_times_learn)(gf_context *gf);
 };

@@ -2,6 +2,35 @@
 #include "lib/context.h"
 #include "lib/modules/modules.h"
 
+static void put(gf_context *gf, struct gf_trace_record record)
+{
+    struct gf_trace *trace = &gf->observed.trace;
+    if (trace->record_max == 0) return;
+    record.step = gf->step.number;
+    trace->records[trace->next] = record;
+    trace->next = (trace->next + 1 < trace->record_max) ? trace->next + 1 : 0; /* division is slow */
+    trace->written++;
+}
+
+static void op_ended(gf_context *gf, const struct gf_op *op, gf_status status, uint64_t now_ns)
+{
+    uint64_t pack_ns = (op->kind->pack != NULL) ? op->begin_ns - op->taken_ns : 0;
+    put(gf, (struct gf_trace_record){.begin_ns = op->begin_ns, .end_ns = now_ns,
+                                     .bytes = op->coll.elem_count * gf_coll_elem_bytes(&op->coll),
+                                     .operation = (uint32_t)op->operation, .algorithm = (uint32_t)op->algorithm,
+                                     .buffer = op->number, .first_tensor = op->first_tensor,
+                                     .tensor_count = op->tensor_count, .status = (int32_t)status,
+                                     .waited_for = op->waited_for,
+                                     .pack_ns = (pack_ns < UINT32_MAX) ? (uint32_t)pack_ns : UINT32_MAX});
+}
+
+static void waited(gf_context *gf, gf_status status, uint64_t begin_ns, uint64_t end_ns)
+{
+    put(gf, (struct gf_trace_record){.begin_ns = begin_ns, .end_ns = end_ns, .operation = GF_OPERATION_WAIT,
+                                     .first_tensor = GF_TENSOR_NONE, .status = (int32_t)status,
+                                     .waited_for = GF_RANK_NONE});
+}
+
 uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t record_max)
 {
     struct gf_trace *trace;
@@ -15,6 +44,9 @@ uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t
 }
 
 const struct gf_observe_module gf_module_observe = {
+    .op_ended = op_ended,
+    .waited = waited,
+    .arrived = gf_timing_arrived,
     .link_times_tell = gf_link_times_tell,
     .link_times_learn = gf_link_times_learn,
 };

@@ -7,8 +7,10 @@
 
 #include "lib/modules/modules.h"
 #include "lib/core/accessors.h"
+#include "lib/core/layout.h"
 #include "lib/core/device_work.h"
 #include "lib/optimizer/kinds.h"
+#include "lib/settings/settings.h"
 
 static gf_status sgd_run(gf_context *gf, uint32_t first, uint32_t last, float rate);
 static gf_status lars_run(gf_context *gf, uint32_t first, uint32_t last, float rate);
@@ -242,6 +244,8 @@ gf_status gf_update(gf_context *gf, float learning_rate)
 }
 
 const struct gf_optimizer_module gf_module_optimizer = {
+    .settings = gf_optimizer_settings,
+    .pools = &gf_pools,
     .half_refresh = gf_half_refresh,
     .lars_add = lars_add,
     .lars_end = lars_end,

@@ -21,7 +21,11 @@ union gf_update_list { /* one of these, for each tensor */
     struct gf_update_part part;
 };
 
+struct gf_pools;
+
 struct gf_optimizer_module {
+    gf_status (*settings)(struct gf_config *config, char *error_out); /* combinations of keys that are about it */
+    const struct gf_pools *pools;
     gf_status (*half_refresh)(gf_context *gf); /* the half weights from the weights; nothing without them */
     /* For sparse steps. LARS (You et al., arXiv 1708.03888): eta |w| / (|g| + decay |w| + epsilon) of the part of a
      * tensor that is applied, 1 where a norm is zero; biases and normalisation are excluded. Add each range, end;

@@ -5,7 +5,8 @@
 
 #include "lib/context.h"
 #include "lib/core/device_work.h"
-#include "lib/modules/modules.h"
+#include "lib/core/layout.h"
+#include "lib/settings/settings.h"
 
 /* The next turn of an operation: elements first.. of its buffer, whole groups but for the last one. */
 static uint64_t turn_elems(const gf_context *gf, const struct gf_op *op, uint64_t *first_out)
@@ -151,6 +152,19 @@ static gf_status quantized_commit(gf_context *gf, float gradient_scale)
     return GF_OK;
 }
 
+static gf_status quantized_measure(struct gf_layout *layout, const struct gf_tensor *tensors, char *error_out)
+{
+    const struct gf_groups form = gf_quantize_form(&layout->config);
+    const struct gf_pool_sizes *pool = &layout->pool;
+    layout->owner_elems = gf_quantize_owner_max(&form, pool->elem_count, pool->buffer_count);
+    layout->pack_bytes = gf_quantize_groups_max(&form, pool->elem_count, pool->buffer_count) * gf_group_bytes(&form);
+    for (uint32_t i = 0; i < layout->tensor_count; i++)
+        if (tensors[i].type != GF_TYPE_F32)
+            return gf_config_refuse(error_out, GF_ERR_CONFIG, "exchange.quantize: tensor %u \"%.47s\" has 16-bit "
+                                    "gradients; allowed is fp32", i, tensors[i].name);
+    return GF_OK;
+}
+
 static bool quantized_commits(const gf_context *gf)
 {
     (void)gf;
@@ -158,6 +172,9 @@ static bool quantized_commits(const gf_context *gf)
 }
 
 const struct gf_step_module gf_module_quantize = {
+    .settings = gf_quantize_settings,
+    .pools = &gf_pools,
+    .measure = quantized_measure,
     .buffers = &quantized_buffer,
     .start = quantized_start,
     .begin = quantized_begin,

@@ -9,6 +9,7 @@
 #include "drivers/fault.h"
 
 #define ERROR_BYTES 256 /* of gf_config_effective() */
+#define refuse(error_out, ...) gf_config_refuse(error_out, GF_ERR_CONFIG, __VA_ARGS__)
 
 static const void *field_of(const struct gf_setting *setting, const struct gf_config *config)
 {
@@ -97,7 +98,7 @@ bool gf_setting_real_valid(const struct gf_setting *setting, double real)
     return ((double)single == real) && ((bits & 0x7fffffu) == 0);
 }
 
-__attribute__((format(printf, 2, 3))) static gf_status refuse(char *error_out, const char *format, ...)
+gf_status gf_config_refuse(char *error_out, gf_status status, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -105,7 +106,7 @@ __attribute__((format(printf, 2, 3))) static gf_status refuse(char *error_out, c
     va_end(arguments);
     for (char *at = error_out; *at != '\0'; at++)
         if (((unsigned char)*at < 0x20) || (*at == 0x7f)) *at = '?'; /* a quoted value; one line */
-    return GF_ERR_CONFIG;
+    return status;
 }
 
 static gf_status value_refuse(const struct gf_setting *setting, const struct gf_config *config, char *error_out)
@@ -143,8 +144,7 @@ static gf_status field_effective(const struct gf_setting *setting, struct gf_con
     return GF_OK;
 }
 
-/* Of a set of GF_ALGORITHMS; `why` others are refused. */
-static gf_status algorithm_check(gf_algorithm algorithm, uint32_t allowed, const char *why, char *error_out)
+gf_status gf_algorithm_check(gf_algorithm algorithm, uint32_t allowed, const char *why, char *error_out)
 {
     char names[120];
     size_t used = 0;
@@ -154,29 +154,6 @@ static gf_status algorithm_check(gf_algorithm algorithm, uint32_t allowed, const
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", (used > 0) ? ", " : "",
                                      gf_algorithm_names[a]);
     return refuse(error_out, "exchange.algorithm = %s: %s allowed is %s", gf_algorithm_name(algorithm), why, names);
-}
-
-/* Groups of values lie where the fused buffer puts them, and have one way to their owner. */
-static gf_status quantize_check(const struct gf_config *config, char *error_out)
-{
-    bool int8 = config->exchange.quantize == GF_QUANTIZE_INT8;
-    uint32_t least = int8 ? 32 : 256, elems = config->exchange.scale_elems;
-    gf_algorithm algorithm = config->exchange.algorithm;
-    if (config->exchange.quantize == GF_QUANTIZE_NONE) return GF_OK;
-    if ((elems != 0) && (elems != least) && (elems != 2 * least))
-        return refuse(error_out, "exchange.scale_elems = %u: with exchange.quantize = %s allowed are 0, %u and %u",
-                      elems, int8 ? "int8" : "onebit", least, 2 * least);
-    if (algorithm_check(algorithm, GF_ALGORITHMS_QUANTIZED, "partial sums would be quantized once a hop; with "
-                        "exchange.quantize", error_out) < 0) return GF_ERR_CONFIG;
-    if (config->exchange.wire != GF_TYPE_F32)
-        return refuse(error_out, "exchange.wire: with exchange.quantize allowed is fp32, which it takes the place of");
-    if (config->exchange.deterministic)
-        return refuse(error_out, "exchange.quantize: which elements share a scale depends on fusion; with "
-                      "exchange.deterministic allowed is none");
-    if (config->sparse.enabled)
-        return refuse(error_out, "exchange.quantize: chunks that are sent have no error of their own; with "
-                      "sparse.enabled allowed is none");
-    return GF_OK;
 }
 
 /* What no field alone can tell. Each text begins with the key that config/ looks up for the line. */
@@ -195,36 +172,15 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
                       (config->job.world_max != 0) ? "_max" : "", most);
     if (config->job.ignore_environment && (config->job.world == 0))
         return refuse(error_out, "job.ignore_environment = true: allowed only where job.world is set");
-    if (quantize_check(config, error_out) < 0) return GF_ERR_CONFIG;
     if (config->exchange.wire_in_node && (config->exchange.wire == GF_TYPE_F32))
         return refuse(error_out, "exchange.wire_in_node = true: allowed only with exchange.wire = fp16 or bf16");
     if (config->exchange.deterministic &&
-        (algorithm_check(algorithm, GF_ALGORITHMS_ORDER_FIXED, "its order of adding depends on fusion; with "
+        (gf_algorithm_check(algorithm, GF_ALGORITHMS_ORDER_FIXED, "its order of adding depends on fusion; with "
                          "exchange.deterministic", error_out) < 0)) return GF_ERR_CONFIG;
     if (((config->rate.kind == GF_SCHEDULE_POLYNOMIAL) || (config->rate.kind == GF_SCHEDULE_COSINE)) &&
         (config->rate.step_count <= config->rate.warmup_steps))
         return refuse(error_out, "rate.steps = %llu: polynomial and cosine end there; allowed is more than "
                       "rate.warmup_steps", (unsigned long long)config->rate.step_count);
-    if ((config->optimizer.kind >= GF_OPTIMIZER_ADAMW) && (config->optimizer.momentum > 0))
-        return refuse(error_out, "optimizer.momentum = %g: adamw and lamb keep moments by optimizer.adam_beta1 and "
-                      "adam_beta2; allowed is 0", (double)config->optimizer.momentum);
-    if ((config->optimizer.kind >= GF_OPTIMIZER_ADAMW) && config->sparse.enabled)
-        return refuse(error_out, "sparse.enabled = true: a chunk that is sent holds a sum of several steps, whose "
-                      "squares optimizer.kind = %s would take for those of one; allowed with none, sgd and lars",
-                      (config->optimizer.kind == GF_OPTIMIZER_LAMB) ? "lamb" : "adamw");
-    if (config->optimizer.nesterov && !(config->optimizer.momentum > 0))
-        return refuse(error_out, "optimizer.nesterov = true: allowed only with optimizer.momentum above 0");
-    if (config->sparse.enabled && (config->sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED)) {
-        if (config->optimizer.kind == GF_OPTIMIZER_NONE)
-            return refuse(error_out, "sparse.momentum = local: the momentum is the library's, allowed only with "
-                          "optimizer.kind sgd");
-        if (config->optimizer.kind != GF_OPTIMIZER_SGD)
-            return refuse(error_out, "sparse.momentum = local: momentum is applied before the reduction, but that of "
-                          "optimizer.kind = lars holds learning rates and ratios, which are known after it; allowed is "
-                          "reduced");
-    }
-    if ((config->optimizer.half_weights != GF_TYPE_F32) && (config->optimizer.kind == GF_OPTIMIZER_NONE))
-        return refuse(error_out, "optimizer.half_weights: allowed only with an optimizer.kind");
     if (config->loss_scale.floor > config->loss_scale.initial)
         return refuse(error_out, "loss_scale.floor = %s: allowed is at most loss_scale.initial = %s",
                       gf_units_real(config->loss_scale.floor, floor),
@@ -261,22 +217,15 @@ void gf_config_unsay(struct gf_config *config, uint32_t unsaid)
     }
 }
 
-gf_status gf_config_effective(const struct gf_config *config, struct gf_config *effective_out, char *error_out)
+gf_status gf_config_own(const struct gf_config *config, struct gf_config *effective, char *error_out)
 {
-    struct gf_config effective;
     gf_status status = GF_OK;
-    if ((config == NULL) || (effective_out == NULL) || (error_out == NULL)) return GF_ERR_PARAM;
     if ((config->size_bytes != 0) && (config->size_bytes != sizeof *config))
         return refuse(error_out, "size_bytes = %u: allowed is 0 or %zu; was the caller built with another "
                       "gradientflow.h?", config->size_bytes, sizeof *config);
-    memcpy(&effective, config, sizeof effective);
-    effective.size_bytes = sizeof effective;
+    *effective = *config;
+    effective->size_bytes = sizeof *effective;
     for (uint32_t i = 0; (i < gf_setting_count) && (status == GF_OK); i++)
-        status = field_effective(&gf_settings[i], &effective, error_out);
-    if (status == GF_OK) status = combinations_check(&effective, error_out);
-    if (effective.sparse.enabled && (effective.sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL) &&
-        (effective.optimizer.momentum > 0))
-        effective.optimizer.nesterov = true; /* local momentum is, so dense steps and tensors are too */
-    if (status == GF_OK) memcpy(effective_out, &effective, sizeof effective);
-    return status;
+        status = field_effective(&gf_settings[i], effective, error_out);
+    return (status == GF_OK) ? combinations_check(effective, error_out) : status;
 }

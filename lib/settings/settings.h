@@ -103,6 +103,18 @@ extern const char *const gf_algorithm_names[GF_ALGORITHM_COUNT];
 /* They fold each block at its owner alone, so that no partial sum is quantized. */
 #define GF_ALGORITHMS_QUANTIZED (1u << GF_ALGORITHM_AUTO | 1u << GF_ALGORITHM_DIRECT | 1u << GF_ALGORITHM_ALLTOALL)
 
+/* gf_config_effective() but for combinations that are about a module, which are the next three's; the third may change
+ * config. Written in any case. */
+gf_status gf_config_own(const struct gf_config *config, struct gf_config *effective, char *error_out);
+gf_status gf_quantize_settings(struct gf_config *config, char *error_out);
+gf_status gf_optimizer_settings(struct gf_config *config, char *error_out);
+gf_status gf_sparse_settings(struct gf_config *config, char *error_out);
+/* algorithm is of a set of GF_ALGORITHMS; `why` others are refused. */
+gf_status gf_algorithm_check(gf_algorithm algorithm, uint32_t allowed, const char *why, char *error_out);
+/* The line that a refusal gives its caller, in error_out[256]; returns status. */
+__attribute__((format(printf, 3, 4))) gf_status gf_config_refuse(char *error_out, gf_status status, const char *format,
+                                                                 ...);
+
 const char *gf_reduction_name(gf_reduction reduction); /* "sum", .. */
 
 #endif

@@ -1,11 +1,11 @@
 /* Settings as text: units, addresses, what is allowed. Nothing here depends on the locale. */
 #include "lib/settings/settings.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "drivers/address.h"
 #include "drivers/fault.h"
 
 struct unit {
@@ -26,15 +26,9 @@ static char *units_text(uint64_t value, const struct unit *unit, char *text_out)
     return text_out;
 }
 
-char *gf_units_bytes(uint64_t bytes, char *text_out)
-{
-    return units_text(bytes, byte_units, text_out);
-}
+char *gf_units_bytes(uint64_t bytes, char *text_out) { return units_text(bytes, byte_units, text_out); }
 
-char *gf_units_time(uint64_t ns, char *text_out)
-{
-    return units_text(ns, time_units, text_out);
-}
+char *gf_units_time(uint64_t ns, char *text_out) { return units_text(ns, time_units, text_out); }
 
 char *gf_units_real(float real, char *text_out)
 {
@@ -55,70 +49,20 @@ char *gf_units_real(float real, char *text_out)
     return text_out;
 }
 
-bool gf_ip_numeric(const char *ip)
-{
-    unsigned char binary[16];
-    return (inet_pton(AF_INET, ip, binary) == 1) || (inet_pton(AF_INET6, ip, binary) == 1);
-}
-
-/* Digits only, first_out..65535; returns what follows, NULL if it is no port. */
-static const char *port_read(const char *text, uint32_t *port_out)
-{
-    uint32_t port = 0;
-    const char *at = text;
-    for (; (*at >= '0') && (*at <= '9'); at++) {
-        port = port * 10 + (uint32_t)(*at - '0');
-        if (port > 65535) return NULL;
-    }
-    if ((at == text) || (port == 0)) return NULL;
-    *port_out = port;
-    return at;
-}
-
-/* Copies the IP of "ip", "ip:port" or "[ip]:port" to ip_out[64]; returns what follows it, NULL if it is none. */
-static const char *ip_split(const char *address, char *ip_out)
-{
-    bool bracket = address[0] == '[';
-    const char *first = address + bracket;
-    size_t length = strcspn(first, bracket ? "]" : ":");
-    bool bare_v6 = !bracket && (first[length] != '\0') && (strchr(first + length + 1, ':') != NULL);
-    if (bare_v6) length = strlen(first);
-    if ((length >= 64) || (bracket && (first[length] != ']'))) return NULL;
-    memcpy(ip_out, first, length);
-    ip_out[length] = '\0';
-    return first + length + bracket;
-}
-
-bool gf_address_numeric(const char *address)
-{
-    char ip[64];
-    unsigned char binary[16];
-    uint32_t port;
-    const char *rest = ip_split(address, ip);
-    if ((rest == NULL) || (rest[0] != ':')) return false;
-    if (inet_pton(address[0] == '[' ? AF_INET6 : AF_INET, ip, binary) != 1) return false;
-    rest = port_read(rest + 1, &port);
-    return (rest != NULL) && (*rest == '\0');
-}
+bool gf_ip_numeric(const char *ip) { return gf_place_parse(ip, false, &(struct gf_place){0}); }
+bool gf_address_numeric(const char *address) { return gf_place_parse(address, true, &(struct gf_place){0}); }
 
 bool gf_ip_loopback(const char *ip_or_address)
 {
-    char ip[64];
-    struct in_addr v4;
-    struct in6_addr v6;
-    if (ip_split(ip_or_address, ip) == NULL) return false;
-    if (inet_pton(AF_INET, ip, &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
-    if (inet_pton(AF_INET6, ip, &v6) != 1) return false;
-    return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && (v6.s6_addr[12] == 127));
+    struct gf_place place;
+    return (gf_place_parse(ip_or_address, true, &place) || gf_place_parse(ip_or_address, false, &place)) &&
+           gf_place_is_loopback(&place);
 }
 
 static bool ports_valid(const char *ports)
 {
-    uint32_t first, last;
-    const char *rest = port_read(ports, &first);
-    if ((rest == NULL) || (*rest != '-')) return false;
-    rest = port_read(rest + 1, &last);
-    return (rest != NULL) && (*rest == '\0') && (first >= 1024) && (first <= last);
+    unsigned first, last;
+    return gf_ports_parse(ports, &first, &last) && (first >= 1024);
 }
 
 /* Names of these characters, no empty one, with one of the separators between two. */

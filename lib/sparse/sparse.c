@@ -1,7 +1,8 @@
 /* Which chunks a sparse step sends: its buffers before, and the update of just them after it. What is computed of them
  * is in sparse_history.c. */
 #include "lib/context.h"
-#include "lib/modules/modules.h"
+#include "lib/core/layout.h"
+#include "lib/settings/settings.h"
 #include "ops/element_args.h"
 
 /* ---- buffers ---- */
@@ -41,11 +42,8 @@ static uint32_t sparse_group(gf_context *gf)
         uint64_t elems = gf_chunk_end(sparse, chunk) - gf_chunk_first(sparse, chunk);
         if (open == NULL) {
             open = &gf->buffers.now[count++];
-            *open = (struct gf_buffer){.first_elem = packed,
-                                       .first_tensor = GF_TENSOR_NONE,
-                                       .chunk_first = slot,
-                                       .type = (uint8_t)gf->sparse.type,
-                                       .sparse = 1};
+            *open = (struct gf_buffer){.first_elem = packed, .first_tensor = GF_TENSOR_NONE, .chunk_first = slot,
+                                       .type = (uint8_t)gf->sparse.type, .sparse = 1};
         }
         open->elem_count += elems;
         open->chunk_count++;
@@ -117,7 +115,28 @@ static bool sparse_commits(const gf_context *gf)
     return (gf->sparse.commit.chunk != 0) || (gf->sparse.commit.elem != 0);
 }
 
+static gf_status sparse_measure(struct gf_layout *layout, const struct gf_tensor *tensors, char *error_out)
+{
+    const struct gf_config *config = &layout->config;
+    uint64_t elems = layout->pool.sparse_elem_count, by_bytes = config->exchange.buffers_active;
+    uint64_t chunks = (elems + config->sparse.chunk_elems - 1) / config->sparse.chunk_elems;
+    (void)tensors;
+    if (chunks > GF_SPARSE_CHUNKS_MAX)
+        return gf_config_refuse(error_out, GF_ERR_CONFIG, "sparse.chunk_elems = %u makes %llu chunks of %llu elements, "
+                                "allowed are %u; raise it", config->sparse.chunk_elems, (unsigned long long)chunks,
+                                (unsigned long long)elems, GF_SPARSE_CHUNKS_MAX);
+    layout->chunk_count = (uint32_t)chunks;
+    if (chunks == 0) layout->step_module = NULL;
+    /* Beside all dense buffers; a step that sends little is cut into as many as may be active. */
+    by_bytes += elems * gf_type_size_bytes(config->exchange.wire) / config->exchange.fuse_bytes + 1;
+    layout->buffers_max += (uint32_t)(chunks < by_bytes ? chunks : by_bytes);
+    return GF_OK;
+}
+
 static const struct gf_step_module sparse_step = {
+    .settings = gf_sparse_settings,
+    .pools = &gf_pools,
+    .measure = sparse_measure,
     .buffers = &gf_sparse_buffer,
     .begin = sparse_begin,
     .fill = gf_sparse_score,

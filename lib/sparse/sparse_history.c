@@ -8,10 +8,7 @@
 
 #define PIECE_COST_ELEMS 64u /* a piece costs a turn at least as much: bounds the turns of tiny chunks */
 
-bool gf_sparse_is_local(const gf_context *gf)
-{
-    return gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED;
-}
+bool gf_sparse_is_local(const gf_context *gf) { return gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED; }
 
 /* All sparse tensors share one type and the part begins the pool: an element's gradient is found by its index alone. */
 static gf_mem gradient_at(const gf_context *gf, uint64_t elem)

@@ -23,6 +23,7 @@ void gf_sparse_lists_open(gf_context *gf)
                        ((sparse->chunk_elems <= sparse->scratch_elems) || (sparse->elem_count <= sparse->scratch_elems));
     for (uint32_t i = 0; i < gf->tensor_count; i++) {
         const struct gf_pool_tensor *tensor = &gf->tensors[i];
+        if (tensor->sparse != 0) sparse->type = (gf_type)tensor->type;
         if ((tensor->sparse == 0) || (tensor->elem_count == 0)) continue;
         if (known && (decays(gf, tensor) != sparse->decays)) sparse->in_lists = false;
         sparse->decays = decays(gf, tensor);

@@ -126,7 +126,7 @@ static gf_status pools_save(gf_context *gf, const struct parts *parts, unsigned 
     }
     gf_extra_save(gf, out + parts->extra);
     memset(out + parts->owner, 0, parts->checksum - parts->owner);
-    if (gf->quantized.epoch == gf->epoch)
+    if ((gf->quantized.owner_elems > 0) && (gf->quantized.epoch == gf->epoch))
         memcpy(out + parts->owner, gf->quantized.owner, gf->quantized.owner_elems * sizeof(float));
     return status;
 }
@@ -314,7 +314,7 @@ static gf_status pools_load(gf_context *gf, const struct gf_state_head *head, co
     gf_extra_load(gf, data + parts->extra);
     if ((status == GF_OK) && (gf->optimizer.half != 0)) status = gf->modules->optimizer->half_refresh(gf);
     gf->quantized.epoch = (head->world == gf->world) ? gf->epoch : 0; /* 0: cleared as the next step begins */
-    if (head->world == gf->world)
+    if ((gf->quantized.owner_elems > 0) && (head->world == gf->world))
         memcpy(gf->quantized.owner, data + parts->owner, gf->quantized.owner_elems * sizeof(float));
     return status;
 }

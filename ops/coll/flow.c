@@ -20,10 +20,7 @@
 
 static const uint64_t flow_token = 0; /* what a barrier sends; nobody reads it */
 
-static uint64_t div_up(uint64_t count, uint64_t by)
-{
-    return count / by + (count % by != 0);
-}
+static uint64_t div_up(uint64_t count, uint64_t by) { return count / by + (count % by != 0); }
 
 static size_t slot_bytes(uint64_t slice_bytes, uint64_t round_bytes)
 {
@@ -188,7 +185,7 @@ static void flow_awaited(const struct gf_coll *coll, struct gf_coll_msg *msg, co
 /* Once a message, however often it is found to have ended. */
 static void flow_arrived(const struct gf_coll *coll, struct gf_coll_msg *msg, uint64_t now_ns)
 {
-    if (msg->bytes != 0) gf_timing_arrived(coll->timing, msg->peer, msg->bytes, msg->timed, msg->posted_ns, now_ns);
+    if (msg->bytes != 0) coll->timing->arrived(coll->timing, msg->peer, msg->bytes, msg->timed, msg->posted_ns, now_ns);
     msg->bytes = 0;
 }
 

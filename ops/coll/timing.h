@@ -20,16 +20,21 @@ struct gf_timing_peer {
                        * Only where none was so, one that was not counts */
 };
 
+struct gf_timing;
+/* A message that was awaited from posted_ns on, in a round that was timed as flow.h says. */
+typedef void (*gf_timing_arrived_fn)(struct gf_timing *timing, uint32_t peer, uint64_t bytes, uint32_t timed,
+                                     uint64_t posted_ns, uint64_t now_ns);
+
 struct gf_timing {
+    gf_timing_arrived_fn arrived; /* gf_timing_arrived */
     uint64_t from_ns; /* only what was awaited from here on counts: before, the rank computes and does not look */
     uint32_t count;
     struct gf_timing_peer peers[GF_TIMING_PEERS_MAX];
 };
 
 void gf_timing_begin(struct gf_timing *timing); /* a step; nothing counts before from_ns is set */
-/* A message that was awaited from posted_ns on, in a round that was timed as flow.h says. */
 void gf_timing_arrived(struct gf_timing *timing, uint32_t peer, uint64_t bytes, uint32_t timed, uint64_t posted_ns,
-                     uint64_t now_ns);
+                       uint64_t now_ns);
 uint64_t gf_timing_ns_per_kib(const struct gf_timing_peer *peer);
 /* The peer whose quickest message was slowest, or the one where it was quickest; NULL: nothing was measured. */
 const struct gf_timing_peer *gf_timing_extreme(const struct gf_timing *timing, bool slowest);

@@ -1,7 +1,6 @@
 /* Hierarchy: allreduce over ranks of which those of a node share memory. Three collectives:
  *     SCATTER   in the node, direct reduce-scatter: its first `owners` ranks get a block each, the node's sum
- *     NARROW    an owner casts its block to the wire's type, or copies it from the device to the host, or both; this
- *               and WIDEN only where one of them is wanted
+ *     NARROW    an owner casts its block to the wire's type, copies it from the device, or both; neither: no WIDEN
  *     BETWEEN   the owners of the same block, one a node: ring, or halving for small blocks, in place
  *     WIDEN     and back
  *     GATHER    in the node, direct allgather of the blocks
@@ -397,4 +396,5 @@ const struct gf_coll_kind gf_coll_hierarchy = {
     .need = hierarchy_need,
     .start = hierarchy_start,
     .turn = hierarchy_progress,
+    .spread = gf_spread,
 };

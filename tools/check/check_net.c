@@ -303,7 +303,7 @@ static bool control_is_here(const struct gf_place *to)
     char text[INET6_ADDRSTRLEN] = "";
     bool here;
     struct ifaddrs *all = NULL;
-    if (gf_socket_is_loopback(to) || (memcmp(to->ip, any, sizeof any) == 0)) return true;
+    if (gf_place_is_loopback(to) || (memcmp(to->ip, any, sizeof any) == 0)) return true;
     (void)inet_ntop(to->family, to->ip, text, sizeof text);
     if (getifaddrs(&all) != 0) return false;
     here = address_is_here(all, text);

@@ -51,9 +51,8 @@ static inline uint16_t gf_f16_of_f32(float value)
 static inline float gf_f32_of_f16(uint16_t half)
 {
     uint32_t sign = ((uint32_t)half & 0x8000u) << 16, exponent = (half >> 10) & 0x1fu, mantissa = half & 0x3ffu;
-    if (exponent == 31) {
+    if (exponent == 31)
         return gf_f32_of_bits(sign | 0x7f800000u | (mantissa ? 0x400000u : 0) | (mantissa << 13));
-    }
     if (exponent > 0) return gf_f32_of_bits(sign | ((exponent + 112) << 23) | (mantissa << 13));
     if (mantissa == 0) return gf_f32_of_bits(sign);
     /* Subnormal: shifted until its leading one is bit 10, which the exponent then stands for. */

@@ -20,9 +20,8 @@ VEC_INLINE float lanes_sum(const uint8_t *src, gf_type type, uint64_t elem_count
             at = row;
         }
 #pragma GCC unroll 4
-        for (uint32_t line = 0; line < GF_LANES * gf_type_bytes(type); line += GF_LINE_BYTES) {
+        for (uint32_t line = 0; line < GF_LANES * gf_type_bytes(type); line += GF_LINE_BYTES)
             gf_ahead_near(at, line + GF_AHEAD_READER_BYTES);
-        }
 #pragma GCC unroll 8
         for (uint32_t v = 0; v < LANE_VECS; v++) {
             vec value = vec_load(type, at, v * VEC_ELEMS, VEC_ELEMS);
@@ -30,9 +29,8 @@ VEC_INLINE float lanes_sum(const uint8_t *src, gf_type type, uint64_t elem_count
         }
         i += GF_LANES;
     }
-    for (uint32_t v = 0; v < LANE_VECS; v++) {
+    for (uint32_t v = 0; v < LANE_VECS; v++)
         vec_store(GF_TYPE_F32, (uint8_t *)lanes, v * VEC_ELEMS, VEC_ELEMS, sums[v]);
-    }
     return gf_lanes_tree(lanes);
 }
 

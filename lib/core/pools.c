@@ -1,0 +1,75 @@
+/* The pools of optimizer, sparse and quantize: linked with them, and reached through their tables. */
+#include "lib/core/layout.h"
+
+static gf_mem mem(const void *address) { return (gf_mem)(uintptr_t)address; }
+
+/* What waits: chunks that were not sent, or the residuals of now and of the step under way. */
+static uint64_t history_elems(const struct gf_layout *layout)
+{
+    return (layout->config.exchange.quantize != GF_QUANTIZE_NONE) ? 2 * layout->pool.elem_count
+                                                                   : layout->pool.sparse_elem_count;
+}
+
+/* On a device as many chunks of the usual 32 Ki as the largest of today has room for blocks that score: 2 on each of
+ * 132 to 148 multiprocessors. */
+#define SCRATCH_ELEMS (UINT64_C(10) << 20)
+
+static uint64_t scratch_elems(const struct gf_layout *layout)
+{
+    uint64_t most = layout->config.exchange.slice_bytes / sizeof(float);
+    if (layout->on_device && (most < SCRATCH_ELEMS)) most = SCRATCH_ELEMS;
+    return (most < history_elems(layout)) ? most : history_elems(layout);
+}
+
+/* Of LAMB, a piece of a tensor at a time. */
+static uint64_t direction_elems(const struct gf_layout *layout)
+{
+    uint64_t most = layout->on_device ? SCRATCH_ELEMS : 32 * GF_RUN_ELEMS;
+    if (layout->config.optimizer.kind != GF_OPTIMIZER_LAMB) return 0;
+    return (most < layout->pool.tensor_elems_max) ? most : layout->pool.tensor_elems_max;
+}
+
+static void lay(const struct gf_layout *layout, struct gf_arena *arena, struct gf_pool_parts *parts)
+{
+    const struct gf_config *config = &layout->config;
+    uint64_t pool_elems = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? layout->pool.elem_count : 0;
+    uint64_t half_elems = (config->optimizer.half_weights != GF_TYPE_F32) ? pool_elems : 0;
+    uint64_t moment2_elems = (config->optimizer.kind >= GF_OPTIMIZER_ADAMW) ? pool_elems : 0;
+    parts->weight = gf_arena_take(arena, pool_elems * sizeof(float));
+    parts->momentum = gf_arena_take(arena, pool_elems * sizeof(float));
+    parts->moment2 = gf_arena_take(arena, moment2_elems * sizeof(float));
+    parts->half = gf_arena_take(arena, half_elems * gf_type_size_bytes(GF_TYPE_F16));
+    parts->history = gf_arena_take(arena, history_elems(layout) * sizeof(float));
+    parts->scratch = gf_arena_take(arena, scratch_elems(layout) * sizeof(float));
+    parts->part = gf_arena_take(arena, sizeof(float));
+    parts->direction = gf_arena_take(arena, direction_elems(layout) * sizeof(float));
+}
+
+static void open(gf_context *gf, const struct gf_layout *layout, const struct gf_pool_parts *parts, uint32_t *chunks)
+{
+    const struct gf_config *config = &gf->config;
+    struct gf_weights *weights = &gf->optimizer;
+    weights->weight = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? mem(parts->weight) : 0;
+    weights->moment2 = (config->optimizer.kind >= GF_OPTIMIZER_ADAMW) ? mem(parts->moment2) : 0;
+    if ((weights->moment2 != 0) || ((weights->weight != 0) && (config->optimizer.momentum > 0.0f)))
+        weights->momentum = mem(parts->momentum);
+    weights->direction = mem(parts->direction);
+    weights->direction_elems = direction_elems(layout);
+    weights->half = (config->optimizer.half_weights != GF_TYPE_F32) ? mem(parts->half) : 0;
+    gf->sparse.elem_count = layout->pool.sparse_elem_count;
+    gf->sparse.chunk_elems = config->sparse.chunk_elems;
+    gf->sparse.chunk_count = layout->chunk_count;
+    gf->sparse.selection = chunks;
+    gf->sparse.sent = chunks + layout->chunk_count;
+    gf->sparse.part = mem(parts->part);
+    gf->sparse.history = mem(parts->history);
+    gf->sparse.scratch = mem(parts->scratch);
+    gf->sparse.scratch_elems = scratch_elems(layout);
+    gf->quantized = (struct gf_quantized){.form = gf_quantize_form(config), .owner = (float *)(void *)parts->owner,
+                                          .owner_next = (float *)(void *)parts->owner + layout->owner_elems,
+                                          .owner_elems = layout->owner_elems,
+                                          .residual_next = gf->sparse.history + gf->pool.elem_count * sizeof(float),
+                                          .epoch = gf->epoch};
+}
+
+const struct gf_pools gf_pools = {.lay = lay, .open = open};
