@@ -72,11 +72,48 @@ VEC_INLINE uint64_t sum_n_known(const struct sum_n_range *r, gf_type type, uint6
     return looks ? sum_n_ranks(r, type, elem_count, true, 4) : sum_n_ranks(r, type, elem_count, false, 4);
 }
 
+/* The next eight vectors at once: of many ranks' memory each is read in runs of lines, as a CPU reads ahead. False: some
+ * sum is not finite, and nothing is stored. */
+#define GROUP_VECS 8u
+#define GROUP_ELEMS (GROUP_VECS * VEC_ELEMS)
+VEC_INLINE bool sum_n_group(const struct sum_n_range *r, gf_type type, gf_type as, uint64_t i)
+{
+    float limit = gf_type_overflow((as == GF_TYPE_F32) ? type : as);
+    uint32_t bad = 0;
+    const uint8_t *from = gf_host_at(r->src[0]);
+    vec sum[GROUP_VECS];
+#pragma GCC unroll 8
+    for (uint32_t v = 0; v < GROUP_VECS; v++)
+        sum[v] = vec_rounded(as, vec_load(type, from, i + v * VEC_ELEMS, VEC_ELEMS));
+    for (uint32_t s = 1; s < r->src_count; s++) {
+        from = gf_host_at(r->src[s]);
+#pragma GCC unroll 8
+        for (uint32_t v = 0; v < GROUP_VECS; v++)
+            sum[v] = vec_add(sum[v], vec_rounded(as, vec_load(type, from, i + v * VEC_ELEMS, VEC_ELEMS)));
+    }
+#pragma GCC unroll 8
+    for (uint32_t v = 0; v < GROUP_VECS; v++) {
+        bad |= vec_bad(sum[v], limit);
+        sum[v] = vec_rounded(as, sum[v]);
+    }
+    if (bad != 0) return false;
+    for (uint32_t d = 0; d < r->dst_count; d++) {
+        uint8_t *to = gf_host_at(r->dst[d]);
+#pragma GCC unroll 8
+        for (uint32_t v = 0; v < GROUP_VECS; v++) vec_store(type, to, i + v * VEC_ELEMS, VEC_ELEMS, sum[v]);
+    }
+    return true;
+}
+
 VEC_INLINE void sum_n_type(const struct sum_n_range *r, gf_type type, gf_type as, uint64_t elem_count)
 {
     uint64_t i = (as == GF_TYPE_F32) ? sum_n_known(r, type, elem_count) : 0;
-    for (; elem_count - i >= VEC_ELEMS; i += VEC_ELEMS) sum_n_some(r, type, as, i, VEC_ELEMS);
-    if (i < elem_count) sum_n_some(r, type, as, i, (uint32_t)(elem_count - i));
+    while (i < elem_count) {
+        uint64_t left = elem_count - i, end = i + ((left < GROUP_ELEMS) ? left : GROUP_ELEMS);
+        if ((left >= GROUP_ELEMS) && sum_n_group(r, type, as, i)) i = end;
+        for (; i < end; i += VEC_ELEMS)
+            sum_n_some(r, type, as, i, (end - i < VEC_ELEMS) ? (uint32_t)(end - i) : VEC_ELEMS);
+    }
 }
 
 VEC_FN gf_status sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
