@@ -42,34 +42,24 @@ VEC_INLINE void sum_n_some(const struct sum_n_range *r, gf_type type, gf_type as
     for (uint32_t d = 0; d < r->dst_count; d++) vec_store(type, gf_host_at(r->dst[d]), i, count, sum);
 }
 
-/* Whole vectors of two and of four ranks, as many to as from: addresses in registers, and no look at results that
- * nobody wants to know of; `looks`, `type` and `ranks` are constants. Returns how many elements it did. */
-VEC_INLINE uint64_t sum_n_ranks(const struct sum_n_range *r, gf_type type, uint64_t elem_count, bool looks,
-                                uint32_t ranks)
+/* Whole vectors of two and of four ranks, as many to as from: addresses in registers; `ranks` is a constant. Returns
+ * how many elements it did: all, or those before a sum that is not finite. */
+VEC_INLINE uint64_t sum_n_ranks(const struct sum_n_range *r, gf_type type, uint64_t elem_count, uint32_t ranks)
 {
     const uint8_t *from[4];
     uint8_t *to[4];
-    uint64_t i = 0;
+    uint64_t i = 0, end = elem_count / VEC_ELEMS * VEC_ELEMS;
 #pragma GCC unroll 4
     for (uint32_t s = 0; s < ranks; s++) from[s] = gf_host_at(r->src[s]), to[s] = gf_host_at(r->dst[s]);
-    for (; elem_count - i >= VEC_ELEMS; i += VEC_ELEMS) {
-        vec result = vec_load(type, from[0], i, VEC_ELEMS);
+    for (; i < end; i += VEC_ELEMS) {
+        vec sum = vec_load(type, from[0], i, VEC_ELEMS);
 #pragma GCC unroll 4
-        for (uint32_t s = 1; s < ranks; s++) result = vec_add(result, vec_load(type, from[s], i, VEC_ELEMS));
-        if (looks) sum_n_look(r, type, i, VEC_ELEMS, result);
+        for (uint32_t s = 1; s < ranks; s++) sum = vec_add(sum, vec_load(type, from[s], i, VEC_ELEMS));
+        if (vec_bad(sum, gf_type_overflow(type)) != 0) break;
 #pragma GCC unroll 4
-        for (uint32_t s = 0; s < ranks; s++) vec_store(type, to[s], i, VEC_ELEMS, result);
+        for (uint32_t s = 0; s < ranks; s++) vec_store(type, to[s], i, VEC_ELEMS, sum);
     }
     return i;
-}
-
-VEC_INLINE uint64_t sum_n_known(const struct sum_n_range *r, gf_type type, uint64_t elem_count)
-{
-    bool looks = r->check != NULL;
-    if ((r->src_count != r->dst_count) || ((r->src_count != 2) && (r->src_count != 4))) return 0;
-    if (r->src_count == 2)
-        return looks ? sum_n_ranks(r, type, elem_count, true, 2) : sum_n_ranks(r, type, elem_count, false, 2);
-    return looks ? sum_n_ranks(r, type, elem_count, true, 4) : sum_n_ranks(r, type, elem_count, false, 4);
 }
 
 /* The next eight vectors at once: of many ranks' memory each is read in runs of lines, as a CPU reads ahead. False: some
@@ -107,7 +97,10 @@ VEC_INLINE bool sum_n_group(const struct sum_n_range *r, gf_type type, gf_type a
 
 VEC_INLINE void sum_n_type(const struct sum_n_range *r, gf_type type, gf_type as, uint64_t elem_count)
 {
-    uint64_t i = (as == GF_TYPE_F32) ? sum_n_known(r, type, elem_count) : 0;
+    uint32_t ranks = ((as == GF_TYPE_F32) && (r->src_count == r->dst_count)) ? r->src_count : 0;
+    uint64_t i = (ranks == 2)   ? sum_n_ranks(r, type, elem_count, 2)
+                 : (ranks == 4) ? sum_n_ranks(r, type, elem_count, 4)
+                                : 0;
     while (i < elem_count) {
         uint64_t left = elem_count - i, end = i + ((left < GROUP_ELEMS) ? left : GROUP_ELEMS);
         if ((left >= GROUP_ELEMS) && sum_n_group(r, type, as, i)) i = end;
