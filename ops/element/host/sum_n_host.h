@@ -62,8 +62,8 @@ VEC_INLINE uint64_t sum_n_ranks(const struct sum_n_range *r, gf_type type, uint6
     return i;
 }
 
-/* The next eight vectors at once: of many ranks' memory each is read in runs of lines, as a CPU reads ahead. False: some
- * sum is not finite, and nothing is stored. */
+/* The next eight vectors at once: of many ranks' memory each is read in runs of lines, as a CPU reads ahead. False:
+ * some sum is not finite, and nothing is stored. */
 #define GROUP_VECS 8u
 #define GROUP_ELEMS (GROUP_VECS * VEC_ELEMS)
 VEC_INLINE bool sum_n_group(const struct sum_n_range *r, gf_type type, gf_type as, uint64_t i)
