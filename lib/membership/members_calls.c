@@ -16,17 +16,11 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 void gf_members_call(struct gf_members *members, gf_operation operation, gf_type type, uint32_t root,
                      uint64_t elem_count)
 {
-    uint64_t before = (members->call_count > 0) ? members->calls[(members->call_count - 1) % MEMBERS_CALLS].hash : 0;
+    uint64_t before = members->calls[members->call_count % MEMBERS_CALLS].hash;
     struct members_call call = {
         .what = (uint32_t)operation | ((uint32_t)type << 8), .root = root, .elem_count = elem_count};
     call.hash = mix(mix(mix(before + 1, call.what), root), elem_count);
-    members->calls[members->call_count++ % MEMBERS_CALLS] = call;
-}
-
-struct members_call gf_members_call_last(const struct gf_members *members)
-{
-    if (members->call_count == 0) return (struct members_call){0};
-    return members->calls[(members->call_count - 1) % MEMBERS_CALLS];
+    members->calls[++members->call_count % MEMBERS_CALLS] = call;
 }
 
 static void call_text(char *text_out, size_t bytes, const struct members_call *call)
@@ -49,7 +43,7 @@ bool gf_members_calls_differ(struct gf_members *members, uint32_t rank, char *te
     const struct members_call *theirs = &peer->said.told.call, *ours;
     char our_text[64], their_text[64];
     if ((count == 0) || (count > members->call_count) || (members->call_count - count >= MEMBERS_CALLS)) return false;
-    ours = &members->calls[(count - 1) % MEMBERS_CALLS];
+    ours = &members->calls[count % MEMBERS_CALLS];
     if (ours->hash == theirs->hash) {
         peer->said.calls_same = count;
         return false;

@@ -24,30 +24,46 @@ struct members_place gf_members_place(const struct gf_position *position)
     return place;
 }
 
-void gf_members_told_own(const struct gf_members *members, struct members_told *told_out)
+struct members_told *gf_members_told_own(struct gf_members *members)
 {
-    told_out->position = members->position;
-    told_out->unmoved_ns = members->now_ns - members->moved_ns;
-    told_out->unpolled_ns = members->position.unpolled_ns;
-    told_out->calls = members->call_count;
-    told_out->call = gf_members_call_last(members);
+    struct members_told *told = &gf_members_at(members, members->setup.rank)->said.told;
+    *told = (struct members_told){.position = members->position,
+                                  .unmoved_ns = members->now_ns - members->moved_ns,
+                                  .calls = members->call_count,
+                                  .call = members->calls[members->call_count % MEMBERS_CALLS]};
+    return told;
+}
+
+static void ask(struct gf_members *members)
+{
+    members->inquiry++;
+    members->inquiry_ns = members->now_ns;
+    gf_members_owe_all(members, MEMBERS_ASK);
 }
 
 void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker, const struct gf_error *seen)
 {
     if (members->inquiring || members_over(members)) return;
     members->inquiring = true;
-    members->inquiry++;
-    members->inquiry_ns = members->now_ns;
     members->seen = *seen;
     members->seen_by = asker;
-    gf_members_owe_all(members, MEMBERS_ASK);
+    ask(members);
 }
 
 static bool is_silent(const struct gf_members *members, uint32_t rank)
 {
     const struct member *peer = gf_members_of(members, rank);
     return (rank != 0) && gf_member_is_here(peer) && (peer->said.answered != members->inquiry);
+}
+
+/* All have answered, or will not. Then the coordinator's own row says where it is. */
+static bool is_answered(struct gf_members *members)
+{
+    bool all = true;
+    for (uint32_t rank = 1; rank < members->setup.world; rank++) all = all && !is_silent(members, rank);
+    (void)gf_members_told_own(members);
+    /* Half of the time is for the answers, the other half for the error to reach those who asked. */
+    return all || (members->now_ns - members->inquiry_ns >= members->setup.answer_timeout_ns / 2);
 }
 
 /* Has a begun less than b? */
@@ -112,69 +128,50 @@ static bool calls_end(struct gf_members *members)
     return false;
 }
 
-/* Nobody has begun less than `told`, and somebody as far waits for a rank that has said BYE and whose connection has
- * ended before it was let go: what it had sent was lost with it. */
-static uint32_t gone_culprit(const struct gf_members *members, const struct gf_position *behind, uint32_t *waiter_out)
+/* Nobody has begun less than `behind`, and somebody as far waits for a rank that has said BYE and whose connection has
+ * ended before it was let go: what it had sent was lost with it. False: there is none. */
+static bool gone_end(struct gf_members *members, const struct gf_position *behind)
 {
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         const struct member *peer = gf_members_of(members, rank);
-        const struct gf_position *waiter = (rank == 0) ? &members->position : &peer->said.told.position;
-        if (((rank != 0) && !gf_member_is_here(peer)) || (waiter->waits_for >= members->setup.world)) continue;
-        peer = gf_members_of(members, waiter->waits_for);
+        const struct gf_position *waiter = &peer->said.told.position;
+        uint32_t culprit = waiter->waits_for;
+        if (((rank != 0) && !gf_member_is_here(peer)) || (culprit >= members->setup.world)) continue;
+        peer = gf_members_of(members, culprit);
         if (!peer->leaves || gf_member_is_here(peer) || has_begun_less(behind, waiter)) continue;
-        *waiter_out = rank;
-        return waiter->waits_for;
+        gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, &peer->said.told.position, "rank %u closed its context in "
+                           "%s, and ended before all that it had sent arrived: rank %u waits for it (rank %u asked)",
+                           culprit, gf_members_place(&peer->said.told.position).text, rank, members->seen_by);
+        return true;
     }
-    return GF_RANK_NONE;
-}
-
-/* False: there is none. */
-static bool gone_end(struct gf_members *members, const struct gf_position *behind)
-{
-    uint32_t waiter = 0, culprit = gone_culprit(members, behind, &waiter);
-    if (culprit == GF_RANK_NONE) return false;
-    const struct gf_position *position = &gf_members_of(members, culprit)->said.told.position;
-    gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, position, "rank %u closed its context in %s, and ended before "
-                       "all that it had sent arrived: rank %u waits for it (rank %u asked)", culprit,
-                       gf_members_place(position).text, waiter, members->seen_by);
-    return true;
-}
-
-static void told_by(const struct gf_members *members, uint32_t rank, struct members_told *told_out)
-{
-    if (rank == 0) gf_members_told_own(members, told_out);
-    else *told_out = gf_members_of(members, rank)->said.told;
+    return false;
 }
 
 static void laggard_end(struct gf_members *members)
 {
     char waits[80] = "computing", gap[48] = "";
-    struct members_told told, other;
-    bool left;
     uint32_t culprit = members->seen_by;
+    const struct members_told *told = &gf_members_of(members, culprit)->said.told;
     if (calls_end(members)) return;
-    told_by(members, culprit, &told);
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         const struct member *peer = gf_members_of(members, rank);
         if ((rank != 0) && !gf_member_is_here(peer) && !peer->leaves) continue;
-        told_by(members, rank, &other);
-        if (!is_behind(&other.position, &told.position)) continue;
+        if (!is_behind(&peer->said.told.position, &told->position)) continue;
         culprit = rank;
-        told = other;
+        told = &peer->said.told;
     }
-    left = (culprit == 0) ? members->leaving : gf_members_of(members, culprit)->leaves;
-    if (gone_end(members, &told.position)) return;
-    if (left) {
+    if (gone_end(members, &told->position)) return;
+    if ((culprit == 0) ? members->leaving : gf_members_of(members, culprit)->leaves) {
         (void)snprintf(waits, sizeof waits, "it has closed its context, the others have not");
-    } else if (told.position.waits_for != GF_RANK_NONE) {
+    } else if (told->position.waits_for != GF_RANK_NONE) {
         (void)snprintf(waits, sizeof waits, "it waits for rank %u, whose message has not arrived",
-                       told.position.waits_for);
+                       told->position.waits_for);
     }
-    if (told.unpolled_ns >= UINT64_C(1000000000))
-        (void)snprintf(gap, sizeof gap, ", had not polled for %.1f s", (double)told.unpolled_ns / 1e9);
-    gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, &told.position, "rank %u is behind in %s: %s; last moved "
-                       "%.1f s ago%s (rank %u asked)", culprit, gf_members_place(&told.position).text, waits,
-                       (double)told.unmoved_ns / 1e9, gap, members->seen_by);
+    if (told->position.unpolled_ns >= UINT64_C(1000000000))
+        (void)snprintf(gap, sizeof gap, ", had not polled for %.1f s", (double)told->position.unpolled_ns / 1e9);
+    gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, &told->position, "rank %u is behind in %s: %s; last moved "
+                       "%.1f s ago%s (rank %u asked)", culprit, gf_members_place(&told->position).text, waits,
+                       (double)told->unmoved_ns / 1e9, gap, members->seen_by);
 }
 
 /* Everybody is there and something else failed: what the first rank saw of it is the best there is. */
@@ -188,44 +185,24 @@ static void seen_end(struct gf_members *members)
 
 void gf_members_inquiry_time(struct gf_members *members)
 {
-    uint32_t silent_count = 0;
-    if (!members->inquiring || members_over(members)) return;
+    uint32_t silent_count;
+    if (!members->inquiring || members_over(members) || !is_answered(members)) return;
     uint32_t culprit = silent_culprit(members, &silent_count);
-    /* Half of the time is for the answers, the other half for the error to reach those who asked. */
-    uint64_t waited_ns = members->now_ns - members->inquiry_ns;
-    if ((culprit != GF_RANK_NONE) && (waited_ns < members->setup.answer_timeout_ns / 2)) return;
     if (culprit != GF_RANK_NONE) silent_end(members, culprit, silent_count);
     else if (members->seen.code != GF_ERR_TIMEOUT) seen_end(members);
     else laggard_end(members);
 }
 
-/* Positions may be a second old: the ranks that are still there are asked for new ones, and those that leave whether
- * they are. False: some have not answered, and have time to. */
-static bool leave_asked(struct gf_members *members)
-{
-    bool all = true;
-    if (!members->leave_asks) {
-        members->leave_asks = true;
-        members->inquiry++;
-        members->inquiry_ns = members->now_ns;
-        gf_members_owe_all(members, MEMBERS_ASK);
-        gf_members_flush(members);
-    }
-    for (uint32_t rank = 1; rank < members->setup.world; rank++) all = all && !is_silent(members, rank);
-    return all || (members->now_ns - members->inquiry_ns >= members->setup.answer_timeout_ns / 2);
-}
-
 /* Whom rank 0, which has left, has waited for in vain. */
 static void leave_end(struct gf_members *members)
 {
+    const struct gf_position *own = &gf_members_of(members, 0)->said.told.position;
     const struct member *culprit = NULL;
     uint32_t late = GF_RANK_NONE, awaited;
-    struct members_told own;
-    gf_members_told_own(members, &own);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) { /* those that poll say so once a second */
         const struct member *peer = gf_members_of(members, rank);
         if (peer->leaves || !gf_member_is_here(peer)) continue;
-        if (has_begun_less(&own.position, &peer->said.told.position)) { /* it may well wait for this rank */
+        if (has_begun_less(own, &peer->said.told.position)) { /* it may well wait for this rank */
             laggard_end(members);
             return;
         }
@@ -233,7 +210,7 @@ static void leave_end(struct gf_members *members)
         culprit = peer;
         late = rank;
     }
-    if ((culprit == NULL) || gone_end(members, &own.position)) return;
+    if ((culprit == NULL) || gone_end(members, own)) return;
     awaited = culprit->said.told.position.waits_for;
     if ((awaited < members->setup.world) && is_silent(members, awaited)) { /* it has left, then it was cut off */
         silent_end(members, awaited, 1);
@@ -245,11 +222,16 @@ static void leave_end(struct gf_members *members)
                        gf_members_place(&culprit->said.told.position).text);
 }
 
+/* Positions may be a second old: the ranks that are still there are asked for new ones, and those that leave whether
+ * they are. */
 gf_status gf_members_leave_late(struct gf_members *members)
 {
+    bool ends;
     if (!members_coordinates(members) || (members->state != MEMBERS_MEMBER)) return GF_OK;
-    if (!leave_asked(members)) return GF_AGAIN;
-    leave_end(members);
+    if (!members->leave_asks) ask(members);
+    members->leave_asks = true;
+    ends = is_answered(members);
+    if (ends) leave_end(members);
     gf_members_flush(members);
-    return GF_OK;
+    return ends ? GF_OK : GF_AGAIN;
 }

@@ -36,7 +36,7 @@ static void told_walk(struct gf_walk *walk, struct members_told *told)
     gf_walk_u32(walk, &told->position.tensor);
     gf_walk_u32(walk, &told->position.waits_for);
     gf_walk_u64(walk, &told->unmoved_ns);
-    gf_walk_u64(walk, &told->unpolled_ns);
+    gf_walk_u64(walk, &told->position.unpolled_ns);
     gf_walk_u64(walk, &told->calls);
     gf_walk_u64(walk, &told->call.hash);
     gf_walk_u64(walk, &told->call.elem_count);
@@ -132,7 +132,6 @@ uint32_t gf_members_frame_put(struct gf_members *members, struct member *to, mem
 {
     struct gf_put put = {members->scratch, sizeof members->scratch};
     struct gf_walk walk = {.put = &put};
-    struct members_told told;
     *more_out = false;
     switch (frame) {
     case MEMBERS_OFFER: gf_members_offer_put(&put, members); break;
@@ -142,9 +141,8 @@ uint32_t gf_members_frame_put(struct gf_members *members, struct member *to, mem
     case MEMBERS_FAULT: error_walk(&walk, &members->seen); break;
     case MEMBERS_STATUS:
     case MEMBERS_POSITION:
-        gf_members_told_own(members, &told);
         gf_put_u32(&put, (frame == MEMBERS_POSITION) ? members->inquiry : 0);
-        told_walk(&walk, &told);
+        told_walk(&walk, gf_members_told_own(members));
         break;
     case MEMBERS_GIVES_UP:
     case MEMBERS_ERROR: error_walk(&walk, &members->tell); break;

@@ -12,7 +12,7 @@
 void gf_members_join_failf(struct gf_members *members, gf_status code, uint32_t peer, const char *format, ...)
 {
     va_list arguments;
-    if (members->join_fails || (members->state != MEMBERS_JOINING)) return;
+    if ((members->join_fails_ns != 0) || (members->state != MEMBERS_JOINING)) return;
     struct gf_error error = {.code = code, .peer = peer, .operation = GF_OPERATION_JOIN, .tensor = GF_TENSOR_NONE};
     va_start(arguments, format);
     (void)vsnprintf(error.text, sizeof error.text, format, arguments);
@@ -25,7 +25,6 @@ void gf_members_join_failf(struct gf_members *members, gf_status code, uint32_t 
     gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
     /* Ranks that are still on their way would find nobody that listens: they get a moment to come and hear of it. */
     members->error = error;
-    members->join_fails = true;
     members->join_fails_ns = members->now_ns + MEMBERS_GRACE_NS;
 }
 
@@ -110,7 +109,7 @@ void gf_members_join_time(struct gf_members *members)
         }
         return;
     }
-    if (members->join_fails) {
+    if (members->join_fails_ns != 0) {
         if (join_is_full(members, true) || (now_ns >= members->join_fails_ns) ||
             (now_ns - members->opened_ns >= timeout_ns)) gf_members_fail(members, &members->error, &members->error);
         return;
@@ -294,7 +293,7 @@ void gf_members_join_endpoints(struct gf_members *members, uint32_t from, struct
 
 void gf_members_join_full(struct gf_members *members)
 {
-    if (members->join_fails || !join_is_full(members, false) || !gf_members_links_fit(members)) return;
+    if ((members->join_fails_ns != 0) || !join_is_full(members, false) || !gf_members_links_fit(members)) return;
     members->go = true;
     if (members->rendezvous->driver->joined != NULL) members->rendezvous->driver->joined(members->rendezvous);
     gf_members_committed(members);

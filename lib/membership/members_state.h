@@ -73,9 +73,8 @@ static inline uint32_t members_kind(const struct gf_rendezvous_event *event)
 
 /* Where a rank said it was. Times are spans, so that no two clocks are compared. */
 struct members_told {
-    struct gf_position position; /* unpolled_ns is not used */
+    struct gf_position position;
     uint64_t unmoved_ns;         /* since step, sequence or operation changed */
-    uint64_t unpolled_ns;        /* between the last two polls */
     uint64_t calls;              /* requests posted in this epoch; the last one */
     struct members_call call;
 };
@@ -148,7 +147,7 @@ struct gf_members {
     struct gf_position status_position;
 
     uint64_t call_count;
-    struct members_call calls[MEMBERS_CALLS];
+    struct members_call calls[MEMBERS_CALLS]; /* number n, from 1, at n modulo their count; at 0 none */
 
     uint32_t inquiry;           /* number of the last one; coordinator: asked, others: heard of */
     bool inquiring;             /* coordinator */
@@ -159,8 +158,7 @@ struct gf_members {
     uint32_t seen_by;           /* who asked first, and what it saw */
     struct gf_error seen;
 
-    bool join_fails;            /* error is set and is told once the grace has passed */
-    uint64_t join_fails_ns;
+    uint64_t join_fails_ns;     /* error is set and is told at this time; 0: there is none */
     struct gf_error error;
     struct gf_error claim;      /* how a process that proved nothing did not fit; told if nobody better comes */
     struct gf_error tell;       /* what the others hear of it: GIVES_UP and ERROR */
@@ -265,11 +263,11 @@ __attribute__((format(printf, 4, 5))) void gf_members_join_failf(struct gf_membe
 void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker, const struct gf_error *seen);
 void gf_members_inquiry_time(struct gf_members *members);
 /* members_calls.c */
-struct members_call gf_members_call_last(const struct gf_members *members);
 bool gf_members_calls_differ(struct gf_members *members, uint32_t rank, char *text_out, size_t bytes);
 void gf_members_calls_compare(struct gf_members *members, uint32_t rank); /* fails where they differ */
 
-void gf_members_told_own(const struct gf_members *members, struct members_told *told_out);
+/* What this rank would tell of itself, in its own row. */
+struct members_told *gf_members_told_own(struct gf_members *members);
 /* "step 7, operation allreduce, buffer 3, tensor 12" */
 struct members_place { char text[96]; };
 struct members_place gf_members_place(const struct gf_position *position);
