@@ -99,7 +99,7 @@ static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
 failed:
     if (commits) caught++;
     jobs[rank].in_step = false;
-    jobs[rank].behind = !gf->step.agreed;
+    jobs[rank].behind = gf->step.state < GF_STEP_AGREED;
     jobs[rank].shrinking = (gf_shrink(gf, NULL, 0) == GF_OK);
     return jobs[rank].shrinking ? GF_AGAIN : status;
 }

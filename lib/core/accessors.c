@@ -10,11 +10,8 @@ uint32_t gf_world_max(const gf_context *gf) { return (gf == NULL) ? 0 : gf->conf
 
 uint64_t gf_steps(const gf_context *gf)
 {
-    bool under_way;
     if (gf == NULL) return 0;
-    under_way = (gf->phase == GF_PHASE_STEP) ||
-                (((gf->phase == GF_PHASE_FAILING) || (gf->phase == GF_PHASE_FAILED)) && gf->change.in_step);
-    return gf->step.number - (under_way ? 1 : 0);
+    return gf->step.number - (((gf->step.state != GF_STEP_NONE) && !gf_step_is_whole(gf)) ? 1 : 0);
 }
 
 gf_mem gf_gradient(gf_context *gf, uint32_t tensor)

@@ -33,6 +33,7 @@ static inline uint64_t gf_history_elems(const gf_context *gf)
 {
     return gf_is_quantized(gf) ? gf->pool.elem_count : gf->sparse.elem_count;
 }
+static inline bool gf_step_is_whole(const gf_context *gf) { return gf->step.state >= GF_STEP_WHOLE; }
 static inline bool gf_aborted(const gf_context *gf) /* gf_abort() was called */
 {
     return atomic_load_explicit(&gf->aborted, memory_order_relaxed) != 0;

@@ -69,8 +69,7 @@ static gf_status dense_unpack(gf_context *gf, struct gf_op *op)
 void gf_buffer_packed(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     (void)op;
-    if (!gf->step.posted) gf->step.first_ns = now_ns;
-    gf->step.posted = true;
+    if (gf->step.first_ns == 0) gf->step.first_ns = now_ns;
 }
 
 void gf_buffer_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
@@ -134,7 +133,6 @@ bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
     type = buffer_type(gf, buffer, op->algorithm);
     op->packed = gf->pack + at;
     if ((buffer->type == (uint8_t)type) && (buffer->chunk_count == 0)) op->packed = op->of.buffer.gradient;
-    op->wire = wire;
     if ((op->algorithm == GF_ALGORITHM_HIERARCHY) && (type != wire)) op->between = gf->pack + at;
     op->host = gf->wire + at;
     op->coll.data = (!gf->on_device || gf_sums_late(gf, op->algorithm)) ? op->packed : gf->wire + at;

@@ -33,7 +33,6 @@ static void failing_begin(gf_context *gf, bool attributed)
 {
     bool joined = (gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP) || (gf->phase == GF_PHASE_WARM);
     gf_step_finish(gf);
-    gf->change.in_step = (gf->phase == GF_PHASE_STEP);
     gf->failing.wired = (gf->phase != GF_PHASE_JOIN) && (gf->phase != GF_PHASE_WARM);
     joined = joined || (gf->change.state == GF_CHANGE_JOIN); /* the members know each other from the epoch before */
     gf->failing.attributes = joined && !attributed && (gf->members != NULL) && (gf->world > 1) &&
@@ -112,7 +111,7 @@ gf_operation gf_doing(const gf_context *gf)
     switch (gf->phase) {
     case GF_PHASE_JOIN:
     case GF_PHASE_WARM:   return GF_OPERATION_JOIN;
-    case GF_PHASE_STEP:   return gf->step.voted ? GF_OPERATION_VOTE : GF_OPERATION_STEP;
+    case GF_PHASE_STEP:   return (gf->step.state >= GF_STEP_VOTED) ? GF_OPERATION_VOTE : GF_OPERATION_STEP;
     case GF_PHASE_LEAVE:  return GF_OPERATION_CLOSE;
     case GF_PHASE_AGREE:  return GF_OPERATION_SHRINK;
     case GF_PHASE_READY:

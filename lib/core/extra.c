@@ -49,10 +49,10 @@ gf_status gf_updated(gf_context *gf)
     if (status < 0) return status;
     if (gf->config.optimizer.kind != GF_OPTIMIZER_NONE)
         return gf_refuse(gf, GF_ERR_STATE, "gf_updated: optimizer.kind is not none; gf_update() applies the step");
-    if ((gf->phase != GF_PHASE_READY) || !gf->step.whole || gf->step.updated)
+    if ((gf->phase != GF_PHASE_READY) || (gf->step.state != GF_STEP_WHOLE))
         return gf_refuse(gf, GF_ERR_STATE, "gf_updated: %s",
-                         gf->step.updated ? "this step was applied before" : "no step is whole");
-    gf->step.updated = true;
+                         (gf->step.state == GF_STEP_UPDATED) ? "this step was applied before" : "no step is whole");
+    gf->step.state = GF_STEP_UPDATED;
     return GF_OK;
 }
 

@@ -79,7 +79,7 @@ static void own_set(const gf_context *gf, struct gf_op *op)
     op->own.hierarchy.nodes = &gf->nodes.of;
     op->own.hierarchy.in_node = NULL;
     op->own.hierarchy.host.data = 0;
-    op->own.hierarchy.wire = op->wire;
+    op->own.hierarchy.wire = gf->config.exchange.wire;
     op->own.hierarchy.packed = op->between;
 }
 

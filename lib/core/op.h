@@ -50,8 +50,7 @@ struct gf_op {
     uint32_t first_tensor;  /* of a fused buffer; else GF_TENSOR_NONE */
     uint32_t tensor_count;
     uint64_t order;         /* its place in the order in which all ranks take ops */
-    gf_type wire;           /* with `between`, where hierarchy may cast: */
-    gf_mem between;         /* [elem_count] of that type for what leaves the node; 0: data itself does */
+    gf_mem between;         /* where hierarchy casts: [elem_count] of exchange.wire for what leaves the node; else 0 */
     gf_mem host;            /* [elem_count] of it in host memory, for what leaves the node out of a device */
     gf_mem packed;          /* where the kind packs to and unpacks from; coll.data is where the wire takes it */
     struct gf_queue *pack_queue; /* where it packs: main, or of fused buffers one that follows the appliance */

@@ -90,13 +90,13 @@ static void step_end(gf_context *gf, uint64_t now_ns)
 {
     struct gf_step *step = &gf->step;
     struct gf_stats *stats = &gf->observed.stats;
-    step->whole = true;
+    step->state = GF_STEP_WHOLE;
     gf->skipped_last = step->skipped;
     if (!step->skipped && (step->samples_all > 0)) gf->samples_before = step->samples_all;
     gf->phase = GF_PHASE_READY;
     stats->steps++;
     stats->steps_skipped += step->skipped ? 1 : 0;
-    stats->last_exchange_ns = step->posted ? now_ns - step->first_ns : 0;
+    stats->last_exchange_ns = (step->first_ns != 0) ? now_ns - step->first_ns : 0;
     stats->exchange_ns += stats->last_exchange_ns;
     stats->last_wire_bytes = gf->link->sent_bytes - step->wire_before;
     gf->observed.epoch_steps++;
@@ -125,12 +125,12 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
 
     buffers_start(gf, now_ns);
     if ((status = gf_ops_progress(gf, now_ns)) < 0) return status;
-    if (!step->voted && ((status = step_vote(gf, now_ns)) < 0)) return status;
-    if (!step->agreed) return GF_AGAIN;
-    if (!step->committed) {
+    if ((step->state == GF_STEP_BEGUN) && ((status = step_vote(gf, now_ns)) < 0)) return status;
+    if (step->state < GF_STEP_AGREED) return GF_AGAIN;
+    if (step->state == GF_STEP_AGREED) {
         gf->waiting.moved_ns = now_ns; /* a commit takes several polls, and there is no reason to nap between them */
         if ((status = step_commit(gf)) != GF_OK) return status;
-        step->committed = true;
+        step->state = GF_STEP_COMMITTED;
     }
     if ((status = gf_scale_step(gf, step->skipped)) < 0) return status;
     step_end(gf, now_ns);
@@ -146,13 +146,12 @@ void gf_step_finish(gf_context *gf)
     gf_status code = gf->error.code;
     bool survives = (code == GF_ERR_PEER) || (code == GF_ERR_LINK) || (code == GF_ERR_TIMEOUT);
     gf_status status;
-    if (!survives || (gf->phase != GF_PHASE_STEP) || !step->agreed || step->committed || !step->sparse) return;
+    if (!survives || (gf->phase != GF_PHASE_STEP) || (step->state != GF_STEP_AGREED) || !step->sparse) return;
     if (!gf->step_module->commits(gf)) return;
     do {
         status = gf->step_module->commit(gf, step->gradient_scale);
     } while (status == GF_AGAIN);
     if (status < 0) return;
-    step->committed = true;
     (void)gf_scale_step(gf, false);
     step_end(gf, gf_now(gf));
 }
@@ -175,7 +174,7 @@ gf_status gf_step_begin(gf_context *gf)
                          gf->inherit.next, gf->inherit.world);
     if (gf_queue_after(gf, &gf->queue, &gf->pack_queue) < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
     number = gf->step.number + 1;
-    gf->step = (struct gf_step){.number = number, .samples = 1, .gradient_scale = 1.0f,
+    gf->step = (struct gf_step){.state = GF_STEP_BEGUN, .number = number, .samples = 1, .gradient_scale = 1.0f,
                                 .wire_before = gf->link->sent_bytes};
     for (uint32_t i = 0; i < gf->tensor_count; i++) gf->tensors[i].ready = 0;
     gf_timing_begin(&gf->observed.timing);
@@ -194,7 +193,7 @@ gf_status gf_step_samples(gf_context *gf, uint64_t sample_count)
 {
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
-    if ((gf->phase != GF_PHASE_STEP) || gf->step.voted)
+    if ((gf->phase != GF_PHASE_STEP) || (gf->step.state > GF_STEP_BEGUN))
         return gf_refuse(gf, GF_ERR_STATE, "gf_step_samples: not inside a step");
     gf->step.samples = sample_count;
     return GF_OK;
@@ -213,7 +212,7 @@ gf_status gf_step_metric(gf_context *gf, uint32_t index, double value)
 
 double gf_metric(const gf_context *gf, uint32_t index)
 {
-    return ((gf != NULL) && (index < GF_METRICS) && gf->step.whole) ? gf->step.metrics[index] : 0.0;
+    return ((gf != NULL) && (index < GF_METRICS) && gf_step_is_whole(gf)) ? gf->step.metrics[index] : 0.0;
 }
 
 /* May tensors first .. first + count - 1 be declared? */
@@ -334,7 +333,7 @@ static gf_status step_enter(gf_context *gf, const char *call)
 gf_status gf_step_poll(gf_context *gf)
 {
     gf_status status;
-    if ((gf != NULL) && (gf->phase == GF_PHASE_READY) && gf->step.whole && (gf_enter(gf) == GF_OK)) return GF_OK;
+    if ((gf != NULL) && (gf->phase == GF_PHASE_READY) && gf_step_is_whole(gf) && (gf_enter(gf) == GF_OK)) return GF_OK;
     status = step_enter(gf, "gf_step_poll");
     return (status == GF_OK) ? gf_step_progress(gf, NULL) : status;
 }
@@ -343,7 +342,7 @@ gf_status gf_step_wait(gf_context *gf)
 {
     gf_status status;
     uint64_t begin_ns, end_ns;
-    if ((gf != NULL) && (gf->phase == GF_PHASE_READY) && gf->step.whole && (gf_enter(gf) == GF_OK)) return GF_OK;
+    if ((gf != NULL) && (gf->phase == GF_PHASE_READY) && gf_step_is_whole(gf) && (gf_enter(gf) == GF_OK)) return GF_OK;
     if ((status = step_enter(gf, "gf_step_wait")) < 0) return status;
     if ((gf->phase == GF_PHASE_STEP) && (gf->step.declared < gf->tensor_count)) {
         uint32_t missing = 0;
@@ -362,6 +361,6 @@ gf_status gf_step_wait(gf_context *gf)
     return status;
 }
 
-bool gf_step_skipped(const gf_context *gf) { return (gf != NULL) && gf->step.whole && gf->step.skipped; }
+bool gf_step_skipped(const gf_context *gf) { return (gf != NULL) && gf_step_is_whole(gf) && gf->step.skipped; }
 
 float gf_gradient_scale(const gf_context *gf) { return (gf == NULL) ? 1.0f : gf->step.gradient_scale; }

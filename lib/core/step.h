@@ -10,7 +10,18 @@ struct gf_loss_scale {
 };
 #define GF_SCALE_MAX 16777216.0f /* 2^24: fp32 gradients keep room above it */
 
+typedef enum gf_step_state {
+    GF_STEP_NONE = 0,  /* none was begun since open, or since a state was loaded */
+    GF_STEP_BEGUN,
+    GF_STEP_VOTED,     /* this rank's vote is posted */
+    GF_STEP_AGREED,    /* all ranks' are here */
+    GF_STEP_COMMITTED, /* what depends on it is queued */
+    GF_STEP_WHOLE,
+    GF_STEP_UPDATED    /* its gradient was applied, or never will be */
+} gf_step_state;
+
 struct gf_step {
+    gf_step_state state;
     uint64_t number;          /* counts steps since open, or since the state that was loaded */
     uint64_t samples;
     uint32_t declared;        /* tensors ready or skipped */
@@ -19,14 +30,8 @@ struct gf_step {
     uint32_t buffer_count;    /* of this step */
     bool sparse;              /* this step sends chunks: gf->step_module's */
     bool quantized;           /* gf->step_module says how its buffers travel */
-    bool posted;              /* something went out: first_ns holds */
-    bool voted;               /* this rank's vote is posted */
-    bool agreed;              /* all ranks' are here */
-    bool committed;           /* what depends on it is queued */
-    bool whole;
     bool skipped;
-    bool updated;
-    uint64_t first_ns;        /* first collective started */
+    uint64_t first_ns;        /* first collective started; 0: none */
     uint32_t commit_tensor;   /* how far the commit pass is */
     uint64_t commit_elems;
     uint64_t wire_before;     /* link bytes when it began */

@@ -55,7 +55,7 @@ static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     struct gf_step *step = &gf->step;
     const uint64_t *words = gf->vote;
     (void)op;
-    step->agreed = true;
+    step->state = GF_STEP_AGREED;
     step->skipped = (words[GF_VOTE_BAD] != 0) || (words[GF_VOTE_FIRST_SUM] != GF_KEY_NONE);
     step->samples_all = words[GF_VOTE_SAMPLES];
     memcpy(step->metrics, &words[GF_VOTE_METRIC], sizeof step->metrics);
@@ -111,7 +111,7 @@ gf_status gf_vote_post(gf_context *gf, uint64_t now_ns)
     uint64_t count = gf->step.sparse ? gf_vote_words(gf->sparse.chunk_count) : GF_VOTE_WORDS;
     struct gf_op *op = gf_op_take(gf, &vote_kind, GF_OPERATION_VOTE, 0, now_ns);
     if (op == NULL) return GF_AGAIN;
-    gf->step.voted = true;
+    gf->step.state = GF_STEP_VOTED;
     words_put(gf);
     op->packed = op->coll.data = (gf_mem)(uintptr_t)gf->vote;
     op->algorithm = gf_choose_folded(gf, count * sizeof gf->vote[0]);

@@ -29,7 +29,7 @@ _Static_assert(GF_WORLD_MAX <= 1u << GF_VOTE_RANK_BITS, "a rank fits");
 
 static inline uint64_t gf_vote_words(uint32_t chunk_count) { return GF_VOTE_WORDS + ((uint64_t)chunk_count + 1) / 2; }
 
-/* GF_AGAIN: posted, or no op is free; step.voted tells which. When all have voted, step.agreed is set, with skipped,
+/* GF_AGAIN: posted, or no op is free; step.state tells which. When all have voted, it is AGREED, with skipped,
  * samples_all, last_rank and late_ns; why a step is skipped is logged. */
 gf_status gf_vote_post(gf_context *gf, uint64_t now_ns);
 

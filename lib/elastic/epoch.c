@@ -34,9 +34,7 @@ static bool has_failed(const gf_context *gf)
 
 static struct gf_members_progress progress_own(const gf_context *gf)
 {
-    const struct gf_step *step = &gf->step;
-    bool waits = !gf->change.in_step && step->whole && !step->updated && !step->skipped &&
-                 gf_has_weights(gf);
+    bool waits = (gf->step.state == GF_STEP_WHOLE) && !gf->step.skipped && gf_has_weights(gf);
     return (struct gf_members_progress){.steps = gf_steps(gf), .applied = waits ? 0 : 1,
                                         .requests = gf->requests.posted};
 }
@@ -79,7 +77,7 @@ static gf_status relink(gf_context *gf)
 static void begun(gf_context *gf)
 {
     const struct gf_members_plan *plan = &gf->change.plan;
-    gf->step = (struct gf_step){.number = plan->progress.steps, .whole = true, .updated = true,
+    gf->step = (struct gf_step){.state = GF_STEP_UPDATED, .number = plan->progress.steps,
                                 .gradient_scale = 1.0f};
     gf->phase = GF_PHASE_READY;
     gf->together_ns = gf_now(gf);
@@ -252,7 +250,6 @@ static gf_status planned_begin(gf_context *gf)
                          (gf->phase == GF_PHASE_READY) ? "requests are under way" : "the context is not between steps");
     if (gf_epoch_due(gf) == 0)
         return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: nothing has failed, and nobody waits or leaves");
-    gf->change.in_step = false;
     gf->change.own = progress_own(gf);
     if (gf->change.own.applied == 0)
         return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: step %llu was not applied; gf_update() is first",

@@ -15,7 +15,6 @@ typedef enum gf_change_state {
 struct gf_change {
     gf_change_state state;
     bool final;             /* the failure under way is the end */
-    bool in_step;           /* the failure came inside of a step */
     bool leaves, left;      /* gf_leave() */
     bool posted;            /* SYNC: the words */
     bool pools_posted;      /* and what they describe */

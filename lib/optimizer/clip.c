@@ -56,8 +56,8 @@ static gf_status norm_enter(gf_context *gf, const char *call)
 {
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
-    if ((gf->phase != GF_PHASE_READY) || !gf->step.whole || gf->step.skipped ||
-        (gf->step.updated && !gf->step.norm_known))
+    if ((gf->phase != GF_PHASE_READY) || !gf_step_is_whole(gf) || gf->step.skipped ||
+        ((gf->step.state == GF_STEP_UPDATED) && !gf->step.norm_known))
         return gf_refuse(gf, GF_ERR_STATE, "%s: %s", call,
                          gf->step.skipped ? "the step was skipped" : "no step is whole that was not applied yet");
     return gf->step.norm_known ? GF_OK : norm_make(gf);

@@ -219,15 +219,15 @@ gf_status gf_update(gf_context *gf, float learning_rate)
     if (status < 0) return status;
     if (gf->config.optimizer.kind == GF_OPTIMIZER_NONE)
         return gf_refuse(gf, GF_ERR_STATE, "gf_update: optimizer.kind is none");
-    if ((gf->phase != GF_PHASE_READY) || !gf->step.whole || gf->step.updated)
+    if ((gf->phase != GF_PHASE_READY) || (gf->step.state != GF_STEP_WHOLE))
         return gf_refuse(gf, GF_ERR_STATE, "gf_update: %s",
-                         gf->step.updated ? "this step was applied before" : "no step is whole");
+                         (gf->step.state == GF_STEP_UPDATED) ? "this step was applied before" : "no step is whole");
     if (!isfinite(learning_rate) || (learning_rate < 0.0f))
         return gf_refuse(gf, GF_ERR_PARAM, "gf_update: learning rate %g", (double)learning_rate);
     if (!gf->step.skipped && (gf->config.optimizer.clip_norm > 0.0f) &&
         ((status = gf_gradient_norm(gf, NULL, NULL)) < 0))
         return status;
-    gf->step.updated = true;
+    gf->step.state = GF_STEP_UPDATED;
     if (gf->step.skipped) return GF_OK;
     gf->optimizer.updates++;
     if (gf_optimizer_kind_of(gf)->has_ratio &&

@@ -139,7 +139,7 @@ gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes)
     struct parts parts;
     uint64_t checksum;
     if (status < 0) return status;
-    if (gf_has_weights(gf) && gf->step.whole && !gf->step.updated && !gf->step.skipped)
+    if (gf_has_weights(gf) && (gf->step.state == GF_STEP_WHOLE) && !gf->step.skipped)
         return gf_refuse(gf, GF_ERR_STATE, "gf_state_save: step %llu is not applied yet; %s comes first",
                          (unsigned long long)gf->step.number,
                          (gf->optimizer.weight != 0) ? "gf_update()" : "gf_updated()");
