@@ -150,7 +150,7 @@ static bool shrink(struct gf_members *members, struct source *source, uint32_t *
     while ((status == GF_AGAIN) && (source->get.left > 1)) {
         source->paused = false;
         source->now_ns += UINT64_C(100000000);
-        status = gf_members_change_poll(members, source->now_ns, &plan);
+        status = gf_view_poll(members, source->now_ns, &plan);
     }
     if (status != GF_OK) {
         must((status == GF_AGAIN) || (strnlen(gf_members_error(members)->text, 256) > 0));
@@ -160,7 +160,7 @@ static bool shrink(struct gf_members *members, struct source *source, uint32_t *
     must((plan.world >= 1) && (plan.world <= source->world) && (plan.rank < plan.world) && (plan.lead < plan.world));
     must(plan.epoch > source->epoch);
     source->epoch = plan.epoch;
-    gf_members_change_join(members, "endpoint", 4, source->now_ns);
+    gf_view_epoch_join(members, "endpoint", 4, source->now_ns);
     *world_out = plan.world;
     for (uint32_t rank = 0; rank < plan.world; rank++) must(gf_members_ids(members)[rank] < source->world);
     return true;
@@ -221,7 +221,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (rejoins) {
         const struct gf_members_reason comes = {.culprit = GF_RANK_NONE, .silent_ns = WAIT_NS, .away_ns = WAIT_NS,
                                                 .own = {.applied = 1, .partial = 1}};
-        gf_members_change(members, source.now_ns, &comes);
+        gf_view_change(members, source.now_ns, &comes);
         if (!shrink(members, &source, &world_now)) goto end;
     }
     while (source.get.left > 0) {
@@ -240,11 +240,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                            .culprit = ((op & 8) != 0) ? GF_RANK_NONE : op % world_now,
                                            .silent_ns = WAIT_NS, .away_ns = WAIT_NS};
         if ((failed < 0) && ((op & 7) == 7)) { /* as an appliance that goes on */
-            gf_members_change(members, source.now_ns, &reason);
+            gf_view_change(members, source.now_ns, &reason);
         } else if ((status == GF_OK) && !leaving && ((op & 7) == 7) && ((op & 16) != 0) && (source.epoch > 0)) {
             reason.planned = true;
             reason.culprit = GF_RANK_NONE;
-            gf_members_change(members, source.now_ns, &reason);
+            gf_view_change(members, source.now_ns, &reason);
         } else {
             leaving = leaving || ((op & 7) == 3);
             /* Endpoints are all here behind the join. */

@@ -70,8 +70,8 @@ static struct gf_members *survivor(bool seeks)
     gf_members_tell(world.ranks[2].members, &fell);
     for (int turn = 0; turn < 20; turn++) (void)members_world_progress(GF_ERR_PEER);
     if (!seeks) return members;
-    gf_members_change(members, world.now_ns, &died);
-    assert_int_equal(gf_members_change_poll(members, world.now_ns, &plan), GF_AGAIN);
+    gf_view_change(members, world.now_ns, &died);
+    assert_int_equal(gf_view_poll(members, world.now_ns, &plan), GF_AGAIN);
     assert_int_equal(members->view.view, 1);
     return members;
 }
@@ -92,7 +92,7 @@ TEST(a_commit_counts_from_the_coordinator_of_the_promised_view_alone)
         struct gf_members *members = survivor(true);
         struct gf_members_plan plan = {0};
         bool valid = commit_take(GF_OK, &rows[i].sent);
-        gf_status status = gf_members_change_poll(members, world.now_ns, &plan);
+        gf_status status = gf_view_poll(members, world.now_ns, &plan);
         if ((valid != rows[i].valid) || (status != rows[i].status))
             print_error("%s: %s\n", rows[i].name, gf_status_name(status));
         assert_int_equal(valid, rows[i].valid);
@@ -113,7 +113,7 @@ TEST(a_refusal_ends_with_its_code_or_for_want_of_a_quorum)
         struct gf_members *members = survivor(true);
         struct gf_members_plan plan = {0};
         (void)commit_take(rows[i].code, &sent);
-        assert_int_equal(gf_members_change_poll(members, world.now_ns, &plan), rows[i].status);
+        assert_int_equal(gf_view_poll(members, world.now_ns, &plan), rows[i].status);
         assert_string_equal(members->error.text, "the coordinator gave no reason");
         members_world_end();
     }
@@ -165,7 +165,7 @@ TEST(who_has_failed_and_is_left_behind_keeps_its_error)
     assert_int_equal(gf_members_poll(members, world.now_ns), GF_ERR_PEER);
     assert_int_equal(error_of(1)->code, GF_ERR_PEER);
     assert_non_null(strstr(error_of(1)->text, "out of memory"));
-    gf_members_change(members, world.now_ns, &died);
+    gf_view_change(members, world.now_ns, &died);
     assert_int_equal(error_of(1)->code, GF_ERR_QUORUM);
     assert_non_null(strstr(error_of(1)->text, "went on without rank 1: epoch 1 is closed, epoch 2 has begun"));
 }
@@ -206,8 +206,8 @@ static struct gf_members *collector(void)
     (void)survivor(false);
     world.ranks[2].stopped = true;
     fake_cut(&fake, 2, "timed out");
-    gf_members_change(world.ranks[0].members, world.now_ns, &nobody);
-    assert_int_equal(gf_members_change_poll(world.ranks[0].members, world.now_ns, &plan), GF_AGAIN);
+    gf_view_change(world.ranks[0].members, world.now_ns, &nobody);
+    assert_int_equal(gf_view_poll(world.ranks[0].members, world.now_ns, &plan), GF_AGAIN);
     assert_true(world.ranks[0].members->table[1].connected);
     assert_false(world.ranks[0].members->table[2].connected);
     return world.ranks[0].members;
@@ -236,7 +236,7 @@ TEST(a_report_counts_where_it_fits)
         struct gf_members_plan plan = {0};
         bool valid = report_take(1, &rows[i].report);
         bool reported = (members->table[1].state == MEMBER_REPORTED);
-        (void)gf_members_change_poll(members, world.now_ns, &plan);
+        (void)gf_view_poll(members, world.now_ns, &plan);
         if ((valid != rows[i].valid) || (reported != rows[i].reported) || (members->view.view != rows[i].view))
             print_error("%s: view %u\n", rows[i].name, members->view.view);
         assert_int_equal(valid, rows[i].valid);
@@ -253,7 +253,7 @@ TEST(a_process_that_proved_nothing_changes_no_view)
     struct gf_members *members = collector();
     struct gf_members_plan plan;
     fake_push(&fake.ends[0], refused);
-    assert_int_equal(gf_members_change_poll(members, world.now_ns, &plan), GF_AGAIN);
+    assert_int_equal(gf_view_poll(members, world.now_ns, &plan), GF_AGAIN);
     assert_int_equal(fake.ends[0].count, 0);
     assert_int_equal(members->view.state, VIEW_COLLECT);
 }
@@ -266,12 +266,12 @@ TEST(what_may_have_been_chosen_is_proposed_again)
     struct gf_members_plan plan = {0};
     assert_true(report_take(1, &report));
     world.now_ns += 2 * SECOND;
-    assert_int_equal(gf_members_change_poll(members, world.now_ns, &plan), GF_AGAIN);
+    assert_int_equal(gf_view_poll(members, world.now_ns, &plan), GF_AGAIN);
     assert_int_equal(members->view.state, VIEW_PROPOSED);
     number_take(0, 1, MEMBERS_ACCEPT, 1, 1);
-    assert_int_equal(gf_members_change_poll(members, world.now_ns, &plan), GF_AGAIN);
+    assert_int_equal(gf_view_poll(members, world.now_ns, &plan), GF_AGAIN);
     number_take(0, 1, MEMBERS_ACCEPT, 1, 4);
-    assert_int_equal(gf_members_change_poll(members, world.now_ns, &plan), GF_ERR_QUORUM); /* it is of ranks 1 and 2 */
+    assert_int_equal(gf_view_poll(members, world.now_ns, &plan), GF_ERR_QUORUM); /* it is of ranks 1 and 2 */
     assert_non_null(strstr(members->error.text, "epoch 1 is closed, epoch 2 has begun"));
     assert_int_equal(members->view.current.list.bits[0], 0x6);
 }
@@ -284,7 +284,7 @@ TEST(nobody_goes_on_where_all_leave)
     members->view.reason.leaves = true;
     assert_true(report_take_of(1, &report, true));
     world.now_ns += 2 * SECOND;
-    assert_int_equal(gf_members_change_poll(members, world.now_ns, &plan), GF_ERR_QUORUM);
+    assert_int_equal(gf_view_poll(members, world.now_ns, &plan), GF_ERR_QUORUM);
     assert_string_equal(members->error.text, "every rank that is here leaves: nobody is left to go on");
     members_world_end();
 }

@@ -83,7 +83,7 @@ static void change_begin(struct gf_members *members, bool planned, bool joins)
                                              .leaves = (id < 64) && (((views.leaves >> id) & 1u) != 0),
                                              .culprit = culprit, .silent_ns = VIEWS_WAIT_NS,
                                              .away_ns = VIEWS_WAIT_NS};
-    gf_members_change(members, gf_sim_now_ns(views.sim), &reason);
+    gf_view_change(members, gf_sim_now_ns(views.sim), &reason);
 }
 
 static void rank_open(uint32_t rank, bool rejoins)
@@ -161,7 +161,7 @@ static void ended_tell(struct gf_members *members, uint32_t rank)
     for (uint32_t id = 0; id < views.size; id++)
         if (gf_sim_is_dead(views.sim, id) || (views.lies && (id != rank)))
             bits[id / 8] |= (unsigned char)(1u << (id % 8));
-    gf_members_ended(members, views.told ? bits : NULL, views.told ? views.size : 0);
+    gf_view_ended(members, views.told ? bits : NULL, views.told ? views.size : 0);
 }
 
 static void progress(uint32_t rank)
@@ -178,13 +178,13 @@ static void progress(uint32_t rank)
         return;
     }
     ended_tell(self->members, rank);
-    status = gf_members_change_poll(self->members, now_ns, &plan);
+    status = gf_view_poll(self->members, now_ns, &plan);
     if (status == GF_AGAIN) return;
     self->end = status;
-    self->left_ended = gf_members_left_ended(self->members);
+    self->left_ended = gf_view_left_ended(self->members);
     bool left = (status == GF_OK) && (plan.world == 0);
     self->state = (left || (status < 0)) ? VIEWS_ENDED : VIEWS_JOINS;
-    if (self->state == VIEWS_JOINS) gf_members_change_join(self->members, "endpoint", 8, now_ns);
+    if (self->state == VIEWS_JOINS) gf_view_epoch_join(self->members, "endpoint", 8, now_ns);
     else line("%u %s", rank, left ? "has left" : "is out");
 }
 

@@ -22,7 +22,7 @@ struct views_rank {
     void *rendezvous_memory;
     uint32_t epoch, view, accepted_view; /* as of its last turn */
     bool proposed, told;
-    bool left_ended; /* gf_members_left_ended() as its next epoch was agreed */
+    bool left_ended; /* gf_view_left_ended() as its next epoch was agreed */
 };
 
 struct views_world {

@@ -2,6 +2,7 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
 #include "lib/context.h"
+#include "lib/elastic/view.h"
 #include "firmware-tests/cuda/late_gpu.h"
 
 const struct gf_sim_setup world_network = {
@@ -388,5 +389,5 @@ void world_ended_tell(struct world *w, uint32_t rank)
     unsigned char bits[GF_WORLD_MAX / 8] = {0};
     for (uint32_t other = 0; other < w->world; other++)
         if (gf_sim_is_dead(w->sim, other)) bits[other / 8] |= (unsigned char)(1u << (other % 8));
-    gf_members_ended(w->ranks[rank].gf->members, bits, w->world);
+    gf_view_ended(w->ranks[rank].gf->members, bits, w->world);
 }

@@ -74,23 +74,23 @@ static void part_post(gf_context *gf, uint32_t part, gf_mem data, uint64_t elem_
 }
 
 /* The appliance's own, as many at once as there is room for. */
-static void extra_post(gf_context *gf)
+static void extra_post(gf_context *gf, uint32_t first)
 {
-    uint32_t *next = &gf->change.extra_next;
-    for (uint32_t part = 0; (part < GF_REQUESTS_MAX) && (*next < gf->config.state_extra_count); part++, ++*next) {
-        const struct gf_state_extra *extra = &gf->config.state_extra[*next];
+    for (uint32_t part = 0; (part < GF_REQUESTS_MAX) && (first + part < gf->config.state_extra_count); part++) {
+        const struct gf_state_extra *extra = &gf->config.state_extra[first + part];
         part_post(gf, part, (gf_mem)(uintptr_t)extra->data, extra->bytes / sizeof(float), GF_TYPE_F32);
+        gf->change.sync_next++;
     }
 }
 
-static void sync_post(gf_context *gf)
+static void words_post(gf_context *gf)
 {
     const struct gf_members_progress *mine = &gf->change.own, *common = &gf->change.plan.progress;
     /* Those that are not behind receive the bits that they have. */
     if ((mine->steps != common->steps) || (mine->applied != common->applied)) gf->change.own.partial = 1;
     words_walk(gf, true);
     part_post(gf, 0, (gf_mem)(uintptr_t)gf->change.words, sizeof gf->change.words / sizeof(float), GF_TYPE_F32);
-    gf->change.posted = true;
+    gf->change.sync_next = 1;
 }
 
 /* Whole pools travel, gaps included: a flat range of one is the same range of all. Momentum that the words say is each
@@ -110,23 +110,26 @@ static gf_status pools_post(gf_context *gf)
         part_post(gf, 3, gf->optimizer.momentum + own * sizeof(float), elems - own, GF_TYPE_F32);
     if (gf->optimizer.moment2 != 0) part_post(gf, 5, gf->optimizer.moment2, elems, GF_TYPE_F32);
     if (gf->optimizer.half != 0) part_post(gf, 4, gf->optimizer.half, elems, gf->config.optimizer.half_weights);
-    gf->change.pools_posted = true;
-    return GF_OK;
+    gf->change.sync_next = 2;
+    return GF_AGAIN;
 }
 
 gf_status gf_common_state_progress(gf_context *gf)
 {
-    gf_status status;
+    uint32_t next = gf->change.sync_next;
     if (!gf->change.plan.lags) return GF_OK;
-    if (!gf->change.posted) sync_post(gf);
     if (gf_request_progress(gf, NULL) < 0 || (gf->error.code != GF_OK)) return gf->error.code;
     if (!gf_requests_idle(gf)) return GF_AGAIN;
     gf_requests_reset(gf, gf->requests.posted);
-    if (!gf->change.pools_posted) return ((status = pools_post(gf)) < 0) ? status : GF_AGAIN;
-    if (gf->change.extra_next < gf->config.state_extra_count) {
-        extra_post(gf);
-        return GF_AGAIN;
+    if (next == 0) {
+        words_post(gf);
+    } else if (next == 1) {
+        return pools_post(gf);
+    } else if (next - 2 < gf->config.state_extra_count) {
+        extra_post(gf, next - 2);
+    } else {
+        words_walk(gf, false);
+        return GF_OK;
     }
-    words_walk(gf, false);
-    return GF_OK;
+    return GF_AGAIN;
 }

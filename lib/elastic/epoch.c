@@ -19,6 +19,7 @@
 #include "lib/core/choose.h"
 #include "lib/core/extra.h"
 #include "lib/core/device_work.h"
+#include "lib/elastic/view.h"
 
 #define JOIN_GRACE_NS UINT64_C(100000000) /* so that the control channel says first why it did not get through */
 
@@ -50,11 +51,11 @@ static gf_status relink(gf_context *gf)
     gf->epoch = plan->epoch;
     if (gf->on_device) gf->modules->device->ipc_close(gf);
     /* On each rank of the next epoch all messages and copies of the failed one had ended before it promised a view. */
-    gf->link->region_stays = (gf->phase == GF_PHASE_FAILED) && !gf->on_device && gf_members_left_ended(gf->members);
+    gf->link->region_stays = (gf->phase == GF_PHASE_FAILED) && !gf->on_device && gf_view_left_ended(gf->members);
     status = gf_link_renew(gf, gf->link->network, &endpoint, &endpoint_bytes);
     gf->link->region_stays = false;
     if (status < 0) return status;
-    gf_members_change_join(gf->members, endpoint, endpoint_bytes, gf_awake(gf));
+    gf_view_epoch_join(gf->members, endpoint, endpoint_bytes, gf_awake(gf));
     gf->rank = plan->rank;
     gf->world = plan->world;
     gf->ids = gf_members_ids(gf->members);
@@ -126,7 +127,7 @@ static void ended_look(gf_context *gf)
     unsigned char bits[GF_WORLD_MAX / 8];
     uint32_t ids = gf->config.job.world_max;
     if ((gf->change.ended_fd >= 0) && gf_identity_ended_read(gf->change.ended_fd, bits, (ids + 7) / 8))
-        gf_members_ended(gf->members, bits, ids);
+        gf_view_ended(gf->members, bits, ids);
 }
 
 /* Another rank may still wait for what this one sent in the last step of the epoch. */
@@ -136,7 +137,7 @@ static gf_status agree_progress(gf_context *gf)
     gf_status status;
     ended_look(gf);
     if (gf->phase == GF_PHASE_AGREE) (void)gf->link->driver->progress(gf->link);
-    status = gf_members_change_poll(gf->members, gf_awake(gf), &change->plan);
+    status = gf_view_poll(gf->members, gf_awake(gf), &change->plan);
     if (status == GF_AGAIN) return GF_AGAIN;
     if (status < 0) return end(gf, gf_members_error(gf->members));
     if (change->plan.world == 0) return left(gf);
@@ -151,16 +152,7 @@ static gf_status agree_progress(gf_context *gf)
         return end(gf, &error);
     }
     change->state = GF_CHANGE_JOIN;
-    change->posted = change->pools_posted = false;
-    change->extra_next = 0;
-    return GF_AGAIN;
-}
-
-/* A failure in the new epoch: one more, unless it is this rank's own. */
-static gf_status again(gf_context *gf)
-{
-    gf->change.state = GF_CHANGE_DRAIN;
-    if (!may_go_on(gf)) gf->change.final = true;
+    change->sync_next = 0;
     return GF_AGAIN;
 }
 
@@ -173,7 +165,7 @@ static void agree_begin(gf_context *gf, bool planned)
                                        .silent_ns = part_ns, .away_ns = part_ns, .own = gf->change.own};
     if (planned) reason.silent_ns = (step_ns < join_ns / 2) ? step_ns : join_ns / 2;
     if (reason.away_ns > reason.silent_ns) reason.away_ns = reason.silent_ns;
-    gf_members_change(gf->members, gf_awake(gf), &reason);
+    gf_view_change(gf->members, gf_awake(gf), &reason);
     gf->change.state = GF_CHANGE_AGREE;
 }
 
@@ -194,7 +186,6 @@ gf_status gf_change_progress(gf_context *gf, void *arg)
     struct gf_change *change = &gf->change;
     uint64_t now_ns = gf_poll_begin(gf);
     bool late = (gf_awake(gf) >= change->deadline_ns), quiet = (change->state == GF_CHANGE_AGREE);
-    gf_status status = GF_AGAIN;
     (void)arg;
     if (quiet && gf_aborted(gf)) return endf(gf, GF_ERR_ABORTED, "aborted by its appliance");
     if (quiet && late && (change->count == 0) && gf_rejoined(gf))
@@ -210,18 +201,15 @@ gf_status gf_change_progress(gf_context *gf, void *arg)
     case GF_CHANGE_DRAIN: return drain_progress(gf, now_ns);
     case GF_CHANGE_AGREE: return agree_progress(gf);
     case GF_CHANGE_JOIN:
-        if (gf->error.code != GF_OK) return again(gf);
-        status = gf_join_progress(gf, now_ns);
-        if (status == GF_OK) change->state = GF_CHANGE_SYNC;
+        if ((gf->error.code == GF_OK) && (gf_join_progress(gf, now_ns) == GF_OK)) change->state = GF_CHANGE_SYNC;
         break;
     case GF_CHANGE_SYNC:
-        if (gf->error.code != GF_OK) return again(gf);
-        status = gf_common_state_progress(gf);
-        if (status != GF_OK) break;
+        if ((gf->error.code != GF_OK) || (gf_common_state_progress(gf) != GF_OK)) break;
         begun(gf);
         return GF_OK;
     }
-    return (gf->error.code != GF_OK) ? again(gf) : GF_AGAIN;
+    if (gf->error.code != GF_OK) change->state = GF_CHANGE_DRAIN; /* in the new epoch: one more is needed */
+    return GF_AGAIN;
 }
 
 /* ---- the beginnings ---- */
@@ -264,7 +252,7 @@ static void ended_take(gf_context *gf, const uint32_t *ended, uint32_t count)
 {
     unsigned char bits[GF_WORLD_MAX / 8] = {0};
     for (uint32_t i = 0; i < count; i++) bits[ended[i] / 8] |= (unsigned char)(1u << (ended[i] % 8));
-    gf_members_ended(gf->members, (ended != NULL) ? bits : NULL, gf->config.job.world_max);
+    gf_view_ended(gf->members, (ended != NULL) ? bits : NULL, gf->config.job.world_max);
 }
 
 gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count)

@@ -16,9 +16,7 @@ struct gf_change {
     gf_change_state state;
     bool final;             /* the failure under way is the end */
     bool leaves, left;      /* gf_leave() */
-    bool posted;            /* SYNC: the words */
-    bool pools_posted;      /* and what they describe */
-    uint32_t extra_next;    /* and config.state_extra before this one */
+    uint32_t sync_next;     /* SYNC: 0: the words are posted next, 1: the pools, from 2 on: config.state_extra */
     uint64_t deadline_ns;
     struct gf_members_plan plan;
     struct gf_members_progress own;

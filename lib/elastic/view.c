@@ -119,7 +119,7 @@ void gf_view_fail(struct gf_members *members, gf_status code, const char *format
     members->view.state = VIEW_FAILED;
 }
 
-void gf_members_ended(struct gf_members *members, const unsigned char *bits, uint32_t id_count)
+void gf_view_ended(struct gf_members *members, const unsigned char *bits, uint32_t id_count)
 {
     struct members_view *view = &members->view;
     view->told = (bits != NULL);
@@ -132,7 +132,7 @@ void gf_members_ended(struct gf_members *members, const unsigned char *bits, uin
     }
 }
 
-void gf_members_change(struct gf_members *members, uint64_t now_ns, const struct gf_members_reason *reason)
+void gf_view_change(struct gf_members *members, uint64_t now_ns, const struct gf_members_reason *reason)
 {
     struct members_view *view = &members->view;
     gf_members_touch(members, now_ns);
@@ -147,9 +147,10 @@ void gf_members_change(struct gf_members *members, uint64_t now_ns, const struct
     step(members, CHANGE, members->member_id, NULL);
 }
 
-gf_status gf_members_change_poll(struct gf_members *members, uint64_t now_ns, struct gf_members_plan *plan_out)
+gf_status gf_view_poll(struct gf_members *members, uint64_t now_ns, struct gf_members_plan *plan_out)
 {
-    struct members_view *view = &members->view;
+    const struct members_view *view = &members->view;
+    const struct view_proposal *next = &view->current;
     gf_members_touch(members, now_ns);
     gf_members_flush(members); /* the last ERROR may still have to go out */
     gf_status status = gf_members_events(members);
@@ -159,6 +160,11 @@ gf_status gf_members_change_poll(struct gf_members *members, uint64_t now_ns, st
     if (view->state == VIEW_FAILED) return members->error.code;
     if ((view->state != VIEW_COMMITTED) && (view->state != VIEW_LEFT)) return GF_AGAIN;
     if ((view->state == VIEW_LEFT) && gf_members_owes(members, MEMBERS_VIEW_FRAMES)) return GF_AGAIN;
-    *plan_out = view->plan;
+    *plan_out = (struct gf_members_plan){.epoch = view->excluded_epoch}; /* LEFT */
+    if (view->state == VIEW_LEFT) return GF_OK;
+    *plan_out = (struct gf_members_plan){.epoch = next->list.epoch, .lead = next->lead, .lags = next->lags,
+                                         .progress = next->progress,
+                                         .world = gf_view_list_count(&next->list, members->id_count),
+                                         .rank = gf_view_list_rank(&next->list, members->member_id)};
     return GF_OK;
 }

@@ -36,7 +36,7 @@ typedef enum view_state {
     VIEW_SEEK,      /* on the way to the coordinator; then its proposal, then its commit are awaited */
     VIEW_COLLECT,   /* coordinates: DO_VIEW_CHANGE come in */
     VIEW_PROPOSED,  /* coordinates: ACCEPT come in */
-    VIEW_COMMITTED, /* gf_members_change_join() is next */
+    VIEW_COMMITTED, /* gf_view_epoch_join() is next */
     VIEW_LEFT,      /* likewise, without this rank, as it wished */
     VIEW_FAILED
 } view_state;
@@ -48,7 +48,7 @@ struct members_view {
     uint32_t sought;        /* the one that this rank looks for before it leads again; GF_RANK_NONE: any */
     uint32_t accepted_view; /* of `accepted`, the proposal with the highest view that this rank knows of; 0: none */
     bool told;              /* somebody names who has ended, or may do so */
-    uint32_t excluded_epoch; /* one that has begun without this rank; 0: none */
+    uint32_t excluded_epoch; /* one that has begun without this rank, as it wished or not; 0: none */
     uint64_t since_ns;      /* of the state */
     struct gf_members_reason reason; /* of the change under way, or of the last one */
     struct members_list epoch;    /* the last committed one; its number is 0 before the first */
@@ -57,10 +57,25 @@ struct members_view {
     struct members_list ended;    /* as named here, at one moment: lists of two moments must not be mixed */
     unsigned char used[GF_WORLD_MAX / 8]; /* member ids of all commits: never given again */
     gf_status refusal;      /* what COMMIT says instead, where this attempt has failed */
-    struct gf_members_plan plan;
 };
 
 struct gf_members;
+
+/* ---- what epoch.c calls ---- */
+
+/* Bit i of bits[id_count]: no process of member id i runs; the whole list, as of one moment. It replaces the list
+ * before, and may be said again at each poll. bits NULL: nobody will say it, so too few members are too few at once. */
+void gf_view_ended(struct gf_members *members, const unsigned char *bits, uint32_t id_count);
+/* Begins to look for the members that go on; where setup.joins is set and no epoch has had this process, for a job
+ * that takes it in. */
+void gf_view_change(struct gf_members *members, uint64_t now_ns, const struct gf_members_reason *reason);
+/* GF_AGAIN; GF_OK: *plan_out is agreed upon, gf_view_epoch_join() is next unless plan_out->world is 0;
+ * GF_ERR_QUORUM: this rank cannot go on, GF_ERR_SYSTEM and others: it cannot even look; gf_members_error() says why. */
+gf_status gf_view_poll(struct gf_members *members, uint64_t now_ns, struct gf_members_plan *plan_out);
+/* Each process of the epoch before that is not of the agreed one is named as ended; false where epochs lie between. */
+bool gf_view_left_ended(const struct gf_members *members);
+/* Joins the agreed epoch; gf_members_poll() goes on as after gf_members_open(). */
+void gf_view_epoch_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns);
 
 /* ---- quorum.c ---- */
 bool gf_view_list_has(const struct members_list *list, uint32_t id);
@@ -98,6 +113,7 @@ void gf_view_excluded(struct gf_members *members, uint32_t epoch); /* it has beg
 void gf_view_excluded_fail(struct gf_members *members);
 
 /* ---- view_lead.c ---- */
+void gf_view_enter(struct gf_members *members, view_state state); /* what waits in it counts from now */
 uint32_t gf_view_coordinator(const struct gf_members *members, uint32_t number);
 /* Connections stand around member `id` from here on. GF_OK, GF_AGAIN: they will; else why not. */
 gf_status gf_view_turn(struct gf_members *members, uint32_t id);

@@ -90,8 +90,7 @@ static void propose(struct gf_members *members, const struct members_list *here)
         return;
     }
     view->accepted_view = view->view;
-    view->state = VIEW_PROPOSED;
-    view->since_ns = members->now_ns;
+    gf_view_enter(members, VIEW_PROPOSED);
     for (uint32_t id = 0; id < members->id_count; id++)
         if ((members->table[id].state == MEMBER_REPORTED) && (members->table[id].view == view->view))
             gf_members_owe_id(members, id, MEMBERS_PREPARE);

@@ -29,15 +29,9 @@ void gf_view_epoch_take(struct gf_members *members)
 
 void gf_view_committed(struct gf_members *members)
 {
-    struct members_view *view = &members->view;
-    const struct view_proposal *next = &view->current;
-    view->plan = (struct gf_members_plan){.epoch = next->list.epoch, .lead = next->lead, .lags = next->lags,
-                                          .progress = next->progress,
-                                          .world = gf_view_list_count(&next->list, members->id_count),
-                                          .rank = gf_view_list_rank(&next->list, members->member_id)};
     gf_view_epoch_take(members);
-    view->refusal = GF_OK;
-    view->state = VIEW_COMMITTED;
+    members->view.refusal = GF_OK;
+    members->view.state = VIEW_COMMITTED;
 }
 
 void gf_view_excluded_fail(struct gf_members *members)
@@ -49,19 +43,16 @@ void gf_view_excluded_fail(struct gf_members *members)
 void gf_view_excluded(struct gf_members *members, uint32_t epoch)
 {
     struct members_view *view = &members->view;
+    view->excluded_epoch = epoch;
     if (view->reason.leaves && (view->state != VIEW_NONE)) {
-        view->plan = (struct gf_members_plan){.epoch = epoch};
         view->state = VIEW_LEFT;
         return;
     }
-    view->excluded_epoch = epoch;
     if ((view->state == VIEW_NONE) && (members->state == MEMBERS_FAILED)) return; /* its error sticks until it asks */
     gf_view_excluded_fail(members);
 }
 
-const uint32_t *gf_members_ids(const struct gf_members *members) { return members->id_of; }
-
-bool gf_members_left_ended(const struct gf_members *members)
+bool gf_view_left_ended(const struct gf_members *members)
 {
     const struct members_list *next = &members->view.epoch;
     bool all = (next->epoch == members->setup.epoch + 1);
@@ -75,9 +66,8 @@ bool gf_members_left_ended(const struct gf_members *members)
 
 /* The members stand around the coordinator of the agreement. Where that has left, around the first of the new epoch
  * from here on: it listens, the others come to it as they came to rank 0 at open. */
-void gf_members_change_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns)
+void gf_view_epoch_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns)
 {
-    const struct gf_members_plan plan = members->view.plan;
     const struct members_list *list = &members->view.epoch;
     bool moves = (members->view.coordinator != list->first);
     uint32_t rank = 1;
@@ -87,20 +77,19 @@ void gf_members_change_join(struct gf_members *members, const void *endpoint, si
         bool of_it = gf_view_list_has(list, id);
         members_rank_set(members, id, !of_it ? GF_RANK_NONE : (id == list->first) ? 0 : rank++);
     }
-    GF_ASSERT((rank == plan.world) && (members_id(members, plan.rank) == members->member_id));
-    members->setup.rank = plan.rank;
-    members->setup.world = plan.world;
-    members->setup.epoch = plan.epoch;
-    members->setup.offer.world = plan.world;
+    members->setup.rank = gf_members_rank(members, members->member_id);
+    GF_ASSERT(members->setup.rank < rank);
+    members->setup.world = members->setup.offer.world = rank;
+    members->setup.epoch = list->epoch;
     members->setup.join_timeout_ns = members->view.reason.away_ns;
     members->view.state = VIEW_NONE;
     gf_members_epoch_begin(members, endpoint, endpoint_bytes, now_ns);
-    for (uint32_t other = 0; other < plan.world; other++) {
-        bool needed = members_coordinates(members) ? (other != plan.rank) : (other == 0);
+    for (uint32_t other = 0; other < rank; other++) {
+        bool needed = members_coordinates(members) ? (other != 0) : (other == 0);
         bool may_come = (gf_view_list_took(list, members_id(members, other)) != 0); /* others may have invited it */
         if (!needed || gf_members_here(members, other) || (moves && (status >= 0)) || may_come) continue;
         gf_members_failf(members, GF_ERR_PEER, other, "rank %u went away while epoch %u was agreed upon", other,
-                         plan.epoch);
+                         list->epoch);
     }
     if (members_coordinates(members) || (members->state != MEMBERS_JOINING) || !gf_members_here(members, 0)) return;
     gf_members_owe(members, 0, MEMBERS_OFFER);

@@ -1,6 +1,12 @@
 /* Who leads a view, and how a member comes to the coordinator. */
 #include "lib/membership/members_state.h"
 
+void gf_view_enter(struct gf_members *members, view_state state)
+{
+    members->view.state = state;
+    members->view.since_ns = members->now_ns;
+}
+
 uint32_t gf_view_coordinator(const struct gf_members *members, uint32_t number)
 {
     const struct members_list *list = &members->view.epoch;
@@ -51,8 +57,7 @@ void gf_view_lead(struct gf_members *members, uint32_t number)
     reports_forget(members);
     view->view = number;
     view->sought = GF_RANK_NONE;
-    view->state = VIEW_COLLECT;
-    view->since_ns = members->now_ns;
+    gf_view_enter(members, VIEW_COLLECT);
     for (uint32_t id = 0; id < members->id_count; id++) {
         const struct member *member = &members->table[id];
         if ((member->state == MEMBER_REPORTED) && (member->view < number))
@@ -63,8 +68,7 @@ void gf_view_lead(struct gf_members *members, uint32_t number)
 
 void gf_view_seek_any(struct gf_members *members)
 {
-    members->view.state = VIEW_SEEK;
-    members->view.since_ns = members->now_ns;
+    gf_view_enter(members, VIEW_SEEK);
     (void)gf_view_turn(members, GF_RANK_NONE);
 }
 
@@ -99,8 +103,7 @@ void gf_view_next(struct gf_members *members)
             return;
         } else {
             reports_forget(members);
-            view->state = VIEW_SEEK;
-            view->since_ns = members->now_ns;
+            gf_view_enter(members, VIEW_SEEK);
             if (status == GF_OK) gf_members_owe_id(members, id, MEMBERS_DO_VIEW_CHANGE);
             return;
         }

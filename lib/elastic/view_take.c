@@ -18,8 +18,7 @@ void gf_view_begin(struct gf_members *members, uint32_t id, struct gf_get *get)
         view->state = VIEW_FAILED;
         members->error.code = GF_ERR_QUORUM;
     } else if (!members->was_member && members->table[view->coordinator].connected) {
-        view->state = VIEW_SEEK;
-        view->since_ns = members->now_ns;
+        gf_view_enter(members, VIEW_SEEK);
         gf_view_report(members, view->coordinator, get);
     } else {
         gf_view_next(members);

@@ -46,6 +46,7 @@ bool gf_members_here(const struct gf_members *members, uint32_t rank)
     return gf_member_is_here(gf_members_of(members, rank));
 }
 
+const uint32_t *gf_members_ids(const struct gf_members *members) { return members->id_of; }
 uint32_t gf_members_rank(const struct gf_members *members, uint32_t id) { return members->table[id].epoch_rank; }
 
 uint32_t gf_members_waiting(const struct gf_members *members)
@@ -69,7 +70,8 @@ void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, si
         memset(&member->said, 0, sizeof member->said);
     }
     members->state = MEMBERS_JOINING;
-    members->go = members->leaving = members->inquiring = members->asked = members->leave_asks = members->link_due = false;
+    members->go = members->link_due = members->leaving = members->leave_asks = false;
+    members->inquiring = members->asked = false;
     members->join_fails_ns = 0;
     members->flush_first = members->seen_by = 0;
     members->call_count = 0;

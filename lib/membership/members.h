@@ -31,7 +31,7 @@ struct gf_members_setup {
     uint32_t epoch;
     uint64_t join_timeout_ns;
     uint64_t exchange_timeout_ns;
-    bool joins, is_new;         /* it comes into a running job: gf_members_change() is next; its id was never used */
+    bool joins, is_new;         /* it comes into a running job: gf_view_change() is next; its id was never used */
     uint64_t answer_timeout_ns; /* how long a rank may take to answer an inquiry before it is the culprit */
     const char *address;        /* for texts */
     struct gf_offer offer;
@@ -129,24 +129,8 @@ gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns);
  * says for whom it has waited, as nobody else could find out afterwards. GF_AGAIN: while they may still answer. */
 gf_status gf_members_leave_late(struct gf_members *members);
 
-/* ---- the next epoch (lib/elastic/view.c has the protocol) ---- */
-
-/* Bit i of bits[id_count]: no process of member id i runs; the whole list, as of one moment. It replaces the list
- * before, and may be said again at each poll. bits NULL: nobody will say it, so too few members are too few at once. */
-void gf_members_ended(struct gf_members *members, const unsigned char *bits, uint32_t id_count);
-
-/* Begins to look for the members that go on; where setup.joins is set and no epoch has had this process, for a job
- * that takes it in. */
-void gf_members_change(struct gf_members *members, uint64_t now_ns, const struct gf_members_reason *reason);
 /* How many processes wait to come in; the coordinator knows, the others have 0. */
 uint32_t gf_members_waiting(const struct gf_members *members);
-/* GF_AGAIN; GF_OK: *plan_out is agreed upon, gf_members_change_join() is next unless plan_out->world is 0;
- * GF_ERR_QUORUM: this rank cannot go on, GF_ERR_SYSTEM and others: it cannot even look; gf_members_error() says why. */
-gf_status gf_members_change_poll(struct gf_members *members, uint64_t now_ns, struct gf_members_plan *plan_out);
-/* Each process of the epoch before that is not of the agreed one is named as ended; false where epochs lie between. */
-bool gf_members_left_ended(const struct gf_members *members);
-/* Joins the agreed epoch; gf_members_poll() goes on as after gf_members_open(). */
-void gf_members_change_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns);
 /* [world] the member id of each rank: what links and rendezvous know it by. */
 const uint32_t *gf_members_ids(const struct gf_members *members);
 /* Back; GF_RANK_NONE: it is not of this epoch. */
