@@ -5,6 +5,8 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#define LOOKS_MAX 10000u
+
 static void log_keep(void *user, gf_log_level level, const char *text)
 {
     struct cuda_fixture *f = user;
@@ -81,4 +83,24 @@ void cuda_fixture_clean(struct cuda_fixture *f)
     assert_int_equal(live.allocations, 0);
     assert_int_equal(live.imported, 0);
     assert_int_equal(live.pushed, 0);
+}
+
+void cuda_fixture_begin(struct cuda_fixture *f, void *host, size_t size_bytes)
+{
+    assert_int_equal(cuda_fixture_open(f), GF_OK);
+    assert_int_equal(gf_gpu_cuda.host_register(f->gpu, host, size_bytes), GF_OK);
+}
+
+void cuda_fixture_end(struct cuda_fixture *f, void *host)
+{
+    assert_int_equal(gf_gpu_cuda.host_unregister(f->gpu, host), GF_OK);
+    cuda_fixture_close(f);
+    cuda_fixture_clean(f);
+}
+
+bool cuda_fixture_drains(struct gf_queue *queue)
+{
+    for (uint32_t look = 0; look < LOOKS_MAX; look++)
+        if (gf_gpu_cuda.finished(queue) == GF_OK) return true;
+    return false;
 }

@@ -25,5 +25,9 @@ gf_status cuda_fixture_open(struct cuda_fixture *f);
 void cuda_fixture_close(struct cuda_fixture *f);
 /* Nothing is live any more and nothing was wrong; fails the test else. */
 void cuda_fixture_clean(struct cuda_fixture *f);
+/* The same with memory of the host's that is registered meanwhile; end looks that all is clean. */
+void cuda_fixture_begin(struct cuda_fixture *f, void *host, size_t size_bytes);
+void cuda_fixture_end(struct cuda_fixture *f, void *host);
+bool cuda_fixture_drains(struct gf_queue *queue); /* false: its work does not end */
 
 #endif

@@ -1,15 +1,13 @@
-/* The fake CUDA driver: its calls. Most are found by cuGetProcAddress_v2() alone. */
+/* The fake CUDA driver: how its calls are found, and what tests find beside them. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "firmware-tests/cuda/fake_cuda_calls.h"
 
-static bool initialised;
-
 static struct fake_cuda_live fake_live(void)
 {
-    struct fake_cuda_live live = {.calls = fake_calls()};
+    struct fake_cuda_live live = {.calls = fake_settings.calls};
     fake_contexts_count(&live);
     fake_modules_count(&live);
     fake_memory_count(&live);
@@ -30,7 +28,6 @@ void fake_leaks_check(const char *when)
 
 __attribute__((destructor)) static void at_exit(void)
 {
-    if (!initialised) return;
     fake_leaks_check("end of the program");
     if (fake_trouble_text() == NULL) return;
     (void)fprintf(stderr, "fake cuda: %s\n", fake_trouble_text());
@@ -40,13 +37,6 @@ __attribute__((destructor)) static void at_exit(void)
 
 /* ---- what can be found ---- */
 
-static void initialise(void)
-{
-    if (initialised) return;
-    initialised = true;
-    fake_settings_read();
-}
-
 CUresult cuGetProcAddress_v2(const char *symbol, void **found_out, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *why_out)
 {
@@ -54,14 +44,13 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **found_out, int version, 
         const char *name;
         void (*function)(void);
     } calls[] = {
-#define CALL(name, function, prototype) {name, (void (*)(void))function},
+#define CALL(name) {#name, (void (*)(void))name},
         FAKE_CALLS(CALL)
         FAKE_CALLS_OTHER(CALL)
 #undef CALL
     };
     CUdriverProcAddressQueryResult nobody;
     if (why_out == NULL) why_out = &nobody;
-    initialise();
     *found_out = NULL;
     *why_out = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     if (fake_is_without(symbol)) return CUDA_ERROR_NOT_FOUND;
@@ -74,20 +63,10 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **found_out, int version, 
     return CUDA_ERROR_NOT_FOUND;
 }
 
-/* What gf-check --preflight looks for by name. */
-CUresult cuInit(unsigned flags) { initialise(); return fake_init(flags); }
-CUresult cuDriverGetVersion(int *version_out) { initialise(); return fake_driver_version(version_out); }
-CUresult cuDeviceGetCount(int *count_out) { return fake_device_count(count_out); }
-CUresult cuDeviceGet(CUdevice *device_out, int ordinal) { return fake_device_get(device_out, ordinal); }
-CUresult cuDeviceGetName(char *name_out, int name_bytes, CUdevice device)
-{
-    return fake_device_name(name_out, name_bytes, device);
-}
-
 static const char *api_call_name(uint32_t index)
 {
     static const char *const names[] = {
-#define CALL_NAME(name, function, prototype) name,
+#define CALL_NAME(name) #name,
         FAKE_CALLS(CALL_NAME)
 #undef CALL_NAME
     };
@@ -96,7 +75,6 @@ static const char *api_call_name(uint32_t index)
 
 static void api_reset(void)
 {
-    initialise();
     fake_leaks_check("reset");
     fake_settings_read();
 }

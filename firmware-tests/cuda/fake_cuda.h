@@ -18,7 +18,7 @@
  * Not modelled: several devices' memory, that the default stream waits for blocking ones and they for it (missing order
  * is trouble here), timing.
  *
- * Environment, read at the first call and by fake_cuda_reset():
+ * Environment, read when it is loaded and by reset():
  *   GF_FAKE_CUDA_SEED=7                       orders; 0 is the default
  *   GF_FAKE_CUDA_FAIL=cuMemcpyAsync:3:700     the third such call gives 700, which stays, as on a GPU
  *   GF_FAKE_CUDA_MET=FILE                     made by the call that fails

@@ -34,7 +34,7 @@ CUresult fake_capture_unsafe(const char *call)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-CUresult fake_capture_mode(CUstreamCaptureMode *mode)
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
     CUresult result = fake_enter("cuThreadExchangeStreamCaptureMode");
     if (result != CUDA_SUCCESS) return result;
@@ -45,7 +45,7 @@ CUresult fake_capture_mode(CUstreamCaptureMode *mode)
 }
 
 /* The legacy default stream waits for streams like the one that captures: it has no answer then. */
-CUresult fake_stream_capturing(CUstream handle, CUstreamCaptureStatus *status_out)
+CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status_out)
 {
     uint32_t stream;
     CUresult result = fake_enter_current("cuStreamIsCapturing");

@@ -38,32 +38,27 @@ void fake_synchronise(const char *call)
     else fake_run_all();
 }
 
-CUresult fake_init(unsigned flags) { return fake_enter("cuInit"); }
+CUresult cuInit(unsigned flags) { return fake_enter("cuInit"); }
 
-CUresult fake_driver_version(int *version_out)
+CUresult cuDriverGetVersion(int *version_out)
 {
     CUresult result = fake_enter("cuDriverGetVersion");
-    if (result == CUDA_SUCCESS) *version_out = fake_version();
+    if (result == CUDA_SUCCESS) *version_out = fake_settings.version;
     return result;
 }
 
 /* Names of what tests make calls fail with; never fails itself where it knows the name. */
-CUresult fake_error_name(CUresult error, const char **name_out)
+CUresult cuGetErrorName(CUresult error, const char **name_out)
 {
     static const struct {
         CUresult result;
         const char *name;
-    } names[] = {{CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"},
-                 {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
-                 {CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED"},
-                 {CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
-                 {CUDA_ERROR_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE"},
-                 {CUDA_ERROR_NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
-                 {CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE"},
-                 {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
-                 {CUDA_ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS"},
-                 {CUDA_ERROR_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"},
-                 {CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"}};
+    } names[] = {
+#define NAMED(result) {result, #result}
+        NAMED(CUDA_ERROR_INVALID_VALUE), NAMED(CUDA_ERROR_OUT_OF_MEMORY), NAMED(CUDA_ERROR_INVALID_IMAGE),
+        NAMED(CUDA_ERROR_INVALID_HANDLE), NAMED(CUDA_ERROR_NOT_FOUND), NAMED(CUDA_ERROR_ILLEGAL_ADDRESS),
+        NAMED(CUDA_ERROR_LAUNCH_FAILED),
+    };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (names[i].result != error) continue;
         *name_out = names[i].name;
@@ -72,14 +67,14 @@ CUresult fake_error_name(CUresult error, const char **name_out)
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult fake_device_count(int *count_out)
+CUresult cuDeviceGetCount(int *count_out)
 {
     CUresult result = fake_enter("cuDeviceGetCount");
     if (result == CUDA_SUCCESS) *count_out = FAKE_CUDA_DEVICES;
     return result;
 }
 
-CUresult fake_device_get(CUdevice *device_out, int ordinal)
+CUresult cuDeviceGet(CUdevice *device_out, int ordinal)
 {
     CUresult result = fake_enter("cuDeviceGet");
     if ((result == CUDA_SUCCESS) && ((ordinal < 0) || (ordinal >= FAKE_CUDA_DEVICES))) result = CUDA_ERROR_INVALID_DEVICE;
@@ -87,7 +82,7 @@ CUresult fake_device_get(CUdevice *device_out, int ordinal)
     return result;
 }
 
-CUresult fake_device_name(char *name_out, int name_bytes, CUdevice device)
+CUresult cuDeviceGetName(char *name_out, int name_bytes, CUdevice device)
 {
     CUresult result = fake_enter("cuDeviceGetName");
     const char *name = getenv("GF_FAKE_CUDA_NAME");
@@ -97,7 +92,7 @@ CUresult fake_device_name(char *name_out, int name_bytes, CUdevice device)
     return result;
 }
 
-CUresult fake_device_uuid(CUuuid *uuid_out, CUdevice device)
+CUresult cuDeviceGetUuid(CUuuid *uuid_out, CUdevice device)
 {
     CUresult result = fake_enter("cuDeviceGetUuid");
     if (result != CUDA_SUCCESS) return result;
@@ -105,14 +100,14 @@ CUresult fake_device_uuid(CUuuid *uuid_out, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-CUresult fake_device_pci(char *text_out, int text_bytes, CUdevice device)
+CUresult cuDeviceGetPCIBusId(char *text_out, int text_bytes, CUdevice device)
 {
     CUresult result = fake_enter("cuDeviceGetPCIBusId");
     if (result == CUDA_SUCCESS) (void)snprintf(text_out, (size_t)text_bytes, "0000:%02X:00.0", 0xfa + (unsigned)device);
     return result;
 }
 
-CUresult fake_device_attribute(int *value_out, CUdevice_attribute attribute, CUdevice device)
+CUresult cuDeviceGetAttribute(int *value_out, CUdevice_attribute attribute, CUdevice device)
 {
     CUresult result = fake_enter("cuDeviceGetAttribute");
     if (result != CUDA_SUCCESS) return result;
@@ -134,7 +129,7 @@ CUresult fake_device_attribute(int *value_out, CUdevice_attribute attribute, CUd
 
 bool fake_has_flags(void) { return getenv("GF_FAKE_CUDA_NO_FLAGS") == NULL; }
 
-CUresult fake_context_retain(CUcontext *context_out, CUdevice device)
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context_out, CUdevice device)
 {
     CUresult result = fake_enter("cuDevicePrimaryCtxRetain");
     if (result != CUDA_SUCCESS) return result;
@@ -143,7 +138,7 @@ CUresult fake_context_retain(CUcontext *context_out, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-CUresult fake_context_release(CUdevice device)
+CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 {
     CUresult result = fake_enter("cuDevicePrimaryCtxRelease");
     if (retained[device] == 0) fake_trouble("context released too often");
@@ -156,7 +151,7 @@ CUresult fake_context_release(CUdevice device)
     return result;
 }
 
-CUresult fake_context_push(CUcontext context)
+CUresult cuCtxPushCurrent(CUcontext context)
 {
     CUresult result = fake_enter("cuCtxPushCurrent");
     if (result != CUDA_SUCCESS) return result;
@@ -165,7 +160,7 @@ CUresult fake_context_push(CUcontext context)
     return CUDA_SUCCESS;
 }
 
-CUresult fake_context_pop(CUcontext *context_out)
+CUresult cuCtxPopCurrent(CUcontext *context_out)
 {
     CUresult result = fake_enter("cuCtxPopCurrent");
     if (pushed_count == 0) return CUDA_ERROR_INVALID_CONTEXT;
@@ -173,16 +168,16 @@ CUresult fake_context_pop(CUcontext *context_out)
     return result;
 }
 
-CUresult fake_memory_info_call(size_t *free_out, size_t *total_out)
+CUresult cuMemGetInfo(size_t *free_out, size_t *total_out)
 {
     CUresult result = fake_enter_current("cuMemGetInfo");
     if (result != CUDA_SUCCESS) return result;
-    *total_out = fake_memory_bytes();
-    *free_out = fake_memory_bytes() - fake_memory_used();
+    *total_out = fake_settings.memory_bytes;
+    *free_out = fake_settings.memory_bytes - fake_memory_used();
     return CUDA_SUCCESS;
 }
 
-CUresult fake_memory_take_call(CUdeviceptr *address_out, size_t size_bytes)
+CUresult cuMemAlloc(CUdeviceptr *address_out, size_t size_bytes)
 {
     uint64_t address;
     CUresult result = fake_enter_current("cuMemAlloc");
@@ -192,10 +187,10 @@ CUresult fake_memory_take_call(CUdeviceptr *address_out, size_t size_bytes)
     return result;
 }
 
-GIVE_BACK(fake_memory_give_call, "cuMemFree", (CUdeviceptr address),
+GIVE_BACK(cuMemFree, (CUdeviceptr address),
           (fake_synchronise("cuMemFree"), fake_memory_give(address)))
 
-CUresult fake_host_register(void *base, size_t size_bytes, unsigned flags)
+CUresult cuMemHostRegister(void *base, size_t size_bytes, unsigned flags)
 {
     CUresult result = fake_enter_current("cuMemHostRegister");
     if (result != CUDA_SUCCESS) return result;
@@ -204,5 +199,5 @@ CUresult fake_host_register(void *base, size_t size_bytes, unsigned flags)
     return fake_host_add(base, size_bytes);
 }
 
-GIVE_BACK(fake_host_unregister, "cuMemHostUnregister", (void *base),
+GIVE_BACK(cuMemHostUnregister, (void *base),
           (fake_synchronise("cuMemHostUnregister"), fake_host_remove(base)))

@@ -23,12 +23,6 @@ static uint32_t place_of(uint64_t at)
     return 0;
 }
 
-static void join(struct clock *clock, const struct clock *other)
-{
-    for (uint32_t i = 0; i < STREAMS_MAX; i++)
-        if (other->at[i] > clock->at[i]) clock->at[i] = other->at[i];
-}
-
 bool fake_await_passes(const struct work *work)
 {
     uint64_t holds = __atomic_load_n((const uint64_t *)(uintptr_t)work->dst, __ATOMIC_ACQUIRE);
@@ -39,20 +33,20 @@ void fake_store(const struct work *work, const struct clock *clock)
 {
     uint32_t i = place_of(work->dst);
     words[i].at = work->dst;
-    join(&words[i].clock, clock);
+    fake_clock_join(&words[i].clock, clock);
     __atomic_store_n((uint64_t *)(uintptr_t)work->dst, work->word, __ATOMIC_RELEASE);
 }
 
 void fake_flags_order(const struct work *work, struct clock *clock)
 {
     uint32_t i = place_of(work->dst);
-    if (words[i].at == work->dst) join(clock, &words[i].clock);
+    if (words[i].at == work->dst) fake_clock_join(clock, &words[i].clock);
 }
 
 void fake_flags_forget(void) { memset(words, 0, sizeof words); }
 
 /* Of 64 bits, in registered host memory; a wait for what is not less, a store behind a barrier of the whole system. */
-CUresult fake_flags(CUstream handle, unsigned count, CUstreamBatchMemOpParams *params, unsigned flags)
+CUresult cuStreamBatchMemOp(CUstream handle, unsigned count, CUstreamBatchMemOpParams *params, unsigned flags)
 {
     struct work work = {.kind = WORK_STORE};
     CUresult result = fake_enter_stream("cuStreamBatchMemOp", handle, &work.stream);

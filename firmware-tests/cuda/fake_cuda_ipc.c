@@ -43,7 +43,7 @@ static CUresult memory_import(const struct fake_export *exported, CUdeviceptr *a
     return CUDA_SUCCESS;
 }
 
-CUresult fake_export(CUipcMemHandle *handle_out, CUdeviceptr address)
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle_out, CUdeviceptr address)
 {
     CUresult result = fake_enter_current("cuIpcGetMemHandle");
     struct region *region = fake_region_at(address, 1);
@@ -59,7 +59,7 @@ CUresult fake_export(CUipcMemHandle *handle_out, CUdeviceptr address)
     return CUDA_SUCCESS;
 }
 
-CUresult fake_import(CUdeviceptr *address_out, CUipcMemHandle handle, unsigned flags)
+CUresult cuIpcOpenMemHandle(CUdeviceptr *address_out, CUipcMemHandle handle, unsigned flags)
 {
     struct fake_export exported;
     CUresult result = fake_enter_current("cuIpcOpenMemHandle");
@@ -68,7 +68,7 @@ CUresult fake_import(CUdeviceptr *address_out, CUipcMemHandle handle, unsigned f
     return (result == CUDA_SUCCESS) ? memory_import(&exported, address_out) : result;
 }
 
-CUresult fake_give_back(CUdeviceptr address)
+CUresult cuIpcCloseMemHandle(CUdeviceptr address)
 {
     CUresult result = fake_enter("cuIpcCloseMemHandle");
     struct region *region = fake_region_at(address, 1);

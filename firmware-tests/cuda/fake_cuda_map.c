@@ -87,7 +87,7 @@ void fake_maps_forget(void)
     memset(ranges, 0, sizeof ranges);
 }
 
-CUresult fake_grain(size_t *grain_out, const CUmemAllocationProp *properties, CUmemAllocationGranularity_flags flags)
+CUresult cuMemGetAllocationGranularity(size_t *grain_out, const CUmemAllocationProp *properties, CUmemAllocationGranularity_flags flags)
 {
     CUresult result = fake_enter("cuMemGetAllocationGranularity");
     if (result != CUDA_SUCCESS) return result;
@@ -96,7 +96,7 @@ CUresult fake_grain(size_t *grain_out, const CUmemAllocationProp *properties, CU
     return CUDA_SUCCESS;
 }
 
-CUresult fake_create(CUmemGenericAllocationHandle *handle_out, size_t size_bytes, const CUmemAllocationProp *properties,
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle_out, size_t size_bytes, const CUmemAllocationProp *properties,
                      unsigned long long flags)
 {
     CUresult result = fake_enter("cuMemCreate");
@@ -113,7 +113,7 @@ CUresult fake_create(CUmemGenericAllocationHandle *handle_out, size_t size_bytes
     return CUDA_SUCCESS;
 }
 
-CUresult fake_release(CUmemGenericAllocationHandle handle)
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     CUresult result = fake_enter("cuMemRelease");
     struct memory *memory = memory_of(handle);
@@ -123,7 +123,7 @@ CUresult fake_release(CUmemGenericAllocationHandle handle)
     return result;
 }
 
-CUresult fake_address_take(CUdeviceptr *base_out, size_t size_bytes, size_t alignment, CUdeviceptr wish,
+CUresult cuMemAddressReserve(CUdeviceptr *base_out, size_t size_bytes, size_t alignment, CUdeviceptr wish,
                            unsigned long long flags)
 {
     CUresult result = fake_enter("cuMemAddressReserve");
@@ -141,7 +141,7 @@ CUresult fake_address_take(CUdeviceptr *base_out, size_t size_bytes, size_t alig
     abort();
 }
 
-CUresult fake_address_give(CUdeviceptr base, size_t size_bytes)
+CUresult cuMemAddressFree(CUdeviceptr base, size_t size_bytes)
 {
     CUresult result = fake_enter("cuMemAddressFree");
     struct range *range = range_of(base, size_bytes);
@@ -151,7 +151,7 @@ CUresult fake_address_give(CUdeviceptr base, size_t size_bytes)
     return result;
 }
 
-CUresult fake_map(CUdeviceptr base, size_t size_bytes, size_t offset, CUmemGenericAllocationHandle handle,
+CUresult cuMemMap(CUdeviceptr base, size_t size_bytes, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags)
 {
     CUresult result = fake_enter("cuMemMap");
@@ -173,7 +173,7 @@ CUresult fake_map(CUdeviceptr base, size_t size_bytes, size_t offset, CUmemGener
     return CUDA_SUCCESS;
 }
 
-CUresult fake_unmap(CUdeviceptr base, size_t size_bytes)
+CUresult cuMemUnmap(CUdeviceptr base, size_t size_bytes)
 {
     CUresult result = fake_enter("cuMemUnmap");
     struct range *range = range_of(base, size_bytes);
@@ -187,7 +187,7 @@ CUresult fake_unmap(CUdeviceptr base, size_t size_bytes)
     return result;
 }
 
-CUresult fake_access(CUdeviceptr base, size_t size_bytes, const CUmemAccessDesc *access, size_t count)
+CUresult cuMemSetAccess(CUdeviceptr base, size_t size_bytes, const CUmemAccessDesc *access, size_t count)
 {
     CUresult result = fake_enter("cuMemSetAccess");
     struct range *range = range_of(base, size_bytes);
@@ -200,7 +200,7 @@ CUresult fake_access(CUdeviceptr base, size_t size_bytes, const CUmemAccessDesc 
     return CUDA_SUCCESS;
 }
 
-CUresult fake_to_descriptor(void *descriptor_out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+CUresult cuMemExportToShareableHandle(void *descriptor_out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
                             unsigned long long flags)
 {
     CUresult result = fake_enter("cuMemExportToShareableHandle");
@@ -223,7 +223,7 @@ static size_t size_of(int file)
     return is_whole((uint64_t)found.st_size) ? (size_t)found.st_size : 0;
 }
 
-CUresult fake_of_descriptor(CUmemGenericAllocationHandle *handle_out, void *descriptor, CUmemAllocationHandleType type)
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle_out, void *descriptor, CUmemAllocationHandleType type)
 {
     CUresult result = fake_enter("cuMemImportFromShareableHandle");
     int file = (int)(intptr_t)descriptor;

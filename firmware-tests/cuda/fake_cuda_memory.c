@@ -120,7 +120,7 @@ void fake_unplace(uint64_t at, size_t whole)
 
 bool fake_memory_charge(size_t whole)
 {
-    if ((whole > fake_memory_bytes()) || (used_bytes > fake_memory_bytes() - whole)) return false;
+    if ((whole > fake_settings.memory_bytes) || (used_bytes > fake_settings.memory_bytes - whole)) return false;
     used_bytes += whole;
     return true;
 }

@@ -36,7 +36,7 @@ static struct clock seen; /* by the host */
 static bool held;         /* holds do not end */
 static bool running;      /* the fake is at work: calls that a kernel made would be wrong */
 
-static void clock_join(struct clock *clock, const struct clock *other)
+void fake_clock_join(struct clock *clock, const struct clock *other)
 {
     for (uint32_t i = 0; i < STREAMS_MAX; i++)
         if (other->at[i] > clock->at[i]) clock->at[i] = other->at[i];
@@ -84,7 +84,7 @@ static void joins_add(struct CUstream_st *to, const struct clock *clock)
     if (joins == NULL) abort();
     to->joins = joins;
     joins[to->join_count] = (struct join){.done = to->done + 1, .clock = *joined(stream, to->done)};
-    clock_join(&joins[to->join_count++].clock, clock);
+    fake_clock_join(&joins[to->join_count++].clock, clock);
 }
 
 void fake_queue_add(uint32_t stream, const struct work *like)
@@ -95,7 +95,7 @@ void fake_queue_add(uint32_t stream, const struct work *like)
     *work = *like;
     work->next = NULL;
     work->stream = stream;
-    clock_join(&to->clock, &seen);
+    fake_clock_join(&to->clock, &seen);
     to->clock.at[stream]++;
     work->clock = to->clock;
     if (!is_wanted(work->dst, work->size_bytes)) poison(work);
@@ -136,7 +136,7 @@ void fake_stream_drop(uint32_t stream)
     }
     of->tail = NULL;
     of->done = of->queued;
-    clock_join(&seen, &of->clock);
+    fake_clock_join(&seen, &of->clock);
 }
 
 void fake_queue_forget(void)
@@ -192,7 +192,7 @@ static void turn(struct CUstream_st *stream)
     if (work->kind == WORK_WAIT) by_words = *joined(work->wait_stream, work->wait_done);
     if (work->kind == WORK_AWAIT) fake_flags_order(work, &by_words);
     if ((work->kind == WORK_WAIT) || (work->kind == WORK_AWAIT)) joins_add(stream, &by_words);
-    clock_join(&work->clock, joined((uint32_t)(stream - streams), stream->done));
+    fake_clock_join(&work->clock, joined((uint32_t)(stream - streams), stream->done));
     bool good = fake_is_lost() || work_do(work); /* a lost context does nothing more */
     if (touches) fake_memory_lock();
     running = false;
@@ -225,19 +225,19 @@ void fake_run_one(void)
 /* Under even seeds work waits until somebody asks for it. */
 void fake_run_some(void)
 {
-    if (!fake_is_eager()) return;
+    if (!fake_settings.is_eager) return;
     for (uint32_t left = fake_random(4); left > 1; left--) fake_run_one();
 }
 
 /* The host has: the stream's first `done` works are over. */
-static void saw(uint32_t stream, uint64_t done) { clock_join(&seen, joined(stream, done)); }
+static void saw(uint32_t stream, uint64_t done) { fake_clock_join(&seen, joined(stream, done)); }
 
 void fake_run_stream(uint32_t stream)
 {
     fake_memory_unlock(); /* once for all: the host gets no turn */
     while (streams[stream].head != NULL) fake_run_one();
     fake_memory_lock();
-    clock_join(&seen, &streams[stream].clock);
+    fake_clock_join(&seen, &streams[stream].clock);
     saw(stream, streams[stream].done);
 }
 
@@ -286,7 +286,7 @@ bool fake_stream_done(uint32_t stream)
 {
     if (fake_random(2) != 0) fake_run_one();
     if (streams[stream].head != NULL) return false;
-    clock_join(&seen, &streams[stream].clock);
+    fake_clock_join(&seen, &streams[stream].clock);
     saw(stream, streams[stream].done);
     return true;
 }
@@ -326,7 +326,7 @@ CUresult fake_event_record(CUevent handle, uint32_t stream)
         fake_trouble("cuEventRecord of an event of another context than the stream's");
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    clock_join(&streams[stream].clock, &seen);
+    fake_clock_join(&streams[stream].clock, &seen);
     event->recorded = true;
     event->of_all = false;
     event->stream = stream;
@@ -342,7 +342,7 @@ CUresult fake_event_record_all(CUevent handle, CUcontext context)
     event->recorded = event->of_all = true;
     for (uint32_t s = 0; s < STREAMS_MAX; s++) {
         event->all[s] = streams[s].queued;
-        clock_join(&event->clock, &streams[s].clock);
+        fake_clock_join(&event->clock, &streams[s].clock);
     }
     return CUDA_SUCCESS;
 }
@@ -352,7 +352,7 @@ CUresult fake_event_wait(CUevent handle, uint32_t stream)
     struct CUevent_st *event = event_find(handle);
     if (event == NULL) return CUDA_ERROR_INVALID_HANDLE;
     if (!event->recorded) return CUDA_SUCCESS;
-    clock_join(&streams[stream].clock, &event->clock);
+    fake_clock_join(&streams[stream].clock, &event->clock);
     fake_queue_add(stream, &(struct work){.kind = WORK_WAIT, .wait_stream = event->stream, .wait_done = event->done});
     return CUDA_SUCCESS;
 }
@@ -366,7 +366,7 @@ CUresult fake_event_query(CUevent handle)
     if (!event->of_all && (streams[event->stream].done < event->done)) return CUDA_ERROR_NOT_READY;
     for (uint32_t s = 0; event->of_all && (s < STREAMS_MAX); s++)
         if (streams[s].done < event->all[s]) return CUDA_ERROR_NOT_READY;
-    clock_join(&seen, &event->clock);
+    fake_clock_join(&seen, &event->clock);
     for (uint32_t s = 0; event->of_all && (s < STREAMS_MAX); s++) saw(s, event->all[s]);
     if (!event->of_all) saw(event->stream, event->done);
     return CUDA_SUCCESS;

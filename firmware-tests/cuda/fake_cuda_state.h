@@ -71,10 +71,11 @@ CUresult fake_enter(const char *call); /* counts it; the failure that is planned
 void fake_stay(CUresult result);       /* from here on every call gives it */
 void fake_settings_read(void);
 bool fake_is_without(const char *call);
-int fake_version(void);
-uint64_t fake_memory_bytes(void);
-uint64_t fake_calls(void);
-bool fake_is_eager(void);
+extern struct fake_settings {
+    int version;
+    bool is_eager;
+    uint64_t memory_bytes, calls; /* calls: since then */
+} fake_settings;
 bool fake_is_lost(void); /* a failure stays */
 bool fake_failure_met(void);
 uint32_t fake_random(uint32_t below);
@@ -103,6 +104,7 @@ bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_by
 void fake_memory_stamp(uint64_t address, size_t size_bytes, bool is_write, uint32_t stream, uint32_t at);
 
 /* fake_cuda_queue.c: streams, events and when work is done */
+void fake_clock_join(struct clock *clock, const struct clock *other); /* behind both */
 void fake_queue_add(uint32_t stream, const struct work *like);
 void fake_run_some(void);      /* a few works, or none */
 void fake_run_one(void);       /* one, if any can */

@@ -10,11 +10,11 @@
 
 static char trouble[400];
 static CUresult staying;
-static uint64_t random_state, memory_bytes, call_total;
-static int version;
+struct fake_settings fake_settings;
+static uint64_t random_state;
 static char fail_call[64], without[256];
 static uint64_t fail_at;
-static bool fail_met, eager;
+static bool fail_met;
 static int fail_result;
 static struct {
     const char *name;
@@ -38,18 +38,17 @@ static uint64_t number_of(const char *name, uint64_t otherwise)
     return ((text != NULL) && (text[0] != '\0')) ? strtoull(text, NULL, 0) : otherwise;
 }
 
-void fake_settings_read(void)
+__attribute__((constructor)) void fake_settings_read(void)
 {
     const char *fail = getenv("GF_FAKE_CUDA_FAIL"), *absent = getenv("GF_FAKE_CUDA_WITHOUT");
     trouble[0] = '\0';
     staying = CUDA_SUCCESS;
-    call_total = 0;
     memset(counts, 0, sizeof counts);
     uint64_t seed = number_of("GF_FAKE_CUDA_SEED", 0);
-    eager = seed % 2u != 0;
     random_state = seed * 2u + 1u;
-    version = (int)number_of("GF_FAKE_CUDA_VERSION", 13000);
-    memory_bytes = number_of("GF_FAKE_CUDA_MEMORY", 4ull << 30);
+    fake_settings = (struct fake_settings){.version = (int)number_of("GF_FAKE_CUDA_VERSION", 13000),
+                                           .memory_bytes = number_of("GF_FAKE_CUDA_MEMORY", 4ull << 30),
+                                           .is_eager = seed % 2u != 0};
     (void)snprintf(without, sizeof without, "%s", absent ? absent : "");
     fail_call[0] = '\0';
     fail_at = 0;
@@ -63,14 +62,6 @@ void fake_settings_read(void)
 }
 
 bool fake_is_without(const char *call) { return strcmp(without, call) == 0; }
-
-int fake_version(void) { return version; }
-
-uint64_t fake_memory_bytes(void) { return memory_bytes; }
-
-uint64_t fake_calls(void) { return call_total; }
-
-bool fake_is_eager(void) { return eager; }
 
 bool fake_is_lost(void) { return staying != CUDA_SUCCESS; }
 
@@ -125,7 +116,7 @@ static void met(void)
 CUresult fake_enter(const char *call)
 {
     uint64_t count = count_up(call);
-    call_total++;
+    fake_settings.calls++;
     fake_run_some();
     if ((fail_at != 0) && (count == fail_at) && (strcmp(call, fail_call) == 0)) {
         met();

@@ -29,7 +29,7 @@ CUresult fake_enter_stream(const char *call, CUstream handle, uint32_t *stream_o
     return CUDA_SUCCESS;
 }
 
-CUresult fake_priorities(int *least_out, int *greatest_out)
+CUresult cuCtxGetStreamPriorityRange(int *least_out, int *greatest_out)
 {
     CUresult result = fake_enter_current("cuCtxGetStreamPriorityRange");
     if (result != CUDA_SUCCESS) return result;
@@ -38,7 +38,7 @@ CUresult fake_priorities(int *least_out, int *greatest_out)
     return CUDA_SUCCESS;
 }
 
-CUresult fake_stream_create_call(CUstream *stream_out, unsigned flags, int priority)
+CUresult cuStreamCreateWithPriority(CUstream *stream_out, unsigned flags, int priority)
 {
     CUresult result = fake_enter_current("cuStreamCreateWithPriority");
     if (result != CUDA_SUCCESS) return result;
@@ -47,9 +47,9 @@ CUresult fake_stream_create_call(CUstream *stream_out, unsigned flags, int prior
     return fake_stream_create(stream_out, fake_current());
 }
 
-GIVE_BACK(fake_stream_destroy_call, "cuStreamDestroy", (CUstream stream), fake_stream_destroy(stream))
+GIVE_BACK(cuStreamDestroy, (CUstream stream), fake_stream_destroy(stream))
 
-CUresult fake_stream_query(CUstream handle)
+CUresult cuStreamQuery(CUstream handle)
 {
     uint32_t stream;
     CUresult result = fake_enter_stream("cuStreamQuery", handle, &stream);
@@ -58,20 +58,20 @@ CUresult fake_stream_query(CUstream handle)
     return fake_stream_done(stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
-CUresult fake_stream_wait(CUstream handle, CUevent event, unsigned flags)
+CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags)
 {
     uint32_t stream;
     CUresult result = fake_enter_stream("cuStreamWaitEvent", handle, &stream);
     return (result != CUDA_SUCCESS) ? result : fake_event_wait(event, stream);
 }
 
-HAND_ON(fake_event_create_call, fake_enter_current("cuEventCreate"), (CUevent *event_out, unsigned flags),
+HAND_ON(cuEventCreate, fake_enter_current("cuEventCreate"), (CUevent *event_out, unsigned flags),
         fake_event_create(event_out, fake_current(), (flags & CU_EVENT_DISABLE_TIMING) == 0))
-HAND_ON(fake_event_elapsed_call, fake_enter_current("cuEventElapsedTime"), (float *ms_out, CUevent begin, CUevent end),
+HAND_ON(cuEventElapsedTime, fake_enter_current("cuEventElapsedTime"), (float *ms_out, CUevent begin, CUevent end),
         fake_event_elapsed(ms_out, begin, end))
-GIVE_BACK(fake_event_destroy_call, "cuEventDestroy", (CUevent event), fake_event_destroy(event))
+GIVE_BACK(cuEventDestroy, (CUevent event), fake_event_destroy(event))
 
-CUresult fake_event_record_call(CUevent event, CUstream handle)
+CUresult cuEventRecord(CUevent event, CUstream handle)
 {
     uint32_t stream;
     CUresult result = fake_enter_stream("cuEventRecord", handle, &stream);
@@ -83,12 +83,12 @@ static CUresult enter_safe(const char *call, CUresult entered)
 {
     return (entered != CUDA_SUCCESS) ? entered : fake_capture_unsafe(call);
 }
-HAND_ON(fake_context_record, enter_safe("cuCtxRecordEvent", fake_enter("cuCtxRecordEvent")),
+HAND_ON(cuCtxRecordEvent, enter_safe("cuCtxRecordEvent", fake_enter("cuCtxRecordEvent")),
         (CUcontext context, CUevent event), fake_event_record_all(event, context))
-HAND_ON(fake_event_query_call, enter_safe("cuEventQuery", fake_enter_current("cuEventQuery")), (CUevent event),
+HAND_ON(cuEventQuery, enter_safe("cuEventQuery", fake_enter_current("cuEventQuery")), (CUevent event),
         fake_event_query(event))
 
-CUresult fake_copy(CUdeviceptr dst, CUdeviceptr src, size_t size_bytes, CUstream handle)
+CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size_bytes, CUstream handle)
 {
     uint32_t stream;
     CUresult result = fake_enter_stream("cuMemcpyAsync", handle, &stream);
@@ -103,7 +103,7 @@ CUresult fake_copy(CUdeviceptr dst, CUdeviceptr src, size_t size_bytes, CUstream
     return CUDA_SUCCESS;
 }
 
-CUresult fake_set(CUdeviceptr dst, unsigned char value, size_t count, CUstream handle)
+CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t count, CUstream handle)
 {
     uint32_t stream;
     CUresult result = fake_enter_stream("cuMemsetD8Async", handle, &stream);
@@ -113,7 +113,7 @@ CUresult fake_set(CUdeviceptr dst, unsigned char value, size_t count, CUstream h
     return CUDA_SUCCESS;
 }
 
-CUresult fake_module_load(CUmodule *module_out, const void *image)
+CUresult cuModuleLoadData(CUmodule *module_out, const void *image)
 {
     CUresult result = fake_enter_current("cuModuleLoadData");
     if (result == CUDA_SUCCESS) result = fake_capture_unsafe("cuModuleLoadData");
@@ -124,7 +124,7 @@ CUresult fake_module_load(CUmodule *module_out, const void *image)
     return CUDA_SUCCESS;
 }
 
-CUresult fake_module_unload(CUmodule module)
+CUresult cuModuleUnload(CUmodule module)
 {
     CUresult result = fake_enter("cuModuleUnload");
     fake_synchronise("cuModuleUnload");
@@ -133,7 +133,7 @@ CUresult fake_module_unload(CUmodule module)
     return result;
 }
 
-CUresult fake_module_function(CUfunction *function_out, CUmodule module, const char *name)
+CUresult cuModuleGetFunction(CUfunction *function_out, CUmodule module, const char *name)
 {
     CUresult result = fake_enter_current("cuModuleGetFunction");
     if (result != CUDA_SUCCESS) return result;
@@ -143,7 +143,7 @@ CUresult fake_module_function(CUfunction *function_out, CUmodule module, const c
     return CUDA_SUCCESS;
 }
 
-CUresult fake_occupancy(int *blocks_out, CUfunction function, int threads, size_t shared_bytes)
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks_out, CUfunction function, int threads, size_t shared_bytes)
 {
     CUresult result = fake_enter_current("cuOccupancyMaxActiveBlocksPerMultiprocessor");
     if (result != CUDA_SUCCESS) return result;
@@ -152,7 +152,7 @@ CUresult fake_occupancy(int *blocks_out, CUfunction function, int threads, size_
     return CUDA_SUCCESS;
 }
 
-CUresult fake_launch(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                             unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream handle, void **params,
                             void **extra)
 {

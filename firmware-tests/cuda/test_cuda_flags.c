@@ -6,9 +6,7 @@
 #include "lib/context.h"
 
 #define RANKS 4u
-#define LOOKS 200u
 
-extern const struct gf_gpu_driver gf_gpu_cuda;
 static struct cuda_world *const both = &cuda_world;
 static struct cuda_fixture f;
 static _Alignas(4096) uint64_t words[512];
@@ -23,26 +21,11 @@ static gf_status put(struct gf_queue *queue, uint32_t word, uint64_t value, bool
     return gf_gpu_cuda.flags(queue, &flag, 1);
 }
 
-static bool ends(struct gf_queue *queue)
-{
-    for (uint32_t look = 0; look < LOOKS; look++)
-        if (gf_gpu_cuda.finished(queue) == GF_OK) return true;
-    return false;
-}
-
 static void open_fixture(const char *second)
 {
     cuda_fixture_init(&f, "GF_FAKE_CUDA_SEED=1", second);
     memset(words, 0, sizeof words);
-    assert_int_equal(cuda_fixture_open(&f), GF_OK);
-    assert_int_equal(gf_gpu_cuda.host_register(f.gpu, words, sizeof words), GF_OK);
-}
-
-static void close_fixture(void)
-{
-    assert_int_equal(gf_gpu_cuda.host_unregister(f.gpu, words), GF_OK);
-    cuda_fixture_close(&f);
-    cuda_fixture_clean(&f);
+    cuda_fixture_begin(&f, words, sizeof words);
 }
 
 TEST(a_stream_stands_until_the_word_is_stored)
@@ -52,18 +35,18 @@ TEST(a_stream_stands_until_the_word_is_stored)
     assert_true(f.gpu->has_flags);
     assert_int_equal(put(&f.queue, 0, 7, true), GF_OK);
     assert_int_equal(put(&f.queue, 1, 8, false), GF_OK);
-    assert_false(ends(&f.queue));
+    assert_false(cuda_fixture_drains(&f.queue));
     __atomic_store_n(&words[0], 6, __ATOMIC_RELEASE);
-    assert_false(ends(&f.queue));
+    assert_false(cuda_fixture_drains(&f.queue));
     assert_int_equal(words[1], 0);
     __atomic_store_n(&words[0], 9, __ATOMIC_RELEASE); /* more will do */
-    assert_true(ends(&f.queue));
+    assert_true(cuda_fixture_drains(&f.queue));
     assert_int_equal(words[1], 8);
     assert_int_equal(put(&f.queue, 2, 1, true), GF_OK); /* or another stream */
-    assert_false(ends(&f.queue));
+    assert_false(cuda_fixture_drains(&f.queue));
     assert_int_equal(put(&other, 2, 1, false), GF_OK);
-    assert_true(ends(&f.queue));
-    close_fixture();
+    assert_true(cuda_fixture_drains(&f.queue));
+    cuda_fixture_end(&f, words);
 }
 
 TEST(more_flags_than_one_call_takes_keep_their_order)
@@ -73,16 +56,16 @@ TEST(more_flags_than_one_call_takes_keep_their_order)
     for (uint32_t i = 0; i < GF_GPU_FLAGS_MAX; i++)
         flags[i] = (struct gf_gpu_flag){.at = at(i / 2), .value = 5, .is_wait = (i % 2 != 0)}; /* of what it stored */
     assert_int_equal(gf_gpu_cuda.flags(&f.queue, flags, GF_GPU_FLAGS_MAX), GF_OK);
-    for (uint32_t look = 0; (look < 100) && !ends(&f.queue); look++) {}
+    assert_true(cuda_fixture_drains(&f.queue));
     for (uint32_t i = 0; i < GF_GPU_FLAGS_MAX / 2; i++) assert_int_equal(words[i], 5);
-    close_fixture();
+    cuda_fixture_end(&f, words);
 }
 
 TEST(memory_that_is_registered_already_is_said_to_be)
 {
     open_fixture(NULL);
     assert_int_equal(gf_gpu_cuda.host_register(f.gpu, words, 64), GF_ERR_STATE);
-    close_fixture();
+    cuda_fixture_end(&f, words);
 }
 
 TEST(a_driver_or_a_device_without_them_is_told)
@@ -91,7 +74,7 @@ TEST(a_driver_or_a_device_without_them_is_told)
     for (size_t i = 0; i < 2; i++) {
         open_fixture(lacks[i]);
         assert_false(f.gpu->has_flags);
-        close_fixture();
+        cuda_fixture_end(&f, words);
     }
 }
 
@@ -164,7 +147,7 @@ static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bo
         if (gf_error_last(gf)->peer != death.victim) fail_msg("rank %u: %s", rank, gf_error_last(gf)->text);
         for (uint32_t s = 0; s < GF_STREAM_COUNT; s++) { /* nothing stands any more */
             struct gf_queue queue = {.gpu = gf->gpu, .stream = gf->gpu->streams[s]};
-            assert_true(ends(&queue));
+            assert_true(cuda_fixture_drains(&queue));
         }
         cuda_kept_read(gf, &after);
         assert_memory_equal(&after, &before[rank], sizeof after);

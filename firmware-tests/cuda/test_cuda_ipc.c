@@ -12,20 +12,11 @@
 
 #define WORDS 1024u
 #define BYTES (WORDS * sizeof(uint32_t))
-#define TURNS_MAX 10000u
 
-extern const struct gf_gpu_driver gf_gpu_cuda;
 static struct cuda_fixture f;
 static _Alignas(4096) uint32_t pinned[WORDS];
 
 static gf_mem host(void) { return (gf_mem)(uintptr_t)pinned; }
-
-static bool drains(void)
-{
-    for (uint32_t turn = 0; turn < TURNS_MAX; turn++)
-        if (gf_gpu_cuda.finished(&f.queue) == GF_OK) return true;
-    return false;
-}
 
 /* ---- exporters: processes that say their handle, send to whoever says one, and live until nobody does ---- */
 
@@ -44,7 +35,7 @@ static int export(int out, int in, const char *kind)
     cuda_fixture_init(&f, "GF_FAKE_CUDA_SEED=1", kind);
     if ((cuda_fixture_open(&f) != GF_OK) || (gf_gpu_cuda.host_register(f.gpu, pinned, BYTES) != GF_OK)) return 1;
     for (uint32_t i = 0; i < WORDS; i++) pinned[i] = 7000 + i;
-    if ((gf_gpu_cuda.copy(&f.queue, f.gpu->arena, host(), BYTES) != GF_OK) || !drains()) return 2;
+    if ((gf_gpu_cuda.copy(&f.queue, f.gpu->arena, host(), BYTES) != GF_OK) || !cuda_fixture_drains(&f.queue)) return 2;
     if (gf_gpu_cuda.export(f.gpu, handle) != GF_OK) return 3;
     if (write(out, handle, sizeof handle) != (ssize_t)sizeof handle) return 4;
     while (read(in, handle, sizeof handle) == (ssize_t)sizeof handle) {
@@ -113,7 +104,7 @@ static gf_status import_and_read(const struct exporter *exporter, uint32_t *firs
     if (status < 0) return status;
     assert_true((base != 0) && (base != f.gpu->arena));
     status = gf_gpu_cuda.copy(&f.queue, host(), base, BYTES);
-    if (status == GF_OK) assert_true(drains());
+    if (status == GF_OK) assert_true(cuda_fixture_drains(&f.queue));
     *first_out = pinned[0];
     gf_gpu_cuda.give_back(f.gpu, exporter->handle, base);
     return status;
@@ -131,15 +122,7 @@ static uint32_t descriptors_count(void)
 static void open_fixture(const char *first, const char *second)
 {
     cuda_fixture_init(&f, first, second);
-    assert_int_equal(cuda_fixture_open(&f), GF_OK);
-    assert_int_equal(gf_gpu_cuda.host_register(f.gpu, pinned, BYTES), GF_OK);
-}
-
-static void close_fixture(void)
-{
-    gf_gpu_cuda.host_unregister(f.gpu, pinned);
-    cuda_fixture_close(&f);
-    cuda_fixture_clean(&f);
+    cuda_fixture_begin(&f, pinned, BYTES);
 }
 
 TEST(what_one_process_writes_another_reads)
@@ -153,7 +136,7 @@ TEST(what_one_process_writes_another_reads)
         assert_int_equal(first, 7000);
         assert_int_equal(import_and_read(exporter, &first), GF_OK);
         for (uint32_t i = 0; i < WORDS; i++) assert_int_equal(pinned[i], 7000 + i);
-        close_fixture();
+        cuda_fixture_end(&f, pinned);
         assert_string_equal(f.log, "");
         assert_int_equal(descriptors_count(), open);
     }
@@ -174,10 +157,10 @@ TEST(what_a_killed_process_has_sent_can_be_read)
         if (!mapped_before) assert_int_equal(gf_gpu_cuda.import(f.gpu, killed.handle, &base), GF_OK);
         memset(pinned, 0, sizeof pinned);
         assert_int_equal(gf_gpu_cuda.copy(&f.queue, host(), base, BYTES), GF_OK);
-        assert_true(drains());
+        assert_true(cuda_fixture_drains(&f.queue));
         for (uint32_t word = 0; word < WORDS; word++) assert_int_equal(pinned[word], 7000 + word);
         gf_gpu_cuda.give_back(f.gpu, killed.handle, base);
-        close_fixture();
+        cuda_fixture_end(&f, pinned);
         assert_string_equal(f.log, "");
         (void)close(killed.to);
         (void)close(killed.from);
@@ -205,7 +188,7 @@ TEST(another_process_is_sent_nothing)
     theirs[4 * sizeof(uint64_t)] ^= 1; /* of another process */
     assert_int_equal(gf_gpu_cuda.export_to(f.gpu, theirs), GF_ERR_SYSTEM);
     assert_non_null(strstr(f.gpu->fault.text, "connect: Connection refused"));
-    close_fixture();
+    cuda_fixture_end(&f, pinned);
 }
 
 TEST(each_call_fails_once_and_is_named)
@@ -236,7 +219,7 @@ TEST(each_call_fails_once_and_is_named)
         if (rows[i].text != NULL) assert_non_null(strstr(f.gpu->fault.text, rows[i].text));
         else assert_non_null(strstr(f.log, closing));
         assert_int_equal(f.fake->live().imported, 0);
-        close_fixture();
+        cuda_fixture_end(&f, pinned);
         assert_int_equal(descriptors_count(), open);
     }
 }
@@ -248,13 +231,13 @@ TEST(an_exporter_that_is_refused_says_so)
     open_fixture("GF_FAKE_CUDA_FAIL=cuIpcGetMemHandle:1:801", kinds[BY_IPC]);
     assert_int_equal(gf_gpu_cuda.export(f.gpu, theirs), GF_ERR_DEVICE);
     assert_int_equal(gf_gpu_cuda.export(f.gpu, theirs), GF_OK);
-    close_fixture();
+    cuda_fixture_end(&f, pinned);
     open_fixture("GF_FAKE_CUDA_FAIL=cuMemExportToShareableHandle:1:801", NULL);
     memcpy(theirs, exporters[BY_DESCRIPTOR].handle, sizeof theirs);
     assert_int_equal(gf_gpu_cuda.export_to(f.gpu, theirs), GF_ERR_DEVICE);
     assert_non_null(strstr(f.gpu->fault.text, "cuMemExportToShareableHandle failed"));
     assert_int_equal(gf_gpu_cuda.export_to(f.gpu, theirs), GF_OK);
-    close_fixture();
+    cuda_fixture_end(&f, pinned);
 }
 
 /* Entering and leaving the context may fail too: then nothing stays open. */
@@ -289,7 +272,7 @@ TEST(a_process_imports_of_itself_by_address)
     assert_true(base == f.gpu->arena);
     gf_gpu_cuda.give_back(f.gpu, handle, base);
     assert_false(f.fake->failure_met());
-    close_fixture();
+    cuda_fixture_end(&f, pinned);
     assert_string_equal(f.log, "");
 }
 

@@ -51,13 +51,15 @@ static void begin(uint32_t seed)
     f.setup.kernels.image = &image;
     f.setup.kernels.names = kernel_names;
     f.setup.kernels.count = 2;
-    assert_int_equal(cuda_fixture_open(&f), GF_OK);
+    cuda_fixture_begin(&f, pinned, sizeof pinned);
     for (uint32_t k = 0; k < 2; k++) assert_int_equal(f.gpu->blocks[k], FAKE_CUDA_BLOCKS * f.gpu->multiprocessors);
-    assert_int_equal(gf_gpu_cuda.host_register(f.gpu, pinned, sizeof pinned), GF_OK);
 }
 
-static void end(void)
+/* With trouble that was looked for. */
+static void end_in(const char *trouble)
 {
+    assert_non_null(f.fake->trouble());
+    assert_non_null(strstr(f.fake->trouble(), trouble));
     gf_gpu_cuda.host_unregister(f.gpu, pinned);
     cuda_fixture_close(&f);
 }
@@ -74,14 +76,7 @@ static void launch(struct gf_queue *queue, uint32_t kernel, gf_mem at, uint32_t 
     memset(&words, 0xcc, sizeof words); /* was read during the call */
 }
 
-static uint32_t drain(struct gf_queue *queue)
-{
-    uint32_t turns = 0;
-    gf_status status;
-    while ((status = gf_gpu_cuda.finished(queue)) == GF_AGAIN) assert_true(++turns < TURNS_MAX);
-    assert_int_equal(status, GF_OK);
-    return turns;
-}
+static void drain(struct gf_queue *queue) { assert_true(cuda_fixture_drains(queue)); }
 
 static void counts_from(const uint32_t *words, uint32_t value)
 {
@@ -101,10 +96,10 @@ TEST(copies_arrive_late_and_whole)
         launch(&f.queue, DOUBLE, device(WORDS), 0);
         assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(WORDS), device(WORDS), BYTES), GF_OK);
         was_poisoned += pinned[WORDS] == FAKE_CUDA_POISON * 0x01010101u;
-        late += drain(&f.queue) > 0;
+        late += gf_gpu_cuda.finished(&f.queue) == GF_AGAIN;
+        drain(&f.queue);
         for (uint32_t i = 0; i < WORDS; i++) assert_int_equal(pinned[WORDS + i], 2 * (7 + i));
-        end();
-        cuda_fixture_clean(&f);
+        cuda_fixture_end(&f, pinned);
     }
     assert_true(late >= SEEDS / 2);
     assert_true(was_poisoned > 0);
@@ -117,8 +112,7 @@ TEST(empty_copies_are_valid)
     assert_int_equal(gf_gpu_cuda.zero(&f.queue, device(0), 0), GF_OK);
     assert_int_equal(gf_gpu_cuda.copy(&f.queue, device(0), device(0), BYTES), GF_OK);
     assert_int_equal(gf_gpu_cuda.finished(&f.queue), GF_OK);
-    end();
-    cuda_fixture_clean(&f);
+    cuda_fixture_end(&f, pinned);
 }
 
 TEST(a_copy_of_memory_that_is_nobodys_is_refused)
@@ -128,8 +122,7 @@ TEST(a_copy_of_memory_that_is_nobodys_is_refused)
     assert_int_equal(gf_gpu_cuda.copy(&f.queue, device(0), (gf_mem)(uintptr_t)stranger, BYTES), GF_ERR_DEVICE);
     assert_string_equal(f.gpu->fault.foreign_call, "cuMemcpyAsync");
     assert_non_null(strstr(f.gpu->fault.text, "CUDA_ERROR_INVALID_VALUE (1)"));
-    assert_non_null(f.fake->trouble());
-    end();
+    end_in("not all of it is device or registered memory");
 }
 
 /* The appliance's backward pass fills a gradient on its stream; the library copies it out on its own. */
@@ -139,7 +132,7 @@ static void produce(struct gf_queue *theirs)
     assert_int_equal(gf_gpu_cuda.mark(theirs, 0), GF_OK);
     assert_int_equal(gf_gpu_cuda.follow(&f.queue, 0), GF_OK);
     assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(0), device(0), BYTES), GF_OK);
-    (void)drain(&f.queue);
+    drain(&f.queue);
 }
 
 /* And the other way: the library copies weights in, and the appliance's forward pass reads them. */
@@ -150,7 +143,7 @@ static void consume(struct gf_queue *theirs)
     assert_int_equal(gf_gpu_cuda.lead(&f.queue, theirs->stream), GF_OK);
     launch(theirs, DOUBLE, device(0), 0);
     f.fake->stream_run(theirs->stream);
-    (void)drain(&f.queue);
+    drain(&f.queue);
 }
 
 static void with_their_stream(uint32_t seed, void (*run)(struct gf_queue *theirs))
@@ -169,8 +162,7 @@ TEST(the_queue_waits_for_their_stream)
     for (uint32_t seed = 0; seed < SEEDS; seed++) {
         with_their_stream(seed, produce);
         counts_from(pinned, 100);
-        end();
-        cuda_fixture_clean(&f);
+        cuda_fixture_end(&f, pinned);
     }
 }
 
@@ -179,10 +171,9 @@ TEST(their_stream_waits_for_the_queue)
     for (uint32_t seed = 0; seed < SEEDS; seed++) {
         with_their_stream(seed, consume);
         assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(WORDS), device(0), BYTES), GF_OK);
-        (void)drain(&f.queue);
+        drain(&f.queue);
         for (uint32_t i = 0; i < WORDS; i++) assert_int_equal(pinned[WORDS + i], 2 * (50 + i));
-        end();
-        cuda_fixture_clean(&f);
+        cuda_fixture_end(&f, pinned);
     }
 }
 
@@ -194,28 +185,10 @@ TEST(a_wait_that_is_left_out_is_found)
         struct gf_queue theirs = {.gpu = f.gpu, .stream = f.fake->stream_create()};
         launch(&theirs, FILL, device(0), 100);
         assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(0), device(0), BYTES), GF_OK);
-        (void)drain(&f.queue);
+        drain(&f.queue);
         f.fake->stream_run(theirs.stream);
         f.fake->stream_destroy(theirs.stream);
-        assert_non_null(f.fake->trouble());
-        assert_non_null(strstr(f.fake->trouble(), "nothing orders them"));
-        end();
-    }
-}
-
-/* What the host has seen to be done is an order too. */
-TEST(what_is_finished_needs_no_wait)
-{
-    for (uint32_t seed = 0; seed < SEEDS; seed++) {
-        begin(seed);
-        struct gf_queue theirs = {.gpu = f.gpu, .stream = f.fake->stream_create()};
-        launch(&theirs, FILL, device(0), 9);
-        (void)drain(&theirs);
-        launch(&f.queue, DOUBLE, device(0), 0);
-        (void)drain(&f.queue);
-        f.fake->stream_destroy(theirs.stream);
-        end();
-        cuda_fixture_clean(&f);
+        end_in("nothing orders them");
     }
 }
 
@@ -243,8 +216,7 @@ TEST(a_mark_is_reached_when_all_before_it_is_done)
         assert_int_equal(gf_gpu_cuda.mark(&f.queue, 0), GF_OK);
         while (gf_gpu_cuda.reached(f.gpu, 0) == GF_AGAIN) assert_true(done++ < TURNS_MAX);
         counts_from(pinned, 1000);
-        end();
-        cuda_fixture_clean(&f);
+        cuda_fixture_end(&f, pinned);
     }
 }
 
@@ -255,9 +227,8 @@ TEST(nothing_is_left_behind_by_a_close_in_the_middle)
         begin(seed);
         launch(&f.queue, FILL, device(0), 3);
         assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(0), device(0), BYTES), GF_OK);
-        end();
+        cuda_fixture_end(&f, pinned);
         counts_from(pinned, 3);
-        cuda_fixture_clean(&f);
         assert_string_equal(f.log, "");
     }
 }

@@ -51,7 +51,7 @@ each_time() {
 # Asked for only where another call failed.
 never='cuGetErrorName
 cuMemGetInfo'
-for made in $(sed -n 's/^    X("\(cu[A-Za-z0-9]*\)", .*/\1/p' firmware-tests/cuda/fake_cuda_calls.h); do
+for made in $(grep '^    X(' firmware-tests/cuda/fake_cuda_calls.h | grep -o 'cu[A-Za-z0-9]*'); do
     case $made in
     cuIpc* | cuStreamBatchMemOp) check "$made" each_time "$made" $two ;;
     *) check "$made" each_time "$made" $one ;;

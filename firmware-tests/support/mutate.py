@@ -4,7 +4,7 @@
 mutate.py COUNT SEED: works on a copy of the tree in $BUILD, never on the tree. The library is one shared object there, so
 that a mutant costs one compilation and no link of a suite. A mutant meets only the suites that execute its line (gcov),
 the quickest first, and is killed by the first that fails, crashes or takes five times as long. One that does not compile or
-gives the same object code is replaced by the next. Prints a line a mutant and a summary; goes on where it was stopped.
+gives the same object is replaced by the next. Prints a line a mutant and a summary; goes on where it was stopped.
 """
 import collections, contextlib, glob, json, os, random, re, resource, shutil, subprocess, sys, time
 
@@ -118,11 +118,6 @@ def suites_of(lines, path, at, every):
     return sorted(set(sum(known.values(), []))) if known else every
 
 
-def text_of(obj):
-    subprocess.run(["objcopy", "-O", "binary", "-j", ".text*", "-j", ".rodata*", "-j", ".data*", obj, obj + ".bin"], check=True)
-    return open(obj + ".bin", "rb").read()
-
-
 def tree_make():
     if os.path.exists(TREE):
         return
@@ -141,11 +136,10 @@ def mutant(path, offset, old, new):
     source, obj = TREE + "/" + path, TREE + "/b/" + path[:-1] + "o"
     text, object_was = open(source).read(), open(obj, "rb").read()
     try:
-        was = text_of(obj)
         open(source, "w").write(text[:offset] + new + text[offset + len(old):])
         try:
             make("b", "-O1", "b/libgradientflow.so")
-            changed = text_of(obj) != was
+            changed = open(obj, "rb").read() != object_was
         except subprocess.CalledProcessError:
             changed = False
         yield changed
