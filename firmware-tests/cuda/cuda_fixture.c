@@ -56,6 +56,14 @@ void cuda_fixture_init(struct cuda_fixture *f, const char *first, const char *se
     f->setup = (struct gf_gpu_setup){.library = f->library, .device_bytes = 1u << 20, .events_max = 4, .log = {log_keep, f}};
 }
 
+void cuda_fixture_kernels(struct cuda_fixture *f, const char *const *names, uint32_t count)
+{
+    static const struct fake_cuda_image image = FAKE_CUDA_IMAGE;
+    f->setup.kernels.image = &image;
+    f->setup.kernels.names = names;
+    f->setup.kernels.count = count;
+}
+
 gf_status cuda_fixture_open(struct cuda_fixture *f)
 {
     assert_true(gf_gpu_cuda.state_bytes(&f->setup) <= sizeof f->state);

@@ -21,6 +21,8 @@ struct cuda_fixture {
 
 /* Sets the fake's environment anew: "NAME=VALUE" or NULL, up to two; the seed is 0 unless one of them says so. */
 void cuda_fixture_init(struct cuda_fixture *f, const char *first, const char *second);
+/* The image of the next open has these, and nothing else. */
+void cuda_fixture_kernels(struct cuda_fixture *f, const char *const *names, uint32_t count);
 gf_status cuda_fixture_open(struct cuda_fixture *f);
 void cuda_fixture_close(struct cuda_fixture *f);
 /* Nothing is live any more and nothing was wrong; fails the test else. */

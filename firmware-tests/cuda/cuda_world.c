@@ -170,11 +170,6 @@ void cuda_world_close(void)
     cuda_world_close_alone();
 }
 
-void cuda_world_steps(uint32_t steps, const char *name)
-{
-    state_steps_same(&cuda_world.host, &cuda_world.cuda, 1, steps, state_fill, name);
-}
-
 bool cuda_world_same(void) { return state_worlds_same(&cuda_world.host, &cuda_world.cuda); }
 
 void cuda_world_expect_path(gf_path path)
@@ -184,7 +179,7 @@ void cuda_world_expect_path(gf_path path)
     assert_int_equal(world_stats(&cuda_world.host, 0).path, GF_PATH_HOST);
 }
 
-void cuda_world_halves_expect_equal(void)
+static void halves_expect_equal(void)
 {
     struct world *host = &cuda_world.host, *cuda = &cuda_world.cuda;
     for (uint32_t rank = 0; rank < host->world; rank++) {
@@ -199,6 +194,12 @@ void cuda_world_halves_expect_equal(void)
             assert_memory_equal((const void *)(uintptr_t)half, computed[rank][tensor], bytes);
         }
     }
+}
+
+void cuda_world_steps(uint32_t steps, const char *name)
+{
+    state_steps_same(&cuda_world.host, &cuda_world.cuda, 1, steps, state_fill, name);
+    halves_expect_equal();
 }
 
 void cuda_world_read(gf_context *gf, gf_mem from, uint64_t bytes, void *to)
@@ -227,6 +228,23 @@ gf_status cuda_world_dying(struct world *w, uint32_t rank, void *arg)
         cuda_world.fixture.fake->stream_drop(gf->gpu->streams[s]);
     death->done = true;
     return GF_AGAIN;
+}
+
+void cuda_world_dies(struct cuda_death *death)
+{
+    static struct cuda_kept before[STATE_RANKS_MAX], after;
+    struct world *w = &cuda_world.cuda;
+    for (uint32_t rank = 0; rank < w->world; rank++)
+        if (rank != death->victim) cuda_kept_read(w->ranks[rank].gf, &before[rank]);
+    world_run(w, cuda_world_dying, death);
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        gf_context *gf = w->ranks[rank].gf;
+        if (rank == death->victim) continue;
+        assert_true(w->ranks[rank].status < 0);
+        if (gf_error_last(gf)->peer != death->victim) fail_msg("rank %u: %s", rank, gf_error_last(gf)->text);
+        cuda_kept_read(gf, &after);
+        assert_memory_equal(&after, &before[rank], sizeof after);
+    }
 }
 
 void cuda_world_goes_on(struct cuda_death *death, gf_path path)

@@ -29,11 +29,10 @@ void cuda_world_open(const struct world_setup *host);
 void cuda_world_close(void);
 void cuda_world_open_alone(const struct world_setup *cuda); /* without the host's */
 void cuda_world_close_alone(void);
-/* Steps 1 to `steps` in both, after each of which they are the same. */
+/* Steps 1 to `steps` in both, after each of which they are the same; copies of weights in 16 bits at the end. */
 void cuda_world_steps(uint32_t steps, const char *name);
 bool cuda_world_same(void); /* all that the ranks would save */
 void cuda_world_expect_path(gf_path path); /* of all ranks; the host's have theirs */
-void cuda_world_halves_expect_equal(void);
 
 /* A step in which the victim's process dies once that is due, its kernels with it: for world_run(). */
 struct cuda_death {
@@ -43,6 +42,8 @@ struct cuda_death {
     bool done;
 };
 gf_status cuda_world_dying(struct world *w, uint32_t rank, void *death);
+/* Makes it: the survivors fail, name the victim, and have what they had before. */
+void cuda_world_dies(struct cuda_death *death);
 /* The survivors shrink, and make that step on the same path: with the same weights. */
 void cuda_world_goes_on(struct cuda_death *death, gf_path path);
 /* A step in which the named call fails the so-many-th time: its rank says so, all can be closed and nothing is left.

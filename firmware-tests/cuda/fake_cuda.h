@@ -25,7 +25,6 @@
  *   GF_FAKE_CUDA_WITHOUT=cuLaunchKernel       cuGetProcAddress() does not know it
  *   GF_FAKE_CUDA_VERSION=11040                what cuDriverGetVersion() says
  *   GF_FAKE_CUDA_MEMORY=1048576               bytes of device memory; default 4 GiB
- *   GF_FAKE_CUDA_OTHER_MEMORY=1               memory of another process that is opened is not what was exported
  *   GF_FAKE_CUDA_NO_DESCRIPTORS=1             memory by cuMemCreate() has none, so it is cuMemAlloc()'s
  *   GF_FAKE_CUDA_NO_FLAGS=1                   no stream memory operations
  *   GF_FAKE_CUDA_NAME="NVIDIA H200"           what the devices are called
@@ -69,7 +68,7 @@ struct fake_cuda_api {
     struct fake_cuda_live (*live)(void);
     uint64_t (*launches)(void); /* since the program began */
     uint64_t (*copies)(void);
-    void (*kernel_add)(const char *name, size_t args_bytes, fake_cuda_kernel run); /* name stays the caller's */
+    void (*kernel_add)(const char *name, size_t args_bytes, fake_cuda_kernel run); /* name stays the caller's; once */
     void (*touch)(uint64_t address, size_t size_bytes, bool is_write); /* by the kernel that runs */
     uint64_t (*stream_create)(void); /* a stream of the appliance; destroy it */
     void (*stream_destroy)(uint64_t stream);

@@ -1,7 +1,6 @@
 /* The fake CUDA driver: device memory of another process by CUDA IPC. It goes with the process that took it. */
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -26,11 +25,6 @@ static CUresult memory_import(const struct fake_export *exported, CUdeviceptr *a
                    (unsigned long long)exported->file);
     int file = open(path, O_RDWR | O_CLOEXEC);
     if (file < 0) return CUDA_ERROR_INVALID_VALUE;
-    if (getenv("GF_FAKE_CUDA_OTHER_MEMORY") != NULL) { /* as of a driver that opens something else */
-        (void)close(file);
-        file = fake_memory_file(exported->size_bytes);
-        if (file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     uint64_t at = fake_reserve(exported->size_bytes);
     bool placed = fake_place(at, file, exported->size_bytes);
     (void)close(file);

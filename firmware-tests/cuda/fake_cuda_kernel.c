@@ -1,18 +1,17 @@
-/* The fake CUDA driver: kernels, those of the SIMT emulator and those that a test adds. */
+/* The fake CUDA driver: kernels, those of the SIMT emulator (the library's, gf-train's, the benchmark's) and those that a test
+ * adds. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "firmware-tests/cuda/fake_cuda_state.h"
 #include "firmware-tests/cuda/simt.h"
+#include "tools/train/train_kernels.h"
 
 #define KERNELS_MAX 128u
 
-/* An object without the emulator knows the tests' kernels alone. */
-#pragma weak gf_simt_find
-#pragma weak gf_simt_launch
-#pragma weak gf_simt_error
-#pragma weak gf_simt_seed
-#pragma weak gf_simt_allow
+#define KERNEL_EXTERN(name) extern const struct gf_simt_kernel gf_simt_kernel_##name;
+TRAIN_KERNELS(KERNEL_EXTERN)
+KERNEL_EXTERN(sweep)
 
 static struct fake_kernel kernels[KERNELS_MAX];
 static uint32_t kernel_count;
@@ -20,6 +19,8 @@ static const struct work *current;
 
 void fake_kernel_add(const char *name, size_t args_bytes, fake_cuda_kernel run)
 {
+    for (uint32_t i = 0; i < kernel_count; i++)
+        if (strcmp(kernels[i].name, name) == 0) return;
     if ((kernel_count == KERNELS_MAX) || (args_bytes > ARGS_MAX)) abort();
     kernels[kernel_count++] = (struct fake_kernel){name, args_bytes, run};
 }
@@ -28,15 +29,17 @@ const struct fake_kernel *fake_kernel_find(const char *name)
 {
     for (uint32_t i = 0; i < kernel_count; i++)
         if (strcmp(kernels[i].name, name) == 0) return &kernels[i];
-    const struct gf_simt_kernel *found = gf_simt_find ? gf_simt_find(name) : NULL;
+    const struct gf_simt_kernel *found = gf_simt_find(name);
     if (found == NULL) return NULL;
     fake_kernel_add(found->name, found->args_bytes, NULL);
     return &kernels[kernel_count - 1u];
 }
 
-void fake_kernel_seed(uint64_t seed)
+__attribute__((constructor)) static void tools_kernels_add(void)
 {
-    if (gf_simt_seed) gf_simt_seed(seed);
+#define KERNEL_ADD(name) gf_simt_add(&gf_simt_kernel_##name);
+    TRAIN_KERNELS(KERNEL_ADD)
+    KERNEL_ADD(sweep)
 }
 
 void fake_kernel_touch(uint64_t address, size_t size_bytes, bool is_write)

@@ -230,8 +230,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle_out
     if (result != CUDA_SUCCESS) return result;
     size_t size_bytes = size_of(file);
     if ((type != DESCRIPTORS) || (size_bytes == 0)) return CUDA_ERROR_INVALID_VALUE;
-    bool other = getenv("GF_FAKE_CUDA_OTHER_MEMORY") != NULL;
-    file = other ? fake_memory_file(size_bytes) : fcntl(file, F_DUPFD_CLOEXEC, 0);
+    file = fcntl(file, F_DUPFD_CLOEXEC, 0);
     if (file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
     memory_add(file, size_bytes, handle_out)->is_foreign = true;
     return CUDA_SUCCESS;

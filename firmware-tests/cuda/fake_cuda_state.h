@@ -156,6 +156,5 @@ const struct fake_kernel *fake_kernel_find(const char *name);
 void fake_kernel_add(const char *name, size_t args_bytes, fake_cuda_kernel run);
 bool fake_kernel_run(const struct work *work);
 void fake_kernel_touch(uint64_t address, size_t size_bytes, bool is_write);
-void fake_kernel_seed(uint64_t seed);
 
 #endif

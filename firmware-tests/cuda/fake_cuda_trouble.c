@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "firmware-tests/cuda/fake_cuda_state.h"
+#include "firmware-tests/cuda/simt.h"
 
 #define CALL_NAMES_MAX 64u
 
@@ -53,7 +54,7 @@ __attribute__((constructor)) void fake_settings_read(void)
     fail_call[0] = '\0';
     fail_at = 0;
     fail_met = false;
-    fake_kernel_seed(random_state);
+    gf_simt_seed(random_state);
     if ((fail == NULL) || (fail[0] == '\0')) return;
     unsigned long long at = 0;
     if (sscanf(fail, "%63[^:]:%llu:%d", fail_call, &at, &fail_result) != 3)

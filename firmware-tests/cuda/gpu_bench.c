@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "firmware-tests/cuda/gpu_program.h"
-#include "firmware-tests/cuda/gpu_sweep.h"
 #include "ops/ops.h"
 
 #define ROUNDS 7u
@@ -115,8 +114,8 @@ int gpu_bench(uint64_t range_bytes)
     uint32_t missed = 0;
     bench_range_bytes = range_bytes;
     gpu_open(BENCH_RANGES * range_bytes + BENCH_REST_BYTES, range_bytes);
-    gpu_sweep_open(gpu_program.library, (struct gf_log){gpu_log, NULL});
-    gpu_timer_open(gpu_program.library);
+    gpu_sweep_open();
+    gpu_timer_open();
     GF_ASSERT(bench_row_count <= ROWS_MAX);
     bench_fill();
     sweep_prove();

@@ -3,7 +3,6 @@
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/gpu_program.h"
-#include "firmware-tests/cuda/gpu_steps.h"
 #include "firmware-tests/support/world.h"
 
 #define TENSORS 16u
@@ -53,23 +52,24 @@ static double step_run(struct world *w, bool before, bool inside)
     return (double)(gf_clock_monotonic.now_ns(NULL) - begin_ns) * 1e-6;
 }
 
-void gpu_steps_bench(const char *library, uint64_t bytes, bool is_quick)
+void gpu_steps_bench(uint64_t bytes)
 {
     static const struct world_device appliance = {.stream = 0, .gradient = nowhere, .store = store};
     struct world_setup setup = {.world = 1, .tensors = tensors, .tensor_count = TENSORS, .device = &appliance,
                                 .real_time = !gpu_program.is_fake};
-    uint32_t rounds = is_quick ? 1 : ROUNDS;
+    uint32_t rounds = gpu_program.is_fake ? 1 : ROUNDS;
     double took[3][ROUNDS], computing;
     struct world w;
     for (uint32_t i = 0; i < TENSORS; i++) tensors[i] = (struct gf_tensor){.name = "t", .elem_count = bytes / TENSORS / 4};
     strcpy(setup.config.device.driver, "cuda");
     setup.config.exchange.timeout_ns = UINT64_C(60000000000);
-    if (library != NULL) (void)snprintf(setup.config.device.library, sizeof setup.config.device.library, "%s", library);
+    if (gpu_program.library != NULL)
+        (void)snprintf(setup.config.device.library, sizeof setup.config.device.library, "%s", gpu_program.library);
     world_open(&w, &setup);
     repeats = 1;
     (void)step_run(&w, true, false);
     computing = step_run(&w, true, false) - step_run(&w, false, false);
-    if (!is_quick && (computing > 0)) repeats = (uint32_t)(step_run(&w, false, false) / computing) + 1;
+    if (!gpu_program.is_fake && (computing > 0)) repeats = (uint32_t)(step_run(&w, false, false) / computing) + 1;
     for (uint32_t round = 0; round < rounds; round++) {
         took[0][round] = step_run(&w, false, false);
         took[1][round] = step_run(&w, true, false);

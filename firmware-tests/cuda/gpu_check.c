@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "firmware-tests/cuda/gpu_program.h"
-#include "firmware-tests/cuda/gpu_steps.h"
 #include "firmware-tests/support/ops_pair.h"
 #include "ops/element/cuda/ops_cuda.h"
 
@@ -70,7 +69,7 @@ int gpu_check(void)
     bool same = ops_check(elems_max, is_small ? 1 : 4);
     gpu_close();
     if (!same) return 1;
-    runs = gpu_steps_check(gpu_program.library, is_small);
+    runs = gpu_steps_check(is_small);
     printf("gpu-check: whole steps of several ranks on one GPU end as on the host, in %u runs: dense and sparse, fp32, "
            "fp16 and bf16 on the wire, through host memory, from device to device, to the wire\n", runs);
     gpu_json_row("\"op\":\"steps\",\"same\":true,\"times\":%u", runs);

@@ -3,6 +3,7 @@
 #define GPU_PROGRAM_H
 
 #include "drivers/gpu.h"
+#include "firmware-tests/cuda/sweep.h"
 
 struct gpu_program {
     const char *library; /* a CUDA driver's; NULL: the system's */
@@ -37,6 +38,24 @@ void gpu_json_open(const char *path, const char *program);
 /* A row: the inside of an object, made as printf() does. */
 __attribute__((format(printf, 1, 2))) void gpu_json_row(const char *format, ...);
 void gpu_json_status(const char *status); /* "failed" until it is called */
+
+/* gpu_sweep.c: the benchmark's kernel, for which the driver is opened a second time, on the same primary context. Queued, with
+ * blocks and threads as the library's kernels have them. */
+void gpu_sweep_open(void);
+gf_status gpu_sweep(gf_queue_handle stream, const struct gf_sweep_args *args);
+void gpu_sweep_close(void);
+
+/* gpu_timer.c: between two events of the device, in microseconds, with all that was queued between them. End waits. */
+void gpu_timer_open(void);
+void gpu_timer_begin(void);
+double gpu_timer_end(void);
+void gpu_timer_close(void);
+
+/* gpu_steps.c: whole steps, dense and sparse, every wire type, through host memory, from device to device and straight to
+ * the wire, by several ranks in this process; the program ends where one does not end bit by bit as on the host. How many. */
+uint32_t gpu_steps_check(bool is_small);
+/* gpu_bench_step.c: what a step of that many bytes of gradients takes, with and without overlap; two lines. */
+void gpu_steps_bench(uint64_t bytes);
 
 /* gpu_check.c, gpu_bench.c: exit codes. range_bytes: of each of the ranges that a kernel reads or writes. */
 int gpu_check(void);

@@ -1,8 +1,7 @@
-/* See gpu_steps.h. The contexts are of the library's own driver and kernels, over a simulated network; the appliance
+/* Whole steps on a GPU: see gpu_program.h. The contexts are of the library's own driver and kernels, over a simulated network; the appliance
  * computes on the host, and the default stream brings its gradients to the device. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/gpu_program.h"
-#include "firmware-tests/cuda/gpu_steps.h"
 #include "lib/context.h"
 #include "firmware-tests/support/state_world.h"
 
@@ -50,7 +49,7 @@ static void card_copy(bool to_device, void *dst, const void *src, size_t size_by
     if (!to_device) memcpy(dst, bounce, size_bytes);
 }
 
-static void run_check(const struct state_run *run, gf_type wire, gf_path path, const char *library, bool is_quick)
+static void run_check(const struct state_run *run, gf_type wire, gf_path path, bool is_quick)
 {
     static const struct world_device appliance = {.stream = 0, .gradient = gradient_of, .store = gradient_store};
     struct world_setup on_host = state_setup_of(run), on_gpu;
@@ -75,7 +74,8 @@ static void run_check(const struct state_run *run, gf_type wire, gf_path path, c
     strcpy(on_gpu.config.device.driver, "cuda");
     on_gpu.config.device.ordinal = GF_ORDINAL(0); /* ranks of one process share a device */
     on_gpu.config.device.shared = true;
-    if (library != NULL) (void)snprintf(on_gpu.config.device.library, sizeof on_gpu.config.device.library, "%s", library);
+    if (gpu_program.library != NULL)
+        (void)snprintf(on_gpu.config.device.library, sizeof on_gpu.config.device.library, "%s", gpu_program.library);
     world_open(&host, &on_host);
     world_open(&gpu, &on_gpu);
     assert_int_equal(world_stats(&gpu, 0).path, path);
@@ -100,7 +100,7 @@ static void run_check(const struct state_run *run, gf_type wire, gf_path path, c
     free(computed);
 }
 
-uint32_t gpu_steps_check(const char *library, bool is_quick)
+uint32_t gpu_steps_check(bool is_quick)
 {
     uint32_t runs = 0;
     memcpy(small, state_tensors, sizeof small);
@@ -110,7 +110,7 @@ uint32_t gpu_steps_check(const char *library, bool is_quick)
             for (uint32_t path = GF_PATH_STAGED; path <= GF_PATH_WIRE; path++) {
                 if ((state_runs[i].quantize != GF_QUANTIZE_NONE) && (wire != GF_TYPE_F32)) continue;
                 if (is_quick && (state_runs[i].quantize == GF_QUANTIZE_NONE) && (wire != (i + path) % GF_TYPE_COUNT)) continue;
-                run_check(&state_runs[i], (gf_type)wire, (gf_path)path, library, is_quick);
+                run_check(&state_runs[i], (gf_type)wire, (gf_path)path, is_quick);
                 runs++;
             }
     return runs;

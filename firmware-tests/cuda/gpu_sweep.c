@@ -1,5 +1,5 @@
-/* See gpu_sweep.h. */
-#include "firmware-tests/cuda/gpu_sweep.h"
+/* See gpu_program.h. */
+#include "firmware-tests/cuda/gpu_program.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,10 +17,10 @@ static const void *const image = NULL;
 static struct gf_gpu *gpu;
 static void *state;
 
-void gpu_sweep_open(const char *library, struct gf_log log)
+void gpu_sweep_open(void)
 {
     static const char *const kernels[] = {"gf_kernel_sweep"};
-    struct gf_gpu_setup setup = {.library = (library != NULL) ? library : "", .log = log,
+    struct gf_gpu_setup setup = {.library = (gpu_program.library != NULL) ? gpu_program.library : "", .log = {gpu_log, NULL},
                                  .kernels = {.image = image, .names = kernels, .count = 1}};
     struct gf_fault fault = {.peer = GF_RANK_NONE};
     state = calloc(1, gf_gpu_cuda.state_bytes(&setup));

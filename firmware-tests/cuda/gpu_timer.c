@@ -1,11 +1,10 @@
-/* See gpu_sweep.h. The library's own events have no times, so the driver is asked for two that have. */
+/* See gpu_program.h. The library's own events have no times, so the driver is asked for two that have. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "firmware-tests/cuda/gpu_program.h"
-#include "firmware-tests/cuda/gpu_sweep.h"
 
 #define CUDA_12_0 12000
 
@@ -43,9 +42,9 @@ static void entered(bool enters)
     gpu_must(enters ? driver->enter(gpu_program.gpu) : driver->leave(gpu_program.gpu));
 }
 
-void gpu_timer_open(const char *name)
+void gpu_timer_open(void)
 {
-    void *library = dlopen((name != NULL) ? name : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *library = dlopen((gpu_program.library != NULL) ? gpu_program.library : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) must(-1, "dlopen");
     find(library, "cuEventCreate", &calls.create);
     find(library, "cuEventDestroy", &calls.destroy);

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "firmware-tests/cuda/gpu_program.h"
-#include "firmware-tests/cuda/gpu_steps.h"
 #include "ops/element/cuda/ops_cuda.h"
 #include "tools/common/tool_args.h"
 
@@ -72,7 +71,7 @@ int main(int argc, char **argv)
     gpu_program.is_fake = is_fake(gpu_program.library);
     if (checks) return gpu_check();
     int result = only_steps ? 0 : gpu_bench(mib << 20);
-    gpu_steps_bench(gpu_program.library, mib << 20, gpu_program.is_fake);
+    gpu_steps_bench(mib << 20);
     if (result == 0) gpu_json_status("passed");
     else fprintf(stderr, "gpu-bench: what is MISSED above counts on this device\n");
     return result;

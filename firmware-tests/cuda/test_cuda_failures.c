@@ -8,7 +8,6 @@
 #define BYTES 4096u
 
 static struct cuda_fixture f;
-static const struct fake_cuda_image image = FAKE_CUDA_IMAGE;
 static const char *const kernel_names[] = {"test_nothing"};
 static _Alignas(4096) char pinned[BYTES];
 
@@ -72,15 +71,11 @@ static gf_status all(const struct gf_fault **fault_out)
 static void begin(const char *call, uint32_t times, int result)
 {
     char text[128];
-    static bool added;
     (void)snprintf(text, sizeof text, "GF_FAKE_CUDA_FAIL=%s:%u:%d", call, times, result);
     bool old = (strcmp(call, "cuMemAlloc") == 0) || (strcmp(call, "cuMemFree") == 0); /* where nothing is mapped */
     cuda_fixture_init(&f, text, old ? "GF_FAKE_CUDA_NO_DESCRIPTORS=1" : NULL);
-    if (!added) f.fake->kernel_add(kernel_names[0], sizeof(uint64_t), nothing_run);
-    added = true;
-    f.setup.kernels.image = &image;
-    f.setup.kernels.names = kernel_names;
-    f.setup.kernels.count = 1;
+    f.fake->kernel_add(kernel_names[0], sizeof(uint64_t), nothing_run);
+    cuda_fixture_kernels(&f, kernel_names, 1);
 }
 
 /* Each result once where nothing follows of it, and once where it stays until the context is given up. */

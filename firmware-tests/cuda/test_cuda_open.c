@@ -3,7 +3,6 @@
 #include "firmware-tests/cuda/cuda_fixture.h"
 
 static struct cuda_fixture f;
-static const struct fake_cuda_image image = FAKE_CUDA_IMAGE;
 
 static void refused(gf_status expected, const char *first, const char *second)
 {
@@ -96,9 +95,7 @@ static void no_image(void)
 static void no_kernel(void)
 {
     static const char *const kernels[] = {"no_such_kernel"};
-    f.setup.kernels.image = &image;
-    f.setup.kernels.names = kernels;
-    f.setup.kernels.count = 1;
+    cuda_fixture_kernels(&f, kernels, 1);
 }
 
 TEST(what_cannot_open_says_why)
@@ -174,7 +171,7 @@ TEST(an_image_that_the_driver_is_too_old_for)
         (void)snprintf(version, sizeof version, "GF_FAKE_CUDA_VERSION=%s", cases[i].driver);
         cuda_fixture_init(&f, "GF_FAKE_CUDA_FAIL=cuModuleLoadData:1:222", version);
         assert_int_equal(setenv("GF_FAKE_CUDA_SM", cases[i].sm, 1), 0);
-        f.setup.kernels.image = &image;
+        cuda_fixture_kernels(&f, NULL, 0);
         f.setup.kernels.image_cuda = cases[i].image_cuda;
         refused(GF_ERR_DEVICE, cases[i].has, cases[i].take);
         assert_int_equal(unsetenv("GF_FAKE_CUDA_SM"), 0);

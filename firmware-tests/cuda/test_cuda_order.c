@@ -9,7 +9,6 @@
 #define BYTES (WORDS * sizeof(uint32_t))
 
 static struct cuda_fixture f;
-static const struct fake_cuda_image image = FAKE_CUDA_IMAGE;
 static const char *const kernel_names[] = {"test_fill", "test_double"};
 enum { FILL, DOUBLE };
 static _Alignas(4096) uint32_t pinned[4 * WORDS];
@@ -40,17 +39,11 @@ static void double_run(const void *args, uint32_t blocks, uint32_t threads)
 static void begin(uint32_t seed)
 {
     char text[64];
-    static bool added;
     (void)snprintf(text, sizeof text, "GF_FAKE_CUDA_SEED=%u", seed);
     cuda_fixture_init(&f, text, NULL);
-    if (!added) {
-        f.fake->kernel_add(kernel_names[FILL], sizeof(struct words), fill_run);
-        f.fake->kernel_add(kernel_names[DOUBLE], sizeof(struct words), double_run);
-    }
-    added = true;
-    f.setup.kernels.image = &image;
-    f.setup.kernels.names = kernel_names;
-    f.setup.kernels.count = 2;
+    f.fake->kernel_add(kernel_names[FILL], sizeof(struct words), fill_run);
+    f.fake->kernel_add(kernel_names[DOUBLE], sizeof(struct words), double_run);
+    cuda_fixture_kernels(&f, kernel_names, 2);
     cuda_fixture_begin(&f, pinned, sizeof pinned);
     for (uint32_t k = 0; k < 2; k++) assert_int_equal(f.gpu->blocks[k], FAKE_CUDA_BLOCKS * f.gpu->multiprocessors);
 }

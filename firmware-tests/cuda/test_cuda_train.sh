@@ -34,18 +34,6 @@ cat "$scratch/log" | grep -v "^\[" | tail -n 3
 check two_ranks_learn_what_the_host_does near "$scratch/host" "$scratch/two" 1e-5
 check ranks_are_equal grep -q "the same on all ranks" "$scratch/log"
 check they_sum_from_device_to_device grep -q "gradients     on a device, from device to device" "$scratch/log"
-# Where one process opens other memory than was exported: GF_RANK tells them apart, gf-run gives all the same environment.
-cat >"$scratch/other" <<'END'
-#!/bin/sh
-[ "$GF_RANK" -eq 1 ] && export GF_FAKE_CUDA_OTHER_MEMORY=1
-exec "$@"
-END
-check two_ranks_train_where_one_opens_other_memory timeout 200 "$BUILD/gf-run" -n 2 sh "$scratch/other" "$BUILD/gf-train" \
-    $steps $cuda --dump-weights "$scratch/other_two" >"$scratch/log" 2>&1
-check it_says_so grep -q "rank 1: what was imported as rank 0's device memory is other memory" "$scratch/log"
-check they_say_so grep -q "rank 0: gradients go through host memory, .*: rank 1: it reads other memory" "$scratch/log"
-check and_sum_through_host_memory grep -q "gradients     on a device, through host memory" "$scratch/log"
-check to_the_same_bits cmp "$scratch/two" "$scratch/other_two"
 
 # ---- sparse, resumed, without one that died ----
 sparse="$data --model linear --batch 8 --steps 6 --set sparse.enabled=true --set sparse.chunk_elems=64
@@ -60,7 +48,6 @@ check a_checkpoint_is_resumed two sparse_again $cuda --checkpoint "$scratch/c" -
 check from_its_step grep -q "resumed at step 3" "$scratch/log"
 check to_the_same_bits_too cmp "$scratch/sparse_cuda" "$scratch/sparse_again"
 
-step_of() { od -An -tu8 -j40 -N8 "$1" 2>/dev/null | tr -d ' '; }
 one_of_three_dies() {
     timeout 60 "$BUILD/gf-run" -n 3 --elastic sh -c 'echo $$ >"$0/pid.$GF_RANK"; exec "$@" --checkpoint "$0/e"' "$scratch" \
         "$BUILD/gf-train" $data --model linear --batch 3 --elastic --steps 40 $cuda --checkpoint-every 5 \

@@ -58,7 +58,6 @@ TEST(a_run_from_device_to_wire_ends_where_it_ends_on_the_host)
         both->wire_ranks = (i == 6) ? 0x5 : ALL_RANKS; /* once beside ranks that stage */
         both_open(&setup);
         cuda_world_steps(STEPS, state_runs[i].name);
-        cuda_world_halves_expect_equal();
         assert_true(link_watch_messages() > 50);
         cuda_world_close();
     }
