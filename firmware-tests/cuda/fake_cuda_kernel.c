@@ -1,5 +1,4 @@
-/* The fake CUDA driver: kernels, those of the SIMT emulator (the library's, gf-train's, the benchmark's) and those that a test
- * adds. */
+/* The fake CUDA driver: kernels of the SIMT emulator (the library's, gf-train's, the benchmark's), and what a test adds. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -87,7 +87,8 @@ void fake_maps_forget(void)
     memset(ranges, 0, sizeof ranges);
 }
 
-CUresult cuMemGetAllocationGranularity(size_t *grain_out, const CUmemAllocationProp *properties, CUmemAllocationGranularity_flags flags)
+CUresult cuMemGetAllocationGranularity(size_t *grain_out, const CUmemAllocationProp *properties,
+                                       CUmemAllocationGranularity_flags flags)
 {
     CUresult result = fake_enter("cuMemGetAllocationGranularity");
     if (result != CUDA_SUCCESS) return result;
@@ -200,8 +201,8 @@ CUresult cuMemSetAccess(CUdeviceptr base, size_t size_bytes, const CUmemAccessDe
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemExportToShareableHandle(void *descriptor_out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
-                            unsigned long long flags)
+CUresult cuMemExportToShareableHandle(void *descriptor_out, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType type, unsigned long long flags)
 {
     CUresult result = fake_enter("cuMemExportToShareableHandle");
     struct memory *memory = memory_of(handle);
@@ -223,7 +224,8 @@ static size_t size_of(int file)
     return is_whole((uint64_t)found.st_size) ? (size_t)found.st_size : 0;
 }
 
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle_out, void *descriptor, CUmemAllocationHandleType type)
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle_out, void *descriptor,
+                                        CUmemAllocationHandleType type)
 {
     CUresult result = fake_enter("cuMemImportFromShareableHandle");
     int file = (int)(intptr_t)descriptor;

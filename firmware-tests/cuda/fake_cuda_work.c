@@ -143,7 +143,8 @@ CUresult cuModuleGetFunction(CUfunction *function_out, CUmodule module, const ch
     return CUDA_SUCCESS;
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks_out, CUfunction function, int threads, size_t shared_bytes)
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks_out, CUfunction function, int threads,
+                                                     size_t shared_bytes)
 {
     CUresult result = fake_enter_current("cuOccupancyMaxActiveBlocksPerMultiprocessor");
     if (result != CUDA_SUCCESS) return result;

@@ -39,8 +39,8 @@ void gpu_json_open(const char *path, const char *program);
 __attribute__((format(printf, 1, 2))) void gpu_json_row(const char *format, ...);
 void gpu_json_status(const char *status); /* "failed" until it is called */
 
-/* gpu_sweep.c: the benchmark's kernel, for which the driver is opened a second time, on the same primary context. Queued, with
- * blocks and threads as the library's kernels have them. */
+/* gpu_sweep.c: the benchmark's kernel, for which the driver is opened a second time, on the same primary context.
+ * Queued, with blocks and threads as the library's kernels have them. */
 void gpu_sweep_open(void);
 gf_status gpu_sweep(gf_queue_handle stream, const struct gf_sweep_args *args);
 void gpu_sweep_close(void);
@@ -51,8 +51,9 @@ void gpu_timer_begin(void);
 double gpu_timer_end(void);
 void gpu_timer_close(void);
 
-/* gpu_steps.c: whole steps, dense and sparse, every wire type, through host memory, from device to device and straight to
- * the wire, by several ranks in this process; the program ends where one does not end bit by bit as on the host. How many. */
+/* gpu_steps.c: whole steps, dense and sparse, every wire type, through host memory, from device to device and straight
+ * to the wire, by several ranks in this process: how many runs. Ends the program with a message where a step does not
+ * end bit by bit as on the host. */
 uint32_t gpu_steps_check(bool is_small);
 /* gpu_bench_step.c: what a step of that many bytes of gradients takes, with and without overlap; two lines. */
 void gpu_steps_bench(uint64_t bytes);

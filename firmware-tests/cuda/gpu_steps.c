@@ -1,4 +1,4 @@
-/* Whole steps on a GPU: see gpu_program.h. The contexts are of the library's own driver and kernels, over a simulated network; the appliance
+/* See gpu_program.h. The contexts are of the library's own driver and kernels, over a simulated network; the appliance
  * computes on the host, and the default stream brings its gradients to the device. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/gpu_program.h"

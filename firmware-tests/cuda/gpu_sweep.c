@@ -20,8 +20,8 @@ static void *state;
 void gpu_sweep_open(void)
 {
     static const char *const kernels[] = {"gf_kernel_sweep"};
-    struct gf_gpu_setup setup = {.library = (gpu_program.library != NULL) ? gpu_program.library : "", .log = {gpu_log, NULL},
-                                 .kernels = {.image = image, .names = kernels, .count = 1}};
+    struct gf_gpu_setup setup = {.library = (gpu_program.library != NULL) ? gpu_program.library : "",
+                                 .log = {gpu_log, NULL}, .kernels = {.image = image, .names = kernels, .count = 1}};
     struct gf_fault fault = {.peer = GF_RANK_NONE};
     state = calloc(1, gf_gpu_cuda.state_bytes(&setup));
     if (state == NULL) exit(1);

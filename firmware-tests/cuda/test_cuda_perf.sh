@@ -4,24 +4,20 @@
 # nccl.h has them and nothing else; and by the real library, where there is one, which finds no GPU.
 . firmware-tests/support/shell.sh
 export LC_ALL=C
-fake=$(cd "$BUILD" && pwd)/firmware-tests/fake
-if [ ! -r "$fake/libcuda.so.1" ]; then skip gf_perf_on_cuda "no cuda.h in this build"; finish; fi
-if "$BUILD/gf-perf" --device cuda --set device.library="$fake/libcuda.so.1" -b 4 -e 4 -n 1 2>&1 |
-    grep -q "no kernels in this build"; then
-    skip gf_perf_on_cuda "no nvcc in this build"; finish
-fi
+need_cuda gf_perf_on_cuda
 # perf RANKS OPTION..
 perf() {
     ranks=$1; shift
     timeout 60 "$BUILD/gf-run" -n "$ranks" "$BUILD/gf-perf" --device cuda \
-        --set device.library="$fake/libcuda.so.1" $more -n 2 -w 0 "$@" >"$scratch/out" 2>"$scratch/err" || { cat "$scratch/out" "$scratch/err"; return 1; }
+        --set device.library="$fake" $more -n 2 -w 0 "$@" >"$scratch/out" 2>"$scratch/err" ||
+        { cat "$scratch/out" "$scratch/err"; return 1; }
 }
 columns='NF {print NF, $1, $3, $4, $5, $9 + $13}'
 rows() { grep -v '^#' "$scratch/out" | awk "$columns"; }
 nccl_rows() { sed -n 's/^# NCCL  *\([0-9]\)/\1/p' "$scratch/out" | awk "$columns"; }
 said() { grep -q -- "$1" "$scratch/out" || { cat "$scratch/out"; return 1; }; }
 more=
-check two_ranks_are_measured perf 2 -b 4K -e 16K --nccl "$fake/libnccl.so.2" --json "$scratch/json"
+check two_ranks_are_measured perf 2 -b 4K -e 16K --nccl "${fake%/*}/libnccl.so.2" --json "$scratch/json"
 check with_the_columns_of_nccl_tests [ "$(rows | xargs)" = "13 4096 float sum -1 0 13 16384 float sum -1 0" ]
 check from_device_to_device said "^# on a GPU a rank, Fake 0, from device to device"
 check by_direct said "^# by direct"
@@ -32,22 +28,22 @@ check all_of_it_as_JSON python3 -c 'import json, sys
 found = json.load(open(sys.argv[1]))
 assert found["header"]["nccl"] == "2.99.1" and found["header"]["path"] == "from device to device"
 assert [(r["wrong"], r["nccl_wrong"], r["nccl_us"] > 0) for r in found["rows"]] == [(0, 0, True)] * 2' "$scratch/json"
-check bf16_too perf 2 -d bfloat16 -b 4K -e 4K --nccl "$fake/libnccl.so.2"
+check bf16_too perf 2 -d bfloat16 -b 4K -e 4K --nccl "${fake%/*}/libnccl.so.2"
 check likewise [ "$(rows)" = "13 4096 bfloat16 sum -1 0" ]
 check one_rank_without_a_libnccl perf 1 -b 4 -e 4K -f 1024 --nccl /nowhere
 check is_said said "^# NCCL: skipped: no libnccl"
 check half_alone perf 1 -d half -b 4K -e 4K --nccl /nowhere
-check four_ranks_on_two_GPUs perf 4 -b 100 -e 100 --nccl "$fake/libnccl.so.2"
+check four_ranks_on_two_GPUs perf 4 -b 100 -e 100 --nccl "${fake%/*}/libnccl.so.2"
 check are_no_case_for_NCCL said "^# NCCL: skipped: NCCL wants a GPU a rank; ranks 0 and 2 have the same"
 more="--set device.ordinal=0 --set device.shared=true"
-check two_ranks_on_one_GPU perf 2 -b 4K -e 4K --nccl "$fake/libnccl.so.2"
+check two_ranks_on_one_GPU perf 2 -b 4K -e 4K --nccl "${fake%/*}/libnccl.so.2"
 check neither said "^# NCCL: skipped: NCCL wants a GPU a rank; ranks 0 and 1 have the same"
 more="--set link.transports=posix --set exchange.algorithm=ring"
 check through_host_memory perf 2 -b 4K -e 4K --nccl /nowhere
 check that_is_said_too said "through host memory"
 more=
 export GF_FAKE_NCCL_FAILS=1
-check NCCL_that_cannot_connect perf 2 -b 4K -e 4K --nccl "$fake/libnccl.so.2"
+check NCCL_that_cannot_connect perf 2 -b 4K -e 4K --nccl "${fake%/*}/libnccl.so.2"
 check says_why said "^# NCCL: ncclCommInitRank failed: invalid usage"
 unset GF_FAKE_NCCL_FAILS
 cuda=$(for d in "${CUDA_HOME:-/usr/local/cuda}" /usr; do [ ! -r "$d/include/nccl.h" ] || echo "$d"; done | head -n 1)

@@ -3,11 +3,7 @@
 # whatever order streams run, dense and sparse, resumed and without a rank that died; and it says what is wrong where it
 # cannot. On a few images, as nothing here asks how well it learns.
 . firmware-tests/support/shell.sh
-fake=$(cd "$BUILD" && pwd)/firmware-tests/fake/libcuda.so.1
-if [ ! -r "$fake" ]; then skip gf_train_on_cuda "no cuda.h in this build"; finish; fi
-if "$BUILD/gf-train" --device cuda --set device.library=/nowhere 2>&1 | grep -q "built without nvcc"; then
-    skip gf_train_on_cuda "no nvcc in this build"; finish
-fi
+need_cuda gf_train_on_cuda
 
 # near A B LIMIT [BASE]: relative distance of two files of weights; of what was learned since BASE
 near() {

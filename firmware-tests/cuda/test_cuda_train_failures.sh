@@ -4,13 +4,8 @@
 # that goes on ends with the weights of an undisturbed one. Nothing hangs, and nothing is left on the device.
 # suite: long
 . firmware-tests/support/shell.sh
-fake=$(cd "$BUILD" && pwd)/firmware-tests/fake/libcuda.so.1
-if [ ! -r "$fake" ]; then skip cuda_train_failures "no cuda.h in this build"; finish; fi
-if "$BUILD/gf-train" --device cuda --set device.library=/nowhere 2>&1 | grep -q "built without nvcc"; then
-    skip cuda_train_failures "no nvcc in this build"; finish
-fi
-images() { idx_data "$scratch/data" 32; }
-check "a_few_images_are_there" images
+need_cuda cuda_train_failures
+check "a_few_images_are_there" idx_data "$scratch/data" 32
 train="$BUILD/gf-train --data $scratch/data --model linear --batch 2 --steps 1 --device cuda --set device.library=$fake"
 one="timeout 60 $train --dump-weights"
 two="timeout 60 $BUILD/gf-run -n 2 $train --dump-weights"

@@ -2,15 +2,12 @@
 # gpu-check and gpu-bench: from end to end against the CUDA driver without a GPU, and what they say where there is none.
 . firmware-tests/support/shell.sh
 program=$BUILD/firmware-tests/program_gpu
-fake=$BUILD/firmware-tests/fake/libcuda.so.1
-if [ ! -x "$program" ]; then skip "gpu_programs" "this build has no CUDA driver"; finish; fi
+need_cuda gpu_programs
 run() { timeout 300 "$program" "$@" >"$scratch/out" 2>&1; }
 ends_with() { want=$1; shift; run "$@"; [ $? -eq "$want" ]; }
 
 check "nonsense_is_refused" ends_with 2 nonsense
 check "a_bench_of_0_MiB_is_refused" ends_with 2 bench --mib 0
-run check --library /nowhere/libcuda.so.1
-if grep -q "no GPU kernels" "$scratch/out"; then skip "gpu_programs" "this build has no kernels (no nvcc)"; finish; fi
 check "a_missing_driver_fails" ends_with 1 check --library /nowhere/libcuda.so.1
 check "and_is_named" grep -q /nowhere/libcuda.so.1 "$scratch/out"
 if [ -e /dev/nvidiactl ] || [ -e /dev/dxg ]; then skip "no_gpu_is_said" "there is one"

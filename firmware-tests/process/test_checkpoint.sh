@@ -18,7 +18,6 @@ train() {
 }
 resume() { ranks=$1; shift; train "$ranks" --checkpoint "$file" --checkpoint-every 7 --resume "$@"; }
 weights() { sed -n 's/^weights *\([0-9a-f]*\), the same on all ranks$/\1/p' "$scratch/log"; }
-step_of() { od -An -tu8 -j40 -N8 "$1" 2>/dev/null | tr -d ' '; }
 said() { grep -q "$1" "$scratch/log" || { cat "$scratch/log"; return 1; }; }
 keep() { rm -rf "$scratch/kept"; mkdir "$scratch/kept"; cp "$file".* "$scratch/kept/"; }
 restore() { rm -f "$file".*; cp "$scratch"/kept/* "$scratch/"; }

@@ -9,35 +9,44 @@
 
 static struct middle middle;
 
-static void both_progress(void)
+static void middle_turn(void) { middle_progress(&middle); }
+
+/* Rank 1 of `size` begins behind the middle, which changes a byte of each connection where its mask is not 0. */
+static void middle_world_begin(uint32_t size, int flip_direction, uint32_t flip_at, unsigned char flip_mask)
 {
-    turn();
-    middle_progress(&middle);
+    struct gf_rendezvous_setup setup;
+    begin();
+    turn_too = middle_turn;
+    keyed_open(0, 0, size, key_a);
+    middle_open(&middle, star.address);
+    middle.flip_direction = flip_direction;
+    middle.flip_at = flip_at;
+    middle.flip_mask = flip_mask;
+    setup = keyed(1, size, key_a);
+    setup.address = middle.address;
+    end_open(1, &setup);
 }
 
-#define BOTH_UNTIL(condition)                                                    \
-    do {                                                                         \
-        bool came = (condition);                                                 \
-        for (int turns = 0; !came && (turns < TURNS_MAX); turns++) {             \
-            both_progress();                                                         \
-            came = (condition);                                                  \
-        }                                                                        \
-        if (!came) fail_msg("line %d: never came: %s", __LINE__, #condition);    \
-    } while (0)
+static void middle_world_open(void)
+{
+    middle_world_begin(2, 0, 0, 0);
+    UNTIL((seen[0].connected == 2) && (seen[1].connected == 1)); /* who changes nothing is not noticed */
+}
+
+static void middle_world_close(void)
+{
+    turn_too = NULL;
+    middle_close(&middle);
+}
 
 TEST(a_recorded_handshake_is_no_use)
 {
     static unsigned char recorded[MIDDLE_RECORD_MAX], challenge[CHALLENGE_FRAME];
-    keyed_open(0, 0, 2, key_a);
-    middle_open(&middle, star.address);
-    struct gf_rendezvous_setup setup = keyed(1, 2, key_a);
-    setup.address = middle.address;
-    end_open(1, &setup);
-    BOTH_UNTIL((seen[0].connected == 2) && (seen[1].connected == 1)); /* who changes nothing is not noticed */
+    middle_world_open();
     assert_int_equal(middle.recorded[MIDDLE_UP], HELLO_FRAME + PROOF_FRAME);
     assert_int_equal(middle.recorded[MIDDLE_DOWN], CHALLENGE_FRAME + ANSWER_FRAME + GF_AUTH_MAC_BYTES);
     memcpy(recorded, middle.record[MIDDLE_UP], HELLO_FRAME + PROOF_FRAME);
-    middle_close(&middle);
+    middle_world_close();
     tcp_world_close(&star);
     for (int together = 0; together < 2; together++) {
         begin();
@@ -59,20 +68,12 @@ TEST(a_recorded_handshake_is_no_use)
 static void flip_check(int direction, uint32_t at, unsigned char mask)
 {
     bool late = (direction == MIDDLE_DOWN) && (at >= CHALLENGE_FRAME); /* rank 0 has believed by then, rightly */
-    begin();
-    keyed_open(0, 0, 3, key_a);
-    middle_open(&middle, star.address);
-    middle.flip_direction = direction;
-    middle.flip_at = at;
-    middle.flip_mask = mask;
-    struct gf_rendezvous_setup setup = keyed(1, 3, key_a);
-    setup.address = middle.address;
-    end_open(1, &setup);
+    middle_world_begin(3, direction, at, mask);
     /* Refused, or hung up on and tried again. */
-    BOTH_UNTIL((seen[1].status < 0) || (middle.connections >= 2));
+    UNTIL((seen[1].status < 0) || (middle.connections >= 2));
     assert_int_equal(seen[1].connected, 0);
     tcp_world_end_close(&star, 1);
-    middle_close(&middle);
+    middle_world_close();
     if (late) UNTIL(seen[0].ended == 2);
     else assert_int_equal(seen[0].connected, 0);
     assert_int_equal(seen[0].refused, 0);
@@ -92,17 +93,6 @@ TEST(each_byte_of_the_handshake_is_covered)
     }
 }
 
-static void middle_world_open(void)
-{
-    begin();
-    keyed_open(0, 0, 2, key_a);
-    middle_open(&middle, star.address);
-    struct gf_rendezvous_setup setup = keyed(1, 2, key_a);
-    setup.address = middle.address;
-    end_open(1, &setup);
-    BOTH_UNTIL((seen[0].connected == 2) && (seen[1].connected == 1));
-}
-
 static void small_send(int direction, uint32_t kind)
 {
     uint32_t from = (direction == MIDDLE_UP) ? 1 : 0;
@@ -113,11 +103,11 @@ static void small_send(int direction, uint32_t kind)
 static void assert_cut_off(int direction, uint32_t frames, const char *text)
 {
     uint32_t to = (direction == MIDDLE_UP) ? 0 : 1;
-    BOTH_UNTIL(seen[to].ended != 0);
+    UNTIL(seen[to].ended != 0);
     if (strstr(seen[to].text, text) == NULL) print_error("'%s'\n", seen[to].text);
     assert_non_null(strstr(seen[to].text, text));
     assert_int_equal(seen[to].frames, frames);
-    middle_close(&middle);
+    middle_world_close();
     tcp_world_close(&star);
 }
 
@@ -165,12 +155,12 @@ TEST(frames_come_once_in_order_from_the_peer)
         small_send(direction, 1);
         small_send(direction, 2);
         small_send(back, 1);
-        BOTH_UNTIL((middle.recorded[direction] == at + 2 * SMALL_FRAME) &&
-                   (middle.recorded[back] == back_at + SMALL_FRAME));
+        UNTIL((middle.recorded[direction] == at + 2 * SMALL_FRAME) &&
+              (middle.recorded[back] == back_at + SMALL_FRAME));
         const unsigned char *first = middle.record[direction] + at, *second = first + SMALL_FRAME;
         switch (c->trick) {
         case REPEAT:
-            BOTH_UNTIL(seen[(direction == MIDDLE_UP) ? 0 : 1].frames == 2);
+            UNTIL(seen[(direction == MIDDLE_UP) ? 0 : 1].frames == 2);
             middle_inject(&middle, direction, second, SMALL_FRAME);
             break;
         case SWAP:

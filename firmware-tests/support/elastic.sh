@@ -2,7 +2,6 @@
 # what a job printed in $scratch/log. Read behind shell.sh.
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
 
-step_of() { od -An -tu8 -j40 -N8 "$1" 2>/dev/null | tr -d ' '; } # of a checkpoint
 accuracy() { sed -n 's/^.*test accuracy *\([0-9.]*\) %.*$/\1/p' "$1"; }
 near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(a > 0 && b > 0 && d < 1 && d > -1) }'; } # within a point
 nap() { sleep "$(awk -v ms="$1" 'BEGIN { print ms / 1000 }')"; }

@@ -30,3 +30,12 @@ refused() {
     else not_ok "$name_" "does not say \"$text_\": $(tail -n 2 "$scratch/out")"; fi
 }
 finish() { exit $((failures > 0)); }
+step_of() { od -An -tu8 -j40 -N8 "$1" 2>/dev/null | tr -d ' '; } # of a checkpoint
+# need_cuda NAME: $fake is the CUDA driver without a GPU; a build without it, or without kernels, skips NAME, and that is all
+need_cuda() {
+    fake=$(cd "$BUILD" && pwd)/firmware-tests/fake/libcuda.so.1
+    if [ ! -r "$fake" ]; then skip "$1" "no cuda.h in this build"
+    elif [ ! -e "$BUILD/ops/element/cuda/gf_kernels.fatbin" ]; then skip "$1" "no nvcc in this build"
+    else return; fi
+    finish
+}

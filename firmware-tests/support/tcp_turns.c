@@ -5,6 +5,7 @@
 struct tcp_world star;
 struct seen seen[TCP_WORLD_MAX];
 uint64_t now_ns;
+void (*turn_too)(void);
 
 void world_clear(void)
 {
@@ -45,6 +46,7 @@ void turn(void)
     for (uint32_t slot = 0; slot < TCP_WORLD_MAX; slot++) {
         if (star.ends[slot] != NULL) end_poll(slot);
     }
+    if (turn_too != NULL) turn_too();
 }
 
 void end_open(uint32_t slot, const struct gf_rendezvous_setup *setup)

@@ -22,6 +22,7 @@ struct seen {
 extern struct tcp_world star;
 extern struct seen seen[TCP_WORLD_MAX];
 extern uint64_t now_ns;
+extern void (*turn_too)(void); /* at the end of each turn; NULL: nothing */
 
 void world_clear(void); /* TEST_EACH(world_clear, world_end) */
 void world_end(void);   /* closes all ends */
