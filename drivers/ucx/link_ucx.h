@@ -50,8 +50,8 @@ struct gf_req {
 struct gf_ucx_peer {
     ucp_ep_h endpoint; /* NULL: not connected */
     ucp_rkey_h rkey;   /* holds the mapping; NULL: no region or not reachable */
-    void *mapped;      /* the peer's region; NULL: memory is not shared */
-    size_t region_bytes;
+    void *mapped;      /* the peer's region, or this rank's own; NULL: memory is not shared */
+    size_t region_bytes; /* 0 without one */
 };
 
 struct gf_ucx {

@@ -65,6 +65,9 @@ static uint64_t canary_new(const struct gf_ucx *ucx)
 
 static void region_mark(struct gf_ucx *ucx)
 {
+    struct gf_ucx_peer *own = &ucx->peers[ucx->setup.rank];
+    own->mapped = ucx->link.region;
+    own->region_bytes = ucx->setup.region_bytes;
     ucx->canary = canary_new(ucx);
     memcpy(ucx->link.region + canary_offset(ucx->setup.region_bytes), &ucx->canary, sizeof ucx->canary);
 }
@@ -112,9 +115,11 @@ gf_status gf_ucx_region_take(struct gf_ucx *ucx)
 
 void gf_ucx_region_give(struct gf_ucx *ucx)
 {
-    if (ucx->memory != NULL) (void)ucp_mem_unmap(ucx->context, ucx->memory);
+    if (ucx->memory == NULL) return;
+    (void)ucp_mem_unmap(ucx->context, ucx->memory);
     ucx->memory = NULL;
     ucx->link.region = NULL;
+    ucx->peers[ucx->setup.rank] = (struct gf_ucx_peer){.endpoint = NULL};
 }
 
 /* ---- endpoint addresses ---- */
@@ -268,6 +273,7 @@ gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoi
 void gf_ucx_peers_forget(struct gf_ucx *ucx)
 {
     for (uint32_t i = 0; i < ucx->setup.world; i++) {
+        if (i == ucx->setup.rank) continue;
         if (ucx->peers[i].rkey != NULL) ucp_rkey_destroy(ucx->peers[i].rkey);
         memset(&ucx->peers[i], 0, sizeof ucx->peers[i]);
     }
@@ -275,18 +281,16 @@ void gf_ucx_peers_forget(struct gf_ucx *ucx)
 
 void *gf_ucx_map(struct gf_link *link, uint32_t peer)
 {
-    struct gf_ucx *ucx = gf_ucx_of(link);
-    if (peer >= ucx->setup.world) return NULL;
-    return (peer == ucx->setup.rank) ? (void *)link->region : ucx->peers[peer].mapped;
+    const struct gf_ucx *ucx = gf_ucx_of(link);
+    return (peer < ucx->setup.world) ? ucx->peers[peer].mapped : NULL;
 }
 
 void gf_ucx_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value)
 {
-    struct gf_ucx *ucx = gf_ucx_of(link);
-    unsigned char *base = gf_ucx_map(link, peer);
-    GF_ASSERT((base != NULL) && (offset_bytes % sizeof value == 0));
-    GF_ASSERT(offset_bytes < ((peer == ucx->setup.rank) ? ucx->setup.region_bytes : ucx->peers[peer].region_bytes));
-    __atomic_store_n((uint64_t *)(void *)(base + offset_bytes), value, __ATOMIC_RELEASE);
+    const struct gf_ucx *ucx = gf_ucx_of(link);
+    const struct gf_ucx_peer *to = &ucx->peers[peer];
+    GF_ASSERT((peer < ucx->setup.world) && (offset_bytes % sizeof value == 0) && (offset_bytes < to->region_bytes));
+    __atomic_store_n((uint64_t *)(void *)((unsigned char *)to->mapped + offset_bytes), value, __ATOMIC_RELEASE);
 }
 
 /* The announcement is a flag of which a futex is the lower half (the host is little-endian: endpoint addresses see to that). Arming
