@@ -47,6 +47,7 @@ struct gf_context {
     struct gf_link *link;
     struct gf_rendezvous *rendezvous;
     struct gf_members *members;
+    struct gf_position *position; /* the members': this rank's */
     struct gf_gpu *gpu;
     struct gf_queue queue;       /* of element ops on the pools, in order */
     struct gf_queue pack_queue;  /* of what is packed into dense buffers, after the appliance's tensors */
@@ -81,6 +82,7 @@ struct gf_context {
     struct gf_warm warm;
     struct gf_nodes nodes;
     gf_algorithm algorithm;      /* what is asked for, known when the warm-up ends (choose.h) */
+    uint32_t lane_ranks;         /* direct's in this epoch: fewer after a shrink, which the memory has room for */
     struct gf_waiting waiting;
     struct gf_polled polled;
     struct gf_failing failing;

@@ -95,7 +95,7 @@ struct gf_coll {
     uint32_t slice_bytes;
     uint32_t window;           /* messages under way in each direction, at most */
     uint32_t spins;            /* a turn looks for an awaited flag as many times more before it returns */
-    uint32_t core;             /* where this rank runs now, from 1; 0: unknown */
+    bool tells_core;           /* where this rank runs means something: ranks of a node tell each other */
     /* The kind's own struct, which its header declares: memory of the owner, who sets in it what the header says. */
     union {
         struct gf_flow *flow;  /* kinds made of rounds: nothing to set */
@@ -120,6 +120,7 @@ struct gf_coll {
     bool awaits_device;        /* late folds are awaited, too */
     bool awaits_core;          /* a rank that is awaited last ran on this rank's core: it needs it */
     uint64_t moved_ns;         /* last progress */
+    uint64_t bytes;            /* of data */
     uint64_t bytes_done;       /* payload posted to the link */
     uint64_t bytes_mapped;     /* read from and written to peers' regions */
 };

@@ -27,6 +27,10 @@ static inline bool gf_sums_late(const gf_context *gf, gf_algorithm algorithm)
     if (!gf->on_device) return false;
     return gf->ipc.agreed ? (gf_is_in_node(algorithm) || gf->link->reaches_device) : (gf_path_of(gf) == GF_PATH_WIRE);
 }
+static inline bool gf_device_holds(const gf_context *gf, gf_mem data)
+{
+    return gf->on_device && (data >= gf->device.base) && (data - gf->device.base < gf->device.bytes);
+}
 /* What this rank alone owes lies in sparse.history: of so many elements. */
 static inline bool gf_is_quantized(const gf_context *gf) { return gf->quantized.form.elems > 0; }
 static inline uint64_t gf_history_elems(const gf_context *gf)
@@ -38,7 +42,13 @@ static inline bool gf_aborted(const gf_context *gf) /* gf_abort() was called */
 {
     return atomic_load_explicit(&gf->aborted, memory_order_relaxed) != 0;
 }
-/* Looks at abort, fork and failure: GF_OK, or what the call must answer. */
+/* No abort, fork or failure. */
+static inline bool gf_is_well(const gf_context *gf)
+{
+    return (gf != NULL) && (gf->magic == GF_CONTEXT_MAGIC) && !gf_forked(&gf->fork) && (gf->error.code == GF_OK) &&
+           !gf_aborted(gf);
+}
+/* GF_OK where all is well, or what the call must answer. */
 gf_status gf_enter(gf_context *gf);
 /* The same for calls that poll: GF_OK while failing goes on, because they are what makes it end. */
 gf_status gf_enter_poll(gf_context *gf);

@@ -4,11 +4,19 @@
 #include "lib/core/choose.h"
 #include "lib/modules/modules.h"
 
+uint32_t gf_choose_lane_ranks(const struct gf_config *config)
+{
+    bool in_nodes = (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) && (config->job.world_max > GF_DIRECT_RANKS_MAX);
+    return in_nodes ? GF_DIRECT_RANKS_MAX : config->job.world_max;
+}
+
 void gf_choose_reset(gf_context *gf)
 {
     gf_algorithm asked = gf->config.exchange.algorithm;
     gf->algorithm = gf_is_in_node(asked) ? GF_ALGORITHM_AUTO : asked;
     gf->nodes.used = false;
+    gf->lane_ranks = gf_choose_lane_ranks(&gf->config);
+    if (gf->world < gf->lane_ranks) gf->lane_ranks = gf->world;
 }
 
 /* Checksums cover messages only: auto does not give them up. */
@@ -18,18 +26,6 @@ void gf_choose_commit(gf_context *gf, bool shares)
     bool wanted = (asked == GF_ALGORITHM_DIRECT) || ((asked == GF_ALGORITHM_AUTO) && !gf->config.link.integrity);
     if (asked == GF_ALGORITHM_HIERARCHY) gf->algorithm = asked;
     if (wanted && shares && (gf->world > 1)) gf->algorithm = GF_ALGORITHM_DIRECT;
-}
-
-uint32_t gf_choose_lane_ranks(const struct gf_config *config)
-{
-    bool in_nodes = (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) && (config->job.world_max > GF_DIRECT_RANKS_MAX);
-    return in_nodes ? GF_DIRECT_RANKS_MAX : config->job.world_max;
-}
-
-uint32_t gf_choose_lanes(const gf_context *gf)
-{
-    uint32_t most = gf_choose_lane_ranks(&gf->config);
-    return (gf->world < most) ? gf->world : most;
 }
 
 gf_algorithm gf_choose(const gf_context *gf, gf_collective collective, uint64_t bytes)

@@ -17,6 +17,5 @@ void gf_choose_reset(gf_context *gf);
 
 /* Ranks that direct's flags are laid out for: of the world, or, with hierarchy, of the largest node there may be. */
 uint32_t gf_choose_lane_ranks(const struct gf_config *config);
-uint32_t gf_choose_lanes(const gf_context *gf); /* of this epoch: fewer after a shrink, which the memory has room for */
 
 #endif

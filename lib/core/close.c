@@ -22,6 +22,7 @@ void gf_drivers_close(gf_context *gf)
     gf->rendezvous = NULL;
     gf->gpu = NULL;
     gf->members = NULL;
+    gf->position = NULL;
 }
 
 /* The others may still need what this rank has sent: progress until all have said that they leave. */

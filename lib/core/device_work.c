@@ -56,11 +56,6 @@ gf_status gf_queue_after(gf_context *gf, struct gf_queue *earlier, const struct 
     return gf->gpu->driver->lead(earlier, later->stream);
 }
 
-bool gf_device_holds(const gf_context *gf, gf_mem data)
-{
-    return gf->on_device && (data >= gf->device.base) && (data - gf->device.base < gf->device.bytes);
-}
-
 gf_status gf_queue_refused(gf_context *gf, gf_status status, const char *call)
 {
     if ((status != GF_ERR_STATE) && (status != GF_ERR_PARAM)) return gf_device_failed(gf, GF_OPERATION_STEP);

@@ -6,7 +6,6 @@
 
 gf_status gf_device_register(gf_context *gf); /* the exchange region */
 gf_status gf_device_unregister(gf_context *gf);
-bool gf_device_holds(const gf_context *gf, gf_mem data);
 gf_status gf_device_finished(gf_context *gf); /* GF_OK: nothing is queued or running; GF_AGAIN */
 gf_status gf_device_failed(gf_context *gf, gf_operation operation); /* the context fails with the driver's fault */
 

@@ -1,7 +1,5 @@
 /* The state machine of operations (op.h), what goes into the trace and the statistics of them, and how the failure of a
  * collective becomes the context's. */
-#include <sched.h>
-
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/choose.h"
@@ -69,8 +67,7 @@ static void own_set(const gf_context *gf, struct gf_op *op)
     direct->order = op->order;
     direct->region_bytes = gf->region.bytes;
     direct->exported = NULL;
-    direct->area_offset = 0;
-    direct->lane_ranks = gf_choose_lanes(gf);
+    direct->lane_ranks = gf->lane_ranks;
     direct->small_bytes = small_bytes(gf, &op->coll);
     direct->may_queue = false;
     direct->block_elems = 0;
@@ -95,21 +92,14 @@ static bool timed(const struct gf_op *op)
 static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     struct gf_coll *coll = &op->coll;
-    struct gf_position *position = gf_members_position(gf->members);
+    struct gf_position *position = gf->position;
     gf_status status;
     if (op->kind->packed != NULL) op->kind->packed(gf, op, now_ns);
     coll->kind = gf->modules->coll[op->algorithm];
-    coll->link = gf->link;
     coll->queue = &gf->wire_queue;
     coll->ops = gf->wire_ops;
-    coll->members = gf->ids;
-    coll->size = gf->world;
-    coll->index = gf->rank;
     coll->staging = op->staging;
     coll->is_late = false;
-    coll->timeout_ns = gf->config.exchange.timeout_ns;
-    coll->slice_bytes = gf->config.exchange.slice_bytes;
-    coll->window = gf->config.link.window;
     coll->timing = ((gf->modules->observe != NULL) && timed(op)) ? &gf->observed.timing : NULL;
     coll->check = op->kind->counts ? &op->summed : NULL;
     op->summed = (struct gf_check){.bad_first = UINT64_MAX};
@@ -166,15 +156,13 @@ __attribute__((cold)) static gf_status op_fail(gf_context *gf, struct gf_op *op,
 
 static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
-    struct gf_position *position = gf_members_position(gf->members);
+    struct gf_position *position = gf->position;
     struct gf_coll *coll = &op->coll;
     gf_status status;
     if (op->begin_ns == 0) /* it began without the clock */
         op->taken_ns = op->begin_ns = op->wait_ns = coll->moved_ns = now_ns;
     coll->spins = gf_op_is_alone(&gf->under_way) ? gf->waiting.spins : 0; /* others would wait for it */
     coll->awaits_core = false;
-    if ((now_ns != 0) && gf_is_in_node(op->algorithm) && !gf->link->driver->simulated)
-        coll->core = (uint32_t)sched_getcpu() + 1; /* after the first turn, while flags travel */
     if (gf->ipc.flags) gf->modules->device->op_order(gf, op);
     status = gf_coll_poll(coll, now_ns);
     if ((now_ns == 0) && (status != GF_AGAIN)) /* all were there: it has ended in the call that posted it */
@@ -203,7 +191,7 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 }
 
 /* From where it is as far as it goes. */
-gf_status gf_op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+__attribute__((noinline)) static gf_status op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     gf_status status;
     switch (op->state) {
@@ -233,7 +221,7 @@ gf_status gf_op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns)
 {
     for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
-        gf_status status = gf_op_progress(gf, gf_op_first(&gf->under_way, left), now_ns);
+        gf_status status = op_progress(gf, gf_op_first(&gf->under_way, left), now_ns);
         if (status < 0) return status;
     }
     return GF_OK;
@@ -270,8 +258,17 @@ void gf_ops_forgive(gf_context *gf, uint64_t span_ns)
 void gf_ops_reset(gf_context *gf)
 {
     for (uint32_t i = 0; i < gf->under_way.count; i++) {
+        struct gf_coll *coll = &gf->under_way.ops[i].coll;
         gf->under_way.ops[i].state = GF_OP_FREE;
-        gf->under_way.ops[i].coll.state = GF_COLL_IDLE;
+        coll->state = GF_COLL_IDLE;
+        coll->link = gf->link;
+        coll->members = gf->ids;
+        coll->size = gf->world;
+        coll->index = gf->rank;
+        coll->tells_core = !gf->link->driver->simulated;
+        coll->timeout_ns = gf->config.exchange.timeout_ns;
+        coll->slice_bytes = gf->config.exchange.slice_bytes;
+        coll->window = gf->config.link.window;
     }
     gf->under_way.taken = gf->under_way.sequence = 0;
     gf->under_way.busy = 0;

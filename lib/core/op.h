@@ -106,12 +106,11 @@ struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_opera
 gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns);
 gf_status gf_op_reached(gf_context *gf, const struct gf_op *op, uint64_t now_ns);
 
-/* Moves one op, or all, as far as they go; about a slice of work each. Negative: the context has failed. */
-gf_status gf_op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns);
+/* Moves all as far as they go; about a slice of work each. Negative: the context has failed. */
 gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns);
 
 /* The context has failed: asks for the end of every collective. Then drained() moves what is left; true: nothing of it is
- * under way. reset(): all ops are free, for another epoch. */
+ * under way. reset(): all ops are free, for the epoch that begins: rank, world and ids are its own. */
 void gf_ops_cancel(gf_context *gf, gf_status error);
 bool gf_ops_drained(gf_context *gf, uint64_t now_ns);
 void gf_ops_forgive(gf_context *gf, uint64_t span_ns); /* deadlines under way are so much later */

@@ -89,6 +89,7 @@ static void exchange_lay(const struct gf_layout *layout, gf_context *gf)
         op->staging = (gf_mem)(uintptr_t)(parts.staging + (size_t)s * layout->op_need.staging_bytes);
         op->coll.staging_bytes = layout->op_need.staging_bytes;
     }
+    gf_ops_reset(gf);
 }
 
 /* In the host's memory, or where the device has put them. */
@@ -193,6 +194,7 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
     if ((status = gf->link->driver->endpoint(gf->link, endpoint, &endpoint_bytes)) < 0) return status;
     gf->polled.at_ns = gf_now(gf);
     gf->members = gf_members_open(&setup, state, gf->rendezvous, endpoint, endpoint_bytes, gf->polled.at_ns);
+    gf->position = gf_members_position(gf->members);
     return GF_OK;
 }
 

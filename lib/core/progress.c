@@ -9,13 +9,7 @@
 /* The same for the link while no message is awaited: one look takes as long as a small operation through memory. */
 #define PROGRESS_EVERY_NS UINT64_C(200000)
 
-static bool is_well(const gf_context *gf)
-{
-    return (gf != NULL) && (gf->magic == GF_CONTEXT_MAGIC) && !gf_forked(&gf->fork) && (gf->error.code == GF_OK) &&
-           !gf_aborted(gf);
-}
-
-gf_status gf_enter(gf_context *gf) { return is_well(gf) ? GF_OK : gf_enter_ill(gf); }
+gf_status gf_enter(gf_context *gf) { return gf_is_well(gf) ? GF_OK : gf_enter_ill(gf); }
 
 gf_status gf_enter_poll(gf_context *gf)
 {
@@ -28,7 +22,7 @@ uint64_t gf_poll_begin(gf_context *gf)
     uint64_t now_ns = gf->drivers.clock->now_ns(gf->drivers.clock), most_ns = gf->config.exchange.timeout_ns / 4;
     uint64_t gap_ns = now_ns - gf->polled.at_ns;
     gf->polled.at_ns = now_ns;
-    if (gf->members != NULL) gf_members_position(gf->members)->unpolled_ns = gap_ns;
+    if (gf->position != NULL) gf->position->unpolled_ns = gap_ns;
     if (most_ns > GF_GAP_NS) most_ns = GF_GAP_NS;
     if (gap_ns <= most_ns) return now_ns;
     gf->polled.away_ns += gap_ns - most_ns;

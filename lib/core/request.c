@@ -1,4 +1,5 @@
 /* Public collectives. Posted in the same order on all ranks, they start in that order, as ops become free. */
+#include <stdarg.h>
 #include <stdio.h>
 
 #include "lib/context.h"
@@ -17,7 +18,7 @@ static struct gf_pending *pending_first(gf_context *gf, uint32_t left)
 
 static struct gf_pending *pending_of(gf_context *gf, const struct gf_request *request)
 {
-    for (uint32_t left = gf->requests.used; left != 0; left &= left - 1)
+    for (uint32_t left = (request != NULL) ? gf->requests.used : 0; left != 0; left &= left - 1)
         if (pending_first(gf, left)->request == request) return pending_first(gf, left);
     return NULL;
 }
@@ -42,73 +43,88 @@ static struct gf_pending *pending_take(gf_context *gf)
     return &gf->requests.of[index];
 }
 
-gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_collective collective, gf_mem data,
-                          uint64_t elem_count, gf_type type, uint32_t root_or_reduction,
-                          struct gf_request *request)
+static inline void pending_fill(gf_context *gf, struct gf_pending *pending, struct gf_call call, gf_mem data,
+                                uint64_t elem_count, gf_type type, struct gf_request *request)
 {
-    struct gf_pending *pending = pending_take(gf);
-    if (pending == NULL) return GF_AGAIN;
     pending->state = GF_REQUEST_QUEUED;
     pending->request = request;
-    pending->operation = operation;
-    pending->collective = collective;
+    pending->operation = (gf_operation)call.operation;
+    pending->collective = (gf_collective)call.collective;
     pending->type = type;
-    pending->root_or_reduction = root_or_reduction;
+    pending->root_or_reduction = call.root_or_reduction;
     pending->data = data;
     pending->elem_count = elem_count;
     gf->requests.queue[gf->requests.posted++ % GF_REQUESTS_MAX] = pending;
     pending->staged = (elem_count > 0) && gf_device_holds(gf, data);
+}
+
+gf_status gf_request_post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t elem_count, gf_type type,
+                          struct gf_request *request)
+{
+    struct gf_pending *pending = pending_take(gf);
+    if (pending == NULL) return GF_AGAIN;
+    pending_fill(gf, pending, call, data, elem_count, type, request);
     return GF_OK;
 }
 
 static void requests_start(gf_context *gf, uint64_t now_ns);
 
-static gf_status post(gf_context *gf, gf_operation operation, gf_collective collective, gf_mem data,
-                      uint64_t elem_count, gf_type type, uint32_t root_or_reduction, struct gf_request *request)
+__attribute__((cold, noinline, format(printf, 4, 5))) static gf_status refuse(gf_context *gf, gf_status code,
+                                                                             struct gf_call call, const char *format,
+                                                                             ...)
 {
-    gf_status status = gf_enter(gf);
+    char text[160];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return gf_refuse(gf, code, "%s%s", gf_operation_name((gf_operation)call.operation), text);
+}
+
+static gf_status post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t elem_count, gf_type type,
+                      struct gf_request *request)
+{
+    const uint32_t root_or_reduction = call.root_or_reduction;
+    const bool sums = call.collective == GF_COLL_ALLREDUCE;
+    struct gf_pending *pending;
     bool alone;
-    if (status < 0) return status;
+    if (!gf_is_well(gf)) return gf_enter_ill(gf);
     if (gf->phase != GF_PHASE_READY)
-        return gf_refuse(gf, GF_ERR_STATE, "%s: %s", gf_operation_name(operation),
-                         (gf->phase == GF_PHASE_STEP) ? "inside of a step" : "the context is not open");
-    if (request == NULL) return gf_refuse(gf, GF_ERR_PARAM, "%s: no request", gf_operation_name(operation));
+        return refuse(gf, GF_ERR_STATE, call,
+                      (gf->phase == GF_PHASE_STEP) ? ": inside of a step" : ": the context is not open");
+    if (request == NULL) return refuse(gf, GF_ERR_PARAM, call, ": no request");
     if (pending_of(gf, request) != NULL)
-        return gf_refuse(gf, GF_ERR_PARAM, "%s: this request is under way; wait for its end, or take another",
-                         gf_operation_name(operation));
-    if ((data == 0) && (elem_count > 0))
-        return gf_refuse(gf, GF_ERR_PARAM, "%s: no data", gf_operation_name(operation));
-    if ((uint32_t)type >= GF_TYPE_COUNT)
-        return gf_refuse(gf, GF_ERR_PARAM, "%s: type is %d", gf_operation_name(operation), (int)type);
-    if (elem_count > UINT64_MAX / GF_COLL_ELEM_BYTES_MAX)
-        return gf_refuse(gf, GF_ERR_PARAM, "%s: too many elements", gf_operation_name(operation));
+        return refuse(gf, GF_ERR_PARAM, call, ": this request is under way; wait for its end, or take another");
+    if ((data == 0) && (elem_count > 0)) return refuse(gf, GF_ERR_PARAM, call, ": no data");
+    if ((uint32_t)type >= GF_TYPE_COUNT) return refuse(gf, GF_ERR_PARAM, call, ": type is %d", (int)type);
+    if (elem_count > UINT64_MAX / GF_COLL_ELEM_BYTES_MAX) return refuse(gf, GF_ERR_PARAM, call, ": too many elements");
     if ((elem_count > gf->pool.elem_count) && gf_device_holds(gf, data))
-        return gf_refuse(gf, GF_ERR_PARAM, "%s: %llu elements of device memory; at once allowed are as many as the pool "
-                         "has, %llu", gf_operation_name(operation), (unsigned long long)elem_count,
-                         (unsigned long long)gf->pool.elem_count);
-    if ((collective == GF_COLL_ALLREDUCE) && (root_or_reduction >= GF_REDUCTION_COUNT))
-        return gf_refuse(gf, GF_ERR_PARAM, "%s: reduction is %u", gf_operation_name(operation), root_or_reduction);
-    if ((collective == GF_COLL_ALLREDUCE) && (root_or_reduction != GF_REDUCTION_SUM) && gf_device_holds(gf, data))
-        return gf_refuse(gf, GF_ERR_PARAM, "%s by %s: of device memory allowed is sum", gf_operation_name(operation),
-                         gf_reduction_name(root_or_reduction));
-    if ((collective != GF_COLL_ALLREDUCE) && (root_or_reduction >= gf->world))
-        return gf_refuse(gf, GF_ERR_PARAM, "%s: root %u of %u ranks", gf_operation_name(operation), root_or_reduction,
-                         gf->world);
-    status = gf_request_post(gf, operation, collective, data, elem_count, type, root_or_reduction, request);
-    if (status != GF_OK) return status;
+        return refuse(gf, GF_ERR_PARAM, call, ": %llu elements of device memory; at once allowed are as many as the "
+                      "pool has, %llu", (unsigned long long)elem_count, (unsigned long long)gf->pool.elem_count);
+    if (sums && (root_or_reduction >= GF_REDUCTION_COUNT))
+        return refuse(gf, GF_ERR_PARAM, call, ": reduction is %u", root_or_reduction);
+    if (sums && (root_or_reduction != GF_REDUCTION_SUM) && gf_device_holds(gf, data))
+        return refuse(gf, GF_ERR_PARAM, call, " by %s: of device memory allowed is sum",
+                      gf_reduction_name(root_or_reduction));
+    if (!sums && (root_or_reduction >= gf->world))
+        return refuse(gf, GF_ERR_PARAM, call, ": root %u of %u ranks", root_or_reduction, gf->world);
+    if ((pending = pending_take(gf)) == NULL) return GF_AGAIN;
+    pending_fill(gf, pending, call, data, elem_count, type, request);
     /* Where nothing else is under way that a poll would move, what was posted starts without one: the clock alone takes
      * as long as a line takes to a peer. It is read at the first poll (op.c). */
     alone = (gf->under_way.busy == 0) && !gf->on_device;
     if (alone) requests_start(gf, 0);
     if (alone) (void)gf_ops_progress(gf, 0);
-    gf_members_call(gf->members, operation, type, root_or_reduction, elem_count); /* while the flag travels */
+    gf_members_call(gf->members, pending->operation, pending->type, pending->root_or_reduction,
+                    pending->elem_count); /* while the flag travels */
     if (!alone) (void)gf_request_progress(gf, NULL);
     return GF_OK;
 }
 
 gf_status gf_allreduce(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request)
 {
-    return post(gf, GF_OPERATION_ALLREDUCE, GF_COLL_ALLREDUCE, data, elem_count, type, GF_REDUCTION_SUM, request);
+    const struct gf_call call = {GF_OPERATION_ALLREDUCE, GF_COLL_ALLREDUCE, GF_REDUCTION_SUM};
+    return post(gf, call, data, elem_count, type, request);
 }
 
 static gf_status request_fold(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count)
@@ -122,29 +138,34 @@ static gf_status request_fold(void *arg, gf_mem dst, gf_mem src, uint64_t elem_c
 gf_status gf_allreduce_by(gf_context *gf, gf_reduction reduction, gf_mem data, uint64_t elem_count, gf_type type,
                           struct gf_request *request)
 {
-    if (gf_own(gf) == GF_OK) gf->requests.fold = request_fold;
-    return post(gf, GF_OPERATION_ALLREDUCE, GF_COLL_ALLREDUCE, data, elem_count, type, reduction, request);
+    const struct gf_call call = {GF_OPERATION_ALLREDUCE, GF_COLL_ALLREDUCE, reduction};
+    if ((reduction != GF_REDUCTION_SUM) && (gf_own(gf) == GF_OK)) gf->requests.fold = request_fold;
+    return post(gf, call, data, elem_count, type, request);
 }
 
 gf_status gf_broadcast(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, uint32_t root,
                        struct gf_request *request)
 {
-    return post(gf, GF_OPERATION_BROADCAST, GF_COLL_BROADCAST, data, elem_count, type, root, request);
+    const struct gf_call call = {GF_OPERATION_BROADCAST, GF_COLL_BROADCAST, root};
+    return post(gf, call, data, elem_count, type, request);
 }
 
 gf_status gf_reduce_scatter(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request)
 {
-    return post(gf, GF_OPERATION_REDUCE_SCATTER, GF_COLL_REDUCE_SCATTER, data, elem_count, type, 0, request);
+    const struct gf_call call = {GF_OPERATION_REDUCE_SCATTER, GF_COLL_REDUCE_SCATTER, 0};
+    return post(gf, call, data, elem_count, type, request);
 }
 
 gf_status gf_allgather(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request)
 {
-    return post(gf, GF_OPERATION_ALLGATHER, GF_COLL_ALLGATHER, data, elem_count, type, 0, request);
+    const struct gf_call call = {GF_OPERATION_ALLGATHER, GF_COLL_ALLGATHER, 0};
+    return post(gf, call, data, elem_count, type, request);
 }
 
 gf_status gf_barrier(gf_context *gf, struct gf_request *request)
 {
-    return post(gf, GF_OPERATION_BARRIER, GF_COLL_BARRIER, 0, 0, GF_TYPE_F32, 0, request);
+    const struct gf_call call = {GF_OPERATION_BARRIER, GF_COLL_BARRIER, 0};
+    return post(gf, call, 0, 0, GF_TYPE_F32, request);
 }
 
 /* In the tag's place of the buffer, so that calls with other arguments never meet: two that only differ in a type of
@@ -183,8 +204,10 @@ static const struct gf_op_kind mean_kind = {.unpack = mean_unpack, .done = reque
 /* What is no sum is folded here; hierarchy only sums. */
 static void reduction_set(const gf_context *gf, struct gf_op *op, struct gf_pending *pending)
 {
-    bool sums = (pending->root_or_reduction == GF_REDUCTION_SUM) || (pending->root_or_reduction == GF_REDUCTION_AVG);
-    if ((pending->collective != GF_COLL_ALLREDUCE) || sums) return;
+    uint32_t reduction = pending->root_or_reduction;
+    if ((pending->collective != GF_COLL_ALLREDUCE) || (reduction == GF_REDUCTION_SUM) ||
+        (reduction == GF_REDUCTION_AVG))
+        return;
     op->coll.fold = gf->requests.fold;
     op->coll.fold_arg = pending;
     op->coll.fold_elem_bytes = gf_type_size_bytes(pending->type);
@@ -230,20 +253,29 @@ gf_status gf_request_progress(gf_context *gf, void *pending)
 {
     uint64_t now_ns = gf_poll_begin(gf);
     if ((gf->error.code != GF_OK) || (gf_progress(gf, now_ns) < 0)) return gf_failing_poll(gf, now_ns);
-    requests_start(gf, now_ns);
+    if (gf->requests.started < gf->requests.posted) requests_start(gf, now_ns);
     if (gf_ops_progress(gf, now_ns) < 0) return gf_failing_poll(gf, now_ns);
     return ((pending != NULL) && (((struct gf_pending *)pending)->state == GF_REQUEST_ENDED)) ? GF_OK : GF_AGAIN;
 }
 
-static gf_status request_enter(gf_context *gf, const struct gf_request *request, const char *call,
-                               struct gf_pending **pending_out)
+/* Nothing is wrong but that there is no such request, or the context fails, and polls are what makes that end. */
+__attribute__((cold, noinline)) static struct gf_pending *request_seek(gf_context *gf, const struct gf_request *request,
+                                                                       const char *call, gf_status *status_out)
 {
-    gf_status status = gf_enter_poll(gf);
-    if (status < 0) return status;
-    *pending_out = (request != NULL) ? pending_of(gf, request) : NULL;
-    if (*pending_out != NULL) return GF_OK;
-    if (gf->error.code != GF_OK) return gf->error.code;
-    return gf_refuse(gf, GF_ERR_PARAM, "%s: no such request is under way", call);
+    struct gf_pending *pending;
+    if ((*status_out = gf_enter_poll(gf)) < 0) return NULL;
+    if ((pending = pending_of(gf, request)) != NULL) return pending;
+    *status_out = gf->error.code;
+    if (*status_out == GF_OK) *status_out = gf_refuse(gf, GF_ERR_PARAM, "%s: no such request is under way", call);
+    return NULL;
+}
+
+/* Its place; NULL: what the call answers is in *status_out. */
+static inline struct gf_pending *request_enter(gf_context *gf, const struct gf_request *request, const char *call,
+                                               gf_status *status_out)
+{
+    struct gf_pending *pending = gf_is_well(gf) ? pending_of(gf, request) : NULL;
+    return (pending != NULL) ? pending : request_seek(gf, request, call, status_out);
 }
 
 /* The answer frees the request's place. */
@@ -255,16 +287,16 @@ static gf_status request_answer(gf_context *gf, const struct gf_pending *pending
 
 gf_status gf_request_poll(gf_context *gf, struct gf_request *request)
 {
-    struct gf_pending *pending = NULL;
-    gf_status status = request_enter(gf, request, "gf_request_poll", &pending);
-    return (status < 0) ? status : request_answer(gf, pending, gf_request_progress(gf, pending));
+    gf_status status = GF_OK;
+    struct gf_pending *pending = request_enter(gf, request, "gf_request_poll", &status);
+    return (pending == NULL) ? status : request_answer(gf, pending, gf_request_progress(gf, pending));
 }
 
 gf_status gf_request_wait(gf_context *gf, struct gf_request *request)
 {
-    struct gf_pending *pending = NULL;
-    gf_status status = request_enter(gf, request, "gf_request_wait", &pending);
-    return (status < 0) ? status : request_answer(gf, pending, gf_wait(gf, gf_request_progress, pending));
+    gf_status status = GF_OK;
+    struct gf_pending *pending = request_enter(gf, request, "gf_request_wait", &status);
+    return (pending == NULL) ? status : request_answer(gf, pending, gf_wait(gf, gf_request_progress, pending));
 }
 
 void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out, uint64_t *count_out)

@@ -6,6 +6,13 @@
 
 typedef enum gf_request_state { GF_REQUEST_QUEUED, GF_REQUEST_RUNNING, GF_REQUEST_ENDED } gf_request_state;
 
+/* What is asked for, in a register. */
+struct gf_call {
+    uint16_t operation;  /* gf_operation */
+    uint16_t collective; /* gf_collective */
+    uint32_t root_or_reduction;
+};
+
 struct gf_pending {
     gf_request_state state;
     const struct gf_request *request; /* the caller's */
@@ -28,8 +35,7 @@ struct gf_requests {
 };
 
 /* Queues without looking at the phase (warm.c posts before the context is ready). GF_AGAIN: no place is free. */
-gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_collective collective, gf_mem data,
-                          uint64_t elem_count, gf_type type, uint32_t root_or_reduction,
+gf_status gf_request_post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t elem_count, gf_type type,
                           struct gf_request *request);
 /* Moves all requests; says how this one, a gf_pending, stands. NULL: GF_AGAIN. */
 gf_status gf_request_progress(gf_context *gf, void *pending);

@@ -183,8 +183,8 @@ gf_status gf_step_begin(gf_context *gf)
     if (status < 0) return status;
     if (status == GF_AGAIN) gf_dense_begin(gf);
     gf->phase = GF_PHASE_STEP;
-    gf_members_position(gf->members)->step = number;
-    gf_members_position(gf->members)->operation = GF_OPERATION_STEP;
+    gf->position->step = number;
+    gf->position->operation = GF_OPERATION_STEP;
     gf->observed.stats.last_wait_ns = 0;
     return GF_OK;
 }

@@ -110,6 +110,7 @@ gf_status gf_vote_post(gf_context *gf, uint64_t now_ns)
 {
     uint64_t count = gf->step.sparse ? gf_vote_words(gf->sparse.chunk_count) : GF_VOTE_WORDS;
     struct gf_op *op = gf_op_take(gf, &vote_kind, GF_OPERATION_VOTE, 0, now_ns);
+    gf_status status;
     if (op == NULL) return GF_AGAIN;
     gf->step.state = GF_STEP_VOTED;
     words_put(gf);
@@ -122,5 +123,6 @@ gf_status gf_vote_post(gf_context *gf, uint64_t now_ns)
     op->coll.fold = vote_fold;
     op->coll.fold_arg = gf;
     op->coll.fold_elem_bytes = sizeof gf->vote[0];
-    return gf_op_progress(gf, op, now_ns);
+    status = gf_ops_progress(gf, now_ns);
+    return (status < 0) ? status : GF_AGAIN;
 }

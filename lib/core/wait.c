@@ -40,7 +40,7 @@ static void sleep_on_drivers(gf_context *gf, uint64_t longest_ns)
 /* In its region: where rank `index` of those that share memory says that it sleeps (gf_link_driver.flag_arm). */
 static size_t sleep_at(const gf_context *gf, uint32_t index)
 {
-    const struct gf_direct shared = {.lane_ranks = gf_choose_lanes(gf)};
+    const struct gf_direct shared = {.lane_ranks = gf->lane_ranks};
     return gf_direct_sleep_at(&shared, index);
 }
 
@@ -84,7 +84,7 @@ __attribute__((cold)) static void spread(gf_context *gf)
     uint32_t count = gf->nodes.used ? gf->nodes.of.local_size : gf->world, stays;
     if (!gf->waiting.oversubscribed || (gf->polled.at_ns - gf->waiting.idling.spread_ns < GF_IDLE_SPREAD_NS)) return;
     gf->waiting.idling.spread_ns = gf->polled.at_ns;
-    if ((stays = kind->spread(gf->link, gf_choose_lanes(gf), shared_index(gf), count)) == 0) return;
+    if ((stays = kind->spread(gf->link, gf->lane_ranks, shared_index(gf), count)) == 0) return;
     gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: its thread stays on core %u: sched_setaffinity failed: %s (errno %d)",
                 gf->rank, stays - 1, strerror(errno), errno);
 }

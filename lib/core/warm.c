@@ -23,8 +23,8 @@ static gf_status requests_ended(gf_context *gf)
 
 void gf_warm_post(gf_context *gf, gf_collective collective, float *data, uint64_t count)
 {
-    gf_status status = gf_request_post(gf, GF_OPERATION_JOIN, collective, (gf_mem)(uintptr_t)data, count,
-                                       GF_TYPE_F32, 0, &gf->warm.requests[0]);
+    const struct gf_call call = {GF_OPERATION_JOIN, (uint16_t)collective, 0};
+    gf_status status = gf_request_post(gf, call, (gf_mem)(uintptr_t)data, count, GF_TYPE_F32, &gf->warm.requests[0]);
     GF_ASSERT(status == GF_OK);
 }
 

@@ -16,7 +16,7 @@ enum { WORD_SEEN, WORD_HELD, WORD_PASSED }; /* of a rank's proof */
 
 static size_t proof_at(const gf_context *gf, uint32_t rank, uint32_t word)
 {
-    const struct gf_direct shared = {.lane_ranks = gf_choose_lanes(gf)};
+    const struct gf_direct shared = {.lane_ranks = gf->lane_ranks};
     return gf_direct_proof_at(&shared, rank) + word * sizeof(uint64_t);
 }
 
@@ -47,7 +47,7 @@ static void refused(gf_context *gf, uint32_t reason)
 /* Pages of the others' regions that hold flags. */
 static bool regions_register(gf_context *gf)
 {
-    size_t bytes = (gf_direct_flags_bytes(gf_choose_lanes(gf)) + GF_PAGE_BYTES - 1) / GF_PAGE_BYTES * GF_PAGE_BYTES;
+    size_t bytes = (gf_direct_flags_bytes(gf->lane_ranks) + GF_PAGE_BYTES - 1) / GF_PAGE_BYTES * GF_PAGE_BYTES;
     if (bytes > gf->region.bytes) bytes = gf->region.bytes;
     for (uint32_t rank = 0; rank < gf->world; rank++) {
         gf_mem at = region_of(gf, rank);

@@ -66,10 +66,10 @@ static gf_status history_give_up(gf_context *gf)
 
 static void part_post(gf_context *gf, uint32_t part, gf_mem data, uint64_t elem_count, gf_type type)
 {
+    const struct gf_call call = {GF_OPERATION_SHRINK, GF_COLL_BROADCAST, gf->change.plan.lead};
     gf_status status;
     if (elem_count == 0) return;
-    status = gf_request_post(gf, GF_OPERATION_SHRINK, GF_COLL_BROADCAST, data, elem_count, type, gf->change.plan.lead,
-                             &gf->change.requests[part]);
+    status = gf_request_post(gf, call, data, elem_count, type, &gf->change.requests[part]);
     GF_ASSERT(status == GF_OK);
 }
 

@@ -107,7 +107,7 @@ const void *gf_members_endpoint(const struct gf_members *members, uint32_t rank,
 bool gf_members_link_due(const struct gf_members *members, bool *network_out);
 void gf_members_link_renewed(struct gf_members *members, const void *endpoint, size_t endpoint_bytes);
 
-struct gf_position *gf_members_position(struct gf_members *members); /* own; write, never keep */
+struct gf_position *gf_members_position(struct gf_members *members); /* own; written by the owner */
 /* This rank's deadline has passed (or its link failed): ask everybody where they are and decide who is the culprit.
  * Call it again until it gives anything but GF_AGAIN; ends within answer_timeout_ns. All ranks that ask end with the
  * same error; ranks that do not ask are told and fail at their next poll. GF_OK: *error_out has code, peer and text. */

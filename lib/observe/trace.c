@@ -2,33 +2,43 @@
 #include "lib/context.h"
 #include "lib/modules/modules.h"
 
-static void put(gf_context *gf, struct gf_trace_record record)
+/* Where the next one is written; NULL: none is kept. */
+static struct gf_trace_record *next(gf_context *gf)
 {
     struct gf_trace *trace = &gf->observed.trace;
-    if (trace->record_max == 0) return;
-    record.step = gf->step.number;
-    trace->records[trace->next] = record;
+    struct gf_trace_record *record = &trace->records[trace->next];
+    if (trace->record_max == 0) return NULL;
     trace->next = (trace->next + 1 < trace->record_max) ? trace->next + 1 : 0; /* division is slow */
     trace->written++;
+    record->step = gf->step.number;
+    return record;
 }
 
 static void op_ended(gf_context *gf, const struct gf_op *op, gf_status status, uint64_t now_ns)
 {
     uint64_t pack_ns = (op->kind->pack != NULL) ? op->begin_ns - op->taken_ns : 0;
-    put(gf, (struct gf_trace_record){.begin_ns = op->begin_ns, .end_ns = now_ns,
-                                     .bytes = op->coll.elem_count * gf_coll_elem_bytes(&op->coll),
-                                     .operation = (uint32_t)op->operation, .algorithm = (uint32_t)op->algorithm,
-                                     .buffer = op->number, .first_tensor = op->first_tensor,
-                                     .tensor_count = op->tensor_count, .status = (int32_t)status,
-                                     .waited_for = op->waited_for,
-                                     .pack_ns = (pack_ns < UINT32_MAX) ? (uint32_t)pack_ns : UINT32_MAX});
+    struct gf_trace_record *record = next(gf);
+    if (record == NULL) return;
+    record->begin_ns = op->begin_ns;
+    record->end_ns = now_ns;
+    record->bytes = op->coll.bytes;
+    record->operation = (uint32_t)op->operation;
+    record->algorithm = (uint32_t)op->algorithm;
+    record->buffer = op->number;
+    record->first_tensor = op->first_tensor;
+    record->tensor_count = op->tensor_count;
+    record->status = (int32_t)status;
+    record->waited_for = op->waited_for;
+    record->pack_ns = (pack_ns < UINT32_MAX) ? (uint32_t)pack_ns : UINT32_MAX;
 }
 
 static void waited(gf_context *gf, gf_status status, uint64_t begin_ns, uint64_t end_ns)
 {
-    put(gf, (struct gf_trace_record){.begin_ns = begin_ns, .end_ns = end_ns, .operation = GF_OPERATION_WAIT,
-                                     .first_tensor = GF_TENSOR_NONE, .status = (int32_t)status,
-                                     .waited_for = GF_RANK_NONE});
+    struct gf_trace_record *record = next(gf);
+    if (record == NULL) return;
+    *record = (struct gf_trace_record){.step = gf->step.number, .begin_ns = begin_ns, .end_ns = end_ns,
+                                       .operation = GF_OPERATION_WAIT, .first_tensor = GF_TENSOR_NONE,
+                                       .status = (int32_t)status, .waited_for = GF_RANK_NONE};
 }
 
 uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t record_max)

@@ -21,7 +21,8 @@ static void messages_begin(struct gf_coll *coll)
 {
     struct gf_coll_limits limits = {.size = coll->size, .slice_bytes = coll->slice_bytes, .window = coll->window};
     struct gf_coll_need need = {0};
-    limits.bytes_max = (coll->collective == GF_COLL_BARRIER) ? 0 : coll->elem_count * gf_coll_elem_bytes(coll);
+    limits.bytes_max = coll->bytes;
+    GF_ASSERT((coll->window > 0) && (coll->window <= GF_COLL_WINDOW_MAX) && (coll->timeout_ns > 0));
     coll->kind->need(coll->kind, &limits, &need);
     GF_ASSERT((need.msg_count <= coll->msg_count) && (need.staging_bytes <= coll->staging_bytes));
     for (uint32_t i = 0; i < need.msg_count; i++) { /* the others were not used since they ended */
@@ -36,12 +37,12 @@ gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
 {
     size_t elem_bytes = gf_coll_elem_bytes(coll);
     GF_ASSERT((coll->state != GF_COLL_RUN) && (coll->state != GF_COLL_DRAIN));
-    GF_ASSERT((coll->size > 0) && (coll->index < coll->size) && (coll->root < coll->size));
+    GF_ASSERT((coll->index < coll->size) && (coll->root < coll->size));
     GF_ASSERT((coll->type < GF_TYPE_COUNT) && gf_coll_offers(coll->kind, coll->collective));
     GF_ASSERT((elem_bytes > 0) && (elem_bytes <= GF_COLL_ELEM_BYTES_MAX) && (elem_bytes <= coll->slice_bytes));
-    GF_ASSERT((coll->window > 0) && (coll->window <= GF_COLL_WINDOW_MAX) && (coll->timeout_ns > 0));
     GF_ASSERT(coll->elem_count <= UINT64_MAX / GF_COLL_ELEM_BYTES_MAX);
     GF_ASSERT(!coll->is_late || (coll->fold == NULL));
+    coll->bytes = (coll->collective == GF_COLL_BARRIER) ? 0 : coll->elem_count * elem_bytes;
     if (!coll->kind->in_memory) messages_begin(coll);
     coll->error = GF_OK;
     coll->waits_for = GF_RANK_NONE;

@@ -17,8 +17,6 @@
 
 #include "ops/module_ops.h"
 
-#include <string.h>
-
 /* ---- places ---- */
 
 /* Elements that a line holds, at least one: a group of 64 quantized values is longer. */
@@ -62,7 +60,7 @@ static gf_mem piece_staged(struct gf_coll *coll, gf_mem staging, uint32_t index,
 static bool in_region(const struct gf_coll *coll)
 {
     gf_mem base = gf_direct_region(coll, coll->index);
-    uint64_t bytes = coll->elem_count * gf_coll_elem_bytes(coll);
+    size_t bytes = coll->bytes;
     return (coll->data >= base) && (coll->data - base <= coll->own.direct->region_bytes) &&
            (bytes <= coll->own.direct->region_bytes - (coll->data - base)) && (coll->data % sizeof(uint16_t) == 0);
 }
@@ -85,14 +83,10 @@ static void rounds_set(struct gf_coll *coll)
 static gf_status direct_start(struct gf_coll *coll)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
-    size_t bytes;
     GF_ASSERT((coll->size <= coll->own.direct->lane_ranks) && (coll->own.direct->small_bytes <= GF_DIRECT_SMALL_BYTES));
-    memset(direct, 0, sizeof *direct);
     if (coll->collective == GF_COLL_BARRIER) coll->elem_count = 0;
-    bytes = coll->elem_count * gf_coll_elem_bytes(coll);
-    direct->small = bytes <= coll->own.direct->small_bytes;
     gf_direct_begin(coll);
-    if (direct->small) return gf_direct_small_start(coll, bytes);
+    if (direct->small) return gf_direct_small_start(coll);
     GF_ASSERT((coll->fold == NULL) || (coll->collective == GF_COLL_ALLREDUCE));
     GF_ASSERT(coll->staging_bytes >= 2 * gf_direct_half_bytes(coll->size, coll->slice_bytes));
     direct->block_elems = gf_direct_block_elems(coll);
@@ -228,11 +222,10 @@ static gf_status work(struct gf_coll *coll, uint64_t round)
     return (direct->done < count) ? GF_AGAIN : GF_OK;
 }
 
-static gf_status direct_progress(struct gf_coll *coll, uint64_t now_ns)
+static gf_status rounds_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
     gf_status status;
-    if (direct->small) return gf_direct_small_progress(coll, now_ns);
     for (;;) {
         switch ((enum direct_state)direct->state) {
         case DIRECT_COPY_IN:
@@ -266,6 +259,11 @@ static gf_status direct_progress(struct gf_coll *coll, uint64_t now_ns)
             break;
         }
     }
+}
+
+static gf_status direct_progress(struct gf_coll *coll, uint64_t now_ns)
+{
+    return (gf_direct_of(coll)->small ? gf_direct_small_progress : rounds_progress)(coll, now_ns);
 }
 
 static void direct_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits,

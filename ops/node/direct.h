@@ -55,8 +55,7 @@ struct gf_direct {
     uint64_t order;
     size_t region_bytes; /* of the exchange region, or of exported memory; the same on all ranks */
     const gf_mem *exported;  /* [size] gf_coll_direct_device: each rank's device memory as this one reaches it; else NULL */
-    size_t area_offset;  /* in it: gf_direct_area_bytes(lane_ranks), zero at first, for flags and small data */
-    uint32_t lane_ranks; /* ranks in the group, at least */
+    uint32_t lane_ranks; /* ranks in the group, at least; the region begins with gf_direct_area_bytes() of it, zero */
     uint32_t small_bytes; /* data up to this size takes one barrier, the same on all ranks; at most GF_DIRECT_SMALL_BYTES */
     /* Of gf_coll_direct_stream. Queues of their own, but packs: that one holds what data is made by. None but packs may
      * have the CPU's work to wait for, and all ranks put operations into them in one order: may_queue says that those
@@ -68,13 +67,16 @@ struct gf_direct {
     struct gf_direct_state state; /* direct's own */
 };
 
-static inline struct gf_direct_state *gf_direct_of(struct gf_coll *coll) { return &coll->own.direct->state; }
+static inline struct gf_direct_state *gf_direct_of(const struct gf_coll *coll)
+{
+    return &coll->own.direct->state;
+}
 
 /* Behind the lanes each rank has a line, in every region: the core that it runs on, and, in its own region alone, whether
  * it sleeps (gf_link_driver.flag_arm). */
 static inline size_t gf_direct_rank_at(const struct gf_direct *direct, uint32_t index)
 {
-    return direct->area_offset + (size_t)2 * GF_DIRECT_LANES * direct->lane_ranks * GF_DIRECT_SLOT_BYTES +
+    return (size_t)2 * GF_DIRECT_LANES * direct->lane_ranks * GF_DIRECT_SLOT_BYTES +
            (size_t)index * GF_DIRECT_LINE_BYTES;
 }
 static inline size_t gf_direct_sleep_at(const struct gf_direct *direct, uint32_t index)
@@ -137,14 +139,13 @@ uint64_t gf_direct_block_elems(const struct gf_coll *coll); /* of all blocks but
 gf_status gf_direct_sum(const struct gf_coll *coll, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
                         uint64_t first, uint64_t count, struct gf_check *check, struct gf_check *sources);
 
-/* Begins an operation whose state is all zeroes but for `small`: its place. */
+/* Begins an operation: its place, and state of which `small` is set. (memset() takes as long as a line.) */
 void gf_direct_begin(struct gf_coll *coll);
 /* A barrier, in two halves: direct_flags.c. The first of an operation also tells and compares what it is, and where
  * data lies, in bytes from the exchange region or from exported memory, with GF_DIRECT_STAGED in it where that is the
  * staging. */
 gf_status gf_direct_signal(struct gf_coll *coll);
-gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns); /* GF_OK: all ranks have come */
-void gf_direct_next(struct gf_coll *coll); /* prepares for the operation after this one */
+gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns); /* a turn of looking at flags; GF_OK: all have come */
 size_t gf_direct_slots_at(const struct gf_direct *direct, uint64_t order); /* gf_direct_state.slots_at */
 /* In each region: that of rank `writer`; and what this rank finds in its own. */
 static inline size_t gf_direct_slot_at(const struct gf_coll *coll, uint32_t writer)
@@ -183,7 +184,7 @@ gf_status gf_direct_blocks_gather(struct gf_coll *coll, struct gf_queue *queue);
  * others'; of its own block, once all have come. Where data is staged `round` says where; else 0. */
 gf_status gf_direct_combine(struct gf_coll *coll, uint64_t round, uint64_t first, uint64_t elems, uint64_t count);
 
-gf_status gf_direct_small_start(struct gf_coll *coll, size_t bytes); /* the start and the turn of small data */
+gf_status gf_direct_small_start(struct gf_coll *coll); /* the start and the turn of small data */
 gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns);
 
 /* direct_flags.c. Where rank `own` belongs, of ranks that run on these cores (from 1; 0: unknown). The last rank of a

@@ -17,19 +17,15 @@
 
 #include "ops/module_ops.h"
 
-#include <string.h>
-
 enum device_state { DEVICE_SIGNAL, DEVICE_WAIT, DEVICE_FINISH };
 _Static_assert(DEVICE_SIGNAL == 0, "where gf_direct_device_start() begins");
 
 gf_status gf_direct_device_start(struct gf_coll *coll)
 {
-    struct gf_direct_state *direct = gf_direct_of(coll);
     GF_ASSERT(coll->is_late && (coll->own.direct->exported != NULL) && (coll->size <= coll->own.direct->lane_ranks));
     GF_ASSERT(coll->data - coll->own.direct->exported[coll->index] <= coll->own.direct->region_bytes);
-    memset(direct, 0, sizeof *direct);
     gf_direct_begin(coll);
-    direct->block_elems = gf_direct_block_elems(coll);
+    gf_direct_of(coll)->block_elems = gf_direct_block_elems(coll);
     return GF_OK;
 }
 

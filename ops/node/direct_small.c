@@ -14,7 +14,7 @@
 static size_t copy_at(const struct gf_coll *coll)
 {
     const struct gf_direct *direct = coll->own.direct;
-    return direct->area_offset + gf_direct_flags_bytes(direct->lane_ranks) +
+    return gf_direct_flags_bytes(direct->lane_ranks) +
            (size_t)(direct->order % (2 * GF_DIRECT_LANES)) * GF_DIRECT_SMALL_BYTES;
 }
 
@@ -29,7 +29,7 @@ static void range_of(const struct gf_coll *coll, uint32_t block, uint32_t block_
     *bytes_out = (last_first + count - first) * elem_bytes;
 }
 
-static gf_status copy_put(struct gf_coll *coll)
+__attribute__((noinline)) static gf_status copy_put(struct gf_coll *coll)
 {
     uint32_t first = (coll->collective == GF_COLL_ALLGATHER) ? coll->index : 0;
     uint32_t count = (coll->collective == GF_COLL_ALLGATHER) ? 1 : coll->size;
@@ -67,7 +67,7 @@ static gf_status sum_all(const struct gf_coll *coll, const gf_mem *from)
 /* The owner's way of combining, which tells words by where they lie in the data. */
 static gf_status fold_all(struct gf_coll *coll, const gf_mem *from)
 {
-    gf_status status = coll->ops->copy(coll->queue, coll->data, from[0], coll->elem_count * gf_coll_elem_bytes(coll));
+    gf_status status = coll->ops->copy(coll->queue, coll->data, from[0], coll->bytes);
     for (uint32_t index = 1; (status == GF_OK) && (index < coll->size); index++)
         status = coll->fold(coll->fold_arg, coll->data, from[index], coll->elem_count);
     return status;
@@ -91,7 +91,7 @@ static gf_status copy_some(struct gf_coll *coll, const gf_mem *from)
 static gf_status small_get(struct gf_coll *coll)
 {
     gf_mem from[GF_DIRECT_RANKS_MAX], beside = (gf_mem)(uintptr_t)gf_direct_slot_of(coll, 0)->beside;
-    size_t at, bytes = coll->elem_count * gf_coll_elem_bytes(coll);
+    size_t at, bytes = coll->bytes;
     if (coll->elem_count == 0) return GF_OK;
     if (gf_direct_of(coll)->beside) {
         for (uint32_t index = 0; index < coll->size; index++, beside += sizeof(struct gf_direct_slot))
@@ -113,8 +113,7 @@ static gf_status small_get(struct gf_coll *coll)
 static void beside_fetch(const struct gf_coll *coll)
 {
     const char *slots = (const void *)gf_direct_slot_of(coll, 0);
-    if (coll->elem_count * gf_coll_elem_bytes(coll) + offsetof(struct gf_direct_slot, beside) <= GF_DIRECT_LINE_BYTES)
-        return;
+    if (coll->bytes + offsetof(struct gf_direct_slot, beside) <= GF_DIRECT_LINE_BYTES) return;
     for (uint32_t index = 0; index < coll->size; index++)
         __builtin_prefetch(slots + index * sizeof(struct gf_direct_slot) + GF_DIRECT_LINE_BYTES);
 }
@@ -130,14 +129,13 @@ gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns)
 }
 
 /* What is folded is folded in place, so it has a copy of its own. */
-gf_status gf_direct_small_start(struct gf_coll *coll, size_t bytes)
+gf_status gf_direct_small_start(struct gf_coll *coll)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
-    gf_status status = GF_OK;
-    direct->beside = (bytes <= GF_DIRECT_BESIDE_BYTES) && (coll->collective == GF_COLL_ALLREDUCE) &&
+    gf_status status;
+    direct->beside = (coll->bytes <= GF_DIRECT_BESIDE_BYTES) && (coll->collective == GF_COLL_ALLREDUCE) &&
                      (coll->fold == NULL);
-    if (!direct->beside) status = copy_put(coll);
-    if ((status < 0) || ((status = gf_direct_signal(coll)) < 0)) return status;
-    gf_direct_next(coll); /* behind the fence: before it 8 bytes take 0.50 us instead of 0.38 (results/peers.md) */
-    return GF_AGAIN;
+    if (!direct->beside && ((status = copy_put(coll)) < 0)) return status;
+    status = gf_direct_signal(coll);
+    return (status < 0) ? status : GF_AGAIN;
 }
