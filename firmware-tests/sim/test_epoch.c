@@ -119,6 +119,36 @@ TEST(a_member_id_that_was_given_is_refused_to_another_process)
     assert_int_equal(gf_measure(&config, elastic_tensors, ELASTIC_TENSORS, &need), GF_ERR_CONFIG); /* beyond world_max */
 }
 
+static struct { uint32_t rank; gf_change_state at; struct gf_members_progress own; } late;
+
+static void late_turn(struct world *w, uint32_t rank)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    if ((rank != late.rank) || (gf->change.state != late.at)) return;
+    late.own = gf->change.own;
+    gf->change.deadline_ns = 0;
+}
+
+/* A step that had not ended, weights that were half copied: a deadline changes neither. */
+TEST(who_asks_for_an_epoch_again_is_no_further_than_before)
+{
+    const struct { struct elastic_event event; uint32_t rank; gf_change_state at; } rows[] = {
+        {{2000, 0, KILL}, 1, GF_CHANGE_JOIN}, {{2000, 3, START}, 3, GF_CHANGE_SYNC}};
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        const struct elastic_event script[] = {rows[i].event, END};
+        late.rank = rows[i].rank;
+        late.at = rows[i].at;
+        elastic.hooks.turn = late_turn;
+        WORLD(w);
+        play(&w, 3, 4, script);
+        gf_context *gf = w.ranks[late.rank].gf;
+        assert_int_equal(w.ranks[late.rank].status, GF_ERR_TIMEOUT);
+        assert_int_equal(gf_epoch_begin(gf, NULL, 0), GF_OK);
+        assert_int_equal(gf->change.own.steps, late.own.steps);
+        assert_int_equal(gf->change.own.partial, late.own.partial);
+    }
+}
+
 /* ---- leaving ---- */
 
 TEST(one_leaves_while_another_dies)

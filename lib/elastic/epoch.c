@@ -37,7 +37,7 @@ static struct gf_members_progress progress_own(const gf_context *gf)
 {
     bool waits = (gf->step.state == GF_STEP_WHOLE) && !gf->step.skipped && gf_has_weights(gf);
     return (struct gf_members_progress){.steps = gf_steps(gf), .applied = waits ? 0 : 1,
-                                        .requests = gf->requests.posted};
+                                        .requests = gf->requests.posted, .partial = gf->change.own.partial};
 }
 
 /* ---- a new link ---- */
@@ -83,6 +83,7 @@ static void begun(gf_context *gf)
     gf->phase = GF_PHASE_READY;
     gf->together_ns = gf_now(gf);
     gf->change.state = GF_CHANGE_NONE;
+    gf->change.own.partial = 0;
     gf->change.count++;
     gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: epoch %u has begun after step %llu%s%s", gf->rank, gf->world,
                 gf->epoch, (unsigned long long)plan->progress.steps,
