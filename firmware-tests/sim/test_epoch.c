@@ -92,7 +92,7 @@ static void given_note(struct world *w, uint32_t rank)
 {
     const gf_context *gf = w->ranks[rank].gf;
     if ((elastic.script_next < 3) && (rank < 2) && (gf->members != NULL))
-        was_given = was_given || gf_view_list_has(&gf->members->view.epoch, 2);
+        was_given = was_given || gf_view_has(gf->members->view.epoch.bits, 2);
 }
 
 /* Whether or not all joined the epoch of that commit. */

@@ -153,7 +153,7 @@ TEST(a_commit_is_of_the_process_that_it_names)
         static struct gf_members members = {.member_id = 1, .incarnation = 7};
         struct members_list list = {.epoch = 3 + rows[i].after, .taken = {1}, .incarnation = {rows[i].took},
                                     .taken_count = (rows[i].took != 0) ? 1 : 0};
-        if (rows[i].has) gf_view_list_add(&list, 1);
+        if (rows[i].has) gf_view_add(list.bits, 1);
         members.setup.joins = rows[i].joins;
         members.view.epoch.epoch = rows[i].joins ? 0 : 3;
         if (gf_view_list_is_mine(&members, &list) != rows[i].mine) fail_msg("%s", rows[i].name);

@@ -250,7 +250,7 @@ bool views_done(void)
         if (!gf_sim_runs(views.sim, rank) || (self->state == VIEWS_ENDED)) continue;
         if (self->state != VIEWS_MEMBER) return false;
         for (uint32_t id = 0; id < views.size; id++)
-            if (gf_view_list_has(&self->members->view.epoch, id) && (gf_sim_is_dead(views.sim, id) ||
+            if (gf_view_has(self->members->view.epoch.bits, id) && (gf_sim_is_dead(views.sim, id) ||
                 (views.ranks[id].members->view.epoch.epoch != self->members->view.epoch.epoch))) return false;
     }
     return true;

@@ -38,6 +38,11 @@ static inline uint64_t gf_history_elems(const gf_context *gf)
     return gf_is_quantized(gf) ? gf->pool.elem_count : gf->sparse.elem_count;
 }
 static inline bool gf_step_is_whole(const gf_context *gf) { return gf->step.state >= GF_STEP_WHOLE; }
+/* What failed is not this rank's own: there may be another epoch. */
+static inline bool gf_may_go_on(const gf_context *gf)
+{
+    return (gf->error.code == GF_ERR_PEER) || (gf->error.code == GF_ERR_LINK) || (gf->error.code == GF_ERR_TIMEOUT);
+}
 static inline bool gf_aborted(const gf_context *gf) /* gf_abort() was called */
 {
     return atomic_load_explicit(&gf->aborted, memory_order_relaxed) != 0;

@@ -31,17 +31,17 @@ static void error_fill(gf_context *gf, gf_status code, gf_operation operation, u
  * members have said so already. */
 static void failing_begin(gf_context *gf, bool attributed)
 {
-    bool joined = (gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP) || (gf->phase == GF_PHASE_WARM);
+    /* The members know each other, JOIN of an epoch from the one before, and have not said it themselves. */
+    bool tells = !attributed && ((gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP) ||
+                                 (gf->phase == GF_PHASE_WARM) || (gf->change.state == GF_CHANGE_JOIN));
     gf_step_finish(gf);
     gf->failing.wired = (gf->phase != GF_PHASE_JOIN) && (gf->phase != GF_PHASE_WARM);
-    joined = joined || (gf->change.state == GF_CHANGE_JOIN); /* the members know each other from the epoch before */
-    gf->failing.attributes = joined && !attributed && (gf->members != NULL) && (gf->world > 1) &&
-                ((gf->error.code == GF_ERR_TIMEOUT) || (gf->error.code == GF_ERR_LINK));
+    gf->failing.attributes = tells && (gf->world > 1) &&
+                             ((gf->error.code == GF_ERR_TIMEOUT) || (gf->error.code == GF_ERR_LINK));
     gf->phase = GF_PHASE_FAILING;
     gf->failing.begin_ns = gf_awake(gf);
     gf_ops_cancel(gf, gf->error.code);
-    if (joined && !gf->failing.attributes && !attributed && (gf->members != NULL) && (gf->error.code != GF_ERR_PEER))
-        gf_members_tell(gf->members, &gf->error);
+    if (tells && !gf->failing.attributes && (gf->error.code != GF_ERR_PEER)) gf_members_tell(gf->members, &gf->error);
     if (gf->failing.wired) gf_wake(gf); /* behind the word, so that it is there */
     if (!gf->failing.attributes) gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
 }

@@ -143,10 +143,8 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
 void gf_step_finish(gf_context *gf)
 {
     struct gf_step *step = &gf->step;
-    gf_status code = gf->error.code;
-    bool survives = (code == GF_ERR_PEER) || (code == GF_ERR_LINK) || (code == GF_ERR_TIMEOUT);
     gf_status status;
-    if (!survives || (gf->phase != GF_PHASE_STEP) || (step->state != GF_STEP_AGREED) || !step->sparse) return;
+    if (!gf_may_go_on(gf) || (gf->phase != GF_PHASE_STEP) || (step->state != GF_STEP_AGREED) || !step->sparse) return;
     if (!gf->step_module->commits(gf)) return;
     do {
         status = gf->step_module->commit(gf, step->gradient_scale);

@@ -23,11 +23,6 @@
 
 #define JOIN_GRACE_NS UINT64_C(100000000) /* so that the control channel says first why it did not get through */
 
-static bool may_go_on(const gf_context *gf)
-{
-    return (gf->error.code == GF_ERR_PEER) || (gf->error.code == GF_ERR_LINK) || (gf->error.code == GF_ERR_TIMEOUT);
-}
-
 static bool has_failed(const gf_context *gf)
 {
     return (gf->phase == GF_PHASE_FAILING) || (gf->phase == GF_PHASE_FAILED);
@@ -174,7 +169,7 @@ static gf_status drain_progress(gf_context *gf, uint64_t now_ns)
 {
     (void)gf_failing_poll(gf, now_ns);
     if (gf->phase != GF_PHASE_FAILED) return GF_AGAIN;
-    if (gf->change.final || !may_go_on(gf)) {
+    if (gf->change.final || !gf_may_go_on(gf)) {
         gf->change.state = GF_CHANGE_NONE;
         return gf->error.code;
     }
@@ -252,7 +247,7 @@ static gf_status planned_begin(gf_context *gf)
 static void ended_take(gf_context *gf, const uint32_t *ended, uint32_t count)
 {
     unsigned char bits[GF_WORLD_MAX / 8] = {0};
-    for (uint32_t i = 0; i < count; i++) bits[ended[i] / 8] |= (unsigned char)(1u << (ended[i] % 8));
+    for (uint32_t i = 0; i < count; i++) gf_view_add(bits, ended[i]);
     gf_view_ended(gf->members, (ended != NULL) ? bits : NULL, gf->config.job.world_max);
 }
 
@@ -274,7 +269,7 @@ gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count)
         ended_take(gf, ended, count);
         return planned_begin(gf);
     }
-    if (!may_go_on(gf) || gf_aborted(gf))
+    if (!gf_may_go_on(gf) || gf_aborted(gf))
         return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: this rank has failed by itself: %s", gf->error.text);
     gf->change.own = progress_own(gf);
     gf->change.state = GF_CHANGE_DRAIN;

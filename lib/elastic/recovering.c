@@ -30,8 +30,7 @@ static void refuse(struct gf_members *members, uint32_t id, gf_status code, cons
 static bool is_anothers(const struct gf_members *members, uint32_t id)
 {
     const struct member *member = &members->table[id];
-    bool was_used = ((members->view.used[id / 8] >> (id % 8)) & 1) != 0;
-    return member->is_new && was_used && (member->given != member->incarnation);
+    return member->is_new && gf_view_has(members->view.used, id) && (member->given != member->incarnation);
 }
 
 /* Why a process cannot come in; GF_OK where it can. */

@@ -123,11 +123,11 @@ void gf_view_ended(struct gf_members *members, const unsigned char *bits, uint32
 {
     struct members_view *view = &members->view;
     view->told = (bits != NULL);
-    memset(&view->ended, 0, sizeof view->ended);
+    memset(view->ended, 0, sizeof view->ended);
     for (uint32_t id = 0; (bits != NULL) && (id < id_count) && (id < members->id_count); id++) {
         struct member *member = &members->table[id];
-        if ((((bits[id / 8] >> (id % 8)) & 1) == 0) || (id == members->member_id)) continue;
-        gf_view_list_add(&view->ended, id);
+        if (!gf_view_has(bits, id) || (id == members->member_id)) continue;
+        gf_view_add(view->ended, id);
         if (!member->connected && !gf_member_is_recovering(member)) member->state = MEMBER_DEAD;
     }
 }

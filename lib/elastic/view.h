@@ -54,7 +54,7 @@ struct members_view {
     struct members_list epoch;    /* the last committed one; its number is 0 before the first */
     struct view_proposal current; /* how that began, for those that have not heard of it */
     struct view_proposal accepted;
-    struct members_list ended;    /* as named here, at one moment: lists of two moments must not be mixed */
+    unsigned char ended[GF_WORLD_MAX / 8]; /* as named here, at one moment: lists of two moments must not be mixed */
     unsigned char used[GF_WORLD_MAX / 8]; /* member ids of all commits: never given again */
     gf_status refusal;      /* what COMMIT says instead, where this attempt has failed */
 };
@@ -78,10 +78,11 @@ bool gf_view_left_ended(const struct gf_members *members);
 void gf_view_epoch_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns);
 
 /* ---- quorum.c ---- */
-bool gf_view_list_has(const struct members_list *list, uint32_t id);
+/* Member ids as bits[GF_WORLD_MAX / 8]. */
+bool gf_view_has(const unsigned char *bits, uint32_t id);
+void gf_view_add(unsigned char *bits, uint32_t id);
 /* The incarnation of the process of this id that its commit took in; 0: none. */
 uint32_t gf_view_list_took(const struct members_list *list, uint32_t id);
-void gf_view_list_add(struct members_list *list, uint32_t id);
 uint32_t gf_view_list_count(const struct members_list *list, uint32_t id_count);
 /* The list's next id, cyclically. */
 uint32_t gf_view_list_next(const struct members_list *list, uint32_t id, uint32_t id_count);
@@ -91,7 +92,7 @@ void gf_view_list_walk(struct gf_walk *walk, struct members_list *list, uint32_t
 /* Is this process of the newer epoch that has this list? */
 bool gf_view_list_is_mine(const struct gf_members *members, const struct members_list *list);
 /* May those on `here` decide? */
-bool gf_view_quorum(const struct gf_members *members, const struct members_list *here);
+bool gf_view_quorum(const struct gf_members *members, const unsigned char *here);
 
 /* ---- view_frames.c: to members->scratch, and back ---- */
 uint32_t gf_view_frame_put(struct gf_members *members, uint32_t kind);

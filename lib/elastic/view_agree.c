@@ -14,7 +14,7 @@ static void lead_find(const struct gf_members *members, struct view_proposal *ne
     for (uint32_t id = 0; id < members->id_count; id++) {
         const struct gf_members_progress *own = &members->table[id].progress;
         if (id == members->member_id) own = &members->view.reason.own;
-        if (!gf_view_list_has(&next->list, id)) continue;
+        if (!gf_view_has(next->list.bits, id)) continue;
         if (next->progress.requests < own->requests) next->progress.requests = own->requests;
         next->lags = next->lags || (own->partial != 0);
         if (most != NULL) next->lags = next->lags || further(own, most) || further(most, own);
@@ -49,14 +49,14 @@ static void waiting_add(const struct gf_members *members, struct members_list *l
     for (uint32_t id = 0; (id < members->id_count) && (list->taken_count < room); id++) {
         const struct member *member = &members->table[id];
         if (member->state != MEMBER_WAITS) continue; /* so it is of no epoch, and not in the list yet */
-        gf_view_list_add(list, id);
+        gf_view_add(list->bits, id);
         list->incarnation[list->taken_count] = member->incarnation;
         list->taken[list->taken_count++] = (uint16_t)id;
     }
 }
 
 /* A new proposal of those that are here and stay; false: nobody does, or nobody has whole weights. */
-static bool proposal_make(struct gf_members *members, const struct members_list *here)
+static bool proposal_make(struct gf_members *members, const unsigned char *here)
 {
     struct members_view *view = &members->view;
     struct view_proposal *next = &view->accepted;
@@ -65,8 +65,8 @@ static bool proposal_make(struct gf_members *members, const struct members_list 
     next->list.epoch = view->epoch.epoch + 1;
     for (uint32_t id = members->id_count; id-- > 0;) {
         bool leaves = (id == members->member_id) ? view->reason.leaves : members->table[id].leaves;
-        if (!gf_view_list_has(here, id) || leaves) continue;
-        gf_view_list_add(&next->list, id);
+        if (!gf_view_has(here, id) || leaves) continue;
+        gf_view_add(next->list.bits, id);
         next->list.first = id;
         stay++;
     }
@@ -82,7 +82,7 @@ static bool proposal_make(struct gf_members *members, const struct members_list 
     return next->progress.partial == 0;
 }
 
-static void propose(struct gf_members *members, const struct members_list *here)
+static void propose(struct gf_members *members, const unsigned char *here)
 {
     struct members_view *view = &members->view;
     if ((view->accepted_view == 0) && !proposal_make(members, here)) {
@@ -104,32 +104,24 @@ static bool is_unheard(const struct gf_members *members, uint32_t id)
 }
 
 /* The members that are here: their state in this view is at least `state`; MEMBER_EXPECTED: or that may come. */
-static uint32_t who(const struct gf_members *members, member_state state, struct members_list *list_out)
+static uint32_t who(const struct gf_members *members, member_state state, unsigned char *here_out)
 {
     const struct members_view *view = &members->view;
     uint32_t count = 0;
-    memset(list_out, 0, sizeof *list_out);
+    memset(here_out, 0, GF_WORLD_MAX / 8);
     for (uint32_t id = 0; id < members->id_count; id++) {
         const struct member *member = &members->table[id];
         bool in_view = ((member->state == MEMBER_REPORTED) || (member->state == MEMBER_ACCEPTED)) &&
                        (member->view == view->view) && (member->state >= state);
         bool unheard = is_unheard(members, id);
         bool comes = (state == MEMBER_EXPECTED) && (unheard || (member->state < MEMBER_DISCONNECTED));
-        if (!gf_view_list_has(&view->epoch, id) || member->suspected) continue;
+        if (!gf_view_has(view->epoch.bits, id) || member->suspected) continue;
         if (gf_member_is_recovering(member) && !unheard) continue;
         if ((id != members->member_id) && !in_view && !comes) continue;
-        gf_view_list_add(list_out, id);
+        gf_view_add(here_out, id);
         count++;
     }
     return count;
-}
-
-/* Not inlined: lists are large. */
-__attribute__((noinline)) static bool enough(const struct gf_members *members, member_state state, uint32_t *count_out)
-{
-    struct members_list list;
-    *count_out = who(members, state, &list);
-    return gf_view_quorum(members, &list);
 }
 
 /* Whoever is not on the list of the ended lives, and comes: all meet at the lowest of them. That one looks for others
@@ -139,8 +131,8 @@ static bool missing_seek(struct gf_members *members, bool alone)
     bool awaited = false;
     for (uint32_t id = 0; id < members->id_count; id++) {
         const struct member *member = &members->table[id];
-        if ((id == members->member_id) || !gf_view_list_has(&members->view.epoch, id)) continue;
-        if ((member->state >= MEMBER_DEAD) || gf_view_list_has(&members->view.ended, id)) continue;
+        if ((id == members->member_id) || !gf_view_has(members->view.epoch.bits, id)) continue;
+        if ((member->state >= MEMBER_DEAD) || gf_view_has(members->view.ended, id)) continue;
         awaited = true;
         if (member->connected || ((id > members->member_id) && !alone)) continue;
         members->view.sought = id;
@@ -162,24 +154,25 @@ void gf_view_lead_higher(struct gf_members *members)
 void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *get)
 {
     struct members_view *view = &members->view;
-    struct members_list here;
+    unsigned char here[GF_WORLD_MAX / 8];
     uint32_t count, may_come, connected = 0, contacted = 0, of = gf_view_list_count(&view->epoch, members->id_count);
     uint64_t waited_ns = members->now_ns - view->since_ns;
     gf_view_lead_higher(members);
     for (uint32_t id = 0; id < members->id_count; id++) {
         const struct member *member = &members->table[id];
-        if (!gf_view_list_has(&view->epoch, id)) continue;
+        if (!gf_view_has(view->epoch.bits, id)) continue;
         connected += ((member->state <= MEMBER_JOINED) || is_unheard(members, id)) && member->connected;
         contacted += (member->state == MEMBER_DISCONNECTED);
     }
-    bool may_be_enough = enough(members, MEMBER_EXPECTED, &may_come);
+    may_come = who(members, MEMBER_EXPECTED, here);
+    bool may_be_enough = gf_view_quorum(members, here);
     bool late = (waited_ns >= ((connected > 0) ? view->reason.silent_ns : view->reason.away_ns));
     bool told = view->told && members->was_member;
     for (uint32_t id = 0; late && told && (id < members->id_count); id++) members->table[id].suspected = false;
-    count = who(members, MEMBER_REPORTED, &here);
-    if (gf_view_quorum(members, &here)) {
+    count = who(members, MEMBER_REPORTED, here);
+    if (gf_view_quorum(members, here)) {
         if ((may_come != count) && !late) return;
-        propose(members, &here);
+        propose(members, here);
         if (view->state == VIEW_PROPOSED) gf_view_commit(members, own, get);
         return;
     }
@@ -197,11 +190,13 @@ void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *ge
 void gf_view_commit(struct gf_members *members, uint32_t own, struct gf_get *get)
 {
     struct members_view *view = &members->view;
-    uint32_t count;
+    unsigned char here[GF_WORLD_MAX / 8];
     (void)get;
-    if (!enough(members, MEMBER_ACCEPTED, &count)) {
+    (void)who(members, MEMBER_ACCEPTED, here);
+    if (!gf_view_quorum(members, here)) {
         bool late = (members->now_ns - view->since_ns >= view->reason.silent_ns);
-        if (late || !enough(members, MEMBER_REPORTED, &count))
+        (void)who(members, MEMBER_REPORTED, here);
+        if (late || !gf_view_quorum(members, here))
             gf_view_lead(members, view->view + gf_view_list_count(&view->epoch, members->id_count)); /* once more */
         return;
     }
@@ -210,6 +205,6 @@ void gf_view_commit(struct gf_members *members, uint32_t own, struct gf_get *get
         if (gf_member_is_here(&members->table[id]) || gf_view_waits_for(members, &view->current.list, id))
             commit_only(members, id);
     }
-    if (gf_view_list_has(&view->current.list, own)) gf_view_committed(members);
+    if (gf_view_has(view->current.list.bits, own)) gf_view_committed(members);
     else gf_view_excluded(members, view->current.list.epoch);
 }

@@ -58,8 +58,8 @@ bool gf_view_left_ended(const struct gf_members *members)
     bool all = (next->epoch == members->setup.epoch + 1);
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         uint32_t id = members_id(members, rank);
-        bool stays = gf_view_list_has(next, id) && !gf_view_list_took(next, id);
-        all = all && (stays || gf_view_list_has(&members->view.ended, id));
+        bool stays = gf_view_has(next->bits, id) && !gf_view_list_took(next, id);
+        all = all && (stays || gf_view_has(members->view.ended, id));
     }
     return all;
 }
@@ -74,7 +74,7 @@ void gf_view_epoch_join(struct gf_members *members, const void *endpoint, size_t
     gf_status status = moves ? gf_view_turn(members, list->first) : GF_OK;
     GF_ASSERT(members->view.state == VIEW_COMMITTED);
     for (uint32_t id = 0; id < members->id_count; id++) {
-        bool of_it = gf_view_list_has(list, id);
+        bool of_it = gf_view_has(list->bits, id);
         members_rank_set(members, id, !of_it ? GF_RANK_NONE : (id == list->first) ? 0 : rank++);
     }
     members->setup.rank = gf_members_rank(members, members->member_id);
@@ -105,7 +105,7 @@ static void epoch_in_use(struct gf_members *members)
         view->epoch.epoch = members->setup.epoch;
         view->epoch.first = members_id(members, 0);
         for (uint32_t rank = 0; rank < members->setup.world; rank++)
-            gf_view_list_add(&view->epoch, members_id(members, rank));
+            gf_view_add(view->epoch.bits, members_id(members, rank));
         used_add(view);
     }
     view->state = VIEW_NONE;

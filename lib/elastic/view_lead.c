@@ -84,28 +84,25 @@ void gf_view_next(struct gf_members *members)
     for (;;) {
         id = (view->view == 0) ? view->epoch.first : gf_view_list_next(&view->epoch, id, members->id_count);
         struct member *member = &members->table[id];
-        bool is_own = (id == members->member_id);
         bool unknown = (gf_view_list_took(&view->epoch, id) != 0) && (member->address[0] == 0);
         bool may_answer = (member->state != MEMBER_DEAD) && !gf_member_is_recovering(member) && !member->suspected &&
                           !unknown && ((view->sought == GF_RANK_NONE) || (view->sought == id));
-        gf_status status = GF_ERR_STATE;
         view->view++;
-        if (is_own || may_answer) status = gf_view_turn(members, id);
-        if ((status < 0) && !is_own) {
-            member->suspected = member->suspected || may_answer;
-        } else if (status < 0) {
-            gf_view_fail(members, GF_ERR_SYSTEM, "rank %u cannot coordinate: %.160s", members->setup.rank,
-                         (driver->reform == NULL) ? "its control channel has no such part"
-                                                  : members->rendezvous->fault.text);
-            return;
-        } else if (is_own) {
-            gf_view_lead(members, view->view);
-            return;
-        } else {
+        if (id == members->member_id) break;
+        if (!may_answer) continue;
+        gf_status status = gf_view_turn(members, id);
+        if (status >= 0) {
             reports_forget(members);
             gf_view_enter(members, VIEW_SEEK);
             if (status == GF_OK) gf_members_owe_id(members, id, MEMBERS_DO_VIEW_CHANGE);
             return;
         }
+        member->suspected = true;
     }
+    if (gf_view_turn(members, id) >= 0)
+        gf_view_lead(members, view->view);
+    else
+        gf_view_fail(members, GF_ERR_SYSTEM, "rank %u cannot coordinate: %.160s", members->setup.rank,
+                     (driver->reform == NULL) ? "its control channel has no such part"
+                                              : members->rendezvous->fault.text);
 }

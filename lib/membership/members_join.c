@@ -211,14 +211,11 @@ static bool summary_difference(const char *ours, const char *theirs, uint32_t ra
 /* A rank of the same node that runs as another user, or GF_RANK_NONE. */
 static uint32_t other_user(const struct gf_members *members, const struct gf_offer *theirs, uint32_t *user_out)
 {
-    const struct gf_offer *ours = &members->setup.offer;
-    *user_out = ours->user;
-    if ((theirs->node != 0) && (theirs->node == ours->node) && (theirs->user != ours->user)) return members->setup.rank;
-    for (uint32_t rank = 1; (theirs->node != 0) && (rank < members->setup.world); rank++) {
+    for (uint32_t rank = 0; (theirs->node != 0) && (rank < members->setup.world); rank++) {
         const struct member_said *said = &gf_members_of(members, rank)->said;
+        bool is_known = (rank == members->setup.rank) || has_come(members, rank, MEMBER_OFFERED);
         *user_out = said->user;
-        if (has_come(members, rank, MEMBER_OFFERED) && (said->node == theirs->node) && (said->user != theirs->user))
-            return rank;
+        if (is_known && (said->node == theirs->node) && (said->user != theirs->user)) return rank;
     }
     return GF_RANK_NONE;
 }
@@ -227,7 +224,7 @@ bool gf_members_offer_difference(const struct gf_members *members, const struct 
                                  uint32_t rank, char *text_out, size_t bytes)
 {
     const struct gf_offer *ours = &members->setup.offer;
-    uint32_t user, other = other_user(members, theirs, &user);
+    uint32_t user = 0, other = other_user(members, theirs, &user);
     char words[200];
     if (ours->version != theirs->version) {
         (void)snprintf(text_out, bytes, "library versions differ: %u.%u at rank 0, %u.%u at rank %u",
