@@ -105,7 +105,8 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     op->summed = (struct gf_check){.bad_first = UINT64_MAX};
     own_set(gf, op);
     if ((coll->elem_count > 0) && gf_device_holds(gf, coll->data)) gf->modules->device->op_take(gf, op);
-    op->begin_ns = now_ns;
+    if ((status = gf_coll_start(coll, now_ns)) < 0) gf_coll_fail(coll, status); /* the first poll tells */
+    op->begin_ns = now_ns; /* all this while the first flag travels */
     op->wait_peer = op->waited_for = GF_RANK_NONE;
     op->waited_ns = 0;
     op->state = GF_OP_RUN;
@@ -115,7 +116,6 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     position->buffer = op->number;
     position->tensor = op->first_tensor;
     gf->waiting.moved_ns = now_ns;
-    if ((status = gf_coll_start(coll, now_ns)) < 0) gf_coll_fail(coll, status); /* the first poll tells */
     return (status < 0) ? GF_OK : status;
 }
 

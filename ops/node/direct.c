@@ -15,8 +15,6 @@
  * peers' mappings do not reach. */
 #include "ops/node/direct.h"
 
-#include "ops/module_ops.h"
-
 /* ---- places ---- */
 
 /* Elements that a line holds, at least one: a group of 64 quantized values is longer. */
@@ -169,16 +167,6 @@ static gf_status fold_in(struct gf_coll *coll, const gf_mem *at, uint64_t count)
         if (index != coll->index)
             status = coll->ops->copy(coll->queue, at[index], at[coll->index], count * gf_coll_elem_bytes(coll));
     return status;
-}
-
-gf_status gf_direct_sum(const struct gf_coll *coll, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
-                        uint64_t first, uint64_t count, struct gf_check *check, struct gf_check *sources)
-{
-    const struct gf_node_ops *ops = gf_node_ops(coll->ops);
-    bool rounds = coll->as != GF_TYPE_F32;
-    return (rounds ? ops->sum_n_as : ops->sum_n)(coll->queue, dst, dst_count, src, coll->size,
-                                                 rounds ? coll->as : coll->type, count, coll->base + first, check,
-                                                 sources);
 }
 
 /* Values are summed; a lone source is copied, to the bit. */

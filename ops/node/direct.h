@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include "ops/coll.h"
+#include "ops/module_ops.h"
 
 #define GF_DIRECT_RANKS_MAX 64u /* of one node */
 #define GF_DIRECT_LANES 32u
@@ -136,8 +137,16 @@ static inline size_t gf_direct_half_bytes(uint32_t size, uint32_t slice_bytes)
 uint64_t gf_direct_block_elems(const struct gf_coll *coll); /* of all blocks but the last */
 
 /* Sums of all ranks' data in host memory, in rank order; `first` is where they lie in data. */
-gf_status gf_direct_sum(const struct gf_coll *coll, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
-                        uint64_t first, uint64_t count, struct gf_check *check, struct gf_check *sources);
+static inline gf_status gf_direct_sum(const struct gf_coll *coll, const gf_mem *dst, uint32_t dst_count,
+                                      const gf_mem *src, uint64_t first, uint64_t count, struct gf_check *check,
+                                      struct gf_check *sources)
+{
+    const struct gf_node_ops *ops = gf_node_ops(coll->ops);
+    bool rounds = coll->as != GF_TYPE_F32;
+    return (rounds ? ops->sum_n_as : ops->sum_n)(coll->queue, dst, dst_count, src, coll->size,
+                                                 rounds ? coll->as : coll->type, count, coll->base + first, check,
+                                                 sources);
+}
 
 /* Begins an operation: its place, and state of which `small` is set. (memset() takes as long as a line.) */
 void gf_direct_begin(struct gf_coll *coll);
