@@ -44,6 +44,7 @@ struct gf_context {
 
     const struct gf_modules *modules;
     struct gf_drivers drivers;
+    struct gf_ticks ticks;       /* of drivers.clock */
     struct gf_link *link;
     struct gf_rendezvous *rendezvous;
     struct gf_members *members;

@@ -1,7 +1,16 @@
-/* The system's clock. */
+/* The system's clock, and the CPU's counter of ticks between two looks at it. */
 #include "drivers/clock.h"
 
 #include <time.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#define SPAN_TICKS (UINT64_C(1) << 21) /* since a reading, at most */
+#define NEAR_TICKS (UINT64_C(1) << 11) /* a reading that took longer was interrupted: it says nothing of ticks */
+#define RATE_NS UINT64_C(10000000)     /* the rate is taken over so long, .. */
+#define RATE_MAX_NS UINT64_C(1000000000) /* .. and at most */
+#define RATE_MOST (UINT64_C(4) << 32)  /* a counter of 250 MHz */
 
 static uint64_t monotonic_now_ns(const struct gf_clock *clock)
 {
@@ -11,4 +20,60 @@ static uint64_t monotonic_now_ns(const struct gf_clock *clock)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-const struct gf_clock gf_clock_monotonic = {.now_ns = monotonic_now_ns};
+const struct gf_clock gf_clock_monotonic = {.now_ns = monotonic_now_ns, .is_real = true};
+
+/* Not in order with what is around it, which would take as long as the clock. */
+static inline uint64_t counter(void)
+{
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#else
+    return 0;
+#endif
+}
+
+/* At one rate whatever the CPU's own is, and while it sleeps. */
+static bool counter_is_steady(void)
+{
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+    return (__get_cpuid(0x80000007u, &a, &b, &c, &d) != 0) && ((d & (1u << 8)) != 0);
+#else
+    return false;
+#endif
+}
+
+void gf_ticks_begin(struct gf_ticks *ticks, const struct gf_clock *clock)
+{
+    *ticks = (struct gf_ticks){.clock = clock, .steady = clock->is_real && counter_is_steady()};
+}
+
+__attribute__((noinline)) static uint64_t clock_read(struct gf_ticks *ticks)
+{
+    uint64_t before = ticks->steady ? counter() : 0, ns = ticks->clock->now_ns(ticks->clock), tick, span_ns;
+    if (!ticks->steady || ((tick = counter()) - before > NEAR_TICKS)) return ns;
+    span_ns = ns - ticks->rate_ns;
+    if (span_ns >= RATE_MAX_NS) {
+        ticks->rate_tick = tick;
+        ticks->rate_ns = ns;
+    } else if (span_ns >= RATE_NS) {
+        ticks->rate = (span_ns << 32) / (tick - ticks->rate_tick + 1);
+        if (ticks->rate > RATE_MOST) ticks->rate = 0;
+    }
+    ticks->tick = tick;
+    ticks->ns = ns;
+    return ns;
+}
+
+uint64_t gf_ticks_now(struct gf_ticks *ticks)
+{
+    uint64_t ns;
+    if (ticks->rate == 0) {
+        ns = clock_read(ticks);
+    } else {
+        uint64_t passed = counter() - ticks->tick;
+        ns = (passed < SPAN_TICKS) ? ticks->ns + ((passed * ticks->rate) >> 32) : clock_read(ticks);
+    }
+    if (ns > ticks->told_ns) ticks->told_ns = ns;
+    return ticks->told_ns;
+}

@@ -58,7 +58,7 @@ gf_status gf_enter(gf_context *gf);
 /* The same for calls that poll: GF_OK while failing goes on, because they are what makes it end. */
 gf_status gf_enter_poll(gf_context *gf);
 /* The system's time, for what is measured. */
-static inline uint64_t gf_now(const gf_context *gf) { return gf->drivers.clock->now_ns(gf->drivers.clock); }
+static inline uint64_t gf_now(gf_context *gf) { return gf_ticks_now(&gf->ticks); }
 /* The time that counts in deadlines, as of the poll under way: that in which this rank ran. */
 static inline uint64_t gf_awake(const gf_context *gf) { return gf->polled.at_ns - gf->polled.away_ns; }
 

@@ -24,6 +24,7 @@ __attribute__((noinline)) static void context_lay(const struct gf_layout *layout
     gf->modules = layout->modules;
     gf->config = layout->config;
     gf->drivers = layout->drivers;
+    gf_ticks_begin(&gf->ticks, gf->drivers.clock);
     gf->log = (struct gf_log){gf->config.log, gf->config.log_user};
     gf->rank = gf->config.job.rank;
     gf->world = gf->config.job.world;

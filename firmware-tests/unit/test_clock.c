@@ -1,0 +1,66 @@
+/* The clock that polls ask: between two looks at the system's the CPU's counter tells. */
+#include "firmware-tests/support/suite.h"
+#include "drivers/clock.h"
+
+#define OFF_NS 20000u /* at most */
+
+static uint64_t looks, stands_ns;
+
+static uint64_t counting_now_ns(const struct gf_clock *clock)
+{
+    looks++;
+    return gf_clock_monotonic.now_ns(clock);
+}
+static const struct gf_clock counting = {.now_ns = counting_now_ns, .is_real = true};
+
+static uint64_t virtual_now_ns(const struct gf_clock *clock) { return stands_ns; }
+static const struct gf_clock virtual = {.now_ns = virtual_now_ns};
+
+/* For so long it is where the system's clock is, and never goes back. Returns how often it was asked. */
+static uint64_t follows(struct gf_ticks *ticks, uint64_t for_ns)
+{
+    uint64_t begin_ns = gf_clock_monotonic.now_ns(NULL), before_ns = begin_ns, told_ns = 0, asked = 0;
+    for (; before_ns - begin_ns < for_ns; asked++) {
+        uint64_t now_ns = gf_ticks_now(ticks), after_ns = gf_clock_monotonic.now_ns(NULL);
+        assert_true((now_ns >= told_ns) && (now_ns + OFF_NS >= before_ns) && (now_ns <= after_ns + OFF_NS));
+        told_ns = now_ns;
+        before_ns = after_ns;
+    }
+    return asked;
+}
+
+TEST(between_two_looks_the_counter_tells)
+{
+    struct gf_ticks ticks;
+    uint64_t asked;
+    gf_ticks_begin(&ticks, &counting);
+    (void)follows(&ticks, 15000000);
+    looks = 0;
+    asked = follows(&ticks, 20000000);
+    if (ticks.steady) assert_true(looks * 10 < asked);
+    else assert_int_equal(looks, asked);
+}
+
+TEST(a_counter_that_jumps_is_off_for_no_longer_than_a_look)
+{
+    struct gf_ticks ticks;
+    uint64_t told_ns;
+    gf_ticks_begin(&ticks, &counting);
+    (void)follows(&ticks, 15000000);
+    ticks.tick -= UINT64_C(1) << 24; /* it has gone on without this process */
+    (void)follows(&ticks, 2000000);
+    ticks.tick += UINT64_C(1) << 40; /* it begins anew */
+    ticks.rate_tick += UINT64_C(1) << 40;
+    (void)follows(&ticks, 15000000);
+    ticks.told_ns += 1000000000;
+    told_ns = ticks.told_ns;
+    assert_true(gf_ticks_now(&ticks) == told_ns);
+}
+
+TEST(another_clock_is_asked_each_time)
+{
+    struct gf_ticks ticks;
+    gf_ticks_begin(&ticks, &virtual);
+    for (stands_ns = 1; stands_ns < UINT64_C(1) << 62; stands_ns *= 3)
+        assert_true(gf_ticks_now(&ticks) == stands_ns);
+}
