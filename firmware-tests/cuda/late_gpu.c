@@ -301,7 +301,6 @@ static gf_status late_order(struct gf_queue *queue, gf_queue_handle other)
 }
 
 void late_gpu_drain(struct gf_gpu *gpu) { work_some(late_of(gpu), UINT64_MAX); }
-uint64_t late_gpu_done(const struct gf_gpu *gpu) { return late_of(gpu)->done; }
 uint32_t late_gpu_waiting(const struct gf_gpu *gpu) { return (uint32_t)(late_of(gpu)->queued - late_of(gpu)->done); }
 
 const struct gf_gpu_driver late_gpu = {

@@ -10,7 +10,6 @@ extern const struct gf_gpu_driver late_gpu;
 extern uint32_t late_gpu_most; /* pieces of work at a look, at most; 3 */
 
 void late_gpu_drain(struct gf_gpu *gpu);       /* all that was queued */
-uint64_t late_gpu_done(const struct gf_gpu *gpu);    /* pieces of work so far */
 uint32_t late_gpu_waiting(const struct gf_gpu *gpu); /* still queued */
 
 #endif

@@ -5,7 +5,6 @@
 #include "firmware-tests/cuda/late_gpu.h"
 #include "firmware-tests/support/state_world.h"
 
-#define STEPS 12u
 #define FAULT_STEP 10u   /* behind it values are not finite */
 #define LISTED_STEPS 16u
 
@@ -144,25 +143,6 @@ TEST(listed_chunks_larger_than_a_slice_do_too)
     listed_chunks_run(4096, 2048, 5000);
 }
 
-/* What a device does from the first step on: the soak's jobs. Here the host's state goes on there, bit by bit. */
-TEST(a_state_of_the_host_goes_on_on_a_device)
-{
-    for (size_t i = 0; i < STATE_PLAIN_RUNS; i++) {
-        const struct world_setup on_host = setup_on(&state_runs[i], NULL), on_device = setup_on(&state_runs[i], &late_gpu);
-        struct state_save save;
-        WORLD_OPEN(host, &on_host);
-        WORLD_OPEN(device, &on_device);
-        state_weights_begin(&host);
-        for (uint32_t step = 1; step <= 6; step++) state_step_run(&host, step, state_fill);
-        save = state_save_take(&host);
-        state_save_load(&device, &save);
-        state_save_free(&save);
-        state_steps_same(&host, &device, 7, STEPS, state_fill, state_runs[i].name);
-        state_halves_same(&host, &device);
-        assert_true(late_gpu_done(device.ranks[0].gf->gpu) > STEPS); /* it was the device that did it */
-    }
-}
-
 /* Squares of tensors are read through the wire pool: where most tensors are empty it holds fewer of them at a time. */
 TEST(a_norm_of_more_tensors_than_the_pool_has_elements_is_that_of_the_host)
 {
@@ -246,79 +226,6 @@ TEST(on_two_nodes_all_go_to_the_wire_or_none)
         world_step_ok(&w, &step);
         for (uint32_t rank = 0; rank < setup.world; rank++) world_drain(&w, rank);
         world_expect_sums(&w, 1.0f);
-    }
-}
-
-/* Every value is finite, and in fp16 some sums are not. */
-static void fill_large(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
-{
-    const struct state_moment *moment = arg;
-    const struct gf_tensor *from = &w->ranks[rank].tensors[tensor];
-    for (uint64_t i = 0; i < from->elem_count; i++)
-        world_put(from->type, gradient, i, (moment->step % 2 == 0) ? 30000.0f : 1.0f);
-}
-
-/* Of another type than the wire's, whose sums are looked at once more on the way back, or of its own, in place. */
-TEST(sums_that_overflow_are_found_by_the_device)
-{
-    for (uint32_t row = 0; row < 4; row++) { /* through host memory, and straight to the wire */
-        struct world_setup setup = wire_setup(GF_ALGORITHM_RING, (row / 2 == 0) ? 0 : ALL_RANKS, 0);
-        struct gf_tensor typed[STATE_TENSORS];
-        memcpy(typed, state_tensors, sizeof typed);
-        for (size_t i = 0; i < STATE_TENSORS; i++) typed[i].type = (row % 2 == 0) ? GF_TYPE_F32 : GF_TYPE_F16;
-        setup.tensors = typed;
-        setup.config.exchange.wire = GF_TYPE_F16;
-        WORLD_OPEN(w, &setup);
-        for (uint32_t step = 1; step <= 4; step++) {
-            state_step_run(&w, step, fill_large);
-            for (uint32_t rank = 0; rank < w.world; rank++)
-                assert_int_equal(gf_step_skipped(w.ranks[rank].gf), step % 2 == 0);
-        }
-    }
-}
-
-/* ---- public collectives on device memory ---- */
-
-#define BROADCASTS 3u
-
-struct broadcasts {
-    struct gf_request requests[4][BROADCASTS];
-    bool posted[4], ended[4][BROADCASTS];
-};
-
-static gf_status broadcasts_progress(struct world *w, uint32_t rank, void *arg)
-{
-    struct broadcasts *all = arg;
-    gf_context *gf = w->ranks[rank].gf;
-    gf_status status = GF_OK;
-    for (uint32_t i = 0; !all->posted[rank] && (i < BROADCASTS); i++)
-        assert_int_equal(gf_broadcast(gf, gf_weight(gf, i + 1), w->ranks[rank].tensors[i + 1].elem_count, GF_TYPE_F32, 1,
-                                      &all->requests[rank][i]), GF_OK);
-    all->posted[rank] = true;
-    for (uint32_t i = 0; i < BROADCASTS; i++)
-        if (!all->ended[rank][i]) {
-            all->ended[rank][i] = gf_request_poll(gf, &all->requests[rank][i]) != GF_AGAIN;
-            if (!all->ended[rank][i]) status = GF_AGAIN;
-        }
-    return status;
-}
-
-TEST(device_memory_is_broadcast_through_the_wire_pool)
-{
-    const struct world_setup setup = setup_on(&state_runs[0], &late_gpu);
-    struct broadcasts all = {0};
-    WORLD_OPEN(w, &setup);
-    for (uint32_t rank = 0; rank < w.world; rank++)
-        for (uint32_t i = 1; i <= BROADCASTS; i++)
-            for (uint64_t e = 0; e < state_tensors[i].elem_count; e++)
-                ((float *)(uintptr_t)gf_weight(w.ranks[rank].gf, i))[e] = (float)(rank * 1000 + i * 100 + e % 10);
-    world_run(&w, broadcasts_progress, &all);
-    world_expect(&w, GF_OK);
-    for (uint32_t rank = 0; rank < w.world; rank++) {
-        world_drain(&w, rank);
-        for (uint32_t i = 1; i <= BROADCASTS; i++)
-            for (uint64_t e = 0; e < state_tensors[i].elem_count; e++)
-                assert_true(((float *)(uintptr_t)gf_weight(w.ranks[rank].gf, i))[e] == (float)(1000 + i * 100 + e % 10));
     }
 }
 
