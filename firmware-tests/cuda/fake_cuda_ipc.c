@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "firmware-tests/cuda/fake_cuda_calls.h"
-#include "firmware-tests/cuda/fake_cuda_region.h"
 
 /* A second time it is counted alone, as the real library does. */
 static CUresult memory_import(const struct fake_export *exported, CUdeviceptr *address_out)

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "firmware-tests/cuda/fake_cuda_calls.h"
-#include "firmware-tests/cuda/fake_cuda_region.h"
 
 #define GRAIN_BYTES (64u << 10)
 #define MEMORIES_MAX 64u

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "firmware-tests/cuda/fake_cuda_region.h"
+#include "firmware-tests/cuda/fake_cuda_state.h"
 
 #define RESERVED_BYTES (64ull << 30)
 #define GRAIN 2u /* blocks of 16-bit values end anywhere */

@@ -15,7 +15,6 @@ perf() {
 columns='NF {print NF, $1, $3, $4, $5, $9 + $13}'
 rows() { grep -v '^#' "$scratch/out" | awk "$columns"; }
 nccl_rows() { sed -n 's/^# NCCL  *\([0-9]\)/\1/p' "$scratch/out" | awk "$columns"; }
-said() { grep -q -- "$1" "$scratch/out" || { cat "$scratch/out"; return 1; }; }
 more=
 check two_ranks_are_measured perf 2 -b 4K -e 16K --nccl "${fake%/*}/libnccl.so.2" --json "$scratch/json"
 check with_the_columns_of_nccl_tests [ "$(rows | xargs)" = "13 4096 float sum -1 0 13 16384 float sum -1 0" ]
