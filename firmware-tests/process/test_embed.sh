@@ -2,7 +2,6 @@
 # The library in somebody else's program: without libconfig, without UCX. The README's example: test_install.sh.
 . firmware-tests/support/shell.sh
 
-same() { [ "$1" = "$2" ] || { echo "wanted <$1>, found <$2>"; return 1; }; }
 holds_no() { ! nm "$1" | grep -qE "$2"; }
 
 check "filled_by_hand_it_runs" same "0 1 2 3" "$("$BUILD/firmware-tests/program_embed")"

@@ -3,7 +3,6 @@
 # pkg-config's flags or CMake's, against the archive and the shared library. `make uninstall` leaves nothing.
 . firmware-tests/support/shell.sh
 cc=${CC:-gcc} prefix=$scratch/prefix away=$scratch/away
-same() { [ "$1" = "$2" ] || { echo "wanted <$1>, found <$2>"; return 1; }; }
 install_to() {
     make -s --no-print-directory install BUILD="$BUILD" "$@" >"$scratch/log" 2>&1 && return
     cat "$scratch/log"

@@ -26,8 +26,6 @@ trap 'exit 1' INT TERM
 runs() {
     timeout -k 5 60 "$@" >"$scratch/out" 2>&1 || { echo "exit $?"; tail -n 30 "$scratch/out"; return 1; }
 }
-said() { grep -Eq "$1" "$scratch/out" || { tail -n 30 "$scratch/out"; return 1; }; }
-same() { [ "$1" = "$2" ] || { echo "wanted <$1>, found <$2>"; return 1; }; }
 weights() { cksum <"$1"; }
 # launcher NAME VARIABLE COMMAND..: what every launcher of two ranks must be good for
 launcher() {

@@ -87,13 +87,10 @@ RANKS_TEST(a_drop_ends_all_and_keeps_the_region, 2, 1u << 1)
 /* Rank 1 is gone before rank 0 connects to it: an error or not, but neither a hang nor an abort. */
 RANKS_TEST(a_peer_that_died_before_connect_hangs_nobody, 2, 1u << 1)
 {
-    static unsigned char endpoint[2048];
     size_t size_bytes = 0;
     char byte;
     gf_status status;
-    ranks_setup(one, one->arg);
-    RANK_CHECK(one, ranks_open_try(one, NULL) == GF_OK);
-    ranks_endpoint_swap(one, 1 - one->rank, endpoint, &size_bytes);
+    const void *endpoint = ranks_begin_apart(one, &size_bytes);
     if (one->rank == 1) (void)kill(getpid(), SIGKILL);
     while (recv(one->to[1], &byte, 1, MSG_DONTWAIT) != 0) ranks_progress(one);
     status = one->link->driver->connect(one->link, 1, endpoint, size_bytes);
@@ -122,12 +119,9 @@ WRAPPED(ucs_status_t, ucp_ep_create, ucp_worker_h worker, const ucp_ep_params_t 
 
 RANKS_TEST(a_peer_that_dies_while_its_memory_is_mapped_ends_nobody, 2, 1u << 1)
 {
-    static unsigned char endpoint[2048];
     size_t size_bytes = 0;
     char byte;
-    ranks_setup(one, one->arg);
-    RANK_CHECK(one, ranks_open_try(one, NULL) == GF_OK);
-    ranks_endpoint_swap(one, 1 - one->rank, endpoint, &size_bytes);
+    const void *endpoint = ranks_begin_apart(one, &size_bytes);
     if (one->rank == 1) {
         RANK_CHECK(one, recv(one->to[0], &byte, 1, 0) == 1);
         (void)kill(getpid(), SIGKILL);
@@ -142,13 +136,10 @@ RANKS_TEST(a_peer_that_dies_while_its_memory_is_mapped_ends_nobody, 2, 1u << 1)
  * ends. */
 RANKS_TEST(a_worker_may_end_while_ucx_sets_up_its_connections, 2, 0)
 {
-    static unsigned char endpoint[2048];
     size_t size_bytes = 0;
     uint32_t peer = 1 - one->rank;
     char byte = 0;
-    ranks_setup(one, one->arg);
-    RANK_CHECK(one, ranks_open_try(one, NULL) == GF_OK);
-    ranks_endpoint_swap(one, peer, endpoint, &size_bytes);
+    const void *endpoint = ranks_begin_apart(one, &size_bytes);
     RANK_CHECK(one, one->link->driver->connect(one->link, peer, endpoint, size_bytes) == GF_OK);
     RANK_CHECK(one, write(one->to[peer], &byte, 1) == 1);
     RANK_CHECK(one, recv(one->to[peer], &byte, 1, 0) == 1);
@@ -263,13 +254,10 @@ RANKS_TEST_OVER(no_more_shared_memory_is_taken_than_there_is, 1, 0, "self,posix"
 
 RANKS_TEST(a_wrong_endpoint_is_refused, 2, 0)
 {
-    static unsigned char endpoint[2048], bad[2049];
+    static unsigned char bad[2049];
     size_t size_bytes = 0;
-    struct gf_fault *fault;
-    ranks_setup(one, one->arg);
-    RANK_CHECK(one, ranks_open_try(one, NULL) == GF_OK);
-    fault = &one->link->fault;
-    ranks_endpoint_swap(one, 1 - one->rank, endpoint, &size_bytes);
+    const void *endpoint = ranks_begin_apart(one, &size_bytes);
+    struct gf_fault *fault = &one->link->fault;
     RANK_CHECK(one, one->link->driver->connect(one->link, 7, endpoint, size_bytes) == GF_ERR_PARAM);
     for (size_t i = 0; i < size_bytes; i++) { /* one bit of each byte, one after the other */
         fault->code = GF_OK;

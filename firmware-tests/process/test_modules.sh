@@ -2,7 +2,6 @@
 # The core alone, and with each module alone: it links, it runs on two ranks, it holds nothing of the other modules, and
 # it refuses a configuration that asks for more, by name.
 . firmware-tests/support/shell.sh
-same() { [ "$1" = "$2" ] || { echo "wanted <$1>, found <$2>"; return 1; }; }
 says() { case "$2" in *"$1"*) ;; *) echo "wanted <$1> in <$2>"; return 1;; esac; }
 modules="core server direct hierarchy authentication device sparse quantize optimizer elastic state observe"
 program() { echo "$BUILD/firmware-tests/modules_$1"; }

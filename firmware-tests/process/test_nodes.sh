@@ -3,10 +3,7 @@
 # suite: alone
 . firmware-tests/support/shell.sh
 . firmware-tests/support/net.sh
-trap 'net_down; rm -rf "$scratch"' EXIT
-trap 'exit 1' INT TERM
 export OPENBLAS_NUM_THREADS=1
-said() { grep -Eq "$1" "$scratch/out" || { tail -n 30 "$scratch/out"; return 1; }; }
 config() {
     printf 'rendezvous = { address = "%s:7117"; insecure = true; };\nlink = { transports = "self,posix,tcp"; devices = "eth0"; idle = "sleep"; };\n' \
         "$(net_address 0)" >"$scratch/net.cfg"
@@ -59,11 +56,7 @@ cases="auto_takes_hierarchy_between_two_nodes ranks_of_two_nodes_train a_dead_ra
 devices_of_two_nodes_train a_dead_rank_with_a_device_is_named_on_both_nodes \
 two_devices_share_the_bytes_of_two_ranks auto_takes_hierarchy_between_three_nodes \
 two_devices_share_the_bytes_of_three_ranks"
-if ! command -v ip >/dev/null || ! command -v tc >/dev/null || ! net_up "gf$$" 2 1gbit 2>/dev/null; then
-    net_down
-    for name in $cases; do skip "$name" "this user may not make network namespaces with shaped links"; done
-    exit 0
-fi
+net_suite "$cases" 2
 config
 check auto_takes_hierarchy_between_two_nodes sums hierarchy
 check ranks_of_two_nodes_train trains

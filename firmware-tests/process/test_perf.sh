@@ -183,15 +183,9 @@ if command -v mpirun.openmpi >/dev/null; then
 else
     skip under_open_mpi "mpirun.openmpi is not installed"
 fi
-if ip netns add gfperf0 2>/dev/null; then
-    ip netns delete gfperf0
-    . firmware-tests/support/net.sh
-    trap 'net_down; rm -rf "$scratch"' EXIT
-    net_up gfperf 2 1gbit
-    net_config >"$scratch/net.cfg"
-    check in_network_namespaces net_run 60 "$perf" --config "$scratch/net.cfg" -b 4 -e 40000 -f 100 -n 3 -d half >"$scratch/out"
-    net_down
-else
-    skip in_network_namespaces "this user may not make any"
-fi
+. firmware-tests/support/net.sh
+net_suite in_network_namespaces 2
+net_config >"$scratch/net.cfg"
+check in_network_namespaces net_run 60 "$perf" --config "$scratch/net.cfg" -b 4 -e 40000 -f 100 -n 3 -d half \
+    >"$scratch/out"
 finish

@@ -5,8 +5,6 @@
 # go on.
 . firmware-tests/support/shell.sh
 . firmware-tests/support/net.sh
-trap 'net_down; rm -rf "$scratch"' EXIT
-trap 'exit 1' INT TERM
 export OPENBLAS_NUM_THREADS=1 LC_ALL=C
 
 # job NUMBER PATTERN OPTIONS..: until both ranks of the second node have said what matches
@@ -33,12 +31,7 @@ job() {
 }
 
 cases="half_without_the_lowest_goes_on_where_nodes_tell_who_has_ended and_ends_where_they_do_not"
-why=$(net_missing)
-if [ -n "$why" ] || ! net_up "gf$$" 2 1gbit 2>/dev/null; then
-    net_down
-    for name in $cases; do skip "$name" "${why:-no namespaces}"; done
-    finish
-fi
+net_suite "$cases" 2
 idx_data "$scratch/data" 250 || exit 1
 head -c 32 /dev/urandom >"$scratch/key"; chmod 600 "$scratch/key"
 cat >"$scratch/net.cfg" <<EOF

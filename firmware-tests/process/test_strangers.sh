@@ -4,8 +4,6 @@
 # the weights it has without them.
 . firmware-tests/support/shell.sh
 . firmware-tests/support/net.sh
-trap 'net_down; rm -rf "$scratch"' EXIT
-trap 'exit 1' INT TERM
 export OPENBLAS_NUM_THREADS=1 LC_ALL=C
 attack="$BUILD/firmware-tests/program_strangers attack" steps=4000
 head -c 32 /dev/urandom >"$scratch/key"
@@ -57,11 +55,7 @@ else skip another_user_on_loopback_changes_nothing "this user cannot be another 
 cases="one_node_with_a_routable_address_listens_for_its_control_channel_alone"
 cases="$cases an_encrypted_job_has_the_same_bits strangers_of_the_network_change_nothing"
 cases="$cases strangers_of_a_jobs_own_host_change_nothing"
-if ! command -v ip >/dev/null || ! command -v tc >/dev/null || ! net_up "gf$$" 2 1gbit 2>/dev/null; then
-    net_down
-    for name in $cases; do skip "$name" "this user may not make network namespaces with shaped links"; done
-    finish
-fi
+net_suite "$cases" 2
 printf 'rendezvous = { address = "%s:7117"; key_file = "%s"; };\nlink = { transports = "self,tcp"; devices = "eth0"; idle = "sleep"; };\n' \
     "$(net_address 0)" "$scratch/key" >"$scratch/net.cfg"
 net_job() {

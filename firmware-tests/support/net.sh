@@ -60,6 +60,16 @@ net_down() {
     for net_i in $(seq 0 $((net_hosts - 1))) sw; do ip netns delete "$net_prefix-$net_i" 2>/dev/null; done
     net_prefix=''
 }
+# net_suite "CASES" COUNT: so many hosts at 1 Gbit/s for what follows of a suite; where there can be none the cases are
+# skipped, and that is all
+net_suite() {
+    trap 'net_down; rm -rf "$scratch"' EXIT
+    trap 'exit 1' INT TERM
+    net_why=$(net_missing)
+    [ -n "$net_why" ] || ! net_up "gf$$" "$2" 1gbit || return 0
+    for net_i in $1; do skip "$net_i" "${net_why:-the hosts cannot be made}"; done
+    finish
+}
 # net_begin NAME: for a benchmark that has $scratch: leaves nothing behind, and says so where namespaces may not be made
 net_begin() {
     trap 'net_down; rm -rf "$scratch"' EXIT

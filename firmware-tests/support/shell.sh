@@ -29,6 +29,8 @@ refused() {
     elif grep -Eq -- "$text_" "$scratch/out"; then ok "$name_"
     else not_ok "$name_" "does not say \"$text_\": $(tail -n 2 "$scratch/out")"; fi
 }
+said() { grep -Eq -- "$1" "$scratch/out" || { tail -n 30 "$scratch/out"; return 1; }; } # a line matches
+same() { [ "$1" = "$2" ] || { echo "wanted <$1>, found <$2>"; return 1; }; }
 finish() { exit $((failures > 0)); }
 step_of() { od -An -tu8 -j40 -N8 "$1" 2>/dev/null | tr -d ' '; } # of a checkpoint
 # need_cuda NAME: $fake is the CUDA driver without a GPU; a build without it, or without kernels, skips NAME, and that is all

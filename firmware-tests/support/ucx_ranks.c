@@ -133,6 +133,15 @@ void ranks_endpoint_swap(struct ranks_one *one, uint32_t peer, void *endpoint_ou
     bytes_read(one, peer, endpoint_out, *size_bytes_out);
 }
 
+const void *ranks_begin_apart(struct ranks_one *one, size_t *size_bytes_out)
+{
+    static unsigned char endpoint[2048];
+    ranks_setup(one, one->arg);
+    RANK_CHECK(one, ranks_open_try(one, NULL) == GF_OK);
+    ranks_endpoint_swap(one, 1 - one->rank, endpoint, size_bytes_out);
+    return endpoint;
+}
+
 void ranks_connect(struct ranks_one *one)
 {
     static unsigned char endpoint[2048];

@@ -50,6 +50,7 @@ void ranks_setup(struct ranks_one *one, const char *transports);
 gf_status ranks_open_try(struct ranks_one *one, struct gf_fault *fault_out);
 void ranks_open(struct ranks_one *one); /* and connects all to all */
 void ranks_begin(struct ranks_one *one); /* both, with the transports of arg */
+const void *ranks_begin_apart(struct ranks_one *one, size_t *size_bytes_out); /* of two; the peer's endpoint */
 void ranks_connect(struct ranks_one *one);
 /* A large message each way with each peer, as the library's warm-up has: until then UCX is still setting up, and aborts
  * if a peer that it is setting up with ends. */
