@@ -94,7 +94,7 @@ static void rank_open(uint32_t rank, bool rejoins)
                                      .rejoin = rejoins, .arg = drivers->rendezvous_arg};
     struct gf_members_setup setup = {.rank = rank, .world = views.size, .id_count = views.size, .epoch = 1,
                                      .joins = rejoins,
-                                     .join_timeout_ns = at.join_timeout_ns, .exchange_timeout_ns = 4 * VIEWS_WAIT_NS,
+                                     .join_timeout_ns = at.join_timeout_ns,
                                      .answer_timeout_ns = 1000 * MS, .address = "sim", .elastic = &gf_members_elastic,
                                      .offer = {.version = GF_VERSION, .world = views.size},
                                      .endpoint_bytes_max = ENDPOINT_BYTES};

@@ -174,7 +174,6 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
     struct gf_members_setup setup = {.rank = gf->rank, .world = gf->config.job.world,
                                      .id_count = gf->config.job.world_max, .epoch = gf->epoch,
                                      .join_timeout_ns = gf->config.rendezvous.join_timeout_ns,
-                                     .exchange_timeout_ns = gf->config.exchange.timeout_ns,
                                      .joins = gf->config.rendezvous.rejoin, .is_new = layout->is_new,
                                      .answer_timeout_ns = GF_ANSWER_NS, .address = gf->config.rendezvous.address,
                                      .endpoint_bytes_max = gf->link->driver->endpoint_bytes_max,

@@ -99,7 +99,7 @@ static void words_put(gf_context *gf)
     words[GF_VOTE_WAITING] = gf_members_waiting(gf->members) | ((uint64_t)(gf->change.leaves ? 1 : 0) << 32);
     words[GF_VOTE_FIRST] = (declared_ns > gf->together_ns) ? (declared_ns - gf->together_ns) & WAIT_MASK : 0;
     words[GF_VOTE_LAST] = (words[GF_VOTE_FIRST] << GF_VOTE_RANK_BITS) | gf->rank;
-    words[GF_VOTE_STILL] = (gf->polled.still_ns == 0) ? 0 : ((gf->polled.still_ns & WAIT_MASK) << GF_VOTE_RANK_BITS) | gf->rank;
+    words[GF_VOTE_STILL] = ((gf->polled.still_ns & WAIT_MASK) << GF_VOTE_RANK_BITS) | gf->rank;
     gf->polled.still_ns = 0;
     memset(&words[GF_VOTE_LINK], 0, (GF_VOTE_METRIC - GF_VOTE_LINK) * sizeof words[0]);
     memcpy(&words[GF_VOTE_METRIC], gf->step.metrics, sizeof gf->step.metrics);

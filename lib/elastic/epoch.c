@@ -212,6 +212,7 @@ gf_status gf_change_progress(gf_context *gf, void *arg)
 
 static void change_begin(gf_context *gf, uint64_t grace_ns)
 {
+    gf->change.own = progress_own(gf);
     gf->change.final = false;
     (void)gf_poll_begin(gf);
     gf->change.deadline_ns = gf_awake(gf) + gf->config.rendezvous.join_timeout_ns + grace_ns;
@@ -219,8 +220,8 @@ static void change_begin(gf_context *gf, uint64_t grace_ns)
 
 void gf_rejoin_begin(gf_context *gf)
 {
+    gf->change.own.partial = 1;
     change_begin(gf, JOIN_GRACE_NS);
-    gf->change.own = (struct gf_members_progress){.applied = 1, .partial = 1};
     gf->phase = GF_PHASE_AGREE;
     agree_begin(gf, false);
 }
@@ -234,11 +235,10 @@ static gf_status planned_begin(gf_context *gf)
                          (gf->phase == GF_PHASE_READY) ? "requests are under way" : "the context is not between steps");
     if (gf_epoch_due(gf) == 0)
         return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: nothing has failed, and nobody waits or leaves");
-    gf->change.own = progress_own(gf);
+    change_begin(gf, 0);
     if (gf->change.own.applied == 0)
         return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: step %llu was not applied; gf_update() is first",
                          (unsigned long long)gf->step.number);
-    change_begin(gf, 0);
     gf->phase = GF_PHASE_AGREE;
     agree_begin(gf, true);
     return GF_OK;
@@ -271,7 +271,6 @@ gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count)
     }
     if (!gf_may_go_on(gf) || gf_aborted(gf))
         return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: this rank has failed by itself: %s", gf->error.text);
-    gf->change.own = progress_own(gf);
     gf->change.state = GF_CHANGE_DRAIN;
     change_begin(gf, 0);
     ended_take(gf, ended, count);

@@ -43,21 +43,23 @@ static gf_status join_check(struct gf_members *members, uint32_t id, struct gf_g
     if (!gf_members_offer_get(get, &offer, &epoch)) return GF_AGAIN;
     if (offer.version == members->setup.offer.version) member->incarnation = gf_get_u32(get);
     offer.world = members->setup.offer.world; /* of this epoch */
-    if ((id_count != members->id_count) || (first_world != members->first_world))
+    if ((id_count != members->id_count) || (first_world != members->first_world)) {
         (void)snprintf(why_out, bytes, "the job began with %u ranks and has at most %u, it was told %u and %u",
                        members->first_world, members->id_count, first_world, id_count);
-    else if (members->view.epoch.epoch == 0)
+        return GF_ERR_MISMATCH;
+    }
+    if (members->view.epoch.epoch == 0)
         (void)snprintf(why_out, bytes, "the job has not begun yet%s",
                        member->is_new ? "" : ": expected rendezvous.rejoin = false");
     else if (is_anothers(members, id))
         (void)snprintf(why_out, bytes, ANOTHERS_TEXT, id);
     else if (members->leaving || (members->state == MEMBERS_GONE))
         (void)snprintf(why_out, bytes, "the job is ending");
-    else if (!gf_members_offer_difference(members, &offer, members->setup.epoch, id, why_out, bytes))
-        return GF_OK;
-    else
+    else if (gf_members_offer_difference(members, &offer, members->setup.epoch, id, why_out, bytes))
         return GF_ERR_MISMATCH;
-    return ((id_count != members->id_count) || (first_world != members->first_world)) ? GF_ERR_MISMATCH : GF_ERR_STATE;
+    else
+        return GF_OK;
+    return GF_ERR_STATE;
 }
 
 void gf_view_join(struct gf_members *members, uint32_t id, struct gf_get *get)

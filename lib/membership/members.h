@@ -30,7 +30,6 @@ struct gf_members_setup {
     uint32_t id_count;          /* member ids are below it */
     uint32_t epoch;
     uint64_t join_timeout_ns;
-    uint64_t exchange_timeout_ns;
     bool joins, is_new;         /* it comes into a running job: gf_view_change() is next; its id was never used */
     uint64_t answer_timeout_ns; /* how long a rank may take to answer an inquiry before it is the culprit */
     const char *address;        /* for texts */

@@ -81,7 +81,6 @@ struct gf_position *gf_members_position(struct gf_members *members) { return &me
 void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns)
 {
     gf_members_touch(members, now_ns);
-    if (members->setup.world == 1) return;
     status_send(members);
     gf_members_flush(members);
 }
@@ -120,13 +119,12 @@ void gf_members_tell(struct gf_members *members, const struct gf_error *error)
 {
     struct gf_error told = members_coordinates(members) ? gf_members_gave_up(0, error) : *error;
     gf_members_fail_and_tell(members, error, &told);
-    if (members->setup.world > 1) gf_members_flush(members);
+    gf_members_flush(members);
 }
 
 gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
 {
     gf_members_touch(members, now_ns);
-    if ((members->setup.world == 1) && (members->state != MEMBERS_FAILED)) members->state = MEMBERS_GONE;
     if (members->state == MEMBERS_JOINING) {
         const struct gf_error error = {.code = GF_ERR_ABORTED, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE,
                                        .operation = GF_OPERATION_JOIN, .text = "closed before all ranks had joined"};
@@ -151,6 +149,5 @@ gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
             members->setup.elastic->turn_away(members, "the job has ended: no step comes at which it could be let in");
     }
     if (members->state != MEMBERS_GONE) return GF_AGAIN;
-    if (members->setup.world == 1) return GF_OK;
     return (!members->owes && members->rendezvous->driver->flushed(members->rendezvous)) ? GF_OK : GF_AGAIN;
 }
