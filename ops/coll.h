@@ -85,10 +85,11 @@ struct gf_coll {
     void *fold_arg;
     size_t fold_elem_bytes;    /* size of an element where fold is set; else 0 */
     bool fold_keeps;           /* fold writes more than dst: only the owner of a block may fold it (alltoall, direct) */
-    bool is_late;              /* element ops are done late, after `event` of the queue's device: data and staging
-                                * are device memory, which the link reaches. What was to be done to data before start
-                                * is done; what is queued when the collective fails is the owner's to wait for. Of kinds
-                                * made of rounds (flow.h), without fold or checksums, and of gf_coll_direct_device */
+    /* NULL, or gf_flow_late: element ops are done late, after `event` of the queue's device. Data and staging are then
+     * device memory, which the link reaches. What was to be done to data before start is done; what is queued when the
+     * collective fails is the owner's to wait for. Of kinds made of rounds (flow.h), without fold or checksums, and of
+     * gf_coll_direct_device. */
+    gf_status (*late)(struct gf_coll *coll, uint64_t now_ns);
     uint32_t event;
     uint64_t tag;              /* gf_tag(..), moves are added */
     uint64_t timeout_ns;       /* without any progress */
@@ -188,8 +189,8 @@ void gf_coll_fail(struct gf_coll *coll, gf_status error);
 
 /* Helpers for the algorithms. Post a message in slot `msg`; GF_OK, GF_AGAIN (no room) or an error. Size 0 is valid and
  * sends nothing: the slot counts as ended. peer is a group index. */
-gf_status gf_coll_send(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes);
-gf_status gf_coll_recv(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes);
+gf_status gf_coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes,
+                       bool is_send);
 /* GF_OK once the slot's message has ended (or none was posted), GF_AGAIN, or an error. */
 gf_status gf_coll_test(struct gf_coll *coll, uint32_t msg);
 static inline size_t gf_coll_elem_bytes(const struct gf_coll *coll)

@@ -99,7 +99,7 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     coll->queue = &gf->wire_queue;
     coll->ops = gf->wire_ops;
     coll->staging = op->staging;
-    coll->is_late = false;
+    coll->late = NULL;
     coll->timing = ((gf->modules->observe != NULL) && timed(op)) ? &gf->observed.timing : NULL;
     coll->check = op->kind->counts ? &op->summed : NULL;
     op->summed = (struct gf_check){.bad_first = UINT64_MAX};

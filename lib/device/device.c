@@ -8,6 +8,7 @@
 #include "lib/core/layout.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
+#include "ops/coll/flow.h"
 
 static gf_mem mem(const void *address) { return (gf_mem)(uintptr_t)address; }
 
@@ -112,7 +113,7 @@ static void op_take(gf_context *gf, struct gf_op *op)
     }
     coll->queue = &gf->queue;
     coll->ops = gf->ops;
-    coll->is_late = true;
+    coll->late = gf_flow_late;
     coll->event = op->index;
     if (op->kind->counts) coll->check = gf_finite_counter(gf, op->index, GF_COUNT_SUMMED);
     coll->staging = op->device_staging;

@@ -11,15 +11,15 @@ static void alltoall_round(const struct gf_coll *coll, uint32_t number, struct g
     uint32_t others = coll->size - 1, turn = number % others;
     bool is_back = number >= others;
     uint32_t to = (coll->index + 1 + turn) % coll->size, from = (coll->index + coll->size - 1 - turn) % coll->size;
-    round_out->send_peer = to;
-    round_out->recv_peer = from;
+    round_out->send.peer = to;
+    round_out->recv.peer = from;
     uint32_t sent = is_back ? coll->index : to, received = is_back ? from : coll->index;
-    gf_coll_block(coll->elem_count, coll->size, sent, &round_out->send_first, &round_out->send_count);
-    gf_coll_block(coll->elem_count, coll->size, received, &round_out->recv_first, &round_out->recv_count);
+    gf_coll_block(coll->elem_count, coll->size, sent, &round_out->send.first, &round_out->send.count);
+    gf_coll_block(coll->elem_count, coll->size, received, &round_out->recv.first, &round_out->recv.count);
     round_out->fold = !is_back;
     if (!is_back) return;
-    round_out->send_after = others - 1;        /* the last one folded */
-    round_out->recv_after = others - 1 - turn; /* in which that rank's block went to it */
+    round_out->send.after = others - 1;        /* the last one folded */
+    round_out->recv.after = others - 1 - turn; /* in which that rank's block went to it */
 }
 
 static uint32_t alltoall_shape(gf_collective collective, uint32_t size, uint64_t elem_count, uint64_t *longest_out)

@@ -41,7 +41,7 @@ gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
     GF_ASSERT((coll->type < GF_TYPE_COUNT) && gf_coll_offers(coll->kind, coll->collective));
     GF_ASSERT((elem_bytes > 0) && (elem_bytes <= GF_COLL_ELEM_BYTES_MAX) && (elem_bytes <= coll->slice_bytes));
     GF_ASSERT(coll->elem_count <= UINT64_MAX / GF_COLL_ELEM_BYTES_MAX);
-    GF_ASSERT(!coll->is_late || (coll->fold == NULL));
+    GF_ASSERT((coll->late == NULL) || (coll->fold == NULL));
     coll->bytes = (coll->collective == GF_COLL_BARRIER) ? 0 : coll->elem_count * elem_bytes;
     if (!coll->kind->in_memory) messages_begin(coll);
     coll->error = GF_OK;
@@ -129,8 +129,8 @@ static gf_status sum_test(struct gf_coll *coll, struct gf_coll_msg *msg)
     gf_mem crc = (gf_mem)(uintptr_t)&sum->crc;
     gf_status status;
     if (!sum->posted) {
-        status = sum->is_send ? driver->send_post(coll->link, msg->peer, sum->tag, crc, sizeof sum->crc, sum->req)
-                              : driver->recv_post(coll->link, msg->peer, sum->tag, crc, sizeof sum->crc, sum->req);
+        status = (sum->is_send ? driver->send_post : driver->recv_post)(coll->link, msg->peer, sum->tag, crc,
+                                                                        sizeof sum->crc, sum->req);
         if (status != GF_OK) return status;
         sum->posted = sum->active = true;
     }
@@ -143,47 +143,26 @@ static gf_status sum_test(struct gf_coll *coll, struct gf_coll_msg *msg)
                         (unsigned long long)sum_of(sum), (unsigned long long)sum->crc);
 }
 
-/* What send and receive share: a post that failed is its peer's fault. */
-static gf_status coll_posted(struct gf_coll *coll, struct gf_coll_msg *msg, uint32_t rank, gf_status status)
+/* A post that failed is its peer's fault. */
+gf_status gf_coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes,
+                       bool is_send)
 {
-    msg->peer = rank;
-    msg->active = status == GF_OK;
-    msg->verified = (status != GF_OK) || (msg->sum == NULL);
-    if (status < 0) coll->waits_for = rank;
-    return status;
-}
-
-static uint32_t coll_rank(const struct gf_coll *coll, uint32_t peer)
-{
-    GF_ASSERT((peer < coll->size) && (peer != coll->index));
-    return gf_member_at(coll->members, peer);
-}
-
-static gf_status coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes,
-                           bool is_send)
-{
-    struct gf_link *link = coll->link;
+    const struct gf_link_driver *driver = coll->link->driver;
     struct gf_coll_msg *slot = &coll->msgs[msg];
-    uint32_t rank = coll_rank(coll, peer);
+    gf_status status;
     uint64_t tag;
+    GF_ASSERT((peer < coll->size) && (peer != coll->index));
     GF_ASSERT((msg < coll->msg_count) && !slot->active);
     if (bytes == 0) return GF_OK;
+    slot->peer = gf_member_at(coll->members, peer);
     tag = gf_tag_move(coll->tag, (slot->sum != NULL) ? move & (SUM_MOVE - 1) : move);
     if (slot->sum != NULL) sum_begin(slot, tag, data, bytes, is_send);
-    return coll_posted(coll, slot, rank, is_send ? link->driver->send_post(link, rank, tag, data, bytes, slot->req)
-                                                 : link->driver->recv_post(link, rank, tag, data, bytes, slot->req));
-}
-
-gf_status gf_coll_send(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes)
-{
-    gf_status status = coll_post(coll, msg, peer, move, data, bytes, true);
-    if (status == GF_OK) coll->bytes_done += bytes;
+    status = (is_send ? driver->send_post : driver->recv_post)(coll->link, slot->peer, tag, data, bytes, slot->req);
+    slot->active = status == GF_OK;
+    slot->verified = (status != GF_OK) || (slot->sum == NULL);
+    if (status < 0) coll->waits_for = slot->peer;
+    if (slot->active && is_send) coll->bytes_done += bytes;
     return status;
-}
-
-gf_status gf_coll_recv(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes)
-{
-    return coll_post(coll, msg, peer, move, data, bytes, false);
 }
 
 gf_status gf_coll_test(struct gf_coll *coll, uint32_t msg)

@@ -13,26 +13,26 @@ static void doubling_round(const struct gf_coll *coll, uint32_t number, struct g
     bool is_extra = coll->index >= power;
     bool has_extra = coll->index + power < coll->size;
 
-    if (number > 0) round_out->send_after = number - 1;
+    if (number > 0) round_out->send.after = number - 1;
     if (level < levels) {
         if (is_extra) return;
-        round_out->send_peer = round_out->recv_peer = coll->index ^ (1u << level);
-        round_out->send_count = round_out->recv_count = elem_count;
+        round_out->send.peer = round_out->recv.peer = coll->index ^ (1u << level);
+        round_out->send.count = round_out->recv.count = elem_count;
         round_out->fold = true;
-        round_out->recv_after = number; /* the sum goes where the send of this round reads */
+        round_out->recv.after = number; /* the sum goes where the send of this round reads */
     } else if (number == 0) {
-        round_out->send_peer = coll->index - power;
-        round_out->send_count = is_extra ? elem_count : 0;
-        round_out->recv_peer = coll->index + power;
-        round_out->recv_count = has_extra ? elem_count : 0;
+        round_out->send.peer = coll->index - power;
+        round_out->send.count = is_extra ? elem_count : 0;
+        round_out->recv.peer = coll->index + power;
+        round_out->recv.count = has_extra ? elem_count : 0;
         round_out->fold = true;
     } else {
-        round_out->send_peer = coll->index + power;
-        round_out->send_count = has_extra ? elem_count : 0;
-        round_out->recv_peer = coll->index - power;
-        round_out->recv_count = is_extra ? elem_count : 0;
+        round_out->send.peer = coll->index + power;
+        round_out->send.count = has_extra ? elem_count : 0;
+        round_out->recv.peer = coll->index - power;
+        round_out->recv.count = is_extra ? elem_count : 0;
         round_out->fold = coll->collective == GF_COLL_BARRIER; /* a token must not land in data */
-        round_out->recv_after = 0;
+        round_out->recv.after = 0;
     }
 }
 

@@ -47,27 +47,28 @@ void gf_flow_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *
     gf_flow_slots(limits, rounds, longest + GF_COLL_ELEM_BYTES_MAX, need_out);
 }
 
-/* The last one is kept: small data asks ten times for its only round. */
-static void flow_round(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out)
+/* Kept: small data asks ten times for its only round. */
+static const struct gf_round *round_at(const struct gf_coll *coll, struct gf_round *kept, uint32_t number)
 {
-    struct gf_flow *flow = coll->own.flow;
-    if (flow->known_number != number) {
-        flow->known = (struct gf_round){.send_after = GF_ROUND_NONE, .recv_after = GF_ROUND_NONE};
-        coll->kind->round(coll, number, &flow->known);
-        flow->known_number = number;
+    if (kept->number != number) {
+        *kept = (struct gf_round){.number = number, .send.after = GF_ROUND_NONE, .recv.after = GF_ROUND_NONE};
+        coll->kind->round(coll, number, kept);
     }
-    *round_out = flow->known;
+    return kept;
+}
+
+static const struct gf_range *range_at(const struct gf_coll *coll, const struct gf_flow_at *at, bool is_send)
+{
+    const struct gf_round *round = round_at(coll, &coll->own.flow->known, at->round);
+    return is_send ? &round->send : &round->recv;
 }
 
 /* From a place that may lie after the last slice of its round to the next message there is. */
 static void flow_seek(const struct gf_coll *coll, struct gf_flow_at *at, bool is_send)
 {
     const struct gf_flow *flow = coll->own.flow;
-    struct gf_round round;
-    for (; at->round < flow->round_count; at->round++, at->slice = 0) {
-        flow_round(coll, at->round, &round);
-        if (at->slice * flow->slice_elems < (is_send ? round.send_count : round.recv_count)) return;
-    }
+    for (; at->round < flow->round_count; at->round++, at->slice = 0)
+        if (at->slice * flow->slice_elems < range_at(coll, at, is_send)->count) return;
 }
 
 static void flow_next(const struct gf_coll *coll, struct gf_flow_at *at, bool is_send)
@@ -81,7 +82,8 @@ gf_status gf_flow_start(struct gf_coll *coll)
 {
     struct gf_flow *flow = coll->own.flow;
     uint64_t longest;
-    *flow = (struct gf_flow){.known_number = GF_ROUND_NONE, .there_round = UINT32_MAX};
+    *flow = (struct gf_flow){.known.number = GF_ROUND_NONE, .before.number = GF_ROUND_NONE,
+                              .there_round = UINT32_MAX};
     flow->slice_elems = coll->slice_bytes / gf_coll_elem_bytes(coll);
     flow->round_count = coll->kind->shape(coll->collective, coll->size, gf_flow_elems(coll), &longest);
     flow->round_slices = div_up(longest, flow->slice_elems);
@@ -99,11 +101,11 @@ struct flow_slice {
     uint64_t count;
 };
 
-static struct flow_slice flow_slice(const struct gf_flow *flow, uint64_t first, uint64_t count, uint64_t slice)
+static struct flow_slice flow_slice(const struct gf_flow *flow, const struct gf_range *range, uint64_t slice)
 {
     uint64_t skip = slice * flow->slice_elems;
-    uint64_t rest = count - skip;
-    return (struct flow_slice){first + skip, (rest < flow->slice_elems) ? rest : flow->slice_elems};
+    uint64_t rest = range->count - skip;
+    return (struct flow_slice){range->first + skip, (rest < flow->slice_elems) ? rest : flow->slice_elems};
 }
 
 /* Has `at` passed every slice of round `number`, a range [first, first + count), that begins before `end`? */
@@ -120,31 +122,21 @@ static bool flow_there(const struct gf_flow *flow, uint32_t number, uint64_t ele
     return (number < flow->there_round) || ((number == flow->there_round) && (elems <= flow->there_elems));
 }
 
-static bool flow_send_ready(const struct gf_coll *coll, const struct gf_round *round, uint64_t end)
+/* Has the other direction done with all before `end` of a range? What is sent has come, what is received may be written. */
+static bool flow_ready(const struct gf_coll *coll, const struct gf_range *range, uint64_t end, bool is_send)
 {
-    struct gf_round after;
-    if (round->send_after == GF_ROUND_NONE) return flow_there(coll->own.flow, 0, end - round->send_first);
-    flow_round(coll, round->send_after, &after);
-    return flow_passed(coll->own.flow, &coll->own.flow->recv_done, round->send_after, after.recv_first, end);
-}
-
-static bool flow_memory_free(const struct gf_coll *coll, const struct gf_round *round, uint64_t end)
-{
-    struct gf_round after;
-    if (round->recv_after == GF_ROUND_NONE) return true;
-    flow_round(coll, round->recv_after, &after);
-    return flow_passed(coll->own.flow, &coll->own.flow->send_done, round->recv_after, after.send_first, end);
+    struct gf_flow *flow = coll->own.flow;
+    const struct gf_round *before;
+    if (range->after == GF_ROUND_NONE) return !is_send || flow_there(flow, 0, end - range->first);
+    before = round_at(coll, &flow->before, range->after);
+    return is_send ? flow_passed(flow, &flow->recv_done, before->number, before->recv.first, end)
+                   : flow_passed(flow, &flow->send_done, before->number, before->send.first, end);
 }
 
 /* Slots of both directions alternate, so their numbers do not depend on how many there are. */
-static uint32_t send_slot(const struct gf_coll *coll, const struct gf_flow_at *at)
+static uint32_t slot_of(const struct gf_coll *coll, const struct gf_flow_at *at, bool is_send)
 {
-    return 2 * (uint32_t)(at->count % coll->window);
-}
-
-static uint32_t recv_slot(const struct gf_coll *coll, const struct gf_flow_at *at)
-{
-    return 2 * (uint32_t)(at->count % coll->window) + 1;
+    return 2 * (uint32_t)(at->count % coll->window) + !is_send;
 }
 
 static gf_mem recv_staging(const struct gf_coll *coll, const struct gf_flow_at *at)
@@ -156,7 +148,7 @@ static gf_status flow_sends_end(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_flow *flow = coll->own.flow;
     while (flow->send_done.count < flow->sent.count) {
-        gf_status status = gf_coll_test(coll, send_slot(coll, &flow->send_done));
+        gf_status status = gf_coll_test(coll, slot_of(coll, &flow->send_done, true));
         if (status != GF_OK) return status;
         flow_next(coll, &flow->send_done, true);
         coll->moved_ns = now_ns;
@@ -167,7 +159,7 @@ static gf_status flow_sends_end(struct gf_coll *coll, uint64_t now_ns)
 /* The next arrival to look at. */
 static struct gf_flow_at *flow_arrival(struct gf_coll *coll)
 {
-    return coll->is_late ? &coll->own.flow->folded : &coll->own.flow->recv_done;
+    return (coll->late != NULL) ? &coll->own.flow->folded : &coll->own.flow->recv_done;
 }
 
 /* Short ones tell of latency, and a short last slice would be the quickest. */
@@ -178,7 +170,7 @@ static void flow_awaited(const struct gf_coll *coll, struct gf_coll_msg *msg, co
     msg->posted_ns = now_ns;
     msg->timed = 0;
     if ((msg->bytes >= GF_TIMING_BYTES_MIN) &&
-        ((count >= coll->own.flow->slice_elems / 2) || (count >= round->recv_count / 2)))
+        ((count >= coll->own.flow->slice_elems / 2) || (count >= round->recv.count / 2)))
         msg->timed = round->timed;
 }
 
@@ -195,17 +187,17 @@ static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
     struct gf_flow *flow = coll->own.flow;
     struct gf_flow_at *at = flow_arrival(coll);
     uint64_t folded = 0;
-    while ((at->count < flow->recvd.count) && ((folded < flow->slice_elems) || coll->is_late)) {
-        struct gf_round round;
+    while ((at->count < flow->recvd.count) && ((folded < flow->slice_elems) || (coll->late != NULL))) {
+        const struct gf_round *round;
         struct flow_slice slice;
-        gf_status status = gf_coll_test(coll, recv_slot(coll, at));
+        gf_status status = gf_coll_test(coll, slot_of(coll, at, false));
         if (status != GF_OK) return status;
-        if (coll->timing != NULL) flow_arrived(coll, &coll->msgs[recv_slot(coll, at)], now_ns);
-        flow_round(coll, at->round, &round);
-        slice = flow_slice(flow, round.recv_first, round.recv_count, at->slice);
-        if (round.fold && (coll->collective != GF_COLL_BARRIER)) {
-            if (!flow_memory_free(coll, &round, slice.first + slice.count) ||
-                !flow_there(flow, at->round + 1, slice.first + slice.count - round.recv_first)) return GF_AGAIN;
+        if (coll->timing != NULL) flow_arrived(coll, &coll->msgs[slot_of(coll, at, false)], now_ns);
+        round = round_at(coll, &flow->known, at->round);
+        if (round->fold && (coll->collective != GF_COLL_BARRIER)) {
+            slice = flow_slice(flow, &round->recv, at->slice);
+            if (!flow_ready(coll, &round->recv, slice.first + slice.count, false) ||
+                !flow_there(flow, at->round + 1, slice.first + slice.count - round->recv.first)) return GF_AGAIN;
             status = gf_coll_fold(coll, slice.first, recv_staging(coll, at), slice.count);
             if (status != GF_OK) return status;
             folded += slice.count;
@@ -217,8 +209,7 @@ static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
     return GF_OK;
 }
 
-/* What the device has done of late folds. */
-static gf_status flow_folds_end(struct gf_coll *coll, uint64_t now_ns)
+gf_status gf_flow_late(struct gf_coll *coll, uint64_t now_ns)
 {
     const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
     struct gf_flow *flow = coll->own.flow;
@@ -237,51 +228,27 @@ static gf_status flow_folds_end(struct gf_coll *coll, uint64_t now_ns)
     return GF_AGAIN;
 }
 
-static gf_status flow_recvs_post(struct gf_coll *coll, uint64_t now_ns)
+/* The messages of one direction, as far as the window reaches and what they depend on is there. */
+static gf_status flow_post(struct gf_coll *coll, bool is_send, uint64_t now_ns)
 {
     struct gf_flow *flow = coll->own.flow;
+    struct gf_flow_at *at = is_send ? &flow->sent : &flow->recvd;
+    const struct gf_flow_at *done = is_send ? &flow->send_done : &flow->recv_done;
     size_t elem_bytes = gf_coll_elem_bytes(coll);
-    while ((flow->recvd.round < flow->round_count) && (flow->recvd.count - flow->recv_done.count < coll->window)) {
-        struct gf_round round;
-        struct flow_slice slice;
-        gf_mem into = recv_staging(coll, &flow->recvd);
+    while ((at->round < flow->round_count) && (at->count - done->count < coll->window)) {
+        const struct gf_range *range = range_at(coll, at, is_send);
+        struct flow_slice slice = flow_slice(flow, range, at->slice);
+        gf_mem data = coll->data + slice.first * elem_bytes;
         gf_status status;
-        flow_round(coll, flow->recvd.round, &round);
-        slice = flow_slice(flow, round.recv_first, round.recv_count, flow->recvd.slice);
-        if (!round.fold) {
-            if (!flow_memory_free(coll, &round, slice.first + slice.count)) return GF_AGAIN;
-            into = coll->data + slice.first * elem_bytes;
-        }
-        status = gf_coll_recv(coll, recv_slot(coll, &flow->recvd), round.recv_peer,
-                              flow->recvd.round * flow->round_slices + flow->recvd.slice, into,
-                              slice.count * elem_bytes);
+        if (!is_send && flow->known.fold) data = recv_staging(coll, at);
+        else if (!flow_ready(coll, range, slice.first + slice.count, is_send)) return GF_AGAIN;
+        if (is_send && (coll->collective == GF_COLL_BARRIER)) data = (gf_mem)(uintptr_t)&flow_token;
+        status = gf_coll_post(coll, slot_of(coll, at, is_send), range->peer, at->round * flow->round_slices + at->slice,
+                              data, slice.count * elem_bytes, is_send);
         if (status != GF_OK) return status;
-        if (coll->timing != NULL)
-            flow_awaited(coll, &coll->msgs[recv_slot(coll, &flow->recvd)], &round, slice.count, now_ns);
-        flow_next(coll, &flow->recvd, false);
-        coll->moved_ns = now_ns;
-    }
-    return GF_OK;
-}
-
-static gf_status flow_sends_post(struct gf_coll *coll, uint64_t now_ns)
-{
-    struct gf_flow *flow = coll->own.flow;
-    size_t elem_bytes = gf_coll_elem_bytes(coll);
-    while ((flow->sent.round < flow->round_count) && (flow->sent.count - flow->send_done.count < coll->window)) {
-        struct gf_round round;
-        struct flow_slice slice;
-        gf_mem from = (gf_mem)(uintptr_t)&flow_token;
-        gf_status status;
-        flow_round(coll, flow->sent.round, &round);
-        slice = flow_slice(flow, round.send_first, round.send_count, flow->sent.slice);
-        if (!flow_send_ready(coll, &round, slice.first + slice.count)) return GF_AGAIN;
-        if (coll->collective != GF_COLL_BARRIER) from = coll->data + slice.first * elem_bytes;
-        status = gf_coll_send(coll, send_slot(coll, &flow->sent), round.send_peer,
-                              flow->sent.round * flow->round_slices + flow->sent.slice, from,
-                              slice.count * elem_bytes);
-        if (status != GF_OK) return status;
-        flow_next(coll, &flow->sent, true);
+        if (!is_send && (coll->timing != NULL))
+            flow_awaited(coll, &coll->msgs[slot_of(coll, at, false)], &flow->known, slice.count, now_ns);
+        flow_next(coll, at, is_send);
         coll->moved_ns = now_ns;
     }
     return GF_OK;
@@ -292,9 +259,9 @@ static uint32_t flow_waits_for(struct gf_coll *coll)
 {
     const struct gf_flow *flow = coll->own.flow;
     const struct gf_flow_at *at = flow_arrival(coll);
-    const struct gf_coll_msg *recv = &coll->msgs[recv_slot(coll, at)];
+    const struct gf_coll_msg *recv = &coll->msgs[slot_of(coll, at, false)];
     if ((at->count < flow->recvd.count) && (recv->active || !recv->verified)) return recv->peer;
-    if (flow->send_done.count < flow->sent.count) return coll->msgs[send_slot(coll, &flow->send_done)].peer;
+    if (flow->send_done.count < flow->sent.count) return coll->msgs[slot_of(coll, &flow->send_done, true)].peer;
     return GF_RANK_NONE;
 }
 
@@ -305,9 +272,9 @@ gf_status gf_flow_progress(struct gf_coll *coll, uint64_t now_ns)
     /* What arrived comes before what is posted: it frees slots and lets sends go in this very turn. Receives come
      * before sends: a message that finds its receive posted is not kept elsewhere first. */
     if (status >= 0) status = flow_recvs_end(coll, now_ns);
-    if ((status >= 0) && coll->is_late) status = flow_folds_end(coll, now_ns);
-    if (status >= 0) status = flow_recvs_post(coll, now_ns);
-    if (status >= 0) status = flow_sends_post(coll, now_ns);
+    if ((status >= 0) && (coll->late != NULL)) status = coll->late(coll, now_ns);
+    if (status >= 0) status = flow_post(coll, false, now_ns);
+    if (status >= 0) status = flow_post(coll, true, now_ns);
     if (status < 0) return status;
     coll->waits_for = flow_waits_for(coll);
     coll->awaits_device = flow->marked.count > flow->recv_done.count;

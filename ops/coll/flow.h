@@ -8,20 +8,22 @@
 
 #define GF_ROUND_NONE UINT32_MAX
 
-/* Zeroed before the algorithm fills it in, the two _after with GF_ROUND_NONE. The sent range of a round is the received
- * range of the same round of its peer. */
+/* What one rank sends another. The sent range of a round is the received range of the same round of its peer. */
+struct gf_range {
+    uint32_t peer;  /* group index */
+    uint32_t after; /* of a sent one: the last earlier round that receives something of it; of a received one: the last
+                     * round, this one included, that sends something of it */
+    uint64_t first; /* elements of data */
+    uint64_t count; /* 0: nothing travels */
+};
+
+/* Zeroed before the algorithm fills it in, but for number and the two `after`, which are GF_ROUND_NONE. */
 struct gf_round {
-    uint32_t send_peer;  /* group index */
-    uint32_t recv_peer;
-    uint64_t send_first; /* elements of data */
-    uint64_t send_count; /* 0: nothing is sent */
-    uint64_t recv_first;
-    uint64_t recv_count;
-    bool fold;           /* what arrives is folded into data; else it replaces it */
-    uint32_t timed;      /* does its time tell how fast the link is? 1: what comes waits for nobody's messages; 2: only
-                          * for this rank's of the round before, as large: both travel in it; 0: for others' too */
-    uint32_t send_after; /* the last earlier round that receives something of the sent range */
-    uint32_t recv_after; /* the last round, this one included, that sends something of the received range */
+    uint32_t number;
+    struct gf_range send, recv;
+    bool fold;      /* what arrives is folded into data; else it replaces it */
+    uint32_t timed; /* does its time tell how fast the link is? 1: what comes waits for nobody's messages; 2: only
+                     * for this rank's of the round before, as large: both travel in it; 0: for others' too */
 };
 
 /* A place in the order of messages of one direction: every message before it has been posted, or has ended. */
@@ -34,8 +36,7 @@ struct gf_flow_at {
 /* How far a collective is in its rounds. */
 struct gf_flow {
     uint32_t round_count;
-    uint32_t known_number; /* of the round that was asked for last; GF_ROUND_NONE: there is none */
-    struct gf_round known;
+    struct gf_round known, before; /* that were asked for last: one at work, and one that such a one comes after */
     uint64_t slice_elems;
     uint64_t round_slices; /* of the longest round: moves are round * round_slices + slice */
     size_t slot_bytes;     /* of staging, a slot a receive */
@@ -53,6 +54,7 @@ struct gf_flow {
 void gf_flow_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits, struct gf_coll_need *need_out);
 gf_status gf_flow_start(struct gf_coll *coll);
 gf_status gf_flow_progress(struct gf_coll *coll, uint64_t now_ns);
+gf_status gf_flow_late(struct gf_coll *coll, uint64_t now_ns); /* coll->late of them: what the device has done of folds */
 #define GF_FLOW .need = gf_flow_need, .start = gf_flow_start, .turn = gf_flow_progress
 /* The need of so many rounds, of which the longest has round_bytes. */
 void gf_flow_slots(const struct gf_coll_limits *limits, uint32_t rounds, uint64_t round_bytes,

@@ -30,32 +30,32 @@ static void halving_round(const struct gf_coll *coll, uint32_t number, struct gf
     bool is_extra = coll->index >= power;
     bool has_extra = coll->index + power < coll->size;
 
-    if (number > 0) round_out->send_after = number - 1;
+    if (number > 0) round_out->send.after = number - 1;
     if (turn < 2 * levels) {
         bool is_back = turn >= levels;
         uint32_t level = is_back ? 2 * levels - 1 - turn : turn;
         uint32_t peer = coll->index ^ (1u << level);
         if (is_extra) return;
-        round_out->send_peer = round_out->recv_peer = peer;
+        round_out->send.peer = round_out->recv.peer = peer;
         round_out->fold = !is_back;
         if ((turn == 0) && !has_extra && (peer + power >= coll->size)) round_out->timed = 1;
         if (turn == levels) round_out->timed = 2;
-        halving_range(coll, is_back ? coll->index : peer, level + 1, &round_out->send_first, &round_out->send_count);
-        halving_range(coll, is_back ? peer : coll->index, level + 1, &round_out->recv_first, &round_out->recv_count);
-        if (is_back) round_out->recv_after = before + level; /* which sent this half away */
+        halving_range(coll, is_back ? coll->index : peer, level + 1, &round_out->send.first, &round_out->send.count);
+        halving_range(coll, is_back ? peer : coll->index, level + 1, &round_out->recv.first, &round_out->recv.count);
+        if (is_back) round_out->recv.after = before + level; /* which sent this half away */
     } else if (number == 0) {
-        round_out->send_peer = coll->index - power;
-        round_out->send_count = is_extra ? coll->elem_count : 0;
-        round_out->recv_peer = coll->index + power;
-        round_out->recv_count = has_extra ? coll->elem_count : 0;
+        round_out->send.peer = coll->index - power;
+        round_out->send.count = is_extra ? coll->elem_count : 0;
+        round_out->recv.peer = coll->index + power;
+        round_out->recv.count = has_extra ? coll->elem_count : 0;
         round_out->fold = true;
         round_out->timed = 1;
     } else {
-        round_out->send_peer = coll->index + power;
-        round_out->send_count = has_extra ? coll->elem_count : 0;
-        round_out->recv_peer = coll->index - power;
-        round_out->recv_count = is_extra ? coll->elem_count : 0;
-        round_out->recv_after = 0;
+        round_out->send.peer = coll->index + power;
+        round_out->send.count = has_extra ? coll->elem_count : 0;
+        round_out->recv.peer = coll->index - power;
+        round_out->recv.count = is_extra ? coll->elem_count : 0;
+        round_out->recv.after = 0;
     }
 }
 

@@ -14,17 +14,17 @@ static void ring_round(const struct gf_coll *coll, uint32_t number, struct gf_ro
 {
     uint32_t first = (coll->collective == GF_COLL_ALLGATHER) ? coll->size - 1 : 0;
     uint32_t move = first + number;
-    round_out->send_peer = (coll->index + 1) % coll->size;
-    round_out->recv_peer = (coll->index + coll->size - 1) % coll->size;
-    gf_coll_block(coll->elem_count, coll->size, ring_block(coll, move + 1), &round_out->send_first,
-                  &round_out->send_count);
-    gf_coll_block(coll->elem_count, coll->size, ring_block(coll, move + 2), &round_out->recv_first,
-                  &round_out->recv_count);
+    round_out->send.peer = (coll->index + 1) % coll->size;
+    round_out->recv.peer = (coll->index + coll->size - 1) % coll->size;
+    gf_coll_block(coll->elem_count, coll->size, ring_block(coll, move + 1), &round_out->send.first,
+                  &round_out->send.count);
+    gf_coll_block(coll->elem_count, coll->size, ring_block(coll, move + 2), &round_out->recv.first,
+                  &round_out->recv.count);
     round_out->fold = move < coll->size - 1;
-    if (number > 0) round_out->send_after = number - 1;
+    if (number > 0) round_out->send.after = number - 1;
     round_out->timed = (number == 0) ? 1 : 0;
     /* Allgather overwrites what reduce-scatter sent n-1 rounds before. */
-    if (!round_out->fold && (first == 0)) round_out->recv_after = move + 1 - coll->size;
+    if (!round_out->fold && (first == 0)) round_out->recv.after = move + 1 - coll->size;
 }
 
 static uint32_t ring_shape(gf_collective collective, uint32_t size, uint64_t elem_count, uint64_t *longest_out)

@@ -10,14 +10,14 @@ static void server_round(const struct gf_coll *coll, uint32_t number, struct gf_
     bool is_server = coll->index == 0;
     bool is_client = coll->index == client;
 
-    round_out->send_peer = is_server ? client : 0;
-    round_out->send_count = (is_up ? is_client : is_server) ? coll->elem_count : 0;
-    round_out->recv_peer = round_out->send_peer;
-    round_out->recv_count = (is_up ? is_server : is_client) ? coll->elem_count : 0;
+    round_out->send.peer = is_server ? client : 0;
+    round_out->send.count = (is_up ? is_client : is_server) ? coll->elem_count : 0;
+    round_out->recv.peer = round_out->send.peer;
+    round_out->recv.count = (is_up ? is_server : is_client) ? coll->elem_count : 0;
     round_out->fold = is_up;
     if (is_up) return;
-    round_out->send_after = others - 1; /* the last one added */
-    round_out->recv_after = client - 1; /* when this client's went up */
+    round_out->send.after = others - 1; /* the last one added */
+    round_out->recv.after = client - 1; /* when this client's went up */
 }
 
 static uint32_t server_shape(gf_collective collective, uint32_t size, uint64_t elem_count, uint64_t *longest_out)

@@ -18,17 +18,17 @@ static void tree_round(const struct gf_coll *coll, uint32_t number, struct gf_ro
     uint32_t parent = (rank - near + root) % coll->size;
     uint32_t child = (rank + near + root) % coll->size;
 
-    round_out->send_peer = is_up ? parent : child;
-    round_out->send_count = (is_up ? has_parent : has_child) ? coll->elem_count : 0;
-    round_out->recv_peer = is_up ? child : parent;
-    round_out->recv_count = (is_up ? has_child : has_parent) ? coll->elem_count : 0;
+    round_out->send.peer = is_up ? parent : child;
+    round_out->send.count = (is_up ? has_parent : has_child) ? coll->elem_count : 0;
+    round_out->recv.peer = is_up ? child : parent;
+    round_out->recv.count = (is_up ? has_child : has_parent) ? coll->elem_count : 0;
     round_out->fold = is_up;
     if (is_up || (rank == 0)) {
-        if ((number > 0) && (ups > 0)) round_out->send_after = (is_up ? number : ups) - 1;
+        if ((number > 0) && (ups > 0)) round_out->send.after = (is_up ? number : ups) - 1;
     } else {
-        round_out->send_after = ups + levels - 1 - (uint32_t)__builtin_ctz(rank); /* when the parent's came */
+        round_out->send.after = ups + levels - 1 - (uint32_t)__builtin_ctz(rank); /* when the parent's came */
     }
-    if (!is_up && (ups > 0)) round_out->recv_after = level; /* when ours went up */
+    if (!is_up && (ups > 0)) round_out->recv.after = level; /* when ours went up */
 }
 
 static uint32_t tree_shape(gf_collective collective, uint32_t size, uint64_t elem_count, uint64_t *longest_out)

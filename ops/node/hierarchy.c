@@ -48,7 +48,7 @@ static void in_node(struct gf_hierarchy *own, gf_collective collective, uint64_t
     own->direct = own->shared;
     own->direct.state = (struct gf_direct_state){0}; /* a rank alone in its node does not start it */
     own->direct.order = order;
-    own->direct.meets = (collective == GF_COLL_REDUCE_SCATTER) && !inner->is_late;
+    own->direct.meets = (collective == GF_COLL_REDUCE_SCATTER) && (inner->late == NULL);
     own->direct.small_bytes = 0;
     own->direct.block_elems = own->block_elems;
     inner->kind = (own->in_node != NULL) ? own->in_node : &gf_coll_direct;
@@ -84,7 +84,7 @@ static void between_nodes(struct gf_coll *coll)
     inner->index = own->nodes->node_index;
     inner->data = (crosses(own) ? own->host.data : casts(own) ? own->packed : coll->data) + first * elem_bytes;
     if (crosses(own)) {
-        inner->is_late = false;
+        inner->late = NULL;
         inner->queue = own->host.queue;
         inner->ops = own->host.ops;
         inner->check = own->host.check;
@@ -237,7 +237,7 @@ static gf_status block_progress(struct gf_coll *coll, bool narrow, uint64_t now_
     uint64_t first, count, most = coll->slice_bytes / sizeof(float);
     gf_status status = GF_OK;
     own_block(coll, &first, &count);
-    if (coll->is_late && (count > 0)) {
+    if ((coll->late != NULL) && (count > 0)) {
         if (!own->queued) status = block_queue(coll, narrow, first, count);
         if (!own->queued) coll->moved_ns = now_ns;
         own->queued = true;
