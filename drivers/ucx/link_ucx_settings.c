@@ -5,7 +5,6 @@
  * has not as it was set, and what no interface has taken, is an error. */
 #include "drivers/ucx/link_ucx.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,16 +68,19 @@ struct setting {
 };
 #define SETTINGS 10u
 
-__attribute__((format(printf, 4, 5))) static void add(struct setting **at, const char *transport, const char *key,
-                                                      const char *format, ...)
+static void add(struct setting **at, const char *transport, const char *key, const char *value)
 {
-    va_list arguments;
     (*at)->transport = transport;
     (*at)->key = key;
-    va_start(arguments, format);
-    (void)vsnprintf((*at)->value, sizeof (*at)->value, format, arguments);
-    va_end(arguments);
+    (void)snprintf((*at)->value, sizeof (*at)->value, "%s", value);
     (*at)++;
+}
+
+static void add_number(struct setting **at, const char *transport, const char *key, size_t number)
+{
+    char value[24];
+    (void)snprintf(value, sizeof value, "%zu", number);
+    add(at, transport, key, value);
 }
 
 /* In the same order at each call. Returns how many. */
@@ -91,19 +93,19 @@ static size_t settings_list(const struct gf_ucx *ucx, struct setting settings[SE
     bool at_once = tcp && (message_bytes <= AT_ONCE_BYTES_MAX);
     uint32_t devices = network ? gf_ucx_list_count(ucx->devices, ',') : 1;
     bool turns = at_once && (devices > 1);
-    add(&at, NULL, "TLS", "%s", names);
-    if (network && (ucx->devices[0] != '\0')) add(&at, NULL, "NET_DEVICES", "%s", ucx->devices);
-    if (at_once) add(&at, NULL, "RNDV_SEND_NBR_THRESH", "%zu", message_bytes + 1);
-    if (turns) add(&at, NULL, "MAX_EAGER_LANES", "%u", devices);
-    if (devices > 1) add(&at, NULL, "MAX_RNDV_LANES", "%u", devices); /* UCX would leave a third one idle */
+    add(&at, NULL, "TLS", names);
+    if (network && (ucx->devices[0] != '\0')) add(&at, NULL, "NET_DEVICES", ucx->devices);
+    if (at_once) add_number(&at, NULL, "RNDV_SEND_NBR_THRESH", message_bytes + 1);
+    if (turns) add_number(&at, NULL, "MAX_EAGER_LANES", devices);
+    if (devices > 1) add_number(&at, NULL, "MAX_RNDV_LANES", devices); /* UCX would leave a third one idle */
     /* No fall-back from memory that peers can map to memory that they cannot. */
-    add(&at, NULL, "ALLOC_PRIO", "%s", gf_ucx_list_has(names, "posix") ? "md:posix" : gf_ucx_list_has(names, "sysv")
+    add(&at, NULL, "ALLOC_PRIO", gf_ucx_list_has(names, "posix") ? "md:posix" : gf_ucx_list_has(names, "sysv")
         ? "md:sysv" : ucx->setup.huge_pages ? "huge,thp,mmap" : "mmap");
-    if (tcp && (ucx->setup.ports[0] != '\0')) add(&at, "tcp", "PORT_RANGE", "%s", ucx->setup.ports);
+    if (tcp && (ucx->setup.ports[0] != '\0')) add(&at, "tcp", "PORT_RANGE", ucx->setup.ports);
     if (at_once) {
         size_t segment_bytes = AT_ONCE_HEAD_BYTES + (turns ? PIECE_BYTES : message_bytes);
-        add(&at, "tcp", "RX_SEG_SIZE", "%zu", segment_bytes);
-        add(&at, "tcp", "TX_SEG_SIZE", "%zu", segment_bytes);
+        add_number(&at, "tcp", "RX_SEG_SIZE", segment_bytes);
+        add_number(&at, "tcp", "TX_SEG_SIZE", segment_bytes);
     }
     if (gf_ucx_any(names, GF_UCX_UD) && (getenv("UCX_UD_TIMEOUT") == NULL)) add(&at, "ud", "UD_TIMEOUT", A_DAY);
     return (size_t)(at - settings);
