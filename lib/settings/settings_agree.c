@@ -30,14 +30,6 @@ uint64_t gf_config_hash(const struct gf_config *config)
     return hash;
 }
 
-static bool is_fallback(const struct gf_setting *setting, const struct gf_config *config)
-{
-    if (setting->kind == GF_SETTING_TEXT)
-        return strcmp(gf_setting_text(setting, config), setting->fallback_text) == 0;
-    if (setting->kind == GF_SETTING_REAL) return gf_setting_real(setting, config) == setting->fallback_real;
-    return gf_setting_number(setting, config) == setting->fallback;
-}
-
 #define SHORT_GROUP "exchange." /* left out in a summary */
 
 /* "4 MiB" as "4MiB": blanks part the fields. */
@@ -49,12 +41,26 @@ static void blanks_drop(char *text)
     *to = '\0';
 }
 
+static const char *short_key(const struct gf_setting *setting)
+{
+    const size_t group_bytes = sizeof SHORT_GROUP - 1;
+    return setting->key + ((strncmp(setting->key, SHORT_GROUP, group_bytes) == 0) ? group_bytes : 0);
+}
+
+static void short_value(const struct gf_setting *setting, const struct gf_config *config, char *text_out)
+{
+    (void)gf_setting_value(setting, config, text_out);
+    blanks_drop(text_out);
+}
+
+static const struct gf_config defaults; /* where 0 means them */
+
 /* All fields would not fit an offer. Wire and algorithm, then all that differs from the default: where two ranks
  * differ, at least one of them differs from the default, so one of the two texts shows it, and the other had the
  * default. */
 char *gf_config_summary(const struct gf_config *config, char *text_out, size_t text_bytes)
 {
-    char value[GF_SETTING_VALUE_BYTES];
+    char value[GF_SETTING_VALUE_BYTES], fallback[GF_SETTING_VALUE_BYTES];
     size_t used = 0;
     if (text_bytes == 0) return text_out;
     text_out[0] = '\0';
@@ -62,13 +68,11 @@ char *gf_config_summary(const struct gf_config *config, char *text_out, size_t t
         const struct gf_setting *setting = &gf_settings[i % gf_setting_count];
         bool first = (setting->offset == offsetof(struct gf_config, exchange.wire)) ||
                      (setting->offset == offsetof(struct gf_config, exchange.algorithm));
-        const char *key = setting->key;
         if (!(setting->flags & GF_SETTING_AGREES) || (first != (i < gf_setting_count))) continue;
-        if (!first && is_fallback(setting, config)) continue;
-        if (strncmp(key, SHORT_GROUP, sizeof SHORT_GROUP - 1) == 0) key += sizeof SHORT_GROUP - 1;
-        (void)gf_setting_value(setting, config, value);
-        blanks_drop(value);
-        int length = snprintf(text_out + used, text_bytes - used, "%s%s=%s", used ? " " : "", key, value);
+        short_value(setting, config, value);
+        short_value(setting, &defaults, fallback);
+        if (!first && (strcmp(value, fallback) == 0)) continue;
+        int length = snprintf(text_out + used, text_bytes - used, "%s%s=%s", used ? " " : "", short_key(setting), value);
         if ((length < 0) || ((size_t)length >= text_bytes - used)) {
             if (text_bytes > 3) memcpy(text_out + text_bytes - 3, "..", 3); /* there was more */
             return text_out;
@@ -80,13 +84,10 @@ char *gf_config_summary(const struct gf_config *config, char *text_out, size_t t
 
 bool gf_setting_default(const char *key, size_t key_bytes, char *value_out)
 {
-    static const struct gf_config zero;
     for (uint32_t i = 0; i < gf_setting_count; i++) {
-        const char *name = gf_settings[i].key;
-        if (strncmp(name, SHORT_GROUP, sizeof SHORT_GROUP - 1) == 0) name += sizeof SHORT_GROUP - 1;
+        const char *name = short_key(&gf_settings[i]);
         if ((strlen(name) != key_bytes) || (memcmp(name, key, key_bytes) != 0)) continue;
-        (void)gf_setting_value(&gf_settings[i], &zero, value_out);
-        blanks_drop(value_out);
+        short_value(&gf_settings[i], &defaults, value_out);
         return true;
     }
     return false;

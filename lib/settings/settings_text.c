@@ -120,78 +120,75 @@ static int exponent_of(float power_of_two)
     return (int)(bits >> 23) - 127;
 }
 
+/* Of a count, a size or a time. */
+static char *number_text(const struct gf_setting *setting, uint64_t number, char *text_out)
+{
+    if (setting->kind == GF_SETTING_BYTES) return gf_units_bytes(number, text_out);
+    if (setting->kind == GF_SETTING_TIME) return gf_units_time(number, text_out);
+    if (setting->flags & GF_SETTING_AUTO) number--;
+    (void)snprintf(text_out, GF_UNITS_BYTES, "%llu", (unsigned long long)number);
+    return text_out;
+}
+
+static char *names_allowed(const struct gf_setting *setting, char *text_out)
+{
+    size_t used = 0;
+    for (uint64_t i = 0; i <= setting->high; i++) {
+        const char *before = (i == 0) ? "" : (i == setting->high) ? " or " : ", ";
+        used += (size_t)snprintf(text_out + used, GF_SETTING_ALLOWED_BYTES - used, "%s%s", before, setting->names[i]);
+        GF_ASSERT(used < GF_SETTING_ALLOWED_BYTES);
+    }
+    return text_out;
+}
+
 char *gf_setting_allowed(const struct gf_setting *setting, char *text_out)
 {
+    static const char *const kinds[] = {[GF_SETTING_COUNT] = "a whole number", [GF_SETTING_BYTES] = "a size",
+                                        [GF_SETTING_TIME] = "a time", [GF_SETTING_REAL] = "a number"};
     char low[GF_UNITS_BYTES], high[GF_UNITS_BYTES];
-    size_t used = 0;
-    switch ((gf_setting_kind)setting->kind) {
-    case GF_SETTING_BOOL:
-        (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "true or false");
-        break;
-    case GF_SETTING_COUNT:
-        used = (setting->flags & GF_SETTING_AUTO) ? 1 : 0;
-        (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "%sa whole number from %llu to %llu", used ? "auto or " : "",
-                       (unsigned long long)setting->low, (unsigned long long)(setting->high - used));
-        break;
-    case GF_SETTING_BYTES:
-        used = (size_t)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "a size from %s to %s",
-                                gf_units_bytes(setting->low, low), gf_units_bytes(setting->high, high));
-        if (setting->multiple != 0)
-            (void)snprintf(text_out + used, GF_SETTING_ALLOWED_BYTES - used, ", a multiple of %u B", setting->multiple);
-        break;
-    case GF_SETTING_TIME:
-        (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "a time from %s to %s", gf_units_time(setting->low, low),
-                       gf_units_time(setting->high, high));
-        break;
-    case GF_SETTING_REAL:
-        if (setting->flags & GF_SETTING_POWER_OF_TWO) {
-            (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "a power of two from 2^%d to 2^%d",
-                           exponent_of(setting->low_real), exponent_of(setting->high_real));
-            break;
-        }
-        (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "a number %s %s %s %s",
-                       (setting->flags & GF_SETTING_ABOVE_LOW) ? "above" : "from",
-                       gf_units_real(setting->low_real, low),
-                       (setting->flags & GF_SETTING_BELOW_HIGH) ? "to below" : "to",
-                       gf_units_real(setting->high_real, high));
-        break;
-    case GF_SETTING_NAME:
-        text_out[0] = '\0';
-        for (uint64_t i = 0; i <= setting->high; i++) {
-            const char *before = (i == 0) ? "" : (i == setting->high) ? " or " : ", ";
-            used += (size_t)snprintf(text_out + used, GF_SETTING_ALLOWED_BYTES - used, "%s%s", before,
-                                     setting->names[i]);
-            GF_ASSERT(used < GF_SETTING_ALLOWED_BYTES);
-        }
-        break;
-    case GF_SETTING_TEXT:
-        (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "%s", form_text((gf_setting_form)setting->form));
-        break;
+    uint64_t is_auto = (setting->flags & GF_SETTING_AUTO) ? 1 : 0;
+    int used;
+    if (setting->kind == GF_SETTING_NAME) return names_allowed(setting, text_out);
+    if ((setting->kind == GF_SETTING_TEXT) || (setting->kind == GF_SETTING_BOOL)) {
+        (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "%s",
+                       (setting->kind == GF_SETTING_BOOL) ? "true or false" : form_text((gf_setting_form)setting->form));
+        return text_out;
     }
+    if (setting->flags & GF_SETTING_POWER_OF_TWO) {
+        (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "a power of two from 2^%d to 2^%d",
+                       exponent_of(setting->low_real), exponent_of(setting->high_real));
+        return text_out;
+    }
+    if (setting->kind == GF_SETTING_REAL) {
+        (void)gf_units_real(setting->low_real, low);
+        (void)gf_units_real(setting->high_real, high);
+    } else {
+        (void)number_text(setting, setting->low + is_auto, low);
+        (void)number_text(setting, setting->high, high);
+    }
+    used = snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "%s%s %s %s %s %s", is_auto ? "auto or " : "",
+                    kinds[setting->kind], (setting->flags & GF_SETTING_ABOVE_LOW) ? "above" : "from", low,
+                    (setting->flags & GF_SETTING_BELOW_HIGH) ? "to below" : "to", high);
+    if (setting->multiple != 0)
+        (void)snprintf(text_out + used, GF_SETTING_ALLOWED_BYTES - (size_t)used, ", a multiple of %u B",
+                       setting->multiple);
     return text_out;
 }
 
 char *gf_setting_value(const struct gf_setting *setting, const struct gf_config *config, char *text_out)
 {
     uint64_t number;
-    switch ((gf_setting_kind)setting->kind) {
-    case GF_SETTING_REAL: return gf_units_real(gf_setting_real(setting, config), text_out);
-    case GF_SETTING_TEXT:
+    const char *text = NULL;
+    if (setting->kind == GF_SETTING_REAL) return gf_units_real(gf_setting_real(setting, config), text_out);
+    if (setting->kind == GF_SETTING_TEXT) {
         (void)snprintf(text_out, GF_SETTING_VALUE_BYTES, "%.*s", (int)setting->size, gf_setting_text(setting, config));
         return text_out;
-    default: break;
     }
     number = gf_setting_number(setting, config);
-    if (setting->kind == GF_SETTING_BYTES) return gf_units_bytes(number, text_out);
-    if (setting->kind == GF_SETTING_TIME) return gf_units_time(number, text_out);
-    if ((setting->kind == GF_SETTING_BOOL) && (number <= 1))
-        (void)snprintf(text_out, GF_SETTING_VALUE_BYTES, "%s", number ? "true" : "false");
-    else if ((setting->kind == GF_SETTING_NAME) && (number <= setting->high))
-        (void)snprintf(text_out, GF_SETTING_VALUE_BYTES, "%s", setting->names[number]);
-    else if ((setting->flags & GF_SETTING_AUTO) && (number == 0))
-        (void)snprintf(text_out, GF_SETTING_VALUE_BYTES, "auto");
-    else
-        (void)snprintf(text_out, GF_SETTING_VALUE_BYTES, "%llu",
-                       (unsigned long long)number - ((setting->flags & GF_SETTING_AUTO) ? 1 : 0));
+    if ((setting->kind == GF_SETTING_BOOL) && (number <= 1)) text = number ? "true" : "false";
+    if ((setting->kind == GF_SETTING_NAME) && (number <= setting->high)) text = setting->names[number];
+    if ((setting->flags & GF_SETTING_AUTO) && (number == 0)) text = "auto";
+    if (text == NULL) return number_text(setting, number, text_out);
+    (void)snprintf(text_out, GF_SETTING_VALUE_BYTES, "%s", text);
     return text_out;
 }
