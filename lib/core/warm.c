@@ -100,39 +100,33 @@ static gf_status peers_touch(gf_context *gf)
 
 gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
 {
-    gf_status status = gf_progress(gf, now_ns);
-    if (status < 0) return status;
+    gf_status status = requests_ended(gf);
+    if (status != GF_OK) return status;
     switch (gf->warm.state) {
     case GF_WARM_BEGIN:
         gf_warm_post(gf, GF_COLL_ALLREDUCE, gf->warm.met, GF_MET_COUNT); /* a barrier, too */
         gf->warm.state = GF_WARM_MEET;
         return GF_AGAIN;
     case GF_WARM_MEET:
-        if ((status = requests_ended(gf)) != GF_OK) break;
         if (!all_share(gf) && (gf->config.exchange.algorithm == GF_ALGORITHM_DIRECT)) return direct_refuse(gf);
         if (!nodes_post(gf)) return finished(gf);
         gf->warm.state = GF_WARM_NODES;
         return GF_AGAIN;
     case GF_WARM_NODES:
-        if ((status = requests_ended(gf)) != GF_OK) break;
-        if ((status = gf_nodes_commit(gf)) < 0) return status;
-        return finished(gf);
+        status = gf_nodes_commit(gf);
+        return (status < 0) ? status : finished(gf);
     case GF_WARM_TOUCH:
         gf->waiting.moved_ns = now_ns; /* nothing to wait for */
-        if ((status = peers_touch(gf)) != GF_OK) break;
+        if ((status = peers_touch(gf)) != GF_OK) return status;
         if (gf->warm.met[GF_MET_DEVICE] < (float)gf->world) return export(gf);
         gf->modules->device->uuid_begin(gf);
         gf->warm.state = GF_WARM_UUIDS;
         return GF_AGAIN;
     case GF_WARM_UUIDS:
-        if ((status = requests_ended(gf)) != GF_OK) break;
         gf->modules->device->uuid_commit(gf);
         return export(gf);
     case GF_WARM_EXPORT:
-        if ((status = requests_ended(gf)) != GF_OK) break;
         return gf->modules->device->ipc_next(gf);
     }
-    if (status == GF_AGAIN) return GF_AGAIN;
-    if (gf->error.code != GF_OK) return gf->error.code;
-    return gf_fail_fault(gf, &gf->link->fault, GF_OPERATION_JOIN);
+    return GF_ERR_STATE;
 }
