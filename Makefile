@@ -90,7 +90,8 @@ HOT := ops/coll/% ops/node/% ops/element/% lib/sparse/sparse_select.c lib/quanti
 COLD := $(filter-out $(HOT),$(SRC)) ops/coll/tree.c ops/element/host/fold.c $(if $(filter x86_64-% aarch64-%,$(MACHINE)),ops/element/host/ops_scalar.c)
 $(COLD:%.c=$(BUILD)/%.o): COLD_FLAGS := $(if $(filter -O2 -O3,$(CFLAGS)), \
     $(if $(filter 1%,$(filter-out 10% 11%,$(shell $(CC) -dumpversion))),-Oz,-Os) \
-    -Wno-unknown-warning-option -Wno-format-truncation)
+    -fno-thread-jumps -fno-tree-sra -fno-caller-saves -Wno-unknown-warning-option -Wno-format-truncation \
+    -Wno-ignored-optimization-argument)
 # What decides, and loops over no data, wants no room between its jumps.
 $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(COLD) ops/element/% lib/sparse/% lib/quantize/%,$(SRC))): COLD_FLAGS := \
     -Wno-ignored-optimization-argument -falign-jumps=1 -falign-loops=1 -freorder-blocks-algorithm=simple -fno-tree-pre
