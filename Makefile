@@ -96,8 +96,8 @@ $(COLD:%.c=$(BUILD)/%.o): COLD_FLAGS := $(if $(filter -O2 -O3,$(CFLAGS)), \
 $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(COLD) ops/element/% lib/sparse/% lib/quantize/%,$(SRC))): COLD_FLAGS := \
     -Wno-ignored-optimization-argument -falign-jumps=1 -falign-loops=1 -freorder-blocks-algorithm=simple -fno-tree-pre
 # These are no slower with one way through each of their conditions.
-$(patsubst %,$(BUILD)/%.o,ops/coll/halving $(addprefix lib/core/,finite op_move progress request step vote wait) drivers/ucx/link_ucx): \
-    COLD_FLAGS += -fno-thread-jumps
+$(patsubst %,$(BUILD)/%.o,ops/coll/halving drivers/ucx/link_ucx \
+    $(addprefix lib/core/,finite op_move progress request step vote wait)): COLD_FLAGS += -fno-thread-jumps
 $(LIB): $(OBJ) $(FATBIN)
 	@rm -f $@
 	$(if $(SHARED),$(CC) -shared $(LDFLAGS) -o $@ $^,ar rcs $@ $^)

@@ -15,28 +15,7 @@
  * would abort the process if a peer died or the link ended: connection.c and ucx_calls.c keep that from it. */
 #include "drivers/ucx/link_ucx.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-
 _Static_assert(sizeof(struct gf_req) == GF_UCX_FRONT_BYTES + 64, "our part of a request is one cache line");
-
-gf_status gf_ucx_fault(struct gf_ucx *ucx, gf_status code, uint32_t peer, const char *call, ucs_status_t status,
-                       const char *format, ...)
-{
-    /* Once a link has failed, more of the same is expected: a dead peer fails every send to it. */
-    gf_log_level level = (ucx->link.fault.code == GF_OK) ? GF_LOG_ERROR : GF_LOG_DEBUG;
-    char text[sizeof ucx->link.fault.text];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    if (status == UCS_OK) {
-        gf_log_line(&ucx->setup.log, level, "link: %s", text);
-        return gf_fault_set(&ucx->link.fault, code, peer, call, 0, "%s", text);
-    }
-    gf_log_line(&ucx->setup.log, level, "link: %s: %s: %s (%d)", text, call, ucs_status_string(status), (int)status);
-    return gf_fault_set(&ucx->link.fault, code, peer, call, status, "%s: %s", text, ucs_status_string(status));
-}
 
 /* ---- how a request begins and ends ---- */
 

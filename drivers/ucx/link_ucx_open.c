@@ -1,4 +1,4 @@
-/* UCX itself: its settings, its log, and how a link comes and goes.
+/* UCX itself: its settings, its log and faults, and how a link comes and goes.
  *
  * What the configuration says (TLS, NET_DEVICES, PORT_RANGE) and what the region needs (ALLOC_PRIO) is set by
  * ucp_config_modify() and wins over the environment. Every other UCX_* variable applies as in any UCX program. Leave
@@ -91,6 +91,24 @@ static void log_give(struct gf_ucx *ucx)
     ucx->log_pushed = false;
     ucs_log_pop_handler();
     (void)__atomic_compare_exchange_n(&log_hearer, &expected, NULL, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+gf_status gf_ucx_fault(struct gf_ucx *ucx, gf_status code, uint32_t peer, const char *call, ucs_status_t status,
+                       const char *format, ...)
+{
+    /* Once a link has failed, more of the same is expected: a dead peer fails every send to it. */
+    gf_log_level level = (ucx->link.fault.code == GF_OK) ? GF_LOG_ERROR : GF_LOG_DEBUG;
+    char text[sizeof ucx->link.fault.text];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (status == UCS_OK) {
+        gf_log_line(&ucx->setup.log, level, "link: %s", text);
+        return gf_fault_set(&ucx->link.fault, code, peer, call, 0, "%s", text);
+    }
+    gf_log_line(&ucx->setup.log, level, "link: %s: %s: %s (%d)", text, call, ucs_status_string(status), (int)status);
+    return gf_fault_set(&ucx->link.fault, code, peer, call, status, "%s: %s", text, ucs_status_string(status));
 }
 
 /* ---- while UCX opens a context or a worker ---- */
@@ -268,10 +286,10 @@ static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setu
         ucx->mapped_bytes = ((setup->region_bytes + page_bytes - 1) / page_bytes + PAD_PAGES) * page_bytes;
     ucx->link.wake_fd = -1;
     unsigned first, last;
-    gf_status status = transports_check(ucx);
-    if ((status == GF_OK) && !gf_ports_parse(ucx->setup.ports, &first, &last))
+    if (transports_check(ucx) != GF_OK) return GF_ERR_CONFIG;
+    if (!gf_ports_parse(ucx->setup.ports, &first, &last))
         return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "ports \"%s\": want first-last within 1-65535", ucx->setup.ports);
-    return (status == GF_OK) ? gf_ucx_guard_open(ucx) : status;
+    return gf_ucx_guard_open(ucx);
 }
 
 static void give_back(struct gf_ucx *ucx)
@@ -287,15 +305,12 @@ static void give_back(struct gf_ucx *ucx)
     log_give(ucx);
 }
 
+/* The context, where there is none, and the worker. */
 static gf_status ucx_take(struct gf_ucx *ucx)
 {
-    gf_status status = gf_ucx_enter(ucx);
-    if (status != GF_OK) return status;
-    status = gf_ucx_shm_check(ucx);
-    if (status == GF_OK) status = context_take(ucx);
-    if (status == GF_OK) status = worker_take(ucx);
-    gf_ucx_leave(ucx);
-    return status;
+    gf_status status = gf_ucx_shm_check(ucx);
+    if ((status == GF_OK) && (ucx->context == NULL)) status = context_take(ucx);
+    return (status == GF_OK) ? worker_take(ucx) : status;
 }
 
 static const char *devices_text(const struct gf_ucx *ucx)
@@ -315,7 +330,11 @@ gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_
     status = setup_take(ucx, setup);
     if (status == GF_OK) {
         log_take(ucx);
+        status = gf_ucx_enter(ucx);
+    }
+    if (status == GF_OK) {
         status = ucx_take(ucx);
+        gf_ucx_leave(ucx);
     }
     if (!ucx->link.reaches_device) ucx->setup.gpu = NULL; /* outside of enter and leave */
     if (status == GF_OK) status = gf_ucx_region_take(ucx);
@@ -358,10 +377,8 @@ static gf_status renew(struct gf_ucx *ucx, bool switches)
         if (ucx->context != NULL) ucp_cleanup(ucx->context);
         ucx->context = NULL;
         status = gf_ucx_guard_network(ucx, !ucx->link.network);
-        if (status == GF_OK) status = context_take(ucx);
     }
-    if (status == GF_OK) status = gf_ucx_shm_check(ucx);
-    if (status == GF_OK) status = worker_take(ucx);
+    if (status == GF_OK) status = ucx_take(ucx);
     gf_ucx_leave(ucx);
     return (status == GF_OK) ? gf_ucx_region_take(ucx) : status;
 }

@@ -72,7 +72,8 @@ char *gf_config_summary(const struct gf_config *config, char *text_out, size_t t
         short_value(setting, config, value);
         short_value(setting, &defaults, fallback);
         if (!first && (strcmp(value, fallback) == 0)) continue;
-        int length = snprintf(text_out + used, text_bytes - used, "%s%s=%s", used ? " " : "", short_key(setting), value);
+        int length = snprintf(text_out + used, text_bytes - used, "%s%s=%s", used ? " " : "", short_key(setting),
+                              value);
         if ((length < 0) || ((size_t)length >= text_bytes - used)) {
             if (text_bytes > 3) memcpy(text_out + text_bytes - 3, "..", 3); /* there was more */
             return text_out;

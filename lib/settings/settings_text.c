@@ -150,8 +150,9 @@ char *gf_setting_allowed(const struct gf_setting *setting, char *text_out)
     int used;
     if (setting->kind == GF_SETTING_NAME) return names_allowed(setting, text_out);
     if ((setting->kind == GF_SETTING_TEXT) || (setting->kind == GF_SETTING_BOOL)) {
+        bool is_text = setting->kind == GF_SETTING_TEXT;
         (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "%s",
-                       (setting->kind == GF_SETTING_BOOL) ? "true or false" : form_text((gf_setting_form)setting->form));
+                       is_text ? form_text((gf_setting_form)setting->form) : "true or false");
         return text_out;
     }
     if (setting->flags & GF_SETTING_POWER_OF_TWO) {

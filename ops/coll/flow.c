@@ -122,7 +122,7 @@ static bool flow_there(const struct gf_flow *flow, uint32_t number, uint64_t ele
     return (number < flow->there_round) || ((number == flow->there_round) && (elems <= flow->there_elems));
 }
 
-/* Has the other direction done with all before `end` of a range? What is sent has come, what is received may be written. */
+/* Has the other direction done with all before `end` of a range? What is sent is there, where to receive is free. */
 static bool flow_ready(const struct gf_coll *coll, const struct gf_range *range, uint64_t end, bool is_send)
 {
     struct gf_flow *flow = coll->own.flow;

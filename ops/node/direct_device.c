@@ -22,7 +22,8 @@ _Static_assert(DEVICE_SIGNAL == 0, "where gf_direct_device_start() begins");
 
 gf_status gf_direct_device_start(struct gf_coll *coll)
 {
-    GF_ASSERT((coll->late != NULL) && (coll->own.direct->exported != NULL) && (coll->size <= coll->own.direct->lane_ranks));
+    GF_ASSERT((coll->late != NULL) && (coll->own.direct->exported != NULL));
+    GF_ASSERT(coll->size <= coll->own.direct->lane_ranks);
     GF_ASSERT(coll->data - coll->own.direct->exported[coll->index] <= coll->own.direct->region_bytes);
     gf_direct_begin(coll);
     gf_direct_of(coll)->block_elems = gf_direct_block_elems(coll);

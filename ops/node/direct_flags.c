@@ -20,7 +20,7 @@ void gf_direct_begin(struct gf_coll *coll)
 {
     const struct gf_direct *own = coll->own.direct;
     struct gf_direct_state *direct = gf_direct_of(coll);
-    bool small = !coll->is_late && (coll->bytes <= own->small_bytes);
+    bool small = (coll->late == NULL) && (coll->bytes <= own->small_bytes);
     uint64_t way = ((uint64_t)small << 7) | ((uint64_t)(own->exported != NULL) << 3) |
                    ((uint64_t)(coll->fold != NULL) << 2);
     uint64_t kind = way | ((uint64_t)coll->collective << 4) | (uint64_t)coll->type;
