@@ -85,7 +85,7 @@ $(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=2048 -fstack-usage)
 $(BUILD)/ops/element/cuda/ops_cuda.o: GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=4608)
 # All is made small but what a poll runs, and loops over data; scalar ops are too where each CPU of the last ten years has vectors.
 HOT := ops/coll/% ops/node/% ops/element/% lib/sparse/sparse_select.c lib/quantize/% lib/observe/trace.c drivers/cuda/% \
-       $(patsubst %,lib/core/%.c,buffer finite op op_move progress request step vote wait) \
+       $(patsubst %,lib/core/%.c,op progress request step vote wait) \
        $(patsubst %,drivers/ucx/%.c,link_ucx connection connection_record ucx_calls)
 COLD := $(filter-out $(HOT),$(SRC)) ops/coll/tree.c ops/element/host/fold.c $(if $(filter x86_64-% aarch64-%,$(MACHINE)),ops/element/host/ops_scalar.c)
 $(COLD:%.c=$(BUILD)/%.o): COLD_FLAGS := $(if $(filter -O2 -O3,$(CFLAGS)), \
@@ -97,7 +97,7 @@ $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(COLD) ops/element/% lib/sparse/% lib/
     -Wno-ignored-optimization-argument -falign-jumps=1 -falign-loops=1 -freorder-blocks-algorithm=simple -fno-tree-pre
 # These are no slower with one way through each of their conditions.
 $(patsubst %,$(BUILD)/%.o,ops/coll/halving drivers/ucx/link_ucx \
-    $(addprefix lib/core/,finite op_move progress request step vote wait)): COLD_FLAGS += -fno-thread-jumps
+    $(addprefix lib/core/,progress request step vote wait)): COLD_FLAGS += -fno-thread-jumps
 $(LIB): $(OBJ) $(FATBIN)
 	@rm -f $@
 	$(if $(SHARED),$(CC) -shared $(LDFLAGS) -o $@ $^,ar rcs $@ $^)
