@@ -27,11 +27,17 @@ static struct world_setup setup_of(const struct state_run *run, gf_algorithm alg
     return setup;
 }
 
+/* Of operations, too: an epoch that has begun has told them. */
 static void slices_shorten(struct world *w)
 {
     for (uint32_t rank = 0; rank < w->world; rank++) {
-        w->ranks[rank].gf->config.exchange.slice_bytes = SLICE_BYTES;
-        w->ranks[rank].gf->config.link.window = WINDOW;
+        gf_context *gf = w->ranks[rank].gf;
+        gf->config.exchange.slice_bytes = SLICE_BYTES;
+        gf->config.link.window = WINDOW;
+        for (uint32_t s = 0; s < gf->under_way.count; s++) {
+            gf->under_way.ops[s].coll.slice_bytes = SLICE_BYTES;
+            gf->under_way.ops[s].coll.window = WINDOW;
+        }
     }
 }
 
