@@ -330,4 +330,66 @@ TEST(of_a_connection_that_has_ended_there_is_nothing_to_read)
     pair_close();
 }
 
+/* A pair that UCX has used, the caller's end in the set. */
+static int pair_in_set(void)
+{
+    struct gf_fault fault = {.code = GF_OK};
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &caller};
+    char byte;
+    int set = epoll_create1(0);
+    pair_open(key_path, false);
+    call();
+    assert_int_equal(caller_waits(&fault), GF_OK);
+    assert_int_equal(epoll_ctl(set, EPOLL_CTL_ADD, caller.fd, &event), 0);
+    (void)ucx_recv(listener.fd, &byte, 1, MSG_DONTWAIT); /* the second proof */
+    caller.proofs.awaits = 1;
+    assert_int_equal(heard_of(set, &caller), 0); /* by which connection its bytes come nobody knows yet */
+    assert_int_equal(ucx_send(listener.fd, "x", 1, 0), 1);
+    assert_int_equal(heard_of(set, &caller), EPOLLIN);
+    assert_int_equal(ucx_recv(caller.fd, &byte, 1, 0), 1);
+    return set;
+}
+
+TEST(whose_bytes_are_awaited_is_read_without_asking)
+{
+    int set = pair_in_set(), other = epoll_create1(0);
+    char byte;
+    for (int round = 0; round < 2; round++) {
+        for (uint32_t i = 0; i < GF_PROOF_UNASKED_MAX; i++) assert_int_equal(heard_of(set, &caller), EPOLLIN);
+        assert_int_equal(heard_of(set, &caller), 0); /* asked: there is nothing */
+    }
+    assert_int_equal(heard_of(other, &caller), 0);
+    caller.proofs.awaits = 2;
+    assert_int_equal(heard_of(set, &caller), 0);
+    caller.proofs.awaits = GF_RANK_NONE;
+    assert_int_equal(heard_of(set, &caller), 0);
+    caller.proofs.awaits = 1;
+    assert_int_equal(epoll_ctl(set, EPOLL_CTL_DEL, caller.fd, NULL), 0); /* what UCX gave for it may be gone */
+    assert_int_equal(heard_of(set, &caller), 0);
+    assert_int_equal(close(listener.fd), 0);
+    listener.fd = -1;
+    assert_int_equal(ucx_recv(caller.fd, &byte, 1, 0), -1);
+    assert_int_equal(heard_of(set, &caller), 0);
+    assert_int_equal(close(other), 0);
+    assert_int_equal(close(set), 0);
+    pair_close();
+}
+
+TEST(after_a_send_as_much_is_read_as_was_sent)
+{
+    int set = pair_in_set();
+    char in[64];
+    for (int i = 0; i < 3; i++) assert_int_equal(ucx_send(listener.fd, "answer", 6, 0), 6);
+    assert_int_equal(ucx_send(caller.fd, "sender", 6, 0), 6);
+    assert_int_equal(ucx_recv(caller.fd, in, sizeof in, 0), 6);
+    assert_int_equal(ucx_recv(caller.fd, in, sizeof in, 0), 12); /* nothing was sent since: all there is */
+    assert_int_equal(ucx_send(caller.fd, "sender", 6, 0), 6);
+    assert_int_equal(ucx_recv(caller.fd, in, sizeof in, MSG_DONTWAIT), -1); /* no answer yet .. */
+    assert_int_equal(ucx_send(listener.fd, "answeranswer", 12, 0), 12);
+    assert_int_equal(ucx_recv(caller.fd, in, sizeof in, 0), 6); /* .. and still as much */
+    assert_int_equal(ucx_recv(caller.fd, in, 2, 0), 2);
+    assert_int_equal(close(set), 0);
+    pair_close();
+}
+
 TEST_AROUND(key_file_make, key_file_remove)
