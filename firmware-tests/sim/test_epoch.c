@@ -151,6 +151,23 @@ TEST(who_asks_for_an_epoch_again_is_no_further_than_before)
 
 /* ---- leaving ---- */
 
+static void close_where_one_waits(struct world *w, uint32_t rank)
+{
+    if ((rank == 0) && (elastic.ranks[0].state == IDLE) && (gf_members_waiting(w->ranks[0].gf->members) > 0))
+        assert_int_equal(gf_close_poll(w->ranks[0].gf), GF_OK);
+}
+
+TEST(who_waits_at_a_rank_alone_hears_that_the_job_has_ended)
+{
+    const struct elastic_event comes[] = {{1000, 1, START}, END};
+    elastic.hooks.turn = close_where_one_waits;
+    elastic.hooks.blind = true;
+    WORLD(w);
+    play(&w, 1, 2, comes);
+    assert_int_equal(w.ranks[1].status, GF_ERR_STATE);
+    assert_non_null(strstr(gf_error_last(w.ranks[1].gf)->text, "the job has ended"));
+}
+
 TEST(one_leaves_while_another_dies)
 {
     for (uint32_t leaver = 0; leaver < 4; leaver++) {
