@@ -86,6 +86,16 @@ TEST(a_member_id_is_given_once)
     expect_world(&w, 0xb, 0, "with member 3");
 }
 
+/* What it received is whole: no other member is needed for it any more. */
+TEST(who_came_in_goes_on_without_those_it_came_to)
+{
+    const struct elastic_event list[] = {{1000, 2, START}, {6000, 0, LEAVE}, {9000, 1, LEAVE}, END};
+    WORLD(w);
+    play(&w, 2, 3, list);
+    for (uint32_t id = 0; id < 2; id++) expect_left(&w, id, "before it");
+    expect_world(&w, 0x4, 0, "member 2 alone");
+}
+
 static bool was_given; /* a commit took the first process of member id 2 in */
 
 static void given_note(struct world *w, uint32_t rank)
