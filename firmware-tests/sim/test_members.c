@@ -282,4 +282,21 @@ TEST(a_malformed_address_fails_the_join)
     }
 }
 
+/* One has posted as many as are kept, the other has just come in: in the next epoch they are the same. */
+TEST(requests_are_counted_from_none_in_each_epoch)
+{
+    uint64_t hashes[2];
+    members_world_open(2, false, 0);
+    members_world_until(GF_OK);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        struct gf_members *members = world.ranks[rank].members;
+        for (uint32_t i = 0; i < rank * MEMBERS_CALLS; i++)
+            gf_members_call(members, GF_OPERATION_BARRIER, GF_TYPE_F32, 0, 0);
+        gf_members_epoch_begin(members, NULL, 0, world.now_ns);
+        gf_members_call(members, GF_OPERATION_BARRIER, GF_TYPE_F32, 0, 0);
+        hashes[rank] = gf_members_told_own(members)->call.hash;
+    }
+    assert_int_equal(hashes[0], hashes[1]);
+}
+
 TEST_EACH(NULL, members_world_end)
