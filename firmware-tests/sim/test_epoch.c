@@ -159,6 +159,23 @@ TEST(who_asks_for_an_epoch_again_is_no_further_than_before)
     }
 }
 
+static void fail_turn(struct world *w, uint32_t rank)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    if ((rank == 2) && (gf->change.state == GF_CHANGE_SYNC))
+        (void)gf_fail(gf, GF_ERR_DEVICE, GF_OPERATION_SHRINK, GF_RANK_NONE, GF_TENSOR_NONE, "out of memory");
+}
+
+TEST(who_fails_by_itself_on_the_way_is_not_of_the_next_epoch)
+{
+    const struct elastic_event script[] = {{2000, 3, START}, END};
+    elastic.hooks.turn = fail_turn;
+    WORLD(w);
+    play(&w, 3, 4, script);
+    assert_int_equal(w.ranks[2].status, GF_ERR_DEVICE);
+    expect_world(&w, 0xb, 1, "without member 2");
+}
+
 /* ---- leaving ---- */
 
 static void close_where_one_waits(struct world *w, uint32_t rank)
