@@ -51,14 +51,18 @@ void gf_ticks_begin(struct gf_ticks *ticks, const struct gf_clock *clock)
 __attribute__((noinline)) static uint64_t clock_read(struct gf_ticks *ticks)
 {
     uint64_t before = ticks->steady ? counter() : 0, ns = ticks->clock->now_ns(ticks->clock), tick, span_ns;
+    bool anew;
     if (!ticks->steady || ((tick = counter()) - before > NEAR_TICKS)) return ns;
     span_ns = ns - ticks->rate_ns;
-    if (span_ns >= RATE_MAX_NS) {
+    anew = span_ns >= RATE_MAX_NS;
+    if (!anew && (span_ns >= RATE_NS)) {
+        uint64_t rate = (span_ns << 32) / ((tick - ticks->rate_tick) | 1), was = ticks->rate;
+        anew = (rate > RATE_MOST) || ((was != 0) && (rate - was + was / 256 > was / 128)); /* the counter has jumped */
+        ticks->rate = anew ? 0 : rate;
+    }
+    if (anew) {
         ticks->rate_tick = tick;
         ticks->rate_ns = ns;
-    } else if (span_ns >= RATE_NS) {
-        ticks->rate = (span_ns << 32) / (tick - ticks->rate_tick + 1);
-        if (ticks->rate > RATE_MOST) ticks->rate = 0;
     }
     ticks->tick = tick;
     ticks->ns = ns;

@@ -5,11 +5,15 @@
 #define OFF_NS 20000u /* at most */
 
 static uint64_t looks, stands_ns;
+static bool interrupted; /* each other look, behind it */
 
 static uint64_t counting_now_ns(const struct gf_clock *clock)
 {
+    uint64_t now_ns = gf_clock_monotonic.now_ns(clock);
+    bool late = interrupted && (looks % 2 == 0);
     looks++;
-    return gf_clock_monotonic.now_ns(clock);
+    while (late && (gf_clock_monotonic.now_ns(clock) - now_ns < 2 * OFF_NS)) {}
+    return now_ns;
 }
 static const struct gf_clock counting = {.now_ns = counting_now_ns, .is_real = true};
 
@@ -29,12 +33,19 @@ static uint64_t follows(struct gf_ticks *ticks, uint64_t for_ns)
     return asked;
 }
 
+/* It knows the counter's rate: so soon, unless others had this core. */
+static void begin(struct gf_ticks *ticks)
+{
+    gf_ticks_begin(ticks, &counting);
+    for (uint32_t i = 0; (i < 10) && ((i == 0) || (ticks->steady && (ticks->rate == 0))); i++)
+        (void)follows(ticks, 15000000);
+}
+
 TEST(between_two_looks_the_counter_tells)
 {
     struct gf_ticks ticks;
     uint64_t asked;
-    gf_ticks_begin(&ticks, &counting);
-    (void)follows(&ticks, 15000000);
+    begin(&ticks);
     looks = 0;
     asked = follows(&ticks, 20000000);
     if (ticks.steady) assert_true(looks * 10 < asked);
@@ -45,8 +56,7 @@ TEST(a_counter_that_jumps_is_off_for_no_longer_than_a_look)
 {
     struct gf_ticks ticks;
     uint64_t told_ns;
-    gf_ticks_begin(&ticks, &counting);
-    (void)follows(&ticks, 15000000);
+    begin(&ticks);
     ticks.tick -= UINT64_C(1) << 24; /* it has gone on without this process */
     (void)follows(&ticks, 2000000);
     ticks.tick += UINT64_C(1) << 40; /* it begins anew */
@@ -55,6 +65,29 @@ TEST(a_counter_that_jumps_is_off_for_no_longer_than_a_look)
     ticks.told_ns += 1000000000;
     told_ns = ticks.told_ns;
     assert_true(gf_ticks_now(&ticks) == told_ns);
+}
+
+TEST(a_counter_that_goes_back_tells_no_rate)
+{
+    struct gf_ticks ticks;
+    uint64_t begin_ns;
+    begin(&ticks);
+    ticks.rate_tick += (ticks.tick - ticks.rate_tick) / 2;
+    (void)follows(&ticks, 15000000);
+    gf_ticks_begin(&ticks, &counting);
+    begin_ns = gf_ticks_now(&ticks);
+    ticks.rate_ns -= 900000000; /* before there was a rate, it went back to where it was then */
+    while (gf_clock_monotonic.now_ns(NULL) - begin_ns < 2000000) (void)gf_ticks_now(&ticks);
+    assert_true(gf_ticks_now(&ticks) <= gf_clock_monotonic.now_ns(NULL) + 9000000);
+}
+
+TEST(a_look_that_is_interrupted_says_nothing_of_the_counter)
+{
+    struct gf_ticks ticks;
+    begin(&ticks);
+    interrupted = true;
+    (void)follows(&ticks, 15000000);
+    interrupted = false;
 }
 
 TEST(another_clock_is_asked_each_time)
