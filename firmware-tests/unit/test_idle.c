@@ -215,6 +215,15 @@ static void log_take(void *user, gf_log_level level, const char *line)
     said_count++;
 }
 
+static bool core_unknown;
+
+/* The same. */
+int sched_getcpu(void)
+{
+    unsigned core;
+    return (core_unknown || (syscall(SYS_getcpu, &core, NULL, NULL) != 0)) ? -1 : (int)core;
+}
+
 /* Does rank 1 go to another core? */
 static bool leaves_its_core(void)
 {
@@ -323,4 +332,17 @@ TEST(whoever_fails_wakes_those_that_sleep_on_flags)
     gf->ids = ids;
     assert_int_equal(gf_fail(gf, GF_ERR_PEER, GF_OPERATION_STEP, 0, GF_TENSOR_NONE, "rank 0 died"), GF_ERR_PEER);
     assert_int_equal(woken, (1u << 4) | (1u << 3));
+}
+
+TEST(a_rank_that_cannot_ask_where_it_runs_shares_no_core)
+{
+    static const struct gf_link_driver driver = {.name = "flags"};
+    struct gf_link link = {.driver = &driver, .region = (void *)flags, .region_bytes = sizeof flags};
+    struct gf_direct direct = {.lane_ranks = 2, .state = {.steps = 1}};
+    struct gf_coll coll = {.link = &link, .size = 2, .tells_core = true, .own = {.direct = &direct}};
+    memset(flags, 0, sizeof flags);
+    core_unknown = true;
+    assert_int_equal(gf_direct_wait(&coll, 1), GF_AGAIN);
+    core_unknown = false;
+    assert_false(coll.awaits_core);
 }

@@ -139,6 +139,7 @@ static inline gf_status slot_check(struct gf_coll *coll, uint32_t index)
 static bool any_shares_core(struct gf_coll *coll, uint32_t index, uint64_t wanted)
 {
     uint64_t core = (uint64_t)sched_getcpu() + 1;
+    if (core == 0) return false;
     core_tell(coll, core);
     for (; index < coll->size; index++) {
         if (gf_flag_load(coll->link, gf_direct_rank_at(coll->own.direct, index)) != core) continue;

@@ -314,7 +314,6 @@ static gf_status inner_progress(struct gf_coll *coll, uint64_t now_ns)
     gf_status status;
     if (inner->state == GF_COLL_DONE) return GF_OK; /* as a group of one is from the start */
     inner->spins = coll->spins;
-    inner->tells_core = coll->tells_core;
     inner->awaits_core = false;
     status = inner->kind->turn(inner, now_ns);
     coll->awaits_core = inner->awaits_core;
