@@ -15,7 +15,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -299,7 +298,6 @@ static ssize_t conn_send(struct gf_conn *conn, const struct iovec *parts, size_t
     size_t bytes = 0;
     ssize_t sent;
     for (size_t i = 0; i < count; i++) bytes += parts[i].iov_len;
-    conn->sent_bytes = bytes;
     if (conn->state == GF_CONN_OPEN) {
         if (((sent = open_send(conn, parts, count)) >= 0) || is_passing(errno)) return sent;
         conn_end(conn, errno, NULL);
@@ -328,15 +326,6 @@ ssize_t gf_conn_sendmsg(int fd, const struct msghdr *message, int flags)
     return (conn == NULL) ? __real_sendmsg(fd, message, flags) : conn_send(conn, message->msg_iov, message->msg_iovlen);
 }
 
-/* After a small send as much as was sent: ranks that swap messages send as many bytes as they get. Of two messages
- * that wait the second is read after this rank's next send, which acknowledges both (unasked() in connection_proof.c).
- * Data of more than the least segment is acknowledged in any case. */
-static size_t read_bytes(const struct gf_conn *conn, size_t bytes)
-{
-    bool small = (conn->sent_bytes > 0) && (conn->sent_bytes <= TCP_MSS_DEFAULT);
-    return (small && (conn->sent_bytes < bytes)) ? conn->sent_bytes : bytes;
-}
-
 ssize_t gf_conn_recv(int fd, void *data, size_t bytes, int flags)
 {
     struct gf_conn *conn = gf_conn_of(fd);
@@ -345,12 +334,8 @@ ssize_t gf_conn_recv(int fd, void *data, size_t bytes, int flags)
     if (conn->state == GF_CONN_AWAITS_ANSWER || conn->state == GF_CONN_AWAITS_CONFIRM) awaited_read(conn);
     if (conn->state == GF_CONN_OPEN) {
         if (conn->record != NULL) got = gf_record_recv(conn->record, fd, data, bytes);
-        else got = __real_recv(fd, data, read_bytes(conn, bytes), flags);
-        if (got > 0) {
-            conn->used = true;
-            conn->sent_bytes = 0;
-            conn->of->from[conn->peer] = conn;
-        }
+        else got = __real_recv(fd, data, bytes, flags);
+        conn->used = conn->used || (got > 0);
         if ((got > 0) || ((got < 0) && is_passing(errno))) return got;
         bool changed = (got < 0) && (errno == EBADMSG);
         conn_end(conn, (got < 0) ? errno : 0, changed ? "what came was changed on its way" : NULL);

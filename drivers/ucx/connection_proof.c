@@ -33,8 +33,7 @@ static bool places_equal(const struct gf_place *a, const struct gf_place *b) { r
 
 size_t gf_proofs_bytes(const struct gf_link_setup *setup)
 {
-    return setup->world * (sizeof(struct gf_proof_offer) + sizeof(struct gf_conn *)) + 2 * 64 +
-           setup->world * GF_PROOF_CONNS_A_PEER *
+    return setup->world * sizeof(struct gf_proof_offer) + 2 * 64 + setup->world * GF_PROOF_CONNS_A_PEER *
            (sizeof(struct gf_conn) + sizeof(struct gf_conn *) + (setup->encryption ? sizeof(struct gf_record) : 0));
 }
 
@@ -51,9 +50,7 @@ gf_status gf_proofs_open(struct gf_proofs *proofs, const struct gf_link_setup *s
     proofs->conns = aligned(&proofs->peers[setup->world]);
     proofs->conn_count = setup->world * GF_PROOF_CONNS_A_PEER;
     proofs->by_fd = (struct gf_conn **)&proofs->conns[proofs->conn_count];
-    proofs->from = &proofs->by_fd[proofs->conn_count];
-    proofs->awaits = GF_RANK_NONE;
-    if (setup->encryption) proofs->records = aligned(&proofs->from[setup->world]);
+    if (setup->encryption) proofs->records = aligned(&proofs->by_fd[proofs->conn_count]);
     proofs->keyed = (setup->key_file != NULL) && (setup->key_file[0] != '\0');
     if (proofs->keyed) return setup->authentication->open(&proofs->auth, setup->key_file, fault_out);
     return setup->authentication->open_keyless(&proofs->auth, fault_out);
@@ -206,30 +203,9 @@ struct gf_conn *gf_conn_of(int fd)
 
 int gf_conn_epoll_ctl(int set, int op, int fd, struct epoll_event *event)
 {
-    struct gf_conn *conn = gf_conn_of(fd);
-    if (conn != NULL) {
-        conn->watched = (op != EPOLL_CTL_DEL) ? event->data.ptr : NULL;
-        conn->set = set;
-    }
+    struct gf_conn *conn = (op != EPOLL_CTL_DEL) ? gf_conn_of(fd) : NULL;
+    if (conn != NULL) conn->watched = event->data.ptr;
     return __real_epoll_ctl(set, op, fd, event);
-}
-
-/* With this UCX hears that the awaited peer's connection is to be read, though epoll was not asked: a read that finds
- * nothing takes less. And what comes from others before its turn stays where it is: a second message that is read
- * before this rank's next send makes the kernel acknowledge both by a segment of its own, as dear as a send. */
-static void *unasked(int set)
-{
-    void *watched = NULL;
-    gf_proofs_lock();
-    for (struct gf_proofs *link = links; link != NULL; link = link->next) {
-        const struct gf_conn *conn = (link->awaits != GF_RANK_NONE) ? link->from[link->awaits] : NULL;
-        if ((conn == NULL) || (conn->state != GF_CONN_OPEN) || (conn->peer != link->awaits) || (conn->set != set))
-            continue;
-        if (link->unasked++ < GF_PROOF_UNASKED_MAX) watched = conn->watched;
-        else link->unasked = 0;
-    }
-    gf_proofs_unlock();
-    return watched;
 }
 
 /* Of a connection that has ended UCX hears what it may still send, and nothing to read. Where the peer was writing a
@@ -237,13 +213,7 @@ static void *unasked(int set)
  * it was, and reads through NULL the next time. */
 int gf_conn_epoll_wait(int set, struct epoll_event *events, int count, int timeout)
 {
-    void *at_once = (timeout == 0) ? unasked(set) : NULL;
-    int ready, kept = 0;
-    if (at_once != NULL) {
-        events[0] = (struct epoll_event){.events = EPOLLIN, .data.ptr = at_once};
-        return 1;
-    }
-    ready = __real_epoll_wait(set, events, count, timeout);
+    int ready = __real_epoll_wait(set, events, count, timeout), kept = 0;
     if (ready <= 0) return ready;
     gf_proofs_lock();
     for (int i = 0; i < ready; i++) {

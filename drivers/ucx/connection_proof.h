@@ -35,8 +35,6 @@
 /* UCX listens once a network device. */
 #define GF_PROOF_LISTENERS_MAX 8u
 #define GF_PROOF_CALLS "listen, accept, connect, send, sendmsg, recv, epoll_ctl, epoll_wait, close"
-/* Reads in a row without asking epoll: others are to be read at some time, too. */
-#define GF_PROOF_UNASKED_MAX 32u
 /* Of each pair of ranks: UCX connects once a network device and lane, at times from both ends. */
 #define GF_PROOF_CONNS_A_PEER 4u
 
@@ -71,9 +69,7 @@ struct gf_conn {
     int error;       /* ENDED: errno, or 0: closed by its other end */
     const char *why; /* or why this end ended it */
     uint64_t ended_ns;
-    void *watched;   /* with this UCX hears that there is something to read .. */
-    int set;         /* .. by this set of epoll's */
-    size_t sent_bytes; /* by the last send; 0: something was read since */
+    void *watched;   /* with this UCX hears that there is something to read */
     struct gf_place listener, caller;
     unsigned char secret[GF_AUTH_NONCE_BYTES];     /* the listener's */
     unsigned char nonces[2 * GF_AUTH_NONCE_BYTES]; /* the caller's, the listener's */
@@ -101,9 +97,6 @@ struct gf_proofs {
     struct gf_conn *conns;        /* [conn_count] */
     struct gf_conn **by_fd;       /* [conn_count] lists, by descriptor */
     struct gf_record *records;    /* [conn_count] with encryption, or NULL */
-    struct gf_conn **from;        /* [peer_count] by which each peer's last bytes came, or NULL */
-    uint32_t awaits;  /* the peer whose bytes are read without asking epoll first; GF_RANK_NONE: ask */
-    uint32_t unasked; /* how often, since epoll was asked */
     bool busy;   /* gf_proofs_progress() may have connections to move, or to tell the end of */
     bool silent; /* there are some that have ended and that UCX knows: it is not to read them any more */
 };

@@ -31,7 +31,6 @@ static void req_begin(struct gf_ucx *ucx, struct gf_req *req, uint32_t peer, uin
     req->previous = NULL;
     req->next = ucx->under_way;
     if (req->next != NULL) req->next->previous = req;
-    else ucx->oldest = req;
     ucx->under_way = req;
     ucx->requests_under_way++;
 }
@@ -42,7 +41,6 @@ void gf_ucx_req_end(struct gf_req *req, gf_status answer)
     GF_ASSERT((req->answer == GF_AGAIN) && (answer != GF_AGAIN));
     GF_ASSERT(ucx->requests_under_way > 0);
     if (req->next != NULL) req->next->previous = req->previous;
-    else ucx->oldest = req->previous;
     if (req->previous != NULL) req->previous->next = req->next;
     else ucx->under_way = req->next;
     ucx->requests_under_way--;
@@ -183,19 +181,6 @@ static void cancel(struct gf_link *link, struct gf_req *req)
 
 /* ---- moving and sleeping ---- */
 
-/* What is awaited longest, if it is small, is read without asking whether it is there (connection_proof.c). At 4 KiB it
- * was no faster. Where messages are so large that peers write them into memory, a read of nothing makes UCX 1.13 lose
- * its place. */
-#define UNASKED_BYTES_MAX 512u
-
-static uint32_t awaited(const struct gf_ucx *ucx)
-{
-    const struct gf_req *oldest = ucx->oldest;
-    if ((oldest == NULL) || oldest->is_send || (oldest->size_bytes > UNASKED_BYTES_MAX)) return GF_RANK_NONE;
-    if ((ucx->setup.message_bytes_max > GF_UCX_AT_ONCE_BYTES_MAX) || (ucx->setup.gpu != NULL)) return GF_RANK_NONE;
-    return oldest->peer;
-}
-
 static gf_status progress(struct gf_link *link)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
@@ -203,7 +188,6 @@ static gf_status progress(struct gf_link *link)
     unsigned moved;
     if (ucx->worker == NULL) return GF_ERR_STATE; /* a reset failed and has said why */
     if ((status = gf_ucx_enter(ucx)) != GF_OK) return status;
-    ucx->proofs.awaits = awaited(ucx);
     moved = ucp_worker_progress(ucx->worker);
     gf_ucx_leave(ucx);
     if (gf_proofs_busy(&ucx->proofs) && ((status = gf_ucx_guard_progress(ucx)) != GF_OK)) return status;
@@ -217,7 +201,6 @@ static gf_status arm(struct gf_link *link)
     ucs_status_t status;
     if (ucx->worker == NULL) return GF_ERR_STATE;
     if (gf_proofs_busy(&ucx->proofs)) return GF_AGAIN;
-    ucx->proofs.unasked = GF_PROOF_UNASKED_MAX; /* what wakes this rank may be another's message */
     status = ucp_worker_arm(ucx->worker);
     if (status == UCS_OK) return GF_OK;
     if (status == UCS_ERR_BUSY) return GF_AGAIN;

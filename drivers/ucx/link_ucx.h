@@ -33,7 +33,6 @@
 /* UCX keeps its part of a request in front of the address it is given; 1.13 wants 272 bytes. open() compares. */
 #define GF_UCX_FRONT_BYTES 320u
 #define GF_UCX_ENDPOINT_BYTES_MAX 2048u
-#define GF_UCX_AT_ONCE_BYTES_MAX ((size_t)1 << 20) /* link_ucx_settings.c */
 
 struct gf_ucx;
 
@@ -69,7 +68,7 @@ struct gf_ucx {
     uint32_t looked; /* bits of settings that an interface of the worker has taken */
     ucp_context_h context;
     ucp_worker_h worker;
-    struct gf_req *under_way, *oldest; /* a list, and its end */
+    struct gf_req *under_way;
     ucp_mem_h memory; /* NULL without a region */
     size_t mapped_bytes;
     uint64_t canary;              /* lies after the region, and in the endpoint */

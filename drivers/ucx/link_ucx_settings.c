@@ -11,10 +11,11 @@
 
 #include <ucs/config/parser.h>
 
-/* Over tcp a message up to GF_UCX_AT_ONCE_BYTES_MAX is sent at once and whole. UCX would announce it and wait for the
- * peer's answer, which queues after the messages before it (at 1 Gbit/s a ring of 2 hosts took 1.7 of its time), or cut
- * it into pieces whose table it allocates anew once in a while. Sends over tcp ask for it with a flag (link_ucx.c),
- * which makes the threshold for quick completion count; where memory is shared UCX's choice stays. */
+/* Over tcp a message up to here is sent at once and whole. UCX would announce it and wait for the peer's answer, which
+ * queues after the messages before it (at 1 Gbit/s a ring of 2 hosts took 1.7 of its time on a busy machine), or cut it
+ * into pieces whose table it allocates anew once in a while. Sends over tcp ask for it with a flag (link_ucx.c), which
+ * makes the threshold for quick completion count; where memory is shared UCX's choice stays. */
+#define AT_ONCE_BYTES_MAX ((size_t)1 << 20)
 #define AT_ONCE_HEAD_BYTES 1024u /* of UCX, at most */
 
 /* Over several devices UCX sends the pieces of a message in turn, so it is cut into pieces of so much. */
@@ -89,7 +90,7 @@ static size_t settings_list(const struct gf_ucx *ucx, struct setting settings[SE
     const size_t message_bytes = ucx->setup.message_bytes_max;
     const char *names = ucx->transports;
     bool network = gf_ucx_any(names, GF_UCX_NETWORK), tcp = gf_ucx_any(names, GF_UCX_TCP);
-    bool at_once = tcp && (message_bytes <= GF_UCX_AT_ONCE_BYTES_MAX);
+    bool at_once = tcp && (message_bytes <= AT_ONCE_BYTES_MAX);
     uint32_t devices = network ? gf_ucx_list_count(ucx->devices, ',') : 1;
     bool turns = at_once && (devices > 1);
     add(&at, NULL, "TLS", names);
