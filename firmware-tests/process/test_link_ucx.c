@@ -57,6 +57,28 @@ TEST(messages_of_all_sizes_arrive)
     ranks_run_each(3, 0, messages_body);
 }
 
+/* Small buffers: what a peer writes into memory then comes in parts. UCX read through NULL between two of them. */
+RANKS_TEST(a_small_message_is_awaited_while_a_large_one_is_written, 2, 0)
+{
+    uint32_t peer = 1 - one->rank;
+    RANK_CHECK(one, setenv("UCX_TCP_SNDBUF", "64k", 1) == 0 && setenv("UCX_TCP_RCVBUF", "64k", 1) == 0);
+    if (strcmp(one->arg, "self,tcp") == 0) RANK_CHECK(one, setenv("UCX_RNDV_THRESH", "8k", 1) == 0);
+    ranks_begin(one);
+    ranks_warm(one);
+    ranks_fill(out[0][5], 1u << 20, one->rank);
+    for (int round = 0; round < 10; round++) {
+        ranks_recv(one, 0, peer, ranks_tag(0), in[0][2], 8);
+        ranks_recv(one, 1, peer, ranks_tag(1), in[0][5], 1u << 20);
+        ranks_send(one, 2, peer, ranks_tag(1), out[0][5], 1u << 20);
+        for (uint32_t i = 1; i <= 2; i++) RANK_CHECK(one, ranks_end(one, i) == GF_OK);
+        ranks_send(one, 3, peer, ranks_tag(0), out[0][5], 8);
+        for (uint32_t i = 0; i <= 3; i += 3) RANK_CHECK(one, ranks_end(one, i) == GF_OK);
+        RANK_CHECK(one, ranks_filled(in[0][5], 1u << 20, peer));
+        RANK_CHECK(one, memcmp(in[0][2], in[0][5], 8) == 0);
+    }
+    ranks_meet(one);
+}
+
 /* What close() is given to do is still sent: the receiver asks only after the sender has closed. */
 RANKS_TEST(a_message_sent_before_close_arrives, 2, 0)
 {
