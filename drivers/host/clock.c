@@ -8,7 +8,7 @@
 
 #define SPAN_TICKS (UINT64_C(1) << 21) /* since a reading, at most */
 #define NEAR_TICKS (UINT64_C(1) << 11) /* a reading that took longer was interrupted: it says nothing of ticks */
-#define RATE_NS UINT64_C(10000000)     /* the rate is taken over so long, .. */
+#define RATE_NS UINT64_C(1000000)      /* the rate is taken over so long, .. */
 #define RATE_MAX_NS UINT64_C(1000000000) /* .. and at most */
 #define RATE_MOST (UINT64_C(4) << 32)  /* a counter of 250 MHz */
 
