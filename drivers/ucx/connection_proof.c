@@ -209,8 +209,8 @@ int gf_conn_epoll_ctl(int set, int op, int fd, struct epoll_event *event)
 }
 
 /* Of a connection that has ended UCX hears what it may still send, and nothing to read. Where the peer was writing a
- * large message into its memory, UCX 1.13 believes the kernel: when there is nothing to read after all it forgets where
- * it was, and reads through NULL the next time. */
+ * message into its memory UCX believes the kernel (1.13 crashed; 1.18 and 1.23 have the same lines): when there is
+ * nothing to read after all it forgets where it was, and reads through NULL the next time. */
 int gf_conn_epoll_wait(int set, struct epoll_event *events, int count, int timeout)
 {
     int ready = __real_epoll_wait(set, events, count, timeout), kept = 0;
