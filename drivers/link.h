@@ -33,6 +33,22 @@ static inline uint64_t gf_tag_move(uint64_t tag, uint64_t move)
 struct gf_auth_module; /* drivers/tcp/rendezvous_auth.h */
 extern const struct gf_auth_module gf_module_authentication;
 
+struct gf_link;
+/* What this host has, as a link asks for it (drivers/ucx/link_ucx_resources.c). Without it link.devices are named, and
+ * what is missing has UCX's own words. All may allocate, like open. */
+struct gf_hardware_module {
+    /* Tells each transport and device that this very program can open ("tcp", "eth0"); with the device "": it lies in the
+     * program, and there is no device for it here. */
+    void (*resources)(void (*tell)(void *user, const char *transport, const char *device), void *user);
+    gf_status (*nearest)(struct gf_link *link); /* link.devices = auto */
+    /* Names the first of the transports that is for hardware which this binary or this host does not have, and which
+     * link has it. false: there is none. */
+    bool (*missing_text)(const char *transports, char *text_out, size_t text_bytes);
+    /* "huge pages of 2048 KiB" or what else the kernel gave for the mapping at base; returns text_out. */
+    char *(*pages_text)(const void *base, char *text_out, size_t text_bytes);
+};
+extern const struct gf_hardware_module gf_module_hardware;
+
 /* Texts are the caller's for as long as the link is open. */
 struct gf_link_setup {
     uint32_t rank;
@@ -43,6 +59,7 @@ struct gf_link_setup {
     size_t region_bytes;       /* exchange region; 0 is valid */
     const char *transports;    /* as in gf_config.link, defaults filled in */
     const char *devices;       /* "a,b": these; "a,b;c": of the rank at place 0, 1 of its node; "auto": the nearest */
+    const struct gf_hardware_module *hardware; /* NULL: not linked */
     uint32_t local;            /* that place; where nobody knows it, the rank */
     const char *near;          /* the PCI address of its GPU, or NULL: what auto looks from */
     const char *ports;
@@ -58,8 +75,6 @@ struct gf_link_setup {
     gf_mem device;             /* of it: where messages may lie, should the link reach it */
     size_t device_bytes;
 };
-
-struct gf_link_driver;
 
 /* The state of each driver begins with this. */
 struct gf_link {
@@ -96,9 +111,6 @@ struct gf_link_driver {
     size_t (*state_bytes)(const struct gf_link_setup *setup);
     /* Likewise: could this link reach device memory, of which the setup says nothing yet? NULL: never. */
     bool (*may_reach_device)(const struct gf_link_setup *setup);
-    /* Tells each transport and device that this very program can open ("tcp", "eth0"); with the device "": it lies in the
-     * program, and there is no device for it here. NULL: nothing to tell. May allocate, like open. */
-    void (*resources)(void (*tell)(void *user, const char *transport, const char *device), void *user);
     /* Opens in state[state_bytes], 64-byte aligned; takes and touches the exchange region. On failure nothing is left
      * open and *fault_out says why. */
     gf_status (*open)(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,

@@ -213,7 +213,6 @@ const struct gf_link_driver gf_link_ucx = {
     .endpoint_bytes_max = GF_UCX_ENDPOINT_BYTES_MAX,
     .state_bytes = gf_ucx_state_bytes,
     .may_reach_device = gf_ucx_may_reach_device,
-    .resources = gf_ucx_resources,
     .open = gf_ucx_open,
     .close = gf_ucx_close,
     .endpoint = gf_ucx_endpoint,

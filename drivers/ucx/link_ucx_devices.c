@@ -134,8 +134,9 @@ void gf_ucx_devices_group(const char *asked, uint32_t local, char *devices_out)
     (void)snprintf(devices_out, GF_TEXT_MAX, "%.*s", (int)strcspn(asked, ";"), asked);
 }
 
-static gf_status nearest(struct gf_ucx *ucx)
+gf_status gf_ucx_nearest(struct gf_link *link)
 {
+    struct gf_ucx *ucx = gf_ucx_of(link);
     unsigned cpu = 0, numa = 0;
     struct choice choice = {.transports = ucx->transports, .near = ucx->setup.near};
     choice.numa = (syscall(SYS_getcpu, &cpu, &numa, NULL) == 0) ? (int)numa : -1;
@@ -155,7 +156,8 @@ gf_status gf_ucx_devices_choose(struct gf_ucx *ucx)
     bool leaves = gf_ucx_any(ucx->transports, GF_UCX_NETWORK);
     gf_status status = GF_OK;
     gf_ucx_devices_group(ucx->setup.devices, ucx->setup.local, ucx->devices);
-    if (leaves && (strcmp(ucx->devices, "auto") == 0)) status = nearest(ucx);
+    if (leaves && (ucx->setup.hardware != NULL) && (strcmp(ucx->devices, "auto") == 0))
+        status = ucx->setup.hardware->nearest(&ucx->link);
     ucx->link.device = leaves ? gf_fnv_bytes(GF_FNV_START, ucx->devices, strlen(ucx->devices)) : 0;
     return status;
 }

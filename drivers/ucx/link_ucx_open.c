@@ -182,7 +182,7 @@ static gf_status context_take(struct gf_ucx *ucx)
         opening_end(log_level);
         if (ucs != UCS_OK) ucx->context = NULL;
         if ((ucx->complaint[0] != '\0') || (ucs != UCS_OK)) /* better words, where there are any */
-            (void)gf_ucx_missing_text(ucx->transports, ucx->complaint, sizeof ucx->complaint);
+            (void)gf_ucx_missing_text(ucx, ucx->complaint, sizeof ucx->complaint);
         if (ucx->complaint[0] != '\0')
             status = gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_init", ucs,
                                   "transports \"%s\", devices \"%s\": %s", ucx->transports, ucx->devices,

@@ -100,7 +100,7 @@ static bool family_look(void *user, const char *component, uct_md_h domain)
     return !search->device;
 }
 
-bool gf_ucx_missing_text(const char *transports, char *text_out, size_t text_bytes)
+static bool missing_text(const char *transports, char *text_out, size_t text_bytes)
 {
     size_t name_bytes;
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
@@ -119,3 +119,10 @@ bool gf_ucx_missing_text(const char *transports, char *text_out, size_t text_byt
     }
     return false;
 }
+
+const struct gf_hardware_module gf_module_hardware = {
+    .resources = gf_ucx_resources,
+    .nearest = gf_ucx_nearest,
+    .missing_text = missing_text,
+    .pages_text = gf_ucx_pages_text,
+};

@@ -124,7 +124,7 @@ gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
         (void)snprintf(key, sizeof key, "%s%s", (tcp && ((major > 1) || (minor >= 17))) ? "TCP_" : "", settings[i].key);
         ucs_status_t status = ucp_config_modify(config, key, settings[i].value);
         if (status != UCS_OK) { /* from 1.20.1 on also where no transport of its own has the key: which, says more */
-            bool missing = (settings[i].transport != NULL) && gf_ucx_missing_text(ucx->transports, found, sizeof found);
+            bool missing = (settings[i].transport != NULL) && gf_ucx_missing_text(ucx, found, sizeof found);
             return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_config_modify", status,
                                 "UCX %s does not take %s=%s: %s", ucp_get_version_string(), key, settings[i].value,
                                 missing ? found : "it refuses");

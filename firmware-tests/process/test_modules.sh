@@ -3,7 +3,7 @@
 # it refuses a configuration that asks for more, by name.
 . firmware-tests/support/shell.sh
 says() { case "$2" in *"$1"*) ;; *) echo "wanted <$1> in <$2>"; return 1;; esac; }
-modules="core server direct hierarchy authentication device sparse quantize optimizer elastic state observe"
+modules="core server direct hierarchy authentication hardware device sparse quantize optimizer elastic state observe"
 program() { echo "$BUILD/firmware-tests/modules_$1"; }
 [ -x "$(program core)" ] || { skip "modules" "this build has no UCX, which the core's table names"; finish; }
 # Members of the library that a program holds.
@@ -60,7 +60,8 @@ done
 check "nor_the_core_histories" no_symbol core accumulate
 
 refused() { says "$2" "$("$(program core)" refuse "$1")"; }
-for module in sparse quantize optimizer elastic authentication; do
+check "nor_what_looks_for_devices" no_symbol core 'gf_ucx_device_rate|gf_ucx_resources|gf_ucx_pages_text'
+for module in sparse quantize optimizer elastic authentication hardware; do
     check "the_core_names_$module" refused $module \
         "the module \"$module\" is not linked into this program: its picked has no .$module = &gf_module_$module"
 done

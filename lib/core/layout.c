@@ -53,7 +53,8 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct
                                   .message_bytes_max = config->exchange.slice_bytes,
                                   .region_bytes = layout->footprint.exchange_bytes,
                                   .transports = config->link.transports, .devices = config->link.devices,
-                                  .local = layout->local, .ports = config->link.ports,
+                                  .hardware = layout->modules->hardware, .local = layout->local,
+                                  .ports = config->link.ports,
                                   .huge_pages = config->link.huge_pages,
                                   .one_node = true, /* until the join has shown several */
                                   .key_file = config->rendezvous.key_file,

@@ -3,7 +3,8 @@
 #include "lib/modules/modules.h"
 
 #if !GF_WITH_UCX
-extern const struct gf_link_driver gf_link_ucx __attribute__((weak)); /* NULL */
+extern const struct gf_link_driver gf_link_ucx __attribute__((weak)); /* NULL, both */
+extern const struct gf_hardware_module gf_module_hardware __attribute__((weak));
 #endif
 
 const struct gf_modules gf_modules_all = {
@@ -18,6 +19,7 @@ const struct gf_modules gf_modules_all = {
         [GF_ALGORITHM_ALLTOALL] = &gf_coll_alltoall,
     },
     .authentication = &gf_module_authentication,
+    .hardware = &gf_module_hardware,
     .device = &gf_module_device,
     .sparse = &gf_module_sparse,
     .quantize = &gf_module_quantize,

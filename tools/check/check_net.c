@@ -68,7 +68,8 @@ void check_transports(struct check_report *report, struct check_job *job)
     const struct gf_link_setup setup = {
         .world = 1, .requests_max = 4, .message_bytes_max = 4096, .transports = config->link.transports,
         .devices = config->link.devices, .local = job->local, .near = job->near, .ports = config->link.ports,
-        .authentication = gf_modules_all.authentication, .log = {.fn = link_heard, .user = job},
+        .authentication = gf_modules_all.authentication, .hardware = gf_modules_all.hardware,
+        .log = {.fn = link_heard, .user = job},
     };
     struct gf_fault fault = {0};
     struct gf_link *link = NULL;

@@ -30,9 +30,9 @@ static void resource_add(void *user, const char *transport, const char *device)
 
 void check_resources_text(char *text_out, size_t text_bytes)
 {
-    const struct gf_link_driver *driver = gf_modules_all.drivers.link;
+    const struct gf_hardware_module *hardware = gf_modules_all.hardware;
     struct list list = {.text = text_out, .text_bytes = text_bytes};
     (void)snprintf(text_out, text_bytes, "no transport");
-    if ((driver != NULL) && (driver->resources != NULL)) driver->resources(resource_add, &list);
+    if (hardware != NULL) hardware->resources(resource_add, &list);
     if (list.more > 0) (void)snprintf(text_out + list.used, text_bytes - list.used, ", and %u more", list.more);
 }
