@@ -28,6 +28,7 @@
 #include "lib/sparse/sparse.h"
 
 struct gf_modules;
+struct gf_device_work;
 
 #define GF_CONTEXT_MAGIC UINT64_C(0x4746636f6e746578)
 
@@ -61,6 +62,7 @@ struct gf_context {
         gf_mem base;             /* the arena; 0 on the host */
         gf_mem canary;           /* a word of it that others read in order to know it (ipc.c) */
         uint64_t bytes;
+        const struct gf_device_work *work; /* core/device_work.h; NULL on the host */
         float *uuids;            /* [world * GF_UUID_WORDS] of all ranks' devices (uuid.c) */
     } device;
     struct gf_ipc ipc;           /* where all ranks reach each other's device memory */

@@ -80,7 +80,8 @@ void gf_buffer_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     gf_finite_local(gf, buffer, gf_finite_seen(gf, op->index, GF_COUNT_PACKED));
     gf_finite_sums(gf, buffer, &op->summed);
     gf_finite_sums(gf, buffer, gf_finite_seen(gf, op->index, GF_COUNT_SUMMED));
-    if (gf_finite_taken(gf, op->index) < 0) (void)gf_device_failed(gf, op->operation);
+    if ((gf->device.work != NULL) && (gf->device.work->counters_take(gf, op->index) < 0))
+        (void)gf_device_failed(gf, op->operation);
     gf_finite_sources(gf, buffer, members, &op->of.buffer.sources);
     gf->step.buffers_ended++;
 }

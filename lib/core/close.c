@@ -13,8 +13,10 @@ void gf_link_drop(gf_context *gf)
 
 void gf_drivers_close(gf_context *gf)
 {
-    if ((gf->gpu != NULL) && gf->on_device) gf->modules->device->ipc_close(gf);
-    if ((gf->gpu != NULL) && (gf->link != NULL)) (void)gf_device_unregister(gf);
+    if ((gf->gpu != NULL) && gf->on_device) {
+        gf->modules->device->ipc_close(gf);
+        if (gf->link != NULL) (void)gf->device.work->region_close(gf);
+    }
     if (gf->link != NULL) gf->link->driver->close(gf->link);
     if (gf->rendezvous != NULL) gf->rendezvous->driver->close(gf->rendezvous);
     if (gf->gpu != NULL) gf->gpu->driver->close(gf->gpu);

@@ -8,41 +8,9 @@ gf_status gf_device_failed(gf_context *gf, gf_operation operation)
     return gf_fail_fault(gf, &gf->gpu->fault, operation);
 }
 
-gf_status gf_device_register(gf_context *gf)
-{
-    if (!gf->on_device) return GF_OK;
-    gf_status status = gf->gpu->driver->host_register(gf->gpu, gf->region.base, gf->region.bytes);
-    if ((status < 0) || ((status = gf_finite_open(gf)) >= 0)) return status;
-    struct gf_fault fault = gf->gpu->fault; /* what giving back may meet is not it */
-    (void)gf->gpu->driver->host_unregister(gf->gpu, gf->region.base);
-    gf->gpu->fault = fault;
-    return status;
-}
-
-gf_status gf_device_unregister(gf_context *gf)
-{
-    if (!gf->on_device || (gf->region.base == NULL)) return GF_OK;
-    return gf->gpu->driver->host_unregister(gf->gpu, gf->region.base);
-}
-
-gf_status gf_device_finished(gf_context *gf)
-{
-    struct gf_queue *const queues[] = {&gf->queue, &gf->pack_queue, &gf->out_queue, &gf->in_queue};
-    gf_status status = GF_OK;
-    for (uint32_t i = 0; gf->on_device && (i < GF_STREAM_COUNT) && (status == GF_OK); i++)
-        status = gf->gpu->driver->finished(queues[i]);
-    return status;
-}
-
 uint32_t gf_tensor_event(const gf_context *gf, uint32_t tensor)
 {
     return gf->under_way.count + 1 + tensor; /* behind those of the operations, and of the norms */
-}
-
-gf_status gf_tensor_computed(gf_context *gf, uint32_t tensor)
-{
-    if (!gf->on_device) return GF_OK;
-    return gf->gpu->driver->reached(gf->gpu, gf_tensor_event(gf, gf->tensors[tensor].declared_with));
 }
 
 struct gf_queue gf_queue_own(gf_context *gf, gf_stream which)

@@ -125,7 +125,8 @@ gf_operation gf_doing(const gf_context *gf)
 
 static bool drained(gf_context *gf, uint64_t now_ns)
 {
-    bool device = (gf_device_finished(gf) != GF_AGAIN); /* copies to and from the region, too */
+    /* Copies to and from the region, too. */
+    bool device = (gf->device.work == NULL) || (gf->device.work->finished(gf) != GF_AGAIN);
     return gf_ops_drained(gf, now_ns) && device;
 }
 

@@ -1,10 +1,6 @@
 /* See finite.h. */
 #include "lib/context.h"
 #include "lib/core/accessors.h"
-#include "lib/core/device_work.h"
-
-static const struct gf_check none = {.bad_first = UINT64_MAX};
-static gf_mem mem(const struct gf_check *check) { return (gf_mem)(uintptr_t)check; }
 
 struct gf_check *gf_finite_counter(const gf_context *gf, uint32_t index, gf_count which)
 {
@@ -16,51 +12,10 @@ struct gf_check *gf_finite_seen(const gf_context *gf, uint32_t index, gf_count w
     return &gf->finite.seen[index * GF_COUNTS + which];
 }
 
-/* No work is under way that counts there; both queues' later work comes after it. */
-static gf_status counters_send(gf_context *gf, uint32_t index, const struct gf_check *from, uint32_t count)
-{
-    gf_status status = gf->gpu->driver->copy(&gf->queue, mem(gf_finite_counter(gf, index, 0)), mem(from),
-                                             count * GF_COUNTS * sizeof none);
-    return (status < 0) ? status : gf_queue_after(gf, &gf->queue, &gf->pack_queue);
-}
-
-gf_status gf_finite_open(gf_context *gf)
-{
-    uint32_t count = gf->under_way.count + 1;
-    for (uint32_t i = 0; i < (count + 1) * GF_COUNTS; i++) gf->finite.seen[i] = none;
-    return counters_send(gf, 0, gf->finite.seen, count);
-}
-
 void gf_finite_begin(gf_context *gf, uint32_t index)
 {
-    for (gf_count which = 0; !gf->on_device && (which < GF_COUNTS); which++) *gf_finite_counter(gf, index, which) = none;
-}
-
-gf_status gf_finite_mark(gf_context *gf, struct gf_queue *queue, uint32_t index)
-{
-    return gf->on_device ? gf->gpu->driver->mark(queue, index) : GF_OK;
-}
-
-gf_status gf_finite_end(gf_context *gf, struct gf_queue *queue, uint32_t index)
-{
-    gf_status status;
-    if (!gf->on_device) return GF_OK;
-    status = gf->gpu->driver->copy(queue, mem(gf_finite_seen(gf, index, 0)), mem(gf_finite_counter(gf, index, 0)),
-                                   GF_COUNTS * sizeof none);
-    return (status < 0) ? status : gf->gpu->driver->mark(queue, index);
-}
-
-gf_status gf_finite_taken(gf_context *gf, uint32_t index)
-{
-    uint64_t met = 0;
-    for (gf_count which = 0; which < GF_COUNTS; which++) met += gf_finite_seen(gf, index, which)->bad_count;
-    if (!gf->on_device || (met == 0)) return GF_OK;
-    return counters_send(gf, index, gf_finite_seen(gf, gf->under_way.count + 1, 0), 1);
-}
-
-gf_status gf_finite_reached(gf_context *gf, uint32_t index)
-{
-    return gf->on_device ? gf->gpu->driver->reached(gf->gpu, index) : GF_OK;
+    for (gf_count which = 0; !gf->on_device && (which < GF_COUNTS); which++)
+        *gf_finite_counter(gf, index, which) = (struct gf_check){.bad_first = UINT64_MAX};
 }
 
 void gf_finite_step(gf_context *gf)

@@ -23,20 +23,11 @@ struct gf_finite {
 /* Of what an operation packs, or of chunk norms; and of sums. */
 typedef enum gf_count { GF_COUNT_PACKED, GF_COUNT_SUMMED, GF_COUNTS } gf_count;
 
-/* A device's counters are at none: at open, and in a new epoch. Below 0: it refused, and its fault says why. */
-gf_status gf_finite_open(gf_context *gf);
 /* Of operation `index`, before its element ops; on a device they are at none. */
 void gf_finite_begin(gf_context *gf, uint32_t index);
 struct gf_check *gf_finite_counter(const gf_context *gf, uint32_t index, gf_count which); /* for element ops */
-/* After what is packed: event `index`. */
-gf_status gf_finite_mark(gf_context *gf, struct gf_queue *queue, uint32_t index);
-/* After all element ops: both are on their way back, with event `index` after them. */
-gf_status gf_finite_end(gf_context *gf, struct gf_queue *queue, uint32_t index);
-/* GF_OK: all that was queued before the event is done; after gf_finite_end(), gf_finite_seen() holds. */
-gf_status gf_finite_reached(gf_context *gf, uint32_t index);
+/* On the host the same; on a device what came back (device_work.h). */
 struct gf_check *gf_finite_seen(const gf_context *gf, uint32_t index, gf_count which);
-/* What was seen has been taken: the counters are at none for who is next. */
-gf_status gf_finite_taken(gf_context *gf, uint32_t index);
 
 void gf_finite_step(gf_context *gf); /* a step begins: none so far */
 /* Values of this rank, in a counter whose indices are elements of the pool; of one buffer, or (NULL) of the sparse part. */

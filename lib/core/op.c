@@ -190,6 +190,12 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     return GF_OK;
 }
 
+/* GF_OK: a device has done what was queued; all of it: its counters are here. */
+static gf_status op_reached(gf_context *gf, const struct gf_op *op, uint64_t now_ns)
+{
+    return (op->moves && (gf->device.work != NULL)) ? gf->device.work->reached(gf, op, now_ns) : GF_OK;
+}
+
 /* From where it is as far as it goes. */
 __attribute__((noinline)) static gf_status op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
@@ -202,7 +208,7 @@ __attribute__((noinline)) static gf_status op_progress(gf_context *gf, struct gf
         op->ahead = op->moves && op->kind->goes_ahead && gf->ipc.flags && gf->modules->device->on_streams(gf, op);
         op->state = GF_OP_PACKED; /* fall through */
     case GF_OP_PACKED:
-        if (op->moves && !op->ahead && ((status = gf_op_reached(gf, op, now_ns)) != GF_OK)) return status;
+        if (!op->ahead && ((status = op_reached(gf, op, now_ns)) != GF_OK)) return status;
         if ((status = op_run(gf, op, now_ns)) != GF_OK) return status; /* fall through */
     case GF_OP_RUN:
         if ((status = op_poll(gf, op, now_ns)) != GF_OK) return status; /* fall through */
@@ -210,7 +216,7 @@ __attribute__((noinline)) static gf_status op_progress(gf_context *gf, struct gf
         if (op->moves && ((status = gf_op_move(gf, op, now_ns)) != GF_OK)) return status;
         op->state = GF_OP_UNPACKED; /* fall through */
     case GF_OP_UNPACKED:
-        if (op->moves && ((status = gf_op_reached(gf, op, now_ns)) != GF_OK)) return status;
+        if ((status = op_reached(gf, op, now_ns)) != GF_OK) return status;
         op->kind->done(gf, op, now_ns);
         op->state = GF_OP_FREE;
         gf->under_way.busy &= ~(1u << op->index);

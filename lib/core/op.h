@@ -101,10 +101,8 @@ static inline struct gf_op *gf_op_first(struct gf_op_table *table, uint32_t left
  * elem_count, tag and what else its kind wants; the rest is at its default. */
 struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_operation operation, uint32_t number,
                          uint64_t now_ns);
-/* op_move.c. A turn of packing or unpacking, GF_OK: all is queued, its counter after it; and whether the device has
- * done that, its counter is here. */
+/* op_move.c. A turn of packing or unpacking, GF_OK: all is queued, its counter after it. */
 gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns);
-gf_status gf_op_reached(gf_context *gf, const struct gf_op *op, uint64_t now_ns);
 
 /* Moves all as far as they go; about a slice of work each. Negative: the context has failed. */
 gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns);

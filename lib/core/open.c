@@ -44,7 +44,10 @@ __attribute__((noinline)) static void context_lay(const struct gf_layout *layout
     if (gf->modules->observe != NULL) gf->observed.timing.arrived = gf->modules->observe->arrived;
     gf->nodes.words = parts->node_words;
     gf->device.uuids = parts->uuids;
-    if (layout->on_device) gf->modules->device->ipc_lay(&gf->ipc, parts->exported, gf->config.job.world_max);
+    if (layout->on_device) {
+        gf->device.work = gf->modules->device->work;
+        gf->modules->device->ipc_lay(&gf->ipc, parts->exported, gf->config.job.world_max);
+    }
     gf->sparse.history_empty = true;
     gf->step_module = layout->step_module;
     gf->on_device = layout->on_device;
@@ -224,7 +227,7 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
         return open_fail(gf, status, &fault);
     pools_lay(gf, layout, parts);
     exchange_lay(layout, gf);
-    if (gf_device_register(gf) < 0) {
+    if (gf->on_device && (gf->device.work->region_open(gf) < 0)) {
         fault = gf->gpu->fault;
         gf->region.base = NULL;
         return open_fail(gf, fault.code, &fault);

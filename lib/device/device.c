@@ -1,5 +1,5 @@
 /* Pools in device memory. Element ops on them are queued and done late, so nothing that they write may be looked at
- * before an event after them is reached (core/device_work.c); the network works on the wire pool in host memory, which
+ * before an event after them is reached (work.c); the network works on the wire pool in host memory, which
  * the device was told of. */
 #include "lib/device/device.h"
 
@@ -67,7 +67,7 @@ static gf_status finished_wait(gf_context *gf)
     gf_status status;
     (void)gf_poll_begin(gf);
     end_ns = gf_awake(gf) + gf->config.exchange.timeout_ns;
-    while ((status = gf_device_finished(gf)) == GF_AGAIN)
+    while ((status = gf_device_work.finished(gf)) == GF_AGAIN)
         if ((gf_poll_begin(gf) > 0) && (gf_awake(gf) > end_ns))
             return gf_fail(gf, GF_ERR_TIMEOUT, GF_OPERATION_STATE, GF_RANK_NONE, GF_TENSOR_NONE,
                            "the device did not end a copy within exchange.timeout");
@@ -161,6 +161,7 @@ const struct gf_device_module gf_module_device = {
 #endif
     .direct = &gf_coll_direct_device,
     .stream = &gf_coll_direct_stream,
+    .work = &gf_device_work,
     .bytes = device_bytes,
     .lay = device_lay,
     .op_take = op_take,

@@ -15,6 +15,7 @@ struct gf_device_module {
     const struct gf_gpu_kernels *kernels; /* its element ops */
     const struct gf_coll_kind *direct;    /* direct where data and element ops are a device's, */
     const struct gf_coll_kind *stream;    /* and where streams store its flags */
+    const struct gf_device_work *work;    /* core/device_work.h */
     uint64_t (*bytes)(const struct gf_layout *layout); /* of the device's arena */
     /* The pools in it; returns those that optimizer and sparse use. */
     struct gf_pool_parts (*lay)(gf_context *gf, const struct gf_layout *layout);
@@ -53,6 +54,7 @@ static inline gf_status gf_pool_write(gf_context *gf, gf_mem to, const void *fro
     return GF_OK;
 }
 
+extern const struct gf_device_work gf_device_work; /* work.c */
 void gf_uuid_begin(gf_context *gf);
 void gf_uuid_commit(gf_context *gf);
 

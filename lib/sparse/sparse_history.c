@@ -189,6 +189,17 @@ const struct gf_op_kind gf_sparse_buffer = {
 /* The counter of what is scored. */
 static uint32_t counter(const gf_context *gf) { return gf->under_way.count; }
 
+static gf_status counters_fetch(gf_context *gf, struct gf_queue *queue)
+{
+    return (gf->device.work != NULL) ? gf->device.work->counters_fetch(gf, queue, counter(gf)) : GF_OK;
+}
+
+/* GF_OK: what was queued before it is done. */
+static gf_status event_reached(gf_context *gf, uint32_t event)
+{
+    return gf->on_device ? gf->gpu->driver->reached(gf->gpu, event) : GF_OK;
+}
+
 /* On a device a tensor is ready once it is computed: what is packed of others waits for no norm. */
 static gf_status ready_advance(gf_context *gf)
 {
@@ -198,7 +209,8 @@ static gf_status ready_advance(gf_context *gf)
         gf_status status;
         if (tensor->sparse == 0) continue;
         if (tensor->ready == 0) return GF_OK;
-        if ((status = gf_tensor_computed(gf, sparse->ready_tensor)) < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
+        status = event_reached(gf, gf_tensor_event(gf, gf->tensors[sparse->ready_tensor].declared_with));
+        if (status < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
         if (status == GF_AGAIN) return GF_OK;
         sparse->ready_elems = tensor->first_elem + tensor->elem_count;
     }
@@ -286,15 +298,16 @@ gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
     if ((status = ready_advance(gf)) < 0) return status;
     status = sparse->in_lists ? gf_sparse_lists_score(gf) : pieces_score(gf, now_ns);
     if (status != GF_OK) return status;
-    if (!sparse->score_queued && (gf_finite_end(gf, &gf->pack_queue, counter(gf)) < 0))
+    if (!sparse->score_queued && (counters_fetch(gf, &gf->pack_queue) < 0))
         return gf_device_failed(gf, GF_OPERATION_STEP);
     sparse->score_queued = true;
-    if ((status = gf_finite_reached(gf, counter(gf))) == GF_AGAIN) return GF_AGAIN;
+    if ((status = event_reached(gf, counter(gf))) == GF_AGAIN) return GF_AGAIN;
     if (status < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
     if (sparse->in_lists) gf_sparse_lists_place(gf);
     scores_attribute(gf);
     sparse->scored = true;
-    return (gf_finite_taken(gf, counter(gf)) < 0) ? gf_device_failed(gf, GF_OPERATION_STEP) : GF_OK;
+    if (gf->device.work != NULL) status = gf->device.work->counters_take(gf, counter(gf));
+    return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STEP) : GF_OK;
 }
 
 /* ---- commit ---- */
@@ -332,10 +345,10 @@ static gf_status weighed(gf_context *gf)
     struct gf_sparse *sparse = &gf->sparse;
     gf_status status;
     if (gf->step.sparse) return GF_OK;
-    if (!sparse->score_queued && (gf_finite_end(gf, &gf->queue, counter(gf)) < 0))
+    if (!sparse->score_queued && (counters_fetch(gf, &gf->queue) < 0))
         return gf_device_failed(gf, GF_OPERATION_STEP);
     sparse->score_queued = true;
-    status = gf_finite_reached(gf, counter(gf));
+    status = event_reached(gf, counter(gf));
     if (status != GF_OK) return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STEP) : status;
     for (uint32_t chunk = 0; chunk < sparse->chunk_count; chunk++)
         if (!isfinite(sparse->scores[chunk])) sparse->scores[chunk] = FLT_MAX;
