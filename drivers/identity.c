@@ -50,6 +50,20 @@ static gf_status refuse(struct gf_fault *fault_out, const char *name, const char
                         value, allowed);
 }
 
+/* *value stays as it is where the variable is not set. */
+static gf_status number_get(const char *name, const char *what, uint64_t least, uint64_t most, uint64_t *value,
+                            struct gf_fault *fault_out)
+{
+    const char *text = variable(name);
+    uint64_t number = 0;
+    if ((text != NULL) && (!decimal_parse(text, most, &number) || (number < least)))
+        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+                            "environment %s='%.40s': expected %s from %llu to %llu", name, text, what,
+                            (unsigned long long)least, (unsigned long long)most);
+    if (text != NULL) *value = number;
+    return GF_OK;
+}
+
 /* Never 0: 0 means "no job id". */
 static uint64_t job_hash(uint64_t hash, const char *text)
 {
@@ -72,46 +86,32 @@ static const struct launcher *launcher_find(void)
 
 gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fault_out)
 {
+    static const char ranks[] = "a number of ranks";
     const struct launcher *launcher = launcher_find();
     struct gf_identity identity = {0};
     uint64_t rank = 0, world = 0, most = 0;
-    char allowed[64];
     if (launcher == NULL) return GF_AGAIN;
-    const char *rank_text = variable(launcher->rank), *world_text = variable(launcher->world);
-    if ((rank_text == NULL) || (world_text == NULL)) {
+    bool has_rank = variable(launcher->rank) != NULL;
+    if (!has_rank || (variable(launcher->world) == NULL)) {
         return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "environment: %s is set and %s is not; "
-                            "expected both or neither", rank_text ? launcher->rank : launcher->world,
-                            rank_text ? launcher->world : launcher->rank);
+                            "expected both or neither", has_rank ? launcher->rank : launcher->world,
+                            has_rank ? launcher->world : launcher->rank);
     }
-    (void)snprintf(allowed, sizeof allowed, "a number of ranks from 1 to %u", GF_WORLD_MAX);
-    if (!decimal_parse(world_text, GF_WORLD_MAX, &world) || (world == 0))
-        return refuse(fault_out, launcher->world, world_text, allowed);
-    const char *most_text = variable("GF_WORLD_MAX");
-    if ((most_text != NULL) && (!decimal_parse(most_text, GF_WORLD_MAX, &most) || (most < world)))
-        return refuse(fault_out, "GF_WORLD_MAX", most_text, "a number of ranks that is not below GF_WORLD");
+    if ((number_get(launcher->world, ranks, 1, GF_WORLD_MAX, &world, fault_out) < 0) ||
+        (number_get("GF_WORLD_MAX", ranks, world, GF_WORLD_MAX, &most, fault_out) < 0)) return GF_ERR_CONFIG;
     identity.world_max = (uint32_t)most;
     if (most < world) most = world;
-    (void)snprintf(allowed, sizeof allowed, "a rank from 0 to %u (%s is %u)", (unsigned)most - 1, launcher->world,
-                   (unsigned)world);
-    if (!decimal_parse(rank_text, most - 1, &rank)) return refuse(fault_out, launcher->rank, rank_text, allowed);
-    identity.rank = identity.local = (uint32_t)rank;
-    if (variable(launcher->local) != NULL) {
-        (void)snprintf(allowed, sizeof allowed, "a place in the node from 0 to %u", (unsigned)most - 1);
-        if (!decimal_parse(variable(launcher->local), most - 1, &rank))
-            return refuse(fault_out, launcher->local, variable(launcher->local), allowed);
-        identity.local = (uint32_t)rank;
-    }
+    if (number_get(launcher->rank, "a rank", 0, most - 1, &rank, fault_out) < 0) return GF_ERR_CONFIG;
+    identity.rank = (uint32_t)rank;
+    if ((number_get(launcher->local, "a place in the node", 0, most - 1, &rank, fault_out) < 0) ||
+        (number_get("GF_JOB", "a number of 64 bits", 0, UINT64_MAX, &identity.job_id, fault_out) < 0))
+        return GF_ERR_CONFIG;
+    identity.local = (uint32_t)rank;
     identity.world = (uint32_t)world;
     identity.source = launcher->rank;
-    const char *job = variable("GF_JOB"), *address = variable("GF_ADDRESS");
-    if (job != NULL) {
-        if (!decimal_parse(job, UINT64_MAX, &identity.job_id))
-            return refuse(fault_out, "GF_JOB", job, "a decimal number of 64 bits");
-    } else if (variable(launcher->job[0]) != NULL) {
-        identity.job_id = job_hash(GF_FNV_START, variable(launcher->job[0]));
-        const char *part = variable(launcher->job[1]);
-        if (part != NULL) identity.job_id = job_hash(identity.job_id, part);
-    }
+    const char *address = variable("GF_ADDRESS"), *part;
+    for (int i = 0; (variable("GF_JOB") == NULL) && (i < 2) && ((part = variable(launcher->job[i])) != NULL); i++)
+        identity.job_id = job_hash((i == 0) ? GF_FNV_START : identity.job_id, part);
     if (address != NULL) {
         if (strlen(address) >= sizeof identity.address)
             return refuse(fault_out, "GF_ADDRESS", address, "a numeric IP:port of fewer than 128 bytes");

@@ -194,7 +194,6 @@ static gf_status counters_fetch(gf_context *gf, struct gf_queue *queue)
     return (gf->device.work != NULL) ? gf->device.work->counters_fetch(gf, queue, counter(gf)) : GF_OK;
 }
 
-/* GF_OK: what was queued before it is done. */
 static gf_status event_reached(gf_context *gf, uint32_t event)
 {
     return gf->on_device ? gf->gpu->driver->reached(gf->gpu, event) : GF_OK;
@@ -209,7 +208,7 @@ static gf_status ready_advance(gf_context *gf)
         gf_status status;
         if (tensor->sparse == 0) continue;
         if (tensor->ready == 0) return GF_OK;
-        status = event_reached(gf, gf_tensor_event(gf, gf->tensors[sparse->ready_tensor].declared_with));
+        status = event_reached(gf, gf_tensor_event(gf, tensor->declared_with));
         if (status < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
         if (status == GF_AGAIN) return GF_OK;
         sparse->ready_elems = tensor->first_elem + tensor->elem_count;
