@@ -80,3 +80,16 @@ void gf_walk_text(struct gf_walk *walk, char *text, size_t bytes)
     if (walk->put != NULL) gf_put_text(walk->put, text, bytes);
     else gf_get_text(walk->get, text, bytes);
 }
+
+void gf_walk_fields(struct gf_walk *walk, void *record, const struct gf_field *fields, size_t count)
+{
+    for (const struct gf_field *field = fields; field < fields + count; field++) {
+        void *at = (char *)record + field->at;
+        switch (field->bytes) {
+        case 2: gf_walk_u16(walk, at); break;
+        case 4: gf_walk_u32(walk, at); break;
+        case 8: gf_walk_u64(walk, at); break;
+        default: gf_walk_text(walk, at, field->bytes);
+        }
+    }
+}

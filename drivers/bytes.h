@@ -5,6 +5,7 @@
 
 #include "drivers/fault.h"
 
+#include <stddef.h>
 #include <string.h>
 
 struct gf_put {
@@ -47,6 +48,12 @@ void gf_walk_u32(struct gf_walk *walk, uint32_t *value);
 void gf_walk_u64(struct gf_walk *walk, uint64_t *value);
 void gf_walk_bool(struct gf_walk *walk, bool *value);
 void gf_walk_u16(struct gf_walk *walk, uint16_t *value);
+/* A record, whose fields travel in this order: integers of 2, 4 or 8 bytes, all else is a text. */
+struct gf_field {
+    uint16_t at, bytes;
+};
+#define GF_FIELD(type, member) {offsetof(struct type, member), sizeof(((struct type *)NULL)->member)}
+void gf_walk_fields(struct gf_walk *walk, void *record, const struct gf_field *fields, size_t count);
 /* What cannot be read is zeroed. */
 void gf_walk_bytes(struct gf_walk *walk, void *data, size_t bytes);
 void gf_walk_text(struct gf_walk *walk, char *text, size_t bytes);

@@ -34,7 +34,7 @@ struct gf_frame_header {
     uint32_t kind;
     uint32_t payload_bytes;
     uint64_t job_id;
-    uint32_t from;
+    uint32_t from, unused;
 };
 
 struct gf_frame_hello {

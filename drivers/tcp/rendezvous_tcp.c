@@ -174,12 +174,8 @@ static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns, st
     case TCP_CONN_HELLO: {
         if (conn->waits_to_send) gf_tcp_conn_flush(tcp, conn);
         gf_status status = gf_tcp_answer_read(tcp, now_ns);
-        if ((status < 0) && tcp->reformed) { /* not the way, but others may be */
-            (void)snprintf(tcp->text, sizeof tcp->text, "%.200s", tcp->base.fault.text);
-            memset(&tcp->base.fault, 0, sizeof tcp->base.fault);
-            return conn_ended(tcp, conn, true, event_out);
-        }
-        if (status != GF_OK) return status;
+        if ((status < 0) && tcp->reformed) return conn_ended(tcp, conn, true, event_out); /* others may be the way */
+        if (status != GF_OK) return (status < 0) ? gf_tcp_failed(tcp, status) : status;
         gf_tcp_way(tcp)->state = TCP_CONN_UP; /* one that asked knows only now where that is */
         if (tcp->setup.elastic != NULL) tcp->setup.elastic->listen(tcp, gf_tcp_way(tcp)->fd);
         *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = tcp->coordinator};

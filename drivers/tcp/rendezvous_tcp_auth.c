@@ -66,9 +66,9 @@ static gf_status challenge_take(struct tcp *tcp, struct conn *conn)
     memcpy(said + TCP_HELLO_FRAME_BYTES, conn->in, head_bytes);
     if (!tcp->auth.module->proof_fits(&tcp->auth, GF_AUTH_COORDINATOR, said, TCP_TALK_CHALLENGE_BYTES,
                                       conn->in + head_bytes))
-        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0, "what listens at %.50s did not prove to rank "
-                            "%u that it has the same key: the key_file of rank 0 has other bytes, or it is not rank 0",
-                            tcp->address_text, tcp->setup.rank);
+        return gf_tcp_because(tcp, GF_ERR_MISMATCH, "what listens at %.50s did not prove to rank %u that it has the "
+                              "same key: the key_file of rank 0 has other bytes, or it is not rank 0",
+                              tcp->address_text, tcp->setup.rank);
     header_put(tcp, said + TCP_TALK_CHALLENGE_BYTES, GF_FRAME_PROOF, GF_FRAME_PROOF_BYTES);
     tcp->auth.module->prove(&tcp->auth, GF_AUTH_RANK, said, TCP_TALK_PROVEN_BYTES, proof);
     GF_ASSERT(gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_PROOF, proof, GF_AUTH_PROOF_BYTES));

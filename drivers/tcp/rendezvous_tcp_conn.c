@@ -18,21 +18,17 @@ void gf_tcp_conn_init(struct conn *conn, conn_state state)
 
 static void header_walk(struct gf_walk *walk, struct gf_frame_header *header)
 {
-    uint32_t unused = 0;
-    gf_walk_u32(walk, &header->magic);
-    gf_walk_u16(walk, &header->protocol);
-    gf_walk_u16(walk, &header->header_bytes);
-    gf_walk_u32(walk, &header->kind);
-    gf_walk_u32(walk, &header->payload_bytes);
-    gf_walk_u64(walk, &header->job_id);
-    gf_walk_u32(walk, &header->from);
-    gf_walk_u32(walk, &unused);
+    static const struct gf_field fields[] = {
+        GF_FIELD(gf_frame_header, magic), GF_FIELD(gf_frame_header, protocol), GF_FIELD(gf_frame_header, header_bytes),
+        GF_FIELD(gf_frame_header, kind), GF_FIELD(gf_frame_header, payload_bytes), GF_FIELD(gf_frame_header, job_id),
+        GF_FIELD(gf_frame_header, from), GF_FIELD(gf_frame_header, unused)};
+    gf_walk_fields(walk, header, fields, sizeof fields / sizeof fields[0]);
 }
 
 void gf_frame_header_put(struct gf_put *put, uint32_t kind, uint32_t payload_bytes, uint64_t job_id, uint32_t from)
 {
     struct gf_frame_header header = {GF_FRAME_MAGIC, GF_FRAME_PROTOCOL, GF_FRAME_HEADER_BYTES, kind, payload_bytes,
-                                     job_id, from};
+                                     job_id, from, 0};
     GF_ASSERT(payload_bytes <= GF_FRAME_PAYLOAD_MAX);
     header_walk(&(struct gf_walk){.put = put}, &header);
 }
@@ -52,6 +48,11 @@ gf_status gf_tcp_because(struct tcp *tcp, gf_status status, const char *format, 
     (void)vsnprintf(tcp->text, sizeof tcp->text, format, arguments);
     va_end(arguments);
     return status;
+}
+
+gf_status gf_tcp_failed(struct tcp *tcp, gf_status status)
+{
+    return gf_fault_set(&tcp->base.fault, status, 0, "", 0, "%s", tcp->text);
 }
 
 static void out_copy(struct conn *conn, const void *data, uint32_t bytes)

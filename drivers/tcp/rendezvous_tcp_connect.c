@@ -94,18 +94,18 @@ static gf_status answer_take(struct tcp *tcp, struct conn *conn)
     gf_get_text(&get, reason, sizeof reason);
     conn->in_bytes = 0;
     if (conn->authenticated && !tcp->auth.module->mac_fits(&conn->mac_in, conn->in, bytes, conn->in + bytes))
-        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0, "the answer of rank 0 at %.50s has a MAC that "
-                            "does not fit: it was changed on the way", tcp->address_text);
+        return gf_tcp_because(tcp, GF_ERR_MISMATCH, "the answer of rank 0 at %.50s has a MAC that does not fit: it was "
+                              "changed on the way", tcp->address_text);
     if ((code == GF_OK) && tcp->auth.on && !conn->authenticated)
-        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0, "what listens at %.50s asked rank %u for no "
-                            "proof, and this rank has a key_file", tcp->address_text, tcp->setup.rank);
+        return gf_tcp_because(tcp, GF_ERR_MISMATCH, "what listens at %.50s asked rank %u for no proof, and this rank "
+                              "has a key_file", tcp->address_text, tcp->setup.rank);
     if (code == GF_OK) return GF_OK;
     if (code == GF_ERR_STATE) { /* not now */
         memcpy(tcp->not_now, reason, sizeof reason);
         return GF_ERR_STATE;
     }
-    return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0, "rank 0 at %.40s refused rank %u: %s",
-                        tcp->address_text, tcp->setup.rank, reason);
+    return gf_tcp_because(tcp, GF_ERR_MISMATCH, "rank 0 at %.40s refused rank %u: %s", tcp->address_text,
+                          tcp->setup.rank, reason);
 }
 
 /* The coordinator of another job answers with its own job id, another version with its own protocol. */
@@ -117,9 +117,8 @@ gf_status gf_tcp_answer_read(struct tcp *tcp, uint64_t now_ns)
     if (status == GF_OK) {
         header = gf_frame_header_get(conn->in);
         if (answer_bytes(tcp, conn) == 0)
-            return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0, "what listens at %s is not rank 0 of a "
-                                "GradientFlow job (first bytes %08x, expected %08x)", tcp->address_text, header.magic,
-                                GF_FRAME_MAGIC);
+            return gf_tcp_because(tcp, GF_ERR_MISMATCH, "what listens at %s is not rank 0 of a GradientFlow job (first "
+                                  "bytes %08x, expected %08x)", tcp->address_text, header.magic, GF_FRAME_MAGIC);
         status = gf_socket_read(conn->fd, conn->in, &conn->in_bytes, answer_bytes(tcp, conn));
     }
     if (status < 0) /* it had no time for us, or it has just died: another may come */
@@ -127,13 +126,13 @@ gf_status gf_tcp_answer_read(struct tcp *tcp, uint64_t now_ns)
     if (status != GF_OK) return GF_AGAIN;
     status = (header.kind == GF_FRAME_CHALLENGE) ? tcp->auth.module->words->challenge_take(tcp, conn)
                                                  : answer_take(tcp, conn);
-    if ((status == GF_ERR_STATE) && (tcp->base.fault.code == GF_OK)) {
+    if (status == GF_ERR_STATE) {
         gf_tcp_connect_again(tcp, now_ns, EBUSY);
         return GF_AGAIN;
     }
     if ((status == GF_OK) && tcp->rejoins && !tcp->setup.elastic->rejoin_end(tcp, header.from))
-        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0, "what listens at %.50s calls itself rank %u "
-                            "of %u", tcp->address_text, header.from, tcp->setup.world);
+        return gf_tcp_because(tcp, GF_ERR_MISMATCH, "what listens at %.50s calls itself rank %u of %u",
+                              tcp->address_text, header.from, tcp->setup.world);
     return status;
 }
 
@@ -142,7 +141,9 @@ gf_status gf_tcp_answer_read(struct tcp *tcp, uint64_t now_ns)
 void gf_tcp_answer_take_back(struct tcp *tcp, uint64_t now_ns)
 {
     if (tcp->reformed || gf_tcp_way(tcp)->authenticated) return;
-    if (answer_take(tcp, gf_tcp_way(tcp)) == GF_ERR_STATE) gf_tcp_connect_again(tcp, now_ns, EBUSY);
+    gf_status status = answer_take(tcp, gf_tcp_way(tcp));
+    if (status == GF_ERR_STATE) gf_tcp_connect_again(tcp, now_ns, EBUSY);
+    else if (status < 0) (void)gf_tcp_failed(tcp, status);
 }
 
 gf_status gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
@@ -150,11 +151,11 @@ gf_status gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
     double seconds = (double)(now_ns - tcp->opened_ns) / 1e9;
     if (now_ns - tcp->opened_ns < tcp->setup.join_timeout_ns) return GF_OK;
     if (tcp->tried_errno == EBUSY)
-        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0, "rank 0 at %.40s refused rank %u for %.1f s: "
-                            "%s", tcp->address_text, tcp->setup.rank, seconds, tcp->not_now);
+        return gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_MISMATCH, "rank 0 at %.40s refused rank %u for %.1f s: %s",
+                                                 tcp->address_text, tcp->setup.rank, seconds, tcp->not_now));
     if (gf_tcp_way(tcp)->state == TCP_CONN_HELLO)
-        return gf_fault_set(&tcp->base.fault, GF_ERR_TIMEOUT, 0, "", 0, "rank 0 at %s took the connection and then "
-                            "said nothing for %.1f s", tcp->address_text, seconds);
+        return gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_TIMEOUT, "rank 0 at %s took the connection and then said "
+                                                 "nothing for %.1f s", tcp->address_text, seconds));
     return gf_fault_set(&tcp->base.fault, GF_ERR_TIMEOUT, 0, "connect", tcp->tried_errno,
                         "rank %u cannot reach rank 0 at %s: tried %u times in %.1f s, last: %s", tcp->setup.rank,
                         tcp->address_text, tcp->tries, seconds,

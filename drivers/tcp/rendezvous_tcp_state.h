@@ -138,6 +138,7 @@ gf_status gf_tcp_epoll_set(struct tcp *tcp, int operation, int fd, uint32_t abou
 /* rendezvous_tcp_conn.c: one connection. because: gives status, and tcp->text why. */
 __attribute__((format(printf, 3, 4))) gf_status gf_tcp_because(struct tcp *tcp, gf_status status, const char *format,
                                                                ...);
+gf_status gf_tcp_failed(struct tcp *tcp, gf_status status); /* the channel, for what tcp->text says of rank 0 */
 bool gf_tcp_conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, const void *payload, uint32_t bytes);
 void gf_tcp_answer_put(unsigned char *payload_out, gf_status code, const char *reason); /* [GF_FRAME_ANSWER_BYTES] */
 bool gf_tcp_conn_answer(struct tcp *tcp, struct conn *conn, gf_status code, const char *reason);
@@ -148,7 +149,7 @@ void gf_tcp_conn_close(struct conn *conn);
 void gf_tcp_conn_init(struct conn *conn, conn_state state);
 
 /* rendezvous_tcp_connect.c: the way to the coordinator. answer_read: GF_OK: come in; GF_AGAIN: not yet, or to be tried
- * again. */
+ * again; else tcp->text has why. */
 void gf_tcp_connect_wait(struct tcp *tcp, uint64_t now_ns);
 void gf_tcp_connect_again(struct tcp *tcp, uint64_t now_ns, int error);
 void gf_tcp_connect_begin(struct tcp *tcp, uint64_t now_ns);

@@ -37,12 +37,13 @@ static bool is_anothers(const struct gf_members *members, uint32_t id)
 static gf_status join_check(struct gf_members *members, uint32_t id, struct gf_get *get, char *why_out, size_t bytes)
 {
     struct member *member = &members->table[id];
-    uint32_t epoch, id_count = gf_get_u32(get), first_world = gf_get_u32(get);
+    uint32_t id_count = gf_get_u32(get), first_world = gf_get_u32(get);
     struct gf_offer offer = {0};
     member->is_new = gf_get_u32(get) != 0;
-    if (!gf_members_offer_get(get, &offer, &epoch)) return GF_AGAIN;
+    if (!gf_members_offer_get(get, &offer)) return GF_AGAIN;
     if (offer.version == members->setup.offer.version) member->incarnation = gf_get_u32(get);
     offer.world = members->setup.offer.world; /* of this epoch */
+    offer.epoch = members->setup.epoch;
     if ((id_count != members->id_count) || (first_world != members->first_world)) {
         (void)snprintf(why_out, bytes, "the job began with %u ranks and has at most %u, it was told %u and %u",
                        members->first_world, members->id_count, first_world, id_count);
@@ -55,7 +56,7 @@ static gf_status join_check(struct gf_members *members, uint32_t id, struct gf_g
         (void)snprintf(why_out, bytes, ANOTHERS_TEXT, id);
     else if (members->leaving || (members->state == MEMBERS_GONE))
         (void)snprintf(why_out, bytes, "the job is ending");
-    else if (gf_members_offer_difference(members, &offer, members->setup.epoch, id, why_out, bytes))
+    else if (gf_members_offer_difference(members, &offer, id, why_out, bytes))
         return GF_ERR_MISMATCH;
     else
         return GF_OK;

@@ -198,20 +198,31 @@ void gf_members_fail_and_tell(struct gf_members *members, const struct gf_error 
     if (!members_coordinates(members) && gf_members_here(members, 0)) gf_members_owe(members, 0, MEMBERS_GIVES_UP);
 }
 
+const struct gf_position gf_members_join_place = {.operation = GF_OPERATION_JOIN, .tensor = GF_TENSOR_NONE};
+
 void gf_members_fail_in(struct gf_members *members, gf_status code, uint32_t peer, const struct gf_position *at,
                         const char *format, ...)
 {
-    bool joins = (at == NULL) && (members->state == MEMBERS_JOINING);
+    bool joins = (members->state == MEMBERS_JOINING), of_the_join = (at == &gf_members_join_place);
     va_list arguments;
-    if (members_over(members)) return;
-    if (at == NULL) at = &members->position;
-    struct gf_error error = {.code = code, .peer = peer, .step = at->step, .tensor = at->tensor,
-                             .operation = joins ? GF_OPERATION_JOIN : (gf_operation)at->operation};
+    if (members_over(members) || (of_the_join && (!joins || (members->join_fails_ns != 0)))) return;
+    if (at == NULL) at = joins ? &gf_members_join_place : &members->position;
+    struct gf_error error = {.code = code, .peer = peer, .tensor = at->tensor,
+                             .step = (at == &gf_members_join_place) ? members->position.step : at->step,
+                             .operation = (gf_operation)at->operation};
     va_start(arguments, format);
     (void)vsnprintf(error.text, sizeof error.text, format, arguments);
     va_end(arguments);
+    of_the_join = of_the_join && members_coordinates(members);
+    if (of_the_join && gf_members_rejected(members, &error)) return;
     gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
-    gf_members_fail_and_tell(members, &error, &error);
+    if (!of_the_join) {
+        gf_members_fail_and_tell(members, &error, &error);
+        return;
+    }
+    /* Ranks that are still on their way would find nobody that listens: they get a moment to come and hear of it. */
+    members->error = error;
+    members->join_fails_ns = members->now_ns + MEMBERS_GRACE_NS;
 }
 
 struct gf_error gf_members_gave_up(uint32_t from, const struct gf_error *error)

@@ -13,6 +13,7 @@ struct gf_offer {
     uint64_t config_hash;  /* of the fields that must agree: gf_config_hash() */
     uint64_t tensors_hash; /* names, counts, flags, types, order */
     uint32_t tensor_count;
+    uint32_t epoch;        /* where it is put: the setup's */
     uint32_t network;      /* this, node and user are a link's; ranks of one node must be of one user */
     uint64_t node;
     uint32_t user;

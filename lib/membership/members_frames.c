@@ -1,21 +1,15 @@
 /* Frames of the membership protocol, to bytes and back. */
 #include "lib/membership/members_state.h"
 
+#define COUNT(fields) (sizeof(fields) / sizeof((fields)[0]))
+
 static void error_walk(struct gf_walk *walk, struct gf_error *error)
 {
-    uint32_t code = (uint32_t)error->code, operation = (uint32_t)error->operation;
-    uint64_t foreign_code = (uint64_t)error->foreign_code;
-    gf_walk_u32(walk, &code);
-    gf_walk_u32(walk, &error->peer);
-    gf_walk_u32(walk, &operation);
-    gf_walk_u32(walk, &error->tensor);
-    gf_walk_u64(walk, &error->step);
-    gf_walk_u64(walk, &foreign_code);
-    gf_walk_text(walk, error->foreign_call, sizeof error->foreign_call);
-    gf_walk_text(walk, error->text, sizeof error->text);
-    error->code = (gf_status)(int32_t)code;
-    error->operation = (gf_operation)operation;
-    error->foreign_code = (int64_t)foreign_code;
+    static const struct gf_field fields[] = {
+        GF_FIELD(gf_error, code), GF_FIELD(gf_error, peer), GF_FIELD(gf_error, operation), GF_FIELD(gf_error, tensor),
+        GF_FIELD(gf_error, step), GF_FIELD(gf_error, foreign_code), GF_FIELD(gf_error, foreign_call),
+        GF_FIELD(gf_error, text)};
+    gf_walk_fields(walk, error, fields, COUNT(fields));
 }
 
 void gf_members_error_get(struct gf_get *get, struct gf_error *error_out)
@@ -29,19 +23,14 @@ void gf_members_error_get(struct gf_get *get, struct gf_error *error_out)
 
 static void told_walk(struct gf_walk *walk, struct members_told *told)
 {
-    gf_walk_u64(walk, &told->position.step);
-    gf_walk_u64(walk, &told->position.sequence);
-    gf_walk_u32(walk, &told->position.operation);
-    gf_walk_u32(walk, &told->position.buffer);
-    gf_walk_u32(walk, &told->position.tensor);
-    gf_walk_u32(walk, &told->position.waits_for);
-    gf_walk_u64(walk, &told->unmoved_ns);
-    gf_walk_u64(walk, &told->position.unpolled_ns);
-    gf_walk_u64(walk, &told->calls);
-    gf_walk_u64(walk, &told->call.hash);
-    gf_walk_u64(walk, &told->call.elem_count);
-    gf_walk_u32(walk, &told->call.what);
-    gf_walk_u32(walk, &told->call.root);
+    static const struct gf_field fields[] = {
+        GF_FIELD(members_told, position.step), GF_FIELD(members_told, position.sequence),
+        GF_FIELD(members_told, position.operation), GF_FIELD(members_told, position.buffer),
+        GF_FIELD(members_told, position.tensor), GF_FIELD(members_told, position.waits_for),
+        GF_FIELD(members_told, unmoved_ns), GF_FIELD(members_told, position.unpolled_ns),
+        GF_FIELD(members_told, calls), GF_FIELD(members_told, call.hash), GF_FIELD(members_told, call.elem_count),
+        GF_FIELD(members_told, call.what), GF_FIELD(members_told, call.root)};
+    gf_walk_fields(walk, told, fields, COUNT(fields));
 }
 
 void gf_members_told_get(struct gf_get *get, struct members_told *told_out)
@@ -51,29 +40,25 @@ void gf_members_told_get(struct gf_get *get, struct members_told *told_out)
     if (!get->bad) *told_out = told;
 }
 
-static void offer_walk(struct gf_walk *walk, struct gf_offer *offer, uint32_t *epoch)
+static void offer_walk(struct gf_walk *walk, struct gf_offer *offer)
 {
-    gf_walk_u32(walk, &offer->version);
-    gf_walk_u32(walk, &offer->world);
-    gf_walk_u32(walk, epoch);
-    gf_walk_u32(walk, &offer->tensor_count);
-    gf_walk_u64(walk, &offer->config_hash);
-    gf_walk_u64(walk, &offer->tensors_hash);
-    gf_walk_u64(walk, &offer->elem_count);
-    gf_walk_u32(walk, &offer->network);
-    gf_walk_u64(walk, &offer->node);
-    gf_walk_u32(walk, &offer->user);
-    gf_walk_text(walk, offer->summary, sizeof offer->summary);
+    static const struct gf_field fields[] = {
+        GF_FIELD(gf_offer, version), GF_FIELD(gf_offer, world), GF_FIELD(gf_offer, epoch),
+        GF_FIELD(gf_offer, tensor_count), GF_FIELD(gf_offer, config_hash), GF_FIELD(gf_offer, tensors_hash),
+        GF_FIELD(gf_offer, elem_count), GF_FIELD(gf_offer, network), GF_FIELD(gf_offer, node), GF_FIELD(gf_offer, user),
+        GF_FIELD(gf_offer, summary)};
+    gf_walk_fields(walk, offer, fields, COUNT(fields));
 }
 
 void gf_members_offer_put(struct gf_put *put, struct gf_members *members)
 {
-    offer_walk(&(struct gf_walk){.put = put}, &members->setup.offer, &members->setup.epoch);
+    members->setup.offer.epoch = members->setup.epoch;
+    offer_walk(&(struct gf_walk){.put = put}, &members->setup.offer);
 }
 
-bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out, uint32_t *epoch_out)
+bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out)
 {
-    offer_walk(&(struct gf_walk){.get = get}, offer_out, epoch_out);
+    offer_walk(&(struct gf_walk){.get = get}, offer_out);
     return !get->bad;
 }
 

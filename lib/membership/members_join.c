@@ -4,29 +4,7 @@
 #include "lib/settings/settings.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
-
-/* ---- a join that fails ---- */
-
-void gf_members_join_failf(struct gf_members *members, gf_status code, uint32_t peer, const char *format, ...)
-{
-    va_list arguments;
-    if ((members->join_fails_ns != 0) || (members->state != MEMBERS_JOINING)) return;
-    struct gf_error error = {.code = code, .peer = peer, .operation = GF_OPERATION_JOIN, .tensor = GF_TENSOR_NONE};
-    va_start(arguments, format);
-    (void)vsnprintf(error.text, sizeof error.text, format, arguments);
-    va_end(arguments);
-    if (!members_coordinates(members)) {
-        gf_members_failf(members, code, peer, "%s", error.text);
-        return;
-    }
-    if (gf_members_rejected(members, &error)) return;
-    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
-    /* Ranks that are still on their way would find nobody that listens: they get a moment to come and hear of it. */
-    members->error = error;
-    members->join_fails_ns = members->now_ns + MEMBERS_GRACE_NS;
-}
 
 /* At least as far as this state, and not away again. */
 static bool has_come(const struct gf_members *members, uint32_t rank, member_state state)
@@ -220,8 +198,8 @@ static uint32_t other_user(const struct gf_members *members, const struct gf_off
     return GF_RANK_NONE;
 }
 
-bool gf_members_offer_difference(const struct gf_members *members, const struct gf_offer *theirs, uint32_t epoch,
-                                 uint32_t rank, char *text_out, size_t bytes)
+bool gf_members_offer_difference(const struct gf_members *members, const struct gf_offer *theirs, uint32_t rank,
+                                 char *text_out, size_t bytes)
 {
     const struct gf_offer *ours = &members->setup.offer;
     uint32_t user = 0, other = other_user(members, theirs, &user);
@@ -233,9 +211,9 @@ bool gf_members_offer_difference(const struct gf_members *members, const struct 
     } else if (ours->world != theirs->world) {
         (void)snprintf(text_out, bytes, "world sizes differ: %u at rank 0, %u at rank %u", ours->world, theirs->world,
                        rank);
-    } else if (members->setup.epoch != epoch) {
-        (void)snprintf(text_out, bytes, "epochs differ: %u at rank 0, %u at rank %u", members->setup.epoch, epoch,
-                       rank);
+    } else if (members->setup.epoch != theirs->epoch) {
+        (void)snprintf(text_out, bytes, "epochs differ: %u at rank 0, %u at rank %u", members->setup.epoch,
+                       theirs->epoch, rank);
     } else if (ours->config_hash != theirs->config_hash) {
         if (!summary_difference(ours->summary, theirs->summary, rank, words, sizeof words))
             (void)snprintf(words, sizeof words, "hash %016" PRIx64 " at rank 0, %016" PRIx64 " at rank %u",
@@ -264,9 +242,8 @@ bool gf_members_offer_difference(const struct gf_members *members, const struct 
 void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_get *get)
 {
     struct gf_offer offer;
-    uint32_t epoch = 0;
     char difference[240];
-    if (!gf_members_offer_get(get, &offer, &epoch) || (gf_members_of(members, from)->state != MEMBER_EXPECTED)) {
+    if (!gf_members_offer_get(get, &offer) || (gf_members_of(members, from)->state != MEMBER_EXPECTED)) {
         gf_members_join_failf(members, GF_ERR_PEER, from, "rank %u sent a malformed offer", from);
         return;
     }
@@ -275,7 +252,7 @@ void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_
     member->said.node = offer.node;
     member->said.user = offer.user;
     member->said.network = offer.network;
-    if (!gf_members_offer_difference(members, &offer, epoch, from, difference, sizeof difference)) return;
+    if (!gf_members_offer_difference(members, &offer, from, difference, sizeof difference)) return;
     gf_members_join_failf(members, GF_ERR_MISMATCH, from, "%s", difference);
 }
 

@@ -215,6 +215,10 @@ void gf_members_fail(struct gf_members *members, const struct gf_error *error, c
 __attribute__((format(printf, 5, 6))) void gf_members_fail_in(struct gf_members *members, gf_status code, uint32_t peer,
                                                               const struct gf_position *at, const char *format, ...);
 #define gf_members_failf(members, code, peer, ...) gf_members_fail_in(members, code, peer, NULL, __VA_ARGS__)
+/* Of the join: a coordinator waits a moment for those who should hear of it. */
+#define gf_members_join_failf(members, code, peer, ...) \
+    gf_members_fail_in(members, code, peer, &gf_members_join_place, __VA_ARGS__)
+extern const struct gf_position gf_members_join_place;
 /* The same; `told` is what the others hear. */
 void gf_members_fail_and_tell(struct gf_members *members, const struct gf_error *error, const struct gf_error *told);
 /* How the others see that rank `from` gave up for this reason. */
@@ -236,13 +240,13 @@ void gf_members_offer_put(struct gf_put *put, struct gf_members *members);
 uint32_t gf_members_frame_put(struct gf_members *members, struct member *to, members_frame frame, bool *more_out);
 void gf_members_error_get(struct gf_get *get, struct gf_error *error_out);
 void gf_members_told_get(struct gf_get *get, struct members_told *told_out);
-bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out, uint32_t *epoch_out);
+bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out);
 bool gf_members_endpoints_take(struct gf_members *members, uint32_t from, struct gf_get *get);
 
 /* members_join.c */
 /* The first difference between this rank's offer and another's, as text; false where there is none. */
-bool gf_members_offer_difference(const struct gf_members *members, const struct gf_offer *theirs, uint32_t epoch,
-                                 uint32_t rank, char *text_out, size_t bytes);
+bool gf_members_offer_difference(const struct gf_members *members, const struct gf_offer *theirs, uint32_t rank,
+                                 char *text_out, size_t bytes);
 void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_get *get);
 bool gf_members_links_fit(struct gf_members *members); /* members_link.c; false: asked for others */
 bool gf_members_link_take(struct gf_members *members, struct gf_get *get);
@@ -255,9 +259,6 @@ void gf_members_join_time(struct gf_members *members);
 /* Coordinator: is error->peer a process that proved nothing, in the first join? Then it is rejected and hears why,
  * another may come in as that rank, and the deadline tells of it if nobody better came. */
 bool gf_members_rejected(struct gf_members *members, const struct gf_error *error);
-/* gf_members_failf(), but a coordinator waits a moment for those who should hear of it. */
-__attribute__((format(printf, 4, 5))) void gf_members_join_failf(struct gf_members *members, gf_status code,
-                                                                 uint32_t peer, const char *format, ...);
 
 /* members_culprit.c */
 void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker, const struct gf_error *seen);
