@@ -246,7 +246,8 @@ coll_entry = .coll[GF_ALGORITHM_$(1)]=\&gf_coll_$(2)
 ENTRY_server := $(call coll_entry,SERVER,server)
 ENTRY_direct := $(call coll_entry,DIRECT,direct)
 ENTRY_hierarchy := $(call coll_entry,HIERARCHY,hierarchy)
-$(foreach m,authentication hardware device sparse optimizer elastic observe,$(eval ENTRY_$(m) := .$(m)=\&gf_module_$(m)))
+TABLES := authentication hardware device sparse optimizer elastic observe
+$(foreach m,$(TABLES),$(eval ENTRY_$(m) := .$(m)=\&gf_module_$(m)))
 ENTRY_quantize := $(call coll_entry,ALLTOALL,alltoall),.quantize=\&gf_module_quantize
 USE_optimizer := UPDATE
 USE_elastic := SHRINK

@@ -37,8 +37,8 @@ struct gf_link;
 /* What this host has, as a link asks for it (drivers/ucx/link_ucx_resources.c). Without it link.devices are named, and
  * what is missing has UCX's own words. All may allocate, like open. */
 struct gf_hardware_module {
-    /* Tells each transport and device that this very program can open ("tcp", "eth0"); with the device "": it lies in the
-     * program, and there is no device for it here. */
+    /* Tells each transport and device that this very program can open ("tcp", "eth0"); with the device "": it lies in
+     * the program, and there is no device for it here. */
     void (*resources)(void (*tell)(void *user, const char *transport, const char *device), void *user);
     gf_status (*nearest)(struct gf_link *link); /* link.devices = auto */
     /* Names the first of the transports that is for hardware which this binary or this host does not have, and which

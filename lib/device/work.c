@@ -1,5 +1,5 @@
-/* What is queued on a device around the packing and unpacking of operations, on streams of their own, so that none of it
- * waits for what the appliance has not computed; and its counters of values that are not finite (core/finite.h). */
+/* What is queued on a device around the packing and unpacking of operations, on streams of their own, so that none of
+ * it waits for what the appliance has not computed; and its counters of values that are not finite (core/finite.h). */
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/device/device.h"
@@ -33,7 +33,8 @@ static gf_status region_open(gf_context *gf)
     uint32_t count = gf->under_way.count + 1;
     gf_status status = gf->gpu->driver->host_register(gf->gpu, gf->region.base, gf->region.bytes);
     if (status < 0) return status;
-    for (uint32_t i = 0; i < (count + 1) * GF_COUNTS; i++) gf->finite.seen[i] = (struct gf_check){.bad_first = UINT64_MAX};
+    for (uint32_t i = 0; i < (count + 1) * GF_COUNTS; i++)
+        gf->finite.seen[i] = (struct gf_check){.bad_first = UINT64_MAX};
     if ((status = counters_send(gf, 0, gf->finite.seen, count)) >= 0) return status;
     struct gf_fault fault = gf->gpu->fault; /* what giving back may meet is not it */
     (void)gf->gpu->driver->host_unregister(gf->gpu, gf->region.base);

@@ -30,7 +30,7 @@ struct gf_modules {
     const struct gf_element_ops *ops; /* host: gf_element_ops_host chooses what the CPU runs, the others are one set */
     const struct gf_coll_kind *coll[GF_ALGORITHM_COUNT]; /* the core's are ring, halving, doubling and tree */
     const struct gf_auth_module *authentication; /* rendezvous.key_file; wants libsodium */
-    const struct gf_hardware_module *hardware;   /* link.devices = auto; says what hardware is missing for a transport */
+    const struct gf_hardware_module *hardware;   /* link.devices = auto; says what a transport lacks */
     const struct gf_device_module *device;       /* device.driver "cuda", and its kernels */
     const struct gf_sparse_module *sparse;       /* sparse.enabled */
     const struct gf_step_module *quantize;       /* exchange.quantize; also wants the algorithm alltoall */
