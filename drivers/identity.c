@@ -8,19 +8,21 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Each launcher's names; the first whose rank or world is set decides. job[2] are hashed together. */
+/* A launcher that another one has started (mpirun or torchrun in a job of Slurm's) hands on what that has set: the
+ * inner one stands before the outer one. Ours decides by any of its names. Of the others it is the first of which most
+ * are set: a script may set WORLD_SIZE alone, and PMI under srun has no place in the node. */
 static const struct launcher {
     const char *rank;
     const char *world;
     const char *local; /* place in the node; rank where it is not set */
-    const char *job[2];
+    const char *job[2]; /* those that are set are hashed together */
 } launchers[] = {
     {"GF_RANK", "GF_WORLD", "GF_LOCAL_RANK", {NULL, NULL}}, /* GF_JOB is a number, below */
-    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", {"PMIX_NAMESPACE", NULL}},
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", {"OMPI_MCA_ess_base_jobid", NULL}},
-    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", {"PMI_JOBID", NULL}},
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", {"TORCHELASTIC_RUN_ID", NULL}},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}}, /* of Open MPI 5, 4 */
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", {"PMI_JOBID", NULL}},
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 #define LAUNCHER_COUNT (sizeof launchers / sizeof launchers[0])
 
@@ -74,12 +76,13 @@ static uint64_t job_hash(uint64_t hash, const char *text)
 static const struct launcher *launcher_find(void)
 {
     const struct launcher *found = NULL;
-    for (size_t i = 0; i < LAUNCHER_COUNT; i++) {
-        if ((variable(launchers[i].rank) == NULL) && (variable(launchers[i].world) == NULL)) continue;
-        /* A later row of the same names is there for its job id. */
-        if ((found != NULL) && (strcmp(found->rank, launchers[i].rank) != 0)) break;
-        if ((found == NULL) || (variable(launchers[i].job[0]) != NULL)) found = &launchers[i];
-        if (variable(launchers[i].job[0]) != NULL) break;
+    int most = 0;
+    for (size_t i = 0; (i < LAUNCHER_COUNT) && (found != launchers); i++) {
+        int set = (variable(launchers[i].rank) != NULL) + (variable(launchers[i].world) != NULL);
+        if (set == 2) set += (variable(launchers[i].local) != NULL);
+        if (set <= most) continue;
+        found = &launchers[i];
+        most = set;
     }
     return found;
 }
@@ -110,8 +113,9 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
     identity.world = (uint32_t)world;
     identity.source = launcher->rank;
     const char *address = variable("GF_ADDRESS"), *part;
-    for (int i = 0; (variable("GF_JOB") == NULL) && (i < 2) && ((part = variable(launcher->job[i])) != NULL); i++)
-        identity.job_id = job_hash((i == 0) ? GF_FNV_START : identity.job_id, part);
+    for (int i = 0; (variable("GF_JOB") == NULL) && (i < 2); i++)
+        if ((part = variable(launcher->job[i])) != NULL)
+            identity.job_id = job_hash((i == 0) ? GF_FNV_START : identity.job_id, part);
     if (address != NULL) {
         if (strlen(address) >= sizeof identity.address)
             return refuse(fault_out, "GF_ADDRESS", address, "a numeric IP:port of fewer than 128 bytes");

@@ -15,10 +15,10 @@ struct gf_identity {
     const char *source;          /* "GF_RANK", "SLURM_PROCID", ..: for logs and errors */
 };
 
-/* GF_RANK/GF_WORLD/GF_JOB/GF_ADDRESS/GF_REJOIN first, then Slurm, Open MPI, PMI, torchrun. GF_OK and *identity_out, or GF_AGAIN
- * where no launcher's names are set (*identity_out is untouched), or GF_ERR_CONFIG with *fault_out where they are
- * malformed (a rank that is no number, or not below the world). MASTER_ADDR and MASTER_PORT are not read: torchrun's
- * own store listens there. Its jobs get their address from GF_ADDRESS or the configuration. */
+/* GF_RANK/GF_WORLD/GF_JOB/GF_ADDRESS/GF_REJOIN first, then torchrun, Open MPI, PMI, Slurm. GF_OK and *identity_out, or
+ * GF_AGAIN where no launcher's names are set (*identity_out is untouched), or GF_ERR_CONFIG with *fault_out where they
+ * are malformed (a rank that is no number, or not below the world). MASTER_ADDR and MASTER_PORT are not read:
+ * torchrun's own store listens there. Its jobs get their address from GF_ADDRESS or the configuration. */
 gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fault_out);
 
 /* The same of a process that has no identity yet: the launcher's word, or `rank`. */
