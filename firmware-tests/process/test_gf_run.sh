@@ -49,10 +49,18 @@ left='if [ $GF_RANK = 0 ]; then sleep 30 & echo $! >"$1"; exit 3; fi
     case $(cut -d" " -f3 "/proc/$(cat "$1")/stat" 2>/dev/null) in ""|Z) echo gone ;; *) echo lives ;; esac'
 check who_is_told_to_have_ended_has_left_nobody gone \
     "$(timeout 20 "$run" -n 2 --merge --elastic sh -c "$left" sh "$work/left" 2>/dev/null)"
+# gf-run gets no more descriptors; poll() takes as many as it has
+fails='if [ $GF_RANK = 1 ]; then prlimit --nofile=4:4 --pid $PPID; exit 3; fi
+    sleep 0.5; od -An -tu1 -N1 /proc/self/fd/$GF_ENDED_FD | tr -d " "'
+check who_could_not_be_started_again_has_ended "2" \
+    "$(timeout 20 "$run" -n 2 --merge --restart 1 sh -c "$fails" 2>"$work/err")"
+check and_why_is_said 1 "$(grep -c 'cannot start sh as rank 1: Too many open files' "$work/err")"
 check shared_is_for_elastic_jobs 2 "$(code 5 "$run" -n 2 --nodes 2 --job 9 --shared "$work/nodes" true)"
 check nothing_is_started_again_on_several_nodes 2 "$(code 5 "$run" -n 2 --nodes 2 --job 9 --restart 1 true)"
 
 check only_rank_0_is_not_prefixed "[1] a|a|" "$("$run" -n 2 echo a | one_line)"
+check ranks_that_may_come_take_no_descriptors "[1] a|a|" \
+    "$( (ulimit -n 64; timeout 20 "$run" -n 2 --max 100 echo a) | one_line)"
 check stderr_is_prefixed "[0] a|[1] a|" "$("$run" -n 2 sh -c 'echo a >&2' 2>&1 >/dev/null | one_line)"
 check merge_adds_nothing "a|a|" "$("$run" -n 2 --merge echo a | one_line)"
 check partial_last_line_is_shown "[1] end" "$("$run" -n 2 sh -c '[ $GF_RANK = 0 ] || printf end')"
@@ -93,6 +101,8 @@ check what_ranks_left_behind_ends "" "$(living "$(cat "$work/left")")"
 
 check unknown_program_is_127 127 "$(code 10 "$run" -n 2 gf-no-such-program)"
 check unknown_program_is_named 1 "$(grep -c gf-no-such-program "$work/err")"
+check unknown_program_on_another_node_is_127 127 "$(code 10 "$run" -n 2 --nodes 2 --node-rank 1 --job 9 gf-no-program)"
+check unknown_program_is_named_with_its_rank_in_the_job 1 "$(grep -c 'gf-no-program as rank 2: No such' "$work/err")"
 check program_that_may_not_run_is_126 126 "$(code 10 "$run" -n 1 /etc/passwd)"
 for bad in "" "-n" "-n 0 true" "-n x true" "-n 2" "-n 1025 true" "true" "--frobnicate -n 2 true" "-n 2 -n 2 true"; do
     # shellcheck disable=SC2086

@@ -104,11 +104,18 @@ static void signals_hold(sigset_t *waiting_out)
 
 /* ---- starting ---- */
 
+static void number_export(const char *name, unsigned long long number)
+{
+    char text[24];
+    (void)snprintf(text, sizeof text, "%llu", number);
+    (void)setenv(name, text, 1);
+}
+
 /* In the new process; only returns by exec or _exit. */
 static void rank_become(const struct run_job *job, uint32_t rank, const int out[2], int report, pid_t parent,
                         const sigset_t *mask)
 {
-    char text[64];
+    char address[32];
     struct sigaction usual = {.sa_handler = SIG_DFL};
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -119,25 +126,20 @@ static void rank_become(const struct run_job *job, uint32_t rank, const int out[
     sigaction(SIGPIPE, &usual, NULL);
     sigprocmask(SIG_SETMASK, mask, NULL);
     if ((rank != 0) || (isatty(STDIN_FILENO) == 1)) { /* a group in the background may not read the terminal */
-        int null = open("/dev/null", O_RDONLY);
+        int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
         if (null >= 0) (void)dup2(null, STDIN_FILENO);
     }
     for (int i = 0; i < 2; i++) {
         if (out[i] >= 0) (void)dup2(out[i], STDOUT_FILENO + i);
     }
-    (void)snprintf(text, sizeof text, "%u", rank_first(job) + rank);
-    (void)setenv("GF_RANK", text, 1);
-    (void)snprintf(text, sizeof text, "%u", job->nodes * job->rank_count);
-    (void)setenv("GF_WORLD", text, 1);
-    (void)snprintf(text, sizeof text, "%u", job->rank_max);
-    if (job->rank_max > job->rank_count) (void)setenv("GF_WORLD_MAX", text, 1);
-    (void)snprintf(text, sizeof text, "%llu", (unsigned long long)job->id);
-    (void)setenv("GF_JOB", text, 1);
-    (void)snprintf(text, sizeof text, "127.0.0.1:%u", job->port);
-    if (job->port != 0) (void)setenv("GF_ADDRESS", text, 1);
-    if (ranks[rank].starts > 0) (void)setenv("GF_REJOIN", "1", 1);
-    (void)snprintf(text, sizeof text, "%d", ended_fd);
-    if (ended_fd >= 0) (void)setenv("GF_ENDED_FD", text, 1);
+    number_export("GF_RANK", rank_first(job) + rank);
+    number_export("GF_WORLD", job->nodes * job->rank_count);
+    if (job->rank_max > job->rank_count) number_export("GF_WORLD_MAX", job->rank_max);
+    number_export("GF_JOB", job->id);
+    (void)snprintf(address, sizeof address, "127.0.0.1:%u", job->port);
+    if (job->port != 0) (void)setenv("GF_ADDRESS", address, 1);
+    if (ranks[rank].starts > 0) number_export("GF_REJOIN", 1);
+    if (ended_fd >= 0) number_export("GF_ENDED_FD", (unsigned)ended_fd);
     else (void)unsetenv("GF_ENDED_FD");
     (void)execvp(job->arguments[0], job->arguments);
     int code = errno;
@@ -189,7 +191,9 @@ static int rank_start(const struct run_job *job, uint32_t rank, const sigset_t *
     }
     if (report[0] >= 0) (void)close(report[0]);
     if (code == 0) return 0;
-    (void)fprintf(stderr, "gf-run: cannot start %s as rank %u: %s\n", job->arguments[0], rank, strerror(code));
+    (void)fprintf(stderr, "gf-run: cannot start %s as rank %u: %s\n", job->arguments[0], rank_first(job) + rank,
+                  strerror(code));
+    if (pid < 0) ended_set(job, rank, true); /* a restart had said that it may run */
     if (pid < 0) return EXIT_FAILURE;
     return (code == ENOENT) ? RUN_EXIT_NOT_FOUND : RUN_EXIT_NOT_RUN;
 }
@@ -252,16 +256,20 @@ static void ranks_signal(uint32_t rank_count, int number)
 /* Shows what there is; waits for more, for a signal or until timeout_ms has passed. False if nothing came. */
 static bool output_move(uint32_t rank_count, int timeout_ms, const sigset_t *mask)
 {
+    static struct lines_source *of[2u * RUN_RANKS_MAX];
     nfds_t count = 0;
     bool moved = false;
     struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = (timeout_ms % 1000) * 1000000l};
-    for (uint32_t i = 0; i < 2u * rank_count; i++)
-        polled[count++] = (struct pollfd){.fd = sources[i].number, .events = POLLIN}; /* below zero is passed over */
+    for (uint32_t i = 0; i < 2u * rank_count; i++) { /* of more than there may be descriptors ppoll() looks at none */
+        if (sources[i].number < 0) continue;
+        of[count] = &sources[i];
+        polled[count++] = (struct pollfd){.fd = sources[i].number, .events = POLLIN};
+    }
     if (ppoll(polled, count, &timeout, mask) <= 0) return false;
-    for (uint32_t i = 0; i < 2u * rank_count; i++) {
+    for (nfds_t i = 0; i < count; i++) {
         if (polled[i].revents == 0) continue;
         moved = true;
-        if (!lines_move(&sources[i], writing_may_wait)) lines_end(&sources[i], writing_may_wait);
+        if (!lines_move(of[i], writing_may_wait)) lines_end(of[i], writing_may_wait);
     }
     return moved;
 }
