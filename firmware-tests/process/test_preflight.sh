@@ -47,6 +47,9 @@ else skip "json_is_json" "there is no python3"; fi
 # ---- a line at a time ----
 alone unknown_transport fail transports "gdr_copy.* is (not )?in this binary" 'link = { transports = "self,posix,gdr_copy"; };'
 alone wrong_interface fail interface "there is no gfnone0 here; there are .*lo" 'link = { devices = "gfnone0"; };'
+alone gpu_transports_alone fail transports "cuda_copy.* is (not )?in this binary" \
+    'link = { transports = "self,posix,cuda_copy"; devices = "gfnone0"; };'
+check "they_need_no_interface" [ "$(grep -c interface "$scratch/out")" -eq 0 ]
 alone devices_by_themselves ok transports "are there, on (lo|[a-z0-9]*[0-9])$" 'link = { devices = "auto"; };'
 file list.cfg 'link = { devices = "lo;gfnone0"; };'
 check "devices_by_place_in_the_node" exits 1 "$run" -n 2 --merge "$gf_check" "$scratch/list.cfg" --preflight

@@ -44,7 +44,7 @@ bool check_network_used(const char *transports)
 {
     char item[DEVICE_BYTES];
     while (item_next(&transports, item, sizeof item))
-        if ((strcmp(item, "self") != 0) && (strcmp(item, "posix") != 0) && (strcmp(item, "sysv") != 0)) return true;
+        if (!check_list_has("self,posix,sysv,cuda,cuda_copy,cuda_ipc,gdr_copy", item)) return true;
     return false;
 }
 
@@ -335,7 +335,7 @@ void check_control_alone(struct check_report *report, const struct check_job *jo
     bool here = false;
     void *state = NULL;
     if (setup.world == 1) setup.world = 2;
-    if (gf_socket_address_parse(setup.address, "rendezvous.address", &to, &fault) &&
+    if (gf_socket_address_parse(setup.address, &to, &fault) &&
         ((setup.bind[0] == '\0') || gf_socket_bind_parse(setup.bind, &from, &fault))) {
         here = control_is_here(&to);
         setup.rank = here ? 0 : 1;
