@@ -90,7 +90,7 @@ struct gf_rendezvous_driver {
     /* From here on `coordinator` (perhaps this rank) coordinates, reached at `address`. Connections that do not
      * are to it or from it are closed on purpose, which their other ends see (`lives`). GF_OK: the way to it
      * stands already, or it is this rank, which listens now; GF_AGAIN: CONNECTED or ENDED will tell; an error: this
-     * rank cannot (fault says why), the channel itself is as it was.
+     * rank cannot, the channel itself is as it was.
      * GF_RANK_NONE: to rejoin (again) at the address of the setup; CONNECTED tells which rank coordinates there. A
      * coordinator that is not rank 0 takes that address over as soon as it is free, where its host has it. */
     gf_status (*reform)(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address);

@@ -24,12 +24,11 @@ static socklen_t sockaddr_of(const struct gf_place *address, struct sockaddr_sto
     return sizeof *v6;
 }
 
-bool gf_socket_address_parse(const char *text, const char *field, struct gf_place *address_out,
-                             struct gf_fault *fault_out)
+bool gf_socket_address_parse(const char *text, struct gf_place *address_out, struct gf_fault *fault_out)
 {
     if (gf_place_parse(text, true, address_out)) return true;
-    (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "%s '%.60s': expected a numeric address with a "
-                       "port from 1 to 65535, as 10.0.0.1:7117 or [fd00::1]:7117", field, text);
+    (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "rendezvous.address '%.60s': expected a numeric "
+                       "address with a port from 1 to 65535, as 10.0.0.1:7117 or [fd00::1]:7117", text);
     return false;
 }
 

@@ -5,10 +5,8 @@
 #include "drivers/address.h"
 #include "drivers/fault.h"
 
-/* "127.0.0.1:7117" or "[::1]:7117" into *address_out. field names the configuration key in the
- * message. False: GF_ERR_CONFIG is in *fault_out. */
-bool gf_socket_address_parse(const char *text, const char *field, struct gf_place *address_out,
-                             struct gf_fault *fault_out);
+/* rendezvous.address, "127.0.0.1:7117" or "[::1]:7117", into *address_out. False: GF_ERR_CONFIG is in *fault_out. */
+bool gf_socket_address_parse(const char *text, struct gf_place *address_out, struct gf_fault *fault_out);
 /* A numeric IP without a port. */
 bool gf_socket_bind_parse(const char *text, struct gf_place *address_out, struct gf_fault *fault_out);
 void gf_socket_address_text(const struct gf_place *address, char *text_out, size_t bytes);

@@ -28,7 +28,7 @@ static size_t tcp_state_bytes(const struct gf_rendezvous_setup *setup)
 
 static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup *setup, struct gf_fault *fault_out)
 {
-    if (!gf_socket_address_parse(setup->address, "rendezvous.address", &tcp->to, fault_out)) return GF_ERR_CONFIG;
+    if (!gf_socket_address_parse(setup->address, &tcp->to, fault_out)) return GF_ERR_CONFIG;
     if ((setup->ports != NULL) && !gf_ports_parse(setup->ports, &tcp->port_first, &tcp->port_last))
         return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "rendezvous.ports '%.60s': expected "
                             "first-last within 1-65535", setup->ports);
@@ -234,8 +234,7 @@ static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, str
         return GF_OK;
     }
     if (tcp_is_coordinator(tcp) || tcp->reformed || (gf_tcp_way(tcp)->state >= TCP_CONN_UP)) return GF_AGAIN;
-    gf_status status = gf_tcp_connect_deadline(tcp, now_ns);
-    return (status < 0) ? status : GF_AGAIN;
+    return gf_tcp_connect_deadline(tcp, now_ns);
 }
 
 static gf_status tcp_send(struct gf_rendezvous *rendezvous, uint32_t to, uint32_t frame_kind, const void *payload,

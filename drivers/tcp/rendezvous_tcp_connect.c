@@ -149,7 +149,7 @@ void gf_tcp_answer_take_back(struct tcp *tcp, uint64_t now_ns)
 gf_status gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
 {
     double seconds = (double)(now_ns - tcp->opened_ns) / 1e9;
-    if (now_ns - tcp->opened_ns < tcp->setup.join_timeout_ns) return GF_OK;
+    if (now_ns - tcp->opened_ns < tcp->setup.join_timeout_ns) return GF_AGAIN;
     if (tcp->tried_errno == EBUSY)
         return gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_MISMATCH, "rank 0 at %.40s refused rank %u for %.1f s: %s",
                                                  tcp->address_text, tcp->setup.rank, seconds, tcp->not_now));

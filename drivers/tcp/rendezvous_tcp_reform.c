@@ -155,16 +155,14 @@ static bool rejoin_end(struct tcp *tcp, uint32_t coordinator)
 static gf_status reform(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator, const char *address)
 {
     struct gf_place to = tcp->to;
-    struct gf_fault fault = {0};
     GF_ASSERT((coordinator < tcp->setup.world) || (coordinator == GF_RANK_NONE));
-    if (tcp->rejoins && (coordinator == GF_RANK_NONE) && (tcp->conns[tcp->coordinator].state == TCP_CONN_WAIT))
-        return GF_AGAIN;
+    if (tcp->rejoins && (coordinator == GF_RANK_NONE) && (tcp->conns[tcp->coordinator].state == TCP_CONN_WAIT) &&
+        (tcp->base.fault.code == GF_OK)) return GF_AGAIN;
     if ((coordinator == tcp->coordinator) &&
         (tcp_is_coordinator(tcp) || (tcp->conns[coordinator].state == TCP_CONN_UP))) return GF_OK;
     if ((coordinator == tcp->setup.rank) && (tcp->listen_fd < 0)) return GF_ERR_STATE;
     if ((coordinator != tcp->setup.rank) && (coordinator != GF_RANK_NONE) &&
-        !gf_socket_address_parse(address, "address of a rank", &to, &fault))
-        return fault.code;
+        !gf_place_parse(address, true, &to)) return GF_ERR_CONFIG;
     for (uint32_t i = 0; i < tcp->conn_count; i++) {
         conn_leave(tcp, &tcp->conns[i]);
         gf_tcp_conn_init(&tcp->conns[i], TCP_CONN_NONE);
@@ -175,6 +173,7 @@ static gf_status reform(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator, 
     memset(&tcp->base.fault, 0, sizeof tcp->base.fault);
     job_close(tcp);
     if (coordinator == GF_RANK_NONE) {
+        if (now_ns - tcp->opened_ns >= tcp->setup.join_timeout_ns) tcp->opened_ns = now_ns; /* it is asked for again */
         listen_set(tcp, false);
         rejoin_begin(tcp, now_ns);
         return GF_AGAIN;

@@ -157,7 +157,7 @@ void gf_tcp_connect_end(struct tcp *tcp, uint64_t now_ns);
 void gf_tcp_hello_put(struct tcp *tcp); /* to tcp->said */
 gf_status gf_tcp_answer_read(struct tcp *tcp, uint64_t now_ns);
 void gf_tcp_answer_take_back(struct tcp *tcp, uint64_t now_ns); /* a later one is in conn->in */
-gf_status gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns);
+gf_status gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns); /* GF_AGAIN before it */
 
 /* rendezvous_tcp_accept.c: rank 0 and those who rejoin. */
 /* GF_OK from these: *event_out says who came in, or who of this job was refused. */

@@ -120,6 +120,22 @@ TEST(an_unreachable_coordinator_is_named_at_the_deadline)
     assert_int_equal(seen[1].status, GF_ERR_TIMEOUT); /* it sticks */
 }
 
+TEST(who_rejoins_once_more_after_the_deadline_has_as_long_again)
+{
+    struct gf_rendezvous_setup setup = tcp_setup(&star, 1, 2);
+    setup.rejoin = true;
+    end_open(1, &setup);
+    now_ns += 60 * SECOND;
+    turn();
+    assert_int_equal(seen[1].status, GF_ERR_TIMEOUT);
+    assert_int_equal(gf_rendezvous_tcp.reform(star.ends[1], now_ns, GF_RANK_NONE, ""), GF_AGAIN);
+    turn();
+    assert_int_equal(seen[1].status, GF_AGAIN);
+    now_ns += 59 * SECOND;
+    turn();
+    assert_int_equal(seen[1].status, GF_AGAIN);
+}
+
 TEST(the_end_of_a_connection_is_told)
 {
     turns_open(3);

@@ -75,7 +75,6 @@ void gf_view_seek_any(struct gf_members *members)
 void gf_view_next(struct gf_members *members)
 {
     struct members_view *view = &members->view;
-    const struct gf_rendezvous_driver *driver = members->rendezvous->driver;
     uint32_t id = view->coordinator;
     if (!members->was_member) {
         gf_view_seek_any(members);
@@ -102,7 +101,6 @@ void gf_view_next(struct gf_members *members)
     if (gf_view_turn(members, id) >= 0)
         gf_view_lead(members, view->view);
     else
-        gf_view_fail(members, GF_ERR_SYSTEM, "rank %u cannot coordinate: %.160s", members->setup.rank,
-                     (driver->reform == NULL) ? "its control channel has no such part"
-                                              : members->rendezvous->fault.text);
+        gf_view_fail(members, GF_ERR_SYSTEM, "rank %u cannot coordinate: its control channel listens nowhere",
+                     members->setup.rank);
 }
