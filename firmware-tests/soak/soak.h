@@ -59,6 +59,7 @@ struct soak_plan {
     uint32_t ids;             /* member ids: the first world and what the job may grow by */
     struct gf_tensor tensors[SOAK_TENSORS_MAX];
     char names[SOAK_TENSORS_MAX][12];
+    uint32_t pool_order[SOAK_TENSORS_MAX]; /* where setup.config says so */
     bool small, large;        /* small: by the seed's top bit (SOAK_SMALL) */
     uint32_t steps;
     uint32_t passes;          /* micro-batches: 1, 2 or 4 */

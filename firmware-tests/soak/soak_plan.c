@@ -321,6 +321,7 @@ void soak_plan_print(const struct soak_plan *plan, FILE *to)
     if (plan->ids > plan->setup.world)
         (void)fprintf(to, "grows to %u at most; ", plan->ids);
     if (plan->told) (void)fprintf(to, "told who has ended; ");
+    if (plan->setup.config.pool_order != NULL) (void)fprintf(to, "tensors lie in another order; ");
     if (plan->leaver != GF_RANK_NONE)
         (void)fprintf(to, "rank %u leaves after step %llu; ", plan->leaver, (unsigned long long)plan->leave_step);
     (void)fprintf(to, "seed 0x%016llx: %u ranks, %u steps, %s, %s, window %u, timeout %.0f ms\n",

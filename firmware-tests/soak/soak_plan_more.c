@@ -106,6 +106,21 @@ static void draw_wire_in_node(struct soak_plan *plan)
     plan->setup.config.exchange.wire_in_node = (plan->setup.config.exchange.wire != GF_TYPE_F32) && percent(&dice, 50);
 }
 
+/* Tensors of one type lie anyhow. */
+static void draw_pool_order(struct soak_plan *plan)
+{
+    struct dice dice = {.state = plan->seed ^ UINT64_C(0x9001000000000000)};
+    uint32_t count = plan->setup.tensor_count;
+    if (plan->setup.config.sparse.enabled || !percent(&dice, 20)) return;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t other = below(&dice, i + 1);
+        plan->tensors[i].type = plan->tensors[0].type;
+        plan->pool_order[i] = plan->pool_order[other];
+        plan->pool_order[other] = i;
+    }
+    plan->setup.config.pool_order = plan->pool_order;
+}
+
 void soak_plan_draw_more(struct soak_plan *plan)
 {
     draw_device(plan);
@@ -115,4 +130,5 @@ void soak_plan_draw_more(struct soak_plan *plan)
     draw_rules(plan);
     draw_quantize(plan);
     draw_wire_in_node(plan);
+    draw_pool_order(plan);
 }

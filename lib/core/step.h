@@ -64,7 +64,7 @@ struct gf_step_module {
     gf_status (*fill)(gf_context *gf, uint64_t now_ns);
     /* After the vote of any step that is not skipped, about a slice; GF_OK: done. */
     gf_status (*commit)(gf_context *gf, float gradient_scale);
-    bool (*commits)(const gf_context *gf); /* a commit has begun and is not done */
+    bool (*commits)(const gf_context *gf); /* of a sparse step: a commit has begun and is not done */
 };
 
 gf_status gf_scale_step(gf_context *gf, bool skipped); /* loss_scale.c: a step has ended */

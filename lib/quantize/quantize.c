@@ -36,11 +36,12 @@ static gf_status quantized_pack(gf_context *gf, struct gf_op *op)
     return GF_OK;
 }
 
-/* A sign has no zero: what was made of the gaps between tensors would be added up step by step. */
+/* A sign has no zero: what was made of the gaps between tensors would be added up step by step. In an order of the
+ * appliance's own there are none, and the next tensor may lie anywhere. */
 static gf_status gaps_clear(gf_context *gf, const struct gf_op *op)
 {
     const struct gf_buffer *buffer = gf_buffer_of(gf, op);
-    for (uint32_t i = buffer->first_tensor; i < buffer->last_tensor; i++) {
+    for (uint32_t i = buffer->first_tensor; (gf->config.pool_order == NULL) && (i < buffer->last_tensor); i++) {
         uint64_t end = gf->tensors[i].first_elem + gf->tensors[i].elem_count, next = gf->tensors[i + 1].first_elem;
         gf_mem at = op->of.buffer.gradient + (end - buffer->first_elem) * sizeof(float);
         if ((next > end) && (gf->ops->zero(&gf->queue, at, (next - end) * sizeof(float)) < 0))
@@ -161,14 +162,8 @@ static gf_status quantized_measure(struct gf_layout *layout, const struct gf_ten
     for (uint32_t i = 0; i < layout->tensor_count; i++)
         if (tensors[i].type != GF_TYPE_F32)
             return gf_config_refuse(error_out, GF_ERR_CONFIG, "exchange.quantize: tensor %u \"%.47s\" has 16-bit "
-                                    "gradients; allowed is fp32", i, tensors[i].name);
+                                    "gradients; allowed is fp32", i, tensors[i].name ? tensors[i].name : "");
     return GF_OK;
-}
-
-static bool quantized_commits(const gf_context *gf)
-{
-    (void)gf;
-    return false; /* at once */
 }
 
 const struct gf_step_module gf_module_quantize = {
@@ -179,5 +174,4 @@ const struct gf_step_module gf_module_quantize = {
     .start = quantized_start,
     .begin = quantized_begin,
     .commit = quantized_commit,
-    .commits = quantized_commits,
 };
