@@ -212,6 +212,26 @@ TEST(what_is_too_large_is_cut_and_pieces_know_their_tensors)
     assert_true(cut > TENSORS);
 }
 
+/* Whatever the cut: a large tensor alone could make fewer pieces than with a small one before it. */
+TEST(in_an_order_of_ones_own_there_are_no_more_pieces_than_measured)
+{
+    static struct gf_tensor tensors[TENSORS];
+    static struct gf_pool_tensor table[TENSORS];
+    static struct gf_buffer buffers[PIECES_MAX];
+    static uint32_t order[TENSORS];
+    for (uint32_t i = 0; i < TENSORS; i++) {
+        order[i] = i;
+        tensors[i] = (struct gf_tensor){.elem_count = (i % 2 == 0) ? 1015 : 18433};
+    }
+    for (uint64_t cut = 4096; cut < 4400; cut += 4) {
+        struct gf_config config = {.exchange = {.fuse_bytes = cut, .cut_bytes = cut}, .pool_order = order};
+        struct gf_pool_sizes sizes;
+        char error[256] = "";
+        assert_int_equal(gf_pool_place(&config, tensors, TENSORS, table, &sizes, error), GF_OK);
+        assert_true(gf_pool_group(&config, table, TENSORS, false, buffers, 0) <= sizes.buffer_count);
+    }
+}
+
 TEST(a_large_tensor_is_cut_into_equal_pieces)
 {
     static const struct gf_tensor tensors[] = {{.elem_count = 100}, {.elem_count = 37748736}, {.elem_count = 4096}};
@@ -266,6 +286,8 @@ TEST(what_breaks_a_limit_is_refused_and_named)
         {{{.name = "w", .elem_count = LIMIT + 1}}, 1, false, "tensor 0 \"w\": 137438953473 elements"},
         {{{.name = "w", .elem_count = UINT64_MAX}}, 1, false, "tensor 0 \"w\""},
         {{{.name = "v", .elem_count = 1}, {.name = "w", .elem_count = LIMIT}}, 2, false, "tensor 1 \"w\""},
+        {{{.elem_count = LIMIT - 300}, {.elem_count = 299}}, 2, false, "tensor 1 \"\""}, /* which begins on 64 bytes */
+        {{{.name = "v", .elem_count = LIMIT / 2 + 1}, {.name = "w"}}, 2, true, NULL},
         {{{.name = "w", .type = GF_TYPE_COUNT}}, 1, false, "tensor 0 \"w\": type is 3"},
         {{{.name = "w", .type = (gf_type)-1}}, 1, false, "tensor 0 \"w\": type is -1"},
         {{{.name = NULL, .flags = 4}}, 1, false, "tensor 0 \"\": unknown flags 0x4"},

@@ -39,7 +39,7 @@ void gf_finite_sources(gf_context *gf, const struct gf_buffer *buffer, const uin
 void gf_finite_sums(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check);
 
 /* Which value it was, so that a lower key is an earlier one: rank, tensor, element of the tensor. */
-#define GF_KEY_ELEM_BITS 37u /* gf_pool_place() allows no more elements */
+#define GF_KEY_ELEM_BITS 37u /* no more elements are allowed: pool.c */
 #define GF_KEY_TENSOR_BITS 14u
 #define GF_KEY_NONE UINT64_MAX
 struct gf_finite_place {

@@ -6,6 +6,7 @@
 
 #include "drivers/fnv.h"
 #include "lib/core/arena.h"
+#include "lib/core/finite.h"
 #include "lib/settings/settings.h"
 
 static bool tensor_is_sparse(const struct gf_config *config, uint32_t flags)
@@ -13,7 +14,10 @@ static bool tensor_is_sparse(const struct gf_config *config, uint32_t flags)
     return config->sparse.enabled && ((flags & GF_TENSOR_DENSE) == 0);
 }
 
-static gf_status tensor_check(const struct gf_tensor *tensor, uint32_t index, uint64_t elems_before, char *error_out)
+#define ELEMS_MAX (UINT64_C(1) << GF_KEY_ELEM_BITS) /* the vote packs an element into so many bits */
+
+/* It would begin at element `first`. */
+static gf_status tensor_check(const struct gf_tensor *tensor, uint32_t index, uint64_t first, char *error_out)
 {
     const char *name = tensor->name ? tensor->name : "";
     if ((uint32_t)tensor->type >= GF_TYPE_COUNT)
@@ -22,11 +26,9 @@ static gf_status tensor_check(const struct gf_tensor *tensor, uint32_t index, ui
     if ((tensor->flags & ~(GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY)) != 0)
         return gf_config_refuse(error_out, GF_ERR_PARAM, "tensor %u \"%s\": unknown flags 0x%x", index, name,
                                 tensor->flags);
-    if (tensor->elem_count > (UINT64_C(1) << 37) - elems_before) { /* the vote packs an element into 37 bits */
-        return gf_config_refuse(error_out, GF_ERR_PARAM, "tensor %u \"%s\": %llu elements; all tensors together may "
-                                "have 2^37", index, name, (unsigned long long)tensor->elem_count);
-    }
-    return GF_OK;
+    if ((first <= ELEMS_MAX) && (tensor->elem_count <= ELEMS_MAX - first)) return GF_OK;
+    return gf_config_refuse(error_out, GF_ERR_PARAM, "tensor %u \"%s\": %llu elements; all tensors together may have "
+                            "2^%u", index, name, (unsigned long long)tensor->elem_count, GF_KEY_ELEM_BITS);
 }
 
 /* Where a tensor of elem_count begins if `next` is the first free element. */
@@ -60,15 +62,14 @@ static gf_status order_check(const struct gf_config *config, const struct gf_ten
                             tensor_count);
 }
 
-/* Into how many pieces a run is cut, and how long each but the last is. */
+/* Into how many pieces a run is cut, and how long each but the last is. As `most` is a multiple of what lengths are
+ * rounded to, two runs together never make more pieces than each by itself. */
 static uint32_t run_pieces(const struct gf_config *config, uint64_t elem_count, uint64_t *length_out)
 {
-    uint64_t most = gf_pool_cut_bytes(config) / gf_type_size_bytes(config->exchange.wire);
-    uint64_t pieces = (elem_count + most - 1) / most;
-    *length_out = elem_count;
-    if (pieces <= 1) return 1;
-    *length_out = gf_align_up((elem_count + pieces - 1) / pieces, GF_POOL_CUT_ELEMS);
-    return (uint32_t)((elem_count + *length_out - 1) / *length_out);
+    uint64_t unit_bytes = GF_POOL_CUT_ELEMS * gf_type_size_bytes(config->exchange.wire);
+    uint64_t most = gf_pool_cut_bytes(config) / unit_bytes * GF_POOL_CUT_ELEMS, pieces = (elem_count + most - 1) / most;
+    *length_out = (pieces <= 1) ? elem_count : gf_align_up((elem_count + pieces - 1) / pieces, GF_POOL_CUT_ELEMS);
+    return (pieces <= 1) ? 1 : (uint32_t)pieces;
 }
 
 static bool run_is_full(const struct gf_config *config, uint64_t elem_count)
@@ -98,8 +99,8 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
             uint32_t i = (config->pool_order != NULL) ? config->pool_order[k] : k;
             const struct gf_tensor *tensor = &tensors[i];
             uint64_t first = place_at(config, next, tensor->elem_count);
-            if ((status = tensor_check(tensor, i, next, error_out)) < 0) return status;
             if (tensor_is_sparse(config, tensor->flags) != (part == 1)) continue;
+            if ((status = tensor_check(tensor, i, first, error_out)) < 0) return status;
             if ((part == 1) && (sparse_type >= 0) && (sparse_type != (int)tensor->type)) {
                 return gf_config_refuse(error_out, GF_ERR_PARAM, "tensor %u \"%s\": sparse tensors must share one "
                                         "type; mark it dense", i, tensor->name ? tensor->name : "");
