@@ -351,3 +351,20 @@ TEST(the_loss_scale_follows_good_and_bad_steps_to_its_floor)
     loss_scale_follows(false);
     loss_scale_follows(true);
 }
+
+TEST(the_loss_scale_falls_to_its_floor_where_a_whole_factor_would_pass_it)
+{
+    struct spoil spoil = {.rank = 1, .tensor = 2, .elem = 3, .value = NAN};
+    struct world_step bad = {.fill = fill_spoilt, .arg = &spoil};
+    struct world_setup setup = mixed_setup(2);
+    setup.config.loss_scale.enabled = true;
+    setup.config.loss_scale.initial = 32;
+    setup.config.loss_scale.floor = 4;
+    setup.config.loss_scale.factor = 16;
+    WORLD_OPEN(w, &setup);
+    world_step_run(&w, &bad);
+    world_expect(&w, GF_OK);
+    assert_true(gf_loss_scale(w.ranks[0].gf) == 4);
+    world_step_run(&w, &bad);
+    world_expect(&w, GF_ERR_NUMERIC);
+}

@@ -230,7 +230,7 @@ bool soak_model_may_be_bad(const struct soak_model *model, uint64_t step)
     bool narrow = config->exchange.wire == GF_TYPE_F16;
     for (uint32_t i = 0; i < model->plan->setup.tensor_count; i++)
         narrow = narrow || (model->plan->tensors[i].type == GF_TYPE_F16);
-    if (!config->loss_scale.enabled || (model->scale / config->loss_scale.factor >= floor)) return false;
+    if (!config->loss_scale.enabled || (model->scale > floor)) return false;
     return has_bad(model, step) || narrow;
 }
 

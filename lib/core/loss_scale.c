@@ -18,11 +18,11 @@ gf_status gf_scale_step(gf_context *gf, bool skipped)
     gf->loss_scale.good = 0;
     if (++gf->loss_scale.bad < config->loss_scale.hysteresis) return GF_OK;
     gf->loss_scale.bad = 0;
-    lower = gf->loss_scale.value / config->loss_scale.factor;
-    if (lower < config->loss_scale.floor)
+    if (gf->loss_scale.value <= config->loss_scale.floor)
         return gf_fail(gf, GF_ERR_NUMERIC, GF_OPERATION_VOTE, GF_RANK_NONE, GF_TENSOR_NONE,
                        "gradients are not finite in step %llu and the loss scale %g is at its floor",
                        (unsigned long long)gf->step.number, (double)gf->loss_scale.value);
-    gf->loss_scale.value = lower;
+    lower = gf->loss_scale.value / config->loss_scale.factor;
+    gf->loss_scale.value = (lower > config->loss_scale.floor) ? lower : config->loss_scale.floor;
     return GF_OK;
 }
