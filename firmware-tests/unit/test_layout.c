@@ -137,6 +137,40 @@ TEST(the_link_is_asked_for_just_the_exchange_bytes)
     }
 }
 
+/* A pool that no rule of the optimizer writes takes no memory. */
+TEST(momentum_is_paid_for_where_there_is_one)
+{
+    struct gf_sim *sim = gf_sim_create(&(struct gf_sim_setup){.world = 1});
+    static struct gf_config config;
+    struct gf_drivers drivers;
+    struct gf_footprint without, with;
+    config_of(&config, &drivers, sim, 0, 1);
+    config.optimizer.kind = GF_OPTIMIZER_SGD;
+    assert_int_equal(gf_measure(&config, tensors, LENGTH(tensors), &without), GF_OK);
+    config.optimizer.momentum = 0.9f;
+    assert_int_equal(gf_measure(&config, tensors, LENGTH(tensors), &with), GF_OK);
+    assert_true(with.control_bytes - without.control_bytes >= 73011 * sizeof(float) - GF_PAGE_BYTES);
+    gf_sim_destroy(sim);
+}
+
+/* What belongs to the optimizer and does nothing without one is no reason to link it. */
+TEST(a_word_on_momentum_alone_asks_for_no_optimizer)
+{
+    struct gf_sim *sim = gf_sim_create(&(struct gf_sim_setup){.world = 1});
+    static struct gf_config config;
+    struct gf_modules modules = gf_modules_all;
+    struct gf_drivers drivers;
+    struct gf_footprint need;
+    config_of(&config, &drivers, sim, 0, 1);
+    modules.optimizer = NULL;
+    config.optimizer.momentum = 0.9f;
+    config.optimizer.nesterov = true;
+    assert_int_equal(gf_measure_with(&modules, &config, tensors, LENGTH(tensors), &need), GF_OK);
+    config.optimizer.half_weights = GF_TYPE_BF16;
+    assert_int_equal(gf_measure_with(&modules, &config, tensors, LENGTH(tensors), &need), GF_ERR_CONFIG);
+    gf_sim_destroy(sim);
+}
+
 static void set_rank(struct gf_config *config) { config->job.rank = 4; }
 static void set_no_world(struct gf_config *config) { config->job.world = 0; }
 static void set_slice(struct gf_config *config) { config->exchange.slice_bytes = 4097; }

@@ -29,6 +29,12 @@ static uint64_t direction_elems(const struct gf_layout *layout)
     return (most < layout->pool.tensor_elems_max) ? most : layout->pool.tensor_elems_max;
 }
 
+static bool has_momentum(const struct gf_config *config)
+{
+    return (config->optimizer.kind >= GF_OPTIMIZER_ADAMW) ||
+           ((config->optimizer.kind != GF_OPTIMIZER_NONE) && (config->optimizer.momentum > 0.0f));
+}
+
 static void lay(const struct gf_layout *layout, struct gf_arena *arena, struct gf_pool_parts *parts)
 {
     const struct gf_config *config = &layout->config;
@@ -36,7 +42,7 @@ static void lay(const struct gf_layout *layout, struct gf_arena *arena, struct g
     uint64_t half_elems = (config->optimizer.half_weights != GF_TYPE_F32) ? pool_elems : 0;
     uint64_t moment2_elems = (config->optimizer.kind >= GF_OPTIMIZER_ADAMW) ? pool_elems : 0;
     parts->weight = gf_arena_take(arena, pool_elems * sizeof(float));
-    parts->momentum = gf_arena_take(arena, pool_elems * sizeof(float));
+    parts->momentum = gf_arena_take(arena, has_momentum(config) ? pool_elems * sizeof(float) : 0);
     parts->moment2 = gf_arena_take(arena, moment2_elems * sizeof(float));
     parts->half = gf_arena_take(arena, half_elems * gf_type_size_bytes(GF_TYPE_F16));
     parts->history = gf_arena_take(arena, history_elems(layout) * sizeof(float));
@@ -51,8 +57,7 @@ static void open(gf_context *gf, const struct gf_layout *layout, const struct gf
     struct gf_weights *weights = &gf->optimizer;
     weights->weight = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? mem(parts->weight) : 0;
     weights->moment2 = (config->optimizer.kind >= GF_OPTIMIZER_ADAMW) ? mem(parts->moment2) : 0;
-    if ((weights->moment2 != 0) || ((weights->weight != 0) && (config->optimizer.momentum > 0.0f)))
-        weights->momentum = mem(parts->momentum);
+    weights->momentum = has_momentum(config) ? mem(parts->momentum) : 0;
     weights->direction = mem(parts->direction);
     weights->direction_elems = direction_elems(layout);
     weights->half = (config->optimizer.half_weights != GF_TYPE_F32) ? mem(parts->half) : 0;

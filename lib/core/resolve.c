@@ -118,8 +118,8 @@ static gf_status modules_check(const struct gf_layout *layout, char *error_out)
     if ((config->exchange.quantize != GF_QUANTIZE_NONE) &&
         ((modules->quantize == NULL) || (modules->coll[GF_ALGORITHM_ALLTOALL] == NULL)))
         return not_linked(modules, "exchange.quantize", "quantize", error_out);
-    if (((config->optimizer.kind != GF_OPTIMIZER_NONE) || config->optimizer.nesterov ||
-         (config->optimizer.half_weights != GF_TYPE_F32)) && (modules->optimizer == NULL))
+    if (((config->optimizer.kind != GF_OPTIMIZER_NONE) || (config->optimizer.half_weights != GF_TYPE_F32)) &&
+        (modules->optimizer == NULL))
         return not_linked(modules, "optimizer.kind", "optimizer", error_out);
     if ((config->rendezvous.key_file[0] != '\0') && (modules->authentication == NULL))
         return not_linked(modules, "rendezvous.key_file", "authentication", error_out);
