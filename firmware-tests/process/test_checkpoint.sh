@@ -126,6 +126,8 @@ for ranks in 3 1; do
     check "resumed_with_${ranks}_in_the_middle" said "resumed at step [1-9]"
     check "resumed_with_${ranks}_ranks_agree" [ -n "$(weights)" ]
     check "resumed_with_${ranks}_learns" said "test accuracy [78]"
+    check "resumed_with_${ranks}_counts_its_own_steps" said \
+        "produced .* MB  *$(awk "BEGIN { printf \"%.3f\", $ranks * 0.0314 }") MB"
 done
 
 # One rank cannot write its file any more: it says why, no rank saves, and training goes on to its end.

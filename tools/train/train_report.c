@@ -81,11 +81,14 @@ bool report_hashes_equal(const struct report_result *result)
     return true;
 }
 
+/* Of this run: one that was resumed made fewer than there are. */
+static double steps_made(const struct report_result *result) { return (double)result->images / result->batch; }
+
 /* What backward produced beside what left the ranks: 16-bit wire types and chunks that wait make the second smaller,
  * lazy allreduce makes it few messages. */
 static void bytes_table(const struct report_result *result)
 {
-    double produced = fmax(1.0, (double)result->produced_bytes), steps = (double)result->steps;
+    double produced = fmax(1.0, (double)result->produced_bytes), steps = steps_made(result);
     double kept = 100.0 * result->keep_share;
     printf("bytes                  in all       a step  of produced\n");
     printf("  produced    %12.1f MB %9.3f MB      100.0 %%  fp32, %u tensors\n", produced / MEGABYTE,
@@ -113,7 +116,7 @@ static void slow_link(const struct report_result *result)
     if (result->slow_link_other == GF_RANK_NONE) printf("of rank %u", result->slow_link);
     else printf("between ranks %u and %u", result->slow_link, result->slow_link_other);
     printf(", in %u %% of the steps, %.2f ms a step more than links in the mean\n", result->slow_link_percent,
-           1e3 * result->slow_link_seconds / (double)result->steps);
+           1e3 * result->slow_link_seconds / steps_made(result));
 }
 
 void report_table(const struct report_result *result)
@@ -136,12 +139,12 @@ void report_table(const struct report_result *result)
            1e3 * result->exchange_seconds, 100.0 * result->hidden_share, result->algorithm);
     if ((result->slowest != GF_RANK_NONE) && (result->ranks > 1))
         printf("slowest       rank %u, the last in %u %% of the steps, %.2f ms a step behind the first\n", result->slowest,
-               result->slowest_percent, 1e3 * result->slowest_seconds / (double)result->steps);
+               result->slowest_percent, 1e3 * result->slowest_seconds / steps_made(result));
     slow_link(result);
     bytes_table(result);
     if (result->split != NULL)
         printf("split %-7s %.3f MB a step between the ranks; its weights %.3f MB (W), what enters it %.3f MB (D)\n",
-               result->split, (double)result->split_bytes / (double)result->steps / MEGABYTE,
+               result->split, (double)result->split_bytes / steps_made(result) / MEGABYTE,
                (double)result->split_weight_bytes / MEGABYTE, (double)result->split_input_bytes / MEGABYTE);
     if (result->path != NULL) printf("gradients     on a device, %s\n", result->path);
     printf("weights       %016llx, %s\n", (unsigned long long)result->weights_hash[0],
