@@ -21,7 +21,6 @@ struct gf_get {
 
 void gf_put_bytes(struct gf_put *put, const void *data, size_t bytes);
 void gf_put_u64_bytes(struct gf_put *put, uint64_t value, size_t bytes);
-static inline void gf_put_u16(struct gf_put *put, uint32_t value) { gf_put_u64_bytes(put, value, 2); }
 static inline void gf_put_u32(struct gf_put *put, uint32_t value) { gf_put_u64_bytes(put, value, 4); }
 static inline void gf_put_u64(struct gf_put *put, uint64_t value) { gf_put_u64_bytes(put, value, 8); }
 
@@ -31,9 +30,7 @@ void gf_put_text(struct gf_put *put, const char *text, size_t bytes);
 /* `bytes` bytes in place, or NULL. */
 const unsigned char *gf_get_bytes(struct gf_get *get, size_t bytes);
 uint64_t gf_get_u64_bytes(struct gf_get *get, size_t bytes);
-static inline uint32_t gf_get_u16(struct gf_get *get) { return (uint32_t)gf_get_u64_bytes(get, 2); }
 static inline uint32_t gf_get_u32(struct gf_get *get) { return (uint32_t)gf_get_u64_bytes(get, 4); }
-static inline uint64_t gf_get_u64(struct gf_get *get) { return gf_get_u64_bytes(get, 8); }
 
 /* A field of `bytes` bytes into text_out[bytes]: terminated, and what a terminal might act on is a '?'. */
 void gf_get_text(struct gf_get *get, char *text_out, size_t bytes);

@@ -114,7 +114,7 @@ const struct gf_setting gf_settings[] = {
     {.key = "exchange.buffers_active", COUNT(exchange.buffers_active), AGREES, .low = 1, .high = GF_OPS_MAX, .fallback = 4,
      .help = "fused buffers on the wire at once"},
     {.key = "exchange.deterministic", BOOL(exchange.deterministic), AGREES,
-     .help = "results do not depend on fusion; refuses ring"},
+     .help = "results do not depend on fusion; refuses ring and alltoall"},
     {.key = "exchange.average", NAME(exchange.average, average_names), AGREES,
      .help = "what the sum over ranks is divided by"},
     {.key = "exchange.pre_scale", REAL(exchange.pre_scale), .flags = GF_SETTING_AGREES | GF_SETTING_POWER_OF_TWO,

@@ -12,7 +12,7 @@
 typedef enum plan_kind {
     PLAN_CAST, PLAN_CHECK, PLAN_ZERO, PLAN_SCORE, PLAN_SCORE_SUM, PLAN_ACCUMULATE, PLAN_KINDS
 } plan_kind;
-#define PLAN_LAUNCH_ELEMS (UINT64_C(4) << 20) /* SCRATCH_ELEMS of lib/core/layout.c: chunks of a batch */
+#define PLAN_LAUNCH_ELEMS (UINT64_C(4) << 20) /* a launch of the host's way through the pool: below */
 
 typedef enum plan_engine { PLAN_KERNELS, PLAN_COPIES_OUT, PLAN_COPIES_IN, PLAN_ENGINES } plan_engine;
 #define PLAN_EVENTS_MAX (GF_TENSORS_MAX + 32u) /* and what is under way */

@@ -18,7 +18,7 @@ struct options {
     double samples, keep_share, compute_ms;
 };
 
-/* "1,8,64": whole numbers, rising. How many, or -1. */
+/* "1,8,64": how many, or -1. */
 static int gpus_read(const char *text, uint32_t *gpus_out)
 {
     int count = 0;

@@ -231,7 +231,8 @@ gf_status train_steps(struct train *train)
     return train->on_device ? device_weights_get(&train->device) : GF_OK;
 }
 
-gf_status train_statistics(struct train *train)
+/* What the ranks have learned of their parts of the batches (batch normalisation) becomes the average of all. */
+static gf_status train_statistics(struct train *train)
 {
     struct net *net = &train->net;
     uint32_t batch = train->options->batch;

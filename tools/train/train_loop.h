@@ -59,9 +59,6 @@ size_t train_layout(struct train *train, char *base);
 gf_status train_resume(struct train *train);
 gf_status train_checkpoint_begin(struct train *train); /* its first part */
 gf_status train_steps(struct train *train);
-/* What the ranks have learned of their parts of the batches (batch normalisation) becomes the average over all images,
- * the same on all ranks: before tests and checkpoints. */
-gf_status train_statistics(struct train *train);
 gf_status train_test(struct train *train);
 /* Sums up over all ranks into train->result. */
 gf_status train_end(struct train *train);
