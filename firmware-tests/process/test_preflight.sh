@@ -35,6 +35,9 @@ check "they_answer" said ok peers "3 of 3 ranks answered, on 1 node"
 check "they_have_one_configuration" said ok configuration "$("$gf_check" $local | sed -n 's/^hash: //p')"
 check "they_join_and_sum" said ok join "3 ranks joined .* sum over all of them is right"
 check "one_rank_alone_in_its_job" exits 0 "$run" -n 1 "$gf_check" $local --preflight
+file three.cfg 'job = { world = 3; };'
+check "what_the_launcher_and_the_file_differ_in" exits 1 "$run" -n 2 "$gf_check" "$scratch/three.cfg" --preflight
+check "gf_open_would_refuse" said fail footprint "job.world is 3 in the configuration, but GF_RANK says 2 ranks"
 check "json" exits 0 "$run" -n 2 --merge "$gf_check" $local --preflight --json
 check "json_is_a_line_a_rank" [ "$(grep -c '^{"rank":[01],"world":2,.*"result":"ok","lines":\[{.*}\]}$' "$scratch/out")" -eq 2 ]
 check "json_has_nothing_else" [ "$(wc -l <"$scratch/out")" -eq 2 ]

@@ -41,22 +41,23 @@ int check_job_fill(const struct gf_config *config, const struct gf_tensor *tenso
     job.launcher = (status == GF_OK) ? identity.source : "job.world";
     if (job.launched && ((world != 0) || (local_count != 0)))
         return refuse(TOOL_EXIT_USAGE, "--world and --local are for a node by itself; here the launcher says");
-    if (status == GF_OK) {
-        job.config.job.world = identity.world;
-        job.config.job.rank = identity.rank;
-        if (config->job.id == 0) job.config.job.id = identity.job_id;
-        if (identity.address[0] != '\0') memcpy(job.config.rendezvous.address, identity.address, GF_TEXT_MAX);
-    } else if (!job.launched) {
+    if (!job.launched) {
         job.config.job.world = (world != 0) ? world : WORLD_ASSUMED;
         job.config.job.rank = 0;
     }
-    job.local = (status == GF_OK) ? identity.local : job.config.job.rank;
-    job.config.job.ignore_environment = true; /* it has been asked */
-    if (gf_config_effective(&job.config, &job.config, error) != GF_OK) return refuse(EXIT_FAILURE, error);
     job.config.log = fault_keep;
     job.config.log_user = job.need_fault;
     if (gf_measure(&job.config, tensors, tensor_count, &job.need) == GF_OK) job.need_fault[0] = '\0';
     job.config.log = NULL;
+    if (status == GF_OK) { /* as gf_measure() has taken it from the environment, or has refused it */
+        job.config.job.world = identity.world;
+        job.config.job.rank = identity.rank;
+        if (config->job.id == 0) job.config.job.id = identity.job_id;
+        if (identity.address[0] != '\0') memcpy(job.config.rendezvous.address, identity.address, GF_TEXT_MAX);
+    }
+    job.local = (status == GF_OK) ? identity.local : job.config.job.rank;
+    job.config.job.ignore_environment = true;
+    if (gf_config_effective(&job.config, &job.config, error) != GF_OK) return refuse(EXIT_FAILURE, error);
     /* A job whose control address is loopback has all of its ranks here. */
     job.local_count = (local_count != 0) ? local_count
                       : gf_ip_loopback(job.config.rendezvous.address) ? job.config.job.world : 1;
