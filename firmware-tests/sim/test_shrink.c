@@ -3,6 +3,7 @@
  * afterwards: the soak's elastic jobs. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/elastic.h"
+#include "lib/context.h"
 
 #define GOAL 6u /* steps */
 
@@ -245,4 +246,27 @@ TEST(who_polls_goes_on_alone_at_once)
     expect_out(&w, 0x3, GF_AGAIN, "ranks 0 and 1 die");
     assert_int_equal(elastic.ranks[2].changes, 1);
     assert_true(elastic.ranks[2].change_ns < SECOND / 20);
+}
+
+static char link_said[sizeof((struct gf_error *)0)->text];
+
+static void link_fails(struct world *w, uint32_t rank)
+{
+    static const struct gf_fault fault = {.code = GF_ERR_LINK, .peer = 2, .text = "rank 2 is gone"};
+    gf_context *gf = w->ranks[0].gf;
+    kill_hit(w, rank);
+    if (!done || (rank != 0) || (link_said[0] != '\0') || (gf->epoch != 2) || (gf->phase != GF_PHASE_STEP)) return;
+    assert_int_equal(gf_fail_fault(gf, &fault, GF_OPERATION_STEP), GF_ERR_LINK);
+    assert_int_equal(gf_error_last(gf)->peer, 1);
+    (void)snprintf(link_said, sizeof link_said, "%s", gf_error_last(gf)->text);
+}
+
+TEST(what_a_link_says_of_a_member_names_its_rank_in_the_epoch)
+{
+    struct world_setup setup = elastic_setup(3);
+    link_said[0] = '\0';
+    by_hand(link_fails, 0x2);
+    WORLD_OPEN(w, &setup);
+    jobs_run(&w);
+    assert_string_equal(link_said, "rank 2 is gone (by member id: 2 is rank 1 of epoch 2)");
 }

@@ -62,9 +62,13 @@ gf_status gf_fail(gf_context *gf, gf_status code, gf_operation operation, uint32
 gf_status gf_fail_fault(gf_context *gf, const struct gf_fault *fault, gf_operation operation)
 {
     if (gf->error.code != GF_OK) return gf->error.code;
-    error_fill(gf, (fault->code == GF_OK) ? GF_ERR_LINK : fault->code, operation, gf_rank_of(gf, fault->peer),
-               GF_TENSOR_NONE);
+    uint32_t rank = gf_rank_of(gf, fault->peer);
+    error_fill(gf, (fault->code == GF_OK) ? GF_ERR_LINK : fault->code, operation, rank, GF_TENSOR_NONE);
     gf_error_take(&gf->error, fault);
+    size_t used = strlen(gf->error.text);
+    if (rank != fault->peer)
+        (void)snprintf(gf->error.text + used, sizeof gf->error.text - used,
+                       " (by member id: %u is rank %u of epoch %u)", fault->peer, rank, gf->epoch);
     failing_begin(gf, false);
     return gf->error.code;
 }
