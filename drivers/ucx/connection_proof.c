@@ -174,7 +174,11 @@ int gf_conn_accept(int fd, struct sockaddr *address, socklen_t *bytes)
     for (uint32_t i = 0; (i < REFUSED_A_CALL) && !__atomic_load_n(&proofs->ended, __ATOMIC_ACQUIRE); i++) {
         if (bytes != NULL) *bytes = room;
         int taken = __real_accept(fd, address, bytes);
-        if (taken < 0) break;
+        if (taken < 0) {
+            if (((errno == EMFILE) || (errno == ENFILE)) && gf_log_due(++proofs->refused))
+                gf_log_line(&proofs->log, GF_LOG_ERROR, "link: accept: no file descriptor left");
+            break;
+        }
         char byte; /* UCX may close one of two connections that cross before its hello: that is no stranger */
         ssize_t said = __real_recv(taken, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
         if (gf_conn_greet(proofs, taken)) return taken;

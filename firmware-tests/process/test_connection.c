@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -327,6 +328,38 @@ TEST(of_a_connection_that_has_ended_there_is_nothing_to_read)
     assert_int_equal(epoll_ctl(set, EPOLL_CTL_MOD, caller.fd, &event), 0);
     assert_int_equal(heard_of(set, &caller), EPOLLOUT);
     assert_int_equal(close(set), 0);
+    pair_close();
+}
+
+static uint32_t complaints;
+
+static void hear(void *user, gf_log_level level, const char *text)
+{
+    (void)user;
+    complaints += (level == GF_LOG_ERROR) && (strcmp(text, "link: accept: no file descriptor left") == 0);
+}
+
+/* UCX hears of none of it, and the caller waits. */
+TEST(a_lack_of_descriptors_is_said_and_passes)
+{
+    struct gf_fault fault = {.code = GF_OK};
+    struct rlimit had, none;
+    pair_open("", false);
+    listener.proofs.log.fn = hear;
+    complaints = 0;
+    call();
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &had), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = had.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    for (int ms = 0; (ms < 2000) && (complaints == 0); ms++) {
+        (void)gf_proofs_progress(&caller.proofs, 0, &fault);
+        assert_int_equal(accept(listen_fd, NULL, NULL), -1);
+        ms_pass();
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &had), 0);
+    assert_int_not_equal(complaints, 0);
+    assert_int_equal(caller_waits(&fault), GF_OK);
+    assert_true(listener.fd >= 0);
     pair_close();
 }
 
