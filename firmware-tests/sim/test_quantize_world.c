@@ -240,23 +240,26 @@ TEST(survivors_keep_their_residuals)
     }
 }
 
-/* What a sign makes of the gaps between tensors is not added up. */
+/* What a sign makes of the gaps between tensors is not added up, also where a buffer is cut at the end of one. */
 TEST(gaps_stay_zero)
 {
-    for (uint32_t world = 1; world <= 4; world += 3) {
+    static const struct gf_tensor halves[] = {{.name = "a", .elem_count = 2100}, {.name = "b", .elem_count = 2100}};
+    for (uint32_t row = 0; row < 4; row++) {
+        uint32_t world = (row % 2 == 0) ? 1 : 4, count = (row < 2) ? LENGTH(gappy) : LENGTH(halves);
         struct world_setup setup = setup_of(world, GF_QUANTIZE_ONEBIT, false);
         const struct world_step step = {.order = WORLD_BACKWARD};
         const gf_context *gf;
         uint64_t gaps = 0;
-        setup.tensors = gappy;
-        setup.tensor_count = LENGTH(gappy);
-        setup.config.exchange.fuse_bytes = 1 << 20;
+        setup.tensors = (row < 2) ? gappy : halves;
+        setup.tensor_count = count;
+        setup.config.exchange.fuse_bytes = (row < 2) ? 1 << 20 : 1 << 14;
+        setup.config.exchange.cut_bytes = 1 << 14;
         WORLD_OPEN(w, &setup);
         gf = w.ranks[0].gf;
         for (uint32_t i = 0; i < 20; i++) {
             world_step_ok(&w, &step);
         }
-        for (uint32_t t = 0; t + 1 < LENGTH(gappy); t++)
+        for (uint32_t t = 0; t + 1 < count; t++)
             for (uint64_t i = gf->tensors[t].first_elem + gf->tensors[t].elem_count; i < gf->tensors[t + 1].first_elem;
                  i++, gaps++) {
                 assert_true(((const float *)(uintptr_t)gf->gradient)[i] == 0);

@@ -36,15 +36,19 @@ static gf_status quantized_pack(gf_context *gf, struct gf_op *op)
     return GF_OK;
 }
 
-/* A sign has no zero: what was made of the gaps between tensors would be added up step by step. In an order of the
- * appliance's own there are none, and the next tensor may lie anywhere. */
+/* A sign has no zero: what was made of the gaps between tensors would be added up step by step. A buffer that is cut
+ * may begin or end with one. In an order of the appliance's own there are none: the next tensor may lie anywhere. */
 static gf_status gaps_clear(gf_context *gf, const struct gf_op *op)
 {
     const struct gf_buffer *buffer = gf_buffer_of(gf, op);
-    for (uint32_t i = buffer->first_tensor; (gf->config.pool_order == NULL) && (i < buffer->last_tensor); i++) {
-        uint64_t end = gf->tensors[i].first_elem + gf->tensors[i].elem_count, next = gf->tensors[i + 1].first_elem;
-        gf_mem at = op->of.buffer.gradient + (end - buffer->first_elem) * sizeof(float);
-        if ((next > end) && (gf->ops->zero(&gf->queue, at, (next - end) * sizeof(float)) < 0))
+    uint64_t begin = buffer->first_elem, end = begin + buffer->elem_count;
+    uint32_t last = (buffer->last_tensor + 1 < gf->tensor_count) ? buffer->last_tensor + 1 : buffer->last_tensor;
+    for (uint32_t i = buffer->first_tensor; (gf->config.pool_order == NULL) && (i <= last); i++) {
+        uint64_t from = (i > 0) ? gf->tensors[i - 1].first_elem + gf->tensors[i - 1].elem_count : 0;
+        uint64_t to = (gf->tensors[i].first_elem < end) ? gf->tensors[i].first_elem : end;
+        if (from < begin) from = begin;
+        if ((to > from) && (gf->ops->zero(&gf->queue, op->of.buffer.gradient + (from - begin) * sizeof(float),
+                                          (to - from) * sizeof(float)) < 0))
             return gf_device_failed(gf, GF_OPERATION_STEP);
     }
     return GF_OK;
