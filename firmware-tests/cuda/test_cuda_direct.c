@@ -42,6 +42,19 @@ TEST(a_run_from_device_to_device_ends_where_it_ends_on_the_host)
     }
 }
 
+TEST(ranks_whose_tensors_are_all_empty_open_and_step)
+{
+    static const struct gf_tensor none = {.name = "none"};
+    static const struct world_step forward = {.order = WORLD_FORWARD};
+    struct world_setup host = {.world = 2, .tensors = &none, .tensor_count = 1, .sim.ranks_per_node = 2}, cuda;
+    cuda_world_begin(1, NULL);
+    cuda = cuda_world_setup(&host);
+    cuda_world_open_alone(&cuda);
+    assert_true(both->cuda.ranks[0].gf->ipc.agreed);
+    world_step_ok(&both->cuda, &forward);
+    cuda_world_close_alone();
+}
+
 static void expect_fallback(const struct state_run *run, const char *reason)
 {
     cuda_world_expect_path(GF_PATH_STAGED);

@@ -36,7 +36,7 @@ static struct gf_coll_need op_need(const struct gf_layout *layout)
 /* What all ranks' requests on device memory pass through, and the wire's own on a device. */
 static uint64_t wire_pool_bytes(const struct gf_layout *layout)
 {
-    uint64_t requests = layout->on_device ? layout->pool.elem_count * sizeof(float) : 0, bytes = layout->pack_bytes;
+    uint64_t requests = layout->on_device ? gf_device_wire_bytes(&layout->pool) : 0, bytes = layout->pack_bytes;
     return (bytes > requests) ? bytes : requests;
 }
 

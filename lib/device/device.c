@@ -77,10 +77,9 @@ static gf_status finished_wait(gf_context *gf)
 /* By way of the wire pool. */
 static gf_status device_copy(gf_context *gf, gf_mem pool, gf_mem host, uint64_t bytes, bool writes)
 {
-    uint64_t most = gf->pool.elem_count * sizeof(float);
+    uint64_t most = gf_device_wire_bytes(&gf->pool);
     void *wire = (void *)(uintptr_t)gf->wire;
     gf_status status;
-    GF_ASSERT((most > 0) || (bytes == 0));
     for (uint64_t done = 0, count; done < bytes; done += count) {
         count = (bytes - done < most) ? bytes - done : most;
         if (writes) memcpy(wire, (const void *)(uintptr_t)(host + done), count);

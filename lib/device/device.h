@@ -40,6 +40,12 @@ struct gf_device_module {
     void (*flags_close)(gf_context *gf);
 };
 
+/* Of host memory that copies there and back pass through: all elements of a pool, and at least a canary (ipc.c). */
+static inline uint64_t gf_device_wire_bytes(const struct gf_pool_sizes *pool)
+{
+    return pool->elem_count * sizeof(float) + sizeof(uint64_t);
+}
+
 /* Of a pool, wherever it lies. */
 static inline gf_status gf_pool_read(gf_context *gf, void *to, gf_mem from, uint64_t bytes)
 {
