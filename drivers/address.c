@@ -33,10 +33,11 @@ bool gf_fd_listens(int fd)
     return (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) == 0) && (listens != 0);
 }
 
-/* The digits that *text begins with, up to 65535, and *text behind them; 0: no port. */
+/* The digits that *text begins with, of which the first is not 0, up to 65535, and *text behind them; 0: no port. */
 static unsigned port_read(const char **text)
 {
     unsigned port = 0;
+    if (**text == '0') return 0;
     for (; (**text >= '0') && (**text <= '9') && (port <= UINT16_MAX); (*text)++)
         port = port * 10 + (unsigned)(**text - '0');
     return (port <= UINT16_MAX) ? port : 0;
