@@ -105,7 +105,7 @@ typedef enum gf_idle {
     GF_IDLE_SLEEP     /* sleep on the link's wake-up at once */
 } gf_idle;
 
-/* Whose momentum a sparse step uses (facts in lib/README.md). */
+/* Whose momentum a sparse step uses (lib/sparse/README.md). */
 typedef enum gf_sparse_momentum {
     GF_SPARSE_MOMENTUM_REDUCED = 0, /* raw history; momentum after the reduction, on sent chunks */
     GF_SPARSE_MOMENTUM_LOCAL        /* Nesterov's before accumulation; chunks are chosen by their gradients */

@@ -24,7 +24,7 @@ static gf_status requests_ended(gf_context *gf)
 void gf_warm_post(gf_context *gf, gf_collective collective, float *data, uint64_t count)
 {
     const struct gf_call call = {GF_OPERATION_JOIN, (uint16_t)collective, 0};
-    gf_status status = gf_request_post(gf, call, (gf_mem)(uintptr_t)data, count, GF_TYPE_F32, &gf->warm.requests[0]);
+    gf_status status = gf_request_post(gf, call, (gf_mem)(uintptr_t)data, count, GF_TYPE_F32, &gf->warm.request);
     GF_ASSERT(status == GF_OK);
 }
 

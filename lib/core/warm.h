@@ -23,7 +23,7 @@ struct gf_warm {
     uint32_t connected;      /* peers, so far */
     uint32_t touched_rank;
     uint64_t touched_bytes;  /* of its region */
-    struct gf_request requests[GF_REQUESTS_MAX];
+    struct gf_request request;
 };
 
 /* Posts the one request that is under way at a time: of an allreduce, or of what each rank has for all. */

@@ -12,7 +12,6 @@ struct gf_optimizer_kind {
     gf_status (*run)(gf_context *gf, uint32_t first, uint32_t last, float rate);
 };
 extern const struct gf_optimizer_kind gf_optimizer_adamw, gf_optimizer_lamb; /* adam.c */
-const struct gf_optimizer_kind *gf_optimizer_kind_of(const gf_context *gf);  /* not of none */
 
 double gf_power_of(double base, uint64_t power); /* schedule.c; libm's pow() differs from machine to machine */
 gf_status gf_half_refresh(gf_context *gf); /* half.c */

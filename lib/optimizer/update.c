@@ -17,7 +17,8 @@ static gf_status lars_run(gf_context *gf, uint32_t first, uint32_t last, float r
 static const struct gf_optimizer_kind sgd = {.has_parts = true, .run = sgd_run};
 static const struct gf_optimizer_kind lars = {.has_ratio = true, .has_parts = true, .run = lars_run};
 
-const struct gf_optimizer_kind *gf_optimizer_kind_of(const gf_context *gf)
+/* Not of none. */
+static const struct gf_optimizer_kind *kind_of(const gf_context *gf)
 {
     static const struct gf_optimizer_kind *const kinds[] = {
         [GF_OPTIMIZER_SGD] = &sgd, [GF_OPTIMIZER_LARS] = &lars, [GF_OPTIMIZER_ADAMW] = &gf_optimizer_adamw,
@@ -41,7 +42,7 @@ uint64_t gf_places_elems(const gf_context *gf, uint32_t first, uint32_t last)
 /* What the rules of an update depend on. */
 static bool same_rules(const gf_context *gf, const struct gf_pool_tensor *a, const struct gf_pool_tensor *b)
 {
-    const struct gf_optimizer_kind *kind = gf_optimizer_kind_of(gf);
+    const struct gf_optimizer_kind *kind = kind_of(gf);
     if ((a->type != b->type) || (a->sparse != b->sparse)) return false;
     if (kind->has_parts) return true;
     return !kind->has_ratio && ((a->flags & GF_TENSOR_NO_DECAY) == (b->flags & GF_TENSOR_NO_DECAY));
@@ -68,7 +69,7 @@ float gf_gradient_factor(const gf_context *gf, const struct gf_pool_tensor *tens
 
 bool gf_has_ratio(const gf_context *gf, uint32_t tensor)
 {
-    return gf_optimizer_kind_of(gf)->has_ratio && ((gf->tensors[tensor].flags & GF_TENSOR_NO_DECAY) == 0);
+    return kind_of(gf)->has_ratio && ((gf->tensors[tensor].flags & GF_TENSOR_NO_DECAY) == 0);
 }
 
 static gf_mem norm_at(const gf_context *gf, uint64_t place) { return gf->optimizer.norms + place * sizeof(float); }
@@ -141,7 +142,7 @@ static struct gf_update update_of(const gf_context *gf, uint32_t tensor, uint64_
     bool applied_before = gf->step.sparse && (placed->sparse != 0) && /* momentum is in the history already */
                           (gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED);
     bool has_momentum = (gf->optimizer.momentum != 0) && !applied_before;
-    bool is_lars = gf_optimizer_kind_of(gf) == &lars; /* its momentum is made of steps, not of gradients */
+    bool is_lars = kind_of(gf) == &lars; /* its momentum is made of steps, not of gradients */
     return (struct gf_update){
         .weight_f32 = gf->optimizer.weight + first * sizeof(float),
         .momentum_f32 = has_momentum ? gf->optimizer.momentum + first * sizeof(float) : 0,
@@ -230,7 +231,7 @@ gf_status gf_update(gf_context *gf, float learning_rate)
     gf->step.state = GF_STEP_UPDATED;
     if (gf->step.skipped) return GF_OK;
     gf->optimizer.updates++;
-    if (gf_optimizer_kind_of(gf)->has_ratio &&
+    if (kind_of(gf)->has_ratio &&
         (gf->ops->zero(&gf->queue, gf_weight_square(gf, 0), UINT64_C(2) * gf->tensor_count * sizeof(float)) < 0))
         return gf_device_failed(gf, GF_OPERATION_UPDATE);
     for (uint32_t first = 0, last; first < gf->tensor_count; first = last + 1) { /* places in the pool */
@@ -238,7 +239,7 @@ gf_status gf_update(gf_context *gf, float learning_rate)
         for (last = first; (last + 1 < gf->tensor_count) && same_rules(gf, to, at_place(gf, last + 1)); last++)
             to = at_place(gf, last + 1);
         if (gf->step.sparse && (from->sparse != 0)) continue; /* by chunks, below */
-        if ((status = gf_optimizer_kind_of(gf)->run(gf, first, last, learning_rate)) < 0) return status;
+        if ((status = kind_of(gf)->run(gf, first, last, learning_rate)) < 0) return status;
     }
     return gf->step.sparse ? gf->modules->sparse->update(gf, learning_rate) : GF_OK;
 }

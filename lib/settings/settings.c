@@ -16,7 +16,7 @@ static const void *field_of(const struct gf_setting *setting, const struct gf_co
     return (const char *)config + setting->offset;
 }
 
-uint64_t gf_setting_fallback(const struct gf_setting *setting, const struct gf_config *config)
+static uint64_t fallback_of(const struct gf_setting *setting, const struct gf_config *config)
 {
     const char *driver = config->device.driver;
     bool on_device = (driver[0] != '\0') && (strncmp(driver, "host", sizeof config->device.driver) != 0);
@@ -35,7 +35,7 @@ uint64_t gf_setting_number(const struct gf_setting *setting, const struct gf_con
     case 8: memcpy(&number, field_of(setting, config), 8); break;
     default: GF_ASSERT(false);
     }
-    return (number == 0) ? gf_setting_fallback(setting, config) : number;
+    return (number == 0) ? fallback_of(setting, config) : number;
 }
 
 void gf_setting_number_set(const struct gf_setting *setting, struct gf_config *config, uint64_t number)

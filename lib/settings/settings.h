@@ -60,7 +60,6 @@ extern const char *const gf_type_names[GF_TYPE_COUNT];
 uint32_t gf_config_unsaid(const struct gf_config *config);
 void gf_config_unsay(struct gf_config *config, uint32_t unsaid);
 /* Effective values: the fallback where the field is 0 or empty. Number is for bool, count, bytes, time and name. */
-uint64_t gf_setting_fallback(const struct gf_setting *setting, const struct gf_config *config);
 uint64_t gf_setting_number(const struct gf_setting *setting, const struct gf_config *config);
 float gf_setting_real(const struct gf_setting *setting, const struct gf_config *config);
 const char *gf_setting_text(const struct gf_setting *setting, const struct gf_config *config);
@@ -88,7 +87,6 @@ char *gf_units_real(float real, char *text_out); /* the shortest that reads back
 
 /* 10.0.0.1:7117 or [fd00::1]:7117, nothing else. */
 bool gf_address_numeric(const char *address);
-bool gf_ip_numeric(const char *ip);
 bool gf_ip_loopback(const char *ip_or_address); /* of a numeric one */
 
 /* The default of a field as gf_config_summary() names and writes it, in value_out[GF_SETTING_VALUE_BYTES]; false where

@@ -49,7 +49,7 @@ char *gf_units_real(float real, char *text_out)
     return text_out;
 }
 
-bool gf_ip_numeric(const char *ip) { return gf_place_parse(ip, false, &(struct gf_place){0}); }
+static bool ip_numeric(const char *ip) { return gf_place_parse(ip, false, &(struct gf_place){0}); }
 bool gf_address_numeric(const char *address) { return gf_place_parse(address, true, &(struct gf_place){0}); }
 
 bool gf_ip_loopback(const char *ip_or_address)
@@ -86,7 +86,7 @@ bool gf_setting_text_valid(const struct gf_setting *setting, const char *text)
     if ((text[0] == '\0') || (strlen(text) >= setting->size)) return false;
     switch ((gf_setting_form)setting->form) {
     case GF_FORM_ADDRESS:    return gf_address_numeric(text);
-    case GF_FORM_IP:         return gf_ip_numeric(text);
+    case GF_FORM_IP:         return ip_numeric(text);
     case GF_FORM_TRANSPORTS: return list_valid(text, LOWER, ",");
     case GF_FORM_DEVICES:    return list_valid(text, LOWER UPPER ".:-@", ",;");
     case GF_FORM_PORTS:      return ports_valid(text);

@@ -32,7 +32,8 @@ gf_status perf_device_wait(struct perf *perf)
     return perf_device_told(device, status);
 }
 
-gf_status perf_device_copy(struct perf *perf, gf_mem dst, gf_mem src, uint64_t bytes)
+/* Queued. */
+static gf_status device_copy(struct perf *perf, gf_mem dst, gf_mem src, uint64_t bytes)
 {
     struct perf_device *device = device_of(perf);
     return perf_device_told(device, device->gpu->driver->copy(&device->queue, dst, src, bytes));
@@ -64,7 +65,7 @@ gf_status perf_device_fill(struct perf *perf, struct perf_values values)
     for (uint64_t first = 0; (status >= 0) && (first < values.elem_count);) {
         struct perf_values part = values_part(perf, &values, first);
         perf_values_fill(&part);
-        status = perf_device_copy(perf, perf_input(perf) + first * size, staging, part.elem_count * size);
+        status = device_copy(perf, perf_input(perf) + first * size, staging, part.elem_count * size);
         if (status >= 0) status = perf_device_wait(perf);
         first += part.elem_count;
     }
@@ -78,7 +79,7 @@ gf_status perf_device_wrong(struct perf *perf, struct perf_values values, uint64
     gf_status status = GF_OK;
     for (uint64_t first = 0; (status >= 0) && (first < values.elem_count);) {
         struct perf_values part = values_part(perf, &values, first);
-        status = perf_device_copy(perf, staging, perf->data + first * size, part.elem_count * size);
+        status = device_copy(perf, staging, perf->data + first * size, part.elem_count * size);
         if (status >= 0) status = perf_device_wait(perf);
         if (status >= 0) *wrong += perf_values_wrong(&part);
         first += part.elem_count;
@@ -91,7 +92,7 @@ static gf_status step_run(struct perf *perf, uint64_t elem_count)
     struct perf_device *device = device_of(perf);
     gf_status status = gf_step_begin(perf->gf);
     if ((status >= 0) && (perf->source != 0))
-        status = perf_device_copy(perf, perf->data, perf->source, elem_count * gf_type_size_bytes(perf->plan.type));
+        status = device_copy(perf, perf->data, perf->source, elem_count * gf_type_size_bytes(perf->plan.type));
     if (status >= 0) status = gf_tensor_ready(perf->gf, 0, device->queue.stream);
     if (status >= 0) status = gf_step_wait(perf->gf);
     if (status >= 0) status = gf_queue_follow(perf->gf, device->queue.stream);

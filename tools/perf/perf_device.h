@@ -27,7 +27,6 @@ gf_status perf_device_clear(struct perf *perf, uint64_t bytes);
 gf_status perf_device_fill(struct perf *perf, struct perf_values values);
 gf_status perf_device_wrong(struct perf *perf, struct perf_values values, uint64_t *wrong);
 gf_status perf_device_wait(struct perf *perf);
-gf_status perf_device_copy(struct perf *perf, gf_mem dst, gf_mem src, uint64_t bytes); /* queued */
 gf_status perf_device_told(const struct perf_device *device, gf_status status); /* says on stderr what failed */
 
 #endif

@@ -124,7 +124,8 @@ void perf_row_fill(float *times_us, uint32_t count, double factor, struct perf_r
     row->busbw = row->algbw * factor;
 }
 
-gf_algorithm perf_algorithm_last(gf_context *gf, gf_operation operation)
+/* Of the newest such operation in the trace, which it reads to its end. */
+static gf_algorithm algorithm_last(gf_context *gf, gf_operation operation)
 {
     struct gf_trace_record records[64];
     gf_algorithm last = GF_ALGORITHM_AUTO;
@@ -147,7 +148,7 @@ static gf_status place_measure(struct perf *perf, uint64_t bytes, struct perf_ro
     if (status >= 0) status = samples_plan(perf, row.elem_count, &count);
     for (uint32_t i = 0; (status >= 0) && (i < count); i++) status = sample(perf, row.elem_count, &perf->times_us[i]);
     if (status < 0) return status;
-    row.algorithm = perf_algorithm_last(perf->gf, perf->way->is_step ? GF_OPERATION_STEP : perf->plan.operation);
+    row.algorithm = algorithm_last(perf->gf, perf->way->is_step ? GF_OPERATION_STEP : perf->plan.operation);
     if ((status = perf_greatest(perf->gf, perf->times_us, count)) < 0) return status;
     perf_row_fill(perf->times_us, count, perf_bus_factor(perf->plan.operation, gf_world(perf->gf)), &row);
     if (perf->plan.check && ((status = checked_run(perf, row.elem_count, &wrong)) < 0)) return status;

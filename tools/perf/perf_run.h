@@ -68,8 +68,6 @@ uint32_t perf_sample_count(const struct perf_plan *plan, double estimate_us);
 void perf_row_fill(float *times_us, uint32_t count, double factor, struct perf_row *row);
 /* By which algbw becomes busbw. */
 double perf_bus_factor(gf_operation operation, uint32_t world);
-/* Of the newest such operation in the trace, which it reads to its end. */
-gf_algorithm perf_algorithm_last(gf_context *gf, gf_operation operation);
 /* Measures `bytes` of data, rounded down to elements, out of place too where there is a source. The row is the same on
  * all ranks. */
 gf_status perf_measure(struct perf *perf, uint64_t bytes, struct perf_row *row_out);

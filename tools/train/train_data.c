@@ -213,7 +213,7 @@ void data_random_seed(struct data_random *random, uint64_t seed, uint64_t stream
     if (random->state == 0) random->state = 1; /* the one state that xorshift never leaves */
 }
 
-uint64_t data_random_next(struct data_random *random)
+static uint64_t random_next(struct data_random *random)
 {
     uint64_t state = random->state;
     state ^= state >> 12;
@@ -227,14 +227,14 @@ uint32_t data_random_below(struct data_random *random, uint32_t bound)
 {
     uint32_t odd_ones = (uint32_t)(-bound) % bound; /* 2^32 mod bound: values below it would come once too often */
     for (;;) {
-        uint64_t wide = (data_random_next(random) >> 32) * bound;
+        uint64_t wide = (random_next(random) >> 32) * bound;
         if ((uint32_t)wide >= odd_ones) return (uint32_t)(wide >> 32);
     }
 }
 
 float data_random_normal(struct data_random *random)
 {
-    double radius = ((double)(data_random_next(random) >> 11) + 1.0) * 0x1p-53; /* (0, 1] */
-    double turn = (double)(data_random_next(random) >> 11) * 0x1p-53;
+    double radius = ((double)(random_next(random) >> 11) + 1.0) * 0x1p-53; /* (0, 1] */
+    double turn = (double)(random_next(random) >> 11) * 0x1p-53;
     return (float)(sqrt(-2.0 * log(radius)) * cos(6.283185307179586 * turn));
 }

@@ -32,7 +32,6 @@ struct data_random {
     uint64_t state;
 };
 void data_random_seed(struct data_random *random, uint64_t seed, uint64_t stream);
-uint64_t data_random_next(struct data_random *random);
 uint32_t data_random_below(struct data_random *random, uint32_t bound); /* even, no modulo bias */
 float data_random_normal(struct data_random *random);                   /* mean 0, deviation 1 */
 

@@ -13,7 +13,7 @@
 struct net_split {
     gf_context *gf;
     gf_status status;       /* of the last exchange: forward() has no other way to say so */
-    uint32_t weight_tensor, bias_tensor;
+    uint32_t weight_tensor;
     uint32_t in_width, out_width, rank, world;
     uint32_t images, rows;  /* of all ranks; of out_width here */
     float *whole;           /* [out_width][in_width + 1] weights, then biases: drawn, and gathered for the test */
