@@ -46,11 +46,8 @@ static size_t sleep_at(const gf_context *gf, uint32_t index)
 
 void gf_wake(gf_context *gf)
 {
-    const struct gf_link_driver *driver = gf->link->driver;
-    if ((driver->flag_wake == NULL) || (gf->algorithm != GF_ALGORITHM_DIRECT)) return;
-    for (uint32_t rank = 0; rank < gf->world; rank++)
-        if ((rank != gf->rank) && (driver->map(gf->link, gf_member_id_of(gf, rank)) != NULL))
-            driver->flag_wake(gf->link, gf_member_id_of(gf, rank), sleep_at(gf, rank));
+    const struct gf_coll_kind *kind = gf->modules->coll[gf->algorithm];
+    if ((kind != NULL) && (kind->wake != NULL)) kind->wake(gf->link, gf->ids, gf->world, gf->rank, gf->lane_ranks);
 }
 
 static uint32_t shared_index(const gf_context *gf) { return gf->nodes.used ? gf->nodes.of.local_index : gf->rank; }

@@ -1,15 +1,11 @@
 /* The end of opening: all ranks meet, and learn who shares what with whom; on that depends which algorithm sums. What
  * UCX takes lazily for its pools it takes in the first steps (drivers/README.md). */
-#include <stdio.h>
-
 #include "lib/device/device.h"
 #include "lib/modules/modules.h"
 #include "lib/core/accessors.h"
 #include "lib/core/arena.h"
 #include "lib/core/choose.h"
 #include "lib/core/device_work.h"
-
-#define PAGES_A_POLL 256u
 
 /* GF_OK once all requests that were posted have ended; their places are free again. */
 static gf_status requests_ended(gf_context *gf)
@@ -46,17 +42,10 @@ static bool nodes_post(gf_context *gf)
 
 static gf_status direct_refuse(gf_context *gf)
 {
-    char ranks[80] = "";
-    uint32_t peer = GF_RANK_NONE;
-    for (uint32_t r = 0, used = 0; (r < gf->world) && (used + 12 < sizeof ranks); r++) {
-        if ((r == gf->rank) || (gf->link->driver->map(gf->link, gf_member_id_of(gf, r)) != NULL)) continue;
-        used += (uint32_t)snprintf(ranks + used, sizeof ranks - used, "%s%u", (used > 0) ? ", " : " with ranks ", r);
-        if (peer == GF_RANK_NONE) peer = r;
-    }
-    if (peer == GF_RANK_NONE) (void)snprintf(ranks, sizeof ranks, " between other ranks than rank %u", gf->rank);
-    return gf_fail(gf, GF_ERR_CONFIG, GF_OPERATION_JOIN, peer, GF_TENSOR_NONE,
-                   "exchange.algorithm = direct: no shared memory%s; allowed are ranks of one node that have posix in "
-                   "link.transports, elsewhere auto", ranks);
+    uint32_t peer;
+    char text[256];
+    gf->modules->coll[GF_ALGORITHM_DIRECT]->unshared(gf->link, gf->ids, gf->world, gf->rank, &peer, text);
+    return gf_fail(gf, GF_ERR_CONFIG, GF_OPERATION_JOIN, peer, GF_TENSOR_NONE, "%s", text);
 }
 
 /* Some more rounds where gradients lie on devices: whose memory is reached from where. */
@@ -73,33 +62,13 @@ static gf_status finished(gf_context *gf)
     gf->waiting.oversubscribed = gf->warm.met[GF_MET_OVERSUBSCRIBED] > 0;
     gf_choose_commit(gf, all_share(gf));
     gf->warm.state = GF_WARM_TOUCH;
-    gf->warm.touched_rank = (gf->epoch > 1) ? gf->world : 0;
-    gf->warm.touched_bytes = 0;
+    gf->warm.touched_pages = 0;
     return ((gf->algorithm == GF_ALGORITHM_DIRECT) || gf->nodes.used || gf->on_device) ? GF_AGAIN : GF_OK;
-}
-
-/* One look at each page of each peer's region, some a turn: there is no other moment at which nobody waits. */
-static gf_status peers_touch(gf_context *gf)
-{
-    if (gf->link->driver->simulated) return GF_OK; /* gf-plan's regions are larger than this machine */
-    for (uint32_t pages = 0; gf->warm.touched_rank < gf->world; pages++) {
-        gf_mem at = (gf_mem)(uintptr_t)gf->link->driver->map(gf->link, gf_member_id_of(gf, gf->warm.touched_rank));
-        struct gf_check ignored = {.bad_first = UINT64_MAX};
-        if ((at == 0) || (gf->warm.touched_bytes >= gf->region.bytes)) {
-            gf->warm.touched_rank++;
-            gf->warm.touched_bytes = 0;
-            continue;
-        }
-        if (pages == PAGES_A_POLL) return GF_AGAIN;
-        if (gf->wire_ops->check(&gf->queue, at + gf->warm.touched_bytes, GF_TYPE_F32, 1, 0, &ignored) < 0)
-            return gf_device_failed(gf, GF_OPERATION_JOIN);
-        gf->warm.touched_bytes += GF_PAGE_BYTES;
-    }
-    return GF_OK;
 }
 
 gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
 {
+    const struct gf_coll_kind *kind;
     gf_status status = requests_ended(gf);
     if (status != GF_OK) return status;
     switch (gf->warm.state) {
@@ -117,7 +86,9 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
         return (status < 0) ? status : finished(gf);
     case GF_WARM_TOUCH:
         gf->waiting.moved_ns = now_ns; /* nothing to wait for */
-        if ((status = peers_touch(gf)) != GF_OK) return status;
+        kind = gf->modules->coll[gf->nodes.used ? GF_ALGORITHM_HIERARCHY : GF_ALGORITHM_DIRECT];
+        if ((gf->epoch == 1) && (kind != NULL) &&
+            (kind->touch(gf->link, gf->ids, gf->world, &gf->warm.touched_pages) == GF_AGAIN)) return GF_AGAIN;
         if (gf->warm.met[GF_MET_DEVICE] < (float)gf->world) return export(gf);
         gf->modules->device->uuid_begin(gf);
         gf->warm.state = GF_WARM_UUIDS;

@@ -21,8 +21,7 @@ struct gf_warm {
     gf_warm_state state;
     float met[GF_MET_COUNT]; /* of this rank, then summed over all */
     uint32_t connected;      /* peers, so far */
-    uint32_t touched_rank;
-    uint64_t touched_bytes;  /* of its region */
+    uint64_t touched_pages;  /* of all peers' regions, so far */
     struct gf_request request;
 };
 

@@ -203,5 +203,13 @@ uint64_t gf_spread_core(const uint64_t *cores, uint32_t count, uint32_t own, con
 /* Moves this thread, rank `own` of `count` that share memory, to there; its mask stays as it was. 0, or the core (from
  * 1) that it stays on, for errno's reason. */
 uint32_t gf_spread(struct gf_link *link, uint32_t lane_ranks, uint32_t own, uint32_t count);
+/* At the end of opening: one look at each page of each peer's region, some a call, `pages` so far; GF_OK: at all. There
+ * is no other moment at which nobody waits. */
+gf_status gf_direct_touch(struct gf_link *link, const uint32_t *members, uint32_t size, uint64_t *pages);
+/* Ends the sleep of all peers: there is news on the control channel. */
+void gf_direct_wake(struct gf_link *link, const uint32_t *members, uint32_t size, uint32_t own, uint32_t lane_ranks);
+/* Not all share memory, and direct was asked for: why it cannot be, and with whom. */
+void gf_direct_unshared(struct gf_link *link, const uint32_t *members, uint32_t size, uint32_t own, uint32_t *peer_out,
+                        char text_out[256]);
 
 #endif

@@ -7,6 +7,8 @@
  * found by them and is the culprit. */
 #include "ops/node/direct.h"
 
+#include <stdio.h>
+
 /* Operations take the 2 L slots in the order of the triangular numbers, which come to each of them: no two strides are
  * alike, so a CPU does not read ahead what a peer is about to write. */
 _Static_assert((GF_DIRECT_LANES & (GF_DIRECT_LANES - 1)) == 0, "modulo a power of two they come to each slot");
@@ -209,4 +211,44 @@ uint32_t gf_spread(struct gf_link *link, uint32_t lane_ranks, uint32_t own, uint
     CPU_SET(core - 1, &only);
     if (sched_setaffinity(0, sizeof only, &only) != 0) return 0;
     return (sched_setaffinity(0, sizeof allowed, &allowed) == 0) ? 0 : (uint32_t)core;
+}
+
+#define PAGE_BYTES 4096u
+#define PAGES_A_CALL 256u
+
+gf_status gf_direct_touch(struct gf_link *link, const uint32_t *members, uint32_t size, uint64_t *pages)
+{
+    uint64_t each = (link->region_bytes + PAGE_BYTES - 1) / PAGE_BYTES;
+    if (link->driver->simulated) return GF_OK; /* gf-plan's regions are larger than this machine */
+    for (uint64_t end = *pages + PAGES_A_CALL; *pages < size * each;) {
+        const unsigned char *region = link->driver->map(link, gf_member_at(members, (uint32_t)(*pages / each)));
+        if (*pages >= end) return GF_AGAIN;
+        if (region != NULL) (void)*(const volatile unsigned char *)(region + *pages % each * PAGE_BYTES);
+        *pages += (region != NULL) ? 1 : each;
+    }
+    return GF_OK;
+}
+
+void gf_direct_wake(struct gf_link *link, const uint32_t *members, uint32_t size, uint32_t own, uint32_t lane_ranks)
+{
+    const struct gf_direct shared = {.lane_ranks = lane_ranks};
+    for (uint32_t rank = 0; (link->driver->flag_wake != NULL) && (rank < size); rank++)
+        if ((rank != own) && (link->driver->map(link, gf_member_at(members, rank)) != NULL))
+            link->driver->flag_wake(link, gf_member_at(members, rank), gf_direct_sleep_at(&shared, rank));
+}
+
+void gf_direct_unshared(struct gf_link *link, const uint32_t *members, uint32_t size, uint32_t own, uint32_t *peer_out,
+                        char text_out[256])
+{
+    char ranks[80] = "";
+    uint32_t peer = GF_RANK_NONE;
+    for (uint32_t r = 0, used = 0; (r < size) && (used + 12 < sizeof ranks); r++) {
+        if ((r == own) || (link->driver->map(link, gf_member_at(members, r)) != NULL)) continue;
+        used += (uint32_t)snprintf(ranks + used, sizeof ranks - used, "%s%u", (used > 0) ? ", " : " with ranks ", r);
+        if (peer == GF_RANK_NONE) peer = r;
+    }
+    if (peer == GF_RANK_NONE) (void)snprintf(ranks, sizeof ranks, " between other ranks than rank %u", own);
+    (void)snprintf(text_out, 256, "exchange.algorithm = direct: no shared memory%s; allowed are ranks of one node that "
+                   "have posix in link.transports, elsewhere auto", ranks);
+    *peer_out = peer;
 }

@@ -396,4 +396,5 @@ const struct gf_coll_kind gf_coll_hierarchy = {
     .start = hierarchy_start,
     .turn = hierarchy_progress,
     .spread = gf_spread,
+    .touch = gf_direct_touch,
 };

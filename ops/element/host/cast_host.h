@@ -101,15 +101,15 @@ VEC_FN gf_status cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_m
         cast_any(&range);
         return GF_OK;
     }
-    range.src_type = GF_TYPE_F32;
     for (uint64_t at = 0; at < elem_count; at += BLOCK_ELEMS) {
         struct block block;
-        uint32_t count = block_elems(elem_count - at);
-        range.dst = gf_host_at(dst) + at * gf_type_bytes(dst_type);
-        range.src = gf_host_at(block_load(&block, src_type, src + at * gf_type_bytes(src_type), count));
-        range.elem_count = count;
-        range.base = base + at;
-        cast_any(&range);
+        struct cast_range part = cast_part(&range, at, block_elems(elem_count - at)), widened = part;
+        part.src = widened.dst = (uint8_t *)&block;
+        part.src_type = widened.dst_type = GF_TYPE_F32;
+        widened.scale = 1;
+        widened.check = NULL;
+        cast_any(&widened);
+        cast_any(&part);
     }
     return GF_OK;
 }

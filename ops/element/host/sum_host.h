@@ -38,9 +38,10 @@ VEC_FN __attribute__((noinline)) void sum_vectors(uint8_t *dst, const uint8_t *s
     }
 }
 
-VEC_INLINE gf_status sum_range(uint8_t *dst, const uint8_t *src, gf_type type, bool adds, uint64_t elem_count,
-                               uint64_t base, struct gf_check *check)
+VEC_FN __attribute__((noinline)) gf_status sum_range(uint8_t *dst, const uint8_t *src, gf_type type,
+                                                     uint64_t elem_count, uint64_t base, struct gf_check *check)
 {
+    bool adds = dst != NULL;
     uint32_t rest = (uint32_t)(elem_count % VEC_ELEMS);
     uint64_t whole = elem_count - rest;
     GF_ASSERT(type < GF_TYPE_COUNT);
@@ -59,14 +60,14 @@ VEC_FN gf_status sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type typ
                      struct gf_check *check)
 {
     (void)queue;
-    return sum_range(gf_host_at(dst), gf_host_at(src), type, true, elem_count, base, check);
+    return sum_range(gf_host_at(dst), gf_host_at(src), type, elem_count, base, check);
 }
 
 VEC_FN gf_status check(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
                        struct gf_check *check)
 {
     (void)queue;
-    return sum_range(NULL, gf_host_at(src), type, false, elem_count, base, check);
+    return sum_range(NULL, gf_host_at(src), type, elem_count, base, check);
 }
 
 #endif
