@@ -53,7 +53,13 @@ struct gf_coll_msg {
     struct gf_coll_sum *sum; /* NULL: without integrity */
 };
 
-/* With link.integrity each message is followed by another with its CRC32C. */
+/* With link.integrity each message is followed by another with its CRC32C: ops/coll/integrity.c. */
+struct gf_integrity_module {
+    /* Of a message that is posted next; returns its tag. */
+    uint64_t (*begin)(struct gf_coll_msg *msg, uint64_t tag, gf_mem data, size_t bytes, bool is_send);
+    /* Of one that has ended. GF_OK once the checksum has travelled and, at the receiver, agrees with what arrived. */
+    gf_status (*test)(struct gf_coll *coll, struct gf_coll_msg *msg);
+};
 struct gf_coll_sum {
     struct gf_req *req;
     gf_mem data;     /* of the message that it vouches for */
@@ -112,6 +118,7 @@ struct gf_coll {
     gf_mem staging;            /* its content means nothing between collectives */
     size_t staging_bytes;
     struct gf_coll_msg *msgs;  /* [msg_count], each with its req */
+    const struct gf_integrity_module *integrity; /* of those with a sum */
     uint32_t msg_count;
 
     /* -- the collective's own from here -- */
@@ -177,6 +184,7 @@ static inline bool gf_halving_pays(uint32_t size, uint64_t bytes, uint64_t max_b
 
 extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server,
     gf_coll_alltoall, gf_coll_direct, gf_coll_hierarchy;
+extern const struct gf_integrity_module gf_module_integrity;
 /* Direct, where data and element ops are a device's: allreduce and its halves. stream: allreduce; its streams tell
  * each other, without the CPU. */
 extern const struct gf_coll_kind gf_coll_direct_device, gf_coll_direct_stream;

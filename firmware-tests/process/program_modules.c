@@ -106,6 +106,7 @@ static void ask(const char *setting)
     if (strcmp(setting, "optimizer") == 0) config.optimizer.kind = GF_OPTIMIZER_SGD;
     if (strcmp(setting, "elastic") == 0) config.rendezvous.rejoin = true;
     if (strcmp(setting, "authentication") == 0) memcpy(config.rendezvous.key_file, "key", 4);
+    if (strcmp(setting, "integrity") == 0) config.link.integrity = true;
     if (strcmp(setting, "hardware") == 0) memcpy(config.link.devices, "auto", 5);
     if (strcmp(setting, "device") == 0) memcpy(config.device.driver, "cuda", 5);
     if (strcmp(setting, "server") == 0) config.exchange.algorithm = GF_ALGORITHM_SERVER;

@@ -3,7 +3,8 @@
 # it refuses a configuration that asks for more, by name.
 . firmware-tests/support/shell.sh
 says() { case "$2" in *"$1"*) ;; *) echo "wanted <$1> in <$2>"; return 1;; esac; }
-modules="core server direct hierarchy authentication hardware device sparse quantize optimizer elastic state observe"
+modules="core server direct hierarchy authentication hardware integrity device"
+modules="$modules sparse quantize optimizer elastic state observe"
 program() { echo "$BUILD/firmware-tests/modules_$1"; }
 [ -x "$(program core)" ] || { skip "modules" "this build has no UCX, which the core's table names"; finish; }
 # Members of the library that a program holds.
@@ -32,6 +33,7 @@ done
 none_of() { check "the_$1_program_holds_no_$2" none "$1" "$3"; }
 for module in $modules; do
     [ $module = authentication ] || none_of $module authentication 'rendezvous_auth|connection(_proof|_record)?'
+    [ $module = integrity ] || none_of $module integrity 'integrity|crc32c'
     [ $module = device ] || none_of $module device 'device|exported|gpu_cuda.*|ops_cuda|gf_kernels_fatbin'
     [ $module = elastic ] || none_of $module elastic 'elastic|shrink|rejoin|recovering|quorum|view.*'
     [ $module = optimizer ] || none_of $module optimizer 'optimizer|update'
@@ -61,7 +63,7 @@ check "nor_the_core_histories" no_symbol core accumulate
 
 refused() { says "$2" "$("$(program core)" refuse "$1")"; }
 check "nor_what_looks_for_devices" no_symbol core 'gf_ucx_device_rate|gf_ucx_resources|gf_ucx_pages_text'
-for module in sparse quantize optimizer elastic authentication hardware; do
+for module in sparse quantize optimizer elastic authentication hardware integrity; do
     check "the_core_names_$module" refused $module \
         "the module \"$module\" is not linked into this program: its picked has no .$module = &gf_module_$module"
 done

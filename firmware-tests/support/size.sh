@@ -9,8 +9,8 @@ members() { awk -v LIB=libgradientflow.a -f firmware-tests/support/size.awk "$ma
 total() { awk -v name="$1" '{t += $2; c += $3; d += $4; b += $5} END {print name, t + 0, c + 0, d + 0, b + 0}'; }
 measure() {
     members core | total core
-    for module in server direct hierarchy authentication hardware sparse quantize optimizer elastic state observe \
-        device; do
+    for module in server direct hierarchy authentication hardware integrity sparse quantize optimizer elastic state \
+        observe device; do
         { members $module | sed 's/^/+ /'; members core | sed 's/^/- /'; } |
             awk -v name=$module '{s = $1 "1"; t += s * $3; c += s * $4; d += s * $5; b += s * $6} END {print name, t + 0, c + 0, d + 0, b + 0}'
     done

@@ -60,6 +60,7 @@ __attribute__((noinline)) static void context_lay(const struct gf_layout *layout
         struct gf_coll *coll = &gf->under_way.ops[s].coll;
         coll->msgs = parts->msgs + (size_t)s * msg_count;
         coll->msg_count = msg_count;
+        coll->integrity = gf->modules->integrity;
         for (uint32_t m = 0; m < msg_count; m++) {
             size_t req = (size_t)s * msg_count + m, sum_req = (size_t)gf->under_way.count * msg_count + req;
             coll->msgs[m].req = (struct gf_req *)(void *)(parts->reqs + req * req_bytes);
@@ -220,7 +221,7 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
 {
     struct gf_fault fault = {.code = GF_OK, .peer = GF_RANK_NONE};
     gf_status status;
-    gf->opening.foreign_before = gf_resident_bytes();
+    if (gf->modules->observe != NULL) gf->opening.foreign_before = gf->modules->observe->resident_bytes();
     if (((status = gpu_open(layout, parts, gf, &fault)) < 0) ||
         ((status = link_open(layout, parts->link, gf, &fault)) < 0) ||
         ((status = rendezvous_open(layout, parts->rendezvous, gf, &fault)) < 0))

@@ -125,6 +125,8 @@ static gf_status modules_check(const struct gf_layout *layout, char *error_out)
         return not_linked(modules, "rendezvous.key_file", "authentication", error_out);
     if ((strcmp(config->link.devices, "auto") == 0) && (modules->hardware == NULL))
         return not_linked(modules, "link.devices = auto", "hardware", error_out);
+    if (config->link.integrity && (modules->integrity == NULL))
+        return not_linked(modules, "link.integrity", "integrity", error_out);
     if (config->rendezvous.rejoin && (modules->elastic == NULL))
         return not_linked(modules, "rendezvous.rejoin", "elastic", error_out);
     if ((algorithm != GF_ALGORITHM_AUTO) && (modules->coll[algorithm] == NULL)) {

@@ -20,6 +20,7 @@ const struct gf_modules gf_modules_all = {
     },
     .authentication = &gf_module_authentication,
     .hardware = &gf_module_hardware,
+    .integrity = &gf_module_integrity,
     .device = &gf_module_device,
     .sparse = &gf_module_sparse,
     .quantize = &gf_module_quantize,

@@ -2,8 +2,6 @@
  *     RUN -> DONE      any error -> DRAIN -> FAILED, once no request is under way */
 #include "ops/coll.h"
 
-#include "ops/element/host/crc32c.h"
-
 void gf_coll_block_of(uint64_t elem_count, uint64_t block_elems, uint32_t index, uint64_t *first_out, uint64_t *count_out)
 {
     uint64_t first = block_elems * index;
@@ -104,45 +102,6 @@ gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns)
     return status;
 }
 
-/* ---- integrity: a checksum after each message ---- */
-
-#define SUM_MOVE (UINT64_C(1) << (GF_TAG_MOVE_BITS - 1)) /* the checksum's tag; messages have the moves below */
-
-static uint64_t sum_of(const struct gf_coll_sum *sum)
-{
-    return gf_crc32c(0, (const void *)(uintptr_t)sum->data, sum->size_bytes);
-}
-
-static void sum_begin(struct gf_coll_msg *msg, uint64_t tag, gf_mem data, size_t bytes, bool is_send)
-{
-    struct gf_coll_sum *sum = msg->sum;
-    *sum = (struct gf_coll_sum){
-        .req = sum->req, .data = data, .size_bytes = bytes, .tag = tag | SUM_MOVE, .is_send = is_send};
-    if (is_send) sum->crc = sum_of(sum); /* now: after its end the memory is the owner's */
-}
-
-/* GF_OK once the checksum has travelled and, at the receiver, agrees with what arrived. */
-static gf_status sum_test(struct gf_coll *coll, struct gf_coll_msg *msg)
-{
-    const struct gf_link_driver *driver = coll->link->driver;
-    struct gf_coll_sum *sum = msg->sum;
-    gf_mem crc = (gf_mem)(uintptr_t)&sum->crc;
-    gf_status status;
-    if (!sum->posted) {
-        status = (sum->is_send ? driver->send_post : driver->recv_post)(coll->link, msg->peer, sum->tag, crc,
-                                                                        sizeof sum->crc, sum->req);
-        if (status != GF_OK) return status;
-        sum->posted = sum->active = true;
-    }
-    if (sum->active && ((status = driver->test(coll->link, sum->req)) != GF_OK)) return status;
-    sum->active = false;
-    if (sum->is_send || (sum->crc == sum_of(sum))) return GF_OK;
-    return gf_fault_set(&coll->link->fault, GF_ERR_DATA, msg->peer, "crc32c", 0,
-                        "%zu bytes from rank %u, move %llu, arrived damaged: their checksum is %08llx, sent was %08llx",
-                        sum->size_bytes, msg->peer, (unsigned long long)(sum->tag & (SUM_MOVE - 1)),
-                        (unsigned long long)sum_of(sum), (unsigned long long)sum->crc);
-}
-
 /* A post that failed is its peer's fault. */
 gf_status gf_coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes,
                        bool is_send)
@@ -155,8 +114,8 @@ gf_status gf_coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64
     GF_ASSERT((msg < coll->msg_count) && !slot->active);
     if (bytes == 0) return GF_OK;
     slot->peer = gf_member_at(coll->members, peer);
-    tag = gf_tag_move(coll->tag, (slot->sum != NULL) ? move & (SUM_MOVE - 1) : move);
-    if (slot->sum != NULL) sum_begin(slot, tag, data, bytes, is_send);
+    tag = gf_tag_move(coll->tag, move);
+    if (slot->sum != NULL) tag = coll->integrity->begin(slot, tag, data, bytes, is_send);
     status = (is_send ? driver->send_post : driver->recv_post)(coll->link, slot->peer, tag, data, bytes, slot->req);
     slot->active = status == GF_OK;
     slot->verified = (status != GF_OK) || (slot->sum == NULL);
@@ -179,7 +138,7 @@ gf_status gf_coll_test(struct gf_coll *coll, uint32_t msg)
         if (status < 0) return status;
     }
     if (slot->verified || (slot->sum == NULL)) return GF_OK;
-    status = sum_test(coll, slot);
+    status = coll->integrity->test(coll, slot);
     if (status == GF_OK) slot->verified = true;
     if (status < 0) coll->waits_for = slot->peer;
     return status;
