@@ -303,7 +303,7 @@ struct gf_stats {
     uint64_t last_wait_ns;        /* of the last step */
     uint64_t last_exchange_ns;
     uint64_t last_wire_bytes;
-    uint64_t foreign_bytes;       /* host memory that foreign libraries took during gf_open() (resident set) */
+    uint64_t foreign_bytes;       /* host memory that foreign libraries took in gf_open(); 0 without .observe */
     uint64_t reserved_too;        /* 0 */
     uint32_t slowest_peer;        /* the rank that cost the others most (gf_peer_stats(): late_ns), perhaps this one, the
                                    * same on all ranks; GF_RANK_NONE before the first step */

@@ -1,36 +1,14 @@
 /* From the posted join to a context that can be used: peers are connected, then warm.c. */
-#include <fcntl.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "lib/context.h"
 #include "lib/core/accessors.h"
-#include "lib/core/arena.h"
 #include "lib/core/device_work.h"
 #include "lib/modules/modules.h"
 
 #define CONNECTS_A_POLL 32u
-
-/* Host memory of this process that is not shared: what foreign libraries take shows as its growth. */
-uint64_t gf_resident_bytes(void)
-{
-    char text[128];
-    char *rest = text;
-    uint64_t resident, shared;
-    ssize_t length;
-    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return 0;
-    length = read(fd, text, sizeof text - 1);
-    (void)close(fd);
-    if (length <= 0) return 0;
-    text[length] = '\0';
-    (void)strtoull(rest, &rest, 10);
-    resident = strtoull(rest, &rest, 10);
-    shared = strtoull(rest, &rest, 10);
-    return (resident - shared) * GF_PAGE_BYTES;
-}
 
 /* Some peers a poll; GF_OK once all are connected. */
 static gf_status peers_connect(gf_context *gf)
@@ -70,7 +48,6 @@ static void neighbours_count(gf_context *gf)
 
 static void opened(gf_context *gf)
 {
-    uint64_t now_bytes = gf_resident_bytes(), ours_bytes = gf->opening.foreign_before + gf->link->private_bytes;
     gf->phase = GF_PHASE_READY;
     gf->together_ns = gf_now(gf);
     gf->opening.wire_base = gf->link->sent_bytes;
@@ -79,7 +56,7 @@ static void opened(gf_context *gf)
     gf->observed.stats.mapped_bytes = 0;
     gf->observed.trace.written = gf->observed.trace.read = gf->observed.trace.next = 0;
     memset(gf->observed.peers, 0, gf->world * sizeof *gf->observed.peers);
-    gf->observed.stats.foreign_bytes = (now_bytes > ours_bytes) ? now_bytes - ours_bytes : 0;
+    if (gf->modules->observe != NULL) gf->modules->observe->opened(gf);
     gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank,
                 gf->world, gf->link->driver->name, gf->tensor_count, gf->buffers.dense_count);
     if (gf->on_device)

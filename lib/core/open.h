@@ -37,7 +37,6 @@ gf_status gf_join_progress(gf_context *gf, uint64_t now_ns);
 /* relink.c: the link is made anew, with a network or without, and tells its endpoint, which lies in an operation's
  * staging. */
 gf_status gf_link_renew(gf_context *gf, bool network, const void **endpoint_out, size_t *bytes_out);
-uint64_t gf_resident_bytes(void);       /* host memory of this process that is not shared; 0: unknown */
 void gf_link_drop(gf_context *gf); /* once the device has been told that the others' memory goes */
 void gf_drivers_close(gf_context *gf); /* those that are open */
 

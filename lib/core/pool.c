@@ -81,8 +81,8 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
                         struct gf_pool_tensor *table, struct gf_pool_sizes *sizes_out, char *error_out)
 {
     struct gf_pool_sizes sizes = {0};
-    uint64_t next = 0, bytes = 0, length;
-    uint32_t place = 0;
+    uint64_t next = 0, bytes = 0, run_first = 0, length;
+    uint32_t place = 0, pieces = 0; /* of the run so far */
     int sparse_type = -1;
     gf_status status;
 
@@ -93,7 +93,6 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
     if ((status = order_check(config, tensors, tensor_count, error_out)) < 0) return status;
     for (int part = 1; part >= 0; part--) { /* the sparse part lies first */
         int run_type = -1;
-        uint64_t run_first = 0;
         bool open = false;
         for (uint32_t k = 0; k < tensor_count; k++) {
             uint32_t i = (config->pool_order != NULL) ? config->pool_order[k] : k;
@@ -109,7 +108,6 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
             if (run_type == (int)tensor->type) {
                 bytes += (first - next) * gf_type_size_bytes(tensor->type); /* the same gap in elements and in bytes */
             } else { /* a part, or a type inside it, begins on an alignment of its own */
-                if (open) sizes.buffer_count += run_pieces(config, next - run_first, &length);
                 open = false;
                 first = gf_align_up(next, GF_POOL_ALIGN_ELEMS);
                 bytes = gf_align_up(bytes, GF_ALIGN_BYTES);
@@ -119,25 +117,26 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
                 struct gf_pool_tensor *placed = &table[i];
                 *placed = (struct gf_pool_tensor){.first_elem = first, .elem_count = tensor->elem_count,
                                                   .gradient_offset = bytes, .place = place, .flags = tensor->flags,
-                                                  .type = (uint8_t)tensor->type, .sparse = (uint8_t)(part == 1)};
+                                                  .at_place = placed->at_place, .type = (uint8_t)tensor->type,
+                                                  .sparse = (uint8_t)(part == 1)};
                 (void)snprintf(placed->name, sizeof placed->name, "%s", tensor->name ? tensor->name : "");
+                table[place].at_place = i;
             }
             if (tensor->elem_count > sizes.tensor_elems_max) sizes.tensor_elems_max = tensor->elem_count;
             place++;
             if (!open) run_first = first;
+            if (!open) pieces = 0;
             next = first + tensor->elem_count;
-            open = !run_is_full(config, next - run_first);
-            if (!open) sizes.buffer_count += run_pieces(config, next - run_first, &length);
+            sizes.buffer_count -= pieces;
+            pieces = run_pieces(config, next - run_first, &length);
+            sizes.buffer_count += pieces;
+            /* With pool_order there are at most as many as tensors that never fuse would make. */
+            open = (config->pool_order == NULL) && !run_is_full(config, next - run_first);
             bytes += tensor->elem_count * gf_type_size_bytes(tensor->type);
         }
-        if (open) sizes.buffer_count += run_pieces(config, next - run_first, &length);
         if (part == 1) sizes.sparse_elem_count = next;
         next = gf_align_up(next, GF_POOL_ALIGN_ELEMS);
     }
-    if (config->pool_order != NULL) sizes.buffer_count = 0; /* at most what tensors that never fuse would make */
-    for (uint32_t i = 0; (config->pool_order != NULL) && (i < tensor_count); i++)
-        sizes.buffer_count += run_pieces(config, tensors[i].elem_count, &length);
-    for (uint32_t i = 0; (table != NULL) && (i < tensor_count); i++) table[table[i].place].at_place = i;
     sizes.elem_count = next;
     sizes.gradient_bytes = gf_align_up(bytes, GF_ALIGN_BYTES);
     *sizes_out = sizes;

@@ -54,6 +54,8 @@ uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t
 }
 
 const struct gf_observe_module gf_module_observe = {
+    .resident_bytes = gf_resident_bytes,
+    .opened = gf_opened_count,
     .op_ended = op_ended,
     .waited = waited,
     .arrived = gf_timing_arrived,
