@@ -240,13 +240,13 @@ $(BUILD)/other/%.o: %.c firmware-tests/process/other_version.h
 	@mkdir -p $(@D)
 	$(CC) $(GF_FLAGS) -include firmware-tests/process/other_version.h $(CFLAGS) -c $< -o $@
 # One program a module, with the core and that alone: what test_modules.sh runs and `make size` measures.
-MODULES := core server direct hierarchy authentication hardware integrity device sparse quantize optimizer elastic state observe
+TABLES := authentication hardware integrity device sparse optimizer elastic observe
+MODULES := core server direct hierarchy quantize state $(TABLES)
 MODULE_PROGRAMS := $(if $(SHARED),,$(if $(filter 1,$(UCX)),$(MODULES:%=$(BUILD)/firmware-tests/modules_%)))
 coll_entry = .coll[GF_ALGORITHM_$(1)]=\&gf_coll_$(2)
 ENTRY_server := $(call coll_entry,SERVER,server)
 ENTRY_direct := $(call coll_entry,DIRECT,direct)
 ENTRY_hierarchy := $(call coll_entry,HIERARCHY,hierarchy)
-TABLES := authentication hardware integrity device sparse optimizer elastic observe
 $(foreach m,$(TABLES),$(eval ENTRY_$(m) := .$(m)=\&gf_module_$(m)))
 ENTRY_quantize := $(call coll_entry,ALLTOALL,alltoall),.quantize=\&gf_module_quantize
 USE_optimizer := UPDATE
