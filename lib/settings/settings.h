@@ -107,8 +107,6 @@ gf_status gf_config_own(const struct gf_config *config, struct gf_config *effect
 gf_status gf_quantize_settings(struct gf_config *config, char *error_out);
 gf_status gf_optimizer_settings(struct gf_config *config, char *error_out);
 gf_status gf_sparse_settings(struct gf_config *config, char *error_out);
-/* algorithm is of a set of GF_ALGORITHMS; `why` others are refused. */
-gf_status gf_algorithm_check(gf_algorithm algorithm, uint32_t allowed, const char *why, char *error_out);
 /* The line that a refusal gives its caller, in error_out[256]; returns status. */
 __attribute__((format(printf, 3, 4))) gf_status gf_config_refuse(char *error_out, gf_status status, const char *format,
                                                                  ...);

@@ -14,8 +14,9 @@ gf_status gf_quantize_settings(struct gf_config *config, char *error_out)
     if ((elems != 0) && (elems != least) && (elems != 2 * least))
         return refuse(error_out, "exchange.scale_elems = %u: with exchange.quantize = %s allowed are 0, %u and %u",
                       elems, int8 ? "int8" : "onebit", least, 2 * least);
-    if (gf_algorithm_check(algorithm, GF_ALGORITHMS_QUANTIZED, "partial sums would be quantized once a hop; with "
-                        "exchange.quantize", error_out) < 0) return GF_ERR_CONFIG;
+    if ((GF_ALGORITHMS_QUANTIZED >> algorithm & 1) == 0)
+        return refuse(error_out, "exchange.algorithm = %s: partial sums would be quantized once a hop; with "
+                      "exchange.quantize allowed is auto, direct, alltoall", gf_algorithm_name(algorithm));
     if (config->exchange.wire != GF_TYPE_F32)
         return refuse(error_out, "exchange.wire: with exchange.quantize allowed is fp32, which it takes the place of");
     if (config->exchange.deterministic)
