@@ -261,7 +261,7 @@ void gf_ops_forgive(gf_context *gf, uint64_t span_ns)
     }
 }
 
-void gf_ops_reset(gf_context *gf)
+__attribute__((cold)) void gf_ops_reset(gf_context *gf)
 {
     for (uint32_t i = 0; i < gf->under_way.count; i++) {
         struct gf_coll *coll = &gf->under_way.ops[i].coll;
@@ -289,7 +289,7 @@ bool gf_ops_await_messages(const gf_context *gf)
     return false;
 }
 
-gf_awaited gf_ops_awaited(const gf_context *gf)
+__attribute__((cold)) gf_awaited gf_ops_awaited(const gf_context *gf)
 {
     bool flags = false, news = false;
     for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
