@@ -26,30 +26,29 @@ static size_t tcp_state_bytes(const struct gf_rendezvous_setup *setup)
 
 /* ---- opening ---- */
 
+/* An error: *fault_out has why, or tcp->text. */
 static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup *setup, struct gf_fault *fault_out)
 {
     if (!gf_socket_address_parse(setup->address, &tcp->to, fault_out)) return GF_ERR_CONFIG;
     if ((setup->ports != NULL) && !gf_ports_parse(setup->ports, &tcp->port_first, &tcp->port_last))
-        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "rendezvous.ports '%.60s': expected "
-                            "first-last within 1-65535", setup->ports);
+        return gf_tcp_because(tcp, GF_ERR_CONFIG, "rendezvous.ports '%.60s': expected first-last within 1-65535",
+                              setup->ports);
     if ((setup->bind != NULL) && (setup->bind[0] != 0)) {
         if (!gf_socket_bind_parse(setup->bind, &tcp->bind_to, fault_out)) return GF_ERR_CONFIG;
         if (tcp->bind_to.family != tcp->to.family)
-            return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "rendezvous.bind '%.40s' and "
-                                "rendezvous.address '%.60s': expected both to be IPv4 or both IPv6", setup->bind,
-                                setup->address);
+            return gf_tcp_because(tcp, GF_ERR_CONFIG, "rendezvous.bind '%.40s' and rendezvous.address '%.60s': "
+                                  "expected both to be IPv4 or both IPv6", setup->bind, setup->address);
     }
     if ((setup->key_file != NULL) && (setup->key_file[0] != 0)) {
         if (setup->authentication != NULL) return setup->authentication->open(&tcp->auth, setup->key_file, fault_out);
-        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "rendezvous.key_file: the authentication "
-                            "module is not linked");
+        return gf_tcp_because(tcp, GF_ERR_CONFIG, "rendezvous.key_file: the authentication module is not linked");
     }
     const struct gf_place *open = (tcp->bind_to.family != 0) ? &tcp->bind_to : &tcp->to;
     tcp->same_user = !setup->insecure; /* and not beyond loopback */
     if (setup->insecure || (gf_place_is_loopback(open) && gf_place_is_loopback(&tcp->to))) return GF_OK;
-    return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "rendezvous.address '%.60s' can be reached from "
-                        "outside this machine: expected a loopback address, rendezvous.key_file, or "
-                        "rendezvous.insecure = true", setup->address);
+    return gf_tcp_because(tcp, GF_ERR_CONFIG, "rendezvous.address '%.60s' can be reached from outside this machine: "
+                          "expected a loopback address, rendezvous.key_file, or rendezvous.insecure = true",
+                          setup->address);
 }
 
 struct gf_place gf_tcp_job_address(const struct tcp *tcp)
@@ -106,7 +105,7 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     }
     (void)snprintf(tcp->address_text, sizeof tcp->address_text, "%s", setup->address);
     gf_status status = addresses_set(tcp, setup, fault_out);
-    if (status != GF_OK) return status;
+    if (status != GF_OK) return gf_fault_set(fault_out, status, GF_RANK_NONE, "", 0, "%s", tcp->text);
     tcp->conn_count = tcp->setup.world;
     for (uint32_t i = 0; i < tcp->conn_count; i++) gf_tcp_conn_init(&tcp->conns[i], TCP_CONN_NONE);
     tcp->job_address = tcp->to;

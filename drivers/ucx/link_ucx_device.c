@@ -17,13 +17,10 @@ void gf_ucx_device_types(struct gf_ucx *ucx, uint64_t memory_types)
 {
     if (ucx->setup.gpu == NULL) return;
     ucx->link.reaches_device = (memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
-    if (ucx->link.reaches_device) {
-        gf_log_line(&ucx->setup.log, GF_LOG_INFO, "link: UCX reaches device memory (memory types 0x%llx)",
-                    (unsigned long long)memory_types);
-        return;
-    }
-    gf_log_line(&ucx->setup.log, GF_LOG_WARN, "link: transports %s, but UCX %s knows no CUDA (memory types 0x%llx): "
-                "device memory goes through the host's", ucx->transports, ucp_get_version_string(),
+    gf_log_line(&ucx->setup.log, ucx->link.reaches_device ? GF_LOG_INFO : GF_LOG_WARN,
+                "link: transports %s: UCX %s %s (memory types 0x%llx)", ucx->transports, ucp_get_version_string(),
+                ucx->link.reaches_device ? "reaches device memory"
+                                         : "knows no CUDA: device memory goes through the host's",
                 (unsigned long long)memory_types);
 }
 

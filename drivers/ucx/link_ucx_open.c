@@ -103,12 +103,9 @@ gf_status gf_ucx_fault(struct gf_ucx *ucx, gf_status code, uint32_t peer, const 
     va_start(arguments, format);
     (void)vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (status == UCS_OK) {
-        gf_log_line(&ucx->setup.log, level, "link: %s", text);
-        return gf_fault_set(&ucx->link.fault, code, peer, call, 0, "%s", text);
-    }
-    gf_log_line(&ucx->setup.log, level, "link: %s: %s: %s (%d)", text, call, ucs_status_string(status), (int)status);
-    return gf_fault_set(&ucx->link.fault, code, peer, call, status, "%s: %s", text, ucs_status_string(status));
+    const char *colon = (status == UCS_OK) ? "" : ": ", *why = (status == UCS_OK) ? "" : ucs_status_string(status);
+    gf_log_line(&ucx->setup.log, level, "link: %s%s%s%s%s", text, colon, (status == UCS_OK) ? "" : call, colon, why);
+    return gf_fault_set(&ucx->link.fault, code, peer, call, status, "%s%s%s", text, colon, why);
 }
 
 /* ---- while UCX opens a context or a worker ---- */

@@ -40,9 +40,8 @@ static gf_status directory_check(struct gf_ucx *ucx)
     if (access(directory, W_OK | X_OK) != 0)
         return gf_ucx_refuse(ucx, GF_ERR_SYSTEM, "%s: this user may not write there", directory);
     if ((space.f_files != 0) && (space.f_favail < INODES))
-        return gf_ucx_refuse(ucx, GF_ERR_SYSTEM, "%s inode%s free on %s, %u are needed",
-                             (space.f_favail == 0) ? "no" : (space.f_favail == 1) ? "1" : "2",
-                             (space.f_favail == 2) ? "s are" : " is", directory, INODES);
+        return gf_ucx_refuse(ucx, GF_ERR_SYSTEM, "%u inodes are free on %s, %u are needed",
+                             (unsigned)space.f_favail, directory, INODES);
     if (file_size_check(ucx) != GF_OK) return GF_ERR_SYSTEM;
     free_bytes = (uint64_t)space.f_bavail * space.f_frsize;
     whole_bytes = (uint64_t)space.f_blocks * space.f_frsize;

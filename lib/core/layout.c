@@ -163,18 +163,6 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
     return parts;
 }
 
-/* Checksums are the host's to compute, and direct needs no link. Whether a link that may reach
- * device memory does, only its open() finds out: what that takes is taken either way. */
-static bool may_reach_device(const struct gf_layout *layout)
-{
-    const struct gf_link_driver *driver = layout->drivers.link;
-    const struct gf_link_setup setup = gf_layout_link(layout, &layout->config);
-    gf_algorithm algorithm = layout->config.exchange.algorithm;
-    if (!layout->on_device || (layout->config.job.world_max == 1) || layout->config.link.integrity) return false;
-    if (algorithm == GF_ALGORITHM_DIRECT) return false;
-    return (driver->may_reach_device != NULL) && driver->may_reach_device(&setup);
-}
-
 /* Of those that are linked. */
 static gf_status modules_settings(const struct gf_modules *modules, struct gf_config *config, char *error_out)
 {
@@ -233,7 +221,7 @@ static gf_status layout_make(const struct gf_modules *modules, const struct gf_c
         layout->pack_bytes = layout->pool.elem_count * gf_type_size_bytes(effective->exchange.wire);
     layout->on_device = !layout->drivers.gpu->is_host;
     layout->op_need = op_need(layout);
-    layout->may_reach_device = may_reach_device(layout);
+    layout->may_reach_device = layout->on_device && modules->device->may_reach(layout);
     (void)gf_layout_exchange(layout, &exchange);
     layout->footprint.exchange_bytes = gf_align_up(exchange.used_bytes, GF_PAGE_BYTES);
     if (layout->on_device) layout->footprint.device_bytes = modules->device->bytes(layout);

@@ -60,6 +60,18 @@ static struct gf_pool_parts device_lay(gf_context *gf, const struct gf_layout *l
     return parts.pools;
 }
 
+/* Checksums are the host's to compute, and direct needs no link. Whether a link that may reach
+ * device memory does, only its open() finds out: what that takes is taken either way. */
+static bool may_reach_device(const struct gf_layout *layout)
+{
+    const struct gf_link_driver *driver = layout->drivers.link;
+    const struct gf_link_setup setup = gf_layout_link(layout, &layout->config);
+    gf_algorithm algorithm = layout->config.exchange.algorithm;
+    if ((layout->config.job.world_max == 1) || layout->config.link.integrity) return false;
+    if (algorithm == GF_ALGORITHM_DIRECT) return false;
+    return (driver->may_reach_device != NULL) && driver->may_reach_device(&setup);
+}
+
 /* Until what was queued is done; a device that does not end within the deadline of an exchange has failed. */
 static gf_status finished_wait(gf_context *gf)
 {
@@ -161,6 +173,7 @@ const struct gf_device_module gf_module_device = {
     .direct = &gf_coll_direct_device,
     .stream = &gf_coll_direct_stream,
     .work = &gf_device_work,
+    .may_reach = may_reach_device,
     .bytes = device_bytes,
     .lay = device_lay,
     .op_take = op_take,
