@@ -88,7 +88,8 @@ gcc_only = $(if $(findstring clang,$(CC)),,$(1))
 HOT := ops/coll/% ops/node/% ops/element/% lib/sparse/sparse_select.c lib/quantize/% lib/observe/trace.c drivers/cuda/% \
        $(patsubst %,lib/core/%.c,op progress request step vote) \
        $(patsubst %,drivers/ucx/%.c,link_ucx connection connection_record)
-COLD := $(filter-out $(HOT),$(SRC)) ops/coll/coll.c ops/coll/tree.c ops/element/host/fold.c $(if $(filter x86_64-% aarch64-%,$(MACHINE)),ops/element/host/ops_scalar.c)
+COLD := $(filter-out $(HOT),$(SRC)) $(patsubst %,ops/coll/%.c,coll doubling halving ring tree) ops/element/host/fold.c \
+    $(if $(filter x86_64-% aarch64-%,$(MACHINE)),ops/element/host/ops_scalar.c)
 $(COLD:%.c=$(BUILD)/%.o): COLD_FLAGS := $(if $(filter -O2 -O3,$(CFLAGS)), \
     $(if $(filter 1%,$(filter-out 10% 11%,$(shell $(CC) -dumpversion))),-Oz,-Os) \
     $(call gcc_only,-fno-thread-jumps -fno-tree-sra -fno-caller-saves) \
@@ -98,7 +99,7 @@ $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(COLD) ops/element/% lib/sparse/% lib/
     -Wno-ignored-optimization-argument -falign-jumps=1 -falign-loops=1 \
     $(call gcc_only,-freorder-blocks-algorithm=simple -fno-tree-pre)
 # These are no slower with one way through each of their conditions.
-$(patsubst %,$(BUILD)/%.o,ops/coll/halving drivers/ucx/link_ucx \
+$(patsubst %,$(BUILD)/%.o,drivers/ucx/link_ucx \
     $(addprefix lib/core/,progress request step vote)): COLD_FLAGS += $(call gcc_only,-fno-thread-jumps)
 $(LIB): $(OBJ) $(FATBIN)
 	@rm -f $@

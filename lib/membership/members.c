@@ -31,14 +31,9 @@ bool gf_members_of_no_epoch(const struct gf_members *members, uint32_t kind)
     return (members->setup.elastic != NULL) && (kind >= MEMBERS_DO_VIEW_CHANGE) && (kind < MEMBERS_FRAME_COUNT);
 }
 
-struct member *gf_members_at(struct gf_members *members, uint32_t rank)
+struct member *gf_members_at(const struct gf_members *members, uint32_t rank)
 {
-    return &members->table[members_id(members, rank)];
-}
-
-const struct member *gf_members_of(const struct gf_members *members, uint32_t rank)
-{
-    return &members->table[members_id(members, rank)];
+    return (struct member *)&members->table[members_id(members, rank)];
 }
 
 bool gf_members_here(const struct gf_members *members, uint32_t rank)

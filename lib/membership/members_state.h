@@ -174,8 +174,8 @@ static inline void members_rank_set(struct gf_members *members, uint32_t id, uin
     members->table[id].epoch_rank = rank;
     if (rank != GF_RANK_NONE) members->id_of[rank] = id;
 }
-struct member *gf_members_at(struct gf_members *members, uint32_t rank);
-const struct member *gf_members_of(const struct gf_members *members, uint32_t rank);
+struct member *gf_members_at(const struct gf_members *members, uint32_t rank);
+#define gf_members_of(members, rank) ((const struct member *)gf_members_at(members, rank))
 bool gf_members_here(const struct gf_members *members, uint32_t rank); /* gf_member_is_here() */
 /* [endpoint_bytes_max]: its control address, and behind it what its link told. */
 static inline unsigned char *members_endpoint_at(const struct gf_members *members, uint32_t rank)
