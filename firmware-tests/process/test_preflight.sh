@@ -61,6 +61,9 @@ check "the_second_has_the_second" said fail transports "rank 1 on .*devices .gfn
 check "which_is_not_there" said fail interface "rank 1 on .*: there is no gfnone0 here"
 alone more_than_shm_has fail shm "MiB needed in /dev/shm" 'exchange = { user_bytes = "64 GiB"; };' --local 4096
 check "more_than_memory_is_said" said fail memory "it has"
+alone behind_many_interfaces fail memory "it has" \
+    'link = { devices = "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s"; }; exchange = { user_bytes = "64 GiB"; };' --local 4096
+check "not_tried_is_said_too" said skip join "started alone"
 alone wrong_bind fail bind "10.99.99.99 is no address of this node" 'rendezvous = { bind = "10.99.99.99"; insecure = true; };'
 alone missing_key_file fail control "gf-no-key" 'rendezvous = { key_file = "/nonexistent/gf-no-key"; };'
 alone ephemeral_ports warn ports "gives to outgoing connections" \

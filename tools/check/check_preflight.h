@@ -6,6 +6,8 @@
 #include "tools/check/check_report.h"
 #include "drivers/rendezvous.h"
 
+_Static_assert(CHECK_LINES_MAX >= GF_TEXT_MAX / 2 + 32, "a line for each name of link.devices, and all others");
+
 struct check_job {
     struct gf_config config;     /* as the job would have it: rank, world and address from the launcher filled in */
     const struct gf_tensor *tensors;

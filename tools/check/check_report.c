@@ -21,10 +21,8 @@ static void line_show(const struct check_report *report, const struct check_line
 void check_say(struct check_report *report, const char *name, check_state state, const char *todo, const char *format,
                ...)
 {
-    struct check_line *line;
+    struct check_line *line = &report->lines[report->line_count++];
     va_list arguments;
-    if (report->line_count == CHECK_LINES_MAX) return;
-    line = &report->lines[report->line_count++];
     report->counts[state]++;
     report->shared_fails += report->shared && (state == CHECK_FAIL);
     line->name = name;

@@ -8,7 +8,7 @@
 
 typedef enum check_state { CHECK_OK, CHECK_WARN, CHECK_FAIL, CHECK_SKIP, CHECK_STATE_COUNT } check_state;
 
-#define CHECK_LINES_MAX 32u
+#define CHECK_LINES_MAX 96u
 #define CHECK_HOST_BYTES 64u
 #define CHECK_TEXT_BYTES 4096u /* 8 cards with 6 transports each, and as many again */
 
