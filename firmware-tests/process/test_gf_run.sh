@@ -39,6 +39,8 @@ node() {
     timeout 20 "$run" -n 2 --merge --elastic --nodes 2 --node-rank "$1" --job "$2" --shared "$work/nodes" \
         sh -c "$told" 2>&1
 }
+check places_are_counted_on_each_node "2/0|3/1|" \
+    "$("$run" -n 2 --merge --nodes 2 --node-rank 1 --job 9 sh -c 'echo $GF_RANK/$GF_LOCAL_RANK' | one_line)"
 check nodes_tell_each_other_who_has_ended "0/4/7|1/4/7|2/4/7|3/4/7|told|told|told|" \
     "$( (node 0 7 & node 1 7; wait) | one_line)"
 check a_number_is_used_once 1 "$(node 1 7 | grep -c 'gf-run.7.1: File exists: allowed is a job number that was not')"

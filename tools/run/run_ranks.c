@@ -133,6 +133,7 @@ static void rank_become(const struct run_job *job, uint32_t rank, const int out[
         if (out[i] >= 0) (void)dup2(out[i], STDOUT_FILENO + i);
     }
     number_export("GF_RANK", rank_first(job) + rank);
+    number_export("GF_LOCAL_RANK", rank);
     number_export("GF_WORLD", job->nodes * job->rank_count);
     if (job->rank_max > job->rank_count) number_export("GF_WORLD_MAX", job->rank_max);
     number_export("GF_JOB", job->id);
