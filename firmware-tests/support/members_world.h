@@ -50,6 +50,7 @@ struct rank {
 
 struct world {
     uint32_t size;
+    uint32_t first_world; /* what who is opened next was told; 0: size */
     bool over_tcp;
     uint64_t now_ns;
     uint32_t epoch; /* 0: none that could be shrunk */

@@ -367,6 +367,8 @@ static void event_take(struct gf_members *members, const struct gf_rendezvous_ev
     if ((elastic != NULL) && !(ended && waits)) elastic->connection(members, event);
     if (!begun && !ended && gf_members_of_no_epoch(members, members_kind(event)) &&
         elastic->frame(members, event->rank, members_kind(event), &get)) return;
+    if (!begun && !ended && (rank == GF_RANK_NONE) && (members_kind(event) == MEMBERS_OFFER))
+        gf_members_offer_refuse(members, event->rank, &get);
     if (waits || gf_member_is_recovering(member) || between || (rank == GF_RANK_NONE)) return;
     if (begun) on_connected(members, rank);
     else if (!ended) on_frame(members, rank, event, &get);

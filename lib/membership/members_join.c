@@ -256,6 +256,17 @@ void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_
     gf_members_join_failf(members, GF_ERR_MISMATCH, from, "%s", difference);
 }
 
+void gf_members_offer_refuse(struct gf_members *members, uint32_t id, struct gf_get *get)
+{
+    struct gf_offer offer;
+    struct gf_error error = {.code = GF_ERR_MISMATCH, .operation = GF_OPERATION_JOIN, .tensor = GF_TENSOR_NONE};
+    if (!members_coordinates(members) || members_over(members) || gf_members_owes(members, 1u << MEMBERS_ERROR) ||
+        !gf_members_offer_get(get, &offer) ||
+        !gf_members_offer_difference(members, &offer, id, error.text, sizeof error.text)) return;
+    members->tell = error;
+    gf_members_owe_id(members, id, MEMBERS_ERROR);
+}
+
 void gf_members_join_endpoints(struct gf_members *members, uint32_t from, struct gf_get *get)
 {
     if (!gf_members_endpoints_take(members, from, get)) {

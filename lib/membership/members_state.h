@@ -248,6 +248,8 @@ bool gf_members_endpoints_take(struct gf_members *members, uint32_t from, struct
 bool gf_members_offer_difference(const struct gf_members *members, const struct gf_offer *theirs, uint32_t rank,
                                  char *text_out, size_t bytes);
 void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_get *get);
+/* .. of a process whose number is none's in this epoch: it hears what differs, and nobody else does. */
+void gf_members_offer_refuse(struct gf_members *members, uint32_t id, struct gf_get *get);
 bool gf_members_links_fit(struct gf_members *members); /* members_link.c; false: asked for others */
 bool gf_members_link_take(struct gf_members *members, struct gf_get *get);
 void gf_members_endpoint_again(struct gf_members *members); /* to the coordinator */
