@@ -87,7 +87,8 @@ struct gf_gpu_driver {
     /* Host memory that copies, kernels and flags will touch: afterwards its addresses are good on queues too.
      * GF_ERR_STATE: this process has registered it before, which does; nothing has changed. */
     gf_status (*host_register)(struct gf_gpu *gpu, void *base, size_t size_bytes);
-    /* GF_ERR_DEVICE, with the fault: the device's work does not end, and the memory stays registered. */
+    /* Waits for the device's work; base NULL: that alone. GF_ERR_DEVICE, with the fault: it does not end, and the
+     * memory stays registered. */
     gf_status (*host_unregister)(struct gf_gpu *gpu, void *base);
     /* From here nothing blocks: work is queued, and done in the order of its queue. Addresses are of the arena or of
      * registered host memory. */

@@ -69,6 +69,7 @@ struct gf_context {
     struct {
         char *base;              /* of the exchange region that addresses point into, registered with a device */
         size_t bytes;
+        bool registered;         /* by this context; else by UCX: cuda_copy, in a context that was current */
         gf_mem user;             /* exchange.user_bytes */
         uint64_t user_used;
     } region;

@@ -115,7 +115,7 @@ static gf_status cuda_host_unregister(struct gf_gpu *gpu, void *base)
     struct cuda_gpu *cuda = cuda_of(gpu);
     bool entered = gf_cuda_enter_last(cuda);
     bool idle = !entered || gf_cuda_idle(cuda, true); /* the caller may unmap it now */
-    if (idle) CUDA_GIVEN(cuda, host_unregister, base);
+    if (idle && (base != NULL)) CUDA_GIVEN(cuda, host_unregister, base);
     if (entered) gf_cuda_leave_last(cuda);
     if (idle) return GF_OK;
     return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "", 0, "device %d: work on it does not end",

@@ -59,6 +59,30 @@ static gf_status flags(struct gf_queue *queue, const struct gf_gpu_flag *all, ui
     return gf_gpu_cuda.flags(queue, all, count);
 }
 
+/* UCX's cuda_copy registers what it maps, and gives that back with the link. */
+static gf_status host_register(struct gf_gpu *gpu, void *base, size_t size_bytes)
+{
+    for (uint32_t i = 0; cuda_world.ucx_registers && (i < STATE_RANKS_MAX); i++) {
+        if (cuda_world.by_ucx[i].gpu != NULL) continue;
+        cuda_world.by_ucx[i].gpu = gpu;
+        cuda_world.by_ucx[i].base = base;
+        assert_int_equal(gf_gpu_cuda.host_register(gpu, base, size_bytes), GF_OK);
+        break;
+    }
+    return gf_gpu_cuda.host_register(gpu, base, size_bytes);
+}
+
+static gf_status host_unregister(struct gf_gpu *gpu, void *base)
+{
+    gf_status status = gf_gpu_cuda.host_unregister(gpu, base);
+    for (uint32_t i = 0; (status == GF_OK) && (i < STATE_RANKS_MAX); i++) {
+        if (cuda_world.by_ucx[i].gpu != gpu) continue;
+        cuda_world.by_ucx[i].gpu = NULL;
+        status = gf_gpu_cuda.host_unregister(gpu, cuda_world.by_ucx[i].base);
+    }
+    return status;
+}
+
 static gf_status export(struct gf_gpu *gpu, void *handle_out)
 {
     if ((handle_out != NULL) && (cuda_world.export_refused > 0) && (--cuda_world.export_refused == 0))
@@ -301,6 +325,8 @@ void cuda_world_begin(uint32_t seed, const char *second)
     driver = gf_gpu_cuda;
     driver.state_bytes = whole_state_bytes;
     driver.open = whole_open;
+    driver.host_register = host_register;
+    driver.host_unregister = host_unregister;
     driver.flags = flags;
     driver.export = export;
     driver.export_to = export_to;
@@ -308,6 +334,7 @@ void cuda_world_begin(uint32_t seed, const char *second)
     cuda_world.export_refused = cuda_world.send_refused = cuda_world.import_refused = cuda_world.import_wrong = 0;
     cuda_world.wire_ranks = 0;
     cuda_world.disordered = 0;
+    cuda_world.ucx_registers = false;
     memset(cuda_world.summed, 0, sizeof cuda_world.summed);
     cuda_world.devices = 1;
 }

@@ -10,6 +10,11 @@
 struct cuda_world {
     struct cuda_fixture fixture;
     uint64_t wire_ranks;     /* ranks whose messages lie in device memory, a bit each; 0: none */
+    bool ucx_registers;      /* exchange regions, before the library does */
+    struct {
+        struct gf_gpu *gpu;
+        void *base;
+    } by_ucx[STATE_RANKS_MAX];
     uint32_t devices;        /* 1: all ranks on one, and it is meant; 2: as device.ordinal = auto has it */
     uint32_t import_wrong;   /* the so-many-th such time it gets its own memory instead; 0: never */
     uint32_t export_refused, send_refused; /* the so-many-th time that a rank would export, or send to another */

@@ -62,6 +62,7 @@ TEST(a_run_from_device_to_wire_ends_where_it_ends_on_the_host)
         const struct world_setup setup = setup_of(&state_runs[i], algorithms[i % ALGORITHMS]);
         cuda_world_begin(i, NULL);
         both->wire_ranks = (i == 6) ? 0x5 : ALL_RANKS; /* once beside ranks that stage */
+        both->ucx_registers = i % 2 == 0;
         both_open(&setup);
         cuda_world_steps(STEPS, state_runs[i].name);
         assert_true(link_watch_messages() > 50);

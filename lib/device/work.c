@@ -28,23 +28,30 @@ static gf_status counters_take(gf_context *gf, uint32_t index)
     return (met == 0) ? GF_OK : counters_send(gf, index, gf_finite_seen(gf, gf->under_way.count + 1, 0), 1);
 }
 
+static gf_status region_unregister(gf_context *gf)
+{
+    return gf->gpu->driver->host_unregister(gf->gpu, gf->region.registered ? gf->region.base : NULL);
+}
+
 static gf_status region_open(gf_context *gf)
 {
     uint32_t count = gf->under_way.count + 1;
     gf_status status = gf->gpu->driver->host_register(gf->gpu, gf->region.base, gf->region.bytes);
-    if (status < 0) return status;
+    gf->region.registered = status == GF_OK;
+    if (status == GF_ERR_STATE) gf->gpu->fault = (struct gf_fault){.peer = GF_RANK_NONE}; /* nothing has failed */
+    else if (status < 0) return status;
     for (uint32_t i = 0; i < (count + 1) * GF_COUNTS; i++)
         gf->finite.seen[i] = (struct gf_check){.bad_first = UINT64_MAX};
     if ((status = counters_send(gf, 0, gf->finite.seen, count)) >= 0) return status;
     struct gf_fault fault = gf->gpu->fault; /* what giving back may meet is not it */
-    (void)gf->gpu->driver->host_unregister(gf->gpu, gf->region.base);
+    (void)region_unregister(gf);
     gf->gpu->fault = fault;
     return status;
 }
 
 static gf_status region_close(gf_context *gf)
 {
-    return (gf->region.base == NULL) ? GF_OK : gf->gpu->driver->host_unregister(gf->gpu, gf->region.base);
+    return (gf->region.base == NULL) ? GF_OK : region_unregister(gf);
 }
 
 static gf_status finished(gf_context *gf)
