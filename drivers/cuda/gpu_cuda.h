@@ -122,8 +122,8 @@ void gf_cuda_given(struct cuda_gpu *cuda, CUresult result, const char *call);
 /* Device, context, stream, events, arena and kernels; on failure whatever was made stays for gf_cuda_give_back(). */
 gf_status gf_cuda_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup);
 void gf_cuda_give_back(struct cuda_gpu *cuda);
-/* The context is the thread's current one in between, and no call breaks or heeds a capture of another thread. They
- * nest. */
+/* The context is the thread's current one in between, and no call breaks or heeds a capture of another thread; but
+ * gf_cuda_idle() may. They nest. */
 gf_status gf_cuda_push(struct cuda_gpu *cuda, struct gf_fault *fault_out);
 gf_status gf_cuda_pop(struct cuda_gpu *cuda, struct gf_fault *fault_out);
 gf_status gf_cuda_enter(struct cuda_gpu *cuda);

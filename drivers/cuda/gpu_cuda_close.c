@@ -4,16 +4,15 @@
 #include "drivers/cuda/gpu_cuda.h"
 
 /* All that the context holds now, as far as this driver can tell: before 12.5 the streams that its default stream waits
- * for. That one has no answer while a stream captures. */
+ * for. That one has no answer while such a stream captures; cuCtxRecordEvent() would end the capture, and does end one
+ * of a non-blocking stream, of which nothing tells. */
 static CUresult all_record(struct cuda_gpu *cuda)
 {
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (cuda->context_record != NULL) {
-        CUresult result = cuda->context_record(cuda->context, cuda->cross);
-        if (result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) return result;
-    }
     CUresult result = cuda->calls.stream_capturing(CU_STREAM_LEGACY, &capturing);
-    return (result == CUDA_SUCCESS) ? cuda->calls.event_record(cuda->cross, CU_STREAM_LEGACY) : result;
+    if (result != CUDA_SUCCESS) return result;
+    if (cuda->context_record != NULL) return cuda->context_record(cuda->context, cuda->cross);
+    return cuda->calls.event_record(cuda->cross, CU_STREAM_LEGACY);
 }
 
 /* A context that is lost says so at every call, and its work is over. An error that is gone at the next look was about

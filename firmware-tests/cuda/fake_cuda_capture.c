@@ -26,12 +26,17 @@ void fake_capture_forget(void) { capture.active = false; }
 
 bool fake_captures(uint32_t stream) { return capture.active && (capture.stream == stream); }
 
-CUresult fake_capture_unsafe(const char *call)
+CUresult fake_capture_break(const char *call, CUresult entered)
 {
-    if (!capture.active || (own_mode == CU_STREAM_CAPTURE_MODE_RELAXED)) return CUDA_SUCCESS;
+    if (!capture.active || (entered != CUDA_SUCCESS)) return entered;
     capture.broken = true;
     fake_trouble("%s breaks another thread's capture", call);
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+CUresult fake_capture_unsafe(const char *call)
+{
+    return (own_mode == CU_STREAM_CAPTURE_MODE_RELAXED) ? CUDA_SUCCESS : fake_capture_break(call, CUDA_SUCCESS);
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)

@@ -62,6 +62,7 @@ bool fake_capture_end(uint64_t handle);   /* true: nothing has broken it */
 bool fake_captures(uint32_t stream);
 /* A call that may not be made while another thread captures, unless this one says otherwise: breaks the capture. */
 CUresult fake_capture_unsafe(const char *call);
+CUresult fake_capture_break(const char *call, CUresult entered); /* whatever the thread says */
 void fake_capture_forget(void);
 
 /* fake_cuda_trouble.c: what went wrong, and what shall go wrong */

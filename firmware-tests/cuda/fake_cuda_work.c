@@ -83,7 +83,7 @@ static CUresult enter_safe(const char *call, CUresult entered)
 {
     return (entered != CUDA_SUCCESS) ? entered : fake_capture_unsafe(call);
 }
-HAND_ON(cuCtxRecordEvent, enter_safe("cuCtxRecordEvent", fake_enter("cuCtxRecordEvent")),
+HAND_ON(cuCtxRecordEvent, fake_capture_break("cuCtxRecordEvent", fake_enter("cuCtxRecordEvent")),
         (CUcontext context, CUevent event), fake_event_record_all(event, context))
 HAND_ON(cuEventQuery, enter_safe("cuEventQuery", fake_enter_current("cuEventQuery")), (CUevent event),
         fake_event_query(event))
