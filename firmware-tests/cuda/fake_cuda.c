@@ -53,6 +53,7 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **found_out, int version, 
     if (why_out == NULL) why_out = &nobody;
     *found_out = NULL;
     *why_out = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    if (version > fake_settings.version) return CUDA_ERROR_INVALID_VALUE;
     if (fake_is_without(symbol)) return CUDA_ERROR_NOT_FOUND;
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         if (strcmp(calls[i].name, symbol) != 0) continue;

@@ -108,7 +108,7 @@ TEST(what_cannot_open_says_why)
     } rows[] = {
         {NULL, absent, GF_ERR_DEVICE, "there is no CUDA driver", "/nowhere/libcuda.so.1"},
         {NULL, another, GF_ERR_DEVICE, "\"libm.so.6\"", "cuGetProcAddress_v2"},
-        {"GF_FAKE_CUDA_VERSION=11040", NULL, GF_ERR_DEVICE, "CUDA 11.4", "needed is 12.0"},
+        {"GF_FAKE_CUDA_VERSION=11040", NULL, GF_ERR_DEVICE, "has no cuInit", "older than CUDA 12.0"},
         {NULL, ordinal_behind, GF_ERR_CONFIG, "device.ordinal 2", "2 GPUs"},
         {NULL, ordinal_largest, GF_ERR_CONFIG, "device.ordinal 4294967294", "2 GPUs"},
         {"GF_FAKE_CUDA_NO_HOST_POINTER=1", NULL, GF_ERR_DEVICE, "registered host memory",
