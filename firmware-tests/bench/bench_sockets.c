@@ -24,7 +24,7 @@ static void own_option(int letter, const char *value)
     if (letter == 'a') prefix = value;
 }
 
-static void die(const char *call)
+static _Noreturn void die(const char *call)
 {
     perror(call);
     exit(1);
