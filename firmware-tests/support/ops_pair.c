@@ -9,7 +9,7 @@
 
 #include "ops/element/host/half.h"
 
-enum { A, B, C, D, E, SMALL, SPECIALS = 18 };
+enum { A, B, C, D, E, SMALL, SPECIALS = 20 };
 #define SMALL_BYTES (64u << 10)
 
 /* Place of things in SMALL. */
@@ -90,7 +90,8 @@ static void fill(const struct turn *t, uint32_t area, gf_type type, bool special
 {
     static const uint32_t specials[] = {0x80000000, 1, 0x80000001, 0x007fffff, 0x00800000, 0x38800000, 0x33000001,
                                         0x477fe000, 0x477ff000, 0x47800000, 0x7f7f7fff, 0x7f7f8000, 0x7f7fffff,
-                                        0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001, 0xffabcdef};
+                                        0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001, 0xffabcdef, 0x7fffffff,
+                                        0xffffffff};
     struct ops_pair *pair = t->pair;
     memset(pair->host[area], 0xa5, bytes_of(area, pair));
     for (uint64_t i = 0; i < t->count; i++) {

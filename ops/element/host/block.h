@@ -15,8 +15,8 @@ VEC_INLINE void convert(uint8_t *dst, gf_type dst_type, const uint8_t *src, gf_t
 {
     uint32_t i = 0;
     for (; count - i >= VEC_ELEMS; i += VEC_ELEMS)
-        vec_store(dst_type, dst, i, VEC_ELEMS, vec_load(src_type, src, i, VEC_ELEMS));
-    if (i < count) vec_store(dst_type, dst, i, count - i, vec_load(src_type, src, i, count - i));
+        vec_store(dst_type, dst, i, VEC_ELEMS, vec_quiet(dst_type, vec_load(src_type, src, i, VEC_ELEMS)));
+    if (i < count) vec_store(dst_type, dst, i, count - i, vec_quiet(dst_type, vec_load(src_type, src, i, count - i)));
 }
 
 VEC_FN __attribute__((noinline)) gf_mem block_widen(struct block *block, gf_type type, const uint8_t *src,

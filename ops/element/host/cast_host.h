@@ -24,51 +24,43 @@ __attribute__((noinline)) static struct cast_range cast_part(const struct cast_r
     return part;
 }
 
-/* Vectors from *at to the first that is not finite, and its bad lanes. Types and `stream` (past the cache, to an
- * aligned address) are constants. */
-VEC_INLINE uint32_t cast_types(struct cast_range r, gf_type dst_type, gf_type src_type, bool stream, uint64_t *at)
+/* Vectors from i on to the first that is not finite, which it leaves. Types and `stream` (past the cache, to an aligned
+ * address) are constants. */
+VEC_INLINE uint64_t cast_types(struct cast_range r, gf_type dst_type, gf_type src_type, bool stream, uint64_t i)
 {
-    uint64_t i = *at, end = r.elem_count / VEC_ELEMS * VEC_ELEMS;
-    uint32_t bad = 0;
-    for (; (bad == 0) && (i < end); i += VEC_ELEMS) {
+    uint64_t end = r.elem_count / VEC_ELEMS * VEC_ELEMS;
+    for (; i < end; i += VEC_ELEMS) {
         vec result = vec_mul(vec_load_ahead(src_type, r.src, i, VEC_ELEMS), vec_set(r.scale));
-        bad = vec_bad(result, gf_type_overflow(dst_type));
+        if (vec_bad(result, gf_type_overflow(dst_type)) != 0) break;
         if (stream) vec_stream(dst_type, r.dst, i, result);
         else vec_store(dst_type, r.dst, i, VEC_ELEMS, result);
     }
-    *at = i;
-    return bad;
+    return i;
 }
 
-VEC_INLINE uint32_t cast_known(const struct cast_range *r, bool stream, uint64_t *at)
+VEC_INLINE uint64_t cast_known(const struct cast_range *r, bool stream, uint64_t i)
 {
-    if (r->src_type == GF_TYPE_F16) return cast_types(*r, GF_TYPE_F32, GF_TYPE_F16, stream, at);
-    if (r->src_type == GF_TYPE_BF16) return cast_types(*r, GF_TYPE_F32, GF_TYPE_BF16, stream, at);
-    if (r->dst_type == GF_TYPE_F16) return cast_types(*r, GF_TYPE_F16, GF_TYPE_F32, stream, at);
-    if (r->dst_type == GF_TYPE_BF16) return cast_types(*r, GF_TYPE_BF16, GF_TYPE_F32, stream, at);
-    return cast_types(*r, GF_TYPE_F32, GF_TYPE_F32, stream, at);
+    if (r->src_type == GF_TYPE_F16) return cast_types(*r, GF_TYPE_F32, GF_TYPE_F16, stream, i);
+    if (r->src_type == GF_TYPE_BF16) return cast_types(*r, GF_TYPE_F32, GF_TYPE_BF16, stream, i);
+    if (r->dst_type == GF_TYPE_F16) return cast_types(*r, GF_TYPE_F16, GF_TYPE_F32, stream, i);
+    if (r->dst_type == GF_TYPE_BF16) return cast_types(*r, GF_TYPE_BF16, GF_TYPE_F32, stream, i);
+    return cast_types(*r, GF_TYPE_F32, GF_TYPE_F32, stream, i);
 }
 
-/* Whole vectors. */
-VEC_FN __attribute__((noinline)) void cast_vectors(const struct cast_range *r, bool stream)
+/* A vector that is not whole, or not finite, goes by itself. */
+VEC_FN __attribute__((noinline)) void cast_any(const struct cast_range *r, bool stream)
 {
-    for (uint64_t at = 0; r->elem_count - at >= VEC_ELEMS;) {
-        uint32_t bad = stream ? cast_known(r, true, &at) : cast_known(r, false, &at);
-        if (bad != 0) gf_check_note(r->check, r->base + at - VEC_ELEMS, bad);
-    }
+    uint64_t i = 0, src_bytes = gf_type_bytes(r->src_type), dst_bytes = gf_type_bytes(r->dst_type);
+    do {
+        if (r->elem_count - i >= VEC_ELEMS) i = stream ? cast_known(r, true, i) : cast_known(r, false, i);
+        uint32_t count = vec_count(r->elem_count - i);
+        if (count == 0) break;
+        vec result = vec_mul(vec_load_part(r->src_type, r->src + i * src_bytes, count), vec_set(r->scale));
+        vec_check(r->check, r->base + i, count, result, gf_type_overflow(r->dst_type));
+        vec_store_part(r->dst_type, r->dst + i * dst_bytes, count, vec_quiet(r->dst_type, result));
+        i += count;
+    } while (i < r->elem_count);
     if (stream) vec_stream_end();
-}
-
-VEC_FN __attribute__((noinline)) void cast_any(const struct cast_range *r)
-{
-    uint32_t rest = (uint32_t)(r->elem_count % VEC_ELEMS);
-    uint64_t whole = r->elem_count - rest;
-    cast_vectors(r, false);
-    if (rest == 0) return;
-    vec result = vec_load_part(r->src_type, r->src + whole * gf_type_bytes(r->src_type), rest);
-    result = vec_mul(result, vec_set(r->scale));
-    vec_check(r->check, r->base + whole, rest, result, gf_type_overflow(r->dst_type));
-    vec_store_part(r->dst_type, r->dst + whole * gf_type_bytes(r->dst_type), rest, result);
 }
 
 /* Past the cache: ordinary stores to the first aligned address, then whole vectors. Returns how many elements. */
@@ -81,9 +73,9 @@ VEC_FN uint64_t cast_long(const struct cast_range *r)
     head = unaligned_bytes / bytes;
     body = (r->elem_count - head) / VEC_ELEMS * VEC_ELEMS;
     part = cast_part(r, 0, head);
-    cast_any(&part);
+    cast_any(&part, false);
     part = cast_part(r, head, body);
-    cast_vectors(&part, true);
+    cast_any(&part, true);
     return head + body;
 }
 
@@ -98,7 +90,7 @@ VEC_FN gf_status cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_m
     if ((dst_type == GF_TYPE_F32) || (src_type == GF_TYPE_F32)) {
         uint64_t done = cast_long(&range);
         if (done > 0) range = cast_part(&range, done, elem_count - done);
-        cast_any(&range);
+        cast_any(&range, false);
         return GF_OK;
     }
     for (uint64_t at = 0; at < elem_count; at += BLOCK_ELEMS) {
@@ -108,8 +100,8 @@ VEC_FN gf_status cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_m
         part.src_type = widened.dst_type = GF_TYPE_F32;
         widened.scale = 1;
         widened.check = NULL;
-        cast_any(&widened);
-        cast_any(&part);
+        cast_any(&widened, false);
+        cast_any(&part, false);
     }
     return GF_OK;
 }

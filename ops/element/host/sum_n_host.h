@@ -34,9 +34,9 @@ VEC_INLINE void sum_n_look(const struct sum_n_range *r, gf_type limit, uint64_t 
 
 VEC_INLINE void sum_n_some(const struct sum_n_range *r, gf_type type, gf_type as, uint64_t i, uint32_t count)
 {
-    vec sum = vec_rounded(as, vec_load(type, gf_host_at(r->src[0]), i, count));
+    vec sum = vec_rounded(as, vec_quiet(as, vec_load(type, gf_host_at(r->src[0]), i, count)));
     for (uint32_t s = 1; s < r->src_count; s++)
-        sum = vec_add(sum, vec_rounded(as, vec_load(type, gf_host_at(r->src[s]), i, count)));
+        sum = vec_add(sum, vec_rounded(as, vec_quiet(as, vec_load(type, gf_host_at(r->src[s]), i, count))));
     sum_n_look(r, (as == GF_TYPE_F32) ? type : as, i, count, sum);
     sum = vec_rounded(as, sum);
     for (uint32_t d = 0; d < r->dst_count; d++) vec_store(type, gf_host_at(r->dst[d]), i, count, sum);
@@ -62,31 +62,38 @@ VEC_INLINE uint64_t sum_n_ranks(const struct sum_n_range *r, gf_type type, uint6
     return i;
 }
 
+/* Rounded. A NaN, of which rounding to bf16 makes anything, stays in *met. */
+VEC_INLINE vec sum_n_value(gf_type type, gf_type as, const uint8_t *from, uint64_t i, vec *met)
+{
+    vec value = vec_load(type, from, i, VEC_ELEMS);
+    if (as == GF_TYPE_BF16) *met = vec_add(*met, value);
+    return vec_rounded(as, value);
+}
+
 /* The next eight vectors at once: of many ranks' memory each is read in runs of lines, as a CPU reads ahead. False:
- * some sum is not finite, and nothing is stored. */
+ * a value or some sum is not finite, or all of them add up to infinity, and nothing is stored. */
 #define GROUP_VECS 8u
 #define GROUP_ELEMS (GROUP_VECS * VEC_ELEMS)
 VEC_INLINE bool sum_n_group(const struct sum_n_range *r, gf_type type, gf_type as, uint64_t i)
 {
-    float limit = gf_type_overflow((as == GF_TYPE_F32) ? type : as);
     uint32_t bad = 0;
     const uint8_t *from = gf_host_at(r->src[0]);
-    vec sum[GROUP_VECS];
+    vec sum[GROUP_VECS], met[2] = {vec_set(0), vec_set(0)}; /* each add waits for the one before */
 #pragma GCC unroll 8
-    for (uint32_t v = 0; v < GROUP_VECS; v++)
-        sum[v] = vec_rounded(as, vec_load(type, from, i + v * VEC_ELEMS, VEC_ELEMS));
+    for (uint32_t v = 0; v < GROUP_VECS; v++) sum[v] = sum_n_value(type, as, from, i + v * VEC_ELEMS, &met[v % 2]);
     for (uint32_t s = 1; s < r->src_count; s++) {
         from = gf_host_at(r->src[s]);
 #pragma GCC unroll 8
         for (uint32_t v = 0; v < GROUP_VECS; v++)
-            sum[v] = vec_add(sum[v], vec_rounded(as, vec_load(type, from, i + v * VEC_ELEMS, VEC_ELEMS)));
+            sum[v] = vec_add(sum[v], sum_n_value(type, as, from, i + v * VEC_ELEMS, &met[v % 2]));
     }
 #pragma GCC unroll 8
     for (uint32_t v = 0; v < GROUP_VECS; v++) {
-        bad |= vec_bad(sum[v], limit);
+        if (as != GF_TYPE_BF16) bad |= vec_bad(sum[v], gf_type_overflow((as == GF_TYPE_F32) ? type : as));
         sum[v] = vec_rounded(as, sum[v]);
+        if (as == GF_TYPE_BF16) met[v % 2] = vec_add(met[v % 2], sum[v]);
     }
-    if (bad != 0) return false;
+    if ((bad | vec_bad(vec_add(met[0], met[1]), __builtin_inff())) != 0) return false;
     for (uint32_t d = 0; d < r->dst_count; d++) {
         uint8_t *to = gf_host_at(r->dst[d]);
 #pragma GCC unroll 8
@@ -105,7 +112,7 @@ VEC_INLINE void sum_n_type(const struct sum_n_range *r, gf_type type, gf_type as
         uint64_t left = elem_count - i, end = i + ((left < GROUP_ELEMS) ? left : GROUP_ELEMS);
         if ((left >= GROUP_ELEMS) && sum_n_group(r, type, as, i)) i = end;
         for (; i < end; i += VEC_ELEMS)
-            sum_n_some(r, type, as, i, (end - i < VEC_ELEMS) ? (uint32_t)(end - i) : VEC_ELEMS);
+            sum_n_some(r, type, as, i, vec_count(end - i));
     }
 }
 

@@ -9,19 +9,35 @@ VEC_INLINE vec vec_sub(vec a, vec b) { return a - b; }
 VEC_INLINE vec vec_mul(vec a, vec b) { return a * b; }
 VEC_INLINE vec vec_div(vec a, vec b) { return a / b; }
 
+/* A NaN as bf16 has it: quiet, with a lower half of zero, as a sum of such values is. Of other NaNs what rounds to bf16
+ * makes anything: a loop over data looks for values that are not finite anyway. A vector of one takes all, fp16 too. */
+VEC_INLINE vec vec_quiet(gf_type type, vec a)
+{
+#if VEC_ELEMS > 1
+    typedef int32_t vec_bits __attribute__((vector_size(VEC_ELEMS * 4)));
+    vec_bits bits = (vec_bits)a, is_nan = (vec_bits)(a != a);
+    if (type == GF_TYPE_BF16) return (vec)((bits | (is_nan & 0x400000)) & ~(is_nan & 0xffff));
+#endif
+    (void)type;
+    return a;
+}
+
+/* Of what is left. */
+VEC_INLINE uint32_t vec_count(uint64_t left) { return (left < VEC_ELEMS) ? (uint32_t)left : VEC_ELEMS; }
+
 #ifndef VEC_HAS_PART
 VEC_FN __attribute__((noinline, unused)) vec vec_load_part(gf_type type, const uint8_t *src, uint32_t count)
 {
     uint8_t padded[VEC_ELEMS * 4] = {0};
-    memcpy(padded, src, count * gf_type_bytes(type));
-    return vec_load_whole(type, padded);
+    if (count < VEC_ELEMS) src = memcpy(padded, src, count * gf_type_bytes(type));
+    return vec_load_whole(type, src);
 }
 
 VEC_FN __attribute__((noinline, unused)) void vec_store_part(gf_type type, uint8_t *dst, uint32_t count, vec a)
 {
     uint8_t padded[VEC_ELEMS * 4];
-    vec_store_whole(type, padded, a);
-    memcpy(dst, padded, count * gf_type_bytes(type));
+    vec_store_whole(type, (count < VEC_ELEMS) ? padded : dst, a);
+    if (count < VEC_ELEMS) memcpy(dst, padded, count * gf_type_bytes(type));
 }
 #endif
 

@@ -29,16 +29,13 @@ VEC_INLINE vec vec_load_whole(gf_type type, const uint8_t *src)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
 
-/* In the upper half of each, as gf_bf16_of_f32(), with the sign left in place: only a NaN could carry into it, and
- * those are replaced. The lower half is anything. */
+/* In the upper half of each, as gf_bf16_of_f32(); the lower half is anything. The lowest bit that stays picks what is
+ * added, as a permutation of two values. Only a NaN that vec_quiet() did not see carries into the sign. */
 VEC_INLINE __m256i vec_bf16(vec a)
 {
-    __m256i bits = _mm256_castps_si256(a);
-    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    __m256i finite = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
-    __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
-    __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
-    return _mm256_blendv_epi8(finite, quiet, is_nan);
+    __m256i bits = _mm256_castps_si256(a), even_odd = _mm256_set1_epi64x(0x800000007fff);
+    __m256 add = _mm256_permutevar_ps(_mm256_castsi256_ps(even_odd), _mm256_srli_epi32(bits, 16));
+    return _mm256_add_epi32(bits, _mm256_castps_si256(add));
 }
 
 VEC_INLINE __m128i vec_round(gf_type type, vec a)

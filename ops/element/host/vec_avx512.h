@@ -33,11 +33,9 @@ VEC_INLINE vec vec_load_whole(gf_type type, const uint8_t *src)
 /* These three as in vec_avx2.h. */
 VEC_INLINE __m512i vec_bf16(vec a)
 {
-    __m512i bits = _mm512_castps_si512(a);
-    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    __m512i finite = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-    __mmask16 is_nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
-    return _mm512_mask_or_epi32(finite, is_nan, bits, _mm512_set1_epi32(0x400000));
+    __m512i bits = _mm512_castps_si512(a), even_odd = _mm512_set1_epi64(0x800000007fff);
+    __m512 add = _mm512_permutevar_ps(_mm512_castsi512_ps(even_odd), _mm512_srli_epi32(bits, 16));
+    return _mm512_add_epi32(bits, _mm512_castps_si512(add));
 }
 
 VEC_INLINE __m256i vec_round(gf_type type, vec a)

@@ -31,15 +31,13 @@ VEC_INLINE vec vec_load_whole(gf_type type, const uint8_t *src)
     return vreinterpretq_f32_u32(vshll_n_u16(half, 16));
 }
 
-/* bf16 as gf_bf16_of_f32(), with the sign left in place: only a NaN could carry into it, and those are replaced. */
+/* bf16 as gf_bf16_of_f32(): only a NaN that vec_quiet() did not see carries into the sign. */
 VEC_INLINE uint16x4_t vec_round(gf_type type, vec a)
 {
     uint32x4_t bits = vreinterpretq_u32_f32(a);
     uint32x4_t odd = vandq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(1));
-    uint32x4_t finite = vaddq_u32(bits, vaddq_u32(odd, vdupq_n_u32(0x7fff)));
-    uint32x4_t quiet = vorrq_u32(bits, vdupq_n_u32(0x400000));
     if (type == GF_TYPE_F16) return vreinterpret_u16_f16(vcvt_f16_f32(a));
-    return vshrn_n_u32(vbslq_u32(vceqq_f32(a, a), finite, quiet), 16);
+    return vshrn_n_u32(vaddq_u32(bits, vaddq_u32(odd, vdupq_n_u32(0x7fff))), 16);
 }
 
 VEC_INLINE vec vec_rounded(gf_type type, vec a)
