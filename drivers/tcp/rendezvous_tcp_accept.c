@@ -80,7 +80,7 @@ static bool reason_is_due(struct tcp *tcp, const struct pending *pending)
 static bool said_by_anybody(const struct pending *pending)
 {
     uint32_t user = 0;
-    return !pending->challenged && (!gf_socket_peer_user(pending->fd, &user) || (user != geteuid()));
+    return !pending->challenged && ((gf_socket_peer_user(pending->fd, &user) != GF_OK) || (user != geteuid()));
 }
 
 /* The other end hears code and tcp->text, if a reason is due; *event_out is what the caller may tell of it. */
@@ -114,16 +114,21 @@ static void pending_refuse(struct tcp *tcp, struct pending *pending, uint32_t ra
     pending->fd = -1;
 }
 
-/* Without a key all ranks are on this host, and of one user. Where the kernel does not say whose the other end is,
- * anybody of this host may come in. */
-static bool user_fits(struct tcp *tcp, struct pending *pending, struct gf_rendezvous_event *refused_out)
+/* Without a key all ranks are on this host, and of one user. Where the kernel has no query for the user, anybody of this
+ * host may come in; where it cannot answer now, nobody: a rank tries again, and a stranger may have caused it. */
+static gf_status user_check(struct tcp *tcp, struct pending *pending, struct gf_rendezvous_event *refused_out)
 {
-    uint32_t user = 0;
-    if (!tcp->same_user || !gf_socket_peer_user(pending->fd, &user) || (user == geteuid())) return true;
-    pending_refuse(tcp, pending, GF_RANK_NONE, refused_out,
-                   gf_tcp_because(tcp, GF_ERR_MISMATCH, "user %u at the other end, this job is of user %u: without a "
-                                  "key_file all ranks run as one user", user, (unsigned)geteuid()));
-    return false;
+    uint32_t user = geteuid();
+    if (!tcp->same_user) return GF_AGAIN;
+    if (gf_socket_peer_user(pending->fd, &user) == GF_AGAIN)
+        stranger_drop(tcp, pending, GF_LOG_ERROR, "no descriptor or memory left to ask whose a connection is, or it ended");
+    else if (user != geteuid()) {
+        pending_refuse(tcp, pending, GF_RANK_NONE, refused_out,
+                       gf_tcp_because(tcp, GF_ERR_MISMATCH, "user %u at the other end, this job is of user %u: without "
+                                      "a key_file all ranks run as one user", user, (unsigned)geteuid()));
+        if (tcp_is_coordinator(tcp)) return GF_OK;
+    }
+    return GF_AGAIN;
 }
 
 gf_status gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns, struct gf_rendezvous_event *event_out)
@@ -148,8 +153,9 @@ gf_status gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns, struct 
     pending->since_ns = now_ns;
     (void)gf_place_of(&address, &pending->from);
     pending->from.port = 0;
-    if (!user_fits(tcp, pending, event_out)) return tcp_is_coordinator(tcp) ? GF_OK : GF_AGAIN;
-    gf_status status = gf_tcp_pending_read(tcp, slot, event_out); /* its hello is mostly here already */
+    gf_status status = user_check(tcp, pending, event_out);
+    if (pending->fd < 0) return status;
+    status = gf_tcp_pending_read(tcp, slot, event_out); /* its hello is mostly here already */
     if ((status != GF_AGAIN) || (pending->fd < 0)) return status;
     if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, fd, TCP_ABOUT_PENDING | slot, EPOLLIN) != GF_OK)
         gf_tcp_pending_drop(pending);

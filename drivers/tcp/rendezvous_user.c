@@ -3,6 +3,7 @@
 
 #include "drivers/address.h"
 
+#include <errno.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
@@ -10,33 +11,47 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-bool gf_socket_peer_user(int fd, uint32_t *user_out)
+/* 0: *user_out is whose the socket from `source` to `to` is. Else an errno; ENOENT: there is no such socket, or the kernel
+ * has no such query. */
+static int owner_get(const struct gf_place *source, const struct gf_place *to, uint32_t *user_out)
 {
     struct {
         struct nlmsghdr head;
         struct inet_diag_req_v2 request;
     } ask = {.head = {.nlmsg_len = sizeof ask, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST},
-             .request = {.sdiag_protocol = IPPROTO_TCP, .idiag_states = ~0u,
+             .request = {.sdiag_family = (unsigned char)source->family, .sdiag_protocol = IPPROTO_TCP, .idiag_states = ~0u,
+                         .id.idiag_sport = source->port, .id.idiag_dport = to->port,
                          .id.idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}};
     struct {
         struct nlmsghdr head;
-        struct inet_diag_msg message;
+        union {
+            struct inet_diag_msg message;
+            struct nlmsgerr refusal;
+        };
         char more[512];
     } answer;
-    struct gf_place source, to;
-    if (!gf_place_of_fd(fd, true, &source) || !gf_place_of_fd(fd, false, &to)) return false;
-    memcpy(ask.request.id.idiag_src, source.ip, sizeof source.ip); /* the other end's socket: its source is our peer */
-    memcpy(ask.request.id.idiag_dst, to.ip, sizeof to.ip);
-    ask.request.id.idiag_sport = source.port;
-    ask.request.id.idiag_dport = to.port;
-    ask.request.sdiag_family = (unsigned char)source.family;
+    memcpy(ask.request.id.idiag_src, source->ip, sizeof source->ip);
+    memcpy(ask.request.id.idiag_dst, to->ip, sizeof to->ip);
     int diag = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG);
-    if (diag < 0) return false;
-    ssize_t got = -1; /* the kernel answers before send() returns */
-    if (send(diag, &ask, sizeof ask, 0) == (ssize_t)sizeof ask) got = recv(diag, &answer, sizeof answer, MSG_DONTWAIT);
+    if (diag < 0) return errno;
+    ssize_t got = send(diag, &ask, sizeof ask, 0); /* the kernel answers before send() returns */
+    if (got >= 0) got = recv(diag, &answer, sizeof answer, MSG_DONTWAIT);
+    int error = (got < 0) ? errno : ENOMEM;
     (void)close(diag);
-    if ((got < (ssize_t)(sizeof answer.head + sizeof answer.message)) || (answer.head.nlmsg_type != SOCK_DIAG_BY_FAMILY))
-        return false;
+    if (got < (ssize_t)(sizeof answer.head + sizeof answer.refusal)) return error;
+    if (answer.head.nlmsg_type == NLMSG_ERROR) return -answer.refusal.error;
+    if (got < (ssize_t)(sizeof answer.head + sizeof answer.message)) return error;
     *user_out = answer.message.idiag_uid;
-    return true;
+    return 0;
+}
+
+gf_status gf_socket_peer_user(int fd, uint32_t *user_out)
+{
+    struct gf_place own, peer;
+    uint32_t own_user;
+    if (!gf_place_of_fd(fd, true, &peer) || !gf_place_of_fd(fd, false, &own)) return GF_AGAIN; /* reset already */
+    int error = owner_get(&peer, &own, user_out);
+    if (error == 0) return GF_OK;
+    if ((error == ENOENT) && (owner_get(&own, &peer, &own_user) == 0)) return GF_AGAIN; /* only its end has gone */
+    return ((error == EMFILE) || (error == ENFILE) || (error == ENOMEM) || (error == ENOBUFS)) ? GF_AGAIN : GF_ERR_SYSTEM;
 }

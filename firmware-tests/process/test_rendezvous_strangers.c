@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -140,32 +141,80 @@ TEST(a_member_that_sends_garbage_is_cut_off)
     }
 }
 
+/* As user 12345: its status is 0 if it said the hello of rank 1 and was told that it is of another user, 1 if it was
+ * hung up on. */
+static pid_t other_user(void)
+{
+    unsigned char hello[HELLO_FRAME];
+    char text[ANSWER_FRAME];
+    pid_t other = fork();
+    assert_true(other >= 0);
+    if (other != 0) return other;
+    hello_make(hello, 1, 2, 0);
+    if (setuid(12345) != 0) _exit(9);
+    int fd = stranger_at(star.address);
+    if (send(fd, hello, sizeof hello, MSG_NOSIGNAL) < 0) _exit(8);
+    if (recv(fd, text, sizeof text, MSG_WAITALL) != (ssize_t)sizeof text) _exit(1);
+    _exit((strstr(text + GF_FRAME_HEADER_BYTES + 4, "user 12345 at the other end") != NULL) ? 0 : 7);
+}
+
+static int status_of(pid_t other)
+{
+    int status = 0;
+    UNTIL((waitpid(other, &status, WNOHANG) == other) || (usleep(1000) != 0));
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
 /* Without a key the kernel says whose process it is, on this host. */
 TEST(a_process_of_another_user_does_not_come_in)
 {
-    unsigned char hello[HELLO_FRAME];
-    int status = 0;
     if (geteuid() != 0) skip(); /* no right to be somebody else */
     end_join(0, 0, 2);
-    hello_make(hello, 1, 2, 0);
-    pid_t other = fork();
-    assert_true(other >= 0);
-    if (other == 0) {
-        char text[ANSWER_FRAME];
-        if (setuid(12345) != 0) _exit(9);
-        int fd = stranger_at(star.address);
-        if (send(fd, hello, sizeof hello, MSG_NOSIGNAL) < 0) _exit(8);
-        ssize_t bytes = recv(fd, text, sizeof text, MSG_WAITALL);
-        _exit((bytes == (ssize_t)sizeof text) && (strstr(text + GF_FRAME_HEADER_BYTES + 4, "user 12345 at the other end") != NULL)
-                  ? 0 : 7);
-    }
-    UNTIL((waitpid(other, &status, WNOHANG) == other) || (usleep(1000) != 0));
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(status_of(other_user()), 0);
     assert_int_equal(seen[0].connected, 0);
     assert_true(seen[0].refused != 0); /* told, should nobody better come */
     end_join(1, 1, 2);
     UNTIL(seen[0].connected == 2);
+}
+
+/* Strangers can take the descriptors that the question needs. */
+TEST(nobody_comes_in_while_no_descriptor_is_left_to_ask_with)
+{
+    struct rlimit had, one_left;
+    if (geteuid() != 0) skip();
+    end_join(0, 0, 2);
+    pid_t other = other_user();
+    int next = dup(0);
+    assert_true(next >= 0);
+    (void)close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &had), 0);
+    one_left = (struct rlimit){.rlim_cur = (rlim_t)next + 1, .rlim_max = had.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &one_left), 0); /* what accept() takes */
+    int status = status_of(other);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &had), 0);
+    assert_int_equal(status, 1);
+    assert_int_equal(seen[0].connected, 0);
+    end_join(1, 1, 2);
+    UNTIL(seen[0].connected == 2);
+}
+
+/* Nor is a hello believed whose sender has gone before the kernel could be asked for it. */
+TEST(a_connection_that_was_reset_takes_no_rank)
+{
+    const struct linger at_once = {.l_onoff = 1};
+    unsigned char hello[HELLO_FRAME];
+    end_join(0, 0, 2);
+    hello_make(hello, 1, 2, 0);
+    int fd = stranger_at(star.address);
+    say(fd, hello, sizeof hello);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+    (void)close(fd);
+    for (int i = 0; i < 20; i++) turn();
+    assert_int_equal(seen[0].connected, 0);
+    end_join(1, 1, 2);
+    UNTIL(seen[0].connected == 2);
+    assert_int_equal(seen[0].ended, 0);
 }
 
 /* Something else listens at the address. */
