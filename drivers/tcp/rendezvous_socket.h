@@ -24,9 +24,9 @@ bool gf_socket_met_itself(int fd);
 void gf_socket_reset(int fd);
 /* What every connection gets: no delay, and an end when the other host is silent for three keepalive periods. */
 void gf_socket_options_set(int fd, uint64_t keepalive_ns);
-/* rendezvous_user.c: which user of this host is at the other end. GF_AGAIN: no descriptor or memory is left to ask with,
- * or that end has gone; GF_ERR_SYSTEM: it is not on this host (or in another network namespace), or this kernel has no
- * such query (sock_diag). Needs no rights; does not block. */
+/* rendezvous_user.c: which user of this host is at the other end. GF_AGAIN: no descriptor or memory is left to ask
+ * with, or that end has gone; GF_ERR_SYSTEM: it is not on this host (or in another network namespace), or this kernel
+ * has no such query (sock_diag). Needs no rights; does not block. */
 gf_status gf_socket_peer_user(int fd, uint32_t *user_out);
 
 #endif

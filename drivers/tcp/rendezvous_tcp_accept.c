@@ -114,14 +114,15 @@ static void pending_refuse(struct tcp *tcp, struct pending *pending, uint32_t ra
     pending->fd = -1;
 }
 
-/* Without a key all ranks are on this host, and of one user. Where the kernel has no query for the user, anybody of this
- * host may come in; where it cannot answer now, nobody: a rank tries again, and a stranger may have caused it. */
+/* Without a key all ranks are on this host, and of one user. Where the kernel has no query for the user, anybody of
+ * this host may come in; where it cannot answer now, nobody: a rank tries again, and a stranger may have caused it. */
 static gf_status user_check(struct tcp *tcp, struct pending *pending, struct gf_rendezvous_event *refused_out)
 {
     uint32_t user = geteuid();
     if (!tcp->same_user) return GF_AGAIN;
     if (gf_socket_peer_user(pending->fd, &user) == GF_AGAIN)
-        stranger_drop(tcp, pending, GF_LOG_ERROR, "no descriptor or memory left to ask whose a connection is, or it ended");
+        stranger_drop(tcp, pending, GF_LOG_ERROR, "whose a connection is cannot be asked: it has ended, or no "
+                      "descriptor or memory is left");
     else if (user != geteuid()) {
         pending_refuse(tcp, pending, GF_RANK_NONE, refused_out,
                        gf_tcp_because(tcp, GF_ERR_MISMATCH, "user %u at the other end, this job is of user %u: without "

@@ -11,16 +11,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* 0: *user_out is whose the socket from `source` to `to` is. Else an errno; ENOENT: there is no such socket, or the kernel
- * has no such query. */
+/* 0: *user_out is whose the socket from `source` to `to` is. Else an errno; ENOENT: there is no such socket, or the
+ * kernel has no such query. */
 static int owner_get(const struct gf_place *source, const struct gf_place *to, uint32_t *user_out)
 {
     struct {
         struct nlmsghdr head;
         struct inet_diag_req_v2 request;
     } ask = {.head = {.nlmsg_len = sizeof ask, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST},
-             .request = {.sdiag_family = (unsigned char)source->family, .sdiag_protocol = IPPROTO_TCP, .idiag_states = ~0u,
-                         .id.idiag_sport = source->port, .id.idiag_dport = to->port,
+             .request = {.sdiag_family = (unsigned char)source->family, .sdiag_protocol = IPPROTO_TCP,
+                         .idiag_states = ~0u, .id.idiag_sport = source->port, .id.idiag_dport = to->port,
                          .id.idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}};
     struct {
         struct nlmsghdr head;
@@ -53,5 +53,6 @@ gf_status gf_socket_peer_user(int fd, uint32_t *user_out)
     int error = owner_get(&peer, &own, user_out);
     if (error == 0) return GF_OK;
     if ((error == ENOENT) && (owner_get(&own, &peer, &own_user) == 0)) return GF_AGAIN; /* only its end has gone */
-    return ((error == EMFILE) || (error == ENFILE) || (error == ENOMEM) || (error == ENOBUFS)) ? GF_AGAIN : GF_ERR_SYSTEM;
+    bool short_of = (error == EMFILE) || (error == ENFILE) || (error == ENOMEM) || (error == ENOBUFS);
+    return short_of ? GF_AGAIN : GF_ERR_SYSTEM;
 }
