@@ -17,7 +17,7 @@ struct source {
     uint32_t coordinator;    /* GF_RANK_NONE: whoever answers */
     uint32_t epoch;
     uint64_t now_ns;
-    const struct gf_members *members;
+    struct gf_members *members;
     bool paused;        /* the next byte is not the driver's */
     unsigned char payload[GF_FRAME_PAYLOAD_MAX];
 };
