@@ -173,7 +173,10 @@ static gf_status reform(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator, 
     memset(&tcp->base.fault, 0, sizeof tcp->base.fault);
     job_close(tcp);
     if (coordinator == GF_RANK_NONE) {
-        if (now_ns - tcp->opened_ns >= tcp->setup.join_timeout_ns) tcp->opened_ns = now_ns; /* it is asked for again */
+        if (now_ns - tcp->opened_ns >= tcp->setup.join_timeout_ns) { /* it is asked for again */
+            tcp->opened_ns = now_ns;
+            tcp->tries = 0;
+        }
         listen_set(tcp, false);
         rejoin_begin(tcp, now_ns);
         return GF_AGAIN;

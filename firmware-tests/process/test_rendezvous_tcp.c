@@ -134,6 +134,11 @@ TEST(who_rejoins_once_more_after_the_deadline_has_as_long_again)
     now_ns += 59 * SECOND;
     turn();
     assert_int_equal(seen[1].status, GF_AGAIN);
+    now_ns += SECOND;
+    for (int i = 0; (i < 100) && (seen[1].status == GF_AGAIN); i++) turn();
+    const char *tried = strstr(star.ends[1]->fault.text, ": tried ");
+    assert_non_null(tried);
+    assert_true(atoi(tried + sizeof ": tried") <= 3); /* one a turn, of this time alone */
 }
 
 TEST(the_end_of_a_connection_is_told)

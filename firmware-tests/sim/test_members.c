@@ -111,24 +111,31 @@ TEST(a_difference_is_named_on_all_ranks)
     }
 }
 
-/* Its number is none of the first epoch's: the others go on without it, whether it comes before or after the join. */
+/* Their numbers are none of the first epoch's: the others go on without them, whether they come before or after the
+ * join, or when another epoch has begun. */
 TEST(who_was_told_a_larger_world_hears_it_and_ends_no_join)
 {
-    for (int late = 0; late < 2; late++) {
-        members_world_begin(3, false, 0);
-        for (uint32_t rank = 0; rank < 3; rank++) {
-            struct gf_offer offer = offer_of((rank == 2) ? 3 : 2);
+    char text[64];
+    for (int late = 0; late < 3; late++) {
+        members_world_begin(4, false, 0);
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            struct gf_offer offer = offer_of((rank >= 2) ? 4 : 2);
             world.first_world = offer.world;
+            world.epoch = ((late == 2) && (rank < 2)) ? 2 : 1;
             rank_open(rank, &offer);
         }
-        fake_connect(&fake, 2 - (uint32_t)late);
-        for (int i = 0; i < 20; i++) (void)members_world_progress(GF_OK);
-        fake_connect(&fake, 1 + (uint32_t)late);
-        for (int i = 0; i < 20; i++) (void)members_world_progress(GF_OK);
-        assert_string_equal(error_of(2)->text, "world sizes differ: 2 at rank 0, 3 at rank 2");
-        for (uint32_t rank = 0; rank < 3; rank++)
+        for (int half = 0; half < 2; half++) {
+            for (uint32_t rank = 1; rank < 4; rank++)
+                if ((rank < 2) == ((half == 0) == (late > 0))) fake_connect(&fake, rank);
+            for (int i = 0; i < 20; i++) (void)members_world_progress(GF_OK);
+        }
+        for (uint32_t rank = 2; rank < 4; rank++) {
+            (void)snprintf(text, sizeof text, "world sizes differ: 2 at rank 0, 4 at rank %u", rank);
+            assert_string_equal(error_of(rank)->text, text);
+        }
+        for (uint32_t rank = 0; rank < 4; rank++)
             assert_int_equal(gf_members_poll(world.ranks[rank].members, world.now_ns),
-                             (rank == 2) ? GF_ERR_MISMATCH : GF_OK);
+                             (rank >= 2) ? GF_ERR_MISMATCH : GF_OK);
         members_world_end();
     }
 }

@@ -334,7 +334,8 @@ static void on_frame(struct gf_members *members, uint32_t rank, const struct gf_
     if (members_over(members)) return;
     if (gf_members_of_no_epoch(members, kind)) epoch = own; /* malformed: of no epoch */
     /* Of an epoch that has ended. A first offer is looked at whatever it says, to be refused by its values. */
-    if ((epoch != own) && ((kind != MEMBERS_OFFER) || (members->view.epoch.epoch != 0))) return;
+    bool first = ((kind == MEMBERS_OFFER) || (kind == MEMBERS_ERROR)) && (members->view.epoch.epoch == 0);
+    if ((epoch != own) && !first) return;
     if (members_coordinates(members)) good = coordinator_frame(members, rank, kind, get);
     else if (rank == 0) good = rank_frame(members, kind, get);
     if (good || (members->state == MEMBERS_FAILED)) return;

@@ -265,6 +265,7 @@ void gf_members_offer_refuse(struct gf_members *members, uint32_t id, struct gf_
         !gf_members_offer_difference(members, &offer, id, error.text, sizeof error.text)) return;
     members->tell = error;
     gf_members_owe_id(members, id, MEMBERS_ERROR);
+    gf_members_flush(members); /* the next one hears its own */
 }
 
 void gf_members_join_endpoints(struct gf_members *members, uint32_t from, struct gf_get *get)
