@@ -76,7 +76,8 @@ $(addprefix $(BUILD)/,drivers/ucx/%.o $(addprefix firmware-tests/process/,test_l
     program_allocations.o program_ucx_faults.o)): \
     GF_FLAGS += $(UCX_FLAGS)
 # Their own send() and the like stand for the wire: in a dynamic link beneath ucx_calls.c.
-$(addprefix $(BUILD)/firmware-tests/,process/test_link_encryption.o process/test_connection.o fuzz/fuzz_offers.o): \
+$(addprefix $(BUILD)/firmware-tests/,process/test_link_encryption.o process/test_connection.o process/test_connection_ahead.o \
+    fuzz/fuzz_offers.o): \
     GF_FLAGS += $(if $(filter 1,$(UCX_DYNAMIC)),$(foreach f,$(UCX_SOCKETS),-D$(f)=__real_$(f)))
 # cuda.h alone is needed, and by these alone.
 $(filter $(BUILD)/drivers/cuda/%,$(OBJ)): GF_FLAGS += -isystem $(CUDA_INC)

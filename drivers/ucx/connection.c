@@ -71,9 +71,15 @@ struct gf_conn *gf_conn_take(struct gf_proofs *proofs, int fd)
     return NULL;
 }
 
+static void ahead_drop(struct gf_conn *conn)
+{
+    if (conn->of->ahead == conn) conn->of->ahead = NULL;
+}
+
 static void conn_give(struct gf_conn *conn)
 {
     struct gf_conn **at = list_of(conn->of, conn->fd);
+    ahead_drop(conn);
     if (conn->record != NULL) gf_auth_forget(conn->record, GF_RECORD_SECRET_BYTES);
     gf_proofs_lock();
     while (*at != conn) at = &(*at)->next;
@@ -92,6 +98,7 @@ void gf_conns_forget(struct gf_proofs *proofs)
 static void conn_end(struct gf_conn *conn, int error, const char *why)
 {
     if (conn->state == GF_CONN_ENDED) return;
+    ahead_drop(conn);
     conn->state = GF_CONN_ENDED;
     conn->error = error;
     conn->why = why;
@@ -298,6 +305,7 @@ static ssize_t conn_send(struct gf_conn *conn, const struct iovec *parts, size_t
     size_t bytes = 0;
     ssize_t sent;
     for (size_t i = 0; i < count; i++) bytes += parts[i].iov_len;
+    conn->sent_bytes = (bytes <= GF_PROOF_AHEAD_BYTES) ? (uint32_t)bytes : 0;
     if (conn->state == GF_CONN_OPEN) {
         if (((sent = open_send(conn, parts, count)) >= 0) || is_passing(errno)) return sent;
         conn_end(conn, errno, NULL);
@@ -326,6 +334,36 @@ ssize_t gf_conn_sendmsg(int fd, const struct msghdr *message, int flags)
     return (conn == NULL) ? __real_sendmsg(fd, message, flags) : conn_send(conn, message->msg_iov, message->msg_iovlen);
 }
 
+/* After a small send as much as was sent: ranks that swap messages send as many bytes as they get. Of two messages
+ * that wait the second is read after this rank's next send, which acknowledges both (gf_conn_epoll_wait()). */
+ssize_t gf_conn_read(struct gf_conn *conn, void *data, size_t bytes, int flags)
+{
+    bool plain = (conn->record == NULL);
+    ssize_t got;
+    if (plain && (conn->sent_bytes > 0) && (conn->sent_bytes < bytes)) bytes = conn->sent_bytes;
+    if (plain) got = __real_recv(conn->fd, data, bytes, flags);
+    else got = gf_record_recv(conn->record, conn->fd, data, bytes);
+    if (got > 0) {
+        conn->used = true;
+        conn->sent_bytes = 0;
+        if (plain) conn->of->from[conn->peer] = conn;
+    } else if ((got == 0) || !is_passing(errno)) {
+        bool changed = (got < 0) && (errno == EBADMSG);
+        conn_end(conn, (got < 0) ? errno : 0, changed ? "what came was changed on its way" : NULL);
+    }
+    return got;
+}
+
+static ssize_t ahead_recv(struct gf_proofs *link, void *data, size_t bytes)
+{
+    size_t left = link->ahead_end - link->ahead_at;
+    if (bytes > left) bytes = left;
+    memcpy(data, link->ahead_bytes + link->ahead_at, bytes);
+    link->ahead_at += (uint32_t)bytes;
+    if (bytes == left) link->ahead = NULL;
+    return (ssize_t)bytes;
+}
+
 ssize_t gf_conn_recv(int fd, void *data, size_t bytes, int flags)
 {
     struct gf_conn *conn = gf_conn_of(fd);
@@ -333,12 +371,8 @@ ssize_t gf_conn_recv(int fd, void *data, size_t bytes, int flags)
     if (conn == NULL) return __real_recv(fd, data, bytes, flags);
     if (conn->state == GF_CONN_AWAITS_ANSWER || conn->state == GF_CONN_AWAITS_CONFIRM) awaited_read(conn);
     if (conn->state == GF_CONN_OPEN) {
-        if (conn->record != NULL) got = gf_record_recv(conn->record, fd, data, bytes);
-        else got = __real_recv(fd, data, bytes, flags);
-        conn->used = conn->used || (got > 0);
-        if ((got > 0) || ((got < 0) && is_passing(errno))) return got;
-        bool changed = (got < 0) && (errno == EBADMSG);
-        conn_end(conn, (got < 0) ? errno : 0, changed ? "what came was changed on its way" : NULL);
+        got = (conn->of->ahead == conn) ? ahead_recv(conn->of, data, bytes) : gf_conn_read(conn, data, bytes, flags);
+        if (conn->state == GF_CONN_OPEN) return got;
     }
     if ((conn->state == GF_CONN_ENDED) && !conn->calls && !conn->used) return 0; /* of no use yet: UCX forgets it */
     errno = EAGAIN;

@@ -35,6 +35,10 @@
 /* UCX listens once a network device. */
 #define GF_PROOF_LISTENERS_MAX 8u
 #define GF_PROOF_CALLS "listen, accept, connect, send, sendmsg, recv, epoll_ctl, epoll_wait, close"
+/* What is read before UCX asks for it, at most: data that fits into the least segment (TCP_MSS_DEFAULT). */
+#define GF_PROOF_AHEAD_BYTES 536u
+/* Calls of epoll_wait() in a row in which epoll is not asked: others are to be read at some time, too. */
+#define GF_PROOF_UNASKED_MAX 32u
 /* Of each pair of ranks: UCX connects once a network device and lane, at times from both ends. */
 #define GF_PROOF_CONNS_A_PEER 4u
 
@@ -69,7 +73,9 @@ struct gf_conn {
     int error;       /* ENDED: errno, or 0: closed by its other end */
     const char *why; /* or why this end ended it */
     uint64_t ended_ns;
-    void *watched;   /* with this UCX hears that there is something to read */
+    void *watched;   /* with this UCX hears that there is something to read .. */
+    int set;         /* .. from this set of epoll's; 0: it does not want to */
+    uint32_t sent_bytes; /* by the last send, if it was small and nothing was read since; or 0 */
     struct gf_place listener, caller;
     unsigned char secret[GF_AUTH_NONCE_BYTES];     /* the listener's */
     unsigned char nonces[2 * GF_AUTH_NONCE_BYTES]; /* the caller's, the listener's */
@@ -97,6 +103,12 @@ struct gf_proofs {
     struct gf_conn *conns;        /* [conn_count] */
     struct gf_conn **by_fd;       /* [conn_count] lists, by descriptor */
     struct gf_record *records;    /* [conn_count] with encryption, or NULL */
+    struct gf_conn **from;        /* [peer_count] by which each peer's last bytes came, or NULL */
+    uint32_t awaits;  /* the peer whose bytes are read without asking epoll; GF_RANK_NONE: ask */
+    uint32_t unasked; /* how often, since epoll was asked */
+    struct gf_conn *ahead; /* whose bytes [ahead_at, ahead_end) below UCX has not read yet; NULL: there are none */
+    uint32_t ahead_at, ahead_end;
+    unsigned char ahead_bytes[GF_PROOF_AHEAD_BYTES];
     bool busy;   /* gf_proofs_progress() may have connections to move, or to tell the end of */
     bool silent; /* there are some that have ended and that UCX knows: it is not to read them any more */
 };
@@ -115,6 +127,11 @@ void gf_proofs_ended(struct gf_proofs *proofs);
 /* From here on a connect() to where `peer` listens sends the proof first. */
 void gf_proofs_peer(struct gf_proofs *proofs, uint32_t peer, const struct gf_proof_offer *offer);
 
+/* While this is true, nobody may sleep either: UCX hears of it from no descriptor. */
+static inline bool gf_proofs_ahead(const struct gf_proofs *proofs)
+{
+    return (proofs->ahead != NULL) && (proofs->ahead->set > 0);
+}
 /* While this is true, gf_proofs_progress() is to be called, and nobody may sleep. */
 static inline bool gf_proofs_busy(const struct gf_proofs *proofs)
 {
@@ -138,6 +155,8 @@ struct gf_conn *gf_conn_find(struct gf_proofs *proofs, int fd);
 struct gf_conn *gf_conn_of(int fd);
 /* The same for a connection to where a peer listens, with its rank and secret. */
 struct gf_conn *gf_conn_to(const struct gf_place *place, int fd, bool *known_out);
+/* recv() of an open one, which this may end. */
+ssize_t gf_conn_read(struct gf_conn *conn, void *data, size_t bytes, int flags);
 /* Those of the worker that is gone are forgotten. */
 void gf_conns_forget(struct gf_proofs *proofs);
 

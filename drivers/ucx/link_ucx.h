@@ -68,7 +68,8 @@ struct gf_ucx {
     uint32_t looked; /* bits of settings that an interface of the worker has taken */
     ucp_context_h context;
     ucp_worker_h worker;
-    struct gf_req *under_way;
+    struct gf_req *under_way, *oldest; /* a list, and its end */
+    uint32_t large_under_way;
     ucp_mem_h memory; /* NULL without a region */
     size_t mapped_bytes;
     uint64_t canary;              /* lies after the region, and in the endpoint */
