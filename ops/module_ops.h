@@ -67,6 +67,16 @@ static inline const struct gf_sparse_ops *gf_sparse_ops(const struct gf_element_
 
 /* ---- optimizers: norms, trust ratios, updates ---- */
 
+/* The order of adding in score() and norm(): l += l + 32, then l + 16, .. l + 1. */
+#define GF_LANES 64u
+static inline float gf_lanes_tree(float lanes[GF_LANES])
+{
+    for (uint32_t half = GF_LANES / 2; half > 0; half /= 2) {
+        for (uint32_t l = 0; l < half; l++) lanes[l] += lanes[l + half];
+    }
+    return lanes[0];
+}
+
 struct gf_optimizer_ops {
     /* Of each range, *square_f32 += sum of src[i]^2 in fp32: each run of GF_RUN_ELEMS in 64 lanes and the tree of
      * score(), then the runs' sums in the same order again. 16-bit sources are widened first. No two have one square.

@@ -60,6 +60,33 @@ TEST(ranks_with_a_device_and_without_sum_the_same_type)
     }
 }
 
+/* Norms too, of tensors that a host takes in pieces and a device whole: by 33 runs and more. */
+TEST(ranks_with_a_device_and_without_have_the_same_weights)
+{
+    static const gf_optimizer kinds[] = {GF_OPTIMIZER_SGD, GF_OPTIMIZER_LARS, GF_OPTIMIZER_LAMB};
+    static struct gf_tensor tensors[5];
+    for (uint32_t t = 0; t < LENGTH(tensors); t++)
+        tensors[t] = (struct gf_tensor){.name = "of many runs", .elem_count = (33 + 19 * t) * GF_RUN_ELEMS - 7 * t};
+    for (uint32_t i = 0; i < LENGTH(kinds); i++) {
+        struct state_run run = {.name = "mixed", .world = 2, .optimizer = kinds[i]};
+        struct world_setup mixed = setup_on(&run, &late_gpu);
+        mixed.tensors = tensors;
+        mixed.tensor_count = LENGTH(tensors);
+        mixed.config.exchange.fuse_bytes = mixed.config.exchange.slice_bytes = 1u << 18;
+        mixed.config.optimizer.clip_norm = 0.5f;
+        mixed.vary = every_other_on_the_host;
+        WORLD_OPEN(w, &mixed);
+        assert_true(w.ranks[1].gf->on_device && !w.ranks[0].gf->on_device);
+        state_weights_begin(&w);
+        for (uint32_t step = 1; step <= 3; step++) state_step_run(&w, step, state_fill);
+        world_drain(&w, 1);
+        for (uint32_t t = 0; t < LENGTH(tensors); t++)
+            assert_memory_equal((const void *)(uintptr_t)gf_weight(w.ranks[0].gf, t),
+                                (const void *)(uintptr_t)gf_weight(w.ranks[1].gf, t),
+                                tensors[t].elem_count * sizeof(float));
+    }
+}
+
 /* Lists of chunks, on a part whose tensors decay alike: gradients of each type, scratch for all of the part and for little. */
 static void fill_typed(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
 {

@@ -24,7 +24,7 @@ static uint64_t scratch_elems(const struct gf_layout *layout)
 /* Of LAMB, a piece of a tensor at a time. */
 static uint64_t direction_elems(const struct gf_layout *layout)
 {
-    uint64_t most = layout->on_device ? SCRATCH_ELEMS : 32 * GF_RUN_ELEMS;
+    uint64_t most = layout->on_device ? GF_DIRECTION_ELEMS : GF_DIRECTION_RUNS * GF_RUN_ELEMS;
     if (layout->config.optimizer.kind != GF_OPTIMIZER_LAMB) return 0;
     return (most < layout->pool.tensor_elems_max) ? most : layout->pool.tensor_elems_max;
 }

@@ -6,6 +6,7 @@
  *            where a norm is 0 and for tensors with GF_TENSOR_NO_DECAY, as in timm and NVIDIA's NVLAMB
  * r of LAMB is made twice, as it has no place in memory: for its norm, a piece at a time, and to be applied. */
 #include <math.h>
+#include <string.h>
 
 #include "lib/core/device_work.h"
 #include "lib/optimizer/kinds.h"
@@ -47,19 +48,38 @@ static gf_status norm_add(gf_context *gf, gf_mem square, gf_mem values, uint64_t
     return gf_optimizer_ops(gf->ops)->norm(&gf->queue, gf_norm_scratch(gf), GF_TYPE_F32, &norm, 1);
 }
 
+/* Of a host: the squares of `count` elements of r, of which `done` came before. Each run's sum goes to its lane. */
+static gf_status runs_add(gf_context *gf, float lanes[GF_LANES], uint64_t done, uint64_t count)
+{
+    struct gf_norm runs[GF_DIRECTION_RUNS];
+    uint32_t added = 0;
+    for (uint64_t at = 0; at < count; at += GF_RUN_ELEMS)
+        runs[added++] = (struct gf_norm){(gf_mem)(uintptr_t)&lanes[(done + at) / GF_RUN_ELEMS % GF_LANES],
+                                         gf->optimizer.direction + at * sizeof(float),
+                                         (count - at < GF_RUN_ELEMS) ? count - at : GF_RUN_ELEMS};
+    return gf_optimizer_ops(gf->ops)->norm(&gf->queue, 0, GF_TYPE_F32, runs, added);
+}
+
 /* Moments, and the norms of the tensor's weights and of r. */
 static gf_status lamb_norms(gf_context *gf, uint32_t tensor)
 {
     const struct gf_pool_tensor *placed = &gf->tensors[tensor];
     uint64_t end = placed->first_elem + placed->elem_count;
+    gf_mem square = gf_gradient_square(gf, tensor);
+    float lanes[GF_LANES] = {0};
     gf_status status = GF_OK;
     for (uint64_t at = placed->first_elem, count; (status == GF_OK) && (at < end); at += count) {
         struct gf_adam adam = adam_of(gf, tensor, at, 0.0f);
+        uint64_t done = at - placed->first_elem;
         count = (end - at < gf->optimizer.direction_elems) ? end - at : gf->optimizer.direction_elems;
         adam.direction_f32 = gf->optimizer.direction;
         status = gf_optimizer_ops(gf->ops)->adam(&gf->queue, &adam, count);
         if (status == GF_OK)
-            status = norm_add(gf, gf_gradient_square(gf, tensor), gf->optimizer.direction, count);
+            status = gf->on_device ? norm_add(gf, square, gf->optimizer.direction, count)
+                                   : runs_add(gf, lanes, done, count);
+        if (gf->on_device || ((at + count < end) && ((done + count) % GF_DIRECTION_ELEMS != 0))) continue;
+        *(float *)(uintptr_t)square += gf_lanes_tree(lanes); /* a device has added so much at once */
+        memset(lanes, 0, sizeof lanes);
     }
     return (status < 0) ? status
                         : norm_add(gf, gf_weight_square(gf, tensor),

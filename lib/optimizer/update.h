@@ -4,6 +4,10 @@
 
 #include "ops/module_ops.h"
 
+/* LAMB's direction: of a device; a host has room for so many runs and adds them in a device's order. */
+#define GF_DIRECTION_ELEMS (UINT64_C(10) << 20)
+#define GF_DIRECTION_RUNS 32u
+
 /* Pools; 0: there is none. */
 struct gf_weights {
     gf_mem weight, momentum, half;

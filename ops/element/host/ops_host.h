@@ -23,9 +23,6 @@ GF_ELEMENT_OPS_DECLARE(neon);
 extern const struct gf_element_ops *const gf_element_ops_variants[];
 extern const uint32_t gf_element_ops_variant_count;
 
-/* The order of adding in score() and norm(). */
-#define GF_LANES 64u
-
 /* From this size on the result of a cast from or to fp32 is stored past the cache (non-temporal stores), which
  * saves reading it first; below, whoever looks at it next finds it in the cache, as the wire does with a slice. Of
  * ordinary stores, fp32 to fp16 with the result read back at once: 0.94 at 1 MiB, 1.0 at 2, 1.1 to 1.2 from 4 on
@@ -79,15 +76,6 @@ __attribute__((noinline, cold, unused)) static void gf_check_note(struct gf_chec
     check->bad_count += (uint64_t)__builtin_popcount(bad);
     first += (uint64_t)__builtin_ctz(bad);
     if (first < check->bad_first) check->bad_first = first;
-}
-
-/* l += l + 32, then l + 16, .. l + 1. */
-static inline float gf_lanes_tree(float lanes[GF_LANES])
-{
-    for (uint32_t half = GF_LANES / 2; half > 0; half /= 2) {
-        for (uint32_t l = 0; l < half; l++) lanes[l] += lanes[l + half];
-    }
-    return lanes[0];
 }
 
 #endif

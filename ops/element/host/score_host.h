@@ -91,7 +91,7 @@ VEC_FN void norm_range(const struct gf_norm *range, gf_type type)
         run_at += count * gf_type_bytes(type);
     }
     memcpy(&square, gf_host_at(range->square_f32), sizeof square);
-    square = square + gf_lanes_tree(lanes);
+    square = square + ((range->elem_count > GF_RUN_ELEMS) ? gf_lanes_tree(lanes) : lanes[0]); /* the others are 0 */
     memcpy(gf_host_at(range->square_f32), &square, sizeof square);
 }
 
