@@ -244,6 +244,8 @@ TEST(arguments_of_requests)
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) RULE(gf_allreduce(gf, 0, 0, GF_TYPE_F32, &many[i]), '.', NULL);
     RULE(gf_barrier(gf, &many[GF_REQUESTS_MAX]), 'A', NULL);
     RULE(gf_barrier(gf, &many[0]), 'P', "this request is under way"); /* it is the library's until it ends */
+    for (uint32_t i = 0; i < 9999; i++) RULE(gf_heartbeat(gf), '.', NULL); /* all end, and none is asked for */
+    RULE(gf_broadcast_weights(gf, 0), 'S', "8 requests have ended that nobody has asked for");
     RULE(gf_request_poll(gf, &many[GF_REQUESTS_MAX]), 'P', "no such request"); /* nothing was posted */
     RULE(gf_exchange_take(gf, 0), '0', NULL);
     RULE(gf_exchange_take(gf, UINT64_MAX), '0', NULL);

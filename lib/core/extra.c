@@ -96,6 +96,9 @@ gf_status gf_broadcast_weights(gf_context *gf, uint32_t root)
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
     if (!gf_requests_idle(gf)) return gf_refuse(gf, GF_ERR_STATE, "gf_broadcast_weights: requests are under way");
+    if (gf->requests.used == (1u << GF_REQUESTS_MAX) - 1)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_broadcast_weights: %u requests have ended that nobody has asked for",
+                         GF_REQUESTS_MAX);
     if (gf->optimizer.weight != 0) status = extra_send(gf, gf->optimizer.weight, gf->pool.elem_count, root);
     for (uint32_t i = 0; (status == GF_OK) && (i < gf->config.state_extra_count); i++) {
         const struct gf_state_extra *extra = &gf->config.state_extra[i];
