@@ -43,12 +43,30 @@ static gf_status broadcast_fake(uint32_t root)
 #define train_admit meet_admit
 #define train_joiner meet_joiner
 #define train_finish meet_finish
+#define ranks_sum(gf, data, count) broken_sum(data)
 void meet_leave_on_signal(void);
 gf_status meet_shrink(struct train *train, gf_status status);
 gf_status meet_admit(struct train *train);
 gf_status meet_joiner(struct train *train);
 gf_status meet_finish(struct train *train);
 #include "tools/train/train_elastic.c"
+
+/* A rank dies while values are added in place. */
+static gf_status broken_sum(float *data)
+{
+    data[0] *= 3;
+    return GF_ERR_PEER;
+}
+
+#define train_share_first meet_share_first
+#define train_plan meet_plan
+#define train_layout meet_layout
+#define train_checkpoint_begin meet_checkpoint_begin
+#define train_resume meet_resume
+#define train_steps meet_steps
+#define train_test meet_test
+#define train_end meet_end
+#include "tools/train/train_loop.c"
 
 static const struct meet_case {
     const char *name;
@@ -99,4 +117,18 @@ TEST(who_comes_in_with_other_options_is_refused)
     others = (struct others){.root = 1, .words = {7, 63, 0, HASH + 1}};
     assert_int_equal(meet(&train), GF_ERR_MISMATCH);
     assert_true(train.joins && (train.step_first == 0) && (strstr(train.checkpoint.error, "other options") != NULL));
+}
+
+/* The ranks that are left begin the test anew. */
+TEST(a_death_in_the_sum_of_the_statistics_leaves_them_as_they_were)
+{
+    float statistics[] = {0.25f, 4}, space[2];
+    const struct train_options options = {.batch = 4};
+    static struct train train;
+    train = (struct train){.world = 2, .options = &options};
+    train.net.statistics = statistics;
+    train.net.statistic_count = 2;
+    train.net.unfolded = space;
+    assert_int_equal(meet_test(&train), GF_ERR_PEER);
+    assert_true((statistics[0] == 0.25f) && (statistics[1] == 4));
 }

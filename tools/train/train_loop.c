@@ -231,7 +231,8 @@ gf_status train_steps(struct train *train)
     return train->on_device ? device_weights_get(&train->device) : GF_OK;
 }
 
-/* What the ranks have learned of their parts of the batches (batch normalisation) becomes the average of all. */
+/* What the ranks have learned of their parts of the batches (batch normalisation) becomes the average of all. It is
+ * added where nothing lies between passes: a sum that a death ends leaves the statistics as they were. */
 static gf_status train_statistics(struct train *train)
 {
     struct net *net = &train->net;
@@ -239,8 +240,11 @@ static gf_status train_statistics(struct train *train)
     uint32_t first = train_share_first(batch, train->rank, train->world);
     uint32_t count = train_share_first(batch, train->rank + 1u, train->world) - first;
     if (net->statistic_count == 0) return GF_OK;
-    for (uint32_t i = 0; i < net->statistic_count; i++) net->statistics[i] *= (float)count / (float)batch;
-    return ranks_sum(train->gf, net->statistics, net->statistic_count);
+    for (uint32_t i = 0; i < net->statistic_count; i++)
+        net->unfolded[i] = net->statistics[i] * ((float)count / (float)batch);
+    gf_status status = ranks_sum(train->gf, net->unfolded, net->statistic_count);
+    if (status >= 0) memcpy(net->statistics, net->unfolded, net->statistic_count * sizeof *net->statistics);
+    return status;
 }
 
 gf_status train_test(struct train *train)
