@@ -171,6 +171,24 @@ TEST(a_word_on_momentum_alone_asks_for_no_optimizer)
     gf_sim_destroy(sim);
 }
 
+/* They serve what other algorithms do not. */
+TEST(a_table_without_an_algorithm_of_the_core_is_refused)
+{
+    struct gf_sim *sim = gf_sim_create(&(struct gf_sim_setup){.world = 1});
+    static struct gf_config config;
+    struct gf_drivers drivers;
+    struct gf_footprint need;
+    config_of(&config, &drivers, sim, 0, 1);
+    for (uint32_t i = GF_ALGORITHM_AUTO + 1; i < GF_ALGORITHM_COUNT; i++) {
+        struct gf_modules modules = gf_modules_all;
+        bool of_core = modules.coll[i] == gf_modules_core.coll[i];
+        modules.coll[i] = NULL;
+        assert_int_equal(gf_measure_with(&modules, &config, tensors, LENGTH(tensors), &need),
+                         of_core ? GF_ERR_CONFIG : GF_OK);
+    }
+    gf_sim_destroy(sim);
+}
+
 static void set_rank(struct gf_config *config) { config->job.rank = 4; }
 static void set_no_world(struct gf_config *config) { config->job.world = 0; }
 static void set_slice(struct gf_config *config) { config->exchange.slice_bytes = 4097; }

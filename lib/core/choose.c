@@ -41,10 +41,8 @@ gf_algorithm gf_choose(const gf_context *gf, gf_collective collective, uint64_t 
         return gf_halving_pays(gf->world, bytes, gf->config.exchange.halving_max_bytes) ? GF_ALGORITHM_HALVING
                                                                                        : GF_ALGORITHM_RING;
     }
-    for (size_t i = 0; i < sizeof fallbacks / sizeof fallbacks[0]; i++) {
-        const struct gf_coll_kind *kind = gf->modules->coll[fallbacks[i]];
-        if ((kind != NULL) && gf_coll_offers(kind, collective)) return fallbacks[i];
-    }
+    for (size_t i = 0; i < sizeof fallbacks / sizeof fallbacks[0]; i++)
+        if (gf_coll_offers(gf->modules->coll[fallbacks[i]], collective)) return fallbacks[i];
     GF_ASSERT(false); /* every collective is served by one of them */
     return GF_ALGORITHM_AUTO;
 }

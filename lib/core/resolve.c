@@ -113,6 +113,10 @@ static gf_status modules_check(const struct gf_layout *layout, char *error_out)
         return gf_config_refuse(error_out, GF_ERR_CONFIG, "%s has %s element ops, which this CPU does not run; .ops = "
                                 "&gf_element_ops_host runs on any", modules->name,
                                 (modules->ops != NULL) ? modules->ops->name : "no");
+    for (gf_algorithm core = GF_ALGORITHM_RING; core <= GF_ALGORITHM_TREE; core++)
+        if (modules->coll[core] == NULL)
+            return gf_config_refuse(error_out, GF_ERR_CONFIG, "%s has no .coll[] = &gf_coll_%s, which the core needs; "
+                                    "GF_MODULES_CORE has (modules.h)", modules->name, gf_algorithm_name(core));
     if (config->sparse.enabled && (modules->sparse == NULL))
         return not_linked(modules, "sparse.enabled", "sparse", error_out);
     if ((config->exchange.quantize != GF_QUANTIZE_NONE) &&

@@ -29,7 +29,7 @@ struct gf_modules {
     const char *name; /* for logs and errors */
     struct gf_drivers drivers; /* none NULL but gpu: then gradients lie on the device of `device` alone */
     const struct gf_element_ops *ops; /* host: gf_element_ops_host chooses what the CPU runs, the others are one set */
-    const struct gf_coll_kind *coll[GF_ALGORITHM_COUNT]; /* the core's are ring, halving, doubling and tree */
+    const struct gf_coll_kind *coll[GF_ALGORITHM_COUNT]; /* the core wants ring, halving, doubling and tree */
     const struct gf_auth_module *authentication; /* rendezvous.key_file; wants libsodium */
     const struct gf_hardware_module *hardware;   /* link.devices = auto; says what a transport lacks */
     const struct gf_integrity_module *integrity; /* link.integrity */
