@@ -4,7 +4,8 @@
  *
  * Rules that hold for every call unless its declaration says otherwise:
  *   - Nothing is allocated, no thread is started, nothing is printed. Memory is the caller's.
- *   - One thread at a time per context; contexts are independent of each other.
+ *   - One thread at a time per context; contexts are independent of each other, but a process opens and closes them
+ *     one after another: UCX's log is the process's, and has no lock.
  *   - A call that "may block" polls until it is done or its deadline has passed; every other call returns at once.
  *   - A call that is merely wrong (GF_ERR_PARAM or GF_ERR_STATE from the call itself) is refused, logged, and leaves
  *     the context as it was. Any other error fails the context: each later call answers with the same status, and
@@ -99,7 +100,7 @@ uint32_t gf_world_max(const gf_context *gf);
 
 /* ---- the step ---- */
 
-/* 0 for a context that is not open or an index that is no tensor.
+/* 0 for a context that is not open, whose new epoch failed without its link, or an index that is no tensor.
  * gf_gradient(gf, i) [tensors[i].elem_count] of tensors[i].type: layers write here. It is the appliance's from
  * gf_step_begin() to gf_tensor_ready(gf, i), the library's until gf_step_wait() gives GF_OK, and then holds the average
  * over all ranks until the next gf_step_begin(). Addresses do not change while the context is open, but for
