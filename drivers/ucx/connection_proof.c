@@ -223,8 +223,9 @@ static struct gf_conn *unasked(int set)
     struct gf_conn *found = NULL;
     gf_proofs_lock();
     for (struct gf_proofs *link = links; link != NULL; link = link->next) {
-        struct gf_conn *conn = link->ahead;
-        if ((conn == NULL) && (link->awaits != GF_RANK_NONE)) conn = link->from[link->awaits];
+        struct gf_conn *conn = __atomic_load_n(&link->ahead, __ATOMIC_RELAXED); /* of another link: a thread's own */
+        uint32_t peer = __atomic_load_n(&link->awaits, __ATOMIC_RELAXED);
+        if ((conn == NULL) && (peer != GF_RANK_NONE)) conn = link->from[peer];
         if ((conn == NULL) || (conn->set != set) || (conn->state != GF_CONN_OPEN)) continue;
         if (link->unasked++ < GF_PROOF_UNASKED_MAX) found = conn;
         else link->unasked = 0;
