@@ -29,15 +29,15 @@ VEC_INLINE uint32_t vec_count(uint64_t left) { return (left < VEC_ELEMS) ? (uint
 VEC_FN __attribute__((noinline, unused)) vec vec_load_part(gf_type type, const uint8_t *src, uint32_t count)
 {
     uint8_t padded[VEC_ELEMS * 4] = {0};
-    if (count < VEC_ELEMS) src = memcpy(padded, src, count * gf_type_bytes(type));
-    return vec_load_whole(type, src);
+    memcpy(padded, src, count * gf_type_bytes(type));
+    return vec_load_whole(type, padded);
 }
 
 VEC_FN __attribute__((noinline, unused)) void vec_store_part(gf_type type, uint8_t *dst, uint32_t count, vec a)
 {
     uint8_t padded[VEC_ELEMS * 4];
-    vec_store_whole(type, (count < VEC_ELEMS) ? padded : dst, a);
-    if (count < VEC_ELEMS) memcpy(dst, padded, count * gf_type_bytes(type));
+    vec_store_whole(type, padded, a);
+    memcpy(dst, padded, count * gf_type_bytes(type));
 }
 #endif
 
