@@ -115,7 +115,7 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
     const char *address = variable("GF_ADDRESS"), *part;
     for (int i = 0; (variable("GF_JOB") == NULL) && (i < 2); i++)
         if ((part = variable(launcher->job[i])) != NULL)
-            identity.job_id = job_hash((i == 0) ? GF_FNV_START : identity.job_id, part);
+            identity.job_id = job_hash((identity.job_id == 0) ? GF_FNV_START : identity.job_id, part);
     if (address != NULL) {
         if (strlen(address) >= sizeof identity.address)
             return refuse(fault_out, "GF_ADDRESS", address, "a numeric IP:port of fewer than 128 bytes");
