@@ -30,7 +30,9 @@ static gf_status counters_take(gf_context *gf, uint32_t index)
 
 static gf_status region_unregister(gf_context *gf)
 {
-    return gf->gpu->driver->host_unregister(gf->gpu, gf->region.registered ? gf->region.base : NULL);
+    gf_status status = gf->gpu->driver->host_unregister(gf->gpu, gf->region.registered ? gf->region.base : NULL);
+    if (status == GF_OK) gf->region.registered = false; /* where the link is not made anew, closing comes here again */
+    return status;
 }
 
 static gf_status region_open(gf_context *gf)
