@@ -1,5 +1,6 @@
 /* See check_report.h. */
 #include "tools/check/check_report.h"
+#include "drivers/fault.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,6 +24,7 @@ void check_say(struct check_report *report, const char *name, check_state state,
 {
     struct check_line *line = &report->lines[report->line_count++];
     va_list arguments;
+    GF_ASSERT(report->line_count <= CHECK_LINES_MAX); /* check_preflight.h counts them */
     report->counts[state]++;
     report->shared_fails += report->shared && (state == CHECK_FAIL);
     line->name = name;
