@@ -44,7 +44,7 @@ check its_size_is_the_formats [ "$(wc -c <"$t.0")" -eq $((128 + 2 * 48 + 64 * re
 check summary tell "$t.0" "$t.1" --json "$scratch/json" --svg "$scratch/svg" --steps 5
 check summary_counts_ranks_and_steps said "^trace +2 of 2 ranks, steps 1 to $steps\$"
 check summary_says_what_was_hidden said '^hidden +[0-9]+ % of the exchange lay behind computing: [0-9.]+ ms a step'
-check summary_says_what_was_exposed said '^exposed +buffer 0: linear.weight and 1 more \(3[01].[0-9] KB, [a-z]+\): .* ms a step'
+check summary_says_what_was_exposed said '^exposed +buffer 0: linear.weight and 1 more \(31\.4 KB, [a-z]+\): .* ms a step'
 check summary_says_who_was_late said '^late +rank [01]: the last to begin in [0-9]+ % of 60 exchanges'
 check summary_has_a_row_a_rank [ "$(count '^rank [01] ' "$scratch/out")" -eq 2 ]
 check one_clock_needs_no_aligning [ "$(count '^clocks' "$scratch/out")" -eq 0 ]
@@ -246,7 +246,11 @@ check impossible_time refused 'record 0: its time' "$scratch/bad"
 spoil "$t.0" 256 377
 check impossible_operation refused 'record 0: its operation' "$scratch/bad"
 check the_same_rank_twice refused 'of the same rank' "$t.0" "$t.0"
-check first_step_that_is_not_there refused 'do not hold this step' "$t.0" --first 1000
+check first_step_that_is_not_there refused 'do not hold this step' "$t.0" --svg "$scratch/svg" --first 1000
+for option in --first --steps; do
+    tell "$t.0" --json "$scratch/json" $option 3
+    check "without_a_picture_${option#--}_is_a_usage_error" [ $? -eq 2 ]
+done
 picture_fails() { tell "$t.0" --svg "$scratch/none/svg"; [ $? -eq 1 ] && grep -q none/svg "$scratch/err"; }
 check picture_that_cannot_be_written picture_fails
 tell; check nothing_is_a_usage_error [ $? -eq 2 ]

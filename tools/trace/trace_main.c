@@ -15,7 +15,7 @@
 struct request {
     const char *json_path, *svg_path;
     uint64_t first, count; /* steps in the picture */
-    bool first_given;
+    bool first_given, count_given;
 };
 
 static int fail(const char *what, const char *why)
@@ -95,7 +95,7 @@ static int program(int argc, char **argv)
         {.name = "first", .kind = TOOL_NUMBER, .value_out = &request.first, .value_name = "STEP",
          .help = "the first of these (default: so that they are the last)", .given_out = &request.first_given},
         {.name = "steps", .kind = TOOL_NUMBER, .value_out = &request.count, .value_name = "N", .low = 1,
-         .high = 1000000, .help = "how many (default 4)"},
+         .high = 1000000, .help = "how many (default 4)", .given_out = &request.count_given},
     };
     static const struct tool_args args = {
         .program = "gf-trace", .usage = "FILE.. [--json FILE] [--svg FILE] [--first STEP] [--steps N]",
@@ -107,6 +107,10 @@ static int program(int argc, char **argv)
     uint32_t path_count;
     int read = tool_args_read(&args, argc, argv, paths, &path_count);
     if (read != 0) return tool_args_exit(read);
+    if ((request.svg_path == NULL) && (request.first_given || request.count_given)) {
+        (void)fail("--first, --steps", "they say what --svg draws");
+        return TOOL_EXIT_USAGE;
+    }
     return (files_tell(paths, path_count, &request) == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

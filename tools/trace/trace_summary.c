@@ -10,7 +10,8 @@ struct share { /* of one rank, summed over its steps */
 };
 
 struct buffer { /* over all ranks */
-    uint64_t times, exposed_ns, bytes;
+    uint64_t times, exposed_ns;
+    double bytes;
     const struct trace_file *file;
     const struct gf_trace_record *record; /* one of them */
 };
@@ -51,7 +52,7 @@ static void step_add(const struct trace_file *file, const struct gf_trace_record
         if (record->operation != GF_OPERATION_STEP) continue;
         struct buffer *buffer = &buffers[record->buffer];
         buffer->times++;
-        buffer->bytes += record->bytes / 1024; /* no sum of these can overflow */
+        buffer->bytes += (double)record->bytes;
         buffer->exposed_ns += overlap(record->begin_ns, record->end_ns, wait_begin, wait_end);
         buffer->file = file;
         buffer->record = record;
@@ -130,7 +131,7 @@ static void exposed_print(const struct buffer *buffers, FILE *out)
         return;
     }
     trace_label(most->file, &(struct trace_span){.kind = TRACE_BUFFER, .record = most->record}, label);
-    kb = (double)most->bytes * 1.024 / (double)most->times;
+    kb = most->bytes * 1e-3 / (double)most->times;
     (void)fprintf(out, "exposed   %s (%.1f %s, %s): on the wire for %.2f ms a step while its rank waited, %u %% "
                        "of all\n",
                   label, (kb < 1000) ? kb : kb * 1e-3, (kb < 1000) ? "KB" : "MB",
