@@ -102,6 +102,12 @@ check "ucx_variables_are_said" said warn environment "UCX_RNDV_THRESH"
 small_stack() { (ulimit -s 48; exec "$gf_check" "$scratch/sound.cfg" --preflight); }
 small_stack >"$scratch/out"
 check "a_stack_that_gf_open_refuses" said fail stack "48 KiB; 64 KiB are needed"
+tight() { (ulimit -v 60000; exec env GF_RANK=0 GF_WORLD=1 "$gf_check" "$1" --preflight >"$scratch/out" 2>&1); }
+if tight "$scratch/sound.cfg"; then
+    file long.cfg "rendezvous = { address = \"127.0.0.1:$port\"; }; trace = { records = 1048576; };" # 64 MiB
+    check_not "a_join_without_memory" tight "$scratch/long.cfg"
+    check "fails" said fail join "no memory for a rank's control region"
+else skip "a_join_without_memory" "this build does not run in 60 MB"; fi
 if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null && setpriv --bounding-set=-ipc_lock true 2>/dev/null; then
     file rdma.cfg 'link = { transports = "self,posix,rc"; };'
     lock_limited() { (ulimit -l 64; exec setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock "$gf_check" "$@" --preflight); }

@@ -34,7 +34,11 @@ void check_join(struct check_report *report, const struct check_job *job)
     uint64_t begin_ns = tool_clock_ns(), open_ns;
     bool right = false;
     gf_status status;
-    if (memory == NULL) return;
+    if (memory == NULL) {
+        check_say(report, "join", CHECK_FAIL, "ulimit -v; fewer ranks a node, or a smaller model",
+                  "there is no memory for a rank's control region");
+        return;
+    }
     config.rendezvous.join_timeout_ns = job->deadline_ns;
     config.exchange.timeout_ns = job->deadline_ns;
     status = gf_open(&config, job->tensors, job->tensor_count, memory, job->need.control_bytes, &gf);
