@@ -169,6 +169,14 @@ time_us=$(sed -n 's/.*"time_us": \([0-9]*\).*/\1/p' "$scratch/json")
 exposed_us=$(sed -n 's/.*"exposed_us": \([0-9]*\).*/\1/p' "$scratch/json")
 check a_step_lasts_as_long_as_its_computing [ "${time_us:-0}" -ge 40000 ]
 check exposed_is_what_lies_beyond [ $((time_us - 40000 - exposed_us)) -ge -1 -a $((time_us - 40000 - exposed_us)) -le 1 ]
+if command -v python3 >/dev/null; then
+    strange=$scratch/$(printf 'a"b\\\303\274\377\001').cfg
+    cp "$scratch/model.cfg" "$strange"
+    check a_model_of_any_name measured --model "$strange" -n 2 --json "$scratch/json"
+    check is_named_in_json python3 -c 'import json, sys
+found = json.load(open(sys.argv[1], encoding="utf-8"))
+assert found["header"]["model"].endswith("/a\"b\\\u00fc??.cfg")' "$scratch/json"
+else skip a_model_of_any_name "there is no python3"; fi
 check model_on_a_16_bit_wire measured --model "$scratch/model.cfg" -n 2 --set exchange.wire=fp16 --json "$scratch/json"
 check its_type_is_the_wires has_row step half 844132 211033 direct
 check model_of_each_algorithm sh -c "for a in ring doubling tree server direct; do

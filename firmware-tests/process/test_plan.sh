@@ -24,7 +24,14 @@ check csv_has_its_columns_in_every_line columns_are_whole
 check csv_quotes_names grep -q '^"a ""<&> name","small",ring,4,' "$scratch/a.csv"
 check csv_without_nan sh -c "! grep -Eiq 'nan|inf' $scratch/a.csv"
 check svg_is_whole sh -c "head -c 4 $scratch/a.svg | grep -q '<svg' && tail -n 1 $scratch/a.svg | grep -q '^</svg>\$'"
-check svg_escapes_names grep -q 'a "&lt;&amp;> name' "$scratch/a.svg"
+check svg_escapes_names grep -q 'a "&lt;&amp;&gt; name' "$scratch/a.svg"
+if command -v python3 >/dev/null; then
+    strange=$scratch/$(printf '\303\274]]>\377\001').cfg
+    cp "$scratch/small.cfg" "$strange"
+    $plan --cluster "$scratch/cluster.cfg" --model "$strange" --gpus 1 --modes ring --svg "$scratch/b.svg" >/dev/null
+    check svg_is_xml_whatever_the_name python3 -c 'import sys, xml.dom.minidom as m
+assert "Training \u00fc]]>?? on" in m.parse(sys.argv[1]).toxml().replace("&gt;", ">")' "$scratch/b.svg"
+else skip svg_is_xml_whatever_the_name "there is no python3"; fi
 check svg_without_nan sh -c "! grep -Eiq '\"[^\"]*(nan|inf)[^\"]*\"' $scratch/a.svg"
 check svg_tags_close sh -c "[ \$(grep -o '<text' $scratch/a.svg | wc -l) -eq \$(grep -o '</text>' $scratch/a.svg | wc -l) ] && [ \$(grep -o '<polyline' $scratch/a.svg | wc -l) -eq 20 ]"
 check svg_scales_and_says_what_is_dashed sh -c "grep -q 'viewBox' $scratch/a.svg && grep -q '>ideal: ' $scratch/a.svg"

@@ -1,6 +1,7 @@
 /* See check_report.h. */
 #include "tools/check/check_report.h"
 #include "drivers/fault.h"
+#include "tools/common/tool_output.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -36,17 +37,10 @@ void check_say(struct check_report *report, const char *name, check_state state,
     if (!report->json) line_show(report, line);
 }
 
-/* Bytes that are no UTF-8 cannot get here but from host and file names: they are written as '?'. */
 static void json_text(const char *name, const char *text)
 {
-    (void)printf("\"%s\":\"", name);
-    for (; *text != '\0'; text++) {
-        unsigned char byte = (unsigned char)*text;
-        if ((byte == '"') || (byte == '\\')) (void)printf("\\%c", byte);
-        else if (byte < 0x20) (void)printf("\\u%04x", byte);
-        else (void)putchar((byte < 0x7f) ? byte : '?');
-    }
-    (void)putchar('"');
+    (void)printf("\"%s\":", name);
+    tool_json_text(stdout, text);
 }
 
 static void json_show(const struct check_report *report)

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/common/tool_output.h"
+
 static const char *op_name(const struct perf_report *report)
 {
     return gf_operation_name((report->step.model != NULL) ? GF_OPERATION_STEP : report->plan.operation);
@@ -132,38 +134,26 @@ int perf_report_begin(struct perf_report *report, const gf_context *gf, const ch
     return (report->is_reporter && ((perf_file_check(json_path) != 0) || (perf_file_check(csv_path) != 0))) ? -1 : 0;
 }
 
-/* A name from the command line, as JSON. */
-static void json_text(FILE *file, const char *text)
-{
-    fputc('"', file);
-    for (; *text != '\0'; text++) {
-        if ((*text == '"') || (*text == '\\')) fprintf(file, "\\%c", *text);
-        else if ((unsigned char)*text < 0x20) fprintf(file, "\\u%04x", (unsigned)(unsigned char)*text);
-        else fputc(*text, file);
-    }
-    fputc('"', file);
-}
-
 static void json_header(FILE *file, const struct perf_report *report)
 {
     char summary[256];
     fprintf(file, "{\n  \"header\": {\"version\": \"%u.%u\", \"world\": %u, \"config_hash\": \"0x%016llx\", "
             "\"config\": ", GF_VERSION_MAJOR, GF_VERSION_MINOR, report->world,
             (unsigned long long)gf_config_hash(report->config));
-    json_text(file, gf_config_summary(report->config, summary, sizeof summary));
+    tool_json_text(file, gf_config_summary(report->config, summary, sizeof summary));
     if (report->step.model != NULL) {
         const struct perf_step *step = &report->step;
         fprintf(file, ",\n    \"model\": ");
-        json_text(file, step->model);
+        tool_json_text(file, step->model);
         fprintf(file, ", \"tensors\": %u, \"buffers\": %u, \"compute_us\": %.3f, \"exposed_us\": %.3f, "
                 "\"exchange_us\": %.3f, \"wire_bytes\": %llu", step->tensor_count, step->buffer_count, step->compute_us,
                 step->exposed_us, step->exchange_us, (unsigned long long)step->wire_bytes);
     }
     if (report->gpu[0] != '\0') {
         fprintf(file, ",\n    \"device\": ");
-        json_text(file, report->gpu);
+        tool_json_text(file, report->gpu);
         fprintf(file, ", \"path\": \"%s\", \"nccl\": ", report->path);
-        json_text(file, report->nccl);
+        tool_json_text(file, report->nccl);
     }
     fprintf(file, "},\n  \"rows\": [");
 }

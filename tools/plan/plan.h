@@ -33,7 +33,7 @@ typedef enum plan_mode {
 const char *plan_mode_name(plan_mode mode);
 
 struct plan_model {
-    char name[48];                /* the file's, without folder and .cfg */
+    char name[256];               /* the file's, without folder and .cfg */
     struct gf_tensor *tensors;    /* [tensor_count], fp32 */
     struct gf_config_flops *flops;
     char (*names)[48];

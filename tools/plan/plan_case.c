@@ -30,6 +30,8 @@ static void model_name(const char *path, char *name_out, size_t name_bytes)
     (void)snprintf(name_out, name_bytes, "%s", (base != NULL) ? base + 1 : path);
     if (strlen(name_out) > 4 && (strcmp(name_out + strlen(name_out) - 4, ".cfg") == 0))
         name_out[strlen(name_out) - 4] = '\0';
+    for (; *name_out != '\0'; name_out++)
+        if ((unsigned char)*name_out < 0x20) *name_out = '?'; /* it stands in comments of one line */
 }
 
 int plan_model_load(const char *path, struct plan_model *model_out)

@@ -2,6 +2,7 @@
  * so that nobody needs the colours. Needs nothing but a browser; at a page's full width letters are 14 px high. */
 #include <math.h>
 
+#include "tools/common/tool_output.h"
 #include "tools/plan/plan.h"
 
 #define TOP 86.0
@@ -53,9 +54,12 @@ static void frame_fit(const struct plan_table *table, struct panel *panel)
 static void text_print(FILE *out, const char *text)
 {
     for (; *text != '\0'; text++) {
+        int bytes = tool_letter_bytes(text);
         if (*text == '<') (void)fputs("&lt;", out);
+        else if (*text == '>') (void)fputs("&gt;", out);
         else if (*text == '&') (void)fputs("&amp;", out);
-        else (void)fputc(*text, out);
+        else (void)fprintf(out, "%.*s", (bytes > 0) ? bytes : 1, (bytes > 0) ? text : "?");
+        if (bytes > 1) text += bytes - 1;
     }
 }
 
