@@ -86,6 +86,8 @@ check sizes_have_units measured -b 4K -e 1M -f 256 -n 2 --json "$scratch/json"
 check units_are_of_1024 has_row allreduce float 1048576 262144 direct
 check without_a_check_nothing_is_claimed measured -b 4 -e 4 -n 2 -c 0
 check that_is_said grep -Eq ' N/A$' "$scratch/out"
+check in_json_too grep -q '"wrong": null,' "$scratch/json"
+check and_in_csv grep -Eq '^allreduce,.*,,direct,0x' "$scratch/csv"
 for redop in sum min max prod avg; do
     for how in "--algorithm ring" "--algorithm direct" "-d half --algorithm halving" "-d bfloat16"; do
         # shellcheck disable=SC2086

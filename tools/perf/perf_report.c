@@ -46,19 +46,26 @@ void perf_report_head(const struct perf_report *report)
     fflush(stdout);
 }
 
-/* Four columns; NULL wrong: nobody looked. */
-static void place_print(double us, double algbw, double busbw, const uint64_t *wrong)
+/* `unknown` where nobody looked. */
+static const char *wrong_text(const struct perf_report *report, uint64_t wrong, const char *unknown,
+                              char text[static 24])
 {
-    char text[24] = "N/A";
-    if (wrong != NULL) (void)snprintf(text, sizeof text, "%llu", (unsigned long long)*wrong);
-    printf("  %7.*f  %6.2f  %6.2f  %5s", (us < 100) ? 2 : (us < 10000) ? 1 : 0, us, algbw, busbw, text);
+    (void)snprintf(text, 24, "%llu", (unsigned long long)wrong);
+    return report->plan.check ? text : unknown;
+}
+
+static void place_print(const struct perf_report *report, double us, double algbw, double busbw, uint64_t wrong)
+{
+    char text[24];
+    printf("  %7.*f  %6.2f  %6.2f  %5s", (us < 100) ? 2 : (us < 10000) ? 1 : 0, us, algbw, busbw,
+           wrong_text(report, wrong, "N/A", text));
 }
 
 void perf_report_row(const struct perf_report *report, const struct perf_row *row)
 {
     gf_operation operation = report->plan.operation;
     bool shares = (operation == GF_OPERATION_REDUCE_SCATTER) || (operation == GF_OPERATION_ALLGATHER);
-    bool has_root = (operation == GF_OPERATION_BROADCAST) && (report->step.model == NULL), checks = report->plan.check;
+    bool has_root = (operation == GF_OPERATION_BROADCAST) && (report->step.model == NULL);
     bool new_algorithm = (row == report->rows) || (row[-1].algorithm != row->algorithm);
     uint64_t count = shares ? (row->elem_count + report->world - 1) / report->world : row->elem_count;
     if (new_algorithm) printf("# by %s\n", gf_algorithm_name(row->algorithm));
@@ -68,9 +75,9 @@ void perf_report_row(const struct perf_report *report, const struct perf_row *ro
         printf(theirs ? "# NCCL%6llu" : "%12llu", (unsigned long long)of->bytes);
         printf("  %12llu  %8s  %6s  %6d", (unsigned long long)count, type_name(report), redop_name(report),
                has_root ? (int)report->plan.root : -1);
-        if (of->out_us > 0) place_print(of->out_us, of->out_algbw, of->out_busbw, checks ? &of->out_wrong : NULL);
+        if (of->out_us > 0) place_print(report, of->out_us, of->out_algbw, of->out_busbw, of->out_wrong);
         else printf("  %7s  %6s  %6s  %5s", "N/A", "N/A", "N/A", "N/A");
-        place_print(of->p50_us, of->algbw, of->busbw, checks ? &of->wrong : NULL);
+        place_print(report, of->p50_us, of->algbw, of->busbw, of->wrong);
         printf("\n");
     }
     fflush(stdout);
@@ -165,19 +172,20 @@ int perf_report_json(const struct perf_report *report, const char *path)
     json_header(file, report);
     for (uint32_t i = 0; i < report->row_count; i++) {
         const struct perf_row *row = &report->rows[i], *theirs = &report->nccl_rows[i];
+        char wrong[24];
         fprintf(file, "%s\n    {\"op\": \"%s\", \"type\": \"%s\", \"redop\": \"%s\", "
                 "\"bytes\": %llu, \"count\": %llu, \"samples\": %u, "
                 "\"time_us\": %.3f, \"min_us\": %.3f, \"mean_us\": %.3f, \"p50_us\": %.3f, \"p95_us\": %.3f, "
-                "\"p99_us\": %.3f, \"algbw\": %.4f, \"busbw\": %.4f, \"wrong\": %llu, "
+                "\"p99_us\": %.3f, \"algbw\": %.4f, \"busbw\": %.4f, \"wrong\": %s, "
                 "\"out_of_place_us\": %.3f, ", (i > 0) ? "," : "", op_name(report),
                 type_name(report), redop_name(report),
                 (unsigned long long)row->bytes, (unsigned long long)row->elem_count, row->samples, row->p50_us,
                 row->min_us, row->mean_us, row->p50_us, row->p95_us, row->p99_us, row->algbw, row->busbw,
-                (unsigned long long)row->wrong, row->out_us);
+                wrong_text(report, row->wrong + row->out_wrong, "null", wrong), row->out_us);
         if (theirs->samples > 0)
             fprintf(file, "\"nccl_us\": %.3f, \"nccl_busbw\": %.4f, \"nccl_out_of_place_us\": %.3f, "
-                    "\"nccl_wrong\": %llu, ", theirs->p50_us, theirs->busbw, theirs->out_us,
-                    (unsigned long long)(theirs->wrong + theirs->out_wrong));
+                    "\"nccl_wrong\": %s, ", theirs->p50_us, theirs->busbw, theirs->out_us,
+                    wrong_text(report, theirs->wrong + theirs->out_wrong, "null", wrong));
         fprintf(file, "\"algorithm\": \"%s\"}", gf_algorithm_name(row->algorithm));
     }
     fprintf(file, "\n  ]\n}\n");
@@ -192,12 +200,13 @@ int perf_report_csv(const struct perf_report *report, const char *path)
             "algorithm,config_hash\n");
     for (uint32_t i = 0; i < report->row_count; i++) {
         const struct perf_row *row = &report->rows[i];
-        fprintf(file, "%s,%s,%u,%llu,%llu,%u,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.4f,%.4f,%llu,%s,0x%016llx\n",
+        char wrong[24];
+        fprintf(file, "%s,%s,%u,%llu,%llu,%u,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.4f,%.4f,%s,%s,0x%016llx\n",
                 op_name(report), type_name(report), report->world, (unsigned long long)row->bytes,
                 (unsigned long long)row->elem_count,
                 row->samples, row->p50_us, row->min_us, row->mean_us, row->p50_us, row->p95_us, row->p99_us, row->algbw,
-                row->busbw, (unsigned long long)row->wrong, gf_algorithm_name(row->algorithm),
-                (unsigned long long)gf_config_hash(report->config));
+                row->busbw, wrong_text(report, row->wrong + row->out_wrong, "", wrong),
+                gf_algorithm_name(row->algorithm), (unsigned long long)gf_config_hash(report->config));
     }
     return perf_file_end(file, path);
 }
