@@ -84,7 +84,7 @@ check another_configuration_has_another_hash [ -n "$first" -a "$first" != "$(has
 check settings_may_be_many measured -b 4 -e 4 --set link.transports=self,tcp --set link.idle=yield --set=link.window=2
 check sizes_have_units measured -b 4K -e 1M -f 256 -n 2 --json "$scratch/json"
 check units_are_of_1024 has_row allreduce float 1048576 262144 direct
-check without_a_check_nothing_is_claimed measured -b 4 -e 4 -n 2 -c 0
+check without_a_check_nothing_is_claimed measured -b 4 -e 4 -n 2 -c 0 --json "$scratch/json" --csv "$scratch/csv"
 check that_is_said grep -Eq ' N/A$' "$scratch/out"
 check in_json_too grep -q '"wrong": null,' "$scratch/json"
 check and_in_csv grep -Eq '^allreduce,.*,,direct,0x' "$scratch/csv"
@@ -139,6 +139,8 @@ refused no_such_configuration "none: cannot be opened" "$perf" --config "$scratc
 refused no_such_model "none: cannot be opened" "$perf" --model "$scratch/none"
 refused compute_without_a_model "needs --model" "$perf" --compute-ms 5
 refused model_with_sizes "the model says operation and sizes" "$perf" --model config/models/nin.cfg -b 4K
+refused model_with_a_type "leave --op, --type" "$perf" --model config/models/nin.cfg -d half
+refused model_on_a_gpu "leave device.driver out" "$perf" --model config/models/nin.cfg --set device.driver=cuda
 refused model_with_tune "give one of them" "$perf" --model config/models/nin.cfg --tune x
 refused tune_of_an_algorithm "leave --op and --algorithm out" "$perf" --tune x --algorithm ring
 refused tune_with_json "leave --json" "$perf" --tune x --json y

@@ -205,6 +205,8 @@ int perf_model(const struct perf_options *options, struct perf_report *report)
     if (replay.compute_us < 0) return -1;
     if (options->plan.check && (config->sparse.enabled || (config->exchange.average != GF_AVERAGE_SUM)))
         return perf_refuse("sums are checked, neither means nor sparse steps: give --check 0 with this configuration");
+    if (strcmp(config->device.driver, "cuda") == 0)
+        return perf_refuse("--model writes gradients in host memory: leave device.driver out");
     report->step = (struct perf_step){.model = options->model_path, .tensor_count = replay.tensor_count,
                                       .compute_us = replay.compute_us};
     for (uint32_t i = 0; i < replay.tensor_count; i++) {

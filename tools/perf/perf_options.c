@@ -24,11 +24,11 @@ static const struct tool_option options[] = {
     {.name = "max-bytes", .kind = TOOL_SIZE, .value_out = &out.bytes_max, .value_name = "SIZE", .low = 4,
      .high = BYTES_MAX, .given_out = &given.size_given, .letter = 'e', .help = "the largest (64M)"},
     {.name = "factor", .kind = TOOL_NUMBER, .value_out = &out.factor, .value_name = "N", .low = 2, .high = 1024,
-     .letter = 'f', .help = "from size to size (4)"},
+     .given_out = &given.size_given, .letter = 'f', .help = "from size to size (4)"},
     {.name = "iters", .kind = TOOL_NUMBER, .value_out = &out.plan.iters, .value_name = "N", .low = 1,
      .high = PERF_SAMPLES_MAX, .letter = 'n', .help = "samples of a size; else what --seconds allows"},
     {.name = "warmup", .kind = TOOL_NUMBER, .value_out = &out.plan.warmup, .value_name = "N", .high = 1000,
-     .letter = 'w', .help = "samples before, not counted (5)"},
+     .given_out = &given.size_given, .letter = 'w', .help = "samples before, not counted (5)"},
     {.name = "seconds", .kind = TOOL_REAL, .value_out = &out.plan.seconds, .value_name = "S", .low_real = 0.001,
      .high_real = 3600, .help = "for each size, about (0.3)"},
     {.name = "op", .kind = TOOL_TEXT, .value_out = &given.op, .value_name = "NAME", .given_out = &given.op_given,
@@ -38,7 +38,7 @@ static const struct tool_option options[] = {
     {.name = "root", .kind = TOOL_NUMBER, .value_out = &given.root, .value_name = "RANK", .letter = 'r',
      .high = GF_WORLD_MAX - 1, .given_out = &given.root_given, .help = "of a broadcast (0)"},
     {.name = "type", .kind = TOOL_TEXT, .value_out = &given.type, .value_name = "NAME", .letter = 'd',
-     .allowed = "float|half|bfloat16", .help = "of elements (float)"},
+     .given_out = &given.size_given, .allowed = "float|half|bfloat16", .help = "of elements (float)"},
     {.name = "device", .kind = TOOL_TEXT, .value_out = &given.device, .value_name = "NAME", .allowed = "host|cuda",
      .help = "where the data lies; cuda: on a GPU a rank, a step of one tensor, beside NCCL (host)"},
     {.name = "nccl", .kind = TOOL_TEXT, .value_out = &out.nccl_path, .value_name = "FILE",
@@ -131,7 +131,8 @@ static int combination_check(void)
     if (given.root_given && (strcmp(given.op, "broadcast") != 0)) return perf_refuse("--root is for broadcast");
     if ((model || tune) && given.redop_given) return perf_refuse("--model and --tune time sums; leave --redop out");
     if (model && (given.size_given || given.op_given))
-        return perf_refuse("--model: the model says operation and sizes; leave --op, --min-bytes and --max-bytes out");
+        return perf_refuse("--model: the model says operation and sizes; leave --op, --type, --min-bytes, --max-bytes, "
+                           "--factor and --warmup out");
     if (tune && (given.op_given || (given.algorithm != NULL)))
         return perf_refuse("--tune times every algorithm of allreduce; leave --op and --algorithm out");
     if (tune && ((out.json_path != NULL) || (out.csv_path != NULL) || (out.busbw_min > 0)))
