@@ -67,7 +67,7 @@ struct plan_row {
     double compute_s, step_s, exposed_s;
     double images_per_second, speedup, efficiency;
     double wire_bytes;         /* of the rank that sends most */
-    double messages;           /* of all ranks, a step */
+    double messages;           /* of all ranks */
     double buffers;
 };
 

@@ -160,7 +160,7 @@ static void row_fill(const struct plan_result *result, double images, const stru
     row->speedup = (double)row->gpus * row->compute_s / row->step_s;
     row->efficiency = row->speedup / (double)row->gpus;
     row->wire_bytes = (double)result->wire_bytes;
-    row->messages = (double)result->messages / setup->steps;
+    row->messages = (double)result->messages;
     row->buffers = result->buffer_count;
 }
 

@@ -27,6 +27,7 @@ struct plan_rank {
     void *memory;
     uint64_t memory_bytes;
     uint64_t begin_ns;   /* of the step under way */
+    uint64_t messages_before; /* it */
     double stretch;      /* what it computes in this step takes so many times as long */
     uint32_t next;       /* tensor to declare */
     uint32_t steps_done;
@@ -159,6 +160,13 @@ static void step_ended(struct plan_world *w, struct plan_rank *self, uint32_t ra
     if (!self->done) gf_sim_wake_at(w->sim, rank, now_ns);
 }
 
+static struct gf_stats stats_of(const struct plan_rank *self)
+{
+    struct gf_stats stats = {.size_bytes = sizeof stats};
+    (void)gf_stats(self->gf, &stats);
+    return stats;
+}
+
 static gf_status step_progress(struct plan_world *w, uint32_t rank)
 {
     const struct plan_setup *setup = w->setup;
@@ -169,6 +177,7 @@ static gf_status step_progress(struct plan_world *w, uint32_t rank)
     if (now_ns < self->begin_ns) return GF_AGAIN;
     if (!self->in_step) {
         if ((status = gf_step_begin(self->gf)) != GF_OK) return status;
+        self->messages_before = stats_of(self).messages;
         self->in_step = true;
         self->next = 0;
         self->stretch = stretch_draw(setup, rank, self->steps_done);
@@ -249,15 +258,14 @@ static gf_status phase_run(struct plan_world *w, plan_phase phase)
 
 static gf_status steps_run(struct plan_world *w, struct plan_result *result_out)
 {
-    uint64_t sent_before = gf_sim_counts(w->sim)->messages_sent;
     gf_status status;
     w->begin_ns = gf_sim_now_ns(w->sim);
     for (uint32_t rank = 0; rank < w->setup->world; rank++) w->ranks[rank].begin_ns = w->begin_ns;
     w->events = 0;
     if ((status = phase_run(w, PLAN_STEP)) < 0) return status;
     for (uint32_t rank = 0; rank < w->setup->world; rank++) {
-        struct gf_stats stats = {.size_bytes = sizeof stats};
-        (void)gf_stats(w->ranks[rank].gf, &stats);
+        struct gf_stats stats = stats_of(&w->ranks[rank]);
+        result_out->messages += stats.messages - w->ranks[rank].messages_before;
         if (stats.last_wire_bytes > result_out->wire_bytes) result_out->wire_bytes = stats.last_wire_bytes;
         result_out->buffer_count = stats.buffer_count;
     }
@@ -265,7 +273,6 @@ static gf_status steps_run(struct plan_world *w, struct plan_result *result_out)
     result_out->step_ns = w->ends_ns[w->setup->steps - 1];
     result_out->step_ns -= (w->setup->steps > 1) ? w->ends_ns[w->setup->steps - 2] : w->begin_ns;
     if (result_out->step_ns > w->setup->compute_ns) result_out->exposed_ns = result_out->step_ns - w->setup->compute_ns;
-    result_out->messages = gf_sim_counts(w->sim)->messages_sent - sent_before;
     result_out->events = w->events;
     result_out->hash = w->hash;
     return GF_OK;

@@ -41,7 +41,7 @@ struct plan_result {
     uint64_t first_ns;     /* of the first step */
     uint64_t exposed_ns;   /* step_ns without compute_ns */
     uint64_t wire_bytes;   /* of the rank that sent most, in the last step */
-    uint64_t messages;     /* of all ranks, in all steps */
+    uint64_t messages;     /* of all ranks, in the last step */
     uint64_t events;       /* turns of ranks */
     uint64_t hash;         /* of every rank's end of every step: equal runs have equal ones */
     uint32_t buffer_count; /* operations of a dense step, without the vote */
