@@ -43,6 +43,15 @@ check a_cached_table_is_the_same sh -c "$plan $small --gpus 4 --modes ring,lazy 
 check what_differs_is_not_taken_from_the_cache sh -c "$plan $small --gpus 4 --modes ring,lazy --set \"network_latency = 9e-4\" --cache $scratch/cache >$scratch/slow; ! cmp -s $scratch/slow $scratch/first && [ \$(wc -l <$scratch/cache) -eq 4 ]"
 echo 'exchange = { algorithm = "halving"; wire = "bf16"; };' >"$scratch/exchange.cfg"
 check a_configuration_takes_the_place_of_modes sh -c "$plan $small --gpus 4 --config $scratch/exchange.cfg --compute-ms 20 | grep -Eq '^ +4 overlap +2[0-9]\.'"
+other="--cluster $scratch/cluster.cfg --gpus 4 --config $scratch/exchange.cfg --cache $scratch/others"
+sed 's/name = "fc";/& type = "fp16";/' "$scratch/small.cfg" >"$scratch/half.cfg"
+for file in small half; do $plan $other --model "$scratch/$file.cfg" >"$scratch/out"; done
+check nor_a_row_of_other_types [ "$(wc -l <"$scratch/others")" -eq 2 ]
+{ echo 'activation_bytes = 100000000000L;'; cat "$scratch/small.cfg"; } >"$scratch/wide.cfg"
+for file in small wide; do
+    $plan $other --model "$scratch/$file.cfg" --set 'gpu_memory = 1e11' --batch 1 >"$scratch/out" 2>"$scratch/err"
+done
+check nor_one_that_fitted grep -q 'GB too much' "$scratch/err"
 echo 'exchange = { algorithm = "tree"; wire = "bf16"; };' >"$scratch/tree.cfg"
 for file in exchange tree; do
     $plan $small --gpus 4 --compute-ms 20 --config "$scratch/$file.cfg" --algorithm tree >"$scratch/$file.told"

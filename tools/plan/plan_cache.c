@@ -7,7 +7,7 @@
 #include "drivers/fnv.h"
 #include "tools/plan/plan.h"
 
-#define CACHE_VERSION 5u
+#define CACHE_VERSION 6u
 
 static uint64_t hash_real(uint64_t hash, double value) { return gf_fnv_bytes(hash, &value, sizeof value); }
 
@@ -32,19 +32,22 @@ static uint64_t case_hash(const struct plan_model *model, const struct gf_config
 {
     struct gf_config config;
     uint64_t hash = hash_cluster(GF_FNV_START, cluster), config_hash;
-    const double numbers[] = {CACHE_VERSION, GF_VERSION, mode, gpus, plan_batch(model, cluster, choice),
-                              plan_compute_s(model, cluster, choice)};
     plan_mode_config(mode, choice, &config);
     config.job.world = gpus;
     config.log = NULL;
     config_hash = gf_config_hash(&config);
+    const double numbers[] = {CACHE_VERSION, GF_VERSION, mode, gpus, plan_batch(model, cluster, choice),
+                              plan_compute_s(model, cluster, choice), config.job.elastic, config.job.world_max,
+                              model->sample.tokens, (double)model->sample.activation_bytes};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) hash = hash_real(hash, numbers[i]);
     hash = gf_fnv_bytes(hash, &config_hash, sizeof config_hash);
     for (uint32_t i = 0; i < model->tensor_count; i++) {
         hash = hash_real(hash, (double)model->tensors[i].elem_count);
         hash = hash_real(hash, (double)model->tensors[i].flags);
+        hash = hash_real(hash, (double)model->tensors[i].type);
         hash = hash_real(hash, (double)model->flops[i].forward);
         hash = hash_real(hash, (double)model->flops[i].backward);
+        hash = hash_real(hash, (double)model->flops[i].inputs);
     }
     return hash;
 }
