@@ -108,6 +108,18 @@ check what_does_not_fit_is_not_advised grep -q 'keep 0.500  *does not fit' "$scr
 check_not no_advice_where_nothing_fits advised 1e6 >/dev/null 2>&1
 check the_learning_rate_scales grep -q 'base x batch / 256' "$scratch/advice"
 
+$plan $h200 $lm --advise --gpus 4 >"$scratch/advised"
+check a_language_model_has_tokens grep -Eq '^ +a GPU .* tokens/s' "$scratch/advised"
+check and_no_rate_of_images sh -c "! grep -q 'batch / 256' $scratch/advised"
+# Rows of larger batches that the cache has no room for.
+$plan $small --advise --gpus 4 --cache "$scratch/advice.cache" >/dev/null
+lines=$(wc -l <"$scratch/advice.cache")
+sed -i "$((lines - 1)),\$d" "$scratch/advice.cache"
+if command -v prlimit >/dev/null; then
+    refused a_cache_that_is_full 'cannot write' prlimit --fsize="$(wc -c <"$scratch/advice.cache")" \
+        $plan $small --advise --gpus 4 --cache "$scratch/advice.cache"
+else skip a_cache_that_is_full "there is no prlimit"; fi
+
 # ---- what is refused ----
 cluster_with() { sed "$1" config/clusters/plain.cfg >"$scratch/bad.cfg"; }
 refused no_cluster 'No such file' $plan --cluster "$scratch/none.cfg"

@@ -157,21 +157,26 @@ static void layers_advise(const struct search *search)
 static int batch_advise(struct search *search)
 {
     uint32_t batch = plan_batch(search->model, search->cluster, &search->best);
-    (void)printf("\nBatch: fewer exchanges an image as it grows\n  %8s %10s %12s %12s %8s %10s %14s\n", "a GPU", "of all",
-                 "step ms", "images/s", "eff %", "rate x", "warm-up steps");
+    bool is_text = search->model->sample.tokens > 0;
+    (void)printf("\nBatch: fewer exchanges a sample as it grows\n  %8s %10s %12s %12s %8s%s\n", "a GPU", "of all",
+                 "step ms", is_text ? "tokens/s" : "images/s", "eff %", is_text ? "" : "     rate x  warm-up steps");
     for (uint32_t factor = 1; factor <= 4; factor *= 2) {
         struct plan_choice choice = search->best;
         struct plan_row row;
         double all = (double)search->gpus * batch * factor;
         choice.batch = batch * factor;
         if (choice.compute_s > 0) choice.compute_s *= factor;
-        if (plan_cache_run(search->cache, search->model, search->cluster, search->mode, search->gpus, &choice,
-                           &row) != 0)
-            return (factor > 1) ? 0 : -1; /* it said why: larger ones do not fit */
-        (void)printf("  %8u %10.0f %12.3f %12.0f %8.1f %10.2f %14.0f\n", choice.batch, all, row.step_s * 1e3,
-                     row.images_per_second, row.efficiency * 100, all / 256, 5 * IMAGES / all);
+        int result = plan_cache_run(search->cache, search->model, search->cluster, search->mode, search->gpus, &choice,
+                                    &row);
+        if ((result == PLAN_NO_ROOM) && (factor > 1)) return 0; /* it said so */
+        if (result != 0) return -1;
+        (void)printf("  %8u %10.0f %12.3f %12.0f %8.1f", choice.batch, all, row.step_s * 1e3,
+                     is_text ? plan_tokens(search->model, &row) : row.images_per_second, row.efficiency * 100);
+        if (!is_text) (void)printf(" %10.2f %14.0f", all / 256, 5 * IMAGES / all);
+        (void)printf("\n");
         (void)fflush(stdout);
     }
+    if (is_text) return 0;
     (void)printf("  Learning rate: base x batch / 256, reached over 5 epochs of warm-up (of 1,281,167 images), then down\n"
                  "  as (1 - t)^2. Beyond a batch of about 8,192 with LARS: rate x eta |w| / (|g| + decay |w|) a layer. What\n"
                  "  does not fit into gpu_memory is refused; accuracy has to be tried.\n");
