@@ -91,6 +91,10 @@ $plan $h200 $lm --gpus 16 --modes lazy --samples 1e9 >"$scratch/lm"
 check tokens_and_mfu_are_printed grep -Eq 'tokens/s .* MFU %' "$scratch/lm"
 check checkpoints_are_printed grep -Eq 'checkpoint each 9[0-9]{3} s .*elastic: 99' "$scratch/lm"
 check cost_is_printed grep -Eq '1e[+]09 tokens in .* GPU-hours, .* USD' "$scratch/lm"
+refused a_row_that_does_not_fit 'GB too much' $plan $h200 $lm --gpus 4 --modes lazy,sparse \
+    --set 'gpu_memory = 12.5e6' --csv "$scratch/part.csv" --svg "$scratch/part.svg"
+check leaves_the_others_as_csv [ "$(wc -l <"$scratch/part.csv")" -eq 2 ]
+check and_a_whole_picture grep -q '^.*</svg>$' "$scratch/part.svg"
 $plan $small --gpus 2,4 --modes lazy --progress >/dev/null 2>"$scratch/progress"
 check progress_is_said_where_asked_for grep -q '2 of 2 rows, about 0:00 left' "$scratch/progress"
 $plan $small --gpus 2,4 --modes lazy >/dev/null 2>"$scratch/progress"

@@ -103,8 +103,7 @@ struct plan_table {
 };
 void plan_table_head(const struct plan_table *table, const struct plan_choice *choice, FILE *out);
 void plan_table_row(const struct plan_table *table, const struct plan_row *row, FILE *out);
-void plan_csv_head(FILE *out);
-void plan_csv_rows(const struct plan_table *table, FILE *out);
+void plan_csv(const struct plan_table *table, FILE *out);
 void plan_svg(const struct plan_table *table, FILE *out);
 
 /* "layers,width,heads,vocabulary[,sequence length]" to a model file, of GPT-2's form or Llama's. 0 or -1. */

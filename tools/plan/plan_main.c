@@ -102,12 +102,8 @@ static int file_close(const char *path, FILE *file)
     return failed ? plan_refuse("cannot write to %s", path) : 0;
 }
 
-struct files {
-    FILE *csv, *svg;
-};
-
 static int table_run(struct plan_table *table, const struct plan_choice *choice, const uint32_t *gpus, int gpu_count,
-                     const plan_mode *modes, int mode_count, const struct plan_cache *cache, const struct files *files,
+                     const plan_mode *modes, int mode_count, const struct plan_cache *cache,
                      const struct options *options)
 {
     struct plan_progress progress;
@@ -124,8 +120,6 @@ static int table_run(struct plan_table *table, const struct plan_choice *choice,
             (void)fflush(stdout);
         }
     plan_job_print(table, options->samples, stdout);
-    if (files->csv != NULL) plan_csv_rows(table, files->csv);
-    if (files->svg != NULL) plan_svg(table, files->svg);
     return 0;
 }
 
@@ -136,18 +130,18 @@ static int tables_run(const struct options *options, const struct gf_config_clus
     uint32_t gpus[LIST_MAX];
     plan_mode modes[PLAN_MODE_COUNT];
     struct plan_table table = {.model = model, .cluster = cluster, .rows = rows};
-    struct files files = {NULL, NULL};
+    FILE *csv = NULL, *svg = NULL;
     const char *all_gpus = options->all ? "1,2,4,8,16,32,64,128,256,512,1024" : "1,8,64";
     const char *all_modes = options->config ? "overlap" : "server,tree,ring,fp16,overlap,lazy,sparse,hierarchy";
     int gpu_count = gpus_read(options->gpus ? options->gpus : all_gpus, gpus);
     int mode_count = modes_read(options->modes ? options->modes : all_modes, modes), result = -1;
     if ((gpu_count < 0) || (mode_count < 0)) return -1;
-    if ((file_open(options->csv, &files.csv) == 0) && (file_open(options->svg, &files.svg) == 0)) {
-        if (files.csv != NULL) plan_csv_head(files.csv);
-        result = table_run(&table, choice, gpus, gpu_count, modes, mode_count, cache, &files, options);
-    }
-    if (file_close(options->csv, files.csv) != 0) result = -1;
-    if (file_close(options->svg, files.svg) != 0) result = -1;
+    if ((file_open(options->csv, &csv) == 0) && (file_open(options->svg, &svg) == 0))
+        result = table_run(&table, choice, gpus, gpu_count, modes, mode_count, cache, options);
+    if (csv != NULL) plan_csv(&table, csv); /* what rows there are, after a failure too */
+    if (svg != NULL) plan_svg(&table, svg);
+    if (file_close(options->csv, csv) != 0) result = -1;
+    if (file_close(options->svg, svg) != 0) result = -1;
     return result;
 }
 

@@ -43,12 +43,6 @@ void plan_table_row(const struct plan_table *table, const struct plan_row *row, 
     (void)fprintf(out, "\n");
 }
 
-void plan_csv_head(FILE *out)
-{
-    (void)fprintf(out, "cluster,model,mode,gpus,step_ms,images_per_s,speedup,efficiency,exposed_ms,compute_ms,wire_bytes,"
-                       "messages,buffers,tokens_per_s,mfu\n");
-}
-
 /* Names are the user's own: a quote is doubled. */
 static void csv_text(const char *text, FILE *out)
 {
@@ -60,8 +54,10 @@ static void csv_text(const char *text, FILE *out)
     (void)fputs("\",", out);
 }
 
-void plan_csv_rows(const struct plan_table *table, FILE *out)
+void plan_csv(const struct plan_table *table, FILE *out)
 {
+    (void)fprintf(out, "cluster,model,mode,gpus,step_ms,images_per_s,speedup,efficiency,exposed_ms,compute_ms,"
+                       "wire_bytes,messages,buffers,tokens_per_s,mfu\n");
     for (uint32_t i = 0; i < table->row_count; i++) {
         const struct plan_row *row = &table->rows[i];
         if (!row->known) continue;
