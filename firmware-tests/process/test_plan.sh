@@ -109,7 +109,7 @@ check convolutions_stay_data_parallel sh -c "grep -Eq '^  conv +[0-9.]+ +[0-9.]+
 advised() { timeout 30 $plan $h200 $lm --advise --gpus 4 --set "gpu_memory = $1"; }
 advised 12.5e6 >"$scratch/advised" 2>"$scratch/err"
 check what_does_not_fit_is_not_advised grep -q 'keep 0.500  *does not fit' "$scratch/advised"
-check_not no_advice_where_nothing_fits advised 1e6 >/dev/null 2>&1
+refused no_advice_where_nothing_fits 'GB too much' $plan $h200 $lm --advise --gpus 4 --set 'gpu_memory = 1e6'
 check the_learning_rate_scales grep -q 'base x batch / 256' "$scratch/advice"
 
 $plan $h200 $lm --advise --gpus 4 >"$scratch/advised"
@@ -143,7 +143,7 @@ for option in '--modes ring' '--keep 0.1' '--samples 1e9' '--algorithm ring' "--
     check "advice_and_${option%% *}_is_a_wrong_command_line" [ $code_ -eq 2 ]
 done
 refused two_at_once 'exclude' $plan --paper --all
-for option in '--fuse 4M' '--slice 64K' '--keep 0.1'; do
+for option in '--fuse 4M' '--slice 64K' '--keep 0.1' '--modes ring'; do
     refused "a_configuration_and_${option%% *}" 'says its own' $plan $small --config "$scratch/best.cfg" $option
 done
 refused brief_alone 'goes with --paper' $plan $small --brief
@@ -159,6 +159,7 @@ refused what_does_not_fit 'has 0.001 GB and this wants .* GB too much .the libra
     --set 'gpu_memory = 1e6' --gpus 2 --batch 1000
 refused a_transformer_without_heads 'layers,width,heads,vocabulary' $plan --transformer 12,768
 refused heads_that_do_not_divide '5 heads do not divide' $plan --transformer 1,64,5,100
+refused a_layer_of_too_many_flops 'more than 2.48 FLOPs' $plan --transformer 1,8192,64,1000,87000 --llama
 refused a_number_too_many 'more than 5 numbers' $plan --transformer 1,64,4,100,32,7
 refused no_such_key_to_set 'did you mean rails' $plan $h200 --show --set 'rail = true'
 check which_is_a_wrong_command_line sh -c "$plan $h200 --show --set 'rail = true' 2>/dev/null; [ \$? -eq 2 ]"

@@ -180,9 +180,10 @@ static int options_check(const struct options *options)
         return plan_refuse("--advise is for one number of --gpus, not for %s", options->gpus);
     if (options->paper + options->all + options->advise > 1)
         return plan_refuse("--paper, --all and --advise exclude each other");
-    if (options->config && ((options->fuse_bytes > 0) || (options->slice_bytes > 0) || (options->keep_share > 0)))
-        return plan_refuse("--fuse, --slice and --keep are for modes: --config %s says its own fuse_bytes, slice_bytes "
-                           "and keep_share", options->config);
+    if (options->config && (options->modes || (options->fuse_bytes > 0) || (options->slice_bytes > 0) ||
+                            (options->keep_share > 0)))
+        return plan_refuse("--fuse, --slice and --keep are for --modes: --config %s says its own fuse_bytes, "
+                           "slice_bytes and keep_share", options->config);
     if (options->paper && (options->gpus || options->modes || options->csv || options->svg || options->config ||
                            options->set || options->batch || options->fuse_bytes || options->slice_bytes ||
                            (options->keep_share > 0) || options->algorithm || (options->compute_ms > 0) ||

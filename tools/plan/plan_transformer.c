@@ -102,7 +102,7 @@ int plan_transformer(const char *text, bool is_llama, FILE *out)
     product = 2 * s.words * s.width * s.tokens;
     activations = s.layers * 34 * s.tokens * s.width + 6 * s.tokens * s.words;
     if ((s.tokens * s.width > UINT64_C(1) << 36) || (product > UINT64_C(1) << 48) ||
-        (2 * s.inner * s.width * s.tokens + 4 * s.tokens * s.tokens * s.width > UINT64_C(1) << 48))
+        (8 * s.width * s.width * s.tokens + 4 * s.tokens * s.tokens * s.width > UINT64_C(1) << 48))
         return plan_refuse("--transformer %s: a matrix of more than 2^48 FLOPs a sample; take shorter sequences", text);
     (void)fprintf(out, "# gf-plan --transformer %s%s\n# %" PRIu64 " layers of %" PRIu64 ", %" PRIu64 " heads, %" PRIu64
                        " words, sequences of %" PRIu64 " tokens; feed-forward of %" PRIu64 ".\n",
