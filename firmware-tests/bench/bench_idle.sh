@@ -15,7 +15,7 @@ net_begin bench-idle
 trap 'busy_end; net_down; rm -rf "$scratch"' EXIT
 
 # of all processes, and of those that this shell has waited for: ticks so far
-ticks_all() { awk '/^cpu / {print $2 + $3 + $4}' /proc/stat; }
+ticks_all() { awk '/^cpu / {print $2 + $3 + $4 + $7 + $8}' /proc/stat; } # a process is charged what interrupted it, too
 ticks_own() { awk '{sub(/.*\) /, ""); print $12 + $13 + $14 + $15}' /proc/$$/stat; }
 
 # turn RANKS SETTING BYTES [LAYERS COMPUTE_US]: on this host, or one a host where there are some

@@ -57,7 +57,6 @@ clean() { # every process of ours lives in one of our hosts
 trap clean EXIT
 trap 'exit 130' INT TERM HUP
 net_up "lab$$" 5 $link_rate || exit 1
-net_congestion "${CONGESTION:-reno}" # results/faults.md: bbr may send nothing for 5 s after a cut of 0.5 s
 mkdir "$work/data" && idx_part "$work/data" train 2048 && idx_part "$work/data" t10k 256
 results=$work/results
 [ "$RUNS" -eq 1 ] && [ -z "${LAB:-}" ] || results=$BUILD/lab

@@ -6,10 +6,11 @@
 #     net_exec HOST COMMAND..      on one host
 #     net_shape HOST RATE, net_cable HOST up|down    another rate; its carrier goes with the cable
 #     net_second RATE              every host gets eth1 too, in a network of its own: net_second_address i
-#     net_congestion NAME          TCP's congestion control on every host, where it may be chosen
 #     net_forget                   nobody remembers that a host could not be found, which would fail a job that begins now
 #     net_missing                  why there can be no hosts here; nothing where there can
 #     net_down
+# CONGESTION is TCP's congestion control there, reno. With bbr each flow falls to a tenth for 0.2 s in every 10 s, and
+# may send nothing for 5 s after a cut of 0.5 s (results/peers.md, results/faults.md).
 # net_burst is what may beat the rate for a moment after a pause; at least a packet before it is cut (64 KiB).
 net_prefix='' net_hosts=0 net_burst=${NET_BURST:-512k}
 net_address() { echo "10.213.7.$(($1 + 1))"; }
@@ -37,11 +38,8 @@ net_up() {
             ip -n "$1-$net_i" addr add "$(net_address "$net_i")/24" dev eth0 && ip -n "$1-$net_i" link set eth0 up &&
             ip -n "$1-sw" link set "port$net_i" master bridge up &&
             net_shape "$net_i" "$3" || return 1
-    done
-}
-net_congestion() {
-    for net_i in $(seq 0 $((net_hosts - 1))); do
-        net_exec "$net_i" sysctl -qw "net.ipv4.tcp_congestion_control=$1" 2>/dev/null
+        net_exec "$net_i" sysctl -qw "net.ipv4.tcp_congestion_control=${CONGESTION:-reno}" ||
+            [ -z "${CONGESTION:-}" ] || return 1
     done
 }
 net_second() {
