@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 #define GF_VERSION_MAJOR 0
-#define GF_VERSION_MINOR 6
+#define GF_VERSION_MINOR 7
 #define GF_VERSION ((GF_VERSION_MAJOR << 16) | GF_VERSION_MINOR)
 
 /* ---- tensors and memory ---- */
