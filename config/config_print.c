@@ -17,7 +17,7 @@ static void string_print(const char *text, FILE *out)
 /* Whole numbers past 32 bits want an L, and libconfig has none past 63. */
 static void count_print(const struct gf_setting *setting, uint64_t count, const char *value, FILE *out)
 {
-    if ((setting->flags & GF_SETTING_AUTO) || (count > 999999999999999999ull)) string_print(value, out);
+    if ((setting->flags & GF_SETTING_AUTO) || (count > INT64_MAX)) string_print(value, out);
     else (void)fprintf(out, "%s%s", value, (count > INT32_MAX) ? "L" : "");
 }
 

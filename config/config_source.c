@@ -106,22 +106,16 @@ static gf_status enclosed_skip(struct scan *scan, size_t length, const char *clo
 static gf_status number_skip(struct scan *scan)
 {
     const char *digits = scan->at, *end;
-    bool hex = (digits[0] == '0') && ((digits[1] | 0x20) == 'x'), fits;
-    size_t count;
-    char *stop;
+    bool hex = (digits[0] == '0') && ((digits[1] | 0x20) == 'x');
     if (hex) digits += 2;
     end = digits + strspn(digits, hex ? "0123456789abcdefABCDEF" : "0123456789");
     if (!hex && ((*end == '.') || (*end == 'e') || (*end == 'E'))) {
         scan->at = end + strspn(end, "0123456789.eE+-");
         return GF_OK;
     }
-    while ((digits < end - 1) && (*digits == '0')) digits++;
-    count = (size_t)(end - digits);
-    if (*end == 'L') fits = (count <= (hex ? 15u : 18u));
-    else fits = (count <= (hex ? 8u : 10u)) && (hex || (strtoull(digits, &stop, 10) <= INT32_MAX));
-    if (!fits)
+    if (strtoull(digits, NULL, hex ? 16 : 10) > ((*end == 'L') ? INT64_MAX : hex ? UINT32_MAX : INT32_MAX))
         return gf_source_refuse(scan->error_out, scan->origin, scan->line, "the number %.*s does not fit %s",
-                                (int)(count > 40 ? 40 : count), digits,
+                                (int)((end - digits > 40) ? 40 : end - digits), digits,
                                 (*end == 'L') ? "64 bits" : "32 bits; write an L after it");
     scan->at = end + strspn(end, "L");
     return GF_OK;

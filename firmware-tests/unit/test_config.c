@@ -184,7 +184,7 @@ TEST(what_is_printed_loads_to_the_same)
         assert_int_equal(load(text, &config), GF_OK);
         print_reload_check(&config);
     }
-    assert_int_equal(load("job: { id = 9999999999L; }; optimizer: { momentum = 0.333333333; };"
+    assert_int_equal(load("rate: { steps = 9223372036854775807L; }; optimizer: { momentum = 0.333333333; };"
                           "exchange: { timeout = \"1234567 ns\"; fuse_bytes = 1048577; };", &config), GF_OK);
     print_reload_check(&config);
 }
@@ -266,7 +266,7 @@ static const struct {
     {"link = {\n window = ;\n};", 2, "syntax error"},
     {"link = { window = 4;", 2, "syntax error"},
     {"link = {\n\n window = 4294967300;\n};", 3, "does not fit 32 bits"}, /* libconfig would read 4 */
-    {"job = { id = 99999999999999999999L; };", 1, "does not fit 64 bits"},
+    {"job = { id = 9223372036854775808L; };", 1, "does not fit 64 bits"},
     {"job = { id = 0x1FFFFFFFF; };", 1, "does not fit 32 bits"},
     {"\n@include \"/etc/passwd\"\n", 2, "@include is not allowed"},
     {"/* 1 */\n/* no end\n link = { };", 2, "the comment that begins here has no end"},
