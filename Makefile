@@ -11,17 +11,20 @@ NVCC  ?= $(shell command -v nvcc 2>/dev/null)
 CUDA  ?= $(if $(CUDA_INC),1,0)
 SAN   ?=
 $(if $(CUDA_INC),,$(if $(filter 1,$(CUDA)),$(error CUDA=1, and there is no cuda.h: CUDA_HOME=DIR says where DIR/include/cuda.h is)))
+# Said by who builds: demo and check first install what it tells of.
 ifndef GF_QUIET
-ifneq ($(filter-out help deps deps-test clean flags,$(or $(MAKECMDGOALS),all)),)
+GOALS := $(or $(MAKECMDGOALS),all)
+ifneq ($(filter-out help deps deps-test clean flags demo check suites size-changes,$(GOALS)),)
 $(info gradientflow: ucx $(UCX_TEXT), cuda driver $(CUDA)$(if $(filter 1,$(CUDA)),, ($(if $(CUDA_INC),as asked,no cuda.h))), gpu kernels $(if $(NVCC),1,0 (no nvcc)), sanitizers $(or $(SAN),none), build $(BUILD))
 endif
-export GF_QUIET := 1
+$(if $(filter demo check,$(GOALS)),,$(eval export GF_QUIET := 1))
 endif
 
 # Debian 12 packages, the only list. The library needs the first line, the appliance the second, the tests the third.
 PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev libsodium-dev \
             libopenblas-serial-dev zlib1g-dev dataset-fashion-mnist \
-            libcmocka-dev clang libclang-rt-14-dev valgrind iproute2 mandoc spin
+            libcmocka-dev clang libclang-rt-14-dev valgrind iproute2 mandoc spin \
+            $(if $(filter 1,$(UCX_IB)),$(PACKAGES_IB))
 
 # Two launchers for test_launchers.sh, which is skipped without them: 20 s to install, and nothing else wants them.
 TEST_PACKAGES := openmpi-bin slurm-wlm munge
@@ -102,16 +105,19 @@ $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(COLD) ops/element/% lib/sparse/% lib/
 # These are no slower with one way through each of their conditions.
 $(patsubst %,$(BUILD)/%.o,drivers/ucx/link_ucx \
     $(addprefix lib/core/,progress request step vote)): COLD_FLAGS += $(call gcc_only,-fno-thread-jumps)
-$(LIB): $(OBJ) $(FATBIN)
+$(LIB): $(OBJ) $(FATBIN) $(BUILD)/link.used # so that programs are linked anew
 	@rm -f $@
-	$(if $(SHARED),$(CC) -shared $(LDFLAGS) -o $@ $^,ar rcs $@ $^)
+	$(if $(SHARED),$(CC) -shared $(LDFLAGS) -o $@ $(OBJ) $(FATBIN),ar rcs $@ $(OBJ) $(FATBIN))
 $(SIM_LIB): $(SIM_SRC:%.c=$(BUILD)/%.o)
 	@rm -f $@
 	ar rcs $@ $^
 $(BUILD)/libtest.a: $(TEST_LIB:%.c=$(BUILD)/%.o)
 	@rm -f $@
 	ar rcs $@ $^
-$(BUILD)/%.o: %.c
+$(filter $(BUILD)/drivers/ucx/%,$(OBJ)): $(BUILD)/link.used
+$(patsubst %.c,$(BUILD)/%.o,$(shell grep -l GF_WITH_ $(SRC) $(wildcard tools/*/*.c \
+    firmware-tests/cuda/*.c))): $(BUILD)/with.used
+$(BUILD)/%.o: %.c $(BUILD)/compile.used
 	@mkdir -p $(@D)
 	$(CC) $(GF_FLAGS) $(CFLAGS) $(COLD_FLAGS) -c $< -o $@
 
@@ -121,10 +127,15 @@ FATBIN_MAKE = @mkdir -p $(@D) && NVCC="$(NVCC)" $(if $(findstring undefined,$(or
     sh ops/element/cuda/fatbin.sh $@
 FATBIN_USES := $(wildcard ops/element/cuda/*.cuh) $(BUILD)/nvcc.used \
     $(addprefix ops/element,_args.h /cuda/kernels.h /cuda/fatbin.sh)
-# Written where another nvcc is asked for than last time.
-NVCC_USED := $(NVCC) $(origin NVCC_OLD) $(NVCC_OLD)
-$(BUILD)/nvcc.used: FORCE
-	@mkdir -p $(@D); echo '$(NVCC_USED)' | cmp -s - $@ || echo '$(NVCC_USED)' >$@
+# What was asked for last time: where it is something else now, what was made with that is made anew.
+USED_nvcc    := $(NVCC) $(origin NVCC_OLD) $(NVCC_OLD)
+USED_compile := $(filter-out -Werror -DGF_WITH_%,$(GF_FLAGS)) $(CFLAGS)
+USED_with    := $(filter -DGF_WITH_%,$(GF_FLAGS))
+USED_link    := $(strip $(UCX_FLAGS) $(LINK_LIBS) $(LDFLAGS))
+$(foreach u,nvcc compile with link,$(if $(AS_BUILT),,$(if $(subst <$(USED_$u)>,,<$(file <$(BUILD)/$u.used)>), \
+    $(eval $(BUILD)/$u.used: FORCE))))
+$(BUILD)/%.used:
+	@mkdir -p $(@D); printf '%s\n' '$(subst ','\'',$(USED_$*))' >$@
 FORCE:
 $(BUILD)/ops/element/cuda/gf_kernels.cu: $(KERNELS)
 	@mkdir -p $(@D)
@@ -267,7 +278,7 @@ $(BUILD)/firmware-tests/program_%: $$(call objects,firmware-tests/*/program_$$*.
 deps: ## install the Debian packages that are missing (root), or say how
 	@command -v dpkg-query >/dev/null || { echo "deps: not a Debian system; needed are: $(PACKAGES)"; exit 0; }; \
 	missing=; for p in $(PACKAGES); do \
-	    dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q '^install ok installed' || missing="$$missing $$p"; done; \
+	    dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q ' ok installed' || missing="$$missing $$p"; done; \
 	[ -z "$$missing" ] && exit 0; \
 	command="apt-get install -y --no-install-recommends$$missing"; \
 	if [ "$$(id -u)" -ne 0 ]; then echo "deps: packages are missing; run as root:"; echo "  apt-get update && $$command"; exit 1; fi; \
@@ -349,7 +360,7 @@ check-valgrind: tests ## the arena and configuration suites under valgrind
 	    $(filter %/test_arena %/test_layout %/test_pool %/test_config %/test_config_tensors %/test_settings,$(TESTS))
 
 flags: ## what an appliance is linked with
-	@:$(info -I$(BUILD)/include $(LIB) $(LINK_LIBS))
+	@:$(info -I$(BUILD)/include $(LIB) $(subst ',,$(LINK_LIBS)))
 
 # The example of tools/example, as `flags` says to link it.
 $(BUILD)/example: tools/example/appliance.c $(LIB) | $(BUILD)/include
@@ -466,9 +477,9 @@ include lib/install.mk
 clean: ## remove what was built
 	rm -rf $(BUILD)
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: FORCE tests suites $(shell sed -n 's/^\([a-z-]*\):.*\#\#.*/\1/p' $(firstword $(MAKEFILE_LIST)))
+.PHONY: FORCE tests suites $(shell sed -n 's/^\([a-z0-9-]*\):.*\#\#.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

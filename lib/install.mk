@@ -56,8 +56,9 @@ install-strip: ## the same without symbols
 	@$(MAKE) --no-print-directory install STRIP=1
 # What a new installation would hold is what goes; folders go where they are empty then.
 uninstall: ## remove what install copies to DESTDIR and PREFIX
-	@new=$$(mktemp -d) && $(MAKE) --no-print-directory -s install DESTDIR="$$new" && cd "$$new$(PREFIX)" && \
-	    find . ! -type d | (cd "$(STAGE)" && while read -r f; do rm -f "$$f"; done) && \
-	    find . -depth -mindepth 1 -type d | (cd "$(STAGE)" && while read -r d; do rmdir "$$d" 2>/dev/null || true; done); \
+	@new=$$(mktemp -d) && to=$$(cd "$(STAGE)" && pwd) && \
+	    $(MAKE) --no-print-directory -s install DESTDIR="$$new" AS_BUILT=1 && cd "$$new$(PREFIX)" && \
+	    find . ! -type d | (cd "$$to" && while read -r f; do rm -f "$$f"; done) && \
+	    find . -depth -mindepth 1 -type d | (cd "$$to" && while read -r d; do rmdir "$$d" 2>/dev/null || true; done); \
 	code=$$?; rm -rf "$$new"; exit $$code
 .PHONY: shared install install-strip uninstall

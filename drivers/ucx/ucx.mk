@@ -7,7 +7,10 @@
 UCX_PREFIX  ?=
 UCX_IB      ?= 0
 UCX_DYNAMIC ?= 0
-unexport UCX_PREFIX UCX_DYNAMIC UCX_IB # UCX takes them for settings of its own, and warns of those it does not know
+PACKAGES_IB := libibverbs-dev libnuma-dev libnl-3-dev libnl-route-3-dev
+# UCX takes them for settings of its own, and warns of those it does not know: so the make in a recipe has them of MAKEFLAGS.
+unexport UCX_PREFIX UCX_DYNAMIC UCX_IB
+$(foreach v,UCX_PREFIX UCX_DYNAMIC UCX_IB,$(if $(filter environment,$(origin $v)),$(error $v is set in the environment: say make $v=$($v))))
 UCX_PKG     := $(if $(UCX_PREFIX),PKG_CONFIG_PATH=$(UCX_PREFIX)/lib/pkgconfig:$(UCX_PREFIX)/lib64/pkgconfig:$(PKG_CONFIG_PATH) )pkg-config
 $(if $(UCX_PREFIX),$(if $(wildcard $(UCX_PREFIX)/lib*/pkgconfig/ucx.pc),,$(error UCX_PREFIX=$(UCX_PREFIX): there is no lib/pkgconfig/ucx.pc in it)))
 $(if $(filter 11,$(UCX_IB)$(UCX_DYNAMIC)),$(error UCX_IB=1 is of the static link; with UCX_DYNAMIC=1 UCX finds its InfiniBand module by itself))
@@ -31,13 +34,11 @@ UCX_LIBS    := $(filter-out -pthread -ldl -lrt -lm,$(shell $(UCX_PKG) --static -
 # ucx-ib.pc names every provider that there ever was: some have no archive. mlx4 and mlx5 drive what the papers used and what
 # came since, rxe is RoCE over any Ethernet. From UCX 1.18 on what is for mlx5 is an archive of its own. A UCX_PREFIX without
 # them must not get those of the system.
-PACKAGES_IB      := libibverbs-dev libnuma-dev libnl-3-dev libnl-route-3-dev
 UCX_IB_PROVIDERS ?= mlx4 mlx5 rxe
 UCX_IB_MODULES   := $(foreach m,ucx-ib ucx-ib-mlx5,$(shell $(UCX_PKG) --exists "$(m) = $(UCX_VERSION)" 2>/dev/null && echo $(m)))
 ifeq ($(UCX_IB),1)
 UCX_IB_LIBS := $(filter %/ucx -luct_ib% -Wl$(comma)--undefined=uct_%,$(foreach m,$(UCX_IB_MODULES),$(shell $(UCX_PKG) --static --libs $(m) 2>/dev/null)))
-$(if $(UCX_IB_LIBS),,$(error UCX_IB=1: pkg-config finds no ucx-ib with this UCX; it takes one built with verbs, and the packages $(PACKAGES_IB)))
-PACKAGES += $(PACKAGES_IB)
+$(if $(UCX_IB_LIBS)$(filter deps,$(MAKECMDGOALS)),,$(error UCX_IB=1: pkg-config finds no ucx-ib with this UCX; it takes one built with verbs, and the packages $(PACKAGES_IB)))
 IB_ARCHIVES := $(patsubst %,-l%-rdmav34,$(filter-out mlx4 mlx5 efa mana,$(UCX_IB_PROVIDERS))) $(patsubst %,-l%,$(filter mlx4 mlx5 efa mana,$(UCX_IB_PROVIDERS)))
 UCX_LIBS := $(UCX_IB_LIBS) $(UCX_IB_PROVIDERS:%=-Wl,--undefined=verbs_provider_%) $(UCX_LIBS) $(IB_ARCHIVES) \
             -libverbs -lnuma -lnl-route-3 -lnl-3

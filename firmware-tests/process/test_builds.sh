@@ -10,8 +10,7 @@ one_line() { [ "$(wc -l <"$1")" -eq 1 ] || { cat "$1"; return 1; }; }
 builds() {
     folder=$scratch/$1; shift
     mkdir "$folder"
-    cp -Rp "$BUILD/lib" "$BUILD/ops" "$BUILD/drivers" "$BUILD/config" "$BUILD/tools" "$folder"
-    for source in $(grep -rl GF_WITH_ lib ops drivers config tools); do rm -f "$folder/${source%.c}.o"; done
+    cp -Rp "$BUILD"/*.used "$BUILD/lib" "$BUILD/ops" "$BUILD/drivers" "$BUILD/config" "$BUILD/tools" "$folder"
     make -s -j2 WERROR=1 BUILD="$folder" "$@" "$folder/gf-train" "$folder/gf-perf" >"$folder.log" 2>&1 || { cat "$folder.log"; return 1; }
 }
 trains() { "$1" --model linear --steps 1 --device host >"$scratch/log" 2>&1 || { cat "$scratch/log"; return 1; }; }

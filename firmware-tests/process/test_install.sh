@@ -10,6 +10,9 @@ install_to() {
 }
 flags() { PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config "$@" gradientflow; }
 
+anew() { make -n BUILD="$BUILD" "$@" all | grep -c -e ' -c '; }
+check "nothing_is_made_anew_with_the_same_flags" same 0 "$(anew)"
+check "all_is_with_others" [ "$(anew CFLAGS="${CFLAGS:-} -O1 -g0")" -gt 100 ]
 check "it_installs" install_to DESTDIR="$scratch/stage" PREFIX=/opt/gf
 check "and_again_over_itself" install_to DESTDIR="$scratch/stage" PREFIX=/opt/gf
 check "nothing_lies_beside_it" same opt "$(ls "$scratch/stage")"
@@ -42,6 +45,9 @@ for header in "$prefix"/include/gradientflow/*.h; do
     # shellcheck disable=SC2046
     check "$(basename "$header")_compiles_alone" "$cc" -std=c11 -fsyntax-only -x c $(flags --cflags) "$header"
 done
+sed -n 's/^\.In \([^ ]*\)$/#include <\1>/p' "$prefix/share/man/man3/gradientflow.3" >includes.c
+# shellcheck disable=SC2046
+check "what_the_page_includes_is_there" "$cc" -std=c11 -fsyntax-only $(flags --cflags) includes.c
 # shellcheck disable=SC2046
 check "it_links_with_the_shared_library" "$cc" -std=c11 $(flags --cflags) appliance.c \
     $(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --libs gradientflow-shared) -o shared
@@ -91,7 +97,10 @@ check "and_the_place_is_named" grep -q "$scratch/nowhere/" "$scratch/log"
 
 check "it_installs_without_symbols" install_to DESTDIR="$scratch/stage" PREFIX=/opt/gf STRIP=1
 check "programs_have_none" sh -c 'nm "$1" 2>&1 | grep -q "no symbols"' sh "$scratch/stage/opt/gf/bin/gf-run"
-uninstalls() { make -s --no-print-directory uninstall BUILD="$BUILD" DESTDIR="$scratch/stage" PREFIX=/opt/gf; }
+uninstalls() {
+    make -s --no-print-directory uninstall BUILD="$BUILD" PREFIX=/opt/gf \
+        DESTDIR="$(realpath --relative-to=. "$scratch/stage")"
+}
 touch "$scratch/stage/opt/gf/bin/foreign"
 check "it_uninstalls" uninstalls
 check "what_is_not_its_own_stays_alone" same "./bin/foreign" "$(cd "$scratch/stage/opt/gf" && find . ! -type d)"

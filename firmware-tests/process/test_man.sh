@@ -34,6 +34,10 @@ check "there_are_many_functions" [ "$(wc -l <"$scratch/declared")" -gt 50 ]
 check "the_page_of_the_library_has_its_functions" same_lines "$scratch/declared" "$scratch/synopsis"
 check "and_describes_each" same_lines "$scratch/declared" "$scratch/described"
 
+make -s help | sed 's/^  \([^ ]*\).*/\1/' | sort >"$scratch/helped"
+sed -n 's/^\([^ :.$]*\):.*[ ]## .*/\1/p' Makefile lib/install.mk | sort >"$scratch/paged"
+check "make_help_has_its_targets" same_lines "$scratch/helped" "$scratch/paged"
+
 silent() { [ -z "$("$@" 2>&1)" ] || { "$@" 2>&1; return 1; }; }
 roff_silent() { [ -z "$(groff -mandoc -ww -Tutf8 "$1" 2>&1 >/dev/null)" ]; }
 for page in tools/*/*.1 lib/*.3 config/*.5; do

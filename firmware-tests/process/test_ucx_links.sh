@@ -10,8 +10,7 @@ says() { grep -qF "$1" "$2" || { cat "$2"; return 1; }; }
 builds() {
     folder=$scratch/$1; shift
     mkdir "$folder"
-    cp -Rp "$BUILD/lib" "$BUILD/ops" "$BUILD/drivers" "$BUILD/config" "$BUILD/tools" "$folder"
-    rm -rf "$folder/drivers/ucx"
+    cp -Rp "$BUILD"/*.used "$BUILD/lib" "$BUILD/ops" "$BUILD/drivers" "$BUILD/config" "$BUILD/tools" "$folder"
     make -s -j2 WERROR=1 BUILD="$folder" "$@" "$folder/gf-check" "$folder/gf-run" "$folder/gf-perf" >"$folder.log" 2>&1 ||
         { cat "$folder.log"; return 1; }
 }
@@ -85,14 +84,20 @@ check "one_that_hides_its_functions_links" hides
 check "it_opens_no_network_with_a_key" unguarded self,tcp
 check "on_one_node_it_runs_with_a_key" keyed self,posix,tcp
 flags=$(make -s BUILD="$scratch/dynamic" UCX_DYNAMIC=1 flags)
-check "and_takes_no_signals" sh -c "cc=\${CC:-gcc}; printf '%s\n' '#include <signal.h>' '#include \"drivers/link.h\"' \
+printf '%s\n' '#include <signal.h>' '#include "drivers/link.h"' \
     'const void *keep(void); const void *keep(void) { return &gf_link_ucx; }' \
-    'int main(void) { struct sigaction a; sigaction(SIGSEGV, 0, &a); return a.sa_handler != SIG_DFL; }' >$scratch/signals.c &&
-    \$cc -D_GNU_SOURCE -I. -Ilib $scratch/signals.c -o $scratch/signals $flags && $scratch/signals"
+    'int main(void) { struct sigaction a; sigaction(SIGSEGV, 0, &a); return a.sa_handler != SIG_DFL; }' >"$scratch/signals.c"
+# As the README links an appliance: words, and no quotes.
+# shellcheck disable=SC2086
+signals() { ${CC:-gcc} -D_GNU_SOURCE -I. -Ilib "$scratch/signals.c" -o "$scratch/signals" $flags && "$scratch/signals"; }
+check "and_takes_no_signals" signals
 other=$(cd "$(dirname "$(ldd "$scratch/dynamic/gf-perf" | sed -n 's/.*libucp.so.0 => \(.*\) (.*/\1/p')")" && pwd)
 mkdir "$scratch/lib"
 for library in ucp uct ucs ucm; do cp -L "$other/lib$library.so.0" "$scratch/lib"; done
 check "a_ucx_in_lib_beside_bin_is_taken" sh -c "ldd $scratch/dynamic/gf-perf | grep -q 'libucp.so.0 => .*$scratch/'"
+check "deps_has_what_infiniband_wants" sh -c 'make -n deps UCX_IB=1 | grep -q libibverbs-dev'
+in_environment() { ! UCX_IB=1 make -s flags >"$scratch/out" 2>&1 && says "make UCX_IB=1" "$scratch/out"; }
+check "what_the_environment_asks_for_is_refused" in_environment
 fails() { ! make -s UCX_PREFIX=/nonexistent flags >"$scratch/out" 2>&1; }
 check "a_prefix_without_ucx_fails" fails
 check "and_is_named" says "UCX_PREFIX=/nonexistent" "$scratch/out"

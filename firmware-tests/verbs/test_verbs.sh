@@ -9,8 +9,7 @@ made=$scratch/verbs
 
 builds() {
     mkdir "$made"
-    cp -Rp "$BUILD/lib" "$BUILD/ops" "$BUILD/drivers" "$BUILD/config" "$BUILD/tools" "$made"
-    rm -rf "$made/drivers/ucx"
+    cp -Rp "$BUILD"/*.used "$BUILD/lib" "$BUILD/ops" "$BUILD/drivers" "$BUILD/config" "$BUILD/tools" "$made"
     make -s -j2 WERROR=1 BUILD="$made" UCX_IB=1 FAKE_VERBS=1 "$made/gf-check" "$made/gf-run" "$made/gf-train" \
         "$made/gf-perf" >"$made.log" 2>&1 || { cat "$made.log"; return 1; }
 }
