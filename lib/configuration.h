@@ -32,7 +32,7 @@ struct gf_config {
     struct {
         uint32_t world;          /* ranks; 0: from the environment */
         uint32_t world_max;  /* what it may grow to: member ids are below it; 0: world */
-        uint32_t rank;       /* below world (a new one's: world_max); looked at only where world was filled by hand */
+        uint32_t rank;       /* below world (a new one's: world_max), where the environment does not say */
         uint64_t id;             /* frames of another job are refused; 0: from the environment, else 0 */
         bool ignore_environment; /* take rank, world, id and address from here alone */
         bool elastic;            /* ranks may die and the others go on: none reads device memory that dies with one */

@@ -10,7 +10,8 @@
  *   - A call that is merely wrong (GF_ERR_PARAM or GF_ERR_STATE from the call itself) is refused, logged, and leaves
  *     the context as it was. Any other error fails the context: each later call answers with the same status, and
  *     gf_error_last() tells it whole.
- *   - NULL for a context, configuration or output is GF_ERR_PARAM; what has no status answers 0, false, scale 1.
+ *   - NULL for a context, configuration or output is GF_ERR_PARAM; calls without a status answer 0, false or 1 to
+ *     a context that is NULL.
  *   - In a forked child calls on the parent's context are GF_ERR_STATE, answers as at the fork; it opens its own.
  *   - Outputs come last, set only on success. Units: bytes (`_bytes`), elements (`_count`, `_elems`), ns (`_ns`). */
 #ifndef GRADIENTFLOW_H
@@ -57,7 +58,7 @@ struct gf_modules;
 extern const struct gf_modules GF_MODULES;
 
 /* tensors[tensor_count], in the order in which backward ends them; read during the call only. Reads the environment
- * for the world size where config->job.world is 0. Errors: GF_ERR_PARAM, GF_ERR_CONFIG; why is logged. */
+ * for rank and world, unless config->job.ignore_environment. Errors: GF_ERR_PARAM, GF_ERR_CONFIG; why is logged. */
 gf_status gf_measure_with(const struct gf_modules *modules, const struct gf_config *config,
                           const struct gf_tensor *tensors, uint32_t tensor_count, struct gf_footprint *footprint_out);
 static inline gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *tensors,
@@ -171,7 +172,7 @@ float gf_rate(const gf_context *gf, uint64_t step);
 
 /* ---- collectives as posted requests ---- */
 
-/* One posted operation. The caller's memory, which the library knows by its address until the operation ends. */
+/* One posted operation. The caller's memory, which the library knows by its address until its end was asked for. */
 struct gf_request {
     uint64_t reserved[8];
 };
@@ -183,8 +184,8 @@ gf_status gf_broadcast_weights(gf_context *gf, uint32_t root);
 /* All are in place on data[elem_count] of type, in host memory, and must be posted by all ranks in the same order with
  * the same arguments; a difference is found and named. data is the library's until gf_request_poll() or
  * gf_request_wait() gives anything but GF_AGAIN. Buffers from gf_exchange_take() travel without a copy, others are
- * staged slice by slice. Posting returns GF_AGAIN, with nothing posted, while GF_REQUESTS_MAX are under way.
- * Not between gf_step_begin() and the end of that step.
+ * staged slice by slice. Posting returns GF_AGAIN, with nothing posted, while there are GF_REQUESTS_MAX
+ * whose end was not asked for. Not between gf_step_begin() and the end of that step.
  * With a 16-bit type values are added in fp32 and rounded once a hop. */
 #define GF_REQUESTS_MAX 8u
 gf_status gf_allreduce(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request);

@@ -47,7 +47,7 @@ const struct gf_setting gf_settings[] = {
     {.key = "job.world_max", COUNT(job.world_max), .high = GF_WORLD_MAX,
      .help = "ranks that the job may grow to; memory is measured for them; 0: job.world"},
     {.key = "job.rank", COUNT(job.rank), .high = GF_WORLD_MAX - 1,
-     .help = "this rank; looked at only where job.world is set"},
+     .help = "this rank, where the environment does not say"},
     {.key = "job.id", COUNT(job.id), .high = UINT64_MAX,
      .help = "frames of another job are refused; 0: the launcher's environment says"},
     {.key = "job.ignore_environment", BOOL(job.ignore_environment),
