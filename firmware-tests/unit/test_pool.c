@@ -313,6 +313,29 @@ TEST(what_breaks_a_limit_is_refused_and_named)
     assert_int_equal(gf_pool_place(&config, NULL, 1, NULL, &sizes, error), GF_ERR_PARAM);
 }
 
+#define MANY 3000u
+
+/* Whatever sums and hashes it has in common with one that does. */
+TEST(an_order_names_each_tensor_once)
+{
+    static struct gf_tensor tensors[MANY];
+    static uint32_t order[MANY];
+    static const uint32_t four[][4] = {{0, 0, 3, 3}, {1, 1, 2, 2}, {2, 1, 3, 2}};
+    struct gf_config config = {.exchange = EXCHANGE};
+    struct gf_pool_sizes sizes;
+    char error[256] = "";
+    for (size_t i = 0; i < LENGTH(four); i++) {
+        config.pool_order = four[i];
+        assert_int_equal(gf_pool_place(&config, tensors, 4, NULL, &sizes, error), GF_ERR_PARAM);
+    }
+    for (uint32_t i = 0; i < MANY; i++) order[i] = MANY - 1 - i;
+    config.pool_order = order;
+    assert_int_equal(gf_pool_place(&config, tensors, MANY, NULL, &sizes, error), GF_OK);
+    order[7] = order[MANY - 3];
+    assert_int_equal(gf_pool_place(&config, tensors, MANY, NULL, &sizes, error), GF_ERR_PARAM);
+    assert_non_null(strstr(error, "pool_order names a tensor twice: 2;"));
+}
+
 TEST(names_are_cut_not_overrun)
 {
     char name[100];

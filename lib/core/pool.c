@@ -38,18 +38,17 @@ static uint64_t place_at(const struct gf_config *config, uint64_t next, uint64_t
     return (elem_count < GF_POOL_SMALL_ELEMS) ? next : gf_align_up(next, GF_POOL_ALIGN_ELEMS);
 }
 
-/* Each tensor once: the sums of two hashes tell what a table of 16,384 marks would. */
+#define NAMED 1024u /* are marked at a time, for a small stack */
+
+/* Each tensor once. */
 static gf_status order_check(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
                              char *error_out)
 {
-    uint64_t given = 0, all = 0;
     if (config->pool_order == NULL) return GF_OK;
     if (config->sparse.enabled)
         return gf_config_refuse(error_out, GF_ERR_CONFIG, "pool_order and sparse.enabled: chunks need tensors in the "
                                 "order given");
     for (uint32_t i = 0; i < tensor_count; i++) {
-        given += gf_fnv_u64(GF_FNV_START, config->pool_order[i]);
-        all += gf_fnv_u64(GF_FNV_START, i);
         if (config->pool_order[i] >= tensor_count)
             return gf_config_refuse(error_out, GF_ERR_PARAM, "pool_order[%u] = %u of %u tensors", i,
                                     config->pool_order[i], tensor_count);
@@ -57,9 +56,17 @@ static gf_status order_check(const struct gf_config *config, const struct gf_ten
             return gf_config_refuse(error_out, GF_ERR_PARAM, "tensor %u has another type than tensor 0: with "
                                     "pool_order all have one", i);
     }
-    if (given == all) return GF_OK;
-    return gf_config_refuse(error_out, GF_ERR_PARAM, "pool_order names a tensor twice; it must name each of %u once",
-                            tensor_count);
+    for (uint32_t first = 0; first < tensor_count; first += NAMED) {
+        bool named[NAMED] = {false};
+        for (uint32_t i = 0; i < tensor_count; i++) {
+            uint32_t at = config->pool_order[i] - first; /* below it, it wraps */
+            if ((at < NAMED) && named[at])
+                return gf_config_refuse(error_out, GF_ERR_PARAM, "pool_order names a tensor twice: %u; it must name "
+                                        "each of %u once", first + at, tensor_count);
+            if (at < NAMED) named[at] = true;
+        }
+    }
+    return GF_OK;
 }
 
 /* Into how many pieces a run is cut, and how long each but the last is. As `most` is a multiple of what lengths are
