@@ -287,6 +287,7 @@ TEST(what_breaks_a_limit_is_refused_and_named)
         {{{.name = "w", .elem_count = UINT64_MAX}}, 1, false, "tensor 0 \"w\""},
         {{{.name = "v", .elem_count = 1}, {.name = "w", .elem_count = LIMIT}}, 2, false, "tensor 1 \"w\""},
         {{{.elem_count = LIMIT - 300}, {.elem_count = 299}}, 2, false, "tensor 1 \"\""}, /* which begins on 64 bytes */
+        {{{.elem_count = LIMIT - 1}, {.elem_count = 1, .type = GF_TYPE_F16}}, 2, false, "tensor 1 \"\""}, /* likewise */
         {{{.name = "v", .elem_count = LIMIT / 2 + 1}, {.name = "w"}}, 2, true, NULL},
         {{{.name = "w", .type = GF_TYPE_COUNT}}, 1, false, "tensor 0 \"w\": type is 3"},
         {{{.name = "w", .type = (gf_type)-1}}, 1, false, "tensor 0 \"w\": type is -1"},

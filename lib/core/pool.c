@@ -104,7 +104,9 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
         for (uint32_t k = 0; k < tensor_count; k++) {
             uint32_t i = (config->pool_order != NULL) ? config->pool_order[k] : k;
             const struct gf_tensor *tensor = &tensors[i];
+            bool joins = run_type == (int)tensor->type; /* a part, or a type in it, begins on an alignment of its own */
             uint64_t first = place_at(config, next, tensor->elem_count);
+            if (!joins) first = gf_align_up(next, GF_POOL_ALIGN_ELEMS);
             if (tensor_is_sparse(config, tensor->flags) != (part == 1)) continue;
             if ((status = tensor_check(tensor, i, first, error_out)) < 0) return status;
             if ((part == 1) && (sparse_type >= 0) && (sparse_type != (int)tensor->type)) {
@@ -112,11 +114,10 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
                                         "type; mark it dense", i, tensor->name ? tensor->name : "");
             }
             if (part == 1) sparse_type = (int)tensor->type;
-            if (run_type == (int)tensor->type) {
+            if (joins) {
                 bytes += (first - next) * gf_type_size_bytes(tensor->type); /* the same gap in elements and in bytes */
-            } else { /* a part, or a type inside it, begins on an alignment of its own */
+            } else {
                 open = false;
-                first = gf_align_up(next, GF_POOL_ALIGN_ELEMS);
                 bytes = gf_align_up(bytes, GF_ALIGN_BYTES);
                 run_type = (int)tensor->type;
             }
