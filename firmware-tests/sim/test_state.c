@@ -63,6 +63,27 @@ TEST(a_sparse_run_has_histories_and_ranks_agree_on_the_rest)
                             save.bytes - sizeof(struct gf_state_head));
     state_save_free(&save);
 }
+/* .. also in one whose warm-up is longer: a dense step would apply what each rank holds alone. */
+TEST(local_momentum_stays_local_in_a_longer_warm_up)
+{
+    struct world_setup setup = state_setup_of(&state_runs[5]);
+    struct state_save save;
+    WORLD(w);
+    world_open(&w, &setup);
+    for (uint32_t step = 1; step <= STEPS; step++) state_step_run(&w, step, state_fill);
+    save = state_save_take(&w);
+    world_close(&w);
+    setup.config.sparse.warmup_steps = 2 * STEPS;
+    world_open(&w, &setup);
+    state_save_load(&w, &save);
+    for (uint32_t step = STEPS + 1; step <= STEPS + 2; step++) state_step_run(&w, step, state_fill);
+    for (uint32_t t = 0; t < STATE_TENSORS; t++)
+        assert_memory_equal((const void *)(uintptr_t)gf_weight(w.ranks[1].gf, t),
+                            (const void *)(uintptr_t)gf_weight(w.ranks[0].gf, t),
+                            state_tensors[t].elem_count * sizeof(float));
+    state_save_free(&save);
+}
+
 /* ---- other worlds ---- */
 
 /* Sums over ranks of all that the ranks hold alone: the sparse part's momentum, then the history. */

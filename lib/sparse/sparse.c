@@ -11,6 +11,7 @@ static bool step_is_dense(const gf_context *gf)
 {
     const struct gf_sparse *sparse = &gf->sparse;
     if ((sparse->chunk_count == 0) || (sparse->selected_count == 0)) return true;
+    if (sparse->local_begun) return false; /* its momentum is no longer common, and no dense step may apply it */
     if (gf->step.number <= gf->config.sparse.warmup_steps) return true;
     /* Everything is sent and nothing waits: that is a dense step, bit for bit where momentum follows the reduction. */
     return !gf_sparse_is_local(gf) && sparse->history_empty && (sparse->selected_count == sparse->chunk_count);
