@@ -159,6 +159,28 @@ TEST(who_asks_for_an_epoch_again_is_no_further_than_before)
     }
 }
 
+static uint32_t heartbeats; /* while members agree */
+
+static void heartbeat_turn(struct world *w, uint32_t rank)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    if ((gf == NULL) || (gf->phase != GF_PHASE_AGREE) || !gf_sim_runs(w->sim, rank)) return;
+    assert_int_equal(gf_heartbeat(gf), GF_OK);
+    heartbeats++;
+}
+
+TEST(a_life_sign_on_the_way_ends_nothing)
+{
+    const struct elastic_event script[] = {{1000, 3, START}, {4000, 0, LEAVE}, END};
+    heartbeats = 0;
+    elastic.hooks.turn = heartbeat_turn;
+    WORLD(w);
+    play(&w, 3, 4, script);
+    expect_left(&w, 0, "with life signs");
+    expect_world(&w, 0xe, 0, "with life signs");
+    assert_true(heartbeats > 10);
+}
+
 static void fail_turn(struct world *w, uint32_t rank)
 {
     gf_context *gf = w->ranks[rank].gf;

@@ -149,6 +149,7 @@ static gf_status gone(struct world *w, uint32_t rank)
     elastic.ranks[rank].state = GONE;
     assert_int_equal(gf_error_last(gf)->code, GF_OK);
     assert_int_equal(gf_step_begin(gf), GF_ERR_STATE);
+    assert_int_equal(gf_heartbeat(gf), GF_ERR_STATE);
     assert_int_equal(gf_epoch_begin(gf, NULL, 0), GF_ERR_STATE);
     w->ranks[rank].gf = NULL;
     return gf_close(gf);

@@ -93,7 +93,7 @@ gf_status gf_heartbeat(gf_context *gf)
     gf_status status = gf_enter(gf);
     uint64_t now_ns;
     if (status < 0) return status;
-    if (gf->members == NULL) return GF_ERR_STATE;
+    if (gf->phase == GF_PHASE_LEFT) return gf_refuse(gf, GF_ERR_STATE, "gf_heartbeat: this rank has left");
     now_ns = gf_poll_begin(gf);
     gf_members_heartbeat(gf->members, gf_awake(gf));
     gf->polled.members_skip = 0;
