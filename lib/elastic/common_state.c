@@ -45,22 +45,22 @@ static uint32_t words_flags(const gf_context *gf)
 }
 
 /* Chunks of a step that this rank did not see the end of: the others have applied what it sent, unless they skipped it.
- * The lead's words are here, its selection is not yet. */
+ * The lead's words are here, its selection is not yet. Once: where the copying fails and begins anew, it may be. */
 static gf_status history_give_up(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
     if ((gf->change.plan.progress.steps == gf->change.own.steps) ||
         ((words_flags(gf) & FLAG_SKIPPED) != 0))
         return GF_OK;
-    if (gf->step.quantized) return gf->step_module->commit(gf, 1.0f);
-    if (!gf->step.sparse || (sparse->elem_count == 0)) return GF_OK;
-    for (uint32_t i = 0; i < sparse->selected_count; i++) {
-        uint64_t first = sparse->selection[i] * sparse->chunk_elems;
-        uint64_t count = sparse->elem_count - first;
-        if (count > sparse->chunk_elems) count = sparse->chunk_elems;
+    if (gf->step.quantized) (void)gf->step_module->commit(gf, 1.0f);
+    gf->step.quantized = false;
+    for (uint32_t i = 0; gf->step.sparse && (i < sparse->selected_count); i++) {
+        uint64_t first = gf_chunk_first(sparse, sparse->selection[i]);
+        uint64_t count = gf_chunk_end(sparse, sparse->selection[i]) - first;
         if (gf->ops->zero(&gf->queue, sparse->history + first * sizeof(float), count * sizeof(float)) < 0)
             return gf_device_failed(gf, GF_OPERATION_SHRINK);
     }
+    gf->step.sparse = false;
     return GF_OK;
 }
 
