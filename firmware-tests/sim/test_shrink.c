@@ -74,6 +74,24 @@ TEST(all_that_die_at_once_are_left_behind)
     }
 }
 
+static void name_wrongly(struct world *w, uint32_t rank)
+{
+    static const uint32_t named = 1;
+    if (!done && (rank == 2) && (elastic.ranks[2].state == IDLE))
+        assert_int_equal(gf_epoch_begin(w->ranks[2].gf, &named, 1), GF_ERR_STATE);
+    kill_hit(w, rank);
+}
+
+TEST(a_refused_call_names_nobody)
+{
+    struct world_setup setup = elastic_setup(3);
+    by_hand(name_wrongly, 0x1);
+    elastic.hooks.untold = true;
+    WORLD_OPEN(w, &setup);
+    jobs_run(&w);
+    expect_out(&w, 0x1, GF_AGAIN, "rank 0 dies after rank 2 had named rank 1");
+}
+
 static uint32_t second_rank;
 static uint64_t second_ns, first_died_ns;
 static uint32_t deaths_in_shrink;

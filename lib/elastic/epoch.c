@@ -226,7 +226,14 @@ void gf_rejoin_begin(gf_context *gf)
     agree_begin(gf, false);
 }
 
-static gf_status planned_begin(gf_context *gf)
+static void ended_take(gf_context *gf, const uint32_t *ended, uint32_t count)
+{
+    unsigned char bits[GF_WORLD_MAX / 8] = {0};
+    for (uint32_t i = 0; i < count; i++) gf_view_add(bits, ended[i]);
+    gf_view_ended(gf->members, (ended != NULL) ? bits : NULL, gf->config.job.world_max);
+}
+
+static gf_status planned_begin(gf_context *gf, const uint32_t *ended, uint32_t count)
 {
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
@@ -240,15 +247,9 @@ static gf_status planned_begin(gf_context *gf)
         return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: step %llu was not applied; gf_update() is first",
                          (unsigned long long)gf->step.number);
     gf->phase = GF_PHASE_AGREE;
+    ended_take(gf, ended, count);
     agree_begin(gf, true);
     return GF_OK;
-}
-
-static void ended_take(gf_context *gf, const uint32_t *ended, uint32_t count)
-{
-    unsigned char bits[GF_WORLD_MAX / 8] = {0};
-    for (uint32_t i = 0; i < count; i++) gf_view_add(bits, ended[i]);
-    gf_view_ended(gf->members, (ended != NULL) ? bits : NULL, gf->config.job.world_max);
 }
 
 gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count)
@@ -265,10 +266,7 @@ gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count)
                          ".elastic = &gf_module_elastic", gf->modules->name);
     if (gf->change.state != GF_CHANGE_NONE) return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: one is under way");
     (void)gf_enter(gf); /* an abort becomes a failure */
-    if (!has_failed(gf)) {
-        ended_take(gf, ended, count);
-        return planned_begin(gf);
-    }
+    if (!has_failed(gf)) return planned_begin(gf, ended, count);
     if (!gf_may_go_on(gf) || gf_aborted(gf))
         return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: this rank has failed by itself: %s", gf->error.text);
     gf->change.state = GF_CHANGE_DRAIN;
