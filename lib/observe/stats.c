@@ -6,7 +6,6 @@
 
 #include "lib/context.h"
 #include "lib/core/accessors.h"
-#include "lib/core/arena.h"
 
 /* Host memory of this process that is not shared: what foreign libraries take shows as its growth. */
 uint64_t gf_resident_bytes(void)
@@ -24,7 +23,7 @@ uint64_t gf_resident_bytes(void)
     (void)strtoull(rest, &rest, 10);
     resident = strtoull(rest, &rest, 10);
     shared = strtoull(rest, &rest, 10);
-    return (resident - shared) * GF_PAGE_BYTES;
+    return (resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE); /* the kernel's: 64 KiB on some ARM hosts */
 }
 
 void gf_opened_count(gf_context *gf)
