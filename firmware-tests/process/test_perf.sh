@@ -8,10 +8,9 @@ export LC_ALL=C
 run=$BUILD/gf-run perf=$BUILD/gf-perf
 small="-b 4 -e 40000 -f 100 -n 3 -w 1"
 
-# measured ARGUMENT..: 2 ranks end well
-measured() {
-    timeout -k 5 60 "$run" -n 2 "$perf" "$@" >"$scratch/out" 2>"$scratch/err" || { cat "$scratch/out" "$scratch/err"; return 1; }
-}
+# quiet COMMAND..: its output is in $scratch/out, and shown where it fails
+quiet() { "$@" >"$scratch/out" 2>&1 || { cat "$scratch/out"; return 1; }; }
+measured() { quiet timeout -k 5 60 "$run" -n 2 "$perf" "$@"; } # 2 ranks end well
 number='[0-9]+(\.[0-9]+)?'
 # A row of the JSON file, to the letter
 row_of() {
@@ -190,14 +189,13 @@ check model_with_an_optimizer measured --model "$scratch/model.cfg" -n 2 --confi
 
 # ---- other launchers and hosts ----
 if command -v mpirun.openmpi >/dev/null; then
-    check under_open_mpi timeout 60 mpirun.openmpi --allow-run-as-root --oversubscribe -n 2 \
-        -x GF_ADDRESS=127.0.0.1:7974 "$perf" -b 4 -e 4 -n 2 >"$scratch/out"
+    check under_open_mpi quiet timeout 60 mpirun.openmpi --allow-run-as-root --oversubscribe -n 2 \
+        -x GF_ADDRESS=127.0.0.1:7974 "$perf" -b 4 -e 4 -n 2
 else
     skip under_open_mpi "mpirun.openmpi is not installed"
 fi
 . firmware-tests/support/net.sh
 net_suite in_network_namespaces 2
 net_config >"$scratch/net.cfg"
-check in_network_namespaces net_run 60 "$perf" --config "$scratch/net.cfg" -b 4 -e 40000 -f 100 -n 3 -d half \
-    >"$scratch/out"
+check in_network_namespaces quiet net_run 60 "$perf" --config "$scratch/net.cfg" -b 4 -e 40000 -f 100 -n 3 -d half
 finish
