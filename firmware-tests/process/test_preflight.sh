@@ -185,6 +185,10 @@ if unshare -n true 2>/dev/null; then
     check "address_without_a_way" exits 1 unshare -n "$gf_check" "$scratch/far.cfg" --preflight
     check "it_says_so" said fail control "10.9.9.9:7117 cannot be reached: Network is unreachable"
     check "interface_that_is_down" said fail interface "lo is down"
+    file none.cfg 'link = { transports = "self,tcp"; devices = "auto"; };'
+    check "no_device_at_all" exits 1 unshare -n "$gf_check" "$scratch/none.cfg" --preflight
+    check "is_said_by_the_transports" said fail transports "link.devices = auto: there is no device"
+    check "and_by_them_alone" [ "$(grep -c interface "$scratch/out")" -eq 0 ]
 else skip "address_without_a_way" "needs a network namespace"; fi
 
 # ---- a port that is taken: by a preflight that waits for a rank that never comes ----

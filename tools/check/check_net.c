@@ -196,7 +196,8 @@ void check_interfaces(struct check_report *report, const struct check_job *job)
     char name[DEVICE_BYTES];
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all) != 0) all = NULL;
-    if (check_network_used(job->config.link.transports))
+    /* auto: check_transports() has found none, and said so. */
+    if (check_network_used(job->config.link.transports) && (strcmp(devices, "auto") != 0))
         while (item_next(&devices, name, sizeof name)) device_say(report, job, all, name);
     if ((bind_to[0] != '\0') && !address_is_here(all, bind_to))
         check_say(report, "bind", CHECK_FAIL, "set rendezvous.bind to an address of this node, or leave it out",
