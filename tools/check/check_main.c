@@ -8,9 +8,6 @@
 #include "tools/common/tool_output.h"
 #include "tools/common/tool_tensors.h"
 
-/* Where neither the file nor the command line says how many ranks there are. */
-#define WORLD_ASSUMED 2
-
 static int footprint_print(const struct gf_config *config, uint32_t world, const struct gf_tensor *tensors,
                            uint32_t tensor_count)
 {
@@ -20,7 +17,7 @@ static int footprint_print(const struct gf_config *config, uint32_t world, const
     uint64_t elem_count = 0;
     gf_status status;
     if (world != 0) here.job.world = world;
-    if (here.job.world == 0) here.job.world = WORLD_ASSUMED;
+    if (here.job.world == 0) here.job.world = CHECK_WORLD_ASSUMED;
     if (here.job.rank >= here.job.world) here.job.rank = 0;
     here.job.ignore_environment = true; /* the launcher's world is not asked about */
     here.log = gf_log_stderr;

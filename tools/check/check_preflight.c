@@ -12,9 +12,6 @@
 #include "lib/settings/settings.h"
 #include "tools/common/tool_args.h"
 
-/* Ranks of a job that nobody has said the size of. */
-#define WORLD_ASSUMED 2u
-
 static int refuse(int code, const char *text)
 {
     (void)fprintf(stderr, "gf-check: %s\n", text);
@@ -42,7 +39,7 @@ int check_job_fill(const struct gf_config *config, const struct gf_tensor *tenso
     if (job.launched && ((world != 0) || (local_count != 0)))
         return refuse(TOOL_EXIT_USAGE, "--world and --local are for a node by itself; here the launcher says");
     if (!job.launched) {
-        job.config.job.world = (world != 0) ? world : WORLD_ASSUMED;
+        job.config.job.world = (world != 0) ? world : CHECK_WORLD_ASSUMED;
         job.config.job.rank = 0;
     }
     job.config.log = fault_keep;

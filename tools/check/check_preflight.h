@@ -6,6 +6,7 @@
 #include "tools/check/check_report.h"
 #include "drivers/rendezvous.h"
 
+#define CHECK_WORLD_ASSUMED 2u /* ranks, where neither file nor command line nor launcher says how many */
 _Static_assert(CHECK_LINES_MAX >= GF_TEXT_MAX / 2 + 32, "a line for each name of link.devices, and all others");
 
 struct check_job {
