@@ -1,7 +1,8 @@
 # Hosts of a slow network as namespaces of this machine (root): host i is PREFIX-i, its interface eth0 has net_address i,
 # and a token bucket bounds what leaves it and what reaches it. A bridge in PREFIX-sw joins them.
 #     net_up PREFIX COUNT RATE     RATE as tc writes it: 1gbit, 100mbit
-#     net_run LIMIT COMMAND..      one rank of COMMAND on each host, GF_RANK and GF_WORLD set; the first failure's exit code
+#     net_run LIMIT COMMAND..      one rank of COMMAND on each host, GF_RANK and GF_WORLD set; the first failure's exit code,
+#                                  or 124 where any did not end
 #     net_run_nodes LIMIT RANKS COMMAND..   RANKS ranks on each host, which share memory there and only there
 #     net_exec HOST COMMAND..      on one host
 #     net_shape HOST RATE, net_cable HOST up|down    another rate; its carrier goes with the cable
@@ -83,6 +84,14 @@ net_config() {
 # Payload bytes a second of a link, of its rate in Mbit/s: 1448 of 1538 bytes on the wire are payload, but the bucket
 # counts neither preamble, gap nor checksum (24 bytes).
 net_payload() { awk -v mbit="$1" 'BEGIN { print mbit * 1e6 / 8 * 1448 / 1514 }'; }
+net_wait() {
+    net_code=0
+    for net_pid in $net_pids; do
+        wait "$net_pid"; net_last=$?
+        [ $net_code -ne 0 ] && [ $net_last -ne 124 ] || net_code=$net_last
+    done
+    return $net_code
+}
 net_run() {
     net_limit_s=$1; shift
     net_pids=''
@@ -90,9 +99,7 @@ net_run() {
         GF_RANK=$net_i GF_WORLD=$net_hosts timeout -k 5 "$net_limit_s" ip netns exec "$net_prefix-$net_i" "$@" &
         net_pids="$net_pids $!"
     done
-    net_code=0
-    for net_pid in $net_pids; do wait "$net_pid" || { [ $net_code -ne 0 ] || net_code=$?; }; done
-    return $net_code
+    net_wait
 }
 # UCX takes processes of other process and IPC namespaces for those of another host.
 net_run_nodes() {
@@ -106,11 +113,9 @@ net_run_nodes() {
             for rank in $(seq "$first" $((first + ranks - 1))); do
                 GF_RANK=$rank timeout -k 5 "$limit" "$@" & pids="$pids $!"
             done
-            for pid in $pids; do wait "$pid" || { [ $code -ne 0 ] || code=$?; }; done
+            for pid in $pids; do wait "$pid"; last=$?; [ $code -ne 0 ] && [ $last -ne 124 ] || code=$last; done
             exit $code' sh $((net_i * net_ranks)) "$net_ranks" "$net_limit_s" env GF_WORLD=$((net_hosts * net_ranks)) "$@" &
         net_pids="$net_pids $!"
     done
-    net_code=0
-    for net_pid in $net_pids; do wait "$net_pid" || { [ $net_code -ne 0 ] || net_code=$?; }; done
-    return $net_code
+    net_wait
 }
