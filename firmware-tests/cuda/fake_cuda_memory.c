@@ -193,8 +193,10 @@ CUresult fake_host_add(void *base, size_t size_bytes)
 {
     uint64_t address = (uint64_t)(uintptr_t)base;
     if ((base == NULL) || (size_bytes == 0)) return CUDA_ERROR_INVALID_VALUE;
-    if (fake_region_at(address, 1) || fake_region_at(address + size_bytes - 1u, 1))
-        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    for (uint32_t i = 0; i < REGIONS_MAX; i++)
+        if ((address < fake_regions[i].base + fake_regions[i].size_bytes) &&
+            (fake_regions[i].base < address + size_bytes))
+            return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     return fake_region_add(address, size_bytes, REGION_HOST, NULL);
 }
 

@@ -64,8 +64,11 @@ TEST(more_flags_than_one_call_takes_keep_their_order)
 TEST(memory_that_is_registered_already_is_said_to_be)
 {
     open_fixture(NULL);
-    assert_int_equal(gf_gpu_cuda.host_register(f.gpu, words, 64), GF_ERR_STATE);
-    cuda_fixture_end(&f, words);
+    assert_int_equal(gf_gpu_cuda.host_register(f.gpu, &words[8], 64), GF_ERR_STATE);
+    assert_int_equal(gf_gpu_cuda.host_unregister(f.gpu, words), GF_OK);
+    assert_int_equal(gf_gpu_cuda.host_register(f.gpu, &words[8], 64), GF_OK);
+    assert_int_equal(gf_gpu_cuda.host_register(f.gpu, words, sizeof words), GF_ERR_STATE); /* or a part of it */
+    cuda_fixture_end(&f, &words[8]);
 }
 
 TEST(a_driver_or_a_device_without_them_is_told)
