@@ -112,6 +112,10 @@ case_tcp_slow_link() { PROGRAM=$tests/program_faulty_train disturbed slow_link; 
 
 grown_kb() { awk '/VmRSS/ { print $2 }' "/proc/$(pid_of 0)/status"; }
 visit="$tests/program_strangers visit"
+visited() { # MORE: they came, and what they met is said
+    grep -q ' [1-9][0-9]* taken' "$work/strangers" || bad "no stranger has come to the port"
+    said "$(cat "$work/strangers")$*"
+}
 strangers() {
     before=$(grown_kb)
     net_exec $stranger $visit "$(net_address 0)" 7117 2000 200 </dev/null >"$work/strangers"
@@ -121,13 +125,13 @@ case_tcp_strangers() {
     grown=99999
     disturbed strangers
     [ "$grown" -lt 1024 ] || bad "rank 0 has grown by $grown KB"
-    said "$(cat "$work/strangers"); rank 0 grew by $grown KB"
+    visited "; rank 0 grew by $grown KB"
 }
 data_strangers() {
     port=$(net_exec 2 ss -Hltnp "( sport >= :21000 and sport <= :25999 )" | sed -n 's/.*:\([0-9]*\) .*/\1/p' | head -n 1)
     net_exec $stranger $visit "$(net_address 2)" "${port:-0}" 200 50 </dev/null >"$work/strangers"
 }
-case_tcp_data_strangers() { disturbed data_strangers; said "$(cat "$work/strangers")"; }
+case_tcp_data_strangers() { disturbed data_strangers; visited; }
 case_tcp_half_open() {
     mkfifo "$work/hold"
     transports=$tcp
@@ -142,6 +146,7 @@ case_tcp_half_open() {
     exec 3>&-
     wait $holder
     all_finish $(others)
+    visited
 }
 second_rank() {
     LOG=second rank_start 2 $goes_on
