@@ -32,8 +32,9 @@ check "and_ends_with_the_same_weights" same "$undisturbed" "$(weights)"
 rm "$scratch/state"
 for victim in 1 0; do
     start 3 120 --restart 2; reaches 20
-    kill -KILL "$(cat "$scratch/pid.$victim")"
+    killed=$(cat "$scratch/pid.$victim"); kill -KILL "$killed"
     check "with_rank_${victim}_killed_the_job_ends_well" ends
+    check "rank_${victim}_was_started_again" [ "$(cat "$scratch/pid.$victim")" != "$killed" ]
     check "and_all_three_have_the_same_weights" same 3 "$(weights | awk '{ print $1 }')"
     rm -f "$scratch/state"
 done
