@@ -7,7 +7,7 @@ export LC_ALL=C
 KILLS=${KILLS:-90}
 rank() { # RANK TRANSPORTS
     export GF_RANK=$1 GF_WORLD=3
-    exec timeout 30 "$BUILD/gf-perf" -b 1M -e 1M -n 2000 \
+    exec timeout 30 "$BUILD/gf-perf" -b 1M -e 16M -f 16 -n 2000 \
         --set rendezvous.join_timeout=1500ms --set exchange.timeout=2s --set "link.transports=$2" >"$scratch/log.$1" 2>&1
 }
 jobs_end() {
@@ -17,7 +17,7 @@ jobs_end() {
         rank 0 $transports & pid0=$!
         rank 2 $transports & pid2=$!
         (export GF_RANK=1 GF_WORLD=3; exec timeout -s KILL "0.$(shuf -i 120-480 -n 1)" \
-            "$BUILD/gf-perf" -b 1M -e 1M -n 2000 \
+            "$BUILD/gf-perf" -b 1M -e 16M -f 16 -n 2000 \
             --set link.transports=$transports >/dev/null 2>&1) &
         wait $pid0; code0=$?
         wait $pid2; code2=$?
