@@ -100,6 +100,9 @@ check progress_is_said_where_asked_for grep -q '2 of 2 rows, about 0:00 left' "$
 $plan $small --gpus 2,4 --modes lazy >/dev/null 2>"$scratch/progress"
 check and_not_to_a_file [ ! -s "$scratch/progress" ]
 
+unread() { { timeout 20 $plan "$@"; echo $? >"$scratch/code"; } 2>/dev/null | true; same 1 "$(cat "$scratch/code")"; }
+check a_table_that_nobody_reads_ends unread --all --cache "$scratch/unread"
+
 # ---- advice ----
 check advice_is_given sh -c "$plan $small --advise --gpus 4 --write $scratch/best.cfg >$scratch/advice"
 check advice_is_a_valid_configuration sh -c "$BUILD/gf-check $scratch/best.cfg >/dev/null"

@@ -27,9 +27,8 @@ static int search_time(const struct search *search, plan_mode mode, const struct
                  (mode == PLAN_SPARSE) ? choice->keep_share : 1.0);
     if (isinf(row.step_s)) (void)printf("does not fit\n");
     else (void)printf("%10.3f ms\n", row.step_s * 1e3);
-    (void)fflush(stdout);
     *seconds_out = row.step_s;
-    return 0;
+    return fflush(stdout);
 }
 
 static int search_try(struct search *search, const struct plan_choice *choice)
@@ -174,7 +173,7 @@ static int batch_advise(struct search *search)
                      is_text ? plan_tokens(search->model, &row) : row.images_per_second, row.efficiency * 100);
         if (!is_text) (void)printf(" %10.2f %14.0f", all / 256, 5 * IMAGES / all);
         (void)printf("\n");
-        (void)fflush(stdout);
+        if (fflush(stdout) != 0) return -1;
     }
     if (is_text) return 0;
     (void)printf("  Learning rate: base x batch / 256, reached over 5 epochs of warm-up (of 1,281,167 images), then down\n"

@@ -117,7 +117,7 @@ static int table_run(struct plan_table *table, const struct plan_choice *choice,
             table->row_count++;
             if (!tool_quiet) plan_progress_row(&progress, gpus[g]);
             plan_table_row(table, row, stdout);
-            (void)fflush(stdout);
+            if (fflush(stdout) != 0) return -1; /* nobody reads what may take an hour */
         }
     plan_job_print(table, options->samples, stdout);
     return 0;

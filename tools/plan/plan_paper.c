@@ -112,8 +112,7 @@ static int headline_run(const struct headline *line, const struct plan_cache *ca
     else
         (void)printf(" %13s %12s", "", "");
     (void)printf("   %s\n", line->note);
-    (void)fflush(stdout);
-    return 0;
+    return fflush(stdout);
 }
 
 /* minutes[HEADLINES] as predicted. */
@@ -228,7 +227,7 @@ static int line_run(const struct sensitivity *line, const struct gf_config_clust
         input_set(line->input, line->values[i], &choice, &changed);
         if (plan_cache_run(cache, &model, &changed, PLAN_SPARSE, 512, &choice, &row) != 0) return -1;
         (void)printf("  %g: %.1fx", line->values[i], row.speedup);
-        (void)fflush(stdout);
+        if (fflush(stdout) != 0) return -1;
     }
     (void)printf("\n");
     return 0;
