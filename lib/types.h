@@ -54,7 +54,7 @@ typedef enum gf_operation {
     GF_OPERATION_NONE = 0,
     GF_OPERATION_JOIN,           /* gf_open() until everybody is there */
     GF_OPERATION_STEP,           /* the exchange of one fused buffer inside a step */
-    GF_OPERATION_VOTE,        /* the small agreement at the end of a step */
+    GF_OPERATION_VOTE,           /* the small agreement at the end of a step */
     GF_OPERATION_ALLREDUCE,
     GF_OPERATION_BROADCAST,
     GF_OPERATION_REDUCE_SCATTER,
@@ -71,7 +71,7 @@ const char *gf_operation_name(gf_operation operation); /* "join" and the like; n
 
 /* How a collective moves its data. */
 typedef enum gf_algorithm {
-    GF_ALGORITHM_AUTO = 0, /* by size, world and node layout, from a table in the configuration */
+    GF_ALGORITHM_AUTO = 0, /* by size, world and nodes, within the limits that the configuration has */
     GF_ALGORITHM_RING,     /* reduce-scatter and allgather around a ring, sliced and pipelined */
     GF_ALGORITHM_HALVING,  /* recursive halving, then doubling: the ring's bytes in 2 log2(n) messages; deterministic */
     GF_ALGORITHM_DOUBLING, /* whole vectors, log2(n) rounds: a few KiB and below; deterministic */
@@ -99,7 +99,7 @@ typedef enum gf_quantize {
 } gf_quantize;
 
 typedef enum gf_idle {
-    GF_IDLE_AUTO = 0, /* spin on a core of its own, yield where others want it, sleep after a while */
+    GF_IDLE_AUTO = 0, /* look for some microseconds, then yield after each poll, then sleep until woken */
     GF_IDLE_SPIN,
     GF_IDLE_YIELD,
     GF_IDLE_SLEEP     /* sleep on the link's wake-up at once */

@@ -45,6 +45,8 @@ for path in "$BUILD"/gf-*; do
     else ends 1 "${tool}_a_file_that_is_not_there" "$path" "$@"
     fi
 done
+echo 'job = { world_max = 1; };' >"$scratch/alone.cfg"
+ends 0 gf-check_a_job_that_stays_alone "$BUILD/gf-check" "$scratch/alone.cfg"
 ends 1 gf-check_a_bad_file "$BUILD/gf-check" "$scratch_config"
 ends 1 gf-perf_a_bad_file "$BUILD/gf-perf" --config "$scratch_config"
 ends 1 gf-train_a_bad_file "$BUILD/gf-train" --config "$scratch_config"
