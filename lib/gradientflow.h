@@ -208,7 +208,8 @@ gf_status gf_request_wait(gf_context *gf, struct gf_request *request); /* may bl
 /* Block `rank` of a vector: its first element and how many, 0 from world on; block = ceil(elem_count / world). */
 void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out, uint64_t *count_out);
 
-/* size_bytes of the exchange region until gf_close(), 64-byte aligned; 0: exchange.user_bytes is used up. */
+/* size_bytes of the exchange region until gf_close(), 64-byte aligned; 0: exchange.user_bytes is used up, or the
+ * context is not open. */
 gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes);
 
 /* ---- life signs, abort, state ---- */

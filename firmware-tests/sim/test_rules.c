@@ -39,7 +39,7 @@ static int close_context(void)
     X(broadcast_weights, STATUS, "PSTSSTTXSS", gf_broadcast_weights(gf, 0)) \
     X(request_poll, STATUS, "PPPAPPPXPS", gf_request_poll(gf, &rules_asked)) \
     X(request_wait, STATUS, "PPPTPPPXPS", gf_request_wait(gf, &rules_asked)) \
-    X(exchange_take, VALUE, "0111111010", gf_exchange_take(gf, 64) != 0) \
+    X(exchange_take, VALUE, "0011111010", gf_exchange_take(gf, 64) != 0) \
     X(close, STATUS, "..T..TT.TS", close_context()) \
     X(close_poll, STATUS, "P.AXXAAXAS", gf_close_poll(gf)) \
     X(epoch_begin, STATUS, "PSSSSSSSSS", gf_epoch_begin(gf, NULL, 0)) \
@@ -56,7 +56,7 @@ static int close_context(void)
     X(rank, VALUE, "0111111111", gf_rank(gf)) \
     X(world, VALUE, "0222222222", gf_world(gf)) \
     X(world_max, VALUE, "0222222222", gf_world_max(gf)) \
-    X(gradient, VALUE, "0111111111", gf_gradient(gf, 0) != 0) \
+    X(gradient, VALUE, "0011111111", gf_gradient(gf, 0) != 0) \
     X(weight, VALUE, "0111111111", gf_weight(gf, 0) != 0) \
     X(weight_half, VALUE, "0111111111", gf_weight_half(gf, 0) != 0) \
     X(weights_written, STATUS, "PS..S..XSS", gf_weights_written(gf)) \

@@ -35,7 +35,7 @@ static void failing_begin(gf_context *gf, bool attributed)
     bool tells = !attributed && ((gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP) ||
                                  (gf->phase == GF_PHASE_WARM) || (gf->change.state == GF_CHANGE_JOIN));
     gf_step_finish(gf);
-    gf->failing.wired = (gf->phase != GF_PHASE_JOIN) && (gf->phase != GF_PHASE_WARM);
+    gf->failing.wired = !gf_joins(gf);
     gf->failing.attributes = tells && (gf->world > 1) &&
                              ((gf->error.code == GF_ERR_TIMEOUT) || (gf->error.code == GF_ERR_LINK));
     gf->phase = GF_PHASE_FAILING;

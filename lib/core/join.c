@@ -109,7 +109,7 @@ static gf_status open_progress(gf_context *gf, void *arg)
     }
     now_ns = gf_poll_begin(gf);
     if ((gf->error.code != GF_OK) || (gf_aborted(gf) && (gf_enter(gf) < 0))) return gf_failing_poll(gf, now_ns);
-    if ((gf->phase != GF_PHASE_JOIN) && (gf->phase != GF_PHASE_WARM)) return GF_OK;
+    if (!gf_joins(gf)) return GF_OK;
     status = gf_join_progress(gf, now_ns);
     if (status == GF_OK) opened(gf);
     return (gf->error.code != GF_OK) ? gf_failing_poll(gf, now_ns) : status;
