@@ -10,16 +10,12 @@
 #include "lib/settings/settings.h"
 #include "ops/element/host/fold.h"
 
-/* The first of those in use. */
-static struct gf_pending *pending_first(gf_context *gf, uint32_t left)
-{
-    return &gf->requests.of[__builtin_ctz(left)];
-}
-
 static struct gf_pending *pending_of(gf_context *gf, const struct gf_request *request)
 {
-    for (uint32_t left = (request != NULL) ? gf->requests.used : 0; left != 0; left &= left - 1)
-        if (pending_first(gf, left)->request == request) return pending_first(gf, left);
+    for (uint32_t left = (request != NULL) ? gf->requests.used : 0; left != 0; left &= left - 1) {
+        struct gf_pending *pending = &gf->requests.of[__builtin_ctz(left)];
+        if (pending->request == request) return pending;
+    }
     return NULL;
 }
 
