@@ -131,7 +131,7 @@ FATBIN_USES := $(wildcard ops/element/cuda/*.cuh) $(BUILD)/nvcc.used \
 USED_nvcc    := $(NVCC) $(origin NVCC_OLD) $(NVCC_OLD)
 USED_compile := $(filter-out -Werror -DGF_WITH_%,$(GF_FLAGS)) $(CFLAGS)
 USED_with    := $(filter -DGF_WITH_%,$(GF_FLAGS))
-USED_link    := $(strip $(UCX_FLAGS) $(LINK_LIBS) $(LDFLAGS))
+USED_link    := $(strip $(UCX_VERSION) $(UCX_FLAGS) $(LINK_LIBS) $(LDFLAGS))
 $(foreach u,nvcc compile with link,$(if $(AS_BUILT),,$(if $(subst <$(USED_$u)>,,<$(file <$(BUILD)/$u.used)>), \
     $(eval $(BUILD)/$u.used: FORCE))))
 $(BUILD)/%.used:

@@ -1,5 +1,5 @@
 # Which UCX, and how it is linked. Debian's by pkg-config, or another: UCX_PREFIX=DIR (DIR/lib/pkgconfig/ucx.pc), or
-# PKG_CONFIG_PATH. Another UCX wants another BUILD.
+# PKG_CONFIG_PATH.
 #     static (the default)  UCX lies in the binary: self, tcp, sysv, posix
 #     UCX_IB=1              its InfiniBand and RoCE transports too, and the providers of UCX_IB_PROVIDERS
 #     UCX_DYNAMIC=1         UCX and its modules (CUDA, InfiniBand, vendors') are looked for at run time: beside the program,
