@@ -148,12 +148,11 @@ struct gf_link_driver {
      * through map(); gf_flag_load() reads our own region. */
     void (*flag_store)(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);
     /* Sleeping on flags, in three acts. flag_arm() announces it in a flag of our own region; whoever stores a flag for us
-     * and calls flag_wake() with that offset afterwards ends the sleep. So: arm, look at all flags once more, then
-     * flag_sleep(), which returns when woken, after timeout_ns, or at a signal, and takes the announcement back. NULL, all
-     * three: there is no sleeping on flags. */
+     * and calls gf_flag_wake() with that offset afterwards ends the sleep. So: arm, look at all flags once more, then
+     * flag_sleep(), which returns when woken, after timeout_ns, or at a signal, and takes the announcement back. Both
+     * NULL: there is no sleeping on flags. */
     void (*flag_arm)(struct gf_link *link, size_t offset_bytes);
     void (*flag_sleep)(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns);
-    void (*flag_wake)(struct gf_link *link, uint32_t peer, size_t offset_bytes);
 
     /* All requests end (test() gives GF_ERR_ABORTED), peers are forgotten, the region is zeroed, and mapped anew unless
      * region_stays; endpoint() and connect() follow. May allocate, like open. */
@@ -173,7 +172,14 @@ static inline uint64_t gf_flag_load(const struct gf_link *link, size_t offset_by
     return __atomic_load_n((const uint64_t *)(const void *)(link->region + offset_bytes), __ATOMIC_ACQUIRE);
 }
 
+/* These calls where map() gives memory that ranks share, and the third act: host/flags.c. region: the sleeper's. */
+void gf_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);
+void gf_flag_arm(struct gf_link *link, size_t offset_bytes);
+void gf_flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns);
+void gf_flag_wake(void *region, size_t offset_bytes);
+
 extern const struct gf_link_driver gf_link_ucx;
+extern const bool gf_ucx_with_devices; /* what UCX needs for their memory is linked with this name, and else left out */
 /* Where its shared memory lies, and what a rank takes there beside its region: 4.2 MB a worker are UCX's receive queue
  * and first buffers. */
 #define GF_UCX_SHARE_BYTES ((uint64_t)8 << 20)

@@ -115,7 +115,7 @@ static ucp_request_param_t post_param(const struct gf_ucx *ucx, gf_mem data, str
                         UCP_OP_ATTR_FIELD_MEMORY_TYPE,
         .request = (unsigned char *)req + GF_UCX_FRONT_BYTES,
         .user_data = req,
-        .memory_type = gf_ucx_memory_type(ucx, data),
+        .memory_type = (ucx->setup.gpu == NULL) ? UCS_MEMORY_TYPE_HOST : gf_ucx_memory_type(ucx, data),
     };
 }
 
@@ -225,6 +225,11 @@ static gf_status arm(struct gf_link *link)
     return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_arm", status, "cannot sleep on the link");
 }
 
+/* Only direct links them. */
+#pragma weak gf_flag_store
+#pragma weak gf_flag_arm
+#pragma weak gf_flag_sleep
+
 const struct gf_link_driver gf_link_ucx = {
     .name = "ucx",
     .req_size_bytes = sizeof(struct gf_req),
@@ -242,10 +247,9 @@ const struct gf_link_driver gf_link_ucx = {
     .progress = progress,
     .arm = arm,
     .map = gf_ucx_map,
-    .flag_store = gf_ucx_flag_store,
-    .flag_arm = gf_ucx_flag_arm,
-    .flag_sleep = gf_ucx_flag_sleep,
-    .flag_wake = gf_ucx_flag_wake,
+    .flag_store = gf_flag_store,
+    .flag_arm = gf_flag_arm,
+    .flag_sleep = gf_flag_sleep,
     .reset = gf_ucx_reset,
     .network = gf_ucx_network,
     .drop = gf_ucx_drop,

@@ -5,7 +5,7 @@
  *     link_ucx_resources.c what this UCX can open; the module of that
  *     link_ucx_names.c     lists of names, and what transports are for
  *     link_ucx_devices.c   which network devices are this rank's
- *     link_ucx_region.c    the exchange region and peers: endpoint addresses, connecting, mapping, flags
+ *     link_ucx_region.c    the exchange region and peers: endpoint addresses, connecting, mapping
  *     link_ucx_shm.c       what shared memory needs of this host, and what pages the kernel gave for it
  *     link_ucx_guard.c     who may connect; connection*.c do it, without UCX's headers
  *     link_ucx_device.c    device memory: whether UCX reaches it, and what UCX needs for that
@@ -29,6 +29,12 @@
 #pragma weak gf_proofs_ended
 #pragma weak gf_proofs_peer
 #pragma weak gf_proofs_progress
+/* Called with a gpu alone: only the device module links them. */
+#pragma weak gf_ucx_may_reach_device
+#pragma weak gf_ucx_device_types
+#pragma weak gf_ucx_device_enter
+#pragma weak gf_ucx_device_leave
+#pragma weak gf_ucx_memory_type
 
 /* UCX keeps its part of a request in front of the address it is given; 1.13 wants 272 bytes. open() compares. */
 #define GF_UCX_FRONT_BYTES 320u
@@ -102,7 +108,7 @@ gf_status gf_ucx_guard_progress(struct gf_ucx *ucx); /* where gf_proofs_busy() *
 
 bool gf_ucx_may_reach_device(const struct gf_link_setup *setup);
 void gf_ucx_device_types(struct gf_ucx *ucx, uint64_t memory_types); /* of its context */
-gf_status gf_ucx_device_enter(struct gf_ucx *ucx); /* with a gpu alone */
+gf_status gf_ucx_device_enter(struct gf_ucx *ucx);
 void gf_ucx_device_leave(struct gf_ucx *ucx);
 ucs_memory_type_t gf_ucx_memory_type(const struct gf_ucx *ucx, gf_mem data);
 
@@ -184,9 +190,5 @@ void gf_ucx_peers_forget(struct gf_ucx *ucx);
 gf_status gf_ucx_endpoint(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out);
 gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoint, size_t size_bytes);
 void *gf_ucx_map(struct gf_link *link, uint32_t peer);
-void gf_ucx_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);
-void gf_ucx_flag_arm(struct gf_link *link, size_t offset_bytes);
-void gf_ucx_flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns);
-void gf_ucx_flag_wake(struct gf_link *link, uint32_t peer, size_t offset_bytes);
 
 #endif

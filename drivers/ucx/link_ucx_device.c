@@ -8,6 +8,8 @@
  * may move something. Where no device memory is reached nothing of this costs anything. */
 #include "drivers/ucx/link_ucx.h"
 
+const bool gf_ucx_with_devices = true;
+
 bool gf_ucx_may_reach_device(const struct gf_link_setup *setup)
 {
     return (setup->transports != NULL) && gf_ucx_any(setup->transports, GF_UCX_CUDA);
@@ -15,7 +17,6 @@ bool gf_ucx_may_reach_device(const struct gf_link_setup *setup)
 
 void gf_ucx_device_types(struct gf_ucx *ucx, uint64_t memory_types)
 {
-    if (ucx->setup.gpu == NULL) return;
     ucx->link.reaches_device = (memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
     gf_log_line(&ucx->setup.log, ucx->link.reaches_device ? GF_LOG_INFO : GF_LOG_WARN,
                 "link: transports %s: UCX %s %s (memory types 0x%llx)", ucx->transports, ucp_get_version_string(),

@@ -196,7 +196,7 @@ static gf_status context_take(struct gf_ucx *ucx)
         return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_context_query", ucs,
                             "UCX %s wants %zu bytes in front of a request, this build keeps %u",
                             ucp_get_version_string(), attributes.request_size, GF_UCX_FRONT_BYTES);
-    gf_ucx_device_types(ucx, attributes.memory_types);
+    if (ucx->setup.gpu != NULL) gf_ucx_device_types(ucx, attributes.memory_types);
     return GF_OK;
 }
 

@@ -14,11 +14,8 @@
 #include "drivers/clock.h"
 #include "drivers/fnv.h"
 
-#include <linux/futex.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ENDPOINT_MAGIC 0x55434647u /* "GFCU"; a host of the other byte order reads something else */
@@ -283,51 +280,4 @@ void *gf_ucx_map(struct gf_link *link, uint32_t peer)
 {
     const struct gf_ucx *ucx = gf_ucx_of(link);
     return (peer < ucx->setup.world) ? ucx->peers[peer].mapped : NULL;
-}
-
-void gf_ucx_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value)
-{
-    const struct gf_ucx *ucx = gf_ucx_of(link);
-    const struct gf_ucx_peer *to = &ucx->peers[peer];
-    GF_ASSERT((peer < ucx->setup.world) && (offset_bytes % sizeof value == 0) && (offset_bytes < to->region_bytes));
-    __atomic_store_n((uint64_t *)(void *)((unsigned char *)to->mapped + offset_bytes), value, __ATOMIC_RELEASE);
-}
-
-/* The announcement is a flag of which a futex is the lower half (the host is little-endian: endpoint addresses see to that). Arming
- * and waking each have a full fence between their store and the look at what the other stores: one of them sees it. */
-static uint32_t *sleep_word(unsigned char *base, size_t offset_bytes)
-{
-    return (uint32_t *)(void *)(base + offset_bytes);
-}
-
-/* A locked instruction is a full fence, as mfence is. */
-static void fence(void)
-{
-#if defined(__x86_64__)
-    __asm__ volatile("lock orq $0, (%%rsp)" : : : "memory", "cc");
-#else
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-#endif
-}
-
-void gf_ucx_flag_arm(struct gf_link *link, size_t offset_bytes)
-{
-    __atomic_store_n(sleep_word(link->region, offset_bytes), 1, __ATOMIC_RELAXED);
-    fence();
-}
-
-void gf_ucx_flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns)
-{
-    uint32_t *word = sleep_word(link->region, offset_bytes);
-    struct timespec longest = {.tv_sec = (time_t)(timeout_ns / 1000000000u), .tv_nsec = (long)(timeout_ns % 1000000000u)};
-    if (__atomic_load_n(word, __ATOMIC_RELAXED) == 1) (void)syscall(SYS_futex, word, FUTEX_WAIT, 1, &longest, NULL, 0);
-    __atomic_store_n(word, 0, __ATOMIC_RELAXED);
-}
-
-void gf_ucx_flag_wake(struct gf_link *link, uint32_t peer, size_t offset_bytes)
-{
-    uint32_t *word = sleep_word(gf_ucx_map(link, peer), offset_bytes);
-    fence();
-    if (__atomic_load_n(word, __ATOMIC_RELAXED) == 0) return;
-    if (__atomic_exchange_n(word, 0, __ATOMIC_RELAXED) != 0) (void)syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }

@@ -22,7 +22,7 @@ static void wake_round(struct ranks_one *one, uint64_t round, uint32_t pause_ms)
     const struct timespec pause = {.tv_nsec = (long)pause_ms * 1000000};
     (void)nanosleep(&pause, NULL);
     one->link->driver->flag_store(one->link, 1, FLAG_AT, round);
-    one->link->driver->flag_wake(one->link, 1, SLEEP_AT);
+    gf_flag_wake(one->link->driver->map(one->link, 1), SLEEP_AT);
 }
 
 /* Rank 1 sleeps; rank 0 sets the flag at once, where it races with the announcement, or while rank 1 sleeps. */

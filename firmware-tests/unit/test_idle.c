@@ -308,19 +308,15 @@ TEST(nobody_sleeps_between_two_states_on_the_way_into_an_epoch)
     (void)close(pipe_ends[1]);
 }
 
-static uint32_t woken; /* bit: member id */
-
 static void *link_map(struct gf_link *link, uint32_t peer)
 {
-    return (peer == 2) ? NULL : link; /* member 2 is on another node, say */
+    return (peer == 2) ? NULL : flags; /* member 2 is on another node, say */
 }
-
-static void flag_wake(struct gf_link *link, uint32_t peer, size_t offset_bytes) { woken |= 1u << peer; }
 
 /* Ranks that sleep on flags do not look at the control channel: the first to hear of a failure wakes them. */
 TEST(whoever_fails_wakes_those_that_sleep_on_flags)
 {
-    static const struct gf_link_driver driver = {.map = link_map, .flag_wake = flag_wake};
+    static const struct gf_link_driver driver = {.map = link_map, .flag_sleep = flag_sleep};
     static const uint32_t ids[] = {4, 1, 2, 3};
     struct gf_link link = {.driver = &driver};
     struct gf_rendezvous control = {.driver = &control_driver};
@@ -330,8 +326,11 @@ TEST(whoever_fails_wakes_those_that_sleep_on_flags)
     gf->world = LENGTH(ids);
     gf->rank = 1;
     gf->ids = ids;
+    const struct gf_direct shared = {.lane_ranks = gf->lane_ranks};
+    for (uint32_t rank = 0; rank < gf->world; rank++) flags[gf_direct_sleep_at(&shared, rank) / sizeof *flags] = 1;
     assert_int_equal(gf_fail(gf, GF_ERR_PEER, GF_OPERATION_STEP, 0, GF_TENSOR_NONE, "rank 0 died"), GF_ERR_PEER);
-    assert_int_equal(woken, (1u << 4) | (1u << 3));
+    for (uint32_t rank = 0; rank < gf->world; rank++)
+        assert_int_equal(flags[gf_direct_sleep_at(&shared, rank) / sizeof *flags], (rank == 1) || (ids[rank] == 2));
 }
 
 TEST(a_rank_that_cannot_ask_where_it_runs_shares_no_core)

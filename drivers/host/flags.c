@@ -1,0 +1,60 @@
+/* See link.h. Of memory that ranks share as it is; a program without direct links none of this. */
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "drivers/link.h"
+
+static uint64_t *flag_at(unsigned char *region, size_t offset_bytes)
+{
+    return (uint64_t *)(void *)(region + offset_bytes);
+}
+
+void gf_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value)
+{
+    GF_ASSERT((offset_bytes % sizeof value == 0) && (offset_bytes < link->region_bytes));
+    __atomic_store_n(flag_at(link->driver->map(link, peer), offset_bytes), value, __ATOMIC_RELEASE);
+}
+
+/* The announcement is a flag of which a futex is the lower half (the host is little-endian: endpoint addresses see to
+ * that). Arming and waking each have a full fence between their store and the look at what the other stores: one of
+ * them sees it. */
+static uint32_t *sleep_word(unsigned char *region, size_t offset_bytes)
+{
+    return (uint32_t *)(void *)flag_at(region, offset_bytes);
+}
+
+/* A locked instruction is a full fence, as mfence is. */
+static void fence(void)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("lock orq $0, (%%rsp)" : : : "memory", "cc");
+#else
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
+void gf_flag_arm(struct gf_link *link, size_t offset_bytes)
+{
+    __atomic_store_n(sleep_word(link->region, offset_bytes), 1, __ATOMIC_RELAXED);
+    fence();
+}
+
+void gf_flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns)
+{
+    uint32_t *word = sleep_word(link->region, offset_bytes);
+    const struct timespec longest = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
+                                     .tv_nsec = (long)(timeout_ns % 1000000000u)};
+    if (__atomic_load_n(word, __ATOMIC_RELAXED) == 1) (void)syscall(SYS_futex, word, FUTEX_WAIT, 1, &longest, NULL, 0);
+    __atomic_store_n(word, 0, __ATOMIC_RELAXED);
+}
+
+void gf_flag_wake(void *region, size_t offset_bytes)
+{
+    uint32_t *word = sleep_word(region, offset_bytes);
+    fence();
+    if (__atomic_load_n(word, __ATOMIC_RELAXED) == 0) return;
+    if (__atomic_exchange_n(word, 0, __ATOMIC_RELAXED) != 0)
+        (void)syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
