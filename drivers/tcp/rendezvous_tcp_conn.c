@@ -94,18 +94,19 @@ bool gf_tcp_conn_answer(struct tcp *tcp, struct conn *conn, gf_status code, cons
 void gf_tcp_conn_flush(struct tcp *tcp, struct conn *conn)
 {
     uint32_t sent = 0;
-    while ((sent < conn->out_bytes) && !conn->broken) {
+    while ((sent < conn->out_bytes) && (conn->broken == 0)) {
         ssize_t part = send(conn->fd, conn->out + sent, conn->out_bytes - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (part > 0) {
             sent += (uint32_t)part;
         } else if ((errno == EAGAIN) || (errno == EWOULDBLOCK)) {
             break;
         } else if (errno != EINTR) {
-            /* The end is reported by the reading side, after the last frame that arrived: it may say why. */
-            conn->broken = true;
+            /* The end is reported by the reading side, after the last frame that arrived: it may say why. The kernel
+             * tells an error once. */
+            conn->broken = errno;
         }
     }
-    conn->out_bytes -= conn->broken ? conn->out_bytes : sent;
+    conn->out_bytes -= (conn->broken != 0) ? conn->out_bytes : sent;
     memmove(conn->out, conn->out + sent, conn->out_bytes);
     bool waits = (conn->out_bytes > 0);
     if (waits == conn->waits_to_send) return;
@@ -143,7 +144,7 @@ gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_h
     }
     if (status == GF_AGAIN) return GF_AGAIN;
     if (status < 0) {
-        int error = errno;
+        int error = ((errno == 0) && (conn->broken != EPIPE)) ? conn->broken : errno;
         if ((error != 0) && (error != ECONNRESET) && (error != EPIPE)) conn->lives = true; /* silence is no proof */
         if (error != 0)
             return gf_tcp_because(tcp, GF_ERR_PEER, "connection lost: %s (errno %d)", strerror(error), error);
@@ -173,7 +174,7 @@ void gf_tcp_conn_close(struct conn *conn)
     conn->fd = -1;
     conn->out_bytes = 0;
     conn->waits_to_send = false;
-    conn->broken = false;
+    conn->broken = 0;
     conn->authenticated = false;
     gf_auth_forget(&conn->mac_in, sizeof conn->mac_in);
     gf_auth_forget(&conn->mac_out, sizeof conn->mac_out);

@@ -52,7 +52,7 @@ typedef enum conn_state {
 struct conn {
     int fd;
     conn_state state;
-    bool broken;        /* sending failed: nothing is sent any more, what has arrived is still read */
+    int broken;         /* errno; sending failed: nothing is sent any more, what has arrived is still read */
     bool rejoins;       /* it said that it was of the job before */
     bool lives;         /* its end, if it comes now, does not mean that the other process has ended */
     bool waits_to_send; /* epoll is asked for room in the kernel */

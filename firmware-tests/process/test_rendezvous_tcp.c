@@ -3,8 +3,11 @@
 #include "firmware-tests/support/tcp_keys.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- joining and frames ---- */
@@ -155,6 +158,24 @@ TEST(the_end_of_a_connection_is_told)
     tcp_world_end_close(&star, 0);
     UNTIL(seen[1].ended != 0);
     assert_int_equal(seen[1].frames, 1);
+}
+
+/* Its host or its process may only be stopped; the kernel says once that it has given up, perhaps to a send. */
+TEST(an_end_that_takes_nothing_any_more_is_no_proof_of_a_death)
+{
+    static unsigned char payload[GF_FRAME_PAYLOAD_MAX];
+    const struct timespec pause = {.tv_nsec = 10000000};
+    const int given_up_ms = 20;
+    struct gf_rendezvous_event event = {0};
+    turns_open(2);
+    for (int fd = 3; fd < 64; fd++)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &given_up_ms, sizeof given_up_ms);
+    while (gf_rendezvous_tcp.send(star.ends[0], 1, 1, payload, sizeof payload) == GF_OK) {}
+    for (int i = 0; (i < 1000) && (gf_rendezvous_tcp.poll(star.ends[0], now_ns, &event) == GF_AGAIN); i++)
+        (void)nanosleep(&pause, NULL);
+    assert_int_equal(event.kind, GF_RENDEZVOUS_ENDED);
+    assert_string_equal(event.text, "connection lost: Connection timed out (errno 110)");
+    assert_true(event.lives);
 }
 
 TEST(a_world_of_one_opens_nothing)
