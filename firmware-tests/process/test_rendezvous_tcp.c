@@ -6,7 +6,9 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -176,6 +178,25 @@ TEST(an_end_that_takes_nothing_any_more_is_no_proof_of_a_death)
     assert_int_equal(event.kind, GF_RENDEZVOUS_ENDED);
     assert_string_equal(event.text, "connection lost: Connection timed out (errno 110)");
     assert_true(event.lives);
+}
+
+TEST(a_child_that_has_a_connection_too_leaves_nothing_to_wake_for)
+{
+    turns_open(3);
+    pid_t child = fork();
+    if (child == 0) {
+        (void)pause();
+        _exit(0);
+    }
+    assert_true(child > 0);
+    struct pollfd wake = {.fd = gf_rendezvous_tcp.wake_fd(star.ends[0]), .events = POLLIN};
+    tcp_world_end_close(&star, 2);
+    UNTIL(seen[0].ended == 4);
+    turn();
+    int readable = poll(&wake, 1, 0);
+    (void)kill(child, SIGKILL);
+    (void)waitpid(child, NULL, 0);
+    assert_int_equal(readable, 0);
 }
 
 TEST(a_world_of_one_opens_nothing)
