@@ -14,7 +14,7 @@
 static const struct launcher {
     const char *rank;
     const char *world;
-    const char *local; /* place in the node; rank where it is not set */
+    const char *local; /* place in the node, perhaps that of a larger job around this one; rank where it is not set */
     const char *job[2]; /* those that are set are hashed together */
 } launchers[] = {
     {"GF_RANK", "GF_WORLD", "GF_LOCAL_RANK", {NULL, NULL}}, /* GF_JOB is a number, below */
@@ -106,7 +106,7 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
     if (most < world) most = world;
     if (number_get(launcher->rank, "a rank", 0, most - 1, &rank, fault_out) < 0) return GF_ERR_CONFIG;
     identity.rank = (uint32_t)rank;
-    if ((number_get(launcher->local, "a place in the node", 0, most - 1, &rank, fault_out) < 0) ||
+    if ((number_get(launcher->local, "a place in the node", 0, GF_WORLD_MAX - 1, &rank, fault_out) < 0) ||
         (number_get("GF_JOB", "a number of 64 bits", 0, UINT64_MAX, &identity.job_id, fault_out) < 0))
         return GF_ERR_CONFIG;
     identity.local = (uint32_t)rank;

@@ -26,6 +26,8 @@ if [ ! -x "$run" ]; then echo "not ok gf_run_is_built: $run is missing"; exit 1;
 check ranks_know_who_they_are "0/3|1/3|2/3|" "$("$run" -n 3 --merge sh -c 'echo $GF_RANK/$GF_WORLD' | one_line)"
 check ranks_share_job_and_address 1 "$("$run" -n 4 --merge sh -c 'echo $GF_JOB $GF_ADDRESS' | sort -u | wc -l)"
 check two_jobs_have_two_ids 2 "$( (for _ in 1 2; do "$run" -n 1 sh -c 'echo $GF_JOB'; done) | sort -u | wc -l)"
+# A job that a rank of another begins, one that came back into a job that may grow.
+check a_job_in_a_job_is_its_own "" "$(GF_WORLD_MAX=9 GF_REJOIN=1 "$run" -n 1 sh -c 'echo $GF_WORLD_MAX$GF_REJOIN')"
 read -r low high </proc/sys/net/ipv4/ip_local_port_range
 port=$("$run" -n 1 sh -c 'echo ${GF_ADDRESS#127.0.0.1:}')
 check port_is_not_ephemeral yes \

@@ -115,9 +115,10 @@ TEST(the_place_in_the_node_is_the_launchers_word_or_the_rank)
         {"OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_RANK=1"},
         {"PMI_RANK=3", "PMI_SIZE=4", "MPI_LOCALRANKID=1"},
         {"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1"},
+        {"GF_RANK=0", "GF_WORLD=1", "GF_LOCAL_RANK=1"}, /* a job that a rank of a larger one has begun */
     };
     static const char *const bare[8] = {"GF_RANK=3", "GF_WORLD=4"};
-    static const char *const wrong[8] = {"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=4"};
+    static const char *const wrong[8] = {"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=8192"};
     struct gf_identity identity;
     struct gf_fault fault = {0};
     for (size_t i = 0; i < LENGTH(rows); i++) {
@@ -130,7 +131,7 @@ TEST(the_place_in_the_node_is_the_launchers_word_or_the_rank)
     assert_int_equal(gf_identity_local(9), 3);
     environment_set(wrong);
     assert_int_equal(gf_identity_get(&identity, &fault), GF_ERR_CONFIG);
-    assert_non_null(strstr(fault.text, "LOCAL_RANK='4': expected a place in the node from 0 to 3"));
+    assert_non_null(strstr(fault.text, "LOCAL_RANK='8192': expected a place in the node from 0 to 8191"));
     environment_set((const char *const[8]){NULL});
     assert_int_equal(gf_identity_local(9), 9);
 }

@@ -135,6 +135,10 @@ static void rank_become(const struct run_job *job, uint32_t rank, const int out[
     number_export("GF_RANK", rank_first(job) + rank);
     number_export("GF_LOCAL_RANK", rank);
     number_export("GF_WORLD", job->nodes * job->rank_count);
+    if (job->nodes == 1) { /* a job of its own, also inside another one's rank */
+        (void)unsetenv("GF_WORLD_MAX");
+        (void)unsetenv("GF_REJOIN");
+    }
     if (job->rank_max > job->rank_count) number_export("GF_WORLD_MAX", job->rank_max);
     number_export("GF_JOB", job->id);
     (void)snprintf(address, sizeof address, "127.0.0.1:%u", job->port);
