@@ -94,6 +94,8 @@ check stderr_that_nobody_reads_is_exit_1 1 "$(cat "$work/code")"
 check stderr_that_nobody_reads_lets_the_ranks_go_on 01 "$(ranks_done)"
 
 check success_is_0 0 "$(code 10 "$run" -n 3 true)"
+check exit_75_is_a_failure_where_nobody_may_leave 75 "$(code 10 "$run" -n 2 sh -c 'exit 75')"
+check and_where_all_have_left 75 "$(code 10 "$run" -n 2 --elastic sh -c 'exit 75')"
 check exit_code_of_the_failure 7 "$(code 10 "$run" -n 3 sh -c '[ $GF_RANK != 1 ] || exit 7')"
 check signal_is_128_and_number 137 "$(code 10 "$run" -n 2 sh -c '[ $GF_RANK != 1 ] || kill -9 $$; sleep 0.2')"
 check failure_ends_the_others 3 "$(code 20 "$run" -n 3 sh -c '[ $GF_RANK != 2 ] || exit 3; sleep 600')"
@@ -108,7 +110,8 @@ check unknown_program_is_named 1 "$(grep -c gf-no-such-program "$work/err")"
 check unknown_program_on_another_node_is_127 127 "$(code 10 "$run" -n 2 --nodes 2 --node-rank 1 --job 9 gf-no-program)"
 check unknown_program_is_named_with_its_rank_in_the_job 1 "$(grep -c 'gf-no-program as rank 2: No such' "$work/err")"
 check program_that_may_not_run_is_126 126 "$(code 10 "$run" -n 1 /etc/passwd)"
-for bad in "" "-n" "-n 0 true" "-n x true" "-n 2" "-n 1025 true" "true" "--frobnicate -n 2 true" "-n 2 -n 2 true"; do
+for bad in "" "-n" "-n 0 true" "-n x true" "-n 2" "-n 1025 true" "true" "--frobnicate -n 2 true" "-n 2 -n 2 true" \
+    "-n 2 --max 1 true"; do
     # shellcheck disable=SC2086
     check "usage_is_refused($bad)" 2 "$(code 10 "$run" $bad)"
 done

@@ -96,6 +96,7 @@ static int program(int argc, char **argv)
     if ((result < 0) || !given) return TOOL_EXIT_USAGE;
     const char *wrong = (node >= nodes) ? "--node-rank: allowed is below --nodes"
                         : (nodes * rank_count > RUN_RANKS_MAX) ? "--nodes: allowed are 1024 ranks on all nodes"
+                        : (most != 0) && (most < rank_count) ? "--max: allowed is -n and more"
                         : (nodes == 1) ? ((job.shared != NULL) ? "--shared: allowed with --nodes alone" : NULL)
                         : (id == 0) ? "--job is missing: all nodes give the same number"
                         : ((job.shared != NULL) && !elastic) ? "--shared: allowed with --elastic alone"
@@ -113,7 +114,7 @@ static int program(int argc, char **argv)
     job.node = (uint32_t)node;
     job.port = (nodes > 1) ? 0 : port_find((uint32_t)random[1]);
     job.rank_max = (uint32_t)((most > rank_count) ? most : rank_count);
-    job.elastic = elastic || (restarts > 0) || (most > rank_count);
+    job.elastic = elastic || (restarts > 0) || (most > 0);
     job.restarts = (uint32_t)restarts;
     job.prefix = !merge;
     job.arguments = argv + argc - operand_count;

@@ -219,7 +219,7 @@ static int ranks_look(const struct run_job *job, uint32_t *live_out, bool *succe
             continue;
         }
         ranks[i].ended = true;
-        ranks[i].left = (info.si_code == CLD_EXITED) && (info.si_status == TOOL_EXIT_LEFT);
+        ranks[i].left = job->elastic && (info.si_code == CLD_EXITED) && (info.si_status == TOOL_EXIT_LEFT);
         if (ranks[i].left) ended_set(job, i, true);
         if (ranks[i].left) continue;
         if ((info.si_code == CLD_EXITED) && (info.si_status == 0)) *succeeded = true;
@@ -331,7 +331,7 @@ static void job_watch(const struct run_job *job, int *result, const sigset_t *ma
             signal_number = 0;
         }
     }
-    if (job->elastic && (*result == 0) && !succeeded) *result = first_failure;
+    if (job->elastic && (*result == 0) && !succeeded) *result = (first_failure != 0) ? first_failure : TOOL_EXIT_LEFT;
 }
 
 int run_job(const struct run_job *job)
