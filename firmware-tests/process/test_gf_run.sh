@@ -119,7 +119,8 @@ check options_of_the_program_are_its_own "-n --merge --help" "$("$run" -n 1 prin
 check two_dashes_end_the_options "--merge" "$("$run" -n 1 -- printf '%s' --merge)"
 
 # A signal for gf-run goes on to the ranks, and gf-run says which it was; killed, it leaves nobody behind.
-for signal in INT TERM KILL; do
+ulimit -c 0
+for signal in INT TERM QUIT KILL; do
     rm -f "$work"/pid.*
     "$run" -n 2 sh -c 'echo $$ >"$0.$GF_RANK"; exec sleep 600' "$work/pid" &
     job=$!
@@ -130,5 +131,9 @@ for signal in INT TERM KILL; do
     for _ in $(seq 1 100); do [ -n "$(living "$pids")" ] || break; sleep 0.02; done
     check "signal_${signal}_leaves_nobody" "" "$(living "$pids")"
 done
+# What whoever began gf-run has it ignore.
+check a_job_outlives_its_terminal_under_nohup "on0" \
+    "$(trap '' HUP; "$run" -n 1 sh -c 'kill -HUP $PPID $$; sleep 0.3; printf on'; echo $?)"
+check ranks_end_by_the_limit_of_file_sizes 153 "$(code 10 "$run" -n 1 sh -c 'kill -XFSZ $$')"
 
 exit $failed

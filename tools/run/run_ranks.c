@@ -24,7 +24,7 @@
 #define TERM_NS 3000000000u
 #define IDLE_MS 1000
 #define NODES_MS 100 /* between two looks at what other nodes tell */
-#define SIGNALS_MAX 3
+#define SIGNALS_MAX 4
 
 struct rank {
     pid_t pid;
@@ -36,7 +36,8 @@ static struct rank ranks[RUN_RANKS_MAX];
 static struct lines_source sources[2u * RUN_RANKS_MAX];
 static struct pollfd polled[2u * RUN_RANKS_MAX];
 static struct lines_sink sinks[2] = {{.number = STDOUT_FILENO}, {.number = STDERR_FILENO}};
-static const int signals[SIGNALS_MAX] = {SIGINT, SIGTERM, SIGHUP};
+static const int signals[SIGNALS_MAX] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
+static int signal_count = SIGNALS_MAX; /* under nohup all but the last */
 static volatile sig_atomic_t signal_number, grow_wanted;
 
 /* What the library looks up as GF_ENDED_FD: bit i says that no process of rank i runs. Not those that have ended well: with
@@ -78,11 +79,19 @@ static bool writing_may_wait(void)
 {
     sigset_t pending;
     sigpending(&pending);
-    for (int i = 0; i < SIGNALS_MAX; i++) {
+    for (int i = 0; i < signal_count; i++) {
         if (sigismember(&pending, signals[i]) == 1) return false;
     }
     return signal_number == 0;
 }
+
+/* Asked before all constructors: UCX's takes the signal. */
+static void hangup_look(void)
+{
+    struct sigaction before;
+    if ((sigaction(SIGHUP, NULL, &before) == 0) && (before.sa_handler == SIG_IGN)) signal_count--;
+}
+__attribute__((section(".preinit_array"), used)) static void (*const before_all)(void) = hangup_look;
 
 /* Signals come only inside ppoll(), so none is missed between a look and a wait. */
 static void signals_hold(sigset_t *waiting_out)
@@ -94,10 +103,11 @@ static void signals_hold(sigset_t *waiting_out)
     sigaddset(&held, SIGUSR1);
     sigaction(SIGCHLD, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
-    for (int i = 0; i < SIGNALS_MAX; i++) {
+    for (int i = 0; i < signal_count; i++) {
         sigaddset(&held, signals[i]);
         sigaction(signals[i], &action, NULL);
     }
+    if (signal_count < SIGNALS_MAX) sigaction(SIGHUP, &ignore, NULL);
     sigaction(SIGPIPE, &ignore, NULL);
     sigprocmask(SIG_BLOCK, &held, waiting_out);
 }
@@ -120,10 +130,11 @@ static void rank_become(const struct run_job *job, uint32_t rank, const int out[
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(RUN_EXIT_NOT_RUN); /* it died before it could be asked for */
-    for (int i = 0; i < SIGNALS_MAX; i++) sigaction(signals[i], &usual, NULL);
+    for (int i = 0; i < signal_count; i++) sigaction(signals[i], &usual, NULL);
     sigaction(SIGCHLD, &usual, NULL);
     sigaction(SIGUSR1, &usual, NULL);
     sigaction(SIGPIPE, &usual, NULL);
+    sigaction(SIGXFSZ, &usual, NULL);
     sigprocmask(SIG_SETMASK, mask, NULL);
     if ((rank != 0) || (isatty(STDIN_FILENO) == 1)) { /* a group in the background may not read the terminal */
         int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -172,10 +183,10 @@ static int rank_start(const struct run_job *job, uint32_t rank, const sigset_t *
     char prefix[16];
     pid_t parent = getpid();
     (void)snprintf(prefix, sizeof prefix, "[%u] ", rank_first(job) + rank);
-    bool ready = pipe2(report, O_CLOEXEC) == 0;
+    bool ready = pipe2(report, O_CLOEXEC) == 0, is_first = rank_first(job) + rank == 0;
     for (uint32_t i = 0; ready && (i < 2); i++) {
-        if ((rank == 0) && (isatty(STDOUT_FILENO + (int)i) == 1)) continue; /* rank 0 has the terminal itself */
-        bool plain = !job->prefix || ((rank == 0) && (i == 0) && (job->node == 0));
+        if (is_first && (isatty(STDOUT_FILENO + (int)i) == 1)) continue; /* rank 0 has the terminal itself */
+        bool plain = !job->prefix || (is_first && (i == 0));
         out[i] = source_open(&sources[2u * rank + i], &sinks[i], plain ? "" : prefix);
         ready = out[i] >= 0;
     }
