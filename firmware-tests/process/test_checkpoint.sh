@@ -76,6 +76,9 @@ echo "nothing" >"$file.0.part"
 check a_spoilt_file_means_the_set_before equal 245
 check and_is_named grep -q "^\[1\] warning: checkpoint: $file.1: corrupt: its checksum is" "$scratch/log"
 restore
+printf '\377' | dd of="$file.1" bs=1 seek=97 conv=notrunc 2>/dev/null # of the seed
+check a_spoilt_head_is_no_other_run equal 245
+restore
 mv "$file.1.before" "$file.1"
 mv "$file.0" "$file.0.part"
 check killed_between_two_renames_the_common_set_counts equal 245

@@ -76,7 +76,6 @@ static checkpoint_vote checkpoint_take(struct checkpoint *checkpoint, const char
                                        struct checkpoint_head *head_out)
 {
     char text[96];
-    uint32_t crc;
     int64_t bytes = checkpoint_read(path, checkpoint->buffer, checkpoint->buffer_bytes + 1);
     text[0] = '\0';
     if (bytes < 0) {
@@ -91,17 +90,19 @@ static checkpoint_vote checkpoint_take(struct checkpoint *checkpoint, const char
         } else if (head_out->version != CHECKPOINT_VERSION) {
             (void)foreign(checkpoint, path, "format version", head_out->version, CHECKPOINT_VERSION);
             return CHECKPOINT_FOREIGN;
-        } else if (run_check(checkpoint, path, head_out) != CHECKPOINT_WHOLE) {
-            return CHECKPOINT_FOREIGN;
-        } else if ((uint64_t)bytes != checkpoint->buffer_bytes) {
-            snprintf(text, sizeof text, "%s than the %llu bytes it should have",
-                     ((uint64_t)bytes < checkpoint->buffer_bytes) ? "shorter" : "longer",
-                     (unsigned long long)checkpoint->buffer_bytes);
         } else {
-            memset(checkpoint->buffer + offsetof(struct checkpoint_head, crc), 0, sizeof head_out->crc);
-            crc = checkpoint_crc(checkpoint->buffer, checkpoint->buffer_bytes);
+            uint32_t crc = head_out->crc;
+            memset(checkpoint->buffer + offsetof(struct checkpoint_head, crc), 0, sizeof crc);
+            if ((uint64_t)bytes == checkpoint->buffer_bytes)
+                crc = checkpoint_crc(checkpoint->buffer, checkpoint->buffer_bytes);
             if (crc != head_out->crc)
                 snprintf(text, sizeof text, "corrupt: its checksum is %08x, its bytes give %08x", head_out->crc, crc);
+            else if (run_check(checkpoint, path, head_out) != CHECKPOINT_WHOLE)
+                return CHECKPOINT_FOREIGN;
+            else if ((uint64_t)bytes != checkpoint->buffer_bytes)
+                snprintf(text, sizeof text, "%s than the %llu bytes it should have",
+                         ((uint64_t)bytes < checkpoint->buffer_bytes) ? "shorter" : "longer",
+                         (unsigned long long)checkpoint->buffer_bytes);
         }
     }
     if (text[0] == '\0') return CHECKPOINT_WHOLE;
