@@ -136,13 +136,14 @@ done
 # One rank cannot write its file any more: it says why, no rank saves, and training goes on to its end.
 rm -f "$file".*
 train 2 --checkpoint "$file" --checkpoint-every 100
-no_save() { # TEXT: the set before is still the newest
-    said "error: rank 1: checkpoint $file.1.part: $1; step 700 is not saved, training goes on" &&
+no_save() { # TEXT: the set before is still the newest, and it was not the end that is not kept
+    said "test accuracy" && said "error: rank 0: the state after the last step, 700, is in no checkpoint" &&
+        said "error: rank 1: checkpoint $file.1.part: $1; step 700 is not saved, training goes on" &&
         [ "$(step_of "$file.0") $(step_of "$file.1")" = "$steps $steps" ]
 }
 longer() {
-    (steps=700 && train 2 --checkpoint "$file" --checkpoint-every 700 --resume --set link.transports=tcp) ||
-        { cat "$scratch/log"; return 1; }
+    (steps=700 && train 2 --checkpoint "$file" --checkpoint-every 700 --resume --set link.transports=tcp)
+    [ $? -eq 1 ] || { cat "$scratch/log"; return 1; }
 }
 limited() { (ulimit -f 32 && longer) && no_save "write: File too large"; }
 check saves_over_the_limit_of_file_sizes_fail_and_training_goes_on limited

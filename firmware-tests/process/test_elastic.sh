@@ -61,8 +61,24 @@ disturbed() { # RANKS VICTIM MS TRANSPORTS
     own_files "$1" "$2" && goes_on "$1"
 }
 
+last_save() { # rank 1 dies while ranks save what is after the last step: the others save it all the same
+    rm -f "$scratch"/pid.*
+    # shellcheck disable=SC2016 # $$ is the rank's
+    timeout 100 "$BUILD/gf-run" -n 3 --elastic sh -c 'echo $$ >"$0/pid.$GF_RANK"; exec "$@"' "$scratch" \
+        "$BUILD/gf-train" --data "$images" --batch 12 --steps 6 --elastic --checkpoint "$scratch/last" \
+        >"$scratch/log" 2>&1 &
+    job=$!
+    until [ -s "$scratch/last.1.part" ] || [ -e "$scratch/last.1" ]; do
+        kill -0 $job || { show; return 1; }
+        sleep 0.002
+    done
+    signal KILL 1
+    wait $job && [ "$(step_of "$scratch/last.0") $(step_of "$scratch/last.2")" = "6 6" ] || show
+}
+
 whole=$(undisturbed --steps $steps) long=$(undisturbed --steps 10000)
 check undisturbed_run [ -n "$whole" ]
+check a_death_in_the_last_save last_save
 for transports in self,posix self,tcp; do
     i=0
     while [ $i -lt "$RUNS" ]; do

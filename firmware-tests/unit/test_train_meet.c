@@ -43,12 +43,14 @@ static gf_status broadcast_fake(uint32_t root)
 #define train_admit meet_admit
 #define train_joiner meet_joiner
 #define train_finish meet_finish
+#define train_save meet_save
 #define ranks_sum(gf, data, count) broken_sum(data)
 void meet_leave_on_signal(void);
 gf_status meet_shrink(struct train *train, gf_status status);
 gf_status meet_admit(struct train *train);
 gf_status meet_joiner(struct train *train);
 gf_status meet_finish(struct train *train);
+gf_status meet_save(struct train *train, uint64_t step);
 #include "tools/train/train_elastic.c"
 
 /* A rank dies while values are added in place. */

@@ -150,6 +150,7 @@ static gf_status file_write(struct checkpoint *checkpoint, uint64_t step)
     if ((rename(newest, before) != 0) && (errno != ENOENT)) return checkpoint_fail(checkpoint, newest, "rename");
     if (rename(part, newest) != 0) return checkpoint_fail(checkpoint, part, "rename");
     if (checkpoint_folder_sync(newest) != 0) return checkpoint_fail(checkpoint, newest, "sync of its folder");
+    checkpoint->saved = step;
     return GF_OK;
 }
 

@@ -30,6 +30,7 @@ struct checkpoint {
     uint32_t rank, world;      /* of this epoch */
     uint32_t member_id, ids;      /* of the first one */
     uint64_t id;               /* of this run of the program: files of two runs are no set; a later run's is larger */
+    uint64_t saved;            /* this step is the newest that all ranks of this world have saved */
     unsigned char *buffer;     /* a whole file */
     uint64_t buffer_bytes;
     char error[2 * CHECKPOINT_PATH_BYTES];
@@ -41,7 +42,8 @@ struct checkpoint {
 gf_status checkpoint_open(struct checkpoint *checkpoint, gf_context *gf);
 void checkpoint_close(struct checkpoint *checkpoint);
 
-/* Between steps, `step` of them done. Where a rank cannot write its file, it says so and no rank saves: GF_OK. */
+/* Between steps, `step` of them done. Where a rank cannot write its file, it says so and no rank saves: GF_OK, and
+ * `saved` is not that step. */
 gf_status checkpoint_save(struct checkpoint *checkpoint, uint64_t step);
 /* Loads the newest set that is whole on all ranks; of another number of ranks by the rule at gf_state_load(). Only in the
  * first epoch. */

@@ -312,7 +312,8 @@ gf_status checkpoint_load(struct checkpoint *checkpoint, uint64_t *step_out)
         bad[0] = 0; /* nobody renames what another still reads */
         if ((status = ranks_sum_u64(checkpoint->gf, bad, 1)) < 0) return status;
         if ((status = newest_drop(checkpoint, &sets[i])) < 0) return status;
-        *step_out = sets[i].step;
+        if (checkpoint->id <= sets[i].id) checkpoint->id = sets[i].id + 1; /* the clock went back since */
+        *step_out = checkpoint->saved = sets[i].step;
         return GF_OK;
     }
     if (status < 0) return status;

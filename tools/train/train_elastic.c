@@ -69,6 +69,7 @@ static gf_status meet(struct train *train)
     train->checkpoint.id = words[1];
     memcpy(&train->result.loss_first, &words[2], sizeof words[2]);
     train->joins = false;
+    train->checkpoint.saved = 0; /* by the world before */
     return GF_OK;
 }
 
@@ -144,7 +145,8 @@ gf_status train_joiner(struct train *train)
 gf_status train_finish(struct train *train)
 {
     for (;;) {
-        gf_status status = train_test(train);
+        gf_status status = train_save(train, train->step_count);
+        if (status >= 0) status = train_test(train);
         if (status >= 0) status = train_end(train);
         if (status >= 0) return GF_OK;
         status = train_shrink(train, status);

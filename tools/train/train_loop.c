@@ -182,7 +182,16 @@ static uint64_t series_count(const struct train *train)
     return (steps < train->series_max) ? steps : train->series_max;
 }
 
-/* The step at train->step, and what follows it. */
+gf_status train_save(struct train *train, uint64_t step)
+{
+    uint64_t begin_ns = tool_clock_ns();
+    if ((train->checkpoint.path == NULL) || (train->checkpoint.saved == step)) return GF_OK;
+    gf_status status = checkpoint_save(&train->checkpoint, step);
+    train_trace_checkpoint(&train->trace, step, begin_ns, tool_clock_ns());
+    return status;
+}
+
+/* The step at train->step, and what follows it; the last one's checkpoint is train_finish()'s. */
 static gf_status train_one(struct train *train, uint64_t *step_ns)
 {
     double loss = 0.0;
@@ -201,11 +210,8 @@ static gf_status train_one(struct train *train, uint64_t *step_ns)
     bool first = train->step == train->step_first;
     if ((train->step % TRAIN_LIVE_STEPS == 0) || first || last) status = train_look(train, loss);
     if (status < 0) return status;
-    if ((train->checkpoint.path != NULL) && (((train->step + 1u) % train->options->checkpoint_every == 0) || last)) {
-        uint64_t save_ns = tool_clock_ns();
-        status = checkpoint_save(&train->checkpoint, train->step + 1u);
-        train_trace_checkpoint(&train->trace, train->step + 1u, save_ns, tool_clock_ns());
-    }
+    if (!last && ((train->step + 1u) % train->options->checkpoint_every == 0))
+        status = train_save(train, train->step + 1u);
     *step_ns = tool_clock_ns();
     train_metrics_write(&train->metrics, train->gf, *step_ns, last);
     return status;

@@ -59,6 +59,8 @@ size_t train_layout(struct train *train, char *base);
 gf_status train_resume(struct train *train);
 gf_status train_checkpoint_begin(struct train *train); /* its first part */
 gf_status train_steps(struct train *train);
+/* A checkpoint after this step, where there is none of it and one is asked for. */
+gf_status train_save(struct train *train, uint64_t step);
 gf_status train_test(struct train *train);
 /* Sums up over all ranks into train->result. */
 gf_status train_end(struct train *train);

@@ -160,7 +160,12 @@ static int report_all(struct train *train)
     int result = 0;
     if (gf_left(train->gf)) return 0; /* the others report */
     bool equal = report_hashes_equal(&train->result);
-    if (train->rank != 0) return equal ? 0 : -1;
+    if ((options->checkpoint_path != NULL) && (train->checkpoint.saved != train->step_count)) {
+        snprintf(error, sizeof error, "the state after the last step, %llu, is in no checkpoint",
+                 (unsigned long long)train->step_count);
+        result = fail(train, error);
+    }
+    if (train->rank != 0) return equal ? result : -1;
     train->result.wire = types[train->config->exchange.wire];
     train->result.precision = types[options->precision];
     if ((options->json_path != NULL) && (report_json(options->json_path, &train->result, error, sizeof error) != 0))
