@@ -27,6 +27,15 @@ beyond() { # a rank that world_max does not allow
     [ $code -ne 0 ] && grep -q "GF_RANK='3'" "$scratch/log" || show
 }
 
+early() { # rank 1 is asked to leave while it waits for rank 2
+    # shellcheck disable=SC2016 # the ranks'
+    timeout 100 "$BUILD/gf-run" -n 3 --elastic sh -c '[ $GF_RANK != 1 ] || { (sleep 0.5; kill -USR1 $$) & }
+        [ $GF_RANK != 2 ] || sleep 1; exec "$@"' sh "$BUILD/gf-train" $small --elastic --steps 100 \
+        >"$scratch/log" 2>&1 &&
+        grep -q "rank 1 of 3 has left" "$scratch/log" && grep -q "ranks  *2\$" "$scratch/log" || show
+}
+
+check who_is_asked_before_it_has_joined_leaves early
 check tcp_one_comes_and_rank_0_leaves grows_and_leaves self,tcp 0
 check posix_one_comes_and_leaves grows_and_leaves self,posix 2
 check a_rank_beyond_world_max_is_refused beyond

@@ -131,7 +131,6 @@ static int look_ahead(struct train *train)
 
 static int train_all(struct train *train)
 {
-    if (train->options->elastic) train_leave_on_signal();
     gf_status status = gf_rejoined(train->gf) ? train_joiner(train) : train_begin(train);
     if ((status >= 0) && !gf_rejoined(train->gf)) {
         status = train_resume(train);
@@ -258,6 +257,7 @@ static int program(int argc, char **argv)
     int result = train_options_read(argc, argv, &options, &config);
     if (result != 0) return tool_args_exit(result);
     signals_catch();
+    if (options.elastic) train_leave_on_signal();
     config.log = log_take;
     config.log_user = &train;
     train.options = &options;
