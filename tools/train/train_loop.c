@@ -74,13 +74,13 @@ static float gradient_scale(const struct train *train)
 /* One step; *loss_out is the sum over this rank's part. */
 static gf_status train_step(struct train *train, double *loss_out)
 {
-    uint64_t at = train->step % train->epoch_steps;
+    uint64_t at = train->step % train->epoch_steps, epoch = train->step / train->epoch_steps;
     uint32_t batch = train->options->batch, hits = 0;
     uint32_t first = train_share_first(batch, train->rank, train->world);
     uint32_t count = train_share_first(batch, train->rank + 1u, train->world) - first;
-    if ((at == 0) || !train->shuffled)
-        data_shuffle(train->options->seed, train->step / train->epoch_steps, train->order, train->images.image_count);
-    train->shuffled = true;
+    if (train->shuffled != epoch + 1u) /* a view change can go back to the one before */
+        data_shuffle(train->options->seed, epoch, train->order, train->images.image_count);
+    train->shuffled = epoch + 1u;
 
     gf_status status = train->on_device ? device_follow(&train->device) : GF_OK;
     if ((status >= 0) && (train->net.split == NULL)) status = train_step_begin(train);
@@ -131,7 +131,7 @@ static gf_status train_look(struct train *train, double loss)
     struct report_moment moment = {
         .now_ns = tool_clock_ns(), .step = train->step + 1u, .step_count = train->step_count,
         .epoch_steps = train->epoch_steps, .batch = train->options->batch, .loss = mean, .wire_bytes = sums[1],
-        .wait_ns = train->stats.wait_ns};
+        .wait_ns = train->stats.wait_ns - train->stats_trained.wait_ns};
     report_live(&train->report, &moment);
     return GF_OK;
 }
@@ -177,7 +177,7 @@ gf_status train_resume(struct train *train)
 /* How many of the series were filled; at least one, of zeroes. */
 static uint64_t series_count(const struct train *train)
 {
-    uint64_t steps = train->step_count - train->step_first;
+    uint64_t steps = train->step_count - train->loop_first;
     if (steps == 0) return 1;
     return (steps < train->series_max) ? steps : train->series_max;
 }
@@ -195,11 +195,10 @@ gf_status train_save(struct train *train, uint64_t step)
 static gf_status train_one(struct train *train, uint64_t *step_ns)
 {
     double loss = 0.0;
-    uint64_t slot = (train->step - train->step_first) % train->series_max;
+    uint64_t slot = (train->step - train->loop_first) % train->series_max;
     gf_status status = train_step(train, &loss);
     if (status < 0) return status;
     train_trace_drain(&train->trace, train->gf);
-    train->stats.size_bytes = sizeof train->stats;
     status = gf_stats(train->gf, &train->stats);
     if (status < 0) return status;
     uint64_t now_ns = tool_clock_ns();
@@ -220,6 +219,7 @@ static gf_status train_one(struct train *train, uint64_t *step_ns)
 gf_status train_steps(struct train *train)
 {
     uint64_t begin_ns = tool_clock_ns(), step_ns = begin_ns;
+    train->loop_first = train->step;
     report_begin(&train->report, begin_ns, train->step);
     train->metrics = (struct train_metrics){.path = train->options->metrics_path, .rank = train->rank};
     train_trace_drain(&train->trace, train->gf); /* what opening and the first weights left */
@@ -296,7 +296,8 @@ static uint64_t steady_steps(const struct train *train)
 
 static uint64_t steady_bytes(const struct train *train, uint64_t steps)
 {
-    uint64_t done = train->step_count - train->step_first, bytes = 0;
+    uint64_t done = train->step_count - train->loop_first, bytes = 0;
+    if (steps > done) steps = done;
     for (uint64_t i = 0; i < steps; i++) bytes += train->step_bytes[(done - 1u - i) % train->series_max];
     return bytes;
 }
@@ -306,10 +307,8 @@ gf_status train_end(struct train *train)
     enum { WIRE, SPLIT, STEADY, SETUP, MAPPED, CONTROL, WAIT, EXCHANGE, PRODUCED, MESSAGES, SUMS };
     const struct gf_stats *end = &train->stats, *begin = &train->stats_trained;
     uint64_t steady = steady_steps(train);
-    if (train->step_first == train->step_count) { /* a finished run: no step was made */
-        train->stats = train->stats_trained;
+    if (train->step_first == train->step_count) /* a finished run: no step was made */
         train->result.loss_first = train->result.loss_last = (double)NAN;
-    }
     uint64_t sums[SUMS] = {
         [WIRE] = end->wire_bytes - begin->wire_bytes,
         [SPLIT] = train->split.exchanged,
@@ -345,6 +344,7 @@ gf_status train_end(struct train *train)
     result->slow_link_percent = end->slowest_link_share_percent;
     result->slow_link_seconds = (double)end->slowest_link_ns * 1e-9;
     result->images = (train->step_count - train->step_first) * train->options->batch;
+    result->images_timed = (train->step_count - train->loop_first) * train->options->batch;
     result->wire_bytes = sums[WIRE];
     result->split = train->options->split;
     result->split_bytes = sums[SPLIT];

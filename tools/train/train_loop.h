@@ -30,8 +30,9 @@ struct train {
     uint32_t rank, world;
     struct gf_schedule schedule;
     uint64_t step, step_count, epoch_steps;
-    bool shuffled;           /* order is that of this epoch */
+    uint64_t shuffled;       /* order is that of this epoch, the first being 1; 0: of none */
     uint64_t step_first;     /* 0, or where the checkpoint was */
+    uint64_t loop_first;     /* the same, or where this process came in */
     bool joins;              /* comes into a running job, and was not told its values yet */
     char diverged[128];      /* why the run ends: its loss is no number any more; empty: it is one */
     struct checkpoint checkpoint;

@@ -134,7 +134,7 @@ void report_table(const struct report_result *result)
     }
     printf("\nloss          %.4f at first, %.4f at last\n", result->loss_first, result->loss_last);
     printf("time          %.1f s, %.0f images/s\n", result->train_seconds,
-           (double)result->images / result->train_seconds);
+           (double)result->images_timed / fmax(1e-9, result->train_seconds));
     printf("step          %.2f ms, exchange %.2f ms, %.0f %% of it hidden (%s)\n", 1e3 * result->step_seconds,
            1e3 * result->exchange_seconds, 100.0 * result->hidden_share, result->algorithm);
     if ((result->slowest != GF_RANK_NONE) && (result->ranks > 1))

@@ -45,7 +45,8 @@ struct report_result {
     uint64_t wire_bytes_setup;     /* of all ranks, before the first step */
     uint64_t mapped_bytes;         /* of all ranks, in the training steps */
     uint64_t control_bytes;        /* of all ranks, from the start */
-    double train_seconds;          /* all steps */
+    double train_seconds;          /* all steps of this process, which may have come in late */
+    uint64_t images_timed;         /* of these */
     double step_seconds;           /* medians, this rank's */
     double exchange_seconds;
     uint32_t slowest;              /* rank that cost the others most; GF_RANK_NONE */

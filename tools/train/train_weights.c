@@ -128,11 +128,19 @@ uint64_t train_weights_hash(struct train *train)
     return hash;
 }
 
+/* What is counted up to here is not of the training, of which there may be none. */
+static gf_status stats_begin(struct train *train)
+{
+    train->stats_trained.size_bytes = sizeof train->stats_trained;
+    gf_status status = gf_stats(train->gf, &train->stats_trained);
+    train->stats = train->stats_trained;
+    return status;
+}
+
 gf_status train_begin_joiner(struct train *train)
 {
     train_pools(train);
-    train->stats_trained.size_bytes = sizeof train->stats_trained;
-    gf_status status = gf_stats(train->gf, &train->stats_trained);
+    gf_status status = stats_begin(train);
     return (status < 0) ? status : train_checkpoint_begin(train);
 }
 
@@ -154,7 +162,5 @@ gf_status train_begin(struct train *train)
     gf_status status = draws ? weights_draw(train) : GF_OK;
     if (train->options->split != NULL) split_begin(&train->split);
     if (status >= 0) status = gf_broadcast_weights(train->gf, 0);
-    if (status < 0) return status;
-    train->stats_trained.size_bytes = sizeof train->stats_trained;
-    return gf_stats(train->gf, &train->stats_trained);
+    return (status < 0) ? status : stats_begin(train);
 }
