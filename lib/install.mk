@@ -3,8 +3,8 @@
 PREFIX  ?= /usr/local
 HEADERS := $(addprefix lib/,gradientflow.h types.h configuration.h schedule.h modules/modules.h) config/config.h \
            $(addprefix drivers/,drivers.h link.h gpu.h rendezvous.h clock.h fault.h)
-VERSION  = $(shell awk '/define GF_VERSION_M/ {printf "%s%s", sep, $$3; sep = "."}' lib/gradientflow.h)
-SONAME  := libgradientflow.so.0
+VERSION := $(shell awk '/define GF_VERSION_M/ {printf "%s%s", sep, $$3; sep = "."}' lib/gradientflow.h)
+SONAME  := libgradientflow.so.$(VERSION)# a minor version may change the ABI
 MAN      = $(wildcard tools/*/*.1 lib/*.3 config/*.5)
 # What pkg-config --static and CMake's static target give must be enough. Archives by name.
 PC_LIBS  = -l:libconfig.a -l:libsodium.a $(UCX_PC) -ldl -lrt -lm -pthread
@@ -27,7 +27,7 @@ $(BUILD)/shared/link_ucx_open.o: drivers/ucx/link_ucx_open.c lib/install.mk
 $(BUILD)/$(SONAME): $(SHARED_OBJ) $(FATBIN) lib/gradientflow.map
 	$(CC) -shared $(LDFLAGS) -Wl,-soname,$(SONAME),--version-script=lib/gradientflow.map,--no-undefined,--gc-sections -o $@ \
 	    $(SHARED_OBJ) $(FATBIN) -lconfig -lsodium $(UCX_DYNAMIC_LIBS) -ldl -lrt -lm -pthread
-shared: $(BUILD)/$(SONAME) ## build libgradientflow.so.0 too
+shared: $(BUILD)/$(SONAME) ## build libgradientflow.so too
 
 install: all shared ## copy library, headers, tools, man pages and files for pkg-config and CMake to DESTDIR and PREFIX (/usr/local); STRIP=1
 	@case "$(PREFIX)" in /*) ;; *) echo "install: PREFIX=$(PREFIX) must be an absolute path" >&2; exit 1;; esac

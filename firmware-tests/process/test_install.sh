@@ -19,15 +19,15 @@ check "nothing_lies_beside_it" same opt "$(ls "$scratch/stage")"
 mv "$scratch/stage/opt/gf" "$prefix"
 check "no_file_knows_its_place" \
     sh -c '! grep -rq -e "$1" -e /opt/gf "$2/lib/pkgconfig" "$2/lib/cmake"' sh "$scratch" "$prefix"
+version=$(sed -n 's/^#define GF_VERSION_M[A-Z]* //p' lib/gradientflow.h | paste -sd.)
 for file in bin/gf-run bin/gf-train bin/gf-check bin/gf-trace lib/libgradientflow.a include/gradientflow/gradientflow.h \
     share/gradientflow/local.cfg share/gradientflow/models/resnet50.cfg share/man/man1/gf-check.1 \
-    lib/libgradientflow.so.0 include/gradientflow/schedule.h share/doc/gradientflow/LICENSE \
+    lib/libgradientflow.so.$version include/gradientflow/schedule.h share/doc/gradientflow/LICENSE \
     share/doc/gradientflow/VERSION \
     share/man/man3/gradientflow.3 share/man/man3/gf_step_wait.3 share/man/man5/gradientflow.cfg.5 \
     share/man/man5/gf-cluster.cfg.5 share/man/man5/gf-model.cfg.5 share/gradientflow/clusters/h200.cfg; do
     check "there_is_$file" [ -s "$prefix/$file" ]
 done
-version=$(sed -n 's/^#define GF_VERSION_M[A-Z]* //p' lib/gradientflow.h | paste -sd.)
 check "pkg_config_says_the_headers_version" same "$version" "$(flags --modversion)"
 
 mkdir -p "$away/config"
@@ -51,10 +51,10 @@ check "what_the_page_includes_is_there" "$cc" -std=c11 -fsyntax-only $(flags --c
 # shellcheck disable=SC2046
 check "it_links_with_the_shared_library" "$cc" -std=c11 $(flags --cflags) appliance.c \
     $(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --libs gradientflow-shared) -o shared
-check "which_it_needs" sh -c 'ldd shared | grep -q libgradientflow.so.0'
+check "which_it_needs" sh -c 'ldd shared | grep -qF "libgradientflow.so.$1 "' sh "$version"
 check "and_runs_with" same "y = 3.00 x + 1.00" "$(LD_LIBRARY_PATH=$prefix/lib ./shared)"
 check "it_exports_gf_alone" sh -c \
-    '! nm -D --defined-only "$1" | grep -v GRADIENTFLOW_0$ | grep -qvE " gf_[a-z0-9_]*@"' sh "$prefix/lib/libgradientflow.so.0"
+    '! nm -D --defined-only "$1" | grep -v GRADIENTFLOW_0$ | grep -qvE " gf_[a-z0-9_]*@"' sh "$prefix/lib/libgradientflow.so"
 if command -v cmake >/dev/null; then
     cat >CMakeLists.txt <<'END'
 cmake_minimum_required(VERSION 3.13)
