@@ -172,8 +172,7 @@ static inline uint64_t gf_flag_load(const struct gf_link *link, size_t offset_by
     return __atomic_load_n((const uint64_t *)(const void *)(link->region + offset_bytes), __ATOMIC_ACQUIRE);
 }
 
-/* These calls where map() gives memory that ranks share, and the third act: host/flags.c. region: the sleeper's. */
-void gf_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);
+/* The three where map() gives memory that ranks share: host/flags.c. region: the sleeper's. */
 void gf_flag_arm(struct gf_link *link, size_t offset_bytes);
 void gf_flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns);
 void gf_flag_wake(void *region, size_t offset_bytes);

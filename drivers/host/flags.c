@@ -1,4 +1,4 @@
-/* See link.h. Of memory that ranks share as it is; a program without direct links none of this. */
+/* Sleeping on flags in memory that ranks share (link.h). A program without direct links none of this. */
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -6,23 +6,12 @@
 
 #include "drivers/link.h"
 
-static uint64_t *flag_at(unsigned char *region, size_t offset_bytes)
-{
-    return (uint64_t *)(void *)(region + offset_bytes);
-}
-
-void gf_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value)
-{
-    GF_ASSERT((offset_bytes % sizeof value == 0) && (offset_bytes < link->region_bytes));
-    __atomic_store_n(flag_at(link->driver->map(link, peer), offset_bytes), value, __ATOMIC_RELEASE);
-}
-
 /* The announcement is a flag of which a futex is the lower half (the host is little-endian: endpoint addresses see to
  * that). Arming and waking each have a full fence between their store and the look at what the other stores: one of
  * them sees it. */
 static uint32_t *sleep_word(unsigned char *region, size_t offset_bytes)
 {
-    return (uint32_t *)(void *)flag_at(region, offset_bytes);
+    return (uint32_t *)(void *)(region + offset_bytes);
 }
 
 /* A locked instruction is a full fence, as mfence is. */

@@ -226,7 +226,6 @@ static gf_status arm(struct gf_link *link)
 }
 
 /* Only direct links them. */
-#pragma weak gf_flag_store
 #pragma weak gf_flag_arm
 #pragma weak gf_flag_sleep
 
@@ -247,7 +246,7 @@ const struct gf_link_driver gf_link_ucx = {
     .progress = progress,
     .arm = arm,
     .map = gf_ucx_map,
-    .flag_store = gf_flag_store,
+    .flag_store = gf_ucx_flag_store,
     .flag_arm = gf_flag_arm,
     .flag_sleep = gf_flag_sleep,
     .reset = gf_ucx_reset,

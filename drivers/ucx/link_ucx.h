@@ -5,7 +5,7 @@
  *     link_ucx_resources.c what this UCX can open; the module of that
  *     link_ucx_names.c     lists of names, and what transports are for
  *     link_ucx_devices.c   which network devices are this rank's
- *     link_ucx_region.c    the exchange region and peers: endpoint addresses, connecting, mapping
+ *     link_ucx_region.c    the exchange region and peers: endpoint addresses, connecting, mapping, flags
  *     link_ucx_shm.c       what shared memory needs of this host, and what pages the kernel gave for it
  *     link_ucx_guard.c     who may connect; connection*.c do it, without UCX's headers
  *     link_ucx_device.c    device memory: whether UCX reaches it, and what UCX needs for that
@@ -190,5 +190,6 @@ void gf_ucx_peers_forget(struct gf_ucx *ucx);
 gf_status gf_ucx_endpoint(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out);
 gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoint, size_t size_bytes);
 void *gf_ucx_map(struct gf_link *link, uint32_t peer);
+void gf_ucx_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);
 
 #endif

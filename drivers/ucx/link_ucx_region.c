@@ -281,3 +281,11 @@ void *gf_ucx_map(struct gf_link *link, uint32_t peer)
     const struct gf_ucx *ucx = gf_ucx_of(link);
     return (peer < ucx->setup.world) ? ucx->peers[peer].mapped : NULL;
 }
+
+void gf_ucx_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value)
+{
+    const struct gf_ucx *ucx = gf_ucx_of(link);
+    const struct gf_ucx_peer *to = &ucx->peers[peer];
+    GF_ASSERT((peer < ucx->setup.world) && (offset_bytes % sizeof value == 0) && (offset_bytes < to->region_bytes));
+    __atomic_store_n((uint64_t *)(void *)((unsigned char *)to->mapped + offset_bytes), value, __ATOMIC_RELEASE);
+}

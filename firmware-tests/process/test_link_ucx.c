@@ -193,10 +193,10 @@ static void map_body(struct ranks_one *one)
     for (uint64_t round = 1; shared && (round <= 200); round++) {
         unsigned char *to = one->link->driver->map(one->link, right);
         ranks_fill(to + 128, 4096, round * 7 + one->rank);
-        gf_flag_store(one->link, right, 0, round);
+        one->link->driver->flag_store(one->link, right, 0, round);
         while (gf_flag_load(one->link, 0) != round) ranks_progress(one);
         RANK_CHECK(one, ranks_filled((unsigned char *)own + 128, 4096, round * 7 + left));
-        gf_flag_store(one->link, left, 8, round);
+        one->link->driver->flag_store(one->link, left, 8, round);
         while (gf_flag_load(one->link, 8) != round) ranks_progress(one);
     }
     ranks_meet(one);
