@@ -163,8 +163,8 @@ model_part() {
     : >"$times"
     for i in $(seq 1 "$3"); do
         echo "# $where, $1, round $i of $3" >&2
-        ours ours 1 --model "$2" --seconds 0.2 --warmup 1
-        ours ours-fp16 1 --model "$2" --seconds 0.2 --warmup 1 --set exchange.wire=fp16
+        ours ours 1 --model "$2" --seconds 0.2
+        ours ours-fp16 1 --model "$2" --seconds 0.2 --set exchange.wire=fp16
         peers_progress
     done
     printf '\n%s: %s (%s) through a step, us, medians of %s rounds\n\n' "$where" "$1" "$(counts_name "$counts")" "$3"

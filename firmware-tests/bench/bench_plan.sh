@@ -137,7 +137,7 @@ sparse = { enabled = $7; };"
     compute=$(counts_of_model "$model" |
         awk -v n="$((n * RANKS))" -v rate="$(net_payload "$rate")" -v wire="$4" -v share="$5" '{elems += $1}
             END {print int(share * 2 * (n - 1) / n * elems * (wire == "fp32" ? 4 : 2) / rate * 1e3)}')
-    real=$(perf_run 200 --config "$scratch/case.cfg" --model "$model" --compute-ms "$compute" -n "$SAMPLES" -w 0 \
+    real=$(perf_run 200 --config "$scratch/case.cfg" --model "$model" --compute-ms "$compute" -n "$SAMPLES" \
         -c 0) || return 1
     [ "$compute" -gt 0 ] || compute=0.001
     # shellcheck disable=SC2086
