@@ -78,7 +78,7 @@ static void tcp_close(struct gf_rendezvous *rendezvous)
 {
     struct tcp *tcp = (struct tcp *)rendezvous;
     for (uint32_t i = 0; i < tcp->conn_count; i++) gf_tcp_conn_close(tcp, &tcp->conns[i]);
-    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) gf_tcp_pending_drop(&tcp->pending[i]);
+    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) gf_tcp_pending_drop(tcp, &tcp->pending[i]);
     int *const fds[] = {&tcp->strangers_fd, &tcp->listen_fd, &tcp->job_fd, &tcp->epoll_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (*fds[i] >= 0) (void)close(*fds[i]);

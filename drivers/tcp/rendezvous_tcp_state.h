@@ -163,7 +163,7 @@ gf_status gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns); /* GF_AGAIN
 /* GF_OK from these: *event_out says who came in, or who of this job was refused. */
 gf_status gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns, struct gf_rendezvous_event *event_out);
 gf_status gf_tcp_hello_meet(struct tcp *tcp, struct pending *pending, struct gf_rendezvous_event *event_out);
-void gf_tcp_pending_drop(struct pending *pending);
+void gf_tcp_pending_drop(struct tcp *tcp, struct pending *pending);
 struct gf_frame_hello gf_tcp_hello_get(const unsigned char *frame);
 gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out);
 void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns);
