@@ -33,6 +33,7 @@ static void play(struct world *w, uint32_t first, uint32_t most, const struct el
     struct world_setup setup = elastic_setup(first);
     setup.config.job.world_max = most;
     setup.config.optimizer.momentum = 0.5f;
+    setup.config.exchange.user_bytes = 64;
     setup.vary = vary;
     memset(jobs, 0, sizeof jobs);
     elastic.hooks.start = job_start;
@@ -159,26 +160,37 @@ TEST(who_asks_for_an_epoch_again_is_no_further_than_before)
     }
 }
 
-static uint32_t heartbeats; /* while members agree */
+static uint32_t heartbeats, joiners; /* while members agree */
+
+static gf_status progress_cut(struct gf_link *link) { return GF_ERR_LINK; }
 
 static void heartbeat_turn(struct world *w, uint32_t rank)
 {
     gf_context *gf = w->ranks[rank].gf;
     if ((gf == NULL) || (gf->phase != GF_PHASE_AGREE) || !gf_sim_runs(w->sim, rank)) return;
+    const struct gf_link_driver *driver = gf->link->driver;
+    struct gf_link_driver cut = *driver; /* a member dies, and an adapter says so */
+    cut.progress = progress_cut;
+    gf->link->driver = &cut;
     assert_int_equal(gf_heartbeat(gf), GF_OK);
+    gf->link->driver = driver;
     heartbeats++;
+    if (!gf_rejoined(gf) || (gf_steps(gf) > 0)) return;
+    assert_int_equal(gf_gradient(gf, 0), 0); /* its region will move */
+    assert_int_equal(gf_exchange_take(gf, 64), 0);
+    joiners++;
 }
 
 TEST(a_life_sign_on_the_way_ends_nothing)
 {
     const struct elastic_event script[] = {{1000, 3, START}, {4000, 0, LEAVE}, END};
-    heartbeats = 0;
+    heartbeats = joiners = 0;
     elastic.hooks.turn = heartbeat_turn;
     WORLD(w);
     play(&w, 3, 4, script);
     expect_left(&w, 0, "with life signs");
     expect_world(&w, 0xe, 0, "with life signs");
-    assert_true(heartbeats > 10);
+    assert_true((heartbeats > 10) && (joiners > 0));
 }
 
 static void fail_turn(struct world *w, uint32_t rank)

@@ -16,7 +16,7 @@ uint64_t gf_steps(const gf_context *gf)
 
 gf_mem gf_gradient(gf_context *gf, uint32_t tensor)
 {
-    if ((gf == NULL) || (tensor >= gf->tensor_count) || (gf->gradient == 0) || gf_joins(gf)) return 0;
+    if ((gf == NULL) || (tensor >= gf->tensor_count) || (gf->gradient == 0) || gf_region_moves(gf)) return 0;
     if (!gf->on_device && ((gf->link == NULL) || (gf->link->region == NULL))) return 0; /* it could not be made anew */
     return gf->gradient + gf->tensors[tensor].gradient_offset;
 }

@@ -37,11 +37,12 @@ static inline uint64_t gf_history_elems(const gf_context *gf)
 {
     return gf_is_quantized(gf) ? gf->pool.elem_count : gf->sparse.elem_count;
 }
-/* The link may still be made anew: with it what lies in its region moves. */
 static inline bool gf_joins(const gf_context *gf)
 {
     return (gf->phase == GF_PHASE_JOIN) || (gf->phase == GF_PHASE_WARM);
 }
+/* The link may still be made anew, and moves what lies in its region: in a join, and before the first has ended. */
+static inline bool gf_region_moves(const gf_context *gf) { return gf_joins(gf) || (gf->together_ns == 0); }
 static inline bool gf_step_is_whole(const gf_context *gf) { return gf->step.state >= GF_STEP_WHOLE; }
 /* What failed is not this rank's own: there may be another epoch. */
 static inline bool gf_may_go_on(const gf_context *gf)

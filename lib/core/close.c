@@ -98,6 +98,7 @@ gf_status gf_heartbeat(gf_context *gf)
     gf_members_heartbeat(gf->members, gf_awake(gf));
     gf->polled.members_skip = 0;
     gf->polled.link_ns = 0;
+    if (gf->phase == GF_PHASE_AGREE) return GF_OK; /* gf_epoch_poll() moves the rest; no link that fails ends it */
     (void)gf_progress(gf, now_ns);
     return gf->error.code;
 }

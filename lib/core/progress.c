@@ -47,7 +47,6 @@ gf_status gf_progress(gf_context *gf, uint64_t now_ns)
     }
     gf->polled.members_skip = MEMBERS_EVERY;
     gf->polled.members_ns = now_ns;
-    if (gf->phase == GF_PHASE_AGREE) return GF_OK; /* between two epochs gf_view_poll() does that */
     status = gf_members_poll(gf->members, gf_awake(gf));
     return (status < 0) ? gf_fail_from(gf, gf_members_error(gf->members)) : GF_OK;
 }

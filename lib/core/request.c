@@ -303,7 +303,7 @@ void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *firs
 gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes)
 {
     uint64_t at;
-    if ((gf_enter(gf) < 0) || gf_joins(gf)) return 0;
+    if ((gf_enter(gf) < 0) || gf_region_moves(gf)) return 0;
     at = gf_align_up(gf->region.user_used, GF_ALIGN_BYTES);
     if ((size_bytes == 0) || (at > gf->config.exchange.user_bytes) ||
         (size_bytes > gf->config.exchange.user_bytes - at))
