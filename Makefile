@@ -114,7 +114,8 @@ $(SIM_LIB): $(SIM_SRC:%.c=$(BUILD)/%.o)
 $(BUILD)/libtest.a: $(TEST_LIB:%.c=$(BUILD)/%.o)
 	@rm -f $@
 	ar rcs $@ $^
-$(filter $(BUILD)/drivers/ucx/%,$(OBJ)): $(BUILD)/link.used
+$(patsubst %.c,$(BUILD)/%.o,$(filter drivers/ucx/%,$(SRC)) $(wildcard firmware-tests/process/*.c \
+    firmware-tests/fuzz/*.c)): $(BUILD)/link.used
 $(patsubst %.c,$(BUILD)/%.o,$(shell grep -l GF_WITH_ $(SRC) $(wildcard tools/*/*.c \
     firmware-tests/cuda/*.c))): $(BUILD)/with.used
 $(BUILD)/%.o: %.c $(BUILD)/compile.used
@@ -129,7 +130,7 @@ FATBIN_USES := $(wildcard ops/element/cuda/*.cuh) $(BUILD)/nvcc.used \
     $(addprefix ops/element,_args.h /cuda/kernels.h /cuda/fatbin.sh)
 # What was asked for last time: where it is something else now, what was made with that is made anew.
 USED_nvcc    := $(NVCC) $(origin NVCC_OLD) $(NVCC_OLD)
-USED_compile := $(filter-out -Werror -DGF_WITH_%,$(GF_FLAGS)) $(CFLAGS)
+USED_compile := $(filter-out %ccache,$(CC)) $(filter-out -Werror -DGF_WITH_%,$(GF_FLAGS)) $(CFLAGS)
 USED_with    := $(filter -DGF_WITH_%,$(GF_FLAGS))
 USED_link    := $(strip $(UCX_VERSION) $(UCX_FLAGS) $(LINK_LIBS) $(LDFLAGS))
 $(foreach u,nvcc compile with link,$(if $(AS_BUILT),,$(if $(subst <$(USED_$u)>,,<$(file <$(BUILD)/$u.used)>), \
@@ -150,7 +151,7 @@ $(BUILD)/%_fatbin.o: $(BUILD)/%.fatbin
 SIMT_OBJ := $(patsubst ops/element/cuda/%.cu,$(BUILD)/firmware-tests/cuda/kernel_%.o,$(KERNELS))
 SIMT_FLAGS = $(filter-out -Wconversion,$(GF_FLAGS)) -fPIC $(if $(SAN),-fno-sanitize=all) -fsanitize=thread
 $(BUILD)/libtest.a: $(SIMT_OBJ)
-$(SIMT_OBJ): $(BUILD)/firmware-tests/cuda/kernel_%.o: ops/element/cuda/%.cu
+$(SIMT_OBJ): $(BUILD)/firmware-tests/cuda/kernel_%.o: ops/element/cuda/%.cu $(BUILD)/compile.used
 	@mkdir -p $(@D)
 	$(CC) $(SIMT_FLAGS) -O1 -g -x c -c $< -o $@
 $(BUILD)/firmware-tests/cuda/simt.o $(BUILD)/firmware-tests/cuda/simt_access.o: GF_FLAGS += -fPIC
@@ -203,13 +204,13 @@ $(BUILD)/firmware-tests/test_cuda_open: LDFLAGS += -Wl,--wrap=dlclose
 # A CUDA driver without a GPU, for tests of the real one: found by dlopen() like the real one's library.
 FAKE_CUDA := $(if $(filter 1,$(CUDA)),$(BUILD)/firmware-tests/fake/libcuda.so.1)
 FAKE_CUDA_OBJ := $(patsubst firmware-tests/cuda/%.c,$(BUILD)/firmware-tests/fake/%.o,$(wildcard firmware-tests/cuda/fake_cuda*.c))
-$(BUILD)/firmware-tests/fake/%.o: firmware-tests/cuda/%.c
+$(BUILD)/firmware-tests/fake/%.o: firmware-tests/cuda/%.c $(BUILD)/compile.used
 	@mkdir -p $(@D)
 	$(CC) $(GF_FLAGS) -isystem $(CUDA_INC) -fPIC $(CFLAGS) -c $< -o $@
 TOOL_KERNELS := $(patsubst %,$(BUILD)/firmware-tests/fake/kernels_%.o,train sweep)
 FAKE_CUDA_OBJ += $(SIMT_OBJ) $(TOOL_KERNELS) $(patsubst %,$(BUILD)/firmware-tests/cuda/%.o,simt simt_access)
-$(BUILD)/firmware-tests/fake/kernels_train.o: tools/train/train.cu
-$(BUILD)/firmware-tests/fake/kernels_sweep.o: firmware-tests/cuda/sweep.cu
+$(BUILD)/firmware-tests/fake/kernels_train.o: tools/train/train.cu $(BUILD)/compile.used
+$(BUILD)/firmware-tests/fake/kernels_sweep.o: firmware-tests/cuda/sweep.cu $(BUILD)/compile.used
 $(TOOL_KERNELS):
 	@mkdir -p $(@D)
 	$(CC) $(SIMT_FLAGS) -O1 -g -x c -c $< -o $@
@@ -249,7 +250,7 @@ $(BUILD)/firmware-tests/program_ucx_faults: $(BUILD)/firmware-tests/process/prog
 OTHER_OBJ := $(patsubst %,$(BUILD)/other/%.o,lib/core/open drivers/tcp/rendezvous_tcp_accept drivers/tcp/rendezvous_tcp_connect)
 $(BUILD)/firmware-tests/other_version_train: $(OTHER_OBJ) $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
 	$(FAULTY_LINK)
-$(BUILD)/other/%.o: %.c firmware-tests/process/other_version.h
+$(BUILD)/other/%.o: %.c firmware-tests/process/other_version.h $(BUILD)/compile.used
 	@mkdir -p $(@D)
 	$(CC) $(GF_FLAGS) -include firmware-tests/process/other_version.h $(CFLAGS) -c $< -o $@
 # One program a module, with the core and that alone: what test_modules.sh runs and `make size` measures.

@@ -21,10 +21,10 @@ $(OBJ): lib/install.mk
 # For those who do not link statically. It exports what begins with gf_; UCX is the system's (its archives are not for shared
 # libraries), so with a key_file UCX's tcp is refused, as in any program that does not lead UCX's calls through ours.
 SHARED_OBJ := $(patsubst $(BUILD)/drivers/ucx/link_ucx_open.o,$(BUILD)/shared/link_ucx_open.o,$(OBJ))
-$(BUILD)/shared/link_ucx_open.o: drivers/ucx/link_ucx_open.c lib/install.mk
+$(BUILD)/shared/link_ucx_open.o: drivers/ucx/link_ucx_open.c lib/install.mk $(BUILD)/compile.used $(BUILD)/link.used
 	@mkdir -p $(@D)
 	$(CC) $(GF_FLAGS) $(UCX_FLAGS) -UGF_UCX_DYNAMIC -DGF_UCX_DYNAMIC=1 -fPIC $(CFLAGS) -c $< -o $@
-$(BUILD)/$(SONAME): $(SHARED_OBJ) $(FATBIN) lib/gradientflow.map
+$(BUILD)/$(SONAME): $(SHARED_OBJ) $(FATBIN) lib/gradientflow.map $(BUILD)/link.used
 	$(CC) -shared $(LDFLAGS) -Wl,-soname,$(SONAME),--version-script=lib/gradientflow.map,--no-undefined,--gc-sections -o $@ \
 	    $(SHARED_OBJ) $(FATBIN) -lconfig -lsodium $(UCX_DYNAMIC_LIBS) -ldl -lrt -lm -pthread
 shared: $(BUILD)/$(SONAME) ## build libgradientflow.so too

@@ -15,7 +15,7 @@ else
     check "no_gpu_is_a_status_of_its_own" ends_with 77 check
     check "and_said" grep -qx "skipped: no GPU" "$scratch/out"
 fi
-make_says() { [ "$(env -u MAKEFLAGS -u MFLAGS make -s --no-print-directory GF_QUIET=1 BUILD="$BUILD" "$1" 2>&1)" = "$2" ]; }
+make_says() { [ "$(env -u MAKEFLAGS -u MFLAGS make -s --no-print-directory GF_QUIET=1 AS_BUILT=1 BUILD="$BUILD" "$1" 2>&1)" = "$2" ]; }
 if [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ]; then
     check "make_gpu_check_says_so" make_says gpu-check "skipped: no GPU"
     check "make_gpu_bench_does_too" make_says gpu-bench "skipped: no GPU"

@@ -4,7 +4,8 @@
 # libc alone: where there is no driver each step is skipped, and with the CUDA driver without a GPU each passes.
 . firmware-tests/support/shell.sh
 bundle=$(cd "$BUILD" && pwd)/gpu-bundle
-env -u MAKEFLAGS -u MFLAGS make -s --no-print-directory GF_QUIET=1 BUILD="$BUILD" gpu-bundle >"$scratch/log" 2>&1
+env -u MAKEFLAGS -u MFLAGS make -s --no-print-directory GF_QUIET=1 AS_BUILT=1 BUILD="$BUILD" \
+    gpu-bundle >"$scratch/log" 2>&1
 code=$?
 if grep -q '^skipped: ' "$scratch/log"; then skip gpu_bundle "$(cat "$scratch/log")"; finish; fi
 [ $code -eq 0 ] || { cat "$scratch/log"; not_ok gpu_bundle "exit $code"; finish; }

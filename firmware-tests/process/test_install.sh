@@ -15,6 +15,10 @@ check "nothing_is_made_anew_with_the_same_flags" same 0 "$(anew)"
 check "all_is_with_others" [ "$(anew CFLAGS="${CFLAGS:-} -O1 -g0")" -gt 100 ]
 check "it_installs" install_to DESTDIR="$scratch/stage" PREFIX=/opt/gf
 check "and_again_over_itself" install_to DESTDIR="$scratch/stage" PREFIX=/opt/gf
+if [ -e "$BUILD/shared/link_ucx_open.o" ]; then
+    check "another_ucx_makes_the_shared_library_anew" \
+        sh -c 'make -n BUILD="$1" UCX_VERSION=0 shared | grep -q -e "-o .*/shared/link_ucx_open.o$"' sh "$BUILD"
+fi
 check "nothing_lies_beside_it" same opt "$(ls "$scratch/stage")"
 mv "$scratch/stage/opt/gf" "$prefix"
 check "no_file_knows_its_place" \
