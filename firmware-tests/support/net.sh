@@ -2,7 +2,7 @@
 # and a token bucket bounds what leaves it and what reaches it. A bridge in PREFIX-sw joins them.
 #     net_up PREFIX COUNT RATE     RATE as tc writes it: 1gbit, 100mbit
 #     net_run LIMIT COMMAND..      one rank of COMMAND on each host, GF_RANK and GF_WORLD set; the first failure's exit code,
-#                                  or 124 where any did not end
+#                                  or timeout's, 124 or 137, where any did not end
 #     net_run_nodes LIMIT RANKS COMMAND..   RANKS ranks on each host, which share memory there and only there
 #     net_exec HOST COMMAND..      on one host
 #     net_shape HOST RATE, net_cable HOST up|down    another rate; its carrier goes with the cable
@@ -88,7 +88,7 @@ net_wait() {
     net_code=0
     for net_pid in $net_pids; do
         wait "$net_pid"; net_last=$?
-        [ $net_code -ne 0 ] && [ $net_last -ne 124 ] || net_code=$net_last
+        [ $net_code -ne 0 ] && [ $net_last -lt 124 ] || net_code=$net_last
     done
     return $net_code
 }
@@ -113,7 +113,7 @@ net_run_nodes() {
             for rank in $(seq "$first" $((first + ranks - 1))); do
                 GF_RANK=$rank timeout -k 5 "$limit" "$@" & pids="$pids $!"
             done
-            for pid in $pids; do wait "$pid"; last=$?; [ $code -ne 0 ] && [ $last -ne 124 ] || code=$last; done
+            for pid in $pids; do wait "$pid"; last=$?; [ $code -ne 0 ] && [ $last -lt 124 ] || code=$last; done
             exit $code' sh $((net_i * net_ranks)) "$net_ranks" "$net_limit_s" env GF_WORLD=$((net_hosts * net_ranks)) "$@" &
         net_pids="$net_pids $!"
     done
