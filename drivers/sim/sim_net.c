@@ -177,6 +177,7 @@ void gf_sim_restart(struct gf_sim *sim, uint32_t rank)
     struct sim_rank *self = &sim->ranks[rank];
     GF_ASSERT(self->is_dead && (self->link == NULL) && (self->rendezvous == NULL));
     self->is_dead = self->is_stopped = false;
+    self->starts++;
     self->resume_ns = 0;
     /* Its old connections have ended for everybody before it has new ones. */
     self->wire_quiet_ns = sim->now_ns + sim->setup.detect_ns + RESTART_NS;

@@ -34,8 +34,11 @@ static void wire_begin(struct gf_sim *sim, uint32_t rank, uint32_t coordinator)
     if ((near->rendezvous == NULL) || (far->rendezvous == NULL) || near->is_dead || far->is_dead) return;
     if ((near->rendezvous->coordinator != coordinator) || (far->rendezvous->coordinator != coordinator)) return;
     if (near->wire_quiet_ns > at_ns) at_ns = near->wire_quiet_ns; /* after the end of the last one */
-    frame_send(sim, rank, coordinator, GF_RENDEZVOUS_CONNECTED, at_ns, 0)->event.rejoins = near->rendezvous->rejoins;
-    (void)frame_send(sim, coordinator, rank, GF_RENDEZVOUS_CONNECTED, at_ns, 0);
+    struct sim_frame *up = frame_send(sim, rank, coordinator, GF_RENDEZVOUS_CONNECTED, at_ns, 0);
+    struct sim_frame *down = frame_send(sim, coordinator, rank, GF_RENDEZVOUS_CONNECTED, at_ns, 0);
+    up->event.rejoins = near->rendezvous->rejoins;
+    up->near = down->near = rank;
+    up->near_starts = down->near_starts = near->starts;
 }
 
 /* `from` no longer answers; `to` learns it after all frames that are under way. */
@@ -80,7 +83,8 @@ void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
     bool *up = &to->wires[from], connects = (frame->event.kind == GF_RENDEZVOUS_CONNECTED);
     bool ends = (frame->event.kind == GF_RENDEZVOUS_ENDED), is_lost;
     if (sim_hold(sim, from, frame->to, SIM_FRAME, frame)) return;
-    is_lost = (rendezvous == NULL) || to->is_dead; /* nobody is there, or not any more */
+    is_lost = (rendezvous == NULL) || to->is_dead || /* nobody is there, or not any more */
+              (connects && (frame->near_starts != sim->ranks[frame->near].starts));
     if (!is_lost) {
         bool awaited = (rendezvous->coordinator == from);
         bool again = connects && awaited && rendezvous->rejoins && !is_coordinator(sim, from);

@@ -91,6 +91,7 @@ struct sim_frame {
     struct sim_frame *next;
     struct gf_rendezvous_event event; /* as it will be seen; rank: from whom */
     uint32_t to;
+    uint32_t near, near_starts; /* CONNECTED: who connects, and which start of it */
     unsigned char payload[];
 };
 
@@ -146,6 +147,7 @@ struct sim_rank {
     struct sim_bucket buckets[SIM_BUCKETS];
     uint64_t landed;
 
+    uint32_t starts;           /* as a new process: what another one had begun to connect never stands */
     struct sim_rendezvous *rendezvous; /* NULL: not open */
     bool *wires;               /* [world] control connections that it sees as standing */
     uint64_t wire_quiet_ns;    /* when the end of its last connection to a coordinator has come through */

@@ -51,7 +51,8 @@ TEST(a_thousand_random_jobs_hold)
  * more that nobody told of the commit, as the coordinator that had invited them died before it; one that died behind
  * its last word when the coordinator had waited for the others as long as it may; one that nobody named as ended, as
  * its new start ran by then; a log that was full; one that woke to a commit which was over, and whose coordinator had
- * gone on alone and ended; two that were cut off when they had left, while another waited for what they had sent. */
+ * gone on alone and ended; two that were cut off when they had left, while another waited for what they had sent; one
+ * that was given, in the simulator alone, the connection that its last start had begun. */
 TEST(jobs_that_once_failed_hold)
 {
     static const uint64_t seeds[] = {0x18ea0da9f5a815ea, 0x18ea0daa37b93387, 0x18ea0f1b68ecdbcf,
@@ -61,7 +62,7 @@ TEST(jobs_that_once_failed_hold)
                                      0x18ea68a18db09ca9, 0x98ea8e915e61940b,
                                      0x98ea915f2077944b, 0x98ea91a66854b920, 0x98ea953ac51d827e,
                                      0x98ea96f5acb34843, 0x98ea99d69b134368, 0x98ea9f314b7935c6,
-                                     0x98eaa098586e1725, 0x18eaa3a4626194af};
+                                     0x98eaa098586e1725, 0x18eaa3a4626194af, 0x98eac1dfbf52dca8};
     for (size_t i = 0; i < LENGTH(seeds); i++) job_run(seeds[i]);
 }
 
