@@ -42,9 +42,18 @@ VEC_INLINE void sum_n_some(const struct sum_n_range *r, gf_type type, gf_type as
     for (uint32_t d = 0; d < r->dst_count; d++) vec_store(type, gf_host_at(r->dst[d]), i, count, sum);
 }
 
+/* Rounded. A NaN, of which rounding to bf16 makes anything, stays in *met. */
+VEC_INLINE vec sum_n_value(gf_type type, gf_type as, const uint8_t *from, uint64_t i, vec *met)
+{
+    vec value = vec_load(type, from, i, VEC_ELEMS);
+    if (as == GF_TYPE_BF16) *met = vec_add(*met, value);
+    return vec_rounded(as, value);
+}
+
 /* Whole vectors of two and of four ranks, as many to as from: addresses in registers; `ranks` is a constant. Returns
- * how many elements it did: all, or those before a sum that is not finite. */
-VEC_INLINE uint64_t sum_n_ranks(const struct sum_n_range *r, gf_type type, uint64_t elem_count, uint32_t ranks)
+ * how many elements it did: all, or those before a value or a sum that is not finite. */
+VEC_INLINE uint64_t sum_n_ranks(const struct sum_n_range *r, gf_type type, gf_type as, uint64_t elem_count,
+                                uint32_t ranks)
 {
     const uint8_t *from[4];
     uint8_t *to[4];
@@ -52,22 +61,16 @@ VEC_INLINE uint64_t sum_n_ranks(const struct sum_n_range *r, gf_type type, uint6
 #pragma GCC unroll 4
     for (uint32_t s = 0; s < ranks; s++) from[s] = gf_host_at(r->src[s]), to[s] = gf_host_at(r->dst[s]);
     for (; i < end; i += VEC_ELEMS) {
-        vec sum = vec_load(type, from[0], i, VEC_ELEMS);
+        vec met = vec_set(0), sum = sum_n_value(type, as, from[0], i, &met);
 #pragma GCC unroll 4
-        for (uint32_t s = 1; s < ranks; s++) sum = vec_add(sum, vec_load(type, from[s], i, VEC_ELEMS));
-        if (vec_bad(sum, gf_type_overflow(type)) != 0) break;
+        for (uint32_t s = 1; s < ranks; s++) sum = vec_add(sum, sum_n_value(type, as, from[s], i, &met));
+        if ((as != GF_TYPE_BF16) && (vec_bad(sum, gf_type_overflow((as == GF_TYPE_F32) ? type : as)) != 0)) break;
+        sum = vec_rounded(as, sum);
+        if ((as == GF_TYPE_BF16) && (vec_bad(vec_add(met, sum), __builtin_inff()) != 0)) break;
 #pragma GCC unroll 4
         for (uint32_t s = 0; s < ranks; s++) vec_store(type, to[s], i, VEC_ELEMS, sum);
     }
     return i;
-}
-
-/* Rounded. A NaN, of which rounding to bf16 makes anything, stays in *met. */
-VEC_INLINE vec sum_n_value(gf_type type, gf_type as, const uint8_t *from, uint64_t i, vec *met)
-{
-    vec value = vec_load(type, from, i, VEC_ELEMS);
-    if (as == GF_TYPE_BF16) *met = vec_add(*met, value);
-    return vec_rounded(as, value);
 }
 
 /* The next eight vectors at once: of many ranks' memory each is read in runs of lines, as a CPU reads ahead. False:
@@ -104,9 +107,9 @@ VEC_INLINE bool sum_n_group(const struct sum_n_range *r, gf_type type, gf_type a
 
 VEC_INLINE void sum_n_type(const struct sum_n_range *r, gf_type type, gf_type as, uint64_t elem_count)
 {
-    uint32_t ranks = ((as == GF_TYPE_F32) && (r->src_count == r->dst_count)) ? r->src_count : 0;
-    uint64_t i = (ranks == 2)   ? sum_n_ranks(r, type, elem_count, 2)
-                 : (ranks == 4) ? sum_n_ranks(r, type, elem_count, 4)
+    uint32_t ranks = (r->src_count == r->dst_count) ? r->src_count : 0;
+    uint64_t i = (ranks == 2)   ? sum_n_ranks(r, type, as, elem_count, 2)
+                 : (ranks == 4) ? sum_n_ranks(r, type, as, elem_count, 4)
                                 : 0;
     while (i < elem_count) {
         uint64_t left = elem_count - i, end = i + ((left < GROUP_ELEMS) ? left : GROUP_ELEMS);
