@@ -5,9 +5,10 @@ CC := gcc
 endif
 comma := ,
 include drivers/ucx/ucx.mk
+# Or that of the build before: the PATH of sudo make install may lack it.
+NVCC  ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard $(firstword $(file <$(BUILD)/nvcc.used))))
 CUDA_INC := $(patsubst %/cuda.h,%,$(firstword $(wildcard $(addsuffix /cuda.h,$(CUDA_HOME)/include \
-              $(patsubst %/bin/nvcc,%/include,$(shell command -v nvcc 2>/dev/null)) /usr/local/cuda/include /usr/include))))
-NVCC  ?= $(shell command -v nvcc 2>/dev/null)
+              $(patsubst %/bin/nvcc,%/include,$(shell command -v $(or $(NVCC),nvcc) 2>/dev/null)) /usr/local/cuda/include /usr/include))))
 CUDA  ?= $(if $(CUDA_INC),1,0)
 SAN   ?=
 $(if $(CUDA_INC),,$(if $(filter 1,$(CUDA)),$(error CUDA=1, and there is no cuda.h: CUDA_HOME=DIR says where DIR/include/cuda.h is)))

@@ -19,6 +19,10 @@ if [ -e "$BUILD/shared/link_ucx_open.o" ]; then
     check "another_ucx_makes_the_shared_library_anew" \
         sh -c 'make -n BUILD="$1" UCX_VERSION=0 shared | grep -q -e "-o .*/shared/link_ucx_open.o$"' sh "$BUILD"
 fi
+mkdir "$scratch/before" && ln -s /bin/true "$scratch/nvcc"
+echo "$scratch/nvcc undefined " >"$scratch/before/nvcc.used"
+finds_nvcc() { PATH=/usr/bin:/bin GF_QUIET='' make -n BUILD="$scratch/before" shared 2>&1 | grep -q "gpu kernels 1"; }
+check "sudo_make_install_finds_the_nvcc_of_the_build" finds_nvcc
 check "nothing_lies_beside_it" same opt "$(ls "$scratch/stage")"
 mv "$scratch/stage/opt/gf" "$prefix"
 check "no_file_knows_its_place" \
