@@ -15,5 +15,16 @@ same() { [ "$1" = "$2" ] || { echo "wanted <$1>, found <$2>"; cat "$scratch/log"
 check "two_ranks_train" trains 2 31
 check "the_loss_falls" falls
 check "both_end_with_the_same_weights" same 2 "$(weights)"
+# refused STATE WORD: such a checkpoint ends the run, and is what it was
+refused() {
+    cp -r "$1" "$scratch/was"
+    timeout 60 "$BUILD/language" --steps 1 --checkpoint "$1" >"$scratch/log" 2>&1 && { cat "$scratch/log"; return 1; }
+    grep -q "$2" "$scratch/log" && diff -r "$1" "$scratch/was" || { cat "$scratch/log"; return 1; }
+}
+: >"$scratch/empty"
+mkdir "$scratch/folder"
+check "an_empty_checkpoint_is_none_to_replace" refused "$scratch/empty" GF_ERR_
+rm -r "$scratch/was"
+check "nor_one_that_cannot_be_read" refused "$scratch/folder" GF_ERR_SYSTEM
 check "the_example_is_under_500_lines" [ "$(cat tools/example/language.c tools/example/transformer.h | wc -l)" -lt 500 ]
 finish

@@ -5,6 +5,7 @@
  *     gf-run -n 3 --restart 2 ./language --config local.cfg --text FILE --steps 500 --checkpoint model.state
  *
  * Everything that is not the model or its data is here. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -34,9 +35,9 @@ static unsigned char *file_read(const char *path, uint64_t *bytes_out)
     FILE *file = fopen(path, "rb");
     unsigned char *data = NULL;
     long bytes;
-    if ((file != NULL) && (fseek(file, 0, SEEK_END) == 0) && ((bytes = ftell(file)) > 0)) {
+    if ((file != NULL) && (fseek(file, 0, SEEK_END) == 0) && ((bytes = ftell(file)) >= 0)) {
         rewind(file);
-        data = malloc((size_t)bytes);
+        data = malloc((size_t)bytes + 1);
         if ((data != NULL) && (fread(data, 1, (size_t)bytes, file) != (size_t)bytes)) free(data), data = NULL;
         *bytes_out = (uint64_t)bytes;
     }
@@ -107,6 +108,8 @@ static gf_status weights_begin(gf_context *gf)
         free(data);
         return status;
     }
+    /* one that cannot be read is not to be replaced */
+    if ((checkpoint != NULL) && (errno != ENOENT)) return perror(checkpoint), GF_ERR_SYSTEM;
     if (gf_rank(gf) == 0) weights_draw();
     return gf_broadcast_weights(gf, 0);
 }
@@ -223,7 +226,8 @@ int main(int argc, char **argv)
     gf_status status = gf_open(&config, tensors, TENSORS, memory, need.control_bytes, &gf);
     if (status == GF_OK) status = gf_open_wait(gf);
     if (status == GF_OK) status = train(gf);
-    if (status != GF_OK) fprintf(stderr, "error: rank %u: %s\n", gf_rank(gf), gf_error_last(gf)->text);
+    if (status != GF_OK)
+        fprintf(stderr, "error: rank %u: %s: %s\n", gf_rank(gf), gf_status_name(status), gf_error_last(gf)->text);
     for (unsigned t = 0; (status == GF_OK) && (t < TENSORS); t++)
         for (unsigned i = 0; i < tensor_elems(t) * sizeof(float); i++)
             hash = (hash ^ ((unsigned char *)weight[t])[i]) * UINT64_C(0x100000001b3);
