@@ -22,7 +22,7 @@ ended_whole() { # RANKS ACCURACY
 }
 
 comes_back() { # RANKS VICTIM MS TRANSPORTS
-    start "$1" "$4" 150 || return 1
+    start "$1" "$4" 400 || return 1
     nap "$3"
     began=$(date +%s%N)
     signal KILL "$2"
@@ -32,7 +32,7 @@ comes_back() { # RANKS VICTIM MS TRANSPORTS
 }
 
 twice() { # RANKS VICTIM TRANSPORTS: it is killed again as soon as it has come back, and another one after that
-    start "$1" "$3" 400 || return 1
+    start "$1" "$3" 1000 || return 1
     for death in 1 2 3; do
         signal KILL $((death < 3 ? $2 : ($2 + 1) % $1))
         wait_for $death 'came back as' || return 1
@@ -49,8 +49,8 @@ alone() { # a joiner that finds nobody
     show
 }
 
-short=$(undisturbed --batch $batch --steps 150 --set link.idle=sleep)
-long=$(undisturbed --batch $batch --steps 400 --set link.idle=sleep)
+short=$(undisturbed --batch $batch --steps 400 --set link.idle=sleep)
+long=$(undisturbed --batch $batch --steps 1000 --set link.idle=sleep)
 check undisturbed_runs [ -n "$short" -a -n "$long" ]
 for transports in self,posix self,tcp; do
     i=0
