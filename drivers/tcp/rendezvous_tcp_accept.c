@@ -112,9 +112,7 @@ static void pending_refuse(struct tcp *tcp, struct pending *pending, uint32_t ra
     (void)send(pending->fd, answer, pending->challenged ? sizeof answer : bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)shutdown(pending->fd, SHUT_WR);
     (void)recv(pending->fd, sink, sizeof sink, MSG_DONTWAIT); /* unread bytes would turn the answer into a reset */
-    (void)epoll_ctl(tcp->strangers_fd, EPOLL_CTL_DEL, pending->fd, NULL);
-    (void)close(pending->fd);
-    pending->fd = -1;
+    gf_tcp_watched_close(tcp->strangers_fd, &pending->fd);
 }
 
 /* Without a key all ranks are on this host, and of one user. Where the kernel has no query for the user, anybody of

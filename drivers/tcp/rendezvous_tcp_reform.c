@@ -71,9 +71,7 @@ static void conn_leave(struct tcp *tcp, struct conn *conn)
 
 static void job_close(struct tcp *tcp)
 {
-    (void)epoll_ctl(tcp->epoll_fd, EPOLL_CTL_DEL, tcp->job_fd, NULL);
-    if (tcp->job_fd >= 0) (void)close(tcp->job_fd);
-    tcp->job_fd = -1;
+    if (tcp->job_fd >= 0) gf_tcp_watched_close(tcp->epoll_fd, &tcp->job_fd);
     tcp->job_retry_ns = 0;
 }
 

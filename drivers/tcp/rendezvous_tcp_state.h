@@ -145,6 +145,8 @@ bool gf_tcp_conn_answer(struct tcp *tcp, struct conn *conn, gf_status code, cons
 void gf_tcp_conn_flush(struct tcp *tcp, struct conn *conn);
 /* GF_OK: a whole frame is in conn->in and *header_out; GF_AGAIN: not yet; GF_ERR_PEER: the end, tcp->text says how. */
 gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_header *header_out);
+/* Where a child that was forked has it open, too, epoll would keep it. */
+void gf_tcp_watched_close(int epoll_fd, int *fd);
 void gf_tcp_conn_close(struct tcp *tcp, struct conn *conn);
 void gf_tcp_conn_init(struct conn *conn, conn_state state);
 
