@@ -37,7 +37,7 @@ static gf_status step_whole(struct world *w, uint32_t rank, void *arg)
         if (arg != NULL) ((float *)(uintptr_t)gf_gradient(gf, 0))[0] = NAN;
         if ((status = gf_step_metric(gf, 1, metric_of(rank))) < 0) return status;
         if ((status = gf_tensors_ready(gf, 1, LENGTH(tensors) - 1, 0)) < 0) return status;
-        if ((rank == 0) && ((status = gf_step_metric(gf, 3, (double)NAN)) < 0)) return status;
+        if ((rank < 2) && ((status = gf_step_metric(gf, 3, copysign((double)NAN, 0.5 - rank))) < 0)) return status;
         if ((status = gf_tensor_ready(gf, 0, 0)) < 0) return status;
         if (gf_step_metric(gf, 0, 1.0) != GF_ERR_STATE) return GF_ERR_STATE; /* late, whether the vote is out or not */
     }
@@ -49,17 +49,19 @@ TEST(metrics_are_added_up_by_the_vote)
     for (uint32_t world = 1; world <= 5; world++)
         for (uint32_t skipped = 0; skipped < 2; skipped++) {
             struct world_setup setup = setup_of(world);
-            double sum = 0.0, first;
+            double sum = 0.0, first, none;
             for (uint32_t r = 0; r < world; r++) sum += metric_of(r);
             WORLD_OPEN(w, &setup);
             world_run(&w, step_whole, skipped ? &sum : NULL);
             world_expect(&w, GF_OK);
             if (!skipped) world_expect_sums(&w, 1.0f);
             first = gf_metric(w.ranks[0].gf, 1);
+            none = gf_metric(w.ranks[0].gf, 3);
             assert_true(fabs(first - sum) < 1e-14);
             for (uint32_t r = 0; r < world; r++) {
-                double here = gf_metric(w.ranks[r].gf, 1);
+                double here = gf_metric(w.ranks[r].gf, 1), none_here = gf_metric(w.ranks[r].gf, 3);
                 assert_memory_equal(&here, &first, sizeof here);
+                assert_memory_equal(&none_here, &none, sizeof none);
                 assert_true(gf_step_skipped(w.ranks[r].gf) == (skipped == 1));
                 assert_true(isnan(gf_metric(w.ranks[r].gf, 3)) && (gf_metric(w.ranks[r].gf, 0) == 0.0));
                 assert_true(gf_metric(w.ranks[r].gf, GF_METRICS) == 0.0);

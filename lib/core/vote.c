@@ -1,5 +1,6 @@
 /* The small agreement at the end of a step (vote.h), as an operation whose words are folded each in its own way, so that
  * any run of words may be folded alone. */
+#include <math.h>
 #include <string.h>
 
 #include "lib/context.h"
@@ -7,13 +8,14 @@
 #include "lib/core/vote.h"
 #include "lib/modules/modules.h"
 
-/* As doubles; every rank adds the same two at a time, so all get the same bits. */
+/* As doubles; every rank adds the same two at a time, so all get the same bits: of two NaNs a CPU keeps the first. */
 static void metric_add(uint64_t *into, const uint64_t *from)
 {
     double sum, more;
     memcpy(&sum, into, sizeof sum);
     memcpy(&more, from, sizeof more);
     sum += more;
+    if (isnan(sum)) sum = (double)NAN;
     memcpy(into, &sum, sizeof sum);
 }
 
