@@ -112,3 +112,33 @@ TEST(survivors_of_a_death_go_on)
     }
     assert_true(deaths > 5);
 }
+
+static gf_status reset_refused(struct gf_link *link, uint32_t epoch)
+{
+    return gf_fault_set(&link->fault, GF_ERR_LINK, GF_RANK_NONE, "reset", 0, "refused by the test");
+}
+
+/* The device was told before that the region goes. */
+TEST(where_the_link_is_not_made_anew_closing_gives_the_region_back_only_once)
+{
+    static struct gf_link_driver refusing;
+    struct state_moment moment = {.step = 1};
+    const struct world_step step = {.fill = state_fill_whole, .arg = &moment};
+    struct world_setup setup = setup_of(&state_runs[0], GF_ALGORITHM_RING);
+    struct world *w = &both->cuda;
+    cuda_world_begin(1, NULL);
+    setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
+    setup = cuda_world_setup(&setup);
+    cuda_world_open_alone(&setup);
+    refusing = *w->ranks[0].gf->link->driver;
+    refusing.reset = reset_refused;
+    gf_sim_kill(w->sim, 1);
+    world_step_run(w, &step);
+    for (uint32_t rank = 0; rank < w->world; rank++) w->ranks[rank].gf->link->driver = &refusing;
+    world_run(w, world_shrink_progress, NULL);
+    for (uint32_t rank = 0; rank < w->world; rank += 2) {
+        assert_int_equal(w->ranks[rank].status, GF_ERR_LINK);
+        assert_non_null(strstr(gf_error_last(w->ranks[rank].gf)->text, "refused by the test"));
+    }
+    cuda_world_close_alone(); /* the fake would tell */
+}
