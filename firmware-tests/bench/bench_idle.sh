@@ -21,7 +21,8 @@ ticks_own() { awk '{sub(/.*\) /, ""); print $12 + $13 + $14 + $15}' /proc/$$/sta
 # turn RANKS SETTING BYTES [LAYERS COMPUTE_US]: on this host, or one a host where there are some
 turn() {
     turn_ranks=$1 turn_config=$scratch/$2.cfg; shift 2
-    if [ -n "$net_prefix" ]; then net_run 60 "$program" "$turn_config" "$1" "$SECONDS_EACH" ${2:-} ${3:-}
+    if [ -n "$net_prefix" ]; then net_run 60 sh -c "$pin"' exec "$@"' sh \
+        "$program" "$turn_config" "$1" "$SECONDS_EACH" ${2:-} ${3:-}
     else timeout -k 5 60 "$BUILD/gf-run" -n "$turn_ranks" sh -c "$pin"' exec "$@"' sh "$program" "$turn_config" "$1" "$SECONDS_EACH" ${2:-} ${3:-}
     fi >"$scratch/turn" 2>"$scratch/turn.err" || { echo "# $turn_config failed: $(tail -n 1 "$scratch/turn.err")" >&2; return; }
     awk 'NF >= 2 {print $(NF - 1)}' "$scratch/turn"
@@ -77,6 +78,10 @@ for case in $CASES; do
         for n in 2 4; do
             net_up gfidle $n 40gbit || exit 1
             row "$n hosts on $cores cores" $n "8 4096 65536"
+            # without the scheduler's choice of who shares a core, which decides more than the setting does
+            pin="taskset -pc \$((GF_RANK % $cores)) \$\$ >/dev/null;"
+            row "$n hosts on $cores cores, pinned" $n "8 4096 65536"
+            pin=''
             net_down
         done ;;
     neighbour)
