@@ -117,7 +117,7 @@ gf_status gf_weights_written(gf_context *gf);
 /* From here gf_gradient() is the appliance's. Several micro-batches make one step: the first writes, the others add,
  * and only the last declares its tensors ready. GF_ERR_STATE inside a step, or while requests are under way. */
 gf_status gf_step_begin(gf_context *gf);
-/* Samples that this rank's gradients stand for in this step (0 is valid); between begin and wait. Default 1. */
+/* Samples that this rank's gradients stand for in this step (0 to 2^51 - 1); between begin and wait. Default 1. */
 gf_status gf_step_samples(gf_context *gf, uint64_t sample_count);
 /* Backward has ended this tensor. Any order; twice in a step is GF_ERR_STATE. Queues work, progresses a little. `queue`
  * is where the gradient is being computed, so that what follows waits for it; 0 with the host device. */

@@ -180,7 +180,7 @@ TEST(arguments_of_a_step)
     RULE(gf_metric(gf, GF_METRICS), '0', NULL);
     RULE(gf_step_metric(gf, 1, -INFINITY), '.', NULL);
     RULE(gf_step_samples(gf, 0), '.', NULL);
-    RULE(gf_step_samples(gf, UINT64_MAX), '.', NULL);
+    RULE(gf_step_samples(gf, UINT64_MAX / GF_WORLD_MAX + 1), 'P', "the sum over all ranks would not fit");
     RULE(gf_tensor_copy(gf, 3, floats), 'P', "tensor 3 of 3");
     RULE(gf_tensor_copy(gf, 0, floats), 'S', "was declared before");
     RULE(gf_tensor_copy(gf, 1, NULL), 'P', "tensor 1 \"b\" from NULL");

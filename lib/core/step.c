@@ -194,6 +194,9 @@ gf_status gf_step_samples(gf_context *gf, uint64_t sample_count)
     if (status < 0) return status;
     if ((gf->phase != GF_PHASE_STEP) || (gf->step.state > GF_STEP_BEGUN))
         return gf_refuse(gf, GF_ERR_STATE, "gf_step_samples: not inside a step");
+    if (sample_count > UINT64_MAX / GF_WORLD_MAX)
+        return gf_refuse(gf, GF_ERR_PARAM, "gf_step_samples: %llu; the sum over all ranks would not fit",
+                         (unsigned long long)sample_count);
     gf->step.samples = sample_count;
     return GF_OK;
 }
