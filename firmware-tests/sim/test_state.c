@@ -165,6 +165,32 @@ TEST(nothing_that_waits_is_lost_from_4_ranks_to_2_to_3)
     }
 }
 
+/* As the header has it, whether anything waits or not. */
+TEST(what_added_nothing_to_a_dense_run_may_be_added)
+{
+    struct world_setup setup = state_setup_of(&state_runs[0]);
+    struct state_save save, after;
+    struct world w;
+    setup.world = 4;
+    world_open(&w, &setup);
+    for (uint32_t step = 1; step <= 3; step++) state_step_run(&w, step, state_fill);
+    save = state_save_take(&w);
+    world_close(&w);
+    setup.world = 2;
+    world_open(&w, &setup);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(gf_state_load(w.ranks[rank].gf, save.data[rank], save.bytes), GF_OK);
+        assert_int_equal(gf_state_add(w.ranks[rank].gf, save.data[rank + 2], save.bytes), GF_OK);
+    }
+    after = state_save_take(&w);
+    assert_memory_equal(save.data[0] + sizeof(struct gf_state_head), after.data[1] + sizeof(struct gf_state_head),
+                        save.bytes - sizeof(struct gf_state_head) - 8);
+    state_step_run(&w, 4, state_fill);
+    state_save_free(&save);
+    state_save_free(&after);
+    world_close(&w);
+}
+
 TEST(ranks_get_only_what_they_inherit)
 {
     struct world_setup setup = state_setup_of(&state_runs[4]);

@@ -365,8 +365,7 @@ gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes)
     struct gf_state_head head;
     struct parts parts;
     if (status < 0) return status;
-    if (gf->inherit.next >= gf->inherit.world)
-        return gf_refuse(gf, GF_ERR_STATE, "%s: rank %u of %u inherits nothing more", __func__, gf->rank, gf->world);
+    if (gf->inherit.world == 0) return gf_refuse(gf, GF_ERR_STATE, "%s: gf_state_load() comes first", __func__);
     if ((status = state_check(gf, __func__, data, bytes, &head, &parts)) < 0) return status;
     if (head.common_hash != gf->inherit.common_hash)
         return gf_refuse(gf, GF_ERR_DATA,
@@ -374,6 +373,9 @@ gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes)
                          "common parts %016llx and %016llx", __func__, head.rank,
                          (unsigned long long)head.step, (unsigned long long)gf->step.number,
                          (unsigned long long)head.common_hash, (unsigned long long)gf->inherit.common_hash);
+    if (!has_own(&head)) return GF_OK; /* nothing waits anywhere */
+    if (gf->inherit.next >= gf->inherit.world)
+        return gf_refuse(gf, GF_ERR_STATE, "%s: rank %u of %u inherits nothing more", __func__, gf->rank, gf->world);
     if (head.rank != gf->inherit.next)
         return gf_refuse(gf, GF_ERR_DATA, "%s: the state is of rank %u of %u; next is that of rank %u", __func__,
                          head.rank, head.world, gf->inherit.next);

@@ -273,7 +273,6 @@ static gf_status set_load(struct checkpoint *checkpoint, const struct checkpoint
                 memcpy(checkpoint->extra, checkpoint->buffer + sizeof(struct checkpoint_head), checkpoint->extra_bytes);
         } else {
             status = gf_state_add(checkpoint->gf, state, state_bytes);
-            if (status == GF_ERR_STATE) status = GF_OK; /* nothing waits anywhere: there is nothing to inherit */
         }
         if (status < 0) return status;
     }
