@@ -165,8 +165,43 @@ TEST(nothing_that_waits_is_lost_from_4_ranks_to_2_to_3)
     }
 }
 
+/* Its order is theirs: the second are as many, the third more. */
+TEST(what_owners_owe_goes_on_with_the_same_fused_buffers_alone)
+{
+    static const uint64_t fuse_bytes[] = {512, 1300, 1};
+    struct world_setup setup = state_setup_of(&state_runs[10]);
+    struct state_save save, after;
+    for (size_t i = 0; i < LENGTH(fuse_bytes); i++) {
+        uint64_t owner, owes = 0;
+        struct world w;
+        if (i == 0) {
+            world_open(&w, &setup);
+            for (uint32_t step = 1; step <= 3; step++) state_step_run(&w, step, state_fill);
+            save = state_save_take(&w);
+            world_close(&w);
+        }
+        setup.config.exchange.fuse_bytes = fuse_bytes[i];
+        world_open(&w, &setup);
+        state_save_load(&w, &save);
+        after = state_save_take(&w);
+        owner = sizeof(struct gf_state_head) + 3 * sizeof(float) * state_head_of(&save, 0).elem_count;
+        for (uint64_t at = owner; at < after.bytes - 8; at++) owes += after.data[1][at] != 0;
+        assert_int_equal(owes > 0, i == 0);
+        assert_memory_equal(after.data[1] + sizeof(struct gf_state_head), save.data[1] + sizeof(struct gf_state_head),
+                            owner - sizeof(struct gf_state_head));
+        for (uint32_t step = 5; step <= 6; step++) state_step_run(&w, step, state_fill);
+        for (uint32_t t = 0; t < STATE_TENSORS; t++)
+            assert_memory_equal((const void *)(uintptr_t)gf_weight(w.ranks[1].gf, t),
+                                (const void *)(uintptr_t)gf_weight(w.ranks[0].gf, t),
+                                state_tensors[t].elem_count * sizeof(float));
+        state_save_free(&after);
+        world_close(&w);
+    }
+    state_save_free(&save);
+}
+
 /* As the header has it, whether anything waits or not. */
-TEST(what_added_nothing_to_a_dense_run_may_be_added)
+TEST(states_of_a_dense_run_may_be_added)
 {
     struct world_setup setup = state_setup_of(&state_runs[0]);
     struct state_save save, after;

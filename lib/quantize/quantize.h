@@ -9,7 +9,7 @@
  *
  * View change: survivors keep r, as sparse communication's histories; a rank that lagged by the step takes its r'; r of
  * a dead rank is lost, that of a new one is 0. e is dropped, for blocks are others' then. Saved states hold both; in
- * another world r is inherited as histories are, and e dropped. */
+ * another world r is inherited as histories are, and e dropped, as where buffers or scale_elems are others. */
 #ifndef GF_QUANTIZE_H
 #define GF_QUANTIZE_H
 

@@ -2,6 +2,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "drivers/fnv.h"
 #include "lib/device/device.h"
 #include "lib/modules/modules.h"
 #include "lib/state/state_format.h"
@@ -50,6 +51,13 @@ static struct parts parts_of(const gf_context *gf)
     return parts;
 }
 
+/* What the order of quantized.owner[] depends on, beside tensors and world; 0: there is none. */
+static uint32_t owner_order(const gf_context *gf)
+{
+    uint64_t hash = gf_fnv_u64(gf_fnv_u64(GF_FNV_START, gf->quantized.form.elems), gf->config.exchange.fuse_bytes);
+    return gf_is_quantized(gf) ? (uint32_t)gf_fnv_u64(hash, gf_pool_cut_bytes(&gf->config)) : 0;
+}
+
 static struct gf_state_head head_of(const gf_context *gf)
 {
     const struct gf_sparse *sparse = &gf->sparse;
@@ -69,7 +77,7 @@ static struct gf_state_head head_of(const gf_context *gf)
         .has_momentum = (gf->optimizer.momentum != 0) ? 1 : 0,
         .sparse_momentum = has_sparse ? (uint32_t)gf->config.sparse.momentum : 0,
         .average = (has_sparse || gf_is_quantized(gf)) ? (uint32_t)gf->config.exchange.average : 0,
-        .chunk_elems = has_sparse ? (uint32_t)sparse->chunk_elems : 0,
+        .chunk_elems = has_sparse ? (uint32_t)sparse->chunk_elems : owner_order(gf),
         .chunk_count = sparse->chunk_count,
         .world = gf->world,
         .flags = ((sparse->selected_count > 0) ? GF_STATE_KNOWN : 0) | (sparse->history_empty ? 0 : GF_STATE_WAITING) |
@@ -197,6 +205,7 @@ static gf_status saved_check(gf_context *gf, const char *call, const unsigned ch
 static gf_status kin_check(gf_context *gf, const char *call, const struct gf_state_head *head)
 {
     const struct gf_state_head here = head_of(gf);
+    const bool owes = gf_is_quantized(gf), fits = owes && (head->total_bytes > parts_of(gf).owner);
     const struct {
         const char *what;
         uint64_t theirs, ours;
@@ -207,12 +216,12 @@ static gf_status kin_check(gf_context *gf, const char *call, const struct gf_sta
         {"optimizer.momentum above 0", head->has_momentum, here.has_momentum},
         {"elements of the sparse part", head->sparse_elem_count, here.sparse_elem_count},
         {"elements of the pool", head->elem_count, here.elem_count},
-        {"sparse.chunk_elems", head->chunk_elems, here.chunk_elems},
+        {"sparse.chunk_elems", owes ? 0 : head->chunk_elems, owes ? 0 : here.chunk_elems},
         {"chunks", head->chunk_count, here.chunk_count},
         {"sparse.momentum, as a number", head->sparse_momentum, here.sparse_momentum},
         {"exchange.average, as a number", head->average, here.average},
         {"exchange.quantize, as a number", GF_STATE_QUANTIZE_OF(head->flags), GF_STATE_QUANTIZE_OF(here.flags)},
-        {"bytes", head->total_bytes, here.total_bytes},
+        {"bytes", head->total_bytes, fits ? head->total_bytes : here.total_bytes},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].theirs != rows[i].ours)
@@ -299,12 +308,14 @@ static gf_status own_add(gf_context *gf, const struct parts *parts, uint32_t p, 
     return GF_OK;
 }
 
-/* What each rank holds alone is stretched, or not inherited. Blocks of another world were others': what was owed of
- * them is dropped, as at a view change. */
+/* What each rank holds alone is stretched, or not inherited. Blocks of another world or of other buffers were others':
+ * what was owed of them is dropped, as at a view change. */
 static gf_status pools_load(gf_context *gf, const struct gf_state_head *head, const struct parts *parts,
                             const unsigned char *data, bool heir)
 {
     bool local = (head->flags & GF_STATE_LOCAL) != 0;
+    bool same_blocks = (head->world == gf->world) && (head->total_bytes == parts->total) &&
+                       ((head->chunk_elems == 0) || (head->chunk_elems == owner_order(gf)));
     gf_status status = GF_OK;
     for (uint32_t p = 0; (p < POOLS) && (status == GF_OK); p++) {
         bool is_own = (p == HISTORY) || ((p == MOMENTUM_SPARSE) && local);
@@ -313,8 +324,8 @@ static gf_status pools_load(gf_context *gf, const struct gf_state_head *head, co
     }
     gf_extra_load(gf, data + parts->extra);
     if ((status == GF_OK) && (gf->optimizer.half != 0)) status = gf->modules->optimizer->half_refresh(gf);
-    gf->quantized.epoch = (head->world == gf->world) ? gf->epoch : 0; /* 0: cleared as the next step begins */
-    if ((gf->quantized.owner_elems > 0) && (head->world == gf->world))
+    gf->quantized.epoch = same_blocks ? gf->epoch : 0; /* 0: cleared as the next step begins */
+    if ((gf->quantized.owner_elems > 0) && same_blocks)
         memcpy(gf->quantized.owner, data + parts->owner, gf->quantized.owner_elems * sizeof(float));
     return status;
 }

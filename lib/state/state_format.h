@@ -6,7 +6,8 @@
  *     momentum    fp32 [elem_count - sparse_elem_count] of the dense part, then [sparse_elem_count] of the sparse part
  *     moment2     fp32 [elem_count], of adamw and lamb, whose momentum is the first moment
  *     history     fp32 [sparse_elem_count]; with exchange.quantize the residual, [elem_count]
- *     owner       with exchange.quantize: what this rank owes of its blocks; no world but the same takes it over
+ *     owner       with exchange.quantize: what this rank owes of its blocks; only the same world with the same fused
+ *                 buffers and scale_elems takes it over, as its length and order are theirs
  *     checksum    gf_state_hash() of all before it
  * Common to all ranks is all of it but the head's rank, history, owner and, once GF_STATE_LOCAL is set, the sparse
  * part's momentum. What is left out can be computed: half weights, buffers, norms. */
@@ -44,7 +45,7 @@ struct gf_state_head {
     uint32_t has_momentum;
     uint32_t sparse_momentum;   /* gf_sparse_momentum; 0 without a sparse part, like the next three */
     uint32_t average;           /* gf_average: what a history is divided by once it is sent */
-    uint32_t chunk_elems;
+    uint32_t chunk_elems;       /* with exchange.quantize: a hash of what owner's order depends on; 0: not known */
     uint32_t chunk_count;
     uint32_t world;
     uint32_t flags;             /* GF_STATE_.. */
