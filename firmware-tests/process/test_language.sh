@@ -15,6 +15,10 @@ same() { [ "$1" = "$2" ] || { echo "wanted <$1>, found <$2>"; cat "$scratch/log"
 check "two_ranks_train" trains 2 31
 check "the_loss_falls" falls
 check "both_end_with_the_same_weights" same 2 "$(weights)"
+# A file's average and loss scale are the example's too.
+echo 'exchange = { average = "samples"; }; loss_scale = { enabled = true; };' >"$scratch/scales.cfg"
+ends() { timeout 60 "$BUILD/gf-run" -n 2 "$BUILD/language" --steps 4 "$@" | sed -n 's/^.*weights //p' | sort -u; }
+check "a_files_scales_change_no_weight" same "$(ends)" "$(ends --config "$scratch/scales.cfg")"
 # refused STATE WORD: such a checkpoint ends the run, and is what it was
 refused() {
     cp -r "$1" "$scratch/was"

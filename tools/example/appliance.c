@@ -38,7 +38,7 @@ static gf_status weights_begin(gf_context *gf)
 static gf_status step(gf_context *gf, unsigned number, float rate, float *loss_out)
 {
     static float hidden[BATCH][HIDDEN], x[BATCH], error[BATCH];
-    const float scale = 1.0f / (float)(BATCH * gf_world(gf)); /* the loss is that of the batch of all ranks */
+    const float scale = gf_loss_scale(gf) / BATCH;
     float loss = 0;
     gf_status status = gf_step_begin(gf);
     if (status != GF_OK) return status;
@@ -92,6 +92,7 @@ int main(int argc, char **argv)
         return 2;
     }
     config.log = gf_log_stderr; /* GF_DEBUG=info says more */
+    config.exchange.average = GF_AVERAGE_RANKS; /* the loss is that of this rank's batch */
     config.optimizer.kind = GF_OPTIMIZER_SGD;
     config.optimizer.momentum = 0.9f;
     config.optimizer.weight_decay = 0; /* the file's may be for another network */

@@ -138,7 +138,7 @@ static gf_status step(gf_context *gf)
     float norm = 0;
     if (back.status != GF_OK) return back.status;
     for (unsigned b = 0; b < BATCH; b++) samples[b] = sample_of((number * gf_world(gf) + gf_rank(gf)) * BATCH + b);
-    (void)model_run(weight, gradient, samples, 1 / (float)gf_world(gf), layer_ready, &back);
+    (void)model_run(weight, gradient, samples, gf_loss_scale(gf), layer_ready, &back);
     if (back.status == GF_OK) back.status = gf_step_wait(gf);
     if ((back.status == GF_OK) && !gf_step_skipped(gf)) back.status = gf_gradient_norm(gf, &norm, NULL);
     if (back.status == GF_OK) back.status = gf_update(gf, gf_rate(gf, number));
@@ -215,6 +215,7 @@ int main(int argc, char **argv)
     }
     config.log = log_line;
     config.exchange.wire = GF_TYPE_BF16;
+    config.exchange.average = GF_AVERAGE_RANKS;
     config.optimizer.kind = GF_OPTIMIZER_ADAMW;
     config.optimizer.momentum = 0; /* the file's may be for another optimizer */
     config.optimizer.weight_decay = 0.1f;
