@@ -51,5 +51,7 @@ done
 # shellcheck disable=SC2086
 [ -z "$alone" ] || printf '%s\n' $alone | xargs -n 1 sh "$0" --one
 [ -z "${LEFT_OUT:-}" ] || echo "left out, for this build lacks what they test: $LEFT_OUT"
-for suite in "$@"; do cat "$logs/$(name_of "$suite").count" 2>/dev/null || echo 0 1 0; done |
+for suite in "$@"; do # an empty one: the disk was full
+    grep . "$logs/$(name_of "$suite").count" 2>/dev/null || { echo "$suite: not counted" >&2; echo 0 1 0; }
+done |
     awk '{p += $1; f += $2; s += $3} END {printf "%d passed, %d failed, %d skipped\n", p, f, s; exit !(f == 0 && p > 0)}'
