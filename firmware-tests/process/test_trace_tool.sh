@@ -186,6 +186,31 @@ else
     skip another_clock_is_aligned "there is no perl"
 fi
 
+# The same run, had a view change after step 15 gone back to step 11, 4.3 s later; CUT leaves out what was before it.
+# shellcheck disable=SC2016
+again() { # RANK CUT: as $scratch/again.RANK
+    perl -0777 -ne 'BEGIN {$cut = shift} my ($head, $rest, $kept) = (substr($_, 0, 128 + 96), substr($_, 128 + 96), "");
+        for (my $at = 0; $at < length $rest; $at += 64) {
+            my ($begin, $end, $step) = unpack "Q<3", substr($rest, $at, 64);
+            next if $step <= $cut;
+            ($begin, $end, $step) = ($begin + 2**32, $end + 2**32, $step - 5) if $step > 15;
+            $kept .= pack("Q<3", $begin, $end, $step) . substr($rest, $at + 24, 40);
+        }
+        substr($head, 32, 8) = pack "Q<", length($kept) / 64;
+        print $head, $kept' "$2" "$t.$1" >"$scratch/again.$1" 2>/dev/null
+}
+again 0 0
+if [ -s "$scratch/again.0" ]; then
+    tell "$t.0"; sed -n '/^rank 0/p' "$scratch/out" | cut -c 21- >"$scratch/once"
+    check a_run_that_went_back tell "$scratch/again.0"
+    sed -n '/^rank 0/p' "$scratch/out" | cut -c 21- >"$scratch/twice"
+    check takes_as_long_a_step cmp "$scratch/once" "$scratch/twice"
+    again 1 15
+    check a_rank_that_came_back tell "$scratch/again.0" "$scratch/again.1"
+else
+    skip a_run_that_went_back "there is no perl"
+fi
+
 # The same run, had rank 1 always begun as late as it could, just before the first end: then it is the late one.
 # shellcheck disable=SC2016
 perl -0777 -e 'local $/; my (%end, @files);

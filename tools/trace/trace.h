@@ -17,7 +17,7 @@ struct trace_file {
     const char *path;
     struct tool_trace_head head;
     char (*names)[TOOL_TRACE_NAME_BYTES]; /* [head.tensor_count] */
-    struct gf_trace_record *records;      /* [head.record_count], after trace_align() by step, then begin_ns */
+    struct gf_trace_record *records;      /* [head.record_count], after trace_align() by begin_ns */
     void *memory;                         /* of both */
     int64_t shift_ns;                     /* added to its times they are those of the first file */
     uint64_t shift_error_ns;              /* by how much that may be wrong; 0: it is the same clock */

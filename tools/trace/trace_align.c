@@ -72,10 +72,10 @@ static int by_key_then_time(const void *left, const void *right)
     return (order != 0) ? order : (a->begin_ns > b->begin_ns) - (a->begin_ns < b->begin_ns);
 }
 
-static int by_step_then_time(const void *left, const void *right)
+/* Steps come one after the other: those of a number lie together, and apart where a view change went back to it. */
+static int by_time(const void *left, const void *right)
 {
     const struct gf_trace_record *a = left, *b = right;
-    if (a->step != b->step) return (a->step < b->step) ? -1 : 1;
     if (a->begin_ns != b->begin_ns) return (a->begin_ns < b->begin_ns) ? -1 : 1;
     return (a->end_ns > b->end_ns) - (a->end_ns < b->end_ns);
 }
@@ -86,6 +86,14 @@ static void files_sort(struct trace *trace, int (*by)(const void *left, const vo
         qsort(trace->files[i].records, trace->files[i].head.record_count, sizeof *trace->files[i].records, by);
 }
 
+/* A step that was made again on one rank may have been made once on another: which belong together is not known. */
+static bool once(const struct trace_file *file, uint64_t at)
+{
+    const struct gf_trace_record *record = &file->records[at];
+    return ((at == 0) || (by_key(record - 1, record) != 0)) &&
+           ((at + 1 == file->head.record_count) || (by_key(record, record + 1) != 0));
+}
+
 /* Both are sorted by key. */
 static void bounds_add(struct bounds *bounds, const struct trace_file *a, const struct trace_file *b)
 {
@@ -93,9 +101,10 @@ static void bounds_add(struct bounds *bounds, const struct trace_file *a, const 
     while ((i < a->head.record_count) && (j < b->head.record_count)) {
         const struct gf_trace_record *x = &a->records[i], *y = &b->records[j];
         int order = by_key(x, y);
+        bool pair = (order == 0) && usable(x) && usable(y) && once(a, i) && once(b, j);
         i += (order <= 0) ? 1 : 0;
         j += (order >= 0) ? 1 : 0;
-        if ((order != 0) || !usable(x) || !usable(y)) continue;
+        if (!pair) continue;
         int64_t low = (int64_t)x->begin_ns - (int64_t)y->end_ns, high = (int64_t)x->end_ns - (int64_t)y->begin_ns;
         if (!bounds->any || (low > bounds->low)) bounds->low = low;
         if (!bounds->any || (high < bounds->high)) bounds->high = high;
@@ -170,7 +179,7 @@ int trace_align(struct trace *trace, char *error_out)
         bool same = strcmp(trace->files[i].head.clock, trace->files[0].head.clock) == 0;
         if ((same || clock_is_new(trace, i)) && (clock_align(trace, i, error_out) != 0)) return -1;
     }
-    files_sort(trace, by_step_then_time);
+    files_sort(trace, by_time);
     span_find(trace);
     return 0;
 }
