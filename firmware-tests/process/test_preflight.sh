@@ -35,6 +35,13 @@ check "they_answer" said ok peers "3 of 3 ranks answered, on 1 node"
 check "they_have_one_configuration" said ok configuration "$("$gf_check" $local | sed -n 's/^hash: //p')"
 check "they_join_and_sum" said ok join "3 ranks joined .* sum over all of them is right"
 check "one_rank_alone_in_its_job" exits 0 "$run" -n 1 "$gf_check" $local --preflight
+file alone.cfg "job = { world = 1; world_max = 1; }; rendezvous = { address = \"127.0.0.1:$port\"; };"
+check "a_job_that_stays_alone" exits 0 "$gf_check" "$scratch/alone.cfg" --preflight
+check "is_looked_at_as_such" said ok launcher "a world of 1\$"
+check "a_job_that_may_grow" exits 0 "$run" -n 2 --max 3 "$gf_check" $local --preflight
+check "is_looked_at_as_that" said ok launcher "rank 0 of 2, at most 3\$"
+check "whoever_comes_in_later" exits 1 env GF_RANK=2 GF_WORLD=2 GF_WORLD_MAX=3 "$gf_check" $local --preflight
+check "has_none" grep -q "^gf-check: --preflight is for the ranks at the start" "$scratch/out"
 file three.cfg 'job = { world = 3; };'
 check "what_the_launcher_and_the_file_differ_in" exits 1 "$run" -n 2 "$gf_check" "$scratch/three.cfg" --preflight
 check "gf_open_would_refuse" said fail footprint "job.world is 3 in the configuration, but GF_RANK says 2 ranks"

@@ -16,9 +16,7 @@ static int footprint_print(const struct gf_config *config, uint32_t world, const
     char resources[CHECK_TEXT_BYTES];
     uint64_t elem_count = 0;
     gf_status status;
-    if (world != 0) here.job.world = world;
-    if (here.job.world == 0) here.job.world = (here.job.world_max == 1) ? 1 : CHECK_WORLD_ASSUMED;
-    if (here.job.rank >= here.job.world) here.job.rank = 0;
+    check_world_assume(&here, world);
     here.job.ignore_environment = true; /* the launcher's world is not asked about */
     here.log = gf_log_stderr;
     here.log_user = (void *)(uintptr_t)"gf-check";

@@ -28,9 +28,12 @@ static void environment_list(char *text, size_t text_bytes)
 void check_environment(struct check_report *report, const struct check_job *job)
 {
     char variables[256] = "";
+    char most[32] = "";
+    if (job->config.job.world_max > job->config.job.world)
+        (void)snprintf(most, sizeof most, ", at most %u", job->config.job.world_max);
     if (job->launched)
-        check_say(report, "launcher", CHECK_OK, NULL, "%s: rank %u of %u", job->launcher, job->config.job.rank,
-                  job->config.job.world);
+        check_say(report, "launcher", CHECK_OK, NULL, "%s: rank %u of %u%s", job->launcher, job->config.job.rank,
+                  job->config.job.world, most);
     else
         check_say(report, "launcher", CHECK_OK, NULL, "none in the environment; looked at for a world of %u",
                   job->config.job.world);

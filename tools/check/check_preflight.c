@@ -23,6 +23,13 @@ static void fault_keep(void *user, gf_log_level level, const char *text)
     if (level <= GF_LOG_ERROR) (void)snprintf(user, sizeof((struct check_job *)0)->need_fault, "%s", text);
 }
 
+void check_world_assume(struct gf_config *config, uint32_t world)
+{
+    if (world != 0) config->job.world = world;
+    if (config->job.world == 0) config->job.world = (config->job.world_max == 1) ? 1 : CHECK_WORLD_ASSUMED;
+    config->job.rank = 0;
+}
+
 int check_job_fill(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
                     uint32_t world, uint32_t local_count, uint64_t deadline_ns, struct check_job *job_out)
 {
@@ -38,10 +45,7 @@ int check_job_fill(const struct gf_config *config, const struct gf_tensor *tenso
     job.launcher = (status == GF_OK) ? identity.source : "job.world";
     if (job.launched && ((world != 0) || (local_count != 0)))
         return refuse(TOOL_EXIT_USAGE, "--world and --local are for a node by itself; here the launcher says");
-    if (!job.launched) {
-        job.config.job.world = (world != 0) ? world : CHECK_WORLD_ASSUMED;
-        job.config.job.rank = 0;
-    }
+    if (!job.launched) check_world_assume(&job.config, world);
     job.config.log = fault_keep;
     job.config.log_user = job.need_fault;
     if (gf_measure(&job.config, tensors, tensor_count, &job.need) == GF_OK) job.need_fault[0] = '\0';
@@ -49,12 +53,15 @@ int check_job_fill(const struct gf_config *config, const struct gf_tensor *tenso
     if (status == GF_OK) { /* as gf_measure() has taken it from the environment, or has refused it */
         job.config.job.world = identity.world;
         job.config.job.rank = identity.rank;
+        if (identity.world_max != 0) job.config.job.world_max = identity.world_max;
         if (config->job.id == 0) job.config.job.id = identity.job_id;
         if (identity.address[0] != '\0') memcpy(job.config.rendezvous.address, identity.address, GF_TEXT_MAX);
     }
     job.local = (status == GF_OK) ? identity.local : job.config.job.rank;
     job.config.job.ignore_environment = true;
     if (gf_config_effective(&job.config, &job.config, error) != GF_OK) return refuse(EXIT_FAILURE, error);
+    if (job.config.job.rank >= job.config.job.world)
+        return refuse(EXIT_FAILURE, "--preflight is for the ranks at the start; this one comes in later (world_max)");
     /* A job whose control address is loopback has all of its ranks here. */
     job.local_count = (local_count != 0) ? local_count
                       : gf_ip_loopback(job.config.rendezvous.address) ? job.config.job.world : 1;

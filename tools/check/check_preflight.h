@@ -27,6 +27,9 @@ struct check_job {
     char ucx_version[32];        /* known after check_transports(); empty where UCX did not open */
 };
 
+/* For what no launcher has started: `world` of the command line, else the file's (0: not said), and rank 0. */
+void check_world_assume(struct gf_config *config, uint32_t world);
+
 /* Fills *job_out from a loaded configuration: identity from the launcher, defaults, footprint. world and local_count are
  * what the command line said for a process that was started alone, 0 where it said nothing. 0, or the exit code, and why
  * is on stderr. */
