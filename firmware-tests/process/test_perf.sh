@@ -143,7 +143,9 @@ refused model_on_a_gpu "leave device.driver out" "$perf" --model config/models/n
 refused model_with_tune "give one of them" "$perf" --model config/models/nin.cfg --tune x
 refused tune_of_an_algorithm "leave --op and --algorithm out" "$perf" --tune x --algorithm ring
 refused tune_with_json "leave --json" "$perf" --tune x --json y
-refused model_of_means "give --check 0" "$perf" --model config/models/nin.cfg --set exchange.average=ranks
+for setting in exchange.average=ranks sparse.enabled=true exchange.quantize=int8; do
+    refused "model_of_${setting%%=*}" "give --check 0" "$perf" --model config/models/nin.cfg --set $setting
+done
 printf 'tensors = ( { name = "a"; shape = [10]; } );\n' >"$scratch/flat.cfg"
 refused schedule_without_flops "the model has no flops" "$perf" --model "$scratch/flat.cfg" --compute-ms 5
 refused ranks_with_other_sizes "user_bytes" "$run" -n 2 sh -c \
@@ -185,6 +187,10 @@ check its_type_is_the_wires has_row step half 844132 211033 direct
 check model_of_each_algorithm sh -c "for a in ring doubling tree server direct; do
     timeout 60 '$run' -n 2 '$perf' --model '$scratch/model.cfg' -n 2 --algorithm \$a >/dev/null || exit 1; done"
 check sparse_model_without_a_check measured --model config/models/nin.cfg -n 2 -c 0 --set sparse.enabled=true
+printf 'tensors = ( { name = "a"; shape = [400, 1000]; type = "bf16"; } );\n' >"$scratch/bf16.cfg"
+check sparse_model_of_16_bits measured --model "$scratch/bf16.cfg" -n 2 -c 0 --set sparse.enabled=true
+check and_no_step_is_skipped sh -c "! grep skipped '$scratch/out'"
+check model_with_a_loss_scale measured --model "$scratch/model.cfg" -n 2 --set loss_scale.enabled=true
 check model_with_an_optimizer measured --model "$scratch/model.cfg" -n 2 --config config/local.cfg
 
 # ---- other launchers and hosts ----

@@ -108,10 +108,10 @@ static gf_status checked_step(struct replay *replay, uint64_t *wrong)
 static void noise_fill(struct replay *replay)
 {
     for (uint32_t i = 0; i < replay->tensor_count; i++) {
-        float *data = (float *)(uintptr_t)gf_gradient(replay->gf, i);
-        for (uint64_t e = 0; e < tensors[i].elem_count; e++) {
+        struct perf_values values = values_of(replay, i, 0);
+        for (uint64_t e = 0; e < values.elem_count; e++) {
             replay->noise = replay->noise * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-            data[e] = (float)(int32_t)(replay->noise >> 32) * 0x1p-31f;
+            perf_value_put(&values, e, (float)(int32_t)(replay->noise >> 32) * 0x1p-31f);
         }
     }
 }
@@ -203,8 +203,9 @@ int perf_model(const struct perf_options *options, struct perf_report *report)
         return perf_refuse(error);
     replay.compute_us = schedule_make(options, replay.tensor_count);
     if (replay.compute_us < 0) return -1;
-    if (options->plan.check && (config->sparse.enabled || (config->exchange.average != GF_AVERAGE_SUM)))
-        return perf_refuse("sums are checked, neither means nor sparse steps: give --check 0 with this configuration");
+    if (options->plan.check && (config->sparse.enabled || (config->exchange.average != GF_AVERAGE_SUM) ||
+                                (config->exchange.quantize != GF_QUANTIZE_NONE)))
+        return perf_refuse("exact sums are checked: give --check 0 where there are means, sparse or quantized steps");
     if (strcmp(config->device.driver, "cuda") == 0)
         return perf_refuse("--model writes gradients in host memory: leave device.driver out");
     report->step = (struct perf_step){.model = options->model_path, .tensor_count = replay.tensor_count,

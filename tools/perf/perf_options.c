@@ -97,6 +97,7 @@ static int config_make(struct gf_config *config)
         (gf_config_set(config, "exchange.algorithm", given.algorithm, "--algorithm", error) < 0))
         return perf_refuse(error);
     if (gf_config_set_all(config, given.set.text, given.set.count, "--set", error) < 0) return perf_refuse(error);
+    config->loss_scale.enabled = false; /* sums are checked, and no loss was scaled */
     if (out.model_path == NULL) config->exchange.user_bytes = (out.bytes_max + 63) / 64 * 64 + 64;
     config->log = gf_log_stderr;
     config->log_user = (void *)(uintptr_t)"gf-perf";

@@ -32,13 +32,17 @@ static float input(const struct perf_values *values, uint64_t elem, uint32_t ran
     return (float)((elem + rank) % pattern_of(values));
 }
 
-void perf_values_fill(const struct perf_values *values)
+void perf_value_put(const struct perf_values *values, uint64_t i, float value)
 {
     size_t size = gf_type_size_bytes(values->type);
-    for (uint64_t i = 0; i < values->elem_count; i++) {
-        uint32_t bits = bits_of(values->type, input(values, values->first_elem + i, values->rank));
-        memcpy(values->data + i * size, &bits, size);
-    }
+    uint32_t bits = bits_of(values->type, value);
+    memcpy(values->data + i * size, &bits, size);
+}
+
+void perf_values_fill(const struct perf_values *values)
+{
+    for (uint64_t i = 0; i < values->elem_count; i++)
+        perf_value_put(values, i, input(values, values->first_elem + i, values->rank));
 }
 
 static float reduced(const struct perf_values *values, uint32_t elem)

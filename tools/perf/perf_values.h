@@ -15,6 +15,8 @@ struct perf_values {
     uint32_t world, rank, root;
 };
 
+/* Element i of data, rounded to its type. */
+void perf_value_put(const struct perf_values *values, uint64_t i, float value);
 void perf_values_fill(const struct perf_values *values);
 /* Elements that are not what the operation must leave; 0 for a barrier. Sums are exact in all types up to 512 ranks. */
 uint64_t perf_values_wrong(const struct perf_values *values);
