@@ -174,6 +174,30 @@ TEST(limits_are_where_auto_loses_least)
     }
 }
 
+/* Of six ranks auto has halving up to a 32nd of the limit, of three never; no limit is more than its key may be. */
+TEST(limits_are_those_of_the_worlds_auto)
+{
+    static const struct {
+        uint32_t world;
+        uint64_t least_bytes, doubling_max, halving_max;
+    } cases[] = {{4, 1024, 2048, 8192}, {6, 1024, 2048, 32 * 8192}, {3, 1024, 8192, 8192},
+                 {8, 1u << 29, 1u << 30, 1u << 30}, {6, 1u << 24, 1u << 25, 1u << 30}};
+    static const double ring[] = {3, 4, 6, 8, 10, 18}, doubling[] = {1, 2, 5, 7, 20, 40};
+    for (size_t c = 0; c < LENGTH(cases); c++) {
+        struct perf_tuning tuning = {.size_count = 6, .world = cases[c].world};
+        uint64_t doubling_max = 1, halving_max = 1;
+        for (uint32_t i = 0; i < 6; i++) {
+            const double us[PERF_TUNE_COUNT] = {doubling[i], (i < 4) ? 4 : 25, ring[i]};
+            tuning.bytes[i] = cases[c].least_bytes << i;
+            memcpy(tuning.time_us[i], us, sizeof us);
+        }
+        (void)perf_tune_limits(&tuning, &doubling_max, &halving_max);
+        if ((doubling_max != cases[c].doubling_max) || (halving_max != cases[c].halving_max))
+            fail_msg("%u ranks: %llu, %llu", cases[c].world, (unsigned long long)doubling_max,
+                     (unsigned long long)halving_max);
+    }
+}
+
 /* Whatever one row says, limits that are the best for all others stay. */
 TEST(no_row_alone_moves_a_limit)
 {

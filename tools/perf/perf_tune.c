@@ -12,6 +12,8 @@
  * Two steps keep noise out: ratios are smoothed over neighbouring sizes before the best pair of limits is looked for,
  * and what is found has to be better than the limits there were also without any single size. */
 
+#define LIMIT_BYTES_MAX (UINT64_C(1) << 30)
+
 /* A size's time with doubling and with ring over that with halving; logarithms: large sizes do not outweigh small ones. */
 struct costs {
     double doubling[PERF_TUNE_SIZES_MAX], ring[PERF_TUNE_SIZES_MAX];
@@ -74,6 +76,13 @@ static struct limits moved(const struct costs *costs, struct limits from, struct
     return (gain - most - least > 1e-9) ? to : from;
 }
 
+/* The limit before this row, as a key may say it. */
+static uint64_t limit_of(const struct perf_tuning *tuning, uint32_t row, uint64_t share)
+{
+    uint64_t bytes = (row == 0) ? 1 : tuning->bytes[row - 1] * share;
+    return (bytes < LIMIT_BYTES_MAX) ? bytes : LIMIT_BYTES_MAX;
+}
+
 /* The first size above the limit. */
 static uint32_t row_after(const struct perf_tuning *tuning, uint64_t limit)
 {
@@ -85,11 +94,14 @@ static uint32_t row_after(const struct perf_tuning *tuning, uint64_t limit)
 bool perf_tune_limits(const struct perf_tuning *tuning, uint64_t *doubling_max, uint64_t *halving_max)
 {
     struct costs costs = {.count = tuning->size_count}, smoothed = costs;
-    struct limits before = limits_of(row_after(tuning, *doubling_max), row_after(tuning, *halving_max)), best, now;
+    const bool few = (tuning->world == 3) || ((tuning->world & (tuning->world - 1)) == 0);
+    const uint64_t share = few ? 1 : 32; /* as gf_halving_pays() has it */
+    struct limits before = limits_of(row_after(tuning, *doubling_max), row_after(tuning, *halving_max / share));
+    struct limits best, now;
     for (uint32_t i = 0; i < tuning->size_count; i++) {
-        const double *us = tuning->time_us[i];
-        costs.doubling[i] = log(us[PERF_TUNE_DOUBLING] / us[PERF_TUNE_HALVING]);
-        costs.ring[i] = log(us[PERF_TUNE_RING] / us[PERF_TUNE_HALVING]);
+        const double *us = tuning->time_us[i], middle = us[(tuning->world == 3) ? PERF_TUNE_RING : PERF_TUNE_HALVING];
+        costs.doubling[i] = log(us[PERF_TUNE_DOUBLING] / middle);
+        costs.ring[i] = log(us[PERF_TUNE_RING] / middle);
     }
     smooth(costs.doubling, costs.count, smoothed.doubling);
     smooth(costs.ring, costs.count, smoothed.ring);
@@ -98,8 +110,8 @@ bool perf_tune_limits(const struct perf_tuning *tuning, uint64_t *doubling_max, 
     now = moved(&costs, now, limits_of(now.halving, best.ring));
     now = moved(&costs, now, best);
     /* a limit between the same two sizes as before stays what it was */
-    if (now.halving != before.halving) *doubling_max = (now.halving == 0) ? 1 : tuning->bytes[now.halving - 1];
-    if (now.ring != before.ring) *halving_max = (now.ring == 0) ? 1 : tuning->bytes[now.ring - 1];
+    if (now.halving != before.halving) *doubling_max = limit_of(tuning, now.halving, 1);
+    if (now.ring != before.ring) *halving_max = limit_of(tuning, now.ring, share);
     if (*halving_max < *doubling_max) *halving_max = *doubling_max;
     return (now.halving != before.halving) || (now.ring != before.ring);
 }
@@ -118,7 +130,6 @@ static double times_us[PERF_TUNE_SIZES_MAX][PERF_TUNE_COUNT][ROUNDS];
 struct tune {
     struct perf_tuning tuning;
     struct gf_config config; /* with all defaults */
-    uint32_t world;
     bool is_writer;
 };
 
@@ -146,7 +157,7 @@ static int algorithm_time(const struct perf_options *options, struct tune *tune,
     result = perf_open(&config, &tensor, 1, &session);
     if (result == 0) {
         perf.gf = session.gf;
-        tune->world = gf_world(perf.gf);
+        tune->tuning.world = gf_world(perf.gf);
         tune->is_writer = gf_rank(perf.gf) == 0;
         if (tune->is_writer && (perf_file_check(options->tune_path) != 0)) result = -1;
         perf.plan.seconds /= ROUNDS;
@@ -169,7 +180,7 @@ static int compare(const void *a, const void *b)
 static void table_print(FILE *out, const struct perf_options *options, const struct tune *tune)
 {
     fprintf(out, "# gf-perf --tune: allreduce of %s, %u ranks, transports %s; median us of %u rounds.\n",
-            perf_type_name(options->plan.type), tune->world, tune->config.link.transports, ROUNDS);
+            perf_type_name(options->plan.type), tune->tuning.world, tune->config.link.transports, ROUNDS);
     fprintf(out, "# %12s %12s %12s %12s\n", "bytes", "doubling", "halving", "ring");
     for (uint32_t i = 0; i < tune->tuning.size_count; i++) {
         const double *row = tune->tuning.time_us[i];
