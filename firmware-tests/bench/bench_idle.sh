@@ -76,7 +76,7 @@ for case in $CASES; do
         for n in 4 8 16; do row "$n on $cores cores" $n "64 65536"; done ;;
     hosts)
         for n in 2 4; do
-            net_up gfidle $n 40gbit || exit 1
+            net_up "gf$$" $n 40gbit || exit 1
             row "$n hosts on $cores cores" $n "8 4096 65536"
             # without the scheduler's choice of who shares a core, which decides more than the setting does
             pin="taskset -pc \$((GF_RANK % $cores)) \$\$ >/dev/null;"
@@ -90,12 +90,12 @@ for case in $CASES; do
         neighbours $(seq 0 $((cores - 1)))
         row "4, a neighbour on each core" 4 "64 65536"
         neighbours $(seq 0 $((cores - 1)))
-        net_up gfidle 4 40gbit || exit 1
+        net_up "gf$$" 4 40gbit || exit 1
         row "4 hosts, a neighbour on each core" 4 "64 65536"
         net_down ;;
     trainer)
         for n in 2 4; do row "$n, steps of 4 layers, 1 ms each" $n 65536 4 1000; done
-        net_up gfidle 4 40gbit || exit 1
+        net_up "gf$$" 4 40gbit || exit 1
         row "4 hosts, steps of 4 layers, 1 ms each" 4 65536 4 1000
         net_down ;;
     esac

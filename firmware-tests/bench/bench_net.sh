@@ -177,7 +177,7 @@ ranks_set() {
     per_host=$1 ranks=$((n * $1)) tls=self,tcp where="$n hosts" yields=0
     [ "$1" = 1 ] || tls=self,posix,tcp where="$n hosts of $1 ranks"
     [ "$ranks" -le "$(nproc)" ] || yields=1
-    hosts=$(for i in $(seq 0 $((n - 1))); do printf '%s%s' "$([ "$i" = 0 ] || echo ,)" "gfbench-$i:$1"; done)
+    hosts=$(for i in $(seq 0 $((n - 1))); do printf '%s%s' "$([ "$i" = 0 ] || echo ,)" "$net_prefix-$i:$1"; done)
 }
 
 machine_print
@@ -186,7 +186,7 @@ limit_s=120
 awk '/shape = \[[0-9]*\]/ {sub(/,$/, ""); text = text (text == "" ? "" : ",\n") $0} END {print "tensors = (\n" text "\n);"}' \
     config/models/resnet50.cfg >"$scratch/small.cfg" # one dimension each: 107 tensors
 for n in $HOSTS; do
-    net_up gfbench "$n" "${RATE_MBIT}mbit" && latency_measure || exit 1
+    net_up "gf$$" "$n" "${RATE_MBIT}mbit" && latency_measure || exit 1
     net_config >"$scratch/net.cfg"
     for part in $PARTS; do
         ranks_set 1

@@ -189,7 +189,7 @@ for n in $HOSTS; do
         todo=''
         for case in $CASES; do [ -s "$kept/$case.$shape.$rate" ] || todo="$todo $case"; done
         [ -n "$todo" ] || continue
-        net_up gfplan "$n" "${rate}mbit" || exit 1
+        net_up "gf$$" "$n" "${rate}mbit" || exit 1
         calibrate || exit 1
         echo "# $n hosts, $rate Mbit/s: $inputs" >&2
         for case in $todo; do

@@ -13,7 +13,7 @@ times=$scratch/times
 net_config 'idle = "sleep"; ' >"$scratch/net.cfg"
 : >"$times"
 for n in $HOSTS; do
-    net_up gftree "$n" "${RATE_MBIT}mbit" || exit 1
+    net_up "gf$$" "$n" "${RATE_MBIT}mbit" || exit 1
     for i in $(seq 1 "$ROUNDS"); do
         echo "# $n hosts, round $i of $ROUNDS" >&2
         for algorithm in server tree ring; do

@@ -27,11 +27,8 @@ keepalive_s=1 timeout_s=6 join_s=12 batch=1024
 work=$(mktemp -d) || exit 1
 touch "$work/faults" "$work/log"
 clean() {
-    for host in 0 1 2 3; do
-        for p in $(ip netns pids "$net_prefix-$host" 2>/dev/null); do kill -KILL "$p" 2>/dev/null; done
-    done
-    wait 2>/dev/null
     net_down
+    wait 2>/dev/null
     [ -z "${KEEP:-}" ] || { mkdir -p "$KEEP" && cp -r "$work"/. "$KEEP"; }
     rm -rf "$work"
 }

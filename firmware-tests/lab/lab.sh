@@ -46,11 +46,8 @@ if [ -n "$missing" ]; then
 fi
 
 work=$(mktemp -d) || exit 1
-clean() { # every process of ours lives in one of our hosts
+clean() {
     [ -z "$running" ] || kill -KILL "$running" 2>/dev/null
-    for host in 0 1 2 3 $stranger; do
-        for p in $(ip netns pids "$net_prefix-$host" 2>/dev/null); do kill -KILL "$p" 2>/dev/null; done
-    done
     net_down
     rm -rf "$work"
 }

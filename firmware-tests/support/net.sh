@@ -9,7 +9,7 @@
 #     net_second RATE              every host gets eth1 too, in a network of its own: net_second_address i
 #     net_forget                   nobody remembers that a host could not be found, which would fail a job that begins now
 #     net_missing                  why there can be no hosts here; nothing where there can
-#     net_down
+#     net_down                     with what still runs there
 # CONGESTION is TCP's congestion control there, reno. With bbr each flow falls to a tenth for 0.2 s in every 10 s, and
 # may send nothing for 5 s after a cut of 0.5 s (results/peers.md, results/faults.md).
 # net_burst is what may beat the rate for a moment after a pause; at least a packet before it is cut (64 KiB).
@@ -56,7 +56,10 @@ net_second() {
 }
 net_down() {
     [ -n "$net_prefix" ] || return 0
-    for net_i in $(seq 0 $((net_hosts - 1))) sw; do ip netns delete "$net_prefix-$net_i" 2>/dev/null; done
+    for net_i in $(seq 0 $((net_hosts - 1))) sw; do
+        ip netns pids "$net_prefix-$net_i" 2>/dev/null | xargs -r kill -KILL 2>/dev/null
+        ip netns delete "$net_prefix-$net_i" 2>/dev/null
+    done
     net_prefix=''
 }
 # net_suite "CASES" COUNT: so many hosts at 1 Gbit/s for what follows of a suite; where there can be none the cases are
