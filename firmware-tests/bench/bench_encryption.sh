@@ -21,7 +21,7 @@ turn() { # true or false: busbw of each round, one a line
         { tail -n 3 "$scratch/out" >&2; return 1; }
     awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i ~ /busbw/) at = i } NR > 1 { print $at }' "$scratch/csv"
 }
-median() { sort -n | awk '{ v[NR] = $1 } END { printf "%.3f", v[int((NR + 1) / 2)] }'; }
+median() { sort -n | awk '{ v[NR] = $1 } END { printf "%.3f", (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'; }
 echo "| link | plain GB/s | encrypted GB/s | share of plain |"
 echo "|---|---|---|---|"
 for rate in $RATES; do

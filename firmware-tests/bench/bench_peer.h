@@ -31,7 +31,6 @@ struct bench {
     size_t counts[BENCH_COUNTS_MAX]; /* elements */
     int count_count;
     size_t elems_max;
-    int algorithm; /* -a: the program's own */
     int wants_mean;
 };
 
