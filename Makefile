@@ -304,7 +304,8 @@ check-quick: ## the unit and sim suites (a minute): what one runs between edits
 	@$(MAKE) --no-print-directory -s -j2 $(QUICK)
 	@BUILD=$(BUILD) sh firmware-tests/support/run.sh $(QUICK)
 
-check-long: check check-clang check-valgrind check-san ## check, the long suites, clang, valgrind and sanitizers, the fuzz targets, a soak of 10 minutes (an hour)
+check-long: ## check, the long suites, clang, valgrind and sanitizers, the fuzz targets, a soak of 10 minutes (an hour)
+	@for target in check check-clang check-valgrind check-san; do $(MAKE) --no-print-directory $$target || exit 1; done
 	@BUILD=$(BUILD) sh firmware-tests/support/run.sh $(LONG_SUITES)
 	@RUNS=3 BUILD=$(BUILD) sh firmware-tests/support/run.sh $(addprefix firmware-tests/process/test_,elastic.sh rejoin.sh flood.sh)
 	@$(MAKE) --no-print-directory -s fuzz FUZZ_SECONDS=10

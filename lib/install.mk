@@ -29,7 +29,7 @@ $(BUILD)/$(SONAME): $(SHARED_OBJ) $(FATBIN) lib/gradientflow.map $(BUILD)/link.u
 	    $(SHARED_OBJ) $(FATBIN) -lconfig -lsodium $(UCX_DYNAMIC_LIBS) -ldl -lrt -lm -pthread
 shared: $(BUILD)/$(SONAME) ## build libgradientflow.so too
 
-install: all shared ## copy library, headers, tools, man pages and files for pkg-config and CMake to DESTDIR and PREFIX (/usr/local); STRIP=1
+install: all shared ## copy library, headers, tools, man pages and files for pkg-config and CMake to DESTDIR and PREFIX (/usr/local); STRIP=1; AS_BUILT=1: with the flags of the build, whatever they are now
 	@case "$(PREFIX)" in /*) ;; *) echo "install: PREFIX=$(PREFIX) must be an absolute path" >&2; exit 1;; esac
 	@to="$(STAGE)"; share="$$to/share/gradientflow"; cmake="$$to/lib/cmake/gradientflow"; set -e; \
 	install -d "$$to/bin" "$$to/lib/pkgconfig" "$$cmake" "$$to/include/gradientflow" "$$share/models" "$$share/clusters" \
