@@ -476,7 +476,7 @@ soak-corpus: ## JOBS=20000 jobs led by the edges they reach; what reaches new on
 $(OBJ): GF_FLAGS += $(if $(EDGES),-fsanitize-coverage=inline-8bit-counters)
 $(BUILD)/firmware-tests/soak_main: $(BUILD)/firmware-tests/soak/soak_main.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka \
-	    $(foreach f,mmap munmap madvise open,-Wl,--wrap=$(f))
+	    $(foreach f,mmap munmap open,-Wl,--wrap=$(f))
 
 include lib/install.mk
 clean: ## remove what was built

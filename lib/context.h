@@ -36,7 +36,7 @@ struct gf_context {
     uint64_t magic;
     _Atomic uint32_t aborted;    /* set by gf_abort() from anywhere */
     gf_phase phase;
-    struct gf_fork fork;
+    uint32_t forks;              /* gf_forks when it was opened */
     struct gf_config config;     /* effective */
     struct gf_log log;
     struct gf_error error;

@@ -12,7 +12,8 @@
  *     gf_error_last() tells it whole.
  *   - NULL for a context, configuration or output is GF_ERR_PARAM; calls without a status answer 0, false or 1 to
  *     a context that is NULL.
- *   - In a forked child calls on the parent's context are GF_ERR_STATE, answers as at the fork; it opens its own.
+ *   - In a forked child calls on the parent's context are GF_ERR_STATE, answers as at the fork. It opens its own, but
+ *     not over a network if one was open at the fork: UCX's thread is not in it (GF_ERR_SYSTEM).
  *   - Outputs come last, set only on success. Units: bytes (`_bytes`), elements (`_count`, `_elems`), ns (`_ns`). */
 #ifndef GRADIENTFLOW_H
 #define GRADIENTFLOW_H

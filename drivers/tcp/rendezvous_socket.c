@@ -107,11 +107,18 @@ int gf_socket_connect(const struct gf_place *to, const struct gf_place *bind_to,
     return -1;
 }
 
-void gf_socket_reset(int fd)
+void gf_socket_close(int *fd)
+{
+    int ends = *fd;
+    *fd = -1; /* first: a child that is forked meanwhile closes what is here */
+    (void)close(ends);
+}
+
+void gf_socket_reset(int *fd)
 {
     struct linger none = {.l_onoff = 1, .l_linger = 0};
-    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
-    (void)close(fd);
+    (void)setsockopt(*fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+    gf_socket_close(fd);
 }
 
 bool gf_socket_met_itself(int fd)

@@ -20,8 +20,9 @@ int gf_socket_connect(const struct gf_place *to, const struct gf_place *bind_to,
 gf_status gf_socket_read(int fd, unsigned char *in, uint32_t *have, uint32_t want);
 /* A connect() to a port of the ephemeral range where nobody listens can meet itself. */
 bool gf_socket_met_itself(int fd);
-/* Closes it with one packet; what was sent and has not arrived is lost. */
-void gf_socket_reset(int fd);
+/* Both leave -1 in *fd; reset closes with one packet: what was sent and has not arrived is lost. */
+void gf_socket_close(int *fd);
+void gf_socket_reset(int *fd);
 /* What every connection gets: no delay, and an end when the other host is silent for three keepalive periods. */
 void gf_socket_options_set(int fd, uint64_t keepalive_ns);
 /* rendezvous_user.c: which user of this host is at the other end. GF_AGAIN: no descriptor or memory is left to ask

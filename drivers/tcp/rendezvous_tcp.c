@@ -2,6 +2,7 @@
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -22,6 +23,38 @@ static size_t tcp_state_bytes(const struct gf_rendezvous_setup *setup)
 {
     size_t conn_count = (setup->world <= 1) ? 0 : setup->world; /* any rank may have to coordinate */
     return sizeof(struct tcp) + conn_count * sizeof(struct conn);
+}
+
+/* ---- forked children ---- */
+
+static struct tcp *opened; /* a process opens and closes them one after another */
+
+/* A child that kept sockets would keep the job's address, too, and nobody would hear when its parent dies. The memory
+ * may be shared with the parent, and stays as it is. */
+static void forked(void)
+{
+    for (const struct tcp *tcp = opened; tcp != NULL; tcp = tcp->next) {
+        for (uint32_t i = 0; i < tcp->conn_count; i++) (void)close(tcp->conns[i].fd);
+        for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) (void)close(tcp->pending[i].fd);
+        const int fds[] = {tcp->strangers_fd, tcp->listen_fd, tcp->job_fd, tcp->epoll_fd};
+        for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) (void)close(fds[i]);
+    }
+    opened = NULL;
+}
+
+static void opened_add(struct tcp *tcp)
+{
+    static bool watches;
+    if (!watches) watches = pthread_atfork(NULL, NULL, forked) == 0; /* after the link's, which close() may be led to */
+    tcp->next = opened;
+    __atomic_store_n(&opened, tcp, __ATOMIC_RELEASE);
+}
+
+static void opened_remove(const struct tcp *tcp)
+{
+    struct tcp **at = &opened;
+    while ((*at != NULL) && (*at != tcp)) at = &(*at)->next;
+    if (*at != NULL) *at = tcp->next;
 }
 
 /* ---- opening ---- */
@@ -77,12 +110,12 @@ static gf_status listener_open(struct tcp *tcp, struct gf_fault *fault_out)
 static void tcp_close(struct gf_rendezvous *rendezvous)
 {
     struct tcp *tcp = (struct tcp *)rendezvous;
+    opened_remove(tcp);
     for (uint32_t i = 0; i < tcp->conn_count; i++) gf_tcp_conn_close(tcp, &tcp->conns[i]);
-    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) gf_tcp_pending_drop(tcp, &tcp->pending[i]);
+    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) gf_tcp_pending_drop(&tcp->pending[i]);
     int *const fds[] = {&tcp->strangers_fd, &tcp->listen_fd, &tcp->job_fd, &tcp->epoll_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
-        if (*fds[i] >= 0) (void)close(*fds[i]);
-        *fds[i] = -1;
+        if (*fds[i] >= 0) gf_socket_close(fds[i]);
     }
     gf_auth_forget(&tcp->auth, sizeof tcp->auth);
 }
@@ -109,6 +142,7 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     tcp->conn_count = tcp->setup.world;
     for (uint32_t i = 0; i < tcp->conn_count; i++) gf_tcp_conn_init(&tcp->conns[i], TCP_CONN_NONE);
     tcp->job_address = tcp->to;
+    opened_add(tcp);
     if (setup->rejoin) setup->elastic->rejoin_begin(tcp, now_ns);
     else if (!tcp_is_coordinator(tcp)) gf_tcp_connect_wait(tcp, now_ns);
     tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);

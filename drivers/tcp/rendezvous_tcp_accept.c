@@ -18,17 +18,14 @@ static void stranger_log(struct tcp *tcp, gf_log_level level, const char *what)
 }
 
 /* A reset: one packet, and nothing that the kernel keeps until the other end has answered. */
-void gf_tcp_pending_drop(struct tcp *tcp, struct pending *pending)
+void gf_tcp_pending_drop(struct pending *pending)
 {
-    if (pending->fd < 0) return;
-    (void)epoll_ctl(tcp->strangers_fd, EPOLL_CTL_DEL, pending->fd, NULL); /* a child that was forked may have it, too */
-    gf_socket_reset(pending->fd);
-    pending->fd = -1;
+    if (pending->fd >= 0) gf_socket_reset(&pending->fd);
 }
 
 static void stranger_drop(struct tcp *tcp, struct pending *pending, gf_log_level level, const char *what)
 {
-    gf_tcp_pending_drop(tcp, pending);
+    gf_tcp_pending_drop(pending);
     stranger_log(tcp, level, what);
 }
 
@@ -98,7 +95,7 @@ static void pending_refuse(struct tcp *tcp, struct pending *pending, uint32_t ra
     *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_REFUSED, .rank = rank, .text = tcp->text,
                                               .unproven = said_by_anybody(pending)};
     if (!reason_is_due(tcp, pending)) {
-        gf_tcp_pending_drop(tcp, pending);
+        gf_tcp_pending_drop(pending);
         return;
     }
     gf_frame_header_put(&put, GF_FRAME_ANSWER, GF_FRAME_ANSWER_BYTES, tcp->setup.job_id, tcp->setup.rank);
@@ -112,7 +109,7 @@ static void pending_refuse(struct tcp *tcp, struct pending *pending, uint32_t ra
     (void)send(pending->fd, answer, pending->challenged ? sizeof answer : bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)shutdown(pending->fd, SHUT_WR);
     (void)recv(pending->fd, sink, sizeof sink, MSG_DONTWAIT); /* unread bytes would turn the answer into a reset */
-    gf_tcp_watched_close(tcp->strangers_fd, &pending->fd);
+    gf_socket_close(&pending->fd);
 }
 
 /* Without a key all ranks are on this host, and of one user. Where the kernel has no query for the user, anybody of
@@ -160,7 +157,7 @@ gf_status gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns, struct 
     status = gf_tcp_pending_read(tcp, slot, event_out); /* its hello is mostly here already */
     if ((status != GF_AGAIN) || (pending->fd < 0)) return status;
     if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, fd, TCP_ABOUT_PENDING | slot, EPOLLIN) != GF_OK)
-        gf_tcp_pending_drop(tcp, pending);
+        gf_tcp_pending_drop(pending);
     return GF_AGAIN;
 }
 
@@ -237,7 +234,7 @@ static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint3
     (void)epoll_ctl(tcp->strangers_fd, EPOLL_CTL_DEL, pending->fd, NULL); /* where it was watched */
     gf_socket_options_set(pending->fd, tcp->setup.keepalive_ns);
     if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, pending->fd, rank, EPOLLIN) != GF_OK) {
-        gf_tcp_pending_drop(tcp, pending);
+        gf_tcp_pending_drop(pending);
         return GF_AGAIN;
     }
     gf_tcp_conn_init(conn, TCP_CONN_UP);
@@ -304,7 +301,7 @@ gf_status gf_tcp_hello_meet(struct tcp *tcp, struct pending *pending, struct gf_
         return GF_AGAIN;
     }
     if (!tcp->auth.on) return hello_take(tcp, pending, event_out);
-    if (!tcp->auth.module->words->challenge_send(tcp, pending)) gf_tcp_pending_drop(tcp, pending);
+    if (!tcp->auth.module->words->challenge_send(tcp, pending)) gf_tcp_pending_drop(pending);
     return GF_AGAIN;
 }
 

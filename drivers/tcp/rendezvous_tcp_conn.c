@@ -163,13 +163,6 @@ gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_h
     return GF_OK;
 }
 
-void gf_tcp_watched_close(int epoll_fd, int *fd)
-{
-    (void)epoll_ctl(epoll_fd, EPOLL_CTL_DEL, *fd, NULL);
-    (void)close(*fd);
-    *fd = -1;
-}
-
 void gf_tcp_conn_close(struct tcp *tcp, struct conn *conn)
 {
     char sink[512];
@@ -177,7 +170,7 @@ void gf_tcp_conn_close(struct tcp *tcp, struct conn *conn)
     /* Closing with unread bytes would make the kernel send a reset and drop what is still to be sent. */
     (void)shutdown(conn->fd, SHUT_WR);
     for (int i = 0; (i < 64) && (recv(conn->fd, sink, sizeof sink, MSG_DONTWAIT) > 0); i++) {}
-    gf_tcp_watched_close(tcp->epoll_fd, &conn->fd);
+    gf_socket_close(&conn->fd);
     conn->out_bytes = 0;
     conn->waits_to_send = false;
     conn->broken = 0;

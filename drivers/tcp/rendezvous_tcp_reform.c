@@ -71,7 +71,7 @@ static void conn_leave(struct tcp *tcp, struct conn *conn)
 
 static void job_close(struct tcp *tcp)
 {
-    if (tcp->job_fd >= 0) gf_tcp_watched_close(tcp->epoll_fd, &tcp->job_fd);
+    if (tcp->job_fd >= 0) gf_socket_close(&tcp->job_fd);
     tcp->job_retry_ns = 0;
 }
 
@@ -167,7 +167,7 @@ static gf_status reform(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator, 
         gf_tcp_conn_init(&tcp->conns[i], TCP_CONN_NONE);
     }
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) /* who was promised an answer; others may mean the new coordinator */
-        if (tcp->pending[i].challenged || (coordinator == GF_RANK_NONE)) gf_tcp_pending_drop(tcp, &tcp->pending[i]);
+        if (tcp->pending[i].challenged || (coordinator == GF_RANK_NONE)) gf_tcp_pending_drop(&tcp->pending[i]);
     tcp->refused = false;
     memset(&tcp->base.fault, 0, sizeof tcp->base.fault);
     job_close(tcp);

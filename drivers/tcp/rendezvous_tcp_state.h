@@ -80,6 +80,7 @@ struct pending {
 
 struct tcp {
     struct gf_rendezvous base;
+    struct tcp *next; /* of those that this process has open */
     struct gf_rendezvous_setup setup; /* its texts were the caller's during open() */
     struct gf_auth auth;
     unsigned char said[TCP_TALK_BYTES]; /* the other ranks, with rank 0 */
@@ -145,8 +146,6 @@ bool gf_tcp_conn_answer(struct tcp *tcp, struct conn *conn, gf_status code, cons
 void gf_tcp_conn_flush(struct tcp *tcp, struct conn *conn);
 /* GF_OK: a whole frame is in conn->in and *header_out; GF_AGAIN: not yet; GF_ERR_PEER: the end, tcp->text says how. */
 gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_header *header_out);
-/* Where a child that was forked has it open, too, epoll would keep it. */
-void gf_tcp_watched_close(int epoll_fd, int *fd);
 void gf_tcp_conn_close(struct tcp *tcp, struct conn *conn);
 void gf_tcp_conn_init(struct conn *conn, conn_state state);
 
@@ -165,7 +164,7 @@ gf_status gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns); /* GF_AGAIN
 /* GF_OK from these: *event_out says who came in, or who of this job was refused. */
 gf_status gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns, struct gf_rendezvous_event *event_out);
 gf_status gf_tcp_hello_meet(struct tcp *tcp, struct pending *pending, struct gf_rendezvous_event *event_out);
-void gf_tcp_pending_drop(struct tcp *tcp, struct pending *pending);
+void gf_tcp_pending_drop(struct pending *pending);
 struct gf_frame_hello gf_tcp_hello_get(const unsigned char *frame);
 gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out);
 void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns);

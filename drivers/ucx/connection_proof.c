@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,7 +16,18 @@
 /* The links of this process whose workers live; a call names a descriptor and no link, so there is no other way. */
 static struct gf_proofs *links;
 static bool links_locked;
+static bool links_orphaned; /* some were open when this process was forked */
 static _Thread_local struct gf_proofs *opening; /* whose worker this thread creates now */
+
+/* A child has no link of its parent's, and not the thread that had locked them. */
+static void forked(void)
+{
+    links_orphaned = links_orphaned || (links != NULL);
+    links = NULL;
+    links_locked = false;
+}
+
+bool gf_proofs_orphaned(void) { return links_orphaned; }
 
 void gf_proofs_lock(void)
 {
@@ -66,6 +78,8 @@ void gf_proofs_close(struct gf_proofs *proofs)
 
 void gf_proofs_begin(struct gf_proofs *proofs)
 {
+    static bool watches;
+    if (!watches) watches = pthread_atfork(NULL, NULL, forked) == 0;
     memset(&proofs->own, 0, sizeof proofs->own);
     proofs->auth.module->nonce(proofs->own.secret);
     proofs->ended = false;

@@ -119,6 +119,8 @@ void gf_proofs_close(struct gf_proofs *proofs);
 
 /* Around the creation of a worker: what this thread listens on in between is the worker's. A new secret each time. */
 void gf_proofs_begin(struct gf_proofs *proofs);
+/* This process was forked while its parent had a link: UCX's thread is not in it, and nobody would be taken in. */
+bool gf_proofs_orphaned(void);
 void gf_proofs_begun(struct gf_proofs *proofs);
 /* Around its end; both may be called without a worker. Peers are forgotten. */
 void gf_proofs_end(struct gf_proofs *proofs);

@@ -24,6 +24,7 @@
 #pragma weak gf_proofs_bytes
 #pragma weak gf_proofs_close
 #pragma weak gf_proofs_begin
+#pragma weak gf_proofs_orphaned
 #pragma weak gf_proofs_begun
 #pragma weak gf_proofs_end
 #pragma weak gf_proofs_ended

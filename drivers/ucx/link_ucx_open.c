@@ -43,8 +43,8 @@ __attribute__((constructor(101))) static void signals_are_the_programs(void)
 
 /* ---- the log ---- */
 
-/* With the list of connection_proof.c the only mutable global of the library: UCX's log handler has no user pointer
- * and may run on UCX's own thread, so the link opened last hears for all. */
+/* UCX's log handler has no user pointer and may run on UCX's own thread, so the link opened last hears for all. Other
+ * mutable globals of the library are about processes: connection_proof.c, rendezvous_tcp.c, lib/core/fork.c. */
 static struct gf_ucx *log_hearer;
 static _Thread_local struct gf_ucx *opening; /* whose context or worker this thread creates now */
 
@@ -206,6 +206,9 @@ static gf_status worker_take(struct gf_ucx *ucx)
                                         .thread_mode = UCS_THREAD_MODE_SINGLE};
     char shm[120], log_level[32];
     ucs_status_t status;
+    if (ucx->proofs.auth.on && gf_proofs_orphaned() && gf_ucx_any(ucx->transports, GF_UCX_NETWORK))
+        return gf_ucx_refuse(ucx, GF_ERR_SYSTEM, "this process was forked while its parent had a context open: UCX's "
+                             "thread, which takes connections, is not in it; fork before, or exec()");
     opening_begin(ucx, log_level);
     if (ucx->proofs.auth.on) gf_proofs_begin(&ucx->proofs);
     status = ucp_worker_create(ucx->context, &params, &ucx->worker);

@@ -3,6 +3,7 @@
 #include "firmware-tests/process/connection_pair.h"
 
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 #define HELLO_BYTES 76u
 #define ANSWER_BYTES 64u
@@ -192,6 +193,24 @@ TEST(a_lack_of_descriptors_is_said_and_passes)
     assert_int_not_equal(complaints, 0);
     assert_int_equal(caller_waits(&fault), GF_OK);
     assert_true(listener.fd >= 0);
+    pair_close();
+}
+
+/* A thread of the program forks while another one is in here: what the child closes must not wait for that one. */
+TEST(a_forked_child_waits_for_nobodys_lock)
+{
+    int status = 0;
+    pair_open("", false);
+    gf_proofs_lock();
+    pid_t child = fork();
+    if (child == 0) {
+        (void)alarm(5);
+        _exit(__wrap_close(dup(listen_fd)) + !gf_proofs_orphaned());
+    }
+    gf_proofs_unlock();
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_false(gf_proofs_orphaned());
     pair_close();
 }
 

@@ -30,29 +30,6 @@ TEST(a_silent_stranger_is_hung_up_on_after_5_s)
     (void)close(fd);
 }
 
-TEST(a_child_that_has_a_stranger_too_leaves_nothing_to_wake_for)
-{
-    end_join(0, 0, 2);
-    int fd = stranger_at(star.address);
-    struct pollfd wake = {.fd = gf_rendezvous_tcp.wake_fd(star.ends[0]), .events = POLLIN};
-    assert_int_equal(poll(&wake, 1, 10000), 1);
-    turn();
-    pid_t child = fork();
-    if (child == 0) {
-        (void)close(fd);
-        (void)pause();
-        _exit(0);
-    }
-    assert_true(child > 0);
-    now_ns += 5 * SECOND;
-    turn();
-    (void)close(fd);
-    int readable = poll(&wake, 1, 100);
-    (void)kill(child, SIGKILL);
-    (void)waitpid(child, NULL, 0);
-    assert_int_equal(readable, 0);
-}
-
 TEST(the_oldest_stranger_gives_way)
 {
     unsigned char hello[HELLO_FRAME];

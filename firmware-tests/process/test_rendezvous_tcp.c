@@ -1,6 +1,7 @@
 /* The control channel over TCP: several ends in one thread on loopback, time made by the test. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/tcp_keys.h"
+#include "firmware-tests/support/tcp_middle.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -180,23 +181,31 @@ TEST(an_end_that_takes_nothing_any_more_is_no_proof_of_a_death)
     assert_true(event.lives);
 }
 
-TEST(a_child_that_has_a_connection_too_leaves_nothing_to_wake_for)
+static int sockets(void)
 {
+    int count = 0, type;
+    socklen_t bytes = sizeof type;
+    for (int fd = 3; fd < 256; fd++) count += getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0;
+    return count;
+}
+
+/* Else nobody would hear of this process's death, and its port would be taken, for as long as the child lives. */
+TEST(a_forked_child_has_no_socket_of_its_parents)
+{
+    int status = 0, before;
     turns_open(3);
-    pid_t child = fork();
-    if (child == 0) {
-        (void)pause();
-        _exit(0);
-    }
-    assert_true(child > 0);
-    struct pollfd wake = {.fd = gf_rendezvous_tcp.wake_fd(star.ends[0]), .events = POLLIN};
-    tcp_world_end_close(&star, 2);
-    UNTIL(seen[0].ended == 4);
+    int stranger = stranger_at(star.address);
     turn();
-    int readable = poll(&wake, 1, 0);
-    (void)kill(child, SIGKILL);
-    (void)waitpid(child, NULL, 0);
-    assert_int_equal(readable, 0);
+    before = sockets();
+    pid_t child = fork();
+    if (child == 0) _exit(close(stranger) + sockets());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(before > 1 + 3 + 4); /* the stranger and its other end, listeners, both ends of two connections */
+    assert_int_equal(status, 0);
+    assert_int_equal(sockets(), before);
+    (void)close(stranger);
+    assert_int_equal(gf_rendezvous_tcp.send(star.ends[2], 0, 9, "go on", 5), GF_OK);
+    UNTIL(seen[0].frames == 1);
 }
 
 TEST(a_world_of_one_opens_nothing)

@@ -3,10 +3,7 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/rules_world.h"
 #include "firmware-tests/support/world_setups.h"
-#include "lib/context.h"
-#include "lib/core/arena.h"
 
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,22 +100,6 @@ static const struct call {
     bool bare, is_value;
 } calls[] = {CALLS(ROW)};
 
-/* An emulator of user programs takes madvise() for a hint and says that it went well. */
-static bool kernel_wipes_on_fork(void)
-{
-    char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    int status = 1;
-    pid_t pid;
-    assert_ptr_not_equal(page, MAP_FAILED);
-    *page = 1;
-    if ((madvise(page, 4096, MADV_WIPEONFORK) == 0) && ((pid = fork()) >= 0)) {
-        if (pid == 0) _exit(*page);
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-    }
-    assert_int_equal(munmap(page, 4096), 0);
-    return status == 0;
-}
-
 /* In a child where that is the state: what it answers there does not fit into an exit code as it is. */
 static int answer_of(const struct call *c, int which)
 {
@@ -139,13 +120,11 @@ static int answer_of(const struct call *c, int which)
 
 TEST(each_function_in_each_state)
 {
-    bool wipes = kernel_wipes_on_fork();
     for (size_t i = 0; i < LENGTH(calls); i++) {
         const struct call *c = &calls[i];
         assert_int_equal(strlen(c->expect), RULES_STATES);
         for (int which = 0; which < RULES_STATES; which++) {
             bool has_log = !c->is_value && (which != RULES_NULL) && (which != RULES_FORKED);
-            if ((which == RULES_FORKED) && !wipes) continue; /* under an emulator */
             rules_make(which, c->bare);
             memset(&fresh, 0, sizeof fresh);
             rules_expect(c->name, rules_state_names[which], answer_of(c, which), c->expect[which], has_log);
@@ -159,10 +138,7 @@ TEST(a_child_has_nothing_of_its_parents)
 {
     const struct call begins = {.call = STATUS_step_begin};
     const struct world_step step = {.order = WORLD_FORWARD};
-    if (!kernel_wipes_on_fork()) skip();
     rules_make(RULES_READY, true);
-    /* Asking takes no system call. */
-    assert_true((gf->fork.mark != NULL) == (sysconf(_SC_PAGESIZE) == (long)GF_PAGE_BYTES));
     assert_int_equal(answer_of(&begins, RULES_FORKED), GF_ERR_STATE);
     world_step_ok(&rules_world, &step);
     gf_abort(gf);

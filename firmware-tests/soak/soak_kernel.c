@@ -1,4 +1,4 @@
-/* What the ranks of each job ask the kernel for anew, and one process that forks nobody may keep: a third of a small
+/* What the ranks of each job ask the kernel for anew, and one process may keep: a third of a small
  * job's time. soak_main is linked with these in the place of libc's (--wrap). */
 #include <fcntl.h>
 #include <stddef.h>
@@ -10,11 +10,9 @@
 
 void *__real_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset);
 int __real_munmap(void *at, size_t size);
-int __real_madvise(void *at, size_t size, int advice);
 int __real_open(const char *path, int flags, int mode);
 void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset);
 int __wrap_munmap(void *at, size_t size);
-int __wrap_madvise(void *at, size_t size, int advice);
 int __wrap_open(const char *path, int flags, int mode);
 
 /* Mappings that were given back, by the power of two that they have room for. */
@@ -35,13 +33,7 @@ int __wrap_munmap(void *at, size_t size)
     unsigned class = class_of(size);
     if (kept[class].count == KEPT_MAX) return __real_munmap(at, (size_t)1 << class);
     kept[class].all[kept[class].count++] = at;
-    return __real_madvise(at, size, MADV_DONTNEED);
-}
-
-int __wrap_madvise(void *at, size_t size, int advice)
-{
-    if ((advice == MADV_WIPEONFORK) || (advice == MADV_KEEPONFORK)) return 0;
-    return __real_madvise(at, size, advice);
+    return madvise(at, size, MADV_DONTNEED);
 }
 
 /* How much memory the process has: the same for all its ranks, and nobody asks them. */

@@ -53,10 +53,12 @@ static inline bool gf_aborted(const gf_context *gf) /* gf_abort() was called */
 {
     return atomic_load_explicit(&gf->aborted, memory_order_relaxed) != 0;
 }
+/* Is this a child of the process that opened it? */
+static inline bool gf_forked(const gf_context *gf) { return gf->forks != gf_forks; }
 /* No abort, fork or failure. */
 static inline bool gf_is_well(const gf_context *gf)
 {
-    return (gf != NULL) && (gf->magic == GF_CONTEXT_MAGIC) && !gf_forked(&gf->fork) && (gf->error.code == GF_OK) &&
+    return (gf != NULL) && (gf->magic == GF_CONTEXT_MAGIC) && !gf_forked(gf) && (gf->error.code == GF_OK) &&
            !gf_aborted(gf);
 }
 /* GF_OK where all is well, or what the call must answer. */

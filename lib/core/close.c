@@ -82,7 +82,6 @@ gf_status gf_close(gf_context *gf)
          (gf->rendezvous != NULL) && !gf->rendezvous->driver->flushed(gf->rendezvous) && (gf_poll_begin(gf) < end_ns);)
         (void)gf_members_poll(gf->members, gf_awake(gf));
     gf_drivers_close(gf);
-    gf_fork_unguard(gf);
     gf->phase = GF_PHASE_CLOSED;
     gf->magic = 0;
     return ((status == GF_ERR_TIMEOUT) && (gf->error.code == GF_OK)) ? status : GF_OK; /* what failed is known */

@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "lib/context.h"
 #include "lib/core/accessors.h"
@@ -17,8 +16,8 @@
 void gf_context_mark(gf_context *gf)
 {
     gf->magic = GF_CONTEXT_MAGIC;
-    gf->fork.pid = (int32_t)getpid();
-    gf_fork_guard(gf);
+    gf_fork_watch();
+    gf->forks = gf_forks;
 }
 
 static void error_fill(gf_context *gf, gf_status code, gf_operation operation, uint32_t peer, uint32_t tensor)
@@ -98,7 +97,7 @@ gf_status gf_refuse(gf_context *gf, gf_status code, const char *format, ...)
 gf_status gf_own(const gf_context *gf)
 {
     if ((gf == NULL) || (gf->magic != GF_CONTEXT_MAGIC)) return GF_ERR_PARAM;
-    return gf_forked(&gf->fork) ? GF_ERR_STATE : GF_OK; /* a forked child: the parent's is not ours */
+    return gf_forked(gf) ? GF_ERR_STATE : GF_OK; /* a forked child: the parent's is not ours */
 }
 
 gf_status gf_enter_ill(gf_context *gf)

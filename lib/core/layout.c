@@ -111,7 +111,6 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     struct gf_control_parts parts = {0};
 
     parts.gf = gf_arena_take(control, sizeof *parts.gf);
-    parts.fork_page = gf_arena_take(control, 2 * GF_PAGE_BYTES);
     parts.tensors = gf_arena_take(control, layout->tensor_count * sizeof *parts.tensors);
     parts.dense_buffers = gf_arena_take(control, layout->pool.buffer_count * sizeof *parts.dense_buffers);
     parts.sparse_buffers =

@@ -52,7 +52,6 @@ struct gf_control_parts {
     uint32_t *selection;
     char *exported;
     float *uuids;
-    char *fork_page; /* [2 * GF_PAGE_BYTES]: a whole page lies in it */
     void *link, *rendezvous, *gpu, *members;
 };
 struct gf_exchange_parts {

@@ -52,7 +52,6 @@ __attribute__((noinline)) static void context_lay(const struct gf_layout *layout
     gf->step_module = layout->step_module;
     gf->on_device = layout->on_device;
     gf->under_way.count = gf->config.exchange.buffers_active;
-    gf->fork.page = parts->fork_page + (GF_PAGE_BYTES - (uintptr_t)parts->fork_page % GF_PAGE_BYTES) % GF_PAGE_BYTES;
     gf_choose_reset(gf);
     gf->loss_scale.value = gf->config.loss_scale.enabled ? gf->config.loss_scale.initial : 1.0f;
     gf->step.gradient_scale = 1.0f;
