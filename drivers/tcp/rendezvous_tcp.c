@@ -111,7 +111,7 @@ static void tcp_close(struct gf_rendezvous *rendezvous)
 {
     struct tcp *tcp = (struct tcp *)rendezvous;
     opened_remove(tcp);
-    for (uint32_t i = 0; i < tcp->conn_count; i++) gf_tcp_conn_close(tcp, &tcp->conns[i]);
+    for (uint32_t i = 0; i < tcp->conn_count; i++) gf_tcp_conn_close(&tcp->conns[i]);
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) gf_tcp_pending_drop(&tcp->pending[i]);
     int *const fds[] = {&tcp->strangers_fd, &tcp->listen_fd, &tcp->job_fd, &tcp->epoll_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
@@ -165,7 +165,7 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
 
 static gf_status conn_ended(struct tcp *tcp, struct conn *conn, bool lives, struct gf_rendezvous_event *event_out)
 {
-    gf_tcp_conn_close(tcp, conn);
+    gf_tcp_conn_close(conn);
     conn->state = TCP_CONN_DOWN;
     *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = tcp_rank_of(tcp, conn),
                                               .text = tcp->text, .lives = lives};

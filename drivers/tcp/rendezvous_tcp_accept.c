@@ -168,7 +168,7 @@ static void claim_end(struct tcp *tcp, struct conn *conn, gf_status code, const 
 {
     if (conn->state == TCP_CONN_UP) {
         (void)gf_tcp_conn_answer(tcp, conn, code, reason);
-        gf_tcp_conn_close(tcp, conn);
+        gf_tcp_conn_close(conn);
     }
     gf_tcp_conn_init(conn, TCP_CONN_NONE);
 }

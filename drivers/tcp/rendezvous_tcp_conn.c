@@ -163,7 +163,7 @@ gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_h
     return GF_OK;
 }
 
-void gf_tcp_conn_close(struct tcp *tcp, struct conn *conn)
+void gf_tcp_conn_close(struct conn *conn)
 {
     char sink[512];
     if (conn->fd < 0) return;

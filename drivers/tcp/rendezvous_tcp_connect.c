@@ -10,7 +10,7 @@
 void gf_tcp_connect_again(struct tcp *tcp, uint64_t now_ns, int error)
 {
     struct conn *conn = gf_tcp_way(tcp);
-    gf_tcp_conn_close(tcp, conn);
+    gf_tcp_conn_close(conn);
     conn->in_bytes = 0;
     conn->state = TCP_CONN_WAIT;
     tcp->tried_errno = error;
@@ -41,7 +41,7 @@ void gf_tcp_connect_begin(struct tcp *tcp, uint64_t now_ns)
     }
     conn->state = TCP_CONN_CONNECTING;
     if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, conn->fd, tcp->coordinator, EPOLLOUT) != GF_OK)
-        gf_tcp_conn_close(tcp, conn);
+        gf_tcp_conn_close(conn);
 }
 
 void gf_tcp_hello_put(struct tcp *tcp)

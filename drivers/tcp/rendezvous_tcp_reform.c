@@ -64,7 +64,7 @@ static void conn_leave(struct tcp *tcp, struct conn *conn)
                  ((conn->state == TCP_CONN_HELLO) && (!tcp->auth.on || conn->authenticated)); /* else nobody believes us yet */
     if (conn->fd < 0) return;
     if (talks && !conn->broken) (void)gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_LEFT, NULL, 0);
-    gf_tcp_conn_close(tcp, conn);
+    gf_tcp_conn_close(conn);
 }
 
 /* ---- the job's address ---- */

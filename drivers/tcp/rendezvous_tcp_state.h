@@ -146,7 +146,7 @@ bool gf_tcp_conn_answer(struct tcp *tcp, struct conn *conn, gf_status code, cons
 void gf_tcp_conn_flush(struct tcp *tcp, struct conn *conn);
 /* GF_OK: a whole frame is in conn->in and *header_out; GF_AGAIN: not yet; GF_ERR_PEER: the end, tcp->text says how. */
 gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_header *header_out);
-void gf_tcp_conn_close(struct tcp *tcp, struct conn *conn);
+void gf_tcp_conn_close(struct conn *conn);
 void gf_tcp_conn_init(struct conn *conn, conn_state state);
 
 /* rendezvous_tcp_connect.c: the way to the coordinator. answer_read: GF_OK: come in; GF_AGAIN: not yet, or to be tried
