@@ -6,6 +6,10 @@
 
 #include "gradientflow.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define GF_CONFIG_ERROR_BYTES 512
 #define GF_CONFIG_FILE_BYTES_MAX (1u << 20)
 
@@ -47,4 +51,7 @@ gf_status gf_config_model(const char *path, struct gf_tensor *tensors, char (*na
                           struct gf_config_flops *flops, uint32_t tensor_max, uint32_t *tensor_count_out,
                           char *error_out);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

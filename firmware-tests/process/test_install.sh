@@ -48,6 +48,12 @@ check "the_readmes_example_compiles" "$cc" -std=c11 -Wall -Wextra -Wconversion -
     $(flags --static --libs) -o appliance
 check "it_runs_alone" same "y = 3.00 x + 1.00" "$(./appliance)"
 check "the_installed_gf_run_runs_it_on_three_ranks" same "y = 3.00 x + 1.00" "$("$prefix/bin/gf-run" -n 3 ./appliance)"
+if echo | "$cc" -x c++ -fsyntax-only - 2>/dev/null; then
+    # shellcheck disable=SC2046
+    check "it_is_c++_too" "$cc" -std=c++20 -x c++ -Wall -Werror $(flags --cflags) appliance.c -x none \
+        $(flags --static --libs) -o appliance_cxx
+    check "which_runs" same "y = 3.00 x + 1.00" "$(./appliance_cxx)"
+else skip "it_is_c++_too" "no C++ compiler"; fi
 check "libc_alone_is_dynamic" sh -c '! ldd "$1" | grep -vqE "linux-vdso|ld-linux|lib(c|m|dl|rt|pthread)\.so"' sh ./appliance
 for header in "$prefix"/include/gradientflow/*.h; do
     # shellcheck disable=SC2046
