@@ -420,8 +420,9 @@ $(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench/bench_%.o $(LIB)
 
 # 77: there is nothing to check, and why was said.
 GPU_PROGRAM := $(BUILD)/firmware-tests/program_gpu
-kernels: $(FATBIN) $(BUILD)/firmware-tests/program_kernels ## registers and instructions of each kernel; RECORD=1
-	@BUILD=$(BUILD) sh firmware-tests/support/kernels.sh $(if $(RECORD),record)
+kernels: $(if $(NVCC),$(FATBIN) $(BUILD)/firmware-tests/program_kernels) ## registers and instructions of each kernel; RECORD=1
+	@[ -n "$(NVCC)" ] || { echo "skipped: this build has no GPU kernels (no nvcc)"; exit 0; }; \
+	BUILD=$(BUILD) sh firmware-tests/support/kernels.sh $(if $(RECORD),record)
 gpu-check: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) $(BUILD)/gf-run $(BUILD)/gf-train ## every op and whole steps on the GPU against the host's; LIBRARY=another libcuda.so.1
 	@[ "$(CUDA)" = 1 ] || { echo "skipped: this build has no CUDA driver (no cuda.h)"; exit 0; }; \
 	$(GPU_PROGRAM) check $(LIBRARY:%=--library %); code=$$?; \

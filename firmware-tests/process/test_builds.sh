@@ -47,6 +47,9 @@ check "and_says_that_it_has_no_driver" refuses "$scratch/no_cuda" gf-perf 'devic
 asked() { make -s NVCC= CUDA=1 CUDA_INC= BUILD="$scratch/none" all >"$scratch/log" 2>&1; }
 check_not "cuda_that_is_asked_for_and_absent_fails" asked
 check "and_says_what_is_missing" says "CUDA=1, and there is no cuda.h" "$scratch/log"
+kernels() { make -s NVCC= BUILD="$scratch/none" kernels >"$scratch/log" 2>&1; }
+check "no_kernels_are_measured_without_nvcc" kernels
+check "which_is_said" says "skipped: this build has no GPU kernels" "$scratch/log"
 
 # Whatever compiles for a GPU is silent with the other compiler as well; all else is `make check-clang`'s.
 objects() {
