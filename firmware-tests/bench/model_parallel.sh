@@ -21,7 +21,8 @@ for ranks in ${RANKS:-2 4}; do
         job data "$ranks" "$batch"
         job model "$ranks" "$batch" --split fc1
         echo "$batch $(number data wire_bytes) $(number model wire_bytes) $(number model split_bytes)"
-    done | awk '{
+    done >"$scratch/rows"
+    awk '{
         weights = (3136 + 1) * 512 * 4
         inputs = 3136 * 4 * $1; outputs = 512 * 4 * $1
         rest = $3 - $4 # what the other layers, votes and the like moved
@@ -32,7 +33,8 @@ for ranks in ${RANKS:-2 4}; do
             crossing = batch + ($1 - batch) * (1 - before) / (model / data - before)
         before = model / data; batch = $1
     } END {
-        printf "\nCrossing measured at a batch of %.1f; W = D at %.1f, W = D + out at %.1f.\n\n", crossing,
-               (3136 + 1) * 512 / 3136, (3136 + 1) * 512 / (3136 + 512)
-    }'
+        printf "\nCrossing measured at a batch of %s; W = D at %.1f, W = D + out at %.1f.\n\n",
+               crossing ? sprintf("%.1f", crossing) : "none of these", (3136 + 1) * 512 / 3136,
+               (3136 + 1) * 512 / (3136 + 512)
+    }' "$scratch/rows"
 done
