@@ -232,9 +232,9 @@ static bool ephemeral_range(unsigned *first_out, unsigned *last_out)
     return read;
 }
 
-/* Are `need` of the ports of this setting free? */
+/* Are `need` of the ports of this setting free? `few`: what it is if not. */
 static void range_say(struct check_report *report, const char *topic, const char *key, const char *ports, unsigned need,
-                      uint32_t ranks)
+                      uint32_t ranks, check_state few)
 {
     unsigned first = 0, last = 0, low = 0, high = 0, free_count = 0;
     char advice[96];
@@ -242,7 +242,7 @@ static void range_say(struct check_report *report, const char *topic, const char
     for (unsigned port = first; port <= last; port++) free_count += port_free(port);
     if (free_count < need) {
         (void)snprintf(advice, sizeof advice, "ss -ltnp shows who has them; else widen %s", key);
-        check_say(report, topic, CHECK_FAIL, advice, "%s %s: %u of %u free, %u needed for %u ranks", key, ports, free_count,
+        check_say(report, topic, few, advice, "%s %s: %u of %u free, %u needed for %u ranks", key, ports, free_count,
                   last - first + 1, need, ranks);
     } else if (ephemeral_range(&low, &high) && (first <= high) && (last >= low)) {
         (void)snprintf(advice, sizeof advice, "choose %s outside of it", key);
@@ -279,9 +279,10 @@ void check_ports(struct check_report *report, const struct check_job *job)
     while (item_next(&devices, name, sizeof name)) need += job->local_count; /* UCX listens once on each */
     if (check_list_has(config->link.transports, "tcp")) {
         congestion_say(report);
-        range_say(report, "ports", "link.ports", config->link.ports, need, job->local_count);
+        range_say(report, "ports", "link.ports", config->link.ports, need, job->local_count, CHECK_FAIL);
     }
-    range_say(report, "control ports", "rendezvous.ports", config->rendezvous.ports, job->local_count, job->local_count);
+    range_say(report, "control ports", "rendezvous.ports", config->rendezvous.ports, job->local_count, job->local_count,
+              CHECK_WARN); /* the job runs: where none is free the system chooses one */
 }
 
 /* ---- the control address, by one who was started alone ---- */
