@@ -262,8 +262,9 @@ static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, str
     }
     if (tcp->refused) {
         tcp->refused = false;
-        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = tcp->coordinator,
-                                                  .text = "connection refused"};
+        bool lives = gf_tcp_way(tcp)->lives;
+        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = tcp->coordinator, .lives = lives,
+                                                  .text = lives ? "its host does not answer" : "connection refused"};
         return GF_OK;
     }
     if (tcp_is_coordinator(tcp) || tcp->reformed || (gf_tcp_way(tcp)->state >= TCP_CONN_UP)) return GF_AGAIN;

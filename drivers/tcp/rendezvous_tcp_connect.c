@@ -14,8 +14,9 @@ void gf_tcp_connect_again(struct tcp *tcp, uint64_t now_ns, int error)
     conn->in_bytes = 0;
     conn->state = TCP_CONN_WAIT;
     tcp->tried_errno = error;
-    if (tcp->reformed && (error == ECONNREFUSED)) {
-        conn->state = TCP_CONN_DOWN;
+    if (tcp->reformed && ((error == ECONNREFUSED) || (error == ETIMEDOUT) || (error == EHOSTUNREACH))) {
+        conn->state = TCP_CONN_DOWN; /* another may coordinate: of a host that is gone no rank does */
+        conn->lives = (error != ECONNREFUSED);
         tcp->refused = true;
     }
     tcp->retry_at_ns = now_ns + tcp->retry_ns;

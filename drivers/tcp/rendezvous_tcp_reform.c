@@ -117,10 +117,11 @@ static gf_status elastic_poll(struct tcp *tcp, uint64_t now_ns, struct gf_rendez
         gf_status status = gf_tcp_hello_meet(tcp, pending, event_out);
         if (status != GF_AGAIN) return status;
     }
+    conn_state state = gf_tcp_way(tcp)->state;
+    bool reaches = (state == TCP_CONN_CONNECTING) && (tcp->rejoins || tcp->reformed);
     if (tcp_is_coordinator(tcp)) job_listen(tcp, now_ns);
-    else if (tcp->rejoins && (now_ns - tcp->began_ns >= TCP_REJOIN_NS) &&
-             ((gf_tcp_way(tcp)->state == TCP_CONN_CONNECTING) || (gf_tcp_way(tcp)->state == TCP_CONN_HELLO)))
-        gf_tcp_connect_again(tcp, now_ns, ETIMEDOUT); /* another may listen there */
+    else if ((reaches || (tcp->rejoins && (state == TCP_CONN_HELLO))) && (now_ns - tcp->began_ns >= TCP_REJOIN_NS))
+        gf_tcp_connect_again(tcp, now_ns, ETIMEDOUT); /* another may listen there, or coordinate */
     return GF_AGAIN;
 }
 

@@ -147,6 +147,36 @@ TEST(who_rejoins_once_more_after_the_deadline_has_as_long_again)
     assert_true(atoi(tried + sizeof ": tried") <= 3); /* one a turn, of this time alone */
 }
 
+/* A listener whose queue is full answers no more than a host without power. */
+TEST(a_coordinator_whose_host_is_gone_is_given_up_after_2_s)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    char address[GF_CONTROL_ADDRESS_BYTES];
+    int deaf = socket(AF_INET, SOCK_STREAM, 0), fill[3];
+    assert_true((bind(deaf, (struct sockaddr *)&at, bytes) == 0) && (listen(deaf, 0) == 0));
+    assert_int_equal(getsockname(deaf, (struct sockaddr *)&at, &bytes), 0);
+    for (size_t i = 0; i < LENGTH(fill); i++) {
+        fill[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        (void)connect(fill[i], (struct sockaddr *)&at, bytes);
+    }
+    turns_open(3);
+    tcp_world_end_close(&star, 0);
+    UNTIL(seen[1].ended == 1);
+    (void)snprintf(address, sizeof address, "127.0.0.1:%u", ntohs(at.sin_port));
+    assert_int_equal(gf_rendezvous_tcp.reform(star.ends[1], now_ns, 2, address), GF_AGAIN);
+    turn();
+    now_ns += 19 * SECOND / 10;
+    turn();
+    assert_int_equal(seen[1].ended, 1);
+    now_ns += SECOND / 5;
+    turn();
+    assert_int_equal(seen[1].ended, 1 | 4);
+    assert_string_equal(seen[1].text, "its host does not answer");
+    for (size_t i = 0; i < LENGTH(fill); i++) (void)close(fill[i]);
+    (void)close(deaf);
+}
+
 TEST(the_end_of_a_connection_is_told)
 {
     turns_open(3);
