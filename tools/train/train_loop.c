@@ -221,7 +221,7 @@ gf_status train_steps(struct train *train)
     uint64_t begin_ns = tool_clock_ns(), step_ns = begin_ns;
     train->loop_first = train->step;
     report_begin(&train->report, begin_ns, train->step);
-    train->metrics = (struct train_metrics){.path = train->options->metrics_path, .rank = train->rank};
+    train->metrics = (struct train_metrics){.path = train->options->metrics_path};
     train_trace_drain(&train->trace, train->gf); /* what opening and the first weights left */
     train->trace.begin_ns = begin_ns;
     while (train->step < train->step_count) {

@@ -301,7 +301,7 @@ void train_metrics_write(struct train_metrics *metrics, const gf_context *gf, ui
     if (!now && (metrics->last_ns != 0) && (now_ns - metrics->last_ns < PERIOD_NS)) return;
     if ((ending == NULL) || (strcmp(ending, ".prom") != 0)) ending = metrics->path + strlen(metrics->path);
     int used = snprintf(path, sizeof path, "%.*s.%u%s", (int)(ending - metrics->path), metrics->path,
-                        metrics->rank, ending);
+                        gf_first_rank(gf), ending);
     uint64_t length = gf_metrics(gf, text, sizeof text);
     const struct report_part part = {text, length};
     metrics->last_ns = now_ns;

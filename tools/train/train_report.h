@@ -81,8 +81,7 @@ int report_dump(const char *path, const struct report_part *parts, size_t part_c
 
 /* --metrics */
 struct train_metrics {
-    const char *path;  /* NULL: none; "job.prom" is job.RANK.prom of each rank at the start */
-    uint32_t rank;
+    const char *path;  /* NULL: none; "job.prom" is job.RANK.prom of each gf_first_rank() */
     uint64_t last_ns;  /* 0: nothing is written yet */
     bool failed;       /* which was said, once: the run goes on */
 };
