@@ -3,6 +3,7 @@
  * up the state, and that it is the sum of the steps that were applied: the soak's elastic jobs. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/elastic.h"
+#include "lib/context.h"
 
 /* All but the ranks of `out`. */
 static void expect_world(struct world *w, uint32_t out, const char *what)
@@ -84,6 +85,64 @@ TEST(nobody_lets_it_in_before_the_deadline)
     assert_int_equal(w.ranks[2].status, GF_ERR_QUORUM);
     world_expect_log(&w, 2, "before the deadline");
     expect_world(&w, 1u << 2, "the others");
+}
+
+/* A member that comes in reaches nobody by the link; in `both` ways, or they would reach it. */
+static uint32_t apart;
+static bool both;
+static const struct gf_link_driver *whole;
+
+static gf_status connect_apart(struct gf_link *link, uint32_t peer)
+{
+    return gf_fault_set(&link->fault, GF_ERR_LINK, peer, "connect", 0, "no way to member %u", peer);
+}
+
+static gf_status its_connect(struct gf_link *link, uint32_t peer, const void *endpoint, size_t bytes)
+{
+    return (peer != apart) ? connect_apart(link, peer) : whole->connect(link, peer, endpoint, bytes);
+}
+
+static gf_status others_connect(struct gf_link *link, uint32_t peer, const void *endpoint, size_t bytes)
+{
+    return (peer == apart) ? connect_apart(link, peer) : whole->connect(link, peer, endpoint, bytes);
+}
+
+static void apart_turn(struct world *w, uint32_t rank)
+{
+    static struct gf_link_driver its, others;
+    gf_context *gf = w->ranks[rank].gf;
+    if (elastic.started && (w->ranks[apart].status == GF_ERR_QUORUM)) gf_sim_kill(w->sim, apart); /* the process ends */
+    if (!elastic.started || (gf == NULL) || (gf->link == NULL) || (gf->link->driver->connect == its_connect) ||
+        (gf->link->driver->connect == others_connect)) return;
+    whole = gf->link->driver;
+    its = others = *whole;
+    its.connect = its_connect;
+    others.connect = others_connect;
+    gf->link->driver = (rank == apart) ? &its : both ? &others : whole;
+}
+
+TEST(who_reaches_nobody_does_not_come_in_and_ends_nobody)
+{
+    for (uint32_t row = 2; row <= 11; row++) {
+        for (uint32_t ranks = row / 2, id = 0; id <= ranks; id++) {
+            const struct elastic_event comes[] = {{2000, id, START}, END};
+            const struct elastic_event comes_back[] = {{1000, id, KILL}, {6000, id, START}, END};
+            struct world_setup setup = elastic_setup(ranks);
+            uint32_t out = 1u << id | 1u << ranks;
+            char what[64];
+            if ((ranks == 1) && (id < ranks)) continue;
+            apart = id;
+            both = (row % 2 == 0);
+            (void)snprintf(what, sizeof what, "member %u of %u", id, ranks);
+            elastic.hooks.turn = apart_turn;
+            setup.config.job.world_max = ranks + 1;
+            WORLD(w);
+            elastic_play(&w, &setup, (id == ranks) ? comes : comes_back);
+            assert_int_equal(w.ranks[id].status, GF_ERR_QUORUM);
+            assert_non_null(strstr(gf_error_last(w.ranks[id].gf)->text, "no way to member "));
+            expect_world(&w, out, what);
+        }
+    }
 }
 
 static gf_status open_only(struct world *w, uint32_t rank, void *arg) { return gf_open_poll(w->ranks[rank].gf); }

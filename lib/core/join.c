@@ -10,19 +10,21 @@
 
 #define CONNECTS_A_POLL 32u
 
-/* Some peers a poll; GF_OK once all are connected. */
+/* Some peers a poll; GF_OK once all are connected. A rank that reaches nobody is the culprit itself; of two, the one
+ * that does not coordinate. */
 static gf_status peers_connect(gf_context *gf)
 {
-    for (uint32_t i = 0; i < CONNECTS_A_POLL; i++) {
+    for (uint32_t i = 0; (i < CONNECTS_A_POLL) && (gf->warm.connected < gf->world); i++) {
         size_t endpoint_bytes;
-        const void *endpoint;
-        if (gf->warm.connected == gf->world) return GF_OK;
-        endpoint = gf_members_endpoint(gf->members, gf->warm.connected, &endpoint_bytes);
-        if (gf->link->driver->connect(gf->link, gf_member_id_of(gf, gf->warm.connected), endpoint, endpoint_bytes) < 0)
-            return gf_fail_fault(gf, &gf->link->fault, GF_OPERATION_JOIN);
-        gf->warm.connected++;
+        const void *endpoint = gf_members_endpoint(gf->members, gf->warm.connected, &endpoint_bytes);
+        uint32_t id = gf_member_id_of(gf, gf->warm.connected++);
+        if (gf->link->driver->connect(gf->link, id, endpoint, endpoint_bytes) < 0) gf->warm.unreached++;
     }
-    return GF_AGAIN;
+    if (gf->warm.connected < gf->world) return GF_AGAIN;
+    if (gf->warm.unreached == 0) return GF_OK;
+    if ((gf->warm.unreached == gf->world - 1) && ((gf->world > 2) || (gf->rank == 1)))
+        gf->link->fault.peer = gf_member_id_of(gf, gf->rank);
+    return gf_fail_fault(gf, &gf->link->fault, GF_OPERATION_JOIN);
 }
 
 /* Ranks that reach each other's memory share a machine: more of them than cores must not spin. A launcher that binds

@@ -20,7 +20,8 @@ typedef enum gf_warm_state {
 struct gf_warm {
     gf_warm_state state;
     float met[GF_MET_COUNT]; /* of this rank, then summed over all */
-    uint32_t connected;      /* peers, so far */
+    uint32_t connected;      /* peers, so far; */
+    uint32_t unreached;      /* of them those that could not be, the first of which is the link's fault */
     uint64_t touched_pages;  /* of all peers' regions, so far */
     struct gf_request request;
 };
