@@ -288,3 +288,36 @@ TEST(what_a_link_says_of_a_member_names_its_rank_in_the_epoch)
     jobs_run(&w);
     assert_string_equal(link_said, "rank 2 is gone (by member id: 2 is rank 1 of epoch 2)");
 }
+
+static uint32_t bare;
+
+static gf_status reset_fails(struct gf_link *link, uint32_t epoch)
+{
+    return gf_fault_set(&link->fault, GF_ERR_LINK, GF_RANK_NONE, "socket", 24, "no descriptor in epoch %u", epoch);
+}
+
+static void bare_turn(struct world *w, uint32_t rank)
+{
+    static struct gf_link_driver driver;
+    gf_context *gf = w->ranks[bare].gf;
+    if ((gf == NULL) || (gf->link == NULL) || (gf->link->driver->reset == reset_fails)) return;
+    driver = *gf->link->driver;
+    driver.reset = reset_fails;
+    gf->link->driver = &driver;
+}
+
+/* Else a caller that begins an epoch after each GF_ERR_LINK would do so for ever. */
+TEST(who_cannot_make_its_link_anew_has_failed_by_itself)
+{
+    const struct elastic_event list[] = {{2000, 3, KILL}, END};
+    for (bare = 0; bare < 3; bare++) {
+        struct world_setup setup = elastic_setup(4);
+        elastic.hooks.turn = bare_turn;
+        WORLD(w);
+        elastic_play(&w, &setup, list);
+        assert_int_equal(w.ranks[bare].status, GF_ERR_SYSTEM);
+        assert_non_null(strstr(gf_error_last(w.ranks[bare].gf)->text, "no descriptor"));
+        assert_int_equal(gf_epoch_begin(w.ranks[bare].gf, NULL, 0), GF_ERR_STATE);
+        elastic_expect(&w, 0x7 & ~(1u << bare), "without it");
+    }
+}

@@ -140,7 +140,7 @@ static gf_status agree_progress(gf_context *gf)
     if ((status = relink(gf)) < 0) {
         bool device = (status == GF_ERR_DEVICE);
         const struct gf_fault *fault = device ? &gf->gpu->fault : &gf->link->fault;
-        struct gf_error error = {.code = device ? status : GF_ERR_LINK, .peer = GF_RANK_NONE,
+        struct gf_error error = {.code = device ? status : GF_ERR_SYSTEM, .peer = GF_RANK_NONE, /* this rank's own */
                                  .operation = GF_OPERATION_SHRINK,
                                  .tensor = GF_TENSOR_NONE, .foreign_code = fault->foreign_code};
         (void)snprintf(error.text, sizeof error.text, "%s: %.200s",
