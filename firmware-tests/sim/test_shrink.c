@@ -321,3 +321,26 @@ TEST(who_cannot_make_its_link_anew_has_failed_by_itself)
         elastic_expect(&w, 0x7 & ~(1u << bare), "without it");
     }
 }
+
+static gf_status open_polls(struct world *w, uint32_t rank, void *arg)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    gf_status status = (w->ranks[rank].next++ == 0) ? gf_epoch_begin(gf, NULL, 0) : GF_OK;
+    return (status < 0) ? status : gf_open_poll(gf);
+}
+
+TEST(only_an_epoch_that_a_rank_comes_in_by_is_its_opening)
+{
+    struct world_setup setup = elastic_setup(3);
+    struct world_step step = {.order = WORLD_FORWARD};
+    WORLD_OPEN(w, &setup);
+    world_step_run(&w, &step);
+    uint64_t operations = world_stats(&w, 0).operations, bytes = world_stats(&w, 0).wire_bytes;
+    gf_sim_kill(w.sim, 2);
+    world_step_run(&w, &step);
+    world_run(&w, open_polls, NULL);
+    assert_int_equal(w.ranks[0].status, GF_OK);
+    assert_int_equal(gf_world(w.ranks[0].gf), 2);
+    assert_true((world_stats(&w, 0).operations >= operations) && (world_stats(&w, 0).wire_bytes >= bytes));
+    assert_true((operations > 0) && (bytes > 0));
+}

@@ -106,7 +106,7 @@ static gf_status open_progress(gf_context *gf, void *arg)
     (void)arg;
     if (gf->change.state != GF_CHANGE_NONE) { /* a rank that comes back */
         status = gf->modules->elastic->turn(gf, NULL);
-        if (status == GF_OK) opened(gf);
+        if ((status == GF_OK) && gf->config.rendezvous.rejoin && (gf->change.count == 1)) opened(gf);
         return status;
     }
     now_ns = gf_poll_begin(gf);
