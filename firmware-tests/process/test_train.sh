@@ -108,6 +108,8 @@ check "a_split_run" job straight 2 $constant --steps 50
 check "and_half_of_it" half first 2 25
 check "go_on_from_its_rows" half second 2 50 --resume
 check "to_the_same_bits" cmp "$scratch/straight.weights" "$scratch/second.weights"
+hash_of() { sed -n 's/.*"weights_hash": \["\([0-9a-f]*\)".*/\1/p' "$scratch/$1.json"; }
+check_not "rows_are_in_the_hash" [ "$(hash_of first)" = "$(hash_of second)" ]
 check_not "as_rows_of_as_many_ranks_alone" half third 1 60 --resume
 check_not "no_rows_of_ranks_that_may_die" job elastic 1 --split fc1 --elastic --steps 1
 for algorithm in ring halving doubling tree server direct auto; do

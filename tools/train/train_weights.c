@@ -119,7 +119,7 @@ uint64_t train_weights_hash(struct train *train)
     uint64_t hash = GF_FNV_START;
     for (uint32_t i = 0; i < train->net.model->tensor_count; i++) {
         const float *weight = train_weight(train, i);
-        for (uint64_t at = 0; at < train->tensors[i].elem_count; at++) {
+        for (uint64_t at = 0; at < train->net.model->tensors[i].elem_count; at++) {
             uint32_t word;
             memcpy(&word, weight + at, sizeof word);
             hash = gf_fnv_word(hash, word);
