@@ -27,8 +27,9 @@ UCX_DYNAMIC_LIBS := -Wl,--push-state,--no-as-needed $(filter -L% -l%,$(shell $(U
 # What drivers/ucx/ucx_calls.c has in place of UCX's own: sockets, so that connection*.c checks who connects, and more.
 UCX_SOCKETS := listen accept connect send sendmsg recv epoll_ctl epoll_wait close
 UCX_CALLS   := shm_open shm_unlink uct_md_query_tl_resources uct_iface_open uct_rkey_unpack ucp_ep_err_pending_purge
+# libc's own are weak references there, which alone would take nothing out of a static libc.
 UCX_LIBS    := $(filter-out -pthread -ldl -lrt -lm,$(shell $(UCX_PKG) --static --libs ucx)) \
-               -Wl,--undefined=__wrap_listen \
+               $(patsubst %,-Wl$(comma)--undefined=%,__wrap_listen $(UCX_SOCKETS) shm_open shm_unlink) \
                $(patsubst %,-Wl$(comma)--wrap=%,$(UCX_SOCKETS) $(UCX_CALLS))
 
 # ucx-ib.pc names every provider that there ever was: some have no archive. mlx4 and mlx5 drive what the papers used and what

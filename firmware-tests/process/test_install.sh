@@ -54,6 +54,10 @@ if echo | "$cc" -x c++ -fsyntax-only - 2>/dev/null; then
         $(flags --static --libs) -o appliance_cxx
     check "which_runs" same "y = 3.00 x + 1.00" "$(./appliance_cxx)"
 else skip "it_is_c++_too" "no C++ compiler"; fi
+# shellcheck disable=SC2046
+check "a_static_libc_is_enough" sh -c '"$@" 2>"$0" || { cat "$0"; exit 1; }' "$scratch/log" "$cc" -std=c11 -static-pie \
+    $(flags --cflags) appliance.c $(flags --static --libs) -o appliance_static
+check "and_it_runs" same "y = 3.00 x + 1.00" "$(./appliance_static)"
 check "libc_alone_is_dynamic" sh -c '! ldd "$1" | grep -vqE "linux-vdso|ld-linux|lib(c|m|dl|rt|pthread)\.so"' sh ./appliance
 for header in "$prefix"/include/gradientflow/*.h; do
     # shellcheck disable=SC2046
