@@ -20,7 +20,6 @@ peers_build
 
 # keep LABEL: what the last command printed
 keep() { awk -v label="$1" 'NF == 2 {print label, $1, $2}' "$scratch/turn" >>"$times"; }
-failed() { echo "# $1 failed: $(tail -n 1 "$scratch/turn.err")" >&2; }
 # On each host one rank of it, or per_host ranks that share memory
 hosts_run() {
     if [ "$per_host" = 1 ]; then net_run "$limit_s" "$@"; else net_run_nodes "$limit_s" "$per_host" "$@"; fi
@@ -200,4 +199,4 @@ for n in $HOSTS; do
     done
     net_down
 done
-[ -z "$missing" ] || printf '\nNot installed, so not among them: %s.\n' "$missing"
+notes_print

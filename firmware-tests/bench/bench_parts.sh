@@ -4,7 +4,15 @@ peers=$BUILD/peers
 scratch=$(mktemp -d) || exit 1
 trap 'kill $meet_pids 2>/dev/null; rm -rf "$scratch"' EXIT
 trap 'exit 1' INT TERM
-missing='' meet_pids=''
+missing='' meet_pids='' failures=''
+
+# failed LABEL: a turn, which is in no median
+failed() { echo "# $1 failed: $(tail -n 1 "$scratch/turn.err")" >&2; failures="$failures $1"; }
+# Below the tables
+notes_print() {
+    [ -z "$missing" ] || printf '\nNot installed, so not among them: %s.\n' "$missing"
+    [ -z "$failures" ] || printf '\nTurns that failed, so in no median: %s.\n' "$failures"
+}
 
 # Compiles what can be compiled; `missing` names the rest.
 peers_build() {

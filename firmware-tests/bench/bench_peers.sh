@@ -19,8 +19,7 @@ bounded() { timeout -k 5 "$LIMIT" "$@"; }
 turn() {
     turn_label=$1; shift
     wanted "$turn_label" || return 0
-    "$@" >"$scratch/turn" 2>"$scratch/turn.err" || {
-        echo "# $turn_label failed: $(tail -n 1 "$scratch/turn.err")" >&2; return; }
+    "$@" >"$scratch/turn" 2>"$scratch/turn.err" || { failed "$turn_label"; return; }
     awk -v label="$turn_label" 'NF == 2 {print label, $1, $2}' "$scratch/turn" >>"$times"
 }
 # ours LABEL OPTION..: gf-perf
@@ -28,8 +27,8 @@ ours() {
     ours_label=$1; shift
     # shellcheck disable=SC2016
     timeout -k 5 120 "$BUILD/gf-run" -n "$n" sh -c "$pin"' exec "$@"' sh "$BUILD/gf-perf" "$@" \
-        --algorithm "$ALGORITHM" --csv "$scratch/csv" >"$scratch/turn" 2>&1 || {
-        echo "# $ours_label failed: $(tail -n 1 "$scratch/turn")" >&2; return; }
+        --algorithm "$ALGORITHM" --csv "$scratch/csv" >"$scratch/turn" 2>"$scratch/turn.err" || {
+        failed "$ours_label"; return; }
     awk -F, -v label="$ours_label" 'NR > 1 {print label, $1 == "step" ? $1 : $4, $7}' "$scratch/csv" >>"$times"
 }
 # Each peer, told its job by what bench_peer.h says
@@ -95,4 +94,4 @@ for n in $RANKS; do
     [ -z "$SIZES" ] || sizes_part
     [ "$n" -gt 4 ] || for model in $MODELS; do model_part "$model"; done
 done
-[ -z "$missing" ] || printf '\nNot installed, so not among them: %s.\n' "$missing"
+notes_print
