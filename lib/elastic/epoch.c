@@ -265,6 +265,7 @@ gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count)
         return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: the module \"elastic\" is not linked: %s has no "
                          ".elastic = &gf_module_elastic", gf->modules->name);
     if (gf->change.state != GF_CHANGE_NONE) return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: one is under way");
+    if (gf->opening.leave_ns != 0) return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: gf_close_poll() was called");
     (void)gf_enter(gf); /* an abort becomes a failure */
     if (!has_failed(gf)) return planned_begin(gf, ended, count);
     if (!gf_may_go_on(gf) || gf_aborted(gf))
