@@ -47,6 +47,7 @@ cd "$away" || exit 1
 check "the_readmes_example_compiles" "$cc" -std=c11 -Wall -Wextra -Wconversion -Werror $(flags --cflags) appliance.c \
     $(flags --static --libs) -o appliance
 check "it_runs_alone" same "y = 3.00 x + 1.00" "$(./appliance)"
+refused "what_it_cannot_do_it_says" "environment GF_RANK='x': expected a rank" env GF_RANK=x GF_WORLD=2 ./appliance
 check "the_installed_gf_run_runs_it_on_three_ranks" same "y = 3.00 x + 1.00" "$("$prefix/bin/gf-run" -n 3 ./appliance)"
 if echo | "$cc" -x c++ -fsyntax-only - 2>/dev/null; then
     # shellcheck disable=SC2046
