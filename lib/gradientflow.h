@@ -223,9 +223,9 @@ gf_status gf_heartbeat(gf_context *gf);
 
 /* What a checkpoint must hold: weights, momentum, history, selection, loss scale, step, state_extra; not statistics.
  * Each rank saves its own: history and, with sparse.momentum local, momentum differ from rank to rank. bytes
- * is gf_state_bytes(gf), data[bytes] is aligned to 8. All three between steps with no request under way, save with
- * each step applied (GF_ERR_STATE). What is corrupt, short, newer, or of other tensors, optimizer or sparse settings is
- * refused with GF_ERR_DATA, why is logged, and the context is as it was before the call.
+ * is gf_state_bytes() of who saves, data[bytes] is aligned to 8. All three between steps with no request under way,
+ * save with each step applied (GF_ERR_STATE). What is corrupt, short, newer, or of other tensors, optimizer, sparse or
+ * quantize settings is refused with GF_ERR_DATA, why is logged, and the context is as it was before the call.
  *
  * At the same world size rank r loads what rank r saved, and the run goes on bitwise as if it had not been interrupted.
  * From m ranks to n: rank r below m loads what rank r saved, then adds those of r+n, r+2n, .. below m, in this order;
