@@ -102,7 +102,7 @@ uint32_t gf_world_max(const gf_context *gf);
 
 /* ---- the step ---- */
 
-/* 0 for a context that is not open, whose new epoch failed without its link, or an index that is no tensor.
+/* 0 for an index that is no tensor; gf_gradient() also where no context is open, or its epoch failed without a link.
  * gf_gradient(gf, i) [tensors[i].elem_count] of tensors[i].type: layers write here. It is the appliance's from
  * gf_step_begin() to gf_tensor_ready(gf, i), the library's until gf_step_wait() gives GF_OK, and then holds the average
  * over all ranks until the next gf_step_begin(). Addresses do not change while the context is open, but for

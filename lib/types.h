@@ -134,8 +134,8 @@ struct gf_error {
 };
 
 typedef enum gf_log_level { GF_LOG_ERROR = 0, GF_LOG_WARN, GF_LOG_INFO, GF_LOG_DEBUG } gf_log_level;
-/* Called on the caller's thread from inside a library call, except for UCX's own messages, which may come from UCX's
- * async thread. text is one line, valid during the call. It must not call the library. */
+/* Called on the caller's thread from inside a library call; but what UCX says, and what is said of who connects to it,
+ * may come from UCX's async thread. text is one line, valid during the call. It must not call the library. */
 typedef void (*gf_log_fn)(void *user, gf_log_level level, const char *text);
 /* Such a log: errors and warnings on stderr, more with GF_DEBUG=info or debug. user: a name before each, or NULL. */
 void gf_log_stderr(void *user, gf_log_level level, const char *text);
