@@ -110,13 +110,13 @@ static gf_status listener_open(struct tcp *tcp, struct gf_fault *fault_out)
 static void tcp_close(struct gf_rendezvous *rendezvous)
 {
     struct tcp *tcp = (struct tcp *)rendezvous;
-    opened_remove(tcp);
     for (uint32_t i = 0; i < tcp->conn_count; i++) gf_tcp_conn_close(&tcp->conns[i]);
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) gf_tcp_pending_drop(&tcp->pending[i]);
     int *const fds[] = {&tcp->strangers_fd, &tcp->listen_fd, &tcp->job_fd, &tcp->epoll_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (*fds[i] >= 0) gf_socket_close(fds[i]);
     }
+    opened_remove(tcp); /* last: another thread may fork meanwhile */
     gf_auth_forget(&tcp->auth, sizeof tcp->auth);
 }
 
