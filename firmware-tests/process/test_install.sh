@@ -49,6 +49,10 @@ check "the_readmes_example_compiles" "$cc" -std=c11 -Wall -Wextra -Wconversion -
 check "it_runs_alone" same "y = 3.00 x + 1.00" "$(./appliance)"
 refused "what_it_cannot_do_it_says" "environment GF_RANK='x': expected a rank" env GF_RANK=x GF_WORLD=2 ./appliance
 check "the_installed_gf_run_runs_it_on_three_ranks" same "y = 3.00 x + 1.00" "$("$prefix/bin/gf-run" -n 3 ./appliance)"
+echo 'loss_scale = { enabled = true; };' >>config/local.cfg
+sed -i 's/^exchange = {/& average = "samples";/' config/local.cfg
+check "so_it_does_with_a_files_scales" same "y = 3.00 x + 1.00" "$("$prefix/bin/gf-run" -n 3 ./appliance)"
+cp "$prefix/share/gradientflow/local.cfg" config
 if echo | "$cc" -x c++ -fsyntax-only - 2>/dev/null; then
     # shellcheck disable=SC2046
     check "it_is_c++_too" "$cc" -std=c++20 -x c++ -Wall -Werror $(flags --cflags) appliance.c -x none \
