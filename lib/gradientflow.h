@@ -68,9 +68,9 @@ static inline gf_status gf_measure(const struct gf_config *config, const struct 
     return gf_measure_with(&GF_MODULES, config, tensors, tensor_count, footprint_out);
 }
 
-/* Lays the context out in memory[memory_bytes] (64-byte aligned, the caller's until gf_close() returned), opens the
- * drivers and posts the join. gf_open_poll() gives GF_AGAIN until all ranks are there; gf_open_wait() blocks until then
- * or until rendezvous.join_timeout_ns. *gf_out is then NULL, or a failed context for gf_error_last(), gf_close(). */
+/* Lays the context out in memory[memory_bytes] (aligned to 64, not MADV_DONTFORK, the caller's until gf_close()), opens
+ * drivers and posts the join. gf_open_poll() gives GF_AGAIN until all are there; gf_open_wait() blocks until then, or
+ * until rendezvous.join_timeout_ns. *gf_out is then NULL, or a failed context for gf_error_last(), gf_close(). */
 gf_status gf_open_with(const struct gf_modules *modules, const struct gf_config *config,
                        const struct gf_tensor *tensors, uint32_t tensor_count, void *memory, uint64_t memory_bytes,
                        gf_context **gf_out);
@@ -224,8 +224,8 @@ gf_status gf_heartbeat(gf_context *gf);
 /* What a checkpoint must hold: weights, momentum, history, selection, loss scale, step, state_extra; not statistics.
  * Each rank saves its own: history and, with sparse.momentum local, momentum differ from rank to rank. bytes
  * is gf_state_bytes() of who saves, data[bytes] is aligned to 8. All three between steps with no request under way,
- * save with each step applied (GF_ERR_STATE). What is corrupt, short, newer, or of other tensors, optimizer, sparse or
- * quantize settings is refused with GF_ERR_DATA, why is logged, and the context is as it was before the call.
+ * save with each step applied (GF_ERR_STATE). What is corrupt, short, newer, or of other tensors, optimizer or sparse
+ * settings, or exchange.quantize, is refused with GF_ERR_DATA, why is logged, and the context is as it was before.
  *
  * At the same world size rank r loads what rank r saved, and the run goes on bitwise as if it had not been interrupted.
  * From m ranks to n: rank r below m loads what rank r saved, then adds those of r+n, r+2n, .. below m, in this order;
