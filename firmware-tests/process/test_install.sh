@@ -52,7 +52,13 @@ check "the_installed_gf_run_runs_it_on_three_ranks" same "y = 3.00 x + 1.00" "$(
 echo 'loss_scale = { enabled = true; };' >>config/local.cfg
 sed -i 's/^exchange = {/& average = "samples";/' config/local.cfg
 check "so_it_does_with_a_files_scales" same "y = 3.00 x + 1.00" "$("$prefix/bin/gf-run" -n 3 ./appliance)"
+# shellcheck disable=SC2046
+check "the_installed_example_compiles" "$cc" -std=c11 -Wall -Wextra -Werror $(flags --cflags) \
+    "$prefix/share/gradientflow/example/appliance.c" $(flags --static --libs) -o example
+losses() { timeout 60 "$prefix/bin/gf-run" -n 2 ./example "$1" | sed -n 's/^.*loss //p' | sort -u; }
+scaled=$(losses config/local.cfg)
 cp "$prefix/share/gradientflow/local.cfg" config
+check "a_files_scales_change_no_loss_of_it" same "$(losses config/local.cfg)" "${scaled:-none}"
 if echo | "$cc" -x c++ -fsyntax-only - 2>/dev/null; then
     # shellcheck disable=SC2046
     check "it_is_c++_too" "$cc" -std=c++20 -x c++ -Wall -Werror $(flags --cflags) appliance.c -x none \
