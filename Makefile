@@ -323,7 +323,7 @@ suites: tests all
 	@CC="$(CC)" BUILD=$(BUILD) LEFT_OUT="$(LEFT_OUT)" sh firmware-tests/support/run.sh $(SUITES)
 test: suites ## every suite without looking at packages, or one: T=coll
 
-tidy: ## the rules of the tree: includes, lengths, words, READMEs, headers; SHRINK=1 shortens the list of exceptions
+tidy: ## the rules of the tree: includes, words, READMEs, headers; SHRINK=1 shortens the list of exceptions
 	@CC="$(CC)" sh firmware-tests/process/test_tidy.sh
 
 check-model: ## the membership protocol in SPIN: every state within bounds, minutes

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The rules of the tree: which folder includes which, lengths of files and lines, words, READMEs, headers that compile alone,
-# what a public declaration says. tidy_allowed lists what does not hold yet, as "RULE NAME NUMBER": no more than NUMBER, and
+# The rules of the tree: which folder includes which, the width of lines, words, a README in each folder, headers that compile
+# alone, what a public declaration says. No rule counts the lines of a file. tidy_allowed lists what does not hold yet, as "RULE NAME NUMBER": no more than NUMBER, and
 # the list may only shrink (SHRINK=1 writes what is needed of it now, and never adds).
 . firmware-tests/support/shell.sh
 export LC_ALL=C.UTF-8
@@ -40,8 +40,6 @@ sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
             if (FILENAME !~ "^(firmware-tests|" home ")") n["include " FILENAME ">" home]++
         }
         END { for (k in n) print k, n[k] }' <"$scratch/code"
-    xargs awk 'FNR == 1 && NR > 1 && lines > 400 { print "length", was, lines } { was = FILENAME; lines = FNR }
-        END { if (lines > 400) print "length", was, lines }' <"$scratch/code"
     { cat "$scratch/code"; echo Makefile; } |
         xargs awk 'length > 120 { f = FILENAME; sub(/\/[^\/]*$/, "", f); n[f]++ } END { for (f in n) print "width", f, n[f] }'
     grep -v test_tidy "$scratch/code" | xargs grep -cE '\b(TODO|FIXME|XXX)\b' | awk -F: '$2 > 0 { print "todo", $1, $2 }'
@@ -51,12 +49,9 @@ sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
             "blame blames blamed guilty settle settles settled vouched torn doubtful lawful unlawful lent lend lends lending " \
             "borrow borrows borrowed seal seals sealed blob blobs paced", w, " "); for (i in w) bad[w[i]] = 1 }
         $0 in bad { n[$0]++ } END { for (k in n) print "word", k, n[k] }'
-    find . -name README.md ! -path './build*' | sed 's|^\./||' | xargs wc -l | awk '
-        $2 != "total" { depth = gsub("/", "/", $2); if ($1 > (depth == 0 ? 150 : depth == 1 ? 100 : 60)) print "readme", $2, $1 }'
     for folder in . lib ops drivers config firmware-tests tools; do
         [ -s $folder/README.md ] || echo "readme $folder/README.md 1"
-        find $folder -name README.md ! -path './?*/*' -exec cat {} +
-    done | awk '/^readme .* 1$/; { words += NF } END { if (words > 9000) print "readme words", words }'
+    done
     # A declaration belongs to the comment above it, up to the next empty line; one that waits says that it may block.
     awk 'FNR == 1 || /^$/ { said = "" }
         /\/\*/ { said = said " " }
@@ -89,7 +84,7 @@ sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
 } >"$found"
 sed -n 's/^lacks alone //p' "$found" | while read -r header lacks; do skip "tidy_alone" "$header: there is no <$lacks>"; done
 
-for rule in include length width todo word readme declaration states ranks alone; do
+for rule in include width todo word readme declaration states ranks alone; do
     grep "^$rule " "$found" | awk -v list="$allowed" '
         BEGIN { while ((getline row < list) > 0) { split(row, p, " "); most[p[1] " " p[2]] = p[3] } }
         $3 > most[$1 " " $2] { printf "%s: %s (%d are allowed); ", $2, $3, most[$1 " " $2] }' >"$scratch/why"
