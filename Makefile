@@ -15,7 +15,7 @@ $(if $(CUDA_INC),,$(if $(filter 1,$(CUDA)),$(error CUDA=1, and there is no cuda.
 # Said by who builds: demo and check first install what it tells of.
 ifndef GF_QUIET
 GOALS := $(or $(MAKECMDGOALS),all)
-ifneq ($(filter-out help deps deps-test clean flags demo check suites size-changes,$(GOALS)),)
+ifneq ($(filter-out help deps deps-test clean flags demo check suites,$(GOALS)),)
 $(info gradientflow: ucx $(UCX_TEXT), cuda driver $(CUDA)$(if $(filter 1,$(CUDA)),, ($(if $(CUDA_INC),as asked,no cuda.h))), gpu kernels $(if $(NVCC),1,0 (no nvcc)), sanitizers $(or $(SAN),none), build $(BUILD))
 endif
 $(if $(filter demo check,$(GOALS)),,$(eval export GF_QUIET := 1))
@@ -52,7 +52,7 @@ TEST_LIB := $(foreach f,$(TEST_SRC),$(if $(filter fake_cuda% fake_nccl% test_% f
               suite_main.c soak_main.c,$(notdir $(f))),,$(f)))
 TESTS    := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,$(wildcard firmware-tests/*/test_link_ucx*.c) %/test_link_strangers.c) \
               $(if $(filter 1,$(CUDA)),,firmware-tests/cuda/test_cuda%.c),$(wildcard firmware-tests/*/test_*.c)))
-PROGRAMS := $(call program,$(filter-out %/program_modules.c $(if $(filter 1,$(UCX)),,%/program_allocations.c %/program_unguarded.c %/program_faulty_train.c \
+PROGRAMS := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c %/program_unguarded.c %/program_faulty_train.c \
               %/program_ucx_faults.c) \
               $(if $(filter 1,$(CUDA)),,%/program_gpu.c),$(wildcard firmware-tests/*/program_*.c))) $(BUILD)/firmware-tests/other_version_train
 # Nobody starts them in a check; they shall compile.
@@ -254,24 +254,6 @@ $(BUILD)/firmware-tests/other_version_train: $(OTHER_OBJ) $(BUILD)/tools/train/t
 $(BUILD)/other/%.o: %.c firmware-tests/process/other_version.h $(BUILD)/compile.used
 	@mkdir -p $(@D)
 	$(CC) $(GF_FLAGS) -include firmware-tests/process/other_version.h $(CFLAGS) -c $< -o $@
-# One program a module, with the core and that alone: what test_modules.sh runs and `make size` measures.
-TABLES := authentication hardware integrity device sparse optimizer elastic observe
-MODULES := core server direct hierarchy quantize state $(TABLES)
-MODULE_PROGRAMS := $(if $(SHARED),,$(if $(filter 1,$(UCX)),$(MODULES:%=$(BUILD)/firmware-tests/modules_%)))
-coll_entry = .coll[GF_ALGORITHM_$(1)]=\&gf_coll_$(2)
-ENTRY_server := $(call coll_entry,SERVER,server)
-ENTRY_direct := $(call coll_entry,DIRECT,direct)
-ENTRY_hierarchy := $(call coll_entry,HIERARCHY,hierarchy)
-$(foreach m,$(TABLES),$(eval ENTRY_$(m) := .$(m)=\&gf_module_$(m)))
-ENTRY_quantize := $(call coll_entry,ALLTOALL,alltoall),.quantize=\&gf_module_quantize
-USE_optimizer := UPDATE
-USE_elastic := SHRINK
-USE_state := STATE
-USE_observe := TRACE
-$(MODULE_PROGRAMS): $(BUILD)/firmware-tests/modules_%: firmware-tests/process/program_modules.c $(LIB)
-	@mkdir -p $(@D)
-	$(CC) $(GF_FLAGS) $(CFLAGS) $(LDFLAGS) -DGF_PICK='"$*"' $(if $(ENTRY_$*),-DGF_ENTRY=$(ENTRY_$*)) $(USE_$*:%=-DGF_USE_%) \
-	    $< -o $@ -Wl,--gc-sections,-Map,$@.map $(LIB) $(DRIVER_LIBS)
 $(BUILD)/firmware-tests/program_%: $$(call objects,firmware-tests/*/program_$$*.c) $(LIB) $(SIM_LIB) $(TOOL_SHARED)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(if $(filter %allocations %gpu,$@),$(TOOL_SHARED)) $(filter %_fatbin.o,$^) \
 	    $(PROGRAM_LIBS) -lm
@@ -297,7 +279,7 @@ demo: ## train the demo's network on Fashion-MNIST with 2 ranks
 check: ## every suite but the long ones (6 minutes on 2 cores)
 	@$(MAKE) --no-print-directory deps
 	@$(MAKE) --no-print-directory -s -j2 WERROR=1 all tests
-	@$(MAKE) --no-print-directory -s suites && $(MAKE) --no-print-directory -s size-changes
+	@$(MAKE) --no-print-directory -s suites
 
 QUICK := $(call program,$(wildcard firmware-tests/unit/test_*.c firmware-tests/sim/test_*.c))
 check-quick: ## the unit and sim suites (a minute): what one runs between edits
@@ -318,7 +300,7 @@ LONG_SUITES := $(shell grep -l '^. suite: long' $(SHELL_TESTS))
 SUITES = $(if $(T),$(filter %/test_$(T) %/test_$(T).sh,$(TESTS) $(SHELL_TESTS)),$(filter-out $(LONG_SUITES),$(SHELL_TESTS)) $(TESTS))
 $(BUILD)/images: firmware-tests/support/idx.sh
 	@rm -rf $@ $@.part && mkdir -p $(BUILD) && . $< && idx_data $@.part 4096 1024 && mv $@.part $@
-tests: $(TESTS) $(PROGRAMS) $(MODULE_PROGRAMS) $(FAKE_CUDA) $(FAKE_NCCL) $(BUILD)/language $(BUILD)/images $(BENCH_OBJ)
+tests: $(TESTS) $(PROGRAMS) $(FAKE_CUDA) $(FAKE_NCCL) $(BUILD)/language $(BUILD)/images $(BENCH_OBJ)
 suites: tests all
 	@CC="$(CC)" BUILD=$(BUILD) LEFT_OUT="$(LEFT_OUT)" sh firmware-tests/support/run.sh $(SUITES)
 test: suites ## every suite without looking at packages, or one: T=coll
@@ -372,11 +354,9 @@ $(BUILD)/example: tools/example/appliance.c $(LIB) | $(BUILD)/include
 	$(CC) -std=c11 -I$(BUILD)/include $(CFLAGS) $(LDFLAGS) $< -o $@ $(LIB) $(LINK_LIBS)
 $(BUILD)/language: tools/example/language.c tools/example/transformer.h $(LIB) | $(BUILD)/include
 	$(CC) -std=c11 -Wall -Wextra $(if $(WERROR),-Werror) -I$(BUILD)/include $(CFLAGS) -O3 $(LDFLAGS) $< -o $@ $(LIB) $(LINK_LIBS)
-SIZED := $(if $(MODULE_PROGRAMS),$(MODULE_PROGRAMS) $(BUILD)/example)
-size-changes: $(SIZED)
-	@[ -z "$(strip $(SIZED))" ] || BUILD=$(BUILD) sh firmware-tests/support/size.sh changes
-size: $(SIZED) ## bytes of the core and of each module in a program, and of a stripped appliance; RECORD=1 keeps them
-	@BUILD=$(BUILD) sh firmware-tests/support/size.sh $(if $(RECORD),record)
+size: $(LIB) $(BUILD)/example ## bytes of the library's code, and of a stripped appliance
+	@size -A $(LIB) | awk '$$1 ~ /^\.text/ { text += $$2 } END { print "library, code: " text }'
+	@strip -o $(BUILD)/example.stripped $(BUILD)/example && echo "appliance, stripped: $$(wc -c <$(BUILD)/example.stripped)"
 
 audit: $(LIB) ## fail if the library calls an allocator, thread, signal, stdio, exit or map function
 	@sh firmware-tests/support/audit.sh $(LIB)
