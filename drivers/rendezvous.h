@@ -10,8 +10,6 @@
 
 struct gf_auth_module;
 extern const struct gf_auth_module gf_module_authentication;
-struct gf_rendezvous_elastic;
-extern const struct gf_rendezvous_elastic gf_tcp_elastic;
 
 struct gf_rendezvous_setup {
     uint32_t rank;
@@ -22,7 +20,6 @@ struct gf_rendezvous_setup {
     const char *ports;        /* "26000-31999": where a rank listens that might have to coordinate; NULL or empty: anywhere */
     const char *key_file;     /* or empty */
     const struct gf_auth_module *authentication; /* what reads it; NULL: not linked, and key_file must be empty */
-    const struct gf_rendezvous_elastic *elastic; /* tcp's, for another coordinator; NULL: rank 0 is the only one */
     bool insecure;
     uint64_t keepalive_ns;
     uint64_t join_timeout_ns; /* connecting is tried again until then */

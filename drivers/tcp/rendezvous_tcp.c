@@ -143,7 +143,7 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     for (uint32_t i = 0; i < tcp->conn_count; i++) gf_tcp_conn_init(&tcp->conns[i], TCP_CONN_NONE);
     tcp->job_address = tcp->to;
     opened_add(tcp);
-    if (setup->rejoin) setup->elastic->rejoin_begin(tcp, now_ns);
+    if (setup->rejoin) gf_tcp_rejoin_begin(tcp, now_ns);
     else if (!tcp_is_coordinator(tcp)) gf_tcp_connect_wait(tcp, now_ns);
     tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (tcp->epoll_fd >= 0) tcp->strangers_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -210,7 +210,7 @@ static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns, st
         if ((status < 0) && tcp->reformed) return conn_ended(tcp, conn, true, event_out); /* others may be the way */
         if (status != GF_OK) return (status < 0) ? gf_tcp_failed(tcp, status) : status;
         gf_tcp_way(tcp)->state = TCP_CONN_UP; /* one that asked knows only now where that is */
-        if (tcp->setup.elastic != NULL) tcp->setup.elastic->listen(tcp, gf_tcp_way(tcp)->fd);
+        gf_tcp_listen(tcp, gf_tcp_way(tcp)->fd);
         *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = tcp->coordinator};
         return GF_OK;
     }
@@ -240,10 +240,8 @@ static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, str
     bool strangers_served = false;
     if (tcp->epoll_fd < 0) return GF_AGAIN;
     gf_tcp_pending_expire(tcp, now_ns);
-    if (tcp->setup.elastic != NULL) {
-        gf_status status = tcp->setup.elastic->poll(tcp, now_ns, event_out);
-        if (status != GF_AGAIN) return status;
-    }
+    gf_status held = gf_tcp_held_poll(tcp, now_ns, event_out);
+    if (held != GF_AGAIN) return held;
     if (!tcp_is_coordinator(tcp) && (gf_tcp_way(tcp)->state == TCP_CONN_WAIT) && (now_ns >= tcp->retry_at_ns))
         gf_tcp_connect_begin(tcp, now_ns);
     /* One event of the ranks a call to the kernel: its list of ready descriptors goes round, so nobody starves.
@@ -303,9 +301,8 @@ static gf_status tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, u
                             const char *address)
 {
     struct tcp *tcp = (struct tcp *)rendezvous;
-    if ((tcp->conn_count == 0) || (tcp->setup.elastic == NULL))
-        return (coordinator == tcp->setup.rank) ? GF_OK : GF_ERR_STATE;
-    return tcp->setup.elastic->reform(tcp, now_ns, coordinator, address);
+    if (tcp->conn_count == 0) return (coordinator == tcp->setup.rank) ? GF_OK : GF_ERR_STATE;
+    return gf_tcp_reform(tcp, now_ns, coordinator, address);
 }
 
 const struct gf_rendezvous_driver gf_rendezvous_tcp = {

@@ -295,7 +295,7 @@ gf_status gf_tcp_hello_meet(struct tcp *tcp, struct pending *pending, struct gf_
         return GF_AGAIN;
     }
     if (!tcp_is_coordinator(tcp)) {
-        pending->held = tcp->setup.elastic->hold(tcp, pending);
+        pending->held = gf_tcp_hold(tcp, pending);
         if (pending->held) return GF_AGAIN;
         stranger_drop(tcp, pending, GF_LOG_INFO, "a hello that does not fit");
         return GF_AGAIN;

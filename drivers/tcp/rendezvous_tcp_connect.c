@@ -132,7 +132,7 @@ gf_status gf_tcp_answer_read(struct tcp *tcp, uint64_t now_ns)
         gf_tcp_connect_again(tcp, now_ns, EBUSY);
         return GF_AGAIN;
     }
-    if ((status == GF_OK) && tcp->rejoins && !tcp->setup.elastic->rejoin_end(tcp, header.from))
+    if ((status == GF_OK) && tcp->rejoins && !gf_tcp_rejoin_end(tcp, header.from))
         return gf_tcp_because(tcp, GF_ERR_MISMATCH, "what listens at %.50s calls itself rank %u of %u",
                               tcp->address_text, header.from, tcp->setup.world);
     return status;

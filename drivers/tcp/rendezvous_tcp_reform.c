@@ -39,7 +39,7 @@ static void listen_set(struct tcp *tcp, bool listens)
     (void)gf_tcp_epoll_set(tcp, listens ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, tcp->listen_fd, TCP_ABOUT_LISTEN, EPOLLIN);
 }
 
-static void listen_own(struct tcp *tcp, int fd)
+void gf_tcp_listen(struct tcp *tcp, int fd)
 {
     struct gf_place at;
     struct gf_fault fault = {0};
@@ -101,14 +101,14 @@ static void job_listen(struct tcp *tcp, uint64_t now_ns)
 
 /* ---- hellos that came before this rank was the coordinator ---- */
 
-static bool hold(const struct tcp *tcp, const struct pending *pending)
+bool gf_tcp_hold(const struct tcp *tcp, const struct pending *pending)
 {
     const struct gf_frame_hello hello = gf_tcp_hello_get(pending->said);
     return (hello.version == GF_VERSION) && (hello.world == tcp->setup.world) && (hello.rank < tcp->setup.world) &&
            (hello.rank != tcp->setup.rank);
 }
 
-static gf_status elastic_poll(struct tcp *tcp, uint64_t now_ns, struct gf_rendezvous_event *event_out)
+gf_status gf_tcp_held_poll(struct tcp *tcp, uint64_t now_ns, struct gf_rendezvous_event *event_out)
 {
     for (uint32_t i = 0; tcp_is_coordinator(tcp) && (i < TCP_PENDING_MAX); i++) {
         struct pending *pending = &tcp->pending[i];
@@ -126,7 +126,7 @@ static gf_status elastic_poll(struct tcp *tcp, uint64_t now_ns, struct gf_rendez
 }
 
 /* The connection lies in any place but this rank's own until it is known whose it is. */
-static void rejoin_begin(struct tcp *tcp, uint64_t now_ns)
+void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns)
 {
     tcp->rejoins = true;
     tcp->reformed = false;
@@ -136,7 +136,7 @@ static void rejoin_begin(struct tcp *tcp, uint64_t now_ns)
     gf_tcp_connect_wait(tcp, now_ns);
 }
 
-static bool rejoin_end(struct tcp *tcp, uint32_t coordinator)
+bool gf_tcp_rejoin_end(struct tcp *tcp, uint32_t coordinator)
 {
     struct conn *from = &tcp->conns[tcp->coordinator], *to = &tcp->conns[coordinator];
     if ((coordinator >= tcp->setup.world) || (coordinator == tcp->setup.rank)) return false;
@@ -152,7 +152,7 @@ static bool rejoin_end(struct tcp *tcp, uint32_t coordinator)
     return gf_tcp_epoll_set(tcp, EPOLL_CTL_MOD, to->fd, coordinator, events) == GF_OK;
 }
 
-static gf_status reform(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator, const char *address)
+gf_status gf_tcp_reform(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator, const char *address)
 {
     struct gf_place to = tcp->to;
     GF_ASSERT((coordinator < tcp->setup.world) || (coordinator == GF_RANK_NONE));
@@ -178,7 +178,7 @@ static gf_status reform(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator, 
             tcp->tries = 0;
         }
         listen_set(tcp, false);
-        rejoin_begin(tcp, now_ns);
+        gf_tcp_rejoin_begin(tcp, now_ns);
         return GF_AGAIN;
     }
     tcp->coordinator = coordinator;
@@ -194,7 +194,3 @@ static gf_status reform(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator, 
     gf_tcp_connect_wait(tcp, now_ns);
     return GF_AGAIN;
 }
-
-const struct gf_rendezvous_elastic gf_tcp_elastic = {.listen = listen_own, .poll = elastic_poll, .hold = hold,
-                                                     .rejoin_begin = rejoin_begin, .rejoin_end = rejoin_end,
-                                                     .reform = reform};

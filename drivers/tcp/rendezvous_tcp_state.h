@@ -5,9 +5,9 @@
  *     rank r   WAIT -> CONNECTING -> HELLO -> UP -> DOWN      WAIT again for as long as nobody answers
  *     rank 0   (a pending slot reads the hello, and the proof) -> UP -> DOWN
  *
- * With the elastic module another rank may coordinate later (rendezvous_tcp_reform.c): each has listened for that since
- * its first connection stood. A hello that comes before a rank is the coordinator is held until it is, so that
- * strangers do not fill the kernel's queue in front of the ranks.
+ * Another rank may coordinate later (rendezvous_tcp_reform.c): each has listened for that since its first connection
+ * stood. A hello that comes before a rank is the coordinator is held until it is, so that strangers do not fill the
+ * kernel's queue in front of the ranks.
  *
  * A connection that has not said who it is gets one of a few pending slots, a buffer of one hello and a deadline; the
  * oldest of the address that holds most gives way. What is about them is in an epoll of its own, served after the
@@ -174,17 +174,15 @@ void gf_tcp_joined(struct gf_rendezvous *rendezvous);
 
 struct gf_place gf_tcp_job_address(const struct tcp *tcp); /* of this host, for the job's address */
 
-/* rendezvous_tcp_reform.c, of the elastic module. */
-struct gf_rendezvous_elastic {
-    void (*listen)(struct tcp *tcp, int fd); /* fd: a connection that stands, from our own address */
-    /* At each poll; GF_OK: *event_out is of a hello that came before this rank was the coordinator. */
-    gf_status (*poll)(struct tcp *tcp, uint64_t now_ns, struct gf_rendezvous_event *event_out);
-    bool (*hold)(const struct tcp *tcp, const struct pending *pending); /* this hello until then */
-    void (*rejoin_begin)(struct tcp *tcp, uint64_t now_ns);
-    /* Its answer has come from rank `coordinator`: the connection is where it belongs; false: there is no such rank. */
-    bool (*rejoin_end)(struct tcp *tcp, uint32_t coordinator);
-    gf_status (*reform)(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator, const char *address);
-};
+/* rendezvous_tcp_reform.c: another rank coordinates. */
+void gf_tcp_listen(struct tcp *tcp, int fd); /* fd: a connection that stands, from our own address */
+/* At each poll; GF_OK: *event_out is of a hello that came before this rank was the coordinator. */
+gf_status gf_tcp_held_poll(struct tcp *tcp, uint64_t now_ns, struct gf_rendezvous_event *event_out);
+bool gf_tcp_hold(const struct tcp *tcp, const struct pending *pending); /* this hello until then */
+void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns);
+/* Its answer has come from rank `coordinator`: the connection is where it belongs; false: there is no such rank. */
+bool gf_tcp_rejoin_end(struct tcp *tcp, uint32_t coordinator);
+gf_status gf_tcp_reform(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator, const char *address);
 
 /* rendezvous_tcp_auth.c: the words between hello and answer, where the job has a key: tcp->auth.module->words. */
 struct gf_tcp_words {

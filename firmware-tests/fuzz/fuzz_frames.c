@@ -130,7 +130,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gf_rendezvous_setup setup = {.rank = rank ? 1 : 0, .world = 3, .job_id = 4711, .address = address,
                                         .bind = "", .keepalive_ns = 1000, .join_timeout_ns = 1000000};
     setup.authentication = &gf_module_authentication;
-    setup.elastic = &gf_tcp_elastic;
     setup.key_file = ((role == STRANGER_KEYED) || (role == MEMBER_KEYED) || (role == IMPOSTOR_KEYED)) ? key_path : "";
     must(gf_rendezvous_tcp.state_bytes(&setup) <= sizeof state);
     signs = (data[0] > 0x7f) && (setup.key_file[0] != '\0');

@@ -207,8 +207,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool rejoins = (data[0] & 0xc1) == 0xc0;
     uint32_t world_now = source.world;
     struct gf_members_setup setup = {.rank = source.rank, .world = source.world, .id_count = source.world,
-                                     .elastic = &gf_members_elastic, .epoch = source.epoch,
-                                     .joins = rejoins, .endpoint_bytes_max = ENDPOINT_BYTES_MAX,
+                                     .epoch = source.epoch, .joins = rejoins, .endpoint_bytes_max = ENDPOINT_BYTES_MAX,
                                      .join_timeout_ns = UINT64_C(10000000000), .address = "fuzz",
                                      .answer_timeout_ns = UINT64_C(1000000000)};
     unsigned char *state = malloc(gf_members_state_bytes(source.world, ENDPOINT_BYTES_MAX));

@@ -97,7 +97,7 @@ void rank_open(uint32_t rank, const struct gf_offer *offer)
 {
     static unsigned char endpoint[ENDPOINT_MAX];
     struct gf_members_setup setup = {.rank = rank, .world = (world.first_world > 0) ? world.first_world : world.size,
-                                     .id_count = world.size, .elastic = &gf_members_elastic, .epoch = world.epoch,
+                                     .id_count = world.size, .epoch = world.epoch,
                                      .join_timeout_ns = 60 * SECOND,
                                      .answer_timeout_ns = 2 * SECOND, .address = "127.0.0.1:7117", .offer = *offer,
                                      .endpoint_bytes_max = ENDPOINT_MAX};

@@ -29,7 +29,7 @@ struct gf_rendezvous_setup tcp_setup(const struct tcp_world *world, uint32_t ran
 {
     return (struct gf_rendezvous_setup){.rank = rank, .world = size, .job_id = 4711, .address = world->address,
                                         .bind = "", .key_file = "", .authentication = &gf_module_authentication,
-                                        .elastic = &gf_tcp_elastic, .keepalive_ns = UINT64_C(5000000000),
+                                        .keepalive_ns = UINT64_C(5000000000),
                                         .join_timeout_ns = UINT64_C(60000000000)};
 }
 

@@ -93,9 +93,8 @@ static void rank_open(uint32_t rank, bool rejoins)
     struct gf_rendezvous_setup at = {.rank = rank, .world = views.size, .join_timeout_ns = 8 * VIEWS_WAIT_NS,
                                      .rejoin = rejoins, .arg = drivers->rendezvous_arg};
     struct gf_members_setup setup = {.rank = rank, .world = views.size, .id_count = views.size, .epoch = 1,
-                                     .joins = rejoins,
-                                     .join_timeout_ns = at.join_timeout_ns,
-                                     .answer_timeout_ns = 1000 * MS, .address = "sim", .elastic = &gf_members_elastic,
+                                     .joins = rejoins, .join_timeout_ns = at.join_timeout_ns,
+                                     .answer_timeout_ns = 1000 * MS, .address = "sim",
                                      .offer = {.version = GF_VERSION, .world = views.size},
                                      .endpoint_bytes_max = ENDPOINT_BYTES};
     struct gf_fault fault = {0};

@@ -58,7 +58,7 @@ static void opened(gf_context *gf)
     gf->observed.stats.mapped_bytes = 0;
     gf->observed.trace.written = gf->observed.trace.read = gf->observed.trace.next = 0;
     memset(gf->observed.peers, 0, gf->world * sizeof *gf->observed.peers);
-    if (gf->modules->observe != NULL) gf->modules->observe->opened(gf);
+    gf_opened_count(gf);
     gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank,
                 gf->world, gf->link->driver->name, gf->tensor_count, gf->buffers.dense_count);
     if (gf->on_device)
@@ -105,7 +105,7 @@ static gf_status open_progress(gf_context *gf, void *arg)
     gf_status status;
     (void)arg;
     if (gf->change.state != GF_CHANGE_NONE) { /* a rank that comes back */
-        status = gf->modules->elastic->turn(gf, NULL);
+        status = gf_change_progress(gf, NULL);
         if ((status == GF_OK) && gf->config.rendezvous.rejoin && (gf->change.count == 1)) opened(gf);
         return status;
     }

@@ -66,13 +66,11 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct
 struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
-    const struct gf_elastic_module *elastic = layout->modules->elastic;
     return (struct gf_rendezvous_setup){.rank = config->job.rank, .world = config->job.world_max,
                                         .job_id = config->job.id, .address = config->rendezvous.address,
                                         .bind = config->rendezvous.bind, .ports = config->rendezvous.ports,
                                         .key_file = config->rendezvous.key_file,
                                         .authentication = layout->modules->authentication,
-                                        .elastic = (elastic != NULL) ? elastic->rendezvous : NULL,
                                         .insecure = config->rendezvous.insecure, .rejoin = config->rendezvous.rejoin,
                                         .keepalive_ns = config->rendezvous.keepalive_ns,
                                         .join_timeout_ns = config->rendezvous.join_timeout_ns,
@@ -90,11 +88,6 @@ struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
                                  .events_max = config->exchange.buffers_active + 1 + layout->tensor_count,
                                  .idle_ns = config->exchange.timeout_ns,
                                  .log = {config->log, config->log_user}, .arg = layout->drivers.gpu_arg};
-}
-
-uint32_t gf_layout_trace_records(const struct gf_layout *layout)
-{
-    return (layout->modules->observe != NULL) ? layout->config.trace_records : 0;
 }
 
 struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control)
@@ -117,7 +110,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
         gf_arena_take(control, (layout->chunk_count > 0) ? layout->buffers_max * sizeof *parts.sparse_buffers : 0);
     parts.buffer_pending = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_pending);
     parts.buffer_order = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_order);
-    parts.trace = gf_arena_take(control, gf_layout_trace_records(layout) * sizeof *parts.trace);
+    parts.trace = gf_arena_take(control, config->trace_records * sizeof *parts.trace);
     parts.peers = gf_arena_take(control, config->job.world_max * sizeof *parts.peers);
     parts.node_words.reach = gf_arena_take(control, GF_REACH_WORDS * node_words * sizeof(float));
     parts.node_words.local = gf_arena_take(control, node_words * sizeof(uint32_t));

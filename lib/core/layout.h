@@ -68,7 +68,6 @@ struct gf_pools {
 };
 extern const struct gf_pools gf_pools;
 uint64_t gf_layout_staging_bytes(const struct gf_layout *layout);
-uint32_t gf_layout_trace_records(const struct gf_layout *layout); /* none without the observe module */
 
 /* resolve.c: rank, world and drivers of layout->config, which is effective. An error has a line in error_out[256]. */
 gf_status gf_layout_resolve(struct gf_layout *layout, char *error_out);

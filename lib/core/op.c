@@ -100,7 +100,7 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     coll->ops = gf->wire_ops;
     coll->staging = op->staging;
     coll->late = NULL;
-    coll->timing = ((gf->modules->observe != NULL) && timed(op)) ? &gf->observed.timing : NULL;
+    coll->timing = timed(op) ? &gf->observed.timing : NULL;
     coll->check = op->kind->counts ? &op->summed : NULL;
     op->summed = (struct gf_check){.bad_first = UINT64_MAX};
     own_set(gf, op);
@@ -121,7 +121,7 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 
 static void op_trace(gf_context *gf, const struct gf_op *op, gf_status status, uint64_t now_ns)
 {
-    if (gf->modules->observe != NULL) gf->modules->observe->op_ended(gf, op, status, now_ns);
+    gf_trace_op(gf, op, status, now_ns);
     gf->observed.stats.operations++;
 }
 

@@ -39,9 +39,9 @@ __attribute__((noinline)) static void context_lay(const struct gf_layout *layout
     gf->buffers.sparse = parts->sparse_buffers;
     gf->buffers.pending = parts->buffer_pending;
     gf->buffers.order = parts->buffer_order;
-    gf->observed.trace = (struct gf_trace){.records = parts->trace, .record_max = gf_layout_trace_records(layout)};
+    gf->observed.trace = (struct gf_trace){.records = parts->trace, .record_max = gf->config.trace_records};
     gf->observed.peers = parts->peers;
-    if (gf->modules->observe != NULL) gf->observed.timing.arrived = gf->modules->observe->arrived;
+    gf->observed.timing.arrived = gf_timing_arrived;
     gf->nodes.words = parts->node_words;
     gf->device.uuids = parts->uuids;
     if (layout->on_device) {
@@ -180,7 +180,6 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
                                      .joins = gf->config.rendezvous.rejoin, .is_new = layout->is_new,
                                      .answer_timeout_ns = GF_ANSWER_NS, .address = gf->config.rendezvous.address,
                                      .endpoint_bytes_max = gf->link->driver->endpoint_bytes_max,
-                                     .elastic = (gf->modules->elastic != NULL) ? gf->modules->elastic->members : NULL,
                                      .log = gf->log};
     void *endpoint = (void *)(uintptr_t)gf->under_way.ops[0].staging; /* nothing runs yet */
     size_t endpoint_bytes = 0;
@@ -220,7 +219,7 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
 {
     struct gf_fault fault = {.code = GF_OK, .peer = GF_RANK_NONE};
     gf_status status;
-    if (gf->modules->observe != NULL) gf->opening.foreign_before = gf->modules->observe->resident_bytes();
+    gf->opening.foreign_before = gf_resident_bytes();
     if (((status = gpu_open(layout, parts, gf, &fault)) < 0) ||
         ((status = link_open(layout, parts->link, gf, &fault)) < 0) ||
         ((status = rendezvous_open(layout, parts->rendezvous, gf, &fault)) < 0))
@@ -242,7 +241,7 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
     gf_dense_begin(gf);
     gf->phase = GF_PHASE_JOIN;
     gf->change.ended_fd = gf->config.job.ignore_environment ? -1 : gf_identity_ended_fd();
-    if (gf->config.rendezvous.rejoin) gf->modules->elastic->rejoin(gf);
+    if (gf->config.rendezvous.rejoin) gf_rejoin_begin(gf);
     return GF_OK;
 }
 

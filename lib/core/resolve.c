@@ -131,8 +131,6 @@ static gf_status modules_check(const struct gf_layout *layout, char *error_out)
         return not_linked(modules, "link.devices = auto", "hardware", error_out);
     if (config->link.integrity && (modules->integrity == NULL))
         return not_linked(modules, "link.integrity", "integrity", error_out);
-    if (config->rendezvous.rejoin && (modules->elastic == NULL))
-        return not_linked(modules, "rendezvous.rejoin", "elastic", error_out);
     if ((algorithm != GF_ALGORITHM_AUTO) && (modules->coll[algorithm] == NULL)) {
         return gf_config_refuse(error_out, GF_ERR_CONFIG, "exchange.algorithm = %s is not linked into this program: "
                                 "its %s has no .coll[] = &gf_coll_%s; gf_modules_all has", gf_algorithm_name(algorithm),

@@ -10,7 +10,6 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
-#include "lib/modules/modules.h"
 #include "lib/core/vote.h"
 
 #define STILL_NS UINT64_C(25000000)
@@ -357,7 +356,7 @@ __attribute__((cold)) gf_status gf_step_wait(gf_context *gf)
     begin_ns = gf_now(gf);
     status = gf_wait(gf, gf_step_progress, NULL);
     end_ns = gf_now(gf);
-    if (gf->modules->observe != NULL) gf->modules->observe->waited(gf, status, begin_ns, end_ns);
+    gf_trace_wait(gf, status, begin_ns, end_ns);
     gf->observed.stats.last_wait_ns = end_ns - begin_ns;
     gf->observed.stats.wait_ns += gf->observed.stats.last_wait_ns;
     return status;

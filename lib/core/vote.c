@@ -6,7 +6,6 @@
 #include "lib/context.h"
 #include "lib/core/choose.h"
 #include "lib/core/vote.h"
-#include "lib/modules/modules.h"
 
 /* As doubles; every rank adds the same two at a time, so all get the same bits: of two NaNs a CPU keeps the first. */
 static void metric_add(uint64_t *into, const uint64_t *from)
@@ -71,7 +70,7 @@ static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
         step->late_ns = words[GF_VOTE_STILL] >> GF_VOTE_RANK_BITS;
     }
     step->link_ends[0] = step->link_ends[1] = GF_RANK_NONE;
-    if (gf->modules->observe != NULL) gf->modules->observe->link_times_learn(gf);
+    gf_link_times_learn(gf);
     if (words[GF_VOTE_BAD] != 0) {
         struct gf_finite_place place = gf_finite_place_of(words[GF_VOTE_FIRST_BAD]);
         gf_log_line(&gf->log, GF_LOG_WARN,
@@ -105,7 +104,7 @@ static void words_put(gf_context *gf)
     gf->polled.still_ns = 0;
     memset(&words[GF_VOTE_LINK], 0, (GF_VOTE_METRIC - GF_VOTE_LINK) * sizeof words[0]);
     memcpy(&words[GF_VOTE_METRIC], gf->step.metrics, sizeof gf->step.metrics);
-    if (gf->modules->observe != NULL) gf->modules->observe->link_times_tell(gf);
+    gf_link_times_tell(gf);
 }
 
 gf_status gf_vote_post(gf_context *gf, uint64_t now_ns)

@@ -261,9 +261,6 @@ gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count)
             return gf_refuse(gf, GF_ERR_PARAM, "gf_epoch_begin: ended[%u] is %u; allowed are other members below %u", i,
                              (ended == NULL) ? 0 : ended[i], gf->config.job.world_max);
     if (gf->members == NULL) return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: the context was never of an epoch");
-    if (gf->modules->elastic == NULL)
-        return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: the module \"elastic\" is not linked: %s has no "
-                         ".elastic = &gf_module_elastic", gf->modules->name);
     if (gf->change.state != GF_CHANGE_NONE) return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: one is under way");
     if (gf->opening.leave_ns != 0) return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: gf_close_poll() was called");
     (void)gf_enter(gf); /* an abort becomes a failure */
@@ -300,8 +297,6 @@ gf_status gf_leave(gf_context *gf)
 {
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
-    if (gf->modules->elastic == NULL)
-        return gf_refuse(gf, GF_ERR_STATE, "gf_leave: the module \"elastic\" is not linked");
     if ((gf->phase != GF_PHASE_READY) && (gf->phase != GF_PHASE_STEP))
         return gf_refuse(gf, GF_ERR_STATE, "gf_leave: the context is not ready; allowed is a call in or between steps");
     if (gf->world == 1) return gf_refuse(gf, GF_ERR_STATE, "gf_leave: this rank is alone; gf_close() ends the job");
@@ -321,10 +316,3 @@ uint32_t gf_epoch_due(const gf_context *gf)
 
 bool gf_rejoined(const gf_context *gf) { return (gf != NULL) && gf->config.rendezvous.rejoin; }
 bool gf_left(const gf_context *gf) { return (gf != NULL) && gf->change.left; }
-
-const struct gf_elastic_module gf_module_elastic = {
-    .rejoin = gf_rejoin_begin,
-    .turn = gf_change_progress,
-    .members = &gf_members_elastic,
-    .rendezvous = &gf_tcp_elastic,
-};

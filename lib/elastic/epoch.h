@@ -28,16 +28,9 @@ struct gf_change {
     uint32_t leavers;       /* and that want to leave */
 };
 
-/* The elastic module: what the core and membership call of it. The program itself calls gf_shrink() and gf_admit(). */
-struct gf_elastic_module {
-    void (*rejoin)(gf_context *gf); /* the rest of gf_open() where rendezvous.rejoin is set */
-    gf_status (*turn)(gf_context *gf, void *arg); /* one turn on the way into another epoch; GF_OK: it has begun */
-    const struct gf_members_elastic *members;
-    const struct gf_rendezvous_elastic *rendezvous;
-};
-
-gf_status gf_change_progress(gf_context *gf, void *arg); /* GF_OK: the new epoch has begun, or this rank has left */
-void gf_rejoin_begin(gf_context *gf);                    /* the rest of gf_open() of a rank that comes in */
+/* One turn on the way into another epoch. GF_OK: it has begun, or this rank has left. */
+gf_status gf_change_progress(gf_context *gf, void *arg);
+void gf_rejoin_begin(gf_context *gf); /* the rest of gf_open() where rendezvous.rejoin is set */
 gf_status gf_common_state_progress(gf_context *gf);      /* GF_OK: every rank holds the common state */
 
 #endif

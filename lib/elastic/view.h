@@ -112,6 +112,7 @@ void gf_view_epoch_take(struct gf_members *members); /* view.current is the last
 void gf_view_committed(struct gf_members *members);  /* .. and the next epoch, and this rank is of it */
 void gf_view_excluded(struct gf_members *members, uint32_t epoch); /* it has begun without this rank, or it has left */
 void gf_view_excluded_fail(struct gf_members *members);
+void gf_view_epoch_begun(struct gf_members *members); /* members->setup.epoch is in use */
 
 /* ---- view_lead.c ---- */
 void gf_view_enter(struct gf_members *members, view_state state); /* what waits in it counts from now */
@@ -130,6 +131,7 @@ void gf_view_lead_higher(struct gf_members *members); /* one that it leads, and 
 /* The end of it without an epoch. */
 __attribute__((format(printf, 3, 4))) void gf_view_fail(struct gf_members *members, gf_status code,
                                                         const char *format, ...);
+/* A connection has begun, or ended, as its row says by now; frames too. */
 void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event *event);
 bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struct gf_get *get); /* false: malformed */
 

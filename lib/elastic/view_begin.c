@@ -97,7 +97,7 @@ void gf_view_epoch_join(struct gf_members *members, const void *endpoint, size_t
 }
 
 /* All of the epoch have joined it. */
-static void epoch_in_use(struct gf_members *members)
+void gf_view_epoch_begun(struct gf_members *members)
 {
     struct members_view *view = &members->view;
     if (view->epoch.epoch != members->setup.epoch) { /* the first */
@@ -119,11 +119,3 @@ static void epoch_in_use(struct gf_members *members)
         member->address[sizeof member->address - 1] = 0;
     }
 }
-
-const struct gf_members_elastic gf_members_elastic = {
-    .committed = epoch_in_use,
-    .connection = gf_view_event,
-    .frame = gf_view_frame,
-    .frame_put = gf_view_frame_put,
-    .turn_away = gf_view_turn_away,
-};

@@ -20,15 +20,9 @@ static void own_address(struct gf_members *members)
         members->rendezvous->driver->address(members->rendezvous, address);
 }
 
-void gf_members_committed(struct gf_members *members)
+bool gf_members_of_no_epoch(uint32_t kind)
 {
-    if (members->setup.elastic != NULL) members->setup.elastic->committed(members);
-    else members->view.epoch.epoch = members->setup.epoch;
-}
-
-bool gf_members_of_no_epoch(const struct gf_members *members, uint32_t kind)
-{
-    return (members->setup.elastic != NULL) && (kind >= MEMBERS_DO_VIEW_CHANGE) && (kind < MEMBERS_FRAME_COUNT);
+    return (kind >= MEMBERS_DO_VIEW_CHANGE) && (kind < MEMBERS_FRAME_COUNT);
 }
 
 struct member *gf_members_at(const struct gf_members *members, uint32_t rank)
@@ -83,7 +77,7 @@ void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, si
     if (endpoint_bytes > 0) memcpy(own + GF_CONTROL_ADDRESS_BYTES, endpoint, endpoint_bytes);
     if (setup->world > 1) return;
     members->state = MEMBERS_MEMBER;
-    gf_members_committed(members);
+    gf_view_epoch_begun(members);
 }
 
 struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *state, struct gf_rendezvous *rendezvous,
@@ -145,10 +139,10 @@ static void member_flush(struct gf_members *members, uint32_t id)
     struct member *member = &members->table[id];
     for (uint32_t i = 0; (i < MEMBERS_FRAMES_MAX) && (member->owed != 0); i++) {
         members_frame frame = (members_frame)__builtin_ctz(member->owed);
-        bool more = false, of_an_epoch = !gf_members_of_no_epoch(members, (uint32_t)frame);
+        bool more = false, of_an_epoch = !gf_members_of_no_epoch((uint32_t)frame);
         uint32_t endpoint_rank = member->said.endpoint_rank, endpoint_at = member->said.endpoint_at;
         uint32_t bytes = of_an_epoch ? gf_members_frame_put(members, member, frame, &more)
-                                     : members->setup.elastic->frame_put(members, (uint32_t)frame);
+                                     : gf_view_frame_put(members, (uint32_t)frame);
         uint32_t epoch = of_an_epoch ? members->setup.epoch & MEMBERS_EPOCH_MASK : 0;
         gf_status status = members->rendezvous->driver->send(
             members->rendezvous, id, (uint32_t)frame | (epoch << MEMBERS_KIND_BITS), members->scratch, bytes);
@@ -332,7 +326,7 @@ static void on_frame(struct gf_members *members, uint32_t rank, const struct gf_
     uint32_t own = members->setup.epoch & MEMBERS_EPOCH_MASK;
     bool good = false;
     if (members_over(members)) return;
-    if (gf_members_of_no_epoch(members, kind)) epoch = own; /* malformed: of no epoch */
+    if (gf_members_of_no_epoch(kind)) epoch = own; /* malformed: of no epoch */
     /* Of an epoch that has ended. A first offer is looked at whatever it says, to be refused by its values. */
     bool first = ((kind == MEMBERS_OFFER) || (kind == MEMBERS_ERROR)) && (members->view.epoch.epoch == 0);
     if ((epoch != own) && !first) return;
@@ -347,7 +341,6 @@ static void on_frame(struct gf_members *members, uint32_t rank, const struct gf_
 
 static void event_take(struct gf_members *members, const struct gf_rendezvous_event *event)
 {
-    const struct gf_members_elastic *elastic = members->setup.elastic;
     struct gf_get get = {.at = event->payload, .left = event->size_bytes};
     bool begun = (event->kind == GF_RENDEZVOUS_CONNECTED), ended = (event->kind == GF_RENDEZVOUS_ENDED);
     bool between = (members->view.state != VIEW_NONE) && (members->view.state != VIEW_FAILED); /* two epochs */
@@ -362,12 +355,12 @@ static void event_take(struct gf_members *members, const struct gf_rendezvous_ev
     if (begun || ended) {
         member->connected = begun;
         member->owed = 0;
-        if (begun) member->state = ((elastic != NULL) && event->rejoins) ? MEMBER_RECOVERING : MEMBER_EXPECTED;
+        if (begun) member->state = event->rejoins ? MEMBER_RECOVERING : MEMBER_EXPECTED;
         else member->state = (waits || !event->lives) ? MEMBER_DEAD : MEMBER_DISCONNECTED;
     }
-    if ((elastic != NULL) && !(ended && waits)) elastic->connection(members, event);
-    if (!begun && !ended && gf_members_of_no_epoch(members, members_kind(event)) &&
-        elastic->frame(members, event->rank, members_kind(event), &get)) return;
+    if (!(ended && waits)) gf_view_event(members, event);
+    if (!begun && !ended && gf_members_of_no_epoch(members_kind(event)) &&
+        gf_view_frame(members, event->rank, members_kind(event), &get)) return;
     if (!begun && !ended && (rank == GF_RANK_NONE) && (members_kind(event) == MEMBERS_OFFER))
         gf_members_offer_refuse(members, event->rank, &get);
     if (waits || gf_member_is_recovering(member) || between || (rank == GF_RANK_NONE)) return;

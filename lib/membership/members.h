@@ -36,21 +36,8 @@ struct gf_members_setup {
     const char *address;        /* for texts */
     struct gf_offer offer;
     size_t endpoint_bytes_max;      /* of the link driver */
-    const struct gf_members_elastic *elastic; /* NULL: this epoch is the only one */
     struct gf_log log;
 };
-
-/* What lib/elastic does on the control channel; it has no other way in. */
-struct gf_get;
-struct gf_members_elastic {
-    void (*committed)(struct gf_members *members); /* this epoch has begun */
-    /* Begun, or ended, as its row says by now; frames too. */
-    void (*connection)(struct gf_members *members, const struct gf_rendezvous_event *event);
-    bool (*frame)(struct gf_members *members, uint32_t id, uint32_t kind, struct gf_get *get); /* false: malformed */
-    uint32_t (*frame_put)(struct gf_members *members, uint32_t kind); /* to members->scratch; bytes */
-    void (*turn_away)(struct gf_members *members, const char *reason); /* all that wait; nobody will come for them */
-};
-extern const struct gf_members_elastic gf_members_elastic;
 
 /* Where this rank is; sent when asked, so that the laggard can be named. Kept up to date by lib/. */
 struct gf_position {

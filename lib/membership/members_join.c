@@ -282,7 +282,7 @@ void gf_members_join_full(struct gf_members *members)
     if ((members->join_fails_ns != 0) || !join_is_full(members, false) || !gf_members_links_fit(members)) return;
     members->go = true;
     if (members->rendezvous->driver->joined != NULL) members->rendezvous->driver->joined(members->rendezvous);
-    gf_members_committed(members);
+    gf_view_epoch_begun(members);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         gf_members_at(members, rank)->said.endpoint_rank = 0;
         gf_members_at(members, rank)->said.endpoint_at = 0;
@@ -295,7 +295,7 @@ void gf_members_join_go(struct gf_members *members)
 {
     if (join_is_full(members, false)) {
         members->state = MEMBERS_MEMBER;
-        gf_members_committed(members);
+        gf_view_epoch_begun(members);
         return;
     }
     gf_members_failf(members, GF_ERR_PEER, 0, "rank 0 ended the join before all addresses were here");

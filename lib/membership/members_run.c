@@ -145,8 +145,7 @@ gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
         gf_members_owe_all(members, MEMBERS_ALL_GONE);
         members->state = MEMBERS_GONE;
         gf_members_flush(members);
-        if (members->setup.elastic != NULL)
-            members->setup.elastic->turn_away(members, "the job has ended: no step comes at which it could be let in");
+        gf_view_turn_away(members, "the job has ended: no step comes at which it could be let in");
     }
     if (members->state != MEMBERS_GONE) return GF_AGAIN;
     return (!members->owes && members->rendezvous->driver->flushed(members->rendezvous)) ? GF_OK : GF_AGAIN;

@@ -232,8 +232,7 @@ void gf_members_flush(struct gf_members *members);
 /* At each poll: the clock, and since when this rank has not moved. */
 void gf_members_touch(struct gf_members *members, uint64_t now_ns);
 
-void gf_members_committed(struct gf_members *members); /* this epoch has begun */
-bool gf_members_of_no_epoch(const struct gf_members *members, uint32_t kind); /* a frame that is looked at in any */
+bool gf_members_of_no_epoch(uint32_t kind); /* a frame that is looked at in any */
 
 /* members_frames.c: to bytes (members->scratch) and back. */
 void gf_members_offer_put(struct gf_put *put, struct gf_members *members);

@@ -21,8 +21,6 @@ struct gf_device_module;
 struct gf_sparse_module;
 struct gf_step_module;
 struct gf_optimizer_module;
-struct gf_elastic_module;
-struct gf_observe_module;
 
 /* Constant and valid as long as the contexts that were opened with it. */
 struct gf_modules {
@@ -37,8 +35,6 @@ struct gf_modules {
     const struct gf_sparse_module *sparse;       /* sparse.enabled */
     const struct gf_step_module *quantize;       /* exchange.quantize; also wants the algorithm alltoall */
     const struct gf_optimizer_module *optimizer; /* optimizer.kind */
-    const struct gf_elastic_module *elastic;     /* gf_shrink(), gf_admit(), rendezvous.rejoin */
-    const struct gf_observe_module *observe;     /* trace records for gf_trace_read() */
 };
 
 extern const struct gf_modules gf_modules_all;
@@ -57,8 +53,6 @@ extern const struct gf_device_module gf_module_device;
 extern const struct gf_sparse_module gf_module_sparse;
 extern const struct gf_step_module gf_module_quantize;
 extern const struct gf_optimizer_module gf_module_optimizer;
-extern const struct gf_elastic_module gf_module_elastic;
-extern const struct gf_observe_module gf_module_observe;
 
 /* The core's entries, for a table of one's own:
  *     const struct gf_modules mine = {GF_MODULES_CORE, .name = "mine", .sparse = &gf_module_sparse}; */

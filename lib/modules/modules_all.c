@@ -25,6 +25,4 @@ const struct gf_modules gf_modules_all = {
     .sparse = &gf_module_sparse,
     .quantize = &gf_module_quantize,
     .optimizer = &gf_module_optimizer,
-    .elastic = &gf_module_elastic,
-    .observe = &gf_module_observe,
 };

@@ -1,6 +1,5 @@
 /* A ring of fixed-size records, always on: the newest overwrite the oldest. */
 #include "lib/context.h"
-#include "lib/modules/modules.h"
 
 /* Where the next one is written; NULL: none is kept. */
 static struct gf_trace_record *next(gf_context *gf)
@@ -14,7 +13,7 @@ static struct gf_trace_record *next(gf_context *gf)
     return record;
 }
 
-static void op_ended(gf_context *gf, const struct gf_op *op, gf_status status, uint64_t now_ns)
+void gf_trace_op(gf_context *gf, const struct gf_op *op, gf_status status, uint64_t now_ns)
 {
     uint64_t pack_ns = (op->kind->pack != NULL) ? op->begin_ns - op->taken_ns : 0;
     struct gf_trace_record *record = next(gf);
@@ -32,7 +31,7 @@ static void op_ended(gf_context *gf, const struct gf_op *op, gf_status status, u
     record->pack_ns = (pack_ns < UINT32_MAX) ? (uint32_t)pack_ns : UINT32_MAX;
 }
 
-static void waited(gf_context *gf, gf_status status, uint64_t begin_ns, uint64_t end_ns)
+void gf_trace_wait(gf_context *gf, gf_status status, uint64_t begin_ns, uint64_t end_ns)
 {
     struct gf_trace_record *record = next(gf);
     if (record == NULL) return;
@@ -52,13 +51,3 @@ uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t
         records[count++] = trace->records[trace->read++ % trace->record_max];
     return count;
 }
-
-const struct gf_observe_module gf_module_observe = {
-    .resident_bytes = gf_resident_bytes,
-    .opened = gf_opened_count,
-    .op_ended = op_ended,
-    .waited = waited,
-    .arrived = gf_timing_arrived,
-    .link_times_tell = gf_link_times_tell,
-    .link_times_learn = gf_link_times_learn,
-};
