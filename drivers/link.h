@@ -30,9 +30,6 @@ static inline uint64_t gf_tag_move(uint64_t tag, uint64_t move)
     return tag | (move & ((1u << GF_TAG_MOVE_BITS) - 1));
 }
 
-struct gf_auth_module; /* drivers/tcp/rendezvous_auth.h */
-extern const struct gf_auth_module gf_module_authentication;
-
 struct gf_link;
 /* What this host has, as a link asks for it (drivers/ucx/link_ucx_resources.c). Without it link.devices are named, and
  * what is missing has UCX's own words. All may allocate, like open. */
@@ -66,7 +63,6 @@ struct gf_link_setup {
     bool huge_pages;
     bool one_node;             /* opens nothing that is for a network, as long as network() does not ask for it */
     const char *key_file;      /* of the job, or NULL or empty: who connects over a network proves that it has it */
-    const struct gf_auth_module *authentication; /* NULL, without a key_file: who connects proves nothing */
     bool encryption;           /* tcp between nodes is encrypted; needs the key_file */
     bool trusted_fabric;       /* networks on which nobody can prove that keep strangers out by themselves */
     struct gf_log log;
@@ -178,7 +174,6 @@ void gf_flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_n
 void gf_flag_wake(void *region, size_t offset_bytes);
 
 extern const struct gf_link_driver gf_link_ucx;
-extern const bool gf_ucx_with_devices; /* what UCX needs for their memory is linked with this name, and else left out */
 /* Where its shared memory lies, and what a rank takes there beside its region: 4.2 MB a worker are UCX's receive queue
  * and first buffers. */
 #define GF_UCX_SHARE_BYTES ((uint64_t)8 << 20)

@@ -8,8 +8,6 @@
 #define GF_FRAME_PAYLOAD_MAX 4096u
 #define GF_CONTROL_ADDRESS_BYTES 64u
 
-struct gf_auth_module;
-extern const struct gf_auth_module gf_module_authentication;
 
 struct gf_rendezvous_setup {
     uint32_t rank;
@@ -19,7 +17,6 @@ struct gf_rendezvous_setup {
     const char *bind;         /* numeric IP, or empty */
     const char *ports;        /* "26000-31999": where a rank listens that might have to coordinate; NULL or empty: anywhere */
     const char *key_file;     /* or empty */
-    const struct gf_auth_module *authentication; /* what reads it; NULL: not linked, and key_file must be empty */
     bool insecure;
     uint64_t keepalive_ns;
     uint64_t join_timeout_ns; /* connecting is tried again until then */

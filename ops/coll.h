@@ -54,12 +54,6 @@ struct gf_coll_msg {
 };
 
 /* With link.integrity each message is followed by another with its CRC32C: ops/coll/integrity.c. */
-struct gf_integrity_module {
-    /* Of a message that is posted next; returns its tag. */
-    uint64_t (*begin)(struct gf_coll_msg *msg, uint64_t tag, gf_mem data, size_t bytes, bool is_send);
-    /* Of one that has ended. GF_OK once the checksum has travelled and, at the receiver, agrees with what arrived. */
-    gf_status (*test)(struct gf_coll *coll, struct gf_coll_msg *msg);
-};
 struct gf_coll_sum {
     struct gf_req *req;
     gf_mem data;     /* of the message that it vouches for */
@@ -118,7 +112,6 @@ struct gf_coll {
     gf_mem staging;            /* its content means nothing between collectives */
     size_t staging_bytes;
     struct gf_coll_msg *msgs;  /* [msg_count], each with its req */
-    const struct gf_integrity_module *integrity; /* of those with a sum */
     uint32_t msg_count;
 
     /* -- the collective's own from here -- */
@@ -184,7 +177,6 @@ static inline bool gf_halving_pays(uint32_t size, uint64_t bytes, uint64_t max_b
 
 extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server,
     gf_coll_alltoall, gf_coll_direct, gf_coll_hierarchy;
-extern const struct gf_integrity_module gf_module_integrity;
 /* Direct, where data and element ops are a device's: allreduce and its halves. stream: allreduce; its streams tell
  * each other, without the CPU. */
 extern const struct gf_coll_kind gf_coll_direct_device, gf_coll_direct_stream;
@@ -199,6 +191,11 @@ gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns);
 /* Goes to DRAIN with `error`: asks for cancel of every request. gf_coll_poll() then drains, as long as it takes: what
  * cannot be cancelled is ended by the link's reset(). Does nothing unless the collective runs. */
 void gf_coll_fail(struct gf_coll *coll, gf_status error);
+
+/* integrity.c, for messages with a sum. Of one that is posted next; returns its tag. Of one that has ended: GF_OK once
+ * the checksum has travelled and, at the receiver, agrees with what arrived. */
+uint64_t gf_integrity_begin(struct gf_coll_msg *msg, uint64_t tag, gf_mem data, size_t bytes, bool is_send);
+gf_status gf_integrity_test(struct gf_coll *coll, struct gf_coll_msg *msg);
 
 /* Helpers for the algorithms. Post a message in slot `msg`; GF_OK, GF_AGAIN (no room) or an error. Size 0 is valid and
  * sends nothing: the slot counts as ended. peer is a group index. */

@@ -2,7 +2,6 @@
 #include "drivers/tcp/rendezvous_auth.h"
 
 #include "drivers/bytes.h"
-#include "drivers/rendezvous.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -74,9 +73,9 @@ static gf_status file_hash(struct gf_auth *auth_out, const char *path, int fd, o
                         (got < 0) ? strerror(error) : "its size changed while it was read");
 }
 
-static gf_status auth_open(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out)
+gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out)
 {
-    struct gf_auth auth = {.on = true, .module = &gf_module_authentication};
+    struct gf_auth auth = {.on = true};
     struct stat file;
     /* What is judged is what was opened; a pipe would be waited for. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -97,14 +96,14 @@ static gf_status auth_open(struct gf_auth *auth_out, const char *path, struct gf
     return status;
 }
 
-static gf_status auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_out)
+gf_status gf_auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_out)
 {
-    *auth_out = (struct gf_auth){.on = true, .module = &gf_module_authentication};
+    *auth_out = (struct gf_auth){.on = true};
     if (sodium_init() >= 0) return GF_OK;
     return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "sodium_init", 0, "libsodium could not be set up");
 }
 
-static void nonce_draw(unsigned char *nonce_out) { randombytes_buf(nonce_out, GF_AUTH_NONCE_BYTES); }
+void gf_auth_nonce(unsigned char *nonce_out) { randombytes_buf(nonce_out, GF_AUTH_NONCE_BYTES); }
 
 /* BLAKE2b(key; label, said) */
 static void hash_said(const struct gf_auth *auth, const char *label, const void *said, size_t bytes,
@@ -119,7 +118,7 @@ static void hash_said(const struct gf_auth *auth, const char *label, const void 
     gf_auth_forget(&hash, sizeof hash);
 }
 
-static void prove(const struct gf_auth *auth, gf_auth_proof proof, const void *said, size_t bytes,
+void gf_auth_prove(const struct gf_auth *auth, gf_auth_proof proof, const void *said, size_t bytes,
                   unsigned char *proof_out)
 {
     hash_said(auth, proof_kinds[proof].label, said, bytes, proof_out, proof_kinds[proof].bytes);
@@ -132,15 +131,15 @@ static bool secret_fits(unsigned char *expected, const unsigned char *found, siz
     return fits;
 }
 
-static bool proof_fits(const struct gf_auth *auth, gf_auth_proof proof, const void *said, size_t bytes,
+bool gf_auth_proof_fits(const struct gf_auth *auth, gf_auth_proof proof, const void *said, size_t bytes,
                        const unsigned char *found)
 {
     unsigned char expected[GF_AUTH_PROOF_BYTES];
-    prove(auth, proof, said, bytes, expected);
+    gf_auth_prove(auth, proof, said, bytes, expected);
     return secret_fits(expected, found, proof_kinds[proof].bytes);
 }
 
-static void macs_make(const struct gf_auth *auth, const void *said, size_t bytes, struct gf_auth_mac *to_rank_out,
+void gf_auth_macs(const struct gf_auth *auth, const void *said, size_t bytes, struct gf_auth_mac *to_rank_out,
                       struct gf_auth_mac *to_coordinator_out)
 {
     unsigned char keys[64];
@@ -158,7 +157,7 @@ static void count_put(unsigned char *out, uint64_t count)
 }
 
 /* BLAKE2b(key of the direction; number of the frame, frame) */
-static void mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body, size_t body_bytes,
+void gf_auth_mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body, size_t body_bytes,
                     unsigned char *mac_out)
 {
     crypto_generichash_state hash;
@@ -172,17 +171,17 @@ static void mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_bytes
     gf_auth_forget(&hash, sizeof hash);
 }
 
-static bool mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes, const unsigned char *found)
+bool gf_auth_mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes, const unsigned char *found)
 {
     unsigned char expected[GF_AUTH_MAC_BYTES];
-    mac_put(MAC, frame, bytes, NULL, 0, expected);
+    gf_auth_mac_put(MAC, frame, bytes, NULL, 0, expected);
     return secret_fits(expected, found, sizeof expected);
 }
 
 _Static_assert((crypto_aead_chacha20poly1305_ietf_KEYBYTES == GF_AUTH_PROOF_BYTES) &&
                (crypto_aead_chacha20poly1305_ietf_ABYTES == GF_AUTH_TAG_BYTES), "sizes");
 
-static void record_encrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes,
+void gf_auth_encrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes,
                            unsigned char *data, size_t bytes)
 {
     unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES] = {0};
@@ -190,7 +189,7 @@ static void record_encrypt(const unsigned char *key, uint64_t count, const void 
     (void)crypto_aead_chacha20poly1305_ietf_encrypt(data, NULL, data, bytes, head, head_bytes, NULL, nonce, key);
 }
 
-static bool record_decrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes,
+bool gf_auth_decrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes,
                            unsigned char *data, size_t bytes)
 {
     unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES] = {0};
@@ -198,20 +197,3 @@ static bool record_decrypt(const unsigned char *key, uint64_t count, const void 
     bytes += GF_AUTH_TAG_BYTES;
     return crypto_aead_chacha20poly1305_ietf_decrypt(data, NULL, NULL, data, bytes, head, head_bytes, nonce, key) == 0;
 }
-
-const struct gf_auth_module gf_module_authentication = {
-    .open = auth_open,
-    .open_keyless = auth_open_keyless,
-    .nonce = nonce_draw,
-    .prove = prove,
-    .proof_fits = proof_fits,
-    .MACs = macs_make,
-    .mac_put = mac_put,
-    .mac_fits = mac_fits,
-    .encrypt = record_encrypt,
-    .decrypt = record_decrypt,
-    .words = &gf_tcp_words,
-#if GF_WITH_UCX
-    .connections_open = gf_proofs_open,
-#endif
-};

@@ -18,15 +18,8 @@
 #define GF_AUTH_FILE_BYTES_MIN 32u
 #define GF_AUTH_FILE_BYTES_MAX 4096u
 
-struct gf_auth_module;
-struct gf_link_setup;
-struct gf_proofs;
-struct gf_tcp_words;
-extern const struct gf_tcp_words gf_tcp_words;
-
 struct gf_auth {
     bool on; /* false: no key_file, nothing below is used */
-    const struct gf_auth_module *module; /* that has opened it */
     unsigned char key[32];
 };
 
@@ -47,41 +40,29 @@ typedef enum gf_auth_proof {
     GF_AUTH_LINK         /* in front of a connection of the link */
 } gf_auth_proof;
 
-/* A driver links libsodium only where this table is named. */
-struct gf_auth_module {
-    /* Reads the key; GF_ERR_CONFIG names the file and what is wrong with it. Sets up libsodium, which reads
-     * getrandom(), or /dev/urandom on a kernel without it, and neither allocates nor starts a thread; nor does any
-     * call below. */
-    gf_status (*open)(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out);
-    /* Where the job has no key_file: the only secret is what `said` begins with. */
-    gf_status (*open_keyless)(struct gf_auth *auth_out, struct gf_fault *fault_out);
-    void (*nonce)(unsigned char *nonce_out); /* [GF_AUTH_NONCE_BYTES] */
-    /* said[bytes]: all that both sides have sent up to here, so that a proof fits one conversation only. */
-    void (*prove)(const struct gf_auth *auth, gf_auth_proof proof, const void *said, size_t bytes,
-                  unsigned char *proof_out);
-    bool (*proof_fits)(const struct gf_auth *auth, gf_auth_proof proof, const void *said, size_t bytes,
-                       const unsigned char *found);
-    /* The keys of both directions, new for each conversation. */
-    void (*MACs)(const struct gf_auth *auth, const void *said, size_t bytes, struct gf_auth_mac *to_rank_out,
-                 struct gf_auth_mac *to_coordinator_out);
-    /* The MAC of the next frame, head[head_bytes] and body[body_bytes] in a row; both calls count it. */
-    void (*mac_put)(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body,
-                    size_t body_bytes, unsigned char *mac_out);
-    bool (*mac_fits)(struct gf_auth_mac *MAC, const void *frame, size_t bytes, const unsigned char *found);
-    /* ChaCha20-Poly1305 in place: data[bytes] and the tag after it, which is over head[head_bytes] too. `count` may
-     * come once under a key. False: it is not what was encrypted so. */
-    void (*encrypt)(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes, unsigned char *data,
-                    size_t bytes);
-    bool (*decrypt)(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes, unsigned char *data,
-                    size_t bytes);
-    const struct gf_tcp_words *words; /* that tcp says with it */
-    gf_status (*connections_open)(struct gf_proofs *proofs, const struct gf_link_setup *setup, void *memory,
-                                  struct gf_fault *fault_out); /* NULL in a build without UCX */
-};
-
-/* Who may connect to UCX (drivers/ucx/connection_proof.h), which the module links. Once a link, with setup's
- * authentication: reads its key_file, if one is named. memory[gf_proofs_bytes()]. */
-gf_status gf_proofs_open(struct gf_proofs *proofs, const struct gf_link_setup *setup, void *memory,
-                         struct gf_fault *fault_out);
+/* Reads the key; GF_ERR_CONFIG names the file and what is wrong with it. Sets up libsodium, which reads getrandom(), or
+ * /dev/urandom on a kernel without it, and neither allocates nor starts a thread; nor does any call below. */
+gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out);
+/* Where the job has no key_file: the only secret is what `said` begins with. */
+gf_status gf_auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_out);
+void gf_auth_nonce(unsigned char *nonce_out); /* [GF_AUTH_NONCE_BYTES] */
+/* said[bytes]: all that both sides have sent up to here, so that a proof fits one conversation only. */
+void gf_auth_prove(const struct gf_auth *auth, gf_auth_proof proof, const void *said, size_t bytes,
+                   unsigned char *proof_out);
+bool gf_auth_proof_fits(const struct gf_auth *auth, gf_auth_proof proof, const void *said, size_t bytes,
+                        const unsigned char *found);
+/* The keys of both directions, new for each conversation. */
+void gf_auth_macs(const struct gf_auth *auth, const void *said, size_t bytes, struct gf_auth_mac *to_rank_out,
+                  struct gf_auth_mac *to_coordinator_out);
+/* The MAC of the next frame, head[head_bytes] and body[body_bytes] in a row; both calls count it. */
+void gf_auth_mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body, size_t body_bytes,
+                     unsigned char *mac_out);
+bool gf_auth_mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes, const unsigned char *found);
+/* ChaCha20-Poly1305 in place: data[bytes] and the tag after it, which is over head[head_bytes] too. `count` may come
+ * once under a key. False: it is not what was encrypted so. */
+void gf_auth_encrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes,
+                     unsigned char *data, size_t bytes);
+bool gf_auth_decrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes,
+                     unsigned char *data, size_t bytes);
 
 #endif

@@ -72,10 +72,8 @@ static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup
             return gf_tcp_because(tcp, GF_ERR_CONFIG, "rendezvous.bind '%.40s' and rendezvous.address '%.60s': "
                                   "expected both to be IPv4 or both IPv6", setup->bind, setup->address);
     }
-    if ((setup->key_file != NULL) && (setup->key_file[0] != 0)) {
-        if (setup->authentication != NULL) return setup->authentication->open(&tcp->auth, setup->key_file, fault_out);
-        return gf_tcp_because(tcp, GF_ERR_CONFIG, "rendezvous.key_file: the authentication module is not linked");
-    }
+    if ((setup->key_file != NULL) && (setup->key_file[0] != 0))
+        return gf_auth_open(&tcp->auth, setup->key_file, fault_out);
     const struct gf_place *open = (tcp->bind_to.family != 0) ? &tcp->bind_to : &tcp->to;
     tcp->same_user = !setup->insecure; /* and not beyond loopback */
     if (setup->insecure || (gf_place_is_loopback(open) && gf_place_is_loopback(&tcp->to))) return GF_OK;

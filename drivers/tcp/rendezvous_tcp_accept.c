@@ -102,8 +102,8 @@ static void pending_refuse(struct tcp *tcp, struct pending *pending, uint32_t ra
     gf_tcp_answer_put(put.at, code, tcp->text);
     if (pending->challenged) {
         struct gf_auth_mac to_rank, to_coordinator;
-        tcp->auth.module->words->pending_macs(tcp, pending, &to_rank, &to_coordinator);
-        tcp->auth.module->mac_put(&to_rank, answer, bytes, NULL, 0, answer + bytes);
+        gf_tcp_pending_macs(tcp, pending, &to_rank, &to_coordinator);
+        gf_auth_mac_put(&to_rank, answer, bytes, NULL, 0, answer + bytes);
     }
     /* A new socket has room for it. */
     (void)send(pending->fd, answer, pending->challenged ? sizeof answer : bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -243,7 +243,7 @@ static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint3
     conn->since_ns = pending->since_ns;
     conn->fd = pending->fd;
     conn->authenticated = pending->challenged;
-    if (conn->authenticated) tcp->auth.module->words->pending_macs(tcp, pending, &conn->mac_out, &conn->mac_in);
+    if (conn->authenticated) gf_tcp_pending_macs(tcp, pending, &conn->mac_out, &conn->mac_in);
     pending->fd = -1;
     GF_ASSERT(gf_tcp_conn_answer(tcp, conn, GF_OK, ""));
     return GF_OK;
@@ -288,7 +288,7 @@ gf_status gf_tcp_hello_meet(struct tcp *tcp, struct pending *pending, struct gf_
         bool said_by_many = tcp->auth.on || ((hello.flags & GF_HELLO_REJOINS) != 0); /* anybody can say it */
         return (said_by_many || !tcp_is_coordinator(tcp)) ? GF_AGAIN : GF_OK;
     }
-    if (tcp->auth.on && !tcp->auth.module->words->hello_fits(tcp, pending)) {
+    if (tcp->auth.on && !gf_tcp_hello_fits(tcp, pending)) {
         pending_refuse(tcp, pending, hello.rank, event_out,
                        gf_tcp_because(tcp, GF_ERR_MISMATCH, "rank %u did not prove that it has this job's key: its "
                                       "key_file has other bytes", hello.rank));
@@ -301,14 +301,14 @@ gf_status gf_tcp_hello_meet(struct tcp *tcp, struct pending *pending, struct gf_
         return GF_AGAIN;
     }
     if (!tcp->auth.on) return hello_take(tcp, pending, event_out);
-    if (!tcp->auth.module->words->challenge_send(tcp, pending)) gf_tcp_pending_drop(pending);
+    if (!gf_tcp_challenge_send(tcp, pending)) gf_tcp_pending_drop(pending);
     return GF_AGAIN;
 }
 
 static gf_status proof_take(struct tcp *tcp, struct pending *pending, struct gf_rendezvous_event *event_out)
 {
     const struct gf_frame_hello hello = gf_tcp_hello_get(pending->said);
-    if (tcp->auth.module->words->proof_fits(tcp, pending)) return hello_take(tcp, pending, event_out);
+    if (gf_tcp_proof_fits(tcp, pending)) return hello_take(tcp, pending, event_out);
     pending_refuse(tcp, pending, hello.rank, event_out,
                    gf_tcp_because(tcp, GF_ERR_MISMATCH, "rank %u did not prove that it has this job's key",
                                   hello.rank));
@@ -359,7 +359,7 @@ gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvo
     if ((!foreign || tcp->auth.on) && !pending_has(tcp, pending, pending->said, TCP_HELLO_FRAME_BYTES)) return GF_AGAIN;
     if (!foreign) return gf_tcp_hello_meet(tcp, pending, event_out);
     (void)gf_socket_read(pending->fd, pending->said, &pending->in_bytes, TCP_HELLO_FRAME_BYTES); /* what there is */
-    if (tcp_is_coordinator(tcp) && (!tcp->auth.on || tcp->auth.module->words->hello_fits(tcp, pending)))
+    if (tcp_is_coordinator(tcp) && (!tcp->auth.on || gf_tcp_hello_fits(tcp, pending)))
         return hello_take(tcp, pending, event_out);
     stranger_drop(tcp, pending, GF_LOG_INFO, "a hello of another job or version");
     return GF_AGAIN;

@@ -18,66 +18,62 @@ static void header_put(const struct tcp *tcp, unsigned char *out, uint32_t kind,
 }
 
 /* The challenge's own proof lies where the rank's proof comes: what is proven ends before it. */
-static bool challenge_send(struct tcp *tcp, struct pending *pending)
+bool gf_tcp_challenge_send(struct tcp *tcp, struct pending *pending)
 {
     unsigned char *challenge = pending->said + TCP_HELLO_FRAME_BYTES;
     const size_t bytes = GF_FRAME_HEADER_BYTES + GF_FRAME_CHALLENGE_BYTES;
     header_put(tcp, challenge, GF_FRAME_CHALLENGE, GF_FRAME_CHALLENGE_BYTES);
-    tcp->auth.module->nonce(challenge + GF_FRAME_HEADER_BYTES);
-    tcp->auth.module->prove(&tcp->auth, GF_AUTH_COORDINATOR, pending->said, TCP_TALK_CHALLENGE_BYTES,
+    gf_auth_nonce(challenge + GF_FRAME_HEADER_BYTES);
+    gf_auth_prove(&tcp->auth, GF_AUTH_COORDINATOR, pending->said, TCP_TALK_CHALLENGE_BYTES,
                             pending->said + TCP_TALK_CHALLENGE_BYTES);
     pending->challenged = true;
     pending->in_bytes = 0;
     return send(pending->fd, challenge, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
 }
 
-static bool hello_fits(const struct tcp *tcp, const struct pending *pending)
+bool gf_tcp_hello_fits(const struct tcp *tcp, const struct pending *pending)
 {
-    return tcp->auth.module->proof_fits(&tcp->auth, GF_AUTH_HELLO, pending->said, TCP_HELLO_PROVEN_BYTES,
+    return gf_auth_proof_fits(&tcp->auth, GF_AUTH_HELLO, pending->said, TCP_HELLO_PROVEN_BYTES,
                                         pending->said + TCP_HELLO_PROVEN_BYTES);
 }
 
-static bool proof_fits(const struct tcp *tcp, const struct pending *pending)
+bool gf_tcp_proof_fits(const struct tcp *tcp, const struct pending *pending)
 {
     return (gf_frame_header_get(pending->said + TCP_TALK_CHALLENGE_BYTES).kind == GF_FRAME_PROOF) &&
-           tcp->auth.module->proof_fits(&tcp->auth, GF_AUTH_RANK, pending->said, TCP_TALK_PROVEN_BYTES,
+           gf_auth_proof_fits(&tcp->auth, GF_AUTH_RANK, pending->said, TCP_TALK_PROVEN_BYTES,
                                         pending->said + TCP_TALK_PROVEN_BYTES);
 }
 
-static void pending_macs(const struct tcp *tcp, const struct pending *pending, struct gf_auth_mac *to_rank_out,
+void gf_tcp_pending_macs(const struct tcp *tcp, const struct pending *pending, struct gf_auth_mac *to_rank_out,
                          struct gf_auth_mac *to_coordinator_out)
 {
-    tcp->auth.module->MACs(&tcp->auth, pending->said, TCP_TALK_CHALLENGE_BYTES, to_rank_out, to_coordinator_out);
+    gf_auth_macs(&tcp->auth, pending->said, TCP_TALK_CHALLENGE_BYTES, to_rank_out, to_coordinator_out);
 }
 
 /* Over the second half of the nonce. */
-static void hello_prove(struct tcp *tcp)
+void gf_tcp_hello_prove(struct tcp *tcp)
 {
     header_put(tcp, tcp->said, GF_FRAME_HELLO, GF_FRAME_HELLO_BYTES);
-    tcp->auth.module->nonce(tcp->said + TCP_HELLO_FRAME_BYTES - GF_AUTH_NONCE_BYTES);
-    tcp->auth.module->prove(&tcp->auth, GF_AUTH_HELLO, tcp->said, TCP_HELLO_PROVEN_BYTES,
+    gf_auth_nonce(tcp->said + TCP_HELLO_FRAME_BYTES - GF_AUTH_NONCE_BYTES);
+    gf_auth_prove(&tcp->auth, GF_AUTH_HELLO, tcp->said, TCP_HELLO_PROVEN_BYTES,
                             tcp->said + TCP_HELLO_PROVEN_BYTES);
 }
 
-static gf_status challenge_take(struct tcp *tcp, struct conn *conn)
+gf_status gf_tcp_challenge_take(struct tcp *tcp, struct conn *conn)
 {
     unsigned char *said = tcp->said, *proof = said + TCP_TALK_PROVEN_BYTES;
     const size_t head_bytes = GF_FRAME_HEADER_BYTES + GF_AUTH_NONCE_BYTES;
     memcpy(said + TCP_HELLO_FRAME_BYTES, conn->in, head_bytes);
-    if (!tcp->auth.module->proof_fits(&tcp->auth, GF_AUTH_COORDINATOR, said, TCP_TALK_CHALLENGE_BYTES,
+    if (!gf_auth_proof_fits(&tcp->auth, GF_AUTH_COORDINATOR, said, TCP_TALK_CHALLENGE_BYTES,
                                       conn->in + head_bytes))
         return gf_tcp_because(tcp, GF_ERR_MISMATCH, "what listens at %.50s did not prove to rank %u that it has the "
                               "same key: the key_file of rank 0 has other bytes, or it is not rank 0",
                               tcp->address_text, tcp->setup.rank);
     header_put(tcp, said + TCP_TALK_CHALLENGE_BYTES, GF_FRAME_PROOF, GF_FRAME_PROOF_BYTES);
-    tcp->auth.module->prove(&tcp->auth, GF_AUTH_RANK, said, TCP_TALK_PROVEN_BYTES, proof);
+    gf_auth_prove(&tcp->auth, GF_AUTH_RANK, said, TCP_TALK_PROVEN_BYTES, proof);
     GF_ASSERT(gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_PROOF, proof, GF_AUTH_PROOF_BYTES));
-    tcp->auth.module->MACs(&tcp->auth, said, TCP_TALK_CHALLENGE_BYTES, &conn->mac_in, &conn->mac_out);
+    gf_auth_macs(&tcp->auth, said, TCP_TALK_CHALLENGE_BYTES, &conn->mac_in, &conn->mac_out);
     conn->authenticated = true;
     conn->in_bytes = 0;
     return GF_AGAIN;
 }
-
-const struct gf_tcp_words gf_tcp_words = {.challenge_send = challenge_send, .hello_fits = hello_fits,
-                                          .proof_fits = proof_fits, .pending_macs = pending_macs,
-                                          .hello_prove = hello_prove, .challenge_take = challenge_take};

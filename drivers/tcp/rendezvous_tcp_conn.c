@@ -70,7 +70,7 @@ bool gf_tcp_conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, co
     gf_frame_header_put(&put, kind, bytes, tcp->setup.job_id, tcp->setup.rank);
     out_copy(conn, header, sizeof header);
     out_copy(conn, payload, bytes);
-    if (conn->authenticated) tcp->auth.module->mac_put(&conn->mac_out, header, sizeof header, payload, bytes, MAC);
+    if (conn->authenticated) gf_auth_mac_put(&conn->mac_out, header, sizeof header, payload, bytes, MAC);
     out_copy(conn, MAC, mac_bytes);
     tcp->base.sent_bytes += GF_FRAME_HEADER_BYTES + bytes + mac_bytes;
     gf_tcp_conn_flush(tcp, conn);
@@ -153,7 +153,7 @@ gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_h
     }
     uint32_t frame_bytes = GF_FRAME_HEADER_BYTES + header.payload_bytes;
     if (conn->authenticated &&
-        !tcp->auth.module->mac_fits(&conn->mac_in, conn->in, frame_bytes, conn->in + frame_bytes)) {
+        !gf_auth_mac_fits(&conn->mac_in, conn->in, frame_bytes, conn->in + frame_bytes)) {
         conn->lives = true;
         return gf_tcp_because(tcp, GF_ERR_PEER, "sent a frame whose MAC does not fit: it was changed, repeated or put "
                               "in on the way");

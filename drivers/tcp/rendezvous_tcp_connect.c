@@ -53,7 +53,7 @@ void gf_tcp_hello_put(struct tcp *tcp)
     gf_put_u32(&put, tcp->setup.world);
     gf_put_u32(&put, (tcp->auth.on ? GF_HELLO_KEYED : 0) | (tcp->rejoins ? GF_HELLO_REJOINS : 0));
     memset(put.at, 0, put.left);
-    if (tcp->auth.on) tcp->auth.module->words->hello_prove(tcp);
+    if (tcp->auth.on) gf_tcp_hello_prove(tcp);
 }
 
 void gf_tcp_connect_end(struct tcp *tcp, uint64_t now_ns)
@@ -95,7 +95,7 @@ static gf_status answer_take(struct tcp *tcp, struct conn *conn)
     gf_status code = (gf_status)(int32_t)gf_get_u32(&get);
     gf_get_text(&get, reason, sizeof reason);
     conn->in_bytes = 0;
-    if (conn->authenticated && !tcp->auth.module->mac_fits(&conn->mac_in, conn->in, bytes, conn->in + bytes))
+    if (conn->authenticated && !gf_auth_mac_fits(&conn->mac_in, conn->in, bytes, conn->in + bytes))
         return gf_tcp_because(tcp, GF_ERR_MISMATCH, "the answer of rank 0 at %.50s has a MAC that does not fit: it was "
                               "changed on the way", tcp->address_text);
     if ((code == GF_OK) && tcp->auth.on && !conn->authenticated)
@@ -126,7 +126,7 @@ gf_status gf_tcp_answer_read(struct tcp *tcp, uint64_t now_ns)
     if (status < 0) /* it had no time for us, or it has just died: another may come */
         gf_tcp_connect_again(tcp, now_ns, (errno != 0) ? errno : ECONNRESET);
     if (status != GF_OK) return GF_AGAIN;
-    status = (header.kind == GF_FRAME_CHALLENGE) ? tcp->auth.module->words->challenge_take(tcp, conn)
+    status = (header.kind == GF_FRAME_CHALLENGE) ? gf_tcp_challenge_take(tcp, conn)
                                                  : answer_take(tcp, conn);
     if (status == GF_ERR_STATE) {
         gf_tcp_connect_again(tcp, now_ns, EBUSY);

@@ -184,19 +184,17 @@ void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns);
 bool gf_tcp_rejoin_end(struct tcp *tcp, uint32_t coordinator);
 gf_status gf_tcp_reform(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator, const char *address);
 
-/* rendezvous_tcp_auth.c: the words between hello and answer, where the job has a key: tcp->auth.module->words. */
-struct gf_tcp_words {
-    /* Rank 0, for a hello that is whole. send: false: the connection has no room for it. */
-    bool (*challenge_send)(struct tcp *tcp, struct pending *pending);
-    bool (*hello_fits)(const struct tcp *tcp, const struct pending *pending);
-    /* Rank 0, for a proof that is whole. */
-    bool (*proof_fits)(const struct tcp *tcp, const struct pending *pending);
-    /* What rank 0 says after its challenge is authenticated: the keys of a challenged connection. */
-    void (*pending_macs)(const struct tcp *tcp, const struct pending *pending, struct gf_auth_mac *to_rank_out,
+/* rendezvous_tcp_auth.c: the words between hello and answer, where the job has a key. */
+/* Rank 0, for a hello that is whole. send: false: the connection has no room for it. */
+bool gf_tcp_challenge_send(struct tcp *tcp, struct pending *pending);
+bool gf_tcp_hello_fits(const struct tcp *tcp, const struct pending *pending);
+/* Rank 0, for a proof that is whole. */
+bool gf_tcp_proof_fits(const struct tcp *tcp, const struct pending *pending);
+/* What rank 0 says after its challenge is authenticated: the keys of a challenged connection. */
+void gf_tcp_pending_macs(const struct tcp *tcp, const struct pending *pending, struct gf_auth_mac *to_rank_out,
                          struct gf_auth_mac *to_coordinator_out);
-    /* The other ranks: for the hello in tcp->said, and for a challenge that is whole in conn->in. */
-    void (*hello_prove)(struct tcp *tcp);
-    gf_status (*challenge_take)(struct tcp *tcp, struct conn *conn);
-};
+/* The other ranks: for the hello in tcp->said, and for a challenge that is whole in conn->in. */
+void gf_tcp_hello_prove(struct tcp *tcp);
+gf_status gf_tcp_challenge_take(struct tcp *tcp, struct conn *conn);
 
 #endif

@@ -128,7 +128,7 @@ static size_t said_put(const struct gf_conn *conn, int part, unsigned char *said
 static void prove(const struct gf_conn *conn, int part, unsigned char *proof_out)
 {
     unsigned char said[SAID_BYTES];
-    conn->of->auth.module->prove(&conn->of->auth, GF_AUTH_LINK, said, said_put(conn, part, said), proof_out);
+    gf_auth_prove(&conn->of->auth, GF_AUTH_LINK, said, said_put(conn, part, said), proof_out);
     gf_auth_forget(said, sizeof said);
 }
 
@@ -136,7 +136,7 @@ static bool proof_fits(const struct gf_conn *conn, int part, const unsigned char
 {
     unsigned char said[SAID_BYTES];
     const struct gf_auth *auth = &conn->of->auth;
-    bool fits = auth->module->proof_fits(auth, GF_AUTH_LINK, said, said_put(conn, part, said), proof);
+    bool fits = gf_auth_proof_fits(auth, GF_AUTH_LINK, said, said_put(conn, part, said), proof);
     gf_auth_forget(said, sizeof said);
     return fits;
 }
@@ -145,7 +145,7 @@ static void keys_make(struct gf_conn *conn)
 {
     struct gf_record *record = conn->record;
     if (record == NULL) return;
-    gf_record_begin(record, conn->of->auth.module);
+    gf_record_begin(record);
     prove(conn, PART_KEY_OF_CALLER, conn->calls ? record->send_key : record->recv_key);
     prove(conn, PART_KEY_OF_LISTENER, conn->calls ? record->recv_key : record->send_key);
 }
@@ -154,7 +154,7 @@ static void hello_send(struct gf_conn *conn)
 {
     struct hello hello = {.rank = conn->of->rank};
     if (!gf_place_of_fd(conn->fd, false, &conn->caller)) return conn_end(conn, errno, NULL);
-    conn->of->auth.module->nonce(conn->nonces);
+    gf_auth_nonce(conn->nonces);
     memcpy(hello.magic, MAGIC, sizeof hello.magic);
     memcpy(hello.by.nonce, conn->nonces, sizeof hello.by.nonce);
     prove(conn, PART_HELLO, hello.by.proof);
@@ -175,7 +175,7 @@ bool gf_conn_greet(struct gf_proofs *proofs, int fd)
     memcpy(at.secret, proofs->own.secret, sizeof at.secret);
     memcpy(at.nonces, hello.by.nonce, sizeof hello.by.nonce);
     if ((at.peer >= proofs->peer_count) || !proof_fits(&at, PART_HELLO, hello.by.proof)) return false;
-    proofs->auth.module->nonce(answer.nonce);
+    gf_auth_nonce(answer.nonce);
     memcpy(at.nonces + GF_AUTH_NONCE_BYTES, answer.nonce, sizeof answer.nonce);
     prove(&at, PART_ANSWER, answer.proof);
     if (__real_send(fd, &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof answer) return false;

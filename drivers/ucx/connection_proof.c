@@ -67,8 +67,8 @@ gf_status gf_proofs_open(struct gf_proofs *proofs, const struct gf_link_setup *s
     proofs->awaits = GF_RANK_NONE;
     if (setup->encryption) proofs->records = aligned(&proofs->from[setup->world]);
     proofs->keyed = (setup->key_file != NULL) && (setup->key_file[0] != '\0');
-    if (proofs->keyed) return setup->authentication->open(&proofs->auth, setup->key_file, fault_out);
-    return setup->authentication->open_keyless(&proofs->auth, fault_out);
+    if (proofs->keyed) return gf_auth_open(&proofs->auth, setup->key_file, fault_out);
+    return gf_auth_open_keyless(&proofs->auth, fault_out);
 }
 
 void gf_proofs_close(struct gf_proofs *proofs)
@@ -81,7 +81,7 @@ void gf_proofs_begin(struct gf_proofs *proofs)
     static bool watches;
     if (!watches) watches = pthread_atfork(NULL, NULL, forked) == 0;
     memset(&proofs->own, 0, sizeof proofs->own);
-    proofs->auth.module->nonce(proofs->own.secret);
+    gf_auth_nonce(proofs->own.secret);
     proofs->ended = false;
     proofs->refused = 0;
     gf_proofs_lock();

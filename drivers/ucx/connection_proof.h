@@ -3,9 +3,8 @@
  * they are of this job and epoch.
  *
  * A program that is linked statically with UCX and with -Wl,--wrap for each of GF_PROOF_CALLS takes UCX's calls of
- * these through ucx_calls.c, and with the authentication module on through connection_proof.c (listening) and
- * connection.c (connections); without it nothing below is linked. Each worker has a secret of its own,
- * which travels with its endpoint address over the control channel. In front of UCX's first byte go
+ * these through ucx_calls.c to connection_proof.c (listening) and connection.c (connections). Each worker has a secret
+ * of its own, which travels with its endpoint address over the control channel. In front of UCX's first byte go
  *
  *     caller:    "GFUCXv2\n", its rank, nonce c, BLAKE2b(key of the job; 0, place, c)
  *     listener:  nonce l, BLAKE2b(key; 1, place, c, l)
@@ -115,6 +114,9 @@ struct gf_proofs {
 
 /* Bytes of the caller's memory for a world, 64-byte aligned and zeroed. */
 size_t gf_proofs_bytes(const struct gf_link_setup *setup);
+/* Once a link: reads setup's key_file, if one is named. memory[gf_proofs_bytes()]. */
+gf_status gf_proofs_open(struct gf_proofs *proofs, const struct gf_link_setup *setup, void *memory,
+                         struct gf_fault *fault_out);
 void gf_proofs_close(struct gf_proofs *proofs);
 
 /* Around the creation of a worker: what this thread listens on in between is the worker's. A new secret each time. */

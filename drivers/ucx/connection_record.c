@@ -5,9 +5,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-void gf_record_begin(struct gf_record *record, const struct gf_auth_module *module)
+void gf_record_begin(struct gf_record *record)
 {
-    record->module = module;
     record->send_count = record->recv_count = 0;
     record->out_plain = record->out_bytes = record->out_sent = 0;
     record->in_bytes = record->plain_at = record->plain_end = 0;
@@ -33,7 +32,7 @@ static void out_make(struct gf_record *record, const struct iovec *parts, size_t
         from = 0;
     }
     memcpy(record->out, &bytes, GF_RECORD_HEAD_BYTES);
-    record->module->encrypt(record->send_key, record->send_count++, record->out, GF_RECORD_HEAD_BYTES, payload, bytes);
+    gf_auth_encrypt(record->send_key, record->send_count++, record->out, GF_RECORD_HEAD_BYTES, payload, bytes);
     record->out_plain = bytes;
     record->out_bytes = GF_RECORD_HEAD_BYTES + bytes + GF_AUTH_TAG_BYTES;
     record->out_sent = 0;
@@ -85,7 +84,7 @@ static ssize_t in_open(struct gf_record *record, int fd)
     uint32_t last = GF_RECORD_HEAD_BYTES + bytes + GF_AUTH_TAG_BYTES - 1;
     if ((got = in_read(record, fd, last)) <= 0) return got;
     if ((got = __real_recv(fd, record->in + last, 1, MSG_PEEK | MSG_DONTWAIT)) <= 0) return got;
-    if (!record->module->decrypt(record->recv_key, record->recv_count++, record->in, GF_RECORD_HEAD_BYTES,
+    if (!gf_auth_decrypt(record->recv_key, record->recv_count++, record->in, GF_RECORD_HEAD_BYTES,
                                  record->in + GF_RECORD_HEAD_BYTES, bytes)) {
         errno = EBADMSG;
         return -1;

@@ -20,7 +20,6 @@
 struct gf_record {
     unsigned char send_key[32], recv_key[32];
     uint64_t send_count, recv_count;
-    const struct gf_auth_module *module;
     uint32_t out_plain;           /* of the caller's bytes lie in out, encrypted; 0: none */
     uint32_t out_bytes, out_sent;
     uint32_t in_bytes;            /* of the record that comes in */
@@ -30,7 +29,7 @@ struct gf_record {
 } __attribute__((aligned(64)));
 #define GF_RECORD_SECRET_BYTES 64u
 
-void gf_record_begin(struct gf_record *record, const struct gf_auth_module *module); /* keys follow */
+void gf_record_begin(struct gf_record *record); /* keys follow */
 /* As sendmsg() and recv() of a stream that does not block. A record that has begun to leave holds the first bytes
  * that were given; the same bytes come first in the next call, as of any stream that has not taken them. */
 ssize_t gf_record_send(struct gf_record *record, int fd, const struct iovec *parts, size_t count);

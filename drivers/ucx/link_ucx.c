@@ -225,10 +225,6 @@ static gf_status arm(struct gf_link *link)
     return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_arm", status, "cannot sleep on the link");
 }
 
-/* Only direct links them. */
-#pragma weak gf_flag_arm
-#pragma weak gf_flag_sleep
-
 const struct gf_link_driver gf_link_ucx = {
     .name = "ucx",
     .req_size_bytes = sizeof(struct gf_req),

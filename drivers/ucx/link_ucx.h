@@ -20,23 +20,6 @@
 #include <ucp/api/ucp.h>
 #include <uct/api/uct.h>
 
-/* Called where ucx->proofs.auth is on alone: only the authentication module links them. */
-#pragma weak gf_proofs_bytes
-#pragma weak gf_proofs_close
-#pragma weak gf_proofs_begin
-#pragma weak gf_proofs_orphaned
-#pragma weak gf_proofs_begun
-#pragma weak gf_proofs_end
-#pragma weak gf_proofs_ended
-#pragma weak gf_proofs_peer
-#pragma weak gf_proofs_progress
-/* Called with a gpu alone: only the device module links them. */
-#pragma weak gf_ucx_may_reach_device
-#pragma weak gf_ucx_device_types
-#pragma weak gf_ucx_device_enter
-#pragma weak gf_ucx_device_leave
-#pragma weak gf_ucx_memory_type
-
 /* UCX keeps its part of a request in front of the address it is given; 1.13 wants 272 bytes. open() compares. */
 #define GF_UCX_FRONT_BYTES 320u
 #define GF_UCX_ENDPOINT_BYTES_MAX 2048u

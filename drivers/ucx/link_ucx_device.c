@@ -8,8 +8,6 @@
  * may move something. Where no device memory is reached nothing of this costs anything. */
 #include "drivers/ucx/link_ucx.h"
 
-const bool gf_ucx_with_devices = true;
-
 bool gf_ucx_may_reach_device(const struct gf_link_setup *setup)
 {
     return (setup->transports != NULL) && gf_ucx_any(setup->transports, GF_UCX_CUDA);

@@ -67,11 +67,7 @@ gf_status gf_ucx_guard_network(struct gf_ucx *ucx, bool on)
 gf_status gf_ucx_guard_open(struct gf_ucx *ucx)
 {
     const struct gf_link_setup *setup = &ucx->setup;
-    gf_status status = GF_OK;
-    if (setup->authentication != NULL)
-        status = setup->authentication->connections_open(&ucx->proofs, setup, &ucx->peers[setup->world],
-                                                         &ucx->link.fault);
-    else ucx->proofs.keyed = (setup->key_file != NULL) && (setup->key_file[0] != '\0');
+    gf_status status = gf_proofs_open(&ucx->proofs, setup, &ucx->peers[setup->world], &ucx->link.fault);
     if (status != GF_OK) return status;
     if (setup->encryption && (!ucx->proofs.keyed || gf_ucx_any(setup->transports, GF_UCX_FABRIC)))
         return gf_ucx_refuse(ucx, GF_ERR_CONFIG,
@@ -94,8 +90,7 @@ gf_status gf_ucx_guard_check(struct gf_ucx *ucx)
 {
     if (!gf_ucx_any(ucx->transports, GF_UCX_TCP) || (ucx->proofs.own.listener_count > 0)) return GF_OK;
     if (!ucx->proofs.keyed) {
-        gf_log_line(&ucx->setup.log, GF_LOG_WARN, "link: UCX's tcp answers whoever connects: " REMEDY
-                    " and with the authentication module");
+        gf_log_line(&ucx->setup.log, GF_LOG_WARN, "link: UCX's tcp answers whoever connects: " REMEDY);
         return GF_OK;
     }
     return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "a key_file, and UCX's tcp would answer whoever connects: " REMEDY);
@@ -138,6 +133,6 @@ gf_status gf_ucx_guard_peer(struct gf_ucx *ucx, uint32_t peer, const unsigned ch
         return gf_ucx_fault(ucx, GF_ERR_MISMATCH, peer, "connect", UCS_OK,
                             "rank %u checks who connects to UCX's tcp, rank %u does not: link all programs as gradientflow.pc says",
                             guarded ? ucx->setup.rank : peer, guarded ? peer : ucx->setup.rank);
-    if (ucx->proofs.auth.on) gf_proofs_peer(&ucx->proofs, peer, &theirs);
+    gf_proofs_peer(&ucx->proofs, peer, &theirs);
     return GF_OK;
 }

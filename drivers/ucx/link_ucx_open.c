@@ -206,13 +206,13 @@ static gf_status worker_take(struct gf_ucx *ucx)
                                         .thread_mode = UCS_THREAD_MODE_SINGLE};
     char shm[120], log_level[32];
     ucs_status_t status;
-    if (ucx->proofs.auth.on && gf_proofs_orphaned() && gf_ucx_any(ucx->transports, GF_UCX_NETWORK))
+    if (gf_proofs_orphaned() && gf_ucx_any(ucx->transports, GF_UCX_NETWORK))
         return gf_ucx_refuse(ucx, GF_ERR_SYSTEM, "this process was forked while its parent had a context open: UCX's "
                              "thread, which takes connections, is not in it; fork before, or exec()");
     opening_begin(ucx, log_level);
-    if (ucx->proofs.auth.on) gf_proofs_begin(&ucx->proofs);
+    gf_proofs_begin(&ucx->proofs);
     status = ucp_worker_create(ucx->context, &params, &ucx->worker);
-    if (ucx->proofs.auth.on) gf_proofs_begun(&ucx->proofs);
+    gf_proofs_begun(&ucx->proofs);
     opening_end(log_level);
     if (status != UCS_OK) ucx->worker = NULL;
     else gf_ucx_settings_looked(ucx);
@@ -253,9 +253,9 @@ static void worker_give(struct gf_ucx *ucx, bool flushes)
     ucx->ending = true;
     if (flushes && (ucx->worker != NULL)) worker_flush(ucx);
     gf_ucx_peers_forget(ucx);
-    if (ucx->proofs.auth.on) gf_proofs_end(&ucx->proofs);
+    gf_proofs_end(&ucx->proofs);
     if (ucx->worker != NULL) ucp_worker_destroy(ucx->worker);
-    if (ucx->proofs.auth.on) gf_proofs_ended(&ucx->proofs);
+    gf_proofs_ended(&ucx->proofs);
     ucx->worker = NULL;
     ucx->broken = GF_OK;
     ucx->link.wake_fd = -1;
@@ -267,8 +267,7 @@ static void worker_give(struct gf_ucx *ucx, bool flushes)
 
 size_t gf_ucx_state_bytes(const struct gf_link_setup *setup)
 {
-    return sizeof(struct gf_ucx) + setup->world * sizeof(struct gf_ucx_peer) +
-           ((setup->authentication != NULL) ? gf_proofs_bytes(setup) : 0);
+    return sizeof(struct gf_ucx) + setup->world * sizeof(struct gf_ucx_peer) + gf_proofs_bytes(setup);
 }
 
 static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setup)
@@ -300,7 +299,7 @@ static void give_back(struct gf_ucx *ucx)
     gf_ucx_region_give(ucx);
     if (ucx->context != NULL) ucp_cleanup(ucx->context);
     ucx->context = NULL;
-    if (ucx->proofs.auth.on) gf_proofs_close(&ucx->proofs);
+    gf_proofs_close(&ucx->proofs);
     if (entered) gf_ucx_leave(ucx);
     log_give(ucx);
 }

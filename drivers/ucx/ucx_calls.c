@@ -1,6 +1,5 @@
 /* Where UCX's calls are led. A static link leads them here by --wrap (ucx.mk), a dynamic UCX by the last part of this
- * file. Sockets are connection_proof.c's and connection.c's in a program with the authentication module, which alone
- * links them; the rest mends what UCX does to a job. */
+ * file. Sockets are connection_proof.c's and connection.c's; the rest mends what UCX does to a job. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -25,12 +24,8 @@ UCX_CALLS_EACH(GF_LED_DECLARE)
 
 /* ---- sockets ---- */
 
-#define HAND_ON(type, name, parameters, arguments)                                              \
-    type gf_conn_##name parameters __attribute__((weak));                                       \
-    type __wrap_##name parameters                                                               \
-    {                                                                                           \
-        return (gf_conn_##name != NULL) ? gf_conn_##name arguments : __real_##name arguments;   \
-    }
+#define HAND_ON(type, name, parameters, arguments) \
+    type __wrap_##name parameters { return gf_conn_##name arguments; }
 GF_PROOF_CALLS_EACH(HAND_ON)
 
 /* ---- segments of shared memory without names ----

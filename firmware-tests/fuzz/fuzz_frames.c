@@ -45,24 +45,24 @@ static size_t piece_sign(const struct tcp *tcp, struct sender *sender, unsigned 
     switch (sender->next) {
     case HELLO:
         if (bytes < TCP_HELLO_FRAME_BYTES) return bytes;
-        tcp->auth.module->prove(&tcp->auth, GF_AUTH_HELLO, piece, TCP_HELLO_PROVEN_BYTES,
+        gf_auth_prove(&tcp->auth, GF_AUTH_HELLO, piece, TCP_HELLO_PROVEN_BYTES,
                                 piece + TCP_HELLO_PROVEN_BYTES);
         memcpy(said, piece, TCP_HELLO_FRAME_BYTES);
         sender->next = PROOF;
         return TCP_HELLO_FRAME_BYTES;
     case PROOF: /* the challenge came to drain() */
         memcpy(said + TCP_TALK_CHALLENGE_BYTES, piece, GF_FRAME_HEADER_BYTES);
-        tcp->auth.module->prove(&tcp->auth, GF_AUTH_RANK, said, TCP_TALK_PROVEN_BYTES, piece + GF_FRAME_HEADER_BYTES);
-        tcp->auth.module->MACs(&tcp->auth, said, TCP_TALK_CHALLENGE_BYTES, &sender->other, &sender->mac);
+        gf_auth_prove(&tcp->auth, GF_AUTH_RANK, said, TCP_TALK_PROVEN_BYTES, piece + GF_FRAME_HEADER_BYTES);
+        gf_auth_macs(&tcp->auth, said, TCP_TALK_CHALLENGE_BYTES, &sender->other, &sender->mac);
         sender->next = FRAMES;
         return GF_FRAME_HEADER_BYTES + GF_FRAME_PROOF_BYTES;
     case CHALLENGE:
         if (bytes < TALK_HEAD_BYTES) return bytes;
         memcpy(said, tcp->said, TCP_HELLO_FRAME_BYTES);
         memcpy(said + TCP_HELLO_FRAME_BYTES, piece, TALK_HEAD_BYTES);
-        tcp->auth.module->prove(&tcp->auth, GF_AUTH_COORDINATOR, said, TCP_TALK_CHALLENGE_BYTES,
+        gf_auth_prove(&tcp->auth, GF_AUTH_COORDINATOR, said, TCP_TALK_CHALLENGE_BYTES,
                                 piece + TALK_HEAD_BYTES);
-        tcp->auth.module->MACs(&tcp->auth, said, TCP_TALK_CHALLENGE_BYTES, &sender->mac, &sender->other);
+        gf_auth_macs(&tcp->auth, said, TCP_TALK_CHALLENGE_BYTES, &sender->mac, &sender->other);
         sender->next = FRAMES;
         return GF_FRAME_HEADER_BYTES + GF_FRAME_CHALLENGE_BYTES;
     case FRAMES: break;
@@ -71,7 +71,7 @@ static size_t piece_sign(const struct tcp *tcp, struct sender *sender, unsigned 
     struct gf_frame_header header = gf_frame_header_get(piece);
     struct gf_put put = {piece, GF_FRAME_HEADER_BYTES};
     gf_frame_header_put(&put, header.kind, (uint32_t)body_bytes, header.job_id, header.from);
-    tcp->auth.module->mac_put(&sender->mac, piece, bytes, NULL, 0, piece + bytes);
+    gf_auth_mac_put(&sender->mac, piece, bytes, NULL, 0, piece + bytes);
     return bytes + GF_AUTH_MAC_BYTES;
 }
 
@@ -129,7 +129,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool rank = (role >= IMPOSTOR);
     struct gf_rendezvous_setup setup = {.rank = rank ? 1 : 0, .world = 3, .job_id = 4711, .address = address,
                                         .bind = "", .keepalive_ns = 1000, .join_timeout_ns = 1000000};
-    setup.authentication = &gf_module_authentication;
     setup.key_file = ((role == STRANGER_KEYED) || (role == MEMBER_KEYED) || (role == IMPOSTOR_KEYED)) ? key_path : "";
     must(gf_rendezvous_tcp.state_bytes(&setup) <= sizeof state);
     signs = (data[0] > 0x7f) && (setup.key_file[0] != '\0');

@@ -93,8 +93,7 @@ static _Alignas(64) unsigned char memory[1 << 20];
 static void proofs_open(struct gf_proofs *proofs, uint32_t rank, uint8_t how)
 {
     const struct gf_link_setup setup = {.rank = rank, .world = 3, .key_file = (how & KEYED) ? key_path : "",
-                                        .encryption = (how & ENCRYPTED) != 0,
-                                        .authentication = &gf_module_authentication};
+                                        .encryption = (how & ENCRYPTED) != 0};
     struct gf_fault fault = {.code = GF_OK};
     must(gf_proofs_bytes(&setup) <= sizeof memory);
     memset(memory, 0, gf_proofs_bytes(&setup));
@@ -149,7 +148,7 @@ static void prove(const struct gf_proofs *proofs, int part, uint32_t caller, con
     memcpy(said + 5, secret, NONCE);
     memcpy(said + 5 + NONCE, places, sizeof places);
     memcpy(said + 5 + NONCE + sizeof places, nonces, bytes);
-    gf_module_authentication.prove(&proofs->auth, GF_AUTH_LINK, said, 5 + NONCE + sizeof places + bytes, proof_out);
+    gf_auth_prove(&proofs->auth, GF_AUTH_LINK, said, 5 + NONCE + sizeof places + bytes, proof_out);
 }
 
 static const struct gf_conn *conn_find(const struct gf_proofs *proofs)
@@ -185,7 +184,7 @@ static size_t piece_sign(const struct gf_proofs *proofs, unsigned char *piece, s
     if ((conn->state != GF_CONN_OPEN) || (conn->record == NULL) || (bytes == 0) || ((piece[0] & 7) == 0)) return bytes;
     memmove(piece + GF_RECORD_HEAD_BYTES, piece, bytes);
     memcpy(piece, &payload, GF_RECORD_HEAD_BYTES);
-    gf_module_authentication.encrypt(conn->record->recv_key, conn->record->recv_count, piece, GF_RECORD_HEAD_BYTES,
+    gf_auth_encrypt(conn->record->recv_key, conn->record->recv_count, piece, GF_RECORD_HEAD_BYTES,
                                      piece + GF_RECORD_HEAD_BYTES, payload);
     return GF_RECORD_HEAD_BYTES + bytes + GF_AUTH_TAG_BYTES;
 }

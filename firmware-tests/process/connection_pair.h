@@ -72,8 +72,7 @@ static struct sockaddr_in at;
 
 static void end_open(struct end *end, uint32_t rank, const char *key, bool encryption)
 {
-    const struct gf_link_setup setup = {.rank = rank, .world = 3, .key_file = key, .encryption = encryption,
-                                        .authentication = &gf_module_authentication};
+    const struct gf_link_setup setup = {.rank = rank, .world = 3, .key_file = key, .encryption = encryption};
     struct gf_fault fault = {.code = GF_OK};
     size_t bytes = (gf_proofs_bytes(&setup) + 63) / 64 * 64;
     end->fd = -1;

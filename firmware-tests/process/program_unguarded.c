@@ -15,7 +15,7 @@ static unsigned char canary[64];
 int main(int argc, char **argv)
 {
     const struct gf_link_setup setup = {.world = 1, .epoch = 1, .requests_max = 8, .message_bytes_max = 65536,
-                                        .transports = "self,tcp", .authentication = &gf_module_authentication, .devices = "lo", .key_file = (argc > 1) ? argv[1] : ""};
+                                        .transports = "self,tcp", .devices = "lo", .key_file = (argc > 1) ? argv[1] : ""};
     const unsigned char prize[64] = {1};
     struct gf_link *link = NULL;
     struct gf_fault fault = {.code = GF_OK};

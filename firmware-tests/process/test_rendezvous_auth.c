@@ -314,17 +314,17 @@ TEST(what_one_side_proves_or_signs_does_not_fit_the_other)
     for (int by_coordinator = 0; by_coordinator < 2; by_coordinator++) {
         gf_auth_proof who = by_coordinator ? GF_AUTH_COORDINATOR : GF_AUTH_RANK;
         gf_auth_proof other = by_coordinator ? GF_AUTH_RANK : GF_AUTH_COORDINATOR;
-        gf_module_authentication.prove(&auth, who, "said", 4, proof);
-        assert_true(gf_module_authentication.proof_fits(&auth, who, "said", 4, proof));
-        assert_false(gf_module_authentication.proof_fits(&auth, other, "said", 4, proof));
-        assert_false(gf_module_authentication.proof_fits(&auth, who, "sand", 4, proof));
+        gf_auth_prove(&auth, who, "said", 4, proof);
+        assert_true(gf_auth_proof_fits(&auth, who, "said", 4, proof));
+        assert_false(gf_auth_proof_fits(&auth, other, "said", 4, proof));
+        assert_false(gf_auth_proof_fits(&auth, who, "sand", 4, proof));
     }
-    gf_module_authentication.MACs(&auth, "said", 4, &to_rank, &to_coordinator);
+    gf_auth_macs(&auth, "said", 4, &to_rank, &to_coordinator);
     again = to_rank;
-    gf_module_authentication.mac_put(&to_rank, "frame", 5, NULL, 0, MAC);
-    assert_false(gf_module_authentication.mac_fits(&to_coordinator, "frame", 5, MAC));
-    assert_true(gf_module_authentication.mac_fits(&again, "frame", 5, MAC));
-    assert_false(gf_module_authentication.mac_fits(&again, "frame", 5, MAC)); /* once */
+    gf_auth_mac_put(&to_rank, "frame", 5, NULL, 0, MAC);
+    assert_false(gf_auth_mac_fits(&to_coordinator, "frame", 5, MAC));
+    assert_true(gf_auth_mac_fits(&again, "frame", 5, MAC));
+    assert_false(gf_auth_mac_fits(&again, "frame", 5, MAC)); /* once */
 }
 
 TEST_EACH(begin, world_end)

@@ -228,7 +228,6 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c, const 
         nodes_set(world, i);
         coll->data = take_guarded(world, i, 0, c->elem_count * world->elem_bytes);
         coll->staging = take_guarded(world, i, 1, need.staging_bytes);
-        coll->integrity = &gf_module_integrity;
         coll->msgs = calloc(need.msg_count + 1, sizeof *coll->msgs);
         node->requests = take(2 * need.msg_count * req_bytes + 1);
         node->sums = calloc(need.msg_count + 1, sizeof *node->sums);

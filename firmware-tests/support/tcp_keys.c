@@ -88,8 +88,8 @@ void hello_prove(unsigned char *hello, const char *key_file)
 {
     struct gf_auth auth;
     struct gf_fault fault = {0};
-    assert_int_equal(gf_module_authentication.open(&auth, key_file, &fault), GF_OK);
-    gf_module_authentication.prove(&auth, GF_AUTH_HELLO, hello, HELLO_FRAME - GF_AUTH_HELLO_BYTES,
+    assert_int_equal(gf_auth_open(&auth, key_file, &fault), GF_OK);
+    gf_auth_prove(&auth, GF_AUTH_HELLO, hello, HELLO_FRAME - GF_AUTH_HELLO_BYTES,
                                    hello + HELLO_FRAME - GF_AUTH_HELLO_BYTES);
 }
 

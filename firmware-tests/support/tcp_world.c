@@ -28,8 +28,7 @@ void tcp_address_free(char *address_out, bool v6)
 struct gf_rendezvous_setup tcp_setup(const struct tcp_world *world, uint32_t rank, uint32_t size)
 {
     return (struct gf_rendezvous_setup){.rank = rank, .world = size, .job_id = 4711, .address = world->address,
-                                        .bind = "", .key_file = "", .authentication = &gf_module_authentication,
-                                        .keepalive_ns = UINT64_C(5000000000),
+                                        .bind = "", .key_file = "", .keepalive_ns = UINT64_C(5000000000),
                                         .join_timeout_ns = UINT64_C(60000000000)};
 }
 

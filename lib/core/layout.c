@@ -58,7 +58,6 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct
                                   .huge_pages = config->link.huge_pages,
                                   .one_node = true, /* until the join has shown several */
                                   .key_file = config->rendezvous.key_file,
-                                  .authentication = layout->modules->authentication,
                                   .encryption = config->link.encryption, .trusted_fabric = config->link.trusted_fabric,
                                   .log = {config->log, config->log_user}, .arg = layout->drivers.link_arg};
 }
@@ -70,7 +69,6 @@ struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout)
                                         .job_id = config->job.id, .address = config->rendezvous.address,
                                         .bind = config->rendezvous.bind, .ports = config->rendezvous.ports,
                                         .key_file = config->rendezvous.key_file,
-                                        .authentication = layout->modules->authentication,
                                         .insecure = config->rendezvous.insecure, .rejoin = config->rendezvous.rejoin,
                                         .keepalive_ns = config->rendezvous.keepalive_ns,
                                         .join_timeout_ns = config->rendezvous.join_timeout_ns,

@@ -59,7 +59,6 @@ __attribute__((noinline)) static void context_lay(const struct gf_layout *layout
         struct gf_coll *coll = &gf->under_way.ops[s].coll;
         coll->msgs = parts->msgs + (size_t)s * msg_count;
         coll->msg_count = msg_count;
-        coll->integrity = gf->modules->integrity;
         for (uint32_t m = 0; m < msg_count; m++) {
             size_t req = (size_t)s * msg_count + m, sum_req = (size_t)gf->under_way.count * msg_count + req;
             coll->msgs[m].req = (struct gf_req *)(void *)(parts->reqs + req * req_bytes);

@@ -125,12 +125,8 @@ static gf_status modules_check(const struct gf_layout *layout, char *error_out)
     if (((config->optimizer.kind != GF_OPTIMIZER_NONE) || (config->optimizer.half_weights != GF_TYPE_F32)) &&
         (modules->optimizer == NULL))
         return not_linked(modules, "optimizer.kind", "optimizer", error_out);
-    if ((config->rendezvous.key_file[0] != '\0') && (modules->authentication == NULL))
-        return not_linked(modules, "rendezvous.key_file", "authentication", error_out);
     if ((strcmp(config->link.devices, "auto") == 0) && (modules->hardware == NULL))
         return not_linked(modules, "link.devices = auto", "hardware", error_out);
-    if (config->link.integrity && (modules->integrity == NULL))
-        return not_linked(modules, "link.integrity", "integrity", error_out);
     if ((algorithm != GF_ALGORITHM_AUTO) && (modules->coll[algorithm] == NULL)) {
         return gf_config_refuse(error_out, GF_ERR_CONFIG, "exchange.algorithm = %s is not linked into this program: "
                                 "its %s has no .coll[] = &gf_coll_%s; gf_modules_all has", gf_algorithm_name(algorithm),

@@ -170,9 +170,6 @@ const struct gf_device_module gf_module_device = {
     .driver = &gf_gpu_cuda,
     .kernels = &gf_gpu_cuda_kernels,
 #endif
-#if GF_WITH_UCX
-    .ucx = &gf_ucx_with_devices,
-#endif
     .direct = &gf_coll_direct_device,
     .stream = &gf_coll_direct_stream,
     .work = &gf_device_work,

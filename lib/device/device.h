@@ -16,7 +16,6 @@ struct gf_device_module {
     const struct gf_coll_kind *direct;    /* direct where data and element ops are a device's, */
     const struct gf_coll_kind *stream;    /* and where streams store its flags */
     const struct gf_device_work *work;    /* core/device_work.h */
-    const bool *ucx;                      /* links UCX's part with this module; NULL: this build has no UCX */
     bool (*may_reach)(const struct gf_layout *layout); /* layout->may_reach_device */
     uint64_t (*bytes)(const struct gf_layout *layout); /* of the device's arena */
     /* The pools in it; returns those that optimizer and sparse use. */

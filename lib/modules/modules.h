@@ -14,9 +14,7 @@
 
 struct gf_element_ops;
 struct gf_coll_kind;
-struct gf_auth_module;
 struct gf_hardware_module;
-struct gf_integrity_module;
 struct gf_device_module;
 struct gf_sparse_module;
 struct gf_step_module;
@@ -28,9 +26,7 @@ struct gf_modules {
     struct gf_drivers drivers; /* none NULL but gpu: then gradients lie on the device of `device` alone */
     const struct gf_element_ops *ops; /* host: gf_element_ops_host chooses what the CPU runs, the others are one set */
     const struct gf_coll_kind *coll[GF_ALGORITHM_COUNT]; /* the core wants ring, halving, doubling and tree */
-    const struct gf_auth_module *authentication; /* rendezvous.key_file; wants libsodium */
     const struct gf_hardware_module *hardware;   /* link.devices = auto; says what a transport lacks */
-    const struct gf_integrity_module *integrity; /* link.integrity */
     const struct gf_device_module *device;       /* device.driver "cuda", and its kernels */
     const struct gf_sparse_module *sparse;       /* sparse.enabled */
     const struct gf_step_module *quantize;       /* exchange.quantize; also wants the algorithm alltoall */
@@ -46,9 +42,7 @@ extern const struct gf_element_ops gf_element_ops_host, gf_element_ops_scalar, g
     gf_element_ops_avx512, gf_element_ops_neon;
 extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server,
     gf_coll_alltoall, gf_coll_direct, gf_coll_hierarchy;
-extern const struct gf_auth_module gf_module_authentication;
 extern const struct gf_hardware_module gf_module_hardware;
-extern const struct gf_integrity_module gf_module_integrity;
 extern const struct gf_device_module gf_module_device;
 extern const struct gf_sparse_module gf_module_sparse;
 extern const struct gf_step_module gf_module_quantize;

@@ -115,7 +115,7 @@ gf_status gf_coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64
     if (bytes == 0) return GF_OK;
     slot->peer = gf_member_at(coll->members, peer);
     tag = gf_tag_move(coll->tag, move);
-    if (slot->sum != NULL) tag = coll->integrity->begin(slot, tag, data, bytes, is_send);
+    if (slot->sum != NULL) tag = gf_integrity_begin(slot, tag, data, bytes, is_send);
     status = (is_send ? driver->send_post : driver->recv_post)(coll->link, slot->peer, tag, data, bytes, slot->req);
     slot->active = status == GF_OK;
     slot->verified = (status != GF_OK) || (slot->sum == NULL);
@@ -138,7 +138,7 @@ gf_status gf_coll_test(struct gf_coll *coll, uint32_t msg)
         if (status < 0) return status;
     }
     if (slot->verified || (slot->sum == NULL)) return GF_OK;
-    status = coll->integrity->test(coll, slot);
+    status = gf_integrity_test(coll, slot);
     if (status == GF_OK) slot->verified = true;
     if (status < 0) coll->waits_for = slot->peer;
     return status;

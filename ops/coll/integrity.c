@@ -10,7 +10,7 @@ static uint64_t sum_of(const struct gf_coll_sum *sum)
     return gf_crc32c(0, (const void *)(uintptr_t)sum->data, sum->size_bytes);
 }
 
-static uint64_t begin(struct gf_coll_msg *msg, uint64_t tag, gf_mem data, size_t bytes, bool is_send)
+uint64_t gf_integrity_begin(struct gf_coll_msg *msg, uint64_t tag, gf_mem data, size_t bytes, bool is_send)
 {
     struct gf_coll_sum *sum = msg->sum;
     *sum = (struct gf_coll_sum){
@@ -19,7 +19,7 @@ static uint64_t begin(struct gf_coll_msg *msg, uint64_t tag, gf_mem data, size_t
     return tag & ~SUM_MOVE;
 }
 
-static gf_status test(struct gf_coll *coll, struct gf_coll_msg *msg)
+gf_status gf_integrity_test(struct gf_coll *coll, struct gf_coll_msg *msg)
 {
     const struct gf_link_driver *driver = coll->link->driver;
     struct gf_coll_sum *sum = msg->sum;
@@ -39,5 +39,3 @@ static gf_status test(struct gf_coll *coll, struct gf_coll_msg *msg)
                         sum->size_bytes, msg->peer, (unsigned long long)(sum->tag & (SUM_MOVE - 1)),
                         (unsigned long long)sum_of(sum), (unsigned long long)sum->crc);
 }
-
-const struct gf_integrity_module gf_module_integrity = {.begin = begin, .test = test};

@@ -68,7 +68,7 @@ void check_transports(struct check_report *report, struct check_job *job)
     const struct gf_link_setup setup = {
         .world = 1, .requests_max = 4, .message_bytes_max = 4096, .transports = config->link.transports,
         .devices = config->link.devices, .local = job->local, .near = job->near, .ports = config->link.ports,
-        .authentication = gf_modules_all.authentication, .hardware = gf_modules_all.hardware,
+        .hardware = gf_modules_all.hardware,
         .log = {.fn = link_heard, .user = job},
     };
     struct gf_fault fault = {0};
@@ -337,7 +337,7 @@ struct gf_rendezvous_setup check_control_setup(const struct check_job *job)
     return (struct gf_rendezvous_setup){
         .rank = config->job.rank, .world = config->job.world, .job_id = config->job.id,
         .address = config->rendezvous.address, .bind = config->rendezvous.bind,
-        .key_file = config->rendezvous.key_file, .authentication = gf_modules_all.authentication,
+        .key_file = config->rendezvous.key_file,
         .insecure = config->rendezvous.insecure, .keepalive_ns = config->rendezvous.keepalive_ns,
         .join_timeout_ns = job->deadline_ns,
     };
