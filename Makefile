@@ -176,7 +176,7 @@ $(BUILD)/gf-%: $$(call objects,tools/$$*/*.c) $$(TOOL_SHARED) $(LIB) $(SIM_LIB) 
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter-out $(VERBS_OBJ),$(filter %.o,$^)) $(SIM_LIB) $(LIB) $(if $(filter %gf-train,$@),$(BLAS_LIBS)) $(LINK_LIBS)
 
 # Data movement between the products of BLAS: worth vectorising whatever CFLAGS says.
-$(BUILD)/tools/train/train_layers.o $(BUILD)/tools/train/train_norm.o: GF_FLAGS += -ftree-vectorize
+$(BUILD)/tools/train/train_layers.o: GF_FLAGS += -ftree-vectorize
 
 # A test is its own object and those that its line of prerequisites adds.
 TRAIN_OBJ := $(call without_main,train) $(TOOL_SHARED)

@@ -55,7 +55,7 @@ TEST(products_are_the_hosts)
         fill(b, k * n);
         fill(want, m * n);
         memcpy(got, want, m * n * sizeof *got);
-        layer_gemm(i & 1, i >> 1 & 1, m, n, k, a, b, args.adds ? 1.0f : 0.0f, want);
+        layers_host.gemm(NULL, i & 1, i >> 1 & 1, m, n, k, a, b, args.adds, want);
         launch("gf_kernel_train_gemm", &args);
         near(want, got, m * n);
     }
@@ -74,11 +74,11 @@ TEST(a_convolution_is_unfolded_and_folded_as_on_the_host)
         struct gf_train_unfold_args unfold = {at(a), at(got), s.images, s.side, s.channels, s.kernel};
         struct gf_train_fold_args fold = {at(b), at(got), s.images, s.side, s.channels, s.kernel};
         fill(a, wide);
-        layer_unfold(a, s.images, s.side, s.channels, s.kernel, want);
+        layers_host.unfold(NULL, a, s.images, s.side, s.channels, s.kernel, want);
         launch("gf_kernel_train_unfold", &unfold);
         assert_memory_equal(want, got, rows * sizeof *got);
         fill(b, rows);
-        layer_fold(b, s.images, s.side, s.channels, s.kernel, want);
+        layers_host.fold(NULL, b, s.images, s.side, s.channels, s.kernel, want);
         launch("gf_kernel_train_fold", &fold);
         near(want, got, wide);
     }
@@ -93,19 +93,20 @@ TEST(pooling_takes_and_gives_as_on_the_host)
         size_t points = (size_t)s.images * s.side * s.side;
         struct gf_train_pool_args pool = {at(a), at(bias), at(got), at(got_winner), s.images, s.side, s.channels, border};
         struct gf_train_pool_back_args back = {at(b), at(got_winner), at(got), s.images, s.side, s.channels, border};
-        struct gf_train_column_sum_args sum = {at(got), at(got_bias), points, s.channels, 0};
+        struct gf_train_column_sum_args sum = {at(got), at(got_bias), points, s.channels, i % 2};
         fill(a, in);
         fill(bias, s.channels);
         fill(want, out);
         memcpy(got, want, out * sizeof *got); /* the border is left alone */
-        layer_relu_pool(a, bias, s.images, s.side, s.channels, border, want, want_winner);
+        layers_host.relu_pool(NULL, a, bias, s.images, s.side, s.channels, border, want, want_winner);
         launch("gf_kernel_train_pool", &pool);
         assert_memory_equal(want, got, out * sizeof *got);
         assert_memory_equal(want_winner, got_winner, (size_t)s.images * half * half * s.channels);
 
         fill(b, out);
-        memset(want_bias, 0, s.channels * sizeof *want_bias);
-        layer_relu_pool_back(b, want_winner, s.images, s.side, s.channels, border, want, want_bias);
+        fill(want_bias, s.channels);
+        memcpy(got_bias, want_bias, s.channels * sizeof *got_bias);
+        layers_host.relu_pool_back(NULL, b, want_winner, s.images, s.side, s.channels, border, want, sum.adds, want_bias);
         launch("gf_kernel_train_pool_back", &back);
         assert_memory_equal(want, got, in * sizeof *got);
         launch("gf_kernel_train_column_sum", &sum);
@@ -124,18 +125,18 @@ TEST(rows_of_full_layers_are_the_hosts)
         fill(want, elems);
         fill(bias, width);
         memcpy(got, want, elems * sizeof *got);
-        layer_bias(want, bias, rows, width, i % 2);
+        layers_host.bias(NULL, want, bias, rows, width, i % 2);
         launch("gf_kernel_train_bias", &add);
         for (uint32_t e = 0; e < elems; e++) assert_true(want[e] == got[e]);
 
         fill(b, elems);
-        layer_relu_back(want, b, elems);
+        layers_host.relu_back(NULL, want, b, elems);
         launch("gf_kernel_train_relu_back", &back);
         for (uint32_t e = 0; e < elems; e++) assert_true(want[e] == got[e]);
 
         fill(a, elems);
         fill(got_bias, width);
-        layer_column_sum(a, rows, width, want_bias);
+        layers_host.column_sum(NULL, a, rows, width, want_bias);
         for (uint32_t e = 0; (i % 2 == 1) && (e < width); e++) want_bias[e] += got_bias[e];
         launch("gf_kernel_train_column_sum", &sum);
         near(want_bias, got_bias, width);

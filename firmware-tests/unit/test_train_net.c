@@ -1,7 +1,6 @@
 /* The reference appliance's arithmetic: gradients against differences of the loss, a split batch against the whole one,
  * and a data set that is not what it should be against its error. */
 #include "firmware-tests/support/suite.h"
-#include "tools/train/train_layers.h"
 #include "tools/train/train_loop.h"
 
 #include <unistd.h>
@@ -9,7 +8,7 @@
 
 #define IMAGES 12u
 
-static const struct net_model *const models[] = {&net_cnn, &net_linear, &net_bn};
+static const struct net_model *const models[] = {&net_cnn, &net_linear};
 
 struct fixture {
     struct net net;
@@ -45,8 +44,8 @@ static void fixture_open(struct fixture *f, const struct net_model *model)
 {
     struct data_random random;
     data_random_seed(&random, 7, 0);
-    *f = (struct fixture){.ready_in_order = true, .workspace = memory_take(net_measure(model, IMAGES))};
-    net_open(&f->net, model, IMAGES, f->workspace);
+    *f = (struct fixture){.ready_in_order = true, .workspace = memory_take(net_measure(model, &layers_host, IMAGES))};
+    net_open(&f->net, model, &layers_host, NULL, IMAGES, f->workspace);
     for (uint32_t i = 0; i < model->tensor_count; i++) {
         f->net.weight[i] = memory_take(model->tensors[i].elem_count * sizeof(float));
         f->net.gradient[i] = memory_take(model->tensors[i].elem_count * sizeof(float));
@@ -112,29 +111,6 @@ static void slopes_check(const struct net_model *model)
 TEST(test_gradients_are_slopes_of_the_loss)
 {
     for (size_t i = 0; i < LENGTH(models); i++) slopes_check(models[i]);
-}
-
-/* What is learned of single batches describes them all: after many passes over the same images, one at a time as
- * evaluation does, they get the logits that training gave them together. */
-TEST(test_bn_evaluates_images_one_by_one_as_it_learned_them_together)
-{
-    static float together[IMAGES * DATA_CLASSES];
-    struct fixture f;
-    fixture_open(&f, &net_bn);
-    assert_int_equal(f.net.statistic_count, 2 * (16 + 32 + 32 + 64 + 64 + 64));
-    for (uint32_t i = 0; i < 200; i++) {
-        net_load(&f.net, &f.set, NULL, 0, IMAGES);
-        net_bn.forward(&f.net);
-    }
-    memcpy(together, f.net.logits, sizeof together);
-    f.net.training = false;
-    for (uint32_t i = 0; i < IMAGES; i++) {
-        net_load(&f.net, &f.set, NULL, i, 1);
-        net_bn.forward(&f.net);
-        for (uint32_t j = 0; j < DATA_CLASSES; j++)
-            assert_true(fabsf(f.net.logits[j] - together[i * DATA_CLASSES + j]) < 1e-3f);
-    }
-    fixture_close(&f);
 }
 
 /* The parts' gradients sum up to the whole's: any split over ranks is valid, also one that cuts a chunk. */
@@ -226,8 +202,8 @@ TEST(test_fold_is_the_transpose_of_unfold)
         double left = 0.0, right = 0.0;
         for (size_t i = 0; i < elems; i++) image[i] = (float)(i * 7 % 11) - 5.0f;
         for (size_t i = 0; i < row_elems; i++) rows[i] = (float)(i * 5 % 13) - 6.0f;
-        layer_unfold(image, COUNT, SIDE, CHANNELS, kernel, unfolded);
-        layer_fold(rows, COUNT, SIDE, CHANNELS, kernel, folded);
+        layers_host.unfold(NULL, image, COUNT, SIDE, CHANNELS, kernel, unfolded);
+        layers_host.fold(NULL, rows, COUNT, SIDE, CHANNELS, kernel, folded);
         for (size_t i = 0; i < row_elems; i++) left += (double)(unfolded[i] * rows[i]);
         for (size_t i = 0; i < elems; i++) right += (double)(image[i] * folded[i]);
         assert_true(left == right);

@@ -38,12 +38,10 @@ static gf_status root_find(struct train *train, uint32_t *root_out)
 }
 
 /* Everybody of a new world learns from one that was of the one before what the appliance itself keeps: where the run
- * began, and the statistics of batch normalisation. */
+ * began. */
 static gf_status meet(struct train *train)
 {
     uint64_t words[4] = {0};
-    struct net *net = &train->net;
-    struct gf_request request = {0};
     uint32_t root = 0;
     gf_status status = root_find(train, &root);
     if (status < 0) return status;
@@ -54,11 +52,6 @@ static gf_status meet(struct train *train)
         words[3] = train_same_hash(train);
     }
     status = ranks_sum_u64(train->gf, words, 4);
-    if ((status >= 0) && (net->statistic_count > 0)) {
-        status = gf_broadcast(train->gf, (gf_mem)(uintptr_t)net->statistics, net->statistic_count, GF_TYPE_F32, root,
-                              &request);
-        if (status >= 0) status = gf_request_wait(train->gf, &request);
-    }
     if (status < 0) return status;
     if (words[3] != train_same_hash(train)) {
         snprintf(train->checkpoint.error, sizeof train->checkpoint.error,

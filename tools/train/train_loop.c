@@ -41,7 +41,7 @@ size_t train_layout(struct train *train, char *base)
     uint32_t world = train->options->elastic ? 1 : train->world; /* the fewest there may be */
     uint32_t share = (train->options->batch + world - 1u) / world;
     uint32_t images_max = (share < 64u) ? 64u : share; /* small parts make slow products in the test */
-    void *workspace = net_take(base, &used, net_measure(train->options->model, images_max));
+    void *workspace = net_take(base, &used, net_measure(train->options->model, &layers_host, images_max));
     train->order = net_take(base, &used, train->images.image_count * sizeof *train->order);
     uint32_t most = gf_world_max(train->gf); /* and the most: some may come */
     train->hash_limbs = net_take(base, &used, (size_t)most * RANKS_LIMBS * sizeof *train->hash_limbs);
@@ -54,7 +54,7 @@ size_t train_layout(struct train *train, char *base)
     if (train->trace.path != NULL)
         train->trace.records = net_take(base, &used, TRAIN_TRACE_RECORDS * sizeof *train->trace.records);
     train_weights_layout(train, base, &used);
-    if (base != NULL) net_open(&train->net, train->options->model, images_max, workspace);
+    if (base != NULL) net_open(&train->net, train->options->model, &layers_host, NULL, images_max, workspace);
     return used;
 }
 
@@ -145,8 +145,6 @@ gf_status train_checkpoint_begin(struct train *train)
     checkpoint->run.seed = options->seed;
     checkpoint->run.batch = options->batch;
     checkpoint->run.image_count = train->images.image_count;
-    checkpoint->extra = train->net.statistics; /* each rank's own */
-    checkpoint->extra_bytes = train->net.statistic_count * sizeof(float);
     if (options->split != NULL) { /* rows of as many ranks, or another run */
         snprintf(checkpoint->run.model, sizeof checkpoint->run.model, "%s, %s in %u", options->model->name,
                  options->split, train->world);
@@ -237,28 +235,11 @@ gf_status train_steps(struct train *train)
     return train->on_device ? device_weights_get(&train->device) : GF_OK;
 }
 
-/* What the ranks have learned of their parts of the batches (batch normalisation) becomes the average of all. It is
- * added where nothing lies between passes: a sum that a death ends leaves the statistics as they were. */
-static gf_status train_statistics(struct train *train)
-{
-    struct net *net = &train->net;
-    uint32_t batch = train->options->batch;
-    uint32_t first = train_share_first(batch, train->rank, train->world);
-    uint32_t count = train_share_first(batch, train->rank + 1u, train->world) - first;
-    if (net->statistic_count == 0) return GF_OK;
-    for (uint32_t i = 0; i < net->statistic_count; i++)
-        net->unfolded[i] = net->statistics[i] * ((float)count / (float)batch);
-    gf_status status = ranks_sum(train->gf, net->unfolded, net->statistic_count);
-    if (status >= 0) memcpy(net->statistics, net->unfolded, net->statistic_count * sizeof *net->statistics);
-    return status;
-}
-
 gf_status train_test(struct train *train)
 {
     struct net *net = &train->net;
-    gf_status status = train_statistics(train);
+    gf_status status = (net->split != NULL) ? split_gather(net->split) : GF_OK;
     if (status < 0) return status;
-    if ((net->split != NULL) && ((status = split_gather(net->split)) < 0)) return status;
     net->training = false;
     if (!train->on_device) train_weights_fetch(train);
     uint32_t total = train->tests.image_count, hits = 0;

@@ -200,7 +200,7 @@ static int device_begin(struct train *train, void **host_out)
     *host_out = aligned_alloc(4096, device_host_bytes(train->options->model, images_max));
     if (*host_out == NULL) return fail(train, "there is no memory for what the device copies from");
     memset(*host_out, 0, device_host_bytes(train->options->model, images_max));
-    if (device_open(&train->device, train->config, &train->net, images_max, *host_out) == GF_OK) return 0;
+    if (device_open(&train->device, train->config, &train->net, *host_out) == GF_OK) return 0;
     return fail(train, device_error(&train->device));
 }
 

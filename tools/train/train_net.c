@@ -10,7 +10,6 @@
 
 #include "tools/common/tool_tensors.h"
 #include "tools/train/train_half.h"
-#include "tools/train/train_layers.h"
 #include "tools/train/train_split.h"
 
 enum {
@@ -37,13 +36,18 @@ _Static_assert(TOOL_TENSOR_COUNT <= NET_TENSORS_MAX, "every tensor has a place")
 #define FEATURES (SIDE3 * SIDE3 * CHANNELS2)
 #define HIDDEN 512u
 
-/* Images that are convolved at a time: the unfolded ones (627 KB each) should stay in a core's cache and the products
- * be long enough: 2 was the fastest on a core with 2 MB. Backward polls after each, so the wire never waits long. */
-#define CHUNK_IMAGES 2u
+/* Of the images from `first` on: those that are convolved at a time. */
+static uint32_t chunk_count(const struct net *net, uint32_t image_count, uint32_t first)
+{
+    uint32_t left = image_count - first;
+    return (left < net->layers->chunk_images) ? left : net->layers->chunk_images;
+}
 
 static size_t cnn_layout(struct net *net, char *base)
 {
-    size_t used = 0, images = net->images_max;
+    size_t used = 0;
+    size_t images = net->images_max;
+    size_t chunk = chunk_count(net, net->images_max, 0);
     size_t input_bytes = images * layer_bordered_elems(SIDE1, 1, KERNEL) * sizeof(float);
     size_t pooled1_bytes = images * layer_bordered_elems(SIDE2, CHANNELS1, KERNEL) * sizeof(float);
     net->input = net_take(base, &used, input_bytes);
@@ -57,9 +61,9 @@ static size_t cnn_layout(struct net *net, char *base)
     net->hidden_gradient = net_take(base, &used, images * HIDDEN * sizeof(float));
     net->pooled2_gradient = net_take(base, &used, images * FEATURES * sizeof(float));
     net->pooled1_gradient = net_take(base, &used, pooled1_bytes);
-    net->unfolded = net_take(base, &used, CHUNK_IMAGES * SIDE2 * SIDE2 * FAN2 * sizeof(float));
-    net->convolved = net_take(base, &used, CHUNK_IMAGES * SIDE1 * SIDE1 * CHANNELS1 * sizeof(float));
-    if (base == NULL) return used;
+    net->unfolded = net_take(base, &used, chunk * SIDE2 * SIDE2 * FAN2 * sizeof(float));
+    net->convolved = net_take(base, &used, chunk * SIDE1 * SIDE1 * CHANNELS1 * sizeof(float));
+    if ((base == NULL) || (net->device != NULL)) return used; /* a device's workspace is zeroes */
     memset(net->input, 0, input_bytes); /* the borders stay zero from here on */
     memset(net->pooled1, 0, pooled1_bytes);
     return used;
@@ -102,23 +106,22 @@ static struct conv conv_of(struct net *net, uint32_t which)
         .winner_elems = FEATURES};
 }
 
-static uint32_t chunk_count(const struct net *net, uint32_t first)
-{
-    uint32_t left = net->image_count - first;
-    return (left < CHUNK_IMAGES) ? left : CHUNK_IMAGES;
-}
-
 static void conv_forward(struct net *net, uint32_t which)
 {
+    const struct net_layers *layers = net->layers;
     const struct conv conv = conv_of(net, which);
     size_t fan = (size_t)TAPS * conv.in_channels;
-    for (uint32_t first = 0; first < net->image_count; first += CHUNK_IMAGES) {
-        size_t images = chunk_count(net, first), points = images * conv.side * conv.side;
-        layer_unfold(conv.in + first * conv.in_elems, images, conv.side, conv.in_channels, KERNEL, net->unfolded);
-        layer_gemm(false, true, points, conv.out_channels, fan, net->unfolded, conv.weight, 0.0f, net->convolved);
-        layer_relu_pool(net->convolved, conv.bias, images, conv.side, conv.out_channels, conv.out_border,
-                        conv.out + first * conv.out_elems, conv.winner + first * conv.winner_elems);
-        net_round(net, conv.out + first * conv.out_elems, images * conv.out_elems);
+    for (uint32_t first = 0; first < net->image_count; first += layers->chunk_images) {
+        size_t images = chunk_count(net, net->image_count, first);
+        size_t points = images * conv.side * conv.side;
+        float *out = conv.out + first * conv.out_elems;
+        layers->unfold(net->device, conv.in + first * conv.in_elems, images, conv.side, conv.in_channels, KERNEL,
+                       net->unfolded);
+        layers->gemm(net->device, false, true, points, conv.out_channels, fan, net->unfolded, conv.weight, false,
+                     net->convolved);
+        layers->relu_pool(net->device, net->convolved, conv.bias, images, conv.side, conv.out_channels,
+                          conv.out_border, out, conv.winner + first * conv.winner_elems);
+        net_round(net, out, images * conv.out_elems);
     }
 }
 
@@ -127,20 +130,25 @@ static void conv_forward(struct net *net, uint32_t which)
 static void conv_backward(struct net *net, uint32_t which, uint32_t weight_tensor, uint32_t bias_tensor,
                           const float *out_gradient, float *in_gradient)
 {
+    const struct net_layers *layers = net->layers;
     const struct conv conv = conv_of(net, which);
     size_t fan = (size_t)TAPS * conv.in_channels;
-    memset(net->gradient[bias_tensor], 0, conv.out_channels * sizeof(float));
-    for (uint32_t first = 0; (first < net->image_count) && (net->status >= 0); first += CHUNK_IMAGES) {
-        size_t images = chunk_count(net, first), points = images * conv.side * conv.side;
-        layer_relu_pool_back(out_gradient + first * conv.out_elems, conv.winner + first * conv.winner_elems, images,
-                             conv.side, conv.out_channels, conv.out_border, net->convolved, net->gradient[bias_tensor]);
-        layer_unfold(conv.in + first * conv.in_elems, images, conv.side, conv.in_channels, KERNEL, net->unfolded);
-        layer_gemm(true, false, conv.out_channels, fan, points, net->convolved, net->unfolded,
-                   (first == 0) ? 0.0f : 1.0f, net->gradient[weight_tensor]);
+    for (uint32_t first = 0; (first < net->image_count) && (net->status >= 0); first += layers->chunk_images) {
+        size_t images = chunk_count(net, net->image_count, first);
+        size_t points = images * conv.side * conv.side;
+        layers->relu_pool_back(net->device, out_gradient + first * conv.out_elems,
+                               conv.winner + first * conv.winner_elems, images, conv.side, conv.out_channels,
+                               conv.out_border, net->convolved, first > 0, net->gradient[bias_tensor]);
+        layers->unfold(net->device, conv.in + first * conv.in_elems, images, conv.side, conv.in_channels, KERNEL,
+                       net->unfolded);
+        layers->gemm(net->device, true, false, conv.out_channels, fan, points, net->convolved, net->unfolded,
+                     first > 0, net->gradient[weight_tensor]);
         net_poll(net);
         if (in_gradient == NULL) continue;
-        layer_gemm(false, false, points, fan, conv.out_channels, net->convolved, conv.weight, 0.0f, net->unfolded);
-        layer_fold(net->unfolded, images, conv.side, conv.in_channels, KERNEL, in_gradient + first * conv.in_elems);
+        layers->gemm(net->device, false, false, points, fan, conv.out_channels, net->convolved, conv.weight, false,
+                     net->unfolded);
+        layers->fold(net->device, net->unfolded, images, conv.side, conv.in_channels, KERNEL,
+                     in_gradient + first * conv.in_elems);
         net_round(net, in_gradient + first * conv.in_elems, images * conv.in_elems);
         net_poll(net);
     }
@@ -159,12 +167,13 @@ static void cnn_forward(struct net *net)
 /* With the first fully connected layer split its exchanges come before the step. */
 static gf_status cnn_backward(struct net *net)
 {
+    const struct net_layers *layers = net->layers;
     size_t images = net->image_count;
     bool splits = net_splits(net, FC1_WEIGHT);
     if (!splits) net_full_backward(net, FC2_WEIGHT, net->hidden, HIDDEN, net->logits, DATA_CLASSES);
-    layer_gemm(false, false, images, HIDDEN, DATA_CLASSES, net->logits, net->weight[FC2_WEIGHT], 0.0f,
-               net->hidden_gradient);
-    layer_relu_back(net->hidden_gradient, net->hidden, images * HIDDEN);
+    layers->gemm(net->device, false, false, images, HIDDEN, DATA_CLASSES, net->logits, net->weight[FC2_WEIGHT], false,
+                 net->hidden_gradient);
+    layers->relu_back(net->device, net->hidden_gradient, net->hidden, images * HIDDEN);
     net_round(net, net->hidden_gradient, images * HIDDEN);
     if (splits) {
         net->status = split_backward(net->split, net->hidden_gradient, net->pooled2_gradient);
@@ -174,8 +183,8 @@ static gf_status cnn_backward(struct net *net)
     }
     net_full_backward(net, FC1_WEIGHT, net->pooled2, FEATURES, net->hidden_gradient, HIDDEN);
     if (!splits)
-        layer_gemm(false, false, images, FEATURES, HIDDEN, net->hidden_gradient, net->weight[FC1_WEIGHT], 0.0f,
-                   net->pooled2_gradient);
+        layers->gemm(net->device, false, false, images, FEATURES, HIDDEN, net->hidden_gradient,
+                     net->weight[FC1_WEIGHT], false, net->pooled2_gradient);
     net_round(net, net->pooled2_gradient, images * FEATURES);
     net_poll(net);
     conv_backward(net, 2, CONV2_WEIGHT, CONV2_BIAS, net->pooled2_gradient, net->pooled1_gradient);
@@ -200,22 +209,23 @@ const struct net_model net_cnn = {
 
 const struct net_model *net_model_find(const char *name)
 {
-    static const struct net_model *const models[] = {&net_cnn, &net_linear, &net_bn};
+    static const struct net_model *const models[] = {&net_cnn, &net_linear};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         if (strcmp(models[i]->name, name) == 0) return models[i];
     }
     return NULL;
 }
 
-size_t net_measure(const struct net_model *model, uint32_t images_max)
+size_t net_measure(const struct net_model *model, const struct net_layers *layers, uint32_t images_max)
 {
-    struct net net = {.model = model, .images_max = images_max};
+    struct net net = {.model = model, .layers = layers, .images_max = images_max};
     return model->layout(&net, NULL);
 }
 
-void net_open(struct net *net, const struct net_model *model, uint32_t images_max, void *workspace)
+void net_open(struct net *net, const struct net_model *model, const struct net_layers *layers, struct device *device,
+              uint32_t images_max, void *workspace)
 {
-    *net = (struct net){.model = model, .images_max = images_max, .training = true};
+    *net = (struct net){.model = model, .layers = layers, .device = device, .images_max = images_max, .training = true};
     model->layout(net, workspace);
 }
 
@@ -242,7 +252,7 @@ void net_load(struct net *net, const struct data_set *set, const uint32_t *index
 void *net_take(char *base, size_t *used_bytes, size_t size_bytes)
 {
     size_t at = *used_bytes;
-    *used_bytes = (at + size_bytes + 63u) & ~(size_t)63u;
+    *used_bytes = (at + size_bytes + 255u) & ~(size_t)255u;
     return (base == NULL) ? NULL : base + at;
 }
 
@@ -273,8 +283,9 @@ void net_full_forward(struct net *net, uint32_t weight_tensor, const float *in, 
         split_forward(net->split, in, out, relu);
         return;
     }
-    layer_gemm(false, true, net->image_count, out_width, in_width, in, net->weight[weight_tensor], 0.0f, out);
-    layer_bias(out, net->weight[weight_tensor + 1u], net->image_count, out_width, relu);
+    net->layers->gemm(net->device, false, true, net->image_count, out_width, in_width, in, net->weight[weight_tensor],
+                      false, out);
+    net->layers->bias(net->device, out, net->weight[weight_tensor + 1u], net->image_count, out_width, relu);
     net_round(net, out, net->image_count * out_width);
 }
 
@@ -284,10 +295,11 @@ void net_full_backward(struct net *net, uint32_t weight_tensor, const float *in,
     bool splits = net_splits(net, weight_tensor);
     uint32_t bias_tensor = weight_tensor + 1u;
     if (!splits)
-        layer_gemm(true, false, out_width, in_width, net->image_count, out_gradient, in, 0.0f,
-                   net->gradient[weight_tensor]);
+        net->layers->gemm(net->device, true, false, out_width, in_width, net->image_count, out_gradient, in, false,
+                          net->gradient[weight_tensor]);
     net_ready(net, weight_tensor);
-    if (!splits) layer_column_sum(out_gradient, net->image_count, out_width, net->gradient[bias_tensor]);
+    if (!splits)
+        net->layers->column_sum(net->device, out_gradient, net->image_count, out_width, net->gradient[bias_tensor]);
     net_ready(net, bias_tensor);
 }
 

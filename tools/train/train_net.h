@@ -1,10 +1,11 @@
-/* A network of the reference appliance: what the training loop needs to know of it. Weights and gradients lie where the
- * library put them; everything else in one workspace that is laid out once. */
+/* A network of the reference appliance, on the host or on a GPU by the same code: what the training loop needs to know of
+ * it. Weights and gradients lie where the library put them; everything else in one workspace that is laid out once. */
 #ifndef GF_TRAIN_NET_H
 #define GF_TRAIN_NET_H
 
 #include "gradientflow.h"
 #include "tools/train/train_data.h"
+#include "tools/train/train_layers.h"
 
 #define NET_TENSORS_MAX 32u
 
@@ -37,21 +38,21 @@ struct net_model {
     /* net->logits holds d loss / d logits; writes every gradient and declares each as soon as it is whole. */
     gf_status (*backward)(struct net *net);
 };
-extern const struct net_model net_cnn, net_linear, net_bn;
+extern const struct net_model net_cnn, net_linear;
 
 struct net {
     const struct net_model *model;
+    const struct net_layers *layers;
+    struct device *device; /* NULL on the host. What follows lies in its memory, or in the host's */
     uint32_t images_max;  /* room in the workspace */
     uint32_t image_count; /* in it now */
     float *weight[NET_TENSORS_MAX];
     float *gradient[NET_TENSORS_MAX];
     struct net_sink sink;
-    gf_status status;      /* of the batch at hand: the first error of the sink, which backward ends with */
+    gf_status status;      /* of the batch at hand: the first error of the sink, which backward ends with, or of the device */
     struct net_split *split; /* a layer that the ranks divide between them (train_split.h); NULL: none */
     gf_type precision;     /* what layers hand on is rounded to it: outputs, and gradients of outputs */
-    bool training;         /* normalise by the batch at hand, not by what was learned of all; true after net_open() */
-    float *statistics;     /* [statistic_count] learned by each rank by itself; NULL: there are none */
-    uint32_t statistic_count;
+    bool training;         /* a split layer computes with the ranks' rows; true after net_open() */
     /* All by images_max, in the workspace; a network uses what it needs. */
     float *input;          /* [] images of one channel with the model's border */
     uint8_t *labels;       /* [] */
@@ -67,21 +68,21 @@ struct net {
     /* Of a few images at a time, so that it stays in the cache. */
     float *unfolded;
     float *convolved;
-    void *own;             /* whatever else the model keeps */
 };
 
-/* "cnn", "linear", "bn"; NULL if there is none of that name. */
+/* "cnn", "linear"; NULL if there is none of that name. */
 const struct net_model *net_model_find(const char *name);
 /* Bytes of a workspace for images_max images. */
-size_t net_measure(const struct net_model *model, uint32_t images_max);
-/* workspace is 64-byte aligned, net_measure() bytes and the caller's until the net is no longer used. The caller sets
- * weight, gradient and sink afterwards. */
-void net_open(struct net *net, const struct net_model *model, uint32_t images_max, void *workspace);
-/* Brings images index[0 .. count), count <= images_max, of the set in, as numbers of mean 0 and deviation 1. With index
+size_t net_measure(const struct net_model *model, const struct net_layers *layers, uint32_t images_max);
+/* workspace is 64-byte aligned, net_measure() bytes and the caller's until the net is no longer used; a device's is
+ * zeroes. The caller sets weight, gradient and sink afterwards. */
+void net_open(struct net *net, const struct net_model *model, const struct net_layers *layers, struct device *device,
+              uint32_t images_max, void *workspace);
+/* On the host. Brings images index[0 .. count), count <= images_max, of the set in, as numbers of mean 0 and deviation 1. With index
  * NULL images first .. first + count. */
 void net_load(struct net *net, const struct data_set *set, const uint32_t *index, uint32_t first, uint32_t count);
 
-/* For the models: the next size_bytes of the workspace, 64-byte aligned; NULL while only measuring. */
+/* For the models: the next size_bytes of the workspace, aligned for vectors and for a GPU; NULL while only measuring. */
 void *net_take(char *base, size_t *used_bytes, size_t size_bytes);
 void net_begin(struct net *net);
 void net_ready(struct net *net, uint32_t tensor);

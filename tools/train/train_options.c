@@ -103,8 +103,8 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
     bool rate_given = false, every_given = false;
     const struct tool_option options[] = {
         {"model", TOOL_TEXT, &model, "NAME",
-         .help = "cnn (1.7 M parameters, default), bn (20 tensors, batch normalisation), linear",
-         .allowed = "cnn|bn|linear"},
+         .help = "cnn (1.7 M parameters, default), linear",
+         .allowed = "cnn|linear"},
         {"epochs", TOOL_NUMBER, &epochs, "N", .help = "times through the data (default 1)", .low = 1, .high = 1000000},
         {"steps", TOOL_NUMBER, &out.steps, "N", .help = "steps, instead of epochs", .low = 1, .high = 1000000000},
         {"batch", TOOL_NUMBER, &batch, "N", .help = "images a step, of all ranks together (default 64)", .low = 1,

@@ -70,8 +70,10 @@ void split_forward(struct net_split *split, const float *in, float *out, bool re
     split->status = exchange(split, gf_allgather, split->in, in_count);
     if (split->status < 0) return;
     float *columns = own_block(split, split->out, out_count);
-    layer_gemm(false, true, split->images, split->rows, split->in_width, split->in, split->own, 0.0f, columns);
-    layer_bias(columns, split->own + (uint64_t)split->rows * split->in_width, split->images, split->rows, relu);
+    layers_host.gemm(NULL, false, true, split->images, split->rows, split->in_width, split->in, split->own, false,
+                     columns);
+    layers_host.bias(NULL, columns, split->own + (uint64_t)split->rows * split->in_width, split->images, split->rows,
+                     relu);
     split->status = exchange(split, gf_allgather, split->out, out_count);
     if (split->status >= 0) columns_join(split, own_images(split) * split->rank, own_images(split), out);
 }
@@ -88,10 +90,12 @@ gf_status split_backward(struct net_split *split, const float *out_gradient, flo
     for (uint32_t i = 0; i < split->images; i++)
         memcpy(split->part + (size_t)i * split->rows,
                split->out + (size_t)i * split->out_width + split->rank * split->rows, split->rows * sizeof(float));
-    layer_gemm(true, false, split->rows, split->in_width, split->images, split->part, split->in, 0.0f, split->gradient);
-    layer_column_sum(split->part, split->images, split->rows, split->gradient + weights);
+    layers_host.gemm(NULL, true, false, split->rows, split->in_width, split->images, split->part, split->in, false,
+                     split->gradient);
+    layers_host.column_sum(NULL, split->part, split->images, split->rows, split->gradient + weights);
     if (in_gradient == NULL) return GF_OK;
-    layer_gemm(false, false, split->images, split->in_width, split->rows, split->part, split->own, 0.0f, split->in);
+    layers_host.gemm(NULL, false, false, split->images, split->in_width, split->rows, split->part, split->own, false,
+                     split->in);
     status = exchange(split, gf_reduce_scatter, split->in, in_count);
     if (status >= 0)
         memcpy(in_gradient, own_block(split, split->in, in_count), in_count / split->world * sizeof *in_gradient);
