@@ -181,7 +181,10 @@ $(BUILD)/tools/train/train_layers.o: GF_FLAGS += -ftree-vectorize
 # A test is its own object and those that its line of prerequisites adds.
 TRAIN_OBJ := $(call without_main,train) $(TOOL_SHARED)
 $(NET_TESTS): $(TRAIN_OBJ)
-$(BUILD)/firmware-tests/test_plan $(BUILD)/firmware-tests/test_plan_cluster: $(call without_main,plan)
+MODEL_OBJ := $(patsubst %,$(BUILD)/tools/common/tool_%.o,model cluster fields)
+$(BUILD)/firmware-tests/test_plan $(BUILD)/firmware-tests/test_plan_cluster: $(call without_main,plan) $(MODEL_OBJ)
+$(patsubst %,$(BUILD)/firmware-tests/%,test_models test_config_tensors test_check fuzz_config): $(MODEL_OBJ)
+$(BUILD)/firmware-tests/test_trace: $(BUILD)/tools/common/tool_metrics.o
 $(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train/train_layers.o $(BUILD)/firmware-tests/fake/kernels_train.o
 $(BUILD)/firmware-tests/test_simt_sweep: $(BUILD)/firmware-tests/fake/kernels_sweep.o
 $(BUILD)/firmware-tests/test_check: $(call without_main,check) $(BUILD)/tools/common/tool_output.o

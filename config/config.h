@@ -1,4 +1,4 @@
-/* A libconfig file to struct gf_config. The only code that sees libconfig; the library itself does not need it. */
+/* A libconfig file to struct gf_config. The library itself does not need libconfig. */
 #ifndef GF_CONFIG_H
 #define GF_CONFIG_H
 
@@ -32,24 +32,6 @@ gf_status gf_config_set_all(struct gf_config *config, const char *const *texts, 
 void gf_config_print(const struct gf_config *config, const char *path, FILE *out);
 /* The key table as a Markdown table. */
 void gf_config_print_table(FILE *out);
-
-/* tensors = ( { name = "fc1"; shape = [512, 3136]; flags = ["dense", "no_decay"]; type = "fp32" }, .. ), backward
- * order. Fills tensors[tensor_max] and names[tensor_max][48]; GF_ERR_CONFIG with a line as above. */
-gf_status gf_config_tensors(const char *path, struct gf_tensor *tensors, char (*names)[48], uint32_t tensor_max,
-                            uint32_t *tensor_count_out, char *error_out);
-
-/* What a layer computes for one image or sequence, a multiply and an add being 2. It stands at the tensor that ends
- * with it in backward: when that one is ready, so much has been computed since the last tensor that has any. */
-struct gf_config_flops {
-    uint64_t forward, backward;
-    uint64_t inputs;  /* values that enter the layer. Where `input` is not given: those of a fully connected layer, or of a
-                       * convolution that keeps the size of its picture; 0 where there are no flops */
-};
-/* The same table with its optional `flops = [forward, backward]` and `input = N` in flops[tensor_max], 0 where there is none; flops may
- * be NULL. */
-gf_status gf_config_model(const char *path, struct gf_tensor *tensors, char (*names)[48],
-                          struct gf_config_flops *flops, uint32_t tensor_max, uint32_t *tensor_count_out,
-                          char *error_out);
 
 #ifdef __cplusplus
 }

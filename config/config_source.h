@@ -1,4 +1,5 @@
-/* Text on its way to libconfig, and errors on their way back. Internal to config/ (and its fuzzer). */
+/* Text on its way to libconfig, and errors on their way back. For config/, its fuzzer, and the tools that read files of
+ * their own. */
 #ifndef GF_CONFIG_SOURCE_H
 #define GF_CONFIG_SOURCE_H
 
@@ -20,10 +21,7 @@ gf_status gf_source_check(const char *text, size_t bytes, const char *origin, ch
 gf_status gf_tree_parse(const char *text, const char *origin, config_t *tree_out, char *error_out);
 gf_status gf_tree_read(const char *path, size_t bytes_max, config_t *tree_out, char *error_out);
 
-/* The rest of gf_config_load() and gf_config_tensors(), from text that gf_source_check() let pass. */
+/* The rest of gf_config_load(), from text that gf_source_check() let pass. */
 gf_status gf_config_load_text(const char *text, const char *origin, struct gf_config *config_out, char *error_out);
-gf_status gf_config_tensors_text(const char *text, const char *origin, struct gf_tensor *tensors, char (*names)[48],
-                                 struct gf_config_flops *flops, uint32_t tensor_max, uint32_t *tensor_count_out,
-                                 char *error_out);
 
 #endif

@@ -325,8 +325,6 @@ struct gf_stats {
 };
 /* Fills what size_bytes has room for. Valid at any time, on failed contexts too. GF_ERR_PARAM: size_bytes. */
 gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out);
-/* That as Prometheus text, the rank as label, at most `bytes` with its NUL. Returns its length, as snprintf() does. */
-uint64_t gf_metrics(const gf_context *gf, char *text_out, uint64_t bytes);
 
 /* About one rank of this epoch, since it began; all but wait_ns the same on all ranks, by the vote of each step.
  * steps_last, late_ns: which rank declared its last tensor last, counted from the vote before, and how far after the

@@ -5,7 +5,7 @@ HEADERS := $(addprefix lib/,gradientflow.h types.h configuration.h schedule.h mo
            $(addprefix drivers/,drivers.h link.h gpu.h rendezvous.h clock.h fault.h)
 VERSION := $(shell awk '/define GF_VERSION_M/ {printf "%s%s", sep, $$3; sep = "."}' lib/gradientflow.h)
 SONAME  := libgradientflow.so.$(VERSION)# a minor version may change the ABI
-MAN      = $(wildcard tools/*/*.1 lib/*.3 config/*.5)
+MAN      = $(wildcard tools/*/*.[15] lib/*.3 config/*.5)
 # What pkg-config --static and CMake's static target give must be enough. Archives by name.
 PC_LIBS  = -l:libconfig.a -l:libsodium.a $(UCX_PC) -ldl -lrt -lm -pthread
 STAGE    = $(DESTDIR)$(PREFIX)

@@ -1,10 +1,11 @@
-/* libFuzzer over configuration and tensor texts: whatever the text, the answer is GF_OK or one line. And what loads
+/* libFuzzer over texts of configurations and models: whatever the text, the answer is GF_OK or one line. And what loads
  * must print to a text that loads to the same. `make fuzz T=config`.
  * Leaks are not looked for: libconfig 1.5 itself leaks the last string before a syntax error. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/config_source.h"
+#include "tools/common/tool_model.h"
 
 static void line_check(const char *error)
 {
@@ -32,10 +33,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct gf_tensor tensors[64];
     static char names[64][48];
-    static struct gf_config_flops flops[64];
+    static struct tool_flops flops[64];
     static struct gf_config config;
     char error[GF_CONFIG_ERROR_BYTES] = "";
-    uint32_t tensor_count;
     char *text = malloc(size + 2);
     if (text == NULL) return 0;
     if (size > 0) memcpy(text, data, size);
@@ -44,8 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if ((memmem(text, size, "address", 7) == NULL) && (gf_source_check(text, size, "fuzz", error) == GF_OK)) {
         if (gf_config_load_text(text, "fuzz", &config, error) == GF_OK) round_trip(&config);
         else line_check(error);
-        if (gf_config_tensors_text(text, "fuzz", tensors, names, flops, 64, &tensor_count, error) != GF_OK)
-            line_check(error);
+        struct tool_model model = {.tensors = tensors, .names = names, .flops = flops, .tensor_max = 64};
+        if (tool_model_load_text(text, "fuzz", &model, error) != GF_OK) line_check(error);
     }
     free(text);
     return 0;

@@ -16,7 +16,7 @@ sed -n '/^\.Ss Keys/,/^\.El/p' config/gradientflow.cfg.5 | sed '1,2d;$d' >"$scra
 check "the_page_of_the_configuration_has_its_keys" same_lines "$scratch/keys" "$scratch/paged"
 for file in cluster model; do
     "$BUILD/gf-plan" --keys $file | awk -f firmware-tests/support/man_keys.awk >"$scratch/keys"
-    sed -n '/^\.Ss Keys/,/^\.El/p' config/gf-$file.cfg.5 | sed '1,2d;$d' >"$scratch/paged"
+    sed -n '/^\.Ss Keys/,/^\.El/p' tools/common/gf-$file.cfg.5 | sed '1,2d;$d' >"$scratch/paged"
     check "the_page_of_${file}s_has_their_keys" same_lines "$scratch/keys" "$scratch/paged"
 done
 sed -n 's/^ *{"\([A-Z_]*RANK\|SLURM_PROCID\)".*/\1/p' drivers/identity.c | sort -u >"$scratch/names"
@@ -25,7 +25,7 @@ check "and_the_launchers_that_are_read" same_lines "$scratch/names" "$scratch/pa
 
 # A prototype ends in ");" behind its name and "("; comments, types and bodies are taken out first.
 for header in lib/gradientflow.h lib/types.h lib/configuration.h lib/schedule.h config/config.h; do
-    sed 's|/\*.*\*/||; \|/\*|,\|\*/|d' "$header" | grep -v '^typedef' | tr '\n' ' ' | sed 's/ *{[^{}]*}/;/g' | tr ';' '\n' |
+    sed 's|/\*.*\*/||; \|/\*|,\|\*/|d' "$header" | grep -vE '^typedef|^extern "C"' | tr '\n' ' ' | sed 's/ *{[^{}]*}/;/g' | tr ';' '\n' |
         sed -n 's/^\(.*[ *]\)\{0,1\}\(gf_[a-z0-9_]*\)(.*)$/\2/p'
 done | sort >"$scratch/declared"
 sed -n 's/^\.Fo //p' lib/gradientflow.3 | sort >"$scratch/synopsis"
@@ -40,7 +40,7 @@ check "make_help_has_its_targets" same_lines "$scratch/helped" "$scratch/paged"
 
 silent() { [ -z "$("$@" 2>&1)" ] || { "$@" 2>&1; return 1; }; }
 roff_silent() { [ -z "$(groff -mandoc -ww -Tutf8 "$1" 2>&1 >/dev/null)" ]; }
-for page in tools/*/*.1 lib/*.3 config/*.5; do
+for page in tools/*/*.[15] lib/*.3 config/*.5; do
     if command -v mandoc >/dev/null; then check "${page##*/}_is_well_formed" silent mandoc -T lint -W warning "$page"
     elif command -v groff >/dev/null; then check "${page##*/}_is_well_formed" roff_silent "$page"
     else skip "${page##*/}_is_well_formed" "there is neither mandoc nor groff"; fi

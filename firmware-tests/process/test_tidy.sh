@@ -36,7 +36,7 @@ sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
             if (!may(dir(FILENAME), to)) n["include " dir(FILENAME) ">" dir(to)]++
         }
         /^[ \t]*#[ \t]*include <(cuda|uc[pst]\/|libconfig)/ {
-            home = ($0 ~ /<cuda/) ? "drivers/cuda" : ($0 ~ /<libconfig/) ? "config" : "drivers/ucx"
+            home = ($0 ~ /<cuda/) ? "drivers/cuda" : ($0 ~ /<libconfig/) ? "(config|tools/common)" : "drivers/ucx"
             if (FILENAME !~ "^(firmware-tests|" home ")") n["include " FILENAME ">" home]++
         }
         END { for (k in n) print k, n[k] }' <"$scratch/code"

@@ -14,19 +14,19 @@ static struct gf_tensor tensors[] = {
     {.name = "odd", .elem_count = 99991},
     {.name = "conv1.bias", .elem_count = 7, .flags = GF_TENSOR_DENSE},
 };
-static struct gf_config_flops flops[LENGTH(tensors)] = {{2000, 4000, 1024}, {0, 0, 100}, {5000, 10000, 64}, {1000, 2000, 7}, {0, 0, 7}};
+static struct tool_flops flops[LENGTH(tensors)] = {{2000, 4000, 1024}, {0, 0, 100}, {5000, 10000, 64}, {1000, 2000, 7}, {0, 0, 7}};
 static const struct plan_model model = {.name = "small", .tensors = tensors, .flops = flops,
                                         .tensor_count = LENGTH(tensors),
                                         .elem_count = ELEMS_BIG + 100 + 262144 + 99991 + 7,
                                         .forward_flops = 8000, .backward_flops = 16000};
 
-static struct gf_config_cluster flat(double bandwidth)
+static struct tool_cluster flat(double bandwidth)
 {
-    return (struct gf_config_cluster){.name = "flat", .nodes = 64, .gpus_per_node = 1, .batch = 1,
+    return (struct tool_cluster){.name = "flat", .nodes = 64, .gpus_per_node = 1, .batch = 1,
                                       .network_bandwidth = bandwidth, .op_bandwidth = 1e15, .gpu_flops = 24e6};
 }
 
-static struct plan_row row_of(const struct gf_config_cluster *cluster, plan_mode mode, uint32_t gpus)
+static struct plan_row row_of(const struct tool_cluster *cluster, plan_mode mode, uint32_t gpus)
 {
     const struct plan_choice choice = {.fuse_bytes = 0};
     struct plan_row row;
@@ -45,7 +45,7 @@ static void expect_near(double got, double expected, double share, const char *w
 TEST(a_ring_moves_2_n_minus_1_by_n_of_the_bytes)
 {
     static const uint32_t worlds[] = {2, 3, 8, 16};
-    struct gf_config_cluster cluster = flat(1e9);
+    struct tool_cluster cluster = flat(1e9);
     for (size_t i = 0; i < LENGTH(worlds); i++) {
         double n = worlds[i], bytes = (double)model.elem_count * 4;
         struct plan_row row = row_of(&cluster, PLAN_RING, worlds[i]);
@@ -57,7 +57,7 @@ TEST(a_ring_moves_2_n_minus_1_by_n_of_the_bytes)
 
 TEST(a_server_grows_with_the_ranks_and_a_tree_with_their_logarithm)
 {
-    struct gf_config_cluster cluster = flat(1e9);
+    struct tool_cluster cluster = flat(1e9);
     double unit = (double)model.elem_count * 4 / 1e9, grown;
     for (uint32_t world = 4; world <= 32; world *= 2) {
         double levels = __builtin_ctz(world);
@@ -72,12 +72,12 @@ TEST(more_of_anything_is_never_slower)
 {
     double before = 1e9;
     for (double bandwidth = 1e7; bandwidth <= 1e10; bandwidth *= 10) {
-        struct gf_config_cluster cluster = flat(bandwidth);
+        struct tool_cluster cluster = flat(bandwidth);
         double step_s = row_of(&cluster, PLAN_LAZY, 8).step_s;
         assert_true(step_s < before);
         before = step_s;
     }
-    struct gf_config_cluster cluster = flat(1e8);
+    struct tool_cluster cluster = flat(1e8);
     assert_true(row_of(&cluster, PLAN_OVERLAP, 8).exposed_s < row_of(&cluster, PLAN_FP16, 8).exposed_s);
     assert_true(row_of(&cluster, PLAN_SPARSE, 8).wire_bytes < 0.4 * row_of(&cluster, PLAN_LAZY, 8).wire_bytes);
     cluster.network_bandwidth = 1e13;
@@ -89,7 +89,7 @@ TEST(more_of_anything_is_never_slower)
 
 TEST(a_spread_of_compute_times_is_waited_for)
 {
-    struct gf_config_cluster cluster = flat(1e10);
+    struct tool_cluster cluster = flat(1e10);
     double even_s = row_of(&cluster, PLAN_LAZY, 16).step_s, spread_s;
     cluster.compute_spread = 0.05;
     spread_s = row_of(&cluster, PLAN_LAZY, 16).step_s;
@@ -99,7 +99,7 @@ TEST(a_spread_of_compute_times_is_waited_for)
 TEST(the_card_of_a_node_is_shared_by_its_ranks)
 {
     /* Ranks of two nodes of four swap with their like (bit 2): all four pairs cross the one card. */
-    struct gf_config_cluster cluster = flat(1e9);
+    struct tool_cluster cluster = flat(1e9);
     const struct plan_choice choice = {.algorithm = GF_ALGORITHM_DOUBLING};
     struct plan_row apart, shared;
     assert_int_equal(plan_case_run(&model, &cluster, PLAN_RING, 8, &choice, &apart), 0);
@@ -113,7 +113,7 @@ TEST(the_card_of_a_node_is_shared_by_its_ranks)
 TEST(a_hierarchy_works_in_the_nodes_while_the_network_works)
 {
     static const uint32_t nodes[] = {2, 4, 8};
-    struct gf_config_cluster cluster = flat(1e9);
+    struct tool_cluster cluster = flat(1e9);
     const struct plan_choice choice = {.algorithm = GF_ALGORITHM_HIERARCHY};
     double unit = (double)model.elem_count * 4, in_node_s = 2 * 3 / 4.0 * unit / 2e9;
     cluster.gpus_per_node = 4;
@@ -129,9 +129,9 @@ TEST(a_hierarchy_works_in_the_nodes_while_the_network_works)
 }
 
 /* One tensor over nodes whose ranks share a card: a quick network, where work in the nodes counts, and a slow one. */
-static double sum_s(const struct gf_config_cluster *cluster, uint32_t nodes, uint64_t bytes, gf_algorithm algorithm)
+static double sum_s(const struct tool_cluster *cluster, uint32_t nodes, uint64_t bytes, gf_algorithm algorithm)
 {
-    static struct gf_config_flops one = {1, 1, 1};
+    static struct tool_flops one = {1, 1, 1};
     struct gf_tensor tensor = {.name = "t", .elem_count = bytes / 4};
     const struct plan_model single = {.name = "one", .tensors = &tensor, .flops = &one, .tensor_count = 1,
                                       .elem_count = bytes / 4, .forward_flops = 1, .backward_flops = 1};
@@ -149,7 +149,7 @@ TEST(auto_takes_what_is_faster_over_nodes)
     static const gf_algorithm others[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING, GF_ALGORITHM_HIERARCHY};
     for (size_t i = 0; i < 2 * LENGTH(rows); i++) {
         const struct row *row = &rows[i / 2];
-        struct gf_config_cluster cluster = flat((i % 2) ? 117e6 : 6.8e9);
+        struct tool_cluster cluster = flat((i % 2) ? 117e6 : 6.8e9);
         cluster.gpus_per_node = row->ranks;
         cluster.node_bandwidth = 1e10;
         cluster.network_latency = (i % 2) ? 40e-6 : 4e-6;
@@ -173,7 +173,7 @@ TEST(waits_between_the_phases_of_a_hierarchy_of_gpus_cost_next_to_nothing)
     static const plan_mode modes[] = {PLAN_RING, PLAN_OVERLAP};
     const struct plan_choice choice = {.algorithm = GF_ALGORITHM_HIERARCHY};
     for (size_t i = 0; i < LENGTH(modes); i++) {
-        struct gf_config_cluster cluster = flat(1e9);
+        struct tool_cluster cluster = flat(1e9);
         struct plan_row direct, staged;
         cluster.gpus_per_node = 4;
         cluster.node_bandwidth = 2e9;
@@ -292,7 +292,7 @@ TEST(a_world_larger_than_this_machine_is_planned)
 {
     /* 96 ranks of AlexNet: 23 GB of gradients, as much of history, half as much on the wire. */
     const struct plan_choice choice = {.fuse_bytes = 64 << 20};
-    struct gf_config_cluster cluster = flat(7e9);
+    struct tool_cluster cluster = flat(7e9);
     struct plan_model alexnet;
     struct plan_row row;
     struct rusage usage;
@@ -308,7 +308,7 @@ TEST(a_world_larger_than_this_machine_is_planned)
 TEST(a_smaller_share_is_not_slower)
 {
     static const double shares[] = {0.25, 0.20, 0.15, 0.12, 0.10};
-    struct gf_config_cluster cluster = flat(7e9);
+    struct tool_cluster cluster = flat(7e9);
     struct plan_model alexnet;
     double before_s = 1e9;
     assert_int_equal(plan_model_load("config/models/alexnet.cfg", &alexnet), 0);
@@ -339,14 +339,14 @@ TEST(predictions_are_those_that_were_looked_at)
     };
     for (size_t i = 0; i < LENGTH(pins); i++) {
         const struct plan_choice choice = {0};
-        struct gf_config_cluster cluster;
+        struct tool_cluster cluster;
         struct plan_model loaded;
         struct plan_row row;
         char path[128], error[GF_CONFIG_ERROR_BYTES];
         (void)snprintf(path, sizeof path, "config/models/%s.cfg", pins[i].model);
         assert_int_equal(plan_model_load(path, &loaded), 0);
         (void)snprintf(path, sizeof path, "config/clusters/%s.cfg", pins[i].cluster);
-        assert_int_equal(gf_config_cluster_load(path, &cluster, error), GF_OK);
+        assert_int_equal(tool_cluster_load(path, &cluster, error), GF_OK);
         assert_int_equal(plan_case_run(&loaded, &cluster, pins[i].mode, pins[i].gpus, &choice, &row), 0);
         expect_near(row.speedup, pins[i].speedup, 0.01, pins[i].model);
     }

@@ -9,15 +9,15 @@
 #define UNIT_S ((double)ELEMS * 4 / 1e9) /* fp32 at 1 GB/s */
 
 static struct gf_tensor tensors[] = {{.name = "w", .elem_count = ELEMS}};
-static struct gf_config_flops flops[] = {{8000, 16000, 1000}};
+static struct tool_flops flops[] = {{8000, 16000, 1000}};
 static struct plan_model model = {.name = "small", .tensors = tensors, .flops = flops, .tensor_count = 1,
                                   .elem_count = ELEMS, .forward_flops = 8000, .backward_flops = 16000,
                                   .sample = {.tokens = 100}};
 
 /* Two nodes of four, cards of 1 GB/s, all else at once; a step computes for 1 ms. */
-static struct gf_config_cluster two_nodes(void)
+static struct tool_cluster two_nodes(void)
 {
-    return (struct gf_config_cluster){.name = "two",
+    return (struct tool_cluster){.name = "two",
                                       .nodes = 2,
                                       .gpus_per_node = 4,
                                       .batch = 1,
@@ -27,7 +27,7 @@ static struct gf_config_cluster two_nodes(void)
                                       .gpu_flops = 24e6};
 }
 
-static struct plan_row row_of(const struct gf_config_cluster *cluster, plan_mode mode, uint32_t gpus,
+static struct plan_row row_of(const struct tool_cluster *cluster, plan_mode mode, uint32_t gpus,
                               gf_algorithm algorithm)
 {
     const struct plan_choice choice = {.algorithm = algorithm, .slice_bytes = 256u << 10}; /* four in a GPU's block */
@@ -43,14 +43,14 @@ static void expect_near(double got, double expected, double share, const char *w
 }
 
 /* With doubling each rank exchanges all with its like of the other node: four at once. */
-static double crossing_s(const struct gf_config_cluster *cluster)
+static double crossing_s(const struct tool_cluster *cluster)
 {
     return row_of(cluster, PLAN_RING, 8, GF_ALGORITHM_DOUBLING).exposed_s;
 }
 
 TEST(cards_of_a_node_share_its_load)
 {
-    struct gf_config_cluster cluster = two_nodes();
+    struct tool_cluster cluster = two_nodes();
     expect_near(crossing_s(&cluster), 4 * UNIT_S, 0.02, "one card for four");
     cluster.nics_per_node = 2;
     expect_near(crossing_s(&cluster), 2 * UNIT_S, 0.02, "two");
@@ -61,7 +61,7 @@ TEST(cards_of_a_node_share_its_load)
 /* A block of a quarter goes out of each GPU, and is added once: on two nodes as many bytes leave as it has. */
 TEST(gpus_of_a_node_use_all_its_cards)
 {
-    struct gf_config_cluster cluster = two_nodes();
+    struct tool_cluster cluster = two_nodes();
     cluster.gpu_direct = true;
     expect_near(row_of(&cluster, PLAN_RING, 8, GF_ALGORITHM_HIERARCHY).exposed_s, UNIT_S, 0.02, "one card for four");
     cluster.nics_per_node = 4;
@@ -79,7 +79,7 @@ TEST(gpus_of_a_node_use_all_its_cards)
 
 TEST(what_leaves_a_leaf_switch_shares_its_way_up)
 {
-    struct gf_config_cluster cluster = two_nodes();
+    struct tool_cluster cluster = two_nodes();
     cluster.nics_per_node = 4;
     cluster.leaf_nodes = 1; /* each node has its own, 4 GB/s wide upwards before */
     cluster.oversubscription = 1;
@@ -92,7 +92,7 @@ TEST(what_leaves_a_leaf_switch_shares_its_way_up)
 
 TEST(rails_keep_equal_cards_below_a_leaf_and_send_others_up)
 {
-    struct gf_config_cluster cluster = two_nodes();
+    struct tool_cluster cluster = two_nodes();
     struct plan_row ring, ring_up;
     cluster.nics_per_node = 4;
     cluster.rails = true;
@@ -107,7 +107,7 @@ TEST(rails_keep_equal_cards_below_a_leaf_and_send_others_up)
 
 TEST(links_in_pairs_are_slower_than_a_switch)
 {
-    struct gf_config_cluster cluster = two_nodes();
+    struct tool_cluster cluster = two_nodes();
     double n = 4;
     cluster.node_bandwidth = 3e9;
     expect_near(row_of(&cluster, PLAN_RING, 4, GF_ALGORITHM_RING).exposed_s, 2 * (n - 1) / n * UNIT_S / 3, 0.02,
@@ -119,7 +119,7 @@ TEST(links_in_pairs_are_slower_than_a_switch)
 /* Tail 2: the largest of 1, 2, 3 is 2, 8/3, 16/5; all of n together have n times the mean, 2. */
 TEST(stragglers_are_those_of_a_pareto_distribution)
 {
-    struct gf_config_cluster cluster = two_nodes();
+    struct tool_cluster cluster = two_nodes();
     double sum = 0;
     expect_near(plan_order_statistic(1, 1, 2), 2, 1e-9, "one");
     expect_near(plan_order_statistic(2, 2, 2), 8 / 3.0, 1e-9, "the later of two");
@@ -138,7 +138,7 @@ TEST(stragglers_are_those_of_a_pareto_distribution)
 TEST(a_device_launches_once_for_many_chunks)
 {
     static struct gf_tensor large[] = {{.name = "w", .elem_count = UINT64_C(16) << 20}};
-    struct gf_config_cluster cluster = two_nodes();
+    struct tool_cluster cluster = two_nodes();
     double host_s, device_s;
     cluster.op_cost = 1e-4;
     model.tensors = large;
@@ -153,7 +153,7 @@ TEST(a_device_launches_once_for_many_chunks)
 
 TEST(tokens_and_the_share_of_the_peak)
 {
-    struct gf_config_cluster cluster = two_nodes();
+    struct tool_cluster cluster = two_nodes();
     struct plan_row row;
     cluster.network_bandwidth = cluster.node_bandwidth = 1e15;
     cluster.gpu_peak_flops = 48e6; /* twice what is sustained */
@@ -166,7 +166,7 @@ TEST(tokens_and_the_share_of_the_peak)
  */
 TEST(checkpoints_are_as_far_apart_as_young_and_daly_say)
 {
-    struct gf_config_cluster cluster = two_nodes();
+    struct tool_cluster cluster = two_nodes();
     struct plan_failures f;
     cluster.gpus_per_node = 8;
     cluster.node_mtbf = 3e6;

@@ -14,7 +14,6 @@ static struct gf_stats stats;
 static struct gf_peer_stats peer_stats;
 static struct gf_trace_record record;
 static float floats[64], number;
-static char text[1024];
 
 static int close_context(void)
 {
@@ -64,7 +63,6 @@ static int close_context(void)
     X(rate, VALUE, "0111111111", gf_rate(gf, 0) * 4) \
     X(heartbeat, STATUS, "P......X.S", gf_heartbeat(gf)) \
     X(metric, VALUE, "0000000000", gf_metric(gf, 0)) \
-    X(metrics, VALUE, "0111111111", gf_metrics(gf, text, sizeof text) > 0) \
     X(open_poll, STATUS, "PA.....X.S", gf_open_poll(gf)) \
     X(open_wait, STATUS, "P......X.S", gf_open_wait(gf)) \
     X(peer_stats, STATUS, "P.........", gf_peer_stats(gf, 0, &peer_stats)) \

@@ -1,6 +1,7 @@
 /* Tensor tables: what loads, and what is refused where. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/config_file.h"
+#include "tools/common/tool_model.h"
 
 static struct gf_tensor tensors[GF_TENSORS_MAX];
 static char names[GF_TENSORS_MAX][48];
@@ -10,8 +11,10 @@ static gf_status tensors_load(const char *text, uint32_t tensor_max)
 {
     file_write(text, strlen(text));
     file_error[0] = '\0';
-    tensor_count = 77;
-    return gf_config_tensors(file_path, tensors, names, tensor_max, &tensor_count, file_error);
+    struct tool_model model = {.tensors = tensors, .names = names, .tensor_max = tensor_max, .tensor_count = 77};
+    gf_status status = tool_model_load(file_path, &model, file_error);
+    tensor_count = model.tensor_count;
+    return status;
 }
 
 TEST(tensor_tables_load)
@@ -94,9 +97,9 @@ TEST(ten_thousand_tensors_are_valid)
         (void)fprintf(file, "{ name = \"a.name.as.long.as.those.of.real.networks.%u\"; shape = [%u, 3]; flags = "
                       "[\"dense\"]; }%s\n", i % 10, i, (i < 9999) ? "," : " );");
     assert_int_equal(fclose(file), 0);
-    if (gf_config_tensors(file_path, tensors, names, GF_TENSORS_MAX, &tensor_count, file_error) != GF_OK)
-        fail_msg("%s", file_error);
-    assert_int_equal(tensor_count, 10000);
+    struct tool_model model = {.tensors = tensors, .names = names, .tensor_max = GF_TENSORS_MAX};
+    if (tool_model_load(file_path, &model, file_error) != GF_OK) fail_msg("%s", file_error);
+    assert_int_equal(model.tensor_count, 10000);
     for (unsigned i = 0; i < 10000; i++) assert_int_equal(tensors[i].elem_count, 3 * i);
 }
 

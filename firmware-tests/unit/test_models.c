@@ -2,12 +2,13 @@
  * for it, and the library takes it. */
 #include "firmware-tests/support/suite.h"
 #include "config/config.h"
+#include "tools/common/tool_model.h"
 
 #define FLAGS_SMALL (GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY)
 
 static struct gf_tensor tensors[GF_TENSORS_MAX];
 static char names[GF_TENSORS_MAX][48];
-static struct gf_config_flops flops[GF_TENSORS_MAX];
+static struct tool_flops flops[GF_TENSORS_MAX];
 static uint32_t tensor_count;
 
 /* `published` is the multiply-adds of a forward pass in 1e9, as commonly rounded: torchvision's documentation (alexnet,
@@ -55,8 +56,9 @@ static void model_read(const struct model *model)
     static char error[GF_CONFIG_ERROR_BYTES];
     char path[64];
     (void)snprintf(path, sizeof path, "config/models/%s.cfg", model->name);
-    if (gf_config_model(path, tensors, names, flops, GF_TENSORS_MAX, &tensor_count, error) != GF_OK)
-        fail_msg("%s", error);
+    struct tool_model file = {.tensors = tensors, .names = names, .flops = flops, .tensor_max = GF_TENSORS_MAX};
+    if (tool_model_load(path, &file, error) != GF_OK) fail_msg("%s", error);
+    tensor_count = file.tensor_count;
 }
 
 static bool is_head(const struct model *model, uint32_t tensor)

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "tools/check/check_preflight.h"
-#include "config/cluster.h"
 #include "tools/common/tool_args.h"
+#include "tools/common/tool_model.h"
 #include "tools/common/tool_output.h"
 #include "tools/common/tool_tensors.h"
 
@@ -59,23 +59,23 @@ static int preflight(const struct gf_config *config, const struct gf_tensor *ten
 /* A file for gf-plan and others: what it is, in a line; false where it is none. */
 static bool other_tell(const char *path)
 {
-    static struct gf_config_flops flops[GF_TENSORS_MAX];
+    static struct tool_flops flops[GF_TENSORS_MAX];
     static char error[GF_CONFIG_ERROR_BYTES];
-    struct gf_config_cluster cluster;
+    struct tool_cluster cluster;
     uint64_t elem_count = 0, forward = 0, backward = 0;
-    uint32_t count;
-    if (gf_config_model(path, tensors, names, flops, GF_TENSORS_MAX, &count, error) == GF_OK) {
-        for (uint32_t i = 0; i < count; i++) {
+    struct tool_model model = {.tensors = tensors, .names = names, .flops = flops, .tensor_max = GF_TENSORS_MAX};
+    if (tool_model_load(path, &model, error) == GF_OK) {
+        for (uint32_t i = 0; i < model.tensor_count; i++) {
             elem_count += tensors[i].elem_count;
             forward += flops[i].forward;
             backward += flops[i].backward;
         }
         (void)printf("%s: a model, no configuration: %u tensors, %llu elements, %.3f GFLOPs forward, %.3f backward\n"
-                     "It goes to --tensors of gf-check, --model of gf-perf and gf-plan.\n", path, count,
+                     "It goes to --tensors of gf-check, --model of gf-perf and gf-plan.\n", path, model.tensor_count,
                      (unsigned long long)elem_count, (double)forward * 1e-9, (double)backward * 1e-9);
         return true;
     }
-    if (gf_config_cluster_load(path, &cluster, error) != GF_OK) return false;
+    if (tool_cluster_load(path, &cluster, error) != GF_OK) return false;
     (void)printf("%s: a cluster to plan for, no configuration: %s%s%u nodes, %u GPUs each, %.3g GB/s of a node's "
                  "port, models with a rate: %u\nIt goes to --cluster of gf-plan.\n", path, cluster.name,
                  (cluster.name[0] != '\0') ? ", " : "", cluster.nodes, cluster.gpus_per_node,
@@ -86,19 +86,19 @@ static bool other_tell(const char *path)
 static int file_check(const char *path, const struct request *request)
 {
     const char *tensors_path = request->tensors_path;
-    const struct gf_tensor *table;
     static struct gf_config config;
     static char error[GF_CONFIG_ERROR_BYTES];
-    uint32_t tensor_count = TOOL_TENSOR_COUNT;
+    struct tool_model model = {.tensors = tensors, .names = names, .tensor_max = GF_TENSORS_MAX};
     gf_status status = gf_config_load(path, &config, error);
     if ((status != GF_OK) && !request->preflight && (tensors_path == NULL) && other_tell(path)) return EXIT_SUCCESS;
     if ((status == GF_OK) && (tensors_path != NULL))
-        status = gf_config_tensors(tensors_path, tensors, names, GF_TENSORS_MAX, &tensor_count, error);
+        status = tool_model_load(tensors_path, &model, error);
     if (status != GF_OK) {
         (void)fprintf(stderr, "gf-check: %s\n", error);
         return EXIT_FAILURE;
     }
-    table = (tensors_path != NULL) ? tensors : tool_tensors;
+    const struct gf_tensor *table = (tensors_path != NULL) ? tensors : tool_tensors;
+    uint32_t tensor_count = (tensors_path != NULL) ? model.tensor_count : TOOL_TENSOR_COUNT;
     if (request->preflight) return preflight(&config, table, tensor_count, request);
     gf_config_print(&config, path, stdout);
     (void)printf("\nhash: 0x%016llx\n", (unsigned long long)gf_config_hash(&config));

@@ -10,13 +10,14 @@
 #include <time.h>
 
 #include "config/config.h"
+#include "tools/common/tool_model.h"
 #include "tools/perf/perf_values.h"
 
 #define PAUSE_US 100.0 /* a slice of 256 KiB takes 2 ms at 1 Gbit/s, and several are under way */
 
 static struct gf_tensor tensors[GF_TENSORS_MAX];
 static char names[GF_TENSORS_MAX][48];
-static struct gf_config_flops flops[GF_TENSORS_MAX];
+static struct tool_flops flops[GF_TENSORS_MAX];
 static double ready_us[GF_TENSORS_MAX]; /* after the step's begin */
 
 struct replay {
@@ -199,8 +200,9 @@ int perf_model(const struct perf_options *options, struct perf_report *report)
     struct replay replay = {.options = options};
     struct perf_session session;
     int result;
-    if (gf_config_model(options->model_path, tensors, names, flops, GF_TENSORS_MAX, &replay.tensor_count, error) < 0)
-        return perf_refuse(error);
+    struct tool_model model = {.tensors = tensors, .names = names, .flops = flops, .tensor_max = GF_TENSORS_MAX};
+    if (tool_model_load(options->model_path, &model, error) < 0) return perf_refuse(error);
+    replay.tensor_count = model.tensor_count;
     replay.compute_us = schedule_make(options, replay.tensor_count);
     if (replay.compute_us < 0) return -1;
     if (options->plan.check && (config->sparse.enabled || (config->exchange.average != GF_AVERAGE_SUM) ||

@@ -13,7 +13,7 @@
 
 #include <stdio.h>
 
-#include "config/cluster.h"
+#include "tools/common/tool_model.h"
 #include "tools/plan/plan_world.h"
 
 /* Each is the one before it and something more, from PLAN_RING on. */
@@ -35,12 +35,12 @@ const char *plan_mode_name(plan_mode mode);
 struct plan_model {
     char name[256];               /* the file's, without folder and .cfg */
     struct gf_tensor *tensors;    /* [tensor_count], fp32 */
-    struct gf_config_flops *flops;
+    struct tool_flops *flops;
     char (*names)[48];
     uint32_t tensor_count;
     uint64_t elem_count;
     double forward_flops, backward_flops; /* a sample: an image, or a sequence */
-    struct gf_config_sample sample;
+    struct tool_sample sample;
 };
 /* 0, or -1 and said why on stderr. Memory is kept until the end. */
 int plan_model_load(const char *path, struct plan_model *model_out);
@@ -72,17 +72,17 @@ struct plan_row {
 };
 
 /* One GPU's time for a step, nothing exchanged. 0: the cluster knows no rate for the model. */
-double plan_compute_s(const struct plan_model *model, const struct gf_config_cluster *cluster,
+double plan_compute_s(const struct plan_model *model, const struct tool_cluster *cluster,
                       const struct plan_choice *choice);
-uint32_t plan_batch(const struct plan_model *model, const struct gf_config_cluster *cluster,
+uint32_t plan_batch(const struct plan_model *model, const struct tool_cluster *cluster,
                     const struct plan_choice *choice);
 /* A hierarchy needs several nodes of several GPUs each. */
-bool plan_mode_is_there(plan_mode mode, uint32_t gpus, const struct gf_config_cluster *cluster);
+bool plan_mode_is_there(plan_mode mode, uint32_t gpus, const struct tool_cluster *cluster);
 /* The configuration that a mode stands for. */
 void plan_mode_config(plan_mode mode, const struct plan_choice *choice, struct gf_config *config_out);
 /* 0, -1, or PLAN_NO_ROOM where a GPU's memory is too small, and said why on stderr. */
 #define PLAN_NO_ROOM 1
-int plan_case_run(const struct plan_model *model, const struct gf_config_cluster *cluster, plan_mode mode, uint32_t gpus,
+int plan_case_run(const struct plan_model *model, const struct tool_cluster *cluster, plan_mode mode, uint32_t gpus,
                   const struct plan_choice *choice, struct plan_row *row_out);
 
 /* ---- plan_cache.c: a line a case in a file, by everything that it depends on ---- */
@@ -91,13 +91,13 @@ struct plan_cache {
 };
 /* plan_case_run(), or what the file has; a new row is added to it at once. */
 int plan_cache_run(const struct plan_cache *cache, const struct plan_model *model,
-                   const struct gf_config_cluster *cluster, plan_mode mode, uint32_t gpus,
+                   const struct tool_cluster *cluster, plan_mode mode, uint32_t gpus,
                    const struct plan_choice *choice, struct plan_row *row_out);
 
 /* ---- plan_table.c, plan_svg.c ---- */
 struct plan_table {
     const struct plan_model *model;
-    const struct gf_config_cluster *cluster;
+    const struct tool_cluster *cluster;
     struct plan_row *rows;
     uint32_t row_count;
 };
@@ -121,7 +121,7 @@ void plan_progress_row(struct plan_progress *progress, uint32_t gpus);    /* it 
 
 /* ---- plan_job.c ---- */
 /* 0, or -1 and said by how much a GPU's memory is too small for what this configuration and the model ask for. */
-int plan_memory_check(const struct plan_model *model, const struct gf_config_cluster *cluster,
+int plan_memory_check(const struct plan_model *model, const struct tool_cluster *cluster,
                       const struct plan_choice *choice, const struct gf_config *config, const struct gf_tensor *tensors,
                       const char *what);
 /* Nodes fail independently, each after node_mtbf on average: the job after mtbf_s = node_mtbf / nodes. With d =
@@ -137,16 +137,16 @@ struct plan_failures {
     double mtbf_s, young_s, daly_s;
     double restart_share, elastic_share; /* of the time that counts: goodput */
 };
-struct plan_failures plan_failures_of(const struct gf_config_cluster *cluster, uint32_t gpus, double step_s);
+struct plan_failures plan_failures_of(const struct tool_cluster *cluster, uint32_t gpus, double step_s);
 double plan_tokens(const struct plan_model *model, const struct plan_row *row);
 /* FLOPs that the model has, a second, over the peak of the GPUs (arXiv 2204.02311, appendix B); 0: it is not known. */
-double plan_mfu(const struct plan_model *model, const struct gf_config_cluster *cluster, const struct plan_row *row);
+double plan_mfu(const struct plan_model *model, const struct tool_cluster *cluster, const struct plan_row *row);
 /* samples: that the run trains on, tokens of a language model; 0: not said. */
 void plan_job_print(const struct plan_table *table, double samples, FILE *out);
 
 /* 0 or -1, as main() answers. brief: without the sensitivity. */
 int plan_paper(bool brief, const struct plan_cache *cache);
-int plan_advise(const struct plan_model *model, const struct gf_config_cluster *cluster, uint32_t gpus,
+int plan_advise(const struct plan_model *model, const struct tool_cluster *cluster, uint32_t gpus,
                 const struct plan_choice *choice, const struct plan_cache *cache, const char *config_path);
 
 __attribute__((format(printf, 1, 2))) int plan_refuse(const char *format, ...); /* a line on stderr; -1 */

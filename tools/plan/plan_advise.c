@@ -10,7 +10,7 @@
 
 struct search {
     const struct plan_model *model;
-    const struct gf_config_cluster *cluster;
+    const struct tool_cluster *cluster;
     const struct plan_cache *cache;
     uint32_t gpus;
     struct plan_choice best;
@@ -139,7 +139,7 @@ static void layers_advise(const struct search *search)
                  "batch is below W / D of one image.\n  %-34s %10s %12s  %-6s %s\n", batch, "layer", "W MB", "D MB", "better",
                  "below a batch of");
     for (uint32_t i = 0; i < model->tensor_count; i++) {
-        const struct gf_config_flops *flops = &model->flops[i];
+        const struct tool_flops *flops = &model->flops[i];
         double weights = (double)model->tensors[i].elem_count, inputs = (double)flops->inputs;
         if ((inputs <= 0) || (weights <= 0)) continue;
         data_all += weights;
@@ -182,7 +182,7 @@ static int batch_advise(struct search *search)
     return 0;
 }
 
-int plan_advise(const struct plan_model *model, const struct gf_config_cluster *cluster, uint32_t gpus,
+int plan_advise(const struct plan_model *model, const struct tool_cluster *cluster, uint32_t gpus,
                 const struct plan_choice *choice, const struct plan_cache *cache, const char *config_path)
 {
     struct search search = {.model = model, .cluster = cluster, .cache = cache, .gpus = gpus, .best = *choice,

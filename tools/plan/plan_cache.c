@@ -12,12 +12,12 @@
 static uint64_t hash_real(uint64_t hash, double value) { return gf_fnv_bytes(hash, &value, sizeof value); }
 
 /* As a file says it, so that no key can be forgotten. */
-static uint64_t hash_cluster(uint64_t hash, const struct gf_config_cluster *cluster)
+static uint64_t hash_cluster(uint64_t hash, const struct tool_cluster *cluster)
 {
     char *text = NULL;
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);
-    if (file != NULL) gf_config_cluster_print(cluster, file);
+    if (file != NULL) tool_cluster_print(cluster, file);
     if ((file == NULL) || (fclose(file) != 0)) {
         (void)plan_refuse("no memory");
         exit(EXIT_FAILURE);
@@ -27,7 +27,7 @@ static uint64_t hash_cluster(uint64_t hash, const struct gf_config_cluster *clus
     return hash;
 }
 
-static uint64_t case_hash(const struct plan_model *model, const struct gf_config_cluster *cluster, plan_mode mode,
+static uint64_t case_hash(const struct plan_model *model, const struct tool_cluster *cluster, plan_mode mode,
                           uint32_t gpus, const struct plan_choice *choice)
 {
     struct gf_config config;
@@ -88,7 +88,7 @@ static int cache_add(const char *path, uint64_t hash, const struct plan_row *row
 }
 
 int plan_cache_run(const struct plan_cache *cache, const struct plan_model *model,
-                   const struct gf_config_cluster *cluster, plan_mode mode, uint32_t gpus,
+                   const struct tool_cluster *cluster, plan_mode mode, uint32_t gpus,
                    const struct plan_choice *choice, struct plan_row *row_out)
 {
     struct plan_row row = {.mode = mode, .gpus = gpus};

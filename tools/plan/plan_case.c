@@ -41,11 +41,11 @@ int plan_model_load(const char *path, struct plan_model *model_out)
                                .flops = calloc(GF_TENSORS_MAX, sizeof *model.flops),
                                .names = calloc(GF_TENSORS_MAX, sizeof *model.names)};
     if ((model.tensors == NULL) || (model.flops == NULL) || (model.names == NULL)) return plan_refuse("no memory");
-    struct gf_config_table table = {.tensors = model.tensors, .names = model.names, .flops = model.flops,
-                                    .tensor_max = GF_TENSORS_MAX};
-    if (gf_config_table_load(path, &table, error) < 0) return plan_refuse("%s", error);
-    model.tensor_count = table.tensor_count;
-    model.sample = table.sample;
+    struct tool_model file = {
+        .tensors = model.tensors, .names = model.names, .flops = model.flops, .tensor_max = GF_TENSORS_MAX};
+    if (tool_model_load(path, &file, error) < 0) return plan_refuse("%s", error);
+    model.tensor_count = file.tensor_count;
+    model.sample = file.sample;
     model_name(path, model.name, sizeof model.name);
     for (uint32_t i = 0; i < model.tensor_count; i++) {
         model.elem_count += model.tensors[i].elem_count;
@@ -57,14 +57,14 @@ int plan_model_load(const char *path, struct plan_model *model_out)
     return 0;
 }
 
-static int model_find(const struct plan_model *model, const struct gf_config_cluster *cluster)
+static int model_find(const struct plan_model *model, const struct tool_cluster *cluster)
 {
     for (uint32_t i = 0; i < cluster->model_count; i++)
         if (strcmp(cluster->models[i].name, model->name) == 0) return (int)i;
     return -1;
 }
 
-uint32_t plan_batch(const struct plan_model *model, const struct gf_config_cluster *cluster,
+uint32_t plan_batch(const struct plan_model *model, const struct tool_cluster *cluster,
                     const struct plan_choice *choice)
 {
     int found = model_find(model, cluster);
@@ -72,7 +72,7 @@ uint32_t plan_batch(const struct plan_model *model, const struct gf_config_clust
     return ((found >= 0) && (cluster->models[found].batch > 0)) ? cluster->models[found].batch : cluster->batch;
 }
 
-double plan_compute_s(const struct plan_model *model, const struct gf_config_cluster *cluster,
+double plan_compute_s(const struct plan_model *model, const struct tool_cluster *cluster,
                       const struct plan_choice *choice)
 {
     int found = model_find(model, cluster);
@@ -113,7 +113,7 @@ void plan_mode_config(plan_mode mode, const struct plan_choice *choice, struct g
 static uint64_t ns_of(double seconds) { return (uint64_t)(seconds * 1e9 + 0.5); }
 
 /* A leaf has as many bytes upwards as to its cards, divided by the oversubscription. */
-static double leaf_bandwidth(const struct gf_config_cluster *cluster)
+static double leaf_bandwidth(const struct tool_cluster *cluster)
 {
     double cards = (cluster->leaf_nodes > 0) ? cluster->leaf_nodes : cluster->nodes;
     if (!cluster->rails && (cluster->leaf_nodes == 0)) return 0;
@@ -121,7 +121,7 @@ static double leaf_bandwidth(const struct gf_config_cluster *cluster)
     return cards * cluster->network_bandwidth / ((cluster->oversubscription > 1) ? cluster->oversubscription : 1);
 }
 
-static struct plan_network network_of(const struct gf_config_cluster *cluster)
+static struct plan_network network_of(const struct tool_cluster *cluster)
 {
     return (struct plan_network){.ranks_per_node = cluster->gpus_per_node, .node_cards = cluster->nics_per_node,
                                  .rails = cluster->rails, .leaf_nodes = cluster->leaf_nodes,
@@ -164,7 +164,7 @@ static void row_fill(const struct plan_result *result, double images, const stru
     row->buffers = result->buffer_count;
 }
 
-static int case_simulate(const struct plan_model *model, const struct gf_config_cluster *cluster, plan_mode mode,
+static int case_simulate(const struct plan_model *model, const struct tool_cluster *cluster, plan_mode mode,
                          const struct plan_choice *choice, double compute_s, struct plan_row *row)
 {
     struct plan_setup setup = {.world = row->gpus, .network = network_of(cluster), .tensors = model->tensors,
@@ -201,7 +201,7 @@ static int case_simulate(const struct plan_model *model, const struct gf_config_
     return 0;
 }
 
-bool plan_mode_is_there(plan_mode mode, uint32_t gpus, const struct gf_config_cluster *cluster)
+bool plan_mode_is_there(plan_mode mode, uint32_t gpus, const struct tool_cluster *cluster)
 {
     const struct gf_tensor tensor = {.name = "x", .elem_count = 1};
     struct gf_config config = {.job = {.world = gpus, .ignore_environment = true},
@@ -212,7 +212,7 @@ bool plan_mode_is_there(plan_mode mode, uint32_t gpus, const struct gf_config_cl
            (gf_measure(&config, &tensor, 1, &need) == GF_OK);
 }
 
-int plan_case_run(const struct plan_model *model, const struct gf_config_cluster *cluster, plan_mode mode, uint32_t gpus,
+int plan_case_run(const struct plan_model *model, const struct tool_cluster *cluster, plan_mode mode, uint32_t gpus,
                   const struct plan_choice *choice, struct plan_row *row_out)
 {
     struct plan_row row = {.mode = mode, .gpus = gpus};

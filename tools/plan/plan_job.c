@@ -24,7 +24,7 @@ static double activation_bytes(const struct plan_model *model)
     return 4 * values; /* what enters a layer, and what it is before its non-linearity, in 16 bits */
 }
 
-int plan_memory_check(const struct plan_model *model, const struct gf_config_cluster *cluster,
+int plan_memory_check(const struct plan_model *model, const struct tool_cluster *cluster,
                       const struct plan_choice *choice, const struct gf_config *config, const struct gf_tensor *tensors,
                       const char *what)
 {
@@ -50,7 +50,7 @@ int plan_memory_check(const struct plan_model *model, const struct gf_config_clu
 
 /* ---- failures ---- */
 
-struct plan_failures plan_failures_of(const struct gf_config_cluster *cluster, uint32_t gpus, double step_s)
+struct plan_failures plan_failures_of(const struct tool_cluster *cluster, uint32_t gpus, double step_s)
 {
     struct plan_failures f = {.nodes = (gpus + cluster->gpus_per_node - 1) / cluster->gpus_per_node};
     double cost = cluster->checkpoint_cost, elastic = (cluster->elastic_cost > 0) ? cluster->elastic_cost : ELASTIC_S,
@@ -68,7 +68,7 @@ struct plan_failures plan_failures_of(const struct gf_config_cluster *cluster, u
 
 /* ---- the run ---- */
 
-double plan_mfu(const struct plan_model *model, const struct gf_config_cluster *cluster, const struct plan_row *row)
+double plan_mfu(const struct plan_model *model, const struct tool_cluster *cluster, const struct plan_row *row)
 {
     double flops = (model->forward_flops + model->backward_flops) * row->images_per_second;
     return (cluster->gpu_peak_flops > 0) ? flops / (row->gpus * cluster->gpu_peak_flops) : 0;
@@ -82,7 +82,7 @@ double plan_tokens(const struct plan_model *model, const struct plan_row *row)
 static void cost_print(const struct plan_table *table, const struct plan_row *row, double share, double samples,
                        FILE *out)
 {
-    const struct gf_config_cluster *cluster = table->cluster;
+    const struct tool_cluster *cluster = table->cluster;
     double rate = (table->model->sample.tokens > 0) ? plan_tokens(table->model, row) : row->images_per_second;
     double hours = samples / (rate * share) / HOUR_S;
     (void)fprintf(out, "%s%.4g %s in %.4g h, %.4g GPU-hours", (cluster->node_mtbf > 0) ? "; " : " ", samples,
@@ -93,7 +93,7 @@ static void cost_print(const struct plan_table *table, const struct plan_row *ro
 
 void plan_job_print(const struct plan_table *table, double samples, FILE *out)
 {
-    const struct gf_config_cluster *cluster = table->cluster;
+    const struct tool_cluster *cluster = table->cluster;
     if ((cluster->node_mtbf <= 0) && (samples <= 0)) return;
     (void)fprintf(out, "\nThe run, by the fastest row of each number of GPUs\n");
     for (uint32_t i = 0; i < table->row_count; i++) {

@@ -52,15 +52,15 @@ static int modes_read(const char *text, plan_mode *modes_out)
     }
 }
 
-static int cluster_read(const struct options *options, struct gf_config_cluster *cluster)
+static int cluster_read(const struct options *options, struct tool_cluster *cluster)
 {
     char error[GF_CONFIG_ERROR_BYTES];
-    if (gf_config_cluster_load(options->cluster, cluster, error) < 0) return plan_refuse("%s", error);
-    if ((options->set != NULL) && (gf_config_cluster_set(cluster, options->set, "--set", error) < 0)) {
+    if (tool_cluster_load(options->cluster, cluster, error) < 0) return plan_refuse("%s", error);
+    if ((options->set != NULL) && (tool_cluster_set(cluster, options->set, "--set", error) < 0)) {
         (void)plan_refuse("%s", error);
         exit(TOOL_EXIT_USAGE); /* a wrong command line, and nothing was begun */
     }
-    return (gf_config_cluster_check(cluster, options->cluster, error) < 0) ? plan_refuse("%s", error) : 0;
+    return (tool_cluster_check(cluster, options->cluster, error) < 0) ? plan_refuse("%s", error) : 0;
 }
 
 static int choice_read(const struct options *options, struct gf_config *config, struct plan_choice *choice)
@@ -123,7 +123,7 @@ static int table_run(struct plan_table *table, const struct plan_choice *choice,
     return 0;
 }
 
-static int tables_run(const struct options *options, const struct gf_config_cluster *cluster,
+static int tables_run(const struct options *options, const struct tool_cluster *cluster,
                       const struct plan_model *model, const struct plan_choice *choice, const struct plan_cache *cache)
 {
     static struct plan_row rows[LIST_MAX * PLAN_MODE_COUNT];
@@ -148,7 +148,7 @@ static int tables_run(const struct options *options, const struct gf_config_clus
 static int plan_run(const struct options *options)
 {
     static struct gf_config config;
-    struct gf_config_cluster cluster;
+    struct tool_cluster cluster;
     struct plan_model model;
     struct plan_choice choice;
     struct plan_cache cache = {.path = options->cache};
@@ -157,7 +157,7 @@ static int plan_run(const struct options *options)
     if (options->paper) return plan_paper(options->brief, &cache);
     if ((choice_read(options, &config, &choice) != 0) || (cluster_read(options, &cluster) != 0)) return -1;
     if (options->show) {
-        gf_config_cluster_print(&cluster, stdout);
+        tool_cluster_print(&cluster, stdout);
         return 0;
     }
     if (strcmp(config.device.driver, "cuda") == 0 && !cluster.gpu_direct && !(cluster.host_bandwidth > 0))
@@ -267,8 +267,8 @@ static int program(int argc, char **argv)
     if (options.cluster == NULL) options.cluster = tool_data("clusters/gradientflow.cfg");
     if (options.model == NULL) options.model = tool_data("models/alexnet.cfg");
     if (options.keys != NULL) {
-        if (strcmp(options.keys, "model") == 0) gf_config_model_keys(stdout);
-        else gf_config_cluster_keys(stdout);
+        if (strcmp(options.keys, "model") == 0) tool_model_keys(stdout);
+        else tool_cluster_keys(stdout);
         return EXIT_SUCCESS;
     }
     if (options.transformer != NULL)

@@ -81,13 +81,13 @@ static int model_load(const char *name, struct plan_model *model_out)
     return plan_model_load(path, model_out);
 }
 
-static int cluster_load(const char *name, struct gf_config_cluster *cluster_out)
+static int cluster_load(const char *name, struct tool_cluster *cluster_out)
 {
     static const char *folder;
     char path[1400], error[GF_CONFIG_ERROR_BYTES];
     if (folder == NULL) folder = tool_data("clusters");
     (void)snprintf(path, sizeof path, "%s/%s.cfg", folder, name);
-    return (gf_config_cluster_load(path, cluster_out, error) < 0) ? plan_refuse("%s", error) : 0;
+    return (tool_cluster_load(path, cluster_out, error) < 0) ? plan_refuse("%s", error) : 0;
 }
 
 static int headline_run(const struct headline *line, const struct plan_cache *cache, double *minutes_out)
@@ -95,7 +95,7 @@ static int headline_run(const struct headline *line, const struct plan_cache *ca
     struct gf_config whole = {.exchange = {.algorithm = GF_ALGORITHM_TREE, .fuse_bytes = UINT64_C(1) << 30,
                                            .cut_bytes = PLAN_CUT_NEVER}};
     struct plan_choice choice = {.config = line->whole ? &whole : NULL, .batch = line->batch};
-    struct gf_config_cluster cluster;
+    struct tool_cluster cluster;
     struct plan_model model;
     struct plan_row row;
     if ((cluster_load(line->cluster, &cluster) != 0) || (model_load(line->model, &model) != 0)) return -1;
@@ -138,7 +138,7 @@ static int earlier_print(const double *minutes)
 }
 
 /* FireCaffe's comparison: GoogLeNet's 53 MB at 56 Gbit/s, nothing but the exchange. */
-static int exchange_run(const struct plan_model *model, const struct gf_config_cluster *cluster, plan_mode mode,
+static int exchange_run(const struct plan_model *model, const struct tool_cluster *cluster, plan_mode mode,
                         gf_algorithm algorithm, uint32_t gpus, const struct plan_cache *cache, double *seconds_out)
 {
     struct gf_config whole = {
@@ -153,7 +153,7 @@ static int exchange_run(const struct plan_model *model, const struct gf_config_c
 static int exchanges_print(const struct plan_cache *cache)
 {
     static const uint32_t worlds[] = {4, 16, 64, 128};
-    const struct gf_config_cluster cluster = {.name = "56 Gbit/s", .nodes = 128, .gpus_per_node = 1, .batch = 1,
+    const struct tool_cluster cluster = {.name = "56 Gbit/s", .nodes = 128, .gpus_per_node = 1, .batch = 1,
                                               .network_bandwidth = 7e9, .op_bandwidth = 1e15, .gpu_flops = 1e12};
     struct plan_model model;
     if (model_load("googlenet", &model) != 0) return -1;
@@ -198,7 +198,7 @@ static const struct sensitivity {
     {"ResNet-50, spread", "resnet50", INPUT_SPREAD, {0, 0.02, 0.04, 0.06}},
 };
 
-static void input_set(plan_input input, double value, struct plan_choice *choice, struct gf_config_cluster *cluster)
+static void input_set(plan_input input, double value, struct plan_choice *choice, struct tool_cluster *cluster)
 {
     switch (input) {
     case INPUT_KEEP: choice->keep_share = value; break;
@@ -214,14 +214,14 @@ static void input_set(plan_input input, double value, struct plan_choice *choice
     }
 }
 
-static int line_run(const struct sensitivity *line, const struct gf_config_cluster *cluster,
+static int line_run(const struct sensitivity *line, const struct tool_cluster *cluster,
                     const struct plan_cache *cache)
 {
     struct plan_model model;
     if (model_load(line->model, &model) != 0) return -1;
     (void)printf("  %-28s", line->what);
     for (int i = 0; (i < VALUES_MAX) && ((i == 0) || (line->values[i] > 0)); i++) {
-        struct gf_config_cluster changed = *cluster;
+        struct tool_cluster changed = *cluster;
         struct plan_choice choice = {0};
         struct plan_row row;
         input_set(line->input, line->values[i], &choice, &changed);
@@ -235,7 +235,7 @@ static int line_run(const struct sensitivity *line, const struct gf_config_clust
 
 static int sensitivity_print(const struct plan_cache *cache)
 {
-    struct gf_config_cluster cluster;
+    struct tool_cluster cluster;
     if (cluster_load("gradientflow", &cluster) != 0) return -1;
     (void)printf("\nSensitivity: the speed-up on 512 GPUs, all together, where one input is another\n");
     for (size_t i = 0; i < sizeof sensitivities / sizeof sensitivities[0]; i++)

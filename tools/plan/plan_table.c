@@ -11,7 +11,7 @@
 
 void plan_table_head(const struct plan_table *table, const struct plan_choice *choice, FILE *out)
 {
-    const struct gf_config_cluster *cluster = table->cluster;
+    const struct tool_cluster *cluster = table->cluster;
     (void)fprintf(out, "cluster   %s: %u nodes of %u GPUs, %.3g GB/s and %.3g us between nodes", cluster->name,
                   cluster->nodes, cluster->gpus_per_node, cluster->network_bandwidth * 1e-9,
                   cluster->network_latency * 1e6);

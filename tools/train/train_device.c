@@ -23,9 +23,11 @@ static const char *const kernel_names[KERNEL_COUNT] = {
 const char *device_refuses(const struct train_options *options)
 {
     if (image == NULL)
-        return "device.driver = cuda: this gf-train was built without nvcc and has no kernels; allowed is host";
+        return "device.driver = cuda: this gf-train was built without nvcc and has no kernels; "
+               "allowed is host";
     if (options->precision != GF_TYPE_F32)
-        return "--precision with device.driver = cuda: the kernels of this program compute in fp32; allowed is fp32";
+        return "--precision with device.driver = cuda: the kernels of this program compute in "
+               "fp32; allowed is fp32";
     return NULL;
 }
 
@@ -37,7 +39,8 @@ static uint64_t weight_elems(const struct net_model *model)
 }
 
 /* Weights, losses, hits, input, labels. */
-static size_t host_lay(struct device *device, const struct net_model *model, uint32_t images_max, char *base)
+static size_t host_lay(struct device *device, const struct net_model *model, uint32_t images_max,
+                       char *base)
 {
     size_t used = 0;
     size_t wide = DATA_SIDE + 2u * model->input_border;
@@ -64,7 +67,8 @@ size_t device_host_bytes(const struct net_model *model, uint32_t images_max)
 }
 
 /* The network's workspace, then what the loss gives. */
-static size_t device_lay(struct device *device, const struct net_model *model, uint32_t images_max, char *base)
+static size_t device_lay(struct device *device, const struct net_model *model, uint32_t images_max,
+                         char *base)
 {
     size_t used = net_measure(model, &layers_device, images_max);
     float *losses = net_take(base, &used, images_max * sizeof(float));
@@ -76,7 +80,8 @@ static size_t device_lay(struct device *device, const struct net_model *model, u
     return used;
 }
 
-gf_status device_open(struct device *device, const struct gf_config *config, struct net *host_net, void *host)
+gf_status device_open(struct device *device, const struct gf_config *config, struct net *host_net,
+                      void *host)
 {
     const struct gf_gpu_driver *driver = GF_WITH_CUDA ? &gf_gpu_cuda : NULL;
     const struct net_model *model = host_net->model;
@@ -101,7 +106,8 @@ gf_status device_open(struct device *device, const struct gf_config *config, str
                             "there is no memory for the device's state");
     gf_status status = driver->open(&setup, device->state, &device->gpu, &device->fault);
     if (status < 0) return status;
-    device->queue = (struct gf_queue){.gpu = device->gpu, .stream = device->gpu->streams[GF_STREAM_MAIN]};
+    device->queue =
+        (struct gf_queue){.gpu = device->gpu, .stream = device->gpu->streams[GF_STREAM_MAIN]};
     device_lay(device, model, images_max, (char *)(uintptr_t)device->gpu->arena);
     status = driver->host_register(device->gpu, host, device_host_bytes(model, images_max));
     if (status < 0) {
@@ -160,7 +166,8 @@ static gf_mem mem(const void *address)
 static void copy(struct device *device, void *dst, const void *src, size_t size_bytes)
 {
     gf_status *status = &device->net.status;
-    if (*status >= 0) *status = device->gpu->driver->copy(&device->queue, mem(dst), mem(src), size_bytes);
+    if (*status >= 0)
+        *status = device->gpu->driver->copy(&device->queue, mem(dst), mem(src), size_bytes);
 }
 
 /* The others hear that this rank is alive. */
@@ -178,7 +185,8 @@ gf_status device_weights_put(struct device *device)
 {
     const struct net_model *model = device->net.model;
     for (uint32_t i = 0; i < model->tensor_count; i++)
-        copy(device, device->net.weight[i], device->host_net->weight[i], model->tensors[i].elem_count * sizeof(float));
+        copy(device, device->net.weight[i], device->host_net->weight[i],
+             model->tensors[i].elem_count * sizeof(float));
     return finish(device);
 }
 
@@ -188,7 +196,8 @@ gf_status device_weights_get(struct device *device)
     gf_status status = device_follow(device);
     if (status < 0) return status;
     for (uint32_t i = 0; i < model->tensor_count; i++)
-        copy(device, device->host_net->weight[i], device->net.weight[i], model->tensors[i].elem_count * sizeof(float));
+        copy(device, device->host_net->weight[i], device->net.weight[i],
+             model->tensors[i].elem_count * sizeof(float));
     return finish(device);
 }
 
@@ -204,12 +213,15 @@ static void blocks_launch(struct device *device, uint32_t kernel, uint64_t block
     uint32_t most = device->gpu->blocks[kernel];
     uint32_t count = (blocks < most) ? (uint32_t)blocks : most;
     if ((device->net.status < 0) || (blocks == 0)) return;
-    device->net.status = device->gpu->driver->launch(&device->queue, kernel, count, TRAIN_KERNEL_THREADS, list);
+    device->net.status =
+        device->gpu->driver->launch(&device->queue, kernel, count, TRAIN_KERNEL_THREADS, list);
 }
 
-static void threads_launch(struct device *device, uint32_t kernel, uint64_t thread_count, void *args)
+static void threads_launch(struct device *device, uint32_t kernel, uint64_t thread_count,
+                           void *args)
 {
-    blocks_launch(device, kernel, (thread_count + TRAIN_KERNEL_THREADS - 1u) / TRAIN_KERNEL_THREADS, args);
+    blocks_launch(device, kernel, (thread_count + TRAIN_KERNEL_THREADS - 1u) / TRAIN_KERNEL_THREADS,
+                  args);
 }
 
 gf_status device_step(struct device *device, float scale)
@@ -256,14 +268,15 @@ void device_abandon(struct device *device)
 {
     gf_status status;
     if (device->net.status == GF_ERR_DEVICE) return;
-    while ((status = device->gpu->driver->finished(&device->queue)) == GF_AGAIN) {}
+    while ((status = device->gpu->driver->finished(&device->queue)) == GF_AGAIN) {
+    }
     device->net.status = status;
 }
 
 /* ---- layers ---- */
 
-static void device_gemm(struct device *device, bool a_flipped, bool b_flipped, size_t m, size_t n, size_t k,
-                        const float *a, const float *b, bool adds, float *c)
+static void device_gemm(struct device *device, bool a_flipped, bool b_flipped, size_t m, size_t n,
+                        size_t k, const float *a, const float *b, bool adds, float *c)
 {
     struct gf_train_gemm_args args = {
         .a = mem(a),
@@ -291,7 +304,8 @@ static void device_unfold(struct device *device, const float *in, size_t image_c
         .channels = channels,
         .kernel = kernel,
     };
-    threads_launch(device, KERNEL_train_unfold, image_count * side * side * kernel * kernel * channels, &args);
+    threads_launch(device, KERNEL_train_unfold,
+                   image_count * side * side * kernel * kernel * channels, &args);
 }
 
 static void device_fold(struct device *device, const float *rows, size_t image_count, uint32_t side,
@@ -305,11 +319,13 @@ static void device_fold(struct device *device, const float *rows, size_t image_c
         .channels = channels,
         .kernel = kernel,
     };
-    threads_launch(device, KERNEL_train_fold, image_count * layer_bordered_elems(side, channels, kernel), &args);
+    threads_launch(device, KERNEL_train_fold,
+                   image_count * layer_bordered_elems(side, channels, kernel), &args);
 }
 
-static void device_relu_pool(struct device *device, const float *in, const float *bias, size_t image_count,
-                             uint32_t side, uint32_t channels, uint32_t border, float *out, uint8_t *winner)
+static void device_relu_pool(struct device *device, const float *in, const float *bias,
+                             size_t image_count, uint32_t side, uint32_t channels, uint32_t border,
+                             float *out, uint8_t *winner)
 {
     struct gf_train_pool_args args = {
         .in = mem(in),
@@ -324,7 +340,8 @@ static void device_relu_pool(struct device *device, const float *in, const float
     threads_launch(device, KERNEL_train_pool, image_count * side * side / 4u * channels, &args);
 }
 
-static void column_sum(struct device *device, const float *rows, size_t row_count, size_t width, bool adds, float *sum)
+static void column_sum(struct device *device, const float *rows, size_t row_count, size_t width,
+                       bool adds, float *sum)
 {
     struct gf_train_column_sum_args args = {
         .rows = mem(rows),
@@ -336,14 +353,16 @@ static void column_sum(struct device *device, const float *rows, size_t row_coun
     blocks_launch(device, KERNEL_train_column_sum, width, &args);
 }
 
-static void device_column_sum(struct device *device, const float *rows, size_t row_count, size_t width, float *sum)
+static void device_column_sum(struct device *device, const float *rows, size_t row_count,
+                              size_t width, float *sum)
 {
     column_sum(device, rows, row_count, width, false, sum);
 }
 
-static void device_relu_pool_back(struct device *device, const float *out_gradient, const uint8_t *winner,
-                                  size_t image_count, uint32_t side, uint32_t channels, uint32_t border,
-                                  float *in_gradient, bool adds, float *bias_gradient)
+static void device_relu_pool_back(struct device *device, const float *out_gradient,
+                                  const uint8_t *winner, size_t image_count, uint32_t side,
+                                  uint32_t channels, uint32_t border, float *in_gradient, bool adds,
+                                  float *bias_gradient)
 {
     uint64_t points = image_count * side * side;
     struct gf_train_pool_back_args args = {
@@ -359,8 +378,8 @@ static void device_relu_pool_back(struct device *device, const float *out_gradie
     column_sum(device, in_gradient, points, channels, adds, bias_gradient);
 }
 
-static void device_bias(struct device *device, float *rows, const float *bias, size_t row_count, size_t width,
-                        bool relu)
+static void device_bias(struct device *device, float *rows, const float *bias, size_t row_count,
+                        size_t width, bool relu)
 {
     struct gf_train_bias_args args = {
         .rows = mem(rows),
@@ -372,9 +391,11 @@ static void device_bias(struct device *device, float *rows, const float *bias, s
     threads_launch(device, KERNEL_train_bias, row_count * width, &args);
 }
 
-static void device_relu_back(struct device *device, float *gradient, const float *out, size_t elem_count)
+static void device_relu_back(struct device *device, float *gradient, const float *out,
+                             size_t elem_count)
 {
-    struct gf_train_relu_back_args args = {.gradient = mem(gradient), .out = mem(out), .elem_count = elem_count};
+    struct gf_train_relu_back_args args = {
+        .gradient = mem(gradient), .out = mem(out), .elem_count = elem_count};
     threads_launch(device, KERNEL_train_relu_back, elem_count, &args);
 }
 

@@ -1,6 +1,7 @@
-/* gf-train's network on a GPU: activations in device memory of the tool's own, weights and gradients where the library
- * put them, everything on one stream that the library is told of. The GPU is reached through the library's own driver
- * table (drivers/gpu.h), opened a second time: arena, stream and kernels are the tool's. */
+/* gf-train's network on a GPU: activations in device memory of the tool's own, weights and
+ * gradients where the library put them, everything on one stream that the library is told of. The
+ * GPU is reached through the library's own driver table (drivers/gpu.h), opened a second time:
+ * arena, stream and kernels are the tool's. */
 #ifndef GF_TRAIN_DEVICE_H
 #define GF_TRAIN_DEVICE_H
 
@@ -15,10 +16,10 @@ struct device {
     struct gf_fault fault; /* of open */
     void *state;           /* the driver's */
     gf_context *gf;
-    struct net net;        /* on the device; its status sticks: after a failure nothing more is queued */
-    float *losses;         /* [images_max] there */
+    struct net net; /* on the device; its status sticks: after a failure nothing more is queued */
+    float *losses;  /* [images_max] there */
     uint32_t *hits;
-    struct net *host_net;  /* brings images and first weights, and tests with the last weights */
+    struct net *host_net; /* brings images and first weights, and tests with the last weights */
     /* Registered host memory. */
     void *host;
     float *host_losses;
@@ -29,9 +30,10 @@ struct device {
 const char *device_refuses(const struct train_options *options);
 /* Bytes of page-aligned host memory that device_open() wants. */
 size_t device_host_bytes(const struct net_model *model, uint32_t images_max);
-/* host is zeroed and the device's until device_close(); host_net's weights, input and labels lie in it from now on. A
- * failure is told by device_error(). */
-gf_status device_open(struct device *device, const struct gf_config *config, struct net *host_net, void *host);
+/* host is zeroed and the device's until device_close(); host_net's weights, input and labels lie in
+ * it from now on. A failure is told by device_error(). */
+gf_status device_open(struct device *device, const struct gf_config *config, struct net *host_net,
+                      void *host);
 void device_close(struct device *device);
 /* One line; empty if nothing failed. */
 const char *device_error(const struct device *device);
@@ -42,20 +44,21 @@ gf_status device_weights_put(struct device *device);
 gf_status device_weights_get(struct device *device);
 /* Between steps: what device_step() queues comes after the library's last update. */
 gf_status device_follow(struct device *device);
-/* Forward, loss and backward of the images that host_net was loaded with, each gradient declared ready after its
- * kernels. Queues and returns; device_step_end() waits, and gives the sum of the losses. */
+/* Forward, loss and backward of the images that host_net was loaded with, each gradient declared
+ * ready after its kernels. Queues and returns; device_step_end() waits, and gives the sum of the
+ * losses. */
 gf_status device_step(struct device *device, float scale);
 gf_status device_step_end(struct device *device, double *loss_out, uint32_t *hits_out);
 
-/* A step has failed that the other ranks may go on without: what was queued of it ends, and its status is forgotten,
- * unless the device itself has failed. */
+/* A step has failed that the other ranks may go on without: what was queued of it ends, and its
+ * status is forgotten, unless the device itself has failed. */
 void device_abandon(struct device *device);
 
 enum {
 #define TRAIN_KERNEL_NUMBER(name) KERNEL_##name,
     TRAIN_KERNELS(TRAIN_KERNEL_NUMBER)
 #undef TRAIN_KERNEL_NUMBER
-    KERNEL_COUNT
+        KERNEL_COUNT
 };
 
 #endif

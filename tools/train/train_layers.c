@@ -1,4 +1,5 @@
-/* Layers as data movement around BLAS. Channels are innermost, so that a row of taps is one run of memory. */
+/* Layers as data movement around BLAS. Channels are innermost, so that a row of taps is one run of
+ * memory. */
 #include "tools/train/train_layers.h"
 
 #include <math.h>
@@ -7,9 +8,10 @@
 
 #include <cblas.h>
 
-/* OpenBLAS takes processors that are younger than itself for the oldest it knows: Debian 12's runs on SSE3 there, four
- * times slower. So it is told what it would find out if it asked for the instructions rather than the model. It
- * chooses in a constructor of its own, hence one that runs before it; OPENBLAS_CORETYPE from outside is kept. */
+/* OpenBLAS takes processors that are younger than itself for the oldest it knows: Debian 12's runs
+ * on SSE3 there, four times slower. So it is told what it would find out if it asked for the
+ * instructions rather than the model. It chooses in a constructor of its own, hence one that runs
+ * before it; OPENBLAS_CORETYPE from outside is kept. */
 #if defined(__x86_64__)
 __attribute__((constructor(101))) static void blas_core_choose(void)
 {
@@ -21,21 +23,22 @@ __attribute__((constructor(101))) static void blas_core_choose(void)
 }
 #endif
 
-static void host_gemm(struct device *device, bool a_flipped, bool b_flipped, size_t m, size_t n, size_t k,
-                      const float *a, const float *b, bool adds, float *c)
+static void host_gemm(struct device *device, bool a_flipped, bool b_flipped, size_t m, size_t n,
+                      size_t k, const float *a, const float *b, bool adds, float *c)
 {
     int rows = (int)m;
     int columns = (int)n;
     int depth = (int)k;
     (void)device;
     if (rows == 0) return;
-    cblas_sgemm(CblasRowMajor, a_flipped ? CblasTrans : CblasNoTrans, b_flipped ? CblasTrans : CblasNoTrans, rows,
-                columns, depth, 1.0f, a, a_flipped ? rows : depth, b, b_flipped ? depth : columns, adds ? 1.0f : 0.0f,
-                c, columns);
+    cblas_sgemm(CblasRowMajor, a_flipped ? CblasTrans : CblasNoTrans,
+                b_flipped ? CblasTrans : CblasNoTrans, rows, columns, depth, 1.0f, a,
+                a_flipped ? rows : depth, b, b_flipped ? depth : columns, adds ? 1.0f : 0.0f, c,
+                columns);
 }
 
-static void host_unfold(struct device *device, const float *in, size_t image_count, uint32_t side, uint32_t channels,
-                        uint32_t kernel, float *rows)
+static void host_unfold(struct device *device, const float *in, size_t image_count, uint32_t side,
+                        uint32_t channels, uint32_t kernel, float *rows)
 {
     (void)device;
     size_t line = (side + 2u * (kernel / 2u)) * (size_t)channels;
@@ -52,8 +55,8 @@ static void host_unfold(struct device *device, const float *in, size_t image_cou
     }
 }
 
-static void host_fold(struct device *device, const float *rows, size_t image_count, uint32_t side, uint32_t channels,
-                      uint32_t kernel, float *out)
+static void host_fold(struct device *device, const float *rows, size_t image_count, uint32_t side,
+                      uint32_t channels, uint32_t kernel, float *out)
 {
     (void)device;
     size_t line = (side + 2u * (kernel / 2u)) * (size_t)channels;
@@ -73,8 +76,8 @@ static void host_fold(struct device *device, const float *rows, size_t image_cou
 }
 
 /* One output point: the four inputs in the order of `winner`. Ties go to the first. */
-static void pool_point(const float *const corner[4], const float *bias, uint32_t channels, float *restrict out,
-                       uint8_t *restrict winner)
+static void pool_point(const float *const corner[4], const float *bias, uint32_t channels,
+                       float *restrict out, uint8_t *restrict winner)
 {
     for (uint32_t c = 0; c < channels; c++) {
         float top = corner[0][c], bottom = corner[2][c];
@@ -88,8 +91,9 @@ static void pool_point(const float *const corner[4], const float *bias, uint32_t
     }
 }
 
-static void host_relu_pool(struct device *device, const float *in, const float *bias, size_t image_count,
-                           uint32_t side, uint32_t channels, uint32_t border, float *out, uint8_t *winner)
+static void host_relu_pool(struct device *device, const float *in, const float *bias,
+                           size_t image_count, uint32_t side, uint32_t channels, uint32_t border,
+                           float *out, uint8_t *winner)
 {
     (void)device;
     size_t half = side / 2u, wide = half + 2u * (size_t)border, line = side * (size_t)channels;
@@ -98,7 +102,8 @@ static void host_relu_pool(struct device *device, const float *in, const float *
             float *to = out + ((y + border) * wide + border) * channels;
             for (size_t x = 0; x < half; x++, to += channels, winner += channels) {
                 const float *first = in + 2u * y * line + 2u * x * channels;
-                const float *corner[4] = {first, first + channels, first + line, first + line + channels};
+                const float *corner[4] = {first, first + channels, first + line,
+                                          first + line + channels};
                 pool_point(corner, bias, channels, to, winner);
             }
         }
@@ -107,9 +112,10 @@ static void host_relu_pool(struct device *device, const float *in, const float *
     }
 }
 
-static void host_relu_pool_back(struct device *device, const float *out_gradient, const uint8_t *winner,
-                                size_t image_count, uint32_t side, uint32_t channels, uint32_t border,
-                                float *in_gradient, bool adds, float *bias_gradient)
+static void host_relu_pool_back(struct device *device, const float *out_gradient,
+                                const uint8_t *winner, size_t image_count, uint32_t side,
+                                uint32_t channels, uint32_t border, float *in_gradient, bool adds,
+                                float *bias_gradient)
 {
     (void)device;
     if (!adds) memset(bias_gradient, 0, channels * sizeof *bias_gradient);
@@ -135,26 +141,30 @@ static void host_relu_pool_back(struct device *device, const float *out_gradient
     }
 }
 
-static void host_bias(struct device *device, float *rows, const float *bias, size_t row_count, size_t width,
-                      bool relu)
+static void host_bias(struct device *device, float *rows, const float *bias, size_t row_count,
+                      size_t width, bool relu)
 {
     (void)device;
     float least = relu ? 0.0f : -INFINITY;
     for (size_t row = 0; row < row_count; row++, rows += width) {
         for (size_t i = 0; i < width; i++) {
             float value = rows[i] + bias[i];
-            rows[i] = (value < least) ? least : value; /* keeps a NaN, so that the vote of the step sees it */
+            rows[i] = (value < least)
+                          ? least
+                          : value; /* keeps a NaN, so that the vote of the step sees it */
         }
     }
 }
 
-static void host_relu_back(struct device *device, float *gradient, const float *out, size_t elem_count)
+static void host_relu_back(struct device *device, float *gradient, const float *out,
+                           size_t elem_count)
 {
     (void)device;
     for (size_t i = 0; i < elem_count; i++) gradient[i] = (out[i] > 0.0f) ? gradient[i] : 0.0f;
 }
 
-static void host_column_sum(struct device *device, const float *rows, size_t row_count, size_t width, float *sum)
+static void host_column_sum(struct device *device, const float *rows, size_t row_count,
+                            size_t width, float *sum)
 {
     (void)device;
     memset(sum, 0, width * sizeof *sum);
@@ -163,8 +173,9 @@ static void host_column_sum(struct device *device, const float *rows, size_t row
     }
 }
 
-/* Two images: the unfolded ones (627 KB each) should stay in a core's cache and the products be long enough: 2 was the
- * fastest on a core with 2 MB. Backward polls after each chunk, so the wire never waits long. */
+/* Two images: the unfolded ones (627 KB each) should stay in a core's cache and the products be
+ * long enough: 2 was the fastest on a core with 2 MB. Backward polls after each chunk, so the wire
+ * never waits long. */
 const struct net_layers layers_host = {
     .chunk_images = 2,
     .gemm = host_gemm,
@@ -177,8 +188,8 @@ const struct net_layers layers_host = {
     .column_sum = host_column_sum,
 };
 
-double layer_softmax_loss(float *logits, const uint8_t *labels, size_t row_count, size_t classes, float scale,
-                          uint32_t *hits_out)
+double layer_softmax_loss(float *logits, const uint8_t *labels, size_t row_count, size_t classes,
+                          float scale, uint32_t *hits_out)
 {
     double loss = 0.0;
     uint32_t hits = 0;

@@ -1,8 +1,9 @@
 /* The demo's convolutional network, and what all networks share:
- *   28x28x1 -> conv 5x5 -> 28x28x32 -> ReLU, pool -> 14x14x32 -> conv 5x5 -> 14x14x64 -> ReLU, pool -> 7x7x64 = 3136
+ *   28x28x1 -> conv 5x5 -> 28x28x32 -> ReLU, pool -> 14x14x32 -> conv 5x5 -> 14x14x64 -> ReLU, pool
+ * -> 7x7x64 = 3136
  *   -> 512 -> ReLU -> 10
- * 1,663,370 parameters, 97 % of them in the first fully connected layer, whose gradient is among the first that
- * backward ends: its exchange hides behind the convolutions' backward pass. */
+ * 1,663,370 parameters, 97 % of them in the first fully connected layer, whose gradient is among
+ * the first that backward ends: its exchange hides behind the convolutions' backward pass. */
 #include "tools/train/train_net.h"
 
 #include <math.h>
@@ -24,17 +25,17 @@ enum {
 };
 _Static_assert(TOOL_TENSOR_COUNT <= NET_TENSORS_MAX, "every tensor has a place");
 
-#define SIDE1 DATA_SIDE
-#define SIDE2 (SIDE1 / 2u)
-#define SIDE3 (SIDE2 / 2u)
+#define SIDE1     DATA_SIDE
+#define SIDE2     (SIDE1 / 2u)
+#define SIDE3     (SIDE2 / 2u)
 #define CHANNELS1 32u
 #define CHANNELS2 64u
-#define KERNEL 5u
-#define TAPS (KERNEL * KERNEL)
-#define FAN1 TAPS /* inputs of one output of the first convolution */
-#define FAN2 (TAPS * CHANNELS1)
-#define FEATURES (SIDE3 * SIDE3 * CHANNELS2)
-#define HIDDEN 512u
+#define KERNEL    5u
+#define TAPS      (KERNEL * KERNEL)
+#define FAN1      TAPS /* inputs of one output of the first convolution */
+#define FAN2      (TAPS * CHANNELS1)
+#define FEATURES  (SIDE3 * SIDE3 * CHANNELS2)
+#define HIDDEN    512u
 
 /* Of the images from `first` on: those that are convolved at a time. */
 static uint32_t chunk_count(const struct net *net, uint32_t image_count, uint32_t first)
@@ -68,13 +69,17 @@ static size_t cnn_layout(struct net *net, char *base)
     memset(net->pooled1, 0, pooled1_bytes);
     return used;
 }
-_Static_assert(SIDE1 * SIDE1 * FAN1 <= SIDE2 * SIDE2 * FAN2, "unfolded is sized by the second convolution");
-_Static_assert(SIDE1 * SIDE1 * CHANNELS1 >= SIDE2 * SIDE2 * CHANNELS2, "convolved is sized by the first");
+_Static_assert(SIDE1 *SIDE1 *FAN1 <= SIDE2 * SIDE2 * FAN2,
+               "unfolded is sized by the second convolution");
+_Static_assert(SIDE1 *SIDE1 *CHANNELS1 >= SIDE2 * SIDE2 * CHANNELS2,
+               "convolved is sized by the first");
 
 static void cnn_init(struct net *net, struct data_random *random)
 {
-    static const uint32_t fan_in[TOOL_TENSOR_COUNT] = {
-        [FC2_WEIGHT] = HIDDEN, [FC1_WEIGHT] = FEATURES, [CONV2_WEIGHT] = FAN2, [CONV1_WEIGHT] = FAN1};
+    static const uint32_t fan_in[TOOL_TENSOR_COUNT] = {[FC2_WEIGHT] = HIDDEN,
+                                                       [FC1_WEIGHT] = FEATURES,
+                                                       [CONV2_WEIGHT] = FAN2,
+                                                       [CONV1_WEIGHT] = FAN1};
     for (uint32_t i = 0; i < TOOL_TENSOR_COUNT; i++)
         net_init_normal(net->weight[i], tool_tensors[i].elem_count, fan_in[i], random);
 }
@@ -93,17 +98,31 @@ struct conv {
 static struct conv conv_of(struct net *net, uint32_t which)
 {
     if (which == 1) {
-        return (struct conv){
-            .side = SIDE1, .in_channels = 1, .out_channels = CHANNELS1, .out_border = KERNEL / 2u, .in = net->input,
-            .weight = net->weight[CONV1_WEIGHT], .bias = net->weight[CONV1_BIAS], .out = net->pooled1,
-            .winner = net->winner1, .in_elems = layer_bordered_elems(SIDE1, 1, KERNEL),
-            .out_elems = layer_bordered_elems(SIDE2, CHANNELS1, KERNEL), .winner_elems = SIDE2 * SIDE2 * CHANNELS1};
+        return (struct conv){.side = SIDE1,
+                             .in_channels = 1,
+                             .out_channels = CHANNELS1,
+                             .out_border = KERNEL / 2u,
+                             .in = net->input,
+                             .weight = net->weight[CONV1_WEIGHT],
+                             .bias = net->weight[CONV1_BIAS],
+                             .out = net->pooled1,
+                             .winner = net->winner1,
+                             .in_elems = layer_bordered_elems(SIDE1, 1, KERNEL),
+                             .out_elems = layer_bordered_elems(SIDE2, CHANNELS1, KERNEL),
+                             .winner_elems = SIDE2 * SIDE2 * CHANNELS1};
     }
-    return (struct conv){
-        .side = SIDE2, .in_channels = CHANNELS1, .out_channels = CHANNELS2, .out_border = 0, .in = net->pooled1,
-        .weight = net->weight[CONV2_WEIGHT], .bias = net->weight[CONV2_BIAS], .out = net->pooled2,
-        .winner = net->winner2, .in_elems = layer_bordered_elems(SIDE2, CHANNELS1, KERNEL), .out_elems = FEATURES,
-        .winner_elems = FEATURES};
+    return (struct conv){.side = SIDE2,
+                         .in_channels = CHANNELS1,
+                         .out_channels = CHANNELS2,
+                         .out_border = 0,
+                         .in = net->pooled1,
+                         .weight = net->weight[CONV2_WEIGHT],
+                         .bias = net->weight[CONV2_BIAS],
+                         .out = net->pooled2,
+                         .winner = net->winner2,
+                         .in_elems = layer_bordered_elems(SIDE2, CHANNELS1, KERNEL),
+                         .out_elems = FEATURES,
+                         .winner_elems = FEATURES};
 }
 
 static void conv_forward(struct net *net, uint32_t which)
@@ -115,38 +134,42 @@ static void conv_forward(struct net *net, uint32_t which)
         size_t images = chunk_count(net, net->image_count, first);
         size_t points = images * conv.side * conv.side;
         float *out = conv.out + first * conv.out_elems;
-        layers->unfold(net->device, conv.in + first * conv.in_elems, images, conv.side, conv.in_channels, KERNEL,
-                       net->unfolded);
-        layers->gemm(net->device, false, true, points, conv.out_channels, fan, net->unfolded, conv.weight, false,
-                     net->convolved);
-        layers->relu_pool(net->device, net->convolved, conv.bias, images, conv.side, conv.out_channels,
-                          conv.out_border, out, conv.winner + first * conv.winner_elems);
+        layers->unfold(net->device, conv.in + first * conv.in_elems, images, conv.side,
+                       conv.in_channels, KERNEL, net->unfolded);
+        layers->gemm(net->device, false, true, points, conv.out_channels, fan, net->unfolded,
+                     conv.weight, false, net->convolved);
+        layers->relu_pool(net->device, net->convolved, conv.bias, images, conv.side,
+                          conv.out_channels, conv.out_border, out,
+                          conv.winner + first * conv.winner_elems);
         net_round(net, out, images * conv.out_elems);
     }
 }
 
-/* Sums the gradients of weight and bias over the chunks straight into the library's pool. in_gradient, of the size of
- * conv.in, may be NULL: nobody asks for the gradient of the images themselves. */
-static void conv_backward(struct net *net, uint32_t which, uint32_t weight_tensor, uint32_t bias_tensor,
-                          const float *out_gradient, float *in_gradient)
+/* Sums the gradients of weight and bias over the chunks straight into the library's pool.
+ * in_gradient, of the size of conv.in, may be NULL: nobody asks for the gradient of the images
+ * themselves. */
+static void conv_backward(struct net *net, uint32_t which, uint32_t weight_tensor,
+                          uint32_t bias_tensor, const float *out_gradient, float *in_gradient)
 {
     const struct net_layers *layers = net->layers;
     const struct conv conv = conv_of(net, which);
     size_t fan = (size_t)TAPS * conv.in_channels;
-    for (uint32_t first = 0; (first < net->image_count) && (net->status >= 0); first += layers->chunk_images) {
+    for (uint32_t first = 0; (first < net->image_count) && (net->status >= 0);
+         first += layers->chunk_images) {
         size_t images = chunk_count(net, net->image_count, first);
         size_t points = images * conv.side * conv.side;
         layers->relu_pool_back(net->device, out_gradient + first * conv.out_elems,
-                               conv.winner + first * conv.winner_elems, images, conv.side, conv.out_channels,
-                               conv.out_border, net->convolved, first > 0, net->gradient[bias_tensor]);
-        layers->unfold(net->device, conv.in + first * conv.in_elems, images, conv.side, conv.in_channels, KERNEL,
-                       net->unfolded);
-        layers->gemm(net->device, true, false, conv.out_channels, fan, points, net->convolved, net->unfolded,
-                     first > 0, net->gradient[weight_tensor]);
+                               conv.winner + first * conv.winner_elems, images, conv.side,
+                               conv.out_channels, conv.out_border, net->convolved, first > 0,
+                               net->gradient[bias_tensor]);
+        layers->unfold(net->device, conv.in + first * conv.in_elems, images, conv.side,
+                       conv.in_channels, KERNEL, net->unfolded);
+        layers->gemm(net->device, true, false, conv.out_channels, fan, points, net->convolved,
+                     net->unfolded, first > 0, net->gradient[weight_tensor]);
         net_poll(net);
         if (in_gradient == NULL) continue;
-        layers->gemm(net->device, false, false, points, fan, conv.out_channels, net->convolved, conv.weight, false,
-                     net->unfolded);
+        layers->gemm(net->device, false, false, points, fan, conv.out_channels, net->convolved,
+                     conv.weight, false, net->unfolded);
         layers->fold(net->device, net->unfolded, images, conv.side, conv.in_channels, KERNEL,
                      in_gradient + first * conv.in_elems);
         net_round(net, in_gradient + first * conv.in_elems, images * conv.in_elems);
@@ -171,8 +194,8 @@ static gf_status cnn_backward(struct net *net)
     size_t images = net->image_count;
     bool splits = net_splits(net, FC1_WEIGHT);
     if (!splits) net_full_backward(net, FC2_WEIGHT, net->hidden, HIDDEN, net->logits, DATA_CLASSES);
-    layers->gemm(net->device, false, false, images, HIDDEN, DATA_CLASSES, net->logits, net->weight[FC2_WEIGHT], false,
-                 net->hidden_gradient);
+    layers->gemm(net->device, false, false, images, HIDDEN, DATA_CLASSES, net->logits,
+                 net->weight[FC2_WEIGHT], false, net->hidden_gradient);
     layers->relu_back(net->device, net->hidden_gradient, net->hidden, images * HIDDEN);
     net_round(net, net->hidden_gradient, images * HIDDEN);
     if (splits) {
@@ -216,20 +239,26 @@ const struct net_model *net_model_find(const char *name)
     return NULL;
 }
 
-size_t net_measure(const struct net_model *model, const struct net_layers *layers, uint32_t images_max)
+size_t net_measure(const struct net_model *model, const struct net_layers *layers,
+                   uint32_t images_max)
 {
     struct net net = {.model = model, .layers = layers, .images_max = images_max};
     return model->layout(&net, NULL);
 }
 
-void net_open(struct net *net, const struct net_model *model, const struct net_layers *layers, struct device *device,
-              uint32_t images_max, void *workspace)
+void net_open(struct net *net, const struct net_model *model, const struct net_layers *layers,
+              struct device *device, uint32_t images_max, void *workspace)
 {
-    *net = (struct net){.model = model, .layers = layers, .device = device, .images_max = images_max, .training = true};
+    *net = (struct net){.model = model,
+                        .layers = layers,
+                        .device = device,
+                        .images_max = images_max,
+                        .training = true};
     model->layout(net, workspace);
 }
 
-void net_load(struct net *net, const struct data_set *set, const uint32_t *index, uint32_t first, uint32_t count)
+void net_load(struct net *net, const struct data_set *set, const uint32_t *index, uint32_t first,
+              uint32_t count)
 {
     /* The mean and deviation of Fashion-MNIST's training pixels. */
     const float scale = 1.0f / (255.0f * 0.3530f), shift = -0.2860f / 0.3530f;
@@ -258,17 +287,20 @@ void *net_take(char *base, size_t *used_bytes, size_t size_bytes)
 
 void net_begin(struct net *net)
 {
-    if ((net->status >= 0) && (net->sink.begin != NULL)) net->status = net->sink.begin(net->sink.user);
+    if ((net->status >= 0) && (net->sink.begin != NULL))
+        net->status = net->sink.begin(net->sink.user);
 }
 
 void net_ready(struct net *net, uint32_t tensor)
 {
-    if ((net->status >= 0) && (net->sink.ready != NULL)) net->status = net->sink.ready(net->sink.user, tensor);
+    if ((net->status >= 0) && (net->sink.ready != NULL))
+        net->status = net->sink.ready(net->sink.user, tensor);
 }
 
 void net_poll(struct net *net)
 {
-    if ((net->status >= 0) && (net->sink.poll != NULL)) net->status = net->sink.poll(net->sink.user);
+    if ((net->status >= 0) && (net->sink.poll != NULL))
+        net->status = net->sink.poll(net->sink.user);
 }
 
 bool net_splits(const struct net *net, uint32_t weight_tensor)
@@ -276,16 +308,17 @@ bool net_splits(const struct net *net, uint32_t weight_tensor)
     return net->training && (net->split != NULL) && (net->split->weight_tensor == weight_tensor);
 }
 
-void net_full_forward(struct net *net, uint32_t weight_tensor, const float *in, size_t in_width, float *out,
-                      size_t out_width, bool relu)
+void net_full_forward(struct net *net, uint32_t weight_tensor, const float *in, size_t in_width,
+                      float *out, size_t out_width, bool relu)
 {
     if (net_splits(net, weight_tensor)) {
         split_forward(net->split, in, out, relu);
         return;
     }
-    net->layers->gemm(net->device, false, true, net->image_count, out_width, in_width, in, net->weight[weight_tensor],
-                      false, out);
-    net->layers->bias(net->device, out, net->weight[weight_tensor + 1u], net->image_count, out_width, relu);
+    net->layers->gemm(net->device, false, true, net->image_count, out_width, in_width, in,
+                      net->weight[weight_tensor], false, out);
+    net->layers->bias(net->device, out, net->weight[weight_tensor + 1u], net->image_count,
+                      out_width, relu);
     net_round(net, out, net->image_count * out_width);
 }
 
@@ -295,31 +328,38 @@ void net_full_backward(struct net *net, uint32_t weight_tensor, const float *in,
     bool splits = net_splits(net, weight_tensor);
     uint32_t bias_tensor = weight_tensor + 1u;
     if (!splits)
-        net->layers->gemm(net->device, true, false, out_width, in_width, net->image_count, out_gradient, in, false,
-                          net->gradient[weight_tensor]);
+        net->layers->gemm(net->device, true, false, out_width, in_width, net->image_count,
+                          out_gradient, in, false, net->gradient[weight_tensor]);
     net_ready(net, weight_tensor);
     if (!splits)
-        net->layers->column_sum(net->device, out_gradient, net->image_count, out_width, net->gradient[bias_tensor]);
+        net->layers->column_sum(net->device, out_gradient, net->image_count, out_width,
+                                net->gradient[bias_tensor]);
     net_ready(net, bias_tensor);
 }
 
-void net_round(const struct net *net, float *data, uint64_t count) { half_round(net->precision, data, count); }
+void net_round(const struct net *net, float *data, uint64_t count)
+{
+    half_round(net->precision, data, count);
+}
 
 void net_init_normal(float *data, uint64_t count, uint32_t fan_in, struct data_random *random)
 {
     float deviation = (fan_in == 0) ? 0.0f : sqrtf(2.0f / (float)fan_in); /* 0: a bias */
-    for (uint64_t i = 0; i < count; i++) data[i] = (fan_in == 0) ? 0.0f : deviation * data_random_normal(random);
+    for (uint64_t i = 0; i < count; i++)
+        data[i] = (fan_in == 0) ? 0.0f : deviation * data_random_normal(random);
 }
 
 /* ---- softmax regression, 784 -> 10 ----
- * Its loss is convex, so rounding is not amplified: runs of different world sizes must agree, and a test that compares
- * them means something. */
+ * Its loss is convex, so rounding is not amplified: runs of different world sizes must agree, and a
+ * test that compares them means something. */
 
 enum { LINEAR_WEIGHT, LINEAR_BIAS, LINEAR_TENSORS };
 
 static const struct gf_tensor linear_tensors[LINEAR_TENSORS] = {
     [LINEAR_WEIGHT] = {.name = "linear.weight", .elem_count = DATA_CLASSES * DATA_PIXELS},
-    [LINEAR_BIAS] = {.name = "linear.bias", .elem_count = DATA_CLASSES, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},
+    [LINEAR_BIAS] = {.name = "linear.bias",
+                     .elem_count = DATA_CLASSES,
+                     .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},
 };
 
 static size_t linear_layout(struct net *net, char *base)

@@ -11,6 +11,7 @@
 
 #include "gradientflow.h"
 #include "tools/common/tool_args.h"
+#include "tools/common/tool_metrics.h"
 
 #define BAR_CELLS 24u
 #define TERMINAL_PERIOD_NS 100000000u
@@ -302,7 +303,7 @@ void train_metrics_write(struct train_metrics *metrics, const gf_context *gf, ui
     if ((ending == NULL) || (strcmp(ending, ".prom") != 0)) ending = metrics->path + strlen(metrics->path);
     int used = snprintf(path, sizeof path, "%.*s.%u%s", (int)(ending - metrics->path), metrics->path,
                         gf_first_rank(gf), ending);
-    uint64_t length = gf_metrics(gf, text, sizeof text);
+    uint64_t length = tool_metrics(gf, text, sizeof text);
     const struct report_part part = {text, length};
     metrics->last_ns = now_ns;
     if ((used < 0) || ((size_t)used >= sizeof path)) snprintf(error, sizeof error, "%.200s: too long", metrics->path);
