@@ -31,7 +31,6 @@ PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev libsodium-dev
 TEST_PACKAGES := openmpi-bin slurm-wlm munge
 
 CFLAGS ?= -O2 -g
-MACHINE := $(shell $(CC) -dumpmachine)
 LIBRARIES ?= /usr/lib/$(shell $(CC) -print-multiarch)
 GF_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wvla -Wmissing-prototypes \
             -ffp-contract=off -fno-strict-aliasing -MMD -MP -I. -Ilib -Iconfig \
@@ -85,27 +84,7 @@ $(addprefix $(BUILD)/firmware-tests/,process/test_link_encryption.o process/test
     GF_FLAGS += $(if $(filter 1,$(UCX_DYNAMIC)),$(foreach f,$(UCX_SOCKETS),-D$(f)=__real_$(f)))
 # cuda.h alone is needed, and by these alone.
 $(filter $(BUILD)/drivers/cuda/%,$(OBJ)): GF_FLAGS += -isystem $(CUDA_INC)
-$(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=2048 -fstack-usage)
-# A launch's arguments, with their tables.
-$(BUILD)/ops/element/cuda/ops_cuda.o: GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=4608)
-gcc_only = $(if $(findstring clang,$(CC)),,$(1))
-# All is made small but what a poll runs, and loops over data; scalar ops are too where each CPU of the last ten years has vectors.
-HOT := ops/coll/% ops/node/% ops/element/% lib/sparse/sparse_select.c lib/quantize/% lib/observe/trace.c drivers/cuda/% \
-       $(patsubst %,lib/core/%.c,op progress request step vote) \
-       $(patsubst %,drivers/ucx/%.c,link_ucx connection connection_record)
-COLD := $(filter-out $(HOT),$(SRC)) $(patsubst %,ops/coll/%.c,coll doubling halving ring tree) ops/element/host/fold.c \
-    $(if $(filter x86_64-% aarch64-%,$(MACHINE)),ops/element/host/ops_scalar.c)
-$(COLD:%.c=$(BUILD)/%.o): COLD_FLAGS := $(if $(filter -O2 -O3,$(CFLAGS)), \
-    $(if $(filter 1%,$(filter-out 10% 11%,$(shell $(CC) -dumpversion))),-Oz,-Os) \
-    $(call gcc_only,-fno-thread-jumps -fno-tree-sra -fno-caller-saves) \
-    -Wno-unknown-warning-option -Wno-format-truncation)
-# What decides, and loops over no data, wants no room between its jumps.
-$(patsubst %.c,$(BUILD)/%.o,$(filter-out $(COLD) ops/element/% lib/sparse/% lib/quantize/%,$(SRC))): COLD_FLAGS := \
-    -Wno-ignored-optimization-argument -falign-jumps=1 -falign-loops=1 \
-    $(call gcc_only,-freorder-blocks-algorithm=simple -fno-tree-pre)
-# These are no slower with one way through each of their conditions.
-$(patsubst %,$(BUILD)/%.o,drivers/ucx/link_ucx \
-    $(addprefix lib/core/,progress request step vote)): COLD_FLAGS += $(call gcc_only,-fno-thread-jumps)
+$(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=4608 -fstack-usage)
 $(LIB): $(OBJ) $(FATBIN) $(BUILD)/link.used # so that programs are linked anew
 	@rm -f $@
 	$(if $(SHARED),$(CC) -shared $(LDFLAGS) -o $@ $(OBJ) $(FATBIN),ar rcs $@ $(OBJ) $(FATBIN))
@@ -121,7 +100,7 @@ $(patsubst %.c,$(BUILD)/%.o,$(shell grep -l GF_WITH_ $(SRC) $(wildcard tools/*/*
     firmware-tests/cuda/*.c))): $(BUILD)/with.used
 $(BUILD)/%.o: %.c $(BUILD)/compile.used
 	@mkdir -p $(@D)
-	$(CC) $(GF_FLAGS) $(CFLAGS) $(COLD_FLAGS) -c $< -o $@
+	$(CC) $(GF_FLAGS) $(CFLAGS) -c $< -o $@
 
 # Kernels of all GPUs from sm_80 on, as bytes in the archive: machine code, and PTX for what comes. No CUDA runtime, and nothing
 # that nvcc makes for the host. NVCC_OLD=PATH is an older nvcc, for older drivers (empty: none); else it is looked for.

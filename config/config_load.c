@@ -149,9 +149,8 @@ static gf_status combination_refuse(const config_t *tree, const char *why, const
     return gf_source_refuse(error_out, origin, node ? (int)config_setting_source_line(node) : 0, "%s", why);
 }
 
-/* Not inlined: its texts, and those of what it calls, need not lie in one frame with the configuration. */
-__attribute__((noinline)) static gf_status tree_load(const config_t *tree, const char *origin,
-                                                     struct gf_config *config, char *error_out)
+static gf_status tree_load(const config_t *tree, const char *origin,
+                           struct gf_config *config, char *error_out)
 {
     const config_setting_t *root = config_root_setting(tree);
     int count = config_setting_length(root);
@@ -192,8 +191,8 @@ gf_status gf_config_load(const char *path, struct gf_config *config_out, char *e
     return (status == GF_OK) ? config_of(&tree, path, config_out, error_out) : status;
 }
 
-__attribute__((noinline)) static gf_status key_set(struct gf_config *config, const char *key, const char *value,
-                                                   const char *origin, char *error_out)
+static gf_status key_set(struct gf_config *config, const char *key, const char *value,
+                         const char *origin, char *error_out)
 {
     char hint[GF_KEY_HINT_BYTES], allowed[GF_SETTING_ALLOWED_BYTES];
     const struct gf_setting *setting = gf_key_find(key);

@@ -48,7 +48,7 @@ void gf_ticks_begin(struct gf_ticks *ticks, const struct gf_clock *clock)
     *ticks = (struct gf_ticks){.clock = clock, .steady = clock->is_real && counter_is_steady()};
 }
 
-__attribute__((noinline)) static uint64_t clock_read(struct gf_ticks *ticks)
+static uint64_t clock_read(struct gf_ticks *ticks)
 {
     uint64_t before = ticks->steady ? counter() : 0, ns = ticks->clock->now_ns(ticks->clock), tick, span_ns;
     bool anew;

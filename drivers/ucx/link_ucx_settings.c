@@ -159,7 +159,7 @@ void gf_ucx_settings_look(struct gf_ucx *ucx, const char *transport, void *confi
         ucx->looked |= 1u << i;
         (void)uct_config_get(config, settings[i].key, found, sizeof found);
         if ((ucx->complaint[0] == '\0') && !same_value(settings[i].value, found))
-            (void)snprintf(ucx->complaint, sizeof ucx->complaint, "%.16s does not take %.16s=%.40s: it keeps %.40s",
+            (void)snprintf(ucx->complaint, sizeof ucx->complaint, "%.16s does not take %.16s=%.34s: it keeps %.34s",
                            transport, settings[i].key, settings[i].value, found);
     }
 }

@@ -140,7 +140,7 @@ static void op_wait(gf_context *gf, struct gf_op *op, uint32_t peer, uint64_t no
 }
 
 /* The collective failed: it drains on under the context's failure. */
-__attribute__((cold)) static gf_status op_fail(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+static gf_status op_fail(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     const struct gf_coll *coll = &op->coll;
     uint32_t waits_for = gf_rank_of(gf, coll->waits_for);
@@ -197,7 +197,7 @@ static gf_status op_reached(gf_context *gf, const struct gf_op *op, uint64_t now
 }
 
 /* From where it is as far as it goes. */
-__attribute__((noinline)) static gf_status op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+static gf_status op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     gf_status status;
     switch (op->state) {
@@ -235,14 +235,14 @@ gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns)
 
 /* ---- what others ask ---- */
 
-__attribute__((cold)) void gf_ops_cancel(gf_context *gf, gf_status error)
+void gf_ops_cancel(gf_context *gf, gf_status error)
 {
     for (uint32_t i = 0; i < gf->under_way.count; i++)
         if (gf->under_way.ops[i].coll.state == GF_COLL_RUN) gf_coll_fail(&gf->under_way.ops[i].coll, error);
 }
 
 /* Collectives are in DRAIN; each ends when its last message has. */
-__attribute__((cold)) bool gf_ops_drained(gf_context *gf, uint64_t now_ns)
+bool gf_ops_drained(gf_context *gf, uint64_t now_ns)
 {
     bool all = true;
     for (uint32_t i = 0; i < gf->under_way.count; i++) {
@@ -261,7 +261,7 @@ void gf_ops_forgive(gf_context *gf, uint64_t span_ns)
     }
 }
 
-__attribute__((cold)) void gf_ops_reset(gf_context *gf)
+void gf_ops_reset(gf_context *gf)
 {
     for (uint32_t i = 0; i < gf->under_way.count; i++) {
         struct gf_coll *coll = &gf->under_way.ops[i].coll;
@@ -289,7 +289,7 @@ bool gf_ops_await_messages(const gf_context *gf)
     return false;
 }
 
-__attribute__((cold)) gf_awaited gf_ops_awaited(const gf_context *gf)
+gf_awaited gf_ops_awaited(const gf_context *gf)
 {
     bool flags = false, news = false;
     for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {

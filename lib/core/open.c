@@ -16,8 +16,8 @@
 #include "lib/device/device.h"
 
 /* Not inlined, like members_open(). */
-__attribute__((noinline)) static void context_lay(const struct gf_layout *layout, const struct gf_control_parts *parts,
-                                                  gf_context *gf)
+static void context_lay(const struct gf_layout *layout, const struct gf_control_parts *parts,
+                        gf_context *gf)
 {
     uint32_t msg_count = layout->op_need.msg_count;
     size_t req_bytes = layout->drivers.link->req_size_bytes;
@@ -170,8 +170,8 @@ static void extra_tell(const struct gf_config *config, char *summary, struct gf_
 }
 
 /* Not inlined, like context_open(): small frames are a promise to appliances with small stacks. */
-__attribute__((noinline)) static gf_status members_open(const struct gf_layout *layout, void *state,
-                                                        uint64_t tensors_hash, gf_context *gf)
+static gf_status members_open(const struct gf_layout *layout, void *state,
+                              uint64_t tensors_hash, gf_context *gf)
 {
     struct gf_members_setup setup = {.rank = gf->rank, .world = gf->config.job.world,
                                      .id_count = gf->config.job.world_max, .epoch = gf->epoch,
@@ -212,9 +212,8 @@ static gf_status open_fail(gf_context *gf, gf_status status, const struct gf_fau
     return status;
 }
 
-__attribute__((noinline)) static gf_status context_open(const struct gf_layout *layout,
-                                                        const struct gf_control_parts *parts,
-                                                        const struct gf_tensor *tensors, gf_context *gf)
+static gf_status context_open(const struct gf_layout *layout, const struct gf_control_parts *parts,
+                              const struct gf_tensor *tensors, gf_context *gf)
 {
     struct gf_fault fault = {.code = GF_OK, .peer = GF_RANK_NONE};
     gf_status status;
@@ -262,9 +261,9 @@ static gf_status memory_check(const struct gf_config *config, const struct gf_la
 }
 
 /* Small frames, as above. */
-__attribute__((noinline)) static gf_status memory_open(const struct gf_layout *layout, const struct gf_tensor *tensors,
-                                                       uint32_t tensor_count, void *memory, uint64_t memory_bytes,
-                                                       gf_context **gf_out)
+static gf_status memory_open(const struct gf_layout *layout, const struct gf_tensor *tensors,
+                             uint32_t tensor_count, void *memory, uint64_t memory_bytes,
+                             gf_context **gf_out)
 {
     struct gf_arena control = {.base = memory, .size_bytes = memory_bytes};
     const struct gf_control_parts parts = gf_layout_control(layout, &control);
@@ -281,7 +280,7 @@ __attribute__((noinline)) static gf_status memory_open(const struct gf_layout *l
 }
 
 /* The main thread's stack grows up to the limit of now. Another thread's cannot be asked for without an allocation. */
-__attribute__((noinline)) static bool stack_suffices(const struct gf_config *config)
+static bool stack_suffices(const struct gf_config *config)
 {
     const struct gf_log log = {config->log, config->log_user};
     struct rlimit stack;

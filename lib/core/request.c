@@ -65,7 +65,7 @@ gf_status gf_request_post(gf_context *gf, struct gf_call call, gf_mem data, uint
 
 static void requests_start(gf_context *gf, uint64_t now_ns);
 
-__attribute__((cold, noinline, format(printf, 4, 5))) static gf_status refuse(gf_context *gf, gf_status code,
+__attribute__((format(printf, 4, 5))) static gf_status refuse(gf_context *gf, gf_status code,
                                                                              struct gf_call call, const char *format,
                                                                              ...)
 {
@@ -255,8 +255,8 @@ gf_status gf_request_progress(gf_context *gf, void *pending)
 }
 
 /* Nothing is wrong but that there is no such request, or the context fails, and polls are what makes that end. */
-__attribute__((cold, noinline)) static struct gf_pending *request_seek(gf_context *gf, const struct gf_request *request,
-                                                                       const char *call, gf_status *status_out)
+static struct gf_pending *request_seek(gf_context *gf, const struct gf_request *request,
+                                       const char *call, gf_status *status_out)
 {
     struct gf_pending *pending;
     if ((*status_out = gf_enter_poll(gf)) < 0) return NULL;

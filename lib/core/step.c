@@ -15,7 +15,7 @@
 #define STILL_NS UINT64_C(25000000)
 
 /* What runs once a step is made small. */
-__attribute__((cold)) void gf_buffers_order(gf_context *gf)
+void gf_buffers_order(gf_context *gf)
 {
     /* Two runs, each in backward order already (the sparse part, then the dense one): merge them by last tensor. */
     uint32_t count = gf->step.buffer_count, split = 0, left, right;
@@ -29,7 +29,7 @@ __attribute__((cold)) void gf_buffers_order(gf_context *gf)
     }
 }
 
-__attribute__((cold)) void gf_dense_begin(gf_context *gf)
+void gf_dense_begin(gf_context *gf)
 {
     uint32_t count = 0;
     gf->buffers.now = gf->buffers.dense;
@@ -86,7 +86,7 @@ static gf_status step_commit(gf_context *gf)
     return (gf->step_module != NULL) ? gf->step_module->commit(gf, step->gradient_scale) : GF_OK;
 }
 
-__attribute__((cold)) static void step_end(gf_context *gf, uint64_t now_ns)
+static void step_end(gf_context *gf, uint64_t now_ns)
 {
     struct gf_step *step = &gf->step;
     struct gf_stats *stats = &gf->observed.stats;
@@ -140,7 +140,7 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
 /* The context fails while a sparse step is being committed: half of a history would have this step's gradients and the
  * step begun anew would add them again. All that it needs is here, so it is finished: the step is whole, without its
  * gf_update(). */
-__attribute__((cold)) void gf_step_finish(gf_context *gf)
+void gf_step_finish(gf_context *gf)
 {
     struct gf_step *step = &gf->step;
     gf_status status;
@@ -156,7 +156,7 @@ __attribute__((cold)) void gf_step_finish(gf_context *gf)
 
 /* ---- the public calls ---- */
 
-__attribute__((cold)) gf_status gf_step_begin(gf_context *gf)
+gf_status gf_step_begin(gf_context *gf)
 {
     gf_status status = gf_enter(gf);
     uint64_t number;
@@ -339,7 +339,7 @@ gf_status gf_step_poll(gf_context *gf)
     return (status == GF_OK) ? gf_step_progress(gf, NULL) : status;
 }
 
-__attribute__((cold)) gf_status gf_step_wait(gf_context *gf)
+gf_status gf_step_wait(gf_context *gf)
 {
     gf_status status;
     uint64_t begin_ns, end_ns;

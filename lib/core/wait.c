@@ -66,7 +66,7 @@ static void sleep_on_flags(gf_context *gf)
     gf->polled.link_ns = 0;
 }
 
-__attribute__((cold)) static void idle_sleep(gf_context *gf)
+static void idle_sleep(gf_context *gf)
 {
     bool failed = (gf->phase == GF_PHASE_FAILED); /* what was under way moves no more */
     gf_awaited what = failed ? GF_AWAITED_NEWS : gf_ops_awaited(gf);
@@ -75,7 +75,7 @@ __attribute__((cold)) static void idle_sleep(gf_context *gf)
 }
 
 /* A rank of this core is awaited, by an algorithm that looks where ranks run. */
-__attribute__((cold)) static void spread(gf_context *gf)
+static void spread(gf_context *gf)
 {
     const struct gf_coll_kind *kind = gf->modules->coll[gf->nodes.used ? GF_ALGORITHM_HIERARCHY : GF_ALGORITHM_DIRECT];
     uint32_t count = gf->nodes.used ? gf->nodes.of.local_size : gf->world, stays;

@@ -52,7 +52,7 @@ void gf_view_late(struct gf_members *members, uint32_t id, struct gf_get *get)
 /* ---- what comes ---- */
 
 /* Of all proposals for the next epoch that this rank hears of, the one with the highest view. */
-__attribute__((noinline)) static bool proposal_note(struct gf_members *members, uint32_t number, struct gf_get *get)
+static bool proposal_note(struct gf_members *members, uint32_t number, struct gf_get *get)
 {
     struct members_view *view = &members->view;
     struct view_proposal proposal = {0};

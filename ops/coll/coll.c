@@ -53,7 +53,7 @@ gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
 }
 
 /* waits_for stays what it was when the collective failed. */
-__attribute__((cold)) static gf_status coll_drain(struct gf_coll *coll)
+static gf_status coll_drain(struct gf_coll *coll)
 {
     bool active = false;
     for (uint32_t i = 0; i < coll->msg_count; i++) {
@@ -69,7 +69,7 @@ __attribute__((cold)) static gf_status coll_drain(struct gf_coll *coll)
     return coll->error;
 }
 
-__attribute__((cold)) void gf_coll_fail(struct gf_coll *coll, gf_status error)
+void gf_coll_fail(struct gf_coll *coll, gf_status error)
 {
     GF_ASSERT(error < 0);
     if (coll->state != GF_COLL_RUN) return;

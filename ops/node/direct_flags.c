@@ -108,7 +108,7 @@ gf_status gf_direct_signal(struct gf_coll *coll)
     return GF_OK;
 }
 
-__attribute__((noinline)) static gf_status slot_look(struct gf_coll *coll, uint32_t index)
+static gf_status slot_look(struct gf_coll *coll, uint32_t index)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
     uint64_t theirs = gf_direct_slot_of(coll, index)->what, room = coll->own.direct->region_bytes, where, bytes;
@@ -150,7 +150,7 @@ static bool any_shares_core(struct gf_coll *coll, uint32_t index, uint64_t wante
 }
 
 /* A flag that has not come: looks coll->spins times more. Has it? */
-__attribute__((noinline)) static bool flag_await(struct gf_coll *coll, uint32_t index, uint64_t wanted)
+static bool flag_await(struct gf_coll *coll, uint32_t index, uint64_t wanted)
 {
     coll->waits_for = gf_direct_id(coll, index);
     coll->awaits_core = coll->tells_core && any_shares_core(coll, index, wanted);

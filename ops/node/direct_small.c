@@ -29,7 +29,7 @@ static void range_of(const struct gf_coll *coll, uint32_t block, uint32_t block_
     *bytes_out = (last_first + count - first) * elem_bytes;
 }
 
-__attribute__((noinline)) static gf_status copy_put(struct gf_coll *coll)
+static gf_status copy_put(struct gf_coll *coll)
 {
     uint32_t first = (coll->collective == GF_COLL_ALLGATHER) ? coll->index : 0;
     uint32_t count = (coll->collective == GF_COLL_ALLGATHER) ? 1 : coll->size;

@@ -19,8 +19,7 @@ VEC_INLINE void convert(uint8_t *dst, gf_type dst_type, const uint8_t *src, gf_t
     if (i < count) vec_store(dst_type, dst, i, count - i, vec_quiet(dst_type, vec_load(src_type, src, i, count - i)));
 }
 
-VEC_FN __attribute__((noinline)) gf_mem block_widen(struct block *block, gf_type type, const uint8_t *src,
-                                                    uint32_t count)
+VEC_FN gf_mem block_widen(struct block *block, gf_type type, const uint8_t *src, uint32_t count)
 {
     if (type == GF_TYPE_F16) convert((uint8_t *)block, GF_TYPE_F32, src, GF_TYPE_F16, count);
     else convert((uint8_t *)block, GF_TYPE_F32, src, GF_TYPE_BF16, count);
@@ -34,7 +33,7 @@ VEC_INLINE gf_mem block_load(struct block *block, gf_type type, gf_mem src, uint
 }
 
 /* dst = round(floats). */
-VEC_FN __attribute__((noinline)) void block_store(gf_type type, uint8_t *dst, const uint8_t *floats, uint32_t count)
+VEC_FN void block_store(gf_type type, uint8_t *dst, const uint8_t *floats, uint32_t count)
 {
     if (type == GF_TYPE_F16) convert(dst, GF_TYPE_F16, floats, GF_TYPE_F32, count);
     else if (type == GF_TYPE_BF16) convert(dst, GF_TYPE_BF16, floats, GF_TYPE_F32, count);

@@ -13,8 +13,7 @@ struct cast_range {
 };
 
 /* Elements on from `first`. */
-__attribute__((noinline)) static struct cast_range cast_part(const struct cast_range *r, uint64_t first,
-                                                              uint64_t elem_count)
+static struct cast_range cast_part(const struct cast_range *r, uint64_t first, uint64_t elem_count)
 {
     struct cast_range part = *r;
     part.dst += first * gf_type_bytes(r->dst_type);
@@ -48,7 +47,7 @@ VEC_INLINE uint64_t cast_known(const struct cast_range *r, bool stream, uint64_t
 }
 
 /* A vector that is not whole, or not finite, goes by itself. */
-VEC_FN __attribute__((noinline)) void cast_any(const struct cast_range *r, bool stream)
+VEC_FN void cast_any(const struct cast_range *r, bool stream)
 {
     uint64_t i = 0, src_bytes = gf_type_bytes(r->src_type), dst_bytes = gf_type_bytes(r->dst_type);
     do {

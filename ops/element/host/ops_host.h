@@ -70,7 +70,7 @@ static inline float gf_type_overflow(gf_type type)
 }
 
 /* Bit b of bad: element `first` + b is not finite. Seldom reached. */
-__attribute__((noinline, cold, unused)) static void gf_check_note(struct gf_check *check, uint64_t first, uint32_t bad)
+static inline void gf_check_note(struct gf_check *check, uint64_t first, uint32_t bad)
 {
     if (check == NULL) return;
     check->bad_count += (uint64_t)__builtin_popcount(bad);

@@ -34,12 +34,12 @@ VEC_INLINE float lanes_sum(const uint8_t *src, gf_type type, uint64_t elem_count
     return gf_lanes_tree(lanes);
 }
 
-VEC_FN __attribute__((noinline)) float score_run(const uint8_t *src, uint64_t elem_count)
+VEC_FN float score_run(const uint8_t *src, uint64_t elem_count)
 {
     return lanes_sum(src, GF_TYPE_F32, elem_count, false);
 }
 
-VEC_FN __attribute__((noinline)) float norm_run(const uint8_t *src, gf_type type, uint64_t elem_count)
+VEC_FN float norm_run(const uint8_t *src, gf_type type, uint64_t elem_count)
 {
     if (type == GF_TYPE_F16) return lanes_sum(src, GF_TYPE_F16, elem_count, true);
     if (type == GF_TYPE_BF16) return lanes_sum(src, GF_TYPE_BF16, elem_count, true);

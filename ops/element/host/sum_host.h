@@ -24,16 +24,16 @@ VEC_INLINE uint64_t sum_known(uint8_t *dst, const uint8_t *src, gf_type type, bo
     return sum_type(dst, src, GF_TYPE_BF16, adds, elem_count, i);
 }
 
-VEC_FN __attribute__((noinline)) uint64_t sum_vectors(uint8_t *dst, const uint8_t *src, gf_type type,
-                                                      uint64_t elem_count, uint64_t i)
+VEC_FN uint64_t sum_vectors(uint8_t *dst, const uint8_t *src, gf_type type,
+                            uint64_t elem_count, uint64_t i)
 {
     return (dst != NULL) ? sum_known(dst, src, type, true, elem_count, i)
                          : sum_known(NULL, src, type, false, elem_count, i);
 }
 
 /* A vector that is not whole, or not finite, goes by itself. */
-VEC_FN __attribute__((noinline)) gf_status sum_range(uint8_t *dst, const uint8_t *src, gf_type type,
-                                                     uint64_t elem_count, uint64_t base, struct gf_check *check)
+VEC_FN gf_status sum_range(uint8_t *dst, const uint8_t *src, gf_type type,
+                           uint64_t elem_count, uint64_t base, struct gf_check *check)
 {
     uint64_t i = 0, size = gf_type_bytes(type);
     GF_ASSERT(type < GF_TYPE_COUNT);

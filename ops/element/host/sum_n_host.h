@@ -14,8 +14,7 @@ struct sum_n_range {
 };
 
 /* Bit b of bad: sum i + b is not finite. Its sources still are what they were: nothing of this vector is stored yet. */
-__attribute__((noinline, cold)) VEC_FN void sum_n_note(const struct sum_n_range *r, uint64_t i,
-                                                       uint32_t count, uint32_t bad)
+VEC_FN void sum_n_note(const struct sum_n_range *r, uint64_t i, uint32_t count, uint32_t bad)
 {
     gf_check_note(r->check, r->base + i, bad);
     if (r->sources == NULL) return;

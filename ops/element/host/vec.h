@@ -26,14 +26,14 @@ VEC_INLINE vec vec_quiet(gf_type type, vec a)
 VEC_INLINE uint32_t vec_count(uint64_t left) { return (left < VEC_ELEMS) ? (uint32_t)left : VEC_ELEMS; }
 
 #ifndef VEC_HAS_PART
-VEC_FN __attribute__((noinline, unused)) vec vec_load_part(gf_type type, const uint8_t *src, uint32_t count)
+VEC_FN __attribute__((unused)) vec vec_load_part(gf_type type, const uint8_t *src, uint32_t count)
 {
     uint8_t padded[VEC_ELEMS * 4] = {0};
     memcpy(padded, src, count * gf_type_bytes(type));
     return vec_load_whole(type, padded);
 }
 
-VEC_FN __attribute__((noinline, unused)) void vec_store_part(gf_type type, uint8_t *dst, uint32_t count, vec a)
+VEC_FN __attribute__((unused)) void vec_store_part(gf_type type, uint8_t *dst, uint32_t count, vec a)
 {
     uint8_t padded[VEC_ELEMS * 4];
     vec_store_whole(type, padded, a);
