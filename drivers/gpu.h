@@ -45,6 +45,7 @@ typedef enum gf_stream {
 struct gf_gpu {
     const struct gf_gpu_driver *driver;
     const struct gf_element_ops *ops; /* element ops that run here */
+    const struct gf_element_ops *host_ops; /* on host memory beside a device; NULL: the host's own */
     uint32_t multiprocessors; /* 0 on the host */
     const uint32_t *blocks;   /* [kernels.count] of GF_GPU_BLOCK_THREADS threads, that it has room for at a time */
     gf_mem arena;             /* device_bytes, zeroes at open; 0 on the host */

@@ -31,20 +31,6 @@ static inline uint64_t gf_tag_move(uint64_t tag, uint64_t move)
 }
 
 struct gf_link;
-/* What this host has, as a link asks for it (drivers/ucx/link_ucx_resources.c). Without it link.devices are named, and
- * what is missing has UCX's own words. All may allocate, like open. */
-struct gf_hardware_module {
-    /* Tells each transport and device that this very program can open ("tcp", "eth0"); with the device "": it lies in
-     * the program, and there is no device for it here. */
-    void (*resources)(void (*tell)(void *user, const char *transport, const char *device), void *user);
-    gf_status (*nearest)(struct gf_link *link); /* link.devices = auto */
-    /* Names the first of the transports that is for hardware which this binary or this host does not have, and which
-     * link has it. false: there is none. */
-    bool (*missing_text)(const char *transports, char *text_out, size_t text_bytes);
-    /* "huge pages of 2048 KiB" or what else the kernel gave for the mapping at base; returns text_out. */
-    char *(*pages_text)(const void *base, char *text_out, size_t text_bytes);
-};
-extern const struct gf_hardware_module gf_module_hardware;
 
 /* Texts are the caller's for as long as the link is open. */
 struct gf_link_setup {
@@ -56,7 +42,6 @@ struct gf_link_setup {
     size_t region_bytes;       /* exchange region; 0 is valid */
     const char *transports;    /* as in gf_config.link, defaults filled in */
     const char *devices;       /* "a,b": these; "a,b;c": of the rank at place 0, 1 of its node; "auto": the nearest */
-    const struct gf_hardware_module *hardware; /* NULL: not linked */
     uint32_t local;            /* that place; where nobody knows it, the rank */
     const char *near;          /* the PCI address of its GPU, or NULL: what auto looks from */
     const char *ports;
@@ -174,6 +159,9 @@ void gf_flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_n
 void gf_flag_wake(void *region, size_t offset_bytes);
 
 extern const struct gf_link_driver gf_link_ucx;
+/* Tells each transport and device that this very program can open ("tcp", "eth0"); with the device
+ * "": it lies in the program, and there is no device for it here. May allocate, like open. */
+void gf_ucx_resources(void (*tell)(void *user, const char *transport, const char *device), void *user);
 /* Where its shared memory lies, and what a rank takes there beside its region: 4.2 MB a worker are UCX's receive queue
  * and first buffers. */
 #define GF_UCX_SHARE_BYTES ((uint64_t)8 << 20)

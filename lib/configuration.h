@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-struct gf_drivers; /* drivers/drivers.h; NULL takes the ones the configuration names */
+struct gf_drivers; /* drivers.h; NULL: those that the program links */
 
 /* Memory of the appliance that is part of a run's state, as weights and moments of its own optimizer:
  * gf_state_save() and gf_state_load() hold it, gf_broadcast_weights() sends it, and a rank that lags, rejoins or is

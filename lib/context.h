@@ -27,9 +27,6 @@
 #include "lib/quantize/quantize.h"
 #include "lib/sparse/sparse.h"
 
-struct gf_modules;
-struct gf_device_work;
-
 #define GF_CONTEXT_MAGIC UINT64_C(0x4746636f6e746578)
 
 struct gf_context {
@@ -43,7 +40,6 @@ struct gf_context {
     uint32_t rank, world, epoch;
     const uint32_t *ids;       /* [world] ranks of the first epoch, which links and rendezvous know; NULL: the same */
 
-    const struct gf_modules *modules;
     struct gf_drivers drivers;
     struct gf_ticks ticks;       /* of drivers.clock */
     struct gf_link *link;
@@ -62,7 +58,6 @@ struct gf_context {
         gf_mem base;             /* the arena; 0 on the host */
         gf_mem canary;           /* a word of it that others read in order to know it (ipc.c) */
         uint64_t bytes;
-        const struct gf_device_work *work; /* core/device_work.h; NULL on the host */
         float *uuids;            /* [world * GF_UUID_WORDS] of all ranks' devices (uuid.c) */
     } device;
     struct gf_ipc ipc;           /* where all ranks reach each other's device memory */

@@ -1,6 +1,6 @@
 /* GradientFlow, an allreduce library for data-parallel training. This is the header that a program includes; it brings
- * types.h, configuration.h and schedule.h with it. config.h reads a configuration file; modules.h and drivers.h are for
- * tables of one's own.
+ * types.h, configuration.h and schedule.h with it. config.h reads a configuration file; drivers.h
+ * is for who chooses the drivers that a program links, or writes one.
  *
  * Rules that hold for every call unless its declaration says otherwise:
  *   - Nothing is allocated, no thread is started, nothing is printed. Memory is the caller's.
@@ -48,37 +48,18 @@ struct gf_footprint {
     uint64_t device_bytes;   /* GPU memory taken at open; 0 on the host. With what GF_PATH_WIRE may turn out to need */
 };
 
-/* What this program links of the library: all of it, unless it is compiled with -DGF_MODULES=gf_modules_core or the
- * name of a table of its own (modules.h). Only this header refers to the table: what it does not name is not linked,
- * and a configuration that asks for it is GF_ERR_CONFIG. All ranks must link the same algorithms: compared at join. */
-#ifndef GF_MODULES
-#define GF_MODULES gf_modules_all
-#endif
 #define GF_STACK_BYTES 65536u /* of stack that a caller needs; less in a main thread: gf_open() is GF_ERR_SYSTEM */
-struct gf_modules;
-extern const struct gf_modules GF_MODULES;
 
 /* tensors[tensor_count], in the order in which backward ends them; read during the call only. Reads the environment
  * for rank and world, unless config->job.ignore_environment. Errors: GF_ERR_PARAM, GF_ERR_CONFIG; why is logged. */
-gf_status gf_measure_with(const struct gf_modules *modules, const struct gf_config *config,
-                          const struct gf_tensor *tensors, uint32_t tensor_count, struct gf_footprint *footprint_out);
-static inline gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *tensors,
-                                   uint32_t tensor_count, struct gf_footprint *footprint_out)
-{
-    return gf_measure_with(&GF_MODULES, config, tensors, tensor_count, footprint_out);
-}
+gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                     struct gf_footprint *footprint_out);
 
 /* Lays the context out in memory[memory_bytes] (aligned to 64, not MADV_DONTFORK, the caller's until gf_close()), opens
  * drivers and posts the join. gf_open_poll() gives GF_AGAIN until all are there; gf_open_wait() blocks until then, or
  * until rendezvous.join_timeout_ns. *gf_out is then NULL, or a failed context for gf_error_last(), gf_close(). */
-gf_status gf_open_with(const struct gf_modules *modules, const struct gf_config *config,
-                       const struct gf_tensor *tensors, uint32_t tensor_count, void *memory, uint64_t memory_bytes,
-                       gf_context **gf_out);
-static inline gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                                void *memory, uint64_t memory_bytes, gf_context **gf_out)
-{
-    return gf_open_with(&GF_MODULES, config, tensors, tensor_count, memory, memory_bytes, gf_out);
-}
+gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                  void *memory, uint64_t memory_bytes, gf_context **gf_out);
 gf_status gf_open_poll(gf_context *gf);
 gf_status gf_open_wait(gf_context *gf);
 

@@ -1,7 +1,7 @@
 # What is installed: one include path, an archive, a shared library, and files for pkg-config and CMake that find all of it
 # from where they lie, so that the tree may be moved.
 PREFIX  ?= /usr/local
-HEADERS := $(addprefix lib/,gradientflow.h types.h configuration.h schedule.h modules/modules.h) config/config.h \
+HEADERS := $(addprefix lib/,gradientflow.h types.h configuration.h schedule.h) config/config.h \
            $(addprefix drivers/,drivers.h link.h gpu.h rendezvous.h clock.h fault.h)
 VERSION := $(shell awk '/define GF_VERSION_M/ {printf "%s%s", sep, $$3; sep = "."}' lib/gradientflow.h)
 SONAME  := libgradientflow.so.$(VERSION)# a minor version may change the ABI
@@ -12,8 +12,7 @@ STAGE    = $(DESTDIR)$(PREFIX)
 
 # The public headers as they are installed, for appliances built against this tree: #include <gradientflow/gradientflow.h>.
 $(BUILD)/include: $(HEADERS)
-	@rm -rf $@ && mkdir -p $@/gradientflow && cp $^ $@/gradientflow && \
-	    sed -i 's|"drivers/drivers.h"|"drivers.h"|' $@/gradientflow/modules.h && touch $@
+	@rm -rf $@ && mkdir -p $@/gradientflow && cp $^ $@/gradientflow && touch $@
 
 # The archive goes into anybody's shared library, too; a call inside of ours stays inside.
 $(OBJ): GF_FLAGS += -fPIC $(if $(findstring clang,$(CC)),,-fno-semantic-interposition)

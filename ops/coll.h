@@ -39,7 +39,6 @@ struct gf_flow;      /* ops/coll/flow.h */
 struct gf_round;
 struct gf_direct;    /* ops/node/direct.h */
 struct gf_hierarchy; /* ops/node/hierarchy.h */
-struct gf_coll_nodes_kind;
 
 /* A message of a collective that is under way. */
 struct gf_coll_msg {
@@ -142,7 +141,6 @@ struct gf_coll_kind {
     const char *name;
     bool in_memory;     /* through memory that ranks share: no messages */
     uint32_t collectives; /* that it offers: bits 1 << gf_collective */
-    const struct gf_coll_nodes_kind *nodes; /* of hierarchy: which ranks share memory */
     /* Of kinds made of rounds (flow.h): how many an operation has, the elements of the longest one; what they are. */
     uint32_t (*shape)(gf_collective collective, uint32_t size, uint64_t elem_count, uint64_t *longest_out);
     void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out);
@@ -150,10 +148,6 @@ struct gf_coll_kind {
     gf_status (*start)(struct gf_coll *coll); /* sets up its part; posts no message. GF_AGAIN: it took its first turn */
     /* Of kinds for ranks that share memory, or NULL: direct.h. */
     uint32_t (*spread)(struct gf_link *link, uint32_t lane_ranks, uint32_t own, uint32_t count);
-    gf_status (*touch)(struct gf_link *link, const uint32_t *members, uint32_t size, uint64_t *pages);
-    void (*wake)(struct gf_link *link, const uint32_t *members, uint32_t size, uint32_t own, uint32_t lane_ranks);
-    void (*unshared)(struct gf_link *link, const uint32_t *members, uint32_t size, uint32_t own, uint32_t *peer_out,
-                     char text_out[256]);
     /* One turn: GF_AGAIN, GF_OK when whole, or an error. Sets moved_ns when something moved, and waits_for. */
     gf_status (*turn)(struct gf_coll *coll, uint64_t now_ns);
     /* It has failed: gives up what is under way beside messages. GF_AGAIN: not all of that has ended, call again. NULL:
@@ -177,6 +171,7 @@ static inline bool gf_halving_pays(uint32_t size, uint64_t bytes, uint64_t max_b
 
 extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server,
     gf_coll_alltoall, gf_coll_direct, gf_coll_hierarchy;
+extern const struct gf_coll_kind *const gf_coll_kinds[GF_ALGORITHM_COUNT]; /* NULL for auto, which is none */
 /* Direct, where data and element ops are a device's: allreduce and its halves. stream: allreduce; its streams tell
  * each other, without the CPU. */
 extern const struct gf_coll_kind gf_coll_direct_device, gf_coll_direct_stream;

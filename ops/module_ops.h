@@ -29,7 +29,7 @@ struct gf_node_ops {
 };
 
 extern const struct gf_node_ops *const gf_node_ops_host[GF_ELEMENT_OPS_SETS];
-/* That go with `ops`, which hold element ops themselves: gf_element_ops_of(). */
+/* That go with `ops`. */
 static inline const struct gf_node_ops *gf_node_ops(const struct gf_element_ops *ops)
 {
     return (ops->node != NULL) ? ops->node : gf_node_ops_host[ops->set];

@@ -44,7 +44,6 @@ struct gf_element_ops {
     const struct gf_optimizer_ops *optimizer; /* a device's are its own */
     const struct gf_quantize_ops *quantize;
     bool (*supported)(void); /* by this CPU; NULL: by any */
-    const struct gf_element_ops *(*best)(void); /* NULL; or this table holds no element op, and says which does */
 
     /* dst[i] = round(src[i] * scale), to nearest even; the product is made in fp32. NULL check: not looked at; else
      * each result that is not finite is counted, base is the index of element 0. Same range valid if types agree. */
@@ -60,16 +59,11 @@ struct gf_element_ops {
     gf_status (*zero)(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes);
 };
 
-/* host: stands for the fastest versions that this CPU runs, by CPUID; best() is these, the same at each call. */
-extern const struct gf_element_ops gf_element_ops_host;
+/* The host's fastest versions that this CPU runs, by CPUID; the same at each call. */
 const struct gf_element_ops *gf_element_ops_best(void);
 static inline bool gf_element_ops_supported(const struct gf_element_ops *ops)
 {
     return (ops->supported == NULL) || ops->supported();
-}
-static inline const struct gf_element_ops *gf_element_ops_of(const struct gf_element_ops *ops)
-{
-    return (ops->best != NULL) ? ops->best() : ops;
 }
 
 #endif

@@ -2,7 +2,7 @@
  *     link_ucx.c           messages: the driver table, posting, testing, progress, sleeping
  *     link_ucx_open.c      UCX itself: its settings, its log, open, close, reset
  *     link_ucx_settings.c  what UCX is told, and whether it heard
- *     link_ucx_resources.c what this UCX can open; the module of that
+ *     link_ucx_resources.c what this UCX can open
  *     link_ucx_names.c     lists of names, and what transports are for
  *     link_ucx_devices.c   which network devices are this rank's
  *     link_ucx_region.c    the exchange region and peers: endpoint addresses, connecting, mapping, flags
@@ -132,15 +132,13 @@ void gf_ucx_devices_group(const char *asked, uint32_t local, char *devices_out);
  * PCI device `near` (empty: none) it shares, then whether it is of this NUMA node. 0: there is no such device. */
 uint64_t gf_ucx_device_rate(const char *root, const char *device, const char *near, int numa);
 
-/* Of gf_module_hardware. */
-void gf_ucx_resources(void (*tell)(void *user, const char *transport, const char *device), void *user);
-gf_status gf_ucx_nearest(struct gf_link *link);
+gf_status gf_ucx_nearest(struct gf_link *link); /* link.devices = auto */
+
+/* link_ucx_resources.c. Names the first of the transports that is for hardware which this binary or this host does not
+ * have, and which link has it. false: there is none. */
+bool gf_ucx_missing_text(const struct gf_ucx *ucx, char *text_out, size_t text_bytes);
+/* link_ucx_shm.c. "huge pages of 2048 KiB" or what else the kernel gave for the mapping at base; returns text_out. */
 char *gf_ucx_pages_text(const void *base, char *text_out, size_t text_bytes);
-static inline bool gf_ucx_missing_text(const struct gf_ucx *ucx, char *text_out, size_t text_bytes)
-{
-    const struct gf_hardware_module *hardware = ucx->setup.hardware;
-    return (hardware != NULL) && hardware->missing_text(ucx->transports, text_out, text_bytes);
-}
 /* While hushed, and no link is open, UCX's log goes nowhere; else it would go to stdout. */
 void gf_ucx_log_hush(bool hush);
 

@@ -156,8 +156,8 @@ gf_status gf_ucx_devices_choose(struct gf_ucx *ucx)
     bool leaves = gf_ucx_any(ucx->transports, GF_UCX_NETWORK);
     gf_status status = GF_OK;
     gf_ucx_devices_group(ucx->setup.devices, ucx->setup.local, ucx->devices);
-    if (leaves && (ucx->setup.hardware != NULL) && (strcmp(ucx->devices, "auto") == 0))
-        status = ucx->setup.hardware->nearest(&ucx->link);
+    if (leaves && (strcmp(ucx->devices, "auto") == 0))
+        status = gf_ucx_nearest(&ucx->link);
     ucx->link.device = leaves ? gf_fnv_bytes(GF_FNV_START, ucx->devices, strlen(ucx->devices)) : 0;
     return status;
 }

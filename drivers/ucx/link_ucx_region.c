@@ -103,9 +103,9 @@ gf_status gf_ucx_region_take(struct gf_ucx *ucx)
     /* Heeded where /sys/kernel/mm/transparent_hugepage/shmem_enabled (posix) or ../enabled (elsewhere) is "advise". */
     if (ucx->setup.huge_pages) (void)madvise(ucx->link.region, ucx->mapped_bytes, MADV_HUGEPAGE);
     memset(ucx->link.region, 0, ucx->mapped_bytes); /* first touched by its owner: its NUMA node, no faults later */
-    if (ucx->setup.huge_pages && (ucx->setup.hardware != NULL))
+    if (ucx->setup.huge_pages)
         gf_log_line(&ucx->setup.log, GF_LOG_INFO, "link: huge pages were asked for, the exchange region has %s",
-                    ucx->setup.hardware->pages_text(ucx->link.region, text, sizeof text));
+                    gf_ucx_pages_text(ucx->link.region, text, sizeof text));
     region_mark(ucx);
     return GF_OK;
 }

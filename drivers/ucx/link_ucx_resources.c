@@ -100,12 +100,12 @@ static bool family_look(void *user, const char *component, uct_md_h domain)
     return !search->device;
 }
 
-static bool missing_text(const char *transports, char *text_out, size_t text_bytes)
+bool gf_ucx_missing_text(const struct gf_ucx *ucx, char *text_out, size_t text_bytes)
 {
     size_t name_bytes;
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
         struct search search = {.family = &families[i]};
-        const char *name = gf_ucx_find(transports, families[i].kind, &name_bytes);
+        const char *name = gf_ucx_find(ucx->transports, families[i].kind, &name_bytes);
         if (name == NULL) continue;
         domains_visit(family_look, &search);
         if (search.device) continue;
@@ -119,10 +119,3 @@ static bool missing_text(const char *transports, char *text_out, size_t text_byt
     }
     return false;
 }
-
-const struct gf_hardware_module gf_module_hardware = {
-    .resources = gf_ucx_resources,
-    .nearest = gf_ucx_nearest,
-    .missing_text = missing_text,
-    .pages_text = gf_ucx_pages_text,
-};

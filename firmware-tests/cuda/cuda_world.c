@@ -2,7 +2,6 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_world.h"
 #include "lib/device/device.h"
-#include "lib/modules/modules.h"
 #include "firmware-tests/support/link_watch.h"
 #include "ops/element/cuda/ops_cuda.h"
 
@@ -229,7 +228,7 @@ void cuda_world_steps(uint32_t steps, const char *name)
 void cuda_world_read(gf_context *gf, gf_mem from, uint64_t bytes, void *to)
 {
     assert_true(bytes <= CUDA_ELEMS_MAX * sizeof(float));
-    assert_int_equal(gf_module_device.copy(gf, from, (gf_mem)(uintptr_t)to, bytes, false), GF_OK);
+    assert_int_equal(gf_device_copy(gf, from, (gf_mem)(uintptr_t)to, bytes, false), GF_OK);
 }
 
 void cuda_kept_read(gf_context *gf, struct cuda_kept *kept)

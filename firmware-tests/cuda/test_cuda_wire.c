@@ -2,7 +2,6 @@
  * may touch: the bits are the host's, and what fails on the way fails cleanly. */
 #include "firmware-tests/support/suite.h"
 #include "lib/device/device.h"
-#include "lib/modules/modules.h"
 #include "firmware-tests/cuda/cuda_world.h"
 #include "firmware-tests/support/link_watch.h"
 

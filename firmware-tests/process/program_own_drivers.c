@@ -1,20 +1,14 @@
-/* program_own_drivers: names a table of its own, with the simulator's drivers alone, and is linked without UCX, libsodium and
- * libconfig. Two ranks in this thread, one step; prints what each holds. */
+/* program_own_drivers: defines gf_drivers_default, has the simulator's drivers alone, and is linked without UCX, libsodium
+ * and libconfig. Two ranks in this thread, one step; prints what each holds. */
 #include <stdio.h>
 #include <stdlib.h>
 
-#define GF_MODULES own_modules
 #include "drivers/sim/sim.h"
 #include "gradientflow.h"
-#include "lib/modules/modules.h"
 
-const struct gf_modules own_modules = {
-    .name = "own_modules",
-    .drivers = {.gpu = &gf_gpu_host, .clock = &gf_clock_monotonic},
-    .ops = &gf_element_ops_host,
-    .coll = {[GF_ALGORITHM_RING] = &gf_coll_ring, [GF_ALGORITHM_DOUBLING] = &gf_coll_doubling,
-             [GF_ALGORITHM_HALVING] = &gf_coll_halving, [GF_ALGORITHM_TREE] = &gf_coll_tree},
-};
+/* In the library's place: nothing of it is left to link but what the simulator hands in. */
+static const struct gf_drivers none;
+const struct gf_drivers *const gf_drivers_default = &none;
 
 #define RANKS 2u
 

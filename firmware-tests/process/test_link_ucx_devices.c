@@ -136,7 +136,7 @@ static gf_status open_with(const char *transports, const char *devices, struct g
 {
     const struct gf_link_setup setup = {.world = 1, .requests_max = 4, .message_bytes_max = 4096, .one_node = true,
                                         .transports = transports, .devices = devices, .ports = "21000-25999",
-                                        .hardware = &gf_module_hardware, .log = {.fn = hear}};
+                                        .log = {.fn = hear}};
     void *state = aligned_alloc(64, (gf_link_ucx.state_bytes(&setup) + 63) / 64 * 64);
     struct gf_link *link = NULL;
     gf_status status;

@@ -17,12 +17,11 @@ sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
         function may(from, to) {
             if (to ~ /^firmware-tests\//) return from ~ /^firmware-tests/
             if (from ~ /^firmware-tests/ || from == dir(to)) return 1
-            if (to ~ /^drivers\/[a-z]*\.h$/ || to == "lib/modules/modules.h") return 1
+            if (to ~ /^drivers\/[a-z]*\.h$/) return 1
             if (to ~ /^lib\/(gradientflow|types|configuration|schedule)\.h$/) return 1
             if (from ~ /^drivers/) return 0
             if (from ~ /^ops/) return to ~ /^ops\//
             if (from ~ /^config/) return to ~ /^lib\/settings\//
-            if (from ~ /^lib\/core/) return to ~ /^ops\// || to ~ /^lib\/(core|settings|membership)\// || to == "lib/context.h"
             if (from ~ /^lib/) return to ~ /^(lib|ops)\//
             if (to ~ /^(config|tools\/common)\//) return 1
             return from == "tools/plan" && to ~ /^drivers\/sim\//

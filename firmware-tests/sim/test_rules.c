@@ -193,7 +193,7 @@ static uint32_t header_check(const char *path, const char *arguments)
 TEST(every_function_of_the_header_has_a_row)
 {
     char *arguments = file_text("firmware-tests/sim/test_rules_arguments.c");
-    assert_true(header_check("lib/gradientflow.h", arguments) > 70);
+    assert_true(header_check("lib/gradientflow.h", arguments) > 60);
     assert_int_equal(header_check("lib/types.h", arguments), 5);
     assert_int_equal(header_check("lib/configuration.h", arguments), 3);
     free(arguments);

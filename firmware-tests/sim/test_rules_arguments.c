@@ -67,7 +67,6 @@ TEST(configurations_and_memory)
     config = wrong = rules_world.ranks[RULES_RANK].config;
     RULE(gf_measure(&config, brief, 3, &need), '.', NULL);
     RULE(gf_measure(NULL, brief, 3, &need), 'P', NULL);
-    RULE(gf_measure_with(NULL, &config, brief, 3, &need), 'P', NULL);
     RULE(gf_measure(&config, NULL, 3, &need), 'P', "3 tensors; allowed are 1 to 16384");
     RULE(gf_measure(&config, brief, 0, &need), 'P', "0 tensors; allowed are 1");
     RULE(gf_measure(&config, brief, GF_TENSORS_MAX + 1, &need), 'P', "16385 tensors");
@@ -99,7 +98,6 @@ TEST(configurations_and_memory)
     RULE(gf_open(&config, brief, 3, room + 8, need.control_bytes - 8, &none), 'P', "aligned to 64");
     RULE(gf_open(&config, brief, 3, room, need.control_bytes - 1, &none), 'R', "gf_measure() asked for");
     RULE(gf_open(&config, brief, 3, room, need.control_bytes, NULL), 'P', NULL);
-    RULE(gf_open_with(NULL, &config, brief, 3, room, need.control_bytes, &none), 'P', NULL);
     assert_null(none);
     RULE(gf_step_begin((gf_context *)(void *)room), 'P', NULL); /* memory that is no context */
     rules_end();

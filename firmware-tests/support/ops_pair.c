@@ -143,7 +143,7 @@ static void compare(struct turn *t, gf_status status, bool any_nan)
     if (pair->seen != NULL) pair->seen(pair, t->op, t->same);
 }
 
-#define gf_core_ops gf_element_ops_of
+#define gf_core_ops(ops) (ops)
 #define BOTH(of, t, name, on_host, on_device)                                        \
     do {                                                                             \
         gf_status status = gf_##of##_ops((t)->pair->reference)->name on_host;        \

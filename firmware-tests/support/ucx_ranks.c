@@ -83,7 +83,6 @@ void ranks_run(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *o
 void ranks_setup(struct ranks_one *one, const char *transports)
 {
     one->setup = (struct gf_link_setup){.rank = one->rank,
-                                        .hardware = &gf_module_hardware,
                                         .world = one->world,
                                         .epoch = 1,
                                         .requests_max = RANKS_REQS,

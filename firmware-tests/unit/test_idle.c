@@ -1,7 +1,6 @@
 /* When a rank that waits yields and when it sleeps: lib/core/idle.h, fed with times; and where it goes. */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
-#include "lib/modules/modules.h"
 #include "ops/node/direct.h"
 
 #include <errno.h>
@@ -174,7 +173,6 @@ static gf_context *waiter(struct gf_link *link, struct gf_rendezvous *control)
     memset(&gf, 0, sizeof gf);
     gf.link = link;
     gf.rendezvous = control;
-    gf.modules = &gf_modules_all;
     gf.config.link.idle = GF_IDLE_SLEEP;
     arms = flag_arms = 0;
     return &gf;

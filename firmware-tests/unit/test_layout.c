@@ -76,7 +76,7 @@ TEST(the_walk_hands_out_what_it_measured)
         assert_non_null(sim);
         config_of(&config, &drivers, sim, row % world, world);
         vary(&config, row);
-        assert_int_equal(gf_layout_make(&gf_modules_all, &config, tensors, LENGTH(tensors), &layout), GF_OK);
+        assert_int_equal(gf_layout_make(&config, tensors, LENGTH(tensors), &layout), GF_OK);
         assert_int_equal(gf_measure(&config, tensors, LENGTH(tensors), &need), GF_OK);
         assert_memory_equal(&need, &layout.footprint, sizeof need);
         assert_int_equal(need.control_bytes % GF_PAGE_BYTES, 0);
@@ -153,39 +153,19 @@ TEST(momentum_is_paid_for_where_there_is_one)
     gf_sim_destroy(sim);
 }
 
-/* What belongs to the optimizer and does nothing without one is no reason to link it. */
-TEST(a_word_on_momentum_alone_asks_for_no_optimizer)
+/* A file may keep the rest of an optimizer whose kind is none. */
+TEST(momentum_without_an_optimizer_is_valid)
 {
     struct gf_sim *sim = gf_sim_create(&(struct gf_sim_setup){.world = 1});
     static struct gf_config config;
-    struct gf_modules modules = gf_modules_all;
     struct gf_drivers drivers;
     struct gf_footprint need;
     config_of(&config, &drivers, sim, 0, 1);
-    modules.optimizer = NULL;
     config.optimizer.momentum = 0.9f;
     config.optimizer.nesterov = true;
-    assert_int_equal(gf_measure_with(&modules, &config, tensors, LENGTH(tensors), &need), GF_OK);
+    assert_int_equal(gf_measure(&config, tensors, LENGTH(tensors), &need), GF_OK);
     config.optimizer.half_weights = GF_TYPE_BF16;
-    assert_int_equal(gf_measure_with(&modules, &config, tensors, LENGTH(tensors), &need), GF_ERR_CONFIG);
-    gf_sim_destroy(sim);
-}
-
-/* They serve what other algorithms do not. */
-TEST(a_table_without_an_algorithm_of_the_core_is_refused)
-{
-    struct gf_sim *sim = gf_sim_create(&(struct gf_sim_setup){.world = 1});
-    static struct gf_config config;
-    struct gf_drivers drivers;
-    struct gf_footprint need;
-    config_of(&config, &drivers, sim, 0, 1);
-    for (uint32_t i = GF_ALGORITHM_AUTO + 1; i < GF_ALGORITHM_COUNT; i++) {
-        struct gf_modules modules = gf_modules_all;
-        bool of_core = modules.coll[i] == gf_modules_core.coll[i];
-        modules.coll[i] = NULL;
-        assert_int_equal(gf_measure_with(&modules, &config, tensors, LENGTH(tensors), &need),
-                         of_core ? GF_ERR_CONFIG : GF_OK);
-    }
+    assert_int_equal(gf_measure(&config, tensors, LENGTH(tensors), &need), GF_ERR_CONFIG);
     gf_sim_destroy(sim);
 }
 

@@ -1,5 +1,4 @@
 /* Numbers and addresses that callers ask for. */
-#include "lib/modules/modules.h"
 #include "lib/core/accessors.h"
 
 uint32_t gf_rank(const gf_context *gf) { return (gf == NULL) ? 0 : gf->rank; }

@@ -3,6 +3,7 @@
 #include "lib/core/accessors.h"
 #include "lib/core/choose.h"
 #include "lib/core/device_work.h"
+#include "lib/device/device.h"
 
 float gf_buffer_factor(const gf_context *gf)
 {
@@ -80,7 +81,7 @@ void gf_buffer_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     gf_finite_local(gf, buffer, gf_finite_seen(gf, op->index, GF_COUNT_PACKED));
     gf_finite_sums(gf, buffer, &op->summed);
     gf_finite_sums(gf, buffer, gf_finite_seen(gf, op->index, GF_COUNT_SUMMED));
-    if ((gf->device.work != NULL) && (gf->device.work->counters_take(gf, op->index) < 0))
+    if (gf->on_device && (gf_device_counters_take(gf, op->index) < 0))
         (void)gf_device_failed(gf, op->operation);
     gf_finite_sources(gf, buffer, members, &op->of.buffer.sources);
     gf->step.buffers_ended++;

@@ -2,7 +2,6 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/choose.h"
-#include "lib/modules/modules.h"
 
 uint32_t gf_choose_lane_ranks(const struct gf_config *config)
 {
@@ -33,7 +32,7 @@ gf_algorithm gf_choose(const gf_context *gf, gf_collective collective, uint64_t 
     gf_algorithm wanted = gf->algorithm;
     static const gf_algorithm fallbacks[] = {GF_ALGORITHM_RING, GF_ALGORITHM_TREE, GF_ALGORITHM_DOUBLING,
                                              GF_ALGORITHM_HALVING};
-    if ((wanted != GF_ALGORITHM_AUTO) && gf_coll_offers(gf->modules->coll[wanted], collective)) return wanted;
+    if ((wanted != GF_ALGORITHM_AUTO) && gf_coll_offers(gf_coll_kinds[wanted], collective)) return wanted;
     if ((collective == GF_COLL_ALLREDUCE) && (wanted == GF_ALGORITHM_AUTO)) {
         if (bytes <= gf->config.exchange.doubling_max_bytes) return GF_ALGORITHM_DOUBLING;
         if (gf->nodes.used) return GF_ALGORITHM_HIERARCHY;
@@ -42,7 +41,7 @@ gf_algorithm gf_choose(const gf_context *gf, gf_collective collective, uint64_t 
                                                                                        : GF_ALGORITHM_RING;
     }
     for (size_t i = 0; i < sizeof fallbacks / sizeof fallbacks[0]; i++)
-        if (gf_coll_offers(gf->modules->coll[fallbacks[i]], collective)) return fallbacks[i];
+        if (gf_coll_offers(gf_coll_kinds[fallbacks[i]], collective)) return fallbacks[i];
     GF_ASSERT(false); /* every collective is served by one of them */
     return GF_ALGORITHM_AUTO;
 }

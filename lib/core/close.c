@@ -3,19 +3,18 @@
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/device/device.h"
-#include "lib/modules/modules.h"
 
 void gf_link_drop(gf_context *gf)
 {
-    if (gf->on_device) gf->modules->device->flags_close(gf); /* mapped regions of the others go */
+    if (gf->on_device) gf_flags_close(gf); /* mapped regions of the others go */
     gf->link->driver->drop(gf->link);
 }
 
 void gf_drivers_close(gf_context *gf)
 {
     if ((gf->gpu != NULL) && gf->on_device) {
-        gf->modules->device->ipc_close(gf);
-        if (gf->link != NULL) (void)gf->device.work->region_close(gf);
+        gf_ipc_close(gf);
+        if (gf->link != NULL) (void)gf_device_region_close(gf);
     }
     if (gf->link != NULL) gf->link->driver->close(gf->link);
     if (gf->rendezvous != NULL) gf->rendezvous->driver->close(gf->rendezvous);
@@ -56,7 +55,7 @@ static gf_status leave_begin(gf_context *gf)
         return gf_fail(gf, GF_ERR_ABORTED, GF_OPERATION_CLOSE, gf->rank, GF_TENSOR_NONE,
                        "rank %u closed its context while %s was under way", gf->rank, gf_operation_name(gf_doing(gf)));
     if (gf->phase != GF_PHASE_READY) return GF_OK;
-    if (gf->on_device) gf->modules->device->ipc_close(gf); /* before the exporters hear that this rank leaves: then they free it */
+    if (gf->on_device) gf_ipc_close(gf); /* before the exporters hear that this rank leaves: then they free it */
     gf->phase = GF_PHASE_LEAVE;
     gf->opening.leave_ns = gf_awake(gf) + gf->config.exchange.timeout_ns;
     return GF_OK;

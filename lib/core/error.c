@@ -8,6 +8,7 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
+#include "lib/device/device.h"
 
 /* What has not ended by then is ended by dropping the link: over shared memory, all that was under way with a process
  * that has died. Every error is told this much later, so it is short. A new link is made by who shrinks. */
@@ -129,7 +130,7 @@ gf_operation gf_doing(const gf_context *gf)
 static bool drained(gf_context *gf, uint64_t now_ns)
 {
     /* Copies to and from the region, too. */
-    bool device = (gf->device.work == NULL) || (gf->device.work->finished(gf) != GF_AGAIN);
+    bool device = !gf->on_device || (gf_device_finished(gf) != GF_AGAIN);
     return gf_ops_drained(gf, now_ns) && device;
 }
 

@@ -6,7 +6,6 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
-#include "lib/modules/modules.h"
 
 #define CONNECTS_A_POLL 32u
 
@@ -40,9 +39,7 @@ static void neighbours_count(gf_context *gf)
     core_count = (sched_getaffinity(0, sizeof cores, &cores) == 0) ? CPU_COUNT(&cores) : 0;
     if (core_count <= 1) core_count = (int)sysconf(_SC_NPROCESSORS_ONLN);
     gf->waiting.oversubscribed = (core_count > 0) && ((int)local > core_count);
-    gf->warm.met[GF_MET_PAIRS] = 0;
-    if ((gf->world <= GF_DIRECT_RANKS_MAX) && (gf->modules->coll[GF_ALGORITHM_DIRECT] != NULL))
-        gf->warm.met[GF_MET_PAIRS] = (float)(local - 1);
+    gf->warm.met[GF_MET_PAIRS] = (gf->world <= GF_DIRECT_RANKS_MAX) ? (float)(local - 1) : 0;
     gf->warm.met[GF_MET_OVERSUBSCRIBED] = gf->waiting.oversubscribed ? 1 : 0;
     gf->warm.met[GF_MET_DEVICE] = gf->on_device ? 1 : 0;
     gf->warm.met[GF_MET_WIRE] = gf->link->reaches_device ? 1 : 0;

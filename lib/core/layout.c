@@ -20,9 +20,8 @@ static struct gf_coll_need op_need(const struct gf_layout *layout)
                                     .slice_bytes = config->exchange.slice_bytes, .window = config->link.window};
     struct gf_coll_need most = {.msg_count = 2, .staging_bytes = config->exchange.slice_bytes};
     for (int algorithm = GF_ALGORITHM_AUTO + 1; algorithm < GF_ALGORITHM_COUNT; algorithm++) {
-        const struct gf_coll_kind *kind = layout->modules->coll[algorithm];
+        const struct gf_coll_kind *kind = gf_coll_kinds[algorithm];
         struct gf_coll_need need;
-        if (kind == NULL) continue;
         for (limits.size = 1; limits.size <= config->job.world_max; limits.size++) {
             kind->need(kind, &limits, &need);
             if (need.msg_count > most.msg_count) most.msg_count = need.msg_count;
@@ -53,7 +52,7 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct
                                   .message_bytes_max = config->exchange.slice_bytes,
                                   .region_bytes = layout->footprint.exchange_bytes,
                                   .transports = config->link.transports, .devices = config->link.devices,
-                                  .hardware = layout->modules->hardware, .local = layout->local,
+                                  .local = layout->local,
                                   .ports = config->link.ports,
                                   .huge_pages = config->link.huge_pages,
                                   .one_node = true, /* until the join has shown several */
@@ -78,8 +77,8 @@ struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout)
 struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
-    struct gf_gpu_kernels kernels = {.ops = layout->on_device ? NULL : gf_element_ops_of(layout->modules->ops)};
-    if (layout->gpu_kernels != NULL) kernels = *layout->gpu_kernels;
+    struct gf_gpu_kernels kernels = {.ops = layout->on_device ? NULL : gf_element_ops_best()};
+    if (layout->on_device && (layout->drivers.gpu_kernels != NULL)) kernels = *layout->drivers.gpu_kernels;
     return (struct gf_gpu_setup){.library = config->device.library,
                                  .kernels = kernels, .ordinal = config->device.ordinal, .local = layout->local,
                                  .device_bytes = layout->footprint.device_bytes,
@@ -96,8 +95,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     const struct gf_gpu_setup gpu = gf_layout_gpu(layout);
     uint64_t msg_count = (uint64_t)layout->op_need.msg_count * config->exchange.buffers_active;
     uint64_t sum_count = config->link.integrity ? msg_count : 0;
-    uint64_t node_words = ((layout->modules->coll[GF_ALGORITHM_HIERARCHY] != NULL) && gf_nodes_wanted(config))
-                              ? config->job.world_max : 0;
+    uint64_t node_words = gf_nodes_wanted(config) ? config->job.world_max : 0;
     bool has_exported = layout->on_device && ((config->job.world_max <= GF_DIRECT_RANKS_MAX) || (node_words > 0));
     struct gf_control_parts parts = {0};
 
@@ -115,7 +113,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.node_words.across = gf_arena_take(control, node_words * sizeof(uint32_t));
     if (node_words == 0) parts.node_words = (struct gf_node_words){0};
     parts.exported =
-        gf_arena_take(control, has_exported ? layout->modules->device->ipc_bytes(config->job.world_max) : 0);
+        gf_arena_take(control, has_exported ? gf_ipc_bytes(config->job.world_max) : 0);
     if (!has_exported) parts.exported = NULL;
     parts.uuids = gf_arena_take(control, layout->on_device ? config->job.world_max * GF_UUID_WORDS * sizeof(float) : 0);
     parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
@@ -153,32 +151,20 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
     return parts;
 }
 
-/* Of those that are linked. */
-static gf_status modules_settings(const struct gf_modules *modules, struct gf_config *config, char *error_out)
+/* What steps have beside dense buffers, and the pools of what is asked for. */
+static gf_status parts_measure(struct gf_layout *layout, const struct gf_tensor *tensors, char *error_out)
 {
-    gf_status status = GF_OK;
-    if (modules->quantize != NULL) status = modules->quantize->settings(config, error_out);
-    if ((status == GF_OK) && (modules->optimizer != NULL)) status = modules->optimizer->settings(config, error_out);
-    if ((status == GF_OK) && (modules->sparse != NULL)) status = modules->sparse->step->settings(config, error_out);
-    return status;
-}
-
-/* What steps have beside dense buffers, and the pools of those modules that are asked for. */
-static gf_status modules_measure(struct gf_layout *layout, const struct gf_tensor *tensors, char *error_out)
-{
-    const struct gf_modules *modules = layout->modules;
-    const struct gf_step_module *step = layout->config.sparse.enabled ? modules->sparse->step : NULL;
-    if (layout->config.exchange.quantize != GF_QUANTIZE_NONE) step = modules->quantize;
-    if (layout->config.optimizer.kind != GF_OPTIMIZER_NONE) layout->pools = modules->optimizer->pools;
+    const struct gf_step_module *step = layout->config.sparse.enabled ? gf_module_sparse.step : NULL;
+    if (layout->config.exchange.quantize != GF_QUANTIZE_NONE) step = &gf_module_quantize;
+    if (layout->config.optimizer.kind != GF_OPTIMIZER_NONE) layout->pools = &gf_pools;
     if (step == NULL) return GF_OK;
     layout->pools = step->pools;
     layout->step_module = step;
     return step->measure(layout, tensors, error_out);
 }
 
-static gf_status layout_make(const struct gf_modules *modules, const struct gf_config *config,
-                             const struct gf_tensor *tensors, uint32_t tensor_count, struct gf_layout *layout,
-                             char *error_out)
+static gf_status layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                             struct gf_layout *layout, char *error_out)
 {
     struct gf_arena control = {0}, exchange = {0};
     struct gf_config *effective = &layout->config;
@@ -186,16 +172,14 @@ static gf_status layout_make(const struct gf_modules *modules, const struct gf_c
     bool in_place;
 
     memset(layout, 0, sizeof *layout);
-    layout->modules = modules;
-    if ((status = gf_config_own(config, effective, error_out)) < 0) return status;
-    if ((status = modules_settings(modules, effective, error_out)) < 0) return status;
+    if ((status = gf_config_effective(config, effective, error_out)) < 0) return status;
     if ((status = gf_layout_resolve(layout, error_out)) < 0) return status;
     if ((status = gf_extra_check(effective, error_out)) < 0) return status;
     if ((status = gf_pool_place(effective, tensors, tensor_count, NULL, &layout->pool, error_out)) < 0) return status;
     layout->tensor_count = tensor_count;
     layout->buffers_max = (layout->pool.buffer_count <= GF_TAG_BUFFER_OTHER) ? (uint32_t)layout->pool.buffer_count
                                                                              : GF_TAG_BUFFER_OTHER + 1;
-    if ((status = modules_measure(layout, tensors, error_out)) < 0) return status;
+    if ((status = parts_measure(layout, tensors, error_out)) < 0) return status;
     if (layout->buffers_max > GF_TAG_BUFFER_OTHER) {
         return gf_config_refuse(error_out, GF_ERR_CONFIG, "more than %u fused buffers; raise exchange.fuse_bytes or "
                                 "cut_bytes", GF_TAG_BUFFER_OTHER);
@@ -211,32 +195,32 @@ static gf_status layout_make(const struct gf_modules *modules, const struct gf_c
         layout->pack_bytes = layout->pool.elem_count * gf_type_size_bytes(effective->exchange.wire);
     layout->on_device = !layout->drivers.gpu->is_host;
     layout->op_need = op_need(layout);
-    layout->may_reach_device = layout->on_device && modules->device->may_reach(layout);
+    layout->may_reach_device = layout->on_device && gf_device_may_reach(layout);
     (void)gf_layout_exchange(layout, &exchange);
     layout->footprint.exchange_bytes = gf_align_up(exchange.used_bytes, GF_PAGE_BYTES);
-    if (layout->on_device) layout->footprint.device_bytes = modules->device->bytes(layout);
+    if (layout->on_device) layout->footprint.device_bytes = gf_device_bytes(layout);
     (void)gf_layout_control(layout, &control); /* after exchange: the link's state may depend on the region */
     layout->footprint.control_bytes = gf_align_up(control.used_bytes, GF_PAGE_BYTES);
     return GF_OK;
 }
 
-gf_status gf_layout_make(const struct gf_modules *modules, const struct gf_config *config,
-                         const struct gf_tensor *tensors, uint32_t tensor_count, struct gf_layout *layout_out)
+gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                         struct gf_layout *layout_out)
 {
     const struct gf_log log = {config->log, config->log_user};
     char error[256] = "";
-    gf_status status = layout_make(modules, config, tensors, tensor_count, layout_out, error);
+    gf_status status = layout_make(config, tensors, tensor_count, layout_out, error);
     if (status < 0) gf_log_line(&log, GF_LOG_ERROR, "%s", error);
     return status;
 }
 
-gf_status gf_measure_with(const struct gf_modules *modules, const struct gf_config *config,
-                          const struct gf_tensor *tensors, uint32_t tensor_count, struct gf_footprint *footprint_out)
+gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                     struct gf_footprint *footprint_out)
 {
     struct gf_layout layout;
     gf_status status;
-    if ((modules == NULL) || (config == NULL) || (footprint_out == NULL)) return GF_ERR_PARAM;
-    if ((status = gf_layout_make(modules, config, tensors, tensor_count, &layout)) < 0) return status;
+    if ((config == NULL) || (footprint_out == NULL)) return GF_ERR_PARAM;
+    if ((status = gf_layout_make(config, tensors, tensor_count, &layout)) < 0) return status;
     *footprint_out = layout.footprint;
     return GF_OK;
 }

@@ -5,13 +5,10 @@
 
 #include "lib/context.h"
 #include "lib/core/arena.h"
-#include "lib/modules/modules.h"
 
 struct gf_layout {
-    const struct gf_modules *modules;
     struct gf_config config;      /* effective; rank, world, id and address resolved */
-    struct gf_drivers drivers;    /* none is NULL */
-    const struct gf_gpu_kernels *gpu_kernels; /* of drivers.gpu; NULL: it has none, or brings its own */
+    struct gf_drivers drivers;    /* no driver is NULL */
     struct gf_pool_sizes pool;
     struct gf_coll_need op_need;
     struct gf_footprint footprint;
@@ -21,7 +18,7 @@ struct gf_layout {
     uint32_t chunk_count;
     bool is_new;                  /* this rank was never of the job: its member id is job.world or more */
     const struct gf_step_module *step_module; /* NULL: none */
-    const struct gf_pools *pools; /* NULL: no module has any */
+    const struct gf_pools *pools; /* NULL: there are none */
     uint64_t owner_elems;         /* of gf_quantized.owner */
     uint64_t pack_bytes;          /* of all fused buffers as they travel; 0: they do so in place */
     bool on_device;
@@ -61,7 +58,7 @@ struct gf_exchange_parts {
     struct gf_check *seen;
     uint64_t *vote;
 };
-/* pools.c, which modules that have pools name in their tables. */
+/* pools.c */
 struct gf_pools {
     void (*lay)(const struct gf_layout *layout, struct gf_arena *arena, struct gf_pool_parts *parts);
     void (*open)(gf_context *gf, const struct gf_layout *layout, const struct gf_pool_parts *parts, uint32_t *chunks);
@@ -73,8 +70,8 @@ uint64_t gf_layout_staging_bytes(const struct gf_layout *layout);
 gf_status gf_layout_resolve(struct gf_layout *layout, char *error_out);
 
 /* Everything that follows from configuration, environment and tensors. What is wrong is logged. */
-gf_status gf_layout_make(const struct gf_modules *modules, const struct gf_config *config,
-                         const struct gf_tensor *tensors, uint32_t tensor_count, struct gf_layout *layout_out);
+gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                         struct gf_layout *layout_out);
 struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control);
 struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, struct gf_arena *exchange);
 /* Its texts are those of config, which is layout->config or a copy that stays. */

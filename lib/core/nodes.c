@@ -2,7 +2,6 @@
  * the core reaches through hierarchy. */
 #include "lib/context.h"
 #include "lib/core/accessors.h"
-#include "lib/modules/modules.h"
 
 /* Checksums cover messages only, and sums that do not depend on fusion would no longer be doubling's. */
 bool gf_nodes_wanted(const struct gf_config *config)
@@ -27,7 +26,7 @@ static struct gf_nodes_meeting meeting_of(const gf_context *gf)
 void gf_nodes_look(gf_context *gf)
 {
     const struct gf_nodes_meeting met = meeting_of(gf);
-    if (met.words.reach != NULL) gf->modules->coll[GF_ALGORITHM_HIERARCHY]->nodes->look(&met);
+    if (met.words.reach != NULL) gf_nodes_meet(&met);
 }
 
 gf_status gf_nodes_commit(gf_context *gf)
@@ -37,8 +36,7 @@ gf_status gf_nodes_commit(gf_context *gf)
     bool by_name = gf->config.exchange.algorithm == GF_ALGORITHM_HIERARCHY;
     uint32_t peer = GF_RANK_NONE;
     char text[256];
-    gf_status status =
-        gf->modules->coll[GF_ALGORITHM_HIERARCHY]->nodes->commit(&met, by_name, nodes, &gf->nodes.used, &peer, text);
+    gf_status status = gf_nodes_form(&met, by_name, nodes, &gf->nodes.used, &peer, text);
     if (status < 0) return gf_fail(gf, status, GF_OPERATION_JOIN, peer, GF_TENSOR_NONE, "%s", text);
     nodes->halving_max_bytes = nodes->ports * gf->config.exchange.halving_max_bytes;
     if (gf->config.exchange.deterministic) nodes->halving_max_bytes = UINT64_MAX;

@@ -5,7 +5,6 @@
 #include "lib/core/choose.h"
 #include "lib/core/device_work.h"
 #include "lib/device/device.h"
-#include "lib/modules/modules.h"
 
 /* ---- taking ---- */
 
@@ -95,7 +94,7 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     struct gf_position *position = gf->position;
     gf_status status;
     if (op->kind->packed != NULL) op->kind->packed(gf, op, now_ns);
-    coll->kind = gf->modules->coll[op->algorithm];
+    coll->kind = gf_coll_kinds[op->algorithm];
     coll->queue = &gf->wire_queue;
     coll->ops = gf->wire_ops;
     coll->staging = op->staging;
@@ -104,7 +103,7 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     coll->check = op->kind->counts ? &op->summed : NULL;
     op->summed = (struct gf_check){.bad_first = UINT64_MAX};
     own_set(gf, op);
-    if ((coll->elem_count > 0) && gf_device_holds(gf, coll->data)) gf->modules->device->op_take(gf, op);
+    if ((coll->elem_count > 0) && gf_device_holds(gf, coll->data)) gf_device_op_take(gf, op);
     if ((status = gf_coll_start(coll, now_ns)) < 0) gf_coll_fail(coll, status); /* the first poll tells */
     op->begin_ns = now_ns; /* all this while the first flag travels */
     op->wait_peer = op->waited_for = GF_RANK_NONE;
@@ -163,7 +162,7 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
         op->taken_ns = op->begin_ns = op->wait_ns = coll->moved_ns = now_ns;
     coll->spins = gf_op_is_alone(&gf->under_way) ? gf->waiting.spins : 0; /* others would wait for it */
     coll->awaits_core = false;
-    if (gf->ipc.flags) gf->modules->device->op_order(gf, op);
+    if (gf->ipc.flags) gf_device_op_order(gf, op);
     status = gf_coll_poll(coll, now_ns);
     if ((now_ns == 0) && (status != GF_AGAIN)) /* all were there: it has ended in the call that posted it */
         op->taken_ns = op->begin_ns = op->wait_ns = coll->moved_ns = now_ns = gf_now(gf);
@@ -193,7 +192,7 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 /* GF_OK: a device has done what was queued; all of it: its counters are here. */
 static gf_status op_reached(gf_context *gf, const struct gf_op *op, uint64_t now_ns)
 {
-    return (op->moves && (gf->device.work != NULL)) ? gf->device.work->reached(gf, op, now_ns) : GF_OK;
+    return (op->moves && gf->on_device) ? gf_device_reached(gf, op, now_ns) : GF_OK;
 }
 
 /* From where it is as far as it goes. */
@@ -205,7 +204,7 @@ static gf_status op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     case GF_OP_PACK:
         op->moves = (op->kind->pack != NULL) || (op->kind->unpack != NULL) || (op->packed != op->coll.data);
         if (op->moves && ((status = gf_op_move(gf, op, now_ns)) != GF_OK)) return status;
-        op->ahead = op->moves && op->kind->goes_ahead && gf->ipc.flags && gf->modules->device->on_streams(gf, op);
+        op->ahead = op->moves && op->kind->goes_ahead && gf->ipc.flags && gf_device_on_streams(gf, op);
         op->state = GF_OP_PACKED; /* fall through */
     case GF_OP_PACKED:
         if (!op->ahead && ((status = op_reached(gf, op, now_ns)) != GF_OK)) return status;

@@ -3,6 +3,7 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
+#include "lib/device/device.h"
 
 /* A turn of packing or of unpacking. GF_OK: all of it is queued, its event after it. */
 gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns)
@@ -13,7 +14,7 @@ gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     gf->waiting.moved_ns = now_ns;
     if (op->done_elems == 0) {
         if (packs) gf_finite_begin(gf, op->index);
-        if (gf->device.work != NULL) status = gf->device.work->begin(gf, op);
+        if (gf->on_device) status = gf_device_move_begin(gf, op);
         if (status < 0) return gf_device_failed(gf, op->operation);
     }
     if ((move != NULL) && (op->done_elems < op->coll.elem_count)) {
@@ -24,6 +25,6 @@ gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns)
         if (op->done_elems < op->coll.elem_count) return GF_AGAIN;
     }
     op->wait_ns = now_ns;
-    if (gf->device.work != NULL) status = gf->device.work->end(gf, op);
+    if (gf->on_device) status = gf_device_move_end(gf, op);
     return (status < 0) ? gf_device_failed(gf, op->operation) : GF_OK;
 }

@@ -21,7 +21,6 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
 {
     uint32_t msg_count = layout->op_need.msg_count;
     size_t req_bytes = layout->drivers.link->req_size_bytes;
-    gf->modules = layout->modules;
     gf->config = layout->config;
     gf->drivers = layout->drivers;
     gf_ticks_begin(&gf->ticks, gf->drivers.clock);
@@ -45,8 +44,7 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     gf->nodes.words = parts->node_words;
     gf->device.uuids = parts->uuids;
     if (layout->on_device) {
-        gf->device.work = gf->modules->device->work;
-        gf->modules->device->ipc_lay(&gf->ipc, parts->exported, gf->config.job.world_max);
+        gf_ipc_lay(&gf->ipc, parts->exported, gf->config.job.world_max);
     }
     gf->sparse.history_empty = true;
     gf->step_module = layout->step_module;
@@ -98,7 +96,7 @@ static void exchange_lay(const struct gf_layout *layout, gf_context *gf)
 /* In the host's memory, or where the device has put them. */
 static void pools_lay(gf_context *gf, const struct gf_layout *layout, const struct gf_control_parts *parts)
 {
-    struct gf_pool_parts pools = layout->on_device ? gf->modules->device->lay(gf, layout) : parts->pools;
+    struct gf_pool_parts pools = layout->on_device ? gf_device_lay(gf, layout) : parts->pools;
     pools.owner = parts->pools.owner;
     gf->optimizer.norms = (gf_mem)(uintptr_t)pools.norms;
     gf->optimizer.list = parts->update_list;
@@ -117,7 +115,8 @@ static gf_status gpu_open(const struct gf_layout *layout, const struct gf_contro
     gf->in_queue = gf_queue_own(gf, GF_STREAM_IN);
     gf->ops = gf->gpu->ops;
     gf->wire_queue = (struct gf_queue){.gpu = gf->gpu};
-    gf->wire_ops = gf->on_device ? gf_element_ops_of(gf->modules->ops) : gf->gpu->ops;
+    gf->wire_ops = gf->gpu->ops;
+    if (gf->on_device) gf->wire_ops = (gf->gpu->host_ops != NULL) ? gf->gpu->host_ops : gf_element_ops_best();
     status = gf->wire_ops->zero(&gf->wire_queue, (gf_mem)(uintptr_t)parts->large, parts->large_bytes);
     if (status < 0) *fault_out = gf->gpu->fault;
     return status;
@@ -141,21 +140,6 @@ static gf_status rendezvous_open(const struct gf_layout *layout, void *state, gf
 {
     const struct gf_rendezvous_setup setup = gf_layout_rendezvous(layout);
     return gf->drivers.rendezvous->open(&setup, state, gf_now(gf), &gf->rendezvous, fault_out);
-}
-
-/* Algorithms that are not linked here: auto must not choose what another rank does not have. Nothing where all are. */
-static void modules_tell(const struct gf_modules *modules, char *summary, struct gf_offer *offer)
-{
-    size_t used = strlen(summary), room = sizeof offer->summary - used;
-    for (uint32_t a = GF_ALGORITHM_AUTO + 1; a < GF_ALGORITHM_COUNT; a++) {
-        int length;
-        if (modules->coll[a] != NULL) continue;
-        length = snprintf(summary + used, room, " %s=unlinked", gf_algorithm_name((gf_algorithm)a));
-        if ((length < 0) || ((size_t)length >= room)) return;
-        used += (size_t)length;
-        room -= (size_t)length;
-        offer->config_hash += UINT64_C(0x9e3779b97f4a7c15) << a;
-    }
 }
 
 /* What the appliance adds to the state. */
@@ -189,8 +173,7 @@ static gf_status members_open(const struct gf_layout *layout, void *state,
                                     .tensor_count = gf->tensor_count, .elem_count = layout->pool.elem_count,
                                     .network = gf->link->network ? 1 : 0, .node = gf->link->node,
                                     .user = gf->link->user};
-    modules_tell(gf->modules, gf_config_summary(&layout->config, setup.offer.summary, sizeof setup.offer.summary),
-                 &setup.offer);
+    (void)gf_config_summary(&layout->config, setup.offer.summary, sizeof setup.offer.summary);
     extra_tell(&layout->config, setup.offer.summary, &setup.offer);
     if ((status = gf->link->driver->endpoint(gf->link, endpoint, &endpoint_bytes)) < 0) return status;
     gf->polled.at_ns = gf_now(gf);
@@ -224,7 +207,7 @@ static gf_status context_open(const struct gf_layout *layout, const struct gf_co
         return open_fail(gf, status, &fault);
     pools_lay(gf, layout, parts);
     exchange_lay(layout, gf);
-    if (gf->on_device && (gf->device.work->region_open(gf) < 0)) {
+    if (gf->on_device && (gf_device_region_open(gf) < 0)) {
         fault = gf->gpu->fault;
         gf->region.base = NULL;
         return open_fail(gf, fault.code, &fault);
@@ -235,7 +218,7 @@ static gf_status context_open(const struct gf_layout *layout, const struct gf_co
         fault = gf->link->fault;
         return open_fail(gf, status, &fault);
     }
-    if (gf->config.sparse.enabled) gf->modules->sparse->open(gf);
+    if (gf->config.sparse.enabled) gf_module_sparse.open(gf);
     gf_dense_begin(gf);
     gf->phase = GF_PHASE_JOIN;
     gf->change.ended_fd = gf->config.job.ignore_environment ? -1 : gf_identity_ended_fd();
@@ -291,17 +274,16 @@ static bool stack_suffices(const struct gf_config *config)
     return false;
 }
 
-gf_status gf_open_with(const struct gf_modules *modules, const struct gf_config *config,
-                       const struct gf_tensor *tensors, uint32_t tensor_count, void *memory, uint64_t memory_bytes,
-                       gf_context **gf_out)
+gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                  void *memory, uint64_t memory_bytes, gf_context **gf_out)
 {
     struct gf_layout layout;
     gf_status status;
 
-    if ((modules == NULL) || (config == NULL) || (gf_out == NULL)) return GF_ERR_PARAM;
+    if ((config == NULL) || (gf_out == NULL)) return GF_ERR_PARAM;
     *gf_out = NULL;
     if (!stack_suffices(config)) return GF_ERR_SYSTEM;
-    if ((status = gf_layout_make(modules, config, tensors, tensor_count, &layout)) < 0) return status;
+    if ((status = gf_layout_make(config, tensors, tensor_count, &layout)) < 0) return status;
     if ((status = memory_check(config, &layout, memory, memory_bytes)) < 0) return status;
     return memory_open(&layout, tensors, tensor_count, memory, memory_bytes, gf_out);
 }

@@ -2,6 +2,7 @@
  * with it all that lies there. */
 #include "lib/context.h"
 #include "lib/core/device_work.h"
+#include "lib/device/device.h"
 
 static void region_move(gf_context *gf)
 {
@@ -28,11 +29,11 @@ gf_status gf_link_renew(gf_context *gf, bool network, const void **endpoint_out,
     const struct gf_link_driver *driver = gf->link->driver;
     void *endpoint;
     gf_status status;
-    if (gf->on_device && ((status = gf->device.work->region_close(gf)) < 0)) return status;
+    if (gf->on_device && ((status = gf_device_region_close(gf)) < 0)) return status;
     status = (network != gf->link->network) ? driver->network(gf->link, network) : driver->reset(gf->link, gf->epoch);
     if (status < 0) return status;
     region_move(gf);
-    if (gf->on_device && (gf->device.work->region_open(gf) < 0)) return GF_ERR_DEVICE;
+    if (gf->on_device && (gf_device_region_open(gf) < 0)) return GF_ERR_DEVICE;
     endpoint = (void *)(uintptr_t)gf->under_way.ops[0].staging; /* nothing runs yet */
     *endpoint_out = endpoint;
     return driver->endpoint(gf->link, endpoint, bytes_out);

@@ -8,7 +8,6 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/choose.h"
-#include "lib/modules/modules.h"
 
 #define SLEEP_NS UINT64_C(10000000) /* longest sleep: deadlines are looked at this often */
 #define QUIET_SLEEP_NS UINT64_C(100000) /* the same where something is awaited that wakes nobody */
@@ -46,8 +45,8 @@ static size_t sleep_at(const gf_context *gf, uint32_t index)
 
 void gf_wake(gf_context *gf)
 {
-    const struct gf_coll_kind *kind = gf->modules->coll[gf->algorithm];
-    if ((kind != NULL) && (kind->wake != NULL)) kind->wake(gf->link, gf->ids, gf->world, gf->rank, gf->lane_ranks);
+    if (gf->algorithm == GF_ALGORITHM_DIRECT)
+        gf_direct_wake(gf->link, gf->ids, gf->world, gf->rank, gf->lane_ranks);
 }
 
 static uint32_t shared_index(const gf_context *gf) { return gf->nodes.used ? gf->nodes.of.local_index : gf->rank; }
@@ -77,7 +76,7 @@ static void idle_sleep(gf_context *gf)
 /* A rank of this core is awaited, by an algorithm that looks where ranks run. */
 static void spread(gf_context *gf)
 {
-    const struct gf_coll_kind *kind = gf->modules->coll[gf->nodes.used ? GF_ALGORITHM_HIERARCHY : GF_ALGORITHM_DIRECT];
+    const struct gf_coll_kind *kind = gf_coll_kinds[gf->nodes.used ? GF_ALGORITHM_HIERARCHY : GF_ALGORITHM_DIRECT];
     uint32_t count = gf->nodes.used ? gf->nodes.of.local_size : gf->world, stays;
     if (!gf->waiting.oversubscribed || (gf->polled.at_ns - gf->waiting.idling.spread_ns < GF_IDLE_SPREAD_NS)) return;
     gf->waiting.idling.spread_ns = gf->polled.at_ns;

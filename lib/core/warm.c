@@ -1,7 +1,6 @@
 /* The end of opening: all ranks meet, and learn who shares what with whom; on that depends which algorithm sums. What
  * UCX takes lazily for its pools it takes in the first steps (drivers/README.md). */
 #include "lib/device/device.h"
-#include "lib/modules/modules.h"
 #include "lib/core/accessors.h"
 #include "lib/core/arena.h"
 #include "lib/core/choose.h"
@@ -44,7 +43,7 @@ static gf_status direct_refuse(gf_context *gf)
 {
     uint32_t peer;
     char text[256];
-    gf->modules->coll[GF_ALGORITHM_DIRECT]->unshared(gf->link, gf->ids, gf->world, gf->rank, &peer, text);
+    gf_direct_unshared(gf->link, gf->ids, gf->world, gf->rank, &peer, text);
     return gf_fail(gf, GF_ERR_CONFIG, GF_OPERATION_JOIN, peer, GF_TENSOR_NONE, "%s", text);
 }
 
@@ -52,7 +51,7 @@ static gf_status direct_refuse(gf_context *gf)
 static gf_status export(gf_context *gf)
 {
     gf->warm.state = GF_WARM_EXPORT;
-    return gf->on_device ? gf->modules->device->ipc_begin(gf) : GF_OK;
+    return gf->on_device ? gf_ipc_begin(gf) : GF_OK;
 }
 
 /* All is known; peers' regions are still to be touched, where there is work in them. Not in a later epoch: training
@@ -68,7 +67,6 @@ static gf_status finished(gf_context *gf)
 
 gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
 {
-    const struct gf_coll_kind *kind;
     gf_status status = requests_ended(gf);
     if (status != GF_OK) return status;
     switch (gf->warm.state) {
@@ -86,18 +84,17 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
         return (status < 0) ? status : finished(gf);
     case GF_WARM_TOUCH:
         gf->waiting.moved_ns = now_ns; /* nothing to wait for */
-        kind = gf->modules->coll[gf->nodes.used ? GF_ALGORITHM_HIERARCHY : GF_ALGORITHM_DIRECT];
-        if ((gf->epoch == 1) && (kind != NULL) &&
-            (kind->touch(gf->link, gf->ids, gf->world, &gf->warm.touched_pages) == GF_AGAIN)) return GF_AGAIN;
+        if ((gf->epoch == 1) &&
+            (gf_direct_touch(gf->link, gf->ids, gf->world, &gf->warm.touched_pages) == GF_AGAIN)) return GF_AGAIN;
         if (gf->warm.met[GF_MET_DEVICE] < (float)gf->world) return export(gf);
-        gf->modules->device->uuid_begin(gf);
+        gf_uuid_begin(gf);
         gf->warm.state = GF_WARM_UUIDS;
         return GF_AGAIN;
     case GF_WARM_UUIDS:
-        gf->modules->device->uuid_commit(gf);
+        gf_uuid_commit(gf);
         return export(gf);
     case GF_WARM_EXPORT:
-        return gf->modules->device->ipc_next(gf);
+        return gf_ipc_next(gf);
     }
     return GF_ERR_STATE;
 }

@@ -36,14 +36,14 @@ static struct device_parts device_walk(const struct gf_layout *layout, struct gf
     return parts;
 }
 
-static uint64_t device_bytes(const struct gf_layout *layout)
+uint64_t gf_device_bytes(const struct gf_layout *layout)
 {
     struct gf_arena device = {0};
     (void)device_walk(layout, &device);
     return gf_align_up(device.used_bytes, DEVICE_UNIT_BYTES);
 }
 
-static struct gf_pool_parts device_lay(gf_context *gf, const struct gf_layout *layout)
+struct gf_pool_parts gf_device_lay(gf_context *gf, const struct gf_layout *layout)
 {
     struct gf_arena device = {.base = (char *)(uintptr_t)gf->gpu->arena, .size_bytes = layout->footprint.device_bytes};
     struct device_parts parts;
@@ -62,7 +62,7 @@ static struct gf_pool_parts device_lay(gf_context *gf, const struct gf_layout *l
 
 /* Checksums are the host's to compute, and direct needs no link. Whether a link that may reach
  * device memory does, only its open() finds out: what that takes is taken either way. */
-static bool may_reach_device(const struct gf_layout *layout)
+bool gf_device_may_reach(const struct gf_layout *layout)
 {
     const struct gf_link_driver *driver = layout->drivers.link;
     const struct gf_link_setup setup = gf_layout_link(layout, &layout->config);
@@ -79,7 +79,7 @@ static gf_status finished_wait(gf_context *gf)
     gf_status status;
     (void)gf_poll_begin(gf);
     end_ns = gf_awake(gf) + gf->config.exchange.timeout_ns;
-    while ((status = gf_device_work.finished(gf)) == GF_AGAIN)
+    while ((status = gf_device_finished(gf)) == GF_AGAIN)
         if ((gf_poll_begin(gf) > 0) && (gf_awake(gf) > end_ns))
             return gf_fail(gf, GF_ERR_TIMEOUT, GF_OPERATION_STATE, GF_RANK_NONE, GF_TENSOR_NONE,
                            "the device did not end a copy within exchange.timeout");
@@ -87,7 +87,7 @@ static gf_status finished_wait(gf_context *gf)
 }
 
 /* By way of the wire pool. */
-static gf_status device_copy(gf_context *gf, gf_mem pool, gf_mem host, uint64_t bytes, bool writes)
+gf_status gf_device_copy(gf_context *gf, gf_mem pool, gf_mem host, uint64_t bytes, bool writes)
 {
     uint64_t most = gf_device_wire_bytes(&gf->pool);
     void *wire = (void *)(uintptr_t)gf->wire;
@@ -106,14 +106,14 @@ static gf_status device_copy(gf_context *gf, gf_mem pool, gf_mem host, uint64_t 
 /* ---- operations whose data lies there ---- */
 
 /* Data of a device: the link takes it from there, or all devices of a node reach each other's. */
-static void op_take(gf_context *gf, struct gf_op *op)
+void gf_device_op_take(gf_context *gf, struct gf_op *op)
 {
     struct gf_coll *coll = &op->coll;
     struct gf_direct *direct = gf_op_direct(op);
     GF_ASSERT((coll->collective == GF_COLL_ALLREDUCE) && gf_sums_late(gf, op->algorithm));
     if (gf->ipc.agreed && (op->algorithm == GF_ALGORITHM_HIERARCHY)) {
         struct gf_hierarchy *own = &op->own.hierarchy;
-        own->in_node = gf->modules->device->direct;
+        own->in_node = &gf_coll_direct_device;
         own->host.data = gf->link->reaches_device ? 0 : op->host;
         own->host.out = &gf->out_queue;
         own->host.in = &gf->in_queue;
@@ -133,7 +133,7 @@ static void op_take(gf_context *gf, struct gf_op *op)
     direct->region_bytes = gf->device.bytes;
     direct->small_bytes = 0;
     if (op->algorithm != GF_ALGORITHM_DIRECT) return;
-    coll->kind = gf->ipc.flags ? gf->modules->device->stream : gf->modules->device->direct;
+    coll->kind = gf->ipc.flags ? &gf_coll_direct_stream : &gf_coll_direct_device;
     if (!gf->ipc.flags) return;
     direct->packs = op->ahead ? *op->pack_queue : gf->queue; /* later packs may stand for the appliance */
     direct->sums = gf->out_queue; /* nothing goes to host memory and back then */
@@ -142,7 +142,7 @@ static void op_take(gf_context *gf, struct gf_op *op)
 }
 
 /* Between streams, in device memory of ranks that all reach each other's. */
-static bool on_streams(const gf_context *gf, const struct gf_op *op)
+bool gf_device_on_streams(const gf_context *gf, const struct gf_op *op)
 {
     return gf->ipc.flags && (op->algorithm == GF_ALGORITHM_DIRECT) && (op->coll.elem_count > 0) &&
            gf_device_holds(gf, op->coll.data);
@@ -154,38 +154,13 @@ static bool may_queue(const gf_context *gf, const struct gf_op *op)
     for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
         const struct gf_op *before = &gf->under_way.ops[__builtin_ctz(left)];
         if ((before->state > GF_OP_RUN) || (before->order >= op->order)) continue;
-        if (!on_streams(gf, before) || ((before->state == GF_OP_RUN) && before->own.direct.state.queued)) continue;
+        if (!gf_device_on_streams(gf, before) || ((before->state == GF_OP_RUN) && before->own.direct.state.queued)) continue;
         return false;
     }
     return true;
 }
 
-static void op_order(gf_context *gf, struct gf_op *op)
+void gf_device_op_order(gf_context *gf, struct gf_op *op)
 {
-    if (on_streams(gf, op)) op->own.direct.may_queue = may_queue(gf, op);
+    if (gf_device_on_streams(gf, op)) op->own.direct.may_queue = may_queue(gf, op);
 }
-
-const struct gf_device_module gf_module_device = {
-#if GF_WITH_CUDA
-    .driver = &gf_gpu_cuda,
-    .kernels = &gf_gpu_cuda_kernels,
-#endif
-    .direct = &gf_coll_direct_device,
-    .stream = &gf_coll_direct_stream,
-    .work = &gf_device_work,
-    .may_reach = may_reach_device,
-    .bytes = device_bytes,
-    .lay = device_lay,
-    .op_take = op_take,
-    .op_order = op_order,
-    .on_streams = on_streams,
-    .copy = device_copy,
-    .uuid_begin = gf_uuid_begin,
-    .uuid_commit = gf_uuid_commit,
-    .ipc_bytes = gf_ipc_bytes,
-    .ipc_lay = gf_ipc_lay,
-    .ipc_begin = gf_ipc_begin,
-    .ipc_next = gf_ipc_next,
-    .ipc_close = gf_ipc_close,
-    .flags_close = gf_flags_close,
-};

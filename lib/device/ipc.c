@@ -9,7 +9,6 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/device/device.h"
-#include "lib/modules/modules.h"
 
 /* Why a rank's memory cannot be shared. */
 enum { IPC_FINE, IPC_NOT_BUILT, IPC_KEPT, IPC_NOT_SENT, IPC_OUT_OF_REACH, IPC_OTHER_MEMORY, IPC_ELASTIC };
@@ -44,7 +43,7 @@ static uint64_t canary_of(const gf_context *gf, uint32_t rank)
 static gf_status canary_write(gf_context *gf)
 {
     uint64_t canary = canary_of(gf, gf->rank);
-    return gf->modules->device->copy(gf, gf->device.canary, (gf_mem)(uintptr_t)&canary, sizeof canary, true);
+    return gf_device_copy(gf, gf->device.canary, (gf_mem)(uintptr_t)&canary, sizeof canary, true);
 }
 
 /* GF_OK, and whether it is the rank's memory that lies at its base. May block until this device has copied. */
@@ -52,7 +51,7 @@ static gf_status canary_look(gf_context *gf, uint32_t rank, bool *same_out)
 {
     uint64_t canary = 0;
     gf_mem at = gf->ipc.bases[rank] + (gf->device.canary - gf->device.base);
-    gf_status status = gf->modules->device->copy(gf, at, (gf_mem)(uintptr_t)&canary, sizeof canary, false);
+    gf_status status = gf_device_copy(gf, at, (gf_mem)(uintptr_t)&canary, sizeof canary, false);
     *same_out = (status == GF_OK) && (canary == canary_of(gf, rank));
     return status;
 }

@@ -14,14 +14,14 @@ static gf_status counters_send(gf_context *gf, uint32_t index, const struct gf_c
     return (status < 0) ? status : gf_queue_after(gf, &gf->queue, &gf->pack_queue);
 }
 
-static gf_status counters_fetch(gf_context *gf, struct gf_queue *queue, uint32_t index)
+gf_status gf_device_counters_fetch(gf_context *gf, struct gf_queue *queue, uint32_t index)
 {
     gf_status status = gf->gpu->driver->copy(queue, mem(gf_finite_seen(gf, index, 0)),
                                              mem(gf_finite_counter(gf, index, 0)), GF_COUNTS * sizeof(struct gf_check));
     return (status < 0) ? status : gf->gpu->driver->mark(queue, index);
 }
 
-static gf_status counters_take(gf_context *gf, uint32_t index)
+gf_status gf_device_counters_take(gf_context *gf, uint32_t index)
 {
     uint64_t met = 0;
     for (gf_count which = 0; which < GF_COUNTS; which++) met += gf_finite_seen(gf, index, which)->bad_count;
@@ -35,7 +35,7 @@ static gf_status region_unregister(gf_context *gf)
     return status;
 }
 
-static gf_status region_open(gf_context *gf)
+gf_status gf_device_region_open(gf_context *gf)
 {
     uint32_t count = gf->under_way.count + 1;
     gf_status status = gf->gpu->driver->host_register(gf->gpu, gf->region.base, gf->region.bytes);
@@ -51,12 +51,12 @@ static gf_status region_open(gf_context *gf)
     return status;
 }
 
-static gf_status region_close(gf_context *gf)
+gf_status gf_device_region_close(gf_context *gf)
 {
     return (gf->region.base == NULL) ? GF_OK : region_unregister(gf);
 }
 
-static gf_status finished(gf_context *gf)
+gf_status gf_device_finished(gf_context *gf)
 {
     struct gf_queue *const queues[] = {&gf->queue, &gf->pack_queue, &gf->out_queue, &gf->in_queue};
     gf_status status = GF_OK;
@@ -93,7 +93,7 @@ static gf_status op_follow(gf_context *gf, const struct gf_op *op)
 }
 
 /* Before anything is unpacked: what came in is copied. */
-static gf_status work_begin(gf_context *gf, struct gf_op *op)
+gf_status gf_device_move_begin(gf_context *gf, struct gf_op *op)
 {
     gf_status status;
     if (op->state == GF_OP_PACK) return op_follow(gf, op);
@@ -103,16 +103,16 @@ static gf_status work_begin(gf_context *gf, struct gf_op *op)
 }
 
 /* After all that was packed it is copied out, and this op's event after it. */
-static gf_status work_end(gf_context *gf, struct gf_op *op)
+gf_status gf_device_move_end(gf_context *gf, struct gf_op *op)
 {
     struct gf_queue *queue = (op->packed != op->coll.data) ? &gf->out_queue : op->pack_queue;
-    if (op->state != GF_OP_PACK) return counters_fetch(gf, &gf->queue, op->index);
+    if (op->state != GF_OP_PACK) return gf_device_counters_fetch(gf, &gf->queue, op->index);
     gf_status status = gf_queue_after(gf, op->pack_queue, queue);
     if (status >= 0) status = op_copy(gf, op, queue, op->coll.data, op->packed);
     return (status < 0) ? status : gf->gpu->driver->mark(queue, op->index);
 }
 
-static gf_status work_reached(gf_context *gf, const struct gf_op *op, uint64_t now_ns)
+gf_status gf_device_reached(gf_context *gf, const struct gf_op *op, uint64_t now_ns)
 {
     gf_status status = gf->gpu->driver->reached(gf->gpu, op->index);
     if (status < 0) return gf_device_failed(gf, op->operation);
@@ -121,14 +121,3 @@ static gf_status work_reached(gf_context *gf, const struct gf_op *op, uint64_t n
                    "the device of rank %u has not ended in %.1f s what was queued before and with operation %s",
                    gf->rank, (double)(now_ns - op->wait_ns) * 1e-9, gf_operation_name(op->operation));
 }
-
-const struct gf_device_work gf_device_work = {
-    .region_open = region_open,
-    .region_close = region_close,
-    .finished = finished,
-    .begin = work_begin,
-    .end = work_end,
-    .reached = work_reached,
-    .counters_fetch = counters_fetch,
-    .counters_take = counters_take,
-};

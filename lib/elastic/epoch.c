@@ -14,7 +14,6 @@
 
 #include "drivers/identity.h"
 #include "lib/device/device.h"
-#include "lib/modules/modules.h"
 #include "lib/core/accessors.h"
 #include "lib/core/choose.h"
 #include "lib/core/extra.h"
@@ -44,7 +43,7 @@ static gf_status relink(gf_context *gf)
     size_t endpoint_bytes;
     gf_status status;
     gf->epoch = plan->epoch;
-    if (gf->on_device) gf->modules->device->ipc_close(gf);
+    if (gf->on_device) gf_ipc_close(gf);
     /* On each rank of the next epoch all messages and copies of the failed one had ended before it promised a view. */
     gf->link->region_stays = (gf->phase == GF_PHASE_FAILED) && !gf->on_device && gf_view_left_ended(gf->members);
     status = gf_link_renew(gf, gf->link->network, &endpoint, &endpoint_bytes);

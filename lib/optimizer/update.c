@@ -5,7 +5,6 @@
  *           a norm is 0; tensors with GF_TENSOR_NO_DECAY have ratio 1 and no decay. */
 #include <math.h>
 
-#include "lib/modules/modules.h"
 #include "lib/core/accessors.h"
 #include "lib/core/layout.h"
 #include "lib/core/device_work.h"
@@ -241,7 +240,7 @@ gf_status gf_update(gf_context *gf, float learning_rate)
         if (gf->step.sparse && (from->sparse != 0)) continue; /* by chunks, below */
         if ((status = kind_of(gf)->run(gf, first, last, learning_rate)) < 0) return status;
     }
-    return gf->step.sparse ? gf->modules->sparse->update(gf, learning_rate) : GF_OK;
+    return gf->step.sparse ? gf_module_sparse.update(gf, learning_rate) : GF_OK;
 }
 
 const struct gf_optimizer_module gf_module_optimizer = {

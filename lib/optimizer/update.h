@@ -42,4 +42,6 @@ struct gf_optimizer_module {
     gf_status (*chunks)(gf_context *gf, uint32_t tensor, const struct gf_chunks *chunks, float rate);
 };
 
+extern const struct gf_optimizer_module gf_module_optimizer;
+
 #endif

@@ -54,4 +54,7 @@ static inline uint64_t gf_quantize_owner_max(const struct gf_groups *form, uint6
     return (gf_quantize_groups_max(form, elem_count, buffer_count) + buffer_count) / 2 * form->elems;
 }
 
+struct gf_step_module;
+extern const struct gf_step_module gf_module_quantize;
+
 #endif

@@ -166,7 +166,7 @@ uint64_t gf_sparse_placed(const struct gf_sparse *sparse, const uint32_t *chunks
 static gf_status each_sent_run(gf_context *gf, uint32_t tensor, uint32_t *slot, float rate, bool add)
 {
     const struct gf_sparse *sparse = &gf->sparse;
-    const struct gf_optimizer_module *optimizer = gf->modules->optimizer;
+    const struct gf_optimizer_module *optimizer = &gf_module_optimizer;
     uint64_t begin = gf->tensors[tensor].first_elem, end = begin + gf->tensors[tensor].elem_count;
     while ((*slot < sparse->sent_count) && (gf_chunk_end(sparse, sparse->sent[*slot]) <= begin)) (*slot)++;
     for (uint32_t s = *slot; (s < sparse->sent_count) && (gf_chunk_first(sparse, sparse->sent[s]) < end);) {
@@ -184,7 +184,7 @@ static gf_status each_sent_run(gf_context *gf, uint32_t tensor, uint32_t *slot, 
 
 static gf_status sparse_update(gf_context *gf, float learning_rate)
 {
-    const struct gf_optimizer_module *optimizer = gf->modules->optimizer;
+    const struct gf_optimizer_module *optimizer = &gf_module_optimizer;
     uint32_t slot = 0;
     if (gf->sparse.in_lists && (gf->config.optimizer.kind != GF_OPTIMIZER_LARS))
         return gf_sparse_lists_update(gf, learning_rate);

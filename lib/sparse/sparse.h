@@ -121,4 +121,6 @@ uint32_t gf_sparse_kept(const struct gf_config *config, uint32_t chunk_count, ui
  * not negative. kept is at most count. */
 void gf_sparse_select(const float *scores, uint32_t count, uint32_t kept, uint32_t *selection_out);
 
+extern const struct gf_sparse_module gf_module_sparse;
+
 #endif

@@ -1,6 +1,7 @@
 /* History of the sparse part: h' and u' on their way to the wire, to the norms and, after the vote, to memory. */
 #include "lib/context.h"
 #include "lib/core/device_work.h"
+#include "lib/device/device.h"
 #include "ops/module_ops.h"
 
 #include <float.h>
@@ -191,7 +192,7 @@ static uint32_t counter(const gf_context *gf) { return gf->under_way.count; }
 
 static gf_status counters_fetch(gf_context *gf, struct gf_queue *queue)
 {
-    return (gf->device.work != NULL) ? gf->device.work->counters_fetch(gf, queue, counter(gf)) : GF_OK;
+    return gf->on_device ? gf_device_counters_fetch(gf, queue, counter(gf)) : GF_OK;
 }
 
 static gf_status event_reached(gf_context *gf, uint32_t event)
@@ -305,7 +306,7 @@ gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
     if (sparse->in_lists) gf_sparse_lists_place(gf);
     scores_attribute(gf);
     sparse->scored = true;
-    if (gf->device.work != NULL) status = gf->device.work->counters_take(gf, counter(gf));
+    if (gf->on_device) status = gf_device_counters_take(gf, counter(gf));
     return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STEP) : GF_OK;
 }
 

@@ -3,7 +3,6 @@
  * those that the step sends, rising, then the others, rising. The values are bit for bit those of the pieces, which
  * serve where a chunk is larger than the scratch or where tensors with and without decay share the part. */
 #include "lib/context.h"
-#include "lib/modules/modules.h"
 #include "lib/core/device_work.h"
 #include "ops/module_ops.h"
 
@@ -163,5 +162,5 @@ gf_status gf_sparse_lists_update(gf_context *gf, float learning_rate)
     const struct gf_chunks sent = gf_sparse_chunks(sparse, &batch);
     uint32_t tensor = 0;
     while (gf->tensors[tensor].sparse == 0) tensor++;
-    return gf->modules->optimizer->chunks(gf, tensor, &sent, learning_rate);
+    return gf_module_optimizer.chunks(gf, tensor, &sent, learning_rate);
 }

@@ -270,7 +270,4 @@ const struct gf_coll_kind gf_coll_direct = {
     .start = direct_start,
     .turn = direct_progress,
     .spread = gf_spread,
-    .touch = gf_direct_touch,
-    .wake = gf_direct_wake,
-    .unshared = gf_direct_unshared,
 };

@@ -391,10 +391,8 @@ static void hierarchy_need(const struct gf_coll_kind *kind, const struct gf_coll
 const struct gf_coll_kind gf_coll_hierarchy = {
     .name = "hierarchy",
     .collectives = 1u << GF_COLL_ALLREDUCE,
-    .nodes = &gf_coll_nodes_kind,
     .need = hierarchy_need,
     .start = hierarchy_start,
     .turn = hierarchy_progress,
     .spread = gf_spread,
-    .touch = gf_direct_touch,
 };

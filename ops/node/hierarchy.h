@@ -33,14 +33,12 @@ struct gf_nodes_meeting {
 };
 #define GF_NODES_AUTO 2u   /* auto takes hierarchy on so many nodes or more */
 #define GF_NODES_OWNERS 2u /* of at least so many ranks */
-struct gf_coll_nodes_kind {
-    void (*look)(const struct gf_nodes_meeting *met); /* what this rank says of itself */
-    /* That is summed over all ranks: who makes up which node, and whether hierarchy serves them. Memory that is not
-     * shared by whole nodes is an error where hierarchy was asked for by name, with peer and error_out[256]. */
-    gf_status (*commit)(const struct gf_nodes_meeting *met, bool by_name, struct gf_coll_nodes *nodes_out,
+/* nodes.c. What this rank says of itself. */
+void gf_nodes_meet(const struct gf_nodes_meeting *met);
+/* That is summed over all ranks: who makes up which node, and whether hierarchy serves them. Memory that is not shared
+ * by whole nodes is an error where hierarchy was asked for by name, with peer and error_out[256]. */
+gf_status gf_nodes_form(const struct gf_nodes_meeting *met, bool by_name, struct gf_coll_nodes *nodes_out,
                         bool *used_out, uint32_t *peer_out, char *error_out);
-};
-extern const struct gf_coll_nodes_kind gf_coll_nodes_kind;
 
 /* How far a rank is in its block: sub-blocks in the order of the ring, and elements of the next one. */
 struct gf_hierarchy_at {

@@ -10,7 +10,7 @@ static bool reaches(const struct gf_nodes_meeting *met, uint32_t rank)
     return (rank == met->rank) || (met->link->driver->map(met->link, gf_member_at(met->members, rank)) != NULL);
 }
 
-static void nodes_look(const struct gf_nodes_meeting *met)
+void gf_nodes_meet(const struct gf_nodes_meeting *met)
 {
     float *own = &met->words.reach[GF_REACH_WORDS * met->rank];
     uint32_t lowest = GF_RANK_NONE, count = 0;
@@ -95,7 +95,7 @@ static bool devices_of_their_own(const struct gf_nodes_meeting *met)
 
 /* auto takes hierarchy wherever each node has several ranks: with m nodes and n ranks 2 (m-1)/m of the data leave and
  * enter a node, with a ring 2 (n-1)/n, and by one device of the node; it has fewer rounds, too. */
-static gf_status nodes_commit(const struct gf_nodes_meeting *met, bool by_name, struct gf_coll_nodes *nodes,
+gf_status gf_nodes_form(const struct gf_nodes_meeting *met, bool by_name, struct gf_coll_nodes *nodes,
                               bool *used_out, uint32_t *peer_out, char *error_out)
 {
     uint32_t odd = odd_one(met), mine = lowest_of(met, met->rank);
@@ -122,5 +122,3 @@ static gf_status nodes_commit(const struct gf_nodes_meeting *met, bool by_name, 
     *used_out = by_name || (nodes->owners >= GF_NODES_OWNERS);
     return GF_OK;
 }
-
-const struct gf_coll_nodes_kind gf_coll_nodes_kind = {.look = nodes_look, .commit = nodes_commit};

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "tools/check/check_preflight.h"
-#include "lib/modules/modules.h"
+#include "drivers/drivers.h"
 #include "drivers/tcp/rendezvous_socket.h"
 #include "lib/settings/settings.h"
 #include "tools/common/tool_clock.h"
@@ -63,12 +63,11 @@ static void link_heard(void *user, gf_log_level level, const char *text)
 
 void check_transports(struct check_report *report, struct check_job *job)
 {
-    const struct gf_link_driver *driver = gf_modules_all.drivers.link;
+    const struct gf_link_driver *driver = gf_drivers_default->link;
     const struct gf_config *config = &job->config;
     const struct gf_link_setup setup = {
         .world = 1, .requests_max = 4, .message_bytes_max = 4096, .transports = config->link.transports,
         .devices = config->link.devices, .local = job->local, .near = job->near, .ports = config->link.ports,
-        .hardware = gf_modules_all.hardware,
         .log = {.fn = link_heard, .user = job},
     };
     struct gf_fault fault = {0};
@@ -346,7 +345,7 @@ struct gf_rendezvous_setup check_control_setup(const struct check_job *job)
 /* As rank 0 where the address is this node's, else as another rank: what the driver refuses it says itself. */
 void check_control_alone(struct check_report *report, const struct check_job *job)
 {
-    const struct gf_rendezvous_driver *driver = gf_modules_all.drivers.rendezvous;
+    const struct gf_rendezvous_driver *driver = gf_drivers_default->rendezvous;
     struct gf_place to = {0}, from = {0};
     struct gf_fault fault = {0};
     struct gf_rendezvous *rendezvous = NULL;

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "tools/check/check_preflight.h"
-#include "lib/modules/modules.h"
+#include "drivers/drivers.h"
 #include "lib/settings/settings.h"
 
 extern char **environ;

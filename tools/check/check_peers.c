@@ -4,6 +4,7 @@
  *     each rank -> 0: FAILS (how many lines fail)     0 -> each: DONE (which ranks have any)
  * Structs travel as they are: ranks of one job are of one build, which the channel's own hello has compared. */
 #include "tools/check/check_preflight.h"
+#include "drivers/drivers.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -11,7 +12,6 @@
 #include <string.h>
 
 #include "config/config_keys.h"
-#include "lib/modules/modules.h"
 #include "tools/common/tool_clock.h"
 
 enum { FRAME_HELLO = 1, FRAME_MET, FRAME_FAILS, FRAME_DONE };
@@ -285,7 +285,7 @@ struct check_peers *check_peers_meet(struct check_report *report, struct check_j
     struct check_peers *peers = calloc(1, sizeof *peers + world * sizeof peers->ranks[0]);
     bool met;
     if (peers == NULL) return NULL;
-    peers->driver = gf_modules_all.drivers.rendezvous;
+    peers->driver = gf_drivers_default->rendezvous;
     peers->rank = job->config.job.rank;
     peers->world = world;
     peers->deadline_ns = job->deadline_ns;

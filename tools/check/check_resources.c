@@ -1,10 +1,10 @@
 /* What this very program can open: other programs, ucx_info among them, may be linked with more or less. */
 #include "tools/check/check_preflight.h"
+#include "drivers/link.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/modules/modules.h"
 
 struct list {
     char *text;
@@ -30,9 +30,10 @@ static void resource_add(void *user, const char *transport, const char *device)
 
 void check_resources_text(char *text_out, size_t text_bytes)
 {
-    const struct gf_hardware_module *hardware = gf_modules_all.hardware;
     struct list list = {.text = text_out, .text_bytes = text_bytes};
     (void)snprintf(text_out, text_bytes, "no transport");
-    if (hardware != NULL) hardware->resources(resource_add, &list);
+#if GF_WITH_UCX
+    gf_ucx_resources(resource_add, &list);
+#endif
     if (list.more > 0) (void)snprintf(text_out + list.used, text_bytes - list.used, ", and %u more", list.more);
 }

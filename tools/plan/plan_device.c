@@ -66,7 +66,9 @@ static gf_status gpu_open(const struct gf_gpu_setup *setup, void *state, struct 
         device->arena_bytes = setup->device_bytes;
     }
     *gpu = (struct plan_gpu_state){.base = {.driver = device->is_gpu ? &plan_gpu_device : &plan_gpu_host,
-                                            .ops = &plan_ops, .fault.peer = GF_RANK_NONE}, .device = device};
+                                            .ops = &plan_ops, .host_ops = &plan_ops,
+                                            .fault.peer = GF_RANK_NONE},
+                                   .device = device};
     gpu->base.arena = (gf_mem)(uintptr_t)device->arena;
     for (uint32_t i = 0; device->is_gpu && (i < GF_STREAM_COUNT); i++) gpu->base.streams[i] = i + 1;
     *gpu_out = &gpu->base;

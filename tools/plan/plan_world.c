@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "lib/modules/modules.h"
 #include "tools/plan/plan_gpu.h"
 
 #define MIXER UINT64_C(8209) /* a prime beyond GF_WORLD_MAX: no world divides it */
@@ -37,7 +36,6 @@ struct plan_rank {
 
 struct plan_world {
     const struct plan_setup *setup;
-    struct gf_modules modules; /* the host's element ops take time too */
     struct gf_sim *sim;
     struct plan_rank *ranks;
     uint64_t *ends_ns;   /* [steps] of the slowest rank */
@@ -94,13 +92,12 @@ static gf_status rank_open(struct plan_world *w, uint32_t rank)
     self->drivers.gpu_arg = &self->device;
     (void)snprintf(config.device.driver, sizeof config.device.driver, "%s", self->drivers.gpu->name);
     config.drivers = &self->drivers;
-    if ((status = gf_measure_with(&w->modules, &config, setup->tensors, setup->tensor_count, &need)) != GF_OK)
+    if ((status = gf_measure(&config, setup->tensors, setup->tensor_count, &need)) != GF_OK)
         return refuse(w, status, "gf_measure");
     self->memory_bytes = need.control_bytes;
     self->memory = memory_take(self->memory_bytes);
     if (self->memory == NULL) return refuse(w, GF_ERR_SYSTEM, "no address space for a rank's memory");
-    status = gf_open_with(&w->modules, &config, setup->tensors, setup->tensor_count, self->memory, self->memory_bytes,
-                          &self->gf);
+    status = gf_open(&config, setup->tensors, setup->tensor_count, self->memory, self->memory_bytes, &self->gf);
     return (status < 0) ? refuse(w, status, "gf_open") : GF_OK;
 }
 
@@ -305,8 +302,6 @@ gf_status plan_world_run(const struct plan_setup *setup, struct plan_result *res
     struct plan_result result = {0};
     gf_status status = GF_ERR_SYSTEM;
     error_out[0] = '\0';
-    w.modules = gf_modules_all;
-    if (network->gpu_memory) w.modules.ops = &plan_ops;
     w.ranks = calloc(setup->world, sizeof *w.ranks);
     w.ends_ns = calloc(setup->steps, sizeof *w.ends_ns);
     if ((w.sim == NULL) || (w.ranks == NULL) || (w.ends_ns == NULL)) (void)refuse(&w, status, "no memory");

@@ -18,5 +18,3 @@ const struct gf_element_ops *gf_element_ops_best(void)
     while (!gf_element_ops_supported(gf_element_ops_variants[v])) v--; /* the first one always is */
     return gf_element_ops_variants[v];
 }
-
-const struct gf_element_ops gf_element_ops_host = {.name = "host", .best = gf_element_ops_best};

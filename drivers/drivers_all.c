@@ -1,0 +1,14 @@
+/* All that there is in this build. */
+#include "drivers/drivers.h"
+
+const struct gf_drivers gf_drivers_all = {
+#if GF_WITH_UCX
+    .link = &gf_link_ucx,
+#endif
+    .rendezvous = &gf_rendezvous_tcp,
+#if GF_WITH_CUDA
+    .gpu = &gf_gpu_cuda,
+    .gpu_kernels = &gf_gpu_cuda_kernels,
+#endif
+    .clock = &gf_clock_monotonic,
+};
