@@ -351,14 +351,26 @@ mutate: ## MUTANTS=200 seeded one-token changes of lib/ and ops/: the share that
 FUZZ_SECONDS ?= 60
 FUZZERS := $(patsubst firmware-tests/fuzz/fuzz_%.c,%,$(wildcard firmware-tests/fuzz/fuzz_$(or $(T),*).c))
 FUZZ_BUILD := $(BUILD)-fuzz
-fuzz: ## each fuzz target on its corpus for FUZZ_SECONDS, or one: T=frames
+# A target's corpus is one tar. It is unpacked where it may grow, and packed again with the same bytes for the same
+# files.
+FUZZ_SEEDS := $(FUZZERS:%=$(FUZZ_BUILD)/seeds/%)
+$(FUZZ_BUILD)/seeds/%: firmware-tests/fuzz/corpus/%.tar
+	@rm -rf $@ && mkdir -p $@ && tar -xmf $< -C $@
+fuzz-unpack: $(FUZZ_SEEDS) ## the corpora of the fuzz targets, or one (T=frames), as files in $(BUILD)-fuzz/seeds
+fuzz-pack: $(FUZZ_SEEDS) ## these files as firmware-tests/fuzz/corpus/*.tar again
+	@for f in $(FUZZERS); do \
+	    tar -cf firmware-tests/fuzz/corpus/$$f.tar --format=ustar --sort=name --mtime=@0 --owner=0 --group=0 \
+	        --numeric-owner --mode=644 -C $(FUZZ_BUILD)/seeds/$$f \
+	        $$(cd $(FUZZ_BUILD)/seeds/$$f && LC_ALL=C ls) || exit 1; \
+	done
+fuzz: $(FUZZ_SEEDS) ## each fuzz target on its corpus for FUZZ_SECONDS, or one: T=frames
 	@$(MAKE) --no-print-directory deps
 	@$(MAKE) --no-print-directory -s -j2 BUILD=$(FUZZ_BUILD) CC=clang SAN=fuzzer-no-link,address,undefined \
 	    $(FUZZERS:%=$(FUZZ_BUILD)/firmware-tests/fuzz_%)
 	@for f in $(FUZZERS); do echo "fuzz $$f"; mkdir -p $(FUZZ_BUILD)/corpus/$$f; \
 	    ASAN_OPTIONS=detect_leaks=0 $(FUZZ_BUILD)/firmware-tests/fuzz_$$f -max_total_time=$(FUZZ_SECONDS) -max_len=8192 \
 	        -timeout=10 -verbosity=0 -print_final_stats=1 -artifact_prefix=$(FUZZ_BUILD)/$$f- \
-	        $(FUZZ_BUILD)/corpus/$$f firmware-tests/fuzz/corpus/$$f || exit 1; done
+	        $(FUZZ_BUILD)/corpus/$$f $(FUZZ_BUILD)/seeds/$$f || exit 1; done
 $(BUILD)/firmware-tests/fuzz_trace: $(call without_main,trace)
 $(BUILD)/firmware-tests/fuzz_%: $(BUILD)/firmware-tests/fuzz/fuzz_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) -fsanitize=$(SAN:fuzzer-no-link%=fuzzer%) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
