@@ -86,7 +86,7 @@ struct soak_plan {
     const char *what;         /* the kind of fault, for counting */
 };
 
-/* Seeds with this bit are jobs of few ranks, tensors and steps; what that costs and finds: results/soak.md. */
+/* Seeds with this bit are jobs of few ranks, tensors and steps. */
 #define SOAK_SMALL (UINT64_C(1) << 63)
 void soak_plan_draw(struct soak_plan *plan, uint64_t seed);
 void soak_plan_print(const struct soak_plan *plan, FILE *to);

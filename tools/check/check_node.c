@@ -127,7 +127,7 @@ static unsigned long long number_of(const char *path, const char *form)
 static bool may_lock_all(void) { return ((number_of("/proc/self/status", "CapEff: %llx") >> 14) & 1) != 0; }
 
 /* What UCX registers besides, in its first steps: buffers to receive into and to send from, rc's and those of the ud it
- * connects over (measured: firmware-tests/results/verbs.md). */
+ * connects over (measured: firmware-tests/results/ucx.md). */
 #define UCX_LOCKED_BYTES (UINT64_C(80) << 20)
 
 /* RDMA transports lock what they register; memory pinned for a GPU is locked by its driver, past the limit. */
