@@ -40,8 +40,8 @@ static bool ops_check(uint64_t elems_max, uint32_t seeds)
 {
     static const uint64_t counts[] = {0, 1, 2, 3, 5, 8, 17, 31, 64, 65, 127, 130, 1000, 4097, 70001, 1000003,
                                       ELEMS_MAX};
-    struct ops_pair pair = {.ops = &gf_element_ops_cuda, .queue = &gpu_program.queue, .elems_max = elems_max,
-                            .upload = upload, .download = download,
+    struct ops_pair pair = {.ops = &gf_element_ops_cuda, .any_nan = true, .queue = &gpu_program.queue,
+                            .elems_max = elems_max, .upload = upload, .download = download,
                             .device = gpu_program.gpu->arena, .seen = op_seen};
     bool same = true;
     ops_pair_begin(&pair);

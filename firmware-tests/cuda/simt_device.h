@@ -65,18 +65,21 @@ GF_INLINE void gf_half_line_store(uint64_t at, const uint32_t words[2])
 GF_INLINE uint32_t gf_bits(float value) { return gf_f32_bits(value); }
 GF_INLINE float gf_of_bits(uint32_t bits) { return gf_f32_of_bits(bits); }
 
-/* Whatever a GPU computes that is not a number is this one. */
-GF_INLINE float gf_raw(float value) { return (value == value) ? value : gf_f32_of_bits(0x7fffffffu); }
-GF_INLINE uint32_t gf_f16x2_raw(float low, float high)
+/* A GPU's conversions turn each NaN into one and the same. */
+GF_INLINE uint32_t gf_f16x2(float low, float high)
 {
     uint32_t first = (low == low) ? gf_f16_of_f32(low) : 0x7fffu;
     return first | (uint32_t)((high == high) ? gf_f16_of_f32(high) : 0x7fffu) << 16;
 }
-GF_INLINE uint32_t gf_bf16x2_raw(float low, float high)
+GF_INLINE uint32_t gf_bf16x2(float low, float high)
 {
     uint32_t first = (low == low) ? gf_bf16_of_f32(low) : 0x7fffu;
     return first | (uint32_t)((high == high) ? gf_bf16_of_f32(high) : 0x7fffu) << 16;
 }
-GF_INLINE float gf_of_f16_raw(uint32_t half) { return gf_raw(gf_f32_of_f16((uint16_t)half)); }
+GF_INLINE float gf_of_f16(uint32_t half)
+{
+    float value = gf_f32_of_f16((uint16_t)half);
+    return (value == value) ? value : gf_f32_of_bits(0x7fffffffu);
+}
 
 #endif

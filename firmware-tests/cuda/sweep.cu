@@ -15,7 +15,7 @@ GF_INLINE void sweep_load(struct sweep_some *some, uint64_t i, const struct gf_s
     for (int r = 0; r < reads; r++) gf_pack_load(&some->in[r], GF_KERNEL_F32, a->src[r], i, 4);
 }
 
-GF_INLINE int sweep_pack(struct sweep_some *some, uint64_t i, const struct gf_sweep_args *a, int reads, int writes,
+GF_INLINE void sweep_pack(struct sweep_some *some, uint64_t i, const struct gf_sweep_args *a, int reads, int writes,
                          uint32_t *bits)
 {
     const uint32_t zeroes[4] = {0, 0, 0, 0};
@@ -27,7 +27,6 @@ GF_INLINE int sweep_pack(struct sweep_some *some, uint64_t i, const struct gf_sw
     GF_UNROLL
     for (int w = 0; w < writes; w++)
         gf_line_store(a->dst[w] + i * 4u, (reads > 0) ? some->in[w % (reads + (reads == 0))].words : zeroes);
-    return 1;
 }
 
 GF_INLINE void sweep_single(uint64_t i, const struct gf_sweep_args *a, int reads, int writes, uint32_t *bits)

@@ -28,8 +28,8 @@ static bool in_device(void *user, const void *address, size_t size_bytes, bool i
 
 static void run(uint64_t elems_max, const uint64_t *counts, uint32_t count_count, uint32_t seeds)
 {
-    struct ops_pair pair = {.ops = &gf_element_ops_cuda, .elems_max = elems_max, .upload = upload,
-                            .download = download};
+    struct ops_pair pair = {.ops = &gf_element_ops_cuda, .any_nan = true, .elems_max = elems_max,
+                            .upload = upload, .download = download};
     void *device = aligned_alloc(256, (ops_pair_bytes(elems_max) + 255) / 256 * 256);
     assert_non_null(device);
     pair.device = (gf_mem)(uintptr_t)device;

@@ -1,5 +1,6 @@
 /* Two backends of the element ops side by side: one of the host's, and a device's or the host's of another width
- * that is held against it. Each element op runs on equal memory of both, and every byte must be equal afterwards.
+ * that is held against it. Each element op runs on equal memory of both, and every byte must be equal afterwards; of a
+ * device, but for the payload of a NaN.
  * For backends that touch the same memory as the host, and for those that do not: areas are reached by copies. */
 #ifndef GF_OPS_PAIR_H
 #define GF_OPS_PAIR_H
@@ -13,6 +14,7 @@ struct ops_pair {
     const struct gf_element_ops *ops; /* on trial */
     const struct gf_element_ops *reference; /* that it is held against; NULL: gf_element_ops_best() */
     uint32_t skew_bytes; /* of ranges: the host's need no alignment */
+    bool any_nan; /* a NaN need only be a NaN: of devices. All else is compared bit by bit */
     struct gf_queue *queue;
     gf_mem device;            /* pair_bytes() of the queue's memory */
     uint64_t elems_max;

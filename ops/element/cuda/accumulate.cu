@@ -6,14 +6,13 @@ struct accumulate_some {
 };
 
 /* *u: before and after; h' returned. */
-GF_INLINE float accumulate_rule(const struct gf_accumulate *r, float src, float weight, float *u, float h,
-                                int exact)
+GF_INLINE float accumulate_rule(const struct gf_accumulate *r, float src, float weight, float *u, float h)
 {
-    float g = gf_mul(r->scale, src, exact);
-    if (r->weight_f32 != 0) g = gf_add(g, gf_mul(r->decay, weight, exact), exact);
-    if (r->u_f32 == 0) return gf_add(h, g, exact);
-    *u = gf_add(gf_mul(r->momentum, *u, exact), g, exact);
-    return gf_add(h, gf_add(gf_mul(r->ahead, *u, exact), g, exact), exact);
+    float g = r->scale * src;
+    if (r->weight_f32 != 0) g = g + r->decay * weight;
+    if (r->u_f32 == 0) return h + g;
+    *u = r->momentum * *u + g;
+    return h + (r->ahead * *u + g);
 }
 
 /* Element i of dst, and `off` more of what is read. */
@@ -21,8 +20,8 @@ GF_INLINE void accumulate_one(uint64_t i, const struct gf_accumulate *r, uint64_
 {
     float weight = (r->weight_f32 != 0) ? gf_one_load(GF_KERNEL_F32, r->weight_f32, i + off) : 0.0f;
     float u = (r->u_f32 != 0) ? gf_one_load(GF_KERNEL_F32, r->u_f32, i + off) : 0.0f;
-    float h = accumulate_rule(r, gf_one_load(r->src_type, r->src, i + off), weight, &u,
-                              gf_one_load(GF_KERNEL_F32, r->h_f32, i + off), 1);
+    float h = accumulate_rule(r, gf_one_load(src_type, r->src, i + off), weight, &u,
+                              gf_one_load(GF_KERNEL_F32, r->h_f32, i + off));
     if (r->dst_u_f32 != 0) gf_one_store(GF_KERNEL_F32, r->dst_u_f32, i, u);
     gf_one_store(GF_KERNEL_F32, r->dst_h_f32, i, h);
 }
@@ -36,7 +35,7 @@ GF_INLINE void accumulate_load(struct accumulate_some *some, uint64_t i, const s
     gf_pack_load(&some->h, GF_KERNEL_F32, r->h_f32, i + off, 4);
 }
 
-GF_INLINE int accumulate_pack(struct accumulate_some *some, uint64_t i, const struct gf_accumulate *r,
+GF_INLINE void accumulate_pack(struct accumulate_some *some, uint64_t i, const struct gf_accumulate *r,
                                uint64_t off, uint32_t src_type)
 {
     float h[4], u[4];
@@ -44,12 +43,10 @@ GF_INLINE int accumulate_pack(struct accumulate_some *some, uint64_t i, const st
     for (int e = 0; e < 4; e++) {
         u[e] = gf_pack_get(&some->u, GF_KERNEL_F32, e);
         h[e] = accumulate_rule(r, gf_pack_get(&some->src, src_type, e), gf_pack_get(&some->weight, GF_KERNEL_F32, e),
-                               &u[e], gf_pack_get(&some->h, GF_KERNEL_F32, e), 0);
+                               &u[e], gf_pack_get(&some->h, GF_KERNEL_F32, e));
     }
-    if (!gf_pack_numbers(h, 4)) return 0;
     if (r->dst_u_f32 != 0) gf_pack_store(GF_KERNEL_F32, r->dst_u_f32, i, u, 4);
     gf_pack_store(GF_KERNEL_F32, r->dst_h_f32, i, h, 4);
-    return 1;
 }
 
 GF_INLINE void accumulate_range(struct gf_range *range, uint32_t src_type, const struct gf_accumulate *r)

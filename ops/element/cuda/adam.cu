@@ -11,31 +11,16 @@ struct adam_one {
     float m, v, direction, weight;
 };
 
-GF_INLINE float adam_sqrt(float a, int exact)
+GF_INLINE struct adam_one adam_rule(const struct gf_adam *r, float rate, struct adam_one to, float gradient)
 {
-    float result = gf_raw(sqrtf(a));
-    return exact ? gf_exact(result, a, a) : result;
-}
-
-GF_INLINE float adam_div(float a, float b, int exact)
-{
-    float result = gf_raw(a / b);
-    return exact ? gf_exact(result, a, b) : result;
-}
-
-GF_INLINE struct adam_one adam_rule(const struct gf_adam *r, float rate, struct adam_one to, float gradient,
-                                    int exact)
-{
-    float below;
     if (r->gradient != 0) {
-        float g = gf_mul(r->gradient_scale, gradient, exact);
-        to.m = gf_add(gf_mul(r->beta1, to.m, exact), gf_mul(r->keep1, g, exact), exact);
-        to.v = gf_add(gf_mul(r->beta2, to.v, exact), gf_mul(gf_mul(r->keep2, g, exact), g, exact), exact);
+        float g = r->gradient_scale * gradient;
+        to.m = r->beta1 * to.m + r->keep1 * g;
+        to.v = r->beta2 * to.v + r->keep2 * g * g;
     }
-    below = gf_add(gf_mul(r->correct2, adam_sqrt(to.v, exact), exact), r->epsilon, exact);
-    to.direction = gf_add(adam_div(gf_mul(r->correct1, to.m, exact), below, exact), gf_mul(r->decay, to.weight, exact),
-                          exact);
-    to.weight = gf_sub(to.weight, gf_mul(rate, to.direction, exact), exact);
+    float below = r->correct2 * sqrtf(to.v) + r->epsilon;
+    to.direction = r->correct1 * to.m / below + r->decay * to.weight;
+    to.weight = to.weight - rate * to.direction;
     return to;
 }
 
@@ -45,7 +30,7 @@ GF_INLINE void adam_single(uint64_t i, const struct gf_adam *r, uint32_t gradien
     to.m = gf_one_load(GF_KERNEL_F32, r->moment1_f32, i);
     to.v = gf_one_load(GF_KERNEL_F32, r->moment2_f32, i);
     to.weight = gf_one_load(GF_KERNEL_F32, r->weight_f32, i);
-    to = adam_rule(r, rate, to, (r->gradient != 0) ? gf_one_load(gradient_type, r->gradient, i) : 0.0f, 1);
+    to = adam_rule(r, rate, to, (r->gradient != 0) ? gf_one_load(gradient_type, r->gradient, i) : 0.0f);
     if (r->gradient != 0) gf_one_store(GF_KERNEL_F32, r->moment1_f32, i, to.m);
     if (r->gradient != 0) gf_one_store(GF_KERNEL_F32, r->moment2_f32, i, to.v);
     if (r->direction_f32 != 0) gf_one_store(GF_KERNEL_F32, r->direction_f32, i, to.direction);
@@ -62,7 +47,7 @@ GF_INLINE void adam_load(struct adam_some *some, uint64_t i, const struct gf_ada
     if (r->gradient != 0) gf_pack_load(&some->gradient, gradient_type, r->gradient, i, 4);
 }
 
-GF_INLINE int adam_pack(struct adam_some *some, uint64_t i, const struct gf_adam *r, uint32_t gradient_type,
+GF_INLINE void adam_pack(struct adam_some *some, uint64_t i, const struct gf_adam *r, uint32_t gradient_type,
                         float rate)
 {
     float m[4], v[4], direction[4], weight[4];
@@ -72,19 +57,23 @@ GF_INLINE int adam_pack(struct adam_some *some, uint64_t i, const struct gf_adam
         to.m = gf_pack_get(&some->moment1, GF_KERNEL_F32, e);
         to.v = gf_pack_get(&some->moment2, GF_KERNEL_F32, e);
         to.weight = gf_pack_get(&some->weight, GF_KERNEL_F32, e);
-        to = adam_rule(r, rate, to, gf_pack_get(&some->gradient, gradient_type, e), 0);
-        m[e] = to.m, v[e] = to.v, direction[e] = to.direction, weight[e] = to.weight;
+        to = adam_rule(r, rate, to, gf_pack_get(&some->gradient, gradient_type, e));
+        m[e] = to.m;
+        v[e] = to.v;
+        direction[e] = to.direction;
+        weight[e] = to.weight;
     }
-    if (!(gf_pack_numbers(weight, 4) & gf_pack_numbers(v, 4))) return 0;
     if (r->gradient != 0) {
         gf_pack_store(GF_KERNEL_F32, r->moment1_f32, i, m, 4);
         gf_pack_store(GF_KERNEL_F32, r->moment2_f32, i, v, 4);
     }
-    gf_pack_store(GF_KERNEL_F32, (r->direction_f32 != 0) ? r->direction_f32 : r->weight_f32, i,
-                  (r->direction_f32 != 0) ? direction : weight, 4);
-    if ((r->direction_f32 != 0) || (r->half == 0)) return 1;
-    gf_four_store(r->half_type, r->half, i, weight);
-    return 1;
+    /* Two calls: a pointer chosen between two register arrays would put both on the stack. */
+    if (r->direction_f32 != 0) {
+        gf_pack_store(GF_KERNEL_F32, r->direction_f32, i, direction, 4);
+    } else {
+        gf_pack_store(GF_KERNEL_F32, r->weight_f32, i, weight, 4);
+        if (r->half != 0) gf_four_store(r->half_type, r->half, i, weight);
+    }
 }
 
 GF_INLINE void adam_type(uint32_t gradient_type, const struct gf_adam *r, uint64_t elem_count)

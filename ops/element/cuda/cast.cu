@@ -5,9 +5,9 @@
 GF_INLINE void cast_one(uint64_t i, const struct gf_cast_args *r, uint64_t src, uint64_t base, uint32_t dst_type,
                         uint32_t src_type, int pack, struct gf_found *found)
 {
-    float value = gf_mul(gf_one_load(r->src_type, src, i), r->scale, 1);
-    gf_one_store(r->dst_type, r->dst, i, value);
-    gf_found_one(found, gf_one_bad(r->dst_type, value), base + i);
+    float value = gf_one_load(src_type, src, i) * r->scale;
+    gf_one_store(dst_type, r->dst, i, value);
+    gf_found_one(found, gf_one_bad(dst_type, value), base + i);
 }
 
 GF_INLINE void cast_load(struct gf_pack *some, uint64_t i, const struct gf_cast_args *r, uint64_t src, uint64_t base,
@@ -16,15 +16,14 @@ GF_INLINE void cast_load(struct gf_pack *some, uint64_t i, const struct gf_cast_
     gf_pack_load(some, src_type, src, i, pack);
 }
 
-GF_INLINE int cast_pack(struct gf_pack *some, uint64_t i, const struct gf_cast_args *r, uint64_t src, uint64_t base,
+GF_INLINE void cast_pack(struct gf_pack *some, uint64_t i, const struct gf_cast_args *r, uint64_t src, uint64_t base,
                          uint32_t dst_type, uint32_t src_type, int pack, struct gf_found *found)
 {
     float value[GF_PACK_MAX];
     GF_UNROLL
-    for (int e = 0; e < pack; e++) value[e] = gf_raw(gf_pack_get(some, src_type, e) * r->scale);
-    if (!gf_pack_fine(dst_type, value, pack)) return 0;
+    for (int e = 0; e < pack; e++) value[e] = gf_pack_get(some, src_type, e) * r->scale;
     gf_pack_store(dst_type, r->dst, i, value, pack);
-    return 1;
+    if (!gf_likely(gf_pack_fine(dst_type, value, pack))) gf_found_pack(found, dst_type, r->dst, i, pack, base + i);
 }
 
 GF_INLINE void cast_range(struct gf_range *range, uint32_t dst_type, uint32_t src_type, const struct gf_cast_args *r,

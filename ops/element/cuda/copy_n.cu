@@ -8,10 +8,9 @@ GF_INLINE void copy_n_load(struct gf_pack *some, uint64_t i, uint64_t dst, uint6
     gf_line_load(some->words, src + i * 2u);
 }
 
-GF_INLINE int copy_n_pack(struct gf_pack *some, uint64_t i, uint64_t dst, uint64_t src)
+GF_INLINE void copy_n_pack(struct gf_pack *some, uint64_t i, uint64_t dst, uint64_t src)
 {
     gf_line_store(dst + i * 2u, some->words);
-    return 1;
 }
 
 GF_INLINE void copy_n_one(uint64_t i, uint64_t dst, uint64_t src) { ((uint16_t *)dst)[i] = ((const uint16_t *)src)[i]; }

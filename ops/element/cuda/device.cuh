@@ -2,8 +2,11 @@
  * compiler against the SIMT emulator (firmware-tests/cuda/simt_device.h), which stands in for everything CUDA has built in.
  *
  * An elementwise op walks over packs: as many elements as fill 16 bytes of the widest type. Ranges that do not lie alike
- * in their packs are walked element by element. Results have the host's bits. A GPU turns each NaN into one and the
- * same, so where a NaN comes out, an element is computed once more by rules that keep it (gf_exact). */
+ * in their packs are walked element by element. Results have the host's bits, with one exception: a NaN stays a NaN, but
+ * a GPU turns each NaN into one and the same, so its payload need not be the host's.
+ *
+ * Sums and products are written as plain expressions: both compilers are told not to fuse a multiplication and an
+ * addition into one (-fmad=false, -ffp-contract=off), so each operation rounds once, as on the host. */
 #ifndef GF_DEVICE_CUH
 #define GF_DEVICE_CUH
 
@@ -20,23 +23,22 @@
 #define GF_KERNEL_BOUND(name, kind, blocks)                                                                  \
     extern "C" __global__ void __launch_bounds__(GF_KERNEL_THREADS, blocks)                                  \
         gf_kernel_##name(const __grid_constant__ struct gf_##kind##_args args)
-#define gf_raw(value) (value)
 #define gf_likely(what) __builtin_expect(!!(what), 1)
 GF_INLINE uint32_t gf_bits(float value) { return __float_as_uint(value); }
 GF_INLINE float gf_of_bits(uint32_t bits) { return __uint_as_float(bits); }
-GF_INLINE uint32_t gf_f16x2_raw(float low, float high)
+GF_INLINE uint32_t gf_f16x2(float low, float high)
 {
     uint32_t word;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
     return word;
 }
-GF_INLINE uint32_t gf_bf16x2_raw(float low, float high)
+GF_INLINE uint32_t gf_bf16x2(float low, float high)
 {
     uint32_t word;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
     return word;
 }
-GF_INLINE float gf_of_f16_raw(uint32_t half)
+GF_INLINE float gf_of_f16(uint32_t half)
 {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((unsigned short)half));
@@ -81,67 +83,9 @@ GF_INLINE void gf_half_line_store(uint64_t at, const uint32_t words[2])
 #endif
 #define GF_PACK_MAX 8
 
-/* The one NaN that an operation keeps of its two operands, made quiet, as x86 does; of none: of an invalid operation. */
-GF_INLINE float gf_exact(float result, float a, float b)
-{
-    if (result == result) return result;
-    if (a != a) return gf_of_bits(gf_bits(a) | 0x400000u);
-    if (b != b) return gf_of_bits(gf_bits(b) | 0x400000u);
-    return gf_of_bits(0xffc00000u);
-}
-
-GF_INLINE float gf_add(float a, float b, int exact)
-{
-    float result = gf_raw(a + b);
-    return exact ? gf_exact(result, a, b) : result;
-}
-
-GF_INLINE float gf_sub(float a, float b, int exact)
-{
-    float result = gf_raw(a - b);
-    return exact ? gf_exact(result, a, b) : result;
-}
-
-GF_INLINE float gf_mul(float a, float b, int exact)
-{
-    float result = gf_raw(a * b);
-    return exact ? gf_exact(result, a, b) : result;
-}
-
-/* ---- 16-bit types, as half.h has them ---- */
-
-GF_INLINE uint32_t gf_to_f16(float value)
-{
-    uint32_t bits = gf_bits(value);
-    if (value != value) return ((bits >> 16) & 0x8000u) | 0x7e00u | ((bits >> 13) & 0x3ffu);
-    return gf_f16x2_raw(value, 0.0f) & 0xffffu;
-}
-
-GF_INLINE float gf_from_f16(uint32_t half)
-{
-    if ((half & 0x7fffu) > 0x7c00u)
-        return gf_of_bits(((half & 0x8000u) << 16) | 0x7fc00000u | ((half & 0x3ffu) << 13));
-    return gf_of_f16_raw(half);
-}
-
-GF_INLINE uint32_t gf_to_bf16(float value)
-{
-    uint32_t bits = gf_bits(value);
-    if (value != value) return (bits >> 16) | 0x40u;
-    return gf_bf16x2_raw(value, 0.0f) & 0xffffu;
-}
+/* ---- types ---- */
 
 GF_INLINE uint32_t gf_bytes(uint32_t type) { return (type == GF_KERNEL_F32) ? 4u : 2u; }
-
-GF_INLINE float gf_widen(uint32_t type, uint32_t half)
-{
-    return (type == GF_KERNEL_F16) ? gf_from_f16(half) : gf_of_bits(half << 16);
-}
-
-GF_INLINE uint32_t gf_narrow(uint32_t type, float value)
-{
-    return (type == GF_KERNEL_F16) ? gf_to_f16(value) : gf_to_bf16(value);
-}
 
 /* From this magnitude on a result rounds to infinity in the type. */
 GF_INLINE float gf_overflow(uint32_t type)
@@ -150,18 +94,23 @@ GF_INLINE float gf_overflow(uint32_t type)
     return gf_of_bits((type == GF_KERNEL_BF16) ? 0x7f7f8000u : 0x7f800000u);
 }
 
-/* ---- single elements: any value, slowly; element i of a range ---- */
+/* ---- single elements: element i of a range ---- */
 
 GF_INLINE float gf_one_load(uint32_t type, uint64_t base, uint64_t i)
 {
     if (type == GF_KERNEL_F32) return ((const float *)base)[i];
-    return gf_widen(type, ((const uint16_t *)base)[i]);
+    const uint32_t half = ((const uint16_t *)base)[i];
+    return (type == GF_KERNEL_F16) ? gf_of_f16(half) : gf_of_bits(half << 16);
 }
 
 GF_INLINE void gf_one_store(uint32_t type, uint64_t base, uint64_t i, float value)
 {
-    if (type == GF_KERNEL_F32) ((float *)base)[i] = value;
-    else ((uint16_t *)base)[i] = (uint16_t)gf_narrow(type, value);
+    if (type == GF_KERNEL_F32) {
+        ((float *)base)[i] = value;
+        return;
+    }
+    const uint32_t two = (type == GF_KERNEL_F16) ? gf_f16x2(value, 0.0f) : gf_bf16x2(value, 0.0f);
+    ((uint16_t *)base)[i] = (uint16_t)two;
 }
 
 /* 1: rounds to what is not finite. */
@@ -183,16 +132,15 @@ GF_INLINE void gf_pack_load(struct gf_pack *to, uint32_t type, uint64_t base, ui
     else gf_half_line_load(to->words, at);
 }
 
-/* Element e of the pack; of a NaN, some NaN. */
+/* Element e of the pack. */
 GF_INLINE float gf_pack_get(const struct gf_pack *pack, uint32_t type, int e)
 {
     uint32_t word = pack->words[(type == GF_KERNEL_F32) ? e : e / 2];
     if (type == GF_KERNEL_F32) return gf_of_bits(word);
     if (type == GF_KERNEL_BF16) return gf_of_bits((e % 2 != 0) ? word & 0xffff0000u : word << 16);
-    return gf_of_f16_raw((e % 2 != 0) ? word >> 16 : word & 0xffffu);
+    return gf_of_f16((e % 2 != 0) ? word >> 16 : word & 0xffffu);
 }
 
-/* No value is a NaN. */
 GF_INLINE void gf_pack_store(uint32_t type, uint64_t base, uint64_t i, const float *from, int count)
 {
     uint64_t at = base + i * gf_bytes(type);
@@ -200,8 +148,8 @@ GF_INLINE void gf_pack_store(uint32_t type, uint64_t base, uint64_t i, const flo
     GF_UNROLL
     for (int e = 0; e < count; e += (type == GF_KERNEL_F32) ? 1 : 2) {
         if (type == GF_KERNEL_F32) words[e] = gf_bits(from[e]);
-        else if (type == GF_KERNEL_F16) words[e / 2] = gf_f16x2_raw(from[e], from[e + 1]);
-        else words[e / 2] = gf_bf16x2_raw(from[e], from[e + 1]);
+        else if (type == GF_KERNEL_F16) words[e / 2] = gf_f16x2(from[e], from[e + 1]);
+        else words[e / 2] = gf_bf16x2(from[e], from[e + 1]);
     }
     if (count * (int)gf_bytes(type) == 16) gf_line_store(at, words);
     else gf_half_line_store(at, words);
@@ -224,14 +172,6 @@ GF_INLINE int gf_pack_fine(uint32_t type, const float *value, int count)
     return fine;
 }
 
-GF_INLINE int gf_pack_numbers(const float *value, int count)
-{
-    int fine = 1;
-    GF_UNROLL
-    for (int e = 0; e < count; e++) fine &= value[e] == value[e];
-    return fine;
-}
-
 /* ---- what is not finite ---- */
 
 struct gf_found {
@@ -244,6 +184,15 @@ GF_INLINE void gf_found_one(struct gf_found *found, uint32_t bad, uint64_t index
     if (bad == 0) return;
     found->count++;
     if (index < found->first) found->first = index;
+}
+
+/* The same of a pack that lies at base[i] and is not all finite. It is read again: a loop over the registers that it came
+ * from would have to be unrolled, and would be longer than the rest of a kernel. */
+GF_INLINE void gf_found_pack(struct gf_found *found, uint32_t type, uint64_t base, uint64_t i, int count, uint64_t index)
+{
+    GF_ROLLED
+    for (int e = 0; e < count; e++)
+        gf_found_one(found, gf_one_bad(type, gf_one_load(type, base, i + (uint64_t)e)), index + (uint64_t)e);
 }
 
 /* Once a thread, and only if it met something. check is a struct gf_check. */
@@ -317,39 +266,40 @@ GF_INLINE int gf_alike(uint64_t address, uint64_t first, uint32_t type, uint32_t
     return (address == 0) || (gf_head(address + first * gf_bytes(type), type, pack) == head);
 }
 
-/* PACK(&some[a], i, ..) after LOAD(&some[a], i, ..) for each pack, AHEAD of them loaded before the first is finished;
- * PACK_T holds what was loaded. PACK gives 0 and stores nothing where a value wants ONE(i, ..), which is also for
- * elements outside of whole packs: all of them where ranges lie differently. ONE stands in one place, as it is long. */
-#define GF_WALK(range, pack, the_head, alike, AHEAD, PACK_T, LOAD, PACK, ONE, ...)                                     \
-    do {                                                                                                               \
-        const uint64_t step = (range)->workers, stride = step * (pack), most = (range)->count;                         \
-        const uint64_t before = ((alike) && ((the_head) <= most)) ? (the_head) : most;                                 \
-        const uint64_t whole = (most - before) / (pack) * (pack), end = (range)->first + before + whole;               \
-        uint64_t at = (range)->first + before + (range)->worker * (pack);                                              \
-        PACK_T some[AHEAD];                                                                                            \
-        uint32_t left;                                                                                                 \
-        do {                                                                                                           \
-            left = 0; /* bit a: the pack AHEAD - a strides before `at` */                                              \
-            for (; !left && GF_MANY(AHEAD) && (at < end) && (end - at > (AHEAD - 1) * stride); at += AHEAD * stride) { \
-                GF_UNROLL                                                                                              \
-                for (int a = 0; a < AHEAD; a++) LOAD(&some[a], at + a * stride, __VA_ARGS__);                          \
-                GF_UNROLL                                                                                              \
-                for (int a = 0; a < AHEAD; a++)                                                                        \
-                    if (!gf_likely(PACK(&some[a], at + a * stride, __VA_ARGS__))) left |= 1u << a;                     \
-            }                                                                                                          \
-            GF_ROLLED                                                                                                  \
-            for (; !left && (at < end); at += stride) {                                                                \
-                LOAD(&some[0], at, __VA_ARGS__);                                                                       \
-                if (!gf_likely(PACK(&some[0], at, __VA_ARGS__))) left = 1u << (AHEAD - 1);                             \
-            }                                                                                                          \
-            uint64_t one = left ? 0 : (range)->worker;                                                                 \
-            GF_ROLLED                                                                                                  \
-            for (; one < (left ? (uint64_t)AHEAD * (pack) : most - whole); one += left ? 1 : step) {                   \
-                const uint64_t i = left ? at - (AHEAD - one / (pack)) * stride + one % (pack)                          \
-                                        : (range)->first + one + ((one < before) ? 0 : whole);                         \
-                if (!left || ((left >> (one / (pack))) & 1u)) ONE(i, __VA_ARGS__);                                     \
-            }                                                                                                          \
-        } while (left);                                                                                                \
+/* The elements of a range, by whole packs and one by one:
+ *
+ *     first                at the_head                                 the last whole pack ends      first + count
+ *       |---- ONE each -------|--- PACK ---|--- PACK ---| .. |--- PACK ---|------- ONE each -------------|
+ *
+ * Thread `worker` takes pack worker, worker + workers and on. It has AHEAD packs under way: LOAD(&some[a], i, ..) is
+ * called for all of them before PACK(&some[a], i, ..) for the first. What is left of its packs, fewer than AHEAD, it
+ * takes one at a time. The main loop is thus entered only where a thread has AHEAD packs: a range of
+ * workers * pack * AHEAD elements is the shortest whose every thread enters it. Where the arrays of an op do not lie
+ * alike in their packs, all elements are taken by ONE(i, ..). PACK_T is the type that holds what was loaded. */
+#define GF_WALK(range, pack, the_head, alike, AHEAD, PACK_T, LOAD, PACK, ONE, ...)                           \
+    do {                                                                                                     \
+        const uint64_t workers = (range)->workers;                                                           \
+        const uint64_t stride = workers * (pack);                                                            \
+        const uint64_t all_elems = (range)->count;                                                           \
+        const uint64_t before = ((alike) && ((the_head) <= all_elems)) ? (the_head) : all_elems;             \
+        const uint64_t whole = (all_elems - before) / (pack) * (pack);                                       \
+        const uint64_t end = (range)->first + before + whole;                                                \
+        uint64_t at = (range)->first + before + (range)->worker * (pack);                                    \
+        PACK_T some[AHEAD];                                                                                  \
+        for (; GF_MANY(AHEAD) && (at < end) && (end - at > (AHEAD - 1) * stride); at += AHEAD * stride) {    \
+            GF_UNROLL                                                                                        \
+            for (int a = 0; a < AHEAD; a++) LOAD(&some[a], at + a * stride, __VA_ARGS__);                    \
+            GF_UNROLL                                                                                        \
+            for (int a = 0; a < AHEAD; a++) PACK(&some[a], at + a * stride, __VA_ARGS__);                    \
+        }                                                                                                    \
+        GF_ROLLED                                                                                            \
+        for (; at < end; at += stride) {                                                                     \
+            LOAD(&some[0], at, __VA_ARGS__);                                                                 \
+            PACK(&some[0], at, __VA_ARGS__);                                                                 \
+        }                                                                                                    \
+        GF_ROLLED                                                                                            \
+        for (uint64_t one = (range)->worker; one < all_elems - whole; one += workers)                        \
+            ONE((range)->first + one + ((one < before) ? 0 : whole), __VA_ARGS__);                           \
     } while (0)
 
 /* First in a kernel: a block ends there if the word is not 0. One look a block, as the word lies in host memory. */

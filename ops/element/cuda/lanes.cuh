@@ -21,7 +21,7 @@ GF_INLINE void gf_rows_load(struct gf_pack rows[GF_ROWS_AHEAD], uint32_t type, u
 
 GF_INLINE float gf_lane_add(float sum, float value, int squares)
 {
-    return gf_add(sum, squares ? gf_mul(value, value, 0) : gf_of_bits(gf_bits(value) & 0x7fffffffu), 0);
+    return sum + (squares ? value * value : fabsf(value));
 }
 
 /* The sum of elements 0..elem_count-1, in the group's first thread. All threads of the group call it. */
@@ -57,12 +57,12 @@ GF_INLINE float gf_lanes_sum(uint32_t type, uint64_t src, uint64_t elem_count, i
     for (int half = threads / 2; half > 0; half /= 2) { /* first over the threads: l += l + 32 and on */
         GF_UNROLL
         for (int l = 0; l < lanes; l++)
-            sums[l] = gf_add(sums[l], __shfl_down_sync(group, sums[l], (unsigned)half, threads), 0);
+            sums[l] = sums[l] + __shfl_down_sync(group, sums[l], (unsigned)half, threads);
     }
     GF_UNROLL
     for (int half = lanes / 2; half > 0; half /= 2) {
         GF_UNROLL
-        for (int l = 0; l < half; l++) sums[l] = gf_add(sums[l], sums[l + half], 0);
+        for (int l = 0; l < half; l++) sums[l] = sums[l] + sums[l + half];
     }
     return sums[0];
 }

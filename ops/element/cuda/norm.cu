@@ -39,12 +39,12 @@ GF_KERNEL_OF(norm_end, norm)
     const float *runs = (const float *)args.runs;
     float sum = 0.0f;
     GF_UNROLL_8
-    for (uint32_t run = first + lane; run < end; run += GF_KERNEL_LANES) sum = gf_add(sum, runs[run], 0);
+    for (uint32_t run = first + lane; run < end; run += GF_KERNEL_LANES) sum += runs[run];
     lanes[lane] = sum;
     for (uint32_t half = GF_KERNEL_LANES / 2; half > 0; half /= 2) {
         __syncthreads();
-        if (lane < half) lanes[lane] = gf_add(lanes[lane], lanes[lane + half], 0);
+        if (lane < half) lanes[lane] += lanes[lane + half];
     }
     float *square = (float *)args.ranges[range].of.square_f32;
-    if (lane == 0) *square = gf_add(*square, lanes[0], 0);
+    if (lane == 0) *square += lanes[0];
 }

@@ -26,12 +26,12 @@ GF_INLINE uint32_t group_most(uint32_t most)
 GF_INLINE uint32_t quantize_one(const struct gf_groups_args *r, float *value, float scale, float by)
 {
     if (r->bits == 8) {
-        float q = gf_raw(gf_raw(*value * by) + QUANTIZE_ROUND);
-        *value = gf_raw(*value - gf_raw((q - QUANTIZE_ROUND) * scale));
+        float q = ((*value * by) + QUANTIZE_ROUND);
+        *value = (*value - ((q - QUANTIZE_ROUND) * scale));
         return gf_bits(q) & 0xffu;
     }
     uint32_t negative = gf_bits(*value) >> 31;
-    *value = gf_raw(*value - (negative ? -scale : scale));
+    *value = (*value - (negative ? -scale : scale));
     return negative;
 }
 
@@ -93,9 +93,9 @@ GF_KERNEL_OF(dequantize, groups)
         const uint32_t e = (uint32_t)(i % args.elems);
         const uint8_t *from = (const uint8_t *)(at + 4u);
         float scale = *(const float *)at, value, *dst = (float *)args.values + i;
-        if (args.bits == 8) value = gf_raw((float)(int8_t)from[e] * scale);
+        if (args.bits == 8) value = ((float)(int8_t)from[e] * scale);
         else value = ((from[e / 8] >> (e % 8)) & 1u) ? -scale : scale;
-        value = gf_raw(value * args.factor);
-        *dst = args.add ? gf_add(*dst, value, 1) : value;
+        value = (value * args.factor);
+        *dst = args.add ? *dst + value : value;
     }
 }

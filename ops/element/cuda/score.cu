@@ -13,10 +13,10 @@ struct score_sum {
 GF_INLINE void score_add(struct score_sum *sum, float run, int begins_piece)
 {
     if (begins_piece) {
-        sum->pieces = gf_add(sum->pieces, sum->piece, 0);
+        sum->pieces += sum->piece;
         sum->piece = 0.0f;
     }
-    sum->piece = gf_add(sum->piece, run, 0);
+    sum->piece += run;
 }
 
 GF_KERNEL_BOUND(score, score, 2)
@@ -52,6 +52,6 @@ GF_KERNEL_BOUND(score, score, 2)
             __syncthreads();
         }
         if (threadIdx.x % (SCORE_THREADS * together) == 0)
-            ((float *)args.scores)[chunk] = gf_add(sum.pieces, sum.piece, 0);
+            ((float *)args.scores)[chunk] = sum.pieces + sum.piece;
     }
 }

@@ -8,11 +8,12 @@ struct sum_some {
 GF_INLINE void sum_one(uint64_t i, const struct gf_sum_args *r, uint32_t type, int adds, int pack,
                        struct gf_found *found)
 {
-    const uint32_t of = adds ? r->type : type;
-    float value = gf_one_load(of, r->src, i);
-    if (adds) value = gf_add(gf_one_load(of, r->dst, i), value, 1);
-    if (adds) gf_one_store(of, r->dst, i, value);
-    gf_found_one(found, gf_one_bad(of, value), r->base + i);
+    float value = gf_one_load(type, r->src, i);
+    if (adds) {
+        value = gf_one_load(type, r->dst, i) + value;
+        gf_one_store(type, r->dst, i, value);
+    }
+    gf_found_one(found, gf_one_bad(type, value), r->base + i);
 }
 
 GF_INLINE void sum_load(struct sum_some *some, uint64_t i, const struct gf_sum_args *r, uint32_t type, int adds,
@@ -22,18 +23,18 @@ GF_INLINE void sum_load(struct sum_some *some, uint64_t i, const struct gf_sum_a
     gf_pack_load(&some->src, type, r->src, i, pack);
 }
 
-GF_INLINE int sum_pack(struct sum_some *some, uint64_t i, const struct gf_sum_args *r, uint32_t type, int adds,
+GF_INLINE void sum_pack(struct sum_some *some, uint64_t i, const struct gf_sum_args *r, uint32_t type, int adds,
                        int pack, struct gf_found *found)
 {
     float value[GF_PACK_MAX];
     GF_UNROLL
     for (int e = 0; e < pack; e++) {
         value[e] = gf_pack_get(&some->src, type, e);
-        if (adds) value[e] = gf_raw(gf_pack_get(&some->dst, type, e) + value[e]);
+        if (adds) value[e] = gf_pack_get(&some->dst, type, e) + value[e];
     }
-    if (!gf_pack_fine(type, value, pack)) return 0;
     if (adds) gf_pack_store(type, r->dst, i, value, pack);
-    return 1;
+    if (gf_likely(gf_pack_fine(type, value, pack))) return;
+    gf_found_pack(found, type, adds ? r->dst : r->src, i, pack, r->base + i);
 }
 
 GF_INLINE void sum_type(uint32_t type, int adds, const struct gf_sum_args *r)

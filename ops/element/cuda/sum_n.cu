@@ -5,23 +5,23 @@ struct sum_n_some {
     float at[GF_PACK_MAX];
 };
 
-/* Of a sum that is not finite: which of the sources are not. */
+/* Of a sum that is not finite: which of the sources are not. They are looked at before the sum is stored, as it may be
+ * stored over one of them. */
 GF_INLINE void sum_n_one(uint64_t i, const struct gf_sum_n_args *r, uint32_t type, int pack)
 {
-    float value = gf_one_load(r->type, r->src[0], i);
     struct gf_found found = {1, r->base + i};
-    uint32_t bad;
+    float value = gf_one_load(type, r->src[0], i);
     GF_ROLLED
-    for (uint32_t s = 1; s < r->src_count; s++) value = gf_add(value, gf_one_load(r->type, r->src[s], i), 1);
-    bad = gf_one_bad(r->type, value);
+    for (uint32_t s = 1; s < r->src_count; s++) value += gf_one_load(type, r->src[s], i);
+    const uint32_t bad = gf_one_bad(type, value);
     if (bad) gf_found_tell(&found, r->check);
     GF_ROLLED
     for (uint32_t s = 0; bad && (r->sources != 0) && (s < r->src_count); s++) {
         found.first = ((unsigned long long)s << GF_SOURCE_SHIFT) + r->base + i;
-        if (gf_one_bad(GF_KERNEL_F32, gf_one_load(r->type, r->src[s], i))) gf_found_tell(&found, r->sources);
+        if (gf_one_bad(GF_KERNEL_F32, gf_one_load(type, r->src[s], i))) gf_found_tell(&found, r->sources);
     }
     GF_ROLLED
-    for (uint32_t d = 0; d < r->dst_count; d++) gf_one_store(r->type, r->dst[d], i, value);
+    for (uint32_t d = 0; d < r->dst_count; d++) gf_one_store(type, r->dst[d], i, value);
 }
 
 /* So many sources are on their way at once: of peers, each takes a microsecond or two. */
@@ -41,7 +41,7 @@ GF_INLINE void sum_n_load(struct sum_n_some *some, uint64_t i, const struct gf_s
         GF_UNROLL
         for (uint32_t l = 0; l < SUM_N_LOADS; l++)
             GF_UNROLL
-            for (int e = 0; e < pack; e++) some->at[e] = gf_raw(some->at[e] + gf_pack_get(&from[l], type, e));
+            for (int e = 0; e < pack; e++) some->at[e] = some->at[e] + gf_pack_get(&from[l], type, e);
     }
     GF_UNROLL
     for (uint32_t l = 0; l < SUM_N_LOADS - 1u; l++)
@@ -50,16 +50,19 @@ GF_INLINE void sum_n_load(struct sum_n_some *some, uint64_t i, const struct gf_s
     for (uint32_t l = 0; l < SUM_N_LOADS - 1u; l++) {
         if (s + l >= r->src_count) continue;
         GF_UNROLL
-        for (int e = 0; e < pack; e++) some->at[e] = gf_raw(some->at[e] + gf_pack_get(&from[l], type, e));
+        for (int e = 0; e < pack; e++) some->at[e] = some->at[e] + gf_pack_get(&from[l], type, e);
     }
 }
 
-GF_INLINE int sum_n_pack(struct sum_n_some *some, uint64_t i, const struct gf_sum_n_args *r, uint32_t type, int pack)
+GF_INLINE void sum_n_pack(struct sum_n_some *some, uint64_t i, const struct gf_sum_n_args *r, uint32_t type, int pack)
 {
-    if (!gf_pack_fine(type, some->at, pack)) return 0;
+    if (!gf_likely(gf_pack_fine(type, some->at, pack))) {
+        GF_ROLLED
+        for (int e = 0; e < pack; e++) sum_n_one(i + (uint64_t)e, r, type, pack);
+        return;
+    }
     GF_ROLLED
     for (uint32_t d = 0; d < r->dst_count; d++) gf_pack_store(type, r->dst[d], i, some->at, pack);
-    return 1;
 }
 
 GF_INLINE void sum_n_type(uint32_t type, const struct gf_sum_n_args *r)

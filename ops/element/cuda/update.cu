@@ -12,22 +12,22 @@ struct update_rates {
 
 /* *v: momentum before and after; the weight returned. */
 GF_INLINE float update_rule(const struct gf_update *r, struct update_rates rates, float weight, float *v,
-                            float gradient, int exact)
+                            float gradient)
 {
-    float g = gf_add(gf_mul(r->gradient_scale, gradient, exact), gf_mul(rates.decay, weight, exact), exact);
-    float d = g = gf_mul(rates.in, g, exact);
+    float g = rates.in * (r->gradient_scale * gradient + rates.decay * weight);
+    float step = g;
     if (r->momentum_f32 != 0) {
-        *v = gf_add(gf_mul(r->momentum, *v, exact), g, exact);
-        d = r->nesterov ? gf_add(gf_mul(r->momentum, *v, exact), g, exact) : *v;
+        *v = r->momentum * *v + g;
+        step = r->nesterov ? r->momentum * *v + g : *v;
     }
-    return gf_sub(weight, gf_mul(r->rate_out, d, exact), exact);
+    return weight - r->rate_out * step;
 }
 
 GF_INLINE void update_one(uint64_t i, const struct gf_update *r, uint32_t gradient_type, struct update_rates rates)
 {
     float v = (r->momentum_f32 != 0) ? gf_one_load(GF_KERNEL_F32, r->momentum_f32, i) : 0.0f;
     float weight = update_rule(r, rates, gf_one_load(GF_KERNEL_F32, r->weight_f32, i), &v,
-                               gf_one_load(r->gradient_type, r->gradient, i), 1);
+                               gf_one_load(gradient_type, r->gradient, i));
     if (r->momentum_f32 != 0) gf_one_store(GF_KERNEL_F32, r->momentum_f32, i, v);
     gf_one_store(GF_KERNEL_F32, r->weight_f32, i, weight);
     if (r->half != 0) gf_one_store(r->half_type, r->half, i, weight);
@@ -41,7 +41,7 @@ GF_INLINE void update_load(struct update_some *some, uint64_t i, const struct gf
     if (r->momentum_f32 != 0) gf_pack_load(&some->momentum, GF_KERNEL_F32, r->momentum_f32, i, 4);
 }
 
-GF_INLINE int update_pack(struct update_some *some, uint64_t i, const struct gf_update *r, uint32_t gradient_type,
+GF_INLINE void update_pack(struct update_some *some, uint64_t i, const struct gf_update *r, uint32_t gradient_type,
                            struct update_rates rates)
 {
     float weight[4], v[4];
@@ -49,14 +49,11 @@ GF_INLINE int update_pack(struct update_some *some, uint64_t i, const struct gf_
     for (int e = 0; e < 4; e++) {
         v[e] = gf_pack_get(&some->momentum, GF_KERNEL_F32, e);
         weight[e] = update_rule(r, rates, gf_pack_get(&some->weight, GF_KERNEL_F32, e), &v[e],
-                                gf_pack_get(&some->gradient, gradient_type, e), 0);
+                                gf_pack_get(&some->gradient, gradient_type, e));
     }
-    if (!gf_pack_numbers(weight, 4)) return 0;
     if (r->momentum_f32 != 0) gf_pack_store(GF_KERNEL_F32, r->momentum_f32, i, v, 4);
     gf_pack_store(GF_KERNEL_F32, r->weight_f32, i, weight, 4);
-    if (r->half == 0) return 1;
-    gf_four_store(r->half_type, r->half, i, weight);
-    return 1;
+    if (r->half != 0) gf_four_store(r->half_type, r->half, i, weight);
 }
 
 GF_INLINE void update_range(struct gf_range *range, uint32_t gradient_type, const struct gf_update *r,

@@ -10,11 +10,10 @@ GF_INLINE void zero_load(struct gf_pack *some, uint64_t i, uint64_t dst)
 {
 }
 
-GF_INLINE int zero_pack(struct gf_pack *some, uint64_t i, uint64_t dst)
+GF_INLINE void zero_pack(struct gf_pack *some, uint64_t i, uint64_t dst)
 {
     const uint32_t words[4] = {0, 0, 0, 0};
     gf_line_store(dst + i * 2u, words);
-    return 1;
 }
 
 GF_INLINE void zero_range(struct gf_range *range, uint64_t dst)
