@@ -30,7 +30,7 @@ static gf_status simt_zero(struct gf_queue *queue, gf_mem dst, size_t size_bytes
     return GF_OK;
 }
 
-struct gf_queue *simt_gpu_queue(uint32_t multiprocessors)
+struct gf_queue *simt_gpu_queue(uint32_t blocks_max)
 {
     static const struct gf_gpu_driver driver = {
         .name = "simt", .launch = simt_launch, .copy = simt_copy, .zero = simt_zero};
@@ -38,11 +38,10 @@ struct gf_queue *simt_gpu_queue(uint32_t multiprocessors)
     static struct gf_queue queue;
     static uint32_t blocks[128];
     GF_ASSERT(gf_gpu_cuda_kernels.count <= sizeof blocks / sizeof *blocks);
-    for (uint32_t k = 0; k < gf_gpu_cuda_kernels.count; k++) blocks[k] = 8 * multiprocessors;
+    for (uint32_t k = 0; k < gf_gpu_cuda_kernels.count; k++) blocks[k] = blocks_max;
     gpu.blocks = blocks;
     gpu.driver = &driver;
     gpu.ops = &gf_element_ops_cuda;
-    gpu.multiprocessors = multiprocessors;
     queue.gpu = &gpu;
     return &queue;
 }

@@ -4,8 +4,9 @@
 
 #include "drivers/gpu.h"
 
-/* Static storage; a second call changes the number. A launch that fails says so on stderr and gives GF_ERR_DEVICE. */
-struct gf_queue *simt_gpu_queue(uint32_t multiprocessors);
+/* Grids have at most that many blocks. Static storage; a second call changes the number. A launch
+ * that fails says so on stderr and gives GF_ERR_DEVICE. */
+struct gf_queue *simt_gpu_queue(uint32_t blocks_max);
 extern uint64_t simt_gpu_launches; /* counted up */
 
 #endif

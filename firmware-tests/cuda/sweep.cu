@@ -41,8 +41,8 @@ GF_INLINE void sweep_mix(const struct gf_sweep_args *given, int reads, int write
     uint32_t bits = 0;
     const uint32_t head = gf_head(0, GF_KERNEL_F32, 4u);
     struct gf_range range = gf_flat(given->word_count);
-    GF_WALK(&range, 4, head, 1, 4, struct sweep_some, sweep_load, sweep_pack, sweep_single, given, reads, writes,
-            &bits);
+    GF_WALK(&range, 4, head, 1, GF_KERNEL_AHEAD_MAX, struct sweep_some, sweep_load, sweep_pack, sweep_single, given,
+            reads, writes, &bits);
     if ((bits & given->mask) != 0) atomicAdd((unsigned long long *)given->meetings, 1ull);
 }
 

@@ -6,8 +6,6 @@
 #include "firmware-tests/cuda/simt_device.h"
 #include "firmware-tests/cuda/simt_gpu.h"
 
-#define ELEMS_MAX 70000u
-
 static void upload(struct ops_pair *pair, gf_mem dst, const void *src, uint64_t size_bytes)
 {
     memcpy((void *)(uintptr_t)dst, src, size_bytes);
@@ -26,7 +24,8 @@ static bool in_device(void *user, const void *address, size_t size_bytes, bool i
     return (at >= pair->device) && (at + size_bytes <= pair->device + ops_pair_bytes(pair->elems_max));
 }
 
-static void run(uint64_t elems_max, const uint64_t *counts, uint32_t count_count, uint32_t seeds)
+/* A backend that looks at what its kernels touch. */
+static struct ops_pair begin(uint64_t elems_max)
 {
     struct ops_pair pair = {.ops = &gf_element_ops_cuda, .any_nan = true, .elems_max = elems_max,
                             .upload = upload, .download = download};
@@ -34,45 +33,67 @@ static void run(uint64_t elems_max, const uint64_t *counts, uint32_t count_count
     assert_non_null(device);
     pair.device = (gf_mem)(uintptr_t)device;
     ops_pair_begin(&pair);
-    gf_simt_allow(in_device, &pair);
-    for (uint32_t c = 0; c < count_count; c++)
-        for (uint32_t seed = 0; seed < seeds; seed++) {
-            uint32_t turn = c * seeds + seed;
-            pair.queue = simt_gpu_queue(1 + turn % 3);
-            gf_simt_seed(turn);
-            if (!ops_pair_run(&pair, counts[c], turn % 9, turn)) fail_msg("count %llu", (unsigned long long)counts[c]);
-        }
+    return pair;
+}
+
+static void end(struct ops_pair *pair)
+{
+    ops_pair_end(pair);
+    free((void *)(uintptr_t)pair->device);
+}
+
+static void run(struct ops_pair *pair, uint64_t count, uint32_t blocks_max, uint32_t turn)
+{
+    pair->queue = simt_gpu_queue(blocks_max);
+    gf_simt_seed(turn);
+    gf_simt_allow(in_device, pair);
+    bool same = ops_pair_run(pair, count, turn % 9, turn);
     gf_simt_allow(NULL, NULL);
-    ops_pair_end(&pair);
-    free(device);
+    if (!same) fail_msg("count %llu, blocks %u, turn %u", (unsigned long long)count, blocks_max, turn);
 }
 
 TEST(test_small_counts)
 {
     static const uint64_t counts[] = {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 130, 511, 1000};
-    run(1000, counts, LENGTH(counts), 2);
+    struct ops_pair pair = begin(1000);
+    for (uint32_t turn = 0; turn < 2 * LENGTH(counts); turn++) run(&pair, counts[turn / 2], 8 + turn % 3 * 8, turn);
+    end(&pair);
 }
 
+/* Counts from the grid: every loop of each kernel, the main one too, is met with every type. The turn
+ * chooses which of an op's ranges are given, how they lie and which of them holds special values. */
+TEST(test_every_loop_of_every_kernel)
+{
+    const uint64_t count = ops_pair_long_count(1);
+    struct ops_pair pair = begin(count + 3);
+    for (uint32_t turn = 0; turn < 10; turn++) run(&pair, count + turn % 4, 1, turn);
+    end(&pair);
+}
+
+/* More blocks than a count has work for, and sums of several levels. */
 TEST(test_large_counts)
 {
     static const uint64_t counts[] = {4097, 32769, 66001};
-    run(ELEMS_MAX, counts, LENGTH(counts), 1);
+    struct ops_pair pair = begin(counts[2]);
+    for (uint32_t turn = 0; turn < LENGTH(counts); turn++) run(&pair, counts[turn], 24, turn);
+    end(&pair);
 }
 
-/* Ranges of other lengths, whose packs lie alike or not; and none where the word says stop. */
+/* Ranges of other lengths, whose packs lie alike or not, in every loop; and none where the word says stop. */
 TEST(test_copies_at_once_and_a_stop)
 {
-    enum { MOST = 5000, RANGES = 4 };
+    enum { RANGES = 4, MOST = GF_KERNEL_THREADS * GF_KERNEL_PACK_MAX * (GF_KERNEL_AHEAD_MAX + 2) };
     static _Alignas(64) uint16_t src[RANGES][MOST], dst[RANGES][MOST], want[RANGES][MOST];
     static uint64_t stop;
     for (uint32_t turn = 0; turn < 24; turn++) {
         gf_mem to[RANGES], from[RANGES];
         uint64_t bytes[RANGES];
-        struct gf_queue *queue = simt_gpu_queue(1 + turn % 3);
+        struct gf_queue *queue = simt_gpu_queue(RANGES * (1 + turn % 3)); /* a block a range, or several */
         memset(dst, 0xee, sizeof dst);
         memset(want, 0xee, sizeof want);
         for (uint32_t r = 0; r < RANGES; r++) {
-            uint32_t elems = (turn * 211 + r * 997) % (MOST - 16), at = (turn + r) % 9, other = (turn % 2) ? at : r;
+            uint32_t elems = (turn * 211 + r * 997) % 5000, at = (turn + r) % 9, other = (turn % 2) ? at : r;
+            if (r == 1) elems = MOST - 16 - turn; /* the main loop, too */
             for (uint32_t i = 0; i < MOST; i++) src[r][i] = (uint16_t)(i * 7 + r * 31 + turn);
             to[r] = (gf_mem)(uintptr_t)&dst[r][at];
             from[r] = (gf_mem)(uintptr_t)&src[r][other];
@@ -85,6 +106,39 @@ TEST(test_copies_at_once_and_a_stop)
         assert_int_equal(gf_node_ops_cuda.copy_n(queue, to, from, bytes, RANGES), GF_OK);
         assert_memory_equal(dst, want, sizeof dst);
         queue->stop = 0;
+    }
+}
+
+/* Sums of every number of sources that a kernel loads in its own way, of each type, and none where
+ * the word says stop. */
+TEST(test_sums_of_many_sources_and_a_stop)
+{
+    enum { SOURCES = 10, ELEMS = 100 };
+    static _Alignas(64) uint16_t src[SOURCES][2 * ELEMS], dst[2 * ELEMS], want[2 * ELEMS];
+    static uint64_t stop;
+    const gf_mem to = (gf_mem)(uintptr_t)dst, to_host = (gf_mem)(uintptr_t)want;
+    gf_mem from[SOURCES];
+    for (uint32_t s = 0; s < SOURCES; s++) {
+        from[s] = (gf_mem)(uintptr_t)src[s];
+        for (uint32_t i = 0; i < 2 * ELEMS; i++)
+            src[s][i] = (uint16_t)(0x3c00u + (i * 37 + s * 101) % 1024); /* finite in each type */
+    }
+    for (uint32_t turn = 0; turn < SOURCES * GF_TYPE_COUNT * 3; turn++) {
+        struct gf_queue *queue = simt_gpu_queue(1);
+        const uint32_t sources = 1 + turn % SOURCES;
+        const uint32_t way = turn / SOURCES % 3; /* no word, it says go, it says stop */
+        const gf_type type = (gf_type)(turn / SOURCES / 3);
+        memset(dst, 0xee, sizeof dst);
+        memset(want, 0xee, sizeof want);
+        stop = (way == 2) ? 1 : 0;
+        queue->stop = (way == 0) ? 0 : (gf_mem)(uintptr_t)&stop;
+        assert_int_equal(gf_node_ops_cuda.sum_n(queue, &to, 1, from, sources, type, ELEMS, 0, NULL, NULL), GF_OK);
+        queue->stop = 0;
+        if (way < 2) {
+            const struct gf_node_ops *host = gf_node_ops(gf_element_ops_best());
+            assert_int_equal(host->sum_n(NULL, &to_host, 1, from, sources, type, ELEMS, 0, NULL, NULL), GF_OK);
+        }
+        assert_memory_equal(dst, want, sizeof dst);
     }
 }
 

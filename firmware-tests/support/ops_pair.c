@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/element/cuda/kernels.h"
 #include "ops/element/host/half.h"
 
 enum { A, B, C, D, E, SMALL, SPECIALS = 21 };
@@ -42,6 +43,13 @@ uint64_t ops_pair_bytes(uint64_t elems_max)
 {
     struct ops_pair pair = {.elems_max = elems_max};
     return SMALL * ((area_bytes(&pair) + 255) / 256 * 256) + SMALL_BYTES;
+}
+
+uint64_t ops_pair_long_count(uint32_t blocks)
+{
+    const uint64_t threads = (uint64_t)blocks * GF_KERNEL_THREADS;
+    const uint64_t some_threads = threads / 3;
+    return threads * GF_KERNEL_PACK_MAX * GF_KERNEL_AHEAD_MAX + some_threads * GF_KERNEL_PACK_MAX + 5;
 }
 
 void ops_pair_begin(struct ops_pair *pair)
@@ -157,7 +165,8 @@ static void compare(struct turn *t, gf_status status, bool any_nan)
                                  (unsigned)t->count, t->offset, area, (unsigned)b, is, want);
             t->same = false;
         }
-        if (any_nan && (area != SMALL)) memcpy(pair->host[area], got, bytes); /* NaNs, too, are the same for what follows */
+        /* Ops that follow on these areas begin with the same NaNs. */
+        if (any_nan && (area != SMALL)) memcpy(pair->host[area], got, bytes);
     }
     free(got);
     if (pair->seen != NULL) pair->seen(pair, t->op, t->same);

@@ -30,6 +30,10 @@ uint64_t ops_pair_bytes(uint64_t elems_max);
 void ops_pair_begin(struct ops_pair *pair); /* allocates the host's areas */
 void ops_pair_end(struct ops_pair *pair);
 
+/* A count at which every loop of each kernel is met, in grids of at most `blocks` blocks: all threads
+ * have as many packs under way as they ever have, then some have one more, and elements are left. */
+uint64_t ops_pair_long_count(uint32_t blocks);
+
 /* Every op with all types on `count` elements, its ranges beginning `offset` elements behind an aligned address. The
  * first difference is printed; false: there was one. */
 bool ops_pair_run(struct ops_pair *pair, uint64_t count, uint32_t offset, uint32_t seed);

@@ -24,5 +24,6 @@ GF_KERNEL(copy_n)
     struct gf_range range = {0, 0, args.bytes[turn] / 2u, worker, (uint64_t)(gridDim.x / args.count) * blockDim.x};
     const uint32_t head = gf_head(src, GF_KERNEL_F16, HALVES);
     const int alike = gf_alike(dst, 0, GF_KERNEL_F16, HALVES, head);
-    GF_WALK(&range, HALVES, head, alike, 4, struct gf_pack, copy_n_load, copy_n_pack, copy_n_one, dst, src);
+    GF_WALK(&range, HALVES, head, alike, GF_KERNEL_AHEAD_MAX, struct gf_pack, copy_n_load, copy_n_pack, copy_n_one,
+            dst, src);
 }

@@ -1,12 +1,15 @@
-/* What all kernels share. They are written in the C that is C++ too, and compiled twice: by nvcc, and by the host's
- * compiler against the SIMT emulator (firmware-tests/cuda/simt_device.h), which stands in for everything CUDA has built in.
+/* What all kernels share. They are written in the C that is C++ too, and compiled twice: by nvcc,
+ * and by the host's compiler against the SIMT emulator (firmware-tests/cuda/simt_device.h), which
+ * stands in for everything CUDA has built in.
  *
- * An elementwise op walks over packs: as many elements as fill 16 bytes of the widest type. Ranges that do not lie alike
- * in their packs are walked element by element. Results have the host's bits, with one exception: a NaN stays a NaN, but
- * a GPU turns each NaN into one and the same, so its payload need not be the host's.
+ * An elementwise op walks over packs: as many elements as fill 16 bytes of the widest type. Ranges
+ * that do not lie alike in their packs are walked element by element. Results have the host's bits,
+ * with one exception: a NaN stays a NaN, but a GPU turns each NaN into one and the same, so its
+ * payload need not be the host's.
  *
- * Sums and products are written as plain expressions: both compilers are told not to fuse a multiplication and an
- * addition into one (-fmad=false, -ffp-contract=off), so each operation rounds once, as on the host. */
+ * Sums and products are written as plain expressions: both compilers are told not to fuse a
+ * multiplication and an addition into one (-fmad=false, -ffp-contract=off), so each operation rounds
+ * once, as on the host. */
 #ifndef GF_DEVICE_CUH
 #define GF_DEVICE_CUH
 
@@ -81,7 +84,6 @@ GF_INLINE void gf_half_line_store(uint64_t at, const uint32_t words[2])
 #else
 #define GF_MANY(ahead) ((ahead) > 1)
 #endif
-#define GF_PACK_MAX 8
 
 /* ---- types ---- */
 
@@ -186,13 +188,17 @@ GF_INLINE void gf_found_one(struct gf_found *found, uint32_t bad, uint64_t index
     if (index < found->first) found->first = index;
 }
 
-/* The same of a pack that lies at base[i] and is not all finite. It is read again: a loop over the registers that it came
- * from would have to be unrolled, and would be longer than the rest of a kernel. */
-GF_INLINE void gf_found_pack(struct gf_found *found, uint32_t type, uint64_t base, uint64_t i, int count, uint64_t index)
+/* The same of a pack that lies at base[i] and is not all finite. It is read again: a loop over the
+ * registers that it came from would have to be unrolled, and would be longer than the rest of a
+ * kernel. */
+GF_INLINE void gf_found_pack(struct gf_found *found, uint32_t type, uint64_t base, uint64_t i,
+                             int count, uint64_t index)
 {
     GF_ROLLED
-    for (int e = 0; e < count; e++)
-        gf_found_one(found, gf_one_bad(type, gf_one_load(type, base, i + (uint64_t)e)), index + (uint64_t)e);
+    for (int e = 0; e < count; e++) {
+        const float value = gf_one_load(type, base, i + (uint64_t)e);
+        gf_found_one(found, gf_one_bad(type, value), index + (uint64_t)e);
+    }
 }
 
 /* Once a thread, and only if it met something. check is a struct gf_check. */
@@ -273,8 +279,8 @@ GF_INLINE int gf_alike(uint64_t address, uint64_t first, uint32_t type, uint32_t
  *
  * Thread `worker` takes pack worker, worker + workers and on. It has AHEAD packs under way: LOAD(&some[a], i, ..) is
  * called for all of them before PACK(&some[a], i, ..) for the first. What is left of its packs, fewer than AHEAD, it
- * takes one at a time. The main loop is thus entered only where a thread has AHEAD packs: a range of
- * workers * pack * AHEAD elements is the shortest whose every thread enters it. Where the arrays of an op do not lie
+ * takes one at a time. The main loop is thus entered only where a thread has AHEAD packs, and by every thread only from
+ * workers * pack * AHEAD elements on. Where the arrays of an op do not lie
  * alike in their packs, all elements are taken by ONE(i, ..). PACK_T is the type that holds what was loaded. */
 #define GF_WALK(range, pack, the_head, alike, AHEAD, PACK_T, LOAD, PACK, ONE, ...)                           \
     do {                                                                                                     \
@@ -288,9 +294,9 @@ GF_INLINE int gf_alike(uint64_t address, uint64_t first, uint32_t type, uint32_t
         PACK_T some[AHEAD];                                                                                  \
         for (; GF_MANY(AHEAD) && (at < end) && (end - at > (AHEAD - 1) * stride); at += AHEAD * stride) {    \
             GF_UNROLL                                                                                        \
-            for (int a = 0; a < AHEAD; a++) LOAD(&some[a], at + a * stride, __VA_ARGS__);                    \
+            for (uint32_t a = 0; a < (AHEAD); a++) LOAD(&some[a], at + a * stride, __VA_ARGS__);             \
             GF_UNROLL                                                                                        \
-            for (int a = 0; a < AHEAD; a++) PACK(&some[a], at + a * stride, __VA_ARGS__);                    \
+            for (uint32_t a = 0; a < (AHEAD); a++) PACK(&some[a], at + a * stride, __VA_ARGS__);             \
         }                                                                                                    \
         GF_ROLLED                                                                                            \
         for (; at < end; at += stride) {                                                                     \

@@ -32,7 +32,7 @@ GF_INLINE float gf_lanes_sum(uint32_t type, uint64_t src, uint64_t elem_count, i
     const uint32_t group = ((1u << threads) - 1u) << (threadIdx.x % 32u / (uint32_t)threads * (uint32_t)threads);
     uint64_t row = 0, rows = (src % 16 == 0) ? elem_count / GF_KERNEL_LANES : 0;
     uint64_t batches = rows / GF_ROWS_AHEAD;
-    float sums[GF_PACK_MAX] = {0, 0, 0, 0, 0, 0, 0, 0};
+    float sums[GF_KERNEL_PACK_MAX] = {0, 0, 0, 0, 0, 0, 0, 0};
     struct gf_pack now[GF_ROWS_AHEAD], next[GF_ROWS_AHEAD];
     if (batches > 0) gf_rows_load(now, type, src, 0, lane, lanes);
     for (uint64_t batch = 0; batch < batches; batch++) { /* the next rows are on their way while these are added */

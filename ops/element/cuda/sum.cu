@@ -26,7 +26,7 @@ GF_INLINE void sum_load(struct sum_some *some, uint64_t i, const struct gf_sum_a
 GF_INLINE void sum_pack(struct sum_some *some, uint64_t i, const struct gf_sum_args *r, uint32_t type, int adds,
                        int pack, struct gf_found *found)
 {
-    float value[GF_PACK_MAX];
+    float value[GF_KERNEL_PACK_MAX];
     GF_UNROLL
     for (int e = 0; e < pack; e++) {
         value[e] = gf_pack_get(&some->src, type, e);
@@ -43,8 +43,9 @@ GF_INLINE void sum_type(uint32_t type, int adds, const struct gf_sum_args *r)
     const uint32_t head = gf_head(r->src, type, pack);
     struct gf_found found = {0, ~0ull};
     struct gf_range range = gf_flat(r->elem_count);
-    GF_WALK(&range, pack, head, !adds || gf_alike(r->dst, 0, type, pack, head), 4, struct sum_some, sum_load,
-            sum_pack, sum_one, r, type, adds, pack, &found);
+    const int alike = !adds || gf_alike(r->dst, 0, type, pack, head);
+    GF_WALK(&range, pack, head, alike, GF_KERNEL_AHEAD_MAX, struct sum_some, sum_load, sum_pack, sum_one, r, type,
+            adds, pack, &found);
     gf_found_tell(&found, r->check);
 }
 

@@ -2,7 +2,7 @@
 #include "ops/element/cuda/device.cuh"
 
 struct sum_n_some {
-    float at[GF_PACK_MAX];
+    float at[GF_KERNEL_PACK_MAX];
 };
 
 /* Of a sum that is not finite: which of the sources are not. They are looked at before the sum is stored, as it may be
