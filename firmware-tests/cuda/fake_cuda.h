@@ -40,7 +40,7 @@
 #define FAKE_CUDA_EXIT 97
 #define FAKE_CUDA_FATBIN 0xba55ed50u /* an image starts with this word, or it is refused */
 #define FAKE_CUDA_DEVICES 2
-#define FAKE_CUDA_BLOCKS 3 /* of any kernel, that a multiprocessor has room for */
+#define FAKE_CUDA_BLOCKS 2 /* of any kernel, that a multiprocessor has room for */
 /* An image as nvcc makes it begins so; a test's own has no more. */
 struct fake_cuda_image {
     uint32_t magic;

@@ -7,8 +7,8 @@
 #include "drivers/gpu.h"
 
 /* In device memory, of bench_range_bytes each, then what is small. Rows leave fp16 in HALF and HALF_SUM alone
- * finite. */
-enum { BENCH_GRADIENT, BENCH_B, BENCH_C, BENCH_HALF, BENCH_HALF_SUM, BENCH_OUT, BENCH_RANGES };
+ * finite, and nothing negative in SQUARES. */
+enum { BENCH_GRADIENT, BENCH_B, BENCH_C, BENCH_HALF, BENCH_HALF_SUM, BENCH_SQUARES, BENCH_OUT, BENCH_RANGES };
 #define BENCH_REST_BYTES (UINT64_C(8) << 20) /* with the sums of the runs of a norm of 8 GiB */
 extern uint64_t bench_range_bytes;
 

@@ -57,6 +57,29 @@ static gf_status run_sum_n(void)
     const gf_mem dst = bench_range(BENCH_OUT), src[] = {bench_range(BENCH_GRADIENT), bench_range(BENCH_B)};
     return gf_node_ops_cuda.sum_n(queue(), &dst, 1, src, 2, GF_TYPE_F32, elems(), 0, found(), NULL);
 }
+/* As of the ranks of a node, each with its own quarter of a range. */
+static gf_status run_sum_of_8(void)
+{
+    const gf_mem dst = bench_range(BENCH_OUT);
+    const uint64_t part = elems() / 4;
+    gf_mem src[8];
+    for (uint32_t s = 0; s < 8; s++)
+        src[s] = bench_range((s < 4) ? BENCH_GRADIENT : BENCH_B) + s % 4 * part * sizeof(float);
+    return gf_node_ops_cuda.sum_n(queue(), &dst, 1, src, 8, GF_TYPE_F32, part, 0, found(), NULL);
+}
+static gf_status run_copy_n(void)
+{
+    const uint64_t part_bytes = bench_range_bytes / 8;
+    gf_mem dst[8];
+    gf_mem src[8];
+    uint64_t bytes[8];
+    for (uint32_t i = 0; i < 8; i++) {
+        dst[i] = bench_range(BENCH_OUT) + i * part_bytes;
+        src[i] = bench_range(BENCH_GRADIENT) + i * part_bytes;
+        bytes[i] = part_bytes;
+    }
+    return gf_node_ops_cuda.copy_n(queue(), dst, src, bytes, 8);
+}
 static gf_status run_check(void)
 {
     return gf_element_ops_cuda.check(queue(), bench_range(BENCH_GRADIENT), GF_TYPE_F32, elems(), 0, found());
@@ -124,6 +147,21 @@ static gf_status run_update(void)
 {
     const struct gf_update some = sgd();
     return gf_optimizer_ops_cuda.update(queue(), &some, elems());
+}
+static gf_status run_update_half(void)
+{
+    struct gf_update some = sgd();
+    some.half = bench_range(BENCH_OUT);
+    some.half_type = GF_TYPE_BF16;
+    return gf_optimizer_ops_cuda.update(queue(), &some, elems());
+}
+static gf_status run_adam(void)
+{
+    const struct gf_adam some = {.weight_f32 = bench_range(BENCH_B), .moment1_f32 = bench_range(BENCH_C),
+                                 .moment2_f32 = bench_range(BENCH_SQUARES), .gradient = bench_range(BENCH_GRADIENT),
+                                 .gradient_scale = 1, .rate = 1e-3f, .decay = 0.01f, .epsilon = 1e-8f, .beta1 = 0.9f,
+                                 .keep1 = 0.1f, .beta2 = 0.999f, .keep2 = 0.001f, .correct1 = 1, .correct2 = 1};
+    return gf_optimizer_ops_cuda.adam(queue(), &some, elems());
 }
 
 /* Every second chunk of a range. */
@@ -196,6 +234,7 @@ static gf_status run_staged(void)
 #define OUT BENCH_OUT
 #define SWEEP(r, w, ...) .reads = (r), .writes = (w), __VA_ARGS__
 #define BUS "copy, device to pinned"
+/* A row's sweep has the mix of reads and writes that is nearest to its own. */
 const struct bench_row bench_rows[] = {
     {.name = "copy, device to device", .run = run_copy, .ranges = 2, SWEEP(1, 1, .src = {A}, .dst = {OUT})},
     {.name = "cast fp32 to fp16, checked", .run = run_f16, .ranges = 1.5, SWEEP(2, 1, .src = {A, B}, .dst = {OUT})},
@@ -204,8 +243,14 @@ const struct bench_row bench_rows[] = {
     {.name = "sum fp32, checked", .run = run_sum, .ranges = 3, SWEEP(2, 1, .src = {B, A}, .dst = {B})},
     {.name = "sum fp16", .run = run_sum_f16, .ranges = 3, SWEEP(2, 1, .src = {P, H}, .dst = {P})},
     {.name = "sum of 2 ranks, checked", .run = run_sum_n, .ranges = 3, SWEEP(2, 1, .src = {A, B}, .dst = {OUT})},
+    {.name = "sum of 8 ranks, checked", .run = run_sum_of_8, .ranges = 2.25,
+     SWEEP(2, 1, .src = {A, B}, .dst = {OUT})},
+    {.name = "copies of 8 ranges at once", .run = run_copy_n, .ranges = 2, SWEEP(1, 1, .src = {A}, .dst = {OUT})},
     {.name = "accumulate", .run = run_accumulate, .ranges = 5, SWEEP(3, 2, .src = {B, C, A}, .dst = {B, C})},
     {.name = "update", .run = run_update, .ranges = 5, SWEEP(3, 2, .src = {B, C, A}, .dst = {B, C})},
+    {.name = "update, with a bf16 copy", .run = run_update_half, .ranges = 5.5,
+     SWEEP(3, 2, .src = {B, C, A}, .dst = {B, C})},
+    {.name = "adam", .run = run_adam, .ranges = 7, SWEEP(3, 2, .src = {B, C, A}, .dst = {B, C})},
     {.name = "gather fp32 to fp16, checked", .run = run_gather, .ranges = 0.75,
      SWEEP(2, 1, .src = {A, B}, .dst = {OUT})},
     {.name = "scatter fp16 to fp32", .run = run_scatter, .ranges = 0.75, SWEEP(1, 2, .src = {H}, .dst = {OUT, OUT})},
@@ -244,7 +289,7 @@ void bench_fill(void)
     for (uint32_t half = 0; half < 4; half++)
         gpu_must(gf_element_ops_cuda.cast(queue(), bench_range(H + half / 2) + half % 2 * bench_range_bytes / 2,
                                           GF_TYPE_F16, bench_range(A), GF_TYPE_F32, elems(), 0.25f, 0, NULL));
-    gpu_must(gf_element_ops_cuda.zero(queue(), bench_range(OUT), bench_range_bytes + BENCH_REST_BYTES));
+    gpu_must(gf_element_ops_cuda.zero(queue(), bench_range(BENCH_SQUARES), 2 * bench_range_bytes + BENCH_REST_BYTES));
     for (uint32_t i = 0; i < listed(); i++) list[i] = 2 * i;
     gpu_upload(rest(LIST_AT), list, listed() * sizeof *list);
     gpu_upload(bench_check(), &none, sizeof none);

@@ -61,17 +61,21 @@ void gpu_open(uint64_t device_bytes, uint64_t staging_bytes)
                                  .device_bytes = device_bytes, .events_max = 1, .kernels = gf_gpu_cuda_kernels,
                                  .log = {gpu_log, NULL}};
     struct gf_fault fault = {.peer = GF_RANK_NONE};
-    void *state = calloc(1, gf_gpu_cuda.state_bytes(&setup));
+    gpu_program.state = calloc(1, gf_gpu_cuda.state_bytes(&setup));
     gpu_program.staging_bytes = (staging_bytes + 4095) / 4096 * 4096;
     gpu_program.staging = aligned_alloc(4096, gpu_program.staging_bytes);
-    if ((state == NULL) || (gpu_program.staging == NULL)) exit(1);
-    if (gf_gpu_cuda.open(&setup, state, &gpu_program.gpu, &fault) != GF_OK) {
+    if ((gpu_program.state == NULL) || (gpu_program.staging == NULL)) exit(1);
+    if (gf_gpu_cuda.open(&setup, gpu_program.state, &gpu_program.gpu, &fault) != GF_OK) {
         fprintf(stderr, "gpu: %s\n", fault.text);
         exit(1);
     }
     gpu_program.queue = (struct gf_queue){.gpu = gpu_program.gpu};
     gpu_program.queue.stream = gpu_program.gpu->streams[GF_STREAM_MAIN];
     gpu_must(gf_gpu_cuda.host_register(gpu_program.gpu, gpu_program.staging, gpu_program.staging_bytes));
+}
+
+void gpu_json_device(void)
+{
     gpu_json_row("\"device\":\"%s\",\"multiprocessors\":%u", gpu_program.gpu->name, gpu_program.gpu->multiprocessors);
 }
 
@@ -79,4 +83,6 @@ void gpu_close(void)
 {
     gf_gpu_cuda.host_unregister(gpu_program.gpu, gpu_program.staging);
     gf_gpu_cuda.close(gpu_program.gpu);
+    free(gpu_program.staging);
+    free(gpu_program.state);
 }

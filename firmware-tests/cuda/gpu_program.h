@@ -10,6 +10,7 @@ struct gpu_program {
     bool is_fake;        /* that driver has no GPU: few rounds, whose times mean nothing */
     bool is_small;       /* few and small cases */
     struct gf_gpu *gpu;
+    void *state; /* the driver's */
     struct gf_queue queue;
     uint8_t *staging; /* registered with the driver */
     size_t staging_bytes;
@@ -37,6 +38,7 @@ static inline int gpu_compare(const void *a, const void *b)
 void gpu_json_open(const char *path, const char *program);
 /* A row: the inside of an object, made as printf() does. */
 __attribute__((format(printf, 1, 2))) void gpu_json_row(const char *format, ...);
+void gpu_json_device(void); /* a row: what it is called, how large it is */
 void gpu_json_status(const char *status); /* "failed" until it is called */
 
 /* gpu_sweep.c: the benchmark's kernel, for which the driver is opened a second time, on the same primary context.

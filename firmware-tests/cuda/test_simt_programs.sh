@@ -35,9 +35,9 @@ check "times_of_no_GPU_are_called_so" grep -q "NO GPU: these times mean nothing"
 check "and_a_step_with_its_hidden_share" grep -q "ms beside each other: .* of the step is hidden" "$scratch/out"
 check "the_bus_beside_a_pinned_copy" [ "$(grep -c 'of "copy, device to pinned"' "$scratch/out")" -eq 2 ]
 sweeps=$(grep -c 'of a sweep, [0-3] read [0-2] written, goal 0.90' "$scratch/out")
-check "what_streams_beside_a_sweep_of_the_same_mix" [ "$sweeps" -eq 17 ]
+check "what_streams_beside_a_sweep_of_the_same_mix" [ "$sweeps" -eq 21 ]
 check "what_is_launched_beside_a_bound" [ "$(grep -c 'us, bound [0-9]* us' "$scratch/out")" -eq 4 ]
 check "and_JSON_of_it" [ "$(json '(d["status"], len(r), sum("of_sweep" in x for x in r), sum(x.get("counts", False) for x in r))' \
-    "$scratch/bench.json")" = "('failed', 26, 17, 4)" ]
+    "$scratch/bench.json")" = "('failed', 30, 21, 4)" ]
 check "with_the_goal" grep -q '"op":"ratio","us":30.00,"goal":10.00,"met":false,"counts":true}' "$scratch/bench.json"
 finish
