@@ -166,6 +166,7 @@ $(patsubst %,$(BUILD)/firmware-tests/%,test_models test_config_tensors test_chec
 $(BUILD)/firmware-tests/test_trace: $(BUILD)/tools/common/tool_metrics.o
 $(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train/train_layers.o $(BUILD)/firmware-tests/fake/kernels_train.o
 $(BUILD)/firmware-tests/test_simt_sweep: $(BUILD)/firmware-tests/fake/kernels_sweep.o
+$(BUILD)/firmware-tests/test_check_devices: $(call without_main,check) $(TOOL_SHARED)
 $(BUILD)/firmware-tests/test_check: $(call without_main,check) $(BUILD)/tools/common/tool_output.o
 $(BUILD)/firmware-tests/test_perf: $(call without_main,perf) $(TOOL_SHARED)
 # UCX's answers and what it is given, seen and changed on the way.

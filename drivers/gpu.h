@@ -56,7 +56,6 @@ struct gf_gpu {
     unsigned char uuid[16];   /* the same in all processes on this device; zeroes: it has none */
     uint32_t ordinal, count;  /* which of how many that this process sees; 0 of 0 on the host */
     uint32_t version;         /* its driver's, as 12020 for CUDA 12.2; 0 on the host */
-    char pci[16];             /* "0000:3b:00.0", as sysfs names it; empty: not known */
     struct gf_fault fault;
 };
 

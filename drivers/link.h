@@ -41,9 +41,8 @@ struct gf_link_setup {
     size_t message_bytes_max;  /* largest message */
     size_t region_bytes;       /* exchange region; 0 is valid */
     const char *transports;    /* as in gf_config.link, defaults filled in */
-    const char *devices;       /* "a,b": these; "a,b;c": of the rank at place 0, 1 of its node; "auto": the nearest */
+    const char *devices;       /* "a,b": these; "a,b;c": of the rank at place 0, 1 of its node */
     uint32_t local;            /* that place; where nobody knows it, the rank */
-    const char *near;          /* the PCI address of its GPU, or NULL: what auto looks from */
     const char *ports;
     bool huge_pages;
     bool one_node;             /* opens nothing that is for a network, as long as network() does not ask for it */
@@ -159,9 +158,6 @@ void gf_flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_n
 void gf_flag_wake(void *region, size_t offset_bytes);
 
 extern const struct gf_link_driver gf_link_ucx;
-/* Tells each transport and device that this very program can open ("tcp", "eth0"); with the device
- * "": it lies in the program, and there is no device for it here. May allocate, like open. */
-void gf_ucx_resources(void (*tell)(void *user, const char *transport, const char *device), void *user);
 /* Where its shared memory lies, and what a rank takes there beside its region: 4.2 MB a worker are UCX's receive queue
  * and first buffers. */
 #define GF_UCX_SHARE_BYTES ((uint64_t)8 << 20)

@@ -49,7 +49,7 @@ struct gf_config {
     } rendezvous;
     struct {
         char transports[GF_TEXT_MAX]; /* UCX's names, comma-separated; empty: self,posix,tcp */
-        char devices[GF_TEXT_MAX];    /* "eth0,eth1": these; "a;b": by place in the node; "auto"; empty: lo */
+        char devices[GF_TEXT_MAX];    /* "eth0,eth1": these; "a;b": by place in the node; empty: lo */
         char ports[16];               /* "first-last" for tcp; empty: 21000-25999 */
         uint32_t window;              /* messages under way at once in a collective; 0: 8 */
         gf_idle idle;

@@ -20,7 +20,6 @@
     X(device_get, "cuDeviceGet", cuDeviceGet)                             \
     X(device_name, "cuDeviceGetName", cuDeviceGetName)                    \
     X(device_uuid, "cuDeviceGetUuid", cuDeviceGetUuid_v2)                 \
-    X(device_pci, "cuDeviceGetPCIBusId", cuDeviceGetPCIBusId)             \
     X(device_attribute, "cuDeviceGetAttribute", cuDeviceGetAttribute)     \
     X(context_retain, "cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain) \
     X(context_release, "cuDevicePrimaryCtxRelease", cuDevicePrimaryCtxRelease_v2) \

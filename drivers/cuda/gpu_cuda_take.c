@@ -52,9 +52,6 @@ static gf_status device_choose(struct cuda_gpu *cuda, const struct gf_gpu_setup 
         (void)snprintf(cuda->gpu.name, sizeof cuda->gpu.name, "?");
     if (calls->device_uuid(&uuid, cuda->device) == CUDA_SUCCESS)
         memcpy(cuda->gpu.uuid, uuid.bytes, sizeof cuda->gpu.uuid);
-    if (calls->device_pci(cuda->gpu.pci, sizeof cuda->gpu.pci, cuda->device) != CUDA_SUCCESS) cuda->gpu.pci[0] = '\0';
-    for (char *at = cuda->gpu.pci; *at != '\0'; at++) /* CUDA has capitals, sysfs has none */
-        if ((*at >= 'A') && (*at <= 'F')) *at = (char)(*at - 'A' + 'a');
     return GF_OK;
 }
 

@@ -2,9 +2,8 @@
  *     link_ucx.c           messages: the driver table, posting, testing, progress, sleeping
  *     link_ucx_open.c      UCX itself: its settings, its log, open, close, reset
  *     link_ucx_settings.c  what UCX is told, and whether it heard
- *     link_ucx_resources.c what this UCX can open
+ *     link_ucx_resources.c why UCX does not open a transport
  *     link_ucx_names.c     lists of names, and what transports are for
- *     link_ucx_devices.c   which network devices are this rank's
  *     link_ucx_region.c    the exchange region and peers: endpoint addresses, connecting, mapping, flags
  *     link_ucx_shm.c       what shared memory needs of this host, and what pages the kernel gave for it
  *     link_ucx_guard.c     who may connect; connection*.c do it, without UCX's headers
@@ -124,23 +123,14 @@ uint32_t gf_ucx_list_count(const char *list, char separator); /* an empty one co
 const char *gf_ucx_find(const char *list, unsigned kinds, size_t *name_bytes_out);
 bool gf_ucx_any(const char *list, unsigned kinds);
 
-/* link_ucx_devices.c. The devices of this rank, before a context with a network is opened. */
-gf_status gf_ucx_devices_choose(struct gf_ucx *ucx);
 /* Of "a,b;c" the group of the rank at this place in its node; devices_out[GF_TEXT_MAX]. */
 void gf_ucx_devices_group(const char *asked, uint32_t local, char *devices_out);
-/* How good a device is for a rank by sysfs below root: a physical one, then its speed, then how much of the way to the
- * PCI device `near` (empty: none) it shares, then whether it is of this NUMA node. 0: there is no such device. */
-uint64_t gf_ucx_device_rate(const char *root, const char *device, const char *near, int numa);
-
-gf_status gf_ucx_nearest(struct gf_link *link); /* link.devices = auto */
 
 /* link_ucx_resources.c. Names the first of the transports that is for hardware which this binary or this host does not
  * have, and which link has it. false: there is none. */
 bool gf_ucx_missing_text(const struct gf_ucx *ucx, char *text_out, size_t text_bytes);
 /* link_ucx_shm.c. "huge pages of 2048 KiB" or what else the kernel gave for the mapping at base; returns text_out. */
 char *gf_ucx_pages_text(const void *base, char *text_out, size_t text_bytes);
-/* While hushed, and no link is open, UCX's log goes nowhere; else it would go to stdout. */
-void gf_ucx_log_hush(bool hush);
 
 /* Sets in config what the link was asked for, and reads back what is UCP's own. */
 gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config);

@@ -1,6 +1,7 @@
 /* Lists of names, comma-separated, and what UCX's transports are for. */
 #include "drivers/ucx/link_ucx.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const char *gf_ucx_name_next(const char **list, size_t *bytes_out)
@@ -26,6 +27,13 @@ uint32_t gf_ucx_list_count(const char *list, char separator)
     uint32_t parts = 1;
     for (; *list != '\0'; list++) parts += (*list == separator);
     return parts;
+}
+
+void gf_ucx_devices_group(const char *asked, uint32_t local, char *devices_out)
+{
+    for (uint32_t wanted = local % gf_ucx_list_count(asked, ';'); wanted > 0; wanted--)
+        asked = strchr(asked, ';') + 1;
+    (void)snprintf(devices_out, GF_TEXT_MAX, "%.*s", (int)strcspn(asked, ";"), asked);
 }
 
 /* rc brings ud along to connect, rc_verbs and rc_mlx5 do not. What is not here is some fabric. */

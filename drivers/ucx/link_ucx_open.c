@@ -9,6 +9,7 @@
 #include "drivers/ucx/link_ucx.h"
 
 #include "drivers/clock.h"
+#include "drivers/fnv.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -69,12 +70,6 @@ static ucs_log_func_rc_t log_from_ucx(const char *file, unsigned line, const cha
         (void)snprintf(opening->complaint, sizeof opening->complaint, "%.127s", text);
     gf_log_line(&ucx->setup.log, gf_level, "UCX %s: %s", function, text);
     return UCS_LOG_FUNC_RC_STOP; /* never on to UCX's own handler, which writes to stdout */
-}
-
-void gf_ucx_log_hush(bool hush)
-{
-    if (hush) ucs_log_push_handler(log_from_ucx);
-    else ucs_log_pop_handler();
 }
 
 static void log_take(struct gf_ucx *ucx)
@@ -155,6 +150,14 @@ static gf_status transports_check(struct gf_ucx *ucx)
 
 /* ---- context and worker ---- */
 
+/* Of this rank, before a context with a network is opened. */
+static void devices_choose(struct gf_ucx *ucx)
+{
+    bool leaves = gf_ucx_any(ucx->transports, GF_UCX_NETWORK);
+    gf_ucx_devices_group(ucx->setup.devices, ucx->setup.local, ucx->devices);
+    ucx->link.device = leaves ? gf_fnv_bytes(GF_FNV_START, ucx->devices, strlen(ucx->devices)) : 0;
+}
+
 static gf_status context_take(struct gf_ucx *ucx)
 {
     const ucp_params_t params = {
@@ -171,8 +174,8 @@ static gf_status context_take(struct gf_ucx *ucx)
     if (ucs != UCS_OK)
         return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_config_read", ucs,
                             "UCX refuses its own settings (a UCX_* variable?)");
-    status = gf_ucx_devices_choose(ucx);
-    if (status == GF_OK) status = gf_ucx_settings_apply(ucx, config);
+    devices_choose(ucx);
+    status = gf_ucx_settings_apply(ucx, config);
     if (status == GF_OK) {
         opening_begin(ucx, log_level);
         ucs = ucp_init(&params, config, &ucx->context);
@@ -278,7 +281,6 @@ static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setu
     ucx->link.region_bytes = setup->region_bytes;
     if (setup->transports == NULL) ucx->setup.transports = "";
     if (setup->devices == NULL) ucx->setup.devices = "";
-    if (setup->near == NULL) ucx->setup.near = "";
     if (setup->ports == NULL) ucx->setup.ports = "";
     if ((setup->device_bytes == 0) || !gf_ucx_may_reach_device(setup)) ucx->setup.gpu = NULL;
     if (setup->region_bytes <= SIZE_MAX / 2)

@@ -7,7 +7,7 @@
 /* As cuGetProcAddress() is asked for them, and as cuda.h declares them (some with another number behind). */
 #define FAKE_CALLS(X) \
     X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) \
-    X(cuDeviceGetAttribute) X(cuDeviceGetUuid) X(cuDeviceGetPCIBusId) X(cuDevicePrimaryCtxRetain) \
+    X(cuDeviceGetAttribute) X(cuDeviceGetUuid) X(cuDevicePrimaryCtxRetain) \
     X(cuDevicePrimaryCtxRelease) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxRecordEvent) \
     X(cuThreadExchangeStreamCaptureMode) X(cuStreamIsCapturing) X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree) \
     X(cuMemHostRegister) X(cuMemHostUnregister) X(cuCtxGetStreamPriorityRange) X(cuStreamCreateWithPriority) \

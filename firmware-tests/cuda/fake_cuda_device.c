@@ -100,13 +100,6 @@ CUresult cuDeviceGetUuid(CUuuid *uuid_out, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetPCIBusId(char *text_out, int text_bytes, CUdevice device)
-{
-    CUresult result = fake_enter("cuDeviceGetPCIBusId");
-    if (result == CUDA_SUCCESS) (void)snprintf(text_out, (size_t)text_bytes, "0000:%02X:00.0", 0xfa + (unsigned)device);
-    return result;
-}
-
 CUresult cuDeviceGetAttribute(int *value_out, CUdevice_attribute attribute, CUdevice device)
 {
     CUresult result = fake_enter("cuDeviceGetAttribute");

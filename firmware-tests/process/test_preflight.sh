@@ -26,7 +26,7 @@ port=7$(( $$ % 900 + 100 ))
 # ---- a sound node, a sound job ----
 file sound.cfg "rendezvous = { address = \"127.0.0.1:$port\"; };"
 check "a_sound_node" exits 0 "$gf_check" "$scratch/sound.cfg" --preflight
-for line in launcher libraries binary transports gpu footprint stack memlock "huge pages" control interface ports "control ports" shm memory; do
+for line in launcher libraries transports gpu footprint stack memlock "huge pages" control interface devices ports "control ports" shm memory; do
     check "it_has_a_line_of_$(echo "$line" | tr ' ' _)" said ok "$line" ""
 done
 check "alone_it_says_why_there_are_no_peers" said skip peers "started alone"
@@ -61,7 +61,7 @@ alone wrong_interface fail interface "there is no gfnone0 here; there are .*lo" 
 alone gpu_transports_alone fail transports "cuda_copy.* is (not )?in this binary" \
     'link = { transports = "self,posix,cuda_copy"; devices = "gfnone0"; };'
 check "they_need_no_interface" [ "$(grep -c interface "$scratch/out")" -eq 0 ]
-alone devices_by_themselves ok transports "are there, on (lo|[a-z0-9]*[0-9])$" 'link = { devices = "auto"; };'
+alone devices_by_themselves ok devices 'link.devices = "(lo|[a-z0-9]*[0-9])"$' 'link = { devices = "lo"; };'
 file list.cfg 'link = { devices = "lo;gfnone0"; };'
 check "devices_by_place_in_the_node" exits 1 "$run" -n 2 --merge "$gf_check" "$scratch/list.cfg" --preflight
 check "the_first_has_the_first" said ok transports "are there, on lo$"
@@ -141,61 +141,50 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null && setpriv --bounding-s
     lock_limited "$scratch/sound.cfg" >"$scratch/out"
     check "memlock_that_nobody_needs" said ok memlock "these transports lock no memory"
 else skip "memlock_below_what_rdma_registers" "needs root and setpriv"; fi
-# Two cards by a sysfs made up, the second at the bridge of GPU number 1 of the CUDA driver without one.
+# Two cards by a sysfs made up, the first GPU at the bridge of the second and the second at that of the first.
 node_made() { # COMMAND..: on it
     sys=$scratch/sys bridges=devices/pci0000:10
+    mkdir -p "$sys/class/net" "$sys/bus/pci/devices"
     for card in 1/0/net/gfa 2/0/net/gfb; do
-        mkdir -p "$sys/$bridges/$card" "$sys/class/net"
+        mkdir -p "$sys/$bridges/$card"
         ln -sfn "../../$bridges/$card" "$sys/class/net/${card##*/}"
     done
-    mkdir -p "$sys/$bridges/2/0000:fb:00.0" "$sys/bus/pci/devices"
-    ln -sfn ../../../$bridges/2/0000:fb:00.0 "$sys/bus/pci/devices"
+    for gpu in 2/0000:fa:00.0 1/0000:fb:00.0; do
+        mkdir -p "$sys/$bridges/$gpu"; echo 0x10de >"$sys/$bridges/$gpu/vendor"; echo 0x030200 >"$sys/$bridges/$gpu/class"
+        ln -sfn "../../../$bridges/$gpu" "$sys/bus/pci/devices"
+    done
     # shellcheck disable=SC2016
     unshare -nm sh -c 'ip link set lo up; ip link add gfa type veth peer name gfb
         ip addr add 10.77.0.1/24 dev gfa; ip addr add 10.77.0.2/24 dev gfb; ip link set gfa up; ip link set gfb up
         sleep 0.1; mount --bind "$0" /sys && exec timeout -k 5 60 "$@"' "$sys" "$@"
 }
 links_made() { unshare -nm ip link add gfa type veth peer name gfb 2>/dev/null; }
-if [ ! -e "$BUILD/ops/element/cuda/gf_kernels.fatbin" ] || ! links_made; then
-    skip "preflight_takes_the_card_of_the_gpu" "needs GPU kernels, and namespaces with devices"
-else
-    on_card() { # ORDINAL CARD: what preflight and a job take
-        echo 'link = { transports = "self,tcp"; devices = "auto"; };' \
-            "device = { driver = \"cuda\"; library = \"$PWD/$fake\"; ordinal = $1; };" >"$scratch/near.cfg"
-        node_made "$gf_check" "$scratch/near.cfg" --preflight >"$scratch/out" 2>&1
-        said ok transports "are there, on $2\$" &&
-            node_made env GF_DEBUG=info "$run" -n 1 "$BUILD/gf-perf" -b 8 -e 8 -n 1 --config "$scratch/near.cfg" \
-                >"$scratch/out" 2>&1 &&
-            grep -q "link: UCX .*, devices $2, ports" "$scratch/out" || { cat "$scratch/out"; return 1; }
-    }
-    check "preflight_takes_the_card_of_the_gpu" on_card 1 gfb
-    check "and_the_first_where_none_is_nearer" on_card 0 gfa
-fi
 if links_made; then
+    cards() { # DRIVER DEVICES: what preflight says of a node with two ranks
+        echo 'link = { transports = "self,tcp"; };' "device = { driver = \"$1\"; };" >"$scratch/near.cfg"
+        node_made "$gf_check" "$scratch/near.cfg" --preflight --local 2 >"$scratch/out" 2>&1
+        said ok devices "link.devices = \"$2\"\$" || { cat "$scratch/out"; return 1; }
+    }
+    check "preflight_tells_the_card_of_each_gpu" cards cuda "gfb;gfa"
+    check "and_deals_out_cards_where_there_is_no_gpu" cards host "gfa;gfb"
     many() { # COMMAND..: with 60 devices more
         # shellcheck disable=SC2016
         unshare -nm sh -c 'mount -t sysfs none /sys; ip link set lo up
             for i in $(seq 10 39); do
                 echo "link add gf-long-name-$i type veth peer name gf-long-name-$((i + 30))"
-                for n in $i $((i + 30)); do
-                    echo "addr add 10.78.$n.1/24 dev gf-long-name-$n"; echo "link set gf-long-name-$n up"
-                done
-            done | ip -batch - && sleep 0.1 && exec "$@"' sh "$@" >"$scratch/out"
-        [ "$(grep 'gf-long-name-10,' "$scratch/out" | grep -o 'gf-long-name' | wc -l)" -eq 60 ] ||
+            done | ip -batch - && exec "$@"' sh "$@" >"$scratch/out"
+        [ "$(sed -n 's/.*there is no gfnone0 here; there are //p' "$scratch/out" | grep -o 'gf-long-name' | wc -l)" -eq 60 ] ||
             { cat "$scratch/out"; return 1; }
     }
-    check "all_devices_are_listed" many "$gf_check" "$scratch/sound.cfg"
-    check "by_preflight_too" many "$gf_check" "$scratch/sound.cfg" --preflight
-else skip "all_devices_are_listed" "needs a network namespace with devices"; fi
+    file gone.cfg 'link = { devices = "gfnone0"; };'
+    check "all_interfaces_are_listed" many "$gf_check" "$scratch/gone.cfg" --preflight
+else skip "preflight_tells_the_card_of_each_gpu" "needs a network namespace with devices"; fi
 if unshare -n true 2>/dev/null; then
     file far.cfg 'rendezvous = { address = "10.9.9.9:7117"; insecure = true; };'
     check "address_without_a_way" exits 1 unshare -n "$gf_check" "$scratch/far.cfg" --preflight
     check "it_says_so" said fail control "10.9.9.9:7117 cannot be reached: Network is unreachable"
     check "interface_that_is_down" said fail interface "lo is down"
-    file none.cfg 'link = { transports = "self,tcp"; devices = "auto"; };'
-    check "no_device_at_all" exits 1 unshare -n "$gf_check" "$scratch/none.cfg" --preflight
-    check "is_said_by_the_transports" said fail transports "link.devices = auto: there is no device"
-    check "and_by_them_alone" [ "$(grep -c interface "$scratch/out")" -eq 0 ]
+    check "no_device_at_all" said skip devices "sysfs names no device for these transports"
 else skip "address_without_a_way" "needs a network namespace"; fi
 
 # ---- a port that is taken: by a preflight that waits for a rank that never comes ----

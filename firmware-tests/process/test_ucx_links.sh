@@ -20,16 +20,16 @@ lacks() {
     "$1/gf-check" "$scratch/lacks.cfg" --preflight >"$scratch/out" 2>&1 && { echo "it went well"; return 1; }
     says "\"$2\" $3" "$scratch/out"
 }
-has() { "$1/gf-check" config/local.cfg >"$scratch/out" 2>&1 && grep -Eq "^transports of this program: .*$2" "$scratch/out" || { cat "$scratch/out"; return 1; }; }
 sums() { "$1/gf-run" -n 2 "$1/gf-perf" -b 4K -e 4K --set "link.transports=$2" >"$scratch/out" 2>&1 || { cat "$scratch/out"; return 1; }; }
 no_ucx_to_load() { ! ldd "$1" | grep -qE 'libuc[pstm]|ibverbs|mlx'; }
 card() { [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; }
 no_device="is in this binary, but there is no device for it here"
 
-if "$BUILD/gf-check" config/local.cfg | grep -q 'transports of this program:.* ib'; then
+echo 'link = { transports = "self,posix,rc"; };' >"$scratch/rc.cfg"
+if ! "$BUILD/gf-check" "$scratch/rc.cfg" --preflight | grep -q '"rc" is not in this binary'; then
     skip "the_default_link_has_no_infiniband" "this build is not the default link"
 else
-    check "the_default_link_has_tcp_and_shared_memory" has "$BUILD" 'tcp on .*lo'
+    check "the_default_link_has_tcp_and_shared_memory" sums "$BUILD" self,posix,tcp
     for name in rc ud_x dc; do
         check "the_default_link_says_which_has_$name" lacks "$BUILD" $name "is not in this binary; it is in one made with UCX_IB=1, or UCX_DYNAMIC=1"
     done

@@ -232,26 +232,6 @@ TEST(what_follows_the_program_is_the_programs)
     assert_string_equal(out, "0 none 1 2 3 0 2 --prog");
 }
 
-/* What this program has, in less room than that takes. */
-TEST(transports_that_do_not_fit_are_counted)
-{
-    char whole[CHECK_TEXT_BYTES], text[CHECK_TEXT_BYTES];
-    uint32_t count = 1;
-    check_resources_text(whole, sizeof whole);
-    for (const char *at = whole; (at = strpbrk(at, ",;")) != NULL; at++) count++;
-    if (count < 3) skip();
-    for (size_t bytes = 48; bytes < sizeof text; bytes = (bytes < strlen(whole)) ? bytes + 1 : sizeof text) {
-        uint32_t shown = 1, more = 0;
-        check_resources_text(text, bytes);
-        const char *rest = strstr(text, ", and ");
-        size_t kept = (rest != NULL) ? (size_t)(rest - text) : strlen(text);
-        assert_memory_equal(text, whole, kept);
-        for (size_t i = 0; i < kept; i++) shown += (text[i] == ',') || (text[i] == ';');
-        if (rest != NULL) assert_int_equal(sscanf(rest, ", and %u more", &more), 1);
-        assert_int_equal(shown + more, count);
-    }
-}
-
 static int folder_make(void **state)
 {
     if (mkdtemp(folder) == NULL) return -1;

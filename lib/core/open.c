@@ -126,7 +126,6 @@ static gf_status link_open(const struct gf_layout *layout, void *state, gf_conte
 {
     struct gf_link_setup setup = gf_layout_link(layout, &gf->config);
     setup.epoch = gf->epoch;
-    setup.near = gf->gpu->pci;
     if (layout->may_reach_device) {
         setup.gpu = gf->gpu;
         setup.device = gf->gpu->arena;

@@ -74,7 +74,7 @@ const struct gf_setting gf_settings[] = {
     {.key = "link.transports", TEXT(link.transports, GF_FORM_TRANSPORTS), AGREES, .fallback_text = "self,posix,tcp",
      .help = "UCX transports, comma-separated"},
     {.key = "link.devices", TEXT(link.devices, GF_FORM_DEVICES), .fallback_text = "lo",
-     .help = "network devices UCX may use; a;b by place in the node; auto: the nearest of the fastest"},
+     .help = "network devices UCX may use; a;b by place in the node"},
     {.key = "link.ports", TEXT(link.ports, GF_FORM_PORTS), .fallback_text = "21000-25999",
      .help = "ports UCX's tcp listens on"},
     {.key = "link.window", COUNT(link.window), AGREES, .low = 1, .high = 32, .fallback = 8,

@@ -13,7 +13,6 @@ static int footprint_print(const struct gf_config *config, uint32_t world, const
 {
     struct gf_config here = *config;
     struct gf_footprint need;
-    char resources[CHECK_TEXT_BYTES];
     uint64_t elem_count = 0;
     gf_status status;
     check_world_assume(&here, world);
@@ -33,8 +32,6 @@ static int footprint_print(const struct gf_config *config, uint32_t world, const
     (void)printf("control_bytes: %llu\n", (unsigned long long)need.control_bytes);
     (void)printf("exchange_bytes: %llu\n", (unsigned long long)need.exchange_bytes);
     (void)printf("device_bytes: %llu\n", (unsigned long long)need.device_bytes);
-    check_resources_text(resources, sizeof resources);
-    (void)printf("transports of this program: %s\n", resources);
     return EXIT_SUCCESS;
 }
 

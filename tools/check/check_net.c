@@ -19,9 +19,7 @@
 
 #define DEVICE_BYTES 64u
 
-/* The item that begins at *at, without blanks; false at the end. Moves *at after it. Groups of devices that no link has
- * chosen from are items, too. */
-static bool item_next(const char **at, char *item_out, size_t item_bytes)
+bool check_item_next(const char **at, char *item_out, size_t item_bytes)
 {
     size_t length;
     *at += strspn(*at, ",; ");
@@ -35,7 +33,7 @@ static bool item_next(const char **at, char *item_out, size_t item_bytes)
 bool check_list_has(const char *list, const char *name)
 {
     char item[DEVICE_BYTES];
-    while (item_next(&list, item, sizeof item))
+    while (check_item_next(&list, item, sizeof item))
         if (strcmp(item, name) == 0) return true;
     return false;
 }
@@ -43,7 +41,7 @@ bool check_list_has(const char *list, const char *name)
 bool check_network_used(const char *transports)
 {
     char item[DEVICE_BYTES];
-    while (item_next(&transports, item, sizeof item))
+    while (check_item_next(&transports, item, sizeof item))
         if (!check_list_has("self,posix,sysv,cuda,cuda_copy,cuda_ipc,gdr_copy", item)) return true;
     return false;
 }
@@ -57,7 +55,7 @@ static void link_heard(void *user, gf_log_level level, const char *text)
     const char *devices = strstr(text, ", devices "), *ports = strstr(text, ", ports ");
     if (sscanf(text, "link: UCX %31[0-9.]", job->ucx_version) != 1) return;
     if ((devices == NULL) || (ports == NULL) || !check_network_used(job->config.link.transports)) return;
-    devices += strlen(", devices "); /* of this rank: of a list by place in the node, or those that auto found */
+    devices += strlen(", devices "); /* of this rank: of a list by place in the node */
     (void)snprintf(job->config.link.devices, sizeof job->config.link.devices, "%.*s", (int)(ports - devices), devices);
 }
 
@@ -67,12 +65,11 @@ void check_transports(struct check_report *report, struct check_job *job)
     const struct gf_config *config = &job->config;
     const struct gf_link_setup setup = {
         .world = 1, .requests_max = 4, .message_bytes_max = 4096, .transports = config->link.transports,
-        .devices = config->link.devices, .local = job->local, .near = job->near, .ports = config->link.ports,
+        .devices = config->link.devices, .local = job->local, .ports = config->link.ports,
         .log = {.fn = link_heard, .user = job},
     };
     struct gf_fault fault = {0};
     struct gf_link *link = NULL;
-    char resources[CHECK_TEXT_BYTES - 16];
     void *state;
     gf_status status;
     if (driver == NULL) {
@@ -88,16 +85,13 @@ void check_transports(struct check_report *report, struct check_job *job)
     if (job->ucx_version[0] != '\0')
         check_say(report, "libraries", CHECK_OK, NULL, "gradientflow %d.%d, UCX %s", GF_VERSION_MAJOR,
                   GF_VERSION_MINOR, job->ucx_version);
-    check_resources_text(resources, sizeof resources);
-    check_say(report, "binary", CHECK_OK, NULL, "it has %s", resources);
     if (status == GF_OK)
         check_say(report, "transports", CHECK_OK, NULL, "%s are there%s%s", config->link.transports,
                   check_network_used(config->link.transports) ? ", on " : "",
                   check_network_used(config->link.transports) ? config->link.devices : "");
     else
         check_say(report, "transports", CHECK_FAIL,
-                  "name what the line above has in link.transports and link.devices, or link with what is missing", "%s",
-                  fault.text);
+                  "name others in link.transports and link.devices, or link with what is missing", "%s", fault.text);
 }
 
 /* ---- interfaces ---- */
@@ -195,9 +189,8 @@ void check_interfaces(struct check_report *report, const struct check_job *job)
     char name[DEVICE_BYTES];
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all) != 0) all = NULL;
-    /* auto: check_transports() has found none, and said so. */
-    if (check_network_used(job->config.link.transports) && (strcmp(devices, "auto") != 0))
-        while (item_next(&devices, name, sizeof name)) device_say(report, job, all, name);
+    if (check_network_used(job->config.link.transports))
+        while (check_item_next(&devices, name, sizeof name)) device_say(report, job, all, name);
     if ((bind_to[0] != '\0') && !address_is_here(all, bind_to))
         check_say(report, "bind", CHECK_FAIL, "set rendezvous.bind to an address of this node, or leave it out",
                   "rendezvous.bind %s is no address of this node", bind_to);
@@ -275,7 +268,7 @@ void check_ports(struct check_report *report, const struct check_job *job)
     const char *devices = config->link.devices;
     char name[DEVICE_BYTES];
     unsigned need = 0;
-    while (item_next(&devices, name, sizeof name)) need += job->local_count; /* UCX listens once on each */
+    while (check_item_next(&devices, name, sizeof name)) need += job->local_count; /* UCX listens once on each */
     if (check_list_has(config->link.transports, "tcp")) {
         congestion_say(report);
         range_say(report, "ports", "link.ports", config->link.ports, need, job->local_count, CHECK_FAIL);

@@ -46,7 +46,7 @@ void check_environment(struct check_report *report, const struct check_job *job)
 
 /* ---- the GPU: opened as a rank opens it, with as little memory as there is ---- */
 
-void check_gpu(struct check_report *report, struct check_job *job)
+void check_gpu(struct check_report *report, const struct check_job *job)
 {
     const struct gf_gpu_driver *driver = GF_WITH_CUDA ? &gf_gpu_cuda : NULL;
     const struct gf_gpu_kernels *kernels = GF_WITH_CUDA ? &gf_gpu_cuda_kernels : NULL;
@@ -74,7 +74,6 @@ void check_gpu(struct check_report *report, struct check_job *job)
                   "does nvidia-smi work here? in a container, was the GPU handed in? else look at device.library",
                   "%s", (state != NULL) ? fault.text : "there is no memory to look at it");
     } else {
-        memcpy(job->near, gpu->pci, sizeof job->near);
         check_say(report, "gpu", CHECK_OK, NULL,
                   "%s, number %u of %u, driver for CUDA %u.%u (%s); memory shared in a node: %s", gpu->name,
                   gpu->ordinal, gpu->count, gpu->version / 1000, gpu->version % 1000 / 10, setup.library,

@@ -73,6 +73,7 @@ static void node_lines(struct check_report *report, const struct check_job *job)
 {
     check_interfaces(report, job);
     if (job->local_index != 0) return; /* the rest is the node's, and probing it at once would disturb each other */
+    check_devices(report, job);
     check_ports(report, job);
     if (job->need.control_bytes == 0) return;
     check_shm(report, job);
@@ -111,7 +112,7 @@ int check_preflight(struct check_job *job, bool json)
     if (gethostname(report.host, sizeof report.host - 1) != 0) (void)snprintf(report.host, sizeof report.host, "?");
     check_environment(&report, job);
     check_gpu(&report, job);
-    check_transports(&report, job); /* the nearest devices are the GPU's */
+    check_transports(&report, job);
     check_footprint(&report, job);
     check_stack(&report);
     check_memlock(&report, job);

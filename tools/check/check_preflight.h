@@ -19,7 +19,6 @@ struct check_job {
     const char *launcher;        /* "SLURM_PROCID": what said so; "job.world" of the file */
     uint64_t deadline_ns;        /* how long for each conversation with other ranks */
     uint32_t local;              /* this rank's place on its node, as in a job's gf_open() */
-    char near[16];               /* its GPU by PCI address: known after check_gpu(); empty where there is none */
     /* Known after check_peers(); before it what the command line said. */
     uint32_t local_count;        /* ranks on this node */
     uint32_t local_index;        /* this one among them: what is the node's is looked at by the first alone */
@@ -38,9 +37,12 @@ int check_job_fill(const struct gf_config *config, const struct gf_tensor *tenso
 /* 0: all ok or warnings; 1: something fails, here or (launched) on any rank. */
 int check_preflight(struct check_job *job, bool json);
 
-/* check_resources.c: "tcp on lo, eth0; posix; no device for ib": what this very program can open; what does not fit in
- * text_out is counted. */
-void check_resources_text(char *text_out, size_t text_bytes);
+/* check_devices.c. "mlx5_0:1;mlx5_1:1", for link.devices: what each of `places` ranks of a node best
+ * uses of `names`, comma-separated, by the sysfs at `root`; with_gpus: rank p uses GPU p. Empty:
+ * none of them is there. False: the text is longer than link.devices may be. */
+bool check_devices_text(const char *root, const char *names, bool with_gpus, uint32_t places,
+                        char text_out[GF_TEXT_MAX]);
+void check_devices(struct check_report *report, const struct check_job *job);
 
 /* check_net.c */
 void check_transports(struct check_report *report, struct check_job *job);
@@ -48,6 +50,9 @@ void check_interfaces(struct check_report *report, const struct check_job *job);
 void check_ports(struct check_report *report, const struct check_job *job);
 struct gf_rendezvous_setup check_control_setup(const struct check_job *job); /* as this rank of the job */
 void check_control_alone(struct check_report *report, const struct check_job *job);
+/* The item that begins at *at, without blanks; false at the end. Moves *at after it. Groups of devices that no link has
+ * chosen from are items, too. */
+bool check_item_next(const char **at, char *item_out, size_t item_bytes);
 /* Is name one of list's, comma-separated? */
 bool check_list_has(const char *list, const char *name);
 /* Anything but transports that stay on the node. */
@@ -56,7 +61,7 @@ bool check_network_used(const char *transports);
 /* check_node.c */
 void check_environment(struct check_report *report, const struct check_job *job);
 void check_footprint(struct check_report *report, const struct check_job *job);
-void check_gpu(struct check_report *report, struct check_job *job);
+void check_gpu(struct check_report *report, const struct check_job *job);
 void check_stack(struct check_report *report);
 void check_memlock(struct check_report *report, const struct check_job *job);
 void check_huge_pages(struct check_report *report, const struct check_job *job);

@@ -10,7 +10,7 @@ typedef enum check_state { CHECK_OK, CHECK_WARN, CHECK_FAIL, CHECK_SKIP, CHECK_S
 
 #define CHECK_LINES_MAX 96u
 #define CHECK_HOST_BYTES 64u
-#define CHECK_TEXT_BYTES 4096u /* 8 cards with 6 transports each, and as many again */
+#define CHECK_TEXT_BYTES 2048u /* the names of 60 interfaces, and what is said of them */
 
 struct check_line {
     const char *name;
