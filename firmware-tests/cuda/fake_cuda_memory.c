@@ -49,12 +49,10 @@ struct region *fake_region_at(uint64_t address, size_t size_bytes)
     static uint32_t last; /* the next access is mostly where this one was */
     for (uint32_t i = last, tried = 0; tried < REGIONS_MAX; tried++, i = (i + 1u) % REGIONS_MAX) {
         struct region *region = &fake_regions[i];
-        if ((region->size_bytes != 0) && (address >= region->base) &&
-            (address - region->base <= region->size_bytes - (size_bytes <= region->size_bytes ? size_bytes : region->size_bytes)) &&
-            (size_bytes <= region->size_bytes)) {
-            last = i;
-            return region;
-        }
+        if ((address < region->base) || (size_bytes > region->size_bytes)) continue;
+        if ((region->size_bytes == 0) || (address - region->base > region->size_bytes - size_bytes)) continue;
+        last = i;
+        return region;
     }
     return NULL;
 }
@@ -248,7 +246,9 @@ static bool is_before(uint32_t stamp, const struct work *work)
 
 static void clash(const struct work *work, uint64_t address, bool is_write, uint32_t stamp, bool was_write)
 {
-    static const char *const kinds[] = {"copy", "zero", "kernel", "wait", "handle"};
+    static const char *const kinds[] = {[WORK_COPY] = "copy",   [WORK_SET] = "zero",   [WORK_KERNEL] = "kernel",
+                                        [WORK_WAIT] = "wait",   [WORK_CARD] = "card",  [WORK_HOLD] = "hold",
+                                        [WORK_STORE] = "store", [WORK_AWAIT] = "await"};
     const char *name = (work->kind == WORK_KERNEL) ? work->kernel->name : "";
     fake_trouble("%s %s%s(work %u of stream %u) %s 0x%llx, which work %u of stream %u %s, and nothing orders them",
                  kinds[work->kind], name, name[0] ? " " : "", work->clock.at[work->stream], work->stream,
@@ -263,7 +263,8 @@ bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_by
     if (size_bytes == 0) return true;
     if ((region == NULL) || region->orphan || region->is_closed) return false;
     region_open(region);
-    uint64_t first = address / GRAIN - region->base / GRAIN, last = (address + size_bytes - 1u) / GRAIN - region->base / GRAIN;
+    const uint64_t first = address / GRAIN - region->base / GRAIN;
+    const uint64_t last = (address + size_bytes - 1u) / GRAIN - region->base / GRAIN;
     for (uint64_t i = first; i <= last; i++) {
         struct cell *cell = &region->shadow[i];
         if (!is_before(cell->writer, work)) clash(work, region->base + i * GRAIN, is_write, cell->writer, true);

@@ -1,5 +1,10 @@
-/* The fake CUDA driver: streams, events, and when work is really done. Which stream's turn it is decides the seed; one
- * stream is preferred for a while, so that it may run far ahead of the others. */
+/* The fake CUDA driver: streams, events, and when work is really done. The seed decides whose turn it is; one stream is
+ * preferred for a while, so that it may run far ahead of the others.
+ *
+ * Two orders are kept apart. In which work really runs is drawn: a queue a stream, and can_run(). What must come before
+ * what is told by clocks: clock.at[s] is how many works of stream s are surely over before a work starts, as stream
+ * order, events, words and what the host saw say. Memory (fake_cuda_memory.c) is judged by clocks alone, so an order
+ * that is missing is found even where the works happened to run in it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +37,7 @@ struct CUevent_st {
 
 static struct CUstream_st streams[STREAMS_MAX] = {{.live = true}, {.live = true}};
 static struct CUevent_st events[EVENTS_MAX];
-static struct clock seen; /* by the host */
+static struct clock seen; /* what the host saw end: all that is queued from here on is behind it */
 static bool held;         /* holds do not end */
 static bool running;      /* the fake is at work: calls that a kernel made would be wrong */
 
@@ -222,7 +227,7 @@ void fake_run_one(void)
     }
 }
 
-/* Under even seeds work waits until somebody asks for it. */
+/* At each call of the driver. Under even seeds (not eager) work waits until somebody asks for it. */
 void fake_run_some(void)
 {
     if (!fake_settings.is_eager) return;
@@ -339,7 +344,9 @@ CUresult fake_event_record_all(CUevent handle, CUcontext context)
 {
     struct CUevent_st *event = event_find(handle);
     if ((event == NULL) || (event->context != context)) return CUDA_ERROR_INVALID_HANDLE;
-    event->recorded = event->of_all = true;
+    event->recorded = true;
+    event->of_all = true;
+    event->clock = seen;
     for (uint32_t s = 0; s < STREAMS_MAX; s++) {
         event->all[s] = streams[s].queued;
         fake_clock_join(&event->clock, &streams[s].clock);
