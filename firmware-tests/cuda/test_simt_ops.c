@@ -66,7 +66,10 @@ TEST(test_every_loop_of_every_kernel)
 {
     const uint64_t count = ops_pair_long_count(1);
     struct ops_pair pair = begin(count + 3);
-    for (uint32_t turn = 0; turn < 10; turn++) run(&pair, count + turn % 4, 1, turn);
+    for (uint32_t i = 0; i < 6; i++) {
+        const uint32_t turn = i + i / 3 * 3; /* those whose ranges lie alike in their packs */
+        run(&pair, count + i % 4, 1, turn);
+    }
     end(&pair);
 }
 
@@ -93,7 +96,7 @@ TEST(test_copies_at_once_and_a_stop)
         memset(want, 0xee, sizeof want);
         for (uint32_t r = 0; r < RANGES; r++) {
             uint32_t elems = (turn * 211 + r * 997) % 5000, at = (turn + r) % 9, other = (turn % 2) ? at : r;
-            if (r == 1) elems = MOST - 16 - turn; /* the main loop, too */
+            if ((r == 1) && (turn < 6)) elems = MOST - 16 - turn; /* the main loop, too */
             for (uint32_t i = 0; i < MOST; i++) src[r][i] = (uint16_t)(i * 7 + r * 31 + turn);
             to[r] = (gf_mem)(uintptr_t)&dst[r][at];
             from[r] = (gf_mem)(uintptr_t)&src[r][other];

@@ -225,16 +225,22 @@ GF_INLINE uint64_t gf_tiles(const struct gf_chunks *chunks)
     return (chunks->chunk_elems + GF_KERNEL_TILE_ELEMS - 1) / GF_KERNEL_TILE_ELEMS;
 }
 
+/* Tile `number` of all tiles of the listed chunks: of the chunk that is listed at place `turn`, the
+ * elements from `skip` on. In a packed range the chunks lie one behind the other, as they are listed;
+ * else where their numbers say. The pool's last chunk may be short, and a chunk's last tile is. */
 GF_INLINE struct gf_range gf_tile_at(const struct gf_chunks *chunks, uint64_t number)
 {
-    uint64_t turn = number / gf_tiles(chunks), skip = number % gf_tiles(chunks) * GF_KERNEL_TILE_ELEMS;
-    uint64_t chunk = (chunks->list_u32 != 0) ? ((const uint32_t *)chunks->list_u32)[turn] : turn;
-    uint64_t at = chunk * chunks->chunk_elems + skip, packed = turn * chunks->chunk_elems + skip;
-    uint64_t left = (at < chunks->elems) ? chunks->elems - at : 0;
+    const uint64_t turn = number / gf_tiles(chunks);
+    const uint64_t skip = number % gf_tiles(chunks) * GF_KERNEL_TILE_ELEMS;
+    const uint64_t chunk = (chunks->list_u32 != 0) ? ((const uint32_t *)chunks->list_u32)[turn] : turn;
+    const uint64_t at = chunk * chunks->chunk_elems + skip;
+    const uint64_t packed = turn * chunks->chunk_elems + skip;
+    const uint64_t left_in_pool = (at < chunks->elems) ? chunks->elems - at : 0;
+    const uint64_t left_in_chunk = chunks->chunk_elems - skip;
     struct gf_range tile;
     tile.first = chunks->dst_packed ? packed : at;
     tile.src = chunks->src_packed ? packed : at;
-    tile.count = (left < chunks->chunk_elems - skip) ? left : chunks->chunk_elems - skip;
+    tile.count = (left_in_pool < left_in_chunk) ? left_in_pool : left_in_chunk;
     if (tile.count > GF_KERNEL_TILE_ELEMS) tile.count = GF_KERNEL_TILE_ELEMS;
     tile.worker = threadIdx.x;
     tile.workers = blockDim.x;
@@ -260,7 +266,8 @@ GF_INLINE struct gf_range gf_flat(uint64_t elem_count)
 
 /* ---- walking a range ---- */
 
-/* Elements before the first whole pack. */
+/* Elements before the first whole pack: 0 - address, modulo a pack's bytes, is what is missing to the
+ * next multiple of them. */
 GF_INLINE uint32_t gf_head(uint64_t address, uint32_t type, uint32_t pack)
 {
     return (uint32_t)((0 - address) % (pack * gf_bytes(type))) / gf_bytes(type);

@@ -24,14 +24,18 @@ GF_INLINE float gf_lane_add(float sum, float value, int squares)
     return sum + (squares ? value * value : fabsf(value));
 }
 
-/* The sum of elements 0..elem_count-1, in the group's first thread. All threads of the group call it. */
+/* The sum of elements 0..elem_count-1, in the group's first thread. All threads of the group call it.
+ * This thread holds the lanes `lane` .. `lane + lanes - 1`; a row is an element of each lane. */
 GF_INLINE float gf_lanes_sum(uint32_t type, uint64_t src, uint64_t elem_count, int squares)
 {
-    const int lanes = (int)GF_KERNEL_LANES / gf_lanes_threads(type), threads = gf_lanes_threads(type);
+    const int threads = gf_lanes_threads(type);
+    const int lanes = (int)GF_KERNEL_LANES / threads;
     const uint32_t lane = threadIdx.x % (uint32_t)threads * (uint32_t)lanes;
-    const uint32_t group = ((1u << threads) - 1u) << (threadIdx.x % 32u / (uint32_t)threads * (uint32_t)threads);
-    uint64_t row = 0, rows = (src % 16 == 0) ? elem_count / GF_KERNEL_LANES : 0;
-    uint64_t batches = rows / GF_ROWS_AHEAD;
+    /* A shuffle's mask has a bit for each thread of the warp: those of this group. */
+    const uint32_t first_thread = threadIdx.x % 32u / (uint32_t)threads * (uint32_t)threads;
+    const uint32_t group = ((1u << threads) - 1u) << first_thread;
+    const uint64_t rows = (src % 16 == 0) ? elem_count / GF_KERNEL_LANES : 0; /* by 16-byte accesses */
+    const uint64_t batches = rows / GF_ROWS_AHEAD;
     float sums[GF_KERNEL_PACK_MAX] = {0, 0, 0, 0, 0, 0, 0, 0};
     struct gf_pack now[GF_ROWS_AHEAD], next[GF_ROWS_AHEAD];
     if (batches > 0) gf_rows_load(now, type, src, 0, lane, lanes);
@@ -45,7 +49,7 @@ GF_INLINE float gf_lanes_sum(uint32_t type, uint64_t src, uint64_t elem_count, i
         }
     }
     GF_ROLLED
-    for (row = batches * GF_ROWS_AHEAD; row * GF_KERNEL_LANES < elem_count; row++) { /* short, or not aligned */
+    for (uint64_t row = batches * GF_ROWS_AHEAD; row * GF_KERNEL_LANES < elem_count; row++) { /* short, or not aligned */
         GF_UNROLL
         for (int l = 0; l < lanes; l++) {
             uint64_t i = row * GF_KERNEL_LANES + lane + (uint64_t)l;

@@ -30,12 +30,14 @@ GF_INLINE void norm_runs_type(uint32_t type, const struct gf_norm_args *n)
     GF_KERNEL_BOUND(norm_runs_##name, norm, 2) { norm_runs_type(type, &args); }
 GF_EACH_TYPE(NORM_RUNS)
 
-/* Blocks of GF_KERNEL_LANES threads, a lane each. */
+/* Blocks of GF_KERNEL_LANES threads, a lane each: the same order of adding as in a run, over runs. */
 GF_KERNEL_OF(norm_end, norm)
 {
     __shared__ float lanes[GF_KERNEL_LANES];
-    uint32_t lane = threadIdx.x, range = blockIdx.x, first = args.ranges[range].first_run;
-    uint32_t end = (range + 1 < args.count) ? args.ranges[range + 1].first_run : args.run_count;
+    const uint32_t lane = threadIdx.x;
+    const uint32_t range = blockIdx.x;
+    const uint32_t first = args.ranges[range].first_run;
+    const uint32_t end = (range + 1 < args.count) ? args.ranges[range + 1].first_run : args.run_count;
     const float *runs = (const float *)args.runs;
     float sum = 0.0f;
     GF_UNROLL_8

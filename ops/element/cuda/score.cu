@@ -26,13 +26,17 @@ GF_KERNEL_BOUND(score, score, 2)
     const uint32_t together = (args.chunk_elems > GF_RUN_ELEMS) ? SCORE_GROUPS : 1;
     uint64_t chunk = (together > 1) ? blockIdx.x : gf_thread() / SCORE_THREADS;
     for (; chunk < args.chunk_count; chunk += (together > 1) ? gridDim.x : gf_threads() / SCORE_THREADS) {
-        const uint64_t first = chunk * args.chunk_elems, left = args.elem_count - first;
+        /* A chunk is whole pieces and a rest; a piece is runs, the last of which may be short. */
+        const uint64_t first = chunk * args.chunk_elems;
+        const uint64_t left = args.elem_count - first;
         const uint32_t elems = (left < args.chunk_elems) ? (uint32_t)left : args.chunk_elems;
-        const uint32_t pieces = elems / args.piece_elems, rest = elems - pieces * args.piece_elems;
+        const uint32_t pieces = elems / args.piece_elems;
+        const uint32_t rest = elems - pieces * args.piece_elems;
         const uint32_t count = pieces * args.piece_runs + (rest + GF_RUN_ELEMS - 1) / GF_RUN_ELEMS;
         struct score_sum sum = {0.0f, 0.0f};
         for (uint32_t run = 0; run < count; run += together) {
-            const uint32_t own = run + ((together > 1) ? group : 0), piece = own / args.piece_runs;
+            const uint32_t own = run + ((together > 1) ? group : 0); /* the run of this group */
+            const uint32_t piece = own / args.piece_runs;
             const uint32_t in_piece = (own - piece * args.piece_runs) * GF_RUN_ELEMS;
             const uint32_t in_run = ((piece < pieces) ? args.piece_elems : rest) - in_piece;
             const uint64_t at = first + piece * args.piece_elems + in_piece;

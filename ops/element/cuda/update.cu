@@ -68,7 +68,7 @@ GF_INLINE void update_range(struct gf_range *range, uint32_t gradient_type, cons
             rates);
 }
 
-/* The part that a tile is of, and where in it. */
+/* The part that a tile is of, by bisection over the parts' first tiles, and where in it. */
 GF_INLINE uint32_t update_tile(const struct gf_update_args *r, uint64_t tile, struct gf_range *range)
 {
     uint32_t low = 0, high = r->part_count;
@@ -77,7 +77,8 @@ GF_INLINE uint32_t update_tile(const struct gf_update_args *r, uint64_t tile, st
         if (r->parts[middle].first_tile <= tile) low = middle;
         else high = middle;
     }
-    uint64_t skip = (tile - r->parts[low].first_tile) * GF_KERNEL_TILE_ELEMS, left = r->parts[low].elem_count - skip;
+    const uint64_t skip = (tile - r->parts[low].first_tile) * GF_KERNEL_TILE_ELEMS;
+    const uint64_t left = r->parts[low].elem_count - skip;
     range->first = range->src = r->parts[low].first + skip;
     range->count = (left < GF_KERNEL_TILE_ELEMS) ? left : GF_KERNEL_TILE_ELEMS;
     range->worker = threadIdx.x;
@@ -85,18 +86,25 @@ GF_INLINE uint32_t update_tile(const struct gf_update_args *r, uint64_t tile, st
     return low;
 }
 
+/* Three ways to share the work out: one flat part by all threads in one go; several parts, or listed
+ * chunks, a tile a block. They stand in one loop, as the walk behind it is most of the kernel. */
 GF_INLINE void update_type(uint32_t gradient_type, const struct gf_update_args *r)
 {
-    const int is_listed = r->chunks.count > 0, is_flat = !is_listed && (r->part_count == 1);
-    const uint64_t all = is_listed ? gf_tiles(&r->chunks) * r->chunks.count : is_flat ? 1u : r->tiles;
+    const int is_listed = r->chunks.count > 0;
+    const int is_flat = !is_listed && (r->part_count == 1);
+    uint64_t all = r->tiles;
+    if (is_listed) all = gf_tiles(&r->chunks) * r->chunks.count;
+    if (is_flat) all = 1;
     for (uint64_t tile = is_flat ? 0u : blockIdx.x; tile < all; tile += is_flat ? 1u : gridDim.x) {
         struct gf_range range;
         uint32_t part = 0;
-        if (is_listed) range = gf_tile_at(&r->chunks, tile);
-        else if (!is_flat) part = update_tile(r, tile, &range);
-        else {
+        if (is_listed) {
+            range = gf_tile_at(&r->chunks, tile);
+        } else if (is_flat) {
             range = gf_flat(r->parts[0].elem_count);
             range.first = range.src = r->parts[0].first;
+        } else {
+            part = update_tile(r, tile, &range);
         }
         struct update_rates rates = {r->of.rate_in, r->parts[part].decay};
         if (r->parts[part].ratio_f32 != 0) rates.in *= *(const float *)r->parts[part].ratio_f32;
