@@ -121,7 +121,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.sums = gf_arena_take(control, sum_count * sizeof *parts.sums);
     if (!layout->on_device) parts.pools.norms = gf_arena_take(control, layout->tensor_count * 3 * sizeof(float));
     parts.large = gf_arena_take(control, 0);
-    if (!layout->on_device && (layout->pools != NULL)) layout->pools->lay(layout, control, &parts.pools);
+    if (!layout->on_device && layout->has_pools) gf_pools_lay(layout, control, &parts.pools);
     parts.pools.owner = gf_arena_take(control, 2 * layout->owner_elems * sizeof(float)); /* on the host in any case */
     parts.large_bytes = (size_t)((char *)gf_arena_take(control, 0) - parts.large);
     parts.update_list = gf_arena_take(control, layout->tensor_count * sizeof *parts.update_list);
@@ -154,11 +154,10 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
 /* What steps have beside dense buffers, and the pools of what is asked for. */
 static gf_status parts_measure(struct gf_layout *layout, const struct gf_tensor *tensors, char *error_out)
 {
-    const struct gf_step_module *step = layout->config.sparse.enabled ? gf_module_sparse.step : NULL;
+    const struct gf_step_module *step = layout->config.sparse.enabled ? &gf_sparse_step : NULL;
     if (layout->config.exchange.quantize != GF_QUANTIZE_NONE) step = &gf_module_quantize;
-    if (layout->config.optimizer.kind != GF_OPTIMIZER_NONE) layout->pools = &gf_pools;
+    layout->has_pools = (layout->config.optimizer.kind != GF_OPTIMIZER_NONE) || (step != NULL);
     if (step == NULL) return GF_OK;
-    layout->pools = step->pools;
     layout->step_module = step;
     return step->measure(layout, tensors, error_out);
 }

@@ -18,7 +18,7 @@ struct gf_layout {
     uint32_t chunk_count;
     bool is_new;                  /* this rank was never of the job: its member id is job.world or more */
     const struct gf_step_module *step_module; /* NULL: none */
-    const struct gf_pools *pools; /* NULL: there are none */
+    bool has_pools;               /* of an optimizer, sparse communication or quantizing */
     uint64_t owner_elems;         /* of gf_quantized.owner */
     uint64_t pack_bytes;          /* of all fused buffers as they travel; 0: they do so in place */
     bool on_device;
@@ -58,12 +58,9 @@ struct gf_exchange_parts {
     struct gf_check *seen;
     uint64_t *vote;
 };
-/* pools.c */
-struct gf_pools {
-    void (*lay)(const struct gf_layout *layout, struct gf_arena *arena, struct gf_pool_parts *parts);
-    void (*open)(gf_context *gf, const struct gf_layout *layout, const struct gf_pool_parts *parts, uint32_t *chunks);
-};
-extern const struct gf_pools gf_pools;
+/* pools.c, where layout->has_pools */
+void gf_pools_lay(const struct gf_layout *layout, struct gf_arena *arena, struct gf_pool_parts *parts);
+void gf_pools_open(gf_context *gf, const struct gf_layout *layout, const struct gf_pool_parts *parts, uint32_t *chunks);
 uint64_t gf_layout_staging_bytes(const struct gf_layout *layout);
 
 /* resolve.c: rank, world and drivers of layout->config, which is effective. An error has a line in error_out[256]. */

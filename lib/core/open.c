@@ -100,7 +100,7 @@ static void pools_lay(gf_context *gf, const struct gf_layout *layout, const stru
     pools.owner = parts->pools.owner;
     gf->optimizer.norms = (gf_mem)(uintptr_t)pools.norms;
     gf->optimizer.list = parts->update_list;
-    if (layout->pools != NULL) layout->pools->open(gf, layout, &pools, parts->selection);
+    if (layout->has_pools) gf_pools_open(gf, layout, &pools, parts->selection);
 }
 
 static gf_status gpu_open(const struct gf_layout *layout, const struct gf_control_parts *parts, gf_context *gf,
@@ -217,7 +217,7 @@ static gf_status context_open(const struct gf_layout *layout, const struct gf_co
         fault = gf->link->fault;
         return open_fail(gf, status, &fault);
     }
-    if (gf->config.sparse.enabled) gf_module_sparse.open(gf);
+    if (gf->config.sparse.enabled) gf_sparse_lists_open(gf);
     gf_dense_begin(gf);
     gf->phase = GF_PHASE_JOIN;
     gf->change.ended_fd = gf->config.job.ignore_environment ? -1 : gf_identity_ended_fd();

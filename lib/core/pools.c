@@ -35,7 +35,7 @@ static bool has_momentum(const struct gf_config *config)
            ((config->optimizer.kind != GF_OPTIMIZER_NONE) && (config->optimizer.momentum > 0.0f));
 }
 
-static void lay(const struct gf_layout *layout, struct gf_arena *arena, struct gf_pool_parts *parts)
+void gf_pools_lay(const struct gf_layout *layout, struct gf_arena *arena, struct gf_pool_parts *parts)
 {
     const struct gf_config *config = &layout->config;
     uint64_t pool_elems = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? layout->pool.elem_count : 0;
@@ -51,7 +51,7 @@ static void lay(const struct gf_layout *layout, struct gf_arena *arena, struct g
     parts->direction = gf_arena_take(arena, direction_elems(layout) * sizeof(float));
 }
 
-static void open(gf_context *gf, const struct gf_layout *layout, const struct gf_pool_parts *parts, uint32_t *chunks)
+void gf_pools_open(gf_context *gf, const struct gf_layout *layout, const struct gf_pool_parts *parts, uint32_t *chunks)
 {
     const struct gf_config *config = &gf->config;
     struct gf_weights *weights = &gf->optimizer;
@@ -76,5 +76,3 @@ static void open(gf_context *gf, const struct gf_layout *layout, const struct gf
                                           .residual_next = gf->sparse.history + gf->pool.elem_count * sizeof(float),
                                           .epoch = gf->epoch};
 }
-
-const struct gf_pools gf_pools = {.lay = lay, .open = open};

@@ -48,12 +48,9 @@ struct gf_step {
 };
 
 struct gf_layout;
-struct gf_pools;
 
 /* What a module does in a step, beside the dense buffers; gf->step_module, NULL: nothing. */
 struct gf_step_module {
-    gf_status (*settings)(struct gf_config *config, char *error_out); /* combinations of keys that are about it */
-    const struct gf_pools *pools;
     /* At open: what it adds to layout, and whether it takes these tensors. */
     gf_status (*measure)(struct gf_layout *layout, const struct gf_tensor *tensors, char *error_out);
     const struct gf_op_kind *buffers; /* moves fused buffers that have chunks; of a quantized step all */

@@ -32,7 +32,7 @@ static struct device_parts device_walk(const struct gf_layout *layout, struct gf
     parts.lists = gf_arena_take(device, layout->chunk_count * sizeof(uint32_t));
     parts.staging = gf_arena_take(device, layout->may_reach_device ? gf_layout_staging_bytes(layout) : 0);
     parts.pools.norms = gf_arena_take(device, (UINT64_C(3) * layout->tensor_count + runs) * sizeof(float));
-    if (layout->pools != NULL) layout->pools->lay(layout, device, &parts.pools);
+    if (layout->has_pools) gf_pools_lay(layout, device, &parts.pools);
     return parts;
 }
 

@@ -1,4 +1,4 @@
-/* What the files of the module share. The core and the other modules reach it through update.h. */
+/* What the files of this folder share. Others see update.h alone. */
 #ifndef GF_OPTIMIZER_KINDS_H
 #define GF_OPTIMIZER_KINDS_H
 
@@ -14,7 +14,6 @@ struct gf_optimizer_kind {
 extern const struct gf_optimizer_kind gf_optimizer_adamw, gf_optimizer_lamb; /* adam.c */
 
 double gf_power_of(double base, uint64_t power); /* schedule.c; libm's pow() differs from machine to machine */
-gf_status gf_half_refresh(gf_context *gf); /* half.c */
 
 /* ---- update.c: of elements, all of one tensor ---- */
 bool gf_has_ratio(const gf_context *gf, uint32_t tensor);

@@ -119,7 +119,7 @@ static gf_status norms_add(gf_context *gf, gf_type type, const struct gf_norm *n
     return (status < 0) ? status : ops->norm(&gf->queue, scratch, type, norms + count, count);
 }
 
-static gf_status lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end)
+gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end)
 {
     struct gf_norm norms[2];
     if (!gf_has_ratio(gf, tensor)) return GF_OK;
@@ -127,7 +127,7 @@ static gf_status lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint6
     return gf_update_status(gf, norms_add(gf, (gf_type)gf->tensors[tensor].type, norms, 1));
 }
 
-static gf_status lars_end(gf_context *gf, uint32_t tensor)
+gf_status gf_lars_end(gf_context *gf, uint32_t tensor)
 {
     struct gf_ratio ratio = ratio_of(gf, tensor);
     if (!gf_has_ratio(gf, tensor)) return GF_OK;
@@ -158,13 +158,13 @@ static struct gf_update update_of(const gf_context *gf, uint32_t tensor, uint64_
         .nesterov = gf->config.optimizer.nesterov};
 }
 
-static gf_status update_chunks(gf_context *gf, uint32_t tensor, const struct gf_chunks *chunks, float rate)
+gf_status gf_update_chunks(gf_context *gf, uint32_t tensor, const struct gf_chunks *chunks, float rate)
 {
     const struct gf_update update = update_of(gf, tensor, 0, rate);
     return gf_update_status(gf, gf_optimizer_ops(gf->ops)->update_chunks(&gf->queue, &update, chunks));
 }
 
-static gf_status update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate)
+gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate)
 {
     const struct gf_update update = update_of(gf, tensor, first, rate);
     return gf_update_status(gf, gf_optimizer_ops(gf->ops)->update(&gf->queue, &update, end - first));
@@ -240,15 +240,5 @@ gf_status gf_update(gf_context *gf, float learning_rate)
         if (gf->step.sparse && (from->sparse != 0)) continue; /* by chunks, below */
         if ((status = kind_of(gf)->run(gf, first, last, learning_rate)) < 0) return status;
     }
-    return gf->step.sparse ? gf_module_sparse.update(gf, learning_rate) : GF_OK;
+    return gf->step.sparse ? gf_sparse_update(gf, learning_rate) : GF_OK;
 }
-
-const struct gf_optimizer_module gf_module_optimizer = {
-    .settings = gf_optimizer_settings,
-    .pools = &gf_pools,
-    .half_refresh = gf_half_refresh,
-    .lars_add = lars_add,
-    .lars_end = lars_end,
-    .range = update_range,
-    .chunks = update_chunks,
-};

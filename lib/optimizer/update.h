@@ -1,4 +1,4 @@
-/* The optimizer's pools, and what others call of its module. The program calls gf_update() and gf_weights_written(). */
+/* The optimizer's pools, and what the core and sparse call of it. The program calls gf_update() and gf_weights_written(). */
 #ifndef GF_UPDATE_H
 #define GF_UPDATE_H
 
@@ -25,23 +25,17 @@ union gf_update_list { /* one of these, for each tensor */
     struct gf_update_part part;
 };
 
-struct gf_pools;
+/* half.c: the half weights from the weights; nothing without them. */
+gf_status gf_half_refresh(gf_context *gf);
 
-struct gf_optimizer_module {
-    gf_status (*settings)(struct gf_config *config, char *error_out); /* combinations of keys that are about it */
-    const struct gf_pools *pools;
-    gf_status (*half_refresh)(gf_context *gf); /* the half weights from the weights; nothing without them */
-    /* For sparse steps. LARS (You et al., arXiv 1708.03888): eta |w| / (|g| + decay |w| + epsilon) of the part of a
-     * tensor that is applied, 1 where a norm is zero; biases and normalisation are excluded. Add each range, end;
-     * nothing is read back. Nothing for a tensor without a ratio. */
-    gf_status (*lars_add)(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end);
-    gf_status (*lars_end)(gf_context *gf, uint32_t tensor);
-    /* Elements first..end-1, all of one tensor, by the rules of `tensor` and with its trust ratio. */
-    gf_status (*range)(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate);
-    /* The same of listed chunks of the part whose rules this tensor has, in one call. */
-    gf_status (*chunks)(gf_context *gf, uint32_t tensor, const struct gf_chunks *chunks, float rate);
-};
-
-extern const struct gf_optimizer_module gf_module_optimizer;
+/* update.c, for sparse steps. LARS (You et al., arXiv 1708.03888): eta |w| / (|g| + decay |w| + epsilon) of the part of
+ * a tensor that is applied, 1 where a norm is zero; biases and normalisation are excluded. Add each range, end; nothing
+ * is read back. Nothing for a tensor without a ratio. */
+gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end);
+gf_status gf_lars_end(gf_context *gf, uint32_t tensor);
+/* Elements first..end-1, all of one tensor, by the rules of `tensor` and with its trust ratio. */
+gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate);
+/* The same of listed chunks of the part whose rules this tensor has, in one call. */
+gf_status gf_update_chunks(gf_context *gf, uint32_t tensor, const struct gf_chunks *chunks, float rate);
 
 #endif

@@ -171,8 +171,6 @@ static gf_status quantized_measure(struct gf_layout *layout, const struct gf_ten
 }
 
 const struct gf_step_module gf_module_quantize = {
-    .settings = gf_quantize_settings,
-    .pools = &gf_pools,
     .measure = quantized_measure,
     .buffers = &quantized_buffer,
     .start = quantized_start,

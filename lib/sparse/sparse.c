@@ -134,9 +134,7 @@ static gf_status sparse_measure(struct gf_layout *layout, const struct gf_tensor
     return GF_OK;
 }
 
-static const struct gf_step_module sparse_step = {
-    .settings = gf_sparse_settings,
-    .pools = &gf_pools,
+const struct gf_step_module gf_sparse_step = {
     .measure = sparse_measure,
     .buffers = &gf_sparse_buffer,
     .begin = sparse_begin,
@@ -166,7 +164,6 @@ uint64_t gf_sparse_placed(const struct gf_sparse *sparse, const uint32_t *chunks
 static gf_status each_sent_run(gf_context *gf, uint32_t tensor, uint32_t *slot, float rate, bool add)
 {
     const struct gf_sparse *sparse = &gf->sparse;
-    const struct gf_optimizer_module *optimizer = &gf_module_optimizer;
     uint64_t begin = gf->tensors[tensor].first_elem, end = begin + gf->tensors[tensor].elem_count;
     while ((*slot < sparse->sent_count) && (gf_chunk_end(sparse, sparse->sent[*slot]) <= begin)) (*slot)++;
     for (uint32_t s = *slot; (s < sparse->sent_count) && (gf_chunk_first(sparse, sparse->sent[s]) < end);) {
@@ -176,15 +173,14 @@ static gf_status each_sent_run(gf_context *gf, uint32_t tensor, uint32_t *slot, 
             to = gf_chunk_end(sparse, sparse->sent[s]); /* neighbours are one run */
         if (first < begin) first = begin;
         if (to > end) to = end;
-        status = add ? optimizer->lars_add(gf, tensor, first, to) : optimizer->range(gf, tensor, first, to, rate);
+        status = add ? gf_lars_add(gf, tensor, first, to) : gf_update_range(gf, tensor, first, to, rate);
         if (status < 0) return status;
     }
     return GF_OK;
 }
 
-static gf_status sparse_update(gf_context *gf, float learning_rate)
+gf_status gf_sparse_update(gf_context *gf, float learning_rate)
 {
-    const struct gf_optimizer_module *optimizer = &gf_module_optimizer;
     uint32_t slot = 0;
     if (gf->sparse.in_lists && (gf->config.optimizer.kind != GF_OPTIMIZER_LARS))
         return gf_sparse_lists_update(gf, learning_rate);
@@ -192,14 +188,8 @@ static gf_status sparse_update(gf_context *gf, float learning_rate)
         gf_status status;
         if ((gf->tensors[i].sparse == 0) || (gf->tensors[i].elem_count == 0)) continue;
         if ((status = each_sent_run(gf, i, &slot, 0.0f, true)) < 0) return status;
-        if ((status = optimizer->lars_end(gf, i)) < 0) return status;
+        if ((status = gf_lars_end(gf, i)) < 0) return status;
         if ((status = each_sent_run(gf, i, &slot, learning_rate, false)) < 0) return status;
     }
     return GF_OK;
 }
-
-const struct gf_sparse_module gf_module_sparse = {
-    .step = &sparse_step,
-    .open = gf_sparse_lists_open,
-    .update = sparse_update,
-};

@@ -81,12 +81,10 @@ struct gf_sparse_batch {
     uint64_t first, elems; /* a run's first element, 0 of a list; of all of it */
 };
 
-/* The module: what the core and the optimizer call of it, where sparse.enabled. */
-struct gf_sparse_module {
-    const struct gf_step_module *step;                        /* which chunks and buffers a sparse step has: sparse.c */
-    void (*open)(gf_context *gf);                             /* once tensors and pools are laid out */
-    gf_status (*update)(gf_context *gf, float learning_rate); /* in a sparse step: the chunks that were sent */
-};
+/* sparse.c */
+struct gf_step_module;
+extern const struct gf_step_module gf_sparse_step;           /* which chunks and buffers a sparse step has */
+gf_status gf_sparse_update(gf_context *gf, float learning_rate); /* in a sparse step: the chunks that were sent */
 extern const struct gf_op_kind gf_sparse_buffer;    /* sparse_history.c, as the two below; about a slice a call */
 gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns); /* GF_OK: all chunks have their norm */
 /* GF_OK: history, momentum and gradients are those after the step and the next set is chosen. */
@@ -102,7 +100,7 @@ gf_status gf_sparse_batch_commit(gf_context *gf, const struct gf_sparse_batch *b
 uint64_t gf_sparse_placed(const struct gf_sparse *sparse, const uint32_t *chunks, uint64_t packed);
 
 /* sparse_lists.c: queue everything and return; only score may have to be asked again, as more is ready. */
-void gf_sparse_lists_open(gf_context *gf);
+void gf_sparse_lists_open(gf_context *gf); /* once tensors and pools are laid out */
 gf_status gf_sparse_lists_begin(gf_context *gf);
 /* The next chunks of the buffer, as many as the scratch holds. */
 struct gf_sparse_batch gf_sparse_lists_sent(const struct gf_sparse *sparse, const struct gf_buffer *buffer,
@@ -120,7 +118,5 @@ uint32_t gf_sparse_kept(const struct gf_config *config, uint32_t chunk_count, ui
 /* The `kept` largest scores, ties to the lower index, as rising indices in selection_out[kept]. Scores are numbers and
  * not negative. kept is at most count. */
 void gf_sparse_select(const float *scores, uint32_t count, uint32_t kept, uint32_t *selection_out);
-
-extern const struct gf_sparse_module gf_module_sparse;
 
 #endif

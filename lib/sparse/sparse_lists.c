@@ -162,5 +162,5 @@ gf_status gf_sparse_lists_update(gf_context *gf, float learning_rate)
     const struct gf_chunks sent = gf_sparse_chunks(sparse, &batch);
     uint32_t tensor = 0;
     while (gf->tensors[tensor].sparse == 0) tensor++;
-    return gf_module_optimizer.chunks(gf, tensor, &sent, learning_rate);
+    return gf_update_chunks(gf, tensor, &sent, learning_rate);
 }

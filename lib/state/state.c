@@ -322,7 +322,7 @@ static gf_status pools_load(gf_context *gf, const struct gf_state_head *head, co
                           !is_own ? 1.0f : heir ? world_factor(gf, head) : 0.0f);
     }
     gf_extra_load(gf, data + parts->extra);
-    if ((status == GF_OK) && (gf->optimizer.half != 0)) status = gf_module_optimizer.half_refresh(gf);
+    if ((status == GF_OK) && (gf->optimizer.half != 0)) status = gf_half_refresh(gf);
     gf->quantized.epoch = same_blocks ? gf->epoch : 0; /* 0: cleared as the next step begins */
     if ((gf->quantized.owner_elems > 0) && same_blocks)
         memcpy(gf->quantized.owner, data + parts->owner, gf->quantized.owner_elems * sizeof(float));
