@@ -1,5 +1,5 @@
 /* What element ops with many arguments are told, as the host has it and as a CUDA kernel is given it: addresses are
- * gf_mem, types gf_type, nesterov is a bool. module_ops.h says what is done with it. */
+ * gf_mem, types gf_type, nesterov is a bool. ops.h says what is done with it. */
 #ifndef GF_ELEMENT_ARGS_H
 #define GF_ELEMENT_ARGS_H
 

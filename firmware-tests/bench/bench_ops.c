@@ -59,19 +59,19 @@ static void run_bf16_to_f32(const struct gf_element_ops *ops)
 
 static void run_score(const struct gf_element_ops *ops)
 {
-    (void)gf_sparse_ops(ops)->score(NULL, mem(B), mem(A), elem_count, 32768, 65536);
+    (void)ops->score(NULL, mem(B), mem(A), elem_count, 32768, 65536);
 }
 
 static void run_norm(const struct gf_element_ops *ops)
 {
-    (void)gf_optimizer_ops(ops)->norm(NULL, 0, GF_TYPE_F32, &(struct gf_norm){mem(B), mem(A), elem_count}, 1);
+    (void)ops->norm(NULL, 0, GF_TYPE_F32, &(struct gf_norm){mem(B), mem(A), elem_count}, 1);
 }
 
 static void run_update(const struct gf_element_ops *ops)
 {
     struct gf_update update = {.weight_f32 = mem(A), .momentum_f32 = mem(C), .gradient = mem(D), .gradient_scale = 0.5f,
                                .rate_in = 1.0f, .rate_out = 1e-3f, .momentum = 0.9f, .decay = 1e-4f};
-    (void)gf_optimizer_ops(ops)->update(NULL, &update, elem_count);
+    (void)ops->update(NULL, &update, elem_count);
 }
 
 static void run_update_half(const struct gf_element_ops *ops)
@@ -79,14 +79,14 @@ static void run_update_half(const struct gf_element_ops *ops)
     struct gf_update update = {.weight_f32 = mem(A), .momentum_f32 = mem(C), .gradient = mem(D), .gradient_scale = 0.5f,
                                .rate_in = 1.0f, .rate_out = 1e-3f, .momentum = 0.9f, .decay = 1e-4f, .half = mem(B),
                                .half_type = GF_TYPE_F16};
-    (void)gf_optimizer_ops(ops)->update(NULL, &update, elem_count);
+    (void)ops->update(NULL, &update, elem_count);
 }
 
 static void run_accumulate(const struct gf_element_ops *ops)
 {
     struct gf_accumulate accumulate = {.dst_h_f32 = mem(A), .h_f32 = mem(A), .dst_u_f32 = mem(C), .u_f32 = mem(C),
                                        .src = mem(D), .src_type = GF_TYPE_F32, .scale = 0.5f, .momentum = 0.9f};
-    (void)gf_sparse_ops(ops)->accumulate(NULL, &accumulate, elem_count);
+    (void)ops->accumulate(NULL, &accumulate, elem_count);
 }
 
 /* As LAMB has it: the direction is stored, over the second moment, and the weights stay for the other ops. */
@@ -96,17 +96,17 @@ static void run_adam(const struct gf_element_ops *ops)
                            .gradient = mem(D), .gradient_type = GF_TYPE_F16, .gradient_scale = 0.5f, .epsilon = 1e-8f,
                            .beta1 = 0.9f, .keep1 = 0.1f, .beta2 = 0.999f, .keep2 = 0.001f, .correct1 = 1,
                            .correct2 = 1};
-    (void)gf_optimizer_ops(ops)->adam(NULL, &adam, elem_count);
+    (void)ops->adam(NULL, &adam, elem_count);
 }
 
 static void run_quantize(const struct gf_element_ops *ops)
 {
-    (void)gf_quantize_ops(ops)->quantize(NULL, mem(B), mem(A), elem_count, &(struct gf_groups){64, 8}, 0, &met);
+    (void)ops->quantize(NULL, mem(B), mem(A), elem_count, &(struct gf_groups){64, 8}, 0, &met);
 }
 
 static void run_dequantize(const struct gf_element_ops *ops)
 {
-    (void)gf_quantize_ops(ops)->dequantize(NULL, mem(A), mem(B), elem_count, &(struct gf_groups){64, 8}, 1, true);
+    (void)ops->dequantize(NULL, mem(A), mem(B), elem_count, &(struct gf_groups){64, 8}, 1, true);
 }
 
 static void run_sum_f32(const struct gf_element_ops *ops)
@@ -122,7 +122,7 @@ static void run_sum_f16(const struct gf_element_ops *ops)
 /* As two ranks of a node add: to where both values lay. */
 static void sum_n_as(const struct gf_element_ops *ops, gf_type as)
 {
-    const struct gf_node_ops *node = gf_node_ops(ops);
+    const struct gf_element_ops *node = ops;
     const gf_mem both[] = {mem(E), mem(F)};
     (void)((as == GF_TYPE_F32) ? node->sum_n : node->sum_n_as)(NULL, both, 2, both, 2, as, elem_count, 0, &met, NULL);
 }

@@ -55,7 +55,7 @@ static gf_status run_sum_f16(void)
 static gf_status run_sum_n(void)
 {
     const gf_mem dst = bench_range(BENCH_OUT), src[] = {bench_range(BENCH_GRADIENT), bench_range(BENCH_B)};
-    return gf_node_ops_cuda.sum_n(queue(), &dst, 1, src, 2, GF_TYPE_F32, elems(), 0, found(), NULL);
+    return gf_element_ops_cuda.sum_n(queue(), &dst, 1, src, 2, GF_TYPE_F32, elems(), 0, found(), NULL);
 }
 /* As of the ranks of a node, each with its own quarter of a range. */
 static gf_status run_sum_of_8(void)
@@ -65,7 +65,7 @@ static gf_status run_sum_of_8(void)
     gf_mem src[8];
     for (uint32_t s = 0; s < 8; s++)
         src[s] = bench_range((s < 4) ? BENCH_GRADIENT : BENCH_B) + s % 4 * part * sizeof(float);
-    return gf_node_ops_cuda.sum_n(queue(), &dst, 1, src, 8, GF_TYPE_F32, part, 0, found(), NULL);
+    return gf_element_ops_cuda.sum_n(queue(), &dst, 1, src, 8, GF_TYPE_F32, part, 0, found(), NULL);
 }
 static gf_status run_copy_n(void)
 {
@@ -78,7 +78,7 @@ static gf_status run_copy_n(void)
         src[i] = bench_range(BENCH_GRADIENT) + i * part_bytes;
         bytes[i] = part_bytes;
     }
-    return gf_node_ops_cuda.copy_n(queue(), dst, src, bytes, 8);
+    return gf_element_ops_cuda.copy_n(queue(), dst, src, bytes, 8);
 }
 static gf_status run_check(void)
 {
@@ -86,19 +86,20 @@ static gf_status run_check(void)
 }
 static gf_status run_score(void)
 {
-    return gf_sparse_ops_cuda.score(queue(), rest(SCORES_AT), bench_range(BENCH_GRADIENT), elems(), CHUNK_ELEMS, 65536);
+    return gf_element_ops_cuda.score(queue(), rest(SCORES_AT), bench_range(BENCH_GRADIENT), elems(),
+                                     CHUNK_ELEMS, 65536);
 }
 static gf_status norm(uint64_t count)
 {
     const struct gf_norm range = {rest(NORM_AT), bench_range(BENCH_GRADIENT), count};
-    return gf_optimizer_ops_cuda.norm(queue(), rest(SCRATCH_AT), GF_TYPE_F32, &range, 1);
+    return gf_element_ops_cuda.norm(queue(), rest(SCRATCH_AT), GF_TYPE_F32, &range, 1);
 }
 static gf_status run_norm(void) { return norm(elems()); }
 static gf_status run_norm_few(void) { return norm(FEW); }
 static gf_status run_ratio(void)
 {
     const struct gf_ratio ratio = {rest(RATIO_AT), rest(NORM_AT), rest(NORM_AT), 0.25f, 0.02f, 5e-4f, 1e-6f};
-    return gf_optimizer_ops_cuda.ratio(queue(), &ratio, 1);
+    return gf_element_ops_cuda.ratio(queue(), &ratio, 1);
 }
 
 /* ResNet-50's elements in its 54 tensors that have a ratio, of one size, and a part between any two. */
@@ -121,9 +122,9 @@ static gf_status run_lars(void)
         parts[2 * i + 1] = (struct gf_update_part){first + each - 64, 64, 0, 0, 0};
     }
     gf_status status = gf_element_ops_cuda.zero(queue(), rest(LARS_AT), 2048);
-    if (status >= 0) status = gf_optimizer_ops_cuda.norm(queue(), rest(SCRATCH_AT), GF_TYPE_F32, norms, 2 * TENSORS);
-    if (status >= 0) status = gf_optimizer_ops_cuda.ratio(queue(), ratios, TENSORS);
-    return (status < 0) ? status : gf_optimizer_ops_cuda.update_parts(queue(), &some, parts, 2 * TENSORS);
+    if (status >= 0) status = gf_element_ops_cuda.norm(queue(), rest(SCRATCH_AT), GF_TYPE_F32, norms, 2 * TENSORS);
+    if (status >= 0) status = gf_element_ops_cuda.ratio(queue(), ratios, TENSORS);
+    return (status < 0) ? status : gf_element_ops_cuda.update_parts(queue(), &some, parts, 2 * TENSORS);
 }
 
 static struct gf_accumulate history(void)
@@ -141,19 +142,19 @@ static struct gf_update sgd(void)
 static gf_status run_accumulate(void)
 {
     const struct gf_accumulate some = history();
-    return gf_sparse_ops_cuda.accumulate(queue(), &some, elems());
+    return gf_element_ops_cuda.accumulate(queue(), &some, elems());
 }
 static gf_status run_update(void)
 {
     const struct gf_update some = sgd();
-    return gf_optimizer_ops_cuda.update(queue(), &some, elems());
+    return gf_element_ops_cuda.update(queue(), &some, elems());
 }
 static gf_status run_update_half(void)
 {
     struct gf_update some = sgd();
     some.half = bench_range(BENCH_OUT);
     some.half_type = GF_TYPE_BF16;
-    return gf_optimizer_ops_cuda.update(queue(), &some, elems());
+    return gf_element_ops_cuda.update(queue(), &some, elems());
 }
 static gf_status run_adam(void)
 {
@@ -161,7 +162,7 @@ static gf_status run_adam(void)
                                  .moment2_f32 = bench_range(BENCH_SQUARES), .gradient = bench_range(BENCH_GRADIENT),
                                  .gradient_scale = 1, .rate = 1e-3f, .decay = 0.01f, .epsilon = 1e-8f, .beta1 = 0.9f,
                                  .keep1 = 0.1f, .beta2 = 0.999f, .keep2 = 0.001f, .correct1 = 1, .correct2 = 1};
-    return gf_optimizer_ops_cuda.adam(queue(), &some, elems());
+    return gf_element_ops_cuda.adam(queue(), &some, elems());
 }
 
 /* Every second chunk of a range. */
@@ -174,31 +175,31 @@ static struct gf_chunks chunks(bool dst_packed, bool src_packed)
 static gf_status run_gather(void)
 {
     const struct gf_chunks some = chunks(true, false);
-    return gf_sparse_ops_cuda.cast_chunks(queue(), bench_range(BENCH_OUT), GF_TYPE_F16, bench_range(BENCH_GRADIENT),
+    return gf_element_ops_cuda.cast_chunks(queue(), bench_range(BENCH_OUT), GF_TYPE_F16, bench_range(BENCH_GRADIENT),
                                           GF_TYPE_F32, &some, 1, 0, found());
 }
 static gf_status run_scatter(void)
 {
     const struct gf_chunks some = chunks(false, true);
-    return gf_sparse_ops_cuda.cast_chunks(queue(), bench_range(BENCH_OUT), GF_TYPE_F32, bench_range(BENCH_HALF),
+    return gf_element_ops_cuda.cast_chunks(queue(), bench_range(BENCH_OUT), GF_TYPE_F32, bench_range(BENCH_HALF),
                                           GF_TYPE_F16, &some, 1, 0, NULL);
 }
 static gf_status run_accumulate_chunks(void)
 {
     const struct gf_chunks some = chunks(false, false);
     const struct gf_accumulate all = history();
-    return gf_sparse_ops_cuda.accumulate_chunks(queue(), &all, &some);
+    return gf_element_ops_cuda.accumulate_chunks(queue(), &all, &some);
 }
 static gf_status run_zero_chunks(void)
 {
     const struct gf_chunks some = chunks(false, false);
-    return gf_sparse_ops_cuda.zero_chunks(queue(), bench_range(BENCH_OUT), GF_TYPE_F32, &some);
+    return gf_element_ops_cuda.zero_chunks(queue(), bench_range(BENCH_OUT), GF_TYPE_F32, &some);
 }
 static gf_status run_update_chunks(void)
 {
     const struct gf_chunks some = chunks(false, false);
     const struct gf_update all = sgd();
-    return gf_optimizer_ops_cuda.update_chunks(queue(), &all, &some);
+    return gf_element_ops_cuda.update_chunks(queue(), &all, &some);
 }
 
 /* Over the bus, as gradients do where ranks cannot reach each other's device memory. */

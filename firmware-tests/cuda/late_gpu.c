@@ -2,7 +2,7 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/late_gpu.h"
 #include "lib/core/arena.h"
-#include "ops/module_ops.h"
+#include "ops/ops.h"
 
 #include <sys/mman.h>
 
@@ -91,9 +91,6 @@ static gf_status late_put(struct gf_queue *queue, gf_status (*run)(struct gf_que
     }
 #define LATE(op, ops, ARGS, looks) LATE_AS(op, (ops)->op(host ARGS(GIVE_VALUE, GIVE_POINTER)), ARGS, looks)
 #define ELEMENT gf_element_ops_best()
-#define NODE gf_node_ops(ELEMENT)
-#define SPARSE gf_sparse_ops(ELEMENT)
-#define OPTIMIZER gf_optimizer_ops(ELEMENT)
 #define REACH(at, type) reaches(queue, at, elem_count * gf_type_size_bytes(type))
 #define FIRST(at) reaches(queue, at, 1) /* how much of it is not known here */
 
@@ -120,23 +117,23 @@ LATE(zero, ELEMENT, ZERO, reaches(queue, dst, size_bytes))
 LATE(cast, ELEMENT, CAST, (REACH(dst, dst_type), REACH(src, src_type)))
 LATE(sum, ELEMENT, SUM, (REACH(dst, type), REACH(src, type)))
 LATE(check, ELEMENT, CHECK, REACH(src, type))
-LATE(score, SPARSE, SCORE, (FIRST(scores), REACH(src, GF_TYPE_F32)))
-LATE(cast_chunks, SPARSE, CAST_CHUNKS, (FIRST(dst), FIRST(src)))
-LATE(accumulate, SPARSE, ACCUMULATE, )
-LATE(accumulate_chunks, SPARSE, ACCUMULATE_CHUNKS, )
-LATE(zero_chunks, SPARSE, ZERO_CHUNKS, FIRST(dst))
-LATE(update, OPTIMIZER, UPDATE, )
-LATE(update_chunks, OPTIMIZER, UPDATE_CHUNKS, )
-LATE(adam, OPTIMIZER, ADAM, )
+LATE(score, ELEMENT, SCORE, (FIRST(scores), REACH(src, GF_TYPE_F32)))
+LATE(cast_chunks, ELEMENT, CAST_CHUNKS, (FIRST(dst), FIRST(src)))
+LATE(accumulate, ELEMENT, ACCUMULATE, )
+LATE(accumulate_chunks, ELEMENT, ACCUMULATE_CHUNKS, )
+LATE(zero_chunks, ELEMENT, ZERO_CHUNKS, FIRST(dst))
+LATE(update, ELEMENT, UPDATE, )
+LATE(update_chunks, ELEMENT, UPDATE_CHUNKS, )
+LATE(adam, ELEMENT, ADAM, )
 
 /* ---- calls of several at once: one work for each, so that the device may stand between them ---- */
 
 #define NORM(V, P) V(gf_type, type) P(struct gf_norm, range)
 #define RATIO(V, P) P(struct gf_ratio, ratio)
 #define PART(V, P) P(struct gf_update, update) P(struct gf_update_part, part)
-LATE_AS(norm_one, OPTIMIZER->norm(host, 0, args->type, &args->range, 1), NORM, ) /* the host's op wants no scratch */
-LATE_AS(ratio_one, OPTIMIZER->ratio(host, &args->ratio, 1), RATIO, )
-LATE_AS(update_part, OPTIMIZER->update_parts(host, &args->update, &args->part, 1), PART, )
+LATE_AS(norm_one, ELEMENT->norm(host, 0, args->type, &args->range, 1), NORM, ) /* the host's op wants no scratch */
+LATE_AS(ratio_one, ELEMENT->ratio(host, &args->ratio, 1), RATIO, )
+LATE_AS(update_part, ELEMENT->update_parts(host, &args->update, &args->part, 1), PART, )
 
 static gf_status late_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf_mem *src, const uint64_t *size_bytes,
                              uint32_t count)
@@ -180,7 +177,7 @@ static struct table table_of(const gf_mem *at, uint32_t count)
 
 #define SUM_N(V, P) P(struct table, dst) P(struct table, src) V(gf_type, type) V(uint64_t, elem_count) \
     V(uint64_t, base) V(struct gf_check *, check) V(struct gf_check *, sources)
-LATE_AS(sum_tables, NODE->sum_n(host, args->dst.at, args->dst.count, args->src.at, args->src.count, args->type,
+LATE_AS(sum_tables, ELEMENT->sum_n(host, args->dst.at, args->dst.count, args->src.at, args->src.count, args->type,
                                 args->elem_count, args->base, args->check, args->sources), SUM_N, )
 
 static gf_status late_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
@@ -191,18 +188,13 @@ static gf_status late_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t 
     return late_sum_tables(queue, &to, &from, type, elem_count, base, check, sources);
 }
 
-static const struct gf_node_ops late_node_ops = {.sum_n = late_sum_n, .copy_n = late_copy_n};
-static const struct gf_sparse_ops late_sparse_ops = {
-    .score = late_score, .accumulate = late_accumulate, .cast_chunks = late_cast_chunks,
-    .accumulate_chunks = late_accumulate_chunks, .zero_chunks = late_zero_chunks,
-};
-static const struct gf_optimizer_ops late_optimizer_ops = {
-    .norm = late_norm, .ratio = late_ratio, .update = late_update, .update_parts = late_update_parts,
-    .update_chunks = late_update_chunks, .adam = late_adam,
-};
 static const struct gf_element_ops late_ops = {
-    .name = "late", .node = &late_node_ops, .sparse = &late_sparse_ops, .optimizer = &late_optimizer_ops,
-    .cast = late_cast, .sum = late_sum, .check = late_check, .copy = late_copy, .zero = late_zero,
+    .name = "late", .cast = late_cast, .sum = late_sum, .check = late_check, .copy = late_copy,
+    .zero = late_zero, .sum_n = late_sum_n, .copy_n = late_copy_n, .score = late_score,
+    .accumulate = late_accumulate, .cast_chunks = late_cast_chunks,
+    .accumulate_chunks = late_accumulate_chunks, .zero_chunks = late_zero_chunks,
+    .norm = late_norm, .ratio = late_ratio, .update = late_update,
+    .update_parts = late_update_parts, .update_chunks = late_update_chunks, .adam = late_adam,
 };
 
 /* ---- the driver ---- */

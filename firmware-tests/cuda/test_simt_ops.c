@@ -106,7 +106,7 @@ TEST(test_copies_at_once_and_a_stop)
         stop = (turn % 4 == 3) ? 5 : 0;
         queue->stop = (turn % 4 == 0) ? 0 : (gf_mem)(uintptr_t)&stop;
         gf_simt_seed(turn);
-        assert_int_equal(gf_node_ops_cuda.copy_n(queue, to, from, bytes, RANGES), GF_OK);
+        assert_int_equal(gf_element_ops_cuda.copy_n(queue, to, from, bytes, RANGES), GF_OK);
         assert_memory_equal(dst, want, sizeof dst);
         queue->stop = 0;
     }
@@ -135,10 +135,10 @@ TEST(test_sums_of_many_sources_and_a_stop)
         memset(want, 0xee, sizeof want);
         stop = (way == 2) ? 1 : 0;
         queue->stop = (way == 0) ? 0 : (gf_mem)(uintptr_t)&stop;
-        assert_int_equal(gf_node_ops_cuda.sum_n(queue, &to, 1, from, sources, type, ELEMS, 0, NULL, NULL), GF_OK);
+        assert_int_equal(gf_element_ops_cuda.sum_n(queue, &to, 1, from, sources, type, ELEMS, 0, NULL, NULL), GF_OK);
         queue->stop = 0;
         if (way < 2) {
-            const struct gf_node_ops *host = gf_node_ops(gf_element_ops_best());
+            const struct gf_element_ops *host = gf_element_ops_best();
             assert_int_equal(host->sum_n(NULL, &to_host, 1, from, sources, type, ELEMS, 0, NULL, NULL), GF_OK);
         }
         assert_memory_equal(dst, want, sizeof dst);
@@ -157,25 +157,26 @@ TEST(test_empty_ranges_launch_nothing)
     uint64_t before = simt_gpu_launches;
     assert_int_equal(gf_element_ops_cuda.cast(queue, 0, GF_TYPE_F16, 0, GF_TYPE_F32, 0, 1, 0, NULL), GF_OK);
     assert_int_equal(gf_element_ops_cuda.sum(queue, 0, 0, GF_TYPE_F32, 0, 0, NULL), GF_OK);
-    assert_int_equal(gf_node_ops_cuda.sum_n(queue, &none, 1, &none, 1, GF_TYPE_F32, 0, 0, NULL, NULL), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.sum_n(queue, &none, 1, &none, 1, GF_TYPE_F32, 0, 0, NULL, NULL), GF_OK);
     assert_int_equal(gf_element_ops_cuda.check(queue, 0, GF_TYPE_F32, 0, 0, NULL), GF_OK);
     assert_int_equal(gf_element_ops_cuda.copy(queue, 0, 0, 0), GF_OK);
-    assert_int_equal(gf_node_ops_cuda.copy_n(queue, &none, &none, &none, 1), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.copy_n(queue, &none, &none, &none, 1), GF_OK);
     assert_int_equal(gf_element_ops_cuda.zero(queue, 0, 0), GF_OK);
-    assert_int_equal(gf_sparse_ops_cuda.score(queue, 0, 0, 0, 0, 0), GF_OK);
-    assert_int_equal(gf_optimizer_ops_cuda.norm(queue, 0, GF_TYPE_F32, &(struct gf_norm){.elem_count = 0}, 1), GF_OK);
-    assert_int_equal(gf_optimizer_ops_cuda.ratio(queue, NULL, 0), GF_OK);
-    assert_int_equal(gf_optimizer_ops_cuda.update_parts(queue, &update, &(struct gf_update_part){.elem_count = 0}, 1),
+    assert_int_equal(gf_element_ops_cuda.score(queue, 0, 0, 0, 0, 0), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.norm(queue, 0, GF_TYPE_F32, &(struct gf_norm){.elem_count = 0}, 1), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.ratio(queue, NULL, 0), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.update_parts(queue, &update, &(struct gf_update_part){.elem_count = 0}, 1),
                      GF_OK);
-    assert_int_equal(gf_sparse_ops_cuda.accumulate(queue, &(struct gf_accumulate){.scale = 1}, 0), GF_OK);
-    assert_int_equal(gf_sparse_ops_cuda.cast_chunks(queue, 0, GF_TYPE_F32, 0, GF_TYPE_F32, &chunks, 1, 0, NULL), GF_OK);
-    assert_int_equal(gf_sparse_ops_cuda.accumulate_chunks(queue, &(struct gf_accumulate){.scale = 1}, &chunks), GF_OK);
-    assert_int_equal(gf_sparse_ops_cuda.zero_chunks(queue, 0, GF_TYPE_F32, &chunks), GF_OK);
-    assert_int_equal(gf_optimizer_ops_cuda.update(queue, &update, 0), GF_OK);
-    assert_int_equal(gf_optimizer_ops_cuda.update_chunks(queue, &update, &chunks), GF_OK);
-    assert_int_equal(gf_optimizer_ops_cuda.adam(queue, &adam, 0), GF_OK);
-    assert_int_equal(gf_quantize_ops_cuda.quantize(queue, 0, 0, 0, &form, 0, NULL), GF_OK);
-    assert_int_equal(gf_quantize_ops_cuda.dequantize(queue, 0, 0, 0, &form, 1, false), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.accumulate(queue, &(struct gf_accumulate){.scale = 1}, 0), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.cast_chunks(queue, 0, GF_TYPE_F32, 0, GF_TYPE_F32, &chunks, 1, 0, NULL),
+                     GF_OK);
+    assert_int_equal(gf_element_ops_cuda.accumulate_chunks(queue, &(struct gf_accumulate){.scale = 1}, &chunks), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.zero_chunks(queue, 0, GF_TYPE_F32, &chunks), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.update(queue, &update, 0), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.update_chunks(queue, &update, &chunks), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.adam(queue, &adam, 0), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.quantize(queue, 0, 0, 0, &form, 0, NULL), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.dequantize(queue, 0, 0, 0, &form, 1, false), GF_OK);
     assert_int_equal(simt_gpu_launches, before);
 }
 
@@ -204,7 +205,7 @@ static void update_many(uint32_t count, uint32_t empty, uint64_t launches)
     }
     for (uint32_t on_host = 0; on_host < 2; on_host++) {
         const struct gf_element_ops *ops = on_host ? gf_element_ops_best() : &gf_element_ops_cuda;
-        const struct gf_optimizer_ops *optimizer = gf_optimizer_ops(ops);
+        const struct gf_element_ops *optimizer = ops;
         uint64_t before = simt_gpu_launches;
         memset(squares, 0, sizeof squares);
         for (uint32_t i = 0; i < 2 * TENSORS * ELEMS; i++) weight[i] = (float)(i % 17);

@@ -143,7 +143,7 @@ TEST(test_chunks)
                                .elems = count, .dst_packed = true};
     for (uint32_t c = 0; c < 3; c++) pool[list[c] * chunk_elems + 7] = gf_f16_of_f32((float)(c + 1));
     pool[list[2] * chunk_elems + 9] = 0x7e00;
-    assert_int_equal(gf_sparse_ops_cuda.cast_chunks(simt_gpu_queue(1), (gf_mem)(uintptr_t)packed, GF_TYPE_F32,
+    assert_int_equal(gf_element_ops_cuda.cast_chunks(simt_gpu_queue(1), (gf_mem)(uintptr_t)packed, GF_TYPE_F32,
                                              (gf_mem)(uintptr_t)pool, GF_TYPE_F16, &chunks, 1, 0, &found), GF_OK);
     for (uint32_t c = 0; c < 3; c++) assert_true(packed[c * 1000 + 7] == (float)(c + 1));
     assert_int_equal(found.bad_count, 1);
@@ -151,10 +151,10 @@ TEST(test_chunks)
     chunks.dst_packed = false;
     chunks.src_packed = true;
     packed[2007] = 5;
-    assert_int_equal(gf_sparse_ops_cuda.cast_chunks(simt_gpu_queue(1), (gf_mem)(uintptr_t)pool, GF_TYPE_F16,
+    assert_int_equal(gf_element_ops_cuda.cast_chunks(simt_gpu_queue(1), (gf_mem)(uintptr_t)pool, GF_TYPE_F16,
                                              (gf_mem)(uintptr_t)packed, GF_TYPE_F32, &chunks, 1, 0, NULL), GF_OK);
     assert_int_equal(pool[list[2] * chunk_elems + 7], gf_f16_of_f32(5));
-    assert_int_equal(gf_sparse_ops_cuda.zero_chunks(simt_gpu_queue(1), (gf_mem)(uintptr_t)pool, GF_TYPE_F16, &chunks),
+    assert_int_equal(gf_element_ops_cuda.zero_chunks(simt_gpu_queue(1), (gf_mem)(uintptr_t)pool, GF_TYPE_F16, &chunks),
                      GF_OK);
     assert_int_equal(pool[list[2] * chunk_elems + 7], 0);
 }
@@ -173,12 +173,12 @@ TEST(test_accumulate_and_update_chunks)
     }
     const struct gf_accumulate some = {.dst_h_f32 = (gf_mem)(uintptr_t)history, .h_f32 = (gf_mem)(uintptr_t)history,
                                        .src = (gf_mem)(uintptr_t)gradient, .src_type = GF_TYPE_F16, .scale = 2};
-    assert_int_equal(gf_sparse_ops_cuda.accumulate_chunks(simt_gpu_queue(1), &some, &chunks), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.accumulate_chunks(simt_gpu_queue(1), &some, &chunks), GF_OK);
     for (uint32_t c = 0; c < 2; c++) assert_true(history[list[c] * chunk_elems + 11] == 3.0f + 2.0f * (float)(c + 1));
     struct gf_update update = {.weight_f32 = (gf_mem)(uintptr_t)history, .gradient = (gf_mem)(uintptr_t)gradient,
                                .gradient_type = GF_TYPE_F16, .gradient_scale = 1, .rate_in = 1,
                                .rate_out = 2}; /* and back again */
-    assert_int_equal(gf_optimizer_ops_cuda.update_chunks(simt_gpu_queue(1), &update, &chunks), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.update_chunks(simt_gpu_queue(1), &update, &chunks), GF_OK);
     for (uint32_t c = 0; c < 2; c++) assert_true(history[list[c] * chunk_elems + 11] == 3.0f);
 }
 

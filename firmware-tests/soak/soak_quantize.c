@@ -1,6 +1,6 @@
 /* What a quantized step must do. What a rank sends and keeps is known to the last bit: x = r + g in fp32, and what the
  * scalar ops (unit/test_quantize) make of it. What owners make of their sum is held against the words of
- * ops/module_ops.h in double precision, as they add in any order; and nothing is lost: e' = e + all that was sent - the
+ * ops/ops.h in double precision, as they add in any order; and nothing is lost: e' = e + all that was sent - the
  * result. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
@@ -65,9 +65,9 @@ void soak_quantize_check(struct soak_model *model, const gf_context *gf, uint64_
         rank_values(model, gf, step, rank, x);
         for (uint32_t b = 0; b < gf->buffers.dense_count; b++) {
             const struct gf_buffer *buffer = &gf->buffers.dense[b];
-            (void)gf_quantize_ops_scalar.quantize(NULL, mem(groups), mem(x + buffer->first_elem), buffer->elem_count,
+            (void)gf_element_ops_scalar.quantize(NULL, mem(groups), mem(x + buffer->first_elem), buffer->elem_count,
                                                   form, 0, NULL);
-            (void)gf_quantize_ops_scalar.dequantize(NULL, mem(q + buffer->first_elem), mem(groups), buffer->elem_count,
+            (void)gf_element_ops_scalar.dequantize(NULL, mem(q + buffer->first_elem), mem(groups), buffer->elem_count,
                                                     form, 1.0f, false);
         }
         for (uint64_t e = 0; e < count; e++) {

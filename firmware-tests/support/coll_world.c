@@ -2,7 +2,7 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/coll_world.h"
 #include "firmware-tests/support/link_watch.h"
-#include "ops/module_ops.h"
+#include "ops/ops.h"
 
 #define GUARD_BYTES 64u
 #define GUARD 0xa5
@@ -99,7 +99,7 @@ static gf_status sum_n_look(struct gf_queue *queue, const gf_mem *dst, uint32_t 
 {
     for (uint32_t i = 0; i < dst_count * src_count; i++)
         fold_look(dst[i / src_count], src[i % src_count], elem_count * gf_type_size_bytes(type));
-    return gf_node_ops(gf_element_ops_best())->sum_n(queue, dst, dst_count, src, src_count, type, elem_count, base,
+    return gf_element_ops_best()->sum_n(queue, dst, dst_count, src, src_count, type, elem_count, base,
                                                      check, sources);
 }
 
@@ -112,13 +112,10 @@ static gf_status copy_look(struct gf_queue *queue, gf_mem dst, gf_mem src, uint6
 static const struct gf_element_ops *looking_ops(void)
 {
     static struct gf_element_ops ops;
-    static struct gf_node_ops node;
     ops = *gf_element_ops_best();
-    node = *gf_node_ops(&ops);
-    node.sum_n = sum_n_look;
+    ops.sum_n = sum_n_look;
     ops.sum = sum_look;
     ops.copy = copy_look;
-    ops.node = &node;
     return &ops;
 }
 

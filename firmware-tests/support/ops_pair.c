@@ -174,13 +174,12 @@ static void compare(struct turn *t, gf_status status, bool any_nan)
     if (pair->seen != NULL) pair->seen(pair, t->op, t->same);
 }
 
-#define gf_core_ops(ops) (ops)
-#define BOTH(of, t, name, on_host, on_device)                                        \
-    do {                                                                             \
-        gf_status status = gf_##of##_ops((t)->pair->reference)->name on_host;        \
-        (t)->op = #name;                                                             \
-        if (status == GF_OK) status = gf_##of##_ops((t)->pair->ops)->name on_device; \
-        compare((t), status, (t)->pair->any_nan);                                    \
+#define BOTH(t, name, on_host, on_device)                             \
+    do {                                                              \
+        gf_status status = (t)->pair->reference->name on_host;        \
+        (t)->op = #name;                                              \
+        if (status == GF_OK) status = (t)->pair->ops->name on_device; \
+        compare((t), status, (t)->pair->any_nan);                     \
     } while (0)
 
 static struct gf_check *check_of(const struct turn *t, gf_mem at) { return t->looks ? (void *)(uintptr_t)at : NULL; }
@@ -191,7 +190,7 @@ static void cast_case(struct turn *t, gf_type dst_type, gf_type src_type, float 
     struct place dst = place(t, in_place ? A : B, dst_type), src = place(t, A, src_type), check = small(t, AT_CHECK);
     fill(t, A, src_type, true);
     small_fill(t);
-    BOTH(core, t, cast, (NULL, dst.host, dst_type, src.host, src_type, t->count, scale, 77, check_of(t, check.host)),
+    BOTH(t, cast, (NULL, dst.host, dst_type, src.host, src_type, t->count, scale, 77, check_of(t, check.host)),
          (queue, dst.device, dst_type, src.device, src_type, t->count, scale, 77, check_of(t, check.device)));
 }
 
@@ -201,16 +200,16 @@ static void sum_case(struct turn *t, gf_type type, bool special_src, bool double
     fill(t, A, type, !special_src);
     fill(t, B, type, special_src);
     small_fill(t);
-    BOTH(core, t, sum, (NULL, dst.host, src.host, type, t->count, 5, check_of(t, check.host)),
+    BOTH(t, sum, (NULL, dst.host, src.host, type, t->count, 5, check_of(t, check.host)),
          (t->pair->queue, dst.device, src.device, type, t->count, 5, check_of(t, check.device)));
-    BOTH(core, t, check, (NULL, dst.host, type, t->count, 1, (struct gf_check *)(uintptr_t)check.host),
+    BOTH(t, check, (NULL, dst.host, type, t->count, 1, (struct gf_check *)(uintptr_t)check.host),
          (t->pair->queue, dst.device, type, t->count, 1, (struct gf_check *)(uintptr_t)check.device));
 }
 
 /* Sources A..D; destinations E, and A to C in place. */
 #define SUM_N_OF(at, queue, type) \
     (queue, at##_dst, dst_count, at##_src, src_count, type, t->count, 9, check_of(t, check.at), check_of(t, sources.at))
-#define SUM_N(name, type) BOTH(node, t, name, SUM_N_OF(host, NULL, type), SUM_N_OF(device, t->pair->queue, type))
+#define SUM_N(name, type) BOTH(t, name, SUM_N_OF(host, NULL, type), SUM_N_OF(device, t->pair->queue, type))
 static void sum_n_case(struct turn *t, gf_type type, uint32_t src_count, uint32_t dst_count)
 {
     gf_mem host_src[4], device_src[4], host_dst[4], device_dst[4];
@@ -226,7 +225,7 @@ static void sum_n_case(struct turn *t, gf_type type, uint32_t src_count, uint32_
     small_fill(t);
     SUM_N(sum_n, type);
     for (gf_type as = GF_TYPE_F16; (as < GF_TYPE_COUNT) && (type == GF_TYPE_F32); as++)
-        if (gf_node_ops(t->pair->ops)->sum_n_as != NULL) SUM_N(sum_n_as, as); /* a device casts */
+        if (t->pair->ops->sum_n_as != NULL) SUM_N(sum_n_as, as); /* a device casts */
 }
 
 static void norm_case(struct turn *t, gf_type type)
@@ -248,9 +247,9 @@ static void norm_case(struct turn *t, gf_type type)
     }
     fill(t, A, type, false);
     small_fill(t);
-    BOTH(optimizer, t, norm, (NULL, 0, type, at_host, 3),
+    BOTH(t, norm, (NULL, 0, type, at_host, 3),
          (t->pair->queue, small(t, AT_SCRATCH).device, type, at_device, 3));
-    BOTH(optimizer, t, ratio, (NULL, host, 2), (t->pair->queue, device, 2));
+    BOTH(t, ratio, (NULL, host, 2), (t->pair->queue, device, 2));
 }
 
 static void score_case(struct turn *t, uint64_t chunk_elems, uint64_t piece_elems, bool special)
@@ -259,8 +258,8 @@ static void score_case(struct turn *t, uint64_t chunk_elems, uint64_t piece_elem
     fill(t, A, GF_TYPE_F32, special);
     fill(t, B, GF_TYPE_F32, false);
     t->op = "score";
-    (void)gf_sparse_ops(t->pair->reference)->score(NULL, scores.host, src.host, t->count, chunk_elems, piece_elems);
-    compare(t, gf_sparse_ops(t->pair->ops)->score(t->pair->queue, scores.device, src.device, t->count, chunk_elems,
+    (void)t->pair->reference->score(NULL, scores.host, src.host, t->count, chunk_elems, piece_elems);
+    compare(t, t->pair->ops->score(t->pair->queue, scores.device, src.device, t->count, chunk_elems,
                                                   piece_elems), special);
 }
 
@@ -278,7 +277,7 @@ static void accumulate_case(struct turn *t, gf_type src_type, uint32_t mask, uin
     struct gf_accumulate device = host;
     device.dst_h_f32 = out.device, device.h_f32 = h.device, device.dst_u_f32 = store_u ? u.device : 0;
     device.u_f32 = with_u ? u.device : 0, device.src = src.device, device.weight_f32 = with_weight ? weight.device : 0;
-    BOTH(sparse, t, accumulate, (NULL, &host, t->count), (t->pair->queue, &device, t->count));
+    BOTH(t, accumulate, (NULL, &host, t->count), (t->pair->queue, &device, t->count));
 }
 
 static void update_fill(struct turn *t, gf_type gradient_type, uint32_t special)
@@ -304,14 +303,14 @@ static void update_case(struct turn *t, gf_type gradient_type, int half_type, ui
     device.half = (half_type < 0) ? 0 : half.device, device.gradient = gradient.device;
     device.ratio_f32 = (mask & 4) ? ratio.device : 0;
     update_fill(t, gradient_type, special);
-    BOTH(optimizer, t, update, (NULL, &host, t->count), (t->pair->queue, &device, t->count));
+    BOTH(t, update, (NULL, &host, t->count), (t->pair->queue, &device, t->count));
     if (t->count == 0) return;
 
     const struct gf_update_part parts[3] = {{0, t->count / 2, host.ratio_f32, 0, 0}, {t->count / 2, 0, 0, 1, 0},
                                             {t->count / 2, t->count - t->count / 2, 0, 0.25f, 0}};
     struct gf_update_part on_device[3] = {parts[0], parts[1], parts[2]};
     on_device[0].ratio_f32 = device.ratio_f32, update_fill(t, gradient_type, special);
-    BOTH(optimizer, t, update_parts, (NULL, &host, parts, 3), (t->pair->queue, &device, on_device, 3));
+    BOTH(t, update_parts, (NULL, &host, parts, 3), (t->pair->queue, &device, on_device, 3));
 
     /* Two of three chunks, the last first. */
     struct gf_chunks chunks = {.chunk_elems = 1 + t->count / 7, .elems = t->count,
@@ -321,7 +320,7 @@ static void update_case(struct turn *t, gf_type gradient_type, int half_type, ui
         if (c % 3 != 1) list[chunks.count++] = c;
     device_chunks = chunks, device_chunks.list_u32 = small(t, AT_LISTS).device;
     update_fill(t, gradient_type, special);
-    BOTH(optimizer, t, update_chunks, (NULL, &host, &chunks), (t->pair->queue, &device, &device_chunks));
+    BOTH(t, update_chunks, (NULL, &host, &chunks), (t->pair->queue, &device, &device_chunks));
 }
 
 /* mask 1: no gradient; 2: a direction is asked for; 4: a ratio. Negative second moments have no roots. */
@@ -344,7 +343,7 @@ static void adam_case(struct turn *t, gf_type gradient_type, int half_type, uint
     for (uint32_t area = A; area <= E; area++)
         if (area != D) fill(t, area, (area == C) ? gradient_type : GF_TYPE_F32, false);
     small_fill(t);
-    BOTH(optimizer, t, adam, (NULL, &host, t->count), (t->pair->queue, &device, t->count));
+    BOTH(t, adam, (NULL, &host, t->count), (t->pair->queue, &device, t->count));
 }
 
 /* A selection of chunks of A (and B, C, D) to places of E; what is not listed stays. way 0: all; 1, 2: from or to a
@@ -366,10 +365,10 @@ static void chunks_case(struct turn *t, uint64_t chunk_elems, gf_type src_type, 
     for (uint32_t area = A; area <= D; area++) fill(t, area, (area == C) ? src_type : GF_TYPE_F32, area == C);
     fill(t, E, dst_type, false);
     small_fill(t);
-    BOTH(sparse, t, cast_chunks,
+    BOTH(t, cast_chunks,
          (NULL, dst.host, dst_type, src.host, src_type, &host, t->scale, 3, check_of(t, check.host)),
          (queue, dst.device, dst_type, src.device, src_type, &device, t->scale, 3, check_of(t, check.device)));
-    BOTH(sparse, t, zero_chunks, (NULL, dst.host, dst_type, &host), (queue, dst.device, dst_type, &device));
+    BOTH(t, zero_chunks, (NULL, dst.host, dst_type, &host), (queue, dst.device, dst_type, &device));
     dst = place(t, E, GF_TYPE_F32);
     struct gf_accumulate on_host = {.dst_h_f32 = dst.host, .h_f32 = h.host, .u_f32 = u.host, .src = src.host,
                                     .src_type = src_type, .weight_f32 = weight.host, .scale = t->scale,
@@ -381,7 +380,7 @@ static void chunks_case(struct turn *t, uint64_t chunk_elems, gf_type src_type, 
         on_host.dst_u_f32 = weight.host, on_device.dst_u_f32 = weight.device;
         on_host.weight_f32 = on_device.weight_f32 = 0;
     }
-    BOTH(sparse, t, accumulate_chunks, (NULL, &on_host, &host), (queue, &on_device, &device));
+    BOTH(t, accumulate_chunks, (NULL, &on_host, &host), (queue, &on_device, &device));
 }
 
 /* A the values, B the groups, E what they come back to. */
@@ -391,10 +390,10 @@ static void quantize_case(struct turn *t, struct gf_groups form, bool special)
     struct place check = small(t, AT_CHECK);
     for (uint32_t area = A; area <= E; area++) fill(t, area, GF_TYPE_F32, special && (area == A));
     small_fill(t);
-    BOTH(quantize, t, quantize, (NULL, groups.host, values.host, t->count, &form, 13, check_of(t, check.host)),
+    BOTH(t, quantize, (NULL, groups.host, values.host, t->count, &form, 13, check_of(t, check.host)),
          (t->pair->queue, groups.device, values.device, t->count, &form, 13, check_of(t, check.device)));
     for (int add = 0; add < 2; add++)
-        BOTH(quantize, t, dequantize, (NULL, back.host, groups.host, t->count, &form, 0.3f, add != 0),
+        BOTH(t, dequantize, (NULL, back.host, groups.host, t->count, &form, 0.3f, add != 0),
              (t->pair->queue, back.device, groups.device, t->count, &form, 0.3f, add != 0));
 }
 

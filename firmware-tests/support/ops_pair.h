@@ -5,7 +5,7 @@
 #ifndef GF_OPS_PAIR_H
 #define GF_OPS_PAIR_H
 
-#include "ops/module_ops.h"
+#include "ops/ops.h"
 
 #define OPS_PAIR_AREAS 6u
 #define OPS_PAIR_GUARD 64u /* bytes before and behind the elements, looked at too */

@@ -117,7 +117,7 @@ static void sums_of_fp32_round_alike(const struct gf_element_ops *ops, const str
         uint32_t count = float_count - 4, sources = cases[c].from;
         struct gf_check check = {0, UINT64_MAX}, of = {0, UINT64_MAX}, want_check = check, want_of = check;
         for (uint32_t s = 0; s < 4; s++) src[s] = (gf_mem)(uintptr_t)(floats + s), dst[s] = (gf_mem)(uintptr_t)sums[s];
-        (void)gf_node_ops(ops)->sum_n_as(NULL, dst, cases[c].to, src, sources, k->type, count, 0, &check, &of);
+        (void)ops->sum_n_as(NULL, dst, cases[c].to, src, sources, k->type, count, 0, &check, &of);
         for (uint32_t d = 1; d < cases[c].to; d++) assert_memory_equal(sums[d], sums[0], count * sizeof(float));
         for (uint32_t i = 0; i < count; i++) {
             float sum = values[i], want;

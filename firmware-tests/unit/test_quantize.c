@@ -68,17 +68,17 @@ static void each_count(const struct gf_element_ops *ops, const struct gf_groups 
         memcpy(other, before, count * sizeof(float));
         value[count] = 77;
         memset(groups, GUARD, sizeof groups);
-        assert_int_equal(gf_quantize_ops(ops)->quantize(NULL, at(groups), at(value), count, form, 0, &check),
+        assert_int_equal(ops->quantize(NULL, at(groups), at(value), count, form, 0, &check),
                          GF_OK);
         assert_true((check.bad_count == 0) && (value[count] == 77) && (groups[bytes] == GUARD));
         expect(ops, groups, form, before, value, count);
-        assert_int_equal(gf_quantize_ops_scalar.quantize(NULL, at(plain), at(other), count, form, 0, NULL),
+        assert_int_equal(gf_element_ops_scalar.quantize(NULL, at(plain), at(other), count, form, 0, NULL),
                          GF_OK);
         assert_memory_equal(groups, plain, bytes);
         assert_memory_equal(value, other, count * sizeof(float));
         for (int add = 0; add < 2; add++) {
             for (uint64_t i = 0; i < count; i++) back[i] = 0.25f;
-            assert_int_equal(gf_quantize_ops(ops)->dequantize(NULL, at(back), at(groups), count, form, 0.5f,
+            assert_int_equal(ops->dequantize(NULL, at(back), at(groups), count, form, 0.5f,
                                              add != 0), GF_OK);
             for (uint64_t i = 0; i < count; i++)
                 assert_true(fabs((double)back[i] - (add ? 0.25 : 0.0) - 0.5 * given(groups, form, i)) < 1e-7);
@@ -113,7 +113,7 @@ TEST(groups_without_a_scale_are_zeroes)
             struct gf_check check = {0, UINT64_MAX};
             value[17] = rows[row].value;
             memcpy(before, value, sizeof value);
-            (void)gf_quantize_ops(gf_element_ops_best())->quantize(NULL, at(groups), at(value), forms[f].elems,
+            (void)gf_element_ops_best()->quantize(NULL, at(groups), at(value), forms[f].elems,
                                                                    &forms[f], 40, &check);
             for (uint32_t b = 0; b < gf_group_bytes(&forms[f]); b++) assert_int_equal(groups[b], 0);
             assert_memory_equal(value, before, sizeof value);
@@ -135,7 +135,7 @@ TEST(nothing_is_lost_over_many_steps)
                 meant[i] += (double)gradient;
                 value[i] += gradient;
             }
-            (void)gf_quantize_ops(gf_element_ops_best())->quantize(NULL, at(groups), at(value), forms[f].elems,
+            (void)gf_element_ops_best()->quantize(NULL, at(groups), at(value), forms[f].elems,
                                                                    &forms[f], 0, NULL);
             for (uint32_t i = 0; i < forms[f].elems; i++) sent[i] += given(groups, &forms[f], i);
         }
@@ -156,8 +156,8 @@ TEST(groups_have_the_sizes_that_are_promised)
 static void round_trip(float *value, float *scratch, uint8_t *groups, uint64_t count)
 {
     memcpy(scratch, value, count * sizeof(float));
-    (void)gf_quantize_ops(gf_element_ops_best())->quantize(NULL, at(groups), at(scratch), count, &forms[0], 0, NULL);
-    (void)gf_quantize_ops(gf_element_ops_best())->dequantize(NULL, at(value), at(groups), count, &forms[0], 1.0f,
+    (void)gf_element_ops_best()->quantize(NULL, at(groups), at(scratch), count, &forms[0], 0, NULL);
+    (void)gf_element_ops_best()->dequantize(NULL, at(value), at(groups), count, &forms[0], 1.0f,
                                                              false);
 }
 

@@ -39,13 +39,13 @@ static gf_status adam_run(gf_context *gf, uint32_t first, uint32_t last, float r
 {
     uint32_t tensor = gf_at_place(gf, first);
     const struct gf_adam adam = adam_of(gf, tensor, gf->tensors[tensor].first_elem, rate);
-    return gf_update_status(gf, gf_optimizer_ops(gf->ops)->adam(&gf->queue, &adam, gf_places_elems(gf, first, last)));
+    return gf_update_status(gf, gf->ops->adam(&gf->queue, &adam, gf_places_elems(gf, first, last)));
 }
 
 static gf_status norm_add(gf_context *gf, gf_mem square, gf_mem values, uint64_t count)
 {
     const struct gf_norm norm = {square, values, count};
-    return gf_optimizer_ops(gf->ops)->norm(&gf->queue, gf_norm_scratch(gf), GF_TYPE_F32, &norm, 1);
+    return gf->ops->norm(&gf->queue, gf_norm_scratch(gf), GF_TYPE_F32, &norm, 1);
 }
 
 /* Of a host: the squares of `count` elements of r, of which `done` came before. Each run's sum goes to its lane. */
@@ -57,7 +57,7 @@ static gf_status runs_add(gf_context *gf, float lanes[GF_LANES], uint64_t done, 
         runs[added++] = (struct gf_norm){(gf_mem)(uintptr_t)&lanes[(done + at) / GF_RUN_ELEMS % GF_LANES],
                                          gf->optimizer.direction + at * sizeof(float),
                                          (count - at < GF_RUN_ELEMS) ? count - at : GF_RUN_ELEMS};
-    return gf_optimizer_ops(gf->ops)->norm(&gf->queue, 0, GF_TYPE_F32, runs, added);
+    return gf->ops->norm(&gf->queue, 0, GF_TYPE_F32, runs, added);
 }
 
 /* Moments, and the norms of the tensor's weights and of r. */
@@ -73,7 +73,7 @@ static gf_status lamb_norms(gf_context *gf, uint32_t tensor)
         uint64_t done = at - placed->first_elem;
         count = (end - at < gf->optimizer.direction_elems) ? end - at : gf->optimizer.direction_elems;
         adam.direction_f32 = gf->optimizer.direction;
-        status = gf_optimizer_ops(gf->ops)->adam(&gf->queue, &adam, count);
+        status = gf->ops->adam(&gf->queue, &adam, count);
         if (status == GF_OK)
             status = gf->on_device ? norm_add(gf, square, gf->optimizer.direction, count)
                                    : runs_add(gf, lanes, done, count);
@@ -97,10 +97,10 @@ static gf_status lamb_run(gf_context *gf, uint32_t first, uint32_t last, float r
     gf_status status;
     if (!gf_has_ratio(gf, tensor)) return adam_run(gf, first, last, rate);
     status = lamb_norms(gf, tensor);
-    if (status == GF_OK) status = gf_optimizer_ops(gf->ops)->ratio(&gf->queue, &ratio, 1);
+    if (status == GF_OK) status = gf->ops->ratio(&gf->queue, &ratio, 1);
     adam.gradient = 0;
     adam.ratio_f32 = gf_ratio_at(gf, tensor);
-    if (status == GF_OK) status = gf_optimizer_ops(gf->ops)->adam(&gf->queue, &adam, placed->elem_count);
+    if (status == GF_OK) status = gf->ops->adam(&gf->queue, &adam, placed->elem_count);
     return gf_update_status(gf, status);
 }
 

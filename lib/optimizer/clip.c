@@ -23,7 +23,7 @@ static gf_status squares_add(gf_context *gf)
             norms[count++] = (struct gf_norm){gf_gradient_square(gf, i),
                                               gf_gradient_at(gf, tensor, tensor->first_elem), tensor->elem_count};
         }
-        status = gf_optimizer_ops(gf->ops)->norm(&gf->queue, gf_norm_scratch(gf), type, norms, count);
+        status = gf->ops->norm(&gf->queue, gf_norm_scratch(gf), type, norms, count);
     }
     return gf_update_status(gf, status);
 }

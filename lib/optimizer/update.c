@@ -111,7 +111,7 @@ static struct gf_ratio ratio_of(const gf_context *gf, uint32_t tensor)
 /* count weights, then as many gradients of the type. */
 static gf_status norms_add(gf_context *gf, gf_type type, const struct gf_norm *norms, uint32_t count)
 {
-    const struct gf_optimizer_ops *ops = gf_optimizer_ops(gf->ops);
+    const struct gf_element_ops *ops = gf->ops;
     gf_mem scratch = gf_norm_scratch(gf);
     gf_status status;
     if (type == GF_TYPE_F32) return ops->norm(&gf->queue, scratch, GF_TYPE_F32, norms, 2 * count);
@@ -131,7 +131,7 @@ gf_status gf_lars_end(gf_context *gf, uint32_t tensor)
 {
     struct gf_ratio ratio = ratio_of(gf, tensor);
     if (!gf_has_ratio(gf, tensor)) return GF_OK;
-    return gf_update_status(gf, gf_optimizer_ops(gf->ops)->ratio(&gf->queue, &ratio, 1));
+    return gf_update_status(gf, gf->ops->ratio(&gf->queue, &ratio, 1));
 }
 
 /* Of the tensor's elements from `first` on, which may lie before it where its rules hold there too. */
@@ -161,13 +161,13 @@ static struct gf_update update_of(const gf_context *gf, uint32_t tensor, uint64_
 gf_status gf_update_chunks(gf_context *gf, uint32_t tensor, const struct gf_chunks *chunks, float rate)
 {
     const struct gf_update update = update_of(gf, tensor, 0, rate);
-    return gf_update_status(gf, gf_optimizer_ops(gf->ops)->update_chunks(&gf->queue, &update, chunks));
+    return gf_update_status(gf, gf->ops->update_chunks(&gf->queue, &update, chunks));
 }
 
 gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate)
 {
     const struct gf_update update = update_of(gf, tensor, first, rate);
-    return gf_update_status(gf, gf_optimizer_ops(gf->ops)->update(&gf->queue, &update, end - first));
+    return gf_update_status(gf, gf->ops->update(&gf->queue, &update, end - first));
 }
 
 /* Neighbours with the same rules and no ratio are one part, with the gaps between them: zeroes, which stay so. */
@@ -185,7 +185,7 @@ static gf_status sgd_run(gf_context *gf, uint32_t first, uint32_t last, float ra
         *part++ = (struct gf_update_part){at_place(gf, place)->first_elem - base, gf_places_elems(gf, place, to),
                                           has_ratio ? gf_ratio_at(gf, tensor) : 0, decay, 0};
     }
-    return gf_update_status(gf, gf_optimizer_ops(gf->ops)->update_parts(&gf->queue, &update, parts,
+    return gf_update_status(gf, gf->ops->update_parts(&gf->queue, &update, parts,
                                                                         (uint32_t)(part - parts)));
 }
 
@@ -209,7 +209,7 @@ static gf_status lars_run(gf_context *gf, uint32_t first, uint32_t last, float r
     status = norms_add(gf, (gf_type)at_place(gf, first)->type, norms, count);
     for (uint32_t place = first, at = 0; place <= last; place++)
         if (gf_has_ratio(gf, gf_at_place(gf, place))) ratios[at++] = ratio_of(gf, gf_at_place(gf, place));
-    if (status >= 0) status = gf_optimizer_ops(gf->ops)->ratio(&gf->queue, ratios, count);
+    if (status >= 0) status = gf->ops->ratio(&gf->queue, ratios, count);
     return (status < 0) ? gf_update_status(gf, status) : sgd_run(gf, first, last, rate);
 }
 

@@ -1,8 +1,9 @@
-/* The optimizer's pools, and what the core and sparse call of it. The program calls gf_update() and gf_weights_written(). */
+/* The optimizer's pools, and what the core and sparse call of it. The program calls gf_update() and
+ * gf_weights_written(). */
 #ifndef GF_UPDATE_H
 #define GF_UPDATE_H
 
-#include "ops/module_ops.h"
+#include "ops/ops.h"
 
 /* LAMB's direction: of a device; a host has room for so many runs and adds them in a device's order. */
 #define GF_DIRECTION_ELEMS (UINT64_C(10) << 20)

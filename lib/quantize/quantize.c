@@ -21,7 +21,7 @@ static uint64_t turn_elems(const gf_context *gf, const struct gf_op *op, uint64_
 
 static gf_status quantized_pack(gf_context *gf, struct gf_op *op)
 {
-    const struct gf_quantize_ops *ops = gf_quantize_ops(gf->ops);
+    const struct gf_element_ops *ops = gf->ops;
     const struct gf_groups *form = &gf->quantized.form;
     uint64_t first, count = turn_elems(gf, op, &first), at = gf_buffer_of(gf, op)->first_elem + first;
     gf_mem values = gf->quantized.residual_next + at * sizeof(float);
@@ -60,7 +60,7 @@ static gf_status quantized_unpack(gf_context *gf, struct gf_op *op)
     const struct gf_groups *form = &gf->quantized.form;
     float factor = (gf->config.exchange.average == GF_AVERAGE_RANKS) ? (float)(1.0 / (double)gf->world) : 1.0f;
     uint64_t first, count = turn_elems(gf, op, &first);
-    if (gf_quantize_ops(gf->ops)->dequantize(&gf->queue, op->of.buffer.gradient + first * sizeof(float),
+    if (gf->ops->dequantize(&gf->queue, op->of.buffer.gradient + first * sizeof(float),
                                              op->packed + op->done_elems * gf_group_bytes(form), count, form, factor,
                                              false) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
@@ -75,7 +75,7 @@ static gf_status quantized_fold(void *arg, gf_mem dst, gf_mem src, uint64_t grou
     struct gf_quantized_block *block = arg;
     const gf_context *gf = block->gf;
     const struct gf_coll *coll = &block->op->coll;
-    const struct gf_quantize_ops *ops = gf_quantize_ops(coll->ops);
+    const struct gf_element_ops *ops = coll->ops;
     const struct gf_groups *form = &gf->quantized.form;
     uint64_t group = (dst - coll->data) / gf_group_bytes(form), owned = (group - block->first) * form->elems;
     uint64_t first = group * form->elems, count = group_count * form->elems, others = coll->size - 1;

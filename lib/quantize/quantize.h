@@ -14,7 +14,7 @@
 #define GF_QUANTIZE_H
 
 #include "lib/core/op.h"
-#include "ops/module_ops.h"
+#include "ops/ops.h"
 
 /* Of an operation: this rank's block of its buffer, in groups. */
 struct gf_quantized_block {

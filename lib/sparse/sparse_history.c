@@ -2,7 +2,7 @@
 #include "lib/context.h"
 #include "lib/core/device_work.h"
 #include "lib/device/device.h"
-#include "ops/module_ops.h"
+#include "ops/ops.h"
 
 #include <float.h>
 #include <math.h>
@@ -100,7 +100,7 @@ static gf_status accumulate(gf_context *gf, struct gf_queue *queue, const struct
             .ahead = momentum, .decay = decay,
             .weight_f32 = (decays && (decay != 0.0f)) ? gf->optimizer.weight + in : 0};
         chunks.dst_packed = !keep;
-        if (gf_sparse_ops(gf->ops)->accumulate_chunks(queue, &one, &chunks) < 0)
+        if (gf->ops->accumulate_chunks(queue, &one, &chunks) < 0)
             return gf_device_failed(gf, GF_OPERATION_STEP);
     }
     return GF_OK;
@@ -241,7 +241,7 @@ gf_status gf_sparse_batch_score(gf_context *gf, struct gf_queue *queue, const st
     bool more = (batch->list_u32 == 0) && (batch->first != gf_chunk_first(sparse, at));
     gf_status status = values_load(gf, queue, batch, tensor, &values);
     if (status < 0) return status;
-    if ((gf_sparse_ops(gf->ops)->score(queue, more ? sparse->part : score, values, batch->elems, sparse->chunk_elems,
+    if ((gf->ops->score(queue, more ? sparse->part : score, values, batch->elems, sparse->chunk_elems,
                                        gf_slice_elems(gf)) < 0) ||
         (more && (gf->ops->sum(queue, score, sparse->part, GF_TYPE_F32, 1, 0, NULL) < 0)))
         return gf_device_failed(gf, GF_OPERATION_STEP);
@@ -315,7 +315,7 @@ gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
 gf_status gf_sparse_batch_commit(gf_context *gf, const struct gf_sparse_batch *batch, bool sent, float factor)
 {
     struct gf_sparse *sparse = &gf->sparse;
-    const struct gf_sparse_ops *ops = gf_sparse_ops(gf->ops);
+    const struct gf_element_ops *ops = gf->ops;
     gf_type type = sparse->type, wire = gf->config.exchange.wire;
     gf_mem gradient = gradient_at(gf, batch->first), history = sparse->history + batch->first * sizeof(float);
     gf_mem packed = gf->pack + sparse->commit_packed * gf_type_size_bytes(wire);

@@ -4,7 +4,7 @@
  * serve where a chunk is larger than the scratch or where tensors with and without decay share the part. */
 #include "lib/context.h"
 #include "lib/core/device_work.h"
-#include "ops/module_ops.h"
+#include "ops/ops.h"
 
 static uint32_t other_count(const struct gf_sparse *sparse) { return sparse->chunk_count - sparse->selected_count; }
 static const uint32_t *others(const struct gf_sparse *sparse) { return sparse->lists + sparse->selected_count; }

@@ -5,7 +5,7 @@
 #include <sched.h>
 
 #include "ops/coll.h"
-#include "ops/module_ops.h"
+#include "ops/ops.h"
 
 #define GF_DIRECT_RANKS_MAX 64u /* of one node */
 #define GF_DIRECT_LANES 32u
@@ -141,7 +141,7 @@ static inline gf_status gf_direct_sum(const struct gf_coll *coll, const gf_mem *
                                       const gf_mem *src, uint64_t first, uint64_t count, struct gf_check *check,
                                       struct gf_check *sources)
 {
-    const struct gf_node_ops *ops = gf_node_ops(coll->ops);
+    const struct gf_element_ops *ops = coll->ops;
     bool rounds = coll->as != GF_TYPE_F32;
     return (rounds ? ops->sum_n_as : ops->sum_n)(coll->queue, dst, dst_count, src, coll->size,
                                                  rounds ? coll->as : coll->type, count, coll->base + first, check,

@@ -15,7 +15,7 @@
  * hierarchy is made of. What lies in data is done before start. */
 #include "ops/node/direct.h"
 
-#include "ops/module_ops.h"
+#include "ops/ops.h"
 
 enum device_state { DEVICE_SIGNAL, DEVICE_WAIT, DEVICE_FINISH };
 _Static_assert(DEVICE_SIGNAL == 0, "where gf_direct_device_start() begins");
@@ -53,7 +53,7 @@ gf_status gf_direct_block_sum(struct gf_coll *coll, struct gf_queue *queue)
     for (uint32_t index = 0; index < coll->size; index++) src[index] = data_at(coll, index, first);
     dst = data_at(coll, coll->index, first);
     coll->bytes_mapped += count * gf_coll_elem_bytes(coll) * (coll->size - 1);
-    return gf_node_ops(coll->ops)->sum_n(queue, &dst, 1, src, coll->size, coll->type, count, coll->base + first,
+    return coll->ops->sum_n(queue, &dst, 1, src, coll->size, coll->type, count, coll->base + first,
                                          coll->check, NULL);
 }
 
@@ -71,7 +71,7 @@ gf_status gf_direct_blocks_gather(struct gf_coll *coll, struct gf_queue *queue)
         bytes[turn - 1] = count * gf_coll_elem_bytes(coll);
         coll->bytes_mapped += bytes[turn - 1];
     }
-    return gf_node_ops(coll->ops)->copy_n(queue, dst, src, bytes, coll->size - 1);
+    return coll->ops->copy_n(queue, dst, src, bytes, coll->size - 1);
 }
 
 static bool has_ended(const struct gf_coll *coll)

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/module_ops.h"
+#include "ops/ops.h"
 #include "tools/plan/plan_gpu.h"
 
 static struct plan_device *device_of(const struct gf_queue *queue) { return plan_device_of(queue->gpu); }
@@ -88,7 +88,7 @@ static gf_status plan_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t 
                             struct gf_check *check, struct gf_check *sources)
 {
     if (!sum_n_spend(queue, dst_count, src_count, elem_count * gf_type_bytes(type))) return GF_OK;
-    return gf_node_ops(gf_element_ops_best())->sum_n(queue, dst, dst_count, src, src_count, type, elem_count, base,
+    return gf_element_ops_best()->sum_n(queue, dst, dst_count, src, src_count, type, elem_count, base,
                                                      check, sources);
 }
 
@@ -97,7 +97,7 @@ static gf_status plan_sum_n_as(struct gf_queue *queue, const gf_mem *dst, uint32
                                struct gf_check *check, struct gf_check *sources)
 {
     if (!sum_n_spend(queue, dst_count, src_count, elem_count * sizeof(float))) return GF_OK;
-    return gf_node_ops(gf_element_ops_best())->sum_n_as(queue, dst, dst_count, src, src_count, as, elem_count, base,
+    return gf_element_ops_best()->sum_n_as(queue, dst, dst_count, src, src_count, as, elem_count, base,
                                                         check, sources);
 }
 
@@ -137,7 +137,7 @@ static gf_status plan_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf
     port_ns = ns_at((double)bytes, device->peer_bytes_per_ns);
     pair_ns = ns_at((double)most, device->pair_bytes_per_ns);
     if (!work_beside(queue, 2 * bytes, 1, (port_ns > pair_ns) ? port_ns : pair_ns)) return GF_OK;
-    return gf_node_ops(gf_element_ops_best())->copy_n(queue, dst, src, size_bytes, count);
+    return gf_element_ops_best()->copy_n(queue, dst, src, size_bytes, count);
 }
 
 gf_status plan_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes)
@@ -169,7 +169,7 @@ static gf_status plan_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type t
     uint64_t elems = 0;
     for (uint32_t i = 0; i < count; i++) elems += ranges[i].elem_count;
     if ((count == 0) || !work(queue, elems * gf_type_bytes(type), 2)) return GF_OK;
-    return gf_optimizer_ops(gf_element_ops_best())->norm(queue, scratch_f32, type, ranges, count);
+    return gf_element_ops_best()->norm(queue, scratch_f32, type, ranges, count);
 }
 
 static uint64_t accumulate_bytes(const struct gf_accumulate *a, uint64_t elem_count)
@@ -182,7 +182,7 @@ static gf_status plan_accumulate(struct gf_queue *queue, const struct gf_accumul
 {
     uint64_t bytes = accumulate_bytes(accumulate, elem_count);
     if (!spend_next(queue, PLAN_ACCUMULATE, elem_count, bytes)) return GF_OK;
-    return gf_sparse_ops(gf_element_ops_best())->accumulate(queue, accumulate, elem_count);
+    return gf_element_ops_best()->accumulate(queue, accumulate, elem_count);
 }
 
 static uint64_t chunk_elems(const struct gf_chunks *chunks) { return chunks->count * chunks->chunk_elems; }
@@ -192,7 +192,7 @@ static gf_status plan_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type ds
 {
     uint64_t elems = chunk_elems(chunks), bytes = elems * (gf_type_bytes(dst_type) + gf_type_bytes(src_type));
     if (!spend_next(queue, PLAN_CAST, elems, bytes)) return GF_OK;
-    return gf_sparse_ops(gf_element_ops_best())->cast_chunks(queue, dst, dst_type, src, src_type, chunks, scale, base,
+    return gf_element_ops_best()->cast_chunks(queue, dst, dst_type, src, src_type, chunks, scale, base,
                                                              check);
 }
 
@@ -201,14 +201,14 @@ static gf_status plan_accumulate_chunks(struct gf_queue *queue, const struct gf_
 {
     uint64_t elems = chunk_elems(chunks);
     if (!spend_next(queue, PLAN_ACCUMULATE, elems, accumulate_bytes(accumulate, elems))) return GF_OK;
-    return gf_sparse_ops(gf_element_ops_best())->accumulate_chunks(queue, accumulate, chunks);
+    return gf_element_ops_best()->accumulate_chunks(queue, accumulate, chunks);
 }
 
 static gf_status plan_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
 {
     uint64_t bytes = chunk_elems(chunks) * gf_type_bytes(type);
     if (!spend_next(queue, PLAN_ZERO, bytes / sizeof(float), bytes)) return GF_OK;
-    return gf_sparse_ops(gf_element_ops_best())->zero_chunks(queue, dst, type, chunks);
+    return gf_element_ops_best()->zero_chunks(queue, dst, type, chunks);
 }
 
 /* Two passes over the values, and the groups. */
@@ -217,7 +217,7 @@ static gf_status plan_quantize(struct gf_queue *queue, gf_mem groups, gf_mem val
 {
     if (!spend(queue, 3 * elem_count * sizeof(float) + gf_group_count(form, elem_count) * gf_group_bytes(form)))
         return GF_OK;
-    return gf_quantize_ops(gf_element_ops_best())->quantize(queue, groups, values_f32, elem_count, form, base, check);
+    return gf_element_ops_best()->quantize(queue, groups, values_f32, elem_count, form, base, check);
 }
 
 static gf_status plan_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem groups, uint64_t elem_count,
@@ -225,37 +225,14 @@ static gf_status plan_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem 
 {
     uint64_t bytes = gf_group_count(form, elem_count) * gf_group_bytes(form);
     if (!spend(queue, (add ? 2 : 1) * elem_count * sizeof(float) + bytes)) return GF_OK;
-    return gf_quantize_ops(gf_element_ops_best())->dequantize(queue, dst_f32, groups, elem_count, form, factor, add);
+    return gf_element_ops_best()->dequantize(queue, dst_f32, groups, elem_count, form, factor, add);
 }
 
-static const struct gf_node_ops plan_node_ops = {
-    .sum_n = plan_sum_n,
-    .sum_n_as = plan_sum_n_as,
-    .copy_n = plan_copy_n,
-};
-static const struct gf_sparse_ops plan_sparse_ops = {
-    .score = plan_score,
-    .accumulate = plan_accumulate,
-    .cast_chunks = plan_cast_chunks,
-    .accumulate_chunks = plan_accumulate_chunks,
-    .zero_chunks = plan_zero_chunks,
-};
-/* Of a step: clipping. What gf_update() calls is not planned. */
-static const struct gf_optimizer_ops plan_optimizer_ops = {.norm = plan_norm};
-static const struct gf_quantize_ops plan_quantize_ops = {
-    .accumulate = plan_accumulate,
-    .quantize = plan_quantize,
-    .dequantize = plan_dequantize,
-};
+/* Of the optimizer only what clips: what gf_update() calls is not planned. */
 const struct gf_element_ops plan_ops = {
-    .name = "plan",
-    .node = &plan_node_ops,
-    .sparse = &plan_sparse_ops,
-    .optimizer = &plan_optimizer_ops,
-    .quantize = &plan_quantize_ops,
-    .cast = plan_cast,
-    .sum = plan_sum,
-    .check = plan_check,
-    .copy = plan_copy,
-    .zero = plan_zero,
+    .name = "plan", .cast = plan_cast, .sum = plan_sum, .check = plan_check, .copy = plan_copy,
+    .zero = plan_zero, .sum_n = plan_sum_n, .sum_n_as = plan_sum_n_as, .copy_n = plan_copy_n,
+    .score = plan_score, .accumulate = plan_accumulate, .cast_chunks = plan_cast_chunks,
+    .accumulate_chunks = plan_accumulate_chunks, .zero_chunks = plan_zero_chunks,
+    .norm = plan_norm, .quantize = plan_quantize, .dequantize = plan_dequantize,
 };

@@ -303,19 +303,15 @@ static gf_status cuda_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem 
     return start(queue, KERNEL_dequantize, elem_count, &args);
 }
 
-const struct gf_node_ops gf_node_ops_cuda = {.sum_n = cuda_sum_n, .copy_n = cuda_copy_n};
-const struct gf_sparse_ops gf_sparse_ops_cuda = {
-    .score = cuda_score, .accumulate = cuda_accumulate, .cast_chunks = cuda_cast_chunks,
-    .accumulate_chunks = cuda_accumulate_chunks, .zero_chunks = cuda_zero_chunks};
-const struct gf_optimizer_ops gf_optimizer_ops_cuda = {
-    .norm = cuda_norm, .ratio = cuda_ratio, .update = cuda_update, .update_parts = cuda_update_parts,
-    .update_chunks = cuda_update_chunks, .adam = cuda_adam};
-const struct gf_quantize_ops gf_quantize_ops_cuda = {
-    .accumulate = cuda_accumulate, .quantize = cuda_quantize, .dequantize = cuda_dequantize};
 const struct gf_element_ops gf_element_ops_cuda = {
-    .name = "cuda", .node = &gf_node_ops_cuda, .sparse = &gf_sparse_ops_cuda, .optimizer = &gf_optimizer_ops_cuda,
-    .quantize = &gf_quantize_ops_cuda, .cast = cuda_cast, .sum = cuda_sum, .check = cuda_check,
-    .copy = cuda_copy, .zero = cuda_zero};
+    .name = "cuda", .cast = cuda_cast, .sum = cuda_sum, .check = cuda_check, .copy = cuda_copy,
+    .zero = cuda_zero, .sum_n = cuda_sum_n, .copy_n = cuda_copy_n, .score = cuda_score,
+    .accumulate = cuda_accumulate, .cast_chunks = cuda_cast_chunks,
+    .accumulate_chunks = cuda_accumulate_chunks, .zero_chunks = cuda_zero_chunks,
+    .norm = cuda_norm, .ratio = cuda_ratio, .update = cuda_update,
+    .update_parts = cuda_update_parts, .update_chunks = cuda_update_chunks, .adam = cuda_adam,
+    .quantize = cuda_quantize, .dequantize = cuda_dequantize,
+};
 
 /* The fatbin is linked in by the Makefile where nvcc was found. */
 #if GF_WITH_NVCC

@@ -2,14 +2,10 @@
 #ifndef GF_OPS_CUDA_H
 #define GF_OPS_CUDA_H
 
-#include "ops/module_ops.h"
+#include "ops/ops.h"
 
 /* Queues whose driver launches those kernels. Each address is a multiple of its element's size. sum_n: at most
  * GF_DIRECT_RANKS_MAX of each. A check lies in device memory, or in host memory that was registered. */
 extern const struct gf_element_ops gf_element_ops_cuda;
-extern const struct gf_node_ops gf_node_ops_cuda;
-extern const struct gf_sparse_ops gf_sparse_ops_cuda;
-extern const struct gf_optimizer_ops gf_optimizer_ops_cuda;
-extern const struct gf_quantize_ops gf_quantize_ops_cuda;
 
 #endif

@@ -7,7 +7,7 @@
 /* No CPU has AVX2 without F16C, which older compilers cannot ask for. */
 static bool has_avx2(void) { return __builtin_cpu_supports("avx2"); }
 
-OPS_TABLES(avx2, GF_ELEMENT_OPS_AVX2, has_avx2);
+OPS_TABLE(avx2, has_avx2);
 #else
 typedef int gf_no_avx2; /* an empty translation unit is not C */
 #endif

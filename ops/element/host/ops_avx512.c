@@ -10,7 +10,7 @@ static bool has_avx512(void)
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-OPS_TABLES(avx512, GF_ELEMENT_OPS_AVX512, has_avx512);
+OPS_TABLE(avx512, has_avx512);
 #else
 typedef int gf_no_avx512; /* an empty translation unit is not C */
 #endif

@@ -3,20 +3,14 @@
 #ifndef GF_OPS_HOST_H
 #define GF_OPS_HOST_H
 
-#include "ops/module_ops.h"
+#include "ops/ops.h"
 
-#define GF_ELEMENT_OPS_DECLARE(width)                              \
-    extern const struct gf_element_ops gf_element_ops_##width;     \
-    extern const struct gf_node_ops gf_node_ops_##width;           \
-    extern const struct gf_sparse_ops gf_sparse_ops_##width;       \
-    extern const struct gf_optimizer_ops gf_optimizer_ops_##width; \
-    extern const struct gf_quantize_ops gf_quantize_ops_##width
-GF_ELEMENT_OPS_DECLARE(scalar); /* a vector of one: the definition */
+extern const struct gf_element_ops gf_element_ops_scalar; /* a vector of one: the definition */
 #if defined(__x86_64__)
-GF_ELEMENT_OPS_DECLARE(avx2);   /* and F16C */
-GF_ELEMENT_OPS_DECLARE(avx512); /* F, BW, DQ, VL */
+extern const struct gf_element_ops gf_element_ops_avx2;   /* and F16C */
+extern const struct gf_element_ops gf_element_ops_avx512; /* F, BW, DQ, VL */
 #elif defined(__aarch64__)
-GF_ELEMENT_OPS_DECLARE(neon);
+extern const struct gf_element_ops gf_element_ops_neon;
 #endif
 
 /* Slowest first. Calling one that is not supported here is an illegal instruction. */

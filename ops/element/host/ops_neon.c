@@ -4,7 +4,7 @@
 
 #include "ops/element/host/ops_table.h"
 
-OPS_TABLES(neon, GF_ELEMENT_OPS_NEON, NULL);
+OPS_TABLE(neon, NULL);
 #else
 typedef int gf_no_neon; /* an empty translation unit is not C */
 #endif

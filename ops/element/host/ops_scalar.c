@@ -3,4 +3,4 @@
 
 #include "ops/element/host/ops_table.h"
 
-OPS_TABLES(scalar, GF_ELEMENT_OPS_SCALAR, NULL);
+OPS_TABLE(scalar, NULL);

@@ -1,4 +1,4 @@
-/* All element ops at the width of the vec_*.h included before; defines OPS_TABLES. */
+/* All element ops at the width of the vec_*.h included before; defines OPS_TABLE. */
 #ifndef GF_OPS_TABLE_H
 #define GF_OPS_TABLE_H
 
@@ -14,19 +14,14 @@
 #include "ops/element/host/sum_n_host.h"
 #include "ops/element/host/update_host.h"
 
-/* One table a module: the linker leaves out those that nothing names, with what they alone hold. */
-#define OPS_TABLES(width, of_set, is_supported)                                                                     \
-    const struct gf_element_ops gf_element_ops_##width = {                                                          \
-        .name = #width, .set = (of_set), .supported = (is_supported), .cast = cast, .sum = sum, .check = check,     \
-        .copy = copy, .zero = zero};                                                                                \
-    const struct gf_node_ops gf_node_ops_##width = {.sum_n = sum_n, .sum_n_as = sum_n_as, .copy_n = copy_n};        \
-    const struct gf_sparse_ops gf_sparse_ops_##width = {                                                            \
-        .score = score, .accumulate = accumulate, .cast_chunks = cast_chunks,                                       \
-        .accumulate_chunks = accumulate_chunks, .zero_chunks = zero_chunks};                                        \
-    const struct gf_optimizer_ops gf_optimizer_ops_##width = {                                                      \
-        .norm = norm, .ratio = ratio, .update = update, .update_parts = update_parts,                               \
-        .update_chunks = update_chunks, .adam = adam};                                                              \
-    const struct gf_quantize_ops gf_quantize_ops_##width = {                                                        \
-        .accumulate = accumulate, .quantize = quantize, .dequantize = dequantize}
+#define OPS_TABLE(width, is_supported)                                                         \
+    const struct gf_element_ops gf_element_ops_##width = {                                     \
+        .name = #width, .supported = (is_supported), .cast = cast, .sum = sum, .check = check, \
+        .copy = copy, .zero = zero, .sum_n = sum_n, .sum_n_as = sum_n_as, .copy_n = copy_n, .score = score, \
+        .accumulate = accumulate, .cast_chunks = cast_chunks,                                  \
+        .accumulate_chunks = accumulate_chunks, .zero_chunks = zero_chunks, .norm = norm,      \
+        .ratio = ratio, .update = update, .update_parts = update_parts,                        \
+        .update_chunks = update_chunks, .adam = adam, .quantize = quantize,                    \
+        .dequantize = dequantize}
 
 #endif
