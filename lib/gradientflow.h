@@ -171,9 +171,9 @@ gf_status gf_broadcast_weights(gf_context *gf, uint32_t root);
  * With a 16-bit type values are added in fp32 and rounded once a hop. */
 #define GF_REQUESTS_MAX 8u
 gf_status gf_allreduce(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request);
-enum { GF_REDUCTION_SUM, GF_REDUCTION_MIN, GF_REDUCTION_MAX, GF_REDUCTION_PROD, GF_REDUCTION_AVG, GF_REDUCTION_COUNT };
+enum { GF_REDUCTION_SUM, GF_REDUCTION_MIN, GF_REDUCTION_MAX, GF_REDUCTION_COUNT };
 typedef uint32_t gf_reduction;
-/* By any of them, in host memory. avg is the sum, rounded, times 1/world. Any NaN makes NaN; -0 is below 0. */
+/* By any of them, in host memory. For min and max any NaN makes NaN, and -0 is below 0. */
 gf_status gf_allreduce_by(gf_context *gf, gf_reduction reduction, gf_mem data, uint64_t elem_count, gf_type type,
                           struct gf_request *request);
 gf_status gf_broadcast(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, uint32_t root,

@@ -230,7 +230,7 @@ TEST(arguments_of_requests)
     RULE(gf_allreduce(gf, 0, 64, GF_TYPE_F32, &fresh), 'P', "no data");
     RULE(gf_allreduce(gf, AT(floats), 64, GF_TYPE_COUNT, &fresh), 'P', "type is 3");
     RULE(gf_allreduce(gf, AT(floats), UINT64_MAX, GF_TYPE_F32, &fresh), 'P', "too many elements");
-    RULE(gf_allreduce_by(gf, GF_REDUCTION_COUNT, AT(floats), 64, GF_TYPE_F32, &fresh), 'P', "reduction is 5");
+    RULE(gf_allreduce_by(gf, GF_REDUCTION_COUNT, AT(floats), 64, GF_TYPE_F32, &fresh), 'P', "reduction is 3");
     RULE(gf_broadcast(gf, AT(floats), 64, GF_TYPE_F32, 2, &fresh), 'P', "root 2 of 2");
     RULE(gf_reduce_scatter(gf, 0, 64, GF_TYPE_F32, &fresh), 'P', "no data");
     RULE(gf_allgather(gf, 0, 64, GF_TYPE_F32, &fresh), 'P', "no data");

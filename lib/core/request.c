@@ -182,28 +182,12 @@ static void request_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     pending->state = GF_REQUEST_ENDED;
 }
 
-/* The mean: the next slice of the sum, times 1/world. */
-static gf_status mean_unpack(gf_context *gf, struct gf_op *op)
-{
-    uint64_t count = gf_turn_elems(gf, op->coll.elem_count - op->done_elems);
-    gf_mem at = op->coll.data + op->done_elems * gf_type_size_bytes(op->coll.type);
-    if (op->coll.ops->cast(op->coll.queue, at, op->coll.type, at, op->coll.type, count, 1.0f / (float)gf->world, 0,
-                           NULL) < 0)
-        return gf_device_failed(gf, op->operation);
-    op->done_elems += count;
-    return GF_OK;
-}
-
 static const struct gf_op_kind request_kind = {.done = request_done};
-static const struct gf_op_kind mean_kind = {.unpack = mean_unpack, .done = request_done};
 
 /* What is no sum is folded here; hierarchy only sums. */
 static void reduction_set(const gf_context *gf, struct gf_op *op, struct gf_pending *pending)
 {
-    uint32_t reduction = pending->root_or_reduction;
-    if ((pending->collective != GF_COLL_ALLREDUCE) || (reduction == GF_REDUCTION_SUM) ||
-        (reduction == GF_REDUCTION_AVG))
-        return;
+    if ((pending->collective != GF_COLL_ALLREDUCE) || (pending->root_or_reduction == GF_REDUCTION_SUM)) return;
     op->coll.fold = gf->requests.fold;
     op->coll.fold_arg = pending;
     op->coll.fold_elem_bytes = gf_type_size_bytes(pending->type);
@@ -226,10 +210,9 @@ static void requests_start(gf_context *gf, uint64_t now_ns)
     for (; gf->requests.started < gf->requests.posted; gf->requests.started++) {
         struct gf_pending *next = gf->requests.queue[gf->requests.started % GF_REQUESTS_MAX];
         uint64_t sequence = gf->requests.started + 1;
-        bool mean = (next->collective == GF_COLL_ALLREDUCE) && (next->root_or_reduction == GF_REDUCTION_AVG);
         struct gf_op *op = NULL;
         if (!next->staged || !pool_taken(gf))
-            op = gf_op_take(gf, mean ? &mean_kind : &request_kind, next->operation, (uint32_t)sequence, now_ns);
+            op = gf_op_take(gf, &request_kind, next->operation, (uint32_t)sequence, now_ns);
         if (op == NULL) return;
         op->of.request = next;
         op->packed = next->data;

@@ -56,6 +56,6 @@ const char *const gf_type_names[GF_TYPE_COUNT] = {"fp32", "fp16", "bf16"};
 
 const char *gf_reduction_name(gf_reduction reduction)
 {
-    static const char *const names[GF_REDUCTION_COUNT] = {"sum", "min", "max", "prod", "avg"};
+    static const char *const names[GF_REDUCTION_COUNT] = {"sum", "min", "max"};
     return NAME_OF(names, reduction, "unknown reduction");
 }

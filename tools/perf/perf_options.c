@@ -34,7 +34,7 @@ static const struct tool_option options[] = {
     {.name = "op", .kind = TOOL_TEXT, .value_out = &given.op, .value_name = "NAME", .given_out = &given.op_given,
      .allowed = "allreduce|broadcast|reduce_scatter|allgather|barrier", .help = "the operation (allreduce)"},
     {.name = "redop", .kind = TOOL_TEXT, .value_out = &given.redop, .value_name = "NAME", .letter = 'o',
-     .given_out = &given.redop_given, .allowed = "sum|min|max|prod|avg", .help = "the reduction of an allreduce (sum)"},
+     .given_out = &given.redop_given, .allowed = "sum|min|max", .help = "the reduction of an allreduce (sum)"},
     {.name = "root", .kind = TOOL_NUMBER, .value_out = &given.root, .value_name = "RANK", .letter = 'r',
      .high = GF_WORLD_MAX - 1, .given_out = &given.root_given, .help = "of a broadcast (0)"},
     {.name = "type", .kind = TOOL_TEXT, .value_out = &given.type, .value_name = "NAME", .letter = 'd',

@@ -22,7 +22,7 @@ const char *perf_type_name(gf_type type)
 
 const char *perf_redop_name(gf_reduction reduction)
 {
-    static const char *const names[GF_REDUCTION_COUNT] = {"sum", "min", "max", "prod", "avg"};
+    static const char *const names[GF_REDUCTION_COUNT] = {"sum", "min", "max"};
     return names[reduction];
 }
 

@@ -18,17 +18,9 @@ static uint32_t pattern_of(const struct perf_values *values)
     return (values->world * (PATTERN - 1) <= 256) ? PATTERN : 2; /* bf16 holds whole numbers up to 256 */
 }
 
-static float value_of(gf_type type, uint32_t bits)
-{
-    if (type == GF_TYPE_F16) return gf_f32_of_f16((uint16_t)bits);
-    return (type == GF_TYPE_BF16) ? gf_f32_of_bf16((uint16_t)bits) : gf_f32_of_bits(bits);
-}
-
-/* What a rank fills in. Factors are 1 and, seldom, 2: products stay exact. */
+/* What a rank fills in. */
 static float input(const struct perf_values *values, uint64_t elem, uint32_t rank)
 {
-    if ((values->operation == GF_OPERATION_ALLREDUCE) && (values->reduction == GF_REDUCTION_PROD))
-        return ((elem + rank) % pattern_of(values) == 0) ? 2 : 1;
     return (float)((elem + rank) % pattern_of(values));
 }
 
@@ -53,12 +45,10 @@ static float reduced(const struct perf_values *values, uint32_t elem)
         switch (values->reduction) {
         case GF_REDUCTION_MIN: result = (value < result) ? value : result; break;
         case GF_REDUCTION_MAX: result = (value > result) ? value : result; break;
-        case GF_REDUCTION_PROD: result *= value; break;
         default: result += value; break;
         }
     }
-    if (values->reduction != GF_REDUCTION_AVG) return result;
-    return value_of(values->type, bits_of(values->type, result)) * (1.0f / (float)values->world);
+    return result;
 }
 
 /* Element i of what must be there is want[i % pattern]; where nothing is added it is what from_rank filled in. */

@@ -10,9 +10,7 @@
 
 static inline float combined(gf_reduction reduction, float a, float b)
 {
-    float product = a * b;
     bool below = (a < b) || ((a == b) && signbit(a));
-    if (reduction == GF_REDUCTION_PROD) return (product == product) ? product : gf_f32_of_bits(NAN_BITS);
     if ((a != a) || (b != b)) return gf_f32_of_bits(NAN_BITS);
     return (below == (reduction == GF_REDUCTION_MIN)) ? a : b;
 }
@@ -42,8 +40,7 @@ static inline __attribute__((always_inline)) void fold_type(gf_reduction reducti
 
 void gf_fold_host(gf_reduction reduction, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count)
 {
-    GF_ASSERT((type < GF_TYPE_COUNT) && (reduction > GF_REDUCTION_SUM) && (reduction < GF_REDUCTION_AVG));
+    GF_ASSERT((type < GF_TYPE_COUNT) && (reduction > GF_REDUCTION_SUM) && (reduction < GF_REDUCTION_COUNT));
     if (reduction == GF_REDUCTION_MIN) fold_type(GF_REDUCTION_MIN, dst, src, type, elem_count);
-    else if (reduction == GF_REDUCTION_MAX) fold_type(GF_REDUCTION_MAX, dst, src, type, elem_count);
-    else fold_type(GF_REDUCTION_PROD, dst, src, type, elem_count);
+    else fold_type(GF_REDUCTION_MAX, dst, src, type, elem_count);
 }
