@@ -72,7 +72,6 @@ struct gf_config {
         uint32_t slice_bytes;   /* 0: 256 KiB, on a GPU 512 */
         uint32_t buffers_active;/* fused buffers on the wire at once; 0: 4 */
         bool deterministic;     /* results do not depend on fusion; refuses algorithms that cannot */
-        bool wire_in_node;      /* ranks of one node, too, add what the wire would hold; with a 16-bit wire alone */
         gf_average average;
         float pre_scale;        /* power of two applied before the wire, its inverse after; 0: 1 */
         uint64_t timeout_ns;    /* an operation without progress ends with GF_ERR_TIMEOUT; 0: 30 s */

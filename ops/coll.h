@@ -76,7 +76,6 @@ struct gf_coll {
     uint32_t size;             /* ranks in the group */
     uint32_t index;            /* this rank in the group */
     gf_type type;
-    gf_type as;                /* of direct, where type is fp32: values and sums are rounded to it (sum_n_as) */
     gf_mem data;               /* [elem_count], in place; memory of the queue's, as staging is */
     uint64_t elem_count;
     /* How values are combined; NULL: ops->sum. Must be commutative; dst = fold(dst, src). */

@@ -77,12 +77,6 @@ struct gf_element_ops {
     gf_status (*sum_n)(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
                        uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base, struct gf_check *check,
                        struct gf_check *sources);
-    /* The same of fp32, where each source's value and each sum is rounded to `as`, fp16 or bf16, and stored as fp32:
-     * the bits of sources that were cast to `as` first. A source's value that this makes infinite counts. NULL on a
-     * device. */
-    gf_status (*sum_n_as)(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
-                          uint32_t src_count, gf_type as, uint64_t elem_count, uint64_t base, struct gf_check *check,
-                          struct gf_check *sources);
     /* dst[i][size_bytes[i]] = src[i] for all i < count, at once: no dst overlaps another range. Addresses and sizes are
      * multiples of 2; the tables are host memory, read during the call. */
     gf_status (*copy_n)(struct gf_queue *queue, const gf_mem *dst, const gf_mem *src, const uint64_t *size_bytes,

@@ -120,15 +120,11 @@ static void run_sum_f16(const struct gf_element_ops *ops)
 }
 
 /* As two ranks of a node add: to where both values lay. */
-static void sum_n_as(const struct gf_element_ops *ops, gf_type as)
+static void run_sum_n(const struct gf_element_ops *ops)
 {
-    const struct gf_element_ops *node = ops;
     const gf_mem both[] = {mem(E), mem(F)};
-    (void)((as == GF_TYPE_F32) ? node->sum_n : node->sum_n_as)(NULL, both, 2, both, 2, as, elem_count, 0, &met, NULL);
+    (void)ops->sum_n(NULL, both, 2, both, 2, GF_TYPE_F32, elem_count, 0, &met, NULL);
 }
-static void run_sum_n(const struct gf_element_ops *ops) { sum_n_as(ops, GF_TYPE_F32); }
-static void run_sum_n_f16(const struct gf_element_ops *ops) { sum_n_as(ops, GF_TYPE_F16); }
-static void run_sum_n_bf16(const struct gf_element_ops *ops) { sum_n_as(ops, GF_TYPE_BF16); }
 
 static const struct bench_case {
     const char *name;
@@ -145,8 +141,6 @@ static const struct bench_case {
     {"sum fp32", run_sum_f32, 12},
     {"sum fp16", run_sum_f16, 6},
     {"sum_n fp32, 2 ranks", run_sum_n, 16},
-    {"sum_n fp32 as fp16", run_sum_n_f16, 16},
-    {"sum_n fp32 as bf16", run_sum_n_bf16, 16},
     {"score", run_score, 4},
     {"norm", run_norm, 4},
     {"accumulate", run_accumulate, 20},

@@ -59,7 +59,6 @@ static void run_check(const struct state_run *run, gf_type wire, gf_path path, b
     char name[96];
     on_host.tensors = is_quick ? small : large;
     on_host.config.exchange.wire = wire;
-    on_host.config.exchange.wire_in_node = run->wire_in_node && (wire != GF_TYPE_F32);
     if (!is_quick) {
         on_host.config.exchange.fuse_bytes = 1u << 20;
         on_host.config.sparse.chunk_elems = 4096;

@@ -103,70 +103,6 @@ TEST(deterministic_sums_do_not_depend_on_fusion_or_slices)
     }
 }
 
-/* ---- the bits of a 16-bit wire inside a node ---- */
-
-static float wired(gf_type type, float value)
-{
-    uint32_t memory = 0;
-    world_put(type, &memory, 0, value);
-    return world_get(type, &memory, 0);
-}
-
-static float uneven(uint32_t rank, uint32_t tensor, uint64_t elem)
-{
-    return (world_value(rank, tensor, elem) + 0.3f) * (1.0f + (float)(elem % 1000) * 0x1.3p-11f);
-}
-
-static void fill_uneven(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
-{
-    const struct gf_tensor *from = &w->ranks[rank].tensors[tensor];
-    for (uint64_t e = 0; e < from->elem_count; e++) world_put(from->type, gradient, e, uneven(rank, tensor, e));
-}
-
-/* The rule, on each element: a value is rounded to the wire's type, the sum of those once more. */
-static void expect_wired(struct world *w, const struct world_setup *setup, float pre)
-{
-    for (uint32_t tensor = 0; tensor < setup->tensor_count; tensor++) {
-        gf_type type = setup->tensors[tensor].type, wire = setup->config.exchange.wire;
-        for (uint64_t e = 0; e < setup->tensors[tensor].elem_count; e++) {
-            float sum = 0, got = world_get(type, world_gradient(w, 0, tensor), e);
-            for (uint32_t rank = 0; rank < setup->world; rank++)
-                sum += wired(wire, wired(type, uneven(rank, tensor, e)) * pre);
-            sum = wired(type, wired(wire, sum) / ((type == GF_TYPE_F32) ? pre : 1.0f));
-            if (sum != got)
-                fail_msg("world %u, tensor %u, element %llu: %a, expected %a", setup->world, tensor,
-                         (unsigned long long)e, (double)got, (double)sum);
-        }
-    }
-}
-
-TEST(the_bits_of_the_wire_can_be_asked_for_inside_a_node)
-{
-    for (uint32_t row = 0; row < 16; row++) {
-        struct world_setup setup = mixed_setup(2 + row / 4);
-        struct world_step step = {.order = WORLD_BACKWARD, .fill = fill_uneven};
-        uint64_t copied, hash;
-        if (row % 3 == 2) setup.tensors = typed, setup.tensor_count = LENGTH(typed);
-        setup.config.exchange.wire = (row % 2 == 0) ? GF_TYPE_F16 : GF_TYPE_BF16;
-        setup.config.exchange.wire_in_node = true;
-        setup.config.exchange.pre_scale = (row % 4 < 2) ? 0 : 4.0f;
-        setup.config.exchange.fuse_bytes = 5000;
-        setup.config.exchange.slice_bytes = 4096;
-        setup.sim.ranks_per_node = setup.world;
-        WORLD_OPEN(w, &setup);
-        world_step_ok(&w, &step);
-        expect_wired(&w, &setup, (row % 4 < 2) ? 1.0f : 4.0f);
-        copied = world_stats(&w, 0).copied_bytes;
-        assert_int_equal(copied == 0, setup.tensors != typed); /* 16 bits to other 16 are cast */
-        hash = world_hash(&w, 0);
-        if (setup.world > 2) continue; /* with messages, more than two ranks round once a hop */
-        setup.config.exchange.algorithm = (row % 4 < 2) ? GF_ALGORITHM_HALVING : GF_ALGORITHM_RING;
-        WORLD_OPEN(other, &setup);
-        world_step_ok(&other, &step);
-        assert_true(world_hash(&other, 0) == hash);
-    }
-}
-
 /* ---- values that are not finite ---- */
 
 struct spoil {
@@ -194,25 +130,33 @@ static void weights_snapshot(struct world *w, uint32_t rank, float *weights_out)
     }
 }
 
-/* A 16-bit wire rounds what leaves the node: among ranks of one the bits are those of an fp32 wire, and a sum beyond fp16
- * is held. */
+/* A 16-bit wire rounds what leaves the node: of one rank alone and among ranks of one node the bits are those of an fp32
+ * wire, and a sum beyond fp16 is held. */
 TEST(inside_a_node_the_gradients_keep_their_type)
 {
-    uint64_t hash = 0;
-    for (uint32_t wire = 0; wire < GF_TYPE_COUNT; wire++) {
-        struct world_setup setup = mixed_setup(3);
-        struct spoil large = {1, 3, 5, 65504.0f, 65504.0f};
-        struct world_step noise = {.fill = world_fill_noise}, step = {.fill = fill_spoilt, .arg = &large};
-        setup.config.exchange.wire = (gf_type)wire;
-        setup.config.exchange.fuse_bytes = 5000;
-        setup.sim.ranks_per_node = 3;
-        WORLD_OPEN(w, &setup);
-        world_step_ok(&w, &noise);
-        if (wire == 0) hash = world_hash(&w, 0);
-        assert_true(world_hash(&w, 0) == hash);
-        world_step_ok(&w, &step);
-        assert_false(gf_step_skipped(w.ranks[0].gf));
-        assert_true(world_get(GF_TYPE_F32, world_gradient(&w, 2, 3), 5) == 3 * 65504.0f);
+    for (uint32_t row = 0; row < 3 * 2; row++) {
+        uint64_t hash = 0;
+        for (uint32_t wire = 0; wire < GF_TYPE_COUNT; wire++) {
+            struct world_setup setup = mixed_setup(1 + row / 2);
+            struct spoil large = {GF_RANK_NONE, 3, 5, 65521.0f, 0};
+            struct world_step noise = {.fill = world_fill_noise}, step = {.fill = fill_spoilt, .arg = &large};
+            if (row % 2 == 1) {
+                setup.tensors = typed;
+                setup.tensor_count = LENGTH(typed);
+                large.tensor = 1;
+            }
+            setup.config.exchange.wire = (gf_type)wire;
+            setup.config.exchange.fuse_bytes = 5000;
+            setup.sim.ranks_per_node = setup.world;
+            WORLD_OPEN(w, &setup);
+            world_step_ok(&w, &noise);
+            if (wire == 0) hash = world_hash(&w, 0);
+            assert_true(world_hash(&w, 0) == hash);
+            world_step_ok(&w, &step);
+            assert_false(gf_step_skipped(w.ranks[0].gf));
+            assert_true(world_get(GF_TYPE_F32, world_gradient(&w, setup.world - 1, large.tensor), 5) ==
+                        65521.0f * (float)setup.world);
+        }
     }
 }
 
@@ -234,9 +178,8 @@ TEST(one_value_that_is_not_finite_is_named_and_no_rank_moves)
         {GF_TYPE_F32, {1, 3, 5, 3e38f, 3e38f}, "tensor 3 \"round\", element 5; every local gradient was finite"},
         {GF_TYPE_BF16, {1, 8, 63, -3e38f, -3e38f}, "tensor 8 \"small\", element 63; every local gradient was finite"},
     };
-    enum { DIRECT_WIRED = GF_ALGORITHM_COUNT };
     static const uint32_t algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING, GF_ALGORITHM_DOUBLING,
-                                          GF_ALGORITHM_TREE, GF_ALGORITHM_SERVER, GF_ALGORITHM_DIRECT, DIRECT_WIRED};
+                                          GF_ALGORITHM_TREE, GF_ALGORITHM_SERVER, GF_ALGORITHM_DIRECT};
     static float before[3][MIXED_ELEMS], after[MIXED_ELEMS];
     for (size_t row = 0; row < LENGTH(cases) * LENGTH(algorithms); row++) {
         const struct spoil_case *c = &cases[row % LENGTH(cases)];
@@ -248,15 +191,6 @@ TEST(one_value_that_is_not_finite_is_named_and_no_rank_moves)
         setup = mixed_setup(3);
         setup.config.exchange.wire = c->wire;
         setup.config.exchange.algorithm = (gf_algorithm)algorithms[row / LENGTH(cases)];
-        if (algorithms[row / LENGTH(cases)] == DIRECT_WIRED) {
-            setup.config.exchange.algorithm = GF_ALGORITHM_DIRECT;
-            setup.config.exchange.wire_in_node = c->wire != GF_TYPE_F32;
-            if (c->wire == GF_TYPE_F16) { /* what is looked at is what is added */
-                setup.config.exchange.pre_scale = 0.5f;
-                spoil.value *= 2;
-                spoil.others *= 2;
-            }
-        }
         if (setup.config.exchange.algorithm == GF_ALGORITHM_DIRECT) setup.sim.ranks_per_node = 3;
         setup.config.exchange.fuse_bytes = 5000;
         setup.config.optimizer.kind = GF_OPTIMIZER_SGD;
@@ -307,19 +241,17 @@ TEST(what_only_the_result_cannot_hold_is_found)
     }
 }
 
-static void loss_scale_follows(bool wired_in_node)
+static void loss_scale_follows(gf_type wire)
 {
     static const struct scale_case {
         bool bad;
         float after;
     } cases[] = {{false, 16}, {false, 32}, {true, 32}, {true, 16}, {true, 16}, {false, 16}, {true, 16},
                  {true, 8},   {true, 8},   {true, 4},  {true, 4}};
-    struct spoil spoil = {.rank = 1, .tensor = 2, .elem = 3, .value = wired_in_node ? 65520.0f : NAN};
+    struct spoil spoil = {.rank = 1, .tensor = 2, .elem = 3, .value = (wire == GF_TYPE_F16) ? 65520.0f : NAN};
     struct world_step good = {.order = WORLD_FORWARD}, bad = {.fill = fill_spoilt, .arg = &spoil};
     struct world_setup setup = mixed_setup(2);
-    setup.sim.ranks_per_node = wired_in_node ? 2 : 0;
-    setup.config.exchange.wire = wired_in_node ? GF_TYPE_F16 : GF_TYPE_F32;
-    setup.config.exchange.wire_in_node = wired_in_node;
+    setup.config.exchange.wire = wire;
     setup.config.loss_scale.enabled = true;
     setup.config.loss_scale.initial = 16;
     setup.config.loss_scale.floor = 4;
@@ -348,8 +280,8 @@ static void loss_scale_follows(bool wired_in_node)
 
 TEST(the_loss_scale_follows_good_and_bad_steps_to_its_floor)
 {
-    loss_scale_follows(false);
-    loss_scale_follows(true);
+    loss_scale_follows(GF_TYPE_F32);
+    loss_scale_follows(GF_TYPE_F16);
 }
 
 TEST(the_loss_scale_falls_to_its_floor_where_a_whole_factor_would_pass_it)

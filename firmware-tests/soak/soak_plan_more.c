@@ -100,12 +100,6 @@ static void draw_quantize(struct soak_plan *plan)
     }
 }
 
-static void draw_wire_in_node(struct soak_plan *plan)
-{
-    struct dice dice = {.state = plan->seed ^ UINT64_C(0x16b1700000000000)};
-    plan->setup.config.exchange.wire_in_node = (plan->setup.config.exchange.wire != GF_TYPE_F32) && percent(&dice, 50);
-}
-
 /* Tensors of one type lie anyhow. */
 static void draw_pool_order(struct soak_plan *plan)
 {
@@ -129,6 +123,5 @@ void soak_plan_draw_more(struct soak_plan *plan)
     draw_leave(plan);
     draw_rules(plan);
     draw_quantize(plan);
-    draw_wire_in_node(plan);
     draw_pool_order(plan);
 }

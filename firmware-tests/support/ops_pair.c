@@ -224,8 +224,6 @@ static void sum_n_case(struct turn *t, gf_type type, uint32_t src_count, uint32_
     }
     small_fill(t);
     SUM_N(sum_n, type);
-    for (gf_type as = GF_TYPE_F16; (as < GF_TYPE_COUNT) && (type == GF_TYPE_F32); as++)
-        if (t->pair->ops->sum_n_as != NULL) SUM_N(sum_n_as, as); /* a device casts */
 }
 
 static void norm_case(struct turn *t, gf_type type)

@@ -12,7 +12,7 @@
 struct state_run {
     const char *name;
     uint32_t world;
-    bool sparse, scaled, nesterov, wire_in_node;
+    bool sparse, scaled, nesterov;
     gf_sparse_momentum momentum;
     gf_average average;
     gf_optimizer optimizer;

@@ -55,7 +55,6 @@ static const struct {
     {"device.ordinal", "auto", "255", "255", "-1", "256", "1.5", NULL},
     {"device.shared", "false", "true", "true", NULL, NULL, "1", NULL},
     {"exchange.wire", "fp32", "\"bf16\"", "bf16", "\"fp8\"", "\"fp321\"", "32", NULL},
-    {"exchange.wire_in_node", "false", "true", "true", NULL, NULL, "16", "exchange:{wire_in_node=true;wire=\"fp16\"};"},
     {"exchange.algorithm", "auto", "\"hierarchy\"", "hierarchy", "\"rin\"", "\"rings\"", "false", NULL},
     {"exchange.fuse_bytes", "4 MiB", "\"1 GiB\"", "1 GiB", "0", "1073741825", "1.5", NULL},
     {"exchange.cut_bytes", "16 MiB", "\"64 GiB\"", "64 GiB", "4095", "68719476737L", "1.5", NULL},

@@ -99,46 +99,6 @@ static void narrowing_rounds_to_nearest_even(const struct gf_element_ops *ops, c
     }
 }
 
-/* A sum of one source; of two and of four, where each is rounded before it is added, to one place and to as many. Far
- * apart lie a NaN that rounding by itself would carry into the sign, and two whose sum alone rounds to infinity. */
-static void sums_of_fp32_round_alike(const struct gf_element_ops *ops, const struct half_kind *k)
-{
-    static const struct { uint32_t from, to; } cases[] = {{1, 1}, {4, 1}, {2, 2}, {4, 4}};
-    static float sums[4][FLOATS_MAX], values[FLOATS_MAX];
-    uint16_t most = (k->type == GF_TYPE_BF16) ? 0x7f7f : 0x7bff;
-    float greatest = (float)half_value(k, most), step = greatest - (float)half_value(k, (uint16_t)(most - 1));
-    gf_mem dst[4], src[4];
-    floats_fill(k);
-    for (uint32_t i = 4099; i < float_count; i += 4099) floats[i] = gf_f32_of_bits(0x7fffffff);
-    for (uint32_t i = 2048; i < float_count - 3; i += 4099)
-        floats[i] = greatest, floats[i + 1] = step / 2, floats[i + 2] = floats[i + 3] = 0;
-    for (uint32_t i = 0; i < float_count; i++) values[i] = (float)rounded(k, (double)floats[i]);
-    for (uint32_t c = 0; c < LENGTH(cases); c++) {
-        uint32_t count = float_count - 4, sources = cases[c].from;
-        struct gf_check check = {0, UINT64_MAX}, of = {0, UINT64_MAX}, want_check = check, want_of = check;
-        for (uint32_t s = 0; s < 4; s++) src[s] = (gf_mem)(uintptr_t)(floats + s), dst[s] = (gf_mem)(uintptr_t)sums[s];
-        (void)ops->sum_n_as(NULL, dst, cases[c].to, src, sources, k->type, count, 0, &check, &of);
-        for (uint32_t d = 1; d < cases[c].to; d++) assert_memory_equal(sums[d], sums[0], count * sizeof(float));
-        for (uint32_t i = 0; i < count; i++) {
-            float sum = values[i], want;
-            for (uint32_t s = 1; s < sources; s++) sum += values[i + s];
-            want = (float)rounded(k, (double)sum);
-            if (isnan(want) ? !isnan(sums[0][i]) : (want != sums[0][i]))
-                fail_msg("%s %s: %u of %a .. became %a, not %a", ops->name, k->name, sources, (double)floats[i],
-                         (double)sums[0][i], (double)want);
-            if (isfinite(want)) continue;
-            if (want_check.bad_count++ == 0) want_check.bad_first = i;
-            for (uint64_t s = 0; s < sources; s++) {
-                if (isfinite(values[i + s])) continue;
-                want_of.bad_count++;
-                if (((s << GF_SOURCE_SHIFT) + i) < want_of.bad_first) want_of.bad_first = (s << GF_SOURCE_SHIFT) + i;
-            }
-        }
-        assert_memory_equal(&check, &want_check, sizeof check);
-        assert_memory_equal(&of, &want_of, sizeof of);
-    }
-}
-
 static void widening_is_exact_and_comes_back(const struct gf_element_ops *ops, const struct half_kind *k)
 {
     for (uint32_t i = 0; i < HALVES; i++) halves[i] = (uint16_t)i;
@@ -187,11 +147,6 @@ static void each_version(void (*check)(const struct gf_element_ops *ops, const s
 TEST(test_narrowing)
 {
     each_version(narrowing_rounds_to_nearest_even);
-}
-
-TEST(test_sums_of_fp32)
-{
-    each_version(sums_of_fp32_round_alike);
 }
 
 TEST(test_widening)

@@ -21,10 +21,11 @@ static inline bool gf_is_in_node(gf_algorithm algorithm)
 }
 
 gf_path gf_path_of(const gf_context *gf);
-/* This algorithm adds buffers up where the device has put them: in reach of the other devices, or of the link. */
+/* This algorithm adds buffers up where the device has put them: in reach of the other devices, or of the link; or there
+ * is nothing to add. */
 static inline bool gf_sums_late(const gf_context *gf, gf_algorithm algorithm)
 {
-    if (!gf->on_device) return false;
+    if (!gf->on_device || (gf->world == 1)) return gf->on_device;
     return gf->ipc.agreed ? (gf_is_in_node(algorithm) || gf->link->reaches_device) : (gf_path_of(gf) == GF_PATH_WIRE);
 }
 static inline bool gf_device_holds(const gf_context *gf, gf_mem data)

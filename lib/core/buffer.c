@@ -98,14 +98,12 @@ const struct gf_op_kind gf_buffer_dense = {
 
 /* What leaves the node, or any rank's device for the host, has the wire's type. Ranks that all reach each other's
  * memory, the host's or the devices', add what the appliance wrote, and none casts all of it there and back; hierarchy
- * casts what it sends. Chunks are packed in any case. The same on all ranks, some of which may have no device. Where
- * the bits of the wire are wanted in the node, the host adds fp32 as if it had been cast; all else is cast. */
+ * casts what it sends. What one rank alone has goes nowhere. Chunks are packed in any case. The same on all ranks, some
+ * of which may have no device. */
 static gf_type buffer_type(const gf_context *gf, const struct gf_buffer *buffer, gf_algorithm algorithm)
 {
     bool on_host = gf->warm.met[GF_MET_DEVICE] == 0;
-    bool in_reach = gf_is_in_node(algorithm) && (on_host || gf->ipc.agreed);
-    if (gf->config.exchange.wire_in_node && (!on_host || (gf->world == 1) || (buffer->type != GF_TYPE_F32)))
-        in_reach = false;
+    bool in_reach = (gf->world == 1) || (gf_is_in_node(algorithm) && (on_host || gf->ipc.agreed));
     return (in_reach && (buffer->chunk_count == 0)) ? (gf_type)buffer->type : gf->config.exchange.wire;
 }
 
@@ -139,7 +137,6 @@ bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
     op->host = gf->wire + at;
     op->coll.data = (!gf->on_device || gf_sums_late(gf, op->algorithm)) ? op->packed : gf->wire + at;
     if (others_look(gf, op)) op->coll.sources = &op->of.buffer.sources;
-    if (gf->config.exchange.wire_in_node && (type != wire)) op->coll.as = wire;
     if (buffer->chunk_count == 0) op->coll.base = buffer->first_elem;
     op->coll.collective = GF_COLL_ALLREDUCE;
     op->coll.type = type;

@@ -36,7 +36,6 @@ struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_opera
     op->coll.fold_keeps = false;
     op->coll.root = 0;
     op->coll.sources = NULL;
-    op->coll.as = GF_TYPE_F32;
     op->coll.base = 0;
     op->state = GF_OP_PACK;
     return op;

@@ -160,8 +160,6 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
                       (config->job.world_max != 0) ? "_max" : "", most);
     if (config->job.ignore_environment && (config->job.world == 0))
         return refuse(error_out, "job.ignore_environment = true: allowed only where job.world is set");
-    if (config->exchange.wire_in_node && (config->exchange.wire == GF_TYPE_F32))
-        return refuse(error_out, "exchange.wire_in_node = true: allowed only with exchange.wire = fp16 or bf16");
     if (config->exchange.deterministic && ((GF_ALGORITHMS_ORDER_FIXED >> algorithm & 1) == 0))
         return refuse(error_out, "exchange.algorithm = %s: its order of adding depends on fusion; with "
                       "exchange.deterministic allowed is any but ring and alltoall", gf_algorithm_name(algorithm));

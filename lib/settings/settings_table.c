@@ -97,8 +97,6 @@ const struct gf_setting gf_settings[] = {
     {.key = "device.shared", BOOL(device.shared), .help = "several ranks on one GPU are meant: no warning"},
 
     {.key = "exchange.wire", NAME(exchange.wire, gf_type_names), AGREES, .help = "type of values on the network"},
-    {.key = "exchange.wire_in_node", BOOL(exchange.wire_in_node), AGREES,
-     .help = "with a 16-bit wire: ranks of one node add what it would hold of their values, too"},
     {.key = "exchange.algorithm", NAME(exchange.algorithm, gf_algorithm_names), AGREES,
      .help = "how gradients are summed; auto: direct where all ranks share memory, hierarchy on nodes of several ranks "
              "each, else by size, see the limits below"},

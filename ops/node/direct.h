@@ -141,11 +141,8 @@ static inline gf_status gf_direct_sum(const struct gf_coll *coll, const gf_mem *
                                       const gf_mem *src, uint64_t first, uint64_t count, struct gf_check *check,
                                       struct gf_check *sources)
 {
-    const struct gf_element_ops *ops = coll->ops;
-    bool rounds = coll->as != GF_TYPE_F32;
-    return (rounds ? ops->sum_n_as : ops->sum_n)(coll->queue, dst, dst_count, src, coll->size,
-                                                 rounds ? coll->as : coll->type, count, coll->base + first, check,
-                                                 sources);
+    return coll->ops->sum_n(coll->queue, dst, dst_count, src, coll->size, coll->type, count,
+                                         coll->base + first, check, sources);
 }
 
 /* Begins an operation: its place, and state of which `small` is set. (memset() takes as long as a line.) */

@@ -17,7 +17,7 @@
  *
  * An element is added in rank order in its node, then as ring or halving does over nodes: with halving the order does
  * not depend on the position. 16-bit data is rounded once in the node, then once a hop; what a 16-bit wire
- * carries of fp32 data is rounded as it leaves the node, and with coll->as each value and each sum in the node too.
+ * carries of fp32 data is rounded as it leaves the node.
  *
  * In device memory SCATTER and GATHER are gf_coll_direct_device, and BETWEEN adds late where the link reads that memory,
  * else on the host. Each phase ends with an event that the CPU waits for, as it moves the network in any case. */

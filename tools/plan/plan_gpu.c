@@ -92,15 +92,6 @@ static gf_status plan_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t 
                                                      check, sources);
 }
 
-static gf_status plan_sum_n_as(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
-                               uint32_t src_count, gf_type as, uint64_t elem_count, uint64_t base,
-                               struct gf_check *check, struct gf_check *sources)
-{
-    if (!sum_n_spend(queue, dst_count, src_count, elem_count * sizeof(float))) return GF_OK;
-    return gf_element_ops_best()->sum_n_as(queue, dst, dst_count, src, src_count, as, elem_count, base,
-                                                        check, sources);
-}
-
 static gf_status plan_check(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
                             struct gf_check *check)
 {
@@ -231,7 +222,7 @@ static gf_status plan_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem 
 /* Of the optimizer only what clips: what gf_update() calls is not planned. */
 const struct gf_element_ops plan_ops = {
     .name = "plan", .cast = plan_cast, .sum = plan_sum, .check = plan_check, .copy = plan_copy,
-    .zero = plan_zero, .sum_n = plan_sum_n, .sum_n_as = plan_sum_n_as, .copy_n = plan_copy_n,
+    .zero = plan_zero, .sum_n = plan_sum_n, .copy_n = plan_copy_n,
     .score = plan_score, .accumulate = plan_accumulate, .cast_chunks = plan_cast_chunks,
     .accumulate_chunks = plan_accumulate_chunks, .zero_chunks = plan_zero_chunks,
     .norm = plan_norm, .quantize = plan_quantize, .dequantize = plan_dequantize,

@@ -1,6 +1,5 @@
 /* dst[0..] = round(src[0] + src[1] + ..). The lines that are stored were loaded just before, in place as a rule:
- * storing them past the cache would save no read, so there is no such version.
- * `as`: GF_TYPE_F32, or what each value of an fp32 source and the sum are rounded to, in registers. */
+ * storing them past the cache would save no read, so there is no such version. */
 #ifndef GF_SUM_N_HOST_H
 #define GF_SUM_N_HOST_H
 #include "ops/element/host/vec.h"
@@ -8,7 +7,7 @@
 struct sum_n_range {
     const gf_mem *dst, *src;
     uint32_t dst_count, src_count;
-    gf_type type, as;
+    gf_type type;
     uint64_t base;
     struct gf_check *check, *sources;
 };
@@ -20,39 +19,27 @@ VEC_FN void sum_n_note(const struct sum_n_range *r, uint64_t i, uint32_t count, 
     if (r->sources == NULL) return;
     for (uint32_t s = 0; s < r->src_count; s++)
         vec_check(r->sources, ((uint64_t)s << GF_SOURCE_SHIFT) + r->base + i, count,
-                  vec_load(r->type, gf_host_at(r->src[s]), i, count), gf_type_overflow(r->as));
+                  vec_load(r->type, gf_host_at(r->src[s]), i, count), gf_type_overflow(GF_TYPE_F32));
 }
 
-/* `limit`: the type that the sum is rounded to. */
-VEC_INLINE void sum_n_look(const struct sum_n_range *r, gf_type limit, uint64_t i, uint32_t count, vec sum)
+VEC_INLINE void sum_n_look(const struct sum_n_range *r, gf_type type, uint64_t i, uint32_t count, vec sum)
 {
-    uint32_t bad = vec_bad(sum, gf_type_overflow(limit));
+    uint32_t bad = vec_bad(sum, gf_type_overflow(type));
     if (count != VEC_ELEMS) bad &= ((uint32_t)1 << count) - 1;
     if (bad != 0) sum_n_note(r, i, count, bad);
 }
 
-VEC_INLINE void sum_n_some(const struct sum_n_range *r, gf_type type, gf_type as, uint64_t i, uint32_t count)
+VEC_INLINE void sum_n_some(const struct sum_n_range *r, gf_type type, uint64_t i, uint32_t count)
 {
-    vec sum = vec_rounded(as, vec_quiet(as, vec_load(type, gf_host_at(r->src[0]), i, count)));
-    for (uint32_t s = 1; s < r->src_count; s++)
-        sum = vec_add(sum, vec_rounded(as, vec_quiet(as, vec_load(type, gf_host_at(r->src[s]), i, count))));
-    sum_n_look(r, (as == GF_TYPE_F32) ? type : as, i, count, sum);
-    sum = vec_rounded(as, sum);
+    vec sum = vec_load(type, gf_host_at(r->src[0]), i, count);
+    for (uint32_t s = 1; s < r->src_count; s++) sum = vec_add(sum, vec_load(type, gf_host_at(r->src[s]), i, count));
+    sum_n_look(r, type, i, count, sum);
     for (uint32_t d = 0; d < r->dst_count; d++) vec_store(type, gf_host_at(r->dst[d]), i, count, sum);
 }
 
-/* Rounded. A NaN, of which rounding to bf16 makes anything, stays in *met. */
-VEC_INLINE vec sum_n_value(gf_type type, gf_type as, const uint8_t *from, uint64_t i, vec *met)
-{
-    vec value = vec_load(type, from, i, VEC_ELEMS);
-    if (as == GF_TYPE_BF16) *met = vec_add(*met, value);
-    return vec_rounded(as, value);
-}
-
 /* Whole vectors of two and of four ranks, as many to as from: addresses in registers; `ranks` is a constant. Returns
- * how many elements it did: all, or those before a value or a sum that is not finite. */
-VEC_INLINE uint64_t sum_n_ranks(const struct sum_n_range *r, gf_type type, gf_type as, uint64_t elem_count,
-                                uint32_t ranks)
+ * how many elements it did: all, or those before a sum that is not finite. */
+VEC_INLINE uint64_t sum_n_ranks(const struct sum_n_range *r, gf_type type, uint64_t elem_count, uint32_t ranks)
 {
     const uint8_t *from[4];
     uint8_t *to[4];
@@ -60,12 +47,10 @@ VEC_INLINE uint64_t sum_n_ranks(const struct sum_n_range *r, gf_type type, gf_ty
 #pragma GCC unroll 4
     for (uint32_t s = 0; s < ranks; s++) from[s] = gf_host_at(r->src[s]), to[s] = gf_host_at(r->dst[s]);
     for (; i < end; i += VEC_ELEMS) {
-        vec met = vec_set(0), sum = sum_n_value(type, as, from[0], i, &met);
+        vec sum = vec_load(type, from[0], i, VEC_ELEMS);
 #pragma GCC unroll 4
-        for (uint32_t s = 1; s < ranks; s++) sum = vec_add(sum, sum_n_value(type, as, from[s], i, &met));
-        if ((as != GF_TYPE_BF16) && (vec_bad(sum, gf_type_overflow((as == GF_TYPE_F32) ? type : as)) != 0)) break;
-        sum = vec_rounded(as, sum);
-        if ((as == GF_TYPE_BF16) && (vec_bad(vec_add(met, sum), __builtin_inff()) != 0)) break;
+        for (uint32_t s = 1; s < ranks; s++) sum = vec_add(sum, vec_load(type, from[s], i, VEC_ELEMS));
+        if (vec_bad(sum, gf_type_overflow(type)) != 0) break;
 #pragma GCC unroll 4
         for (uint32_t s = 0; s < ranks; s++) vec_store(type, to[s], i, VEC_ELEMS, sum);
     }
@@ -73,29 +58,25 @@ VEC_INLINE uint64_t sum_n_ranks(const struct sum_n_range *r, gf_type type, gf_ty
 }
 
 /* The next eight vectors at once: of many ranks' memory each is read in runs of lines, as a CPU reads ahead. False:
- * a value or some sum is not finite, or all of them add up to infinity, and nothing is stored. */
+ * some sum is not finite, and nothing is stored. */
 #define GROUP_VECS 8u
 #define GROUP_ELEMS (GROUP_VECS * VEC_ELEMS)
-VEC_INLINE bool sum_n_group(const struct sum_n_range *r, gf_type type, gf_type as, uint64_t i)
+VEC_INLINE bool sum_n_group(const struct sum_n_range *r, gf_type type, uint64_t i)
 {
     uint32_t bad = 0;
     const uint8_t *from = gf_host_at(r->src[0]);
-    vec sum[GROUP_VECS], met[2] = {vec_set(0), vec_set(0)}; /* each add waits for the one before */
+    vec sum[GROUP_VECS];
 #pragma GCC unroll 8
-    for (uint32_t v = 0; v < GROUP_VECS; v++) sum[v] = sum_n_value(type, as, from, i + v * VEC_ELEMS, &met[v % 2]);
+    for (uint32_t v = 0; v < GROUP_VECS; v++) sum[v] = vec_load(type, from, i + v * VEC_ELEMS, VEC_ELEMS);
     for (uint32_t s = 1; s < r->src_count; s++) {
         from = gf_host_at(r->src[s]);
 #pragma GCC unroll 8
         for (uint32_t v = 0; v < GROUP_VECS; v++)
-            sum[v] = vec_add(sum[v], sum_n_value(type, as, from, i + v * VEC_ELEMS, &met[v % 2]));
+            sum[v] = vec_add(sum[v], vec_load(type, from, i + v * VEC_ELEMS, VEC_ELEMS));
     }
 #pragma GCC unroll 8
-    for (uint32_t v = 0; v < GROUP_VECS; v++) {
-        if (as != GF_TYPE_BF16) bad |= vec_bad(sum[v], gf_type_overflow((as == GF_TYPE_F32) ? type : as));
-        sum[v] = vec_rounded(as, sum[v]);
-        if (as == GF_TYPE_BF16) met[v % 2] = vec_add(met[v % 2], sum[v]);
-    }
-    if ((bad | vec_bad(vec_add(met[0], met[1]), __builtin_inff())) != 0) return false;
+    for (uint32_t v = 0; v < GROUP_VECS; v++) bad |= vec_bad(sum[v], gf_type_overflow(type));
+    if (bad != 0) return false;
     for (uint32_t d = 0; d < r->dst_count; d++) {
         uint8_t *to = gf_host_at(r->dst[d]);
 #pragma GCC unroll 8
@@ -104,17 +85,16 @@ VEC_INLINE bool sum_n_group(const struct sum_n_range *r, gf_type type, gf_type a
     return true;
 }
 
-VEC_INLINE void sum_n_type(const struct sum_n_range *r, gf_type type, gf_type as, uint64_t elem_count)
+VEC_INLINE void sum_n_type(const struct sum_n_range *r, gf_type type, uint64_t elem_count)
 {
     uint32_t ranks = (r->src_count == r->dst_count) ? r->src_count : 0;
-    uint64_t i = (ranks == 2)   ? sum_n_ranks(r, type, as, elem_count, 2)
-                 : (ranks == 4) ? sum_n_ranks(r, type, as, elem_count, 4)
+    uint64_t i = (ranks == 2)   ? sum_n_ranks(r, type, elem_count, 2)
+                 : (ranks == 4) ? sum_n_ranks(r, type, elem_count, 4)
                                 : 0;
     while (i < elem_count) {
         uint64_t left = elem_count - i, end = i + ((left < GROUP_ELEMS) ? left : GROUP_ELEMS);
-        if ((left >= GROUP_ELEMS) && sum_n_group(r, type, as, i)) i = end;
-        for (; i < end; i += VEC_ELEMS)
-            sum_n_some(r, type, as, i, vec_count(end - i));
+        if ((left >= GROUP_ELEMS) && sum_n_group(r, type, i)) i = end;
+        for (; i < end; i += VEC_ELEMS) sum_n_some(r, type, i, vec_count(end - i));
     }
 }
 
@@ -122,27 +102,14 @@ VEC_FN gf_status sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_c
                        uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base, struct gf_check *check,
                        struct gf_check *sources)
 {
-    struct sum_n_range range = {dst, src, dst_count, src_count, type, GF_TYPE_F32, base, check, sources};
+    struct sum_n_range range = {dst, src, dst_count, src_count, type, base, check, sources};
     (void)queue;
     GF_ASSERT((type < GF_TYPE_COUNT) && (src_count > 0) && ((sources == NULL) || (check != NULL)));
     switch (type) {
-    case GF_TYPE_F16: sum_n_type(&range, GF_TYPE_F16, GF_TYPE_F32, elem_count); break;
-    case GF_TYPE_BF16: sum_n_type(&range, GF_TYPE_BF16, GF_TYPE_F32, elem_count); break;
-    default: sum_n_type(&range, GF_TYPE_F32, GF_TYPE_F32, elem_count); break;
+    case GF_TYPE_F16: sum_n_type(&range, GF_TYPE_F16, elem_count); break;
+    case GF_TYPE_BF16: sum_n_type(&range, GF_TYPE_BF16, elem_count); break;
+    default: sum_n_type(&range, GF_TYPE_F32, elem_count); break;
     }
-    return GF_OK;
-}
-
-VEC_FN gf_status sum_n_as(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
-                          uint32_t src_count, gf_type as, uint64_t elem_count, uint64_t base, struct gf_check *check,
-                          struct gf_check *sources)
-{
-    struct sum_n_range range = {dst, src, dst_count, src_count, GF_TYPE_F32, as, base, check, sources};
-    (void)queue;
-    GF_ASSERT(((as == GF_TYPE_F16) || (as == GF_TYPE_BF16)) && (src_count > 0));
-    GF_ASSERT((sources == NULL) || (check != NULL));
-    if (as == GF_TYPE_F16) sum_n_type(&range, GF_TYPE_F32, GF_TYPE_F16, elem_count);
-    else sum_n_type(&range, GF_TYPE_F32, GF_TYPE_BF16, elem_count);
     return GF_OK;
 }
 

@@ -45,13 +45,6 @@ VEC_INLINE __m128i vec_round(gf_type type, vec a)
     return _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256(upper, 1));
 }
 
-VEC_INLINE vec vec_rounded(gf_type type, vec a)
-{
-    if (type == GF_TYPE_F32) return a;
-    if (type == GF_TYPE_F16) return _mm256_cvtph_ps(vec_round(type, a));
-    return _mm256_castsi256_ps(_mm256_and_si256(vec_bf16(a), _mm256_set1_epi32((int)0xffff0000)));
-}
-
 VEC_INLINE void vec_store_whole(gf_type type, uint8_t *dst, vec a)
 {
     if (type == GF_TYPE_F32) {

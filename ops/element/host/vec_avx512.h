@@ -44,13 +44,6 @@ VEC_INLINE __m256i vec_round(gf_type type, vec a)
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(vec_bf16(a), 16));
 }
 
-VEC_INLINE vec vec_rounded(gf_type type, vec a)
-{
-    if (type == GF_TYPE_F32) return a;
-    if (type == GF_TYPE_F16) return _mm512_cvtph_ps(vec_round(type, a));
-    return _mm512_castsi512_ps(_mm512_and_si512(vec_bf16(a), _mm512_set1_epi32((int)0xffff0000)));
-}
-
 VEC_INLINE void vec_store_whole(gf_type type, uint8_t *dst, vec a)
 {
     if (type == GF_TYPE_F32) {

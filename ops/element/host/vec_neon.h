@@ -40,13 +40,6 @@ VEC_INLINE uint16x4_t vec_round(gf_type type, vec a)
     return vshrn_n_u32(vaddq_u32(bits, vaddq_u32(odd, vdupq_n_u32(0x7fff))), 16);
 }
 
-VEC_INLINE vec vec_rounded(gf_type type, vec a)
-{
-    if (type == GF_TYPE_F32) return a;
-    if (type == GF_TYPE_F16) return vcvt_f32_f16(vcvt_f16_f32(a));
-    return vreinterpretq_f32_u32(vshll_n_u16(vec_round(type, a), 16));
-}
-
 VEC_INLINE void vec_store_whole(gf_type type, uint8_t *dst, vec a)
 {
     if (type == GF_TYPE_F32) vst1q_u8(dst, vreinterpretq_u8_f32(a));

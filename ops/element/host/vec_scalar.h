@@ -39,12 +39,6 @@ VEC_INLINE void vec_store_whole(gf_type type, uint8_t *dst, vec a)
     memcpy(dst, &half, sizeof half);
 }
 
-VEC_INLINE vec vec_rounded(gf_type type, vec a)
-{
-    if (type == GF_TYPE_F32) return a;
-    return (type == GF_TYPE_F16) ? gf_f32_of_f16(gf_f16_of_f32(a)) : gf_f32_of_bf16(gf_bf16_of_f32(a));
-}
-
 VEC_INLINE void vec_stream_whole(gf_type type, uint8_t *dst, vec a) { vec_store_whole(type, dst, a); }
 VEC_INLINE void vec_stream_end(void) {}
 
