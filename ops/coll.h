@@ -145,8 +145,6 @@ struct gf_coll_kind {
     void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out);
     void (*need)(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits, struct gf_coll_need *need_out);
     gf_status (*start)(struct gf_coll *coll); /* sets up its part; posts no message. GF_AGAIN: it took its first turn */
-    /* Of kinds for ranks that share memory, or NULL: direct.h. */
-    uint32_t (*spread)(struct gf_link *link, uint32_t lane_ranks, uint32_t own, uint32_t count);
     /* One turn: GF_AGAIN, GF_OK when whole, or an error. Sets moved_ns when something moved, and waits_for. */
     gf_status (*turn)(struct gf_coll *coll, uint64_t now_ns);
     /* It has failed: gives up what is under way beside messages. GF_AGAIN: not all of that has ended, call again. NULL:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# audit.sh ARCHIVE: fails, naming object and symbol, if the library calls an allocator, starts a thread, takes a signal,
+# audit.sh ARCHIVE: fails, naming object and symbol, if the library calls an allocator, starts or moves a thread, takes a signal,
 # writes to stdio, ends the process or maps memory. Exempt are objects named config_*.o (libconfig's side), and
 # log_stderr.o, which only a program that names it links.
 set -u
@@ -7,6 +7,7 @@ set -u
 forbidden='malloc|calloc|realloc|reallocarray|free|aligned_alloc|posix_memalign|memalign|valloc|strdup|strndup|asprintf|vasprintf'
 forbidden="$forbidden|getline|getdelim|fopen|fdopen|opendir|open_memstream|getaddrinfo|gethostbyname"
 forbidden="$forbidden|pthread_create|thrd_create|clone|fork|vfork|signal|sigaction|sigprocmask|pthread_sigmask|raise|kill"
+forbidden="$forbidden|sched_setaffinity|pthread_setaffinity_np|sched_setscheduler|setpriority|nice"
 forbidden="$forbidden|printf|fprintf|vprintf|vfprintf|dprintf|puts|fputs|putchar|fputc|putc|fwrite|perror|stdout|stderr"
 forbidden="$forbidden|__printf_chk|__fprintf_chk|__vfprintf_chk|writev|gf_log_stderr"
 forbidden="$forbidden|exit|_exit|_Exit|quick_exit|abort|atexit|__assert_fail|mmap|mmap64|munmap|mremap|brk|sbrk"

@@ -1,4 +1,4 @@
-/* When a rank that waits yields and when it sleeps: lib/core/idle.h, fed with times; and where it goes. */
+/* When a rank that waits yields and when it sleeps: lib/core/idle.h, fed with times. */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "ops/node/direct.h"
@@ -102,31 +102,6 @@ TEST(no_ban_outlasts_its_cause)
     assert_true(gf_idle_yields(&idling, 1, now_ns + GF_IDLE_BAN_NS));
 }
 
-TEST(the_last_rank_of_a_core_with_two_more_than_another_leaves_it)
-{
-    static const struct {
-        uint64_t cores[6];
-        uint32_t count, own;
-        uint64_t goes;
-    } cases[] = {
-        {{1, 1, 1, 2}, 4, 2, 2}, /* three and one: the third goes, */
-        {{1, 1, 1, 2}, 4, 1, 1}, /* and no other */
-        {{1, 2, 1, 2}, 4, 2, 1},
-        {{1, 1, 2}, 3, 1, 1},
-        {{1, 1, 2, 2, 2, 2}, 6, 5, 1},
-        {{2, 2, 0, 0}, 4, 1, 1}, /* of two nobody knows where they run */
-        {{3, 3, 1, 2}, 4, 1, 3}, /* to a core that has none; it may not use it */
-    };
-    cpu_set_t allowed;
-    CPU_ZERO(&allowed);
-    CPU_SET(0, &allowed);
-    CPU_SET(1, &allowed);
-    for (size_t i = 0; i < LENGTH(cases); i++)
-        assert_int_equal(gf_spread_core(cases[i].cores, cases[i].count, cases[i].own, &allowed), cases[i].goes);
-    CPU_SET(7, &allowed);
-    assert_int_equal(gf_spread_core(cases[6].cores, cases[6].count, cases[6].own, &allowed), 8);
-}
-
 /* ---- gf_wait() on drivers of which the link always has something to say ---- */
 
 static uint32_t arms, flag_arms;
@@ -182,88 +157,15 @@ static const struct gf_link_driver link_driver = {
     .arm = link_arm, .flag_arm = flag_arm, .flag_sleep = flag_sleep};
 static const struct gf_rendezvous_driver control_driver = {.wake_fd = control_fd};
 
-/* Both ranks are where this one is. */
 static uint64_t flags[1 << 13];
-
-static gf_status awaits_neighbour(gf_context *gf, void *arg)
-{
-    uint64_t core = (uint64_t)sched_getcpu() + 1;
-    for (size_t i = 0; i < LENGTH(flags); i++) flags[i] = core;
-    gf->waiting.awaits_core = true;
-    gf->polled.at_ns += 2 * GF_IDLE_SPREAD_NS;
-    return third(gf, arg);
-}
-
-static bool one_core_only; /* the kernel takes no other set */
-static char said[400];
-static uint32_t said_count;
-
-/* In the place of libc's. */
-int sched_setaffinity(pid_t thread, size_t bytes, const cpu_set_t *cores)
-{
-    if (!one_core_only || (CPU_COUNT_S(bytes, cores) == 1))
-        return (int)syscall(SYS_sched_setaffinity, thread, bytes, cores);
-    errno = EINVAL;
-    return -1;
-}
-
-static void log_take(void *user, gf_log_level level, const char *line)
-{
-    (void)snprintf(said, sizeof said, "%s", line);
-    said_count++;
-}
 
 static bool core_unknown;
 
-/* The same. */
+/* In the place of libc's. */
 int sched_getcpu(void)
 {
     unsigned core;
     return (core_unknown || (syscall(SYS_getcpu, &core, NULL, NULL) != 0)) ? -1 : (int)core;
-}
-
-/* Does rank 1 go to another core? */
-static bool leaves_its_core(void)
-{
-    static const struct gf_link_driver driver = {.name = "flags"};
-    struct gf_link link = {.driver = &driver, .region = (void *)flags, .region_bytes = sizeof flags};
-    gf_context *gf = waiter(&link, NULL);
-    bool left = false;
-    gf->config.link.idle = GF_IDLE_AUTO;
-    gf->waiting.oversubscribed = true;
-    gf->world = 2;
-    gf->rank = 1;
-    gf->log.fn = log_take;
-    said_count = 0;
-    for (uint32_t tries = 0, after = 0; (tries < 100) && (after < 3); tries++, after += left) {
-        uint32_t turns = 1;
-        int core = sched_getcpu();
-        assert_int_equal(gf_wait(gf, awaits_neighbour, &turns), GF_OK);
-        left = left || (sched_getcpu() != core);
-    }
-    return left;
-}
-
-TEST(a_rank_that_leaves_a_core_may_run_where_it_might_before)
-{
-    cpu_set_t before, after;
-    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
-    assert_int_equal(leaves_its_core(), CPU_COUNT(&before) > 1);
-    assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
-    assert_true(CPU_EQUAL(&before, &after));
-    assert_int_equal(said_count, 0);
-}
-
-TEST(a_rank_that_may_not_go_back_to_its_cores_says_so_once)
-{
-    cpu_set_t before;
-    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
-    one_core_only = true;
-    bool left = leaves_its_core();
-    one_core_only = false;
-    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
-    assert_int_equal(said_count, left ? 1 : 0);
-    if (left) assert_non_null(strstr(said, "stays on core"));
 }
 
 /* Between a failure and the next epoch nobody polls the link: what it has to say would keep a rank from sleeping. Nor

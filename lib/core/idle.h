@@ -21,14 +21,12 @@
 #define GF_IDLE_SLICES 4u
 #define GF_IDLE_BAN_NS UINT64_C(25000000) /* no yields for so long after the first of them, .. */
 #define GF_IDLE_BAN_MAX_NS UINT64_C(3200000000) /* .. and at most: a slice of 4 ms is lost in so long */
-#define GF_IDLE_SPREAD_NS UINT64_C(1000000) /* between two looks at where all run */
 
 struct gf_idling {
     uint64_t no_yield_ns; /* before, nothing yields */
     uint64_t ban_ns;      /* how long the last ban was */
     uint64_t long_ns;     /* when the last long yield ended, or the ban after it */
     uint32_t slices;      /* long yields in a row */
-    uint64_t spread_ns;   /* the last look at where all run */
 };
 
 /* Yield, in a wait with so many idle polls since something moved? Else sleep. */

@@ -1,9 +1,7 @@
 /* Waiting: poll, and idle between polls without taking a core from a rank that needs it. Nothing else in the library
  * blocks. */
-#include <errno.h>
 #include <poll.h>
 #include <sched.h>
-#include <string.h>
 
 #include "lib/context.h"
 #include "lib/core/accessors.h"
@@ -73,18 +71,6 @@ static void idle_sleep(gf_context *gf)
     else sleep_on_drivers(gf, (what == GF_AWAITED_NEWS) ? SLEEP_NS : QUIET_SLEEP_NS);
 }
 
-/* A rank of this core is awaited, by an algorithm that looks where ranks run. */
-static void spread(gf_context *gf)
-{
-    const struct gf_coll_kind *kind = gf_coll_kinds[gf->nodes.used ? GF_ALGORITHM_HIERARCHY : GF_ALGORITHM_DIRECT];
-    uint32_t count = gf->nodes.used ? gf->nodes.of.local_size : gf->world, stays;
-    if (!gf->waiting.oversubscribed || (gf->polled.at_ns - gf->waiting.idling.spread_ns < GF_IDLE_SPREAD_NS)) return;
-    gf->waiting.idling.spread_ns = gf->polled.at_ns;
-    if ((stays = kind->spread(gf->link, gf->lane_ranks, shared_index(gf), count)) == 0) return;
-    gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: its thread stays on core %u: sched_setaffinity failed: %s (errno %d)",
-                gf->rank, stays - 1, strerror(errno), errno);
-}
-
 /* Returns when the poll before a yield began; 0: nothing yielded. How long that took the next poll tells, which reads
  * the clock anyway: two more looks at it would take a tenth of a yield that comes back at once. */
 static uint64_t idle_auto(gf_context *gf, uint32_t polls)
@@ -93,7 +79,6 @@ static uint64_t idle_auto(gf_context *gf, uint32_t polls)
         idle_sleep(gf);
         return 0;
     }
-    if (gf->waiting.awaits_core) spread(gf);
     (void)sched_yield();
     return gf->polled.at_ns;
 }

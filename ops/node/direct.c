@@ -269,5 +269,4 @@ const struct gf_coll_kind gf_coll_direct = {
     .need = direct_need,
     .start = direct_start,
     .turn = direct_progress,
-    .spread = gf_spread,
 };

@@ -2,8 +2,6 @@
 #ifndef GF_DIRECT_H
 #define GF_DIRECT_H
 
-#include <sched.h>
-
 #include "ops/coll.h"
 #include "ops/ops.h"
 
@@ -193,14 +191,7 @@ gf_status gf_direct_combine(struct gf_coll *coll, uint64_t round, uint64_t first
 gf_status gf_direct_small_start(struct gf_coll *coll); /* the start and the turn of small data */
 gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns);
 
-/* direct_flags.c. Where rank `own` belongs, of ranks that run on these cores (from 1; 0: unknown). The last rank of a
- * core with at least two more than another leaves it. An operation takes as long as the fullest core needs, and the
- * kernel may leave them so for 0.2 s: ranks that yield keep every core busy. */
-uint64_t gf_spread_core(const uint64_t *cores, uint32_t count, uint32_t own, const cpu_set_t *allowed);
-/* Moves this thread, rank `own` of `count` that share memory, to there; its mask stays as it was. 0, or the core (from
- * 1) that it stays on, for errno's reason. */
-uint32_t gf_spread(struct gf_link *link, uint32_t lane_ranks, uint32_t own, uint32_t count);
-/* At the end of opening: one look at each page of each peer's region, some a call, `pages` so far; GF_OK: at all. There
+/* direct_flags.c. At the end of opening: one look at each page of each peer's region, some a call, `pages` so far; GF_OK: at all. There
  * is no other moment at which nobody waits. */
 gf_status gf_direct_touch(struct gf_link *link, const uint32_t *members, uint32_t size, uint64_t *pages);
 /* Ends the sleep of all peers: there is news on the control channel. */

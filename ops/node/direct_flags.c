@@ -7,6 +7,7 @@
  * found by them and is the culprit. */
 #include "ops/node/direct.h"
 
+#include <sched.h>
 #include <stdio.h>
 
 /* Operations take the 2 L slots in the order of the triangular numbers, which come to each of them: no two strides are
@@ -180,35 +181,6 @@ gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns)
     }
     coll->waits_for = GF_RANK_NONE;
     return GF_OK;
-}
-
-uint64_t gf_spread_core(const uint64_t *cores, uint32_t count, uint32_t own, const cpu_set_t *allowed)
-{
-    uint32_t here = 0;
-    for (uint32_t i = 0; i < count; i++) here += (cores[i] == cores[own]);
-    for (uint32_t i = own + 1; i < count; i++)
-        if (cores[i] == cores[own]) return cores[own];
-    for (uint64_t core = 1; core <= CPU_SETSIZE; core++) {
-        uint32_t there = 0;
-        if (!CPU_ISSET(core - 1, allowed)) continue;
-        for (uint32_t i = 0; i < count; i++) there += (cores[i] == core);
-        if (there + 2 <= here) return core;
-    }
-    return cores[own];
-}
-
-uint32_t gf_spread(struct gf_link *link, uint32_t lane_ranks, uint32_t own, uint32_t count)
-{
-    const struct gf_direct shared = {.lane_ranks = lane_ranks};
-    uint64_t cores[GF_DIRECT_RANKS_MAX], core;
-    cpu_set_t allowed, only;
-    for (uint32_t i = 0; i < count; i++) cores[i] = gf_flag_load(link, gf_direct_rank_at(&shared, i));
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 0;
-    if ((core = gf_spread_core(cores, count, own, &allowed)) == cores[own]) return 0;
-    CPU_ZERO(&only);
-    CPU_SET(core - 1, &only);
-    if (sched_setaffinity(0, sizeof only, &only) != 0) return 0;
-    return (sched_setaffinity(0, sizeof allowed, &allowed) == 0) ? 0 : (uint32_t)core;
 }
 
 #define PAGE_BYTES 4096u

@@ -394,5 +394,4 @@ const struct gf_coll_kind gf_coll_hierarchy = {
     .need = hierarchy_need,
     .start = hierarchy_start,
     .turn = hierarchy_progress,
-    .spread = gf_spread,
 };
