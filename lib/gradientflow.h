@@ -26,7 +26,7 @@ extern "C" {
 #endif
 
 #define GF_VERSION_MAJOR 0
-#define GF_VERSION_MINOR 7
+#define GF_VERSION_MINOR 8
 #define GF_VERSION ((GF_VERSION_MAJOR << 16) | GF_VERSION_MINOR)
 
 /* ---- tensors and memory ---- */
@@ -274,7 +274,7 @@ const char *gf_path_name(gf_path path);
 
 struct gf_stats {
     uint32_t size_bytes;          /* in: sizeof(struct gf_stats) of the caller */
-    uint32_t reserved;
+    uint32_t path;                /* gf_path, since this epoch began */
     uint64_t steps;               /* whole, skipped ones included */
     uint64_t steps_skipped;
     uint64_t wire_bytes;          /* payload bytes this rank sent through the link */
@@ -282,45 +282,26 @@ struct gf_stats {
     uint64_t control_bytes;       /* sent on the control channel */
     uint64_t messages;            /* sends posted to the link */
     uint64_t produced_bytes;      /* gradient bytes declared ready, as fp32 */
+    uint64_t copied_bytes;        /* of fused buffers that were packed elsewhere than gradients lie, there and back, and
+                                   * by gf_tensor_copy(): 0 where the appliance writes what travels */
     uint64_t operations;          /* collectives ended */
     uint64_t wait_ns;             /* blocked in gf_step_wait() */
     uint64_t exchange_ns;         /* sum over steps: first post to last completion */
     uint64_t last_wait_ns;        /* of the last step */
     uint64_t last_exchange_ns;
     uint64_t last_wire_bytes;
-    uint64_t foreign_bytes;       /* host memory that foreign libraries took in gf_open(); 0 without .observe */
-    uint64_t reserved_too;        /* 0 */
-    uint32_t slowest_peer;        /* the rank that cost the others most (gf_peer_stats(): late_ns), perhaps this one, the
-                                   * same on all ranks; GF_RANK_NONE before the first step */
-    uint32_t slowest_share_percent;/* share of steps in which it was the last */
-    float loss_scale;
+    uint64_t foreign_bytes;       /* host memory that foreign libraries took in gf_open() */
     uint32_t buffer_count;        /* fused buffers of a dense step */
-    uint64_t slowest_late_ns;     /* of slowest_peer */
-    uint32_t path;                /* gf_path, since this epoch began */
-    uint32_t slowest_link;        /* whose link cost most (gf_peer_stats()), on all ranks; GF_RANK_NONE: none */
-    uint64_t slowest_link_ns;     /* its link_ns */
-    uint32_t slowest_link_other;  /* nobody can tell whether it is this one's: the slow link is between the two */
-    uint32_t slowest_link_share_percent; /* share of steps */
-    uint64_t copied_bytes;        /* of fused buffers that were packed elsewhere than gradients lie, there and back, and
-                                   * by gf_tensor_copy(): 0 where the appliance writes what travels */
+    float loss_scale;
+    /* The rank that cost the others most in this epoch, by the vote of each step, the same on all ranks: it declared its
+     * last tensor last, counted from the vote before; or, where that was longer, it did not poll after it (for 25 ms or
+     * more). GF_RANK_NONE before the first step; how much later than the first it was, in all; share of such steps. */
+    uint32_t slowest_peer;
+    uint32_t slowest_share_percent;
+    uint64_t slowest_late_ns;
 };
 /* Fills what size_bytes has room for. Valid at any time, on failed contexts too. GF_ERR_PARAM: size_bytes. */
 gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out);
-
-/* About one rank of this epoch, since it began; all but wait_ns the same on all ranks, by the vote of each step.
- * steps_last, late_ns: which rank declared its last tensor last, counted from the vote before, and how far after the
- * first; or, where that was longer, which did not poll after it, for how long (25 ms or more). link_steps, link_ns:
- * steps in which messages to or from this rank were the slowest, and what one took more than elsewhere and than
- * lateness accounts for, one a step. wait_ns: what this rank waited for that one; in a ring: its neighbour. */
-struct gf_peer_stats {
-    uint64_t steps_last;
-    uint64_t late_ns;
-    uint64_t wait_ns;
-    uint64_t link_steps;
-    uint64_t link_ns;
-};
-/* GF_ERR_PARAM: rank is not below gf_world(). */
-gf_status gf_peer_stats(const gf_context *gf, uint32_t rank, struct gf_peer_stats *stats_out);
 
 /* One operation, as it was; or one gf_step_wait() that blocked. */
 struct gf_trace_record {

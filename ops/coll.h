@@ -5,7 +5,6 @@
 
 #include "drivers/link.h"
 #include "ops/ops.h"
-#include "ops/coll/timing.h"
 
 /* A new one: its bit and rounds in the algorithms that offer it, one of which is in fallbacks[] of core/choose.c; the
  * switches of node/direct.c and direct_small.c (direct_device.c offers all up to allgather); pairs and values in
@@ -46,9 +45,6 @@ struct gf_coll_msg {
     uint32_t peer;  /* world rank */
     bool active;    /* posted and not yet ended */
     bool verified;   /* its checksum has agreed, or there is none */
-    uint64_t posted_ns; /* of a receive that has not arrived, with coll->timing: when, */
-    uint64_t bytes;     /* its size, else 0, */
-    uint32_t timed;     /* and what its time tells of the link (flow.h) */
     struct gf_coll_sum *sum; /* NULL: without integrity */
 };
 
@@ -101,7 +97,6 @@ struct gf_coll {
         struct gf_direct *direct;
         struct gf_hierarchy *hierarchy;
     } own;
-    struct gf_timing *timing;      /* NULL, or what measures arrivals */
     struct gf_check *check;    /* NULL, or what sums met; indices count from `base` */
     uint64_t base;             /* what check and sources call element 0 of data */
     struct gf_check *sources;  /* NULL, or what direct's sums met before adding, as sum_n() tells: sources are indices,

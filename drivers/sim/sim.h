@@ -37,8 +37,6 @@ struct gf_sim_setup {
     uint64_t latency_ns;       /* a message's time beside its bytes */
     uint64_t jitter_ns;        /* plus uniformly 0..jitter, per message: those of different tags overtake each other */
     double bytes_per_ns;       /* of each rank's port, in and out apart; 0: infinite */
-    uint32_t slow_rank;        /* its port takes so many times as long for each byte, in and out; 0: as the others' */
-    double slow_in, slow_out;
     double node_bytes_per_ns;  /* between ranks of a node; 0: infinite */
     uint64_t node_latency_ns;
     uint64_t message_ns;       /* sender's port busy for each message beside its bytes */

@@ -83,8 +83,6 @@ void sim_message_send(struct sim_rank *self, struct sim_request *request, uint32
         if (sim_chance(sim, sim->setup.drop_rate)) message->fault = GF_SIM_FAULT_DROP;
         else if (sim_chance(sim, sim->setup.duplicate_rate)) message->fault = GF_SIM_FAULT_DUPLICATE;
     }
-    if ((rate > 0.0) && !message->is_node && (self->rank == sim->setup.slow_rank) && (sim->setup.slow_out > 0.0))
-        rate /= sim->setup.slow_out;
     if (rate > 0.0) message->transfer_ns = (uint64_t)((double)message->size_bytes / rate + 0.5);
     uint64_t start_ns = sim_port_take(&port->out_free_ns, gf_sim_free_ns(sim, self->rank),
                                   sim->setup.message_ns + message->transfer_ns);
@@ -257,9 +255,7 @@ static void message_arrive(struct sim_rank *self, struct sim_message *message)
     uint64_t climb = sim_climb_ns(sim, message),
              span_ns = (message->transfer_ns > climb) ? message->transfer_ns : climb;
     uint64_t from_ns = (climb > 0) ? sim_port_take(&self->leaf->in_free_ns, sim->now_ns, climb) : sim->now_ns;
-    uint64_t start_ns = sim_port_take(&port->in_free_ns, from_ns, span_ns);
-    if (!message->is_node && (self->rank == sim->setup.slow_rank) && (sim->setup.slow_in > 0.0))
-        port->in_free_ns = start_ns + (uint64_t)((double)message->transfer_ns * sim->setup.slow_in);
+    (void)sim_port_take(&port->in_free_ns, from_ns, span_ns);
     if (sim->setup.bind_receives) {
         struct sim_request *request = posted_take(self, message);
         if (request != NULL) {

@@ -4,7 +4,7 @@
  *     GF_FAULT_CORRUPT=N     a byte of the N-th message of 1 KiB or more flips on its way, behind its checksum
  *     GF_FAULT_DIE=N         the process kills itself in its N-th call to connect to a rank or to send
  * What has gone wrong is said on stderr as "fault: ..". A rank that ends without an error says whom it waited for:
- * "slowest: rank R, in N % of the steps" or "slowest: link of rank R, ..". */
+ * "slowest: rank R, in N % of the steps". */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -38,25 +38,12 @@ gf_status __wrap_gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handl
     return __real_gf_tensor_ready(gf, tensor, queue);
 }
 
-/* What has cost more: a rank's lateness or a link. */
-static void slowest_print(const struct gf_stats *stats)
-{
-    if (stats->slowest_link_ns <= stats->slowest_late_ns)
-        fprintf(stderr, "slowest: rank %d, in %u %% of the steps\n", (int)stats->slowest_peer,
-                stats->slowest_share_percent);
-    else if (stats->slowest_link_other == GF_RANK_NONE)
-        fprintf(stderr, "slowest: link of rank %u, in %u %% of the steps\n", stats->slowest_link,
-                stats->slowest_link_share_percent);
-    else
-        fprintf(stderr, "slowest: link between ranks %u and %u, in %u %% of the steps\n", stats->slowest_link,
-                stats->slowest_link_other, stats->slowest_link_share_percent);
-}
-
 gf_status __wrap_gf_close(gf_context *gf)
 {
     struct gf_stats stats = {.size_bytes = sizeof stats};
     if ((gf != NULL) && (gf_error_last(gf)->code == GF_OK) && (gf_stats(gf, &stats) == GF_OK))
-        slowest_print(&stats);
+        fprintf(stderr, "slowest: rank %d, in %u %% of the steps\n", (int)stats.slowest_peer,
+                stats.slowest_share_percent);
     return __real_gf_close(gf);
 }
 

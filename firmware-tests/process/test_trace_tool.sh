@@ -116,31 +116,6 @@ check json_has_them [ "$(count '"cat":"checkpoint"' "$scratch/json")" -eq 6 ]
 check svg_has_them [ "$(count 'checkpoint, step' "$scratch/svg")" -ge 4 ]
 check json_has_the_loss_scales [ "$(grep '"loss scale","ph":"C","pid":0' "$scratch/json" | wc -l)" -ge 3 ]
 
-# ---- three ranks of which two wait for each other: all have begun, so it is their link ----
-three() {
-    timeout 60 "$BUILD/gf-run" -n 3 "$BUILD/gf-train" $small --algorithm ring --steps 20 --trace "$scratch/l" \
-        >/dev/null 2>&1
-}
-check three_ranks_train three
-none=4294967295
-# shellcheck disable=SC2016
-linked() { # OTHER..: the rank that rank 0, 1, 2 waited for becomes OTHER, in all records
-    for rank in 0 1 2; do
-        perl -0777 -ne 'BEGIN {$to = shift} my $n = 128 + 48 * unpack("L<", substr $_, 24, 4);
-            for (my $at = $n; $at < length; $at += 64) { substr($_, $at + 56, 4) = pack "L<", $to; } print' \
-            "$1" "$scratch/l.$rank" >"$scratch/m.$rank"
-        shift
-    done
-}
-if command -v perl >/dev/null; then
-    linked 2 $none 0
-    check a_slow_link tell "$scratch/m.0" "$scratch/m.1" "$scratch/m.2"
-    check is_named said '^link +between ranks 0 and 2: [0-9]+ times one waited longest for the other when all had begun'
-    linked $none $none $none
-    check no_slow_link tell "$scratch/m.0" "$scratch/m.1" "$scratch/m.2"
-    check is_not_named [ "$(count '^link' "$scratch/out")" -eq 0 ]
-fi
-
 # ---- what is counted, as Prometheus text ----
 check a_run_with_metrics timeout 60 "$BUILD/gf-run" -n 2 "$BUILD/gf-train" $small --steps 30 --quiet \
     --metrics "$scratch/job.prom"

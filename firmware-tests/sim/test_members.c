@@ -64,7 +64,7 @@ static const struct difference_case {
     struct gf_offer change; /* what is not 0 replaces the field at rank 2 */
     const char *text;
 } differences[] = {
-    {"version", {.version = GF_VERSION + 1}, "library versions differ: 0.7 at rank 0, 0.8 at rank 2"},
+    {"version", {.version = GF_VERSION + 1}, "library versions differ: 0.8 at rank 0, 0.9 at rank 2"},
     {"world", {.world = 5}, "world sizes differ: 4 at rank 0, 5 at rank 2"},
     {"summary", {.config_hash = 12, .summary = "wire=fp16 algorithm=ring slice_bytes=128KiB"},
      "configurations differ: wire is fp32 at rank 0, fp16 at rank 2; slice_bytes is 64KiB at rank 0, 128KiB at rank 2"},

@@ -11,7 +11,6 @@
 
 static struct gf_request fresh;
 static struct gf_stats stats;
-static struct gf_peer_stats peer_stats;
 static struct gf_trace_record record;
 static float floats[64], number;
 
@@ -65,7 +64,6 @@ static int close_context(void)
     X(metric, VALUE, "0000000000", gf_metric(gf, 0)) \
     X(open_poll, STATUS, "PA.....X.S", gf_open_poll(gf)) \
     X(open_wait, STATUS, "P......X.S", gf_open_wait(gf)) \
-    X(peer_stats, STATUS, "P.........", gf_peer_stats(gf, 0, &peer_stats)) \
     X(stats, STATUS, "P.........", (stats.size_bytes = sizeof stats, gf_stats(gf, &stats))) \
     X(trace_read, VALUE, "1111111111", gf_trace_read(gf, &record, 1) <= 1) \
     X(queue_follow, STATUS, "P...S..X.S", gf_queue_follow(gf, 0)) \

@@ -8,7 +8,6 @@
 
 static struct gf_footprint need;
 static struct gf_stats stats;
-static struct gf_peer_stats peer_stats;
 static struct gf_trace_record record;
 static struct gf_request fresh;
 static float floats[64], factor;
@@ -279,8 +278,6 @@ TEST(arguments_of_states_epochs_and_statistics)
     RULE(gf_stats(gf, &stats), 'P', "allowed are");
     stats.size_bytes = offsetof(struct gf_stats, wait_ns); /* an older caller's */
     RULE(gf_stats(gf, &stats), '.', NULL);
-    RULE(gf_peer_stats(gf, 2, &peer_stats), 'P', "rank 2 of 2");
-    RULE(gf_peer_stats(gf, 0, NULL), 'P', "output at");
     RULE(gf_trace_read(gf, NULL, 4), '0', NULL);
     RULE(gf_trace_read(gf, &record, 0), '0', NULL);
     RULE(gf_error_last(gf)->code, '.', NULL); /* all of these were refused, and nothing has failed */

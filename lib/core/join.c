@@ -54,7 +54,7 @@ static void opened(gf_context *gf)
     gf->observed.stats.operations = 0;
     gf->observed.stats.mapped_bytes = 0;
     gf->observed.trace.written = gf->observed.trace.read = gf->observed.trace.next = 0;
-    memset(gf->observed.peers, 0, gf->world * sizeof *gf->observed.peers);
+    memset(gf->observed.late, 0, gf->world * sizeof *gf->observed.late);
     gf_opened_count(gf);
     gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank,
                 gf->world, gf->link->driver->name, gf->tensor_count, gf->buffers.dense_count);

@@ -37,7 +37,7 @@ struct gf_control_parts {
     struct gf_buffer *dense_buffers, *sparse_buffers;
     uint32_t *buffer_pending, *buffer_order;
     struct gf_trace_record *trace;
-    struct gf_peer_stats *peers;
+    struct gf_late *late;
     struct gf_node_words node_words;
     struct gf_coll_msg *msgs;
     char *reqs;                /* of all messages, then of all checksums */

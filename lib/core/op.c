@@ -78,14 +78,6 @@ static void own_set(const gf_context *gf, struct gf_op *op)
     op->own.hierarchy.packed = op->between;
 }
 
-/* In the others the quickest message of a rank may have waited for all others' too. */
-static bool timed(const struct gf_op *op)
-{
-    return (op->operation == GF_OPERATION_STEP) && ((op->algorithm == GF_ALGORITHM_RING) ||
-                                                    (op->algorithm == GF_ALGORITHM_HALVING) ||
-                                                    (op->algorithm == GF_ALGORITHM_HIERARCHY));
-}
-
 /* Packed: the collective starts; GF_AGAIN: that was a turn. Sums of devices are counted by them, others by the host. */
 static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
@@ -98,7 +90,6 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     coll->ops = gf->wire_ops;
     coll->staging = op->staging;
     coll->late = NULL;
-    coll->timing = timed(op) ? &gf->observed.timing : NULL;
     coll->check = op->kind->counts ? &op->summed : NULL;
     op->summed = (struct gf_check){.bad_first = UINT64_MAX};
     own_set(gf, op);
@@ -124,11 +115,10 @@ static void op_trace(gf_context *gf, const struct gf_op *op, gf_status status, u
 }
 
 /* The op waits for another rank than before, or for nobody. */
-static void op_wait(gf_context *gf, struct gf_op *op, uint32_t peer, uint64_t now_ns)
+static void op_wait(struct gf_op *op, uint32_t peer, uint64_t now_ns)
 {
     uint64_t span_ns = now_ns - op->wait_ns;
     if (peer == op->wait_peer) return;
-    if (op->wait_peer != GF_RANK_NONE) gf->observed.peers[op->wait_peer].wait_ns += span_ns;
     if ((op->wait_peer != GF_RANK_NONE) && (span_ns > op->waited_ns)) {
         op->waited_ns = span_ns;
         op->waited_for = op->wait_peer;
@@ -170,10 +160,10 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     if ((status == GF_AGAIN) && (coll->state != GF_COLL_DRAIN)) {
         position->operation = (uint32_t)op->operation; /* another may have ended since this one began */
         position->waits_for = gf_rank_of(gf, coll->waits_for);
-        op_wait(gf, op, position->waits_for, now_ns);
+        op_wait(op, position->waits_for, now_ns);
         return GF_AGAIN;
     }
-    op_wait(gf, op, GF_RANK_NONE, now_ns);
+    op_wait(op, GF_RANK_NONE, now_ns);
     gf->waiting.moved_ns = now_ns;
     gf->observed.stats.mapped_bytes += coll->bytes_mapped;
     coll->bytes_mapped = 0;

@@ -39,8 +39,7 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     gf->buffers.pending = parts->buffer_pending;
     gf->buffers.order = parts->buffer_order;
     gf->observed.trace = (struct gf_trace){.records = parts->trace, .record_max = gf->config.trace_records};
-    gf->observed.peers = parts->peers;
-    gf->observed.timing.arrived = gf_timing_arrived;
+    gf->observed.late = parts->late;
     gf->nodes.words = parts->node_words;
     gf->device.uuids = parts->uuids;
     if (layout->on_device) {

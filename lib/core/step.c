@@ -100,13 +100,8 @@ static void step_end(gf_context *gf, uint64_t now_ns)
     stats->exchange_ns += stats->last_exchange_ns;
     stats->last_wire_bytes = gf->link->sent_bytes - step->wire_before;
     gf->observed.epoch_steps++;
-    gf->observed.peers[step->last_rank].steps_last++;
-    gf->observed.peers[step->last_rank].late_ns += step->late_ns;
-    for (uint32_t e = 0; e < 2; e++) {
-        if (step->link_ends[e] == GF_RANK_NONE) continue;
-        gf->observed.peers[step->link_ends[e]].link_steps++;
-        gf->observed.peers[step->link_ends[e]].link_ns += step->link_ns;
-    }
+    gf->observed.late[step->last_rank].steps++;
+    gf->observed.late[step->last_rank].ns += step->late_ns;
 }
 
 static gf_status step_vote(gf_context *gf, uint64_t now_ns)
@@ -175,7 +170,6 @@ gf_status gf_step_begin(gf_context *gf)
     gf->step = (struct gf_step){.state = GF_STEP_BEGUN, .number = number, .samples = 1, .gradient_scale = 1.0f,
                                 .wire_before = gf->link->sent_bytes};
     for (uint32_t i = 0; i < gf->tensor_count; i++) gf->tensors[i].ready = 0;
-    gf_timing_begin(&gf->observed.timing);
     gf_finite_step(gf);
     status = (gf->step_module != NULL) ? gf->step_module->begin(gf) : GF_AGAIN;
     if (status < 0) return status;
@@ -242,7 +236,7 @@ static gf_status tensors_count_in(gf_context *gf, uint32_t first, uint32_t count
         for (uint32_t b = 0; b < declared->buffer_count; b++) gf->buffers.pending[declared->buffer_first + b]--;
     }
     gf->step.declared += count;
-    if (gf->step.declared == gf->tensor_count) gf->observed.timing.from_ns = gf->step.declared_ns = gf_now(gf);
+    if (gf->step.declared == gf->tensor_count) gf->step.declared_ns = gf_now(gf);
     return gf_step_progress(gf, NULL) < 0 ? gf->error.code : GF_OK;
 }
 

@@ -38,8 +38,6 @@ struct gf_step {
     uint64_t declared_ns;     /* its last tensor was declared */
     uint32_t last_rank;       /* declared its last tensor last, or stood still for longer: so the vote says */
     uint64_t late_ns;         /* for so long it was after the first one; for so long it stood still */
-    uint32_t link_ends[2];    /* whose link was slow, or between whom; GF_RANK_NONE: no link was */
-    uint64_t link_ns;         /* what a message took more there than elsewhere */
     uint64_t samples_all;     /* of all ranks */
     double metrics[GF_METRICS]; /* this rank's; once the step is whole, the sums over all */
     float gradient_scale;     /* what gf_gradient() of a 16-bit tensor is to be multiplied with */

@@ -29,7 +29,7 @@ static void norms_add(uint64_t *into, const uint64_t *from)
 }
 
 #define BIT(word) (1u << (word))
-#define HIGHEST (BIT(GF_VOTE_LAST) | BIT(GF_VOTE_STILL) | BIT(GF_VOTE_LINK) | BIT(GF_VOTE_LINK + 1) | BIT(GF_VOTE_LINK_END))
+#define HIGHEST (BIT(GF_VOTE_LAST) | BIT(GF_VOTE_STILL))
 #define LOWEST (BIT(GF_VOTE_FIRST_BAD) | BIT(GF_VOTE_FIRST_SUM) | BIT(GF_VOTE_FIRST))
 #define RANK_MASK ((1u << GF_VOTE_RANK_BITS) - 1)
 #define WAIT_MASK ((UINT64_C(1) << (64 - GF_VOTE_RANK_BITS)) - 1) /* 26 days */
@@ -69,8 +69,6 @@ static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
         step->last_rank = (uint32_t)(words[GF_VOTE_STILL] & RANK_MASK);
         step->late_ns = words[GF_VOTE_STILL] >> GF_VOTE_RANK_BITS;
     }
-    step->link_ends[0] = step->link_ends[1] = GF_RANK_NONE;
-    gf_link_times_learn(gf);
     if (words[GF_VOTE_BAD] != 0) {
         struct gf_finite_place place = gf_finite_place_of(words[GF_VOTE_FIRST_BAD]);
         gf_log_line(&gf->log, GF_LOG_WARN,
@@ -102,9 +100,7 @@ static void words_put(gf_context *gf)
     words[GF_VOTE_LAST] = (words[GF_VOTE_FIRST] << GF_VOTE_RANK_BITS) | gf->rank;
     words[GF_VOTE_STILL] = ((gf->polled.still_ns & WAIT_MASK) << GF_VOTE_RANK_BITS) | gf->rank;
     gf->polled.still_ns = 0;
-    memset(&words[GF_VOTE_LINK], 0, (GF_VOTE_METRIC - GF_VOTE_LINK) * sizeof words[0]);
     memcpy(&words[GF_VOTE_METRIC], gf->step.metrics, sizeof gf->step.metrics);
-    gf_link_times_tell(gf);
 }
 
 gf_status gf_vote_post(gf_context *gf, uint64_t now_ns)

@@ -16,11 +16,6 @@ enum {
     GF_VOTE_LAST,      /* time from the vote before to a rank's last tensor, above the rank (highest: it was the last) */
     GF_VOTE_FIRST,     /* the same time, without the rank (lowest) */
     GF_VOTE_STILL,     /* how long a rank did not poll though it had nothing to compute, above the rank (highest) */
-    GF_VOTE_LINK,      /* two words: the time for its bytes of the quickest message from a peer, of the peer where that is
-                        * highest, above from whom to whom (highest). Each rank uses one, in half of the steps the other */
-    GF_VOTE_LINK_ALL = GF_VOTE_LINK + 2, /* all these times, above how many ranks have one (sum) */
-    GF_VOTE_LINK_END,  /* as GF_VOTE_LINK of the peer where it is lowest, of ranks that have several, above the rank itself
-                        * (highest): whoever is slow from all sides is at the end of the slow link */
     GF_VOTE_METRIC,    /* [GF_METRICS] gf_step_metric(), each a double (sum) */
     GF_VOTE_WORDS = GF_VOTE_METRIC + GF_METRICS
 };

@@ -60,7 +60,7 @@ static gf_status relink(gf_context *gf)
     gf->warm.state = GF_WARM_BEGIN;
     gf->polled.members_skip = 0;
     gf->change.joiners = gf->change.leavers = 0;
-    memset(gf->observed.peers, 0, gf->world * sizeof *gf->observed.peers);
+    memset(gf->observed.late, 0, gf->world * sizeof *gf->observed.late);
     gf->observed.epoch_steps = 0;
     gf->error = (struct gf_error){.rank = gf->rank, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
     gf->phase = GF_PHASE_JOIN;

@@ -2,7 +2,6 @@
 #ifndef GF_OBSERVED_H
 #define GF_OBSERVED_H
 
-#include "ops/coll/timing.h"
 #include "gradientflow.h"
 
 struct gf_trace {
@@ -11,12 +10,17 @@ struct gf_trace {
     uint64_t written, read;
 };
 
+/* Of a rank, the same on all ranks: in how many steps it was the last by the vote, and by how long in all. */
+struct gf_late {
+    uint64_t steps;
+    uint64_t ns;
+};
+
 struct gf_observed {
     struct gf_trace trace;
     struct gf_stats stats;
-    struct gf_peer_stats *peers; /* [world] of this epoch */
-    uint64_t epoch_steps;        /* whole ones that they count */
-    struct gf_timing timing;     /* of links, in this step */
+    struct gf_late *late; /* [world] of this epoch */
+    uint64_t epoch_steps; /* whole ones that they count */
 };
 
 /* ---- trace.c ---- */
@@ -28,9 +32,5 @@ void gf_trace_wait(gf_context *gf, gf_status status, uint64_t begin_ns, uint64_t
 /* ---- stats.c ---- */
 uint64_t gf_resident_bytes(void); /* host memory of this process that is not shared; 0: unknown */
 void gf_opened_count(gf_context *gf); /* how it has grown since: what foreign libraries took */
-
-/* link_times.c, which link was slow in a step: each rank's times go out with the vote, all learn the same from it. */
-void gf_link_times_tell(gf_context *gf);  /* this rank's, into the words of the vote, all 0 */
-void gf_link_times_learn(gf_context *gf); /* of all ranks, from them: step.link_ends and link_ns */
 
 #endif

@@ -26,7 +26,6 @@ static void messages_begin(struct gf_coll *coll)
     for (uint32_t i = 0; i < need.msg_count; i++) { /* the others were not used since they ended */
         coll->msgs[i].active = false;
         coll->msgs[i].verified = true;
-        coll->msgs[i].bytes = 0;
         if (coll->msgs[i].sum != NULL) coll->msgs[i].sum->active = false;
     }
 }

@@ -162,25 +162,6 @@ static struct gf_flow_at *flow_arrival(struct gf_coll *coll)
     return (coll->late != NULL) ? &coll->own.flow->folded : &coll->own.flow->recv_done;
 }
 
-/* Short ones tell of latency, and a short last slice would be the quickest. */
-static void flow_awaited(const struct gf_coll *coll, struct gf_coll_msg *msg, const struct gf_round *round,
-                         uint64_t count, uint64_t now_ns)
-{
-    msg->bytes = count * gf_coll_elem_bytes(coll);
-    msg->posted_ns = now_ns;
-    msg->timed = 0;
-    if ((msg->bytes >= GF_TIMING_BYTES_MIN) &&
-        ((count >= coll->own.flow->slice_elems / 2) || (count >= round->recv.count / 2)))
-        msg->timed = round->timed;
-}
-
-/* Once a message, however often it is found to have ended. */
-static void flow_arrived(const struct gf_coll *coll, struct gf_coll_msg *msg, uint64_t now_ns)
-{
-    if (msg->bytes != 0) coll->timing->arrived(coll->timing, msg->peer, msg->bytes, msg->timed, msg->posted_ns, now_ns);
-    msg->bytes = 0;
-}
-
 /* Arrivals in order. Folding stops after about a slice, so that a turn stays short while many wait; queueing is short. */
 static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
 {
@@ -192,7 +173,6 @@ static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
         struct flow_slice slice;
         gf_status status = gf_coll_test(coll, slot_of(coll, at, false));
         if (status != GF_OK) return status;
-        if (coll->timing != NULL) flow_arrived(coll, &coll->msgs[slot_of(coll, at, false)], now_ns);
         round = round_at(coll, &flow->known, at->round);
         if (round->fold && (coll->collective != GF_COLL_BARRIER)) {
             slice = flow_slice(flow, &round->recv, at->slice);
@@ -246,8 +226,6 @@ static gf_status flow_post(struct gf_coll *coll, bool is_send, uint64_t now_ns)
         status = gf_coll_post(coll, slot_of(coll, at, is_send), range->peer, at->round * flow->round_slices + at->slice,
                               data, slice.count * elem_bytes, is_send);
         if (status != GF_OK) return status;
-        if (!is_send && (coll->timing != NULL))
-            flow_awaited(coll, &coll->msgs[slot_of(coll, at, false)], &flow->known, slice.count, now_ns);
         flow_next(coll, at, is_send);
         coll->moved_ns = now_ns;
     }

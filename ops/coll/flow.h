@@ -21,9 +21,7 @@ struct gf_range {
 struct gf_round {
     uint32_t number;
     struct gf_range send, recv;
-    bool fold;      /* what arrives is folded into data; else it replaces it */
-    uint32_t timed; /* does its time tell how fast the link is? 1: what comes waits for nobody's messages; 2: only
-                     * for this rank's of the round before, as large: both travel in it; 0: for others' too */
+    bool fold; /* what arrives is folded into data; else it replaces it */
 };
 
 /* A place in the order of messages of one direction: every message before it has been posted, or has ended. */

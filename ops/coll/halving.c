@@ -38,8 +38,6 @@ static void halving_round(const struct gf_coll *coll, uint32_t number, struct gf
         if (is_extra) return;
         round_out->send.peer = round_out->recv.peer = peer;
         round_out->fold = !is_back;
-        if ((turn == 0) && !has_extra && (peer + power >= coll->size)) round_out->timed = 1;
-        if (turn == levels) round_out->timed = 2;
         halving_range(coll, is_back ? coll->index : peer, level + 1, &round_out->send.first, &round_out->send.count);
         halving_range(coll, is_back ? peer : coll->index, level + 1, &round_out->recv.first, &round_out->recv.count);
         if (is_back) round_out->recv.after = before + level; /* which sent this half away */
@@ -49,7 +47,6 @@ static void halving_round(const struct gf_coll *coll, uint32_t number, struct gf
         round_out->recv.peer = coll->index + power;
         round_out->recv.count = has_extra ? coll->elem_count : 0;
         round_out->fold = true;
-        round_out->timed = 1;
     } else {
         round_out->send.peer = coll->index + power;
         round_out->send.count = has_extra ? coll->elem_count : 0;

@@ -22,7 +22,6 @@ static void ring_round(const struct gf_coll *coll, uint32_t number, struct gf_ro
                   &round_out->recv.count);
     round_out->fold = move < coll->size - 1;
     if (number > 0) round_out->send.after = number - 1;
-    round_out->timed = (number == 0) ? 1 : 0;
     /* Allgather overwrites what reduce-scatter sent n-1 rounds before. */
     if (!round_out->fold && (first == 0)) round_out->recv.after = move + 1 - coll->size;
 }

@@ -75,7 +75,6 @@ struct trace_post {
 struct trace_post *trace_posts(const struct trace *trace, uint64_t *count_out);
 /* Where the exchange at posts[at] ends. */
 uint64_t trace_exchange_end(const struct trace_post *posts, uint64_t count, uint64_t at);
-void trace_link_print(const struct trace *trace, const struct trace_post *posts, uint64_t count, FILE *out);
 
 /* ---- trace_summary.c, trace_json.c, trace_svg.c ---- */
 int trace_summary(const struct trace *trace, FILE *out); /* -1: no memory */

@@ -176,7 +176,6 @@ static int late_print(const struct trace *trace, FILE *out)
                            "after the one before it\n",
                       trace->files[most].head.rank, percent(lates[most].times, whole), whole,
                       ms(lates[most].behind_ns, lates[most].times));
-    if (result == 0) trace_link_print(trace, posts, count, out);
     free(posts);
     free(lates);
     return result;

@@ -320,10 +320,6 @@ gf_status train_end(struct train *train)
     result->slowest = end->slowest_peer;
     result->slowest_percent = end->slowest_share_percent;
     result->slowest_seconds = (double)end->slowest_late_ns * 1e-9;
-    result->slow_link = end->slowest_link;
-    result->slow_link_other = end->slowest_link_other;
-    result->slow_link_percent = end->slowest_link_share_percent;
-    result->slow_link_seconds = (double)end->slowest_link_ns * 1e-9;
     result->images = (train->step_count - train->step_first) * train->options->batch;
     result->images_timed = (train->step_count - train->loop_first) * train->options->batch;
     result->wire_bytes = sums[WIRE];

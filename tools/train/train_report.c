@@ -108,18 +108,6 @@ static void bytes_table(const struct report_result *result)
            100.0 * (double)result->mapped_bytes / produced);
 }
 
-/* Only one that costs more than ranks that are late: where all are alike some link is always the slowest by a little.
- * */
-static void slow_link(const struct report_result *result)
-{
-    if ((result->slow_link == GF_RANK_NONE) || (result->slow_link_seconds <= result->slowest_seconds)) return;
-    printf("slow link     ");
-    if (result->slow_link_other == GF_RANK_NONE) printf("of rank %u", result->slow_link);
-    else printf("between ranks %u and %u", result->slow_link, result->slow_link_other);
-    printf(", in %u %% of the steps, %.2f ms a step more than links in the mean\n", result->slow_link_percent,
-           1e3 * result->slow_link_seconds / steps_made(result));
-}
-
 void report_table(const struct report_result *result)
 {
     printf("ranks         %u\n", result->ranks);
@@ -141,7 +129,6 @@ void report_table(const struct report_result *result)
     if ((result->slowest != GF_RANK_NONE) && (result->ranks > 1))
         printf("slowest       rank %u, the last in %u %% of the steps, %.2f ms a step behind the first\n", result->slowest,
                result->slowest_percent, 1e3 * result->slowest_seconds / steps_made(result));
-    slow_link(result);
     bytes_table(result);
     if (result->split != NULL)
         printf("split %-7s %.3f MB a step between the ranks; its weights %.3f MB (W), what enters it %.3f MB (D)\n",
@@ -264,12 +251,6 @@ int report_json(const char *path, const struct report_result *result, char *erro
     json_count(out, "slowest", (result->slowest == GF_RANK_NONE) ? 0 : result->slowest);
     json_count(out, "slowest_percent", result->slowest_percent);
     json_number(out, "slowest_seconds", result->slowest_seconds);
-    if (result->slow_link != GF_RANK_NONE) {
-        json_count(out, "slow_link", result->slow_link);
-        if (result->slow_link_other != GF_RANK_NONE) json_count(out, "slow_link_other", result->slow_link_other);
-        json_count(out, "slow_link_percent", result->slow_link_percent);
-        json_number(out, "slow_link_seconds", result->slow_link_seconds);
-    }
     fprintf(out, "  \"weights_hash\": [");
     for (uint32_t i = 0; i < result->ranks; i++)
         fprintf(out, "%s\"%016llx\"", (i == 0) ? "" : ", ", (unsigned long long)result->weights_hash[i]);

@@ -52,9 +52,6 @@ struct report_result {
     uint32_t slowest;              /* rank that cost the others most; GF_RANK_NONE */
     uint32_t slowest_percent;      /* of the steps in which it was the last */
     double slowest_seconds;        /* all steps */
-    uint32_t slow_link, slow_link_other; /* rank whose link cost most, or the two ends of it; GF_RANK_NONE */
-    uint32_t slow_link_percent;    /* of the steps */
-    double slow_link_seconds;      /* all steps */
     double hidden_share;           /* 1 - time blocked in waits / time of exchanges, over all ranks */
 };
 
