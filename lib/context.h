@@ -102,12 +102,6 @@ struct gf_context {
     struct gf_sparse sparse;
     struct gf_quantized quantized;
     struct gf_change change;
-    /* A state that was saved by more ranks than there are now: whose histories this rank has still to be given. */
-    struct gf_inherit {
-        uint64_t common_hash; /* of that save */
-        uint32_t world;       /* then */
-        uint32_t next;        /* old rank; `world`: none is missing */
-    } inherit;
     struct gf_observed observed;
 };
 

@@ -204,20 +204,18 @@ gf_status gf_heartbeat(gf_context *gf);
 
 /* What a checkpoint must hold: weights, momentum, history, selection, loss scale, step, state_extra; not statistics.
  * Each rank saves its own: history and, with sparse.momentum local, momentum differ from rank to rank. bytes
- * is gf_state_bytes() of who saves, data[bytes] is aligned to 8. All three between steps with no request under way,
+ * is gf_state_bytes() of who saves, data[bytes] is aligned to 8. Both between steps with no request under way,
  * save with each step applied (GF_ERR_STATE). What is corrupt, short, newer, or of other tensors, optimizer or sparse
  * settings, or exchange.quantize, is refused with GF_ERR_DATA, why is logged, and the context is as it was before.
  *
  * At the same world size rank r loads what rank r saved, and the run goes on bitwise as if it had not been interrupted.
- * From m ranks to n: rank r below m loads what rank r saved, then adds those of r+n, r+2n, .. below m, in this order;
- * what waits in the histories is kept, summed (until then gf_step_begin() is refused). A rank from m on loads any one
- * of them and begins with an empty history. All ranks must load one save. With average ranks histories are multiplied
- * by n/m, as their sum will be divided by n; with sum and samples they stay: right where the global batch stays. */
+ * From m ranks to n the run resumes with what is common: rank r below m loads what rank r saved; a rank from m on loads
+ * any one of them and begins with an empty history. What waited in the histories of ranks from n on is dropped, and rank
+ * 0 logs how many values that are. All ranks must load one save. With average ranks histories are multiplied by n/m, as
+ * their sum will be divided by n; with sum and samples they stay: right where the global batch stays. */
 uint64_t gf_state_bytes(const gf_context *gf); /* does not change while the context is open; 0: it is not */
 gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes);
 gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
-/* After gf_state_load(): what a rank that is no more had saved. Only its history and local momentum are added. */
-gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes);
 
 /* The next epoch: one way for a failure, for ranks that come in and that leave. Each rank calls gf_epoch_begin()
  *   - after GF_ERR_PEER, GF_ERR_LINK or GF_ERR_TIMEOUT (gf_shrink()): the survivors go on if they are more than half of

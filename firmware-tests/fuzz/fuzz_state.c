@@ -54,11 +54,7 @@ static void repair(unsigned char *state, bool common)
 static void loaded_check(void)
 {
     struct world_step step = {0};
-    if (gf_state_save(gf, again, state_bytes) == GF_ERR_STATE) { /* it waits for other ranks' histories */
-        if (gf_step_begin(gf) != GF_ERR_STATE) abort();
-        if (gf_state_load(gf, saved, state_bytes) != GF_OK) abort();
-        return;
-    }
+    if (gf_state_save(gf, again, state_bytes) != GF_OK) abort();
     if (gf_state_load(gf, again, state_bytes) != GF_OK) abort();
     world_step_run(&world, &step);
     if (world.ranks[0].status == GF_OK) return;

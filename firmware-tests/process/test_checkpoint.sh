@@ -92,9 +92,10 @@ check a_finished_run_says_that_nothing_is_left finished
 restore
 spoil "$file.1"
 truncate -s -9 "$file.1.before"
-check no_whole_set_is_refused refused "no set of files is whole: $file.1: corrupt" 1
+check no_whole_set_is_refused refused "no set of files is whole: $file.1: corrupt" 2
 check and_the_short_file_is_named said "$file.1.before: shorter than the"
 check what_is_refused_stays cmp -s "$file.0" "$scratch/kept/c.0"
+check one_rank_needs_no_file_of_the_other resume 1
 rm -f "$file.1" "$file.1.before"
 check a_missing_rank_is_refused_on_all_ranks refused "$file.1: no file of this save" 2
 rm -f "$file".*
@@ -128,6 +129,7 @@ for ranks in 3 1; do
     check "resumed_with_$ranks" resume $ranks
     check "resumed_with_${ranks}_in_the_middle" said "resumed at step [1-9]"
     check "resumed_with_${ranks}_ranks_agree" [ -n "$(weights)" ]
+    [ $ranks -eq 3 ] || check what_the_other_rank_held_is_dropped said "of a state of 2 ranks 1 go on: [0-9]* values .* are dropped"
     check "resumed_with_${ranks}_learns" said "test accuracy [78]"
     check "resumed_with_${ranks}_counts_its_own_steps" said \
         "produced .* MB  *$(awk "BEGIN { printf \"%.3f\", $ranks * 0.0314 }") MB"

@@ -70,7 +70,6 @@ static int close_context(void)
     X(state_bytes, VALUE, "0111111110", gf_state_bytes(gf) > 0) \
     X(state_save, STATUS, "PS.SSS.XSS", gf_state_save(gf, rules_state, rules_state_bytes)) \
     X(state_load, STATUS, "PS.SS..XSS", gf_state_load(gf, rules_state, rules_state_bytes)) \
-    X(state_add, STATUS, "PSSSSSSXSS", gf_state_add(gf, rules_state, rules_state_bytes)) \
     X(step_begin, STATUS, "PS.SS..XSS", gf_step_begin(gf)) \
     X(step_metric, STATUS, "PSSS.SSXSS", gf_step_metric(gf, 0, 1.0)) \
     X(step_poll, STATUS, "PSSSA..XSS", gf_step_poll(gf)) \

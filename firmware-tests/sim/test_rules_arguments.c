@@ -261,7 +261,6 @@ TEST(arguments_of_states_epochs_and_statistics)
     RULE(gf_state_load(gf, NULL, rules_state_bytes), 'P', "aligned to 8");
     RULE(gf_state_load(gf, (char *)rules_state + 4, rules_state_bytes), 'P', "aligned to 8");
     RULE(gf_state_load(gf, rules_state, 7), 'D', "7 bytes; a state has");
-    RULE(gf_state_add(gf, rules_state, rules_state_bytes), 'S', "gf_state_load() comes first");
     rules_state[rules_state_bytes / 16] ^= 1;
     RULE(gf_state_load(gf, rules_state, rules_state_bytes), 'D', "the state is corrupt");
     memset(rules_state, 0, sizeof rules_state);

@@ -36,7 +36,7 @@ struct state_save state_save_take(struct world *w);
 void state_save_free(struct state_save *save);
 void state_save_expect_equal(const struct state_save *a, const struct state_save *b);
 bool state_worlds_same(struct world *a, struct world *b); /* what their ranks would save, byte by byte; as many ranks */
-/* Each rank gets what it inherits, as gradientflow.h says. */
+/* Each rank loads as gradientflow.h says. */
 void state_save_load(struct world *w, const struct state_save *save);
 struct gf_state_head state_head_of(const struct state_save *save, uint32_t rank);
 

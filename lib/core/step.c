@@ -162,9 +162,6 @@ gf_status gf_step_begin(gf_context *gf)
     if ((gf->phase != GF_PHASE_READY) || !gf_requests_idle(gf))
         return gf_refuse(gf, GF_ERR_STATE, "gf_step_begin: %s",
                          (gf->phase == GF_PHASE_READY) ? "requests are under way" : "the context is not open");
-    if (gf->inherit.next < gf->inherit.world)
-        return gf_refuse(gf, GF_ERR_STATE, "gf_step_begin: the state of old rank %u of %u was not added (gf_state_add)",
-                         gf->inherit.next, gf->inherit.world);
     if (gf_queue_after(gf, &gf->queue, &gf->pack_queue) < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
     number = gf->step.number + 1;
     gf->step = (struct gf_step){.state = GF_STEP_BEGUN, .number = number, .samples = 1, .gradient_scale = 1.0f,

@@ -150,9 +150,6 @@ gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes)
         return gf_refuse(gf, GF_ERR_STATE, "gf_state_save: step %llu is not applied yet; %s comes first",
                          (unsigned long long)gf->step.number,
                          (gf->optimizer.weight != 0) ? "gf_update()" : "gf_updated()");
-    if (gf->inherit.next < gf->inherit.world)
-        return gf_refuse(gf, GF_ERR_STATE, "gf_state_save: the state of old rank %u of %u was not added",
-                         gf->inherit.next, gf->inherit.world);
     parts = parts_of(gf);
     if ((data == NULL) || (bytes != parts.total))
         return gf_refuse(gf, GF_ERR_PARAM, "gf_state_save: %llu bytes at %p; gf_state_bytes() says %llu",
@@ -279,7 +276,7 @@ static float world_factor(const gf_context *gf, const struct gf_state_head *head
     return (gf->config.exchange.average == GF_AVERAGE_RANKS) ? (float)((double)gf->world / (double)head->world) : 1.0f;
 }
 
-/* What this rank alone holds: pool = factor * from. Factor 1 keeps every bit, 0 is for a rank that inherits nothing. */
+/* What this rank alone holds: pool = factor * from. Factor 1 keeps every bit, 0 is for a rank that was not in the save. */
 static gf_status own_load(gf_context *gf, gf_mem pool, const unsigned char *from, uint64_t count, float factor)
 {
     gf_status status;
@@ -289,28 +286,10 @@ static gf_status own_load(gf_context *gf, gf_mem pool, const unsigned char *from
     return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STATE) : GF_OK;
 }
 
-static gf_status own_add(gf_context *gf, const struct parts *parts, uint32_t p, const unsigned char *data, float factor)
-{
-    const unsigned char *from = data + parts->pools[p].at;
-    gf_mem pool = parts->pools[p].pool;
-    uint64_t all = parts->pools[p].elem_count;
-    uint64_t slice = gf->config.exchange.slice_bytes / sizeof(float);
-    gf_mem scratch = gf->sparse.scratch;
-    for (uint64_t done = 0, count; done < all; done += count) {
-        count = (all - done < slice) ? all - done : slice;
-        gf_status status = gf_pool_write(gf, scratch, from + done * sizeof(float), count * sizeof(float));
-        if (status < 0) return status;
-        if ((gf->ops->cast(&gf->queue, scratch, GF_TYPE_F32, scratch, GF_TYPE_F32, count, factor, 0, NULL) < 0) ||
-            (gf->ops->sum(&gf->queue, pool + done * sizeof(float), scratch, GF_TYPE_F32, count, 0, NULL) < 0))
-            return gf_device_failed(gf, GF_OPERATION_STATE);
-    }
-    return GF_OK;
-}
-
-/* What each rank holds alone is stretched, or not inherited. Blocks of another world or of other buffers were others':
+/* What each rank holds alone is stretched, or empty on one that was not in the save. Blocks of another world or of other buffers were others':
  * what was owed of them is dropped, as at a view change. */
 static gf_status pools_load(gf_context *gf, const struct gf_state_head *head, const struct parts *parts,
-                            const unsigned char *data, bool heir)
+                            const unsigned char *data, bool was_there)
 {
     bool local = (head->flags & GF_STATE_LOCAL) != 0;
     bool same_blocks = (head->world == gf->world) && (head->total_bytes == parts->total) &&
@@ -319,7 +298,7 @@ static gf_status pools_load(gf_context *gf, const struct gf_state_head *head, co
     for (uint32_t p = 0; (p < POOLS) && (status == GF_OK); p++) {
         bool is_own = (p == HISTORY) || ((p == MOMENTUM_SPARSE) && local);
         status = own_load(gf, parts->pools[p].pool, data + parts->pools[p].at, parts->pools[p].elem_count,
-                          !is_own ? 1.0f : heir ? world_factor(gf, head) : 0.0f);
+                          !is_own ? 1.0f : was_there ? world_factor(gf, head) : 0.0f);
     }
     gf_extra_load(gf, data + parts->extra);
     if ((status == GF_OK) && (gf->optimizer.half != 0)) status = gf_half_refresh(gf);
@@ -351,48 +330,30 @@ static void values_load(gf_context *gf, const struct gf_state_head *head, const 
     gf->loss_scale.bad = head->scale_bad;
 }
 
+/* What the ranks hold alone that are in the save and not here. Nothing waits in a history before the first sparse step. */
+static void dropped_log(const gf_context *gf, const struct gf_state_head *head, const struct parts *parts)
+{
+    uint64_t each = has_own(head) ? parts->pools[HISTORY].elem_count : 0;
+    if ((head->flags & GF_STATE_LOCAL) != 0) each += parts->pools[MOMENTUM_SPARSE].elem_count;
+    if ((head->world <= gf->world) || (each == 0)) return;
+    gf_log_line(&gf->log, GF_LOG_WARN,
+                "gf_state_load: of a state of %u ranks %u go on: %llu values that waited in histories are dropped",
+                head->world, gf->world, (unsigned long long)((head->world - gf->world) * each));
+}
+
 gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes)
 {
     gf_status status = state_enter(gf, __func__);
     struct gf_state_head head;
     struct parts parts;
-    bool heir;
+    bool was_there;
     if ((status < 0) || ((status = state_check(gf, __func__, data, bytes, &head, &parts)) < 0)) return status;
-    heir = gf->rank < head.world;
-    if (heir && has_own(&head) && (head.rank != gf->rank))
+    was_there = gf->rank < head.world;
+    if (was_there && has_own(&head) && (head.rank != gf->rank))
         return gf_refuse(gf, GF_ERR_DATA, "%s: the state is of rank %u of %u; rank %u of %u loads that of rank %u",
                          __func__, head.rank, head.world, gf->rank, gf->world, gf->rank);
-    if ((status = pools_load(gf, &head, &parts, data, heir)) < 0) return status;
+    if ((status = pools_load(gf, &head, &parts, data, was_there)) < 0) return status;
     values_load(gf, &head, &parts, data);
-    gf->inherit = (struct gf_inherit){.common_hash = head.common_hash, .world = head.world, .next = head.world};
-    if (heir && has_own(&head) && (head.world - gf->rank > gf->world)) gf->inherit.next = gf->rank + gf->world;
-    return GF_OK;
-}
-
-gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes)
-{
-    gf_status status = state_enter(gf, __func__);
-    struct gf_state_head head;
-    struct parts parts;
-    if (status < 0) return status;
-    if (gf->inherit.world == 0) return gf_refuse(gf, GF_ERR_STATE, "%s: gf_state_load() comes first", __func__);
-    if ((status = state_check(gf, __func__, data, bytes, &head, &parts)) < 0) return status;
-    if (head.common_hash != gf->inherit.common_hash)
-        return gf_refuse(gf, GF_ERR_DATA,
-                         "%s: the state of rank %u, step %llu, is of another save than the one loaded, step %llu: "
-                         "common parts %016llx and %016llx", __func__, head.rank,
-                         (unsigned long long)head.step, (unsigned long long)gf->step.number,
-                         (unsigned long long)head.common_hash, (unsigned long long)gf->inherit.common_hash);
-    if (!has_own(&head)) return GF_OK; /* nothing waits anywhere */
-    if (gf->inherit.next >= gf->inherit.world)
-        return gf_refuse(gf, GF_ERR_STATE, "%s: rank %u of %u inherits nothing more", __func__, gf->rank, gf->world);
-    if (head.rank != gf->inherit.next)
-        return gf_refuse(gf, GF_ERR_DATA, "%s: the state is of rank %u of %u; next is that of rank %u", __func__,
-                         head.rank, head.world, gf->inherit.next);
-    status = own_add(gf, &parts, HISTORY, data, world_factor(gf, &head));
-    if ((status == GF_OK) && ((head.flags & GF_STATE_LOCAL) != 0))
-        status = own_add(gf, &parts, MOMENTUM_SPARSE, data, world_factor(gf, &head));
-    if (status < 0) return status;
-    gf->inherit.next = (head.world - head.rank > gf->world) ? head.rank + gf->world : head.world;
+    if (gf->rank == 0) dropped_log(gf, &head, &parts);
     return GF_OK;
 }

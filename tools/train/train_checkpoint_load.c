@@ -236,47 +236,22 @@ static checkpoint_vote member_take(struct checkpoint *checkpoint, const struct c
     return CHECKPOINT_UNUSABLE;
 }
 
-/* What this rank inherits: old ranks rank, rank + world, ..; one that inherits nothing takes old rank 0's. */
-static uint32_t inherits_first(const struct checkpoint *checkpoint, const struct checkpoint_set *set)
+/* Whose file this rank loads: its own; one that was not in the save takes old rank 0's. */
+static uint32_t old_rank(const struct checkpoint *checkpoint, const struct checkpoint_set *set)
 {
     return (checkpoint->rank < set->world) ? checkpoint->rank : 0;
-}
-
-static uint64_t inherits_step(const struct checkpoint *checkpoint, const struct checkpoint_set *set)
-{
-    return (checkpoint->rank < set->world) ? checkpoint->world : set->world;
-}
-
-static checkpoint_vote set_check(struct checkpoint *checkpoint, const struct checkpoint_set *set)
-{
-    checkpoint_vote worst = CHECKPOINT_WHOLE;
-    for (uint64_t old = inherits_first(checkpoint, set); old < set->world; old += inherits_step(checkpoint, set)) {
-        checkpoint_vote found = member_take(checkpoint, set, (uint32_t)old);
-        if (found > worst) worst = found;
-    }
-    return worst;
 }
 
 static gf_status set_load(struct checkpoint *checkpoint, const struct checkpoint_set *set)
 {
     const unsigned char *state = checkpoint->buffer + sizeof(struct checkpoint_head) + checkpoint->extra_bytes;
-    uint64_t state_bytes = gf_state_bytes(checkpoint->gf), first = inherits_first(checkpoint, set);
-    for (uint64_t old = first; old < set->world; old += inherits_step(checkpoint, set)) {
-        gf_status status = GF_ERR_SYSTEM; /* only this rank saw it */
-        if (member_take(checkpoint, set, (uint32_t)old) != CHECKPOINT_WHOLE) {
-            snprintf(checkpoint->error, sizeof checkpoint->error, "checkpoint changed while it was read");
-            return status;
-        }
-        if (old == first) {
-            status = gf_state_load(checkpoint->gf, state, state_bytes);
-            if (checkpoint->extra_bytes > 0)
-                memcpy(checkpoint->extra, checkpoint->buffer + sizeof(struct checkpoint_head), checkpoint->extra_bytes);
-        } else {
-            status = gf_state_add(checkpoint->gf, state, state_bytes);
-        }
-        if (status < 0) return status;
+    if (member_take(checkpoint, set, old_rank(checkpoint, set)) != CHECKPOINT_WHOLE) {
+        snprintf(checkpoint->error, sizeof checkpoint->error, "checkpoint changed while it was read");
+        return GF_ERR_SYSTEM; /* only this rank saw it */
     }
-    return GF_OK;
+    if (checkpoint->extra_bytes > 0)
+        memcpy(checkpoint->extra, checkpoint->buffer + sizeof(struct checkpoint_head), checkpoint->extra_bytes);
+    return gf_state_load(checkpoint->gf, state, gf_state_bytes(checkpoint->gf));
 }
 
 /* A newer file than the set's is of no use. Left where it is, the next save would put it in the place of the good one. */
@@ -300,7 +275,7 @@ gf_status checkpoint_load(struct checkpoint *checkpoint, uint64_t *step_out)
     for (uint32_t i = 0; (status == GF_OK) && (i < CHECKPOINT_SETS_MAX); i++) {
         uint64_t bad[2] = {0, checkpoint->error[0] != '\0'}; /* ranks that lack a file; that found a foreign one */
         if ((sets[i].world > 0) && (bad[1] == 0)) {
-            checkpoint_vote found = set_check(checkpoint, &sets[i]);
+            checkpoint_vote found = member_take(checkpoint, &sets[i], old_rank(checkpoint, &sets[i]));
             bad[0] = (found == CHECKPOINT_UNUSABLE) ? 1 : 0;
             bad[1] = (found == CHECKPOINT_FOREIGN) ? 1 : 0;
         }
