@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <threads.h>
+#include <time.h>
 
 #include <gradientflow/config.h>
 #include <gradientflow/gradientflow.h>
@@ -151,6 +153,18 @@ static gf_status step(gf_context *gf)
     return GF_OK;
 }
 
+/* It may take as long as a rank takes to start again; a person who looks on is told. */
+static gf_status epoch_await(gf_context *gf)
+{
+    const struct timespec turn = {.tv_nsec = 1000000};
+    gf_status status;
+    for (unsigned turns = 1; (status = gf_epoch_poll(gf)) == GF_AGAIN; turns++) {
+        if (turns % 1000 == 0) fprintf(stderr, "rank %u waits for the other ranks\n", gf_rank(gf));
+        (void)thrd_sleep(&turn, NULL);
+    }
+    return status;
+}
+
 /* A peer is gone: go on without it. One waits to come in or wants to leave: let it. Then all addresses are new. */
 static gf_status epoch_change(gf_context *gf, gf_status status)
 {
@@ -158,7 +172,7 @@ static gf_status epoch_change(gf_context *gf, gf_status status)
         status = gf_epoch_begin(gf, NULL, 0);
     else if ((status == GF_OK) && (gf_epoch_due(gf) > 0)) status = gf_epoch_begin(gf, NULL, 0);
     else return status;
-    if (status == GF_OK) status = gf_epoch_wait(gf);
+    if (status == GF_OK) status = epoch_await(gf);
     if (status == GF_OK) addresses_ask(gf);
     return status;
 }
