@@ -45,6 +45,7 @@ struct gf_link_setup {
     uint32_t local;            /* that place; where nobody knows it, the rank */
     const char *ports;
     bool huge_pages;
+    bool shared_memory;        /* ranks of one node may share the region (drivers/host/node.h) */
     bool one_node;             /* opens nothing that is for a network, as long as network() does not ask for it */
     const char *key_file;      /* of the job, or NULL or empty: who connects over a network proves that it has it */
     bool encryption;           /* tcp between nodes is encrypted; needs the key_file */

@@ -1,0 +1,274 @@
+/* How a node comes and goes. See node_state.h for what lies where. */
+#include "drivers/host/node_state.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+
+struct node_plan gf_node_plan_of(size_t region_bytes, uint32_t slots, uint32_t entries)
+{
+    struct node_plan plan = {.slots = slots, .entries = entries, .ring_words = 16};
+    size_t at = round_up(region_bytes, (size_t)sysconf(_SC_PAGESIZE));
+    while (plan.ring_words < entries) plan.ring_words *= 2;
+    plan.head_at = at;
+    at += sizeof(struct node_head);
+    plan.meet_at = at;
+    at = round_up(at + slots * sizeof(struct node_meet), NODE_LINE_BYTES);
+    plan.bell_at = at;
+    at = round_up(at + slots, NODE_LINE_BYTES);
+    plan.ring_at = at;
+    at += (size_t)slots * plan.ring_words * sizeof(uint32_t);
+    plan.entry_at = at;
+    at += entries * sizeof(struct node_entry);
+    plan.piece_at = at;
+    at += NODE_PIECES * NODE_PIECE_BYTES;
+    plan.bytes = round_up(at, (size_t)sysconf(_SC_PAGESIZE));
+    return plan;
+}
+
+/* Of a rank that shares nothing there is the exchange region alone. */
+static bool shares(const struct gf_link_setup *setup)
+{
+    return setup->shared_memory && (setup->world > 1);
+}
+
+static struct node_plan plan_of(const struct gf_link_setup *setup)
+{
+    uint32_t slots = (setup->world - 1 < NODE_RANKS_MAX) ? setup->world - 1 : NODE_RANKS_MAX;
+    uint64_t entries = (uint64_t)setup->requests_max + NODE_DETACHED_MAX;
+    if (!shares(setup)) return gf_node_plan_of(setup->region_bytes, 0, 0);
+    GF_ASSERT(entries <= NODE_ENTRIES_MAX);
+    return gf_node_plan_of(setup->region_bytes, slots, (uint32_t)entries);
+}
+
+size_t gf_node_bytes(const struct gf_link_setup *setup)
+{
+    return shares(setup) ? plan_of(setup).bytes - setup->region_bytes : 0;
+}
+
+/* One walk measures and hands out: base NULL only counts. */
+static size_t state_lay(const struct node_plan *plan, uint32_t world, struct gf_node *node)
+{
+    unsigned char *base = (unsigned char *)node;
+    size_t at = round_up(sizeof *node, NODE_LINE_BYTES), pairs_at, own_at, next_at, stack_at,
+           detached_at, peers_at;
+    pairs_at = at;
+    at = round_up(at + plan->slots * sizeof(struct node_pair), NODE_LINE_BYTES);
+    own_at = at;
+    at = round_up(at + plan->entries * sizeof(struct node_own), NODE_LINE_BYTES);
+    next_at = at;
+    at += (size_t)plan->slots * plan->entries * sizeof(uint16_t);
+    stack_at = at;
+    at += plan->entries * sizeof(uint16_t);
+    detached_at = at;
+    at += plan->entries * sizeof(uint16_t);
+    peers_at = at;
+    at = round_up(at + world * sizeof(struct node_peer), NODE_LINE_BYTES);
+    if (node == NULL) return at;
+    node->pairs = (struct node_pair *)(void *)(base + pairs_at);
+    node->own = (struct node_own *)(void *)(base + own_at);
+    node->entry_stack = (uint16_t *)(void *)(base + stack_at);
+    node->detached = (uint16_t *)(void *)(base + detached_at);
+    node->peers = (struct node_peer *)(void *)(base + peers_at);
+    for (uint32_t slot = 0; slot < plan->slots; slot++)
+        node->pairs[slot].next =
+            (uint16_t *)(void *)(base + next_at) + (size_t)slot * plan->entries;
+    return at;
+}
+
+size_t gf_node_state_bytes(const struct gf_link_setup *setup)
+{
+    const struct node_plan plan = plan_of(setup);
+    return state_lay(&plan, setup->world, NULL);
+}
+
+gf_status gf_node_fault(struct gf_node *node, gf_status code, uint32_t peer, const char *call,
+                        const char *format, ...)
+{
+    gf_log_level level = (node->link->fault.code == GF_OK) ? GF_LOG_ERROR : GF_LOG_DEBUG;
+    char text[sizeof node->link->fault.text];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    gf_log_line(&node->log, level, "link: %s", text);
+    return gf_fault_set(&node->link->fault, code, peer, call, 0, "%s", text);
+}
+
+/* ---- forked children ---- */
+
+static struct gf_node *opened; /* a process opens and closes them one after another */
+
+/* A child that kept the socket would keep its name, and take what is meant for its parent. What is
+ * mapped may stay. */
+static void forked(void)
+{
+    for (struct gf_node *node = opened; node != NULL; node = node->next_opened) {
+        if (node->socket_fd >= 0) (void)close(node->socket_fd);
+        if (node->memory_fd >= 0) (void)close(node->memory_fd);
+    }
+    opened = NULL;
+}
+
+static void opened_add(struct gf_node *node)
+{
+    static bool watches;
+    if (!watches) watches = pthread_atfork(NULL, NULL, forked) == 0;
+    node->next_opened = opened;
+    __atomic_store_n(&opened, node, __ATOMIC_RELEASE);
+}
+
+static void opened_remove(const struct gf_node *node)
+{
+    struct gf_node **at = &opened;
+    while ((*at != NULL) && (*at != node)) at = &(*at)->next_opened;
+    if (*at != NULL) *at = node->next_opened;
+}
+
+/* ---- peers ---- */
+
+struct node_pair *gf_node_pair_take(struct gf_node *node, uint32_t peer)
+{
+    struct node_pair *pair = node_pair_of(node, peer);
+    if (pair != NULL) return pair;
+    if (node->pair_count == node->plan.slots) return NULL;
+    pair = &node->pairs[node->pair_count++];
+    pair->peer = peer;
+    node->peers[peer].pair = (uint16_t)node->pair_count;
+    return pair;
+}
+
+static void peers_forget(struct gf_node *node)
+{
+    for (uint32_t slot = 0; slot < node->pair_count; slot++) {
+        struct node_pair *pair = &node->pairs[slot];
+        uint16_t *next = pair->next;
+        gf_node_memory_unmap(pair->memory, pair->memory_bytes);
+        memset(next, 0, node->plan.entries * sizeof *next);
+        *pair = (struct node_pair){.next = next};
+    }
+    memset(node->peers, 0, node->world * sizeof *node->peers);
+    node->pair_count = 0;
+    node->pulls = GF_RANK_NONE;
+    node->untold = 0;
+}
+
+/* ---- open, close, reset ---- */
+
+/* Memory, what is told of it, and the socket by which peers get it. */
+static gf_status take(struct gf_node *node)
+{
+    const char *why = NULL;
+    gf_status status;
+    if (node->asked) gf_node_host_look(node);
+    node->shared = node->shares && (node->host != 0);
+    if (node->shares && !node->shared)
+        why = "/proc does not tell this host's boot id and namespaces";
+    if (node->shared && !gf_node_socket_open(node, &why)) node->shared = false;
+    if ((status = gf_node_memory_take(node, &why)) < 0) return status;
+    if (!node->shared) gf_node_socket_close(node);
+    node->link->region = (node->region_bytes > 0) ? node->memory : NULL;
+    node->link->region_bytes = node->region_bytes;
+    node->link->private_bytes = node->shared ? 0 : node->memory_bytes;
+    node->link->node = node->shared ? node->host : node->alone;
+    if (node->shared) gf_node_messages_begin(node);
+    if (why != NULL)
+        gf_log_line(&node->log, GF_LOG_WARN,
+                    "link: rank %u shares no memory with ranks of this host: %s", node->rank, why);
+    return GF_OK;
+}
+
+static void give_back(struct gf_node *node)
+{
+    gf_node_messages_end(node);
+    peers_forget(node);
+    gf_node_socket_close(node);
+}
+
+gf_status gf_node_open(const struct gf_link_setup *setup, void *state, struct gf_link *link,
+                       struct gf_node **node_out)
+{
+    struct gf_node *node = state;
+    gf_status status;
+    GF_ASSERT((uintptr_t)state % NODE_LINE_BYTES == 0);
+    GF_ASSERT((setup->world >= 1) && (setup->world <= GF_WORLD_MAX) &&
+              (setup->rank < setup->world));
+    memset(state, 0, gf_node_state_bytes(setup));
+    node->link = link;
+    node->log = setup->log;
+    node->rank = setup->rank;
+    node->world = setup->world;
+    node->epoch = setup->epoch;
+    node->requests_max = setup->requests_max;
+    node->region_bytes = setup->region_bytes;
+    node->huge_pages = setup->huge_pages;
+    node->asked = setup->shared_memory;
+    node->shares = shares(setup);
+    node->plan = plan_of(setup);
+    node->memory_fd = node->socket_fd = -1;
+    node->pulls = GF_RANK_NONE;
+    (void)state_lay(&node->plan, node->world, node);
+    opened_add(node);
+    if ((status = take(node)) < 0) {
+        gf_node_close(node);
+        return status;
+    }
+    *node_out = node;
+    return GF_OK;
+}
+
+void gf_node_close(struct gf_node *node)
+{
+    if (node == NULL) return;
+    give_back(node);
+    gf_node_memory_give(node);
+    node->link->region = NULL;
+    opened_remove(node); /* last: another thread may fork meanwhile */
+}
+
+void gf_node_drop(struct gf_node *node)
+{
+    gf_node_messages_end(node);
+    peers_forget(node);
+}
+
+/* Where the region stays, all who may still write there are of the new epoch, and none of them
+ * touches a peer's memory between its last message and its own reset() (lib/elastic/epoch.c): what
+ * is zeroed here stays zero until a peer has mapped it again. */
+gf_status gf_node_reset(struct gf_node *node, uint32_t epoch)
+{
+    give_back(node);
+    if (!node->link->region_stays) gf_node_memory_give(node);
+    node->epoch = epoch;
+    node->broken = GF_OK;
+    return take(node);
+}
+
+/* ---- memory of peers ---- */
+
+bool gf_node_has(const struct gf_node *node, uint32_t peer)
+{
+    return (peer < node->world) && (node->peers[peer].state == NODE_PEER_UP);
+}
+
+void *gf_node_map(const struct gf_node *node, uint32_t peer)
+{
+    const struct node_pair *pair;
+    if (peer >= node->world) return NULL;
+    if (peer == node->rank) return (node->region_bytes > 0) ? node->memory : NULL;
+    if (node->peers[peer].state != NODE_PEER_UP) return NULL;
+    pair = node_pair_of(node, peer);
+    return (pair->region_bytes > 0) ? pair->memory : NULL;
+}
+
+void gf_node_flag_store(struct gf_node *node, uint32_t peer, size_t offset_bytes, uint64_t value)
+{
+    unsigned char *memory = gf_node_map(node, peer);
+    GF_ASSERT((memory != NULL) && (offset_bytes % sizeof value == 0) &&
+              (offset_bytes < node->region_bytes));
+    __atomic_store_n((uint64_t *)(void *)(memory + offset_bytes), value, __ATOMIC_RELEASE);
+}

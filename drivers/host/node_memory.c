@@ -1,0 +1,394 @@
+/* The memory of a rank: what this host lets it have, the memfd, its pages, and how a peer maps it.
+ */
+#include "drivers/host/node_state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+/* Nobody may take bytes away that somebody has mapped, nor add any, nor change the seals. */
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+/* Regions of a power of two would put the same block of all ranks at the same place in every cache.
+ */
+#define PAD_PAGES 3u
+
+/* ---- limits of this host ---- */
+
+/* Gives each line of a file of the kernel's to visit(), until that gives false. false: it cannot be
+ * read. */
+static bool lines_visit(const char *path, bool (*visit)(void *arg, char *line), void *arg)
+{
+    char buffer[768];
+    size_t have = 0;
+    ssize_t got = 0;
+    bool more = true;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    while (more && ((got = read(fd, buffer + have, sizeof buffer - 1 - have)) > 0)) {
+        char *line = buffer;
+        char *end;
+        have += (size_t)got;
+        buffer[have] = '\0';
+        while (more && ((end = strchr(line, '\n')) != NULL)) {
+            *end = '\0';
+            more = visit(arg, line);
+            line = end + 1;
+        }
+        have -= (size_t)(line - buffer);
+        if (have == sizeof buffer - 1) have = 0; /* a line longer than the buffer: read on in it */
+        memmove(buffer, line, have);
+    }
+    (void)close(fd);
+    return got >= 0;
+}
+
+/* A number of a file: of the line that begins with `name`. "max" is none. */
+struct number {
+    const char *name;
+    uint64_t value;
+    bool found;
+};
+
+static bool number_look(void *arg, char *line)
+{
+    struct number *number = arg;
+    unsigned long long value;
+    size_t length = strlen(number->name);
+    if ((strncmp(line, number->name, length) != 0) || (sscanf(line + length, "%llu", &value) != 1))
+        return true;
+    number->value = value;
+    number->found = true;
+    return false;
+}
+
+static bool number_read(const char *folder, const char *file, const char *name, uint64_t *value_out)
+{
+    struct number number = {.name = name};
+    char path[400];
+    int length = snprintf(path, sizeof path, "%s/%s", folder, file);
+    if ((length < 0) || ((size_t)length >= sizeof path)) return false;
+    (void)lines_visit(path, number_look, &number);
+    if (number.found) *value_out = number.value;
+    return number.found;
+}
+
+static unsigned long long mib(uint64_t bytes)
+{
+    return (unsigned long long)((bytes + (1u << 20) - 1) >> 20);
+}
+
+/* What is in the way of so many bytes. */
+struct lack {
+    size_t bytes;
+    char *text_out;
+    size_t text_bytes;
+};
+
+static bool folder_lacks(const struct lack *lack, const char *folder, const char *limit_name,
+                         const char *used_name)
+{
+    uint64_t limit;
+    uint64_t used;
+    uint64_t cache = 0;
+    if (!number_read(folder, limit_name, "", &limit) || !number_read(folder, used_name, "", &used))
+        return false;
+    for (int i = 0; i < 2; i++) { /* files that were read: the kernel gives them up */
+        uint64_t bytes;
+        if (number_read(folder, "memory.stat", (i == 0) ? "inactive_file " : "active_file ",
+                        &bytes))
+            cache += bytes;
+    }
+    used -= (cache < used) ? cache : used;
+    if (limit >= used + lack->bytes) return false;
+    (void)snprintf(lack->text_out, lack->text_bytes,
+                   "its control group has %llu of %llu MiB of memory in use (%.80s/%s), "
+                   "%llu more are needed",
+                   mib(used), mib(limit), folder, limit_name, mib(lack->bytes));
+    return true;
+}
+
+/* This process's group and all that it lies in have a limit each. */
+static bool group_lacks(const struct lack *lack, const char *root, const char *group,
+                        const char *limit_name, const char *used_name)
+{
+    char folder[320];
+    int length = snprintf(folder, sizeof folder, "%s%s", root, group);
+    if ((length < 0) || ((size_t)length >= sizeof folder)) return false;
+    for (;;) {
+        char *slash;
+        if (folder_lacks(lack, folder, limit_name, used_name)) return true;
+        slash = strrchr(folder, '/');
+        if ((slash == NULL) || ((size_t)(slash - folder) < strlen(root))) return false;
+        *slash = '\0';
+    }
+}
+
+/* Version 2 has one line "0::/group", version 1 one for each controller, "4:memory:/group". */
+static bool group_look(void *arg, char *line)
+{
+    const struct lack *lack = arg;
+    char *controllers = strchr(line, ':');
+    char *group = (controllers == NULL) ? NULL : strchr(controllers + 1, ':');
+    if (group == NULL) return true;
+    *group++ = '\0';
+    if (controllers[1] == '\0')
+        return !group_lacks(lack, "/sys/fs/cgroup", group, "memory.max", "memory.current");
+    if (strcmp(controllers + 1, "memory") != 0) return true;
+    return !group_lacks(lack, "/sys/fs/cgroup/memory", group, "memory.limit_in_bytes",
+                        "memory.usage_in_bytes");
+}
+
+char *gf_node_limits_text(size_t bytes, char *text_out, size_t text_bytes)
+{
+    const uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+    struct lack lack = {bytes, text_out, text_bytes};
+    struct rlimit limit;
+    uint64_t value;
+    text_out[0] = '\0';
+    if ((getrlimit(RLIMIT_FSIZE, &limit) == 0) && (limit.rlim_cur < bytes)) {
+        (void)snprintf(
+            text_out, text_bytes,
+            "a file may have %llu KiB here (ulimit -f); shared memory is one, of %llu KiB",
+            (unsigned long long)limit.rlim_cur / 1024, (unsigned long long)(bytes + 1023) / 1024);
+        return text_out;
+    }
+    if ((getrlimit(RLIMIT_AS, &limit) == 0) && (limit.rlim_cur != RLIM_INFINITY) &&
+        number_read("/proc/self", "statm", "", &value) &&
+        (limit.rlim_cur < value * page_bytes + bytes)) {
+        (void)snprintf(
+            text_out, text_bytes,
+            "this process may map %llu MiB (ulimit -v) and has %llu; %llu more are needed",
+            mib(limit.rlim_cur), mib(value * page_bytes), mib(bytes));
+        return text_out;
+    }
+    (void)lines_visit("/proc/self/cgroup", group_look, &lack);
+    if (text_out[0] != '\0') return text_out;
+    if (number_read("/proc", "meminfo", "MemAvailable:", &value) && (value * 1024 < bytes))
+        (void)snprintf(text_out, text_bytes,
+                       "this host has %llu MiB of memory available, %llu are needed",
+                       mib(value * 1024), mib(bytes));
+    return text_out;
+}
+
+/* ---- the memory ---- */
+
+static size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+
+static gf_status no_room(struct gf_node *node, size_t bytes, const char *call, int code)
+{
+    char limits[200];
+    if (gf_node_limits_text(bytes, limits, sizeof limits)[0] != '\0')
+        return gf_node_fault(node, GF_ERR_SYSTEM, GF_RANK_NONE, call,
+                             "an exchange region of %zu bytes: %.140s", bytes, limits);
+    return gf_node_fault(node, GF_ERR_SYSTEM, GF_RANK_NONE, call,
+                         "an exchange region of %zu bytes: %s: %s", bytes, call, strerror(code));
+}
+
+/* A memfd of at least so many bytes that all are there: -1 where there is none. Pages are taken by
+ * their owner, which is on the right NUMA node, and by fallocate(), which says that they are
+ * lacking: the first store would end the process. */
+static int memfd_take(size_t *bytes, unsigned flags, bool reserve)
+{
+    struct stat at;
+    int fd =
+        memfd_create("gradientflow", flags | MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    int code;
+    if ((fd < 0) && (errno == EINVAL))
+        fd = memfd_create("gradientflow", flags | MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) return -1;
+    if (((flags & MFD_HUGETLB) != 0) && (fstat(fd, &at) == 0))
+        *bytes = round_up(*bytes, (size_t)at.st_blksize);
+    if ((ftruncate(fd, (off_t)*bytes) == 0) &&
+        (!reserve || (fallocate(fd, 0, 0, (off_t)*bytes) == 0)) &&
+        (fcntl(fd, F_ADD_SEALS, SEALS) == 0))
+        return fd;
+    code = errno;
+    (void)close(fd);
+    errno = code;
+    return -1;
+}
+
+static unsigned char *fd_map(int fd, size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return (memory == MAP_FAILED) ? NULL : memory;
+}
+
+/* Transparent huge pages come with the first touch of advised memory, so there fallocate() would
+ * take small ones. */
+static bool populate(unsigned char *memory, size_t bytes)
+{
+    if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0) return true;
+    return errno == EINVAL; /* an older kernel: fallocate() then */
+}
+
+static bool huge_take(struct gf_node *node, size_t bytes)
+{
+    size_t huge_bytes = bytes;
+    int fd = memfd_take(&huge_bytes, MFD_HUGETLB, true);
+    unsigned char *memory = (fd < 0) ? NULL : fd_map(fd, huge_bytes);
+    if ((memory == NULL) && (fd >= 0)) (void)close(fd);
+    if (memory == NULL) return false;
+    node->memory_fd = fd;
+    node->memory = memory;
+    node->memory_bytes = huge_bytes;
+    return true;
+}
+
+/* GF_AGAIN: this host has none that can be shared. */
+static gf_status shared_take(struct gf_node *node, size_t bytes, const char **why_out)
+{
+    unsigned char *memory;
+    int fd;
+    if (node->huge_pages && huge_take(node, bytes)) return GF_OK;
+    fd = memfd_take(&bytes, 0, !node->huge_pages);
+    if ((fd < 0) && ((errno == ENOSYS) || (errno == EPERM) || (errno == EACCES))) {
+        *why_out = "memfd_create() is refused";
+        return GF_AGAIN;
+    }
+    if (fd < 0) return no_room(node, bytes, "fallocate", errno);
+    memory = fd_map(fd, bytes);
+    if (memory != NULL) {
+        node->memory_fd = fd;
+        node->memory = memory;
+        node->memory_bytes = bytes;
+        if (!node->huge_pages) return GF_OK;
+        (void)madvise(memory, bytes, MADV_HUGEPAGE);
+        if (populate(memory, bytes) && (fallocate(fd, 0, 0, (off_t)bytes) == 0)) return GF_OK;
+        return no_room(node, bytes, "madvise", errno);
+    }
+    (void)no_room(node, bytes, "mmap", errno);
+    (void)close(fd);
+    return GF_ERR_SYSTEM;
+}
+
+static gf_status private_take(struct gf_node *node, size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return no_room(node, bytes, "mmap", errno);
+    node->memory = memory;
+    node->memory_bytes = bytes;
+    if (node->huge_pages) (void)madvise(memory, bytes, MADV_HUGEPAGE);
+    return GF_OK;
+}
+
+gf_status gf_node_memory_take(struct gf_node *node, const char **why_out)
+{
+    const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    char text[200];
+    size_t bytes;
+    gf_status status = GF_AGAIN;
+    if ((node->memory != NULL) && (node->shared == (node->memory_fd >= 0))) {
+        memset(node->memory, 0, node->memory_bytes);
+        return GF_OK;
+    }
+    gf_node_memory_give(node);
+    if (node->plan.bytes == 0) return GF_OK;
+    if (node->plan.bytes > SIZE_MAX / 4) return no_room(node, node->plan.bytes, "mmap", ENOMEM);
+    bytes = node->plan.bytes + PAD_PAGES * page_bytes;
+    if (gf_node_limits_text(bytes, text, sizeof text)[0] != '\0')
+        return no_room(node, bytes, "getrlimit", ENOMEM);
+    if (node->shared) status = shared_take(node, bytes, why_out);
+    if (status == GF_AGAIN) {
+        node->shared = false;
+        status = private_take(node, bytes);
+    }
+    if (status < 0) return status;
+    if (madvise(node->memory, node->memory_bytes, MADV_POPULATE_WRITE) != 0)
+        memset(node->memory, 0, node->memory_bytes); /* no faults later */
+    if (node->huge_pages)
+        gf_log_line(&node->log, GF_LOG_INFO,
+                    "link: huge pages were asked for, the exchange region has %s",
+                    gf_node_pages_text(node->memory, text, sizeof text));
+    return GF_OK;
+}
+
+void gf_node_memory_unmap(unsigned char *memory, size_t bytes)
+{
+    if (memory != NULL) (void)munmap(memory, bytes);
+}
+
+void gf_node_memory_give(struct gf_node *node)
+{
+    gf_node_memory_unmap(node->memory, node->memory_bytes);
+    if (node->memory_fd >= 0) (void)close(node->memory_fd);
+    node->memory = NULL;
+    node->memory_bytes = 0;
+    node->memory_fd = -1;
+}
+
+unsigned char *gf_node_memory_map(const struct node_offer *offer, int fd, const char **why_out)
+{
+    const struct node_plan plan =
+        gf_node_plan_of(offer->region_bytes, offer->slots, offer->entries);
+    struct stat at;
+    unsigned char *memory;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if ((seals < 0) || ((seals & SEALS) != SEALS) || (fstat(fd, &at) != 0) || (at.st_size < 0) ||
+        ((uint64_t)at.st_size != offer->memory_bytes)) {
+        *why_out = "what came is not the memory that was offered";
+        return NULL;
+    }
+    memory = fd_map(fd, offer->memory_bytes);
+    if (memory == NULL) {
+        *why_out = (errno == ENOMEM)
+                       ? "its memory cannot be mapped: Cannot allocate memory (ulimit -v?)"
+                       : "its memory cannot be mapped";
+        return NULL;
+    }
+    if (__atomic_load_n(&node_head_of(memory, &plan)->canary, __ATOMIC_ACQUIRE) == offer->canary)
+        return memory;
+    gf_node_memory_unmap(memory, offer->memory_bytes);
+    *why_out = "what came is not the memory that was offered (its canary is another)";
+    return NULL;
+}
+
+/* ---- what pages the kernel really gave for a mapping ---- */
+
+struct pages {
+    unsigned long base;
+    bool inside; /* between the header of our mapping and the next one */
+    unsigned long page_kib;
+    unsigned long huge_kib;
+};
+
+static bool line_look(void *arg, char *line)
+{
+    struct pages *pages = arg;
+    unsigned long first = 0;
+    unsigned long last = 0;
+    unsigned long kib = 0;
+    if (sscanf(line, "%lx-%lx ", &first, &last) == 2) {
+        pages->inside = (first <= pages->base) && (pages->base < last);
+    } else if (pages->inside) {
+        if (sscanf(line, "KernelPageSize: %lu kB", &kib) == 1) pages->page_kib = kib;
+        else if (sscanf(line, "AnonHugePages: %lu kB", &kib) == 1) pages->huge_kib += kib;
+        else if (sscanf(line, "ShmemPmdMapped: %lu kB", &kib) == 1) pages->huge_kib += kib;
+    }
+    return true;
+}
+
+char *gf_node_pages_text(const void *base, char *text_out, size_t text_bytes)
+{
+    struct pages pages = {.base = (unsigned long)(uintptr_t)base};
+    (void)snprintf(text_out, text_bytes, "pages of unknown size");
+    (void)lines_visit("/proc/self/smaps", line_look, &pages);
+    if (pages.page_kib != 0)
+        (void)snprintf(text_out, text_bytes,
+                       "pages of %lu KiB, and %lu KiB of it in transparent huge pages",
+                       pages.page_kib, pages.huge_kib);
+    return text_out;
+}

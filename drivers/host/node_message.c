@@ -1,0 +1,630 @@
+/* Messages of a node.
+ *
+ * A send takes an entry of this rank's table and announces it to the receiver, who reads the bytes
+ * where they lie and marks the entry as taken. Where they lie:
+ *
+ *     up to NODE_INLINE_BYTES     in the entry itself
+ *     up to a piece, if there are   in a piece: the send has ended once they are there
+ *     more, of the exchange region  where they are: the receiver copies them, and the send ends then
+ *     more, of other memory         in a few pieces at a time, filled by the sender and emptied by
+ *                                   the receiver
+ *
+ * No message waits for another: a receiver takes announcements in the order in which they were
+ * made, and puts those that nobody has asked for aside. Pieces are given to messages that nobody
+ * has asked for only while half of them are free.
+ *
+ * Who writes what, and in which order. The sender fills its entry, then stores the word of the
+ * ring, then the bell, both with release; the receiver takes the bell by an exchange, reads the
+ * word with acquire and then the entry. The exchange takes the last value in the bell's order of
+ * changes: a bell that is rung after it stays, one before it makes the word visible. The receiver
+ * stores TAKEN with release after its last read; the sender, who sees it with acquire, may use the
+ * entry, its pieces and the message's memory again. A sender that gives a message up before stores
+ * `revoked`, then a fence, then goes on, perhaps to other stores into that memory; the receiver
+ * looks at `revoked` after its copy and a fence. If it has read any of those stores it sees the
+ * word too, and the message never was. */
+#include "drivers/host/node_state.h"
+
+#include <string.h>
+
+enum req_state {
+    REQ_ENDED = 1,
+    REQ_SEND, /* in node.sends, or in node.streams */
+    REQ_STREAM,
+    REQ_POSTED,  /* in pair.posted */
+    REQ_PULLING, /* in node.pulling */
+    REQ_LOOSE    /* a receive that is in no list: from one to the next */
+};
+
+#define ENTRY_NONE UINT32_MAX
+
+/* ---- lists ---- */
+
+static void list_add(struct node_list *list, struct gf_node_req *req)
+{
+    req->next = NULL;
+    req->previous = list->last;
+    if (list->last != NULL) list->last->next = req;
+    else list->first = req;
+    list->last = req;
+}
+
+static void list_remove(struct node_list *list, struct gf_node_req *req)
+{
+    if (req->next != NULL) req->next->previous = req->previous;
+    else list->last = req->previous;
+    if (req->previous != NULL) req->previous->next = req->next;
+    else list->first = req->next;
+}
+
+static void req_begin(struct gf_node *node, struct gf_node_req *req, struct node_list *list,
+                      enum req_state state)
+{
+    req->answer = GF_AGAIN;
+    req->state = state;
+    req->done_bytes = 0;
+    list_add(list, req);
+    node->requests_under_way++;
+}
+
+static void req_end(struct gf_node *node, struct node_list *list, struct gf_node_req *req,
+                    gf_status answer)
+{
+    GF_ASSERT((req->answer == GF_AGAIN) && (node->requests_under_way > 0));
+    list_remove(list, req);
+    node->requests_under_way--;
+    req->answer = answer;
+    req->state = REQ_ENDED;
+}
+
+/* A peer's memory says what cannot be. */
+static gf_status damaged(struct gf_node *node, const struct node_pair *pair, const char *what)
+{
+    if (node->broken == GF_OK)
+        node->broken = gf_node_fault(node, GF_ERR_LINK, pair->peer, "progress",
+                                     "the memory that rank %u shares with rank %u is damaged: %s",
+                                     pair->peer, node->rank, what);
+    return node->broken;
+}
+
+/* A store for the peer, before this, and its announcement that it sleeps: one of the two sees the
+ * other's. */
+static void told(struct gf_node *node, const struct node_pair *pair)
+{
+    node_fence();
+    gf_node_wake(node, pair);
+}
+
+/* ---- this rank's table ---- */
+
+static struct node_entry *own_entry(const struct gf_node *node, uint32_t entry)
+{
+    return node_entry_of(node->memory, &node->plan, entry);
+}
+
+static void entry_give(struct gf_node *node, uint32_t entry)
+{
+    struct node_own *own = &node->own[entry];
+    while (own->piece_count > 0)
+        node->piece_stack[node->free_pieces++] = own->pieces[--own->piece_count];
+    own->req = NULL;
+    node->entry_stack[node->free_entries++] = (uint16_t)entry;
+}
+
+/* Looks at some of the detached ones: has the receiver taken them? */
+static void detached_look(struct gf_node *node, uint32_t looks)
+{
+    while ((looks-- > 0) && (node->detached_count > 0)) {
+        uint32_t entry;
+        if (node->detached_look >= node->detached_count) node->detached_look = 0;
+        entry = node->detached[node->detached_look];
+        if (__atomic_load_n(&own_entry(node, entry)->state, __ATOMIC_ACQUIRE) == NODE_ENTRY_TAKEN) {
+            node->detached[node->detached_look] = node->detached[--node->detached_count];
+            entry_give(node, entry);
+        } else {
+            node->detached_look++;
+        }
+    }
+}
+
+static void detach(struct gf_node *node, uint32_t entry)
+{
+    node->own[entry].req = NULL;
+    node->detached[node->detached_count++] = (uint16_t)entry;
+}
+
+static uint32_t entry_take(struct gf_node *node)
+{
+    if ((node->free_entries < NODE_DETACHED_MAX / 2) || (node->free_pieces < NODE_PIECES / 2))
+        detached_look(node, 4);
+    if (node->free_entries == 0) detached_look(node, node->detached_count);
+    return (node->free_entries == 0) ? ENTRY_NONE : node->entry_stack[--node->free_entries];
+}
+
+static uint32_t piece_take(struct gf_node *node, uint32_t entry)
+{
+    struct node_own *own = &node->own[entry];
+    uint16_t piece = node->piece_stack[--node->free_pieces];
+    own->pieces[own->piece_count++] = piece;
+    return piece;
+}
+
+/* Has the receiver taken it? Ends the request then, and says so. */
+static bool send_look(struct gf_node *node, struct gf_node_req *req)
+{
+    if (__atomic_load_n(&own_entry(node, req->entry)->state, __ATOMIC_ACQUIRE) != NODE_ENTRY_TAKEN)
+        return false;
+    entry_give(node, req->entry);
+    req_end(node, (req->state == REQ_STREAM) ? &node->streams : &node->sends, req, GF_OK);
+    return true;
+}
+
+static void sends_look(struct gf_node *node)
+{
+    for (struct gf_node_req *req = node->sends.first, *next; req != NULL; req = next) {
+        next = req->next;
+        (void)send_look(node, req);
+    }
+}
+
+/* ---- sending ---- */
+
+static bool in_region(const struct gf_node *node, const void *data, size_t size_bytes,
+                      uint64_t *where_out)
+{
+    uintptr_t at = (uintptr_t)data - (uintptr_t)node->memory; /* huge where it lies before */
+    if ((at >= node->region_bytes) || (size_bytes > node->region_bytes - at)) return false;
+    *where_out = at;
+    return true;
+}
+
+static void announce(struct gf_node *node, struct node_pair *pair, uint32_t entry)
+{
+    uint32_t *ring = node_ring_of(pair->memory, &pair->plan, pair->slot);
+    uint32_t lap = ((pair->pushed / pair->plan.ring_words) & 1) ^ 1;
+    __atomic_store_n(&ring[pair->pushed % pair->plan.ring_words], (entry << 1) | lap,
+                     __ATOMIC_RELEASE);
+    pair->pushed++;
+    __atomic_store_n(node_bell_of(pair->memory, &pair->plan, pair->slot), 1, __ATOMIC_RELEASE);
+    told(node, pair);
+}
+
+/* Fills pieces that the receiver has emptied; GF_OK: some. */
+static gf_status stream_fill(struct gf_node *node, struct gf_node_req *req)
+{
+    struct node_entry *entry = own_entry(node, req->entry);
+    struct node_own *own = &node->own[req->entry];
+    const struct node_pair *pair = node_pair_of(node, req->peer);
+    uint64_t taken = __atomic_load_n(&entry->taken_bytes, __ATOMIC_ACQUIRE);
+    bool wanted = __atomic_load_n(&entry->state, __ATOMIC_RELAXED) != NODE_ENTRY_ANNOUNCED;
+    gf_status status = GF_AGAIN;
+    if (taken > req->done_bytes) return damaged(node, pair, "more was taken than was there");
+    while (req->done_bytes < req->size_bytes) {
+        size_t left = req->size_bytes - req->done_bytes;
+        size_t bytes = (left < NODE_PIECE_BYTES) ? left : NODE_PIECE_BYTES;
+        uint32_t turn = (uint32_t)(req->done_bytes / NODE_PIECE_BYTES % NODE_STREAM_PIECES);
+        if (req->done_bytes - taken > (NODE_STREAM_PIECES - 1) * NODE_PIECE_BYTES) break;
+        if (turn >= own->piece_count) {
+            detached_look(node, 4);
+            if (node->free_pieces <= (wanted ? 0 : NODE_PIECES / 2)) break;
+            entry->stream.pieces[turn] = piece_take(node, req->entry);
+        }
+        memcpy(node->memory + node_piece_at(&node->plan, own->pieces[turn]),
+               req->data + req->done_bytes, bytes);
+        req->done_bytes += bytes;
+        __atomic_store_n(&entry->stream.filled_bytes, req->done_bytes, __ATOMIC_RELEASE);
+        status = GF_OK;
+    }
+    return status;
+}
+
+gf_status gf_node_send_post(struct gf_node *node, uint32_t to, uint64_t tag, const void *data,
+                            size_t size_bytes, struct gf_node_req *req)
+{
+    struct node_pair *pair = node_pair_of(node, to);
+    struct node_entry *entry;
+    uint32_t index;
+    bool may_detach;
+    GF_ASSERT((pair != NULL) && (pair->memory != NULL));
+    if (node->requests_under_way >= node->requests_max) sends_look(node);
+    if (node->requests_under_way >= node->requests_max) return GF_AGAIN;
+    if ((index = entry_take(node)) == ENTRY_NONE)
+        return GF_AGAIN; /* many were cancelled, and nobody has looked at them */
+    may_detach = node->detached_count < NODE_DETACHED_MAX;
+    entry = own_entry(node, index);
+    entry->tag = tag;
+    entry->size_bytes = size_bytes;
+    entry->revoked = 0;
+    entry->state = NODE_ENTRY_ANNOUNCED;
+    entry->taken_bytes = 0;
+    *req = (struct gf_node_req){.tag = tag,
+                                .data = (unsigned char *)(uintptr_t)data,
+                                .size_bytes = size_bytes,
+                                .peer = to,
+                                .entry = index,
+                                .answer = GF_OK,
+                                .state = REQ_ENDED};
+    if (size_bytes <= NODE_INLINE_BYTES) {
+        entry->where = (uint64_t)(entry->bytes - node->memory);
+        if (size_bytes > 0) memcpy(entry->bytes, data, size_bytes);
+    } else if (may_detach && (size_bytes <= NODE_PIECE_BYTES) &&
+               (node->free_pieces > NODE_PIECES / 2)) {
+        entry->where = node_piece_at(&node->plan, piece_take(node, index));
+        memcpy(node->memory + entry->where, data, size_bytes);
+    } else {
+        may_detach = false;
+        if (!in_region(node, data, size_bytes, &entry->where)) entry->where = NODE_WHERE_PIECES;
+    }
+    entry->awaited = !may_detach;
+    node->own[index].req = may_detach ? NULL : req;
+    if (may_detach) {
+        detach(node, index);
+    } else if (entry->where == NODE_WHERE_PIECES) {
+        entry->stream.filled_bytes = 0;
+        req_begin(node, req, &node->streams, REQ_STREAM);
+        (void)stream_fill(node, req);
+    } else {
+        req_begin(node, req, &node->sends, REQ_SEND);
+    }
+    announce(node, pair, index);
+    return GF_OK;
+}
+
+/* ---- receiving ---- */
+
+static void entry_taken(struct gf_node *node, const struct node_pair *pair,
+                        struct node_entry *entry, bool awaited)
+{
+    __atomic_store_n(&entry->state, NODE_ENTRY_TAKEN, __ATOMIC_RELEASE);
+    if (awaited) told(node, pair);
+}
+
+/* Copies some of a message that is matched. GF_OK: something moved, perhaps it has ended, or it
+ * never was (REQ_LOOSE); GF_AGAIN: nothing is there yet. */
+static gf_status pull(struct gf_node *node, struct gf_node_req *req)
+{
+    struct node_pair *pair = node_pair_of(node, req->peer);
+    struct node_entry *entry = node_entry_of(pair->memory, &pair->plan, req->entry);
+    if (req->where != NODE_WHERE_PIECES) {
+        size_t left = req->size_bytes - req->done_bytes;
+        size_t bytes = (left < NODE_TURN_BYTES) ? left : NODE_TURN_BYTES;
+        if (bytes > 0)
+            memcpy(req->data + req->done_bytes, pair->memory + req->where + req->done_bytes, bytes);
+        req->done_bytes += bytes;
+        node->turn_bytes += bytes;
+    } else {
+        uint64_t filled = __atomic_load_n(&entry->stream.filled_bytes, __ATOMIC_ACQUIRE);
+        if ((filled < req->done_bytes) || (filled > req->size_bytes) ||
+            (filled - req->done_bytes > NODE_STREAM_PIECES * NODE_PIECE_BYTES))
+            return damaged(node, pair, "pieces of a message do not follow each other");
+        if (filled == req->done_bytes) {
+            if (__atomic_load_n(&entry->revoked, __ATOMIC_RELAXED) == 0) return GF_AGAIN;
+            req->done_bytes = req->size_bytes; /* it never was, below */
+        }
+        while (req->done_bytes < filled) {
+            size_t left = filled - req->done_bytes;
+            size_t bytes = (left < NODE_PIECE_BYTES) ? left : NODE_PIECE_BYTES;
+            uint32_t piece = __atomic_load_n(
+                &entry->stream.pieces[req->done_bytes / NODE_PIECE_BYTES % NODE_STREAM_PIECES],
+                __ATOMIC_RELAXED);
+            if (piece >= NODE_PIECES) return damaged(node, pair, "there is no such piece");
+            memcpy(req->data + req->done_bytes, pair->memory + node_piece_at(&pair->plan, piece),
+                   bytes);
+            req->done_bytes += bytes;
+            node->turn_bytes += bytes;
+            __atomic_store_n(&entry->taken_bytes, req->done_bytes, __ATOMIC_RELEASE);
+        }
+        if (req->done_bytes < req->size_bytes) told(node, pair);
+    }
+    if (req->done_bytes < req->size_bytes) return GF_OK;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    if (__atomic_load_n(&entry->revoked, __ATOMIC_RELAXED) != 0) {
+        list_remove(&node->pulling, req);
+        req->done_bytes = 0;
+        req->state = REQ_LOOSE;
+    } else {
+        req_end(node, &node->pulling, req, GF_OK);
+    }
+    entry_taken(node, pair, entry, true);
+    return GF_OK;
+}
+
+/* The receive, of no list, is what this entry is for. */
+static gf_status match(struct gf_node *node, struct node_pair *pair, struct gf_node_req *req,
+                       uint32_t index)
+{
+    struct node_entry *entry = node_entry_of(pair->memory, &pair->plan, index);
+    uint64_t size_bytes = __atomic_load_n(&entry->size_bytes, __ATOMIC_RELAXED);
+    uint64_t where = __atomic_load_n(&entry->where, __ATOMIC_RELAXED);
+    list_add(&node->pulling, req);
+    req->state = REQ_PULLING;
+    req->entry = index;
+    req->where = where;
+    if (size_bytes != req->size_bytes) {
+        req_end(node, &node->pulling, req,
+                gf_node_fault(node, GF_ERR_MISMATCH, pair->peer, "recv_post",
+                              "rank %u sent %llu bytes where rank %u expects %zu (tag %#llx)",
+                              pair->peer, (unsigned long long)size_bytes, node->rank,
+                              req->size_bytes, (unsigned long long)req->tag));
+        entry_taken(node, pair, entry, true);
+        return GF_OK;
+    }
+    if (where == NODE_WHERE_PIECES) {
+        __atomic_store_n(&entry->state, NODE_ENTRY_MATCHED, __ATOMIC_RELAXED);
+        told(node, pair);
+    } else if ((where > pair->memory_bytes) || (size_bytes > pair->memory_bytes - where)) {
+        return damaged(node, pair, "a message lies outside");
+    }
+    return (size_bytes <= NODE_PIECE_BYTES) ? pull(node, req) : GF_OK;
+}
+
+static void aside_add(struct node_pair *pair, uint32_t entry)
+{
+    pair->next[entry] = NODE_NEXT_END;
+    if (pair->first == 0) pair->first = (uint16_t)(entry + 1);
+    else pair->next[pair->last - 1] = (uint16_t)(entry + 1);
+    pair->last = (uint16_t)(entry + 1);
+}
+
+/* The oldest of the messages put aside that has this tag; taken out of the list. */
+static uint32_t aside_take(struct node_pair *pair, uint64_t tag)
+{
+    uint16_t before = 0;
+    uint16_t at = pair->first;
+    while (at != 0) {
+        uint32_t entry = at - 1u;
+        uint16_t next = pair->next[entry];
+        if (__atomic_load_n(&node_entry_of(pair->memory, &pair->plan, entry)->tag,
+                            __ATOMIC_RELAXED) == tag) {
+            if (before != 0) pair->next[before - 1] = next;
+            else pair->first = (next == NODE_NEXT_END) ? 0 : next;
+            if (pair->last == at) pair->last = before;
+            pair->next[entry] = 0;
+            return entry;
+        }
+        before = at;
+        at = (next == NODE_NEXT_END) ? 0 : next;
+    }
+    return ENTRY_NONE;
+}
+
+/* A receive of no list: what has come for it, or it waits. */
+static gf_status receive(struct gf_node *node, struct node_pair *pair, struct gf_node_req *req)
+{
+    gf_status status = GF_OK;
+    while ((status >= 0) && (req->state == REQ_LOOSE)) {
+        uint32_t entry = aside_take(pair, req->tag);
+        if (entry != ENTRY_NONE) {
+            status = match(node, pair, req, entry);
+        } else {
+            req->state = REQ_POSTED;
+            list_add(&pair->posted, req);
+        }
+    }
+    return status;
+}
+
+gf_status gf_node_recv_post(struct gf_node *node, uint32_t from, uint64_t tag, void *data,
+                            size_t size_bytes, struct gf_node_req *req)
+{
+    struct node_pair *pair = node_pair_of(node, from);
+    GF_ASSERT((pair != NULL) && (pair->memory != NULL));
+    if (node->requests_under_way >= node->requests_max) sends_look(node);
+    if (node->requests_under_way >= node->requests_max) return GF_AGAIN;
+    *req = (struct gf_node_req){.tag = tag,
+                                .data = data,
+                                .size_bytes = size_bytes,
+                                .peer = from,
+                                .answer = GF_AGAIN,
+                                .state = REQ_LOOSE};
+    node->requests_under_way++;
+    (void)receive(node, pair, req); /* what is damaged progress() tells */
+    return GF_OK;
+}
+
+static gf_status arrived(struct gf_node *node, struct node_pair *pair, uint32_t index)
+{
+    uint64_t tag =
+        __atomic_load_n(&node_entry_of(pair->memory, &pair->plan, index)->tag, __ATOMIC_RELAXED);
+    struct gf_node_req *req = pair->posted.first;
+    gf_status status;
+    while ((req != NULL) && (req->tag != tag)) req = req->next;
+    if (req == NULL) {
+        aside_add(pair, index);
+        return GF_OK;
+    }
+    list_remove(&pair->posted, req);
+    req->state = REQ_LOOSE;
+    status = match(node, pair, req, index);
+    return (status < 0) ? status : receive(node, pair, req);
+}
+
+/* Takes what a peer has announced, until this turn has copied enough; GF_OK: all. */
+static gf_status ring_take(struct gf_node *node, struct node_pair *pair, uint32_t slot)
+{
+    const uint32_t *ring = node_ring_of(node->memory, &node->plan, slot);
+    while (node->turn_bytes < NODE_TURN_BYTES) {
+        uint32_t word =
+            __atomic_load_n(&ring[pair->popped % node->plan.ring_words], __ATOMIC_ACQUIRE);
+        uint32_t lap = ((pair->popped / node->plan.ring_words) & 1) ^ 1;
+        gf_status status;
+        if ((word & 1) != lap) return GF_OK;
+        word >>= 1;
+        if ((word >= node->plan.entries) || (pair->next[word] != 0))
+            return damaged(node, pair, "it announces what cannot be");
+        pair->popped++;
+        if ((status = arrived(node, pair, word)) < 0) return status;
+    }
+    __atomic_store_n(node_bell_of(node->memory, &node->plan, slot), 1,
+                     __ATOMIC_RELAXED); /* there may be more */
+    return GF_OK;
+}
+
+/* Eight bells a look. GF_OK: some rang. */
+static gf_status bells_look(struct gf_node *node)
+{
+    gf_status answer = GF_AGAIN;
+    for (uint32_t first = 0; first < node->pair_count; first += 8) {
+        unsigned char *bells = node_bell_of(node->memory, &node->plan, first);
+        if (__atomic_load_n((uint64_t *)(void *)bells, __ATOMIC_RELAXED) == 0) continue;
+        for (uint32_t slot = first; (slot < first + 8) && (slot < node->pair_count); slot++) {
+            gf_status status;
+            if (__atomic_load_n(&bells[slot - first], __ATOMIC_RELAXED) == 0) continue;
+            (void)__atomic_exchange_n(&bells[slot - first], 0, __ATOMIC_ACQ_REL);
+            if (node->pairs[slot].memory == NULL) continue; /* refused */
+            if ((status = ring_take(node, &node->pairs[slot], slot)) < 0) return status;
+            answer = GF_OK;
+        }
+    }
+    return answer;
+}
+
+/* ---- moving ---- */
+
+static gf_status streams_move(struct gf_node *node)
+{
+    gf_status answer = GF_AGAIN;
+    for (struct gf_node_req *req = node->streams.first, *next; req != NULL; req = next) {
+        gf_status status;
+        next = req->next;
+        if (send_look(node, req)) {
+            answer = GF_OK;
+            continue;
+        }
+        if ((status = stream_fill(node, req)) < 0) return status;
+        if (status == GF_AGAIN) continue;
+        told(node, node_pair_of(node, req->peer));
+        answer = GF_OK;
+    }
+    return answer;
+}
+
+static gf_status pulls_move(struct gf_node *node)
+{
+    gf_status answer = GF_AGAIN;
+    for (struct gf_node_req *req = node->pulling.first, *next; req != NULL; req = next) {
+        gf_status status;
+        next = req->next;
+        if (node->turn_bytes >= NODE_TURN_BYTES) return GF_OK;
+        status = pull(node, req);
+        if ((status >= 0) && (req->state == REQ_LOOSE))
+            status = receive(node, node_pair_of(node, req->peer), req);
+        if (status < 0) return status;
+        if (status == GF_OK) answer = GF_OK;
+    }
+    return answer;
+}
+
+/* GF_OK: something moved. */
+static gf_status turn(struct gf_node *node)
+{
+    gf_status answer = GF_AGAIN;
+    gf_status status;
+    node->turn_bytes = 0;
+    if ((node->streams.first != NULL) && ((status = streams_move(node)) != GF_AGAIN))
+        answer = status;
+    if ((answer >= 0) && (node->pulling.first != NULL) && ((status = pulls_move(node)) != GF_AGAIN))
+        answer = status;
+    if ((answer >= 0) && ((status = bells_look(node)) != GF_AGAIN)) answer = status;
+    return answer;
+}
+
+static void disarm(struct gf_node *node)
+{
+    node->armed = false;
+    __atomic_store_n(&node_head_of(node->memory, &node->plan)->sleeps, 0, __ATOMIC_RELAXED);
+    gf_node_serve(node); /* what has woken it */
+}
+
+gf_status gf_node_progress(struct gf_node *node)
+{
+    if (!node->shared) return GF_AGAIN;
+    if (node->broken != GF_OK) return node->broken;
+    if (node->armed) disarm(node);
+    if (node->untold > 0) gf_node_serve(node);
+    return turn(node);
+}
+
+gf_status gf_node_test(struct gf_node *node, struct gf_node_req *req)
+{
+    if ((req->state == REQ_SEND) || (req->state == REQ_STREAM)) (void)send_look(node, req);
+    return req->answer;
+}
+
+/* ---- ending ---- */
+
+/* A send that was given up: its entry is free again once the receiver has come upon it. */
+static void revoke(struct gf_node *node, struct gf_node_req *req)
+{
+    struct node_list *list = (req->state == REQ_STREAM) ? &node->streams : &node->sends;
+    __atomic_store_n(&own_entry(node, req->entry)->revoked, 1, __ATOMIC_RELEASE);
+    detach(node, req->entry);
+    req_end(node, list, req, GF_ERR_ABORTED);
+}
+
+void gf_node_cancel(struct gf_node *node, struct gf_node_req *req)
+{
+    struct node_pair *pair = node_pair_of(node, req->peer);
+    switch ((enum req_state)req->state) {
+    case REQ_SEND:
+    case REQ_STREAM:
+        if (send_look(node, req)) return;
+        revoke(node, req);
+        told(node, pair); /* with its fence: from here on the caller may write there */
+        return;
+    case REQ_POSTED: req_end(node, &pair->posted, req, GF_ERR_ABORTED); return;
+    case REQ_PULLING:
+        req_end(node, &node->pulling, req, GF_ERR_ABORTED);
+        entry_taken(node, pair, node_entry_of(pair->memory, &pair->plan, req->entry), true);
+        return;
+    case REQ_LOOSE:
+    case REQ_ENDED: return;
+    }
+}
+
+static void list_abort(struct gf_node *node, struct node_list *list)
+{
+    while (list->first != NULL) req_end(node, list, list->first, GF_ERR_ABORTED);
+}
+
+void gf_node_messages_end(struct gf_node *node)
+{
+    while (node->sends.first != NULL) revoke(node, node->sends.first);
+    while (node->streams.first != NULL) revoke(node, node->streams.first);
+    list_abort(node, &node->pulling);
+    for (uint32_t slot = 0; slot < node->pair_count; slot++)
+        list_abort(node, &node->pairs[slot].posted);
+    node_fence();
+}
+
+void gf_node_messages_begin(struct gf_node *node)
+{
+    node->free_entries = node->free_pieces = node->detached_count = node->detached_look = 0;
+    for (uint32_t entry = node->plan.entries; entry > 0; entry--) {
+        node->own[entry - 1] = (struct node_own){.req = NULL};
+        node->entry_stack[node->free_entries++] = (uint16_t)(entry - 1);
+    }
+    while (node->free_pieces < NODE_PIECES) {
+        node->piece_stack[node->free_pieces] = (uint16_t)(NODE_PIECES - 1 - node->free_pieces);
+        node->free_pieces++;
+    }
+    __atomic_store_n(&node_head_of(node->memory, &node->plan)->canary, node->canary,
+                     __ATOMIC_RELEASE);
+}
+
+/* ---- sleeping ---- */
+
+int gf_node_wake_fd(const struct gf_node *node) { return node->shared ? node->socket_fd : -1; }
+
+/* The announcement, a fence, and one look more at all that it may have come too late for. */
+gf_status gf_node_arm(struct gf_node *node)
+{
+    uint32_t under_way = node->requests_under_way;
+    if (!node->shared) return GF_OK;
+    if (node->broken != GF_OK) return GF_AGAIN;
+    node->armed = true;
+    __atomic_store_n(&node_head_of(node->memory, &node->plan)->sleeps, 1, __ATOMIC_RELAXED);
+    node_fence();
+    sends_look(node);
+    if ((turn(node) == GF_AGAIN) && (node->requests_under_way == under_way)) return GF_OK;
+    return GF_AGAIN;
+}

@@ -1,0 +1,420 @@
+/* Who is of this node, and how a rank gets a peer's memory. Each rank has one datagram socket with
+ * an abstract name that the kernel makes up; it has no place in any file system, and ends with its
+ * process. A rank asks the socket that a peer's offer names (PULL); the peer answers with the
+ * descriptor of its memory (GIVE), or refuses (REFUSE).
+ *
+ * The kernel says with each message which user it is from. Anybody on this host may write into the
+ * socket; only who has the nonce of the offer, which went over the control channel, and is of this
+ * user, is answered. What an answer brings counts only if it has the nonce of who asked, and the
+ * memory has the canary of the offer.
+ *
+ * A pair is decided alike at both ends. Whoever has mapped the other says so in its memory
+ * (node_meet.mapped), and is content once the other has done the same. Whoever refuses says so in
+ * its own memory, where the other may have mapped it already, and to its question, where it has
+ * not.
+ *
+ *     UNKNOWN -> PULLS -> MAPPED -> UP        any -> REFUSED
+ *
+ * One question is under way at a time, so one descriptor is open at a time. It is asked again after
+ * a while: a full socket, or too many descriptors on their way, take nothing. */
+#include "drivers/host/node_state.h"
+
+#include "drivers/fnv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define OFFER_MAGIC   0x4e464721u /* "!GFN"; a host of the other byte order reads something else */
+#define OFFER_VERSION 1u
+#define ASK_NS        UINT64_C(10000000)
+#define WORDS_A_TURN  16u
+#define NAME_AT       offsetof(struct sockaddr_un, sun_path)
+
+/* ---- this host ---- */
+
+static bool file_hash(const char *path, uint64_t *hash)
+{
+    char text[64];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t bytes = (fd < 0) ? -1 : read(fd, text, sizeof text);
+    if (fd >= 0) (void)close(fd);
+    if (bytes <= 0) return false;
+    *hash = gf_fnv_bytes(*hash, text, (size_t)bytes);
+    return true;
+}
+
+static bool space_hash(const char *path, uint64_t *hash)
+{
+    struct stat at;
+    if (stat(path, &at) != 0) return false;
+    *hash = gf_fnv_u64(*hash, at.st_ino);
+    return true;
+}
+
+/* Abstract names are the network namespace's, users those of a user namespace. */
+void gf_node_host_look(struct gf_node *node)
+{
+    uint64_t hash = GF_FNV_START;
+    char text[16] = "";
+    int fd = open("/proc/sys/kernel/overflowuid", O_RDONLY | O_CLOEXEC);
+    if (getrandom(&node->alone, sizeof node->alone, 0) != (ssize_t)sizeof node->alone)
+        node->alone = (uint64_t)getpid();
+    node->alone |= 1;
+    node->host = 0;
+    node->overflow_user = 65534;
+    if ((fd >= 0) && (read(fd, text, sizeof text - 1) > 0))
+        (void)sscanf(text, "%u", &node->overflow_user);
+    if (fd >= 0) (void)close(fd);
+    if (!file_hash("/proc/sys/kernel/random/boot_id", &hash) ||
+        !space_hash("/proc/self/ns/net", &hash) || !space_hash("/proc/self/ns/user", &hash))
+        return;
+    node->host = gf_fnv_u64(hash, geteuid()) | 1;
+}
+
+/* ---- the socket ---- */
+
+bool gf_node_socket_open(struct gf_node *node, const char **why_out)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    socklen_t bytes = sizeof name;
+    const int on = 1;
+    node->socket_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if ((node->socket_fd < 0) ||
+        (setsockopt(node->socket_fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0) ||
+        (bind(node->socket_fd, (struct sockaddr *)&name, NAME_AT) !=
+         0) || /* no name: the kernel's */
+        (getsockname(node->socket_fd, (struct sockaddr *)&name, &bytes) != 0) ||
+        (bytes > NAME_AT + NODE_NAME_BYTES) ||
+        (getrandom(node->nonce, sizeof node->nonce, 0) != (ssize_t)sizeof node->nonce) ||
+        (getrandom(&node->canary, sizeof node->canary, 0) != (ssize_t)sizeof node->canary)) {
+        *why_out = "it has no unix socket";
+        gf_node_socket_close(node);
+        return false;
+    }
+    if (geteuid() == node->overflow_user) {
+        *why_out = "its user is the one that stands for all users of other namespaces";
+        gf_node_socket_close(node);
+        return false;
+    }
+    memset(node->name, 0, sizeof node->name);
+    memcpy(node->name, name.sun_path, bytes - NAME_AT);
+    return true;
+}
+
+void gf_node_socket_close(struct gf_node *node)
+{
+    int fd = node->socket_fd;
+    node->socket_fd = -1; /* first: a child that is forked meanwhile closes what is here */
+    if (fd >= 0) (void)close(fd);
+}
+
+/* Descriptors beside the bytes of a message: one is sent, and what is aligned has room for two. */
+#define CARRIED_MAX 2u
+union carried {
+    struct cmsghdr head; /* for its alignment */
+    char bytes[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int))];
+};
+_Static_assert(CMSG_SPACE(sizeof(int)) <= CMSG_LEN(CARRIED_MAX * sizeof(int)), "no more come");
+
+/* errno, or 0. The user is said in so many words: unasked the kernel would name the real one. */
+static int word_send(const struct gf_node *node, const char name[NODE_NAME_BYTES],
+                     const struct node_word *word, int fd)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    socklen_t name_bytes =
+        1 + (socklen_t)strnlen(name + 1, NODE_NAME_BYTES - 1); /* its first byte is 0 */
+    struct iovec bytes = {.iov_base = (void *)(uintptr_t)word, .iov_len = sizeof *word};
+    union carried carried = {.bytes = {0}};
+    struct msghdr message = {.msg_name = &to,
+                             .msg_namelen = (socklen_t)NAME_AT + name_bytes,
+                             .msg_iov = &bytes,
+                             .msg_iovlen = 1,
+                             .msg_control = carried.bytes,
+                             .msg_controllen = sizeof carried.bytes};
+    const struct ucred own = {.pid = getpid(), .uid = geteuid(), .gid = getegid()};
+    struct cmsghdr *part = CMSG_FIRSTHDR(&message);
+    memcpy(to.sun_path, name, name_bytes);
+    *part = (struct cmsghdr){
+        .cmsg_len = CMSG_LEN(sizeof own), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_CREDENTIALS};
+    memcpy(CMSG_DATA(part), &own, sizeof own);
+    if (fd < 0) {
+        message.msg_controllen = CMSG_SPACE(sizeof own);
+    } else {
+        part = (struct cmsghdr *)(void *)(carried.bytes + CMSG_SPACE(sizeof own));
+        *part = (struct cmsghdr){
+            .cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        memcpy(CMSG_DATA(part), &fd, sizeof fd);
+    }
+    return (sendmsg(node->socket_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) ==
+            (ssize_t)sizeof *word)
+               ? 0
+               : errno;
+}
+
+void gf_node_wake(struct gf_node *node, const struct node_pair *pair)
+{
+    uint32_t *sleeps = &node_head_of(pair->memory, &pair->plan)->sleeps;
+    const struct node_word word = {.kind = NODE_WORD_WAKE};
+    if (__atomic_load_n(sleeps, __ATOMIC_RELAXED) == 0) return;
+    if (__atomic_exchange_n(sleeps, 0, __ATOMIC_RELAXED) != 0)
+        (void)word_send(node, pair->name, &word, -1); /* full: then it is awake */
+}
+
+/* ---- how a pair is decided ---- */
+
+/* knows: the peer will not ask, for it has refused or has ended. */
+static void refuse(struct gf_node *node, uint32_t peer, bool knows, const char *why)
+{
+    struct node_pair *pair = node_pair_of(node, peer);
+    if (node->peers[peer].state == NODE_PEER_REFUSED) return;
+    node->peers[peer].state = NODE_PEER_REFUSED;
+    if (knows) node->peers[peer].told = true;
+    if (node->pulls == peer) node->pulls = GF_RANK_NONE;
+    if (!node->peers[peer].told) node->untold++;
+    if (pair != NULL) {
+        uint32_t slot = (uint32_t)(pair - node->pairs);
+        __atomic_store_n(&node_meet_of(node->memory, &node->plan, slot)->refused, 1,
+                         __ATOMIC_RELEASE);
+        gf_node_memory_unmap(pair->memory, pair->memory_bytes);
+        pair->memory = NULL;
+    }
+    gf_log_line(&node->log, GF_LOG_WARN,
+                "link: rank %u and rank %u of one node share no memory: %s", node->rank, peer, why);
+}
+
+static void told(struct gf_node *node, uint32_t peer)
+{
+    if (!node->peers[peer].told && (node->peers[peer].state == NODE_PEER_REFUSED)) node->untold--;
+    node->peers[peer].told = true;
+}
+
+/* A peer asks for this rank's memory. */
+static void asked(struct gf_node *node, const struct node_word *word, const char *name)
+{
+    struct node_word answer = {.kind = NODE_WORD_REFUSE, .from = node->rank, .epoch = node->epoch};
+    uint32_t peer = word->from;
+    struct node_pair *pair;
+    memcpy(answer.nonce, word->answer, sizeof answer.nonce);
+    if (node->peers[peer].state != NODE_PEER_REFUSED) {
+        pair = gf_node_pair_take(node, peer);
+        if (pair != NULL) {
+            answer.kind = NODE_WORD_GIVE;
+            answer.slot = (uint32_t)(pair - node->pairs);
+        } else {
+            refuse(node, peer, false, "there are too many ranks");
+        }
+    }
+    if (word_send(node, name, &answer, (answer.kind == NODE_WORD_GIVE) ? node->memory_fd : -1) == 0)
+        told(node, peer);
+}
+
+/* The peer that was asked has answered; fd, if any, is the caller's to close. */
+static void answered(struct gf_node *node, const struct node_word *word, int fd)
+{
+    const struct node_offer *offer = &node->pulled;
+    uint32_t peer = node->pulls;
+    struct node_pair *pair = gf_node_pair_take(node, peer);
+    const char *why = "it refuses";
+    unsigned char *memory = NULL;
+    node->pulls = GF_RANK_NONE;
+    if (pair == NULL) why = "there are too many ranks";
+    else if ((word->kind == NODE_WORD_GIVE) && (word->slot >= node->plan.slots))
+        why = "its answer is damaged";
+    else if ((word->kind == NODE_WORD_GIVE) && (fd >= 0))
+        memory = gf_node_memory_map(offer, fd, &why);
+    if (memory == NULL) {
+        refuse(node, peer, word->kind == NODE_WORD_REFUSE, why);
+        return;
+    }
+    pair->memory = memory;
+    pair->memory_bytes = offer->memory_bytes;
+    pair->region_bytes = offer->region_bytes;
+    pair->plan = gf_node_plan_of(offer->region_bytes, offer->slots, offer->entries);
+    pair->slot = word->slot;
+    memcpy(pair->name, offer->name, sizeof pair->name);
+    node->peers[peer].state = NODE_PEER_MAPPED;
+    __atomic_store_n(&node_meet_of(memory, &pair->plan, pair->slot)->mapped, 1, __ATOMIC_RELEASE);
+    node_fence();
+    gf_node_wake(node, pair);
+}
+
+static void word_take(struct gf_node *node, const struct node_word *word, const char *name, int fd)
+{
+    bool asks = word->kind == NODE_WORD_PULL;
+    bool answers = (word->kind == NODE_WORD_GIVE) || (word->kind == NODE_WORD_REFUSE);
+    if (memcmp(word->nonce, node->nonce, sizeof word->nonce) != 0) return;
+    if ((word->epoch != node->epoch) || (word->from >= node->world) || (word->from == node->rank))
+        return;
+    if (asks) asked(node, word, name);
+    else if (answers && (word->from == node->pulls)) answered(node, word, fd);
+}
+
+/* One message: GF_AGAIN: there is none. Descriptors that nobody asked for are closed. */
+static gf_status word_next(struct gf_node *node)
+{
+    struct node_word word = {0};
+    struct sockaddr_un from = {.sun_family = AF_UNIX};
+    struct iovec bytes = {.iov_base = &word, .iov_len = sizeof word};
+    union carried carried = {.bytes = {0}};
+    struct msghdr message = {.msg_name = &from,
+                             .msg_namelen = sizeof from,
+                             .msg_iov = &bytes,
+                             .msg_iovlen = 1,
+                             .msg_control = carried.bytes,
+                             .msg_controllen = sizeof carried.bytes};
+    struct ucred user = {.uid = node->overflow_user};
+    int come[2 * CARRIED_MAX];
+    uint32_t come_count = 0;
+    char name[NODE_NAME_BYTES] = {0};
+    ssize_t got = recvmsg(node->socket_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0) return GF_AGAIN;
+    for (struct cmsghdr *part = CMSG_FIRSTHDR(&message); part != NULL;
+         part = CMSG_NXTHDR(&message, part)) {
+        if (part->cmsg_level != SOL_SOCKET) continue;
+        if (part->cmsg_type == SCM_CREDENTIALS) memcpy(&user, CMSG_DATA(part), sizeof user);
+        if (part->cmsg_type != SCM_RIGHTS) continue;
+        for (size_t at = CMSG_LEN(0);
+             (at < part->cmsg_len) && (come_count < sizeof come / sizeof come[0]);
+             at += sizeof(int))
+            memcpy(&come[come_count++], (const char *)part + at, sizeof(int));
+    }
+    if ((got == (ssize_t)sizeof word) && ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0) &&
+        (come_count <= 1) && (user.uid == geteuid()) && (user.uid != node->overflow_user) &&
+        (message.msg_namelen > NAME_AT) && (message.msg_namelen <= NAME_AT + NODE_NAME_BYTES) &&
+        (from.sun_path[0] == '\0')) {
+        memcpy(name, from.sun_path, message.msg_namelen - NAME_AT);
+        word_take(node, &word, name, (come_count == 1) ? come[0] : -1);
+    }
+    while (come_count > 0) (void)close(come[--come_count]);
+    return GF_OK;
+}
+
+void gf_node_serve(struct gf_node *node)
+{
+    for (uint32_t i = 0; (i < WORDS_A_TURN) && (node->socket_fd >= 0); i++)
+        if (word_next(node) == GF_AGAIN) return;
+}
+
+/* ---- offers ---- */
+
+void gf_node_offer_put(const struct gf_node *node, unsigned char offer_out[GF_NODE_OFFER_BYTES])
+{
+    struct node_offer offer = {
+        .magic = OFFER_MAGIC, .version = OFFER_VERSION, .rank = node->rank, .epoch = node->epoch};
+    if (node->shared) {
+        offer.node = node->host;
+        offer.canary = node->canary;
+        offer.region_bytes = node->region_bytes;
+        offer.memory_bytes = node->memory_bytes;
+        offer.slots = node->plan.slots;
+        offer.entries = node->plan.entries;
+        memcpy(offer.name, node->name, sizeof offer.name);
+        memcpy(offer.nonce, node->nonce, sizeof offer.nonce);
+    }
+    memcpy(offer_out, &offer, sizeof offer);
+}
+
+static gf_status offer_read(struct gf_node *node, uint32_t peer, const unsigned char *bytes,
+                            size_t size_bytes, struct node_offer *offer_out)
+{
+    struct node_offer offer;
+    if (size_bytes != sizeof offer)
+        return gf_node_fault(node, GF_ERR_DATA, peer, "connect",
+                             "rank %u offers its memory in %zu bytes, want %zu", peer, size_bytes,
+                             sizeof offer);
+    memcpy(&offer, bytes, sizeof offer);
+    if ((offer.magic != OFFER_MAGIC) || (offer.version != OFFER_VERSION))
+        return gf_node_fault(node, GF_ERR_DATA, peer, "connect",
+                             "what rank %u offers of its memory is none of this "
+                             "library, or of another byte order",
+                             peer);
+    if ((offer.rank != peer) || (offer.epoch != node->epoch))
+        return gf_node_fault(
+            node, GF_ERR_MISMATCH, peer, "connect",
+            "the memory of rank %u, epoch %u was given as that of rank %u, epoch %u", offer.rank,
+            offer.epoch, peer, node->epoch);
+    *offer_out = offer;
+    return GF_OK;
+}
+
+/* Of a peer of this node. Its numbers follow from what all ranks have agreed on. */
+static bool offer_fits(const struct gf_node *node, const struct node_offer *offer)
+{
+    return (offer->region_bytes == node->region_bytes) && (offer->slots == node->plan.slots) &&
+           (offer->entries == node->plan.entries) && (offer->memory_bytes >= node->plan.bytes) &&
+           (offer->memory_bytes <= SIZE_MAX / 4) && (offer->name[0] == '\0');
+}
+
+static gf_status peer_ask(struct gf_node *node, uint32_t peer, const struct node_offer *offer,
+                          uint64_t now_ns)
+{
+    struct node_word word = {.kind = NODE_WORD_PULL, .from = node->rank, .epoch = node->epoch};
+    int code;
+    if ((node->pulls == peer) && (now_ns - node->asked_ns < ASK_NS)) return GF_AGAIN;
+    node->pulls = peer;
+    node->pulled = *offer;
+    node->asked_ns = now_ns;
+    node->peers[peer].state = NODE_PEER_PULLS;
+    memcpy(word.nonce, offer->nonce, sizeof word.nonce);
+    memcpy(word.answer, node->nonce, sizeof word.answer);
+    code = word_send(node, offer->name, &word, -1);
+    if ((code == 0) || (code == EAGAIN) || (code == ENOBUFS) || (code == ENOMEM) || (code == EINTR))
+        return GF_AGAIN;
+    refuse(node, peer, code == ECONNREFUSED,
+           (code == ECONNREFUSED) ? "its socket is closed" : strerror(code));
+    return GF_ERR_PEER;
+}
+
+/* It has our memory mapped, or will not have it? */
+static gf_status peer_meet(struct gf_node *node, uint32_t peer)
+{
+    struct node_pair *pair = node_pair_of(node, peer);
+    uint32_t slot = (uint32_t)(pair - node->pairs);
+    if (__atomic_load_n(&node_meet_of(node->memory, &node->plan, slot)->mapped, __ATOMIC_ACQUIRE) !=
+        0) {
+        node->peers[peer].state = NODE_PEER_UP;
+        return GF_OK;
+    }
+    if (__atomic_load_n(&node_meet_of(pair->memory, &pair->plan, pair->slot)->refused,
+                        __ATOMIC_ACQUIRE) == 0)
+        return GF_AGAIN;
+    refuse(node, peer, true, "it refuses");
+    return GF_ERR_PEER;
+}
+
+gf_status gf_node_connect(struct gf_node *node, uint32_t peer, const unsigned char *offer,
+                          size_t offer_bytes, uint64_t now_ns)
+{
+    struct node_offer read;
+    gf_status status;
+    GF_ASSERT(peer < node->world);
+    if (peer == node->rank) return GF_OK;
+    if ((status = offer_read(node, peer, offer, offer_bytes, &read)) < 0) return status;
+    if (!node->shared || (read.node != node->host)) return GF_ERR_PEER;
+    gf_node_serve(node);
+    switch ((enum node_peer_state)node->peers[peer].state) {
+    case NODE_PEER_UNKNOWN:
+        if (!offer_fits(node, &read))
+            return gf_node_fault(node, GF_ERR_MISMATCH, peer, "connect",
+                                 "rank %u has a region of %llu bytes and messages "
+                                 "of %u by %u, rank %u of %zu and %u by %u",
+                                 peer, (unsigned long long)read.region_bytes, read.slots,
+                                 read.entries, node->rank, node->region_bytes, node->plan.slots,
+                                 node->plan.entries);
+        if (node->pulls != GF_RANK_NONE) return GF_AGAIN;
+        return peer_ask(node, peer, &read, now_ns);
+    case NODE_PEER_PULLS: return peer_ask(node, peer, &node->pulled, now_ns);
+    case NODE_PEER_MAPPED: return peer_meet(node, peer);
+    case NODE_PEER_UP: return GF_OK;
+    case NODE_PEER_REFUSED: break;
+    }
+    return GF_ERR_PEER;
+}

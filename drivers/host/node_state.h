@@ -1,0 +1,297 @@
+/* What the files of the node share; nobody else includes this.
+ *     node.c          open, close, reset, drop; forked children
+ *     node_memory.c   the region: limits of this host, memfd, pages; mapping a peer's
+ *     node_socket.c   who is of this node: offers, asking for a region, waking
+ *     node_message.c  messages
+ *
+ * Memory of a rank, mapped by its peers; all numbers but the region's size follow from world and
+ * requests_max, so they are equal on all ranks (the offer has them, and connect() compares):
+ *
+ *     exchange region | page | head | a pair: meet, bell | a pair: ring | entries | pieces
+ *
+ * A peer has a *slot* in this rank's memory, which this rank gives it when it asks for the region.
+ * There the peer announces its messages: a word in its ring says which entry of *its own* table has
+ * come, its bell says that the ring has something. The entry has tag, size and where the bytes lie
+ * in the sender's memory. So the ring never is full: it has as many words as a sender has entries,
+ * and an entry is announced once until it is free again.
+ *
+ * Everything in a peer's memory may be damaged, or may change between two looks: it is read once,
+ * checked, and then used. A peer that has ended leaves what it had announced: its memory stays
+ * mapped. */
+#ifndef GF_NODE_STATE_H
+#define GF_NODE_STATE_H
+
+#include "drivers/host/node.h"
+
+#define NODE_RANKS_MAX   256u /* of one node; more of them use the network */
+#define NODE_NONCE_BYTES 16u
+#define NODE_NAME_BYTES  8u /* of a socket, as the kernel makes them up: a zero and five letters */
+
+/* Sends that have ended for their caller while the receiver has not taken them: their bytes lie in
+ * the entry or in a piece. Beyond these a send ends when it was taken, however small it is; so
+ * those that nobody takes hold up no other. */
+#define NODE_DETACHED_MAX 64u
+#define NODE_INLINE_BYTES 32u
+/* Off a power of two, so that pieces do not share a place in caches. */
+#define NODE_PIECE_BYTES   ((size_t)8192 + 64)
+#define NODE_PIECES        64u
+#define NODE_STREAM_PIECES 4u /* a message that leaves in pieces has so many at once, at most */
+#define NODE_TURN_BYTES    ((size_t)256 << 10) /* copied in one turn, about */
+
+#define NODE_LINE_BYTES 64u
+
+enum node_entry_state {
+    NODE_ENTRY_ANNOUNCED,
+    NODE_ENTRY_MATCHED, /* pieces are wanted */
+    NODE_ENTRY_TAKEN    /* the receiver is done with it */
+};
+
+#define NODE_WHERE_PIECES UINT64_MAX
+
+/* Two lines: the sender writes the first, the receiver the other. */
+struct node_entry {
+    uint64_t tag;
+    uint64_t size_bytes;
+    uint64_t where;   /* from the begin of the sender's memory, or NODE_WHERE_PIECES */
+    uint32_t revoked; /* the sender has given it up: what was read of it means nothing */
+    uint32_t awaited; /* its end is awaited by the sender, who may sleep */
+    union {
+        unsigned char bytes[NODE_INLINE_BYTES];
+        struct {
+            uint64_t filled_bytes;               /* of the message, so far */
+            uint32_t pieces[NODE_STREAM_PIECES]; /* where byte n lies: in piece (n /
+                                                    NODE_PIECE_BYTES) modulo these */
+        } stream;
+    };
+    uint32_t state;
+    uint32_t unused;
+    uint64_t taken_bytes;
+    unsigned char rest[NODE_LINE_BYTES - 16];
+};
+_Static_assert(sizeof(struct node_entry) == 2 * NODE_LINE_BYTES, "two lines");
+
+struct node_head {
+    uint64_t canary; /* only the offer has it, too */
+    unsigned char rest[NODE_LINE_BYTES - 8];
+    uint32_t sleeps; /* whoever stores something for this rank and finds 1 wakes it */
+    unsigned char last[NODE_LINE_BYTES - 4];
+};
+
+/* Of a slot. Each word is written by one side, and once an epoch. */
+struct node_meet {
+    uint32_t mapped;  /* by the peer: it has mapped this memory */
+    uint32_t refused; /* by the owner: it will not have this peer */
+};
+
+/* Where all that lies; from the begin of the memory. */
+struct node_plan {
+    uint32_t slots;
+    uint32_t entries;
+    uint32_t ring_words; /* a power of two */
+    size_t head_at;
+    size_t meet_at;
+    size_t bell_at;
+    size_t ring_at;
+    size_t entry_at;
+    size_t piece_at;
+    size_t bytes; /* of all, in whole pages */
+};
+
+/* A message in the socket. */
+enum node_word_kind { NODE_WORD_PULL = 1, NODE_WORD_GIVE, NODE_WORD_REFUSE, NODE_WORD_WAKE };
+struct node_word {
+    uint32_t kind;
+    uint32_t from;
+    uint32_t epoch;
+    uint32_t slot; /* GIVE: what the peer has in the memory that comes along */
+    unsigned char nonce[NODE_NONCE_BYTES];  /* of whom it is for */
+    unsigned char answer[NODE_NONCE_BYTES]; /* PULL: of whom it is from */
+};
+
+struct node_offer {
+    uint32_t magic;
+    uint32_t version;
+    uint32_t rank;
+    uint32_t epoch;
+    uint64_t node;
+    uint64_t canary;
+    uint64_t region_bytes;
+    uint64_t memory_bytes;
+    uint32_t slots;
+    uint32_t entries;
+    char name[NODE_NAME_BYTES];
+    unsigned char nonce[NODE_NONCE_BYTES];
+};
+_Static_assert(sizeof(struct node_offer) == GF_NODE_OFFER_BYTES, "no padding");
+
+enum node_peer_state {
+    NODE_PEER_UNKNOWN,
+    NODE_PEER_PULLS,  /* its memory was asked for */
+    NODE_PEER_MAPPED, /* .. and it has not mapped ours yet */
+    NODE_PEER_UP,
+    NODE_PEER_REFUSED
+};
+
+struct node_peer {
+    uint8_t state;
+    bool told;     /* it has been given our memory, or a refusal */
+    uint16_t pair; /* + 1; 0: none */
+};
+
+struct node_list {
+    struct gf_node_req *first;
+    struct gf_node_req *last;
+};
+
+/* A peer of this node. Its number is its slot in this rank's memory. */
+struct node_pair {
+    uint32_t peer;
+    unsigned char *memory; /* the peer's; NULL: not mapped */
+    size_t memory_bytes;
+    size_t region_bytes;
+    struct node_plan plan; /* of the peer's memory */
+    uint32_t slot;         /* this rank's there */
+    uint32_t pushed;       /* words put into the ring there */
+    uint32_t popped;       /* .. and taken from the one here */
+    char name[NODE_NAME_BYTES];
+    struct node_list posted; /* receives that nothing has come for */
+    uint16_t *next; /* [entries] of messages that nobody has asked for: a list, by entry + 1 .. */
+    uint16_t first; /* 0: there is none */
+    uint16_t last;
+};
+#define NODE_NEXT_END    UINT16_MAX /* .. of which the last has this; 0: it is not in the list */
+#define NODE_ENTRIES_MAX (UINT16_MAX - 2u)
+
+/* What a rank keeps of an entry of its own table. */
+struct node_own {
+    struct gf_node_req *req; /* NULL: detached, or free */
+    uint16_t piece_count;
+    uint16_t pieces[NODE_STREAM_PIECES];
+};
+
+struct gf_node {
+    struct gf_link *link;
+    struct gf_log log;
+    struct gf_node *next_opened; /* node.c */
+    uint32_t rank;
+    uint32_t world;
+    uint32_t epoch;
+    uint32_t requests_max;
+    size_t region_bytes;
+    bool huge_pages;
+    bool asked;  /* to share, */
+    bool shares; /* .. and there may be somebody to share with */
+    bool shared; /* the memory of now is */
+    bool armed;
+    gf_status broken; /* some peer's memory is damaged */
+
+    int memory_fd;         /* of the memfd, for peers that come; -1 */
+    int socket_fd;         /* -1 */
+    unsigned char *memory; /* NULL: none */
+    size_t memory_bytes;
+    struct node_plan plan;
+    uint64_t canary;
+    uint64_t host;  /* a hash of kernel, namespaces and user; 0: not known */
+    uint64_t alone; /* .. and what no other rank has */
+    uint32_t overflow_user;
+    char name[NODE_NAME_BYTES];
+    unsigned char nonce[NODE_NONCE_BYTES];
+
+    uint32_t pulls; /* whose memory was asked for; GF_RANK_NONE */
+    uint64_t asked_ns;
+    struct node_offer pulled; /* its offer */
+    uint32_t untold;          /* peers that were refused and may still ask */
+
+    uint32_t pair_count;
+    size_t turn_bytes; /* copied in this turn */
+    uint32_t requests_under_way;
+    struct node_list sends;   /* whole ones that are awaited */
+    struct node_list streams; /* in pieces */
+    struct node_list pulling; /* receives that are matched */
+    uint32_t free_entries;
+    uint32_t free_pieces;
+    uint32_t detached_count; /* entries that are neither free nor of a request */
+    uint32_t detached_look;
+
+    struct node_peer *peers; /* [world] */
+    struct node_pair *pairs; /* [plan.slots] */
+    struct node_own *own;    /* [plan.entries] */
+    uint16_t *entry_stack;   /* [plan.entries], free_entries of them */
+    uint16_t *detached;      /* [plan.entries] */
+    uint16_t piece_stack[NODE_PIECES];
+};
+
+static inline struct node_pair *node_pair_of(const struct gf_node *node, uint32_t peer)
+{
+    uint16_t pair = node->peers[peer].pair;
+    return (pair == 0) ? NULL : &node->pairs[pair - 1];
+}
+
+static inline struct node_head *node_head_of(unsigned char *memory, const struct node_plan *plan)
+{
+    return (struct node_head *)(void *)(memory + plan->head_at);
+}
+static inline struct node_meet *node_meet_of(unsigned char *memory, const struct node_plan *plan,
+                                             uint32_t slot)
+{
+    return (struct node_meet *)(void *)(memory + plan->meet_at) + slot;
+}
+static inline unsigned char *node_bell_of(unsigned char *memory, const struct node_plan *plan,
+                                          uint32_t slot)
+{
+    return memory + plan->bell_at + slot;
+}
+static inline uint32_t *node_ring_of(unsigned char *memory, const struct node_plan *plan,
+                                     uint32_t slot)
+{
+    return (uint32_t *)(void *)(memory + plan->ring_at) + (size_t)slot * plan->ring_words;
+}
+static inline struct node_entry *node_entry_of(unsigned char *memory, const struct node_plan *plan,
+                                               uint32_t entry)
+{
+    return (struct node_entry *)(void *)(memory + plan->entry_at) + entry;
+}
+static inline size_t node_piece_at(const struct node_plan *plan, uint32_t piece)
+{
+    return plan->piece_at + piece * NODE_PIECE_BYTES;
+}
+
+/* A locked instruction is a full fence, as mfence is. */
+static inline void node_fence(void)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("lock orq $0, (%%rsp)" : : : "memory", "cc");
+#else
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
+/* node.c */
+struct node_plan gf_node_plan_of(size_t region_bytes, uint32_t slots, uint32_t entries);
+/* Logs it and sets the link's fault. */
+__attribute__((format(printf, 5, 6))) gf_status gf_node_fault(struct gf_node *node, gf_status code,
+                                                              uint32_t peer, const char *call,
+                                                              const char *format, ...);
+/* A pair for a peer that has none; NULL: there are too many. */
+struct node_pair *gf_node_pair_take(struct gf_node *node, uint32_t peer);
+
+/* node_memory.c. Takes memory, or zeroes what is there: node->shared, or of this process alone,
+ * where *why_out has the reason if sharing was tried. */
+gf_status gf_node_memory_take(struct gf_node *node, const char **why_out);
+void gf_node_memory_give(struct gf_node *node);
+void gf_node_memory_unmap(unsigned char *memory, size_t bytes); /* NULL is valid */
+/* Maps a peer's memory that came as fd, which the caller closes. NULL: *why_out has the reason. */
+unsigned char *gf_node_memory_map(const struct node_offer *offer, int fd, const char **why_out);
+
+/* node_socket.c. Sets host, alone and overflow_user. */
+void gf_node_host_look(struct gf_node *node);
+bool gf_node_socket_open(struct gf_node *node, const char **why_out);
+void gf_node_socket_close(struct gf_node *node);
+void gf_node_serve(struct gf_node *node); /* some of what has come */
+void gf_node_wake(struct gf_node *node, const struct node_pair *pair);
+
+/* node_message.c */
+void gf_node_messages_begin(struct gf_node *node);
+void gf_node_messages_end(struct gf_node *node); /* all requests end */
+
+#endif
