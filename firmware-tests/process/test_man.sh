@@ -28,11 +28,10 @@ for header in lib/gradientflow.h lib/types.h lib/configuration.h lib/schedule.h 
     sed 's|/\*.*\*/||; \|/\*|,\|\*/|d' "$header" | grep -vE '^typedef|^extern "C"' | tr '\n' ' ' | sed 's/ *{[^{}]*}/;/g' | tr ';' '\n' |
         sed -n 's/^\(.*[ *]\)\{0,1\}\(gf_[a-z0-9_]*\)(.*)$/\2/p'
 done | sort >"$scratch/declared"
-sed -n 's/^\.Fo //p' lib/gradientflow.3 | sort >"$scratch/synopsis"
-sed -n 's/^\.It Fn //p' lib/gradientflow.3 | sort >"$scratch/described"
+# The header is the manual; the page lists every call once and describes none.
+sed -n '/^\.Ss Calls/,/^\.Sh/s/^\.Fn \([a-z0-9_]*\).*/\1/p' lib/gradientflow.3 | sort >"$scratch/listed"
 check "there_are_many_functions" [ "$(wc -l <"$scratch/declared")" -gt 50 ]
-check "the_page_of_the_library_has_its_functions" same_lines "$scratch/declared" "$scratch/synopsis"
-check "and_describes_each" same_lines "$scratch/declared" "$scratch/described"
+check "the_page_of_the_library_lists_its_functions" same_lines "$scratch/declared" "$scratch/listed"
 
 make -s help | sed 's/^  \([^ ]*\).*/\1/' | sort >"$scratch/helped"
 sed -n 's/^\([^ :.$]*\):.*[ ]## .*/\1/p' Makefile lib/install.mk | sort >"$scratch/paged"
