@@ -8,6 +8,7 @@
  * The ports are cut-through: both are busy with the same bytes, one latency apart, so a lone message takes
  * latency + bytes / rate. The receiver's port is taken at ARRIVE and not at the post, or a message that waits for its
  * sender's port would keep out those that arrive before it. */
+#include "drivers/fnv.h"
 #include "drivers/sim/sim_state.h"
 
 #include <stdlib.h>
@@ -96,8 +97,8 @@ void sim_message_send(struct sim_rank *self, struct sim_request *request, uint32
 
 static struct sim_bucket *bucket_of(struct sim_rank *self, const struct sim_entry *entry)
 {
-    uint64_t hash = (entry->tag + entry->from * 0xd6e8feb86659fd93u) * 0x9e3779b97f4a7c15u;
-    return &self->buckets[(hash >> 32) % SIM_BUCKETS];
+    uint64_t hash = gf_fnv_word(gf_fnv_word(GF_FNV_START, entry->tag), entry->from);
+    return &self->buckets[(hash >> 40) % SIM_BUCKETS]; /* the low bits of a word reach these */
 }
 
 static void entry_add(struct sim_entry **at, struct sim_entry *entry)

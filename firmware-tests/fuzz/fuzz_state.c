@@ -2,6 +2,7 @@
  * what loads again, and a step runs. The first byte says what is made right again before: 1 the checksum, 2 the common
  * part's hash too, else nothing. `make fuzz T=state`. */
 #include "firmware-tests/support/suite.h"
+#include "drivers/fnv.h"
 #include "lib/state/state_format.h"
 #include "firmware-tests/support/world.h"
 
@@ -43,11 +44,11 @@ static void repair(unsigned char *state, bool common)
         bare.rank = 0;
         bare.common_hash = 0;
         own = 14 * sizeof(float) * (((head.flags & GF_STATE_LOCAL) != 0) ? 2 : 1); /* 13, to 8 bytes */
-        head.common_hash = gf_state_hash(gf_state_hash(0, &bare, sizeof bare), state + sizeof head,
-                                         state_bytes - sizeof checksum - own - sizeof head);
+        head.common_hash = gf_fnv_words(gf_fnv_words(GF_FNV_START, &bare, sizeof bare), state + sizeof head,
+                                        state_bytes - sizeof checksum - own - sizeof head);
         memcpy(state, &head, sizeof head);
     }
-    checksum = gf_state_hash(0, state, state_bytes - sizeof checksum);
+    checksum = gf_fnv_words(GF_FNV_START, state, state_bytes - sizeof checksum);
     memcpy(state + state_bytes - sizeof checksum, &checksum, sizeof checksum);
 }
 

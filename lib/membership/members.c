@@ -64,7 +64,7 @@ void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, si
     members->join_fails_ns = 0;
     members->flush_first = members->seen_by = 0;
     members->call_count = 0;
-    members->calls[0] = (struct members_call){0};
+    members->calls[0] = (struct members_call){.hash = GF_FNV_START};
     members->now_ns = members->opened_ns = members->connected_ns = members->moved_ns = members->status_ns = now_ns;
     members->position = (struct gf_position){.step = members->position.step, .operation = GF_OPERATION_NONE,
                                              .tensor = GF_TENSOR_NONE, .waits_for = GF_RANK_NONE};

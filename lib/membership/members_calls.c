@@ -1,25 +1,22 @@
 /* Whether all ranks make the same requests. A broadcast in which one rank names another root may end well on all of
  * them, with other values: nobody waits for a message that is missing. So each rank chains a hash over its requests,
  * says with its position how many there were and what the last one was, and the coordinator compares with its own. */
+#include "drivers/fnv.h"
 #include "lib/membership/members_state.h"
 #include "lib/settings/settings.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
-    return hash ^ (hash >> 29);
-}
-
 void gf_members_call(struct gf_members *members, gf_operation operation, gf_type type, uint32_t root,
                      uint64_t elem_count)
 {
-    uint64_t before = members->calls[members->call_count % MEMBERS_CALLS].hash;
+    uint64_t hash = members->calls[members->call_count % MEMBERS_CALLS].hash;
     struct members_call call = {
         .what = (uint32_t)operation | ((uint32_t)type << 8), .root = root, .elem_count = elem_count};
-    call.hash = mix(mix(mix(before + 1, call.what), root), elem_count);
+    hash = gf_fnv_u64(hash, call.what);
+    hash = gf_fnv_u64(hash, root);
+    call.hash = gf_fnv_u64(hash, elem_count);
     members->calls[++members->call_count % MEMBERS_CALLS] = call;
 }
 

@@ -95,9 +95,11 @@ static uint64_t common_hash(const struct gf_state_head *head, const struct parts
 {
     struct gf_state_head common = *head;
     uint64_t end = parts->pools[((head->flags & GF_STATE_LOCAL) != 0) ? MOMENTUM_SPARSE : HISTORY].at;
+    uint64_t hash;
     common.rank = 0;
     common.common_hash = 0;
-    return gf_state_hash(gf_state_hash(0, &common, sizeof common), data + parts->selection, end - parts->selection);
+    hash = gf_fnv_words(GF_FNV_START, &common, sizeof common);
+    return gf_fnv_words(hash, data + parts->selection, end - parts->selection);
 }
 
 /* Does each rank hold something that no other one holds? */
@@ -161,7 +163,7 @@ gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes)
     if ((status = pools_save(gf, &parts, out)) < 0) return status;
     head.common_hash = common_hash(&head, &parts, out);
     memcpy(out, &head, sizeof head);
-    checksum = gf_state_hash(0, out, parts.checksum);
+    checksum = gf_fnv_words(GF_FNV_START, out, parts.checksum);
     memcpy(out + parts.checksum, &checksum, sizeof checksum);
     return GF_OK;
 }
@@ -190,7 +192,7 @@ static gf_status saved_check(gf_context *gf, const char *call, const unsigned ch
         return gf_refuse(gf, GF_ERR_DATA, "%s: %llu bytes were handed over, the state says it has %llu", call,
                          (unsigned long long)bytes, (unsigned long long)head_out->total_bytes);
     memcpy(&checksum, data + bytes - sizeof checksum, sizeof checksum);
-    found = gf_state_hash(0, data, bytes - sizeof checksum);
+    found = gf_fnv_words(GF_FNV_START, data, bytes - sizeof checksum);
     if (found != checksum)
         return gf_refuse(gf, GF_ERR_DATA, "%s: the state is corrupt: its checksum is %016llx, its bytes give %016llx",
                          call, (unsigned long long)checksum, (unsigned long long)found);

@@ -8,7 +8,7 @@
  *     history     fp32 [sparse_elem_count]; with exchange.quantize the residual, [elem_count]
  *     owner       with exchange.quantize: what this rank owes of its blocks; only the same world with the same fused
  *                 buffers and scale_elems takes it over, as its length and order are theirs
- *     checksum    gf_state_hash() of all before it
+ *     checksum    gf_fnv_words() of all before it
  * Common to all ranks is all of it but the head's rank, history, owner and, once GF_STATE_LOCAL is set, the sparse
  * part's momentum. What is left out can be computed: half weights, buffers, norms. */
 #ifndef GF_STATE_FORMAT_H
@@ -18,8 +18,8 @@
 
 #define GF_STATE_MAGIC UINT64_C(0x0a45544154534647) /* "GFSTATE\n" */
 /* 2: the momentum of LARS holds the learning rates, and there are second moments. None of version 1 is read: the ratios
- * that would turn one into the other are not in it. */
-#define GF_STATE_VERSION 2u
+ * that would turn one into the other are not in it. 3: its checksum is FNV-1a. */
+#define GF_STATE_VERSION 3u
 
 #define GF_STATE_KNOWN 0x1u    /* selected_count is not 0 */
 #define GF_STATE_WAITING 0x2u  /* something waits in a history: not gf_sparse.history_empty */
@@ -58,9 +58,5 @@ struct gf_state_head {
     uint64_t common_hash;       /* of what is common, the head's rank and this taken for 0: all ranks of a save agree */
 };
 _Static_assert(sizeof(struct gf_state_head) == 136, "no padding: the head is written as it lies");
-
-/* 64 bits of bytes (a multiple of 8), going on from hash. Each word goes through steps that can be undone, so a change
- * inside one word always changes the result. Against accidents, not against forgers. */
-uint64_t gf_state_hash(uint64_t hash, const void *data, uint64_t bytes);
 
 #endif

@@ -139,7 +139,7 @@ static void options_list(const struct train *train, struct same_option list_out[
 
 uint64_t train_same_hash(const struct train *train)
 {
-    uint64_t hash = GF_FNV_START; /* FNV-1a, a word at a time */
+    uint64_t hash = GF_FNV_START;
     struct same_option all[OPTIONS_MAX];
     options_list(train, all);
     for (size_t i = 0; i < OPTIONS_MAX; i++) hash = gf_fnv_word(hash, all[i].value);

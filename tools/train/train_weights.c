@@ -113,17 +113,12 @@ const float *train_weight(struct train *train, uint32_t tensor)
     return host(gf_weight(train->gf, tensor));
 }
 
-/* FNV-1a over 32-bit words: any single bit that differs makes the hashes differ. */
 uint64_t train_weights_hash(struct train *train)
 {
     uint64_t hash = GF_FNV_START;
     for (uint32_t i = 0; i < train->net.model->tensor_count; i++) {
-        const float *weight = train_weight(train, i);
-        for (uint64_t at = 0; at < train->net.model->tensors[i].elem_count; at++) {
-            uint32_t word;
-            memcpy(&word, weight + at, sizeof word);
-            hash = gf_fnv_word(hash, word);
-        }
+        uint64_t bytes = train->net.model->tensors[i].elem_count * sizeof(float);
+        hash = gf_fnv_words(hash, train_weight(train, i), bytes);
     }
     return hash;
 }
