@@ -208,11 +208,12 @@ gf_status gf_heartbeat(gf_context *gf);
  * save with each step applied (GF_ERR_STATE). What is corrupt, short, newer, or of other tensors, optimizer or sparse
  * settings, or exchange.quantize, is refused with GF_ERR_DATA, why is logged, and the context is as it was before.
  *
- * At the same world size rank r loads what rank r saved, and the run goes on bitwise as if it had not been interrupted.
- * From m ranks to n the run resumes with what is common: rank r below m loads what rank r saved; a rank from m on loads
- * any one of them and begins with an empty history. What waited in the histories of ranks from n on is dropped, and rank
- * 0 logs how many values that are. All ranks must load one save. With average ranks histories are multiplied by n/m, as
- * their sum will be divided by n; with sum and samples they stay: right where the global batch stays. */
+ * At the same world size rank r loads what rank r saved, and the run goes on bitwise as if it had
+ * not been interrupted. From m ranks to n the run resumes with what is common: rank r below m loads
+ * what rank r saved; a rank from m on loads any one of them and begins with an empty history. What
+ * waited in the histories of ranks from n on is dropped, and rank 0 logs how many values that are.
+ * All ranks must load one save. With average ranks histories are multiplied by n/m, as their sum
+ * will be divided by n; with sum and samples they stay: right where the global batch stays. */
 uint64_t gf_state_bytes(const gf_context *gf); /* does not change while the context is open; 0: it is not */
 gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes);
 gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);

@@ -26,7 +26,8 @@ port=7$(( $$ % 900 + 100 ))
 # ---- a sound node, a sound job ----
 file sound.cfg "rendezvous = { address = \"127.0.0.1:$port\"; };"
 check "a_sound_node" exits 0 "$gf_check" "$scratch/sound.cfg" --preflight
-for line in launcher libraries transports gpu footprint stack memlock "huge pages" control interface devices ports "control ports" shm memory; do
+for line in launcher libraries transports gpu footprint stack memlock "huge pages" control interface devices \
+    ports "control ports" shm memory; do
     check "it_has_a_line_of_$(echo "$line" | tr ' ' _)" said ok "$line" ""
 done
 check "alone_it_says_why_there_are_no_peers" said skip peers "started alone"
@@ -173,7 +174,8 @@ if links_made; then
             for i in $(seq 10 39); do
                 echo "link add gf-long-name-$i type veth peer name gf-long-name-$((i + 30))"
             done | ip -batch - && exec "$@"' sh "$@" >"$scratch/out"
-        [ "$(sed -n 's/.*there is no gfnone0 here; there are //p' "$scratch/out" | grep -o 'gf-long-name' | wc -l)" -eq 60 ] ||
+        listed=$(sed -n 's/.*there is no gfnone0 here; there are //p' "$scratch/out" | grep -o gf-long-name | wc -l)
+        [ "$listed" -eq 60 ] ||
             { cat "$scratch/out"; return 1; }
     }
     file gone.cfg 'link = { devices = "gfnone0"; };'

@@ -1,7 +1,8 @@
 #!/bin/sh
-# The rules of the tree: which folder includes which, the width of lines, words, a README in each folder, headers that compile
-# alone, what a public declaration says. No rule counts the lines of a file. tidy_allowed lists what does not hold yet, as "RULE NAME NUMBER": no more than NUMBER, and
-# the list may only shrink (SHRINK=1 writes what is needed of it now, and never adds).
+# The rules of the tree: which folder includes which, the width of lines, words, a README in each folder,
+# headers that compile alone, what a public declaration says. No rule counts the lines of a file. tidy_allowed
+# lists what does not hold yet, as "RULE NAME NUMBER": no more than NUMBER, and the list may only shrink
+# (SHRINK=1 writes what is needed of it now, and never adds).
 . firmware-tests/support/shell.sh
 export LC_ALL=C.UTF-8
 allowed=firmware-tests/support/tidy_allowed

@@ -130,8 +130,8 @@ static void weights_snapshot(struct world *w, uint32_t rank, float *weights_out)
     }
 }
 
-/* A 16-bit wire rounds what leaves the node: of one rank alone and among ranks of one node the bits are those of an fp32
- * wire, and a sum beyond fp16 is held. */
+/* A 16-bit wire rounds what leaves the node: of one rank alone and among ranks of one node the bits
+ * are those of an fp32 wire, and a sum beyond fp16 is held. */
 TEST(inside_a_node_the_gradients_keep_their_type)
 {
     for (uint32_t row = 0; row < 3 * 2; row++) {

@@ -278,7 +278,8 @@ static float world_factor(const gf_context *gf, const struct gf_state_head *head
     return (gf->config.exchange.average == GF_AVERAGE_RANKS) ? (float)((double)gf->world / (double)head->world) : 1.0f;
 }
 
-/* What this rank alone holds: pool = factor * from. Factor 1 keeps every bit, 0 is for a rank that was not in the save. */
+/* What this rank alone holds: pool = factor * from. Factor 1 keeps every bit, 0 is for a rank that
+ * was not in the save. */
 static gf_status own_load(gf_context *gf, gf_mem pool, const unsigned char *from, uint64_t count, float factor)
 {
     gf_status status;
@@ -288,8 +289,9 @@ static gf_status own_load(gf_context *gf, gf_mem pool, const unsigned char *from
     return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STATE) : GF_OK;
 }
 
-/* What each rank holds alone is stretched, or empty on one that was not in the save. Blocks of another world or of other buffers were others':
- * what was owed of them is dropped, as at a view change. */
+/* What each rank holds alone is stretched, or empty on one that was not in the save. Blocks of
+ * another world or of other buffers were others': what was owed of them is dropped, as at a view
+ * change. */
 static gf_status pools_load(gf_context *gf, const struct gf_state_head *head, const struct parts *parts,
                             const unsigned char *data, bool was_there)
 {
@@ -332,7 +334,8 @@ static void values_load(gf_context *gf, const struct gf_state_head *head, const 
     gf->loss_scale.bad = head->scale_bad;
 }
 
-/* What the ranks hold alone that are in the save and not here. Nothing waits in a history before the first sparse step. */
+/* What the ranks hold alone that are in the save and not here. Nothing waits in a history before
+ * the first sparse step. */
 static void dropped_log(const gf_context *gf, const struct gf_state_head *head, const struct parts *parts)
 {
     uint64_t each = has_own(head) ? parts->pools[HISTORY].elem_count : 0;

@@ -191,8 +191,8 @@ gf_status gf_direct_combine(struct gf_coll *coll, uint64_t round, uint64_t first
 gf_status gf_direct_small_start(struct gf_coll *coll); /* the start and the turn of small data */
 gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns);
 
-/* direct_flags.c. At the end of opening: one look at each page of each peer's region, some a call, `pages` so far; GF_OK: at all. There
- * is no other moment at which nobody waits. */
+/* direct_flags.c. At the end of opening: one look at each page of each peer's region, some a call,
+ * `pages` so far; GF_OK: at all. There is no other moment at which nobody waits. */
 gf_status gf_direct_touch(struct gf_link *link, const uint32_t *members, uint32_t size, uint64_t *pages);
 /* Ends the sleep of all peers: there is news on the control channel. */
 void gf_direct_wake(struct gf_link *link, const uint32_t *members, uint32_t size, uint32_t own, uint32_t lane_ranks);

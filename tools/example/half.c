@@ -81,7 +81,8 @@ int main(void)
     if (status == GF_OK) status = weights_begin(gf);
     for (unsigned number = 0; (status == GF_OK) && (number < STEPS); number++) status = step(gf, number);
     if (status == GF_OK)
-        printf("rank %u: y = %.1f x + %.1f\n", gf_rank(gf), (double)weight(gf, SLOPE)[0], (double)weight(gf, OFFSET)[0]);
+        printf("rank %u: y = %.1f x + %.1f\n", gf_rank(gf), (double)weight(gf, SLOPE)[0],
+               (double)weight(gf, OFFSET)[0]);
     gf_close(gf);
     free(memory);
     return status != GF_OK;

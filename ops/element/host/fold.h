@@ -1,6 +1,7 @@
-/* dst[i] = the lower or higher of dst[i] and src[i], on the host: for allreduce by other reductions than the sum. Not a
- * row of struct gf_element_ops: devices have none. Exact in every type and commutative to the bit: the result of a NaN is
- * one certain NaN, and -0 is below 0. One plain loop for every CPU. */
+/* dst[i] = the lower or higher of dst[i] and src[i], on the host: for allreduce by other reductions
+ * than the sum. Not a row of struct gf_element_ops: devices have none. Exact in every type and
+ * commutative to the bit: the result of a NaN is one certain NaN, and -0 is below 0. One plain loop
+ * for every CPU. */
 #ifndef GF_FOLD_H
 #define GF_FOLD_H
 
