@@ -24,7 +24,7 @@ endif
 # Debian 12 packages, the only list. The library needs the first line, the appliance the second, the tests the third.
 PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev libsodium-dev \
             libopenblas-serial-dev zlib1g-dev dataset-fashion-mnist \
-            libcmocka-dev clang libclang-rt-14-dev valgrind iproute2 mandoc spin \
+            libcmocka-dev clang clang-format-14 libclang-rt-14-dev valgrind iproute2 mandoc spin \
             $(if $(filter 1,$(UCX_IB)),$(PACKAGES_IB))
 
 # Two launchers for test_launchers.sh, which is skipped without them: 20 s to install, and nothing else wants them.
@@ -287,6 +287,12 @@ tests: $(TESTS) $(PROGRAMS) $(FAKE_CUDA) $(FAKE_NCCL) $(BUILD)/language $(BUILD)
 suites: tests all
 	@CC="$(CC)" BUILD=$(BUILD) LEFT_OUT="$(LEFT_OUT)" sh firmware-tests/support/run.sh $(SUITES)
 test: suites ## every suite without looking at packages, or one: T=coll
+
+# The layout is clang-format 14's, Debian 12's; another version breaks lines elsewhere.
+FORMAT ?= clang-format-14
+format: ## lay every C and CUDA file out by .clang-format
+	@command -v $(FORMAT) >/dev/null || { echo "format: needs $(FORMAT) (Debian's package clang-format-14)"; exit 1; }
+	@git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cc' | xargs $(FORMAT) -i
 
 tidy: ## the rules of the tree: includes, words, READMEs, headers; SHRINK=1 shortens the list of exceptions
 	@CC="$(CC)" sh firmware-tests/process/test_tidy.sh

@@ -5,19 +5,23 @@
 #include "firmware-tests/cuda/fake_cuda_state.h"
 
 /* As cuGetProcAddress() is asked for them, and as cuda.h declares them (some with another number behind). */
+/* clang-format off */
 #define FAKE_CALLS(X) \
-    X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) \
-    X(cuDeviceGetAttribute) X(cuDeviceGetUuid) X(cuDevicePrimaryCtxRetain) \
-    X(cuDevicePrimaryCtxRelease) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxRecordEvent) \
-    X(cuThreadExchangeStreamCaptureMode) X(cuStreamIsCapturing) X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree) \
-    X(cuMemHostRegister) X(cuMemHostUnregister) X(cuCtxGetStreamPriorityRange) X(cuStreamCreateWithPriority) \
-    X(cuStreamDestroy) X(cuStreamQuery) X(cuStreamWaitEvent) X(cuEventCreate) X(cuEventDestroy) \
-    X(cuEventRecord) X(cuEventQuery) X(cuMemcpyAsync) X(cuMemsetD8Async) X(cuModuleLoadData) X(cuModuleUnload) \
-    X(cuModuleGetFunction) X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuLaunchKernel) \
-    X(cuStreamBatchMemOp) X(cuMemGetAllocationGranularity) X(cuMemCreate) X(cuMemRelease) \
-    X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) \
+    X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuDeviceGetCount) X(cuDeviceGet) \
+    X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceGetUuid) \
+    X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxPushCurrent) \
+    X(cuCtxPopCurrent) X(cuCtxRecordEvent) X(cuThreadExchangeStreamCaptureMode) \
+    X(cuStreamIsCapturing) X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree) X(cuMemHostRegister) \
+    X(cuMemHostUnregister) X(cuCtxGetStreamPriorityRange) X(cuStreamCreateWithPriority) \
+    X(cuStreamDestroy) X(cuStreamQuery) X(cuStreamWaitEvent) X(cuEventCreate) \
+    X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuMemcpyAsync) X(cuMemsetD8Async) \
+    X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) \
+    X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuLaunchKernel) X(cuStreamBatchMemOp) \
+    X(cuMemGetAllocationGranularity) X(cuMemCreate) X(cuMemRelease) X(cuMemAddressReserve) \
+    X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) \
     X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle) X(cuIpcGetMemHandle) \
     X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle)
+/* clang-format on */
 /* Of gpu-bench, not of the library's driver. */
 #define FAKE_CALLS_OTHER(X) X(cuEventElapsedTime)
 

@@ -94,17 +94,23 @@ static gf_status late_put(struct gf_queue *queue, gf_status (*run)(struct gf_que
 #define REACH(at, type) reaches(queue, at, elem_count * gf_type_size_bytes(type))
 #define FIRST(at) reaches(queue, at, 1) /* how much of it is not known here */
 
+/* clang-format off */
 #define COPY(V, P) V(gf_mem, dst) V(gf_mem, src) V(uint64_t, size_bytes)
 #define ZERO(V, P) V(gf_mem, dst) V(uint64_t, size_bytes)
-#define CAST(V, P) V(gf_mem, dst) V(gf_type, dst_type) V(gf_mem, src) V(gf_type, src_type) V(uint64_t, elem_count) \
-    V(float, scale) V(uint64_t, base) V(struct gf_check *, check)
-#define SUM(V, P) V(gf_mem, dst) V(gf_mem, src) V(gf_type, type) V(uint64_t, elem_count) V(uint64_t, base) \
+#define CAST(V, P) \
+    V(gf_mem, dst) V(gf_type, dst_type) V(gf_mem, src) V(gf_type, src_type) \
+    V(uint64_t, elem_count) V(float, scale) V(uint64_t, base) V(struct gf_check *, check)
+#define SUM(V, P) \
+    V(gf_mem, dst) V(gf_mem, src) V(gf_type, type) V(uint64_t, elem_count) V(uint64_t, base) \
     V(struct gf_check *, check)
-#define CHECK(V, P) V(gf_mem, src) V(gf_type, type) V(uint64_t, elem_count) V(uint64_t, base) \
+#define CHECK(V, P) \
+    V(gf_mem, src) V(gf_type, type) V(uint64_t, elem_count) V(uint64_t, base) \
     V(struct gf_check *, check)
-#define SCORE(V, P) V(gf_mem, scores) V(gf_mem, src) V(uint64_t, elem_count) V(uint64_t, chunk_elems) \
+#define SCORE(V, P) \
+    V(gf_mem, scores) V(gf_mem, src) V(uint64_t, elem_count) V(uint64_t, chunk_elems) \
     V(uint64_t, piece_elems)
-#define CAST_CHUNKS(V, P) V(gf_mem, dst) V(gf_type, dst_type) V(gf_mem, src) V(gf_type, src_type) \
+#define CAST_CHUNKS(V, P) \
+    V(gf_mem, dst) V(gf_type, dst_type) V(gf_mem, src) V(gf_type, src_type) \
     P(struct gf_chunks, chunks) V(float, scale) V(uint64_t, base) V(struct gf_check *, check)
 #define ACCUMULATE(V, P) P(struct gf_accumulate, all) V(uint64_t, elem_count)
 #define ACCUMULATE_CHUNKS(V, P) P(struct gf_accumulate, all) P(struct gf_chunks, chunks)
@@ -112,6 +118,7 @@ static gf_status late_put(struct gf_queue *queue, gf_status (*run)(struct gf_que
 #define UPDATE(V, P) P(struct gf_update, update) V(uint64_t, elem_count)
 #define UPDATE_CHUNKS(V, P) P(struct gf_update, update) P(struct gf_chunks, chunks)
 #define ADAM(V, P) P(struct gf_adam, adam) V(uint64_t, elem_count)
+/* clang-format on */
 LATE(copy, ELEMENT, COPY, (reaches(queue, dst, size_bytes), reaches(queue, src, size_bytes)))
 LATE(zero, ELEMENT, ZERO, reaches(queue, dst, size_bytes))
 LATE(cast, ELEMENT, CAST, (REACH(dst, dst_type), REACH(src, src_type)))
@@ -128,9 +135,11 @@ LATE(adam, ELEMENT, ADAM, )
 
 /* ---- calls of several at once: one work for each, so that the device may stand between them ---- */
 
+/* clang-format off */
 #define NORM(V, P) V(gf_type, type) P(struct gf_norm, range)
 #define RATIO(V, P) P(struct gf_ratio, ratio)
 #define PART(V, P) P(struct gf_update, update) P(struct gf_update_part, part)
+/* clang-format on */
 LATE_AS(norm_one, ELEMENT->norm(host, 0, args->type, &args->range, 1), NORM, ) /* the host's op wants no scratch */
 LATE_AS(ratio_one, ELEMENT->ratio(host, &args->ratio, 1), RATIO, )
 LATE_AS(update_part, ELEMENT->update_parts(host, &args->update, &args->part, 1), PART, )
@@ -175,8 +184,11 @@ static struct table table_of(const gf_mem *at, uint32_t count)
     return table;
 }
 
-#define SUM_N(V, P) P(struct table, dst) P(struct table, src) V(gf_type, type) V(uint64_t, elem_count) \
+/* clang-format off */
+#define SUM_N(V, P) \
+    P(struct table, dst) P(struct table, src) V(gf_type, type) V(uint64_t, elem_count) \
     V(uint64_t, base) V(struct gf_check *, check) V(struct gf_check *, sources)
+/* clang-format on */
 LATE_AS(sum_tables, ELEMENT->sum_n(host, args->dst.at, args->dst.count, args->src.at, args->src.count, args->type,
                                 args->elem_count, args->base, args->check, args->sources), SUM_N, )
 

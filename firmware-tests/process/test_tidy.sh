@@ -40,7 +40,8 @@ sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
             if (FILENAME !~ "^(firmware-tests|" home ")") n["include " FILENAME ">" home]++
         }
         END { for (k in n) print k, n[k] }' <"$scratch/code"
-    { cat "$scratch/code"; echo Makefile; } |
+    # C and CUDA have the layout of clang-format, below.
+    { sources 'sh|py|awk'; echo Makefile; } |
         xargs awk 'length > 120 { f = FILENAME; sub(/\/[^\/]*$/, "", f); n[f]++ } END { for (f in n) print "width", f, n[f] }'
     grep -v test_tidy "$scratch/code" | xargs grep -cE '\b(TODO|FIXME|XXX)\b' | awk -F: '$2 > 0 { print "todo", $1, $2 }'
     { sources 'c|h|cu|cuh|cc|sh|md|cfg|1|3|5' | grep -v test_tidy.sh; echo Makefile; echo README.md; } | xargs cat | tr 'A-Z' 'a-z' |
@@ -72,7 +73,7 @@ sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
     done
     # A rank becomes a member id, and back, in one place each.
     grep -nE '(\<ids|id_of|members)\[|epoch_rank' $(sources 'c|h' | grep -E '^(lib|ops|drivers)/') |
-        grep -vE '^(drivers/link\.h|lib/membership/members_state\.h):|gf_members_rank\(const' | awk -F: '{ print "ranks", $1, 1 }' | sort -u
+        grep -vE '^(drivers/link\.h|lib/membership/members_state\.h):|return members->table\[id\]\.epoch_rank;' | awk -F: '{ print "ranks", $1, 1 }' | sort -u
     for header in $(sources h); do
         echo "#include \"$header\"" >"$scratch/alone.c"
         ${CC:-gcc} -std=c11 -D_GNU_SOURCE -DGF_WITH_UCX=0 -DGF_WITH_CUDA=0 -DGF_WITH_NVCC=0 -I. -Ilib -Iconfig -I/usr/local/cuda/include \
@@ -90,6 +91,10 @@ for rule in include width todo word readme declaration states ranks alone; do
         $3 > most[$1 " " $2] { printf "%s: %s (%d are allowed); ", $2, $3, most[$1 " " $2] }' >"$scratch/why"
     if [ -s "$scratch/why" ]; then not_ok "tidy_$rule" "$(cat "$scratch/why")"; else ok "tidy_$rule"; fi
 done
+if command -v clang-format-14 >/dev/null; then
+    sources 'c|h|cu|cuh|cc' | xargs clang-format-14 --dry-run 2>&1 | sed -n 's/:.*//p' | sort -u | tr '\n' ' ' >"$scratch/why"
+    if [ -s "$scratch/why" ]; then not_ok tidy_layout "make format changes $(cat "$scratch/why")"; else ok tidy_layout; fi
+else skip tidy_layout "there is no clang-format-14"; fi
 awk -v found="$found" 'BEGIN { while ((getline row < found) > 0) { split(row, p, " "); now[p[1] " " p[2]] = p[3] } }
     { n = now[$1 " " $2] + 0; if (n > 0) print $1, $2, (n < $3) ? n : $3 }' "$allowed" >"$scratch/shrunk"
 if [ -n "${SHRINK:-}" ]; then cp "$scratch/shrunk" "$allowed"

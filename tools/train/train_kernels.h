@@ -6,9 +6,11 @@
 #include <stdint.h>
 
 /* In the order of launch()'s numbers; the kernel is gf_kernel_NAME and takes a struct gf_NAME_args. */
-#define TRAIN_KERNELS(X)                                                                                         \
-    X(train_gemm) X(train_unfold) X(train_fold) X(train_pool) X(train_pool_back) X(train_bias) X(train_relu_back) \
-    X(train_column_sum) X(train_softmax)
+/* clang-format off */
+#define TRAIN_KERNELS(X) \
+    X(train_gemm) X(train_unfold) X(train_fold) X(train_pool) X(train_pool_back) \
+    X(train_bias) X(train_relu_back) X(train_column_sum) X(train_softmax)
+/* clang-format on */
 
 #define TRAIN_KERNEL_THREADS 256u /* of every block */
 #define TRAIN_TILE 64u            /* rows and columns of a block's part of a product */

@@ -7,11 +7,14 @@
 
 /* In the order of launch()'s numbers. The kernel is gf_kernel_NAME and takes a struct gf_NAME_args, without types. */
 #define GF_KERNELS_TYPES(X, name) X(name##_f32) X(name##_f16) X(name##_bf16) /* NAME + a type */
-#define GF_KERNELS(X)                                                                                              \
-    GF_KERNELS_TYPES(X, cast_f32) GF_KERNELS_TYPES(X, cast_f16) GF_KERNELS_TYPES(X, cast_bf16)                     \
-    GF_KERNELS_TYPES(X, sum) GF_KERNELS_TYPES(X, sum_n) GF_KERNELS_TYPES(X, check) GF_KERNELS_TYPES(X, norm_runs)  \
-    GF_KERNELS_TYPES(X, accumulate) GF_KERNELS_TYPES(X, update) GF_KERNELS_TYPES(X, adam)                          \
+/* clang-format off */
+#define GF_KERNELS(X) \
+    GF_KERNELS_TYPES(X, cast_f32) GF_KERNELS_TYPES(X, cast_f16) \
+    GF_KERNELS_TYPES(X, cast_bf16) GF_KERNELS_TYPES(X, sum) GF_KERNELS_TYPES(X, sum_n) \
+    GF_KERNELS_TYPES(X, check) GF_KERNELS_TYPES(X, norm_runs) \
+    GF_KERNELS_TYPES(X, accumulate) GF_KERNELS_TYPES(X, update) GF_KERNELS_TYPES(X, adam) \
     X(score) X(norm_end) X(ratio) X(zero_chunks) X(quantize) X(dequantize) X(copy_n)
+/* clang-format on */
 
 #define GF_KERNEL_F32 0u /* gf_type, in numbers */
 #define GF_KERNEL_F16 1u
