@@ -14,7 +14,8 @@ bool gf_key_group(const char *name)
 {
     size_t length = strlen(name);
     for (uint32_t i = 0; i < gf_setting_count; i++)
-        if ((strncmp(gf_settings[i].key, name, length) == 0) && (gf_settings[i].key[length] == '.')) return true;
+        if ((strncmp(gf_settings[i].key, name, length) == 0) && (gf_settings[i].key[length] == '.'))
+            return true;
     return false;
 }
 
@@ -64,7 +65,8 @@ static void nearest_offer(struct nearest *nearest, const char *word, unsigned sl
 static char *nearest_text(const struct nearest *nearest, char *text_out)
 {
     text_out[0] = '\0';
-    if (nearest->word != NULL) (void)snprintf(text_out, GF_KEY_HINT_BYTES, "; did you mean %s?", nearest->word);
+    if (nearest->word != NULL)
+        (void)snprintf(text_out, GF_KEY_HINT_BYTES, "; did you mean %s?", nearest->word);
     return text_out;
 }
 
@@ -81,11 +83,15 @@ char *gf_group_hint(const char *name, bool is_group, char *text_out)
     struct nearest nearest = {NULL, GF_SLIPS_MAX + 1};
     char group[GF_KEY_HINT_BYTES], best[GF_KEY_HINT_BYTES] = "";
     if (strcmp(name, "tensors") == 0)
-        return strcpy(text_out, "; a model has that: it goes to --tensors of gf-check, --model of gf-perf and gf-plan");
+        return strcpy(
+            text_out,
+            "; a model has that: it goes to --tensors of gf-check, --model of gf-perf and gf-plan");
     if (strcmp(name, "cluster") == 0)
-        return strcpy(text_out, "; a cluster to plan for has that: it goes to --cluster of gf-plan");
+        return strcpy(text_out,
+                      "; a cluster to plan for has that: it goes to --cluster of gf-plan");
     for (uint32_t i = 0; is_group && (i < gf_setting_count); i++) {
-        (void)snprintf(group, sizeof group, "%.*s", (int)strcspn(gf_settings[i].key, "."), gf_settings[i].key);
+        (void)snprintf(group, sizeof group, "%.*s", (int)strcspn(gf_settings[i].key, "."),
+                       gf_settings[i].key);
         if (gf_word_slips(name, group) >= nearest.slips) continue;
         nearest_offer(&nearest, strcpy(best, group), gf_word_slips(name, group));
     }

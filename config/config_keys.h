@@ -1,5 +1,5 @@
-/* Keys and values of the configuration file. The table itself is lib/settings/settings_table.c, one row a key. Internal to
- * config/. */
+/* Keys and values of the configuration file. The table itself is lib/settings/settings_table.c, one
+ * row a key. Internal to config/. */
 #ifndef GF_CONFIG_KEYS_H
 #define GF_CONFIG_KEYS_H
 
@@ -9,8 +9,9 @@
 const struct gf_setting *gf_key_find(const char *key);
 /* Is `name` the group of some key? */
 bool gf_key_group(const char *name);
-/* "; did you mean exchange.wire?" for a key, group or value like a known one, else what else helps, or "". All return
- * text_out[GF_KEY_HINT_BYTES]. The units of sizes and times are named whatever the value. */
+/* "; did you mean exchange.wire?" for a key, group or value like a known one, else what else helps,
+ * or "". All return text_out[GF_KEY_HINT_BYTES]. The units of sizes and times are named whatever
+ * the value. */
 #define GF_KEY_HINT_BYTES 128
 char *gf_key_hint(const char *key, char *text_out);
 char *gf_group_hint(const char *name, bool is_group, char *text_out);
@@ -19,7 +20,8 @@ char *gf_value_hint(const struct gf_setting *setting, const char *value, char *t
 #define GF_SLIPS_MAX 2u /* more slips than these make another word */
 unsigned gf_word_slips(const char *a, const char *b);
 
-/* One value over *config, checked against its row; false (and *config as it was) where it is not valid. */
+/* One value over *config, checked against its row; false (and *config as it was) where it is not
+ * valid. */
 bool gf_key_set_number(const struct gf_setting *setting, struct gf_config *config, uint64_t number);
 /* as a file says it */
 bool gf_key_set_count(const struct gf_setting *setting, struct gf_config *config, uint64_t number);
@@ -36,8 +38,8 @@ bool gf_time_of(double seconds, uint64_t *ns_out);
 bool gf_number_read(const char *text, uint64_t *number_out);
 bool gf_real_read(const char *text, double *real_out); /* the whole text, "." whatever the locale */
 
-/* "host:port" to its numeric form in numeric_out[GF_TEXT_MAX]; numeric ones are copied. false with why in
- * why_out[GF_RESOLVE_WHY_BYTES]. */
+/* "host:port" to its numeric form in numeric_out[GF_TEXT_MAX]; numeric ones are copied. false with
+ * why in why_out[GF_RESOLVE_WHY_BYTES]. */
 #define GF_RESOLVE_WHY_BYTES 256
 bool gf_address_resolve(const char *address, char *numeric_out, char *why_out);
 

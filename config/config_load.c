@@ -1,4 +1,5 @@
-/* A libconfig file to struct gf_config, strictly: what is not known or not valid is refused by line. */
+/* A libconfig file to struct gf_config, strictly: what is not known or not valid is refused by
+ * line. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,14 +9,14 @@
 static const char *type_name(const config_setting_t *node)
 {
     switch (config_setting_type(node)) {
-    case CONFIG_TYPE_GROUP:  return "a group";
+    case CONFIG_TYPE_GROUP: return "a group";
     case CONFIG_TYPE_INT:
-    case CONFIG_TYPE_INT64:  return "a whole number";
-    case CONFIG_TYPE_FLOAT:  return "a number with a fraction";
+    case CONFIG_TYPE_INT64: return "a whole number";
+    case CONFIG_TYPE_FLOAT: return "a number with a fraction";
     case CONFIG_TYPE_STRING: return "a string";
-    case CONFIG_TYPE_BOOL:   return "a boolean";
-    case CONFIG_TYPE_ARRAY:  return "an array";
-    case CONFIG_TYPE_LIST:   return "a list";
+    case CONFIG_TYPE_BOOL: return "a boolean";
+    case CONFIG_TYPE_ARRAY: return "an array";
+    case CONFIG_TYPE_LIST: return "a list";
     }
     return "nothing";
 }
@@ -23,17 +24,21 @@ static const char *type_name(const config_setting_t *node)
 /* Whole numbers; hexadecimal ones come back from libconfig as if they had a sign. */
 static bool whole_of(const config_setting_t *node, long long *whole_out)
 {
-    if (config_setting_type(node) == CONFIG_TYPE_INT64) *whole_out = config_setting_get_int64(node);
-    else if (config_setting_type(node) != CONFIG_TYPE_INT) return false;
+    if (config_setting_type(node) == CONFIG_TYPE_INT64)
+        *whole_out = config_setting_get_int64(node);
+    else if (config_setting_type(node) != CONFIG_TYPE_INT)
+        return false;
     else if (config_setting_get_format(node) == CONFIG_FORMAT_HEX)
         *whole_out = (unsigned)config_setting_get_int(node);
-    else *whole_out = config_setting_get_int(node);
+    else
+        *whole_out = config_setting_get_int(node);
     return true;
 }
 
 typedef enum value_vote { VALUE_TAKEN, VALUE_INVALID, VALUE_TYPE } value_vote;
 
-static value_vote string_take(const struct gf_setting *setting, struct gf_config *config, const char *text)
+static value_vote string_take(const struct gf_setting *setting, struct gf_config *config,
+                              const char *text)
 {
     bool takes_text = (setting->kind == GF_SETTING_BYTES) || (setting->kind == GF_SETTING_TIME) ||
                       (setting->kind == GF_SETTING_NAME) || (setting->kind == GF_SETTING_TEXT) ||
@@ -44,21 +49,27 @@ static value_vote string_take(const struct gf_setting *setting, struct gf_config
 }
 
 static value_vote value_take(const struct gf_setting *setting, struct gf_config *config,
-                                const config_setting_t *node)
+                             const config_setting_t *node)
 {
     int type = config_setting_type(node);
     long long whole;
     uint64_t ns;
     double real;
     bool taken;
-    if (type == CONFIG_TYPE_STRING) return string_take(setting, config, config_setting_get_string(node));
+    if (type == CONFIG_TYPE_STRING)
+        return string_take(setting, config, config_setting_get_string(node));
     if (type == CONFIG_TYPE_BOOL) {
         if (setting->kind != GF_SETTING_BOOL) return VALUE_TYPE;
-        return gf_key_set_number(setting, config, config_setting_get_bool(node) != 0) ? VALUE_TAKEN : VALUE_INVALID;
+        return gf_key_set_number(setting, config, config_setting_get_bool(node) != 0)
+                   ? VALUE_TAKEN
+                   : VALUE_INVALID;
     }
-    if (whole_of(node, &whole)) real = (double)whole;
-    else if (type == CONFIG_TYPE_FLOAT) real = config_setting_get_float(node);
-    else return VALUE_TYPE;
+    if (whole_of(node, &whole))
+        real = (double)whole;
+    else if (type == CONFIG_TYPE_FLOAT)
+        real = config_setting_get_float(node);
+    else
+        return VALUE_TYPE;
     if (setting->kind == GF_SETTING_REAL) {
         taken = gf_key_set_real(setting, config, real);
     } else if (setting->kind == GF_SETTING_TIME) {
@@ -75,20 +86,23 @@ static value_vote value_take(const struct gf_setting *setting, struct gf_config 
 static void value_text(const config_setting_t *node, char *text_out, size_t text_bytes)
 {
     long long whole;
-    if (whole_of(node, &whole)) (void)snprintf(text_out, text_bytes, "%lld", whole);
+    if (whole_of(node, &whole))
+        (void)snprintf(text_out, text_bytes, "%lld", whole);
     else if (config_setting_type(node) == CONFIG_TYPE_FLOAT)
         (void)snprintf(text_out, text_bytes, "%.9g", config_setting_get_float(node));
     else if (config_setting_type(node) == CONFIG_TYPE_STRING)
         (void)snprintf(text_out, text_bytes, "\"%.60s\"", config_setting_get_string(node));
-    else (void)snprintf(text_out, text_bytes, "%s", type_name(node));
+    else
+        (void)snprintf(text_out, text_bytes, "%s", type_name(node));
 }
 
-static gf_status address_set(const struct gf_setting *setting, struct gf_config *config, const char *address,
-                             const char *origin, int line, char *error_out)
+static gf_status address_set(const struct gf_setting *setting, struct gf_config *config,
+                             const char *address, const char *origin, int line, char *error_out)
 {
     char numeric[GF_TEXT_MAX], why[GF_RESOLVE_WHY_BYTES];
     if (!gf_address_resolve(address, numeric, why))
-        return gf_source_refuse(error_out, origin, line, "%s = \"%.60s\": %s", setting->key, address, why);
+        return gf_source_refuse(error_out, origin, line, "%s = \"%.60s\": %s", setting->key,
+                                address, why);
     gf_setting_text_set(setting, config, numeric);
     return GF_OK;
 }
@@ -103,24 +117,27 @@ static gf_status key_load(const char *group, const config_setting_t *node, const
     (void)snprintf(key, sizeof key, "%s.%.100s", group, config_setting_name(node));
     setting = gf_key_find(key);
     if (setting == NULL)
-        return gf_source_refuse(error_out, origin, line, "unknown key %s%s", key, gf_key_hint(key, hint));
+        return gf_source_refuse(error_out, origin, line, "unknown key %s%s", key,
+                                gf_key_hint(key, hint));
     if ((text != NULL) && (text[0] != '\0') && (setting->kind == GF_SETTING_TEXT) &&
         (setting->form == GF_FORM_ADDRESS))
         return address_set(setting, config, text, origin, line, error_out);
     switch (value_take(setting, config, node)) {
     case VALUE_TAKEN: return GF_OK;
     case VALUE_TYPE:
-        return gf_source_refuse(error_out, origin, line, "%s is %s: allowed is %s%s", key, type_name(node),
-                                gf_setting_allowed(setting, allowed), gf_value_hint(setting, text ? text : "", hint));
+        return gf_source_refuse(error_out, origin, line, "%s is %s: allowed is %s%s", key,
+                                type_name(node), gf_setting_allowed(setting, allowed),
+                                gf_value_hint(setting, text ? text : "", hint));
     case VALUE_INVALID: break;
     }
     value_text(node, value, sizeof value);
     return gf_source_refuse(error_out, origin, line, "%s = %s: allowed is %s%s", key, value,
-                            gf_setting_allowed(setting, allowed), gf_value_hint(setting, text ? text : "", hint));
+                            gf_setting_allowed(setting, allowed),
+                            gf_value_hint(setting, text ? text : "", hint));
 }
 
-static gf_status group_load(const config_setting_t *node, const char *origin, struct gf_config *config,
-                            char *error_out)
+static gf_status group_load(const config_setting_t *node, const char *origin,
+                            struct gf_config *config, char *error_out)
 {
     const char *name = config_setting_name(node);
     char hint[GF_KEY_HINT_BYTES];
@@ -131,26 +148,30 @@ static gf_status group_load(const config_setting_t *node, const char *origin, st
                                 config_setting_is_group(node) ? "group" : "key", name,
                                 gf_group_hint(name, config_setting_is_group(node), hint));
     if (!config_setting_is_group(node))
-        return gf_source_refuse(error_out, origin, line, "%s is %s: allowed is a group, %s = { .. };", name,
-                                type_name(node), name);
+        return gf_source_refuse(error_out, origin, line,
+                                "%s is %s: allowed is a group, %s = { .. };", name, type_name(node),
+                                name);
     for (int i = 0; (i < count) && (status == GF_OK); i++)
-        status = key_load(name, config_setting_get_elem(node, (unsigned)i), origin, config, error_out);
+        status =
+            key_load(name, config_setting_get_elem(node, (unsigned)i), origin, config, error_out);
     return status;
 }
 
 /* gf_config_effective() begins its text with a key; where the file has that key, its line helps. */
-static gf_status combination_refuse(const config_t *tree, const char *why, const char *origin, char *error_out)
+static gf_status combination_refuse(const config_t *tree, const char *why, const char *origin,
+                                    char *error_out)
 {
     char key[64];
     size_t length = strcspn(why, " :");
     const config_setting_t *node;
     (void)snprintf(key, sizeof key, "%.*s", (int)(length < 60 ? length : 60), why);
     node = config_lookup(tree, key);
-    return gf_source_refuse(error_out, origin, node ? (int)config_setting_source_line(node) : 0, "%s", why);
+    return gf_source_refuse(error_out, origin, node ? (int)config_setting_source_line(node) : 0,
+                            "%s", why);
 }
 
-static gf_status tree_load(const config_t *tree, const char *origin,
-                           struct gf_config *config, char *error_out)
+static gf_status tree_load(const config_t *tree, const char *origin, struct gf_config *config,
+                           char *error_out)
 {
     const config_setting_t *root = config_root_setting(tree);
     int count = config_setting_length(root);
@@ -167,7 +188,8 @@ static gf_status tree_load(const config_t *tree, const char *origin,
 }
 
 /* Ends the tree. */
-static gf_status config_of(config_t *tree, const char *origin, struct gf_config *config_out, char *error_out)
+static gf_status config_of(config_t *tree, const char *origin, struct gf_config *config_out,
+                           char *error_out)
 {
     static const struct gf_config zero;
     struct gf_config config = zero;
@@ -177,7 +199,8 @@ static gf_status config_of(config_t *tree, const char *origin, struct gf_config 
     return status;
 }
 
-gf_status gf_config_load_text(const char *text, const char *origin, struct gf_config *config_out, char *error_out)
+gf_status gf_config_load_text(const char *text, const char *origin, struct gf_config *config_out,
+                              char *error_out)
 {
     config_t tree;
     gf_status status = gf_tree_parse(text, origin, &tree, error_out);
@@ -197,33 +220,38 @@ static gf_status key_set(struct gf_config *config, const char *key, const char *
     char hint[GF_KEY_HINT_BYTES], allowed[GF_SETTING_ALLOWED_BYTES];
     const struct gf_setting *setting = gf_key_find(key);
     if (setting == NULL)
-        return gf_source_refuse(error_out, origin, 0, "unknown key %.100s%s", key, gf_key_hint(key, hint));
-    if ((setting->kind == GF_SETTING_TEXT) && (setting->form == GF_FORM_ADDRESS) && (value[0] != '\0'))
+        return gf_source_refuse(error_out, origin, 0, "unknown key %.100s%s", key,
+                                gf_key_hint(key, hint));
+    if ((setting->kind == GF_SETTING_TEXT) && (setting->form == GF_FORM_ADDRESS) &&
+        (value[0] != '\0'))
         return address_set(setting, config, value, origin, 0, error_out);
     if (gf_key_set_text(setting, config, value)) return GF_OK;
     return gf_source_refuse(error_out, origin, 0, "%s = \"%.60s\": allowed is %s%s", key, value,
-                            gf_setting_allowed(setting, allowed), gf_value_hint(setting, value, hint));
+                            gf_setting_allowed(setting, allowed),
+                            gf_value_hint(setting, value, hint));
 }
 
 /* *changed is *config with keys set, each by itself valid. */
-static gf_status set_checked(struct gf_config *config, struct gf_config *changed, const char *origin, char *error_out)
+static gf_status set_checked(struct gf_config *config, struct gf_config *changed,
+                             const char *origin, char *error_out)
 {
     char why[256];
-    if (gf_config_effective(changed, config, why) != GF_OK) return gf_source_refuse(error_out, origin, 0, "%s", why);
+    if (gf_config_effective(changed, config, why) != GF_OK)
+        return gf_source_refuse(error_out, origin, 0, "%s", why);
     gf_config_unsay(config, gf_config_unsaid(changed));
     return GF_OK;
 }
 
-gf_status gf_config_set(struct gf_config *config, const char *key, const char *value, const char *origin,
-                        char *error_out)
+gf_status gf_config_set(struct gf_config *config, const char *key, const char *value,
+                        const char *origin, char *error_out)
 {
     struct gf_config changed = *config;
     gf_status status = key_set(&changed, key, value, origin, error_out);
     return (status == GF_OK) ? set_checked(config, &changed, origin, error_out) : status;
 }
 
-gf_status gf_config_set_all(struct gf_config *config, const char *const *texts, uint32_t count, const char *origin,
-                            char *error_out)
+gf_status gf_config_set_all(struct gf_config *config, const char *const *texts, uint32_t count,
+                            const char *origin, char *error_out)
 {
     struct gf_config changed = *config;
     gf_status status = GF_OK;
@@ -231,7 +259,8 @@ gf_status gf_config_set_all(struct gf_config *config, const char *const *texts, 
         const size_t key_bytes = strcspn(texts[i], "=");
         char key[64];
         (void)snprintf(key, sizeof key, "%.*s", (int)key_bytes, texts[i]);
-        status = key_set(&changed, key, texts[i] + key_bytes + (texts[i][key_bytes] == '='), origin, error_out);
+        status = key_set(&changed, key, texts[i] + key_bytes + (texts[i][key_bytes] == '='), origin,
+                         error_out);
     }
     return (status == GF_OK) ? set_checked(config, &changed, origin, error_out) : status;
 }

@@ -1,4 +1,5 @@
-/* The effective configuration as a file that loads to the same again, and the key table for people. */
+/* The effective configuration as a file that loads to the same again, and the key table for
+ * people. */
 #include <string.h>
 
 #include "config/config_keys.h"
@@ -15,10 +16,13 @@ static void string_print(const char *text, FILE *out)
 }
 
 /* Whole numbers past 32 bits want an L, and libconfig has none past 63. */
-static void count_print(const struct gf_setting *setting, uint64_t count, const char *value, FILE *out)
+static void count_print(const struct gf_setting *setting, uint64_t count, const char *value,
+                        FILE *out)
 {
-    if ((setting->flags & GF_SETTING_AUTO) || (count > INT64_MAX)) string_print(value, out);
-    else (void)fprintf(out, "%s%s", value, (count > INT32_MAX) ? "L" : "");
+    if ((setting->flags & GF_SETTING_AUTO) || (count > INT64_MAX))
+        string_print(value, out);
+    else
+        (void)fprintf(out, "%s%s", value, (count > INT32_MAX) ? "L" : "");
 }
 
 static void value_print(const struct gf_setting *setting, const struct gf_config *config, FILE *out)
@@ -26,13 +30,15 @@ static void value_print(const struct gf_setting *setting, const struct gf_config
     char value[GF_SETTING_VALUE_BYTES];
     (void)gf_setting_value(setting, config, value);
     switch ((gf_setting_kind)setting->kind) {
-    case GF_SETTING_COUNT: count_print(setting, gf_setting_number(setting, config), value, out); break;
+    case GF_SETTING_COUNT:
+        count_print(setting, gf_setting_number(setting, config), value, out);
+        break;
     case GF_SETTING_BOOL:
-    case GF_SETTING_REAL:  (void)fputs(value, out); break;
+    case GF_SETTING_REAL: (void)fputs(value, out); break;
     case GF_SETTING_BYTES:
     case GF_SETTING_TIME:
     case GF_SETTING_NAME:
-    case GF_SETTING_TEXT:  string_print(value, out); break;
+    case GF_SETTING_TEXT: string_print(value, out); break;
     }
 }
 
@@ -42,8 +48,10 @@ void gf_config_print(const struct gf_config *config, const char *path, FILE *out
     config_t tree; /* what the file says; empty where it cannot be read */
     const char *group = "";
     size_t group_length = 0;
-    if ((path == NULL) || (gf_tree_read(path, GF_CONFIG_FILE_BYTES_MAX, &tree, error) != GF_OK)) config_init(&tree);
-    if (path != NULL) (void)fprintf(out, "# What the file sets is marked with *, the rest are defaults.\n");
+    if ((path == NULL) || (gf_tree_read(path, GF_CONFIG_FILE_BYTES_MAX, &tree, error) != GF_OK))
+        config_init(&tree);
+    if (path != NULL)
+        (void)fprintf(out, "# What the file sets is marked with *, the rest are defaults.\n");
     for (uint32_t i = 0; i < gf_setting_count; i++) {
         const struct gf_setting *setting = &gf_settings[i];
         size_t length = strcspn(setting->key, ".");
@@ -65,13 +73,13 @@ void gf_config_print(const struct gf_config *config, const char *path, FILE *out
 static const char *kind_name(const struct gf_setting *setting)
 {
     switch ((gf_setting_kind)setting->kind) {
-    case GF_SETTING_BOOL:  return "boolean";
+    case GF_SETTING_BOOL: return "boolean";
     case GF_SETTING_COUNT: return "whole number";
     case GF_SETTING_BYTES: return "size";
-    case GF_SETTING_TIME:  return "time";
-    case GF_SETTING_REAL:  return "number";
-    case GF_SETTING_NAME:  return "name";
-    case GF_SETTING_TEXT:  break;
+    case GF_SETTING_TIME: return "time";
+    case GF_SETTING_REAL: return "number";
+    case GF_SETTING_NAME: return "name";
+    case GF_SETTING_TEXT: break;
     }
     return "text";
 }
@@ -80,8 +88,9 @@ static void row_print(const struct gf_setting *setting, const struct gf_config *
 {
     char allowed[GF_SETTING_ALLOWED_BYTES], value[GF_SETTING_VALUE_BYTES];
     (void)gf_setting_value(setting, defaults, value);
-    (void)fprintf(out, "| `%s` | %s | %s%s%s | %s | %s%s |\n", setting->key, kind_name(setting), value[0] ? "`" : "",
-                  value[0] ? value : "empty", value[0] ? "`" : "", gf_setting_allowed(setting, allowed), setting->help,
+    (void)fprintf(out, "| `%s` | %s | %s%s%s | %s | %s%s |\n", setting->key, kind_name(setting),
+                  value[0] ? "`" : "", value[0] ? value : "empty", value[0] ? "`" : "",
+                  gf_setting_allowed(setting, allowed), setting->help,
                   (setting->flags & GF_SETTING_AGREES) ? " (the same on all ranks)" : "");
 }
 

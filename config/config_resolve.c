@@ -1,5 +1,5 @@
-/* Host names to addresses: the library itself takes numeric ones only, so that joining never waits for a name
- * server. */
+/* Host names to addresses: the library itself takes numeric ones only, so that joining never waits
+ * for a name server. */
 #include "config/config_keys.h"
 
 #include <arpa/inet.h>
@@ -13,10 +13,12 @@ static int host_resolve(const char *host, char *ip_out, socklen_t ip_bytes)
     static const int families[] = {AF_INET, AF_INET6};
     int error = 0;
     for (size_t i = 0; i < 2; i++) {
-        struct addrinfo hints = {.ai_family = families[i], .ai_socktype = SOCK_STREAM}, *found = NULL;
+        struct addrinfo hints = {.ai_family = families[i], .ai_socktype = SOCK_STREAM},
+                        *found = NULL;
         error = getaddrinfo(host, NULL, &hints, &found);
         if (error != 0) continue;
-        error = getnameinfo(found->ai_addr, found->ai_addrlen, ip_out, ip_bytes, NULL, 0, NI_NUMERICHOST);
+        error = getnameinfo(found->ai_addr, found->ai_addrlen, ip_out, ip_bytes, NULL, 0,
+                            NI_NUMERICHOST);
         freeaddrinfo(found);
         return error;
     }
@@ -26,8 +28,8 @@ static int host_resolve(const char *host, char *ip_out, socklen_t ip_bytes)
 static bool port_valid(const char *port)
 {
     uint64_t number;
-    return gf_number_read(port, &number) && (strspn(port, "0123456789") == strlen(port)) && (number >= 1) &&
-           (number <= 65535);
+    return gf_number_read(port, &number) && (strspn(port, "0123456789") == strlen(port)) &&
+           (number >= 1) && (number <= 65535);
 }
 
 bool gf_address_resolve(const char *address, char *numeric_out, char *why_out)
@@ -48,18 +50,23 @@ bool gf_address_resolve(const char *address, char *numeric_out, char *why_out)
     host[length] = '\0';
     if ((length == 0) || !port_valid(colon + 1) || (strpbrk(host, " \t[]:/") != NULL) ||
         (strspn(host, "0123456789.") == length)) {
-        (void)snprintf(why_out, GF_RESOLVE_WHY_BYTES, "allowed is host:port or IP:port with a port from 1 to 65535");
+        (void)snprintf(why_out, GF_RESOLVE_WHY_BYTES,
+                       "allowed is host:port or IP:port with a port from 1 to 65535");
         return false;
     }
     int error = host_resolve(host, ip, sizeof ip);
     if (error != 0) {
-        (void)snprintf(why_out, GF_RESOLVE_WHY_BYTES, "the host is not known: %s", gai_strerror(error));
+        (void)snprintf(why_out, GF_RESOLVE_WHY_BYTES, "the host is not known: %s",
+                       gai_strerror(error));
         return false;
     }
-    /* Debian gives a machine's own name the address 127.0.1.1: rank 0 would listen where nobody else arrives. */
+    /* Debian gives a machine's own name the address 127.0.1.1: rank 0 would listen where nobody
+     * else arrives. */
     if (gf_ip_loopback(ip) && (strcmp(host, "localhost") != 0)) {
-        (void)snprintf(why_out, GF_RESOLVE_WHY_BYTES, "here the name means %s, which other machines cannot reach; "
-                       "write the address as a number", ip);
+        (void)snprintf(why_out, GF_RESOLVE_WHY_BYTES,
+                       "here the name means %s, which other machines cannot reach; "
+                       "write the address as a number",
+                       ip);
         return false;
     }
     (void)snprintf(numeric_out, GF_TEXT_MAX, strchr(ip, ':') ? "[%s]:%s" : "%s:%s", ip, colon + 1);

@@ -1,7 +1,8 @@
 /* Reading a file and looking it over before libconfig does.
  *
- * libconfig 1.5 cuts numbers to 32 bits without a word, takes an unended comment for the end of the file, follows
- * @include anywhere and recurses as deep as the text says. One pass over the text refuses all of that by line. */
+ * libconfig 1.5 cuts numbers to 32 bits without a word, takes an unended comment for the end of the
+ * file, follows @include anywhere and recurses as deep as the text says. One pass over the text
+ * refuses all of that by line. */
 #include "config/config_source.h"
 
 #include <errno.h>
@@ -27,32 +28,40 @@ gf_status gf_source_refuse(char *error_out, const char *origin, int line, const 
     return GF_ERR_CONFIG;
 }
 
-/* Reads the open regular file; the text is one byte longer than asked for if the file grew meanwhile. */
-static gf_status file_read(int file, const char *path, size_t bytes_max, char *text, size_t *bytes_out, char *error_out)
+/* Reads the open regular file; the text is one byte longer than asked for if the file grew
+ * meanwhile. */
+static gf_status file_read(int file, const char *path, size_t bytes_max, char *text,
+                           size_t *bytes_out, char *error_out)
 {
     size_t used = 0;
     for (;;) {
         ssize_t got = read(file, text + used, bytes_max + 1 - used);
         if ((got < 0) && (errno == EINTR)) continue;
-        if (got < 0) return gf_source_refuse(error_out, path, 0, "cannot be read: %s", strerror(errno));
+        if (got < 0)
+            return gf_source_refuse(error_out, path, 0, "cannot be read: %s", strerror(errno));
         used += (size_t)got;
         if (used > bytes_max)
-            return gf_source_refuse(error_out, path, 0, "is larger than %zu bytes, the most allowed", bytes_max);
+            return gf_source_refuse(error_out, path, 0,
+                                    "is larger than %zu bytes, the most allowed", bytes_max);
         if (got == 0) break;
     }
-    memcpy(text + used, "\n", 2); /* libconfig takes a comment in the last line only with a line end */
+    /* libconfig takes a comment in the last line only with a line end */
+    memcpy(text + used, "\n", 2);
     *bytes_out = used;
     return GF_OK;
 }
 
 /* The file's text with a NUL after it, malloc'd, the caller's to free. */
-static gf_status source_read(const char *path, size_t bytes_max, char **text_out, size_t *bytes_out, char *error_out)
+static gf_status source_read(const char *path, size_t bytes_max, char **text_out, size_t *bytes_out,
+                             char *error_out)
 {
     struct stat about;
     gf_status status;
     char *text;
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO without a writer would block */
-    if (file < 0) return gf_source_refuse(error_out, path, 0, "cannot be opened: %s", strerror(errno));
+    /* a FIFO without a writer would block */
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0)
+        return gf_source_refuse(error_out, path, 0, "cannot be opened: %s", strerror(errno));
     if (fstat(file, &about) != 0) {
         status = gf_source_refuse(error_out, path, 0, "cannot be looked at: %s", strerror(errno));
     } else if (S_ISDIR(about.st_mode)) {
@@ -66,8 +75,10 @@ static gf_status source_read(const char *path, size_t bytes_max, char **text_out
         status = gf_source_refuse(error_out, path, 0, "no memory to read it");
     } else {
         status = file_read(file, path, bytes_max, text, bytes_out, error_out);
-        if (status == GF_OK) *text_out = text;
-        else free(text);
+        if (status == GF_OK)
+            *text_out = text;
+        else
+            free(text);
     }
     (void)close(file);
     return status;
@@ -81,16 +92,19 @@ struct scan {
     char *error_out;
 };
 
-/* Over a comment or a string, which may hold line ends; `length` is its opening's. GF_AGAIN: it has no end. */
+/* Over a comment or a string, which may hold line ends; `length` is its opening's. GF_AGAIN: it has
+ * no end. */
 static gf_status enclosed_skip(struct scan *scan, size_t length, const char *closing)
 {
     size_t closing_length = strlen(closing);
     bool escapes = closing[0] == '"';
     for (scan->at += length; scan->at < scan->end; scan->at++) {
         if (escapes && (scan->at[0] == '\\')) {
-            if ((scan->at[1] == '\\') || (scan->at[1] == '"')) scan->at++;
+            if ((scan->at[1] == '\\') || (scan->at[1] == '"'))
+                scan->at++;
             else if (((scan->at[1] | 0x20) == 'x') && (scan->at[2] == '0') && (scan->at[3] == '0'))
-                return gf_source_refuse(scan->error_out, scan->origin, scan->line, "\\x00 would end the string early");
+                return gf_source_refuse(scan->error_out, scan->origin, scan->line,
+                                        "\\x00 would end the string early");
             continue;
         }
         if (strncmp(scan->at, closing, closing_length) == 0) {
@@ -113,8 +127,11 @@ static gf_status number_skip(struct scan *scan)
         scan->at = end + strspn(end, "0123456789.eE+-");
         return GF_OK;
     }
-    if (strtoull(digits, NULL, hex ? 16 : 10) > ((*end == 'L') ? INT64_MAX : hex ? UINT32_MAX : INT32_MAX))
-        return gf_source_refuse(scan->error_out, scan->origin, scan->line, "the number %.*s does not fit %s",
+    if (strtoull(digits, NULL, hex ? 16 : 10) > ((*end == 'L') ? INT64_MAX
+                                                 : hex         ? UINT32_MAX
+                                                               : INT32_MAX))
+        return gf_source_refuse(scan->error_out, scan->origin, scan->line,
+                                "the number %.*s does not fit %s",
                                 (int)((end - digits > 40) ? 40 : end - digits), digits,
                                 (*end == 'L') ? "64 bits" : "32 bits; write an L after it");
     scan->at = end + strspn(end, "L");
@@ -130,11 +147,13 @@ static gf_status token_skip(struct scan *scan)
         scan->at += strcspn(scan->at, "\n");
     } else if ((c == '/') && (next == '*')) {
         if (enclosed_skip(scan, 2, "*/") == GF_AGAIN)
-            return gf_source_refuse(scan->error_out, scan->origin, line, "the comment that begins here has no end");
+            return gf_source_refuse(scan->error_out, scan->origin, line,
+                                    "the comment that begins here has no end");
     } else if (c == '"') {
         gf_status status = enclosed_skip(scan, 1, "\"");
         if (status == GF_AGAIN)
-            return gf_source_refuse(scan->error_out, scan->origin, line, "the string that begins here has no end");
+            return gf_source_refuse(scan->error_out, scan->origin, line,
+                                    "the string that begins here has no end");
         return status;
     } else if ((c >= '0') && (c <= '9')) {
         return number_skip(scan);
@@ -142,14 +161,15 @@ static gf_status token_skip(struct scan *scan)
         scan->at += strspn(scan->at, "0123456789.eE+-");
     } else if (strchr("({[", c) != NULL) {
         if (++scan->depth > GF_CONFIG_DEPTH_MAX)
-            return gf_source_refuse(scan->error_out, scan->origin, line, "more than %d brackets deep",
-                                    GF_CONFIG_DEPTH_MAX);
+            return gf_source_refuse(scan->error_out, scan->origin, line,
+                                    "more than %d brackets deep", GF_CONFIG_DEPTH_MAX);
         scan->at++;
     } else if (strchr(")}]", c) != NULL) {
         scan->depth--;
         scan->at++;
     } else if (c == '@') {
-        return gf_source_refuse(scan->error_out, scan->origin, line, "@include is not allowed: one file says it all");
+        return gf_source_refuse(scan->error_out, scan->origin, line,
+                                "@include is not allowed: one file says it all");
     } else if ((c != '-') && (c != '*') && (strchr(name, c) != NULL)) {
         scan->at += strspn(scan->at, name);
     } else {
@@ -161,16 +181,19 @@ static gf_status token_skip(struct scan *scan)
 
 gf_status gf_source_check(const char *text, size_t bytes, const char *origin, char *error_out)
 {
-    struct scan scan = {.at = text, .end = text + bytes, .line = 1, .origin = origin, .error_out = error_out};
+    struct scan scan = {
+        .at = text, .end = text + bytes, .line = 1, .origin = origin, .error_out = error_out};
     gf_status status = GF_OK;
     int line = 1;
     for (size_t i = 0; i < bytes; i++) {
         unsigned char c = (unsigned char)text[i];
         line += (c == '\n');
         if (((c < 0x20) && (strchr("\t\n\r\f", c) == NULL)) || (c == 0) || (c == 0x7f))
-            return gf_source_refuse(error_out, origin, line, "is not a text file: it holds a byte 0x%02x", c);
+            return gf_source_refuse(error_out, origin, line,
+                                    "is not a text file: it holds a byte 0x%02x", c);
     }
-    if (strspn(text, " \t\n\r\f") >= bytes) return gf_source_refuse(error_out, origin, 0, "is empty");
+    if (strspn(text, " \t\n\r\f") >= bytes)
+        return gf_source_refuse(error_out, origin, 0, "is empty");
     while ((status == GF_OK) && (scan.at < scan.end)) status = token_skip(&scan);
     return status;
 }
@@ -180,7 +203,8 @@ gf_status gf_tree_parse(const char *text, const char *origin, config_t *tree_out
     gf_status status = GF_OK;
     config_init(tree_out);
     if (config_read_string(tree_out, text) != CONFIG_TRUE) {
-        status = gf_source_refuse(error_out, origin, config_error_line(tree_out), "%s", config_error_text(tree_out));
+        status = gf_source_refuse(error_out, origin, config_error_line(tree_out), "%s",
+                                  config_error_text(tree_out));
         config_destroy(tree_out);
     }
     return status;

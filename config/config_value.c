@@ -11,12 +11,20 @@ struct unit {
     uint64_t factor;
 };
 
-static const struct unit byte_units[] = {{"", 1},          {"B", 1},          {"K", 1ull << 10}, {"KiB", 1ull << 10},
-                                         {"M", 1ull << 20}, {"MiB", 1ull << 20}, {"G", 1ull << 30}, {"GiB", 1ull << 30},
-                                         {"T", 1ull << 40}, {"TiB", 1ull << 40}, {NULL, 0}};
-static const struct unit time_units[] = {{"", 1000000000ull},    {"ns", 1},          {"us", 1000},
-                                         {"ms", 1000000},        {"s", 1000000000ull}, {"min", 60000000000ull},
-                                         {"h", 3600000000000ull}, {NULL, 0}};
+static const struct unit byte_units[] = {{"", 1},           {"B", 1},
+                                         {"K", 1ull << 10}, {"KiB", 1ull << 10},
+                                         {"M", 1ull << 20}, {"MiB", 1ull << 20},
+                                         {"G", 1ull << 30}, {"GiB", 1ull << 30},
+                                         {"T", 1ull << 40}, {"TiB", 1ull << 40},
+                                         {NULL, 0}};
+static const struct unit time_units[] = {{"", 1000000000ull},
+                                         {"ns", 1},
+                                         {"us", 1000},
+                                         {"ms", 1000000},
+                                         {"s", 1000000000ull},
+                                         {"min", 60000000000ull},
+                                         {"h", 3600000000000ull},
+                                         {NULL, 0}};
 
 /* The factor of what follows a number, with or without a space before it; 0: no such unit. */
 static uint64_t unit_read(const char *text, const struct unit *unit)
@@ -95,7 +103,8 @@ bool gf_bytes_read(const char *text, uint64_t *bytes_out)
 
 bool gf_time_of(double seconds, uint64_t *ns_out)
 {
-    if (!(seconds >= 0) || !(seconds <= 1e9)) return false; /* 1e18 ns: what is longer is out of every range */
+    /* 1e18 ns: what is longer is out of every range */
+    if (!(seconds >= 0) || !(seconds <= 1e9)) return false;
     *ns_out = (uint64_t)(seconds * 1e9 + 0.5);
     return true;
 }
@@ -144,12 +153,16 @@ bool gf_key_set_text(const struct gf_setting *setting, struct gf_config *config,
         if ((setting->flags & GF_SETTING_AUTO) && (strcmp(text, "auto") == 0))
             return gf_key_set_number(setting, config, 0);
         return gf_number_read(text, &number) && gf_key_set_count(setting, config, number);
-    case GF_SETTING_BYTES: return gf_bytes_read(text, &number) && gf_key_set_number(setting, config, number);
-    case GF_SETTING_TIME:  return gf_time_read(text, &number) && gf_key_set_number(setting, config, number);
-    case GF_SETTING_REAL:  return gf_real_read(text, &real) && gf_key_set_real(setting, config, real);
+    case GF_SETTING_BYTES:
+        return gf_bytes_read(text, &number) && gf_key_set_number(setting, config, number);
+    case GF_SETTING_TIME:
+        return gf_time_read(text, &number) && gf_key_set_number(setting, config, number);
+    case GF_SETTING_REAL:
+        return gf_real_read(text, &real) && gf_key_set_real(setting, config, real);
     case GF_SETTING_NAME:
         for (number = 0; number <= setting->high; number++)
-            if (strcmp(text, setting->names[number]) == 0) return gf_key_set_number(setting, config, number);
+            if (strcmp(text, setting->names[number]) == 0)
+                return gf_key_set_number(setting, config, number);
         return false;
     case GF_SETTING_TEXT:
         if ((text[0] != '\0') && !gf_setting_text_valid(setting, text)) return false;

@@ -13,8 +13,10 @@ bool gf_place_of(const void *address, struct gf_place *place_out)
     if ((in->sin_family != AF_INET) && (in->sin_family != AF_INET6)) return false;
     place_out->family = in->sin_family;
     place_out->port = (in->sin_family == AF_INET) ? in->sin_port : in6->sin6_port;
-    if (in->sin_family == AF_INET) memcpy(place_out->ip, &in->sin_addr, sizeof in->sin_addr);
-    else memcpy(place_out->ip, &in6->sin6_addr, sizeof in6->sin6_addr);
+    if (in->sin_family == AF_INET)
+        memcpy(place_out->ip, &in->sin_addr, sizeof in->sin_addr);
+    else
+        memcpy(place_out->ip, &in6->sin6_addr, sizeof in6->sin6_addr);
     return true;
 }
 
@@ -33,7 +35,8 @@ bool gf_fd_listens(int fd)
     return (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) == 0) && (listens != 0);
 }
 
-/* The digits that *text begins with, of which the first is not 0, up to 65535, and *text behind them; 0: no port. */
+/* The digits that *text begins with, of which the first is not 0, up to 65535, and *text behind
+ * them; 0: no port. */
 static unsigned port_read(const char **text)
 {
     unsigned port = 0;
@@ -57,7 +60,9 @@ bool gf_place_parse(const char *text, bool with_port, struct gf_place *place_out
 {
     bool bracket = with_port && (text[0] == '[');
     const char *first = text + bracket;
-    const char *end = !with_port ? text + strlen(text) : bracket ? strchr(text, ']') : strrchr(text, ':');
+    const char *end = !with_port ? text + strlen(text)
+                      : bracket  ? strchr(text, ']')
+                                 : strrchr(text, ':');
     struct gf_place place = {.family = AF_INET};
     size_t length = (end != NULL) ? (size_t)(end - first) : 0;
     char ip[INET6_ADDRSTRLEN + 1];
@@ -66,7 +71,8 @@ bool gf_place_parse(const char *text, bool with_port, struct gf_place *place_out
     ip[length] = '\0';
     if (inet_pton(AF_INET, ip, place.ip) != 1) place.family = AF_INET6;
     if ((place.family == AF_INET6) && (inet_pton(AF_INET6, ip, place.ip) != 1)) return false;
-    if (with_port) { /* brackets are for IPv6 and for nothing else: 1::2:3 could be read in two ways */
+    /* brackets are for IPv6 and for nothing else: 1::2:3 could be read in two ways */
+    if (with_port) {
         end += bracket;
         if (((place.family == AF_INET6) != bracket) || (*end++ != ':')) return false;
         place.port = htons((uint16_t)port_read(&end));

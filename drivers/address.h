@@ -7,12 +7,13 @@
 #include <stdint.h>
 
 struct gf_place {
-    uint16_t family; /* AF_INET or AF_INET6; 0: none */
-    uint16_t port;   /* in network order, as the address is */
+    uint16_t family;      /* AF_INET or AF_INET6; 0: none */
+    uint16_t port;        /* in network order, as the address is */
     unsigned char ip[16]; /* unused bytes are zero */
 };
 
-/* False, and no place: neither IPv4 nor IPv6. address: a whole sockaddr_in or sockaddr_in6, not NULL. */
+/* False, and no place: neither IPv4 nor IPv6. address: a whole sockaddr_in or sockaddr_in6, not
+ * NULL. */
 bool gf_place_of(const void *address, struct gf_place *place_out);
 /* Of a socket's own end, or of its peer's; false: it has none, or is no socket of IP. */
 bool gf_place_of_fd(int fd, bool of_peer, struct gf_place *place_out);

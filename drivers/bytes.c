@@ -62,23 +62,40 @@ static uint64_t walked(struct gf_walk *walk, uint64_t value, size_t bytes)
     return value;
 }
 
-void gf_walk_u16(struct gf_walk *walk, uint16_t *value) { *value = (uint16_t)walked(walk, *value, 2); }
-void gf_walk_u32(struct gf_walk *walk, uint32_t *value) { *value = (uint32_t)walked(walk, *value, 4); }
-void gf_walk_u64(struct gf_walk *walk, uint64_t *value) { *value = walked(walk, *value, 8); }
-void gf_walk_bool(struct gf_walk *walk, bool *value) { *value = walked(walk, *value ? 1 : 0, 4) != 0; }
+void gf_walk_u16(struct gf_walk *walk, uint16_t *value)
+{
+    *value = (uint16_t)walked(walk, *value, 2);
+}
+void gf_walk_u32(struct gf_walk *walk, uint32_t *value)
+{
+    *value = (uint32_t)walked(walk, *value, 4);
+}
+void gf_walk_u64(struct gf_walk *walk, uint64_t *value)
+{
+    *value = walked(walk, *value, 8);
+}
+void gf_walk_bool(struct gf_walk *walk, bool *value)
+{
+    *value = walked(walk, *value ? 1 : 0, 4) != 0;
+}
 
 void gf_walk_bytes(struct gf_walk *walk, void *data, size_t bytes)
 {
     const unsigned char *in = (walk->get != NULL) ? gf_get_bytes(walk->get, bytes) : NULL;
-    if (walk->put != NULL) gf_put_bytes(walk->put, data, bytes);
-    else if (in != NULL) memcpy(data, in, bytes);
-    else memset(data, 0, bytes);
+    if (walk->put != NULL)
+        gf_put_bytes(walk->put, data, bytes);
+    else if (in != NULL)
+        memcpy(data, in, bytes);
+    else
+        memset(data, 0, bytes);
 }
 
 void gf_walk_text(struct gf_walk *walk, char *text, size_t bytes)
 {
-    if (walk->put != NULL) gf_put_text(walk->put, text, bytes);
-    else gf_get_text(walk->get, text, bytes);
+    if (walk->put != NULL)
+        gf_put_text(walk->put, text, bytes);
+    else
+        gf_get_text(walk->get, text, bytes);
 }
 
 void gf_walk_fields(struct gf_walk *walk, void *record, const struct gf_field *fields, size_t count)

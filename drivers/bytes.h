@@ -1,5 +1,6 @@
-/* Bytes on the wire, little-endian whatever the machine is. Writing past the end is a bug of the caller; reading past
- * it is bad input: it gives zeroes and sets `bad`, which is looked at once, at the end. */
+/* Bytes on the wire, little-endian whatever the machine is. Writing past the end is a bug of the
+ * caller; reading past it is bad input: it gives zeroes and sets `bad`, which is looked at once, at
+ * the end. */
 #ifndef GF_BYTES_H
 #define GF_BYTES_H
 
@@ -21,8 +22,14 @@ struct gf_get {
 
 void gf_put_bytes(struct gf_put *put, const void *data, size_t bytes);
 void gf_put_u64_bytes(struct gf_put *put, uint64_t value, size_t bytes);
-static inline void gf_put_u32(struct gf_put *put, uint32_t value) { gf_put_u64_bytes(put, value, 4); }
-static inline void gf_put_u64(struct gf_put *put, uint64_t value) { gf_put_u64_bytes(put, value, 8); }
+static inline void gf_put_u32(struct gf_put *put, uint32_t value)
+{
+    gf_put_u64_bytes(put, value, 4);
+}
+static inline void gf_put_u64(struct gf_put *put, uint64_t value)
+{
+    gf_put_u64_bytes(put, value, 8);
+}
 
 /* text as a field of `bytes` bytes, cut or filled with zeroes; its last byte is always zero. */
 void gf_put_text(struct gf_put *put, const char *text, size_t bytes);
@@ -30,12 +37,17 @@ void gf_put_text(struct gf_put *put, const char *text, size_t bytes);
 /* `bytes` bytes in place, or NULL. */
 const unsigned char *gf_get_bytes(struct gf_get *get, size_t bytes);
 uint64_t gf_get_u64_bytes(struct gf_get *get, size_t bytes);
-static inline uint32_t gf_get_u32(struct gf_get *get) { return (uint32_t)gf_get_u64_bytes(get, 4); }
+static inline uint32_t gf_get_u32(struct gf_get *get)
+{
+    return (uint32_t)gf_get_u64_bytes(get, 4);
+}
 
-/* A field of `bytes` bytes into text_out[bytes]: terminated, and what a terminal might act on is a '?'. */
+/* A field of `bytes` bytes into text_out[bytes]: terminated, and what a terminal might act on is a
+ * '?'. */
 void gf_get_text(struct gf_get *get, char *text_out, size_t bytes);
 
-/* One walk both ways, so that what is written and what is read cannot disagree; one of the two is NULL. */
+/* One walk both ways, so that what is written and what is read cannot disagree; one of the two is
+ * NULL. */
 struct gf_walk {
     struct gf_put *put;
     struct gf_get *get;
@@ -49,8 +61,12 @@ void gf_walk_u16(struct gf_walk *walk, uint16_t *value);
 struct gf_field {
     uint16_t at, bytes;
 };
-#define GF_FIELD(type, member) {offsetof(struct type, member), sizeof(((struct type *)NULL)->member)}
-void gf_walk_fields(struct gf_walk *walk, void *record, const struct gf_field *fields, size_t count);
+#define GF_FIELD(type, member)                                               \
+    {                                                                        \
+        offsetof(struct type, member), sizeof(((struct type *)NULL)->member) \
+    }
+void gf_walk_fields(struct gf_walk *walk, void *record, const struct gf_field *fields,
+                    size_t count);
 /* What cannot be read is zeroed. */
 void gf_walk_bytes(struct gf_walk *walk, void *data, size_t bytes);
 void gf_walk_text(struct gf_walk *walk, char *text, size_t bytes);

@@ -1,5 +1,5 @@
-/* Time is an argument of all that is polled, so that tests and the simulator own it. Only what a driver waits for
- * in one call, with no simulated twin, reads the clock itself. */
+/* Time is an argument of all that is polled, so that tests and the simulator own it. Only what a
+ * driver waits for in one call, with no simulated twin, reads the clock itself. */
 #ifndef GF_CLOCK_H
 #define GF_CLOCK_H
 
@@ -13,10 +13,10 @@ struct gf_clock {
 
 extern const struct gf_clock gf_clock_monotonic; /* CLOCK_MONOTONIC */
 
-/* A clock for those who ask so often that a reading is dear: it takes a fifth of an allreduce of 8 bytes in a node.
- * For half a millisecond or two after each reading the CPU's counter of ticks says how much later it is; its rate comes
- * from the readings themselves, so a counter that jumps is off for no longer. Without a steady counter each answer is a
- * reading. Of one thread at a time. */
+/* A clock for those who ask so often that a reading is dear: it takes a fifth of an allreduce of 8
+ * bytes in a node. For half a millisecond or two after each reading the CPU's counter of ticks says
+ * how much later it is; its rate comes from the readings themselves, so a counter that jumps is off
+ * for no longer. Without a steady counter each answer is a reading. Of one thread at a time. */
 struct gf_ticks {
     const struct gf_clock *clock;
     bool steady;

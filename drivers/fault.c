@@ -17,15 +17,16 @@ void gf_log_line(const struct gf_log *log, gf_log_level level, const char *forma
     log->fn(log->user, level, text);
 }
 
-gf_status gf_fault_set(struct gf_fault *fault, gf_status code, uint32_t peer, const char *foreign_call,
-                       int64_t foreign_code, const char *format, ...)
+gf_status gf_fault_set(struct gf_fault *fault, gf_status code, uint32_t peer,
+                       const char *foreign_call, int64_t foreign_code, const char *format, ...)
 {
     va_list arguments;
     if ((fault == NULL) || (fault->code != GF_OK)) return code;
     fault->code = code;
     fault->peer = peer;
     fault->foreign_code = foreign_code;
-    (void)snprintf(fault->foreign_call, sizeof fault->foreign_call, "%s", foreign_call ? foreign_call : "");
+    (void)snprintf(fault->foreign_call, sizeof fault->foreign_call, "%s",
+                   foreign_call ? foreign_call : "");
     va_start(arguments, format);
     (void)vsnprintf(fault->text, sizeof fault->text, format, arguments);
     va_end(arguments);

@@ -26,6 +26,7 @@ uint64_t gf_fnv_words(uint64_t hash, const void *data, uint64_t size_bytes)
 
 uint64_t gf_fnv_u64(uint64_t hash, uint64_t value)
 {
-    for (unsigned shift = 0; shift < 64; shift += 8) hash = gf_fnv_byte(hash, (unsigned char)(value >> shift));
+    for (unsigned shift = 0; shift < 64; shift += 8)
+        hash = gf_fnv_byte(hash, (unsigned char)(value >> shift));
     return hash;
 }

@@ -1,7 +1,7 @@
 /* FNV-1a, 64 bits: the one hash without a key. For what ranks compare (configurations, tensors,
  * calls, weights), for job ids and as the checksum of a saved state: against accidents, not against
- * forgers, whom the keyed hash is for (libsodium's BLAKE2b, tcp/rendezvous_auth.c). Over values in a
- * written order, never over the bytes of a struct that has padding. */
+ * forgers, whom the keyed hash is for (libsodium's BLAKE2b, tcp/rendezvous_auth.c). Over values in
+ * a written order, never over the bytes of a struct that has padding. */
 #ifndef GF_FNV_H
 #define GF_FNV_H
 
@@ -11,11 +11,18 @@
 #define GF_FNV_START UINT64_C(0xcbf29ce484222325)
 
 /* At once: another hash than that of its bytes, and faster. */
-static inline uint64_t gf_fnv_word(uint64_t hash, uint64_t word) { return (hash ^ word) * UINT64_C(0x100000001b3); }
-static inline uint64_t gf_fnv_byte(uint64_t hash, unsigned char byte) { return gf_fnv_word(hash, byte); }
+static inline uint64_t gf_fnv_word(uint64_t hash, uint64_t word)
+{
+    return (hash ^ word) * UINT64_C(0x100000001b3);
+}
+static inline uint64_t gf_fnv_byte(uint64_t hash, unsigned char byte)
+{
+    return gf_fnv_word(hash, byte);
+}
 uint64_t gf_fnv_bytes(uint64_t hash, const void *data, size_t size_bytes);
-/* size_bytes: a multiple of 4. Words of 32 bits at once, four times as fast as their bytes. A change
- * inside one word always changes the result, as each word goes through steps that can be undone. */
+/* size_bytes: a multiple of 4. Words of 32 bits at once, four times as fast as their bytes. A
+ * change inside one word always changes the result, as each word goes through steps that can be
+ * undone. */
 uint64_t gf_fnv_words(uint64_t hash, const void *data, uint64_t size_bytes);
 /* As 8 bytes, the low ones first. */
 uint64_t gf_fnv_u64(uint64_t hash, uint64_t value);

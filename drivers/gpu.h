@@ -1,4 +1,5 @@
-/* A place where gradients live and element ops run: the host itself, or a GPU through its driver API. */
+/* A place where gradients live and element ops run: the host itself, or a GPU through its driver
+ * API. */
 #ifndef GF_GPU_H
 #define GF_GPU_H
 
@@ -12,17 +13,18 @@ struct gf_element_ops;
 
 /* Kernels that a build brings for one driver. */
 struct gf_gpu_kernels {
-    const void *image;          /* fatbin; NULL: none were built */
-    const uint32_t *image_cuda; /* [2] its CUDA, as 11080: code to sm_90 and PTX; newer code, 0: none. May be NULL */
-    const char *const *names;   /* [count] in the order of launch()'s numbers */
+    const void *image; /* fatbin; NULL: none were built */
+    /* [2] its CUDA, as 11080: code to sm_90 and PTX; newer code, 0: none. May be NULL */
+    const uint32_t *image_cuda;
+    const char *const *names; /* [count] in the order of launch()'s numbers */
     uint32_t count;
     const struct gf_element_ops *ops; /* what launches them */
 };
 
 struct gf_gpu_setup {
     const char *library; /* CUDA driver library; empty: libcuda.so.1 */
-    uint32_t ordinal; /* GF_ORDINAL(n); 0: local, modulo the devices that this process sees */
-    uint32_t local;   /* the rank's place in its node */
+    uint32_t ordinal;    /* GF_ORDINAL(n); 0: local, modulo the devices that this process sees */
+    uint32_t local;      /* the rank's place in its node */
     size_t device_bytes; /* arena taken once at open; 0 on the host */
     uint32_t events_max; /* for mark() */
     uint64_t idle_ns;    /* closing waits so long for the device's work; 0, and at most: 2 s */
@@ -45,90 +47,107 @@ typedef enum gf_stream {
 struct gf_gpu {
     const struct gf_gpu_driver *driver;
     const struct gf_element_ops *ops; /* element ops that run here */
-    const struct gf_element_ops *host_ops; /* on host memory beside a device; NULL: the host's own */
+    /* on host memory beside a device; NULL: the host's own */
+    const struct gf_element_ops *host_ops;
     uint32_t multiprocessors; /* 0 on the host */
-    const uint32_t *blocks;   /* [kernels.count] of GF_GPU_BLOCK_THREADS threads, that it has room for at a time */
-    gf_mem arena;             /* device_bytes, zeroes at open; 0 on the host */
-    gf_queue_handle streams[GF_STREAM_COUNT]; /* the context's own, made at open, in front of the appliance's */
-    char name[64];            /* for a person; empty on the host */
-    bool outlives;            /* what others have imported of its arena stays when its process is killed */
-    bool has_flags;           /* flags() works here, as far as the device says */
-    unsigned char uuid[16];   /* the same in all processes on this device; zeroes: it has none */
-    uint32_t ordinal, count;  /* which of how many that this process sees; 0 of 0 on the host */
-    uint32_t version;         /* its driver's, as 12020 for CUDA 12.2; 0 on the host */
+    /* [kernels.count] of GF_GPU_BLOCK_THREADS threads, that it has room for at a time */
+    const uint32_t *blocks;
+    gf_mem arena; /* device_bytes, zeroes at open; 0 on the host */
+    /* the context's own, made at open, in front of the appliance's */
+    gf_queue_handle streams[GF_STREAM_COUNT];
+    char name[64]; /* for a person; empty on the host */
+    /* what others have imported of its arena stays when its process is killed */
+    bool outlives;
+    bool has_flags;          /* flags() works here, as far as the device says */
+    unsigned char uuid[16];  /* the same in all processes on this device; zeroes: it has none */
+    uint32_t ordinal, count; /* which of how many that this process sees; 0 of 0 on the host */
+    uint32_t version;        /* its driver's, as 12020 for CUDA 12.2; 0 on the host */
     struct gf_fault fault;
 };
 
-/* Work in order. On the host nothing is ever outstanding. CUDA: a CUstream of the device's primary context; 0 is that
- * context's default stream. */
+/* Work in order. On the host nothing is ever outstanding. CUDA: a CUstream of the device's primary
+ * context; 0 is that context's default stream. */
 struct gf_queue {
     struct gf_gpu *gpu;
     gf_queue_handle stream;
-    gf_mem stop; /* 0, or a 64-bit word of registered memory: unless it is 0, sum_n and copy_n here touch nothing */
+    /* 0, or a 64-bit word of registered memory: unless it is 0, sum_n and copy_n here touch
+     * nothing */
+    gf_mem stop;
 };
 
-/* A flag: a 64-bit word of registered host memory, which the CPU, and other processes, may store and load meanwhile. */
+/* A flag: a 64-bit word of registered host memory, which the CPU, and other processes, may store
+ * and load meanwhile. */
 struct gf_gpu_flag {
     gf_mem at;
     uint64_t value; /* below 2^63 */
-    bool is_wait;   /* until the word holds value or more; else it is stored, after all that the queue holds */
+    /* until the word holds value or more; else it is stored, after all that the queue holds */
+    bool is_wait;
 };
 #define GF_GPU_FLAGS_MAX 128u /* a call */
 
-/* A new call: here, in host/gpu_host.c, cuda/gpu_cuda.c, tools/plan/plan_device.c and firmware-tests/cuda/late_gpu.c.
- * What it asks of CUDA: CUDA_CALLS in cuda/gpu_cuda.h, and FAKE_CALLS in firmware-tests/cuda/fake_cuda_calls.h. */
+/* A new call: here, in host/gpu_host.c, cuda/gpu_cuda.c, tools/plan/plan_device.c and
+ * firmware-tests/cuda/late_gpu.c. What it asks of CUDA: CUDA_CALLS in cuda/gpu_cuda.h, and
+ * FAKE_CALLS in firmware-tests/cuda/fake_cuda_calls.h. */
 struct gf_gpu_driver {
     const char *name; /* "host", "cuda" */
-    bool is_host;     /* memory is ordinary, queues are synchronous: what queues, marks aside, is NULL */
+    /* memory is ordinary, queues are synchronous: what queues, marks aside, is NULL */
+    bool is_host;
     size_t (*state_bytes)(const struct gf_gpu_setup *setup);
     gf_status (*open)(const struct gf_gpu_setup *setup, void *state, struct gf_gpu **gpu_out,
                       struct gf_fault *fault_out);
     void (*close)(struct gf_gpu *gpu);
-    /* Host memory that copies, kernels and flags will touch: afterwards its addresses are good on queues too.
-     * GF_ERR_STATE: this process has registered it before, which does; nothing has changed. */
+    /* Host memory that copies, kernels and flags will touch: afterwards its addresses are good on
+     * queues too. GF_ERR_STATE: this process has registered it before, which does; nothing has
+     * changed. */
     gf_status (*host_register)(struct gf_gpu *gpu, void *base, size_t size_bytes);
-    /* Waits for the device's work; base NULL: that alone. GF_ERR_DEVICE, with the fault: it does not end, and the
-     * memory stays registered. */
+    /* Waits for the device's work; base NULL: that alone. GF_ERR_DEVICE, with the fault: it does
+     * not end, and the memory stays registered. */
     gf_status (*host_unregister)(struct gf_gpu *gpu, void *base);
-    /* From here nothing blocks: work is queued, and done in the order of its queue. Addresses are of the arena or of
-     * registered host memory. */
+    /* From here nothing blocks: work is queued, and done in the order of its queue. Addresses are
+     * of the arena or of registered host memory. */
     gf_status (*copy)(struct gf_queue *queue, gf_mem dst, gf_mem src, size_t size_bytes);
     gf_status (*zero)(struct gf_queue *queue, gf_mem dst, size_t size_bytes);
-    /* Starts kernels[kernel] with `blocks` blocks of `threads` threads; args[i] points to the i-th argument, which is read
-     * during the call. */
-    gf_status (*launch)(struct gf_queue *queue, uint32_t kernel, uint32_t blocks, uint32_t threads, void **args);
-    /* The other stream's later work waits for what the queue holds now. GF_ERR_STATE, here and of mark(): a stream that
-     * is not the context's own captures a graph, and nothing has changed. */
+    /* Starts kernels[kernel] with `blocks` blocks of `threads` threads; args[i] points to the i-th
+     * argument, which is read during the call. */
+    gf_status (*launch)(struct gf_queue *queue, uint32_t kernel, uint32_t blocks, uint32_t threads,
+                        void **args);
+    /* The other stream's later work waits for what the queue holds now. GF_ERR_STATE, here and of
+     * mark(): a stream that is not the context's own captures a graph, and nothing has changed. */
     gf_status (*lead)(struct gf_queue *queue, gf_queue_handle other);
-    /* Event `event` < events_max is reached once all that the queue holds now is done. Marking again moves it. */
+    /* Event `event` < events_max is reached once all that the queue holds now is done. Marking
+     * again moves it. */
     gf_status (*mark)(struct gf_queue *queue, uint32_t event);
     gf_status (*reached)(struct gf_gpu *gpu, uint32_t event); /* GF_OK; GF_AGAIN */
-    /* The queue's later work waits for the event as it was marked last; for one that never was, not at all. */
+    /* The queue's later work waits for the event as it was marked last; for one that never was, not
+     * at all. */
     gf_status (*follow)(struct gf_queue *queue, uint32_t event);
-    /* Waits and stores, in this order. What others did before they stored a word is seen by what follows a wait for
-     * it. A wait that nobody ends keeps its queue for ever: whoever asks for one stores the word in the end. NULL, and
-     * wherever !has_flags: there are none. */
+    /* Waits and stores, in this order. What others did before they stored a word is seen by what
+     * follows a wait for it. A wait that nobody ends keeps its queue for ever: whoever asks for one
+     * stores the word in the end. NULL, and wherever !has_flags: there are none. */
     gf_status (*flags)(struct gf_queue *queue, const struct gf_gpu_flag *flags, uint32_t count);
-    gf_status (*finished)(struct gf_queue *queue); /* GF_OK: all that was queued is done; GF_AGAIN */
-    /* The arena exported to devices of this node, of this process too. All four NULL: this driver exports none. They
-     * may block for calls of the device, for no other rank.
-     * export: handle_out[GF_GPU_HANDLE_BYTES] is for the others, as it is, and good until the next; NULL: nobody will
-     * send or import any more. export_to: what the rank of this handle wants beside it; once a handle, before that rank
-     * imports. import: what a handle exports, as this device reaches it; once a handle until its give_back, which waits
-     * for this device's work. The exporter keeps its arena until all have given it back. GF_ERR_DEVICE, GF_ERR_SYSTEM,
-     * with the fault: refused, and nothing has changed. */
+    /* GF_OK: all that was queued is done; GF_AGAIN */
+    gf_status (*finished)(struct gf_queue *queue);
+    /* The arena exported to devices of this node, of this process too. All four NULL: this driver
+     * exports none. They may block for calls of the device, for no other rank. export:
+     * handle_out[GF_GPU_HANDLE_BYTES] is for the others, as it is, and good until the next; NULL:
+     * nobody will send or import any more. export_to: what the rank of this handle wants beside it;
+     * once a handle, before that rank imports. import: what a handle exports, as this device
+     * reaches it; once a handle until its give_back, which waits for this device's work. The
+     * exporter keeps its arena until all have given it back. GF_ERR_DEVICE, GF_ERR_SYSTEM, with the
+     * fault: refused, and nothing has changed. */
     gf_status (*export)(struct gf_gpu *gpu, void *handle_out);
     gf_status (*export_to)(struct gf_gpu *gpu, const void *handle);
     gf_status (*import)(struct gf_gpu *gpu, const void *handle, gf_mem *base_out);
     void (*give_back)(struct gf_gpu *gpu, const void *handle, gf_mem base);
-    /* Between the two this thread's current device is this one, for libraries that look for a current one. They nest
-     * with all other calls. Both NULL: there is nothing to make current. GF_ERR_DEVICE: it is not, and no leave(). */
+    /* Between the two this thread's current device is this one, for libraries that look for a
+     * current one. They nest with all other calls. Both NULL: there is nothing to make current.
+     * GF_ERR_DEVICE: it is not, and no leave(). */
     gf_status (*enter)(struct gf_gpu *gpu);
     gf_status (*leave)(struct gf_gpu *gpu);
 };
 
 extern const struct gf_gpu_driver gf_gpu_host;
-extern const struct gf_gpu_driver gf_gpu_cuda; /* in builds that found cuda.h */
+extern const struct gf_gpu_driver gf_gpu_cuda;          /* in builds that found cuda.h */
 extern const struct gf_gpu_kernels gf_gpu_cuda_kernels; /* the same; ops/element/cuda */
 
 #endif

@@ -1,5 +1,6 @@
-/* A link carries messages between ranks, and lets ranks of one node reach each other's memory. Posting and testing are
- * apart; nothing here blocks. A link's state and its requests are the caller's memory. */
+/* A link carries messages between ranks, and lets ranks of one node reach each other's memory.
+ * Posting and testing are apart; nothing here blocks. A link's state and its requests are the
+ * caller's memory. */
 #ifndef GF_LINK_H
 #define GF_LINK_H
 
@@ -7,10 +8,11 @@
 
 #include "gpu.h"
 
-/* A tag names epoch, step, buffer and move; the driver adds the sender. Two messages under way between the same ranks
- * never share a tag, so a lost one is never mistaken for the next. 51 bits:
+/* A tag names epoch, step, buffer and move; the driver adds the sender. Two messages under way
+ * between the same ranks never share a tag, so a lost one is never mistaken for the next. 51 bits:
  *     epoch 7 | step 12 | buffer 15 | move 17        (each modulo its width)
- * Fused buffers are numbered from 0; numbers from GF_TAG_BUFFER_OTHER up are vote, norms and public requests. */
+ * Fused buffers are numbered from 0; numbers from GF_TAG_BUFFER_OTHER up are vote, norms and public
+ * requests. */
 #define GF_TAG_MOVE_BITS 17
 #define GF_TAG_BUFFER_BITS 15
 #define GF_TAG_STEP_BITS 12
@@ -37,112 +39,137 @@ struct gf_link_setup {
     uint32_t rank;
     uint32_t world;
     uint32_t epoch;
-    uint32_t requests_max;     /* posted sends and receives under way at once, at most */
-    size_t message_bytes_max;  /* largest message */
-    size_t region_bytes;       /* exchange region; 0 is valid */
-    const char *transports;    /* as in gf_config.link, defaults filled in */
-    const char *devices;       /* "a,b": these; "a,b;c": of the rank at place 0, 1 of its node */
-    uint32_t local;            /* that place; where nobody knows it, the rank */
+    uint32_t requests_max;    /* posted sends and receives under way at once, at most */
+    size_t message_bytes_max; /* largest message */
+    size_t region_bytes;      /* exchange region; 0 is valid */
+    const char *transports;   /* as in gf_config.link, defaults filled in */
+    const char *devices;      /* "a,b": these; "a,b;c": of the rank at place 0, 1 of its node */
+    uint32_t local;           /* that place; where nobody knows it, the rank */
     const char *ports;
     bool huge_pages;
-    bool shared_memory;        /* ranks of one node may share the region (drivers/host/node.h) */
-    bool one_node;             /* opens nothing that is for a network, as long as network() does not ask for it */
-    const char *key_file;      /* of the job, or NULL or empty: who connects over a network proves that it has it */
-    bool encryption;           /* tcp between nodes is encrypted; needs the key_file */
-    bool trusted_fabric;       /* networks on which nobody can prove that keep strangers out by themselves */
+    bool shared_memory; /* ranks of one node may share the region (drivers/host/node.h) */
+    /* opens nothing that is for a network, as long as network() does not ask for it */
+    bool one_node;
+    /* of the job, or NULL or empty: who connects over a network proves that it has it */
+    const char *key_file;
+    bool encryption; /* tcp between nodes is encrypted; needs the key_file */
+    /* networks on which nobody can prove that keep strangers out by themselves */
+    bool trusted_fabric;
     struct gf_log log;
-    void *arg;                 /* gf_drivers.link_arg: the simulated network */
-    struct gf_gpu *gpu;        /* open, and for longer than the link. NULL: all messages lie in host memory */
-    gf_mem device;             /* of it: where messages may lie, should the link reach it */
+    void *arg; /* gf_drivers.link_arg: the simulated network */
+    /* open, and for longer than the link. NULL: all messages lie in host memory */
+    struct gf_gpu *gpu;
+    gf_mem device; /* of it: where messages may lie, should the link reach it */
     size_t device_bytes;
 };
 
 /* The state of each driver begins with this. */
 struct gf_link {
     const struct gf_link_driver *driver;
-    struct gf_fault fault;    /* the last foreign failure */
-    uint64_t sent_bytes;      /* payload, added by send_post */
+    struct gf_fault fault; /* the last foreign failure */
+    uint64_t sent_bytes;   /* payload, added by send_post */
     uint64_t sent_messages;
-    unsigned char *region;    /* the exchange region of this rank, perhaps another after each reset; NULL: none */
+    /* the exchange region of this rank, perhaps another after each reset; NULL: none */
+    unsigned char *region;
     size_t region_bytes;
-    size_t private_bytes;     /* of the region: memory of this process alone; 0 where it lies in shared memory */
-    int wake_fd;              /* to sleep on, see arm(); -1: there is none */
-    uint64_t node;            /* links with equal ones share memory; 0: not known, or of no meaning */
-    uint32_t user;            /* .. if this is equal, too */
-    bool network;             /* what leaves the node is open */
-    bool region_stays;        /* the caller's, before reset(): all that mapped the region and stay out have ended */
-    uint64_t device;          /* ranks of a node with different ones leave it by different devices; 0: not known */
-    bool reaches_device;      /* since open: messages may lie in setup.device, too. Else none ever does */
+    /* of the region: memory of this process alone; 0 where it lies in shared memory */
+    size_t private_bytes;
+    int wake_fd; /* to sleep on, see arm(); -1: there is none */
+    /* links with equal ones share memory; 0: not known, or of no meaning */
+    uint64_t node;
+    uint32_t user; /* .. if this is equal, too */
+    bool network;  /* what leaves the node is open */
+    /* the caller's, before reset(): all that mapped the region and stay out have ended */
+    bool region_stays;
+    /* ranks of a node with different ones leave it by different devices; 0: not known */
+    uint64_t device;
+    /* since open: messages may lie in setup.device, too. Else none ever does */
+    bool reaches_device;
 };
 
-struct gf_req; /* one message under way: req_size_bytes, 64-byte aligned, contents are the driver's */
+/* one message under way: req_size_bytes, 64-byte aligned, contents are the driver's */
+struct gf_req;
 
-/* Links and rendezvous know ranks by their member ids, which never change. ids[] has that of each rank of the epoch, or
- * of each rank of a part of it; NULL: the rank itself. Here alone a rank becomes a member id. */
-static inline uint32_t gf_member_at(const uint32_t *ids, uint32_t rank) { return (ids == NULL) ? rank : ids[rank]; }
+/* Links and rendezvous know ranks by their member ids, which never change. ids[] has that of each
+ * rank of the epoch, or of each rank of a part of it; NULL: the rank itself. Here alone a rank
+ * becomes a member id. */
+static inline uint32_t gf_member_at(const uint32_t *ids, uint32_t rank)
+{
+    return (ids == NULL) ? rank : ids[rank];
+}
 
-/* A new call: here, in ucx/link_ucx.c and in sim/sim_link.c; where NULL is allowed, this says so. */
+/* A new call: here, in ucx/link_ucx.c and in sim/sim_link.c; where NULL is allowed, this says
+ * so. */
 struct gf_link_driver {
     const char *name;      /* "ucx", "sim": for logs and results */
     size_t req_size_bytes; /* a multiple of 64 */
-    size_t endpoint_bytes_max; /* what a rank must tell the others so that they can reach it; at most 2048 */
-    bool simulated;        /* virtual time: on which core this runs, and which pages were touched, means nothing */
+    /* what a rank must tell the others so that they can reach it; at most 2048 */
+    size_t endpoint_bytes_max;
+    /* virtual time: on which core this runs, and which pages were touched, means nothing */
+    bool simulated;
 
     /* Bytes of state for this setup, before anything is opened. */
     size_t (*state_bytes)(const struct gf_link_setup *setup);
-    /* Likewise: could this link reach device memory, of which the setup says nothing yet? NULL: never. */
+    /* Likewise: could this link reach device memory, of which the setup says nothing yet? NULL:
+     * never. */
     bool (*may_reach_device)(const struct gf_link_setup *setup);
-    /* Opens in state[state_bytes], 64-byte aligned; takes and touches the exchange region. On failure nothing is left
-     * open and *fault_out says why. */
+    /* Opens in state[state_bytes], 64-byte aligned; takes and touches the exchange region. On
+     * failure nothing is left open and *fault_out says why. */
     gf_status (*open)(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,
                       struct gf_fault *fault_out);
     void (*close)(struct gf_link *link); /* ends all requests, frees the region */
 
     /* This rank's endpoint address; endpoint_out[endpoint_bytes_max]. */
     gf_status (*endpoint)(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out);
-    /* Reach `peer` (which may be this rank: then a no-op) by its endpoint address; once a peer and epoch. */
-    gf_status (*connect)(struct gf_link *link, uint32_t peer, const void *endpoint, size_t size_bytes);
+    /* Reach `peer` (which may be this rank: then a no-op) by its endpoint address; once a peer and
+     * epoch. */
+    gf_status (*connect)(struct gf_link *link, uint32_t peer, const void *endpoint,
+                         size_t size_bytes);
 
-    /* Both return at once. GF_AGAIN: no room now, nothing was posted. Until test() gives anything but GF_AGAIN, data
-     * and req are the driver's. `data` is host memory, or all of it lies in the device's where reaches_device; what the
-     * device was to write there is done before it is sent, and what arrived there is seen by what it is given after
-     * test(). A received message of another size than size_bytes is GF_ERR_MISMATCH. size_bytes may be 0. */
-    gf_status (*send_post)(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data, size_t size_bytes,
-                           struct gf_req *req);
-    gf_status (*recv_post)(struct gf_link *link, uint32_t from, uint64_t tag, gf_mem data, size_t size_bytes,
-                           struct gf_req *req);
-    /* GF_AGAIN, or how it ended; the same answer again if asked again. A cancelled request ends with GF_ERR_ABORTED, or
-     * with GF_OK if it had ended before. Does not progress. */
+    /* Both return at once. GF_AGAIN: no room now, nothing was posted. Until test() gives anything
+     * but GF_AGAIN, data and req are the driver's. `data` is host memory, or all of it lies in the
+     * device's where reaches_device; what the device was to write there is done before it is sent,
+     * and what arrived there is seen by what it is given after test(). A received message of
+     * another size than size_bytes is GF_ERR_MISMATCH. size_bytes may be 0. */
+    gf_status (*send_post)(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data,
+                           size_t size_bytes, struct gf_req *req);
+    gf_status (*recv_post)(struct gf_link *link, uint32_t from, uint64_t tag, gf_mem data,
+                           size_t size_bytes, struct gf_req *req);
+    /* GF_AGAIN, or how it ended; the same answer again if asked again. A cancelled request ends
+     * with GF_ERR_ABORTED, or with GF_OK if it had ended before. Does not progress. */
     gf_status (*test)(struct gf_link *link, struct gf_req *req);
     /* A request to end it early; test() still decides. Sends often cannot be cancelled. */
     void (*cancel)(struct gf_link *link, struct gf_req *req);
     /* GF_OK: something moved; GF_AGAIN: nothing to do; an error: the link has failed. */
     gf_status (*progress)(struct gf_link *link);
 
-    /* GF_OK: it is safe to poll(2) wake_fd for reading; GF_AGAIN: progress() must be called first. May be NULL where
-     * there is none. */
+    /* GF_OK: it is safe to poll(2) wake_fd for reading; GF_AGAIN: progress() must be called first.
+     * May be NULL where there is none. */
     gf_status (*arm)(struct gf_link *link);
 
-    /* A rank's exchange region, of this one or a peer, as a plain pointer; NULL where memory is not shared. */
+    /* A rank's exchange region, of this one or a peer, as a plain pointer; NULL where memory is not
+     * shared. */
     void *(*map)(struct gf_link *link, uint32_t peer);
-    /* A 64-bit flag at offset_bytes (multiple of 8) of a peer's region, with release order after all writes made
-     * through map(); gf_flag_load() reads our own region. */
+    /* A 64-bit flag at offset_bytes (multiple of 8) of a peer's region, with release order after
+     * all writes made through map(); gf_flag_load() reads our own region. */
     void (*flag_store)(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);
-    /* Sleeping on flags, in three acts. flag_arm() announces it in a flag of our own region; whoever stores a flag for us
-     * and calls gf_flag_wake() with that offset afterwards ends the sleep. So: arm, look at all flags once more, then
-     * flag_sleep(), which returns when woken, after timeout_ns, or at a signal, and takes the announcement back. Both
-     * NULL: there is no sleeping on flags. */
+    /* Sleeping on flags, in three acts. flag_arm() announces it in a flag of our own region;
+     * whoever stores a flag for us and calls gf_flag_wake() with that offset afterwards ends the
+     * sleep. So: arm, look at all flags once more, then flag_sleep(), which returns when woken,
+     * after timeout_ns, or at a signal, and takes the announcement back. Both NULL: there is no
+     * sleeping on flags. */
     void (*flag_arm)(struct gf_link *link, size_t offset_bytes);
     void (*flag_sleep)(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns);
 
-    /* All requests end (test() gives GF_ERR_ABORTED), peers are forgotten, the region is zeroed, and mapped anew unless
-     * region_stays; endpoint() and connect() follow. May allocate, like open. */
+    /* All requests end (test() gives GF_ERR_ABORTED), peers are forgotten, the region is zeroed,
+     * and mapped anew unless region_stays; endpoint() and connect() follow. May allocate, like
+     * open. */
     gf_status (*reset)(struct gf_link *link, uint32_t epoch);
     /* The same, in the same epoch, with what is for a network or without. NULL where node is 0. */
     gf_status (*network)(struct gf_link *link, bool on);
-    /* All requests end at once as with reset(), and peers are forgotten; the region stays as it is. From here on only test(),
-     * the region, reset() and close() are of use. Waits for nobody: an error must not be told late because a link is made anew
-     * that nobody may want. */
+    /* All requests end at once as with reset(), and peers are forgotten; the region stays as it is.
+     * From here on only test(), the region, reset() and close() are of use. Waits for nobody: an
+     * error must not be told late because a link is made anew that nobody may want. */
     void (*drop)(struct gf_link *link);
 };
 
@@ -150,7 +177,8 @@ struct gf_link_driver {
 static inline uint64_t gf_flag_load(const struct gf_link *link, size_t offset_bytes)
 {
     GF_ASSERT((offset_bytes % sizeof(uint64_t) == 0) && (offset_bytes < link->region_bytes));
-    return __atomic_load_n((const uint64_t *)(const void *)(link->region + offset_bytes), __ATOMIC_ACQUIRE);
+    return __atomic_load_n((const uint64_t *)(const void *)(link->region + offset_bytes),
+                           __ATOMIC_ACQUIRE);
 }
 
 /* The three where map() gives memory that ranks share: host/flags.c. region: the sleeper's. */
@@ -159,8 +187,8 @@ void gf_flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_n
 void gf_flag_wake(void *region, size_t offset_bytes);
 
 extern const struct gf_link_driver gf_link_ucx;
-/* Where its shared memory lies, and what a rank takes there beside its region: 4.2 MB a worker are UCX's receive queue
- * and first buffers. */
+/* Where its shared memory lies, and what a rank takes there beside its region: 4.2 MB a worker are
+ * UCX's receive queue and first buffers. */
 #define GF_UCX_SHARE_BYTES ((uint64_t)8 << 20)
 static inline const char *gf_ucx_shm_directory(void)
 {

@@ -1,5 +1,6 @@
-/* The control channel: small frames between each rank and the coordinator, and the news that a rank's connection has
- * ended. What a frame means is decided in lib/membership/members.c, so that the simulator runs the same logic. Nothing blocks. */
+/* The control channel: small frames between each rank and the coordinator, and the news that a
+ * rank's connection has ended. What a frame means is decided in lib/membership/members.c, so that
+ * the simulator runs the same logic. Nothing blocks. */
 #ifndef GF_RENDEZVOUS_H
 #define GF_RENDEZVOUS_H
 
@@ -8,42 +9,46 @@
 #define GF_FRAME_PAYLOAD_MAX 4096u
 #define GF_CONTROL_ADDRESS_BYTES 64u
 
-
 struct gf_rendezvous_setup {
     uint32_t rank;
     uint32_t world;
-    uint64_t job_id;          /* frames of another job are refused */
-    const char *address;      /* numeric IP:port where the coordinator (rank 0) listens */
-    const char *bind;         /* numeric IP, or empty */
-    const char *ports;        /* "26000-31999": where a rank listens that might have to coordinate; NULL or empty: anywhere */
-    const char *key_file;     /* or empty */
+    uint64_t job_id;     /* frames of another job are refused */
+    const char *address; /* numeric IP:port where the coordinator (rank 0) listens */
+    const char *bind;    /* numeric IP, or empty */
+    /* "26000-31999": where a rank listens that might have to coordinate; NULL or empty: anywhere */
+    const char *ports;
+    const char *key_file; /* or empty */
     bool insecure;
     uint64_t keepalive_ns;
     uint64_t join_timeout_ns; /* connecting is tried again until then */
-    bool rejoin;              /* this rank was of the job before: it rejoins at `address`, whoever coordinates now */
+    /* this rank was of the job before: it rejoins at `address`, whoever coordinates now */
+    bool rejoin;
     struct gf_log log;
-    void *arg;                /* gf_drivers.rendezvous_arg: the simulated world */
+    void *arg; /* gf_drivers.rendezvous_arg: the simulated world */
 };
 
 typedef enum gf_rendezvous_event_kind {
     GF_RENDEZVOUS_CONNECTED, /* to/from `rank`: frames may be sent */
     GF_RENDEZVOUS_FRAME,
-    GF_RENDEZVOUS_ENDED,     /* the connection to `rank` ended; `text` says how ("closed by peer", "timed out") */
-    GF_RENDEZVOUS_REFUSED    /* coordinator: a process of this job that calls itself `rank` (any number) was
-                              * rejected; `text` says what differs, with both values */
+    /* the connection to `rank` ended; `text` says how ("closed by peer", "timed out") */
+    GF_RENDEZVOUS_ENDED,
+    /* coordinator: a process of this job that calls itself `rank` (any number) was rejected; `text`
+     * says what differs, with both values */
+    GF_RENDEZVOUS_REFUSED
 } gf_rendezvous_event_kind;
 
 struct gf_rendezvous_event {
     gf_rendezvous_event_kind kind;
     uint32_t rank;
-    uint32_t frame_kind;    /* what members.c passed to send() */
+    uint32_t frame_kind; /* what members.c passed to send() */
     uint32_t size_bytes;
-    const void *payload;    /* valid until the next poll() */
-    const char *text;       /* likewise */
-    bool rejoins;           /* CONNECTED, at the coordinator: a restarted process that rejoins */
-    bool unproven;          /* REFUSED: anybody could have said that */
-    bool lives;             /* ENDED: the other process may still run (it was silent, or rejected on purpose). False:
-                             * its own kernel has closed the connection or refuses one, so it is gone */
+    const void *payload; /* valid until the next poll() */
+    const char *text;    /* likewise */
+    bool rejoins;        /* CONNECTED, at the coordinator: a restarted process that rejoins */
+    bool unproven;       /* REFUSED: anybody could have said that */
+    /* ENDED: the other process may still run (it was silent, or rejected on purpose). False: its
+     * own kernel has closed the connection or refuses one, so it is gone */
+    bool lives;
 };
 
 struct gf_rendezvous_driver;
@@ -61,33 +66,39 @@ struct gf_rendezvous_driver {
     /* Rank 0 listens, the others begin to connect (and try again until join_timeout_ns). */
     gf_status (*open)(const struct gf_rendezvous_setup *setup, void *state, uint64_t now_ns,
                       struct gf_rendezvous **rendezvous_out, struct gf_fault *fault_out);
-    /* Copies the payload. GF_AGAIN: no room now, nothing taken. GF_ERR_PEER: no connection to `to`. Non-coordinators
-     * reach only the coordinator. Frame kinds are below 2^31. */
-    gf_status (*send)(struct gf_rendezvous *rendezvous, uint32_t to, uint32_t frame_kind, const void *payload,
-                      uint32_t size_bytes);
-    /* GF_OK: an event is in *event_out, ask again; GF_AGAIN: none now; an error: the channel as a whole has failed
-     * (fault says why). Bounded work. */
-    gf_status (*poll)(struct gf_rendezvous *rendezvous, uint64_t now_ns, struct gf_rendezvous_event *event_out);
-    /* Readable when poll() may have something to do; -1 where there is none. Time alone does not make it readable: who
-     * sleeps on it polls every 20 ms or so all the same while joining. */
+    /* Copies the payload. GF_AGAIN: no room now, nothing taken. GF_ERR_PEER: no connection to `to`.
+     * Non-coordinators reach only the coordinator. Frame kinds are below 2^31. */
+    gf_status (*send)(struct gf_rendezvous *rendezvous, uint32_t to, uint32_t frame_kind,
+                      const void *payload, uint32_t size_bytes);
+    /* GF_OK: an event is in *event_out, ask again; GF_AGAIN: none now; an error: the channel as a
+     * whole has failed (fault says why). Bounded work. */
+    gf_status (*poll)(struct gf_rendezvous *rendezvous, uint64_t now_ns,
+                      struct gf_rendezvous_event *event_out);
+    /* Readable when poll() may have something to do; -1 where there is none. Time alone does not
+     * make it readable: who sleeps on it polls every 20 ms or so all the same while joining. */
     int (*wake_fd)(struct gf_rendezvous *rendezvous);
     bool (*flushed)(struct gf_rendezvous *rendezvous); /* all that was sent is the kernel's */
-    /* Rank 0, in the first join: the process that calls itself `rank` proved nothing (no key, and the kernel does not
-     * say that it is this user's) and does not fit. It hears `reason`, its connection ends without an event, and the
-     * next that claims this rank comes in. False: it proved who it is, nothing was done. NULL: all have. */
+    /* Rank 0, in the first join: the process that calls itself `rank` proved nothing (no key, and
+     * the kernel does not say that it is this user's) and does not fit. It hears `reason`, its
+     * connection ends without an event, and the next that claims this rank comes in. False: it
+     * proved who it is, nothing was done. NULL: all have. */
     bool (*reject)(struct gf_rendezvous *rendezvous, uint32_t rank, const char *reason);
-    void (*joined)(struct gf_rendezvous *rendezvous); /* that join is over: all who are here are believed. Or NULL */
-    /* For another coordinator; NULL where a driver has none. Ranks keep the numbers they were opened with.
-     * Where this rank can be reached should it have to coordinate: text_out[GF_CONTROL_ADDRESS_BYTES], empty while that
-     * is not known (it is once CONNECTED was seen). */
+    /* that join is over: all who are here are believed. Or NULL */
+    void (*joined)(struct gf_rendezvous *rendezvous);
+    /* For another coordinator; NULL where a driver has none. Ranks keep the numbers they were
+     * opened with. Where this rank can be reached should it have to coordinate:
+     * text_out[GF_CONTROL_ADDRESS_BYTES], empty while that is not known (it is once CONNECTED was
+     * seen). */
     void (*address)(struct gf_rendezvous *rendezvous, char *text_out);
-    /* From here on `coordinator` (perhaps this rank) coordinates, reached at `address`. Connections that do not
-     * are to it or from it are closed on purpose, which their other ends see (`lives`). GF_OK: the way to it
-     * stands already, or it is this rank, which listens now; GF_AGAIN: CONNECTED or ENDED will tell; an error: this
-     * rank cannot, the channel itself is as it was.
-     * GF_RANK_NONE: to rejoin (again) at the address of the setup; CONNECTED tells which rank coordinates there. A
-     * coordinator that is not rank 0 takes that address over as soon as it is free, where its host has it. */
-    gf_status (*reform)(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address);
+    /* From here on `coordinator` (perhaps this rank) coordinates, reached at `address`. Connections
+     * that do not are to it or from it are closed on purpose, which their other ends see (`lives`).
+     * GF_OK: the way to it stands already, or it is this rank, which listens now; GF_AGAIN:
+     * CONNECTED or ENDED will tell; an error: this rank cannot, the channel itself is as it was.
+     * GF_RANK_NONE: to rejoin (again) at the address of the setup; CONNECTED tells which rank
+     * coordinates there. A coordinator that is not rank 0 takes that address over as soon as it is
+     * free, where its host has it. */
+    gf_status (*reform)(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator,
+                        const char *address);
     void (*close)(struct gf_rendezvous *rendezvous);
 };
 

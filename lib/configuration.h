@@ -11,101 +11,123 @@ extern "C" {
 
 struct gf_drivers; /* drivers.h; NULL: those that the program links */
 
-/* Memory of the appliance that is part of a run's state, as weights and moments of its own optimizer:
- * gf_state_save() and gf_state_load() hold it, gf_broadcast_weights() sends it, and a rank that lags, rejoins or is
- * new gets it with the rest when an epoch begins, so that it is the same on all ranks. It is what the last
- * applied step left: write it between gf_step_wait() and gf_update() or gf_updated(), and from the first byte to that
- * call make no other call of the library. */
+/* Memory of the appliance that is part of a run's state, as weights and moments of its own
+ * optimizer: gf_state_save() and gf_state_load() hold it, gf_broadcast_weights() sends it, and a
+ * rank that lags, rejoins or is new gets it with the rest when an epoch begins, so that it is the
+ * same on all ranks. It is what the last applied step left: write it between gf_step_wait() and
+ * gf_update() or gf_updated(), and from the first byte to that call make no other call of the
+ * library. */
 #define GF_STATE_EXTRA_MAX 1024u
 struct gf_state_extra {
     const char *name; /* ranks and saved states compare it */
-    void *data;       /* host memory on 4 bytes; the library's while a call runs, the appliance's between */
-    uint64_t bytes;   /* a multiple of 4; the same on all ranks */
+    /* host memory on 4 bytes; the library's while a call runs, the appliance's between */
+    void *data;
+    uint64_t bytes; /* a multiple of 4; the same on all ranks */
 };
 #define GF_TEXT_MAX 128
 #define GF_PATH_MAX_BYTES 256
-/* Zeroes are defaults everywhere. gf_config_load() (config/config.h) fills it from a file, or fill it by hand. The key
- * table (gradientflow.cfg.5) states each field's file key, unit, range and default. Strings are NUL-terminated. */
+/* Zeroes are defaults everywhere. gf_config_load() (config/config.h) fills it from a file, or fill
+ * it by hand. The key table (gradientflow.cfg.5) states each field's file key, unit, range and
+ * default. Strings are NUL-terminated. */
 #define GF_ORDINAL(number) ((number) + 1u)
 struct gf_config {
     uint32_t size_bytes; /* sizeof(struct gf_config), or 0 */
     struct {
-        uint32_t world;          /* ranks; 0: from the environment */
-        uint32_t world_max;  /* what it may grow to: member ids are below it; 0: world */
-        uint32_t rank;       /* below world (a new one's: world_max), where the environment does not say */
-        uint64_t id;             /* frames of another job are refused; 0: from the environment, else 0 */
+        uint32_t world;     /* ranks; 0: from the environment */
+        uint32_t world_max; /* what it may grow to: member ids are below it; 0: world */
+        /* below world (a new one's: world_max), where the environment does not say */
+        uint32_t rank;
+        /* frames of another job are refused; 0: from the environment, else 0 */
+        uint64_t id;
         bool ignore_environment; /* take rank, world, id and address from here alone */
-        bool elastic;            /* ranks may die and the others go on: none reads device memory that dies with one */
+        /* ranks may die and the others go on: none reads device memory that dies with one */
+        bool elastic;
     } job;
     struct {
         char address[GF_TEXT_MAX]; /* numeric IP:port where rank 0 listens; empty: 127.0.0.1:7117 */
-        char bind[GF_TEXT_MAX]; /* numeric IP this rank listens on or connects from; empty: any route to the address */
-        char ports[16]; /* "first-last": where a rank but 0 listens, as it may have to coordinate; empty: 26000-31999 */
-        uint64_t join_timeout_ns;  /* 0: 60 s */
-        uint64_t keepalive_ns;     /* TCP keepalive period of the control channel; 0: 5 s */
+        /* numeric IP this rank listens on or connects from; empty: any route to the address */
+        char bind[GF_TEXT_MAX];
+        /* "first-last": where a rank but 0 listens, as it may have to coordinate; empty:
+         * 26000-31999 */
+        char ports[16];
+        uint64_t join_timeout_ns;         /* 0: 60 s */
+        uint64_t keepalive_ns;            /* TCP keepalive period of the control channel; 0: 5 s */
         char key_file[GF_PATH_MAX_BYTES]; /* empty: no authentication */
-        bool insecure;             /* listen beyond loopback without a key */
-        bool rejoin;               /* this rank was of the job and was started anew: see gf_rejoined() */
+        bool insecure;                    /* listen beyond loopback without a key */
+        /* this rank was of the job and was started anew: see gf_rejoined() */
+        bool rejoin;
     } rendezvous;
     struct {
         char transports[GF_TEXT_MAX]; /* UCX's names, comma-separated; empty: self,posix,tcp */
-        char devices[GF_TEXT_MAX];    /* "eth0,eth1": these; "a;b": by place in the node; empty: lo */
-        char ports[16];               /* "first-last" for tcp; empty: 21000-25999 */
-        uint32_t window;              /* messages under way at once in a collective; 0: 8 */
+        /* "eth0,eth1": these; "a;b": by place in the node; empty: lo */
+        char devices[GF_TEXT_MAX];
+        char ports[16];  /* "first-last" for tcp; empty: 21000-25999 */
+        uint32_t window; /* messages under way at once in a collective; 0: 8 */
         gf_idle idle;
-        bool integrity;               /* a CRC32C beside each slice; auto then never takes direct, which sends none */
-        bool encryption;              /* tcp between nodes is encrypted; with a key_file alone */
-        bool trusted_fabric;          /* with a key_file: transports without a proof (rc, ud ..) are allowed */
-        bool huge_pages;              /* ask for huge pages for the exchange region */
+        /* a CRC32C beside each slice; auto then never takes direct, which sends none */
+        bool integrity;
+        bool encryption; /* tcp between nodes is encrypted; with a key_file alone */
+        /* with a key_file: transports without a proof (rc, ud ..) are allowed */
+        bool trusted_fabric;
+        bool huge_pages; /* ask for huge pages for the exchange region */
     } link;
     struct {
         char driver[16];                 /* empty or "host"; "cuda" */
         char library[GF_PATH_MAX_BYTES]; /* empty: libcuda.so.1 */
-        uint32_t ordinal; /* GF_ORDINAL(n); 0: the rank's place in its node, modulo the GPUs that it sees */
-        bool shared;      /* several ranks on one GPU are meant: no warning */
+        /* GF_ORDINAL(n); 0: the rank's place in its node, modulo the GPUs that it sees */
+        uint32_t ordinal;
+        bool shared; /* several ranks on one GPU are meant: no warning */
     } device;
     struct {
         gf_type wire;
         gf_algorithm algorithm;
-        uint64_t fuse_bytes;    /* a fused buffer is closed once it holds so much of wire type; 0: 4 MiB, on a GPU 32 */
-        uint64_t cut_bytes;     /* a larger one is cut; never below fuse_bytes or world * slice_bytes; 0: 16 MiB */
-        uint32_t slice_bytes;   /* 0: 256 KiB, on a GPU 512 */
-        uint32_t buffers_active;/* fused buffers on the wire at once; 0: 4 */
-        bool deterministic;     /* results do not depend on fusion; refuses algorithms that cannot */
+        /* a fused buffer is closed once it holds so much of wire type; 0: 4 MiB, on a GPU 32 */
+        uint64_t fuse_bytes;
+        /* a larger one is cut; never below fuse_bytes or world * slice_bytes; 0: 16 MiB */
+        uint64_t cut_bytes;
+        uint32_t slice_bytes;    /* 0: 256 KiB, on a GPU 512 */
+        uint32_t buffers_active; /* fused buffers on the wire at once; 0: 4 */
+        /* results do not depend on fusion; refuses algorithms that cannot */
+        bool deterministic;
         gf_average average;
-        float pre_scale;        /* power of two applied before the wire, its inverse after; 0: 1 */
-        uint64_t timeout_ns;    /* an operation without progress ends with GF_ERR_TIMEOUT; 0: 30 s */
+        float pre_scale; /* power of two applied before the wire, its inverse after; 0: 1 */
+        /* an operation without progress ends with GF_ERR_TIMEOUT; 0: 30 s */
+        uint64_t timeout_ns;
         uint64_t doubling_max_bytes; /* algorithm auto: up to here doubling; 0: 8 KiB */
         uint64_t halving_max_bytes;  /* and up to here halving, beyond it ring; 0: 512 KiB */
         uint64_t user_bytes;         /* of the exchange region, for gf_exchange_take() */
-        gf_quantize quantize;        /* with wire fp32, algorithm auto, direct or alltoall; not sparse, deterministic */
-        uint64_t quantize_after;     /* steps that are not: Seide's cold start */
-        uint32_t scale_elems;        /* elements that share a scale. int8: 32 or 64, onebit: 256 or 512; 0: the first */
+        /* with wire fp32, algorithm auto, direct or alltoall; not sparse, deterministic */
+        gf_quantize quantize;
+        uint64_t quantize_after; /* steps that are not: Seide's cold start */
+        /* elements that share a scale. int8: 32 or 64, onebit: 256 or 512; 0: the first */
+        uint32_t scale_elems;
     } exchange;
     struct {
         gf_optimizer kind;
-        float momentum;      /* [0, 1) */
+        float momentum; /* [0, 1) */
         float weight_decay;
         bool nesterov;
-        float lars_eta;      /* 0: 0.001 */
-        float lars_epsilon;  /* 0: 1e-9 */
-        float adam_beta1;    /* adamw, lamb; 0: 0.9 */
-        float adam_beta2;    /* 0: 0.999 */
-        float adam_epsilon;  /* 0: 1e-8 */
-        float clip_norm;     /* all gradients together are scaled down to it; 0: never */
-        gf_type half_weights;/* GF_TYPE_F32: no half pool; else a copy of the weights in this type */
+        float lars_eta;     /* 0: 0.001 */
+        float lars_epsilon; /* 0: 1e-9 */
+        float adam_beta1;   /* adamw, lamb; 0: 0.9 */
+        float adam_beta2;   /* 0: 0.999 */
+        float adam_epsilon; /* 0: 1e-8 */
+        float clip_norm;    /* all gradients together are scaled down to it; 0: never */
+        /* GF_TYPE_F32: no half pool; else a copy of the weights in this type */
+        gf_type half_weights;
     } optimizer;
     struct gf_schedule rate; /* what gf_rate() says */
     struct {
         bool enabled;
-        uint32_t chunk_elems;    /* 0: 32768 */
-        float keep_share;        /* (0, 1]; 0: 0.15 */
-        uint64_t warmup_steps;   /* dense steps first */
-        uint64_t ramp_steps;     /* steps from all chunks to keep_share */
+        uint32_t chunk_elems;  /* 0: 32768 */
+        float keep_share;      /* (0, 1]; 0: 0.15 */
+        uint64_t warmup_steps; /* dense steps first */
+        uint64_t ramp_steps;   /* steps from all chunks to keep_share */
         gf_sparse_momentum momentum;
     } sparse;
     struct {
-        bool enabled;             /* else the scale is 1 for ever and a non-finite step is skipped all the same */
+        /* else the scale is 1 for ever and a non-finite step is skipped all the same */
+        bool enabled;
         float initial;            /* power of two; 0: 65536 */
         uint32_t growth_interval; /* good steps before it grows; 0: 2000 */
         float factor;             /* power of two; 0: 2 */
@@ -116,22 +138,28 @@ struct gf_config {
     gf_log_fn log;          /* NULL: silent */
     void *log_user;
     const struct gf_drivers *drivers;
-    const struct gf_state_extra *state_extra; /* [state_extra_count], both kept by the caller until gf_close() */
+    /* [state_extra_count], both kept by the caller until gf_close() */
+    const struct gf_state_extra *state_extra;
     uint32_t state_extra_count;
-    /* NULL: tensors lie in the pools as they are given, with gaps that align them. [tensor_count], a permutation that
-     * gf_measure() and gf_open() read: the tensor that lies first, second .., without a gap between two, so that a
-     * trainer takes its one flat buffer from the library: it begins at gf_gradient(gf, pool_order[0]). The same on all
-     * ranks. Tensors fuse where they are neighbours both in time and in the pool, as in the reverse order. All tensors
-     * have one type, and sparse.enabled is refused. */
+    /* NULL: tensors lie in the pools as they are given, with gaps that align them. [tensor_count],
+     * a permutation that gf_measure() and gf_open() read: the tensor that lies first, second ..,
+     * without a gap between two, so that a trainer takes its one flat buffer from the library: it
+     * begins at gf_gradient(gf, pool_order[0]). The same on all ranks. Tensors fuse where they are
+     * neighbours both in time and in the pool, as in the reverse order. All tensors have one type,
+     * and sparse.enabled is refused. */
     const uint32_t *pool_order;
 };
 
-/* Fills in the defaults and checks every range: what gf_open() works with. *config and *effective_out may be the same.
- * GF_ERR_CONFIG with one line in error_out[256]: field, value, what is allowed. */
-gf_status gf_config_effective(const struct gf_config *config, struct gf_config *effective_out, char *error_out);
-/* Of the effective values that must agree on all ranks (not rank, addresses, devices, idle, log, drivers). */
+/* Fills in the defaults and checks every range: what gf_open() works with. *config and
+ * *effective_out may be the same. GF_ERR_CONFIG with one line in error_out[256]: field, value, what
+ * is allowed. */
+gf_status gf_config_effective(const struct gf_config *config, struct gf_config *effective_out,
+                              char *error_out);
+/* Of the effective values that must agree on all ranks (not rank, addresses, devices, idle, log,
+ * drivers). */
 uint64_t gf_config_hash(const struct gf_config *config);
-/* The same values as "wire=fp32 algorithm=ring ..", for errors that show a difference; returns text_out. */
+/* The same values as "wire=fp32 algorithm=ring ..", for errors that show a difference; returns
+ * text_out. */
 char *gf_config_summary(const struct gf_config *config, char *text_out, size_t text_bytes);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* The context. Each folder declares its part in its own header; nothing outside lib/ sees it. layout.h: what memory is
- * made of. */
+/* The context. Each folder declares its part in its own header; nothing outside lib/ sees it.
+ * layout.h: what memory is made of. */
 #ifndef GF_CONTEXT_H
 #define GF_CONTEXT_H
 
@@ -31,41 +31,47 @@
 
 struct gf_context {
     uint64_t magic;
-    _Atomic uint32_t aborted;    /* set by gf_abort() from anywhere */
+    _Atomic uint32_t aborted; /* set by gf_abort() from anywhere */
     gf_phase phase;
-    uint32_t forks;              /* gf_forks when it was opened */
-    struct gf_config config;     /* effective */
+    uint32_t forks;          /* gf_forks when it was opened */
+    struct gf_config config; /* effective */
     struct gf_log log;
     struct gf_error error;
     uint32_t rank, world, epoch;
-    const uint32_t *ids;       /* [world] ranks of the first epoch, which links and rendezvous know; NULL: the same */
+    /* [world] ranks of the first epoch, which links and rendezvous know; NULL: the same */
+    const uint32_t *ids;
 
     struct gf_drivers drivers;
-    struct gf_ticks ticks;       /* of drivers.clock */
+    struct gf_ticks ticks; /* of drivers.clock */
     struct gf_link *link;
     struct gf_rendezvous *rendezvous;
     struct gf_members *members;
     struct gf_position *position; /* the members': this rank's */
     struct gf_gpu *gpu;
-    struct gf_queue queue;       /* of element ops on the pools, in order */
-    struct gf_queue pack_queue;  /* of what is packed into dense buffers, after the appliance's tensors */
-    struct gf_queue out_queue, in_queue; /* copies to the wire's memory and back. On the host all queues are one */
+    struct gf_queue queue; /* of element ops on the pools, in order */
+    /* of what is packed into dense buffers, after the appliance's tensors */
+    struct gf_queue pack_queue;
+    /* copies to the wire's memory and back. On the host all queues are one */
+    struct gf_queue out_queue, in_queue;
     const struct gf_element_ops *ops;
-    struct gf_queue wire_queue;  /* collectives work on host memory, at once */
+    struct gf_queue wire_queue; /* collectives work on host memory, at once */
     const struct gf_element_ops *wire_ops;
-    bool on_device;              /* the pools lie in device memory: element ops work late; the wire has host memory */
+    /* the pools lie in device memory: element ops work late; the wire has host memory */
+    bool on_device;
     struct {
-        gf_mem base;             /* the arena; 0 on the host */
-        gf_mem canary;           /* a word of it that others read in order to know it (ipc.c) */
+        gf_mem base;   /* the arena; 0 on the host */
+        gf_mem canary; /* a word of it that others read in order to know it (ipc.c) */
         uint64_t bytes;
-        float *uuids;            /* [world * GF_UUID_WORDS] of all ranks' devices (uuid.c) */
+        float *uuids; /* [world * GF_UUID_WORDS] of all ranks' devices (uuid.c) */
     } device;
-    struct gf_ipc ipc;           /* where all ranks reach each other's device memory */
+    struct gf_ipc ipc; /* where all ranks reach each other's device memory */
     struct {
-        char *base;              /* of the exchange region that addresses point into, registered with a device */
+        /* of the exchange region that addresses point into, registered with a device */
+        char *base;
         size_t bytes;
-        bool registered;         /* by this context; else by UCX: cuda_copy, in a context that was current */
-        gf_mem user;             /* exchange.user_bytes */
+        /* by this context; else by UCX: cuda_copy, in a context that was current */
+        bool registered;
+        gf_mem user; /* exchange.user_bytes */
         uint64_t user_used;
     } region;
 
@@ -74,14 +80,17 @@ struct gf_context {
     uint64_t tensors_hash;
     struct gf_pool_sizes pool;
     gf_mem gradient;
-    gf_mem pack;                 /* the pack buffer, where element ops reach it: wire itself on the host */
-    gf_mem wire;                 /* of wire type; 0 where every buffer travels in place. On a device: fp32, host memory */
+    /* the pack buffer, where element ops reach it: wire itself on the host */
+    gf_mem pack;
+    /* of wire type; 0 where every buffer travels in place. On a device: fp32, host memory */
+    gf_mem wire;
 
     struct gf_opening opening;
     struct gf_warm warm;
     struct gf_nodes nodes;
-    gf_algorithm algorithm;      /* what is asked for, known when the warm-up ends (choose.h) */
-    uint32_t lane_ranks;         /* direct's in this epoch: fewer after a shrink, which the memory has room for */
+    gf_algorithm algorithm; /* what is asked for, known when the warm-up ends (choose.h) */
+    /* direct's in this epoch: fewer after a shrink, which the memory has room for */
+    uint32_t lane_ranks;
     struct gf_waiting waiting;
     struct gf_polled polled;
     struct gf_failing failing;
@@ -92,10 +101,11 @@ struct gf_context {
     struct gf_finite finite;
     struct gf_step step;
     const struct gf_step_module *step_module;
-    uint64_t *vote;              /* in the exchange region: [GF_VOTE_WORDS], then the chunk norms */
-    uint64_t together_ns;        /* the last vote, or the warm-up, ended */
-    uint64_t samples_before;     /* of all ranks in the last step that had any */
-    bool skipped_last;           /* the last whole step was skipped: nothing of any history was applied */
+    uint64_t *vote;          /* in the exchange region: [GF_VOTE_WORDS], then the chunk norms */
+    uint64_t together_ns;    /* the last vote, or the warm-up, ended */
+    uint64_t samples_before; /* of all ranks in the last step that had any */
+    /* the last whole step was skipped: nothing of any history was applied */
+    bool skipped_last;
 
     struct gf_loss_scale loss_scale;
     struct gf_weights optimizer;

@@ -1,20 +1,27 @@
-/* GradientFlow, an allreduce library for data-parallel training. This is the header that a program includes; it brings
- * types.h, configuration.h and schedule.h with it. config.h reads a configuration file; drivers.h
- * is for who chooses the drivers that a program links, or writes one.
+/* GradientFlow, an allreduce library for data-parallel training. This is the header that a program
+ * includes; it brings types.h, configuration.h and schedule.h with it. config.h reads a
+ * configuration file; drivers.h is for who chooses the drivers that a program links, or writes one.
  *
  * Rules that hold for every call unless its declaration says otherwise:
  *   - Nothing is allocated, no thread is started, nothing is printed. Memory is the caller's.
- *   - One thread at a time per context; contexts are independent of each other, but a process opens and closes them
+ *   - One thread at a time per context; contexts are independent of each other, but a process opens
+ *       and closes them
  *     one after another: UCX's log is the process's, and has no lock.
- *   - A call that "may block" polls until it is done or its deadline has passed; every other call returns at once.
- *   - A call that is merely wrong (GF_ERR_PARAM or GF_ERR_STATE from the call itself) is refused, logged, and leaves
- *     the context as it was. Any other error fails the context: each later call answers with the same status, and
+ *   - A call that "may block" polls until it is done or its deadline has passed; every other call
+ *       returns at once.
+ *   - A call that is merely wrong (GF_ERR_PARAM or GF_ERR_STATE from the call itself) is refused,
+ *       logged, and leaves
+ *     the context as it was. Any other error fails the context: each later call answers with the
+ *         same status, and
  *     gf_error_last() tells it whole.
- *   - NULL for a context, configuration or output is GF_ERR_PARAM; calls without a status answer 0, false or 1 to
+ *   - NULL for a context, configuration or output is GF_ERR_PARAM; calls without a status answer 0,
+ *       false or 1 to
  *     a context that is NULL.
- *   - In a forked child calls on the parent's context are GF_ERR_STATE, answers as at the fork. It opens its own, but
+ *   - In a forked child calls on the parent's context are GF_ERR_STATE, answers as at the fork. It
+ *       opens its own, but
  *     not over a network if one was open at the fork: UCX's thread is not in it (GF_ERR_SYSTEM).
- *   - Outputs come last, set only on success. Units: bytes (`_bytes`), elements (`_count`, `_elems`), ns (`_ns`). */
+ *   - Outputs come last, set only on success. Units: bytes (`_bytes`), elements (`_count`,
+ *       `_elems`), ns (`_ns`). */
 #ifndef GRADIENTFLOW_H
 #define GRADIENTFLOW_H
 
@@ -38,175 +45,211 @@ struct gf_tensor {
     const char *name;    /* for errors and traces; its first 47 bytes are copied; or NULL */
     uint64_t elem_count; /* 0 is valid */
     uint32_t flags;
-    gf_type type;        /* what the appliance writes into gf_gradient(); weights are always fp32 */
+    gf_type type; /* what the appliance writes into gf_gradient(); weights are always fp32 */
 };
 
 /* Worst case of this configuration, page-rounded. gf_open() asks for exactly this much. */
 struct gf_footprint {
-    uint64_t control_bytes;  /* host memory that the caller hands to gf_open() */
-    uint64_t exchange_bytes; /* host memory that the link maps at open and shares with ranks of the node */
-    uint64_t device_bytes;   /* GPU memory taken at open; 0 on the host. With what GF_PATH_WIRE may turn out to need */
+    uint64_t control_bytes; /* host memory that the caller hands to gf_open() */
+    /* host memory that the link maps at open and shares with ranks of the node */
+    uint64_t exchange_bytes;
+    /* GPU memory taken at open; 0 on the host. With what GF_PATH_WIRE may turn out to need */
+    uint64_t device_bytes;
 };
 
-#define GF_STACK_BYTES 65536u /* of stack that a caller needs; less in a main thread: gf_open() is GF_ERR_SYSTEM */
+/* of stack that a caller needs; less in a main thread: gf_open() is GF_ERR_SYSTEM */
+#define GF_STACK_BYTES 65536u
 
-/* tensors[tensor_count], in the order in which backward ends them; read during the call only. Reads the environment
- * for rank and world, unless config->job.ignore_environment. Errors: GF_ERR_PARAM, GF_ERR_CONFIG; why is logged. */
-gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                     struct gf_footprint *footprint_out);
+/* tensors[tensor_count], in the order in which backward ends them; read during the call only. Reads
+ * the environment for rank and world, unless config->job.ignore_environment. Errors: GF_ERR_PARAM,
+ * GF_ERR_CONFIG; why is logged. */
+gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *tensors,
+                     uint32_t tensor_count, struct gf_footprint *footprint_out);
 
-/* Lays the context out in memory[memory_bytes] (aligned to 64, not MADV_DONTFORK, the caller's until gf_close()), opens
- * drivers and posts the join. gf_open_poll() gives GF_AGAIN until all are there; gf_open_wait() blocks until then, or
- * until rendezvous.join_timeout_ns. *gf_out is then NULL, or a failed context for gf_error_last(), gf_close(). */
-gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                  void *memory, uint64_t memory_bytes, gf_context **gf_out);
+/* Lays the context out in memory[memory_bytes] (aligned to 64, not MADV_DONTFORK, the caller's
+ * until gf_close()), opens drivers and posts the join. gf_open_poll() gives GF_AGAIN until all are
+ * there; gf_open_wait() blocks until then, or until rendezvous.join_timeout_ns. *gf_out is then
+ * NULL, or a failed context for gf_error_last(), gf_close(). */
+gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensors,
+                  uint32_t tensor_count, void *memory, uint64_t memory_bytes, gf_context **gf_out);
 gf_status gf_open_poll(gf_context *gf);
 gf_status gf_open_wait(gf_context *gf);
 
-/* May block up to exchange.timeout_ns: lets the other ranks finish, then gives everything back to the system. NULL is
- * valid. A failed context closes at once, with GF_OK; so it does inside a step or with a request under way, which is an
- * abort to the others. The memory is the caller's again. GF_ERR_TIMEOUT: some did not leave in time; this rank has. */
+/* May block up to exchange.timeout_ns: lets the other ranks finish, then gives everything back to
+ * the system. NULL is valid. A failed context closes at once, with GF_OK; so it does inside a step
+ * or with a request under way, which is an abort to the others. The memory is the caller's again.
+ * GF_ERR_TIMEOUT: some did not leave in time; this rank has. */
 gf_status gf_close(gf_context *gf);
-/* The part of gf_close() that waits for the other ranks, in turns, for a caller that drives several contexts from one
- * thread: GF_AGAIN until all have left; after anything else gf_close() returns at once. The first call ends the use of
- * the context for everything but this and gf_close(). */
+/* The part of gf_close() that waits for the other ranks, in turns, for a caller that drives several
+ * contexts from one thread: GF_AGAIN until all have left; after anything else gf_close() returns at
+ * once. The first call ends the use of the context for everything but this and gf_close(). */
 gf_status gf_close_poll(gf_context *gf);
 
 /* 0 for NULL. A new epoch changes both: draw samples by what they are now, for example from
  * (gf_steps() * gf_world() + gf_rank()) * batch on, and each epoch's ranks share the data anew. */
 uint32_t gf_rank(const gf_context *gf);
 uint32_t gf_world(const gf_context *gf);
-/* Rank (its member id), world and world_max at open: no epoch changes them, a restarted rank has them again. */
+/* Rank (its member id), world and world_max at open: no epoch changes them, a restarted rank has
+ * them again. */
 uint32_t gf_first_rank(const gf_context *gf);
 uint32_t gf_first_world(const gf_context *gf);
 uint32_t gf_world_max(const gf_context *gf);
 
 /* ---- the step ---- */
 
-/* 0 for an index that is no tensor; gf_gradient() also where no context is open, or its epoch failed without a link.
- * gf_gradient(gf, i) [tensors[i].elem_count] of tensors[i].type: layers write here. It is the appliance's from
- * gf_step_begin() to gf_tensor_ready(gf, i), the library's until gf_step_wait() gives GF_OK, and then holds the average
- * over all ranks until the next gf_step_begin(). Addresses do not change while the context is open, but for
- * an epoch's begin. gf_weight(gf, i): the fp32 master weight; 0 without an optimizer. gf_weight_half(gf, i): the copy
- * in optimizer.half_weights; 0 without one. All are host addresses with the host device, device addresses on a GPU. */
+/* 0 for an index that is no tensor; gf_gradient() also where no context is open, or its epoch
+ * failed without a link. gf_gradient(gf, i) [tensors[i].elem_count] of tensors[i].type: layers
+ * write here. It is the appliance's from gf_step_begin() to gf_tensor_ready(gf, i), the library's
+ * until gf_step_wait() gives GF_OK, and then holds the average over all ranks until the next
+ * gf_step_begin(). Addresses do not change while the context is open, but for an epoch's begin.
+ * gf_weight(gf, i): the fp32 master weight; 0 without an optimizer. gf_weight_half(gf, i): the copy
+ * in optimizer.half_weights; 0 without one. All are host addresses with the host device, device
+ * addresses on a GPU. */
 gf_mem gf_gradient(gf_context *gf, uint32_t tensor);
 gf_mem gf_weight(gf_context *gf, uint32_t tensor);
 gf_mem gf_weight_half(gf_context *gf, uint32_t tensor);
-/* The appliance has written gf_weight() (first values, a broadcast): brings gf_weight_half() up to date. gf_update()
- * and gf_state_load() do so themselves. Between steps only. */
+/* The appliance has written gf_weight() (first values, a broadcast): brings gf_weight_half() up to
+ * date. gf_update() and gf_state_load() do so themselves. Between steps only. */
 gf_status gf_weights_written(gf_context *gf);
 
-/* From here gf_gradient() is the appliance's. Several micro-batches make one step: the first writes, the others add,
- * and only the last declares its tensors ready. GF_ERR_STATE inside a step, or while requests are under way. */
+/* From here gf_gradient() is the appliance's. Several micro-batches make one step: the first
+ * writes, the others add, and only the last declares its tensors ready. GF_ERR_STATE inside a step,
+ * or while requests are under way. */
 gf_status gf_step_begin(gf_context *gf);
-/* Samples that this rank's gradients stand for in this step (0 to 2^51 - 1); between begin and wait. Default 1. */
+/* Samples that this rank's gradients stand for in this step (0 to 2^51 - 1); between begin and
+ * wait. Default 1. */
 gf_status gf_step_samples(gf_context *gf, uint64_t sample_count);
-/* Backward has ended this tensor. Any order; twice in a step is GF_ERR_STATE. Queues work, progresses a little. `queue`
- * is where the gradient is being computed, so that what follows waits for it; 0 with the host device. */
+/* Backward has ended this tensor. Any order; twice in a step is GF_ERR_STATE. Queues work,
+ * progresses a little. `queue` is where the gradient is being computed, so that what follows waits
+ * for it; 0 with the host device. */
 gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue);
-/* For a trainer that keeps its gradients elsewhere: copies gradient[elem_count] of the tensor's type to gf_gradient()
- * and declares it ready; the average is in gf_gradient(). It is host memory, and may be written again at once.
- * GF_ERR_STATE on a GPU. */
+/* For a trainer that keeps its gradients elsewhere: copies gradient[elem_count] of the tensor's
+ * type to gf_gradient() and declares it ready; the average is in gf_gradient(). It is host memory,
+ * and may be written again at once. GF_ERR_STATE on a GPU. */
 gf_status gf_tensor_copy(gf_context *gf, uint32_t tensor, const void *gradient);
-/* This rank adds nothing to the tensor in this step: the same as writing zeroes and declaring it ready. */
+/* This rank adds nothing to the tensor in this step: the same as writing zeroes and declaring it
+ * ready. */
 gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor);
-/* gf_tensor_ready() for tensors first .. first + count - 1, at least one: what a trainer says whose backward fills one
- * flat buffer. Where one of them is refused none is declared. */
+/* gf_tensor_ready() for tensors first .. first + count - 1, at least one: what a trainer says whose
+ * backward fills one flat buffer. Where one of them is refused none is declared. */
 gf_status gf_tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_queue_handle queue);
-/* A number of this rank, as its loss, that the vote adds up without a message or wait of its own: after a whole step,
- * skipped or not, gf_metric() is the sum over all ranks, the same bits on each; 0 where none said any. To be said
- * between gf_step_begin() and the last tensor; index is below GF_METRICS. Values that are not finite skip nothing. */
+/* A number of this rank, as its loss, that the vote adds up without a message or wait of its own:
+ * after a whole step, skipped or not, gf_metric() is the sum over all ranks, the same bits on each;
+ * 0 where none said any. To be said between gf_step_begin() and the last tensor; index is below
+ * GF_METRICS. Values that are not finite skip nothing. */
 #define GF_METRICS 4u
 gf_status gf_step_metric(gf_context *gf, uint32_t index, double value);
 double gf_metric(const gf_context *gf, uint32_t index);
-/* Moves what is under way; call it between layers. GF_AGAIN until the step is whole, GF_OK then. A tensor that was
- * never declared ready keeps it at GF_AGAIN. At most one slice of work a buffer. GF_ERR_STATE: no step was begun. */
+/* Moves what is under way; call it between layers. GF_AGAIN until the step is whole, GF_OK then. A
+ * tensor that was never declared ready keeps it at GF_AGAIN. At most one slice of work a buffer.
+ * GF_ERR_STATE: no step was begun. */
 gf_status gf_step_poll(gf_context *gf);
-/* May block up to exchange.timeout_ns without progress. A tensor that was not declared: GF_ERR_STATE, named. */
+/* May block up to exchange.timeout_ns without progress. A tensor that was not declared:
+ * GF_ERR_STATE, named. */
 gf_status gf_step_wait(gf_context *gf);
-/* After a step that is whole: true if a non-finite value anywhere made all ranks drop it. gf_gradient() is then
- * undefined and gf_update() changes nothing but the loss scale. */
+/* After a step that is whole: true if a non-finite value anywhere made all ranks drop it.
+ * gf_gradient() is then undefined and gf_update() changes nothing but the loss scale. */
 bool gf_step_skipped(const gf_context *gf);
-/* What gf_gradient() of a 16-bit tensor must be multiplied with to be the average (fp32 tensors hold it as it is):
- * 16-bit values keep loss scale and pre-scale, because divided by them they could underflow. gf_update() does so. */
+/* What gf_gradient() of a 16-bit tensor must be multiplied with to be the average (fp32 tensors
+ * hold it as it is): 16-bit values keep loss scale and pre-scale, because divided by them they
+ * could underflow. gf_update() does so. */
 float gf_gradient_scale(const gf_context *gf);
-/* The norm of all averaged gradients together, and what clipping multiplies them with: min(1, optimizer.clip_norm /
- * (norm + 1e-6)), 1 without clip_norm. After a whole step that was not skipped; the same bits on all ranks, without a
- * message. One pass over the gradients at the first call of a step. gf_update() asks and applies the factor itself; an
- * optimizer of the appliance's own multiplies with it, or has the gradients scaled in place by gf_gradient_clip(), one
- * more pass, after which the factor is 1. Outputs may be NULL. On a GPU they block until it has added. */
+/* The norm of all averaged gradients together, and what clipping multiplies them with: min(1,
+ * optimizer.clip_norm / (norm + 1e-6)), 1 without clip_norm. After a whole step that was not
+ * skipped; the same bits on all ranks, without a message. One pass over the gradients at the first
+ * call of a step. gf_update() asks and applies the factor itself; an optimizer of the appliance's
+ * own multiplies with it, or has the gradients scaled in place by gf_gradient_clip(), one more
+ * pass, after which the factor is 1. Outputs may be NULL. On a GPU they block until it has
+ * added. */
 gf_status gf_gradient_norm(gf_context *gf, float *norm_out, float *factor_out);
 gf_status gf_gradient_clip(gf_context *gf, float *norm_out);
-/* Applies the averaged gradients to gf_weight(), momentum or moments. Needs an optimizer; once after a whole step. */
+/* Applies the averaged gradients to gf_weight(), momentum or moments. Needs an optimizer; once
+ * after a whole step. */
 gf_status gf_update(gf_context *gf, float learning_rate);
-/* The same said by an appliance whose own optimizer (optimizer.kind none) has applied them to config.state_extra. */
+/* The same said by an appliance whose own optimizer (optimizer.kind none) has applied them to
+ * config.state_extra. */
 gf_status gf_updated(gf_context *gf);
-/* What is put on `queue` from here on works on gradients and weights as the last whole step and update leave them: on a
- * GPU both may be under way when gf_step_wait() and gf_update() return. On the host queue is 0. Not inside a step. */
+/* What is put on `queue` from here on works on gradients and weights as the last whole step and
+ * update leave them: on a GPU both may be under way when gf_step_wait() and gf_update() return. On
+ * the host queue is 0. Not inside a step. */
 gf_status gf_queue_follow(gf_context *gf, gf_queue_handle queue);
 /* Multiply the loss by this before backward; a power of two, 1 unless loss_scale.enabled. */
 float gf_loss_scale(const gf_context *gf);
 
 /* ---- learning rates ---- */
 
-/* The learning rate of a step by config.rate of an open context (schedule.h); 0 for NULL, or where there is none. */
+/* The learning rate of a step by config.rate of an open context (schedule.h); 0 for NULL, or where
+ * there is none. */
 float gf_rate(const gf_context *gf, uint64_t step);
 
 /* ---- collectives as posted requests ---- */
 
-/* One posted operation. The caller's memory, which the library knows by its address until its end was asked for. */
+/* One posted operation. The caller's memory, which the library knows by its address until its end
+ * was asked for. */
 struct gf_request {
     uint64_t reserved[8];
 };
 
-/* First weights: rank `root`'s gf_weight() of all tensors, and its config.state_extra, reach every rank; then the half
- * weights are made. All ranks call it, between steps. May block up to exchange.timeout_ns. */
+/* First weights: rank `root`'s gf_weight() of all tensors, and its config.state_extra, reach every
+ * rank; then the half weights are made. All ranks call it, between steps. May block up to
+ * exchange.timeout_ns. */
 gf_status gf_broadcast_weights(gf_context *gf, uint32_t root);
 
-/* All are in place on data[elem_count] of type, in host memory, and must be posted by all ranks in the same order with
- * the same arguments; a difference is found and named. data is the library's until gf_request_poll() or
- * gf_request_wait() gives anything but GF_AGAIN. Buffers from gf_exchange_take() travel without a copy, others are
- * staged slice by slice. Posting returns GF_AGAIN, with nothing posted, while there are GF_REQUESTS_MAX
- * whose end was not asked for. Not between gf_step_begin() and the end of that step.
- * With a 16-bit type values are added in fp32 and rounded once a hop. */
+/* All are in place on data[elem_count] of type, in host memory, and must be posted by all ranks in
+ * the same order with the same arguments; a difference is found and named. data is the library's
+ * until gf_request_poll() or gf_request_wait() gives anything but GF_AGAIN. Buffers from
+ * gf_exchange_take() travel without a copy, others are staged slice by slice. Posting returns
+ * GF_AGAIN, with nothing posted, while there are GF_REQUESTS_MAX whose end was not asked for. Not
+ * between gf_step_begin() and the end of that step. With a 16-bit type values are added in fp32 and
+ * rounded once a hop. */
 #define GF_REQUESTS_MAX 8u
-gf_status gf_allreduce(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request);
+gf_status gf_allreduce(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type,
+                       struct gf_request *request);
 enum { GF_REDUCTION_SUM, GF_REDUCTION_MIN, GF_REDUCTION_MAX, GF_REDUCTION_COUNT };
 typedef uint32_t gf_reduction;
 /* By any of them, in host memory. For min and max any NaN makes NaN, and -0 is below 0. */
-gf_status gf_allreduce_by(gf_context *gf, gf_reduction reduction, gf_mem data, uint64_t elem_count, gf_type type,
-                          struct gf_request *request);
-gf_status gf_broadcast(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, uint32_t root,
-                       struct gf_request *request);
+gf_status gf_allreduce_by(gf_context *gf, gf_reduction reduction, gf_mem data, uint64_t elem_count,
+                          gf_type type, struct gf_request *request);
+gf_status gf_broadcast(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type,
+                       uint32_t root, struct gf_request *request);
 /* Afterwards block gf_rank() of data (gf_block) holds the sum; the other blocks are undefined. */
-gf_status gf_reduce_scatter(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request);
+gf_status gf_reduce_scatter(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type,
+                            struct gf_request *request);
 /* Block gf_rank() of data goes to everybody. */
-gf_status gf_allgather(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request);
+gf_status gf_allgather(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type,
+                       struct gf_request *request);
 /* Ends when every rank has posted it; carries no data. */
 gf_status gf_barrier(gf_context *gf, struct gf_request *request);
-gf_status gf_request_poll(gf_context *gf, struct gf_request *request); /* GF_ERR_PARAM: not posted, or ended */
-gf_status gf_request_wait(gf_context *gf, struct gf_request *request); /* may block up to exchange.timeout_ns */
+/* GF_ERR_PARAM: not posted, or ended */
+gf_status gf_request_poll(gf_context *gf, struct gf_request *request);
+/* may block up to exchange.timeout_ns */
+gf_status gf_request_wait(gf_context *gf, struct gf_request *request);
 
-/* Block `rank` of a vector: its first element and how many, 0 from world on; block = ceil(elem_count / world). */
-void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out, uint64_t *count_out);
+/* Block `rank` of a vector: its first element and how many, 0 from world on; block =
+ * ceil(elem_count / world). */
+void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out,
+              uint64_t *count_out);
 
-/* size_bytes of the exchange region until gf_close(), 64-byte aligned; 0: exchange.user_bytes is used up, or the
- * context is not open. */
+/* size_bytes of the exchange region until gf_close(), 64-byte aligned; 0: exchange.user_bytes is
+ * used up, or the context is not open. */
 gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes);
 
 /* ---- life signs, abort, state ---- */
 
-/* Marks the context aborted and returns; safe in any thread and in signal handlers. The next call on the context's own
- * thread answers GF_ERR_ABORTED, and the other ranks are told. */
+/* Marks the context aborted and returns; safe in any thread and in signal handlers. The next call
+ * on the context's own thread answers GF_ERR_ABORTED, and the other ranks are told. */
 void gf_abort(gf_context *gf);
-/* Says "computing, not stuck" to the others; moves the control channel a little. From the context's own thread. */
+/* Says "computing, not stuck" to the others; moves the control channel a little. From the context's
+ * own thread. */
 gf_status gf_heartbeat(gf_context *gf);
 
-/* What a checkpoint must hold: weights, momentum, history, selection, loss scale, step, state_extra; not statistics.
- * Each rank saves its own: history and, with sparse.momentum local, momentum differ from rank to rank. bytes
- * is gf_state_bytes() of who saves, data[bytes] is aligned to 8. Both between steps with no request under way,
- * save with each step applied (GF_ERR_STATE). What is corrupt, short, newer, or of other tensors, optimizer or sparse
- * settings, or exchange.quantize, is refused with GF_ERR_DATA, why is logged, and the context is as it was before.
+/* What a checkpoint must hold: weights, momentum, history, selection, loss scale, step,
+ * state_extra; not statistics. Each rank saves its own: history and, with sparse.momentum local,
+ * momentum differ from rank to rank. bytes is gf_state_bytes() of who saves, data[bytes] is aligned
+ * to 8. Both between steps with no request under way, save with each step applied (GF_ERR_STATE).
+ * What is corrupt, short, newer, or of other tensors, optimizer or sparse settings, or
+ * exchange.quantize, is refused with GF_ERR_DATA, why is logged, and the context is as it was
+ * before.
  *
  * At the same world size rank r loads what rank r saved, and the run goes on bitwise as if it had
  * not been interrupted. From m ranks to n the run resumes with what is common: rank r below m loads
@@ -214,110 +257,134 @@ gf_status gf_heartbeat(gf_context *gf);
  * waited in the histories of ranks from n on is dropped, and rank 0 logs how many values that are.
  * All ranks must load one save. With average ranks histories are multiplied by n/m, as their sum
  * will be divided by n; with sum and samples they stay: right where the global batch stays. */
-uint64_t gf_state_bytes(const gf_context *gf); /* does not change while the context is open; 0: it is not */
+/* does not change while the context is open; 0: it is not */
+uint64_t gf_state_bytes(const gf_context *gf);
 gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes);
 gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
 
-/* The next epoch: one way for a failure, for ranks that come in and that leave. Each rank calls gf_epoch_begin()
- *   - after GF_ERR_PEER, GF_ERR_LINK or GF_ERR_TIMEOUT (gf_shrink()): the survivors go on if they are more than half of
- *     the epoch's ranks, or exactly half with the lowest member id (gf_first_rank()); fewer if each other member id
- *     below gf_world_max() is named in ended[count] (NULL, 0: none): no process of that id runs, by proof (its launcher
- *     has reaped it, its node is fenced), and who is not named is waited for. A false list can split the job, and lets
+/* The next epoch: one way for a failure, for ranks that come in and that leave. Each rank calls
+ * gf_epoch_begin()
+ *   - after GF_ERR_PEER, GF_ERR_LINK or GF_ERR_TIMEOUT (gf_shrink()): the survivors go on if they
+ *       are more than half of
+ *     the epoch's ranks, or exactly half with the lowest member id (gf_first_rank()); fewer if each
+ *         other member id
+ *     below gf_world_max() is named in ended[count] (NULL, 0: none): no process of that id runs, by
+ *         proof (its launcher
+ *     has reaped it, its node is fenced), and who is not named is waited for. A false list can
+ *         split the job, and lets
  *     a process that lives write into the region. gf-run's ranks know it from gf-run. Or
- *   - between steps, after gf_update(), if gf_epoch_due() is not 0 (gf_admit()): so many ranks wait to come in or want
- *     to leave, as of the last whole step, the same on all ranks. A change after a failure takes them along, too.
- * gf_epoch_poll() gives GF_AGAIN until the new epoch has begun; gf_epoch_wait() may block until then, up to
- * rendezvous.join_timeout_ns. On GF_OK, but for a rank that has left,
- *   - the context is ready, between steps; gf_rank() and gf_world() are new: rank 0 is who coordinated, if it stays,
- *     then all by member id. Addresses (gf_gradient() .., gf_exchange_take()) are to be asked again: the exchange
- *     region is zeroed. Requests that were posted are gone, the step that was under way is dropped on all;
- *   - weights, momentum, state_extra, selection, loss scale and gf_steps() are those of the lowest member among the
- *     furthest. Histories are each rank's own, empty on those that came in. A step that nobody had updated is void.
- * More deaths on the way are valid. GF_ERR_QUORUM: too few are left here, or the others went on without this rank; it
- * sticks. GF_ERR_PARAM: ended[] names no other member. GF_ERR_STATE: nothing is due, or this rank failed by itself. */
+ *   - between steps, after gf_update(), if gf_epoch_due() is not 0 (gf_admit()): so many ranks wait
+ *       to come in or want
+ *     to leave, as of the last whole step, the same on all ranks. A change after a failure takes
+ *         them along, too.
+ * gf_epoch_poll() gives GF_AGAIN until the new epoch has begun; gf_epoch_wait() may block until
+ * then, up to rendezvous.join_timeout_ns. On GF_OK, but for a rank that has left,
+ *   - the context is ready, between steps; gf_rank() and gf_world() are new: rank 0 is who
+ *       coordinated, if it stays,
+ *     then all by member id. Addresses (gf_gradient() .., gf_exchange_take()) are to be asked
+ *         again: the exchange
+ *     region is zeroed. Requests that were posted are gone, the step that was under way is dropped
+ *         on all;
+ *   - weights, momentum, state_extra, selection, loss scale and gf_steps() are those of the lowest
+ *       member among the
+ *     furthest. Histories are each rank's own, empty on those that came in. A step that nobody had
+ *         updated is void.
+ * More deaths on the way are valid. GF_ERR_QUORUM: too few are left here, or the others went on
+ * without this rank; it sticks. GF_ERR_PARAM: ended[] names no other member. GF_ERR_STATE: nothing
+ * is due, or this rank failed by itself. */
 gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count);
 gf_status gf_epoch_poll(gf_context *gf);
 gf_status gf_epoch_wait(gf_context *gf);
 uint32_t gf_epoch_due(const gf_context *gf);
 uint32_t gf_joiners(const gf_context *gf); /* that wait to come in */
-/* This rank leaves with the next epoch: it goes on until gf_epoch_due() tells all and begins that like the others, to
- * whom it is no failure. On GF_OK gf_left() is true, gf_close() is next. GF_ERR_QUORUM: nobody else is left. */
+/* This rank leaves with the next epoch: it goes on until gf_epoch_due() tells all and begins that
+ * like the others, to whom it is no failure. On GF_OK gf_left() is true, gf_close() is next.
+ * GF_ERR_QUORUM: nobody else is left. */
 gf_status gf_leave(gf_context *gf);
 bool gf_left(const gf_context *gf);
-/* Who comes in: a rank that has ended and was started again, with its old rank and world and rendezvous.rejoin (or
- * GF_REJOIN=1); or a new one, whose rank, from world to world_max - 1, no epoch has had. Its gf_open_wait() ends when
- * they have let it in (at most as many at once as they are, and 64), or with GF_ERR_MISMATCH: it was given something
- * else; GF_ERR_STATE: its member id was used before, or the job has not begun or is ending; GF_ERR_TIMEOUT: nobody
- * answers at rendezvous.address; GF_ERR_QUORUM: nobody let it in. Start again only what has ended. */
+/* Who comes in: a rank that has ended and was started again, with its old rank and world and
+ * rendezvous.rejoin (or GF_REJOIN=1); or a new one, whose rank, from world to world_max - 1, no
+ * epoch has had. Its gf_open_wait() ends when they have let it in (at most as many at once as they
+ * are, and 64), or with GF_ERR_MISMATCH: it was given something else; GF_ERR_STATE: its member id
+ * was used before, or the job has not begun or is ending; GF_ERR_TIMEOUT: nobody answers at
+ * rendezvous.address; GF_ERR_QUORUM: nobody let it in. Start again only what has ended. */
 bool gf_rejoined(const gf_context *gf); /* this context was opened so */
 #define gf_shrink(gf, ended, count) gf_epoch_begin(gf, ended, count) /* by its two uses */
 #define gf_admit(gf) gf_epoch_begin(gf, NULL, 0)
-/* Whole steps since open (or since the state that was loaded), skipped ones included. Equal on all ranks where the
- * context is ready and no step has ended on some of them only. */
+/* Whole steps since open (or since the state that was loaded), skipped ones included. Equal on all
+ * ranks where the context is ready and no step has ended on some of them only. */
 uint64_t gf_steps(const gf_context *gf);
 
 /* ---- seeing ---- */
 
-/* The record of the error that failed the context; code GF_OK if there is none. Valid until gf_close(). */
+/* The record of the error that failed the context; code GF_OK if there is none. Valid until
+ * gf_close(). */
 const struct gf_error *gf_error_last(const gf_context *gf);
 
 /* How the gradients of a step travel. */
 typedef enum gf_path {
     GF_PATH_HOST = 0, /* they lie in host memory */
     GF_PATH_STAGED,   /* from a device, through host memory that is registered with it */
-    GF_PATH_PEERS,    /* from device to device in the node; what leaves it (hierarchy) goes one of the two other ways */
-    GF_PATH_WIRE,     /* from device memory straight to the wire, and back; the device adds */
+    /* from device to device in the node; what leaves it (hierarchy) goes one of the two other
+     * ways */
+    GF_PATH_PEERS,
+    GF_PATH_WIRE, /* from device memory straight to the wire, and back; the device adds */
     GF_PATH_COUNT
 } gf_path;
 const char *gf_path_name(gf_path path);
 
 struct gf_stats {
-    uint32_t size_bytes;          /* in: sizeof(struct gf_stats) of the caller */
-    uint32_t path;                /* gf_path, since this epoch began */
-    uint64_t steps;               /* whole, skipped ones included */
+    uint32_t size_bytes; /* in: sizeof(struct gf_stats) of the caller */
+    uint32_t path;       /* gf_path, since this epoch began */
+    uint64_t steps;      /* whole, skipped ones included */
     uint64_t steps_skipped;
-    uint64_t wire_bytes;          /* payload bytes this rank sent through the link */
-    uint64_t mapped_bytes;        /* read from and written to peers' mapped buffers */
-    uint64_t control_bytes;       /* sent on the control channel */
-    uint64_t messages;            /* sends posted to the link */
-    uint64_t produced_bytes;      /* gradient bytes declared ready, as fp32 */
-    uint64_t copied_bytes;        /* of fused buffers that were packed elsewhere than gradients lie, there and back, and
-                                   * by gf_tensor_copy(): 0 where the appliance writes what travels */
-    uint64_t operations;          /* collectives ended */
-    uint64_t wait_ns;             /* blocked in gf_step_wait() */
-    uint64_t exchange_ns;         /* sum over steps: first post to last completion */
-    uint64_t last_wait_ns;        /* of the last step */
+    uint64_t wire_bytes;     /* payload bytes this rank sent through the link */
+    uint64_t mapped_bytes;   /* read from and written to peers' mapped buffers */
+    uint64_t control_bytes;  /* sent on the control channel */
+    uint64_t messages;       /* sends posted to the link */
+    uint64_t produced_bytes; /* gradient bytes declared ready, as fp32 */
+    /* of fused buffers that were packed elsewhere than gradients lie, there and back, and by
+     * gf_tensor_copy(): 0 where the appliance writes what travels */
+    uint64_t copied_bytes;
+    uint64_t operations;   /* collectives ended */
+    uint64_t wait_ns;      /* blocked in gf_step_wait() */
+    uint64_t exchange_ns;  /* sum over steps: first post to last completion */
+    uint64_t last_wait_ns; /* of the last step */
     uint64_t last_exchange_ns;
     uint64_t last_wire_bytes;
-    uint64_t foreign_bytes;       /* host memory that foreign libraries took in gf_open() */
-    uint32_t buffer_count;        /* fused buffers of a dense step */
+    uint64_t foreign_bytes; /* host memory that foreign libraries took in gf_open() */
+    uint32_t buffer_count;  /* fused buffers of a dense step */
     float loss_scale;
-    /* The rank that cost the others most in this epoch, by the vote of each step, the same on all ranks: it declared its
-     * last tensor last, counted from the vote before; or, where that was longer, it did not poll after it (for 25 ms or
-     * more). GF_RANK_NONE before the first step; how much later than the first it was, in all; share of such steps. */
+    /* The rank that cost the others most in this epoch, by the vote of each step, the same on all
+     * ranks: it declared its last tensor last, counted from the vote before; or, where that was
+     * longer, it did not poll after it (for 25 ms or more). GF_RANK_NONE before the first step; how
+     * much later than the first it was, in all; share of such steps. */
     uint32_t slowest_peer;
     uint32_t slowest_share_percent;
     uint64_t slowest_late_ns;
 };
-/* Fills what size_bytes has room for. Valid at any time, on failed contexts too. GF_ERR_PARAM: size_bytes. */
+/* Fills what size_bytes has room for. Valid at any time, on failed contexts too. GF_ERR_PARAM:
+ * size_bytes. */
 gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out);
 
 /* One operation, as it was; or one gf_step_wait() that blocked. */
 struct gf_trace_record {
-    uint64_t begin_ns;      /* posted; the context's clock */
+    uint64_t begin_ns; /* posted; the context's clock */
     uint64_t end_ns;
     uint64_t step;
     uint64_t bytes;
-    uint32_t operation;     /* gf_operation */
-    uint32_t algorithm;     /* gf_algorithm */
-    uint32_t buffer;        /* fused buffer, or request number */
+    uint32_t operation; /* gf_operation */
+    uint32_t algorithm; /* gf_algorithm */
+    uint32_t buffer;    /* fused buffer, or request number */
     uint32_t first_tensor;
     uint32_t tensor_count;
-    int32_t status;         /* gf_status */
-    uint32_t waited_for;    /* the rank waited for longest; GF_RANK_NONE */
-    uint32_t pack_ns;       /* of a fused buffer, before begin_ns: from its last tensor, and a free slot, to the post */
+    int32_t status;      /* gf_status */
+    uint32_t waited_for; /* the rank waited for longest; GF_RANK_NONE */
+    /* of a fused buffer, before begin_ns: from its last tensor, and a free slot, to the post */
+    uint32_t pack_ns;
 };
-/* The newest records that were not read yet, oldest first; older ones than trace_records are lost. Returns how many. */
+/* The newest records that were not read yet, oldest first; older ones than trace_records are lost.
+ * Returns how many. */
 uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t record_max);
 
 #ifdef __cplusplus

@@ -19,19 +19,21 @@ typedef enum gf_schedule_kind {
 /* t goes from 0 after the warm-up to 1 at step_count. Zeroes mean what the comments say. */
 struct gf_schedule {
     gf_schedule_kind kind;
-    float base_rate;         /* the highest rate where batch is 0, else times batch / base_batch, or its root */
-    uint32_t batch;          /* of all ranks; 0: no scaling */
-    bool root_scaling;       /* highest = base_rate sqrt(batch / base_batch): of Adam and LAMB */
-    uint32_t base_batch;     /* 0: 256 */
-    uint64_t warmup_steps;   /* step s of these has highest (s + 1) / (warmup_steps + 1) */
-    uint64_t step_count;     /* polynomial, cosine: from here on the rate is end_rate */
+    /* the highest rate where batch is 0, else times batch / base_batch, or its root */
+    float base_rate;
+    uint32_t batch;        /* of all ranks; 0: no scaling */
+    bool root_scaling;     /* highest = base_rate sqrt(batch / base_batch): of Adam and LAMB */
+    uint32_t base_batch;   /* 0: 256 */
+    uint64_t warmup_steps; /* step s of these has highest (s + 1) / (warmup_steps + 1) */
+    uint64_t step_count;   /* polynomial, cosine: from here on the rate is end_rate */
     float end_rate;
-    float power;             /* polynomial; above 0; 0: 1 */
-    float factor;            /* step; 0: 0.1 */
-    uint64_t every;          /* step: times factor after each so many steps; 0: never */
+    float power;    /* polynomial; above 0; 0: 1 */
+    float factor;   /* step; 0: 0.1 */
+    uint64_t every; /* step: times factor after each so many steps; 0: never */
 };
 
-/* The learning rate of step `step`, counted from 0: the same bits on every machine. Needs no context. */
+/* The learning rate of step `step`, counted from 0: the same bits on every machine. Needs no
+ * context. */
 float gf_schedule_rate(const struct gf_schedule *schedule, uint64_t step);
 
 #ifdef __cplusplus

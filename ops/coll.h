@@ -1,16 +1,16 @@
-/* Collectives: one posted operation over a group of ranks, moved by polling. One file an algorithm. No wait inside a
- * poll and at most about one slice of work in it. */
+/* Collectives: one posted operation over a group of ranks, moved by polling. One file an algorithm.
+ * No wait inside a poll and at most about one slice of work in it. */
 #ifndef GF_COLL_H
 #define GF_COLL_H
 
 #include "drivers/link.h"
 #include "ops/ops.h"
 
-/* A new one: its bit and rounds in the algorithms that offer it, one of which is in fallbacks[] of core/choose.c; the
- * switches of node/direct.c and direct_small.c (direct_device.c offers all up to allgather); pairs and values in
- * support/coll_world.c and coll_values.c. For users: a gf_operation (lib/types.h) with a name (settings/names.c),
- * core/request.c, members_calls.c, gradientflow.h and .3, sim/test_rules*.c, test_request.c, soak_requests.c, gf-perf.
- * An algorithm: ops/README.md. */
+/* A new one: its bit and rounds in the algorithms that offer it, one of which is in fallbacks[] of
+ * core/choose.c; the switches of node/direct.c and direct_small.c (direct_device.c offers all up to
+ * allgather); pairs and values in support/coll_world.c and coll_values.c. For users: a gf_operation
+ * (lib/types.h) with a name (settings/names.c), core/request.c, members_calls.c, gradientflow.h and
+ * .3, sim/test_rules*.c, test_request.c, soak_requests.c, gf-perf. An algorithm: ops/README.md. */
 typedef enum gf_collective {
     GF_COLL_ALLREDUCE,
     GF_COLL_REDUCE_SCATTER, /* up to here they add */
@@ -22,7 +22,7 @@ typedef enum gf_collective {
 typedef enum gf_coll_state {
     GF_COLL_IDLE = 0, /* never started */
     GF_COLL_RUN,
-    GF_COLL_DRAIN,    /* failed; its requests are being ended */
+    GF_COLL_DRAIN, /* failed; its requests are being ended */
     GF_COLL_DONE,
     GF_COLL_FAILED
 } gf_coll_state;
@@ -34,7 +34,7 @@ typedef enum gf_coll_state {
 
 struct gf_coll;
 struct gf_coll_kind;
-struct gf_flow;      /* ops/coll/flow.h */
+struct gf_flow; /* ops/coll/flow.h */
 struct gf_round;
 struct gf_direct;    /* ops/node/direct.h */
 struct gf_hierarchy; /* ops/node/hierarchy.h */
@@ -42,19 +42,19 @@ struct gf_hierarchy; /* ops/node/hierarchy.h */
 /* A message of a collective that is under way. */
 struct gf_coll_msg {
     struct gf_req *req;
-    uint32_t peer;  /* world rank */
-    bool active;    /* posted and not yet ended */
-    bool verified;   /* its checksum has agreed, or there is none */
+    uint32_t peer;           /* world rank */
+    bool active;             /* posted and not yet ended */
+    bool verified;           /* its checksum has agreed, or there is none */
     struct gf_coll_sum *sum; /* NULL: without integrity */
 };
 
 /* With link.integrity each message is followed by another with its CRC32C: ops/coll/integrity.c. */
 struct gf_coll_sum {
     struct gf_req *req;
-    gf_mem data;     /* of the message that it vouches for */
+    gf_mem data; /* of the message that it vouches for */
     size_t size_bytes;
     uint64_t tag;
-    uint64_t crc;    /* what travels */
+    uint64_t crc; /* what travels */
     bool is_send;
     bool posted;
     bool active;
@@ -67,61 +67,69 @@ struct gf_coll {
     struct gf_queue *queue;
     const struct gf_element_ops *ops;
     gf_collective collective;
-    uint32_t root;             /* group index; broadcast */
-    const uint32_t *members;   /* world ranks of the group in order; NULL: the whole world, identity */
-    uint32_t size;             /* ranks in the group */
-    uint32_t index;            /* this rank in the group */
+    uint32_t root; /* group index; broadcast */
+    /* world ranks of the group in order; NULL: the whole world, identity */
+    const uint32_t *members;
+    uint32_t size;  /* ranks in the group */
+    uint32_t index; /* this rank in the group */
     gf_type type;
-    gf_mem data;               /* [elem_count], in place; memory of the queue's, as staging is */
+    gf_mem data; /* [elem_count], in place; memory of the queue's, as staging is */
     uint64_t elem_count;
     /* How values are combined; NULL: ops->sum. Must be commutative; dst = fold(dst, src). */
     gf_status (*fold)(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count);
     void *fold_arg;
-    size_t fold_elem_bytes;    /* size of an element where fold is set; else 0 */
-    bool fold_keeps;           /* fold writes more than dst: only the owner of a block may fold it (alltoall, direct) */
-    /* NULL, or gf_flow_late: element ops are done late, after `event` of the queue's device. Data and staging are then
-     * device memory, which the link reaches. What was to be done to data before start is done; what is queued when the
-     * collective fails is the owner's to wait for. Of kinds made of rounds (flow.h), without fold or checksums, and of
-     * gf_coll_direct_device. */
+    size_t fold_elem_bytes; /* size of an element where fold is set; else 0 */
+    /* fold writes more than dst: only the owner of a block may fold it (alltoall, direct) */
+    bool fold_keeps;
+    /* NULL, or gf_flow_late: element ops are done late, after `event` of the queue's device. Data
+     * and staging are then device memory, which the link reaches. What was to be done to data
+     * before start is done; what is queued when the collective fails is the owner's to wait for. Of
+     * kinds made of rounds (flow.h), without fold or checksums, and of gf_coll_direct_device. */
     gf_status (*late)(struct gf_coll *coll, uint64_t now_ns);
     uint32_t event;
-    uint64_t tag;              /* gf_tag(..), moves are added */
-    uint64_t timeout_ns;       /* without any progress */
+    uint64_t tag;        /* gf_tag(..), moves are added */
+    uint64_t timeout_ns; /* without any progress */
     uint32_t slice_bytes;
-    uint32_t window;           /* messages under way in each direction, at most */
-    uint32_t spins;            /* a turn looks for an awaited flag as many times more before it returns */
-    bool tells_core;           /* where this rank runs means something: ranks of a node tell each other */
-    /* The kind's own struct, which its header declares: memory of the owner, who sets in it what the header says. */
+    uint32_t window; /* messages under way in each direction, at most */
+    /* a turn looks for an awaited flag as many times more before it returns */
+    uint32_t spins;
+    /* where this rank runs means something: ranks of a node tell each other */
+    bool tells_core;
+    /* The kind's own struct, which its header declares: memory of the owner, who sets in it what
+     * the header says. */
     union {
-        struct gf_flow *flow;  /* kinds made of rounds: nothing to set */
+        struct gf_flow *flow; /* kinds made of rounds: nothing to set */
         struct gf_direct *direct;
         struct gf_hierarchy *hierarchy;
     } own;
-    struct gf_check *check;    /* NULL, or what sums met; indices count from `base` */
-    uint64_t base;             /* what check and sources call element 0 of data */
-    struct gf_check *sources;  /* NULL, or what direct's sums met before adding, as sum_n() tells: sources are indices,
-                                * of hierarchy in the node */
+    struct gf_check *check; /* NULL, or what sums met; indices count from `base` */
+    uint64_t base;          /* what check and sources call element 0 of data */
+    /* NULL, or what direct's sums met before adding, as sum_n() tells: sources are indices, of
+     * hierarchy in the node */
+    struct gf_check *sources;
     /* memory, as kind->need() said for these limits or larger ones */
-    gf_mem staging;            /* its content means nothing between collectives */
+    gf_mem staging; /* its content means nothing between collectives */
     size_t staging_bytes;
-    struct gf_coll_msg *msgs;  /* [msg_count], each with its req */
+    struct gf_coll_msg *msgs; /* [msg_count], each with its req */
     uint32_t msg_count;
 
     /* -- the collective's own from here -- */
     gf_coll_state state;
     gf_status error;
-    uint32_t waits_for;        /* world rank whose message is awaited, for fault attribution; GF_RANK_NONE */
-    bool awaits_device;        /* late folds are awaited, too */
-    bool awaits_core;          /* a rank that is awaited last ran on this rank's core: it needs it */
-    uint64_t moved_ns;         /* last progress */
-    uint64_t bytes;            /* of data */
-    uint64_t bytes_done;       /* payload posted to the link */
-    uint64_t bytes_mapped;     /* read from and written to peers' regions */
+    /* world rank whose message is awaited, for fault attribution; GF_RANK_NONE */
+    uint32_t waits_for;
+    bool awaits_device; /* late folds are awaited, too */
+    /* a rank that is awaited last ran on this rank's core: it needs it */
+    bool awaits_core;
+    uint64_t moved_ns;     /* last progress */
+    uint64_t bytes;        /* of data */
+    uint64_t bytes_done;   /* payload posted to the link */
+    uint64_t bytes_mapped; /* read from and written to peers' regions */
 };
 
 struct gf_coll_limits {
-    uint32_t size;             /* ranks in the group */
-    uint64_t bytes_max;        /* largest data */
+    uint32_t size;      /* ranks in the group */
+    uint64_t bytes_max; /* largest data */
     uint32_t slice_bytes;
     uint32_t window;
 };
@@ -133,17 +141,22 @@ struct gf_coll_need {
 
 struct gf_coll_kind {
     const char *name;
-    bool in_memory;     /* through memory that ranks share: no messages */
+    bool in_memory;       /* through memory that ranks share: no messages */
     uint32_t collectives; /* that it offers: bits 1 << gf_collective */
-    /* Of kinds made of rounds (flow.h): how many an operation has, the elements of the longest one; what they are. */
-    uint32_t (*shape)(gf_collective collective, uint32_t size, uint64_t elem_count, uint64_t *longest_out);
+    /* Of kinds made of rounds (flow.h): how many an operation has, the elements of the longest one;
+     * what they are. */
+    uint32_t (*shape)(gf_collective collective, uint32_t size, uint64_t elem_count,
+                      uint64_t *longest_out);
     void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out);
-    void (*need)(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits, struct gf_coll_need *need_out);
-    gf_status (*start)(struct gf_coll *coll); /* sets up its part; posts no message. GF_AGAIN: it took its first turn */
-    /* One turn: GF_AGAIN, GF_OK when whole, or an error. Sets moved_ns when something moved, and waits_for. */
+    void (*need)(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits,
+                 struct gf_coll_need *need_out);
+    /* sets up its part; posts no message. GF_AGAIN: it took its first turn */
+    gf_status (*start)(struct gf_coll *coll);
+    /* One turn: GF_AGAIN, GF_OK when whole, or an error. Sets moved_ns when something moved, and
+     * waits_for. */
     gf_status (*turn)(struct gf_coll *coll, uint64_t now_ns);
-    /* It has failed: gives up what is under way beside messages. GF_AGAIN: not all of that has ended, call again. NULL:
-     * there is nothing. */
+    /* It has failed: gives up what is under way beside messages. GF_AGAIN: not all of that has
+     * ended, call again. NULL: there is nothing. */
     gf_status (*end)(struct gf_coll *coll);
 };
 
@@ -152,8 +165,9 @@ static inline bool gf_coll_offers(const struct gf_coll_kind *kind, gf_collective
     return ((kind->collectives >> collective) & 1) != 0;
 }
 
-/* Which is quicker, halving or a ring? Halving has fewer rounds, of three ranks as many; and no more bytes where size
- * is a power of two, else up to twice as many. UINT64_MAX: halving in any case. */
+/* Which is quicker, halving or a ring? Halving has fewer rounds, of three ranks as many; and no
+ * more bytes where size is a power of two, else up to twice as many. UINT64_MAX: halving in any
+ * case. */
 static inline bool gf_halving_pays(uint32_t size, uint64_t bytes, uint64_t max_bytes)
 {
     bool is_power = (size & (size - 1)) == 0;
@@ -161,33 +175,39 @@ static inline bool gf_halving_pays(uint32_t size, uint64_t bytes, uint64_t max_b
     return bytes <= max_bytes;
 }
 
-extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server,
-    gf_coll_alltoall, gf_coll_direct, gf_coll_hierarchy;
-extern const struct gf_coll_kind *const gf_coll_kinds[GF_ALGORITHM_COUNT]; /* NULL for auto, which is none */
-/* Direct, where data and element ops are a device's: allreduce and its halves. stream: allreduce; its streams tell
- * each other, without the CPU. */
+extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree,
+    gf_coll_server, gf_coll_alltoall, gf_coll_direct, gf_coll_hierarchy;
+/* NULL for auto, which is none */
+extern const struct gf_coll_kind *const gf_coll_kinds[GF_ALGORITHM_COUNT];
+/* Direct, where data and element ops are a device's: allreduce and its halves. stream: allreduce;
+ * its streams tell each other, without the CPU. */
 extern const struct gf_coll_kind gf_coll_direct_device, gf_coll_direct_stream;
 
-/* coll.c: what all share. A group of one is done at once. Everything wrong here is the owner's: asserted. GF_OK: poll
- * it at once; GF_AGAIN: that was its first turn; an error is for gf_coll_fail(). */
+/* coll.c: what all share. A group of one is done at once. Everything wrong here is the owner's:
+ * asserted. GF_OK: poll it at once; GF_AGAIN: that was its first turn; an error is for
+ * gf_coll_fail(). */
 gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns);
-/* GF_AGAIN; GF_OK; or the error, once every request has ended (DRAIN first). The link's progress() is the caller's to
- * call, before. While moved_ns comes out as now_ns, there may be more to do at once: a turn stops after about a slice.
- * After GF_ERR_TIMEOUT, GF_ERR_LINK or GF_ERR_MISMATCH, waits_for is the culprit. */
+/* GF_AGAIN; GF_OK; or the error, once every request has ended (DRAIN first). The link's progress()
+ * is the caller's to call, before. While moved_ns comes out as now_ns, there may be more to do at
+ * once: a turn stops after about a slice. After GF_ERR_TIMEOUT, GF_ERR_LINK or GF_ERR_MISMATCH,
+ * waits_for is the culprit. */
 gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns);
-/* Goes to DRAIN with `error`: asks for cancel of every request. gf_coll_poll() then drains, as long as it takes: what
- * cannot be cancelled is ended by the link's reset(). Does nothing unless the collective runs. */
+/* Goes to DRAIN with `error`: asks for cancel of every request. gf_coll_poll() then drains, as long
+ * as it takes: what cannot be cancelled is ended by the link's reset(). Does nothing unless the
+ * collective runs. */
 void gf_coll_fail(struct gf_coll *coll, gf_status error);
 
-/* integrity.c, for messages with a sum. Of one that is posted next; returns its tag. Of one that has ended: GF_OK once
- * the checksum has travelled and, at the receiver, agrees with what arrived. */
-uint64_t gf_integrity_begin(struct gf_coll_msg *msg, uint64_t tag, gf_mem data, size_t bytes, bool is_send);
+/* integrity.c, for messages with a sum. Of one that is posted next; returns its tag. Of one that
+ * has ended: GF_OK once the checksum has travelled and, at the receiver, agrees with what
+ * arrived. */
+uint64_t gf_integrity_begin(struct gf_coll_msg *msg, uint64_t tag, gf_mem data, size_t bytes,
+                            bool is_send);
 gf_status gf_integrity_test(struct gf_coll *coll, struct gf_coll_msg *msg);
 
-/* Helpers for the algorithms. Post a message in slot `msg`; GF_OK, GF_AGAIN (no room) or an error. Size 0 is valid and
- * sends nothing: the slot counts as ended. peer is a group index. */
-gf_status gf_coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes,
-                       bool is_send);
+/* Helpers for the algorithms. Post a message in slot `msg`; GF_OK, GF_AGAIN (no room) or an error.
+ * Size 0 is valid and sends nothing: the slot counts as ended. peer is a group index. */
+gf_status gf_coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move,
+                       gf_mem data, size_t bytes, bool is_send);
 /* GF_OK once the slot's message has ended (or none was posted), GF_AGAIN, or an error. */
 gf_status gf_coll_test(struct gf_coll *coll, uint32_t msg);
 static inline size_t gf_coll_elem_bytes(const struct gf_coll *coll)
@@ -199,9 +219,10 @@ static inline size_t gf_coll_elem_bytes(const struct gf_coll *coll)
 /* data[first..] = fold(data, staging) with the check. */
 gf_status gf_coll_fold(struct gf_coll *coll, uint64_t first_elem, gf_mem src, uint64_t elem_count);
 /* Block `index` of elem_count over size: ceil division, the last short or empty. */
-void gf_coll_block(uint64_t elem_count, uint32_t size, uint32_t index, uint64_t *first_out, uint64_t *count_out);
+void gf_coll_block(uint64_t elem_count, uint32_t size, uint32_t index, uint64_t *first_out,
+                   uint64_t *count_out);
 /* The same where all blocks but the last ones have block_elems, which is not 0. */
-void gf_coll_block_of(uint64_t elem_count, uint64_t block_elems, uint32_t index, uint64_t *first_out,
-                      uint64_t *count_out);
+void gf_coll_block_of(uint64_t elem_count, uint64_t block_elems, uint32_t index,
+                      uint64_t *first_out, uint64_t *count_out);
 
 #endif

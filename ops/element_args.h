@@ -1,15 +1,16 @@
-/* What element ops with many arguments are told, as the host has it and as a CUDA kernel is given it: addresses are
- * gf_mem, types gf_type, nesterov is a bool. ops.h says what is done with it. */
+/* What element ops with many arguments are told, as the host has it and as a CUDA kernel is given
+ * it: addresses are gf_mem, types gf_type, nesterov is a bool. ops.h says what is done with it. */
 #ifndef GF_ELEMENT_ARGS_H
 #define GF_ELEMENT_ARGS_H
 
 #include <stdint.h>
 
-#define GF_RUN_ELEMS 2048u  /* norm() and score() add in runs of these: what 16 threads of a GPU take at a time */
+/* norm() and score() add in runs of these: what 16 threads of a GPU take at a time */
+#define GF_RUN_ELEMS 2048u
 #define GF_SOURCE_SHIFT 48u /* sum_n: above the index of an element, which source it is */
 
-/* Chunks of a range, none twice. Chunk c is elements c*chunk_elems and on; the range's last may be short. In a range
- * that is packed the k-th of them lies where chunk k does. */
+/* Chunks of a range, none twice. Chunk c is elements c*chunk_elems and on; the range's last may be
+ * short. In a range that is packed the k-th of them lies where chunk k does. */
 struct gf_chunks {
     uint64_t list_u32;    /* [count] in the queue's memory; 0: chunks 0, 1, .. */
     uint64_t chunk_elems; /* not 0 */
@@ -21,25 +22,27 @@ struct gf_chunks {
 /* Sparse history; see accumulate(). */
 struct gf_accumulate {
     uint64_t dst_h_f32, h_f32;
-    uint64_t dst_u_f32, u_f32;  /* 0 each: it is not stored; there is none */
+    uint64_t dst_u_f32, u_f32; /* 0 each: it is not stored; there is none */
     uint64_t src;
     uint32_t src_type;
-    uint64_t weight_f32;      /* 0: no decay */
+    uint64_t weight_f32; /* 0: no decay */
     float scale, momentum, ahead, decay;
 };
 
 /* Momentum SGD and LARS; see update(). */
 struct gf_update {
     uint64_t weight_f32;
-    uint64_t momentum_f32;    /* 0: plain SGD */
-    uint64_t half;            /* 0, or the copy of the weights in half_type */
+    uint64_t momentum_f32; /* 0: plain SGD */
+    uint64_t half;         /* 0, or the copy of the weights in half_type */
     uint32_t half_type;
     uint64_t gradient;
     uint32_t gradient_type;
-    float gradient_scale;     /* multiplies the gradient first */
-    float rate_in;            /* multiplies what the momentum takes in: the learning rate of LARS, 1 for SGD */
-    uint64_t ratio_f32;       /* 0; or the trust ratio, one float that multiplies rate_in first */
-    float rate_out;           /* multiplies what is subtracted: the learning rate of SGD, 1 for LARS */
+    float gradient_scale; /* multiplies the gradient first */
+    /* multiplies what the momentum takes in: the learning rate of LARS, 1 for SGD */
+    float rate_in;
+    uint64_t ratio_f32; /* 0; or the trust ratio, one float that multiplies rate_in first */
+    /* multiplies what is subtracted: the learning rate of SGD, 1 for LARS */
+    float rate_out;
     float momentum;
     float decay;
     uint32_t nesterov;
@@ -73,16 +76,17 @@ struct gf_ratio {
 /* AdamW and LAMB; see adam(). */
 struct gf_adam {
     uint64_t weight_f32, moment1_f32, moment2_f32;
-    uint64_t half;            /* 0, or the copy of the weights in half_type */
+    uint64_t half; /* 0, or the copy of the weights in half_type */
     uint32_t half_type;
-    uint64_t gradient;        /* 0: the moments are left as they are */
+    uint64_t gradient; /* 0: the moments are left as they are */
     uint32_t gradient_type;
-    uint64_t direction_f32;   /* 0; or r goes there, and weights and half are left as they are */
-    uint64_t ratio_f32;       /* 0; or the trust ratio, one float that multiplies rate first */
+    uint64_t direction_f32; /* 0; or r goes there, and weights and half are left as they are */
+    uint64_t ratio_f32;     /* 0; or the trust ratio, one float that multiplies rate first */
     float gradient_scale, rate, decay, epsilon;
-    float beta1, keep1;       /* keep is 1 - beta */
+    float beta1, keep1; /* keep is 1 - beta */
     float beta2, keep2;
-    float correct1, correct2; /* 1 / (1 - beta1^t) and 1 / sqrt(1 - beta2^t), with t updates, this one included */
+    /* 1 / (1 - beta1^t) and 1 / sqrt(1 - beta2^t), with t updates, this one included */
+    float correct1, correct2;
 };
 
 #endif

@@ -1,5 +1,6 @@
-/* See descriptors.h. A socket whose name the kernel makes up and forgets with the process; a descriptor waits in it
- * until it is taken, also when its sender has died. Who is at the other end the kernel says of both ends. */
+/* See descriptors.h. A socket whose name the kernel makes up and forgets with the process; a
+ * descriptor waits in it until it is taken, also when its sender has died. Who is at the other end
+ * the kernel says of both ends. */
 #include "drivers/cuda/descriptors.h"
 
 #include <errno.h>
@@ -15,8 +16,8 @@ static gf_status refused(struct gf_fault *fault_out, const char *call)
 {
     int code = errno;
     return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, call, code,
-                        "a descriptor of device memory cannot be passed to another process: %s: %s", call,
-                        strerror(code));
+                        "a descriptor of device memory cannot be passed to another process: %s: %s",
+                        call, strerror(code));
 }
 
 /* Its process, if that is this user's; 0. */
@@ -28,13 +29,15 @@ static uint32_t peer_of(int connection)
     return (peer.uid == geteuid()) ? (uint32_t)peer.pid : 0;
 }
 
-gf_status gf_descriptors_open(struct gf_descriptors *descriptors, char *name_out, struct gf_fault *fault_out)
+gf_status gf_descriptors_open(struct gf_descriptors *descriptors, char *name_out,
+                              struct gf_fault *fault_out)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     socklen_t bytes = sizeof name;
     descriptors->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (descriptors->listener < 0) return refused(fault_out, "socket");
-    if ((bind(descriptors->listener, (struct sockaddr *)&name, NAME_AT) != 0) || /* no name: the kernel's */
+    /* no name: the kernel's */
+    if ((bind(descriptors->listener, (struct sockaddr *)&name, NAME_AT) != 0) ||
         (listen(descriptors->listener, (int)GF_DESCRIPTORS_MAX) != 0) ||
         (getsockname(descriptors->listener, (struct sockaddr *)&name, &bytes) != 0) ||
         (bytes > NAME_AT + GF_DESCRIPTORS_NAME_BYTES)) {
@@ -59,17 +62,20 @@ gf_status gf_descriptors_send(const char *name, uint32_t process, int descriptor
                               struct gf_fault *fault_out)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
-    socklen_t name_bytes = 1 + (socklen_t)strnlen(name + 1, GF_DESCRIPTORS_NAME_BYTES - 1); /* its first byte is 0 */
+    /* its first byte is 0 */
+    socklen_t name_bytes = 1 + (socklen_t)strnlen(name + 1, GF_DESCRIPTORS_NAME_BYTES - 1);
     struct iovec word = {.iov_base = &what, .iov_len = sizeof what};
     union carried carried = {.bytes = {0}};
-    struct msghdr message = {.msg_iov = &word, .msg_iovlen = 1, .msg_control = carried.bytes,
+    struct msghdr message = {.msg_iov = &word,
+                             .msg_iovlen = 1,
+                             .msg_control = carried.bytes,
                              .msg_controllen = sizeof carried.bytes};
     int connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     gf_status status = GF_OK;
     if (connection < 0) return refused(fault_out, "socket");
     memcpy(to.sun_path, name, name_bytes);
-    carried.head = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof descriptor), .cmsg_level = SOL_SOCKET,
-                                    .cmsg_type = SCM_RIGHTS};
+    carried.head = (struct cmsghdr){
+        .cmsg_len = CMSG_LEN(sizeof descriptor), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
     memcpy(CMSG_DATA(&carried.head), &descriptor, sizeof descriptor);
     if (connect(connection, (struct sockaddr *)&to, NAME_AT + name_bytes) != 0) {
         status = refused(fault_out, "connect");
@@ -89,13 +95,16 @@ static void receive(struct gf_descriptors *descriptors, int connection)
     uint64_t what = 0;
     struct iovec word = {.iov_base = &what, .iov_len = sizeof what};
     union carried carried = {.bytes = {0}};
-    struct msghdr message = {.msg_iov = &word, .msg_iovlen = 1, .msg_control = carried.bytes,
+    struct msghdr message = {.msg_iov = &word,
+                             .msg_iovlen = 1,
+                             .msg_control = carried.bytes,
                              .msg_controllen = sizeof carried.bytes};
     uint32_t process = peer_of(connection), at = descriptors->count;
     ssize_t bytes;
     if ((process == 0) || ((bytes = recvmsg(connection, &message, MSG_CMSG_CLOEXEC)) < 0)) return;
     if ((message.msg_controllen < sizeof carried.head) || (carried.head.cmsg_level != SOL_SOCKET) ||
-        (carried.head.cmsg_type != SCM_RIGHTS)) return;
+        (carried.head.cmsg_type != SCM_RIGHTS))
+        return;
     int come[CARRIED_MAX];
     size_t count = (carried.head.cmsg_len - CMSG_LEN(0)) / sizeof *come;
     memcpy(come, CMSG_DATA(&carried.head), count * sizeof *come);
@@ -111,7 +120,8 @@ static void receive(struct gf_descriptors *descriptors, int connection)
 
 int gf_descriptors_take(struct gf_descriptors *descriptors, uint32_t process, uint64_t what)
 {
-    for (uint32_t i = 0; (i < 4 * GF_DESCRIPTORS_MAX) && (descriptors->count < GF_DESCRIPTORS_MAX); i++) {
+    for (uint32_t i = 0; (i < 4 * GF_DESCRIPTORS_MAX) && (descriptors->count < GF_DESCRIPTORS_MAX);
+         i++) {
         if (descriptors->listener < 0) break;
         int connection = accept4(descriptors->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (connection < 0) break;
@@ -120,7 +130,8 @@ int gf_descriptors_take(struct gf_descriptors *descriptors, uint32_t process, ui
     }
     for (uint32_t i = 0; i < descriptors->count; i++) {
         int descriptor = descriptors->come[i].descriptor;
-        bool found = (descriptors->come[i].process == process) && (descriptors->come[i].what == what);
+        bool found =
+            (descriptors->come[i].process == process) && (descriptors->come[i].what == what);
         if (!found || (descriptor < 0)) continue;
         descriptors->come[i].descriptor = -1;
         return descriptor;

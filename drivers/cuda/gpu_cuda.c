@@ -1,6 +1,7 @@
-/* A GPU through the CUDA driver API alone. Every call enters the device's primary context and leaves it again, so that
- * the caller's own current context stays what it was. Streams that are handed in are of the primary context (as all of
- * the CUDA runtime's are); handle 0 is its default stream. */
+/* A GPU through the CUDA driver API alone. Every call enters the device's primary context and
+ * leaves it again, so that the caller's own current context stays what it was. Streams that are
+ * handed in are of the primary context (as all of the CUDA runtime's are); handle 0 is its default
+ * stream. */
 #include <string.h>
 
 #include "drivers/cuda/gpu_cuda.h"
@@ -26,7 +27,8 @@ static gf_status cuda_open(const struct gf_gpu_setup *setup, void *state, struct
     cuda->gpu.fault.peer = GF_RANK_NONE;
     cuda->descriptors.listener = -1;
     cuda->log = setup->log;
-    cuda->idle_ns = (setup->idle_ns > 0) && (setup->idle_ns < CUDA_IDLE_NS) ? setup->idle_ns : CUDA_IDLE_NS;
+    cuda->idle_ns =
+        (setup->idle_ns > 0) && (setup->idle_ns < CUDA_IDLE_NS) ? setup->idle_ns : CUDA_IDLE_NS;
     cuda->event_count = setup->events_max;
     cuda->kernel_count = (setup->kernels.image != NULL) ? setup->kernels.count : 0;
     cuda->events = (CUevent *)(void *)(cuda + 1);
@@ -58,8 +60,10 @@ gf_status gf_cuda_push(struct cuda_gpu *cuda, struct gf_fault *fault_out)
     gf_status status = CUDA_CALL(cuda, fault_out, context_push, cuda->context);
     if (status < 0) return status;
     status = CUDA_CALL(cuda, fault_out, capture_mode, &mode);
-    if (status < 0) (void)cuda->calls.context_pop(&popped);
-    else if (cuda->entered++ == 0) cuda->mode_before = mode;
+    if (status < 0)
+        (void)cuda->calls.context_pop(&popped);
+    else if (cuda->entered++ == 0)
+        cuda->mode_before = mode;
     return status;
 }
 
@@ -67,7 +71,8 @@ gf_status gf_cuda_pop(struct cuda_gpu *cuda, struct gf_fault *fault_out)
 {
     CUcontext popped;
     bool last = --cuda->entered == 0;
-    gf_status restored = last ? CUDA_CALL(cuda, fault_out, capture_mode, &cuda->mode_before) : GF_OK;
+    gf_status restored =
+        last ? CUDA_CALL(cuda, fault_out, capture_mode, &cuda->mode_before) : GF_OK;
     gf_status status = CUDA_CALL(cuda, fault_out, context_pop, &popped);
     return (restored < 0) ? restored : status;
 }
@@ -84,23 +89,25 @@ gf_status gf_cuda_leave(struct cuda_gpu *cuda, gf_status status)
 }
 
 /* One call within the context. */
-#define CUDA_WITHIN(cuda, member, ...) \
-    ((gf_cuda_enter(cuda) < 0) ? GF_ERR_DEVICE : gf_cuda_leave(cuda, CUDA_TOLD(cuda, member, __VA_ARGS__)))
+#define CUDA_WITHIN(cuda, member, ...)         \
+    ((gf_cuda_enter(cuda) < 0) ? GF_ERR_DEVICE \
+                               : gf_cuda_leave(cuda, CUDA_TOLD(cuda, member, __VA_ARGS__)))
 
-/* A stream of the appliance that captures would take the library's waits into a graph, to be waited for whenever that
- * runs. */
+/* A stream of the appliance that captures would take the library's waits into a graph, to be waited
+ * for whenever that runs. */
 static gf_status capture_check(struct cuda_gpu *cuda, CUstream stream)
 {
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult result = cuda->calls.stream_capturing(stream, &capturing);
-    if ((result != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) && ((result != CUDA_SUCCESS) ||
-                                                           (capturing == CU_STREAM_CAPTURE_STATUS_NONE)))
+    if ((result != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) &&
+        ((result != CUDA_SUCCESS) || (capturing == CU_STREAM_CAPTURE_STATUS_NONE)))
         return gf_cuda_result(cuda, result, gf_cuda_names.stream_capturing, &cuda->gpu.fault);
-    return gf_fault_set(&cuda->gpu.fault, GF_ERR_STATE, GF_RANK_NONE, "cuStreamIsCapturing", result,
-                        "device %d: %s captures a graph: give a stream that does not, or end the capture before",
-                        (int)cuda->device,
-                        (result == CUDA_SUCCESS) ? "the stream that was given"
-                                                 : "a stream that the default stream waits for");
+    return gf_fault_set(
+        &cuda->gpu.fault, GF_ERR_STATE, GF_RANK_NONE, "cuStreamIsCapturing", result,
+        "device %d: %s captures a graph: give a stream that does not, or end the capture before",
+        (int)cuda->device,
+        (result == CUDA_SUCCESS) ? "the stream that was given"
+                                 : "a stream that the default stream waits for");
 }
 
 static bool is_own(const struct cuda_gpu *cuda, CUstream stream)
@@ -118,8 +125,8 @@ static gf_status cuda_host_unregister(struct gf_gpu *gpu, void *base)
     if (idle && (base != NULL)) CUDA_GIVEN(cuda, host_unregister, base);
     if (entered) gf_cuda_leave_last(cuda);
     if (idle) return GF_OK;
-    return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "", 0, "device %d: work on it does not end",
-                        (int)cuda->device);
+    return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "", 0,
+                        "device %d: work on it does not end", (int)cuda->device);
 }
 
 static gf_status cuda_host_register(struct gf_gpu *gpu, void *base, size_t size_bytes)
@@ -127,17 +134,20 @@ static gf_status cuda_host_register(struct gf_gpu *gpu, void *base, size_t size_
     struct cuda_gpu *cuda = cuda_of(gpu);
     gf_status status = gf_cuda_enter(cuda);
     if (status < 0) return status;
-    CUresult result = cuda->calls.host_register(base, size_bytes,
-                                                CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    CUresult result = cuda->calls.host_register(
+        base, size_bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
     status = gf_cuda_result(cuda, result, gf_cuda_names.host_register, &gpu->fault);
-    if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) status = GF_ERR_STATE; /* portable: for this context too */
+    /* portable: for this context too */
+    if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) status = GF_ERR_STATE;
     status = gf_cuda_leave(cuda, status);
-    /* Where it was registered and the context could not be left: the caller holds what failed for not registered. */
+    /* Where it was registered and the context could not be left: the caller holds what failed for
+     * not registered. */
     if ((result == CUDA_SUCCESS) && (status < 0)) (void)cuda_host_unregister(gpu, base);
     return status;
 }
 
-/* Which way is told by the addresses: with registered memory used as it is, all of them are of one space. */
+/* Which way is told by the addresses: with registered memory used as it is, all of them are of one
+ * space. */
 static gf_status cuda_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, size_t size_bytes)
 {
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
@@ -148,16 +158,18 @@ static gf_status cuda_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, size_
 static gf_status cuda_zero(struct gf_queue *queue, gf_mem dst, size_t size_bytes)
 {
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
-    return (size_bytes == 0) ? GF_OK : CUDA_WITHIN(cuda, set, dst, 0, size_bytes, stream_of(queue->stream));
+    return (size_bytes == 0) ? GF_OK
+                             : CUDA_WITHIN(cuda, set, dst, 0, size_bytes, stream_of(queue->stream));
 }
 
-static gf_status cuda_launch(struct gf_queue *queue, uint32_t kernel, uint32_t blocks, uint32_t threads, void **args)
+static gf_status cuda_launch(struct gf_queue *queue, uint32_t kernel, uint32_t blocks,
+                             uint32_t threads, void **args)
 {
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
     GF_ASSERT(kernel < cuda->kernel_count);
     GF_ASSERT((blocks > 0) && (threads > 0));
-    return CUDA_WITHIN(cuda, launch, cuda->kernels[kernel], blocks, 1, 1, threads, 1, 1, 0, stream_of(queue->stream),
-                       args, NULL);
+    return CUDA_WITHIN(cuda, launch, cuda->kernels[kernel], blocks, 1, 1, threads, 1, 1, 0,
+                       stream_of(queue->stream), args, NULL);
 }
 
 static gf_status cuda_lead(struct gf_queue *queue, gf_queue_handle other)
@@ -169,7 +181,8 @@ static gf_status cuda_lead(struct gf_queue *queue, gf_queue_handle other)
     if (status < 0) return status;
     status = capture_check(cuda, later);
     if (status >= 0) status = CUDA_TOLD(cuda, event_record, cuda->cross, stream_of(queue->stream));
-    if (status >= 0) status = CUDA_TOLD(cuda, stream_wait, later, cuda->cross, CU_EVENT_WAIT_DEFAULT);
+    if (status >= 0)
+        status = CUDA_TOLD(cuda, stream_wait, later, cuda->cross, CU_EVENT_WAIT_DEFAULT);
     return gf_cuda_leave(cuda, status);
 }
 
@@ -177,7 +190,8 @@ static gf_status cuda_follow(struct gf_queue *queue, uint32_t event)
 {
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
     GF_ASSERT(event < cuda->event_count);
-    return CUDA_WITHIN(cuda, stream_wait, stream_of(queue->stream), cuda->events[event], CU_EVENT_WAIT_DEFAULT);
+    return CUDA_WITHIN(cuda, stream_wait, stream_of(queue->stream), cuda->events[event],
+                       CU_EVENT_WAIT_DEFAULT);
 }
 
 static gf_status cuda_mark(struct gf_queue *queue, uint32_t event)
@@ -186,8 +200,10 @@ static gf_status cuda_mark(struct gf_queue *queue, uint32_t event)
     GF_ASSERT(event < cuda->event_count);
     gf_status status = gf_cuda_enter(cuda);
     if (status < 0) return status;
-    if (!is_own(cuda, stream_of(queue->stream))) status = capture_check(cuda, stream_of(queue->stream));
-    if (status >= 0) status = CUDA_TOLD(cuda, event_record, cuda->events[event], stream_of(queue->stream));
+    if (!is_own(cuda, stream_of(queue->stream)))
+        status = capture_check(cuda, stream_of(queue->stream));
+    if (status >= 0)
+        status = CUDA_TOLD(cuda, event_record, cuda->events[event], stream_of(queue->stream));
     return gf_cuda_leave(cuda, status);
 }
 
@@ -214,12 +230,12 @@ static gf_status cuda_leave(struct gf_gpu *gpu)
     return gf_cuda_leave(cuda_of(gpu), GF_OK);
 }
 
-/* ---- flags ----
- * Streams store and wait for words of registered host memory. From CUDA 12.0 on these stream memory operations are
- * in every driver without a switch of the kernel module; whether the device has those of 64 bits it says itself. A
- * store is made behind a barrier of the whole system, and a wait takes what is greater as numbers turn round, so
- * values stay below 2^63. CUDA does not know that a wait depends on another stream or process: streams that share
- * one of its work queues wait with it, so the caller must give all ranks their waits in one order
+/* ---- flags ---- Streams store and wait for words of registered host memory. From CUDA 12.0 on
+ * these stream memory operations are in every driver without a switch of the kernel module; whether
+ * the device has those of 64 bits it says itself. A store is made behind a barrier of the whole
+ * system, and a wait takes what is greater as numbers turn round, so values stay below 2^63. CUDA
+ * does not know that a wait depends on another stream or process: streams that share one of its
+ * work queues wait with it, so the caller must give all ranks their waits in one order
  * (ops/node/README.md). */
 
 _Static_assert(GF_GPU_FLAGS_MAX < 256, "cuStreamBatchMemOp takes fewer than 256");
@@ -252,8 +268,8 @@ static gf_status cuda_flags(struct gf_queue *queue, const struct gf_gpu_flag *fl
     for (uint32_t done = 0, some; (done < count) && (status >= 0); done += some) {
         some = (count - done < GF_GPU_FLAGS_MAX / 4) ? count - done : GF_GPU_FLAGS_MAX / 4;
         for (uint32_t i = 0; i < some; i++) params[i] = params_of(&flags[done + i]);
-        status = gf_cuda_result(cuda, cuda->flags(stream_of(queue->stream), some, params, 0), "cuStreamBatchMemOp",
-                                &cuda->gpu.fault);
+        status = gf_cuda_result(cuda, cuda->flags(stream_of(queue->stream), some, params, 0),
+                                "cuStreamBatchMemOp", &cuda->gpu.fault);
     }
     return gf_cuda_leave(cuda, status);
 }

@@ -1,4 +1,5 @@
-/* Inside of the CUDA driver: the calls of libcuda that it uses, and its state. The only header that includes cuda.h. */
+/* Inside of the CUDA driver: the calls of libcuda that it uses, and its state. The only header that
+ * includes cuda.h. */
 #ifndef GF_GPU_CUDA_H
 #define GF_GPU_CUDA_H
 
@@ -9,60 +10,63 @@
 
 #define CUDA_DEFAULT_LIBRARY "libcuda.so.1"
 #define CUDA_VERSION_RECORD 12050 /* cuCtxRecordEvent */
-#define CUDA_VERSION_MIN 12000 /* cuGetProcAddress_v2; also the version whose prototypes are asked for */
+/* cuGetProcAddress_v2; also the version whose prototypes are asked for */
+#define CUDA_VERSION_MIN 12000
 
 /* X(member, base name as cuGetProcAddress() wants it, symbol whose prototype in cuda.h it has) */
-#define CUDA_CALLS(X)                                                     \
-    X(init, "cuInit", cuInit)                                             \
-    X(driver_version, "cuDriverGetVersion", cuDriverGetVersion)           \
-    X(error_name, "cuGetErrorName", cuGetErrorName)                       \
-    X(device_count, "cuDeviceGetCount", cuDeviceGetCount)                 \
-    X(device_get, "cuDeviceGet", cuDeviceGet)                             \
-    X(device_name, "cuDeviceGetName", cuDeviceGetName)                    \
-    X(device_uuid, "cuDeviceGetUuid", cuDeviceGetUuid_v2)                 \
-    X(device_attribute, "cuDeviceGetAttribute", cuDeviceGetAttribute)     \
-    X(context_retain, "cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain) \
-    X(context_release, "cuDevicePrimaryCtxRelease", cuDevicePrimaryCtxRelease_v2) \
-    X(context_push, "cuCtxPushCurrent", cuCtxPushCurrent_v2)              \
-    X(context_pop, "cuCtxPopCurrent", cuCtxPopCurrent_v2)                 \
+#define CUDA_CALLS(X)                                                                       \
+    X(init, "cuInit", cuInit)                                                               \
+    X(driver_version, "cuDriverGetVersion", cuDriverGetVersion)                             \
+    X(error_name, "cuGetErrorName", cuGetErrorName)                                         \
+    X(device_count, "cuDeviceGetCount", cuDeviceGetCount)                                   \
+    X(device_get, "cuDeviceGet", cuDeviceGet)                                               \
+    X(device_name, "cuDeviceGetName", cuDeviceGetName)                                      \
+    X(device_uuid, "cuDeviceGetUuid", cuDeviceGetUuid_v2)                                   \
+    X(device_attribute, "cuDeviceGetAttribute", cuDeviceGetAttribute)                       \
+    X(context_retain, "cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain)                 \
+    X(context_release, "cuDevicePrimaryCtxRelease", cuDevicePrimaryCtxRelease_v2)           \
+    X(context_push, "cuCtxPushCurrent", cuCtxPushCurrent_v2)                                \
+    X(context_pop, "cuCtxPopCurrent", cuCtxPopCurrent_v2)                                   \
     X(capture_mode, "cuThreadExchangeStreamCaptureMode", cuThreadExchangeStreamCaptureMode) \
-    X(stream_capturing, "cuStreamIsCapturing", cuStreamIsCapturing)       \
-    X(memory_info, "cuMemGetInfo", cuMemGetInfo_v2)                       \
-    X(memory_take, "cuMemAlloc", cuMemAlloc_v2)                           \
-    X(memory_give, "cuMemFree", cuMemFree_v2)                             \
-    X(host_register, "cuMemHostRegister", cuMemHostRegister_v2)           \
-    X(host_unregister, "cuMemHostUnregister", cuMemHostUnregister)        \
-    X(priorities, "cuCtxGetStreamPriorityRange", cuCtxGetStreamPriorityRange) \
-    X(stream_create, "cuStreamCreateWithPriority", cuStreamCreateWithPriority) \
-    X(stream_destroy, "cuStreamDestroy", cuStreamDestroy_v2)              \
-    X(stream_query, "cuStreamQuery", cuStreamQuery)                       \
-    X(stream_wait, "cuStreamWaitEvent", cuStreamWaitEvent)                \
-    X(event_create, "cuEventCreate", cuEventCreate)                       \
-    X(event_destroy, "cuEventDestroy", cuEventDestroy_v2)                 \
-    X(event_record, "cuEventRecord", cuEventRecord)                       \
-    X(event_query, "cuEventQuery", cuEventQuery)                          \
-    X(copy, "cuMemcpyAsync", cuMemcpyAsync)                               \
-    X(set, "cuMemsetD8Async", cuMemsetD8Async)                            \
-    X(module_load, "cuModuleLoadData", cuModuleLoadData)                  \
-    X(module_unload, "cuModuleUnload", cuModuleUnload)                    \
-    X(module_function, "cuModuleGetFunction", cuModuleGetFunction)        \
-    X(occupancy, "cuOccupancyMaxActiveBlocksPerMultiprocessor", cuOccupancyMaxActiveBlocksPerMultiprocessor) \
-    X(launch, "cuLaunchKernel", cuLaunchKernel)                           \
-    X(grain, "cuMemGetAllocationGranularity", cuMemGetAllocationGranularity) \
-    X(create, "cuMemCreate", cuMemCreate)                                 \
-    X(release, "cuMemRelease", cuMemRelease)                              \
-    X(address_take, "cuMemAddressReserve", cuMemAddressReserve)           \
-    X(address_give, "cuMemAddressFree", cuMemAddressFree)                 \
-    X(map, "cuMemMap", cuMemMap)                                          \
-    X(unmap, "cuMemUnmap", cuMemUnmap)                                    \
-    X(access, "cuMemSetAccess", cuMemSetAccess)                           \
-    X(to_descriptor, "cuMemExportToShareableHandle", cuMemExportToShareableHandle) \
-    X(of_descriptor, "cuMemImportFromShareableHandle", cuMemImportFromShareableHandle) \
-    X(export, "cuIpcGetMemHandle", cuIpcGetMemHandle)                     \
-    X(import, "cuIpcOpenMemHandle", cuIpcOpenMemHandle_v2)                \
+    X(stream_capturing, "cuStreamIsCapturing", cuStreamIsCapturing)                         \
+    X(memory_info, "cuMemGetInfo", cuMemGetInfo_v2)                                         \
+    X(memory_take, "cuMemAlloc", cuMemAlloc_v2)                                             \
+    X(memory_give, "cuMemFree", cuMemFree_v2)                                               \
+    X(host_register, "cuMemHostRegister", cuMemHostRegister_v2)                             \
+    X(host_unregister, "cuMemHostUnregister", cuMemHostUnregister)                          \
+    X(priorities, "cuCtxGetStreamPriorityRange", cuCtxGetStreamPriorityRange)               \
+    X(stream_create, "cuStreamCreateWithPriority", cuStreamCreateWithPriority)              \
+    X(stream_destroy, "cuStreamDestroy", cuStreamDestroy_v2)                                \
+    X(stream_query, "cuStreamQuery", cuStreamQuery)                                         \
+    X(stream_wait, "cuStreamWaitEvent", cuStreamWaitEvent)                                  \
+    X(event_create, "cuEventCreate", cuEventCreate)                                         \
+    X(event_destroy, "cuEventDestroy", cuEventDestroy_v2)                                   \
+    X(event_record, "cuEventRecord", cuEventRecord)                                         \
+    X(event_query, "cuEventQuery", cuEventQuery)                                            \
+    X(copy, "cuMemcpyAsync", cuMemcpyAsync)                                                 \
+    X(set, "cuMemsetD8Async", cuMemsetD8Async)                                              \
+    X(module_load, "cuModuleLoadData", cuModuleLoadData)                                    \
+    X(module_unload, "cuModuleUnload", cuModuleUnload)                                      \
+    X(module_function, "cuModuleGetFunction", cuModuleGetFunction)                          \
+    X(occupancy, "cuOccupancyMaxActiveBlocksPerMultiprocessor",                             \
+      cuOccupancyMaxActiveBlocksPerMultiprocessor)                                          \
+    X(launch, "cuLaunchKernel", cuLaunchKernel)                                             \
+    X(grain, "cuMemGetAllocationGranularity", cuMemGetAllocationGranularity)                \
+    X(create, "cuMemCreate", cuMemCreate)                                                   \
+    X(release, "cuMemRelease", cuMemRelease)                                                \
+    X(address_take, "cuMemAddressReserve", cuMemAddressReserve)                             \
+    X(address_give, "cuMemAddressFree", cuMemAddressFree)                                   \
+    X(map, "cuMemMap", cuMemMap)                                                            \
+    X(unmap, "cuMemUnmap", cuMemUnmap)                                                      \
+    X(access, "cuMemSetAccess", cuMemSetAccess)                                             \
+    X(to_descriptor, "cuMemExportToShareableHandle", cuMemExportToShareableHandle)          \
+    X(of_descriptor, "cuMemImportFromShareableHandle", cuMemImportFromShareableHandle)      \
+    X(export, "cuIpcGetMemHandle", cuIpcGetMemHandle)                                       \
+    X(import, "cuIpcOpenMemHandle", cuIpcOpenMemHandle_v2)                                  \
     X(give_back, "cuIpcCloseMemHandle", cuIpcCloseMemHandle)
 
-/* Prototypes only: nothing here refers to a symbol of libcuda. And their names, in the same order. */
+/* Prototypes only: nothing here refers to a symbol of libcuda. And their names, in the same
+ * order. */
 #define CUDA_CALL_MEMBER(member, name, symbol) __typeof__(&symbol) member;
 #define CUDA_CALL_NAME(member, name, symbol) const char *member;
 struct cuda_calls {
@@ -87,46 +91,54 @@ struct cuda_gpu {
     CUdevice device;
     CUcontext context; /* NULL: not retained */
     CUstream streams[GF_STREAM_COUNT];
-    bool can_map;     /* cuMemCreate() and descriptors of what it makes */
-    bool for_cards;   /* which network cards can be let reach */
+    bool can_map;   /* cuMemCreate() and descriptors of what it makes */
+    bool for_cards; /* which network cards can be let reach */
     CUdeviceptr arena;
     size_t arena_bytes;
-    size_t mapped_bytes; /* of the arena, by cuMemCreate(); 0: by cuMemAlloc() */
+    size_t mapped_bytes;                 /* of the arena, by cuMemCreate(); 0: by cuMemAlloc() */
     CUmemGenericAllocationHandle memory; /* what is mapped there */
     struct gf_descriptors descriptors;
     CUmodule module;
-    CUevent cross;       /* of lead(): a wait has taken what it needs when it returns */
+    CUevent cross; /* of lead(): a wait has taken what it needs when it returns */
     uint32_t event_count, kernel_count;
     CUevent *events;     /* [event_count], after this struct */
     CUfunction *kernels; /* [kernel_count], after the events */
     uint32_t *blocks;    /* [kernel_count], after them: gpu.blocks */
 };
 
-static inline struct cuda_gpu *cuda_of(struct gf_gpu *gpu) { return (struct cuda_gpu *)(void *)gpu; }
+static inline struct cuda_gpu *cuda_of(struct gf_gpu *gpu)
+{
+    return (struct cuda_gpu *)(void *)gpu;
+}
 
-/* The one place where a CUresult becomes a gf_status: GF_OK; GF_AGAIN for "not ready"; else GF_ERR_DEVICE and a record
- * with the result's name. */
-gf_status gf_cuda_result(struct cuda_gpu *cuda, CUresult result, const char *call, struct gf_fault *fault_out);
-/* Loads the library and finds its calls. GF_ERR_DEVICE names the file and what is missing. What fails here and below is
- * in cuda->gpu.fault. */
+/* The one place where a CUresult becomes a gf_status: GF_OK; GF_AGAIN for "not ready"; else
+ * GF_ERR_DEVICE and a record with the result's name. */
+gf_status gf_cuda_result(struct cuda_gpu *cuda, CUresult result, const char *call,
+                         struct gf_fault *fault_out);
+/* Loads the library and finds its calls. GF_ERR_DEVICE names the file and what is missing. What
+ * fails here and below is in cuda->gpu.fault. */
 gf_status gf_cuda_load(struct cuda_gpu *cuda, const char *library);
 void gf_cuda_unload(struct cuda_gpu *cuda);
-/* The call of this member of cuda_calls: its status; the same of a device in use, whose own record errors go into; and
- * of a call that gives something back: what fails there mostly failed before. Said in the log, and gone on with. */
+/* The call of this member of cuda_calls: its status; the same of a device in use, whose own record
+ * errors go into; and of a call that gives something back: what fails there mostly failed before.
+ * Said in the log, and gone on with. */
 #define CUDA_CALL(cuda, fault_out, member, ...) \
     gf_cuda_result(cuda, (cuda)->calls.member(__VA_ARGS__), gf_cuda_names.member, fault_out)
 #define CUDA_TOLD(cuda, member, ...) CUDA_CALL(cuda, &(cuda)->gpu.fault, member, __VA_ARGS__)
-#define CUDA_GIVEN(cuda, member, ...) gf_cuda_given(cuda, (cuda)->calls.member(__VA_ARGS__), gf_cuda_names.member)
+#define CUDA_GIVEN(cuda, member, ...) \
+    gf_cuda_given(cuda, (cuda)->calls.member(__VA_ARGS__), gf_cuda_names.member)
 void gf_cuda_given(struct cuda_gpu *cuda, CUresult result, const char *call);
-/* Device, context, stream, events, arena and kernels; on failure whatever was made stays for gf_cuda_give_back(). */
+/* Device, context, stream, events, arena and kernels; on failure whatever was made stays for
+ * gf_cuda_give_back(). */
 gf_status gf_cuda_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup);
 void gf_cuda_give_back(struct cuda_gpu *cuda);
-/* The context is the thread's current one in between, and no call breaks or heeds a capture of another thread; but
- * gf_cuda_idle() may. They nest. */
+/* The context is the thread's current one in between, and no call breaks or heeds a capture of
+ * another thread; but gf_cuda_idle() may. They nest. */
 gf_status gf_cuda_push(struct cuda_gpu *cuda, struct gf_fault *fault_out);
 gf_status gf_cuda_pop(struct cuda_gpu *cuda, struct gf_fault *fault_out);
 gf_status gf_cuda_enter(struct cuda_gpu *cuda);
-gf_status gf_cuda_leave(struct cuda_gpu *cuda, gf_status status); /* in any case; hands on what was said in between */
+/* in any case; hands on what was said in between */
+gf_status gf_cuda_leave(struct cuda_gpu *cuda, gf_status status);
 /* gpu_cuda_ipc.c */
 gf_status gf_cuda_export(struct gf_gpu *gpu, void *handle_out);
 gf_status gf_cuda_export_to(struct gf_gpu *gpu, const void *handle);
@@ -138,8 +150,9 @@ void gf_cuda_arena_give(struct cuda_gpu *cuda);
 /* Into the context in order to give things back, which is tried twice; false: it is lost. */
 bool gf_cuda_enter_last(struct cuda_gpu *cuda);
 void gf_cuda_leave_last(struct cuda_gpu *cuda);
-/* Waits until the streams have ended or failed, all: the whole context, at most idle_ns, as work may not outlive the
- * memory that it touches. False: it hangs, which was said once, and what waits for it may not be called. */
+/* Waits until the streams have ended or failed, all: the whole context, at most idle_ns, as work
+ * may not outlive the memory that it touches. False: it hangs, which was said once, and what waits
+ * for it may not be called. */
 #define CUDA_IDLE_NS 2000000000ull
 bool gf_cuda_idle(struct cuda_gpu *cuda, bool all);
 

@@ -1,11 +1,11 @@
-/* CUDA driver, giving back. What frees memory waits for all work of the context, the appliance's too: where that does
- * not end, nothing is freed, and the end of the process does it. */
+/* CUDA driver, giving back. What frees memory waits for all work of the context, the appliance's
+ * too: where that does not end, nothing is freed, and the end of the process does it. */
 #include "drivers/clock.h"
 #include "drivers/cuda/gpu_cuda.h"
 
-/* All that the context holds now, as far as this driver can tell: before 12.5 the streams that its default stream waits
- * for. That one has no answer while such a stream captures; cuCtxRecordEvent() would end the capture, and does end one
- * of a non-blocking stream, of which nothing tells. */
+/* All that the context holds now, as far as this driver can tell: before 12.5 the streams that its
+ * default stream waits for. That one has no answer while such a stream captures; cuCtxRecordEvent()
+ * would end the capture, and does end one of a non-blocking stream, of which nothing tells. */
 static CUresult all_record(struct cuda_gpu *cuda)
 {
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -15,12 +15,13 @@ static CUresult all_record(struct cuda_gpu *cuda)
     return cuda->calls.event_record(cuda->cross, CU_STREAM_LEGACY);
 }
 
-/* A context that is lost says so at every call, and its work is over. An error that is gone at the next look was about
- * something else. */
+/* A context that is lost says so at every call, and its work is over. An error that is gone at the
+ * next look was about something else. */
 static bool ended(struct cuda_gpu *cuda, CUstream stream, uint64_t end_ns)
 {
     for (uint32_t errors = 0; errors < 2;) {
-        CUresult result = (stream == NULL) ? cuda->calls.event_query(cuda->cross) : cuda->calls.stream_query(stream);
+        CUresult result = (stream == NULL) ? cuda->calls.event_query(cuda->cross)
+                                           : cuda->calls.stream_query(stream);
         if (result == CUDA_SUCCESS) return true;
         if (result != CUDA_ERROR_NOT_READY) errors++;
         if (gf_clock_monotonic.now_ns(NULL) > end_ns) return false;
@@ -35,10 +36,13 @@ bool gf_cuda_idle(struct cuda_gpu *cuda, bool all)
     bool idle = true;
     for (uint32_t i = 0; (i < GF_STREAM_COUNT) && (cuda->streams[i] != NULL) && idle; i++)
         idle = ended(cuda, cuda->streams[i], end_ns);
-    if (idle && all && (cuda->cross != NULL) && (all_record(cuda) == CUDA_SUCCESS)) idle = ended(cuda, NULL, end_ns);
+    if (idle && all && (cuda->cross != NULL) && (all_record(cuda) == CUDA_SUCCESS))
+        idle = ended(cuda, NULL, end_ns);
     if (!idle && !cuda->hangs)
-        gf_log_line(&cuda->log, GF_LOG_WARN, "device %d: work on it has not ended in %u ms: what would wait for "
-                    "that is left to the end of the process: %zu bytes of its memory, host memory that it was told "
+        gf_log_line(&cuda->log, GF_LOG_WARN,
+                    "device %d: work on it has not ended in %u ms: what would wait for "
+                    "that is left to the end of the process: %zu bytes of its memory, host memory "
+                    "that it was told "
                     "of, memory of other ranks",
                     (int)cuda->device, (unsigned)(most_ns / 1000000u), cuda->arena_bytes);
     cuda->hangs = !idle;

@@ -1,24 +1,25 @@
-/* CUDA driver, the arena exported to other processes of the node: by a descriptor where it was made so
- * (cuMemCreate), else by CUDA IPC. The driver library does not open a handle of that in the process that it is of,
- * where the address itself will do. */
+/* CUDA driver, the arena exported to other processes of the node: by a descriptor where it was made
+ * so (cuMemCreate), else by CUDA IPC. The driver library does not open a handle of that in the
+ * process that it is of, where the address itself will do. */
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "drivers/cuda/gpu_cuda.h"
 
-/* ---- memory by cuMemCreate ----
- * It lives as long as anybody holds or has mapped it, so what others have imported of an arena can be read after
- * its process was killed. Drivers from 12.0 on have the calls; devices say whether they do. UCX reads such memory
- * as it does other device memory; for a network card to reach it, it must be made so, where the device can.
+/* ---- memory by cuMemCreate ---- It lives as long as anybody holds or has mapped it, so what
+ * others have imported of an arena can be read after its process was killed. Drivers from 12.0 on
+ * have the calls; devices say whether they do. UCX reads such memory as it does other device
+ * memory; for a network card to reach it, it must be made so, where the device can.
  * CU_POINTER_ATTRIBUTE_SYNC_MEMOPS is about calls that block, of which the library makes none. */
 
 static CUmemAllocationProp properties_of(const struct cuda_gpu *cuda)
 {
-    return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                 .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda->device},
-                                 .allocFlags = {.gpuDirectRDMACapable = cuda->for_cards}};
+    return (CUmemAllocationProp){
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda->device},
+        .allocFlags = {.gpuDirectRDMACapable = cuda->for_cards}};
 }
 
 static void memory_unmap(struct cuda_gpu *cuda, CUdeviceptr at, size_t bytes)
@@ -27,8 +28,8 @@ static void memory_unmap(struct cuda_gpu *cuda, CUdeviceptr at, size_t bytes)
     CUDA_GIVEN(cuda, address_give, at, bytes);
 }
 
-static gf_status memory_map(struct cuda_gpu *cuda, CUmemGenericAllocationHandle memory, size_t bytes,
-                            CUdeviceptr *at_out)
+static gf_status memory_map(struct cuda_gpu *cuda, CUmemGenericAllocationHandle memory,
+                            size_t bytes, CUdeviceptr *at_out)
 {
     const CUmemAccessDesc access = {.location = properties_of(cuda).location,
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -40,8 +41,10 @@ static gf_status memory_map(struct cuda_gpu *cuda, CUmemGenericAllocationHandle 
         return status;
     }
     status = CUDA_TOLD(cuda, access, at, bytes, &access, 1);
-    if (status < 0) memory_unmap(cuda, at, bytes);
-    else *at_out = at;
+    if (status < 0)
+        memory_unmap(cuda, at, bytes);
+    else
+        *at_out = at;
     return status;
 }
 
@@ -49,14 +52,17 @@ gf_status gf_cuda_arena_map(struct cuda_gpu *cuda, size_t size_bytes)
 {
     const CUmemAllocationProp properties = properties_of(cuda);
     size_t grain = 0;
-    gf_status status = CUDA_TOLD(cuda, grain, &grain, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    gf_status status =
+        CUDA_TOLD(cuda, grain, &grain, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
     if (status < 0) return status;
     size_t bytes = (size_bytes + grain - 1) / grain * grain;
     status = CUDA_TOLD(cuda, create, &cuda->memory, bytes, &properties, 0);
     if (status < 0) return status;
     status = memory_map(cuda, cuda->memory, bytes, &cuda->arena);
-    if (status < 0) CUDA_GIVEN(cuda, release, cuda->memory);
-    else cuda->mapped_bytes = bytes;
+    if (status < 0)
+        CUDA_GIVEN(cuda, release, cuda->memory);
+    else
+        cuda->mapped_bytes = bytes;
     return status;
 }
 
@@ -82,13 +88,14 @@ static gf_status arena_send(struct cuda_gpu *cuda, const char *name, uint32_t pr
 }
 
 static gf_status arena_take(struct cuda_gpu *cuda, uint32_t process, uint64_t arena, size_t bytes,
-                             CUdeviceptr *at_out)
+                            CUdeviceptr *at_out)
 {
     CUmemGenericAllocationHandle memory;
     int descriptor = gf_descriptors_take(&cuda->descriptors, process, arena);
     if (descriptor < 0)
         return gf_fault_set(&cuda->gpu.fault, GF_ERR_DEVICE, GF_RANK_NONE, "recvmsg", 0,
-                            "device %d: process %u has sent no descriptor of its memory", (int)cuda->device, process);
+                            "device %d: process %u has sent no descriptor of its memory",
+                            (int)cuda->device, process);
     gf_status status = CUDA_TOLD(cuda, of_descriptor, &memory, (void *)(intptr_t)descriptor,
                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     (void)close(descriptor);
@@ -104,7 +111,7 @@ static gf_status arena_take(struct cuda_gpu *cuda, uint32_t process, uint64_t ar
 struct handle {
     uint64_t arena, arena_bytes;
     uint64_t mapped_bytes; /* by descriptor; 0: by CUDA IPC */
-    uint64_t numbers; /* inode of the process's namespace; 0: unknown */
+    uint64_t numbers;      /* inode of the process's namespace; 0: unknown */
     uint32_t process, device;
     char name[GF_DESCRIPTORS_NAME_BYTES]; /* where it takes descriptors */
     CUipcMemHandle handle;
@@ -119,14 +126,18 @@ static uint64_t numbers_of_processes(void)
 
 static bool is_own(const struct handle *handle)
 {
-    return (handle->numbers != 0) && (handle->numbers == numbers_of_processes()) && (handle->process == (uint32_t)getpid());
+    return (handle->numbers != 0) && (handle->numbers == numbers_of_processes()) &&
+           (handle->process == (uint32_t)getpid());
 }
 
 gf_status gf_cuda_export(struct gf_gpu *gpu, void *handle_out)
 {
     struct cuda_gpu *cuda = cuda_of(gpu);
-    struct handle handle = {.arena = cuda->arena, .arena_bytes = cuda->arena_bytes, .numbers = numbers_of_processes(),
-                            .process = (uint32_t)getpid(), .device = (uint32_t)cuda->device,
+    struct handle handle = {.arena = cuda->arena,
+                            .arena_bytes = cuda->arena_bytes,
+                            .numbers = numbers_of_processes(),
+                            .process = (uint32_t)getpid(),
+                            .device = (uint32_t)cuda->device,
                             .mapped_bytes = cuda->mapped_bytes};
     gf_status status;
     gf_descriptors_close(&cuda->descriptors);
@@ -142,8 +153,10 @@ gf_status gf_cuda_export(struct gf_gpu *gpu, void *handle_out)
 
 static void gone(struct cuda_gpu *cuda, const struct handle *handle, gf_mem base)
 {
-    if (handle->mapped_bytes > 0) memory_unmap(cuda, base, handle->mapped_bytes);
-    else CUDA_GIVEN(cuda, give_back, base);
+    if (handle->mapped_bytes > 0)
+        memory_unmap(cuda, base, handle->mapped_bytes);
+    else
+        CUDA_GIVEN(cuda, give_back, base);
 }
 
 gf_status gf_cuda_export_to(struct gf_gpu *gpu, const void *handle_in)
@@ -165,13 +178,16 @@ gf_status gf_cuda_import(struct gf_gpu *gpu, const void *handle_in, gf_mem *base
     gf_status status;
     memcpy(&handle, handle_in, sizeof handle);
     if (handle.arena_bytes != cuda->arena_bytes)
-        return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "", 0,
-                            "device %d: a peer exports %llu bytes of device memory, expected are %zu", (int)cuda->device,
-                            (unsigned long long)handle.arena_bytes, cuda->arena_bytes);
+        return gf_fault_set(
+            &gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "", 0,
+            "device %d: a peer exports %llu bytes of device memory, expected are %zu",
+            (int)cuda->device, (unsigned long long)handle.arena_bytes, cuda->arena_bytes);
     if (is_own(&handle) && (handle.device != (uint32_t)cuda->device))
         return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "", 0,
-                            "device %d: the peer's arena is of device %u of this same process, which is not built: give "
-                            "each rank a process", (int)cuda->device, handle.device);
+                            "device %d: the peer's arena is of device %u of this same process, "
+                            "which is not built: give "
+                            "each rank a process",
+                            (int)cuda->device, handle.device);
     if (is_own(&handle)) {
         *base_out = handle.arena;
         return GF_OK;
@@ -179,10 +195,13 @@ gf_status gf_cuda_import(struct gf_gpu *gpu, const void *handle_in, gf_mem *base
     if ((status = gf_cuda_enter(cuda)) < 0) return status;
     if (handle.mapped_bytes > 0)
         status = arena_take(cuda, handle.process, handle.arena, handle.mapped_bytes, &base);
-    else status = CUDA_TOLD(cuda, import, &base, handle.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    else
+        status = CUDA_TOLD(cuda, import, &base, handle.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     status = gf_cuda_leave(cuda, status);
-    if (status >= 0) *base_out = base;
-    else if (base != 0) gone(cuda, &handle, base);
+    if (status >= 0)
+        *base_out = base;
+    else if (base != 0)
+        gone(cuda, &handle, base);
     return status;
 }
 

@@ -10,42 +10,47 @@ typedef __typeof__(&cuGetProcAddress_v2) cuda_finder;
 static const char *remedy(CUresult result)
 {
     switch ((int)result) {
-    case 46:  return ": in exclusive-process mode one process has a GPU: nvidia-smi -c DEFAULT";
+    case 46: return ": in exclusive-process mode one process has a GPU: nvidia-smi -c DEFAULT";
     case 100: return ": no /dev/nvidia* for this process, or CUDA_VISIBLE_DEVICES hides it";
     case 217: return ": no peer access: MIG, PCIe ACS or an IOMMU stands between the GPUs";
     case 801: return ": MIG, and some virtual GPUs, do not have this";
     case 802: return ": start nvidia-fabricmanager, of the driver's own version";
     case 803: return ": libcuda and the kernel's module are of two versions: reboot";
     case 804: return ": this GPU takes no compatibility libcuda: use the driver's own";
-    default:  return "";
+    default: return "";
     }
 }
 
-gf_status gf_cuda_result(struct cuda_gpu *cuda, CUresult result, const char *call, struct gf_fault *fault_out)
+gf_status gf_cuda_result(struct cuda_gpu *cuda, CUresult result, const char *call,
+                         struct gf_fault *fault_out)
 {
     const char *name = NULL;
     if (result == CUDA_SUCCESS) return GF_OK;
     if (result == CUDA_ERROR_NOT_READY) return GF_AGAIN;
     if (cuda->calls.error_name != NULL) (void)cuda->calls.error_name(result, &name);
-    return gf_fault_set(fault_out, GF_ERR_DEVICE, GF_RANK_NONE, call, result, "device %d: %s failed: %s (%d)%s",
-                        (int)cuda->device, call, name ? name : "unknown to this CUDA driver", (int)result,
-                        remedy(result));
+    return gf_fault_set(fault_out, GF_ERR_DEVICE, GF_RANK_NONE, call, result,
+                        "device %d: %s failed: %s (%d)%s", (int)cuda->device, call,
+                        name ? name : "unknown to this CUDA driver", (int)result, remedy(result));
 }
 
-static gf_status symbol_missing(struct cuda_gpu *cuda, const char *library, const char *symbol, CUresult result)
+static gf_status symbol_missing(struct cuda_gpu *cuda, const char *library, const char *symbol,
+                                CUresult result)
 {
-    return gf_fault_set(&cuda->gpu.fault, GF_ERR_DEVICE, GF_RANK_NONE, "cuGetProcAddress", result,
-                        "device.library \"%.80s\" has no %s: it is no CUDA driver, or older than CUDA %d.%d", library,
-                        symbol, CUDA_VERSION_MIN / 1000, CUDA_VERSION_MIN % 1000 / 10);
+    return gf_fault_set(
+        &cuda->gpu.fault, GF_ERR_DEVICE, GF_RANK_NONE, "cuGetProcAddress", result,
+        "device.library \"%.80s\" has no %s: it is no CUDA driver, or older than CUDA %d.%d",
+        library, symbol, CUDA_VERSION_MIN / 1000, CUDA_VERSION_MIN % 1000 / 10);
 }
 
 /* A call as of this version of CUDA; NULL: this driver has none. */
-static void *symbol_find(const struct cuda_gpu *cuda, const char *name, int version, CUresult *result_out)
+static void *symbol_find(const struct cuda_gpu *cuda, const char *name, int version,
+                         CUresult *result_out)
 {
     CUdriverProcAddressQueryResult why = CU_GET_PROC_ADDRESS_SUCCESS;
     cuda_finder find;
     void *found = dlsym(cuda->handle, "cuGetProcAddress_v2");
-    memcpy(&find, &found, sizeof find); /* a void * that is a function, without a cast that ISO C forbids */
+    /* a void * that is a function, without a cast that ISO C forbids */
+    memcpy(&find, &found, sizeof find);
     found = NULL;
     *result_out = find(name, &found, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &why);
     return (*result_out == CUDA_SUCCESS) ? found : NULL;
@@ -68,8 +73,10 @@ static gf_status symbols_find(struct cuda_gpu *cuda, const char *library)
     return GF_OK;
 }
 
-/* Of a call that not every driver has; NULL in *member_out: this one has it not, or is older than `since`. */
-static void symbol_find_newer(struct cuda_gpu *cuda, int version, const char *name, int since, void *member_out)
+/* Of a call that not every driver has; NULL in *member_out: this one has it not, or is older than
+ * `since`. */
+static void symbol_find_newer(struct cuda_gpu *cuda, int version, const char *name, int since,
+                              void *member_out)
 {
     CUresult result;
     void *found = (version >= since) ? symbol_find(cuda, name, since, &result) : NULL;
@@ -90,7 +97,8 @@ gf_status gf_cuda_load(struct cuda_gpu *cuda, const char *library)
     if (status >= 0) status = CUDA_TOLD(cuda, driver_version, &version);
     if (status < 0) return status;
     cuda->gpu.version = (uint32_t)version;
-    symbol_find_newer(cuda, version, "cuCtxRecordEvent", CUDA_VERSION_RECORD, &cuda->context_record);
+    symbol_find_newer(cuda, version, "cuCtxRecordEvent", CUDA_VERSION_RECORD,
+                      &cuda->context_record);
     symbol_find_newer(cuda, version, "cuStreamBatchMemOp", CUDA_VERSION_MIN, &cuda->flags);
     return GF_OK;
 }

@@ -1,4 +1,5 @@
-/* CUDA driver, what is held from open to close: device, primary context, stream, events, arena, kernels. */
+/* CUDA driver, what is held from open to close: device, primary context, stream, events, arena,
+ * kernels. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,21 +30,24 @@ static gf_status device_choose(struct cuda_gpu *cuda, const struct gf_gpu_setup 
     if ((count <= 0) || (setup->ordinal > (uint32_t)count)) {
         char asked[16] = "auto";
         if (setup->ordinal > 0) (void)snprintf(asked, sizeof asked, "%u", setup->ordinal - 1);
-        return gf_fault_set(&cuda->gpu.fault, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
-                            "device.ordinal %s: this process sees %d GPUs; allowed are ordinals below that",
-                            asked, count);
+        return gf_fault_set(
+            &cuda->gpu.fault, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+            "device.ordinal %s: this process sees %d GPUs; allowed are ordinals below that", asked,
+            count);
     }
     cuda->gpu.count = (uint32_t)count;
     cuda->gpu.ordinal = (setup->ordinal > 0) ? setup->ordinal - 1 : setup->local % cuda->gpu.count;
     status = CUDA_TOLD(cuda, device_get, &cuda->device, (int)cuda->gpu.ordinal);
     for (size_t i = 0; (i < sizeof attributes / sizeof attributes[0]) && (status >= 0); i++)
-        status = CUDA_TOLD(cuda, device_attribute, attributes[i].value, attributes[i].of, cuda->device);
+        status =
+            CUDA_TOLD(cuda, device_attribute, attributes[i].value, attributes[i].of, cuda->device);
     if (status < 0) return status;
     if (usable == 0)
-        return gf_fault_set(&cuda->gpu.fault, GF_ERR_DEVICE, GF_RANK_NONE, gf_cuda_names.device_attribute, 0,
-                            "device %u cannot use addresses of registered host memory as they are "
-                            "(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM is 0), which this driver rests on",
-                            cuda->gpu.ordinal);
+        return gf_fault_set(
+            &cuda->gpu.fault, GF_ERR_DEVICE, GF_RANK_NONE, gf_cuda_names.device_attribute, 0,
+            "device %u cannot use addresses of registered host memory as they are "
+            "(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM is 0), which this driver rests on",
+            cuda->gpu.ordinal);
     cuda->gpu.multiprocessors = (uint32_t)multiprocessors;
     cuda->gpu.has_flags = (flags != 0) && (cuda->flags != NULL);
     cuda->can_map = (maps != 0) && (descriptors != 0);
@@ -57,13 +61,15 @@ static gf_status device_choose(struct cuda_gpu *cuda, const struct gf_gpu_setup 
 
 static gf_status queue_take(struct cuda_gpu *cuda)
 {
-    /* Non-blocking: else each use of the default stream by the caller would wait for communication. And in front of the
-     * caller's: what is to be sent is waited for by all ranks. */
+    /* Non-blocking: else each use of the default stream by the caller would wait for communication.
+     * And in front of the caller's: what is to be sent is waited for by all ranks. */
     int least = 0, greatest = 0;
     gf_status status = CUDA_TOLD(cuda, priorities, &least, &greatest);
     for (uint32_t i = 0; (i < GF_STREAM_COUNT) && (status >= 0); i++)
-        status = CUDA_TOLD(cuda, stream_create, &cuda->streams[i], CU_STREAM_NON_BLOCKING, greatest);
-    for (uint32_t i = 0; i < GF_STREAM_COUNT; i++) cuda->gpu.streams[i] = (gf_queue_handle)(uintptr_t)cuda->streams[i];
+        status =
+            CUDA_TOLD(cuda, stream_create, &cuda->streams[i], CU_STREAM_NON_BLOCKING, greatest);
+    for (uint32_t i = 0; i < GF_STREAM_COUNT; i++)
+        cuda->gpu.streams[i] = (gf_queue_handle)(uintptr_t)cuda->streams[i];
     if (status >= 0) status = CUDA_TOLD(cuda, event_create, &cuda->cross, CU_EVENT_DISABLE_TIMING);
     for (uint32_t i = 0; (i < cuda->event_count) && (status >= 0); i++)
         status = CUDA_TOLD(cuda, event_create, &cuda->events[i], CU_EVENT_DISABLE_TIMING);
@@ -71,7 +77,8 @@ static gf_status queue_take(struct cuda_gpu *cuda)
 }
 
 /* More about what gf_cuda_result() has told. */
-__attribute__((format(printf, 2, 3))) static void fault_add(struct cuda_gpu *cuda, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void fault_add(struct cuda_gpu *cuda,
+                                                            const char *format, ...)
 {
     struct gf_fault *fault = &cuda->gpu.fault;
     va_list arguments;
@@ -88,9 +95,11 @@ static gf_status arena_take(struct cuda_gpu *cuda, size_t size_bytes)
     if (size_bytes == 0) return GF_OK;
     gf_status status = cuda->can_map ? gf_cuda_arena_map(cuda, size_bytes) : GF_AGAIN;
     if (status < 0)
-        gf_log_line(&cuda->log, GF_LOG_WARN, "%s: its memory is taken by cuMemAlloc instead", cuda->gpu.fault.text);
+        gf_log_line(&cuda->log, GF_LOG_WARN, "%s: its memory is taken by cuMemAlloc instead",
+                    cuda->gpu.fault.text);
     cuda->gpu.fault = (struct gf_fault){.peer = GF_RANK_NONE};
-    CUresult result = (status == GF_OK) ? CUDA_SUCCESS : calls->memory_take(&cuda->arena, size_bytes);
+    CUresult result =
+        (status == GF_OK) ? CUDA_SUCCESS : calls->memory_take(&cuda->arena, size_bytes);
     if (result == CUDA_SUCCESS) {
         cuda->gpu.arena = cuda->arena;
         cuda->arena_bytes = size_bytes;
@@ -103,11 +112,13 @@ static gf_status arena_take(struct cuda_gpu *cuda, size_t size_bytes)
     status = gf_cuda_result(cuda, result, gf_cuda_names.memory_take, &cuda->gpu.fault);
     if (result != CUDA_ERROR_OUT_OF_MEMORY) return status;
     if (calls->memory_info(&free_bytes, &total_bytes) != CUDA_SUCCESS) free_bytes = total_bytes = 0;
-    fault_add(cuda, ": asked for %zu bytes; %zu of its %zu bytes are free", size_bytes, free_bytes, total_bytes);
+    fault_add(cuda, ": asked for %zu bytes; %zu of its %zu bytes are free", size_bytes, free_bytes,
+              total_bytes);
     return status;
 }
 
-/* Machine code of nvcc N.x is loaded by drivers of CUDA N.0 and newer, PTX by those of its own CUDA. */
+/* Machine code of nvcc N.x is loaded by drivers of CUDA N.0 and newer, PTX by those of its own
+ * CUDA. */
 static void image_refused(struct cuda_gpu *cuda, const uint32_t image_cuda[2], CUresult result)
 {
     int driver = 0, major = 0, minor = 0;
@@ -116,18 +127,22 @@ static void image_refused(struct cuda_gpu *cuda, const uint32_t image_cuda[2], C
          (result != CUDA_ERROR_INVALID_PTX) && (result != CUDA_ERROR_UNSUPPORTED_PTX_VERSION)))
         return;
     (void)cuda->calls.driver_version(&driver);
-    (void)cuda->calls.device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, cuda->device);
-    (void)cuda->calls.device_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, cuda->device);
+    (void)cuda->calls.device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                                       cuda->device);
+    (void)cuda->calls.device_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+                                       cuda->device);
     if (major < 8) {
         fault_add(cuda, ": the GPU is sm_%d%d, kernels are for sm_80 and newer", major, minor);
         return;
     }
     bool is_newer = (major == 10) && (image_cuda[1] != 0), is_ptx = (major > 9) && !is_newer;
     uint32_t made = image_cuda[is_newer], wanted = is_ptx ? made : made / 1000 * 1000;
-    fault_add(cuda, ": driver of CUDA %d.%d; sm_%d%d has kernels of nvcc %u.%u, sm_80 and 90 of %u.%u: take a driver "
-              "of CUDA %u.%u, or an older nvcc", driver / 1000, driver % 1000 / 10, major, minor,
-              made / 1000, made % 1000 / 10, image_cuda[0] / 1000, image_cuda[0] % 1000 / 10,
-              wanted / 1000, wanted % 1000 / 10);
+    fault_add(cuda,
+              ": driver of CUDA %d.%d; sm_%d%d has kernels of nvcc %u.%u, sm_80 and 90 of %u.%u: "
+              "take a driver "
+              "of CUDA %u.%u, or an older nvcc",
+              driver / 1000, driver % 1000 / 10, major, minor, made / 1000, made % 1000 / 10,
+              image_cuda[0] / 1000, image_cuda[0] % 1000 / 10, wanted / 1000, wanted % 1000 / 10);
 }
 
 static gf_status kernels_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup)
@@ -139,13 +154,15 @@ static gf_status kernels_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *
     if (status < 0) image_refused(cuda, setup->kernels.image_cuda, loaded);
     if (status < 0) return status;
     for (uint32_t i = 0; i < setup->kernels.count; i++) {
-        CUresult result = calls->module_function(&cuda->kernels[i], cuda->module, setup->kernels.names[i]);
+        CUresult result =
+            calls->module_function(&cuda->kernels[i], cuda->module, setup->kernels.names[i]);
         status = gf_cuda_result(cuda, result, gf_cuda_names.module_function, &cuda->gpu.fault);
         if (result == CUDA_ERROR_NOT_FOUND)
             fault_add(cuda, ": the image has no kernel \"%.60s\"", setup->kernels.names[i]);
         int blocks = 0;
         if (status >= 0)
-            status = CUDA_TOLD(cuda, occupancy, &blocks, cuda->kernels[i], (int)GF_GPU_BLOCK_THREADS, 0);
+            status =
+                CUDA_TOLD(cuda, occupancy, &blocks, cuda->kernels[i], (int)GF_GPU_BLOCK_THREADS, 0);
         if (status < 0) return status;
         cuda->blocks[i] = ((blocks > 0) ? (uint32_t)blocks : 1u) * cuda->gpu.multiprocessors;
     }
@@ -155,7 +172,8 @@ static gf_status kernels_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *
 gf_status gf_cuda_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup)
 {
     gf_status status = device_choose(cuda, setup);
-    /* The process's one primary context, the one that the CUDA runtime uses too: streams of the caller are of it. */
+    /* The process's one primary context, the one that the CUDA runtime uses too: streams of the
+     * caller are of it. */
     if (status >= 0) status = CUDA_TOLD(cuda, context_retain, &cuda->context, cuda->device);
     if ((status < 0) || ((status = gf_cuda_enter(cuda)) < 0)) return status;
     status = queue_take(cuda);
@@ -163,7 +181,7 @@ gf_status gf_cuda_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup)
     if (status >= 0) status = kernels_take(cuda, setup);
     status = gf_cuda_leave(cuda, status);
     if (status < 0) return status;
-    gf_log_line(&cuda->log, GF_LOG_INFO, "device %d: %s, %u multiprocessors, %zu bytes taken", (int)cuda->device,
-                cuda->gpu.name, cuda->gpu.multiprocessors, setup->device_bytes);
+    gf_log_line(&cuda->log, GF_LOG_INFO, "device %d: %s, %u multiprocessors, %zu bytes taken",
+                (int)cuda->device, cuda->gpu.name, cuda->gpu.multiprocessors, setup->device_bytes);
     return GF_OK;
 }

@@ -7,10 +7,11 @@
 #endif
 
 #define SPAN_TICKS (UINT64_C(1) << 21) /* since a reading, at most */
-#define NEAR_TICKS (UINT64_C(1) << 11) /* a reading that took longer was interrupted: it says nothing of ticks */
-#define RATE_NS UINT64_C(1000000)      /* the rate is taken over so long, .. */
+/* a reading that took longer was interrupted: it says nothing of ticks */
+#define NEAR_TICKS (UINT64_C(1) << 11)
+#define RATE_NS UINT64_C(1000000)        /* the rate is taken over so long, .. */
 #define RATE_MAX_NS UINT64_C(1000000000) /* .. and at most */
-#define RATE_MOST (UINT64_C(4) << 32)  /* a counter of 250 MHz */
+#define RATE_MOST (UINT64_C(4) << 32)    /* a counter of 250 MHz */
 
 static uint64_t monotonic_now_ns(const struct gf_clock *clock)
 {
@@ -50,14 +51,16 @@ void gf_ticks_begin(struct gf_ticks *ticks, const struct gf_clock *clock)
 
 static uint64_t clock_read(struct gf_ticks *ticks)
 {
-    uint64_t before = ticks->steady ? counter() : 0, ns = ticks->clock->now_ns(ticks->clock), tick, span_ns;
+    uint64_t before = ticks->steady ? counter() : 0, ns = ticks->clock->now_ns(ticks->clock), tick,
+             span_ns;
     bool anew;
     if (!ticks->steady || ((tick = counter()) - before > NEAR_TICKS)) return ns;
     span_ns = ns - ticks->rate_ns;
     anew = span_ns >= RATE_MAX_NS;
     if (!anew && (span_ns >= RATE_NS)) {
         uint64_t rate = (span_ns << 32) / ((tick - ticks->rate_tick) | 1), was = ticks->rate;
-        anew = (rate > RATE_MOST) || ((was != 0) && (rate - was + was / 256 > was / 128)); /* the counter has jumped */
+        /* the counter has jumped */
+        anew = (rate > RATE_MOST) || ((was != 0) && (rate - was + was / 256 > was / 128));
         ticks->rate = anew ? 0 : rate;
     }
     if (anew) {

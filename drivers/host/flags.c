@@ -1,4 +1,5 @@
-/* Sleeping on flags in memory that ranks share (link.h). A program without direct links none of this. */
+/* Sleeping on flags in memory that ranks share (link.h). A program without direct links none of
+ * this. */
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -6,9 +7,9 @@
 
 #include "drivers/link.h"
 
-/* The announcement is a flag of which a futex is the lower half (the host is little-endian: endpoint addresses see to
- * that). Arming and waking each have a full fence between their store and the look at what the other stores: one of
- * them sees it. */
+/* The announcement is a flag of which a futex is the lower half (the host is little-endian:
+ * endpoint addresses see to that). Arming and waking each have a full fence between their store and
+ * the look at what the other stores: one of them sees it. */
 static uint32_t *sleep_word(unsigned char *region, size_t offset_bytes)
 {
     return (uint32_t *)(void *)(region + offset_bytes);
@@ -35,7 +36,8 @@ void gf_flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_n
     uint32_t *word = sleep_word(link->region, offset_bytes);
     const struct timespec longest = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
                                      .tv_nsec = (long)(timeout_ns % 1000000000u)};
-    if (__atomic_load_n(word, __ATOMIC_RELAXED) == 1) (void)syscall(SYS_futex, word, FUTEX_WAIT, 1, &longest, NULL, 0);
+    if (__atomic_load_n(word, __ATOMIC_RELAXED) == 1)
+        (void)syscall(SYS_futex, word, FUTEX_WAIT, 1, &longest, NULL, 0);
     __atomic_store_n(word, 0, __ATOMIC_RELAXED);
 }
 

@@ -1,4 +1,5 @@
-/* No GPU: gradients live in ordinary memory, every queue is synchronous, so nothing is ever outstanding. */
+/* No GPU: gradients live in ordinary memory, every queue is synchronous, so nothing is ever
+ * outstanding. */
 #include "drivers/gpu.h"
 
 static size_t host_state_bytes(const struct gf_gpu_setup *setup)
@@ -12,10 +13,12 @@ static gf_status host_open(const struct gf_gpu_setup *setup, void *state, struct
 {
     struct gf_gpu *gpu = state;
     if (setup->device_bytes != 0)
-        return gf_fault_set(fault_out, GF_ERR_PARAM, GF_RANK_NONE, "", 0,
-                            "device: the host has no device memory, but %zu bytes of it were asked for (must be 0)",
-                            setup->device_bytes);
-    *gpu = (struct gf_gpu){.driver = &gf_gpu_host, .ops = setup->kernels.ops, .fault.peer = GF_RANK_NONE};
+        return gf_fault_set(
+            fault_out, GF_ERR_PARAM, GF_RANK_NONE, "", 0,
+            "device: the host has no device memory, but %zu bytes of it were asked for (must be 0)",
+            setup->device_bytes);
+    *gpu = (struct gf_gpu){
+        .driver = &gf_gpu_host, .ops = setup->kernels.ops, .fault.peer = GF_RANK_NONE};
     *gpu_out = gpu;
     return GF_OK;
 }
@@ -29,9 +32,10 @@ static void host_close(struct gf_gpu *gpu)
 static gf_status host_lead(struct gf_queue *queue, gf_queue_handle other)
 {
     if (other == 0) return GF_OK;
-    return gf_fault_set(&queue->gpu->fault, GF_ERR_PARAM, GF_RANK_NONE, "", 0,
-                        "device: the host has no streams, but queue handle 0x%llx was given (must be 0)",
-                        (unsigned long long)other);
+    return gf_fault_set(
+        &queue->gpu->fault, GF_ERR_PARAM, GF_RANK_NONE, "", 0,
+        "device: the host has no streams, but queue handle 0x%llx was given (must be 0)",
+        (unsigned long long)other);
 }
 
 static gf_status host_mark(struct gf_queue *queue, uint32_t event)

@@ -7,7 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+static size_t round_up(size_t bytes, size_t to)
+{
+    return (bytes + to - 1) / to * to;
+}
 
 struct node_plan gf_node_plan_of(size_t region_bytes, uint32_t slots, uint32_t entries)
 {

@@ -185,7 +185,10 @@ char *gf_node_limits_text(size_t bytes, char *text_out, size_t text_bytes)
 
 /* ---- the memory ---- */
 
-static size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+static size_t round_up(size_t bytes, size_t to)
+{
+    return (bytes + to - 1) / to * to;
+}
 
 static gf_status no_room(struct gf_node *node, size_t bytes, const char *call, int code)
 {
@@ -374,9 +377,12 @@ static bool line_look(void *arg, char *line)
     if (sscanf(line, "%lx-%lx ", &first, &last) == 2) {
         pages->inside = (first <= pages->base) && (pages->base < last);
     } else if (pages->inside) {
-        if (sscanf(line, "KernelPageSize: %lu kB", &kib) == 1) pages->page_kib = kib;
-        else if (sscanf(line, "AnonHugePages: %lu kB", &kib) == 1) pages->huge_kib += kib;
-        else if (sscanf(line, "ShmemPmdMapped: %lu kB", &kib) == 1) pages->huge_kib += kib;
+        if (sscanf(line, "KernelPageSize: %lu kB", &kib) == 1)
+            pages->page_kib = kib;
+        else if (sscanf(line, "AnonHugePages: %lu kB", &kib) == 1)
+            pages->huge_kib += kib;
+        else if (sscanf(line, "ShmemPmdMapped: %lu kB", &kib) == 1)
+            pages->huge_kib += kib;
     }
     return true;
 }

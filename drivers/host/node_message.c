@@ -5,7 +5,8 @@
  *
  *     up to NODE_INLINE_BYTES     in the entry itself
  *     up to a piece, if there are   in a piece: the send has ended once they are there
- *     more, of the exchange region  where they are: the receiver copies them, and the send ends then
+ *     more, of the exchange region  where they are: the receiver copies them, and the send ends
+ *                                   then
  *     more, of other memory         in a few pieces at a time, filled by the sender and emptied by
  *                                   the receiver
  *
@@ -43,17 +44,23 @@ static void list_add(struct node_list *list, struct gf_node_req *req)
 {
     req->next = NULL;
     req->previous = list->last;
-    if (list->last != NULL) list->last->next = req;
-    else list->first = req;
+    if (list->last != NULL)
+        list->last->next = req;
+    else
+        list->first = req;
     list->last = req;
 }
 
 static void list_remove(struct node_list *list, struct gf_node_req *req)
 {
-    if (req->next != NULL) req->next->previous = req->previous;
-    else list->last = req->previous;
-    if (req->previous != NULL) req->previous->next = req->next;
-    else list->first = req->next;
+    if (req->next != NULL)
+        req->next->previous = req->previous;
+    else
+        list->last = req->previous;
+    if (req->previous != NULL)
+        req->previous->next = req->next;
+    else
+        list->first = req->next;
 }
 
 static void req_begin(struct gf_node *node, struct gf_node_req *req, struct node_list *list,
@@ -360,8 +367,10 @@ static gf_status match(struct gf_node *node, struct node_pair *pair, struct gf_n
 static void aside_add(struct node_pair *pair, uint32_t entry)
 {
     pair->next[entry] = NODE_NEXT_END;
-    if (pair->first == 0) pair->first = (uint16_t)(entry + 1);
-    else pair->next[pair->last - 1] = (uint16_t)(entry + 1);
+    if (pair->first == 0)
+        pair->first = (uint16_t)(entry + 1);
+    else
+        pair->next[pair->last - 1] = (uint16_t)(entry + 1);
     pair->last = (uint16_t)(entry + 1);
 }
 
@@ -375,8 +384,10 @@ static uint32_t aside_take(struct node_pair *pair, uint64_t tag)
         uint16_t next = pair->next[entry];
         if (__atomic_load_n(&node_entry_of(pair->memory, &pair->plan, entry)->tag,
                             __ATOMIC_RELAXED) == tag) {
-            if (before != 0) pair->next[before - 1] = next;
-            else pair->first = (next == NODE_NEXT_END) ? 0 : next;
+            if (before != 0)
+                pair->next[before - 1] = next;
+            else
+                pair->first = (next == NODE_NEXT_END) ? 0 : next;
             if (pair->last == at) pair->last = before;
             pair->next[entry] = 0;
             return entry;
@@ -613,7 +624,10 @@ void gf_node_messages_begin(struct gf_node *node)
 
 /* ---- sleeping ---- */
 
-int gf_node_wake_fd(const struct gf_node *node) { return node->shared ? node->socket_fd : -1; }
+int gf_node_wake_fd(const struct gf_node *node)
+{
+    return node->shared ? node->socket_fd : -1;
+}
 
 /* The announcement, a fence, and one look more at all that it may have come too late for. */
 gf_status gf_node_arm(struct gf_node *node)

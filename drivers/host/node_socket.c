@@ -32,11 +32,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define OFFER_MAGIC   0x4e464721u /* "!GFN"; a host of the other byte order reads something else */
+#define OFFER_MAGIC 0x4e464721u /* "!GFN"; a host of the other byte order reads something else */
 #define OFFER_VERSION 1u
-#define ASK_NS        UINT64_C(10000000)
-#define WORDS_A_TURN  16u
-#define NAME_AT       offsetof(struct sockaddr_un, sun_path)
+#define ASK_NS UINT64_C(10000000)
+#define WORDS_A_TURN 16u
+#define NAME_AT offsetof(struct sockaddr_un, sun_path)
 
 /* ---- this host ---- */
 
@@ -225,7 +225,8 @@ static void answered(struct gf_node *node, const struct node_word *word, int fd)
     const char *why = "it refuses";
     unsigned char *memory = NULL;
     node->pulls = GF_RANK_NONE;
-    if (pair == NULL) why = "there are too many ranks";
+    if (pair == NULL)
+        why = "there are too many ranks";
     else if ((word->kind == NODE_WORD_GIVE) && (word->slot >= node->plan.slots))
         why = "its answer is damaged";
     else if ((word->kind == NODE_WORD_GIVE) && (fd >= 0))
@@ -253,8 +254,10 @@ static void word_take(struct gf_node *node, const struct node_word *word, const 
     if (memcmp(word->nonce, node->nonce, sizeof word->nonce) != 0) return;
     if ((word->epoch != node->epoch) || (word->from >= node->world) || (word->from == node->rank))
         return;
-    if (asks) asked(node, word, name);
-    else if (answers && (word->from == node->pulls)) answered(node, word, fd);
+    if (asks)
+        asked(node, word, name);
+    else if (answers && (word->from == node->pulls))
+        answered(node, word, fd);
 }
 
 /* One message: GF_AGAIN: there is none. Descriptors that nobody asked for are closed. */

@@ -23,9 +23,9 @@
 
 #include "drivers/host/node.h"
 
-#define NODE_RANKS_MAX   256u /* of one node; more of them use the network */
+#define NODE_RANKS_MAX 256u /* of one node; more of them use the network */
 #define NODE_NONCE_BYTES 16u
-#define NODE_NAME_BYTES  8u /* of a socket, as the kernel makes them up: a zero and five letters */
+#define NODE_NAME_BYTES 8u /* of a socket, as the kernel makes them up: a zero and five letters */
 
 /* Sends that have ended for their caller while the receiver has not taken them: their bytes lie in
  * the entry or in a piece. Beyond these a send ends when it was taken, however small it is; so
@@ -33,10 +33,10 @@
 #define NODE_DETACHED_MAX 64u
 #define NODE_INLINE_BYTES 32u
 /* Off a power of two, so that pieces do not share a place in caches. */
-#define NODE_PIECE_BYTES   ((size_t)8192 + 64)
-#define NODE_PIECES        64u
+#define NODE_PIECE_BYTES ((size_t)8192 + 64)
+#define NODE_PIECES 64u
 #define NODE_STREAM_PIECES 4u /* a message that leaves in pieces has so many at once, at most */
-#define NODE_TURN_BYTES    ((size_t)256 << 10) /* copied in one turn, about */
+#define NODE_TURN_BYTES ((size_t)256 << 10) /* copied in one turn, about */
 
 #define NODE_LINE_BYTES 64u
 
@@ -159,7 +159,7 @@ struct node_pair {
     uint16_t first; /* 0: there is none */
     uint16_t last;
 };
-#define NODE_NEXT_END    UINT16_MAX /* .. of which the last has this; 0: it is not in the list */
+#define NODE_NEXT_END UINT16_MAX /* .. of which the last has this; 0: it is not in the list */
 #define NODE_ENTRIES_MAX (UINT16_MAX - 2u)
 
 /* What a rank keeps of an entry of its own table. */

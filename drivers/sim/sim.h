@@ -1,6 +1,6 @@
-/* A world without hardware: any number of ranks in one thread, a network with delay, bandwidth and faults, and virtual
- * time, all from one seed. For tests and gf-plan; may allocate, is not part of libgradientflow.a. The same seed and the
- * same calls give the same run. */
+/* A world without hardware: any number of ranks in one thread, a network with delay, bandwidth and
+ * faults, and virtual time, all from one seed. For tests and gf-plan; may allocate, is not part of
+ * libgradientflow.a. The same seed and the same calls give the same run. */
 #ifndef GF_SIM_H
 #define GF_SIM_H
 
@@ -15,12 +15,15 @@ typedef enum gf_sim_fault_kind {
     GF_SIM_FAULT_DELAY,     /* arrives delay_ns later: reordering */
     GF_SIM_FAULT_CORRUPT,   /* one bit is flipped */
     GF_SIM_FAULT_SHORT,     /* arrives with another size */
-    GF_SIM_FAULT_KILL,      /* the posting rank is dead from here on: its posts and polls give GF_ERR_ABORTED, its
-                             * control connection ends after detect_ns, its messages under way are lost */
-    GF_SIM_FAULT_STOP       /* the posting rank no longer runs for delay_ns: gf_sim_runs() says false, nothing ends */
+    /* the posting rank is dead from here on: its posts and polls give GF_ERR_ABORTED, its control
+     * connection ends after detect_ns, its messages under way are lost */
+    GF_SIM_FAULT_KILL,
+    /* the posting rank no longer runs for delay_ns: gf_sim_runs() says false, nothing ends */
+    GF_SIM_FAULT_STOP
 } gf_sim_fault_kind;
 
-/* The fault meets the at-th post (send or receive, from 1, counted over `rank` or over all with GF_RANK_NONE). */
+/* The fault meets the at-th post (send or receive, from 1, counted over `rank` or over all with
+ * GF_RANK_NONE). */
 struct gf_sim_fault {
     gf_sim_fault_kind kind;
     uint32_t rank;
@@ -30,30 +33,38 @@ struct gf_sim_fault {
 
 struct gf_sim_setup {
     uint32_t world;
-    uint32_t ranks_per_node;   /* ranks of a node see each other's region through map(); 0 or 1: none do */
-    uint32_t node_ranks[8];    /* set: how many ranks each node has, in order of ranks, instead */
-    uint32_t blind[2][2];      /* two ranks each that do not see each other's; the same twice: nobody */
+    /* ranks of a node see each other's region through map(); 0 or 1: none do */
+    uint32_t ranks_per_node;
+    uint32_t node_ranks[8]; /* set: how many ranks each node has, in order of ranks, instead */
+    /* two ranks each that do not see each other's; the same twice: nobody */
+    uint32_t blind[2][2];
     uint64_t seed;
-    uint64_t latency_ns;       /* a message's time beside its bytes */
-    uint64_t jitter_ns;        /* plus uniformly 0..jitter, per message: those of different tags overtake each other */
-    double bytes_per_ns;       /* of each rank's port, in and out apart; 0: infinite */
-    double node_bytes_per_ns;  /* between ranks of a node; 0: infinite */
+    uint64_t latency_ns; /* a message's time beside its bytes */
+    /* plus uniformly 0..jitter, per message: those of different tags overtake each other */
+    uint64_t jitter_ns;
+    double bytes_per_ns;      /* of each rank's port, in and out apart; 0: infinite */
+    double node_bytes_per_ns; /* between ranks of a node; 0: infinite */
     uint64_t node_latency_ns;
-    uint64_t message_ns;       /* sender's port busy for each message beside its bytes */
-    uint64_t detect_ns;        /* from death to the news on the control channel */
-    bool node_port;            /* ranks of a node share network ports: its cards, not one a rank */
-    uint32_t node_cards;       /* with node_port: so many, each for as many neighbouring ranks; 0: one */
-    bool rails;                /* the leaf switch of a card is that of its index, else its node's */
-    uint32_t leaf_nodes;       /* nodes of a leaf switch; 0: all */
-    double leaf_bytes_per_ns;  /* between a leaf and the tier above it, each way; 0: infinite */
-    bool late_flags;           /* a flag is seen a node's latency after its writer's work has ended; else at once, as in
-                                * memory, whatever work the writer does in virtual time */
-    bool no_data;              /* fused buffers travel as sizes and times: their bytes are neither read nor written, and
-                                * regions cost no memory until touched (gf-plan). Vote and requests, by their tags
-                                * (GF_TAG_BUFFER_OTHER), carry what they hold */
-    bool bind_receives;        /* a receive whose message has begun to arrive cannot be cancelled, as with UCX; if the
-                                * sender dies then, only reset() or close() ends it */
-    uint64_t device_ranks;     /* these ranks' messages may lie in device memory, a bit each; UINT64_MAX: all ranks' */
+    uint64_t message_ns; /* sender's port busy for each message beside its bytes */
+    uint64_t detect_ns;  /* from death to the news on the control channel */
+    bool node_port;      /* ranks of a node share network ports: its cards, not one a rank */
+    /* with node_port: so many, each for as many neighbouring ranks; 0: one */
+    uint32_t node_cards;
+    bool rails;               /* the leaf switch of a card is that of its index, else its node's */
+    uint32_t leaf_nodes;      /* nodes of a leaf switch; 0: all */
+    double leaf_bytes_per_ns; /* between a leaf and the tier above it, each way; 0: infinite */
+    /* a flag is seen a node's latency after its writer's work has ended; else at once, as in
+     * memory, whatever work the writer does in virtual time */
+    bool late_flags;
+    /* fused buffers travel as sizes and times: their bytes are neither read nor written, and
+     * regions cost no memory until touched (gf-plan). Vote and requests, by their tags
+     * (GF_TAG_BUFFER_OTHER), carry what they hold */
+    bool no_data;
+    /* a receive whose message has begun to arrive cannot be cancelled, as with UCX; if the sender
+     * dies then, only reset() or close() ends it */
+    bool bind_receives;
+    /* these ranks' messages may lie in device memory, a bit each; UINT64_MAX: all ranks' */
+    uint64_t device_ranks;
     /* How a card moves bytes to device memory, or from there; NULL: as all others. */
     void (*device_copy)(bool to_device, void *dst, const void *src, size_t size_bytes);
     struct gf_sim_fault faults[8];
@@ -69,29 +80,33 @@ void gf_sim_destroy(struct gf_sim *sim);                        /* after all con
 const struct gf_drivers *gf_sim_drivers(struct gf_sim *sim, uint32_t rank);
 
 uint64_t gf_sim_now_ns(const struct gf_sim *sim);
-/* Virtual time goes to the next event (an arrival, an end of a stop, a due wake-up) and makes it happen. False: there
- * is none, nothing will ever happen by itself; then gf_sim_wake_at() or gf_sim_advance_to() is the only way on. */
+/* Virtual time goes to the next event (an arrival, an end of a stop, a due wake-up) and makes it
+ * happen. False: there is none, nothing will ever happen by itself; then gf_sim_wake_at() or
+ * gf_sim_advance_to() is the only way on. */
 bool gf_sim_advance(struct gf_sim *sim);
 void gf_sim_advance_to(struct gf_sim *sim, uint64_t now_ns);
 /* rank wants to run at this time (a compute delay, a deadline). */
 void gf_sim_wake_at(struct gf_sim *sim, uint32_t rank, uint64_t at_ns);
-/* The rank for which something happened first since it was last told here, and which runs: only such contexts need a
- * poll. GF_RANK_NONE: no more. At first all are woken. */
+/* The rank for which something happened first since it was last told here, and which runs: only
+ * such contexts need a poll. GF_RANK_NONE: no more. At first all are woken. */
 uint32_t gf_sim_woken_next(struct gf_sim *sim);
 bool gf_sim_runs(const struct gf_sim *sim, uint32_t rank); /* neither dead nor stopped */
 bool gf_sim_is_dead(const struct gf_sim *sim, uint32_t rank);
-/* The rank's thread works for so long from now on, or from the end of the work before: what it sends until then leaves
- * no earlier than that, and it is not woken before. */
+/* The rank's thread works for so long from now on, or from the end of the work before: what it
+ * sends until then leaves no earlier than that, and it is not woken before. */
 void gf_sim_work(struct gf_sim *sim, uint32_t rank, uint64_t work_ns);
-uint64_t gf_sim_free_ns(const struct gf_sim *sim, uint32_t rank); /* when that ends; now, where it does not work */
+/* when that ends; now, where it does not work */
+uint64_t gf_sim_free_ns(const struct gf_sim *sim, uint32_t rank);
 /* Does the address lie in the region of another rank of its node? */
 bool gf_sim_is_peers(const struct gf_sim *sim, uint32_t rank, gf_mem address);
 
 /* Faults by hand. */
 void gf_sim_kill(struct gf_sim *sim, uint32_t rank);
 void gf_sim_stop(struct gf_sim *sim, uint32_t rank, bool stopped);
-void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut); /* messages are held, not lost */
-/* A dead rank lives again, as a new process that has opened nothing; the old one's context must be closed. */
+/* messages are held, not lost */
+void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut);
+/* A dead rank lives again, as a new process that has opened nothing; the old one's context must be
+ * closed. */
 void gf_sim_restart(struct gf_sim *sim, uint32_t rank);
 
 struct gf_sim_counts {
@@ -99,6 +114,7 @@ struct gf_sim_counts {
     uint64_t messages_sent, bytes_sent;
     bool fault_met;
 };
-const struct gf_sim_counts *gf_sim_counts(const struct gf_sim *sim); /* as of now, and later; valid until destroy */
+/* as of now, and later; valid until destroy */
+const struct gf_sim_counts *gf_sim_counts(const struct gf_sim *sim);
 
 #endif

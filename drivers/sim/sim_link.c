@@ -1,11 +1,13 @@
-/* The link driver of a simulated rank: checks what callers promise, keeps requests. Its region: sim_region.c. */
+/* The link driver of a simulated rank: checks what callers promise, keeps requests. Its region:
+ * sim_region.c. */
 #include "drivers/sim/sim_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(sizeof(struct sim_request) <= SIM_REQUEST_BYTES, "a request fits in the bytes told for it");
+_Static_assert(sizeof(struct sim_request) <= SIM_REQUEST_BYTES,
+               "a request fits in the bytes told for it");
 
 struct sim_endpoint {
     uint32_t rank, epoch, life;
@@ -13,7 +15,8 @@ struct sim_endpoint {
 
 gf_status sim_dead(const struct sim_rank *self, struct gf_fault *fault, const char *call)
 {
-    return gf_fault_set(fault, GF_ERR_ABORTED, self->rank, call, 0, "rank %u was killed", self->rank);
+    return gf_fault_set(fault, GF_ERR_ABORTED, self->rank, call, 0, "rank %u was killed",
+                        self->rank);
 }
 
 /* ---- requests ---- */
@@ -22,8 +25,10 @@ void sim_request_end(struct sim_rank *self, struct sim_request *request, gf_stat
 {
     GF_ASSERT((request->status == GF_AGAIN) && (status != GF_AGAIN));
     request->status = status;
-    if (request->previous != NULL) request->previous->next = request->next;
-    else self->requests = request->next;
+    if (request->previous != NULL)
+        request->previous->next = request->next;
+    else
+        self->requests = request->next;
     if (request->next != NULL) request->next->previous = request->previous;
     self->request_count--;
     self->sim->counts.requests_ended++;
@@ -49,8 +54,9 @@ static void request_abort(struct sim_rank *self, struct sim_request *request)
 }
 
 /* What both posts have in common. GF_OK: *fault_out is what the message shall meet. */
-static gf_status post_begin(struct sim_link *link, const char *call, uint32_t peer, size_t size_bytes,
-                            const struct gf_req *req, struct gf_sim_fault *fault_out)
+static gf_status post_begin(struct sim_link *link, const char *call, uint32_t peer,
+                            size_t size_bytes, const struct gf_req *req,
+                            struct gf_sim_fault *fault_out)
 {
     struct sim_rank *self = link->self;
     struct gf_sim *sim = self->sim;
@@ -59,9 +65,10 @@ static gf_status post_begin(struct sim_link *link, const char *call, uint32_t pe
     GF_ASSERT((peer < sim->setup.world) && (size_bytes <= link->setup.message_bytes_max));
     if (self->is_dead) return sim_dead(self, fault, call);
     if (link->peer_life[peer] == 0)
-        return gf_fault_set(fault, GF_ERR_STATE, peer, call, 0, "rank %u was not connected to by rank %u", peer,
-                            self->rank);
-    if (self->request_count >= link->setup.requests_max) return GF_AGAIN; /* the end of one of them wakes the rank */
+        return gf_fault_set(fault, GF_ERR_STATE, peer, call, 0,
+                            "rank %u was not connected to by rank %u", peer, self->rank);
+    /* the end of one of them wakes the rank */
+    if (self->request_count >= link->setup.requests_max) return GF_AGAIN;
     sim->posts++;
     self->posts++;
     *fault_out = (struct gf_sim_fault){.kind = GF_SIM_FAULT_NONE};
@@ -69,19 +76,17 @@ static gf_status post_begin(struct sim_link *link, const char *call, uint32_t pe
         const struct gf_sim_fault *each = &sim->setup.faults[i];
         if (each->kind == GF_SIM_FAULT_NONE) continue;
         if ((each->rank != GF_RANK_NONE) && (each->rank != self->rank)) continue;
-        if (each->at == ((each->rank == GF_RANK_NONE) ? sim->posts : self->posts)) *fault_out = *each;
+        if (each->at == ((each->rank == GF_RANK_NONE) ? sim->posts : self->posts))
+            *fault_out = *each;
     }
     if (fault_out->kind != GF_SIM_FAULT_NONE) sim->counts.fault_met = true;
     switch (fault_out->kind) {
-    case GF_SIM_FAULT_AGAIN:
-        sim_wake(self);
-        return GF_AGAIN;
+    case GF_SIM_FAULT_AGAIN: sim_wake(self); return GF_AGAIN;
     case GF_SIM_FAULT_ERROR:
-        return gf_fault_set(fault, GF_ERR_LINK, peer, call, -1, "post %llu of rank %u fails, as it was told to",
+        return gf_fault_set(fault, GF_ERR_LINK, peer, call, -1,
+                            "post %llu of rank %u fails, as it was told to",
                             (unsigned long long)self->posts, self->rank);
-    case GF_SIM_FAULT_KILL:
-        gf_sim_kill(sim, self->rank);
-        return sim_dead(self, fault, call);
+    case GF_SIM_FAULT_KILL: gf_sim_kill(sim, self->rank); return sim_dead(self, fault, call);
     case GF_SIM_FAULT_STOP: /* the post itself still happens */
         gf_sim_stop(sim, self->rank, true);
         if (fault_out->delay_ns > 0) {
@@ -102,8 +107,8 @@ static void request_begin(struct sim_rank *self, struct sim_request *request)
     self->sim->counts.requests_posted++;
 }
 
-static gf_status link_send_post(struct gf_link *base, uint32_t to, uint64_t tag, gf_mem data, size_t size_bytes,
-                                struct gf_req *req)
+static gf_status link_send_post(struct gf_link *base, uint32_t to, uint64_t tag, gf_mem data,
+                                size_t size_bytes, struct gf_req *req)
 {
     struct sim_link *link = sim_link(base);
     struct sim_rank *self = link->self;
@@ -111,8 +116,11 @@ static gf_status link_send_post(struct gf_link *base, uint32_t to, uint64_t tag,
     struct gf_sim_fault fault;
     gf_status status = post_begin(link, "send_post", to, size_bytes, req, &fault);
     if (status != GF_OK) return status;
-    *request = (struct sim_request){.entry = {.tag = tag}, .data = data, .size_bytes = size_bytes,
-                                    .status = GF_AGAIN, .is_send = true};
+    *request = (struct sim_request){.entry = {.tag = tag},
+                                    .data = data,
+                                    .size_bytes = size_bytes,
+                                    .status = GF_AGAIN,
+                                    .is_send = true};
     sim_message_send(self, request, to, link->peer_life[to], &fault);
     request_begin(self, request);
     self->sim->counts.messages_sent++;
@@ -122,8 +130,8 @@ static gf_status link_send_post(struct gf_link *base, uint32_t to, uint64_t tag,
     return GF_OK;
 }
 
-static gf_status link_recv_post(struct gf_link *base, uint32_t from, uint64_t tag, gf_mem data, size_t size_bytes,
-                                struct gf_req *req)
+static gf_status link_recv_post(struct gf_link *base, uint32_t from, uint64_t tag, gf_mem data,
+                                size_t size_bytes, struct gf_req *req)
 {
     struct sim_link *link = sim_link(base);
     struct sim_rank *self = link->self;
@@ -131,8 +139,12 @@ static gf_status link_recv_post(struct gf_link *base, uint32_t from, uint64_t ta
     struct gf_sim_fault fault;
     gf_status status = post_begin(link, "recv_post", from, size_bytes, req, &fault);
     if (status != GF_OK) return status;
-    *request = (struct sim_request){.entry = {.tag = tag, .from = from}, .data = data, .size_bytes = size_bytes,
-                                    .status = GF_AGAIN, .fault = fault.kind, .delay_ns = fault.delay_ns};
+    *request = (struct sim_request){.entry = {.tag = tag, .from = from},
+                                    .data = data,
+                                    .size_bytes = size_bytes,
+                                    .status = GF_AGAIN,
+                                    .fault = fault.kind,
+                                    .delay_ns = fault.delay_ns};
     request_begin(self, request);
     sim_receive(self, request);
     return GF_OK;
@@ -177,8 +189,10 @@ static void requests_forget(struct sim_link *link)
 static void link_forget(struct sim_link *link)
 {
     requests_forget(link);
-    if (link->base.region_stays) sim_region_clear(link);
-    else sim_region_give(link);
+    if (link->base.region_stays)
+        sim_region_clear(link);
+    else
+        sim_region_give(link);
 }
 
 /* A new region and a new life: what is under way to the last one is lost. */
@@ -202,13 +216,14 @@ static bool link_may_reach_device(const struct gf_link_setup *setup)
     return (ranks == UINT64_MAX) || ((self->rank < 64) && ((ranks >> self->rank) & 1u));
 }
 
-static gf_status link_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,
-                           struct gf_fault *fault_out)
+static gf_status link_open(const struct gf_link_setup *setup, void *state,
+                           struct gf_link **link_out, struct gf_fault *fault_out)
 {
     struct sim_rank *self = setup->arg;
     struct sim_link *link = state;
     GF_ASSERT((self != NULL) && (((uintptr_t)state & 63) == 0));
-    GF_ASSERT((setup->rank == self->rank) && (setup->world == self->sim->setup.world) && (self->link == NULL));
+    GF_ASSERT((setup->rank == self->rank) && (setup->world == self->sim->setup.world) &&
+              (self->link == NULL));
     if (self->is_dead) return sim_dead(self, fault_out, "open");
     memset(link, 0, link_state_bytes(setup));
     link->base.driver = &sim_link_driver;
@@ -217,7 +232,8 @@ static gf_status link_open(const struct gf_link_setup *setup, void *state, struc
     link->base.device = self->sim->setup.node_port ? self->card + 1 : 0;
     link->self = self;
     link->setup = *setup;
-    link->base.reaches_device = (setup->gpu != NULL) && (setup->device_bytes > 0) && link_may_reach_device(setup);
+    link->base.reaches_device =
+        (setup->gpu != NULL) && (setup->device_bytes > 0) && link_may_reach_device(setup);
     if (!link->base.reaches_device) link->setup.device_bytes = 0;
     gf_status status = link_begin(link, setup->epoch, fault_out);
     if (status != GF_OK) return status;
@@ -261,14 +277,16 @@ static gf_status link_endpoint(struct gf_link *base, void *endpoint_out, size_t 
     return GF_OK;
 }
 
-static gf_status link_connect(struct gf_link *base, uint32_t peer, const void *endpoint_in, size_t size_bytes)
+static gf_status link_connect(struct gf_link *base, uint32_t peer, const void *endpoint_in,
+                              size_t size_bytes)
 {
     struct sim_link *link = sim_link(base);
     struct sim_rank *self = link->self;
     struct sim_endpoint endpoint;
     if (self->is_dead) return sim_dead(self, &base->fault, "connect");
     if (peer == self->rank) return GF_OK;
-    GF_ASSERT((peer < self->sim->setup.world) && (size_bytes == sizeof endpoint) && (link->peer_life[peer] == 0));
+    GF_ASSERT((peer < self->sim->setup.world) && (size_bytes == sizeof endpoint) &&
+              (link->peer_life[peer] == 0));
     memcpy(&endpoint, endpoint_in, sizeof endpoint);
     GF_ASSERT((endpoint.rank == peer) && (endpoint.epoch == link->setup.epoch));
     link->peer_life[peer] = endpoint.life;

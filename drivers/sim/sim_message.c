@@ -1,20 +1,23 @@
 /* A message from its post to its landing, and how it finds its receive.
  *
- *     post -> out port free -> SEND_END                     the sender's port: message_ns + bytes / rate
+ *     post -> out port free -> SEND_END                     the sender's port: message_ns + bytes /
+ *                                                           rate
  *                    \-- latency + jitter -> ARRIVE -> LAND  the receiver's port: bytes / rate
  *
- *                    \-- CLIMB -- latency + jitter -> ARRIVE  likewise by way of the upper tier: both leaves' ports
+ *                    \-- CLIMB -- latency + jitter -> ARRIVE  likewise by way of the upper tier:
+ *                                                             both leaves' ports
  *
- * The ports are cut-through: both are busy with the same bytes, one latency apart, so a lone message takes
- * latency + bytes / rate. The receiver's port is taken at ARRIVE and not at the post, or a message that waits for its
- * sender's port would keep out those that arrive before it. */
+ * The ports are cut-through: both are busy with the same bytes, one latency apart, so a lone
+ * message takes latency + bytes / rate. The receiver's port is taken at ARRIVE and not at the post,
+ * or a message that waits for its sender's port would keep out those that arrive before it. */
 #include "drivers/fnv.h"
 #include "drivers/sim/sim_state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A duplicate that met no receive is dropped after this many more landings: before tags come round again. */
+/* A duplicate that met no receive is dropped after this many more landings: before tags come round
+ * again. */
 #define COPY_LANDINGS_MAX 1024u
 
 static bool tag_has_data(const struct gf_sim *sim, uint64_t tag)
@@ -38,27 +41,35 @@ void sim_message_release(struct sim_message *message)
 }
 
 /* Between a message and a rank's memory. */
-static void bytes_move(const struct sim_rank *self, bool to_rank, gf_mem data, void *payload, size_t size_bytes)
+static void bytes_move(const struct sim_rank *self, bool to_rank, gf_mem data, void *payload,
+                       size_t size_bytes)
 {
     const struct sim_link *link = self->link;
     bool is_device = (link != NULL) && (data - link->setup.device < link->setup.device_bytes);
-    void *memory = (void *)(uintptr_t)data, *dst = to_rank ? memory : payload, *src = to_rank ? payload : memory;
-    void (*copy)(bool, void *, const void *, size_t) = is_device ? self->sim->setup.device_copy : NULL;
-    if (copy != NULL) copy(to_rank, dst, src, size_bytes);
-    else memcpy(dst, src, size_bytes);
+    void *memory = (void *)(uintptr_t)data, *dst = to_rank ? memory : payload,
+         *src = to_rank ? payload : memory;
+    void (*copy)(bool, void *, const void *, size_t) =
+        is_device ? self->sim->setup.device_copy : NULL;
+    if (copy != NULL)
+        copy(to_rank, dst, src, size_bytes);
+    else
+        memcpy(dst, src, size_bytes);
 }
 
-/* The bytes leave the sender's memory as late as they may, so that a sender who writes to it too early is found out. */
+/* The bytes leave the sender's memory as late as they may, so that a sender who writes to it too
+ * early is found out. */
 static void message_load(struct gf_sim *sim, struct sim_message *message)
 {
     if (message->is_loaded || !message->has_data || (message->send == NULL)) return;
-    bytes_move(&sim->ranks[message->entry.from], false, message->send->data, message->payload, message->size_bytes);
+    bytes_move(&sim->ranks[message->entry.from], false, message->send->data, message->payload,
+               message->size_bytes);
     message->is_loaded = true;
 }
 
 static uint64_t latency_ns(struct gf_sim *sim, bool is_node)
 {
-    return (is_node ? sim->setup.node_latency_ns : sim->setup.latency_ns) + sim_random_to(sim, sim->setup.jitter_ns);
+    return (is_node ? sim->setup.node_latency_ns : sim->setup.latency_ns) +
+           sim_random_to(sim, sim->setup.jitter_ns);
 }
 
 static void message_climb(struct gf_sim *sim, struct sim_message *message)
@@ -68,29 +79,39 @@ static void message_climb(struct gf_sim *sim, struct sim_message *message)
     sim_event_push(sim, start_ns + latency_ns(sim, false), SIM_ARRIVE, message);
 }
 
-void sim_message_send(struct sim_rank *self, struct sim_request *request, uint32_t to, uint32_t to_life,
-                      const struct gf_sim_fault *fault)
+void sim_message_send(struct sim_rank *self, struct sim_request *request, uint32_t to,
+                      uint32_t to_life, const struct gf_sim_fault *fault)
 {
     struct gf_sim *sim = self->sim;
     bool has_data = (request->size_bytes > 0) && tag_has_data(sim, request->entry.tag);
     struct sim_message *message = message_new(has_data ? request->size_bytes : 0);
-    *message = (struct sim_message){.entry = {.tag = request->entry.tag, .from = self->rank}, .send = request,
-                                    .size_bytes = request->size_bytes, .has_data = has_data, .to = to,
-                                    .to_life = to_life, .fault = fault->kind, .delay_ns = fault->delay_ns,
-                                    .is_node = sim_same_node(sim, self->rank, to), .holders = 2};
+    *message = (struct sim_message){.entry = {.tag = request->entry.tag, .from = self->rank},
+                                    .send = request,
+                                    .size_bytes = request->size_bytes,
+                                    .has_data = has_data,
+                                    .to = to,
+                                    .to_life = to_life,
+                                    .fault = fault->kind,
+                                    .delay_ns = fault->delay_ns,
+                                    .is_node = sim_same_node(sim, self->rank, to),
+                                    .holders = 2};
     double rate = message->is_node ? sim->setup.node_bytes_per_ns : sim->setup.bytes_per_ns;
     struct sim_port *port = message->is_node ? &self->ports[1] : self->port;
     if (message->fault == GF_SIM_FAULT_NONE) {
-        if (sim_chance(sim, sim->setup.drop_rate)) message->fault = GF_SIM_FAULT_DROP;
-        else if (sim_chance(sim, sim->setup.duplicate_rate)) message->fault = GF_SIM_FAULT_DUPLICATE;
+        if (sim_chance(sim, sim->setup.drop_rate))
+            message->fault = GF_SIM_FAULT_DROP;
+        else if (sim_chance(sim, sim->setup.duplicate_rate))
+            message->fault = GF_SIM_FAULT_DUPLICATE;
     }
     if (rate > 0.0) message->transfer_ns = (uint64_t)((double)message->size_bytes / rate + 0.5);
     uint64_t start_ns = sim_port_take(&port->out_free_ns, gf_sim_free_ns(sim, self->rank),
-                                  sim->setup.message_ns + message->transfer_ns);
+                                      sim->setup.message_ns + message->transfer_ns);
     request->message = message;
     sim_event_push(sim, port->out_free_ns, SIM_SEND_END, message);
-    if (sim_climb_ns(sim, message) > 0) sim_event_push(sim, start_ns, SIM_CLIMB, message);
-    else sim_event_push(sim, start_ns + latency_ns(sim, message->is_node), SIM_ARRIVE, message);
+    if (sim_climb_ns(sim, message) > 0)
+        sim_event_push(sim, start_ns, SIM_CLIMB, message);
+    else
+        sim_event_push(sim, start_ns + latency_ns(sim, message->is_node), SIM_ARRIVE, message);
 }
 
 /* ---- buckets ---- */
@@ -111,7 +132,8 @@ static void entry_add(struct sim_entry **at, struct sim_entry *entry)
 /* Takes the first one out that meets `entry`; NULL: none does. */
 static void *entry_take(struct sim_entry **at, const struct sim_entry *entry)
 {
-    while ((*at != NULL) && (((*at)->tag != entry->tag) || ((*at)->from != entry->from))) at = &(*at)->next;
+    while ((*at != NULL) && (((*at)->tag != entry->tag) || ((*at)->from != entry->from)))
+        at = &(*at)->next;
     struct sim_entry *found = *at;
     if (found != NULL) *at = found->next;
     return found;
@@ -143,7 +165,8 @@ static void unexpected_drop(struct sim_rank *self, bool only_old_copies)
         struct sim_entry **at = &self->buckets[i].unexpected;
         while (*at != NULL) {
             struct sim_message *message = (struct sim_message *)*at;
-            if (only_old_copies && (!message->is_copy || (self->landed - message->landed < COPY_LANDINGS_MAX))) {
+            if (only_old_copies &&
+                (!message->is_copy || (self->landed - message->landed < COPY_LANDINGS_MAX))) {
                 at = &message->entry.next;
                 continue;
             }
@@ -182,13 +205,16 @@ static void message_copy(struct gf_sim *sim, struct sim_message *message)
     sim_event_push(sim, sim->now_ns + latency_ns(sim, message->is_node), SIM_LAND, copy);
 }
 
-/* False: the fault has taken the message away, for now or for good. A late one comes back as `kind`. */
-static bool message_survives(struct gf_sim *sim, struct sim_message *message, gf_sim_fault_kind fault,
-                             uint64_t delay_ns, enum sim_event_kind kind)
+/* False: the fault has taken the message away, for now or for good. A late one comes back as
+ * `kind`. */
+static bool message_survives(struct gf_sim *sim, struct sim_message *message,
+                             gf_sim_fault_kind fault, uint64_t delay_ns, enum sim_event_kind kind)
 {
     switch (fault) {
     case GF_SIM_FAULT_DROP: sim_message_release(message); return false;
-    case GF_SIM_FAULT_DELAY: sim_event_push(sim, sim->now_ns + delay_ns, kind, message); return false;
+    case GF_SIM_FAULT_DELAY:
+        sim_event_push(sim, sim->now_ns + delay_ns, kind, message);
+        return false;
     case GF_SIM_FAULT_DUPLICATE: message_copy(sim, message); return true;
     case GF_SIM_FAULT_CORRUPT: message_corrupt(sim, message); return true;
     case GF_SIM_FAULT_SHORT:
@@ -200,7 +226,8 @@ static bool message_survives(struct gf_sim *sim, struct sim_message *message, gf
 }
 
 /* The message has met its receive, which is in no bucket. */
-static void message_deliver(struct sim_rank *self, struct sim_message *message, struct sim_request *request)
+static void message_deliver(struct sim_rank *self, struct sim_message *message,
+                            struct sim_request *request)
 {
     gf_sim_fault_kind fault = request->fault;
     gf_status status = GF_OK;
@@ -214,10 +241,11 @@ static void message_deliver(struct sim_rank *self, struct sim_message *message, 
         return;
     }
     if (message->size_bytes != request->size_bytes) {
-        status = gf_fault_set(&self->link->base.fault, GF_ERR_MISMATCH, message->entry.from, "recv", 0,
-                              "rank %u sent %zu bytes with tag 0x%llx where rank %u wants %zu", message->entry.from,
-                              message->size_bytes, (unsigned long long)message->entry.tag, self->rank,
-                              request->size_bytes);
+        status =
+            gf_fault_set(&self->link->base.fault, GF_ERR_MISMATCH, message->entry.from, "recv", 0,
+                         "rank %u sent %zu bytes with tag 0x%llx where rank %u wants %zu",
+                         message->entry.from, message->size_bytes,
+                         (unsigned long long)message->entry.tag, self->rank, request->size_bytes);
     } else if (message->has_data) {
         bytes_move(self, true, request->data, message->payload, message->size_bytes);
     }
@@ -249,13 +277,15 @@ static void message_arrive(struct sim_rank *self, struct sim_message *message)
     struct sim_port *port = message->is_node ? &self->ports[1] : self->port;
     gf_sim_fault_kind fault = message->fault;
     if (sim_hold(sim, message->entry.from, message->to, SIM_ARRIVE, message)) return;
-    if (fault != GF_SIM_FAULT_DUPLICATE) { /* a copy is made at the landing, so that it never comes first */
+    /* a copy is made at the landing, so that it never comes first */
+    if (fault != GF_SIM_FAULT_DUPLICATE) {
         message->fault = GF_SIM_FAULT_NONE;
         if (!message_survives(sim, message, fault, message->delay_ns, SIM_ARRIVE)) return;
     }
     uint64_t climb = sim_climb_ns(sim, message),
              span_ns = (message->transfer_ns > climb) ? message->transfer_ns : climb;
-    uint64_t from_ns = (climb > 0) ? sim_port_take(&self->leaf->in_free_ns, sim->now_ns, climb) : sim->now_ns;
+    uint64_t from_ns =
+        (climb > 0) ? sim_port_take(&self->leaf->in_free_ns, sim->now_ns, climb) : sim->now_ns;
     (void)sim_port_take(&port->in_free_ns, from_ns, span_ns);
     if (sim->setup.bind_receives) {
         struct sim_request *request = posted_take(self, message);
@@ -265,8 +295,10 @@ static void message_arrive(struct sim_rank *self, struct sim_message *message)
             message->bound = request;
         }
     }
-    if (port->in_free_ns > sim->now_ns) sim_event_push(sim, port->in_free_ns, SIM_LAND, message);
-    else message_land(self, message);
+    if (port->in_free_ns > sim->now_ns)
+        sim_event_push(sim, port->in_free_ns, SIM_LAND, message);
+    else
+        message_land(self, message);
 }
 
 static void message_leave(struct gf_sim *sim, struct sim_message *message)
@@ -276,7 +308,8 @@ static void message_leave(struct gf_sim *sim, struct sim_message *message)
     message->send = NULL;
     if (request != NULL) {
         request->message = NULL;
-        if (!sim->ranks[message->entry.from].is_dead) sim_request_end(&sim->ranks[message->entry.from], request, GF_OK);
+        if (!sim->ranks[message->entry.from].is_dead)
+            sim_request_end(&sim->ranks[message->entry.from], request, GF_OK);
     }
     sim_message_release(message);
 }
@@ -284,18 +317,26 @@ static void message_leave(struct gf_sim *sim, struct sim_message *message)
 void sim_message_happen(struct gf_sim *sim, enum sim_event_kind kind, struct sim_message *message)
 {
     struct sim_rank *to = &sim->ranks[message->to];
-    bool is_lost = message->is_lost || sim->ranks[message->entry.from].is_dead || to->is_dead || (to->link == NULL) ||
-                   (to->life != message->to_life);
-    if (kind == SIM_SEND_END) message_leave(sim, message);
-    else if (is_lost) sim_message_release(message);
-    else if (kind == SIM_CLIMB) message_climb(sim, message);
-    else if (kind == SIM_ARRIVE) message_arrive(to, message);
-    else message_land(to, message);
+    bool is_lost = message->is_lost || sim->ranks[message->entry.from].is_dead || to->is_dead ||
+                   (to->link == NULL) || (to->life != message->to_life);
+    if (kind == SIM_SEND_END)
+        message_leave(sim, message);
+    else if (is_lost)
+        sim_message_release(message);
+    else if (kind == SIM_CLIMB)
+        message_climb(sim, message);
+    else if (kind == SIM_ARRIVE)
+        message_arrive(to, message);
+    else
+        message_land(to, message);
 }
 
 void sim_receive(struct sim_rank *self, struct sim_request *request)
 {
-    struct sim_message *message = entry_take(&bucket_of(self, &request->entry)->unexpected, &request->entry);
-    if (message != NULL) message_deliver(self, message, request);
-    else posted_add(self, request);
+    struct sim_message *message =
+        entry_take(&bucket_of(self, &request->entry)->unexpected, &request->entry);
+    if (message != NULL)
+        message_deliver(self, message, request);
+    else
+        posted_add(self, request);
 }

@@ -38,7 +38,8 @@ bool sim_same_node(const struct gf_sim *sim, uint32_t a, uint32_t b)
     if ((a == b) || (sim->ranks[a].node != sim->ranks[b].node)) return false;
     for (uint32_t pair = 0; pair < 2; pair++) {
         const uint32_t *blind = sim->setup.blind[pair];
-        if (((a == blind[0]) || (a == blind[1])) && ((b == blind[0]) || (b == blind[1]))) return false;
+        if (((a == blind[0]) || (a == blind[1])) && ((b == blind[0]) || (b == blind[1])))
+            return false;
     }
     return true;
 }
@@ -53,7 +54,8 @@ uint64_t sim_port_take(uint64_t *free_ns, uint64_t now_ns, uint64_t span_ns)
 uint64_t sim_climb_ns(const struct gf_sim *sim, const struct sim_message *message)
 {
     double rate = sim->setup.leaf_bytes_per_ns;
-    bool stays = message->is_node || (sim->ranks[message->entry.from].leaf == sim->ranks[message->to].leaf);
+    bool stays =
+        message->is_node || (sim->ranks[message->entry.from].leaf == sim->ranks[message->to].leaf);
     return (stays || (rate <= 0.0)) ? 0 : (uint64_t)((double)message->size_bytes / rate + 0.5);
 }
 
@@ -62,7 +64,8 @@ static uint64_t sim_clock_now_ns(const struct gf_clock *clock)
     return ((const struct sim_clock *)clock)->sim->now_ns;
 }
 
-/* Cards are numbered node by node, leaves group by group of nodes. There are no more of either than ranks. */
+/* Cards are numbered node by node, leaves group by group of nodes. There are no more of either than
+ * ranks. */
 static void ports_find(struct gf_sim *sim, struct sim_rank *self)
 {
     const struct gf_sim_setup *setup = &sim->setup;
@@ -71,24 +74,27 @@ static void ports_find(struct gf_sim *sim, struct sim_rank *self)
     uint32_t node = self->rank / a_node;
     uint32_t group = (setup->leaf_nodes > 0) ? node / setup->leaf_nodes : 0;
     self->card = self->rank % a_node * cards / a_node;
-    self->port = (setup->node_port && (a_node > 1)) ? &sim->node_ports[node * cards + self->card] : &self->ports[0];
+    self->port = (setup->node_port && (a_node > 1)) ? &sim->node_ports[node * cards + self->card]
+                                                    : &self->ports[0];
     self->leaf = &sim->leaves[setup->rails ? group * cards + self->card : group];
 }
 
 struct gf_sim *gf_sim_create(const struct gf_sim_setup *setup)
 {
     struct gf_sim *sim = calloc(1, sizeof *sim);
-    GF_ASSERT((setup->world > 0) && (setup->fault_count <= sizeof setup->faults / sizeof setup->faults[0]));
+    GF_ASSERT((setup->world > 0) &&
+              (setup->fault_count <= sizeof setup->faults / sizeof setup->faults[0]));
     if (sim == NULL) return NULL;
     sim->setup = *setup;
     sim->random = setup->seed;
     sim->clock = (struct sim_clock){.clock = {.now_ns = sim_clock_now_ns}, .sim = sim};
     sim->ranks = calloc(setup->world, sizeof *sim->ranks);
     sim->woken = calloc(setup->world, sizeof *sim->woken);
-    sim->node_ports =
-        calloc(setup->world + setup->ranks_per_node, sizeof *sim->node_ports); /* the last node may be half empty */
+    sim->node_ports = calloc(setup->world + setup->ranks_per_node,
+                             sizeof *sim->node_ports); /* the last node may be half empty */
     sim->leaves = calloc(setup->world + setup->ranks_per_node, sizeof *sim->leaves);
-    if ((sim->ranks == NULL) || (sim->woken == NULL) || (sim->node_ports == NULL) || (sim->leaves == NULL)) {
+    if ((sim->ranks == NULL) || (sim->woken == NULL) || (sim->node_ports == NULL) ||
+        (sim->leaves == NULL)) {
         gf_sim_destroy(sim);
         return NULL;
     }
@@ -114,16 +120,21 @@ struct gf_sim *gf_sim_create(const struct gf_sim_setup *setup)
 
 static void subject_drop(enum sim_event_kind kind, void *subject)
 {
-    if ((kind == SIM_FRAME) || (kind == SIM_FLAG)) free(subject);
-    else if ((kind != SIM_WAKE) && (kind != SIM_RESUME)) sim_message_release(subject);
+    if ((kind == SIM_FRAME) || (kind == SIM_FLAG))
+        free(subject);
+    else if ((kind != SIM_WAKE) && (kind != SIM_RESUME))
+        sim_message_release(subject);
 }
 
 void gf_sim_destroy(struct gf_sim *sim)
 {
     if (sim == NULL) return;
-    for (size_t i = 0; i < sim->event_count; i++) subject_drop(sim_event_kind(&sim->events[i]), sim->events[i].subject);
-    for (size_t i = 0; i < sim->held_count; i++) subject_drop(sim->held[i].kind, sim->held[i].subject);
-    for (uint32_t rank = 0; (sim->ranks != NULL) && (rank < sim->setup.world); rank++) free(sim->ranks[rank].wires);
+    for (size_t i = 0; i < sim->event_count; i++)
+        subject_drop(sim_event_kind(&sim->events[i]), sim->events[i].subject);
+    for (size_t i = 0; i < sim->held_count; i++)
+        subject_drop(sim->held[i].kind, sim->held[i].subject);
+    for (uint32_t rank = 0; (sim->ranks != NULL) && (rank < sim->setup.world); rank++)
+        free(sim->ranks[rank].wires);
     free(sim->events);
     free(sim->held);
     free(sim->cuts);
@@ -157,8 +168,10 @@ static void held_lose(struct gf_sim *sim, uint32_t rank)
     for (size_t i = 0; i < sim->held_count; i++) {
         struct sim_frame *frame = sim->held[i].subject;
         bool is_frame = (sim->held[i].kind == SIM_FRAME);
-        if (is_frame && (frame->event.rank == rank) && (frame->event.kind == GF_RENDEZVOUS_FRAME)) free(frame);
-        else sim->held[kept++] = sim->held[i];
+        if (is_frame && (frame->event.rank == rank) && (frame->event.kind == GF_RENDEZVOUS_FRAME))
+            free(frame);
+        else
+            sim->held[kept++] = sim->held[i];
     }
     sim->held_count = kept;
 }
@@ -195,13 +208,16 @@ void gf_sim_stop(struct gf_sim *sim, uint32_t rank, bool stopped)
 {
     struct sim_rank *self = &sim->ranks[rank];
     self->resume_ns = 0;
-    if (stopped) self->is_stopped = true;
-    else if (self->is_stopped) sim_resume(self);
+    if (stopped)
+        self->is_stopped = true;
+    else if (self->is_stopped)
+        sim_resume(self);
 }
 
 static uint8_t *sim_cut(const struct gf_sim *sim, uint32_t a, uint32_t b)
 {
-    return &sim->cuts[(a < b) ? (size_t)a * sim->setup.world + b : (size_t)b * sim->setup.world + a];
+    return &sim->cuts[(a < b) ? (size_t)a * sim->setup.world + b
+                              : (size_t)b * sim->setup.world + a];
 }
 
 void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut)
@@ -212,12 +228,15 @@ void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut)
     GF_ASSERT((a < sim->setup.world) && (b < sim->setup.world));
     *sim_cut(sim, a, b) = cut;
     if (cut) return;
-    /* What was held happens now, in its order: what was sent since is still under way, so nothing is overtaken. */
+    /* What was held happens now, in its order: what was sent since is still under way, so nothing
+     * is overtaken. */
     for (size_t i = 0; i < sim->held_count; i++) {
         struct sim_held held = sim->held[i];
         bool is_between = ((held.a == a) && (held.b == b)) || ((held.a == b) && (held.b == a));
-        if (is_between) sim_event_push(sim, sim->now_ns, held.kind, held.subject);
-        else sim->held[kept++] = held;
+        if (is_between)
+            sim_event_push(sim, sim->now_ns, held.kind, held.subject);
+        else
+            sim->held[kept++] = held;
     }
     sim->held_count = kept;
 }
@@ -230,8 +249,12 @@ bool sim_hold(struct gf_sim *sim, uint32_t a, uint32_t b, enum sim_event_kind ki
         sim->held = realloc(sim->held, sim->held_room * sizeof *sim->held);
         GF_ASSERT(sim->held != NULL);
     }
-    sim->held[sim->held_count++] = (struct sim_held){.subject = subject, .kind = kind, .a = a, .b = b};
+    sim->held[sim->held_count++] =
+        (struct sim_held){.subject = subject, .kind = kind, .a = a, .b = b};
     return true;
 }
 
-const struct gf_sim_counts *gf_sim_counts(const struct gf_sim *sim) { return &sim->counts; }
+const struct gf_sim_counts *gf_sim_counts(const struct gf_sim *sim)
+{
+    return &sim->counts;
+}

@@ -1,4 +1,5 @@
-/* The exchange region of a simulated rank: memory between guards, that the ranks of its node reach, and its flags. */
+/* The exchange region of a simulated rank: memory between guards, that the ranks of its node reach,
+ * and its flags. */
 #include "drivers/sim/sim_state.h"
 
 #include <errno.h>
@@ -14,20 +15,25 @@ static void guards_check(const struct sim_link *link)
 {
     const unsigned char *region = link->base.region;
     for (uint32_t i = 0; (region != NULL) && (i < GUARD_BYTES); i++)
-        GF_ASSERT((region[-1 - (ptrdiff_t)i] == GUARD_VALUE) && (region[link->setup.region_bytes + i] == GUARD_VALUE));
+        GF_ASSERT((region[-1 - (ptrdiff_t)i] == GUARD_VALUE) &&
+                  (region[link->setup.region_bytes + i] == GUARD_VALUE));
 }
 
-static size_t mapped_bytes(const struct sim_link *link) { return link->setup.region_bytes + 2 * PAGE_BYTES; }
+static size_t mapped_bytes(const struct sim_link *link)
+{
+    return link->setup.region_bytes + 2 * PAGE_BYTES;
+}
 
-/* Zeroes that cost nothing until they are touched; without data the whole of them may exceed this machine's memory. */
+/* Zeroes that cost nothing until they are touched; without data the whole of them may exceed this
+ * machine's memory. */
 gf_status sim_region_take(struct sim_link *link, struct gf_fault *fault)
 {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     if (link->setup.region_bytes == 0) return GF_OK;
     unsigned char *memory = mmap(NULL, mapped_bytes(link), PROT_READ | PROT_WRITE, flags, -1, 0);
     if (memory == MAP_FAILED)
-        return gf_fault_set(fault, GF_ERR_SYSTEM, GF_RANK_NONE, "mmap", errno, "no memory for a region of %zu bytes",
-                            link->setup.region_bytes);
+        return gf_fault_set(fault, GF_ERR_SYSTEM, GF_RANK_NONE, "mmap", errno,
+                            "no memory for a region of %zu bytes", link->setup.region_bytes);
     link->base.region = memory + PAGE_BYTES;
     memset(link->base.region - GUARD_BYTES, GUARD_VALUE, GUARD_BYTES);
     memset(link->base.region + link->setup.region_bytes, GUARD_VALUE, GUARD_BYTES);
@@ -47,8 +53,10 @@ void sim_region_clear(struct sim_link *link)
     guards_check(link);
     const size_t pages_bytes = link->setup.region_bytes & ~(size_t)(PAGE_BYTES - 1);
     if (link->base.region == NULL) return;
-    /* Zeroes again, most of which nobody touches; locked memory and larger pages stay as they are. */
-    if (madvise(link->base.region, pages_bytes, MADV_DONTNEED) != 0) memset(link->base.region, 0, pages_bytes);
+    /* Zeroes again, most of which nobody touches; locked memory and larger pages stay as they
+     * are. */
+    if (madvise(link->base.region, pages_bytes, MADV_DONTNEED) != 0)
+        memset(link->base.region, 0, pages_bytes);
     memset(link->base.region + pages_bytes, 0, link->setup.region_bytes - pages_bytes);
 }
 
@@ -86,13 +94,16 @@ void sim_flag_store(struct gf_link *base, uint32_t peer, size_t offset_bytes, ui
     struct sim_link *link = sim_link(base);
     struct gf_sim *sim = link->self->sim;
     struct sim_rank *to = &sim->ranks[peer];
-    if ((sim_map(base, peer) == NULL) || link->self->is_dead) return; /* the peer's memory may be gone, its rank dead */
+    /* the peer's memory may be gone, its rank dead */
+    if ((sim_map(base, peer) == NULL) || link->self->is_dead) return;
     GF_ASSERT((offset_bytes % 8 == 0) && (offset_bytes + 8 <= to->link->setup.region_bytes));
     if (sim->setup.late_flags && (to != link->self)) {
         struct sim_flag *flag = malloc(sizeof *flag);
         GF_ASSERT(flag != NULL);
-        *flag = (struct sim_flag){.value = value, .offset_bytes = offset_bytes, .to = peer, .to_life = to->life};
-        sim_event_push(sim, gf_sim_free_ns(sim, link->self->rank) + sim->setup.node_latency_ns, SIM_FLAG, flag);
+        *flag = (struct sim_flag){
+            .value = value, .offset_bytes = offset_bytes, .to = peer, .to_life = to->life};
+        sim_event_push(sim, gf_sim_free_ns(sim, link->self->rank) + sim->setup.node_latency_ns,
+                       SIM_FLAG, flag);
         return;
     }
     flag_set(to, offset_bytes, value);

@@ -1,5 +1,6 @@
-/* The control channel of simulated ranks, each connected to the coordinator: rank 0, later another. A connection stands
- * as soon as the coordinator is open and both ends name it; its frames take FRAME_NS and keep their order. */
+/* The control channel of simulated ranks, each connected to the coordinator: rank 0, later another.
+ * A connection stands as soon as the coordinator is open and both ends name it; its frames take
+ * FRAME_NS and keep their order. */
 #include "drivers/sim/sim_state.h"
 
 #include <stdio.h>
@@ -15,13 +16,17 @@ static struct sim_rendezvous *sim_rendezvous(struct gf_rendezvous *rendezvous)
     return (struct sim_rendezvous *)rendezvous;
 }
 
-static struct sim_frame *frame_send(struct gf_sim *sim, uint32_t from, uint32_t to, gf_rendezvous_event_kind kind,
-                                    uint64_t at_ns, uint32_t size_bytes)
+static struct sim_frame *frame_send(struct gf_sim *sim, uint32_t from, uint32_t to,
+                                    gf_rendezvous_event_kind kind, uint64_t at_ns,
+                                    uint32_t size_bytes)
 {
     struct sim_frame *frame = calloc(1, sizeof *frame + size_bytes);
     GF_ASSERT(frame != NULL);
-    frame->event = (struct gf_rendezvous_event){.kind = kind, .rank = from, .size_bytes = size_bytes,
-                                                .payload = frame->payload, .text = ""};
+    frame->event = (struct gf_rendezvous_event){.kind = kind,
+                                                .rank = from,
+                                                .size_bytes = size_bytes,
+                                                .payload = frame->payload,
+                                                .text = ""};
     frame->to = to;
     sim_event_push(sim, at_ns, SIM_FRAME, frame);
     return frame;
@@ -31,9 +36,13 @@ static void wire_begin(struct gf_sim *sim, uint32_t rank, uint32_t coordinator)
 {
     struct sim_rank *near = &sim->ranks[rank], *far = &sim->ranks[coordinator];
     uint64_t at_ns = sim->now_ns + FRAME_NS;
-    if ((near->rendezvous == NULL) || (far->rendezvous == NULL) || near->is_dead || far->is_dead) return;
-    if ((near->rendezvous->coordinator != coordinator) || (far->rendezvous->coordinator != coordinator)) return;
-    if (near->wire_quiet_ns > at_ns) at_ns = near->wire_quiet_ns; /* after the end of the last one */
+    if ((near->rendezvous == NULL) || (far->rendezvous == NULL) || near->is_dead || far->is_dead)
+        return;
+    if ((near->rendezvous->coordinator != coordinator) ||
+        (far->rendezvous->coordinator != coordinator))
+        return;
+    /* after the end of the last one */
+    if (near->wire_quiet_ns > at_ns) at_ns = near->wire_quiet_ns;
     struct sim_frame *up = frame_send(sim, rank, coordinator, GF_RENDEZVOUS_CONNECTED, at_ns, 0);
     struct sim_frame *down = frame_send(sim, coordinator, rank, GF_RENDEZVOUS_CONNECTED, at_ns, 0);
     up->event.rejoins = near->rendezvous->rejoins;
@@ -42,7 +51,8 @@ static void wire_begin(struct gf_sim *sim, uint32_t rank, uint32_t coordinator)
 }
 
 /* `from` no longer answers; `to` learns it after all frames that are under way. */
-static void wire_end(struct gf_sim *sim, uint32_t from, uint32_t to, uint64_t detect_ns, const char *text, bool lives)
+static void wire_end(struct gf_sim *sim, uint32_t from, uint32_t to, uint64_t detect_ns,
+                     const char *text, bool lives)
 {
     const struct sim_rank *self = &sim->ranks[from];
     bool to_coordinates = (self->rendezvous == NULL) || (self->rendezvous->coordinator != from);
@@ -62,9 +72,11 @@ void sim_wires_end(struct sim_rank *self, const char *text)
     coordinator = self->rendezvous->coordinator;
     if ((coordinator != self->rank) && (coordinator != GF_RANK_NONE))
         wire_end(sim, self->rank, coordinator, sim->setup.detect_ns, text, false);
-    for (uint32_t rank = 0; rank < sim->setup.world; rank++) { /* also those who only want to come */
+    /* also those who only want to come */
+    for (uint32_t rank = 0; rank < sim->setup.world; rank++) {
         const struct sim_rank *other = &sim->ranks[rank];
-        if ((rank != self->rank) && (other->rendezvous != NULL) && (other->rendezvous->coordinator == self->rank))
+        if ((rank != self->rank) && (other->rendezvous != NULL) &&
+            (other->rendezvous->coordinator == self->rank))
             wire_end(sim, self->rank, rank, sim->setup.detect_ns, text, false);
     }
 }
@@ -89,7 +101,8 @@ void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
         bool awaited = (rendezvous->coordinator == from);
         bool again = connects && awaited && rendezvous->rejoins && !is_coordinator(sim, from);
         bool refuses = ends && awaited && rendezvous->was_reformed;
-        bool elsewhere = connects && !awaited && (rendezvous->coordinator != frame->to); /* it has contacted another */
+        /* it has contacted another */
+        bool elsewhere = connects && !awaited && (rendezvous->coordinator != frame->to);
         if (again) { /* it has died or contacted another meanwhile: once more */
             rendezvous->coordinator = GF_RANK_NONE;
             gf_sim_wake_at(sim, frame->to, sim->now_ns + REJOIN_NS);
@@ -102,8 +115,10 @@ void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
     }
     if (connects || ends) *up = connects;
     rendezvous->was_connected = true;
-    if (rendezvous->last != NULL) rendezvous->last->next = frame;
-    else rendezvous->first = frame;
+    if (rendezvous->last != NULL)
+        rendezvous->last->next = frame;
+    else
+        rendezvous->first = frame;
     rendezvous->last = frame;
     sim_wake(to);
 }
@@ -113,7 +128,8 @@ static uint32_t job_listener_find(struct gf_sim *sim)
 {
     if (is_coordinator(sim, sim->job_listener)) return sim->job_listener;
     for (uint32_t rank = 0; rank < sim->setup.world; rank++)
-        if (!sim->ranks[rank].is_stopped && is_coordinator(sim, rank)) return sim->job_listener = rank;
+        if (!sim->ranks[rank].is_stopped && is_coordinator(sim, rank))
+            return sim->job_listener = rank;
     return GF_RANK_NONE;
 }
 
@@ -143,23 +159,30 @@ static size_t rendezvous_state_bytes(const struct gf_rendezvous_setup *setup)
     return sizeof(struct sim_rendezvous);
 }
 
-static gf_status rendezvous_open(const struct gf_rendezvous_setup *setup, void *state, uint64_t now_ns,
-                                 struct gf_rendezvous **rendezvous_out, struct gf_fault *fault_out)
+static gf_status rendezvous_open(const struct gf_rendezvous_setup *setup, void *state,
+                                 uint64_t now_ns, struct gf_rendezvous **rendezvous_out,
+                                 struct gf_fault *fault_out)
 {
     struct sim_rank *self = setup->arg;
     struct sim_rendezvous *rendezvous = state;
     GF_ASSERT((self != NULL) && (state != NULL));
     struct gf_sim *sim = self->sim;
-    GF_ASSERT((setup->rank == self->rank) && (setup->world == sim->setup.world) && (self->rendezvous == NULL));
+    GF_ASSERT((setup->rank == self->rank) && (setup->world == sim->setup.world) &&
+              (self->rendezvous == NULL));
     if (self->is_dead) return sim_dead(self, fault_out, "open");
-    *rendezvous = (struct sim_rendezvous){.base.driver = &sim_rendezvous_driver, .self = self,
-                                          .join_until_ns = UINT64_MAX, .coordinator = FIRST_COORDINATOR};
+    *rendezvous = (struct sim_rendezvous){.base.driver = &sim_rendezvous_driver,
+                                          .self = self,
+                                          .join_until_ns = UINT64_MAX,
+                                          .coordinator = FIRST_COORDINATOR};
     self->rendezvous = rendezvous;
     memset(self->wires, 0, sim->setup.world * sizeof *self->wires);
     bool waits = setup->rejoin || (self->rank != FIRST_COORDINATOR);
-    if (setup->rejoin) rejoin_begin(rendezvous);
-    else if (waits) wire_begin(sim, self->rank, FIRST_COORDINATOR);
-    for (uint32_t rank = 1; !waits && (rank < sim->setup.world); rank++) wire_begin(sim, rank, FIRST_COORDINATOR);
+    if (setup->rejoin)
+        rejoin_begin(rendezvous);
+    else if (waits)
+        wire_begin(sim, self->rank, FIRST_COORDINATOR);
+    for (uint32_t rank = 1; !waits && (rank < sim->setup.world); rank++)
+        wire_begin(sim, rank, FIRST_COORDINATOR);
     if (waits && (setup->join_timeout_ns > 0) && (setup->join_timeout_ns < UINT64_MAX - now_ns)) {
         rendezvous->join_until_ns = now_ns + setup->join_timeout_ns;
         gf_sim_wake_at(sim, self->rank, rendezvous->join_until_ns + 1);
@@ -168,8 +191,8 @@ static gf_status rendezvous_open(const struct gf_rendezvous_setup *setup, void *
     return GF_OK;
 }
 
-static gf_status rendezvous_send(struct gf_rendezvous *base, uint32_t to, uint32_t frame_kind, const void *payload,
-                                 uint32_t size_bytes)
+static gf_status rendezvous_send(struct gf_rendezvous *base, uint32_t to, uint32_t frame_kind,
+                                 const void *payload, uint32_t size_bytes)
 {
     struct sim_rendezvous *rendezvous = sim_rendezvous(base);
     struct sim_rank *self = rendezvous->self;
@@ -177,14 +200,16 @@ static gf_status rendezvous_send(struct gf_rendezvous *base, uint32_t to, uint32
     GF_ASSERT(size_bytes <= GF_FRAME_PAYLOAD_MAX);
     if (self->is_dead) return sim_dead(self, &base->fault, "send");
     if ((to >= sim->setup.world) || !self->wires[to]) return GF_ERR_PEER;
-    struct sim_frame *frame = frame_send(sim, self->rank, to, GF_RENDEZVOUS_FRAME, sim->now_ns + FRAME_NS, size_bytes);
+    struct sim_frame *frame =
+        frame_send(sim, self->rank, to, GF_RENDEZVOUS_FRAME, sim->now_ns + FRAME_NS, size_bytes);
     frame->event.frame_kind = frame_kind;
     if (size_bytes > 0) memcpy(frame->payload, payload, size_bytes);
     base->sent_bytes += size_bytes;
     return GF_OK;
 }
 
-static gf_status rendezvous_poll(struct gf_rendezvous *base, uint64_t now_ns, struct gf_rendezvous_event *event_out)
+static gf_status rendezvous_poll(struct gf_rendezvous *base, uint64_t now_ns,
+                                 struct gf_rendezvous_event *event_out)
 {
     struct sim_rendezvous *rendezvous = sim_rendezvous(base);
     struct sim_rank *self = rendezvous->self;
@@ -258,8 +283,8 @@ static void queue_forget(struct sim_rendezvous *rendezvous, uint32_t from)
     }
 }
 
-static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns, uint32_t coordinator,
-                                   const char *address)
+static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns,
+                                   uint32_t coordinator, const char *address)
 {
     struct sim_rendezvous *rendezvous = sim_rendezvous(base);
     struct sim_rank *self = rendezvous->self;
@@ -270,13 +295,15 @@ static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns, 
     GF_ASSERT((coordinator == GF_RANK_NONE) ||
               ((coordinator < sim->setup.world) && (strcmp(address, expected) == 0)));
     if ((coordinator == rendezvous->coordinator) && (coordinator != GF_RANK_NONE) &&
-        ((coordinator == self->rank) || self->wires[coordinator])) return GF_OK;
+        ((coordinator == self->rank) || self->wires[coordinator]))
+        return GF_OK;
     rendezvous->was_reformed = true;
     for (uint32_t rank = 0; rank < sim->setup.world; rank++) {
         if (rank == self->rank) continue;
         const struct sim_rendezvous *other = sim->ranks[rank].rendezvous;
         bool comes = (other != NULL) && other->rejoins && (other->coordinator == self->rank);
-        if (self->wires[rank] || comes) wire_end(sim, self->rank, rank, 0, "contacted another coordinator", true);
+        if (self->wires[rank] || comes)
+            wire_end(sim, self->rank, rank, 0, "contacted another coordinator", true);
         self->wires[rank] = false;
         queue_forget(rendezvous, rank);
     }
@@ -289,15 +316,17 @@ static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns, 
     if (coordinator != self->rank) {
         const struct sim_rank *far = &sim->ranks[coordinator];
         if (far->is_dead || (far->rendezvous == NULL))
-            frame_send(sim, coordinator, self->rank, GF_RENDEZVOUS_ENDED, sim->now_ns + FRAME_NS, 0)->event.text =
-                "connection refused";
-        else wire_begin(sim, self->rank, coordinator); /* or once it coordinates */
+            frame_send(sim, coordinator, self->rank, GF_RENDEZVOUS_ENDED, sim->now_ns + FRAME_NS, 0)
+                ->event.text = "connection refused";
+        else
+            wire_begin(sim, self->rank, coordinator); /* or once it coordinates */
         return GF_AGAIN;
     }
     for (uint32_t rank = 0; rank < sim->setup.world; rank++) {
         const struct sim_rendezvous *other = sim->ranks[rank].rendezvous;
         if (rank != self->rank) wire_begin(sim, rank, self->rank);
-        if ((other != NULL) && (other->coordinator == GF_RANK_NONE)) /* it seeks one, and may sleep */
+        /* it seeks one, and may sleep */
+        if ((other != NULL) && (other->coordinator == GF_RANK_NONE))
             gf_sim_wake_at(sim, rank, sim->now_ns + REJOIN_NS);
     }
     return GF_OK;

@@ -7,7 +7,8 @@
  *   sim_region.c      its exchange region and flags
  *   sim_rendezvous.c  the rendezvous driver table
  *
- * Running out of memory inside a call that cannot say so traps: a simulation that lost an event proves nothing. */
+ * Running out of memory inside a call that cannot say so traps: a simulation that lost an event
+ * proves nothing. */
 #ifndef GF_SIM_STATE_H
 #define GF_SIM_STATE_H
 
@@ -18,24 +19,27 @@ enum sim_event_kind {
     SIM_ARRIVE,   /* its first byte is at the receiver's port */
     SIM_LAND,     /* its last byte is there */
     SIM_WAKE,
-    SIM_RESUME,   /* a stop ends */
-    SIM_FRAME,    /* of the control channel */
-    SIM_FLAG,     /* with setup.late_flags */
-    SIM_CLIMB     /* its first byte is at its leaf switch, on its way to another one */
+    SIM_RESUME, /* a stop ends */
+    SIM_FRAME,  /* of the control channel */
+    SIM_FLAG,   /* with setup.late_flags */
+    SIM_CLIMB   /* its first byte is at its leaf switch, on its way to another one */
 };
 #define SIM_EVENT_KIND_BITS 3
 
 struct sim_event {
     uint64_t at_ns;
-    uint64_t order; /* serial number << SIM_EVENT_KIND_BITS | kind: events of one time happen in the order of posting */
-    void *subject;  /* sim_message, sim_rank, sim_frame or sim_flag */
+    /* serial number << SIM_EVENT_KIND_BITS | kind: events of one time happen in the order of
+     * posting */
+    uint64_t order;
+    void *subject; /* sim_message, sim_rank, sim_frame or sim_flag */
 };
 static inline enum sim_event_kind sim_event_kind(const struct sim_event *event)
 {
     return (enum sim_event_kind)(event->order & ((1u << SIM_EVENT_KIND_BITS) - 1));
 }
 
-/* What a message and a receive meet by. Both begin with one, and wait in a bucket of the receiver. */
+/* What a message and a receive meet by. Both begin with one, and wait in a bucket of the
+ * receiver. */
 struct sim_entry {
     struct sim_entry *next;
     uint64_t tag;
@@ -44,16 +48,17 @@ struct sim_entry {
 
 /* A struct gf_req, in the caller's memory. */
 struct sim_request {
-    struct sim_entry entry;             /* of a posted receive */
+    struct sim_entry entry;              /* of a posted receive */
     struct sim_request *previous, *next; /* requests of the rank that have not ended */
-    struct sim_message *message;        /* under way for it: a send's, or the one that a receive is bound to */
+    /* under way for it: a send's, or the one that a receive is bound to */
+    struct sim_message *message;
     gf_mem data;
     size_t size_bytes;
-    uint64_t delay_ns;                  /* of the fault */
-    gf_status status;                   /* GF_AGAIN until it has ended */
-    gf_sim_fault_kind fault;            /* a receive's: meets the message that meets the receive */
+    uint64_t delay_ns;       /* of the fault */
+    gf_status status;        /* GF_AGAIN until it has ended */
+    gf_sim_fault_kind fault; /* a receive's: meets the message that meets the receive */
     bool is_send;
-    bool is_bound;                      /* a receive's message has begun to arrive: no cancel */
+    bool is_bound; /* a receive's message has begun to arrive: no cancel */
 };
 #define SIM_REQUEST_BYTES 128u
 
@@ -62,19 +67,20 @@ struct sim_message {
     struct sim_request *send;  /* NULL once the send has ended */
     struct sim_request *bound; /* the receive it fills, with setup.bind_receives */
     size_t size_bytes;
-    uint64_t transfer_ns;      /* that its bytes take in a port */
+    uint64_t transfer_ns; /* that its bytes take in a port */
     uint64_t delay_ns;
-    uint64_t landed;           /* a copy's: the receiver's count of landings when it became unexpected */
+    /* a copy's: the receiver's count of landings when it became unexpected */
+    uint64_t landed;
     uint32_t to;
-    uint32_t to_life;          /* of the receiver's link when the sender connected */
-    uint32_t holders;          /* events and tables that know it */
+    uint32_t to_life; /* of the receiver's link when the sender connected */
+    uint32_t holders; /* events and tables that know it */
     gf_sim_fault_kind fault;
-    bool is_node;              /* inside a node */
-    bool has_data;             /* else no payload */
-    bool is_loaded;            /* payload holds the sender's bytes */
+    bool is_node;   /* inside a node */
+    bool has_data;  /* else no payload */
+    bool is_loaded; /* payload holds the sender's bytes */
     bool is_lost;
-    bool is_copy;              /* a duplicate */
-    unsigned char payload[];   /* [size_bytes] of its post */
+    bool is_copy;            /* a duplicate */
+    unsigned char payload[]; /* [size_bytes] of its post */
 };
 
 #define SIM_BUCKETS 256u /* by a hash of tag and sender; a power of two */
@@ -105,10 +111,13 @@ struct sim_link {
     struct gf_link base;
     struct sim_rank *self;
     struct gf_link_setup setup; /* epoch: of now; device_bytes: 0 unless base.reaches_device */
-    uint32_t peer_life[]; /* [world], as connected; 0: not */
+    uint32_t peer_life[];       /* [world], as connected; 0: not */
 };
 
-static inline struct sim_link *sim_link(struct gf_link *link) { return (struct sim_link *)link; }
+static inline struct sim_link *sim_link(struct gf_link *link)
+{
+    return (struct sim_link *)link;
+}
 
 struct sim_rendezvous {
     struct gf_rendezvous base;
@@ -118,39 +127,42 @@ struct sim_rendezvous {
     uint64_t join_until_ns;         /* UINT64_MAX: no such bound */
     bool was_connected;
     bool was_reformed;
-    bool rejoins;                    /* on its way back into the job, wherever its coordinator is */
-    uint32_t coordinator;           /* of this rank; GF_RANK_NONE: sought */
+    bool rejoins;         /* on its way back into the job, wherever its coordinator is */
+    uint32_t coordinator; /* of this rank; GF_RANK_NONE: sought */
 };
 
 struct sim_rank {
     struct gf_sim *sim;
     uint32_t rank;
-    uint32_t node;             /* of neighbouring ranks */
+    uint32_t node; /* of neighbouring ranks */
     bool is_dead, is_stopped;
-    bool is_queued;            /* in sim->woken */
-    bool has_moved;            /* since the last progress() */
-    uint64_t resume_ns;        /* of a stop with an end; 0: none */
-    uint64_t wake_ns;          /* last time that was asked for */
-    uint64_t free_ns;          /* its thread works until then */
-    bool wakes_free;           /* and is woken then */
+    bool is_queued;     /* in sim->woken */
+    bool has_moved;     /* since the last progress() */
+    uint64_t resume_ns; /* of a stop with an end; 0: none */
+    uint64_t wake_ns;   /* last time that was asked for */
+    uint64_t free_ns;   /* its thread works until then */
+    bool wakes_free;    /* and is woken then */
     uint64_t posts;
-    struct sim_port ports[2];  /* network, node */
-    struct sim_port *port;     /* to the network: its own, or a card of its node */
-    uint32_t card;             /* which of its node's */
-    struct sim_port *leaf;     /* from its switch to those above */
+    struct sim_port ports[2]; /* network, node */
+    struct sim_port *port;    /* to the network: its own, or a card of its node */
+    uint32_t card;            /* which of its node's */
+    struct sim_port *leaf;    /* from its switch to those above */
     struct gf_drivers drivers;
 
-    struct sim_link *link;     /* NULL: not open */
-    uint32_t life;             /* opens and resets of the link: what is under way to an earlier one is lost */
+    struct sim_link *link; /* NULL: not open */
+    /* opens and resets of the link: what is under way to an earlier one is lost */
+    uint32_t life;
     struct sim_request *requests;
-    uint32_t request_count;    /* not ended */
+    uint32_t request_count; /* not ended */
     struct sim_bucket buckets[SIM_BUCKETS];
     uint64_t landed;
 
-    uint32_t starts;           /* as a new process: what another one had begun to connect never stands */
+    /* as a new process: what another one had begun to connect never stands */
+    uint32_t starts;
     struct sim_rendezvous *rendezvous; /* NULL: not open */
-    bool *wires;               /* [world] control connections that it sees as standing */
-    uint64_t wire_quiet_ns;    /* when the end of its last connection to a coordinator has come through */
+    bool *wires;                       /* [world] control connections that it sees as standing */
+    /* when the end of its last connection to a coordinator has come through */
+    uint64_t wire_quiet_ns;
 };
 
 struct sim_held {
@@ -175,13 +187,13 @@ struct gf_sim {
     struct sim_event *events; /* a heap of four children a node */
     size_t event_count, event_room;
     uint64_t event_serial;
-    bool is_stirred;          /* a running rank was woken */
-    uint32_t *woken;          /* ring of ranks, each at most once */
+    bool is_stirred; /* a running rank was woken */
+    uint32_t *woken; /* ring of ranks, each at most once */
     uint32_t woken_first, woken_count;
-    uint8_t *cuts;            /* [world * world], made by the first partition */
+    uint8_t *cuts; /* [world * world], made by the first partition */
     struct sim_held *held;
     size_t held_count, held_room;
-    uint32_t job_listener;    /* rank that listens at the address of the job */
+    uint32_t job_listener; /* rank that listens at the address of the job */
     uint64_t posts;
     struct gf_sim_counts counts;
 };
@@ -191,26 +203,29 @@ void sim_event_push(struct gf_sim *sim, uint64_t at_ns, enum sim_event_kind kind
 void sim_wake(struct sim_rank *self);
 
 /* sim_net.c */
-uint64_t sim_random(struct gf_sim *sim);                     /* splitmix64 */
-uint64_t sim_random_to(struct gf_sim *sim, uint64_t last);   /* uniformly 0..last */
+uint64_t sim_random(struct gf_sim *sim);                   /* splitmix64 */
+uint64_t sim_random_to(struct gf_sim *sim, uint64_t last); /* uniformly 0..last */
 bool sim_chance(struct gf_sim *sim, double rate);
 bool sim_same_node(const struct gf_sim *sim, uint32_t a, uint32_t b);
 /* When a port takes what keeps it for so long. */
 uint64_t sim_port_take(uint64_t *free_ns, uint64_t now_ns, uint64_t span_ns);
 /* So long the ports between leaf switches are kept by the message; 0: it stays below its leaf. */
 uint64_t sim_climb_ns(const struct gf_sim *sim, const struct sim_message *message);
-/* True: a and b are cut off from each other, the event is kept and happens when they no longer are. */
+/* True: a and b are cut off from each other, the event is kept and happens when they no longer
+ * are. */
 bool sim_hold(struct gf_sim *sim, uint32_t a, uint32_t b, enum sim_event_kind kind, void *subject);
 void sim_resume(struct sim_rank *self);
 
 /* sim_message.c */
-void sim_message_send(struct sim_rank *self, struct sim_request *request, uint32_t to, uint32_t to_life,
-                      const struct gf_sim_fault *fault);
-void sim_message_release(struct sim_message *message); /* by one of its holders; freed by the last */
+void sim_message_send(struct sim_rank *self, struct sim_request *request, uint32_t to,
+                      uint32_t to_life, const struct gf_sim_fault *fault);
+/* by one of its holders; freed by the last */
+void sim_message_release(struct sim_message *message);
 void sim_message_happen(struct gf_sim *sim, enum sim_event_kind kind, struct sim_message *message);
 /* The receive takes an unexpected message, or waits in its bucket. */
 void sim_receive(struct sim_rank *self, struct sim_request *request);
-void sim_receive_withdraw(struct sim_rank *self, struct sim_request *request); /* no longer waits in its bucket */
+/* no longer waits in its bucket */
+void sim_receive_withdraw(struct sim_rank *self, struct sim_request *request);
 void sim_unexpected_clear(struct sim_rank *self);
 void sim_request_end(struct sim_rank *self, struct sim_request *request, gf_status status);
 
@@ -230,6 +245,7 @@ void sim_flag_happen(struct gf_sim *sim, struct sim_flag *flag);
 /* sim_rendezvous.c */
 extern const struct gf_rendezvous_driver sim_rendezvous_driver;
 void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame);
-void sim_wires_end(struct sim_rank *self, const char *text); /* all control connections of this rank */
+/* all control connections of this rank */
+void sim_wires_end(struct sim_rank *self, const char *text);
 
 #endif

@@ -66,7 +66,8 @@ static void event_happen(struct gf_sim *sim)
         sim_wake(self);
         break;
     case SIM_RESUME:
-        if (self->resume_ns == event.at_ns) sim_resume(self); /* else that stop was ended or prolonged by hand */
+        /* else that stop was ended or prolonged by hand */
+        if (self->resume_ns == event.at_ns) sim_resume(self);
         break;
     }
 }
@@ -76,13 +77,14 @@ uint64_t gf_sim_now_ns(const struct gf_sim *sim)
     return sim->now_ns;
 }
 
-/* Goes on through events that nobody notices (a first byte at a port), so that each call is worth a look at the woken
- * ranks; never stops between two events of one time. */
+/* Goes on through events that nobody notices (a first byte at a port), so that each call is worth a
+ * look at the woken ranks; never stops between two events of one time. */
 bool gf_sim_advance(struct gf_sim *sim)
 {
     if (sim->event_count == 0) return false;
     sim->is_stirred = false;
-    while ((sim->event_count > 0) && (!sim->is_stirred || (sim->events[0].at_ns == sim->now_ns))) event_happen(sim);
+    while ((sim->event_count > 0) && (!sim->is_stirred || (sim->events[0].at_ns == sim->now_ns)))
+        event_happen(sim);
     return true;
 }
 
@@ -96,7 +98,7 @@ void sim_wake(struct sim_rank *self)
 {
     struct gf_sim *sim = self->sim;
     if (!gf_sim_runs(sim, self->rank)) return; /* sim_resume() comes back */
-    if (self->free_ns > sim->now_ns) { /* when its work is done */
+    if (self->free_ns > sim->now_ns) {         /* when its work is done */
         if (!self->wakes_free) sim_event_push(sim, self->free_ns, SIM_WAKE, self);
         self->wakes_free = true;
         return;
@@ -110,7 +112,8 @@ void sim_wake(struct sim_rank *self)
 void gf_sim_wake_at(struct gf_sim *sim, uint32_t rank, uint64_t at_ns)
 {
     struct sim_rank *self = &sim->ranks[rank];
-    if (at_ns <= sim->now_ns) sim_wake(self);
+    if (at_ns <= sim->now_ns)
+        sim_wake(self);
     else if (at_ns != self->wake_ns) { /* a deadline is often asked for at each poll */
         self->wake_ns = at_ns;
         sim_event_push(sim, at_ns, SIM_WAKE, self);

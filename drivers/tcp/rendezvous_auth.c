@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What a hash is for is hashed first, so that none can be taken for another; the file itself has no key yet, and takes
- * its label as one. All labels are of one length. */
+/* What a hash is for is hashed first, so that none can be taken for another; the file itself has no
+ * key yet, and takes its label as one. All labels are of one length. */
 #define LABEL_BYTES 24u
 static const char label_file[LABEL_BYTES + 1] = "GradientFlow key 1      ";
 static const char label_macs[LABEL_BYTES + 1] = "GradientFlow MACs      ";
@@ -25,8 +25,11 @@ static const struct proof_kind {
     [GF_AUTH_LINK] = {"GradientFlow link       ", GF_AUTH_PROOF_BYTES},
 };
 
-_Static_assert((GF_AUTH_MAC_BYTES >= crypto_generichash_BYTES_MIN) && (GF_AUTH_PROOF_BYTES == 32), "sizes");
-_Static_assert((LABEL_BYTES >= crypto_generichash_KEYBYTES_MIN) && (crypto_generichash_BYTES_MAX >= 64), "sizes");
+_Static_assert((GF_AUTH_MAC_BYTES >= crypto_generichash_BYTES_MIN) && (GF_AUTH_PROOF_BYTES == 32),
+               "sizes");
+_Static_assert((LABEL_BYTES >= crypto_generichash_KEYBYTES_MIN) &&
+                   (crypto_generichash_BYTES_MAX >= 64),
+               "sizes");
 
 static const char *kind_name(mode_t mode)
 {
@@ -38,24 +41,31 @@ static const char *kind_name(mode_t mode)
 static gf_status file_check(const char *path, const struct stat *file, struct gf_fault *fault_out)
 {
     if (!S_ISREG(file->st_mode) || (file->st_uid != geteuid()) || ((file->st_mode & 07177) != 0))
-        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "rendezvous.key_file %.70s: expected a file "
-                            "of this user with mode 0600 or 0400, found %s with mode %04o of user %u", path,
-                            kind_name(file->st_mode), (unsigned)(file->st_mode & 07777), (unsigned)file->st_uid);
+        return gf_fault_set(
+            fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+            "rendezvous.key_file %.70s: expected a file "
+            "of this user with mode 0600 or 0400, found %s with mode %04o of user %u",
+            path, kind_name(file->st_mode), (unsigned)(file->st_mode & 07777),
+            (unsigned)file->st_uid);
     if ((file->st_size < GF_AUTH_FILE_BYTES_MIN) || (file->st_size > GF_AUTH_FILE_BYTES_MAX))
-        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "rendezvous.key_file %.70s: expected %u to "
-                            "%u bytes, found %lld", path, GF_AUTH_FILE_BYTES_MIN, GF_AUTH_FILE_BYTES_MAX,
+        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+                            "rendezvous.key_file %.70s: expected %u to "
+                            "%u bytes, found %lld",
+                            path, GF_AUTH_FILE_BYTES_MIN, GF_AUTH_FILE_BYTES_MAX,
                             (long long)file->st_size);
     return GF_OK;
 }
 
 /* In pieces: a file of the largest size would be too much for the stack. */
-static gf_status file_hash(struct gf_auth *auth_out, const char *path, int fd, off_t size, struct gf_fault *fault_out)
+static gf_status file_hash(struct gf_auth *auth_out, const char *path, int fd, off_t size,
+                           struct gf_fault *fault_out)
 {
     crypto_generichash_state hash;
     unsigned char piece[512];
     off_t have = 0;
     ssize_t got = 0;
-    (void)crypto_generichash_init(&hash, (const unsigned char *)label_file, LABEL_BYTES, sizeof auth_out->key);
+    (void)crypto_generichash_init(&hash, (const unsigned char *)label_file, LABEL_BYTES,
+                                  sizeof auth_out->key);
     while (have <= size) {
         got = read(fd, piece, sizeof piece);
         if ((got < 0) && (errno == EINTR)) continue;
@@ -65,7 +75,8 @@ static gf_status file_hash(struct gf_auth *auth_out, const char *path, int fd, o
     }
     int error = errno;
     gf_auth_forget(piece, sizeof piece);
-    if ((got == 0) && (have == size)) (void)crypto_generichash_final(&hash, auth_out->key, sizeof auth_out->key);
+    if ((got == 0) && (have == size))
+        (void)crypto_generichash_final(&hash, auth_out->key, sizeof auth_out->key);
     gf_auth_forget(&hash, sizeof hash);
     if ((got == 0) && (have == size)) return GF_OK;
     return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "read", (got < 0) ? error : 0,
@@ -82,8 +93,8 @@ gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fau
     if ((fd < 0) || (fstat(fd, &file) != 0)) {
         int error = errno;
         if (fd >= 0) (void)close(fd);
-        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "open", error, "rendezvous.key_file %.70s: %s",
-                            path, strerror(error));
+        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "open", error,
+                            "rendezvous.key_file %.70s: %s", path, strerror(error));
     }
     gf_status status = file_check(path, &file, fault_out);
     if ((status == GF_OK) && (sodium_init() < 0))
@@ -100,10 +111,14 @@ gf_status gf_auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_
 {
     *auth_out = (struct gf_auth){.on = true};
     if (sodium_init() >= 0) return GF_OK;
-    return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "sodium_init", 0, "libsodium could not be set up");
+    return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "sodium_init", 0,
+                        "libsodium could not be set up");
 }
 
-void gf_auth_nonce(unsigned char *nonce_out) { randombytes_buf(nonce_out, GF_AUTH_NONCE_BYTES); }
+void gf_auth_nonce(unsigned char *nonce_out)
+{
+    randombytes_buf(nonce_out, GF_AUTH_NONCE_BYTES);
+}
 
 /* BLAKE2b(key; label, said) */
 static void hash_said(const struct gf_auth *auth, const char *label, const void *said, size_t bytes,
@@ -119,7 +134,7 @@ static void hash_said(const struct gf_auth *auth, const char *label, const void 
 }
 
 void gf_auth_prove(const struct gf_auth *auth, gf_auth_proof proof, const void *said, size_t bytes,
-                  unsigned char *proof_out)
+                   unsigned char *proof_out)
 {
     hash_said(auth, proof_kinds[proof].label, said, bytes, proof_out, proof_kinds[proof].bytes);
 }
@@ -131,16 +146,16 @@ static bool secret_fits(unsigned char *expected, const unsigned char *found, siz
     return fits;
 }
 
-bool gf_auth_proof_fits(const struct gf_auth *auth, gf_auth_proof proof, const void *said, size_t bytes,
-                       const unsigned char *found)
+bool gf_auth_proof_fits(const struct gf_auth *auth, gf_auth_proof proof, const void *said,
+                        size_t bytes, const unsigned char *found)
 {
     unsigned char expected[GF_AUTH_PROOF_BYTES];
     gf_auth_prove(auth, proof, said, bytes, expected);
     return secret_fits(expected, found, proof_kinds[proof].bytes);
 }
 
-void gf_auth_macs(const struct gf_auth *auth, const void *said, size_t bytes, struct gf_auth_mac *to_rank_out,
-                      struct gf_auth_mac *to_coordinator_out)
+void gf_auth_macs(const struct gf_auth *auth, const void *said, size_t bytes,
+                  struct gf_auth_mac *to_rank_out, struct gf_auth_mac *to_coordinator_out)
 {
     unsigned char keys[64];
     hash_said(auth, label_macs, said, bytes, keys, sizeof keys);
@@ -157,8 +172,8 @@ static void count_put(unsigned char *out, uint64_t count)
 }
 
 /* BLAKE2b(key of the direction; number of the frame, frame) */
-void gf_auth_mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body, size_t body_bytes,
-                    unsigned char *mac_out)
+void gf_auth_mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body,
+                     size_t body_bytes, unsigned char *mac_out)
 {
     crypto_generichash_state hash;
     unsigned char count[8];
@@ -171,7 +186,8 @@ void gf_auth_mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_byte
     gf_auth_forget(&hash, sizeof hash);
 }
 
-bool gf_auth_mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes, const unsigned char *found)
+bool gf_auth_mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes,
+                      const unsigned char *found)
 {
     unsigned char expected[GF_AUTH_MAC_BYTES];
     gf_auth_mac_put(MAC, frame, bytes, NULL, 0, expected);
@@ -179,21 +195,24 @@ bool gf_auth_mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes, 
 }
 
 _Static_assert((crypto_aead_chacha20poly1305_ietf_KEYBYTES == GF_AUTH_PROOF_BYTES) &&
-               (crypto_aead_chacha20poly1305_ietf_ABYTES == GF_AUTH_TAG_BYTES), "sizes");
+                   (crypto_aead_chacha20poly1305_ietf_ABYTES == GF_AUTH_TAG_BYTES),
+               "sizes");
 
 void gf_auth_encrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes,
-                           unsigned char *data, size_t bytes)
+                     unsigned char *data, size_t bytes)
 {
     unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES] = {0};
     count_put(nonce, count);
-    (void)crypto_aead_chacha20poly1305_ietf_encrypt(data, NULL, data, bytes, head, head_bytes, NULL, nonce, key);
+    (void)crypto_aead_chacha20poly1305_ietf_encrypt(data, NULL, data, bytes, head, head_bytes, NULL,
+                                                    nonce, key);
 }
 
 bool gf_auth_decrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes,
-                           unsigned char *data, size_t bytes)
+                     unsigned char *data, size_t bytes)
 {
     unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES] = {0};
     count_put(nonce, count);
     bytes += GF_AUTH_TAG_BYTES;
-    return crypto_aead_chacha20poly1305_ietf_decrypt(data, NULL, NULL, data, bytes, head, head_bytes, nonce, key) == 0;
+    return crypto_aead_chacha20poly1305_ietf_decrypt(data, NULL, NULL, data, bytes, head,
+                                                     head_bytes, nonce, key) == 0;
 }

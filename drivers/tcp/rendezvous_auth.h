@@ -1,8 +1,9 @@
-/* Who holds the job's key: proofs when a connection begins, a MAC on each frame after that. Authenticated, not
- * encrypted: who listens on the wire reads everything and can change nothing unnoticed.
+/* Who holds the job's key: proofs when a connection begins, a MAC on each frame after that.
+ * Authenticated, not encrypted: who listens on the wire reads everything and can change nothing
+ * unnoticed.
  *
- * Every rank holds the same key, so a holder of the key may call itself any rank. The key should be random: a proof
- * lets whoever sees it try guesses at home. */
+ * Every rank holds the same key, so a holder of the key may call itself any rank. The key should be
+ * random: a proof lets whoever sees it try guesses at home. */
 #ifndef GF_RENDEZVOUS_AUTH_H
 #define GF_RENDEZVOUS_AUTH_H
 
@@ -29,37 +30,45 @@ struct gf_auth_mac {
     uint64_t count; /* frames so far: a frame that comes again or out of order does not fit */
 };
 
-static inline void gf_auth_forget(void *secret, size_t bytes) { explicit_bzero(secret, bytes); }
+static inline void gf_auth_forget(void *secret, size_t bytes)
+{
+    explicit_bzero(secret, bytes);
+}
 
 /* What a proof is for: none fits for another, so it cannot be sent back to whom it came from. */
 typedef enum gf_auth_proof {
     GF_AUTH_COORDINATOR, /* [GF_AUTH_PROOF_BYTES], as all but .. */
     GF_AUTH_RANK,
-    GF_AUTH_HELLO,       /* [GF_AUTH_HELLO_BYTES]: in the first frame of a connection, so that nothing is done for who
-                          * has no key. Who has heard it can repeat it, but not what follows it */
-    GF_AUTH_LINK         /* in front of a connection of the link */
+    /* [GF_AUTH_HELLO_BYTES]: in the first frame of a connection, so that nothing is done for who
+     * has no key. Who has heard it can repeat it, but not what follows it */
+    GF_AUTH_HELLO,
+    GF_AUTH_LINK /* in front of a connection of the link */
 } gf_auth_proof;
 
-/* Reads the key; GF_ERR_CONFIG names the file and what is wrong with it. Sets up libsodium, which reads getrandom(), or
- * /dev/urandom on a kernel without it, and neither allocates nor starts a thread; nor does any call below. */
+/* Reads the key; GF_ERR_CONFIG names the file and what is wrong with it. Sets up libsodium, which
+ * reads getrandom(), or /dev/urandom on a kernel without it, and neither allocates nor starts a
+ * thread; nor does any call below. */
 gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out);
 /* Where the job has no key_file: the only secret is what `said` begins with. */
 gf_status gf_auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_out);
 void gf_auth_nonce(unsigned char *nonce_out); /* [GF_AUTH_NONCE_BYTES] */
-/* said[bytes]: all that both sides have sent up to here, so that a proof fits one conversation only. */
+/* said[bytes]: all that both sides have sent up to here, so that a proof fits one conversation
+ * only. */
 void gf_auth_prove(const struct gf_auth *auth, gf_auth_proof proof, const void *said, size_t bytes,
                    unsigned char *proof_out);
-bool gf_auth_proof_fits(const struct gf_auth *auth, gf_auth_proof proof, const void *said, size_t bytes,
-                        const unsigned char *found);
+bool gf_auth_proof_fits(const struct gf_auth *auth, gf_auth_proof proof, const void *said,
+                        size_t bytes, const unsigned char *found);
 /* The keys of both directions, new for each conversation. */
-void gf_auth_macs(const struct gf_auth *auth, const void *said, size_t bytes, struct gf_auth_mac *to_rank_out,
-                  struct gf_auth_mac *to_coordinator_out);
-/* The MAC of the next frame, head[head_bytes] and body[body_bytes] in a row; both calls count it. */
-void gf_auth_mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body, size_t body_bytes,
-                     unsigned char *mac_out);
-bool gf_auth_mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes, const unsigned char *found);
-/* ChaCha20-Poly1305 in place: data[bytes] and the tag after it, which is over head[head_bytes] too. `count` may come
- * once under a key. False: it is not what was encrypted so. */
+void gf_auth_macs(const struct gf_auth *auth, const void *said, size_t bytes,
+                  struct gf_auth_mac *to_rank_out, struct gf_auth_mac *to_coordinator_out);
+/* The MAC of the next frame, head[head_bytes] and body[body_bytes] in a row; both calls count
+ * it. */
+void gf_auth_mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body,
+                     size_t body_bytes, unsigned char *mac_out);
+bool gf_auth_mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes,
+                      const unsigned char *found);
+/* ChaCha20-Poly1305 in place: data[bytes] and the tag after it, which is over head[head_bytes] too.
+ * `count` may come once under a key. False: it is not what was encrypted so. */
 void gf_auth_encrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes,
                      unsigned char *data, size_t bytes);
 bool gf_auth_decrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes,

@@ -1,5 +1,6 @@
-/* Frames of the control channel as they are on the wire (drivers/README.md has the picture). The first 28 bytes of a
- * header are the same in every version of the protocol, so that two versions can name each other. */
+/* Frames of the control channel as they are on the wire (drivers/README.md has the picture). The
+ * first 28 bytes of a header are the same in every version of the protocol, so that two versions
+ * can name each other. */
 #ifndef GF_RENDEZVOUS_FRAME_H
 #define GF_RENDEZVOUS_FRAME_H
 
@@ -19,7 +20,8 @@
 /* Between the two, where the job has a key; drivers/tcp/rendezvous_tcp_auth.c. */
 #define GF_FRAME_CHALLENGE (GF_FRAME_DRIVER | 3u)
 #define GF_FRAME_PROOF (GF_FRAME_DRIVER | 4u)
-/* The last of a connection that its sender closes on purpose: it lives on with another coordinator. */
+/* The last of a connection that its sender closes on purpose: it lives on with another
+ * coordinator. */
 #define GF_FRAME_LEFT (GF_FRAME_DRIVER | 5u)
 
 #define GF_FRAME_REASON_BYTES 160u
@@ -47,7 +49,8 @@ struct gf_frame_hello {
 #define GF_HELLO_REJOINS 2u /* it was of the job before */
 
 /* rendezvous_tcp_conn.c. */
-void gf_frame_header_put(struct gf_put *put, uint32_t kind, uint32_t payload_bytes, uint64_t job_id, uint32_t from);
+void gf_frame_header_put(struct gf_put *put, uint32_t kind, uint32_t payload_bytes, uint64_t job_id,
+                         uint32_t from);
 struct gf_frame_header gf_frame_header_get(const unsigned char *bytes);
 
 #endif

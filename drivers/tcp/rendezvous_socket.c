@@ -24,19 +24,25 @@ static socklen_t sockaddr_of(const struct gf_place *address, struct sockaddr_sto
     return sizeof *v6;
 }
 
-bool gf_socket_address_parse(const char *text, struct gf_place *address_out, struct gf_fault *fault_out)
+bool gf_socket_address_parse(const char *text, struct gf_place *address_out,
+                             struct gf_fault *fault_out)
 {
     if (gf_place_parse(text, true, address_out)) return true;
-    (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "rendezvous.address '%.60s': expected a numeric "
-                       "address with a port from 1 to 65535, as 10.0.0.1:7117 or [fd00::1]:7117", text);
+    (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+                       "rendezvous.address '%.60s': expected a numeric "
+                       "address with a port from 1 to 65535, as 10.0.0.1:7117 or [fd00::1]:7117",
+                       text);
     return false;
 }
 
-bool gf_socket_bind_parse(const char *text, struct gf_place *address_out, struct gf_fault *fault_out)
+bool gf_socket_bind_parse(const char *text, struct gf_place *address_out,
+                          struct gf_fault *fault_out)
 {
     if (gf_place_parse(text, false, address_out)) return true;
-    (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "rendezvous.bind '%.60s': expected a numeric IP "
-                       "address without a port", text);
+    (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+                       "rendezvous.bind '%.60s': expected a numeric IP "
+                       "address without a port",
+                       text);
     return false;
 }
 
@@ -44,13 +50,15 @@ void gf_socket_address_text(const struct gf_place *address, char *text_out, size
 {
     char ip[INET6_ADDRSTRLEN] = "";
     (void)inet_ntop(address->family, address->ip, ip, sizeof ip);
-    (void)snprintf(text_out, bytes, (address->family == AF_INET) ? "%s:%u" : "[%s]:%u", ip, ntohs(address->port));
+    (void)snprintf(text_out, bytes, (address->family == AF_INET) ? "%s:%u" : "[%s]:%u", ip,
+                   ntohs(address->port));
 }
 
 static void option_set(int fd, int level, int name, uint64_t value)
 {
     int option = (value > INT32_MAX) ? INT32_MAX : (int)value;
-    (void)setsockopt(fd, level, name, &option, sizeof option); /* a kernel without one of them is no failure */
+    /* a kernel without one of them is no failure */
+    (void)setsockopt(fd, level, name, &option, sizeof option);
 }
 
 void gf_socket_options_set(int fd, uint64_t keepalive_ns)
@@ -59,14 +67,16 @@ void gf_socket_options_set(int fd, uint64_t keepalive_ns)
     if (period_s == 0) period_s = 1;
     option_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     option_set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    /* One period of silence, then three probes half a period apart: the end is seen within 2.5 periods. The kernel
-     * counts in whole seconds, so one second cannot be halved and gets one probe. */
+    /* One period of silence, then three probes half a period apart: the end is seen within 2.5
+     * periods. The kernel counts in whole seconds, so one second cannot be halved and gets one
+     * probe. */
     option_set(fd, IPPROTO_TCP, TCP_KEEPIDLE, period_s);
     option_set(fd, IPPROTO_TCP, TCP_KEEPINTVL, (period_s > 1) ? period_s / 2 : 1);
     option_set(fd, IPPROTO_TCP, TCP_KEEPCNT, (period_s > 1) ? 3 : 1);
-    /* Keepalive does not run while sent bytes wait for their acknowledgement; this does. It begins with the first of
-     * them, which may be a sign of life a good second after the last one that arrived: with the shortest period there
-     * is less time for it, or three periods would not be enough. */
+    /* Keepalive does not run while sent bytes wait for their acknowledgement; this does. It begins
+     * with the first of them, which may be a sign of life a good second after the last one that
+     * arrived: with the shortest period there is less time for it, or three periods would not be
+     * enough. */
     option_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (period_s > 1) ? 2000 * period_s : 1500);
 }
 
@@ -87,11 +97,13 @@ int gf_socket_listen(const struct gf_place *address, const char *text, struct gf
     int error = errno;
     if (fd >= 0) (void)close(fd);
     (void)gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, call, error,
-                       "cannot listen at %s: %s failed: %s (errno %d)", text, call, strerror(error), error);
+                       "cannot listen at %s: %s failed: %s (errno %d)", text, call, strerror(error),
+                       error);
     return -1;
 }
 
-int gf_socket_connect(const struct gf_place *to, const struct gf_place *bind_to, uint64_t keepalive_ns)
+int gf_socket_connect(const struct gf_place *to, const struct gf_place *bind_to,
+                      uint64_t keepalive_ns)
 {
     struct sockaddr_storage own, other;
     socklen_t own_bytes = sockaddr_of(bind_to, &own), other_bytes = sockaddr_of(to, &other);
@@ -99,7 +111,9 @@ int gf_socket_connect(const struct gf_place *to, const struct gf_place *bind_to,
     if (fd < 0) return -1;
     gf_socket_options_set(fd, keepalive_ns);
     if ((bind_to->family == 0) || (bind(fd, (const struct sockaddr *)&own, own_bytes) == 0)) {
-        if ((connect(fd, (const struct sockaddr *)&other, other_bytes) == 0) || (errno == EINPROGRESS)) return fd;
+        if ((connect(fd, (const struct sockaddr *)&other, other_bytes) == 0) ||
+            (errno == EINPROGRESS))
+            return fd;
     }
     int error = errno;
     (void)close(fd);
@@ -132,9 +146,12 @@ gf_status gf_socket_read(int fd, unsigned char *in, uint32_t *have, uint32_t wan
 {
     while (*have < want) {
         ssize_t got = recv(fd, in + *have, want - *have, MSG_DONTWAIT);
-        if (got > 0) *have += (uint32_t)got;
-        else if (got == 0) errno = 0;
-        else if ((errno == EAGAIN) || (errno == EWOULDBLOCK)) return GF_AGAIN;
+        if (got > 0)
+            *have += (uint32_t)got;
+        else if (got == 0)
+            errno = 0;
+        else if ((errno == EAGAIN) || (errno == EWOULDBLOCK))
+            return GF_AGAIN;
         if ((got == 0) || ((got < 0) && (errno != EINTR))) return GF_ERR_PEER;
     }
     return GF_OK;

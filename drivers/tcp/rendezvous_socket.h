@@ -1,33 +1,41 @@
-/* Sockets of the control channel: addresses as text, options, listening and connecting. Nothing waits. */
+/* Sockets of the control channel: addresses as text, options, listening and connecting. Nothing
+ * waits. */
 #ifndef GF_RENDEZVOUS_SOCKET_H
 #define GF_RENDEZVOUS_SOCKET_H
 
 #include "drivers/address.h"
 #include "drivers/fault.h"
 
-/* rendezvous.address, "127.0.0.1:7117" or "[::1]:7117", into *address_out. False: GF_ERR_CONFIG is in *fault_out. */
-bool gf_socket_address_parse(const char *text, struct gf_place *address_out, struct gf_fault *fault_out);
+/* rendezvous.address, "127.0.0.1:7117" or "[::1]:7117", into *address_out. False: GF_ERR_CONFIG is
+ * in *fault_out. */
+bool gf_socket_address_parse(const char *text, struct gf_place *address_out,
+                             struct gf_fault *fault_out);
 /* A numeric IP without a port. */
-bool gf_socket_bind_parse(const char *text, struct gf_place *address_out, struct gf_fault *fault_out);
+bool gf_socket_bind_parse(const char *text, struct gf_place *address_out,
+                          struct gf_fault *fault_out);
 void gf_socket_address_text(const struct gf_place *address, char *text_out, size_t bytes);
 
 /* A non-blocking socket that listens, or -1 with GF_ERR_SYSTEM in *fault_out. */
 int gf_socket_listen(const struct gf_place *address, const char *text, struct gf_fault *fault_out);
-/* A non-blocking socket on its way to `to` (from `bind_to` unless that is none), or -1 with errno set. */
-int gf_socket_connect(const struct gf_place *to, const struct gf_place *bind_to, uint64_t keepalive_ns);
-/* Bytes in[*have..want-1], as far as they are here. GF_OK: all are; GF_ERR_PEER: it has ended, errno says how (0: its
- * other end closed it). */
+/* A non-blocking socket on its way to `to` (from `bind_to` unless that is none), or -1 with errno
+ * set. */
+int gf_socket_connect(const struct gf_place *to, const struct gf_place *bind_to,
+                      uint64_t keepalive_ns);
+/* Bytes in[*have..want-1], as far as they are here. GF_OK: all are; GF_ERR_PEER: it has ended,
+ * errno says how (0: its other end closed it). */
 gf_status gf_socket_read(int fd, unsigned char *in, uint32_t *have, uint32_t want);
 /* A connect() to a port of the ephemeral range where nobody listens can meet itself. */
 bool gf_socket_met_itself(int fd);
 /* Both leave -1 in *fd; reset closes with one packet: what was sent and has not arrived is lost. */
 void gf_socket_close(int *fd);
 void gf_socket_reset(int *fd);
-/* What every connection gets: no delay, and an end when the other host is silent for three keepalive periods. */
+/* What every connection gets: no delay, and an end when the other host is silent for three
+ * keepalive periods. */
 void gf_socket_options_set(int fd, uint64_t keepalive_ns);
-/* rendezvous_user.c: which user of this host is at the other end. GF_AGAIN: no descriptor or memory is left to ask
- * with, or that end has gone; GF_ERR_SYSTEM: it is not on this host (or in another network namespace), or this kernel
- * has no such query (sock_diag). Needs no rights; does not block. */
+/* rendezvous_user.c: which user of this host is at the other end. GF_AGAIN: no descriptor or memory
+ * is left to ask with, or that end has gone; GF_ERR_SYSTEM: it is not on this host (or in another
+ * network namespace), or this kernel has no such query (sock_diag). Needs no rights; does not
+ * block. */
 gf_status gf_socket_peer_user(int fd, uint32_t *user_out);
 
 #endif

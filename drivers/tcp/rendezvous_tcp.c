@@ -1,4 +1,5 @@
-/* The control channel over TCP: each rank is connected to the coordinator, rank 0 (later another); driven by poll(). */
+/* The control channel over TCP: each rank is connected to the coordinator, rank 0 (later another);
+ * driven by poll(). */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
 #include <errno.h>
@@ -8,7 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define TCP_ROUNDS_MAX 64 /* system events looked at in one poll that finds nothing for the caller */
+/* system events looked at in one poll that finds nothing for the caller */
+#define TCP_ROUNDS_MAX 64
 
 gf_status gf_tcp_epoll_set(struct tcp *tcp, int operation, int fd, uint32_t about, uint32_t events)
 {
@@ -21,7 +23,8 @@ gf_status gf_tcp_epoll_set(struct tcp *tcp, int operation, int fd, uint32_t abou
 
 static size_t tcp_state_bytes(const struct gf_rendezvous_setup *setup)
 {
-    size_t conn_count = (setup->world <= 1) ? 0 : setup->world; /* any rank may have to coordinate */
+    /* any rank may have to coordinate */
+    size_t conn_count = (setup->world <= 1) ? 0 : setup->world;
     return sizeof(struct tcp) + conn_count * sizeof(struct conn);
 }
 
@@ -29,8 +32,8 @@ static size_t tcp_state_bytes(const struct gf_rendezvous_setup *setup)
 
 static struct tcp *opened; /* a process opens and closes them one after another */
 
-/* A child that kept sockets would keep the job's address, too, and nobody would hear when its parent dies. The memory
- * may be shared with the parent, and stays as it is. */
+/* A child that kept sockets would keep the job's address, too, and nobody would hear when its
+ * parent dies. The memory may be shared with the parent, and stays as it is. */
 static void forked(void)
 {
     for (const struct tcp *tcp = opened; tcp != NULL; tcp = tcp->next) {
@@ -45,7 +48,8 @@ static void forked(void)
 static void opened_add(struct tcp *tcp)
 {
     static bool watches;
-    if (!watches) watches = pthread_atfork(NULL, NULL, forked) == 0; /* after the link's, which close() may be led to */
+    /* after the link's, which close() may be led to */
+    if (!watches) watches = pthread_atfork(NULL, NULL, forked) == 0;
     tcp->next = opened;
     __atomic_store_n(&opened, tcp, __ATOMIC_RELEASE);
 }
@@ -60,26 +64,33 @@ static void opened_remove(const struct tcp *tcp)
 /* ---- opening ---- */
 
 /* An error: *fault_out has why, or tcp->text. */
-static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup *setup, struct gf_fault *fault_out)
+static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup *setup,
+                               struct gf_fault *fault_out)
 {
     if (!gf_socket_address_parse(setup->address, &tcp->to, fault_out)) return GF_ERR_CONFIG;
     if ((setup->ports != NULL) && !gf_ports_parse(setup->ports, &tcp->port_first, &tcp->port_last))
-        return gf_tcp_because(tcp, GF_ERR_CONFIG, "rendezvous.ports '%.60s': expected first-last within 1-65535",
+        return gf_tcp_because(tcp, GF_ERR_CONFIG,
+                              "rendezvous.ports '%.60s': expected first-last within 1-65535",
                               setup->ports);
     if ((setup->bind != NULL) && (setup->bind[0] != 0)) {
         if (!gf_socket_bind_parse(setup->bind, &tcp->bind_to, fault_out)) return GF_ERR_CONFIG;
         if (tcp->bind_to.family != tcp->to.family)
-            return gf_tcp_because(tcp, GF_ERR_CONFIG, "rendezvous.bind '%.40s' and rendezvous.address '%.60s': "
-                                  "expected both to be IPv4 or both IPv6", setup->bind, setup->address);
+            return gf_tcp_because(tcp, GF_ERR_CONFIG,
+                                  "rendezvous.bind '%.40s' and rendezvous.address '%.60s': "
+                                  "expected both to be IPv4 or both IPv6",
+                                  setup->bind, setup->address);
     }
     if ((setup->key_file != NULL) && (setup->key_file[0] != 0))
         return gf_auth_open(&tcp->auth, setup->key_file, fault_out);
     const struct gf_place *open = (tcp->bind_to.family != 0) ? &tcp->bind_to : &tcp->to;
     tcp->same_user = !setup->insecure; /* and not beyond loopback */
-    if (setup->insecure || (gf_place_is_loopback(open) && gf_place_is_loopback(&tcp->to))) return GF_OK;
-    return gf_tcp_because(tcp, GF_ERR_CONFIG, "rendezvous.address '%.60s' can be reached from outside this machine: "
-                          "expected a loopback address, rendezvous.key_file, or rendezvous.insecure = true",
-                          setup->address);
+    if (setup->insecure || (gf_place_is_loopback(open) && gf_place_is_loopback(&tcp->to)))
+        return GF_OK;
+    return gf_tcp_because(
+        tcp, GF_ERR_CONFIG,
+        "rendezvous.address '%.60s' can be reached from outside this machine: "
+        "expected a loopback address, rendezvous.key_file, or rendezvous.insecure = true",
+        setup->address);
 }
 
 struct gf_place gf_tcp_job_address(const struct tcp *tcp)
@@ -93,11 +104,14 @@ static gf_status listener_open(struct tcp *tcp, struct gf_fault *fault_out)
 {
     struct gf_place at = gf_tcp_job_address(tcp);
     struct rlimit files;
-    uint32_t needed = tcp->setup.world + TCP_PENDING_MAX + 16; /* and a few for everything else in the process */
+    /* and a few for everything else in the process */
+    uint32_t needed = tcp->setup.world + TCP_PENDING_MAX + 16;
     if ((getrlimit(RLIMIT_NOFILE, &files) == 0) && (files.rlim_cur < needed))
-        return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "getrlimit", EMFILE,
-                            "rank 0 needs %u file descriptors for a world of %u, the limit is %llu: raise it "
-                            "(ulimit -n)", needed, tcp->setup.world, (unsigned long long)files.rlim_cur);
+        return gf_fault_set(
+            fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "getrlimit", EMFILE,
+            "rank 0 needs %u file descriptors for a world of %u, the limit is %llu: raise it "
+            "(ulimit -n)",
+            needed, tcp->setup.world, (unsigned long long)files.rlim_cur);
     tcp->listen_fd = gf_socket_listen(&at, tcp->address_text, fault_out);
     if (tcp->listen_fd < 0) return GF_ERR_SYSTEM;
     (void)snprintf(tcp->own_text, sizeof tcp->own_text, "%.63s", tcp->address_text);
@@ -136,19 +150,25 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     }
     (void)snprintf(tcp->address_text, sizeof tcp->address_text, "%s", setup->address);
     gf_status status = addresses_set(tcp, setup, fault_out);
-    if (status != GF_OK) return gf_fault_set(fault_out, status, GF_RANK_NONE, "", 0, "%s", tcp->text);
+    if (status != GF_OK)
+        return gf_fault_set(fault_out, status, GF_RANK_NONE, "", 0, "%s", tcp->text);
     tcp->conn_count = tcp->setup.world;
     for (uint32_t i = 0; i < tcp->conn_count; i++) gf_tcp_conn_init(&tcp->conns[i], TCP_CONN_NONE);
     tcp->job_address = tcp->to;
     opened_add(tcp);
-    if (setup->rejoin) gf_tcp_rejoin_begin(tcp, now_ns);
-    else if (!tcp_is_coordinator(tcp)) gf_tcp_connect_wait(tcp, now_ns);
+    if (setup->rejoin)
+        gf_tcp_rejoin_begin(tcp, now_ns);
+    else if (!tcp_is_coordinator(tcp))
+        gf_tcp_connect_wait(tcp, now_ns);
     tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (tcp->epoll_fd >= 0) tcp->strangers_fd = epoll_create1(EPOLL_CLOEXEC);
     if (tcp->strangers_fd < 0)
         status = gf_fault_set(&tcp->base.fault, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_create1", errno,
-                              "control channel: epoll_create1 failed: %s (errno %d)", strerror(errno), errno);
-    else status = gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->strangers_fd, TCP_ABOUT_STRANGERS, EPOLLIN);
+                              "control channel: epoll_create1 failed: %s (errno %d)",
+                              strerror(errno), errno);
+    else
+        status =
+            gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->strangers_fd, TCP_ABOUT_STRANGERS, EPOLLIN);
     if ((status == GF_OK) && tcp_is_coordinator(tcp)) status = listener_open(tcp, fault_out);
     if (status != GF_OK) {
         if (tcp->base.fault.code != GF_OK) *fault_out = tcp->base.fault;
@@ -161,12 +181,15 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
 
 /* ---- running ---- */
 
-static gf_status conn_ended(struct tcp *tcp, struct conn *conn, bool lives, struct gf_rendezvous_event *event_out)
+static gf_status conn_ended(struct tcp *tcp, struct conn *conn, bool lives,
+                            struct gf_rendezvous_event *event_out)
 {
     gf_tcp_conn_close(conn);
     conn->state = TCP_CONN_DOWN;
-    *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = tcp_rank_of(tcp, conn),
-                                              .text = tcp->text, .lives = lives};
+    *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED,
+                                              .rank = tcp_rank_of(tcp, conn),
+                                              .text = tcp->text,
+                                              .lives = lives};
     return GF_OK;
 }
 
@@ -183,33 +206,39 @@ static gf_status conn_event(struct tcp *tcp, struct conn *conn, uint64_t now_ns,
         if (!tcp_is_coordinator(tcp) && (header.kind == GF_FRAME_ANSWER) &&
             (header.payload_bytes == GF_FRAME_ANSWER_BYTES))
             gf_tcp_answer_take_back(tcp, now_ns);
-        if (header.kind >= GF_FRAME_DRIVER) return GF_AGAIN; /* one of a later protocol: not for us */
-        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_FRAME, .rank = tcp_rank_of(tcp, conn),
-                                                  .frame_kind = header.kind, .size_bytes = header.payload_bytes,
+        /* one of a later protocol: not for us */
+        if (header.kind >= GF_FRAME_DRIVER) return GF_AGAIN;
+        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_FRAME,
+                                                  .rank = tcp_rank_of(tcp, conn),
+                                                  .frame_kind = header.kind,
+                                                  .size_bytes = header.payload_bytes,
                                                   .payload = conn->in + GF_FRAME_HEADER_BYTES};
         return GF_OK;
     }
     return conn_ended(tcp, conn, conn->lives, event_out);
 }
 
-static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns, struct gf_rendezvous_event *event_out)
+static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns,
+                            struct gf_rendezvous_event *event_out)
 {
     if ((about == TCP_ABOUT_LISTEN) || (about == TCP_ABOUT_JOB))
-        return gf_tcp_accept(tcp, (about == TCP_ABOUT_JOB) ? tcp->job_fd : tcp->listen_fd, now_ns, event_out);
-    if ((about & TCP_ABOUT_PENDING) != 0) return gf_tcp_pending_read(tcp, about & ~TCP_ABOUT_PENDING, event_out);
+        return gf_tcp_accept(tcp, (about == TCP_ABOUT_JOB) ? tcp->job_fd : tcp->listen_fd, now_ns,
+                             event_out);
+    if ((about & TCP_ABOUT_PENDING) != 0)
+        return gf_tcp_pending_read(tcp, about & ~TCP_ABOUT_PENDING, event_out);
     struct conn *conn = &tcp->conns[about];
     switch (conn->state) {
-    case TCP_CONN_CONNECTING:
-        gf_tcp_connect_end(tcp, now_ns);
-        return GF_AGAIN;
+    case TCP_CONN_CONNECTING: gf_tcp_connect_end(tcp, now_ns); return GF_AGAIN;
     case TCP_CONN_HELLO: {
         if (conn->waits_to_send) gf_tcp_conn_flush(tcp, conn);
         gf_status status = gf_tcp_answer_read(tcp, now_ns);
-        if ((status < 0) && tcp->reformed) return conn_ended(tcp, conn, true, event_out); /* others may be the way */
+        /* others may be the way */
+        if ((status < 0) && tcp->reformed) return conn_ended(tcp, conn, true, event_out);
         if (status != GF_OK) return (status < 0) ? gf_tcp_failed(tcp, status) : status;
         gf_tcp_way(tcp)->state = TCP_CONN_UP; /* one that asked knows only now where that is */
         gf_tcp_listen(tcp, gf_tcp_way(tcp)->fd);
-        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = tcp->coordinator};
+        *event_out =
+            (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = tcp->coordinator};
         return GF_OK;
     }
     case TCP_CONN_UP: return conn_event(tcp, conn, now_ns, event_out);
@@ -220,7 +249,8 @@ static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns, st
     return GF_AGAIN;
 }
 
-static gf_status strangers_take(struct tcp *tcp, uint64_t now_ns, struct gf_rendezvous_event *event_out)
+static gf_status strangers_take(struct tcp *tcp, uint64_t now_ns,
+                                struct gf_rendezvous_event *event_out)
 {
     for (int i = 0; i < TCP_STRANGERS_A_POLL; i++) {
         struct epoll_event event;
@@ -231,7 +261,8 @@ static gf_status strangers_take(struct tcp *tcp, uint64_t now_ns, struct gf_rend
     return GF_AGAIN;
 }
 
-static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, struct gf_rendezvous_event *event_out)
+static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns,
+                          struct gf_rendezvous_event *event_out)
 {
     struct tcp *tcp = (struct tcp *)rendezvous;
     if (tcp->base.fault.code != GF_OK) return tcp->base.fault.code;
@@ -240,38 +271,46 @@ static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, str
     gf_tcp_pending_expire(tcp, now_ns);
     gf_status held = gf_tcp_held_poll(tcp, now_ns, event_out);
     if (held != GF_AGAIN) return held;
-    if (!tcp_is_coordinator(tcp) && (gf_tcp_way(tcp)->state == TCP_CONN_WAIT) && (now_ns >= tcp->retry_at_ns))
+    if (!tcp_is_coordinator(tcp) && (gf_tcp_way(tcp)->state == TCP_CONN_WAIT) &&
+        (now_ns >= tcp->retry_at_ns))
         gf_tcp_connect_begin(tcp, now_ns);
-    /* One event of the ranks a call to the kernel: its list of ready descriptors goes round, so nobody starves.
-     * Strangers are served when no rank has anything, once a poll. */
+    /* One event of the ranks a call to the kernel: its list of ready descriptors goes round, so
+     * nobody starves. Strangers are served when no rank has anything, once a poll. */
     for (int round = 0; round < TCP_ROUNDS_MAX; round++) {
         struct epoll_event events[2];
         int count = epoll_wait(tcp->epoll_fd, events, 2, 0);
         if (count <= 0) break;
-        uint32_t about = events[(count == 2) && (events[0].data.u32 == TCP_ABOUT_STRANGERS)].data.u32;
+        uint32_t about =
+            events[(count == 2) && (events[0].data.u32 == TCP_ABOUT_STRANGERS)].data.u32;
         if ((about == TCP_ABOUT_STRANGERS) && strangers_served) break;
         strangers_served = strangers_served || (about == TCP_ABOUT_STRANGERS);
-        gf_status status = (about == TCP_ABOUT_STRANGERS) ? strangers_take(tcp, now_ns, event_out)
-                                                          : event_take(tcp, about, now_ns, event_out);
+        gf_status status = (about == TCP_ABOUT_STRANGERS)
+                               ? strangers_take(tcp, now_ns, event_out)
+                               : event_take(tcp, about, now_ns, event_out);
         if (status != GF_AGAIN) return status;
         if (tcp->base.fault.code != GF_OK) return tcp->base.fault.code;
     }
     if (tcp->refused) {
         tcp->refused = false;
         bool lives = gf_tcp_way(tcp)->lives;
-        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = tcp->coordinator, .lives = lives,
-                                                  .text = lives ? "its host does not answer" : "connection refused"};
+        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED,
+                                                  .rank = tcp->coordinator,
+                                                  .lives = lives,
+                                                  .text = lives ? "its host does not answer"
+                                                                : "connection refused"};
         return GF_OK;
     }
-    if (tcp_is_coordinator(tcp) || tcp->reformed || (gf_tcp_way(tcp)->state >= TCP_CONN_UP)) return GF_AGAIN;
+    if (tcp_is_coordinator(tcp) || tcp->reformed || (gf_tcp_way(tcp)->state >= TCP_CONN_UP))
+        return GF_AGAIN;
     return gf_tcp_connect_deadline(tcp, now_ns);
 }
 
-static gf_status tcp_send(struct gf_rendezvous *rendezvous, uint32_t to, uint32_t frame_kind, const void *payload,
-                          uint32_t size_bytes)
+static gf_status tcp_send(struct gf_rendezvous *rendezvous, uint32_t to, uint32_t frame_kind,
+                          const void *payload, uint32_t size_bytes)
 {
     struct tcp *tcp = (struct tcp *)rendezvous;
-    GF_ASSERT((size_bytes <= GF_FRAME_PAYLOAD_MAX) && (frame_kind < GF_FRAME_DRIVER) && (to != tcp->setup.rank));
+    GF_ASSERT((size_bytes <= GF_FRAME_PAYLOAD_MAX) && (frame_kind < GF_FRAME_DRIVER) &&
+              (to != tcp->setup.rank));
     if ((tcp->conn_count == 0) || (to >= tcp->setup.world)) return GF_ERR_PEER;
     if (!tcp_is_coordinator(tcp) && (to != tcp->coordinator)) return GF_ERR_PEER;
     struct conn *conn = &tcp->conns[to];
@@ -279,7 +318,10 @@ static gf_status tcp_send(struct gf_rendezvous *rendezvous, uint32_t to, uint32_
     return gf_tcp_conn_frame_put(tcp, conn, frame_kind, payload, size_bytes) ? GF_OK : GF_AGAIN;
 }
 
-static int tcp_wake_fd(struct gf_rendezvous *rendezvous) { return ((struct tcp *)rendezvous)->epoll_fd; }
+static int tcp_wake_fd(struct gf_rendezvous *rendezvous)
+{
+    return ((struct tcp *)rendezvous)->epoll_fd;
+}
 
 static bool tcp_flushed(struct gf_rendezvous *rendezvous)
 {

@@ -7,7 +7,10 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-struct conn *gf_tcp_way(struct tcp *tcp) { return &tcp->conns[tcp->coordinator]; }
+struct conn *gf_tcp_way(struct tcp *tcp)
+{
+    return &tcp->conns[tcp->coordinator];
+}
 
 void gf_tcp_conn_init(struct conn *conn, conn_state state)
 {
@@ -19,16 +22,24 @@ void gf_tcp_conn_init(struct conn *conn, conn_state state)
 static void header_walk(struct gf_walk *walk, struct gf_frame_header *header)
 {
     static const struct gf_field fields[] = {
-        GF_FIELD(gf_frame_header, magic), GF_FIELD(gf_frame_header, protocol), GF_FIELD(gf_frame_header, header_bytes),
-        GF_FIELD(gf_frame_header, kind), GF_FIELD(gf_frame_header, payload_bytes), GF_FIELD(gf_frame_header, job_id),
-        GF_FIELD(gf_frame_header, from), GF_FIELD(gf_frame_header, unused)};
+        GF_FIELD(gf_frame_header, magic),         GF_FIELD(gf_frame_header, protocol),
+        GF_FIELD(gf_frame_header, header_bytes),  GF_FIELD(gf_frame_header, kind),
+        GF_FIELD(gf_frame_header, payload_bytes), GF_FIELD(gf_frame_header, job_id),
+        GF_FIELD(gf_frame_header, from),          GF_FIELD(gf_frame_header, unused)};
     gf_walk_fields(walk, header, fields, sizeof fields / sizeof fields[0]);
 }
 
-void gf_frame_header_put(struct gf_put *put, uint32_t kind, uint32_t payload_bytes, uint64_t job_id, uint32_t from)
+void gf_frame_header_put(struct gf_put *put, uint32_t kind, uint32_t payload_bytes, uint64_t job_id,
+                         uint32_t from)
 {
-    struct gf_frame_header header = {GF_FRAME_MAGIC, GF_FRAME_PROTOCOL, GF_FRAME_HEADER_BYTES, kind, payload_bytes,
-                                     job_id, from, 0};
+    struct gf_frame_header header = {GF_FRAME_MAGIC,
+                                     GF_FRAME_PROTOCOL,
+                                     GF_FRAME_HEADER_BYTES,
+                                     kind,
+                                     payload_bytes,
+                                     job_id,
+                                     from,
+                                     0};
     GF_ASSERT(payload_bytes <= GF_FRAME_PAYLOAD_MAX);
     header_walk(&(struct gf_walk){.put = put}, &header);
 }
@@ -61,7 +72,8 @@ static void out_copy(struct conn *conn, const void *data, uint32_t bytes)
     conn->out_bytes += bytes;
 }
 
-bool gf_tcp_conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, const void *payload, uint32_t bytes)
+bool gf_tcp_conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, const void *payload,
+                           uint32_t bytes)
 {
     unsigned char header[GF_FRAME_HEADER_BYTES], MAC[GF_AUTH_MAC_BYTES];
     struct gf_put put = {header, sizeof header};
@@ -70,7 +82,8 @@ bool gf_tcp_conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, co
     gf_frame_header_put(&put, kind, bytes, tcp->setup.job_id, tcp->setup.rank);
     out_copy(conn, header, sizeof header);
     out_copy(conn, payload, bytes);
-    if (conn->authenticated) gf_auth_mac_put(&conn->mac_out, header, sizeof header, payload, bytes, MAC);
+    if (conn->authenticated)
+        gf_auth_mac_put(&conn->mac_out, header, sizeof header, payload, bytes, MAC);
     out_copy(conn, MAC, mac_bytes);
     tcp->base.sent_bytes += GF_FRAME_HEADER_BYTES + bytes + mac_bytes;
     gf_tcp_conn_flush(tcp, conn);
@@ -95,14 +108,15 @@ void gf_tcp_conn_flush(struct tcp *tcp, struct conn *conn)
 {
     uint32_t sent = 0;
     while ((sent < conn->out_bytes) && (conn->broken == 0)) {
-        ssize_t part = send(conn->fd, conn->out + sent, conn->out_bytes - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t part =
+            send(conn->fd, conn->out + sent, conn->out_bytes - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (part > 0) {
             sent += (uint32_t)part;
         } else if ((errno == EAGAIN) || (errno == EWOULDBLOCK)) {
             break;
         } else if (errno != EINTR) {
-            /* The end is reported by the reading side, after the last frame that arrived: it may say why. The kernel
-             * tells an error once. */
+            /* The end is reported by the reading side, after the last frame that arrived: it may
+             * say why. The kernel tells an error once. */
             conn->broken = errno;
         }
     }
@@ -115,19 +129,23 @@ void gf_tcp_conn_flush(struct tcp *tcp, struct conn *conn)
                            EPOLLIN | (waits ? (uint32_t)EPOLLOUT : 0u));
 }
 
-static bool header_is_good(struct tcp *tcp, const struct conn *conn, const struct gf_frame_header *header)
+static bool header_is_good(struct tcp *tcp, const struct conn *conn,
+                           const struct gf_frame_header *header)
 {
     if ((header->magic == GF_FRAME_MAGIC) && (header->protocol == GF_FRAME_PROTOCOL) &&
-        (header->header_bytes == GF_FRAME_HEADER_BYTES) && (header->payload_bytes <= GF_FRAME_PAYLOAD_MAX) &&
-        (header->job_id == tcp->setup.job_id) && (header->from == tcp_rank_of(tcp, conn))) return true;
-    (void)gf_tcp_because(tcp, GF_ERR_PEER,
-                         "sent a malformed frame (magic %08x, protocol %u, header %u, payload %u bytes, rank %u)",
-                         header->magic, header->protocol, header->header_bytes, header->payload_bytes, header->from);
+        (header->header_bytes == GF_FRAME_HEADER_BYTES) &&
+        (header->payload_bytes <= GF_FRAME_PAYLOAD_MAX) && (header->job_id == tcp->setup.job_id) &&
+        (header->from == tcp_rank_of(tcp, conn)))
+        return true;
+    (void)gf_tcp_because(
+        tcp, GF_ERR_PEER,
+        "sent a malformed frame (magic %08x, protocol %u, header %u, payload %u bytes, rank %u)",
+        header->magic, header->protocol, header->header_bytes, header->payload_bytes, header->from);
     return false;
 }
 
-/* The header alone and then just its payload: what follows stays in the kernel, so that its file descriptor stays
- * readable for as long as there is something to do. */
+/* The header alone and then just its payload: what follows stays in the kernel, so that its file
+ * descriptor stays readable for as long as there is something to do. */
 gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_header *header_out)
 {
     struct gf_frame_header header;
@@ -145,9 +163,11 @@ gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_h
     if (status == GF_AGAIN) return GF_AGAIN;
     if (status < 0) {
         int error = ((errno == 0) && (conn->broken != EPIPE)) ? conn->broken : errno;
-        if ((error != 0) && (error != ECONNRESET) && (error != EPIPE)) conn->lives = true; /* silence is no proof */
+        /* silence is no proof */
+        if ((error != 0) && (error != ECONNRESET) && (error != EPIPE)) conn->lives = true;
         if (error != 0)
-            return gf_tcp_because(tcp, GF_ERR_PEER, "connection lost: %s (errno %d)", strerror(error), error);
+            return gf_tcp_because(tcp, GF_ERR_PEER, "connection lost: %s (errno %d)",
+                                  strerror(error), error);
         return gf_tcp_because(tcp, GF_ERR_PEER, "connection closed by peer%s",
                               (conn->in_bytes > 0) ? " in the middle of a frame" : "");
     }
@@ -155,8 +175,10 @@ gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_h
     if (conn->authenticated &&
         !gf_auth_mac_fits(&conn->mac_in, conn->in, frame_bytes, conn->in + frame_bytes)) {
         conn->lives = true;
-        return gf_tcp_because(tcp, GF_ERR_PEER, "sent a frame whose MAC does not fit: it was changed, repeated or put "
-                              "in on the way");
+        return gf_tcp_because(
+            tcp, GF_ERR_PEER,
+            "sent a frame whose MAC does not fit: it was changed, repeated or put "
+            "in on the way");
     }
     conn->in_bytes = 0; /* the bytes stay until the next read */
     *header_out = header;
@@ -167,9 +189,11 @@ void gf_tcp_conn_close(struct conn *conn)
 {
     char sink[512];
     if (conn->fd < 0) return;
-    /* Closing with unread bytes would make the kernel send a reset and drop what is still to be sent. */
+    /* Closing with unread bytes would make the kernel send a reset and drop what is still to be
+     * sent. */
     (void)shutdown(conn->fd, SHUT_WR);
-    for (int i = 0; (i < 64) && (recv(conn->fd, sink, sizeof sink, MSG_DONTWAIT) > 0); i++) {}
+    for (int i = 0; (i < 64) && (recv(conn->fd, sink, sizeof sink, MSG_DONTWAIT) > 0); i++) {
+    }
     gf_socket_close(&conn->fd);
     conn->out_bytes = 0;
     conn->waits_to_send = false;

@@ -1,8 +1,9 @@
-/* Another rank coordinates. Each rank listens at a port of its own from its first connection on, at the address that
- * this connection has; who rejoins there waits until this rank is the coordinator. That the port refuses is the
- * proof that its process has ended, so it stays open until close().
+/* Another rank coordinates. Each rank listens at a port of its own from its first connection on, at
+ * the address that this connection has; who rejoins there waits until this rank is the coordinator.
+ * That the port refuses is the proof that its process has ended, so it stays open until close().
  *
- * The coordinator also listens at the address of the job, once that is free: there a restarted rank finds it. */
+ * The coordinator also listens at the address of the job, once that is free: there a restarted rank
+ * finds it. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
 #include <errno.h>
@@ -11,23 +12,29 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* Each process begins at another place of the range: a port that a dead rank has left should refuse for a while. */
+/* Each process begins at another place of the range: a port that a dead rank has left should refuse
+ * for a while. */
 static int listen_within(const struct tcp *tcp, struct gf_place *at, struct gf_fault *fault_out)
 {
     uint32_t count = tcp->port_last - tcp->port_first + 1;
-    uint32_t place = (uint32_t)((uintptr_t)tcp >> 6); /* in containers a process begun anew has the number of the old one */
-    uint32_t begin = (((uint32_t)getpid() ^ place) * UINT32_C(2654435761) + tcp->setup.rank * UINT32_C(40503)) % count;
+    /* in containers a process begun anew has the number of the old one */
+    uint32_t place = (uint32_t)((uintptr_t)tcp >> 6);
+    uint32_t begin =
+        (((uint32_t)getpid() ^ place) * UINT32_C(2654435761) + tcp->setup.rank * UINT32_C(40503)) %
+        count;
     int fd = -1;
     char text[40];
-    (void)snprintf(text, sizeof text, "ports %u-%u (rendezvous.ports)", tcp->port_first, tcp->port_last);
+    (void)snprintf(text, sizeof text, "ports %u-%u (rendezvous.ports)", tcp->port_first,
+                   tcp->port_last);
     for (uint32_t i = 0; (i < count) && (fd < 0); i++) {
         at->port = htons((uint16_t)(tcp->port_first + (begin + i) % count));
         fd = gf_socket_listen(at, text, fault_out);
         if ((fd < 0) && (fault_out->foreign_code != EADDRINUSE)) break;
     }
     if (fd >= 0) return fd;
-    gf_log_line(&tcp->setup.log, GF_LOG_WARN, "rank %u: %s; it listens at a port of the system's choice",
-                tcp->setup.rank, fault_out->text);
+    gf_log_line(&tcp->setup.log, GF_LOG_WARN,
+                "rank %u: %s; it listens at a port of the system's choice", tcp->setup.rank,
+                fault_out->text);
     at->port = 0;
     return gf_socket_listen(at, "a free port of this host", fault_out);
 }
@@ -36,7 +43,8 @@ static void listen_set(struct tcp *tcp, bool listens)
 {
     if (tcp->listens == listens) return;
     tcp->listens = listens;
-    (void)gf_tcp_epoll_set(tcp, listens ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, tcp->listen_fd, TCP_ABOUT_LISTEN, EPOLLIN);
+    (void)gf_tcp_epoll_set(tcp, listens ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, tcp->listen_fd,
+                           TCP_ABOUT_LISTEN, EPOLLIN);
 }
 
 void gf_tcp_listen(struct tcp *tcp, int fd)
@@ -46,14 +54,15 @@ void gf_tcp_listen(struct tcp *tcp, int fd)
     if (tcp->listen_fd >= 0) return;
     if (!gf_place_of_fd(fd, false, &at)) return;
     at.port = 0;
-    tcp->listen_fd = (tcp->port_first == 0) ? gf_socket_listen(&at, "a free port of this host", &fault)
-                                            : listen_within(tcp, &at, &fault);
+    tcp->listen_fd = (tcp->port_first == 0)
+                         ? gf_socket_listen(&at, "a free port of this host", &fault)
+                         : listen_within(tcp, &at, &fault);
     if ((tcp->listen_fd >= 0) && gf_place_of_fd(tcp->listen_fd, false, &at)) {
         gf_socket_address_text(&at, tcp->own_text, sizeof tcp->own_text);
         listen_set(tcp, true);
     } else {
-        gf_log_line(&tcp->setup.log, GF_LOG_WARN, "rank %u could not coordinate if others died: %s", tcp->setup.rank,
-                    fault.text);
+        gf_log_line(&tcp->setup.log, GF_LOG_WARN, "rank %u could not coordinate if others died: %s",
+                    tcp->setup.rank, fault.text);
     }
 }
 
@@ -61,7 +70,8 @@ void gf_tcp_listen(struct tcp *tcp, int fd)
 static void conn_leave(struct tcp *tcp, struct conn *conn)
 {
     bool talks = (conn->state == TCP_CONN_UP) ||
-                 ((conn->state == TCP_CONN_HELLO) && (!tcp->auth.on || conn->authenticated)); /* else nobody believes us yet */
+                 ((conn->state == TCP_CONN_HELLO) &&
+                  (!tcp->auth.on || conn->authenticated)); /* else nobody believes us yet */
     if (conn->fd < 0) return;
     if (talks && !conn->broken) (void)gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_LEFT, NULL, 0);
     gf_tcp_conn_close(conn);
@@ -75,8 +85,9 @@ static void job_close(struct tcp *tcp)
     tcp->job_retry_ns = 0;
 }
 
-/* Where a new coordinator's host does not have the job's address, it listens at that port of its own: who is to come
- * back is told the host. Where rank 0 lives on without the others, stopped perhaps, the address is still its own. */
+/* Where a new coordinator's host does not have the job's address, it listens at that port of its
+ * own: who is to come back is told the host. Where rank 0 lives on without the others, stopped
+ * perhaps, the address is still its own. */
 static void job_listen(struct tcp *tcp, uint64_t now_ns)
 {
     struct gf_place at = gf_tcp_job_address(tcp), own;
@@ -96,7 +107,8 @@ static void job_listen(struct tcp *tcp, uint64_t now_ns)
         return;
     }
     gf_socket_address_text(&at, tcp->address_text, sizeof tcp->address_text);
-    gf_log_line(&tcp->setup.log, GF_LOG_INFO, "restarted ranks find this job at %s now", tcp->address_text);
+    gf_log_line(&tcp->setup.log, GF_LOG_INFO, "restarted ranks find this job at %s now",
+                tcp->address_text);
 }
 
 /* ---- hellos that came before this rank was the coordinator ---- */
@@ -104,8 +116,8 @@ static void job_listen(struct tcp *tcp, uint64_t now_ns)
 bool gf_tcp_hold(const struct tcp *tcp, const struct pending *pending)
 {
     const struct gf_frame_hello hello = gf_tcp_hello_get(pending->said);
-    return (hello.version == GF_VERSION) && (hello.world == tcp->setup.world) && (hello.rank < tcp->setup.world) &&
-           (hello.rank != tcp->setup.rank);
+    return (hello.version == GF_VERSION) && (hello.world == tcp->setup.world) &&
+           (hello.rank < tcp->setup.world) && (hello.rank != tcp->setup.rank);
 }
 
 gf_status gf_tcp_held_poll(struct tcp *tcp, uint64_t now_ns, struct gf_rendezvous_event *event_out)
@@ -119,8 +131,10 @@ gf_status gf_tcp_held_poll(struct tcp *tcp, uint64_t now_ns, struct gf_rendezvou
     }
     conn_state state = gf_tcp_way(tcp)->state;
     bool reaches = (state == TCP_CONN_CONNECTING) && (tcp->rejoins || tcp->reformed);
-    if (tcp_is_coordinator(tcp)) job_listen(tcp, now_ns);
-    else if ((reaches || (tcp->rejoins && (state == TCP_CONN_HELLO))) && (now_ns - tcp->began_ns >= TCP_REJOIN_NS))
+    if (tcp_is_coordinator(tcp))
+        job_listen(tcp, now_ns);
+    else if ((reaches || (tcp->rejoins && (state == TCP_CONN_HELLO))) &&
+             (now_ns - tcp->began_ns >= TCP_REJOIN_NS))
         gf_tcp_connect_again(tcp, now_ns, ETIMEDOUT); /* another may listen there, or coordinate */
     return GF_AGAIN;
 }
@@ -156,19 +170,24 @@ gf_status gf_tcp_reform(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator, 
 {
     struct gf_place to = tcp->to;
     GF_ASSERT((coordinator < tcp->setup.world) || (coordinator == GF_RANK_NONE));
-    if (tcp->rejoins && (coordinator == GF_RANK_NONE) && (tcp->conns[tcp->coordinator].state == TCP_CONN_WAIT) &&
-        (tcp->base.fault.code == GF_OK)) return GF_AGAIN;
+    if (tcp->rejoins && (coordinator == GF_RANK_NONE) &&
+        (tcp->conns[tcp->coordinator].state == TCP_CONN_WAIT) && (tcp->base.fault.code == GF_OK))
+        return GF_AGAIN;
     if ((coordinator == tcp->coordinator) &&
-        (tcp_is_coordinator(tcp) || (tcp->conns[coordinator].state == TCP_CONN_UP))) return GF_OK;
+        (tcp_is_coordinator(tcp) || (tcp->conns[coordinator].state == TCP_CONN_UP)))
+        return GF_OK;
     if ((coordinator == tcp->setup.rank) && (tcp->listen_fd < 0)) return GF_ERR_STATE;
     if ((coordinator != tcp->setup.rank) && (coordinator != GF_RANK_NONE) &&
-        !gf_place_parse(address, true, &to)) return GF_ERR_CONFIG;
+        !gf_place_parse(address, true, &to))
+        return GF_ERR_CONFIG;
     for (uint32_t i = 0; i < tcp->conn_count; i++) {
         conn_leave(tcp, &tcp->conns[i]);
         gf_tcp_conn_init(&tcp->conns[i], TCP_CONN_NONE);
     }
-    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) /* who was promised an answer; others may mean the new coordinator */
-        if (tcp->pending[i].challenged || (coordinator == GF_RANK_NONE)) gf_tcp_pending_drop(&tcp->pending[i]);
+    /* who was promised an answer; others may mean the new coordinator */
+    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++)
+        if (tcp->pending[i].challenged || (coordinator == GF_RANK_NONE))
+            gf_tcp_pending_drop(&tcp->pending[i]);
     tcp->refused = false;
     memset(&tcp->base.fault, 0, sizeof tcp->base.fault);
     job_close(tcp);

@@ -1,4 +1,5 @@
-/* The kernel knows the owner of each socket of this network namespace, and says so to whoever names both addresses. */
+/* The kernel knows the owner of each socket of this network namespace, and says so to whoever names
+ * both addresses. */
 #include "drivers/tcp/rendezvous_socket.h"
 
 #include "drivers/address.h"
@@ -11,16 +12,21 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* 0: *user_out is whose the socket from `source` to `to` is. Else an errno; ENOENT: there is no such socket, or the
- * kernel has no such query. */
+/* 0: *user_out is whose the socket from `source` to `to` is. Else an errno; ENOENT: there is no
+ * such socket, or the kernel has no such query. */
 static int owner_get(const struct gf_place *source, const struct gf_place *to, uint32_t *user_out)
 {
     struct {
         struct nlmsghdr head;
         struct inet_diag_req_v2 request;
-    } ask = {.head = {.nlmsg_len = sizeof ask, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST},
-             .request = {.sdiag_family = (unsigned char)source->family, .sdiag_protocol = IPPROTO_TCP,
-                         .idiag_states = ~0u, .id.idiag_sport = source->port, .id.idiag_dport = to->port,
+    } ask = {.head = {.nlmsg_len = sizeof ask,
+                      .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                      .nlmsg_flags = NLM_F_REQUEST},
+             .request = {.sdiag_family = (unsigned char)source->family,
+                         .sdiag_protocol = IPPROTO_TCP,
+                         .idiag_states = ~0u,
+                         .id.idiag_sport = source->port,
+                         .id.idiag_dport = to->port,
                          .id.idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}};
     struct {
         struct nlmsghdr head;
@@ -49,10 +55,13 @@ gf_status gf_socket_peer_user(int fd, uint32_t *user_out)
 {
     struct gf_place own, peer;
     uint32_t own_user;
-    if (!gf_place_of_fd(fd, true, &peer) || !gf_place_of_fd(fd, false, &own)) return GF_AGAIN; /* reset already */
+    /* reset already */
+    if (!gf_place_of_fd(fd, true, &peer) || !gf_place_of_fd(fd, false, &own)) return GF_AGAIN;
     int error = owner_get(&peer, &own, user_out);
     if (error == 0) return GF_OK;
-    if ((error == ENOENT) && (owner_get(&own, &peer, &own_user) == 0)) return GF_AGAIN; /* only its end has gone */
-    bool short_of = (error == EMFILE) || (error == ENFILE) || (error == ENOMEM) || (error == ENOBUFS);
+    /* only its end has gone */
+    if ((error == ENOENT) && (owner_get(&own, &peer, &own_user) == 0)) return GF_AGAIN;
+    bool short_of =
+        (error == EMFILE) || (error == ENFILE) || (error == ENOMEM) || (error == ENOBUFS);
     return short_of ? GF_AGAIN : GF_ERR_SYSTEM;
 }

@@ -1,11 +1,14 @@
-/* UCX's tcp connections, each from its first byte: the proofs of both ends, then UCX's bytes, encrypted or as they are.
+/* UCX's tcp connections, each from its first byte: the proofs of both ends, then UCX's bytes,
+ * encrypted or as they are.
  *
  *     state            caller                          listener
- *     CONNECTS         -> writable: hello              accept(): hello fits, answer sent -> AWAITS_CONFIRM
+ *     CONNECTS         -> writable: hello              accept(): hello fits, answer sent ->
+ *                      AWAITS_CONFIRM
  *     AWAITS_ANSWER    -> it fits: confirm, then       -> recv(): it fits -> OPEN
  *                      what UCX has sent -> OPEN
  *     OPEN             UCX's                           UCX's
- *     ENDED            by its other end, an error, or a proof or record that does not fit. UCX goes on with a silent
+ *     ENDED            by its other end, an error, or a proof or record that does not fit. UCX goes
+ *                      on with a silent
  *                      one; only where it has not heard a byte from a caller is it told.
  *
  * All but accept() is called on the thread that progresses the link. */
@@ -30,19 +33,21 @@ struct hello {
     uint32_t rank;
     struct answer by;
 };
-_Static_assert(sizeof(struct hello) == 12 + sizeof(struct answer), "no padding: it travels as it is");
+_Static_assert(sizeof(struct hello) == 12 + sizeof(struct answer),
+               "no padding: it travels as it is");
 
 /* What a hash is for: in front of all that it is over. */
 enum { PART_HELLO, PART_ANSWER, PART_CONFIRM, PART_KEY_OF_CALLER, PART_KEY_OF_LISTENER };
 
-/* A peer whose connection ends has most often ended itself, and the control channel says so better; or all are
- * leaving. */
+/* A peer whose connection ends has most often ended itself, and the control channel says so better;
+ * or all are leaving. */
 #define GONE_TELL_NS UINT64_C(1000000000)
 
 bool gf_conn_calls_are_ours(void)
 {
-    return (__real_listen != NULL) && (__real_accept != NULL) && (__real_connect != NULL) && (__real_send != NULL) &&
-           (__real_sendmsg != NULL) && (__real_recv != NULL) && (__real_close != NULL);
+    return (__real_listen != NULL) && (__real_accept != NULL) && (__real_connect != NULL) &&
+           (__real_send != NULL) && (__real_sendmsg != NULL) && (__real_recv != NULL) &&
+           (__real_close != NULL);
 }
 
 /* ---- coming and going ---- */
@@ -64,7 +69,10 @@ struct gf_conn *gf_conn_take(struct gf_proofs *proofs, int fd)
     for (uint32_t i = 0; i < proofs->conn_count; i++) {
         struct gf_conn *conn = &proofs->conns[i], **list = list_of(proofs, fd);
         if (conn->state != GF_CONN_FREE) continue;
-        *conn = (struct gf_conn){.next = *list, .of = proofs, .fd = fd, .state = GF_CONN_CONNECTS,
+        *conn = (struct gf_conn){.next = *list,
+                                 .of = proofs,
+                                 .fd = fd,
+                                 .state = GF_CONN_CONNECTS,
                                  .record = (proofs->records != NULL) ? &proofs->records[i] : NULL};
         return *list = conn;
     }
@@ -105,8 +113,10 @@ static void conn_end(struct gf_conn *conn, int error, const char *why)
     /* Silent to UCX, which may wait for it: then the link tells. */
     conn->told = !conn->calls && !conn->used && (why == NULL);
     if (!conn->told) conn->of->busy = true;
-    if (conn->calls || conn->used) conn->of->silent = true;
-    else conn->watched = NULL; /* UCX is to read that it has ended */
+    if (conn->calls || conn->used)
+        conn->of->silent = true;
+    else
+        conn->watched = NULL; /* UCX is to read that it has ended */
     (void)shutdown(conn->fd, SHUT_RDWR);
 }
 
@@ -121,7 +131,8 @@ static size_t said_put(const struct gf_conn *conn, int part, unsigned char *said
     gf_put_bytes(&put, conn->secret, sizeof conn->secret);
     gf_put_bytes(&put, &conn->listener, sizeof conn->listener);
     gf_put_bytes(&put, &conn->caller, sizeof conn->caller);
-    gf_put_bytes(&put, conn->nonces, (part == PART_HELLO) ? GF_AUTH_NONCE_BYTES : 2 * GF_AUTH_NONCE_BYTES);
+    gf_put_bytes(&put, conn->nonces,
+                 (part == PART_HELLO) ? GF_AUTH_NONCE_BYTES : 2 * GF_AUTH_NONCE_BYTES);
     return SAID_BYTES - put.left;
 }
 
@@ -170,15 +181,19 @@ bool gf_conn_greet(struct gf_proofs *proofs, int fd)
     struct gf_conn *conn, at = {.of = proofs, .fd = fd, .state = GF_CONN_AWAITS_CONFIRM};
     if (__real_recv(fd, &hello, sizeof hello, MSG_DONTWAIT) != (ssize_t)sizeof hello) return false;
     if (memcmp(hello.magic, MAGIC, sizeof hello.magic) != 0) return false;
-    if (!gf_place_of_fd(fd, false, &at.listener) || !gf_place_of_fd(fd, true, &at.caller)) return false;
+    if (!gf_place_of_fd(fd, false, &at.listener) || !gf_place_of_fd(fd, true, &at.caller))
+        return false;
     at.peer = hello.rank;
     memcpy(at.secret, proofs->own.secret, sizeof at.secret);
     memcpy(at.nonces, hello.by.nonce, sizeof hello.by.nonce);
-    if ((at.peer >= proofs->peer_count) || !proof_fits(&at, PART_HELLO, hello.by.proof)) return false;
+    if ((at.peer >= proofs->peer_count) || !proof_fits(&at, PART_HELLO, hello.by.proof))
+        return false;
     gf_auth_nonce(answer.nonce);
     memcpy(at.nonces + GF_AUTH_NONCE_BYTES, answer.nonce, sizeof answer.nonce);
     prove(&at, PART_ANSWER, answer.proof);
-    if (__real_send(fd, &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof answer) return false;
+    if (__real_send(fd, &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT) !=
+        (ssize_t)sizeof answer)
+        return false;
     gf_proofs_lock();
     conn = gf_conn_take(proofs, fd);
     if (conn != NULL) {
@@ -191,7 +206,8 @@ bool gf_conn_greet(struct gf_proofs *proofs, int fd)
     gf_auth_forget(&at, sizeof at);
     if (conn == NULL)
         gf_log_line(&proofs->log, GF_LOG_ERROR,
-                    "link: rank %u connects once more; allowed are %u connections, %u a peer: name fewer link.devices",
+                    "link: rank %u connects once more; allowed are %u connections, %u a peer: name "
+                    "fewer link.devices",
                     hello.rank, proofs->conn_count, GF_PROOF_CONNS_A_PEER);
     return conn != NULL;
 }
@@ -207,7 +223,8 @@ static void answered(struct gf_conn *conn)
     prove(conn, PART_CONFIRM, proof);
     conn->state = GF_CONN_OPEN;
     if ((__real_send(conn->fd, proof, sizeof proof, MSG_NOSIGNAL) != (ssize_t)sizeof proof) ||
-        ((held.iov_len > 0) && (open_send(conn, &held, 1) != (ssize_t)held.iov_len))) conn_end(conn, errno, NULL);
+        ((held.iov_len > 0) && (open_send(conn, &held, 1) != (ssize_t)held.iov_len)))
+        conn_end(conn, errno, NULL);
 }
 
 /* Reads what is awaited, and no byte more. */
@@ -215,17 +232,22 @@ static void awaited_read(struct gf_conn *conn)
 {
     bool answer = (conn->state == GF_CONN_AWAITS_ANSWER);
     uint32_t want = answer ? sizeof(struct answer) : GF_AUTH_PROOF_BYTES;
-    ssize_t got = __real_recv(conn->fd, conn->in + conn->in_bytes, want - conn->in_bytes, MSG_DONTWAIT);
+    ssize_t got =
+        __real_recv(conn->fd, conn->in + conn->in_bytes, want - conn->in_bytes, MSG_DONTWAIT);
     if ((got < 0) && ((errno == EAGAIN) || (errno == EINTR))) return;
     if (got <= 0) return conn_end(conn, (got < 0) ? errno : 0, NULL);
     conn->in_bytes += (uint32_t)got;
     if (conn->in_bytes < want) return;
     if (answer) memcpy(conn->nonces + GF_AUTH_NONCE_BYTES, conn->in, GF_AUTH_NONCE_BYTES);
-    if (!proof_fits(conn, answer ? PART_ANSWER : PART_CONFIRM, conn->in + want - GF_AUTH_PROOF_BYTES))
-        conn_end(conn, 0, answer ? "who listens there did not prove that it is of this job"
-                                 : "its second proof does not fit");
-    else if (answer) answered(conn);
-    else conn->state = GF_CONN_OPEN;
+    if (!proof_fits(conn, answer ? PART_ANSWER : PART_CONFIRM,
+                    conn->in + want - GF_AUTH_PROOF_BYTES))
+        conn_end(conn, 0,
+                 answer ? "who listens there did not prove that it is of this job"
+                        : "its second proof does not fit");
+    else if (answer)
+        answered(conn);
+    else
+        conn->state = GF_CONN_OPEN;
 }
 
 static void conn_progress(struct gf_conn *conn)
@@ -236,8 +258,10 @@ static void conn_progress(struct gf_conn *conn)
     if (conn->state == GF_CONN_CONNECTS) {
         if (poll(&ready, 1, 0) != 1) return;
         (void)getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
-        if (error != 0) conn_end(conn, error, NULL);
-        else hello_send(conn);
+        if (error != 0)
+            conn_end(conn, error, NULL);
+        else
+            hello_send(conn);
     }
     if (conn->state == GF_CONN_AWAITS_ANSWER) awaited_read(conn);
 }
@@ -254,9 +278,10 @@ gf_status gf_proofs_progress(struct gf_proofs *proofs, uint64_t now_ns, struct g
         busy = true;
         if ((conn->why == NULL) && (now_ns - conn->ended_ns < GONE_TELL_NS)) continue;
         conn->told = true;
-        return gf_fault_set(fault_out, GF_ERR_LINK, conn->peer, conn->calls ? "connect" : "accept", conn->error,
-                            "the connection %s rank %u ended: %s", conn->calls ? "to" : "from", conn->peer,
-                            (conn->why != NULL)   ? conn->why
+        return gf_fault_set(fault_out, GF_ERR_LINK, conn->peer, conn->calls ? "connect" : "accept",
+                            conn->error, "the connection %s rank %u ended: %s",
+                            conn->calls ? "to" : "from", conn->peer,
+                            (conn->why != NULL)  ? conn->why
                             : (conn->error != 0) ? strerror(conn->error)
                                                  : "closed there");
     }
@@ -284,14 +309,20 @@ int gf_conn_connect(int fd, const struct sockaddr *address, socklen_t bytes)
     conn->calls = true;
     conn->listener = listener;
     conn->of->busy = true;
-    if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) conn_end(conn, errno, NULL);
-    else if (__real_connect(fd, address, bytes) == 0) hello_send(conn);
-    else if ((errno != EINPROGRESS) && (errno != EINTR)) conn_end(conn, errno, NULL);
+    if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0)
+        conn_end(conn, errno, NULL);
+    else if (__real_connect(fd, address, bytes) == 0)
+        hello_send(conn);
+    else if ((errno != EINPROGRESS) && (errno != EINTR))
+        conn_end(conn, errno, NULL);
     return 0;
 }
 
 /* Errors after which it is still there. */
-static bool is_passing(int error) { return (error == EAGAIN) || (error == EINTR) || (error == ENOBUFS); }
+static bool is_passing(int error)
+{
+    return (error == EAGAIN) || (error == EINTR) || (error == ENOBUFS);
+}
 
 static ssize_t open_send(struct gf_conn *conn, const struct iovec *parts, size_t count)
 {
@@ -333,18 +364,22 @@ ssize_t gf_conn_send(int fd, const void *data, size_t bytes, int flags)
 ssize_t gf_conn_sendmsg(int fd, const struct msghdr *message, int flags)
 {
     struct gf_conn *conn = gf_conn_of(fd);
-    return (conn == NULL) ? __real_sendmsg(fd, message, flags) : conn_send(conn, message->msg_iov, message->msg_iovlen);
+    return (conn == NULL) ? __real_sendmsg(fd, message, flags)
+                          : conn_send(conn, message->msg_iov, message->msg_iovlen);
 }
 
-/* After a small send as much as was sent: ranks that swap messages send as many bytes as they get. Of two messages
- * that wait the second is read after this rank's next send, which acknowledges both (gf_conn_epoll_wait()). */
+/* After a small send as much as was sent: ranks that swap messages send as many bytes as they get.
+ * Of two messages that wait the second is read after this rank's next send, which acknowledges both
+ * (gf_conn_epoll_wait()). */
 ssize_t gf_conn_read(struct gf_conn *conn, void *data, size_t bytes, int flags)
 {
     bool plain = (conn->record == NULL);
     ssize_t got;
     if (plain && (conn->sent_bytes > 0) && (conn->sent_bytes < bytes)) bytes = conn->sent_bytes;
-    if (plain) got = __real_recv(conn->fd, data, bytes, flags);
-    else got = gf_record_recv(conn->record, conn->fd, data, bytes);
+    if (plain)
+        got = __real_recv(conn->fd, data, bytes, flags);
+    else
+        got = gf_record_recv(conn->record, conn->fd, data, bytes);
     if (got > 0) {
         conn->used = true;
         conn->sent_bytes = 0;
@@ -371,12 +406,15 @@ ssize_t gf_conn_recv(int fd, void *data, size_t bytes, int flags)
     struct gf_conn *conn = gf_conn_of(fd);
     ssize_t got = -1;
     if (conn == NULL) return __real_recv(fd, data, bytes, flags);
-    if (conn->state == GF_CONN_AWAITS_ANSWER || conn->state == GF_CONN_AWAITS_CONFIRM) awaited_read(conn);
+    if (conn->state == GF_CONN_AWAITS_ANSWER || conn->state == GF_CONN_AWAITS_CONFIRM)
+        awaited_read(conn);
     if (conn->state == GF_CONN_OPEN) {
-        got = (conn->of->ahead == conn) ? ahead_recv(conn->of, data, bytes) : gf_conn_read(conn, data, bytes, flags);
+        got = (conn->of->ahead == conn) ? ahead_recv(conn->of, data, bytes)
+                                        : gf_conn_read(conn, data, bytes, flags);
         if (conn->state == GF_CONN_OPEN) return got;
     }
-    if ((conn->state == GF_CONN_ENDED) && !conn->calls && !conn->used) return 0; /* of no use yet: UCX forgets it */
+    /* of no use yet: UCX forgets it */
+    if ((conn->state == GF_CONN_ENDED) && !conn->calls && !conn->used) return 0;
     errno = EAGAIN;
     return -1;
 }

@@ -1,5 +1,5 @@
-/* Where UCX listens, with which secret, and who is taken in there. Knows nothing of UCX but that it calls listen() and
- * accept(), the latter on a thread of its own. Connections: connection.c. */
+/* Where UCX listens, with which secret, and who is taken in there. Knows nothing of UCX but that it
+ * calls listen() and accept(), the latter on a thread of its own. Connections: connection.c. */
 #include "drivers/ucx/connection_record.h"
 
 #include <errno.h>
@@ -13,10 +13,11 @@
 #define REFUSED_A_CALL 16u
 #define DEFER_SECONDS 2 /* a connection that says nothing for so long is handed over, and refused */
 
-/* The links of this process whose workers live; a call names a descriptor and no link, so there is no other way. */
+/* The links of this process whose workers live; a call names a descriptor and no link, so there is
+ * no other way. */
 static struct gf_proofs *links;
 static bool links_locked;
-static bool links_orphaned; /* some were open when this process was forked */
+static bool links_orphaned;                     /* some were open when this process was forked */
 static _Thread_local struct gf_proofs *opening; /* whose worker this thread creates now */
 
 /* A child has no link of its parent's, and not the thread that had locked them. */
@@ -27,11 +28,15 @@ static void forked(void)
     links_locked = false;
 }
 
-bool gf_proofs_orphaned(void) { return links_orphaned; }
+bool gf_proofs_orphaned(void)
+{
+    return links_orphaned;
+}
 
 void gf_proofs_lock(void)
 {
-    while (__atomic_test_and_set(&links_locked, __ATOMIC_ACQUIRE)) (void)sched_yield(); /* held for microseconds */
+    /* held for microseconds */
+    while (__atomic_test_and_set(&links_locked, __ATOMIC_ACQUIRE)) (void)sched_yield();
 }
 
 void gf_proofs_unlock(void)
@@ -39,7 +44,10 @@ void gf_proofs_unlock(void)
     __atomic_clear(&links_locked, __ATOMIC_RELEASE);
 }
 
-static bool places_equal(const struct gf_place *a, const struct gf_place *b) { return memcmp(a, b, sizeof *a) == 0; }
+static bool places_equal(const struct gf_place *a, const struct gf_place *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
 
 /* ---- what a link does ---- */
 
@@ -47,10 +55,14 @@ size_t gf_proofs_bytes(const struct gf_link_setup *setup)
 {
     return setup->world * (sizeof(struct gf_proof_offer) + sizeof(struct gf_conn *)) + 2 * 64 +
            setup->world * GF_PROOF_CONNS_A_PEER *
-           (sizeof(struct gf_conn) + sizeof(struct gf_conn *) + (setup->encryption ? sizeof(struct gf_record) : 0));
+               (sizeof(struct gf_conn) + sizeof(struct gf_conn *) +
+                (setup->encryption ? sizeof(struct gf_record) : 0));
 }
 
-static void *aligned(void *at) { return (void *)(((uintptr_t)at + 63) & ~(uintptr_t)63); }
+static void *aligned(void *at)
+{
+    return (void *)(((uintptr_t)at + 63) & ~(uintptr_t)63);
+}
 
 gf_status gf_proofs_open(struct gf_proofs *proofs, const struct gf_link_setup *setup, void *memory,
                          struct gf_fault *fault_out)
@@ -129,7 +141,8 @@ void gf_proofs_ended(struct gf_proofs *proofs)
         *at = proofs->next;
         break;
     }
-    if (proofs->peer_count > 0) memset(proofs->peers, 0, proofs->peer_count * sizeof *proofs->peers);
+    if (proofs->peer_count > 0)
+        memset(proofs->peers, 0, proofs->peer_count * sizeof *proofs->peers);
     memset(&proofs->own, 0, sizeof proofs->own);
     gf_proofs_unlock();
 }
@@ -144,8 +157,9 @@ void gf_proofs_peer(struct gf_proofs *proofs, uint32_t peer, const struct gf_pro
 
 /* ---- listening ---- */
 
-/* All or nothing: a listener that cannot be guarded is none, and UCX says why. One that fails is dropped in begun(). A
- * program that was linked with some of the calls alone is one that guards nothing. */
+/* All or nothing: a listener that cannot be guarded is none, and UCX says why. One that fails is
+ * dropped in begun(). A program that was linked with some of the calls alone is one that guards
+ * nothing. */
 int gf_conn_listen(int fd, int backlog)
 {
     struct gf_proofs *proofs = opening;
@@ -154,7 +168,8 @@ int gf_conn_listen(int fd, int backlog)
     uint32_t i = 0;
     if ((proofs == NULL) || !gf_place_of_fd(fd, false, &place) || !gf_conn_calls_are_ours())
         return __real_listen(fd, backlog);
-    while ((i < proofs->own.listener_count) && (proofs->fds[i] != fd)) i++; /* closed by UCX and got again */
+    /* closed by UCX and got again */
+    while ((i < proofs->own.listener_count) && (proofs->fds[i] != fd)) i++;
     if (i == GF_PROOF_LISTENERS_MAX) {
         errno = ENOBUFS; /* link.devices names too many */
         return -1;
@@ -188,7 +203,8 @@ int gf_conn_accept(int fd, struct sockaddr *address, socklen_t *bytes)
     struct gf_proofs *proofs = listener_find(fd);
     const socklen_t room = (bytes != NULL) ? *bytes : 0;
     if (proofs == NULL) return __real_accept(fd, address, bytes);
-    for (uint32_t i = 0; (i < REFUSED_A_CALL) && !__atomic_load_n(&proofs->ended, __ATOMIC_ACQUIRE); i++) {
+    for (uint32_t i = 0; (i < REFUSED_A_CALL) && !__atomic_load_n(&proofs->ended, __ATOMIC_ACQUIRE);
+         i++) {
         if (bytes != NULL) *bytes = room;
         int taken = __real_accept(fd, address, bytes);
         if (taken < 0) {
@@ -196,16 +212,19 @@ int gf_conn_accept(int fd, struct sockaddr *address, socklen_t *bytes)
                 gf_log_line(&proofs->log, GF_LOG_ERROR, "link: accept: no file descriptor left");
             break;
         }
-        char byte; /* UCX may close one of two connections that cross before its hello: that is no stranger */
+        /* UCX may close one of two connections that cross before its hello: that is no stranger */
+        char byte;
         ssize_t said = __real_recv(taken, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
         if (gf_conn_greet(proofs, taken)) return taken;
         (void)__real_close(taken);
         if ((said != 0) && gf_log_due(++proofs->refused))
-            gf_log_line(&proofs->log, GF_LOG_WARN, "link: a connection to UCX's port did not prove that it is of this job, "
-                        "and was closed (%u so far)", proofs->refused);
+            gf_log_line(&proofs->log, GF_LOG_WARN,
+                        "link: a connection to UCX's port did not prove that it is of this job, "
+                        "and was closed (%u so far)",
+                        proofs->refused);
     }
-    /* Also for what accept() says of a connection that has gone, or of a lack of descriptors: UCX would close its
-     * listener. */
+    /* Also for what accept() says of a connection that has gone, or of a lack of descriptors: UCX
+     * would close its listener. */
     errno = EAGAIN;
     return -1;
 }
@@ -237,12 +256,15 @@ static struct gf_conn *unasked(int set)
     struct gf_conn *found = NULL;
     gf_proofs_lock();
     for (struct gf_proofs *link = links; link != NULL; link = link->next) {
-        struct gf_conn *conn = __atomic_load_n(&link->ahead, __ATOMIC_RELAXED); /* of another link: a thread's own */
+        /* of another link: a thread's own */
+        struct gf_conn *conn = __atomic_load_n(&link->ahead, __ATOMIC_RELAXED);
         uint32_t peer = __atomic_load_n(&link->awaits, __ATOMIC_RELAXED);
         if ((conn == NULL) && (peer != GF_RANK_NONE)) conn = link->from[peer];
         if ((conn == NULL) || (conn->set != set) || (conn->state != GF_CONN_OPEN)) continue;
-        if (link->unasked++ < GF_PROOF_UNASKED_MAX) found = conn;
-        else link->unasked = 0;
+        if (link->unasked++ < GF_PROOF_UNASKED_MAX)
+            found = conn;
+        else
+            link->unasked = 0;
     }
     gf_proofs_unlock();
     return found;
@@ -262,11 +284,12 @@ static bool read_ahead(struct gf_conn *conn)
     return true;
 }
 
-/* What is awaited is read without asking whether it is there, which takes less; and what comes from others before
- * its turn stays where it is: a second message that is read before this rank's next send makes the kernel acknowledge
- * both by a segment of its own, as dear as a send. UCX hears of bytes that have been read, and of nothing else. Where
- * the peer is writing a message into its memory UCX believes what it hears (1.13 crashed; 1.18 and 1.23 have the same
- * lines): when there is nothing to read after all it forgets where it was, and reads through NULL the next time. So of
+/* What is awaited is read without asking whether it is there, which takes less; and what comes from
+ * others before its turn stays where it is: a second message that is read before this rank's next
+ * send makes the kernel acknowledge both by a segment of its own, as dear as a send. UCX hears of
+ * bytes that have been read, and of nothing else. Where the peer is writing a message into its
+ * memory UCX believes what it hears (1.13 crashed; 1.18 and 1.23 have the same lines): when there
+ * is nothing to read after all it forgets where it was, and reads through NULL the next time. So of
  * a connection that has ended it hears what it may still send, and nothing to read. */
 int gf_conn_epoll_wait(int set, struct epoll_event *events, int count, int timeout)
 {
@@ -282,9 +305,11 @@ int gf_conn_epoll_wait(int set, struct epoll_event *events, int count, int timeo
     gf_proofs_lock();
     for (int i = 0; i < ready; i++) {
         struct epoll_event event = events[i];
-        for (struct gf_proofs *link = links; (link != NULL) && (event.data.ptr != NULL); link = link->next)
+        for (struct gf_proofs *link = links; (link != NULL) && (event.data.ptr != NULL);
+             link = link->next)
             for (uint32_t c = 0; link->silent && (c < link->conn_count); c++)
-                if ((link->conns[c].state == GF_CONN_ENDED) && (link->conns[c].watched == event.data.ptr))
+                if ((link->conns[c].state == GF_CONN_ENDED) &&
+                    (link->conns[c].watched == event.data.ptr))
                     event.events &= EPOLLOUT;
         if (event.events != 0) events[kept++] = event;
     }

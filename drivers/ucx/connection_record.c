@@ -32,7 +32,8 @@ static void out_make(struct gf_record *record, const struct iovec *parts, size_t
         from = 0;
     }
     memcpy(record->out, &bytes, GF_RECORD_HEAD_BYTES);
-    gf_auth_encrypt(record->send_key, record->send_count++, record->out, GF_RECORD_HEAD_BYTES, payload, bytes);
+    gf_auth_encrypt(record->send_key, record->send_count++, record->out, GF_RECORD_HEAD_BYTES,
+                    payload, bytes);
     record->out_plain = bytes;
     record->out_bytes = GF_RECORD_HEAD_BYTES + bytes + GF_AUTH_TAG_BYTES;
     record->out_sent = 0;
@@ -58,12 +59,13 @@ ssize_t gf_record_send(struct gf_record *record, int fd, const struct iovec *par
 
 /* ---- in ---- */
 
-/* A byte of each record stays with the kernel until all of it was handed out: who waits for the descriptor to be
- * readable must not be left waiting for bytes that lie here. */
+/* A byte of each record stays with the kernel until all of it was handed out: who waits for the
+ * descriptor to be readable must not be left waiting for bytes that lie here. */
 static ssize_t in_read(struct gf_record *record, int fd, uint32_t until)
 {
     while (record->in_bytes < until) {
-        ssize_t got = __real_recv(fd, record->in + record->in_bytes, until - record->in_bytes, MSG_DONTWAIT);
+        ssize_t got =
+            __real_recv(fd, record->in + record->in_bytes, until - record->in_bytes, MSG_DONTWAIT);
         if (got <= 0) return got;
         record->in_bytes += (uint32_t)got;
     }
@@ -85,7 +87,7 @@ static ssize_t in_open(struct gf_record *record, int fd)
     if ((got = in_read(record, fd, last)) <= 0) return got;
     if ((got = __real_recv(fd, record->in + last, 1, MSG_PEEK | MSG_DONTWAIT)) <= 0) return got;
     if (!gf_auth_decrypt(record->recv_key, record->recv_count++, record->in, GF_RECORD_HEAD_BYTES,
-                                 record->in + GF_RECORD_HEAD_BYTES, bytes)) {
+                         record->in + GF_RECORD_HEAD_BYTES, bytes)) {
         errno = EBADMSG;
         return -1;
     }
@@ -100,7 +102,8 @@ ssize_t gf_record_recv(struct gf_record *record, int fd, void *data, size_t byte
     unsigned char last;
     while (given < bytes) {
         ssize_t got = (record->plain_at < record->plain_end) ? 1 : in_open(record, fd);
-        if (got <= 0) return (given > 0) && ((got == 0) || (errno != EBADMSG)) ? (ssize_t)given : got;
+        if (got <= 0)
+            return (given > 0) && ((got == 0) || (errno != EBADMSG)) ? (ssize_t)given : got;
         size_t piece = record->plain_end - record->plain_at;
         if (piece > bytes - given) piece = bytes - given;
         memcpy((unsigned char *)data + given, record->in + record->plain_at, piece);

@@ -1,30 +1,35 @@
-/* Messages over UCX (libucp, tag-matched). Each request lives in the caller's memory: UCX writes its part into
- * gf_req.front and calls back, on the caller's thread from inside a post or progress(), when it has ended. All that is
- * under way is on one list, because some requests can only be ended by destroying the worker (link_ucx_open.c): sends
- * cannot be cancelled at all, nor receives that a large message has met.
+/* Messages over UCX (libucp, tag-matched). Each request lives in the caller's memory: UCX writes
+ * its part into gf_req.front and calls back, on the caller's thread from inside a post or
+ * progress(), when it has ended. All that is under way is on one list, because some requests can
+ * only be ended by destroying the worker (link_ucx_open.c): sends cannot be cancelled at all, nor
+ * receives that a large message has met.
  *
- * There is no error handling by UCX (err_mode PEER): shared memory refuses it, and with it UCX moves small messages
- * from shared memory to tcp. That a peer is gone is the control channel's news, that a fabric gave it up way_lost()'s.
+ * There is no error handling by UCX (err_mode PEER): shared memory refuses it, and with it UCX
+ * moves small messages from shared memory to tcp. That a peer is gone is the control channel's
+ * news, that a fabric gave it up way_lost()'s.
  *
- * UCX's pools grow with the largest window ever seen: in the first steps. To have that after one, with each peer as many
- * messages as will ever be under way, of each size class (8 B, 4 KiB, a slice, the largest), once with the receives
- * posted first and once unexpected; after that UCX allocates nothing while the window stays as it was
- * (test_link_ucx_memory.c).
+ * UCX's pools grow with the largest window ever seen: in the first steps. To have that after one,
+ * with each peer as many messages as will ever be under way, of each size class (8 B, 4 KiB, a
+ * slice, the largest), once with the receives posted first and once unexpected; after that UCX
+ * allocates nothing while the window stays as it was (test_link_ucx_memory.c).
  *
- * UCX sets up its connections lazily, too, which the first large message to a peer begins. Until that is done UCX 1.13
- * would abort the process if a peer died or the link ended: connection.c and ucx_calls.c keep that from it. */
+ * UCX sets up its connections lazily, too, which the first large message to a peer begins. Until
+ * that is done UCX 1.13 would abort the process if a peer died or the link ended: connection.c and
+ * ucx_calls.c keep that from it. */
 #include "drivers/ucx/link_ucx.h"
 
-_Static_assert(sizeof(struct gf_req) == GF_UCX_FRONT_BYTES + 64, "our part of a request is one cache line");
+_Static_assert(sizeof(struct gf_req) == GF_UCX_FRONT_BYTES + 64,
+               "our part of a request is one cache line");
 
-/* While no message under way is larger, what is awaited longest is read without asking whether it is there
- * (connection_proof.c). At 4 KiB that was no faster, and a large message is moved best when the kernel says so. */
+/* While no message under way is larger, what is awaited longest is read without asking whether it
+ * is there (connection_proof.c). At 4 KiB that was no faster, and a large message is moved best
+ * when the kernel says so. */
 #define UNASKED_BYTES_MAX 512u
 
 /* ---- how a request begins and ends ---- */
 
-static void req_begin(struct gf_ucx *ucx, struct gf_req *req, uint32_t peer, uint64_t tag, size_t size_bytes,
-                      bool is_send)
+static void req_begin(struct gf_ucx *ucx, struct gf_req *req, uint32_t peer, uint64_t tag,
+                      size_t size_bytes, bool is_send)
 {
     req->ucx = ucx;
     req->size_bytes = size_bytes;
@@ -34,8 +39,10 @@ static void req_begin(struct gf_ucx *ucx, struct gf_req *req, uint32_t peer, uin
     req->answer = GF_AGAIN;
     req->previous = NULL;
     req->next = ucx->under_way;
-    if (req->next != NULL) req->next->previous = req;
-    else ucx->oldest = req;
+    if (req->next != NULL)
+        req->next->previous = req;
+    else
+        ucx->oldest = req;
     ucx->under_way = req;
     ucx->requests_under_way++;
     ucx->large_under_way += (size_bytes > UNASKED_BYTES_MAX);
@@ -46,10 +53,14 @@ void gf_ucx_req_end(struct gf_req *req, gf_status answer)
     struct gf_ucx *ucx = req->ucx;
     GF_ASSERT((req->answer == GF_AGAIN) && (answer != GF_AGAIN));
     GF_ASSERT(ucx->requests_under_way > 0);
-    if (req->next != NULL) req->next->previous = req->previous;
-    else ucx->oldest = req->previous;
-    if (req->previous != NULL) req->previous->next = req->next;
-    else ucx->under_way = req->next;
+    if (req->next != NULL)
+        req->next->previous = req->previous;
+    else
+        ucx->oldest = req->previous;
+    if (req->previous != NULL)
+        req->previous->next = req->next;
+    else
+        ucx->under_way = req->next;
     ucx->requests_under_way--;
     ucx->large_under_way -= (req->size_bytes > UNASKED_BYTES_MAX);
     req->answer = answer;
@@ -64,12 +75,14 @@ static void req_end(struct gf_req *req, ucs_status_t status, size_t arrived_byte
     } else if (!req->is_send && ((status == UCS_ERR_MESSAGE_TRUNCATED) ||
                                  ((status == UCS_OK) && (arrived_bytes != req->size_bytes)))) {
         answer = gf_ucx_fault(ucx, GF_ERR_MISMATCH, req->peer, "ucp_tag_recv_nbx", UCS_OK,
-                              "rank %u sent %zu bytes where rank %u expects %zu (tag %#llx)", req->peer, arrived_bytes,
-                              ucx->setup.rank, req->size_bytes, (unsigned long long)req->tag);
+                              "rank %u sent %zu bytes where rank %u expects %zu (tag %#llx)",
+                              req->peer, arrived_bytes, ucx->setup.rank, req->size_bytes,
+                              (unsigned long long)req->tag);
     } else if (status != UCS_OK) {
-        answer = gf_ucx_fault(ucx, GF_ERR_LINK, req->peer, req->is_send ? "ucp_tag_send_nbx" : "ucp_tag_recv_nbx",
-                              status, "%s rank %u of %zu bytes failed", req->is_send ? "send to" : "receive from",
-                              req->peer, req->size_bytes);
+        answer = gf_ucx_fault(
+            ucx, GF_ERR_LINK, req->peer, req->is_send ? "ucp_tag_send_nbx" : "ucp_tag_recv_nbx",
+            status, "%s rank %u of %zu bytes failed", req->is_send ? "send to" : "receive from",
+            req->peer, req->size_bytes);
     }
     gf_ucx_req_end(req, answer);
 }
@@ -80,7 +93,8 @@ static void send_ended(void *handle, ucs_status_t status, void *user_data)
     req_end(user_data, status, 0);
 }
 
-static void recv_ended(void *handle, ucs_status_t status, const ucp_tag_recv_info_t *info, void *user_data)
+static void recv_ended(void *handle, ucs_status_t status, const ucp_tag_recv_info_t *info,
+                       void *user_data)
 {
     (void)handle;
     req_end(user_data, status, info->length);
@@ -89,21 +103,28 @@ static void recv_ended(void *handle, ucs_status_t status, const ucp_tag_recv_inf
 /* ---- posting ---- */
 
 /* The sender's rank lies above the 51 bits of the caller's tag. */
-static ucp_tag_t wire_tag(uint32_t sender, uint64_t tag) { return ((uint64_t)sender << GF_TAG_BITS) | tag; }
-_Static_assert(((uint64_t)GF_WORLD_MAX - 1) <= (UINT64_MAX >> GF_TAG_BITS), "the sender fits above the tag");
+static ucp_tag_t wire_tag(uint32_t sender, uint64_t tag)
+{
+    return ((uint64_t)sender << GF_TAG_BITS) | tag;
+}
+_Static_assert(((uint64_t)GF_WORLD_MAX - 1) <= (UINT64_MAX >> GF_TAG_BITS),
+               "the sender fits above the tag");
 
-static gf_status post_check(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, size_t size_bytes, const char *call)
+static gf_status post_check(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, size_t size_bytes,
+                            const char *call)
 {
     if ((peer >= ucx->setup.world) || (peer == ucx->setup.rank))
         return gf_ucx_fault(ucx, GF_ERR_PARAM, GF_RANK_NONE, call, UCS_OK,
-                            "rank %u is no peer of rank %u in a world of %u", peer, ucx->setup.rank, ucx->setup.world);
+                            "rank %u is no peer of rank %u in a world of %u", peer, ucx->setup.rank,
+                            ucx->setup.world);
     if ((size_bytes > ucx->setup.message_bytes_max) || (tag >> GF_TAG_BITS != 0))
         return gf_ucx_fault(ucx, GF_ERR_PARAM, peer, call, UCS_OK,
-                            "%zu bytes under tag %#llx: at most %zu bytes and %u bits of tag", size_bytes,
-                            (unsigned long long)tag, ucx->setup.message_bytes_max, (unsigned)GF_TAG_BITS);
+                            "%zu bytes under tag %#llx: at most %zu bytes and %u bits of tag",
+                            size_bytes, (unsigned long long)tag, ucx->setup.message_bytes_max,
+                            (unsigned)GF_TAG_BITS);
     if (ucx->peers[peer].endpoint == NULL)
-        return gf_ucx_fault(ucx, GF_ERR_STATE, peer, call, UCS_OK, "rank %u is not connected in epoch %u", peer,
-                            ucx->setup.epoch);
+        return gf_ucx_fault(ucx, GF_ERR_STATE, peer, call, UCS_OK,
+                            "rank %u is not connected in epoch %u", peer, ucx->setup.epoch);
     return (ucx->requests_under_way < ucx->setup.requests_max) ? GF_OK : GF_AGAIN;
 }
 
@@ -111,11 +132,12 @@ static gf_status post_check(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, siz
 static ucp_request_param_t post_param(const struct gf_ucx *ucx, gf_mem data, struct gf_req *req)
 {
     return (ucp_request_param_t){
-        .op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+        .op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_CALLBACK |
+                        UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
         .request = (unsigned char *)req + GF_UCX_FRONT_BYTES,
         .user_data = req,
-        .memory_type = (ucx->setup.gpu == NULL) ? UCS_MEMORY_TYPE_HOST : gf_ucx_memory_type(ucx, data),
+        .memory_type =
+            (ucx->setup.gpu == NULL) ? UCS_MEMORY_TYPE_HOST : gf_ucx_memory_type(ucx, data),
     };
 }
 
@@ -123,14 +145,15 @@ static ucp_request_param_t post_param(const struct gf_ucx *ucx, gf_mem data, str
 static gf_status post_refused(struct gf_req *req, ucs_status_t status, const char *call)
 {
     struct gf_ucx *ucx = req->ucx;
-    gf_status answer = gf_ucx_fault(ucx, GF_ERR_LINK, req->peer, call, status, "cannot post %zu bytes for rank %u",
-                                    req->size_bytes, req->peer);
+    gf_status answer =
+        gf_ucx_fault(ucx, GF_ERR_LINK, req->peer, call, status, "cannot post %zu bytes for rank %u",
+                     req->size_bytes, req->peer);
     gf_ucx_req_end(req, answer);
     return answer;
 }
 
-static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data, size_t size_bytes,
-                           struct gf_req *req)
+static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data,
+                           size_t size_bytes, struct gf_req *req)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
     ucp_request_param_t param = post_param(ucx, data, req);
@@ -139,20 +162,22 @@ static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_m
     if (status == GF_OK) status = gf_ucx_enter(ucx);
     if (status != GF_OK) return status;
     param.cb.send = send_ended;
-    if (ucx->peers[to].mapped == NULL) param.op_attr_mask |= UCP_OP_ATTR_FLAG_FAST_CMPL; /* link_ucx_open.c says why */
+    /* link_ucx_open.c says why */
+    if (ucx->peers[to].mapped == NULL) param.op_attr_mask |= UCP_OP_ATTR_FLAG_FAST_CMPL;
     req_begin(ucx, req, to, tag, size_bytes, true);
     result = ucp_tag_send_nbx(ucx->peers[to].endpoint, (const void *)(uintptr_t)data, size_bytes,
                               wire_tag(ucx->setup.rank, tag), &param);
     gf_ucx_leave(ucx);
-    if (UCS_PTR_IS_ERR(result)) return post_refused(req, UCS_PTR_STATUS(result), "ucp_tag_send_nbx");
+    if (UCS_PTR_IS_ERR(result))
+        return post_refused(req, UCS_PTR_STATUS(result), "ucp_tag_send_nbx");
     if (result == NULL) gf_ucx_req_end(req, GF_OK); /* done at once: no callback */
     link->sent_bytes += size_bytes;
     link->sent_messages++;
     return GF_OK;
 }
 
-static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf_mem data, size_t size_bytes,
-                           struct gf_req *req)
+static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf_mem data,
+                           size_t size_bytes, struct gf_req *req)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
     ucp_request_param_t param = post_param(ucx, data, req);
@@ -160,14 +185,16 @@ static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf
     gf_status status = post_check(ucx, from, tag, size_bytes, "recv_post");
     if (status == GF_OK) status = gf_ucx_enter(ucx);
     if (status != GF_OK) return status;
-    /* Never at once without the callback: it alone learns how long a message was that did not fit. */
+    /* Never at once without the callback: it alone learns how long a message was that did not
+     * fit. */
     param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     param.cb.recv = recv_ended;
     req_begin(ucx, req, from, tag, size_bytes, false);
-    result = ucp_tag_recv_nbx(ucx->worker, (void *)(uintptr_t)data, size_bytes, wire_tag(from, tag), UINT64_MAX,
-                              &param);
+    result = ucp_tag_recv_nbx(ucx->worker, (void *)(uintptr_t)data, size_bytes, wire_tag(from, tag),
+                              UINT64_MAX, &param);
     gf_ucx_leave(ucx);
-    if (UCS_PTR_IS_ERR(result)) return post_refused(req, UCS_PTR_STATUS(result), "ucp_tag_recv_nbx");
+    if (UCS_PTR_IS_ERR(result))
+        return post_refused(req, UCS_PTR_STATUS(result), "ucp_tag_recv_nbx");
     GF_ASSERT(result != NULL);
     return GF_OK;
 }
@@ -192,7 +219,8 @@ static void cancel(struct gf_link *link, struct gf_req *req)
 static uint32_t awaited(const struct gf_ucx *ucx)
 {
     const struct gf_req *oldest = ucx->oldest;
-    if ((oldest == NULL) || oldest->is_send || (ucx->large_under_way > 0) || (ucx->setup.gpu != NULL))
+    if ((oldest == NULL) || oldest->is_send || (ucx->large_under_way > 0) ||
+        (ucx->setup.gpu != NULL))
         return GF_RANK_NONE;
     return oldest->peer;
 }
@@ -207,7 +235,8 @@ static gf_status progress(struct gf_link *link)
     ucx->proofs.awaits = awaited(ucx);
     moved = ucp_worker_progress(ucx->worker);
     gf_ucx_leave(ucx);
-    if (gf_proofs_busy(&ucx->proofs) && ((status = gf_ucx_guard_progress(ucx)) != GF_OK)) return status;
+    if (gf_proofs_busy(&ucx->proofs) && ((status = gf_ucx_guard_progress(ucx)) != GF_OK))
+        return status;
     if (ucx->broken != GF_OK) return ucx->broken;
     return (moved != 0) ? GF_OK : GF_AGAIN;
 }
@@ -222,7 +251,8 @@ static gf_status arm(struct gf_link *link)
     status = ucp_worker_arm(ucx->worker);
     if (status == UCS_OK) return GF_OK;
     if (status == UCS_ERR_BUSY) return GF_AGAIN;
-    return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_arm", status, "cannot sleep on the link");
+    return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_arm", status,
+                        "cannot sleep on the link");
 }
 
 const struct gf_link_driver gf_link_ucx = {

@@ -4,8 +4,10 @@
  *     link_ucx_settings.c  what UCX is told, and whether it heard
  *     link_ucx_resources.c why UCX does not open a transport
  *     link_ucx_names.c     lists of names, and what transports are for
- *     link_ucx_region.c    the exchange region and peers: endpoint addresses, connecting, mapping, flags
- *     link_ucx_shm.c       what shared memory needs of this host, and what pages the kernel gave for it
+ *     link_ucx_region.c    the exchange region and peers: endpoint addresses, connecting, mapping,
+ *                          flags
+ *     link_ucx_shm.c       what shared memory needs of this host, and what pages the kernel gave
+ *                          for it
  *     link_ucx_guard.c     who may connect; connection*.c do it, without UCX's headers
  *     link_ucx_device.c    device memory: whether UCX reaches it, and what UCX needs for that
  * Calls of UCX are led to ucx_calls.c. */
@@ -19,7 +21,8 @@
 #include <ucp/api/ucp.h>
 #include <uct/api/uct.h>
 
-/* UCX keeps its part of a request in front of the address it is given; 1.13 wants 272 bytes. open() compares. */
+/* UCX keeps its part of a request in front of the address it is given; 1.13 wants 272 bytes. open()
+ * compares. */
 #define GF_UCX_FRONT_BYTES 320u
 #define GF_UCX_ENDPOINT_BYTES_MAX 2048u
 
@@ -27,7 +30,7 @@ struct gf_ucx;
 
 struct gf_req {
     unsigned char front[GF_UCX_FRONT_BYTES];
-    struct gf_ucx *ucx; /* UCX's handle points here */
+    struct gf_ucx *ucx;             /* UCX's handle points here */
     struct gf_req *next, *previous; /* in gf_ucx.under_way until it has ended */
     size_t size_bytes;
     uint64_t tag;
@@ -37,23 +40,26 @@ struct gf_req {
 } __attribute__((aligned(64)));
 
 struct gf_ucx_peer {
-    ucp_ep_h endpoint; /* NULL: not connected */
-    ucp_rkey_h rkey;   /* holds the mapping; NULL: no region or not reachable */
-    void *mapped;      /* the peer's region, or this rank's own; NULL: memory is not shared */
+    ucp_ep_h endpoint;   /* NULL: not connected */
+    ucp_rkey_h rkey;     /* holds the mapping; NULL: no region or not reachable */
+    void *mapped;        /* the peer's region, or this rank's own; NULL: memory is not shared */
     size_t region_bytes; /* 0 without one */
 };
 
 struct gf_ucx {
     struct gf_link link;
-    struct gf_link_setup setup;   /* with the epoch of now; no text is NULL; gpu NULL: no device memory is reached */
+    /* with the epoch of now; no text is NULL; gpu NULL: no device memory is reached */
+    struct gf_link_setup setup;
     uint32_t requests_under_way;
     char transports[GF_TEXT_MAX]; /* those that are open now: for settings and for faults */
     char devices[GF_TEXT_MAX];    /* what of setup.devices is this rank's */
     struct gf_proofs proofs;
     bool ending; /* requests that end now were ended by us: no fault */
-    gf_status broken; /* GF_ERR_LINK: UCX gave up the way to a peer over a fabric; until the worker ends */
+    /* GF_ERR_LINK: UCX gave up the way to a peer over a fabric; until the worker ends */
+    gf_status broken;
     bool log_pushed;
-    char complaint[GF_TEXT_MAX]; /* of its opening: a transport or device that UCX lacks, a setting that it has not */
+    /* of its opening: a transport or device that UCX lacks, a setting that it has not */
+    char complaint[GF_TEXT_MAX];
     uint32_t looked; /* bits of settings that an interface of the worker has taken */
     ucp_context_h context;
     ucp_worker_h worker;
@@ -61,7 +67,7 @@ struct gf_ucx {
     uint32_t large_under_way;
     ucp_mem_h memory; /* NULL without a region */
     size_t mapped_bytes;
-    uint64_t canary;              /* lies after the region, and in the endpoint */
+    uint64_t canary;            /* lies after the region, and in the endpoint */
     struct gf_ucx_peer peers[]; /* [world], and gf_proofs_bytes() after them */
 };
 
@@ -71,9 +77,10 @@ static inline struct gf_ucx *gf_ucx_of(struct gf_link *link)
 }
 
 /* The one place where a ucs_status_t becomes a fault; logs it too. */
-__attribute__((format(printf, 6, 7))) gf_status gf_ucx_fault(struct gf_ucx *ucx, gf_status code, uint32_t peer,
-                                                             const char *call, ucs_status_t status, const char *format,
-                                                             ...);
+__attribute__((format(printf, 6, 7))) gf_status gf_ucx_fault(struct gf_ucx *ucx, gf_status code,
+                                                             uint32_t peer, const char *call,
+                                                             ucs_status_t status,
+                                                             const char *format, ...);
 /* .. of a set-up that cannot work, which no peer and no call of UCX has to do with. */
 #define gf_ucx_refuse(ucx, code, ...) gf_ucx_fault(ucx, code, GF_RANK_NONE, "", UCS_OK, __VA_ARGS__)
 /* Takes the request off the list and gives it its answer. */
@@ -84,9 +91,11 @@ gf_status gf_ucx_guard_open(struct gf_ucx *ucx);
 /* The transports of now: all that were asked for, or what of them stays on the node. */
 gf_status gf_ucx_guard_network(struct gf_ucx *ucx, bool on);
 gf_status gf_ucx_guard_check(struct gf_ucx *ucx); /* of a new worker */
-/* What peers must know to connect: written to out if it fits in room; returns its bytes. 0: UCX does not listen. */
+/* What peers must know to connect: written to out if it fits in room; returns its bytes. 0: UCX
+ * does not listen. */
 size_t gf_ucx_guard_put(const struct gf_ucx *ucx, unsigned char *out, size_t room);
-gf_status gf_ucx_guard_peer(struct gf_ucx *ucx, uint32_t peer, const unsigned char *offer, size_t bytes);
+gf_status gf_ucx_guard_peer(struct gf_ucx *ucx, uint32_t peer, const unsigned char *offer,
+                            size_t bytes);
 gf_status gf_ucx_guard_progress(struct gf_ucx *ucx); /* where gf_proofs_busy() */
 
 bool gf_ucx_may_reach_device(const struct gf_link_setup *setup);
@@ -105,19 +114,20 @@ static inline void gf_ucx_leave(struct gf_ucx *ucx)
     if (ucx->setup.gpu != NULL) gf_ucx_device_leave(ucx);
 }
 
-/* link_ucx_names.c. The next name of a comma-separated list, which then begins behind it; NULL: there is none. */
+/* link_ucx_names.c. The next name of a comma-separated list, which then begins behind it; NULL:
+ * there is none. */
 const char *gf_ucx_name_next(const char **list, size_t *bytes_out);
 bool gf_ucx_list_has(const char *list, const char *name);
 uint32_t gf_ucx_list_count(const char *list, char separator); /* an empty one counts as one */
 /* What a transport is for. */
-#define GF_UCX_LOCAL 1u    /* it stays on the node */
-#define GF_UCX_SHARED 2u   /* its memory is mapped by peers */
+#define GF_UCX_LOCAL 1u  /* it stays on the node */
+#define GF_UCX_SHARED 2u /* its memory is mapped by peers */
 #define GF_UCX_CUDA 4u
 #define GF_UCX_CMA 8u
 #define GF_UCX_TCP 16u
-#define GF_UCX_FABRIC 32u  /* neither local nor tcp */
+#define GF_UCX_FABRIC 32u     /* neither local nor tcp */
 #define GF_UCX_INFINIBAND 64u /* one that is known */
-#define GF_UCX_UD 128u     /* ud, or what brings it along to connect */
+#define GF_UCX_UD 128u        /* ud, or what brings it along to connect */
 #define GF_UCX_NETWORK (GF_UCX_TCP | GF_UCX_FABRIC)
 /* The first of the list that is of one of these kinds; NULL: none. */
 const char *gf_ucx_find(const char *list, unsigned kinds, size_t *name_bytes_out);
@@ -126,17 +136,19 @@ bool gf_ucx_any(const char *list, unsigned kinds);
 /* Of "a,b;c" the group of the rank at this place in its node; devices_out[GF_TEXT_MAX]. */
 void gf_ucx_devices_group(const char *asked, uint32_t local, char *devices_out);
 
-/* link_ucx_resources.c. Names the first of the transports that is for hardware which this binary or this host does not
- * have, and which link has it. false: there is none. */
+/* link_ucx_resources.c. Names the first of the transports that is for hardware which this binary or
+ * this host does not have, and which link has it. false: there is none. */
 bool gf_ucx_missing_text(const struct gf_ucx *ucx, char *text_out, size_t text_bytes);
-/* link_ucx_shm.c. "huge pages of 2048 KiB" or what else the kernel gave for the mapping at base; returns text_out. */
+/* link_ucx_shm.c. "huge pages of 2048 KiB" or what else the kernel gave for the mapping at base;
+ * returns text_out. */
 char *gf_ucx_pages_text(const void *base, char *text_out, size_t text_bytes);
 
 /* Sets in config what the link was asked for, and reads back what is UCP's own. */
 gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config);
 /* UCX opens an interface of the link that this thread opens now, with these settings. */
 void gf_ucx_iface_opens(const char *transport, void *config);
-/* .. for that link: what it has not as it was set is a complaint. At the end, what no interface has taken. */
+/* .. for that link: what it has not as it was set is a complaint. At the end, what no interface has
+ * taken. */
 void gf_ucx_settings_look(struct gf_ucx *ucx, const char *transport, void *config);
 void gf_ucx_settings_looked(struct gf_ucx *ucx);
 
@@ -152,15 +164,16 @@ void gf_ucx_drop(struct gf_link *link);
 gf_status gf_ucx_shm_check(struct gf_ucx *ucx);
 /* How full shared memory is, for what UCX says of it; returns text_out. */
 char *gf_ucx_shm_text(const struct gf_ucx *ucx, char *text_out, size_t text_bytes);
-/* Takes, touches and canaries region_bytes, or zeroes what was not given back; gives it back. Without a region both do
- * nothing. */
+/* Takes, touches and canaries region_bytes, or zeroes what was not given back; gives it back.
+ * Without a region both do nothing. */
 gf_status gf_ucx_region_take(struct gf_ucx *ucx);
 void gf_ucx_region_give(struct gf_ucx *ucx);
 /* Forgets all peers. Their endpoints end with the worker. */
 void gf_ucx_peers_forget(struct gf_ucx *ucx);
 
 gf_status gf_ucx_endpoint(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out);
-gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoint, size_t size_bytes);
+gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoint,
+                         size_t size_bytes);
 void *gf_ucx_map(struct gf_link *link, uint32_t peer);
 void gf_ucx_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);
 

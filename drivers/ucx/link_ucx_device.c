@@ -1,11 +1,13 @@
-/* Device memory as UCX sees it. To a UCX without CUDA a device's address is one of the host's: it would read there, or
- * call it good. So none reaches UCP unless all of this holds:
- *     link.transports names one for CUDA (cuda_copy): UCX leaves out what is not named, whatever it was built with
+/* Device memory as UCX sees it. To a UCX without CUDA a device's address is one of the host's: it
+ * would read there, or call it good. So none reaches UCP unless all of this holds:
+ *     link.transports names one for CUDA (cuda_copy): UCX leaves out what is not named, whatever it
+ *         was built with
  *     CUDA is among the memory types of the context that came of it
  *     the address is one of the arena that was told at open
- * The type is said with each message, for in a static link nothing hooks the allocations by which UCX would find it.
- * UCX copies in the CUDA context that is current on the calling thread, so the device is entered around each call that
- * may move something. Where no device memory is reached nothing of this costs anything. */
+ * The type is said with each message, for in a static link nothing hooks the allocations by which
+ * UCX would find it. UCX copies in the CUDA context that is current on the calling thread, so the
+ * device is entered around each call that may move something. Where no device memory is reached
+ * nothing of this costs anything. */
 #include "drivers/ucx/link_ucx.h"
 
 bool gf_ucx_may_reach_device(const struct gf_link_setup *setup)
@@ -17,7 +19,8 @@ void gf_ucx_device_types(struct gf_ucx *ucx, uint64_t memory_types)
 {
     ucx->link.reaches_device = (memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
     gf_log_line(&ucx->setup.log, ucx->link.reaches_device ? GF_LOG_INFO : GF_LOG_WARN,
-                "link: transports %s: UCX %s %s (memory types 0x%llx)", ucx->transports, ucp_get_version_string(),
+                "link: transports %s: UCX %s %s (memory types 0x%llx)", ucx->transports,
+                ucp_get_version_string(),
                 ucx->link.reaches_device ? "reaches device memory"
                                          : "knows no CUDA: device memory goes through the host's",
                 (unsigned long long)memory_types);
@@ -26,7 +29,9 @@ void gf_ucx_device_types(struct gf_ucx *ucx, uint64_t memory_types)
 gf_status gf_ucx_device_enter(struct gf_ucx *ucx)
 {
     const struct gf_fault *fault = &ucx->setup.gpu->fault;
-    if ((ucx->setup.gpu->driver->enter == NULL) || (ucx->setup.gpu->driver->enter(ucx->setup.gpu) >= 0)) return GF_OK;
+    if ((ucx->setup.gpu->driver->enter == NULL) ||
+        (ucx->setup.gpu->driver->enter(ucx->setup.gpu) >= 0))
+        return GF_OK;
     return gf_ucx_fault(ucx, GF_ERR_DEVICE, GF_RANK_NONE, fault->foreign_call, UCS_OK,
                         "the device cannot be made current for UCX: %s", fault->text);
 }
@@ -39,6 +44,7 @@ void gf_ucx_device_leave(struct gf_ucx *ucx)
 
 ucs_memory_type_t gf_ucx_memory_type(const struct gf_ucx *ucx, gf_mem data)
 {
-    bool is_device = ucx->link.reaches_device && (data - ucx->setup.device < ucx->setup.device_bytes);
+    bool is_device =
+        ucx->link.reaches_device && (data - ucx->setup.device < ucx->setup.device_bytes);
     return is_device ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
 }

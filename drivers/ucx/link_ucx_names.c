@@ -20,7 +20,10 @@ static bool has(const char *list, const char *name, size_t name_bytes)
     return false;
 }
 
-bool gf_ucx_list_has(const char *list, const char *name) { return has(list, name, strlen(name)); }
+bool gf_ucx_list_has(const char *list, const char *name)
+{
+    return has(list, name, strlen(name));
+}
 
 uint32_t gf_ucx_list_count(const char *list, char separator)
 {
@@ -45,7 +48,8 @@ static const struct {
     {"posix,sysv", GF_UCX_LOCAL | GF_UCX_SHARED},
     {"cuda,cuda_copy,cuda_ipc,gdr_copy", GF_UCX_LOCAL | GF_UCX_CUDA},
     {"tcp", GF_UCX_TCP},
-    {"ud,ud_v,ud_x,ud_verbs,ud_mlx5,rc,rc_v,rc_x,dc,dc_x,ib", GF_UCX_FABRIC | GF_UCX_INFINIBAND | GF_UCX_UD},
+    {"ud,ud_v,ud_x,ud_verbs,ud_mlx5,rc,rc_v,rc_x,dc,dc_x,ib",
+     GF_UCX_FABRIC | GF_UCX_INFINIBAND | GF_UCX_UD},
     {"rc_verbs,rc_mlx5,dc_mlx5", GF_UCX_FABRIC | GF_UCX_INFINIBAND},
     {"cma,all,sm,shm", GF_UCX_LOCAL | GF_UCX_CMA},
 };

@@ -1,11 +1,12 @@
 /* UCX itself: its settings, its log and faults, and how a link comes and goes.
  *
- * What the configuration says (TLS, NET_DEVICES, PORT_RANGE) and what the region needs (ALLOC_PRIO) is set by
- * ucp_config_modify() and wins over the environment. Every other UCX_* variable applies as in any UCX program. Leave
- * UCX_TCP_PUT_ENABLE on: without it survivors abort (an assertion in uct_iface.h) in 8 of 100 kills of a tcp peer.
+ * What the configuration says (TLS, NET_DEVICES, PORT_RANGE) and what the region needs (ALLOC_PRIO)
+ * is set by ucp_config_modify() and wins over the environment. Every other UCX_* variable applies
+ * as in any UCX program. Leave UCX_TCP_PUT_ENABLE on: without it survivors abort (an assertion in
+ * uct_iface.h) in 8 of 100 kills of a tcp peer.
  *
- * A transport that does not exist, or a key that fits none, costs only a warning of UCX's; both warnings are caught
- * here and fail the open. */
+ * A transport that does not exist, or a key that fits none, costs only a warning of UCX's; both
+ * warnings are caught here and fail the open. */
 #include "drivers/ucx/link_ucx.h"
 
 #include "drivers/clock.h"
@@ -21,15 +22,18 @@
 #include <ucs/config/global_opts.h>
 #include <ucs/debug/log_def.h>
 
-/* Regions of a power of two would put the same block of all ranks at the same place in every cache. */
+/* Regions of a power of two would put the same block of all ranks at the same place in every
+ * cache. */
 #define PAD_PAGES 3u
-/* How long close() and reset() let what UCX has taken leave this host. A dead peer may use all of it. */
+/* How long close() and reset() let what UCX has taken leave this host. A dead peer may use all of
+ * it. */
 #define FLUSH_NS 200000000u
 
-/* libucs installs handlers for SIGSEGV, SIGBUS, SIGILL and SIGFPE before main() unless the environment says "none". In
- * a static link this runs before its constructor (101 is the first priority a program may have) and says so; a dynamic
- * UCX has run already and is asked to take its handlers back. It is the only code of the library that runs by itself; a
- * value that the user set stays. */
+/* libucs installs handlers for SIGSEGV, SIGBUS, SIGILL and SIGFPE before main() unless the
+ * environment says "none". In a static link this runs before its constructor (101 is the first
+ * priority a program may have) and says so; a dynamic UCX has run already and is asked to take its
+ * handlers back. It is the only code of the library that runs by itself; a value that the user set
+ * stays. */
 #if GF_UCX_DYNAMIC
 void ucs_debug_disable_signals(void); /* libucs exports it, and no installed header has it */
 #endif
@@ -44,14 +48,16 @@ __attribute__((constructor(101))) static void signals_are_the_programs(void)
 
 /* ---- the log ---- */
 
-/* UCX's log handler has no user pointer and may run on UCX's own thread, so the link opened last hears for all. Other
- * mutable globals of the library are about processes: connection_proof.c, rendezvous_tcp.c, lib/core/fork.c. */
+/* UCX's log handler has no user pointer and may run on UCX's own thread, so the link opened last
+ * hears for all. Other mutable globals of the library are about processes: connection_proof.c,
+ * rendezvous_tcp.c, lib/core/fork.c. */
 static struct gf_ucx *log_hearer;
 static _Thread_local struct gf_ucx *opening; /* whose context or worker this thread creates now */
 
-static ucs_log_func_rc_t log_from_ucx(const char *file, unsigned line, const char *function, ucs_log_level_t level,
-                                      const ucs_log_component_config_t *component, const char *message,
-                                      va_list arguments)
+static ucs_log_func_rc_t log_from_ucx(const char *file, unsigned line, const char *function,
+                                      ucs_log_level_t level,
+                                      const ucs_log_component_config_t *component,
+                                      const char *message, va_list arguments)
 {
     struct gf_ucx *ucx = __atomic_load_n(&log_hearer, __ATOMIC_ACQUIRE);
     gf_log_level gf_level = GF_LOG_DEBUG;
@@ -62,11 +68,16 @@ static ucs_log_func_rc_t log_from_ucx(const char *file, unsigned line, const cha
     if (ucx == NULL) return UCS_LOG_FUNC_RC_STOP;
     (void)vsnprintf(text, sizeof text, message, arguments);
     if (level <= UCS_LOG_LEVEL_ERROR) gf_level = GF_LOG_ERROR;
-    else if (ucx->ending && (level == UCS_LOG_LEVEL_WARN)) gf_level = GF_LOG_DEBUG; /* of what peers left open */
-    else if (level == UCS_LOG_LEVEL_WARN) gf_level = GF_LOG_WARN;
-    else if (level <= UCS_LOG_LEVEL_INFO) gf_level = GF_LOG_INFO;
+    /* of what peers left open */
+    else if (ucx->ending && (level == UCS_LOG_LEVEL_WARN))
+        gf_level = GF_LOG_DEBUG;
+    else if (level == UCS_LOG_LEVEL_WARN)
+        gf_level = GF_LOG_WARN;
+    else if (level <= UCS_LOG_LEVEL_INFO)
+        gf_level = GF_LOG_INFO;
     if ((opening != NULL) && (opening->complaint[0] == '\0') && (level == UCS_LOG_LEVEL_WARN) &&
-        ((strstr(text, "not available, please") != NULL) || (strstr(text, "invalid configuration") != NULL)))
+        ((strstr(text, "not available, please") != NULL) ||
+         (strstr(text, "invalid configuration") != NULL)))
         (void)snprintf(opening->complaint, sizeof opening->complaint, "%.127s", text);
     gf_log_line(&ucx->setup.log, gf_level, "UCX %s: %s", function, text);
     return UCS_LOG_FUNC_RC_STOP; /* never on to UCX's own handler, which writes to stdout */
@@ -85,11 +96,12 @@ static void log_give(struct gf_ucx *ucx)
     if (!ucx->log_pushed) return;
     ucx->log_pushed = false;
     ucs_log_pop_handler();
-    (void)__atomic_compare_exchange_n(&log_hearer, &expected, NULL, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    (void)__atomic_compare_exchange_n(&log_hearer, &expected, NULL, false, __ATOMIC_ACQ_REL,
+                                      __ATOMIC_ACQUIRE);
 }
 
-gf_status gf_ucx_fault(struct gf_ucx *ucx, gf_status code, uint32_t peer, const char *call, ucs_status_t status,
-                       const char *format, ...)
+gf_status gf_ucx_fault(struct gf_ucx *ucx, gf_status code, uint32_t peer, const char *call,
+                       ucs_status_t status, const char *format, ...)
 {
     /* Once a link has failed, more of the same is expected: a dead peer fails every send to it. */
     gf_log_level level = (ucx->link.fault.code == GF_OK) ? GF_LOG_ERROR : GF_LOG_DEBUG;
@@ -98,8 +110,10 @@ gf_status gf_ucx_fault(struct gf_ucx *ucx, gf_status code, uint32_t peer, const 
     va_start(arguments, format);
     (void)vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    const char *colon = (status == UCS_OK) ? "" : ": ", *why = (status == UCS_OK) ? "" : ucs_status_string(status);
-    gf_log_line(&ucx->setup.log, level, "link: %s%s%s%s%s", text, colon, (status == UCS_OK) ? "" : call, colon, why);
+    const char *colon = (status == UCS_OK) ? "" : ": ",
+               *why = (status == UCS_OK) ? "" : ucs_status_string(status);
+    gf_log_line(&ucx->setup.log, level, "link: %s%s%s%s%s", text, colon,
+                (status == UCS_OK) ? "" : call, colon, why);
     return gf_fault_set(&ucx->link.fault, code, peer, call, status, "%s%s%s", text, colon, why);
 }
 
@@ -110,7 +124,8 @@ static bool says_too_little(const char *level)
     return (strcasecmp(level, "error") == 0) || (strcasecmp(level, "fatal") == 0);
 }
 
-/* What UCX lacks it says in warnings, which UCX_LOG_LEVEL may have turned off; was_out: what it was. */
+/* What UCX lacks it says in warnings, which UCX_LOG_LEVEL may have turned off; was_out: what it
+ * was. */
 static void opening_begin(struct gf_ucx *ucx, char was_out[32])
 {
     opening = ucx;
@@ -134,18 +149,22 @@ void gf_ucx_iface_opens(const char *transport, void *config)
 
 /* ---- settings ---- */
 
-/* cma makes UCX abort the whole process when a peer dies in a large message; these names contain it. */
+/* cma makes UCX abort the whole process when a peer dies in a large message; these names contain
+ * it. */
 static gf_status transports_check(struct gf_ucx *ucx)
 {
     const char *asked = ucx->setup.transports;
     size_t name_bytes;
     const char *refused = gf_ucx_find(asked, GF_UCX_CMA, &name_bytes);
     if ((asked[0] == '\0') || (asked[0] == '^') || (strlen(asked) >= sizeof ucx->transports))
-        return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "transports \"%s\": name each one, e.g. self,posix,tcp", asked);
+        return gf_ucx_refuse(ucx, GF_ERR_CONFIG,
+                             "transports \"%s\": name each one, e.g. self,posix,tcp", asked);
     if (refused == NULL) return GF_OK;
-    return gf_ucx_refuse(ucx, GF_ERR_CONFIG,
-                         "transports \"%s\": \"%.*s\" would use cma, which aborts survivors when a peer dies; "
-                         "name each one, e.g. self,posix,tcp", asked, (int)name_bytes, refused);
+    return gf_ucx_refuse(
+        ucx, GF_ERR_CONFIG,
+        "transports \"%s\": \"%.*s\" would use cma, which aborts survivors when a peer dies; "
+        "name each one, e.g. self,posix,tcp",
+        asked, (int)name_bytes, refused);
 }
 
 /* ---- context and worker ---- */
@@ -161,12 +180,14 @@ static void devices_choose(struct gf_ucx *ucx)
 static gf_status context_take(struct gf_ucx *ucx)
 {
     const ucp_params_t params = {
-        .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME,
+        .field_mask =
+            UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME,
         .features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP,
         .estimated_num_eps = ucx->setup.world,
         .name = "gradientflow",
     };
-    ucp_context_attr_t attributes = {.field_mask = UCP_ATTR_FIELD_REQUEST_SIZE | UCP_ATTR_FIELD_MEMORY_TYPES};
+    ucp_context_attr_t attributes = {.field_mask =
+                                         UCP_ATTR_FIELD_REQUEST_SIZE | UCP_ATTR_FIELD_MEMORY_TYPES};
     ucp_config_t *config = NULL;
     char log_level[32];
     gf_status status;
@@ -185,12 +206,12 @@ static gf_status context_take(struct gf_ucx *ucx)
             (void)gf_ucx_missing_text(ucx, ucx->complaint, sizeof ucx->complaint);
         if (ucx->complaint[0] != '\0')
             status = gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_init", ucs,
-                                  "transports \"%s\", devices \"%s\": %s", ucx->transports, ucx->devices,
-                                  ucx->complaint);
+                                  "transports \"%s\", devices \"%s\": %s", ucx->transports,
+                                  ucx->devices, ucx->complaint);
         else if (ucs != UCS_OK)
             status = gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_init", ucs,
-                                  "nothing usable among transports \"%s\" on devices \"%s\"", ucx->transports,
-                                  ucx->devices);
+                                  "nothing usable among transports \"%s\" on devices \"%s\"",
+                                  ucx->transports, ucx->devices);
     }
     ucp_config_release(config);
     if (status != GF_OK) return status;
@@ -210,23 +231,28 @@ static gf_status worker_take(struct gf_ucx *ucx)
     char shm[120], log_level[32];
     ucs_status_t status;
     if (gf_proofs_orphaned() && gf_ucx_any(ucx->transports, GF_UCX_NETWORK))
-        return gf_ucx_refuse(ucx, GF_ERR_SYSTEM, "this process was forked while its parent had a context open: UCX's "
-                             "thread, which takes connections, is not in it; fork before, or exec()");
+        return gf_ucx_refuse(
+            ucx, GF_ERR_SYSTEM,
+            "this process was forked while its parent had a context open: UCX's "
+            "thread, which takes connections, is not in it; fork before, or exec()");
     opening_begin(ucx, log_level);
     gf_proofs_begin(&ucx->proofs);
     status = ucp_worker_create(ucx->context, &params, &ucx->worker);
     gf_proofs_begun(&ucx->proofs);
     opening_end(log_level);
-    if (status != UCS_OK) ucx->worker = NULL;
-    else gf_ucx_settings_looked(ucx);
+    if (status != UCS_OK)
+        ucx->worker = NULL;
+    else
+        gf_ucx_settings_looked(ucx);
     if (ucx->complaint[0] != '\0')
-        return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_worker_create", status, "UCX %s: %s",
-                            ucp_get_version_string(), ucx->complaint);
+        return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_worker_create", status,
+                            "UCX %s: %s", ucp_get_version_string(), ucx->complaint);
     if (status != UCS_OK) {
-        if (gf_ucx_shm_check(ucx) != GF_OK) return GF_ERR_SYSTEM; /* ranks that open at once took it from each other */
+        /* ranks that open at once took it from each other */
+        if (gf_ucx_shm_check(ucx) != GF_OK) return GF_ERR_SYSTEM;
         return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_create", status,
-                            "transports \"%s\", devices \"%s\", ports \"%s\"%s", ucx->transports, ucx->devices,
-                            ucx->setup.ports, gf_ucx_shm_text(ucx, shm, sizeof shm));
+                            "transports \"%s\", devices \"%s\", ports \"%s\"%s", ucx->transports,
+                            ucx->devices, ucx->setup.ports, gf_ucx_shm_text(ucx, shm, sizeof shm));
     }
     status = ucp_worker_get_efd(ucx->worker, &ucx->link.wake_fd);
     if (status != UCS_OK)
@@ -270,7 +296,8 @@ static void worker_give(struct gf_ucx *ucx, bool flushes)
 
 size_t gf_ucx_state_bytes(const struct gf_link_setup *setup)
 {
-    return sizeof(struct gf_ucx) + setup->world * sizeof(struct gf_ucx_peer) + gf_proofs_bytes(setup);
+    return sizeof(struct gf_ucx) + setup->world * sizeof(struct gf_ucx_peer) +
+           gf_proofs_bytes(setup);
 }
 
 static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setup)
@@ -284,12 +311,14 @@ static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setu
     if (setup->ports == NULL) ucx->setup.ports = "";
     if ((setup->device_bytes == 0) || !gf_ucx_may_reach_device(setup)) ucx->setup.gpu = NULL;
     if (setup->region_bytes <= SIZE_MAX / 2)
-        ucx->mapped_bytes = ((setup->region_bytes + page_bytes - 1) / page_bytes + PAD_PAGES) * page_bytes;
+        ucx->mapped_bytes =
+            ((setup->region_bytes + page_bytes - 1) / page_bytes + PAD_PAGES) * page_bytes;
     ucx->link.wake_fd = -1;
     unsigned first, last;
     if (transports_check(ucx) != GF_OK) return GF_ERR_CONFIG;
     if (!gf_ports_parse(ucx->setup.ports, &first, &last))
-        return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "ports \"%s\": want first-last within 1-65535", ucx->setup.ports);
+        return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "ports \"%s\": want first-last within 1-65535",
+                             ucx->setup.ports);
     return gf_ucx_guard_open(ucx);
 }
 
@@ -326,7 +355,8 @@ gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_
     struct gf_ucx *ucx = state;
     gf_status status;
     GF_ASSERT((uintptr_t)state % 64 == 0);
-    GF_ASSERT((setup->world >= 1) && (setup->world <= GF_WORLD_MAX) && (setup->rank < setup->world));
+    GF_ASSERT((setup->world >= 1) && (setup->world <= GF_WORLD_MAX) &&
+              (setup->rank < setup->world));
     memset(state, 0, gf_ucx_state_bytes(setup));
     status = setup_take(ucx, setup);
     if (status == GF_OK) {
@@ -356,8 +386,8 @@ void gf_ucx_close(struct gf_link *link)
     give_back(gf_ucx_of(link));
 }
 
-/* No flush: whoever drops a link has made progress in vain for a while, and a dead peer would use up all of its
- * time. */
+/* No flush: whoever drops a link has made progress in vain for a while, and a dead peer would use
+ * up all of its time. */
 void gf_ucx_drop(struct gf_link *link)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
@@ -395,7 +425,8 @@ gf_status gf_ucx_network(struct gf_link *link, bool on)
     struct gf_ucx *ucx = gf_ucx_of(link);
     gf_status status = renew(ucx, on != link->network);
     if (status == GF_OK)
-        gf_log_line(&ucx->setup.log, GF_LOG_INFO, "link: ranks are on %s, transports %s, devices %s",
+        gf_log_line(&ucx->setup.log, GF_LOG_INFO,
+                    "link: ranks are on %s, transports %s, devices %s",
                     on ? "several nodes" : "one node", ucx->transports, devices_text(ucx));
     return status;
 }

@@ -1,6 +1,6 @@
-/* What memory allows: all buffers in one mapping, each rank sums its share of all of them and writes it to all, between
- * two barriers. No library does less. Options in bench_peer.h, and -n RANKS; ranks are children of this process, each on
- * a core of its own where there are enough. */
+/* What memory allows: all buffers in one mapping, each rank sums its share of all of them and
+ * writes it to all, between two barriers. No library does less. Options in bench_peer.h, and -n
+ * RANKS; ranks are children of this process, each on a core of its own where there are enough. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -12,13 +12,20 @@
 #define APART (3 * 4096 + 128) /* off powers of two, or blocks of all ranks share cache ways */
 
 static struct shared {
-    struct { _Alignas(128) _Atomic uint64_t turn; } at[RANKS_MAX];
-    struct { _Alignas(128) double value; } said[RANKS_MAX];
-} *shared;
+    struct {
+        _Alignas(128) _Atomic uint64_t turn;
+    } at[RANKS_MAX];
+    struct {
+        _Alignas(128) double value;
+    } said[RANKS_MAX];
+} * shared;
 static float *buffers[RANKS_MAX];
 static int ranks = 2, oversubscribed;
 
-static void own_option(int letter, const char *value) { ranks = atoi(value); }
+static void own_option(int letter, const char *value)
+{
+    ranks = atoi(value);
+}
 
 static void bound_barrier(struct bench_peer *peer)
 {
@@ -45,7 +52,8 @@ static void bound_sum(struct bench_peer *peer, size_t first, size_t elem_count)
             for (size_t i = at; i < end; i++) own[i] += other[i];
         }
         for (int rank = 0; rank < ranks; rank++)
-            if (rank != peer->rank) memcpy(buffers[rank] + first + at, own + at, (end - at) * sizeof(float));
+            if (rank != peer->rank)
+                memcpy(buffers[rank] + first + at, own + at, (end - at) * sizeof(float));
     }
     bound_barrier(peer);
 }
@@ -62,8 +70,12 @@ static double bound_greatest(struct bench_peer *peer, double value)
 
 static int rank_run(const struct bench *bench, int rank)
 {
-    struct bench_peer peer = {.data = buffers[rank], .rank = rank, .world = ranks, .sum = bound_sum,
-                              .barrier = bound_barrier, .greatest = bound_greatest};
+    struct bench_peer peer = {.data = buffers[rank],
+                              .rank = rank,
+                              .world = ranks,
+                              .sum = bound_sum,
+                              .barrier = bound_barrier,
+                              .greatest = bound_greatest};
     cpu_set_t core;
     CPU_ZERO(&core);
     CPU_SET((size_t)rank, &core);
@@ -85,13 +97,16 @@ int main(int argc, char **argv)
     static struct bench bench;
     int code = 0, status;
     char *memory;
-    if ((bench_options(&bench, argc, argv, "n:", own_option) != 0) || (ranks < 1) || (ranks > RANKS_MAX)) return 2;
+    if ((bench_options(&bench, argc, argv, "n:", own_option) != 0) || (ranks < 1) ||
+        (ranks > RANKS_MAX))
+        return 2;
     oversubscribed = ranks > sysconf(_SC_NPROCESSORS_ONLN);
     shared = map(sizeof *shared);
     memory = map((bench.elems_max * sizeof(float) / 4096 * 4096 + 4096 + APART) * (size_t)ranks);
     for (int rank = 0; rank < ranks; rank++)
-        buffers[rank] = (float *)(void *)(memory + (bench.elems_max * sizeof(float) / 4096 * 4096 + 4096 + APART) *
-                                          (size_t)rank);
+        buffers[rank] = (float *)(void *)(memory + (bench.elems_max * sizeof(float) / 4096 * 4096 +
+                                                    4096 + APART) *
+                                                       (size_t)rank);
     for (int rank = 0; rank < ranks; rank++)
         if (fork() == 0) return rank_run(&bench, rank);
     while (wait(&status) > 0) code |= status != 0;

@@ -16,7 +16,8 @@
 
 #include "firmware-tests/bench/bench_peer.h"
 
-namespace {
+namespace
+{
 
 struct Peer : bench_peer {
     std::shared_ptr<gloo::rendezvous::Context> context;
@@ -39,15 +40,18 @@ void own_option(int letter, const char *value)
 // Its older interface binds an algorithm to a pointer and a count; that binding is kept for the next call.
 void bound_sum(Peer *peer, float *data, size_t elem_count)
 {
-    static std::vector<std::pair<std::pair<float *, size_t>, std::unique_ptr<gloo::Algorithm>>> bound;
+    static std::vector<std::pair<std::pair<float *, size_t>, std::unique_ptr<gloo::Algorithm>>>
+        bound;
     for (auto &one : bound)
         if (one.first == std::make_pair(data, elem_count)) return one.second->run();
     std::vector<float *> pointers{data};
     std::unique_ptr<gloo::Algorithm> made;
     if (given_algorithm == "ring_chunked")
-        made.reset(new gloo::AllreduceRingChunked<float>(peer->context, pointers, static_cast<int>(elem_count)));
+        made.reset(new gloo::AllreduceRingChunked<float>(peer->context, pointers,
+                                                         static_cast<int>(elem_count)));
     else
-        made.reset(new gloo::AllreduceHalvingDoubling<float>(peer->context, pointers, static_cast<int>(elem_count)));
+        made.reset(new gloo::AllreduceHalvingDoubling<float>(peer->context, pointers,
+                                                             static_cast<int>(elem_count)));
     bound.emplace_back(std::make_pair(data, elem_count), std::move(made));
     bound.back().second->run();
 }
@@ -85,7 +89,8 @@ double gloo_greatest(bench_peer *base, double value)
 
 // Gloo of 2022 takes a store, of 2026 a pointer to one.
 template <class Context, class Store, class Device>
-auto meet(Context &context, Store &store, Device &device, int) -> decltype(context.connectFullMesh(store, device))
+auto meet(Context &context, Store &store, Device &device, int)
+    -> decltype(context.connectFullMesh(store, device))
 {
     context.connectFullMesh(store, device);
 }
@@ -95,7 +100,7 @@ void meet(Context &context, Store &store, Device &device, long)
     context.connectFullMesh(*store, device);
 }
 
-}  // namespace
+} // namespace
 
 int main(int argc, char **argv)
 {

@@ -1,10 +1,12 @@
-/* What a rank costs that waits: mean and median time of an operation, over all of a run. For firmware-tests/bench_idle.sh.
+/* What a rank costs that waits: mean and median time of an operation, over all of a run. For
+ * firmware-tests/bench_idle.sh.
  *
  *     bench_idle CONFIG BYTES SECONDS [LAYERS COMPUTE_US]
  *
- * Allreduces of BYTES, one after the other; with LAYERS, training steps of so many tensors of BYTES each instead, and
- * COMPUTE_US of arithmetic before each (so long it takes on a core of its own, rank 1 twice as long). The mean counts
- * what a median hides: a core given away for a time slice. Rank 0 prints both, in us. */
+ * Allreduces of BYTES, one after the other; with LAYERS, training steps of so many tensors of BYTES
+ * each instead, and COMPUTE_US of arithmetic before each (so long it takes on a core of its own,
+ * rank 1 twice as long). The mean counts what a median hides: a core given away for a time slice.
+ * Rank 0 prints both, in us. */
 #include "config/config.h"
 #include "firmware-tests/bench/bench_peer.h"
 #include "lib/gradientflow.h"
@@ -33,7 +35,8 @@ static uint64_t rounds_a_ms(void)
     return (uint64_t)(1e6 / best_us);
 }
 
-/* One operation. Element 0 of the sum says whether any rank has had enough: all stop at the same one. */
+/* One operation. Element 0 of the sum says whether any rank has had enough: all stop at the same
+ * one. */
 static gf_status allreduce(gf_context *gf, float *data, uint64_t elem_count)
 {
     struct gf_request request = {0};
@@ -65,7 +68,8 @@ int main(int argc, char **argv)
     double seconds, begin_us, last_us;
     float *data;
     if (((argc != 4) && (argc != 6)) || (gf_config_load(argv[1], &config, error) != GF_OK)) {
-        fprintf(stderr, "%s\n", error[0] ? error : "usage: bench_idle CONFIG BYTES SECONDS [LAYERS COMPUTE_US]");
+        fprintf(stderr, "%s\n",
+                error[0] ? error : "usage: bench_idle CONFIG BYTES SECONDS [LAYERS COMPUTE_US]");
         return 2;
     }
     bytes = strtoull(argv[2], NULL, 10);
@@ -102,7 +106,8 @@ int main(int argc, char **argv)
         done = i + 1;
         if (vote[0] > 0) break;
     }
-    if (status != GF_OK) fprintf(stderr, "error: rank %u: %s\n", gf_rank(gf), gf_error_last(gf)->text);
+    if (status != GF_OK)
+        fprintf(stderr, "error: rank %u: %s\n", gf_rank(gf), gf_error_last(gf)->text);
     if ((status == GF_OK) && (gf_rank(gf) == 0)) {
         int samples = (done < SAMPLES_MAX) ? (int)done : SAMPLES_MAX;
         printf("%.3f %.3f\n", (last_us - begin_us) / (double)done, bench_median(times_us, samples));

@@ -5,7 +5,8 @@
 
 static void mpi_sum(struct bench_peer *peer, size_t first, size_t elem_count)
 {
-    MPI_Allreduce(MPI_IN_PLACE, peer->data + first, (int)elem_count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, peer->data + first, (int)elem_count, MPI_FLOAT, MPI_SUM,
+                  MPI_COMM_WORLD);
 }
 
 static void mpi_barrier(struct bench_peer *peer)

@@ -1,6 +1,7 @@
-/* What element ops move past the last-level cache, beside memcpy() in the same rounds: `make bench-ops`. Not a test.
- * Bytes are those that an op reads and writes by its definition. Arrays lie one behind the other, each larger than the
- * cache, so that nothing an op touches is left from the one before. */
+/* What element ops move past the last-level cache, beside memcpy() in the same rounds: `make
+ * bench-ops`. Not a test. Bytes are those that an op reads and writes by its definition. Arrays lie
+ * one behind the other, each larger than the cache, so that nothing an op touches is left from the
+ * one before. */
 #include <sys/mman.h>
 
 #include "drivers/clock.h"
@@ -16,13 +17,20 @@ enum { A, B, C, D, E, F }; /* the last two are zeroes, and so are their sums */
 
 static uint8_t *area[AREAS];
 static struct gf_check met = {0, UINT64_MAX}; /* must stay so */
-static uint64_t elem_count; /* fp32 elements of an area */
+static uint64_t elem_count;                   /* fp32 elements of an area */
 
-static gf_mem mem(int which) { return (gf_mem)(uintptr_t)area[which]; }
+static gf_mem mem(int which)
+{
+    return (gf_mem)(uintptr_t)area[which];
+}
 
-static void run_memcpy(const struct gf_element_ops *ops) { memcpy(area[B], area[A], elem_count * 4); }
+static void run_memcpy(const struct gf_element_ops *ops)
+{
+    memcpy(area[B], area[A], elem_count * 4);
+}
 
-/* The same bytes in pieces for which libc uses ordinary stores, as it does for whatever the library copies. */
+/* The same bytes in pieces for which libc uses ordinary stores, as it does for whatever the library
+ * copies. */
 static void run_memcpy_pieces(const struct gf_element_ops *ops)
 {
     for (uint64_t at = 0; at < elem_count * 4; at += PIECE_BYTES) {
@@ -31,7 +39,8 @@ static void run_memcpy_pieces(const struct gf_element_ops *ops)
     }
 }
 
-/* libc's fastest reading: no byte of D is 1. What a core reads at most, whatever it does with it. */
+/* libc's fastest reading: no byte of D is 1. What a core reads at most, whatever it does with
+ * it. */
 static void run_read(const struct gf_element_ops *ops)
 {
     if (memchr(area[D], 1, elem_count * 4) != NULL) printf("the array to read was overwritten\n");
@@ -69,32 +78,62 @@ static void run_norm(const struct gf_element_ops *ops)
 
 static void run_update(const struct gf_element_ops *ops)
 {
-    struct gf_update update = {.weight_f32 = mem(A), .momentum_f32 = mem(C), .gradient = mem(D), .gradient_scale = 0.5f,
-                               .rate_in = 1.0f, .rate_out = 1e-3f, .momentum = 0.9f, .decay = 1e-4f};
+    struct gf_update update = {.weight_f32 = mem(A),
+                               .momentum_f32 = mem(C),
+                               .gradient = mem(D),
+                               .gradient_scale = 0.5f,
+                               .rate_in = 1.0f,
+                               .rate_out = 1e-3f,
+                               .momentum = 0.9f,
+                               .decay = 1e-4f};
     (void)ops->update(NULL, &update, elem_count);
 }
 
 static void run_update_half(const struct gf_element_ops *ops)
 {
-    struct gf_update update = {.weight_f32 = mem(A), .momentum_f32 = mem(C), .gradient = mem(D), .gradient_scale = 0.5f,
-                               .rate_in = 1.0f, .rate_out = 1e-3f, .momentum = 0.9f, .decay = 1e-4f, .half = mem(B),
+    struct gf_update update = {.weight_f32 = mem(A),
+                               .momentum_f32 = mem(C),
+                               .gradient = mem(D),
+                               .gradient_scale = 0.5f,
+                               .rate_in = 1.0f,
+                               .rate_out = 1e-3f,
+                               .momentum = 0.9f,
+                               .decay = 1e-4f,
+                               .half = mem(B),
                                .half_type = GF_TYPE_F16};
     (void)ops->update(NULL, &update, elem_count);
 }
 
 static void run_accumulate(const struct gf_element_ops *ops)
 {
-    struct gf_accumulate accumulate = {.dst_h_f32 = mem(A), .h_f32 = mem(A), .dst_u_f32 = mem(C), .u_f32 = mem(C),
-                                       .src = mem(D), .src_type = GF_TYPE_F32, .scale = 0.5f, .momentum = 0.9f};
+    struct gf_accumulate accumulate = {.dst_h_f32 = mem(A),
+                                       .h_f32 = mem(A),
+                                       .dst_u_f32 = mem(C),
+                                       .u_f32 = mem(C),
+                                       .src = mem(D),
+                                       .src_type = GF_TYPE_F32,
+                                       .scale = 0.5f,
+                                       .momentum = 0.9f};
     (void)ops->accumulate(NULL, &accumulate, elem_count);
 }
 
-/* As LAMB has it: the direction is stored, over the second moment, and the weights stay for the other ops. */
+/* As LAMB has it: the direction is stored, over the second moment, and the weights stay for the
+ * other ops. */
 static void run_adam(const struct gf_element_ops *ops)
 {
-    struct gf_adam adam = {.weight_f32 = mem(A), .moment1_f32 = mem(C), .moment2_f32 = mem(B), .direction_f32 = mem(B),
-                           .gradient = mem(D), .gradient_type = GF_TYPE_F16, .gradient_scale = 0.5f, .epsilon = 1e-8f,
-                           .beta1 = 0.9f, .keep1 = 0.1f, .beta2 = 0.999f, .keep2 = 0.001f, .correct1 = 1,
+    struct gf_adam adam = {.weight_f32 = mem(A),
+                           .moment1_f32 = mem(C),
+                           .moment2_f32 = mem(B),
+                           .direction_f32 = mem(B),
+                           .gradient = mem(D),
+                           .gradient_type = GF_TYPE_F16,
+                           .gradient_scale = 0.5f,
+                           .epsilon = 1e-8f,
+                           .beta1 = 0.9f,
+                           .keep1 = 0.1f,
+                           .beta2 = 0.999f,
+                           .keep2 = 0.001f,
+                           .correct1 = 1,
                            .correct2 = 1};
     (void)ops->adam(NULL, &adam, elem_count);
 }
@@ -176,7 +215,8 @@ static void bench(const struct gf_element_ops *ops)
             uint64_t begin_ns = gf_clock_monotonic.now_ns(&gf_clock_monotonic);
             cases[c].run(ops);
             uint64_t end_ns = gf_clock_monotonic.now_ns(&gf_clock_monotonic);
-            double speed = (double)(elem_count * cases[c].bytes_per_elem) / (double)(end_ns - begin_ns);
+            double speed =
+                (double)(elem_count * cases[c].bytes_per_elem) / (double)(end_ns - begin_ns);
             if (c == 0) memcpy_gb_per_s = speed;
             if (round < 0) continue;
             gb_per_s[c][round] = speed;
@@ -186,8 +226,8 @@ static void bench(const struct gf_element_ops *ops)
     for (size_t c = 0; c < CASES; c++) {
         qsort(gb_per_s[c], ROUNDS, sizeof(double), bench_compare);
         qsort(ratio[c], ROUNDS, sizeof(double), bench_compare);
-        printf("%-8s %-26s %8.2f %8.2f   (%.2f .. %.2f)\n", ops->name, cases[c].name, gb_per_s[c][ROUNDS / 2],
-               ratio[c][ROUNDS / 2], ratio[c][0], ratio[c][ROUNDS - 1]);
+        printf("%-8s %-26s %8.2f %8.2f   (%.2f .. %.2f)\n", ops->name, cases[c].name,
+               gb_per_s[c][ROUNDS / 2], ratio[c][ROUNDS / 2], ratio[c][0], ratio[c][ROUNDS - 1]);
     }
 }
 
@@ -205,17 +245,21 @@ int main(int argc, char **argv)
         for (uint64_t e = 0; e < elem_count; e++)
             ((float *)(void *)area[i])[e] = (i < E) ? (float)(e % 16) / 32 - 0.25f : 0;
     }
-    printf("largest cache %zu MiB, %d arrays of %zu MiB, 1 thread, medians of %d rounds (least .. most)\n", cache >> 20,
-           AREAS, bytes >> 20, ROUNDS);
+    printf("largest cache %zu MiB, %d arrays of %zu MiB, 1 thread, medians of %d rounds (least .. "
+           "most)\n",
+           cache >> 20, AREAS, bytes >> 20, ROUNDS);
     printf("%-8s %-26s %8s %8s\n", "version", "op", "GB/s", "/memcpy");
     for (uint32_t v = 0; v < gf_element_ops_variant_count; v++) {
         const struct gf_element_ops *ops = gf_element_ops_variants[v];
         if ((argc > 1) && (strcmp(argv[1], ops->name) != 0)) continue;
-        if (gf_element_ops_supported(gf_element_ops_variants[v])) bench(ops);
-        else printf("%-8s skipped: this CPU lacks it\n", ops->name);
+        if (gf_element_ops_supported(gf_element_ops_variants[v]))
+            bench(ops);
+        else
+            printf("%-8s skipped: this CPU lacks it\n", ops->name);
     }
     if (met.bad_count != 0) {
-        fprintf(stderr, "bench_ops: %llu results are not finite\n", (unsigned long long)met.bad_count);
+        fprintf(stderr, "bench_ops: %llu results are not finite\n",
+                (unsigned long long)met.bad_count);
         return 1;
     }
     return 0;

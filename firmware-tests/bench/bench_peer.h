@@ -1,10 +1,14 @@
-/* What the programs that time other libraries share (C and C++): options, clock, median. Each times an in-place fp32 sum
- * over all ranks as gf-perf does: every rank rewrites its data, a barrier, the operation; a sample is the slowest rank's.
+/* What the programs that time other libraries share (C and C++): options, clock, median. Each times
+ * an in-place fp32 sum over all ranks as gf-perf does: every rank rewrites its data, a barrier, the
+ * operation; a sample is the slowest rank's.
  *     -s 4096,32768     sizes in bytes: a line "BYTES MEDIAN_US" each
- *     -c FILE           element counts, one a line, as tensors of a model: "each MEDIAN_US" one by one, "fused MEDIAN_US"
- *                       all in one, "buckets MEDIAN_US" consecutive ones until they hold 25 MiB, as PyTorch's DDP does
+ *     -c FILE           element counts, one a line, as tensors of a model: "each MEDIAN_US" one by
+ *                       one, "fused MEDIAN_US"
+ *                       all in one, "buckets MEDIAN_US" consecutive ones until they hold 25 MiB, as
+ *                           PyTorch's DDP does
  *     -t SECONDS        for each line, about (0.1)
- *     -m                the mean instead of the median: where a link's bucket fills while a contender stalls, most
+ *     -m                the mean instead of the median: where a link's bucket fills while a
+ *                       contender stalls, most
  *                       samples may go faster than the link
  * Exit code 1 on a wrong sum. */
 #ifndef BENCH_PEER_H
@@ -56,7 +60,8 @@ static inline int bench_counts_read(struct bench *bench, const char *path)
     return 0;
 }
 
-/* 0, or -1 for a wrong command line. Options in `own` are left to the program: rank_option(letter, value). */
+/* 0, or -1 for a wrong command line. Options in `own` are left to the program: rank_option(letter,
+ * value). */
 static inline int bench_options(struct bench *bench, int argc, char **argv, const char *own,
                                 void (*own_option)(int letter, const char *value))
 {
@@ -125,7 +130,8 @@ static inline size_t bench_wrong(const float *data, size_t elem_count, int world
     size_t wrong = 0;
     for (size_t i = 0; i < BENCH_PATTERN; i++) {
         want[i] = 0;
-        for (int rank = 0; rank < world; rank++) want[i] += (float)((i + (size_t)rank) % BENCH_PATTERN);
+        for (int rank = 0; rank < world; rank++)
+            want[i] += (float)((i + (size_t)rank) % BENCH_PATTERN);
     }
     for (size_t i = 0; i < elem_count; i++) wrong += data[i] != want[i % BENCH_PATTERN];
     return wrong;
@@ -140,8 +146,10 @@ struct bench_peer {
     double (*greatest)(struct bench_peer *peer, double value); /* over the ranks, on all of them */
 };
 
-/* All in one where bucket_elems is 0, else a sum a bucket of tensors: one is full that holds so many elements. */
-static inline void bench_sum(struct bench_peer *peer, const struct bench *bench, size_t elem_count, size_t bucket_elems)
+/* All in one where bucket_elems is 0, else a sum a bucket of tensors: one is full that holds so
+ * many elements. */
+static inline void bench_sum(struct bench_peer *peer, const struct bench *bench, size_t elem_count,
+                             size_t bucket_elems)
 {
     size_t first = 0, held = 0;
     if (bucket_elems == 0) peer->sum(peer, 0, elem_count);
@@ -155,8 +163,8 @@ static inline void bench_sum(struct bench_peer *peer, const struct bench *bench,
 }
 
 /* This rank's time. Ranks compare theirs behind the last sample, as gf-perf's do. */
-static inline double bench_sample(struct bench_peer *peer, const struct bench *bench, size_t elem_count,
-                                  size_t bucket_elems)
+static inline double bench_sample(struct bench_peer *peer, const struct bench *bench,
+                                  size_t elem_count, size_t bucket_elems)
 {
     double begin_us;
     memset(peer->data, 0, elem_count * sizeof(float));
@@ -166,8 +174,8 @@ static inline double bench_sample(struct bench_peer *peer, const struct bench *b
     return bench_now_us() - begin_us;
 }
 
-static inline int bench_line(struct bench_peer *peer, const struct bench *bench, const char *name, size_t elem_count,
-                             size_t bucket_elems)
+static inline int bench_line(struct bench_peer *peer, const struct bench *bench, const char *name,
+                             size_t elem_count, size_t bucket_elems)
 {
     static double times_us[BENCH_SAMPLES_MAX];
     double wrong, estimate_us;
@@ -180,14 +188,17 @@ static inline int bench_line(struct bench_peer *peer, const struct bench *bench,
         fprintf(stderr, "%s: %.0f wrong elements\n", name, wrong);
         return 1;
     }
-    estimate_us = peer->greatest(peer, bench_sample(peer, bench, elem_count, bucket_elems)); /* the same on all ranks */
+    /* the same on all ranks */
+    estimate_us = peer->greatest(peer, bench_sample(peer, bench, elem_count, bucket_elems));
     for (int i = 0; (i < 5) && (estimate_us * (i + 1) < bench->seconds * 1e6); i++)
         estimate_us = peer->greatest(peer, bench_sample(peer, bench, elem_count, bucket_elems));
     count = bench_sample_count(bench, estimate_us);
-    for (int i = 0; i < count; i++) times_us[i] = bench_sample(peer, bench, elem_count, bucket_elems);
+    for (int i = 0; i < count; i++)
+        times_us[i] = bench_sample(peer, bench, elem_count, bucket_elems);
     for (int i = 0; i < count; i++) times_us[i] = peer->greatest(peer, times_us[i]);
     if (peer->rank == 0)
-        printf("%s %.3f\n", name, bench->wants_mean ? bench_mean(times_us, count) : bench_median(times_us, count));
+        printf("%s %.3f\n", name,
+               bench->wants_mean ? bench_mean(times_us, count) : bench_median(times_us, count));
     if (peer->rank == 0) fflush(stdout);
     return 0;
 }

@@ -1,6 +1,6 @@
-/* What the kernel's TCP allows small data: recursive doubling over one socket a pair, polled without a library between,
- * the core given away where nothing moved. Options in bench_peer.h, and -w WORLD (a power of two), -r RANK,
- * -a PREFIX: rank i has the address PREFIX(i + 1). */
+/* What the kernel's TCP allows small data: recursive doubling over one socket a pair, polled
+ * without a library between, the core given away where nothing moved. Options in bench_peer.h, and
+ * -w WORLD (a power of two), -r RANK, -a PREFIX: rank i has the address PREFIX(i + 1). */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -35,13 +35,17 @@ static void swap(int partner, const void *out, void *in, size_t bytes)
 {
     size_t sent = 0, came = 0;
     while ((sent < bytes) || (came < bytes)) {
-        ssize_t some = (sent < bytes) ? send(partner, (const char *)out + sent, bytes - sent, MSG_NOSIGNAL) : 0;
+        ssize_t some = (sent < bytes)
+                           ? send(partner, (const char *)out + sent, bytes - sent, MSG_NOSIGNAL)
+                           : 0;
         ssize_t more = (came < bytes) ? recv(partner, (char *)in + came, bytes - came, 0) : 1;
         if ((some < 0) && (errno != EAGAIN)) die("send");
         if ((more == 0) || ((more < 0) && (errno != EAGAIN))) die("recv");
         if (some > 0) sent += (size_t)some;
-        if ((more > 0) && (came < bytes)) came += (size_t)more;
-        else if (some <= 0) (void)sched_yield();
+        if ((more > 0) && (came < bytes))
+            came += (size_t)more;
+        else if (some <= 0)
+            (void)sched_yield();
     }
 }
 
@@ -73,7 +77,8 @@ static void sockets_barrier(struct bench_peer *peer)
 
 static struct sockaddr_in address_of(int whose, int round)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)(PORT + round))};
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)(PORT + round))};
     char text[64];
     snprintf(text, sizeof text, "%s%d", prefix, whose + 1);
     if (inet_pton(AF_INET, text, &address.sin_addr) != 1) die(text);
@@ -107,9 +112,10 @@ static int partner_open(int round)
 int main(int argc, char **argv)
 {
     static struct bench bench;
-    struct bench_peer peer = {.sum = sockets_sum, .barrier = sockets_barrier, .greatest = sockets_greatest};
-    if ((bench_options(&bench, argc, argv, "w:r:a:", own_option) != 0) || (world < 2) || (world & (world - 1)) ||
-        (world > 1 << ROUNDS_MAX) || (rank < 0) || (rank >= world)) {
+    struct bench_peer peer = {
+        .sum = sockets_sum, .barrier = sockets_barrier, .greatest = sockets_greatest};
+    if ((bench_options(&bench, argc, argv, "w:r:a:", own_option) != 0) || (world < 2) ||
+        (world & (world - 1)) || (world > 1 << ROUNDS_MAX) || (rank < 0) || (rank >= world)) {
         fprintf(stderr, "usage: bench_sockets -w WORLD -r RANK -a PREFIX -s SIZES\n");
         return 2;
     }

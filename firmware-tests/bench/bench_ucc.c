@@ -1,5 +1,6 @@
-/* UCC's allreduce: cc -O3 bench_ucc.c -lucc; options in bench_peer.h, and -w WORLD -r RANK -d FOLDER (empty, shared),
- * -y where cores are shared. Requests are persistent, as a trainer would keep them. */
+/* UCC's allreduce: cc -O3 bench_ucc.c -lucc; options in bench_peer.h, and -w WORLD -r RANK -d
+ * FOLDER (empty, shared), -y where cores are shared. Requests are persistent, as a trainer would
+ * keep them. */
 #include <fcntl.h>
 #include <sched.h>
 
@@ -62,7 +63,8 @@ static ucc_status_t gather_post(void *own, void *into, size_t bytes, void *info,
     path_of(path, sizeof path, gather->number, rank);
     snprintf(hidden, sizeof hidden, "%s.new", path);
     file = fopen(hidden, "w");
-    if ((file == NULL) || (fwrite(own, 1, bytes, file) != bytes) || (fclose(file) != 0) || (rename(hidden, path) != 0))
+    if ((file == NULL) || (fwrite(own, 1, bytes, file) != bytes) || (fclose(file) != 0) ||
+        (rename(hidden, path) != 0))
         return UCC_ERR_NO_MESSAGE;
     *request_out = gather;
     return UCC_OK;
@@ -92,13 +94,19 @@ static ucc_status_t gather_free(void *request)
 
 static void ucc_begin(void)
 {
-    ucc_oob_coll_t gather = {.allgather = gather_post, .req_test = gather_test, .req_free = gather_free,
-                             .n_oob_eps = (uint32_t)world, .oob_ep = (uint32_t)rank};
-    ucc_lib_params_t of_library = {.mask = UCC_LIB_PARAM_FIELD_THREAD_MODE, .thread_mode = UCC_THREAD_SINGLE};
+    ucc_oob_coll_t gather = {.allgather = gather_post,
+                             .req_test = gather_test,
+                             .req_free = gather_free,
+                             .n_oob_eps = (uint32_t)world,
+                             .oob_ep = (uint32_t)rank};
+    ucc_lib_params_t of_library = {.mask = UCC_LIB_PARAM_FIELD_THREAD_MODE,
+                                   .thread_mode = UCC_THREAD_SINGLE};
     ucc_context_params_t of_context = {.mask = UCC_CONTEXT_PARAM_FIELD_OOB, .oob = gather};
     ucc_team_params_t of_team = {.mask = UCC_TEAM_PARAM_FIELD_OOB | UCC_TEAM_PARAM_FIELD_EP |
                                          UCC_TEAM_PARAM_FIELD_EP_RANGE,
-                                 .oob = gather, .ep = (uint64_t)rank, .ep_range = UCC_COLLECTIVE_EP_RANGE_CONTIG};
+                                 .oob = gather,
+                                 .ep = (uint64_t)rank,
+                                 .ep_range = UCC_COLLECTIVE_EP_RANGE_CONTIG};
     ucc_lib_config_h library_config;
     ucc_context_config_h context_config;
     ucc_lib_h library;
@@ -110,7 +118,8 @@ static void ucc_begin(void)
     need(ucc_context_create(library, &of_context, context_config, &context), "ucc_context_create");
     ucc_context_config_release(context_config);
     need(ucc_team_create_post(&context, 1, &of_team, &team), "ucc_team_create_post");
-    while ((status = ucc_team_create_test(team)) == UCC_INPROGRESS) (void)ucc_context_progress(context);
+    while ((status = ucc_team_create_test(team)) == UCC_INPROGRESS)
+        (void)ucc_context_progress(context);
     need(status, "ucc_team_create_test");
 }
 
@@ -130,10 +139,13 @@ static void run(ucc_coll_req_h handle)
 static ucc_coll_req_h made(void *data, size_t elem_count, ucc_coll_type_t type, ucc_datatype_t of,
                            ucc_reduction_op_t how)
 {
-    ucc_coll_args_t args = {.mask = UCC_COLL_ARGS_FIELD_FLAGS, .coll_type = type, .op = how,
+    ucc_coll_args_t args = {.mask = UCC_COLL_ARGS_FIELD_FLAGS,
+                            .coll_type = type,
+                            .op = how,
                             .flags = UCC_COLL_ARGS_FLAG_IN_PLACE | UCC_COLL_ARGS_FLAG_PERSISTENT};
     ucc_coll_req_h handle;
-    args.dst.info = args.src.info = (ucc_coll_buffer_info_t){data, elem_count, of, UCC_MEMORY_TYPE_HOST};
+    args.dst.info = args.src.info =
+        (ucc_coll_buffer_info_t){data, elem_count, of, UCC_MEMORY_TYPE_HOST};
     need(ucc_collective_init(&args, &handle, team), "ucc_collective_init");
     return handle;
 }
@@ -142,11 +154,14 @@ static void ucc_sum(struct bench_peer *peer, size_t first, size_t elem_count)
 {
     float *data = peer->data + first;
     static int last;
-    for (int turn = 0; turn < kept_count; turn++, last = (last + 1) % kept_count) /* tensors come in turn */
-        if ((kept[last].data == data) && (kept[last].elem_count == elem_count)) return run(kept[last].handle);
+    /* tensors come in turn */
+    for (int turn = 0; turn < kept_count; turn++, last = (last + 1) % kept_count)
+        if ((kept[last].data == data) && (kept[last].elem_count == elem_count))
+            return run(kept[last].handle);
     if (kept_count == REQUESTS_MAX) need(UCC_ERR_NO_RESOURCE, "requests");
-    kept[kept_count] = (struct request){data, elem_count, made(data, elem_count, UCC_COLL_TYPE_ALLREDUCE,
-                                                               UCC_DT_FLOAT32, UCC_OP_SUM)};
+    kept[kept_count] = (struct request){
+        data, elem_count,
+        made(data, elem_count, UCC_COLL_TYPE_ALLREDUCE, UCC_DT_FLOAT32, UCC_OP_SUM)};
     run(kept[kept_count++].handle);
 }
 
@@ -163,7 +178,8 @@ static double ucc_greatest(struct bench_peer *peer, double value)
     static ucc_coll_req_h handle;
     static double most;
     (void)peer;
-    if (handle == NULL) handle = made(&most, 1, UCC_COLL_TYPE_ALLREDUCE, UCC_DT_FLOAT64, UCC_OP_MAX);
+    if (handle == NULL)
+        handle = made(&most, 1, UCC_COLL_TYPE_ALLREDUCE, UCC_DT_FLOAT64, UCC_OP_MAX);
     most = value;
     run(handle);
     return most;

@@ -1,5 +1,6 @@
-/* What clang's CUDA front end needs in place of NVIDIA's headers, which fit a few of its versions only: put in front of
- * the kernels, so that a second compiler reads them (test_kernels.sh). Kept to what the kernels use. */
+/* What clang's CUDA front end needs in place of NVIDIA's headers, which fit a few of its versions
+ * only: put in front of the kernels, so that a second compiler reads them (test_kernels.sh). Kept
+ * to what the kernels use. */
 #ifndef GF_CLANG_CUDA_H
 #define GF_CLANG_CUDA_H
 

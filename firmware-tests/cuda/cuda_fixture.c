@@ -28,8 +28,9 @@ static void library_find(struct cuda_fixture *f)
 
 static void environment_set(const char *first, const char *second)
 {
-    static const char *const names[] = {"GF_FAKE_CUDA_SEED", "GF_FAKE_CUDA_FAIL", "GF_FAKE_CUDA_WITHOUT",
-                                        "GF_FAKE_CUDA_VERSION", "GF_FAKE_CUDA_MEMORY", "GF_FAKE_CUDA_NO_HOST_POINTER",
+    static const char *const names[] = {"GF_FAKE_CUDA_SEED",     "GF_FAKE_CUDA_FAIL",
+                                        "GF_FAKE_CUDA_WITHOUT",  "GF_FAKE_CUDA_VERSION",
+                                        "GF_FAKE_CUDA_MEMORY",   "GF_FAKE_CUDA_NO_HOST_POINTER",
                                         "GF_FAKE_CUDA_NO_FLAGS", "GF_FAKE_CUDA_NO_DESCRIPTORS"};
     const char *const given[] = {first, second};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) (void)unsetenv(names[i]);
@@ -53,7 +54,8 @@ void cuda_fixture_init(struct cuda_fixture *f, const char *first, const char *se
     environment_set(first, second);
     f->fake->reset();
     f->fault.peer = GF_RANK_NONE;
-    f->setup = (struct gf_gpu_setup){.library = f->library, .device_bytes = 1u << 20, .events_max = 4, .log = {log_keep, f}};
+    f->setup = (struct gf_gpu_setup){
+        .library = f->library, .device_bytes = 1u << 20, .events_max = 4, .log = {log_keep, f}};
 }
 
 void cuda_fixture_kernels(struct cuda_fixture *f, const char *const *names, uint32_t count)

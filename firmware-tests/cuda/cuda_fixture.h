@@ -19,7 +19,8 @@ struct cuda_fixture {
     _Alignas(64) char state[CUDA_FIXTURE_STATE_BYTES];
 };
 
-/* Sets the fake's environment anew: "NAME=VALUE" or NULL, up to two; the seed is 0 unless one of them says so. */
+/* Sets the fake's environment anew: "NAME=VALUE" or NULL, up to two; the seed is 0 unless one of
+ * them says so. */
 void cuda_fixture_init(struct cuda_fixture *f, const char *first, const char *second);
 /* The image of the next open has these, and nothing else. */
 void cuda_fixture_kernels(struct cuda_fixture *f, const char *const *names, uint32_t count);

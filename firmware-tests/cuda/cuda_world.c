@@ -10,7 +10,8 @@
 extern const struct gf_gpu_driver gf_gpu_cuda;
 struct cuda_world cuda_world;
 static const struct fake_cuda_image image = FAKE_CUDA_IMAGE;
-/* The appliance's: what its backward pass computes, until its stream has brought it to the gradients. */
+/* The appliance's: what its backward pass computes, until its stream has brought it to the
+ * gradients. */
 static _Alignas(4096) float computed[STATE_RANKS_MAX][STATE_TENSORS][SPACE_ELEMS];
 
 /* ---- the driver, with the kernels of any build ---- */
@@ -32,7 +33,8 @@ static size_t whole_state_bytes(const struct gf_gpu_setup *setup)
     return gf_gpu_cuda.state_bytes(&whole);
 }
 
-static gf_status whole_open(const struct gf_gpu_setup *setup, void *state, struct gf_gpu **gpu_out, struct gf_fault *fault_out)
+static gf_status whole_open(const struct gf_gpu_setup *setup, void *state, struct gf_gpu **gpu_out,
+                            struct gf_fault *fault_out)
 {
     const struct gf_gpu_setup whole = with_kernels(setup);
     gf_status status = gf_gpu_cuda.open(&whole, state, gpu_out, fault_out);
@@ -46,7 +48,8 @@ static void order_look(const struct gf_queue *queue, const struct gf_gpu_flag *f
     for (uint32_t rank = 0; first->is_wait && (rank < cuda_world.cuda.world); rank++) {
         const gf_context *gf = cuda_world.cuda.ranks[rank].gf;
         uint64_t order = first->value >> GF_DIRECT_STEP_BITS;
-        if ((gf == NULL) || (gf->gpu != queue->gpu) || (queue->stream != gf->out_queue.stream)) continue;
+        if ((gf == NULL) || (gf->gpu != queue->gpu) || (queue->stream != gf->out_queue.stream))
+            continue;
         if (order < cuda_world.summed[rank]) cuda_world.disordered++;
         cuda_world.summed[rank] = order;
     }
@@ -84,22 +87,26 @@ static gf_status host_unregister(struct gf_gpu *gpu, void *base)
 
 static gf_status export(struct gf_gpu *gpu, void *handle_out)
 {
-    if ((handle_out != NULL) && (cuda_world.export_refused > 0) && (--cuda_world.export_refused == 0))
-        return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "cuIpcGetMemHandle", 801, "refused by the test");
+    if ((handle_out != NULL) && (cuda_world.export_refused > 0) &&
+        (--cuda_world.export_refused == 0))
+        return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "cuIpcGetMemHandle", 801,
+                            "refused by the test");
     return gf_gpu_cuda.export(gpu, handle_out);
 }
 
 static gf_status export_to(struct gf_gpu *gpu, const void *handle)
 {
     if ((cuda_world.send_refused > 0) && (--cuda_world.send_refused == 0))
-        return gf_fault_set(&gpu->fault, GF_ERR_SYSTEM, GF_RANK_NONE, "connect", 111, "refused by the test");
+        return gf_fault_set(&gpu->fault, GF_ERR_SYSTEM, GF_RANK_NONE, "connect", 111,
+                            "refused by the test");
     return gf_gpu_cuda.export_to(gpu, handle);
 }
 
 static gf_status import(struct gf_gpu *gpu, const void *card, gf_mem *base_out)
 {
     if ((cuda_world.import_refused > 0) && (--cuda_world.import_refused == 0))
-        return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "cuIpcOpenMemHandle", 217, "refused by the test");
+        return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "cuIpcOpenMemHandle", 217,
+                            "refused by the test");
     gf_status status = gf_gpu_cuda.import(gpu, card, base_out);
     if ((cuda_world.import_wrong > 0) && (--cuda_world.import_wrong == 0)) *base_out = gpu->arena;
     return status;
@@ -116,14 +123,16 @@ static void card_end(gf_mem data, size_t size_bytes, bool is_write)
     cuda_world.fixture.fake->card_end(data, size_bytes, is_write);
 }
 
-static void with_card(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors, uint32_t *tensor_count)
+static void with_card(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors,
+                      uint32_t *tensor_count)
 {
     static const struct link_watch card = {card_begin, card_end};
     struct gf_drivers *drivers = (struct gf_drivers *)(uintptr_t)config->drivers;
     if (cuda_world.wire_ranks != 0) drivers->link = link_watch(drivers->link, &card);
 }
 
-/* ---- the appliance: it computes on the host, and its stream, the default one, brings gradients to the device ---- */
+/* ---- the appliance: it computes on the host, and its stream, the default one, brings gradients to
+ * the device ---- */
 
 static void *gradient_of(struct world *w, uint32_t rank, uint32_t tensor)
 {
@@ -131,7 +140,8 @@ static void *gradient_of(struct world *w, uint32_t rank, uint32_t tensor)
     return computed[rank][tensor];
 }
 
-static void copy_on(struct world *w, uint32_t rank, gf_queue_handle stream, gf_mem dst, gf_mem src, uint64_t bytes)
+static void copy_on(struct world *w, uint32_t rank, gf_queue_handle stream, gf_mem dst, gf_mem src,
+                    uint64_t bytes)
 {
     struct gf_queue queue = {.gpu = w->ranks[rank].gf->gpu, .stream = stream};
     assert_int_equal(gf_gpu_cuda.copy(&queue, dst, src, bytes), GF_OK);
@@ -143,7 +153,8 @@ static void gradient_store(struct world *w, uint32_t rank, uint32_t tensor, cons
             w->ranks[rank].tensors[tensor].elem_count * sizeof(float));
 }
 
-static const struct world_device appliance = {.stream = 0, .gradient = gradient_of, .store = gradient_store};
+static const struct world_device appliance = {
+    .stream = 0, .gradient = gradient_of, .store = gradient_store};
 
 struct world_setup cuda_world_setup(const struct world_setup *host)
 {
@@ -165,7 +176,9 @@ struct world_setup cuda_world_setup(const struct world_setup *host)
 void cuda_world_open_alone(const struct world_setup *setup)
 {
     world_open(&cuda_world.cuda, setup);
-    assert_int_equal(gf_gpu_cuda.host_register(cuda_world.cuda.ranks[0].gf->gpu, computed, sizeof computed), GF_OK);
+    assert_int_equal(
+        gf_gpu_cuda.host_register(cuda_world.cuda.ranks[0].gf->gpu, computed, sizeof computed),
+        GF_OK);
 }
 
 void cuda_world_open(const struct world_setup *host)
@@ -193,7 +206,10 @@ void cuda_world_close(void)
     cuda_world_close_alone();
 }
 
-bool cuda_world_same(void) { return state_worlds_same(&cuda_world.host, &cuda_world.cuda); }
+bool cuda_world_same(void)
+{
+    return state_worlds_same(&cuda_world.host, &cuda_world.cuda);
+}
 
 void cuda_world_expect_path(gf_path path)
 {
@@ -212,8 +228,10 @@ static void halves_expect_equal(void)
             gf_mem half = gf_weight_half(host->ranks[rank].gf, tensor);
             uint64_t bytes = state_tensors[tensor].elem_count * sizeof(uint16_t);
             if (half == 0) continue;
-            copy_on(cuda, rank, queue.stream, (gf_mem)(uintptr_t)computed[rank][tensor], gf_weight_half(gf, tensor), bytes);
-            while (gf_gpu_cuda.finished(&queue) == GF_AGAIN) {}
+            copy_on(cuda, rank, queue.stream, (gf_mem)(uintptr_t)computed[rank][tensor],
+                    gf_weight_half(gf, tensor), bytes);
+            while (gf_gpu_cuda.finished(&queue) == GF_AGAIN) {
+            }
             assert_memory_equal((const void *)(uintptr_t)half, computed[rank][tensor], bytes);
         }
     }
@@ -235,17 +253,21 @@ void cuda_kept_read(gf_context *gf, struct cuda_kept *kept)
 {
     memset(kept, 0, sizeof *kept);
     for (uint32_t t = 0; t < STATE_TENSORS; t++)
-        cuda_world_read(gf, gf_weight(gf, t), state_tensors[t].elem_count * sizeof(float), kept->weights[t]);
-    if (gf->optimizer.momentum != 0) cuda_world_read(gf, gf->optimizer.momentum, 256 * sizeof(float), kept->momentum);
+        cuda_world_read(gf, gf_weight(gf, t), state_tensors[t].elem_count * sizeof(float),
+                        kept->weights[t]);
+    if (gf->optimizer.momentum != 0)
+        cuda_world_read(gf, gf->optimizer.momentum, 256 * sizeof(float), kept->momentum);
     uint64_t sparse_elems = (gf->sparse.elem_count < 256) ? gf->sparse.elem_count : 256;
-    if (gf->sparse.history != 0) cuda_world_read(gf, gf->sparse.history, sparse_elems * sizeof(float), kept->history);
+    if (gf->sparse.history != 0)
+        cuda_world_read(gf, gf->sparse.history, sparse_elems * sizeof(float), kept->history);
 }
 
 gf_status cuda_world_dying(struct world *w, uint32_t rank, void *arg)
 {
     struct cuda_death *death = arg;
     const gf_context *gf = w->ranks[rank].gf;
-    if (death->done || (rank != death->victim) || !death->due(w, death)) return world_step_progress(w, rank, &death->step);
+    if (death->done || (rank != death->victim) || !death->due(w, death))
+        return world_step_progress(w, rank, &death->step);
     gf_sim_kill(w->sim, rank);
     for (uint32_t s = 0; s < GF_STREAM_COUNT; s++)
         cuda_world.fixture.fake->stream_drop(gf->gpu->streams[s]);
@@ -264,7 +286,8 @@ void cuda_world_dies(struct cuda_death *death)
         gf_context *gf = w->ranks[rank].gf;
         if (rank == death->victim) continue;
         assert_true(w->ranks[rank].status < 0);
-        if (gf_error_last(gf)->peer != death->victim) fail_msg("rank %u: %s", rank, gf_error_last(gf)->text);
+        if (gf_error_last(gf)->peer != death->victim)
+            fail_msg("rank %u: %s", rank, gf_error_last(gf)->text);
         cuda_kept_read(gf, &after);
         assert_memory_equal(&after, &before[rank], sizeof after);
     }
@@ -285,11 +308,13 @@ void cuda_world_goes_on(struct cuda_death *death, gf_path path)
         assert_int_equal(world_stats(w, rank).path, path);
         assert_int_equal(gf_update(w->ranks[rank].gf, 0.0625f), GF_OK);
         cuda_kept_read(w->ranks[rank].gf, (rank == survivor) ? &first : &other);
-        if (rank != survivor) assert_memory_equal(other.weights, first.weights, sizeof first.weights);
+        if (rank != survivor)
+            assert_memory_equal(other.weights, first.weights, sizeof first.weights);
     }
 }
 
-uint32_t cuda_world_fails(const char *call, uint32_t times, struct world_setup setup, void (*opened)(struct world *w))
+uint32_t cuda_world_fails(const char *call, uint32_t times, struct world_setup setup,
+                          void (*opened)(struct world *w))
 {
     struct state_moment moment = {.step = 1};
     struct world_step step = {.fill = state_fill_whole, .arg = &moment};
@@ -308,10 +333,13 @@ uint32_t cuda_world_fails(const char *call, uint32_t times, struct world_setup s
     for (uint32_t rank = 0; rank < setup.world; rank++) {
         const gf_context *gf = w->ranks[rank].gf;
         failed += w->ranks[rank].status == GF_ERR_DEVICE;
-        for (uint32_t s = 0; s < gf->under_way.count; s++) folding += gf->under_way.ops[s].coll.error == GF_ERR_DEVICE;
+        for (uint32_t s = 0; s < gf->under_way.count; s++)
+            folding += gf->under_way.ops[s].coll.error == GF_ERR_DEVICE;
     }
-    if (cuda_world.fixture.fake->failure_met()) assert_true(failed > 0);
-    else world_expect(w, GF_OK);
+    if (cuda_world.fixture.fake->failure_met())
+        assert_true(failed > 0);
+    else
+        world_expect(w, GF_OK);
     cuda_world_close_alone();
     return folding;
 }
@@ -330,7 +358,8 @@ void cuda_world_begin(uint32_t seed, const char *second)
     driver.export = export;
     driver.export_to = export_to;
     driver.import = import;
-    cuda_world.export_refused = cuda_world.send_refused = cuda_world.import_refused = cuda_world.import_wrong = 0;
+    cuda_world.export_refused = cuda_world.send_refused = cuda_world.import_refused =
+        cuda_world.import_wrong = 0;
     cuda_world.wire_ranks = 0;
     cuda_world.disordered = 0;
     cuda_world.ucx_registers = false;

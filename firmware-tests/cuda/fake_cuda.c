@@ -20,10 +20,15 @@ void fake_leaks_check(const char *when)
 {
     const struct fake_cuda_live live = fake_live();
     if (fake_holds()) return;
-    if (live.streams + live.events + live.modules + live.registrations + live.allocations + live.imported + live.pushed == 0) return;
-    fake_trouble("%s: %u streams, %u events, %u modules, %u registrations, %u allocations and %u of other processes are left, "
-                 "%u contexts pushed", when, live.streams, live.events, live.modules, live.registrations, live.allocations,
-                 live.imported, live.pushed);
+    if (live.streams + live.events + live.modules + live.registrations + live.allocations +
+            live.imported + live.pushed ==
+        0)
+        return;
+    fake_trouble("%s: %u streams, %u events, %u modules, %u registrations, %u allocations and %u "
+                 "of other processes are left, "
+                 "%u contexts pushed",
+                 when, live.streams, live.events, live.modules, live.registrations,
+                 live.allocations, live.imported, live.pushed);
 }
 
 __attribute__((destructor)) static void at_exit(void)
@@ -45,15 +50,15 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **found_out, int version, 
         void (*function)(void);
     } calls[] = {
 #define CALL(name) {#name, (void (*)(void))name},
-        FAKE_CALLS(CALL)
-        FAKE_CALLS_OTHER(CALL)
+        FAKE_CALLS(CALL) FAKE_CALLS_OTHER(CALL)
 #undef CALL
     };
     CUdriverProcAddressQueryResult nobody;
     if (why_out == NULL) why_out = &nobody;
     *found_out = NULL;
     *why_out = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    for (size_t i = 0; (i < sizeof calls / sizeof *calls) && (version <= fake_settings.version); i++) {
+    for (size_t i = 0; (i < sizeof calls / sizeof *calls) && (version <= fake_settings.version);
+         i++) {
         if ((strcmp(calls[i].name, symbol) != 0) || fake_is_without(symbol)) continue;
         memcpy(found_out, &calls[i].function, sizeof *found_out);
         *why_out = CU_GET_PROC_ADDRESS_SUCCESS;
@@ -80,10 +85,14 @@ static void api_reset(void)
 static uint64_t api_stream_create(void)
 {
     CUstream stream = NULL;
-    return (fake_stream_create(&stream, CONTEXT(0)) == CUDA_SUCCESS) ? (uint64_t)(uintptr_t)stream : 0;
+    return (fake_stream_create(&stream, CONTEXT(0)) == CUDA_SUCCESS) ? (uint64_t)(uintptr_t)stream
+                                                                     : 0;
 }
 
-static void api_stream_destroy(uint64_t stream) { (void)fake_stream_destroy((CUstream)(uintptr_t)stream); }
+static void api_stream_destroy(uint64_t stream)
+{
+    (void)fake_stream_destroy((CUstream)(uintptr_t)stream);
+}
 
 static void api_stream_run(uint64_t handle)
 {
@@ -105,7 +114,10 @@ static void api_stream_drop(uint64_t handle)
     if (fake_stream_find((CUstream)(uintptr_t)handle, &stream)) fake_stream_drop(stream);
 }
 
-static void api_release(void) { fake_hold(false); }
+static void api_release(void)
+{
+    fake_hold(false);
+}
 
 static void api_forget(void)
 {
@@ -116,7 +128,10 @@ static void api_forget(void)
     fake_capture_forget();
 }
 
-static void api_capture_begin(uint64_t stream) { fake_capture_begin((CUstream)(uintptr_t)stream); }
+static void api_capture_begin(uint64_t stream)
+{
+    fake_capture_begin((CUstream)(uintptr_t)stream);
+}
 
 extern const struct fake_cuda_api fake_cuda_api;
 const struct fake_cuda_api fake_cuda_api = {

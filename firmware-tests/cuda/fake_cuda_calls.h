@@ -4,7 +4,8 @@
 
 #include "firmware-tests/cuda/fake_cuda_state.h"
 
-/* As cuGetProcAddress() is asked for them, and as cuda.h declares them (some with another number behind). */
+/* As cuGetProcAddress() is asked for them, and as cuda.h declares them (some with another number
+ * behind). */
 /* clang-format off */
 #define FAKE_CALLS(X) \
     X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuDeviceGetCount) X(cuDeviceGet) \
@@ -26,14 +27,18 @@
 #define FAKE_CALLS_OTHER(X) X(cuEventElapsedTime)
 
 /* A call that is counted, may be made to fail, and is else handed on. */
-#define HAND_ON(function, entered, parameters, call) \
-    CUresult function parameters { CUresult result = entered; return (result != CUDA_SUCCESS) ? result : (call); }
+#define HAND_ON(function, entered, parameters, call)       \
+    CUresult function parameters                           \
+    {                                                      \
+        CUresult result = entered;                         \
+        return (result != CUDA_SUCCESS) ? result : (call); \
+    }
 /* What gives back does it even when it tells of a failure: it is that of something earlier. */
-#define GIVE_BACK(function, parameters, call) \
-    CUresult function parameters \
-    { \
+#define GIVE_BACK(function, parameters, call)                    \
+    CUresult function parameters                                 \
+    {                                                            \
         CUresult result = fake_enter(#function), given = (call); \
-        return (result != CUDA_SUCCESS) ? result : given; \
+        return (result != CUDA_SUCCESS) ? result : given;        \
     }
 
 #endif

@@ -1,6 +1,6 @@
-/* The fake CUDA driver: another thread captures a stream into a graph. Calls that might wait for what is captured
- * break it,
- * in the strictest mode on whatever thread they are made, unless that thread has said that it knows. */
+/* The fake CUDA driver: another thread captures a stream into a graph. Calls that might wait for
+ * what is captured break it, in the strictest mode on whatever thread they are made, unless that
+ * thread has said that it knows. */
 #include "firmware-tests/cuda/fake_cuda_calls.h"
 
 static struct {
@@ -22,9 +22,15 @@ bool fake_capture_end(uint64_t handle)
     return whole;
 }
 
-void fake_capture_forget(void) { capture.active = false; }
+void fake_capture_forget(void)
+{
+    capture.active = false;
+}
 
-bool fake_captures(uint32_t stream) { return capture.active && (capture.stream == stream); }
+bool fake_captures(uint32_t stream)
+{
+    return capture.active && (capture.stream == stream);
+}
 
 CUresult fake_capture_break(const char *call, CUresult entered)
 {
@@ -36,7 +42,8 @@ CUresult fake_capture_break(const char *call, CUresult entered)
 
 CUresult fake_capture_unsafe(const char *call)
 {
-    return (own_mode == CU_STREAM_CAPTURE_MODE_RELAXED) ? CUDA_SUCCESS : fake_capture_break(call, CUDA_SUCCESS);
+    return (own_mode == CU_STREAM_CAPTURE_MODE_RELAXED) ? CUDA_SUCCESS
+                                                        : fake_capture_break(call, CUDA_SUCCESS);
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
@@ -57,6 +64,7 @@ CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status_out)
     if (result != CUDA_SUCCESS) return result;
     if (!fake_stream_find(handle, &stream)) return CUDA_ERROR_INVALID_HANDLE;
     if (capture.active && (stream == 0)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    *status_out = fake_captures(stream) ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    *status_out =
+        fake_captures(stream) ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;
 }

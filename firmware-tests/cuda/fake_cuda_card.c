@@ -28,7 +28,8 @@ void fake_card_copy(bool to_device, void *dst, const void *src, size_t size_byte
 {
     uint64_t address = to_device ? (uint64_t)(uintptr_t)dst : (uint64_t)(uintptr_t)src;
     if (!fake_is_device(address, size_bytes)) {
-        fake_trouble("a card reaches 0x%llx, which is no device memory", (unsigned long long)address);
+        fake_trouble("a card reaches 0x%llx, which is no device memory",
+                     (unsigned long long)address);
         return;
     }
     fake_memory_unlock();

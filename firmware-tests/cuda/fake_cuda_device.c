@@ -22,7 +22,10 @@ void fake_contexts_forget(void)
     pushed_count = 0;
 }
 
-CUcontext fake_current(void) { return (pushed_count > 0) ? pushed[pushed_count - 1] : NULL; }
+CUcontext fake_current(void)
+{
+    return (pushed_count > 0) ? pushed[pushed_count - 1] : NULL;
+}
 
 CUresult fake_enter_current(const char *call)
 {
@@ -34,11 +37,16 @@ CUresult fake_enter_current(const char *call)
 
 void fake_synchronise(const char *call)
 {
-    if (fake_holds() && !fake_is_lost()) fake_trouble("%s waits for work that never ends, or for another rank", call);
-    else fake_run_all();
+    if (fake_holds() && !fake_is_lost())
+        fake_trouble("%s waits for work that never ends, or for another rank", call);
+    else
+        fake_run_all();
 }
 
-CUresult cuInit(unsigned flags) { return fake_enter("cuInit"); }
+CUresult cuInit(unsigned flags)
+{
+    return fake_enter("cuInit");
+}
 
 CUresult cuDriverGetVersion(int *version_out)
 {
@@ -55,8 +63,9 @@ CUresult cuGetErrorName(CUresult error, const char **name_out)
         const char *name;
     } names[] = {
 #define NAMED(result) {result, #result}
-        NAMED(CUDA_ERROR_INVALID_VALUE), NAMED(CUDA_ERROR_OUT_OF_MEMORY), NAMED(CUDA_ERROR_INVALID_IMAGE),
-        NAMED(CUDA_ERROR_INVALID_HANDLE), NAMED(CUDA_ERROR_NOT_FOUND), NAMED(CUDA_ERROR_ILLEGAL_ADDRESS),
+        NAMED(CUDA_ERROR_INVALID_VALUE), NAMED(CUDA_ERROR_OUT_OF_MEMORY),
+        NAMED(CUDA_ERROR_INVALID_IMAGE), NAMED(CUDA_ERROR_INVALID_HANDLE),
+        NAMED(CUDA_ERROR_NOT_FOUND),     NAMED(CUDA_ERROR_ILLEGAL_ADDRESS),
         NAMED(CUDA_ERROR_LAUNCH_FAILED),
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -77,7 +86,8 @@ CUresult cuDeviceGetCount(int *count_out)
 CUresult cuDeviceGet(CUdevice *device_out, int ordinal)
 {
     CUresult result = fake_enter("cuDeviceGet");
-    if ((result == CUDA_SUCCESS) && ((ordinal < 0) || (ordinal >= FAKE_CUDA_DEVICES))) result = CUDA_ERROR_INVALID_DEVICE;
+    if ((result == CUDA_SUCCESS) && ((ordinal < 0) || (ordinal >= FAKE_CUDA_DEVICES)))
+        result = CUDA_ERROR_INVALID_DEVICE;
     if (result == CUDA_SUCCESS) *device_out = ordinal;
     return result;
 }
@@ -87,8 +97,10 @@ CUresult cuDeviceGetName(char *name_out, int name_bytes, CUdevice device)
     CUresult result = fake_enter("cuDeviceGetName");
     const char *name = getenv("GF_FAKE_CUDA_NAME");
     if (result != CUDA_SUCCESS) return result;
-    if (name != NULL) (void)snprintf(name_out, (size_t)name_bytes, "%s", name);
-    else (void)snprintf(name_out, (size_t)name_bytes, "Fake %d", device);
+    if (name != NULL)
+        (void)snprintf(name_out, (size_t)name_bytes, "%s", name);
+    else
+        (void)snprintf(name_out, (size_t)name_bytes, "Fake %d", device);
     return result;
 }
 
@@ -105,7 +117,9 @@ CUresult cuDeviceGetAttribute(int *value_out, CUdevice_attribute attribute, CUde
     CUresult result = fake_enter("cuDeviceGetAttribute");
     if (result != CUDA_SUCCESS) return result;
     switch (attribute) {
-    case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM: *value_out = getenv("GF_FAKE_CUDA_NO_HOST_POINTER") == NULL; break;
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
+        *value_out = getenv("GF_FAKE_CUDA_NO_HOST_POINTER") == NULL;
+        break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value_out = 2; break;
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED: *value_out = 1; break;
@@ -120,7 +134,10 @@ CUresult cuDeviceGetAttribute(int *value_out, CUdevice_attribute attribute, CUde
     return CUDA_SUCCESS;
 }
 
-bool fake_has_flags(void) { return getenv("GF_FAKE_CUDA_NO_FLAGS") == NULL; }
+bool fake_has_flags(void)
+{
+    return getenv("GF_FAKE_CUDA_NO_FLAGS") == NULL;
+}
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context_out, CUdevice device)
 {
@@ -134,7 +151,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context_out, CUdevice device)
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 {
     CUresult result = fake_enter("cuDevicePrimaryCtxRelease");
-    if (retained[device] == 0) fake_trouble("context released too often");
+    if (retained[device] == 0)
+        fake_trouble("context released too often");
     else if (--retained[device] == 0) {
         struct fake_cuda_live live = {0};
         fake_synchronise("the last cuDevicePrimaryCtxRelease");
@@ -188,7 +206,8 @@ CUresult cuMemHostRegister(void *base, size_t size_bytes, unsigned flags)
     CUresult result = fake_enter_current("cuMemHostRegister");
     if (result != CUDA_SUCCESS) return result;
     if ((result = fake_capture_unsafe("cuMemHostRegister")) != CUDA_SUCCESS) return result;
-    if ((flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0) fake_trouble("host memory is registered, but not for kernels");
+    if ((flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0)
+        fake_trouble("host memory is registered, but not for kernels");
     return fake_host_add(base, size_bytes);
 }
 

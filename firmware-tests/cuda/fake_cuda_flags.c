@@ -1,6 +1,6 @@
-/* The fake CUDA driver: words in memory that streams store and wait for. A wait ends by what the word holds, whoever
- * has stored it: a stream, the CPU, another process. What a stream did before it stored is done before what follows a
- * wait that has seen it; the CPU's stores order nothing. */
+/* The fake CUDA driver: words in memory that streams store and wait for. A wait ends by what the
+ * word holds, whoever has stored it: a stream, the CPU, another process. What a stream did before
+ * it stored is done before what follows a wait that has seen it; the CPU's stores order nothing. */
 #include <string.h>
 
 #include "firmware-tests/cuda/fake_cuda_calls.h"
@@ -43,10 +43,15 @@ void fake_flags_order(const struct work *work, struct clock *clock)
     if (words[i].at == work->dst) fake_clock_join(clock, &words[i].clock);
 }
 
-void fake_flags_forget(void) { memset(words, 0, sizeof words); }
+void fake_flags_forget(void)
+{
+    memset(words, 0, sizeof words);
+}
 
-/* Of 64 bits, in registered host memory; a wait for what is not less, a store behind a barrier of the whole system. */
-CUresult cuStreamBatchMemOp(CUstream handle, unsigned count, CUstreamBatchMemOpParams *params, unsigned flags)
+/* Of 64 bits, in registered host memory; a wait for what is not less, a store behind a barrier of
+ * the whole system. */
+CUresult cuStreamBatchMemOp(CUstream handle, unsigned count, CUstreamBatchMemOpParams *params,
+                            unsigned flags)
 {
     struct work work = {.kind = WORK_STORE};
     CUresult result = fake_enter_stream("cuStreamBatchMemOp", handle, &work.stream);
@@ -59,14 +64,17 @@ CUresult cuStreamBatchMemOp(CUstream handle, unsigned count, CUstreamBatchMemOpP
     for (uint32_t pass = 0; pass < 2; pass++) { /* all are looked at before any is queued */
         for (unsigned i = 0; i < count; i++) {
             bool waits = params[i].operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
-            if (!waits && (params[i].operation != CU_STREAM_MEM_OP_WRITE_VALUE_64)) return CUDA_ERROR_INVALID_VALUE;
-            if ((waits ? params[i].waitValue.flags : params[i].writeValue.flags) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+            if (!waits && (params[i].operation != CU_STREAM_MEM_OP_WRITE_VALUE_64))
+                return CUDA_ERROR_INVALID_VALUE;
+            if ((waits ? params[i].waitValue.flags : params[i].writeValue.flags) != 0)
+                return CUDA_ERROR_NOT_SUPPORTED;
             work.kind = waits ? WORK_AWAIT : WORK_STORE;
             work.dst = waits ? params[i].waitValue.address : params[i].writeValue.address;
             work.word = waits ? params[i].waitValue.value64 : params[i].writeValue.value64;
             if ((work.dst % sizeof(uint64_t) != 0) || !fake_is_host(work.dst, sizeof(uint64_t))) {
-                fake_trouble("cuStreamBatchMemOp of 0x%llx, which is no word of registered host memory",
-                             (unsigned long long)work.dst);
+                fake_trouble(
+                    "cuStreamBatchMemOp of 0x%llx, which is no word of registered host memory",
+                    (unsigned long long)work.dst);
                 return CUDA_ERROR_INVALID_VALUE;
             }
             if (pass == 1) fake_queue_add(work.stream, &work);

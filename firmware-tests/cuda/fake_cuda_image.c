@@ -1,5 +1,6 @@
-/* The fake CUDA driver: images of kernels. A fat binary is a header, then entries, each machine code of one
- * architecture, or PTX; layout as `cuobjdump --list-elf` and a look at what nvcc makes show it. */
+/* The fake CUDA driver: images of kernels. A fat binary is a header, then entries, each machine
+ * code of one architecture, or PTX; layout as `cuobjdump --list-elf` and a look at what nvcc makes
+ * show it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,12 +38,14 @@ CUresult fake_image_check(const void *image)
     memcpy(&header.magic, at, sizeof header.magic);
     if (header.magic != FAKE_CUDA_FATBIN) return CUDA_ERROR_INVALID_IMAGE;
     memcpy(&header, at, sizeof header);
-    if ((header.version != 1) || (header.header_bytes != sizeof header)) return CUDA_ERROR_INVALID_IMAGE;
+    if ((header.version != 1) || (header.header_bytes != sizeof header))
+        return CUDA_ERROR_INVALID_IMAGE;
     if (header.bytes == 0) return CUDA_SUCCESS; /* a test's own */
     for (uint64_t used = 0; used < header.bytes; used += entry.header_bytes + entry.bytes) {
         if (header.bytes - used < sizeof entry) return CUDA_ERROR_INVALID_IMAGE;
         memcpy(&entry, at + sizeof header + used, sizeof entry);
-        if ((entry.header_bytes < sizeof entry) || (entry.bytes > header.bytes - used)) return CUDA_ERROR_INVALID_IMAGE;
+        if ((entry.header_bytes < sizeof entry) || (entry.bytes > header.bytes - used))
+            return CUDA_ERROR_INVALID_IMAGE;
         any = any || usable(&entry);
     }
     return any ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;

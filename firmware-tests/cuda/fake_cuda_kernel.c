@@ -1,4 +1,5 @@
-/* The fake CUDA driver: kernels of the SIMT emulator (the library's, gf-train's, the benchmark's), and what a test adds. */
+/* The fake CUDA driver: kernels of the SIMT emulator (the library's, gf-train's, the benchmark's),
+ * and what a test adds. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* The fake CUDA driver: memory by cuMemCreate(). A handle, each mapping and each descriptor of it, in this process or
- * another, keeps it. Sizes and addresses are of whole grains; what is mapped may be touched once access was given. */
+/* The fake CUDA driver: memory by cuMemCreate(). A handle, each mapping and each descriptor of it,
+ * in this process or another, keeps it. Sizes and addresses are of whole grains; what is mapped may
+ * be touched once access was given. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,10 @@ static struct range {
     struct memory *mapped;
 } ranges[RANGES_MAX];
 
-static bool is_whole(uint64_t number) { return (number > 0) && (number % GRAIN_BYTES == 0); }
+static bool is_whole(uint64_t number)
+{
+    return (number > 0) && (number % GRAIN_BYTES == 0);
+}
 
 static CUresult wrong(const char *call, const char *what)
 {
@@ -56,7 +60,8 @@ static void memory_drop(struct memory *memory)
     memory->size_bytes = 0;
 }
 
-static struct memory *memory_add(int file, size_t size_bytes, CUmemGenericAllocationHandle *handle_out)
+static struct memory *memory_add(int file, size_t size_bytes,
+                                 CUmemGenericAllocationHandle *handle_out)
 {
     for (uint32_t i = 0; i < MEMORIES_MAX; i++) {
         if (memories[i].size_bytes > 0) continue;
@@ -70,9 +75,12 @@ static struct memory *memory_add(int file, size_t size_bytes, CUmemGenericAlloca
 void fake_maps_count(struct fake_cuda_live *live)
 {
     for (uint32_t i = 0; i < MEMORIES_MAX; i++) {
-        if ((memories[i].size_bytes == 0) || (memories[i].maps > 0)) continue; /* counted as what is mapped */
-        if (memories[i].is_foreign) live->imported++;
-        else live->allocations++;
+        /* counted as what is mapped */
+        if ((memories[i].size_bytes == 0) || (memories[i].maps > 0)) continue;
+        if (memories[i].is_foreign)
+            live->imported++;
+        else
+            live->allocations++;
     }
     for (uint32_t i = 0; i < RANGES_MAX; i++)
         if ((ranges[i].size_bytes > 0) && (ranges[i].mapped == NULL)) live->allocations++;
@@ -91,25 +99,29 @@ CUresult cuMemGetAllocationGranularity(size_t *grain_out, const CUmemAllocationP
 {
     CUresult result = fake_enter("cuMemGetAllocationGranularity");
     if (result != CUDA_SUCCESS) return result;
-    if (properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return wrong("cuMemGetAllocationGranularity", "not pinned");
+    if (properties->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return wrong("cuMemGetAllocationGranularity", "not pinned");
     *grain_out = GRAIN_BYTES;
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *handle_out, size_t size_bytes, const CUmemAllocationProp *properties,
-                     unsigned long long flags)
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle_out, size_t size_bytes,
+                     const CUmemAllocationProp *properties, unsigned long long flags)
 {
     CUresult result = fake_enter("cuMemCreate");
     if (result != CUDA_SUCCESS) return result;
-    if (!is_whole(size_bytes)) return wrong("cuMemCreate", "a size that is no multiple of the granularity");
+    if (!is_whole(size_bytes))
+        return wrong("cuMemCreate", "a size that is no multiple of the granularity");
     if ((flags != 0) || (properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) ||
-        (properties->win32HandleMetaData != NULL) || (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) ||
+        (properties->win32HandleMetaData != NULL) ||
+        (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) ||
         (properties->location.id < 0) || (properties->location.id >= FAKE_CUDA_DEVICES))
         return wrong("cuMemCreate", "properties of no device's memory");
     if (!fake_memory_charge(size_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     int file = fake_memory_file(size_bytes);
     if (file < 0) abort();
-    memory_add(file, size_bytes, handle_out)->can_export = properties->requestedHandleTypes == DESCRIPTORS;
+    memory_add(file, size_bytes, handle_out)->can_export =
+        properties->requestedHandleTypes == DESCRIPTORS;
     return CUDA_SUCCESS;
 }
 
@@ -123,13 +135,15 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     return result;
 }
 
-CUresult cuMemAddressReserve(CUdeviceptr *base_out, size_t size_bytes, size_t alignment, CUdeviceptr wish,
-                           unsigned long long flags)
+CUresult cuMemAddressReserve(CUdeviceptr *base_out, size_t size_bytes, size_t alignment,
+                             CUdeviceptr wish, unsigned long long flags)
 {
     CUresult result = fake_enter("cuMemAddressReserve");
     if (result != CUDA_SUCCESS) return result;
-    if (!is_whole(size_bytes) || (flags != 0) || (wish != 0) || ((alignment & (alignment - 1)) != 0))
-        return wrong("cuMemAddressReserve", "a size that is no multiple of the granularity, or a wish beside it");
+    if (!is_whole(size_bytes) || (flags != 0) || (wish != 0) ||
+        ((alignment & (alignment - 1)) != 0))
+        return wrong("cuMemAddressReserve",
+                     "a size that is no multiple of the granularity, or a wish beside it");
     for (uint32_t i = 0; i < RANGES_MAX; i++) {
         if (ranges[i].size_bytes > 0) continue;
         uint64_t at = fake_reserve(size_bytes);
@@ -151,22 +165,24 @@ CUresult cuMemAddressFree(CUdeviceptr base, size_t size_bytes)
     return result;
 }
 
-CUresult cuMemMap(CUdeviceptr base, size_t size_bytes, size_t offset, CUmemGenericAllocationHandle handle,
-                  unsigned long long flags)
+CUresult cuMemMap(CUdeviceptr base, size_t size_bytes, size_t offset,
+                  CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
     CUresult result = fake_enter("cuMemMap");
     struct memory *memory = memory_of(handle);
     struct range *range = range_of(base, size_bytes);
     struct region *region;
     if (result != CUDA_SUCCESS) return result;
-    if ((memory == NULL) || (range == NULL) || (range->mapped != NULL) || (offset != 0) || (flags != 0) ||
-        (size_bytes != memory->size_bytes))
-        return wrong("cuMemMap", "of what is no handle, or not to free reserved addresses of its size");
+    if ((memory == NULL) || (range == NULL) || (range->mapped != NULL) || (offset != 0) ||
+        (flags != 0) || (size_bytes != memory->size_bytes))
+        return wrong("cuMemMap",
+                     "of what is no handle, or not to free reserved addresses of its size");
     if (!fake_place(base, memory->file, size_bytes) ||
         (fake_region_add(base, size_bytes, REGION_MAPPED, &region) != CUDA_SUCCESS))
         return CUDA_ERROR_OUT_OF_MEMORY;
     region->is_foreign = memory->is_foreign;
-    if (!memory->is_foreign && (memory->maps == 0) && !memory->is_exported) fake_memory_fill(base, size_bytes);
+    if (!memory->is_foreign && (memory->maps == 0) && !memory->is_exported)
+        fake_memory_fill(base, size_bytes);
     region->is_closed = true;
     range->mapped = memory;
     memory->maps++;
@@ -178,7 +194,8 @@ CUresult cuMemUnmap(CUdeviceptr base, size_t size_bytes)
     CUresult result = fake_enter("cuMemUnmap");
     struct range *range = range_of(base, size_bytes);
     fake_synchronise("cuMemUnmap");
-    if ((range == NULL) || (range->mapped == NULL)) return wrong("cuMemUnmap", "of what is not mapped so");
+    if ((range == NULL) || (range->mapped == NULL))
+        return wrong("cuMemUnmap", "of what is not mapped so");
     fake_unplace(base, size_bytes);
     fake_region_remove(fake_region_at(base, size_bytes));
     range->mapped->maps--;
@@ -187,16 +204,19 @@ CUresult cuMemUnmap(CUdeviceptr base, size_t size_bytes)
     return result;
 }
 
-CUresult cuMemSetAccess(CUdeviceptr base, size_t size_bytes, const CUmemAccessDesc *access, size_t count)
+CUresult cuMemSetAccess(CUdeviceptr base, size_t size_bytes, const CUmemAccessDesc *access,
+                        size_t count)
 {
     CUresult result = fake_enter("cuMemSetAccess");
     struct range *range = range_of(base, size_bytes);
     if (result != CUDA_SUCCESS) return result;
-    if ((range == NULL) || (range->mapped == NULL)) return wrong("cuMemSetAccess", "of what is not mapped so");
+    if ((range == NULL) || (range->mapped == NULL))
+        return wrong("cuMemSetAccess", "of what is not mapped so");
     if ((count != 1) || (access->location.type != CU_MEM_LOCATION_TYPE_DEVICE) ||
         (CONTEXT(access->location.id) != fake_current()))
         return wrong("cuMemSetAccess", "for another device than the current one");
-    fake_region_at(base, size_bytes)->is_closed = access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    fake_region_at(base, size_bytes)->is_closed =
+        access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     return CUDA_SUCCESS;
 }
 

@@ -1,6 +1,6 @@
-/* The fake CUDA driver: addresses. Device memory is of one reservation that nobody may touch, a file without a name
- * that other processes can map too; registered host memory is the caller's. Beside each lies a shadow: for every two
- * bytes who wrote them last and who read them last. */
+/* The fake CUDA driver: addresses. Device memory is of one reservation that nobody may touch, a
+ * file without a name that other processes can map too; registered host memory is the caller's.
+ * Beside each lies a shadow: for every two bytes who wrote them last and who read them last. */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -13,12 +13,13 @@
 #include "firmware-tests/cuda/fake_cuda_state.h"
 
 #define RESERVED_BYTES (64ull << 30)
-#define GRAIN 2u /* blocks of 16-bit values end anywhere */
+#define GRAIN 2u                /* blocks of 16-bit values end anywhere */
 #define FILL_MAX (256ull << 20) /* new device memory is filled with NaN up to here */
 #define READERS 2u
 
-/* stream and its clock at the access, clock << STREAM_BITS | stream; 0: nobody yet. Readers share a place where their
- * streams' numbers have the same remainder: then a read may be forgotten, never invented. */
+/* stream and its clock at the access, clock << STREAM_BITS | stream; 0: nobody yet. Readers share a
+ * place where their streams' numbers have the same remainder: then a read may be forgotten, never
+ * invented. */
 struct cell {
     uint32_t writer, reader[READERS];
 };
@@ -27,7 +28,8 @@ struct region fake_regions[REGIONS_MAX];
 static uint64_t reserved, reserved_next, used_bytes;
 static uint32_t unlocked;
 
-CUresult fake_region_add(uint64_t base, size_t size_bytes, region_kind kind, struct region **region_out)
+CUresult fake_region_add(uint64_t base, size_t size_bytes, region_kind kind,
+                         struct region **region_out)
 {
     for (uint32_t i = 0; i < REGIONS_MAX; i++) {
         struct region *region = &fake_regions[i];
@@ -36,8 +38,12 @@ CUresult fake_region_add(uint64_t base, size_t size_bytes, region_kind kind, str
         void *shadow = mmap(NULL, cells * sizeof(struct cell), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (shadow == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-        *region = (struct region){.base = base, .size_bytes = size_bytes, .shadow_bytes = cells * sizeof(struct cell),
-                                  .shadow = shadow, .kind = kind, .file = -1};
+        *region = (struct region){.base = base,
+                                  .size_bytes = size_bytes,
+                                  .shadow_bytes = cells * sizeof(struct cell),
+                                  .shadow = shadow,
+                                  .kind = kind,
+                                  .file = -1};
         if (region_out != NULL) *region_out = region;
         return CUDA_SUCCESS;
     }
@@ -50,7 +56,8 @@ struct region *fake_region_at(uint64_t address, size_t size_bytes)
     for (uint32_t i = last, tried = 0; tried < REGIONS_MAX; tried++, i = (i + 1u) % REGIONS_MAX) {
         struct region *region = &fake_regions[i];
         if ((address < region->base) || (size_bytes > region->size_bytes)) continue;
-        if ((region->size_bytes == 0) || (address - region->base > region->size_bytes - size_bytes)) continue;
+        if ((region->size_bytes == 0) || (address - region->base > region->size_bytes - size_bytes))
+            continue;
         last = i;
         return region;
     }
@@ -70,25 +77,32 @@ void fake_memory_unlock(void)
     for (uint32_t i = 0; i < REGIONS_MAX; i++) {
         struct region *region = &fake_regions[i];
         struct pollfd ended = {.fd = region->process, .events = POLLIN};
-        if ((region->size_bytes != 0) && (region->kind == REGION_IMPORTED)) region->orphan = poll(&ended, 1, 0) > 0;
+        if ((region->size_bytes != 0) && (region->kind == REGION_IMPORTED))
+            region->orphan = poll(&ended, 1, 0) > 0;
     }
 }
 
 static void region_open(struct region *region)
 {
-    if ((region == NULL) || (unlocked == 0) || region->open || (region->kind == REGION_HOST)) return;
-    if (mprotect((void *)(uintptr_t)region->base, region->size_bytes, PROT_READ | PROT_WRITE) != 0) abort();
+    if ((region == NULL) || (unlocked == 0) || region->open || (region->kind == REGION_HOST))
+        return;
+    if (mprotect((void *)(uintptr_t)region->base, region->size_bytes, PROT_READ | PROT_WRITE) != 0)
+        abort();
     region->open = true;
 }
 
-void fake_memory_open(uint64_t address) { region_open(fake_region_at(address, 1)); }
+void fake_memory_open(uint64_t address)
+{
+    region_open(fake_region_at(address, 1));
+}
 
 void fake_memory_lock(void)
 {
     if (--unlocked > 0) return;
     for (uint32_t i = 0; i < REGIONS_MAX; i++) {
         struct region *region = &fake_regions[i];
-        if (region->open) (void)mprotect((void *)(uintptr_t)region->base, region->size_bytes, PROT_NONE);
+        if (region->open)
+            (void)mprotect((void *)(uintptr_t)region->base, region->size_bytes, PROT_NONE);
         region->open = false;
     }
 }
@@ -96,7 +110,8 @@ void fake_memory_lock(void)
 uint64_t fake_reserve(size_t whole)
 {
     if (reserved == 0) {
-        void *base = mmap(NULL, RESERVED_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *base = mmap(NULL, RESERVED_BYTES, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (base == MAP_FAILED) return 0;
         reserved = reserved_next = (uint64_t)(uintptr_t)base;
     }
@@ -108,22 +123,28 @@ uint64_t fake_reserve(size_t whole)
 
 bool fake_place(uint64_t at, int file, size_t whole)
 {
-    return (at != 0) && (mmap((void *)(uintptr_t)at, whole, PROT_NONE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED);
+    return (at != 0) && (mmap((void *)(uintptr_t)at, whole, PROT_NONE, MAP_SHARED | MAP_FIXED, file,
+                              0) != MAP_FAILED);
 }
 
 void fake_unplace(uint64_t at, size_t whole)
 {
-    (void)mmap((void *)(uintptr_t)at, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    (void)mmap((void *)(uintptr_t)at, whole, PROT_NONE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
 bool fake_memory_charge(size_t whole)
 {
-    if ((whole > fake_settings.memory_bytes) || (used_bytes > fake_settings.memory_bytes - whole)) return false;
+    if ((whole > fake_settings.memory_bytes) || (used_bytes > fake_settings.memory_bytes - whole))
+        return false;
     used_bytes += whole;
     return true;
 }
 
-void fake_memory_credit(size_t whole) { used_bytes -= whole; }
+void fake_memory_credit(size_t whole)
+{
+    used_bytes -= whole;
+}
 
 void fake_memory_fill(uint64_t address, size_t whole)
 {
@@ -150,7 +171,8 @@ CUresult fake_memory_take(uint64_t *address_out, size_t size_bytes)
     if ((whole < size_bytes) || !fake_memory_charge(whole)) return CUDA_ERROR_OUT_OF_MEMORY;
     int file = fake_memory_file(whole);
     uint64_t at = (file >= 0) ? fake_reserve(whole) : 0;
-    if (!fake_place(at, file, whole) || (fake_region_add(at, whole, REGION_DEVICE, &region) != CUDA_SUCCESS)) {
+    if (!fake_place(at, file, whole) ||
+        (fake_region_add(at, whole, REGION_DEVICE, &region) != CUDA_SUCCESS)) {
         if (file >= 0) (void)close(file);
         fake_memory_credit(whole);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -180,7 +202,8 @@ void fake_memory_forget(void)
     fake_maps_forget();
     for (uint32_t i = 0; i < REGIONS_MAX; i++) {
         if (fake_regions[i].size_bytes == 0) continue;
-        if (fake_regions[i].kind != REGION_HOST) fake_unplace(fake_regions[i].base, fake_regions[i].size_bytes);
+        if (fake_regions[i].kind != REGION_HOST)
+            fake_unplace(fake_regions[i].base, fake_regions[i].size_bytes);
         if (fake_regions[i].kind == REGION_DEVICE) (void)close(fake_regions[i].file);
         fake_region_remove(&fake_regions[i]);
     }
@@ -201,7 +224,8 @@ CUresult fake_host_add(void *base, size_t size_bytes)
 CUresult fake_host_remove(void *base)
 {
     struct region *region = fake_region_at((uint64_t)(uintptr_t)base, 1);
-    if ((region == NULL) || (region->kind != REGION_HOST) || (region->base != (uint64_t)(uintptr_t)base)) {
+    if ((region == NULL) || (region->kind != REGION_HOST) ||
+        (region->base != (uint64_t)(uintptr_t)base)) {
         fake_trouble("cuMemHostUnregister of %p, which was not registered", base);
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     }
@@ -213,14 +237,20 @@ void fake_memory_count(struct fake_cuda_live *live)
 {
     for (uint32_t i = 0; i < REGIONS_MAX; i++) {
         if (fake_regions[i].size_bytes == 0) continue;
-        if (fake_regions[i].kind == REGION_HOST) live->registrations++;
-        else if ((fake_regions[i].kind == REGION_IMPORTED) || fake_regions[i].is_foreign) live->imported++;
-        else live->allocations++;
+        if (fake_regions[i].kind == REGION_HOST)
+            live->registrations++;
+        else if ((fake_regions[i].kind == REGION_IMPORTED) || fake_regions[i].is_foreign)
+            live->imported++;
+        else
+            live->allocations++;
     }
     fake_maps_count(live);
 }
 
-uint64_t fake_memory_used(void) { return used_bytes; }
+uint64_t fake_memory_used(void)
+{
+    return used_bytes;
+}
 
 bool fake_is_host(uint64_t address, size_t size_bytes)
 {
@@ -231,11 +261,15 @@ bool fake_is_host(uint64_t address, size_t size_bytes)
 bool fake_is_device(uint64_t address, size_t size_bytes)
 {
     const struct region *region = fake_region_at(address, size_bytes);
-    return (region != NULL) && ((region->kind == REGION_DEVICE) || (region->kind == REGION_MAPPED)) &&
+    return (region != NULL) &&
+           ((region->kind == REGION_DEVICE) || (region->kind == REGION_MAPPED)) &&
            !region->is_foreign;
 }
 
-bool fake_is_known(uint64_t address, size_t size_bytes) { return fake_region_at(address, size_bytes) != NULL; }
+bool fake_is_known(uint64_t address, size_t size_bytes)
+{
+    return fake_region_at(address, size_bytes) != NULL;
+}
 
 /* Was the access `stamp` over before this work could start? */
 static bool is_before(uint32_t stamp, const struct work *work)
@@ -244,16 +278,20 @@ static bool is_before(uint32_t stamp, const struct work *work)
     return (stamp == 0) || (stamp >> STREAM_BITS <= work->clock.at[stream]);
 }
 
-static void clash(const struct work *work, uint64_t address, bool is_write, uint32_t stamp, bool was_write)
+static void clash(const struct work *work, uint64_t address, bool is_write, uint32_t stamp,
+                  bool was_write)
 {
-    static const char *const kinds[] = {[WORK_COPY] = "copy",   [WORK_SET] = "zero",   [WORK_KERNEL] = "kernel",
-                                        [WORK_WAIT] = "wait",   [WORK_CARD] = "card",  [WORK_HOLD] = "hold",
-                                        [WORK_STORE] = "store", [WORK_AWAIT] = "await"};
+    static const char *const kinds[] = {
+        [WORK_COPY] = "copy",   [WORK_SET] = "zero",   [WORK_KERNEL] = "kernel",
+        [WORK_WAIT] = "wait",   [WORK_CARD] = "card",  [WORK_HOLD] = "hold",
+        [WORK_STORE] = "store", [WORK_AWAIT] = "await"};
     const char *name = (work->kind == WORK_KERNEL) ? work->kernel->name : "";
-    fake_trouble("%s %s%s(work %u of stream %u) %s 0x%llx, which work %u of stream %u %s, and nothing orders them",
-                 kinds[work->kind], name, name[0] ? " " : "", work->clock.at[work->stream], work->stream,
-                 is_write ? "writes" : "reads", (unsigned long long)address, stamp >> STREAM_BITS,
-                 stamp & ((1u << STREAM_BITS) - 1u), was_write ? "writes" : "reads");
+    fake_trouble("%s %s%s(work %u of stream %u) %s 0x%llx, which work %u of stream %u %s, and "
+                 "nothing orders them",
+                 kinds[work->kind], name, name[0] ? " " : "", work->clock.at[work->stream],
+                 work->stream, is_write ? "writes" : "reads", (unsigned long long)address,
+                 stamp >> STREAM_BITS, stamp & ((1u << STREAM_BITS) - 1u),
+                 was_write ? "writes" : "reads");
 }
 
 bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_bytes, bool is_write)
@@ -267,23 +305,30 @@ bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_by
     const uint64_t last = (address + size_bytes - 1u) / GRAIN - region->base / GRAIN;
     for (uint64_t i = first; i <= last; i++) {
         struct cell *cell = &region->shadow[i];
-        if (!is_before(cell->writer, work)) clash(work, region->base + i * GRAIN, is_write, cell->writer, true);
+        if (!is_before(cell->writer, work))
+            clash(work, region->base + i * GRAIN, is_write, cell->writer, true);
         for (uint32_t r = 0; is_write && (r < READERS); r++)
-            if (!is_before(cell->reader[r], work)) clash(work, region->base + i * GRAIN, is_write, cell->reader[r], false);
-        if (is_write) *cell = (struct cell){.writer = stamp};
-        else cell->reader[work->stream % READERS] = stamp;
+            if (!is_before(cell->reader[r], work))
+                clash(work, region->base + i * GRAIN, is_write, cell->reader[r], false);
+        if (is_write)
+            *cell = (struct cell){.writer = stamp};
+        else
+            cell->reader[work->stream % READERS] = stamp;
     }
     return true;
 }
 
-void fake_memory_stamp(uint64_t address, size_t size_bytes, bool is_write, uint32_t stream, uint32_t at)
+void fake_memory_stamp(uint64_t address, size_t size_bytes, bool is_write, uint32_t stream,
+                       uint32_t at)
 {
     struct region *region = fake_region_at(address, size_bytes);
     if ((region == NULL) || (size_bytes == 0)) return;
     uint64_t last = (address + size_bytes - 1u) / GRAIN - region->base / GRAIN;
     for (uint64_t i = address / GRAIN - region->base / GRAIN; i <= last; i++) {
         uint32_t stamp = (at << STREAM_BITS) | stream;
-        if (is_write) region->shadow[i].writer = stamp;
-        else region->shadow[i].reader[stream % READERS] = stamp;
+        if (is_write)
+            region->shadow[i].writer = stamp;
+        else
+            region->shadow[i].reader[stream % READERS] = stamp;
     }
 }

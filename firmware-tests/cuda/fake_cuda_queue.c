@@ -1,10 +1,11 @@
-/* The fake CUDA driver: streams, events, and when work is really done. The seed decides whose turn it is; one stream is
- * preferred for a while, so that it may run far ahead of the others.
+/* The fake CUDA driver: streams, events, and when work is really done. The seed decides whose turn
+ * it is; one stream is preferred for a while, so that it may run far ahead of the others.
  *
- * Two orders are kept apart. In which work really runs is drawn: a queue a stream, and can_run(). What must come before
- * what is told by clocks: clock.at[s] is how many works of stream s are surely over before a work starts, as stream
- * order, events, words and what the host saw say. Memory (fake_cuda_memory.c) is judged by clocks alone, so an order
- * that is missing is found even where the works happened to run in it. */
+ * Two orders are kept apart. In which work really runs is drawn: a queue a stream, and can_run().
+ * What must come before what is told by clocks: clock.at[s] is how many works of stream s are
+ * surely over before a work starts, as stream order, events, words and what the host saw say.
+ * Memory (fake_cuda_memory.c) is judged by clocks alone, so an order that is missing is found even
+ * where the works happened to run in it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,8 @@ struct CUstream_st {
     uint64_t queued, done;
     struct clock clock;
     struct work *head, *tail;
-    struct join *joins; /* [join_count] what the waits for words that have ended brought, in the order of works */
+    /* [join_count] what the waits for words that have ended brought, in the order of works */
+    struct join *joins;
     uint32_t join_count;
 };
 /* From work `done` on, what follows is behind this too. Known only when it is done. */
@@ -57,7 +59,8 @@ static bool is_wanted(uint64_t address, size_t size_bytes)
 {
     for (uint32_t s = 0; s < STREAMS_MAX; s++) {
         for (const struct work *work = streams[s].head; work != NULL; work = work->next) {
-            if ((work->kind == WORK_KERNEL) || overlap(work->dst, work->size_bytes, address, size_bytes) ||
+            if ((work->kind == WORK_KERNEL) ||
+                overlap(work->dst, work->size_bytes, address, size_bytes) ||
                 overlap(work->src, work->size_bytes, address, size_bytes))
                 return true;
         }
@@ -104,8 +107,10 @@ void fake_queue_add(uint32_t stream, const struct work *like)
     to->clock.at[stream]++;
     work->clock = to->clock;
     if (!is_wanted(work->dst, work->size_bytes)) poison(work);
-    if (to->tail != NULL) to->tail->next = work;
-    else to->head = work;
+    if (to->tail != NULL)
+        to->tail->next = work;
+    else
+        to->head = work;
     to->tail = work;
     to->queued++;
 }
@@ -119,13 +124,17 @@ static bool can_run(const struct CUstream_st *stream)
     return (work->kind != WORK_WAIT) || (streams[work->wait_stream].done >= work->wait_done);
 }
 
-void fake_hold(bool is_held) { held = is_held; }
+void fake_hold(bool is_held)
+{
+    held = is_held;
+}
 
 bool fake_holds(void)
 {
     for (uint32_t s = 0; s < STREAMS_MAX; s++)
         for (const struct work *work = streams[s].head; work != NULL; work = work->next)
-            if ((held && (work->kind == WORK_HOLD)) || ((work->kind == WORK_AWAIT) && !fake_await_passes(work)))
+            if ((held && (work->kind == WORK_HOLD)) ||
+                ((work->kind == WORK_AWAIT) && !fake_await_passes(work)))
                 return true;
     return false;
 }
@@ -191,7 +200,8 @@ static void turn(struct CUstream_st *stream)
         return;
     }
     running = true;
-    bool touches = (work->kind == WORK_COPY) || (work->kind == WORK_SET) || (work->kind == WORK_KERNEL);
+    bool touches =
+        (work->kind == WORK_COPY) || (work->kind == WORK_SET) || (work->kind == WORK_KERNEL);
     if (touches) fake_memory_unlock();
     struct clock by_words = {{0}};
     if (work->kind == WORK_WAIT) by_words = *joined(work->wait_stream, work->wait_done);
@@ -202,7 +212,8 @@ static void turn(struct CUstream_st *stream)
     if (touches) fake_memory_lock();
     running = false;
     if (!good) {
-        fake_trouble("work %u of stream %u touches an address that is neither device nor registered host memory",
+        fake_trouble("work %u of stream %u touches an address that is neither device nor "
+                     "registered host memory",
                      work->clock.at[work->stream], work->stream);
         fake_stay(CUDA_ERROR_ILLEGAL_ADDRESS);
     }
@@ -227,7 +238,8 @@ void fake_run_one(void)
     }
 }
 
-/* At each call of the driver. Under even seeds (not eager) work waits until somebody asks for it. */
+/* At each call of the driver. Under even seeds (not eager) work waits until somebody asks for
+ * it. */
 void fake_run_some(void)
 {
     if (!fake_settings.is_eager) return;
@@ -235,7 +247,10 @@ void fake_run_some(void)
 }
 
 /* The host has: the stream's first `done` works are over. */
-static void saw(uint32_t stream, uint64_t done) { fake_clock_join(&seen, joined(stream, done)); }
+static void saw(uint32_t stream, uint64_t done)
+{
+    fake_clock_join(&seen, joined(stream, done));
+}
 
 void fake_run_stream(uint32_t stream)
 {
@@ -254,7 +269,8 @@ void fake_run_all(void)
 bool fake_stream_find(CUstream handle, uint32_t *stream_out)
 {
     *stream_out = (handle == CU_STREAM_PER_THREAD) ? 1 : 0;
-    if ((handle == NULL) || (handle == CU_STREAM_LEGACY) || (handle == CU_STREAM_PER_THREAD)) return true;
+    if ((handle == NULL) || (handle == CU_STREAM_LEGACY) || (handle == CU_STREAM_PER_THREAD))
+        return true;
     for (uint32_t s = 2; s < STREAMS_MAX; s++) {
         if ((handle != &streams[s]) || !streams[s].live) continue;
         *stream_out = s;
@@ -264,7 +280,8 @@ bool fake_stream_find(CUstream handle, uint32_t *stream_out)
     return false;
 }
 
-/* A place is used again with its counts: what was done there stays ordered behind what the host has seen. */
+/* A place is used again with its counts: what was done there stays ordered behind what the host has
+ * seen. */
 CUresult fake_stream_create(CUstream *handle_out, CUcontext context)
 {
     for (uint32_t s = 2; s < CARD_STREAM; s++) {
@@ -285,7 +302,10 @@ CUresult fake_stream_destroy(CUstream handle)
     return CUDA_SUCCESS;
 }
 
-CUcontext fake_stream_context(uint32_t stream) { return streams[stream].context; }
+CUcontext fake_stream_context(uint32_t stream)
+{
+    return streams[stream].context;
+}
 
 bool fake_stream_done(uint32_t stream)
 {
@@ -360,7 +380,9 @@ CUresult fake_event_wait(CUevent handle, uint32_t stream)
     if (event == NULL) return CUDA_ERROR_INVALID_HANDLE;
     if (!event->recorded) return CUDA_SUCCESS;
     fake_clock_join(&streams[stream].clock, &event->clock);
-    fake_queue_add(stream, &(struct work){.kind = WORK_WAIT, .wait_stream = event->stream, .wait_done = event->done});
+    fake_queue_add(
+        stream,
+        &(struct work){.kind = WORK_WAIT, .wait_stream = event->stream, .wait_done = event->done});
     return CUDA_SUCCESS;
 }
 
@@ -382,15 +404,20 @@ CUresult fake_event_query(CUevent handle)
 CUresult fake_event_elapsed(float *ms_out, CUevent begin, CUevent end)
 {
     const struct CUevent_st *from = event_find(begin), *to = event_find(end);
-    if ((from == NULL) || (to == NULL) || !from->timed || !to->timed || !from->recorded || !to->recorded)
+    if ((from == NULL) || (to == NULL) || !from->timed || !to->timed || !from->recorded ||
+        !to->recorded)
         return CUDA_ERROR_INVALID_HANDLE;
-    if ((streams[from->stream].done < from->done) || (streams[to->stream].done < to->done)) return CUDA_ERROR_NOT_READY;
+    if ((streams[from->stream].done < from->done) || (streams[to->stream].done < to->done))
+        return CUDA_ERROR_NOT_READY;
     const char *us = getenv("GF_FAKE_CUDA_US");
     *ms_out = (float)(to->done - from->done) * ((us != NULL) ? strtof(us, NULL) : 1.0f) * 1e-3f;
     return CUDA_SUCCESS;
 }
 
-struct clock *fake_seen(void) { return &seen; }
+struct clock *fake_seen(void)
+{
+    return &seen;
+}
 
 void fake_queue_count(struct fake_cuda_live *live)
 {

@@ -8,7 +8,7 @@
 
 #define STREAMS_MAX 32u /* [0] is the legacy default stream, [1] the per-thread one */
 #define CARD_STREAM (STREAMS_MAX - 1u) /* no stream: the accesses of a network card */
-#define STREAM_BITS 5u /* of a stamp, below a stream's clock */
+#define STREAM_BITS 5u                 /* of a stamp, below a stream's clock */
 #define EVENTS_MAX 4096u
 #define ARGS_MAX 4096u
 
@@ -18,7 +18,14 @@ struct clock {
 };
 
 typedef enum work_kind {
-    WORK_COPY, WORK_SET, WORK_KERNEL, WORK_WAIT, WORK_CARD, WORK_HOLD, WORK_STORE, WORK_AWAIT
+    WORK_COPY,
+    WORK_SET,
+    WORK_KERNEL,
+    WORK_WAIT,
+    WORK_CARD,
+    WORK_HOLD,
+    WORK_STORE,
+    WORK_AWAIT
 } work_kind;
 
 struct work {
@@ -34,7 +41,9 @@ struct work {
     uint32_t blocks, threads;
     uint32_t wait_stream; /* WORK_WAIT: until this stream has done that many */
     uint64_t wait_done;
-    uint64_t word; /* WORK_STORE: into dst; WORK_AWAIT: until dst holds that, or what is greater, as they turn round */
+    /* WORK_STORE: into dst; WORK_AWAIT: until dst holds that, or what is greater, as they turn
+     * round */
+    uint64_t word;
     uint8_t args[ARGS_MAX];
 };
 
@@ -49,7 +58,7 @@ struct fake_kernel {
 /* fake_cuda_device.c: contexts */
 CUresult fake_enter_current(const char *call); /* fake_enter(), and a context must be current */
 bool fake_has_flags(void);
-CUcontext fake_current(void);                  /* NULL: none */
+CUcontext fake_current(void); /* NULL: none */
 void fake_contexts_count(struct fake_cuda_live *live);
 void fake_contexts_forget(void);
 void fake_leaks_check(const char *when);
@@ -58,9 +67,10 @@ void fake_synchronise(const char *call);
 
 /* fake_cuda_capture.c: streams that capture */
 void fake_capture_begin(CUstream handle);
-bool fake_capture_end(uint64_t handle);   /* true: nothing has broken it */
+bool fake_capture_end(uint64_t handle); /* true: nothing has broken it */
 bool fake_captures(uint32_t stream);
-/* A call that may not be made while another thread captures, unless this one says otherwise: breaks the capture. */
+/* A call that may not be made while another thread captures, unless this one says otherwise: breaks
+ * the capture. */
 CUresult fake_capture_unsafe(const char *call);
 CUresult fake_capture_break(const char *call, CUresult entered); /* whatever the thread says */
 void fake_capture_forget(void);
@@ -68,8 +78,9 @@ void fake_capture_forget(void);
 /* fake_cuda_trouble.c: what went wrong, and what shall go wrong */
 __attribute__((format(printf, 1, 2))) void fake_trouble(const char *format, ...);
 const char *fake_trouble_text(void);
-CUresult fake_enter(const char *call); /* counts it; the failure that is planned, or the one that stays */
-void fake_stay(CUresult result);       /* from here on every call gives it */
+/* counts it; the failure that is planned, or the one that stays */
+CUresult fake_enter(const char *call);
+void fake_stay(CUresult result); /* from here on every call gives it */
 void fake_settings_read(void);
 bool fake_is_without(const char *call);
 extern struct fake_settings {
@@ -97,22 +108,24 @@ struct region {
     size_t size_bytes, shadow_bytes; /* 0: free */
     struct cell *shadow;
     region_kind kind;
-    int file;            /* of device memory, to be opened by other processes; -1 */
-    uint32_t opened;     /* imported: so often */
-    int process;         /* imported: the exporter, to ask whether it lives */
-    bool orphan;         /* it does not: memory goes with the process that took it */
-    bool is_closed;      /* mapped: no device may touch it yet */
-    bool is_foreign;     /* mapped: another process's */
-    bool open;           /* the CPU may touch it */
+    int file;              /* of device memory, to be opened by other processes; -1 */
+    uint32_t opened;       /* imported: so often */
+    int process;           /* imported: the exporter, to ask whether it lives */
+    bool orphan;           /* it does not: memory goes with the process that took it */
+    bool is_closed;        /* mapped: no device may touch it yet */
+    bool is_foreign;       /* mapped: another process's */
+    bool open;             /* the CPU may touch it */
     struct fake_export of; /* imported: whose */
 };
 extern struct region fake_regions[REGIONS_MAX];
 
-CUresult fake_region_add(uint64_t base, size_t size_bytes, region_kind kind, struct region **region_out);
+CUresult fake_region_add(uint64_t base, size_t size_bytes, region_kind kind,
+                         struct region **region_out);
 struct region *fake_region_at(uint64_t address, size_t size_bytes); /* NULL */
 void fake_region_remove(struct region *region);
-/* Addresses of `whole` bytes, beside which nothing lies: a late access to what was freed, whose place is never used
- * again, is nobody's address. 0: there is no room. Then what lies there; NULL: back to what the reservation was. */
+/* Addresses of `whole` bytes, beside which nothing lies: a late access to what was freed, whose
+ * place is never used again, is nobody's address. 0: there is no room. Then what lies there; NULL:
+ * back to what the reservation was. */
 uint64_t fake_reserve(size_t whole);
 bool fake_place(uint64_t at, int file, size_t whole);
 void fake_unplace(uint64_t at, size_t whole);
@@ -130,13 +143,15 @@ uint64_t fake_memory_used(void);
 bool fake_is_host(uint64_t address, size_t size_bytes);
 bool fake_is_known(uint64_t address, size_t size_bytes);
 bool fake_is_device(uint64_t address, size_t size_bytes);
-void fake_memory_unlock(void); /* device memory may be touched between the two, once work or this has opened it */
+/* device memory may be touched between the two, once work or this has opened it */
+void fake_memory_unlock(void);
 void fake_memory_open(uint64_t address);
 void fake_memory_lock(void);
 /* The access of one work; false: the address is nobody's. */
 bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_bytes, bool is_write);
 /* The last access to these was at that time of the stream's. */
-void fake_memory_stamp(uint64_t address, size_t size_bytes, bool is_write, uint32_t stream, uint32_t at);
+void fake_memory_stamp(uint64_t address, size_t size_bytes, bool is_write, uint32_t stream,
+                       uint32_t at);
 
 /* fake_cuda_map.c: memory by cuMemCreate() */
 void fake_maps_count(struct fake_cuda_live *live);
@@ -145,14 +160,14 @@ void fake_maps_forget(void);
 /* fake_cuda_queue.c: streams, events and when work is done */
 void fake_clock_join(struct clock *clock, const struct clock *other); /* behind both */
 void fake_queue_add(uint32_t stream, const struct work *like);
-void fake_run_some(void);      /* a few works, or none */
-void fake_run_one(void);       /* one, if any can */
-void fake_run_all(void);       /* and the host has seen it */
+void fake_run_some(void); /* a few works, or none */
+void fake_run_one(void);  /* one, if any can */
+void fake_run_all(void);  /* and the host has seen it */
 void fake_run_stream(uint32_t stream);
 bool fake_stream_find(CUstream handle, uint32_t *stream_out);
 CUresult fake_stream_create(CUstream *handle_out, CUcontext context);
 CUcontext fake_stream_context(uint32_t stream); /* NULL: any */
-bool fake_holds(void); /* some stream never ends */
+bool fake_holds(void);                          /* some stream never ends */
 void fake_hold(bool held);
 void fake_queue_forget(void);
 void fake_stream_drop(uint32_t stream);
@@ -184,7 +199,8 @@ CUresult fake_image_check(const void *image);
 uint32_t fake_arch(void); /* 90, or GF_FAKE_CUDA_SM */
 
 /* fake_cuda_work.c */
-CUresult fake_enter_stream(const char *call, CUstream handle, uint32_t *stream_out); /* for work on it */
+/* for work on it */
+CUresult fake_enter_stream(const char *call, CUstream handle, uint32_t *stream_out);
 uint64_t fake_launches(void);
 uint64_t fake_copies(void);
 void fake_modules_count(struct fake_cuda_live *live);

@@ -31,7 +31,10 @@ void fake_trouble(const char *format, ...)
     va_end(arguments);
 }
 
-const char *fake_trouble_text(void) { return (trouble[0] != '\0') ? trouble : NULL; }
+const char *fake_trouble_text(void)
+{
+    return (trouble[0] != '\0') ? trouble : NULL;
+}
 
 static uint64_t number_of(const char *name, uint64_t otherwise)
 {
@@ -47,9 +50,10 @@ __attribute__((constructor)) void fake_settings_read(void)
     memset(counts, 0, sizeof counts);
     uint64_t seed = number_of("GF_FAKE_CUDA_SEED", 0);
     random_state = seed * 2u + 1u;
-    fake_settings = (struct fake_settings){.version = (int)number_of("GF_FAKE_CUDA_VERSION", 13000),
-                                           .memory_bytes = number_of("GF_FAKE_CUDA_MEMORY", 4ull << 30),
-                                           .is_eager = seed % 2u != 0};
+    fake_settings =
+        (struct fake_settings){.version = (int)number_of("GF_FAKE_CUDA_VERSION", 13000),
+                               .memory_bytes = number_of("GF_FAKE_CUDA_MEMORY", 4ull << 30),
+                               .is_eager = seed % 2u != 0};
     (void)snprintf(without, sizeof without, "%s", absent ? absent : "");
     fail_call[0] = '\0';
     fail_at = 0;
@@ -62,11 +66,20 @@ __attribute__((constructor)) void fake_settings_read(void)
     fail_at = at;
 }
 
-bool fake_is_without(const char *call) { return strcmp(without, call) == 0; }
+bool fake_is_without(const char *call)
+{
+    return strcmp(without, call) == 0;
+}
 
-bool fake_is_lost(void) { return staying != CUDA_SUCCESS; }
+bool fake_is_lost(void)
+{
+    return staying != CUDA_SUCCESS;
+}
 
-bool fake_failure_met(void) { return fail_met; }
+bool fake_failure_met(void)
+{
+    return fail_met;
+}
 
 /* xorshift64* */
 uint32_t fake_random(uint32_t below)
@@ -82,15 +95,22 @@ void fake_stay(CUresult result)
     if (staying == CUDA_SUCCESS) staying = result;
 }
 
-/* A context that met one of these is lost: memory that could not be corrected, a link to a peer that failed, and what a
- * kernel may end with; and what nobody knows. */
+/* A context that met one of these is lost: memory that could not be corrected, a link to a peer
+ * that failed, and what a kernel may end with; and what nobody knows. */
 static bool stays(int result)
 {
-    static const int list[] = {CUDA_ERROR_ECC_UNCORRECTABLE, CUDA_ERROR_NVLINK_UNCORRECTABLE,
+    static const int list[] = {CUDA_ERROR_ECC_UNCORRECTABLE,
+                               CUDA_ERROR_NVLINK_UNCORRECTABLE,
                                CUDA_ERROR_ILLEGAL_ADDRESS,
-                               CUDA_ERROR_LAUNCH_TIMEOUT, CUDA_ERROR_ASSERT, CUDA_ERROR_HARDWARE_STACK_ERROR,
-                               CUDA_ERROR_ILLEGAL_INSTRUCTION, CUDA_ERROR_MISALIGNED_ADDRESS,
-                               CUDA_ERROR_INVALID_ADDRESS_SPACE, CUDA_ERROR_INVALID_PC, CUDA_ERROR_LAUNCH_FAILED, 721,
+                               CUDA_ERROR_LAUNCH_TIMEOUT,
+                               CUDA_ERROR_ASSERT,
+                               CUDA_ERROR_HARDWARE_STACK_ERROR,
+                               CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                               CUDA_ERROR_MISALIGNED_ADDRESS,
+                               CUDA_ERROR_INVALID_ADDRESS_SPACE,
+                               CUDA_ERROR_INVALID_PC,
+                               CUDA_ERROR_LAUNCH_FAILED,
+                               721,
                                CUDA_ERROR_UNKNOWN};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (list[i] == result) return true;

@@ -9,10 +9,22 @@
 static uint32_t modules;
 static uint64_t launches, copies;
 
-uint64_t fake_launches(void) { return launches; }
-uint64_t fake_copies(void) { return copies; }
-void fake_modules_count(struct fake_cuda_live *live) { live->modules = modules; }
-void fake_modules_forget(void) { modules = 0; }
+uint64_t fake_launches(void)
+{
+    return launches;
+}
+uint64_t fake_copies(void)
+{
+    return copies;
+}
+void fake_modules_count(struct fake_cuda_live *live)
+{
+    live->modules = modules;
+}
+void fake_modules_forget(void)
+{
+    modules = 0;
+}
 
 /* Of work on a stream: it is of the current context, and takes none down in a graph. */
 CUresult fake_enter_stream(const char *call, CUstream handle, uint32_t *stream_out)
@@ -65,10 +77,10 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags)
     return (result != CUDA_SUCCESS) ? result : fake_event_wait(event, stream);
 }
 
-HAND_ON(cuEventCreate, fake_enter_current("cuEventCreate"), (CUevent *event_out, unsigned flags),
+HAND_ON(cuEventCreate, fake_enter_current("cuEventCreate"), (CUevent * event_out, unsigned flags),
         fake_event_create(event_out, fake_current(), (flags & CU_EVENT_DISABLE_TIMING) == 0))
-HAND_ON(cuEventElapsedTime, fake_enter_current("cuEventElapsedTime"), (float *ms_out, CUevent begin, CUevent end),
-        fake_event_elapsed(ms_out, begin, end))
+HAND_ON(cuEventElapsedTime, fake_enter_current("cuEventElapsedTime"),
+        (float *ms_out, CUevent begin, CUevent end), fake_event_elapsed(ms_out, begin, end))
 GIVE_BACK(cuEventDestroy, (CUevent event), fake_event_destroy(event))
 
 CUresult cuEventRecord(CUevent event, CUstream handle)
@@ -85,8 +97,8 @@ static CUresult enter_safe(const char *call, CUresult entered)
 }
 HAND_ON(cuCtxRecordEvent, fake_capture_break("cuCtxRecordEvent", fake_enter("cuCtxRecordEvent")),
         (CUcontext context, CUevent event), fake_event_record_all(event, context))
-HAND_ON(cuEventQuery, enter_safe("cuEventQuery", fake_enter_current("cuEventQuery")), (CUevent event),
-        fake_event_query(event))
+HAND_ON(cuEventQuery, enter_safe("cuEventQuery", fake_enter_current("cuEventQuery")),
+        (CUevent event), fake_event_query(event))
 
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size_bytes, CUstream handle)
 {
@@ -94,12 +106,15 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size_bytes, CUst
     CUresult result = fake_enter_stream("cuMemcpyAsync", handle, &stream);
     if (result != CUDA_SUCCESS) return result;
     if (!fake_is_known(dst, size_bytes) || !fake_is_known(src, size_bytes)) {
-        fake_trouble("cuMemcpyAsync of %zu bytes from 0x%llx to 0x%llx: not all of it is device or registered memory",
+        fake_trouble("cuMemcpyAsync of %zu bytes from 0x%llx to 0x%llx: not all of it is device or "
+                     "registered memory",
                      size_bytes, (unsigned long long)src, (unsigned long long)dst);
         return CUDA_ERROR_INVALID_VALUE;
     }
     copies++;
-    fake_queue_add(stream, &(struct work){.kind = WORK_COPY, .dst = dst, .src = src, .size_bytes = size_bytes});
+    fake_queue_add(
+        stream,
+        &(struct work){.kind = WORK_COPY, .dst = dst, .src = src, .size_bytes = size_bytes});
     return CUDA_SUCCESS;
 }
 
@@ -109,7 +124,8 @@ CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t count, CUs
     CUresult result = fake_enter_stream("cuMemsetD8Async", handle, &stream);
     if (result != CUDA_SUCCESS) return result;
     if (!fake_is_known(dst, count)) return CUDA_ERROR_INVALID_VALUE;
-    fake_queue_add(stream, &(struct work){.kind = WORK_SET, .dst = dst, .size_bytes = count, .value = value});
+    fake_queue_add(
+        stream, &(struct work){.kind = WORK_SET, .dst = dst, .size_bytes = count, .value = value});
     return CUDA_SUCCESS;
 }
 
@@ -128,8 +144,10 @@ CUresult cuModuleUnload(CUmodule module)
 {
     CUresult result = fake_enter("cuModuleUnload");
     fake_synchronise("cuModuleUnload");
-    if ((module != MODULE) || (modules == 0)) fake_trouble("a module is unloaded that is none");
-    else modules--;
+    if ((module != MODULE) || (modules == 0))
+        fake_trouble("a module is unloaded that is none");
+    else
+        modules--;
     return result;
 }
 
@@ -143,25 +161,26 @@ CUresult cuModuleGetFunction(CUfunction *function_out, CUmodule module, const ch
     return CUDA_SUCCESS;
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks_out, CUfunction function, int threads,
-                                                     size_t shared_bytes)
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks_out, CUfunction function,
+                                                     int threads, size_t shared_bytes)
 {
     CUresult result = fake_enter_current("cuOccupancyMaxActiveBlocksPerMultiprocessor");
     if (result != CUDA_SUCCESS) return result;
-    if ((function == NULL) || (threads < 1) || (threads > 1024) || (shared_bytes != 0)) return CUDA_ERROR_INVALID_VALUE;
+    if ((function == NULL) || (threads < 1) || (threads > 1024) || (shared_bytes != 0))
+        return CUDA_ERROR_INVALID_VALUE;
     *blocks_out = FAKE_CUDA_BLOCKS;
     return CUDA_SUCCESS;
 }
 
-CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                            unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream handle, void **params,
-                            void **extra)
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                        CUstream handle, void **params, void **extra)
 {
     struct work work = {.kind = WORK_KERNEL, .blocks = grid_x, .threads = block_x};
     CUresult result = fake_enter_stream("cuLaunchKernel", handle, &work.stream);
     if (result != CUDA_SUCCESS) return result;
-    if ((grid_x == 0) || (block_x == 0) || (block_x > 1024) || (grid_y * grid_z * block_y * block_z != 1) ||
-        (shared_bytes != 0) || (extra != NULL))
+    if ((grid_x == 0) || (block_x == 0) || (block_x > 1024) ||
+        (grid_y * grid_z * block_y * block_z != 1) || (shared_bytes != 0) || (extra != NULL))
         return CUDA_ERROR_INVALID_VALUE;
     work.kernel = (const struct fake_kernel *)(uintptr_t)function;
     memcpy(work.args, params[0], work.kernel->args_bytes);
@@ -169,4 +188,3 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
     launches++;
     return CUDA_SUCCESS;
 }
-

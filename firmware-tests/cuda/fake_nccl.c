@@ -1,5 +1,6 @@
-/* A double of libnccl.so.2 over the CUDA driver without a GPU, for the calling convention of gf-perf alone: it looks at
- * each argument and adds through shared memory. Nothing about NCCL's speed or order follows from it. */
+/* A double of libnccl.so.2 over the CUDA driver without a GPU, for the calling convention of
+ * gf-perf alone: it looks at each argument and adds through shared memory. Nothing about NCCL's
+ * speed or order follows from it. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -60,9 +61,13 @@ static void wait_for_all(struct comm *comm)
 int ncclCommInitRank(struct comm **comm_out, int ranks, struct id id, int rank)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    const struct fake_cuda_api *cuda = (library != NULL) ? dlsym(library, FAKE_CUDA_API_SYMBOL) : NULL;
-    if ((cuda == NULL) || (cuda->live().pushed == 0) || (getenv("GF_FAKE_NCCL_FAILS") != NULL)) return USAGE;
-    if ((ranks < 1) || (ranks > RANKS_MAX) || (rank < 0) || (rank >= ranks) || (id.bytes[127] != 42)) return INVALID;
+    const struct fake_cuda_api *cuda =
+        (library != NULL) ? dlsym(library, FAKE_CUDA_API_SYMBOL) : NULL;
+    if ((cuda == NULL) || (cuda->live().pushed == 0) || (getenv("GF_FAKE_NCCL_FAILS") != NULL))
+        return USAGE;
+    if ((ranks < 1) || (ranks > RANKS_MAX) || (rank < 0) || (rank >= ranks) ||
+        (id.bytes[127] != 42))
+        return INVALID;
     int file = shm_open(id.bytes, O_RDWR | O_CREAT, 0600);
     struct comm *comm = calloc(1, sizeof *comm);
     if ((file < 0) || (comm == NULL) || (ftruncate(file, sizeof *comm->shared) != 0)) return USAGE;
@@ -87,12 +92,13 @@ static float value_of(int type, const char *at)
     return value;
 }
 
-int ncclAllReduce(const void *send, void *receive, size_t count, int type, int reduction, struct comm *comm,
-                  void *stream)
+int ncclAllReduce(const void *send, void *receive, size_t count, int type, int reduction,
+                  struct comm *comm, void *stream)
 {
     static char sums[SLOT_BYTES];
     size_t size = (type == 7) ? 4 : 2, bytes = count * size;
-    if (((type != 7) && (type != 9)) || (reduction != 0) || (stream == NULL) || (bytes > SLOT_BYTES))
+    if (((type != 7) && (type != 9)) || (reduction != 0) || (stream == NULL) ||
+        (bytes > SLOT_BYTES))
         return INVALID;
     if (comm->cuda->live().pushed == 0) return USAGE;
     comm->cuda->stream_run((uint64_t)(uintptr_t)stream);
@@ -100,8 +106,10 @@ int ncclAllReduce(const void *send, void *receive, size_t count, int type, int r
     wait_for_all(comm);
     for (size_t at = 0; at < bytes; at += size) {
         float sum = 0;
-        for (uint32_t r = 0; r < comm->ranks; r++) sum += value_of(type, comm->shared->slots[r] + at);
-        memcpy(sums + at, (const char *)&sum + ((type == 9) ? 2 : 0), size); /* small whole numbers: exact */
+        for (uint32_t r = 0; r < comm->ranks; r++)
+            sum += value_of(type, comm->shared->slots[r] + at);
+        /* small whole numbers: exact */
+        memcpy(sums + at, (const char *)&sum + ((type == 9) ? 2 : 0), size);
     }
     wait_for_all(comm); /* all have read */
     comm->cuda->card_copy(true, receive, sums, bytes);
@@ -115,4 +123,7 @@ int ncclCommDestroy(struct comm *comm)
     return 0;
 }
 
-int ncclCommAbort(struct comm *comm) { return ncclCommDestroy(comm); }
+int ncclCommAbort(struct comm *comm)
+{
+    return ncclCommDestroy(comm);
+}

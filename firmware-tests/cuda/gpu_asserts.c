@@ -1,5 +1,5 @@
-/* What worlds and steps (firmware-tests/support/) call of cmocka, for programs that run without it: a check that
- * fails says where, and ends the program. */
+/* What worlds and steps (firmware-tests/support/) call of cmocka, for programs that run without it:
+ * a check that fails says where, and ends the program. */
 #include "firmware-tests/support/suite.h"
 
 void _fail(const char *const file, const int line)
@@ -8,15 +8,16 @@ void _fail(const char *const file, const int line)
     exit(1);
 }
 
-void _assert_true(const LargestIntegralType result, const char *const expression, const char *const file,
-                  const int line)
+void _assert_true(const LargestIntegralType result, const char *const expression,
+                  const char *const file, const int line)
 {
     if (result) return;
     fprintf(stderr, "%s does not hold\n", expression);
     _fail(file, line);
 }
 
-void _assert_int_equal(const LargestIntegralType a, const LargestIntegralType b, const char *const file, const int line)
+void _assert_int_equal(const LargestIntegralType a, const LargestIntegralType b,
+                       const char *const file, const int line)
 {
     if (a == b) return;
     fprintf(stderr, "0x%llx, not 0x%llx\n", (unsigned long long)a, (unsigned long long)b);

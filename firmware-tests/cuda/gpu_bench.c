@@ -1,5 +1,5 @@
-/* gpu-bench: each row timed by events of the device in interleaved rounds, a sweep of the same reads and writes
- * beside it. */
+/* gpu-bench: each row timed by events of the device in interleaved rounds, a sweep of the same
+ * reads and writes beside it. */
 #include "firmware-tests/cuda/gpu_bench.h"
 
 #include <stdio.h>
@@ -11,16 +11,22 @@
 
 #define ROUNDS 7u
 #define ROWS_MAX 32u
-#define CALLS 20u                       /* behind each other, of what is launch-bound */
-#define GOAL 0.9                        /* of the sweep .. */
-#define GOAL_BYTES (UINT64_C(1) << 30)  /* .. from so many bytes on: less may lie in the cache */
-#define GOAL_DEVICE "H200"              /* on which a missed goal is a failure */
+#define CALLS 20u                      /* behind each other, of what is launch-bound */
+#define GOAL 0.9                       /* of the sweep .. */
+#define GOAL_BYTES (UINT64_C(1) << 30) /* .. from so many bytes on: less may lie in the cache */
+#define GOAL_DEVICE "H200"             /* on which a missed goal is a failure */
 
 static double took_us[ROWS_MAX][ROUNDS], swept_us[ROWS_MAX][ROUNDS];
 
-static uint32_t rounds(void) { return gpu_program.is_fake ? 1 : ROUNDS; }
+static uint32_t rounds(void)
+{
+    return gpu_program.is_fake ? 1 : ROUNDS;
+}
 
-static double bytes_of(const struct bench_row *row) { return row->ranges * (double)bench_range_bytes; }
+static double bytes_of(const struct bench_row *row)
+{
+    return row->ranges * (double)bench_range_bytes;
+}
 
 /* Of each range that its sweep reads or writes: together the row's own bytes, where they fit. */
 static uint64_t stream_bytes_of(const struct bench_row *row)
@@ -39,15 +45,20 @@ static double of_sweep(const struct bench_row *row, double us, double sweep_us)
 static struct gf_sweep_args sweep_of(const struct bench_row *row, uint32_t mask)
 {
     const uint64_t stream_bytes = stream_bytes_of(row);
-    struct gf_sweep_args args = {.word_count = stream_bytes / 4, .meetings = bench_meetings(), .reads = row->reads,
-                                 .writes = row->writes, .mask = mask};
+    struct gf_sweep_args args = {.word_count = stream_bytes / 4,
+                                 .meetings = bench_meetings(),
+                                 .reads = row->reads,
+                                 .writes = row->writes,
+                                 .mask = mask};
     for (uint32_t r = 0; r < row->reads; r++) args.src[r] = bench_range(row->src[r]);
     for (uint32_t w = 0; w < row->writes; w++) args.dst[w] = bench_range(row->dst[w]);
-    if ((row->writes == 2) && (row->dst[0] == row->dst[1])) args.dst[1] += stream_bytes; /* behind each other */
+    /* behind each other */
+    if ((row->writes == 2) && (row->dst[0] == row->dst[1])) args.dst[1] += stream_bytes;
     return args;
 }
 
-/* That a sweep does what its bytes say, else what is fast may be nothing: one bit is met by one thread, and arrives. */
+/* That a sweep does what its bytes say, else what is fast may be nothing: one bit is met by one
+ * thread, and arrives. */
 static void sweep_prove(void)
 {
     static const uint32_t bit = 0x80000000u;
@@ -66,7 +77,9 @@ static void sweep_prove(void)
     gpu_download(&arrived, args.dst[0] + bench_range_bytes / 2 - 4, sizeof arrived);
     gpu_download(&met, bench_meetings(), sizeof met);
     if ((met == 2) && (arrived == bit)) return;
-    fprintf(stderr, "gpu-bench: a bit in the last word was met by %llu threads of two sweeps and arrived as 0x%08x\n",
+    fprintf(stderr,
+            "gpu-bench: a bit in the last word was met by %llu threads of two sweeps and arrived "
+            "as 0x%08x\n",
             (unsigned long long)met, arrived);
     exit(1);
 }
@@ -88,7 +101,10 @@ static void row_time(size_t at, uint32_t round, bool counts)
     if (counts) swept_us[at][round] = us;
 }
 
-static double median(const double *us) { return us[rounds() / 2]; }
+static double median(const double *us)
+{
+    return us[rounds() / 2];
+}
 
 /* True: a goal that counts was missed. */
 static bool row_print(size_t at)
@@ -105,21 +121,30 @@ static bool row_print(size_t at)
     size_t than = 0;
     while ((row->than != NULL) && (strcmp(bench_rows[than].name, row->than) != 0)) than++;
     printf("  %-28s %10.2f us", row->name, us);
-    if (is_bound) printf(", bound %.0f us", row->bound_us);
-    else printf(" %8.1f GB/s", rate);
-    if (is_swept) printf("  %5.2f of a sweep, %u read %u written, goal %.2f", share, row->reads, row->writes, GOAL);
+    if (is_bound)
+        printf(", bound %.0f us", row->bound_us);
+    else
+        printf(" %8.1f GB/s", rate);
+    if (is_swept)
+        printf("  %5.2f of a sweep, %u read %u written, goal %.2f", share, row->reads, row->writes,
+               GOAL);
     if (row->than != NULL)
-        printf("  %5.2f of \"%s\"", rate / (bytes_of(&bench_rows[than]) / median(took_us[than]) * 1e-3), row->than);
+        printf("  %5.2f of \"%s\"",
+               rate / (bytes_of(&bench_rows[than]) / median(took_us[than]) * 1e-3), row->than);
     if (is_bound || is_swept) {
         printf("%s", is_met ? "" : counts ? ": MISSED" : ": missed");
-        (void)snprintf(goal, sizeof goal, ",\"goal\":%.2f,\"met\":%s,\"counts\":%s", is_bound ? row->bound_us : GOAL,
-                       is_met ? "true" : "false", counts ? "true" : "false");
+        (void)snprintf(goal, sizeof goal, ",\"goal\":%.2f,\"met\":%s,\"counts\":%s",
+                       is_bound ? row->bound_us : GOAL, is_met ? "true" : "false",
+                       counts ? "true" : "false");
     }
     printf("\n");
-    if (is_bound) gpu_json_row("\"op\":\"%s\",\"us\":%.2f%s", row->name, us, goal);
-    else if (!is_swept) gpu_json_row("\"op\":\"%s\",\"us\":%.2f,\"GBps\":%.2f", row->name, us, rate);
+    if (is_bound)
+        gpu_json_row("\"op\":\"%s\",\"us\":%.2f%s", row->name, us, goal);
+    else if (!is_swept)
+        gpu_json_row("\"op\":\"%s\",\"us\":%.2f,\"GBps\":%.2f", row->name, us, rate);
     else
-        gpu_json_row("\"op\":\"%s\",\"us\":%.2f,\"GBps\":%.2f,\"reads\":%u,\"writes\":%u,\"of_sweep\":%.3f%s",
+        gpu_json_row("\"op\":\"%s\",\"us\":%.2f,\"GBps\":%.2f,\"reads\":%u,\"writes\":%u,\"of_"
+                     "sweep\":%.3f%s",
                      row->name, us, rate, row->reads, row->writes, share, goal);
     return (is_bound || is_swept) && !is_met && counts;
 }
@@ -140,12 +165,14 @@ int gpu_bench(uint64_t range_bytes)
         for (size_t r = 0; r < bench_row_count; r++) row_time(r, round - (round > 0), round > 0);
     gpu_download(&found, bench_check(), sizeof found);
     if (found.bad_count != 0) {
-        fprintf(stderr, "gpu-bench: %llu values are not finite\n", (unsigned long long)found.bad_count);
+        fprintf(stderr, "gpu-bench: %llu values are not finite\n",
+                (unsigned long long)found.bad_count);
         return 1;
     }
-    printf("gpu-bench: %s; %llu MiB a range, %u rounds, medians by device events, random data; GB/s of bytes read and "
-           "written; a goal counts on an %s, from 1 GiB on%s\n", gpu_program.gpu->name,
-           (unsigned long long)(range_bytes >> 20), rounds(), GOAL_DEVICE,
+    printf("gpu-bench: %s; %llu MiB a range, %u rounds, medians by device events, random data; "
+           "GB/s of bytes read and "
+           "written; a goal counts on an %s, from 1 GiB on%s\n",
+           gpu_program.gpu->name, (unsigned long long)(range_bytes >> 20), rounds(), GOAL_DEVICE,
            gpu_program.is_fake ? "; NO GPU: these times mean nothing" : "");
     for (size_t r = 0; r < bench_row_count; r++) {
         qsort(took_us[r], rounds(), sizeof took_us[r][0], gpu_compare);

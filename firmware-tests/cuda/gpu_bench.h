@@ -6,9 +6,18 @@
 
 #include "drivers/gpu.h"
 
-/* In device memory, of bench_range_bytes each, then what is small. Rows leave fp16 in HALF and HALF_SUM alone
- * finite, and nothing negative in SQUARES. */
-enum { BENCH_GRADIENT, BENCH_B, BENCH_C, BENCH_HALF, BENCH_HALF_SUM, BENCH_SQUARES, BENCH_OUT, BENCH_RANGES };
+/* In device memory, of bench_range_bytes each, then what is small. Rows leave fp16 in HALF and
+ * HALF_SUM alone finite, and nothing negative in SQUARES. */
+enum {
+    BENCH_GRADIENT,
+    BENCH_B,
+    BENCH_C,
+    BENCH_HALF,
+    BENCH_HALF_SUM,
+    BENCH_SQUARES,
+    BENCH_OUT,
+    BENCH_RANGES
+};
 #define BENCH_REST_BYTES (UINT64_C(8) << 20) /* with the sums of the runs of a norm of 8 GiB */
 extern uint64_t bench_range_bytes;
 
@@ -23,7 +32,8 @@ struct bench_row {
     uint32_t reads, writes; /* a sweep's mix; 0, 0: none */
     uint8_t src[3], dst[2]; /* and its ranges, in place where the row's are */
     const char *than;       /* a row before it; NULL: none */
-    double bound_us;        /* where launches are what it takes: of one of many behind each other; 0: not so */
+    /* where launches are what it takes: of one of many behind each other; 0: not so */
+    double bound_us;
 };
 extern const struct bench_row bench_rows[];
 extern const size_t bench_row_count;

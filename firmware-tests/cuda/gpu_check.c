@@ -1,4 +1,5 @@
-/* gpu-check: each element op held against the host's, byte by byte; then whole steps (gpu_steps.c). */
+/* gpu-check: each element op held against the host's, byte by byte; then whole steps
+ * (gpu_steps.c). */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +9,8 @@
 
 #define ELEMS_SMALL 4097u  /* --small: for compute-sanitizer, which is slow */
 #define ELEMS_MANY 100000u /* the host takes seconds for each round of so many */
-#define ELEMS_FAKE 8192u   /* a driver without a GPU is slow: it has these, and the count from its grid */
+/* a driver without a GPU is slow: it has these, and the count from its grid */
+#define ELEMS_FAKE 8192u
 #define NAMES_MAX 32u
 
 static struct seen {
@@ -22,8 +24,10 @@ static void op_seen(struct ops_pair *pair, const char *op, bool same)
     while ((at < NAMES_MAX) && (seen[at].op != NULL) && (strcmp(seen[at].op, op) != 0)) at++;
     GF_ASSERT(at < NAMES_MAX);
     seen[at].op = op;
-    if (same) seen[at].same++;
-    else seen[at].other++;
+    if (same)
+        seen[at].same++;
+    else
+        seen[at].other++;
 }
 
 static void upload(struct ops_pair *pair, gf_mem dst, const void *src, uint64_t size_bytes)
@@ -50,25 +54,32 @@ static uint64_t grid_elems(void)
 /* On elems_max, and on counts of up to counts_max. */
 static bool ops_check(uint64_t elems_max, uint64_t counts_max, uint32_t seeds)
 {
-    const uint64_t counts[] = {0,   1,   2,   3,    5,    8,     17,      31,       64,
-                               65,  127, 130, 1000, 4097, 70001, 1000003, elems_max};
-    struct ops_pair pair = {.ops = &gf_element_ops_cuda, .any_nan = true, .queue = &gpu_program.queue,
-                            .elems_max = elems_max, .upload = upload, .download = download,
-                            .device = gpu_program.gpu->arena, .seen = op_seen};
+    const uint64_t counts[] = {0,  1,   2,   3,    5,    8,     17,      31,       64,
+                               65, 127, 130, 1000, 4097, 70001, 1000003, elems_max};
+    struct ops_pair pair = {.ops = &gf_element_ops_cuda,
+                            .any_nan = true,
+                            .queue = &gpu_program.queue,
+                            .elems_max = elems_max,
+                            .upload = upload,
+                            .download = download,
+                            .device = gpu_program.gpu->arena,
+                            .seen = op_seen};
     bool same = true;
     ops_pair_begin(&pair);
     for (size_t c = 0; (c < sizeof counts / sizeof counts[0]) && same; c++) {
         if ((counts[c] > counts_max) && (counts[c] != elems_max)) continue;
         const uint32_t rounds = (counts[c] > ELEMS_MANY) ? 1 : seeds; /* a minute's worth */
         for (uint32_t seed = 0; (seed < rounds) && same; seed++)
-            same = ops_pair_run(&pair, counts[c], (uint32_t)(c + seed) % 9, (uint32_t)c + 100 * seed);
+            same =
+                ops_pair_run(&pair, counts[c], (uint32_t)(c + seed) % 9, (uint32_t)c + 100 * seed);
     }
     ops_pair_end(&pair);
     for (uint32_t i = 0; (i < NAMES_MAX) && (seen[i].op != NULL); i++) {
-        printf("  %-20s %s, %u times\n", seen[i].op, (seen[i].other == 0) ? "the host's bytes" : "NOT the host's bytes",
+        printf("  %-20s %s, %u times\n", seen[i].op,
+               (seen[i].other == 0) ? "the host's bytes" : "NOT the host's bytes",
                seen[i].same + seen[i].other);
-        gpu_json_row("\"op\":\"%s\",\"same\":%s,\"times\":%u", seen[i].op, (seen[i].other == 0) ? "true" : "false",
-                     seen[i].same + seen[i].other);
+        gpu_json_row("\"op\":\"%s\",\"same\":%s,\"times\":%u", seen[i].op,
+                     (seen[i].other == 0) ? "true" : "false", seen[i].same + seen[i].other);
     }
     return same;
 }
@@ -80,14 +91,17 @@ int gpu_check(void)
     uint32_t runs;
     gpu_open(ops_pair_bytes(elems_max), ops_pair_bytes(elems_max));
     gpu_json_device();
-    printf("gpu-check: each op on counts up to %llu (%s, %u multiprocessors)\n", (unsigned long long)elems_max,
-           gpu_program.gpu->name, gpu_program.gpu->multiprocessors);
-    bool same = ops_check(elems_max, gpu_program.is_fake ? ELEMS_FAKE : elems_max, is_small ? 1 : 4);
+    printf("gpu-check: each op on counts up to %llu (%s, %u multiprocessors)\n",
+           (unsigned long long)elems_max, gpu_program.gpu->name, gpu_program.gpu->multiprocessors);
+    bool same =
+        ops_check(elems_max, gpu_program.is_fake ? ELEMS_FAKE : elems_max, is_small ? 1 : 4);
     gpu_close();
     if (!same) return 1;
     runs = gpu_steps_check(is_small);
-    printf("gpu-check: whole steps of several ranks on one GPU end as on the host, in %u runs: dense and sparse, fp32, "
-           "fp16 and bf16 on the wire, through host memory, from device to device, to the wire\n", runs);
+    printf("gpu-check: whole steps of several ranks on one GPU end as on the host, in %u runs: "
+           "dense and sparse, fp32, "
+           "fp16 and bf16 on the wire, through host memory, from device to device, to the wire\n",
+           runs);
     gpu_json_row("\"op\":\"steps\",\"same\":true,\"times\":%u", runs);
     gpu_json_status("passed");
     return 0;

@@ -14,8 +14,8 @@ static bool is_begun;
 static void write_out(void)
 {
     FILE *file = fopen(path, "w");
-    if ((fclose(rows) != 0) || (file == NULL) || (fprintf(file, "%s],\"status\":\"%s\"}\n", text, status) < 0) ||
-        (fclose(file) != 0))
+    if ((fclose(rows) != 0) || (file == NULL) ||
+        (fprintf(file, "%s],\"status\":\"%s\"}\n", text, status) < 0) || (fclose(file) != 0))
         fprintf(stderr, "%s: cannot be written\n", path);
     free(text);
 }
@@ -41,4 +41,7 @@ void gpu_json_row(const char *format, ...)
     is_begun = true;
 }
 
-void gpu_json_status(const char *said) { status = said; }
+void gpu_json_status(const char *said)
+{
+    status = said;
+}

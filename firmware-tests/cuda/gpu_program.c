@@ -25,7 +25,8 @@ void gpu_must(gf_status status)
 void gpu_drain(void)
 {
     gf_status status;
-    while ((status = gf_gpu_cuda.finished(&gpu_program.queue)) == GF_AGAIN) {}
+    while ((status = gf_gpu_cuda.finished(&gpu_program.queue)) == GF_AGAIN) {
+    }
     gpu_must(status);
 }
 
@@ -40,7 +41,8 @@ void gpu_upload(gf_mem dst, const void *src, uint64_t size_bytes)
     for (uint64_t done = 0, part; done < size_bytes; done += part) {
         part = part_of(size_bytes - done);
         memcpy(gpu_program.staging, (const char *)src + done, part);
-        gpu_must(gf_gpu_cuda.copy(&gpu_program.queue, dst + done, (gf_mem)(uintptr_t)gpu_program.staging, part));
+        gpu_must(gf_gpu_cuda.copy(&gpu_program.queue, dst + done,
+                                  (gf_mem)(uintptr_t)gpu_program.staging, part));
         gpu_drain();
     }
 }
@@ -49,7 +51,8 @@ void gpu_download(void *dst, gf_mem src, uint64_t size_bytes)
 {
     for (uint64_t done = 0, part; done < size_bytes; done += part) {
         part = part_of(size_bytes - done);
-        gpu_must(gf_gpu_cuda.copy(&gpu_program.queue, (gf_mem)(uintptr_t)gpu_program.staging, src + done, part));
+        gpu_must(gf_gpu_cuda.copy(&gpu_program.queue, (gf_mem)(uintptr_t)gpu_program.staging,
+                                  src + done, part));
         gpu_drain();
         memcpy((char *)dst + done, gpu_program.staging, part);
     }
@@ -57,8 +60,11 @@ void gpu_download(void *dst, gf_mem src, uint64_t size_bytes)
 
 void gpu_open(uint64_t device_bytes, uint64_t staging_bytes)
 {
-    struct gf_gpu_setup setup = {.library = (gpu_program.library != NULL) ? gpu_program.library : "",
-                                 .device_bytes = device_bytes, .events_max = 1, .kernels = gf_gpu_cuda_kernels,
+    struct gf_gpu_setup setup = {.library =
+                                     (gpu_program.library != NULL) ? gpu_program.library : "",
+                                 .device_bytes = device_bytes,
+                                 .events_max = 1,
+                                 .kernels = gf_gpu_cuda_kernels,
                                  .log = {gpu_log, NULL}};
     struct gf_fault fault = {.peer = GF_RANK_NONE};
     gpu_program.state = calloc(1, gf_gpu_cuda.state_bytes(&setup));
@@ -71,12 +77,14 @@ void gpu_open(uint64_t device_bytes, uint64_t staging_bytes)
     }
     gpu_program.queue = (struct gf_queue){.gpu = gpu_program.gpu};
     gpu_program.queue.stream = gpu_program.gpu->streams[GF_STREAM_MAIN];
-    gpu_must(gf_gpu_cuda.host_register(gpu_program.gpu, gpu_program.staging, gpu_program.staging_bytes));
+    gpu_must(
+        gf_gpu_cuda.host_register(gpu_program.gpu, gpu_program.staging, gpu_program.staging_bytes));
 }
 
 void gpu_json_device(void)
 {
-    gpu_json_row("\"device\":\"%s\",\"multiprocessors\":%u", gpu_program.gpu->name, gpu_program.gpu->multiprocessors);
+    gpu_json_row("\"device\":\"%s\",\"multiprocessors\":%u", gpu_program.gpu->name,
+                 gpu_program.gpu->multiprocessors);
 }
 
 void gpu_close(void)

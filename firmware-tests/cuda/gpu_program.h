@@ -1,4 +1,5 @@
-/* gpu-check and gpu-bench: one GPU through the library's own driver, and what they found as lines and as JSON. */
+/* gpu-check and gpu-bench: one GPU through the library's own driver, and what they found as lines
+ * and as JSON. */
 #ifndef GPU_PROGRAM_H
 #define GPU_PROGRAM_H
 
@@ -34,33 +35,37 @@ static inline int gpu_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* gpu_json.c: {"program": .., "status": .., "rows": [..]} into a file when the program ends; path NULL: nowhere. */
+/* gpu_json.c: {"program": .., "status": .., "rows": [..]} into a file when the program ends; path
+ * NULL: nowhere. */
 void gpu_json_open(const char *path, const char *program);
 /* A row: the inside of an object, made as printf() does. */
 __attribute__((format(printf, 1, 2))) void gpu_json_row(const char *format, ...);
-void gpu_json_device(void); /* a row: what it is called, how large it is */
+void gpu_json_device(void);               /* a row: what it is called, how large it is */
 void gpu_json_status(const char *status); /* "failed" until it is called */
 
-/* gpu_sweep.c: the benchmark's kernel, for which the driver is opened a second time, on the same primary context.
- * Queued, with blocks and threads as the library's kernels have them. */
+/* gpu_sweep.c: the benchmark's kernel, for which the driver is opened a second time, on the same
+ * primary context. Queued, with blocks and threads as the library's kernels have them. */
 void gpu_sweep_open(void);
 gf_status gpu_sweep(gf_queue_handle stream, const struct gf_sweep_args *args);
 void gpu_sweep_close(void);
 
-/* gpu_timer.c: between two events of the device, in microseconds, with all that was queued between them. End waits. */
+/* gpu_timer.c: between two events of the device, in microseconds, with all that was queued between
+ * them. End waits. */
 void gpu_timer_open(void);
 void gpu_timer_begin(void);
 double gpu_timer_end(void);
 void gpu_timer_close(void);
 
-/* gpu_steps.c: whole steps, dense and sparse, every wire type, through host memory, from device to device and straight
- * to the wire, by several ranks in this process: how many runs. Ends the program with a message where a step does not
- * end bit by bit as on the host. */
+/* gpu_steps.c: whole steps, dense and sparse, every wire type, through host memory, from device to
+ * device and straight to the wire, by several ranks in this process: how many runs. Ends the
+ * program with a message where a step does not end bit by bit as on the host. */
 uint32_t gpu_steps_check(bool is_small);
-/* gpu_bench_step.c: what a step of that many bytes of gradients takes, with and without overlap; two lines. */
+/* gpu_bench_step.c: what a step of that many bytes of gradients takes, with and without overlap;
+ * two lines. */
 void gpu_steps_bench(uint64_t bytes);
 
-/* gpu_check.c, gpu_bench.c: exit codes. range_bytes: of each of the ranges that a kernel reads or writes. */
+/* gpu_check.c, gpu_bench.c: exit codes. range_bytes: of each of the ranges that a kernel reads or
+ * writes. */
 int gpu_check(void);
 int gpu_bench(uint64_t range_bytes);
 

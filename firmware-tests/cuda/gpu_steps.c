@@ -1,5 +1,6 @@
-/* See gpu_program.h. The contexts are of the library's own driver and kernels, over a simulated network; the appliance
- * computes on the host, and the default stream brings its gradients to the device. */
+/* See gpu_program.h. The contexts are of the library's own driver and kernels, over a simulated
+ * network; the appliance computes on the host, and the default stream brings its gradients to the
+ * device. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/gpu_program.h"
 #include "lib/context.h"
@@ -13,7 +14,8 @@ static const struct gf_tensor large[STATE_TENSORS] = {
     {.name = "scale", .elem_count = 4099},
     {.name = "first", .elem_count = 300001},
 };
-static struct gf_tensor small[STATE_TENSORS]; /* those of state_world.h, with one rule of decay: chunks go by lists */
+/* those of state_world.h, with one rule of decay: chunks go by lists */
+static struct gf_tensor small[STATE_TENSORS];
 
 /* [rank][tensor][space_elems] what backward computes, until its copy to the device is done. */
 static float *computed;
@@ -28,11 +30,14 @@ static void gradient_store(struct world *w, uint32_t rank, uint32_t tensor, cons
 {
     gf_context *gf = w->ranks[rank].gf;
     struct gf_queue queue = {.gpu = gf->gpu, .stream = 0};
-    assert_int_equal(gf->gpu->driver->copy(&queue, gf_gradient(gf, tensor), (gf_mem)(uintptr_t)gradient,
-                                           w->ranks[rank].tensors[tensor].elem_count * sizeof(float)), GF_OK);
+    assert_int_equal(
+        gf->gpu->driver->copy(&queue, gf_gradient(gf, tensor), (gf_mem)(uintptr_t)gradient,
+                              w->ranks[rank].tensors[tensor].elem_count * sizeof(float)),
+        GF_OK);
 }
 
-/* The simulated network's card: through registered memory, by copies that no stream of the library's knows of. */
+/* The simulated network's card: through registered memory, by copies that no stream of the
+ * library's knows of. */
 static _Alignas(4096) char bounce[1u << 20];
 static struct gf_gpu *card;
 
@@ -43,15 +48,18 @@ static void card_copy(bool to_device, void *dst, const void *src, size_t size_by
     assert_true(size_bytes <= sizeof bounce);
     if (to_device) memcpy(bounce, src, size_bytes);
     assert_int_equal(card->driver->copy(&queue, (gf_mem)(uintptr_t)(to_device ? dst : bounce),
-                                        (gf_mem)(uintptr_t)(to_device ? bounce : src), size_bytes), GF_OK);
-    while ((status = card->driver->finished(&queue)) == GF_AGAIN) {}
+                                        (gf_mem)(uintptr_t)(to_device ? bounce : src), size_bytes),
+                     GF_OK);
+    while ((status = card->driver->finished(&queue)) == GF_AGAIN) {
+    }
     assert_int_equal(status, GF_OK);
     if (!to_device) memcpy(dst, bounce, size_bytes);
 }
 
 static void run_check(const struct state_run *run, gf_type wire, gf_path path, bool is_quick)
 {
-    static const struct world_device appliance = {.stream = 0, .gradient = gradient_of, .store = gradient_store};
+    static const struct world_device appliance = {
+        .stream = 0, .gradient = gradient_of, .store = gradient_store};
     struct world_setup on_host = state_setup_of(run), on_gpu;
     struct world host, gpu;
     struct state_save save;
@@ -74,7 +82,8 @@ static void run_check(const struct state_run *run, gf_type wire, gf_path path, b
     on_gpu.config.device.ordinal = GF_ORDINAL(0); /* ranks of one process share a device */
     on_gpu.config.device.shared = true;
     if (gpu_program.library != NULL)
-        (void)snprintf(on_gpu.config.device.library, sizeof on_gpu.config.device.library, "%s", gpu_program.library);
+        (void)snprintf(on_gpu.config.device.library, sizeof on_gpu.config.device.library, "%s",
+                       gpu_program.library);
     world_open(&host, &on_host);
     world_open(&gpu, &on_gpu);
     assert_int_equal(world_stats(&gpu, 0).path, path);
@@ -84,13 +93,18 @@ static void run_check(const struct state_run *run, gf_type wire, gf_path path, b
     bytes = (run->world * STATE_TENSORS * space_elems * sizeof(float) + 4095) / 4096 * 4096;
     computed = aligned_alloc(4096, bytes);
     assert_non_null(computed);
-    assert_int_equal(gpu.ranks[0].gf->gpu->driver->host_register(gpu.ranks[0].gf->gpu, computed, bytes), GF_OK);
+    assert_int_equal(
+        gpu.ranks[0].gf->gpu->driver->host_register(gpu.ranks[0].gf->gpu, computed, bytes), GF_OK);
     state_weights_begin(&host);
     save = state_save_take(&host);
     state_save_load(&gpu, &save);
     state_save_free(&save);
-    (void)snprintf(name, sizeof name, "gpu-check: %s, %u ranks, %s on the wire, %s", run->name, run->world,
-                   (wire == GF_TYPE_F32) ? "fp32" : (wire == GF_TYPE_F16) ? "fp16" : "bf16", gf_path_name(path));
+    (void)snprintf(name, sizeof name, "gpu-check: %s, %u ranks, %s on the wire, %s", run->name,
+                   run->world,
+                   (wire == GF_TYPE_F32)   ? "fp32"
+                   : (wire == GF_TYPE_F16) ? "fp16"
+                                           : "bf16",
+                   gf_path_name(path));
     state_steps_same(&host, &gpu, 1, STEPS, state_fill, name);
     card->driver->host_unregister(card, computed);
     card->driver->host_unregister(card, bounce);
@@ -108,7 +122,9 @@ uint32_t gpu_steps_check(bool is_quick)
         for (uint32_t wire = 0; wire < GF_TYPE_COUNT; wire++)
             for (uint32_t path = GF_PATH_STAGED; path <= GF_PATH_WIRE; path++) {
                 if ((state_runs[i].quantize != GF_QUANTIZE_NONE) && (wire != GF_TYPE_F32)) continue;
-                if (is_quick && (state_runs[i].quantize == GF_QUANTIZE_NONE) && (wire != (i + path) % GF_TYPE_COUNT)) continue;
+                if (is_quick && (state_runs[i].quantize == GF_QUANTIZE_NONE) &&
+                    (wire != (i + path) % GF_TYPE_COUNT))
+                    continue;
                 run_check(&state_runs[i], (gf_type)wire, (gf_path)path, is_quick);
                 runs++;
             }

@@ -20,8 +20,10 @@ static void *state;
 void gpu_sweep_open(void)
 {
     static const char *const kernels[] = {"gf_kernel_sweep"};
-    struct gf_gpu_setup setup = {.library = (gpu_program.library != NULL) ? gpu_program.library : "",
-                                 .log = {gpu_log, NULL}, .kernels = {.image = image, .names = kernels, .count = 1}};
+    struct gf_gpu_setup setup = {.library =
+                                     (gpu_program.library != NULL) ? gpu_program.library : "",
+                                 .log = {gpu_log, NULL},
+                                 .kernels = {.image = image, .names = kernels, .count = 1}};
     struct gf_fault fault = {.peer = GF_RANK_NONE};
     state = calloc(1, gf_gpu_cuda.state_bytes(&setup));
     if (state == NULL) exit(1);
@@ -35,7 +37,8 @@ gf_status gpu_sweep(gf_queue_handle stream, const struct gf_sweep_args *args)
     struct gf_queue queue = {.gpu = gpu, .stream = stream};
     void *list[] = {(void *)(uintptr_t)args};
     uint64_t wanted = args->word_count / 4 / GF_KERNEL_THREADS + 1, most = gpu->blocks[0];
-    return gf_gpu_cuda.launch(&queue, 0, (uint32_t)((wanted < most) ? wanted : most), GF_KERNEL_THREADS, list);
+    return gf_gpu_cuda.launch(&queue, 0, (uint32_t)((wanted < most) ? wanted : most),
+                              GF_KERNEL_THREADS, list);
 }
 
 void gpu_sweep_close(void)

@@ -1,4 +1,5 @@
-/* See gpu_program.h. The library's own events have no times, so the driver is asked for two that have. */
+/* See gpu_program.h. The library's own events have no times, so the driver is asked for two that
+ * have. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,8 @@
 
 #define CUDA_12_0 12000
 
-typedef int (*find_call)(const char *name, void **found_out, int version, uint64_t flags, int *why_out);
+typedef int (*find_call)(const char *name, void **found_out, int version, uint64_t flags,
+                         int *why_out);
 static struct {
     int (*create)(void **event_out, unsigned flags);
     int (*destroy)(void *event);
@@ -44,7 +46,8 @@ static void entered(bool enters)
 
 void gpu_timer_open(void)
 {
-    void *library = dlopen((gpu_program.library != NULL) ? gpu_program.library : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *library = dlopen((gpu_program.library != NULL) ? gpu_program.library : "libcuda.so.1",
+                           RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) must(-1, "dlopen");
     find(library, "cuEventCreate", &calls.create);
     find(library, "cuEventDestroy", &calls.destroy);
@@ -62,7 +65,10 @@ static void mark(int which)
     entered(false);
 }
 
-void gpu_timer_begin(void) { mark(0); }
+void gpu_timer_begin(void)
+{
+    mark(0);
+}
 
 double gpu_timer_end(void)
 {

@@ -23,18 +23,21 @@ struct late {
     struct gf_gpu gpu;
     char *memory;
     size_t memory_bytes;
-    struct late_work *work;      /* [WORK_MAX] a ring */
+    struct late_work *work; /* [WORK_MAX] a ring */
     uint64_t queued, done;
-    uint64_t first;              /* the one that lies at work[0] */
+    uint64_t first; /* the one that lies at work[0] */
     uint64_t marks[EVENTS_MAX];
     uint32_t random;
-    gf_mem registered;           /* what it reaches beside its own memory; 0: nothing */
+    gf_mem registered; /* what it reaches beside its own memory; 0: nothing */
     size_t registered_bytes;
 };
 
 #define WORK_BYTES (WORK_MAX * sizeof(struct late_work))
 
-static inline struct late *late_of(const struct gf_gpu *gpu) { return (struct late *)(uintptr_t)gpu; }
+static inline struct late *late_of(const struct gf_gpu *gpu)
+{
+    return (struct late *)(uintptr_t)gpu;
+}
 
 uint32_t late_gpu_most = 3;
 
@@ -50,10 +53,12 @@ static void reaches(const struct gf_queue *queue, gf_mem at, uint64_t bytes)
     const struct late *late = late_of(queue->gpu);
     gf_mem own = (gf_mem)(uintptr_t)late->memory;
     if ((at == 0) || ((at >= own) && (at + bytes <= own + late->memory_bytes))) return;
-    assert_true((at >= late->registered) && (at + bytes <= late->registered + late->registered_bytes));
+    assert_true((at >= late->registered) &&
+                (at + bytes <= late->registered + late->registered_bytes));
 }
 
-static gf_status late_put(struct gf_queue *queue, gf_status (*run)(struct gf_queue *host, const void *args),
+static gf_status late_put(struct gf_queue *queue,
+                          gf_status (*run)(struct gf_queue *host, const void *args),
                           const void *args, size_t args_bytes)
 {
     struct late *late = late_of(queue->gpu);
@@ -67,8 +72,9 @@ static gf_status late_put(struct gf_queue *queue, gf_status (*run)(struct gf_que
     return GF_OK;
 }
 
-/* LATE_AS(name, call, ARGS, looks): late_NAME() looks and keeps its ARGS; `call` is made with them when the device gets
- * there. ARGS(V, P) lists them: V(type, name), and P(type, name) where what a given pointer leads to is kept. */
+/* LATE_AS(name, call, ARGS, looks): late_NAME() looks and keeps its ARGS; `call` is made with them
+ * when the device gets there. ARGS(V, P) lists them: V(type, name), and P(type, name) where what a
+ * given pointer leads to is kept. */
 #define KEPT(type, name) type name;
 #define VALUE(type, name) , type name
 #define POINTER(type, name) , const type *name
@@ -76,22 +82,25 @@ static gf_status late_put(struct gf_queue *queue, gf_status (*run)(struct gf_que
 #define KEEP_POINTER(type, name) .name = *name,
 #define GIVE_VALUE(type, name) , args->name
 #define GIVE_POINTER(type, name) , &args->name
-#define LATE_AS(op, call, ARGS, looks) \
-    struct op##_args { ARGS(KEPT, KEPT) }; \
-    static gf_status op##_run(struct gf_queue *host, const void *kept) \
-    { \
-        const struct op##_args *args = kept; \
-        return call; \
-    } \
+#define LATE_AS(op, call, ARGS, looks)                                      \
+    struct op##_args {                                                      \
+        ARGS(KEPT, KEPT)                                                    \
+    };                                                                      \
+    static gf_status op##_run(struct gf_queue *host, const void *kept)      \
+    {                                                                       \
+        const struct op##_args *args = kept;                                \
+        return call;                                                        \
+    }                                                                       \
     static gf_status late_##op(struct gf_queue *queue ARGS(VALUE, POINTER)) \
-    { \
-        const struct op##_args args = {ARGS(KEEP_VALUE, KEEP_POINTER)}; \
-        looks; \
-        return late_put(queue, op##_run, &args, sizeof args); \
+    {                                                                       \
+        const struct op##_args args = {ARGS(KEEP_VALUE, KEEP_POINTER)};     \
+        looks;                                                              \
+        return late_put(queue, op##_run, &args, sizeof args);               \
     }
-#define LATE(op, ops, ARGS, looks) LATE_AS(op, (ops)->op(host ARGS(GIVE_VALUE, GIVE_POINTER)), ARGS, looks)
+#define LATE(op, ops, ARGS, looks) \
+    LATE_AS(op, (ops)->op(host ARGS(GIVE_VALUE, GIVE_POINTER)), ARGS, looks)
 #define ELEMENT gf_element_ops_best()
-#define REACH(at, type) reaches(queue, at, elem_count * gf_type_size_bytes(type))
+#define REACH(at, type) reaches(queue, at, elem_count *gf_type_size_bytes(type))
 #define FIRST(at) reaches(queue, at, 1) /* how much of it is not known here */
 
 /* clang-format off */
@@ -133,26 +142,28 @@ LATE(update, ELEMENT, UPDATE, )
 LATE(update_chunks, ELEMENT, UPDATE_CHUNKS, )
 LATE(adam, ELEMENT, ADAM, )
 
-/* ---- calls of several at once: one work for each, so that the device may stand between them ---- */
+/* ---- calls of several at once: one work for each, so that the device may stand between them
+ * ---- */
 
 /* clang-format off */
 #define NORM(V, P) V(gf_type, type) P(struct gf_norm, range)
 #define RATIO(V, P) P(struct gf_ratio, ratio)
 #define PART(V, P) P(struct gf_update, update) P(struct gf_update_part, part)
 /* clang-format on */
-LATE_AS(norm_one, ELEMENT->norm(host, 0, args->type, &args->range, 1), NORM, ) /* the host's op wants no scratch */
+/* the host's op wants no scratch */
+LATE_AS(norm_one, ELEMENT->norm(host, 0, args->type, &args->range, 1), NORM, )
 LATE_AS(ratio_one, ELEMENT->ratio(host, &args->ratio, 1), RATIO, )
 LATE_AS(update_part, ELEMENT->update_parts(host, &args->update, &args->part, 1), PART, )
 
-static gf_status late_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf_mem *src, const uint64_t *size_bytes,
-                             uint32_t count)
+static gf_status late_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf_mem *src,
+                             const uint64_t *size_bytes, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) (void)late_copy(queue, dst[i], src[i], size_bytes[i]);
     return GF_OK;
 }
 
-static gf_status late_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type type, const struct gf_norm *ranges,
-                           uint32_t count)
+static gf_status late_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type type,
+                           const struct gf_norm *ranges, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) (void)late_norm_one(queue, type, &ranges[i]);
     return GF_OK;
@@ -189,29 +200,48 @@ static struct table table_of(const gf_mem *at, uint32_t count)
     P(struct table, dst) P(struct table, src) V(gf_type, type) V(uint64_t, elem_count) \
     V(uint64_t, base) V(struct gf_check *, check) V(struct gf_check *, sources)
 /* clang-format on */
-LATE_AS(sum_tables, ELEMENT->sum_n(host, args->dst.at, args->dst.count, args->src.at, args->src.count, args->type,
-                                args->elem_count, args->base, args->check, args->sources), SUM_N, )
+LATE_AS(sum_tables,
+        ELEMENT->sum_n(host, args->dst.at, args->dst.count, args->src.at, args->src.count,
+                       args->type, args->elem_count, args->base, args->check, args->sources),
+        SUM_N, )
 
-static gf_status late_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
-                            uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base,
-                            struct gf_check *check, struct gf_check *sources)
+static gf_status late_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count,
+                            const gf_mem *src, uint32_t src_count, gf_type type,
+                            uint64_t elem_count, uint64_t base, struct gf_check *check,
+                            struct gf_check *sources)
 {
     const struct table to = table_of(dst, dst_count), from = table_of(src, src_count);
     return late_sum_tables(queue, &to, &from, type, elem_count, base, check, sources);
 }
 
 static const struct gf_element_ops late_ops = {
-    .name = "late", .cast = late_cast, .sum = late_sum, .check = late_check, .copy = late_copy,
-    .zero = late_zero, .sum_n = late_sum_n, .copy_n = late_copy_n, .score = late_score,
-    .accumulate = late_accumulate, .cast_chunks = late_cast_chunks,
-    .accumulate_chunks = late_accumulate_chunks, .zero_chunks = late_zero_chunks,
-    .norm = late_norm, .ratio = late_ratio, .update = late_update,
-    .update_parts = late_update_parts, .update_chunks = late_update_chunks, .adam = late_adam,
+    .name = "late",
+    .cast = late_cast,
+    .sum = late_sum,
+    .check = late_check,
+    .copy = late_copy,
+    .zero = late_zero,
+    .sum_n = late_sum_n,
+    .copy_n = late_copy_n,
+    .score = late_score,
+    .accumulate = late_accumulate,
+    .cast_chunks = late_cast_chunks,
+    .accumulate_chunks = late_accumulate_chunks,
+    .zero_chunks = late_zero_chunks,
+    .norm = late_norm,
+    .ratio = late_ratio,
+    .update = late_update,
+    .update_parts = late_update_parts,
+    .update_chunks = late_update_chunks,
+    .adam = late_adam,
 };
 
 /* ---- the driver ---- */
 
-static size_t state_bytes(const struct gf_gpu_setup *setup) { return sizeof(struct late); }
+static size_t state_bytes(const struct gf_gpu_setup *setup)
+{
+    return sizeof(struct late);
+}
 
 static gf_status late_open(const struct gf_gpu_setup *setup, void *state, struct gf_gpu **gpu_out,
                            struct gf_fault *fault_out)
@@ -219,7 +249,8 @@ static gf_status late_open(const struct gf_gpu_setup *setup, void *state, struct
     struct late *late = state;
     assert_true(setup->events_max <= EVENTS_MAX);
     memset(late, 0, sizeof *late);
-    late->gpu = (struct gf_gpu){.driver = &late_gpu, .ops = &late_ops, .multiprocessors = 4, .fault.peer = GF_RANK_NONE};
+    late->gpu = (struct gf_gpu){
+        .driver = &late_gpu, .ops = &late_ops, .multiprocessors = 4, .fault.peer = GF_RANK_NONE};
     late->memory_bytes = gf_align_up(setup->device_bytes + SPARE_BYTES, 4096);
     late->memory = mmap(NULL, late->memory_bytes + WORK_BYTES, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -304,8 +335,14 @@ static gf_status late_order(struct gf_queue *queue, gf_queue_handle other)
     return GF_OK;
 }
 
-void late_gpu_drain(struct gf_gpu *gpu) { work_some(late_of(gpu), UINT64_MAX); }
-uint32_t late_gpu_waiting(const struct gf_gpu *gpu) { return (uint32_t)(late_of(gpu)->queued - late_of(gpu)->done); }
+void late_gpu_drain(struct gf_gpu *gpu)
+{
+    work_some(late_of(gpu), UINT64_MAX);
+}
+uint32_t late_gpu_waiting(const struct gf_gpu *gpu)
+{
+    return (uint32_t)(late_of(gpu)->queued - late_of(gpu)->done);
+}
 
 const struct gf_gpu_driver late_gpu = {
     .name = "cuda", /* it stands for one; no other name is a device's */

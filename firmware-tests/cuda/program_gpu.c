@@ -1,7 +1,8 @@
-/* The library's GPU part on a real GPU, in the tree (`make gpu-check`, `make gpu-bench`) and in the bundle (`make
- * gpu-bundle`), where the program's name says which it is. check: each element op, and whole steps, against the host's.
- * bench: kernels against sweeps, then a step; with --steps that alone.
- * Exit code 0; 1: a difference, a failure or a goal missed on an H200; 2: bad arguments; 77: no GPU, or no kernels. */
+/* The library's GPU part on a real GPU, in the tree (`make gpu-check`, `make gpu-bench`) and in the
+ * bundle (`make gpu-bundle`), where the program's name says which it is. check: each element op,
+ * and whole steps, against the host's. bench: kernels against sweeps, then a step; with --steps
+ * that alone. Exit code 0; 1: a difference, a failure or a goal missed on an H200; 2: bad
+ * arguments; 77: no GPU, or no kernels. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,23 +39,42 @@ int main(int argc, char **argv)
     name = (name != NULL) ? name + 1 : argv[0];
     bool is_named = strncmp(name, "gpu-", 4) == 0;
     const struct tool_option options[] = {
-        {.name = "library", .kind = TOOL_TEXT, .value_out = &gpu_program.library, .value_name = "FILE",
+        {.name = "library",
+         .kind = TOOL_TEXT,
+         .value_out = &gpu_program.library,
+         .value_name = "FILE",
          .help = "the CUDA driver's libcuda.so.1 (the system's)"},
-        {.name = "mib", .kind = TOOL_NUMBER, .value_out = &mib, .value_name = "N", .low = 1, .high = 8192,
-         .help = "bench: of each range that a kernel reads or writes, and of a step's gradients (256)"},
-        {.name = "steps", .kind = TOOL_FLAG, .value_out = &only_steps,
+        {.name = "mib",
+         .kind = TOOL_NUMBER,
+         .value_out = &mib,
+         .value_name = "N",
+         .low = 1,
+         .high = 8192,
+         .help =
+             "bench: of each range that a kernel reads or writes, and of a step's gradients (256)"},
+        {.name = "steps",
+         .kind = TOOL_FLAG,
+         .value_out = &only_steps,
          .help = "bench: a step alone, and its hidden share"},
-        {.name = "small", .kind = TOOL_FLAG, .value_out = &gpu_program.is_small,
+        {.name = "small",
+         .kind = TOOL_FLAG,
+         .value_out = &gpu_program.is_small,
          .help = "check: few and small cases, for compute-sanitizer"},
-        {.name = "json", .kind = TOOL_TEXT, .value_out = &json, .value_name = "FILE",
+        {.name = "json",
+         .kind = TOOL_TEXT,
+         .value_out = &json,
+         .value_name = "FILE",
          .help = "write what was found there"},
     };
-    const struct tool_args args = {.program = is_named ? name : "program_gpu",
-                                   .usage = is_named ? "[options]" : "check|bench [options]",
-                                   .about = "Exit code 1: a difference, a failure, or on an H200 a goal that was "
-                                            "missed; 77: no GPU.", .options = options,
-                                   .option_count = sizeof options / sizeof options[0],
-                                   .operands_min = is_named ? 0 : 1, .operands_max = is_named ? 0 : 1};
+    const struct tool_args args = {
+        .program = is_named ? name : "program_gpu",
+        .usage = is_named ? "[options]" : "check|bench [options]",
+        .about = "Exit code 1: a difference, a failure, or on an H200 a goal that was "
+                 "missed; 77: no GPU.",
+        .options = options,
+        .option_count = sizeof options / sizeof options[0],
+        .operands_min = is_named ? 0 : 1,
+        .operands_max = is_named ? 0 : 1};
     int read = tool_args_read(&args, argc, argv, &mode, &count);
     if (read != 0) return tool_args_exit(read);
     if (is_named) mode = name + 4;
@@ -66,13 +86,16 @@ int main(int argc, char **argv)
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     gpu_json_open(json, mode);
     if (gf_gpu_cuda_kernels.image == NULL) return skip("this build has no GPU kernels (no nvcc)");
-    if ((gpu_program.library == NULL) && (access("/dev/nvidiactl", F_OK) != 0) && (access("/dev/dxg", F_OK) != 0))
+    if ((gpu_program.library == NULL) && (access("/dev/nvidiactl", F_OK) != 0) &&
+        (access("/dev/dxg", F_OK) != 0))
         return skip("no GPU");
     gpu_program.is_fake = is_fake(gpu_program.library);
     if (checks) return gpu_check();
     int result = only_steps ? 0 : gpu_bench(mib << 20);
     gpu_steps_bench(mib << 20);
-    if (result == 0) gpu_json_status("passed");
-    else fprintf(stderr, "gpu-bench: what is MISSED above counts on this device\n");
+    if (result == 0)
+        gpu_json_status("passed");
+    else
+        fprintf(stderr, "gpu-bench: what is MISSED above counts on this device\n");
     return result;
 }

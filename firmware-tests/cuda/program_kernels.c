@@ -1,10 +1,11 @@
-/* What a compiler made of the kernels: program_kernels ARCH CUBIN, a line a kernel. Reads machine code of sm_70 and
- * later: 16 bytes an instruction, its number in the low 12 bits, the width of an access in bits 73 to 75. The hot loop
- * is the one that moves the most bytes; loops in it and calls, for values that are not finite, do not count.
+/* What a compiler made of the kernels: program_kernels ARCH CUBIN, a line a kernel. Reads machine
+ * code of sm_70 and later: 16 bytes an instruction, its number in the low 12 bits, the width of an
+ * access in bits 73 to 75. The hot loop is the one that moves the most bytes; loops in it and
+ * calls, for values that are not finite, do not count.
  *     kernel arch instructions-of-hot-loop loads stores narrow local wide code-bytes
- * loads and stores: bytes that one turn of the hot loop moves in accesses of 16 bytes, or of 8. narrow: accesses in it
- * below that, or that do not say which memory. Of the whole kernel: local, accesses to the stack; wide, accesses of 16
- * bytes. And a line "abi N" first. */
+ * loads and stores: bytes that one turn of the hot loop moves in accesses of 16 bytes, or of 8.
+ * narrow: accesses in it below that, or that do not say which memory. Of the whole kernel: local,
+ * accesses to the stack; wide, accesses of 16 bytes. And a line "abi N" first. */
 #include <elf.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,12 +20,30 @@ struct code {
     int is_90;
 };
 
-static unsigned number_of(const struct code *code, uint64_t i) { return (unsigned)(code->at[i][0] & 0xfff); }
-static int is_load(unsigned n) { return (n == 0x381) || (n == 0x981); }
-static int is_store(unsigned n) { return (n == 0x386) || (n == 0x986); }
-static int is_generic(unsigned n) { return (n == 0x380) || (n == 0x980) || (n == 0x385) || (n == 0x985); }
-static int is_local(unsigned n) { return (n == 0x383) || (n == 0x983) || (n == 0x387) || (n == 0x987); }
-static int is_call(unsigned n) { return (n == 0x943) || (n == 0x944); }
+static unsigned number_of(const struct code *code, uint64_t i)
+{
+    return (unsigned)(code->at[i][0] & 0xfff);
+}
+static int is_load(unsigned n)
+{
+    return (n == 0x381) || (n == 0x981);
+}
+static int is_store(unsigned n)
+{
+    return (n == 0x386) || (n == 0x986);
+}
+static int is_generic(unsigned n)
+{
+    return (n == 0x380) || (n == 0x980) || (n == 0x385) || (n == 0x985);
+}
+static int is_local(unsigned n)
+{
+    return (n == 0x383) || (n == 0x983) || (n == 0x387) || (n == 0x987);
+}
+static int is_call(unsigned n)
+{
+    return (n == 0x943) || (n == 0x944);
+}
 
 static unsigned bytes_of(const struct code *code, uint64_t i)
 {
@@ -81,9 +100,12 @@ static struct loop loop_look(const struct code *code, uint64_t first, uint64_t l
             loop.instructions++;
             loop.narrow += is_generic(number) != 0;
             if (!is_load(number) && !is_store(number)) continue;
-            if (bytes < 8) loop.narrow++;
-            else if (is_load(number)) loop.loads += bytes;
-            else loop.stores += bytes;
+            if (bytes < 8)
+                loop.narrow++;
+            else if (is_load(number))
+                loop.loads += bytes;
+            else
+                loop.stores += bytes;
         }
     }
     loop.moved = loop.loads + loop.stores;
@@ -103,8 +125,9 @@ static void kernel_show(const char *name, const char *arch, const struct code *c
         struct loop loop = loop_look(code, target, i);
         if (loop.moved > hot.moved) hot = loop;
     }
-    printf("%s %s %llu %llu %llu %llu %u %u %llu\n", name, arch, (unsigned long long)hot.instructions,
-           (unsigned long long)hot.loads, (unsigned long long)hot.stores, (unsigned long long)hot.narrow, local, wide,
+    printf("%s %s %llu %llu %llu %llu %u %u %llu\n", name, arch,
+           (unsigned long long)hot.instructions, (unsigned long long)hot.loads,
+           (unsigned long long)hot.stores, (unsigned long long)hot.narrow, local, wide,
            (unsigned long long)(code->count * 16));
 }
 
@@ -116,7 +139,8 @@ int main(int count, char **words)
     size_t bytes = file ? fread(image, 1, sizeof image, file) : 0;
     const char *base = (const char *)image;
     const Elf64_Ehdr *header = (const void *)base;
-    if ((bytes < sizeof *header) || (bytes == sizeof image) || (memcmp(base, ELFMAG, SELFMAG) != 0)) {
+    if ((bytes < sizeof *header) || (bytes == sizeof image) ||
+        (memcmp(base, ELFMAG, SELFMAG) != 0)) {
         fprintf(stderr, "%s is no ELF file below 2 MiB\n", words[2]);
         return 1;
     }

@@ -1,5 +1,5 @@
-/* SIMT emulator: launches, and the turns of the threads. Each is a fiber that runs until it waits at a barrier or in a
- * shuffle, or ends; which one goes on is drawn. */
+/* SIMT emulator: launches, and the turns of the threads. Each is a fiber that runs until it waits
+ * at a barrier or in a shuffle, or ends; which one goes on is drawn. */
 #include "firmware-tests/cuda/simt.h"
 
 #include <stdarg.h>
@@ -29,7 +29,7 @@ enum fiber_state { FIBER_READY, FIBER_BARRIER, FIBER_SHUFFLE, FIBER_ENDED };
 
 struct fiber {
     ucontext_t begin;
-    void *at[5]; /* where it goes on */
+    void *at[5];      /* where it goes on */
     bool begun, idle; /* idle: it waits for its next block */
     char *stack;
     enum fiber_state state;
@@ -77,9 +77,15 @@ void gf_simt_add(const struct gf_simt_kernel *test_kernel)
     added[added_count++] = test_kernel;
 }
 
-const char *gf_simt_error(void) { return error_text; }
+const char *gf_simt_error(void)
+{
+    return error_text;
+}
 
-void gf_simt_seed(uint64_t seed) { random_state = seed * 2u + 1u; }
+void gf_simt_seed(uint64_t seed)
+{
+    random_state = seed * 2u + 1u;
+}
 
 static uint32_t draw(uint32_t below)
 {
@@ -94,9 +100,13 @@ static uint32_t draw(uint32_t below)
 /* ASan puts a call before what does not return, which would look for the stack that is left. */
 #define SWITCHES __attribute__((noinline, no_sanitize("address")))
 
-SWITCHES _Noreturn static void go_on(void **at) { __builtin_longjmp(at, 1); }
+SWITCHES _Noreturn static void go_on(void **at)
+{
+    __builtin_longjmp(at, 1);
+}
 
-/* swapcontext() without its two system calls: signals are the same in all fibers. begin: it has not begun yet. */
+/* swapcontext() without its two system calls: signals are the same in all fibers. begin: it has not
+ * begun yet. */
 SWITCHES static void swap(void **from, void **to, const ucontext_t *begin)
 {
     if (__builtin_setjmp(from) != 0) return;
@@ -123,7 +133,8 @@ static void switch_to_fiber(struct fiber *fiber)
 static void switch_to_scheduler(struct fiber *fiber, bool for_good)
 {
 #ifdef SIMT_ASAN
-    __sanitizer_start_switch_fiber(for_good ? NULL : &fiber->fake_stack, scheduler_stack, scheduler_stack_bytes);
+    __sanitizer_start_switch_fiber(for_good ? NULL : &fiber->fake_stack, scheduler_stack,
+                                   scheduler_stack_bytes);
 #endif
     swap(fiber->at, scheduler_at, NULL);
 #ifdef SIMT_ASAN
@@ -151,9 +162,10 @@ static void fail_say(const char *format, va_list arguments)
     int used;
     if (failed) return;
     failed = true;
-    used = snprintf(error_text, sizeof error_text, "%s, block %u of %u: ", simt_now.kernel, simt_now.block,
-                    simt_now.blocks);
-    if (used < (int)sizeof error_text) (void)vsnprintf(error_text + used, sizeof error_text - (size_t)used, format, arguments);
+    used = snprintf(error_text, sizeof error_text, "%s, block %u of %u: ", simt_now.kernel,
+                    simt_now.block, simt_now.blocks);
+    if (used < (int)sizeof error_text)
+        (void)vsnprintf(error_text + used, sizeof error_text - (size_t)used, format, arguments);
 }
 
 _Noreturn void simt_fail(const char *format, ...)
@@ -176,10 +188,22 @@ __attribute__((format(printf, 1, 2))) static void scheduler_fail(const char *for
 
 /* ---- what kernels call ---- */
 
-struct simt_dim simt_thread(void) { return (struct simt_dim){simt_now.thread, 0, 0}; }
-struct simt_dim simt_block(void) { return (struct simt_dim){simt_now.block, 0, 0}; }
-struct simt_dim simt_block_size(void) { return (struct simt_dim){simt_now.threads, 1, 1}; }
-struct simt_dim simt_grid_size(void) { return (struct simt_dim){simt_now.blocks, 1, 1}; }
+struct simt_dim simt_thread(void)
+{
+    return (struct simt_dim){simt_now.thread, 0, 0};
+}
+struct simt_dim simt_block(void)
+{
+    return (struct simt_dim){simt_now.block, 0, 0};
+}
+struct simt_dim simt_block_size(void)
+{
+    return (struct simt_dim){simt_now.threads, 1, 1};
+}
+struct simt_dim simt_grid_size(void)
+{
+    return (struct simt_dim){simt_now.blocks, 1, 1};
+}
 
 void simt_barrier(void)
 {
@@ -191,7 +215,8 @@ uint32_t simt_shuffle_down(uint32_t mask, uint32_t value, uint32_t delta, uint32
 {
     struct fiber *fiber = &fibers[simt_now.thread];
     if ((mask & (1u << simt_now.thread % SIMT_WARP)) == 0)
-        simt_fail("thread %u takes part in a shuffle whose mask 0x%08x leaves it out", simt_now.thread, mask);
+        simt_fail("thread %u takes part in a shuffle whose mask 0x%08x leaves it out",
+                  simt_now.thread, mask);
     if ((width == 0) || (width > SIMT_WARP) || ((width & (width - 1)) != 0))
         simt_fail("thread %u shuffles over a width of %u", simt_now.thread, width);
     fiber->mask = mask;
@@ -228,20 +253,23 @@ unsigned long long simt_atomic_min(unsigned long long *at, unsigned long long va
 
 /* ---- a block ---- */
 
-/* Whether all that the mask names wait in the same shuffle; the first of a warp that cannot come is an error. */
+/* Whether all that the mask names wait in the same shuffle; the first of a warp that cannot come is
+ * an error. */
 static bool shuffle_whole(uint32_t warp, const struct fiber *asked)
 {
     for (uint32_t lane = 0; lane < SIMT_WARP; lane++) {
         const struct fiber *fiber = &fibers[warp + lane];
         if ((asked->mask & (1u << lane)) == 0) continue;
         if ((warp + lane >= simt_now.threads) || (fiber->state == FIBER_ENDED)) {
-            scheduler_fail("a shuffle's mask 0x%08x names thread %u, which has ended", asked->mask, warp + lane);
+            scheduler_fail("a shuffle's mask 0x%08x names thread %u, which has ended", asked->mask,
+                           warp + lane);
             return false;
         }
         if (fiber->state != FIBER_SHUFFLE) return false;
-        if ((fiber->mask != asked->mask) || (fiber->delta != asked->delta) || (fiber->width != asked->width)) {
-            scheduler_fail("threads of one warp are in different shuffles, masks 0x%08x and 0x%08x", asked->mask,
-                           fiber->mask);
+        if ((fiber->mask != asked->mask) || (fiber->delta != asked->delta) ||
+            (fiber->width != asked->width)) {
+            scheduler_fail("threads of one warp are in different shuffles, masks 0x%08x and 0x%08x",
+                           asked->mask, fiber->mask);
             return false;
         }
     }
@@ -257,8 +285,10 @@ static void shuffle_do(uint32_t warp, uint32_t mask)
     for (uint32_t lane = 0; lane < SIMT_WARP; lane++) {
         struct fiber *fiber = &fibers[warp + lane];
         if ((mask & (1u << lane)) == 0) continue;
-        if (fiber->delta & SHUFFLE_FROM) fiber->value = values[lane - lane % fiber->width + (fiber->delta & 31u)];
-        else if (lane % fiber->width + fiber->delta < fiber->width) fiber->value = values[lane + fiber->delta];
+        if (fiber->delta & SHUFFLE_FROM)
+            fiber->value = values[lane - lane % fiber->width + (fiber->delta & 31u)];
+        else if (lane % fiber->width + fiber->delta < fiber->width)
+            fiber->value = values[lane + fiber->delta];
         fiber->state = FIBER_READY;
     }
 }
@@ -283,7 +313,8 @@ static uint32_t ready_list(uint32_t *ready)
     for (uint32_t t = 0; t < simt_now.threads; t++)
         if (fibers[t].state == FIBER_READY) ready[count++] = t;
     if ((count == 0) && (ended < simt_now.threads))
-        scheduler_fail("divergent: %u of %u threads wait at a barrier, %u have ended, the others are in shuffles",
+        scheduler_fail("divergent: %u of %u threads wait at a barrier, %u have ended, the others "
+                       "are in shuffles",
                        at_barrier, simt_now.threads, ended);
     return failed ? 0 : count;
 }
@@ -325,7 +356,8 @@ void gf_simt_blocks(const uint32_t *blocks, uint32_t count)
     chosen_count = count;
 }
 
-/* The factor of a walk over all blocks that looks random: has no divisor in common with their number. */
+/* The factor of a walk over all blocks that looks random: has no divisor in common with their
+ * number. */
 static uint32_t coprime(uint32_t count)
 {
     for (;;) {
@@ -339,7 +371,8 @@ static uint32_t coprime(uint32_t count)
     }
 }
 
-int gf_simt_launch(const char *kernel_name, uint32_t blocks, uint32_t threads, size_t shared_bytes, void **args)
+int gf_simt_launch(const char *kernel_name, uint32_t blocks, uint32_t threads, size_t shared_bytes,
+                   void **args)
 {
     uint32_t count = (chosen != NULL) ? chosen_count : blocks, factor, offset;
     failed = false;
@@ -348,11 +381,14 @@ int gf_simt_launch(const char *kernel_name, uint32_t blocks, uint32_t threads, s
     simt_now.blocks = blocks;
     simt_now.threads = threads;
     simt_now.block = 0;
-    if (kernel == NULL) scheduler_fail("no kernel has this name");
+    if (kernel == NULL)
+        scheduler_fail("no kernel has this name");
     else if ((blocks == 0) || (threads == 0) || (threads > GF_SIMT_THREADS_MAX))
-        scheduler_fail("%u threads a block; 1 block to 2^32 - 1 and 1 thread to %u are valid", threads,
-                       GF_SIMT_THREADS_MAX);
-    else if (shared_bytes != 0) scheduler_fail("%zu bytes of dynamic shared memory; no kernel here takes any", shared_bytes);
+        scheduler_fail("%u threads a block; 1 block to 2^32 - 1 and 1 thread to %u are valid",
+                       threads, GF_SIMT_THREADS_MAX);
+    else if (shared_bytes != 0)
+        scheduler_fail("%zu bytes of dynamic shared memory; no kernel here takes any",
+                       shared_bytes);
     if (failed) return -1;
     if (stacks == NULL) {
         stacks = mmap(NULL, GF_SIMT_THREADS_MAX * SIMT_STACK_BYTES, PROT_READ | PROT_WRITE,

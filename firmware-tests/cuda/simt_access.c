@@ -1,6 +1,7 @@
-/* Who accessed each byte last: the thread sanitizer's calls, with this in place of its runtime. Within a block two
- * accesses are in order if a barrier lies between them, and between blocks of a launch never. So a byte remembers its last
- * write and its last reads by the stamp of the barrier before. Memory that a block shares is nobody's when the next begins. */
+/* Who accessed each byte last: the thread sanitizer's calls, with this in place of its runtime.
+ * Within a block two accesses are in order if a barrier lies between them, and between blocks of a
+ * launch never. So a byte remembers its last write and its last reads by the stamp of the barrier
+ * before. Memory that a block shares is nobody's when the next begins. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,8 @@
 #define MANY 0xffffu /* several threads */
 
 struct cell {
-    uint32_t write_stamp, read_stamp, other_stamp; /* other: of the launch in which another block read it too */
+    /* other: of the launch in which another block read it too */
+    uint32_t write_stamp, read_stamp, other_stamp;
     uint16_t writer, reader;
     uint8_t write_atomic;
 };
@@ -38,12 +40,16 @@ void gf_simt_allow(gf_simt_allowed fn, void *user)
     allowed_user = user;
 }
 
-static bool is_shared(const char *at) { return (at >= __start_gf_simt_shared) && (at < __stop_gf_simt_shared); }
+static bool is_shared(const char *at)
+{
+    return (at >= __start_gf_simt_shared) && (at < __stop_gf_simt_shared);
+}
 
 static struct page **slot_of(uintptr_t number)
 {
     size_t slot = (size_t)(number * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (page_slots - 1);
-    while ((pages[slot] != NULL) && (pages[slot]->number != number)) slot = (slot + 1) & (page_slots - 1);
+    while ((pages[slot] != NULL) && (pages[slot]->number != number))
+        slot = (slot + 1) & (page_slots - 1);
     return &pages[slot];
 }
 
@@ -77,10 +83,12 @@ static struct cell *cell_of(uintptr_t address)
     return &page_last->cells[address % PAGE_BYTES];
 }
 
-/* Of this launch, but no barrier in between: of another block, or of this one since the last barrier. */
+/* Of this launch, but no barrier in between: of another block, or of this one since the last
+ * barrier. */
 static bool unordered(uint32_t stamp)
 {
-    return (stamp == simt_now.stamp) || ((stamp >= simt_now.launch_stamp) && (stamp < simt_now.block_stamp));
+    return (stamp == simt_now.stamp) ||
+           ((stamp >= simt_now.launch_stamp) && (stamp < simt_now.block_stamp));
 }
 
 static bool by_other(uint32_t stamp, uint16_t who)
@@ -95,10 +103,11 @@ static void conflict(uintptr_t address, const struct cell *cell, bool is_write)
     bool other_block = (with_write ? cell->write_stamp : cell->read_stamp) < simt_now.block_stamp;
     char name[24] = "several threads";
     if (who != MANY) (void)snprintf(name, sizeof name, "thread %u", (unsigned)who);
-    simt_fail("conflict: thread %u %s %s memory at 0x%llx, which %s%s %s with no barrier in between", simt_now.thread,
-              is_write ? "writes" : "reads", is_shared((const char *)address) ? "shared" : "global",
-              (unsigned long long)address, name, other_block ? " of another block" : "",
-              with_write ? "wrote" : "read");
+    simt_fail(
+        "conflict: thread %u %s %s memory at 0x%llx, which %s%s %s with no barrier in between",
+        simt_now.thread, is_write ? "writes" : "reads",
+        is_shared((const char *)address) ? "shared" : "global", (unsigned long long)address, name,
+        other_block ? " of another block" : "", with_write ? "wrote" : "read");
 }
 
 static void cell_access(uintptr_t address, bool is_write, bool is_atomic)
@@ -108,7 +117,8 @@ static void cell_access(uintptr_t address, bool is_write, bool is_atomic)
     if (by_other(cell->write_stamp, cell->writer) && !(is_atomic && (cell->write_atomic != 0)))
         conflict(address, cell, is_write);
     if (is_write) {
-        if (by_other(cell->read_stamp, cell->reader) || (cell->other_stamp == simt_now.launch_stamp))
+        if (by_other(cell->read_stamp, cell->reader) ||
+            (cell->other_stamp == simt_now.launch_stamp))
             conflict(address, cell, is_write);
         cell->writer = by_other(cell->write_stamp, cell->writer) ? MANY : me;
         cell->write_stamp = simt_now.stamp;
@@ -137,15 +147,17 @@ void simt_access(const void *address, size_t size_bytes, bool is_write, bool is_
     if ((at >= simt_now.args) && (at < simt_now.args + simt_now.args_bytes) && !is_write) return;
     simt_now.running = false; /* what is called from here on is not the kernel */
     if (((size_bytes & (size_bytes - 1)) == 0) && (first % size_bytes != 0))
-        simt_fail("thread %u %s %zu bytes at 0x%llx, which is not a multiple of them", simt_now.thread,
-                  is_write ? "writes" : "reads", size_bytes, (unsigned long long)first);
-    if (!is_shared(at) && (allowed != NULL) && !allowed(allowed_user, address, size_bytes, is_write))
-        simt_fail("thread %u may not %s %zu bytes at 0x%llx", simt_now.thread, is_write ? "write" : "read", size_bytes,
+        simt_fail("thread %u %s %zu bytes at 0x%llx, which is not a multiple of them",
+                  simt_now.thread, is_write ? "writes" : "reads", size_bytes,
                   (unsigned long long)first);
+    if (!is_shared(at) && (allowed != NULL) &&
+        !allowed(allowed_user, address, size_bytes, is_write))
+        simt_fail("thread %u may not %s %zu bytes at 0x%llx", simt_now.thread,
+                  is_write ? "write" : "read", size_bytes, (unsigned long long)first);
     for (size_t b = 0; b < size_bytes; b++) {
         if ((__asan_address_is_poisoned != NULL) && __asan_address_is_poisoned(at + b))
-            simt_fail("thread %u %s at 0x%llx, outside of any object", simt_now.thread, is_write ? "writes" : "reads",
-                      (unsigned long long)first);
+            simt_fail("thread %u %s at 0x%llx, outside of any object", simt_now.thread,
+                      is_write ? "writes" : "reads", (unsigned long long)first);
         cell_access(first + b, is_write, is_atomic);
     }
     simt_now.running = true;
@@ -161,20 +173,33 @@ void simt_shared_begin(void)
 
 /* ---- what -fsanitize=thread calls ---- */
 
-#define CALLS(size)                                                                                            \
-    void __tsan_read##size(void *at), __tsan_write##size(void *at);                                            \
-    void __tsan_unaligned_read##size(void *at), __tsan_unaligned_write##size(void *at);                        \
-    void __tsan_read##size(void *at) { simt_access(at, size, false, false); }                                  \
-    void __tsan_write##size(void *at) { simt_access(at, size, true, false); }                                  \
-    void __tsan_unaligned_read##size(void *at) { simt_access(at, size, false, false); }                        \
-    void __tsan_unaligned_write##size(void *at) { simt_access(at, size, true, false); }
+#define CALLS(size)                                                                     \
+    void __tsan_read##size(void *at), __tsan_write##size(void *at);                     \
+    void __tsan_unaligned_read##size(void *at), __tsan_unaligned_write##size(void *at); \
+    void __tsan_read##size(void *at)                                                    \
+    {                                                                                   \
+        simt_access(at, size, false, false);                                            \
+    }                                                                                   \
+    void __tsan_write##size(void *at)                                                   \
+    {                                                                                   \
+        simt_access(at, size, true, false);                                             \
+    }                                                                                   \
+    void __tsan_unaligned_read##size(void *at)                                          \
+    {                                                                                   \
+        simt_access(at, size, false, false);                                            \
+    }                                                                                   \
+    void __tsan_unaligned_write##size(void *at)                                         \
+    {                                                                                   \
+        simt_access(at, size, true, false);                                             \
+    }
 CALLS(1)
 CALLS(2)
 CALLS(4)
 CALLS(8)
 CALLS(16)
 
-void __tsan_read_range(void *at, unsigned long size), __tsan_write_range(void *at, unsigned long size);
+void __tsan_read_range(void *at, unsigned long size),
+    __tsan_write_range(void *at, unsigned long size);
 void __tsan_read_range(void *at, unsigned long size)
 {
     for (unsigned long b = 0; b < size; b++) simt_access((char *)at + b, 1, false, false);
@@ -184,10 +209,18 @@ void __tsan_write_range(void *at, unsigned long size)
     for (unsigned long b = 0; b < size; b++) simt_access((char *)at + b, 1, true, false);
 }
 void __tsan_init(void), __tsan_func_entry(void *caller), __tsan_func_exit(void);
-void __tsan_init(void) {}
-void __tsan_func_entry(void *caller) { (void)caller; }
-void __tsan_func_exit(void) {}
-void *__tsan_memcpy(void *dst, const void *src, size_t size), *__tsan_memset(void *dst, int value, size_t size);
+void __tsan_init(void)
+{
+}
+void __tsan_func_entry(void *caller)
+{
+    (void)caller;
+}
+void __tsan_func_exit(void)
+{
+}
+void *__tsan_memcpy(void *dst, const void *src, size_t size),
+    *__tsan_memset(void *dst, int value, size_t size);
 void *__tsan_memcpy(void *dst, const void *src, size_t size)
 {
     __tsan_read_range((void *)(uintptr_t)src, size);

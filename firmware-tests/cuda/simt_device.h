@@ -1,5 +1,6 @@
-/* Stands in for what nvcc builds in, when the host's compiler compiles a kernel as C. Kernels are compiled with
- * -fsanitize=thread and without its runtime: each access calls into simt_access.c. Kept to what the kernels use. */
+/* Stands in for what nvcc builds in, when the host's compiler compiles a kernel as C. Kernels are
+ * compiled with -fsanitize=thread and without its runtime: each access calls into simt_access.c.
+ * Kept to what the kernels use. */
 #ifndef GF_SIMT_DEVICE_H
 #define GF_SIMT_DEVICE_H
 
@@ -15,15 +16,15 @@
 #define GF_ROLLED
 #define gf_likely(what) (what)
 /* The kernel, and its entry in the table by name. */
-#define GF_KERNEL_BOUND(kernel_name, kind, blocks)                                                                 \
-    static void simt_body_##kernel_name(const struct gf_##kind##_args args);                                \
-    static void simt_run_##kernel_name(const void *args)                                                    \
-    {                                                                                                       \
-        simt_body_##kernel_name(*(const struct gf_##kind##_args *)args);                                    \
-    }                                                                                                       \
-    extern const struct gf_simt_kernel gf_simt_kernel_##kernel_name;                                        \
-    const struct gf_simt_kernel gf_simt_kernel_##kernel_name = {                                            \
-        "gf_kernel_" #kernel_name, sizeof(struct gf_##kind##_args), simt_run_##kernel_name};                \
+#define GF_KERNEL_BOUND(kernel_name, kind, blocks)                                           \
+    static void simt_body_##kernel_name(const struct gf_##kind##_args args);                 \
+    static void simt_run_##kernel_name(const void *args)                                     \
+    {                                                                                        \
+        simt_body_##kernel_name(*(const struct gf_##kind##_args *)args);                     \
+    }                                                                                        \
+    extern const struct gf_simt_kernel gf_simt_kernel_##kernel_name;                         \
+    const struct gf_simt_kernel gf_simt_kernel_##kernel_name = {                             \
+        "gf_kernel_" #kernel_name, sizeof(struct gf_##kind##_args), simt_run_##kernel_name}; \
     static void simt_body_##kernel_name(const struct gf_##kind##_args args)
 
 struct simt_dim {
@@ -51,19 +52,41 @@ unsigned long long simt_atomic_min(unsigned long long *at, unsigned long long va
 #define atomicAdd(at, value) simt_atomic_add((at), (value))
 #define atomicMin(at, value) simt_atomic_min((at), (value))
 
-typedef struct { uint32_t word[4]; } __attribute__((aligned(16))) gf_line;
-typedef struct { uint32_t word[2]; } __attribute__((aligned(8))) gf_half_line;
-GF_INLINE void gf_line_load(uint32_t words[4], uint64_t at) { *(gf_line *)words = *(const gf_line *)at; }
-GF_INLINE uint64_t gf_word_load(uint64_t at) { return *(const volatile uint64_t *)at; }
-GF_INLINE void gf_half_line_load(uint32_t words[2], uint64_t at) { *(gf_half_line *)words = *(const gf_half_line *)at; }
-GF_INLINE void gf_line_store(uint64_t at, const uint32_t words[4]) { *(gf_line *)at = *(const gf_line *)words; }
+typedef struct {
+    uint32_t word[4];
+} __attribute__((aligned(16))) gf_line;
+typedef struct {
+    uint32_t word[2];
+} __attribute__((aligned(8))) gf_half_line;
+GF_INLINE void gf_line_load(uint32_t words[4], uint64_t at)
+{
+    *(gf_line *)words = *(const gf_line *)at;
+}
+GF_INLINE uint64_t gf_word_load(uint64_t at)
+{
+    return *(const volatile uint64_t *)at;
+}
+GF_INLINE void gf_half_line_load(uint32_t words[2], uint64_t at)
+{
+    *(gf_half_line *)words = *(const gf_half_line *)at;
+}
+GF_INLINE void gf_line_store(uint64_t at, const uint32_t words[4])
+{
+    *(gf_line *)at = *(const gf_line *)words;
+}
 GF_INLINE void gf_half_line_store(uint64_t at, const uint32_t words[2])
 {
     *(gf_half_line *)at = *(const gf_half_line *)words;
 }
 
-GF_INLINE uint32_t gf_bits(float value) { return gf_f32_bits(value); }
-GF_INLINE float gf_of_bits(uint32_t bits) { return gf_f32_of_bits(bits); }
+GF_INLINE uint32_t gf_bits(float value)
+{
+    return gf_f32_bits(value);
+}
+GF_INLINE float gf_of_bits(uint32_t bits)
+{
+    return gf_f32_of_bits(bits);
+}
 
 /* A GPU's conversions turn each NaN into one and the same. */
 GF_INLINE uint32_t gf_f16x2(float low, float high)

@@ -9,11 +9,13 @@
 
 uint64_t simt_gpu_launches;
 
-static gf_status simt_launch(struct gf_queue *queue, uint32_t kernel, uint32_t blocks, uint32_t threads, void **args)
+static gf_status simt_launch(struct gf_queue *queue, uint32_t kernel, uint32_t blocks,
+                             uint32_t threads, void **args)
 {
     GF_ASSERT(kernel < gf_gpu_cuda_kernels.count);
     simt_gpu_launches++;
-    if (gf_simt_launch(gf_gpu_cuda_kernels.names[kernel], blocks, threads, 0, args) == 0) return GF_OK;
+    if (gf_simt_launch(gf_gpu_cuda_kernels.names[kernel], blocks, threads, 0, args) == 0)
+        return GF_OK;
     fprintf(stderr, "%s\n", gf_simt_error());
     return GF_ERR_DEVICE;
 }

@@ -1,4 +1,5 @@
-/* A queue for the CUDA backend of the ops whose kernels the emulator runs at once, on ordinary memory. */
+/* A queue for the CUDA backend of the ops whose kernels the emulator runs at once, on ordinary
+ * memory. */
 #ifndef GF_SIMT_GPU_H
 #define GF_SIMT_GPU_H
 

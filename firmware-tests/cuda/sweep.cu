@@ -1,5 +1,5 @@
-/* See sweep.h: 16 bytes a thread and stream, four of them under way, as the kernels of ops/ read and write. What
- * was read stays alive by a store that is never made. */
+/* See sweep.h: 16 bytes a thread and stream, four of them under way, as the kernels of ops/ read
+ * and write. What was read stays alive by a store that is never made. */
 #include "ops/element/cuda/device.cuh"
 #include "firmware-tests/cuda/sweep.h"
 
@@ -7,16 +7,16 @@ struct sweep_some {
     struct gf_pack in[GF_SWEEP_READS_MAX];
 };
 
-GF_INLINE void sweep_load(struct sweep_some *some, uint64_t i, const struct gf_sweep_args *a, int reads, int writes,
-                          uint32_t *bits)
+GF_INLINE void sweep_load(struct sweep_some *some, uint64_t i, const struct gf_sweep_args *a,
+                          int reads, int writes, uint32_t *bits)
 {
     (void)writes, (void)bits;
     GF_UNROLL
     for (int r = 0; r < reads; r++) gf_pack_load(&some->in[r], GF_KERNEL_F32, a->src[r], i, 4);
 }
 
-GF_INLINE void sweep_pack(struct sweep_some *some, uint64_t i, const struct gf_sweep_args *a, int reads, int writes,
-                         uint32_t *bits)
+GF_INLINE void sweep_pack(struct sweep_some *some, uint64_t i, const struct gf_sweep_args *a,
+                          int reads, int writes, uint32_t *bits)
 {
     const uint32_t zeroes[4] = {0, 0, 0, 0};
     GF_UNROLL
@@ -26,10 +26,12 @@ GF_INLINE void sweep_pack(struct sweep_some *some, uint64_t i, const struct gf_s
     }
     GF_UNROLL
     for (int w = 0; w < writes; w++)
-        gf_line_store(a->dst[w] + i * 4u, (reads > 0) ? some->in[w % (reads + (reads == 0))].words : zeroes);
+        gf_line_store(a->dst[w] + i * 4u,
+                      (reads > 0) ? some->in[w % (reads + (reads == 0))].words : zeroes);
 }
 
-GF_INLINE void sweep_single(uint64_t i, const struct gf_sweep_args *a, int reads, int writes, uint32_t *bits)
+GF_INLINE void sweep_single(uint64_t i, const struct gf_sweep_args *a, int reads, int writes,
+                            uint32_t *bits)
 {
     uint32_t words[GF_SWEEP_READS_MAX] = {0, 0, 0};
     for (int r = 0; r < reads; r++) *bits |= words[r] = ((const uint32_t *)a->src[r])[i];
@@ -41,14 +43,15 @@ GF_INLINE void sweep_mix(const struct gf_sweep_args *given, int reads, int write
     uint32_t bits = 0;
     const uint32_t head = gf_head(0, GF_KERNEL_F32, 4u);
     struct gf_range range = gf_flat(given->word_count);
-    GF_WALK(&range, 4, head, 1, GF_KERNEL_AHEAD_MAX, struct sweep_some, sweep_load, sweep_pack, sweep_single, given,
-            reads, writes, &bits);
+    GF_WALK(&range, 4, head, 1, GF_KERNEL_AHEAD_MAX, struct sweep_some, sweep_load, sweep_pack,
+            sweep_single, given, reads, writes, &bits);
     if ((bits & given->mask) != 0) atomicAdd((unsigned long long *)given->meetings, 1ull);
 }
 
 GF_KERNEL(sweep)
 {
-#define SWEEP(some_reads, some_writes) \
-    if ((args.reads == some_reads) && (args.writes == some_writes)) sweep_mix(&args, some_reads, some_writes);
+#define SWEEP(some_reads, some_writes)                              \
+    if ((args.reads == some_reads) && (args.writes == some_writes)) \
+        sweep_mix(&args, some_reads, some_writes);
     GF_SWEEP_MIXES(SWEEP)
 }

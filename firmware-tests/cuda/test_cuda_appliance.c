@@ -1,5 +1,5 @@
-/* What the appliance does beside the library on the same GPU: it captures graphs, its kernels hang, its ranks share a
- * device. Through the real driver on the CUDA library without a GPU. */
+/* What the appliance does beside the library on the same GPU: it captures graphs, its kernels hang,
+ * its ranks share a device. Through the real driver on the CUDA library without a GPU. */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/cuda_world.h"
@@ -23,11 +23,13 @@ static double now_s(void)
 static gf_status reached(struct gf_gpu *gpu)
 {
     gf_status status;
-    while ((status = gf_gpu_cuda.reached(gpu, 0)) == GF_AGAIN) {}
+    while ((status = gf_gpu_cuda.reached(gpu, 0)) == GF_AGAIN) {
+    }
     return status;
 }
 
-/* All that the library does from open to close, while another thread captures in the mode that forbids most. */
+/* All that the library does from open to close, while another thread captures in the mode that
+ * forbids most. */
 TEST(a_capture_of_another_thread_is_not_broken)
 {
     struct cuda_fixture *f = &both->fixture;
@@ -37,7 +39,8 @@ TEST(a_capture_of_another_thread_is_not_broken)
     assert_int_equal(cuda_fixture_open(f), GF_OK);
     gf_mem device = f->gpu->arena, host = (gf_mem)(uintptr_t)pinned;
     assert_int_equal(gf_gpu_cuda.host_register(f->gpu, pinned, sizeof pinned), GF_OK);
-    assert_int_equal(gf_gpu_cuda.mark(&(struct gf_queue){.gpu = f->gpu, .stream = theirs}, 1), GF_OK);
+    assert_int_equal(gf_gpu_cuda.mark(&(struct gf_queue){.gpu = f->gpu, .stream = theirs}, 1),
+                     GF_OK);
     assert_int_equal(gf_gpu_cuda.follow(&f->queue, 1), GF_OK);
     assert_int_equal(gf_gpu_cuda.copy(&f->queue, host, device, sizeof pinned), GF_OK);
     assert_int_equal(gf_gpu_cuda.mark(&f->queue, 0), GF_OK);
@@ -61,11 +64,14 @@ TEST(a_stream_that_captures_is_refused_and_the_context_goes_on)
     uint64_t captured = both->fixture.fake->stream_create();
     both->fixture.fake->capture_begin(captured);
     assert_int_equal(gf_queue_follow(gf, captured), GF_ERR_STATE);
-    world_expect_log(&both->cuda, 0, "gf_queue_follow: device 0: the stream that was given captures a graph: give");
+    world_expect_log(&both->cuda, 0,
+                     "gf_queue_follow: device 0: the stream that was given captures a graph: give");
     assert_int_equal(gf_step_begin(gf), GF_OK);
     assert_int_equal(gf_tensor_ready(gf, 0, captured), GF_ERR_STATE);
-    world_expect_log(&both->cuda, 0, "gf_tensor_ready: device 0: the stream that was given captures a graph");
-    assert_int_equal(gf_tensor_ready(gf, 0, 0), GF_ERR_STATE); /* which waits for the one that captures */
+    world_expect_log(&both->cuda, 0,
+                     "gf_tensor_ready: device 0: the stream that was given captures a graph");
+    /* which waits for the one that captures */
+    assert_int_equal(gf_tensor_ready(gf, 0, 0), GF_ERR_STATE);
     world_expect_log(&both->cuda, 0, "a stream that the default stream waits for captures a graph");
     assert_true(both->fixture.fake->capture_end(captured));
     assert_int_equal(gf_tensor_ready(gf, 0, captured), GF_OK); /* nothing had changed */
@@ -82,7 +88,8 @@ static void held_world(uint32_t seed, const char *second, uint64_t timeout_ns)
     struct world_setup setup = state_setup_of(&state_runs[0]);
     cuda_world_begin(seed, second);
     setup.sim.detect_ns = 50000000;
-    setup.sim.ranks_per_node = (seed % 2 == 0) ? setup.world : 0; /* memory of the others is imported, or not */
+    /* memory of the others is imported, or not */
+    setup.sim.ranks_per_node = (seed % 2 == 0) ? setup.world : 0;
     setup.config.exchange.timeout_ns = timeout_ns;
     setup = cuda_world_setup(&setup);
     cuda_world_open_alone(&setup);
@@ -98,18 +105,20 @@ static void held_end(double begin_s, double most_s)
     cuda_fixture_clean(&both->fixture);
 }
 
-/* Before 12.5 there is no call that tells of all streams: the default one is looked at, which waits for ordinary
- * ones. */
+/* Before 12.5 there is no call that tells of all streams: the default one is looked at, which waits
+ * for ordinary ones. */
 TEST(a_close_ends_while_a_kernel_of_the_appliance_hangs)
 {
-    static const char *const drivers[] = {NULL, "GF_FAKE_CUDA_WITHOUT=cuCtxRecordEvent", "GF_FAKE_CUDA_VERSION=12040"};
+    static const char *const drivers[] = {NULL, "GF_FAKE_CUDA_WITHOUT=cuCtxRecordEvent",
+                                          "GF_FAKE_CUDA_VERSION=12040"};
     for (uint32_t i = 0; i < 4; i++) {
         held_world(i, drivers[i % 3], 50000000);
         uint64_t theirs = (i % 3 == 0) ? both->fixture.fake->stream_create() : 0;
         double begin_s = now_s();
         both->fixture.fake->stream_hold(theirs);
-        world_run(&both->cuda, world_step_progress, &(struct world_step){.fill = state_fill_whole,
-                                                                         .arg = &(struct state_moment){.step = 1}});
+        world_run(&both->cuda, world_step_progress,
+                  &(struct world_step){.fill = state_fill_whole,
+                                       .arg = &(struct state_moment){.step = 1}});
         /* their stream is in front of the step */
         for (uint32_t rank = 0; (i % 3 != 0) && (rank < both->cuda.world); rank++)
             assert_int_equal(both->cuda.ranks[rank].status, GF_ERR_TIMEOUT);
@@ -129,8 +138,9 @@ TEST(what_is_left_to_the_end_of_the_process_is_said_once)
     assert_int_equal(gf_gpu_cuda.host_unregister(f->gpu, pinned), GF_ERR_DEVICE);
     assert_string_equal(f->gpu->fault.text, "device 0: work on it does not end");
     cuda_fixture_close(f);
-    assert_non_null(strstr(f->log, "device 0: work on it has not ended in 1 ms: what would wait for that is left to "
-                                   "the end of the process: 1048576 bytes of its memory"));
+    assert_non_null(strstr(
+        f->log, "device 0: work on it has not ended in 1 ms: what would wait for that is left to "
+                "the end of the process: 1048576 bytes of its memory"));
     assert_null(strstr(strstr(f->log, "has not ended") + 1, "has not ended"));
     f->fake->forget();
     cuda_fixture_clean(f);
@@ -155,8 +165,8 @@ TEST(a_shrink_ends_while_a_kernel_of_the_appliance_hangs)
 
 /* ---- a host that runs ahead ---- */
 
-/* The appliance queues a whole backward pass at once; what its last tensor waits for does not end until it is
- * released. */
+/* The appliance queues a whole backward pass at once; what its last tensor waits for does not end
+ * until it is released. */
 struct ahead {
     struct state_moment moment;
     uint64_t streams[STATE_RANKS_MAX];
@@ -171,7 +181,8 @@ static gf_status ahead_progress(struct world *w, uint32_t rank, void *arg)
     gf_status status;
     if (w->ranks[rank].next++ > 0) {
         status = gf_step_poll(gf);
-        return ((status == GF_AGAIN) && (gf->step.buffers_ended == ahead->buffers)) ? GF_OK : status;
+        return ((status == GF_AGAIN) && (gf->step.buffers_ended == ahead->buffers)) ? GF_OK
+                                                                                    : status;
     }
     if ((status = gf_queue_follow(gf, theirs.stream)) != GF_OK) return status;
     if ((status = gf_step_begin(gf)) != GF_OK) return status;
@@ -183,18 +194,23 @@ static gf_status ahead_progress(struct world *w, uint32_t rank, void *arg)
         uint64_t bytes = w->ranks[rank].tensors[tensor].elem_count * sizeof(float);
         state_fill_whole(w, rank, tensor, gradient, &ahead->moment);
         if (tensor == STATE_TENSORS - 1) both->fixture.fake->stream_hold(theirs.stream);
-        if ((status = gf_gpu_cuda.copy(&theirs, gf_gradient(gf, tensor), (gf_mem)(uintptr_t)gradient, bytes)) != GF_OK)
+        if ((status = gf_gpu_cuda.copy(&theirs, gf_gradient(gf, tensor),
+                                       (gf_mem)(uintptr_t)gradient, bytes)) != GF_OK)
             return status;
         if ((status = gf_tensor_ready(gf, tensor, theirs.stream)) != GF_OK) return status;
     }
     return GF_AGAIN;
 }
 
-static gf_status rest_progress(struct world *w, uint32_t rank, void *arg) { return gf_step_poll(w->ranks[rank].gf); }
+static gf_status rest_progress(struct world *w, uint32_t rank, void *arg)
+{
+    return gf_step_poll(w->ranks[rank].gf);
+}
 
 TEST(buffers_come_back_before_the_last_tensor_is_computed)
 {
-    for (uint32_t i = 0; i < 10; i++) { /* through host memory and from device to device; fp32, 16 bits, sparse */
+    /* through host memory and from device to device; fp32, 16 bits, sparse */
+    for (uint32_t i = 0; i < 10; i++) {
         const struct state_run *run = &state_runs[i % 5];
         struct world_setup setup = state_setup_of(run);
         struct ahead ahead = {.moment = {.step = run->sparse ? 4 : 1}};
@@ -202,13 +218,15 @@ TEST(buffers_come_back_before_the_last_tensor_is_computed)
         cuda_world_begin(i, NULL);
         setup.sim.ranks_per_node = (i < 5) ? 0 : setup.world;
         setup.config.exchange.fuse_bytes = 1;
-        setup.config.exchange.buffers_active = 1 + i % 2; /* most are packed when all tensors have been declared */
+        /* most are packed when all tensors have been declared */
+        setup.config.exchange.buffers_active = 1 + i % 2;
         cuda_world_open(&setup);
         for (uint64_t before = 1; before < ahead.moment.step; before++) {
             state_step_run(&both->host, before, state_fill_whole);
             state_step_run(&both->cuda, before, state_fill_whole);
         }
-        for (uint32_t rank = 0; rank < setup.world; rank++) ahead.streams[rank] = both->fixture.fake->stream_create();
+        for (uint32_t rank = 0; rank < setup.world; rank++)
+            ahead.streams[rank] = both->fixture.fake->stream_create();
         world_run(&both->cuda, ahead_progress, &ahead);
         world_expect(&both->cuda, GF_OK);
         assert_true(ahead.buffers >= STATE_TENSORS - 1);
@@ -256,7 +274,8 @@ TEST(ranks_that_have_one_device_are_named_unless_it_is_meant)
     cuda_fixture_clean(&both->fixture);
     for (uint32_t devices = 1; devices <= 2; devices++) {
         devices_open(devices, true);
-        for (uint32_t rank = 0; rank < 4; rank++) assert_false(world_logged(&both->cuda, rank, text));
+        for (uint32_t rank = 0; rank < 4; rank++)
+            assert_false(world_logged(&both->cuda, rank, text));
         world_close(&both->cuda);
         cuda_fixture_clean(&both->fixture);
     }

@@ -1,5 +1,6 @@
-/* Ranks of one node on the CUDA library without a GPU that sum from device to device: the bits are those of `direct` on
- * the host, where one rank is refused all go through host memory and say so. */
+/* Ranks of one node on the CUDA library without a GPU that sum from device to device: the bits are
+ * those of `direct` on the host, where one rank is refused all go through host memory and say
+ * so. */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/cuda_world.h"
@@ -26,8 +27,8 @@ static void expect_flags(bool by_streams)
         assert_int_equal(both->cuda.ranks[rank].gf->ipc.flags, by_streams);
 }
 
-/* The tensors' own type on the wire is summed where the gradients lie, others beside them; one buffer a tensor, many
- * tensors a buffer, blocks that are empty. */
+/* The tensors' own type on the wire is summed where the gradients lie, others beside them; one
+ * buffer a tensor, many tensors a buffer, blocks that are empty. */
 TEST(a_run_from_device_to_device_ends_where_it_ends_on_the_host)
 {
     static const uint64_t fuse_bytes[] = {512, 1, 65536};
@@ -46,7 +47,11 @@ TEST(ranks_whose_tensors_are_all_empty_open_and_step)
 {
     static const struct gf_tensor none = {.name = "none"};
     static const struct world_step forward = {.order = WORLD_FORWARD};
-    struct world_setup host = {.world = 2, .tensors = &none, .tensor_count = 1, .sim.ranks_per_node = 2}, cuda;
+    struct world_setup host = {.world = 2,
+                               .tensors = &none,
+                               .tensor_count = 1,
+                               .sim.ranks_per_node = 2},
+                       cuda;
     cuda_world_begin(1, NULL);
     cuda = cuda_world_setup(&host);
     cuda_world_open_alone(&cuda);
@@ -59,7 +64,8 @@ static void expect_fallback(const struct state_run *run, const char *reason)
 {
     cuda_world_expect_path(GF_PATH_STAGED);
     for (uint32_t rank = 0; rank < run->world; rank++) {
-        world_expect_log(&both->cuda, rank, "gradients go through host memory, not from device to device");
+        world_expect_log(&both->cuda, rank,
+                         "gradients go through host memory, not from device to device");
         world_expect_log(&both->cuda, rank, reason);
     }
     cuda_world_steps(2, run->name);
@@ -73,15 +79,17 @@ TEST(where_one_rank_is_refused_all_go_through_host_memory)
     const struct {
         uint32_t *refused, times, apart; /* each so-many-th time of so many */
         const char *reason, *own;        /* own: what that rank says itself */
-    } rows[] = {{&both->export_refused, run->world, 1, "it may not export its device memory (code 801)",
-                 "device memory cannot be exported to the other ranks"},
-                {&both->send_refused, pairs, 3,
-                 "it cannot send another rank's process a descriptor of its device memory (code 111)",
-                 "device memory cannot be exported to another rank"},
-                {&both->import_refused, pairs, 2, "it cannot reach the device memory of another rank (code 217)",
-                 "device memory of another rank is out of reach"},
-                {&both->import_wrong, pairs, 2, "it reads other memory than another rank exported (code 0)",
-                 "what was imported as rank "}};
+    } rows[] = {
+        {&both->export_refused, run->world, 1, "it may not export its device memory (code 801)",
+         "device memory cannot be exported to the other ranks"},
+        {&both->send_refused, pairs, 3,
+         "it cannot send another rank's process a descriptor of its device memory (code 111)",
+         "device memory cannot be exported to another rank"},
+        {&both->import_refused, pairs, 2,
+         "it cannot reach the device memory of another rank (code 217)",
+         "device memory of another rank is out of reach"},
+        {&both->import_wrong, pairs, 2, "it reads other memory than another rank exported (code 0)",
+         "what was imported as rank "}};
     for (size_t i = 0; i < LENGTH(rows); i++)
         for (uint32_t time = 1; time <= rows[i].times; time += rows[i].apart) {
             uint32_t said = 0;
@@ -89,7 +97,8 @@ TEST(where_one_rank_is_refused_all_go_through_host_memory)
             *rows[i].refused = time;
             open_of(run, 512);
             assert_int_equal(*rows[i].refused, 0);
-            for (uint32_t rank = 0; rank < run->world; rank++) said += world_logged(&both->cuda, rank, rows[i].own);
+            for (uint32_t rank = 0; rank < run->world; rank++)
+                said += world_logged(&both->cuda, rank, rows[i].own);
             assert_int_equal(said, 1);
             expect_fallback(run, rows[i].reason);
         }
@@ -103,16 +112,21 @@ TEST(an_elastic_job_reads_no_device_memory_that_goes_with_its_process)
     setup.sim.ranks_per_node = setup.world;
     setup.config.job.elastic = true;
     cuda_world_open(&setup);
-    expect_fallback(&state_runs[3], "rank 0: job.elastic: device memory of its node does not outlive its process");
+    expect_fallback(&state_runs[3],
+                    "rank 0: job.elastic: device memory of its node does not outlive its process");
 }
 
 /* All calls: test_cuda_train_failures.sh. Deaths: test_cuda_flags. */
 TEST(a_device_that_fails_in_a_step_is_named)
 {
-    static const char *const calls[] = {"cuLaunchKernel", "cuEventRecord", "cuEventQuery", "cuStreamWaitEvent"};
+    static const char *const calls[] = {"cuLaunchKernel", "cuEventRecord", "cuEventQuery",
+                                        "cuStreamWaitEvent"};
     struct world_setup setup = state_setup_of(&state_runs[0]);
     setup.sim.ranks_per_node = setup.world;
-    setup.config.exchange.timeout_ns = UINT64_C(2000000000); /* also what closing waits, on the machine's own clock */
-    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) /* the first of each rank is of its open */
-        for (uint32_t times = 4; times <= 64; times += 10) (void)cuda_world_fails(calls[c], times, setup, NULL);
+    /* also what closing waits, on the machine's own clock */
+    setup.config.exchange.timeout_ns = UINT64_C(2000000000);
+    /* the first of each rank is of its open */
+    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++)
+        for (uint32_t times = 4; times <= 64; times += 10)
+            (void)cuda_world_fails(calls[c], times, setup, NULL);
 }

@@ -1,5 +1,5 @@
-/* Every call of the CUDA driver library fails once, at each time it is made: the error names it, nothing is left, and
- * what closing meets is said and does not stop it. */
+/* Every call of the CUDA driver library fails once, at each time it is made: the error names it,
+ * nothing is left, and what closing meets is said and does not stop it. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_fixture.h"
 
@@ -23,9 +23,15 @@ static gf_status until(gf_status (*ask)(void))
     return status;
 }
 
-static gf_status ask_finished(void) { return gf_gpu_cuda.finished(&f.queue); }
+static gf_status ask_finished(void)
+{
+    return gf_gpu_cuda.finished(&f.queue);
+}
 
-static gf_status ask_reached(void) { return gf_gpu_cuda.reached(f.gpu, 1); }
+static gf_status ask_reached(void)
+{
+    return gf_gpu_cuda.reached(f.gpu, 1);
+}
 
 /* A little of everything. */
 static gf_status work(uint64_t theirs)
@@ -39,7 +45,9 @@ static gf_status work(uint64_t theirs)
     if (status >= 0) status = gf_gpu_cuda.copy(&f.queue, device, host, BYTES);
     if (status >= 0) status = gf_gpu_cuda.zero(&f.queue, device, BYTES / 2);
     if (status >= 0) status = gf_gpu_cuda.launch(&f.queue, 0, 1, 32, args);
-    if (status >= 0) status = gf_gpu_cuda.flags(&f.queue, &(struct gf_gpu_flag){.at = host + BYTES - 8, .value = 1}, 1);
+    if (status >= 0)
+        status = gf_gpu_cuda.flags(&f.queue,
+                                   &(struct gf_gpu_flag){.at = host + BYTES - 8, .value = 1}, 1);
     if (status >= 0) status = gf_gpu_cuda.mark(&f.queue, 1);
     if (status >= 0) status = gf_gpu_cuda.lead(&f.queue, theirs);
     if (status >= 0) status = until(ask_reached);
@@ -72,13 +80,15 @@ static void begin(const char *call, uint32_t times, int result)
 {
     char text[128];
     (void)snprintf(text, sizeof text, "GF_FAKE_CUDA_FAIL=%s:%u:%d", call, times, result);
-    bool old = (strcmp(call, "cuMemAlloc") == 0) || (strcmp(call, "cuMemFree") == 0); /* where nothing is mapped */
+    /* where nothing is mapped */
+    bool old = (strcmp(call, "cuMemAlloc") == 0) || (strcmp(call, "cuMemFree") == 0);
     cuda_fixture_init(&f, text, old ? "GF_FAKE_CUDA_NO_DESCRIPTORS=1" : NULL);
     f.fake->kernel_add(kernel_names[0], sizeof(uint64_t), nothing_run);
     cuda_fixture_kernels(&f, kernel_names, 1);
 }
 
-/* Each result once where nothing follows of it, and once where it stays until the context is given up. */
+/* Each result once where nothing follows of it, and once where it stays until the context is given
+ * up. */
 static void fails_each_time(const char *call, int result, const char *name, bool may_be_silent)
 {
     for (uint32_t times = 1; times < TIMES_MAX; times++) {
@@ -95,13 +105,17 @@ static void fails_each_time(const char *call, int result, const char *name, bool
         if (status < 0) {
             assert_int_equal(status, GF_ERR_DEVICE);
             assert_int_equal(fault->code, GF_ERR_DEVICE);
-            if (result < 700) /* that of a call that stays may be told by another; a long name is cut */
-                assert_memory_equal(fault->foreign_call, call, strnlen(call, sizeof fault->foreign_call - 1));
+            /* that of a call that stays may be told by another; a long name is cut */
+            if (result < 700)
+                assert_memory_equal(fault->foreign_call, call,
+                                    strnlen(call, sizeof fault->foreign_call - 1));
             assert_int_equal(fault->foreign_code, result);
-            if ((result < 700) && (strstr(fault->text, words) == NULL)) fail_msg("\"%s\" lacks \"%s\"", fault->text, words);
+            if ((result < 700) && (strstr(fault->text, words) == NULL))
+                fail_msg("\"%s\" lacks \"%s\"", fault->text, words);
             assert_non_null(strstr(fault->text, name));
         } else if (!may_be_silent && (strstr(f.log, words) == NULL)) {
-            fail_msg("%s fails at time %u while closing, and the log is \"%s\"", call, times, f.log);
+            fail_msg("%s fails at time %u while closing, and the log is \"%s\"", call, times,
+                     f.log);
         }
         cuda_fixture_clean(&f);
     }
@@ -117,13 +131,20 @@ static bool is_one_of(const char *call, const char *const *list)
 /* Every call that the driver asks for, but for those that have a test of their own. */
 TEST(each_call_has_failed_once)
 {
-    static const char *const elsewhere[] = {"cuGetErrorName", "cuMemGetInfo", /* below; test_cuda_ipc: */
-                                            "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle",
-                                            "cuIpcGetMemHandle", "cuIpcOpenMemHandle", "cuIpcCloseMemHandle", NULL};
+    /* below; test_cuda_ipc: */
+    static const char *const elsewhere[] = {"cuGetErrorName",
+                                            "cuMemGetInfo",
+                                            "cuMemExportToShareableHandle",
+                                            "cuMemImportFromShareableHandle",
+                                            "cuIpcGetMemHandle",
+                                            "cuIpcOpenMemHandle",
+                                            "cuIpcCloseMemHandle",
+                                            NULL};
     /* The device's names are for a log line; while the end is waited for, failed is ended. */
-    static const char *const silent[] = {"cuDeviceGetName", "cuDeviceGetUuid", "cuCtxRecordEvent",
-                                         "cuStreamIsCapturing", "cuCtxPushCurrent", "cuCtxPopCurrent", "cuStreamQuery",
-                                         "cuEventQuery", NULL};
+    static const char *const silent[] = {
+        "cuDeviceGetName",     "cuDeviceGetUuid",  "cuCtxRecordEvent",
+        "cuStreamIsCapturing", "cuCtxPushCurrent", "cuCtxPopCurrent",
+        "cuStreamQuery",       "cuEventQuery",     NULL};
     const char *call;
     cuda_fixture_init(&f, NULL, NULL);
     for (uint32_t i = 0; (call = f.fake->call_name(i)) != NULL; i++) {
@@ -133,11 +154,12 @@ TEST(each_call_has_failed_once)
     }
 }
 
-/* Memory by cuMemCreate() is refused: then by cuMemAlloc(), with all that else works, and the device says so. */
+/* Memory by cuMemCreate() is refused: then by cuMemAlloc(), with all that else works, and the
+ * device says so. */
 TEST(where_no_memory_can_be_mapped_it_is_taken_as_before)
 {
-    static const char *const refusals[] = {"cuMemGetAllocationGranularity", "cuMemCreate", "cuMemAddressReserve",
-                                           "cuMemMap", "cuMemSetAccess"};
+    static const char *const refusals[] = {"cuMemGetAllocationGranularity", "cuMemCreate",
+                                           "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"};
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         begin(refusals[i], 1, 801);
         assert_int_equal(cuda_fixture_open(&f), GF_OK);
@@ -157,10 +179,13 @@ TEST(what_describes_a_failure_may_fail_too)
     f.setup.device_bytes = 1ull << 40;
     assert_int_equal(all(&fault), GF_ERR_DEVICE);
     assert_true(f.fake->failure_met());
-    assert_non_null(strstr(fault->text, "cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (2): asked for 1099511627776 bytes"));
+    assert_non_null(
+        strstr(fault->text,
+               "cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (2): asked for 1099511627776 bytes"));
     cuda_fixture_clean(&f);
     begin("cuMemcpyAsync", 1, 12345);
     assert_int_equal(all(&fault), GF_ERR_DEVICE);
-    assert_non_null(strstr(fault->text, "cuMemcpyAsync failed: unknown to this CUDA driver (12345)"));
+    assert_non_null(
+        strstr(fault->text, "cuMemcpyAsync failed: unknown to this CUDA driver (12345)"));
     cuda_fixture_clean(&f);
 }

@@ -1,6 +1,6 @@
-/* Flags that streams store and wait for, on the CUDA library without a GPU: a wait stands until the word is stored, by
- * whomever; a rank that dies or hangs between packing and summing leaves no trace in the others' memory; and where one
- * part of it is missing, the CPU stores the flags. */
+/* Flags that streams store and wait for, on the CUDA library without a GPU: a wait stands until the
+ * word is stored, by whomever; a rank that dies or hangs between packing and summing leaves no
+ * trace in the others' memory; and where one part of it is missing, the CPU stores the flags. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_world.h"
 #include "lib/context.h"
@@ -11,7 +11,10 @@ static struct cuda_world *const both = &cuda_world;
 static struct cuda_fixture f;
 static _Alignas(4096) uint64_t words[512];
 
-static gf_mem at(uint32_t word) { return (gf_mem)(uintptr_t)&words[word]; }
+static gf_mem at(uint32_t word)
+{
+    return (gf_mem)(uintptr_t)&words[word];
+}
 
 /* ---- the driver's part ---- */
 
@@ -54,7 +57,8 @@ TEST(more_flags_than_one_call_takes_keep_their_order)
     struct gf_gpu_flag flags[GF_GPU_FLAGS_MAX];
     open_fixture(NULL);
     for (uint32_t i = 0; i < GF_GPU_FLAGS_MAX; i++)
-        flags[i] = (struct gf_gpu_flag){.at = at(i / 2), .value = 5, .is_wait = (i % 2 != 0)}; /* of what it stored */
+        flags[i] = (struct gf_gpu_flag){
+            .at = at(i / 2), .value = 5, .is_wait = (i % 2 != 0)}; /* of what it stored */
     assert_int_equal(gf_gpu_cuda.flags(&f.queue, flags, GF_GPU_FLAGS_MAX), GF_OK);
     assert_true(cuda_fixture_drains(&f.queue));
     for (uint32_t i = 0; i < GF_GPU_FLAGS_MAX / 2; i++) assert_int_equal(words[i], 5);
@@ -67,13 +71,15 @@ TEST(memory_that_is_registered_already_is_said_to_be)
     assert_int_equal(gf_gpu_cuda.host_register(f.gpu, &words[8], 64), GF_ERR_STATE);
     assert_int_equal(gf_gpu_cuda.host_unregister(f.gpu, words), GF_OK);
     assert_int_equal(gf_gpu_cuda.host_register(f.gpu, &words[8], 64), GF_OK);
-    assert_int_equal(gf_gpu_cuda.host_register(f.gpu, words, sizeof words), GF_ERR_STATE); /* or a part of it */
+    /* or a part of it */
+    assert_int_equal(gf_gpu_cuda.host_register(f.gpu, words, sizeof words), GF_ERR_STATE);
     cuda_fixture_end(&f, &words[8]);
 }
 
 TEST(a_driver_or_a_device_without_them_is_told)
 {
-    static const char *const lacks[] = {"GF_FAKE_CUDA_NO_FLAGS=1", "GF_FAKE_CUDA_WITHOUT=cuStreamBatchMemOp"};
+    static const char *const lacks[] = {"GF_FAKE_CUDA_NO_FLAGS=1",
+                                        "GF_FAKE_CUDA_WITHOUT=cuStreamBatchMemOp"};
     for (size_t i = 0; i < 2; i++) {
         open_fixture(lacks[i]);
         assert_false(f.gpu->has_flags);
@@ -90,13 +96,17 @@ static bool due_when_all_wait(struct world *w, struct cuda_death *death)
         const gf_context *gf = w->ranks[rank].gf;
         bool waits = false;
         for (uint32_t i = 0; i < gf->under_way.count; i++)
-            if (gf->under_way.ops[i].state == GF_OP_RUN) waits = waits || gf->under_way.ops[i].own.direct.state.queued;
+            if (gf->under_way.ops[i].state == GF_OP_RUN)
+                waits = waits || gf->under_way.ops[i].own.direct.state.queued;
         if (!waits) return false;
     }
     return true;
 }
 
-static bool due_never(struct world *w, struct cuda_death *death) { return false; }
+static bool due_never(struct world *w, struct cuda_death *death)
+{
+    return false;
+}
 
 /* On the host the same rank dies, and what the survivors then have is what devices have summed. */
 static void host_has_the_same(struct cuda_death *death)
@@ -112,21 +122,25 @@ static void host_has_the_same(struct cuda_death *death)
         assert_int_equal(gf_update(host->ranks[rank].gf, 0.0625f), GF_OK);
         cuda_kept_read(both->cuda.ranks[rank].gf, &kept);
         for (uint32_t t = 0; t < STATE_TENSORS; t++)
-            assert_memory_equal(kept.weights[t], (void *)(uintptr_t)gf_weight(host->ranks[rank].gf, t),
+            assert_memory_equal(kept.weights[t],
+                                (void *)(uintptr_t)gf_weight(host->ranks[rank].gf, t),
                                 state_tensors[t].elem_count * sizeof(float));
     }
 }
 
-static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bool kills, bool elastic)
+static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bool kills,
+                     bool elastic)
 {
     struct state_moment moment = {.step = 2};
-    struct cuda_death death = {.step = {.fill = state_fill_whole, .arg = &moment}, .victim = seed % RANKS,
+    struct cuda_death death = {.step = {.fill = state_fill_whole, .arg = &moment},
+                               .victim = seed % RANKS,
                                .due = kills ? due_when_all_wait : due_never};
     struct world_setup setup = state_setup_of(run);
     cuda_world_begin(seed, NULL);
     setup.sim.ranks_per_node = setup.world;
     setup.sim.detect_ns = 50000000;
-    setup.config.exchange.timeout_ns = UINT64_C(2000000000); /* also what closing waits, on the machine's own clock */
+    /* also what closing waits, on the machine's own clock */
+    setup.config.exchange.timeout_ns = UINT64_C(2000000000);
     setup.config.sparse.enabled = sparse;
     setup.config.job.elastic = elastic;
     setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
@@ -149,7 +163,8 @@ static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bo
         for (uint32_t t = 0; (t < STATE_TENSORS) && !sparse; t++) {
             float gradient[CUDA_ELEMS_MAX] = {0}, held[CUDA_ELEMS_MAX] = {0};
             state_fill_whole(w, rank, t, gradient, &moment);
-            cuda_world_read(gf, gf_gradient(gf, t), state_tensors[t].elem_count * sizeof(float), held);
+            cuda_world_read(gf, gf_gradient(gf, t), state_tensors[t].elem_count * sizeof(float),
+                            held);
             assert_memory_equal(held, gradient, state_tensors[t].elem_count * sizeof(float));
         }
     }

@@ -1,6 +1,7 @@
-/* Ranks of several nodes on the CUDA library without a GPU: summed from device to device inside a node, then by owners
- * of a block over the network, from host memory or from the device's. The bits are those of `hierarchy` on the host,
- * who is refused says so at open, and who dies leaves no trace. */
+/* Ranks of several nodes on the CUDA library without a GPU: summed from device to device inside a
+ * node, then by owners of a block over the network, from host memory or from the device's. The bits
+ * are those of `hierarchy` on the host, who is refused says so at open, and who dies leaves no
+ * trace. */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/cuda_world.h"
@@ -17,16 +18,20 @@ static struct world_setup setup_of(const struct state_run *run, uint32_t per_nod
     setup.sim.ranks_per_node = per_node;
     setup.sim.detect_ns = 50000000;
     setup.config.exchange.algorithm = GF_ALGORITHM_HIERARCHY;
-    setup.config.exchange.slice_bytes = 4096; /* little staging: the library locks all device memory at each turn */
-    setup.config.exchange.timeout_ns = UINT64_C(2000000000); /* also what closing waits, on the machine's own clock */
+    /* little staging: the library locks all device memory at each turn */
+    setup.config.exchange.slice_bytes = 4096;
+    /* also what closing waits, on the machine's own clock */
+    setup.config.exchange.timeout_ns = UINT64_C(2000000000);
     setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
     return setup;
 }
 
-/* Nodes of one size and of two; ring and halving between them; a wire of the gradients' own type, and of 16 bits. */
+/* Nodes of one size and of two; ring and halving between them; a wire of the gradients' own type,
+ * and of 16 bits. */
 TEST(nodes_of_devices_end_where_nodes_of_hosts_do)
 {
-    static const uint32_t rows[][3] = {{0, 4, 2}, {1, 5, 2}, {6, 4, 2}, {8, 5, 3}}; /* run, world, node */
+    /* run, world, node */
+    static const uint32_t rows[][3] = {{0, 4, 2}, {1, 5, 2}, {6, 4, 2}, {8, 5, 3}};
     uint64_t by_card = 0;
     for (uint32_t i = 0; i < LENGTH(rows); i++) {
         struct state_run run = state_runs[rows[i][0]];
@@ -36,7 +41,8 @@ TEST(nodes_of_devices_end_where_nodes_of_hosts_do)
         setup.config.exchange.fuse_bytes = (i % 3 == 0) ? 512 : (i % 3 == 1) ? 1 : 65536;
         setup.config.exchange.halving_max_bytes = (i % 2 == 0) ? 8 : 65536;
         cuda_world_begin(i, NULL);
-        both->wire_ranks = (i % 3 == 1) ? UINT64_MAX : (i % 3 == 2) ? 0x5 : 0; /* some links read device memory */
+        /* some links read device memory */
+        both->wire_ranks = (i % 3 == 1) ? UINT64_MAX : (i % 3 == 2) ? 0x5 : 0;
         cuda_world_open(&setup);
         cuda_world_expect_path(GF_PATH_PEERS);
         cuda_world_steps(STEPS, run.name);
@@ -54,8 +60,9 @@ TEST(auto_takes_it_where_devices_of_two_nodes_reach_each_other)
         uint64_t wire_ranks;         /* whose links read device memory */
         uint64_t doubling_max_bytes; /* which takes small buffers to the link in any case */
         bool refused;                /* one device is */
-    } rows[] = {{0, 8, false}, {0, 8192, false}, {0x5, 8, false}, {0x5, 8192, false},
-                {UINT64_MAX, 8, false}, {UINT64_MAX, 8192, false}, {UINT64_MAX, 8, true}};
+    } rows[] = {{0, 8, false},        {0, 8192, false},       {0x5, 8, false},
+                {0x5, 8192, false},   {UINT64_MAX, 8, false}, {UINT64_MAX, 8192, false},
+                {UINT64_MAX, 8, true}};
     for (size_t i = 0; i < LENGTH(rows); i++) {
         struct world_setup setup = setup_of(&state_runs[6], 2);
         cuda_world_begin((uint32_t)i, NULL);
@@ -68,7 +75,9 @@ TEST(auto_takes_it_where_devices_of_two_nodes_reach_each_other)
         for (uint32_t rank = 0; rank < RANKS; rank++)
             assert_int_equal(both->cuda.ranks[rank].gf->nodes.used, !rows[i].refused);
         for (uint32_t rank = 0; rows[i].refused && (rank < RANKS); rank++)
-            world_expect_log(&both->cuda, rank, "gradients go from device memory straight to the wire, not from device");
+            world_expect_log(
+                &both->cuda, rank,
+                "gradients go from device memory straight to the wire, not from device");
         cuda_world_steps(1, "auto");
         cuda_world_close();
     }
@@ -85,7 +94,8 @@ TEST(where_one_rank_of_a_node_is_refused_all_nodes_go_through_host_memory_and_sa
         cuda_world_open(&setup);
         cuda_world_expect_path(GF_PATH_STAGED);
         for (uint32_t rank = 0; rank < RANKS; rank++)
-            world_expect_log(&both->cuda, rank, "gradients go through host memory, not from device to device: rank ");
+            world_expect_log(&both->cuda, rank,
+                             "gradients go through host memory, not from device to device: rank ");
         if (time == 3) cuda_world_steps(1, "refused");
         cuda_world_close();
     }
@@ -99,7 +109,8 @@ static bool due_in_phase(struct world *w, struct cuda_death *death)
     const gf_context *gf = w->ranks[death->victim].gf;
     for (uint32_t i = 0; i < gf->under_way.count; i++) {
         const struct gf_op *op = &gf->under_way.ops[i];
-        if ((op->state == GF_OP_RUN) && (op->operation == GF_OPERATION_STEP) && (op->own.hierarchy.phase == death->at))
+        if ((op->state == GF_OP_RUN) && (op->operation == GF_OPERATION_STEP) &&
+            (op->own.hierarchy.phase == death->at))
             return true;
     }
     return false;
@@ -108,7 +119,9 @@ static bool due_in_phase(struct world *w, struct cuda_death *death)
 static void death_run(uint32_t victim, uint32_t phase, bool sparse)
 {
     struct state_moment moment = {.step = 2};
-    struct cuda_death death = {.step = {.fill = state_fill_whole, .arg = &moment}, .victim = victim, .at = phase,
+    struct cuda_death death = {.step = {.fill = state_fill_whole, .arg = &moment},
+                               .victim = victim,
+                               .at = phase,
                                .due = due_in_phase};
     struct world_setup setup = setup_of(&state_runs[6], 2), cuda;
     cuda_world_begin(victim, NULL);

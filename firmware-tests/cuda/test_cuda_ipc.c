@@ -1,6 +1,6 @@
-/* Device memory exported to another process, through the real CUDA driver file on the CUDA library without a GPU: what one
- * writes the other reads, by descriptors also once the exporter was killed; each call fails once and is named, and
- * nothing is left. */
+/* Device memory exported to another process, through the real CUDA driver file on the CUDA library
+ * without a GPU: what one writes the other reads, by descriptors also once the exporter was killed;
+ * each call fails once and is named, and nothing is left. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_fixture.h"
 #include "drivers/cuda/descriptors.h"
@@ -16,9 +16,13 @@
 static struct cuda_fixture f;
 static _Alignas(4096) uint32_t pinned[WORDS];
 
-static gf_mem host(void) { return (gf_mem)(uintptr_t)pinned; }
+static gf_mem host(void)
+{
+    return (gf_mem)(uintptr_t)pinned;
+}
 
-/* ---- exporters: processes that say their handle, send to whoever says one, and live until nobody does ---- */
+/* ---- exporters: processes that say their handle, send to whoever says one, and live until nobody
+ * does ---- */
 
 enum { BY_DESCRIPTOR, BY_IPC, KINDS };
 static const char *const kinds[KINDS] = {NULL, "GF_FAKE_CUDA_NO_DESCRIPTORS=1"};
@@ -33,9 +37,13 @@ static int export(int out, int in, const char *kind)
 {
     unsigned char handle[GF_GPU_HANDLE_BYTES];
     cuda_fixture_init(&f, "GF_FAKE_CUDA_SEED=1", kind);
-    if ((cuda_fixture_open(&f) != GF_OK) || (gf_gpu_cuda.host_register(f.gpu, pinned, BYTES) != GF_OK)) return 1;
+    if ((cuda_fixture_open(&f) != GF_OK) ||
+        (gf_gpu_cuda.host_register(f.gpu, pinned, BYTES) != GF_OK))
+        return 1;
     for (uint32_t i = 0; i < WORDS; i++) pinned[i] = 7000 + i;
-    if ((gf_gpu_cuda.copy(&f.queue, f.gpu->arena, host(), BYTES) != GF_OK) || !cuda_fixture_drains(&f.queue)) return 2;
+    if ((gf_gpu_cuda.copy(&f.queue, f.gpu->arena, host(), BYTES) != GF_OK) ||
+        !cuda_fixture_drains(&f.queue))
+        return 2;
     if (gf_gpu_cuda.export(f.gpu, handle) != GF_OK) return 3;
     if (write(out, handle, sizeof handle) != (ssize_t)sizeof handle) return 4;
     while (read(in, handle, sizeof handle) == (ssize_t)sizeof handle) {
@@ -62,13 +70,17 @@ static int exporter_begin(struct exporter *exporter, const char *kind)
     (void)close(to[0]);
     exporter->to = to[1];
     exporter->from = from[0];
-    return (read(from[0], exporter->handle, sizeof exporter->handle) == (ssize_t)sizeof exporter->handle) ? 0 : -1;
+    return (read(from[0], exporter->handle, sizeof exporter->handle) ==
+            (ssize_t)sizeof exporter->handle)
+               ? 0
+               : -1;
 }
 
 static int exporters_begin(void **state)
 {
     int result = 0;
-    for (size_t k = 0; (k < KINDS) && (result == 0); k++) result = exporter_begin(&exporters[k], kinds[k]);
+    for (size_t k = 0; (k < KINDS) && (result == 0); k++)
+        result = exporter_begin(&exporters[k], kinds[k]);
     return result;
 }
 
@@ -154,7 +166,8 @@ TEST(what_a_killed_process_has_sent_can_be_read)
         if (mapped_before) assert_int_equal(gf_gpu_cuda.import(f.gpu, killed.handle, &base), GF_OK);
         assert_int_equal(kill(killed.process, SIGKILL), 0);
         assert_int_equal(waitpid(killed.process, NULL, 0), killed.process);
-        if (!mapped_before) assert_int_equal(gf_gpu_cuda.import(f.gpu, killed.handle, &base), GF_OK);
+        if (!mapped_before)
+            assert_int_equal(gf_gpu_cuda.import(f.gpu, killed.handle, &base), GF_OK);
         memset(pinned, 0, sizeof pinned);
         assert_int_equal(gf_gpu_cuda.copy(&f.queue, host(), base, BYTES), GF_OK);
         assert_true(cuda_fixture_drains(&f.queue));
@@ -176,11 +189,14 @@ TEST(another_process_is_sent_nothing)
     open_fixture(NULL, NULL);
     assert_int_equal(gf_gpu_cuda.export(f.gpu, own), GF_OK);
     memcpy(theirs, exporters[BY_DESCRIPTOR].handle, sizeof theirs);
-    memcpy(theirs + name_at, own + name_at, GF_DESCRIPTORS_NAME_BYTES); /* that process's, with this one's name */
+    /* that process's, with this one's name */
+    memcpy(theirs + name_at, own + name_at, GF_DESCRIPTORS_NAME_BYTES);
     assert_int_equal(gf_gpu_cuda.export_to(f.gpu, theirs), GF_ERR_SYSTEM);
-    assert_non_null(strstr(f.gpu->fault.text, "a descriptor of device memory cannot be passed to another process"));
+    assert_non_null(strstr(f.gpu->fault.text,
+                           "a descriptor of device memory cannot be passed to another process"));
     f.gpu->fault = (struct gf_fault){.peer = GF_RANK_NONE};
-    assert_int_equal(gf_gpu_cuda.import(f.gpu, theirs, &base), GF_ERR_DEVICE); /* nor has it sent any */
+    /* nor has it sent any */
+    assert_int_equal(gf_gpu_cuda.import(f.gpu, theirs, &base), GF_ERR_DEVICE);
     assert_non_null(strstr(f.gpu->fault.text, "has sent no descriptor"));
     f.gpu->fault = (struct gf_fault){.peer = GF_RANK_NONE};
     assert_int_equal(gf_gpu_cuda.export(f.gpu, NULL), GF_OK); /* from here on nothing listens */
@@ -196,28 +212,35 @@ TEST(each_call_fails_once_and_is_named)
     static const struct {
         int kind;
         const char *failure, *text; /* NULL: said while closing, with the call's name */
-    } rows[] = {{BY_IPC, "cuIpcOpenMemHandle:1:400", "cuIpcOpenMemHandle failed: CUDA_ERROR_INVALID_HANDLE (400)"},
-                {BY_IPC, "cuIpcOpenMemHandle:1:217", "cuIpcOpenMemHandle failed: unknown to this CUDA driver (217)"},
+    } rows[] = {{BY_IPC, "cuIpcOpenMemHandle:1:400",
+                 "cuIpcOpenMemHandle failed: CUDA_ERROR_INVALID_HANDLE (400)"},
+                {BY_IPC, "cuIpcOpenMemHandle:1:217",
+                 "cuIpcOpenMemHandle failed: unknown to this CUDA driver (217)"},
                 {BY_IPC, "cuIpcGetMemHandle:1:801", "cuIpcGetMemHandle failed"},
                 {BY_IPC, "cuIpcCloseMemHandle:1:400", NULL},
-                {BY_DESCRIPTOR, "cuMemImportFromShareableHandle:1:400", "cuMemImportFromShareableHandle failed"},
+                {BY_DESCRIPTOR, "cuMemImportFromShareableHandle:1:400",
+                 "cuMemImportFromShareableHandle failed"},
                 {BY_DESCRIPTOR, "cuMemAddressReserve:2:400", "cuMemAddressReserve failed"},
                 {BY_DESCRIPTOR, "cuMemMap:2:400", "cuMemMap failed"},
                 {BY_DESCRIPTOR, "cuMemSetAccess:2:400", "cuMemSetAccess failed"},
-                {BY_DESCRIPTOR, "cuMemRelease:1:400", NULL}, {BY_DESCRIPTOR, "cuMemUnmap:1:400", NULL},
+                {BY_DESCRIPTOR, "cuMemRelease:1:400", NULL},
+                {BY_DESCRIPTOR, "cuMemUnmap:1:400", NULL},
                 {BY_DESCRIPTOR, "cuMemAddressFree:1:400", NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         uint32_t first, open = descriptors_count();
         char failure[96], closing[128];
         (void)snprintf(failure, sizeof failure, "GF_FAKE_CUDA_FAIL=%s", rows[i].failure);
-        (void)snprintf(closing, sizeof closing, "closing: device 0: %.*s failed: CUDA_ERROR_INVALID_HANDLE (400)",
+        (void)snprintf(closing, sizeof closing,
+                       "closing: device 0: %.*s failed: CUDA_ERROR_INVALID_HANDLE (400)",
                        (int)strcspn(rows[i].failure, ":"), rows[i].failure);
         open_fixture(failure, kinds[rows[i].kind]);
         gf_status status = import_and_read(&exporters[rows[i].kind], &first);
         assert_int_equal(status, (rows[i].text != NULL) ? GF_ERR_DEVICE : GF_OK);
         assert_true(f.fake->failure_met());
-        if (rows[i].text != NULL) assert_non_null(strstr(f.gpu->fault.text, rows[i].text));
-        else assert_non_null(strstr(f.log, closing));
+        if (rows[i].text != NULL)
+            assert_non_null(strstr(f.gpu->fault.text, rows[i].text));
+        else
+            assert_non_null(strstr(f.log, closing));
         assert_int_equal(f.fake->live().imported, 0);
         cuda_fixture_end(&f, pinned);
         assert_int_equal(descriptors_count(), open);
@@ -265,7 +288,8 @@ TEST(a_process_imports_of_itself_by_address)
 {
     unsigned char handle[GF_GPU_HANDLE_BYTES];
     gf_mem base = 0;
-    open_fixture("GF_FAKE_CUDA_FAIL=cuMemImportFromShareableHandle:1:400", NULL); /* is not called */
+    /* is not called */
+    open_fixture("GF_FAKE_CUDA_FAIL=cuMemImportFromShareableHandle:1:400", NULL);
     assert_int_equal(gf_gpu_cuda.export(f.gpu, handle), GF_OK);
     assert_int_equal(gf_gpu_cuda.export_to(f.gpu, handle), GF_OK);
     assert_int_equal(gf_gpu_cuda.import(f.gpu, handle, &base), GF_OK);
@@ -282,8 +306,10 @@ TEST(another_size_is_refused)
     cuda_fixture_init(&f, NULL, NULL);
     f.setup.device_bytes = 1u << 16;
     assert_int_equal(cuda_fixture_open(&f), GF_OK);
-    assert_int_equal(gf_gpu_cuda.import(f.gpu, exporters[BY_DESCRIPTOR].handle, &base), GF_ERR_DEVICE);
-    assert_non_null(strstr(f.gpu->fault.text, "a peer exports 1048576 bytes of device memory, expected are 65536"));
+    assert_int_equal(gf_gpu_cuda.import(f.gpu, exporters[BY_DESCRIPTOR].handle, &base),
+                     GF_ERR_DEVICE);
+    assert_non_null(strstr(f.gpu->fault.text,
+                           "a peer exports 1048576 bytes of device memory, expected are 65536"));
     cuda_fixture_close(&f);
     cuda_fixture_clean(&f);
 }

@@ -81,11 +81,24 @@ TEST(a_rank_takes_the_device_of_its_place_unless_one_is_named)
     }
 }
 
-/* What is wrong with the machine, the driver or what the driver is given: what is said, in two parts. */
-static void absent(void) { f.setup.library = "/nowhere/libcuda.so.1"; }
-static void another(void) { f.setup.library = "libm.so.6"; }
-static void ordinal_behind(void) { f.setup.ordinal = GF_ORDINAL(FAKE_CUDA_DEVICES); }
-static void ordinal_largest(void) { f.setup.ordinal = UINT32_MAX; }
+/* What is wrong with the machine, the driver or what the driver is given: what is said, in two
+ * parts. */
+static void absent(void)
+{
+    f.setup.library = "/nowhere/libcuda.so.1";
+}
+static void another(void)
+{
+    f.setup.library = "libm.so.6";
+}
+static void ordinal_behind(void)
+{
+    f.setup.ordinal = GF_ORDINAL(FAKE_CUDA_DEVICES);
+}
+static void ordinal_largest(void)
+{
+    f.setup.ordinal = UINT32_MAX;
+}
 static void no_image(void)
 {
     static const uint32_t wrong = 0x464c457f;
@@ -107,27 +120,32 @@ TEST(what_cannot_open_says_why)
     } rows[] = {
         {NULL, absent, GF_ERR_DEVICE, "there is no CUDA driver", "/nowhere/libcuda.so.1"},
         {NULL, another, GF_ERR_DEVICE, "\"libm.so.6\"", "cuGetProcAddress_v2"},
-        {"GF_FAKE_CUDA_VERSION=11040", NULL, GF_ERR_DEVICE, "has no cuInit", "older than CUDA 12.0"},
+        {"GF_FAKE_CUDA_VERSION=11040", NULL, GF_ERR_DEVICE, "has no cuInit",
+         "older than CUDA 12.0"},
         {NULL, ordinal_behind, GF_ERR_CONFIG, "device.ordinal 2", "2 GPUs"},
         {NULL, ordinal_largest, GF_ERR_CONFIG, "device.ordinal 4294967294", "2 GPUs"},
         {"GF_FAKE_CUDA_NO_HOST_POINTER=1", NULL, GF_ERR_DEVICE, "registered host memory",
          "CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM"},
         {"GF_FAKE_CUDA_FAIL=cuInit:1:100", NULL, GF_ERR_DEVICE, "failed", "CUDA_VISIBLE_DEVICES"},
-        {"GF_FAKE_CUDA_FAIL=cuInit:1:802", NULL, GF_ERR_DEVICE, "failed", "start nvidia-fabricmanager"},
+        {"GF_FAKE_CUDA_FAIL=cuInit:1:802", NULL, GF_ERR_DEVICE, "failed",
+         "start nvidia-fabricmanager"},
         {"GF_FAKE_CUDA_FAIL=cuInit:1:803", NULL, GF_ERR_DEVICE, "failed", "reboot"},
-        {"GF_FAKE_CUDA_FAIL=cuDevicePrimaryCtxRetain:1:46", NULL, GF_ERR_DEVICE, "failed", "exclusive-process mode"},
+        {"GF_FAKE_CUDA_FAIL=cuDevicePrimaryCtxRetain:1:46", NULL, GF_ERR_DEVICE, "failed",
+         "exclusive-process mode"},
         {"GF_FAKE_CUDA_MEMORY=524288", NULL, GF_ERR_DEVICE,
          "cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (2): asked for 1048576 bytes",
          "524288 of its 524288 bytes are free"},
         {NULL, no_image, GF_ERR_DEVICE, "cuModuleLoadData", "CUDA_ERROR_INVALID_IMAGE (200)"},
-        {NULL, no_kernel, GF_ERR_DEVICE, "no kernel \"no_such_kernel\"", "CUDA_ERROR_NOT_FOUND (500)"},
+        {NULL, no_kernel, GF_ERR_DEVICE, "no kernel \"no_such_kernel\"",
+         "CUDA_ERROR_NOT_FOUND (500)"},
     };
     for (size_t r = 0; r < LENGTH(rows); r++) {
         cuda_fixture_init(&f, rows[r].environment, NULL);
         if (rows[r].change != NULL) rows[r].change();
         refused(rows[r].status, rows[r].first, rows[r].second);
         if (rows[r].change == absent) assert_string_equal(f.fault.foreign_call, "dlopen");
-        if (strstr(rows[r].first, "OUT_OF_MEMORY") != NULL) assert_int_equal(f.fault.foreign_code, 2);
+        if (strstr(rows[r].first, "OUT_OF_MEMORY") != NULL)
+            assert_int_equal(f.fault.foreign_code, 2);
     }
 }
 
@@ -157,11 +175,25 @@ TEST(an_image_that_the_driver_is_too_old_for)
         uint32_t image_cuda[2];
         const char *has, *take;
     } cases[] = {
-        {"90", "12040", {13010, 0}, "driver of CUDA 12.4; sm_90 has kernels of nvcc 13.1, sm_80 and 90 of 13.1",
+        {"90",
+         "12040",
+         {13010, 0},
+         "driver of CUDA 12.4; sm_90 has kernels of nvcc 13.1, sm_80 and 90 of 13.1",
          "CUDA 13.0, or"},
-        {"89", "12000", {11080, 13010}, "sm_89 has kernels of nvcc 11.8, sm_80 and 90 of 11.8", "of CUDA 11.0, or"},
-        {"100", "12080", {11080, 13010}, "sm_100 has kernels of nvcc 13.1, sm_80 and 90 of 11.8", "CUDA 13.0, or"},
-        {"120", "12080", {12090, 13010}, "sm_120 has kernels of nvcc 12.9, sm_80 and 90 of 12.9",
+        {"89",
+         "12000",
+         {11080, 13010},
+         "sm_89 has kernels of nvcc 11.8, sm_80 and 90 of 11.8",
+         "of CUDA 11.0, or"},
+        {"100",
+         "12080",
+         {11080, 13010},
+         "sm_100 has kernels of nvcc 13.1, sm_80 and 90 of 11.8",
+         "CUDA 13.0, or"},
+        {"120",
+         "12080",
+         {12090, 13010},
+         "sm_120 has kernels of nvcc 12.9, sm_80 and 90 of 12.9",
          "take a driver of CUDA 12.9, or an older nvcc"},
         {"75", "12080", {11080, 13010}, "the GPU is sm_75", "for sm_80 and newer"},
     };

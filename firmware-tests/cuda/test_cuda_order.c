@@ -1,5 +1,5 @@
-/* Work on the CUDA driver's queue: done late, in order, and behind or before that of a stream of the appliance. Each
- * row runs under many seeds. */
+/* Work on the CUDA driver's queue: done late, in order, and behind or before that of a stream of
+ * the appliance. Each row runs under many seeds. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_fixture.h"
 
@@ -45,7 +45,8 @@ static void begin(uint32_t seed)
     f.fake->kernel_add(kernel_names[DOUBLE], sizeof(struct words), double_run);
     cuda_fixture_kernels(&f, kernel_names, 2);
     cuda_fixture_begin(&f, pinned, sizeof pinned);
-    for (uint32_t k = 0; k < 2; k++) assert_int_equal(f.gpu->blocks[k], FAKE_CUDA_BLOCKS * f.gpu->multiprocessors);
+    for (uint32_t k = 0; k < 2; k++)
+        assert_int_equal(f.gpu->blocks[k], FAKE_CUDA_BLOCKS * f.gpu->multiprocessors);
 }
 
 /* With trouble that was looked for. */
@@ -57,9 +58,15 @@ static void end_in(const char *trouble)
     cuda_fixture_close(&f);
 }
 
-static gf_mem word(uint32_t index) { return (gf_mem)(uintptr_t)&pinned[index]; }
+static gf_mem word(uint32_t index)
+{
+    return (gf_mem)(uintptr_t)&pinned[index];
+}
 
-static gf_mem device(uint32_t index) { return f.gpu->arena + index * sizeof(uint32_t); }
+static gf_mem device(uint32_t index)
+{
+    return f.gpu->arena + index * sizeof(uint32_t);
+}
 
 static void launch(struct gf_queue *queue, uint32_t kernel, gf_mem at, uint32_t value)
 {
@@ -69,7 +76,10 @@ static void launch(struct gf_queue *queue, uint32_t kernel, gf_mem at, uint32_t 
     memset(&words, 0xcc, sizeof words); /* was read during the call */
 }
 
-static void drain(struct gf_queue *queue) { assert_true(cuda_fixture_drains(queue)); }
+static void drain(struct gf_queue *queue)
+{
+    assert_true(cuda_fixture_drains(queue));
+}
 
 static void counts_from(const uint32_t *words, uint32_t value)
 {
@@ -112,13 +122,15 @@ TEST(a_copy_of_memory_that_is_nobodys_is_refused)
 {
     static uint32_t stranger[WORDS];
     begin(1);
-    assert_int_equal(gf_gpu_cuda.copy(&f.queue, device(0), (gf_mem)(uintptr_t)stranger, BYTES), GF_ERR_DEVICE);
+    assert_int_equal(gf_gpu_cuda.copy(&f.queue, device(0), (gf_mem)(uintptr_t)stranger, BYTES),
+                     GF_ERR_DEVICE);
     assert_string_equal(f.gpu->fault.foreign_call, "cuMemcpyAsync");
     assert_non_null(strstr(f.gpu->fault.text, "CUDA_ERROR_INVALID_VALUE (1)"));
     end_in("not all of it is device or registered memory");
 }
 
-/* The appliance's backward pass fills a gradient on its stream; the library copies it out on its own. */
+/* The appliance's backward pass fills a gradient on its stream; the library copies it out on its
+ * own. */
 static void produce(struct gf_queue *theirs)
 {
     launch(theirs, FILL, device(0), 100);
@@ -192,7 +204,9 @@ TEST(a_mark_is_reached_when_all_before_it_is_done)
         for (uint32_t event = 0; event < 4; event++) {
             assert_int_equal(gf_gpu_cuda.reached(f.gpu, event), GF_OK); /* nothing was marked */
             launch(&f.queue, FILL, device(event * WORDS), event * 1000);
-            assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(event * WORDS), device(event * WORDS), BYTES), GF_OK);
+            assert_int_equal(
+                gf_gpu_cuda.copy(&f.queue, word(event * WORDS), device(event * WORDS), BYTES),
+                GF_OK);
             assert_int_equal(gf_gpu_cuda.mark(&f.queue, event), GF_OK);
         }
         uint32_t done = 0;
@@ -213,7 +227,8 @@ TEST(a_mark_is_reached_when_all_before_it_is_done)
     }
 }
 
-/* Closing and unregistering wait for work that is still queued: its memory may be gone a moment later. */
+/* Closing and unregistering wait for work that is still queued: its memory may be gone a moment
+ * later. */
 TEST(nothing_is_left_behind_by_a_close_in_the_middle)
 {
     for (uint32_t seed = 0; seed < SEEDS; seed++) {

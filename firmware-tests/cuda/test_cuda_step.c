@@ -1,11 +1,12 @@
-/* Whole contexts on the real CUDA driver, over a CUDA library without a GPU, through host memory: every step ends bit
- * by bit where that of the host ends, whatever is sent how. A wait that the library leaves out is told of by the fake, or
- * gives other values. */
+/* Whole contexts on the real CUDA driver, over a CUDA library without a GPU, through host memory:
+ * every step ends bit by bit where that of the host ends, whatever is sent how. A wait that the
+ * library leaves out is told of by the fake, or gives other values. */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/cuda_world.h"
 
-#define STEPS 4u /* the first two of a sparse run are dense; the last meets a value that is not finite */
+/* the first two of a sparse run are dense; the last meets a value that is not finite */
+#define STEPS 4u
 
 static struct cuda_world *const both = &cuda_world;
 
@@ -47,7 +48,8 @@ static void open_alike(const struct state_run *run, uint64_t scratch_elems)
     }
 }
 
-/* In one batch, in batches of two chunks, and in batches of one; and who brought a value that is not finite is named. */
+/* In one batch, in batches of two chunks, and in batches of one; and who brought a value that is
+ * not finite is named. */
 TEST(listed_chunks_end_where_pieces_end_on_the_host)
 {
     static const uint64_t scratch_elems[] = {0, 80, 40};
@@ -67,8 +69,10 @@ static uint64_t calls_of_a_step(bool is_alike)
 {
     uint64_t before;
     cuda_world_begin(1, NULL);
-    if (is_alike) open_alike(&state_runs[3], 0);
-    else open_of(&state_runs[3]);
+    if (is_alike)
+        open_alike(&state_runs[3], 0);
+    else
+        open_of(&state_runs[3]);
     for (uint32_t step = 1; step <= 2; step++) state_step_run(&both->cuda, step, state_fill);
     before = both->fixture.fake->launches();
     state_step_run(&both->cuda, 3, state_fill);
@@ -83,16 +87,20 @@ TEST(a_buffer_is_three_copies)
     cuda_world_begin(1, NULL);
     open_of(&state_runs[0]);
     state_step_run(&both->cuda, 1, state_fill_whole);
-    uint64_t before = both->fixture.fake->copies(), buffers = world_stats(&both->cuda, 0).buffer_count;
+    uint64_t before = both->fixture.fake->copies(),
+             buffers = world_stats(&both->cuda, 0).buffer_count;
     state_step_run(&both->cuda, 2, state_fill_whole);
-    assert_int_equal(both->fixture.fake->copies() - before, state_runs[0].world * (3 * buffers + STATE_TENSORS));
+    assert_int_equal(both->fixture.fake->copies() - before,
+                     state_runs[0].world * (3 * buffers + STATE_TENSORS));
     cuda_world_close();
 }
 
 TEST(a_buffer_is_one_launch_and_not_one_a_chunk)
 {
     uint64_t lists = calls_of_a_step(true), pieces = calls_of_a_step(false);
-    print_message("  launches in a sparse step: %u in lists, %u in pieces\n", (unsigned)lists, (unsigned)pieces);
-    assert_true(lists <= 75); /* 25 a rank; each run of neighbours that is updated by itself would add to it */
+    print_message("  launches in a sparse step: %u in lists, %u in pieces\n", (unsigned)lists,
+                  (unsigned)pieces);
+    /* 25 a rank; each run of neighbours that is updated by itself would add to it */
+    assert_true(lists <= 75);
     assert_true(3 * lists < pieces);
 }

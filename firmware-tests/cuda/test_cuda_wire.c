@@ -1,5 +1,5 @@
-/* Device memory straight to the wire on the CUDA library without a GPU, whose memory only a network card and streams
- * may touch: the bits are the host's, and what fails on the way fails cleanly. */
+/* Device memory straight to the wire on the CUDA library without a GPU, whose memory only a network
+ * card and streams may touch: the bits are the host's, and what fails on the way fails cleanly. */
 #include "firmware-tests/support/suite.h"
 #include "lib/device/device.h"
 #include "firmware-tests/cuda/cuda_world.h"
@@ -12,8 +12,9 @@
 
 static struct cuda_world *const both = &cuda_world;
 
-static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING, GF_ALGORITHM_DOUBLING,
-                                          GF_ALGORITHM_TREE, GF_ALGORITHM_SERVER};
+static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING,
+                                          GF_ALGORITHM_DOUBLING, GF_ALGORITHM_TREE,
+                                          GF_ALGORITHM_SERVER};
 #define ALGORITHMS (sizeof algorithms / sizeof *algorithms)
 
 static struct world_setup setup_of(const struct state_run *run, gf_algorithm algorithm)
@@ -21,7 +22,8 @@ static struct world_setup setup_of(const struct state_run *run, gf_algorithm alg
     struct world_setup setup = state_setup_of(run);
     setup.config.exchange.algorithm = algorithm;
     setup.config.exchange.fuse_bytes = 3000;
-    setup.config.exchange.slice_bytes = 4096; /* little staging: the library locks all device memory at each turn */
+    /* little staging: the library locks all device memory at each turn */
+    setup.config.exchange.slice_bytes = 4096;
     setup.config.exchange.timeout_ns = UINT64_C(2000000000);
     return setup;
 }
@@ -77,14 +79,19 @@ TEST(a_device_that_fails_in_a_step_is_named)
     uint32_t folding = 0;
     both->wire_ranks = ALL_RANKS;
     for (size_t c = 0; c < sizeof calls / sizeof *calls; c++)
-        for (uint32_t times = 4; times <= 130; times += 9) /* the first of each rank is of its open */
-            folding += cuda_world_fails(calls[c], times, setup_of(&state_runs[0], algorithms[(c + times) % ALGORITHMS]),
-                                        slices_shorten);
+        for (uint32_t times = 4; times <= 130;
+             times += 9) /* the first of each rank is of its open */
+            folding += cuda_world_fails(
+                calls[c], times, setup_of(&state_runs[0], algorithms[(c + times) % ALGORITHMS]),
+                slices_shorten);
     print_message("  %u collectives met it\n", folding);
     assert_true(folding > 0);
 }
 
-static bool due_at_turn(struct world *w, struct cuda_death *death) { return death->at-- == 0; }
+static bool due_at_turn(struct world *w, struct cuda_death *death)
+{
+    return death->at-- == 0;
+}
 
 /* In a new epoch the card may not be given anything that the old one's folds still work on. */
 TEST(survivors_of_a_death_go_on)
@@ -93,7 +100,9 @@ TEST(survivors_of_a_death_go_on)
     for (uint32_t turns = 5; turns <= 45; turns += 4) {
         struct world_setup setup = setup_of(&state_runs[0], algorithms[turns % ALGORITHMS]);
         struct state_moment moment = {.step = 1};
-        struct cuda_death death = {.step = {.fill = state_fill_whole, .arg = &moment}, .victim = 1, .at = turns,
+        struct cuda_death death = {.step = {.fill = state_fill_whole, .arg = &moment},
+                                   .victim = 1,
+                                   .at = turns,
                                    .due = due_at_turn};
         cuda_world_begin(turns, NULL);
         both->wire_ranks = ALL_RANKS;

@@ -1,11 +1,12 @@
-/* The step on a device that works late: whole contexts end bit by bit where those on the host end, whatever is sent how.
- * Random worlds, algorithms and paths on it, values that are not finite and deaths among them: the soak's jobs. */
+/* The step on a device that works late: whole contexts end bit by bit where those on the host end,
+ * whatever is sent how. Random worlds, algorithms and paths on it, values that are not finite and
+ * deaths among them: the soak's jobs. */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/late_gpu.h"
 #include "firmware-tests/support/state_world.h"
 
-#define FAULT_STEP 10u   /* behind it values are not finite */
+#define FAULT_STEP 10u /* behind it values are not finite */
 #define LISTED_STEPS 16u
 
 static struct world_setup setup_on(const struct state_run *run, const struct gf_gpu_driver *gpu)
@@ -18,8 +19,8 @@ static struct world_setup setup_on(const struct state_run *run, const struct gf_
 
 /* ---- ranks with a device beside ranks without one ---- */
 
-static void every_other_on_the_host(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors,
-                                    uint32_t *tensor_count)
+static void every_other_on_the_host(uint32_t rank, struct gf_config *config,
+                                    const struct gf_tensor **tensors, uint32_t *tensor_count)
 {
     struct gf_drivers *drivers = (struct gf_drivers *)(uintptr_t)config->drivers;
     if (rank % 2 != 0) return;
@@ -45,12 +46,14 @@ TEST(ranks_that_differ_in_what_a_device_has_by_default_are_told)
 TEST(ranks_with_a_device_and_without_sum_the_same_type)
 {
     for (uint32_t per_node = 2; per_node <= 4; per_node += 2) {
-        struct state_run run = {.name = "mixed", .world = 4, .wire = GF_TYPE_F16, .optimizer = GF_OPTIMIZER_SGD};
+        struct state_run run = {
+            .name = "mixed", .world = 4, .wire = GF_TYPE_F16, .optimizer = GF_OPTIMIZER_SGD};
         struct world_setup on_host = setup_on(&run, NULL), mixed = setup_on(&run, &late_gpu);
         on_host.sim.ranks_per_node = mixed.sim.ranks_per_node = per_node;
         on_host.config.exchange.slice_bytes = mixed.config.exchange.slice_bytes = 4096;
         if (per_node < run.world)
-            on_host.config.exchange.algorithm = mixed.config.exchange.algorithm = GF_ALGORITHM_HIERARCHY;
+            on_host.config.exchange.algorithm = mixed.config.exchange.algorithm =
+                GF_ALGORITHM_HIERARCHY;
         mixed.vary = every_other_on_the_host;
         WORLD_OPEN(a, &on_host);
         WORLD_OPEN(b, &mixed);
@@ -66,7 +69,8 @@ TEST(ranks_with_a_device_and_without_have_the_same_weights)
     static const gf_optimizer kinds[] = {GF_OPTIMIZER_SGD, GF_OPTIMIZER_LARS, GF_OPTIMIZER_LAMB};
     static struct gf_tensor tensors[5];
     for (uint32_t t = 0; t < LENGTH(tensors); t++)
-        tensors[t] = (struct gf_tensor){.name = "of many runs", .elem_count = (33 + 19 * t) * GF_RUN_ELEMS - 7 * t};
+        tensors[t] = (struct gf_tensor){.name = "of many runs",
+                                        .elem_count = (33 + 19 * t) * GF_RUN_ELEMS - 7 * t};
     for (uint32_t i = 0; i < LENGTH(kinds); i++) {
         struct state_run run = {.name = "mixed", .world = 2, .optimizer = kinds[i]};
         struct world_setup mixed = setup_on(&run, &late_gpu);
@@ -87,7 +91,8 @@ TEST(ranks_with_a_device_and_without_have_the_same_weights)
     }
 }
 
-/* Lists of chunks, on a part whose tensors decay alike: gradients of each type, scratch for all of the part and for little. */
+/* Lists of chunks, on a part whose tensors decay alike: gradients of each type, scratch for all of
+ * the part and for little. */
 static void fill_typed(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
 {
     const struct state_moment *moment = arg;
@@ -95,7 +100,8 @@ static void fill_typed(struct world *w, uint32_t rank, uint32_t tensor, void *gr
     for (uint64_t i = 0; i < from->elem_count; i++)
         world_put(from->type, gradient, i, /* so that sums are rounded */
                   world_value(rank + 16u * (uint32_t)moment->step, tensor, i) * 0.1f);
-    if ((moment->step > FAULT_STEP) && (rank == 1) && (tensor == 1 + 2 * (moment->step % 2))) /* in another chunk each time */
+    /* in another chunk each time */
+    if ((moment->step > FAULT_STEP) && (rank == 1) && (tensor == 1 + 2 * (moment->step % 2)))
         world_put(from->type, gradient, (moment->step * 53) % from->elem_count, __builtin_inff());
 }
 
@@ -122,7 +128,8 @@ static void expect_same_scores(const struct world *a, const struct world *b)
     assert_memory_equal(left->scores, right->scores, left->chunk_count * sizeof *left->scores);
 }
 
-/* slice_bytes 0: chunks are smaller than a slice; else they are cut, the last piece being shorter than the others. */
+/* slice_bytes 0: chunks are smaller than a slice; else they are cut, the last piece being shorter
+ * than the others. */
 static void listed_chunks_run(uint32_t slice_bytes, uint32_t chunk_elems, uint64_t scratch_elems)
 {
     struct gf_tensor alike[STATE_TENSORS];
@@ -132,10 +139,12 @@ static void listed_chunks_run(uint32_t slice_bytes, uint32_t chunk_elems, uint64
     if (slice_bytes != 0) alike[3].elem_count = 17000;
     for (size_t i = 0; i < STATE_RUNS; i++) {
         for (gf_type type = GF_TYPE_F32; state_runs[i].sparse && (type < GF_TYPE_COUNT); type++) {
-            struct world_setup on_host = setup_on(&state_runs[i], NULL), on_device = setup_on(&state_runs[i], &late_gpu);
+            struct world_setup on_host = setup_on(&state_runs[i], NULL),
+                               on_device = setup_on(&state_runs[i], &late_gpu);
             for (size_t t = 1; t < STATE_TENSORS; t++) alike[t].type = type;
             on_host.tensors = on_device.tensors = alike;
-            on_host.config.exchange.slice_bytes = on_device.config.exchange.slice_bytes = slice_bytes;
+            on_host.config.exchange.slice_bytes = on_device.config.exchange.slice_bytes =
+                slice_bytes;
             on_host.config.sparse.chunk_elems = on_device.config.sparse.chunk_elems = chunk_elems;
             WORLD_OPEN(host, &on_host);
             WORLD_OPEN(device, &on_device);
@@ -170,14 +179,16 @@ TEST(listed_chunks_larger_than_a_slice_do_too)
     listed_chunks_run(4096, 2048, 5000);
 }
 
-/* Squares of tensors are read through the wire pool: where most tensors are empty it holds fewer of them at a time. */
+/* Squares of tensors are read through the wire pool: where most tensors are empty it holds fewer of
+ * them at a time. */
 TEST(a_norm_of_more_tensors_than_the_pool_has_elements_is_that_of_the_host)
 {
     static struct gf_tensor tensors[64];
     const struct world_step step = {.order = WORLD_FORWARD};
     float norms[2];
     for (size_t i = 0; i < LENGTH(tensors); i++)
-        tensors[i] = (struct gf_tensor){.name = "few", .elem_count = (i == LENGTH(tensors) - 2) ? 1 : 0};
+        tensors[i] =
+            (struct gf_tensor){.name = "few", .elem_count = (i == LENGTH(tensors) - 2) ? 1 : 0};
     for (uint32_t on_device = 0; on_device < 2; on_device++) {
         struct world_setup setup = setup_on(&state_runs[2], (on_device != 0) ? &late_gpu : NULL);
         setup.tensors = tensors;
@@ -194,7 +205,8 @@ TEST(a_norm_of_more_tensors_than_the_pool_has_elements_is_that_of_the_host)
 
 #define ALL_RANKS UINT64_MAX
 
-static struct world_setup wire_setup(gf_algorithm algorithm, uint64_t device_ranks, uint32_t ranks_per_node)
+static struct world_setup wire_setup(gf_algorithm algorithm, uint64_t device_ranks,
+                                     uint32_t ranks_per_node)
 {
     struct world_setup setup = setup_on(&state_runs[0], &late_gpu);
     setup.world = 4;
@@ -222,20 +234,23 @@ TEST(what_no_link_could_take_stays_in_host_memory)
                 {"no link reaches it", GF_ALGORITHM_RING, false, 0, 0, false}};
     struct gf_footprint without;
     for (size_t i = LENGTH(rows); i-- > 0;) { /* the last one says what is taken without */
-        struct world_setup setup = wire_setup(rows[i].algorithm, rows[i].device_ranks, rows[i].ranks_per_node);
+        struct world_setup setup =
+            wire_setup(rows[i].algorithm, rows[i].device_ranks, rows[i].ranks_per_node);
         struct gf_footprint need;
         setup.config.link.integrity = rows[i].integrity;
         WORLD_OPEN(w, &setup);
         need = w.ranks[0].footprint;
         if (rows[i].device_ranks == 0) without = need;
-        print_message("  %s: %u KiB of the device\n", rows[i].name, (unsigned)(need.device_bytes >> 10));
+        print_message("  %s: %u KiB of the device\n", rows[i].name,
+                      (unsigned)(need.device_bytes >> 10));
         assert_int_equal(world_stats(&w, 0).path, GF_PATH_STAGED);
         assert_int_equal(w.ranks[0].gf->link->reaches_device, rows[i].takes);
         assert_int_equal(need.device_bytes > without.device_bytes, rows[i].takes);
     }
 }
 
-/* There auto takes hierarchy, in the nodes' memory where devices export nothing, unless all ranks do without. */
+/* There auto takes hierarchy, in the nodes' memory where devices export nothing, unless all ranks
+ * do without. */
 TEST(on_two_nodes_all_go_to_the_wire_or_none)
 {
     static const uint64_t reaching[] = {ALL_RANKS, 0x7, 0};
@@ -263,17 +278,21 @@ TEST(more_device_memory_than_the_pool_is_refused)
     gf_context *gf;
     WORLD_OPEN(w, &setup);
     gf = w.ranks[0].gf;
-    assert_int_equal(gf_allreduce(gf, gf_weight(gf, 0), gf->pool.elem_count + 1, GF_TYPE_F32, &request), GF_ERR_PARAM);
+    assert_int_equal(
+        gf_allreduce(gf, gf_weight(gf, 0), gf->pool.elem_count + 1, GF_TYPE_F32, &request),
+        GF_ERR_PARAM);
     world_expect_log(&w, 0, "elements of device memory");
 }
 
 TEST(the_footprint_names_the_devices_memory)
 {
-    struct world_setup on_host = setup_on(&state_runs[0], NULL), on_device = setup_on(&state_runs[0], &late_gpu);
+    struct world_setup on_host = setup_on(&state_runs[0], NULL),
+                       on_device = setup_on(&state_runs[0], &late_gpu);
     WORLD_OPEN(host, &on_host);
     WORLD_OPEN(device, &on_device);
     assert_int_equal(host.ranks[0].footprint.device_bytes, 0);
-    assert_true(device.ranks[0].footprint.device_bytes >= 3 * 1044 * sizeof(float)); /* gradient, weight, momentum */
+    /* gradient, weight, momentum */
+    assert_true(device.ranks[0].footprint.device_bytes >= 3 * 1044 * sizeof(float));
     assert_true(device.ranks[0].footprint.control_bytes < host.ranks[0].footprint.control_bytes);
 }
 

@@ -1,4 +1,5 @@
-/* Each kernel, run by the SIMT emulator, against the host's op: every byte, whatever the order of threads. */
+/* Each kernel, run by the SIMT emulator, against the host's op: every byte, whatever the order of
+ * threads. */
 #include "firmware-tests/support/suite.h"
 #include "ops/element/cuda/kernels.h"
 #include "ops/element/cuda/ops_cuda.h"
@@ -21,14 +22,18 @@ static bool in_device(void *user, const void *address, size_t size_bytes, bool i
 {
     const struct ops_pair *pair = user;
     uint64_t at = (uint64_t)(uintptr_t)address;
-    return (at >= pair->device) && (at + size_bytes <= pair->device + ops_pair_bytes(pair->elems_max));
+    return (at >= pair->device) &&
+           (at + size_bytes <= pair->device + ops_pair_bytes(pair->elems_max));
 }
 
 /* A backend that looks at what its kernels touch. */
 static struct ops_pair begin(uint64_t elems_max)
 {
-    struct ops_pair pair = {.ops = &gf_element_ops_cuda, .any_nan = true, .elems_max = elems_max,
-                            .upload = upload, .download = download};
+    struct ops_pair pair = {.ops = &gf_element_ops_cuda,
+                            .any_nan = true,
+                            .elems_max = elems_max,
+                            .upload = upload,
+                            .download = download};
     void *device = aligned_alloc(256, (ops_pair_bytes(elems_max) + 255) / 256 * 256);
     assert_non_null(device);
     pair.device = (gf_mem)(uintptr_t)device;
@@ -49,19 +54,23 @@ static void run(struct ops_pair *pair, uint64_t count, uint32_t blocks_max, uint
     gf_simt_allow(in_device, pair);
     bool same = ops_pair_run(pair, count, turn % 9, turn);
     gf_simt_allow(NULL, NULL);
-    if (!same) fail_msg("count %llu, blocks %u, turn %u", (unsigned long long)count, blocks_max, turn);
+    if (!same)
+        fail_msg("count %llu, blocks %u, turn %u", (unsigned long long)count, blocks_max, turn);
 }
 
 TEST(test_small_counts)
 {
-    static const uint64_t counts[] = {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 130, 511, 1000};
+    static const uint64_t counts[] = {0,  1,  2,  3,  4,  5,  7,   8,   9,   15,  16,
+                                      17, 31, 33, 63, 64, 65, 127, 130, 511, 1000};
     struct ops_pair pair = begin(1000);
-    for (uint32_t turn = 0; turn < 2 * LENGTH(counts); turn++) run(&pair, counts[turn / 2], 8 + turn % 3 * 8, turn);
+    for (uint32_t turn = 0; turn < 2 * LENGTH(counts); turn++)
+        run(&pair, counts[turn / 2], 8 + turn % 3 * 8, turn);
     end(&pair);
 }
 
-/* Counts from the grid: every loop of each kernel, the main one too, is met with every type. The turn
- * chooses which of an op's ranges are given, how they lie and which of them holds special values. */
+/* Counts from the grid: every loop of each kernel, the main one too, is met with every type. The
+ * turn chooses which of an op's ranges are given, how they lie and which of them holds special
+ * values. */
 TEST(test_every_loop_of_every_kernel)
 {
     const uint64_t count = ops_pair_long_count(1);
@@ -82,7 +91,8 @@ TEST(test_large_counts)
     end(&pair);
 }
 
-/* Ranges of other lengths, whose packs lie alike or not, in every loop; and none where the word says stop. */
+/* Ranges of other lengths, whose packs lie alike or not, in every loop; and none where the word
+ * says stop. */
 TEST(test_copies_at_once_and_a_stop)
 {
     enum { RANGES = 4, MOST = GF_KERNEL_THREADS * GF_KERNEL_PACK_MAX * (GF_KERNEL_AHEAD_MAX + 2) };
@@ -91,11 +101,13 @@ TEST(test_copies_at_once_and_a_stop)
     for (uint32_t turn = 0; turn < 24; turn++) {
         gf_mem to[RANGES], from[RANGES];
         uint64_t bytes[RANGES];
-        struct gf_queue *queue = simt_gpu_queue(RANGES * (1 + turn % 3)); /* a block a range, or several */
+        /* a block a range, or several */
+        struct gf_queue *queue = simt_gpu_queue(RANGES * (1 + turn % 3));
         memset(dst, 0xee, sizeof dst);
         memset(want, 0xee, sizeof want);
         for (uint32_t r = 0; r < RANGES; r++) {
-            uint32_t elems = (turn * 211 + r * 997) % 5000, at = (turn + r) % 9, other = (turn % 2) ? at : r;
+            uint32_t elems = (turn * 211 + r * 997) % 5000, at = (turn + r) % 9,
+                     other = (turn % 2) ? at : r;
             if ((r == 1) && (turn < 6)) elems = MOST - 16 - turn; /* the main loop, too */
             for (uint32_t i = 0; i < MOST; i++) src[r][i] = (uint16_t)(i * 7 + r * 31 + turn);
             to[r] = (gf_mem)(uintptr_t)&dst[r][at];
@@ -135,11 +147,14 @@ TEST(test_sums_of_many_sources_and_a_stop)
         memset(want, 0xee, sizeof want);
         stop = (way == 2) ? 1 : 0;
         queue->stop = (way == 0) ? 0 : (gf_mem)(uintptr_t)&stop;
-        assert_int_equal(gf_element_ops_cuda.sum_n(queue, &to, 1, from, sources, type, ELEMS, 0, NULL, NULL), GF_OK);
+        assert_int_equal(
+            gf_element_ops_cuda.sum_n(queue, &to, 1, from, sources, type, ELEMS, 0, NULL, NULL),
+            GF_OK);
         queue->stop = 0;
         if (way < 2) {
             const struct gf_element_ops *host = gf_element_ops_best();
-            assert_int_equal(host->sum_n(NULL, &to_host, 1, from, sources, type, ELEMS, 0, NULL, NULL), GF_OK);
+            assert_int_equal(
+                host->sum_n(NULL, &to_host, 1, from, sources, type, ELEMS, 0, NULL, NULL), GF_OK);
         }
         assert_memory_equal(dst, want, sizeof dst);
     }
@@ -155,22 +170,31 @@ TEST(test_empty_ranges_launch_nothing)
     const struct gf_groups form = {32, 8};
     gf_mem none = 0;
     uint64_t before = simt_gpu_launches;
-    assert_int_equal(gf_element_ops_cuda.cast(queue, 0, GF_TYPE_F16, 0, GF_TYPE_F32, 0, 1, 0, NULL), GF_OK);
+    assert_int_equal(gf_element_ops_cuda.cast(queue, 0, GF_TYPE_F16, 0, GF_TYPE_F32, 0, 1, 0, NULL),
+                     GF_OK);
     assert_int_equal(gf_element_ops_cuda.sum(queue, 0, 0, GF_TYPE_F32, 0, 0, NULL), GF_OK);
-    assert_int_equal(gf_element_ops_cuda.sum_n(queue, &none, 1, &none, 1, GF_TYPE_F32, 0, 0, NULL, NULL), GF_OK);
+    assert_int_equal(
+        gf_element_ops_cuda.sum_n(queue, &none, 1, &none, 1, GF_TYPE_F32, 0, 0, NULL, NULL), GF_OK);
     assert_int_equal(gf_element_ops_cuda.check(queue, 0, GF_TYPE_F32, 0, 0, NULL), GF_OK);
     assert_int_equal(gf_element_ops_cuda.copy(queue, 0, 0, 0), GF_OK);
     assert_int_equal(gf_element_ops_cuda.copy_n(queue, &none, &none, &none, 1), GF_OK);
     assert_int_equal(gf_element_ops_cuda.zero(queue, 0, 0), GF_OK);
     assert_int_equal(gf_element_ops_cuda.score(queue, 0, 0, 0, 0, 0), GF_OK);
-    assert_int_equal(gf_element_ops_cuda.norm(queue, 0, GF_TYPE_F32, &(struct gf_norm){.elem_count = 0}, 1), GF_OK);
+    assert_int_equal(
+        gf_element_ops_cuda.norm(queue, 0, GF_TYPE_F32, &(struct gf_norm){.elem_count = 0}, 1),
+        GF_OK);
     assert_int_equal(gf_element_ops_cuda.ratio(queue, NULL, 0), GF_OK);
-    assert_int_equal(gf_element_ops_cuda.update_parts(queue, &update, &(struct gf_update_part){.elem_count = 0}, 1),
+    assert_int_equal(gf_element_ops_cuda.update_parts(queue, &update,
+                                                      &(struct gf_update_part){.elem_count = 0}, 1),
                      GF_OK);
-    assert_int_equal(gf_element_ops_cuda.accumulate(queue, &(struct gf_accumulate){.scale = 1}, 0), GF_OK);
-    assert_int_equal(gf_element_ops_cuda.cast_chunks(queue, 0, GF_TYPE_F32, 0, GF_TYPE_F32, &chunks, 1, 0, NULL),
+    assert_int_equal(gf_element_ops_cuda.accumulate(queue, &(struct gf_accumulate){.scale = 1}, 0),
                      GF_OK);
-    assert_int_equal(gf_element_ops_cuda.accumulate_chunks(queue, &(struct gf_accumulate){.scale = 1}, &chunks), GF_OK);
+    assert_int_equal(
+        gf_element_ops_cuda.cast_chunks(queue, 0, GF_TYPE_F32, 0, GF_TYPE_F32, &chunks, 1, 0, NULL),
+        GF_OK);
+    assert_int_equal(
+        gf_element_ops_cuda.accumulate_chunks(queue, &(struct gf_accumulate){.scale = 1}, &chunks),
+        GF_OK);
     assert_int_equal(gf_element_ops_cuda.zero_chunks(queue, 0, GF_TYPE_F32, &chunks), GF_OK);
     assert_int_equal(gf_element_ops_cuda.update(queue, &update, 0), GF_OK);
     assert_int_equal(gf_element_ops_cuda.update_chunks(queue, &update, &chunks), GF_OK);
@@ -180,26 +204,33 @@ TEST(test_empty_ranges_launch_nothing)
     assert_int_equal(simt_gpu_launches, before);
 }
 
-/* LARS: `count` tensors with a ratio, as many parts without one between them. Every `empty`th has no element. */
+/* LARS: `count` tensors with a ratio, as many parts without one between them. Every `empty`th has
+ * no element. */
 static void update_many(uint32_t count, uint32_t empty, uint64_t launches)
 {
     enum { TENSORS = 130, ELEMS = 33 };
-    static float weight[2 * TENSORS * ELEMS], gradient[2 * TENSORS * ELEMS], squares[2 * TENSORS], ratios[TENSORS];
+    static float weight[2 * TENSORS * ELEMS], gradient[2 * TENSORS * ELEMS], squares[2 * TENSORS],
+        ratios[TENSORS];
     static float scratch[2 * TENSORS], want_weight[2 * TENSORS * ELEMS];
     static float want_ratios[TENSORS], want_squares[2 * TENSORS];
     static struct gf_norm norms[2 * TENSORS];
     static struct gf_ratio ratio[TENSORS];
     static struct gf_update_part parts[2 * TENSORS];
     struct gf_queue *queue = simt_gpu_queue(1);
-    struct gf_update update = {.weight_f32 = (gf_mem)(uintptr_t)weight, .gradient = (gf_mem)(uintptr_t)gradient,
-                               .gradient_scale = 1, .rate_in = 0.5f, .rate_out = 1};
+    struct gf_update update = {.weight_f32 = (gf_mem)(uintptr_t)weight,
+                               .gradient = (gf_mem)(uintptr_t)gradient,
+                               .gradient_scale = 1,
+                               .rate_in = 0.5f,
+                               .rate_out = 1};
     for (uint32_t i = 0; i < 2 * TENSORS * ELEMS; i++) gradient[i] = weight[i] = (float)(i % 17);
     for (uint32_t i = 0; i < count; i++) {
-        gf_mem square = (gf_mem)(uintptr_t)&squares[i], other = (gf_mem)(uintptr_t)&squares[count + i];
+        gf_mem square = (gf_mem)(uintptr_t)&squares[i],
+               other = (gf_mem)(uintptr_t)&squares[count + i];
         uint64_t at = 2 * i * ELEMS, elems = (i % empty == empty - 1) ? 0 : ELEMS;
         norms[i] = (struct gf_norm){square, (gf_mem)(uintptr_t)&weight[at], elems};
         norms[count + i] = (struct gf_norm){other, (gf_mem)(uintptr_t)&gradient[at], elems};
-        ratio[i] = (struct gf_ratio){(gf_mem)(uintptr_t)&ratios[i], square, other, 1, 0.02f, 5e-4f, 1e-6f};
+        ratio[i] =
+            (struct gf_ratio){(gf_mem)(uintptr_t)&ratios[i], square, other, 1, 0.02f, 5e-4f, 1e-6f};
         parts[2 * i] = (struct gf_update_part){at, elems, ratio[i].ratio_f32, 5e-4f, 0};
         parts[2 * i + 1] = (struct gf_update_part){at + ELEMS, ELEMS, 0, 0, 0};
     }
@@ -209,7 +240,9 @@ static void update_many(uint32_t count, uint32_t empty, uint64_t launches)
         uint64_t before = simt_gpu_launches;
         memset(squares, 0, sizeof squares);
         for (uint32_t i = 0; i < 2 * TENSORS * ELEMS; i++) weight[i] = (float)(i % 17);
-        assert_int_equal(optimizer->norm(queue, (gf_mem)(uintptr_t)scratch, GF_TYPE_F32, norms, 2 * count), GF_OK);
+        assert_int_equal(
+            optimizer->norm(queue, (gf_mem)(uintptr_t)scratch, GF_TYPE_F32, norms, 2 * count),
+            GF_OK);
         assert_int_equal(optimizer->ratio(queue, ratio, count), GF_OK);
         assert_int_equal(optimizer->update_parts(queue, &update, parts, 2 * count), GF_OK);
         assert_int_equal(simt_gpu_launches - before, on_host ? 0 : launches);
@@ -227,7 +260,9 @@ static void update_many(uint32_t count, uint32_t empty, uint64_t launches)
 /* ResNet-50 has 54; of more than a kernel's table holds there are several tables. */
 TEST(test_an_update_of_many_tensors_is_few_launches)
 {
-    _Static_assert((GF_KERNEL_NORMS_MAX == 120) && (GF_KERNEL_RATIOS_MAX == 96) && (GF_KERNEL_PARTS_MAX == 116), "tables");
+    _Static_assert((GF_KERNEL_NORMS_MAX == 120) && (GF_KERNEL_RATIOS_MAX == 96) &&
+                       (GF_KERNEL_PARTS_MAX == 116),
+                   "tables");
     update_many(54, 1000, 2 + 1 + 1);
     update_many(130, 1000, 3 * 2 + 2 + 3);
     update_many(120, 40, 2 * 2 + 2 + 3); /* the last of a table without an element */
@@ -237,8 +272,11 @@ TEST(test_an_update_of_many_tensors_is_few_launches)
 /* ---- the emulator sees mistakes: no other row here could fail by one ---- */
 
 enum { MISTAKE_SHARED, MISTAKE_BLOCKS, MISTAKE_ATOMIC, MISTAKE_BARRIER, MISTAKE_SHUFFLE };
-struct gf_mistake_args { uint32_t what; };
-void __tsan_read4(void *at), __tsan_read8(void *at), __tsan_write4(void *at); /* as the compiler says it for kernels */
+struct gf_mistake_args {
+    uint32_t what;
+};
+/* as the compiler says it for kernels */
+void __tsan_read4(void *at), __tsan_read8(void *at), __tsan_write4(void *at);
 
 GF_KERNEL_BOUND(mistake, mistake, 1)
 {
@@ -263,12 +301,15 @@ GF_KERNEL_BOUND(mistake, mistake, 1)
     }
 }
 
-static void expect_mistake(const char *kernel, uint32_t blocks, uint32_t threads, void *args, const char *error)
+static void expect_mistake(const char *kernel, uint32_t blocks, uint32_t threads, void *args,
+                           const char *error)
 {
     for (uint64_t seed = 0; seed < 20; seed++) {
         gf_simt_seed(seed);
-        if (gf_simt_launch(kernel, blocks, threads, 0, &args) == 0) fail_msg("%s: expected \"%s\"", kernel, error);
-        if (strstr(gf_simt_error(), error) == NULL) fail_msg("\"%s\", expected \"%s\"", gf_simt_error(), error);
+        if (gf_simt_launch(kernel, blocks, threads, 0, &args) == 0)
+            fail_msg("%s: expected \"%s\"", kernel, error);
+        if (strstr(gf_simt_error(), error) == NULL)
+            fail_msg("\"%s\", expected \"%s\"", gf_simt_error(), error);
     }
 }
 
@@ -279,14 +320,15 @@ static bool below(void *user, const void *address, size_t size_bytes, bool is_wr
 
 TEST(test_each_mistake_ends_a_launch)
 {
-    static const char *const errors[] = {"shared memory", "of another block", "conflict", "divergent", "has ended"};
+    static const char *const errors[] = {"shared memory", "of another block", "conflict",
+                                         "divergent", "has ended"};
     static _Alignas(16) float word[4096];
     const uint64_t at = (uint64_t)(uintptr_t)word;
     struct gf_sum_args sum = {.dst = at + 4, .src = at, .elem_count = 4000};
     gf_simt_add(&gf_simt_kernel_mistake);
     for (uint32_t what = 0; what < LENGTH(errors); what++)
-        expect_mistake("gf_kernel_mistake", (what == MISTAKE_BLOCKS) ? 2 : 1, 8, &(struct gf_mistake_args){what},
-                       errors[what]);
+        expect_mistake("gf_kernel_mistake", (what == MISTAKE_BLOCKS) ? 2 : 1, 8,
+                       &(struct gf_mistake_args){what}, errors[what]);
     /* And the compiler tells of a kernel's accesses: they overlap, lie wrongly, are forbidden. */
     expect_mistake("gf_kernel_sum_f32", 1, GF_KERNEL_THREADS, &sum, "conflict: thread ");
     sum.src = at + 2, sum.dst = at + 8192, sum.elem_count = 2000;

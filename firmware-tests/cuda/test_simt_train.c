@@ -1,5 +1,6 @@
-/* The kernels of gf-train's networks on the SIMT emulator: each layer, forward and backward, gives what train_layers.c
- * gives on the host, at small and odd shapes. Sums are added in another order there: these are near, the rest is equal. */
+/* The kernels of gf-train's networks on the SIMT emulator: each layer, forward and backward, gives
+ * what train_layers.c gives on the host, at small and odd shapes. Sums are added in another order
+ * there: these are near, the rest is equal. */
 #include "firmware-tests/support/suite.h"
 #include "tools/train/train_kernels.h"
 #include "tools/train/train_layers.h"
@@ -22,7 +23,10 @@ static int kernels_add(void **state)
     return 0;
 }
 
-static uint64_t at(const void *address) { return (uint64_t)(uintptr_t)address; }
+static uint64_t at(const void *address)
+{
+    return (uint64_t)(uintptr_t)address;
+}
 
 /* Multiples of 1/4 between -2 and 2, so that there are ties and zeroes. */
 static void fill(float *values, size_t count)
@@ -36,21 +40,25 @@ static void fill(float *values, size_t count)
 
 static void launch(const char *name, void *args)
 {
-    if (gf_simt_launch(name, BLOCKS, TRAIN_KERNEL_THREADS, 0, &args) != 0) fail_msg("%s", gf_simt_error());
+    if (gf_simt_launch(name, BLOCKS, TRAIN_KERNEL_THREADS, 0, &args) != 0)
+        fail_msg("%s", gf_simt_error());
 }
 
 static void near(const float *x, const float *y, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (!(fabsf(x[i] - y[i]) <= 1e-5f * (1.0f + fabsf(x[i])))) fail_msg("[%zu]: %g, the host has %g", i, y[i], x[i]);
+        if (!(fabsf(x[i] - y[i]) <= 1e-5f * (1.0f + fabsf(x[i]))))
+            fail_msg("[%zu]: %g, the host has %g", i, y[i], x[i]);
 }
 
 TEST(products_are_the_hosts)
 {
-    static const uint32_t shapes[][3] = {{1, 1, 1}, {3, 10, 17}, {65, 66, 15}, {64, 5, 33}, {70, 130, 16}};
+    static const uint32_t shapes[][3] = {
+        {1, 1, 1}, {3, 10, 17}, {65, 66, 15}, {64, 5, 33}, {70, 130, 16}};
     for (uint32_t i = 0; i < LENGTH(shapes) * 8; i++) {
         const uint32_t m = shapes[i / 8][0], n = shapes[i / 8][1], k = shapes[i / 8][2];
-        struct gf_train_gemm_args args = {at(a), at(b), at(got), m, n, k, i & 1, i >> 1 & 1, i >> 2 & 1};
+        struct gf_train_gemm_args args = {at(a), at(b), at(got),    m,         n,
+                                          k,     i & 1, i >> 1 & 1, i >> 2 & 1};
         fill(a, m * k);
         fill(b, k * n);
         fill(want, m * n);
@@ -71,7 +79,8 @@ TEST(a_convolution_is_unfolded_and_folded_as_on_the_host)
         const struct shape s = shapes[i];
         size_t wide = s.images * layer_bordered_elems(s.side, s.channels, s.kernel);
         size_t rows = (size_t)s.images * s.side * s.side * s.kernel * s.kernel * s.channels;
-        struct gf_train_unfold_args unfold = {at(a), at(got), s.images, s.side, s.channels, s.kernel};
+        struct gf_train_unfold_args unfold = {at(a),  at(got),    s.images,
+                                              s.side, s.channels, s.kernel};
         struct gf_train_fold_args fold = {at(b), at(got), s.images, s.side, s.channels, s.kernel};
         fill(a, wide);
         layers_host.unfold(NULL, a, s.images, s.side, s.channels, s.kernel, want);
@@ -89,16 +98,20 @@ TEST(pooling_takes_and_gives_as_on_the_host)
     for (size_t i = 0; i < LENGTH(shapes) * 2; i++) {
         const struct shape s = shapes[i / 2];
         const uint32_t border = (uint32_t)(i % 2) * 2, half = s.side / 2, wide = half + 2 * border;
-        size_t in = (size_t)s.images * s.side * s.side * s.channels, out = (size_t)s.images * wide * wide * s.channels;
+        size_t in = (size_t)s.images * s.side * s.side * s.channels,
+               out = (size_t)s.images * wide * wide * s.channels;
         size_t points = (size_t)s.images * s.side * s.side;
-        struct gf_train_pool_args pool = {at(a), at(bias), at(got), at(got_winner), s.images, s.side, s.channels, border};
-        struct gf_train_pool_back_args back = {at(b), at(got_winner), at(got), s.images, s.side, s.channels, border};
+        struct gf_train_pool_args pool = {at(a),    at(bias), at(got),    at(got_winner),
+                                          s.images, s.side,   s.channels, border};
+        struct gf_train_pool_back_args back = {at(b),  at(got_winner), at(got), s.images,
+                                               s.side, s.channels,     border};
         struct gf_train_column_sum_args sum = {at(got), at(got_bias), points, s.channels, i % 2};
         fill(a, in);
         fill(bias, s.channels);
         fill(want, out);
         memcpy(got, want, out * sizeof *got); /* the border is left alone */
-        layers_host.relu_pool(NULL, a, bias, s.images, s.side, s.channels, border, want, want_winner);
+        layers_host.relu_pool(NULL, a, bias, s.images, s.side, s.channels, border, want,
+                              want_winner);
         launch("gf_kernel_train_pool", &pool);
         assert_memory_equal(want, got, out * sizeof *got);
         assert_memory_equal(want_winner, got_winner, (size_t)s.images * half * half * s.channels);
@@ -106,7 +119,8 @@ TEST(pooling_takes_and_gives_as_on_the_host)
         fill(b, out);
         fill(want_bias, s.channels);
         memcpy(got_bias, want_bias, s.channels * sizeof *got_bias);
-        layers_host.relu_pool_back(NULL, b, want_winner, s.images, s.side, s.channels, border, want, sum.adds, want_bias);
+        layers_host.relu_pool_back(NULL, b, want_winner, s.images, s.side, s.channels, border, want,
+                                   sum.adds, want_bias);
         launch("gf_kernel_train_pool_back", &back);
         assert_memory_equal(want, got, in * sizeof *got);
         launch("gf_kernel_train_column_sum", &sum);
@@ -150,7 +164,8 @@ TEST(the_loss_is_the_hosts)
     static float losses[300];
     for (size_t i = 0; i < LENGTH(row_counts); i++) {
         const uint32_t rows = row_counts[i];
-        struct gf_train_softmax_args args = {at(got), at(got_winner), at(losses), at(hits), rows, 10, 0.125f};
+        struct gf_train_softmax_args args = {at(got), at(got_winner), at(losses), at(hits), rows,
+                                             10,      0.125f};
         uint32_t want_hits, got_hits = 0;
         double loss = 0.0, want_loss;
         fill(want, rows * 10);

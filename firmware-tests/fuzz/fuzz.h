@@ -1,5 +1,6 @@
-/* What fuzz targets share: a check that ends the program and says where; for those with keys constant random numbers,
- * so that an input means the same each time, and a key file (key_path) that goes with the program. */
+/* What fuzz targets share: a check that ends the program and says where; for those with keys
+ * constant random numbers, so that an input means the same each time, and a key file (key_path)
+ * that goes with the program. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -20,10 +21,22 @@ static inline void must_at(bool condition, int line)
 }
 #define must(condition) must_at((condition), __LINE__)
 
-static inline const char *random_name(void) { return "constant"; }
-static inline uint32_t random_word(void) { return 4; }
-static inline void random_bytes(void *const to, const size_t bytes) { memset(to, 0x42, bytes); }
-static inline void key_remove(void) { (void)key_file_remove(NULL); }
+static inline const char *random_name(void)
+{
+    return "constant";
+}
+static inline uint32_t random_word(void)
+{
+    return 4;
+}
+static inline void random_bytes(void *const to, const size_t bytes)
+{
+    memset(to, 0x42, bytes);
+}
+static inline void key_remove(void)
+{
+    (void)key_file_remove(NULL);
+}
 static inline void keys_begin(void)
 {
     static struct randombytes_implementation constant = {

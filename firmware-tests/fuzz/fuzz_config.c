@@ -1,6 +1,6 @@
-/* libFuzzer over texts of configurations and models: whatever the text, the answer is GF_OK or one line. And what loads
- * must print to a text that loads to the same. `make fuzz T=config`.
- * Leaks are not looked for: libconfig 1.5 itself leaks the last string before a syntax error. */
+/* libFuzzer over texts of configurations and models: whatever the text, the answer is GF_OK or one
+ * line. And what loads must print to a text that loads to the same. `make fuzz T=config`. Leaks are
+ * not looked for: libconfig 1.5 itself leaks the last string before a syntax error. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,10 +41,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size > 0) memcpy(text, data, size);
     memcpy(text + size, "\n", 2);
     /* A name would be asked of the network. */
-    if ((memmem(text, size, "address", 7) == NULL) && (gf_source_check(text, size, "fuzz", error) == GF_OK)) {
-        if (gf_config_load_text(text, "fuzz", &config, error) == GF_OK) round_trip(&config);
-        else line_check(error);
-        struct tool_model model = {.tensors = tensors, .names = names, .flops = flops, .tensor_max = 64};
+    if ((memmem(text, size, "address", 7) == NULL) &&
+        (gf_source_check(text, size, "fuzz", error) == GF_OK)) {
+        if (gf_config_load_text(text, "fuzz", &config, error) == GF_OK)
+            round_trip(&config);
+        else
+            line_check(error);
+        struct tool_model model = {
+            .tensors = tensors, .names = names, .flops = flops, .tensor_max = 64};
         if (tool_model_load_text(text, "fuzz", &model, error) != GF_OK) line_check(error);
     }
     free(text);

@@ -1,10 +1,12 @@
-/* libFuzzer over what strangers, members and impostors send on the control channel: the accept state machine, the
- * handshake with and without a key, the frames of a connection that is up, and a rank's side of it. `make fuzz`.
+/* libFuzzer over what strangers, members and impostors send on the control channel: the accept
+ * state machine, the handshake with and without a key, the frames of a connection that is up, and a
+ * rank's side of it. `make fuzz`.
  *
- * An input is a role and then pieces: a byte that says which of two connections and how long (or its end), and bytes.
- * They arrive over socket pairs instead of TCP, so that no port is used up; nonces are constant, so that an input means
- * the same each time. With the role's highest bit set and a key, whoever sends has the key: hello, challenge and proof
- * get the proof that fits, and frames after them their size and MAC, whatever else is in them. */
+ * An input is a role and then pieces: a byte that says which of two connections and how long (or
+ * its end), and bytes. They arrive over socket pairs instead of TCP, so that no port is used up;
+ * nonces are constant, so that an input means the same each time. With the role's highest bit set
+ * and a key, whoever sends has the key: hello, challenge and proof get the proof that fits, and
+ * frames after them their size and MAC, whatever else is in them. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 #include "firmware-tests/fuzz/fuzz.h"
 #include "firmware-tests/support/tcp_world.h"
@@ -13,7 +15,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum role { STRANGER, STRANGER_KEYED, MEMBER, MEMBER_KEYED, IMPOSTOR, IMPOSTOR_KEYED, COORDINATOR, ROLE_COUNT };
+enum role {
+    STRANGER,
+    STRANGER_KEYED,
+    MEMBER,
+    MEMBER_KEYED,
+    IMPOSTOR,
+    IMPOSTOR_KEYED,
+    COORDINATOR,
+    ROLE_COUNT
+};
 
 static char address[GF_TEXT_MAX];
 static _Alignas(64) unsigned char state[256 << 10];
@@ -38,7 +49,8 @@ static struct sender {
 static bool signs;
 
 /* The piece as who has the key would send it; its size. */
-static size_t piece_sign(const struct tcp *tcp, struct sender *sender, unsigned char *piece, size_t bytes)
+static size_t piece_sign(const struct tcp *tcp, struct sender *sender, unsigned char *piece,
+                         size_t bytes)
 {
     unsigned char *said = sender->said;
     if (bytes < GF_FRAME_HEADER_BYTES) return bytes;
@@ -46,13 +58,14 @@ static size_t piece_sign(const struct tcp *tcp, struct sender *sender, unsigned 
     case HELLO:
         if (bytes < TCP_HELLO_FRAME_BYTES) return bytes;
         gf_auth_prove(&tcp->auth, GF_AUTH_HELLO, piece, TCP_HELLO_PROVEN_BYTES,
-                                piece + TCP_HELLO_PROVEN_BYTES);
+                      piece + TCP_HELLO_PROVEN_BYTES);
         memcpy(said, piece, TCP_HELLO_FRAME_BYTES);
         sender->next = PROOF;
         return TCP_HELLO_FRAME_BYTES;
     case PROOF: /* the challenge came to drain() */
         memcpy(said + TCP_TALK_CHALLENGE_BYTES, piece, GF_FRAME_HEADER_BYTES);
-        gf_auth_prove(&tcp->auth, GF_AUTH_RANK, said, TCP_TALK_PROVEN_BYTES, piece + GF_FRAME_HEADER_BYTES);
+        gf_auth_prove(&tcp->auth, GF_AUTH_RANK, said, TCP_TALK_PROVEN_BYTES,
+                      piece + GF_FRAME_HEADER_BYTES);
         gf_auth_macs(&tcp->auth, said, TCP_TALK_CHALLENGE_BYTES, &sender->other, &sender->mac);
         sender->next = FRAMES;
         return GF_FRAME_HEADER_BYTES + GF_FRAME_PROOF_BYTES;
@@ -61,7 +74,7 @@ static size_t piece_sign(const struct tcp *tcp, struct sender *sender, unsigned 
         memcpy(said, tcp->said, TCP_HELLO_FRAME_BYTES);
         memcpy(said + TCP_HELLO_FRAME_BYTES, piece, TALK_HEAD_BYTES);
         gf_auth_prove(&tcp->auth, GF_AUTH_COORDINATOR, said, TCP_TALK_CHALLENGE_BYTES,
-                                piece + TALK_HEAD_BYTES);
+                      piece + TALK_HEAD_BYTES);
         gf_auth_macs(&tcp->auth, said, TCP_TALK_CHALLENGE_BYTES, &sender->mac, &sender->other);
         sender->next = FRAMES;
         return GF_FRAME_HEADER_BYTES + GF_FRAME_CHALLENGE_BYTES;
@@ -100,7 +113,8 @@ static void drain(struct gf_rendezvous *rendezvous, uint64_t now_ns, int *fds)
     for (int i = 0; (status = gf_rendezvous_tcp.poll(rendezvous, now_ns, &event)) == GF_OK; i++) {
         must((i < 1000) && ((event.kind == GF_RENDEZVOUS_REFUSED) || (event.rank < 3)));
         if (event.kind == GF_RENDEZVOUS_FRAME) {
-            must((event.size_bytes <= GF_FRAME_PAYLOAD_MAX) && (event.frame_kind < GF_FRAME_DRIVER));
+            must((event.size_bytes <= GF_FRAME_PAYLOAD_MAX) &&
+                 (event.frame_kind < GF_FRAME_DRIVER));
             memcpy(copy, event.payload, event.size_bytes);
         } else if (event.kind != GF_RENDEZVOUS_CONNECTED) {
             must((strlen(event.text) > 0) && (strlen(event.text) < 240));
@@ -127,16 +141,26 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1) return 0;
     enum role role = (enum role)((data[0] & 0x7f) % ROLE_COUNT);
     bool rank = (role >= IMPOSTOR);
-    struct gf_rendezvous_setup setup = {.rank = rank ? 1 : 0, .world = 3, .job_id = 4711, .address = address,
-                                        .bind = "", .keepalive_ns = 1000, .join_timeout_ns = 1000000};
-    setup.key_file = ((role == STRANGER_KEYED) || (role == MEMBER_KEYED) || (role == IMPOSTOR_KEYED)) ? key_path : "";
+    struct gf_rendezvous_setup setup = {.rank = rank ? 1 : 0,
+                                        .world = 3,
+                                        .job_id = 4711,
+                                        .address = address,
+                                        .bind = "",
+                                        .keepalive_ns = 1000,
+                                        .join_timeout_ns = 1000000};
+    setup.key_file =
+        ((role == STRANGER_KEYED) || (role == MEMBER_KEYED) || (role == IMPOSTOR_KEYED)) ? key_path
+                                                                                         : "";
     must(gf_rendezvous_tcp.state_bytes(&setup) <= sizeof state);
     signs = (data[0] > 0x7f) && (setup.key_file[0] != '\0');
     memset(senders, 0, sizeof senders);
     for (int i = 0; i < 2; i++)
-        senders[i].next = (role == STRANGER_KEYED) ? HELLO : (role == IMPOSTOR_KEYED) ? CHALLENGE : FRAMES;
+        senders[i].next = (role == STRANGER_KEYED)   ? HELLO
+                          : (role == IMPOSTOR_KEYED) ? CHALLENGE
+                                                     : FRAMES;
     memset(state, 0xa5, sizeof state);
-    for (int i = 0; gf_rendezvous_tcp.open(&setup, state, now_ns, &rendezvous, &fault) != GF_OK; i++) {
+    for (int i = 0; gf_rendezvous_tcp.open(&setup, state, now_ns, &rendezvous, &fault) != GF_OK;
+         i++) {
         must(i < 10); /* the port was free a moment ago, but others run here too */
         tcp_address_free(address, false);
     }
@@ -147,11 +171,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             tcp->pending[i].in_bytes = 0;
             tcp->pending[i].challenged = tcp->pending[i].held = false;
             tcp->pending[i].since_ns = now_ns;
-            must(gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->pending[i].fd, TCP_ABOUT_PENDING | i, EPOLLIN) == GF_OK);
+            must(gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->pending[i].fd, TCP_ABOUT_PENDING | i,
+                                  EPOLLIN) == GF_OK);
         } else {
             fds[i] = pair_open(&tcp->conns[i].fd);
             if (rank) gf_tcp_hello_put(tcp);
-            conn_up(tcp, i, ((role == IMPOSTOR) || (role == IMPOSTOR_KEYED)) ? TCP_CONN_HELLO : TCP_CONN_UP,
+            conn_up(tcp, i,
+                    ((role == IMPOSTOR) || (role == IMPOSTOR_KEYED)) ? TCP_CONN_HELLO : TCP_CONN_UP,
                     role == MEMBER_KEYED);
         }
     }

@@ -1,6 +1,7 @@
-/* libFuzzer over what a rank or a coordinator can make of the payloads of control frames: any kind, any bytes, at any
- * time, mixed with connections that come and end and with what the library itself asks for. Whatever comes, every call
- * returns, an error sticks and has a text. An offer may be told to fit, whatever form it has by now. `make fuzz`. */
+/* libFuzzer over what a rank or a coordinator can make of the payloads of control frames: any kind,
+ * any bytes, at any time, mixed with connections that come and end and with what the library itself
+ * asks for. Whatever comes, every call returns, an error sticks and has a text. An offer may be
+ * told to fit, whatever form it has by now. `make fuzz`. */
 #include "drivers/bytes.h"
 #include "firmware-tests/fuzz/fuzz.h"
 #include "lib/membership/members_state.h"
@@ -13,12 +14,12 @@ struct source {
     struct gf_rendezvous base;
     struct gf_get get; /* the input */
     uint32_t rank, world;
-    uint32_t connected; /* bits */
-    uint32_t coordinator;    /* GF_RANK_NONE: whoever answers */
+    uint32_t connected;   /* bits */
+    uint32_t coordinator; /* GF_RANK_NONE: whoever answers */
     uint32_t epoch;
     uint64_t now_ns;
     struct gf_members *members;
-    bool paused;        /* the next byte is not the driver's */
+    bool paused; /* the next byte is not the driver's */
     unsigned char payload[GF_FRAME_PAYLOAD_MAX];
 };
 
@@ -28,8 +29,8 @@ static uint32_t byte_get(struct source *source)
     return (byte != NULL) ? *byte : 0;
 }
 
-static gf_status source_send(struct gf_rendezvous *rendezvous, uint32_t to, uint32_t frame_kind, const void *payload,
-                             uint32_t size_bytes)
+static gf_status source_send(struct gf_rendezvous *rendezvous, uint32_t to, uint32_t frame_kind,
+                             const void *payload, uint32_t size_bytes)
 {
     struct source *source = (struct source *)rendezvous;
     must((size_bytes <= GF_FRAME_PAYLOAD_MAX) && (to < source->world) && (to != source->rank));
@@ -48,7 +49,8 @@ static void *payload_copy(struct gf_get *get, uint32_t bytes)
 }
 
 /* A driver's promises: frames and ends come from who is connected. */
-static gf_status source_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, struct gf_rendezvous_event *event_out)
+static gf_status source_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns,
+                             struct gf_rendezvous_event *event_out)
 {
     struct source *source = (struct source *)rendezvous;
     while (!source->paused && (source->get.left > 1)) {
@@ -58,9 +60,7 @@ static gf_status source_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, 
         bool up = (source->connected & (1u << from)) != 0;
         struct gf_rendezvous_event event = {.rank = from, .text = "of the fuzzer"};
         switch (op & 15) {
-        case 0:
-            source->paused = true;
-            return GF_AGAIN;
+        case 0: source->paused = true; return GF_AGAIN;
         case 1:
             if (!up) break;
             source->connected &= ~(1u << from);
@@ -96,8 +96,9 @@ static gf_status source_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, 
                 struct gf_put put = {source->payload, sizeof source->payload};
                 gf_members_offer_put(&put, source->members);
                 event_out->size_bytes = (uint32_t)(sizeof source->payload - put.left);
-                event_out->payload = payload_copy(&(struct gf_get){source->payload, event_out->size_bytes, false},
-                                                  event_out->size_bytes);
+                event_out->payload =
+                    payload_copy(&(struct gf_get){source->payload, event_out->size_bytes, false},
+                                 event_out->size_bytes);
                 return GF_OK;
             }
             event_out->payload = payload_copy(&source->get, event.size_bytes);
@@ -119,14 +120,18 @@ static gf_status source_poll_and_free(struct gf_rendezvous *rendezvous, uint64_t
     return status;
 }
 
-static bool source_flushed(struct gf_rendezvous *rendezvous) { return true; }
+static bool source_flushed(struct gf_rendezvous *rendezvous)
+{
+    return true;
+}
 
-static gf_status source_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator,
-                               const char *address)
+static gf_status source_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns,
+                               uint32_t coordinator, const char *address)
 {
     struct source *source = (struct source *)rendezvous;
     must((coordinator == GF_RANK_NONE) || (coordinator < source->world));
-    must((coordinator == GF_RANK_NONE) || (strnlen(address, GF_CONTROL_ADDRESS_BYTES) < GF_CONTROL_ADDRESS_BYTES));
+    must((coordinator == GF_RANK_NONE) ||
+         (strnlen(address, GF_CONTROL_ADDRESS_BYTES) < GF_CONTROL_ADDRESS_BYTES));
     if ((coordinator != GF_RANK_NONE) && (coordinator == source->coordinator)) return GF_OK;
     source->coordinator = coordinator;
     source->connected = 0;
@@ -138,9 +143,12 @@ static void source_address(struct gf_rendezvous *rendezvous, char *text_out)
     memcpy(text_out, "fuzz", sizeof "fuzz");
 }
 
-static const struct gf_rendezvous_driver source_driver = {
-    .name = "fuzz", .send = source_send, .poll = source_poll_and_free, .flushed = source_flushed,
-    .reform = source_reform, .address = source_address};
+static const struct gf_rendezvous_driver source_driver = {.name = "fuzz",
+                                                          .send = source_send,
+                                                          .poll = source_poll_and_free,
+                                                          .flushed = source_flushed,
+                                                          .reform = source_reform,
+                                                          .address = source_address};
 
 /* The next epoch, as epoch.c goes there: until it has begun or cannot begin. False: it cannot. */
 static bool shrink(struct gf_members *members, struct source *source, uint32_t *world_out)
@@ -157,19 +165,25 @@ static bool shrink(struct gf_members *members, struct source *source, uint32_t *
         return false;
     }
     if (plan.world == 0) return false; /* it has left */
-    must((plan.world >= 1) && (plan.world <= source->world) && (plan.rank < plan.world) && (plan.lead < plan.world));
+    must((plan.world >= 1) && (plan.world <= source->world) && (plan.rank < plan.world) &&
+         (plan.lead < plan.world));
     must(plan.epoch > source->epoch);
     source->epoch = plan.epoch;
     gf_view_epoch_join(members, "endpoint", 4, source->now_ns);
     *world_out = plan.world;
-    for (uint32_t rank = 0; rank < plan.world; rank++) must(gf_members_ids(members)[rank] < source->world);
+    for (uint32_t rank = 0; rank < plan.world; rank++)
+        must(gf_members_ids(members)[rank] < source->world);
     return true;
 }
 
-static gf_status act(struct gf_members *members, struct source *source, uint32_t endpoints, uint32_t op)
+static gf_status act(struct gf_members *members, struct source *source, uint32_t endpoints,
+                     uint32_t op)
 {
-    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = op % RANKS_MAX, .operation = (gf_operation)(op >> 4),
-                             .tensor = op, .text = "seen by the fuzzer"};
+    struct gf_error error = {.code = GF_ERR_TIMEOUT,
+                             .peer = op % RANKS_MAX,
+                             .operation = (gf_operation)(op >> 4),
+                             .tensor = op,
+                             .text = "seen by the fuzzer"};
     struct gf_error out = {0};
     gf_status status = GF_OK;
     size_t bytes;
@@ -181,7 +195,8 @@ static gf_status act(struct gf_members *members, struct source *source, uint32_t
     case 4: gf_members_heartbeat(members, source->now_ns); break;
     case 6:
         (void)gf_members_waiting(members);
-        if (op >= 128) gf_members_call(members, (gf_operation)(op >> 4 & 3), GF_TYPE_F32, op & 1, op);
+        if (op >= 128)
+            gf_members_call(members, (gf_operation)(op >> 4 & 3), GF_TYPE_F32, op & 1, op);
         break;
     case 5:
         gf_members_position(members)->step++;
@@ -189,10 +204,12 @@ static gf_status act(struct gf_members *members, struct source *source, uint32_t
         break;
     default:
         for (uint32_t rank = 0; rank < endpoints; rank++) {
-            must((gf_members_endpoint(members, rank, &bytes) != NULL) && (bytes <= ENDPOINT_BYTES_MAX));
+            must((gf_members_endpoint(members, rank, &bytes) != NULL) &&
+                 (bytes <= ENDPOINT_BYTES_MAX));
         }
     }
-    if (((op & 7) == 2) && (status == GF_OK)) must((out.code < 0) && (strnlen(out.text, sizeof out.text) > 0));
+    if (((op & 7) == 2) && (status == GF_OK))
+        must((out.code < 0) && (strnlen(out.text, sizeof out.text) > 0));
     return status;
 }
 
@@ -200,24 +217,33 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct source source;
     if (size < 2) return 0;
-    source = (struct source){.base.driver = &source_driver, .get = {.at = data + 1, .left = size - 1}, .now_ns = 1000};
+    source = (struct source){
+        .base.driver = &source_driver, .get = {.at = data + 1, .left = size - 1}, .now_ns = 1000};
     source.world = 2 + (data[0] >> 1) % (RANKS_MAX - 1);
     source.rank = ((data[0] & 1) != 0) ? 0 : 1 + (data[0] >> 4) % (source.world - 1);
     source.epoch = (data[0] >> 6) & 1; /* 0: none that could be shrunk */
     bool rejoins = (data[0] & 0xc1) == 0xc0;
     uint32_t world_now = source.world;
-    struct gf_members_setup setup = {.rank = source.rank, .world = source.world, .id_count = source.world,
-                                     .epoch = source.epoch, .joins = rejoins, .endpoint_bytes_max = ENDPOINT_BYTES_MAX,
-                                     .join_timeout_ns = UINT64_C(10000000000), .address = "fuzz",
+    struct gf_members_setup setup = {.rank = source.rank,
+                                     .world = source.world,
+                                     .id_count = source.world,
+                                     .epoch = source.epoch,
+                                     .joins = rejoins,
+                                     .endpoint_bytes_max = ENDPOINT_BYTES_MAX,
+                                     .join_timeout_ns = UINT64_C(10000000000),
+                                     .address = "fuzz",
                                      .answer_timeout_ns = UINT64_C(1000000000)};
     unsigned char *state = malloc(gf_members_state_bytes(source.world, ENDPOINT_BYTES_MAX));
     must(state != NULL);
-    struct gf_members *members = gf_members_open(&setup, state, &source.base, "endpoint", 4, source.now_ns);
+    struct gf_members *members =
+        gf_members_open(&setup, state, &source.base, "endpoint", 4, source.now_ns);
     source.members = members;
     gf_status failed = GF_OK;
     bool leaving = false;
     if (rejoins) {
-        const struct gf_members_reason comes = {.culprit = GF_RANK_NONE, .silent_ns = WAIT_NS, .away_ns = WAIT_NS,
+        const struct gf_members_reason comes = {.culprit = GF_RANK_NONE,
+                                                .silent_ns = WAIT_NS,
+                                                .away_ns = WAIT_NS,
                                                 .own = {.applied = 1, .partial = 1}};
         gf_view_change(members, source.now_ns, &comes);
         if (!shrink(members, &source, &world_now)) goto end;
@@ -234,12 +260,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         source.now_ns += 1000;
         uint32_t op = byte_get(&source);
-        struct gf_members_reason reason = {.own = {.steps = op & 3, .applied = op >> 7}, .leaves = (op & 32) != 0,
-                                           .culprit = ((op & 8) != 0) ? GF_RANK_NONE : op % world_now,
-                                           .silent_ns = WAIT_NS, .away_ns = WAIT_NS};
+        struct gf_members_reason reason = {.own = {.steps = op & 3, .applied = op >> 7},
+                                           .leaves = (op & 32) != 0,
+                                           .culprit =
+                                               ((op & 8) != 0) ? GF_RANK_NONE : op % world_now,
+                                           .silent_ns = WAIT_NS,
+                                           .away_ns = WAIT_NS};
         if ((failed < 0) && ((op & 7) == 7)) { /* as an appliance that goes on */
             gf_view_change(members, source.now_ns, &reason);
-        } else if ((status == GF_OK) && !leaving && ((op & 7) == 7) && ((op & 16) != 0) && (source.epoch > 0)) {
+        } else if ((status == GF_OK) && !leaving && ((op & 7) == 7) && ((op & 16) != 0) &&
+                   (source.epoch > 0)) {
             reason.planned = true;
             reason.culprit = GF_RANK_NONE;
             gf_view_change(members, source.now_ns, &reason);
@@ -253,7 +283,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (!shrink(members, &source, &world_now)) break;
     }
 end:
-    for (int i = 0; (i < 10) && (gf_members_leave(members, source.now_ns) == GF_AGAIN); i++) source.now_ns += 1000;
+    for (int i = 0; (i < 10) && (gf_members_leave(members, source.now_ns) == GF_AGAIN); i++)
+        source.now_ns += 1000;
     free(state);
     return 0;
 }

@@ -1,10 +1,11 @@
-/* libFuzzer over what reaches UCX's tcp: what a peer says of where its UCX listens (gf_proof_offer), and both ends of a
- * connection from its first byte on (connection.c, connection_record.c). `make fuzz T=offers`.
+/* libFuzzer over what reaches UCX's tcp: what a peer says of where its UCX listens
+ * (gf_proof_offer), and both ends of a connection from its first byte on (connection.c,
+ * connection_record.c). `make fuzz T=offers`.
  *
- * An input is a byte of how, and then an offer, or pieces of a connection: a byte of length, and bytes. Nothing goes
- * over a network: this file's recv(), send() and so on are the wire. With SIGNS the other end has the key: its hello,
- * answer and confirmation get the proof that fits, and its records their encryption, whatever else is in them. Without,
- * nothing may get past the proofs. */
+ * An input is a byte of how, and then an offer, or pieces of a connection: a byte of length, and
+ * bytes. Nothing goes over a network: this file's recv(), send() and so on are the wire. With SIGNS
+ * the other end has the key: its hello, answer and confirmation get the proof that fits, and its
+ * records their encryption, whatever else is in them. Without, nothing may get past the proofs. */
 #include "drivers/ucx/connection_record.h"
 #include "drivers/ucx/link_ucx.h"
 #include "firmware-tests/fuzz/fuzz.h"
@@ -58,7 +59,8 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 
 static int place_get(struct sockaddr *address, uint16_t port)
 {
-    memcpy(address, &(struct sockaddr_in){.sin_family = AF_INET, .sin_port = port}, sizeof(struct sockaddr_in));
+    memcpy(address, &(struct sockaddr_in){.sin_family = AF_INET, .sin_port = port},
+           sizeof(struct sockaddr_in));
     return 0;
 }
 static bool calls; /* the end that is looked at is the caller */
@@ -70,9 +72,18 @@ int getpeername(int fd, struct sockaddr *restrict address, socklen_t *restrict b
 {
     return place_get(address, calls ? 1 : 2);
 }
-int connect(int fd, const struct sockaddr *address, socklen_t bytes) { return 0; }
-int close(int fd) { return (fd == wire_fd) ? 0 : (int)syscall(SYS_close, fd); }
-int shutdown(int fd, int how) { return (fd == wire_fd) ? 0 : (int)syscall(SYS_shutdown, fd, how); }
+int connect(int fd, const struct sockaddr *address, socklen_t bytes)
+{
+    return 0;
+}
+int close(int fd)
+{
+    return (fd == wire_fd) ? 0 : (int)syscall(SYS_close, fd);
+}
+int shutdown(int fd, int how)
+{
+    return (fd == wire_fd) ? 0 : (int)syscall(SYS_shutdown, fd, how);
+}
 
 int LLVMFuzzerInitialize(int *count, char ***arguments)
 {
@@ -92,7 +103,9 @@ static _Alignas(64) unsigned char memory[1 << 20];
 
 static void proofs_open(struct gf_proofs *proofs, uint32_t rank, uint8_t how)
 {
-    const struct gf_link_setup setup = {.rank = rank, .world = 3, .key_file = (how & KEYED) ? key_path : "",
+    const struct gf_link_setup setup = {.rank = rank,
+                                        .world = 3,
+                                        .key_file = (how & KEYED) ? key_path : "",
                                         .encryption = (how & ENCRYPTED) != 0};
     struct gf_fault fault = {.code = GF_OK};
     must(gf_proofs_bytes(&setup) <= sizeof memory);
@@ -118,7 +131,8 @@ static void offer_run(uint8_t how, const uint8_t *data, size_t size)
     struct gf_ucx *ucx = &link_memory.ucx;
     memset(&link_memory, 0, sizeof link_memory);
     ucx->setup.world = 3;
-    (void)snprintf(ucx->transports, sizeof ucx->transports, (how & SIGNS) ? "self,posix" : "self,tcp");
+    (void)snprintf(ucx->transports, sizeof ucx->transports,
+                   (how & SIGNS) ? "self,posix" : "self,tcp");
     proofs_open(&ucx->proofs, 0, how);
     ucx->proofs.own.listener_count = (how & ENCRYPTED) ? 1 : 0;
     gf_status status = gf_ucx_guard_peer(ucx, 1, data, size);
@@ -138,10 +152,11 @@ static void offer_run(uint8_t how, const uint8_t *data, size_t size)
 
 /* ---- a connection ---- */
 
-static void prove(const struct gf_proofs *proofs, int part, uint32_t caller, const unsigned char *nonces, size_t bytes,
-                  unsigned char *proof_out)
+static void prove(const struct gf_proofs *proofs, int part, uint32_t caller,
+                  const unsigned char *nonces, size_t bytes, unsigned char *proof_out)
 {
-    const struct gf_place places[2] = {{.family = AF_INET, .port = 1}, {.family = AF_INET, .port = 2}};
+    const struct gf_place places[2] = {{.family = AF_INET, .port = 1},
+                                       {.family = AF_INET, .port = 2}};
     const unsigned char *secret = calls ? proofs->peers[1].secret : proofs->own.secret;
     unsigned char said[5 + NONCE + sizeof places + 2 * NONCE] = {(unsigned char)part};
     memcpy(said + 1, &caller, sizeof caller);
@@ -181,18 +196,21 @@ static size_t piece_sign(const struct gf_proofs *proofs, unsigned char *piece, s
         return ANSWER_BYTES;
     }
     uint32_t payload = (uint32_t)bytes;
-    if ((conn->state != GF_CONN_OPEN) || (conn->record == NULL) || (bytes == 0) || ((piece[0] & 7) == 0)) return bytes;
+    if ((conn->state != GF_CONN_OPEN) || (conn->record == NULL) || (bytes == 0) ||
+        ((piece[0] & 7) == 0))
+        return bytes;
     memmove(piece + GF_RECORD_HEAD_BYTES, piece, bytes);
     memcpy(piece, &payload, GF_RECORD_HEAD_BYTES);
     gf_auth_encrypt(conn->record->recv_key, conn->record->recv_count, piece, GF_RECORD_HEAD_BYTES,
-                                     piece + GF_RECORD_HEAD_BYTES, payload);
+                    piece + GF_RECORD_HEAD_BYTES, payload);
     return GF_RECORD_HEAD_BYTES + bytes + GF_AUTH_TAG_BYTES;
 }
 
 static void conn_run(uint8_t how, const uint8_t *data, size_t size)
 {
     static struct gf_proofs proofs;
-    struct gf_proof_offer offer = {.listener_count = 1, .listeners = {{.family = AF_INET, .port = 1}}};
+    struct gf_proof_offer offer = {.listener_count = 1,
+                                   .listeners = {{.family = AF_INET, .port = 1}}};
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = 1};
     struct gf_fault fault = {.code = GF_OK};
     unsigned char got[300];
@@ -205,7 +223,8 @@ static void conn_run(uint8_t how, const uint8_t *data, size_t size)
         memset(offer.secret, 0x44, NONCE);
         gf_proofs_peer(&proofs, 1, &offer);
         must(__wrap_connect(wire_fd, (struct sockaddr *)&to, sizeof to) == 0);
-        must((__wrap_send(wire_fd, "what UCX says first", 19, 0) == 19) && (out_bytes == HELLO_BYTES));
+        must((__wrap_send(wire_fd, "what UCX says first", 19, 0) == 19) &&
+             (out_bytes == HELLO_BYTES));
     }
     for (size_t at = 0; at < size; now_ns += 400000000) {
         unsigned char piece[256 + GF_RECORD_HEAD_BYTES + GF_AUTH_TAG_BYTES] = {0};
@@ -213,8 +232,10 @@ static void conn_run(uint8_t how, const uint8_t *data, size_t size)
         if (bytes > size - at) bytes = size - at;
         memcpy(piece, data + at, bytes);
         at += bytes;
-        if (bytes == 0) in_closed = true;
-        else if (signs) bytes = piece_sign(&proofs, piece, bytes);
+        if (bytes == 0)
+            in_closed = true;
+        else if (signs)
+            bytes = piece_sign(&proofs, piece, bytes);
         if (bytes > sizeof in - in_end) break;
         memcpy(in + in_end, piece, bytes);
         in_end += bytes;
@@ -224,11 +245,13 @@ static void conn_run(uint8_t how, const uint8_t *data, size_t size)
         must((status == GF_OK) || ((status == GF_ERR_LINK) && (fault.text[0] != '\0')));
         ssize_t bytes_got = __wrap_recv(wire_fd, got, 1 + now_ns / 400000000 * 37 % sizeof got, 0);
         must((bytes_got >= -1) && (bytes_got <= (ssize_t)sizeof got));
-        must(signs || (bytes_got <= 0));                    /* UCX has heard nobody without the key */
-        must(signs || (out_bytes == HELLO_BYTES));          /* .. and said nothing to him */
+        /* UCX has heard nobody without the key */
+        must(signs || (bytes_got <= 0));
+        must(signs || (out_bytes == HELLO_BYTES)); /* .. and said nothing to him */
         const struct gf_conn *conn = conn_find(&proofs);
         must((bytes_got <= 0) || (conn->state == GF_CONN_OPEN) || (conn->state == GF_CONN_ENDED));
-        if ((conn != NULL) && (conn->state == GF_CONN_OPEN)) (void)__wrap_send(wire_fd, got, 100, 0);
+        if ((conn != NULL) && (conn->state == GF_CONN_OPEN))
+            (void)__wrap_send(wire_fd, got, 100, 0);
     }
     (void)__wrap_close(wire_fd);
     proofs_close(&proofs);
@@ -239,7 +262,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1) return 0;
     int role = (data[0] & 0x1f) % ROLE_COUNT;
     calls = (role == CALLER);
-    if (role == OFFER) offer_run(data[0], data + 1, size - 1);
-    else conn_run(data[0], data + 1, size - 1);
+    if (role == OFFER)
+        offer_run(data[0], data + 1, size - 1);
+    else
+        conn_run(data[0], data + 1, size - 1);
     return 0;
 }

@@ -1,6 +1,6 @@
-/* libFuzzer over saved states: whatever the bytes, they are refused and leave no trace, or they are loaded, saved to
- * what loads again, and a step runs. The first byte says what is made right again before: 1 the checksum, 2 the common
- * part's hash too, else nothing. `make fuzz T=state`. */
+/* libFuzzer over saved states: whatever the bytes, they are refused and leave no trace, or they are
+ * loaded, saved to what loads again, and a step runs. The first byte says what is made right again
+ * before: 1 the checksum, 2 the common part's hash too, else nothing. `make fuzz T=state`. */
 #include "firmware-tests/support/suite.h"
 #include "drivers/fnv.h"
 #include "lib/state/state_format.h"
@@ -43,9 +43,11 @@ static void repair(unsigned char *state, bool common)
         struct gf_state_head bare = head;
         bare.rank = 0;
         bare.common_hash = 0;
-        own = 14 * sizeof(float) * (((head.flags & GF_STATE_LOCAL) != 0) ? 2 : 1); /* 13, to 8 bytes */
-        head.common_hash = gf_fnv_words(gf_fnv_words(GF_FNV_START, &bare, sizeof bare), state + sizeof head,
-                                        state_bytes - sizeof checksum - own - sizeof head);
+        /* 13, to 8 bytes */
+        own = 14 * sizeof(float) * (((head.flags & GF_STATE_LOCAL) != 0) ? 2 : 1);
+        head.common_hash =
+            gf_fnv_words(gf_fnv_words(GF_FNV_START, &bare, sizeof bare), state + sizeof head,
+                         state_bytes - sizeof checksum - own - sizeof head);
         memcpy(state, &head, sizeof head);
     }
     checksum = gf_fnv_words(GF_FNV_START, state, state_bytes - sizeof checksum);
@@ -79,8 +81,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(state, data + 1, bytes);
     if ((bytes == state_bytes) && ((data[0] == 1) || (data[0] == 2))) repair(state, data[0] == 2);
     world_log_clear(&world);
-    if (gf_state_save(gf, saved, state_bytes) == GF_ERR_STATE) { /* the step before was not applied */
-        if ((gf_update(gf, 0.5f) != GF_OK) || (gf_state_save(gf, saved, state_bytes) != GF_OK)) abort();
+    /* the step before was not applied */
+    if (gf_state_save(gf, saved, state_bytes) == GF_ERR_STATE) {
+        if ((gf_update(gf, 0.5f) != GF_OK) || (gf_state_save(gf, saved, state_bytes) != GF_OK))
+            abort();
     }
     status = gf_state_load(gf, state, bytes);
     if (status == GF_OK) {

@@ -1,6 +1,6 @@
-/* libFuzzer over trace files: whatever the bytes, they are refused with one line, or everything that gf-trace writes of
- * them is plain text. The first byte: 1 a second rank has the same trace, 2 and a clock of its own.
- * `make fuzz T=trace`. */
+/* libFuzzer over trace files: whatever the bytes, they are refused with one line, or everything
+ * that gf-trace writes of them is plain text. The first byte: 1 a second rank has the same trace, 2
+ * and a clock of its own. `make fuzz T=trace`. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,8 @@ static void line_check(const char *error)
 }
 
 /* A copy of the bytes as rank `shift` further on; 0 if it is refused. */
-static int file_make(const uint8_t *data, size_t size, uint32_t shift, bool own_clock, struct trace_file *file_out)
+static int file_make(const uint8_t *data, size_t size, uint32_t shift, bool own_clock,
+                     struct trace_file *file_out)
 {
     char error[TRACE_ERROR_BYTES] = "";
     struct tool_trace_head head;
@@ -58,10 +59,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if ((size == 0) || (size > 65536)) return 0;
     trace.file_count += (uint32_t)file_make(data + 1, size - 1, 0, false, &files[0]);
     if ((trace.file_count == 1) && (data[0] & 1))
-        trace.file_count += (uint32_t)file_make(data + 1, size - 1, 1, (data[0] & 2) != 0, &files[1]);
+        trace.file_count +=
+            (uint32_t)file_make(data + 1, size - 1, 1, (data[0] & 2) != 0, &files[1]);
     if (trace.file_count == 0) return 0;
-    if (trace_align(&trace, error) == 0) tell(&trace);
-    else line_check(error);
+    if (trace_align(&trace, error) == 0)
+        tell(&trace);
+    else
+        line_check(error);
     for (uint32_t f = 0; f < trace.file_count; f++) trace_free(&files[f]);
     return 0;
 }

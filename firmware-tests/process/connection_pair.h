@@ -1,5 +1,5 @@
-/* What suites of a connection of UCX's tcp share: its two ends in one process, without UCX. This program's own send()
- * and recv() stand for the wire. */
+/* What suites of a connection of UCX's tcp share: its two ends in one process, without UCX. This
+ * program's own send() and recv() stand for the wire. */
 #ifndef CONNECTION_PAIR_H
 #define CONNECTION_PAIR_H
 
@@ -72,7 +72,8 @@ static struct sockaddr_in at;
 
 static void end_open(struct end *end, uint32_t rank, const char *key, bool encryption)
 {
-    const struct gf_link_setup setup = {.rank = rank, .world = 3, .key_file = key, .encryption = encryption};
+    const struct gf_link_setup setup = {
+        .rank = rank, .world = 3, .key_file = key, .encryption = encryption};
     struct gf_fault fault = {.code = GF_OK};
     size_t bytes = (gf_proofs_bytes(&setup) + 63) / 64 * 64;
     end->fd = -1;

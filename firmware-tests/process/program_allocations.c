@@ -1,9 +1,11 @@
-/* Counts what the whole process allocates while steps run, UCX and its thread included, and names who asked:
+/* Counts what the whole process allocates while steps run, UCX and its thread included, and names
+ * who asked:
  *     gf-run -n 2 program_allocations [--steps N] [GROUP.KEY=VALUE ..]
- * over config/local.cfg and the demo's tensor table, after WARM_UP steps that do not count. The allocator below stands
- * in front of libc's for every object of the process. UCX is linked dynamically here, so the object that a caller lies
- * in says whose it is: what lies in the program itself is the library, because this file allocates nothing between open
- * and close. Prints "NAME VALUE" lines, which test_allocations.sh judges. */
+ * over config/local.cfg and the demo's tensor table, after WARM_UP steps that do not count. The
+ * allocator below stands in front of libc's for every object of the process. UCX is linked
+ * dynamically here, so the object that a caller lies in says whose it is: what lies in the program
+ * itself is the library, because this file allocates nothing between open and close. Prints "NAME
+ * VALUE" lines, which test_allocations.sh judges. */
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <inttypes.h>
@@ -37,7 +39,8 @@ struct stack {
 
 /* All threads count, so all of it is atomic. */
 static struct stack stacks[STACKS_MAX];
-static uint32_t stack_count;   /* allocations while counting; those beyond STACKS_MAX have no stack */
+/* allocations while counting; those beyond STACKS_MAX have no stack */
+static uint32_t stack_count;
 static uint64_t program_count; /* asked for by this executable's own code while watching */
 static bool counting, watching;
 static _Thread_local bool inside; /* backtrace() may allocate */
@@ -63,7 +66,8 @@ static __attribute__((noinline)) void count(void *caller)
 
 #include "firmware-tests/support/counted_malloc.h"
 
-/* UCX's pools may also grow by mappings. libc's own calls, as malloc's for large blocks, do not come here. */
+/* UCX's pools may also grow by mappings. libc's own calls, as malloc's for large blocks, do not
+ * come here. */
 void *mmap(void *address, size_t size_bytes, int protection, int flags, int fd, off_t offset)
 {
     count(__builtin_return_address(0));
@@ -88,7 +92,8 @@ static bool is_libc(const char *object)
 typedef enum owner { OWNER_LIBRARY = 0, OWNER_UCX, OWNER_OTHER, OWNER_COUNT } owner;
 static const char *const owner_names[OWNER_COUNT] = {"library", "ucx", "other"};
 
-/* Whoever called libc, if it is libc that allocates; text_out names that caller and those above it. */
+/* Whoever called libc, if it is libc that allocates; text_out names that caller and those above
+ * it. */
 static owner stack_read(const struct stack *stack, char *text_out, size_t text_bytes)
 {
     owner found = OWNER_OTHER;
@@ -104,10 +109,13 @@ static owner stack_read(const struct stack *stack, char *text_out, size_t text_b
         if ((named == 0) && is_libc(object)) continue;
         if (named++ == 0) {
             bool ours = in_program(stack->frames[i]);
-            found = ours ? OWNER_LIBRARY : (strncmp(object, "libuc", 5) == 0) ? OWNER_UCX : OWNER_OTHER;
+            found = ours                                 ? OWNER_LIBRARY
+                    : (strncmp(object, "libuc", 5) == 0) ? OWNER_UCX
+                                                         : OWNER_OTHER;
         }
-        int length = snprintf(text_out + used, text_bytes - used, "%s%.*s:%s+%#tx", used ? " < " : "",
-                              (int)strcspn(object, "."), object, symbol, (const char *)stack->frames[i] - base);
+        int length = snprintf(text_out + used, text_bytes - used, "%s%.*s:%s+%#tx",
+                              used ? " < " : "", (int)strcspn(object, "."), object, symbol,
+                              (const char *)stack->frames[i] - base);
         if ((length < 0) || (used + (size_t)length >= text_bytes)) break;
         used += (size_t)length;
     }
@@ -116,16 +124,26 @@ static owner stack_read(const struct stack *stack, char *text_out, size_t text_b
 
 static void callers_print(uint32_t first, uint32_t end)
 {
-    static struct { char text[400]; owner owner; uint32_t calls; } callers[CALLERS_MAX];
+    static struct {
+        char text[400];
+        owner owner;
+        uint32_t calls;
+    } callers[CALLERS_MAX];
     uint32_t caller_count = 0, calls[OWNER_COUNT] = {0}, unnamed = 0;
     for (uint32_t i = first; i < end; i++) {
         char text[sizeof callers[0].text];
         uint32_t c = 0;
-        if (i >= STACKS_MAX) { unnamed += end - i; break; }
+        if (i >= STACKS_MAX) {
+            unnamed += end - i;
+            break;
+        }
         owner owner = stack_read(&stacks[i], text, sizeof text);
         calls[owner]++;
         while ((c < caller_count) && (strcmp(callers[c].text, text) != 0)) c++;
-        if (c == CALLERS_MAX) { unnamed++; continue; }
+        if (c == CALLERS_MAX) {
+            unnamed++;
+            continue;
+        }
         if (c == caller_count) {
             memcpy(callers[c].text, text, sizeof text);
             callers[c].owner = owner;
@@ -136,7 +154,8 @@ static void callers_print(uint32_t first, uint32_t end)
     for (uint32_t o = 0; o < OWNER_COUNT; o++) printf("from_%s %u\n", owner_names[o], calls[o]);
     printf("from_unnamed %u\n", unnamed);
     for (uint32_t c = 0; c < caller_count; c++)
-        printf("caller %s %u %s\n", owner_names[callers[c].owner], callers[c].calls, callers[c].text);
+        printf("caller %s %u %s\n", owner_names[callers[c].owner], callers[c].calls,
+               callers[c].text);
 }
 
 /* ---- steps ---- */
@@ -150,11 +169,13 @@ static int refuse(const char *what, const char *why)
 /* Which chunks weigh most changes from step to step. */
 static gf_status step_run(gf_context *gf, uint32_t step)
 {
-    static const float weights[] = {0x1p-12f, 0x1p-11f, 0x1p-13f, 0x1p-10f, 0x1p-14f, 0x1p-9f, 0x1p-15f, 0x1p-8f};
+    static const float weights[] = {0x1p-12f, 0x1p-11f, 0x1p-13f, 0x1p-10f,
+                                    0x1p-14f, 0x1p-9f,  0x1p-15f, 0x1p-8f};
     gf_status status = gf_step_begin(gf);
     for (uint32_t t = 0; (t < TOOL_TENSOR_COUNT) && (status >= 0); t++) {
         float *gradient = (float *)(uintptr_t)gf_gradient(gf, t);
-        for (uint64_t i = 0; i < tool_tensors[t].elem_count; i++) gradient[i] = weights[((i >> 12) + step) % 8];
+        for (uint64_t i = 0; i < tool_tensors[t].elem_count; i++)
+            gradient[i] = weights[((i >> 12) + step) % 8];
         status = gf_tensor_ready(gf, t, 0);
         if (status >= 0) status = gf_step_poll(gf);
     }
@@ -173,19 +194,24 @@ static gf_status steps_run(gf_context *gf, uint32_t step_count)
         status = step_run(gf, WARM_UP + s);
         uint32_t made = __atomic_load_n(&stack_count, __ATOMIC_SEQ_CST) - before;
         if (made > worst) worst = made;
-        if (made == 0) { none++; continue; }
+        if (made == 0) {
+            none++;
+            continue;
+        }
         if (first_bad == 0) first_bad = s + 1;
         last_bad = s + 1;
     }
     __atomic_store_n(&counting, false, __ATOMIC_SEQ_CST);
     if (status < 0) return status;
-    printf("steps %u\nsteps_with_none %u\nallocations %u\nmost_in_a_step %u\nfirst_step_with %u\nlast_step_with %u\n",
+    printf("steps %u\nsteps_with_none %u\nallocations %u\nmost_in_a_step %u\nfirst_step_with "
+           "%u\nlast_step_with %u\n",
            step_count, none, stack_count, worst, first_bad, last_bad);
     callers_print(0, stack_count);
     return GF_OK;
 }
 
-/* That the counter would have seen them: an allocation of this file's, and those of UCX for reading its settings. */
+/* That the counter would have seen them: an allocation of this file's, and those of UCX for reading
+ * its settings. */
 static void counter_prove(void)
 {
     uint32_t before = stack_count;
@@ -214,7 +240,8 @@ static uint64_t mapping_bytes(gf_mem address)
     uint64_t first, end, found = 0;
     FILE *maps = fopen("/proc/self/maps", "re");
     while ((maps != NULL) && (fgets(line, sizeof line, maps) != NULL))
-        if ((sscanf(line, "%" SCNx64 "-%" SCNx64, &first, &end) == 2) && (first <= address) && (address < end))
+        if ((sscanf(line, "%" SCNx64 "-%" SCNx64, &first, &end) == 2) && (first <= address) &&
+            (address < end))
             found = end - first;
     if (maps != NULL) (void)fclose(maps);
     return found;
@@ -235,14 +262,16 @@ static void log_print(void *user, gf_log_level level, const char *text)
 static int arguments_read(int argc, char **argv, struct gf_config *config, uint32_t *steps_out)
 {
     static char error[GF_CONFIG_ERROR_BYTES];
-    if (gf_config_load("config/local.cfg", config, error) != GF_OK) return refuse("config/local.cfg", error);
+    if (gf_config_load("config/local.cfg", config, error) != GF_OK)
+        return refuse("config/local.cfg", error);
     for (int i = 1; i < argc; i++) {
         const char *text = argv[i];
         if ((strcmp(argv[i], "--steps") == 0) && (i + 1 < argc)) {
             *steps_out = (uint32_t)strtoul(argv[++i], NULL, 10);
             continue;
         }
-        if (gf_config_set_all(config, &text, 1, "program_allocations", error) != GF_OK) return refuse(text, error);
+        if (gf_config_set_all(config, &text, 1, "program_allocations", error) != GF_OK)
+            return refuse(text, error);
     }
     return 0;
 }
@@ -257,7 +286,8 @@ int main(int argc, char **argv)
     void *prime[4];
     if (arguments_read(argc, argv, &config, &step_count) != 0) return EXIT_FAILURE;
     config.log = log_print;
-    if (gf_measure(&config, tool_tensors, TOOL_TENSOR_COUNT, &need) != GF_OK) return refuse("gf_measure", "refused");
+    if (gf_measure(&config, tool_tensors, TOOL_TENSOR_COUNT, &need) != GF_OK)
+        return refuse("gf_measure", "refused");
     unsigned char *memory = aligned_alloc(64, need.control_bytes + 2 * GUARD_BYTES);
     if (memory == NULL) return refuse("memory", "there is none");
     memset(memory, 0xa5, need.control_bytes + 2 * GUARD_BYTES);
@@ -265,17 +295,20 @@ int main(int argc, char **argv)
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
 
     watching = true;
-    gf_status status = gf_open(&config, tool_tensors, TOOL_TENSOR_COUNT, memory + GUARD_BYTES, need.control_bytes, &gf);
+    gf_status status = gf_open(&config, tool_tensors, TOOL_TENSOR_COUNT, memory + GUARD_BYTES,
+                               need.control_bytes, &gf);
     if (status >= 0) status = gf_open_wait(gf);
     if (status >= 0) status = steps_run(gf, step_count);
     watching = false;
     if (status >= 0) status = gf_stats(gf, &stats);
-    if (status < 0) return refuse(gf_status_name(status), (gf != NULL) ? gf_error_last(gf)->text : "no context");
+    if (status < 0)
+        return refuse(gf_status_name(status),
+                      (gf != NULL) ? gf_error_last(gf)->text : "no context");
     printf("from_program_since_open %" PRIu64 "\n", program_count);
-    printf("steps_skipped %" PRIu64 "\nwire_bytes %" PRIu64 "\nmapped_bytes %" PRIu64 "\n", stats.steps_skipped,
-           stats.wire_bytes, stats.mapped_bytes);
-    printf("foreign_bytes %" PRIu64 "\ncontrol_bytes %" PRIu64 "\nexchange_bytes %" PRIu64 "\n", stats.foreign_bytes,
-           need.control_bytes, need.exchange_bytes);
+    printf("steps_skipped %" PRIu64 "\nwire_bytes %" PRIu64 "\nmapped_bytes %" PRIu64 "\n",
+           stats.steps_skipped, stats.wire_bytes, stats.mapped_bytes);
+    printf("foreign_bytes %" PRIu64 "\ncontrol_bytes %" PRIu64 "\nexchange_bytes %" PRIu64 "\n",
+           stats.foreign_bytes, need.control_bytes, need.exchange_bytes);
     printf("exchange_mapped %" PRIu64 "\n", mapping_bytes(gf_gradient(gf, 0)));
     watching = true;
     status = gf_close(gf);

@@ -1,5 +1,6 @@
-/* program_compare_weights A B [BASE]: prints the relative L2 distance |A - B| / |A - BASE| of two files of raw fp32 (BASE:
- * zeroes), as gf-train --dump-weights writes them. Fails where they cannot be compared. */
+/* program_compare_weights A B [BASE]: prints the relative L2 distance |A - B| / |A - BASE| of two
+ * files of raw fp32 (BASE: zeroes), as gf-train --dump-weights writes them. Fails where they cannot
+ * be compared. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,8 @@ static int weights_read(const char *path, struct weights *weights_out)
     weights_out->count = bytes / (long)sizeof(float);
     weights_out->data = malloc((size_t)bytes);
     if ((weights_out->data == NULL) ||
-        (fread(weights_out->data, sizeof(float), (size_t)weights_out->count, file) != (size_t)weights_out->count)) {
+        (fread(weights_out->data, sizeof(float), (size_t)weights_out->count, file) !=
+         (size_t)weights_out->count)) {
         fprintf(stderr, "%s: cannot be read\n", path);
         return -1;
     }
@@ -42,7 +44,8 @@ int main(int argc, char **argv)
             return EXIT_FAILURE;
         }
     for (long i = 0; i < files[0].count; i++) {
-        double a = (double)files[0].data[i], b = (double)files[1].data[i], base = (argc == 4) ? (double)files[2].data[i] : 0.0;
+        double a = (double)files[0].data[i], b = (double)files[1].data[i],
+               base = (argc == 4) ? (double)files[2].data[i] : 0.0;
         apart += (a - b) * (a - b);
         size += (a - base) * (a - base);
     }

@@ -1,6 +1,7 @@
-/* program_embed: an appliance that fills struct gf_config by hand and is linked without libconfig. A world of one, one
- * step; prints the averaged gradient. Then a child that is forked does the same in the same memory, and may not open a
- * network: for that it would need UCX's thread, which its parent has. */
+/* program_embed: an appliance that fills struct gf_config by hand and is linked without libconfig.
+ * A world of one, one step; prints the averaged gradient. Then a child that is forked does the same
+ * in the same memory, and may not open a network: for that it would need UCX's thread, which its
+ * parent has. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -29,7 +30,8 @@ static gf_status one_step(gf_context *gf)
     status = gf_tensor_ready(gf, 0, 0);
     if (status == GF_OK) status = gf_step_wait(gf);
     if (status == GF_OK)
-        printf("%g %g %g %g\n", (double)gradient[0], (double)gradient[1], (double)gradient[2], (double)gradient[3]);
+        printf("%g %g %g %g\n", (double)gradient[0], (double)gradient[1], (double)gradient[2],
+               (double)gradient[3]);
     return status;
 }
 
@@ -43,8 +45,10 @@ int main(void)
     fflush(stdout);
     pid_t child = (status == GF_OK) ? fork() : -1;
     if (child == 0) {
-        if (((status = opened(&config, &gf)) == GF_OK) && ((status = one_step(gf)) == GF_OK)) status = gf_close(gf);
-        config.link.transports[0] = 't', config.link.transports[1] = 'c', config.link.transports[2] = 'p';
+        if (((status = opened(&config, &gf)) == GF_OK) && ((status = one_step(gf)) == GF_OK))
+            status = gf_close(gf);
+        config.link.transports[0] = 't', config.link.transports[1] = 'c',
+        config.link.transports[2] = 'p';
         if (status == GF_OK) printf("%s\n", gf_status_name(opened(&config, &gf)));
     } else if (child > 0) {
         (void)waitpid(child, NULL, 0);

@@ -1,10 +1,13 @@
-/* gf-train with faulty hardware: linked from its objects, with a link driver that lies between the library and UCX, and with
- * gf_tensor_ready() and gf_close() wrapped by the linker. The environment says what goes wrong on this rank:
+/* gf-train with faulty hardware: linked from its objects, with a link driver that lies between the
+ * library and UCX, and with gf_tensor_ready() and gf_close() wrapped by the linker. The environment
+ * says what goes wrong on this rank:
  *     GF_FAULT_NAN=STEP      a gradient of this step (from 1) is not a number
- *     GF_FAULT_CORRUPT=N     a byte of the N-th message of 1 KiB or more flips on its way, behind its checksum
- *     GF_FAULT_DIE=N         the process kills itself in its N-th call to connect to a rank or to send
- * What has gone wrong is said on stderr as "fault: ..". A rank that ends without an error says whom it waited for:
- * "slowest: rank R, in N % of the steps". */
+ *     GF_FAULT_CORRUPT=N     a byte of the N-th message of 1 KiB or more flips on its way, behind
+ *                            its checksum
+ *     GF_FAULT_DIE=N         the process kills itself in its N-th call to connect to a rank or to
+ *                            send
+ * What has gone wrong is said on stderr as "fault: ..". A rank that ends without an error says whom
+ * it waited for: "slowest: rank R, in N % of the steps". */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -32,7 +35,8 @@ gf_status __wrap_gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handl
     uint64_t step = fault_at("GF_FAULT_NAN");
     if (!done && (step != 0) && (gf_steps(gf) + 1u == step)) {
         ((float *)(uintptr_t)gf_gradient(gf, tensor))[7] = NAN;
-        fprintf(stderr, "fault: tensor %u of step %llu is not a number\n", tensor, (unsigned long long)step);
+        fprintf(stderr, "fault: tensor %u of step %llu is not a number\n", tensor,
+                (unsigned long long)step);
         done = true;
     }
     return __real_gf_tensor_ready(gf, tensor, queue);
@@ -55,14 +59,15 @@ static void die_perhaps(void)
     (void)raise(SIGKILL);
 }
 
-static gf_status faulty_connect(struct gf_link *link, uint32_t peer, const void *endpoint, size_t size_bytes)
+static gf_status faulty_connect(struct gf_link *link, uint32_t peer, const void *endpoint,
+                                size_t size_bytes)
 {
     die_perhaps();
     return gf_link_ucx.connect(link, peer, endpoint, size_bytes);
 }
 
-static gf_status faulty_send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data, size_t size_bytes,
-                                  struct gf_req *req)
+static gf_status faulty_send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data,
+                                  size_t size_bytes, struct gf_req *req)
 {
     static unsigned char copy[MESSAGE_BYTES_MAX]; /* the owner's memory stays as it is */
     static uint64_t count;
@@ -76,7 +81,8 @@ static gf_status faulty_send_post(struct gf_link *link, uint32_t to, uint64_t ta
     }
     memcpy(copy, (const void *)(uintptr_t)data, size_bytes);
     copy[size_bytes / 2] ^= 0x40;
-    gf_status status = gf_link_ucx.send_post(link, to, tag, (gf_mem)(uintptr_t)copy, size_bytes, req);
+    gf_status status =
+        gf_link_ucx.send_post(link, to, tag, (gf_mem)(uintptr_t)copy, size_bytes, req);
     if (status != GF_OK) return status;
     count++;
     fprintf(stderr, "fault: byte %zu of message %llu, to rank %u, has flipped\n", size_bytes / 2,
@@ -88,8 +94,8 @@ static struct gf_link_driver faulty_link; /* UCX's, but for what is below */
 static struct gf_drivers faulty_drivers;  /* all, but for that link */
 const struct gf_drivers *const gf_drivers_default = &faulty_drivers;
 
-static gf_status faulty_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,
-                             struct gf_fault *fault_out)
+static gf_status faulty_open(const struct gf_link_setup *setup, void *state,
+                             struct gf_link **link_out, struct gf_fault *fault_out)
 {
     gf_status status = gf_link_ucx.open(setup, state, link_out, fault_out);
     if (status == GF_OK) (*link_out)->driver = &faulty_link;

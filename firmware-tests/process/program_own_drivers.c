@@ -1,5 +1,6 @@
-/* program_own_drivers: defines gf_drivers_default, has the simulator's drivers alone, and is linked without UCX, libsodium
- * and libconfig. Two ranks in this thread, one step; prints what each holds. */
+/* program_own_drivers: defines gf_drivers_default, has the simulator's drivers alone, and is linked
+ * without UCX, libsodium and libconfig. Two ranks in this thread, one step; prints what each
+ * holds. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -38,12 +39,14 @@ int main(void)
     void *memory[RANKS] = {NULL, NULL};
     if (sim == NULL) return 1;
     for (uint32_t r = 0; r < RANKS; r++) {
-        const struct gf_config config = {.job = {.world = RANKS, .rank = r, .ignore_environment = true},
-                                         .drivers = gf_sim_drivers(sim, r)};
+        const struct gf_config config = {
+            .job = {.world = RANKS, .rank = r, .ignore_environment = true},
+            .drivers = gf_sim_drivers(sim, r)};
         struct gf_footprint need;
         if (gf_measure(&config, &tensor, 1, &need) != GF_OK) return 1;
         memory[r] = aligned_alloc(64, need.control_bytes);
-        if (gf_open(&config, &tensor, 1, memory[r], need.control_bytes, &ranks[r]) != GF_OK) return 1;
+        if (gf_open(&config, &tensor, 1, memory[r], need.control_bytes, &ranks[r]) != GF_OK)
+            return 1;
     }
     if (both(sim, gf_open_poll) < 0) return 1;
     for (uint32_t r = 0; r < RANKS; r++) {

@@ -1,5 +1,6 @@
-/* A trainer for one process, in the shape of many written in C: flat buffers of parameters, gradients and moments, and
- * an Adam of its own. lib/RECIPE.md takes it to all ranks of a job: its block N goes where "recipe N" stands. */
+/* A trainer for one process, in the shape of many written in C: flat buffers of parameters,
+ * gradients and moments, and an Adam of its own. lib/RECIPE.md takes it to all ranks of a job: its
+ * block N goes where "recipe N" stands. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +14,13 @@ struct model {
 };
 /* recipe 1 */
 
-static float input_of(unsigned sample) { return (float)(sample * 2654435761u >> 8) / (float)(1 << 24) * 6 - 3; }
+static float input_of(unsigned sample)
+{
+    return (float)(sample * 2654435761u >> 8) / (float)(1 << 24) * 6 - 3;
+}
 
-/* Fits sin(x) with one hidden layer: params are in.weight, in.bias, out.weight [HIDDEN] and out.bias. Adds to grads. */
+/* Fits sin(x) with one hidden layer: params are in.weight, in.bias, out.weight [HIDDEN] and
+ * out.bias. Adds to grads. */
 static void model_run(struct model *model, unsigned first_sample)
 {
     const float *w = model->params, *b = w + HIDDEN, *o = b + HIDDEN;
@@ -48,7 +53,8 @@ static void model_update(struct model *model, float rate, unsigned step)
 
 static unsigned bits_of(const float *values, size_t count, unsigned hash)
 {
-    for (size_t i = 0; i < count * sizeof *values; i++) hash = (hash ^ ((const unsigned char *)values)[i]) * 16777619u;
+    for (size_t i = 0; i < count * sizeof *values; i++)
+        hash = (hash ^ ((const unsigned char *)values)[i]) * 16777619u;
     return hash;
 }
 

@@ -1,5 +1,6 @@
-/* program_stack [BYTES]: an appliance in a thread of its own with a painted stack; opens, steps, saves and closes, and
- * prints "stack N": how much of it was used, by the library, UCX and libc together. BYTES: its size (1 MiB).
+/* program_stack [BYTES]: an appliance in a thread of its own with a painted stack; opens, steps,
+ * saves and closes, and prints "stack N": how much of it was used, by the library, UCX and libc
+ * together. BYTES: its size (1 MiB).
  *     gf-run -n 2 program_stack */
 #include <pthread.h>
 #include <stdio.h>
@@ -14,7 +15,8 @@
 #define STEPS 50u
 
 static struct gf_config config;
-static const struct gf_tensor tensors[] = {{.name = "a", .elem_count = 70000}, {.name = "b", .elem_count = 300}};
+static const struct gf_tensor tensors[] = {{.name = "a", .elem_count = 70000},
+                                           {.name = "b", .elem_count = 300}};
 
 static gf_status steps(gf_context *gf)
 {
@@ -46,7 +48,8 @@ static void *run(void *result)
         if (status == GF_OK) status = gf_state_load(gf, state, gf_state_bytes(gf));
         free(state);
     }
-    if (status != GF_OK) fprintf(stderr, "error: %s: %s\n", gf_status_name(status), gf_error_last(gf)->text);
+    if (status != GF_OK)
+        fprintf(stderr, "error: %s: %s\n", gf_status_name(status), gf_error_last(gf)->text);
     (void)gf_close(gf);
     free(memory);
     *(gf_status *)result = status;
@@ -60,12 +63,16 @@ int main(int argc, char **argv)
     gf_status status = GF_ERR_SYSTEM;
     pthread_attr_t attributes;
     pthread_t thread;
-    unsigned char *stack = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (gf_config_load("config/local.cfg", &config, error) != GF_OK) return fprintf(stderr, "%s\n", error), 1;
+    unsigned char *stack =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (gf_config_load("config/local.cfg", &config, error) != GF_OK)
+        return fprintf(stderr, "%s\n", error), 1;
     if (stack == MAP_FAILED) return 1;
     memset(stack, PAINT, bytes);
-    if ((pthread_attr_init(&attributes) != 0) || (pthread_attr_setstack(&attributes, stack, bytes) != 0) ||
-        (pthread_create(&thread, &attributes, run, &status) != 0)) return 1;
+    if ((pthread_attr_init(&attributes) != 0) ||
+        (pthread_attr_setstack(&attributes, stack, bytes) != 0) ||
+        (pthread_create(&thread, &attributes, run, &status) != 0))
+        return 1;
     (void)pthread_join(thread, NULL);
     while ((unused < bytes) && (stack[unused] == PAINT)) unused++;
     printf("stack %zu\n", bytes - unused);

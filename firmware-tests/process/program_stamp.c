@@ -1,6 +1,7 @@
-/* program_stamp SECONDS FILE PROGRAM [ARGUMENT ..]: runs PROGRAM and writes what it says to FILE, each line behind the time
- * at which it came in nanoseconds (of the clock of date +%s%N). The first line is "pid N", the last one "exit CODE", 128 and
- * the signal's number for who was killed, "exit late" for who had not ended after SECONDS and was killed for it. */
+/* program_stamp SECONDS FILE PROGRAM [ARGUMENT ..]: runs PROGRAM and writes what it says to FILE,
+ * each line behind the time at which it came in nanoseconds (of the clock of date +%s%N). The first
+ * line is "pid N", the last one "exit CODE", 128 and the signal's number for who was killed, "exit
+ * late" for who had not ended after SECONDS and was killed for it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -69,7 +70,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: program_stamp SECONDS FILE PROGRAM [ARGUMENT ..]\n");
         return 2;
     }
-    uint64_t until_ns = time_ns(CLOCK_MONOTONIC) + strtoull(argv[1], NULL, 10) * UINT64_C(1000000000);
+    uint64_t until_ns =
+        time_ns(CLOCK_MONOTONIC) + strtoull(argv[1], NULL, 10) * UINT64_C(1000000000);
     pid_t child = start(argv + 3, &from);
     if (child < 0) return 2;
     fprintf(to, "%" PRIu64 " pid %d\n", time_ns(CLOCK_REALTIME), (int)child);
@@ -78,7 +80,9 @@ int main(int argc, char **argv)
     if (!ended) (void)kill(child, SIGKILL);
     while ((waitpid(child, &status, 0) < 0) && (errno == EINTR)) continue;
     int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    if (ended) fprintf(to, "%" PRIu64 " exit %d\n", time_ns(CLOCK_REALTIME), code);
-    else fprintf(to, "%" PRIu64 " exit late\n", time_ns(CLOCK_REALTIME));
+    if (ended)
+        fprintf(to, "%" PRIu64 " exit %d\n", time_ns(CLOCK_REALTIME), code);
+    else
+        fprintf(to, "%" PRIu64 " exit late\n", time_ns(CLOCK_REALTIME));
     return (fclose(to) == 0) && ended ? code : 1;
 }

@@ -1,17 +1,26 @@
 /* Whoever does not belong to a job, at its ports:
  *     program_strangers visit IP PORT COUNT OPEN
- *         COUNT connections to IP:PORT, the last OPEN of them kept open until the other side hangs up or standard input
- *         ends. What they say goes round: nothing, HTTP, 64 KiB of one letter, part of a hello, a hello whose size is
- *         beyond all bounds, random bytes, a hello without a key. Prints how many were taken and how many refused.
+ *         COUNT connections to IP:PORT, the last OPEN of them kept open until the other side hangs
+ *             up or standard input
+ *         ends. What they say goes round: nothing, HTTP, 64 KiB of one letter, part of a hello, a
+ *             hello whose size is
+ *         beyond all bounds, random bytes, a hello without a key. Prints how many were taken and
+ *             how many refused.
  *     program_strangers attack ROUNDS PID..
- *         At every TCP port that these processes listen on, seen from the network namespace that this runs in. Each
- *         round, at each port: PUT requests of UCX's into every writable mapping of the process, active messages, a
- *         proof that is none, half a hello, nothing at all; every third connection stays open. Prints the ports first
- *         ("PID IP:PORT"), then how many connections stood and at how many something was answered. ROUNDS 0: the ports
+ *         At every TCP port that these processes listen on, seen from the network namespace that
+ *             this runs in. Each
+ *         round, at each port: PUT requests of UCX's into every writable mapping of the process,
+ *             active messages, a
+ *         proof that is none, half a hello, nothing at all; every third connection stays open.
+ *             Prints the ports first
+ *         ("PID IP:PORT"), then how many connections stood and at how many something was answered.
+ *             ROUNDS 0: the ports
  *         alone. ATTACK_USER: as that user, once it has read where the processes listen.
  *     program_strangers flood RATE SECONDS JOB WORLD [PID..]
- *         RATE connections a second, to the ports of these processes in turn, each with a hello that is right in all
- *         but the proof of the key. Prints how many it made. Without a PID the flood goes to a child of its own, which
+ *         RATE connections a second, to the ports of these processes in turn, each with a hello
+ *             that is right in all
+ *         but the proof of the key. Prints how many it made. Without a PID the flood goes to a
+ *             child of its own, which
  *         accepts, reads and closes: what a flood beside the job costs. */
 #include "drivers/tcp/rendezvous_frame.h"
 #include "firmware-tests/support/stranger.h"
@@ -75,7 +84,10 @@ static void visitor_says(int fd, unsigned long kind)
     switch (kind % 7u) {
     case 0: break;
     case 1: stranger_say(fd, "GET / HTTP/1.1\r\nHost: gradient\r\n\r\n", 34); break;
-    case 2: memset(letters, 'A', sizeof letters); stranger_say(fd, letters, sizeof letters); break;
+    case 2:
+        memset(letters, 'A', sizeof letters);
+        stranger_say(fd, letters, sizeof letters);
+        break;
     case 3: hello_say(fd, 20, false); break;
     case 4: hello_say(fd, SIZE_MAX, true); break;
     case 5:
@@ -88,16 +100,20 @@ static void visitor_says(int fd, unsigned long kind)
 
 static int visit(char **arguments)
 {
-    unsigned long count = strtoul(arguments[2], NULL, 10), open_count = strtoul(arguments[3], NULL, 10), taken = 0;
+    unsigned long count = strtoul(arguments[2], NULL, 10),
+                  open_count = strtoul(arguments[3], NULL, 10), taken = 0;
     char byte;
-    if ((open_count > OPEN_MAX) || (inet_pton(AF_INET, arguments[0], &(struct in_addr){0}) != 1)) return 2;
+    if ((open_count > OPEN_MAX) || (inet_pton(AF_INET, arguments[0], &(struct in_addr){0}) != 1))
+        return 2;
     for (unsigned long i = 0; i < count; i++) {
         int fd = stranger_connect(arguments[0], (uint16_t)strtoul(arguments[1], NULL, 10));
         if (fd < 0) continue;
         taken++;
         visitor_says(fd, i);
-        if (open_count == 0) (void)close(fd);
-        else *kept_open(i, open_count) = fd;
+        if (open_count == 0)
+            (void)close(fd);
+        else
+            *kept_open(i, open_count) = fd;
     }
     printf("strangers: %lu taken, %lu refused\n", taken, count - taken);
     fflush(stdout);
@@ -109,8 +125,8 @@ static int visit(char **arguments)
 
 static const unsigned char prize[64] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 
-/* The middle of each writable mapping: what lies there is in use or spare, and no job has the bits it should have if a
- * gradient or a pointer was written over. */
+/* The middle of each writable mapping: what lies there is in use or spare, and no job has the bits
+ * it should have if a gradient or a pointer was written over. */
 static void ranges_read(struct target *target)
 {
     char path[64], line[512], rights[8];
@@ -119,7 +135,8 @@ static void ranges_read(struct target *target)
     FILE *file = fopen(path, "re");
     if (file == NULL) return;
     while ((fgets(line, sizeof line, file) != NULL) && (target->range_count + 1 < RANGES_MAX)) {
-        if ((sscanf(line, "%lx-%lx %7s", &first, &end, rights) != 3) || (rights[1] != 'w')) continue;
+        if ((sscanf(line, "%lx-%lx %7s", &first, &end, rights) != 3) || (rights[1] != 'w'))
+            continue;
         target->ranges[target->range_count++] = first;
         target->ranges[target->range_count++] = first + (end - first) / 2 / 64 * 64;
     }
@@ -135,11 +152,13 @@ static void attacker_says(int fd, const struct target *target, unsigned long way
     case 1:
         if (way % 5 == 1) (void)send(fd, hello, 40, MSG_NOSIGNAL | MSG_DONTWAIT);
         stranger_greet(fd);
-        for (uint32_t i = 0; i < target->range_count; i++) stranger_put(fd, target->ranges[i], prize, sizeof prize);
+        for (uint32_t i = 0; i < target->range_count; i++)
+            stranger_put(fd, target->ranges[i], prize, sizeof prize);
         break;
     case 2:
         stranger_greet(fd);
-        for (uint64_t tag = 0; tag < 64; tag++) stranger_message(fd, tag << 45, prize, sizeof prize);
+        for (uint64_t tag = 0; tag < 64; tag++)
+            stranger_message(fd, tag << 45, prize, sizeof prize);
         break;
     case 3:
         gf_frame_header_put(&put, GF_FRAME_HELLO, GF_FRAME_HELLO_BYTES, 4711, 1);
@@ -166,8 +185,10 @@ static int attack(char **arguments)
         stood++;
         attacker_says(fd, target, i / target_count);
         if (i < 5 * target_count) answered += stranger_hears(fd, 100) > 0;
-        if (i % 3 == 0) *kept_open(i / 3, 300) = fd;
-        else (void)close(fd);
+        if (i % 3 == 0)
+            *kept_open(i / 3, 300) = fd;
+        else
+            (void)close(fd);
     }
     printf("stood %lu, answered %lu\n", stood, answered);
     return 0;
@@ -190,7 +211,8 @@ static uint16_t sink_begin(void)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     char said[512];
     if ((bind(fd, (struct sockaddr *)&at, bytes) != 0) || (listen(fd, 1024) != 0) ||
-        (getsockname(fd, (struct sockaddr *)&at, &bytes) != 0)) exit(4);
+        (getsockname(fd, (struct sockaddr *)&at, &bytes) != 0))
+        exit(4);
     pid_t above = getpid();
     if (fork() != 0) return ntohs(at.sin_port);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -211,7 +233,8 @@ static int flood(char **arguments)
     uint32_t world = (uint32_t)strtoul(arguments[3], NULL, 10);
     targets_find(arguments + 4);
     if (arguments[4] == NULL) {
-        targets[target_count++].port = (struct stranger_port){.ip = "127.0.0.1", .port = sink_begin()};
+        targets[target_count++].port =
+            (struct stranger_port){.ip = "127.0.0.1", .port = sink_begin()};
     }
     if ((target_count == 0) || (world < 2)) return 3;
     for (double passed; (passed = seconds_now(CLOCK_MONOTONIC) - began) < seconds;) {
@@ -221,14 +244,17 @@ static int flood(char **arguments)
         }
         const struct stranger_port *port = &targets[made % target_count].port;
         struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port->port)};
-        int fd = *kept_open(made, 256) = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        int fd = *kept_open(made, 256) =
+            socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         stranger_hello(hello, job, 1 + (uint32_t)(made / target_count) % (world - 1), world, 1);
         (void)inet_pton(AF_INET, port->ip, &at.sin_addr);
-        (void)connect(fd, (struct sockaddr *)&at, sizeof at); /* here it stands at once, or waits for the other side */
+        /* here it stands at once, or waits for the other side */
+        (void)connect(fd, (struct sockaddr *)&at, sizeof at);
         (void)send(fd, hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT);
         made++;
     }
-    printf("made %llu in %.1f s of a core\n", (unsigned long long)made, seconds_now(CLOCK_PROCESS_CPUTIME_ID));
+    printf("made %llu in %.1f s of a core\n", (unsigned long long)made,
+           seconds_now(CLOCK_PROCESS_CPUTIME_ID));
     return 0;
 }
 
@@ -241,7 +267,8 @@ int main(int argc, char **argv)
     } modes[] = {{"visit", visit, 4, 4}, {"attack", attack, 2, 1000}, {"flood", flood, 4, 1000}};
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
         if ((argc > 1) && (strcmp(argv[1], modes[i].name) == 0) && (argc - 2 >= modes[i].least) &&
-            (argc - 2 <= modes[i].most)) return modes[i].run(argv + 2);
+            (argc - 2 <= modes[i].most))
+            return modes[i].run(argv + 2);
     fprintf(stderr, "usage: program_strangers visit|attack|flood ..: see its source\n");
     return 2;
 }

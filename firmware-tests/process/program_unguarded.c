@@ -1,6 +1,6 @@
-/* program_unguarded [KEY_FILE]: a link over UCX's tcp in a program that was linked without --wrap, and a stranger
- * who asks UCX to write into it. Prints "written" or "unchanged", or why the link was not opened: what the suites of
- * strangers would see if nothing kept strangers out. */
+/* program_unguarded [KEY_FILE]: a link over UCX's tcp in a program that was linked without --wrap,
+ * and a stranger who asks UCX to write into it. Prints "written" or "unchanged", or why the link
+ * was not opened: what the suites of strangers would see if nothing kept strangers out. */
 #include "drivers/link.h"
 #include "firmware-tests/support/stranger.h"
 
@@ -14,8 +14,13 @@ static unsigned char canary[64];
 
 int main(int argc, char **argv)
 {
-    const struct gf_link_setup setup = {.world = 1, .epoch = 1, .requests_max = 8, .message_bytes_max = 65536,
-                                        .transports = "self,tcp", .devices = "lo", .key_file = (argc > 1) ? argv[1] : ""};
+    const struct gf_link_setup setup = {.world = 1,
+                                        .epoch = 1,
+                                        .requests_max = 8,
+                                        .message_bytes_max = 65536,
+                                        .transports = "self,tcp",
+                                        .devices = "lo",
+                                        .key_file = (argc > 1) ? argv[1] : ""};
     const unsigned char prize[64] = {1};
     struct gf_link *link = NULL;
     struct gf_fault fault = {.code = GF_OK};
@@ -25,7 +30,8 @@ int main(int argc, char **argv)
         printf("refused: %s\n", fault.text);
         return 0;
     }
-    int fd = (stranger_ports((int)getpid(), &port, 1) == 1) ? stranger_connect(port.ip, port.port) : -1;
+    int fd =
+        (stranger_ports((int)getpid(), &port, 1) == 1) ? stranger_connect(port.ip, port.port) : -1;
     stranger_greet(fd);
     stranger_put(fd, (uint64_t)(uintptr_t)canary, prize, sizeof prize);
     for (int i = 0; (i < 2000) && (canary[0] == 0); i++) {

@@ -1,5 +1,5 @@
-/* Connections of UCX's tcp, without UCX: what passes before both ends have proven themselves, and after that,
- * encrypted or not. */
+/* Connections of UCX's tcp, without UCX: what passes before both ends have proven themselves, and
+ * after that, encrypted or not. */
 #include "firmware-tests/process/connection_pair.h"
 
 #include <sys/resource.h>
@@ -10,9 +10,13 @@
 
 static const char secret_text[] = "a gradient that nobody else may read";
 
-static void ms_pass(void) { nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); }
+static void ms_pass(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
 
-static bool all_sent(int fd, const unsigned char *data, size_t bytes, int other, unsigned char *in, size_t *in_bytes)
+static bool all_sent(int fd, const unsigned char *data, size_t bytes, int other, unsigned char *in,
+                     size_t *in_bytes)
 {
     size_t sent = 0;
     for (int turns = 0; (turns < 100000) && ((sent < bytes) || (*in_bytes < bytes)); turns++) {
@@ -31,7 +35,8 @@ static void both_talk(void)
     static unsigned char out[300000], in[300000];
     size_t sizes[] = {16385, 1, sizeof secret_text, 16384, sizeof out};
     for (size_t s = 0; s < LENGTH(sizes); s++) {
-        for (size_t i = 0; i < sizeof out; i++) out[i] = (unsigned char)(secret_text[i % sizeof secret_text] + (int)s);
+        for (size_t i = 0; i < sizeof out; i++)
+            out[i] = (unsigned char)(secret_text[i % sizeof secret_text] + (int)s);
         for (int back = 0; back < 2; back++) {
             size_t got = 0;
             memset(in, 0, sizeof in);
@@ -42,7 +47,10 @@ static void both_talk(void)
     }
 }
 
-static bool on_the_wire(const char *text) { return memmem(wire, wire_bytes, text, strlen(text)) != NULL; }
+static bool on_the_wire(const char *text)
+{
+    return memmem(wire, wire_bytes, text, strlen(text)) != NULL;
+}
 
 TEST(both_prove_themselves_and_then_talk)
 {
@@ -54,7 +62,9 @@ TEST(both_prove_themselves_and_then_talk)
         assert_int_equal(caller_waits(&fault), GF_OK);
         assert_true(listener.fd >= 0);
         char word[8] = "";
-        for (int ms = 0; (ms < 1000) && (ucx_recv(listener.fd, word, sizeof word, MSG_DONTWAIT) < 0); ms++) ms_pass();
+        for (int ms = 0;
+             (ms < 1000) && (ucx_recv(listener.fd, word, sizeof word, MSG_DONTWAIT) < 0); ms++)
+            ms_pass();
         assert_string_equal(word, "UCX's");
         both_talk();
         assert_int_equal(on_the_wire("a gradient that nobody"), kind < 2);
@@ -71,7 +81,8 @@ TEST(nothing_leaves_for_a_listener_that_proves_nothing)
         struct gf_fault fault = {.code = GF_OK};
         pair_open(key_path, says == 1);
         call();
-        assert_int_equal(ucx_send(caller.fd, secret_text, sizeof secret_text, 0), sizeof secret_text);
+        assert_int_equal(ucx_send(caller.fd, secret_text, sizeof secret_text, 0),
+                         sizeof secret_text);
         (void)gf_proofs_progress(&caller.proofs, 0, &fault);
         int taken = __real_accept(listen_fd, NULL, NULL);
         for (int ms = 0; (taken < 0) && (ms < 1000); ms++) {
@@ -80,15 +91,20 @@ TEST(nothing_leaves_for_a_listener_that_proves_nothing)
             taken = __real_accept(listen_fd, NULL, NULL);
         }
         assert_int_equal(ucx_recv(taken, heard, sizeof heard, 0), HELLO_BYTES);
-        if (says < 2) assert_int_equal(ucx_send(taken, (says == 0) ? wire : heard, ANSWER_BYTES, 0), ANSWER_BYTES);
-        else assert_int_equal(shutdown(taken, SHUT_RDWR), 0);
+        if (says < 2)
+            assert_int_equal(ucx_send(taken, (says == 0) ? wire : heard, ANSWER_BYTES, 0),
+                             ANSWER_BYTES);
+        else
+            assert_int_equal(shutdown(taken, SHUT_RDWR), 0);
         listener.fd = taken;
         assert_int_equal(caller_waits(&fault), GF_ERR_LINK);
         assert_int_equal(fault.peer, 1);
-        assert_non_null(strstr(fault.text, (says < 2) ? "did not prove that it is of this job" : "ended"));
+        assert_non_null(
+            strstr(fault.text, (says < 2) ? "did not prove that it is of this job" : "ended"));
         assert_false(on_the_wire(secret_text));
         /* UCX sees a silent connection. */
-        assert_int_equal(ucx_send(caller.fd, secret_text, sizeof secret_text, 0), sizeof secret_text);
+        assert_int_equal(ucx_send(caller.fd, secret_text, sizeof secret_text, 0),
+                         sizeof secret_text);
         assert_int_equal(ucx_recv(caller.fd, heard, sizeof heard, 0), -1);
         assert_int_equal(errno, EAGAIN);
         pair_close();
@@ -114,8 +130,10 @@ TEST(a_conversation_cannot_be_repeated)
         memcpy(said, wire, HELLO_BYTES); /* then came the answer, which is the listener's */
         said_bytes = wire_bytes - ANSWER_BYTES;
         memcpy(said + HELLO_BYTES, wire + HELLO_BYTES + ANSWER_BYTES, said_bytes - HELLO_BYTES);
-        for (int ms = 0; (ms < 1000) && (ucx_recv(listener.fd, heard, 5, MSG_DONTWAIT) != 5); ms++) ms_pass();
-        assert_int_equal(setsockopt(listener.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+        for (int ms = 0; (ms < 1000) && (ucx_recv(listener.fd, heard, 5, MSG_DONTWAIT) != 5); ms++)
+            ms_pass();
+        assert_int_equal(setsockopt(listener.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once),
+                         0);
         assert_int_equal(close(listener.fd), 0);
         assert_int_equal(close(caller.fd), 0);
         caller.fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -169,7 +187,8 @@ static uint32_t complaints;
 static void hear(void *user, gf_log_level level, const char *text)
 {
     (void)user;
-    complaints += (level == GF_LOG_ERROR) && (strcmp(text, "link: accept: no file descriptor left") == 0);
+    complaints +=
+        (level == GF_LOG_ERROR) && (strcmp(text, "link: accept: no file descriptor left") == 0);
 }
 
 /* UCX hears of none of it, and the caller waits. */
@@ -196,7 +215,8 @@ TEST(a_lack_of_descriptors_is_said_and_passes)
     pair_close();
 }
 
-/* A thread of the program forks while another one is in here: what the child closes must not wait for that one. */
+/* A thread of the program forks while another one is in here: what the child closes must not wait
+ * for that one. */
 TEST(a_forked_child_waits_for_nobodys_lock)
 {
     int status = 0;

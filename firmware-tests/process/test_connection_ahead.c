@@ -3,7 +3,8 @@
 
 #include <sys/eventfd.h>
 
-/* What UCX would hear of its connection now; 0: nothing. ASKED: epoll was asked, for it knows of something else. */
+/* What UCX would hear of its connection now; 0: nothing. ASKED: epoll was asked, for it knows of
+ * something else. */
 #define ASKED UINT32_MAX
 static char else_heard;
 static uint32_t heard_of(int set, void *ep)
@@ -36,7 +37,8 @@ static int pair_in_set(bool encryption)
     watch(set, EPOLL_CTL_ADD, caller.fd, EPOLLIN, &caller);
     (void)ucx_recv(listener.fd, &byte, 1, MSG_DONTWAIT); /* the second proof */
     caller.proofs.awaits = 1;
-    assert_int_equal(heard_of(set, &caller), 0); /* by which connection its bytes come nobody knows yet */
+    /* by which connection its bytes come nobody knows yet */
+    assert_int_equal(heard_of(set, &caller), 0);
     assert_int_equal(ucx_send(listener.fd, "x", 1, 0), 1);
     assert_int_equal(heard_of(set, &caller), EPOLLIN);
     assert_int_equal(ucx_recv(caller.fd, &byte, 1, 0), 1);
@@ -73,7 +75,8 @@ TEST(what_is_awaited_is_read_without_asking_epoll)
             assert_int_equal(heard_of(other, &caller), 0);
             assert_int_equal(ucx_send(listener.fd, "abc", 3, 0), 3);
             for (int i = 0; i < 5; i++) assert_int_equal(heard_of(set, &caller), EPOLLIN);
-            assert_int_equal(__real_recv(caller.fd, in, 1, MSG_DONTWAIT), -1); /* it has been read */
+            /* it has been read */
+            assert_int_equal(__real_recv(caller.fd, in, 1, MSG_DONTWAIT), -1);
             assert_true(gf_proofs_ahead(&caller.proofs));
             assert_int_equal(ucx_recv(caller.fd, in, 2, 0), 2);
             assert_int_equal(heard_of(set, &caller), EPOLLIN);
@@ -92,7 +95,8 @@ TEST(what_is_awaited_is_read_without_asking_epoll)
         assert_int_equal(heard_of(set, &caller), ASKED);
         caller.proofs.awaits = GF_RANK_NONE;
         assert_int_equal(heard_of(set, &caller), ASKED);
-        for (int *fd = (int[]){set, other, always, -1}; *fd >= 0; fd++) assert_int_equal(close(*fd), 0);
+        for (int *fd = (int[]){set, other, always, -1}; *fd >= 0; fd++)
+            assert_int_equal(close(*fd), 0);
         pair_close();
     }
 }
@@ -106,9 +110,11 @@ TEST(after_a_small_send_as_much_is_read_as_was_sent)
         assert_int_equal(ucx_send(caller.fd, "sender", 6, 0), 6);
         if (ahead) assert_int_equal(heard_of(set, &caller), EPOLLIN);
         assert_int_equal(ucx_recv(caller.fd, in, sizeof in, 0), 6);
-        assert_int_equal(ucx_recv(caller.fd, in, sizeof in, 0), 12); /* nothing was sent since: all there is */
+        /* nothing was sent since: all there is */
+        assert_int_equal(ucx_recv(caller.fd, in, sizeof in, 0), 12);
         assert_int_equal(ucx_send(caller.fd, "sender", 6, 0), 6);
-        assert_int_equal(ucx_recv(caller.fd, in, sizeof in, MSG_DONTWAIT), -1); /* no answer yet .. */
+        /* no answer yet .. */
+        assert_int_equal(ucx_recv(caller.fd, in, sizeof in, MSG_DONTWAIT), -1);
         assert_int_equal(ucx_send(listener.fd, "answeranswer", 12, 0), 12);
         assert_int_equal(ucx_recv(caller.fd, in, sizeof in, 0), 6); /* .. and still as much */
         assert_int_equal(ucx_recv(caller.fd, in, 6, 0), 6);
@@ -116,14 +122,16 @@ TEST(after_a_small_send_as_much_is_read_as_was_sent)
     assert_int_equal(ucx_send(listener.fd, in, sizeof in, 0), sizeof in);
     assert_int_equal(heard_of(set, &caller), EPOLLIN);
     assert_int_equal(ucx_recv(caller.fd, in, sizeof in, 0), sizeof in / 2);
-    assert_int_equal(heard_of(set, &caller), EPOLLIN); /* epoll says so: what is large is read in one piece */
+    /* epoll says so: what is large is read in one piece */
+    assert_int_equal(heard_of(set, &caller), EPOLLIN);
     assert_false(gf_proofs_ahead(&caller.proofs));
     assert_int_equal(ucx_recv(caller.fd, in, sizeof in, 0), sizeof in / 2);
     assert_int_equal(close(set), 0);
     pair_close();
 }
 
-/* Bytes first, then the end, whose reason is what it is without them; what cannot be read any more is forgotten. */
+/* Bytes first, then the end, whose reason is what it is without them; what cannot be read any more
+ * is forgotten. */
 TEST(an_end_behind_bytes_that_were_read_is_told_as_any)
 {
     const struct linger at_once = {.l_onoff = 1};
@@ -138,7 +146,8 @@ TEST(an_end_behind_bytes_that_were_read_is_told_as_any)
         if (reset) (void)setsockopt(listener.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
         assert_int_equal(close(listener.fd), 0);
         listener.fd = -1;
-        for (int i = 0; sends && (i < 2); i++) assert_int_equal(ucx_send(caller.fd, "sender", 6, 0), 6);
+        for (int i = 0; sends && (i < 2); i++)
+            assert_int_equal(ucx_send(caller.fd, "sender", 6, 0), 6);
         if (!sends) assert_int_equal(ucx_recv(caller.fd, in, sizeof in, 0), 2);
         if (!sends) assert_int_equal((heard_of(set, &caller) & EPOLLIN) != 0, !ahead);
         assert_int_equal(ucx_recv(caller.fd, in, sizeof in, 0), -1);
@@ -147,7 +156,8 @@ TEST(an_end_behind_bytes_that_were_read_is_told_as_any)
         assert_false(gf_proofs_ahead(&caller.proofs));
         (void)gf_proofs_progress(&caller.proofs, 1, &fault);
         assert_int_equal(gf_proofs_progress(&caller.proofs, 2000000000, &fault), GF_ERR_LINK);
-        if (!sends) assert_non_null(strstr(fault.text, reset ? strerror(ECONNRESET) : "closed there"));
+        if (!sends)
+            assert_non_null(strstr(fault.text, reset ? strerror(ECONNRESET) : "closed there"));
         assert_int_equal(close(set), 0);
         pair_close();
     }
@@ -160,7 +170,8 @@ TEST(a_connection_begins_without_bytes_of_the_one_before)
     int set = pair_in_set(false), other = epoll_create1(0), before = caller.fd;
     watch(other, EPOLL_CTL_ADD, listener.fd, EPOLLIN, &listener);
     listener.proofs.awaits = 0;
-    for (int i = 0; i < 2; i++) assert_int_equal(ucx_send((i == 0) ? caller.fd : listener.fd, "stale", 5, 0), 5);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(ucx_send((i == 0) ? caller.fd : listener.fd, "stale", 5, 0), 5);
     assert_int_equal(heard_of(other, &listener), EPOLLIN);
     assert_int_equal(ucx_recv(listener.fd, in, 1, 0), 1);
     assert_int_equal(heard_of(other, &listener), EPOLLIN);
@@ -177,7 +188,8 @@ TEST(a_connection_begins_without_bytes_of_the_one_before)
     watch(other, EPOLL_CTL_ADD, listener.fd, EPOLLIN, &listener);
     assert_int_equal(heard_of(set, &caller), 0);
     assert_int_equal(ucx_recv(caller.fd, in, sizeof in, MSG_DONTWAIT), -1);
-    assert_int_equal(heard_of(other, &listener), EPOLLIN); /* it is a proof that has come, which UCX does not see */
+    /* it is a proof that has come, which UCX does not see */
+    assert_int_equal(heard_of(other, &listener), EPOLLIN);
     assert_int_equal(ucx_recv(listener.fd, in, sizeof in, MSG_DONTWAIT), 5);
     assert_string_equal(in, "fresh");
     assert_int_equal(close(set) + close(other), 0);

@@ -1,6 +1,6 @@
-/* A link over UCX's tcp with link.encryption: the same bytes arrive, none of them can be read on the way, and a byte
- * that was changed there ends it with an error that says so. This program's own send() and recv() stand for the
- * wire. */
+/* A link over UCX's tcp with link.encryption: the same bytes arrive, none of them can be read on
+ * the way, and a byte that was changed there ends it with an error that says so. This program's own
+ * send() and recv() stand for the wire. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/key_file.h"
 #include "firmware-tests/support/ucx_ranks.h"
@@ -11,7 +11,7 @@
 
 #define BYTES 500000u
 static const char secret_text[] = "a gradient that nobody else may read";
-static bool seen;       /* the text, in what was sent */
+static bool seen;            /* the text, in what was sent */
 static int64_t flip_in = -1; /* bytes that are received before one is changed */
 
 static void see(const void *data, size_t bytes)
@@ -98,7 +98,8 @@ static void flip_body(struct ranks_one *one)
         memset(in, 0, sizeof in);
         flip_in = 100000;
         ranks_recv(one, 0, 0, ranks_tag(99), in, BYTES);
-        for (uint32_t i = 0; (i < 100000000) && (status >= 0); i++) status = one->link->driver->progress(one->link);
+        for (uint32_t i = 0; (i < 100000000) && (status >= 0); i++)
+            status = one->link->driver->progress(one->link);
         RANK_CHECK(one, status == GF_ERR_LINK);
         RANK_CHECK(one, (one->link->fault.code == GF_ERR_LINK) && (one->link->fault.peer == 0));
         RANK_CHECK(one, strstr(one->link->fault.text, "changed on its way") != NULL);

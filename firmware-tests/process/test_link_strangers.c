@@ -1,5 +1,6 @@
-/* Who is no rank of the job reaches nothing through the link: three processes, of which two have a link over UCX's
- * tcp and the third attacks it. It was forked from the same program, so it knows every address of theirs. */
+/* Who is no rank of the job reaches nothing through the link: three processes, of which two have a
+ * link over UCX's tcp and the third attacks it. It was forked from the same program, so it knows
+ * every address of theirs. */
 #include "firmware-tests/support/suite.h"
 #include "drivers/ucx/connection_proof.h"
 #include "firmware-tests/support/key_file.h"
@@ -46,8 +47,10 @@ static int hear(struct ranks_one *one, uint32_t from)
 {
     int word = 0;
     while (recv(one->to[from], &word, sizeof word, MSG_DONTWAIT) != sizeof word) {
-        if (one->link != NULL) ranks_progress(one);
-        else ms_sleep(1);
+        if (one->link != NULL)
+            ranks_progress(one);
+        else
+            ms_sleep(1);
     }
     return word;
 }
@@ -73,12 +76,14 @@ static void put_everywhere(int fd)
         stranger_put(fd, (uint64_t)(uintptr_t)(canary + at), prize, sizeof prize);
 }
 
-static bool silent; /* it closes without a word, as UCX does with one of two connections that cross */
+/* it closes without a word, as UCX does with one of two connections that cross */
+static bool silent;
 
 /* Each way to begin, at each port; returns how many connections stood. */
 static uint32_t attack(const struct stranger_port *ports, uint32_t count, uint32_t rounds)
 {
-    static const char frame[] = "GFUCXv1\nthirty-two bytes that prove nothing at all, and more of it";
+    static const char frame[] =
+        "GFUCXv1\nthirty-two bytes that prove nothing at all, and more of it";
     uint32_t stood = 0;
     for (uint32_t i = 0; i < rounds * count; i++) {
         int fd = stranger_connect(ports[i % count].ip, ports[i % count].port);
@@ -97,7 +102,8 @@ static uint32_t attack(const struct stranger_port *ports, uint32_t count, uint32
         case 2:
             stranger_greet(fd);
             for (uint64_t tag = 0; tag < 16; tag++)
-                stranger_message(fd, (tag % 2 << GF_TAG_BITS) | ranks_tag((uint32_t)tag / 2), prize, sizeof prize);
+                stranger_message(fd, (tag % 2 << GF_TAG_BITS) | ranks_tag((uint32_t)tag / 2), prize,
+                                 sizeof prize);
             break;
         case 3: (void)send(fd, frame, 20, MSG_NOSIGNAL); break; /* half a proof */
         }
@@ -114,7 +120,8 @@ static void attacked_body(struct ranks_one *one)
         struct stranger_port ports[PORTS_MAX];
         uint32_t found = 0;
         int pids[2] = {hear(one, 0), hear(one, 1)};
-        for (uint32_t r = 0; r < 2; r++) found += stranger_ports(pids[r], ports + found, PORTS_MAX - found);
+        for (uint32_t r = 0; r < 2; r++)
+            found += stranger_ports(pids[r], ports + found, PORTS_MAX - found);
         RANK_CHECK(one, (found >= 2) && (found <= PORTS_MAX));
         RANK_CHECK(one, attack(ports, found, 100) == 100 * found);
         for (uint32_t r = 0; r < 2; r++) tell(one, r, 1);
@@ -146,8 +153,8 @@ TEST(nobody_without_the_key_writes_into_a_rank)
 
 #define OPENS 15u
 
-/* The stranger knows the range and tries all of it, over and over, while two ranks open and close their links in it.
- * */
+/* The stranger knows the range and tries all of it, over and over, while two ranks open and close
+ * their links in it. */
 RANKS_TEST_OVER(nor_while_ranks_open_their_links, 3, 0, "self,tcp")
 {
     const uint16_t first = 24110, last = 24119;
@@ -164,7 +171,8 @@ RANKS_TEST_OVER(nor_while_ranks_open_their_links, 3, 0, "self,tcp")
                 put_everywhere(fd);
                 (void)close(fd);
             }
-            for (uint32_t r = 0; r < 2; r++) ended += recv(one->to[r], &word, sizeof word, MSG_DONTWAIT) == sizeof word;
+            for (uint32_t r = 0; r < 2; r++)
+                ended += recv(one->to[r], &word, sizeof word, MSG_DONTWAIT) == sizeof word;
         }
         RANK_CHECK(one, stood > 100);
         return;
@@ -182,7 +190,8 @@ RANKS_TEST_OVER(nor_while_ranks_open_their_links, 3, 0, "self,tcp")
 
 /* ---- with what a former member knows ---- */
 
-#define ENDPOINT_OFFER_BYTES_AT 28u /* link_ucx_region.c: where the head says how long the offer at the end is */
+/* link_ucx_region.c: where the head says how long the offer at the end is */
+#define ENDPOINT_OFFER_BYTES_AT 28u
 
 /* TCP connections of this process that stand. */
 static uint32_t connections(void)
@@ -191,12 +200,14 @@ static uint32_t connections(void)
     for (int fd = 0; fd < 1024; fd++) {
         struct tcp_info info = {0};
         socklen_t bytes = sizeof info;
-        count += (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0) && (info.tcpi_state == TCP_ESTABLISHED);
+        count += (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0) &&
+                 (info.tcpi_state == TCP_ESTABLISHED);
     }
     return count;
 }
 
-/* Rank 1 is a member of epoch 1, knows the key and the secret of rank 0's listener, and is left out of epoch 2. */
+/* Rank 1 is a member of epoch 1, knows the key and the secret of rank 0's listener, and is left out
+ * of epoch 2. */
 RANKS_TEST_OVER(nor_does_a_former_member, 2, 0, "self,tcp")
 {
     static unsigned char endpoint[2048], in[64];
@@ -206,7 +217,8 @@ RANKS_TEST_OVER(nor_does_a_former_member, 2, 0, "self,tcp")
     setup(one);
     RANK_CHECK(one, ranks_open_try(one, NULL) == GF_OK);
     ranks_endpoint_swap(one, 1 - one->rank, endpoint, &endpoint_bytes);
-    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, endpoint, endpoint_bytes) == GF_OK);
+    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, endpoint,
+                                               endpoint_bytes) == GF_OK);
     ranks_meet(one);
     ranks_talk(one, 1);
     ranks_meet(one);
@@ -227,11 +239,13 @@ RANKS_TEST_OVER(nor_does_a_former_member, 2, 0, "self,tcp")
     struct gf_fault fault = {.code = GF_OK};
     uint32_t found = stranger_ports(hear(one, 0), ports, PORTS_MAX);
     /* By its old connection: it is gone, whatever UCX says of that. */
-    (void)one->link->driver->send_post(one->link, 0, ranks_tag(9), (gf_mem)(uintptr_t)in, sizeof in, one->reqs[0]);
+    (void)one->link->driver->send_post(one->link, 0, ranks_tag(9), (gf_mem)(uintptr_t)in, sizeof in,
+                                       one->reqs[0]);
     for (int i = 0; i < 1000; i++) (void)one->link->driver->progress(one->link);
     /* By new ones, with the key and the old secret. */
     memcpy(&offer_bytes, endpoint + ENDPOINT_OFFER_BYTES_AT, sizeof offer_bytes);
-    RANK_CHECK(one, (offer_bytes > GF_AUTH_NONCE_BYTES) && (offer_bytes <= sizeof peer) && (found >= 1));
+    RANK_CHECK(one,
+               (offer_bytes > GF_AUTH_NONCE_BYTES) && (offer_bytes <= sizeof peer) && (found >= 1));
     memcpy(&peer, endpoint + endpoint_bytes - offer_bytes, offer_bytes);
     RANK_CHECK(one, gf_proofs_bytes(&one->setup) <= sizeof memory);
     RANK_CHECK(one, gf_proofs_open(&proofs, &one->setup, memory, &fault) == GF_OK);
@@ -245,13 +259,15 @@ RANKS_TEST_OVER(nor_does_a_former_member, 2, 0, "self,tcp")
         peer.listeners[0] = (struct gf_place){.family = AF_INET, .port = at.sin_port};
         memcpy(peer.listeners[0].ip, &at.sin_addr, sizeof at.sin_addr);
         gf_proofs_peer(&proofs, 0, &peer);
-        RANK_CHECK(one, connect(fd, (struct sockaddr *)&at, sizeof at) == 0); /* and so says its hello */
+        /* and so says its hello */
+        RANK_CHECK(one, connect(fd, (struct sockaddr *)&at, sizeof at) == 0);
         const struct gf_conn *conn = gf_conn_find(&proofs, fd);
         for (int ms = 0; (conn->state != GF_CONN_ENDED) && (ms < 3000); ms++) {
             (void)gf_proofs_progress(&proofs, 0, &fault);
             ms_sleep(1);
         }
-        RANK_CHECK(one, gf_proofs_busy(&proofs) && (conn->state == GF_CONN_ENDED)); /* nobody answered */
+        /* nobody answered */
+        RANK_CHECK(one, gf_proofs_busy(&proofs) && (conn->state == GF_CONN_ENDED));
         RANK_CHECK(one, close(fd) == 0);
     }
     gf_proofs_end(&proofs);

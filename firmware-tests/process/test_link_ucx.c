@@ -13,7 +13,8 @@ static const size_t sizes[] = {0, 1, 8, 4096, 65536, 1u << 20};
 
 static unsigned char out[RANKS_MAX][SIZES][1u << 20], in[RANKS_MAX][SIZES][1u << 20];
 
-/* Sends and receives of all sizes with all peers at once; a peer's messages are asked for last one first. */
+/* Sends and receives of all sizes with all peers at once; a peer's messages are asked for last one
+ * first. */
 static void all_sizes(struct ranks_one *one, bool receive_first)
 {
     uint32_t sends = 0, recvs = 32;
@@ -57,11 +58,13 @@ TEST(messages_of_all_sizes_arrive)
     ranks_run_each(3, 0, messages_body);
 }
 
-/* Small buffers: what a peer writes into memory then comes in parts. UCX read through NULL between two of them. */
+/* Small buffers: what a peer writes into memory then comes in parts. UCX read through NULL between
+ * two of them. */
 RANKS_TEST(a_small_message_is_awaited_while_a_large_one_is_written, 2, 0)
 {
     uint32_t peer = 1 - one->rank;
-    RANK_CHECK(one, setenv("UCX_TCP_SNDBUF", "64k", 1) == 0 && setenv("UCX_TCP_RCVBUF", "64k", 1) == 0);
+    RANK_CHECK(one,
+               setenv("UCX_TCP_SNDBUF", "64k", 1) == 0 && setenv("UCX_TCP_RCVBUF", "64k", 1) == 0);
     if (strcmp(one->arg, "self,tcp") == 0) RANK_CHECK(one, setenv("UCX_RNDV_THRESH", "8k", 1) == 0);
     ranks_begin(one);
     ranks_warm(one);
@@ -103,11 +106,16 @@ static const struct size_case {
     size_t sent_bytes, expected_bytes;
     bool receive_first;
 } size_cases[] = {
-    {"self,posix", 16, 8, true},          {"self,posix", 8, 16, false},
-    {"self,posix", 65536, 4096, false},   {"self,posix", 1u << 20, 1u << 19, true},
-    {"self,posix", 1u << 19, 1u << 20, true}, {"self,tcp", 16, 8, true},
-    {"self,tcp", 8, 16, false},           {"self,tcp", 1u << 20, 1u << 19, false},
-    {"self,tcp", 1u << 19, 1u << 20, true},   {"self,posix", 0, 8, true},
+    {"self,posix", 16, 8, true},
+    {"self,posix", 8, 16, false},
+    {"self,posix", 65536, 4096, false},
+    {"self,posix", 1u << 20, 1u << 19, true},
+    {"self,posix", 1u << 19, 1u << 20, true},
+    {"self,tcp", 16, 8, true},
+    {"self,tcp", 8, 16, false},
+    {"self,tcp", 1u << 20, 1u << 19, false},
+    {"self,tcp", 1u << 19, 1u << 20, true},
+    {"self,posix", 0, 8, true},
 };
 
 static void size_case_body(struct ranks_one *one)
@@ -125,8 +133,8 @@ static void size_case_body(struct ranks_one *one)
         ranks_recv(one, 0, 1, ranks_tag(0), in[0][5], c->expected_bytes);
         RANK_CHECK(one, ranks_end(one, 0) == GF_ERR_MISMATCH);
         RANK_CHECK(one, (one->link->fault.code == GF_ERR_MISMATCH) && (one->link->fault.peer == 1));
-        (void)snprintf(want, sizeof want, "rank 1 sent %zu bytes where rank 0 expects %zu", c->sent_bytes,
-                       c->expected_bytes);
+        (void)snprintf(want, sizeof want, "rank 1 sent %zu bytes where rank 0 expects %zu",
+                       c->sent_bytes, c->expected_bytes);
         RANK_CHECK(one, strncmp(one->link->fault.text, want, strlen(want)) == 0);
     }
     ranks_meet(one);
@@ -134,8 +142,7 @@ static void size_case_body(struct ranks_one *one)
 
 TEST(another_size_is_named_with_both_sizes)
 {
-    for (size_t i = 0; i < LENGTH(size_cases); i++)
-        ranks_run(2, 0, size_case_body, &size_cases[i]);
+    for (size_t i = 0; i < LENGTH(size_cases); i++) ranks_run(2, 0, size_case_body, &size_cases[i]);
 }
 
 /* ---- rules of posting ---- */
@@ -149,8 +156,9 @@ RANKS_TEST(posting_keeps_its_bounds_and_cancel_ends_a_receive, 2, 0)
     ranks_open(one);
     fault = &one->link->fault;
     for (uint32_t i = 0; i < 3; i++) ranks_recv(one, i, 1 - one->rank, ranks_tag(i), in[0][i], 1);
-    RANK_CHECK(one, one->link->driver->recv_post(one->link, 1 - one->rank, ranks_tag(3), (gf_mem)(uintptr_t)&byte, 1,
-                                                 one->reqs[3]) == GF_AGAIN);
+    RANK_CHECK(one,
+               one->link->driver->recv_post(one->link, 1 - one->rank, ranks_tag(3),
+                                            (gf_mem)(uintptr_t)&byte, 1, one->reqs[3]) == GF_AGAIN);
     RANK_CHECK(one, fault->code == GF_OK);
     one->link->driver->cancel(one->link, one->reqs[1]);
     RANK_CHECK(one, ranks_end(one, 1) == GF_ERR_ABORTED);
@@ -159,14 +167,16 @@ RANKS_TEST(posting_keeps_its_bounds_and_cancel_ends_a_receive, 2, 0)
     one->link->driver->cancel(one->link, one->reqs[0]);
     one->link->driver->cancel(one->link, one->reqs[0]); /* it has ended: nothing to do */
     RANK_CHECK(one, ranks_end(one, 0) == GF_ERR_ABORTED);
-    RANK_CHECK(one, one->link->driver->send_post(one->link, 1 - one->rank, ranks_tag(0), (gf_mem)(uintptr_t)out,
-                                                 RANKS_MESSAGE_MAX + 1, one->reqs[0]) == GF_ERR_PARAM);
+    RANK_CHECK(one, one->link->driver->send_post(one->link, 1 - one->rank, ranks_tag(0),
+                                                 (gf_mem)(uintptr_t)out, RANKS_MESSAGE_MAX + 1,
+                                                 one->reqs[0]) == GF_ERR_PARAM);
     RANK_CHECK(one, strstr(fault->text, "1048577 bytes") != NULL);
-    RANK_CHECK(one, one->link->driver->send_post(one->link, 2, ranks_tag(0), 0, 0, one->reqs[0]) == GF_ERR_PARAM);
-    RANK_CHECK(one, one->link->driver->send_post(one->link, one->rank, ranks_tag(0), 0, 0, one->reqs[0]) ==
+    RANK_CHECK(one, one->link->driver->send_post(one->link, 2, ranks_tag(0), 0, 0, one->reqs[0]) ==
                         GF_ERR_PARAM);
-    RANK_CHECK(one, one->link->driver->recv_post(one->link, 1 - one->rank, 1ull << GF_TAG_BITS, 0, 0, one->reqs[0]) ==
-                        GF_ERR_PARAM);
+    RANK_CHECK(one, one->link->driver->send_post(one->link, one->rank, ranks_tag(0), 0, 0,
+                                                 one->reqs[0]) == GF_ERR_PARAM);
+    RANK_CHECK(one, one->link->driver->recv_post(one->link, 1 - one->rank, 1ull << GF_TAG_BITS, 0,
+                                                 0, one->reqs[0]) == GF_ERR_PARAM);
     ranks_meet(one);
     one->link->driver->close(one->link);
     RANK_CHECK(one, fault->code == GF_ERR_PARAM);
@@ -179,7 +189,8 @@ RANKS_TEST(posting_keeps_its_bounds_and_cancel_ends_a_receive, 2, 0)
 
 static void map_body(struct ranks_one *one)
 {
-    const uint32_t left = (one->rank + one->world - 1) % one->world, right = (one->rank + 1) % one->world;
+    const uint32_t left = (one->rank + one->world - 1) % one->world,
+                   right = (one->rank + 1) % one->world;
     bool shared = strstr(one->arg, "posix") != NULL;
     uint64_t *own;
     ranks_begin(one);
@@ -189,7 +200,8 @@ static void map_body(struct ranks_one *one)
     for (size_t i = 0; i < 65536 / 8; i++) RANK_CHECK(one, own[i] == 0);
     RANK_CHECK(one, (one->link->driver->map(one->link, right) != NULL) == shared);
     ranks_meet(one);
-    /* Rounds of data and then a flag, each round another pattern, answered by a flag from the reader. */
+    /* Rounds of data and then a flag, each round another pattern, answered by a flag from the
+     * reader. */
     for (uint64_t round = 1; shared && (round <= 200); round++) {
         unsigned char *to = one->link->driver->map(one->link, right);
         ranks_fill(to + 128, 4096, round * 7 + one->rank);
@@ -224,7 +236,8 @@ RANKS_TEST(huge_pages_are_tried_and_the_outcome_is_logged, 1, 0)
     one->setup.huge_pages = true;
     one->setup.region_bytes = 5u << 20;
     ranks_open(one);
-    RANK_CHECK(one, strstr(one->log, "huge pages were asked for, the exchange region has pages of ") != NULL);
+    RANK_CHECK(one, strstr(one->log,
+                           "huge pages were asked for, the exchange region has pages of ") != NULL);
     RANK_CHECK(one, one->link->region != NULL);
 }
 
@@ -273,9 +286,11 @@ RANKS_TEST(reset_ends_all_requests_and_a_new_epoch_works, 2, 0)
     for (uint32_t epoch = 2; epoch < 5; epoch++) {
         memset(one->link->region, 0xff, 65536);
         ranks_warm(one);
-        for (uint32_t i = 0; i < 8; i++) ranks_recv(one, i, peer, ranks_tag(i), in[i % 3][5], 1u << 20);
+        for (uint32_t i = 0; i < 8; i++)
+            ranks_recv(one, i, peer, ranks_tag(i), in[i % 3][5], 1u << 20);
         if (one->rank == 0) ranks_send(one, 8, peer, ranks_tag(0), out[0][5], 1u << 20);
-        if (one->rank == 0) ranks_send(one, 9, peer, ranks_tag(50), out[0][5], 1u << 20); /* nobody receives it */
+        /* nobody receives it */
+        if (one->rank == 0) ranks_send(one, 9, peer, ranks_tag(50), out[0][5], 1u << 20);
         for (int i = 0; i < 100; i++) ranks_progress(one);
         ranks_meet(one);
         void *before = one->link->region;
@@ -284,14 +299,18 @@ RANKS_TEST(reset_ends_all_requests_and_a_new_epoch_works, 2, 0)
         RANK_CHECK(one, (epoch != 3) || (one->link->region == before));
         for (uint32_t i = (one->rank == 1) ? 1 : 0; i < 8; i++)
             RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[i]) == GF_ERR_ABORTED);
-        if (one->rank == 1) RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[0]) != GF_AGAIN);
-        if (one->rank == 0) RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[9]) != GF_AGAIN);
-        RANK_CHECK(one, one->link->driver->send_post(one->link, peer, ranks_tag(0), 0, 0, one->reqs[0]) ==
-                            GF_ERR_STATE);
+        if (one->rank == 1)
+            RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[0]) != GF_AGAIN);
+        if (one->rank == 0)
+            RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[9]) != GF_AGAIN);
+        RANK_CHECK(one, one->link->driver->send_post(one->link, peer, ranks_tag(0), 0, 0,
+                                                     one->reqs[0]) == GF_ERR_STATE);
         RANK_CHECK(one, one->link->driver->map(one->link, peer) == NULL);
-        RANK_CHECK(one, one->link->driver->connect(one->link, peer, old, old_bytes) == GF_ERR_MISMATCH);
+        RANK_CHECK(one,
+                   one->link->driver->connect(one->link, peer, old, old_bytes) == GF_ERR_MISMATCH);
         ranks_connect(one);
-        RANK_CHECK(one, (one->link->driver->map(one->link, peer) != NULL) == (strstr(one->arg, "posix") != NULL));
+        RANK_CHECK(one, (one->link->driver->map(one->link, peer) != NULL) ==
+                            (strstr(one->arg, "posix") != NULL));
         for (uint32_t i = 0; i < 65536; i += 8)
             RANK_CHECK(one, *(uint64_t *)(void *)(one->link->region + i) == 0);
         ranks_recv(one, 0, peer, ranks_tag(1), in[0][3], 4096);
@@ -319,7 +338,8 @@ RANKS_TEST(links_of_one_process_are_independent, 1, 0)
     }
     for (uint32_t i = 0; i < 2; i++) {
         RANK_CHECK(one, gf_link_ucx.endpoint(both_ranks[i]->link, endpoint, &size_bytes) == GF_OK);
-        RANK_CHECK(one, gf_link_ucx.connect(both_ranks[1 - i]->link, i, endpoint, size_bytes) == GF_OK);
+        RANK_CHECK(one,
+                   gf_link_ucx.connect(both_ranks[1 - i]->link, i, endpoint, size_bytes) == GF_OK);
     }
     RANK_CHECK(one, (gf_link_ucx.map(one->link, 1) != NULL) == (strstr(one->arg, "posix") != NULL));
     ranks_fill(out[0][5], 1u << 20, 3);

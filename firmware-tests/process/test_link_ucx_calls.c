@@ -1,7 +1,7 @@
-/* Each call of UCX that the driver makes fails once, in a link that is opened, connected, used, reset, switched to
- * another network and closed, and so does each request while it is under way: the link says so by name, the peer
- * goes on, nothing is left open. program_ucx_faults.c meets the calls on the way to UCX.
- * suite: long */
+/* Each call of UCX that the driver makes fails once, in a link that is opened, connected, used,
+ * reset, switched to another network and closed, and so does each request while it is under way:
+ * the link says so by name, the peer goes on, nothing is left open. program_ucx_faults.c meets the
+ * calls on the way to UCX. suite: long */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/process/ucx_faults.h"
 #include "firmware-tests/support/ucx_ranks.h"
@@ -23,10 +23,16 @@ static struct shared {
     uint32_t said[2]; /* times that an endpoint was told */
     size_t endpoint_bytes[2];
     unsigned char endpoint[2][2048];
-} *shared;
+} * shared;
 
-static uint32_t get(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
-static void put(uint32_t *word, uint32_t value) { __atomic_store_n(word, value, __ATOMIC_RELEASE); }
+static uint32_t get(const uint32_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+static void put(uint32_t *word, uint32_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
 
 /* Waits for the other rank outside of the link. */
 static void meet(struct ranks_one *one)
@@ -52,7 +58,8 @@ static gf_status connect_both(struct ranks_one *one, uint32_t life, uint32_t tim
     put(&shared->said[one->rank], times);
     while ((status >= 0) && (get(&shared->said[peer]) < times)) status = moved(one, life);
     if (status < 0) return status;
-    return one->link->driver->connect(one->link, peer, shared->endpoint[peer], shared->endpoint_bytes[peer]);
+    return one->link->driver->connect(one->link, peer, shared->endpoint[peer],
+                                      shared->endpoint_bytes[peer]);
 }
 
 static gf_status talk(struct ranks_one *one, uint32_t life, uint32_t number)
@@ -65,9 +72,11 @@ static gf_status talk(struct ranks_one *one, uint32_t life, uint32_t number)
         gf_status status, ends[2] = {GF_AGAIN, GF_AGAIN};
         uint64_t tag = ranks_tag(2 * number + s);
         ranks_fill(out, sizes[s], one->rank + number);
-        status = driver->recv_post(one->link, peer, tag, (gf_mem)(uintptr_t)in, sizes[s], one->reqs[0]);
+        status =
+            driver->recv_post(one->link, peer, tag, (gf_mem)(uintptr_t)in, sizes[s], one->reqs[0]);
         if (status < 0) return status;
-        status = driver->send_post(one->link, peer, tag, (gf_mem)(uintptr_t)out, sizes[s], one->reqs[1]);
+        status =
+            driver->send_post(one->link, peer, tag, (gf_mem)(uintptr_t)out, sizes[s], one->reqs[1]);
         if (status < 0) return status;
         while ((ends[0] == GF_AGAIN) || (ends[1] == GF_AGAIN)) {
             if ((status = moved(one, life)) < 0) return status;
@@ -88,7 +97,8 @@ static gf_status used(struct ranks_one *one, uint32_t life)
         if ((status = talk(one, life, times + 4)) < 0) return status;
         if ((times == 1) && ((status = one->link->driver->reset(one->link, 2)) < 0)) return status;
         if ((times == 2) && (one->link->node == 0)) break;
-        if ((times == 2) && ((status = one->link->driver->network(one->link, true)) < 0)) return status;
+        if ((times == 2) && ((status = one->link->driver->network(one->link, true)) < 0))
+            return status;
     }
     return GF_OK;
 }
@@ -150,7 +160,8 @@ TEST(each_call_of_ucx_fails_once)
 {
     static const char *const transports[] = {"self,tcp", "self,posix,tcp"};
     for (size_t i = 0; i < LENGTH(transports); i++) {
-        shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        shared =
+            mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         assert_ptr_not_equal(shared, MAP_FAILED);
         ranks_run(2, 0, lives_body, transports[i]);
         (void)munmap(shared, sizeof *shared);

@@ -1,6 +1,7 @@
-/* Device memory and the UCX link: UCX is given none unless its memory types list CUDA, each message says what its
- * memory is, and the device is current in every call that may move something. This machine's UCX knows no CUDA: its
- * answers and what it is given are changed on the way (--wrap), and "device memory" is the host's. */
+/* Device memory and the UCX link: UCX is given none unless its memory types list CUDA, each message
+ * says what its memory is, and the device is current in every call that may move something. This
+ * machine's UCX knows no CUDA: its answers and what it is given are changed on the way (--wrap),
+ * and "device memory" is the host's. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/late_gpu.h"
 #include "firmware-tests/process/ucx_faults.h"
@@ -18,12 +19,12 @@
 /* ---- the device, and UCX as it is seen ---- */
 
 static struct {
-    bool has_cuda;          /* what ucp_context_query() says */
-    uint32_t inside;        /* entered and not left */
+    bool has_cuda;   /* what ucp_context_query() says */
+    uint32_t inside; /* entered and not left */
     uint32_t entered;
     bool enter_fails;
-    uint32_t outside;       /* calls of UCX that may move data, made without the device */
-    uint32_t cuda, host;    /* messages of each type */
+    uint32_t outside;    /* calls of UCX that may move data, made without the device */
+    uint32_t cuda, host; /* messages of each type */
     uint64_t calls;
     char complaint[160];
 } seen;
@@ -31,7 +32,8 @@ static struct {
 static gf_status enter(struct gf_gpu *gpu)
 {
     if (seen.enter_fails)
-        return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "cuCtxPushCurrent", 700, "no context");
+        return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "cuCtxPushCurrent", 700,
+                            "no context");
     seen.inside++;
     seen.entered++;
     return GF_OK;
@@ -55,8 +57,10 @@ static ucp_request_param_t counted(const ucp_request_param_t *param)
     ucp_request_param_t host = *param;
     called();
     assert_true((param->op_attr_mask & UCP_OP_ATTR_FIELD_MEMORY_TYPE) != 0);
-    if (param->memory_type == UCS_MEMORY_TYPE_CUDA) seen.cuda++;
-    else seen.host++;
+    if (param->memory_type == UCS_MEMORY_TYPE_CUDA)
+        seen.cuda++;
+    else
+        seen.host++;
     assert_true((param->memory_type == UCS_MEMORY_TYPE_HOST) || seen.has_cuda);
     host.memory_type = UCS_MEMORY_TYPE_HOST;
     return host;
@@ -65,10 +69,11 @@ static ucp_request_param_t counted(const ucp_request_param_t *param)
 /* UCX refuses a transport that it does not have, and is read back as if it had taken it. */
 static char transports_set[128];
 
-WRAPPED(ucs_status_t, ucs_config_parser_get_value, void *settings, ucs_config_field_t *fields, const char *name,
-        char *value_out, size_t value_bytes)
+WRAPPED(ucs_status_t, ucs_config_parser_get_value, void *settings, ucs_config_field_t *fields,
+        const char *name, char *value_out, size_t value_bytes)
 {
-    ucs_status_t status = __real_ucs_config_parser_get_value(settings, fields, name, value_out, value_bytes);
+    ucs_status_t status =
+        __real_ucs_config_parser_get_value(settings, fields, name, value_out, value_bytes);
     if (strcmp(name, "TLS") == 0) (void)snprintf(value_out, value_bytes, "%s", transports_set);
     return status;
 }
@@ -78,7 +83,8 @@ WRAPPED(ucs_status_t, ucp_config_modify, ucp_config_t *config, const char *name,
     char without[128];
     char *at;
     (void)snprintf(without, sizeof without, "%s", value);
-    if (strcmp(name, "TLS") == 0) (void)snprintf(transports_set, sizeof transports_set, "%s", value);
+    if (strcmp(name, "TLS") == 0)
+        (void)snprintf(transports_set, sizeof transports_set, "%s", value);
     if ((strcmp(name, "TLS") == 0) && ((at = strstr(without, ",cuda_copy")) != NULL))
         memmove(at, at + strlen(",cuda_copy"), strlen(at + strlen(",cuda_copy")) + 1);
     return __real_ucp_config_modify(config, name, without);
@@ -92,30 +98,38 @@ WRAPPED(ucs_status_t, ucp_context_query, ucp_context_h context, ucp_context_attr
     return status;
 }
 
-WRAPPED(ucs_status_ptr_t, ucp_tag_send_nbx, ucp_ep_h ep, const void *buffer, size_t count, ucp_tag_t tag,
-        const ucp_request_param_t *param)
+WRAPPED(ucs_status_ptr_t, ucp_tag_send_nbx, ucp_ep_h ep, const void *buffer, size_t count,
+        ucp_tag_t tag, const ucp_request_param_t *param)
 {
     const ucp_request_param_t host = counted(param);
     return __real_ucp_tag_send_nbx(ep, buffer, count, tag, &host);
 }
 
-WRAPPED(ucs_status_ptr_t, ucp_tag_recv_nbx, ucp_worker_h worker, void *buffer, size_t count, ucp_tag_t tag,
-        ucp_tag_t tag_mask, const ucp_request_param_t *param)
+WRAPPED(ucs_status_ptr_t, ucp_tag_recv_nbx, ucp_worker_h worker, void *buffer, size_t count,
+        ucp_tag_t tag, ucp_tag_t tag_mask, const ucp_request_param_t *param)
 {
     const ucp_request_param_t host = counted(param);
     return __real_ucp_tag_recv_nbx(worker, buffer, count, tag, tag_mask, &host);
 }
 
 #define SEEN(result, name, parameters, arguments) \
-    result __real_##name parameters; \
-    result __wrap_##name parameters { called(); return __real_##name arguments; }
-SEEN(ucs_status_t, ucp_init_version, (unsigned major, unsigned minor, const ucp_params_t *params,
-     const ucp_config_t *config, ucp_context_h *out), (major, minor, params, config, out))
-SEEN(ucs_status_t, ucp_worker_create, (ucp_context_h context, const ucp_worker_params_t *params, ucp_worker_h *out),
+    result __real_##name parameters;              \
+    result __wrap_##name parameters               \
+    {                                             \
+        called();                                 \
+        return __real_##name arguments;           \
+    }
+SEEN(ucs_status_t, ucp_init_version,
+     (unsigned major, unsigned minor, const ucp_params_t *params, const ucp_config_t *config,
+      ucp_context_h *out),
+     (major, minor, params, config, out))
+SEEN(ucs_status_t, ucp_worker_create,
+     (ucp_context_h context, const ucp_worker_params_t *params, ucp_worker_h *out),
      (context, params, out))
 SEEN(unsigned, ucp_worker_progress, (ucp_worker_h worker), (worker))
 SEEN(void, ucp_worker_destroy, (ucp_worker_h worker), (worker))
-SEEN(ucs_status_ptr_t, ucp_worker_flush_nbx, (ucp_worker_h worker, const ucp_request_param_t *param), (worker, param))
+SEEN(ucs_status_ptr_t, ucp_worker_flush_nbx,
+     (ucp_worker_h worker, const ucp_request_param_t *param), (worker, param))
 SEEN(void, ucp_request_cancel, (ucp_worker_h worker, void *request), (worker, request))
 SEEN(void, ucp_cleanup, (ucp_context_h context), (context))
 
@@ -147,14 +161,22 @@ static void links_open(const char *transports, struct gf_gpu *device, bool has_c
     seen.has_cuda = has_cuda;
     for (uint32_t rank = 0; rank < LINKS; rank++) {
         struct gf_fault fault = {0};
-        const struct gf_link_setup setup = {.rank = rank, .world = LINKS, .epoch = 1, .requests_max = REQS,
-                                            .message_bytes_max = MESSAGE_BYTES, .region_bytes = 4096,
-                                            .transports = transports, .devices = "lo", .log = {log_keep, NULL},
+        const struct gf_link_setup setup = {.rank = rank,
+                                            .world = LINKS,
+                                            .epoch = 1,
+                                            .requests_max = REQS,
+                                            .message_bytes_max = MESSAGE_BYTES,
+                                            .region_bytes = 4096,
+                                            .transports = transports,
+                                            .devices = "lo",
+                                            .log = {log_keep, NULL},
                                             .gpu = device,
-                                            .device = (gf_mem)(uintptr_t)arena[rank], .device_bytes = ARENA_BYTES};
+                                            .device = (gf_mem)(uintptr_t)arena[rank],
+                                            .device_bytes = ARENA_BYTES};
         states[rank] = aligned_alloc(64, (gf_link_ucx.state_bytes(&setup) + 63) / 64 * 64);
         assert_int_equal(gf_link_ucx.open(&setup, states[rank], &links[rank], &fault), GF_OK);
-        for (uint32_t i = 0; i < REQS; i++) reqs[rank][i] = aligned_alloc(64, gf_link_ucx.req_size_bytes);
+        for (uint32_t i = 0; i < REQS; i++)
+            reqs[rank][i] = aligned_alloc(64, gf_link_ucx.req_size_bytes);
     }
     links_connect(0);
     links_connect(1);
@@ -176,10 +198,14 @@ static void message(uint64_t move, const unsigned char *from, unsigned char *int
     const uint64_t tag = gf_tag_move(gf_tag(1, 1, 1), move);
     gf_mem dst = (gf_mem)(uintptr_t)into, src = (gf_mem)(uintptr_t)from;
     memset(into, 0, MESSAGE_BYTES);
-    assert_int_equal(gf_link_ucx.recv_post(links[1], 0, tag, dst, MESSAGE_BYTES, reqs[1][0]), GF_OK);
-    assert_int_equal(gf_link_ucx.send_post(links[0], 1, tag, src, MESSAGE_BYTES, reqs[0][0]), GF_OK);
-    while ((gf_link_ucx.test(links[1], reqs[1][0]) == GF_AGAIN) || (gf_link_ucx.test(links[0], reqs[0][0]) == GF_AGAIN))
-        for (uint32_t rank = 0; rank < LINKS; rank++) assert_true(gf_link_ucx.progress(links[rank]) >= 0);
+    assert_int_equal(gf_link_ucx.recv_post(links[1], 0, tag, dst, MESSAGE_BYTES, reqs[1][0]),
+                     GF_OK);
+    assert_int_equal(gf_link_ucx.send_post(links[0], 1, tag, src, MESSAGE_BYTES, reqs[0][0]),
+                     GF_OK);
+    while ((gf_link_ucx.test(links[1], reqs[1][0]) == GF_AGAIN) ||
+           (gf_link_ucx.test(links[0], reqs[0][0]) == GF_AGAIN))
+        for (uint32_t rank = 0; rank < LINKS; rank++)
+            assert_true(gf_link_ucx.progress(links[rank]) >= 0);
     assert_memory_equal(from, into, MESSAGE_BYTES);
 }
 
@@ -196,17 +222,21 @@ TEST(device_memory_is_given_only_where_ucx_lists_cuda)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct gf_link_setup setup = {.transports = rows[i].transports};
         uint32_t cuda = rows[i].reaches ? 2 : 0;
-        assert_int_equal(gf_link_ucx.may_reach_device(&setup), strstr(rows[i].transports, "cuda") != NULL);
+        assert_int_equal(gf_link_ucx.may_reach_device(&setup),
+                         strstr(rows[i].transports, "cuda") != NULL);
         links_open(rows[i].transports, rows[i].has_gpu ? &gpu : NULL, rows[i].has_cuda);
         assert_int_equal(strstr(seen.complaint, "knows no CUDA") != NULL, rows[i].warns);
-        for (uint32_t rank = 0; rank < LINKS; rank++) assert_int_equal(links[rank]->reaches_device, rows[i].reaches);
-        for (uint32_t b = 0; b < MESSAGE_BYTES; b++) arena[0][b] = beside[0][b] = (unsigned char)(b * 7 + i);
+        for (uint32_t rank = 0; rank < LINKS; rank++)
+            assert_int_equal(links[rank]->reaches_device, rows[i].reaches);
+        for (uint32_t b = 0; b < MESSAGE_BYTES; b++)
+            arena[0][b] = beside[0][b] = (unsigned char)(b * 7 + i);
         message(1, arena[0], arena[1]);
         assert_int_equal(seen.cuda, cuda);
         message(2, arena[0] + LAST_MESSAGE, arena[1] + LAST_MESSAGE);
         assert_int_equal(seen.cuda, 2 * cuda);
         message(3, beside[0], beside[1]);
-        message(4, arena[1] + 64, arena[0] + 64); /* each a rank's own: the other's is none of this one's */
+        /* each a rank's own: the other's is none of this one's */
+        message(4, arena[1] + 64, arena[0] + 64);
         assert_int_equal(seen.cuda, 2 * cuda);
         links_close();
     }
@@ -219,10 +249,12 @@ TEST(the_device_is_current_wherever_ucx_may_move_data)
     gf_mem into = (gf_mem)(uintptr_t)arena[1];
     links_open("self,posix,cuda_copy", &gpu, true);
     message(1, arena[0], arena[1]);
-    assert_int_equal(gf_link_ucx.recv_post(links[1], 0, tag, into, MESSAGE_BYTES, reqs[1][1]), GF_OK);
+    assert_int_equal(gf_link_ucx.recv_post(links[1], 0, tag, into, MESSAGE_BYTES, reqs[1][1]),
+                     GF_OK);
     gf_link_ucx.cancel(links[1], reqs[1][1]);
     gf_link_ucx.drop(links[0]);
-    for (uint32_t rank = 0; rank < LINKS; rank++) assert_int_equal(gf_link_ucx.reset(links[rank], 2), GF_OK);
+    for (uint32_t rank = 0; rank < LINKS; rank++)
+        assert_int_equal(gf_link_ucx.reset(links[rank], 2), GF_OK);
     assert_int_equal(gf_link_ucx.test(links[1], reqs[1][1]), GF_ERR_ABORTED);
     links_connect(0);
     links_connect(1);
@@ -244,8 +276,12 @@ TEST(a_device_that_cannot_be_made_current_fails_the_call)
     links_open("self,posix,cuda_copy", &gpu, true);
     calls = seen.calls;
     seen.enter_fails = true;
-    assert_int_equal(gf_link_ucx.send_post(links[0], 1, 1, (gf_mem)(uintptr_t)arena[0], 8, reqs[0][0]), GF_ERR_DEVICE);
-    assert_int_equal(gf_link_ucx.recv_post(links[0], 1, 1, (gf_mem)(uintptr_t)arena[0], 8, reqs[0][0]), GF_ERR_DEVICE);
+    assert_int_equal(
+        gf_link_ucx.send_post(links[0], 1, 1, (gf_mem)(uintptr_t)arena[0], 8, reqs[0][0]),
+        GF_ERR_DEVICE);
+    assert_int_equal(
+        gf_link_ucx.recv_post(links[0], 1, 1, (gf_mem)(uintptr_t)arena[0], 8, reqs[0][0]),
+        GF_ERR_DEVICE);
     assert_int_equal(gf_link_ucx.progress(links[0]), GF_ERR_DEVICE);
     assert_non_null(strstr(links[0]->fault.text, "no context"));
     assert_int_equal(seen.calls, calls);
@@ -260,7 +296,8 @@ static uint64_t no_clock(const struct gf_clock *clock)
     return 1; /* UCX takes real time, of which the simulated world knows nothing: nobody is late */
 }
 
-static void over_ucx(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors, uint32_t *tensor_count)
+static void over_ucx(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors,
+                     uint32_t *tensor_count)
 {
     static struct gf_clock clock = {.now_ns = no_clock};
     struct gf_drivers *drivers = (struct gf_drivers *)(uintptr_t)config->drivers;

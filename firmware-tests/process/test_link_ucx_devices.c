@@ -31,10 +31,15 @@ static void hear(void *user, gf_log_level level, const char *text)
  * this rank's. */
 TEST(what_opens_the_network_names_the_devices)
 {
-    const struct gf_link_setup setup = {
-        .world = 1, .requests_max = 4, .message_bytes_max = 4096, .one_node = true, .local = 1,
-        .transports = "self,posix,tcp", .devices = "gfnone0;lo", .ports = "21000-25999",
-        .log = {.fn = hear}};
+    const struct gf_link_setup setup = {.world = 1,
+                                        .requests_max = 4,
+                                        .message_bytes_max = 4096,
+                                        .one_node = true,
+                                        .local = 1,
+                                        .transports = "self,posix,tcp",
+                                        .devices = "gfnone0;lo",
+                                        .ports = "21000-25999",
+                                        .log = {.fn = hear}};
     struct gf_fault fault = {0};
     struct gf_link *link = NULL;
     void *memory = aligned_alloc(64, (gf_link_ucx.state_bytes(&setup) + 63) / 64 * 64);

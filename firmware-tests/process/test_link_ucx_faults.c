@@ -17,8 +17,8 @@ static unsigned char out[RANKS_MAX][RANKS_MESSAGE_MAX], in[RANKS_MAX][RANKS_MESS
 
 /* ---- a dead peer ---- */
 
-/* Rank 1 dies in the middle of large messages both ways. Rank 0 hears of it by the socket, as by a control
- * channel. */
+/* Rank 1 dies in the middle of large messages both ways. Rank 0 hears of it by the socket, as by a
+ * control channel. */
 RANKS_TEST(a_killed_peer_hangs_nobody, 2, 1u << 1)
 {
     char byte;
@@ -28,9 +28,11 @@ RANKS_TEST(a_killed_peer_hangs_nobody, 2, 1u << 1)
     ranks_warm(one);
     for (uint32_t i = 0; i < 32; i++) ranks_recv(one, i, peer, ranks_tag(i), in[i % 3], 1u << 20);
     for (uint32_t i = 0; i < 32; i++) {
-        status = one->link->driver->send_post(one->link, peer, ranks_tag(i), (gf_mem)(uintptr_t)out[i % 3], 1u << 20,
+        status = one->link->driver->send_post(one->link, peer, ranks_tag(i),
+                                              (gf_mem)(uintptr_t)out[i % 3], 1u << 20,
                                               one->reqs[32 + i]);
-        RANK_CHECK(one, (status == GF_OK) || (one->link->fault.peer == peer)); /* it may be dead already */
+        /* it may be dead already */
+        RANK_CHECK(one, (status == GF_OK) || (one->link->fault.peer == peer));
     }
     if (one->rank == 1) {
         ranks_progress(one);
@@ -53,7 +55,8 @@ RANKS_TEST(survivors_of_a_kill_keep_working, 3, 1u << 2)
     ranks_warm(one);
     if (one->rank == 2) (void)kill(getpid(), SIGKILL);
     for (char byte; recv(one->to[2], &byte, 1, MSG_DONTWAIT) != 0;) ranks_progress(one);
-    if (strstr(one->arg, "posix") != NULL) RANK_CHECK(one, *(uint64_t *)one->link->driver->map(one->link, 2) == 0);
+    if (strstr(one->arg, "posix") != NULL)
+        RANK_CHECK(one, *(uint64_t *)one->link->driver->map(one->link, 2) == 0);
     ranks_recv(one, 0, 2, ranks_tag(0), in[0], 8);
     ranks_recv(one, 1, 1 - one->rank, ranks_tag(1), in[1], 8);
     ranks_send(one, 2, 1 - one->rank, ranks_tag(1), out[0], 8);
@@ -62,8 +65,8 @@ RANKS_TEST(survivors_of_a_kill_keep_working, 3, 1u << 2)
     RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[0]) == GF_ERR_ABORTED);
 }
 
-/* A drop ends what only the dead could have ended, and neither flushes nor makes anything: the region and what lies in
- * it stay. A reset behind it makes the link anew. */
+/* A drop ends what only the dead could have ended, and neither flushes nor makes anything: the
+ * region and what lies in it stay. A reset behind it makes the link anew. */
 RANKS_TEST(a_drop_ends_all_and_keeps_the_region, 2, 1u << 1)
 {
     uint64_t *own;
@@ -79,7 +82,8 @@ RANKS_TEST(a_drop_ends_all_and_keeps_the_region, 2, 1u << 1)
     RANK_CHECK(one, ((void *)one->link->region == own) && (*own == 4711));
     RANK_CHECK(one, one->link->driver->progress(one->link) == GF_ERR_STATE);
     RANK_CHECK(one, one->link->wake_fd < 0);
-    RANK_CHECK(one, one->link->driver->send_post(one->link, 1, ranks_tag(0), 0, 0, one->reqs[0]) == GF_ERR_STATE);
+    RANK_CHECK(one, one->link->driver->send_post(one->link, 1, ranks_tag(0), 0, 0, one->reqs[0]) ==
+                        GF_ERR_STATE);
     RANK_CHECK(one, one->link->driver->reset(one->link, 2) == GF_OK);
     RANK_CHECK(one, one->link->wake_fd >= 0);
 }
@@ -98,16 +102,18 @@ RANKS_TEST(a_peer_that_died_before_connect_hangs_nobody, 2, 1u << 1)
     if (status == GF_OK) {
         for (uint32_t i = 0; i < 8; i++) ranks_recv(one, i, 1, ranks_tag(i), in[i % 3], 1u << 20);
         for (uint32_t i = 8; i < 16; i++)
-            if (one->link->driver->send_post(one->link, 1, ranks_tag(i), (gf_mem)(uintptr_t)out, 1u << (i + 4),
-                                             one->reqs[i]) != GF_OK)
+            if (one->link->driver->send_post(one->link, 1, ranks_tag(i), (gf_mem)(uintptr_t)out,
+                                             1u << (i + 4), one->reqs[i]) != GF_OK)
                 RANK_CHECK(one, one->link->fault.peer == 1);
         for (int i = 0; i < 2000; i++) ranks_progress(one);
     }
 }
 
-/* Rank 1 dies between the two calls with which rank 0 connects to it: its memory is not there to be mapped. */
+/* Rank 1 dies between the two calls with which rank 0 connects to it: its memory is not there to be
+ * mapped. */
 static struct ranks_one *dying;
-WRAPPED(ucs_status_t, ucp_ep_create, ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *out)
+WRAPPED(ucs_status_t, ucp_ep_create, ucp_worker_h worker, const ucp_ep_params_t *params,
+        ucp_ep_h *out)
 {
     ucs_status_t status = __real_ucp_ep_create(worker, params, out);
     char byte = 0;
@@ -132,8 +138,8 @@ RANKS_TEST(a_peer_that_dies_while_its_memory_is_mapped_ends_nobody, 2, 1u << 1)
     RANK_CHECK(one, one->link->driver->map(one->link, 1) == NULL);
 }
 
-/* The way over tcp is not there yet when a large message over posix asks UCX to finish its setting up, and the worker
- * ends. */
+/* The way over tcp is not there yet when a large message over posix asks UCX to finish its setting
+ * up, and the worker ends. */
 RANKS_TEST(a_worker_may_end_while_ucx_sets_up_its_connections, 2, 0)
 {
     size_t size_bytes = 0;
@@ -158,7 +164,8 @@ static const struct open_case {
     const char *name, *transports, *devices, *ports;
     size_t region_bytes;
     gf_status expect;
-    const char *text; /* part of the fault's, which names the transports too where there is a key or encryption */
+    /* part of the fault's, which names the transports too where there is a key or encryption */
+    const char *text;
     bool key, one_node, encrypts;
 } open_cases[] = {
     {"no_such_transport", "bogus", "lo", "", 0, GF_ERR_CONFIG, .text = "bogus"},
@@ -170,16 +177,25 @@ static const struct open_case {
     {"ports_backwards", "self,tcp", "lo", "25-20", 0, GF_ERR_CONFIG, .text = "25-20"},
     {"ports_are_no_range", "self,tcp", "lo", "many", 0, GF_ERR_CONFIG, .text = "many"},
     {"ports_too_high", "self,tcp", "lo", "1-65536", 0, GF_ERR_CONFIG, .text = "1-65536"},
-    {"region_beyond_the_host", "self,posix", "lo", "", (size_t)1 << 50, GF_ERR_SYSTEM, .text = "1125899906842624"},
-    {"region_beyond_it_over_tcp", "self,tcp", "lo", "", (size_t)1 << 50, GF_ERR_SYSTEM, .text = "1125899906842624"},
-    {"region_of_all_addresses", "self,posix", "lo", "", SIZE_MAX, GF_ERR_SYSTEM, .text = "18446744073709551615"},
-    {"a_fabric_without_proofs_is_trusted", "self,posix,rc", "lo", "", 0, GF_ERR_CONFIG, "trusted_fabric", .key = true},
-    {"the_same_beside_tcp", "self,rc,tcp", "lo", "", 0, GF_ERR_CONFIG, "trusted_fabric", .key = true},
-    {"on_one_node_there_is_none", "self,posix,rc", "lo", "", 0, GF_OK, "", .key = true, .one_node = true},
+    {"region_beyond_the_host", "self,posix", "lo", "", (size_t)1 << 50, GF_ERR_SYSTEM,
+     .text = "1125899906842624"},
+    {"region_beyond_it_over_tcp", "self,tcp", "lo", "", (size_t)1 << 50, GF_ERR_SYSTEM,
+     .text = "1125899906842624"},
+    {"region_of_all_addresses", "self,posix", "lo", "", SIZE_MAX, GF_ERR_SYSTEM,
+     .text = "18446744073709551615"},
+    {"a_fabric_without_proofs_is_trusted", "self,posix,rc", "lo", "", 0, GF_ERR_CONFIG,
+     "trusted_fabric", .key = true},
+    {"the_same_beside_tcp", "self,rc,tcp", "lo", "", 0, GF_ERR_CONFIG, "trusted_fabric",
+     .key = true},
+    {"on_one_node_there_is_none", "self,posix,rc", "lo", "", 0, GF_OK, "", .key = true,
+     .one_node = true},
     {"tcp_has_proofs", "self,posix,tcp", "lo", "", 0, GF_OK, "", .key = true},
-    {"encryption_without_a_key", "self,posix,tcp", "lo", "", 0, GF_ERR_CONFIG, "link.encryption", .encrypts = true},
-    {"encryption_over_rc", "self,tcp,rc", "lo", "", 0, GF_ERR_CONFIG, "link.encryption", .key = true, .encrypts = true},
-    {"and_over_ud", "self,posix,ud", "lo", "", 0, GF_ERR_CONFIG, "link.encryption", .key = true, .encrypts = true},
+    {"encryption_without_a_key", "self,posix,tcp", "lo", "", 0, GF_ERR_CONFIG, "link.encryption",
+     .encrypts = true},
+    {"encryption_over_rc", "self,tcp,rc", "lo", "", 0, GF_ERR_CONFIG, "link.encryption",
+     .key = true, .encrypts = true},
+    {"and_over_ud", "self,posix,ud", "lo", "", 0, GF_ERR_CONFIG, "link.encryption", .key = true,
+     .encrypts = true},
     {"all_is_well", "self,posix,tcp", "lo", "21000-25999", 4096, GF_OK, .text = ""},
     {"on_one_node", "self,posix", "lo", "21000-25999", 4096, GF_OK, .text = ""},
     {"between_nodes", "self,tcp", "lo", "21000-25999", 4096, GF_OK, .text = ""},
@@ -187,7 +203,8 @@ static const struct open_case {
     {"all_to_ucx", "self,posix,tcp", "", "", 4096, GF_OK, .text = ""},
 };
 
-/* What of this process listens: on the device's address (lo), in the range that is allowed to it. */
+/* What of this process listens: on the device's address (lo), in the range that is allowed to
+ * it. */
 static void listens_check(struct ranks_one *one, const char *ports)
 {
     unsigned first = 0, last = 0, count = 0;
@@ -197,8 +214,10 @@ static void listens_check(struct ranks_one *one, const char *ports)
         socklen_t bytes = sizeof at;
         int listens = 0;
         socklen_t size = sizeof listens;
-        if ((getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0) || (listens == 0)) continue;
-        if ((getsockname(fd, (struct sockaddr *)&at, &bytes) != 0) || (at.sin_family != AF_INET)) continue;
+        if ((getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0) || (listens == 0))
+            continue;
+        if ((getsockname(fd, (struct sockaddr *)&at, &bytes) != 0) || (at.sin_family != AF_INET))
+            continue;
         count++;
         RANK_CHECK(one, (ntohs(at.sin_port) >= first) && (ntohs(at.sin_port) <= last));
         RANK_CHECK(one, ntohl(at.sin_addr.s_addr) == INADDR_LOOPBACK);
@@ -219,11 +238,13 @@ static void open_case_body(struct ranks_one *one)
     one->setup.key_file = c->key ? key_path : "";
     one->setup.encryption = one->setup.trusted_fabric = c->encrypts;
     one->setup.one_node = c->one_node || c->encrypts;
-    if (ranks_open_try(one, &fault) != c->expect) ranks_fail(one, c->name, (int)fault.code, fault.text);
+    if (ranks_open_try(one, &fault) != c->expect)
+        ranks_fail(one, c->name, (int)fault.code, fault.text);
     if (c->expect == GF_OK) {
         /* UCX took each key. */
         RANK_CHECK(one, (strstr(one->log, "[0]") == NULL) && (strstr(one->log, "[1]") == NULL));
-        if ((strcmp(c->transports, "self,tcp") == 0) && (c->ports[0] != 0)) listens_check(one, c->ports);
+        if ((strcmp(c->transports, "self,tcp") == 0) && (c->ports[0] != 0))
+            listens_check(one, c->ports);
         ranks_close(one);
     }
     if ((fault.code != c->expect) || (strstr(fault.text, c->text) == NULL) ||
@@ -236,8 +257,7 @@ static void open_case_body(struct ranks_one *one)
 
 TEST(bad_settings_are_refused_with_their_names)
 {
-    for (size_t i = 0; i < LENGTH(open_cases); i++)
-        ranks_run(1, 0, open_case_body, &open_cases[i]);
+    for (size_t i = 0; i < LENGTH(open_cases); i++) ranks_run(1, 0, open_case_body, &open_cases[i]);
 }
 
 RANKS_TEST_OVER(no_more_shared_memory_is_taken_than_there_is, 1, 0, "self,posix")
@@ -246,10 +266,13 @@ RANKS_TEST_OVER(no_more_shared_memory_is_taken_than_there_is, 1, 0, "self,posix"
     struct statvfs space;
     RANK_CHECK(one, statvfs("/dev/shm", &space) == 0);
     ranks_setup(one, one->arg);
-    one->setup.region_bytes = (size_t)space.f_blocks * space.f_frsize; /* all: what is free others change meanwhile */
-    if (one->setup.region_bytes > (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE)) return;
+    /* all: what is free others change meanwhile */
+    one->setup.region_bytes = (size_t)space.f_blocks * space.f_frsize;
+    if (one->setup.region_bytes > (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE))
+        return;
     RANK_CHECK(one, ranks_open_try(one, &fault) == GF_ERR_SYSTEM);
-    RANK_CHECK(one, (strstr(fault.text, "/dev/shm") != NULL) && (strstr(fault.text, "MiB free") != NULL));
+    RANK_CHECK(one, (strstr(fault.text, "/dev/shm") != NULL) &&
+                        (strstr(fault.text, "MiB free") != NULL));
 }
 
 RANKS_TEST(a_wrong_endpoint_is_refused, 2, 0)
@@ -264,18 +287,25 @@ RANKS_TEST(a_wrong_endpoint_is_refused, 2, 0)
         memcpy(bad, endpoint, size_bytes);
         bad[i] ^= (unsigned char)(1u << (i % 8));
         RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, bad, size_bytes) < 0);
-        RANK_CHECK(one, (fault->code != GF_OK) && (fault->peer == 1 - one->rank) && (fault->text[0] != '\0'));
+        RANK_CHECK(one, (fault->code != GF_OK) && (fault->peer == 1 - one->rank) &&
+                            (fault->text[0] != '\0'));
     }
     for (size_t i = 0; i < size_bytes; i++) /* cut short */
-        RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, endpoint, i) == GF_ERR_DATA);
+        RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, endpoint, i) ==
+                            GF_ERR_DATA);
     memset(bad, 0, sizeof bad);
     memcpy(bad, endpoint, size_bytes);
-    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, bad, size_bytes + 1) == GF_ERR_DATA);
-    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, bad, sizeof bad) == GF_ERR_DATA);
-    RANK_CHECK(one, one->link->driver->endpoint(one->link, bad, &size_bytes) == GF_OK); /* our own is not the peer's */
-    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, bad, size_bytes) == GF_ERR_MISMATCH);
+    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, bad, size_bytes + 1) ==
+                        GF_ERR_DATA);
+    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, bad, sizeof bad) ==
+                        GF_ERR_DATA);
+    /* our own is not the peer's */
+    RANK_CHECK(one, one->link->driver->endpoint(one->link, bad, &size_bytes) == GF_OK);
+    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, bad, size_bytes) ==
+                        GF_ERR_MISMATCH);
     ranks_connect(one); /* and after all that the right one still works */
-    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, endpoint, size_bytes) == GF_ERR_STATE);
+    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, endpoint, size_bytes) ==
+                        GF_ERR_STATE);
     ranks_meet(one);
 }
 

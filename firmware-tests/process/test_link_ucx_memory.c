@@ -1,7 +1,8 @@
-/* After a warm-up with the largest window, messages over UCX allocate nothing. The counting allocator below replaces
- * libc's for the whole program, UCX included. One exception, of UCX from 1.17 on: over shared memory it cuts messages of more
- * than 8 KiB into pieces, and keeps those under way in a hash table (ucp_eager_middle_handler) that it makes anew, at the
- * same size, about once in 24 messages. */
+/* After a warm-up with the largest window, messages over UCX allocate nothing. The counting
+ * allocator below replaces libc's for the whole program, UCX included. One exception, of UCX from
+ * 1.17 on: over shared memory it cuts messages of more than 8 KiB into pieces, and keeps those
+ * under way in a hash table (ucp_eager_middle_handler) that it makes anew, at the same size, about
+ * once in 24 messages. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/ucx_ranks.h"
 
@@ -37,20 +38,24 @@ static const size_t sizes[] = {8, 1024, 4096, 16384, 65536, 262144, 1u << 20};
 
 static unsigned char out[WINDOW][1u << 20], in[WINDOW][1u << 20];
 
-static void window_exchange(struct ranks_one *one, uint32_t window, size_t size_bytes, bool receive_first)
+static void window_exchange(struct ranks_one *one, uint32_t window, size_t size_bytes,
+                            bool receive_first)
 {
     uint32_t peer = 1 - one->rank;
     for (uint32_t turn = 0; turn < 2; turn++) {
         bool receive = (turn == 0) == receive_first;
         for (uint32_t i = 0; i < window; i++) {
-            if (receive) ranks_recv(one, i, peer, i, in[i], size_bytes);
-            else ranks_send(one, WINDOW + i, peer, i, out[i], size_bytes);
+            if (receive)
+                ranks_recv(one, i, peer, i, in[i], size_bytes);
+            else
+                ranks_send(one, WINDOW + i, peer, i, out[i], size_bytes);
         }
         if (receive || receive_first) continue;
         /* Unexpected: what was sent before the mark is there when the mark is. */
         ranks_recv(one, 2 * WINDOW, peer, WINDOW, in[0], 1);
         ranks_send(one, 2 * WINDOW + 1, peer, WINDOW, out[0], 1);
-        RANK_CHECK(one, (ranks_end(one, 2 * WINDOW) == GF_OK) && (ranks_end(one, 2 * WINDOW + 1) == GF_OK));
+        RANK_CHECK(one, (ranks_end(one, 2 * WINDOW) == GF_OK) &&
+                            (ranks_end(one, 2 * WINDOW + 1) == GF_OK));
     }
     for (uint32_t i = 0; i < window; i++)
         RANK_CHECK(one, (ranks_end(one, i) == GF_OK) && (ranks_end(one, WINDOW + i) == GF_OK));
@@ -79,8 +84,9 @@ static void nothing_allocated_body(struct ranks_one *one)
         for (uint32_t n = 0; n < exchanges; n++) window_exchange(one, 8, sizes[i], true);
         after = __atomic_load_n(&allocations, __ATOMIC_RELAXED);
         if (COUNTS && (one->rank == 0))
-            fprintf(stderr, "    %-16s %8zu bytes, %u exchanges: %llu allocations\n", (const char *)one->arg, sizes[i],
-                    exchanges, (unsigned long long)(after - before));
+            fprintf(stderr, "    %-16s %8zu bytes, %u exchanges: %llu allocations\n",
+                    (const char *)one->arg, sizes[i], exchanges,
+                    (unsigned long long)(after - before));
         RANK_CHECK(one, after - before <= allowed(one->arg, sizes[i], 8 * (uint64_t)exchanges));
         ranks_meet(one);
     }

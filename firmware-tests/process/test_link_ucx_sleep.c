@@ -25,7 +25,8 @@ static void wake_round(struct ranks_one *one, uint64_t round, uint32_t pause_ms)
     gf_flag_wake(one->link->driver->map(one->link, 1), SLEEP_AT);
 }
 
-/* Rank 1 sleeps; rank 0 sets the flag at once, where it races with the announcement, or while rank 1 sleeps. */
+/* Rank 1 sleeps; rank 0 sets the flag at once, where it races with the announcement, or while rank
+ * 1 sleeps. */
 RANKS_TEST_OVER(a_flag_ends_a_sleep, 2, 0, "self,posix")
 {
     struct timespec begin, end;
@@ -33,20 +34,24 @@ RANKS_TEST_OVER(a_flag_ends_a_sleep, 2, 0, "self,posix")
     clock_gettime(CLOCK_MONOTONIC, &begin);
     for (uint64_t round = 1; round <= 200; round++) {
         ranks_meet(one);
-        if (one->rank == 0) wake_round(one, round, (round % 10 == 0) ? 3 : 0);
-        else sleep_round(one, round);
+        if (one->rank == 0)
+            wake_round(one, round, (round % 10 == 0) ? 3 : 0);
+        else
+            sleep_round(one, round);
     }
     clock_gettime(CLOCK_MONOTONIC, &end);
     RANK_CHECK(one, end.tv_sec - begin.tv_sec < 7); /* none ran out */
     ranks_meet(one);
 }
 
-RANKS_TEST_OVER(a_sleep_that_nobody_ends_times_out_and_takes_its_announcement_back, 2, 0, "self,posix")
+RANKS_TEST_OVER(a_sleep_that_nobody_ends_times_out_and_takes_its_announcement_back, 2, 0,
+                "self,posix")
 {
     const struct gf_link_driver *driver;
     ranks_begin(one);
     driver = one->link->driver;
-    driver->flag_sleep(one->link, SLEEP_AT, UINT64_C(8000000000)); /* not announced, or taken back by a waker: no sleep */
+    /* not announced, or taken back by a waker: no sleep */
+    driver->flag_sleep(one->link, SLEEP_AT, UINT64_C(8000000000));
     driver->flag_arm(one->link, SLEEP_AT);
     driver->flag_sleep(one->link, SLEEP_AT, UINT64_C(20000000)); /* nobody wakes it */
     RANK_CHECK(one, gf_flag_load(one->link, SLEEP_AT) == 0);

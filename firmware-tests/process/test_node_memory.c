@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define REGION ((size_t)1 << 20)
-#define REQS   32u
+#define REQS 32u
 
 static struct node_rank ranks[NODE_RANKS];
 static unsigned char data[NODE_RANKS][2][1u << 20]; /* outside of every region */
@@ -347,8 +347,8 @@ TEST(words_of_strangers_are_ignored_and_their_descriptors_closed)
 
 /* In a child: what it found is its exit code. */
 #define IN_CHILD(child) \
-    fflush(NULL); \
-    child = fork(); \
+    fflush(NULL);       \
+    child = fork();     \
     if (child == 0)
 static int child_ended(pid_t child)
 {
@@ -743,7 +743,8 @@ TEST(a_peer_that_is_killed_leaves_what_it_had_announced)
             __atomic_store_n(go, 1, __ATOMIC_RELEASE);
             for (;;) (void)gf_node_progress(ranks[1].node);
         }
-        while (__atomic_load_n(go, __ATOMIC_ACQUIRE) == 0) {}
+        while (__atomic_load_n(go, __ATOMIC_ACQUIRE) == 0) {
+        }
         post_recv(0, 1, 2, data[0][0], 1u << 20, 0);
         for (uint32_t i = 0; i < round * 10; i++) (void)gf_node_progress(ranks[0].node);
         (void)kill(child, SIGKILL);
@@ -771,7 +772,10 @@ TEST(a_sleeper_is_woken)
     node_ranks_begin(ranks, 2, REGION, REQS);
     int pipes[2][2];
     assert_int_equal(pipe(pipes[0]) | pipe(pipes[1]), 0);
-    IN_CHILD(child) { ranks[0].rank = 1; }
+    IN_CHILD(child)
+    {
+        ranks[0].rank = 1;
+    }
     uint32_t own = (child == 0) ? 1 : 0, peer = 1 - own;
     struct node_rank *one = &ranks[own];
     gf_status status = GF_AGAIN;
@@ -792,8 +796,10 @@ TEST(a_sleeper_is_woken)
         unsigned char *from = ((i & 4) != 0) ? one->link.region : data[own][0];
         bool sends = (i & 1) == own;
         if (sends) fill(from, bytes, i);
-        if (sends) status = gf_node_send_post(one->node, peer, i, from, bytes, &one->reqs[0]);
-        else status = gf_node_recv_post(one->node, peer, i, data[own][1], bytes, &one->reqs[0]);
+        if (sends)
+            status = gf_node_send_post(one->node, peer, i, from, bytes, &one->reqs[0]);
+        else
+            status = gf_node_recv_post(one->node, peer, i, data[own][1], bytes, &one->reqs[0]);
         while ((status == GF_OK) && (gf_node_test(one->node, &one->reqs[0]) == GF_AGAIN)) {
             struct pollfd fd = {.fd = gf_node_wake_fd(one->node), .events = POLLIN};
             if (gf_node_progress(one->node) == GF_OK || gf_node_arm(one->node) != GF_OK) continue;

@@ -40,7 +40,8 @@ static void key_open_check(const char *path, const char *text)
         struct gf_rendezvous_setup setup = keyed(rank, 2, path);
         gf_status status = tcp_world_end_open(&star, rank, &setup, now_ns, &fault);
         assert_int_equal(status, (text == NULL) ? GF_OK : GF_ERR_CONFIG);
-        if ((text != NULL) && (strstr(fault.text, text) == NULL)) print_error("%s: '%s'\n", path, fault.text);
+        if ((text != NULL) && (strstr(fault.text, text) == NULL))
+            print_error("%s: '%s'\n", path, fault.text);
         assert_true((text == NULL) || (strstr(fault.text, text) != NULL));
         assert_true((text == NULL) || (strstr(fault.text, path) != NULL));
         tcp_world_close(&star);
@@ -95,10 +96,13 @@ static const struct key_case {
     const char *log_text;           /* the coordinator's */
     uint32_t refused;               /* events: only what is believed may end the job */
 } keys[] = {
-    {"another_key", key_a, key_b, "did not prove that it has this job's key: its key_file has other bytes",
+    {"another_key", key_a, key_b,
+     "did not prove that it has this job's key: its key_file has other bytes",
      "rank 1 did not prove that it has this job's key", 0},
-    {"no_key", key_a, "", "rank 1 has no key_file, this job wants one", "rank 1 has no key_file", 0},
-    {"a_key_too_many", "", key_a, "rank 1 has a key_file, rank 0 has none", "rank 1 has a key_file", 1},
+    {"no_key", key_a, "", "rank 1 has no key_file, this job wants one", "rank 1 has no key_file",
+     0},
+    {"a_key_too_many", "", key_a, "rank 1 has a key_file, rank 0 has none", "rank 1 has a key_file",
+     1},
 };
 
 TEST(keys_that_differ_are_named_on_both_sides)
@@ -136,7 +140,8 @@ TEST(what_a_rank_with_the_key_says_is_believed)
 
 TEST(a_challenge_sent_back_proves_nothing)
 {
-    unsigned char hello[HELLO_FRAME], first[CHALLENGE_FRAME], second[CHALLENGE_FRAME], proof[PROOF_FRAME];
+    unsigned char hello[HELLO_FRAME], first[CHALLENGE_FRAME], second[CHALLENGE_FRAME],
+        proof[PROOF_FRAME];
     struct gf_put put = {proof, sizeof proof};
     keyed_open(0, 0, 2, key_a);
     int fds[2] = {stranger_at(star.address), stranger_at(star.address)};
@@ -144,14 +149,18 @@ TEST(a_challenge_sent_back_proves_nothing)
     hello_prove(hello, key_a);
     say(fds[0], hello, sizeof hello);
     assert_int_equal(hear(fds[0], first, sizeof first), sizeof first);
-    /* Another hello with half of rank 0's own nonce in it, as far as the proof of a hello lets it. */
-    memcpy(hello + HELLO_FRAME - GF_AUTH_NONCE_BYTES, first + GF_FRAME_HEADER_BYTES, GF_AUTH_NONCE_BYTES / 2);
+    /* Another hello with half of rank 0's own nonce in it, as far as the proof of a hello lets
+     * it. */
+    memcpy(hello + HELLO_FRAME - GF_AUTH_NONCE_BYTES, first + GF_FRAME_HEADER_BYTES,
+           GF_AUTH_NONCE_BYTES / 2);
     hello_prove(hello, key_a);
     say(fds[1], hello, sizeof hello);
     assert_int_equal(hear(fds[1], second, sizeof second), sizeof second);
-    assert_memory_not_equal(first + GF_FRAME_HEADER_BYTES, second + GF_FRAME_HEADER_BYTES, GF_AUTH_NONCE_BYTES);
+    assert_memory_not_equal(first + GF_FRAME_HEADER_BYTES, second + GF_FRAME_HEADER_BYTES,
+                            GF_AUTH_NONCE_BYTES);
     gf_frame_header_put(&put, GF_FRAME_PROOF, GF_FRAME_PROOF_BYTES, 4711, 1);
-    memcpy(proof + GF_FRAME_HEADER_BYTES, second + CHALLENGE_FRAME - GF_AUTH_PROOF_BYTES, GF_AUTH_PROOF_BYTES);
+    memcpy(proof + GF_FRAME_HEADER_BYTES, second + CHALLENGE_FRAME - GF_AUTH_PROOF_BYTES,
+           GF_AUTH_PROOF_BYTES);
     assert_proof_is_refused(fds[0], proof);
     assert_proof_is_refused(fds[1], proof); /* its own, as it came */
     (void)close(fds[0]);
@@ -168,7 +177,8 @@ static uint32_t descriptors(void)
     return count;
 }
 
-/* What stranger number i does: half of them have heard the proof of a hello on the wire. False: he has gone. */
+/* What stranger number i does: half of them have heard the proof of a hello on the wire. False: he
+ * has gone. */
 static bool misbehaves(int fd, uint32_t i, const char *key)
 {
     static unsigned char noise[1 << 16], hello[HELLO_FRAME];
@@ -176,32 +186,32 @@ static bool misbehaves(int fd, uint32_t i, const char *key)
     hello_make(hello, 1 + i % 5, 6, key[0] != 0);
     if ((key[0] != 0) && (i / 11 % 2 == 0)) hello_prove(hello, key);
     switch (i % 11) {
-    case 0: break;                                  /* half-open */
-    case 1: say(fd, hello, 50); break;              /* slow */
-    case 2: say(fd, noise, sizeof noise); break;    /* oversized */
-    case 3:                                         /* without a key */
+    case 0: break;                               /* half-open */
+    case 1: say(fd, hello, 50); break;           /* slow */
+    case 2: say(fd, noise, sizeof noise); break; /* oversized */
+    case 3:                                      /* without a key */
         hello_make(hello, 1 + i % 5, 6, 0);
         if (key[0] != 0) say(fd, hello, sizeof hello);
         break;
     case 4: say(fd, hello, (key[0] != 0) ? sizeof hello : 20); break; /* silent once challenged */
-    case 5:                                         /* a proof that is none */
+    case 5:                                                           /* a proof that is none */
         if (key[0] != 0) say(fd, hello, sizeof hello);
         say(fd, noise, PROOF_FRAME);
         break;
-    case 6:                                         /* half a proof */
+    case 6: /* half a proof */
         if (key[0] != 0) say(fd, hello, sizeof hello);
         say(fd, noise, PROOF_FRAME / 2);
         break;
     case 7: say(fd, "GET / HTTP/1.1\r\n\r\nHost: gradient\r\n\r\n", 36); break;
-    case 8:                                         /* a size beyond all bounds */
+    case 8: /* a size beyond all bounds */
         memset(hello + 12, 0xff, 4);
         say(fd, hello, sizeof hello);
         break;
-    case 9:                                         /* of another job */
+    case 9: /* of another job */
         hello[16] ^= 1;
         say(fd, hello, sizeof hello);
         break;
-    case 10:                                        /* does not wait for the challenge */
+    case 10: /* does not wait for the challenge */
         if (key[0] != 0) say(fd, hello, sizeof hello);
         (void)close(fd);
         return false;
@@ -239,7 +249,8 @@ static void strangers_come(const char *key, uint32_t count)
     }
     assert_int_equal(mallinfo2().uordblks, allocated_before);
     for (int t = 0; t < 100; t++) turn();
-    /* Ends of 5 connections on both sides, two epolls for each of the 5 ranks, and where it would listen itself. */
+    /* Ends of 5 connections on both sides, two epolls for each of the 5 ranks, and where it would
+     * listen itself. */
     UNTIL(descriptors() == descriptors_before + 25);
     assert_int_equal(seen[0].refused, 0);
     assert_int_equal(seen[0].ended, 0);
@@ -277,7 +288,8 @@ TEST(an_impostor_is_no_coordinator)
             assert_refused(1, "asked rank 1 for no proof, and this rank has a key_file");
         } else {
             gf_frame_header_put(&put, GF_FRAME_CHALLENGE, GF_FRAME_CHALLENGE_BYTES, 4711, 0);
-            memcpy(frame + GF_FRAME_HEADER_BYTES, hello + HELLO_FRAME - GF_AUTH_NONCE_BYTES, GF_AUTH_NONCE_BYTES);
+            memcpy(frame + GF_FRAME_HEADER_BYTES, hello + HELLO_FRAME - GF_AUTH_NONCE_BYTES,
+                   GF_AUTH_NONCE_BYTES);
             say(fd, frame, CHALLENGE_FRAME);
             assert_refused(1, "did not prove to rank 1");
         }
@@ -304,8 +316,8 @@ TEST(many_ranks_at_once_do_not_push_each_other_out)
     for (uint32_t i = 0; i < 16; i++) (void)close(fds[i]);
 }
 
-/* Neither a proof nor a frame can be sent back to whom it came from: both sides say the same bytes, each with a key of
- * its own. */
+/* Neither a proof nor a frame can be sent back to whom it came from: both sides say the same bytes,
+ * each with a key of its own. */
 TEST(what_one_side_proves_or_signs_does_not_fit_the_other)
 {
     const struct gf_auth auth = {.on = true, .key = {1, 2, 3}};

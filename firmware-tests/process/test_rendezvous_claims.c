@@ -1,4 +1,5 @@
-/* A job without a key on several hosts: whoever claims a rank, the join waits for the right process. */
+/* A job without a key on several hosts: whoever claims a rank, the join waits for the right
+ * process. */
 #include "firmware-tests/support/suite.h"
 #include "drivers/tcp/rendezvous_frame.h"
 #include "drivers/tcp/rendezvous_socket.h"
@@ -11,7 +12,10 @@
 #include <unistd.h>
 
 /* In place of the library's: rank 0 sees all processes as those of another host. */
-gf_status gf_socket_peer_user(int fd, uint32_t *user_out) { return GF_ERR_SYSTEM; }
+gf_status gf_socket_peer_user(int fd, uint32_t *user_out)
+{
+    return GF_ERR_SYSTEM;
+}
 
 #define CLAIMED 2u
 #define SIZE 3u
@@ -90,9 +94,13 @@ TEST(one_whose_configuration_differs_hears_it_and_ends_no_join)
         claimed_open(&other);
         turns(300);
         assert_int_equal(error_of(CLAIMED)->code, GF_ERR_MISMATCH);
-        assert_non_null(strstr(error_of(CLAIMED)->text, "refused rank 2: tensor tables differ: 3 tensors"));
-        if (comes) right_one_comes();
-        else nobody_comes(GF_ERR_MISMATCH, "a process that proved nothing: tensor tables differ: 3 tensors");
+        assert_non_null(
+            strstr(error_of(CLAIMED)->text, "refused rank 2: tensor tables differ: 3 tensors"));
+        if (comes)
+            right_one_comes();
+        else
+            nobody_comes(GF_ERR_MISMATCH,
+                         "a process that proved nothing: tensor tables differ: 3 tensors");
     }
 }
 
@@ -106,7 +114,8 @@ TEST(one_that_gives_up_ends_no_join)
     int fd = claim();
     gf_frame_header_put(&put, MEMBERS_GIVES_UP, bytes, 4711, CLAIMED);
     gf_put_u32(&put, (uint32_t)GF_ERR_ABORTED);
-    assert_int_equal(send(fd, frame, GF_FRAME_HEADER_BYTES + bytes, MSG_NOSIGNAL), GF_FRAME_HEADER_BYTES + bytes);
+    assert_int_equal(send(fd, frame, GF_FRAME_HEADER_BYTES + bytes, MSG_NOSIGNAL),
+                     GF_FRAME_HEADER_BYTES + bytes);
     turns(50);
     assert_non_null(strstr(world.ranks[0].members->claim.text, "rank 2 gave up"));
     right_one_comes();
@@ -123,8 +132,11 @@ TEST(one_that_goes_away_ends_no_join)
             (void)close(fd);
             turns(20);
         }
-        if (comes) right_one_comes();
-        else nobody_comes(GF_ERR_PEER, "a process that proved nothing: rank 2 died while ranks were joining");
+        if (comes)
+            right_one_comes();
+        else
+            nobody_comes(GF_ERR_PEER,
+                         "a process that proved nothing: rank 2 died while ranks were joining");
     }
 }
 
@@ -144,7 +156,8 @@ TEST(one_that_sends_what_cannot_come_ends_no_join)
     }
 }
 
-/* Of two nodes, so that all are asked for an endpoint with a network: who comes after that hears of it too. */
+/* Of two nodes, so that all are asked for an endpoint with a network: who comes after that hears of
+ * it too. */
 TEST(one_that_goes_away_between_two_endpoints_ends_no_join)
 {
     static unsigned char endpoint[ENDPOINT_MAX];
@@ -158,7 +171,8 @@ TEST(one_that_goes_away_between_two_endpoints_ends_no_join)
     rank_open(1, &offer);
     offer.node = 9;
     claimed_open(&offer);
-    for (int i = 0; (i < 1000) && !gf_members_link_due(world.ranks[CLAIMED].members, &network); i++) turns(1);
+    for (int i = 0; (i < 1000) && !gf_members_link_due(world.ranks[CLAIMED].members, &network); i++)
+        turns(1);
     assert_true(network);
     claimed_open(&offer);
     for (int i = 0; (i < 20000) && !members_world_progress(GF_OK); i++) {
@@ -204,11 +218,13 @@ TEST(a_rank_that_is_kept_is_named_at_the_deadline)
     world.now_ns = 66 * SECOND;
     members_world_until(GF_ERR_MISMATCH);
     assert_non_null(strstr(error_of(CLAIMED)->text, "refused rank 2 for"));
-    assert_non_null(strstr(error_of(CLAIMED)->text, "rank 2 is here already: was it started twice?"));
+    assert_non_null(
+        strstr(error_of(CLAIMED)->text, "rank 2 is here already: was it started twice?"));
     (void)close(fd);
 }
 
-/* A process that says hello and then does not poll for seconds finds its rank claimed, and claims it again. */
+/* A process that says hello and then does not poll for seconds finds its rank claimed, and claims
+ * it again. */
 TEST(a_slow_one_that_was_rejected_comes_in)
 {
     const struct gf_offer offer = offer_of(SIZE);

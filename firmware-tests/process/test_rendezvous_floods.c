@@ -5,7 +5,8 @@
 
 #include <unistd.h>
 
-/* Who has no key gets one refusal, and neither a challenge nor a place among those who are waited for. */
+/* Who has no key gets one refusal, and neither a challenge nor a place among those who are waited
+ * for. */
 TEST(a_hello_without_its_proof_is_rejected_at_once)
 {
     unsigned char hello[HELLO_FRAME], answer[ANSWER_FRAME], more;
@@ -21,7 +22,8 @@ TEST(a_hello_without_its_proof_is_rejected_at_once)
             assert_int_equal(bytes, CHALLENGE_FRAME);
             assert_int_equal(gf_frame_header_get(answer).kind, GF_FRAME_CHALLENGE);
         } else {
-            assert_true((bytes == 0) || ((bytes == sizeof answer) && (gf_frame_header_get(answer).kind == GF_FRAME_ANSWER)));
+            assert_true((bytes == 0) || ((bytes == sizeof answer) &&
+                                         (gf_frame_header_get(answer).kind == GF_FRAME_ANSWER)));
             assert_int_equal(hear(fd, &more, 1), 0);
         }
         (void)close(fd);
@@ -45,7 +47,8 @@ TEST(a_flood_of_hellos_costs_a_bounded_share_of_each_poll)
     for (int i = 0; i < 500; i++) (void)close(fds[i]);
 }
 
-/* Reasons are for ranks that were started wrongly: 16 in 100 ms. The others hear the connection's end. */
+/* Reasons are for ranks that were started wrongly: 16 in 100 ms. The others hear the connection's
+ * end. */
 TEST(in_a_flood_most_hear_no_reason)
 {
     unsigned char answer[ANSWER_FRAME];
@@ -62,7 +65,8 @@ TEST(in_a_flood_most_hear_no_reason)
     }
 }
 
-/* Each rank listens for the day when it coordinates. More strangers than the kernel keeps waiting come there before. */
+/* Each rank listens for the day when it coordinates. More strangers than the kernel keeps waiting
+ * come there before. */
 TEST(strangers_do_not_lie_in_front_of_a_new_star)
 {
     char at[GF_CONTROL_ADDRESS_BYTES];
@@ -85,8 +89,8 @@ TEST(strangers_do_not_lie_in_front_of_a_new_star)
     assert_true(now_ns - since_ns < 5 * MS);
 }
 
-/* Polls from the coordinator's end until both survivors are connected anew; before each, so many strangers come to
- * both. */
+/* Polls from the coordinator's end until both survivors are connected anew; before each, so many
+ * strangers come to both. */
 static uint32_t view_change_polls(uint32_t strangers_a_poll)
 {
     char at[2][GF_CONTROL_ADDRESS_BYTES];
@@ -98,9 +102,12 @@ static uint32_t view_change_polls(uint32_t strangers_a_poll)
     UNTIL((seen[1].ended == 1) && (seen[2].ended == 1));
     memset(&seen[1], 0, 2 * sizeof seen[1]);
     for (; (seen[1].connected != 4) || (seen[2].connected != 2); polls++) {
-        for (uint32_t i = 0; i < 2 * strangers_a_poll; i++) (void)close(stranger_greets(at[i % 2], i % 3, 3, NULL));
-        if (polls == 1) assert_int_equal(gf_rendezvous_tcp.reform(star.ends[2], now_ns, 1, at[0]), GF_AGAIN);
-        if (polls == 2) assert_int_equal(gf_rendezvous_tcp.reform(star.ends[1], now_ns, 1, at[0]), GF_OK);
+        for (uint32_t i = 0; i < 2 * strangers_a_poll; i++)
+            (void)close(stranger_greets(at[i % 2], i % 3, 3, NULL));
+        if (polls == 1)
+            assert_int_equal(gf_rendezvous_tcp.reform(star.ends[2], now_ns, 1, at[0]), GF_AGAIN);
+        if (polls == 2)
+            assert_int_equal(gf_rendezvous_tcp.reform(star.ends[1], now_ns, 1, at[0]), GF_OK);
         turn();
         assert_true(polls < 1000);
     }

@@ -9,10 +9,15 @@
 
 static struct middle middle;
 
-static void middle_turn(void) { middle_progress(&middle); }
+static void middle_turn(void)
+{
+    middle_progress(&middle);
+}
 
-/* Rank 1 of `size` begins behind the middle, which changes a byte of each connection where its mask is not 0. */
-static void middle_world_begin(uint32_t size, int flip_direction, uint32_t flip_at, unsigned char flip_mask)
+/* Rank 1 of `size` begins behind the middle, which changes a byte of each connection where its mask
+ * is not 0. */
+static void middle_world_begin(uint32_t size, int flip_direction, uint32_t flip_at,
+                               unsigned char flip_mask)
 {
     struct gf_rendezvous_setup setup;
     begin();
@@ -30,7 +35,8 @@ static void middle_world_begin(uint32_t size, int flip_direction, uint32_t flip_
 static void middle_world_open(void)
 {
     middle_world_begin(2, 0, 0, 0);
-    UNTIL((seen[0].connected == 2) && (seen[1].connected == 1)); /* who changes nothing is not noticed */
+    /* who changes nothing is not noticed */
+    UNTIL((seen[0].connected == 2) && (seen[1].connected == 1));
 }
 
 static void middle_world_close(void)
@@ -44,7 +50,8 @@ TEST(a_recorded_handshake_is_no_use)
     static unsigned char recorded[MIDDLE_RECORD_MAX], challenge[CHALLENGE_FRAME];
     middle_world_open();
     assert_int_equal(middle.recorded[MIDDLE_UP], HELLO_FRAME + PROOF_FRAME);
-    assert_int_equal(middle.recorded[MIDDLE_DOWN], CHALLENGE_FRAME + ANSWER_FRAME + GF_AUTH_MAC_BYTES);
+    assert_int_equal(middle.recorded[MIDDLE_DOWN],
+                     CHALLENGE_FRAME + ANSWER_FRAME + GF_AUTH_MAC_BYTES);
     memcpy(recorded, middle.record[MIDDLE_UP], HELLO_FRAME + PROOF_FRAME);
     middle_world_close();
     tcp_world_close(&star);
@@ -54,8 +61,10 @@ TEST(a_recorded_handshake_is_no_use)
         int fd = stranger_at(star.address);
         say(fd, recorded, HELLO_FRAME + (together ? PROOF_FRAME : 0));
         assert_int_equal(hear(fd, challenge, sizeof challenge), sizeof challenge);
-        if (together) assert_int_equal(hear(fd, recorded + 8192, ANSWER_FRAME), ANSWER_FRAME);
-        else assert_proof_is_refused(fd, recorded + HELLO_FRAME);
+        if (together)
+            assert_int_equal(hear(fd, recorded + 8192, ANSWER_FRAME), ANSWER_FRAME);
+        else
+            assert_proof_is_refused(fd, recorded + HELLO_FRAME);
         assert_int_equal(seen[0].connected, 0);
         (void)close(fd);
         keyed_open(1, 1, 2, key_a);
@@ -67,15 +76,18 @@ TEST(a_recorded_handshake_is_no_use)
 /* A rank that is reached over a middle that changes one byte of each connection. */
 static void flip_check(int direction, uint32_t at, unsigned char mask)
 {
-    bool late = (direction == MIDDLE_DOWN) && (at >= CHALLENGE_FRAME); /* rank 0 has believed by then, rightly */
+    /* rank 0 has believed by then, rightly */
+    bool late = (direction == MIDDLE_DOWN) && (at >= CHALLENGE_FRAME);
     middle_world_begin(3, direction, at, mask);
     /* Refused, or hung up on and tried again. */
     UNTIL((seen[1].status < 0) || (middle.connections >= 2));
     assert_int_equal(seen[1].connected, 0);
     tcp_world_end_close(&star, 1);
     middle_world_close();
-    if (late) UNTIL(seen[0].ended == 2);
-    else assert_int_equal(seen[0].connected, 0);
+    if (late)
+        UNTIL(seen[0].ended == 2);
+    else
+        assert_int_equal(seen[0].connected, 0);
     assert_int_equal(seen[0].refused, 0);
     keyed_open(2, 2, 3, key_a);
     UNTIL((seen[0].connected == (late ? 6u : 4u)) && (seen[2].connected == 1));
@@ -84,7 +96,8 @@ static void flip_check(int direction, uint32_t at, unsigned char mask)
 
 TEST(each_byte_of_the_handshake_is_covered)
 {
-    const uint32_t bytes[2] = {HELLO_FRAME + PROOF_FRAME, CHALLENGE_FRAME + ANSWER_FRAME + GF_AUTH_MAC_BYTES};
+    const uint32_t bytes[2] = {HELLO_FRAME + PROOF_FRAME,
+                               CHALLENGE_FRAME + ANSWER_FRAME + GF_AUTH_MAC_BYTES};
     for (int direction = 0; direction < 2; direction++) {
         for (uint32_t at = 0; at < bytes[direction]; at++) {
             flip_check(direction, at, 0x01);
@@ -174,7 +187,8 @@ TEST(frames_come_once_in_order_from_the_peer)
             break;
         case REFLECT:
             memcpy(frame, middle.record[back] + back_at, SMALL_FRAME);
-            frame[24] = (direction == MIDDLE_UP) ? 1 : 0; /* the sender, so that only the MAC can tell */
+            /* the sender, so that only the MAC can tell */
+            frame[24] = (direction == MIDDLE_UP) ? 1 : 0;
             middle_inject(&middle, direction, frame, SMALL_FRAME);
             break;
         }

@@ -45,7 +45,8 @@ TEST(the_oldest_stranger_gives_way)
     struct pollfd end = {.fd = fds[0], .events = POLLIN};
     assert_int_equal(poll(&end, 1, 10000), 1);
     assert_true(recv(fds[0], &byte, 1, MSG_DONTWAIT) <= 0);
-    for (int i = 1; i < 17; i++) assert_true((recv(fds[i], &byte, 1, MSG_DONTWAIT) < 0) && (errno == EAGAIN));
+    for (int i = 1; i < 17; i++)
+        assert_true((recv(fds[i], &byte, 1, MSG_DONTWAIT) < 0) && (errno == EAGAIN));
     hello_make(hello, 1, 2, 0);
     say(fds[16], hello, sizeof hello); /* the youngest was a rank after all */
     UNTIL(seen[0].connected == 2);
@@ -60,15 +61,16 @@ static void answer_get(const unsigned char *hello, char *text_out)
     int fd = stranger_at(star.address);
     text_out[0] = 0;
     say(fd, hello, HELLO_FRAME);
-    if (hear(fd, answer, sizeof answer) == sizeof answer) gf_get_text(&get, text_out, GF_FRAME_REASON_BYTES);
+    if (hear(fd, answer, sizeof answer) == sizeof answer)
+        gf_get_text(&get, text_out, GF_FRAME_REASON_BYTES);
     (void)close(fd);
 }
 
 static const struct hello_case {
     const char *name;
-    uint32_t at;           /* byte of the hello that is replaced */
+    uint32_t at; /* byte of the hello that is replaced */
     unsigned char value;
-    const char *text;      /* of the refusal; NULL: hung up on */
+    const char *text; /* of the refusal; NULL: hung up on */
 } hellos[] = {
     {"magic", 0, 'X', NULL},
     {"protocol_version", 4, 9, "protocol version 2 at rank 0, 9 at rank 1"},
@@ -142,8 +144,8 @@ TEST(a_member_that_sends_garbage_is_cut_off)
     }
 }
 
-/* As user 12345: its status is 0 if it said the hello of rank 1 and was told that it is of another user, 1 if it was
- * hung up on. */
+/* As user 12345: its status is 0 if it said the hello of rank 1 and was told that it is of another
+ * user, 1 if it was hung up on. */
 static pid_t other_user(void)
 {
     unsigned char hello[HELLO_FRAME];
@@ -156,7 +158,8 @@ static pid_t other_user(void)
     int fd = stranger_at(star.address);
     if (send(fd, hello, sizeof hello, MSG_NOSIGNAL) < 0) _exit(8);
     if (recv(fd, text, sizeof text, MSG_WAITALL) != (ssize_t)sizeof text) _exit(1);
-    _exit((strstr(text + GF_FRAME_HEADER_BYTES + 4, "user 12345 at the other end") != NULL) ? 0 : 7);
+    _exit((strstr(text + GF_FRAME_HEADER_BYTES + 4, "user 12345 at the other end") != NULL) ? 0
+                                                                                            : 7);
 }
 
 static int status_of(pid_t other)

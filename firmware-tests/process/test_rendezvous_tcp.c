@@ -22,19 +22,24 @@ TEST(frames_travel_both_ways)
         world_clear();
         tcp_address_free(star.address, way == 1);
         if (star.address[0] == 0) continue; /* no IPv6 on this machine */
-        if (way == 2) keyed_world(5);
-        else turns_open(5);
+        if (way == 2)
+            keyed_world(5);
+        else
+            turns_open(5);
         for (uint32_t bytes = 0; bytes <= sizeof payload; bytes += 1024) {
             for (uint32_t rank = 1; rank < 5; rank++) {
                 uint32_t before_0 = seen[0].frames, before = seen[rank].frames;
-                for (uint32_t i = 0; i < bytes; i++) payload[i] = (unsigned char)(i + rank + bytes / 7);
-                assert_int_equal(gf_rendezvous_tcp.send(star.ends[rank], 0, 40 + rank, payload, bytes), GF_OK);
+                for (uint32_t i = 0; i < bytes; i++)
+                    payload[i] = (unsigned char)(i + rank + bytes / 7);
+                assert_int_equal(
+                    gf_rendezvous_tcp.send(star.ends[rank], 0, 40 + rank, payload, bytes), GF_OK);
                 UNTIL(seen[0].frames == before_0 + 1);
                 assert_int_equal(seen[0].last_kind, 40 + rank);
                 assert_int_equal(seen[0].last_from, rank);
                 assert_int_equal(seen[0].last_bytes, bytes);
                 assert_memory_equal(seen[0].last, payload, bytes);
-                assert_int_equal(gf_rendezvous_tcp.send(star.ends[0], rank, 50 + rank, payload, bytes), GF_OK);
+                assert_int_equal(
+                    gf_rendezvous_tcp.send(star.ends[0], rank, 50 + rank, payload, bytes), GF_OK);
                 UNTIL(seen[rank].frames == before + 1);
                 assert_int_equal(seen[rank].last_kind, 50 + rank);
                 assert_int_equal(seen[rank].last_from, 0);
@@ -43,7 +48,8 @@ TEST(frames_travel_both_ways)
             }
         }
         assert_int_equal(seen[0].refused | seen[0].ended, 0);
-        assert_int_equal(gf_rendezvous_tcp.send(star.ends[1], 2, 1, payload, 0), GF_ERR_PEER); /* a star */
+        /* a star */
+        assert_int_equal(gf_rendezvous_tcp.send(star.ends[1], 2, 1, payload, 0), GF_ERR_PEER);
         assert_int_equal(gf_rendezvous_tcp.send(star.ends[0], 99, 1, payload, 0), GF_ERR_PEER);
         tcp_world_close(&star);
     }
@@ -56,8 +62,10 @@ TEST(a_full_channel_says_again_and_loses_nothing)
         static unsigned char payload[GF_FRAME_PAYLOAD_MAX];
         uint32_t sent = 0;
         world_clear();
-        if (row >= 2) keyed_world(2);
-        else turns_open(2);
+        if (row >= 2)
+            keyed_world(2);
+        else
+            turns_open(2);
         gf_status status = GF_OK;
         for (; sent < 100000; sent++) { /* nobody reads */
             memset(payload, (int)(sent & 0xff), sizeof payload);
@@ -69,7 +77,9 @@ TEST(a_full_channel_says_again_and_loses_nothing)
         assert_true(sent > 4);
         assert_false(gf_rendezvous_tcp.flushed(star.ends[from]));
         uint32_t last = sizeof payload; /* bytes: what fits into the channel to its last byte */
-        while ((last > 0) && (gf_rendezvous_tcp.send(star.ends[from], to, sent + 1, payload, last) != GF_OK)) last--;
+        while ((last > 0) &&
+               (gf_rendezvous_tcp.send(star.ends[from], to, sent + 1, payload, last) != GF_OK))
+            last--;
         sent += (last > 0);
         for (uint32_t i = 0; i < sent; i++) UNTIL(seen[to].frames > i); /* in order, whole */
         assert_int_equal(seen[to].frames, sent);
@@ -78,7 +88,8 @@ TEST(a_full_channel_says_again_and_loses_nothing)
         assert_int_equal(seen[to].last_bytes, (last > 0) ? last : sizeof payload - (sent - 1) % 50);
         assert_memory_equal(seen[to].last, payload, seen[to].last_bytes);
         assert_true(gf_rendezvous_tcp.flushed(star.ends[from]));
-        assert_int_equal(gf_rendezvous_tcp.send(star.ends[from], to, 1, payload, sizeof payload), GF_OK);
+        assert_int_equal(gf_rendezvous_tcp.send(star.ends[from], to, 1, payload, sizeof payload),
+                         GF_OK);
         UNTIL(seen[to].frames == sent + 1);
         tcp_world_close(&star);
     }
@@ -90,7 +101,8 @@ TEST(the_wake_descriptor_is_readable_when_there_is_something)
     struct pollfd wake = {.fd = gf_rendezvous_tcp.wake_fd(star.ends[0]), .events = POLLIN};
     turn();
     assert_int_equal(poll(&wake, 1, 0), 0);
-    for (int i = 0; i < 3; i++) assert_int_equal(gf_rendezvous_tcp.send(star.ends[1], 0, 1, NULL, 0), GF_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(gf_rendezvous_tcp.send(star.ends[1], 0, 1, NULL, 0), GF_OK);
     for (int i = 0; i < 3; i++) { /* one event a poll; it stays readable until the last is taken */
         struct gf_rendezvous_event event;
         assert_int_equal(poll(&wake, 1, 10000), 1);
@@ -193,7 +205,8 @@ TEST(the_end_of_a_connection_is_told)
     assert_int_equal(seen[1].frames, 1);
 }
 
-/* Its host or its process may only be stopped; the kernel says once that it has given up, perhaps to a send. */
+/* Its host or its process may only be stopped; the kernel says once that it has given up, perhaps
+ * to a send. */
 TEST(an_end_that_takes_nothing_any_more_is_no_proof_of_a_death)
 {
     static unsigned char payload[GF_FRAME_PAYLOAD_MAX];
@@ -203,8 +216,10 @@ TEST(an_end_that_takes_nothing_any_more_is_no_proof_of_a_death)
     turns_open(2);
     for (int fd = 3; fd < 64; fd++)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &given_up_ms, sizeof given_up_ms);
-    while (gf_rendezvous_tcp.send(star.ends[0], 1, 1, payload, sizeof payload) == GF_OK) {}
-    for (int i = 0; (i < 1000) && (gf_rendezvous_tcp.poll(star.ends[0], now_ns, &event) == GF_AGAIN); i++)
+    while (gf_rendezvous_tcp.send(star.ends[0], 1, 1, payload, sizeof payload) == GF_OK) {
+    }
+    for (int i = 0;
+         (i < 1000) && (gf_rendezvous_tcp.poll(star.ends[0], now_ns, &event) == GF_AGAIN); i++)
         (void)nanosleep(&pause, NULL);
     assert_int_equal(event.kind, GF_RENDEZVOUS_ENDED);
     assert_string_equal(event.text, "connection lost: Connection timed out (errno 110)");
@@ -215,11 +230,13 @@ static int sockets(void)
 {
     int count = 0, type;
     socklen_t bytes = sizeof type;
-    for (int fd = 3; fd < 256; fd++) count += getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0;
+    for (int fd = 3; fd < 256; fd++)
+        count += getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0;
     return count;
 }
 
-static int left; /* 1: another thread forks in the next shutdown(), this one in the place of libc's */
+/* 1: another thread forks in the next shutdown(), this one in the place of libc's */
+static int left;
 int shutdown(int fd, int how)
 {
     pid_t child = (left == 1) ? fork() : -1;
@@ -228,7 +245,8 @@ int shutdown(int fd, int how)
     return (int)syscall(SYS_shutdown, fd, how);
 }
 
-/* Else nobody would hear of this process's death, and its port would be taken, for as long as the child lives. */
+/* Else nobody would hear of this process's death, and its port would be taken, for as long as the
+ * child lives. */
 TEST(a_forked_child_has_no_socket_of_its_parents)
 {
     turns_open(3);
@@ -238,7 +256,8 @@ TEST(a_forked_child_has_no_socket_of_its_parents)
     pid_t child = fork();
     if (child == 0) _exit(close(stranger) + sockets());
     assert_int_equal(waitpid(child, &left, 0), child);
-    assert_true(before > 1 + 3 + 4); /* the stranger and its other end, listeners, both ends of two connections */
+    /* the stranger and its other end, listeners, both ends of two connections */
+    assert_true(before > 1 + 3 + 4);
     assert_int_equal(left, 0);
     assert_int_equal(sockets(), before);
     (void)close(stranger);
@@ -314,20 +333,25 @@ static const struct setup_case {
     gf_status expect;
     const char *text;
 } setups[] = {
-    {"no_port", "127.0.0.1", "", 0, false, GF_ERR_CONFIG, "rendezvous.address '127.0.0.1': expected"},
+    {"no_port", "127.0.0.1", "", 0, false, GF_ERR_CONFIG,
+     "rendezvous.address '127.0.0.1': expected"},
     {"port_zero", "127.0.0.1:0", "", 1, false, GF_ERR_CONFIG, "port from 1 to 65535"},
     {"port_too_large", "127.0.0.1:65536", "", 0, false, GF_ERR_CONFIG, "port from 1 to 65535"},
     {"port_has_a_tail", "127.0.0.1:80x", "", 0, false, GF_ERR_CONFIG, "port from 1 to 65535"},
-    {"a_name_is_not_numeric", "localhost:7117", "", 0, false, GF_ERR_CONFIG, "expected a numeric address"},
+    {"a_name_is_not_numeric", "localhost:7117", "", 0, false, GF_ERR_CONFIG,
+     "expected a numeric address"},
     {"ipv6_without_brackets", "::1:7117", "", 0, false, GF_ERR_CONFIG, "[fd00::1]:7117"},
-    {"ipv4_in_brackets", "[127.0.0.1]:7117", "", 0, false, GF_ERR_CONFIG, "expected a numeric address"},
+    {"ipv4_in_brackets", "[127.0.0.1]:7117", "", 0, false, GF_ERR_CONFIG,
+     "expected a numeric address"},
     {"empty", "", "", 0, false, GF_ERR_CONFIG, "rendezvous.address ''"},
-    {"a_very_long_one", "1111111111111111111111111111111111111111111111111111111111111111111:1", "", 0, false,
-     GF_ERR_CONFIG, "rendezvous.address"},
+    {"a_very_long_one", "1111111111111111111111111111111111111111111111111111111111111111111:1", "",
+     0, false, GF_ERR_CONFIG, "rendezvous.address"},
     {"beyond_loopback", "0.0.0.0:7117", "", 0, false, GF_ERR_CONFIG, "rendezvous.insecure"},
     {"beyond_loopback_ipv6", "[::]:7117", "", 0, false, GF_ERR_CONFIG, "rendezvous.insecure"},
-    {"bound_beyond_loopback", "127.0.0.1:7117", "0.0.0.0", 0, false, GF_ERR_CONFIG, "rendezvous.insecure"},
-    {"bind_is_no_address", "127.0.0.1:7117", "eth0", 1, false, GF_ERR_CONFIG, "rendezvous.bind 'eth0'"},
+    {"bound_beyond_loopback", "127.0.0.1:7117", "0.0.0.0", 0, false, GF_ERR_CONFIG,
+     "rendezvous.insecure"},
+    {"bind_is_no_address", "127.0.0.1:7117", "eth0", 1, false, GF_ERR_CONFIG,
+     "rendezvous.bind 'eth0'"},
     {"bind_of_another_family", "127.0.0.1:7117", "::1", 1, false, GF_ERR_CONFIG, "both to be IPv4"},
 };
 
@@ -366,8 +390,10 @@ TEST(a_port_in_use_is_named)
 /* Ranks that may have to coordinate listen where they were told to, while there is room. */
 TEST(ports_of_the_others_are_those_of_the_setup)
 {
-    static const char *const wrong[] = {"5000", "5000-", "-5000", "5001-5000", "0-10", "5000-65536", "5000-6000x"};
-    char free_address[GF_TEXT_MAX], ports[32], address[GF_CONTROL_ADDRESS_BYTES], taken[GF_CONTROL_ADDRESS_BYTES];
+    static const char *const wrong[] = {"5000", "5000-",      "-5000",     "5001-5000",
+                                        "0-10", "5000-65536", "5000-6000x"};
+    char free_address[GF_TEXT_MAX], ports[32], address[GF_CONTROL_ADDRESS_BYTES],
+        taken[GF_CONTROL_ADDRESS_BYTES];
     const char *port;
     tcp_address_free(free_address, false);
     port = strrchr(free_address, ':') + 1;
@@ -382,7 +408,8 @@ TEST(ports_of_the_others_are_those_of_the_setup)
     gf_rendezvous_tcp.address(star.ends[1], address);
     gf_rendezvous_tcp.address(star.ends[2], taken);
     assert_string_equal(address, free_address);
-    assert_true((taken[0] != 0) && (strcmp(taken, address) != 0)); /* one port, and 1 has it: any other, and it says so */
+    /* one port, and 1 has it: any other, and it says so */
+    assert_true((taken[0] != 0) && (strcmp(taken, address) != 0));
     tcp_world_close(&star);
     for (size_t i = 0; i < LENGTH(wrong); i++) {
         struct gf_fault fault = {0};

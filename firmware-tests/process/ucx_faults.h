@@ -10,6 +10,8 @@ extern uint32_t ucx_faults_calls;     /* so far */
 extern const char *ucx_faults_met;    /* the one that failed, or NULL */
 
 /* WRAPPED(result, name, parameters) { .. }: met on the way (--wrap), in a file of its own too. */
-#define WRAPPED(result, name, ...) result __real_##name(__VA_ARGS__); result __wrap_##name(__VA_ARGS__)
+#define WRAPPED(result, name, ...)     \
+    result __real_##name(__VA_ARGS__); \
+    result __wrap_##name(__VA_ARGS__)
 
 #endif

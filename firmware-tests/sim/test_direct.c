@@ -1,16 +1,23 @@
-/* The collective through shared memory, over the simulator's: results and their bits, where data may lie, ranks that
- * stop, die or differ, and operations that follow each other in the same lanes. */
+/* The collective through shared memory, over the simulator's: results and their bits, where data
+ * may lie, ranks that stop, die or differ, and operations that follow each other in the same
+ * lanes. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/coll_world.h"
 
-static const gf_collective collectives[] = {GF_COLL_ALLREDUCE, GF_COLL_REDUCE_SCATTER, GF_COLL_ALLGATHER,
-                                            GF_COLL_BROADCAST, GF_COLL_BARRIER};
+static const gf_collective collectives[] = {GF_COLL_ALLREDUCE, GF_COLL_REDUCE_SCATTER,
+                                            GF_COLL_ALLGATHER, GF_COLL_BROADCAST, GF_COLL_BARRIER};
 static const struct gf_sim_setup node_delay = {.seed = 5, .node_latency_ns = 700};
 
-static struct coll_case case_of(gf_collective collective, uint32_t size, uint64_t elem_count, gf_type type)
+static struct coll_case case_of(gf_collective collective, uint32_t size, uint64_t elem_count,
+                                gf_type type)
 {
-    return (struct coll_case){.kind = &gf_coll_direct, .collective = collective, .size = size,
-                              .elem_count = elem_count, .type = type, .slice_bytes = 256, .window = 2,
+    return (struct coll_case){.kind = &gf_coll_direct,
+                              .collective = collective,
+                              .size = size,
+                              .elem_count = elem_count,
+                              .type = type,
+                              .slice_bytes = 256,
+                              .window = 2,
                               .root = (collective == GF_COLL_BROADCAST) ? size / 2 : 0};
 }
 
@@ -66,7 +73,8 @@ TEST(no_message_goes_out_and_bytes_touched_are_counted)
         COLL_WORLD_OPEN(world, &c, NULL);
         coll_world_go(&world, 0);
         assert_int_equal(gf_sim_counts(world.sim)->messages_sent, 0);
-        for (uint32_t i = 0; i < n; i++) /* a block of 128 bytes, read from and written to each of n-1 */
+        /* a block of 128 bytes, read from and written to each of n-1 */
+        for (uint32_t i = 0; i < n; i++)
             assert_int_equal(world.nodes[i].coll.bytes_mapped, 2 * 128 * (n - 1));
     }
 }
@@ -87,7 +95,8 @@ TEST(sums_that_are_not_finite_are_found_by_their_index)
     }
 }
 
-/* More operations than lanes; each rank runs ahead of the others in turn. With one barrier too, and mixed. */
+/* More operations than lanes; each rank runs ahead of the others in turn. With one barrier too, and
+ * mixed. */
 static void operations_follow(uint32_t small_bytes, uint64_t elems)
 {
     for (uint32_t size = 2; size <= 5; size++) {
@@ -96,13 +105,15 @@ static void operations_follow(uint32_t small_bytes, uint64_t elems)
         COLL_WORLD_OPEN(world, &c, NULL);
         for (uint64_t op = 0; op < 5 * GF_DIRECT_LANES; op++) {
             for (uint32_t i = 0; (i < size) && (small_bytes == 1); i++) /* both ways in one lane */
-                world.nodes[i].own.direct.small_bytes = (op / GF_DIRECT_LANES % 2) ? GF_DIRECT_SMALL_BYTES : 0;
+                world.nodes[i].own.direct.small_bytes =
+                    (op / GF_DIRECT_LANES % 2) ? GF_DIRECT_SMALL_BYTES : 0;
             coll_world_fill(&world, false);
             for (uint32_t turn = 0; turn < size; turn++) {
                 uint32_t i = (uint32_t)(op + turn) % size;
                 coll_world_start(&world, i, op);
                 coll_world_poll(&world, i);
-                if (turn + 1 < size) assert_int_equal(world.nodes[i].status, GF_AGAIN); /* somebody has not begun */
+                /* somebody has not begun */
+                if (turn + 1 < size) assert_int_equal(world.nodes[i].status, GF_AGAIN);
             }
             coll_world_run(&world);
             coll_world_expect(&world, GF_OK);
@@ -120,8 +131,8 @@ TEST(operations_that_follow_each_other_keep_apart)
     operations_follow(1, 200);
 }
 
-/* With one barrier a rank is done while others have not yet read its copy. Here rank 2 is, and has put its next copy
- * and flag out, before rank 0 looks. */
+/* With one barrier a rank is done while others have not yet read its copy. Here rank 2 is, and has
+ * put its next copy and flag out, before rank 0 looks. */
 static void copies_stay(uint32_t elems)
 {
     enum { OPS = 3 * 2 * GF_DIRECT_LANES };
@@ -131,18 +142,21 @@ static void copies_stay(uint32_t elems)
     for (uint64_t op = 0; op < OPS; op++) {
         for (uint32_t i = 0; i < 3; i++) {
             if ((i == 2) && (op > 0)) continue; /* it has begun */
-            for (uint32_t e = 0; e < elems; e++) ((float *)coll_world_data(&world, i))[e] = (float)(op * 3 + i + e);
+            for (uint32_t e = 0; e < elems; e++)
+                ((float *)coll_world_data(&world, i))[e] = (float)(op * 3 + i + e);
             coll_world_start(&world, i, op);
         }
         assert_int_equal(gf_coll_poll(&world.nodes[2].coll, 0), GF_OK);
-        for (uint32_t e = 0; e < elems; e++) ((float *)coll_world_data(&world, 2))[e] = (float)((op + 1) * 3 + 2 + e);
+        for (uint32_t e = 0; e < elems; e++)
+            ((float *)coll_world_data(&world, 2))[e] = (float)((op + 1) * 3 + 2 + e);
         coll_world_start(&world, 2, op + 1);
         assert_int_equal(gf_coll_poll(&world.nodes[2].coll, 0), GF_AGAIN);
         for (uint32_t i = 0; i < 2; i++) { /* rank 0 reads only now */
             world.nodes[i].status = gf_coll_poll(&world.nodes[i].coll, 0);
             assert_int_equal(world.nodes[i].status, GF_OK);
             for (uint32_t e = 0; e < elems; e++)
-                assert_true(((float *)coll_world_data(&world, i))[e] == (float)(op * 9 + 3 + 3 * e));
+                assert_true(((float *)coll_world_data(&world, i))[e] ==
+                            (float)(op * 9 + 3 + 3 * e));
         }
     }
     coll_world_start(&world, 0, OPS);
@@ -161,14 +175,16 @@ static gf_status copy_fails(struct gf_queue *queue, gf_mem dst, gf_mem src, uint
     return GF_ERR_DEVICE;
 }
 
-/* Into the regions of the others (beside the flag), or into its own: nobody is told that it is there. */
+/* Into the regions of the others (beside the flag), or into its own: nobody is told that it is
+ * there. */
 TEST(a_copy_that_fails_ends_its_rank)
 {
     static const uint64_t counts[] = {40, GF_DIRECT_BESIDE_BYTES / 4};
     struct gf_element_ops failing = *gf_element_ops_best();
     failing.copy = copy_fails;
     for (size_t n = 0; n < LENGTH(counts); n++) {
-        struct coll_case c = case_of((n == 0) ? GF_COLL_ALLGATHER : GF_COLL_ALLREDUCE, 3, counts[n], GF_TYPE_F32);
+        struct coll_case c =
+            case_of((n == 0) ? GF_COLL_ALLGATHER : GF_COLL_ALLREDUCE, 3, counts[n], GF_TYPE_F32);
         c.small_bytes = GF_DIRECT_SMALL_BYTES;
         COLL_WORLD_OPEN(world, &c, NULL);
         coll_world_fill(&world, false);
@@ -192,14 +208,15 @@ TEST(folded_vectors_take_one_barrier)
         for (uint32_t i = 0; i < size; i++) {
             assert_int_equal(world.nodes[i].status, GF_OK);
             assert_int_equal(world.nodes[i].folded_elems, 37 * (size - 1));
-            assert_memory_equal(coll_world_data(&world, i), coll_world_data(&world, 0), coll_world_data_bytes(&world));
+            assert_memory_equal(coll_world_data(&world, i), coll_world_data(&world, 0),
+                                coll_world_data_bytes(&world));
         }
         coll_world_check(&world);
     }
 }
 
-/* A rank that never comes, or stops for good behind some of its turns: the others end with a timeout and its name, and
- * those that had all its flags end well. */
+/* A rank that never comes, or stops for good behind some of its turns: the others end with a
+ * timeout and its name, and those that had all its flags end well. */
 TEST(a_silent_rank_is_named)
 {
     for (uint32_t way = 0; way < 3; way++) {
@@ -216,7 +233,8 @@ TEST(a_silent_rank_is_named)
             for (uint32_t t = 1; t < turns; t++) {
                 for (uint32_t i = 0; i < 4; i++) {
                     struct gf_coll *coll = &world.nodes[i].coll;
-                    if (world.nodes[i].status == GF_AGAIN) world.nodes[i].status = gf_coll_poll(coll, 0);
+                    if (world.nodes[i].status == GF_AGAIN)
+                        world.nodes[i].status = gf_coll_poll(coll, 0);
                 }
             }
             ended = world.nodes[2].status == GF_OK;
@@ -242,7 +260,8 @@ TEST(ranks_that_differ_are_named)
         uint64_t elem_count;
         gf_collective collective;
         gf_type type;
-    } rows[] = {{99, GF_COLL_ALLREDUCE, GF_TYPE_F32}, {100, GF_COLL_ALLGATHER, GF_TYPE_F32},
+    } rows[] = {{99, GF_COLL_ALLREDUCE, GF_TYPE_F32},
+                {100, GF_COLL_ALLGATHER, GF_TYPE_F32},
                 {100, GF_COLL_ALLREDUCE, GF_TYPE_F16}};
     for (size_t row = 0; row < LENGTH(rows); row++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, 100, GF_TYPE_F32);

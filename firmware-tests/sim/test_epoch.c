@@ -1,6 +1,6 @@
-/* Growth and leaving over the simulated network, at once and with deaths on the way (alone: the soak): in the end the
- * world has who came and not who left, all hold the same weights and state_extra, and whoever left hears of no
- * failure. */
+/* Growth and leaving over the simulated network, at once and with deaths on the way (alone: the
+ * soak): in the end the world has who came and not who left, all hold the same weights and
+ * state_extra, and whoever left hears of no failure. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/elastic.h"
 #include "lib/context.h"
@@ -8,10 +8,14 @@
 
 static struct job {
     struct gf_state_extra extra;
-    uint64_t own[3]; /* what an appliance keeps for itself: a sum over all steps, which no new member can know */
+    /* what an appliance keeps for itself: a sum over all steps, which no new member can know */
+    uint64_t own[3];
 } jobs[ELASTIC_RANKS_MAX];
 
-static void job_start(uint32_t rank) { memset(jobs[rank].own, 0, sizeof jobs[rank].own); }
+static void job_start(uint32_t rank)
+{
+    memset(jobs[rank].own, 0, sizeof jobs[rank].own);
+}
 
 static void step_count(struct world *w, uint32_t rank)
 {
@@ -20,7 +24,8 @@ static void step_count(struct world *w, uint32_t rank)
         jobs[rank].own[i] += (i + 1) * gf_steps(gf) * (1 + gf_world(gf));
 }
 
-static void vary(uint32_t rank, struct gf_config *config, const struct gf_tensor **t, uint32_t *tensor_count)
+static void vary(uint32_t rank, struct gf_config *config, const struct gf_tensor **t,
+                 uint32_t *tensor_count)
 {
     struct job *job = &jobs[rank];
     job->extra = (struct gf_state_extra){"own", job->own, sizeof job->own};
@@ -48,7 +53,8 @@ static void expect_world(struct world *w, uint32_t members, uint32_t failures, c
     for (uint32_t id = 0; id < w->world; id++) {
         if (((members >> id) & 1u) == 0) continue;
         if (elastic.ranks[id].failures > failures)
-            fail_msg("%s: member %u: %u failures\n%s", what, id, elastic.ranks[id].failures, w->ranks[id].log);
+            fail_msg("%s: member %u: %u failures\n%s", what, id, elastic.ranks[id].failures,
+                     w->ranks[id].log);
         assert_memory_equal(jobs[id].own, jobs[__builtin_ctz(members)].own, sizeof jobs[id].own);
         assert_true(jobs[id].own[0] > 0);
     }
@@ -57,7 +63,8 @@ static void expect_world(struct world *w, uint32_t members, uint32_t failures, c
 static void expect_left(struct world *w, uint32_t id, const char *what)
 {
     if ((w->ranks[id].status != GF_OK) || (elastic.ranks[id].state != GONE))
-        fail_msg("%s: member %u has not left: %s\n%s", what, id, gf_status_name(w->ranks[id].status), w->ranks[id].log);
+        fail_msg("%s: member %u has not left: %s\n%s", what, id,
+                 gf_status_name(w->ranks[id].status), w->ranks[id].log);
 }
 
 /* ---- growth ---- */
@@ -66,10 +73,13 @@ TEST(a_job_grows_while_a_member_dies)
 {
     for (uint32_t victim = 0; victim < 4; victim++) {
         for (int32_t delay = -2000; delay < 4000; delay += 211) {
-            const struct elastic_event after[] = {{2000, 3, START}, {2000 + delay, victim, KILL}, END};
-            const struct elastic_event before[] = {{2000 + delay, victim, KILL}, {2000, 3, START}, END};
+            const struct elastic_event after[] = {
+                {2000, 3, START}, {2000 + delay, victim, KILL}, END};
+            const struct elastic_event before[] = {
+                {2000 + delay, victim, KILL}, {2000, 3, START}, END};
             char what[64];
-            (void)snprintf(what, sizeof what, "member %u dies %d us after member 3 was started", victim, delay);
+            (void)snprintf(what, sizeof what, "member %u dies %d us after member 3 was started",
+                           victim, delay);
             if ((delay < 0) && (victim == 3)) continue;
             WORLD(w);
             play(&w, 3, 4, (delay < 0) ? before : after);
@@ -80,7 +90,8 @@ TEST(a_job_grows_while_a_member_dies)
 
 TEST(a_member_id_is_given_once)
 {
-    const struct elastic_event again[] = {{1000, 2, START}, {4000, 2, LEAVE}, {9000, 3, START}, END};
+    const struct elastic_event again[] = {
+        {1000, 2, START}, {4000, 2, LEAVE}, {9000, 3, START}, END};
     WORLD(w);
     play(&w, 2, 4, again);
     expect_left(&w, 2, "the first of id 2");
@@ -109,11 +120,13 @@ static void given_note(struct world *w, uint32_t rank)
 /* Whether or not all joined the epoch of that commit. */
 TEST(a_member_id_that_was_given_is_refused_to_another_process)
 {
-    struct gf_config config = {.job = {.world = 2, .world_max = 3, .rank = 3, .ignore_environment = true}};
+    struct gf_config config = {
+        .job = {.world = 2, .world_max = 3, .rank = 3, .ignore_environment = true}};
     struct gf_footprint need;
     uint32_t given = 0, tries = 0;
     for (int32_t delay = 100; delay < 4000; delay += 97, tries++) {
-        const struct elastic_event list[] = {{1000, 2, START}, {1000 + delay, 2, KILL}, {9000, 2, START_NEW}, END};
+        const struct elastic_event list[] = {
+            {1000, 2, START}, {1000 + delay, 2, KILL}, {9000, 2, START_NEW}, END};
         char what[64];
         (void)snprintf(what, sizeof what, "member 2 dies %d us after its start", delay);
         was_given = false;
@@ -127,10 +140,15 @@ TEST(a_member_id_that_was_given_is_refused_to_another_process)
         assert_non_null(strstr(gf_error_last(w.ranks[2].gf)->text, "member id 2 was used before"));
     }
     assert_true((given > 0) && (given < tries));
-    assert_int_equal(gf_measure(&config, elastic_tensors, ELASTIC_TENSORS, &need), GF_ERR_CONFIG); /* beyond world_max */
+    /* beyond world_max */
+    assert_int_equal(gf_measure(&config, elastic_tensors, ELASTIC_TENSORS, &need), GF_ERR_CONFIG);
 }
 
-static struct { uint32_t rank; gf_change_state at; struct gf_members_progress own; } late;
+static struct {
+    uint32_t rank;
+    gf_change_state at;
+    struct gf_members_progress own;
+} late;
 
 static void late_turn(struct world *w, uint32_t rank)
 {
@@ -143,8 +161,11 @@ static void late_turn(struct world *w, uint32_t rank)
 /* A step that had not ended, weights that were half copied: a deadline changes neither. */
 TEST(who_asks_for_an_epoch_again_is_no_further_than_before)
 {
-    const struct { struct elastic_event event; uint32_t rank; gf_change_state at; } rows[] = {
-        {{2000, 0, KILL}, 1, GF_CHANGE_JOIN}, {{2000, 3, START}, 3, GF_CHANGE_SYNC}};
+    const struct {
+        struct elastic_event event;
+        uint32_t rank;
+        gf_change_state at;
+    } rows[] = {{{2000, 0, KILL}, 1, GF_CHANGE_JOIN}, {{2000, 3, START}, 3, GF_CHANGE_SYNC}};
     for (size_t i = 0; i < LENGTH(rows); i++) {
         const struct elastic_event script[] = {rows[i].event, END};
         late.rank = rows[i].rank;
@@ -162,7 +183,10 @@ TEST(who_asks_for_an_epoch_again_is_no_further_than_before)
 
 static uint32_t heartbeats, joiners; /* while members agree */
 
-static gf_status progress_cut(struct gf_link *link) { return GF_ERR_LINK; }
+static gf_status progress_cut(struct gf_link *link)
+{
+    return GF_ERR_LINK;
+}
 
 static void heartbeat_turn(struct world *w, uint32_t rank)
 {
@@ -197,7 +221,8 @@ static void fail_turn(struct world *w, uint32_t rank)
 {
     gf_context *gf = w->ranks[rank].gf;
     if ((rank == 2) && (gf->change.state == GF_CHANGE_SYNC))
-        (void)gf_fail(gf, GF_ERR_DEVICE, GF_OPERATION_SHRINK, GF_RANK_NONE, GF_TENSOR_NONE, "out of memory");
+        (void)gf_fail(gf, GF_ERR_DEVICE, GF_OPERATION_SHRINK, GF_RANK_NONE, GF_TENSOR_NONE,
+                      "out of memory");
 }
 
 TEST(who_fails_by_itself_on_the_way_is_not_of_the_next_epoch)
@@ -214,7 +239,8 @@ TEST(who_fails_by_itself_on_the_way_is_not_of_the_next_epoch)
 
 static void close_where_one_waits(struct world *w, uint32_t rank)
 {
-    if ((rank == 0) && (elastic.ranks[0].state == IDLE) && (gf_members_waiting(w->ranks[0].gf->members) > 0))
+    if ((rank == 0) && (elastic.ranks[0].state == IDLE) &&
+        (gf_members_waiting(w->ranks[0].gf->members) > 0))
         assert_int_equal(gf_close_poll(w->ranks[0].gf), GF_OK);
 }
 
@@ -234,11 +260,12 @@ TEST(one_leaves_while_another_dies)
     for (uint32_t leaver = 0; leaver < 4; leaver++) {
         for (uint32_t victim = 0; victim < 4; victim++) {
             for (int32_t delay = 0; delay < 3000; delay += 157) {
-                const struct elastic_event list[] = {{1000, leaver, LEAVE},
-                                                               {1000 + delay, victim, KILL}, END};
+                const struct elastic_event list[] = {
+                    {1000, leaver, LEAVE}, {1000 + delay, victim, KILL}, END};
                 char what[64];
                 if (leaver == victim) continue;
-                (void)snprintf(what, sizeof what, "member %u leaves, %u dies %d us later", leaver, victim, delay);
+                (void)snprintf(what, sizeof what, "member %u leaves, %u dies %d us later", leaver,
+                               victim, delay);
                 WORLD(w);
                 play(&w, 4, 4, list);
                 expect_left(&w, leaver, what);
@@ -252,9 +279,11 @@ TEST(one_leaves_while_another_comes)
 {
     for (uint32_t leaver = 0; leaver < 3; leaver++) {
         for (int32_t delay = 0; delay < 2000; delay += 97) {
-            const struct elastic_event list[] = {{1000, 3, START}, {1000 + delay, leaver, LEAVE}, END};
+            const struct elastic_event list[] = {
+                {1000, 3, START}, {1000 + delay, leaver, LEAVE}, END};
             char what[64];
-            (void)snprintf(what, sizeof what, "member %u leaves %d us after member 3 was started", leaver, delay);
+            (void)snprintf(what, sizeof what, "member %u leaves %d us after member 3 was started",
+                           leaver, delay);
             WORLD(w);
             play(&w, 3, 4, list);
             expect_left(&w, leaver, what);
@@ -263,8 +292,9 @@ TEST(one_leaves_while_another_comes)
     }
 }
 
-/* The lower half are killed. They are named, and one of the survivors, or two, come later than silent ranks are waited
- * for (1 s; the deadline is 8 s). All of them go on, as nobody has named them. */
+/* The lower half are killed. They are named, and one of the survivors, or two, come later than
+ * silent ranks are waited for (1 s; the deadline is 8 s). All of them go on, as nobody has named
+ * them. */
 TEST(a_survivor_that_is_not_named_is_waited_for)
 {
     for (uint32_t row = 0; row < 72; row++) {
@@ -273,8 +303,10 @@ TEST(a_survivor_that_is_not_named_is_waited_for)
         const struct elastic_event two[] = {
             {500, 0, KILL}, {500, 1, KILL}, {500, late, STOP}, {500 + by, late, GO_ON}, END};
         const struct elastic_event three[] = {
-            {500, 0, KILL}, {500, 1, KILL}, {500, 2, KILL}, {500, late, STOP}, {500, late - 1, STOP},
-            {500 + by / 2, late - 1, GO_ON}, {500 + by, late, GO_ON}, END};
+            {500, 0, KILL},          {500, 1, KILL},
+            {500, 2, KILL},          {500, late, STOP},
+            {500, late - 1, STOP},   {500 + by / 2, late - 1, GO_ON},
+            {500 + by, late, GO_ON}, END};
         struct world_setup setup = elastic_setup(ranks);
         char what[64];
         if ((late >= ranks) || ((ranks == 6) && (late == 3))) continue;
@@ -283,14 +315,16 @@ TEST(a_survivor_that_is_not_named_is_waited_for)
         elastic_play(&w, &setup, (ranks == 4) ? two : three);
         for (uint32_t rank = ranks / 2; rank < ranks; rank++)
             if ((w.ranks[rank].status != GF_OK) || (gf_world(w.ranks[rank].gf) != ranks / 2))
-                fail_msg("%s: rank %u: %s: %s", what, rank, gf_status_name(w.ranks[rank].status), w.ranks[rank].log);
+                fail_msg("%s: rank %u: %s: %s", what, rank, gf_status_name(w.ranks[rank].status),
+                         w.ranks[rank].log);
     }
 }
 
 /* .. until the deadline, and no longer: nobody goes on without it. */
 TEST(a_survivor_that_never_comes_ends_the_job)
 {
-    static const struct elastic_event script[] = {{500, 0, KILL}, {500, 1, KILL}, {500, 3, STOP}, END};
+    static const struct elastic_event script[] = {
+        {500, 0, KILL}, {500, 1, KILL}, {500, 3, STOP}, END};
     struct world_setup setup = elastic_setup(4);
     WORLD(w);
     elastic_play(&w, &setup, script);

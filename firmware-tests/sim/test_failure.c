@@ -1,5 +1,5 @@
-/* Ranks that die, stop, are cut off, give up or lag in the middle of a step: every rank that lives ends with an error
- * that names who it was, within its deadline, and nothing is left under way. */
+/* Ranks that die, stop, are cut off, give up or lag in the middle of a step: every rank that lives
+ * ends with an error that names who it was, within its deadline, and nothing is left under way. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world_setups.h"
 
@@ -20,8 +20,10 @@ static const struct fault_case {
     {"drop", GF_SIM_FAULT_DROP, TIMEOUT_NS + ANSWER_NS + DRAIN_NS, false, 0, 4, NULL},
     {"error", GF_SIM_FAULT_ERROR, ANSWER_NS + DRAIN_NS, false, 0, 4, NULL},
     {"short", GF_SIM_FAULT_SHORT, TIMEOUT_NS + ANSWER_NS + DRAIN_NS, false, 0, 4, NULL},
-    {"error, clock creeps", GF_SIM_FAULT_ERROR, ANSWER_NS + DRAIN_NS, false, 7, 4, "which coordinates"},
-    /* The control channel is prompt, one message is not, as where a network was gone for a moment. */
+    {"error, clock creeps", GF_SIM_FAULT_ERROR, ANSWER_NS + DRAIN_NS, false, 7, 4,
+     "which coordinates"},
+    /* The control channel is prompt, one message is not, as where a network was gone for a
+     * moment. */
     {"late", GF_SIM_FAULT_DELAY, TIMEOUT_NS + ANSWER_NS + DRAIN_NS, false, 0, 4, "lost"},
 };
 
@@ -41,10 +43,12 @@ static gf_status journey_progress(struct world *w, uint32_t rank, void *arg)
     bool all = true;
     if (journey->stage[rank] > STEPS) {
         if ((status = gf_heartbeat(gf)) != GF_OK) return status;
-        for (uint32_t r = 0; r < w->world; r++) all = all && (journey->ended[r] || !gf_sim_runs(w->sim, r));
+        for (uint32_t r = 0; r < w->world; r++)
+            all = all && (journey->ended[r] || !gf_sim_runs(w->sim, r));
         return all ? GF_OK : GF_AGAIN;
     }
-    status = (journey->stage[rank] == 0) ? gf_open_poll(gf) : world_step_progress(w, rank, &journey->step);
+    status = (journey->stage[rank] == 0) ? gf_open_poll(gf)
+                                         : world_step_progress(w, rank, &journey->step);
     if (status == GF_OK) {
         journey->stage[rank]++;
         w->ranks[rank].next = 0;
@@ -54,7 +58,8 @@ static gf_status journey_progress(struct world *w, uint32_t rank, void *arg)
 }
 
 /* Two steps with a fault at the at-th post of `rank`; false: it was not met. */
-static bool run_with_fault(const struct fault_case *c, uint32_t world, uint32_t rank, uint64_t at, uint32_t seed)
+static bool run_with_fault(const struct fault_case *c, uint32_t world, uint32_t rank, uint64_t at,
+                           uint32_t seed)
 {
     struct world_setup setup = brief_setup(world);
     struct journey journey = {.step.order = WORLD_ROTATED};
@@ -62,7 +67,8 @@ static bool run_with_fault(const struct fault_case *c, uint32_t world, uint32_t 
     uint64_t begin_ns;
     bool met;
     setup.sim.seed = seed;
-    setup.sim.faults[0] = (struct gf_sim_fault){.kind = c->kind, .rank = rank, .at = at, .delay_ns = UINT64_C(100000000000)};
+    setup.sim.faults[0] = (struct gf_sim_fault){
+        .kind = c->kind, .rank = rank, .at = at, .delay_ns = UINT64_C(100000000000)};
     setup.sim.fault_count = 1;
     world_create(&w, &setup);
     w.creep_ns = c->creep_ns;
@@ -73,17 +79,19 @@ static bool run_with_fault(const struct fault_case *c, uint32_t world, uint32_t 
         gf_status status = w.ranks[r].status;
         bool runs = gf_sim_runs(w.sim, r);
         if (!runs) continue;
-        /* A dropped send may be one that nobody waits for any more, and a rank may be done before another fails. */
+        /* A dropped send may be one that nobody waits for any more, and a rank may be done before
+         * another fails. */
         if (!met || (status == GF_OK)) {
-            if (status != GF_OK) fail_msg("%s at %u, rank %u: %s", c->name, (unsigned)at, r, w.ranks[r].log);
+            if (status != GF_OK)
+                fail_msg("%s at %u, rank %u: %s", c->name, (unsigned)at, r, w.ranks[r].log);
             continue;
         }
         world_expect_failed(&w, r, status);
         if ((c->unsaid != NULL) && world_logged(&w, r, c->unsaid))
             fail_msg("%s at %u, rank %u: %s", c->name, (unsigned)at, r, w.ranks[r].log);
         if (c->named && (gf_error_last(w.ranks[r].gf)->peer != rank))
-            fail_msg("%s of rank %u at post %u: rank %u names %d: %s", c->name, rank, (unsigned)at, r,
-                     (int)gf_error_last(w.ranks[r].gf)->peer, w.ranks[r].log);
+            fail_msg("%s of rank %u at post %u: rank %u names %d: %s", c->name, rank, (unsigned)at,
+                     r, (int)gf_error_last(w.ranks[r].gf)->peer, w.ranks[r].log);
     }
     if (met) assert_true(gf_sim_now_ns(w.sim) - begin_ns <= c->within_ns + HEALTHY_NS);
     world_close(&w);
@@ -96,21 +104,26 @@ TEST(a_fault_at_any_post_ends_the_step_on_all_ranks)
         for (uint32_t world = 2; world <= fault_cases[i].worlds; world++)
             for (uint32_t rank = 0; rank < world; rank++) {
                 uint32_t at = 1;
-                while ((at < POSTS_MAX) && run_with_fault(&fault_cases[i], world, rank, at, at + rank)) at++;
-                assert_true((at > 1) && (at < POSTS_MAX)); /* met at least once, and at last no more */
+                while ((at < POSTS_MAX) &&
+                       run_with_fault(&fault_cases[i], world, rank, at, at + rank))
+                    at++;
+                /* met at least once, and at last no more */
+                assert_true((at > 1) && (at < POSTS_MAX));
             }
 }
 
 TEST(what_a_link_may_do_changes_nothing)
 {
-    static const gf_sim_fault_kind kinds[] = {GF_SIM_FAULT_AGAIN, GF_SIM_FAULT_DUPLICATE, GF_SIM_FAULT_DELAY};
+    static const gf_sim_fault_kind kinds[] = {GF_SIM_FAULT_AGAIN, GF_SIM_FAULT_DUPLICATE,
+                                              GF_SIM_FAULT_DELAY};
     for (size_t k = 0; k < LENGTH(kinds); k++) {
         uint64_t at = 1;
         bool met = true;
         for (; met && (at < POSTS_MAX); at++) {
             struct world_setup setup = brief_setup(3);
             struct journey journey = {.step.order = WORLD_ROTATED};
-            setup.sim.faults[0] = (struct gf_sim_fault){.kind = kinds[k], .rank = 1, .at = at, .delay_ns = 10000000};
+            setup.sim.faults[0] =
+                (struct gf_sim_fault){.kind = kinds[k], .rank = 1, .at = at, .delay_ns = 10000000};
             setup.sim.fault_count = 1;
             WORLD_CREATE(w, &setup);
             world_run(&w, journey_progress, &journey);

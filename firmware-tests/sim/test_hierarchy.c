@@ -1,15 +1,19 @@
-/* The collective over nodes of ranks that share memory, over the simulator's nodes: sums bit by bit, nodes of any size,
- * the traffic, and every post that meets a fault. */
+/* The collective over nodes of ranks that share memory, over the simulator's nodes: sums bit by
+ * bit, nodes of any size, the traffic, and every post that meets a fault. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/coll_fault.h"
 
-static const uint32_t shapes[][8] = {{1, 3}, {3, 1},       {2, 2},          {3, 2, 1},             {2, 2, 2, 2},
+static const uint32_t shapes[][8] = {{1, 3}, {3, 1},       {2, 2},    {3, 2, 1},       {2, 2, 2, 2},
                                      {5},    {1, 1, 1, 1}, {4, 4, 4}, {2, 3, 2, 4, 2}, {9, 3}};
 
 static struct coll_case case_of(const uint32_t *shape, uint64_t elem_count, gf_type type)
 {
-    struct coll_case c = {.kind = &gf_coll_hierarchy, .collective = GF_COLL_ALLREDUCE, .elem_count = elem_count,
-                          .type = type, .slice_bytes = 64, .window = 2};
+    struct coll_case c = {.kind = &gf_coll_hierarchy,
+                          .collective = GF_COLL_ALLREDUCE,
+                          .elem_count = elem_count,
+                          .type = type,
+                          .slice_bytes = 64,
+                          .window = 2};
     memcpy(c.node_ranks, shape, sizeof c.node_ranks);
     for (uint32_t n = 0; n < 8; n++) c.size += shape[n];
     return c;
@@ -27,9 +31,11 @@ TEST(every_shape_count_and_type_ends_with_the_right_bits)
     static const uint64_t counts[] = {0, 1, 33, 65, 701};
     static const uint64_t limits[] = {0, 200, UINT64_MAX}; /* ring; either by the block; halving */
     struct gf_sim_setup sim = network_of();
-    for (size_t row = 0; row < LENGTH(shapes) * LENGTH(counts) * LENGTH(limits) * GF_TYPE_COUNT; row++) {
+    for (size_t row = 0; row < LENGTH(shapes) * LENGTH(counts) * LENGTH(limits) * GF_TYPE_COUNT;
+         row++) {
         size_t rest = row / GF_TYPE_COUNT;
-        struct coll_case c = case_of(shapes[rest % LENGTH(shapes)], 0, (gf_type)(row % GF_TYPE_COUNT));
+        struct coll_case c =
+            case_of(shapes[rest % LENGTH(shapes)], 0, (gf_type)(row % GF_TYPE_COUNT));
         rest /= LENGTH(shapes);
         c.elem_count = counts[rest % LENGTH(counts)];
         c.halving_max_bytes = limits[rest / LENGTH(counts)];
@@ -42,7 +48,8 @@ TEST(every_shape_count_and_type_ends_with_the_right_bits)
     }
 }
 
-/* Phases overlap in a node whose data lies in the region, not in one whose data does not. Messages are as large. */
+/* Phases overlap in a node whose data lies in the region, not in one whose data does not. Messages
+ * are as large. */
 TEST(nodes_whose_phases_overlap_meet_nodes_whose_do_not)
 {
     static const uint32_t staged[] = {0, 0x3, 0x8, UINT32_MAX};
@@ -69,7 +76,8 @@ TEST(sums_by_halving_do_not_depend_on_the_position)
 /* Between 2 nodes of 2 each owner sends its half's ring: 2 blocks of a quarter. */
 TEST(only_blocks_cross_between_nodes)
 {
-    struct coll_case c = case_of(shapes[2], 1024, GF_TYPE_F32), one_node = case_of(shapes[5], 1024, GF_TYPE_F32);
+    struct coll_case c = case_of(shapes[2], 1024, GF_TYPE_F32),
+                     one_node = case_of(shapes[5], 1024, GF_TYPE_F32);
     COLL_WORLD_OPEN(world, &c, NULL);
     coll_world_go(&world, 0);
     for (uint32_t i = 0; i < c.size; i++) {
@@ -90,7 +98,8 @@ TEST(sums_that_are_not_finite_are_found_by_their_index)
         c.halving_max_bytes = (way & 1) ? UINT64_MAX : 0;
         COLL_WORLD_OPEN(world, &c, NULL);
         memset(coll_world_data(&world, 4), 0, coll_world_data_bytes(&world));
-        ((uint16_t *)coll_world_data(&world, 0))[641] = 0x7b00; /* 57344: the second makes it too large */
+        /* 57344: the second makes it too large */
+        ((uint16_t *)coll_world_data(&world, 0))[641] = 0x7b00;
         ((uint16_t *)coll_world_data(&world, (way & 2) ? 1 : 4))[641] = 0x7b00;
         coll_world_bad(&world, &count, &first);
         assert_true(count >= 1);
@@ -119,7 +128,8 @@ TEST(operations_follow_each_other_in_the_same_lanes)
     }
 }
 
-/* A network that takes longer than the deadline altogether: ranks without a block see nothing of it but signs. */
+/* A network that takes longer than the deadline altogether: ranks without a block see nothing of it
+ * but signs. */
 TEST(a_slow_network_is_no_silence_to_ranks_without_a_block)
 {
     struct gf_sim_setup slow = {.latency_ns = COLL_TIMEOUT_NS * 3ull / 4};
@@ -128,7 +138,8 @@ TEST(a_slow_network_is_no_silence_to_ranks_without_a_block)
     coll_world_fill(&world, false);
     for (uint32_t i = 0; i < c.size; i++) {
         coll_world_start(&world, i, 3);
-        for (uint64_t quarter = 1; quarter < 200; quarter++) gf_sim_wake_at(world.sim, i, quarter * COLL_TIMEOUT_NS / 4);
+        for (uint64_t quarter = 1; quarter < 200; quarter++)
+            gf_sim_wake_at(world.sim, i, quarter * COLL_TIMEOUT_NS / 4);
     }
     coll_world_run(&world);
     coll_world_expect(&world, GF_OK);
@@ -146,7 +157,8 @@ TEST(a_silent_rank_is_named)
             if (i != silent) coll_world_start(&world, i, 0);
         coll_world_run(&world);
         for (uint32_t i = 0; i < 4; i++) {
-            uint32_t waits_for = (i / 2 == silent / 2) ? silent : (i + 2) % 4; /* else its equal of the other node */
+            /* else its equal of the other node */
+            uint32_t waits_for = (i / 2 == silent / 2) ? silent : (i + 2) % 4;
             if (i == silent) continue;
             assert_int_equal(world.nodes[i].status, GF_ERR_TIMEOUT);
             assert_int_equal(world.nodes[i].coll.waits_for, waits_for);

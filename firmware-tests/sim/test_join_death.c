@@ -1,5 +1,6 @@
-/* A death while the job joins for the first time, over the simulated network: whoever it is and whenever, nobody waits
- * beyond the deadline of the join, and whoever fails names the one that died. */
+/* A death while the job joins for the first time, over the simulated network: whoever it is and
+ * whenever, nobody waits beyond the deadline of the join, and whoever fails names the one that
+ * died. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/elastic.h"
 
@@ -13,7 +14,8 @@ static gf_status turn(struct world *w, uint32_t rank, void *arg)
 {
     gf_context *gf = w->ranks[rank].gf;
     gf_status status;
-    if ((gf_sim_now_ns(w->sim) - begin_ns >= death_ns) && gf_sim_runs(w->sim, victim)) gf_sim_kill(w->sim, victim);
+    if ((gf_sim_now_ns(w->sim) - begin_ns >= death_ns) && gf_sim_runs(w->sim, victim))
+        gf_sim_kill(w->sim, victim);
     if (!gf_sim_runs(w->sim, rank)) return GF_AGAIN;
     status = gf_open_poll(gf);
     if (status != GF_OK) return status;
@@ -42,9 +44,10 @@ TEST(a_death_in_the_join_is_named_in_time)
                     const struct gf_error *error = gf_error_last(w.ranks[rank].gf);
                     if (rank == victim) continue;
                     if ((w.ranks[rank].status >= 0) || (error->peer != victim))
-                        fail_msg("world %u, rank %u dies after %u us: rank %u: %s, names %d: %s", size, victim,
-                                 (unsigned)(death_ns / 1000), rank, gf_status_name(w.ranks[rank].status),
-                                 (int)error->peer, error->text);
+                        fail_msg("world %u, rank %u dies after %u us: rank %u: %s, names %d: %s",
+                                 size, victim, (unsigned)(death_ns / 1000), rank,
+                                 gf_status_name(w.ranks[rank].status), (int)error->peer,
+                                 error->text);
                 }
             }
         }

@@ -1,4 +1,5 @@
-/* Ranks that give up, leave, are cut off or lag: everybody ends, in time, and knows whose doing it was. */
+/* Ranks that give up, leave, are cut off or lag: everybody ends, in time, and knows whose doing it
+ * was. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world_setups.h"
 #include "lib/context.h"
@@ -9,11 +10,17 @@
 
 /* ---- by hand ---- */
 
-static void act_abort(struct world *w, uint32_t rank) { gf_abort(w->ranks[rank].gf); }
+static void act_abort(struct world *w, uint32_t rank)
+{
+    gf_abort(w->ranks[rank].gf);
+}
 
 static gf_context *signalled;
 
-static void on_signal(int number) { gf_abort(signalled); }
+static void on_signal(int number)
+{
+    gf_abort(signalled);
+}
 
 static void act_signal(struct world *w, uint32_t rank)
 {
@@ -43,14 +50,16 @@ static void act_close(struct world *w, uint32_t rank)
 }
 
 /* It has failed with `code` and names `peer`; its log holds the text, where there is one. */
-static void expect_named(struct world *w, uint32_t rank, gf_status code, uint32_t peer, const char *text)
+static void expect_named(struct world *w, uint32_t rank, gf_status code, uint32_t peer,
+                         const char *text)
 {
     world_expect_failed(w, rank, code);
     assert_int_equal(gf_error_last(w->ranks[rank].gf)->peer, peer);
     if (text != NULL) world_expect_log(w, rank, text);
 }
 
-/* Rank 0 of two has declared its tensors and waits, while rank 1 takes turns: how the wait ends, within the deadline. */
+/* Rank 0 of two has declared its tensors and waits, while rank 1 takes turns: how the wait ends,
+ * within the deadline. */
 static void wait_interrupted(world_progress turn, void *arg, gf_status expected)
 {
     struct world_setup setup = brief_setup(2);
@@ -58,7 +67,8 @@ static void wait_interrupted(world_progress turn, void *arg, gf_status expected)
     setup.config.link.idle = GF_IDLE_SPIN;
     WORLD_OPEN(w, &setup);
     assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_OK);
-    for (uint32_t t = 0; t < LENGTH(brief); t++) assert_int_equal(gf_tensor_skip(w.ranks[0].gf, t), GF_OK);
+    for (uint32_t t = 0; t < LENGTH(brief); t++)
+        assert_int_equal(gf_tensor_skip(w.ranks[0].gf, t), GF_OK);
     begin_ns = gf_sim_now_ns(w.sim);
     world_block(&w, 0, turn, arg);
     assert_int_equal(gf_step_wait(w.ranks[0].gf), expected);
@@ -69,11 +79,12 @@ static void wait_interrupted(world_progress turn, void *arg, gf_status expected)
 
 TEST(an_abort_ends_all_ranks_and_says_whose_it_was)
 {
-    static void (*const acts[])(struct world *w, uint32_t rank) = {act_abort, act_signal};
+    static void (*const acts[])(struct world * w, uint32_t rank) = {act_abort, act_signal};
     for (uint32_t row = 0; row < 2 * 3 * 3; row++) {
         struct world_setup setup = brief_setup(3);
         WORLD(w);
-        uint64_t took_ns = world_interrupted_run(&w, &setup, row % 3, 1 + row / 3 % 3, acts[row / 9]);
+        uint64_t took_ns =
+            world_interrupted_run(&w, &setup, row % 3, 1 + row / 3 % 3, acts[row / 9]);
         assert_true(took_ns < DRAIN_NS + 20000000); /* no deadline was waited for */
         for (uint32_t rank = 0; rank < 3; rank++)
             expect_named(&w, rank, (rank == row % 3) ? GF_ERR_ABORTED : GF_ERR_PEER, row % 3,
@@ -84,7 +95,8 @@ TEST(an_abort_ends_all_ranks_and_says_whose_it_was)
 /* The signal comes while the call blocks. */
 TEST(an_abort_ends_a_wait_at_once)
 {
-    struct world_interrupt interrupt = {.rank = 1, .after_tensors = 2, .act = act_abort, .step.pause_ns = 20000000};
+    struct world_interrupt interrupt = {
+        .rank = 1, .after_tensors = 2, .act = act_abort, .step.pause_ns = 20000000};
     wait_interrupted(world_interrupted_progress, &interrupt, GF_ERR_PEER);
 }
 
@@ -104,7 +116,8 @@ static gf_status first_progress(struct world *w, uint32_t rank, void *arg)
     return gf_request_poll(w->ranks[rank].gf, (struct gf_request *)arg + 2 * rank);
 }
 
-/* Rank 0 has posted two operations, rank 1 only the first: what rank 0 says of itself once that one has ended. */
+/* Rank 0 has posted two operations, rank 1 only the first: what rank 0 says of itself once that one
+ * has ended. */
 TEST(a_rank_that_waits_in_one_operation_says_so_when_another_has_ended)
 {
     struct world_setup setup = brief_setup(2);
@@ -112,12 +125,14 @@ TEST(a_rank_that_waits_in_one_operation_says_so_when_another_has_ended)
     float data[4] = {0};
     WORLD_OPEN(w, &setup);
     for (uint32_t i = 0; i < 3; i++)
-        assert_int_equal(gf_allreduce(w.ranks[i / 2].gf, (gf_mem)(uintptr_t)&data[i], 1, GF_TYPE_F32, &requests[i]),
+        assert_int_equal(gf_allreduce(w.ranks[i / 2].gf, (gf_mem)(uintptr_t)&data[i], 1,
+                                      GF_TYPE_F32, &requests[i]),
                          GF_OK);
     world_run(&w, first_progress, requests);
     world_expect(&w, GF_OK);
     assert_int_equal(gf_request_poll(w.ranks[0].gf, &requests[1]), GF_AGAIN);
-    assert_int_equal(gf_members_position(w.ranks[0].gf->members)->operation, GF_OPERATION_ALLREDUCE);
+    assert_int_equal(gf_members_position(w.ranks[0].gf->members)->operation,
+                     GF_OPERATION_ALLREDUCE);
     assert_int_equal(gf_members_position(w.ranks[0].gf->members)->waits_for, 1);
 }
 
@@ -129,13 +144,15 @@ TEST(closing_in_the_middle_of_a_step_is_told_to_the_others)
         (void)world_interrupted_run(&w, &setup, culprit, 2, act_close);
         for (uint32_t rank = 0; rank < 3; rank++)
             if (rank != culprit)
-                expect_named(&w, rank, GF_ERR_PEER, culprit, "closed its context while step was under way");
+                expect_named(&w, rank, GF_ERR_PEER, culprit,
+                             "closed its context while step was under way");
     }
 }
 
 static void act_close_late(struct world *w, uint32_t rank)
 {
-    bool told = gf_error_last(w->ranks[rank].gf)->code != GF_OK; /* the coordinator may have been asked before */
+    /* the coordinator may have been asked before */
+    bool told = gf_error_last(w->ranks[rank].gf)->code != GF_OK;
     assert_int_equal(gf_close(w->ranks[rank].gf), told ? GF_OK : GF_ERR_TIMEOUT);
     w->ranks[rank].gf = NULL;
 }
@@ -151,11 +168,13 @@ static gf_status close_early_progress(struct world *w, uint32_t rank, void *arg)
     return world_step_progress(w, rank, &((struct world_interrupt *)arg)->step);
 }
 
-/* It leaves in good order, but the others go on: what they wait for does not come, and it was not theirs to send. */
+/* It leaves in good order, but the others go on: what they wait for does not come, and it was not
+ * theirs to send. */
 TEST(closing_between_steps_while_others_go_on_is_named)
 {
     for (uint32_t world = 2; world <= 4; world++) {
-        for (uint32_t culprit = 0; culprit < world; culprit++) { /* the coordinator too, which has only itself to ask */
+        /* the coordinator too, which has only itself to ask */
+        for (uint32_t culprit = 0; culprit < world; culprit++) {
             struct world_setup setup = brief_setup(world);
             struct world_interrupt interrupt = {.rank = culprit};
             struct world_step step = {.order = WORLD_FORWARD};
@@ -163,12 +182,14 @@ TEST(closing_between_steps_while_others_go_on_is_named)
             world_step_ok(&w, &step);
             world_run(&w, close_early_progress, &interrupt);
             for (uint32_t rank = 0; rank < world; rank++)
-                if (rank != culprit) expect_named(&w, rank, GF_ERR_TIMEOUT, culprit, "it has closed its context");
+                if (rank != culprit)
+                    expect_named(&w, rank, GF_ERR_TIMEOUT, culprit, "it has closed its context");
         }
     }
 }
 
-static void fill_infinity(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+static void fill_infinity(struct world *w, uint32_t rank, uint32_t tensor, void *gradient,
+                          void *arg)
 {
     world_fill(w, rank, tensor, gradient, arg);
     if ((rank == 1) && (tensor == 0)) world_put(GF_TYPE_F32, gradient, 7, 1e38f * 1e38f);
@@ -197,8 +218,13 @@ TEST(a_rank_that_is_cut_off_is_named_and_everybody_ends)
         WORLD(w);
         uint64_t took_ns = world_interrupted_run(&w, &setup, culprit, 2, act_cut);
         assert_true(took_ns < TIMEOUT_NS + ANSWER_NS + DRAIN_NS + 50000000);
-        for (uint32_t rank = 0; rank < 4; rank++) /* from where the culprit stands, the others are gone */
-            expect_named(&w, rank, GF_ERR_TIMEOUT, (rank != culprit) ? culprit : (culprit == 0) ? 1 : 0, NULL);
+        /* from where the culprit stands, the others are gone */
+        for (uint32_t rank = 0; rank < 4; rank++)
+            expect_named(&w, rank, GF_ERR_TIMEOUT,
+                         (rank != culprit) ? culprit
+                         : (culprit == 0)  ? 1
+                                           : 0,
+                         NULL);
     }
 }
 
@@ -210,7 +236,8 @@ TEST(two_ranks_that_cannot_reach_each_other_end_everybody)
     (void)world_interrupted_run(&w, &setup, 1, 2, act_cut_peer);
     for (uint32_t rank = 0; rank < 4; rank++) {
         world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
-        assert_string_equal(gf_error_last(w.ranks[rank].gf)->text, gf_error_last(w.ranks[0].gf)->text);
+        assert_string_equal(gf_error_last(w.ranks[rank].gf)->text,
+                            gf_error_last(w.ranks[0].gf)->text);
     }
 }
 
@@ -222,7 +249,9 @@ static gf_status lagging_progress(struct world *w, uint32_t rank, void *arg)
     if ((rank != interrupt->rank) || (w->ranks[rank].next < interrupt->after_tensors))
         return world_step_progress(w, rank, &interrupt->step);
     (void)gf_heartbeat(w->ranks[rank].gf);
-    return (gf_error_last(w->ranks[rank].gf)->code == GF_OK) ? GF_AGAIN : gf_error_last(w->ranks[rank].gf)->code;
+    return (gf_error_last(w->ranks[rank].gf)->code == GF_OK)
+               ? GF_AGAIN
+               : gf_error_last(w->ranks[rank].gf)->code;
 }
 
 TEST(a_rank_that_never_declares_is_named_with_its_step)
@@ -246,8 +275,8 @@ TEST(a_rank_that_comes_within_the_deadline_is_waited_for)
 {
     struct world_setup setup = brief_setup(3);
     struct world_step step = {.order = WORLD_FORWARD};
-    setup.sim.faults[0] = (struct gf_sim_fault){.kind = GF_SIM_FAULT_STOP, .rank = 1, .at = 20,
-                                                .delay_ns = TIMEOUT_NS - TIMEOUT_NS / 10};
+    setup.sim.faults[0] = (struct gf_sim_fault){
+        .kind = GF_SIM_FAULT_STOP, .rank = 1, .at = 20, .delay_ns = TIMEOUT_NS - TIMEOUT_NS / 10};
     setup.sim.fault_count = 1;
     WORLD_OPEN(w, &setup);
     for (uint32_t i = 0; i < 3; i++) {
@@ -276,7 +305,10 @@ TEST(closing_is_valid_at_any_time_and_once)
     assert_int_equal(gf_close((gf_context *)(void *)memory), GF_ERR_PARAM);
 }
 
-static gf_status close_progress(struct world *w, uint32_t rank, void *arg) { return gf_close_poll(w->ranks[rank].gf); }
+static gf_status close_progress(struct world *w, uint32_t rank, void *arg)
+{
+    return gf_close_poll(w->ranks[rank].gf);
+}
 
 TEST(closing_waits_for_those_who_are_late_but_not_for_ever)
 {
@@ -286,7 +318,8 @@ TEST(closing_waits_for_those_who_are_late_but_not_for_ever)
     begin_ns = gf_sim_now_ns(w.sim);
     gf_sim_stop(w.sim, 1, true);
     world_run(&w, close_progress, NULL);
-    assert_true(gf_sim_now_ns(w.sim) - begin_ns < TIMEOUT_NS + ANSWER_NS / 2 + 20000000); /* it was asked, too */
+    /* it was asked, too */
+    assert_true(gf_sim_now_ns(w.sim) - begin_ns < TIMEOUT_NS + ANSWER_NS / 2 + 20000000);
     assert_int_equal(w.ranks[0].status, GF_ERR_TIMEOUT);
     assert_int_equal(w.ranks[2].status, GF_ERR_TIMEOUT);
     assert_int_equal(gf_step_begin(w.ranks[2].gf), GF_ERR_STATE);
@@ -312,7 +345,8 @@ static gf_status last_words_progress(struct world *w, uint32_t rank, void *arg)
     gf_context *gf = w->ranks[rank].gf;
     gf_status status;
     if (!all->posted[rank]) {
-        status = gf_broadcast(gf, (gf_mem)(uintptr_t)all->values[rank], 4, GF_TYPE_F32, 2, &all->requests[rank]);
+        status = gf_broadcast(gf, (gf_mem)(uintptr_t)all->values[rank], 4, GF_TYPE_F32, 2,
+                              &all->requests[rank]);
         all->posted[rank] = status == GF_OK;
         return (status < 0) ? status : GF_AGAIN;
     }

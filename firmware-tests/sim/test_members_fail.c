@@ -1,4 +1,5 @@
-/* Death, abort and fault attribution: all ranks end with the same error, and it names the culprit. */
+/* Death, abort and fault attribution: all ranks end with the same error, and it names the
+ * culprit. */
 #include "firmware-tests/support/suite.h"
 #include "lib/membership/members_state.h"
 #include "firmware-tests/support/members_world.h"
@@ -11,11 +12,14 @@ TEST(a_dead_rank_is_named_with_where_it_was)
         place(2, 7, 30, GF_OPERATION_STEP, 1);
         for (int turn = 0; turn < 300; turn++) assert_true(members_world_progress(GF_OK));
         world.ranks[2].stopped = true;
-        if (over_tcp) tcp_world_end_close(&tcp, 2);
-        else fake_cut(&fake, 2, "connection closed by peer");
+        if (over_tcp)
+            tcp_world_end_close(&tcp, 2);
+        else
+            fake_cut(&fake, 2, "connection closed by peer");
         members_world_until(GF_ERR_PEER);
-        assert_all_failed(GF_ERR_PEER, 2,
-                          "rank 2 died: connection closed by peer in step 7, operation step, buffer 2, tensor 5");
+        assert_all_failed(
+            GF_ERR_PEER, 2,
+            "rank 2 died: connection closed by peer in step 7, operation step, buffer 2, tensor 5");
         assert_int_equal(error_of(3)->step, 7);
         assert_int_equal(error_of(3)->operation, GF_OPERATION_STEP);
         assert_int_equal(error_of(3)->tensor, 5);
@@ -30,7 +34,8 @@ TEST(the_coordinators_death_is_seen_by_all)
         members_world_until(GF_OK);
         world.ranks[0].stopped = true;
         if (over_tcp) tcp_world_end_close(&tcp, 0);
-        for (uint32_t rank = 1; (rank < 3) && !over_tcp; rank++) fake_cut(&fake, rank, "connection closed by peer");
+        for (uint32_t rank = 1; (rank < 3) && !over_tcp; rank++)
+            fake_cut(&fake, rank, "connection closed by peer");
         members_world_until(GF_ERR_PEER);
         for (uint32_t rank = 1; rank < 3; rank++) {
             assert_int_equal(error_of(rank)->peer, 0);
@@ -43,9 +48,14 @@ TEST(the_coordinators_death_is_seen_by_all)
 TEST(who_gives_up_is_heard_by_all)
 {
     for (uint32_t teller = 0; teller < 3; teller++) {
-        const struct gf_error error = {.code = GF_ERR_DEVICE, .peer = GF_RANK_NONE, .operation = GF_OPERATION_UPDATE,
-                                       .step = 9, .tensor = GF_TENSOR_NONE, .foreign_code = -700,
-                                       .foreign_call = "cuLaunchKernel", .text = "the GPU fell off the bus"};
+        const struct gf_error error = {.code = GF_ERR_DEVICE,
+                                       .peer = GF_RANK_NONE,
+                                       .operation = GF_OPERATION_UPDATE,
+                                       .step = 9,
+                                       .tensor = GF_TENSOR_NONE,
+                                       .foreign_code = -700,
+                                       .foreign_call = "cuLaunchKernel",
+                                       .text = "the GPU fell off the bus"};
         char text[64];
         members_world_open(3, false, 2);
         members_world_until(GF_OK);
@@ -64,14 +74,17 @@ TEST(who_gives_up_is_heard_by_all)
 
 TEST(a_coordinator_that_closes_at_once_is_still_heard)
 {
-    const struct gf_error error = {.code = GF_ERR_DEVICE, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE,
+    const struct gf_error error = {.code = GF_ERR_DEVICE,
+                                   .peer = GF_RANK_NONE,
+                                   .tensor = GF_TENSOR_NONE,
                                    .text = "out of memory"};
     members_world_open(3, true, 0);
     members_world_until(GF_OK);
     world.ranks[1].stopped = true;
     place(1, 4, 9, GF_OPERATION_NONE, GF_RANK_NONE);
     gf_members_tell(world.ranks[2].members, &error);
-    for (int turn = 0; (turn < 100000) && (error_of(0)->code == GF_OK); turn++) (void)members_world_progress(GF_ERR_PEER);
+    for (int turn = 0; (turn < 100000) && (error_of(0)->code == GF_OK); turn++)
+        (void)members_world_progress(GF_ERR_PEER);
     assert_int_equal(error_of(0)->code, GF_ERR_PEER);
     tcp_world_end_close(&tcp, 0);
     world.ranks[0].stopped = true;
@@ -87,7 +100,9 @@ TEST(a_coordinator_that_closes_at_once_is_still_heard)
     assert_all_failed(GF_ERR_PEER, 2, "rank 2 gave up: out of memory");
 }
 
-static const struct gf_error late = {.code = GF_ERR_TIMEOUT, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE,
+static const struct gf_error late = {.code = GF_ERR_TIMEOUT,
+                                     .peer = GF_RANK_NONE,
+                                     .tensor = GF_TENSOR_NONE,
                                      .text = "nothing moved for 30 s"};
 
 /* Rank `asker` asks until it is answered; the others poll. Gives how long it took. */
@@ -95,7 +110,8 @@ static uint64_t attribute(uint32_t asker, const struct gf_error *seen, struct gf
 {
     uint64_t begin_ns = world.now_ns;
     for (int turn = 0; turn < 100000; turn++) {
-        gf_status status = gf_members_attribute(world.ranks[asker].members, world.now_ns, seen, error_out);
+        gf_status status =
+            gf_members_attribute(world.ranks[asker].members, world.now_ns, seen, error_out);
         if (status != GF_AGAIN) {
             assert_int_equal(status, GF_OK);
             return world.now_ns - begin_ns;
@@ -125,33 +141,87 @@ static const struct fault_case {
     uint32_t peer;
     const char *text;
 } faults[] = {
-    {"who_does_not_poll_is_the_culprit", 1, 0x8,
-     {{8, 40, GF_OPERATION_STEP, 3}, {8, 40, GF_OPERATION_STEP, 0}, {8, 40, GF_OPERATION_STEP, 1},
-      {8, 39, GF_OPERATION_NONE, GF_RANK_NONE}}, 3, "rank 3 does not answer"},
-    {"the_coordinator_asks_too", 0, 0x4,
-     {{8, 40, GF_OPERATION_STEP, 2}, {8, 40, GF_OPERATION_STEP, 0}, {8, 39, GF_OPERATION_NONE, GF_RANK_NONE},
-      {8, 40, GF_OPERATION_STEP, 2}}, 2, "rank 2 does not answer"},
-    {"of_two_silent_ranks_the_one_behind", 1, 0xc,
-     {{8, 40, GF_OPERATION_STEP, 3}, {8, 40, GF_OPERATION_STEP, 3}, {8, 40, GF_OPERATION_STEP, 3},
-      {7, 33, GF_OPERATION_NONE, GF_RANK_NONE}}, 3, "in step 7, between operations; silent ranks: 2"},
-    {"of_two_equal_silent_ranks_the_lower", 1, 0xc,
-     {{8, 40, GF_OPERATION_STEP, 3}, {8, 40, GF_OPERATION_STEP, 3}, {8, 39, GF_OPERATION_NONE, GF_RANK_NONE},
-      {8, 39, GF_OPERATION_NONE, GF_RANK_NONE}}, 2, "rank 2 does not answer"},
-    {"the_laggard_that_computes", 3, 0,
-     {{8, 40, GF_OPERATION_STEP, 3}, {8, 40, GF_OPERATION_STEP, 2}, {7, 39, GF_OPERATION_NONE, GF_RANK_NONE},
-      {8, 40, GF_OPERATION_STEP, 2}}, 2, "rank 2 is behind in step 7, between operations: computing; last moved"},
-    {"the_laggard_may_be_the_coordinator", 3, 0,
-     {{8, 39, GF_OPERATION_NONE, GF_RANK_NONE}, {8, 40, GF_OPERATION_STEP, 0}, {8, 40, GF_OPERATION_STEP, 1},
-      {8, 40, GF_OPERATION_STEP, 2}}, 0, "rank 0 is behind in step 8"},
-    {"the_laggard_may_be_who_asks", 2, 0,
-     {{8, 40, GF_OPERATION_STEP, 3}, {8, 40, GF_OPERATION_STEP, 0}, {8, 39, GF_OPERATION_NONE, GF_RANK_NONE},
-      {8, 40, GF_OPERATION_STEP, 2}}, 2, "rank 2 is behind"},
-    {"of_equals_the_one_that_waits_for_nobody", 1, 0,
-     {{8, 40, GF_OPERATION_STEP, 3}, {8, 40, GF_OPERATION_STEP, 0}, {8, 40, GF_OPERATION_STEP, GF_RANK_NONE},
-      {8, 40, GF_OPERATION_STEP, 2}}, 2, "rank 2 is behind in step 8, operation step, buffer 2, tensor 5: computing"},
-    {"a_circle_of_waits_goes_to_who_asked_first", 2, 0,
-     {{8, 40, GF_OPERATION_STEP, 3}, {8, 40, GF_OPERATION_STEP, 0}, {8, 40, GF_OPERATION_STEP, 1},
-      {8, 40, GF_OPERATION_STEP, 2}}, 2, "it waits for rank 1, whose message has not arrived"},
+    {"who_does_not_poll_is_the_culprit",
+     1,
+     0x8,
+     {{8, 40, GF_OPERATION_STEP, 3},
+      {8, 40, GF_OPERATION_STEP, 0},
+      {8, 40, GF_OPERATION_STEP, 1},
+      {8, 39, GF_OPERATION_NONE, GF_RANK_NONE}},
+     3,
+     "rank 3 does not answer"},
+    {"the_coordinator_asks_too",
+     0,
+     0x4,
+     {{8, 40, GF_OPERATION_STEP, 2},
+      {8, 40, GF_OPERATION_STEP, 0},
+      {8, 39, GF_OPERATION_NONE, GF_RANK_NONE},
+      {8, 40, GF_OPERATION_STEP, 2}},
+     2,
+     "rank 2 does not answer"},
+    {"of_two_silent_ranks_the_one_behind",
+     1,
+     0xc,
+     {{8, 40, GF_OPERATION_STEP, 3},
+      {8, 40, GF_OPERATION_STEP, 3},
+      {8, 40, GF_OPERATION_STEP, 3},
+      {7, 33, GF_OPERATION_NONE, GF_RANK_NONE}},
+     3,
+     "in step 7, between operations; silent ranks: 2"},
+    {"of_two_equal_silent_ranks_the_lower",
+     1,
+     0xc,
+     {{8, 40, GF_OPERATION_STEP, 3},
+      {8, 40, GF_OPERATION_STEP, 3},
+      {8, 39, GF_OPERATION_NONE, GF_RANK_NONE},
+      {8, 39, GF_OPERATION_NONE, GF_RANK_NONE}},
+     2,
+     "rank 2 does not answer"},
+    {"the_laggard_that_computes",
+     3,
+     0,
+     {{8, 40, GF_OPERATION_STEP, 3},
+      {8, 40, GF_OPERATION_STEP, 2},
+      {7, 39, GF_OPERATION_NONE, GF_RANK_NONE},
+      {8, 40, GF_OPERATION_STEP, 2}},
+     2,
+     "rank 2 is behind in step 7, between operations: computing; last moved"},
+    {"the_laggard_may_be_the_coordinator",
+     3,
+     0,
+     {{8, 39, GF_OPERATION_NONE, GF_RANK_NONE},
+      {8, 40, GF_OPERATION_STEP, 0},
+      {8, 40, GF_OPERATION_STEP, 1},
+      {8, 40, GF_OPERATION_STEP, 2}},
+     0,
+     "rank 0 is behind in step 8"},
+    {"the_laggard_may_be_who_asks",
+     2,
+     0,
+     {{8, 40, GF_OPERATION_STEP, 3},
+      {8, 40, GF_OPERATION_STEP, 0},
+      {8, 39, GF_OPERATION_NONE, GF_RANK_NONE},
+      {8, 40, GF_OPERATION_STEP, 2}},
+     2,
+     "rank 2 is behind"},
+    {"of_equals_the_one_that_waits_for_nobody",
+     1,
+     0,
+     {{8, 40, GF_OPERATION_STEP, 3},
+      {8, 40, GF_OPERATION_STEP, 0},
+      {8, 40, GF_OPERATION_STEP, GF_RANK_NONE},
+      {8, 40, GF_OPERATION_STEP, 2}},
+     2,
+     "rank 2 is behind in step 8, operation step, buffer 2, tensor 5: computing"},
+    {"a_circle_of_waits_goes_to_who_asked_first",
+     2,
+     0,
+     {{8, 40, GF_OPERATION_STEP, 3},
+      {8, 40, GF_OPERATION_STEP, 0},
+      {8, 40, GF_OPERATION_STEP, 1},
+      {8, 40, GF_OPERATION_STEP, 2}},
+     2,
+     "it waits for rank 1, whose message has not arrived"},
 };
 
 TEST(the_culprit_is_the_same_for_all)
@@ -162,10 +232,12 @@ TEST(the_culprit_is_the_same_for_all)
         members_world_open(4, (i % 2) != 0, (i % 2 == 0) ? 2 : 0);
         members_world_until(GF_OK);
         for (uint32_t rank = 0; rank < 4; rank++) {
-            place(rank, c->at[rank].step, c->at[rank].sequence, c->at[rank].operation, c->at[rank].waits_for);
+            place(rank, c->at[rank].step, c->at[rank].sequence, c->at[rank].operation,
+                  c->at[rank].waits_for);
         }
         for (int turn = 0; turn < 3000; turn++) assert_true(members_world_progress(GF_OK));
-        for (uint32_t rank = 0; rank < 4; rank++) world.ranks[rank].stopped = ((c->stopped >> rank & 1) != 0);
+        for (uint32_t rank = 0; rank < 4; rank++)
+            world.ranks[rank].stopped = ((c->stopped >> rank & 1) != 0);
         assert_true(attribute(c->asker, &late, &error) <= 2 * SECOND);
         if (error.peer != c->peer) print_error("%s: %s\n", c->name, error.text);
         assert_int_equal(error.code, GF_ERR_TIMEOUT);
@@ -204,7 +276,8 @@ TEST(a_rank_that_dies_during_the_inquiry_is_the_culprit)
     members_world_open(3, false, 0);
     members_world_until(GF_OK);
     world.ranks[2].stopped = true;
-    assert_int_equal(gf_members_attribute(world.ranks[1].members, world.now_ns, &late, &error), GF_AGAIN);
+    assert_int_equal(gf_members_attribute(world.ranks[1].members, world.now_ns, &late, &error),
+                     GF_AGAIN);
     assert_false(members_world_progress(GF_ERR_PEER));
     fake_cut(&fake, 2, "timed out");
     (void)attribute(1, &late, &error);
@@ -214,8 +287,12 @@ TEST(a_rank_that_dies_during_the_inquiry_is_the_culprit)
 
 TEST(a_failed_link_between_live_ranks_is_told_as_seen)
 {
-    const struct gf_error seen = {.code = GF_ERR_LINK, .peer = 2, .operation = GF_OPERATION_ALLREDUCE, .step = 3,
-                                  .tensor = GF_TENSOR_NONE, .text = "send to rank 2: Input/output error"};
+    const struct gf_error seen = {.code = GF_ERR_LINK,
+                                  .peer = 2,
+                                  .operation = GF_OPERATION_ALLREDUCE,
+                                  .step = 3,
+                                  .tensor = GF_TENSOR_NONE,
+                                  .text = "send to rank 2: Input/output error"};
     struct gf_error error = {0};
     members_world_open(3, false, 0);
     members_world_until(GF_OK);
@@ -229,10 +306,12 @@ TEST(a_world_of_one_names_what_it_saw)
 {
     struct gf_error error = {0};
     members_world_open(1, false, 0);
-    assert_int_equal(gf_members_attribute(world.ranks[0].members, world.now_ns, &late, &error), GF_OK);
+    assert_int_equal(gf_members_attribute(world.ranks[0].members, world.now_ns, &late, &error),
+                     GF_OK);
     assert_int_equal(error.code, GF_ERR_TIMEOUT);
     assert_string_equal(error.text, late.text);
-    assert_int_equal(gf_members_leave(world.ranks[0].members, world.now_ns), GF_ERR_TIMEOUT); /* errors stick */
+    /* errors stick */
+    assert_int_equal(gf_members_leave(world.ranks[0].members, world.now_ns), GF_ERR_TIMEOUT);
     assert_int_equal(gf_members_poll(world.ranks[0].members, world.now_ns), GF_ERR_TIMEOUT);
 }
 
@@ -242,8 +321,10 @@ TEST(malformed_frames_name_their_sender)
         for (uint32_t to = 0; to < 2; to++) {
             unsigned char junk[7] = {0};
             uint32_t from = 1 - to;
-            bool late = (kind >= MEMBERS_START_VIEW) && (kind <= MEMBERS_ACCEPT); /* of an ended view: not read */
-            bool valid = late || ((to == 0) && (kind == 10)) || ((to == 1) && ((kind == 3) || (kind == 5)));
+            /* of an ended view: not read */
+            bool late = (kind >= MEMBERS_START_VIEW) && (kind <= MEMBERS_ACCEPT);
+            bool valid =
+                late || ((to == 0) && (kind == 10)) || ((to == 1) && ((kind == 3) || (kind == 5)));
             members_world_open(2, false, 0);
             members_world_until(GF_OK);
             struct gf_rendezvous *end = &fake.ends[from].base;
@@ -287,7 +368,8 @@ TEST(who_rejoins_waits_where_all_fits)
         bool same, is_new, unused, valid, waits;
     } rows[] = {
         {"valid", true, true, false, 3, 3, true, false, false, true, true},
-        {"a_connection_that_did_not_say_so", false, true, false, 3, 3, true, false, false, false, false},
+        {"a_connection_that_did_not_say_so", false, true, false, 3, 3, true, false, false, false,
+         false},
         {"told_of_another_world", true, true, false, 3, 2, true, false, false, true, false},
         {"told_of_another_most", true, true, false, 4, 3, true, false, false, true, false},
         {"before_the_job_has_begun", true, false, false, 3, 3, true, false, false, true, false},
@@ -295,7 +377,8 @@ TEST(who_rejoins_waits_where_all_fits)
         {"given_other_things", true, true, false, 3, 3, false, false, false, true, false},
         {"new", true, true, false, 3, 3, true, true, true, true, true},
         {"new_with_an_id_that_was_used", true, true, false, 3, 3, true, true, false, true, false},
-        {"started_anew_before_an_epoch_had_it", true, true, false, 3, 3, true, false, true, true, true},
+        {"started_anew_before_an_epoch_had_it", true, true, false, 3, 3, true, false, true, true,
+         true},
     };
     for (size_t i = 0; i < LENGTH(rows); i++) {
         unsigned char payload[1024];
@@ -309,7 +392,8 @@ TEST(who_rejoins_waits_where_all_fits)
         members->leaving = rows[i].leaves;
         members->table[1].state = rows[i].joins ? MEMBER_RECOVERING : MEMBER_EXPECTED;
         if (rows[i].unused) memset(members->view.used, 0, sizeof members->view.used);
-        members->view.epoch.bits[0] &= (unsigned char)~(1u << 1); /* what was used is known all the same */
+        /* what was used is known all the same */
+        members->view.epoch.bits[0] &= (unsigned char)~(1u << 1);
         gf_put_u32(&put, rows[i].id_count);
         gf_put_u32(&put, rows[i].first_world);
         gf_put_u32(&put, rows[i].is_new ? 1 : 0);
@@ -325,11 +409,16 @@ TEST(who_rejoins_waits_where_all_fits)
     }
 }
 
-/* A commit took in a process of member id 1: this epoch's, or that of the one before, which is not of this. Is it the
- * one that waits here? */
+/* A commit took in a process of member id 1: this epoch's, or that of the one before, which is not
+ * of this. Is it the one that waits here? */
 TEST(who_waits_is_told_or_refused_by_the_process_that_a_commit_names)
 {
-    static const struct { const char *name; bool same, is_new, before; member_state then; bool owed; } rows[] = {
+    static const struct {
+        const char *name;
+        bool same, is_new, before;
+        member_state then;
+        bool owed;
+    } rows[] = {
         {"the_one_that_it_names", true, true, false, MEMBER_EXPECTED, true},
         {"started_anew_since", false, false, false, MEMBER_WAITS, false},
         {"another_that_claims_the_id", false, true, false, MEMBER_RECOVERING, false},
@@ -357,7 +446,8 @@ TEST(who_waits_is_told_or_refused_by_the_process_that_a_commit_names)
         members->view.state = VIEW_COLLECT;
         gf_view_epoch_take(members);
         bool owed = (member->owed & (1u << MEMBERS_COMMIT)) != 0;
-        if ((member->state != rows[i].then) || (owed != rows[i].owed)) print_error("%s\n", rows[i].name);
+        if ((member->state != rows[i].then) || (owed != rows[i].owed))
+            print_error("%s\n", rows[i].name);
         assert_int_equal(member->state, rows[i].then);
         assert_int_equal(owed, rows[i].owed);
         members_world_end();
@@ -367,15 +457,22 @@ TEST(who_waits_is_told_or_refused_by_the_process_that_a_commit_names)
 /* Whatever its kind: neither side fails, for it is no mistake of the peer's to be late. */
 TEST(a_frame_of_another_epoch_is_dropped)
 {
-    static const struct { uint32_t to, kind; } rows[] = {{0, MEMBERS_OFFER}, {0, MEMBERS_GIVES_UP}, {0, MEMBERS_BYE},
-                                                         {1, MEMBERS_ERROR}, {1, MEMBERS_ALL_GONE}};
+    static const struct {
+        uint32_t to, kind;
+    } rows[] = {{0, MEMBERS_OFFER},
+                {0, MEMBERS_GIVES_UP},
+                {0, MEMBERS_BYE},
+                {1, MEMBERS_ERROR},
+                {1, MEMBERS_ALL_GONE}};
     members_world_open_epoch(3, 1);
     members_world_until(GF_OK);
     for (size_t i = 0; i < LENGTH(rows); i++) {
         for (uint32_t epoch = 0; epoch < 3; epoch += 2)
-            assert_true(fake_push(&fake.ends[rows[i].to], (struct gf_rendezvous_event){
-                .kind = GF_RENDEZVOUS_FRAME, .rank = 1 - rows[i].to,
-                .frame_kind = rows[i].kind | (epoch << MEMBERS_KIND_BITS)}));
+            assert_true(fake_push(&fake.ends[rows[i].to],
+                                  (struct gf_rendezvous_event){
+                                      .kind = GF_RENDEZVOUS_FRAME,
+                                      .rank = 1 - rows[i].to,
+                                      .frame_kind = rows[i].kind | (epoch << MEMBERS_KIND_BITS)}));
         assert_true(members_world_progress(GF_OK));
     }
     assert_false(world.ranks[0].members->table[1].leaves);

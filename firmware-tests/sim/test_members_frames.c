@@ -1,21 +1,28 @@
-/* Frames of peers that are late, of another try, or wrong: each guard has a row that fails without it. What is refused
- * changes nothing. */
+/* Frames of peers that are late, of another try, or wrong: each guard has a row that fails without
+ * it. What is refused changes nothing. */
 #include "firmware-tests/support/suite.h"
 #include "lib/membership/members_state.h"
 #include "firmware-tests/support/members_world.h"
 
-static const struct gf_error fell = {.code = GF_ERR_DEVICE, .peer = GF_RANK_NONE, .text = "out of memory"};
+static const struct gf_error fell = {
+    .code = GF_ERR_DEVICE, .peer = GF_RANK_NONE, .text = "out of memory"};
 static const struct gf_members_progress own = {.steps = 4, .applied = 1};
-#define REASON(who) {.own = {.steps = 4, .applied = 1}, .culprit = who, .silent_ns = SECOND, .away_ns = SECOND}
+#define REASON(who)                                                                               \
+    {                                                                                             \
+        .own = {.steps = 4, .applied = 1}, .culprit = who, .silent_ns = SECOND, .away_ns = SECOND \
+    }
 static const struct gf_members_reason died = REASON(2), nobody = REASON(GF_RANK_NONE);
 
 /* ---- to a member: PREPARE, COMMIT, START_VIEW ---- */
 
-struct sent { uint32_t from, epoch, first, bits, lead; };
+struct sent {
+    uint32_t from, epoch, first, bits, lead;
+};
 
 static struct view_proposal proposal_of(const struct sent *sent)
 {
-    const struct members_list list = {.epoch = sent->epoch, .first = sent->first, .bits = {(unsigned char)sent->bits}};
+    const struct members_list list = {
+        .epoch = sent->epoch, .first = sent->first, .bits = {(unsigned char)sent->bits}};
     return (struct view_proposal){.list = list, .lead = sent->lead, .progress = own};
 }
 
@@ -59,7 +66,8 @@ static void number_take(uint32_t to, uint32_t from, uint32_t kind, uint32_t epoc
     assert_true(gf_view_frame(world.ranks[to].members, from, kind, &get));
 }
 
-/* Rank 2 fails in epoch 1 of three ranks; rank 1 seeks the next epoch at rank 0 in view 1, or has not begun to. */
+/* Rank 2 fails in epoch 1 of three ranks; rank 1 seeks the next epoch at rank 0 in view 1, or has
+ * not begun to. */
 static struct gf_members *survivor(bool seeks)
 {
     struct gf_members *members;
@@ -78,7 +86,12 @@ static struct gf_members *survivor(bool seeks)
 
 TEST(a_commit_counts_from_the_coordinator_of_the_promised_view_alone)
 {
-    static const struct { const char *name; struct sent sent; bool valid; gf_status status; } rows[] = {
+    static const struct {
+        const char *name;
+        struct sent sent;
+        bool valid;
+        gf_status status;
+    } rows[] = {
         {"valid", {0, 2, 0, 0x3, 1}, true, GF_OK},
         {"of_another_rank", {2, 2, 0, 0x3, 1}, true, GF_AGAIN},
         {"of_this_epoch", {0, 1, 0, 0x7, 0}, true, GF_AGAIN},
@@ -106,8 +119,13 @@ TEST(a_commit_counts_from_the_coordinator_of_the_promised_view_alone)
 /* Also with a code that is none: it ends with an error. */
 TEST(a_refusal_ends_with_its_code_or_for_want_of_a_quorum)
 {
-    static const struct { int32_t code; gf_status status; } rows[] = {
-        {GF_ERR_DATA, GF_ERR_DATA}, {GF_ERR_QUORUM, GF_ERR_QUORUM}, {1, GF_ERR_QUORUM}, {77, GF_ERR_QUORUM}};
+    static const struct {
+        int32_t code;
+        gf_status status;
+    } rows[] = {{GF_ERR_DATA, GF_ERR_DATA},
+                {GF_ERR_QUORUM, GF_ERR_QUORUM},
+                {1, GF_ERR_QUORUM},
+                {77, GF_ERR_QUORUM}};
     for (size_t i = 0; i < LENGTH(rows); i++) {
         const struct sent sent = {0, 2, 0, 0x7, 0};
         struct gf_members *members = survivor(true);
@@ -122,7 +140,8 @@ TEST(a_refusal_ends_with_its_code_or_for_want_of_a_quorum)
 /* After the promise of view 4 nothing of a lower view is acknowledged. */
 TEST(a_promise_is_kept)
 {
-    const struct sent sent = {0, 2, 0, 0x3, 0}, other = {2, 2, 2, 0x6, 0}, later = {0, 3, 0, 0x3, 0};
+    const struct sent sent = {0, 2, 0, 0x3, 0}, other = {2, 2, 2, 0x6, 0},
+                      later = {0, 3, 0, 0x3, 0};
     struct gf_members *members = survivor(true);
     number_take(1, 0, MEMBERS_START_VIEW, 1, 4);
     assert_int_equal(members->view.view, 4);
@@ -155,7 +174,8 @@ TEST(a_member_in_use_hears_of_no_commit_but_one_without_it)
     assert_int_equal(gf_members_poll(world.ranks[1].members, world.now_ns), GF_ERR_QUORUM);
 }
 
-/* The others may have gone on before it shrinks: its error stays, and the shrink says so. The first such word counts. */
+/* The others may have gone on before it shrinks: its error stays, and the shrink says so. The first
+ * such word counts. */
 TEST(who_has_failed_and_is_left_behind_keeps_its_error)
 {
     const struct sent first = {0, 2, 0, 0x5, 0}, second = {0, 3, 0, 0x5, 0};
@@ -167,7 +187,8 @@ TEST(who_has_failed_and_is_left_behind_keeps_its_error)
     assert_non_null(strstr(error_of(1)->text, "out of memory"));
     gf_view_change(members, world.now_ns, &died);
     assert_int_equal(error_of(1)->code, GF_ERR_QUORUM);
-    assert_non_null(strstr(error_of(1)->text, "went on without rank 1: epoch 1 is closed, epoch 2 has begun"));
+    assert_non_null(
+        strstr(error_of(1)->text, "went on without rank 1: epoch 1 is closed, epoch 2 has begun"));
 }
 
 /* ---- to the coordinator: DO_VIEW_CHANGE, ACCEPT ---- */
@@ -197,7 +218,10 @@ static bool report_take_of(uint32_t from, const struct report *report, bool leav
     return gf_view_frame(world.ranks[0].members, from, MEMBERS_DO_VIEW_CHANGE, &get);
 }
 
-static bool report_take(uint32_t from, const struct report *report) { return report_take_of(from, report, false); }
+static bool report_take(uint32_t from, const struct report *report)
+{
+    return report_take_of(from, report, false);
+}
 
 /* Rank 0 collects, rank 1 is connected, rank 2 is silent. */
 static struct gf_members *collector(void)
@@ -237,19 +261,22 @@ TEST(a_report_counts_where_it_fits)
         bool valid = report_take(1, &rows[i].report);
         bool reported = (members->table[1].state == MEMBER_REPORTED);
         (void)gf_view_poll(members, world.now_ns, &plan);
-        if ((valid != rows[i].valid) || (reported != rows[i].reported) || (members->view.view != rows[i].view))
+        if ((valid != rows[i].valid) || (reported != rows[i].reported) ||
+            (members->view.view != rows[i].view))
             print_error("%s: view %u\n", rows[i].name, members->view.view);
         assert_int_equal(valid, rows[i].valid);
         assert_int_equal(reported, rows[i].reported);
         assert_int_equal(members->view.view, rows[i].view);
-        if (rows[i].accepted != 0) assert_int_equal(members->view.accepted.list.bits[0], rows[i].accepted);
+        if (rows[i].accepted != 0)
+            assert_int_equal(members->view.accepted.list.bits[0], rows[i].accepted);
         members_world_end();
     }
 }
 
 TEST(a_process_that_proved_nothing_changes_no_view)
 {
-    const struct gf_rendezvous_event refused = {.kind = GF_RENDEZVOUS_REFUSED, .rank = GF_RANK_NONE, .unproven = true};
+    const struct gf_rendezvous_event refused = {
+        .kind = GF_RENDEZVOUS_REFUSED, .rank = GF_RANK_NONE, .unproven = true};
     struct gf_members *members = collector();
     struct gf_members_plan plan;
     fake_push(&fake.ends[0], refused);
@@ -258,7 +285,8 @@ TEST(a_process_that_proved_nothing_changes_no_view)
     assert_int_equal(members->view.state, VIEW_COLLECT);
 }
 
-/* Two of three are enough; the proposal that one of them had accepted is proposed again, and committed by two. */
+/* Two of three are enough; the proposal that one of them had accepted is proposed again, and
+ * committed by two. */
 TEST(what_may_have_been_chosen_is_proposed_again)
 {
     const struct report report = {3, 4, 1, 0x7, 2, 0x6, 2};
@@ -271,7 +299,8 @@ TEST(what_may_have_been_chosen_is_proposed_again)
     number_take(0, 1, MEMBERS_ACCEPT, 1, 1);
     assert_int_equal(gf_view_poll(members, world.now_ns, &plan), GF_AGAIN);
     number_take(0, 1, MEMBERS_ACCEPT, 1, 4);
-    assert_int_equal(gf_view_poll(members, world.now_ns, &plan), GF_ERR_QUORUM); /* it is of ranks 1 and 2 */
+    /* it is of ranks 1 and 2 */
+    assert_int_equal(gf_view_poll(members, world.now_ns, &plan), GF_ERR_QUORUM);
     assert_non_null(strstr(members->error.text, "epoch 1 is closed, epoch 2 has begun"));
     assert_int_equal(members->view.current.list.bits[0], 0x6);
 }
@@ -285,13 +314,18 @@ TEST(nobody_goes_on_where_all_leave)
     assert_true(report_take_of(1, &report, true));
     world.now_ns += 2 * SECOND;
     assert_int_equal(gf_view_poll(members, world.now_ns, &plan), GF_ERR_QUORUM);
-    assert_string_equal(members->error.text, "every rank that is here leaves: nobody is left to go on");
+    assert_string_equal(members->error.text,
+                        "every rank that is here leaves: nobody is left to go on");
     members_world_end();
 }
 
 TEST(who_is_behind_by_an_epoch_learns_of_it)
 {
-    static const struct { struct report report; view_state state; uint32_t epoch; } rows[] = {
+    static const struct {
+        struct report report;
+        view_state state;
+        uint32_t epoch;
+    } rows[] = {
         {{3, 1, 2, 0x3, 0, 0, 0}, VIEW_COLLECT, 2},
         {{3, 1, 3, 0x3, 0, 0, 0}, VIEW_FAILED, 1}}; /* it could not have been of the one between */
     for (size_t i = 0; i < LENGTH(rows); i++) {
@@ -307,13 +341,19 @@ TEST(who_is_behind_by_an_epoch_learns_of_it)
 
 TEST(a_list_has_its_first)
 {
-    static const struct { uint32_t epoch, first, bits; bool valid; } rows[] = {
-        {2, 1, 0x3, true}, {2, 2, 0x3, false}, {2, 3, 0x7, false}, {2, 8192, 0x7, false}, {0, 77, 0x3, true}};
+    static const struct {
+        uint32_t epoch, first, bits;
+        bool valid;
+    } rows[] = {{2, 1, 0x3, true},
+                {2, 2, 0x3, false},
+                {2, 3, 0x7, false},
+                {2, 8192, 0x7, false},
+                {0, 77, 0x3, true}};
     for (size_t i = 0; i < LENGTH(rows); i++) {
         unsigned char bytes[64] = {0};
         struct gf_put put = {bytes, sizeof bytes};
-        struct members_list list = {.epoch = rows[i].epoch, .first = rows[i].first,
-                                    .bits = {(unsigned char)rows[i].bits}};
+        struct members_list list = {
+            .epoch = rows[i].epoch, .first = rows[i].first, .bits = {(unsigned char)rows[i].bits}};
         struct gf_get get = {.at = bytes, .left = sizeof bytes};
         gf_view_list_walk(&(struct gf_walk){.put = &put}, &list, 3);
         gf_view_list_walk(&(struct gf_walk){.get = &get}, &list, 3);
@@ -345,7 +385,8 @@ TEST(an_error_has_a_code)
     }
 }
 
-/* Rank `to` of three, which hears of `size` bytes of rank `of`, `piece` of them at `at`, from rank `from`. */
+/* Rank `to` of three, which hears of `size` bytes of rank `of`, `piece` of them at `at`, from rank
+ * `from`. */
 TEST(an_address_comes_in_order_and_whole)
 {
     static const struct {
@@ -360,14 +401,15 @@ TEST(an_address_comes_in_order_and_whole)
         {"all_come_from_the_coordinator", 1, 0, 2, 100, 0, 100, 0, 0, true},
         {"not_from_another", 1, 2, 2, 100, 0, 100, 0, 0, false},
         {"of_no_rank", 1, 0, 3, 100, 0, 100, 0, 0, false},
-        {"larger_than_any", 0, 1, 1, ENDPOINT_MAX + GF_CONTROL_ADDRESS_BYTES + 1, 0, 100, 0, 0, false},
+        {"larger_than_any", 0, 1, 1, ENDPOINT_MAX + GF_CONTROL_ADDRESS_BYTES + 1, 0, 100, 0, 0,
+         false},
         {"out_of_order", 0, 1, 1, 100, 60, 40, 40, 100, false},
         {"beyond_its_end", 0, 1, 1, 100, 40, 61, 40, 100, false},
         {"a_size_that_wraps", 0, 1, 1, 100, 40, UINT32_MAX, 40, 100, false},
         {"cut_short", 0, 1, 1, ENDPOINT_MAX, 0, ENDPOINT_MAX, 0, 0, false}, /* 8 bytes follow */
         {"another_size_than_before", 0, 1, 1, 101, 40, 60, 40, 100, false},
-        {"too_short_for_an_address", 0, 1, 1, GF_CONTROL_ADDRESS_BYTES - 1, 0, GF_CONTROL_ADDRESS_BYTES - 1,
-         0, 0, false},
+        {"too_short_for_an_address", 0, 1, 1, GF_CONTROL_ADDRESS_BYTES - 1, 0,
+         GF_CONTROL_ADDRESS_BYTES - 1, 0, 0, false},
     };
     for (size_t i = 0; i < LENGTH(rows); i++) {
         static unsigned char bytes[ENDPOINT_MAX];

@@ -1,4 +1,5 @@
-/* Where ranks are decides whether their links have a network: the join says so, and endpoints come again. */
+/* Where ranks are decides whether their links have a network: the join says so, and endpoints come
+ * again. */
 #include "firmware-tests/support/suite.h"
 #include "lib/membership/members_state.h"
 #include "firmware-tests/support/members_world.h"
@@ -38,7 +39,8 @@ static void case_run(const struct link_case *c, bool over_tcp, uint32_t room_eve
         assert_true(turn < 100000);
         for (uint32_t rank = 0; rank < RANKS; rank++) {
             bool network = !c->expect;
-            if ((turn % 7 < rank) || !gf_members_link_due(world.ranks[rank].members, &network)) continue;
+            if ((turn % 7 < rank) || !gf_members_link_due(world.ranks[rank].members, &network))
+                continue;
             assert_int_equal(network, c->expect);
             renewed |= 1u << rank;
             memset(endpoint, (int)(100 + rank), sizeof endpoint);
@@ -68,7 +70,8 @@ TEST(links_have_a_network_where_ranks_are_of_several_nodes)
     }
 }
 
-/* Memory is shared between processes of one user alone: ranks of a node that are of two end the join, by name. */
+/* Memory is shared between processes of one user alone: ranks of a node that are of two end the
+ * join, by name. */
 static const struct user_case {
     uint64_t nodes[RANKS];
     uint32_t users[RANKS];
@@ -94,7 +97,8 @@ TEST(ranks_of_one_node_are_of_one_user)
             rank_open(rank, &offer);
         }
         for (uint32_t rank = 1; rank < RANKS; rank++) fake_connect(&fake, rank);
-        for (uint32_t turn = 0; !members_world_progress((c->text == NULL) ? GF_OK : GF_ERR_MISMATCH); turn++) {
+        for (uint32_t turn = 0;
+             !members_world_progress((c->text == NULL) ? GF_OK : GF_ERR_MISMATCH); turn++) {
             bool network = false;
             assert_true(turn < 100000);
             for (uint32_t rank = 0; rank < RANKS; rank++)

@@ -1,16 +1,19 @@
-/* What a trainer with an optimizer of its own says in a step, over the simulated network: many gradients in one call, a
- * metric that rides with the vote; and sparse steps, whose gradients it applies itself. */
+/* What a trainer with an optimizer of its own says in a step, over the simulated network: many
+ * gradients in one call, a metric that rides with the vote; and sparse steps, whose gradients it
+ * applies itself. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
 
 #define ELEMS (301u + 64u + 1000u)
 
-static const struct gf_tensor tensors[] = {
-    {.name = "a", .elem_count = 301}, {.name = "b", .elem_count = 64}, {.name = "c", .elem_count = 1000}};
+static const struct gf_tensor tensors[] = {{.name = "a", .elem_count = 301},
+                                           {.name = "b", .elem_count = 64},
+                                           {.name = "c", .elem_count = 1000}};
 
 static struct world_setup setup_of(uint32_t world)
 {
-    struct world_setup setup = {.world = world, .tensors = tensors, .tensor_count = LENGTH(tensors)};
+    struct world_setup setup = {
+        .world = world, .tensors = tensors, .tensor_count = LENGTH(tensors)};
     setup.sim = world_network;
     setup.sim.detect_ns = 1000000;
     setup.config.exchange.fuse_bytes = 2048;
@@ -25,7 +28,10 @@ static void fill(struct world *w, uint32_t rank)
 
 /* ---- many gradients, and metrics ---- */
 
-static double metric_of(uint32_t rank) { return 1.0 / (3 + rank); }
+static double metric_of(uint32_t rank)
+{
+    return 1.0 / (3 + rank);
+}
 
 static gf_status step_whole(struct world *w, uint32_t rank, void *arg)
 {
@@ -37,9 +43,11 @@ static gf_status step_whole(struct world *w, uint32_t rank, void *arg)
         if (arg != NULL) ((float *)(uintptr_t)gf_gradient(gf, 0))[0] = NAN;
         if ((status = gf_step_metric(gf, 1, metric_of(rank))) < 0) return status;
         if ((status = gf_tensors_ready(gf, 1, LENGTH(tensors) - 1, 0)) < 0) return status;
-        if ((rank < 2) && ((status = gf_step_metric(gf, 3, copysign((double)NAN, 0.5 - rank))) < 0)) return status;
+        if ((rank < 2) && ((status = gf_step_metric(gf, 3, copysign((double)NAN, 0.5 - rank))) < 0))
+            return status;
         if ((status = gf_tensor_ready(gf, 0, 0)) < 0) return status;
-        if (gf_step_metric(gf, 0, 1.0) != GF_ERR_STATE) return GF_ERR_STATE; /* late, whether the vote is out or not */
+        /* late, whether the vote is out or not */
+        if (gf_step_metric(gf, 0, 1.0) != GF_ERR_STATE) return GF_ERR_STATE;
     }
     return gf_step_poll(gf);
 }
@@ -63,7 +71,8 @@ TEST(metrics_are_added_up_by_the_vote)
                 assert_memory_equal(&here, &first, sizeof here);
                 assert_memory_equal(&none_here, &none, sizeof none);
                 assert_true(gf_step_skipped(w.ranks[r].gf) == (skipped == 1));
-                assert_true(isnan(gf_metric(w.ranks[r].gf, 3)) && (gf_metric(w.ranks[r].gf, 0) == 0.0));
+                assert_true(isnan(gf_metric(w.ranks[r].gf, 3)) &&
+                            (gf_metric(w.ranks[r].gf, 0) == 0.0));
                 assert_true(gf_metric(w.ranks[r].gf, GF_METRICS) == 0.0);
                 assert_int_equal(gf_step_metric(w.ranks[r].gf, 0, 1.0), GF_ERR_STATE);
             }
@@ -72,8 +81,8 @@ TEST(metrics_are_added_up_by_the_vote)
 
 /* ---- sparse steps ---- */
 
-/* Plain SGD of the appliance's own on gf_gradient(): a chunk that was not sent has gradient 0. The library's does the
- * same, so the weights are the same, bit for bit. */
+/* Plain SGD of the appliance's own on gf_gradient(): a chunk that was not sent has gradient 0. The
+ * library's does the same, so the weights are the same, bit for bit. */
 TEST(plain_sgd_of_ones_own_takes_sparse_steps_as_the_librarys_does)
 {
     struct world_setup own = setup_of(3), ours;
@@ -100,7 +109,8 @@ TEST(plain_sgd_of_ones_own_takes_sparse_steps_as_the_librarys_does)
                     zeroes += (gradient == 0.0f) ? 1 : 0;
                     weight[r][at] -= 0.125f * gradient;
                 }
-            assert_int_equal(gf_updated(w.ranks[r].gf), GF_OK); /* nothing is asked for, but it may be said */
+            /* nothing is asked for, but it may be said */
+            assert_int_equal(gf_updated(w.ranks[r].gf), GF_OK);
             assert_int_equal(gf_update(v.ranks[r].gf, 0.125f), GF_OK);
         }
         assert_true((step == 0) || (zeroes > ELEMS));
@@ -108,7 +118,8 @@ TEST(plain_sgd_of_ones_own_takes_sparse_steps_as_the_librarys_does)
     for (uint32_t r = 0; r < 3; r++) {
         uint32_t at = 0;
         for (uint32_t t = 0; t < LENGTH(tensors); at += (uint32_t)tensors[t++].elem_count)
-            assert_memory_equal(&weight[r][at], (const void *)(uintptr_t)gf_weight(v.ranks[r].gf, t),
+            assert_memory_equal(&weight[r][at],
+                                (const void *)(uintptr_t)gf_weight(v.ranks[r].gf, t),
                                 tensors[t].elem_count * sizeof(float));
     }
     world_close(&w);

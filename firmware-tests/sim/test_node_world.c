@@ -1,21 +1,28 @@
-/* Whole contexts over the simulated network whose ranks share memory, all of them or those of a node: who is served by
- * it and how, sums over nodes of any size. Deaths, stops and aborts while flags are awaited, and survivors that go on:
- * the soak's jobs. */
+/* Whole contexts over the simulated network whose ranks share memory, all of them or those of a
+ * node: who is served by it and how, sums over nodes of any size. Deaths, stops and aborts while
+ * flags are awaited, and survivors that go on: the soak's jobs. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
 #include "lib/context.h"
 #include "ops/node/direct.h"
 
-static const struct gf_tensor tensors[] = {
-    {.name = "a", .elem_count = 3000}, {.name = "b", .elem_count = 10}, {.name = "c", .elem_count = 2001},
-    {.name = "d", .elem_count = 1}, {.name = "e", .elem_count = 777}};
+static const struct gf_tensor tensors[] = {{.name = "a", .elem_count = 3000},
+                                           {.name = "b", .elem_count = 10},
+                                           {.name = "c", .elem_count = 2001},
+                                           {.name = "d", .elem_count = 1},
+                                           {.name = "e", .elem_count = 777}};
 static const uint32_t shapes[][8] = {{1, 3}, {2, 2}, {3, 2, 1}, {2, 2, 2, 2}, {4}, {1, 1, 1}};
 
 static struct world_setup setup_of(const uint32_t *shape, gf_algorithm algorithm)
 {
-    struct world_setup setup = {.tensors = tensors, .tensor_count = LENGTH(tensors),
-                                .sim = {.seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .node_latency_ns = 300,
-                                        .bind_receives = true, .detect_ns = 5000000}};
+    struct world_setup setup = {.tensors = tensors,
+                                .tensor_count = LENGTH(tensors),
+                                .sim = {.seed = 1,
+                                        .latency_ns = 5000,
+                                        .jitter_ns = 20000,
+                                        .node_latency_ns = 300,
+                                        .bind_receives = true,
+                                        .detect_ns = 5000000}};
     memcpy(setup.sim.node_ranks, shape, sizeof setup.sim.node_ranks);
     for (uint32_t n = 0; n < 8; n++) setup.world += shape[n];
     setup.config.exchange.algorithm = algorithm;
@@ -27,8 +34,10 @@ static struct world_setup setup_of(const uint32_t *shape, gf_algorithm algorithm
     return setup;
 }
 
-/* Records since they were read last: those of this algorithm, of steps and votes or of steps alone; and all. */
-static uint32_t traced(struct world *w, uint32_t rank, gf_algorithm algorithm, bool votes, uint32_t *all_out)
+/* Records since they were read last: those of this algorithm, of steps and votes or of steps alone;
+ * and all. */
+static uint32_t traced(struct world *w, uint32_t rank, gf_algorithm algorithm, bool votes,
+                       uint32_t *all_out)
 {
     struct gf_trace_record records[64];
     uint32_t found = 0;
@@ -94,7 +103,8 @@ static void act_kill_two(struct world *w, uint32_t rank)
     gf_sim_kill(w->sim, rank - 1);
 }
 
-/* Flags were laid out for none: a world that shrinks to as many as they could serve has no memory for them. */
+/* Flags were laid out for none: a world that shrinks to as many as they could serve has no memory
+ * for them. */
 TEST(survivors_of_a_world_too_large_keep_to_messages)
 {
     enum { WORLD = GF_DIRECT_RANKS_MAX + 2 };
@@ -135,13 +145,16 @@ TEST(steps_are_summed_over_nodes_of_any_size)
 }
 
 /* Element 5 of tensor c: `low` on rank 1, `high` on rank 0; on all others 0. */
-struct pair { float high, low; };
+struct pair {
+    float high, low;
+};
 
 static void fill_pair(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
 {
     const struct pair *pair = arg;
     world_fill(w, rank, tensor, gradient, NULL);
-    if (tensor == 2) ((float *)gradient)[5] = (rank == 0) ? pair->high : (rank == 1) ? pair->low : 0.0f;
+    if (tensor == 2)
+        ((float *)gradient)[5] = (rank == 0) ? pair->high : (rank == 1) ? pair->low : 0.0f;
 }
 
 #define AT_5 ", tensor 2 \"c\", element 5"
@@ -154,17 +167,19 @@ TEST(a_16_bit_wire_rounds_between_nodes_alone)
     static const struct wire_case {
         const uint32_t *shape;
         struct pair pair;
-        float sum; /* 0: the step is skipped, as the wire cannot hold it, */
+        float sum;       /* 0: the step is skipped, as the wire cannot hold it, */
         const char *log; /* and why */
     } cases[] = {
-        {shapes[1], {70000.0f, -68000.0f}, 2000.0f, NULL}, /* no rank's value fits, the node's sum does */
-        {shapes[1], {4097.0f, 1.5f}, 4100.0f, NULL},       /* 4098.5 to a multiple of 4 */
+        /* no rank's value fits, the node's sum does */
+        {shapes[1], {70000.0f, -68000.0f}, 2000.0f, NULL},
+        {shapes[1], {4097.0f, 1.5f}, 4100.0f, NULL}, /* 4098.5 to a multiple of 4 */
         {shapes[1], {65504.0f, 65504.0f}, 0, SUM_LEFT},
         {shapes[2], {70000.0f, -68000.0f}, 2000.0f, NULL},
-        {shapes[0], {1.5f, 70000.0f}, 0, SUM_LEFT},        /* rank 1 is one of three in its node, */
+        {shapes[0], {1.5f, 70000.0f}, 0, SUM_LEFT}, /* rank 1 is one of three in its node, */
         {shapes[0], {70000.0f, 1.5f}, 0, FIRST_ON "0" AT_5}, /* rank 0 alone */
-        {shapes[4], {70000.0f, 68000.5f}, 138000.5f, NULL}, /* one node */
-        {shapes[5], {4097.0f, 1.5f}, 4096.0f, NULL}};      /* two nodes: 4096 + 1.5 to a multiple of 4 */
+        {shapes[4], {70000.0f, 68000.5f}, 138000.5f, NULL},  /* one node */
+        /* two nodes: 4096 + 1.5 to a multiple of 4 */
+        {shapes[5], {4097.0f, 1.5f}, 4096.0f, NULL}};
     for (size_t i = 0; i < LENGTH(cases); i++) {
         uint64_t wire_bytes[2] = {0};
         for (uint32_t wire = 0; wire < 2; wire++) {
@@ -178,9 +193,13 @@ TEST(a_16_bit_wire_rounds_between_nodes_alone)
             WORLD_OPEN(w, &setup);
             world_step_ok(&w, &step);
             assert_int_equal(gf_step_skipped(w.ranks[0].gf), skipped);
-            if (wire == 0) assert_true(world_get(GF_TYPE_F32, world_gradient(&w, 1, 2), 5) == pair.high + pair.low);
-            else if (!skipped) assert_true(world_get(GF_TYPE_F32, world_gradient(&w, 1, 2), 5) == cases[i].sum);
-            for (uint32_t rank = 0; skipped && (rank < w.world); rank++) world_expect_log(&w, rank, cases[i].log);
+            if (wire == 0)
+                assert_true(world_get(GF_TYPE_F32, world_gradient(&w, 1, 2), 5) ==
+                            pair.high + pair.low);
+            else if (!skipped)
+                assert_true(world_get(GF_TYPE_F32, world_gradient(&w, 1, 2), 5) == cases[i].sum);
+            for (uint32_t rank = 0; skipped && (rank < w.world); rank++)
+                world_expect_log(&w, rank, cases[i].log);
             wire_bytes[wire] = world_stats(&w, 0).last_wire_bytes;
         }
         if (cases[i].shape != shapes[4]) assert_true(wire_bytes[1] * 10 < wire_bytes[0] * 6);
@@ -193,7 +212,11 @@ TEST(nodes_that_are_not_whole_are_refused_by_name)
         uint32_t shape[8], blind[2][2], odd, lowest;
         const char *said;
     } cases[] = {{{1, 3}, {{2, 3}}, 2, 1, "hierarchy: rank 2 shares memory with 2 ranks"},
-                 {{4}, {{0, 3}, {1, 2}}, 1, 0, "hierarchy: ranks 0 and 1 share memory with different ranks"}};
+                 {{4},
+                  {{0, 3}, {1, 2}},
+                  1,
+                  0,
+                  "hierarchy: ranks 0 and 1 share memory with different ranks"}};
     for (size_t i = 0; i < LENGTH(cases); i++) {
         struct world_setup setup = setup_of(cases[i].shape, GF_ALGORITHM_HIERARCHY);
         memcpy(setup.sim.blind, cases[i].blind, sizeof cases[i].blind);
@@ -223,7 +246,8 @@ TEST(auto_takes_it_on_whole_nodes_of_several_ranks)
         {.shape = {2, 2, 2}, .ports = 1, .taken = GF_ALGORITHM_HIERARCHY},
         {.shape = {2, 2, 2}, .cards = 2, .ports = 2, .taken = GF_ALGORITHM_HIERARCHY},
         {.shape = {2, 2, 2}, .cards = 1, .ports = 1, .taken = GF_ALGORITHM_HIERARCHY},
-        {.shape = {3, 3, 3}, .cards = 2, .ports = 1, .taken = GF_ALGORITHM_HIERARCHY}, /* two of three share one */
+        /* two of three share one */
+        {.shape = {3, 3, 3}, .cards = 2, .ports = 1, .taken = GF_ALGORITHM_HIERARCHY},
         {.shape = {3, 1}, .taken = GF_ALGORITHM_RING},
         {.shape = {1, 1}, .taken = GF_ALGORITHM_RING},
         {.shape = {4}, .taken = GF_ALGORITHM_DIRECT},
@@ -253,6 +277,7 @@ TEST(auto_takes_it_on_whole_nodes_of_several_ranks)
             assert_int_equal(w.ranks[rank].gf->nodes.of.halving_max_bytes, 16 * c->ports);
         for (uint32_t rank = 0, all; rank < w.world; rank++)
             if (traced(&w, rank, c->taken, false, &all) < 3)
-                fail_msg("row %zu, rank %u: %s was not taken", row, rank, gf_algorithm_name(c->taken));
+                fail_msg("row %zu, rank %u: %s was not taken", row, rank,
+                         gf_algorithm_name(c->taken));
     }
 }

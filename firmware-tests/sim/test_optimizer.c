@@ -1,5 +1,6 @@
-/* What gf_update() makes of weights in 100 steps, against optimizers that nobody here wrote, which were given the same
- * gradients in float64 (optimizer_oracle.py, whose results are optimizer_oracle.inc). */
+/* What gf_update() makes of weights in 100 steps, against optimizers that nobody here wrote, which
+ * were given the same gradients in float64 (optimizer_oracle.py, whose results are
+ * optimizer_oracle.inc). */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world_setups.h"
 
@@ -31,7 +32,8 @@ static float oracle_value(uint32_t tensor, uint32_t step, uint32_t elem)
 }
 
 /* The ranks' gradients differ; their mean is the oracle's gradient, in every bit. */
-static void gradient_fill(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+static void gradient_fill(struct world *w, uint32_t rank, uint32_t tensor, void *gradient,
+                          void *arg)
 {
     uint32_t step = *(const uint32_t *)arg;
     float part = (rank == 0) ? 1.5f : 0.5f;
@@ -63,7 +65,8 @@ static void weights_begin(struct world *w)
     for (uint32_t rank = 0; rank < 2; rank++) {
         for (uint32_t t = 0; t < LENGTH(tensors); t++) {
             float *weight = (float *)(uintptr_t)gf_weight(w->ranks[rank].gf, t);
-            for (uint32_t e = 0; e < tensors[t].elem_count; e++) weight[e] = (t == 1) ? 0.0f : oracle_value(t, 0, e);
+            for (uint32_t e = 0; e < tensors[t].elem_count; e++)
+                weight[e] = (t == 1) ? 0.0f : oracle_value(t, 0, e);
         }
         assert_int_equal(gf_weights_written(w->ranks[rank].gf), GF_OK);
     }
@@ -102,15 +105,17 @@ static double error_of(const struct world *w, const struct oracle_case *c)
 /* Norm and factor are those of PyTorch's clip_grad_norm_, the same bits on both ranks. */
 static void norm_expect(const struct world *w, const struct oracle_case *c, uint32_t number)
 {
-    double norm = oracle_norms[number - 1], factor = (c->clip > 0) ? fmin(1, (double)c->clip / (norm + 1e-6)) : 1;
+    double norm = oracle_norms[number - 1],
+           factor = (c->clip > 0) ? fmin(1, (double)c->clip / (norm + 1e-6)) : 1;
     float norms[2], factors[2];
     for (uint32_t rank = 0; rank < 2; rank++)
         assert_int_equal(gf_gradient_norm(w->ranks[rank].gf, &norms[rank], &factors[rank]), GF_OK);
     assert_memory_equal(&norms[0], &norms[1], sizeof norms[0]);
     assert_memory_equal(&factors[0], &factors[1], sizeof factors[0]);
-    if (!(fabs((double)norms[0] / norm - 1) <= 1e-5) || !(fabs((double)factors[0] / factor - 1) <= 1e-5))
-        fail_msg("%s, step %u: norm %.9g and factor %.9g, not %.9g and %.9g", c->name, number, (double)norms[0],
-                 (double)factors[0], norm, factor);
+    if (!(fabs((double)norms[0] / norm - 1) <= 1e-5) ||
+        !(fabs((double)factors[0] / factor - 1) <= 1e-5))
+        fail_msg("%s, step %u: norm %.9g and factor %.9g, not %.9g and %.9g", c->name, number,
+                 (double)norms[0], (double)factors[0], norm, factor);
 }
 
 TEST(each_optimizer_is_the_published_one)
@@ -138,7 +143,8 @@ TEST(each_optimizer_is_the_published_one)
         }
         error = error_of(&w, c);
         print_message("  %-16s %.2g\n", c->name, error);
-        if (!(error <= 1e-6)) fail_msg("%s: the weights are %g away from the oracle's", c->name, error);
+        if (!(error <= 1e-6))
+            fail_msg("%s: the weights are %g away from the oracle's", c->name, error);
     }
 }
 
@@ -169,7 +175,8 @@ TEST(gradients_are_clipped_for_another_optimizer)
             assert_true(fabs((double)factor * (double)norm / 2 - 1) < 1e-5);
             assert_int_equal(gf_gradient_clip(gf, &norm), GF_OK);
             after = world_get(types[row], world_gradient(&w, rank, 0), 3);
-            assert_true(fabs((double)after / ((double)before * (double)factor) - 1) < ((row == 0) ? 1e-6 : 4e-3));
+            assert_true(fabs((double)after / ((double)before * (double)factor) - 1) <
+                        ((row == 0) ? 1e-6 : 4e-3));
             assert_int_equal(gf_gradient_clip(gf, NULL), GF_OK); /* it is clipped already */
             assert_true(world_get(types[row], world_gradient(&w, rank, 0), 3) == after);
             assert_int_equal(gf_gradient_norm(gf, NULL, &factor), GF_OK);
@@ -183,8 +190,11 @@ TEST(a_context_says_its_learning_rates)
 {
     const struct oracle_case none = {.kind = GF_OPTIMIZER_NONE};
     struct world_setup setup = setup_of(&none);
-    setup.config.rate = (struct gf_schedule){.kind = GF_SCHEDULE_POLYNOMIAL, .base_rate = 0.04f, .power = 0.5f,
-                                             .warmup_steps = 4, .step_count = 104};
+    setup.config.rate = (struct gf_schedule){.kind = GF_SCHEDULE_POLYNOMIAL,
+                                             .base_rate = 0.04f,
+                                             .power = 0.5f,
+                                             .warmup_steps = 4,
+                                             .step_count = 104};
     WORLD_OPEN(w, &setup);
     for (uint64_t step = 0; step < 110; step++)
         assert_true(gf_rate(w.ranks[1].gf, step) == gf_schedule_rate(&setup.config.rate, step));

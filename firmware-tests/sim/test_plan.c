@@ -1,4 +1,5 @@
-/* gf-plan's predictions: laws that any of them must keep, and that leaving the data out changes no time. */
+/* gf-plan's predictions: laws that any of them must keep, and that leaving the data out changes no
+ * time. */
 #include "firmware-tests/support/suite.h"
 #include "tools/plan/plan.h"
 
@@ -14,16 +15,25 @@ static struct gf_tensor tensors[] = {
     {.name = "odd", .elem_count = 99991},
     {.name = "conv1.bias", .elem_count = 7, .flags = GF_TENSOR_DENSE},
 };
-static struct tool_flops flops[LENGTH(tensors)] = {{2000, 4000, 1024}, {0, 0, 100}, {5000, 10000, 64}, {1000, 2000, 7}, {0, 0, 7}};
-static const struct plan_model model = {.name = "small", .tensors = tensors, .flops = flops,
+static struct tool_flops flops[LENGTH(tensors)] = {
+    {2000, 4000, 1024}, {0, 0, 100}, {5000, 10000, 64}, {1000, 2000, 7}, {0, 0, 7}};
+static const struct plan_model model = {.name = "small",
+                                        .tensors = tensors,
+                                        .flops = flops,
                                         .tensor_count = LENGTH(tensors),
                                         .elem_count = ELEMS_BIG + 100 + 262144 + 99991 + 7,
-                                        .forward_flops = 8000, .backward_flops = 16000};
+                                        .forward_flops = 8000,
+                                        .backward_flops = 16000};
 
 static struct tool_cluster flat(double bandwidth)
 {
-    return (struct tool_cluster){.name = "flat", .nodes = 64, .gpus_per_node = 1, .batch = 1,
-                                      .network_bandwidth = bandwidth, .op_bandwidth = 1e15, .gpu_flops = 24e6};
+    return (struct tool_cluster){.name = "flat",
+                                 .nodes = 64,
+                                 .gpus_per_node = 1,
+                                 .batch = 1,
+                                 .network_bandwidth = bandwidth,
+                                 .op_bandwidth = 1e15,
+                                 .gpu_flops = 24e6};
 }
 
 static struct plan_row row_of(const struct tool_cluster *cluster, plan_mode mode, uint32_t gpus)
@@ -51,7 +61,8 @@ TEST(a_ring_moves_2_n_minus_1_by_n_of_the_bytes)
         struct plan_row row = row_of(&cluster, PLAN_RING, worlds[i]);
         expect_near(row.wire_bytes, 2 * (n - 1) / n * bytes, 0.002, "bytes of a rank");
         expect_near(row.exposed_s, 2 * (n - 1) / n * bytes / 1e9, 0.02, "time at 1 GB/s");
-        expect_near(row_of(&cluster, PLAN_FP16, worlds[i]).wire_bytes, (n - 1) / n * bytes, 0.002, "the same in 16 bits");
+        expect_near(row_of(&cluster, PLAN_FP16, worlds[i]).wire_bytes, (n - 1) / n * bytes, 0.002,
+                    "the same in 16 bits");
     }
 }
 
@@ -61,8 +72,10 @@ TEST(a_server_grows_with_the_ranks_and_a_tree_with_their_logarithm)
     double unit = (double)model.elem_count * 4 / 1e9, grown;
     for (uint32_t world = 4; world <= 32; world *= 2) {
         double levels = __builtin_ctz(world);
-        expect_near(row_of(&cluster, PLAN_SERVER, world).exposed_s, 2 * unit * (world - 1), 0.05, "server");
-        expect_near(row_of(&cluster, PLAN_TREE, world).exposed_s, 2 * unit * levels, 0.25, "tree"); /* slices overlap */
+        expect_near(row_of(&cluster, PLAN_SERVER, world).exposed_s, 2 * unit * (world - 1), 0.05,
+                    "server");
+        /* slices overlap */
+        expect_near(row_of(&cluster, PLAN_TREE, world).exposed_s, 2 * unit * levels, 0.25, "tree");
     }
     grown = row_of(&cluster, PLAN_TREE, 32).exposed_s / row_of(&cluster, PLAN_TREE, 4).exposed_s;
     assert_true((grown > 2) && (grown < 3)); /* log2: 5 / 2; a server's would be 31 / 3 */
@@ -78,13 +91,15 @@ TEST(more_of_anything_is_never_slower)
         before = step_s;
     }
     struct tool_cluster cluster = flat(1e8);
-    assert_true(row_of(&cluster, PLAN_OVERLAP, 8).exposed_s < row_of(&cluster, PLAN_FP16, 8).exposed_s);
-    assert_true(row_of(&cluster, PLAN_SPARSE, 8).wire_bytes < 0.4 * row_of(&cluster, PLAN_LAZY, 8).wire_bytes);
+    assert_true(row_of(&cluster, PLAN_OVERLAP, 8).exposed_s <
+                row_of(&cluster, PLAN_FP16, 8).exposed_s);
+    assert_true(row_of(&cluster, PLAN_SPARSE, 8).wire_bytes <
+                0.4 * row_of(&cluster, PLAN_LAZY, 8).wire_bytes);
     cluster.network_bandwidth = 1e13;
     double quick_s = row_of(&cluster, PLAN_RING, 8).step_s;
     cluster.network_latency = 1e-4;
-    expect_near(row_of(&cluster, PLAN_RING, 8).step_s - quick_s, 1e-4 * (14 * LENGTH(tensors) + 3), 0.1,
-                "14 hops a tensor, and the vote's 3");
+    expect_near(row_of(&cluster, PLAN_RING, 8).step_s - quick_s, 1e-4 * (14 * LENGTH(tensors) + 3),
+                0.1, "14 hops a tensor, and the vote's 3");
 }
 
 TEST(a_spread_of_compute_times_is_waited_for)
@@ -98,7 +113,8 @@ TEST(a_spread_of_compute_times_is_waited_for)
 
 TEST(the_card_of_a_node_is_shared_by_its_ranks)
 {
-    /* Ranks of two nodes of four swap with their like (bit 2): all four pairs cross the one card. */
+    /* Ranks of two nodes of four swap with their like (bit 2): all four pairs cross the one
+     * card. */
     struct tool_cluster cluster = flat(1e9);
     const struct plan_choice choice = {.algorithm = GF_ALGORITHM_DOUBLING};
     struct plan_row apart, shared;
@@ -107,7 +123,8 @@ TEST(the_card_of_a_node_is_shared_by_its_ranks)
     cluster.node_bandwidth = 1e12;
     assert_int_equal(plan_case_run(&model, &cluster, PLAN_RING, 8, &choice, &shared), 0);
     expect_near(apart.exposed_s, 3 * (double)model.elem_count * 4 / 1e9, 0.05, "three rounds");
-    expect_near(shared.exposed_s, 4 * (double)model.elem_count * 4 / 1e9, 0.05, "one round for four");
+    expect_near(shared.exposed_s, 4 * (double)model.elem_count * 4 / 1e9, 0.05,
+                "one round for four");
 }
 
 TEST(a_hierarchy_works_in_the_nodes_while_the_network_works)
@@ -121,32 +138,46 @@ TEST(a_hierarchy_works_in_the_nodes_while_the_network_works)
     for (size_t i = 0; i < LENGTH(nodes); i++) {
         double n = nodes[i], network_s = 2 * (n - 1) / n * unit / 1e9;
         struct plan_row row;
-        assert_int_equal(plan_case_run(&model, &cluster, PLAN_RING, 4 * nodes[i], &choice, &row), 0);
+        assert_int_equal(plan_case_run(&model, &cluster, PLAN_RING, 4 * nodes[i], &choice, &row),
+                         0);
         expect_near(row.wire_bytes, 2 * (n - 1) / n * unit / 4, 0.01, "a rank's block");
         expect_near(row.exposed_s, network_s + 0.25 * in_node_s, 0.1,
-                    "all blocks over a node's card, and what is before the first slice and after the last one");
+                    "all blocks over a node's card, and what is before the first slice and after "
+                    "the last one");
     }
 }
 
-/* One tensor over nodes whose ranks share a card: a quick network, where work in the nodes counts, and a slow one. */
-static double sum_s(const struct tool_cluster *cluster, uint32_t nodes, uint64_t bytes, gf_algorithm algorithm)
+/* One tensor over nodes whose ranks share a card: a quick network, where work in the nodes counts,
+ * and a slow one. */
+static double sum_s(const struct tool_cluster *cluster, uint32_t nodes, uint64_t bytes,
+                    gf_algorithm algorithm)
 {
     static struct tool_flops one = {1, 1, 1};
     struct gf_tensor tensor = {.name = "t", .elem_count = bytes / 4};
-    const struct plan_model single = {.name = "one", .tensors = &tensor, .flops = &one, .tensor_count = 1,
-                                      .elem_count = bytes / 4, .forward_flops = 1, .backward_flops = 1};
+    const struct plan_model single = {.name = "one",
+                                      .tensors = &tensor,
+                                      .flops = &one,
+                                      .tensor_count = 1,
+                                      .elem_count = bytes / 4,
+                                      .forward_flops = 1,
+                                      .backward_flops = 1};
     const struct gf_config config = {.exchange.algorithm = algorithm};
     const struct plan_choice choice = {.config = &config};
     struct plan_row row;
-    assert_int_equal(plan_case_run(&single, cluster, PLAN_OVERLAP, nodes * cluster->gpus_per_node, &choice, &row), 0);
+    assert_int_equal(plan_case_run(&single, cluster, PLAN_OVERLAP, nodes * cluster->gpus_per_node,
+                                   &choice, &row),
+                     0);
     return row.exposed_s;
 }
 
 TEST(auto_takes_what_is_faster_over_nodes)
 {
-    static const struct row { uint32_t nodes, ranks, kib; } rows[] = {
-        {8, 8, 64}, {8, 8, 1024}, {8, 8, 16384}, {3, 2, 64}, {3, 2, 1024}, {2, 2, 1024}, {5, 2, 64}, {4, 4, 4096}};
-    static const gf_algorithm others[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING, GF_ALGORITHM_HIERARCHY};
+    static const struct row {
+        uint32_t nodes, ranks, kib;
+    } rows[] = {{8, 8, 64},   {8, 8, 1024}, {8, 8, 16384}, {3, 2, 64},
+                {3, 2, 1024}, {2, 2, 1024}, {5, 2, 64},    {4, 4, 4096}};
+    static const gf_algorithm others[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING,
+                                          GF_ALGORITHM_HIERARCHY};
     for (size_t i = 0; i < 2 * LENGTH(rows); i++) {
         const struct row *row = &rows[i / 2];
         struct tool_cluster cluster = flat((i % 2) ? 117e6 : 6.8e9);
@@ -160,14 +191,15 @@ TEST(auto_takes_what_is_faster_over_nodes)
         for (size_t k = 0; k < LENGTH(others); k++) {
             double other_s = sum_s(&cluster, row->nodes, row->kib * 1024, others[k]);
             if (taken_s > 1.02 * other_s)
-                fail_msg("%u nodes of %u, %u KiB: auto takes %.3f ms, %s %.3f", row->nodes, row->ranks, row->kib,
-                         taken_s * 1e3, gf_algorithm_name(others[k]), other_s * 1e3);
+                fail_msg("%u nodes of %u, %u KiB: auto takes %.3f ms, %s %.3f", row->nodes,
+                         row->ranks, row->kib, taken_s * 1e3, gf_algorithm_name(others[k]),
+                         other_s * 1e3);
         }
     }
 }
 
-/* On GPUs whose copies to host memory and back take no time but a launch each, as on those whose memory the cards read;
- * also with one buffer under way, where nothing else fills a wait. */
+/* On GPUs whose copies to host memory and back take no time but a launch each, as on those whose
+ * memory the cards read; also with one buffer under way, where nothing else fills a wait. */
 TEST(waits_between_the_phases_of_a_hierarchy_of_gpus_cost_next_to_nothing)
 {
     static const plan_mode modes[] = {PLAN_RING, PLAN_OVERLAP};
@@ -187,7 +219,8 @@ TEST(waits_between_the_phases_of_a_hierarchy_of_gpus_cost_next_to_nothing)
     }
 }
 
-enum { SPARSE = 1, IN_GPUS = 2, DIRECT = 4 }; /* gradients lie in GPUs; network cards read them there */
+/* gradients lie in GPUs; network cards read them there */
+enum { SPARSE = 1, IN_GPUS = 2, DIRECT = 4 };
 
 static const struct world_case {
     gf_algorithm algorithm;
@@ -195,12 +228,17 @@ static const struct world_case {
     gf_type wire;
     uint32_t how;
 } world_cases[] = {
-    {GF_ALGORITHM_RING, 5, 1, GF_TYPE_F32, 0},    {GF_ALGORITHM_RING, 8, 4, GF_TYPE_F16, 0},
-    {GF_ALGORITHM_HALVING, 6, 2, GF_TYPE_F16, 0}, {GF_ALGORITHM_DOUBLING, 8, 4, GF_TYPE_F32, 0},
-    {GF_ALGORITHM_TREE, 7, 1, GF_TYPE_F32, 0},    {GF_ALGORITHM_SERVER, 5, 1, GF_TYPE_BF16, 0},
-    {GF_ALGORITHM_RING, 8, 4, GF_TYPE_F16, SPARSE},     {GF_ALGORITHM_AUTO, 6, 3, GF_TYPE_F32, SPARSE},
+    {GF_ALGORITHM_RING, 5, 1, GF_TYPE_F32, 0},
+    {GF_ALGORITHM_RING, 8, 4, GF_TYPE_F16, 0},
+    {GF_ALGORITHM_HALVING, 6, 2, GF_TYPE_F16, 0},
+    {GF_ALGORITHM_DOUBLING, 8, 4, GF_TYPE_F32, 0},
+    {GF_ALGORITHM_TREE, 7, 1, GF_TYPE_F32, 0},
+    {GF_ALGORITHM_SERVER, 5, 1, GF_TYPE_BF16, 0},
+    {GF_ALGORITHM_RING, 8, 4, GF_TYPE_F16, SPARSE},
+    {GF_ALGORITHM_AUTO, 6, 3, GF_TYPE_F32, SPARSE},
     {GF_ALGORITHM_DIRECT, 4, 4, GF_TYPE_F32, 0},
-    {GF_ALGORITHM_HIERARCHY, 8, 4, GF_TYPE_F16, 0},  {GF_ALGORITHM_HIERARCHY, 12, 3, GF_TYPE_F16, SPARSE},
+    {GF_ALGORITHM_HIERARCHY, 8, 4, GF_TYPE_F16, 0},
+    {GF_ALGORITHM_HIERARCHY, 12, 3, GF_TYPE_F16, SPARSE},
     {GF_ALGORITHM_HIERARCHY, 7, 4, GF_TYPE_F32, 0},
     {GF_ALGORITHM_HIERARCHY, 8, 4, GF_TYPE_F16, IN_GPUS},
     {GF_ALGORITHM_HIERARCHY, 7, 4, GF_TYPE_F32, IN_GPUS | DIRECT},
@@ -212,11 +250,21 @@ static const struct world_case {
 static struct plan_setup world_setup(const struct world_case *c)
 {
     static const uint64_t ready_ns[LENGTH(tensors)] = {100000, 100000, 300000, 350000, 350000};
-    struct plan_setup setup = {.world = c->world, .steps = 3, .tensors = tensors, .tensor_count = LENGTH(tensors),
-                               .ready_ns = ready_ns, .compute_ns = 400000, .compute_spread = 0.02,
-                               .network = {.ranks_per_node = c->ranks_per_node, .bytes_per_ns = 2,
-                                           .node_bytes_per_ns = 9, .latency_ns = 3000, .node_latency_ns = 700,
-                                           .message_ns = 150, .op_bytes_per_ns = 20, .op_ns = 90}};
+    struct plan_setup setup = {.world = c->world,
+                               .steps = 3,
+                               .tensors = tensors,
+                               .tensor_count = LENGTH(tensors),
+                               .ready_ns = ready_ns,
+                               .compute_ns = 400000,
+                               .compute_spread = 0.02,
+                               .network = {.ranks_per_node = c->ranks_per_node,
+                                           .bytes_per_ns = 2,
+                                           .node_bytes_per_ns = 9,
+                                           .latency_ns = 3000,
+                                           .node_latency_ns = 700,
+                                           .message_ns = 150,
+                                           .op_bytes_per_ns = 20,
+                                           .op_ns = 90}};
     setup.network.gpu_memory = (c->how & IN_GPUS) != 0;
     setup.network.gpu_direct = (c->how & DIRECT) != 0;
     setup.network.host_bytes_per_ns = setup.network.gpu_memory ? 5 : 0;
@@ -229,17 +277,21 @@ static struct plan_setup world_setup(const struct world_case *c)
     return setup;
 }
 
-static void run_is_the_same(size_t c, const struct plan_setup *setup, const struct plan_setup *other_setup, const char *what)
+static void run_is_the_same(size_t c, const struct plan_setup *setup,
+                            const struct plan_setup *other_setup, const char *what)
 {
     struct plan_result result, other;
     char error[PLAN_ERROR_BYTES];
     if (plan_world_run(setup, &result, error) != GF_OK) fail_msg("case %zu: %s", c, error);
-    if (plan_world_run(other_setup, &other, error) != GF_OK) fail_msg("case %zu %s: %s", c, what, error);
+    if (plan_world_run(other_setup, &other, error) != GF_OK)
+        fail_msg("case %zu %s: %s", c, what, error);
     assert_true(result.messages > 0 || world_cases[c].algorithm == GF_ALGORITHM_DIRECT);
-    if (setup->polls_all != other_setup->polls_all) other.hash = result.hash; /* ranks take turns in another order */
-    if ((result.hash != other.hash) || (result.step_ns != other.step_ns) || (result.messages != other.messages) ||
-        (result.wire_bytes != other.wire_bytes))
-        fail_msg("case %zu: %llu ns, %llu %s", c, (unsigned long long)result.step_ns, (unsigned long long)other.step_ns, what);
+    /* ranks take turns in another order */
+    if (setup->polls_all != other_setup->polls_all) other.hash = result.hash;
+    if ((result.hash != other.hash) || (result.step_ns != other.step_ns) ||
+        (result.messages != other.messages) || (result.wire_bytes != other.wire_bytes))
+        fail_msg("case %zu: %llu ns, %llu %s", c, (unsigned long long)result.step_ns,
+                 (unsigned long long)other.step_ns, what);
 }
 
 TEST(leaving_the_data_out_changes_no_time)
@@ -272,7 +324,8 @@ TEST(messages_are_those_of_the_last_step)
     assert_int_equal(result[3].messages, result[2].messages);
 }
 
-/* 64 nodes of 8 are to be planned in a minute: a message between nodes may not wake everybody in them. */
+/* 64 nodes of 8 are to be planned in a minute: a message between nodes may not wake everybody in
+ * them. */
 TEST(a_hierarchy_polls_who_has_something_to_do)
 {
     static const uint64_t ready_ns[LENGTH(tensors)] = {100000, 100000, 300000, 350000, 350000};
@@ -322,8 +375,8 @@ TEST(a_smaller_share_is_not_slower)
     }
 }
 
-/* What was predicted of the published clusters when it was looked at last: a change of 1 % has to be looked at again.
- * Those of 512 GPUs are in test_predictions.sh. */
+/* What was predicted of the published clusters when it was looked at last: a change of 1 % has to
+ * be looked at again. Those of 512 GPUs are in test_predictions.sh. */
 TEST(predictions_are_those_that_were_looked_at)
 {
     static const struct {
@@ -347,14 +400,18 @@ TEST(predictions_are_those_that_were_looked_at)
         assert_int_equal(plan_model_load(path, &loaded), 0);
         (void)snprintf(path, sizeof path, "config/clusters/%s.cfg", pins[i].cluster);
         assert_int_equal(tool_cluster_load(path, &cluster, error), GF_OK);
-        assert_int_equal(plan_case_run(&loaded, &cluster, pins[i].mode, pins[i].gpus, &choice, &row), 0);
+        assert_int_equal(
+            plan_case_run(&loaded, &cluster, pins[i].mode, pins[i].gpus, &choice, &row), 0);
         expect_near(row.speedup, pins[i].speedup, 0.01, pins[i].model);
     }
 }
 
 TEST(what_the_library_refuses_is_said)
 {
-    struct plan_setup setup = {.world = 2, .steps = 1, .tensors = tensors, .tensor_count = LENGTH(tensors),
+    struct plan_setup setup = {.world = 2,
+                               .steps = 1,
+                               .tensors = tensors,
+                               .tensor_count = LENGTH(tensors),
                                .config.exchange.slice_bytes = 1};
     static const uint64_t ready_ns[LENGTH(tensors)];
     struct plan_result result;

@@ -1,5 +1,5 @@
-/* gf-plan's clusters and models of today: cards, rails, leaf switches, stragglers, launches, failures, transformers.
- * Each number was worked out by hand or is a published one. */
+/* gf-plan's clusters and models of today: cards, rails, leaf switches, stragglers, launches,
+ * failures, transformers. Each number was worked out by hand or is a published one. */
 #include "firmware-tests/support/suite.h"
 #include "tools/plan/plan.h"
 
@@ -10,27 +10,33 @@
 
 static struct gf_tensor tensors[] = {{.name = "w", .elem_count = ELEMS}};
 static struct tool_flops flops[] = {{8000, 16000, 1000}};
-static struct plan_model model = {.name = "small", .tensors = tensors, .flops = flops, .tensor_count = 1,
-                                  .elem_count = ELEMS, .forward_flops = 8000, .backward_flops = 16000,
+static struct plan_model model = {.name = "small",
+                                  .tensors = tensors,
+                                  .flops = flops,
+                                  .tensor_count = 1,
+                                  .elem_count = ELEMS,
+                                  .forward_flops = 8000,
+                                  .backward_flops = 16000,
                                   .sample = {.tokens = 100}};
 
 /* Two nodes of four, cards of 1 GB/s, all else at once; a step computes for 1 ms. */
 static struct tool_cluster two_nodes(void)
 {
     return (struct tool_cluster){.name = "two",
-                                      .nodes = 2,
-                                      .gpus_per_node = 4,
-                                      .batch = 1,
-                                      .network_bandwidth = 1e9,
-                                      .node_bandwidth = 1e13,
-                                      .op_bandwidth = 1e15,
-                                      .gpu_flops = 24e6};
+                                 .nodes = 2,
+                                 .gpus_per_node = 4,
+                                 .batch = 1,
+                                 .network_bandwidth = 1e9,
+                                 .node_bandwidth = 1e13,
+                                 .op_bandwidth = 1e15,
+                                 .gpu_flops = 24e6};
 }
 
 static struct plan_row row_of(const struct tool_cluster *cluster, plan_mode mode, uint32_t gpus,
                               gf_algorithm algorithm)
 {
-    const struct plan_choice choice = {.algorithm = algorithm, .slice_bytes = 256u << 10}; /* four in a GPU's block */
+    /* four in a GPU's block */
+    const struct plan_choice choice = {.algorithm = algorithm, .slice_bytes = 256u << 10};
     struct plan_row row;
     assert_int_equal(plan_case_run(&model, cluster, mode, gpus, &choice, &row), 0);
     return row;
@@ -58,23 +64,29 @@ TEST(cards_of_a_node_share_its_load)
     expect_near(crossing_s(&cluster), 1 * UNIT_S, 0.02, "a card each");
 }
 
-/* A block of a quarter goes out of each GPU, and is added once: on two nodes as many bytes leave as it has. */
+/* A block of a quarter goes out of each GPU, and is added once: on two nodes as many bytes leave as
+ * it has. */
 TEST(gpus_of_a_node_use_all_its_cards)
 {
     struct tool_cluster cluster = two_nodes();
     cluster.gpu_direct = true;
-    expect_near(row_of(&cluster, PLAN_RING, 8, GF_ALGORITHM_HIERARCHY).exposed_s, UNIT_S, 0.02, "one card for four");
+    expect_near(row_of(&cluster, PLAN_RING, 8, GF_ALGORITHM_HIERARCHY).exposed_s, UNIT_S, 0.02,
+                "one card for four");
     cluster.nics_per_node = 4;
-    expect_near(row_of(&cluster, PLAN_RING, 8, GF_ALGORITHM_HIERARCHY).exposed_s, UNIT_S / 4, 0.02, "a card each");
-    expect_near(row_of(&cluster, PLAN_RING, 8, GF_ALGORITHM_RING).exposed_s, 2 * 7 / 8.0 * UNIT_S, 0.02, "a ring");
+    expect_near(row_of(&cluster, PLAN_RING, 8, GF_ALGORITHM_HIERARCHY).exposed_s, UNIT_S / 4, 0.02,
+                "a card each");
+    expect_near(row_of(&cluster, PLAN_RING, 8, GF_ALGORITHM_RING).exposed_s, 2 * 7 / 8.0 * UNIT_S,
+                0.02, "a ring");
     cluster.node_bandwidth = 2e9;
     expect_near(row_of(&cluster, PLAN_RING, 8, GF_ALGORITHM_HIERARCHY).exposed_s,
-                UNIT_S / 4 + 2 * 3 / 4.0 * UNIT_S / 2, 0.02, "blocks from and to three others of the node");
+                UNIT_S / 4 + 2 * 3 / 4.0 * UNIT_S / 2, 0.02,
+                "blocks from and to three others of the node");
     cluster.node_bandwidth = 1e13;
     cluster.gpu_direct = false;
     cluster.host_bandwidth = 10e9;
     expect_near(row_of(&cluster, PLAN_RING, 8, GF_ALGORITHM_HIERARCHY).exposed_s,
-                UNIT_S / 4 + 2 * UNIT_S / 4 / 10, 0.02, "to host memory and back; what it adds hides behind the wire");
+                UNIT_S / 4 + 2 * UNIT_S / 4 / 10, 0.02,
+                "to host memory and back; what it adds hides behind the wire");
 }
 
 TEST(what_leaves_a_leaf_switch_shares_its_way_up)
@@ -99,10 +111,11 @@ TEST(rails_keep_equal_cards_below_a_leaf_and_send_others_up)
     ring = row_of(&cluster, PLAN_RING, 8, GF_ALGORITHM_RING);
     cluster.oversubscription = 32; /* a rail of two nodes: 2 GB/s / 32 */
     expect_near(crossing_s(&cluster), 1 * UNIT_S, 0.02, "equals stay on their rail");
-    ring_up =
-        row_of(&cluster, PLAN_RING, 8, GF_ALGORITHM_RING); /* from the last card of a node to the first of the next */
+    ring_up = row_of(&cluster, PLAN_RING, 8,
+                     GF_ALGORITHM_RING); /* from the last card of a node to the first of the next */
     expect_near(ring.exposed_s, 2 * 7 / 8.0 * UNIT_S, 0.02, "a ring at the card's rate");
-    expect_near(ring_up.exposed_s, 32 * 2 * 7 / 8.0 * UNIT_S, 0.05, "two on a leaf's way up, 1/16 GB/s wide");
+    expect_near(ring_up.exposed_s, 32 * 2 * 7 / 8.0 * UNIT_S, 0.05,
+                "two on a leaf's way up, 1/16 GB/s wide");
 }
 
 TEST(links_in_pairs_are_slower_than_a_switch)
@@ -110,10 +123,11 @@ TEST(links_in_pairs_are_slower_than_a_switch)
     struct tool_cluster cluster = two_nodes();
     double n = 4;
     cluster.node_bandwidth = 3e9;
-    expect_near(row_of(&cluster, PLAN_RING, 4, GF_ALGORITHM_RING).exposed_s, 2 * (n - 1) / n * UNIT_S / 3, 0.02,
-                "a switch");
+    expect_near(row_of(&cluster, PLAN_RING, 4, GF_ALGORITHM_RING).exposed_s,
+                2 * (n - 1) / n * UNIT_S / 3, 0.02, "a switch");
     cluster.node_pair_bandwidth = 1e9;
-    expect_near(row_of(&cluster, PLAN_RING, 4, GF_ALGORITHM_RING).exposed_s, 2 * (n - 1) / n * UNIT_S, 0.02, "pairs");
+    expect_near(row_of(&cluster, PLAN_RING, 4, GF_ALGORITHM_RING).exposed_s,
+                2 * (n - 1) / n * UNIT_S, 0.02, "pairs");
 }
 
 /* Tail 2: the largest of 1, 2, 3 is 2, 8/3, 16/5; all of n together have n times the mean, 2. */
@@ -130,8 +144,10 @@ TEST(stragglers_are_those_of_a_pareto_distribution)
     cluster.network_bandwidth = cluster.node_bandwidth = 1e15;
     cluster.straggler_scale = 0.1;
     cluster.straggler_tail = 2;
-    expect_near(row_of(&cluster, PLAN_RING, 2, GF_ALGORITHM_AUTO).step_s, 1e-3 * (1 + 0.1 * 5 / 3), 0.001, "two ranks");
-    expect_near(row_of(&cluster, PLAN_RING, 3, GF_ALGORITHM_AUTO).step_s, 1e-3 * (1 + 0.1 * 2.2), 0.001, "three");
+    expect_near(row_of(&cluster, PLAN_RING, 2, GF_ALGORITHM_AUTO).step_s, 1e-3 * (1 + 0.1 * 5 / 3),
+                0.001, "two ranks");
+    expect_near(row_of(&cluster, PLAN_RING, 3, GF_ALGORITHM_AUTO).step_s, 1e-3 * (1 + 0.1 * 2.2),
+                0.001, "three");
 }
 
 /* 512 chunks, each committed by two ops at least of 0.1 ms; a launch takes 128 of them. */
@@ -158,12 +174,13 @@ TEST(tokens_and_the_share_of_the_peak)
     cluster.network_bandwidth = cluster.node_bandwidth = 1e15;
     cluster.gpu_peak_flops = 48e6; /* twice what is sustained */
     row = row_of(&cluster, PLAN_LAZY, 8, GF_ALGORITHM_AUTO);
-    expect_near(plan_tokens(&model, &row), 8 * 1000 * 100, 0.001, "8 GPUs, 1,000 samples/s of 100 tokens each");
+    expect_near(plan_tokens(&model, &row), 8 * 1000 * 100, 0.001,
+                "8 GPUs, 1,000 samples/s of 100 tokens each");
     expect_near(plan_mfu(&model, &cluster, &row), 0.5, 0.001, "half of the peak");
 }
 
-/* M = 3e6 / 8, d = 30, R = 300: sqrt(2 d M) = 4743.4; with x = d / 2M = 4e-5, 4743.4 (1 + 0.0021082 + 0.0000044) - 30.
- */
+/* M = 3e6 / 8, d = 30, R = 300: sqrt(2 d M) = 4743.4; with x = d / 2M = 4e-5, 4743.4 (1 + 0.0021082
+ * + 0.0000044) - 30. */
 TEST(checkpoints_are_as_far_apart_as_young_and_daly_say)
 {
     struct tool_cluster cluster = two_nodes();
@@ -181,7 +198,8 @@ TEST(checkpoints_are_as_far_apart_as_young_and_daly_say)
     expect_near(f.elastic_share, 0.5 * 375000 / 375003, 1e-9,
                 "2.3 s and a step a failure, and half the nodes in repair");
     cluster.checkpoint_cost = 1e6;
-    expect_near(plan_failures_of(&cluster, 64, 0.7).daly_s, 375000, 1e-9, "Daly, where a checkpoint outlasts the job");
+    expect_near(plan_failures_of(&cluster, 64, 0.7).daly_s, 375000, 1e-9,
+                "Daly, where a checkpoint outlasts the job");
 }
 
 static void transformer_load(const char *shape, bool is_llama, struct plan_model *loaded)
@@ -196,7 +214,8 @@ static void transformer_load(const char *shape, bool is_llama, struct plan_model
     assert_int_equal(unlink(path), 0);
 }
 
-/* GPT-2's smallest has 124,439,808 parameters, Llama's 7B 6,738,415,616 (arXiv 2302.13971: 6.7B). */
+/* GPT-2's smallest has 124,439,808 parameters, Llama's 7B 6,738,415,616 (arXiv 2302.13971:
+ * 6.7B). */
 TEST(transformers_have_their_published_sizes)
 {
     static const struct {
@@ -214,10 +233,13 @@ TEST(transformers_have_their_published_sizes)
         transformer_load(rows[i].shape, rows[i].is_llama, &loaded);
         if (loaded.elem_count != rows[i].elem_count)
             fail_msg("%s: %llu parameters", rows[i].shape, (unsigned long long)loaded.elem_count);
-        n = (double)loaded.elem_count - (rows[i].is_llama ? rows[i].width * 32000 : 0); /* Llama looks its words up */
+        /* Llama looks its words up */
+        n = (double)loaded.elem_count - (rows[i].is_llama ? rows[i].width * 32000 : 0);
         a_token = 6 * n + 12 * rows[i].layers * rows[i].width * rows[i].tokens;
-        expect_near((loaded.forward_flops + loaded.backward_flops) / rows[i].tokens, a_token, 0.01, rows[i].shape);
+        expect_near((loaded.forward_flops + loaded.backward_flops) / rows[i].tokens, a_token, 0.01,
+                    rows[i].shape);
         assert_int_equal(loaded.sample.tokens, rows[i].tokens);
-        assert_true((double)loaded.sample.activation_bytes > 34 * rows[i].layers * rows[i].width * rows[i].tokens);
+        assert_true((double)loaded.sample.activation_bytes >
+                    34 * rows[i].layers * rows[i].width * rows[i].tokens);
     }
 }

@@ -1,5 +1,5 @@
-/* config.pool_order: one buffer without gaps in the trainer's own order, the same weights as without it, and no byte of
- * a gradient copied. */
+/* config.pool_order: one buffer without gaps in the trainer's own order, the same weights as
+ * without it, and no byte of a gradient copied. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
 #include "ops/ops.h"
@@ -9,8 +9,11 @@
 #define STEPS 4u
 
 static const struct gf_tensor tensors[TENSORS] = {
-    {.name = "head", .elem_count = 13, .flags = GF_TENSOR_NO_DECAY}, {.name = "c", .elem_count = 1001},
-    {.name = "none", .elem_count = 0}, {.name = "b", .elem_count = 301}, {.name = "a", .elem_count = 15003},
+    {.name = "head", .elem_count = 13, .flags = GF_TENSOR_NO_DECAY},
+    {.name = "c", .elem_count = 1001},
+    {.name = "none", .elem_count = 0},
+    {.name = "b", .elem_count = 301},
+    {.name = "a", .elem_count = 15003},
     {.name = "bias", .elem_count = 7, .flags = GF_TENSOR_NO_DECAY}};
 static const uint32_t orders[][TENSORS] = {
     {0, 1, 2, 3, 4, 5}, {5, 4, 3, 2, 1, 0}, {4, 1, 3, 0, 2, 5}, {2, 3, 0, 5, 4, 1}};
@@ -34,7 +37,8 @@ static void weights_make(struct world *w)
     for (uint32_t rank = 0; rank < RANKS; rank++)
         for (uint32_t t = 0; t < TENSORS; t++)
             for (uint64_t i = 0; i < tensors[t].elem_count; i++)
-                ((float *)(uintptr_t)gf_weight(w->ranks[rank].gf, t))[i] = (float)(t + 1) / (float)(i + 3);
+                ((float *)(uintptr_t)gf_weight(w->ranks[rank].gf, t))[i] =
+                    (float)(t + 1) / (float)(i + 3);
 }
 
 static void steps_run(struct world *w)
@@ -43,7 +47,8 @@ static void steps_run(struct world *w)
     weights_make(w);
     for (uint32_t step = 0; step < STEPS; step++) {
         world_step_ok(w, &forward);
-        for (uint32_t rank = 0; rank < RANKS; rank++) assert_int_equal(gf_update(w->ranks[rank].gf, 0.125f), GF_OK);
+        for (uint32_t rank = 0; rank < RANKS; rank++)
+            assert_int_equal(gf_update(w->ranks[rank].gf, 0.125f), GF_OK);
     }
 }
 
@@ -66,7 +71,8 @@ TEST(tensors_lie_in_the_order_asked_for_without_a_gap)
 
 TEST(weights_are_those_of_the_order_given)
 {
-    static const gf_optimizer kinds[] = {GF_OPTIMIZER_SGD, GF_OPTIMIZER_LARS, GF_OPTIMIZER_ADAMW, GF_OPTIMIZER_LAMB};
+    static const gf_optimizer kinds[] = {GF_OPTIMIZER_SGD, GF_OPTIMIZER_LARS, GF_OPTIMIZER_ADAMW,
+                                         GF_OPTIMIZER_LAMB};
     for (size_t kind = 0; kind < LENGTH(kinds); kind++) {
         struct world_setup plain = setup_of(NULL, kinds[kind]);
         WORLD_OPEN(given, &plain);
@@ -84,7 +90,8 @@ TEST(weights_are_those_of_the_order_given)
     }
 }
 
-/* Forward order in memory, backward order in time: as many fused buffers as without it, each one range. */
+/* Forward order in memory, backward order in time: as many fused buffers as without it, each one
+ * range. */
 TEST(the_reverse_order_fuses_as_the_order_given)
 {
     uint32_t counts[2];
@@ -104,8 +111,8 @@ TEST(the_reverse_order_fuses_as_the_order_given)
 
 #define RANKS_MAX 4u
 
-/* What element ops carry within a rank's own memory, from or to its gradients: not in place, not between ranks of a
- * node. The library's own counter is not asked. */
+/* What element ops carry within a rank's own memory, from or to its gradients: not in place, not
+ * between ranks of a node. The library's own counter is not asked. */
 static struct {
     struct world *w; /* NULL: not counted */
     const struct gf_element_ops *real;
@@ -130,8 +137,9 @@ static gf_status moved_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint
     return moved.real->copy(queue, dst, src, size_bytes);
 }
 
-static gf_status moved_cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
-                            uint64_t elem_count, float scale, uint64_t base, struct gf_check *check)
+static gf_status moved_cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src,
+                            gf_type src_type, uint64_t elem_count, float scale, uint64_t base,
+                            struct gf_check *check)
 {
     bool wide = (dst_type == GF_TYPE_F32) && (src_type == GF_TYPE_F32);
     moved_count(dst, src, elem_count * (wide ? 4 : 2));
@@ -161,7 +169,8 @@ static void moved_world_open(struct world *w, struct world_setup *setup)
     for (uint32_t rank = 0; rank < w->world; rank++) {
         moved.first[rank] = UINT64_MAX;
         for (uint32_t t = 0; t < TENSORS; t++) {
-            gf_mem at = gf_gradient(w->ranks[rank].gf, t), end = at + tensors[t].elem_count * sizeof(float);
+            gf_mem at = gf_gradient(w->ranks[rank].gf, t),
+                   end = at + tensors[t].elem_count * sizeof(float);
             if (at < moved.first[rank]) moved.first[rank] = at;
             if (end > moved.end[rank]) moved.end[rank] = end;
         }
@@ -178,7 +187,8 @@ static uint64_t copied(struct world *w)
 
 #define NODE_FUSE 131072u /* one buffer, larger than what takes one barrier in shared memory */
 
-/* Of gradients in the library's own buffer; `there_and_back`: how often a rank's are made narrow and wide again. */
+/* Of gradients in the library's own buffer; `there_and_back`: how often a rank's are made narrow
+ * and wide again. */
 static const struct copies_row {
     const char *name;
     uint32_t world, ranks_per_node, fuse_bytes;
@@ -194,7 +204,8 @@ static const struct copies_row {
     {"shared_memory_in_ones_own_order", 3, 3, NODE_FUSE, GF_TYPE_F32, true, 0},
     {"shared_memory_and_16_bits_elsewhere", 3, 3, NODE_FUSE, GF_TYPE_BF16, false, 0},
     {"two_nodes", 4, 2, NODE_FUSE, GF_TYPE_F32, false, 0},
-    {"two_nodes_and_16_bits_between_them", 4, 2, NODE_FUSE, GF_TYPE_BF16, false, 2}, /* a block on one rank of each */
+    /* a block on one rank of each */
+    {"two_nodes_and_16_bits_between_them", 4, 2, NODE_FUSE, GF_TYPE_BF16, false, 2},
 };
 
 TEST(a_step_copies_nothing_or_says_how_much)
@@ -260,7 +271,8 @@ TEST(a_private_buffer_is_copied_once)
     world_close(&in_place);
 }
 
-static void vary_order(uint32_t rank, struct gf_config *config, const struct gf_tensor **t, uint32_t *tensor_count)
+static void vary_order(uint32_t rank, struct gf_config *config, const struct gf_tensor **t,
+                       uint32_t *tensor_count)
 {
     config->pool_order = orders[rank % 2];
 }

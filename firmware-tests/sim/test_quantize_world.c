@@ -1,5 +1,5 @@
-/* Whole contexts whose gradients travel with fewer bits: the same on all ranks, nothing lost, in shared memory and by
- * messages, through skipped steps and view changes. */
+/* Whole contexts whose gradients travel with fewer bits: the same on all ranks, nothing lost, in
+ * shared memory and by messages, through skipped steps and view changes. */
 
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
@@ -8,16 +8,25 @@
 #define ELEMS_MAX 9000u
 
 /* Without gaps in the pool, which owe something, too. */
-static const struct gf_tensor tensors[] = {{.name = "a", .elem_count = 3008}, {.name = "b", .elem_count = 16},
-                                           {.name = "c", .elem_count = 2000}, {.name = "d", .elem_count = 256},
+static const struct gf_tensor tensors[] = {{.name = "a", .elem_count = 3008},
+                                           {.name = "b", .elem_count = 16},
+                                           {.name = "c", .elem_count = 2000},
+                                           {.name = "d", .elem_count = 256},
                                            {.name = "e", .elem_count = 777}};
-static const struct gf_tensor gappy[] = {{.name = "a", .elem_count = 3001}, {.name = "b", .elem_count = 1},
-                                         {.name = "c", .elem_count = 2007}, {.name = "d", .elem_count = 257}};
+static const struct gf_tensor gappy[] = {{.name = "a", .elem_count = 3001},
+                                         {.name = "b", .elem_count = 1},
+                                         {.name = "c", .elem_count = 2007},
+                                         {.name = "d", .elem_count = 257}};
 
 static struct world_setup setup_of(uint32_t world, gf_quantize quantize, bool in_memory)
 {
-    struct world_setup setup = {.world = world, .tensors = tensors, .tensor_count = LENGTH(tensors),
-                                .sim = {.seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bind_receives = true,
+    struct world_setup setup = {.world = world,
+                                .tensors = tensors,
+                                .tensor_count = LENGTH(tensors),
+                                .sim = {.seed = 1,
+                                        .latency_ns = 5000,
+                                        .jitter_ns = 20000,
+                                        .bind_receives = true,
                                         .detect_ns = 5000000}};
     if (in_memory) setup.sim.ranks_per_node = world, setup.sim.node_latency_ns = 300;
     setup.config.exchange.quantize = quantize;
@@ -28,7 +37,8 @@ static struct world_setup setup_of(uint32_t world, gf_quantize quantize, bool in
     return setup;
 }
 
-/* Gradients of step `number`, times the loss scale; rank 1's element 5 of tensor 2 is infinite where broken. */
+/* Gradients of step `number`, times the loss scale; rank 1's element 5 of tensor 2 is infinite
+ * where broken. */
 struct moment {
     uint64_t number;
     bool broken;
@@ -36,8 +46,11 @@ struct moment {
 
 static float gradient_at(uint64_t number, uint32_t rank, uint32_t tensor, uint64_t i)
 {
-    uint32_t bits = (uint32_t)(number * 7919 + rank * 104729 + tensor * 1299709 + i * 15485863) * 2654435761u;
-    return ((float)((bits ^ bits >> 15) & 0xffffu) - 32768.0f) * 0x1p-15f * ((tensor == 1) ? 30.0f : 1.0f) + 0.125f;
+    uint32_t bits =
+        (uint32_t)(number * 7919 + rank * 104729 + tensor * 1299709 + i * 15485863) * 2654435761u;
+    return ((float)((bits ^ bits >> 15) & 0xffffu) - 32768.0f) * 0x1p-15f *
+               ((tensor == 1) ? 30.0f : 1.0f) +
+           0.125f;
 }
 
 static void fill(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
@@ -52,7 +65,8 @@ static void fill(struct world *w, uint32_t rank, uint32_t tensor, void *gradient
 static void run_step(struct world *w, uint64_t number, bool broken)
 {
     struct moment moment = {number, broken};
-    const struct world_step step = {.order = (world_order)(number % WORLD_ORDER_COUNT), .fill = fill, .arg = &moment};
+    const struct world_step step = {
+        .order = (world_order)(number % WORLD_ORDER_COUNT), .fill = fill, .arg = &moment};
     world_step_ok(w, &step);
     assert_int_equal(gf_step_skipped(w->ranks[0].gf), broken);
     if (!broken) world_expect_equal(w);
@@ -90,11 +104,13 @@ static double gradients_of(uint64_t number, uint32_t world)
     double sum = 0;
     for (uint32_t t = 0; t < LENGTH(tensors); t++)
         for (uint64_t i = 0; i < tensors[t].elem_count; i++)
-            for (uint32_t rank = 0; rank < world; rank++) sum += (double)gradient_at(number, rank, t, i);
+            for (uint32_t rank = 0; rank < world; rank++)
+                sum += (double)gradient_at(number, rank, t, i);
     return sum;
 }
 
-/* Of all elements: results of all steps, and what is still owed, is what there was. Twelve steps; one is skipped. */
+/* Of all elements: results of all steps, and what is still owed, is what there was. Twelve steps;
+ * one is skipped. */
 TEST(nothing_is_lost_in_any_world)
 {
     static const uint32_t worlds[] = {1, 2, 3, 4, 5, 8};
@@ -104,7 +120,9 @@ TEST(nothing_is_lost_in_any_world)
         bool in_memory = row / 2 % 2 == 1;
         struct world_setup setup = setup_of(world, quantize, in_memory);
         double given = 0, come = 0;
-        setup.config.exchange.scale_elems = (row / 4 % 2 == 0) ? 0 : (quantize == GF_QUANTIZE_INT8) ? 64 : 512;
+        setup.config.exchange.scale_elems = (row / 4 % 2 == 0)               ? 0
+                                            : (quantize == GF_QUANTIZE_INT8) ? 64
+                                                                             : 512;
         setup.config.exchange.fuse_bytes = (row % 3 == 0) ? 1 : 8192;
         setup.config.loss_scale.enabled = row % 3 == 1;
         setup.config.link.integrity = !in_memory && (row % 3 == 2);
@@ -122,8 +140,8 @@ TEST(nothing_is_lost_in_any_world)
     }
 }
 
-/* Two roundings of 8 bits, whatever the world: the owners' of each rank's, and of the sum. Also where tensors that
- * travel together lie in another order. */
+/* Two roundings of 8 bits, whatever the world: the owners' of each rank's, and of the sum. Also
+ * where tensors that travel together lie in another order. */
 TEST(a_sum_is_two_roundings_away)
 {
     static const uint32_t order[LENGTH(tensors)] = {1, 0, 2, 3, 4};
@@ -136,9 +154,11 @@ TEST(a_sum_is_two_roundings_away)
         run_step(&w, 1, false); /* nothing is owed yet */
         for (uint32_t t = 0; t < LENGTH(tensors); t++)
             for (uint64_t i = 0; i < tensors[t].elem_count; i++) {
-                double sum = 0, most = (t <= 2) ? 31 : 1.25; /* of a group, which may reach into b */
+                /* of a group, which may reach into b */
+                double sum = 0, most = (t <= 2) ? 31 : 1.25;
                 double result = parts * (double)((const float *)world_gradient(&w, 0, t))[i];
-                for (uint32_t rank = 0; rank < world; rank++) sum += (double)gradient_at(1, rank, t, i);
+                for (uint32_t rank = 0; rank < world; rank++)
+                    sum += (double)gradient_at(1, rank, t, i);
                 assert_true(fabs(result - sum) <= world * most / 127 * 1.01);
             }
     }
@@ -172,7 +192,9 @@ TEST(bytes_are_those_that_are_promised)
         gf_quantize quantize;
         uint32_t scale_elems;
         double share;
-    } rows[] = {{GF_QUANTIZE_INT8, 32, 0.282}, {GF_QUANTIZE_INT8, 64, 0.267}, {GF_QUANTIZE_ONEBIT, 256, 0.036},
+    } rows[] = {{GF_QUANTIZE_INT8, 32, 0.282},
+                {GF_QUANTIZE_INT8, 64, 0.267},
+                {GF_QUANTIZE_ONEBIT, 256, 0.036},
                 {GF_QUANTIZE_ONEBIT, 512, 0.034}};
     for (uint32_t world = 2; world <= 8; world += 3)
         for (size_t row = 0; row < LENGTH(rows); row++) {
@@ -186,8 +208,10 @@ TEST(bytes_are_those_that_are_promised)
             WORLD_OPEN(w, &setup);
             before = gf_sim_counts(w.sim)->bytes_sent;
             world_step_ok(&w, &step);
-            assert_true((double)(gf_sim_counts(w.sim)->bytes_sent - before) / dense < rows[row].share);
-            assert_true((double)(gf_sim_counts(w.sim)->bytes_sent - before) / dense > rows[row].share - 0.003);
+            assert_true((double)(gf_sim_counts(w.sim)->bytes_sent - before) / dense <
+                        rows[row].share);
+            assert_true((double)(gf_sim_counts(w.sim)->bytes_sent - before) / dense >
+                        rows[row].share - 0.003);
         }
 }
 
@@ -200,27 +224,32 @@ TEST(a_skipped_step_leaves_no_trace)
     for (uint64_t number = 1; number <= 3; number++) run_step(&w, number, false);
     for (int which = 0; which < 2; which++) {
         const gf_context *gf = w.ranks[0].gf;
-        const float *now = which ? gf->quantized.owner : (const float *)(uintptr_t)gf->sparse.history;
+        const float *now =
+            which ? gf->quantized.owner : (const float *)(uintptr_t)gf->sparse.history;
         uint64_t count = which ? gf->quantized.owner_used : gf->pool.elem_count;
         assert_true((count > 0) && (count <= ELEMS_MAX));
         memcpy(before, now, count * sizeof(float));
         run_step(&w, 4, true);
-        assert_ptr_equal(now, which ? gf->quantized.owner : (const float *)(uintptr_t)gf->sparse.history);
+        assert_ptr_equal(now, which ? gf->quantized.owner
+                                    : (const float *)(uintptr_t)gf->sparse.history);
         assert_memory_equal(before, now, count * sizeof(float));
     }
 }
 
-/* A rank dies: the others keep what they owe; what owners owe is dropped, for blocks are others' now. */
+/* A rank dies: the others keep what they owe; what owners owe is dropped, for blocks are others'
+ * now. */
 TEST(survivors_keep_their_residuals)
 {
     static float before[ELEMS_MAX];
     for (uint32_t row = 0; row < 4; row++) {
-        struct world_setup setup = setup_of(4, (row % 2 == 0) ? GF_QUANTIZE_INT8 : GF_QUANTIZE_ONEBIT, row / 2 == 1);
+        struct world_setup setup =
+            setup_of(4, (row % 2 == 0) ? GF_QUANTIZE_INT8 : GF_QUANTIZE_ONEBIT, row / 2 == 1);
         const gf_context *gf;
         WORLD_OPEN(w, &setup);
         gf = w.ranks[0].gf;
         for (uint64_t number = 1; number <= 3; number++) run_step(&w, number, false);
-        memcpy(before, (const void *)(uintptr_t)gf->sparse.history, gf->pool.elem_count * sizeof(float));
+        memcpy(before, (const void *)(uintptr_t)gf->sparse.history,
+               gf->pool.elem_count * sizeof(float));
         gf_sim_kill(w.sim, 3);
         struct moment moment = {4, false};
         const struct world_step step = {.order = WORLD_FORWARD, .fill = fill, .arg = &moment};
@@ -228,7 +257,8 @@ TEST(survivors_keep_their_residuals)
         for (uint32_t rank = 0; rank < 3; rank++) assert_true(w.ranks[rank].status < 0);
         world_run(&w, world_shrink_progress, NULL);
         for (uint32_t rank = 0; rank < 3; rank++) assert_int_equal(w.ranks[rank].status, GF_OK);
-        assert_memory_equal(before, (const void *)(uintptr_t)gf->sparse.history, gf->pool.elem_count * sizeof(float));
+        assert_memory_equal(before, (const void *)(uintptr_t)gf->sparse.history,
+                            gf->pool.elem_count * sizeof(float));
         world_step_run(&w, &step);
         assert_int_equal(gf->world, 3);
         for (uint32_t rank = 1; rank < 3; rank++) {
@@ -240,10 +270,12 @@ TEST(survivors_keep_their_residuals)
     }
 }
 
-/* What a sign makes of the gaps between tensors is not added up, also where a buffer is cut at the end of one. */
+/* What a sign makes of the gaps between tensors is not added up, also where a buffer is cut at the
+ * end of one. */
 TEST(gaps_stay_zero)
 {
-    static const struct gf_tensor halves[] = {{.name = "a", .elem_count = 2100}, {.name = "b", .elem_count = 2100}};
+    static const struct gf_tensor halves[] = {{.name = "a", .elem_count = 2100},
+                                              {.name = "b", .elem_count = 2100}};
     for (uint32_t row = 0; row < 4; row++) {
         uint32_t world = (row % 2 == 0) ? 1 : 4, count = (row < 2) ? LENGTH(gappy) : LENGTH(halves);
         struct world_setup setup = setup_of(world, GF_QUANTIZE_ONEBIT, false);
@@ -260,8 +292,8 @@ TEST(gaps_stay_zero)
             world_step_ok(&w, &step);
         }
         for (uint32_t t = 0; t + 1 < count; t++)
-            for (uint64_t i = gf->tensors[t].first_elem + gf->tensors[t].elem_count; i < gf->tensors[t + 1].first_elem;
-                 i++, gaps++) {
+            for (uint64_t i = gf->tensors[t].first_elem + gf->tensors[t].elem_count;
+                 i < gf->tensors[t + 1].first_elem; i++, gaps++) {
                 assert_true(((const float *)(uintptr_t)gf->gradient)[i] == 0);
                 assert_true(fabsf(((const float *)(uintptr_t)gf->sparse.history)[i]) < 200);
             }

@@ -1,5 +1,5 @@
-/* Allreduce by other reductions than the sum: each algorithm, each type, to the bit; the element op beside a definition
- * of its own; and ranks that ask for different ones. */
+/* Allreduce by other reductions than the sum: each algorithm, each type, to the bit; the element op
+ * beside a definition of its own; and ranks that ask for different ones. */
 
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
@@ -25,9 +25,12 @@ static float expected(gf_reduction reduction, gf_type type, uint32_t world, uint
     float result = input(0, elem), once[1] = {0};
     for (uint32_t rank = 1; rank < world; rank++) {
         float value = input(rank, elem);
-        if (reduction == GF_REDUCTION_MIN) result = fminf(result, value);
-        else if (reduction == GF_REDUCTION_MAX) result = fmaxf(result, value);
-        else result += value;
+        if (reduction == GF_REDUCTION_MIN)
+            result = fminf(result, value);
+        else if (reduction == GF_REDUCTION_MAX)
+            result = fmaxf(result, value);
+        else
+            result += value;
     }
     world_put(type, once, 0, result);
     return world_get(type, once, 0);
@@ -45,16 +48,22 @@ static gf_status reduce_progress(struct world *w, uint32_t rank, void *arg)
     struct reduce *reduce = arg;
     gf_context *gf = w->ranks[rank].gf;
     if (w->ranks[rank].next++ > 0) return gf_request_poll(gf, &reduce->requests[rank]);
-    gf_status status = gf_allreduce_by(gf, reduce->by[rank], (gf_mem)(uintptr_t)data[rank], reduce->elem_count,
-                                       reduce->type, &reduce->requests[rank]);
+    gf_status status = gf_allreduce_by(gf, reduce->by[rank], (gf_mem)(uintptr_t)data[rank],
+                                       reduce->elem_count, reduce->type, &reduce->requests[rank]);
     return (status == GF_OK) ? GF_AGAIN : status;
 }
 
 static struct world_setup setup_of(uint32_t world, uint32_t ranks_per_node, gf_algorithm algorithm)
 {
-    struct world_setup setup = {.world = world, .tensors = tiny, .tensor_count = 1,
-                                .sim = {.seed = world, .latency_ns = 5000, .jitter_ns = 20000, .bind_receives = true,
-                                        .node_latency_ns = 300, .ranks_per_node = ranks_per_node}};
+    struct world_setup setup = {.world = world,
+                                .tensors = tiny,
+                                .tensor_count = 1,
+                                .sim = {.seed = world,
+                                        .latency_ns = 5000,
+                                        .jitter_ns = 20000,
+                                        .bind_receives = true,
+                                        .node_latency_ns = 300,
+                                        .ranks_per_node = ranks_per_node}};
     setup.config.exchange.algorithm = algorithm;
     setup.config.exchange.slice_bytes = 4096;
     setup.config.exchange.timeout_ns = 1000000000;
@@ -67,10 +76,12 @@ static void reductions_run(uint32_t world, uint32_t ranks_per_node, gf_algorithm
     struct world_setup setup = setup_of(world, ranks_per_node, algorithm);
     WORLD_OPEN(w, &setup);
     for (uint32_t row = 0; row < GF_REDUCTION_COUNT * LENGTH(counts); row++) {
-        struct reduce reduce = {.type = (gf_type)((row + world) % 3), .elem_count = counts[row % LENGTH(counts)]};
+        struct reduce reduce = {.type = (gf_type)((row + world) % 3),
+                                .elem_count = counts[row % LENGTH(counts)]};
         for (uint32_t rank = 0; rank < world; rank++) {
             reduce.by[rank] = row / (uint32_t)LENGTH(counts);
-            for (uint64_t e = 0; e < reduce.elem_count; e++) world_put(reduce.type, data[rank], e, input(rank, e));
+            for (uint64_t e = 0; e < reduce.elem_count; e++)
+                world_put(reduce.type, data[rank], e, input(rank, e));
         }
         world_run(&w, reduce_progress, &reduce);
         world_expect(&w, GF_OK);
@@ -79,17 +90,20 @@ static void reductions_run(uint32_t world, uint32_t ranks_per_node, gf_algorithm
                 float got = world_get(reduce.type, data[rank], e);
                 float want = expected(reduce.by[0], reduce.type, world, e);
                 if (gf_f32_bits(got) != gf_f32_bits(want))
-                    fail_msg("%s, type %d, %s, rank %u of %u, element %llu of %llu: %g, expected %g",
-                             gf_algorithm_name(algorithm), reduce.type, gf_reduction_name(reduce.by[0]), rank, world,
-                             (unsigned long long)e, (unsigned long long)reduce.elem_count, (double)got, (double)want);
+                    fail_msg(
+                        "%s, type %d, %s, rank %u of %u, element %llu of %llu: %g, expected %g",
+                        gf_algorithm_name(algorithm), reduce.type, gf_reduction_name(reduce.by[0]),
+                        rank, world, (unsigned long long)e, (unsigned long long)reduce.elem_count,
+                        (double)got, (double)want);
             }
     }
 }
 
 TEST(every_reduction_by_messages)
 {
-    static const gf_algorithm algorithms[] = {GF_ALGORITHM_AUTO, GF_ALGORITHM_RING,  GF_ALGORITHM_HALVING,
-                                              GF_ALGORITHM_DOUBLING, GF_ALGORITHM_TREE, GF_ALGORITHM_SERVER};
+    static const gf_algorithm algorithms[] = {GF_ALGORITHM_AUTO,    GF_ALGORITHM_RING,
+                                              GF_ALGORITHM_HALVING, GF_ALGORITHM_DOUBLING,
+                                              GF_ALGORITHM_TREE,    GF_ALGORITHM_SERVER};
     for (size_t a = 0; a < LENGTH(algorithms); a++)
         for (uint32_t world = 1; world <= RANKS_MAX; world += (world < 3) ? 1 : 3)
             reductions_run(world, 1, algorithms[a]);
@@ -97,7 +111,8 @@ TEST(every_reduction_by_messages)
 
 TEST(every_reduction_through_memory)
 {
-    for (uint32_t world = 2; world <= RANKS_MAX; world += 2) reductions_run(world, world, GF_ALGORITHM_DIRECT);
+    for (uint32_t world = 2; world <= RANKS_MAX; world += 2)
+        reductions_run(world, world, GF_ALGORITHM_DIRECT);
     reductions_run(3, 3, GF_ALGORITHM_DIRECT);
 }
 
@@ -118,8 +133,9 @@ static float defined(gf_reduction reduction, float a, float b)
 
 TEST(the_element_op_is_its_definition_to_the_bit)
 {
-    static const uint32_t edges[] = {0, 0x80000000u, 0x7f800000u, 0xff800000u, 0x7fc00000u, 0xffc00001u, 0x00000001u,
-                                     0x80000001u, 0x3f800000u, 0xbf800000u, 0x7f7fffffu, 0x00800000u, 0x40490fdbu};
+    static const uint32_t edges[] = {
+        0,           0x80000000u, 0x7f800000u, 0xff800000u, 0x7fc00000u, 0xffc00001u, 0x00000001u,
+        0x80000001u, 0x3f800000u, 0xbf800000u, 0x7f7fffffu, 0x00800000u, 0x40490fdbu};
     enum { EDGES = LENGTH(edges) };
     for (gf_reduction reduction = GF_REDUCTION_MIN; reduction < GF_REDUCTION_COUNT; reduction++)
         for (gf_type type = 0; type < GF_TYPE_COUNT; type++) {
@@ -129,23 +145,29 @@ TEST(the_element_op_is_its_definition_to_the_bit)
                 world_put(type, b, i, gf_f32_of_bits(edges[i / EDGES]));
             }
             for (uint32_t i = 0; i < EDGES * EDGES; i++)
-                world_put(type, want, i, defined(reduction, world_get(type, a, i), world_get(type, b, i)));
+                world_put(type, want, i,
+                          defined(reduction, world_get(type, a, i), world_get(type, b, i)));
             memcpy(back, b, sizeof back);
-            gf_fold_host(reduction, (gf_mem)(uintptr_t)back, (gf_mem)(uintptr_t)a, type, EDGES * EDGES);
-            gf_fold_host(reduction, (gf_mem)(uintptr_t)a, (gf_mem)(uintptr_t)b, type, EDGES * EDGES);
+            gf_fold_host(reduction, (gf_mem)(uintptr_t)back, (gf_mem)(uintptr_t)a, type,
+                         EDGES * EDGES);
+            gf_fold_host(reduction, (gf_mem)(uintptr_t)a, (gf_mem)(uintptr_t)b, type,
+                         EDGES * EDGES);
             assert_memory_equal(a, want, EDGES * EDGES * gf_type_size_bytes(type));
-            assert_memory_equal(back, want, EDGES * EDGES * gf_type_size_bytes(type)); /* either way round */
+            /* either way round */
+            assert_memory_equal(back, want, EDGES * EDGES * gf_type_size_bytes(type));
         }
 }
 
 TEST(ranks_that_ask_for_different_ones_are_named)
 {
     struct world_setup setup = setup_of(3, 1, GF_ALGORITHM_RING);
-    struct reduce reduce = {.by = {GF_REDUCTION_MAX, GF_REDUCTION_MIN, GF_REDUCTION_MAX}, .elem_count = 100};
+    struct reduce reduce = {.by = {GF_REDUCTION_MAX, GF_REDUCTION_MIN, GF_REDUCTION_MAX},
+                            .elem_count = 100};
     WORLD_OPEN(w, &setup);
     world_run(&w, reduce_progress, &reduce);
     for (uint32_t rank = 0; rank < 3; rank++) {
         assert_int_equal(w.ranks[rank].status, GF_ERR_MISMATCH);
-        assert_non_null(strstr(gf_error_last(w.ranks[rank].gf)->text, "allreduce of 100 fp32 by m"));
+        assert_non_null(
+            strstr(gf_error_last(w.ranks[rank].gf)->text, "allreduce of 100 fp32 by m"));
     }
 }

@@ -1,6 +1,7 @@
-/* Ranks that died are started again and come back, over the simulated network: whoever dies on their way in, the joiner
- * ahead of all, in the end the world is whole and holds the same weights. One death, several joiners, whatever makes
- * up the state, and that it is the sum of the steps that were applied: the soak's elastic jobs. */
+/* Ranks that died are started again and come back, over the simulated network: whoever dies on
+ * their way in, the joiner ahead of all, in the end the world is whole and holds the same weights.
+ * One death, several joiners, whatever makes up the state, and that it is the sum of the steps that
+ * were applied: the soak's elastic jobs. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/elastic.h"
 #include "lib/context.h"
@@ -13,7 +14,8 @@ static void expect_world(struct world *w, uint32_t out, const char *what)
 
 /* ---- the cases ---- */
 
-/* Another death at each moment of the way in, of the joiner itself or another; all are started again in the end. */
+/* Another death at each moment of the way in, of the joiner itself or another; all are started
+ * again in the end. */
 TEST(a_death_on_the_way_in_begins_it_anew)
 {
     uint32_t deaths = 0;
@@ -22,11 +24,15 @@ TEST(a_death_on_the_way_in_begins_it_anew)
         for (uint32_t second = 0; second < 4; second++) {
             for (int32_t delay = 0; delay < 9000; delay += 230) {
                 struct world_setup setup = elastic_setup(4);
-                const struct elastic_event list[] = {{1000, first, KILL}, {6000, first, START},
-                                                 {6000 + delay, second, KILL}, {40000, second, START}, END};
+                const struct elastic_event list[] = {{1000, first, KILL},
+                                                     {6000, first, START},
+                                                     {6000 + delay, second, KILL},
+                                                     {40000, second, START},
+                                                     END};
                 char what[96];
                 setup.config.optimizer.momentum = 0.5f;
-                (void)snprintf(what, sizeof what, "rank %u comes back, rank %u dies %d us later", first, second, delay);
+                (void)snprintf(what, sizeof what, "rank %u comes back, rank %u dies %d us later",
+                               first, second, delay);
                 WORLD(w);
                 elastic_play(&w, &setup, list);
                 expect_world(&w, 0, what);
@@ -38,18 +44,23 @@ TEST(a_death_on_the_way_in_begins_it_anew)
     assert_true(elastic.on_the_way > 50);
 }
 
-/* The coordinator dies while it lets a joiner in, another rank is silent: the next one has no connection with that, and
- * waits for it no longer than a shrink does, however long a step may take. */
+/* The coordinator dies while it lets a joiner in, another rank is silent: the next one has no
+ * connection with that, and waits for it no longer than a shrink does, however long a step may
+ * take. */
 TEST(a_silent_rank_on_the_way_in_is_waited_for_as_in_a_shrink)
 {
     elastic.longest_ns = 0;
     for (int32_t delay = 0; delay < 4000; delay += 110) {
         struct world_setup setup = elastic_setup(6);
-        const struct elastic_event list[] = {
-            {1000, 5, KILL}, {6000, 5, START}, {6000 + delay, 2, STOP}, {6000 + delay, 0, KILL}, END};
+        const struct elastic_event list[] = {{1000, 5, KILL},
+                                             {6000, 5, START},
+                                             {6000 + delay, 2, STOP},
+                                             {6000 + delay, 0, KILL},
+                                             END};
         char what[64];
         setup.config.exchange.timeout_ns = 4 * SECOND;
-        (void)snprintf(what, sizeof what, "rank 5 comes back, 2 stops and 0 dies %d us later", delay);
+        (void)snprintf(what, sizeof what, "rank 5 comes back, 2 stops and 0 dies %d us later",
+                       delay);
         WORLD(w);
         elastic_play(&w, &setup, list);
         expect_world(&w, 0x5, what);
@@ -97,23 +108,29 @@ static gf_status connect_apart(struct gf_link *link, uint32_t peer)
     return gf_fault_set(&link->fault, GF_ERR_LINK, peer, "connect", 0, "no way to member %u", peer);
 }
 
-static gf_status its_connect(struct gf_link *link, uint32_t peer, const void *endpoint, size_t bytes)
+static gf_status its_connect(struct gf_link *link, uint32_t peer, const void *endpoint,
+                             size_t bytes)
 {
-    return (peer != apart) ? connect_apart(link, peer) : whole->connect(link, peer, endpoint, bytes);
+    return (peer != apart) ? connect_apart(link, peer)
+                           : whole->connect(link, peer, endpoint, bytes);
 }
 
-static gf_status others_connect(struct gf_link *link, uint32_t peer, const void *endpoint, size_t bytes)
+static gf_status others_connect(struct gf_link *link, uint32_t peer, const void *endpoint,
+                                size_t bytes)
 {
-    return (peer == apart) ? connect_apart(link, peer) : whole->connect(link, peer, endpoint, bytes);
+    return (peer == apart) ? connect_apart(link, peer)
+                           : whole->connect(link, peer, endpoint, bytes);
 }
 
 static void apart_turn(struct world *w, uint32_t rank)
 {
     static struct gf_link_driver its, others;
     gf_context *gf = w->ranks[rank].gf;
-    if (elastic.started && (w->ranks[apart].status == GF_ERR_QUORUM)) gf_sim_kill(w->sim, apart); /* the process ends */
-    if (!elastic.started || (gf == NULL) || (gf->link == NULL) || (gf->link->driver->connect == its_connect) ||
-        (gf->link->driver->connect == others_connect)) return;
+    /* the process ends */
+    if (elastic.started && (w->ranks[apart].status == GF_ERR_QUORUM)) gf_sim_kill(w->sim, apart);
+    if (!elastic.started || (gf == NULL) || (gf->link == NULL) ||
+        (gf->link->driver->connect == its_connect) || (gf->link->driver->connect == others_connect))
+        return;
     whole = gf->link->driver;
     its = others = *whole;
     its.connect = its_connect;
@@ -145,7 +162,10 @@ TEST(who_reaches_nobody_does_not_come_in_and_ends_nobody)
     }
 }
 
-static gf_status open_only(struct world *w, uint32_t rank, void *arg) { return gf_open_poll(w->ranks[rank].gf); }
+static gf_status open_only(struct world *w, uint32_t rank, void *arg)
+{
+    return gf_open_poll(w->ranks[rank].gf);
+}
 
 static void rank_1_rejoins(uint32_t rank, struct gf_config *config, const struct gf_tensor **table,
                            uint32_t *tensor_count)
@@ -168,7 +188,8 @@ TEST(a_job_that_has_not_begun_takes_no_joiners)
 
 TEST(a_world_of_one_rank_has_none_to_rejoin)
 {
-    struct gf_config config = {.job = {.world = 1, .ignore_environment = true}, .rendezvous.rejoin = true};
+    struct gf_config config = {.job = {.world = 1, .ignore_environment = true},
+                               .rendezvous.rejoin = true};
     struct gf_footprint need;
     assert_int_equal(gf_measure(&config, elastic_tensors, ELASTIC_TENSORS, &need), GF_ERR_CONFIG);
 }

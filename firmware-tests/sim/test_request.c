@@ -1,4 +1,5 @@
-/* The public collectives on whole contexts: right, bounded, and when ranks call different things, a clear end. */
+/* The public collectives on whole contexts: right, bounded, and when ranks call different things, a
+ * clear end. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
 
@@ -9,7 +10,8 @@ static const struct gf_tensor tiny[] = {{.name = "tiny", .elem_count = 20}};
 
 static struct world_setup setup_of(uint32_t world)
 {
-    struct world_setup setup = {.world = world, .tensors = tiny, .tensor_count = 1, .sim = world_network};
+    struct world_setup setup = {
+        .world = world, .tensors = tiny, .tensor_count = 1, .sim = world_network};
     setup.config.exchange.slice_bytes = 4096;
     setup.config.exchange.timeout_ns = 1000000000;
     return setup;
@@ -32,13 +34,18 @@ struct calls {
 
 static float calls_data[RANKS_MAX][ELEMS_MAX];
 
-static gf_status post(gf_context *gf, const struct call *call, gf_mem data, struct gf_request *request)
+static gf_status post(gf_context *gf, const struct call *call, gf_mem data,
+                      struct gf_request *request)
 {
     switch (call->operation) {
-    case GF_OPERATION_ALLREDUCE: return gf_allreduce(gf, data, call->elem_count, call->type, request);
-    case GF_OPERATION_BROADCAST: return gf_broadcast(gf, data, call->elem_count, call->type, call->root, request);
-    case GF_OPERATION_REDUCE_SCATTER: return gf_reduce_scatter(gf, data, call->elem_count, call->type, request);
-    case GF_OPERATION_ALLGATHER: return gf_allgather(gf, data, call->elem_count, call->type, request);
+    case GF_OPERATION_ALLREDUCE:
+        return gf_allreduce(gf, data, call->elem_count, call->type, request);
+    case GF_OPERATION_BROADCAST:
+        return gf_broadcast(gf, data, call->elem_count, call->type, call->root, request);
+    case GF_OPERATION_REDUCE_SCATTER:
+        return gf_reduce_scatter(gf, data, call->elem_count, call->type, request);
+    case GF_OPERATION_ALLGATHER:
+        return gf_allgather(gf, data, call->elem_count, call->type, request);
     case GF_OPERATION_BARRIER: return gf_barrier(gf, request);
     default: return GF_ERR_PARAM;
     }
@@ -69,7 +76,8 @@ static void data_fill(const struct calls *calls, uint32_t world)
 {
     for (uint32_t rank = 0; rank < world; rank++)
         for (uint64_t e = 0; e < calls->of[rank].elem_count; e++)
-            world_put(calls->of[rank].type, (void *)(uintptr_t)memory_of(calls, rank), e, world_value(rank, 0, e));
+            world_put(calls->of[rank].type, (void *)(uintptr_t)memory_of(calls, rank), e,
+                      world_value(rank, 0, e));
 }
 
 static float sum_of(uint32_t world, uint64_t elem)
@@ -86,7 +94,8 @@ static void data_check(const struct calls *calls, uint32_t world)
         uint64_t first, count;
         gf_block(call->elem_count, world, rank, &first, &count);
         for (uint64_t e = 0; e < call->elem_count; e++) {
-            float got = world_get(call->type, (const void *)(uintptr_t)memory_of(calls, rank), e), expected = got;
+            float got = world_get(call->type, (const void *)(uintptr_t)memory_of(calls, rank), e),
+                  expected = got;
             uint64_t block_elems = (call->elem_count + world - 1) / world;
             switch (call->operation) {
             case GF_OPERATION_ALLREDUCE: expected = sum_of(world, e); break;
@@ -94,23 +103,27 @@ static void data_check(const struct calls *calls, uint32_t world)
             case GF_OPERATION_REDUCE_SCATTER:
                 if ((e >= first) && (e - first < count)) expected = sum_of(world, e);
                 break;
-            case GF_OPERATION_ALLGATHER: expected = world_value((uint32_t)(e / block_elems), 0, e); break;
+            case GF_OPERATION_ALLGATHER:
+                expected = world_value((uint32_t)(e / block_elems), 0, e);
+                break;
             default: break;
             }
             if (got != expected)
                 fail_msg("%s of %llu on rank %u of %u, element %llu: %g, expected %g",
-                         gf_operation_name(call->operation), (unsigned long long)call->elem_count, rank, world,
-                         (unsigned long long)e, (double)got, (double)expected);
+                         gf_operation_name(call->operation), (unsigned long long)call->elem_count,
+                         rank, world, (unsigned long long)e, (double)got, (double)expected);
         }
     }
 }
 
 TEST(every_collective_in_every_type_of_any_count)
 {
-    static const gf_operation operations[] = {GF_OPERATION_ALLREDUCE, GF_OPERATION_BROADCAST, GF_OPERATION_REDUCE_SCATTER,
-                                              GF_OPERATION_ALLGATHER, GF_OPERATION_BARRIER};
-    static const gf_algorithm algorithms[] = {GF_ALGORITHM_AUTO,    GF_ALGORITHM_RING, GF_ALGORITHM_HALVING,
-                                              GF_ALGORITHM_DOUBLING, GF_ALGORITHM_TREE, GF_ALGORITHM_SERVER};
+    static const gf_operation operations[] = {GF_OPERATION_ALLREDUCE, GF_OPERATION_BROADCAST,
+                                              GF_OPERATION_REDUCE_SCATTER, GF_OPERATION_ALLGATHER,
+                                              GF_OPERATION_BARRIER};
+    static const gf_algorithm algorithms[] = {GF_ALGORITHM_AUTO,    GF_ALGORITHM_RING,
+                                              GF_ALGORITHM_HALVING, GF_ALGORITHM_DOUBLING,
+                                              GF_ALGORITHM_TREE,    GF_ALGORITHM_SERVER};
     static const uint64_t counts[] = {0, 1, 7, 1000, 20000};
     static const uint32_t worlds[] = {1, 2, 3, 4, 6, 9};
     static struct calls calls;
@@ -122,11 +135,13 @@ TEST(every_collective_in_every_type_of_any_count)
         WORLD_OPEN(w, &setup);
         for (size_t rest = 0; rest < LENGTH(operations) * LENGTH(counts); rest++) {
             struct call call = {.operation = operations[rest % LENGTH(operations)],
-                                .elem_count = counts[rest / LENGTH(operations)], .type = (gf_type)((rest + row) % 3)};
+                                .elem_count = counts[rest / LENGTH(operations)],
+                                .type = (gf_type)((rest + row) % 3)};
             if (call.operation == GF_OPERATION_BROADCAST) call.root = row % w.world;
             if (call.operation == GF_OPERATION_BARRIER) call.elem_count = 0;
             calls_fill(&calls, w.world, &call);
-            for (uint32_t rank = 0; (rank < w.world) && (rest == 7); rank++) /* this one travels without a copy */
+            /* this one travels without a copy */
+            for (uint32_t rank = 0; (rank < w.world) && (rest == 7); rank++)
                 calls.memory[rank] = gf_exchange_take(w.ranks[rank].gf, 4096);
             data_fill(&calls, w.world);
             world_run(&w, calls_progress, &calls);
@@ -167,9 +182,11 @@ static gf_status eight_progress(struct world *w, uint32_t rank, void *arg)
     if (self->next == 0) {
         struct gf_request extra = {{0}};
         for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) {
-            struct call call = {.operation = (i % 2 == 0) ? GF_OPERATION_ALLREDUCE : GF_OPERATION_BARRIER,
+            struct call call = {.operation =
+                                    (i % 2 == 0) ? GF_OPERATION_ALLREDUCE : GF_OPERATION_BARRIER,
                                 .elem_count = 1000};
-            assert_int_equal(post(self->gf, &call, (gf_mem)(uintptr_t)&calls_data[rank][i * 1000], &eight->requests[rank][i]),
+            assert_int_equal(post(self->gf, &call, (gf_mem)(uintptr_t)&calls_data[rank][i * 1000],
+                                  &eight->requests[rank][i]),
                              GF_OK);
         }
         assert_int_equal(gf_barrier(self->gf, &extra), GF_AGAIN);
@@ -206,7 +223,8 @@ TEST(eight_are_under_way_at_once_and_a_ninth_waits)
             world_expect(&w, GF_OK);
             for (uint32_t rank = 0; rank < 4; rank++)
                 for (uint32_t e = 0; e < 8000; e++)
-                    assert_true(calls_data[rank][e] == ((e / 1000 % 2 == 0) ? sum_of(4, e) : world_value(rank, 0, e)));
+                    assert_true(calls_data[rank][e] ==
+                                ((e / 1000 % 2 == 0) ? sum_of(4, e) : world_value(rank, 0, e)));
         }
     }
 }
@@ -216,14 +234,17 @@ struct pair {
     uint32_t rounds;
 };
 
-/* The first one has ended and is not asked for; places that others have freed are free all the same. */
+/* The first one has ended and is not asked for; places that others have freed are free all the
+ * same. */
 static gf_status pair_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct pair *pair = (struct pair *)arg + rank;
     gf_context *gf = w->ranks[rank].gf;
     gf_status status;
-    if (w->ranks[rank].next++ == 0) assert_int_equal(gf_barrier(gf, &pair->first), GF_OK);
-    else if ((status = gf_request_poll(gf, &pair->next)) != GF_OK) return status;
+    if (w->ranks[rank].next++ == 0)
+        assert_int_equal(gf_barrier(gf, &pair->first), GF_OK);
+    else if ((status = gf_request_poll(gf, &pair->next)) != GF_OK)
+        return status;
     if (pair->rounds++ == 3 * GF_REQUESTS_MAX) return gf_request_poll(gf, &pair->first);
     assert_int_equal(gf_barrier(gf, &pair->next), GF_OK);
     return GF_AGAIN;
@@ -255,7 +276,9 @@ TEST(exchange_memory_is_handed_out_until_it_is_used_up)
 static gf_status idle_progress(struct world *w, uint32_t rank, void *arg)
 {
     (void)gf_heartbeat(w->ranks[rank].gf);
-    return (gf_error_last(w->ranks[rank].gf)->code == GF_OK) ? GF_AGAIN : gf_error_last(w->ranks[rank].gf)->code;
+    return (gf_error_last(w->ranks[rank].gf)->code == GF_OK)
+               ? GF_AGAIN
+               : gf_error_last(w->ranks[rank].gf)->code;
 }
 
 static gf_status differing_progress(struct world *w, uint32_t rank, void *arg)
@@ -264,7 +287,8 @@ static gf_status differing_progress(struct world *w, uint32_t rank, void *arg)
     gf_status status;
     if (calls->of[rank].operation == GF_OPERATION_NONE) return idle_progress(w, rank, arg);
     status = calls_progress(w, rank, arg);
-    if (status == GF_OK) calls->of[rank].operation = GF_OPERATION_NONE; /* its own part is done; somebody else's is not */
+    /* its own part is done; somebody else's is not */
+    if (status == GF_OK) calls->of[rank].operation = GF_OPERATION_NONE;
     return (status == GF_OK) ? GF_AGAIN : status;
 }
 
@@ -277,13 +301,15 @@ TEST(calls_that_differ_end_on_every_rank_and_are_named)
         {{GF_OPERATION_ALLREDUCE, 1000, 0, 0}, {GF_OPERATION_ALLREDUCE, 10000, 0, 0}},
         {{GF_OPERATION_ALLREDUCE, 100000, 0, 0}, {GF_OPERATION_ALLREDUCE, 0, 0, 0}},
         {{GF_OPERATION_ALLREDUCE, 1000, 0, 0}, {GF_OPERATION_ALLREDUCE, 1000, 1, 0}},
-        {{GF_OPERATION_ALLREDUCE, 1000, 1, 0}, {GF_OPERATION_ALLREDUCE, 1000, 2, 0}}, /* of the same size */
+        /* of the same size */
+        {{GF_OPERATION_ALLREDUCE, 1000, 1, 0}, {GF_OPERATION_ALLREDUCE, 1000, 2, 0}},
         {{GF_OPERATION_ALLREDUCE, 1000, 0, 0}, {GF_OPERATION_BROADCAST, 1000, 0, 0}},
         {{GF_OPERATION_ALLREDUCE, 1000, 0, 0}, {GF_OPERATION_BARRIER, 0, 0, 0}},
         {{GF_OPERATION_REDUCE_SCATTER, 1000, 0, 0}, {GF_OPERATION_ALLGATHER, 1000, 0, 0}},
         {{GF_OPERATION_BROADCAST, 1000, 0, 0}, {GF_OPERATION_BROADCAST, 1000, 0, 1}},
         {{GF_OPERATION_BROADCAST, 1000, 1, 1}, {GF_OPERATION_BROADCAST, 1000, 2, 1}},
-        {{GF_OPERATION_BROADCAST, 1000, 0, 1}, {GF_OPERATION_BROADCAST, 1000, 0, 2}}, /* nobody waits for anybody */
+        /* nobody waits for anybody */
+        {{GF_OPERATION_BROADCAST, 1000, 0, 1}, {GF_OPERATION_BROADCAST, 1000, 0, 2}},
         {{GF_OPERATION_BARRIER, 0, 0, 0}, {GF_OPERATION_NONE, 0, 0, 0}},
         {{GF_OPERATION_ALLGATHER, 1000, 0, 0}, {GF_OPERATION_NONE, 0, 0, 0}},
         {{GF_OPERATION_NONE, 0, 0, 0}, {GF_OPERATION_ALLREDUCE, 1000, 0, 0}},
@@ -300,8 +326,10 @@ TEST(calls_that_differ_end_on_every_rank_and_are_named)
         world_run(&w, differing_progress, &calls);
         for (uint32_t rank = 0; rank < 4; rank++) {
             const struct gf_error *error = gf_error_last(w.ranks[rank].gf);
-            if ((error->code != GF_ERR_MISMATCH) && (error->code != GF_ERR_TIMEOUT) && (error->code != GF_ERR_PEER))
-                fail_msg("row %zu, rank %u: %s\n%s", row, rank, gf_status_name(error->code), w.ranks[rank].log);
+            if ((error->code != GF_ERR_MISMATCH) && (error->code != GF_ERR_TIMEOUT) &&
+                (error->code != GF_ERR_PEER))
+                fail_msg("row %zu, rank %u: %s\n%s", row, rank, gf_status_name(error->code),
+                         w.ranks[rank].log);
             assert_true(strlen(error->text) > 20);
             assert_true(error->rank == rank);
             world_expect_log(&w, rank, error->text);
@@ -309,7 +337,8 @@ TEST(calls_that_differ_end_on_every_rank_and_are_named)
             if (cases[row].other.operation == GF_OPERATION_NONE) {
                 assert_int_equal(error->code, GF_ERR_TIMEOUT);
                 assert_int_equal(error->peer, 2);
-                assert_non_null(strstr(error->text, "rank 2 is behind in step 0, between operations: computing"));
+                assert_non_null(strstr(
+                    error->text, "rank 2 is behind in step 0, between operations: computing"));
             }
         }
         assert_true(gf_sim_now_ns(w.sim) - begin_ns < UINT64_C(4000000000));
@@ -336,10 +365,12 @@ TEST(waiting_blocks_until_the_others_have_done_their_part)
     data_check(&calls, 3);
 }
 
-/* Whoever names another root, and whoever waits for whom: nobody ends well with other values than the rest. */
+/* Whoever names another root, and whoever waits for whom: nobody ends well with other values than
+ * the rest. */
 TEST(a_broadcast_from_two_roots_names_both)
 {
-    static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_TREE, GF_ALGORITHM_DIRECT};
+    static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_TREE,
+                                              GF_ALGORITHM_DIRECT};
     static struct calls calls;
     for (uint32_t row = 0; row < LENGTH(algorithms) * 4 * 4 * 4; row++) {
         uint32_t odd = row / 3 % 4, root = row / 12 % 4, other = row / 48;
@@ -353,19 +384,22 @@ TEST(a_broadcast_from_two_roots_names_both)
         calls_fill(&calls, 4, &call);
         calls.of[odd].root = other;
         data_fill(&calls, 4);
-        (void)snprintf(called, sizeof called, "broadcast of 1000 fp32 from rank %u at rank %u", other, odd);
+        (void)snprintf(called, sizeof called, "broadcast of 1000 fp32 from rank %u at rank %u",
+                       other, odd);
         w.limit_ns = UINT64_C(4000000000);
         world_run(&w, differing_progress, &calls);
         for (uint32_t rank = 0; rank < 4; rank++) {
             const char *text = gf_error_last(w.ranks[rank].gf)->text;
             gf_status code = gf_error_last(w.ranks[rank].gf)->code;
-            if (algorithms[row % 3] == GF_ALGORITHM_DIRECT) { /* all meet in memory, and see it there */
+            /* all meet in memory, and see it there */
+            if (algorithms[row % 3] == GF_ALGORITHM_DIRECT) {
                 assert_true((code == GF_ERR_MISMATCH) || (code == GF_ERR_PEER));
                 assert_non_null(strstr(text, "is in another operation, or of another size"));
                 continue;
             }
             assert_int_equal(code, GF_ERR_MISMATCH);
-            if ((strstr(text, "calls differ: request 1 is") == NULL) || (strstr(text, called) == NULL))
+            if ((strstr(text, "calls differ: request 1 is") == NULL) ||
+                (strstr(text, called) == NULL))
                 fail_msg("rank %u of row %u does not say \"%s\": %s", rank, row, called, text);
         }
     }

@@ -1,5 +1,5 @@
-/* Each public function in each state of a context answers what gradientflow.h says. A function of the header that has
- * no row here, nor one in test_rules_arguments.c, fails the suite. */
+/* Each public function in each state of a context answers what gradientflow.h says. A function of
+ * the header that has no row here, nor one in test_rules_arguments.c, fails the suite. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/rules_world.h"
 #include "firmware-tests/support/world_setups.h"
@@ -21,72 +21,79 @@ static int close_context(void)
     return status;
 }
 
-/* Name; a gf_status, another VALUE, or a status where BARE of an optimizer; the answers by state, in the order of the
- * enum in rules_world.h, where the letters are explained; the call. T: the other rank never does its part. */
-#define CALLS(X) \
-    X(abort, VALUE, "0000000000", (gf_abort(gf), 0)) \
-    X(allgather, STATUS, "PS..S..XSS", gf_allgather(gf, AT(floats), 64, GF_TYPE_F32, &fresh)) \
-    X(allreduce, STATUS, "PS..S..XSS", gf_allreduce(gf, AT(floats), 64, GF_TYPE_F32, &fresh)) \
-    X(allreduce_by, STATUS, "PS..S..XSS", gf_allreduce_by(gf, GF_REDUCTION_MAX, AT(floats), 64, GF_TYPE_F32, &fresh)) \
-    X(barrier, STATUS, "PS..S..XSS", gf_barrier(gf, &fresh)) \
+/* Name; a gf_status, another VALUE, or a status where BARE of an optimizer; the answers by state,
+ * in the order of the enum in rules_world.h, where the letters are explained; the call. T: the
+ * other rank never does its part. */
+#define CALLS(X)                                                                                 \
+    X(abort, VALUE, "0000000000", (gf_abort(gf), 0))                                             \
+    X(allgather, STATUS, "PS..S..XSS", gf_allgather(gf, AT(floats), 64, GF_TYPE_F32, &fresh))    \
+    X(allreduce, STATUS, "PS..S..XSS", gf_allreduce(gf, AT(floats), 64, GF_TYPE_F32, &fresh))    \
+    X(allreduce_by, STATUS, "PS..S..XSS",                                                        \
+      gf_allreduce_by(gf, GF_REDUCTION_MAX, AT(floats), 64, GF_TYPE_F32, &fresh))                \
+    X(barrier, STATUS, "PS..S..XSS", gf_barrier(gf, &fresh))                                     \
     X(broadcast, STATUS, "PS..S..XSS", gf_broadcast(gf, AT(floats), 64, GF_TYPE_F32, 0, &fresh)) \
-    X(reduce_scatter, STATUS, "PS..S..XSS", gf_reduce_scatter(gf, AT(floats), 64, GF_TYPE_F32, &fresh)) \
-    X(broadcast_weights, STATUS, "PSTSSTTXSS", gf_broadcast_weights(gf, 0)) \
-    X(request_poll, STATUS, "PPPAPPPXPS", gf_request_poll(gf, &rules_asked)) \
-    X(request_wait, STATUS, "PPPTPPPXPS", gf_request_wait(gf, &rules_asked)) \
-    X(exchange_take, VALUE, "0011111010", gf_exchange_take(gf, 64) != 0) \
-    X(close, STATUS, "..T..TT.TS", close_context()) \
-    X(close_poll, STATUS, "P.AXXAAXAS", gf_close_poll(gf)) \
-    X(epoch_begin, STATUS, "PSSSSSSSSS", gf_epoch_begin(gf, NULL, 0)) \
-    X(epoch_due, VALUE, "0000000000", gf_epoch_due(gf)) \
-    X(epoch_poll, STATUS, "PSSSSSSXSS", gf_epoch_poll(gf)) \
-    X(epoch_wait, STATUS, "PSSSSSSXSS", gf_epoch_wait(gf)) \
-    X(joiners, VALUE, "0000000000", gf_joiners(gf)) \
-    X(leave, STATUS, "PS.....XSS", gf_leave(gf)) \
-    X(left, VALUE, "0000000000", gf_left(gf)) \
-    X(rejoined, VALUE, "0000000000", gf_rejoined(gf)) \
-    X(error_last, VALUE, "0000000000", gf_error_last(gf)->code) \
-    X(first_rank, VALUE, "0111111111", gf_first_rank(gf)) \
-    X(first_world, VALUE, "0222222222", gf_first_world(gf)) \
-    X(rank, VALUE, "0111111111", gf_rank(gf)) \
-    X(world, VALUE, "0222222222", gf_world(gf)) \
-    X(world_max, VALUE, "0222222222", gf_world_max(gf)) \
-    X(gradient, VALUE, "0011111111", gf_gradient(gf, 0) != 0) \
-    X(weight, VALUE, "0111111111", gf_weight(gf, 0) != 0) \
-    X(weight_half, VALUE, "0111111111", gf_weight_half(gf, 0) != 0) \
-    X(weights_written, STATUS, "PS..S..XSS", gf_weights_written(gf)) \
-    X(gradient_clip, STATUS, "PSSSS.SXSS", gf_gradient_clip(gf, &number)) \
-    X(gradient_norm, STATUS, "PSSSS.SXSS", gf_gradient_norm(gf, &number, &number)) \
-    X(gradient_scale, VALUE, "1111111111", gf_gradient_scale(gf)) \
-    X(loss_scale, VALUE, "1111111111", gf_loss_scale(gf)) \
-    X(rate, VALUE, "0111111111", gf_rate(gf, 0) * 4) \
-    X(heartbeat, STATUS, "P......X.S", gf_heartbeat(gf)) \
-    X(metric, VALUE, "0000000000", gf_metric(gf, 0)) \
-    X(open_poll, STATUS, "PA.....X.S", gf_open_poll(gf)) \
-    X(open_wait, STATUS, "P......X.S", gf_open_wait(gf)) \
-    X(stats, STATUS, "P.........", (stats.size_bytes = sizeof stats, gf_stats(gf, &stats))) \
-    X(trace_read, VALUE, "1111111111", gf_trace_read(gf, &record, 1) <= 1) \
-    X(queue_follow, STATUS, "P...S..X.S", gf_queue_follow(gf, 0)) \
-    X(state_bytes, VALUE, "0111111110", gf_state_bytes(gf) > 0) \
-    X(state_save, STATUS, "PS.SSS.XSS", gf_state_save(gf, rules_state, rules_state_bytes)) \
-    X(state_load, STATUS, "PS.SS..XSS", gf_state_load(gf, rules_state, rules_state_bytes)) \
-    X(step_begin, STATUS, "PS.SS..XSS", gf_step_begin(gf)) \
-    X(step_metric, STATUS, "PSSS.SSXSS", gf_step_metric(gf, 0, 1.0)) \
-    X(step_poll, STATUS, "PSSSA..XSS", gf_step_poll(gf)) \
-    X(step_samples, STATUS, "PSSS.SSXSS", gf_step_samples(gf, 1)) \
-    X(step_skipped, VALUE, "0000001000", gf_step_skipped(gf)) \
-    X(step_wait, STATUS, "PSSSS..XSS", gf_step_wait(gf)) \
-    X(steps, VALUE, "0000011000", gf_steps(gf)) \
-    X(tensor_copy, STATUS, "PSSS.SSXSS", gf_tensor_copy(gf, 1, floats)) \
-    X(tensor_ready, STATUS, "PSSS.SSXSS", gf_tensor_ready(gf, 1, 0)) \
-    X(tensor_skip, STATUS, "PSSS.SSXSS", gf_tensor_skip(gf, 1)) \
-    X(tensors_ready, STATUS, "PSSS.SSXSS", gf_tensors_ready(gf, 1, 2, 0)) \
-    X(update, STATUS, "PSSSS..XSS", gf_update(gf, 0.1f)) \
-    X(updated, STATUS, "PSSSSSSXSS", gf_updated(gf)) \
+    X(reduce_scatter, STATUS, "PS..S..XSS",                                                      \
+      gf_reduce_scatter(gf, AT(floats), 64, GF_TYPE_F32, &fresh))                                \
+    X(broadcast_weights, STATUS, "PSTSSTTXSS", gf_broadcast_weights(gf, 0))                      \
+    X(request_poll, STATUS, "PPPAPPPXPS", gf_request_poll(gf, &rules_asked))                     \
+    X(request_wait, STATUS, "PPPTPPPXPS", gf_request_wait(gf, &rules_asked))                     \
+    X(exchange_take, VALUE, "0011111010", gf_exchange_take(gf, 64) != 0)                         \
+    X(close, STATUS, "..T..TT.TS", close_context())                                              \
+    X(close_poll, STATUS, "P.AXXAAXAS", gf_close_poll(gf))                                       \
+    X(epoch_begin, STATUS, "PSSSSSSSSS", gf_epoch_begin(gf, NULL, 0))                            \
+    X(epoch_due, VALUE, "0000000000", gf_epoch_due(gf))                                          \
+    X(epoch_poll, STATUS, "PSSSSSSXSS", gf_epoch_poll(gf))                                       \
+    X(epoch_wait, STATUS, "PSSSSSSXSS", gf_epoch_wait(gf))                                       \
+    X(joiners, VALUE, "0000000000", gf_joiners(gf))                                              \
+    X(leave, STATUS, "PS.....XSS", gf_leave(gf))                                                 \
+    X(left, VALUE, "0000000000", gf_left(gf))                                                    \
+    X(rejoined, VALUE, "0000000000", gf_rejoined(gf))                                            \
+    X(error_last, VALUE, "0000000000", gf_error_last(gf)->code)                                  \
+    X(first_rank, VALUE, "0111111111", gf_first_rank(gf))                                        \
+    X(first_world, VALUE, "0222222222", gf_first_world(gf))                                      \
+    X(rank, VALUE, "0111111111", gf_rank(gf))                                                    \
+    X(world, VALUE, "0222222222", gf_world(gf))                                                  \
+    X(world_max, VALUE, "0222222222", gf_world_max(gf))                                          \
+    X(gradient, VALUE, "0011111111", gf_gradient(gf, 0) != 0)                                    \
+    X(weight, VALUE, "0111111111", gf_weight(gf, 0) != 0)                                        \
+    X(weight_half, VALUE, "0111111111", gf_weight_half(gf, 0) != 0)                              \
+    X(weights_written, STATUS, "PS..S..XSS", gf_weights_written(gf))                             \
+    X(gradient_clip, STATUS, "PSSSS.SXSS", gf_gradient_clip(gf, &number))                        \
+    X(gradient_norm, STATUS, "PSSSS.SXSS", gf_gradient_norm(gf, &number, &number))               \
+    X(gradient_scale, VALUE, "1111111111", gf_gradient_scale(gf))                                \
+    X(loss_scale, VALUE, "1111111111", gf_loss_scale(gf))                                        \
+    X(rate, VALUE, "0111111111", gf_rate(gf, 0) * 4)                                             \
+    X(heartbeat, STATUS, "P......X.S", gf_heartbeat(gf))                                         \
+    X(metric, VALUE, "0000000000", gf_metric(gf, 0))                                             \
+    X(open_poll, STATUS, "PA.....X.S", gf_open_poll(gf))                                         \
+    X(open_wait, STATUS, "P......X.S", gf_open_wait(gf))                                         \
+    X(stats, STATUS, "P.........", (stats.size_bytes = sizeof stats, gf_stats(gf, &stats)))      \
+    X(trace_read, VALUE, "1111111111", gf_trace_read(gf, &record, 1) <= 1)                       \
+    X(queue_follow, STATUS, "P...S..X.S", gf_queue_follow(gf, 0))                                \
+    X(state_bytes, VALUE, "0111111110", gf_state_bytes(gf) > 0)                                  \
+    X(state_save, STATUS, "PS.SSS.XSS", gf_state_save(gf, rules_state, rules_state_bytes))       \
+    X(state_load, STATUS, "PS.SS..XSS", gf_state_load(gf, rules_state, rules_state_bytes))       \
+    X(step_begin, STATUS, "PS.SS..XSS", gf_step_begin(gf))                                       \
+    X(step_metric, STATUS, "PSSS.SSXSS", gf_step_metric(gf, 0, 1.0))                             \
+    X(step_poll, STATUS, "PSSSA..XSS", gf_step_poll(gf))                                         \
+    X(step_samples, STATUS, "PSSS.SSXSS", gf_step_samples(gf, 1))                                \
+    X(step_skipped, VALUE, "0000001000", gf_step_skipped(gf))                                    \
+    X(step_wait, STATUS, "PSSSS..XSS", gf_step_wait(gf))                                         \
+    X(steps, VALUE, "0000011000", gf_steps(gf))                                                  \
+    X(tensor_copy, STATUS, "PSSS.SSXSS", gf_tensor_copy(gf, 1, floats))                          \
+    X(tensor_ready, STATUS, "PSSS.SSXSS", gf_tensor_ready(gf, 1, 0))                             \
+    X(tensor_skip, STATUS, "PSSS.SSXSS", gf_tensor_skip(gf, 1))                                  \
+    X(tensors_ready, STATUS, "PSSS.SSXSS", gf_tensors_ready(gf, 1, 2, 0))                        \
+    X(update, STATUS, "PSSSS..XSS", gf_update(gf, 0.1f))                                         \
+    X(updated, STATUS, "PSSSSSSXSS", gf_updated(gf))                                             \
     X(updated, BARE, "PSSSS..XSS", gf_updated(gf))
 #define FUNCTION(name, kind, expect, expression) \
-    static int kind##_##name(void) { return (int)(expression); }
-#define ROW(name, kind, expect, expression) {"gf_" #name, kind##_##name, expect, #kind[0] == 'B', #kind[0] == 'V'},
+    static int kind##_##name(void)               \
+    {                                            \
+        return (int)(expression);                \
+    }
+#define ROW(name, kind, expect, expression) \
+    {"gf_" #name, kind##_##name, expect, #kind[0] == 'B', #kind[0] == 'V'},
 CALLS(FUNCTION)
 static const struct call {
     const char *name;
@@ -95,7 +102,8 @@ static const struct call {
     bool bare, is_value;
 } calls[] = {CALLS(ROW)};
 
-/* In a child where that is the state: what it answers there does not fit into an exit code as it is. */
+/* In a child where that is the state: what it answers there does not fit into an exit code as it
+ * is. */
 static int answer_of(const struct call *c, int which)
 {
     int status = 0, answer;
@@ -122,7 +130,8 @@ TEST(each_function_in_each_state)
             bool has_log = !c->is_value && (which != RULES_NULL) && (which != RULES_FORKED);
             rules_make(which, c->bare);
             memset(&fresh, 0, sizeof fresh);
-            rules_expect(c->name, rules_state_names[which], answer_of(c, which), c->expect[which], has_log);
+            rules_expect(c->name, rules_state_names[which], answer_of(c, which), c->expect[which],
+                         has_log);
             rules_end();
         }
     }
@@ -171,7 +180,8 @@ static uint32_t header_check(const char *path, const char *arguments)
 {
     char *header = file_text(path);
     uint32_t seen = 0;
-    for (char *at = header, *end; (at = strstr(at, "/*")) != NULL; memset(at, ' ', (size_t)(end + 2 - at)))
+    for (char *at = header, *end; (at = strstr(at, "/*")) != NULL;
+         memset(at, ' ', (size_t)(end + 2 - at)))
         assert_non_null(end = strstr(at, "*/"));
     for (const char *at = header; (at = strstr(at, "gf_")) != NULL; at += 3) {
         char name[64];

@@ -1,5 +1,5 @@
-/* Each wrong argument is refused as gradientflow.h says, with words that name it: the call, the answer by the letters
- * of rules_world.h, the words. NULL: there is no log, or nothing to say. */
+/* Each wrong argument is refused as gradientflow.h says, with words that name it: the call, the
+ * answer by the letters of rules_world.h, the words. NULL: there is no log, or nothing to say. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/rules_world.h"
 #include "firmware-tests/support/world_setups.h"
@@ -42,10 +42,11 @@ TEST(names_are_never_null)
     RULE(gf_type_size_bytes(GF_TYPE_BF16), '2', NULL);
     int ends[2], kept = dup(STDERR_FILENO);
     char said[64] = "";
-    assert_true((kept >= 0) && (pipe(ends) == 0) && (dup2(ends[1], STDERR_FILENO) == STDERR_FILENO));
+    assert_true((kept >= 0) && (pipe(ends) == 0) &&
+                (dup2(ends[1], STDERR_FILENO) == STDERR_FILENO));
     gf_log_stderr(NULL, GF_LOG_DEBUG, "nothing"); /* not without GF_DEBUG */
     gf_log_stderr(NULL, GF_LOG_WARN, "a");
-    gf_log_stderr((void *)(uintptr_t)"me", GF_LOG_ERROR, "b");
+    gf_log_stderr((void *)(uintptr_t) "me", GF_LOG_ERROR, "b");
     assert_int_equal(dup2(kept, STDERR_FILENO), STDERR_FILENO);
     assert_true(read(ends[0], said, sizeof said - 1) > 0);
     assert_string_equal(said, "warning: a\nme: error: b\n");
@@ -95,7 +96,8 @@ TEST(configurations_and_memory)
     room += 64 - (uintptr_t)room % 64;
     RULE(gf_open(&config, brief, 3, NULL, need.control_bytes, &none), 'P', "aligned to 64");
     RULE(gf_open(&config, brief, 3, room + 8, need.control_bytes - 8, &none), 'P', "aligned to 64");
-    RULE(gf_open(&config, brief, 3, room, need.control_bytes - 1, &none), 'R', "gf_measure() asked for");
+    RULE(gf_open(&config, brief, 3, room, need.control_bytes - 1, &none), 'R',
+         "gf_measure() asked for");
     RULE(gf_open(&config, brief, 3, room, need.control_bytes, NULL), 'P', NULL);
     assert_null(none);
     RULE(gf_step_begin((gf_context *)(void *)room), 'P', NULL); /* memory that is no context */
@@ -177,23 +179,27 @@ TEST(arguments_of_a_step)
     RULE(gf_metric(gf, GF_METRICS), '0', NULL);
     RULE(gf_step_metric(gf, 1, -INFINITY), '.', NULL);
     RULE(gf_step_samples(gf, 0), '.', NULL);
-    RULE(gf_step_samples(gf, UINT64_MAX / GF_WORLD_MAX + 1), 'P', "the sum over all ranks would not fit");
+    RULE(gf_step_samples(gf, UINT64_MAX / GF_WORLD_MAX + 1), 'P',
+         "the sum over all ranks would not fit");
     RULE(gf_tensor_copy(gf, 3, floats), 'P', "tensor 3 of 3");
     RULE(gf_tensor_copy(gf, 0, floats), 'S', "was declared before");
     RULE(gf_tensor_copy(gf, 1, NULL), 'P', "tensor 1 \"b\" from NULL");
     RULE(gf_tensor_ready(gf, 1, 7), 'P', "the host has no streams");
     RULE(gf_tensors_ready(gf, 1, 2, 7), 'P', "the host has no streams");
     RULE(gf_tensor_ready(gf, 2, 0), '.', NULL);
-    RULE(gf_tensors_ready(gf, 1, 2, 0), 'S', "tensor 2 \"c\" was declared before"); /* neither is now */
+    /* neither is now */
+    RULE(gf_tensors_ready(gf, 1, 2, 0), 'S', "tensor 2 \"c\" was declared before");
     RULE(gf_step_wait(gf), 'S', "tensor 1 \"b\" was not declared");
-    RULE(gf_barrier(gf, &fresh), 'S', "inside of a step"); /* requests around a step: not inside .. */
+    /* requests around a step: not inside .. */
+    RULE(gf_barrier(gf, &fresh), 'S', "inside of a step");
     RULE(gf_tensors_ready(gf, 1, 1, 0), '.', NULL);
     RULE(gf_step_metric(gf, 0, 1.0), 'S', "not between gf_step_begin() and the last");
     RULE(gf_step_begin(gf), 'S', "step 1 is not whole");
     rules_end();
 
     rules_make(RULES_ASKED, false);
-    RULE(gf_step_begin(gf), 'S', "requests are under way"); /* .. and no step while one is under way */
+    /* .. and no step while one is under way */
+    RULE(gf_step_begin(gf), 'S', "requests are under way");
     rules_end();
 
     rules_make(RULES_READY, false);
@@ -229,7 +235,8 @@ TEST(arguments_of_requests)
     RULE(gf_allreduce(gf, 0, 64, GF_TYPE_F32, &fresh), 'P', "no data");
     RULE(gf_allreduce(gf, AT(floats), 64, GF_TYPE_COUNT, &fresh), 'P', "type is 3");
     RULE(gf_allreduce(gf, AT(floats), UINT64_MAX, GF_TYPE_F32, &fresh), 'P', "too many elements");
-    RULE(gf_allreduce_by(gf, GF_REDUCTION_COUNT, AT(floats), 64, GF_TYPE_F32, &fresh), 'P', "reduction is 3");
+    RULE(gf_allreduce_by(gf, GF_REDUCTION_COUNT, AT(floats), 64, GF_TYPE_F32, &fresh), 'P',
+         "reduction is 3");
     RULE(gf_broadcast(gf, AT(floats), 64, GF_TYPE_F32, 2, &fresh), 'P', "root 2 of 2");
     RULE(gf_reduce_scatter(gf, 0, 64, GF_TYPE_F32, &fresh), 'P', "no data");
     RULE(gf_allgather(gf, 0, 64, GF_TYPE_F32, &fresh), 'P', "no data");
@@ -238,12 +245,16 @@ TEST(arguments_of_requests)
     RULE(gf_request_poll(gf, NULL), 'P', "no such request");
     RULE(gf_request_wait(gf, &fresh), 'P', "no such request");
     memset(many, 0, sizeof many);
-    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) RULE(gf_allreduce(gf, 0, 0, GF_TYPE_F32, &many[i]), '.', NULL);
+    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
+        RULE(gf_allreduce(gf, 0, 0, GF_TYPE_F32, &many[i]), '.', NULL);
     RULE(gf_barrier(gf, &many[GF_REQUESTS_MAX]), 'A', NULL);
-    RULE(gf_barrier(gf, &many[0]), 'P', "this request is under way"); /* it is the library's until it ends */
-    for (uint32_t i = 0; i < 9999; i++) RULE(gf_heartbeat(gf), '.', NULL); /* all end, and none is asked for */
+    /* it is the library's until it ends */
+    RULE(gf_barrier(gf, &many[0]), 'P', "this request is under way");
+    /* all end, and none is asked for */
+    for (uint32_t i = 0; i < 9999; i++) RULE(gf_heartbeat(gf), '.', NULL);
     RULE(gf_broadcast_weights(gf, 0), 'S', "8 requests have ended that nobody has asked for");
-    RULE(gf_request_poll(gf, &many[GF_REQUESTS_MAX]), 'P', "no such request"); /* nothing was posted */
+    /* nothing was posted */
+    RULE(gf_request_poll(gf, &many[GF_REQUESTS_MAX]), 'P', "no such request");
     RULE(gf_exchange_take(gf, 0), '0', NULL);
     RULE(gf_exchange_take(gf, UINT64_MAX), '0', NULL);
     RULE(gf_exchange_take(gf, 4097), '0', NULL);
@@ -279,8 +290,8 @@ TEST(arguments_of_states_epochs_and_statistics)
     RULE(gf_stats(gf, &stats), '.', NULL);
     RULE(gf_trace_read(gf, NULL, 4), '0', NULL);
     RULE(gf_trace_read(gf, &record, 0), '0', NULL);
-    RULE(gf_error_last(gf)->code, '.', NULL); /* all of these were refused, and nothing has failed */
+    /* all of these were refused, and nothing has failed */
+    RULE(gf_error_last(gf)->code, '.', NULL);
     RULE(gf_close(NULL), '.', NULL);
     rules_end();
 }
-

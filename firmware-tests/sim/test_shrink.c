@@ -1,13 +1,17 @@
-/* Survivors go on without the dead, over the simulated network: whoever dies, they agree on an epoch and hold the same
- * weights; whoever is left on the smaller side ends. One death at whatever post, whatever makes up the state, and sums
- * afterwards: the soak's elastic jobs. */
+/* Survivors go on without the dead, over the simulated network: whoever dies, they agree on an
+ * epoch and hold the same weights; whoever is left on the smaller side ends. One death at whatever
+ * post, whatever makes up the state, and sums afterwards: the soak's elastic jobs. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/elastic.h"
 #include "lib/context.h"
 
 #define GOAL 6u /* steps */
 
-static void jobs_run(struct world *w) { elastic_run(w, NULL, SECOND / 50); } /* a death may not have been seen before */
+/* a death may not have been seen before */
+static void jobs_run(struct world *w)
+{
+    elastic_run(w, NULL, SECOND / 50);
+}
 
 /* ---- more than one ---- */
 
@@ -18,19 +22,21 @@ static void expect_out(struct world *w, uint32_t mask, gf_status status, const c
         gf_status expected = ((mask >> rank) & 1u) ? status : GF_OK;
         if ((expected == GF_AGAIN) && !gf_sim_runs(w->sim, rank)) continue;
         if (w->ranks[rank].status != expected)
-            fail_msg("%s: rank %u: %s, expected %s\n%s", what, rank, gf_status_name(w->ranks[rank].status),
-                     gf_status_name(expected), w->ranks[rank].log);
+            fail_msg("%s: rank %u: %s, expected %s\n%s", what, rank,
+                     gf_status_name(w->ranks[rank].status), gf_status_name(expected),
+                     w->ranks[rank].log);
     }
     elastic_expect(w, ((1u << w->world) - 1) & ~mask, what);
 }
 
-static uint64_t step_at;              /* faults by hand come once a rank is in this step */
-static uint32_t hit;                  /* bits: ranks that they hit */
+static uint64_t step_at; /* faults by hand come once a rank is in this step */
+static uint32_t hit;     /* bits: ranks that they hit */
 static bool done;
 
 static bool due(struct world *w, uint32_t rank)
 {
-    if (done || (w->ranks[rank].gf == NULL) || (gf_steps(w->ranks[rank].gf) < step_at)) return false;
+    if (done || (w->ranks[rank].gf == NULL) || (gf_steps(w->ranks[rank].gf) < step_at))
+        return false;
     done = true;
     return true;
 }
@@ -50,7 +56,8 @@ static void by_hand(void (*turn)(struct world *w, uint32_t rank), uint32_t ranks
     done = false;
 }
 
-/* Told who has ended, whoever is left goes on; else more than half do, or exactly half with rank 0, and all others end. */
+/* Told who has ended, whoever is left goes on; else more than half do, or exactly half with rank 0,
+ * and all others end. */
 TEST(all_that_die_at_once_are_left_behind)
 {
     for (uint32_t size = 2; size <= 6; size++) {
@@ -58,9 +65,11 @@ TEST(all_that_die_at_once_are_left_behind)
             struct world_setup setup = elastic_setup(size);
             char what[64];
             uint32_t dead = row >> 1, count = (uint32_t)__builtin_popcount(dead);
-            bool quorum = (2 * (size - count) > size) || ((2 * (size - count) == size) && ((dead & 1u) == 0));
+            bool quorum =
+                (2 * (size - count) > size) || ((2 * (size - count) == size) && ((dead & 1u) == 0));
             bool told = ((row & 1u) != 0);
-            (void)snprintf(what, sizeof what, "world %u, dead %#x, %s", size, dead, told ? "told" : "not told");
+            (void)snprintf(what, sizeof what, "world %u, dead %#x, %s", size, dead,
+                           told ? "told" : "not told");
             quorum = quorum || told;
             elastic.hooks.untold = !told;
             by_hand(kill_hit, dead);
@@ -69,7 +78,8 @@ TEST(all_that_die_at_once_are_left_behind)
             if (quorum) expect_out(&w, dead, GF_AGAIN, what);
             for (uint32_t rank = 0; !quorum && (rank < size); rank++)
                 if (!((dead >> rank) & 1u) && (w.ranks[rank].status != GF_ERR_QUORUM))
-                    fail_msg("%s: rank %u: %s\n%s", what, rank, gf_status_name(w.ranks[rank].status), w.ranks[rank].log);
+                    fail_msg("%s: rank %u: %s\n%s", what, rank,
+                             gf_status_name(w.ranks[rank].status), w.ranks[rank].log);
         }
     }
 }
@@ -101,23 +111,27 @@ static void kill_twice(struct world *w, uint32_t rank)
     bool before = done;
     kill_hit(w, rank);
     if (done && !before) first_died_ns = gf_sim_now_ns(w->sim);
-    if (!done || (gf_sim_now_ns(w->sim) - first_died_ns < second_ns) || !gf_sim_runs(w->sim, second_rank)) return;
+    if (!done || (gf_sim_now_ns(w->sim) - first_died_ns < second_ns) ||
+        !gf_sim_runs(w->sim, second_rank))
+        return;
     if (elastic.ranks[second_rank].state == CHANGES) deaths_in_shrink++;
     gf_sim_kill(w->sim, second_rank);
 }
 
-/* Another one dies at each moment behind the first death: in the agreement, the join, the warm-up, the copying. */
+/* Another one dies at each moment behind the first death: in the agreement, the join, the warm-up,
+ * the copying. */
 TEST(a_death_in_the_shrink_begins_it_anew)
 {
     deaths_in_shrink = 0;
     for (uint32_t first = 0; first < 4; first++) {
         for (uint32_t second = 0; second < 5; second++) {
-            for (uint64_t delay_ns = 0; (second != first) && (delay_ns < 4000000); delay_ns += 97000) {
+            for (uint64_t delay_ns = 0; (second != first) && (delay_ns < 4000000);
+                 delay_ns += 97000) {
                 struct world_setup setup = elastic_setup(5);
                 char what[96];
                 setup.config.optimizer.momentum = 0.5f;
-                (void)snprintf(what, sizeof what, "rank %u dies, then rank %u after %u us", first, second,
-                               (unsigned)(delay_ns / 1000));
+                (void)snprintf(what, sizeof what, "rank %u dies, then rank %u after %u us", first,
+                               second, (unsigned)(delay_ns / 1000));
                 by_hand(kill_hit, 1u << first);
                 WORLD_OPEN(w, &setup);
                 second_rank = second;
@@ -144,9 +158,11 @@ static void cut(struct world *w, uint32_t rank)
 
 TEST(one_side_of_a_cut_goes_on)
 {
-    static const struct cut_case { uint32_t world, side, out; } cases[] = {
-        {2, 0x2, 0x2}, {3, 0x4, 0x4}, {3, 0x1, 0x1}, {4, 0xc, 0xc}, {4, 0x5, 0xa}, {5, 0x18, 0x18}, {5, 0x7, 0x18},
-        {5, 0x3, 0x3}, {6, 0x38, 0x38}, {6, 0x7, 0x38}, {7, 0x70, 0x70}, {7, 0x0f, 0x70}};
+    static const struct cut_case {
+        uint32_t world, side, out;
+    } cases[] = {{2, 0x2, 0x2},   {3, 0x4, 0x4},   {3, 0x1, 0x1},   {4, 0xc, 0xc},
+                 {4, 0x5, 0xa},   {5, 0x18, 0x18}, {5, 0x7, 0x18},  {5, 0x3, 0x3},
+                 {6, 0x38, 0x38}, {6, 0x7, 0x38},  {7, 0x70, 0x70}, {7, 0x0f, 0x70}};
     for (size_t i = 0; i < LENGTH(cases); i++) {
         struct world_setup setup = elastic_setup(cases[i].world);
         char what[64];
@@ -155,7 +171,8 @@ TEST(one_side_of_a_cut_goes_on)
         WORLD_OPEN(w, &setup);
         jobs_run(&w);
         for (uint32_t rank = 0; rank < w.world; rank++)
-            assert_true(elastic.ranks[rank].change_ns <= setup.config.rendezvous.join_timeout_ns + SECOND);
+            assert_true(elastic.ranks[rank].change_ns <=
+                        setup.config.rendezvous.join_timeout_ns + SECOND);
         for (uint32_t a = 0; a < w.world; a++)
             for (uint32_t b = a + 1; b < w.world; b++) gf_sim_partition(w.sim, a, b, false);
         expect_out(&w, cases[i].out, GF_ERR_QUORUM, what);
@@ -191,7 +208,8 @@ TEST(who_was_stopped_and_goes_on_finds_its_epoch_closed)
     }
 }
 
-/* Rank 0 is killed and rank 4 stopped; the three others go on, and have all their steps when rank 4 runs on. */
+/* Rank 0 is killed and rank 4 stopped; the three others go on, and have all their steps when rank 4
+ * runs on. */
 static bool others_are_killed;
 
 static void stop_4(struct world *w, uint32_t rank)
@@ -222,15 +240,16 @@ TEST(who_was_stopped_makes_no_second_history)
             assert_int_equal(gf_steps(w.ranks[1].gf), GOAL);
             if (ends == 0) assert_int_equal(w.ranks[1].status, GF_OK);
             if (w.ranks[4].status != GF_ERR_QUORUM)
-                fail_msg("from step %u, the others %s: rank 4: %s, %u of %u\n%s", (unsigned)at, ends ? "ended" : "live",
-                         gf_status_name(w.ranks[4].status), gf_rank(w.ranks[4].gf), gf_world(w.ranks[4].gf),
-                         w.ranks[4].log);
+                fail_msg("from step %u, the others %s: rank 4: %s, %u of %u\n%s", (unsigned)at,
+                         ends ? "ended" : "live", gf_status_name(w.ranks[4].status),
+                         gf_rank(w.ranks[4].gf), gf_world(w.ranks[4].gf), w.ranks[4].log);
             assert_int_equal(elastic.ranks[4].changes, 0);
         }
     }
 }
 
-/* Rank 0 is killed and rank 2 stopped: rank 1 can know of neither side of it, and does not go on alone, told or not. */
+/* Rank 0 is killed and rank 2 stopped: rank 1 can know of neither side of it, and does not go on
+ * alone, told or not. */
 static void stop_2(struct world *w, uint32_t rank)
 {
     if (due(w, rank)) {
@@ -273,7 +292,9 @@ static void link_fails(struct world *w, uint32_t rank)
     static const struct gf_fault fault = {.code = GF_ERR_LINK, .peer = 2, .text = "rank 2 is gone"};
     gf_context *gf = w->ranks[0].gf;
     kill_hit(w, rank);
-    if (!done || (rank != 0) || (link_said[0] != '\0') || (gf->epoch != 2) || (gf->phase != GF_PHASE_STEP)) return;
+    if (!done || (rank != 0) || (link_said[0] != '\0') || (gf->epoch != 2) ||
+        (gf->phase != GF_PHASE_STEP))
+        return;
     assert_int_equal(gf_fail_fault(gf, &fault, GF_OPERATION_STEP), GF_ERR_LINK);
     assert_int_equal(gf_error_last(gf)->peer, 1);
     (void)snprintf(link_said, sizeof link_said, "%s", gf_error_last(gf)->text);
@@ -293,7 +314,8 @@ static uint32_t bare;
 
 static gf_status reset_fails(struct gf_link *link, uint32_t epoch)
 {
-    return gf_fault_set(&link->fault, GF_ERR_LINK, GF_RANK_NONE, "socket", 24, "no descriptor in epoch %u", epoch);
+    return gf_fault_set(&link->fault, GF_ERR_LINK, GF_RANK_NONE, "socket", 24,
+                        "no descriptor in epoch %u", epoch);
 }
 
 static void bare_turn(struct world *w, uint32_t rank)
@@ -341,6 +363,7 @@ TEST(only_an_epoch_that_a_rank_comes_in_by_is_its_opening)
     world_run(&w, open_polls, NULL);
     assert_int_equal(w.ranks[0].status, GF_OK);
     assert_int_equal(gf_world(w.ranks[0].gf), 2);
-    assert_true((world_stats(&w, 0).operations >= operations) && (world_stats(&w, 0).wire_bytes >= bytes));
+    assert_true((world_stats(&w, 0).operations >= operations) &&
+                (world_stats(&w, 0).wire_bytes >= bytes));
     assert_true((operations > 0) && (bytes > 0));
 }

@@ -1,5 +1,5 @@
-/* An epoch ends while a sparse step is being written into histories: each has all of the step or nothing of it, and the
- * next epoch chooses the same chunks on all ranks. */
+/* An epoch ends while a sparse step is being written into histories: each has all of the step or
+ * nothing of it, and the next epoch chooses the same chunks on all ranks. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
 #include "lib/context.h"
@@ -18,9 +18,9 @@ static struct {
     bool looked_at;
     float before[ELEMS]; /* history as the step that was cut short began */
 } jobs[RANKS];
-static uint64_t cut_step;  /* in the commit of this one .. */
-static uint64_t late_us;   /* .. so long after it began .. */
-static uint32_t victim;    /* .. this rank dies */
+static uint64_t cut_step; /* in the commit of this one .. */
+static uint64_t late_us;  /* .. so long after it began .. */
+static uint32_t victim;   /* .. this rank dies */
 static uint64_t begun_ns, caught, warmup;
 static uint32_t ranks, second; /* second dies while weights are copied, .. */
 static uint64_t copied_us;     /* .. so long after that began; 0: it lives */
@@ -28,9 +28,15 @@ static uint64_t copy_ns, caught_again;
 
 static struct world_setup setup_make(void)
 {
-    struct world_setup setup = {.world = ranks, .tensors = tensors, .tensor_count = 1,
-                                .sim = {.seed = 3, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0,
-                                        .detect_ns = 30 * US, .bind_receives = true}};
+    struct world_setup setup = {.world = ranks,
+                                .tensors = tensors,
+                                .tensor_count = 1,
+                                .sim = {.seed = 3,
+                                        .latency_ns = 5000,
+                                        .jitter_ns = 20000,
+                                        .bytes_per_ns = 1.0,
+                                        .detect_ns = 30 * US,
+                                        .bind_receives = true}};
     setup.config.optimizer.kind = GF_OPTIMIZER_SGD;
     setup.config.rendezvous.join_timeout_ns = 8000000 * US;
     setup.config.exchange.slice_bytes = 4096;
@@ -41,7 +47,10 @@ static struct world_setup setup_make(void)
     return setup;
 }
 
-static const float *history(const gf_context *gf) { return (const float *)(uintptr_t)gf->sparse.history; }
+static const float *history(const gf_context *gf)
+{
+    return (const float *)(uintptr_t)gf->sparse.history;
+}
 
 static bool was_sent(const gf_context *gf, uint64_t elem)
 {
@@ -50,7 +59,8 @@ static bool was_sent(const gf_context *gf, uint64_t elem)
     return false;
 }
 
-/* Behind the shrink; `gf_sparse_commit()` has exchanged the two selections where it came to its end. */
+/* Behind the shrink; `gf_sparse_commit()` has exchanged the two selections where it came to its
+ * end. */
 static void expect_whole(struct world *w, uint32_t rank)
 {
     const gf_context *gf = w->ranks[rank].gf;
@@ -59,22 +69,26 @@ static void expect_whole(struct world *w, uint32_t rank)
     for (uint32_t other = 0; other < ranks; other++)
         if (gf_sim_runs(w->sim, other) && !jobs[other].behind) lead = w->ranks[other].gf;
     if (gf_steps(gf) != cut_step) lead = NULL;
-    for (uint64_t e = 0; e < ELEMS; e++) { /* who is behind has nothing of it but what it sent, and that is applied */
+    /* who is behind has nothing of it but what it sent, and that is applied */
+    for (uint64_t e = 0; e < ELEMS; e++) {
         bool sent = (lead != NULL) && was_sent(lead, e), has = (lead != NULL) && !jobs[rank].behind;
         float expected = sent ? 0.0f : has ? before[e] + world_value(rank, 0, e) : before[e];
         if (history(gf)[e] != expected)
-            fail_msg("rank %u, %u us into the commit: history[%u] is %g, expected %g (before %g)", rank,
-                     (unsigned)late_us, (unsigned)e, (double)history(gf)[e], (double)expected, (double)before[e]);
+            fail_msg("rank %u, %u us into the commit: history[%u] is %g, expected %g (before %g)",
+                     rank, (unsigned)late_us, (unsigned)e, (double)history(gf)[e], (double)expected,
+                     (double)before[e]);
     }
 }
 
 static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
 {
     gf_context *gf = w->ranks[rank].gf;
-    bool commits = (gf->phase == GF_PHASE_STEP) && (gf->step.number == cut_step) && (gf->sparse.commit.elem > 0);
+    bool commits = (gf->phase == GF_PHASE_STEP) && (gf->step.number == cut_step) &&
+                   (gf->sparse.commit.elem > 0);
     gf_status status;
     if (commits && (begun_ns == 0)) begun_ns = gf_sim_now_ns(w->sim);
-    if ((begun_ns != 0) && (gf_sim_now_ns(w->sim) >= begun_ns + late_us * US) && gf_sim_runs(w->sim, victim))
+    if ((begun_ns != 0) && (gf_sim_now_ns(w->sim) >= begun_ns + late_us * US) &&
+        gf_sim_runs(w->sim, victim))
         gf_sim_kill(w->sim, victim);
     if ((gf->change.state == GF_CHANGE_SYNC) && (gf->change.sync_next == 2) && (copy_ns == 0))
         copy_ns = gf_sim_now_ns(w->sim);
@@ -94,7 +108,8 @@ static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
     if (!jobs[rank].in_step) {
         if (gf_steps(gf) == STEPS) return GF_OK;
         if ((status = gf_step_begin(gf)) < 0) goto failed;
-        if (gf->step.number == cut_step) memcpy(jobs[rank].before, history(gf), sizeof jobs[rank].before);
+        if (gf->step.number == cut_step)
+            memcpy(jobs[rank].before, history(gf), sizeof jobs[rank].before);
         jobs[rank].in_step = true;
         jobs[rank].declared = false;
     }
@@ -131,8 +146,10 @@ static void play(void)
         if (!gf_sim_runs(w.sim, rank)) continue;
         assert_int_equal(w.ranks[rank].status, GF_OK);
         assert_memory_equal((const void *)(uintptr_t)gf_weight(w.ranks[rank].gf, 0),
-                            (const void *)(uintptr_t)gf_weight(w.ranks[other].gf, 0), ELEMS * sizeof(float));
-        assert_int_equal(w.ranks[rank].gf->sparse.selected_count, w.ranks[other].gf->sparse.selected_count);
+                            (const void *)(uintptr_t)gf_weight(w.ranks[other].gf, 0),
+                            ELEMS * sizeof(float));
+        assert_int_equal(w.ranks[rank].gf->sparse.selected_count,
+                         w.ranks[other].gf->sparse.selected_count);
         assert_memory_equal(w.ranks[rank].gf->sparse.selection, w.ranks[other].gf->sparse.selection,
                             w.ranks[rank].gf->sparse.selected_count * sizeof(uint32_t));
     }

@@ -55,38 +55,52 @@ static const struct timing_case {
     {"a lone message takes latency and bytes once", 0, {{0, 2, 5000, 500, 1500}}},
     {"an empty one takes the latency", 0, {{0, 2, 0, 0, 1000}}},
     {"message_ns holds the sender's port, not the lone message", 70, {{0, 2, 5000, 570, 1500}}},
-    {"a sender's port takes one at a time", 70,
+    {"a sender's port takes one at a time",
+     70,
      {{0, 2, 1000, 170, 1100}, {0, 4, 2000, 440, 1370}, {0, 2, 1000, 610, 1540}}},
-    {"a receiver's port takes one at a time", 0,
+    {"a receiver's port takes one at a time",
+     0,
      {{0, 6, 1000, 100, 1100}, {2, 6, 2000, 200, 1300}, {4, 6, 1000, 100, 1400}}},
-    {"what waits for its sender does not hold the receiver's port", 0,
+    {"what waits for its sender does not hold the receiver's port",
+     0,
      {{0, 4, 9000, 900, 1900}, {0, 6, 1000, 1000, 2000}, {2, 6, 5000, 500, 1500}}},
     {"in and out are apart", 0, {{0, 2, 5000, 500, 1500}, {2, 0, 5000, 500, 1500}}},
-    {"a node has its own latency, rate and ports", 0, {{0, 1, 5000, 50, 150}, {0, 2, 5000, 500, 1500}}},
+    {"a node has its own latency, rate and ports",
+     0,
+     {{0, 1, 5000, 50, 150}, {0, 2, 5000, 500, 1500}}},
 };
 
 TEST(ports_and_latency_follow_the_formula)
 {
     static unsigned char bytes[10000];
     for (size_t c = 0; c < LENGTH(timings); c++) {
-        struct gf_sim_setup setup = {.world = 8, .ranks_per_node = 2, .latency_ns = 1000, .bytes_per_ns = 10,
-                                     .node_latency_ns = 100, .node_bytes_per_ns = 100, .no_data = true,
+        struct gf_sim_setup setup = {.world = 8,
+                                     .ranks_per_node = 2,
+                                     .latency_ns = 1000,
+                                     .bytes_per_ns = 10,
+                                     .node_latency_ns = 100,
+                                     .node_bytes_per_ns = 100,
+                                     .no_data = true,
                                      .message_ns = timings[c].message_ns};
         uint64_t sent_ns[3] = {NEVER, NEVER, NEVER}, received_ns[3] = {NEVER, NEVER, NEVER};
         SIM_WORLD_OPEN(w, &setup);
         for (uint32_t i = 0; i < 3; i++) {
             uint32_t from = timings[c].moves[i].from, to = timings[c].moves[i].to;
             if (from == to) continue;
-            assert_int_equal(sim_world_recv(&w, to, from, i, bytes, timings[c].moves[i].bytes, 8 + i), GF_OK);
-            assert_int_equal(sim_world_send(&w, from, to, i, bytes, timings[c].moves[i].bytes, i), GF_OK);
+            assert_int_equal(
+                sim_world_recv(&w, to, from, i, bytes, timings[c].moves[i].bytes, 8 + i), GF_OK);
+            assert_int_equal(sim_world_send(&w, from, to, i, bytes, timings[c].moves[i].bytes, i),
+                             GF_OK);
         }
         while (gf_sim_advance(w.sim)) {
             for (uint32_t i = 0; i < 3; i++) {
                 uint32_t from = timings[c].moves[i].from, to = timings[c].moves[i].to;
                 if (from == to) continue;
                 uint64_t now_ns = gf_sim_now_ns(w.sim);
-                if ((sent_ns[i] == NEVER) && (sim_world_test(&w, from, i) == GF_OK)) sent_ns[i] = now_ns;
-                if ((received_ns[i] == NEVER) && (sim_world_test(&w, to, 8 + i) == GF_OK)) received_ns[i] = now_ns;
+                if ((sent_ns[i] == NEVER) && (sim_world_test(&w, from, i) == GF_OK))
+                    sent_ns[i] = now_ns;
+                if ((received_ns[i] == NEVER) && (sim_world_test(&w, to, 8 + i) == GF_OK))
+                    received_ns[i] = now_ns;
             }
         }
         for (uint32_t i = 0; i < 3; i++) {
@@ -99,13 +113,16 @@ TEST(ports_and_latency_follow_the_formula)
     }
 }
 
-/* What is sent while a rank works leaves behind the work, and the rank is woken no earlier than its end. */
+/* What is sent while a rank works leaves behind the work, and the rank is woken no earlier than its
+ * end. */
 TEST(work_holds_up_what_is_sent_and_the_rank)
 {
-    struct gf_sim_setup setup = {.world = 2, .latency_ns = 1000, .bytes_per_ns = 10, .no_data = true};
+    struct gf_sim_setup setup = {
+        .world = 2, .latency_ns = 1000, .bytes_per_ns = 10, .no_data = true};
     static unsigned char bytes[100];
     SIM_WORLD_OPEN(w, &setup);
-    while (gf_sim_woken_next(w.sim) != GF_RANK_NONE) {}
+    while (gf_sim_woken_next(w.sim) != GF_RANK_NONE) {
+    }
     gf_sim_work(w.sim, 0, 300);
     gf_sim_work(w.sim, 0, 200);
     assert_int_equal(gf_sim_free_ns(w.sim, 0), 500);
@@ -123,8 +140,12 @@ TEST(work_holds_up_what_is_sent_and_the_rank)
 
 TEST(a_nodes_port_carries_one_message_at_a_time)
 {
-    struct gf_sim_setup setup = {.world = 4, .ranks_per_node = 2, .latency_ns = 1000, .bytes_per_ns = 10,
-                                 .node_port = true, .no_data = true};
+    struct gf_sim_setup setup = {.world = 4,
+                                 .ranks_per_node = 2,
+                                 .latency_ns = 1000,
+                                 .bytes_per_ns = 10,
+                                 .node_port = true,
+                                 .no_data = true};
     static unsigned char bytes[1000];
     SIM_WORLD_OPEN(w, &setup);
     for (uint32_t rank = 0; rank < 2; rank++) {
@@ -144,10 +165,13 @@ TEST(without_data_only_fused_buffers_are_empty)
     uint64_t sent = 42, fused = 1, vote = 1;
     SIM_WORLD_OPEN(w, &setup);
     assert_int_equal(sim_world_recv(&w, 1, 0, gf_tag(1, 3, 5), &fused, sizeof fused, 0), GF_OK);
-    assert_int_equal(sim_world_recv(&w, 1, 0, gf_tag(1, 3, GF_TAG_BUFFER_OTHER), &vote, sizeof vote, 1), GF_OK);
+    assert_int_equal(
+        sim_world_recv(&w, 1, 0, gf_tag(1, 3, GF_TAG_BUFFER_OTHER), &vote, sizeof vote, 1), GF_OK);
     assert_int_equal(sim_world_send(&w, 0, 1, gf_tag(1, 3, 5), &sent, sizeof sent, 0), GF_OK);
-    assert_int_equal(sim_world_send(&w, 0, 1, gf_tag(1, 3, GF_TAG_BUFFER_OTHER), &sent, sizeof sent, 1), GF_OK);
-    while (gf_sim_advance(w.sim)) {}
+    assert_int_equal(
+        sim_world_send(&w, 0, 1, gf_tag(1, 3, GF_TAG_BUFFER_OTHER), &sent, sizeof sent, 1), GF_OK);
+    while (gf_sim_advance(w.sim)) {
+    }
     assert_int_equal(sim_world_test(&w, 1, 0), GF_OK);
     assert_int_equal(sim_world_test(&w, 1, 1), GF_OK);
     assert_int_equal(fused, 1);

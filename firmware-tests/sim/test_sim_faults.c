@@ -1,5 +1,5 @@
-/* The simulator's faults that no suite of collectives would miss, and how often those by chance come. What the others
- * do to a message test_coll_failures says, by the status of each rank. */
+/* The simulator's faults that no suite of collectives would miss, and how often those by chance
+ * come. What the others do to a message test_coll_failures says, by the status of each rank. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/sim_world.h"
 
@@ -8,9 +8,12 @@
 /* Whole collectives end well under both, met or not. */
 TEST(again_posts_nothing_and_a_stop_puts_off)
 {
-    struct gf_sim_setup setup = {.world = 2, .latency_ns = LATENCY_NS, .fault_count = 2,
-                                 .faults = {{.kind = GF_SIM_FAULT_AGAIN, .rank = 0, .at = 1},
-                                            {.kind = GF_SIM_FAULT_STOP, .rank = 1, .at = 1, .delay_ns = 5000}}};
+    struct gf_sim_setup setup = {
+        .world = 2,
+        .latency_ns = LATENCY_NS,
+        .fault_count = 2,
+        .faults = {{.kind = GF_SIM_FAULT_AGAIN, .rank = 0, .at = 1},
+                   {.kind = GF_SIM_FAULT_STOP, .rank = 1, .at = 1, .delay_ns = 5000}}};
     uint32_t source = 4711, target = 0;
     SIM_WORLD_OPEN(w, &setup);
     assert_int_equal(sim_world_send(&w, 0, 1, 5, &source, 4, 0), GF_AGAIN);
@@ -24,7 +27,8 @@ TEST(again_posts_nothing_and_a_stop_puts_off)
     assert_int_equal(target, 4711);
 }
 
-/* A tag that is used again meets the copy: the simulator is to find that out. A reset forgets it. */
+/* A tag that is used again meets the copy: the simulator is to find that out. A reset forgets
+ * it. */
 TEST(a_duplicate_waits_for_whoever_reuses_its_tag)
 {
     for (uint32_t resets = 0; resets < 2; resets++) {
@@ -36,7 +40,8 @@ TEST(a_duplicate_waits_for_whoever_reuses_its_tag)
         sim_world_run(&w);
         assert_int_equal(target, 4711);
         if (resets == 1) {
-            for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(w.driver->reset(w.links[rank], 2), GF_OK);
+            for (uint32_t rank = 0; rank < 2; rank++)
+                assert_int_equal(w.driver->reset(w.links[rank], 2), GF_OK);
             sim_world_connect(&w);
         }
         target = 0;
@@ -49,7 +54,8 @@ TEST(a_duplicate_waits_for_whoever_reuses_its_tag)
 
 TEST(old_duplicates_are_dropped)
 {
-    struct gf_sim_setup setup = {.world = 2, .fault_count = 1,
+    struct gf_sim_setup setup = {.world = 2,
+                                 .fault_count = 1,
                                  .faults = {{.kind = GF_SIM_FAULT_DUPLICATE, .rank = 0, .at = 1}}};
     SIM_WORLD_OPEN(w, &setup);
     for (uint64_t i = 0; i < 3000; i++) {

@@ -1,5 +1,5 @@
-/* The simulator's world: death, cancelling, a drop, and that a seed is a run. Stops, cuts, shared memory, time and what
- * a reset ends are the suites' of whole contexts. */
+/* The simulator's world: death, cancelling, a drop, and that a seed is a run. Stops, cuts, shared
+ * memory, time and what a reset ends are the suites' of whole contexts. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/sim_world.h"
 
@@ -18,8 +18,10 @@ TEST(a_killed_rank_says_so_and_its_messages_are_lost)
     assert_int_equal(sim_world_send(&w, 0, 1, 1, &from_dead, 8, 0), GF_OK);
     assert_int_equal(sim_world_send(&w, 1, 0, 2, &to_dead, 8, 1), GF_OK);
     assert_int_equal(sim_world_recv(&w, 0, 1, 2, &unused, 8, 1), GF_OK);
-    assert_int_equal(sim_world_recv(&w, 0, 2, 3, &unused, 8, 2), GF_OK); /* never tested: close() ends it */
-    gf_sim_advance_to(w.sim, LATENCY_NS / 2);                           /* both have left their ports */
+    /* never tested: close() ends it */
+    assert_int_equal(sim_world_recv(&w, 0, 2, 3, &unused, 8, 2), GF_OK);
+    /* both have left their ports */
+    gf_sim_advance_to(w.sim, LATENCY_NS / 2);
     gf_sim_kill(w.sim, 0);
     sim_world_run(&w);
     assert_false(gf_sim_runs(w.sim, 0));
@@ -69,8 +71,10 @@ TEST(thousands_of_unexpected_messages_are_matched)
         for (uint32_t i = 0; i < count; i++) {
             values[0][i] = i;
             values[1][i] = ~(uint64_t)i;
-            assert_int_equal(sim_world_send(&w, 0, 1, i % tags, &values[0][i], 8, i % SIM_WORLD_REQS), GF_OK);
-            assert_int_equal(sim_world_send(&w, 2, 1, i % tags, &values[1][i], 8, i % SIM_WORLD_REQS), GF_OK);
+            assert_int_equal(
+                sim_world_send(&w, 0, 1, i % tags, &values[0][i], 8, i % SIM_WORLD_REQS), GF_OK);
+            assert_int_equal(
+                sim_world_send(&w, 2, 1, i % tags, &values[1][i], 8, i % SIM_WORLD_REQS), GF_OK);
             if (((i + 1) % SIM_WORLD_REQS == 0) || (i + 1 == count)) sim_world_run(&w);
         }
         for (uint32_t i = 0; i < count; i++) {
@@ -180,13 +184,16 @@ TEST(more_requests_than_were_asked_for_wait)
 {
     static struct sim_world_req more;
     SIM_WORLD_OPEN(w, &plain);
-    for (uint32_t i = 0; i < SIM_WORLD_REQS; i++) assert_int_equal(sim_world_recv(&w, 1, 0, i, NULL, 0, i), GF_OK);
-    assert_int_equal(w.driver->recv_post(w.links[1], 0, 99, 0, 0, (struct gf_req *)&more), GF_AGAIN);
+    for (uint32_t i = 0; i < SIM_WORLD_REQS; i++)
+        assert_int_equal(sim_world_recv(&w, 1, 0, i, NULL, 0, i), GF_OK);
+    assert_int_equal(w.driver->recv_post(w.links[1], 0, 99, 0, 0, (struct gf_req *)&more),
+                     GF_AGAIN);
     w.driver->cancel(w.links[1], sim_world_req(&w, 1, 7));
     assert_int_equal(w.driver->recv_post(w.links[1], 0, 99, 0, 0, (struct gf_req *)&more), GF_OK);
 }
 
-/* Every rank passes a message round the ring; returns a hash of who was woken when and how each request ended. */
+/* Every rank passes a message round the ring; returns a hash of who was woken when and how each
+ * request ended. */
 static uint64_t ring_hash(const struct gf_sim_setup *setup, uint64_t moves)
 {
     struct sim_world w;
@@ -204,11 +211,14 @@ static uint64_t ring_hash(const struct gf_sim_setup *setup, uint64_t moves)
             while (moved[rank] < moves) {
                 if (!posted[rank]) {
                     uint32_t to = (rank + 1) % w.world, from = (rank + w.world - 1) % w.world;
-                    assert_int_equal(sim_world_recv(&w, rank, from, moved[rank], NULL, 0, 0), GF_OK);
+                    assert_int_equal(sim_world_recv(&w, rank, from, moved[rank], NULL, 0, 0),
+                                     GF_OK);
                     assert_int_equal(sim_world_send(&w, rank, to, moved[rank], NULL, 0, 1), GF_OK);
                     posted[rank] = true;
                 }
-                if ((sim_world_test(&w, rank, 0) == GF_AGAIN) || (sim_world_test(&w, rank, 1) == GF_AGAIN)) break;
+                if ((sim_world_test(&w, rank, 0) == GF_AGAIN) ||
+                    (sim_world_test(&w, rank, 1) == GF_AGAIN))
+                    break;
                 posted[rank] = false;
                 left -= (++moved[rank] == moves);
             }
@@ -238,7 +248,11 @@ TEST(the_same_seed_is_the_same_run)
 
 TEST(half_a_million_messages_among_512_ranks_complete)
 {
-    struct gf_sim_setup setup = {.world = 512, .latency_ns = 5000, .jitter_ns = 1000, .message_ns = 300,
-                                 .bytes_per_ns = 7, .no_data = true};
+    struct gf_sim_setup setup = {.world = 512,
+                                 .latency_ns = 5000,
+                                 .jitter_ns = 1000,
+                                 .message_ns = 300,
+                                 .bytes_per_ns = 7,
+                                 .no_data = true};
     (void)ring_hash(&setup, 1022);
 }

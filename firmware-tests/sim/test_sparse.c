@@ -1,5 +1,5 @@
-/* Sparse communication on whole contexts: over many steps nothing is lost and nobody disagrees. The rules of a step,
- * with all that a configuration may have beside it: the soak's model. */
+/* Sparse communication on whole contexts: over many steps nothing is lost and nobody disagrees. The
+ * rules of a step, with all that a configuration may have beside it: the soak's model. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/sparse_model.h"
 
@@ -45,12 +45,14 @@ static const struct conserved_case {
     uint32_t steps;
 } conserved_cases[] = {
     {"reduced", 3, 32, 0.15f, 0.0f, GF_SPARSE_MOMENTUM_REDUCED, GF_TYPE_F32, GF_TYPE_F32, 1200},
-    {"reduced with momentum", 2, 7, 0.15f, 0.9f, GF_SPARSE_MOMENTUM_REDUCED, GF_TYPE_F32, GF_TYPE_F32, 1200},
+    {"reduced with momentum", 2, 7, 0.15f, 0.9f, GF_SPARSE_MOMENTUM_REDUCED, GF_TYPE_F32,
+     GF_TYPE_F32, 1200},
     {"local", 2, 64, 0.3f, 0.0f, GF_SPARSE_MOMENTUM_LOCAL, GF_TYPE_F32, GF_TYPE_F32, 1200},
     {"local, few", 4, 100, 0.01f, 0.0f, GF_SPARSE_MOMENTUM_LOCAL, GF_TYPE_F32, GF_TYPE_F32, 600},
     {"fp16 wire", 2, 16, 0.5f, 0.0f, GF_SPARSE_MOMENTUM_REDUCED, GF_TYPE_F16, GF_TYPE_F32, 600},
     {"fp16 gradients", 3, 50, 0.25f, 0.0f, GF_SPARSE_MOMENTUM_LOCAL, GF_TYPE_F16, GF_TYPE_F16, 600},
-    {"bf16 gradients, fp32 wire", 2, 50, 0.5f, 0.0f, GF_SPARSE_MOMENTUM_REDUCED, GF_TYPE_F32, GF_TYPE_BF16, 300},
+    {"bf16 gradients, fp32 wire", 2, 50, 0.5f, 0.0f, GF_SPARSE_MOMENTUM_REDUCED, GF_TYPE_F32,
+     GF_TYPE_BF16, 300},
 };
 
 TEST(what_is_applied_and_held_is_what_was_produced)
@@ -83,7 +85,8 @@ TEST(what_is_applied_and_held_is_what_was_produced)
 
 TEST(the_norm_of_a_chunk_of_many_slices_is_that_of_all_of_it)
 {
-    static const struct gf_tensor tensors[] = {{.name = "a", .elem_count = 9001}, {.name = "b", .elem_count = 20000}};
+    static const struct gf_tensor tensors[] = {{.name = "a", .elem_count = 9001},
+                                               {.name = "b", .elem_count = 20000}};
     struct world_setup setup = setup_of(2, 2500, 0.3f); /* slices of 1024 */
     setup.tensors = tensors;
     setup.tensor_count = LENGTH(tensors);

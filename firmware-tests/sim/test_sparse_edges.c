@@ -1,21 +1,26 @@
-/* Sparse communication at its ends: everything kept, nothing finite, no room in a type, sizes far apart, many ranks. */
+/* Sparse communication at its ends: everything kept, nothing finite, no room in a type, sizes far
+ * apart, many ranks. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/sparse_model.h"
 #include "firmware-tests/support/world_setups.h"
 #include "drivers/fnv.h"
 #include "lib/core/vote.h"
 
-static const struct gf_tensor plain[] = {
-    {.name = "first", .elem_count = 700}, {.name = "second", .elem_count = 300}, {.name = "third", .elem_count = 24}};
-static const struct gf_tensor blended[] = {{.name = "first", .elem_count = 700},
-                                           {.name = "bias", .elem_count = 30, .flags = GF_TENSOR_DENSE},
-                                           {.name = "second", .elem_count = 300},
-                                           {.name = "norm", .elem_count = 9, .flags = GF_TENSOR_DENSE},
-                                           {.name = "third", .elem_count = 24}};
+static const struct gf_tensor plain[] = {{.name = "first", .elem_count = 700},
+                                         {.name = "second", .elem_count = 300},
+                                         {.name = "third", .elem_count = 24}};
+static const struct gf_tensor blended[] = {
+    {.name = "first", .elem_count = 700},
+    {.name = "bias", .elem_count = 30, .flags = GF_TENSOR_DENSE},
+    {.name = "second", .elem_count = 300},
+    {.name = "norm", .elem_count = 9, .flags = GF_TENSOR_DENSE},
+    {.name = "third", .elem_count = 24}};
 
-static struct world_setup setup_of(uint32_t world, const struct gf_tensor *tensors, uint32_t tensor_count)
+static struct world_setup setup_of(uint32_t world, const struct gf_tensor *tensors,
+                                   uint32_t tensor_count)
 {
-    struct world_setup setup = {.world = world, .tensors = tensors, .tensor_count = tensor_count, .sim = world_network};
+    struct world_setup setup = {
+        .world = world, .tensors = tensors, .tensor_count = tensor_count, .sim = world_network};
     setup.config.sparse.enabled = true;
     setup.config.sparse.chunk_elems = 32;
     setup.config.optimizer.kind = GF_OPTIMIZER_SGD;
@@ -29,8 +34,10 @@ static struct world_setup setup_of(uint32_t world, const struct gf_tensor *tenso
 #define ROWS 16u
 #define LINEAR_STEPS 20u
 
-/* A linear model: this rank's rows, least squares, so that each gradient depends on the weights before it. */
-static float linear_gradient(const struct sparse_model *model, uint32_t rank, uint32_t tensor, uint64_t elem)
+/* A linear model: this rank's rows, least squares, so that each gradient depends on the weights
+ * before it. */
+static float linear_gradient(const struct sparse_model *model, uint32_t rank, uint32_t tensor,
+                             uint64_t elem)
 {
     const gf_context *gf = sparse_context(model, rank);
     double gradient = 0;
@@ -53,8 +60,8 @@ static const struct gf_tensor linear[] = {{.name = "a", .elem_count = 40},
                                           {.name = "b", .elem_count = 7, .flags = GF_TENSOR_DENSE},
                                           {.name = "c", .elem_count = 17}};
 
-static struct sparse_model *linear_run(struct sparse_model *model, bool sparse, gf_sparse_momentum rule,
-                                       gf_algorithm algorithm)
+static struct sparse_model *linear_run(struct sparse_model *model, bool sparse,
+                                       gf_sparse_momentum rule, gf_algorithm algorithm)
 {
     struct world_setup setup = setup_of(3, linear, LENGTH(linear));
     setup.config.sparse.enabled = sparse;
@@ -75,19 +82,23 @@ static struct sparse_model *linear_run(struct sparse_model *model, bool sparse, 
 static const float *pool_at(const struct sparse_model *model, bool momentum, uint32_t tensor)
 {
     const gf_context *gf = sparse_context(model, 0);
-    return sparse_floats(momentum ? gf->optimizer.momentum : gf->optimizer.weight) + gf->tensors[tensor].first_elem;
+    return sparse_floats(momentum ? gf->optimizer.momentum : gf->optimizer.weight) +
+           gf->tensors[tensor].first_elem;
 }
 
 TEST(all_chunks_with_reduced_momentum_are_the_dense_run_bit_for_bit)
 {
-    static const gf_algorithm algorithms[] = {GF_ALGORITHM_HALVING, GF_ALGORITHM_DOUBLING, GF_ALGORITHM_TREE};
+    static const gf_algorithm algorithms[] = {GF_ALGORITHM_HALVING, GF_ALGORITHM_DOUBLING,
+                                              GF_ALGORITHM_TREE};
     for (size_t i = 0; i < LENGTH(algorithms); i++) {
         struct sparse_model dense, sparse;
         linear_run(&dense, false, GF_SPARSE_MOMENTUM_REDUCED, algorithms[i]);
         linear_run(&sparse, true, GF_SPARSE_MOMENTUM_REDUCED, algorithms[i]);
         for (uint32_t t = 0; t < LENGTH(linear); t++) {
-            assert_memory_equal(pool_at(&sparse, false, t), pool_at(&dense, false, t), linear[t].elem_count * 4);
-            assert_memory_equal(pool_at(&sparse, true, t), pool_at(&dense, true, t), linear[t].elem_count * 4);
+            assert_memory_equal(pool_at(&sparse, false, t), pool_at(&dense, false, t),
+                                linear[t].elem_count * 4);
+            assert_memory_equal(pool_at(&sparse, true, t), pool_at(&dense, true, t),
+                                linear[t].elem_count * 4);
         }
         assert_true(pool_at(&dense, false, 0)[0] != (float)dense.produced_sum[0]); /* it did move */
         sparse_close(&dense);
@@ -127,7 +138,8 @@ TEST(local_momentum_begins_with_a_share_of_the_common_one)
     for (uint32_t step = 0; step < 5; step++) sparse_step(&model, 0.25f);
     assert_false(gf->step.sparse);
     assert_true(gf->sparse.elem_count <= LENGTH(before));
-    for (uint64_t e = 0; e < gf->sparse.elem_count; e++) before[e] = (double)sparse_floats(gf->optimizer.momentum)[e];
+    for (uint64_t e = 0; e < gf->sparse.elem_count; e++)
+        before[e] = (double)sparse_floats(gf->optimizer.momentum)[e];
     sparse_step(&model, 0.25f);
     assert_true(gf->step.sparse);
     for (uint64_t e = 0; e < gf->sparse.elem_count; e++) {
@@ -146,9 +158,11 @@ static uint32_t bad_rank, bad_tensor;
 static uint64_t bad_elem, bad_step;
 static float bad_value;
 
-static float with_one_bad(const struct sparse_model *model, uint32_t rank, uint32_t tensor, uint64_t elem)
+static float with_one_bad(const struct sparse_model *model, uint32_t rank, uint32_t tensor,
+                          uint64_t elem)
 {
-    if ((model->number == bad_step) && (rank == bad_rank) && (tensor == bad_tensor) && (elem == bad_elem))
+    if ((model->number == bad_step) && (rank == bad_rank) && (tensor == bad_tensor) &&
+        (elem == bad_elem))
         return bad_value;
     return sparse_small_whole(model, rank, tensor, elem);
 }
@@ -157,11 +171,15 @@ static float with_one_bad(const struct sparse_model *model, uint32_t rank, uint3
 static uint64_t state_hash(const struct sparse_model *model, uint32_t rank)
 {
     const gf_context *gf = sparse_context(model, rank);
-    uint64_t hash = gf_fnv_bytes(GF_FNV_START, sparse_floats(gf->optimizer.weight), model->elem_count * sizeof(float));
+    uint64_t hash = gf_fnv_bytes(GF_FNV_START, sparse_floats(gf->optimizer.weight),
+                                 model->elem_count * sizeof(float));
     if (gf->optimizer.momentum != 0)
-        hash = gf_fnv_bytes(hash, sparse_floats(gf->optimizer.momentum), model->elem_count * sizeof(float));
-    hash = gf_fnv_bytes(hash, sparse_floats(gf->sparse.history), gf->sparse.elem_count * sizeof(float));
-    return gf_fnv_bytes(hash, gf->sparse.selection, gf->sparse.selected_count * sizeof *gf->sparse.selection);
+        hash = gf_fnv_bytes(hash, sparse_floats(gf->optimizer.momentum),
+                            model->elem_count * sizeof(float));
+    hash = gf_fnv_bytes(hash, sparse_floats(gf->sparse.history),
+                        gf->sparse.elem_count * sizeof(float));
+    return gf_fnv_bytes(hash, gf->sparse.selection,
+                        gf->sparse.selected_count * sizeof *gf->sparse.selection);
 }
 
 /* An element of "second" in a chunk that is sent next, or is not. */
@@ -197,13 +215,14 @@ TEST(a_value_that_is_not_finite_leaves_no_trace_and_is_named)
         bad_rank = row % 3;
         bad_tensor = 2;
         bad_value = values[row / 6];
-        bad_step = (row % 4 < 2) ? 3 : 6; /* the first sparse step, when u is still common, or a later one */
+        /* the first sparse step, when u is still common, or a later one */
+        bad_step = (row % 4 < 2) ? 3 : 6;
         while (model.number + 1 < bad_step) sparse_step(&model, 0.125f);
         bad_elem = elem_of_second(&model, sent);
         for (uint32_t rank = 0; rank < 3; rank++) hashes[rank] = state_hash(&model, rank);
         sparse_step(&model, 0.125f);
-        (void)snprintf(text, sizeof text, "first on rank %u, tensor 2 \"second\", element %llu", bad_rank,
-                       (unsigned long long)bad_elem);
+        (void)snprintf(text, sizeof text, "first on rank %u, tensor 2 \"second\", element %llu",
+                       bad_rank, (unsigned long long)bad_elem);
         for (uint32_t rank = 0; rank < 3; rank++) {
             assert_true(gf_step_skipped(sparse_context(&model, rank)));
             assert_int_equal(gf_update(sparse_context(&model, rank), 0.125f), GF_OK);
@@ -212,12 +231,14 @@ TEST(a_value_that_is_not_finite_leaves_no_trace_and_is_named)
             world_expect_log(&model.w, rank, text);
         }
         for (uint32_t step = 0; step < 5; step++) sparse_step(&model, 0.125f);
-        if (setup.config.sparse.momentum == GF_SPARSE_MOMENTUM_REDUCED) sparse_expect_conserved(&model);
+        if (setup.config.sparse.momentum == GF_SPARSE_MOMENTUM_REDUCED)
+            sparse_expect_conserved(&model);
         assert_int_equal(world_stats(&model.w, 0).steps_skipped, 1);
     }
 }
 
-static float large_value(const struct sparse_model *model, uint32_t rank, uint32_t tensor, uint64_t elem)
+static float large_value(const struct sparse_model *model, uint32_t rank, uint32_t tensor,
+                         uint64_t elem)
 {
     if ((model->number == bad_step) && (tensor == 0) && (elem / 32 < 8)) return 40000.0f;
     return 1.0f + (float)(elem / 32 % 8);
@@ -241,7 +262,8 @@ TEST(a_sum_that_its_gradient_cannot_hold_skips_the_step)
         hash = state_hash(&model, 1);
         sparse_step(&model, 0.125f);
         assert_int_equal(sparse_context(&model, 0)->step.sparse, row >= 3);
-        assert_true(gf_step_skipped(sparse_context(&model, 0)) && gf_step_skipped(sparse_context(&model, 1)));
+        assert_true(gf_step_skipped(sparse_context(&model, 0)) &&
+                    gf_step_skipped(sparse_context(&model, 1)));
         assert_true(state_hash(&model, 1) == hash);
         world_expect_log(&model.w, 1, "every local gradient was finite");
         sparse_step(&model, 0.125f);
@@ -274,16 +296,18 @@ TEST(traffic_is_the_kept_share)
         for (uint32_t s = 0; s < gf->sparse.sent_count; s++)
             sent_elems += gf_chunk_end(&gf->sparse, gf->sparse.sent[s]) -
                           gf_chunk_first(&gf->sparse, gf->sparse.sent[s]);
-        for (uint32_t rank = 0; rank < world; rank++) bytes += world_stats(&model.w, rank).last_wire_bytes;
-        expected = 2 * (world - 1) * (dense_elems + sent_elems) * wire_bytes + /* each block once a move of the ring */
-                   world * rounds * 8 * gf_vote_words(chunks);              /* and the vote by doubling */
+        for (uint32_t rank = 0; rank < world; rank++)
+            bytes += world_stats(&model.w, rank).last_wire_bytes;
+        /* each block once a move of the ring */
+        expected = 2 * (world - 1) * (dense_elems + sent_elems) * wire_bytes +
+                   world * rounds * 8 * gf_vote_words(chunks); /* and the vote by doubling */
         assert_in_range(dense_elems, 39, 48);
         assert_true(bytes == expected);
     }
 }
 
-static void shape_run(uint32_t world, uint64_t elems, uint32_t tensor_count, uint32_t chunk_elems, float share,
-                      uint64_t fuse_bytes, gf_sparse_momentum rule, uint32_t seed)
+static void shape_run(uint32_t world, uint64_t elems, uint32_t tensor_count, uint32_t chunk_elems,
+                      float share, uint64_t fuse_bytes, gf_sparse_momentum rule, uint32_t seed)
 {
     struct gf_tensor *tensors = calloc(tensor_count, sizeof *tensors);
     struct world_setup setup = setup_of(world, tensors, tensor_count);
@@ -292,7 +316,8 @@ static void shape_run(uint32_t world, uint64_t elems, uint32_t tensor_count, uin
     for (uint32_t t = 0; t < tensor_count; t++) {
         uint32_t random = (t + 1) * 2654435761u ^ (seed * 40503u);
         tensors[t].name = "t";
-        tensors[t].elem_count = (tensor_count == 1) ? elems : (random >> 8) % (2 * elems / tensor_count + 1);
+        tensors[t].elem_count =
+            (tensor_count == 1) ? elems : (random >> 8) % (2 * elems / tensor_count + 1);
         tensors[t].flags = ((random >> 5) % 4 == 0) && (tensor_count > 1) ? GF_TENSOR_DENSE : 0;
         if ((random >> 3) % 4 == 0) tensors[t].flags |= GF_TENSOR_NO_DECAY;
     }
@@ -319,8 +344,16 @@ TEST(nothing_is_lost_in_any_shape)
         uint32_t tensor_count, chunk_elems;
     } shapes[] = {
         {9000, 1, 1u << 24}, /* one chunk, nine slices */
-        {9000, 1, 2500},     {9000, 7, 4097},  {9000, 40, 1000}, {9000, 1, 8999}, {600, 600, 1},
-        {1, 1, 1},           {1, 1, 7},        {2, 2, 1},        {3000, 10000, 64}, {12000, 10000, 1000},
+        {9000, 1, 2500},
+        {9000, 7, 4097},
+        {9000, 40, 1000},
+        {9000, 1, 8999},
+        {600, 600, 1},
+        {1, 1, 1},
+        {1, 1, 7},
+        {2, 2, 1},
+        {3000, 10000, 64},
+        {12000, 10000, 1000},
         {12000, 10000, 1u << 20},
     };
     static const float shares[] = {1e-6f, 0.15f, 1.0f, 0.6f};
@@ -329,16 +362,18 @@ TEST(nothing_is_lost_in_any_shape)
         uint32_t rows = (shapes[i].tensor_count > 1000) ? 1 : 3;
         for (uint32_t row = 0; row < rows; row++, seed++) {
             uint32_t world = (rows == 1) ? 2 : 1 + seed % 9;
-            shape_run(world, shapes[i].elems, shapes[i].tensor_count, shapes[i].chunk_elems, shares[seed % 4],
-                      (seed % 2 == 0) ? 8000 : 1 << 20, (gf_sparse_momentum)((i + row) % 2), seed);
+            shape_run(world, shapes[i].elems, shapes[i].tensor_count, shapes[i].chunk_elems,
+                      shares[seed % 4], (seed % 2 == 0) ? 8000 : 1 << 20,
+                      (gf_sparse_momentum)((i + row) % 2), seed);
         }
     }
 }
 
 TEST(hundreds_of_ranks_agree_in_half_precision)
 {
-    struct gf_tensor tensors[] = {{.name = "a", .elem_count = 100, .type = GF_TYPE_F16},
-                                  {.name = "b", .elem_count = 10, .flags = GF_TENSOR_DENSE, .type = GF_TYPE_F16}};
+    struct gf_tensor tensors[] = {
+        {.name = "a", .elem_count = 100, .type = GF_TYPE_F16},
+        {.name = "b", .elem_count = 10, .flags = GF_TENSOR_DENSE, .type = GF_TYPE_F16}};
     struct world_setup setup = setup_of(512, tensors, LENGTH(tensors));
     setup.config.sparse.chunk_elems = 16;
     setup.config.sparse.keep_share = 0.3f;
@@ -360,16 +395,19 @@ TEST(hundreds_of_ranks_agree_in_half_precision)
 TEST(what_cannot_be_meant_is_refused)
 {
     static const struct gf_tensor huge[] = {{.name = "huge", .elem_count = UINT64_C(1) << 33}};
-    struct gf_config config = {.sparse = {.enabled = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL}}, effective;
+    struct gf_config config = {.sparse = {.enabled = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL}},
+                     effective;
     struct gf_footprint need;
     char error[256];
     assert_int_equal(gf_config_effective(&config, &effective, error), GF_ERR_CONFIG);
     assert_non_null(strstr(error, "sparse.momentum = local"));
     assert_non_null(strstr(error, "optimizer.kind"));
     config.optimizer.kind = GF_OPTIMIZER_SGD;
-    assert_int_equal(gf_config_effective(&config, &effective, error), GF_OK); /* without momentum: valid */
+    /* without momentum: valid */
+    assert_int_equal(gf_config_effective(&config, &effective, error), GF_OK);
     config.optimizer.momentum = 0.9f;
-    assert_true((gf_config_effective(&config, &effective, error) == GF_OK) && effective.optimizer.nesterov);
+    assert_true((gf_config_effective(&config, &effective, error) == GF_OK) &&
+                effective.optimizer.nesterov);
     config.sparse.momentum = GF_SPARSE_MOMENTUM_REDUCED;
     assert_int_equal(gf_config_effective(&config, &effective, error), GF_OK);
     assert_false(effective.optimizer.nesterov);

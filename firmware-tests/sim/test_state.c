@@ -1,5 +1,6 @@
-/* Saved states on whole contexts: a run that is resumed anywhere ends bitwise where the uninterrupted one ends; another
- * world goes on with what is common, and with the histories of the ranks that stay. */
+/* Saved states on whole contexts: a run that is resumed anywhere ends bitwise where the
+ * uninterrupted one ends; another world goes on with what is common, and with the histories of the
+ * ranks that stay. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/state_world.h"
 
@@ -32,7 +33,8 @@ TEST(resumed_anywhere_a_run_ends_bitwise_where_the_uninterrupted_one_ends)
             again = state_save_take(&part);
             state_save_expect_equal(&again, &saves[step]);
             state_save_free(&again);
-            for (uint32_t next = step + 1; next <= STEPS; next++) state_step_run(&part, next, state_fill);
+            for (uint32_t next = step + 1; next <= STEPS; next++)
+                state_step_run(&part, next, state_fill);
             again = state_save_take(&part);
             state_save_expect_equal(&again, &saves[STEPS]);
             state_save_free(&again);
@@ -44,8 +46,8 @@ TEST(resumed_anywhere_a_run_ends_bitwise_where_the_uninterrupted_one_ends)
     }
 }
 
-/* The common part of one save is the same on all ranks, and in the middle of a sparse run a history waits: the test
- * above was about something. */
+/* The common part of one save is the same on all ranks, and in the middle of a sparse run a history
+ * waits: the test above was about something. */
 TEST(a_sparse_run_has_histories_and_ranks_agree_on_the_rest)
 {
     struct world_setup setup = state_setup_of(&state_runs[4]);
@@ -55,11 +57,13 @@ TEST(a_sparse_run_has_histories_and_ranks_agree_on_the_rest)
     save = state_save_take(&w);
     assert_int_equal(state_head_of(&save, 0).flags, GF_STATE_FLAGS & ~GF_STATE_QUANTIZE);
     for (uint32_t rank = 0; rank < save.world; rank++) {
-        assert_int_equal(state_head_of(&save, rank).common_hash, state_head_of(&save, 0).common_hash);
+        assert_int_equal(state_head_of(&save, rank).common_hash,
+                         state_head_of(&save, 0).common_hash);
         assert_int_equal(state_head_of(&save, rank).rank, rank);
         assert_int_equal(state_head_of(&save, rank).step, STEPS);
     }
-    assert_memory_not_equal(save.data[0] + sizeof(struct gf_state_head), save.data[1] + sizeof(struct gf_state_head),
+    assert_memory_not_equal(save.data[0] + sizeof(struct gf_state_head),
+                            save.data[1] + sizeof(struct gf_state_head),
                             save.bytes - sizeof(struct gf_state_head));
     state_save_free(&save);
 }
@@ -94,12 +98,15 @@ static float own_of(const struct state_save *save, uint32_t rank, uint64_t i, ui
     return value;
 }
 
-/* Ranks that stay keep theirs, stretched where it will be divided by another number; others begin with none. */
+/* Ranks that stay keep theirs, stretched where it will be divided by another number; others begin
+ * with none. */
 static void expect_kept(const struct state_save *before, const struct state_save *after)
 {
     struct gf_state_head head = state_head_of(before, 0);
-    uint64_t padded = (head.sparse_elem_count + 1) / 2 * 2, count = padded * ((head.flags & GF_STATE_LOCAL) ? 2 : 1);
-    float factor = (head.average == GF_AVERAGE_RANKS) ? (float)((double)after->world / before->world) : 1.0f;
+    uint64_t padded = (head.sparse_elem_count + 1) / 2 * 2,
+             count = padded * ((head.flags & GF_STATE_LOCAL) ? 2 : 1);
+    float factor =
+        (head.average == GF_AVERAGE_RANKS) ? (float)((double)after->world / before->world) : 1.0f;
     for (uint32_t rank = 0; rank < after->world; rank++) {
         bool any = false;
         for (uint64_t i = 0; i < count; i++) {
@@ -121,7 +128,8 @@ static void expect_dropped(struct world *w, const struct state_save *before)
         assert_int_equal(w->ranks[0].log_bytes, 0);
         return;
     }
-    (void)snprintf(text, sizeof text, "of a state of %u ranks %u go on: %llu values that waited", before->world, w->world,
+    (void)snprintf(text, sizeof text, "of a state of %u ranks %u go on: %llu values that waited",
+                   before->world, w->world,
                    (unsigned long long)((before->world - w->world) * each));
     world_expect_log(w, 0, text);
     for (uint32_t rank = 1; rank < w->world; rank++) assert_int_equal(w->ranks[rank].log_bytes, 0);
@@ -191,10 +199,12 @@ TEST(what_owners_owe_goes_on_with_the_same_fused_buffers_alone)
         world_open(&w, &setup);
         state_save_load(&w, &save);
         after = state_save_take(&w);
-        owner = sizeof(struct gf_state_head) + 3 * sizeof(float) * state_head_of(&save, 0).elem_count;
+        owner =
+            sizeof(struct gf_state_head) + 3 * sizeof(float) * state_head_of(&save, 0).elem_count;
         for (uint64_t at = owner; at < after.bytes - 8; at++) owes += after.data[1][at] != 0;
         assert_int_equal(owes > 0, i == 0);
-        assert_memory_equal(after.data[1] + sizeof(struct gf_state_head), save.data[1] + sizeof(struct gf_state_head),
+        assert_memory_equal(after.data[1] + sizeof(struct gf_state_head),
+                            save.data[1] + sizeof(struct gf_state_head),
                             owner - sizeof(struct gf_state_head));
         for (uint32_t step = 5; step <= 6; step++) state_step_run(&w, step, state_fill);
         for (uint32_t t = 0; t < STATE_TENSORS; t++)
@@ -224,7 +234,8 @@ TEST(the_state_of_a_dense_run_is_the_same_from_every_rank)
         assert_int_equal(gf_state_load(w.ranks[rank].gf, save.data[3 - rank], save.bytes), GF_OK);
     assert_int_equal(w.ranks[0].log_bytes, 0); /* nothing is dropped */
     after = state_save_take(&w);
-    assert_memory_equal(save.data[0] + sizeof(struct gf_state_head), after.data[1] + sizeof(struct gf_state_head),
+    assert_memory_equal(save.data[0] + sizeof(struct gf_state_head),
+                        after.data[1] + sizeof(struct gf_state_head),
                         save.bytes - sizeof(struct gf_state_head) - 8);
     state_step_run(&w, 4, state_fill);
     state_save_free(&save);

@@ -1,5 +1,5 @@
-/* What is not a whole state of this run, or comes at another moment, is refused with a line that names it and leaves no
- * trace. */
+/* What is not a whole state of this run, or comes at another moment, is refused with a line that
+ * names it and leaves no trace. */
 #include "firmware-tests/support/suite.h"
 #include "drivers/fnv.h"
 #include "firmware-tests/support/state_world.h"
@@ -8,8 +8,12 @@ static const struct gf_tensor few[] = {
     {.name = "bias", .elem_count = 3, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},
     {.name = "all", .elem_count = 13},
 };
-static const struct state_run sparse_run = {.world = 2, .sparse = true, .scaled = true, .optimizer = GF_OPTIMIZER_SGD,
-                                            .momentum = GF_SPARSE_MOMENTUM_LOCAL, .beta = 0.9f,
+static const struct state_run sparse_run = {.world = 2,
+                                            .sparse = true,
+                                            .scaled = true,
+                                            .optimizer = GF_OPTIMIZER_SGD,
+                                            .momentum = GF_SPARSE_MOMENTUM_LOCAL,
+                                            .beta = 0.9f,
                                             .wire = GF_TYPE_F16};
 
 static struct world_setup small_setup(void)
@@ -83,7 +87,8 @@ TEST(a_state_cut_short_or_grown_is_refused)
     small_open(&s);
     for (uint64_t bytes = 0; bytes <= s.save.bytes + 8; bytes++) {
         if (bytes == s.save.bytes) continue;
-        unsigned char *exact = aligned_alloc(8, (bytes + 8) / 8 * 8); /* so that reading behind it is seen */
+        /* so that reading behind it is seen */
+        unsigned char *exact = aligned_alloc(8, (bytes + 8) / 8 * 8);
         assert_non_null(exact);
         memcpy(exact, s.broken, (bytes < s.save.bytes) ? bytes : s.save.bytes);
         if (bytes > s.save.bytes) memset(exact + s.save.bytes, 0, bytes - s.save.bytes);
@@ -107,16 +112,14 @@ TEST(the_checksum_is_the_formats)
         uint64_t bytes;
         uint64_t hash;
     } rows[] = {
-        {0, UINT64_C(0x0000000000000005)},
-        {4, UINT64_C(0x55300ecfdec0a7ca)},
-        {8, UINT64_C(0xea0c801eb653c96f)},
-        {24, UINT64_C(0xfa9add872cb8251b)},
-        {64, UINT64_C(0xd0b28493c4169e35)},
-        {96, UINT64_C(0x4ed1c4f421d6cb9d)},
+        {0, UINT64_C(0x0000000000000005)},  {4, UINT64_C(0x55300ecfdec0a7ca)},
+        {8, UINT64_C(0xea0c801eb653c96f)},  {24, UINT64_C(0xfa9add872cb8251b)},
+        {64, UINT64_C(0xd0b28493c4169e35)}, {96, UINT64_C(0x4ed1c4f421d6cb9d)},
     };
     unsigned char data[96];
     for (size_t i = 0; i < sizeof data; i++) data[i] = (unsigned char)(i * 37 + 11);
-    for (size_t r = 0; r < LENGTH(rows); r++) assert_true(gf_fnv_words(5, data, rows[r].bytes) == rows[r].hash);
+    for (size_t r = 0; r < LENGTH(rows); r++)
+        assert_true(gf_fnv_words(5, data, rows[r].bytes) == rows[r].hash);
 }
 
 TEST(a_checksummed_state_that_no_save_of_this_run_writes_is_refused_and_named)
@@ -127,14 +130,17 @@ TEST(a_checksummed_state_that_no_save_of_this_run_writes_is_refused_and_named)
         uint64_t value;
         const char *text;
     } rows[] = {
-        {FIELD(magic), 0x1234, "this is no state: it begins with 0000000000001234, a state with 0a45544154534647"},
+        {FIELD(magic), 0x1234,
+         "this is no state: it begins with 0000000000001234, a state with 0a45544154534647"},
         {FIELD(version), 1, "format version 1; this library reads 3"},
         {FIELD(version), 0, "format version 0; this library reads 3"},
         {FIELD(head_bytes), 128, "bytes were handed over"},
         {FIELD(total_bytes), 8, "the state says it has 8"},
-        {FIELD(tensors_hash), 7, "another run: hash of the tensors' names, sizes, flags and types, and state_extra: 7"},
+        {FIELD(tensors_hash), 7,
+         "another run: hash of the tensors' names, sizes, flags and types, and state_extra: 7"},
         {FIELD(elem_count), 1, "another run: elements of the pool: 1 there, 32 here"},
-        {FIELD(sparse_elem_count), UINT64_MAX, "elements of the sparse part: 18446744073709551615 there, 13 here"},
+        {FIELD(sparse_elem_count), UINT64_MAX,
+         "elements of the sparse part: 18446744073709551615 there, 13 here"},
         {FIELD(tensor_count), 1, "another run: tensors: 1 there, 2 here"},
         {FIELD(optimizer), 2, "another run: optimizer.kind, as a number: 2 there, 1 here"},
         {FIELD(has_momentum), 0, "another run: optimizer.momentum above 0: 0 there, 1 here"},

@@ -1,12 +1,13 @@
-/* Dense steps on whole contexts: what every rank finds in gf_gradient() afterwards where worlds, tensors and numbers
- * are at their ends. Any world, wire, grouping and order, tensors that are skipped, micro-batches: the soak's jobs. */
+/* Dense steps on whole contexts: what every rank finds in gf_gradient() afterwards where worlds,
+ * tensors and numbers are at their ends. Any world, wire, grouping and order, tensors that are
+ * skipped, micro-batches: the soak's jobs. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world_setups.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/late_gpu.h"
 
-/* Where the order of adding does not depend on the position, it does not matter where a buffer was cut either; on a
- * device that works late as on the host. */
+/* Where the order of adding does not depend on the position, it does not matter where a buffer was
+ * cut either; on a device that works late as on the host. */
 TEST(pieces_give_the_bits_of_the_whole)
 {
     static const struct gf_gpu_driver *const gpus[] = {NULL, &late_gpu};
@@ -52,7 +53,8 @@ TEST(a_bad_value_in_a_piece_is_named_by_its_tensor)
 {
     struct world_setup setup = mixed_setup(2);
     struct world_step step = {.order = WORLD_FORWARD, .fill = fill_bad};
-    setup.config.exchange.fuse_bytes = setup.config.exchange.cut_bytes = setup.config.exchange.slice_bytes = 4096;
+    setup.config.exchange.fuse_bytes = setup.config.exchange.cut_bytes =
+        setup.config.exchange.slice_bytes = 4096;
     setup.config.loss_scale.enabled = true;
     WORLD_OPEN(w, &setup);
     world_step_ok(&w, &step);
@@ -93,10 +95,12 @@ TEST(two_contexts_in_one_process_know_nothing_of_each_other)
 static void fill_large(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
 {
     const float *value = arg;
-    for (uint64_t e = 0; e < w->ranks[rank].tensors[tensor].elem_count; e++) ((float *)gradient)[e] = *value;
+    for (uint64_t e = 0; e < w->ranks[rank].tensors[tensor].elem_count; e++)
+        ((float *)gradient)[e] = *value;
 }
 
-/* Values near the ends of fp16: the sum of 512 is held by scales before and after the wire, not by luck. */
+/* Values near the ends of fp16: the sum of 512 is held by scales before and after the wire, not by
+ * luck. */
 TEST(hundreds_of_ranks_sum_fp16_in_range)
 {
     static const struct gf_tensor one[] = {{.name = "one", .elem_count = 600}};
@@ -135,7 +139,8 @@ TEST(ten_thousand_tensors)
     enum { COUNT = 10000 };
     static struct gf_tensor many[COUNT];
     static const uint64_t fuses[] = {1, 1000, 0};
-    for (uint32_t t = 0; t < COUNT; t++) many[t] = (struct gf_tensor){.name = "t", .elem_count = t % 5};
+    for (uint32_t t = 0; t < COUNT; t++)
+        many[t] = (struct gf_tensor){.name = "t", .elem_count = t % 5};
     for (size_t i = 0; i < LENGTH(fuses); i++) {
         struct world_setup setup = mixed_setup(2);
         struct world_step step = {.order = (world_order)i};

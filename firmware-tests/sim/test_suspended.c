@@ -1,5 +1,6 @@
-/* A job whose ranks are all stopped together, at any moment and for ten minutes, goes on: no rank counts the time in
- * which it did not run against another. Ranks that run do count theirs: who is stopped alone fails as before. */
+/* A job whose ranks are all stopped together, at any moment and for ten minutes, goes on: no rank
+ * counts the time in which it did not run against another. Ranks that run do count theirs: who is
+ * stopped alone fails as before. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world_setups.h"
 
@@ -18,11 +19,15 @@ struct job {
     const struct sleep_case *of;
     uint64_t stop_ns; /* all ranks stop now */
     bool stopped, shrinking[RANKS_MAX];
-    uint32_t stage[RANKS_MAX], next[RANKS_MAX]; /* 0: joining; then the step under way; then closing */
+    /* 0: joining; then the step under way; then closing */
+    uint32_t stage[RANKS_MAX], next[RANKS_MAX];
     struct world_step step;
 };
 
-static bool dies(const struct job *job, uint32_t rank) { return (job->of->victim == rank) && (job->stage[rank] == 2); }
+static bool dies(const struct job *job, uint32_t rank)
+{
+    return (job->of->victim == rank) && (job->stage[rank] == 2);
+}
 
 static gf_status call_progress(struct world *w, uint32_t rank, struct job *job)
 {
@@ -68,7 +73,8 @@ static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
 static bool goes_on(const struct sleep_case *c, uint32_t world, uint64_t stop_ns)
 {
     struct world_setup setup = brief_setup(world);
-    struct job job = {.of = c, .stop_ns = stop_ns, .step = {.order = WORLD_ROTATED, .pause_ns = c->pause_ns}};
+    struct job job = {
+        .of = c, .stop_ns = stop_ns, .step = {.order = WORLD_ROTATED, .pause_ns = c->pause_ns}};
     struct world w;
     bool met;
     setup.sim.seed = stop_ns + world;

@@ -1,5 +1,5 @@
-/* What a context tells of itself: one record an operation, the newest of them kept, and counters that agree with the
- * formulas of the collectives and with virtual time. */
+/* What a context tells of itself: one record an operation, the newest of them kept, and counters
+ * that agree with the formulas of the collectives and with virtual time. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
 #include "lib/context.h"
@@ -8,13 +8,16 @@
 
 #define RECORDS 64u
 
-static const struct gf_tensor tensors[] = {
-    {.name = "a", .elem_count = 6000}, {.name = "b", .elem_count = 12000}, {.name = "c", .elem_count = 24000}};
+static const struct gf_tensor tensors[] = {{.name = "a", .elem_count = 6000},
+                                           {.name = "b", .elem_count = 12000},
+                                           {.name = "c", .elem_count = 24000}};
 #define ELEMS 42000u
 
 static struct world_setup setup_of(uint32_t world)
 {
-    struct world_setup setup = {.world = world, .tensors = tensors, .tensor_count = LENGTH(tensors),
+    struct world_setup setup = {.world = world,
+                                .tensors = tensors,
+                                .tensor_count = LENGTH(tensors),
                                 .sim = {.seed = 1, .latency_ns = 5000, .bytes_per_ns = 1.0}};
     setup.config.exchange.fuse_bytes = 1;
     setup.config.exchange.algorithm = GF_ALGORITHM_RING;
@@ -22,7 +25,10 @@ static struct world_setup setup_of(uint32_t world)
     return setup;
 }
 
-static gf_status idle_progress(struct world *w, uint32_t rank, void *arg) { return gf_heartbeat(w->ranks[rank].gf); }
+static gf_status idle_progress(struct world *w, uint32_t rank, void *arg)
+{
+    return gf_heartbeat(w->ranks[rank].gf);
+}
 
 TEST(each_operation_leaves_a_record)
 {
@@ -79,7 +85,8 @@ TEST(the_newest_records_overwrite_the_oldest)
     WORLD_OPEN(w, &setup);
     for (uint32_t n = 0; n < 5; n++) world_step_run(&w, &step);
     world_expect(&w, GF_OK);
-    assert_int_equal(gf_trace_read(w.ranks[0].gf, records, 2), 2); /* oldest first, the rest later */
+    /* oldest first, the rest later */
+    assert_int_equal(gf_trace_read(w.ranks[0].gf, records, 2), 2);
     assert_int_equal(records[0].step, 4);
     assert_int_equal(gf_trace_read(w.ranks[0].gf, records, RECORDS), 4);
     for (uint32_t i = 0; i < 4; i++) assert_int_equal(records[i].step, 5);
@@ -108,7 +115,8 @@ TEST(wire_bytes_are_what_the_ring_promises)
             uint64_t expected = 2 * (uint64_t)(w.world - 1) * ELEMS / w.world * elem_bytes;
             uint64_t vote = stats.last_wire_bytes - expected;
             assert_true(stats.last_wire_bytes >= expected);
-            assert_true(vote <= 3 * GF_VOTE_WORDS * 8); /* words of the vote, at most log2(n) + 1 rounds */
+            /* words of the vote, at most log2(n) + 1 rounds */
+            assert_true(vote <= 3 * GF_VOTE_WORDS * 8);
             assert_int_equal(stats.wire_bytes, 3 * stats.last_wire_bytes);
             assert_int_equal(stats.steps, 3);
             assert_int_equal(stats.steps_skipped, 0);
@@ -151,7 +159,8 @@ TEST(times_are_those_of_the_step_and_the_slowest_is_named)
         world_run(&w, late_turn, &late);
         world_expect(&w, GF_OK);
         stats = world_stats(&w, 0);
-        assert_true((stats.last_exchange_ns >= LATE_NS - 1000000) && (stats.last_exchange_ns < LATE_NS + 10000000));
+        assert_true((stats.last_exchange_ns >= LATE_NS - 1000000) &&
+                    (stats.last_exchange_ns < LATE_NS + 10000000));
         assert_true(stats.exchange_ns >= (n + 1) * (uint64_t)(LATE_NS - 1000000));
         assert_int_equal(stats.last_wait_ns, 0); /* nobody blocked */
         assert_true(world_stats(&w, 1).last_exchange_ns < LATE_NS / 2);
@@ -166,7 +175,8 @@ static gf_status still_progress(struct world *w, uint32_t rank, void *arg)
     struct late *late = arg;
     const struct gf_context *gf = w->ranks[rank].gf;
     bool declared = (gf->phase == GF_PHASE_STEP) && (gf->step.declared == gf->tensor_count);
-    if ((rank == late->rank) && declared && (gf_sim_now_ns(w->sim) < late->until_ns)) return GF_AGAIN;
+    if ((rank == late->rank) && declared && (gf_sim_now_ns(w->sim) < late->until_ns))
+        return GF_AGAIN;
     return world_step_progress(w, rank, &late->step);
 }
 
@@ -185,17 +195,19 @@ TEST(who_stands_still_in_the_exchange_is_named)
         }
         for (uint32_t rank = 0; rank < 4; rank++) {
             assert_int_equal(world_stats(&w, rank).slowest_peer, still);
-            assert_in_range(world_stats(&w, rank).slowest_late_ns, STILL_NS / 2, 2 * (uint64_t)STILL_NS);
+            assert_in_range(world_stats(&w, rank).slowest_late_ns, STILL_NS / 2,
+                            2 * (uint64_t)STILL_NS);
         }
     }
 }
 
-/* In worlds where a ring's ranks wait for neighbours that wait themselves: all ranks name the one that is slow, and how
- * often. Nothing fails. */
+/* In worlds where a ring's ranks wait for neighbours that wait themselves: all ranks name the one
+ * that is slow, and how often. Nothing fails. */
 TEST(all_ranks_name_the_one_that_is_slow)
 {
     enum { LATE_NS = 5000000, STEPS = 8 };
-    static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING, GF_ALGORITHM_TREE};
+    static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING,
+                                              GF_ALGORITHM_TREE};
     for (uint32_t size = 2; size <= 5; size++) {
         for (uint32_t slow = 0; slow < size; slow++) {
             struct world_setup setup = setup_of(size);
@@ -213,7 +225,8 @@ TEST(all_ranks_name_the_one_that_is_slow)
                 uint64_t steps = 0;
                 assert_int_equal(stats.slowest_peer, slow);
                 assert_in_range(stats.slowest_share_percent, 75, 100);
-                assert_in_range(stats.slowest_late_ns, 6 * LATE_NS * UINT64_C(9) / 10, 12 * (uint64_t)LATE_NS);
+                assert_in_range(stats.slowest_late_ns, 6 * LATE_NS * UINT64_C(9) / 10,
+                                12 * (uint64_t)LATE_NS);
                 for (uint32_t of = 0; of < size; of++) {
                     if (of != slow) assert_true(late_of[of].ns < LATE_NS);
                     steps += late_of[of].steps;
@@ -225,7 +238,8 @@ TEST(all_ranks_name_the_one_that_is_slow)
 }
 
 /* The records of waits in step `step` that a rank has left, the last of them in *wait_out. */
-static uint32_t waits_read(struct world *w, uint32_t rank, uint64_t step, struct gf_trace_record *wait_out)
+static uint32_t waits_read(struct world *w, uint32_t rank, uint64_t step,
+                           struct gf_trace_record *wait_out)
 {
     struct gf_trace_record record;
     uint32_t count = 0;
@@ -251,14 +265,17 @@ TEST(blocking_is_counted_as_waiting_and_traced)
     for (uint32_t n = 1; n <= 2; n++) {
         late.until_ns = gf_sim_now_ns(w.sim) + LATE_NS;
         assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_OK);
-        for (uint32_t t = 0; t < LENGTH(tensors); t++) assert_int_equal(gf_tensor_skip(w.ranks[0].gf, t), GF_OK);
+        for (uint32_t t = 0; t < LENGTH(tensors); t++)
+            assert_int_equal(gf_tensor_skip(w.ranks[0].gf, t), GF_OK);
         world_block(&w, 0, late_turn, &late);
         assert_int_equal(gf_step_wait(w.ranks[0].gf), GF_OK);
-        for (uint32_t i = 0; i < 200; i++) (void)gf_heartbeat(w.ranks[0].gf); /* the other one's last turns */
+        /* the other one's last turns */
+        for (uint32_t i = 0; i < 200; i++) (void)gf_heartbeat(w.ranks[0].gf);
         world_unblock(&w);
         assert_int_equal(w.ranks[1].status, GF_OK);
         stats = world_stats(&w, 0);
-        assert_true((stats.last_wait_ns >= LATE_NS - 1000000) && (stats.last_wait_ns < LATE_NS + 20000000));
+        assert_true((stats.last_wait_ns >= LATE_NS - 1000000) &&
+                    (stats.last_wait_ns < LATE_NS + 20000000));
         assert_true(stats.wait_ns >= n * (uint64_t)(LATE_NS - 1000000));
         assert_int_equal(world_stats(&w, 1).wait_ns, 0);
         assert_int_equal(waits_read(&w, 1, n, &wait), 0); /* who polls never waits */

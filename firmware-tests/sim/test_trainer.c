@@ -1,5 +1,5 @@
-/* config.state_extra over the simulated network: a trainer's own weights and momentum reach all ranks at
- * once, and are the same on all of them after a death, a rejoin and a load. */
+/* config.state_extra over the simulated network: a trainer's own weights and momentum reach all
+ * ranks at once, and are the same on all of them after a death, a rejoin and a load. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/elastic.h"
 
@@ -14,11 +14,13 @@ static struct trainer {
 } trainers[ELASTIC_RANKS_MAX];
 static const char *third_name;
 
-static void vary(uint32_t rank, struct gf_config *config, const struct gf_tensor **t, uint32_t *tensor_count)
+static void vary(uint32_t rank, struct gf_config *config, const struct gf_tensor **t,
+                 uint32_t *tensor_count)
 {
     struct trainer *trainer = &trainers[rank];
     trainer->extra[0] = (struct gf_state_extra){"weight", trainer->weight, sizeof trainer->weight};
-    trainer->extra[1] = (struct gf_state_extra){"momentum", trainer->momentum, sizeof trainer->momentum};
+    trainer->extra[1] =
+        (struct gf_state_extra){"momentum", trainer->momentum, sizeof trainer->momentum};
     trainer->extra[2] = (struct gf_state_extra){"odd", trainer->odd, sizeof trainer->odd};
     if ((rank == 1) && (third_name != NULL)) trainer->extra[2].name = third_name;
     config->state_extra = trainer->extra;
@@ -42,7 +44,8 @@ static gf_status apply(struct world *w, uint32_t rank)
     uint32_t at = 0;
     gf_status status = gf_heartbeat(w->ranks[rank].gf); /* here a step is whole and not applied */
     if (status < 0) trainer->thinks = 0;
-    if ((status < 0) || (++trainer->thinks <= 20 * (rank % 2))) return (status < 0) ? status : GF_AGAIN;
+    if ((status < 0) || (++trainer->thinks <= 20 * (rank % 2)))
+        return (status < 0) ? status : GF_AGAIN;
     trainer->thinks = 0;
     for (uint32_t t = 0; t < ELASTIC_TENSORS; t++) {
         const float *gradient = world_gradient(w, rank, t);
@@ -55,7 +58,11 @@ static gf_status apply(struct world *w, uint32_t rank)
     return gf_updated(w->ranks[rank].gf);
 }
 
-static void start(uint32_t rank) { memset(&trainers[rank], 0xa5, STATE_BYTES); } /* a new process knows nothing */
+/* a new process knows nothing */
+static void start(uint32_t rank)
+{
+    memset(&trainers[rank], 0xa5, STATE_BYTES);
+}
 
 static void train(struct world *w, const struct elastic_event *script)
 {
@@ -86,12 +93,15 @@ TEST(a_survivors_own_optimizer_state_is_everybodys)
                 struct world_setup setup = setup_of(world);
                 char what[96];
                 bool joined = true;
-                (void)snprintf(what, sizeof what, "world %u, rank %u dies at post %u", world, victim, (unsigned)at);
-                setup.sim.faults[0] = (struct gf_sim_fault){.kind = GF_SIM_FAULT_KILL, .rank = victim, .at = at};
+                (void)snprintf(what, sizeof what, "world %u, rank %u dies at post %u", world,
+                               victim, (unsigned)at);
+                setup.sim.faults[0] =
+                    (struct gf_sim_fault){.kind = GF_SIM_FAULT_KILL, .rank = victim, .at = at};
                 setup.sim.fault_count = 1;
                 WORLD_CREATE(w, &setup);
                 world_join(&w);
-                for (uint32_t r = 0; r < world; r++) joined = joined && (w.ranks[r].status == GF_OK);
+                for (uint32_t r = 0; r < world; r++)
+                    joined = joined && (w.ranks[r].status == GF_OK);
                 if (joined) {
                     train(&w, NULL);
                     met = gf_sim_counts(w.sim)->fault_met;
@@ -125,8 +135,10 @@ static gf_status receive(struct world *w, uint32_t rank, void *arg)
     gf_status status;
     if (*next == 2 * LENGTH(trainers[rank].extra)) return GF_AGAIN;
     if (*next % 2 == 0)
-        status = gf_broadcast(gf, (gf_mem)(uintptr_t)extra->data, extra->bytes / 4, GF_TYPE_F32, 0, &request);
-    else status = gf_request_poll(gf, &request);
+        status = gf_broadcast(gf, (gf_mem)(uintptr_t)extra->data, extra->bytes / 4, GF_TYPE_F32, 0,
+                              &request);
+    else
+        status = gf_request_poll(gf, &request);
     if (status == GF_OK) ++*next;
     return (status < 0) ? status : GF_AGAIN;
 }
@@ -140,7 +152,8 @@ TEST(first_weights_reach_all_in_one_call)
     assert_int_equal(gf_broadcast_weights(w.ranks[0].gf, 2), GF_ERR_PARAM);
     world_block(&w, 0, receive, NULL);
     assert_int_equal(gf_broadcast_weights(w.ranks[0].gf, 0), GF_OK);
-    for (uint32_t turns = 0; (turns < 100000) && (w.ranks[1].next < 6); turns++) (void)gf_heartbeat(w.ranks[0].gf);
+    for (uint32_t turns = 0; (turns < 100000) && (w.ranks[1].next < 6); turns++)
+        (void)gf_heartbeat(w.ranks[0].gf);
     world_unblock(&w);
     assert_int_equal(w.ranks[1].next, 6);
     assert_memory_equal(&trainers[0], &trainers[1], STATE_BYTES);
@@ -161,7 +174,9 @@ TEST(a_saved_state_holds_it)
     assert_int_equal(gf_state_save(w.ranks[0].gf, data, bytes), GF_OK);
     after = trainers[0];
     world_step_run(&w, &(struct world_step){0});
-    for (uint32_t rank = 0; rank < 2; rank++) while (apply(&w, rank) == GF_AGAIN) {}
+    for (uint32_t rank = 0; rank < 2; rank++)
+        while (apply(&w, rank) == GF_AGAIN) {
+        }
     assert_memory_not_equal(after.weight, trainers[0].weight, sizeof after.weight);
     assert_int_equal(gf_state_load(w.ranks[0].gf, data, bytes), GF_OK);
     assert_memory_equal(&after, &trainers[0], STATE_BYTES);
@@ -196,7 +211,8 @@ TEST(an_unapplied_step_is_not_saved)
     assert_non_null(data);
     assert_int_equal(gf_updated(w.ranks[0].gf), GF_ERR_STATE);
     world_step_run(&w, &(struct world_step){0});
-    assert_int_equal(gf_state_save(w.ranks[0].gf, data, gf_state_bytes(w.ranks[0].gf)), GF_ERR_STATE);
+    assert_int_equal(gf_state_save(w.ranks[0].gf, data, gf_state_bytes(w.ranks[0].gf)),
+                     GF_ERR_STATE);
     world_expect_log(&w, 0, "is not applied yet; gf_updated() comes first");
     assert_int_equal(gf_updated(w.ranks[0].gf), GF_OK);
     assert_int_equal(gf_updated(w.ranks[0].gf), GF_ERR_STATE);

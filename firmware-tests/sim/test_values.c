@@ -12,10 +12,14 @@ TEST(averages_divide_by_what_they_say)
         float pre_scale;
         const uint64_t *samples;
         float factor;
-    } cases[] = {{GF_AVERAGE_SUM, 0, NULL, 1},              {GF_AVERAGE_SUM, 0.125f, samples, 1},
-                 {GF_AVERAGE_RANKS, 0, samples, 1.0f / 5},  {GF_AVERAGE_RANKS, 1024.0f, NULL, 1.0f / 5},
-                 {GF_AVERAGE_SAMPLES, 0, NULL, 1.0f / 5},   {GF_AVERAGE_SAMPLES, 0, samples, 1.0f / 64},
-                 {GF_AVERAGE_SAMPLES, 0, none, 0},          {GF_AVERAGE_SAMPLES, 64.0f, samples, 1.0f / 64}};
+    } cases[] = {{GF_AVERAGE_SUM, 0, NULL, 1},
+                 {GF_AVERAGE_SUM, 0.125f, samples, 1},
+                 {GF_AVERAGE_RANKS, 0, samples, 1.0f / 5},
+                 {GF_AVERAGE_RANKS, 1024.0f, NULL, 1.0f / 5},
+                 {GF_AVERAGE_SAMPLES, 0, NULL, 1.0f / 5},
+                 {GF_AVERAGE_SAMPLES, 0, samples, 1.0f / 64},
+                 {GF_AVERAGE_SAMPLES, 0, none, 0},
+                 {GF_AVERAGE_SAMPLES, 64.0f, samples, 1.0f / 64}};
     for (size_t row = 0; row < LENGTH(cases) * GF_TYPE_COUNT; row++) {
         const struct average_case *c = &cases[row / GF_TYPE_COUNT];
         struct world_setup setup = mixed_setup(5);
@@ -27,14 +31,18 @@ TEST(averages_divide_by_what_they_say)
         WORLD_OPEN(w, &setup);
         world_step_ok(&w, &step);
         world_expect_sums(&w, c->factor);
-        assert_true(gf_gradient_scale(w.ranks[2].gf) == c->factor / (c->pre_scale > 0 ? c->pre_scale : 1.0f));
+        assert_true(gf_gradient_scale(w.ranks[2].gf) ==
+                    c->factor / (c->pre_scale > 0 ? c->pre_scale : 1.0f));
     }
 }
 
 static const struct gf_tensor typed[] = {
-    {.name = "f16", .elem_count = 1001, .type = GF_TYPE_F16},  {.name = "f32", .elem_count = 700},
-    {.name = "bf16", .elem_count = 2048, .type = GF_TYPE_BF16}, {.name = "f16.small", .elem_count = 3, .type = GF_TYPE_F16},
-    {.name = "f16.next", .elem_count = 5000, .type = GF_TYPE_F16}, {.name = "f32.last", .elem_count = 9},
+    {.name = "f16", .elem_count = 1001, .type = GF_TYPE_F16},
+    {.name = "f32", .elem_count = 700},
+    {.name = "bf16", .elem_count = 2048, .type = GF_TYPE_BF16},
+    {.name = "f16.small", .elem_count = 3, .type = GF_TYPE_F16},
+    {.name = "f16.next", .elem_count = 5000, .type = GF_TYPE_F16},
+    {.name = "f32.last", .elem_count = 9},
 };
 
 /* 16-bit gradients keep loss scale and pre-scale. */
@@ -73,8 +81,10 @@ TEST(deterministic_sums_do_not_depend_on_fusion_or_slices)
         uint64_t fuse_bytes;
         uint32_t slice_bytes, window, active;
         gf_algorithm algorithm;
-    } cuts[] = {{1u << 30, 262144, 8, 4, GF_ALGORITHM_AUTO}, {1, 4096, 1, 1, GF_ALGORITHM_AUTO},
-                {5000, 4160, 3, 16, GF_ALGORITHM_AUTO},      {20000, 8192, 32, 2, GF_ALGORITHM_HALVING},
+    } cuts[] = {{1u << 30, 262144, 8, 4, GF_ALGORITHM_AUTO},
+                {1, 4096, 1, 1, GF_ALGORITHM_AUTO},
+                {5000, 4160, 3, 16, GF_ALGORITHM_AUTO},
+                {20000, 8192, 32, 2, GF_ALGORITHM_HALVING},
                 {3000, 4096, 4, 3, GF_ALGORITHM_DOUBLING}};
     static const uint32_t worlds[] = {3, 4, 6, 7};
     for (size_t row = 0; row < 2 * LENGTH(worlds) * GF_TYPE_COUNT; row++) {
@@ -82,7 +92,8 @@ TEST(deterministic_sums_do_not_depend_on_fusion_or_slices)
         uint64_t hash = 0;
         for (size_t i = 0; i < LENGTH(cuts); i++) {
             struct world_setup setup = mixed_setup(worlds[row % LENGTH(worlds)]);
-            struct world_step step = {.order = (world_order)(i % WORLD_ORDER_COUNT), .fill = world_fill_noise};
+            struct world_step step = {.order = (world_order)(i % WORLD_ORDER_COUNT),
+                                      .fill = world_fill_noise};
             setup.config.exchange.deterministic = true;
             setup.config.exchange.wire = (gf_type)(row / LENGTH(worlds) % GF_TYPE_COUNT);
             setup.config.exchange.fuse_bytes = cuts[i].fuse_bytes;
@@ -117,15 +128,18 @@ static void fill_spoilt(struct world *w, uint32_t rank, uint32_t tensor, void *g
     gf_type type = w->ranks[rank].tensors[tensor].type;
     world_fill(w, rank, tensor, gradient, NULL);
     if (tensor != spoil->tensor) return;
-    if ((spoil->rank == rank) || (spoil->rank == GF_RANK_NONE)) world_put(type, gradient, spoil->elem, spoil->value);
-    else if (spoil->others != 0) world_put(type, gradient, spoil->elem, spoil->others);
+    if ((spoil->rank == rank) || (spoil->rank == GF_RANK_NONE))
+        world_put(type, gradient, spoil->elem, spoil->value);
+    else if (spoil->others != 0)
+        world_put(type, gradient, spoil->elem, spoil->others);
 }
 
 static void weights_snapshot(struct world *w, uint32_t rank, float *weights_out)
 {
     for (uint32_t tensor = 0, at = 0; tensor < w->ranks[rank].tensor_count; tensor++) {
         uint64_t count = w->ranks[rank].tensors[tensor].elem_count;
-        memcpy(weights_out + at, (const void *)(uintptr_t)gf_weight(w->ranks[rank].gf, tensor), count * sizeof(float));
+        memcpy(weights_out + at, (const void *)(uintptr_t)gf_weight(w->ranks[rank].gf, tensor),
+               count * sizeof(float));
         at += (uint32_t)count;
     }
 }
@@ -139,7 +153,8 @@ TEST(inside_a_node_the_gradients_keep_their_type)
         for (uint32_t wire = 0; wire < GF_TYPE_COUNT; wire++) {
             struct world_setup setup = mixed_setup(1 + row / 2);
             struct spoil large = {GF_RANK_NONE, 3, 5, 65521.0f, 0};
-            struct world_step noise = {.fill = world_fill_noise}, step = {.fill = fill_spoilt, .arg = &large};
+            struct world_step noise = {.fill = world_fill_noise},
+                              step = {.fill = fill_spoilt, .arg = &large};
             if (row % 2 == 1) {
                 setup.tensors = typed;
                 setup.tensor_count = LENGTH(typed);
@@ -154,8 +169,8 @@ TEST(inside_a_node_the_gradients_keep_their_type)
             assert_true(world_hash(&w, 0) == hash);
             world_step_ok(&w, &step);
             assert_false(gf_step_skipped(w.ranks[0].gf));
-            assert_true(world_get(GF_TYPE_F32, world_gradient(&w, setup.world - 1, large.tensor), 5) ==
-                        65521.0f * (float)setup.world);
+            assert_true(world_get(GF_TYPE_F32, world_gradient(&w, setup.world - 1, large.tensor),
+                                  5) == 65521.0f * (float)setup.world);
         }
     }
 }
@@ -169,24 +184,42 @@ TEST(one_value_that_is_not_finite_is_named_and_no_rank_moves)
         struct spoil spoil;
         const char *log;
     } cases[] = {
-        {GF_TYPE_F32, {2, 6, 10006, NAN, 0}, "1 values are not finite, first on rank 2, tensor 6 \"large\", element 10006"},
-        {GF_TYPE_F16, {0, 2, 7, INFINITY, 0}, "1 values are not finite, first on rank 0, tensor 2 \"odd\", element 7"},
-        {GF_TYPE_BF16, {1, 9, 3000, -INFINITY, 0}, "first on rank 1, tensor 9 \"last\", element 3000"},
-        {GF_TYPE_F16, {1, 1, 0, 65520.0f, 0}, "first on rank 1, tensor 1 \"one\", element 0"}, /* becomes so in the cast */
-        {GF_TYPE_F32, {GF_RANK_NONE, 3, 77, NAN, 0}, "3 values are not finite, first on rank 0, tensor 3 \"round\", element 77"},
-        {GF_TYPE_F16, {1, 3, 5, 65504.0f, 65504.0f}, "tensor 3 \"round\", element 5; every local gradient was finite"},
-        {GF_TYPE_F32, {1, 3, 5, 3e38f, 3e38f}, "tensor 3 \"round\", element 5; every local gradient was finite"},
-        {GF_TYPE_BF16, {1, 8, 63, -3e38f, -3e38f}, "tensor 8 \"small\", element 63; every local gradient was finite"},
+        {GF_TYPE_F32,
+         {2, 6, 10006, NAN, 0},
+         "1 values are not finite, first on rank 2, tensor 6 \"large\", element 10006"},
+        {GF_TYPE_F16,
+         {0, 2, 7, INFINITY, 0},
+         "1 values are not finite, first on rank 0, tensor 2 \"odd\", element 7"},
+        {GF_TYPE_BF16,
+         {1, 9, 3000, -INFINITY, 0},
+         "first on rank 1, tensor 9 \"last\", element 3000"},
+        /* becomes so in the cast */
+        {GF_TYPE_F16, {1, 1, 0, 65520.0f, 0}, "first on rank 1, tensor 1 \"one\", element 0"},
+        {GF_TYPE_F32,
+         {GF_RANK_NONE, 3, 77, NAN, 0},
+         "3 values are not finite, first on rank 0, tensor 3 \"round\", element 77"},
+        {GF_TYPE_F16,
+         {1, 3, 5, 65504.0f, 65504.0f},
+         "tensor 3 \"round\", element 5; every local gradient was finite"},
+        {GF_TYPE_F32,
+         {1, 3, 5, 3e38f, 3e38f},
+         "tensor 3 \"round\", element 5; every local gradient was finite"},
+        {GF_TYPE_BF16,
+         {1, 8, 63, -3e38f, -3e38f},
+         "tensor 8 \"small\", element 63; every local gradient was finite"},
     };
-    static const uint32_t algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING, GF_ALGORITHM_DOUBLING,
-                                          GF_ALGORITHM_TREE, GF_ALGORITHM_SERVER, GF_ALGORITHM_DIRECT};
+    static const uint32_t algorithms[] = {GF_ALGORITHM_RING,     GF_ALGORITHM_HALVING,
+                                          GF_ALGORITHM_DOUBLING, GF_ALGORITHM_TREE,
+                                          GF_ALGORITHM_SERVER,   GF_ALGORITHM_DIRECT};
     static float before[3][MIXED_ELEMS], after[MIXED_ELEMS];
     for (size_t row = 0; row < LENGTH(cases) * LENGTH(algorithms); row++) {
         const struct spoil_case *c = &cases[row % LENGTH(cases)];
         struct spoil spoil = c->spoil;
         static struct world_setup setup;
-        struct world_step good = {.order = WORLD_FORWARD}, bad = {.fill = fill_spoilt, .arg = &spoil};
-        if ((algorithms[row / LENGTH(cases)] == GF_ALGORITHM_DIRECT) && (c->wire == GF_TYPE_F16) && isfinite(spoil.value))
+        struct world_step good = {.order = WORLD_FORWARD},
+                          bad = {.fill = fill_spoilt, .arg = &spoil};
+        if ((algorithms[row / LENGTH(cases)] == GF_ALGORITHM_DIRECT) && (c->wire == GF_TYPE_F16) &&
+            isfinite(spoil.value))
             continue; /* fp32 holds it, and nothing leaves the node */
         setup = mixed_setup(3);
         setup.config.exchange.wire = c->wire;
@@ -216,26 +249,33 @@ TEST(one_value_that_is_not_finite_is_named_and_no_rank_moves)
             assert_false(gf_step_skipped(w.ranks[rank].gf));
             assert_int_equal(gf_update(w.ranks[rank].gf, 0.25f), GF_OK);
             weight = *(const float *)(uintptr_t)gf_weight(w.ranks[rank].gf, 3);
-            assert_true(weight == -0.25f * sum - 0.25f * (0.5f * sum + sum)); /* the momentum is that of the first step */
+            /* the momentum is that of the first step */
+            assert_true(weight == -0.25f * sum - 0.25f * (0.5f * sum + sum));
         }
     }
 }
 
-/* The wire holds the sum and the gradient's own type does not; or values only once the scale is taken out. */
+/* The wire holds the sum and the gradient's own type does not; or values only once the scale is
+ * taken out. */
 TEST(what_only_the_result_cannot_hold_is_found)
 {
-    static const struct gf_tensor half[] = {{.name = "half", .elem_count = 100, .type = GF_TYPE_F16}};
+    static const struct gf_tensor half[] = {
+        {.name = "half", .elem_count = 100, .type = GF_TYPE_F16}};
     for (uint32_t scaled = 0; scaled < 2; scaled++) {
-        struct spoil sum = {.rank = 0, .tensor = 0, .elem = 5, .value = 40000.0f, .others = 40000.0f};
+        struct spoil sum = {
+            .rank = 0, .tensor = 0, .elem = 5, .value = 40000.0f, .others = 40000.0f};
         struct spoil inverse = {.rank = GF_RANK_NONE, .tensor = 3, .elem = 5, .value = 2e38f};
         struct world_step step = {.fill = fill_spoilt, .arg = scaled ? &inverse : &sum};
         struct world_setup setup = mixed_setup(2);
-        if (!scaled) setup.tensors = half, setup.tensor_count = 1;
-        else setup.config.exchange.pre_scale = 0x1p-10f;
+        if (!scaled)
+            setup.tensors = half, setup.tensor_count = 1;
+        else
+            setup.config.exchange.pre_scale = 0x1p-10f;
         WORLD_OPEN(w, &setup);
         world_step_ok(&w, &step);
         for (uint32_t rank = 0; rank < 2; rank++) {
-            if (!gf_step_skipped(w.ranks[rank].gf)) fail_msg("%s: rank %u took the step", scaled ? "inverse" : "sum", rank);
+            if (!gf_step_skipped(w.ranks[rank].gf))
+                fail_msg("%s: rank %u took the step", scaled ? "inverse" : "sum", rank);
             world_expect_log(&w, rank, "every local gradient was finite");
         }
     }
@@ -246,9 +286,10 @@ static void loss_scale_follows(gf_type wire)
     static const struct scale_case {
         bool bad;
         float after;
-    } cases[] = {{false, 16}, {false, 32}, {true, 32}, {true, 16}, {true, 16}, {false, 16}, {true, 16},
-                 {true, 8},   {true, 8},   {true, 4},  {true, 4}};
-    struct spoil spoil = {.rank = 1, .tensor = 2, .elem = 3, .value = (wire == GF_TYPE_F16) ? 65520.0f : NAN};
+    } cases[] = {{false, 16}, {false, 32}, {true, 32}, {true, 16}, {true, 16}, {false, 16},
+                 {true, 16},  {true, 8},   {true, 8},  {true, 4},  {true, 4}};
+    struct spoil spoil = {
+        .rank = 1, .tensor = 2, .elem = 3, .value = (wire == GF_TYPE_F16) ? 65520.0f : NAN};
     struct world_step good = {.order = WORLD_FORWARD}, bad = {.fill = fill_spoilt, .arg = &spoil};
     struct world_setup setup = mixed_setup(2);
     setup.config.exchange.wire = wire;

@@ -1,5 +1,5 @@
-/* Processes that come in while whoever invited them leaves or dies: who tells them, and who waits for them. In the
- * model's words, as test_view_schedules. */
+/* Processes that come in while whoever invited them leaves or dies: who tells them, and who waits
+ * for them. In the model's words, as test_view_schedules. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/views_world.h"
 
@@ -15,8 +15,8 @@ static void sender_stops_and_receiver_crashes(void)
     views_crash(views.when.to);
 }
 
-/* The dead coordinator had invited 3 and 4, without whom the others are no quorum. The next one tells the processes
- * that were meant, and no other of their ids. */
+/* The dead coordinator had invited 3 and 4, without whom the others are no quorum. The next one
+ * tells the processes that were meant, and no other of their ids. */
 TEST(processes_that_a_dead_coordinator_invited_hear_of_the_next_one)
 {
     for (uint32_t again = 0; again < 2; again++) {
@@ -27,12 +27,14 @@ TEST(processes_that_a_dead_coordinator_invited_hear_of_the_next_one)
         views_start(3);
         views_start(4);
         views_for(SECOND);
-        views_when(0, 1, MEMBERS_PREPARE, (again == 0) ? views_sender_crashes : sender_crashes_and_4_starts_again);
+        views_when(0, 1, MEMBERS_PREPARE,
+                   (again == 0) ? views_sender_crashes : sender_crashes_and_4_starts_again);
         views_change(0x07);
         views_until(views_done, 60 * SECOND);
         assert_null(views.when.then);
-        EXPECT("0 proposes 31 in view 1", "0 crashes", "1 accepts view 1", "1 proposes 31 in view 2",
-               "1 begins epoch 2: members 31", "1 begins epoch 3: members 30");
+        EXPECT("0 proposes 31 in view 1", "0 crashes", "1 accepts view 1",
+               "1 proposes 31 in view 2", "1 begins epoch 2: members 31",
+               "1 begins epoch 3: members 30");
         EXPECT("0 crashes", "3 begins epoch 2: members 31", "3 begins epoch 3: members 30");
         EXPECT("0 crashes", "4 begins epoch 3: members 30");
         for (uint32_t i = 0; (again != 0) && (i < views.line_count); i++)
@@ -41,8 +43,8 @@ TEST(processes_that_a_dead_coordinator_invited_hear_of_the_next_one)
     }
 }
 
-/* The dead coordinator had let 1 come back, which the others know as dead and at an address that it had before. Nobody
- * asks that, and without 1 they are no quorum. */
+/* The dead coordinator had let 1 come back, which the others know as dead and at an address that it
+ * had before. Nobody asks that, and without 1 they are no quorum. */
 TEST(a_process_that_comes_back_is_awaited_where_its_inviter_died)
 {
     views_open(4, true);
@@ -57,8 +59,8 @@ TEST(a_process_that_comes_back_is_awaited_where_its_inviter_died)
     views_for(SECOND);
     views_stop(1, false);
     views_for(SECOND); /* a rank that does not answer would cost 15 */
-    EXPECT("0 proposes 15 in view 1", "0 crashes", "2 proposes 15 in view 2", "2 begins epoch 2: members 15",
-           "2 begins epoch 3: members 14");
+    EXPECT("0 proposes 15 in view 1", "0 crashes", "2 proposes 15 in view 2",
+           "2 begins epoch 2: members 15", "2 begins epoch 3: members 14");
     EXPECT("0 crashes", "1 begins epoch 3: members 14");
     views_close();
 }
@@ -108,7 +110,8 @@ TEST(who_was_invited_by_a_dead_one_is_told_while_the_others_join)
 
 TEST(who_was_invited_comes_as_the_epoch_fails)
 {
-    const struct gf_error error = {.code = GF_ERR_LINK, .peer = 1, .tensor = GF_TENSOR_NONE, .text = "no link"};
+    const struct gf_error error = {
+        .code = GF_ERR_LINK, .peer = 1, .tensor = GF_TENSOR_NONE, .text = "no link"};
     leave_invite_and_die();
     views_stop(1, true);
     gf_members_tell(views.ranks[2].members, &error);
@@ -124,15 +127,16 @@ TEST(who_was_invited_comes_as_the_epoch_fails)
 TEST(who_was_invited_comes_as_a_view_fails)
 {
     leave_invite_and_die();
-    views_when(1, 2, MEMBERS_PREPARE, sender_stops_and_receiver_crashes); /* of another epoch: 3 did not come to that */
+    /* of another epoch: 3 did not come to that */
+    views_when(1, 2, MEMBERS_PREPARE, sender_stops_and_receiver_crashes);
     views_for(30 * SECOND);
     assert_null(views.when.then);
     gf_sim_partition(views.sim, 1, 3, false);
     views_for(SECOND);
     views_stop(1, false);
     views_until(views_done, 60 * SECOND);
-    EXPECT("1 proposes 6 in view 1", "1 goes on", "3 begins epoch 2: members 14", "1 begins epoch 3: members 6",
-           "1 begins epoch 4: members 2");
+    EXPECT("1 proposes 6 in view 1", "1 goes on", "3 begins epoch 2: members 14",
+           "1 begins epoch 3: members 6", "1 begins epoch 4: members 2");
     views_expect_out(3);
     views_close();
 }
@@ -140,7 +144,12 @@ TEST(who_was_invited_comes_as_a_view_fails)
 /* Two processes of one member id are never both of an epoch. */
 TEST(a_commit_is_of_the_process_that_it_names)
 {
-    static const struct { const char *name; bool joins, has; uint32_t took, after; bool mine; } rows[] = {
+    static const struct {
+        const char *name;
+        bool joins, has;
+        uint32_t took, after;
+        bool mine;
+    } rows[] = {
         {"a_member_that_stays", false, true, 0, 1, true},
         {"one_that_is_left_out", false, false, 0, 1, false},
         {"one_whose_id_went_to_another_process", false, true, 9, 1, false},
@@ -151,7 +160,9 @@ TEST(a_commit_is_of_the_process_that_it_names)
     };
     for (size_t i = 0; i < LENGTH(rows); i++) {
         static struct gf_members members = {.member_id = 1, .incarnation = 7};
-        struct members_list list = {.epoch = 3 + rows[i].after, .taken = {1}, .incarnation = {rows[i].took},
+        struct members_list list = {.epoch = 3 + rows[i].after,
+                                    .taken = {1},
+                                    .incarnation = {rows[i].took},
                                     .taken_count = (rows[i].took != 0) ? 1 : 0};
         if (rows[i].has) gf_view_add(list.bits, 1);
         members.setup.joins = rows[i].joins;

@@ -1,11 +1,15 @@
-/* Schedules by which a membership protocol may break, replayed: those of counterexamples that the model finds where a
- * rule of the protocol is left out. What comes is told in the model's words: epoch 0 is the first, members are a bit
- * each. All commits are held against the log's rules, too. */
+/* Schedules by which a membership protocol may break, replayed: those of counterexamples that the
+ * model finds where a rule of the protocol is left out. What comes is told in the model's words:
+ * epoch 0 is the first, members are a bit each. All commits are held against the log's rules,
+ * too. */
 #include "firmware-tests/support/suite.h"
 #include "lib/membership/members_state.h"
 #include "firmware-tests/support/views_world.h"
 
-static void sender_stops(void) { views_stop(views.when.from, true); }
+static void sender_stops(void)
+{
+    views_stop(views.when.from, true);
+}
 static void sender_reaches_no_other(void)
 {
     views_cut(1u << views.when.from, true);
@@ -13,7 +17,10 @@ static void sender_reaches_no_other(void)
     views_crash(views.when.from);
 }
 
-static bool begun(uint32_t rank, uint32_t epoch) { return views_epoch(rank) >= epoch; }
+static bool begun(uint32_t rank, uint32_t epoch)
+{
+    return views_epoch(rank) >= epoch;
+}
 
 TEST(a_commit_that_reached_one_member_stands)
 {
@@ -67,13 +74,14 @@ TEST(of_two_proposals_that_of_the_highest_view_is_taken)
     views_when(1, 5, MEMBERS_PREPARE, sender_reaches_no_other);
     views_until(views_done, 120 * SECOND);
     assert_null(views.when.then);
-    EXPECT("0 proposes 127 in view 1", "0 crashes", "6 accepts view 1", "1 proposes 62 in view 2", "1 crashes",
-           "5 accepts view 2", "2 proposes 62 in view 3", "2 begins epoch 1: members 62",
-           "2 begins epoch 2: members 60");
+    EXPECT("0 proposes 127 in view 1", "0 crashes", "6 accepts view 1", "1 proposes 62 in view 2",
+           "1 crashes", "5 accepts view 2", "2 proposes 62 in view 3",
+           "2 begins epoch 1: members 62", "2 begins epoch 2: members 60");
     views_close();
 }
 
-/* The one of view 1 stops with a quorum of ACCEPT under way to it, that of view 2 takes its proposal. */
+/* The one of view 1 stops with a quorum of ACCEPT under way to it, that of view 2 takes its
+ * proposal. */
 TEST(two_coordinators_in_different_views_do_not_commit_two_lists)
 {
     views_open(4, false);
@@ -109,7 +117,8 @@ TEST(a_new_incarnation_counts_in_no_quorum)
         } else {
             views_stop(1, false);
             views_until(views_done, 60 * SECOND);
-            EXPECT("2 starts", "1 goes on", "0 proposes 7 in view 1", "2 begins epoch 1: members 7");
+            EXPECT("2 starts", "1 goes on", "0 proposes 7 in view 1",
+                   "2 begins epoch 1: members 7");
         }
         views_close();
     }
@@ -118,7 +127,10 @@ TEST(a_new_incarnation_counts_in_no_quorum)
 /* Regions stay only then. */
 TEST(that_all_who_went_have_ended_is_known_from_a_list_alone)
 {
-    static const struct { bool told, stops, again, expected; const char *what; } rows[] = {
+    static const struct {
+        bool told, stops, again, expected;
+        const char *what;
+    } rows[] = {
         {false, false, false, false, "nobody names it"},
         {true, false, false, true, "it is named"},
         {true, true, false, false, "another is stopped"},
@@ -130,7 +142,8 @@ TEST(that_all_who_went_have_ended_is_known_from_a_list_alone)
         views_crash(2);
         if (rows[row].again) views_start(2);
         views_for(40 * SECOND);
-        if (!begun(0, 1) || (views.ranks[0].left_ended != rows[row].expected)) fail_msg("%s", rows[row].what);
+        if (!begun(0, 1) || (views.ranks[0].left_ended != rows[row].expected))
+            fail_msg("%s", rows[row].what);
         views_close();
     }
 }
@@ -166,7 +179,8 @@ TEST(exactly_half_goes_on_with_the_lowest_id_alone)
     }
 }
 
-/* With a quorum of promises, of a proposal, of a commit: the others go on without it, and it never without them. */
+/* With a quorum of promises, of a proposal, of a commit: the others go on without it, and it never
+ * without them. */
 TEST(a_stopped_coordinator_comes_back_with_an_old_view)
 {
     static const members_frame stops_at[] = {MEMBERS_START_VIEW, MEMBERS_PREPARE, MEMBERS_COMMIT};
@@ -176,7 +190,8 @@ TEST(a_stopped_coordinator_comes_back_with_an_old_view)
         if (row == 0) views_stop(0, true);
         views_change(0x1f);
         views_for(100 * SECOND);
-        for (uint32_t rank = 1; rank < 5; rank++) assert_true(begun(rank, 1) && (views_members(rank) == 0x1e));
+        for (uint32_t rank = 1; rank < 5; rank++)
+            assert_true(begun(rank, 1) && (views_members(rank) == 0x1e));
         assert_true((row == 0) || (views.when.then == NULL));
         views_stop(0, false);
         views_until(views_done, 120 * SECOND);
@@ -195,8 +210,10 @@ TEST(a_rank_that_is_left_goes_on_where_the_end_of_the_others_is_named)
             views_open(size, told != 0);
             for (uint32_t rank = 0; rank < last; rank++) views_crash(rank);
             views_for(SECOND);
-            if (told == 0) views_expect_out(last);
-            else assert_true(begun(last, 1) && (views_members(last) == UINT64_C(1) << last));
+            if (told == 0)
+                views_expect_out(last);
+            else
+                assert_true(begun(last, 1) && (views_members(last) == UINT64_C(1) << last));
             views_close();
         }
     }
@@ -209,17 +226,20 @@ TEST(more_than_half_of_the_rest_is_no_quorum)
     views_cut(0x07, true);
     views_change(0x1f);
     views_for(10 * SECOND);
-    for (uint32_t rank = 0; rank < 3; rank++) assert_true(begun(rank, 1) && (views_members(rank) == 0x07));
+    for (uint32_t rank = 0; rank < 3; rank++)
+        assert_true(begun(rank, 1) && (views_members(rank) == 0x07));
     views_stop(2, true);
     views_crash(0);
     views_crash(1);
     views_for(200 * SECOND);
-    for (uint32_t rank = 3; rank < 5; rank++) /* 2 is not on the list: they look for it until their callers' deadline */
+    /* 2 is not on the list: they look for it until their callers' deadline */
+    for (uint32_t rank = 3; rank < 5; rank++)
         assert_true(!begun(rank, 1) && (views.ranks[rank].state == VIEWS_CHANGES));
     views_close();
 }
 
-/* The counterexample that SPIN keeps: each is told that the other has ended. The log of commits sees it. */
+/* The counterexample that SPIN keeps: each is told that the other has ended. The log of commits
+ * sees it. */
 TEST(a_list_of_the_ended_that_lies_splits_the_job)
 {
     views_open(2, true);

@@ -1,8 +1,9 @@
-/* program_soak_corpus random|guided JOBS [SEED [FILE]]: jobs of the soak, and how many edges of the library they reach.
- * random: one seed after the other. guided: half of the jobs are such, half change draws of a job that reached an edge,
- * or reached one more often, than those before. FILE: a corpus, read first; what has to be kept of it and of what was
- * found, so that all edges are reached, is written there. For a library compiled with
- * -fsanitize-coverage=inline-8bit-counters: `make soak-corpus`. */
+/* program_soak_corpus random|guided JOBS [SEED [FILE]]: jobs of the soak, and how many edges of the
+ * library they reach. random: one seed after the other. guided: half of the jobs are such, half
+ * change draws of a job that reached an edge, or reached one more often, than those before. FILE: a
+ * corpus, read first; what has to be kept of it and of what was found, so that all edges are
+ * reached, is written there. For a library compiled with -fsanitize-coverage=inline-8bit-counters:
+ * `make soak-corpus`. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak_dice.h"
 
@@ -43,7 +44,8 @@ static uint8_t class_of(uint8_t count)
     return 0;
 }
 
-/* Whether the job met an edge, or met it in another class, than those before; only edges where `edges_alone`. */
+/* Whether the job met an edge, or met it in another class, than those before; only edges where
+ * `edges_alone`. */
 static bool job_is_new(bool edges_alone)
 {
     bool is_new = false;
@@ -88,8 +90,10 @@ static void seed_change(void)
         uint32_t at = seed.change_count;
         for (uint32_t k = 0; k < seed.change_count; k++)
             if (seed.changes[k].index == change.index) at = k;
-        if (at == SOAK_CHANGES_MAX) at = below(&dice, SOAK_CHANGES_MAX);
-        else if (at == seed.change_count) seed.change_count++;
+        if (at == SOAK_CHANGES_MAX)
+            at = below(&dice, SOAK_CHANGES_MAX);
+        else if (at == seed.change_count)
+            seed.change_count++;
         seed.changes[at] = change;
     }
 }
@@ -113,7 +117,8 @@ static void corpus_write(void)
     uint32_t kept_count = 0;
     FILE *to = (path != NULL) ? fopen(path, "we") : NULL;
     if (path != NULL) assert_non_null(to);
-    if (to != NULL) (void)fprintf(to, "# Jobs that reach all edges found so far: `make soak-corpus`.\n");
+    if (to != NULL)
+        (void)fprintf(to, "# Jobs that reach all edges found so far: `make soak-corpus`.\n");
     for (uint32_t k = pool_count; (k > 0) && (have != NULL); k--) {
         const struct kept *kept = &pool[k - 1];
         bool is_new = false;
@@ -122,7 +127,8 @@ static void corpus_write(void)
             have[i] |= kept->edges[i];
         }
         kept_count += is_new ? 1 : 0;
-        if (is_new && (to != NULL)) (void)fprintf(to, "%s\n", soak_seed_text(&kept->seed, text, sizeof text));
+        if (is_new && (to != NULL))
+            (void)fprintf(to, "%s\n", soak_seed_text(&kept->seed, text, sizeof text));
     }
     if (to != NULL) (void)fclose(to);
     free(have);
@@ -134,17 +140,21 @@ static void jobs_hold(void **state)
     uint64_t next;
     corpus_read();
     if (pool_count > 0)
-        (void)printf("soak-corpus: %llu edges by a corpus of %u\n", (unsigned long long)edges_met, pool_count);
+        (void)printf("soak-corpus: %llu edges by a corpus of %u\n", (unsigned long long)edges_met,
+                     pool_count);
     next = seed.seed = dice.state;
     for (uint64_t i = 1; i <= job_count; i++) {
         bool changed = guided && (pool_count > 0) && percent(&dice, 50);
-        if (changed) seed_change();
-        else seed = (struct soak_seed){.seed = next++};
+        if (changed)
+            seed_change();
+        else
+            seed = (struct soak_seed){.seed = next++};
         job_run();
         if (job_is_new(!guided)) pool_add();
         if ((i % (job_count / REPORTS + 1) != 0) && (i != job_count)) continue;
         (void)printf("soak-corpus: %llu jobs, %llu of %llu edges, %u kept\n", (unsigned long long)i,
-                     (unsigned long long)edges_met, (unsigned long long)(counters_end - counters), pool_count);
+                     (unsigned long long)edges_met, (unsigned long long)(counters_end - counters),
+                     pool_count);
         (void)fflush(stdout);
     }
     corpus_write();
@@ -160,14 +170,17 @@ int main(int argc, char **argv)
     dice.state = (argc > 3) ? strtoull(argv[3], NULL, 0) : 1;
     path = (argc > 4) ? argv[4] : NULL;
     if ((argc < 3) || (counters == NULL)) {
-        (void)fprintf(stderr, (argc < 3) ? "usage: program_soak_corpus random|guided JOBS [SEED [FILE]]\n"
-                                         : "skipped: this library was not compiled for it: make soak-corpus\n");
+        (void)fprintf(stderr,
+                      (argc < 3)
+                          ? "usage: program_soak_corpus random|guided JOBS [SEED [FILE]]\n"
+                          : "skipped: this library was not compiled for it: make soak-corpus\n");
         return (argc < 3) ? 2 : 77;
     }
     classes = calloc(1, (size_t)(counters_end - counters));
     assert_non_null(classes);
     if ((cmocka_run_group_tests(tests, NULL, NULL) == 0) && whole) return 0;
     soak_job_print(&job, stdout);
-    (void)printf("soak-corpus: this job fails; again: make soak SEED=%s\n", soak_seed_text(&seed, text, sizeof text));
+    (void)printf("soak-corpus: this job fails; again: make soak SEED=%s\n",
+                 soak_seed_text(&seed, text, sizeof text));
     return 1;
 }

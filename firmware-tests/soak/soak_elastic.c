@@ -1,21 +1,27 @@
-/* Jobs that go on: who fails shrinks, who was killed may be started again, whoever waits is let in. */
+/* Jobs that go on: who fails shrinks, who was killed may be started again, whoever waits is let
+ * in. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
 
 #define ADMIT_NS UINT64_C(60000000)
 #define WAIT_NS UINT64_C(20000000) /* between two steps that are made only to let a joiner in */
 
-static uint64_t now_of(const struct soak_job *job) { return gf_sim_now_ns(job->w.sim); }
+static uint64_t now_of(const struct soak_job *job)
+{
+    return gf_sim_now_ns(job->w.sim);
+}
 
 bool soak_shrink_begin(struct soak_job *job, uint32_t rank, bool drained)
 {
     gf_context *gf = job->w.ranks[rank].gf;
     gf_status code = gf_error_last(gf)->code;
-    bool eager = soak_below(soak_draw(&job->plan, SOAK_DRAW_EAGER, rank, job->done[rank], 0), 2) == 0;
+    bool eager =
+        soak_below(soak_draw(&job->plan, SOAK_DRAW_EAGER, rank, job->done[rank], 0), 2) == 0;
     if (!job->plan.elastic || (!drained && !eager) || job->ranks[rank].excused) return false;
     if (job->ranks[rank].end_stage == SOAK_SHRINK) return false; /* its end has been told */
     if ((code != GF_ERR_PEER) && (code != GF_ERR_LINK) && (code != GF_ERR_TIMEOUT)) return false;
-    if (gf_steps(gf) > job->done[rank]) job->loose |= 1u << rank; /* it failed between a step's end and its update */
+    /* it failed between a step's end and its update */
+    if (gf_steps(gf) > job->done[rank]) job->loose |= 1u << rank;
     job->done[rank] = gf_steps(gf);
     if (gf_shrink(gf, NULL, 0) < 0) return false;
     job->ranks[rank].admits = false;
@@ -61,8 +67,8 @@ void soak_turn_shrink(struct soak_job *job, uint32_t rank)
         uint64_t took_ns = now_of(job) - job->ranks[rank].began_ns;
         if (job->ranks[rank].admits && (job->plan.hope == SOAK_HOPE_ON) && !job->died &&
             (took_ns > ADMIT_NS + job->plan.setup.sim.detect_ns))
-            fail_msg("rank %u: letting a joiner in took %.3f s, although nobody died on the way", rank,
-                     (double)took_ns * 1e-9);
+            fail_msg("rank %u: letting a joiner in took %.3f s, although nobody died on the way",
+                     rank, (double)took_ns * 1e-9);
         soak_epoch_begun(job, rank);
         return;
     }
@@ -84,24 +90,31 @@ void soak_turn_last(struct soak_job *job, uint32_t rank)
     }
     for (uint32_t other = 0; other < job->plan.ids; other++) {
         const struct soak_rank *its = &job->ranks[other];
-        if (!gf_sim_runs(job->w.sim, other) || (its->stage == SOAK_END) || (its->stage == SOAK_CLOSE)) continue;
-        if (its->joiner && (its->stage == SOAK_OPEN)) comes = true;
-        else if ((its->stage != SOAK_LAST) || (its->step <= job->goal)) wait = true;
+        if (!gf_sim_runs(job->w.sim, other) || (its->stage == SOAK_END) ||
+            (its->stage == SOAK_CLOSE))
+            continue;
+        if (its->joiner && (its->stage == SOAK_OPEN))
+            comes = true;
+        else if ((its->stage != SOAK_LAST) || (its->step <= job->goal))
+            wait = true;
     }
     if (comes && !wait && (now_of(job) >= job->goal_ns)) {
         job->goal = self->step;
         job->goal_ns = now_of(job) + WAIT_NS;
     }
-    if (self->step <= job->goal) soak_enter(job, rank, SOAK_BEGIN);
-    else if (!comes && !wait) soak_enter(job, rank, SOAK_CLOSE);
+    if (self->step <= job->goal)
+        soak_enter(job, rank, SOAK_BEGIN);
+    else if (!comes && !wait)
+        soak_enter(job, rank, SOAK_CLOSE);
 }
 
 /* Of those that run: a process that is still to start has not left. */
 void soak_late_look(struct soak_job *job)
 {
     for (uint32_t rank = 0; rank < job->plan.ids; rank++)
-        job->late = job->late || (gf_sim_runs(job->w.sim, rank) && ((job->ranks[rank].stage == SOAK_CLOSE) ||
-                                                                    (job->ranks[rank].stage == SOAK_END)));
+        job->late = job->late ||
+                    (gf_sim_runs(job->w.sim, rank) && ((job->ranks[rank].stage == SOAK_CLOSE) ||
+                                                       (job->ranks[rank].stage == SOAK_END)));
 }
 
 /* Nobody is left to let another process in. */
@@ -109,8 +122,9 @@ static bool is_over(const struct soak_job *job)
 {
     bool over = true;
     for (uint32_t other = 0; other < job->plan.ids; other++)
-        over = over && (!gf_sim_runs(job->w.sim, other) || (job->ranks[other].stage == SOAK_CLOSE) ||
-                        (job->ranks[other].stage == SOAK_END));
+        over =
+            over && (!gf_sim_runs(job->w.sim, other) || (job->ranks[other].stage == SOAK_CLOSE) ||
+                     (job->ranks[other].stage == SOAK_END));
     return over;
 }
 
@@ -119,7 +133,8 @@ static void start(struct soak_job *job, uint32_t rank, bool is_new)
     struct soak_rank *self = &job->ranks[rank];
     soak_late_look(job);
     soak_requests_free(&self->requests);
-    *self = (struct soak_rank){.turns = self->turns, .joiner = true, .is_new = is_new, .began_ns = now_of(job)};
+    *self = (struct soak_rank){
+        .turns = self->turns, .joiner = true, .is_new = is_new, .began_ns = now_of(job)};
     job->done[rank] = 0;
     job->loose &= ~(1u << rank);
     commit_log_started(&job->commits, rank);

@@ -15,14 +15,17 @@ static void all_ended(const struct soak_job *job)
             fail_msg("rank %u runs and did not end", rank);
 }
 
-/* Gradients that were not finite ended the job, before the fault that was meant to or instead of it. */
+/* Gradients that were not finite ended the job, before the fault that was meant to or instead of
+ * it. */
 static bool ended_numeric(const struct soak_job *job)
 {
     for (uint32_t rank = 0; rank < job->plan.ids; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
         if (self->end != GF_ERR_NUMERIC) continue;
         if (!soak_model_may_be_bad(&job->model, self->end_step))
-            fail_msg("rank %u says that gradients are not finite at the scale's floor, which cannot be", rank);
+            fail_msg(
+                "rank %u says that gradients are not finite at the scale's floor, which cannot be",
+                rank);
         return true;
     }
     return false;
@@ -34,7 +37,8 @@ static void all_well(const struct soak_job *job)
     for (uint32_t rank = 0; rank < job->plan.ids; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
         if (self->end != expected)
-            fail_msg("rank %u ended with %s in a job without a fault that matters", rank, gf_status_name(self->end));
+            fail_msg("rank %u ended with %s in a job without a fault that matters", rank,
+                     gf_status_name(self->end));
     }
 }
 
@@ -44,11 +48,12 @@ static void all_name(const struct soak_job *job)
     for (uint32_t rank = 0; rank < job->plan.ids; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
         if ((rank == job->plan.culprit) || ended_well(self)) continue;
-        /* While ranks join there is only the coordinator's word, and one that was cut off sees it otherwise. */
+        /* While ranks join there is only the coordinator's word, and one that was cut off sees it
+         * otherwise. */
         if ((self->end_stage == SOAK_OPEN) && (job->plan.culprit == 0)) continue;
         if (!job->met || (self->error.peer != job->plan.culprit))
-            fail_msg("rank %u names %d with %s, culprit is %u", rank, (int)self->error.peer, gf_status_name(self->end),
-                     job->plan.culprit);
+            fail_msg("rank %u names %d with %s, culprit is %u", rank, (int)self->error.peer,
+                     gf_status_name(self->end), job->plan.culprit);
     }
 }
 
@@ -60,9 +65,11 @@ static void all_agree(const struct soak_job *job)
         const struct soak_rank *self = &job->ranks[rank];
         if (ended_well(self)) continue;
         if (first == NULL) first = self;
-        if (!job->met || (self->error.code != first->error.code) || (self->error.peer != first->error.peer))
-            fail_msg("rank %u says %s of rank %d, another %s of rank %d", rank, gf_status_name(self->error.code),
-                     (int)self->error.peer, gf_status_name(first->error.code), (int)first->error.peer);
+        if (!job->met || (self->error.code != first->error.code) ||
+            (self->error.peer != first->error.peer))
+            fail_msg("rank %u says %s of rank %d, another %s of rank %d", rank,
+                     gf_status_name(self->error.code), (int)self->error.peer,
+                     gf_status_name(first->error.code), (int)first->error.peer);
     }
 }
 
@@ -74,15 +81,17 @@ static void all_are_told(const struct soak_job *job)
         const struct soak_rank *self = &job->ranks[rank];
         if (ended_well(self)) continue;
         if (!job->met || (strstr(self->error.text, job->plan.says) == NULL))
-            fail_msg("rank %u does not know that \"%s\": %s", rank, job->plan.says, self->error.text);
+            fail_msg("rank %u does not know that \"%s\": %s", rank, job->plan.says,
+                     self->error.text);
         (void)snprintf(from, sizeof from, " from rank %d,", (int)self->error.peer);
         if ((self->error.code == GF_ERR_DATA) && (strstr(self->error.text, from) == NULL))
             fail_msg("rank %u names rank %d: %s", rank, (int)self->error.peer, self->error.text);
     }
 }
 
-/* Of the last epoch's members those that live are no quorum, and nobody names the dead one as ended: they go on only if
- * its new start reaches them in time. Where none live but some that it took in, nobody knows the job. */
+/* Of the last epoch's members those that live are no quorum, and nobody names the dead one as
+ * ended: they go on only if its new start reaches them in time. Where none live but some that it
+ * took in, nobody knows the job. */
 static bool no_quorum_is_left(const struct soak_job *job)
 {
     const struct commit *newest = commit_log_newest(&job->commits);
@@ -101,7 +110,8 @@ static bool no_quorum_is_left(const struct soak_job *job)
     return true;
 }
 
-/* A death, and perhaps a new start: everybody else goes on to the end, whoever was started again as well. */
+/* A death, and perhaps a new start: everybody else goes on to the end, whoever was started again as
+ * well. */
 static void all_go_on(const struct soak_job *job)
 {
     if (ended_numeric(job) || job->late || !job->met || no_quorum_is_left(job)) return;
@@ -111,16 +121,18 @@ static void all_go_on(const struct soak_job *job)
     for (uint32_t rank = 0; rank < job->plan.ids; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
         if (((rank != job->plan.culprit) || self->joiner) && (self->end != GF_OK))
-            fail_msg("rank %u ended with %s, only rank %u has died", rank, gf_status_name(self->end),
-                     job->plan.culprit);
+            fail_msg("rank %u ended with %s, only rank %u has died", rank,
+                     gf_status_name(self->end), job->plan.culprit);
     }
 }
 
-/* The loss scale met its floor: whoever shrank meanwhile learns it with the state of those that are further. */
+/* The loss scale met its floor: whoever shrank meanwhile learns it with the state of those that are
+ * further. */
 static bool scale_at_floor(const struct soak_job *job)
 {
     for (uint32_t rank = 0; rank < job->plan.ids; rank++)
-        if ((job->ranks[rank].end == GF_ERR_NUMERIC) && (job->ranks[rank].end_stage != SOAK_SHRINK)) return true;
+        if ((job->ranks[rank].end == GF_ERR_NUMERIC) && (job->ranks[rank].end_stage != SOAK_SHRINK))
+            return true;
     return false;
 }
 
@@ -134,10 +146,11 @@ static void elastic_ends(const struct soak_job *job)
         if (self->end == GF_OK) {
             if (goal == 0) goal = job->done[rank];
             if (goal != job->done[rank])
-                fail_msg("rank %u has ended %llu steps, another %llu", rank, (unsigned long long)job->done[rank],
-                         (unsigned long long)goal);
-        } else if ((self->end_stage == SOAK_SHRINK) && (self->end != GF_ERR_QUORUM) && (self->end != GF_ERR_DATA) &&
-                   (self->end != GF_ERR_TIMEOUT) && (self->end != GF_ERR_LINK) &&
+                fail_msg("rank %u has ended %llu steps, another %llu", rank,
+                         (unsigned long long)job->done[rank], (unsigned long long)goal);
+        } else if ((self->end_stage == SOAK_SHRINK) && (self->end != GF_ERR_QUORUM) &&
+                   (self->end != GF_ERR_DATA) && (self->end != GF_ERR_TIMEOUT) &&
+                   (self->end != GF_ERR_LINK) &&
                    !((self->end == GF_ERR_NUMERIC) && scale_at_floor(job))) {
             fail_msg("rank %u ended its shrink with %s", rank, gf_status_name(self->end));
         }
@@ -149,11 +162,11 @@ void soak_ends_check(struct soak_job *job)
     all_ended(job);
     if (job->plan.elastic) elastic_ends(job);
     switch (job->plan.hope) {
-    case SOAK_HOPE_OK:     all_well(job); break;
-    case SOAK_HOPE_NAMED:  all_name(job); break;
+    case SOAK_HOPE_OK: all_well(job); break;
+    case SOAK_HOPE_NAMED: all_name(job); break;
     case SOAK_HOPE_AGREED: all_agree(job); break;
-    case SOAK_HOPE_TOLD:   all_are_told(job); break;
-    case SOAK_HOPE_ON:     all_go_on(job); break;
-    case SOAK_HOPE_ENDED:  break;
+    case SOAK_HOPE_TOLD: all_are_told(job); break;
+    case SOAK_HOPE_ON: all_go_on(job); break;
+    case SOAK_HOPE_ENDED: break;
     }
 }

@@ -1,5 +1,6 @@
-/* What a new epoch must be: one world for all that are in it, behind the furthest step that any of them had ended, with
- * the state that this step left, and histories that nobody has touched. Only then the model goes on from it. */
+/* What a new epoch must be: one world for all that are in it, behind the furthest step that any of
+ * them had ended, with the state that this step left, and histories that nobody has touched. Only
+ * then the model goes on from it. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
 #include "lib/core/accessors.h"
@@ -23,7 +24,8 @@ bool soak_model_is_late(const struct soak_model *model, const gf_context *gf)
 
 void soak_model_keep(struct soak_model *model, const gf_context *gf)
 {
-    uint64_t row = gf_first_rank(gf) * model->elem_count, bytes = gf_history_elems(gf) * sizeof(float);
+    uint64_t row = gf_first_rank(gf) * model->elem_count,
+             bytes = gf_history_elems(gf) * sizeof(float);
     if (bytes == 0) return;
     memcpy(model->kept + row, (const void *)(uintptr_t)gf->sparse.history, bytes);
     if (gf->optimizer.momentum != 0)
@@ -32,24 +34,26 @@ void soak_model_keep(struct soak_model *model, const gf_context *gf)
 
 /* ---- what is a rank's own ---- */
 
-static void own_take(struct soak_model *model, const gf_context *gf, bool behind, bool joiner, bool loose)
+static void own_take(struct soak_model *model, const gf_context *gf, bool behind, bool joiner,
+                     bool loose)
 {
     uint64_t row = gf_first_rank(gf) * model->elem_count;
     const float *history = (const float *)(uintptr_t)gf->sparse.history;
     const float *local = (const float *)(uintptr_t)gf->optimizer.momentum;
     for (uint64_t e = 0; e < gf_history_elems(gf); e++) {
         float kept = joiner ? 0.0f : model->kept[row + e];
-        /* What it had sent in a step that others have ended is applied there, but for what it could not say. */
+        /* What it had sent in a step that others have ended is applied there, but for what it could
+         * not say. */
         float left = gf_is_quantized(gf) ? (float)model->history[row + e] : 0.0f;
         if (!loose && (history[e] != kept) && (!behind || (history[e] != left)))
-            soak_step_fail(gf, gf_steps(gf), "behind a shrink history[%u] is %.9g, was %.9g", (unsigned)e,
-                           (double)history[e], (double)kept);
+            soak_step_fail(gf, gf_steps(gf), "behind a shrink history[%u] is %.9g, was %.9g",
+                           (unsigned)e, (double)history[e], (double)kept);
         model->history[row + e] = (double)history[e];
         model->history_size[row + e] = fmax(model->history_size[row + e], fabs((double)history[e]));
         if ((local == NULL) || !gf->sparse.local_begun) continue;
         if (!behind && !joiner && !loose && (local[e] != model->kept_local[row + e]))
-            soak_step_fail(gf, gf_steps(gf), "behind a shrink u[%u] is %.9g, was %.9g", (unsigned)e, (double)local[e],
-                           (double)model->kept_local[row + e]);
+            soak_step_fail(gf, gf_steps(gf), "behind a shrink u[%u] is %.9g, was %.9g", (unsigned)e,
+                           (double)local[e], (double)model->kept_local[row + e]);
         model->local[row + e] = (double)local[e];
         model->local_size[row + e] = fmax(model->local_size[row + e], fabs((double)local[e]));
     }
@@ -57,7 +61,8 @@ static void own_take(struct soak_model *model, const gf_context *gf, bool behind
 
 /* ---- what is common ---- */
 
-static void common_check(const gf_context *gf, const struct soak_mark *now, const struct soak_mark *was, bool changed)
+static void common_check(const gf_context *gf, const struct soak_mark *now,
+                         const struct soak_mark *was, bool changed)
 {
     const char *what = (now->weight != was->weight)           ? "weight"
                        : (now->half != was->half)             ? "half weight"
@@ -72,8 +77,8 @@ static void common_check(const gf_context *gf, const struct soak_mark *now, cons
 }
 
 /* The first that is in: who is there, and behind which step. */
-static void epoch_add(struct soak_model *model, const gf_context *gf, uint32_t members, const uint64_t *done,
-                      uint32_t loose)
+static void epoch_add(struct soak_model *model, const gf_context *gf, uint32_t members,
+                      const uint64_t *done, uint32_t loose)
 {
     uint64_t furthest = 0, steps = gf_steps(gf);
     bool applied = false; /* by one that is still there */
@@ -85,10 +90,12 @@ static void epoch_add(struct soak_model *model, const gf_context *gf, uint32_t m
     if ((members & newest(model)->members) == 0)
         soak_step_fail(gf, steps, "epoch %u has nobody of epoch %u, which began before", gf->epoch,
                        newest(model)->epoch);
-    if (gf->epoch < newest(model)->epoch) return; /* is over, its ranks may have gone on; it will hear so */
+    /* is over, its ranks may have gone on; it will hear so */
+    if (gf->epoch < newest(model)->epoch) return;
     if (steps != furthest)
-        soak_step_fail(gf, steps, "epoch %u begins behind this step, one of its ranks has ended %llu", gf->epoch,
-                       (unsigned long long)furthest);
+        soak_step_fail(gf, steps,
+                       "epoch %u begins behind this step, one of its ranks has ended %llu",
+                       gf->epoch, (unsigned long long)furthest);
     if ((steps != model->step) && (steps + 1 != model->step) && (steps != model->step + 1))
         soak_step_fail(gf, steps, "epoch %u begins, the newest step was %llu", gf->epoch,
                        (unsigned long long)model->step);
@@ -99,8 +106,10 @@ static void epoch_add(struct soak_model *model, const gf_context *gf, uint32_t m
     memset(model->owed, 0, model->elem_count * sizeof *model->owed); /* blocks are others' */
     memset(model->owed_size, 0, model->elem_count * sizeof *model->owed_size);
     model->given_up = (steps != model->step) || !model->skipped;
-    model->unapplied = (steps > 0) && !applied; /* only the scale and what is a rank's own have changed in it */
-    if ((steps < model->step) || ((steps == model->step) && model->unapplied)) model->mark = model->before;
+    /* only the scale and what is a rank's own have changed in it */
+    model->unapplied = (steps > 0) && !applied;
+    if ((steps < model->step) || ((steps == model->step) && model->unapplied))
+        model->mark = model->before;
     model->step = steps;
 }
 
@@ -125,8 +134,8 @@ static void common_take(struct soak_model *model, gf_context *gf)
     model->skipped = false;
 }
 
-void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *done, uint32_t loose,
-                      bool joiner)
+void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *done,
+                      uint32_t loose, bool joiner)
 {
     uint32_t members = members_of(gf), member_id = gf_first_rank(gf);
     bool behind = done[member_id] < gf_steps(gf), first = true;
@@ -137,10 +146,12 @@ void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *
         const struct soak_epoch *epoch = &model->epochs[i];
         if (epoch->epoch != gf->epoch) continue;
         first = false;
-        if (model->plan->told && (epoch->members != members)) model->beside = true; /* the log of commits allows it */
+        /* the log of commits allows it */
+        if (model->plan->told && (epoch->members != members)) model->beside = true;
         if (model->beside) break; /* the model went with the dead */
         if ((epoch->members != members) || (epoch->steps != gf_steps(gf)))
-            soak_step_fail(gf, gf_steps(gf), "epoch %u is of ranks 0x%x here, of 0x%x behind step %llu elsewhere",
+            soak_step_fail(gf, gf_steps(gf),
+                           "epoch %u is of ranks 0x%x here, of 0x%x behind step %llu elsewhere",
                            gf->epoch, members, epoch->members, (unsigned long long)epoch->steps);
     }
     if (model->beside) {

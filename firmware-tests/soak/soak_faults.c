@@ -1,5 +1,5 @@
-/* What befalls ranks between two calls: a kill, a stop, a cut, an abort, an early end. Faults of posts are the
- * simulator's. */
+/* What befalls ranks between two calls: a kill, a stop, a cut, an abort, an early end. Faults of
+ * posts are the simulator's. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
 
@@ -21,7 +21,7 @@ static void act_begin(struct soak_job *job, const struct soak_act *act)
         gf_sim_kill(job->w.sim, act->rank);
         break;
     case SOAK_ACT_STOP: gf_sim_stop(job->w.sim, act->rank, true); break;
-    case SOAK_ACT_CUT:  cut(job, act, true); break;
+    case SOAK_ACT_CUT: cut(job, act, true); break;
     case SOAK_ACT_ABORT:
         self->excused = true;
         gf_abort(*gf);
@@ -79,7 +79,8 @@ bool soak_faults_resume(struct soak_job *job)
         if (end_of(job, i) == UINT64_MAX) continue;
         if ((next == job->plan.act_count) || (end_of(job, i) < end_of(job, next))) next = i;
     }
-    for (uint32_t rank = 0; rank < job->plan.ids; rank++) waits = waits || (job->ranks[rank].stage != SOAK_END);
+    for (uint32_t rank = 0; rank < job->plan.ids; rank++)
+        waits = waits || (job->ranks[rank].stage != SOAK_END);
     if (!waits || (next == job->plan.act_count)) return false;
     gf_sim_advance_to(job->w.sim, end_of(job, next));
     job->acted_ns[next] = 0;

@@ -1,4 +1,5 @@
-/* A job: every rank goes through its appliance's program, a call or so a turn, until it has closed or failed. */
+/* A job: every rank goes through its appliance's program, a call or so a turn, until it has closed
+ * or failed. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
 #include "lib/core/accessors.h"
@@ -10,7 +11,10 @@
 static const char *const stage_names[] = {"open", "gap",   "requests", "begin",  "declare", "wait",
                                           "last", "close", "failing",  "shrink", "end"};
 
-static uint64_t now_of(const struct soak_job *job) { return gf_sim_now_ns(job->w.sim); }
+static uint64_t now_of(const struct soak_job *job)
+{
+    return gf_sim_now_ns(job->w.sim);
+}
 
 void soak_enter(struct soak_job *job, uint32_t rank, soak_stage stage)
 {
@@ -26,18 +30,21 @@ void soak_enter(struct soak_job *job, uint32_t rank, soak_stage stage)
 static void bound_check(const struct soak_job *job, uint32_t rank)
 {
     const struct soak_rank *self = &job->ranks[rank];
-    uint64_t bound_ns = job->bound_ns; /* that of a shrink: a failure, and then the deadline of the new epoch */
+    /* that of a shrink: a failure, and then the deadline of the new epoch */
+    uint64_t bound_ns = job->bound_ns;
     if (self->stage == SOAK_SHRINK) bound_ns += job->plan.setup.config.rendezvous.join_timeout_ns;
     if (now_of(job) - self->began_ns > bound_ns)
-        fail_msg("rank %u has been in %s for %.3f s, at most %.3f s are valid", rank, stage_names[self->stage],
-                 (double)(now_of(job) - self->began_ns) * 1e-9, (double)bound_ns * 1e-9);
+        fail_msg("rank %u has been in %s for %.3f s, at most %.3f s are valid", rank,
+                 stage_names[self->stage], (double)(now_of(job) - self->began_ns) * 1e-9,
+                 (double)bound_ns * 1e-9);
 }
 
 void soak_finish(struct soak_job *job, uint32_t rank, gf_status status)
 {
     struct soak_rank *self = &job->ranks[rank];
     struct world_rank *place = &job->w.ranks[rank];
-    bool lingers = soak_below(soak_draw(&job->plan, SOAK_DRAW_LINGER, rank, 0, 0), 100) < job->plan.linger_percent;
+    bool lingers = soak_below(soak_draw(&job->plan, SOAK_DRAW_LINGER, rank, 0, 0), 100) <
+                   job->plan.linger_percent;
     bound_check(job, rank);
     self->end = status;
     if (place->gf != NULL) self->error = *gf_error_last(place->gf);
@@ -50,7 +57,8 @@ void soak_finish(struct soak_job *job, uint32_t rank, gf_status status)
     if ((place->gf != NULL) && !((self->stage == SOAK_FAILING) && lingers)) {
         gf_status closed = gf_close(place->gf);
         if ((closed != GF_OK) && ((closed != GF_ERR_TIMEOUT) || (self->stage != SOAK_CLOSE)))
-            fail_msg("rank %u: gf_close gave %s after %s", rank, gf_status_name(closed), gf_status_name(status));
+            fail_msg("rank %u: gf_close gave %s after %s", rank, gf_status_name(closed),
+                     gf_status_name(status));
         place->gf = NULL;
     }
     self->stage = SOAK_END;
@@ -59,8 +67,10 @@ void soak_finish(struct soak_job *job, uint32_t rank, gf_status status)
 /* An error of a call that does not poll: what is under way has still to end. */
 void soak_give_up(struct soak_job *job, uint32_t rank, gf_status status)
 {
-    if (job->ranks[rank].stage == SOAK_CLOSE) soak_finish(job, rank, status);
-    else if (status < 0) soak_enter(job, rank, SOAK_FAILING);
+    if (job->ranks[rank].stage == SOAK_CLOSE)
+        soak_finish(job, rank, status);
+    else if (status < 0)
+        soak_enter(job, rank, SOAK_FAILING);
 }
 
 /* ---- the program ---- */
@@ -81,7 +91,8 @@ static void turn_open(struct soak_job *job, uint32_t rank)
     }
     job->on_wire = job->on_wire || (gf_path_of(place->gf) == GF_PATH_WIRE);
     soak_model_begin(&job->model, place->gf);
-    if (user_bytes > 0) job->ranks[rank].region = (void *)(uintptr_t)gf_exchange_take(place->gf, user_bytes);
+    if (user_bytes > 0)
+        job->ranks[rank].region = (void *)(uintptr_t)gf_exchange_take(place->gf, user_bytes);
     assert_true((user_bytes == 0) == (job->ranks[rank].region == NULL));
     job->ranks[rank].step = 1;
     soak_enter(job, rank, SOAK_GAP);
@@ -90,23 +101,29 @@ static void turn_open(struct soak_job *job, uint32_t rank)
 static void turn_gap(struct soak_job *job, uint32_t rank)
 {
     struct soak_rank *self = &job->ranks[rank];
-    gf_status status = soak_requests_post(&job->plan, job->w.ranks[rank].gf, self->step, self->region, &self->requests);
-    if (status < 0) soak_give_up(job, rank, status);
-    else soak_enter(job, rank, SOAK_REQUESTS);
+    gf_status status = soak_requests_post(&job->plan, job->w.ranks[rank].gf, self->step,
+                                          self->region, &self->requests);
+    if (status < 0)
+        soak_give_up(job, rank, status);
+    else
+        soak_enter(job, rank, SOAK_REQUESTS);
 }
 
 static void turn_requests(struct soak_job *job, uint32_t rank)
 {
     struct soak_rank *self = &job->ranks[rank];
-    gf_status status = soak_requests_poll(&job->plan, job->w.ranks[rank].gf, self->step, &self->requests);
+    gf_status status =
+        soak_requests_poll(&job->plan, job->w.ranks[rank].gf, self->step, &self->requests);
     if (status == GF_AGAIN) return;
     if (status < 0) {
         soak_give_up(job, rank, status);
         return;
     }
     soak_requests_free(&self->requests);
-    if (self->step > job->goal) soak_enter(job, rank, job->plan.elastic ? SOAK_LAST : SOAK_CLOSE);
-    else soak_enter(job, rank, SOAK_BEGIN);
+    if (self->step > job->goal)
+        soak_enter(job, rank, job->plan.elastic ? SOAK_LAST : SOAK_CLOSE);
+    else
+        soak_enter(job, rank, SOAK_BEGIN);
 }
 
 /* What is saved, loaded and saved again is the same, and the run goes on as if nothing had been. */
@@ -128,7 +145,8 @@ static void turn_begin(struct soak_job *job, uint32_t rank)
 {
     struct soak_rank *self = &job->ranks[rank];
     gf_context *gf = job->w.ranks[rank].gf;
-    bool saves = soak_below(soak_draw(&job->plan, SOAK_DRAW_SAVE, self->step, rank, 0), 100) < job->plan.save_percent;
+    bool saves = soak_below(soak_draw(&job->plan, SOAK_DRAW_SAVE, self->step, rank, 0), 100) <
+                 job->plan.save_percent;
     gf_status status = saves ? save_and_load(gf) : GF_OK;
     if (status == GF_OK) status = gf_step_begin(gf);
     if (status == GF_OK) status = gf_step_samples(gf, soak_samples(&job->plan, self->step, rank));
@@ -164,7 +182,9 @@ static void turn_declare(struct soak_job *job, uint32_t rank)
     }
     self->place++;
     if (plan->pause_ns > 0)
-        self->busy_until_ns = now_of(job) + soak_draw(plan, SOAK_DRAW_PAUSE, self->step, rank, tensor) % plan->pause_ns;
+        self->busy_until_ns =
+            now_of(job) +
+            soak_draw(plan, SOAK_DRAW_PAUSE, self->step, rank, tensor) % plan->pause_ns;
     if (self->place == plan->setup.tensor_count) soak_enter(job, rank, SOAK_WAIT);
 }
 
@@ -179,8 +199,8 @@ static void turn_wait(struct soak_job *job, uint32_t rank)
     }
     job->sparse = job->sparse || job->w.ranks[rank].gf->step.sparse;
     soak_model_step(&job->model, job->w.ranks[rank].gf, self->step);
-    job->hash =
-        (job->hash ^ job->model.mark.gradient ^ job->model.mark.weight ^ now_of(job)) * UINT64_C(0x9e3779b97f4a7c15);
+    job->hash = (job->hash ^ job->model.mark.gradient ^ job->model.mark.weight ^ now_of(job)) *
+                UINT64_C(0x9e3779b97f4a7c15);
     bound_check(job, rank);
     job->done[rank] = self->step++;
     soak_enter(job, rank, SOAK_GAP);
@@ -192,8 +212,10 @@ static void turn_wait(struct soak_job *job, uint32_t rank)
     if (!job->plan.elastic || (gf_epoch_due(job->w.ranks[rank].gf) == 0)) return;
     status = gf_admit(job->w.ranks[rank].gf);
     self->admits = true;
-    if (status < 0) soak_give_up(job, rank, status);
-    else soak_enter(job, rank, SOAK_SHRINK);
+    if (status < 0)
+        soak_give_up(job, rank, status);
+    else
+        soak_enter(job, rank, SOAK_SHRINK);
 }
 
 static gf_status rank_progress(struct soak_job *job, uint32_t rank)
@@ -206,7 +228,8 @@ static gf_status rank_progress(struct soak_job *job, uint32_t rank)
     if (!gf_sim_runs(job->w.sim, rank) || (now_of(job) < self->busy_until_ns)) return GF_AGAIN;
     if (self->stage == SOAK_END) return GF_OK;
     bound_check(job, rank);
-    if ((job->plan.heartbeat_percent > 0) && (self->stage != SOAK_OPEN) && (self->stage < SOAK_CLOSE) &&
+    if ((job->plan.heartbeat_percent > 0) && (self->stage != SOAK_OPEN) &&
+        (self->stage < SOAK_CLOSE) &&
         (soak_below(soak_draw(&job->plan, SOAK_DRAW_HEARTBEAT, rank, 0, self->turns), 100) <
          job->plan.heartbeat_percent) &&
         ((status = gf_heartbeat(job->w.ranks[rank].gf)) < 0)) {
@@ -214,14 +237,14 @@ static gf_status rank_progress(struct soak_job *job, uint32_t rank)
         return GF_AGAIN;
     }
     switch (self->stage) {
-    case SOAK_OPEN:     turn_open(job, rank); break;
-    case SOAK_GAP:      turn_gap(job, rank); break;
+    case SOAK_OPEN: turn_open(job, rank); break;
+    case SOAK_GAP: turn_gap(job, rank); break;
     case SOAK_REQUESTS: turn_requests(job, rank); break;
-    case SOAK_BEGIN:    turn_begin(job, rank); break;
-    case SOAK_DECLARE:  turn_declare(job, rank); break;
-    case SOAK_WAIT:     turn_wait(job, rank); break;
-    case SOAK_LAST:     soak_turn_last(job, rank); break;
-    case SOAK_SHRINK:   soak_turn_shrink(job, rank); break;
+    case SOAK_BEGIN: turn_begin(job, rank); break;
+    case SOAK_DECLARE: turn_declare(job, rank); break;
+    case SOAK_WAIT: turn_wait(job, rank); break;
+    case SOAK_LAST: soak_turn_last(job, rank); break;
+    case SOAK_SHRINK: soak_turn_shrink(job, rank); break;
     case SOAK_CLOSE:
         status = gf_close_poll(job->w.ranks[rank].gf);
         if (status != GF_AGAIN) soak_finish(job, rank, status);
@@ -230,9 +253,11 @@ static gf_status rank_progress(struct soak_job *job, uint32_t rank)
         if (soak_shrink_begin(job, rank, false)) break;
         status = gf_step_poll(job->w.ranks[rank].gf);
         /* Who answers with its failure behind its join has nothing queued any more. */
-        if ((status != GF_AGAIN) && (self->end_stage != SOAK_OPEN) && job->w.ranks[rank].gf->on_device)
+        if ((status != GF_AGAIN) && (self->end_stage != SOAK_OPEN) &&
+            job->w.ranks[rank].gf->on_device)
             assert_int_equal(late_gpu_waiting(job->w.ranks[rank].gf->gpu), 0);
-        if ((status != GF_AGAIN) && !soak_shrink_begin(job, rank, true)) soak_finish(job, rank, status);
+        if ((status != GF_AGAIN) && !soak_shrink_begin(job, rank, true))
+            soak_finish(job, rank, status);
         break;
     case SOAK_END: break;
     }
@@ -259,13 +284,16 @@ static uint64_t bound_of(const struct soak_plan *plan)
     const struct gf_sim_setup *sim = &plan->setup.sim;
     uint64_t bytes = 0, buffers = plan->setup.tensor_count,
              message_ns = sim->latency_ns + sim->jitter_ns + sim->message_ns;
-    for (uint32_t i = 0; i < plan->setup.tensor_count; i++) bytes += 4 * plan->tensors[i].elem_count;
+    for (uint32_t i = 0; i < plan->setup.tensor_count; i++)
+        bytes += 4 * plan->tensors[i].elem_count;
     if (config->sparse.enabled) buffers += bytes / 4 / config->sparse.chunk_elems;
     uint64_t bound = HEALTHY_NS + 2 * plan->ids * (buffers + bytes / 4096) * message_ns;
-    if (sim->bytes_per_ns > 0) bound += 2 * plan->ids * (uint64_t)((double)bytes / sim->bytes_per_ns);
+    if (sim->bytes_per_ns > 0)
+        bound += 2 * plan->ids * (uint64_t)((double)bytes / sim->bytes_per_ns);
     bound += 2 * plan->setup.tensor_count * plan->pause_ns * plan->passes;
     for (uint32_t i = 0; i < plan->act_count; i++) bound += plan->acts[i].delay_ns;
-    for (uint32_t i = 0; i < plan->setup.sim.fault_count; i++) bound += plan->setup.sim.faults[i].delay_ns;
+    for (uint32_t i = 0; i < plan->setup.sim.fault_count; i++)
+        bound += plan->setup.sim.faults[i].delay_ns;
     if (faults == 0) return bound;
     return bound + (1 + faults) * config->exchange.timeout_ns + 2 * GF_ANSWER_NS + DRAIN_NS +
            plan->setup.sim.detect_ns + config->rendezvous.join_timeout_ns;
@@ -282,7 +310,8 @@ void soak_run(struct soak_job *job, uint64_t seed)
     world_create(&job->w, &job->plan.setup);
     job->w.limit_ns = UINT64_C(100000000000);
     for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
-        if (job->w.ranks[rank].gf == NULL) fail_msg("rank %u did not open: %s", rank, job->w.ranks[rank].log);
+        if (job->w.ranks[rank].gf == NULL)
+            fail_msg("rank %u did not open: %s", rank, job->w.ranks[rank].log);
     }
     for (uint32_t id = job->plan.setup.world; id < job->plan.ids; id++)
         job->ranks[id].stage = SOAK_END; /* it was not started yet */
@@ -294,7 +323,8 @@ void soak_run(struct soak_job *job, uint64_t seed)
     soak_ends_check(job);
     world_close(&job->w);
     job->w.ranks = NULL;
-    for (uint32_t rank = 0; rank < job->plan.ids; rank++) soak_requests_free(&job->ranks[rank].requests);
+    for (uint32_t rank = 0; rank < job->plan.ids; rank++)
+        soak_requests_free(&job->ranks[rank].requests);
     soak_model_close(&job->model);
 }
 
@@ -304,8 +334,9 @@ void soak_job_print(const struct soak_job *job, FILE *to)
     for (uint32_t rank = 0; rank < job->plan.ids; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
         (void)fprintf(to, "  rank %u: %s (%s), step %llu, %llu turns, last %s, peer %d%s\n", rank,
-                      stage_names[self->stage], stage_names[self->end_stage], (unsigned long long)self->step,
-                      (unsigned long long)self->turns, gf_status_name(self->end), (int)self->error.peer,
+                      stage_names[self->stage], stage_names[self->end_stage],
+                      (unsigned long long)self->step, (unsigned long long)self->turns,
+                      gf_status_name(self->end), (int)self->error.peer,
                       self->excused ? ", excused" : "");
         if (job->w.ranks != NULL) (void)fprintf(to, "%s", job->w.ranks[rank].log);
     }

@@ -16,8 +16,14 @@ int __wrap_munmap(void *at, size_t size);
 int __wrap_open(const char *path, int flags, int mode);
 
 /* Mappings that were given back, by the power of two that they have room for. */
-static struct { void *all[KEPT_MAX]; unsigned count; } kept[CLASSES];
-static unsigned class_of(size_t size) { return 64u - (unsigned)__builtin_clzl(size | 4095); }
+static struct {
+    void *all[KEPT_MAX];
+    unsigned count;
+} kept[CLASSES];
+static unsigned class_of(size_t size)
+{
+    return 64u - (unsigned)__builtin_clzl(size | 4095);
+}
 
 void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset)
 {

@@ -1,7 +1,7 @@
-/* soak SECONDS: the jobs of the corpus, then random ones from seeds that the clock begins, one in LARGER_EACH of them
- * without SOAK_SMALL. soak SECONDS SEED [JOBS]: that job, which may be one of the corpus (soak_seed.c), and those of
- * the seeds after it; SEED may be "corpus": those alone. A failure shows the job, what its ranks logged and how to run
- * it again. */
+/* soak SECONDS: the jobs of the corpus, then random ones from seeds that the clock begins, one in
+ * LARGER_EACH of them without SOAK_SMALL. soak SECONDS SEED [JOBS]: that job, which may be one of
+ * the corpus (soak_seed.c), and those of the seeds after it; SEED may be "corpus": those alone. A
+ * failure shows the job, what its ranks logged and how to run it again. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
 
@@ -30,8 +30,9 @@ static double wall_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static const char *const kinds[] = {"none", "harmless", "kill", "stop", "cut", "abort", "close",
-                                    "drop", "error", "short", "corrupt", "many", "elastic one", "elastic", "growth"};
+static const char *const kinds[] = {"none",    "harmless", "kill",        "stop",    "cut",
+                                    "abort",   "close",    "drop",        "error",   "short",
+                                    "corrupt", "many",     "elastic one", "elastic", "growth"};
 #define KINDS (LENGTH(kinds))
 
 static uint64_t counts[KINDS], met[KINDS];
@@ -41,7 +42,8 @@ static void report(double since_s)
     (void)printf("soak: %llu jobs, %.0f/s; faults met of drawn:", (unsigned long long)jobs,
                  (double)jobs / (wall_s() - since_s));
     for (size_t k = 1; k < KINDS; k++)
-        (void)printf(" %s %llu/%llu", kinds[k], (unsigned long long)met[k], (unsigned long long)counts[k]);
+        (void)printf(" %s %llu/%llu", kinds[k], (unsigned long long)met[k],
+                     (unsigned long long)counts[k]);
     (void)printf("; %llu epochs begun anew, %llu ranks came back, %llu were new, %llu left\n",
                  (unsigned long long)epochs, (unsigned long long)rejoins, (unsigned long long)grown,
                  (unsigned long long)leaves);
@@ -102,15 +104,18 @@ static void jobs_hold(void **state)
         reported_s = wall_s();
         report(begin_s);
     }
-    if (jobs == 1) soak_plan_print(&job.plan, stdout);
-    else report(begin_s);
+    if (jobs == 1)
+        soak_plan_print(&job.plan, stdout);
+    else
+        report(begin_s);
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(jobs_hold)};
     const char *which = (argc > 2) ? argv[2] : "";
-    const struct itimerval timer = {.it_value.tv_sec = JOB_SECONDS, .it_interval.tv_sec = JOB_SECONDS};
+    const struct itimerval timer = {.it_value.tv_sec = JOB_SECONDS,
+                                    .it_interval.tv_sec = JOB_SECONDS};
     struct timespec now;
     seconds = (argc > 1) ? atof(argv[1]) : 60;
     (void)clock_gettime(CLOCK_REALTIME, &now);
@@ -121,13 +126,16 @@ int main(int argc, char **argv)
         corpus_first = false;
         job_count = (argc > 3) ? strtoull(argv[3], NULL, 0) : 1;
         if (!soak_seed_read(which, &seed)) {
-            (void)fprintf(stderr, "soak: SEED is a number, as in firmware-tests/soak/corpus, or \"corpus\"\n");
+            (void)fprintf(
+                stderr,
+                "soak: SEED is a number, as in firmware-tests/soak/corpus, or \"corpus\"\n");
             return 2;
         }
     }
     (void)signal(SIGPROF, on_alarm);
     (void)setitimer(ITIMER_PROF, &timer, NULL);
-    (void)mallopt(M_MMAP_THRESHOLD, HEAP_BYTES); /* the kernel would clear the same pages for each job */
+    /* the kernel would clear the same pages for each job */
+    (void)mallopt(M_MMAP_THRESHOLD, HEAP_BYTES);
     (void)mallopt(M_TRIM_THRESHOLD, HEAP_BYTES);
     if (cmocka_run_group_tests(tests, NULL, NULL) == 0) return 0;
     failure_show();

@@ -1,18 +1,21 @@
-/* Parts of the plan that each have dice of their own, so that a seed keeps its job when another part is added: devices,
- * the names of the ended, growth, leaving, adaptive optimizers and clipping, fewer bits. */
+/* Parts of the plan that each have dice of their own, so that a seed keeps its job when another
+ * part is added: devices, the names of the ended, growth, leaving, adaptive optimizers and
+ * clipping, fewer bits. */
 #include "firmware-tests/soak/soak_dice.h"
 
 #define MS UINT64_C(1000000)
-#define SOAK_DEVICE_WORKS 40u /* at a look: deadlines are short, and a rank may look but once a millisecond */
+/* at a look: deadlines are short, and a rank may look but once a millisecond */
+#define SOAK_DEVICE_WORKS 40u
 
-/* Gradients on a device, whose messages go through host memory on some ranks and straight to the wire on others. Drawn
- * for itself: what else a seed is it stays. */
+/* Gradients on a device, whose messages go through host memory on some ranks and straight to the
+ * wire on others. Drawn for itself: what else a seed is it stays. */
 static void draw_device(struct soak_plan *plan)
 {
     struct dice dice = {.state = plan->seed ^ UINT64_C(0xd3f1ce0000000000)};
     if (!percent(&dice, 30)) return;
     plan->setup.gpu = &late_gpu;
-    (void)snprintf(plan->setup.config.device.driver, sizeof plan->setup.config.device.driver, "%s", late_gpu.name);
+    (void)snprintf(plan->setup.config.device.driver, sizeof plan->setup.config.device.driver, "%s",
+                   late_gpu.name);
     plan->setup.sim.device_ranks = percent(&dice, 60) ? UINT64_MAX : roll(&dice);
     late_gpu_most = SOAK_DEVICE_WORKS;
 }
@@ -24,7 +27,8 @@ static void draw_told(struct soak_plan *plan)
     plan->told = plan->elastic && percent(&dice, 50);
 }
 
-/* The job grows, beside whatever else befalls it or with nothing else; a new process may die like any other. */
+/* The job grows, beside whatever else befalls it or with nothing else; a new process may die like
+ * any other. */
 static void draw_growth(struct soak_plan *plan)
 {
     struct dice dice = {.state = plan->seed ^ UINT64_C(0x0094000000000000)};
@@ -34,7 +38,8 @@ static void draw_growth(struct soak_plan *plan)
     if (!plan->elastic || (room == 0) || !percent(&dice, 40)) return;
     count = between(&dice, 1, (room < SOAK_GROWTH_MAX) ? room : SOAK_GROWTH_MAX);
     plan->ids = plan->setup.config.job.world_max = world + count;
-    if ((plan->setup.config.exchange.algorithm == GF_ALGORITHM_DIRECT) && (sim->ranks_per_node < plan->ids))
+    if ((plan->setup.config.exchange.algorithm == GF_ALGORITHM_DIRECT) &&
+        (sim->ranks_per_node < plan->ids))
         sim->ranks_per_node = plan->ids; /* it knows one node only */
     if ((plan->hope == SOAK_HOPE_ON) && percent(&dice, 50)) {
         plan->what = "growth";
@@ -43,11 +48,15 @@ static void draw_growth(struct soak_plan *plan)
     }
     for (uint32_t i = 0; i < count; i++)
         plan->acts[plan->act_count++] =
-            (struct soak_act){.kind = SOAK_ACT_GROW, .rank = below(&dice, world), .others = 1u << (world + i),
+            (struct soak_act){.kind = SOAK_ACT_GROW,
+                              .rank = below(&dice, world),
+                              .others = 1u << (world + i),
                               .turn = 20 + between(&dice, 1, percent(&dice, 50) ? 60 : 500)};
     if ((plan->hope == SOAK_HOPE_ON) || percent(&dice, 70)) return;
     plan->acts[plan->act_count++] =
-        (struct soak_act){.kind = SOAK_ACT_KILL, .rank = world + below(&dice, count), .turn = between(&dice, 1, 200),
+        (struct soak_act){.kind = SOAK_ACT_KILL,
+                          .rank = world + below(&dice, count),
+                          .turn = between(&dice, 1, 200),
                           .delay_ns = percent(&dice, 60) ? time_between(&dice, 1, 100 * MS) : 0};
 }
 
@@ -71,14 +80,16 @@ static void draw_rules(struct soak_plan *plan)
     if (percent(&dice, 25)) config->optimizer.clip_norm = 0.01f * (float)between(&dice, 1, 10000);
     if (config->sparse.enabled || !percent(&dice, 40)) return;
     config->optimizer.kind = percent(&dice, 50) ? GF_OPTIMIZER_ADAMW : GF_OPTIMIZER_LAMB;
-    if (config->optimizer.kind == GF_OPTIMIZER_LAMB) plan->rate *= 0.1f; /* weights grow by that share in each step */
+    /* weights grow by that share in each step */
+    if (config->optimizer.kind == GF_OPTIMIZER_LAMB) plan->rate *= 0.1f;
     config->optimizer.momentum = 0;
     config->optimizer.nesterov = false;
     config->optimizer.adam_beta1 = percent(&dice, 50) ? 0.1f * (float)between(&dice, 1, 9) : 0;
     config->optimizer.adam_beta2 = percent(&dice, 50) ? 0.9f : 0;
 }
 
-/* Of the host's memory, as the late device has no such ops; a sign would make something of gaps between tensors. */
+/* Of the host's memory, as the late device has no such ops; a sign would make something of gaps
+ * between tensors. */
 static void draw_quantize(struct soak_plan *plan)
 {
     struct dice dice = {.state = plan->seed ^ UINT64_C(0x9f78000000000000)};

@@ -1,4 +1,5 @@
-/* A job as text: its seed, and draws of its plan that are something else: "0x12ab" or "0x12ab:7=0x3f,20=0x1". */
+/* A job as text: its seed, and draws of its plan that are something else: "0x12ab" or
+ * "0x12ab:7=0x3f,20=0x1". */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak_dice.h"
 
@@ -13,7 +14,10 @@ uint64_t soak_changed(uint64_t drawn)
     return drawn;
 }
 
-uint32_t soak_rolls(void) { return rolls; }
+uint32_t soak_rolls(void)
+{
+    return rolls;
+}
 
 void soak_run_seed(struct soak_job *job, const struct soak_seed *seed)
 {
@@ -53,7 +57,8 @@ const char *soak_seed_text(const struct soak_seed *seed, char *text, size_t size
 {
     size_t used = (size_t)snprintf(text, size, "0x%llx", (unsigned long long)seed->seed);
     for (uint32_t i = 0; (i < seed->change_count) && (used < size); i++)
-        used += (size_t)snprintf(text + used, size - used, "%c%u=0x%llx", (i == 0) ? ':' : ',', seed->changes[i].index,
-                                 (unsigned long long)seed->changes[i].value);
+        used +=
+            (size_t)snprintf(text + used, size - used, "%c%u=0x%llx", (i == 0) ? ':' : ',',
+                             seed->changes[i].index, (unsigned long long)seed->changes[i].value);
     return text;
 }

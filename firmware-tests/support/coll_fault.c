@@ -20,26 +20,31 @@ static const struct fault_case {
     {GF_SIM_FAULT_CORRUPT, GF_ERR_DATA, 0}, /* under checksums */
 };
 
-static void status_check(struct coll_world *world, uint32_t i, const struct fault_case *fault, gf_status expect)
+static void status_check(struct coll_world *world, uint32_t i, const struct fault_case *fault,
+                         gf_status expect)
 {
     struct gf_coll *coll = &world->nodes[i].coll;
     gf_status status = world->nodes[i].status;
     /* Whoever folds in its node may also meet the link of the dead rank. */
-    bool is_dead_link = (fault->kind == GF_SIM_FAULT_KILL) && (coll->kind == &gf_coll_hierarchy) && (status == GF_ERR_LINK);
-    if ((status != expect) && (status != GF_OK)) assert_true((status == GF_ERR_TIMEOUT) || is_dead_link);
+    bool is_dead_link = (fault->kind == GF_SIM_FAULT_KILL) && (coll->kind == &gf_coll_hierarchy) &&
+                        (status == GF_ERR_LINK);
+    if ((status != expect) && (status != GF_OK))
+        assert_true((status == GF_ERR_TIMEOUT) || is_dead_link);
     if ((status != GF_OK) && ((status != GF_ERR_ABORTED) || (coll->kind != &gf_coll_hierarchy)))
         assert_true((coll->waits_for < world->c.size) && (coll->waits_for != i));
     for (uint32_t m = 0; m < coll->msg_count; m++) assert_false(coll->msgs[m].active);
     if (status == GF_ERR_DATA) {
         char named[32];
         (void)snprintf(named, sizeof named, " from rank %u, ", coll->waits_for);
-        assert_true((coll->link->fault.peer == coll->waits_for) && (strstr(coll->link->fault.text, named) != NULL));
+        assert_true((coll->link->fault.peer == coll->waits_for) &&
+                    (strstr(coll->link->fault.text, named) != NULL));
     }
     assert_int_equal(gf_coll_poll(coll, gf_sim_now_ns(world->sim)), status);
 }
 
 /* True: the fault was met, by post number `at`. */
-static bool fault_run(const struct fault_case *fault, struct coll_case c, struct gf_sim_setup sim, uint64_t at, bool may_reset)
+static bool fault_run(const struct fault_case *fault, struct coll_case c, struct gf_sim_setup sim,
+                      uint64_t at, bool may_reset)
 {
     struct coll_world world;
     uint32_t expected = 0;
@@ -54,8 +59,10 @@ static bool fault_run(const struct fault_case *fault, struct coll_case c, struct
     coll_world_fill(&world, false);
     for (uint32_t i = 0; i < c.size; i++) {
         coll_world_start(&world, i, 4095);
-        /* Polls while nothing happens: else a late message would be there before anybody looks at the clock. */
-        for (uint64_t half = 1; half < 6; half++) gf_sim_wake_at(world.sim, i, half * COLL_TIMEOUT_NS / 2);
+        /* Polls while nothing happens: else a late message would be there before anybody looks at
+         * the clock. */
+        for (uint64_t half = 1; half < 6; half++)
+            gf_sim_wake_at(world.sim, i, half * COLL_TIMEOUT_NS / 2);
     }
     coll_world_run(&world);
     coll_world_check(&world);
@@ -70,7 +77,8 @@ static bool fault_run(const struct fault_case *fault, struct coll_case c, struct
     return is_met;
 }
 
-static void each_post(const struct fault_case *fault, const struct coll_case *c, const struct gf_sim_setup *sim, bool may_reset)
+static void each_post(const struct fault_case *fault, const struct coll_case *c,
+                      const struct gf_sim_setup *sim, bool may_reset)
 {
     uint64_t at = 1;
     while (fault_run(fault, *c, *sim, at, may_reset)) assert_in_range(++at, 1, 10000);

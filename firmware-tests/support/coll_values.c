@@ -1,4 +1,5 @@
-/* What a group of ranks holds before a collective, and the reference: what it must hold afterwards, to the bit. */
+/* What a group of ranks holds before a collective, and the reference: what it must hold afterwards,
+ * to the bit. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/coll_world.h"
 
@@ -16,7 +17,8 @@ static void values(const struct coll_world *world, bool exact, uint32_t index, v
     assert_non_null(wide);
     for (uint32_t i = 0; i < c->elem_count; i++) {
         uint32_t random = mix(index * 65537u + i + 1);
-        wide[i] = exact ? (float)(random % 7) : (float)(int32_t)random * 0x1p-31f * (float)(1u << (random & 7));
+        wide[i] = exact ? (float)(random % 7)
+                        : (float)(int32_t)random * 0x1p-31f * (float)(1u << (random & 7));
     }
     if (c->fold_elem_bytes) {
         for (size_t i = 0; i < coll_world_data_bytes(world); i++) {
@@ -24,8 +26,8 @@ static void values(const struct coll_world *world, bool exact, uint32_t index, v
         }
     } else {
         gf_status status = gf_element_ops_best()->cast(NULL, (gf_mem)(uintptr_t)values_out, c->type,
-                                                       (gf_mem)(uintptr_t)wide, GF_TYPE_F32, c->elem_count, 1.0f, 0,
-                                                       NULL);
+                                                       (gf_mem)(uintptr_t)wide, GF_TYPE_F32,
+                                                       c->elem_count, 1.0f, 0, NULL);
         assert_int_equal(status, GF_OK);
     }
     free(wide);
@@ -44,7 +46,8 @@ struct reference {
 };
 
 /* vector[to] += vector[from] for a range. */
-static void add_range(const struct reference *ref, uint32_t to, uint32_t from, uint64_t first, uint64_t count)
+static void add_range(const struct reference *ref, uint32_t to, uint32_t from, uint64_t first,
+                      uint64_t count)
 {
     const struct coll_case *c = &ref->world->c;
     size_t elem_bytes = ref->world->elem_bytes;
@@ -54,8 +57,9 @@ static void add_range(const struct reference *ref, uint32_t to, uint32_t from, u
         for (size_t i = 0; i < count * elem_bytes; i++) dst[i] ^= src[i];
     } else {
         const struct gf_element_ops *ops = gf_element_ops_best();
-        assert_int_equal(ops->sum(NULL, (gf_mem)(uintptr_t)dst, (gf_mem)(uintptr_t)src, c->type, count, 0, NULL),
-                         GF_OK);
+        assert_int_equal(
+            ops->sum(NULL, (gf_mem)(uintptr_t)dst, (gf_mem)(uintptr_t)src, c->type, count, 0, NULL),
+            GF_OK);
     }
 }
 
@@ -95,13 +99,15 @@ static void sum_alltoall(const struct reference *ref)
     }
 }
 
-/* Neighbours, then pairs of neighbours and so on; what is beyond `power` ranks was added to the first ones before. */
+/* Neighbours, then pairs of neighbours and so on; what is beyond `power` ranks was added to the
+ * first ones before. */
 static void sum_pairs(const struct reference *ref, uint32_t power)
 {
     uint32_t size = ref->world->c.size;
     for (uint32_t i = power; i < size; i++) add(ref, i - power, i);
     for (uint32_t near = 1; near < power; near *= 2) {
-        for (uint32_t i = 0; i + near < ((power < size) ? power : size); i += 2 * near) add(ref, i, i + near);
+        for (uint32_t i = 0; i + near < ((power < size) ? power : size); i += 2 * near)
+            add(ref, i, i + near);
     }
 }
 
@@ -114,12 +120,16 @@ static void sum_once(const struct reference *ref)
     const struct gf_element_ops *ops = gf_element_ops_best();
     assert_non_null(wide);
     for (uint32_t i = 0; i < c->size; i++) {
-        assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)next, GF_TYPE_F32, result + i * ref->vector_bytes,
-                                          c->type, c->elem_count, 1.0f, 0, NULL), GF_OK);
-        for (uint64_t e = 0; e < c->elem_count; e++) wide[e] = (i == 0) ? next[e] : wide[e] + next[e];
+        assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)next, GF_TYPE_F32,
+                                   result + i * ref->vector_bytes, c->type, c->elem_count, 1.0f, 0,
+                                   NULL),
+                         GF_OK);
+        for (uint64_t e = 0; e < c->elem_count; e++)
+            wide[e] = (i == 0) ? next[e] : wide[e] + next[e];
     }
-    assert_int_equal(ops->cast(NULL, result, c->type, (gf_mem)(uintptr_t)wide, GF_TYPE_F32, c->elem_count, 1.0f,
-                                      0, NULL), GF_OK);
+    assert_int_equal(ops->cast(NULL, result, c->type, (gf_mem)(uintptr_t)wide, GF_TYPE_F32,
+                               c->elem_count, 1.0f, 0, NULL),
+                     GF_OK);
     free(wide);
 }
 
@@ -129,15 +139,18 @@ static void sum_nodes(const struct reference *ref)
     const struct coll_case *c = &ref->world->c;
     const struct gf_coll_nodes *nodes = &ref->world->nodes[0].nodes;
     size_t elem_bytes = ref->world->elem_bytes;
-    uint64_t line = 64 / elem_bytes, block = ((c->elem_count + nodes->owners - 1) / nodes->owners + line - 1) / line * line;
+    uint64_t line = 64 / elem_bytes,
+             block = ((c->elem_count + nodes->owners - 1) / nodes->owners + line - 1) / line * line;
     struct coll_world part = *ref->world;
     struct reference sub = {&part, NULL, 0};
-    bool halves = (c->halving_max_bytes == UINT64_MAX) ||
-                  ((nodes->node_count > 2) &&
-                   gf_halving_pays(nodes->node_count, c->elem_count * elem_bytes, c->halving_max_bytes));
+    bool halves =
+        (c->halving_max_bytes == UINT64_MAX) ||
+        ((nodes->node_count > 2) &&
+         gf_halving_pays(nodes->node_count, c->elem_count * elem_bytes, c->halving_max_bytes));
     for (uint32_t n = 0, first = 0; n < nodes->node_count; first += c->node_ranks[n++]) {
         part.c.size = c->node_ranks[n];
-        sub = (struct reference){&part, ref->vectors + first * ref->vector_bytes, ref->vector_bytes};
+        sub =
+            (struct reference){&part, ref->vectors + first * ref->vector_bytes, ref->vector_bytes};
         sum_once(&sub);
         memmove(ref->vectors + n * ref->vector_bytes, sub.vectors, ref->vector_bytes);
     }
@@ -150,10 +163,12 @@ static void sum_nodes(const struct reference *ref)
         sub.vector_bytes = part.c.elem_count * elem_bytes;
         while (2 * power <= part.c.size) power *= 2;
         for (uint32_t n = 0; n < part.c.size; n++)
-            memcpy(sub.vectors + n * sub.vector_bytes, ref->vectors + n * ref->vector_bytes + first * elem_bytes,
-                   sub.vector_bytes);
-        if (halves) sum_pairs(&sub, power);
-        else if (part.c.size > 1) sum_ring(&sub);
+            memcpy(sub.vectors + n * sub.vector_bytes,
+                   ref->vectors + n * ref->vector_bytes + first * elem_bytes, sub.vector_bytes);
+        if (halves)
+            sum_pairs(&sub, power);
+        else if (part.c.size > 1)
+            sum_ring(&sub);
         memcpy(ref->vectors + first * elem_bytes, sub.vectors, sub.vector_bytes);
     }
     free(sub.vectors);
@@ -189,12 +204,15 @@ static void expect(const struct reference *ref)
     switch (c->collective) {
     case GF_COLL_ALLREDUCE:
     case GF_COLL_REDUCE_SCATTER: sum(ref); break;
-    case GF_COLL_BROADCAST: memcpy(ref->vectors, ref->vectors + c->root * ref->vector_bytes, ref->vector_bytes); break;
+    case GF_COLL_BROADCAST:
+        memcpy(ref->vectors, ref->vectors + c->root * ref->vector_bytes, ref->vector_bytes);
+        break;
     case GF_COLL_ALLGATHER:
         for (uint32_t block = 1; block < c->size; block++) {
             uint64_t first, count;
             gf_coll_block(c->elem_count, c->size, block, &first, &count);
-            memcpy(ref->vectors + first * elem_bytes, ref->vectors + block * ref->vector_bytes + first * elem_bytes,
+            memcpy(ref->vectors + first * elem_bytes,
+                   ref->vectors + block * ref->vector_bytes + first * elem_bytes,
                    count * elem_bytes);
         }
         break;
@@ -208,13 +226,15 @@ void coll_world_check(const struct coll_world *world)
     uint32_t size = world->c.size;
     ref.vectors = malloc(size * ref.vector_bytes + 1);
     assert_non_null(ref.vectors);
-    for (uint32_t i = 0; i < size; i++) values(world, world->is_exact, i, ref.vectors + i * ref.vector_bytes);
+    for (uint32_t i = 0; i < size; i++)
+        values(world, world->is_exact, i, ref.vectors + i * ref.vector_bytes);
     expect(&ref);
     for (uint32_t i = 0; i < size; i++) {
         uint64_t first = 0, count = world->c.elem_count;
         const unsigned char *expected = ref.vectors;
         if (world->nodes[i].status != GF_OK) continue;
-        if (world->c.collective == GF_COLL_REDUCE_SCATTER) gf_coll_block(world->c.elem_count, size, i, &first, &count);
+        if (world->c.collective == GF_COLL_REDUCE_SCATTER)
+            gf_coll_block(world->c.elem_count, size, i, &first, &count);
         if (world->c.collective == GF_COLL_BARRIER) expected = ref.vectors + i * ref.vector_bytes;
         assert_memory_equal((unsigned char *)coll_world_data(world, i) + first * world->elem_bytes,
                             expected + first * world->elem_bytes, count * world->elem_bytes);

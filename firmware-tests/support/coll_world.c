@@ -33,21 +33,23 @@ static bool in_memory(const struct coll_case *c)
 
 static struct gf_direct *shared_of(struct coll_node *node)
 {
-    return (node->coll.kind == &gf_coll_hierarchy) ? &node->own.hierarchy.shared : &node->own.direct;
+    return (node->coll.kind == &gf_coll_hierarchy) ? &node->own.hierarchy.shared
+                                                   : &node->own.direct;
 }
 
 /* Of direct: its area, then data and staging, each between guards and from a line on. */
 static size_t region_at(const struct coll_world *world, const struct gf_coll_need *need, int which)
 {
-    size_t at = gf_direct_area_bytes(LANE_RANKS), bytes[2] = {world->c.elem_count * world->elem_bytes, need->staging_bytes};
+    size_t at = gf_direct_area_bytes(LANE_RANKS),
+           bytes[2] = {world->c.elem_count * world->elem_bytes, need->staging_bytes};
     for (int i = 0; i < which; i++) at += (bytes[i] + 2 * GUARD_BYTES + 63) / 64 * 64;
     return at;
 }
 
 static void need_of(const struct coll_world *world, struct gf_coll_need *need_out)
 {
-    struct gf_coll_limits limits = {world->c.size, world->c.elem_count * world->elem_bytes, world->c.slice_bytes,
-                                    world->c.window};
+    struct gf_coll_limits limits = {world->c.size, world->c.elem_count * world->elem_bytes,
+                                    world->c.slice_bytes, world->c.window};
     world->c.kind->need(world->c.kind, &limits, need_out);
 }
 
@@ -83,24 +85,26 @@ static const struct link_watch nobody_beside = {.begin = may_begin};
 /* Any fold: dst is written, src is read. */
 static void fold_look(gf_mem dst, gf_mem src, size_t size_bytes)
 {
-    assert_true(link_watch_is_free(dst, size_bytes, true) && link_watch_is_free(src, size_bytes, false));
+    assert_true(link_watch_is_free(dst, size_bytes, true) &&
+                link_watch_is_free(src, size_bytes, false));
 }
 
-static gf_status sum_look(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count,
-                          uint64_t base, struct gf_check *check)
+static gf_status sum_look(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type,
+                          uint64_t elem_count, uint64_t base, struct gf_check *check)
 {
     fold_look(dst, src, elem_count * gf_type_size_bytes(type));
     return gf_element_ops_best()->sum(queue, dst, src, type, elem_count, base, check);
 }
 
-static gf_status sum_n_look(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
-                            uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base,
-                            struct gf_check *check, struct gf_check *sources)
+static gf_status sum_n_look(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count,
+                            const gf_mem *src, uint32_t src_count, gf_type type,
+                            uint64_t elem_count, uint64_t base, struct gf_check *check,
+                            struct gf_check *sources)
 {
     for (uint32_t i = 0; i < dst_count * src_count; i++)
         fold_look(dst[i / src_count], src[i % src_count], elem_count * gf_type_size_bytes(type));
-    return gf_element_ops_best()->sum_n(queue, dst, dst_count, src, src_count, type, elem_count, base,
-                                                     check, sources);
+    return gf_element_ops_best()->sum_n(queue, dst, dst_count, src, src_count, type, elem_count,
+                                        base, check, sources);
 }
 
 static gf_status copy_look(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes)
@@ -148,7 +152,8 @@ static void links_open(struct coll_world *world)
         world->node_of_rank[rank] = i;
         node->link_state = take(drivers->link->state_bytes(&setup));
         assert_int_equal(drivers->link->open(&setup, node->link_state, &node->link, &fault), GF_OK);
-        if (world->c.size <= WATCHED_MAX) node->link->driver = link_watch(node->link->driver, &nobody_beside);
+        if (world->c.size <= WATCHED_MAX)
+            node->link->driver = link_watch(node->link->driver, &nobody_beside);
     }
     for (uint32_t i = 0; i < world->c.size; i++) {
         unsigned char endpoint[256];
@@ -159,7 +164,9 @@ static void links_open(struct coll_world *world)
         for (uint32_t j = 0; j < world->c.size; j++) {
             struct gf_link *peer = world->nodes[j].link;
             uint32_t rank = world->c.members ? world->c.members[i] : i;
-            if (i != j) assert_int_equal(peer->driver->connect(peer, rank, endpoint, endpoint_bytes), GF_OK);
+            if (i != j)
+                assert_int_equal(peer->driver->connect(peer, rank, endpoint, endpoint_bytes),
+                                 GF_OK);
         }
     }
 }
@@ -170,9 +177,12 @@ static void nodes_set(struct coll_world *world, uint32_t index)
     struct coll_node *node = &world->nodes[index];
     struct gf_coll_nodes *nodes = &node->nodes;
     if (world->c.kind != &gf_coll_hierarchy) return;
-    *nodes = (struct gf_coll_nodes){.local = node->local, .across = node->across, .owners = UINT32_MAX,
+    *nodes = (struct gf_coll_nodes){.local = node->local,
+                                    .across = node->across,
+                                    .owners = UINT32_MAX,
                                     .halving_max_bytes = world->c.halving_max_bytes};
-    for (uint32_t n = 0, first = 0; (n < 8) && (world->c.node_ranks[n] > 0); first += world->c.node_ranks[n++]) {
+    for (uint32_t n = 0, first = 0; (n < 8) && (world->c.node_ranks[n] > 0);
+         first += world->c.node_ranks[n++]) {
         uint32_t ranks = world->c.node_ranks[n];
         nodes->node_count++;
         if (ranks < nodes->owners) nodes->owners = ranks;
@@ -187,13 +197,15 @@ static void nodes_set(struct coll_world *world, uint32_t index)
     node->own.hierarchy.nodes = nodes;
 }
 
-void coll_world_open(struct coll_world *world, const struct coll_case *c, const struct gf_sim_setup *sim)
+void coll_world_open(struct coll_world *world, const struct coll_case *c,
+                     const struct gf_sim_setup *sim)
 {
     struct gf_sim_setup setup = sim ? *sim : (struct gf_sim_setup){0};
     *world = (struct coll_world){.c = *c, .rank_count = c->members ? 2 * c->size : c->size};
     setup.world = world->rank_count;
     if (c->kind == &gf_coll_direct) setup.ranks_per_node = world->rank_count;
-    if (c->kind == &gf_coll_hierarchy) memcpy(setup.node_ranks, c->node_ranks, sizeof setup.node_ranks);
+    if (c->kind == &gf_coll_hierarchy)
+        memcpy(setup.node_ranks, c->node_ranks, sizeof setup.node_ranks);
     world->elem_bytes = c->fold_elem_bytes ? c->fold_elem_bytes : (c->type == GF_TYPE_F32) ? 4 : 2;
     world->sim = gf_sim_create(&setup);
     world->nodes = calloc(c->size, sizeof *world->nodes);
@@ -214,13 +226,27 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c, const 
         size_t req_bytes = node->link->driver->req_size_bytes;
         need_of(world, &need);
         *coll = (struct gf_coll){
-            .kind = c->kind, .link = node->link, .ops = looking_ops(), .collective = c->collective, .root = c->root,
-            .members = c->members, .size = c->size, .index = i, .type = c->type, .elem_count = c->elem_count,
-            .timeout_ns = COLL_TIMEOUT_NS, .slice_bytes = c->slice_bytes, .window = c->window, .check = &node->check,
-            .staging_bytes = need.staging_bytes, .msg_count = need.msg_count, .own = {&node->own.flow},
+            .kind = c->kind,
+            .link = node->link,
+            .ops = looking_ops(),
+            .collective = c->collective,
+            .root = c->root,
+            .members = c->members,
+            .size = c->size,
+            .index = i,
+            .type = c->type,
+            .elem_count = c->elem_count,
+            .timeout_ns = COLL_TIMEOUT_NS,
+            .slice_bytes = c->slice_bytes,
+            .window = c->window,
+            .check = &node->check,
+            .staging_bytes = need.staging_bytes,
+            .msg_count = need.msg_count,
+            .own = {&node->own.flow},
         };
         if (in_memory(c))
-            *shared_of(node) = (struct gf_direct){.region_bytes = world->region_bytes, .lane_ranks = LANE_RANKS,
+            *shared_of(node) = (struct gf_direct){.region_bytes = world->region_bytes,
+                                                  .lane_ranks = LANE_RANKS,
                                                   .small_bytes = c->small_bytes};
         nodes_set(world, i);
         coll->data = take_guarded(world, i, 0, c->elem_count * world->elem_bytes);
@@ -230,7 +256,8 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c, const 
         node->sums = calloc(need.msg_count + 1, sizeof *node->sums);
         assert_true((coll->msgs != NULL) && (node->sums != NULL));
         for (uint32_t m = 0; m < need.msg_count; m++) {
-            coll->msgs[m].req = (struct gf_req *)((unsigned char *)node->requests + 2 * m * req_bytes);
+            coll->msgs[m].req =
+                (struct gf_req *)((unsigned char *)node->requests + 2 * m * req_bytes);
             node->sums[m].req = (struct gf_req *)((unsigned char *)coll->msgs[m].req + req_bytes);
             if (c->integrity) coll->msgs[m].sum = &node->sums[m];
         }
@@ -249,7 +276,8 @@ void coll_world_start(struct coll_world *world, uint32_t index, uint64_t step)
     struct coll_node *node = &world->nodes[index];
     node->check = (struct gf_check){0, UINT64_MAX};
     node->coll.tag = gf_tag(1, step, 7);
-    memset(&shared_of(node)->state, 0x5a, sizeof(struct gf_direct_state)); /* as another algorithm leaves it */
+    /* as another algorithm leaves it */
+    memset(&shared_of(node)->state, 0x5a, sizeof(struct gf_direct_state));
     if (in_memory(&world->c)) shared_of(node)->order = step;
     node->status = GF_AGAIN;
     gf_status status = gf_coll_start(&node->coll, gf_sim_now_ns(world->sim));
@@ -261,10 +289,12 @@ static uint64_t node_progress(const struct coll_node *node)
     const struct gf_flow *flow = &node->own.flow;
     if ((node->coll.kind == &gf_coll_direct) || (node->coll.kind == &gf_coll_hierarchy)) {
         uint64_t sum = 0;
-        for (size_t w = 0; w < sizeof node->own.words / sizeof node->own.words[0]; w++) sum = sum * 31 + node->own.words[w];
+        for (size_t w = 0; w < sizeof node->own.words / sizeof node->own.words[0]; w++)
+            sum = sum * 31 + node->own.words[w];
         return sum + node->coll.state;
     }
-    return flow->sent.count + flow->send_done.count + flow->recvd.count + flow->recv_done.count + node->coll.state;
+    return flow->sent.count + flow->send_done.count + flow->recvd.count + flow->recv_done.count +
+           node->coll.state;
 }
 
 void coll_world_poll(struct coll_world *world, uint32_t index)
@@ -285,7 +315,8 @@ void coll_world_run(struct coll_world *world)
     for (uint32_t quiet = 0;;) {
         uint32_t rank;
         while ((rank = gf_sim_woken_next(world->sim)) != GF_RANK_NONE) {
-            if (world->node_of_rank[rank] < world->c.size) coll_world_poll(world, world->node_of_rank[rank]);
+            if (world->node_of_rank[rank] < world->c.size)
+                coll_world_poll(world, world->node_of_rank[rank]);
         }
         if (gf_sim_advance(world->sim)) continue;
         /* Nothing happens by itself any more: deadlines, and posts that found no room. */
@@ -302,7 +333,8 @@ void coll_world_run(struct coll_world *world)
         assert_in_range(quiet++, 0, 40); /* hangs */
         gf_sim_advance_to(world->sim, gf_sim_now_ns(world->sim) + COLL_TIMEOUT_NS / 4);
     }
-    assert_int_equal(gf_sim_counts(world->sim)->requests_posted, gf_sim_counts(world->sim)->requests_ended);
+    assert_int_equal(gf_sim_counts(world->sim)->requests_posted,
+                     gf_sim_counts(world->sim)->requests_ended);
     assert_int_equal(link_watch_under_way(), 0);
 }
 
@@ -318,7 +350,8 @@ void coll_world_close(struct coll_world *world)
             }
         }
     }
-    for (uint32_t i = 0; i < world->c.size; i++) { /* memory may lie in a region, which goes with its link */
+    /* memory may lie in a region, which goes with its link */
+    for (uint32_t i = 0; i < world->c.size; i++) {
         struct coll_node *node = &world->nodes[i];
         node->link->driver->close(node->link);
         free(node->link_state);
@@ -338,7 +371,10 @@ void *coll_world_data(const struct coll_world *world, uint32_t index)
     return world->nodes[index].memory[0] + GUARD_BYTES;
 }
 
-size_t coll_world_data_bytes(const struct coll_world *world) { return world->nodes[0].memory_bytes[0]; }
+size_t coll_world_data_bytes(const struct coll_world *world)
+{
+    return world->nodes[0].memory_bytes[0];
+}
 
 void coll_world_run_once(const struct coll_case *c, const struct gf_sim_setup *sim, bool exact)
 {
@@ -360,7 +396,8 @@ void coll_world_expect(const struct coll_world *world, gf_status status)
     for (uint32_t i = 0; i < world->c.size; i++) assert_int_equal(world->nodes[i].status, status);
 }
 
-bool coll_world_same_inside(const struct coll_case *c, const struct gf_sim_setup *sim, uint32_t staged)
+bool coll_world_same_inside(const struct coll_case *c, const struct gf_sim_setup *sim,
+                            uint32_t staged)
 {
     enum { MORE = 1233, SHIFT = 177 };
     struct coll_case longer = *c;
@@ -377,7 +414,8 @@ bool coll_world_same_inside(const struct coll_case *c, const struct gf_sim_setup
     coll_world_go(&alone, 0);
     coll_world_go(&inside, 0);
     for (uint32_t i = 0; i < c->size; i++)
-        same = same && (memcmp((char *)coll_world_data(&inside, i) + at, coll_world_data(&alone, 0), bytes) == 0);
+        same = same && (memcmp((char *)coll_world_data(&inside, i) + at, coll_world_data(&alone, 0),
+                               bytes) == 0);
     return same;
 }
 

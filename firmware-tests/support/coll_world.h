@@ -1,5 +1,5 @@
-/* A group of ranks in one thread, all in the same collective, over the simulated network. What is asked of memory is
- * handed out to the byte, between guards. */
+/* A group of ranks in one thread, all in the same collective, over the simulated network. What is
+ * asked of memory is handed out to the byte, between guards. */
 #ifndef COLL_WORLD_H
 #define COLL_WORLD_H
 
@@ -10,7 +10,8 @@
 
 #define COLL_NODE_RANKS 16u /* of one node, at most */
 
-/* One collective. Zero: the whole world is the group, the first rank the root, values are summed. */
+/* One collective. Zero: the whole world is the group, the first rank the root, values are
+ * summed. */
 struct coll_case {
     const struct gf_coll_kind *kind;
     gf_collective collective;
@@ -21,12 +22,13 @@ struct coll_case {
     uint32_t window;
     uint32_t root;
     const uint32_t *members; /* of a world twice the size */
-    uint32_t staged;         /* of direct: these ranks' data, a bit each, lies outside of the exchange region */
-    uint32_t small_bytes;    /* of direct: data up to here takes one barrier */
-    uint32_t node_ranks[8];  /* of hierarchy: ranks of each node */
+    /* of direct: these ranks' data, a bit each, lies outside of the exchange region */
+    uint32_t staged;
+    uint32_t small_bytes;       /* of direct: data up to here takes one barrier */
+    uint32_t node_ranks[8];     /* of hierarchy: ranks of each node */
     uint64_t halving_max_bytes; /* of hierarchy */
-    size_t fold_elem_bytes;  /* set: elements are that large, folded by coll_world_xor() */
-    bool integrity;          /* a checksum after each message */
+    size_t fold_elem_bytes;     /* set: elements are that large, folded by coll_world_xor() */
+    bool integrity;             /* a checksum after each message */
 };
 
 /* Each collective that there is. */
@@ -36,7 +38,6 @@ extern const struct coll_pair {
     gf_collective collective;
 } coll_pairs[COLL_PAIRS];
 
-
 struct coll_node {
     struct gf_coll coll;
     union {
@@ -44,7 +45,7 @@ struct coll_node {
         struct gf_direct direct;
         struct gf_hierarchy hierarchy;
         uint64_t words[sizeof(struct gf_hierarchy) / sizeof(uint64_t)];
-    } own;                    /* coll.own */
+    } own; /* coll.own */
     struct gf_coll_nodes nodes;
     uint32_t local[COLL_NODE_RANKS], across[8];
     struct gf_link *link;
@@ -55,8 +56,8 @@ struct coll_node {
     size_t memory_bytes[2];
     void *requests;
     struct gf_coll_sum *sums;
-    gf_status status;         /* GF_AGAIN until it has ended */
-    uint64_t folded_elems;    /* by coll_world_xor() */
+    gf_status status;      /* GF_AGAIN until it has ended */
+    uint64_t folded_elems; /* by coll_world_xor() */
 };
 
 struct coll_world {
@@ -64,17 +65,21 @@ struct coll_world {
     struct gf_sim *sim;
     uint32_t rank_count;
     uint32_t *node_of_rank;
-    struct coll_node *nodes;  /* [c.size] */
+    struct coll_node *nodes; /* [c.size] */
     size_t elem_bytes;
-    size_t region_bytes;      /* of direct */
-    bool is_exact;            /* as filled */
-    bool may_reset;           /* a drain that does not end by itself is ended by the link's reset() */
+    size_t region_bytes; /* of direct */
+    bool is_exact;       /* as filled */
+    /* a drain that does not end by itself is ended by the link's reset() */
+    bool may_reset;
 };
 
-/* Opens links and memory; data is zero. sim may be NULL: no delay at all; its world is filled in. */
-void coll_world_open(struct coll_world *world, const struct coll_case *c, const struct gf_sim_setup *sim);
+/* Opens links and memory; data is zero. sim may be NULL: no delay at all; its world is filled
+ * in. */
+void coll_world_open(struct coll_world *world, const struct coll_case *c,
+                     const struct gf_sim_setup *sim);
 void coll_world_start(struct coll_world *world, uint32_t index, uint64_t step);
-/* Polls and lets time pass until all nodes that were started have ended. Nothing may be under way then. */
+/* Polls and lets time pass until all nodes that were started have ended. Nothing may be under way
+ * then. */
 void coll_world_run(struct coll_world *world);
 /* Every rank starts `step`, and that. */
 void coll_world_go(struct coll_world *world, uint64_t step);
@@ -83,23 +88,26 @@ void coll_world_expect(const struct coll_world *world, gf_status status); /* of 
 void coll_world_poll(struct coll_world *world, uint32_t index);
 void coll_world_close(struct coll_world *world); /* looks at the guards */
 /* One that is open until the end of its block. */
-#define COLL_WORLD_OPEN(world, c, sim) \
+#define COLL_WORLD_OPEN(world, c, sim)                                  \
     struct coll_world world __attribute__((cleanup(coll_world_close))); \
     coll_world_open(&world, c, sim)
 
 void *coll_world_data(const struct coll_world *world, uint32_t index);
 size_t coll_world_data_bytes(const struct coll_world *world);
-/* Values of a rank: with `exact` small whole numbers, whose sums are exact in every type; else anything. */
+/* Values of a rank: with `exact` small whole numbers, whose sums are exact in every type; else
+ * anything. */
 void coll_world_fill(struct coll_world *world, bool exact);
-/* Every rank that ended well holds, bit by bit, what the kind promises: the values that coll_world_fill() gave, added
- * in the kind's order. */
+/* Every rank that ended well holds, bit by bit, what the kind promises: the values that
+ * coll_world_fill() gave, added in the kind's order. */
 void coll_world_check(const struct coll_world *world);
 /* All of the above, where all must end well. */
 void coll_world_run_once(const struct coll_case *c, const struct gf_sim_setup *sim, bool exact);
-/* The sum of c, alone and inside a longer vector, which the ranks `staged` have outside of the exchange region: do all
- * ranks hold the same bits of it? */
-bool coll_world_same_inside(const struct coll_case *c, const struct gf_sim_setup *sim, uint32_t staged);
-/* The elements that ranks found to be not finite: how many, and which is the first. Exact data; it is run. */
+/* The sum of c, alone and inside a longer vector, which the ranks `staged` have outside of the
+ * exchange region: do all ranks hold the same bits of it? */
+bool coll_world_same_inside(const struct coll_case *c, const struct gf_sim_setup *sim,
+                            uint32_t staged);
+/* The elements that ranks found to be not finite: how many, and which is the first. Exact data; it
+ * is run. */
 void coll_world_bad(struct coll_world *world, uint64_t *count_out, uint64_t *first_out);
 
 #endif

@@ -1,11 +1,16 @@
-/* A log of all commits over all ranks of a simulated job, kept by looking at each process after each of its turns,
- * and the rules that it must keep whatever the library believes. They are those of firmware-tests/sim/membership.pml:
+/* A log of all commits over all ranks of a simulated job, kept by looking at each process after
+ * each of its turns, and the rules that it must keep whatever the library believes. They are those
+ * of firmware-tests/sim/membership.pml:
  *
- *     one list        two epochs with the same number have the same members, unless all that began one of them are dead
- *     quorum          an epoch was accepted by a quorum of the one before: more than half of its members, exactly half
- *                     with the lowest member id, or everybody: all other processes are dead or of no epoch
+ *     one list        two epochs with the same number have the same members, unless all that began
+ *                     one of them are dead
+ *     quorum          an epoch was accepted by a quorum of the one before: more than half of its
+ *                     members, exactly half
+ *                     with the lowest member id, or everybody: all other processes are dead or of
+ *                         no epoch
  *     growing         the epochs of a process grow
- *     incarnation     a process that was started anew is of no epoch, and accepts nothing, before a commit holds it */
+ *     incarnation     a process that was started anew is of no epoch, and accepts nothing, before a
+ *                     commit holds it */
 #ifndef COMMIT_LOG_H
 #define COMMIT_LOG_H
 
@@ -19,16 +24,18 @@ struct gf_members;
 
 /* What a process knows after a turn. */
 struct commit_seen {
-    uint32_t epoch;            /* the last committed one; 0: of no epoch */
-    uint64_t members;          /* its member ids, a bit each */
-    uint64_t accepted;         /* members of the proposal for the next one, accepted in the promised view; 0: none */
+    uint32_t epoch;   /* the last committed one; 0: of no epoch */
+    uint64_t members; /* its member ids, a bit each */
+    /* members of the proposal for the next one, accepted in the promised view; 0: none */
+    uint64_t accepted;
 };
 
 struct commit {
-    uint32_t id, life;         /* the process: its member id, and how often that was started before it */
+    /* the process: its member id, and how often that was started before it */
+    uint32_t id, life;
     uint32_t epoch;
     uint64_t members;
-    bool accepted;             /* no commit: it has accepted this list for this number */
+    bool accepted; /* no commit: it has accepted this list for this number */
 };
 
 struct commit_log {
@@ -37,8 +44,9 @@ struct commit_log {
     struct commit all[COMMIT_LOG_MAX];
     uint32_t life[COMMIT_LOG_IDS];
     struct commit_seen last[COMMIT_LOG_IDS]; /* of the process that has the id now */
-    uint64_t dead;             /* processes that have ended and were not started again, a bit each */
-    char error[200];           /* the first rule that was broken */
+    /* processes that have ended and were not started again, a bit each */
+    uint64_t dead;
+    char error[200]; /* the first rule that was broken */
 };
 
 void commit_log_open(struct commit_log *log, uint32_t id_count);

@@ -2,16 +2,23 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/elastic.h"
 
-const struct gf_tensor elastic_tensors[ELASTIC_TENSORS] = {
-    {.name = "a", .elem_count = 301}, {.name = "b", .elem_count = 64}, {.name = "c", .elem_count = 2001}};
+const struct gf_tensor elastic_tensors[ELASTIC_TENSORS] = {{.name = "a", .elem_count = 301},
+                                                           {.name = "b", .elem_count = 64},
+                                                           {.name = "c", .elem_count = 2001}};
 struct elastic elastic;
 static uint64_t end_ns; /* nobody ends before */
 
 struct world_setup elastic_setup(uint32_t world)
 {
-    struct world_setup setup = {.world = world, .tensors = elastic_tensors, .tensor_count = ELASTIC_TENSORS};
-    setup.sim = (struct gf_sim_setup){.seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0,
-                                      .message_ns = 100, .detect_ns = 1000000, .bind_receives = true};
+    struct world_setup setup = {
+        .world = world, .tensors = elastic_tensors, .tensor_count = ELASTIC_TENSORS};
+    setup.sim = (struct gf_sim_setup){.seed = 1,
+                                      .latency_ns = 5000,
+                                      .jitter_ns = 20000,
+                                      .bytes_per_ns = 1.0,
+                                      .message_ns = 100,
+                                      .detect_ns = 1000000,
+                                      .bind_receives = true};
     setup.config.optimizer.kind = GF_OPTIMIZER_SGD;
     setup.config.rendezvous.join_timeout_ns = 8 * SECOND;
     setup.config.exchange.timeout_ns = SECOND;
@@ -24,7 +31,8 @@ struct world_setup elastic_setup(uint32_t world)
 
 static bool script_done(void)
 {
-    return (elastic.script_next == LENGTH(elastic.script)) || (elastic.script[elastic.script_next].at_us < 0);
+    return (elastic.script_next == LENGTH(elastic.script)) ||
+           (elastic.script[elastic.script_next].at_us < 0);
 }
 
 static void start(struct world *w, uint32_t rank, bool is_new)
@@ -72,14 +80,16 @@ static gf_status change_begin(struct world *w, uint32_t rank)
 
 static gf_status failed(struct world *w, uint32_t rank, gf_status status)
 {
-    if ((status != GF_ERR_PEER) && (status != GF_ERR_LINK) && (status != GF_ERR_TIMEOUT)) return status;
+    if ((status != GF_ERR_PEER) && (status != GF_ERR_LINK) && (status != GF_ERR_TIMEOUT))
+        return status;
     elastic.ranks[rank].failures++;
     return (change_begin(w, rank) < 0) ? status : GF_AGAIN;
 }
 
 static bool is_out(const struct world *w, uint32_t rank)
 {
-    return !gf_sim_runs(w->sim, rank) || (w->ranks[rank].status < 0) || (elastic.ranks[rank].state == GONE);
+    return !gf_sim_runs(w->sim, rank) || (w->ranks[rank].status < 0) ||
+           (elastic.ranks[rank].state == GONE);
 }
 
 /* Nobody ends while somebody is on the way in or out. */
@@ -88,7 +98,8 @@ static bool somebody_moves(const struct world *w)
     bool moves = !script_done();
     for (uint32_t rank = 0; rank < w->world; rank++) {
         const struct elastic_rank *job = &elastic.ranks[rank];
-        moves = moves || (!is_out(w, rank) && ((job->state == OPENS) || job->wants_to_leave || job->leaves));
+        moves = moves ||
+                (!is_out(w, rank) && ((job->state == OPENS) || job->wants_to_leave || job->leaves));
     }
     return moves;
 }
@@ -100,7 +111,8 @@ static gf_status last(struct world *w, uint32_t rank)
     if (status < 0) return failed(w, rank, status);
     for (uint32_t other = 0; other < w->world; other++)
         if (!is_out(w, other) &&
-            ((elastic.ranks[other].state != IDLE) || (gf_steps(w->ranks[other].gf) < elastic.goal))) return GF_AGAIN;
+            ((elastic.ranks[other].state != IDLE) || (gf_steps(w->ranks[other].gf) < elastic.goal)))
+            return GF_AGAIN;
     return (gf_sim_now_ns(w->sim) < end_ns) ? GF_AGAIN : GF_OK;
 }
 
@@ -132,12 +144,14 @@ static gf_status step(struct world *w, uint32_t rank)
         return (status < 0) ? failed(w, rank, status) : GF_AGAIN;
     }
     status = gf_step_poll(gf);
-    if (status == GF_OK) status = (elastic.hooks.apply != NULL) ? elastic.hooks.apply(w, rank) : gf_update(gf, RATE);
+    if (status == GF_OK)
+        status = (elastic.hooks.apply != NULL) ? elastic.hooks.apply(w, rank) : gf_update(gf, RATE);
     if (status != GF_OK) return (status < 0) ? failed(w, rank, status) : GF_AGAIN;
     if (elastic.hooks.applied != NULL) elastic.hooks.applied(w, rank);
     job->state = IDLE;
     uint32_t leave = 0;
-    for (uint32_t i = 0; i < w->world; i++) leave += elastic.ranks[i].leaves && (elastic.ranks[i].state != GONE);
+    for (uint32_t i = 0; i < w->world; i++)
+        leave += elastic.ranks[i].leaves && (elastic.ranks[i].state != GONE);
     assert_true(gf_epoch_due(gf) - gf_joiners(gf) <= leave);
     if (elastic.hooks.blind || (gf_epoch_due(gf) == 0)) return GF_AGAIN;
     return ((status = change_begin(w, rank)) < 0) ? failed(w, rank, status) : GF_AGAIN;
@@ -159,7 +173,8 @@ static gf_status change(struct world *w, uint32_t rank)
 {
     struct elastic_rank *job = &elastic.ranks[rank];
     gf_status status;
-    if (!elastic.hooks.untold) world_ended_tell(w, rank); /* as gf-run does, also of what it has not started */
+    /* as gf-run does, also of what it has not started */
+    if (!elastic.hooks.untold) world_ended_tell(w, rank);
     status = gf_epoch_poll(w->ranks[rank].gf);
     if (status == GF_AGAIN) return GF_AGAIN;
     job->change_ns = gf_sim_now_ns(w->sim) - job->change_began_ns;
@@ -202,7 +217,8 @@ void elastic_run(struct world *w, const struct elastic_event *script, uint64_t l
     elastic.hooks = (struct elastic_hooks){.turn = NULL};
 }
 
-void elastic_play(struct world *w, const struct world_setup *setup, const struct elastic_event *script)
+void elastic_play(struct world *w, const struct world_setup *setup,
+                  const struct elastic_event *script)
 {
     world_open(w, setup);
     elastic_run(w, script, 0);
@@ -210,16 +226,20 @@ void elastic_play(struct world *w, const struct world_setup *setup, const struct
 
 void elastic_expect(struct world *w, uint32_t members, const char *what)
 {
-    uint32_t count = (uint32_t)__builtin_popcount(members), seen = 0, first = (uint32_t)__builtin_ctz(members);
+    uint32_t count = (uint32_t)__builtin_popcount(members), seen = 0,
+             first = (uint32_t)__builtin_ctz(members);
     for (uint32_t id = 0; id < w->world; id++) {
         gf_context *gf = w->ranks[id].gf;
         uint32_t before = (uint32_t)__builtin_popcount(members & ((1u << id) - 1));
         if (((members >> id) & 1u) == 0) continue;
-        if ((w->ranks[id].status != GF_OK) || (gf_world(gf) != count) || (gf_steps(gf) != elastic.goal) ||
-            (gf_first_rank(gf) != id) || (!elastic.started && (gf_rank(gf) != before)))
-            fail_msg("%s: member %u: %s, rank %u of %u after step %u; expected rank %u of %u after %u\n%s", what, id,
-                     gf_status_name(w->ranks[id].status), gf_rank(gf), gf_world(gf), (unsigned)gf_steps(gf), before,
-                     count, (unsigned)elastic.goal, w->ranks[id].log);
+        if ((w->ranks[id].status != GF_OK) || (gf_world(gf) != count) ||
+            (gf_steps(gf) != elastic.goal) || (gf_first_rank(gf) != id) ||
+            (!elastic.started && (gf_rank(gf) != before)))
+            fail_msg("%s: member %u: %s, rank %u of %u after step %u; expected rank %u of %u after "
+                     "%u\n%s",
+                     what, id, gf_status_name(w->ranks[id].status), gf_rank(gf), gf_world(gf),
+                     (unsigned)gf_steps(gf), before, count, (unsigned)elastic.goal,
+                     w->ranks[id].log);
         seen |= 1u << gf_rank(gf);
         for (uint32_t tensor = 0; (gf_weight(gf, 0) != 0) && (tensor < ELASTIC_TENSORS); tensor++)
             if (memcmp((const void *)(uintptr_t)gf_weight(gf, tensor),

@@ -1,6 +1,6 @@
-/* An elastic appliance on every rank of a world over the simulated network: it steps, begins a view change where a call
- * fails or somebody wants in or out, and ends once nobody is on its way. What befalls the ranks is a script, or done by
- * hooks of a suite. */
+/* An elastic appliance on every rank of a world over the simulated network: it steps, begins a view
+ * change where a call fails or somebody wants in or out, and ends once nobody is on its way. What
+ * befalls the ranks is a script, or done by hooks of a suite. */
 #ifndef ELASTIC_H
 #define ELASTIC_H
 
@@ -11,14 +11,18 @@
 #define ELASTIC_ELEMS (301u + 64u + 2001u)
 #define RATE 0.0625f /* a power of two: weights of whole numbers stay exact */
 #define SECOND UINT64_C(1000000000)
-#define END {.at_us = -1} /* of a script */
+#define END         \
+    {               \
+        .at_us = -1 \
+    } /* of a script */
 
 extern const struct gf_tensor elastic_tensors[ELASTIC_TENSORS];
 
 struct elastic_event {
     int32_t at_us; /* after all had joined */
     uint32_t rank;
-    enum { KILL, START, START_NEW, LEAVE, STOP, GO_ON } what; /* START_NEW: knows nothing of the process before it */
+    /* START_NEW: knows nothing of the process before it */
+    enum { KILL, START, START_NEW, LEAVE, STOP, GO_ON } what;
 };
 
 struct elastic_rank {
@@ -31,12 +35,13 @@ struct elastic_rank {
 
 /* Zeroes but for what a suite sets before elastic_run(), which puts it back to zeroes. */
 struct elastic_hooks {
-    void (*turn)(struct world *w, uint32_t rank);       /* before each turn of each rank */
-    void (*start)(uint32_t rank);                       /* before a process is started */
-    gf_status (*apply)(struct world *w, uint32_t rank); /* instead of gf_update(); GF_AGAIN: call again */
-    void (*applied)(struct world *w, uint32_t rank);    /* a step */
-    bool untold; /* no launcher tells who has ended */
-    bool blind;  /* nobody begins a view change because somebody waits */
+    void (*turn)(struct world *w, uint32_t rank); /* before each turn of each rank */
+    void (*start)(uint32_t rank);                 /* before a process is started */
+    /* instead of gf_update(); GF_AGAIN: call again */
+    gf_status (*apply)(struct world *w, uint32_t rank);
+    void (*applied)(struct world *w, uint32_t rank); /* a step */
+    bool untold;                                     /* no launcher tells who has ended */
+    bool blind; /* nobody begins a view change because somebody waits */
 };
 
 extern struct elastic {
@@ -44,18 +49,21 @@ extern struct elastic {
     struct elastic_hooks hooks;
     struct elastic_event script[12];
     uint32_t script_next;
-    uint64_t goal; /* steps; grows while somebody is on its way */
+    uint64_t goal;                 /* steps; grows while somebody is on its way */
     uint64_t begin_ns, longest_ns; /* of the run; of view changes since the program began */
     uint32_t on_the_way; /* likewise: ranks that were killed while they opened or changed */
-    bool started;  /* somebody was, by the script */
+    bool started;        /* somebody was, by the script */
 } elastic;
 
 struct world_setup elastic_setup(uint32_t world);
-/* A script of at most 12 events, in their order, up to END; NULL: none. `least_ns`: nobody ends before. */
+/* A script of at most 12 events, in their order, up to END; NULL: none. `least_ns`: nobody ends
+ * before. */
 void elastic_run(struct world *w, const struct elastic_event *script, uint64_t least_ns);
 /* world_open() and that. */
-void elastic_play(struct world *w, const struct world_setup *setup, const struct elastic_event *script);
-/* The members whose bits are set have ended well, as one world after step `goal` with the same weights. */
+void elastic_play(struct world *w, const struct world_setup *setup,
+                  const struct elastic_event *script);
+/* The members whose bits are set have ended well, as one world after step `goal` with the same
+ * weights. */
 void elastic_expect(struct world *w, uint32_t members, const char *what);
 
 #endif

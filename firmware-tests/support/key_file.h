@@ -1,4 +1,5 @@
-/* One key of 32 bytes on disk for a whole group of tests: TEST_AROUND(key_file_make, key_file_remove). */
+/* One key of 32 bytes on disk for a whole group of tests: TEST_AROUND(key_file_make,
+ * key_file_remove). */
 #ifndef KEY_FILE_H
 #define KEY_FILE_H
 

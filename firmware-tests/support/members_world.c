@@ -18,18 +18,23 @@ bool fake_push(struct fake_end *end, struct gf_rendezvous_event event)
     return true;
 }
 
-static gf_status fake_send(struct gf_rendezvous *base, uint32_t to, uint32_t kind, const void *payload, uint32_t bytes)
+static gf_status fake_send(struct gf_rendezvous *base, uint32_t to, uint32_t kind,
+                           const void *payload, uint32_t bytes)
 {
     struct fake_end *end = (struct fake_end *)base;
     struct fake_world *world = end->world;
     struct fake_end *far = &world->ends[to];
     if ((world->room_every > 0) && (++world->sends % world->room_every != 0)) return GF_AGAIN;
-    struct gf_rendezvous_event event = {.kind = GF_RENDEZVOUS_FRAME, .rank = end->rank, .frame_kind = kind,
-                                        .size_bytes = bytes, .payload = payload};
+    struct gf_rendezvous_event event = {.kind = GF_RENDEZVOUS_FRAME,
+                                        .rank = end->rank,
+                                        .frame_kind = kind,
+                                        .size_bytes = bytes,
+                                        .payload = payload};
     return fake_push(far, event) ? GF_OK : GF_AGAIN;
 }
 
-static gf_status fake_poll(struct gf_rendezvous *base, uint64_t now_ns, struct gf_rendezvous_event *event_out)
+static gf_status fake_poll(struct gf_rendezvous *base, uint64_t now_ns,
+                           struct gf_rendezvous_event *event_out)
 {
     struct fake_end *end = (struct fake_end *)base;
     if (base->fault.code != GF_OK) return base->fault.code;
@@ -40,7 +45,10 @@ static gf_status fake_poll(struct gf_rendezvous *base, uint64_t now_ns, struct g
     return GF_OK;
 }
 
-static bool fake_flushed(struct gf_rendezvous *base) { return true; }
+static bool fake_flushed(struct gf_rendezvous *base)
+{
+    return true;
+}
 
 static const struct gf_rendezvous_driver fake_driver = {
     .name = "fake", .send = fake_send, .poll = fake_poll, .flushed = fake_flushed};
@@ -59,25 +67,32 @@ void fake_world_init(struct fake_world *world, uint32_t size, uint32_t room_ever
 
 void fake_connect(struct fake_world *world, uint32_t rank)
 {
-    (void)fake_push(&world->ends[0], (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = rank});
-    (void)fake_push(&world->ends[rank], (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = 0});
+    (void)fake_push(&world->ends[0],
+                    (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = rank});
+    (void)fake_push(&world->ends[rank],
+                    (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = 0});
 }
 
 void fake_cut(struct fake_world *world, uint32_t rank, const char *how)
 {
-    (void)fake_push(&world->ends[0],
-                    (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = rank, .text = how});
-    (void)fake_push(&world->ends[rank],
-                    (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = 0, .text = how});
+    (void)fake_push(&world->ends[0], (struct gf_rendezvous_event){
+                                         .kind = GF_RENDEZVOUS_ENDED, .rank = rank, .text = how});
+    (void)fake_push(&world->ends[rank], (struct gf_rendezvous_event){
+                                            .kind = GF_RENDEZVOUS_ENDED, .rank = 0, .text = how});
 }
 
 /* ---- ranks ---- */
 
 struct gf_offer offer_of(uint32_t size)
 {
-    struct gf_offer offer = {.version = GF_VERSION, .world = size, .config_hash = 11, .tensors_hash = 22,
-                             .tensor_count = 3, .elem_count = 44};
-    (void)snprintf(offer.summary, sizeof offer.summary, "wire=fp32 algorithm=ring slice_bytes=64KiB");
+    struct gf_offer offer = {.version = GF_VERSION,
+                             .world = size,
+                             .config_hash = 11,
+                             .tensors_hash = 22,
+                             .tensor_count = 3,
+                             .elem_count = 44};
+    (void)snprintf(offer.summary, sizeof offer.summary,
+                   "wire=fp32 algorithm=ring slice_bytes=64KiB");
     return offer;
 }
 
@@ -96,17 +111,23 @@ static struct gf_rendezvous *rendezvous_of(uint32_t rank)
 void rank_open(uint32_t rank, const struct gf_offer *offer)
 {
     static unsigned char endpoint[ENDPOINT_MAX];
-    struct gf_members_setup setup = {.rank = rank, .world = (world.first_world > 0) ? world.first_world : world.size,
-                                     .id_count = world.size, .epoch = world.epoch,
+    struct gf_members_setup setup = {.rank = rank,
+                                     .world =
+                                         (world.first_world > 0) ? world.first_world : world.size,
+                                     .id_count = world.size,
+                                     .epoch = world.epoch,
                                      .join_timeout_ns = 60 * SECOND,
-                                     .answer_timeout_ns = 2 * SECOND, .address = "127.0.0.1:7117", .offer = *offer,
+                                     .answer_timeout_ns = 2 * SECOND,
+                                     .address = "127.0.0.1:7117",
+                                     .offer = *offer,
                                      .endpoint_bytes_max = ENDPOINT_MAX};
     size_t bytes = gf_members_state_bytes(world.size, ENDPOINT_MAX);
     struct rank *r = &world.ranks[rank];
     r->state = malloc(bytes); /* of exactly this size, so that the sanitizer sees a byte too many */
     assert_non_null(r->state);
     memset(r->state, 0xa5, bytes);
-    r->members = gf_members_open(&setup, r->state, rendezvous_of(rank), endpoint, endpoint_make(rank, endpoint), world.now_ns);
+    r->members = gf_members_open(&setup, r->state, rendezvous_of(rank), endpoint,
+                                 endpoint_make(rank, endpoint), world.now_ns);
     assert_ptr_equal(r->members, r->state);
 }
 
@@ -116,8 +137,10 @@ void members_world_begin(uint32_t size, bool over_tcp, uint32_t room_every)
     world.size = size;
     world.over_tcp = over_tcp;
     world.now_ns = 5 * SECOND;
-    if (over_tcp) tcp_world_open(&tcp, size, world.now_ns);
-    else fake_world_init(&fake, size, room_every);
+    if (over_tcp)
+        tcp_world_open(&tcp, size, world.now_ns);
+    else
+        fake_world_init(&fake, size, room_every);
 }
 
 void members_world_end(void)
@@ -171,7 +194,10 @@ void members_world_until(gf_status expect)
     fail_msg("not all ranks reached %s", gf_status_name(expect));
 }
 
-const struct gf_error *error_of(uint32_t rank) { return gf_members_error(world.ranks[rank].members); }
+const struct gf_error *error_of(uint32_t rank)
+{
+    return gf_members_error(world.ranks[rank].members);
+}
 
 void assert_all_failed(gf_status code, uint32_t peer, const char *text)
 {
@@ -181,8 +207,8 @@ void assert_all_failed(gf_status code, uint32_t peer, const char *text)
         const struct gf_error *error = error_of(rank);
         if (first == NULL) first = error;
         if ((error->code != code) || (error->peer != peer) || (strstr(error->text, text) == NULL)) {
-            print_error("rank %u: %s peer %u '%s', expected '%s'\n", rank, gf_status_name(error->code), error->peer,
-                        error->text, text);
+            print_error("rank %u: %s peer %u '%s', expected '%s'\n", rank,
+                        gf_status_name(error->code), error->peer, error->text, text);
         }
         assert_int_equal(error->code, code);
         assert_int_equal(error->peer, peer);
@@ -206,7 +232,8 @@ void assert_endpoints_are_everywhere(void)
     }
 }
 
-void place(uint32_t rank, uint64_t step, uint64_t sequence, gf_operation operation, uint32_t waits_for)
+void place(uint32_t rank, uint64_t step, uint64_t sequence, gf_operation operation,
+           uint32_t waits_for)
 {
     struct gf_position *position = gf_members_position(world.ranks[rank].members);
     position->step = step;

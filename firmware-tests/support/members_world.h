@@ -1,5 +1,5 @@
-/* Ranks of the membership tests, all in one thread: over a control channel in memory, or over TCP on loopback, with a
- * clock that the test moves. */
+/* Ranks of the membership tests, all in one thread: over a control channel in memory, or over TCP
+ * on loopback, with a clock that the test moves. */
 #ifndef MEMBERS_WORLD_H
 #define MEMBERS_WORLD_H
 
@@ -77,6 +77,7 @@ const struct gf_error *error_of(uint32_t rank);
 /* All ranks that are open and run failed alike. */
 void assert_all_failed(gf_status code, uint32_t peer, const char *text);
 void assert_endpoints_are_everywhere(void);
-void place(uint32_t rank, uint64_t step, uint64_t sequence, gf_operation operation, uint32_t waits_for);
+void place(uint32_t rank, uint64_t step, uint64_t sequence, gf_operation operation,
+           uint32_t waits_for);
 
 #endif

@@ -6,7 +6,10 @@
 
 #define TRIES 1000000u
 
-uint64_t node_now_ns(void) { return gf_clock_monotonic.now_ns(NULL); }
+uint64_t node_now_ns(void)
+{
+    return gf_clock_monotonic.now_ns(NULL);
+}
 
 static void log_keep(void *user, gf_log_level level, const char *text)
 {

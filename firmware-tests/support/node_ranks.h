@@ -6,7 +6,7 @@
 #include "drivers/host/node_state.h"
 
 #define NODE_RANKS 8u
-#define NODE_REQS  64u
+#define NODE_REQS 64u
 
 struct node_rank {
     uint32_t rank;

@@ -1,5 +1,5 @@
-/* Two backends side by side: see ops_pair.h. In each case one area alone holds what is not a number, so that which of
- * two NaNs comes out is never asked. */
+/* Two backends side by side: see ops_pair.h. In each case one area alone holds what is not a
+ * number, so that which of two NaNs comes out is never asked. */
 #include "firmware-tests/support/ops_pair.h"
 
 #include <stdio.h>
@@ -13,23 +13,36 @@ enum { A, B, C, D, E, SMALL, SPECIALS = 21 };
 #define SMALL_BYTES (64u << 10)
 
 /* Place of things in SMALL. */
-enum { AT_CHECK = 0, AT_SOURCES = 16, AT_SQUARES = 64, AT_RATIO = 80, AT_LISTS = 1024, AT_SCRATCH = 33 << 10 };
+enum {
+    AT_CHECK = 0,
+    AT_SOURCES = 16,
+    AT_SQUARES = 64,
+    AT_RATIO = 80,
+    AT_LISTS = 1024,
+    AT_SCRATCH = 33 << 10
+};
 
-struct place { gf_mem host, device; };
+struct place {
+    gf_mem host, device;
+};
 
 struct turn {
     struct ops_pair *pair;
     uint64_t count;
     uint32_t offset;
     bool same;
-    bool looks;             /* values that are not finite are asked for */
-    uint32_t shifts[SMALL]; /* of each area, in bytes: what lies unlike in its vectors */
+    bool looks;                    /* values that are not finite are asked for */
+    uint32_t shifts[SMALL];        /* of each area, in bytes: what lies unlike in its vectors */
     gf_type types[OPS_PAIR_AREAS]; /* of what lies in each area, as it was placed last */
     const char *op;
-    float scale; /* with one that is no power of two, multiplying and adding at once rounds otherwise */
+    /* with one that is no power of two, multiplying and adding at once rounds otherwise */
+    float scale;
 };
 
-static uint64_t area_bytes(const struct ops_pair *pair) { return pair->elems_max * 4 + 2 * OPS_PAIR_GUARD + 64; }
+static uint64_t area_bytes(const struct ops_pair *pair)
+{
+    return pair->elems_max * 4 + 2 * OPS_PAIR_GUARD + 64;
+}
 
 static uint64_t bytes_of(uint32_t area, const struct ops_pair *pair)
 {
@@ -51,17 +64,22 @@ uint64_t ops_pair_long_count(uint32_t blocks)
 {
     const uint64_t threads = (uint64_t)blocks * GF_KERNEL_THREADS;
     const uint64_t some_threads = threads / 3;
-    return threads * GF_KERNEL_PACK_MAX * GF_KERNEL_AHEAD_MAX + some_threads * GF_KERNEL_PACK_MAX + 5;
+    return threads * GF_KERNEL_PACK_MAX * GF_KERNEL_AHEAD_MAX + some_threads * GF_KERNEL_PACK_MAX +
+           5;
 }
 
 void ops_pair_begin(struct ops_pair *pair)
 {
     if (pair->reference == NULL) pair->reference = gf_element_ops_best();
     for (uint32_t a = 0; a < OPS_PAIR_AREAS; a++)
-        if ((pair->host[a] = aligned_alloc(256, (bytes_of(a, pair) + 255) / 256 * 256)) == NULL) abort();
+        if ((pair->host[a] = aligned_alloc(256, (bytes_of(a, pair) + 255) / 256 * 256)) == NULL)
+            abort();
 }
 
-void ops_pair_end(struct ops_pair *pair) { for (uint32_t a = 0; a < OPS_PAIR_AREAS; a++) free(pair->host[a]); }
+void ops_pair_end(struct ops_pair *pair)
+{
+    for (uint32_t a = 0; a < OPS_PAIR_AREAS; a++) free(pair->host[a]);
+}
 
 static uint32_t next(struct ops_pair *pair)
 {
@@ -88,21 +106,23 @@ static struct place place(struct turn *t, uint32_t area, gf_type type)
 {
     t->types[area] = type;
     const uint64_t skip = skip_of(t, area, type);
-    return (struct place){(gf_mem)(uintptr_t)t->pair->host[area] + skip, device_at(t->pair, area) + skip};
+    return (struct place){(gf_mem)(uintptr_t)t->pair->host[area] + skip,
+                          device_at(t->pair, area) + skip};
 }
 
 static struct place small(const struct turn *t, uint32_t at)
 {
-    return (struct place){(gf_mem)(uintptr_t)t->pair->host[SMALL] + at, device_at(t->pair, SMALL) + at};
+    return (struct place){(gf_mem)(uintptr_t)t->pair->host[SMALL] + at,
+                          device_at(t->pair, SMALL) + at};
 }
 
 /* Gradients; with `special`, what is large, tiny, infinite or no number in between. */
 static void fill(const struct turn *t, uint32_t area, gf_type type, bool special)
 {
-    static const uint32_t specials[] = {0x80000000, 1, 0x80000001, 0x007fffff, 0x00800000, 0x38800000, 0x33000001,
-                                        0x477fe000, 0x477fefff, 0x477ff000, 0x47800000, 0x7f7f7fff, 0x7f7f8000,
-                                        0x7f7fffff, 0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001, 0xffabcdef,
-                                        0x7fffffff, 0xffffffff};
+    static const uint32_t specials[] = {
+        0x80000000, 1,          0x80000001, 0x007fffff, 0x00800000, 0x38800000, 0x33000001,
+        0x477fe000, 0x477fefff, 0x477ff000, 0x47800000, 0x7f7f7fff, 0x7f7f8000, 0x7f7fffff,
+        0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001, 0xffabcdef, 0x7fffffff, 0xffffffff};
     struct ops_pair *pair = t->pair;
     memset(pair->host[area], 0xa5, bytes_of(area, pair));
     for (uint64_t i = 0; i < t->count; i++) {
@@ -142,7 +162,8 @@ static bool equal_but_nan(uint32_t is, uint32_t want, gf_type type)
     for (uint32_t shift = 0; shift < 32; shift += 16) {
         const uint32_t is_half = (is >> shift) & 0xffffu;
         const uint32_t want_half = (want >> shift) & 0xffffu;
-        if ((is_half != want_half) && !(is_nan(is_half, type) && is_nan(want_half, type))) return false;
+        if ((is_half != want_half) && !(is_nan(is_half, type) && is_nan(want_half, type)))
+            return false;
     }
     return true;
 }
@@ -153,18 +174,23 @@ static void compare(struct turn *t, gf_status status, bool any_nan)
     struct ops_pair *pair = t->pair;
     uint8_t *got = malloc(area_bytes(pair) + SMALL_BYTES);
     if (got == NULL) abort();
-    if (t->same && (status != GF_OK)) fprintf(stderr, "%s of %u: status %d\n", t->op, (unsigned)t->count, (int)status);
+    if (t->same && (status != GF_OK))
+        fprintf(stderr, "%s of %u: status %d\n", t->op, (unsigned)t->count, (int)status);
     t->same = t->same && (status == GF_OK);
     for (uint32_t area = 0; (area < OPS_PAIR_AREAS) && t->same; area++) {
         uint64_t bytes = (area == SMALL) ? AT_SCRATCH : bytes_of(area, pair);
         pair->download(pair, got, device_at(pair, area), bytes);
-        for (uint64_t b = (area == SMALL) ? 0 : pair->skew_bytes; b + 4 <= bytes; b += 4) { /* elements are words */
+        /* elements are words */
+        for (uint64_t b = (area == SMALL) ? 0 : pair->skew_bytes; b + 4 <= bytes; b += 4) {
             uint32_t is, want;
             memcpy(&is, got + b, 4);
             memcpy(&want, pair->host[area] + b, 4);
-            if ((is == want) || (any_nan && (area != SMALL) && equal_but_nan(is, want, t->types[area]))) continue;
-            if (t->same) fprintf(stderr, "%s of %u, offset %u: area %u, byte %u: 0x%08x, not 0x%08x\n", t->op,
-                                 (unsigned)t->count, t->offset, area, (unsigned)b, is, want);
+            if ((is == want) ||
+                (any_nan && (area != SMALL) && equal_but_nan(is, want, t->types[area])))
+                continue;
+            if (t->same)
+                fprintf(stderr, "%s of %u, offset %u: area %u, byte %u: 0x%08x, not 0x%08x\n",
+                        t->op, (unsigned)t->count, t->offset, area, (unsigned)b, is, want);
             t->same = false;
         }
         /* Ops that follow on these areas begin with the same NaNs. */
@@ -182,34 +208,46 @@ static void compare(struct turn *t, gf_status status, bool any_nan)
         compare((t), status, (t)->pair->any_nan);                     \
     } while (0)
 
-static struct gf_check *check_of(const struct turn *t, gf_mem at) { return t->looks ? (void *)(uintptr_t)at : NULL; }
+static struct gf_check *check_of(const struct turn *t, gf_mem at)
+{
+    return t->looks ? (void *)(uintptr_t)at : NULL;
+}
 
-static void cast_case(struct turn *t, gf_type dst_type, gf_type src_type, float scale, bool in_place)
+static void cast_case(struct turn *t, gf_type dst_type, gf_type src_type, float scale,
+                      bool in_place)
 {
     struct gf_queue *queue = t->pair->queue;
-    struct place dst = place(t, in_place ? A : B, dst_type), src = place(t, A, src_type), check = small(t, AT_CHECK);
+    struct place dst = place(t, in_place ? A : B, dst_type), src = place(t, A, src_type),
+                 check = small(t, AT_CHECK);
     fill(t, A, src_type, true);
     small_fill(t);
-    BOTH(t, cast, (NULL, dst.host, dst_type, src.host, src_type, t->count, scale, 77, check_of(t, check.host)),
-         (queue, dst.device, dst_type, src.device, src_type, t->count, scale, 77, check_of(t, check.device)));
+    BOTH(t, cast,
+         (NULL, dst.host, dst_type, src.host, src_type, t->count, scale, 77,
+          check_of(t, check.host)),
+         (queue, dst.device, dst_type, src.device, src_type, t->count, scale, 77,
+          check_of(t, check.device)));
 }
 
 static void sum_case(struct turn *t, gf_type type, bool special_src, bool doubled)
 {
-    struct place dst = place(t, A, type), src = place(t, doubled ? A : B, type), check = small(t, AT_CHECK);
+    struct place dst = place(t, A, type), src = place(t, doubled ? A : B, type),
+                 check = small(t, AT_CHECK);
     fill(t, A, type, !special_src);
     fill(t, B, type, special_src);
     small_fill(t);
     BOTH(t, sum, (NULL, dst.host, src.host, type, t->count, 5, check_of(t, check.host)),
          (t->pair->queue, dst.device, src.device, type, t->count, 5, check_of(t, check.device)));
     BOTH(t, check, (NULL, dst.host, type, t->count, 1, (struct gf_check *)(uintptr_t)check.host),
-         (t->pair->queue, dst.device, type, t->count, 1, (struct gf_check *)(uintptr_t)check.device));
+         (t->pair->queue, dst.device, type, t->count, 1,
+          (struct gf_check *)(uintptr_t)check.device));
 }
 
 /* Sources A..D; destinations E, and A to C in place. */
-#define SUM_N_OF(at, queue, type) \
-    (queue, at##_dst, dst_count, at##_src, src_count, type, t->count, 9, check_of(t, check.at), check_of(t, sources.at))
-#define SUM_N(name, type) BOTH(t, name, SUM_N_OF(host, NULL, type), SUM_N_OF(device, t->pair->queue, type))
+#define SUM_N_OF(at, queue, type)                                                               \
+    (queue, at##_dst, dst_count, at##_src, src_count, type, t->count, 9, check_of(t, check.at), \
+     check_of(t, sources.at))
+#define SUM_N(name, type) \
+    BOTH(t, name, SUM_N_OF(host, NULL, type), SUM_N_OF(device, t->pair->queue, type))
 static void sum_n_case(struct turn *t, gf_type type, uint32_t src_count, uint32_t dst_count)
 {
     gf_mem host_src[4], device_src[4], host_dst[4], device_dst[4];
@@ -231,16 +269,21 @@ static void norm_case(struct turn *t, gf_type type)
     struct place square = small(t, AT_SQUARES), src = place(t, A, type), ratio = small(t, AT_RATIO);
     struct gf_ratio host[2], device[2];
     struct gf_norm at_host[3], at_device[3];
-    for (uint32_t i = 0; i < 3; i++) { /* a third of them, none, and the rest: on no boundary of their own */
-        uint64_t first = (i == 0) ? 0 : t->count / 3, elems = (i == 1) ? 0 : (i == 0) ? t->count / 3 : t->count - first;
+    /* a third of them, none, and the rest: on no boundary of their own */
+    for (uint32_t i = 0; i < 3; i++) {
+        uint64_t first = (i == 0) ? 0 : t->count / 3, elems = (i == 1)   ? 0
+                                                              : (i == 0) ? t->count / 3
+                                                                         : t->count - first;
         uint64_t skip = first * gf_type_size_bytes(type);
         at_host[i] = (struct gf_norm){square.host + 4 * i, src.host + skip, elems};
         at_device[i] = (struct gf_norm){square.device + 4 * i, src.device + skip, elems};
     }
     for (uint32_t i = 0; i < 2; i++) {
         gf_mem w = 4 * i, g = 4 - w;
-        host[i] = (struct gf_ratio){ratio.host + w, square.host + w, square.host + g, 0.25f, 0.02f, 5e-4f, 1e-6f};
-        device[i] = host[i], device[i].ratio_f32 = ratio.device + w, device[i].weight_square_f32 = square.device + w;
+        host[i] = (struct gf_ratio){
+            ratio.host + w, square.host + w, square.host + g, 0.25f, 0.02f, 5e-4f, 1e-6f};
+        device[i] = host[i], device[i].ratio_f32 = ratio.device + w,
+        device[i].weight_square_f32 = square.device + w;
         device[i].gradient_square_f32 = square.device + g;
     }
     fill(t, A, type, false);
@@ -256,25 +299,40 @@ static void score_case(struct turn *t, uint64_t chunk_elems, uint64_t piece_elem
     fill(t, A, GF_TYPE_F32, special);
     fill(t, B, GF_TYPE_F32, false);
     t->op = "score";
-    (void)t->pair->reference->score(NULL, scores.host, src.host, t->count, chunk_elems, piece_elems);
-    compare(t, t->pair->ops->score(t->pair->queue, scores.device, src.device, t->count, chunk_elems,
-                                                  piece_elems), special);
+    (void)t->pair->reference->score(NULL, scores.host, src.host, t->count, chunk_elems,
+                                    piece_elems);
+    compare(t,
+            t->pair->ops->score(t->pair->queue, scores.device, src.device, t->count, chunk_elems,
+                                piece_elems),
+            special);
 }
 
-/* A history, B momentum, C gradient, D weight, E out; special says which one holds what is no number. */
+/* A history, B momentum, C gradient, D weight, E out; special says which one holds what is no
+ * number. */
 static void accumulate_case(struct turn *t, gf_type src_type, uint32_t mask, uint32_t special)
 {
     bool with_u = mask & 1, store_u = (mask & 3) == 3, with_weight = mask & 4, in_place = mask & 8;
-    struct place h = place(t, A, GF_TYPE_F32), u = place(t, B, GF_TYPE_F32), src = place(t, C, src_type);
+    struct place h = place(t, A, GF_TYPE_F32), u = place(t, B, GF_TYPE_F32),
+                 src = place(t, C, src_type);
     struct place weight = place(t, D, GF_TYPE_F32), out = in_place ? h : place(t, E, GF_TYPE_F32);
-    for (uint32_t area = A; area <= D; area++) fill(t, area, (area == C) ? src_type : GF_TYPE_F32, area == special);
-    struct gf_accumulate host = {
-        .dst_h_f32 = out.host, .h_f32 = h.host, .dst_u_f32 = store_u ? u.host : 0, .u_f32 = with_u ? u.host : 0,
-        .src = src.host, .src_type = src_type, .weight_f32 = with_weight ? weight.host : 0, .scale = t->scale,
-        .momentum = 0.9f, .ahead = 0.7f, .decay = 0.01f};
+    for (uint32_t area = A; area <= D; area++)
+        fill(t, area, (area == C) ? src_type : GF_TYPE_F32, area == special);
+    struct gf_accumulate host = {.dst_h_f32 = out.host,
+                                 .h_f32 = h.host,
+                                 .dst_u_f32 = store_u ? u.host : 0,
+                                 .u_f32 = with_u ? u.host : 0,
+                                 .src = src.host,
+                                 .src_type = src_type,
+                                 .weight_f32 = with_weight ? weight.host : 0,
+                                 .scale = t->scale,
+                                 .momentum = 0.9f,
+                                 .ahead = 0.7f,
+                                 .decay = 0.01f};
     struct gf_accumulate device = host;
-    device.dst_h_f32 = out.device, device.h_f32 = h.device, device.dst_u_f32 = store_u ? u.device : 0;
-    device.u_f32 = with_u ? u.device : 0, device.src = src.device, device.weight_f32 = with_weight ? weight.device : 0;
+    device.dst_h_f32 = out.device, device.h_f32 = h.device,
+    device.dst_u_f32 = store_u ? u.device : 0;
+    device.u_f32 = with_u ? u.device : 0, device.src = src.device,
+    device.weight_f32 = with_weight ? weight.device : 0;
     BOTH(t, accumulate, (NULL, &host, t->count), (t->pair->queue, &device, t->count));
 }
 
@@ -285,16 +343,25 @@ static void update_fill(struct turn *t, gf_type gradient_type, uint32_t special)
     small_fill(t);
 }
 
-static void update_case(struct turn *t, gf_type gradient_type, int half_type, uint32_t mask, uint32_t special)
+static void update_case(struct turn *t, gf_type gradient_type, int half_type, uint32_t mask,
+                        uint32_t special)
 {
-    struct place weight = place(t, A, GF_TYPE_F32), momentum = place(t, B, GF_TYPE_F32), ratio = small(t, AT_RATIO);
+    struct place weight = place(t, A, GF_TYPE_F32), momentum = place(t, B, GF_TYPE_F32),
+                 ratio = small(t, AT_RATIO);
     gf_type type_of_half = (half_type < 0) ? GF_TYPE_F32 : (gf_type)half_type;
     struct place gradient = place(t, C, gradient_type), half = place(t, D, type_of_half);
-    struct gf_update host = {.weight_f32 = weight.host, .momentum_f32 = (mask & 1) ? momentum.host : 0,
-                             .half = (half_type < 0) ? 0 : half.host, .half_type = type_of_half,
-                             .gradient = gradient.host, .gradient_type = gradient_type, .gradient_scale = t->scale,
-                             .rate_in = (mask & 4) ? 0.1f : 1.0f, .rate_out = (mask & 4) ? 0.75f : 0.1f,
-                             .ratio_f32 = (mask & 4) ? ratio.host : 0, .momentum = 0.9f, .decay = 5e-4f,
+    struct gf_update host = {.weight_f32 = weight.host,
+                             .momentum_f32 = (mask & 1) ? momentum.host : 0,
+                             .half = (half_type < 0) ? 0 : half.host,
+                             .half_type = type_of_half,
+                             .gradient = gradient.host,
+                             .gradient_type = gradient_type,
+                             .gradient_scale = t->scale,
+                             .rate_in = (mask & 4) ? 0.1f : 1.0f,
+                             .rate_out = (mask & 4) ? 0.75f : 0.1f,
+                             .ratio_f32 = (mask & 4) ? ratio.host : 0,
+                             .momentum = 0.9f,
+                             .decay = 5e-4f,
                              .nesterov = mask & 2};
     struct gf_update device = host;
     device.weight_f32 = weight.device, device.momentum_f32 = (mask & 1) ? momentum.device : 0;
@@ -304,15 +371,18 @@ static void update_case(struct turn *t, gf_type gradient_type, int half_type, ui
     BOTH(t, update, (NULL, &host, t->count), (t->pair->queue, &device, t->count));
     if (t->count == 0) return;
 
-    const struct gf_update_part parts[3] = {{0, t->count / 2, host.ratio_f32, 0, 0}, {t->count / 2, 0, 0, 1, 0},
+    const struct gf_update_part parts[3] = {{0, t->count / 2, host.ratio_f32, 0, 0},
+                                            {t->count / 2, 0, 0, 1, 0},
                                             {t->count / 2, t->count - t->count / 2, 0, 0.25f, 0}};
     struct gf_update_part on_device[3] = {parts[0], parts[1], parts[2]};
     on_device[0].ratio_f32 = device.ratio_f32, update_fill(t, gradient_type, special);
     BOTH(t, update_parts, (NULL, &host, parts, 3), (t->pair->queue, &device, on_device, 3));
 
     /* Two of three chunks, the last first. */
-    struct gf_chunks chunks = {.chunk_elems = 1 + t->count / 7, .elems = t->count,
-                               .list_u32 = small(t, AT_LISTS).host}, device_chunks;
+    struct gf_chunks chunks = {.chunk_elems = 1 + t->count / 7,
+                               .elems = t->count,
+                               .list_u32 = small(t, AT_LISTS).host},
+                     device_chunks;
     uint32_t *list = (uint32_t *)(void *)(t->pair->host[SMALL] + AT_LISTS);
     for (uint32_t c = (uint32_t)((t->count - 1) / chunks.chunk_elems + 1); c-- > 0;)
         if (c % 3 != 1) list[chunks.count++] = c;
@@ -321,56 +391,92 @@ static void update_case(struct turn *t, gf_type gradient_type, int half_type, ui
     BOTH(t, update_chunks, (NULL, &host, &chunks), (t->pair->queue, &device, &device_chunks));
 }
 
-/* mask 1: no gradient; 2: a direction is asked for; 4: a ratio. Negative second moments have no roots. */
+/* mask 1: no gradient; 2: a direction is asked for; 4: a ratio. Negative second moments have no
+ * roots. */
 static void adam_case(struct turn *t, gf_type gradient_type, int half_type, uint32_t mask)
 {
-    struct place weight = place(t, A, GF_TYPE_F32), moment1 = place(t, B, GF_TYPE_F32), ratio = small(t, AT_RATIO);
+    struct place weight = place(t, A, GF_TYPE_F32), moment1 = place(t, B, GF_TYPE_F32),
+                 ratio = small(t, AT_RATIO);
     struct place moment2 = place(t, E, GF_TYPE_F32), gradient = place(t, C, gradient_type);
-    struct place other = place(t, D, ((half_type < 0) || (mask & 2)) ? GF_TYPE_F32 : (gf_type)half_type);
+    struct place other =
+        place(t, D, ((half_type < 0) || (mask & 2)) ? GF_TYPE_F32 : (gf_type)half_type);
     bool has_half = (half_type >= 0) && ((mask & 2) == 0);
-    struct gf_adam host = {.weight_f32 = weight.host, .moment1_f32 = moment1.host, .moment2_f32 = moment2.host,
-                           .half = has_half ? other.host : 0, .half_type = has_half ? (gf_type)half_type : GF_TYPE_F32,
-                           .gradient = (mask & 1) ? 0 : gradient.host, .gradient_type = gradient_type,
-                           .direction_f32 = (mask & 2) ? other.host : 0, .ratio_f32 = (mask & 4) ? ratio.host : 0,
-                           .gradient_scale = t->scale, .rate = 0.1f, .decay = 0.01f, .epsilon = 1e-8f, .beta1 = 0.9f,
-                           .keep1 = 0.1f, .beta2 = 0.999f, .keep2 = 0.001f, .correct1 = 1.5f, .correct2 = 11.0f};
+    struct gf_adam host = {.weight_f32 = weight.host,
+                           .moment1_f32 = moment1.host,
+                           .moment2_f32 = moment2.host,
+                           .half = has_half ? other.host : 0,
+                           .half_type = has_half ? (gf_type)half_type : GF_TYPE_F32,
+                           .gradient = (mask & 1) ? 0 : gradient.host,
+                           .gradient_type = gradient_type,
+                           .direction_f32 = (mask & 2) ? other.host : 0,
+                           .ratio_f32 = (mask & 4) ? ratio.host : 0,
+                           .gradient_scale = t->scale,
+                           .rate = 0.1f,
+                           .decay = 0.01f,
+                           .epsilon = 1e-8f,
+                           .beta1 = 0.9f,
+                           .keep1 = 0.1f,
+                           .beta2 = 0.999f,
+                           .keep2 = 0.001f,
+                           .correct1 = 1.5f,
+                           .correct2 = 11.0f};
     struct gf_adam device = host;
-    device.weight_f32 = weight.device, device.moment1_f32 = moment1.device, device.moment2_f32 = moment2.device;
+    device.weight_f32 = weight.device, device.moment1_f32 = moment1.device,
+    device.moment2_f32 = moment2.device;
     device.half = has_half ? other.device : 0, device.gradient = (mask & 1) ? 0 : gradient.device;
-    device.direction_f32 = (mask & 2) ? other.device : 0, device.ratio_f32 = (mask & 4) ? ratio.device : 0;
+    device.direction_f32 = (mask & 2) ? other.device : 0,
+    device.ratio_f32 = (mask & 4) ? ratio.device : 0;
     for (uint32_t area = A; area <= E; area++)
         if (area != D) fill(t, area, (area == C) ? gradient_type : GF_TYPE_F32, false);
     small_fill(t);
     BOTH(t, adam, (NULL, &host, t->count), (t->pair->queue, &device, t->count));
 }
 
-/* A selection of chunks of A (and B, C, D) to places of E; what is not listed stays. way 0: all; 1, 2: from or to a
- * range that is packed; 3: the last first. */
-static void chunks_case(struct turn *t, uint64_t chunk_elems, gf_type src_type, gf_type dst_type, uint32_t way)
+/* A selection of chunks of A (and B, C, D) to places of E; what is not listed stays. way 0: all; 1,
+ * 2: from or to a range that is packed; 3: the last first. */
+static void chunks_case(struct turn *t, uint64_t chunk_elems, gf_type src_type, gf_type dst_type,
+                        uint32_t way)
 {
     struct gf_queue *queue = t->pair->queue;
     uint64_t chunk_count = (t->count + chunk_elems - 1) / chunk_elems;
     uint32_t *list = (uint32_t *)(void *)(t->pair->host[SMALL] + AT_LISTS), taken = 0;
     uint32_t listed_max = (AT_SCRATCH - AT_LISTS) / 4;
-    struct place dst = place(t, E, dst_type), src = place(t, C, src_type), check = small(t, AT_CHECK);
-    struct place h = place(t, A, GF_TYPE_F32), u = place(t, B, GF_TYPE_F32), weight = place(t, D, GF_TYPE_F32);
-    struct gf_chunks host = {.chunk_elems = chunk_elems, .elems = t->count, .src_packed = way == 1,
-                             .dst_packed = way == 2}, device;
+    struct place dst = place(t, E, dst_type), src = place(t, C, src_type),
+                 check = small(t, AT_CHECK);
+    struct place h = place(t, A, GF_TYPE_F32), u = place(t, B, GF_TYPE_F32),
+                 weight = place(t, D, GF_TYPE_F32);
+    struct gf_chunks host = {.chunk_elems = chunk_elems,
+                             .elems = t->count,
+                             .src_packed = way == 1,
+                             .dst_packed = way == 2},
+                     device;
     for (uint64_t c = 0; (c < chunk_count) && (taken < listed_max); c++)
-        if ((way == 0) || (next(t->pair) % 3 != 0)) list[taken++] = (uint32_t)((way == 3) ? chunk_count - 1 - c : c);
+        if ((way == 0) || (next(t->pair) % 3 != 0))
+            list[taken++] = (uint32_t)((way == 3) ? chunk_count - 1 - c : c);
     host.count = taken, device = host;
-    if (way > 0) host.list_u32 = small(t, AT_LISTS).host, device.list_u32 = small(t, AT_LISTS).device;
-    for (uint32_t area = A; area <= D; area++) fill(t, area, (area == C) ? src_type : GF_TYPE_F32, area == C);
+    if (way > 0)
+        host.list_u32 = small(t, AT_LISTS).host, device.list_u32 = small(t, AT_LISTS).device;
+    for (uint32_t area = A; area <= D; area++)
+        fill(t, area, (area == C) ? src_type : GF_TYPE_F32, area == C);
     fill(t, E, dst_type, false);
     small_fill(t);
-    BOTH(t, cast_chunks,
-         (NULL, dst.host, dst_type, src.host, src_type, &host, t->scale, 3, check_of(t, check.host)),
-         (queue, dst.device, dst_type, src.device, src_type, &device, t->scale, 3, check_of(t, check.device)));
+    BOTH(
+        t, cast_chunks,
+        (NULL, dst.host, dst_type, src.host, src_type, &host, t->scale, 3, check_of(t, check.host)),
+        (queue, dst.device, dst_type, src.device, src_type, &device, t->scale, 3,
+         check_of(t, check.device)));
     BOTH(t, zero_chunks, (NULL, dst.host, dst_type, &host), (queue, dst.device, dst_type, &device));
     dst = place(t, E, GF_TYPE_F32);
-    struct gf_accumulate on_host = {.dst_h_f32 = dst.host, .h_f32 = h.host, .u_f32 = u.host, .src = src.host,
-                                    .src_type = src_type, .weight_f32 = weight.host, .scale = t->scale,
-                                    .momentum = 0.9f, .ahead = 0.7f, .decay = 0.1f};
+    struct gf_accumulate on_host = {.dst_h_f32 = dst.host,
+                                    .h_f32 = h.host,
+                                    .u_f32 = u.host,
+                                    .src = src.host,
+                                    .src_type = src_type,
+                                    .weight_f32 = weight.host,
+                                    .scale = t->scale,
+                                    .momentum = 0.9f,
+                                    .ahead = 0.7f,
+                                    .decay = 0.1f};
     struct gf_accumulate on_device = on_host;
     on_device.dst_h_f32 = dst.device, on_device.h_f32 = h.device, on_device.u_f32 = u.device;
     on_device.src = src.device, on_device.weight_f32 = weight.device;
@@ -384,19 +490,22 @@ static void chunks_case(struct turn *t, uint64_t chunk_elems, gf_type src_type, 
 /* A the values, B the groups, E what they come back to. */
 static void quantize_case(struct turn *t, struct gf_groups form, bool special)
 {
-    struct place values = place(t, A, GF_TYPE_F32), groups = place(t, B, GF_TYPE_F32), back = place(t, E, GF_TYPE_F32);
+    struct place values = place(t, A, GF_TYPE_F32), groups = place(t, B, GF_TYPE_F32),
+                 back = place(t, E, GF_TYPE_F32);
     struct place check = small(t, AT_CHECK);
     for (uint32_t area = A; area <= E; area++) fill(t, area, GF_TYPE_F32, special && (area == A));
     small_fill(t);
-    BOTH(t, quantize, (NULL, groups.host, values.host, t->count, &form, 13, check_of(t, check.host)),
-         (t->pair->queue, groups.device, values.device, t->count, &form, 13, check_of(t, check.device)));
+    BOTH(t, quantize,
+         (NULL, groups.host, values.host, t->count, &form, 13, check_of(t, check.host)),
+         (t->pair->queue, groups.device, values.device, t->count, &form, 13,
+          check_of(t, check.device)));
     for (int add = 0; add < 2; add++)
         BOTH(t, dequantize, (NULL, back.host, groups.host, t->count, &form, 0.3f, add != 0),
              (t->pair->queue, back.device, groups.device, t->count, &form, 0.3f, add != 0));
 }
 
-/* Every second three seeds all lie alike; between those none does, or all but one area do, so that each comparison of
- * an op's ranges decides alone in some seed. */
+/* Every second three seeds all lie alike; between those none does, or all but one area do, so that
+ * each comparison of an op's ranges decides alone in some seed. */
 static void shifts_choose(uint32_t shifts[SMALL], uint32_t seed)
 {
     const uint32_t way = seed / 3 % (2 * SMALL + 2);
@@ -409,30 +518,39 @@ static void shifts_choose(uint32_t shifts[SMALL], uint32_t seed)
 
 bool ops_pair_run(struct ops_pair *pair, uint64_t count, uint32_t offset, uint32_t seed)
 {
-    struct turn t = {.pair = pair, .count = count, .offset = offset,
-                     .looks = seed % 5 < 3, .same = true, .scale = (seed % 7 < 4) ? -3.1e-3f : 0.5f};
+    struct turn t = {.pair = pair,
+                     .count = count,
+                     .offset = offset,
+                     .looks = seed % 5 < 3,
+                     .same = true,
+                     .scale = (seed % 7 < 4) ? -3.1e-3f : 0.5f};
     pair->seed = seed;
     shifts_choose(t.shifts, seed);
     for (uint32_t area = A; area < SMALL; area++) fill(&t, area, GF_TYPE_F32, false);
     memset(pair->host[SMALL], 0xa5, SMALL_BYTES);
     for (uint32_t s = 0; s < GF_TYPE_COUNT; s++) {
         gf_type type = (gf_type)s, other = (gf_type)((s + 1 + seed % 2) % GF_TYPE_COUNT);
-        for (int d = 0; d < GF_TYPE_COUNT; d++) cast_case(&t, (gf_type)d, type, (seed % 3) ? 1.0f : -3.1e-3f, false);
+        for (int d = 0; d < GF_TYPE_COUNT; d++)
+            cast_case(&t, (gf_type)d, type, (seed % 3) ? 1.0f : -3.1e-3f, false);
         cast_case(&t, type, type, 65536.0f, true);
         for (int doubled = 0; doubled < 2; doubled++) sum_case(&t, type, seed % 2, doubled != 0);
         sum_n_case(&t, type, 1 + seed % 4, 1 + seed / 4 % 2);
         sum_n_case(&t, type, 2 + seed % 3, 4);
         norm_case(&t, type);
-        for (uint32_t mask = seed % 3; mask < 16; mask += 3) accumulate_case(&t, type, mask, A + (seed + mask) % 4);
+        for (uint32_t mask = seed % 3; mask < 16; mask += 3)
+            accumulate_case(&t, type, mask, A + (seed + mask) % 4);
         for (uint32_t mask = seed % 3; mask < 8; mask += 3) {
             update_case(&t, type, (int)((seed + mask) % 4) - 1, mask, A + (seed + mask) % 3);
             adam_case(&t, type, (int)((seed + mask) % 4) - 1, mask);
         }
-        for (uint32_t l = 0; l < 4; l++) chunks_case(&t, 1 + next(pair) % (1 + count / 3), type, other, l);
+        for (uint32_t l = 0; l < 4; l++)
+            chunks_case(&t, 1 + next(pair) % (1 + count / 3), type, other, l);
     }
     score_case(&t, 1 + next(pair) % 200, 1 + next(pair) % 200, false);
-    score_case(&t, 64 * (1 + next(pair) % 9), 64, true), score_case(&t, count + 1, count + 1, false);
-    score_case(&t, 1 + count / 2, 1 + count / 5, false); /* runs, pieces, chunks: none ends with another */
+    score_case(&t, 64 * (1 + next(pair) % 9), 64, true),
+        score_case(&t, count + 1, count + 1, false);
+    /* runs, pieces, chunks: none ends with another */
+    score_case(&t, 1 + count / 2, 1 + count / 5, false);
     if (pair->skew_bytes % 4 != 0) return t.same; /* groups are aligned to 4 bytes */
     quantize_case(&t, (struct gf_groups){(seed % 2 == 0) ? 32 : 64, 8}, seed % 3 == 0);
     quantize_case(&t, (struct gf_groups){(seed % 2 == 0) ? 256 : 512, 1}, seed % 3 == 1);

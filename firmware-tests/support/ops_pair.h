@@ -1,7 +1,7 @@
-/* Two backends of the element ops side by side: one of the host's, and a device's or the host's of another width
- * that is held against it. Each element op runs on equal memory of both, and every byte must be equal afterwards; of a
- * device, but for the payload of a NaN.
- * For backends that touch the same memory as the host, and for those that do not: areas are reached by copies. */
+/* Two backends of the element ops side by side: one of the host's, and a device's or the host's of
+ * another width that is held against it. Each element op runs on equal memory of both, and every
+ * byte must be equal afterwards; of a device, but for the payload of a NaN. For backends that touch
+ * the same memory as the host, and for those that do not: areas are reached by copies. */
 #ifndef GF_OPS_PAIR_H
 #define GF_OPS_PAIR_H
 
@@ -12,16 +12,18 @@
 
 struct ops_pair {
     const struct gf_element_ops *ops; /* on trial */
-    const struct gf_element_ops *reference; /* that it is held against; NULL: gf_element_ops_best() */
+    /* that it is held against; NULL: gf_element_ops_best() */
+    const struct gf_element_ops *reference;
     uint32_t skew_bytes; /* of ranges: the host's need no alignment */
-    bool any_nan; /* a NaN need only be a NaN: of devices. All else is compared bit by bit */
+    bool any_nan;        /* a NaN need only be a NaN: of devices. All else is compared bit by bit */
     struct gf_queue *queue;
-    gf_mem device;            /* pair_bytes() of the queue's memory */
+    gf_mem device; /* pair_bytes() of the queue's memory */
     uint64_t elems_max;
     /* Both wait until it is done. */
     void (*upload)(struct ops_pair *pair, gf_mem dst, const void *src, uint64_t size_bytes);
     void (*download)(struct ops_pair *pair, void *dst, gf_mem src, uint64_t size_bytes);
-    void (*seen)(struct ops_pair *pair, const char *op, bool same); /* NULL, or told of each comparison */
+    /* NULL, or told of each comparison */
+    void (*seen)(struct ops_pair *pair, const char *op, bool same);
     uint8_t *host[OPS_PAIR_AREAS]; /* set by ops_pair_begin() */
     uint32_t seed;
 };
@@ -30,12 +32,13 @@ uint64_t ops_pair_bytes(uint64_t elems_max);
 void ops_pair_begin(struct ops_pair *pair); /* allocates the host's areas */
 void ops_pair_end(struct ops_pair *pair);
 
-/* A count at which every loop of each kernel is met, in grids of at most `blocks` blocks: all threads
- * have as many packs under way as they ever have, then some have one more, and elements are left. */
+/* A count at which every loop of each kernel is met, in grids of at most `blocks` blocks: all
+ * threads have as many packs under way as they ever have, then some have one more, and elements are
+ * left. */
 uint64_t ops_pair_long_count(uint32_t blocks);
 
-/* Every op with all types on `count` elements, its ranges beginning `offset` elements behind an aligned address. The
- * first difference is printed; false: there was one. */
+/* Every op with all types on `count` elements, its ranges beginning `offset` elements behind an
+ * aligned address. The first difference is printed; false: there was one. */
 bool ops_pair_run(struct ops_pair *pair, uint64_t count, uint32_t offset, uint32_t seed);
 
 #endif

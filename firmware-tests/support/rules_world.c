@@ -3,8 +3,8 @@
 #include "firmware-tests/support/world_setups.h"
 
 const char *const rules_state_names[RULES_STATES] = {
-    "NULL", "joining", "ready", "request under way", "in a step",
-    "whole step", "skipped step", "aborted", "closing", "forked child"};
+    "NULL",       "joining",      "ready",   "request under way", "in a step",
+    "whole step", "skipped step", "aborted", "closing",           "forked child"};
 struct world rules_world;
 gf_context *gf;
 struct gf_request rules_asked;
@@ -16,7 +16,10 @@ static gf_status peer_turn(struct world *w, uint32_t rank, void *arg)
     return GF_AGAIN;
 }
 
-static gf_status begin_turn(struct world *w, uint32_t rank, void *arg) { return gf_step_begin(w->ranks[rank].gf); }
+static gf_status begin_turn(struct world *w, uint32_t rank, void *arg)
+{
+    return gf_step_begin(w->ranks[rank].gf);
+}
 
 static void not_a_number(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
 {
@@ -27,19 +30,23 @@ void rules_make(int which, bool bare)
 {
     struct world *w = &rules_world;
     struct world_setup setup = brief_setup(2);
-    struct world_step step = {.order = WORLD_FORWARD, .fill = (which == RULES_SKIPPED) ? not_a_number : NULL};
+    struct world_step step = {.order = WORLD_FORWARD,
+                              .fill = (which == RULES_SKIPPED) ? not_a_number : NULL};
     memset(&rules_asked, 0, sizeof rules_asked);
     setup.config.exchange.user_bytes = 4096;
     setup.config.rendezvous.join_timeout_ns = UINT64_C(1000000000);
     setup.config.rate.base_rate = 0.25f;
     if (!bare) setup.config.optimizer.kind = GF_OPTIMIZER_SGD;
     if (!bare) setup.config.optimizer.half_weights = GF_TYPE_F16;
-    if (which == RULES_JOINING) world_create(w, &setup);
-    else world_open(w, &setup);
+    if (which == RULES_JOINING)
+        world_create(w, &setup);
+    else
+        world_open(w, &setup);
     gf = w->ranks[RULES_RANK].gf;
     rules_state_bytes = gf_state_bytes(gf);
     assert_true(rules_state_bytes <= sizeof rules_state);
-    if (which != RULES_JOINING) assert_int_equal(gf_state_save(gf, rules_state, rules_state_bytes), GF_OK);
+    if (which != RULES_JOINING)
+        assert_int_equal(gf_state_save(gf, rules_state, rules_state_bytes), GF_OK);
     if (which == RULES_ASKED) assert_int_equal(gf_barrier(gf, &rules_asked), GF_OK);
     if (which == RULES_IN_STEP) world_run(w, begin_turn, NULL);
     if (which == RULES_IN_STEP) assert_int_equal(gf_tensor_ready(gf, 0, 0), GF_OK);
@@ -56,13 +63,17 @@ void rules_end(void)
     gf = NULL;
 }
 
-void rules_block(void) { world_block(&rules_world, RULES_RANK, peer_turn, NULL); }
+void rules_block(void)
+{
+    world_block(&rules_world, RULES_RANK, peer_turn, NULL);
+}
 
 static int code_of(char letter)
 {
     static const char letters[] = ".APSXTCDR";
-    static const int codes[] = {GF_OK, GF_AGAIN, GF_ERR_PARAM, GF_ERR_STATE, GF_ERR_ABORTED, GF_ERR_TIMEOUT,
-                                GF_ERR_CONFIG, GF_ERR_DATA, GF_ERR_ARENA};
+    static const int codes[] = {GF_OK,         GF_AGAIN,       GF_ERR_PARAM,
+                                GF_ERR_STATE,  GF_ERR_ABORTED, GF_ERR_TIMEOUT,
+                                GF_ERR_CONFIG, GF_ERR_DATA,    GF_ERR_ARENA};
     const char *at = strchr(letters, letter);
     if ((letter >= '0') && (letter <= '9')) return letter - '0';
     assert_non_null(at);
@@ -74,6 +85,7 @@ void rules_expect(const char *call, const char *where, int answer, char expect, 
     bool refused = (answer == GF_ERR_PARAM) || (answer == GF_ERR_STATE);
     bool said = !has_log || !refused || (rules_world.ranks[RULES_RANK].log_bytes > 0);
     if ((answer == code_of(expect)) && said) return;
-    print_error("%s, %s: %d, expected %c%s\n", call, where, answer, expect, said ? "" : "; nothing was logged");
+    print_error("%s, %s: %d, expected %c%s\n", call, where, answer, expect,
+                said ? "" : "; nothing was logged");
     fail();
 }

@@ -24,8 +24,12 @@ void sim_world_open(struct sim_world *w, const struct gf_sim_setup *setup)
     assert_int_equal(w->driver->req_size_bytes, sizeof *w->reqs);
     for (uint32_t rank = 0; rank < w->world; rank++) {
         struct gf_fault fault = {.code = GF_OK};
-        struct gf_link_setup link = {.rank = rank, .world = w->world, .epoch = 1, .requests_max = SIM_WORLD_REQS,
-                                     .message_bytes_max = 1u << 20, .region_bytes = REGION_BYTES,
+        struct gf_link_setup link = {.rank = rank,
+                                     .world = w->world,
+                                     .epoch = 1,
+                                     .requests_max = SIM_WORLD_REQS,
+                                     .message_bytes_max = 1u << 20,
+                                     .region_bytes = REGION_BYTES,
                                      .arg = gf_sim_drivers(w->sim, rank)->link_arg};
         w->states[rank] = take(w->driver->state_bytes(&link));
         assert_int_equal(w->driver->open(&link, w->states[rank], &w->links[rank], &fault), GF_OK);
@@ -41,7 +45,8 @@ void sim_world_connect(struct sim_world *w)
     for (uint32_t peer = 0; peer < w->world; peer++) {
         assert_int_equal(w->driver->endpoint(w->links[peer], endpoint, &endpoint_bytes), GF_OK);
         for (uint32_t rank = 0; rank < w->world; rank++) {
-            assert_int_equal(w->driver->connect(w->links[rank], peer, endpoint, endpoint_bytes), GF_OK);
+            assert_int_equal(w->driver->connect(w->links[rank], peer, endpoint, endpoint_bytes),
+                             GF_OK);
         }
     }
 }
@@ -65,16 +70,18 @@ struct gf_req *sim_world_req(struct sim_world *w, uint32_t rank, uint32_t slot)
     return (struct gf_req *)&w->reqs[rank * SIM_WORLD_REQS + slot];
 }
 
-gf_status sim_world_send(struct sim_world *w, uint32_t from, uint32_t to, uint64_t tag, const void *data, size_t bytes,
-                         uint32_t slot)
+gf_status sim_world_send(struct sim_world *w, uint32_t from, uint32_t to, uint64_t tag,
+                         const void *data, size_t bytes, uint32_t slot)
 {
-    return w->driver->send_post(w->links[from], to, tag, (gf_mem)(uintptr_t)data, bytes, sim_world_req(w, from, slot));
+    return w->driver->send_post(w->links[from], to, tag, (gf_mem)(uintptr_t)data, bytes,
+                                sim_world_req(w, from, slot));
 }
 
-gf_status sim_world_recv(struct sim_world *w, uint32_t to, uint32_t from, uint64_t tag, void *data, size_t bytes,
-                         uint32_t slot)
+gf_status sim_world_recv(struct sim_world *w, uint32_t to, uint32_t from, uint64_t tag, void *data,
+                         size_t bytes, uint32_t slot)
 {
-    return w->driver->recv_post(w->links[to], from, tag, (gf_mem)(uintptr_t)data, bytes, sim_world_req(w, to, slot));
+    return w->driver->recv_post(w->links[to], from, tag, (gf_mem)(uintptr_t)data, bytes,
+                                sim_world_req(w, to, slot));
 }
 
 gf_status sim_world_test(struct sim_world *w, uint32_t rank, uint32_t slot)

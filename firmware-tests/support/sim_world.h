@@ -1,4 +1,5 @@
-/* A small simulated world for tests of the simulator itself: links opened and connected, memory for requests. */
+/* A small simulated world for tests of the simulator itself: links opened and connected, memory for
+ * requests. */
 #ifndef GF_SIM_WORLD_H
 #define GF_SIM_WORLD_H
 
@@ -23,14 +24,14 @@ void sim_world_open(struct sim_world *w, const struct gf_sim_setup *setup);
 void sim_world_connect(struct sim_world *w); /* everybody to everybody, as after open or reset */
 void sim_world_close(struct sim_world *w);
 /* One that is open until the end of its block. */
-#define SIM_WORLD_OPEN(w, setup) \
+#define SIM_WORLD_OPEN(w, setup)                                  \
     struct sim_world w __attribute__((cleanup(sim_world_close))); \
     sim_world_open(&w, setup)
 struct gf_req *sim_world_req(struct sim_world *w, uint32_t rank, uint32_t slot);
-gf_status sim_world_send(struct sim_world *w, uint32_t from, uint32_t to, uint64_t tag, const void *data, size_t bytes,
-                         uint32_t slot);
-gf_status sim_world_recv(struct sim_world *w, uint32_t to, uint32_t from, uint64_t tag, void *data, size_t bytes,
-                         uint32_t slot);
+gf_status sim_world_send(struct sim_world *w, uint32_t from, uint32_t to, uint64_t tag,
+                         const void *data, size_t bytes, uint32_t slot);
+gf_status sim_world_recv(struct sim_world *w, uint32_t to, uint32_t from, uint64_t tag, void *data,
+                         size_t bytes, uint32_t slot);
 gf_status sim_world_test(struct sim_world *w, uint32_t rank, uint32_t slot);
 void sim_world_run(struct sim_world *w); /* until nothing will happen any more */
 

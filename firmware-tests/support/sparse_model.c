@@ -11,13 +11,16 @@ static double *zeroes(uint64_t count)
 
 static uint32_t mix(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {
-    uint64_t value = ((a * 0x100000001b3u + b) * UINT64_C(0x9e3779b97f4a7c15) + c) * UINT64_C(0xbf58476d1ce4e5b9) + d;
+    uint64_t value = ((a * 0x100000001b3u + b) * UINT64_C(0x9e3779b97f4a7c15) + c) *
+                         UINT64_C(0xbf58476d1ce4e5b9) +
+                     d;
     value = (value ^ (value >> 30)) * UINT64_C(0x94d049bb133111eb);
     return (uint32_t)((value ^ (value >> 31)) >> 16);
 }
 
 /* Tensors and steps differ in size, so that the order of the chunks changes all the time. */
-float sparse_small_whole(const struct sparse_model *model, uint32_t rank, uint32_t tensor, uint64_t elem)
+float sparse_small_whole(const struct sparse_model *model, uint32_t rank, uint32_t tensor,
+                         uint64_t elem)
 {
     uint32_t span = 1 + 2 * (mix(model->number, tensor, elem / 7, 0) % 5);
     return (float)(mix(model->number, rank, tensor, elem) % span) - (float)(span / 2);
@@ -66,11 +69,13 @@ static void fill(struct world *w, uint32_t rank, uint32_t tensor, void *gradient
 
 /* ---- a step ---- */
 
-static void expect_same_bytes(const struct sparse_model *model, uint32_t rank, gf_mem mine, gf_mem first,
-                              uint64_t bytes, const char *what)
+static void expect_same_bytes(const struct sparse_model *model, uint32_t rank, gf_mem mine,
+                              gf_mem first, uint64_t bytes, const char *what)
 {
-    if ((bytes > 0) && (memcmp((const void *)(uintptr_t)mine, (const void *)(uintptr_t)first, bytes) != 0))
-        fail_msg("step %llu: %s of rank %u are not those of rank 0", (unsigned long long)model->number, what, rank);
+    if ((bytes > 0) &&
+        (memcmp((const void *)(uintptr_t)mine, (const void *)(uintptr_t)first, bytes) != 0))
+        fail_msg("step %llu: %s of rank %u are not those of rank 0",
+                 (unsigned long long)model->number, what, rank);
 }
 
 static void expect_agreement(struct sparse_model *model)
@@ -81,10 +86,11 @@ static void expect_agreement(struct sparse_model *model)
         const gf_context *gf = sparse_context(model, rank);
         assert_int_equal(gf->sparse.selected_count, first->sparse.selected_count);
         expect_same_bytes(model, rank, (gf_mem)(uintptr_t)gf->sparse.selection,
-                          (gf_mem)(uintptr_t)first->sparse.selection, first->sparse.selected_count * sizeof(uint32_t),
-                          "selection");
+                          (gf_mem)(uintptr_t)first->sparse.selection,
+                          first->sparse.selected_count * sizeof(uint32_t), "selection");
         if (gf->optimizer.weight != 0)
-            expect_same_bytes(model, rank, gf->optimizer.weight, first->optimizer.weight, model->elem_count * sizeof(float), "weights");
+            expect_same_bytes(model, rank, gf->optimizer.weight, first->optimizer.weight,
+                              model->elem_count * sizeof(float), "weights");
     }
 }
 
@@ -100,13 +106,15 @@ void sparse_step(struct sparse_model *model, float rate)
         const struct gf_pool_tensor *tensor = &gf->tensors[i];
         double scale = (tensor->type == GF_TYPE_F32) ? 1.0 : (double)gf_gradient_scale(gf);
         for (uint64_t at = 0, e = tensor->first_elem; at < tensor->elem_count; at++, e++) {
-            model->applied[e] = scale * (double)world_get((gf_type)tensor->type, world_gradient(&model->w, 0, i), at);
+            model->applied[e] = scale * (double)world_get((gf_type)tensor->type,
+                                                          world_gradient(&model->w, 0, i), at);
             model->applied_sum[e] += model->applied[e];
             for (uint32_t rank = 0; rank < model->w.world; rank++)
                 model->produced_sum[e] += model->gradient[rank * model->elem_count + e];
         }
     }
-    for (uint32_t rank = 0; (model->config->optimizer.kind != GF_OPTIMIZER_NONE) && (rank < model->w.world); rank++)
+    for (uint32_t rank = 0;
+         (model->config->optimizer.kind != GF_OPTIMIZER_NONE) && (rank < model->w.world); rank++)
         assert_int_equal(gf_update(sparse_context(model, rank), rate), GF_OK);
     expect_agreement(model);
 }
@@ -122,8 +130,8 @@ void sparse_expect_conserved(const struct sparse_model *model)
             held += (double)sparse_floats(sparse_context(model, rank)->sparse.history)[e];
         if (model->applied_sum[e] + held != model->produced_sum[e])
             fail_msg("step %llu, element %llu: %.9g applied and %.9g held, but %.9g produced",
-                     (unsigned long long)model->number, (unsigned long long)e, model->applied_sum[e], held,
-                     model->produced_sum[e]);
+                     (unsigned long long)model->number, (unsigned long long)e,
+                     model->applied_sum[e], held, model->produced_sum[e]);
     }
 }
 
@@ -138,9 +146,10 @@ void sparse_expect_selection(const struct sparse_model *model)
     for (uint64_t e = 0; e < sparse->elem_count; e++) {
         double norm = gf->step.sparse ? 0 : fabs(model->applied[e]);
         for (uint32_t rank = 0; gf->step.sparse && (rank < model->w.world); rank++)
-            norm += fabs((model->config->sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED)
-                             ? model->gradient[rank * model->elem_count + e]
-                             : (double)sparse_floats(sparse_context(model, rank)->sparse.history)[e]);
+            norm +=
+                fabs((model->config->sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED)
+                         ? model->gradient[rank * model->elem_count + e]
+                         : (double)sparse_floats(sparse_context(model, rank)->sparse.history)[e]);
         norms[e / sparse->chunk_elems] += (float)norm;
     }
     gf_sparse_select(norms, sparse->chunk_count, kept, expected);

@@ -11,30 +11,35 @@ const struct gf_tensor state_tensors[STATE_TENSORS] = {
 
 const struct state_run state_runs[STATE_RUNS] = {
     {"dense", 3, .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f, .nesterov = true},
-    {"dense_lars_scaled_half", 2, .scaled = true, .optimizer = GF_OPTIMIZER_LARS, .beta = 0.9f, .half = GF_TYPE_F16,
-     .wire = GF_TYPE_F16},
+    {"dense_lars_scaled_half", 2, .scaled = true, .optimizer = GF_OPTIMIZER_LARS, .beta = 0.9f,
+     .half = GF_TYPE_F16, .wire = GF_TYPE_F16},
     {"dense_without_momentum", 2, .optimizer = GF_OPTIMIZER_SGD},
     {"sparse_reduced", 3, .sparse = true, .scaled = true, .momentum = GF_SPARSE_MOMENTUM_REDUCED,
      .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f, .half = GF_TYPE_BF16},
     {"sparse_local_sum", 3, .sparse = true, .scaled = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL,
      .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f, .wire = GF_TYPE_F16},
-    {"sparse_local_ranks", 2, .sparse = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL, .average = GF_AVERAGE_RANKS,
-     .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f},
-    {"sparse_local_samples", 4, .sparse = true, .scaled = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL,
-     .average = GF_AVERAGE_SAMPLES, .optimizer = GF_OPTIMIZER_SGD, .beta = 0.5f, .half = GF_TYPE_F16},
+    {"sparse_local_ranks", 2, .sparse = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL,
+     .average = GF_AVERAGE_RANKS, .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f},
+    {"sparse_local_samples", 4, .sparse = true, .scaled = true,
+     .momentum = GF_SPARSE_MOMENTUM_LOCAL, .average = GF_AVERAGE_SAMPLES,
+     .optimizer = GF_OPTIMIZER_SGD, .beta = 0.5f, .half = GF_TYPE_F16},
     {"sparse_lars", 3, .sparse = true, .scaled = true, .momentum = GF_SPARSE_MOMENTUM_REDUCED,
      .optimizer = GF_OPTIMIZER_LARS, .beta = 0.9f},
-    {"dense_adamw_half", 2, .scaled = true, .optimizer = GF_OPTIMIZER_ADAMW, .half = GF_TYPE_F16, .wire = GF_TYPE_F16},
+    {"dense_adamw_half", 2, .scaled = true, .optimizer = GF_OPTIMIZER_ADAMW, .half = GF_TYPE_F16,
+     .wire = GF_TYPE_F16},
     {"dense_lamb", 3, .optimizer = GF_OPTIMIZER_LAMB},
-    {"int8", 3, .scaled = true, .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f, .quantize = GF_QUANTIZE_INT8},
-    {"onebit_ranks", 4, .average = GF_AVERAGE_RANKS, .optimizer = GF_OPTIMIZER_SGD, .beta = 0.5f, .half = GF_TYPE_F16,
-     .quantize = GF_QUANTIZE_ONEBIT},
+    {"int8", 3, .scaled = true, .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f,
+     .quantize = GF_QUANTIZE_INT8},
+    {"onebit_ranks", 4, .average = GF_AVERAGE_RANKS, .optimizer = GF_OPTIMIZER_SGD, .beta = 0.5f,
+     .half = GF_TYPE_F16, .quantize = GF_QUANTIZE_ONEBIT},
 };
 
 struct world_setup state_setup_of(const struct state_run *run)
 {
-    struct world_setup setup = {
-        .world = run->world, .tensors = state_tensors, .tensor_count = STATE_TENSORS, .sim = world_network};
+    struct world_setup setup = {.world = run->world,
+                                .tensors = state_tensors,
+                                .tensor_count = STATE_TENSORS,
+                                .sim = world_network};
     struct gf_config *config = &setup.config;
     config->exchange.wire = run->wire;
     config->exchange.quantize = run->quantize;
@@ -78,7 +83,8 @@ struct state_save state_save_take(struct world *w)
 void state_save_expect_equal(const struct state_save *a, const struct state_save *b)
 {
     assert_int_equal(a->bytes, b->bytes);
-    for (uint32_t rank = 0; rank < a->world; rank++) assert_memory_equal(a->data[rank], b->data[rank], a->bytes);
+    for (uint32_t rank = 0; rank < a->world; rank++)
+        assert_memory_equal(a->data[rank], b->data[rank], a->bytes);
 }
 
 bool state_worlds_same(struct world *a, struct world *b)
@@ -126,15 +132,18 @@ void state_fill_whole(struct world *w, uint32_t rank, uint32_t tensor, void *gra
 }
 
 void state_step_run(struct world *w, uint64_t number,
-                    void (*fill)(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg))
+                    void (*fill)(struct world *w, uint32_t rank, uint32_t tensor, void *gradient,
+                                 void *arg))
 {
-    struct state_moment moment = {.step = number, .broken = (number == 4) || (number == 7) || (number == 8)};
+    struct state_moment moment = {.step = number,
+                                  .broken = (number == 4) || (number == 7) || (number == 8)};
     uint64_t samples[STATE_RANKS_MAX];
     struct world_step step = {.fill = fill, .samples = samples, .arg = &moment};
     for (uint32_t rank = 0; rank < w->world; rank++) samples[rank] = (rank + number) % 3 + 1;
     world_step_run(w, &step);
     world_expect(w, GF_OK);
-    for (uint32_t rank = 0; rank < w->world; rank++) assert_int_equal(gf_update(w->ranks[rank].gf, 0.0625f), GF_OK);
+    for (uint32_t rank = 0; rank < w->world; rank++)
+        assert_int_equal(gf_update(w->ranks[rank].gf, 0.0625f), GF_OK);
 }
 
 void state_weights_begin(struct world *w)
@@ -148,7 +157,8 @@ void state_weights_begin(struct world *w)
 }
 
 void state_steps_same(struct world *a, struct world *b, uint64_t first, uint64_t last,
-                      void (*fill)(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg),
+                      void (*fill)(struct world *w, uint32_t rank, uint32_t tensor, void *gradient,
+                                   void *arg),
                       const char *name)
 {
     for (uint64_t step = first; step <= last; step++) {
@@ -156,7 +166,8 @@ void state_steps_same(struct world *a, struct world *b, uint64_t first, uint64_t
         state_step_run(b, step, fill);
         if (!state_worlds_same(a, b)) fail_msg("%s: step %u differs", name, (unsigned)step);
         for (uint32_t rank = 0; rank < a->world; rank++)
-            assert_int_equal(gf_step_skipped(a->ranks[rank].gf), gf_step_skipped(b->ranks[rank].gf));
+            assert_int_equal(gf_step_skipped(a->ranks[rank].gf),
+                             gf_step_skipped(b->ranks[rank].gf));
     }
 }
 
@@ -165,7 +176,8 @@ void state_halves_same(struct world *a, struct world *b)
     for (uint32_t rank = 0; rank < a->world; rank++) {
         world_drain(b, rank);
         for (uint32_t tensor = 0; tensor < a->ranks[rank].tensor_count; tensor++) {
-            gf_mem left = gf_weight_half(a->ranks[rank].gf, tensor), right = gf_weight_half(b->ranks[rank].gf, tensor);
+            gf_mem left = gf_weight_half(a->ranks[rank].gf, tensor),
+                   right = gf_weight_half(b->ranks[rank].gf, tensor);
             if (left == 0) continue;
             assert_memory_equal((const void *)(uintptr_t)left, (const void *)(uintptr_t)right,
                                 a->ranks[rank].tensors[tensor].elem_count * sizeof(uint16_t));

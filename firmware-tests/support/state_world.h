@@ -1,4 +1,5 @@
-/* Runs that are saved and loaded: a world, what its ranks saved, and steps whose values depend on step and rank. */
+/* Runs that are saved and loaded: a world, what its ranks saved, and steps whose values depend on
+ * step and rank. */
 #ifndef STATE_WORLD_H
 #define STATE_WORLD_H
 
@@ -21,7 +22,8 @@ struct state_run {
     gf_quantize quantize;
 };
 #define STATE_RUNS 12
-#define STATE_PLAIN_RUNS 10 /* the first ones: those whose gradients are not quantized, for late_gpu has no such ops */
+/* the first ones: those whose gradients are not quantized, for late_gpu has no such ops */
+#define STATE_PLAIN_RUNS 10
 extern const struct state_run state_runs[STATE_RUNS]; /* one of each kind */
 extern const struct gf_tensor state_tensors[STATE_TENSORS];
 struct world_setup state_setup_of(const struct state_run *run);
@@ -35,7 +37,8 @@ struct state_save {
 struct state_save state_save_take(struct world *w);
 void state_save_free(struct state_save *save);
 void state_save_expect_equal(const struct state_save *a, const struct state_save *b);
-bool state_worlds_same(struct world *a, struct world *b); /* what their ranks would save, byte by byte; as many ranks */
+/* what their ranks would save, byte by byte; as many ranks */
+bool state_worlds_same(struct world *a, struct world *b);
 /* Each rank loads as gradientflow.h says. */
 void state_save_load(struct world *w, const struct state_save *save);
 struct gf_state_head state_head_of(const struct state_save *save, uint32_t rank);
@@ -44,19 +47,23 @@ struct state_moment {
     uint64_t step; /* 1 is the first */
     bool broken;   /* a value that is not finite */
 };
-/* For struct world_step; arg is a struct state_moment. state_fill() multiplies by the loss scale, state_fill_whole()
- * writes small whole numbers. */
+/* For struct world_step; arg is a struct state_moment. state_fill() multiplies by the loss scale,
+ * state_fill_whole() writes small whole numbers. */
 void state_fill(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg);
 void state_fill_whole(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg);
 /* A step and its update. Steps 4, 7 and 8 are broken where fill is state_fill(). */
 void state_step_run(struct world *w, uint64_t number,
-                    void (*fill)(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg));
+                    void (*fill)(struct world *w, uint32_t rank, uint32_t tensor, void *gradient,
+                                 void *arg));
 /* Weights before the first step. */
 void state_weights_begin(struct world *w);
-/* Steps `first` to `last` in both worlds: after each they are the same, and have skipped it both or neither. */
+/* Steps `first` to `last` in both worlds: after each they are the same, and have skipped it both or
+ * neither. */
 void state_steps_same(struct world *a, struct world *b, uint64_t first, uint64_t last,
-                      void (*fill)(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg),
+                      void (*fill)(struct world *w, uint32_t rank, uint32_t tensor, void *gradient,
+                                   void *arg),
                       const char *name);
-void state_halves_same(struct world *a, struct world *b); /* their 16-bit weights, in host memory or on a late device */
+/* their 16-bit weights, in host memory or on a late device */
+void state_halves_same(struct world *a, struct world *b);
 
 #endif

@@ -33,7 +33,8 @@ static uint32_t inodes_of(int pid, unsigned long *inodes_out, uint32_t inodes_ma
         ssize_t bytes = readlink(name, link, sizeof link - 1);
         if (bytes <= 0) continue;
         link[bytes] = '\0';
-        if ((sscanf(link, "socket:[%lu]", &inode) == 1) && (count < inodes_max)) inodes_out[count++] = inode;
+        if ((sscanf(link, "socket:[%lu]", &inode) == 1) && (count < inodes_max))
+            inodes_out[count++] = inode;
     }
     (void)closedir(folder);
     return count;
@@ -51,7 +52,8 @@ uint32_t stranger_ports(int pid, struct stranger_port *ports_out, uint32_t ports
         FILE *file = fopen(path, "re");
         if (file == NULL) continue;
         while (fgets(line, sizeof line, file) != NULL) {
-            if (sscanf(line, " %*u: %63[0-9A-F]:%x %*[0-9A-F]:%*x %x %*s %*s %*s %*u %*u %lu", local, &port, &state, &inode) != 4)
+            if (sscanf(line, " %*u: %63[0-9A-F]:%x %*[0-9A-F]:%*x %x %*s %*s %*s %*u %*u %lu",
+                       local, &port, &state, &inode) != 4)
                 continue;
             if ((state != 10) || !inode_held(inodes, inode_count, inode)) continue; /* 10: LISTEN */
             if (found < ports_max) {
@@ -59,10 +61,12 @@ uint32_t stranger_ports(int pid, struct stranger_port *ports_out, uint32_t ports
                 for (size_t word = 0; word < strlen(local) / 8; word++) {
                     char hex[9] = {0};
                     memcpy(hex, local + 8 * word, 8);
-                    uint32_t value = (uint32_t)strtoul(hex, NULL, 16); /* words of the host's byte order */
+                    /* words of the host's byte order */
+                    uint32_t value = (uint32_t)strtoul(hex, NULL, 16);
                     memcpy(binary + 4 * word, &value, 4);
                 }
-                (void)inet_ntop(v6 ? AF_INET6 : AF_INET, binary, ports_out[found].ip, sizeof ports_out[found].ip);
+                (void)inet_ntop(v6 ? AF_INET6 : AF_INET, binary, ports_out[found].ip,
+                                sizeof ports_out[found].ip);
                 ports_out[found].port = (uint16_t)port;
             }
             found++;
@@ -84,20 +88,25 @@ int stranger_connect(const char *ip, uint16_t port)
     if (!is_v4 && (inet_pton(AF_INET6, ip, &v6.sin6_addr) != 1)) return -1;
     int fd = socket(is_v4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return -1;
-    if (connect(fd, is_v4 ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6, is_v4 ? sizeof v4 : sizeof v6) == 0) return fd;
+    if (connect(fd, is_v4 ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6,
+                is_v4 ? sizeof v4 : sizeof v6) == 0)
+        return fd;
     struct pollfd ready = {.fd = fd, .events = POLLOUT};
     if ((errno == EINPROGRESS) && (poll(&ready, 1, 2000) == 1) &&
-        (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0) && (error == 0)) return fd;
+        (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0) && (error == 0))
+        return fd;
     (void)close(fd);
     return -1;
 }
 
 void stranger_say(int fd, const void *data, size_t bytes)
 {
-    (void)send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); /* the other side may have hung up: valid */
+    /* the other side may have hung up: valid */
+    (void)send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void stranger_hello(unsigned char *out, uint64_t job, uint32_t rank, uint32_t world, uint32_t has_key)
+void stranger_hello(unsigned char *out, uint64_t job, uint32_t rank, uint32_t world,
+                    uint32_t has_key)
 {
     struct gf_put put = {out, STRANGER_HELLO_BYTES};
     memset(out, 0x5c, STRANGER_HELLO_BYTES);
@@ -111,8 +120,8 @@ void stranger_hello(unsigned char *out, uint64_t job, uint32_t rank, uint32_t wo
 #define UCX_GREETING UINT64_C(0xCAFEBABE12345678)
 #define UCX_CONNECT_ID 32u /* of active messages of the transport itself */
 #define UCX_PUT_ID 33u
-#define UCX_EAGER_ID 2u    /* of UCP: a tagged message in one packet */
-#define UCX_HEAD_BYTES 5u  /* id, then the length of what follows */
+#define UCX_EAGER_ID 2u   /* of UCP: a tagged message in one packet */
+#define UCX_HEAD_BYTES 5u /* id, then the length of what follows */
 
 static void head_put(unsigned char *out, uint8_t id, uint32_t bytes)
 {
@@ -125,7 +134,8 @@ void stranger_greet(int fd)
     unsigned char words[8 + UCX_HEAD_BYTES + 4 + 1 + 8 + sizeof(struct sockaddr_in)] = {0};
     const uint64_t greeting = UCX_GREETING, number = 0;
     const uint32_t request = 1;
-    const struct sockaddr_in from = {.sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(0x7f000063)};
+    const struct sockaddr_in from = {
+        .sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(0x7f000063)};
     memcpy(words, &greeting, sizeof greeting);
     head_put(words + 8, UCX_CONNECT_ID, sizeof words - 8 - UCX_HEAD_BYTES);
     memcpy(words + 8 + UCX_HEAD_BYTES, &request, sizeof request);

@@ -1,7 +1,9 @@
-/* What a suite begins with: cmocka, the headers it wants before it, and tests that make themselves known.
+/* What a suite begins with: cmocka, the headers it wants before it, and tests that make themselves
+ * known.
  *
  *     TEST(a_short_block_is_valid) { .. }      a test; they run in the order of the file
- *     TEST_AROUND(folder_make, folder_remove)  once before the first and after the last; either may be NULL
+ *     TEST_AROUND(folder_make, folder_remove)  once before the first and after the last; either may
+ *                                              be NULL
  *     TEST_EACH(world_begin, world_close)      before and after each of them; either may be NULL
  *
  * suite_main.c has main() and is linked into programs test_*. Nothing here blocks. */
@@ -22,21 +24,32 @@
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Called by the macros before main(): name is not copied. More than SUITE_TESTS_MAX tests end the program. */
+/* Called by the macros before main(): name is not copied. More than SUITE_TESTS_MAX tests end the
+ * program. */
 #define SUITE_TESTS_MAX 64u
 void suite_add(int line, const char *name, CMUnitTestFunction run);
 void suite_around(CMFixtureFunction before, CMFixtureFunction after);
 
-#define TEST(name) \
-    static void name(void **state); \
-    __attribute__((constructor)) static void name##_add(void) { suite_add(__LINE__, #name, name); } \
+#define TEST(name)                                            \
+    static void name(void **state);                           \
+    __attribute__((constructor)) static void name##_add(void) \
+    {                                                         \
+        suite_add(__LINE__, #name, name);                     \
+    }                                                         \
     static void name(__attribute__((unused)) void **state)
 
-/* Likewise; before() and after() are void (*)(void). after() also when the test has closed its world itself. */
+/* Likewise; before() and after() are void (*)(void). after() also when the test has closed its
+ * world itself. */
 void suite_each(void (*before)(void), void (*after)(void));
-#define TEST_EACH(before, after) \
-    __attribute__((constructor)) static void tests_each(void) { suite_each(before, after); }
-#define TEST_AROUND(before, after) \
-    __attribute__((constructor)) static void tests_around(void) { suite_around(before, after); }
+#define TEST_EACH(before, after)                              \
+    __attribute__((constructor)) static void tests_each(void) \
+    {                                                         \
+        suite_each(before, after);                            \
+    }
+#define TEST_AROUND(before, after)                              \
+    __attribute__((constructor)) static void tests_around(void) \
+    {                                                           \
+        suite_around(before, after);                            \
+    }
 
 #endif

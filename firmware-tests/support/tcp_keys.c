@@ -90,10 +90,13 @@ void hello_prove(unsigned char *hello, const char *key_file)
     struct gf_fault fault = {0};
     assert_int_equal(gf_auth_open(&auth, key_file, &fault), GF_OK);
     gf_auth_prove(&auth, GF_AUTH_HELLO, hello, HELLO_FRAME - GF_AUTH_HELLO_BYTES,
-                                   hello + HELLO_FRAME - GF_AUTH_HELLO_BYTES);
+                  hello + HELLO_FRAME - GF_AUTH_HELLO_BYTES);
 }
 
-void say(int fd, const void *data, size_t bytes) { stranger_say(fd, data, bytes); }
+void say(int fd, const void *data, size_t bytes)
+{
+    stranger_say(fd, data, bytes);
+}
 
 int stranger_greets(const char *at, uint32_t rank, uint32_t size, const char *prover)
 {

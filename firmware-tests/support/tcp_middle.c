@@ -45,7 +45,8 @@ void middle_open(struct middle *middle, const char *to)
     must(bind(middle->listen_fd, (struct sockaddr *)&at, sizeof at) == 0, "bind");
     must(listen(middle->listen_fd, 4) == 0, "listen");
     must(getsockname(middle->listen_fd, (struct sockaddr *)&at, &bytes) == 0, "getsockname");
-    (void)snprintf(middle->address, sizeof middle->address, "127.0.0.1:%u", (unsigned)ntohs(at.sin_port));
+    (void)snprintf(middle->address, sizeof middle->address, "127.0.0.1:%u",
+                   (unsigned)ntohs(at.sin_port));
 }
 
 static void connection_end(struct middle *middle)
@@ -72,7 +73,8 @@ static bool pass_on(struct middle *middle, int direction)
     must(at + (size_t)got <= MIDDLE_RECORD_MAX, "record");
     memcpy(middle->record[direction] + at, bytes, (size_t)got);
     middle->recorded[direction] += (uint32_t)got;
-    if ((direction == middle->flip_direction) && (middle->flip_at >= at) && (middle->flip_at - at < (size_t)got)) {
+    if ((direction == middle->flip_direction) && (middle->flip_at >= at) &&
+        (middle->flip_at - at < (size_t)got)) {
         bytes[middle->flip_at - at] ^= middle->flip_mask;
     }
     if (!middle->hold[direction]) middle_inject(middle, direction, bytes, (size_t)got);

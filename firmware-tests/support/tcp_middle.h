@@ -1,26 +1,27 @@
-/* A man in the middle of one rank and rank 0: passes bytes on, keeps a copy, and can change one, hold them back or put
- * in others. */
+/* A man in the middle of one rank and rank 0: passes bytes on, keeps a copy, and can change one,
+ * hold them back or put in others. */
 #ifndef TCP_MIDDLE_H
 #define TCP_MIDDLE_H
 
 #include "drivers/fault.h"
 
-#define MIDDLE_UP 0   /* from the rank to rank 0 */
+#define MIDDLE_UP 0 /* from the rank to rank 0 */
 #define MIDDLE_DOWN 1
 #define MIDDLE_RECORD_MAX 16384u
 
 struct middle {
     int listen_fd;
-    int fds[2];                  /* [MIDDLE_UP]: the rank's side, [MIDDLE_DOWN]: rank 0's; -1: none */
-    char address[GF_TEXT_MAX];   /* for the rank */
+    /* [MIDDLE_UP]: the rank's side, [MIDDLE_DOWN]: rank 0's; -1: none */
+    int fds[2];
+    char address[GF_TEXT_MAX]; /* for the rank */
     char to[GF_TEXT_MAX];
     uint32_t connections;
-    int flip_direction;          /* bytes of this direction */
-    uint32_t flip_at;            /* counted from the begin of each connection */
-    unsigned char flip_mask;     /* 0: none */
-    bool hold[2];                /* recorded and not passed on */
+    int flip_direction;      /* bytes of this direction */
+    uint32_t flip_at;        /* counted from the begin of each connection */
+    unsigned char flip_mask; /* 0: none */
+    bool hold[2];            /* recorded and not passed on */
     unsigned char record[2][MIDDLE_RECORD_MAX];
-    uint32_t recorded[2];        /* of the last connection */
+    uint32_t recorded[2]; /* of the last connection */
 };
 
 void middle_open(struct middle *middle, const char *to);

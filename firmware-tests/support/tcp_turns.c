@@ -15,7 +15,10 @@ void world_clear(void)
     tcp_address_free(star.address, false);
 }
 
-void world_end(void) { tcp_world_close(&star); }
+void world_end(void)
+{
+    tcp_world_close(&star);
+}
 
 static void end_poll(uint32_t slot)
 {
@@ -78,7 +81,8 @@ void turns_connect(uint32_t size)
 void assert_refused(uint32_t slot, const char *text)
 {
     UNTIL(seen[slot].status < 0);
-    if (strstr(star.ends[slot]->fault.text, text) == NULL) print_error("'%s'\n", star.ends[slot]->fault.text);
+    if (strstr(star.ends[slot]->fault.text, text) == NULL)
+        print_error("'%s'\n", star.ends[slot]->fault.text);
     assert_int_equal(seen[slot].status, GF_ERR_MISMATCH);
     assert_int_equal(star.ends[slot]->fault.peer, 0);
     assert_non_null(strstr(star.ends[slot]->fault.text, text));

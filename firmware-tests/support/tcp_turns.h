@@ -1,4 +1,5 @@
-/* Turns of a tcp_world: every end polls, the test's clock moves on, and what each end saw is kept. */
+/* Turns of a tcp_world: every end polls, the test's clock moves on, and what each end saw is
+ * kept. */
 #ifndef TCP_TURNS_H
 #define TCP_TURNS_H
 
@@ -29,18 +30,18 @@ void world_end(void);   /* closes all ends */
 void turn(void);
 void end_open(uint32_t slot, const struct gf_rendezvous_setup *setup);
 void end_join(uint32_t slot, uint32_t rank, uint32_t size); /* without a key */
-void turns_open(uint32_t size);        /* all ends, until all are connected */
+void turns_open(uint32_t size);                             /* all ends, until all are connected */
 void turns_connect(uint32_t size);
 void assert_refused(uint32_t slot, const char *text);
 
-#define UNTIL(condition)                                                         \
-    do {                                                                         \
-        bool came = (condition);                                                 \
-        for (int turns = 0; !came && (turns < TURNS_MAX); turns++) {             \
-            turn();                                                              \
-            came = (condition);                                                  \
-        }                                                                        \
-        if (!came) fail_msg("line %d: never came: %s", __LINE__, #condition);    \
+#define UNTIL(condition)                                                      \
+    do {                                                                      \
+        bool came = (condition);                                              \
+        for (int turns = 0; !came && (turns < TURNS_MAX); turns++) {          \
+            turn();                                                           \
+            came = (condition);                                               \
+        }                                                                     \
+        if (!came) fail_msg("line %d: never came: %s", __LINE__, #condition); \
     } while (0)
 
 #endif

@@ -27,18 +27,25 @@ void tcp_address_free(char *address_out, bool v6)
 
 struct gf_rendezvous_setup tcp_setup(const struct tcp_world *world, uint32_t rank, uint32_t size)
 {
-    return (struct gf_rendezvous_setup){.rank = rank, .world = size, .job_id = 4711, .address = world->address,
-                                        .bind = "", .key_file = "", .keepalive_ns = UINT64_C(5000000000),
+    return (struct gf_rendezvous_setup){.rank = rank,
+                                        .world = size,
+                                        .job_id = 4711,
+                                        .address = world->address,
+                                        .bind = "",
+                                        .key_file = "",
+                                        .keepalive_ns = UINT64_C(5000000000),
                                         .join_timeout_ns = UINT64_C(60000000000)};
 }
 
-gf_status tcp_world_end_open(struct tcp_world *world, uint32_t slot, const struct gf_rendezvous_setup *setup,
-                             uint64_t now_ns, struct gf_fault *fault_out)
+gf_status tcp_world_end_open(struct tcp_world *world, uint32_t slot,
+                             const struct gf_rendezvous_setup *setup, uint64_t now_ns,
+                             struct gf_fault *fault_out)
 {
     size_t bytes = gf_rendezvous_tcp.state_bytes(setup);
     world->states[slot] = malloc(bytes);
     memset(world->states[slot], 0xa5, bytes);
-    gf_status status = gf_rendezvous_tcp.open(setup, world->states[slot], now_ns, &world->ends[slot], fault_out);
+    gf_status status =
+        gf_rendezvous_tcp.open(setup, world->states[slot], now_ns, &world->ends[slot], fault_out);
     if (status == GF_OK) return GF_OK;
     free(world->states[slot]);
     world->states[slot] = NULL;

@@ -1,4 +1,5 @@
-/* Several ends of the TCP control channel in one thread, on loopback, at a port that was free a moment ago. */
+/* Several ends of the TCP control channel in one thread, on loopback, at a port that was free a
+ * moment ago. */
 #ifndef TCP_WORLD_H
 #define TCP_WORLD_H
 
@@ -15,8 +16,9 @@ struct tcp_world {
 void tcp_address_free(char *address_out, bool v6); /* [GF_TEXT_MAX] */
 struct gf_rendezvous_setup tcp_setup(const struct tcp_world *world, uint32_t rank, uint32_t size);
 /* states[slot] is of exactly the size asked for. */
-gf_status tcp_world_end_open(struct tcp_world *world, uint32_t slot, const struct gf_rendezvous_setup *setup,
-                             uint64_t now_ns, struct gf_fault *fault_out);
+gf_status tcp_world_end_open(struct tcp_world *world, uint32_t slot,
+                             const struct gf_rendezvous_setup *setup, uint64_t now_ns,
+                             struct gf_fault *fault_out);
 void tcp_world_open(struct tcp_world *world, uint32_t size, uint64_t now_ns);
 void tcp_world_end_close(struct tcp_world *world, uint32_t slot);
 void tcp_world_close(struct tcp_world *world);

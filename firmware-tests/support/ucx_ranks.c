@@ -15,7 +15,8 @@
 _Noreturn void ranks_fail(struct ranks_one *one, const char *file, int line, const char *what)
 {
     fprintf(stderr, "rank %u: %s:%d: %s does not hold\n", one->rank, file, line, what);
-    if ((one->link != NULL) && (one->link->fault.code != GF_OK)) fprintf(stderr, "  %s\n", one->link->fault.text);
+    if ((one->link != NULL) && (one->link->fault.code != GF_OK))
+        fprintf(stderr, "  %s\n", one->link->fault.text);
     fprintf(stderr, "%s", one->log);
     _exit(1);
 }
@@ -35,7 +36,8 @@ void ranks_run_each(uint32_t world, uint32_t killed, void (*body)(struct ranks_o
     for (size_t i = 0; i < LENGTH(transports); i++) ranks_run(world, killed, body, transports[i]);
 }
 
-void ranks_run(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *one), const void *arg)
+void ranks_run(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *one),
+               const void *arg)
 {
     int sockets[RANKS_MAX][RANKS_MAX];
     pid_t pids[RANKS_MAX];
@@ -58,8 +60,10 @@ void ranks_run(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *o
             one = (struct ranks_one){.rank = rank, .world = world, .killed = killed, .arg = arg};
             for (uint32_t a = 0; a < world; a++)
                 for (uint32_t b = 0; b < world; b++) {
-                    if (a == rank) one.to[b] = sockets[a][b];
-                    else if (sockets[a][b] >= 0) (void)close(sockets[a][b]);
+                    if (a == rank)
+                        one.to[b] = sockets[a][b];
+                    else if (sockets[a][b] >= 0)
+                        (void)close(sockets[a][b]);
                 }
             body(&one);
             if (one.link != NULL) ranks_close(&one);
@@ -72,7 +76,8 @@ void ranks_run(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *o
     for (uint32_t rank = 0; rank < world; rank++) {
         int status = 0;
         assert_int_equal(waitpid(pids[rank], &status, 0), pids[rank]);
-        if (killed & (1u << rank)) assert_true(WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL));
+        if (killed & (1u << rank))
+            assert_true(WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL));
         else if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0))
             fail_msg("rank %u ended with wait status %#x", rank, (unsigned)status);
     }
@@ -120,7 +125,8 @@ static void bytes_read(struct ranks_one *one, uint32_t peer, void *data_out, siz
     RANK_CHECK(one, recv(one->to[peer], data_out, size_bytes, MSG_WAITALL) == (ssize_t)size_bytes);
 }
 
-void ranks_endpoint_swap(struct ranks_one *one, uint32_t peer, void *endpoint_out, size_t *size_bytes_out)
+void ranks_endpoint_swap(struct ranks_one *one, uint32_t peer, void *endpoint_out,
+                         size_t *size_bytes_out)
 {
     static unsigned char endpoint[2048];
     size_t size_bytes = 0;
@@ -204,21 +210,24 @@ void ranks_progress(struct ranks_one *one)
 gf_status ranks_end(struct ranks_one *one, uint32_t req)
 {
     gf_status answer;
-    while ((answer = one->link->driver->test(one->link, one->reqs[req])) == GF_AGAIN) ranks_progress(one);
+    while ((answer = one->link->driver->test(one->link, one->reqs[req])) == GF_AGAIN)
+        ranks_progress(one);
     RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[req]) == answer);
     return answer;
 }
 
-void ranks_send(struct ranks_one *one, uint32_t req, uint32_t to, uint64_t tag, const void *data, size_t size_bytes)
+void ranks_send(struct ranks_one *one, uint32_t req, uint32_t to, uint64_t tag, const void *data,
+                size_t size_bytes)
 {
-    RANK_CHECK(one, one->link->driver->send_post(one->link, to, tag, (gf_mem)(uintptr_t)data, size_bytes,
-                                                 one->reqs[req]) == GF_OK);
+    RANK_CHECK(one, one->link->driver->send_post(one->link, to, tag, (gf_mem)(uintptr_t)data,
+                                                 size_bytes, one->reqs[req]) == GF_OK);
 }
 
-void ranks_recv(struct ranks_one *one, uint32_t req, uint32_t from, uint64_t tag, void *data, size_t size_bytes)
+void ranks_recv(struct ranks_one *one, uint32_t req, uint32_t from, uint64_t tag, void *data,
+                size_t size_bytes)
 {
-    RANK_CHECK(one, one->link->driver->recv_post(one->link, from, tag, (gf_mem)(uintptr_t)data, size_bytes,
-                                                 one->reqs[req]) == GF_OK);
+    RANK_CHECK(one, one->link->driver->recv_post(one->link, from, tag, (gf_mem)(uintptr_t)data,
+                                                 size_bytes, one->reqs[req]) == GF_OK);
 }
 
 void ranks_warm(struct ranks_one *one)

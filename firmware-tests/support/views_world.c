@@ -8,7 +8,8 @@
 
 struct views_world views;
 
-static struct gf_rendezvous_driver counting;           /* the simulator's, whose frames are counted */
+/* the simulator's, whose frames are counted */
+static struct gf_rendezvous_driver counting;
 static const struct gf_rendezvous_driver *simulated;
 
 __attribute__((format(printf, 1, 2))) static void line(const char *format, ...)
@@ -33,7 +34,10 @@ uint32_t views_epoch(uint32_t rank)
     return (epoch == 0) ? 0 : epoch - 1;
 }
 
-uint64_t views_members(uint32_t rank) { return bits_of(&views.ranks[rank].members->view.epoch); }
+uint64_t views_members(uint32_t rank)
+{
+    return bits_of(&views.ranks[rank].members->view.epoch);
+}
 
 /* What a rank has done since it was looked at last, in the words of the model. */
 static void lines_add(uint32_t rank)
@@ -42,7 +46,8 @@ static void lines_add(uint32_t rank)
     const struct members_view *view = &self->members->view;
     bool proposed = (view->state == VIEW_PROPOSED);
     if (views_epoch(rank) > self->epoch) {
-        line("%u begins epoch %u: members %llu", rank, views_epoch(rank), (unsigned long long)views_members(rank));
+        line("%u begins epoch %u: members %llu", rank, views_epoch(rank),
+             (unsigned long long)views_members(rank));
         self->view = self->accepted_view = 0;
         self->proposed = false;
     }
@@ -53,7 +58,8 @@ static void lines_add(uint32_t rank)
         self->proposed = false;
     }
     if (proposed && !self->proposed)
-        line("%u proposes %llu in view %u", rank, (unsigned long long)bits_of(&view->accepted.list), view->view);
+        line("%u proposes %llu in view %u", rank, (unsigned long long)bits_of(&view->accepted.list),
+             view->view);
     else if ((view->accepted_view > self->accepted_view) && (view->accepted_view == view->view))
         line("%u accepts view %u", rank, view->view);
     self->view = view->view;
@@ -61,8 +67,8 @@ static void lines_add(uint32_t rank)
     self->proposed = proposed;
 }
 
-static gf_status send_count(struct gf_rendezvous *rendezvous, uint32_t to, uint32_t frame_kind, const void *payload,
-                            uint32_t size_bytes)
+static gf_status send_count(struct gf_rendezvous *rendezvous, uint32_t to, uint32_t frame_kind,
+                            const void *payload, uint32_t size_bytes)
 {
     gf_status status = simulated->send(rendezvous, to, frame_kind, payload, size_bytes);
     uint32_t kind = frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u), from = 0;
@@ -78,10 +84,14 @@ static gf_status send_count(struct gf_rendezvous *rendezvous, uint32_t to, uint3
 
 static void change_begin(struct gf_members *members, bool planned, bool joins)
 {
-    uint32_t id = members->member_id, culprit = (planned || joins) ? GF_RANK_NONE : gf_members_error(members)->peer;
-    const struct gf_members_reason reason = {.own = {.applied = 1, .partial = joins}, .planned = planned,
-                                             .leaves = (id < 64) && (((views.leaves >> id) & 1u) != 0),
-                                             .culprit = culprit, .silent_ns = VIEWS_WAIT_NS,
+    uint32_t id = members->member_id,
+             culprit = (planned || joins) ? GF_RANK_NONE : gf_members_error(members)->peer;
+    const struct gf_members_reason reason = {.own = {.applied = 1, .partial = joins},
+                                             .planned = planned,
+                                             .leaves =
+                                                 (id < 64) && (((views.leaves >> id) & 1u) != 0),
+                                             .culprit = culprit,
+                                             .silent_ns = VIEWS_WAIT_NS,
                                              .away_ns = VIEWS_WAIT_NS};
     gf_view_change(members, gf_sim_now_ns(views.sim), &reason);
 }
@@ -90,11 +100,19 @@ static void rank_open(uint32_t rank, bool rejoins)
 {
     struct views_rank *self = &views.ranks[rank];
     const struct gf_drivers *drivers = gf_sim_drivers(views.sim, rank);
-    struct gf_rendezvous_setup at = {.rank = rank, .world = views.size, .join_timeout_ns = 8 * VIEWS_WAIT_NS,
-                                     .rejoin = rejoins, .arg = drivers->rendezvous_arg};
-    struct gf_members_setup setup = {.rank = rank, .world = views.size, .id_count = views.size, .epoch = 1,
-                                     .joins = rejoins, .join_timeout_ns = at.join_timeout_ns,
-                                     .answer_timeout_ns = 1000 * MS, .address = "sim",
+    struct gf_rendezvous_setup at = {.rank = rank,
+                                     .world = views.size,
+                                     .join_timeout_ns = 8 * VIEWS_WAIT_NS,
+                                     .rejoin = rejoins,
+                                     .arg = drivers->rendezvous_arg};
+    struct gf_members_setup setup = {.rank = rank,
+                                     .world = views.size,
+                                     .id_count = views.size,
+                                     .epoch = 1,
+                                     .joins = rejoins,
+                                     .join_timeout_ns = at.join_timeout_ns,
+                                     .answer_timeout_ns = 1000 * MS,
+                                     .address = "sim",
                                      .offer = {.version = GF_VERSION, .world = views.size},
                                      .endpoint_bytes_max = ENDPOINT_BYTES};
     struct gf_fault fault = {0};
@@ -102,7 +120,9 @@ static void rank_open(uint32_t rank, bool rejoins)
     *self = (struct views_rank){.rendezvous_memory = malloc(drivers->rendezvous->state_bytes(&at))};
     void *state = malloc(gf_members_state_bytes(views.size, ENDPOINT_BYTES));
     assert_true((state != NULL) && (self->rendezvous_memory != NULL));
-    assert_int_equal(drivers->rendezvous->open(&at, self->rendezvous_memory, now_ns, &self->rendezvous, &fault), GF_OK);
+    assert_int_equal(
+        drivers->rendezvous->open(&at, self->rendezvous_memory, now_ns, &self->rendezvous, &fault),
+        GF_OK);
     simulated = drivers->rendezvous;
     counting = *simulated;
     counting.send = send_count;
@@ -172,8 +192,10 @@ static void progress(uint32_t rank)
     if (self->state == VIEWS_ENDED) return;
     if (self->state != VIEWS_CHANGES) {
         status = gf_members_poll(self->members, now_ns);
-        if (status < 0) failed(rank, status);
-        else if (status == GF_OK) self->state = VIEWS_MEMBER;
+        if (status < 0)
+            failed(rank, status);
+        else if (status == GF_OK)
+            self->state = VIEWS_MEMBER;
         return;
     }
     ended_tell(self->members, rank);
@@ -183,8 +205,10 @@ static void progress(uint32_t rank)
     self->left_ended = gf_view_left_ended(self->members);
     bool left = (status == GF_OK) && (plan.world == 0);
     self->state = (left || (status < 0)) ? VIEWS_ENDED : VIEWS_JOINS;
-    if (self->state == VIEWS_JOINS) gf_view_epoch_join(self->members, "endpoint", 8, now_ns);
-    else line("%u %s", rank, left ? "has left" : "is out");
+    if (self->state == VIEWS_JOINS)
+        gf_view_epoch_join(self->members, "endpoint", 8, now_ns);
+    else
+        line("%u %s", rank, left ? "has left" : "is out");
 }
 
 static void lines_show(void)
@@ -228,9 +252,8 @@ void views_until(bool (*done)(void), uint64_t limit_ns)
             const struct gf_members *members = views.ranks[rank].members;
             if (members == NULL) continue;
             print_error("%u: state %d, members' %d, view's %d, coordinator %u: %s\n", rank,
-                        (int)views.ranks[rank].state,
-                        (int)members->state, (int)members->view.state, members->view.coordinator,
-                        gf_members_error(members)->text);
+                        (int)views.ranks[rank].state, (int)members->state, (int)members->view.state,
+                        members->view.coordinator, gf_members_error(members)->text);
         }
         fail_msg("not done after %.3f s", (double)limit_ns * 1e-9);
     }
@@ -239,7 +262,8 @@ void views_until(bool (*done)(void), uint64_t limit_ns)
 void views_for(uint64_t span_ns)
 {
     uint64_t end_ns = gf_sim_now_ns(views.sim) + span_ns;
-    while ((gf_sim_now_ns(views.sim) < end_ns) && step()) {}
+    while ((gf_sim_now_ns(views.sim) < end_ns) && step()) {
+    }
 }
 
 bool views_done(void)
@@ -249,8 +273,10 @@ bool views_done(void)
         if (!gf_sim_runs(views.sim, rank) || (self->state == VIEWS_ENDED)) continue;
         if (self->state != VIEWS_MEMBER) return false;
         for (uint32_t id = 0; id < views.size; id++)
-            if (gf_view_has(self->members->view.epoch.bits, id) && (gf_sim_is_dead(views.sim, id) ||
-                (views.ranks[id].members->view.epoch.epoch != self->members->view.epoch.epoch))) return false;
+            if (gf_view_has(self->members->view.epoch.bits, id) &&
+                (gf_sim_is_dead(views.sim, id) ||
+                 (views.ranks[id].members->view.epoch.epoch != self->members->view.epoch.epoch)))
+                return false;
     }
     return true;
 }
@@ -292,12 +318,16 @@ void views_start(uint32_t rank)
     line("%u starts", rank);
 }
 
-void views_sender_crashes(void) { views_crash(views.when.from); }
+void views_sender_crashes(void)
+{
+    views_crash(views.when.from);
+}
 
 static void when_sent(uint32_t from, uint32_t to, uint32_t kind)
 {
     const struct views_when when = views.when;
-    if ((when.then == NULL) || (from != when.from) || (to != when.to) || (kind != when.kind)) return;
+    if ((when.then == NULL) || (from != when.from) || (to != when.to) || (kind != when.kind))
+        return;
     views.when.then = NULL;
     when.then();
 }

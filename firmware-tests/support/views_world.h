@@ -1,5 +1,6 @@
-/* Members alone over the simulator: view changes without links and steps, in virtual time. What they do is kept as
- * lines in the words of firmware-tests/sim/membership.pml, and held against the log of commits. */
+/* Members alone over the simulator: view changes without links and steps, in virtual time. What
+ * they do is kept as lines in the words of firmware-tests/sim/membership.pml, and held against the
+ * log of commits. */
 #ifndef VIEWS_WORLD_H
 #define VIEWS_WORLD_H
 
@@ -28,15 +29,17 @@ struct views_rank {
 struct views_world {
     uint32_t size;
     struct gf_sim *sim;
-    bool told;              /* ranks hear which processes have ended, as under gf-run */
-    uint64_t leaves;        /* these ask to be left out, a bit each */
-    bool lies;              /* .. and that all others have; then the log's error is no failure of the test */
+    bool told;       /* ranks hear which processes have ended, as under gf-run */
+    uint64_t leaves; /* these ask to be left out, a bit each */
+    /* .. and that all others have; then the log's error is no failure of the test */
+    bool lies;
     struct views_rank ranks[VIEWS_RANKS_MAX];
-    struct commit_log log;  /* of up to COMMIT_LOG_IDS ranks */
+    struct commit_log log; /* of up to COMMIT_LOG_IDS ranks */
     /* Each frame that was sent. */
     uint32_t frames[MEMBERS_FRAME_COUNT];
-    void (*on_send)(uint32_t from, uint32_t to, uint32_t kind); /* what happens behind it; NULL: nothing */
-    struct views_when {     /* views_when()'s; then is NULL once it has happened */
+    /* what happens behind it; NULL: nothing */
+    void (*on_send)(uint32_t from, uint32_t to, uint32_t kind);
+    struct views_when { /* views_when()'s; then is NULL once it has happened */
         uint32_t from, to;
         members_frame kind;
         void (*then)(void);
@@ -49,23 +52,26 @@ extern struct views_world views; /* one at a time: it is large */
 
 void views_open(uint32_t size, bool told); /* all have joined */
 void views_close(void);
-/* Turns of all that run until `done` says so; a test that takes longer than limit_ns of virtual time fails. */
+/* Turns of all that run until `done` says so; a test that takes longer than limit_ns of virtual
+ * time fails. */
 void views_until(bool (*done)(void), uint64_t limit_ns);
 void views_for(uint64_t span_ns);
 /* then(), behind the next frame of this kind between these. */
 void views_when(uint32_t from, uint32_t to, members_frame kind, void (*then)(void));
 void views_sender_crashes(void); /* one of them */
-bool views_done(void);      /* all that run are members of one epoch that all of its members run in, or have ended */
+/* all that run are members of one epoch that all of its members run in, or have ended */
+bool views_done(void);
 /* These ranks, a bit each, ask for the next epoch, whoever has failed. */
 void views_change(uint64_t ranks);
 /* Frames between these ranks and all others are held, or go on. */
 void views_cut(uint64_t ranks, bool cut);
 void views_stop(uint32_t rank, bool stopped);
 void views_crash(uint32_t rank);
-void views_start(uint32_t rank); /* a new incarnation of a dead rank, which asks to come in */
+void views_start(uint32_t rank);       /* a new incarnation of a dead rank, which asks to come in */
 uint32_t views_epoch(uint32_t rank);   /* commits since the first epoch */
 uint64_t views_members(uint32_t rank); /* of that epoch, a bit each; up to 64 ranks */
-/* These lines came, in this order, whatever came between; NULL ends the list. Else the test fails and shows all. */
+/* These lines came, in this order, whatever came between; NULL ends the list. Else the test fails
+ * and shows all. */
 void views_expect(const char *const *lines);
 #define EXPECT(...) views_expect((const char *const[]){__VA_ARGS__, NULL})
 void views_expect_out(uint32_t rank); /* the others have gone on without it */

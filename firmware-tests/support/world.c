@@ -5,13 +5,17 @@
 #include "lib/elastic/view.h"
 #include "firmware-tests/cuda/late_gpu.h"
 
-const struct gf_sim_setup world_network = {
-    .seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0, .message_ns = 100, .bind_receives = true};
+const struct gf_sim_setup world_network = {.seed = 1,
+                                           .latency_ns = 5000,
+                                           .jitter_ns = 20000,
+                                           .bytes_per_ns = 1.0,
+                                           .message_ns = 100,
+                                           .bind_receives = true};
 
 #define GUARD_BYTES 4096u
 #define GUARD_VALUE 0xa5
-#define BACKOFF_MIN_NS 20000u     /* a rank polls again after this */
-#define BACKOFF_MAX_NS 1000000u   /* and at least this often */
+#define BACKOFF_MIN_NS 20000u   /* a rank polls again after this */
+#define BACKOFF_MAX_NS 1000000u /* and at least this often */
 #define LIMIT_NS UINT64_C(30000000000)
 
 static void log_keep(void *user, gf_log_level level, const char *text)
@@ -31,7 +35,8 @@ static void rank_progress(struct world *w, uint32_t rank, world_progress turn, v
 
 static uint64_t world_now(const struct world *w)
 {
-    return (w->real_ns > 0) ? gf_clock_monotonic.now_ns(NULL) - w->real_ns + 1 : gf_sim_now_ns(w->sim);
+    return (w->real_ns > 0) ? gf_clock_monotonic.now_ns(NULL) - w->real_ns + 1
+                            : gf_sim_now_ns(w->sim);
 }
 
 static uint64_t clock_now(const struct gf_clock *clock)
@@ -40,8 +45,10 @@ static uint64_t clock_now(const struct gf_clock *clock)
     if ((w->pump != NULL) && !w->is_pumping) {
         uint32_t rank;
         w->is_pumping = true; /* the turns look at the clock too */
-        while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE) rank_progress(w, rank, w->pump, w->pump_arg);
-        gf_sim_wake_at(w->sim, w->blocked, gf_sim_now_ns(w->sim) + BACKOFF_MIN_NS); /* it polls without a pause */
+        while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE)
+            rank_progress(w, rank, w->pump, w->pump_arg);
+        /* it polls without a pause */
+        gf_sim_wake_at(w->sim, w->blocked, gf_sim_now_ns(w->sim) + BACKOFF_MIN_NS);
         (void)gf_sim_advance(w->sim);
         w->is_pumping = false;
     }
@@ -55,7 +62,8 @@ static void memory_free(struct world_rank *self)
     if (self->memory == NULL) return;
     memset(guard, GUARD_VALUE, GUARD_BYTES);
     assert_int_equal(memcmp(self->memory, guard, GUARD_BYTES), 0);
-    assert_int_equal(memcmp(self->memory + GUARD_BYTES + self->footprint.control_bytes, guard, GUARD_BYTES), 0);
+    assert_int_equal(
+        memcmp(self->memory + GUARD_BYTES + self->footprint.control_bytes, guard, GUARD_BYTES), 0);
     free(self->memory);
 }
 
@@ -70,14 +78,16 @@ static void rank_open(struct world *w, uint32_t rank)
     assert_non_null(self->memory);
     memset(self->memory, GUARD_VALUE, GUARD_BYTES);
     memset(self->memory + GUARD_BYTES + bytes, GUARD_VALUE, GUARD_BYTES);
-    self->status = gf_open(&self->config, self->tensors, self->tensor_count, self->memory + GUARD_BYTES, bytes, &self->gf);
+    self->status = gf_open(&self->config, self->tensors, self->tensor_count,
+                           self->memory + GUARD_BYTES, bytes, &self->gf);
 }
 
 void world_create(struct world *w, const struct world_setup *setup)
 {
     struct gf_sim_setup sim = setup->sim;
     uint32_t first = (setup->world == 0) ? 1 : setup->world, most = setup->config.job.world_max;
-    *w = (struct world){.world = (most > first) ? most : first, .device = setup->device, .limit_ns = LIMIT_NS};
+    *w = (struct world){
+        .world = (most > first) ? most : first, .device = setup->device, .limit_ns = LIMIT_NS};
     if (setup->real_time) w->real_ns = gf_clock_monotonic.now_ns(NULL);
     sim.world = w->world;
     w->sim = gf_sim_create(&sim);
@@ -99,9 +109,12 @@ void world_create(struct world *w, const struct world_setup *setup)
         self->config.drivers = &self->drivers;
         self->tensors = setup->tensors;
         self->tensor_count = setup->tensor_count;
-        if (setup->vary != NULL) setup->vary(rank, &self->config, &self->tensors, &self->tensor_count);
-        if (rank < first) rank_open(w, rank);
-        else gf_sim_kill(w->sim, rank); /* never started: world_restart() starts it as a new one */
+        if (setup->vary != NULL)
+            setup->vary(rank, &self->config, &self->tensors, &self->tensor_count);
+        if (rank < first)
+            rank_open(w, rank);
+        else
+            gf_sim_kill(w->sim, rank); /* never started: world_restart() starts it as a new one */
     }
 }
 
@@ -127,7 +140,10 @@ static gf_status open_progress(struct world *w, uint32_t rank, void *arg)
     return (w->ranks[rank].gf == NULL) ? GF_ERR_STATE : gf_open_poll(w->ranks[rank].gf);
 }
 
-void world_join(struct world *w) { world_run(w, open_progress, NULL); }
+void world_join(struct world *w)
+{
+    world_run(w, open_progress, NULL);
+}
 
 void world_open(struct world *w, const struct world_setup *setup)
 {
@@ -172,8 +188,10 @@ static bool naps_end(struct world_rank *self, uint64_t now_ns)
     uint32_t left = 0;
     bool ended = false;
     for (uint32_t i = 0; i < self->nap_count; i++) {
-        if (self->naps[i] <= now_ns) ended = ended || (self->naps[i] == now_ns);
-        else self->naps[left++] = self->naps[i];
+        if (self->naps[i] <= now_ns)
+            ended = ended || (self->naps[i] == now_ns);
+        else
+            self->naps[left++] = self->naps[i];
     }
     self->nap_count = left;
     return ended;
@@ -222,7 +240,10 @@ void world_block(struct world *w, uint32_t rank, world_progress turn, void *arg)
     w->pump_arg = arg;
 }
 
-void world_unblock(struct world *w) { w->pump = NULL; }
+void world_unblock(struct world *w)
+{
+    w->pump = NULL;
+}
 
 void world_run(struct world *w, world_progress turn, void *arg)
 {
@@ -230,10 +251,12 @@ void world_run(struct world *w, world_progress turn, void *arg)
     all_begin(w);
     for (;;) {
         uint32_t rank;
-        while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE) rank_progress(w, rank, turn, arg);
+        while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE)
+            rank_progress(w, rank, turn, arg);
         if (all_answered(w)) break;
         assert_true(gf_sim_advance(w->sim)); /* a rank that waits has asked to be woken */
-        if (world_now(w) - begin_ns > w->limit_ns) fail_msg("nothing ends, after %.0f s", (double)w->limit_ns * 1e-9);
+        if (world_now(w) - begin_ns > w->limit_ns)
+            fail_msg("nothing ends, after %.0f s", (double)w->limit_ns * 1e-9);
     }
 }
 
@@ -242,8 +265,8 @@ void world_expect(const struct world *w, gf_status status)
     for (uint32_t rank = 0; rank < w->world; rank++) {
         const struct world_rank *self = &w->ranks[rank];
         if ((self->status != status) && ((self->memory != NULL) || !gf_sim_is_dead(w->sim, rank)))
-            fail_msg("rank %u of %u: %s, expected %s\n%s%s", rank, w->world, gf_status_name(self->status),
-                     gf_status_name(status), self->log,
+            fail_msg("rank %u of %u: %s, expected %s\n%s%s", rank, w->world,
+                     gf_status_name(self->status), gf_status_name(status), self->log,
                      (self->gf != NULL) ? gf_error_last(self->gf)->text : "");
     }
 }
@@ -264,12 +287,12 @@ uint32_t world_order_at(world_order order, uint32_t rank, uint32_t place, uint32
 {
     uint32_t stride = 7919u % tensor_count;
     switch (order) {
-    case WORLD_FORWARD:     break;
-    case WORLD_BACKWARD:    return tensor_count - 1 - place;
+    case WORLD_FORWARD: break;
+    case WORLD_BACKWARD: return tensor_count - 1 - place;
     case WORLD_RANDOM: /* any stride without a common divisor visits all */
         while ((stride == 0) || (gcd(stride, tensor_count) != 1)) stride++;
         return (uint32_t)(((uint64_t)place * stride + 3) % tensor_count);
-    case WORLD_ROTATED:     return (place + rank) % tensor_count;
+    case WORLD_ROTATED: return (place + rank) % tensor_count;
     case WORLD_ORDER_COUNT: break;
     }
     return place;
@@ -278,17 +301,22 @@ uint32_t world_order_at(world_order order, uint32_t rank, uint32_t place, uint32
 void world_drain(struct world *w, uint32_t rank)
 {
     gf_context *gf = w->ranks[rank].gf;
-    if ((gf != NULL) && (gf->gpu != NULL) && (gf->gpu->driver->finished == late_gpu.finished)) late_gpu_drain(gf->gpu);
+    if ((gf != NULL) && (gf->gpu != NULL) && (gf->gpu->driver->finished == late_gpu.finished))
+        late_gpu_drain(gf->gpu);
 }
 
-static gf_status gradient_write(struct world *w, uint32_t rank, uint32_t tensor, const struct world_step *step)
+static gf_status gradient_write(struct world *w, uint32_t rank, uint32_t tensor,
+                                const struct world_step *step)
 {
     const struct world_device *device = w->device;
     gf_context *gf = w->ranks[rank].gf;
-    void *gradient = (device != NULL) ? device->gradient(w, rank, tensor) : (void *)(uintptr_t)gf_gradient(gf, tensor);
+    void *gradient = (device != NULL) ? device->gradient(w, rank, tensor)
+                                      : (void *)(uintptr_t)gf_gradient(gf, tensor);
     world_drain(w, rank);
-    if (step->fill != NULL) step->fill(w, rank, tensor, gradient, step->arg);
-    else world_fill(w, rank, tensor, gradient, step->arg);
+    if (step->fill != NULL)
+        step->fill(w, rank, tensor, gradient, step->arg);
+    else
+        world_fill(w, rank, tensor, gradient, step->arg);
     if (device != NULL) device->store(w, rank, tensor, gradient);
     return gf_tensor_ready(gf, tensor, (device != NULL) ? device->stream : 0);
 }
@@ -300,9 +328,13 @@ gf_status world_step_progress(struct world *w, uint32_t rank, void *arg)
     gf_status status;
     uint32_t tensor;
     if (self->next == 0) {
-        if ((w->device != NULL) && ((status = gf_queue_follow(self->gf, w->device->stream)) != GF_OK)) return status;
+        if ((w->device != NULL) &&
+            ((status = gf_queue_follow(self->gf, w->device->stream)) != GF_OK))
+            return status;
         if ((status = gf_step_begin(self->gf)) != GF_OK) return status;
-        if ((step->samples != NULL) && ((status = gf_step_samples(self->gf, step->samples[rank])) != GF_OK)) return status;
+        if ((step->samples != NULL) &&
+            ((status = gf_step_samples(self->gf, step->samples[rank])) != GF_OK))
+            return status;
     }
     if (self->next == self->tensor_count) return gf_step_poll(self->gf);
     tensor = world_order_at(step->order, rank, self->next++, self->tensor_count);
@@ -320,7 +352,8 @@ gf_status world_interrupted_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct world_interrupt *interrupt = arg;
     gf_status status = world_step_progress(w, rank, &interrupt->step);
-    if (!interrupt->done && (rank == interrupt->rank) && (w->ranks[rank].next == interrupt->after_tensors)) {
+    if (!interrupt->done && (rank == interrupt->rank) &&
+        (w->ranks[rank].next == interrupt->after_tensors)) {
         interrupt->done = true;
         interrupt->act(w, rank);
     }
@@ -332,8 +365,8 @@ static gf_status unclosed_progress(struct world *w, uint32_t rank, void *arg)
     return (w->ranks[rank].gf == NULL) ? GF_OK : world_interrupted_progress(w, rank, arg);
 }
 
-uint64_t world_interrupted_run(struct world *w, const struct world_setup *setup, uint32_t rank, uint32_t after_tensors,
-                               void (*act)(struct world *w, uint32_t rank))
+uint64_t world_interrupted_run(struct world *w, const struct world_setup *setup, uint32_t rank,
+                               uint32_t after_tensors, void (*act)(struct world *w, uint32_t rank))
 {
     struct world_interrupt interrupt = {.rank = rank, .after_tensors = after_tensors, .act = act};
     uint64_t begin_ns;
@@ -374,7 +407,8 @@ void world_log_clear(struct world *w)
 
 void world_expect_log(const struct world *w, uint32_t rank, const char *text)
 {
-    if (!world_logged(w, rank, text)) fail_msg("rank %u did not log \"%s\" but\n%s", rank, text, w->ranks[rank].log);
+    if (!world_logged(w, rank, text))
+        fail_msg("rank %u did not log \"%s\" but\n%s", rank, text, w->ranks[rank].log);
 }
 
 struct gf_stats world_stats(const struct world *w, uint32_t rank)

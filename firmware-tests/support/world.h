@@ -1,5 +1,5 @@
-/* Whole contexts in one thread: the real library on every rank over the simulated network, in virtual time. Memory is
- * handed out to the byte between guards; what each rank logs is kept. */
+/* Whole contexts in one thread: the real library on every rank over the simulated network, in
+ * virtual time. Memory is handed out to the byte between guards; what each rank logs is kept. */
 #ifndef WORLD_H
 #define WORLD_H
 
@@ -12,23 +12,32 @@ struct world;
 
 /* A device whose memory the CPU cannot touch: what an appliance does on a stream of its own. */
 struct world_device {
-    gf_queue_handle stream;                      /* given to gf_queue_follow() before a step, to gf_tensor_ready() in it */
-    void *(*gradient)(struct world *w, uint32_t rank, uint32_t tensor); /* host memory, written instead of the gradient */
-    void (*store)(struct world *w, uint32_t rank, uint32_t tensor, const void *gradient); /* to it, queued on the stream */
+    /* given to gf_queue_follow() before a step, to gf_tensor_ready() in it */
+    gf_queue_handle stream;
+    /* host memory, written instead of the gradient */
+    void *(*gradient)(struct world *w, uint32_t rank, uint32_t tensor);
+    /* to it, queued on the stream */
+    void (*store)(struct world *w, uint32_t rank, uint32_t tensor, const void *gradient);
 };
 
-/* Zeroes: one rank, no delay, the configuration's defaults. config's job, drivers and log are filled in. */
+/* Zeroes: one rank, no delay, the configuration's defaults. config's job, drivers and log are
+ * filled in. */
 struct world_setup {
     uint32_t world;
     struct gf_config config;
     const struct gf_tensor *tensors;
     uint32_t tensor_count;
     struct gf_sim_setup sim; /* world is filled in */
-    const struct gf_gpu_driver *gpu; /* late_gpu, or NULL: the host. What was queued is done before a gradient is written */
-    bool real_time; /* ranks see the machine's clock and look without a pause: a real device takes time of its own */
-    const struct world_device *device; /* with a gpu whose memory is no host's; NULL: gradients are written where they lie */
+    /* late_gpu, or NULL: the host. What was queued is done before a gradient is written */
+    const struct gf_gpu_driver *gpu;
+    /* ranks see the machine's clock and look without a pause: a real device takes time of its
+     * own */
+    bool real_time;
+    /* with a gpu whose memory is no host's; NULL: gradients are written where they lie */
+    const struct world_device *device;
     /* Called for each rank before it is measured: to give ranks different things. */
-    void (*vary)(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors, uint32_t *tensor_count);
+    void (*vary)(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors,
+                 uint32_t *tensor_count);
 };
 
 /* A context's clock: the simulator's, and while one rank blocks, what makes the others go on. */
@@ -38,18 +47,18 @@ struct world_clock {
 };
 
 struct world_rank {
-    gf_context *gf;          /* NULL: not open, or closed */
+    gf_context *gf; /* NULL: not open, or closed */
     struct gf_config config;
     struct gf_drivers drivers;
     struct world_clock clock;
     const struct gf_tensor *tensors;
     uint32_t tensor_count;
     struct gf_footprint footprint;
-    unsigned char *memory;   /* between guards */
-    gf_status status;        /* of the run under way */
-    uint32_t next;           /* of the run under way: how far this rank is; 0 at its start */
+    unsigned char *memory; /* between guards */
+    gf_status status;      /* of the run under way */
+    uint32_t next;         /* of the run under way: how far this rank is; 0 at its start */
     uint64_t backoff_ns;
-    uint64_t naps[4];        /* wake-ups asked for and still to come */
+    uint64_t naps[4]; /* wake-ups asked for and still to come */
     uint32_t nap_count;
     char log[WORLD_LOG_BYTES]; /* errors and warnings, a line each; once full it begins anew */
     size_t log_bytes;
@@ -62,14 +71,16 @@ struct world {
     struct gf_sim *sim;
     uint32_t world;
     const struct world_device *device;
-    uint64_t limit_ns;       /* a run that takes longer has hung */
-    uint64_t real_ns;        /* 0, or the machine's clock when the world began: the ranks' clock is since then */
+    uint64_t limit_ns; /* a run that takes longer has hung */
+    /* 0, or the machine's clock when the world began: the ranks' clock is since then */
+    uint64_t real_ns;
     struct world_rank *ranks;
-    world_progress pump;         /* while a call blocks: turns of the other ranks; NULL: none */
+    world_progress pump; /* while a call blocks: turns of the other ranks; NULL: none */
     void *pump_arg;
     uint32_t blocked;
     bool is_pumping;
-    uint64_t creep_ns, crept_ns; /* the clock goes on by the first with each look, as real ones do; by the second so far */
+    /* the clock goes on by the first with each look, as real ones do; by the second so far */
+    uint64_t creep_ns, crept_ns;
 };
 
 /* A network of another latency for each message, and a link whose receives cannot be cancelled. */
@@ -80,27 +91,40 @@ void world_create(struct world *w, const struct world_setup *setup);
 void world_open(struct world *w, const struct world_setup *setup);
 /* gf_open_poll() on every rank until it has answered. */
 void world_join(struct world *w);
-/* A rank that was killed is started anew: gf_open() with what it was given before and config.rendezvous.rejoin. */
+/* A rank that was killed is started anew: gf_open() with what it was given before and
+ * config.rendezvous.rejoin. */
 void world_restart(struct world *w, uint32_t rank);
-/* Closes every context that is open, all at once, and looks at what must hold then: the guards, and that no message is
- * under way. Ranks that are stopped die first. */
+/* Closes every context that is open, all at once, and looks at what must hold then: the guards, and
+ * that no message is under way. Ranks that are stopped die first. */
 void world_close(struct world *w);
-/* A world that is open (or only created) until the end of its block; WORLD: it is opened by somebody else, at once. */
+/* A world that is open (or only created) until the end of its block; WORLD: it is opened by
+ * somebody else, at once. */
 #define WORLD(w) struct world w __attribute__((cleanup(world_close)))
-#define WORLD_OPEN(w, setup) struct world w __attribute__((cleanup(world_close))); world_open(&w, setup)
-#define WORLD_CREATE(w, setup) struct world w __attribute__((cleanup(world_close))); world_create(&w, setup)
+#define WORLD_OPEN(w, setup)                              \
+    struct world w __attribute__((cleanup(world_close))); \
+    world_open(&w, setup)
+#define WORLD_CREATE(w, setup)                            \
+    struct world w __attribute__((cleanup(world_close))); \
+    world_create(&w, setup)
 
-/* Turns of every rank that runs until each has answered anything but GF_AGAIN; the answers are in ranks[].status. The
- * last word of a rank that died or is stopped is GF_AGAIN. */
+/* Turns of every rank that runs until each has answered anything but GF_AGAIN; the answers are in
+ * ranks[].status. The last word of a rank that died or is stopped is GF_AGAIN. */
 void world_run(struct world *w, world_progress turn, void *arg);
 void world_expect(const struct world *w, gf_status status); /* on every rank */
-/* From here on a call may block: whenever it looks at the clock, every rank but this one takes its turns and time goes
- * on. world_unblock() ends that; the others may not be done yet. */
+/* From here on a call may block: whenever it looks at the clock, every rank but this one takes its
+ * turns and time goes on. world_unblock() ends that; the others may not be done yet. */
 void world_block(struct world *w, uint32_t rank, world_progress turn, void *arg);
 void world_unblock(struct world *w);
 
-typedef enum world_order { WORLD_FORWARD = 0, WORLD_BACKWARD, WORLD_RANDOM, WORLD_ROTATED, WORLD_ORDER_COUNT } world_order;
-/* The tensor that `rank` declares at this place. WORLD_RANDOM is the same on all ranks, WORLD_ROTATED on none. */
+typedef enum world_order {
+    WORLD_FORWARD = 0,
+    WORLD_BACKWARD,
+    WORLD_RANDOM,
+    WORLD_ROTATED,
+    WORLD_ORDER_COUNT
+} world_order;
+/* The tensor that `rank` declares at this place. WORLD_RANDOM is the same on all ranks,
+ * WORLD_ROTATED on none. */
 uint32_t world_order_at(world_order order, uint32_t rank, uint32_t place, uint32_t tensor_count);
 
 struct world_step {
@@ -108,9 +132,9 @@ struct world_step {
     /* Writes gradient[elem_count] of the tensor's type. NULL: world_fill(). */
     void (*fill)(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg);
     bool (*skips)(uint32_t rank, uint32_t tensor); /* NULL: none */
-    const uint64_t *samples;                      /* by rank; NULL: not said */
-    void *arg;                                    /* for fill */
-    uint64_t pause_ns;                            /* between two tensors: what a layer computes */
+    const uint64_t *samples;                       /* by rank; NULL: not said */
+    void *arg;                                     /* for fill */
+    uint64_t pause_ns;                             /* between two tensors: what a layer computes */
 };
 /* gf_step_begin(), every tensor in its order, gf_step_poll() until it is whole. */
 void world_step_run(struct world *w, const struct world_step *step);
@@ -128,15 +152,17 @@ struct world_interrupt {
     struct world_step step;
 };
 gf_status world_interrupted_progress(struct world *w, uint32_t rank, void *interrupt);
-/* Opens the world, and a step of all ranks into what `act` does; how long that took. A rank that it closes is done. */
-uint64_t world_interrupted_run(struct world *w, const struct world_setup *setup, uint32_t rank, uint32_t after_tensors,
-                               void (*act)(struct world *w, uint32_t rank));
+/* Opens the world, and a step of all ranks into what `act` does; how long that took. A rank that it
+ * closes is done. */
+uint64_t world_interrupted_run(struct world *w, const struct world_setup *setup, uint32_t rank,
+                               uint32_t after_tensors, void (*act)(struct world *w, uint32_t rank));
 /* What a launcher would tell this rank: whose process has ended. */
 void world_ended_tell(struct world *w, uint32_t rank);
 /* gf_shrink() in a rank's first turn, then gf_epoch_poll(); arg is not used. */
 gf_status world_shrink_progress(struct world *w, uint32_t rank, void *arg);
 
-/* The value that world_fill() writes: a small whole number, exact in each type, as are sums of a few dozen. */
+/* The value that world_fill() writes: a small whole number, exact in each type, as are sums of a
+ * few dozen. */
 float world_value(uint32_t rank, uint32_t tensor, uint64_t elem);
 void world_fill(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg);
 /* Any finite value of small magnitude, for tests of rounding; arg is not used. */
@@ -147,8 +173,8 @@ float world_get(gf_type type, const void *data, uint64_t elem);
 const void *world_gradient(struct world *w, uint32_t rank, uint32_t tensor);
 /* All gradients of all ranks are the same, bit by bit. */
 void world_expect_equal(struct world *w);
-/* The sum over ranks of what world_fill() wrote; and that each gradient is that times factor, in one rounding, the same
- * on all ranks. */
+/* The sum over ranks of what world_fill() wrote; and that each gradient is that times factor, in
+ * one rounding, the same on all ranks. */
 float world_sum(uint32_t world, uint32_t tensor, uint64_t elem);
 void world_expect_sums(struct world *w, float factor);
 /* FNV-1a over the gradients of a rank. */
@@ -160,7 +186,8 @@ void world_log_clear(struct world *w);
 /* Fails the test unless the log holds it; shows the log. */
 void world_expect_log(const struct world *w, uint32_t rank, const char *text);
 
-/* What holds for a rank that has failed: the record is whole, the log has it, and calls answer with its code. */
+/* What holds for a rank that has failed: the record is whole, the log has it, and calls answer with
+ * its code. */
 void world_expect_failed(struct world *w, uint32_t rank, gf_status code);
 
 struct gf_stats world_stats(const struct world *w, uint32_t rank);

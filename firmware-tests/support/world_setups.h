@@ -16,7 +16,8 @@ static const struct gf_tensor mixed[] = {
 
 static inline struct world_setup mixed_setup(uint32_t world)
 {
-    return (struct world_setup){.world = world, .tensors = mixed, .tensor_count = LENGTH(mixed), .sim = world_network};
+    return (struct world_setup){
+        .world = world, .tensors = mixed, .tensor_count = LENGTH(mixed), .sim = world_network};
 }
 
 /* ---- for what befalls a step: short deadlines, several buffers of several slices ---- */
@@ -26,12 +27,14 @@ static inline struct world_setup mixed_setup(uint32_t world)
 #define ANSWER_NS UINT64_C(1000000000) /* an inquiry ends within this, */
 #define DRAIN_NS UINT64_C(200000000)   /* and what is under way within that */
 
-static const struct gf_tensor brief[] = {
-    {.name = "a", .elem_count = 3000}, {.name = "b", .elem_count = 10}, {.name = "c", .elem_count = 2000}};
+static const struct gf_tensor brief[] = {{.name = "a", .elem_count = 3000},
+                                         {.name = "b", .elem_count = 10},
+                                         {.name = "c", .elem_count = 2000}};
 
 static inline struct world_setup brief_setup(uint32_t world)
 {
-    struct world_setup setup = {.world = world, .tensors = brief, .tensor_count = LENGTH(brief), .sim = world_network};
+    struct world_setup setup = {
+        .world = world, .tensors = brief, .tensor_count = LENGTH(brief), .sim = world_network};
     setup.sim.detect_ns = DETECT_NS;
     setup.config.exchange.timeout_ns = TIMEOUT_NS;
     setup.config.exchange.fuse_bytes = 8192;

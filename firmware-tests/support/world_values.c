@@ -1,4 +1,5 @@
-/* See world.h: the values that ranks put into gradients, what must come of them, and of a failure. */
+/* See world.h: the values that ranks put into gradients, what must come of them, and of a
+ * failure. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
 #include "drivers/fnv.h"
@@ -19,8 +20,11 @@ float world_value(uint32_t rank, uint32_t tensor, uint64_t elem)
 
 void world_put(gf_type type, void *data, uint64_t elem, float value)
 {
-    if (type == GF_TYPE_F32) ((float *)data)[elem] = value;
-    else ((uint16_t *)data)[elem] = (type == GF_TYPE_F16) ? gf_f16_of_f32(value) : gf_bf16_of_f32(value);
+    if (type == GF_TYPE_F32)
+        ((float *)data)[elem] = value;
+    else
+        ((uint16_t *)data)[elem] =
+            (type == GF_TYPE_F16) ? gf_f16_of_f32(value) : gf_bf16_of_f32(value);
 }
 
 float world_get(gf_type type, const void *data, uint64_t elem)
@@ -33,14 +37,16 @@ float world_get(gf_type type, const void *data, uint64_t elem)
 void world_fill(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
 {
     const struct gf_tensor *from = &w->ranks[rank].tensors[tensor];
-    for (uint64_t i = 0; i < from->elem_count; i++) world_put(from->type, gradient, i, world_value(rank, tensor, i));
+    for (uint64_t i = 0; i < from->elem_count; i++)
+        world_put(from->type, gradient, i, world_value(rank, tensor, i));
 }
 
 void world_fill_noise(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
 {
     const struct gf_tensor *from = &w->ranks[rank].tensors[tensor];
     for (uint64_t i = 0; i < from->elem_count; i++)
-        world_put(from->type, gradient, i, ((float)(mix(rank, tensor, i) >> 8) - 0x800000) * 0x1p-23f);
+        world_put(from->type, gradient, i,
+                  ((float)(mix(rank, tensor, i) >> 8) - 0x800000) * 0x1p-23f);
 }
 
 const void *world_gradient(struct world *w, uint32_t rank, uint32_t tensor)
@@ -94,7 +100,8 @@ uint64_t world_hash(struct world *w, uint32_t rank)
 {
     uint64_t hash = GF_FNV_START;
     for (uint32_t tensor = 0; tensor < w->ranks[rank].tensor_count; tensor++)
-        hash = gf_fnv_bytes(hash, world_gradient(w, rank, tensor), tensor_bytes(&w->ranks[rank].tensors[tensor]));
+        hash = gf_fnv_bytes(hash, world_gradient(w, rank, tensor),
+                            tensor_bytes(&w->ranks[rank].tensors[tensor]));
     return hash;
 }
 

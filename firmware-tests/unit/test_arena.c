@@ -34,7 +34,8 @@ TEST(a_byte_too_little_hands_out_nothing_more_but_counts_on)
     memory = aligned_alloc(GF_ALIGN_BYTES, gf_align_up(counted.used_bytes, GF_ALIGN_BYTES));
     assert_non_null(memory);
     arena = (struct gf_arena){.base = memory, .size_bytes = counted.used_bytes - 1};
-    for (size_t i = 0; i < TAKES; i++) assert_int_equal(gf_arena_take(&arena, takes[i]) != NULL, i != TAKES - 1);
+    for (size_t i = 0; i < TAKES; i++)
+        assert_int_equal(gf_arena_take(&arena, takes[i]) != NULL, i != TAKES - 1);
     assert_int_equal(arena.used_bytes, counted.used_bytes);
     assert_null(gf_arena_take(&arena, 0));
     free(memory);

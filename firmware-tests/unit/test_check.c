@@ -1,5 +1,6 @@
-/* gf-check and the tools' option parser, run in child processes with their output in a file. The programs' sources are
- * part of this one, for tools are no library; gf_measure() is a stand-in that tells what it was asked. */
+/* gf-check and the tools' option parser, run in child processes with their output in a file. The
+ * programs' sources are part of this one, for tools are no library; gf_measure() is a stand-in that
+ * tells what it was asked. */
 #include "firmware-tests/support/suite.h"
 #include "gradientflow.h"
 
@@ -9,17 +10,18 @@
 #define gf_measure stand_in_measure
 #define main check_main
 int check_main(int argc, char **argv);
-gf_status stand_in_measure(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                           struct gf_footprint *footprint_out);
+gf_status stand_in_measure(const struct gf_config *config, const struct gf_tensor *tensors,
+                           uint32_t tensor_count, struct gf_footprint *footprint_out);
 #include "tools/check/check_main.c"
 #include "tools/common/tool_args.c"
 #include "tools/common/tool_tensors.c"
 #undef main
 
-gf_status stand_in_measure(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                           struct gf_footprint *footprint_out)
+gf_status stand_in_measure(const struct gf_config *config, const struct gf_tensor *tensors,
+                           uint32_t tensor_count, struct gf_footprint *footprint_out)
 {
-    if (!config->job.ignore_environment || (config->job.rank >= config->job.world)) return GF_ERR_CONFIG;
+    if (!config->job.ignore_environment || (config->job.rank >= config->job.world))
+        return GF_ERR_CONFIG;
     footprint_out->control_bytes = config->job.world;
     footprint_out->exchange_bytes = tensor_count;
     footprint_out->device_bytes = config->exchange.fuse_bytes;
@@ -56,7 +58,8 @@ static int program_run(int (*program)(int, char **), char **argv)
     child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        if ((freopen(out_path, "w", stdout) == NULL) || (freopen(err_path, "w", stderr) == NULL)) _exit(99);
+        if ((freopen(out_path, "w", stdout) == NULL) || (freopen(err_path, "w", stderr) == NULL))
+            _exit(99);
         status = program(argc, argv);
         (void)fflush(NULL);
         _exit(status);
@@ -68,7 +71,8 @@ static int program_run(int (*program)(int, char **), char **argv)
     return WEXITSTATUS(status);
 }
 
-#define RUN(program, ...) program_run(program, (char *[]){(char *)(uintptr_t) "tool", __VA_ARGS__, NULL})
+#define RUN(program, ...) \
+    program_run(program, (char *[]){(char *)(uintptr_t) "tool", __VA_ARGS__, NULL})
 #define ARG(text) ((char *)(uintptr_t)(text))
 
 TEST(a_good_file_is_shown_with_hash_and_footprint)
@@ -84,7 +88,8 @@ TEST(a_good_file_is_shown_with_hash_and_footprint)
     text_write(file_path, "job = { world = 3; rank = 2; };\n");
     assert_int_equal(RUN(check_main, file_path), 0);
     assert_non_null(strstr(out, "\nworld: 3\n"));
-    assert_int_equal(RUN(check_main, file_path, ARG("--world=2")), 0); /* rank 2 of 2 is not what is asked */
+    /* rank 2 of 2 is not what is asked */
+    assert_int_equal(RUN(check_main, file_path, ARG("--world=2")), 0);
     assert_non_null(strstr(out, "\nworld: 2\n"));
 }
 
@@ -94,7 +99,8 @@ TEST(a_tensor_table_may_be_given)
     (void)snprintf(table_path, sizeof table_path, "%s/t.cfg", folder);
     text_write(file_path, "# defaults\n");
     text_write(table_path, "tensors = ( { name = \"a\"; shape = [7, 2]; } );\n");
-    assert_int_equal(RUN(check_main, ARG("--tensors"), table_path, file_path, ARG("--world"), ARG("5")), 0);
+    assert_int_equal(
+        RUN(check_main, ARG("--tensors"), table_path, file_path, ARG("--world"), ARG("5")), 0);
     assert_non_null(strstr(out, "\ntensors: 1, 14 elements\nworld: 5\ncontrol_bytes: 5\n"));
     text_write(table_path, "tensors = ( );\n");
     assert_int_equal(RUN(check_main, ARG("--tensors"), table_path, file_path), 1);
@@ -116,13 +122,17 @@ TEST(what_is_refused_says_why_and_fails)
 TEST(another_file_is_told_for_what_it_is)
 {
     assert_int_equal(RUN(check_main, ARG("config/models/nin.cfg")), 0);
-    assert_non_null(strstr(out, "nin.cfg: a model, no configuration: 24 tensors, 7595176 elements, 2.200 GFLOPs forward, "
-                                "4.198 backward\n"));
+    assert_non_null(strstr(
+        out,
+        "nin.cfg: a model, no configuration: 24 tensors, 7595176 elements, 2.200 GFLOPs forward, "
+        "4.198 backward\n"));
     assert_int_equal(RUN(check_main, ARG("config/clusters/plain.cfg")), 0);
-    assert_non_null(strstr(out, "plain.cfg: a cluster to plan for, no configuration: plain, 8 nodes, 1 GPUs each, "));
+    assert_non_null(strstr(
+        out, "plain.cfg: a cluster to plan for, no configuration: plain, 8 nodes, 1 GPUs each, "));
     text_write(file_path, "tensors = 4;\n");
     assert_int_equal(RUN(check_main, file_path), 1);
-    assert_non_null(strstr(err, ":1: unknown key tensors; a model has that: it goes to --tensors of gf-check"));
+    assert_non_null(
+        strstr(err, ":1: unknown key tensors; a model has that: it goes to --tensors of gf-check"));
 }
 
 TEST(the_command_line_is_read_strictly)
@@ -146,8 +156,10 @@ TEST(the_command_line_is_read_strictly)
         {{"f", "--", "--world"}, "--world is one argument too many"},
     };
     for (size_t i = 0; i < LENGTH(bad); i++) {
-        assert_int_equal(RUN(check_main, ARG(bad[i].args[0]), ARG(bad[i].args[1]), ARG(bad[i].args[2])), 2);
-        if (strstr(err, bad[i].said) == NULL) fail_msg("wanted \"%s\", got \"%s\"", bad[i].said, err);
+        assert_int_equal(
+            RUN(check_main, ARG(bad[i].args[0]), ARG(bad[i].args[1]), ARG(bad[i].args[2])), 2);
+        if (strstr(err, bad[i].said) == NULL)
+            fail_msg("wanted \"%s\", got \"%s\"", bad[i].said, err);
         assert_non_null(strstr(err, "usage: gf-check "));
         assert_string_equal(out, "");
     }
@@ -177,12 +189,24 @@ static int every_kind(int argc, char **argv)
         {.name = "flag", .kind = TOOL_FLAG, .value_out = &flag},
         {.name = "text", .kind = TOOL_TEXT, .value_out = &text, .allowed = "ring|halving|x"},
         {.name = "number", .kind = TOOL_NUMBER, .value_out = &number, .low = 5},
-        {.name = "size", .kind = TOOL_SIZE, .value_out = &size, .high = 1 << 30, .given_out = &given},
+        {.name = "size",
+         .kind = TOOL_SIZE,
+         .value_out = &size,
+         .high = 1 << 30,
+         .given_out = &given},
         {.name = "real", .kind = TOOL_REAL, .value_out = &real, .low_real = -1, .high_real = 1},
         {.name = "set", .kind = TOOL_SETTINGS, .value_out = &set},
-        {.name = "share", .kind = TOOL_TEXT, .value_out = &share, .optional = true, .given_out = &shares},
+        {.name = "share",
+         .kind = TOOL_TEXT,
+         .value_out = &share,
+         .optional = true,
+         .given_out = &shares},
     };
-    struct tool_args args = {.program = "kinds", .usage = "", .about = "", .options = options, .option_count = 7,
+    struct tool_args args = {.program = "kinds",
+                             .usage = "",
+                             .about = "",
+                             .options = options,
+                             .option_count = 7,
                              .operands_max = 2};
     uint32_t count;
     int read;
@@ -191,8 +215,11 @@ static int every_kind(int argc, char **argv)
     if (read != 0) return 2;
     for (uint32_t i = 0; i < set.count; i++) (void)printf("%s;", set.text[i]);
     if (shares) (void)printf("shares %s;", (share != NULL) ? share : "-");
-    (void)printf("%d %s %llu %llu %g %d %u %s", flag, text, (unsigned long long)number, (unsigned long long)size, real,
-                 given, count, args.operands_end ? argv[(uint32_t)argc - count] : operands[0] ? operands[0] : "-");
+    (void)printf("%d %s %llu %llu %g %d %u %s", flag, text, (unsigned long long)number,
+                 (unsigned long long)size, real, given, count,
+                 args.operands_end ? argv[(uint32_t)argc - count]
+                 : operands[0]     ? operands[0]
+                                   : "-");
     return 0;
 }
 
@@ -200,19 +227,23 @@ TEST(options_of_every_kind_are_read)
 {
     assert_int_equal(RUN(every_kind, NULL), 0);
     assert_string_equal(out, "0 none 1 2 3 0 0 -");
-    assert_int_equal(RUN(every_kind, ARG("--flag"), ARG("--text=halving"), ARG("-"), ARG("--number"), ARG("5"),
-                         ARG("--size"), ARG("64K"), ARG("--real=-0.5")), 0);
+    assert_int_equal(RUN(every_kind, ARG("--flag"), ARG("--text=halving"), ARG("-"),
+                         ARG("--number"), ARG("5"), ARG("--size"), ARG("64K"), ARG("--real=-0.5")),
+                     0);
     assert_string_equal(out, "1 halving 5 65536 -0.5 1 1 -");
     assert_int_equal(RUN(every_kind, ARG("--size"), ARG("1 GiB")), 0);
     assert_int_equal(RUN(every_kind, ARG("--size"), ARG("2G")), 2);
-    assert_non_null(strstr(err, "--size 2G: allowed is a size, as 4096, 4K or 4M, from 0 to 1073741824"));
+    assert_non_null(
+        strstr(err, "--size 2G: allowed is a size, as 4096, 4K or 4M, from 0 to 1073741824"));
     assert_int_equal(RUN(every_kind, ARG("--number=4")), 2);
     assert_non_null(strstr(err, "--number 4: allowed is a whole number from 5"));
     assert_int_equal(RUN(every_kind, ARG("--text"), ARG("rin")), 2);
     assert_non_null(strstr(err, "--text rin: allowed is ring|halving|x"));
     assert_int_equal(RUN(every_kind, ARG("--real"), ARG("nan")), 2);
     assert_non_null(strstr(err, "--real nan: allowed is a number from -1 to 1"));
-    assert_int_equal(RUN(every_kind, ARG("--set"), ARG("a.b=1"), ARG("--share"), ARG("--set=c=2,3"), ARG("op")), 0);
+    assert_int_equal(
+        RUN(every_kind, ARG("--set"), ARG("a.b=1"), ARG("--share"), ARG("--set=c=2,3"), ARG("op")),
+        0);
     assert_string_equal(out, "a.b=1;c=2,3;shares -;0 none 1 2 3 0 1 op");
     assert_int_equal(RUN(every_kind, ARG("--share"), ARG(".5"), ARG("op")), 0);
     assert_string_equal(out, "shares .5;0 none 1 2 3 0 1 op");

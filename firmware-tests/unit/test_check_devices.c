@@ -114,7 +114,7 @@ TEST(each_rank_gets_the_fastest_device_that_is_nearest_to_its_gpu)
         {"mlx5_1:1,mlx5_0:1", true, 2, "mlx5_0:1;mlx5_1:1"}, /* the bridge decides, not the order */
         {"mlx5_0:1,mlx5_1:1", true, 1, "mlx5_0:1"},
         {"mlx5_0:1,mlx5_1:1", true, 8, "mlx5_0:1;mlx5_1:1"}, /* places take groups in turn */
-        {"lo,docker0,eth0,mlx5_1:1", true, 2, "mlx5_1:1"}, /* speed before distance */
+        {"lo,docker0,eth0,mlx5_1:1", true, 2, "mlx5_1:1"},   /* speed before distance */
         {"lo,docker0,eth0", true, 2, "eth0"},
         {"lo,docker0", false, 2, "docker0"},
         {"lo", false, 1, "lo"},
@@ -125,8 +125,8 @@ TEST(each_rank_gets_the_fastest_device_that_is_nearest_to_its_gpu)
     };
     for (size_t i = 0; i < LENGTH(cases); i++) {
         char devices[GF_TEXT_MAX];
-        assert_true(check_devices_text(root, cases[i].names, cases[i].with_gpus, cases[i].places,
-                                       devices));
+        assert_true(
+            check_devices_text(root, cases[i].names, cases[i].with_gpus, cases[i].places, devices));
         assert_string_equal(devices, cases[i].devices);
     }
 }

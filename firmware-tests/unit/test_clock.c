@@ -12,21 +12,28 @@ static uint64_t counting_now_ns(const struct gf_clock *clock)
     uint64_t now_ns = gf_clock_monotonic.now_ns(clock);
     bool late = interrupted && (looks % 2 == 0);
     looks++;
-    while (late && (gf_clock_monotonic.now_ns(clock) - now_ns < 2 * OFF_NS)) {}
+    while (late && (gf_clock_monotonic.now_ns(clock) - now_ns < 2 * OFF_NS)) {
+    }
     return now_ns;
 }
 static const struct gf_clock counting = {.now_ns = counting_now_ns, .is_real = true};
 
-static uint64_t virtual_now_ns(const struct gf_clock *clock) { return stands_ns; }
+static uint64_t virtual_now_ns(const struct gf_clock *clock)
+{
+    return stands_ns;
+}
 static const struct gf_clock virtual = {.now_ns = virtual_now_ns};
 
-/* For so long it is where the system's clock is, and never goes back. Returns how often it was asked. */
+/* For so long it is where the system's clock is, and never goes back. Returns how often it was
+ * asked. */
 static uint64_t follows(struct gf_ticks *ticks, uint64_t for_ns)
 {
-    uint64_t begin_ns = gf_clock_monotonic.now_ns(NULL), before_ns = begin_ns, told_ns = 0, asked = 0;
+    uint64_t begin_ns = gf_clock_monotonic.now_ns(NULL), before_ns = begin_ns, told_ns = 0,
+             asked = 0;
     for (; before_ns - begin_ns < for_ns; asked++) {
         uint64_t now_ns = gf_ticks_now(ticks), after_ns = gf_clock_monotonic.now_ns(NULL);
-        assert_true((now_ns >= told_ns) && (now_ns + OFF_NS >= before_ns) && (now_ns <= after_ns + OFF_NS));
+        assert_true((now_ns >= told_ns) && (now_ns + OFF_NS >= before_ns) &&
+                    (now_ns <= after_ns + OFF_NS));
         told_ns = now_ns;
         before_ns = after_ns;
     }
@@ -48,8 +55,10 @@ TEST(between_two_looks_the_counter_tells)
     begin(&ticks);
     looks = 0;
     asked = follows(&ticks, 20000000);
-    if (ticks.steady) assert_true(looks * 10 < asked);
-    else assert_int_equal(looks, asked);
+    if (ticks.steady)
+        assert_true(looks * 10 < asked);
+    else
+        assert_int_equal(looks, asked);
 }
 
 TEST(a_counter_that_jumps_is_off_for_no_longer_than_a_look)

@@ -18,32 +18,40 @@ static void refused(const char *text, int line, const char *part)
     memset(&config, 0x5a, sizeof config);
     if (load(text, &config) != GF_ERR_CONFIG) fail_msg("not refused: %s", text);
     file_error_check(line, part);
-    for (size_t i = 0; i < sizeof config; i++) assert_int_equal(((unsigned char *)&config)[i], 0x5a);
+    for (size_t i = 0; i < sizeof config; i++)
+        assert_int_equal(((unsigned char *)&config)[i], 0x5a);
 }
 
-/* A row for each key: the default, a value that is valid (as in a file, and as it is printed), values that are not.
- * `with` is a second line that the valid value needs. */
+/* A row for each key: the default, a value that is valid (as in a file, and as it is printed),
+ * values that are not. `with` is a second line that the valid value needs. */
 static const struct {
     const char *key, *fallback, *good, *printed, *below, *above, *wrong_type, *with;
 } keys[] = {
     {"job.world", "0", "4", "4", "-1", "8193", "\"4\"", NULL},
     {"job.world_max", "0", "8", "8", "-1", "8193", "\"8\"", NULL},
     {"job.rank", "0", "3", "3", "-1", "8192", "1.5", NULL},
-    {"job.id", "0", "\"0xffffffffffffffff\"", "18446744073709551615", "-1", "\"18446744073709551616\"", "true", NULL},
-    {"job.ignore_environment", "false", "true", "true", NULL, NULL, "1", "job:{world=2;ignore_environment=true};"},
+    {"job.id", "0", "\"0xffffffffffffffff\"", "18446744073709551615", "-1",
+     "\"18446744073709551616\"", "true", NULL},
+    {"job.ignore_environment", "false", "true", "true", NULL, NULL, "1",
+     "job:{world=2;ignore_environment=true};"},
     {"job.elastic", "false", "true", "true", NULL, NULL, "1", NULL},
     {"rendezvous.address", "127.0.0.1:7117", "\"127.0.0.1:80\"", "127.0.0.1:80", "\"127.0.0.1:0\"",
      "\"127.0.0.1:65536\"", "7117", NULL},
-    {"rendezvous.bind", "", "\"127.0.0.1\"", "127.0.0.1", "\"127.0.0\"", "\"127.0.0.256\"", "127", NULL},
+    {"rendezvous.bind", "", "\"127.0.0.1\"", "127.0.0.1", "\"127.0.0\"", "\"127.0.0.256\"", "127",
+     NULL},
     {"rendezvous.join_timeout", "1 min", "\"200 ms\"", "200 ms", "0", "86401", "true", NULL},
     {"rendezvous.keepalive", "5 s", "0.25", "250 ms", "-0.1", "3600.5", "[5]", NULL},
-    {"rendezvous.key_file", "", "\"/k \\\\ \\\"x\\\"\"", "/k \\ \"x\"", "\"\\n\"", NULL, "false", NULL},
+    {"rendezvous.key_file", "", "\"/k \\\\ \\\"x\\\"\"", "/k \\ \"x\"", "\"\\n\"", NULL, "false",
+     NULL},
     {"rendezvous.insecure", "false", "true", "true", NULL, NULL, "\"true\"", NULL},
-    {"rendezvous.ports", "26000-31999", "\"3000-4000\"", "3000-4000", "\"1-4000\"", "\"3000-65536\"", "3000", NULL},
+    {"rendezvous.ports", "26000-31999", "\"3000-4000\"", "3000-4000", "\"1-4000\"",
+     "\"3000-65536\"", "3000", NULL},
     {"rendezvous.rejoin", "false", "true", "true", NULL, NULL, "1", NULL},
-    {"link.transports", "self,posix,tcp", "\"self,rc\"", "self,rc", "\",\"", "\"self rc\"", "( \"self\" )", NULL},
+    {"link.transports", "self,posix,tcp", "\"self,rc\"", "self,rc", "\",\"", "\"self rc\"",
+     "( \"self\" )", NULL},
     {"link.devices", "lo", "\"mlx5_0:1\"", "mlx5_0:1", "\"a,,b\"", "\"a b\"", "0", NULL},
-    {"link.ports", "21000-25999", "\"3000-4000\"", "3000-4000", "\"1-4000\"", "\"3000-65536\"", "3000", NULL},
+    {"link.ports", "21000-25999", "\"3000-4000\"", "3000-4000", "\"1-4000\"", "\"3000-65536\"",
+     "3000", NULL},
     {"link.window", "8", "32", "32", "0", "33", "8.0", NULL},
     {"link.idle", "auto", "\"sleep\"", "sleep", "\"\"", "\"Sleep\"", "1", NULL},
     {"link.integrity", "false", "true", "true", NULL, NULL, "0", NULL},
@@ -55,7 +63,8 @@ static const struct {
     {"device.ordinal", "auto", "255", "255", "-1", "256", "1.5", NULL},
     {"device.shared", "false", "true", "true", NULL, NULL, "1", NULL},
     {"exchange.wire", "fp32", "\"bf16\"", "bf16", "\"fp8\"", "\"fp321\"", "32", NULL},
-    {"exchange.algorithm", "auto", "\"hierarchy\"", "hierarchy", "\"rin\"", "\"rings\"", "false", NULL},
+    {"exchange.algorithm", "auto", "\"hierarchy\"", "hierarchy", "\"rin\"", "\"rings\"", "false",
+     NULL},
     {"exchange.fuse_bytes", "4 MiB", "\"1 GiB\"", "1 GiB", "0", "1073741825", "1.5", NULL},
     {"exchange.cut_bytes", "16 MiB", "\"64 GiB\"", "64 GiB", "4095", "68719476737L", "1.5", NULL},
     {"exchange.slice_bytes", "256 KiB", "4096", "4 KiB", "4032", "\"17 MiB\"", "true", NULL},
@@ -121,7 +130,8 @@ static const char *key_text(const char *key, const char *value)
 {
     static char text[256];
     const char *dot = strchr(key, '.');
-    (void)snprintf(text, sizeof text, "%.*s = {\n    %s = %s;\n};\n", (int)(dot - key), key, dot + 1, value);
+    (void)snprintf(text, sizeof text, "%.*s = {\n    %s = %s;\n};\n", (int)(dot - key), key,
+                   dot + 1, value);
     return text;
 }
 
@@ -183,14 +193,18 @@ TEST(what_is_printed_loads_to_the_same)
         assert_int_equal(load(text, &config), GF_OK);
         print_reload_check(&config);
     }
-    assert_int_equal(load("rate: { steps = 9223372036854775807L; }; optimizer: { momentum = 0.333333333; };"
-                          "exchange: { timeout = \"1234567 ns\"; fuse_bytes = 1048577; };", &config), GF_OK);
+    assert_int_equal(
+        load("rate: { steps = 9223372036854775807L; }; optimizer: { momentum = 0.333333333; };"
+             "exchange: { timeout = \"1234567 ns\"; fuse_bytes = 1048577; };",
+             &config),
+        GF_OK);
     print_reload_check(&config);
 }
 
 TEST(what_the_file_sets_is_marked)
 {
-    static const char text[] = "link = { window = 8; };\nexchange: { wire = \"bf16\"; };\n"; /* 8 is the default too */
+    /* 8 is the default too */
+    static const char text[] = "link = { window = 8; };\nexchange: { wire = \"bf16\"; };\n";
     static char printed[16384];
     struct gf_config config;
     FILE *out = tmpfile();
@@ -209,30 +223,42 @@ TEST(what_the_file_sets_is_marked)
 
 TEST(one_key_can_be_set_over_a_loaded_file)
 {
-    static const char *const good[] = {"exchange.wire=fp16", "exchange.fuse_bytes=64K", "exchange.timeout=0.5",
-                                       "sparse.enabled=true", "optimizer.momentum=.9", "rendezvous.address=[::1]:5"};
+    static const char *const good[] = {"exchange.wire=fp16",    "exchange.fuse_bytes=64K",
+                                       "exchange.timeout=0.5",  "sparse.enabled=true",
+                                       "optimizer.momentum=.9", "rendezvous.address=[::1]:5"};
     static const char *const together[] = {"rate.kind=polynomial", "rate.steps=100"};
     static struct gf_config config, before;
     assert_int_equal(load("link = { window = 4; };", &config), GF_OK);
     assert_int_equal(gf_config_set_all(&config, good, LENGTH(good), "--set", file_error), GF_OK);
-    assert_int_equal(config.exchange.slice_bytes, 0); /* a device has another default, and may still be set */
+    /* a device has another default, and may still be set */
+    assert_int_equal(config.exchange.slice_bytes, 0);
     assert_true((config.exchange.wire == GF_TYPE_F16) && (config.exchange.fuse_bytes == 65536));
     assert_true((config.exchange.timeout_ns == 500000000) && config.sparse.enabled);
     assert_true((config.optimizer.momentum == 0.9f) && (config.link.window == 4));
     assert_string_equal(config.rendezvous.address, "[::1]:5");
-    assert_int_equal(gf_config_set(&config, "rendezvous.address", "", "--address", file_error), GF_OK);
+    assert_int_equal(gf_config_set(&config, "rendezvous.address", "", "--address", file_error),
+                     GF_OK);
     assert_string_equal(config.rendezvous.address, "127.0.0.1:7117");
     before = config;
-    assert_int_equal(gf_config_set(&config, "exchange.wire", "fp8", "--wire", file_error), GF_ERR_CONFIG);
-    assert_string_equal(file_error, "--wire: exchange.wire = \"fp8\": allowed is fp32, fp16 or bf16");
-    assert_int_equal(gf_config_set(&config, "exchange.wires", "fp16", "--wire", file_error), GF_ERR_CONFIG);
-    assert_string_equal(file_error, "--wire: unknown key exchange.wires; did you mean exchange.wire?");
-    assert_int_equal(gf_config_set(&config, "job.ignore_environment", "true", "--alone", file_error), GF_ERR_CONFIG);
-    assert_string_equal(file_error, "--alone: job.ignore_environment = true: allowed only where job.world is set");
+    assert_int_equal(gf_config_set(&config, "exchange.wire", "fp8", "--wire", file_error),
+                     GF_ERR_CONFIG);
+    assert_string_equal(file_error,
+                        "--wire: exchange.wire = \"fp8\": allowed is fp32, fp16 or bf16");
+    assert_int_equal(gf_config_set(&config, "exchange.wires", "fp16", "--wire", file_error),
+                     GF_ERR_CONFIG);
+    assert_string_equal(file_error,
+                        "--wire: unknown key exchange.wires; did you mean exchange.wire?");
+    assert_int_equal(
+        gf_config_set(&config, "job.ignore_environment", "true", "--alone", file_error),
+        GF_ERR_CONFIG);
+    assert_string_equal(
+        file_error, "--alone: job.ignore_environment = true: allowed only where job.world is set");
     for (size_t i = 0; i < 3; i++) {
         static const char *const bad[] = {" 0.5", "0x1p-1", "nan"};
-        assert_int_equal(gf_config_set(&config, "optimizer.momentum", bad[i], "x", file_error), GF_ERR_CONFIG);
-        assert_int_equal(gf_config_set(&config, "exchange.timeout", bad[i], "x", file_error), GF_ERR_CONFIG);
+        assert_int_equal(gf_config_set(&config, "optimizer.momentum", bad[i], "x", file_error),
+                         GF_ERR_CONFIG);
+        assert_int_equal(gf_config_set(&config, "exchange.timeout", bad[i], "x", file_error),
+                         GF_ERR_CONFIG);
     }
     assert_int_equal(gf_config_set_all(&config, together, 1, "--set", file_error), GF_ERR_CONFIG);
     assert_non_null(strstr(file_error, "--set: rate.steps = 0: polynomial and cosine end there"));
@@ -246,17 +272,22 @@ static const struct {
     int line;
     const char *part;
 } wrong[] = {
-    {"exchange = {\n wire = \"fp16\";\n wyre = 1;\n};\n", 3, "unknown key exchange.wyre; did you mean exchange.wire?"},
+    {"exchange = {\n wire = \"fp16\";\n wyre = 1;\n};\n", 3,
+     "unknown key exchange.wyre; did you mean exchange.wire?"},
     {"exchange = { window = 4; };", 1, "unknown key exchange.window; did you mean link.window?"},
     {"\n\nwindow = 4;", 3, "unknown key window; did you mean link.window?"},
     {"exchnge = { };", 1, "unknown group exchnge; did you mean exchange?"},
-    {"tensors = ( );", 1, "unknown key tensors; a model has that: it goes to --tensors of gf-check"},
-    {"cluster = { };", 1, "unknown group cluster; a cluster to plan for has that: it goes to --cluster of gf-plan"},
+    {"tensors = ( );", 1,
+     "unknown key tensors; a model has that: it goes to --tensors of gf-check"},
+    {"cluster = { };", 1,
+     "unknown group cluster; a cluster to plan for has that: it goes to --cluster of gf-plan"},
     {"exchange = { wire = \"fp1\"; };", 1, "allowed is fp32, fp16 or bf16; did you mean fp16?"},
     {"exchange = { algorithm = \"halvign\"; };", 1, "; did you mean halving?"},
     {"exchange = { fuse_bytes = \"4 MB\"; };", 1,
-     "= \"4 MB\": allowed is a size from 1 B to 1 GiB; units are B, KiB, MiB, GiB and TiB, or K, M, G and T"},
-    {"exchange = { timeout = \"4 sec\"; };", 1, "; units are ns, us, ms, s, min and h; a number alone is seconds"},
+     "= \"4 MB\": allowed is a size from 1 B to 1 GiB; units are B, KiB, MiB, GiB and TiB, or K, "
+     "M, G and T"},
+    {"exchange = { timeout = \"4 sec\"; };", 1,
+     "; units are ns, us, ms, s, min and h; a number alone is seconds"},
     {"bananas = { split = 1; };", 1, "unknown group bananas"},
     {"link = { bananas = 1; };", 1, "unknown key link.bananas"},
     {"\nlink = 4;", 2, "link is a whole number: allowed is a group, link = { .. };"},
@@ -264,7 +295,8 @@ static const struct {
     {"link = {\n window = 4;\n window = 5;\n};", 3, "duplicate setting name"},
     {"link = {\n window = ;\n};", 2, "syntax error"},
     {"link = { window = 4;", 2, "syntax error"},
-    {"link = {\n\n window = 4294967300;\n};", 3, "does not fit 32 bits"}, /* libconfig would read 4 */
+    /* libconfig would read 4 */
+    {"link = {\n\n window = 4294967300;\n};", 3, "does not fit 32 bits"},
     {"job = { id = 9223372036854775808L; };", 1, "does not fit 64 bits"},
     {"job = { id = 0x1FFFFFFFF; };", 1, "does not fit 32 bits"},
     {"\n@include \"/etc/passwd\"\n", 2, "@include is not allowed"},
@@ -274,10 +306,14 @@ static const struct {
     {"a = ((((((((( 1 )))))))));", 1, "more than 8 brackets deep"},
     {" \n\t\n", 0, "is empty"},
     {"", 0, "is empty"},
-    {"job = {\n world = 4;\n rank = 4;\n};", 3, "job.rank = 4: allowed is a rank below job.world = 4"},
-    {"job = {\n world = 4; world_max = 6;\n rank = 6;\n};", 3, "job.rank = 6: allowed is a rank below job.world_max"},
-    {"job = {\n world = 4;\n world_max = 3;\n};", 3, "job.world_max = 3: allowed is 0 or at least job.world = 4"},
-    {"exchange = {\n deterministic = true;\n algorithm = \"ring\";\n};", 3, "exchange.algorithm = ring"},
+    {"job = {\n world = 4;\n rank = 4;\n};", 3,
+     "job.rank = 4: allowed is a rank below job.world = 4"},
+    {"job = {\n world = 4; world_max = 6;\n rank = 6;\n};", 3,
+     "job.rank = 6: allowed is a rank below job.world_max"},
+    {"job = {\n world = 4;\n world_max = 3;\n};", 3,
+     "job.world_max = 3: allowed is 0 or at least job.world = 4"},
+    {"exchange = {\n deterministic = true;\n algorithm = \"ring\";\n};", 3,
+     "exchange.algorithm = ring"},
     {"rendezvous = {\n address = \"10.0.0.1:7117\";\n};", 2, "beyond loopback allowed only with"},
     {"rendezvous = { address = \"127.0.0.1\"; };", 1, "allowed is host:port or IP:port"},
     {"rendezvous = { address = \"localhost:\"; };", 1, "allowed is host:port"},
@@ -288,7 +324,8 @@ static const struct {
     {"exchange = { timeout = \"30 \"; };", 1, "allowed is a time from 1 ms to 24 h"},
     {"exchange = { timeout = \"-1 s\"; };", 1, "allowed is a time"},
     {"exchange = { timeout = 1e300; };", 1, "allowed is a time"},
-    {"optimizer = { momentum = 0.99999999999; };", 1, "allowed is a number from 0.0 to below 1.0"}, /* 1 as a float */
+    /* 1 as a float */
+    {"optimizer = { momentum = 0.99999999999; };", 1, "allowed is a number from 0.0 to below 1.0"},
 };
 
 TEST(what_is_wrong_is_refused_by_line)
@@ -326,7 +363,8 @@ TEST(a_host_name_becomes_a_number)
     assert_string_equal(config.rendezvous.address, "127.0.0.1:7200");
     assert_true(gf_address_resolve("[::1]:9", numeric, why));
     assert_string_equal(numeric, "[::1]:9");
-    assert_false(gf_address_resolve("300.1.1.1:9", numeric, why)); /* a broken number is not asked of a name server */
+    /* a broken number is not asked of a name server */
+    assert_false(gf_address_resolve("300.1.1.1:9", numeric, why));
     assert_false(gf_address_resolve("::1:9", numeric, why));
 }
 
@@ -367,10 +405,12 @@ TEST(bad_files_are_refused)
 TEST(the_example_files_load)
 {
     struct gf_config config;
-    if (gf_config_load("config/local.cfg", &config, file_error) != GF_OK) fail_msg("%s", file_error);
+    if (gf_config_load("config/local.cfg", &config, file_error) != GF_OK)
+        fail_msg("%s", file_error);
     assert_string_equal(config.rendezvous.address, "127.0.0.1:7117");
     assert_string_equal(config.link.devices, "lo");
-    if (gf_config_load("config/cluster.cfg", &config, file_error) != GF_OK) fail_msg("%s", file_error);
+    if (gf_config_load("config/cluster.cfg", &config, file_error) != GF_OK)
+        fail_msg("%s", file_error);
     assert_true(config.rendezvous.insecure);
 }
 
@@ -390,7 +430,8 @@ TEST(the_table_lists_every_key)
         if (rows < 2) continue;
         (void)snprintf(begins, sizeof begins, "| `%s` |", keys[rows - 2].key);
         assert_int_equal(strncmp(line, begins, strlen(begins)), 0);
-        if (keys[rows - 2].fallback[0] != '\0') assert_non_null(strstr(line, keys[rows - 2].fallback));
+        if (keys[rows - 2].fallback[0] != '\0')
+            assert_non_null(strstr(line, keys[rows - 2].fallback));
     }
     assert_int_equal(rows, KEY_COUNT + 2);
     assert_int_equal(fclose(file), 0);

@@ -11,7 +11,8 @@ static gf_status tensors_load(const char *text, uint32_t tensor_max)
 {
     file_write(text, strlen(text));
     file_error[0] = '\0';
-    struct tool_model model = {.tensors = tensors, .names = names, .tensor_max = tensor_max, .tensor_count = 77};
+    struct tool_model model = {
+        .tensors = tensors, .names = names, .tensor_max = tensor_max, .tensor_count = 77};
     gf_status status = tool_model_load(file_path, &model, file_error);
     tensor_count = model.tensor_count;
     return status;
@@ -19,10 +20,14 @@ static gf_status tensors_load(const char *text, uint32_t tensor_max)
 
 TEST(tensor_tables_load)
 {
-    assert_int_equal(tensors_load("tensors = ( { name = \"w\"; shape = [512, 3136]; },\n"
-                                  "{ name = \"b\"; shape = [512]; flags = [\"dense\",\"no_decay\"]; type = \"bf16\"},\n"
-                                  "{ name = \"none\"; shape = [0, 2000000000, 2000000000, 2000000000]; flags = []; },\n"
-                                  "{ name = \"huge\"; shape = [1099511627776L]; } );", 16), GF_OK);
+    assert_int_equal(
+        tensors_load(
+            "tensors = ( { name = \"w\"; shape = [512, 3136]; },\n"
+            "{ name = \"b\"; shape = [512]; flags = [\"dense\",\"no_decay\"]; type = \"bf16\"},\n"
+            "{ name = \"none\"; shape = [0, 2000000000, 2000000000, 2000000000]; flags = []; },\n"
+            "{ name = \"huge\"; shape = [1099511627776L]; } );",
+            16),
+        GF_OK);
     assert_int_equal(tensor_count, 4);
     assert_string_equal(tensors[0].name, "w");
     assert_int_equal(tensors[0].elem_count, 512 * 3136);
@@ -45,36 +50,52 @@ static const struct {
     {"tensors = [1];", 1, "tensors must be a list ("},
     {"tensors = ( { name = \"a\"; shape = [1]; } ); more = 1;", 1, "unknown key more"},
     {"tensors = (\n 1 );", 2, "tensor 0: must be a group"},
-    {"tensors = ( { name = \"a\"; shape = [1]; },\n { shape = [1]; } );", 2, "tensor 1: name is missing"},
+    {"tensors = ( { name = \"a\"; shape = [1]; },\n { shape = [1]; } );", 2,
+     "tensor 1: name is missing"},
     {"tensors = ( { name = \"a\"; } );", 1, "tensor 0: shape is missing"},
     {"tensors = ( { name = \"\"; shape = [1]; } );", 1, "tensor 0: name must be"},
     {"tensors = ( { name = 1; shape = [1]; } );", 1, "tensor 0: name must be"},
     {"tensors = ( { name = \"a\\n\"; shape = [1]; } );", 1, "control character"},
-    {"tensors = ( { name = \"123456789012345678901234567890123456789012345678\"; shape = [1]; } );", 1, "1 to 47"},
+    {"tensors = ( { name = \"123456789012345678901234567890123456789012345678\"; shape = [1]; } );",
+     1, "1 to 47"},
     {"tensors = ( { name = \"a\"; shape = 1; } );", 1, "tensor 0: shape must be an array"},
     {"tensors = ( { name = \"a\"; shape = []; } );", 1, "tensor 0: shape must be an array"},
     {"tensors = ( { name = \"a\"; shape = [1,1,1,1,1,1,1,1,1]; } );", 1, "1 to 8 whole numbers"},
     {"tensors = ( { name = \"a\"; shape = [1, -1]; } );", 1, "shape[1] must be a whole number"},
     {"tensors = ( { name = \"a\"; shape = [1.5]; } );", 1, "shape[0] must be a whole number"},
     {"tensors = ( { name = \"a\"; shape = [\"1\"]; } );", 1, "shape[0] must be a whole number"},
-    {"tensors = ( { name = \"a\"; shape = [1099511627777L]; } );", 1, "more than 1099511627776 elements"},
-    {"tensors = ( { name = \"a\"; shape = [4294967296L, 4294967296L]; } );", 1, "more than 1099511627776"},
-    {"tensors = ( { name = \"a\"; shape = [4294967296L, 4294967296L, 2L]; } );", 1, "more than 1099511627776"},
-    {"tensors = ( { name = \"a\"; shape = [1]; flags = [\"sparse\"]; } );", 1, "tensor 0: flags must be"},
-    {"tensors = ( { name = \"a\"; shape = [1]; flags = \"dense\"; } );", 1, "tensor 0: flags must be"},
+    {"tensors = ( { name = \"a\"; shape = [1099511627777L]; } );", 1,
+     "more than 1099511627776 elements"},
+    {"tensors = ( { name = \"a\"; shape = [4294967296L, 4294967296L]; } );", 1,
+     "more than 1099511627776"},
+    {"tensors = ( { name = \"a\"; shape = [4294967296L, 4294967296L, 2L]; } );", 1,
+     "more than 1099511627776"},
+    {"tensors = ( { name = \"a\"; shape = [1]; flags = [\"sparse\"]; } );", 1,
+     "tensor 0: flags must be"},
+    {"tensors = ( { name = \"a\"; shape = [1]; flags = \"dense\"; } );", 1,
+     "tensor 0: flags must be"},
     {"tensors = ( { name = \"a\"; shape = [1]; type = \"fp8\"; } );", 1, "tensor 0: type must be"},
     {"tensors = ( { name = \"a\"; shape = [1]; type = 1; } );", 1, "tensor 0: type must be"},
     {"tensors = ( { name = \"a\"; shape = [1]; dtype = 1; } );", 1, "tensor 0: unknown key dtype"},
-    {"tensors = ( { name = \"a\"; shape = [1]; flops = 1; } );", 1, "tensor 0: flops must be [forward, backward]"},
-    {"tensors = ( { name = \"a\"; shape = [1]; flops = [1]; } );", 1, "tensor 0: flops must be [forward, backward]"},
-    {"tensors = ( { name = \"a\"; shape = [1]; flops = [1, 2, 3]; } );", 1, "tensor 0: flops must be"},
-    {"tensors = ( { name = \"a\"; shape = [1]; flops = [1, -2]; } );", 1, "tensor 0: flops must be"},
-    {"tensors = ( { name = \"a\"; shape = [1]; flops = [1.5, 2.5]; } );", 1, "tensor 0: flops must be"},
-    {"tensors = ( { name = \"a\"; shape = [1]; flops = [1L, 562949953421313L]; } );", 1, "to 562949953421312"},
-    {"tensors = ( { name = \"a\"; shape = [1]; input = 0; } );", 1, "tensor 0: input must be a whole number from 1"},
-    {"tensors = ( { name = \"a\"; shape = [1]; input = \"1\"; } );", 1, "tensor 0: input must be a whole number from 1"},
-    {"tensors = ( { name = \"a\"; shape = [1]; }, { name = \"b\"; shape = [1]; }, { name = \"c\"; shape = [1]; } );", 1,
-     "3 tensors; allowed are at most 2"},
+    {"tensors = ( { name = \"a\"; shape = [1]; flops = 1; } );", 1,
+     "tensor 0: flops must be [forward, backward]"},
+    {"tensors = ( { name = \"a\"; shape = [1]; flops = [1]; } );", 1,
+     "tensor 0: flops must be [forward, backward]"},
+    {"tensors = ( { name = \"a\"; shape = [1]; flops = [1, 2, 3]; } );", 1,
+     "tensor 0: flops must be"},
+    {"tensors = ( { name = \"a\"; shape = [1]; flops = [1, -2]; } );", 1,
+     "tensor 0: flops must be"},
+    {"tensors = ( { name = \"a\"; shape = [1]; flops = [1.5, 2.5]; } );", 1,
+     "tensor 0: flops must be"},
+    {"tensors = ( { name = \"a\"; shape = [1]; flops = [1L, 562949953421313L]; } );", 1,
+     "to 562949953421312"},
+    {"tensors = ( { name = \"a\"; shape = [1]; input = 0; } );", 1,
+     "tensor 0: input must be a whole number from 1"},
+    {"tensors = ( { name = \"a\"; shape = [1]; input = \"1\"; } );", 1,
+     "tensor 0: input must be a whole number from 1"},
+    {"tensors = ( { name = \"a\"; shape = [1]; }, { name = \"b\"; shape = [1]; }, { name = \"c\"; "
+     "shape = [1]; } );",
+     1, "3 tensors; allowed are at most 2"},
     {"", 0, "is empty"},
     {"tensors = ( {", 2, "syntax error"},
 };
@@ -82,7 +103,8 @@ static const struct {
 TEST(tensor_tables_that_are_wrong_are_refused)
 {
     for (size_t i = 0; i < LENGTH(tensors_wrong); i++) {
-        if (tensors_load(tensors_wrong[i].text, 2) != GF_ERR_CONFIG) fail_msg("row %zu is not refused", i);
+        if (tensors_load(tensors_wrong[i].text, 2) != GF_ERR_CONFIG)
+            fail_msg("row %zu is not refused", i);
         file_error_check(tensors_wrong[i].line, tensors_wrong[i].part);
         assert_int_equal(tensor_count, 77);
     }
@@ -94,8 +116,11 @@ TEST(ten_thousand_tensors_are_valid)
     assert_non_null(file);
     (void)fputs("tensors = (\n", file);
     for (unsigned i = 0; i < 10000; i++)
-        (void)fprintf(file, "{ name = \"a.name.as.long.as.those.of.real.networks.%u\"; shape = [%u, 3]; flags = "
-                      "[\"dense\"]; }%s\n", i % 10, i, (i < 9999) ? "," : " );");
+        (void)fprintf(
+            file,
+            "{ name = \"a.name.as.long.as.those.of.real.networks.%u\"; shape = [%u, 3]; flags = "
+            "[\"dense\"]; }%s\n",
+            i % 10, i, (i < 9999) ? "," : " );");
     assert_int_equal(fclose(file), 0);
     struct tool_model model = {.tensors = tensors, .names = names, .tensor_max = GF_TENSORS_MAX};
     if (tool_model_load(file_path, &model, file_error) != GF_OK) fail_msg("%s", file_error);

@@ -1,4 +1,5 @@
-/* The checksum behind messages: that CRC32C is CRC32C. That no flipped bit gets into a sum: the soak's jobs. */
+/* The checksum behind messages: that CRC32C is CRC32C. That no flipped bit gets into a sum: the
+ * soak's jobs. */
 #include "firmware-tests/support/suite.h"
 #include "ops/element/host/crc32c.h"
 
@@ -22,7 +23,8 @@ TEST(hardware_equals_the_definition)
         for (size_t size = 0; size <= 280; size++) {
             uint32_t whole = gf_crc32c_plain(0, bytes + from, size);
             assert_int_equal(gf_crc32c(0, bytes + from, size), whole);
-            assert_int_equal(gf_crc32c(gf_crc32c(0, bytes + from, size / 3), bytes + from + size / 3, size - size / 3),
+            assert_int_equal(gf_crc32c(gf_crc32c(0, bytes + from, size / 3),
+                                       bytes + from + size / 3, size - size / 3),
                              whole);
         }
     }

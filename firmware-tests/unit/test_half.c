@@ -1,6 +1,6 @@
-/* Rounding to the 16-bit types and widening from them, in every version of the cast this CPU runs (the first is that of
- * half.h's functions), against values made by double arithmetic and nearbyint(). Every finite 16-bit value, every tie
- * between two and both neighbours of each tie. */
+/* Rounding to the 16-bit types and widening from them, in every version of the cast this CPU runs
+ * (the first is that of half.h's functions), against values made by double arithmetic and
+ * nearbyint(). Every finite 16-bit value, every tie between two and both neighbours of each tie. */
 #include "firmware-tests/support/suite.h"
 #include "ops/element/host/half.h"
 #include "ops/element/host/ops_host.h"
@@ -31,7 +31,8 @@ static double half_value(const struct half_kind *k, uint16_t half)
     } else if (exponent == 0) {
         value = ldexp(mantissa, k->exponent_min - k->mantissa_bits);
     } else {
-        value = ldexp(mantissa + (1 << k->mantissa_bits), exponent - 1 + k->exponent_min - k->mantissa_bits);
+        value = ldexp(mantissa + (1 << k->mantissa_bits),
+                      exponent - 1 + k->exponent_min - k->mantissa_bits);
     }
     return (half & 0x8000) ? -value : value;
 }
@@ -42,7 +43,8 @@ static double rounded(const struct half_kind *k, double value)
     int exponent = ilogb(value) < k->exponent_min ? k->exponent_min : ilogb(value);
     double unit = ldexp(1, exponent - k->mantissa_bits);
     double result = nearbyint(value / unit) * unit;
-    return (fabs(result) >= ldexp(1, k->exponent_max + 1)) ? copysign((double)INFINITY, value) : result;
+    return (fabs(result) >= ldexp(1, k->exponent_max + 1)) ? copysign((double)INFINITY, value)
+                                                           : result;
 }
 
 static void both_signs(float value)
@@ -58,7 +60,8 @@ static void floats_fill(const struct half_kind *k)
     for (uint16_t half = 0; isfinite(half_value(k, half)); half++) {
         /* The last one's successor is infinity; its tie is where overflow begins. */
         double low = half_value(k, half), high = half_value(k, (uint16_t)(half + 1));
-        double tie = isfinite(high) ? (low + high) / 2 : low + (low - half_value(k, (uint16_t)(half - 1))) / 2;
+        double tie = isfinite(high) ? (low + high) / 2
+                                    : low + (low - half_value(k, (uint16_t)(half - 1))) / 2;
         both_signs((float)low);
         both_signs((float)tie);
         both_signs(nextafterf((float)tie, 0));
@@ -76,40 +79,46 @@ static void floats_fill(const struct half_kind *k)
 
 static void narrow(const struct gf_element_ops *ops, gf_type type, uint32_t count)
 {
-    assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)halves, type, (gf_mem)(uintptr_t)floats, GF_TYPE_F32, count, 1,
-                               0, NULL), GF_OK);
+    assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)halves, type, (gf_mem)(uintptr_t)floats,
+                               GF_TYPE_F32, count, 1, 0, NULL),
+                     GF_OK);
 }
 
 static void widen(const struct gf_element_ops *ops, gf_type type, uint32_t count)
 {
-    assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)floats, GF_TYPE_F32, (gf_mem)(uintptr_t)halves, type, count, 1,
-                               0, NULL), GF_OK);
+    assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)floats, GF_TYPE_F32,
+                               (gf_mem)(uintptr_t)halves, type, count, 1, 0, NULL),
+                     GF_OK);
 }
 
-static void narrowing_rounds_to_nearest_even(const struct gf_element_ops *ops, const struct half_kind *k)
+static void narrowing_rounds_to_nearest_even(const struct gf_element_ops *ops,
+                                             const struct half_kind *k)
 {
     floats_fill(k);
     narrow(ops, k->type, float_count);
     for (uint32_t i = 0; i < float_count; i++) {
         double want = rounded(k, (double)floats[i]), got = half_value(k, halves[i]);
         if ((want != got) || ((signbit(floats[i]) != 0) != (halves[i] >> 15))) {
-            fail_msg("%s %s: %a became 0x%04x (%a), not %a", ops->name, k->name, (double)floats[i], halves[i], got,
-                     want);
+            fail_msg("%s %s: %a became 0x%04x (%a), not %a", ops->name, k->name, (double)floats[i],
+                     halves[i], got, want);
         }
     }
 }
 
-static void widening_is_exact_and_comes_back(const struct gf_element_ops *ops, const struct half_kind *k)
+static void widening_is_exact_and_comes_back(const struct gf_element_ops *ops,
+                                             const struct half_kind *k)
 {
     for (uint32_t i = 0; i < HALVES; i++) halves[i] = (uint16_t)i;
     widen(ops, k->type, HALVES);
     for (uint32_t i = 0; i < HALVES; i++) {
         double want = half_value(k, (uint16_t)i);
         if (isnan(want)) {
-            uint32_t payload = (i & (uint32_t)((1 << k->mantissa_bits) - 1)) << (23 - k->mantissa_bits);
+            uint32_t payload = (i & (uint32_t)((1 << k->mantissa_bits) - 1))
+                               << (23 - k->mantissa_bits);
             assert_int_equal(gf_f32_bits(floats[i]), ((i & 0x8000u) << 16) | 0x7fc00000u | payload);
         } else if (((double)floats[i] != want) || ((signbit(floats[i]) != 0) != (i >= 0x8000))) {
-            fail_msg("%s %s: 0x%04x became %a, not %a", ops->name, k->name, i, (double)floats[i], want);
+            fail_msg("%s %s: 0x%04x became %a, not %a", ops->name, k->name, i, (double)floats[i],
+                     want);
         }
     }
     narrow(ops, k->type, HALVES);
@@ -119,15 +128,19 @@ static void widening_is_exact_and_comes_back(const struct gf_element_ops *ops, c
     }
 }
 
-static void nan_stays_nan_with_its_top_payload(const struct gf_element_ops *ops, const struct half_kind *k)
+static void nan_stays_nan_with_its_top_payload(const struct gf_element_ops *ops,
+                                               const struct half_kind *k)
 {
-    static const uint32_t nans[] = {0x7f800001, 0xff800001, 0x7fc00000, 0xffc00000, 0x7fffffff, 0xffffffff,
-                                    0x7f802000, 0x7f810000, 0xffabcdef, 0x7fbfffff, 0x7fff8000, 0xffffe000};
+    static const uint32_t nans[] = {0x7f800001, 0xff800001, 0x7fc00000, 0xffc00000,
+                                    0x7fffffff, 0xffffffff, 0x7f802000, 0x7f810000,
+                                    0xffabcdef, 0x7fbfffff, 0x7fff8000, 0xffffe000};
     uint32_t count = 3 * LENGTH(nans); /* in whole vectors, too */
-    for (uint32_t i = 0; i < count; i++) memcpy(&floats[i], &nans[i % LENGTH(nans)], sizeof floats[i]);
+    for (uint32_t i = 0; i < count; i++)
+        memcpy(&floats[i], &nans[i % LENGTH(nans)], sizeof floats[i]);
     narrow(ops, k->type, count);
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t bits = nans[i % LENGTH(nans)], payload = ((bits | 0x400000u) & 0x7fffffu) >> (23 - k->mantissa_bits);
+        uint32_t bits = nans[i % LENGTH(nans)],
+                 payload = ((bits | 0x400000u) & 0x7fffffu) >> (23 - k->mantissa_bits);
         uint32_t infinity = 0x7fffu & ~((1u << k->mantissa_bits) - 1);
         assert_int_equal(halves[i], ((bits >> 16) & 0x8000u) | infinity | payload);
     }

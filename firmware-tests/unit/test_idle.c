@@ -31,7 +31,8 @@ TEST(yields_that_come_back_are_never_barred)
 }
 
 /* So many yields of a slice each, apart_ns between them. Returns when the last one ended. */
-static uint64_t slices(struct gf_idling *idling, uint32_t count, uint64_t begin_ns, uint64_t apart_ns)
+static uint64_t slices(struct gf_idling *idling, uint32_t count, uint64_t begin_ns,
+                       uint64_t apart_ns)
 {
     for (uint32_t i = 0; i < count; i++, begin_ns += SLICE_NS + apart_ns) {
         assert_true(gf_idle_yields(idling, 1, begin_ns));
@@ -68,7 +69,8 @@ TEST(long_yields_far_from_each_other_bar_nothing)
     assert_true(gf_idle_yields(&idling, 1, now_ns));
 }
 
-/* Yields whenever it may, beside a neighbour who computes up to until_ns. Returns the time lost to it. */
+/* Yields whenever it may, beside a neighbour who computes up to until_ns. Returns the time lost to
+ * it. */
 static uint64_t lost_ns(struct gf_idling *idling, uint64_t *now_ns, uint64_t until_ns)
 {
     uint64_t lost = 0;
@@ -113,9 +115,15 @@ static gf_status link_arm(struct gf_link *link)
     return GF_AGAIN;
 }
 
-static int control_fd(struct gf_rendezvous *rendezvous) { return pipe_ends[0]; }
+static int control_fd(struct gf_rendezvous *rendezvous)
+{
+    return pipe_ends[0];
+}
 
-static void flag_arm(struct gf_link *link, size_t offset_bytes) { flag_arms++; }
+static void flag_arm(struct gf_link *link, size_t offset_bytes)
+{
+    flag_arms++;
+}
 
 static void flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns)
 {
@@ -131,14 +139,25 @@ static gf_status third(gf_context *gf, void *arg)
 static gf_status next_state(gf_context *gf, void *arg)
 {
     switch (gf->phase) {
-    case GF_PHASE_FAILED: gf->change.state = GF_CHANGE_AGREE; gf->phase = GF_PHASE_AGREE; return GF_AGAIN;
-    case GF_PHASE_AGREE:  gf->change.state = GF_CHANGE_JOIN; gf->phase = GF_PHASE_JOIN; return GF_AGAIN;
-    case GF_PHASE_JOIN:   gf->phase = GF_PHASE_WARM; gf->warm.state = GF_WARM_BEGIN; return GF_AGAIN;
-    default:              break;
+    case GF_PHASE_FAILED:
+        gf->change.state = GF_CHANGE_AGREE;
+        gf->phase = GF_PHASE_AGREE;
+        return GF_AGAIN;
+    case GF_PHASE_AGREE:
+        gf->change.state = GF_CHANGE_JOIN;
+        gf->phase = GF_PHASE_JOIN;
+        return GF_AGAIN;
+    case GF_PHASE_JOIN:
+        gf->phase = GF_PHASE_WARM;
+        gf->warm.state = GF_WARM_BEGIN;
+        return GF_AGAIN;
+    default: break;
     }
     if (gf->warm.state == GF_WARM_NODES) gf->change.state = GF_CHANGE_SYNC;
-    if (gf->warm.state < GF_WARM_NODES) gf->warm.state++;
-    else gf->requests.posted++;
+    if (gf->warm.state < GF_WARM_NODES)
+        gf->warm.state++;
+    else
+        gf->requests.posted++;
     return (gf->requests.posted < 2) ? GF_AGAIN : GF_OK;
 }
 
@@ -168,8 +187,9 @@ int sched_getcpu(void)
     return (core_unknown || (syscall(SYS_getcpu, &core, NULL, NULL) != 0)) ? -1 : (int)core;
 }
 
-/* Between a failure and the next epoch nobody polls the link: what it has to say would keep a rank from sleeping. Nor
- * does a flag wake it: an operation that was under way when its peer died moves no more. */
+/* Between a failure and the next epoch nobody polls the link: what it has to say would keep a rank
+ * from sleeping. Nor does a flag wake it: an operation that was under way when its peer died moves
+ * no more. */
 TEST(a_failed_rank_that_waits_for_an_epoch_sleeps_until_the_control_channel_wakes_it)
 {
     static const gf_phase phases[] = {GF_PHASE_READY, GF_PHASE_FAILED};
@@ -181,8 +201,10 @@ TEST(a_failed_rank_that_waits_for_an_epoch_sleeps_until_the_control_channel_wake
             uint32_t turns = 0;
             gf_context *gf = waiter(&link, &control);
             gf->phase = phases[i];
-            gf->under_way.ops[0] = (struct gf_op){.state = GF_OP_RUN, .algorithm = GF_ALGORITHM_DIRECT,
-                                                  .coll.state = (ops == 1) ? GF_COLL_RUN : GF_COLL_DRAIN};
+            gf->under_way.ops[0] =
+                (struct gf_op){.state = GF_OP_RUN,
+                               .algorithm = GF_ALGORITHM_DIRECT,
+                               .coll.state = (ops == 1) ? GF_COLL_RUN : GF_COLL_DRAIN};
             gf->under_way.busy = (ops > 0) ? 1 : 0;
             assert_int_equal(gf_wait(gf, third, &turns), GF_OK);
             bool sleeps_on_flags = (phases[i] == GF_PHASE_READY) && (ops == 1);
@@ -213,7 +235,8 @@ static void *link_map(struct gf_link *link, uint32_t peer)
     return (peer == 2) ? NULL : flags; /* member 2 is on another node, say */
 }
 
-/* Ranks that sleep on flags do not look at the control channel: the first to hear of a failure wakes them. */
+/* Ranks that sleep on flags do not look at the control channel: the first to hear of a failure
+ * wakes them. */
 TEST(whoever_fails_wakes_those_that_sleep_on_flags)
 {
     static const struct gf_link_driver driver = {.map = link_map, .flag_sleep = flag_sleep};
@@ -227,18 +250,23 @@ TEST(whoever_fails_wakes_those_that_sleep_on_flags)
     gf->rank = 1;
     gf->ids = ids;
     const struct gf_direct shared = {.lane_ranks = gf->lane_ranks};
-    for (uint32_t rank = 0; rank < gf->world; rank++) flags[gf_direct_sleep_at(&shared, rank) / sizeof *flags] = 1;
-    assert_int_equal(gf_fail(gf, GF_ERR_PEER, GF_OPERATION_STEP, 0, GF_TENSOR_NONE, "rank 0 died"), GF_ERR_PEER);
     for (uint32_t rank = 0; rank < gf->world; rank++)
-        assert_int_equal(flags[gf_direct_sleep_at(&shared, rank) / sizeof *flags], (rank == 1) || (ids[rank] == 2));
+        flags[gf_direct_sleep_at(&shared, rank) / sizeof *flags] = 1;
+    assert_int_equal(gf_fail(gf, GF_ERR_PEER, GF_OPERATION_STEP, 0, GF_TENSOR_NONE, "rank 0 died"),
+                     GF_ERR_PEER);
+    for (uint32_t rank = 0; rank < gf->world; rank++)
+        assert_int_equal(flags[gf_direct_sleep_at(&shared, rank) / sizeof *flags],
+                         (rank == 1) || (ids[rank] == 2));
 }
 
 TEST(a_rank_that_cannot_ask_where_it_runs_shares_no_core)
 {
     static const struct gf_link_driver driver = {.name = "flags"};
-    struct gf_link link = {.driver = &driver, .region = (void *)flags, .region_bytes = sizeof flags};
+    struct gf_link link = {
+        .driver = &driver, .region = (void *)flags, .region_bytes = sizeof flags};
     struct gf_direct direct = {.lane_ranks = 2, .state = {.steps = 1}};
-    struct gf_coll coll = {.link = &link, .size = 2, .tells_core = true, .own = {.direct = &direct}};
+    struct gf_coll coll = {
+        .link = &link, .size = 2, .tells_core = true, .own = {.direct = &direct}};
     memset(flags, 0, sizeof flags);
     core_unknown = true;
     assert_int_equal(gf_direct_wait(&coll, 1), GF_AGAIN);

@@ -4,8 +4,10 @@
 #include "drivers/sim/sim.h"
 
 static const struct gf_tensor tensors[] = {
-    {.name = "empty", .elem_count = 0}, {.name = "w", .elem_count = 3001, .type = GF_TYPE_F16},
-    {.name = "b", .elem_count = 10, .flags = GF_TENSOR_NO_DECAY}, {.name = "v", .elem_count = 70000}};
+    {.name = "empty", .elem_count = 0},
+    {.name = "w", .elem_count = 3001, .type = GF_TYPE_F16},
+    {.name = "b", .elem_count = 10, .flags = GF_TENSOR_NO_DECAY},
+    {.name = "v", .elem_count = 70000}};
 
 static char logged[512];
 
@@ -16,8 +18,8 @@ static void log_keep(void *user, gf_log_level level, const char *text)
 
 /* A link that remembers what it was asked for. */
 static struct gf_link_driver spy;
-static gf_status (*spied_open)(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,
-                               struct gf_fault *fault_out);
+static gf_status (*spied_open)(const struct gf_link_setup *setup, void *state,
+                               struct gf_link **link_out, struct gf_fault *fault_out);
 static struct gf_link_setup asked;
 
 static gf_status spy_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,
@@ -27,7 +29,8 @@ static gf_status spy_open(const struct gf_link_setup *setup, void *state, struct
     return spied_open(setup, state, link_out, fault_out);
 }
 
-static void config_of(struct gf_config *config, struct gf_drivers *drivers, struct gf_sim *sim, uint32_t rank, uint32_t world)
+static void config_of(struct gf_config *config, struct gf_drivers *drivers, struct gf_sim *sim,
+                      uint32_t rank, uint32_t world)
 {
     memset(config, 0, sizeof *config);
     config->job.world = world;
@@ -93,9 +96,11 @@ TEST(the_walk_hands_out_what_it_measured)
         assert_int_equal(gf_align_up(exchange.used_bytes, GF_PAGE_BYTES), need.exchange_bytes);
         assert_true((char *)parts.gf == memory);
         assert_true((parts.tensors != NULL) && (parts.trace != NULL) && (parts.msgs != NULL));
-        assert_true((parts.link != NULL) && (parts.rendezvous != NULL) && (parts.gpu != NULL) && (parts.members != NULL));
+        assert_true((parts.link != NULL) && (parts.rendezvous != NULL) && (parts.gpu != NULL) &&
+                    (parts.members != NULL));
         msgs = layout.op_need.msg_count * config.exchange.buffers_active;
-        assert_true(parts.reqs + msgs * drivers.link->req_size_bytes <= memory + control.used_bytes);
+        assert_true(parts.reqs + msgs * drivers.link->req_size_bytes <=
+                    memory + control.used_bytes);
         /* Written to their ends: valgrind and the address sanitizer see a byte beyond. */
         memset(parts.tensors, 1, LENGTH(tensors) * sizeof *parts.tensors);
         memset(parts.trace, 2, config.trace_records * sizeof *parts.trace);
@@ -125,7 +130,8 @@ TEST(the_link_is_asked_for_just_the_exchange_bytes)
         assert_int_equal(gf_measure(&config, tensors, LENGTH(tensors), &need), GF_OK);
         memory = aligned_alloc(64, need.control_bytes);
         assert_non_null(memory);
-        assert_int_equal(gf_open(&config, tensors, LENGTH(tensors), memory, need.control_bytes, &gf), GF_OK);
+        assert_int_equal(
+            gf_open(&config, tensors, LENGTH(tensors), memory, need.control_bytes, &gf), GF_OK);
         assert_true((void *)gf == memory);
         assert_int_equal(asked.region_bytes, need.exchange_bytes);
         assert_int_equal(asked.message_bytes_max, config.exchange.slice_bytes);
@@ -149,7 +155,8 @@ TEST(momentum_is_paid_for_where_there_is_one)
     assert_int_equal(gf_measure(&config, tensors, LENGTH(tensors), &without), GF_OK);
     config.optimizer.momentum = 0.9f;
     assert_int_equal(gf_measure(&config, tensors, LENGTH(tensors), &with), GF_OK);
-    assert_true(with.control_bytes - without.control_bytes >= 73011 * sizeof(float) - GF_PAGE_BYTES);
+    assert_true(with.control_bytes - without.control_bytes >=
+                73011 * sizeof(float) - GF_PAGE_BYTES);
     gf_sim_destroy(sim);
 }
 
@@ -169,12 +176,30 @@ TEST(momentum_without_an_optimizer_is_valid)
     gf_sim_destroy(sim);
 }
 
-static void set_rank(struct gf_config *config) { config->job.rank = 4; }
-static void set_no_world(struct gf_config *config) { config->job.world = 0; }
-static void set_slice(struct gf_config *config) { config->exchange.slice_bytes = 4097; }
-static void set_device(struct gf_config *config) { (void)snprintf(config->device.driver, sizeof config->device.driver, "cuda"); }
-static void set_large(struct gf_config *config) { config->exchange.user_bytes = UINT64_C(1) << 20; }
-static void set_text(struct gf_config *config) { memset(config->link.devices, 'x', sizeof config->link.devices); }
+static void set_rank(struct gf_config *config)
+{
+    config->job.rank = 4;
+}
+static void set_no_world(struct gf_config *config)
+{
+    config->job.world = 0;
+}
+static void set_slice(struct gf_config *config)
+{
+    config->exchange.slice_bytes = 4097;
+}
+static void set_device(struct gf_config *config)
+{
+    (void)snprintf(config->device.driver, sizeof config->device.driver, "cuda");
+}
+static void set_large(struct gf_config *config)
+{
+    config->exchange.user_bytes = UINT64_C(1) << 20;
+}
+static void set_text(struct gf_config *config)
+{
+    memset(config->link.devices, 'x', sizeof config->link.devices);
+}
 
 TEST(configurations_that_cannot_work_are_refused_with_a_reason)
 {

@@ -1,6 +1,6 @@
-/* Element ops of the host: every width that this CPU runs has the bytes of the definition, a vector of one. That is
- * held against the kernels, which are written from the same words in ops.h, by test_simt_ops; what neither tells
- * stands here as numbers. */
+/* Element ops of the host: every width that this CPU runs has the bytes of the definition, a vector
+ * of one. That is held against the kernels, which are written from the same words in ops.h, by
+ * test_simt_ops; what neither tells stands here as numbers. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/ops_pair.h"
 #include "ops/element/host/half.h"
@@ -29,8 +29,12 @@ static void download(struct ops_pair *pair, void *dst, gf_mem src, uint64_t size
 static void widths_run(uint64_t elems_max, uint64_t count, uint32_t turn)
 {
     for (uint32_t v = 1; v < gf_element_ops_variant_count; v++) {
-        struct ops_pair pair = {.ops = variant(v), .reference = gf_element_ops_variants[0], .elems_max = elems_max,
-                                .skew_bytes = turn % 4, .upload = upload, .download = download};
+        struct ops_pair pair = {.ops = variant(v),
+                                .reference = gf_element_ops_variants[0],
+                                .elems_max = elems_max,
+                                .skew_bytes = turn % 4,
+                                .upload = upload,
+                                .download = download};
         void *memory = malloc(ops_pair_bytes(elems_max));
         assert_non_null(memory);
         pair.device = (gf_mem)(uintptr_t)memory;
@@ -58,19 +62,22 @@ TEST(a_trust_ratio_is_that_of_the_paper)
     static const struct ratio_row {
         float weight_square, gradient_square, scale, decay, epsilon, want;
     } rows[] = {
-        {4, 16, 1, 0, 0, 0.5f * 2 / 4},
-        {4, 16, 0.25f, 0.5f, 2, 0.5f * 2 / (1 + 1 + 2)},
+        {4, 16, 1, 0, 0, 0.5f * 2 / 4}, {4, 16, 0.25f, 0.5f, 2, 0.5f * 2 / (1 + 1 + 2)},
         {0, 16, 1, 0.5f, 1, 1}, /* nothing is known of a tensor that is zero, or does not move */
-        {4, 0, 1, 0.5f, 1, 1},
-        {NAN, 16, 1, 0.5f, 1, 1},
+        {4, 0, 1, 0.5f, 1, 1},          {NAN, 16, 1, 0.5f, 1, 1},
         {2, 3, 1, 0.1f, 1e-9f, 0}, /* below */
     };
     for (uint32_t row = 0; row < LENGTH(rows) * gf_element_ops_variant_count; row++) {
         const struct ratio_row *r = &rows[row % LENGTH(rows)];
         const struct gf_element_ops *ops = variant(row / LENGTH(rows));
         float got = -1, want = r->want, w = sqrtf(2), g = sqrtf(3), d = 0.1f * w;
-        struct gf_ratio ratio = {(gf_mem)(uintptr_t)&got, (gf_mem)(uintptr_t)&r->weight_square,
-                                 (gf_mem)(uintptr_t)&r->gradient_square, r->scale, 0.5f, r->decay, r->epsilon};
+        struct gf_ratio ratio = {(gf_mem)(uintptr_t)&got,
+                                 (gf_mem)(uintptr_t)&r->weight_square,
+                                 (gf_mem)(uintptr_t)&r->gradient_square,
+                                 r->scale,
+                                 0.5f,
+                                 r->decay,
+                                 r->epsilon};
         if (ops == NULL) continue;
         if (want == 0) want = 0.5f * w / ((g + d) + 1e-9f); /* in the order that is written down */
         assert_int_equal(ops->ratio(NULL, &ratio, 1), GF_OK);
@@ -78,8 +85,8 @@ TEST(a_trust_ratio_is_that_of_the_paper)
     }
 }
 
-/* A run of 1 and two of half a unit in its last place: they count only if they meet before they meet the 1, as the runs
- * 32 and 96 do in their lane. */
+/* A run of 1 and two of half a unit in its last place: they count only if they meet before they
+ * meet the 1, as the runs 32 and 96 do in their lane. */
 TEST(a_norm_adds_runs_in_lanes)
 {
     uint64_t elem_count = 97ull * GF_RUN_ELEMS;
@@ -89,7 +96,8 @@ TEST(a_norm_adds_runs_in_lanes)
     values[32ull * GF_RUN_ELEMS] = values[97ull * GF_RUN_ELEMS - 1] = gf_f16_of_f32(0x1p-12f);
     for (uint32_t v = 0; v < gf_element_ops_variant_count; v++) {
         float square = 0;
-        const struct gf_norm norm = {(gf_mem)(uintptr_t)&square, (gf_mem)(uintptr_t)values, elem_count};
+        const struct gf_norm norm = {(gf_mem)(uintptr_t)&square, (gf_mem)(uintptr_t)values,
+                                     elem_count};
         if (variant(v) == NULL) continue;
         assert_int_equal(variant(v)->norm(NULL, 0, GF_TYPE_F16, &norm, 1), GF_OK);
         assert_int_equal(gf_f32_bits(square), 0x3f800001);
@@ -97,21 +105,28 @@ TEST(a_norm_adds_runs_in_lanes)
     free(values);
 }
 
-/* A result that goes past the cache is that of casts that do not. On a line's first byte; with some elements before the
- * next line; with no element on a line's first byte. */
+/* A result that goes past the cache is that of casts that do not. On a line's first byte; with some
+ * elements before the next line; with no element on a line's first byte. */
 TEST(casts_past_the_cache_have_the_bytes_of_short_ones)
 {
-    static const struct { gf_type dst, src; uint32_t offsets[2]; } cases[] = {
-        {GF_TYPE_BF16, GF_TYPE_F32, {6, 23}}, {GF_TYPE_F16, GF_TYPE_F32, {0, 62}},
-        {GF_TYPE_F32, GF_TYPE_F16, {60, 22}}, {GF_TYPE_F32, GF_TYPE_BF16, {4, 0}}};
+    static const struct {
+        gf_type dst, src;
+        uint32_t offsets[2];
+    } cases[] = {{GF_TYPE_BF16, GF_TYPE_F32, {6, 23}},
+                 {GF_TYPE_F16, GF_TYPE_F32, {0, 62}},
+                 {GF_TYPE_F32, GF_TYPE_F16, {60, 22}},
+                 {GF_TYPE_F32, GF_TYPE_BF16, {4, 0}}};
     enum { SHORT = 4096, MOST = GF_STREAM_BYTES / 2 + 1001, BYTES = GF_STREAM_BYTES + 8192 };
-    uint8_t *from = malloc(MOST * sizeof(float)), *to = aligned_alloc(GF_LINE_BYTES, BYTES), *want = malloc(BYTES);
+    uint8_t *from = malloc(MOST * sizeof(float)), *to = aligned_alloc(GF_LINE_BYTES, BYTES),
+            *want = malloc(BYTES);
     assert_true((from != NULL) && (to != NULL) && (want != NULL));
     for (uint32_t row = 0; row < LENGTH(cases) * 2 * gf_element_ops_variant_count; row++) {
         gf_type dst = cases[row / 2 % LENGTH(cases)].dst, src = cases[row / 2 % LENGTH(cases)].src;
         const struct gf_element_ops *ops = variant(row / 2 / LENGTH(cases));
-        uint64_t at = GF_LINE_BYTES + cases[row / 2 % LENGTH(cases)].offsets[row % 2], size = gf_type_size_bytes(dst);
-        uint64_t elem_count = GF_STREAM_BYTES / size + 1001 - 997 * (row / 2 % 2), bad[] = {40, elem_count - 2};
+        uint64_t at = GF_LINE_BYTES + cases[row / 2 % LENGTH(cases)].offsets[row % 2],
+                 size = gf_type_size_bytes(dst);
+        uint64_t elem_count = GF_STREAM_BYTES / size + 1001 - 997 * (row / 2 % 2),
+                 bad[] = {40, elem_count - 2};
         struct gf_check check = {0, UINT64_MAX};
         if (ops == NULL) continue;
         for (uint64_t i = 0; i < elem_count; i++) { /* finite in each type */
@@ -119,7 +134,9 @@ TEST(casts_past_the_cache_have_the_bytes_of_short_ones)
             memcpy(from + i * gf_type_size_bytes(src), &bits, gf_type_size_bytes(src));
         }
         for (uint32_t i = 0; i < 2; i++) {
-            uint32_t infinite = (src == GF_TYPE_F16) ? 0x7c00u : (src == GF_TYPE_BF16) ? 0x7f80u : 0x7f800000u;
+            uint32_t infinite = (src == GF_TYPE_F16)    ? 0x7c00u
+                                : (src == GF_TYPE_BF16) ? 0x7f80u
+                                                        : 0x7f800000u;
             memcpy(from + bad[i] * gf_type_size_bytes(src), &infinite, gf_type_size_bytes(src));
         }
         memset(to, 0xa5, BYTES);
@@ -127,12 +144,16 @@ TEST(casts_past_the_cache_have_the_bytes_of_short_ones)
         for (uint64_t i = 0; i < elem_count; i += SHORT)
             assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)(want + at + i * size), dst,
                                        (gf_mem)(uintptr_t)(from + i * gf_type_size_bytes(src)), src,
-                                       (elem_count - i < SHORT) ? elem_count - i : SHORT, 0.5f, 0, NULL), GF_OK);
-        assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)(to + at), dst, (gf_mem)(uintptr_t)from, src, elem_count,
-                                   0.5f, 9, &check), GF_OK);
+                                       (elem_count - i < SHORT) ? elem_count - i : SHORT, 0.5f, 0,
+                                       NULL),
+                             GF_OK);
+        assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)(to + at), dst, (gf_mem)(uintptr_t)from,
+                                   src, elem_count, 0.5f, 9, &check),
+                         GF_OK);
         assert_memory_equal(to, want, BYTES);
         assert_int_equal(check.bad_first, 9 + bad[0]);
-        if (dst != GF_TYPE_F16) assert_int_equal(check.bad_count, 2); /* else some of the others are, too */
+        /* else some of the others are, too */
+        if (dst != GF_TYPE_F16) assert_int_equal(check.bad_count, 2);
     }
     free(from);
     free(to);
@@ -144,12 +165,15 @@ TEST(a_cast_counts_elements_alone)
 {
     const float scales[] = {INFINITY, NAN};
     float from[40] = {0}, to[40];
-    for (uint32_t turn = 0; turn < LENGTH(from) * LENGTH(scales) * gf_element_ops_variant_count; turn++) {
+    for (uint32_t turn = 0; turn < LENGTH(from) * LENGTH(scales) * gf_element_ops_variant_count;
+         turn++) {
         const struct gf_element_ops *ops = variant(turn / LENGTH(from) / LENGTH(scales));
         struct gf_check check = {0, UINT64_MAX};
         if (ops == NULL) continue;
-        assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)to, GF_TYPE_F16, (gf_mem)(uintptr_t)from, GF_TYPE_F32,
-                                   turn % LENGTH(from) + 1, scales[turn / LENGTH(from) % 2], 0, &check), GF_OK);
+        assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)to, GF_TYPE_F16,
+                                   (gf_mem)(uintptr_t)from, GF_TYPE_F32, turn % LENGTH(from) + 1,
+                                   scales[turn / LENGTH(from) % 2], 0, &check),
+                         GF_OK);
         assert_int_equal(check.bad_count, turn % LENGTH(from) + 1);
         assert_int_equal(check.bad_first, 0);
     }
@@ -167,7 +191,8 @@ TEST(copies_and_zeroes_keep_to_their_range)
         memcpy(want + 1, src + 3, size);
         assert_memory_equal(dst, want, sizeof dst);
         assert_int_equal(gf_element_ops_best()->copy(NULL, to, to, size), GF_OK);
-        assert_int_equal(gf_element_ops_best()->zero(NULL, (gf_mem)(uintptr_t)(dst + 5), size / 2), GF_OK);
+        assert_int_equal(gf_element_ops_best()->zero(NULL, (gf_mem)(uintptr_t)(dst + 5), size / 2),
+                         GF_OK);
         memset(want + 5, 0, size / 2);
         assert_memory_equal(dst, want, sizeof dst);
     }

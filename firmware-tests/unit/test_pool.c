@@ -12,12 +12,17 @@ static const struct table_case {
     uint32_t types;
     bool sparse;
 } tables[] = {
-    {"empty", 0, 1, false},        {"scalars", 1, 1, false},   {"small", 255, 1, false},
-    {"around the gap", 600, 1, false}, {"large", 100000, 1, false}, {"mixed types", 3000, 3, false},
-    {"sparse", 3000, 1, true},      {"sparse and types", 700, 3, true},
+    {"empty", 0, 1, false},      {"scalars", 1, 1, false},
+    {"small", 255, 1, false},    {"around the gap", 600, 1, false},
+    {"large", 100000, 1, false}, {"mixed types", 3000, 3, false},
+    {"sparse", 3000, 1, true},   {"sparse and types", 700, 3, true},
 };
 
-#define EXCHANGE {.fuse_bytes = 4 << 20, .cut_bytes = 16 << 20} /* gf_pool_place() wants effective values */
+/* gf_pool_place() wants effective values */
+#define EXCHANGE                                     \
+    {                                                \
+        .fuse_bytes = 4 << 20, .cut_bytes = 16 << 20 \
+    }
 
 static uint64_t seed;
 
@@ -31,14 +36,15 @@ static void table_make(const struct table_case *c, struct gf_tensor *tensors, ui
 {
     for (uint32_t i = 0; i < count; i++) {
         bool dense = c->sparse && (random_below(3) == 0);
-        tensors[i] = (struct gf_tensor){.name = "t", .elem_count = random_below((uint32_t)c->elems_max + 1)};
+        tensors[i] =
+            (struct gf_tensor){.name = "t", .elem_count = random_below((uint32_t)c->elems_max + 1)};
         if (dense) tensors[i].flags = GF_TENSOR_DENSE;
         if (!c->sparse || dense) tensors[i].type = (gf_type)random_below(c->types);
     }
 }
 
-static void check_places(const struct gf_tensor *tensors, const struct gf_pool_tensor *table, uint32_t count,
-                         const struct gf_pool_sizes *sizes, bool sparse)
+static void check_places(const struct gf_tensor *tensors, const struct gf_pool_tensor *table,
+                         uint32_t count, const struct gf_pool_sizes *sizes, bool sparse)
 {
     uint64_t next = 0, bytes = 0, sparse_end = 0;
     for (int part = 1; part >= 0; part--) {
@@ -61,7 +67,8 @@ static void check_places(const struct gf_tensor *tensors, const struct gf_pool_t
                 assert_int_equal(at->gradient_offset % GF_ALIGN_BYTES, 0);
                 assert_int_equal(at->first_elem % GF_POOL_ALIGN_ELEMS, 0);
             }
-            if (at->elem_count >= GF_POOL_SMALL_ELEMS) assert_int_equal(at->first_elem % GF_POOL_ALIGN_ELEMS, 0);
+            if (at->elem_count >= GF_POOL_SMALL_ELEMS)
+                assert_int_equal(at->first_elem % GF_POOL_ALIGN_ELEMS, 0);
             type = (int)tensors[i].type;
             next = at->first_elem + at->elem_count;
             bytes = at->gradient_offset + at->elem_count * elem_bytes;
@@ -79,7 +86,8 @@ TEST(tensors_lie_in_order_without_overlap_aligned_and_flat)
     static struct gf_pool_tensor table[TENSORS];
     for (size_t row = 0; row < LENGTH(tables) * 20; row++) {
         const struct table_case *c = &tables[row % LENGTH(tables)];
-        struct gf_config config = {.sparse.enabled = c->sparse, .exchange = {.fuse_bytes = 4096, .cut_bytes = 65536}};
+        struct gf_config config = {.sparse.enabled = c->sparse,
+                                   .exchange = {.fuse_bytes = 4096, .cut_bytes = 65536}};
         struct gf_pool_sizes measured, placed;
         char error[256] = "";
         uint32_t count = 1 + (uint32_t)(row * 13) % TENSORS;
@@ -103,8 +111,9 @@ TEST(buffers_hold_each_tensor_once_and_are_as_large_as_asked)
         const struct table_case *c = &tables[row % LENGTH(tables)];
         uint64_t fuse = fuses[row / LENGTH(tables) % LENGTH(fuses)];
         gf_type wire = (gf_type)(row / LENGTH(tables) / LENGTH(fuses));
-        struct gf_config config = {.sparse.enabled = c->sparse, .exchange = {.wire = wire, .fuse_bytes = fuse,
-                                                                             .cut_bytes = UINT64_C(1) << 40}};
+        struct gf_config config = {
+            .sparse.enabled = c->sparse,
+            .exchange = {.wire = wire, .fuse_bytes = fuse, .cut_bytes = UINT64_C(1) << 40}};
         struct gf_pool_sizes sizes;
         char error[256] = "";
         uint32_t sparse_count, count;
@@ -127,13 +136,16 @@ TEST(buffers_hold_each_tensor_once_and_are_as_large_as_asked)
                 assert_int_equal(table[i].buffer_count, 1);
                 assert_int_equal(table[i].type, buffer->type);
                 assert_true(table[i].first_elem >= buffer->first_elem);
-                assert_true(table[i].first_elem + table[i].elem_count <= buffer->first_elem + buffer->elem_count);
-                if (i == buffer->last_tensor) without = (table[i].first_elem - buffer->first_elem) * gf_type_size_bytes(wire);
+                assert_true(table[i].first_elem + table[i].elem_count <=
+                            buffer->first_elem + buffer->elem_count);
+                if (i == buffer->last_tensor)
+                    without = (table[i].first_elem - buffer->first_elem) * gf_type_size_bytes(wire);
                 seen[i]++;
                 tensor_count++;
             }
             assert_int_equal(tensor_count, buffer->tensor_count);
-            if (tensor_count > 1) assert_true(without < fuse + GF_POOL_ALIGN_ELEMS * sizeof(float)); /* closed when full */
+            /* closed when full */
+            if (tensor_count > 1) assert_true(without < fuse + GF_POOL_ALIGN_ELEMS * sizeof(float));
             if ((b + 1 < count) && (next->sparse == buffer->sparse) && (next->type == buffer->type))
                 assert_true(bytes >= fuse);
         }
@@ -143,10 +155,12 @@ TEST(buffers_hold_each_tensor_once_and_are_as_large_as_asked)
 
 #define PIECES_MAX 60000u
 
-/* Whether [first, first + count) of each meet; an empty tensor lies in one buffer of its own choice. */
+/* Whether [first, first + count) of each meet; an empty tensor lies in one buffer of its own
+ * choice. */
 static bool meet(const struct gf_buffer *buffer, const struct gf_pool_tensor *tensor)
 {
-    return (tensor->sparse == buffer->sparse) && (tensor->first_elem < buffer->first_elem + buffer->elem_count) &&
+    return (tensor->sparse == buffer->sparse) &&
+           (tensor->first_elem < buffer->first_elem + buffer->elem_count) &&
            (buffer->first_elem < tensor->first_elem + tensor->elem_count);
 }
 
@@ -162,9 +176,11 @@ static void check_pieces(const struct gf_config *config, const struct gf_pool_te
         assert_true((tensor->buffer_count >= 1) && (end <= count));
         for (uint32_t b = tensor->buffer_first; b < end; b++) waits[b]++;
         if (tensor->elem_count == 0) continue;
-        for (uint32_t b = tensor->buffer_first; b < end; b++) assert_true(meet(&buffers[b], tensor));
+        for (uint32_t b = tensor->buffer_first; b < end; b++)
+            assert_true(meet(&buffers[b], tensor));
         assert_true(buffers[tensor->buffer_first].first_elem <= tensor->first_elem);
-        assert_true(buffers[end - 1].first_elem + buffers[end - 1].elem_count >= tensor->first_elem + tensor->elem_count);
+        assert_true(buffers[end - 1].first_elem + buffers[end - 1].elem_count >=
+                    tensor->first_elem + tensor->elem_count);
     }
     for (uint32_t b = 0; b < count; b++) {
         const struct gf_buffer *buffer = &buffers[b];
@@ -174,11 +190,14 @@ static void check_pieces(const struct gf_config *config, const struct gf_pool_te
         assert_true((waits[b] > 0) && (buffer->first_tensor <= buffer->last_tensor));
         assert_int_equal(table[buffer->first_tensor].sparse, buffer->sparse);
         assert_int_equal(table[buffer->last_tensor].type, buffer->type);
-        assert_int_equal(buffer->gradient_offset - table[buffer->first_tensor].gradient_offset,
-                         (buffer->first_elem - table[buffer->first_tensor].first_elem) *
-                             gf_type_size_bytes((gf_type)buffer->type)); /* both may be below 0: it begins in a gap */
+        assert_int_equal(
+            buffer->gradient_offset - table[buffer->first_tensor].gradient_offset,
+            (buffer->first_elem - table[buffer->first_tensor].first_elem) *
+                gf_type_size_bytes(
+                    (gf_type)buffer->type)); /* both may be below 0: it begins in a gap */
         if (buffer->elem_count > GF_POOL_CUT_ELEMS)
-            assert_true(buffer->elem_count * wire_bytes < gf_pool_cut_bytes(config) + GF_POOL_CUT_ELEMS * wire_bytes);
+            assert_true(buffer->elem_count * wire_bytes <
+                        gf_pool_cut_bytes(config) + GF_POOL_CUT_ELEMS * wire_bytes);
     }
 }
 
@@ -189,7 +208,8 @@ TEST(what_is_too_large_is_cut_and_pieces_know_their_tensors)
     static struct gf_pool_tensor table[TENSORS];
     static struct gf_buffer buffers[PIECES_MAX];
     uint64_t cut = 0;
-    for (size_t row = 0; row < LENGTH(tables) * LENGTH(fuses) * LENGTH(cuts) * GF_TYPE_COUNT; row++) {
+    for (size_t row = 0; row < LENGTH(tables) * LENGTH(fuses) * LENGTH(cuts) * GF_TYPE_COUNT;
+         row++) {
         const struct table_case *c = &tables[row % LENGTH(tables)];
         size_t rest = row / LENGTH(tables);
         struct gf_config config = {.sparse.enabled = c->sparse};
@@ -212,7 +232,8 @@ TEST(what_is_too_large_is_cut_and_pieces_know_their_tensors)
     assert_true(cut > TENSORS);
 }
 
-/* Whatever the cut: a large tensor alone could make fewer pieces than with a small one before it. */
+/* Whatever the cut: a large tensor alone could make fewer pieces than with a small one before
+ * it. */
 TEST(in_an_order_of_ones_own_there_are_no_more_pieces_than_measured)
 {
     static struct gf_tensor tensors[TENSORS];
@@ -224,27 +245,34 @@ TEST(in_an_order_of_ones_own_there_are_no_more_pieces_than_measured)
         tensors[i] = (struct gf_tensor){.elem_count = (i % 2 == 0) ? 1015 : 18433};
     }
     for (uint64_t cut = 4096; cut < 4400; cut += 4) {
-        struct gf_config config = {.exchange = {.fuse_bytes = cut, .cut_bytes = cut}, .pool_order = order};
+        struct gf_config config = {.exchange = {.fuse_bytes = cut, .cut_bytes = cut},
+                                   .pool_order = order};
         struct gf_pool_sizes sizes;
         char error[256] = "";
         assert_int_equal(gf_pool_place(&config, tensors, TENSORS, table, &sizes, error), GF_OK);
-        assert_true(gf_pool_group(&config, table, TENSORS, false, buffers, 0) <= sizes.buffer_count);
+        assert_true(gf_pool_group(&config, table, TENSORS, false, buffers, 0) <=
+                    sizes.buffer_count);
     }
 }
 
 TEST(a_large_tensor_is_cut_into_equal_pieces)
 {
-    static const struct gf_tensor tensors[] = {{.elem_count = 100}, {.elem_count = 37748736}, {.elem_count = 4096}};
-    static const struct gf_config config = {.exchange = {.fuse_bytes = 4 << 20, .cut_bytes = 16 << 20}};
+    static const struct gf_tensor tensors[] = {
+        {.elem_count = 100}, {.elem_count = 37748736}, {.elem_count = 4096}};
+    static const struct gf_config config = {
+        .exchange = {.fuse_bytes = 4 << 20, .cut_bytes = 16 << 20}};
     static struct gf_pool_tensor table[3];
     static struct gf_buffer buffers[16];
     struct gf_pool_sizes sizes;
     char error[256];
     assert_int_equal(gf_pool_place(&config, tensors, 3, table, &sizes, error), GF_OK);
-    assert_int_equal(gf_pool_group(&config, table, 3, false, buffers, 0), 11); /* 151 MB and 16 KiB */
+    /* 151 MB and 16 KiB */
+    assert_int_equal(gf_pool_group(&config, table, 3, false, buffers, 0), 11);
     for (uint32_t b = 0; b < 9; b++)
-        assert_true((buffers[b].elem_count > 3700000) && (buffers[b].elem_count == buffers[0].elem_count));
-    assert_true((buffers[9].elem_count > 3700000) && (buffers[9].elem_count <= buffers[0].elem_count));
+        assert_true((buffers[b].elem_count > 3700000) &&
+                    (buffers[b].elem_count == buffers[0].elem_count));
+    assert_true((buffers[9].elem_count > 3700000) &&
+                (buffers[9].elem_count <= buffers[0].elem_count));
     assert_int_equal(table[0].buffer_count, 1);
     assert_int_equal(table[1].buffer_count, 10);
     assert_int_equal(buffers[0].tensor_count, 2); /* the small one beside a piece */
@@ -254,8 +282,9 @@ TEST(a_large_tensor_is_cut_into_equal_pieces)
 
 TEST(elements_are_found_and_gaps_are_nobodys)
 {
-    static const struct gf_tensor tensors[] = {{.elem_count = 0}, {.elem_count = 300}, {.elem_count = 257},
-                                               {.elem_count = 1}, {.elem_count = 0}, {.elem_count = 256}};
+    static const struct gf_tensor tensors[] = {{.elem_count = 0},   {.elem_count = 300},
+                                               {.elem_count = 257}, {.elem_count = 1},
+                                               {.elem_count = 0},   {.elem_count = 256}};
     static struct gf_config config = {.exchange = EXCHANGE};
     static struct gf_pool_tensor table[LENGTH(tensors)];
     struct gf_pool_sizes sizes;
@@ -264,7 +293,8 @@ TEST(elements_are_found_and_gaps_are_nobodys)
     for (uint64_t e = 0; e < sizes.elem_count; e++) {
         uint32_t expected = GF_TENSOR_NONE;
         for (uint32_t i = 0; i < LENGTH(tensors); i++)
-            if ((e >= table[i].first_elem) && (e < table[i].first_elem + table[i].elem_count)) expected = i;
+            if ((e >= table[i].first_elem) && (e < table[i].first_elem + table[i].elem_count))
+                expected = i;
         assert_int_equal(gf_pool_find(table, 0, LENGTH(tensors) - 1, false, e), expected);
     }
     assert_int_equal(gf_pool_find(table, 0, LENGTH(tensors) - 1, false, 300), GF_TENSOR_NONE);
@@ -283,18 +313,35 @@ TEST(what_breaks_a_limit_is_refused_and_named)
         const char *error; /* NULL: valid */
     } cases[] = {
         {{{.name = "w", .elem_count = LIMIT}}, 1, false, NULL},
-        {{{.name = "w", .elem_count = LIMIT + 1}}, 1, false, "tensor 0 \"w\": 137438953473 elements"},
+        {{{.name = "w", .elem_count = LIMIT + 1}},
+         1,
+         false,
+         "tensor 0 \"w\": 137438953473 elements"},
         {{{.name = "w", .elem_count = UINT64_MAX}}, 1, false, "tensor 0 \"w\""},
-        {{{.name = "v", .elem_count = 1}, {.name = "w", .elem_count = LIMIT}}, 2, false, "tensor 1 \"w\""},
-        {{{.elem_count = LIMIT - 300}, {.elem_count = 299}}, 2, false, "tensor 1 \"\""}, /* which begins on 64 bytes */
-        {{{.elem_count = LIMIT - 1}, {.elem_count = 1, .type = GF_TYPE_F16}}, 2, false, "tensor 1 \"\""}, /* likewise */
+        {{{.name = "v", .elem_count = 1}, {.name = "w", .elem_count = LIMIT}},
+         2,
+         false,
+         "tensor 1 \"w\""},
+        /* which begins on 64 bytes */
+        {{{.elem_count = LIMIT - 300}, {.elem_count = 299}}, 2, false, "tensor 1 \"\""},
+        /* likewise */
+        {{{.elem_count = LIMIT - 1}, {.elem_count = 1, .type = GF_TYPE_F16}},
+         2,
+         false,
+         "tensor 1 \"\""},
         {{{.name = "v", .elem_count = LIMIT / 2 + 1}, {.name = "w"}}, 2, true, NULL},
         {{{.name = "w", .type = GF_TYPE_COUNT}}, 1, false, "tensor 0 \"w\": type is 3"},
         {{{.name = "w", .type = (gf_type)-1}}, 1, false, "tensor 0 \"w\": type is -1"},
         {{{.name = NULL, .flags = 4}}, 1, false, "tensor 0 \"\": unknown flags 0x4"},
         {{{.name = "v"}, {.name = "w", .type = GF_TYPE_F16}}, 2, false, NULL},
-        {{{.name = "v"}, {.name = "w", .type = GF_TYPE_F16}}, 2, true, "tensor 1 \"w\": sparse tensors must share one type"},
-        {{{.name = "v"}, {.name = "w", .type = GF_TYPE_F16, .flags = GF_TENSOR_DENSE}}, 2, true, NULL},
+        {{{.name = "v"}, {.name = "w", .type = GF_TYPE_F16}},
+         2,
+         true,
+         "tensor 1 \"w\": sparse tensors must share one type"},
+        {{{.name = "v"}, {.name = "w", .type = GF_TYPE_F16, .flags = GF_TENSOR_DENSE}},
+         2,
+         true,
+         NULL},
     };
     static struct gf_config config = {.exchange = EXCHANGE};
     struct gf_pool_sizes sizes;
@@ -302,13 +349,15 @@ TEST(what_breaks_a_limit_is_refused_and_named)
     for (size_t row = 0; row < LENGTH(cases); row++) {
         config.sparse.enabled = cases[row].sparse;
         error[0] = '\0';
-        assert_int_equal(gf_pool_place(&config, cases[row].tensors, cases[row].count, NULL, &sizes, error),
-                         (cases[row].error == NULL) ? GF_OK : GF_ERR_PARAM);
+        assert_int_equal(
+            gf_pool_place(&config, cases[row].tensors, cases[row].count, NULL, &sizes, error),
+            (cases[row].error == NULL) ? GF_OK : GF_ERR_PARAM);
         if (cases[row].error != NULL) assert_non_null(strstr(error, cases[row].error));
     }
     config.sparse.enabled = false;
     assert_int_equal(gf_pool_place(&config, many, GF_TENSORS_MAX, NULL, &sizes, error), GF_OK);
-    assert_int_equal(gf_pool_place(&config, many, GF_TENSORS_MAX + 1, NULL, &sizes, error), GF_ERR_PARAM);
+    assert_int_equal(gf_pool_place(&config, many, GF_TENSORS_MAX + 1, NULL, &sizes, error),
+                     GF_ERR_PARAM);
     assert_non_null(strstr(error, "16385 tensors; allowed are 1 to 16384"));
     assert_int_equal(gf_pool_place(&config, many, 0, NULL, &sizes, error), GF_ERR_PARAM);
     assert_int_equal(gf_pool_place(&config, NULL, 1, NULL, &sizes, error), GF_ERR_PARAM);
@@ -353,7 +402,8 @@ TEST(names_are_cut_not_overrun)
 
 TEST(every_difference_changes_the_hash)
 {
-    char longest[GF_NAME_BYTES], other[GF_NAME_BYTES]; /* they differ in the last letter that counts */
+    /* they differ in the last letter that counts */
+    char longest[GF_NAME_BYTES], other[GF_NAME_BYTES];
     (void)snprintf(longest, sizeof longest, "%0*d", (int)sizeof longest - 1, 1);
     (void)snprintf(other, sizeof other, "%0*d", (int)sizeof other - 1, 2);
     const struct gf_tensor tensors[][2] = {

@@ -1,4 +1,5 @@
-/* Groups of 8 bits and of 1: every version this CPU runs against the words of ops.h, computed in float64. */
+/* Groups of 8 bits and of 1: every version this CPU runs against the words of ops.h, computed in
+ * float64. */
 
 #include "firmware-tests/support/suite.h"
 #include "ops/element/host/ops_host.h"
@@ -9,7 +10,10 @@
 static const struct gf_groups forms[] = {{32, 8}, {64, 8}, {256, 1}, {512, 1}};
 static uint32_t seed = 1;
 
-static gf_mem at(void *memory) { return (gf_mem)(uintptr_t)memory; }
+static gf_mem at(void *memory)
+{
+    return (gf_mem)(uintptr_t)memory;
+}
 
 static float noise(void)
 {
@@ -29,8 +33,9 @@ static double given(const uint8_t *groups, const struct gf_groups *form, uint64_
 }
 
 /* The scale, and that each value is the nearest there is; the error is what is missing. */
-static void expect(const struct gf_element_ops *ops, const uint8_t *groups, const struct gf_groups *form,
-                   const float *before, const float *after, uint64_t count)
+static void expect(const struct gf_element_ops *ops, const uint8_t *groups,
+                   const struct gf_groups *form, const float *before, const float *after,
+                   uint64_t count)
 {
     for (uint64_t first = 0; first < count; first += form->elems) {
         uint64_t end = (count - first < form->elems) ? count : first + form->elems;
@@ -50,43 +55,50 @@ static void expect(const struct gf_element_ops *ops, const uint8_t *groups, cons
             double allowed = (form->bits == 8) ? scale * 0.50001 : least;
             if ((fabs(missing) > allowed) || (fabs((double)after[i] - missing) > 1e-6 * most))
                 fail_msg("%s, %u bits, %llu of %llu: %g became %g, error %g", ops->name, form->bits,
-                         (unsigned long long)i, (unsigned long long)count, (double)before[i], value, (double)after[i]);
+                         (unsigned long long)i, (unsigned long long)count, (double)before[i], value,
+                         (double)after[i]);
         }
     }
 }
 
 static void each_count(const struct gf_element_ops *ops, const struct gf_groups *form)
 {
-    static const uint64_t counts[] = {0, 1, 7, 31, 32, 33, 64, 100, 255, 256, 257, 511, 512, 513, 1200};
+    static const uint64_t counts[] = {0,   1,   7,   31,  32,  33,  64,  100,
+                                      255, 256, 257, 511, 512, 513, 1200};
     static uint8_t groups[ELEMS_MAX * 2 + 2 * GF_GROUP_BYTES_MAX], plain[sizeof groups];
     for (size_t c = 0; c < LENGTH(counts); c++) {
         float before[ELEMS_MAX], value[ELEMS_MAX + 1], other[ELEMS_MAX], back[ELEMS_MAX];
         uint64_t count = counts[c], bytes = gf_group_count(form, count) * gf_group_bytes(form);
         struct gf_check check = {0, UINT64_MAX};
-        for (uint64_t i = 0; i < count; i++) before[i] = (i % 5 == 3) ? 0.0f : noise() * ((i % 7 == 0) ? 1e-6f : 1.0f);
+        for (uint64_t i = 0; i < count; i++)
+            before[i] = (i % 5 == 3) ? 0.0f : noise() * ((i % 7 == 0) ? 1e-6f : 1.0f);
         memcpy(value, before, count * sizeof(float));
         memcpy(other, before, count * sizeof(float));
         value[count] = 77;
         memset(groups, GUARD, sizeof groups);
-        assert_int_equal(ops->quantize(NULL, at(groups), at(value), count, form, 0, &check),
-                         GF_OK);
+        assert_int_equal(ops->quantize(NULL, at(groups), at(value), count, form, 0, &check), GF_OK);
         assert_true((check.bad_count == 0) && (value[count] == 77) && (groups[bytes] == GUARD));
         expect(ops, groups, form, before, value, count);
-        assert_int_equal(gf_element_ops_scalar.quantize(NULL, at(plain), at(other), count, form, 0, NULL),
-                         GF_OK);
+        assert_int_equal(
+            gf_element_ops_scalar.quantize(NULL, at(plain), at(other), count, form, 0, NULL),
+            GF_OK);
         assert_memory_equal(groups, plain, bytes);
         assert_memory_equal(value, other, count * sizeof(float));
         for (int add = 0; add < 2; add++) {
             for (uint64_t i = 0; i < count; i++) back[i] = 0.25f;
-            assert_int_equal(ops->dequantize(NULL, at(back), at(groups), count, form, 0.5f,
-                                             add != 0), GF_OK);
+            assert_int_equal(
+                ops->dequantize(NULL, at(back), at(groups), count, form, 0.5f, add != 0), GF_OK);
             for (uint64_t i = 0; i < count; i++)
-                assert_true(fabs((double)back[i] - (add ? 0.25 : 0.0) - 0.5 * given(groups, form, i)) < 1e-7);
+                assert_true(fabs((double)back[i] - (add ? 0.25 : 0.0) -
+                                 0.5 * given(groups, form, i)) < 1e-7);
         }
         /* Bits behind the last value are zero. */
         for (uint64_t i = count; i < gf_group_count(form, count) * form->elems; i++)
-            assert_int_equal((groups[bytes - form->elems * form->bits / 8 + i % form->elems * form->bits / 8] >>
-                              (form->bits == 8 ? 0 : i % 8)) & (form->bits == 8 ? 255 : 1), 0);
+            assert_int_equal(
+                (groups[bytes - form->elems * form->bits / 8 + i % form->elems * form->bits / 8] >>
+                 (form->bits == 8 ? 0 : i % 8)) &
+                    (form->bits == 8 ? 255 : 1),
+                0);
     }
 }
 
@@ -94,12 +106,14 @@ TEST(values_are_the_nearest_that_a_group_has_and_what_is_missing_is_kept)
 {
     for (size_t f = 0; f < LENGTH(forms); f++) {
         for (uint32_t v = 0; v < gf_element_ops_variant_count; v++)
-            if (gf_element_ops_supported(gf_element_ops_variants[v])) each_count(gf_element_ops_variants[v], &forms[f]);
+            if (gf_element_ops_supported(gf_element_ops_variants[v]))
+                each_count(gf_element_ops_variants[v], &forms[f]);
         each_count(gf_element_ops_best(), &forms[f]);
     }
 }
 
-/* Too small, too large or no number: the group is zeroes, nothing is lost, and only what is no number is counted. */
+/* Too small, too large or no number: the group is zeroes, nothing is lost, and only what is no
+ * number is counted. */
 TEST(groups_without_a_scale_are_zeroes)
 {
     static const struct {
@@ -114,7 +128,7 @@ TEST(groups_without_a_scale_are_zeroes)
             value[17] = rows[row].value;
             memcpy(before, value, sizeof value);
             (void)gf_element_ops_best()->quantize(NULL, at(groups), at(value), forms[f].elems,
-                                                                   &forms[f], 40, &check);
+                                                  &forms[f], 40, &check);
             for (uint32_t b = 0; b < gf_group_bytes(&forms[f]); b++) assert_int_equal(groups[b], 0);
             assert_memory_equal(value, before, sizeof value);
             assert_int_equal(check.bad_count, rows[row].bad);
@@ -122,7 +136,8 @@ TEST(groups_without_a_scale_are_zeroes)
         }
 }
 
-/* What error feedback is for: the sum of what was sent follows the sum of what was there, at any number of steps. */
+/* What error feedback is for: the sum of what was sent follows the sum of what was there, at any
+ * number of steps. */
 TEST(nothing_is_lost_over_many_steps)
 {
     for (size_t f = 0; f < LENGTH(forms); f++) {
@@ -136,7 +151,7 @@ TEST(nothing_is_lost_over_many_steps)
                 value[i] += gradient;
             }
             (void)gf_element_ops_best()->quantize(NULL, at(groups), at(value), forms[f].elems,
-                                                                   &forms[f], 0, NULL);
+                                                  &forms[f], 0, NULL);
             for (uint32_t i = 0; i < forms[f].elems; i++) sent[i] += given(groups, &forms[f], i);
         }
         for (uint32_t i = 0; i < forms[f].elems; i++)
@@ -158,10 +173,11 @@ static void round_trip(float *value, float *scratch, uint8_t *groups, uint64_t c
     memcpy(scratch, value, count * sizeof(float));
     (void)gf_element_ops_best()->quantize(NULL, at(groups), at(scratch), count, &forms[0], 0, NULL);
     (void)gf_element_ops_best()->dequantize(NULL, at(value), at(groups), count, &forms[0], 1.0f,
-                                                             false);
+                                            false);
 }
 
-/* Why partial sums are not quantized: a ring would do so at each hop. The error of a sum of n ranks, over its size. */
+/* Why partial sums are not quantized: a ring would do so at each hop. The error of a sum of n
+ * ranks, over its size. */
 TEST(a_ring_that_quantizes_each_hop_loses_more_the_more_ranks_there_are)
 {
     enum { COUNT = 1024 };
@@ -176,9 +192,11 @@ TEST(a_ring_that_quantizes_each_hop_loses_more_the_more_ranks_there_are)
                 sum[i] = (rank > 0) ? sum[i] + value[i] : value[i];
                 ring[i] = (rank > 0) ? ring[i] + value[i] : value[i];
             }
-            round_trip(ring, scratch, groups, COUNT); /* on its way to the next rank, and the last one to all */
+            /* on its way to the next rank, and the last one to all */
+            round_trip(ring, scratch, groups, COUNT);
             round_trip(value, scratch, groups, COUNT);
-            for (uint32_t i = 0; i < COUNT; i++) owner[i] = (rank > 0) ? owner[i] + value[i] : value[i];
+            for (uint32_t i = 0; i < COUNT; i++)
+                owner[i] = (rank > 0) ? owner[i] + value[i] : value[i];
         }
         round_trip(owner, scratch, groups, COUNT);
         for (uint32_t i = 0; i < COUNT; i++) {
@@ -186,7 +204,8 @@ TEST(a_ring_that_quantizes_each_hop_loses_more_the_more_ranks_there_are)
             of_ring += ((double)ring[i] - (double)sum[i]) * ((double)ring[i] - (double)sum[i]);
             of_owner += ((double)owner[i] - (double)sum[i]) * ((double)owner[i] - (double)sum[i]);
         }
-        print_message("  %2u ranks: ring %.4f, alltoall %.4f\n", n, sqrt(of_ring / size), sqrt(of_owner / size));
+        print_message("  %2u ranks: ring %.4f, alltoall %.4f\n", n, sqrt(of_ring / size),
+                      sqrt(of_owner / size));
         assert_true((of_ring / size > last) && (of_owner / size < 1e-4));
         last = of_ring / size;
     }

@@ -24,13 +24,35 @@ static float from_bits(uint32_t bits)
     return value;
 }
 
-static float any_value(void) { return from_bits(random_next() % 0x7f800000u); }
-static float one_value(void) { return 2.5f; }
-static float zero_value(void) { return (random_next() % 2 == 0) ? 0.0f : -0.0f; }
-static float few_values(void) { return (float)(random_next() % 4); }
-static float mostly_zero(void) { return (random_next() % 20 == 0) ? any_value() : 0.0f; }
-static float denormal_value(void) { return from_bits(random_next() % 0x00900000u); } /* some normal ones, too */
-static float low_byte_differs(void) { return from_bits(0x3f800000u + random_next() % 3); }
+static float any_value(void)
+{
+    return from_bits(random_next() % 0x7f800000u);
+}
+static float one_value(void)
+{
+    return 2.5f;
+}
+static float zero_value(void)
+{
+    return (random_next() % 2 == 0) ? 0.0f : -0.0f;
+}
+static float few_values(void)
+{
+    return (float)(random_next() % 4);
+}
+static float mostly_zero(void)
+{
+    return (random_next() % 20 == 0) ? any_value() : 0.0f;
+}
+/* some normal ones, too */
+static float denormal_value(void)
+{
+    return from_bits(random_next() % 0x00900000u);
+}
+static float low_byte_differs(void)
+{
+    return from_bits(0x3f800000u + random_next() % 3);
+}
 static float extreme_value(void)
 {
     static const float values[] = {0.0f, FLT_MIN, FLT_MAX, 0x1p-149f, 1.0f, INFINITY};
@@ -41,9 +63,14 @@ static const struct score_case {
     const char *name;
     float (*value)(void);
 } score_cases[] = {
-    {"any", any_value},           {"all equal", one_value},          {"zeros of both signs", zero_value},
-    {"many ties", few_values},    {"mostly zero", mostly_zero},      {"denormals", denormal_value},
-    {"low bytes", low_byte_differs}, {"extremes", extreme_value},
+    {"any", any_value},
+    {"all equal", one_value},
+    {"zeros of both signs", zero_value},
+    {"many ties", few_values},
+    {"mostly zero", mostly_zero},
+    {"denormals", denormal_value},
+    {"low bytes", low_byte_differs},
+    {"extremes", extreme_value},
 };
 
 static const float *sorted_scores;
@@ -52,7 +79,8 @@ static const float *sorted_scores;
 static int by_score(const void *a, const void *b)
 {
     uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
-    if (sorted_scores[left] != sorted_scores[right]) return (sorted_scores[left] > sorted_scores[right]) ? -1 : 1;
+    if (sorted_scores[left] != sorted_scores[right])
+        return (sorted_scores[left] > sorted_scores[right]) ? -1 : 1;
     return (left < right) ? -1 : 1;
 }
 
@@ -62,8 +90,8 @@ static int by_index(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static void expect_selection(const char *name, const float *scores, const uint32_t *order, uint32_t count,
-                             uint32_t kept)
+static void expect_selection(const char *name, const float *scores, const uint32_t *order,
+                             uint32_t count, uint32_t kept)
 {
     static uint32_t expected[COUNT_MAX], selected[COUNT_MAX + 1];
     memcpy(expected, order, kept * sizeof *expected);
@@ -72,7 +100,8 @@ static void expect_selection(const char *name, const float *scores, const uint32
     gf_sparse_select(scores, count, kept, selected);
     for (uint32_t i = 0; i < kept; i++)
         if (selected[i] != expected[i])
-            fail_msg("%s, %u of %u: place %u holds %u, expected %u", name, kept, count, i, selected[i], expected[i]);
+            fail_msg("%s, %u of %u: place %u holds %u, expected %u", name, kept, count, i,
+                     selected[i], expected[i]);
     assert_int_equal(selected[kept], GUARD);
 }
 
@@ -104,18 +133,29 @@ TEST(the_largest_are_taken_ties_to_the_lower_index)
 static struct gf_config config_of(float share, uint64_t warmup, uint64_t ramp)
 {
     return (struct gf_config){
-        .sparse = {.enabled = true, .keep_share = share, .warmup_steps = warmup, .ramp_steps = ramp}};
+        .sparse = {
+            .enabled = true, .keep_share = share, .warmup_steps = warmup, .ramp_steps = ramp}};
 }
 
 static const struct share_case {
     float share;
     uint32_t count, kept;
 } share_cases[] = {
-    {0.15f, 100, 15},   {0.15f, 20, 3},     {0.15f, 780, 117},
-    {0.15f, 1, 1},      {0.15f, 10, 2},     {0.1f, 1000, 100},
-    {0.1f, 1001, 101},  {0.3f, 10, 3},      {0.7f, 10, 7},
-    {1e-9f, 5000, 1},   {0.5f, 3, 2},       {0.25f, 4, 1},
-    {0.999f, 10, 10},   {1.0f, 12345, 12345}, {1.0f, GF_SPARSE_CHUNKS_MAX, GF_SPARSE_CHUNKS_MAX},
+    {0.15f, 100, 15},
+    {0.15f, 20, 3},
+    {0.15f, 780, 117},
+    {0.15f, 1, 1},
+    {0.15f, 10, 2},
+    {0.1f, 1000, 100},
+    {0.1f, 1001, 101},
+    {0.3f, 10, 3},
+    {0.7f, 10, 7},
+    {1e-9f, 5000, 1},
+    {0.5f, 3, 2},
+    {0.25f, 4, 1},
+    {0.999f, 10, 10},
+    {1.0f, 12345, 12345},
+    {1.0f, GF_SPARSE_CHUNKS_MAX, GF_SPARSE_CHUNKS_MAX},
     {0.15f, GF_SPARSE_CHUNKS_MAX, 629146},
 };
 
@@ -125,8 +165,8 @@ TEST(the_share_is_rounded_up_to_whole_chunks)
         const struct share_case *c = &share_cases[i];
         struct gf_config config = config_of(c->share, 0, 0);
         if (gf_sparse_kept(&config, c->count, 1) != c->kept)
-            fail_msg("%g of %u: %u, expected %u", (double)c->share, c->count, gf_sparse_kept(&config, c->count, 1),
-                     c->kept);
+            fail_msg("%g of %u: %u, expected %u", (double)c->share, c->count,
+                     gf_sparse_kept(&config, c->count, 1), c->kept);
     }
 }
 
@@ -135,7 +175,8 @@ TEST(warm_up_sends_all_then_a_ramp_falls_to_the_share)
     static const uint64_t warmups[] = {0, 1, 7}, ramps[] = {0, 1, 2, 10, 99, 1000};
     static const uint32_t counts[] = {1, 2, 7, 100, 781};
     static const float shares[] = {1e-6f, 0.15f, 0.5f, 0.999f, 1.0f};
-    for (uint32_t row = 0; row < LENGTH(warmups) * LENGTH(ramps) * LENGTH(counts) * LENGTH(shares); row++) {
+    for (uint32_t row = 0; row < LENGTH(warmups) * LENGTH(ramps) * LENGTH(counts) * LENGTH(shares);
+         row++) {
         uint64_t warmup = warmups[row % 3], ramp = ramps[row / 3 % LENGTH(ramps)];
         uint32_t count = counts[row / 18 % LENGTH(counts)], before = count, target;
         struct gf_config config = config_of(shares[row / 90], warmup, ramp), now = config;
@@ -143,9 +184,11 @@ TEST(warm_up_sends_all_then_a_ramp_falls_to_the_share)
         target = gf_sparse_kept(&now, count, 1);
         for (uint64_t step = 1; step <= warmup + ramp + 3; step++) {
             uint32_t kept = gf_sparse_kept(&config, count, step);
-            assert_in_range(kept, target, before); /* falls, and never below the target, which is at least 1 */
+            /* falls, and never below the target, which is at least 1 */
+            assert_in_range(kept, target, before);
             if (step <= warmup) assert_int_equal(kept, count);
-            if (step > warmup + ramp) assert_int_equal(kept, target);
+            if (step > warmup + ramp)
+                assert_int_equal(kept, target);
             else if ((step > warmup) && (count - target > ramp)) /* on its way */
                 assert_in_range(kept, target + 1, count - 1);
             before = kept;
@@ -158,7 +201,8 @@ TEST(the_longest_ramp_does_not_overflow)
 {
     struct gf_config config = config_of(0.15f, 5, INT64_MAX);
     assert_int_equal(gf_sparse_kept(&config, 100, 6), 100);
-    assert_in_range(gf_sparse_kept(&config, 100, INT64_MAX), 15, 16); /* nearly the end of 9e18 steps */
+    /* nearly the end of 9e18 steps */
+    assert_in_range(gf_sparse_kept(&config, 100, INT64_MAX), 15, 16);
     assert_int_equal(gf_sparse_kept(&config, 100, UINT64_MAX), 15);
     config = config_of(0.15f, INT64_MAX, 5);
     assert_int_equal(gf_sparse_kept(&config, 100, INT64_MAX), 100);

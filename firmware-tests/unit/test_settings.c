@@ -1,4 +1,5 @@
-/* lib/settings*.c and lib/settings/names.c: defaults, ranges, combinations, hash and summary, without libconfig. */
+/* lib/settings*.c and lib/settings/names.c: defaults, ranges, combinations, hash and summary,
+ * without libconfig. */
 #include "firmware-tests/support/suite.h"
 #include "lib/settings/settings.h"
 
@@ -21,7 +22,8 @@ TEST(effective_twice_is_effective_once)
     static struct gf_config config, once, twice;
     char error[256];
     memset(&config, 0, sizeof config);
-    memset(config.rendezvous.bind, 'x', sizeof config.rendezvous.bind); /* what lies behind the end must not stay */
+    /* what lies behind the end must not stay */
+    memset(config.rendezvous.bind, 'x', sizeof config.rendezvous.bind);
     memcpy(config.rendezvous.bind, "127.0.0.2", 10);
     config.optimizer.momentum = -0.0f;
     effective_make(&config, &once);
@@ -46,13 +48,16 @@ TEST(the_table_is_sound)
             assert_int_equal(taken[s->offset + j], 0); /* no two rows share a field */
             taken[s->offset + j] = 1;
         }
-        for (uint32_t j = i + 1; j < gf_setting_count; j++) assert_string_not_equal(s->key, gf_settings[j].key);
+        for (uint32_t j = i + 1; j < gf_setting_count; j++)
+            assert_string_not_equal(s->key, gf_settings[j].key);
         if (s->kind == GF_SETTING_TEXT) {
             assert_non_null(s->fallback_text);
-            if (s->fallback_text[0] != '\0') assert_true(gf_setting_text_valid(s, s->fallback_text));
+            if (s->fallback_text[0] != '\0')
+                assert_true(gf_setting_text_valid(s, s->fallback_text));
         } else if (s->kind == GF_SETTING_REAL) {
             assert_true(gf_setting_real_valid(s, (double)s->fallback_real));
-            if (s->fallback_real != 0) assert_false(gf_setting_real_valid(s, 0)); /* 0 does not mean the default */
+            /* 0 does not mean the default */
+            if (s->fallback_real != 0) assert_false(gf_setting_real_valid(s, 0));
         } else {
             assert_true(gf_setting_number_valid(s, s->fallback));
             if (s->fallback != 0) assert_false(gf_setting_number_valid(s, 0));
@@ -61,7 +66,8 @@ TEST(the_table_is_sound)
     }
 }
 
-/* Beside those of unit/test_config.c, which has each key's default, a value that is valid and the ones just outside. */
+/* Beside those of unit/test_config.c, which has each key's default, a value that is valid and the
+ * ones just outside. */
 static const struct {
     const char *key;
     uint64_t number;
@@ -114,7 +120,9 @@ static const struct {
     {"link.idle", 3, 0, NULL, true},
     {"link.idle", 4, 0, NULL, false},
     {"device.driver", 0, 0, "rocm", false},
-    {"device.ordinal", 256, 0, NULL, true}, {"device.ordinal", 257, 0, NULL, false}, /* GF_ORDINAL(255), (256) */
+    /* GF_ORDINAL(255), (256) */
+    {"device.ordinal", 256, 0, NULL, true},
+    {"device.ordinal", 257, 0, NULL, false},
     {"exchange.wire", 2, 0, NULL, true},
     {"exchange.wire", 3, 0, NULL, false},
     {"exchange.algorithm", 8, 0, NULL, true},
@@ -154,11 +162,15 @@ TEST(values_out_of_range_are_refused_by_name)
         memset(&config, 0, sizeof config);
         memset(&out, 0x5a, sizeof out);
         if (strcmp(values[i].key, "job.ignore_environment") == 0) config.job.world = 2;
-        if (values[i].text != NULL) gf_setting_text_set(s, &config, values[i].text);
-        else if (s->kind == GF_SETTING_REAL) gf_setting_real_set(s, &config, (float)values[i].real);
-        else gf_setting_number_set(s, &config, values[i].number);
+        if (values[i].text != NULL)
+            gf_setting_text_set(s, &config, values[i].text);
+        else if (s->kind == GF_SETTING_REAL)
+            gf_setting_real_set(s, &config, (float)values[i].real);
+        else
+            gf_setting_number_set(s, &config, values[i].number);
         status = gf_config_effective(&config, &out, error);
-        if (status != (values[i].valid ? GF_OK : GF_ERR_CONFIG)) fail_msg("row %zu, %s: %s", i, values[i].key, error);
+        if (status != (values[i].valid ? GF_OK : GF_ERR_CONFIG))
+            fail_msg("row %zu, %s: %s", i, values[i].key, error);
         if (values[i].valid) continue;
         assert_int_equal(strncmp(error, values[i].key, strlen(values[i].key)), 0);
         assert_non_null(strstr(error, "allowed is"));
@@ -181,7 +193,13 @@ TEST(a_text_without_end_is_refused)
 }
 
 /* A row is what a program fills in; the key it is refused by, or NULL: it is valid. */
-#define ROW(refused_key, ...) {#__VA_ARGS__, refused_key, {__VA_ARGS__}}
+#define ROW(refused_key, ...)      \
+    {                              \
+#__VA_ARGS__, refused_key, \
+        {                          \
+            __VA_ARGS__            \
+        }                          \
+    }
 #define DETERMINISTIC(with) .exchange = {.deterministic = true, .algorithm = GF_ALGORITHM_##with}
 #define QUANTIZE(to, ...) .exchange = {.quantize = GF_QUANTIZE_##to, ##__VA_ARGS__}
 #define OPTIMIZER(which, ...) .optimizer = {.kind = GF_OPTIMIZER_##which, ##__VA_ARGS__}
@@ -209,7 +227,8 @@ static const struct {
     ROW(NULL, OPTIMIZER(ADAMW, .half_weights = GF_TYPE_BF16)),
     ROW("sparse.enabled", OPTIMIZER(LAMB), .sparse = {.enabled = true}),
     ROW(NULL, OPTIMIZER(LARS), .sparse = {.enabled = true}),
-    ROW("sparse.momentum", OPTIMIZER(LARS), .sparse = {.enabled = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL}),
+    ROW("sparse.momentum", OPTIMIZER(LARS),
+        .sparse = {.enabled = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL}),
     ROW("loss_scale.floor", .loss_scale = {.initial = 0.5f}), /* below the default floor */
     ROW(NULL, .loss_scale = {.initial = 0.5f, .floor = 0.5f}),
     ROW("rendezvous.address", .rendezvous = {.address = "10.0.0.1:7117"}),
@@ -246,7 +265,8 @@ TEST(combinations_that_cannot_be_are_refused)
         char error[256] = "";
         if (gf_config_effective(&config, &config, error) != (key ? GF_ERR_CONFIG : GF_OK))
             fail_msg("%s: %s", combinations[i].what, error);
-        if ((key != NULL) && (strncmp(error, key, strlen(key)) != 0)) fail_msg("%s: %s", combinations[i].what, error);
+        if ((key != NULL) && (strncmp(error, key, strlen(key)) != 0))
+            fail_msg("%s: %s", combinations[i].what, error);
         if (config.exchange.quantize && key) assert_non_null(strstr(error, "allowed"));
     }
 }
@@ -255,10 +275,13 @@ TEST(combinations_that_cannot_be_are_refused)
 static void change(const struct gf_setting *s, struct gf_config *config)
 {
     if (s->kind == GF_SETTING_TEXT) {
-        static const char *const others[] = {
-            [GF_FORM_ADDRESS] = "127.0.0.1:99", [GF_FORM_IP] = "127.0.0.3", [GF_FORM_TRANSPORTS] = "rc",
-            [GF_FORM_DEVICES] = "a:1;b",        [GF_FORM_PORTS] = "2000-3000", [GF_FORM_DRIVER] = "cuda",
-            [GF_FORM_PATH] = "/x"};
+        static const char *const others[] = {[GF_FORM_ADDRESS] = "127.0.0.1:99",
+                                             [GF_FORM_IP] = "127.0.0.3",
+                                             [GF_FORM_TRANSPORTS] = "rc",
+                                             [GF_FORM_DEVICES] = "a:1;b",
+                                             [GF_FORM_PORTS] = "2000-3000",
+                                             [GF_FORM_DRIVER] = "cuda",
+                                             [GF_FORM_PATH] = "/x"};
         gf_setting_text_set(s, config, others[s->form]);
     } else if (s->kind == GF_SETTING_REAL) {
         gf_setting_real_set(s, config, (s->flags & GF_SETTING_POWER_OF_TWO) ? 4 : 0.5f);
@@ -269,14 +292,21 @@ static void change(const struct gf_setting *s, struct gf_config *config)
 
 TEST(hash_and_summary_see_exactly_what_must_agree)
 {
-    static const char *const not_agreeing[] = {
-        "job.", "rendezvous.", "link.devices", "link.ports", "link.idle", "link.huge_pages", "link.trusted_fabric",
-        "device.",
-        "exchange.timeout", "trace."};
+    static const char *const not_agreeing[] = {"job.",
+                                               "rendezvous.",
+                                               "link.devices",
+                                               "link.ports",
+                                               "link.idle",
+                                               "link.huge_pages",
+                                               "link.trusted_fabric",
+                                               "device.",
+                                               "exchange.timeout",
+                                               "trace."};
     static struct gf_config zero;
     char text[160], text_zero[160];
     memset(&zero, 0, sizeof zero);
-    assert_string_equal(gf_config_summary(&zero, text_zero, sizeof text_zero), "wire=fp32 algorithm=auto");
+    assert_string_equal(gf_config_summary(&zero, text_zero, sizeof text_zero),
+                        "wire=fp32 algorithm=auto");
     for (uint32_t i = 0; i < gf_setting_count; i++) {
         const struct gf_setting *s = &gf_settings[i];
         static struct gf_config config;
@@ -289,7 +319,8 @@ TEST(hash_and_summary_see_exactly_what_must_agree)
         if (strcmp(s->key, "device.driver") == 0) continue; /* other defaults follow from it */
         change(s, &config);
         gf_config_summary(&config, text, sizeof text);
-        if ((gf_config_hash(&config) != gf_config_hash(&zero)) != agrees) fail_msg("hash of %s", s->key);
+        if ((gf_config_hash(&config) != gf_config_hash(&zero)) != agrees)
+            fail_msg("hash of %s", s->key);
         if ((strcmp(text, text_zero) != 0) != agrees) fail_msg("summary of %s: %s", s->key, text);
         if (agrees) assert_non_null(strstr(text, name));
     }
@@ -309,7 +340,8 @@ TEST(a_device_has_larger_buffers_unless_the_file_says_otherwise)
     assert_int_equal(effective.exchange.fuse_bytes, 32 << 20);
     assert_int_equal(effective.exchange.slice_bytes, 512 << 10);
     assert_string_equal(gf_config_summary(&effective, text, sizeof text),
-                        "wire=fp32 algorithm=auto fuse_bytes=32MiB slice_bytes=512KiB"); /* a rank without names it */
+                        /* a rank without names it */
+                        "wire=fp32 algorithm=auto fuse_bytes=32MiB slice_bytes=512KiB");
     config.exchange.fuse_bytes = 4 << 20;
     effective_make(&config, &effective);
     assert_int_equal(effective.exchange.fuse_bytes, 4 << 20);
@@ -321,7 +353,8 @@ TEST(the_hash_does_not_change_between_releases_by_accident)
     memset(&zero, 0, sizeof zero);
     effective_make(&zero, &effective);
     assert_int_equal(gf_config_hash(&zero), gf_config_hash(&effective));
-    assert_int_equal(gf_config_hash(&zero), 0xfe566c66f39bcd57ull); /* another value: ranks of two builds cannot join */
+    /* another value: ranks of two builds cannot join */
+    assert_int_equal(gf_config_hash(&zero), 0xfe566c66f39bcd57ull);
 }
 
 TEST(a_summary_that_is_cut_says_so)
@@ -367,7 +400,8 @@ TEST(every_enum_value_has_a_name)
         assert_null(strstr(gf_operation_name((gf_operation)i), "unknown"));
     assert_string_equal(gf_operation_name(GF_OPERATION_COUNT), "unknown operation");
     for (unsigned i = 0; i < GF_ALGORITHM_COUNT; i++) /* the same names as in files */
-        assert_string_equal(gf_algorithm_name((gf_algorithm)i), row("exchange.algorithm")->names[i]);
+        assert_string_equal(gf_algorithm_name((gf_algorithm)i),
+                            row("exchange.algorithm")->names[i]);
     assert_string_equal(gf_algorithm_name(GF_ALGORITHM_COUNT), "unknown algorithm");
     assert_int_equal(gf_type_size_bytes(GF_TYPE_F32), 4);
     assert_int_equal(gf_type_size_bytes(GF_TYPE_F16), 2);

@@ -1,13 +1,17 @@
-/* gf-train's 16-bit numbers: conversions as the library's, and what layers hand on with --precision. */
+/* gf-train's 16-bit numbers: conversions as the library's, and what layers hand on with
+ * --precision. */
 #include "firmware-tests/support/suite.h"
 #include "ops/element/host/half.h"
 #include "tools/train/train_half.h"
 #include "tools/train/train_net.h"
 
-static bool same_float(float a, float b) { return (memcmp(&a, &b, sizeof a) == 0) || (isnan(a) && isnan(b)); }
+static bool same_float(float a, float b)
+{
+    return (memcmp(&a, &b, sizeof a) == 0) || (isnan(a) && isnan(b));
+}
 
-/* Against the library's, which test_half.c holds to double arithmetic: every 16-bit value, the ties between two and
- * their neighbours, and two million others. */
+/* Against the library's, which test_half.c holds to double arithmetic: every 16-bit value, the ties
+ * between two and their neighbours, and two million others. */
 TEST(test_half_conversions_are_those_of_the_library)
 {
     for (int type = GF_TYPE_F16; type <= GF_TYPE_BF16; type++) {
@@ -16,18 +20,22 @@ TEST(test_half_conversions_are_those_of_the_library)
             uint16_t from = (uint16_t)half;
             float value, expected = f16 ? gf_f32_of_f16(from) : gf_f32_of_bf16(from);
             half_get((gf_type)type, &value, &from, 1);
-            if (!same_float(value, expected)) fail_msg("type %d: %04x is %g, not %g", type, half, expected, value);
+            if (!same_float(value, expected))
+                fail_msg("type %d: %04x is %g, not %g", type, half, expected, value);
         }
-        for (uint64_t i = 0; i < 4500000; i++) { /* first all bits down to one below what rounding looks at */
+        /* first all bits down to one below what rounding looks at */
+        for (uint64_t i = 0; i < 4500000; i++) {
             uint32_t low = f16 ? 0xfffu + (uint32_t)(i % 4) : 0x7fffu + (uint32_t)(i % 4);
-            uint32_t bits = (i < 2097152) ? (uint32_t)(i / 4 << (f16 ? 13 : 16)) + low : (uint32_t)(i * 2654435761u);
+            uint32_t bits = (i < 2097152) ? (uint32_t)(i / 4 << (f16 ? 13 : 16)) + low
+                                          : (uint32_t)(i * 2654435761u);
             float value = gf_f32_of_bits(bits), rounded = value;
             uint16_t expected = f16 ? gf_f16_of_f32(value) : gf_bf16_of_f32(value), half;
             half_round((gf_type)type, &rounded, 1);
             half_put((gf_type)type, &half, &value, 1);
             if ((half != expected) && !isnan(value))
                 fail_msg("type %d: %08x is %04x, not %04x", type, bits, expected, half);
-            if (!same_float(rounded, f16 ? gf_f32_of_f16(half) : gf_f32_of_bf16(half))) fail_msg("%08x", bits);
+            if (!same_float(rounded, f16 ? gf_f32_of_f16(half) : gf_f32_of_bf16(half)))
+                fail_msg("%08x", bits);
             assert_int_equal(isnan(value), isnan(rounded));
         }
     }
@@ -65,7 +73,8 @@ static void pass(struct net *net, const struct data_set *set, float **gradient)
     assert_int_equal(net->model->backward(net), GF_OK);
 }
 
-/* What a layer hands on has 16 bits, forward and backward; the gradients that come of it are near those of fp32. */
+/* What a layer hands on has 16 bits, forward and backward; the gradients that come of it are near
+ * those of fp32. */
 static void model_hands_on_16_bits(const struct net_model *model, const struct data_set *set)
 {
     struct net net;
@@ -74,7 +83,8 @@ static void model_hands_on_16_bits(const struct net_model *model, const struct d
     float *workspace = floats_take(net_measure(model, &layers_host, IMAGES) / sizeof(float) + 16u);
     data_random_seed(&random, 7, 0);
     net_open(&net, model, &layers_host, NULL, IMAGES, workspace);
-    for (uint32_t i = 0; i < model->tensor_count; i++) net.weight[i] = floats_take(model->tensors[i].elem_count);
+    for (uint32_t i = 0; i < model->tensor_count; i++)
+        net.weight[i] = floats_take(model->tensors[i].elem_count);
     model->init(&net, &random);
     pass(&net, set, plain);
     net.precision = GF_TYPE_F16;
@@ -108,8 +118,10 @@ TEST(test_layers_hand_on_16_bits)
     struct data_set set = {IMAGES, pixels, labels};
     struct data_random random;
     data_random_seed(&random, 3, 0);
-    for (uint32_t i = 0; i < IMAGES * DATA_PIXELS; i++) pixels[i] = (uint8_t)data_random_below(&random, 256);
-    for (uint32_t i = 0; i < IMAGES; i++) labels[i] = (uint8_t)data_random_below(&random, DATA_CLASSES);
+    for (uint32_t i = 0; i < IMAGES * DATA_PIXELS; i++)
+        pixels[i] = (uint8_t)data_random_below(&random, 256);
+    for (uint32_t i = 0; i < IMAGES; i++)
+        labels[i] = (uint8_t)data_random_below(&random, DATA_CLASSES);
     model_hands_on_16_bits(&net_cnn, &set);
     model_hands_on_16_bits(&net_linear, &set);
 }

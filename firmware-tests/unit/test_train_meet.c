@@ -1,5 +1,6 @@
-/* What ranks of a new world learn from each other (train_elastic.c): of one that was in the world before, though the
- * rank that leads may have only just come in. The other ranks' parts of each sum are constants here. */
+/* What ranks of a new world learn from each other (train_elastic.c): of one that was in the world
+ * before, though the rank that leads may have only just come in. The other ranks' parts of each sum
+ * are constants here. */
 #include "firmware-tests/support/suite.h"
 
 #include "tools/train/train_loop.h"
@@ -76,7 +77,8 @@ TEST(who_comes_in_tells_nothing)
         const struct meet_case *c = &cases[i];
         static struct train train;
         double loss = 2.5;
-        train = (struct train){.rank = c->rank, .world = 3, .joins = c->joins, .step_first = c->own_first};
+        train = (struct train){
+            .rank = c->rank, .world = 3, .joins = c->joins, .step_first = c->own_first};
         train.checkpoint.id = 9 * c->own_first;
         if (!c->joins) train.result.loss_first = loss;
         others = (struct others){.root = c->others_root};
@@ -102,7 +104,8 @@ TEST(who_comes_in_with_other_options_is_refused)
     train = (struct train){.rank = 0, .world = 3, .joins = true};
     others = (struct others){.root = 1, .words = {7, 63, 0, HASH + 1}};
     assert_int_equal(meet(&train), GF_ERR_MISMATCH);
-    assert_true(train.joins && (train.step_first == 0) && (strstr(train.checkpoint.error, "other options") != NULL));
+    assert_true(train.joins && (train.step_first == 0) &&
+                (strstr(train.checkpoint.error, "other options") != NULL));
 }
 
 /* Rank 0 came in late, to the last 10 of 100 steps, and took a second for each. */
@@ -114,8 +117,15 @@ TEST(what_took_how_long_is_of_the_steps_that_were_made_here)
     static const struct gf_config config;
     static struct train train;
     for (int i = 0; i < 10; i++) seconds[i] = 1;
-    train = (struct train){.world = 2, .options = &options, .config = &config, .step_count = 100, .series_max = 100,
-                           .loop_first = 90, .step_seconds = seconds, .exchange_seconds = seconds, .sorted = sorted,
+    train = (struct train){.world = 2,
+                           .options = &options,
+                           .config = &config,
+                           .step_count = 100,
+                           .series_max = 100,
+                           .loop_first = 90,
+                           .step_seconds = seconds,
+                           .exchange_seconds = seconds,
+                           .sorted = sorted,
                            .step_bytes = bytes};
     others = (struct others){.root = 1};
     assert_int_equal(meet_end(&train), GF_OK);

@@ -1,5 +1,5 @@
-/* The reference appliance's arithmetic: gradients against differences of the loss, a split batch against the whole one,
- * and a data set that is not what it should be against its error. */
+/* The reference appliance's arithmetic: gradients against differences of the loss, a split batch
+ * against the whole one, and a data set that is not what it should be against its error. */
 #include "firmware-tests/support/suite.h"
 #include "tools/train/train_loop.h"
 
@@ -44,7 +44,8 @@ static void fixture_open(struct fixture *f, const struct net_model *model)
 {
     struct data_random random;
     data_random_seed(&random, 7, 0);
-    *f = (struct fixture){.ready_in_order = true, .workspace = memory_take(net_measure(model, &layers_host, IMAGES))};
+    *f = (struct fixture){.ready_in_order = true,
+                          .workspace = memory_take(net_measure(model, &layers_host, IMAGES))};
     net_open(&f->net, model, &layers_host, NULL, IMAGES, f->workspace);
     for (uint32_t i = 0; i < model->tensor_count; i++) {
         f->net.weight[i] = memory_take(model->tensors[i].elem_count * sizeof(float));
@@ -53,8 +54,10 @@ static void fixture_open(struct fixture *f, const struct net_model *model)
     model->init(&f->net, &random);
     f->net.sink = (struct net_sink){.user = f, .ready = ready_count, .poll = poll_count};
     f->set = (struct data_set){IMAGES, memory_take(IMAGES * DATA_PIXELS), memory_take(IMAGES)};
-    for (uint32_t i = 0; i < IMAGES * DATA_PIXELS; i++) f->set.pixels[i] = (uint8_t)data_random_below(&random, 256);
-    for (uint32_t i = 0; i < IMAGES; i++) f->set.labels[i] = (uint8_t)data_random_below(&random, DATA_CLASSES);
+    for (uint32_t i = 0; i < IMAGES * DATA_PIXELS; i++)
+        f->set.pixels[i] = (uint8_t)data_random_below(&random, 256);
+    for (uint32_t i = 0; i < IMAGES; i++)
+        f->set.labels[i] = (uint8_t)data_random_below(&random, DATA_CLASSES);
 }
 
 static void fixture_close(struct fixture *f)
@@ -73,11 +76,13 @@ static double loss_of(struct fixture *f)
     uint32_t hits;
     net_load(&f->net, &f->set, NULL, 0, IMAGES);
     f->net.model->forward(&f->net);
-    return layer_softmax_loss(f->net.logits, f->net.labels, IMAGES, DATA_CLASSES, 1.0f / IMAGES, &hits) / IMAGES;
+    return layer_softmax_loss(f->net.logits, f->net.labels, IMAGES, DATA_CLASSES, 1.0f / IMAGES,
+                              &hits) /
+           IMAGES;
 }
 
-/* Each tensor is moved a little both ways along its own gradient, where the loss changes most and rounding matters
- * least; the slope must be the gradient's length. */
+/* Each tensor is moved a little both ways along its own gradient, where the loss changes most and
+ * rounding matters least; the slope must be the gradient's length. */
 static void slopes_check(const struct net_model *model)
 {
     struct fixture f;
@@ -89,20 +94,22 @@ static void slopes_check(const struct net_model *model)
         float *weight = f.net.weight[i], *kept = memory_take(count * sizeof *kept);
         double length = 0.0, loss[2];
         memcpy(kept, weight, count * sizeof *kept);
-        for (uint64_t j = 0; j < count; j++) length += (double)f.net.gradient[i][j] * (double)f.net.gradient[i][j];
+        for (uint64_t j = 0; j < count; j++)
+            length += (double)f.net.gradient[i][j] * (double)f.net.gradient[i][j];
         length = sqrt(length);
         assert_true(isfinite(length) && (length > 1e-2));
         const double reach = 2e-3;
         for (int side = 0; side < 2; side++) {
             double move = (side == 0) ? reach / length : -reach / length;
-            for (uint64_t j = 0; j < count; j++) weight[j] = kept[j] + (float)(move * (double)f.net.gradient[i][j]);
+            for (uint64_t j = 0; j < count; j++)
+                weight[j] = kept[j] + (float)(move * (double)f.net.gradient[i][j]);
             loss[side] = loss_of(&f);
         }
         memcpy(weight, kept, count * sizeof *kept);
         double slope = (loss[0] - loss[1]) / (2.0 * reach);
         if (!(fabs(slope - length) <= 0.02 * length + 1e-4))
-            fail_msg("%s, %s: the loss has slope %g, backward says %g", model->name, model->tensors[i].name, slope,
-                     length);
+            fail_msg("%s, %s: the loss has slope %g, backward says %g", model->name,
+                     model->tensors[i].name, slope, length);
         free(kept);
     }
     fixture_close(&f);
@@ -113,7 +120,8 @@ TEST(test_gradients_are_slopes_of_the_loss)
     for (size_t i = 0; i < LENGTH(models); i++) slopes_check(models[i]);
 }
 
-/* The parts' gradients sum up to the whole's: any split over ranks is valid, also one that cuts a chunk. */
+/* The parts' gradients sum up to the whole's: any split over ranks is valid, also one that cuts a
+ * chunk. */
 static void split_check(const struct net_model *model, const uint32_t *parts, uint32_t part_count)
 {
     struct fixture f;
@@ -127,10 +135,12 @@ static void split_check(const struct net_model *model, const uint32_t *parts, ui
     for (uint32_t part = 0; part < part_count; first += parts[part++]) {
         net_load(&f.net, &f.set, NULL, first, parts[part]);
         model->forward(&f.net);
-        (void)layer_softmax_loss(f.net.logits, f.net.labels, parts[part], DATA_CLASSES, 1.0f / IMAGES, &hits);
+        (void)layer_softmax_loss(f.net.logits, f.net.labels, parts[part], DATA_CLASSES,
+                                 1.0f / IMAGES, &hits);
         assert_int_equal(model->backward(&f.net), GF_OK);
         for (uint32_t i = 0; i < model->tensor_count; i++)
-            for (uint64_t j = 0; j < model->tensors[i].elem_count; j++) sum[i][j] += (double)f.net.gradient[i][j];
+            for (uint64_t j = 0; j < model->tensors[i].elem_count; j++)
+                sum[i][j] += (double)f.net.gradient[i][j];
     }
     assert_int_equal(first, IMAGES);
     (void)loss_of(&f);
@@ -144,7 +154,8 @@ static void split_check(const struct net_model *model, const uint32_t *parts, ui
             apart += (whole - sum[i][j]) * (whole - sum[i][j]);
             length += whole * whole;
         }
-        if (!(sqrt(apart) <= 1e-5 * sqrt(length))) fail_msg("%s: parts and whole differ", model->tensors[i].name);
+        if (!(sqrt(apart) <= 1e-5 * sqrt(length)))
+            fail_msg("%s: parts and whole differ", model->tensors[i].name);
         free(sum[i]);
     }
     fixture_close(&f);
@@ -166,7 +177,8 @@ TEST(test_each_tensor_is_declared_once_in_order_and_backward_polls)
         assert_int_equal(models[i]->backward(&f.net), GF_OK);
         assert_int_equal(f.ready_count, models[i]->tensor_count);
         assert_true(f.ready_in_order);
-        assert_true((models[i] == &net_linear) || (f.poll_count >= 8)); /* softmax regression is done at once */
+        /* softmax regression is done at once */
+        assert_true((models[i] == &net_linear) || (f.poll_count >= 8));
         fixture_close(&f);
     }
 }
@@ -194,7 +206,8 @@ TEST(test_an_error_of_the_library_ends_backward)
 TEST(test_fold_is_the_transpose_of_unfold)
 {
     enum { SIDE = 6, CHANNELS = 3, COUNT = 2, ROWS_MAX = COUNT * SIDE * SIDE * 5 * 5 * CHANNELS };
-    static float image[COUNT * (SIDE + 4) * (SIDE + 4) * CHANNELS], folded[COUNT * (SIDE + 4) * (SIDE + 4) * CHANNELS];
+    static float image[COUNT * (SIDE + 4) * (SIDE + 4) * CHANNELS],
+        folded[COUNT * (SIDE + 4) * (SIDE + 4) * CHANNELS];
     static float rows[ROWS_MAX], unfolded[ROWS_MAX];
     for (uint32_t kernel = 3; kernel <= 5; kernel += 2) {
         size_t elems = COUNT * layer_bordered_elems(SIDE, CHANNELS, kernel);
@@ -236,7 +249,8 @@ TEST(test_shares_cover_the_batch)
         assert_int_equal(train_share_first(64, 0, world), 0);
         assert_int_equal(train_share_first(64, world, world), 64);
         for (uint32_t rank = 0; rank < world; rank++) {
-            uint32_t count = train_share_first(64, rank + 1, world) - train_share_first(64, rank, world);
+            uint32_t count =
+                train_share_first(64, rank + 1, world) - train_share_first(64, rank, world);
             assert_in_range(count, 64 / world, (64 + world - 1) / world);
         }
     }
@@ -249,24 +263,29 @@ TEST(test_shares_cover_the_batch)
 
 static const struct data_case {
     const char *name;
-    uint32_t at, value;         /* the header's word at byte `at` becomes `value`; of the labels' file if in_labels */
+    /* the header's word at byte `at` becomes `value`; of the labels' file if in_labels */
+    uint32_t at, value;
     bool in_labels;
-    int cut_bytes;              /* off the unpacked end; negative: more */
-    const char *error;          /* what the line must say; NULL: it is fine */
+    int cut_bytes;     /* off the unpacked end; negative: more */
+    const char *error; /* what the line must say; NULL: it is fine */
 } data_cases[] = {
     {"whole", 0, 0x803, false, 0, NULL},
-    {"magic of another file", 0, 0x801, false, 0, "offset 0 (unpacked): expected magic 0x00000803, found 0x00000801"},
+    {"magic of another file", 0, 0x801, false, 0,
+     "offset 0 (unpacked): expected magic 0x00000803, found 0x00000801"},
     {"no images", 4, 0, false, 0, "offset 4 (unpacked): expected a count of 1"},
     {"too many images", 4, 0xffffffffu, false, 0, "offset 4 (unpacked): expected a count of 1"},
     {"another height", 8, 32, false, 0, "offset 8 (unpacked): expected image height"},
     {"another width", 12, 32, false, 0, "offset 12 (unpacked): expected image width"},
     {"cut in the pixels", 0, 0x803, false, 1, "expected 2352 bytes of pixels, found 2351"},
     {"cut in the header", 0, 0x803, false, 2352 + 2, "cut short"},
-    {"more at the end", 0, 0x803, false, -1, "offset 2368 (unpacked): expected the end of the file"},
-    {"labels of other images", 4, 4, true, 0, "expected a count of 3, as there are images, found 4"},
+    {"more at the end", 0, 0x803, false, -1,
+     "offset 2368 (unpacked): expected the end of the file"},
+    {"labels of other images", 4, 4, true, 0,
+     "expected a count of 3, as there are images, found 4"},
     {"magic of images for labels", 0, 0x803, true, 0, "expected magic 0x00000801"},
     {"cut in the labels", 0, 0x801, true, 1, "expected 3 bytes of labels, found 2"},
-    {"label too large", 8, 0x09090a00u, true, 0, "offset 10 (unpacked): expected a label of 0 to 9, found 10"},
+    {"label too large", 8, 0x09090a00u, true, 0,
+     "offset 10 (unpacked): expected a label of 0 to 9, found 10"},
 };
 
 static void word_put(uint8_t *to, uint32_t value)
@@ -317,7 +336,8 @@ TEST(test_a_data_set_is_whole_or_its_error_says_where)
         int result = data_open(folder, "train", &set, error);
         if ((result == 0) != (c->error == NULL)) fail_msg("%s: gave %d", c->name, result);
         if (c->error == NULL) assert_int_equal(set.image_count, SMALL_IMAGES);
-        if ((c->error != NULL) && ((strstr(error, c->error) == NULL) || (strstr(error, folder) == NULL)))
+        if ((c->error != NULL) &&
+            ((strstr(error, c->error) == NULL) || (strstr(error, folder) == NULL)))
             fail_msg("%s: wanted \"%s\" in \"%s\"", c->name, c->error, error);
         if (c->error != NULL) assert_null(set.pixels);
         data_close(&set);

@@ -1,5 +1,5 @@
-/* The gradients of the example's language model against central differences, in double precision: what it computes with
- * floats is the same text. */
+/* The gradients of the example's language model against central differences, in double precision:
+ * what it computes with floats is the same text. */
 #include "firmware-tests/support/suite.h"
 
 #define float double
@@ -31,11 +31,13 @@ TEST(the_language_models_gradients_are_those_of_its_loss)
         gradient[t] = gradients[t];
         for (unsigned i = 0; i < tensor_elems(t); i++) {
             seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
-            values[t][i] = 0.4 * ((double)(seed >> 40) / (1 << 24) - 0.5) + ((tensor_elems(t) == WIDTH) ? 0.5 : 0);
+            values[t][i] = 0.4 * ((double)(seed >> 40) / (1 << 24) - 0.5) +
+                           ((tensor_elems(t) == WIDTH) ? 0.5 : 0);
         }
     }
     for (unsigned b = 0; b < BATCH; b++) {
-        for (unsigned i = 0; i <= CONTEXT; i++) text[b][i] = (unsigned char)((b * 37 + i * i * 11) % VOCABULARY);
+        for (unsigned i = 0; i <= CONTEXT; i++)
+            text[b][i] = (unsigned char)((b * 37 + i * i * 11) % VOCABULARY);
         rows[b] = text[b];
     }
     (void)model_run(weight, gradient, rows, 0.5, ready, NULL);
@@ -51,6 +53,7 @@ TEST(the_language_models_gradients_are_those_of_its_loss)
         values[t][i] = before;
         expected = 0.5 * (up - down) / (2 * h);
         if (fabs(expected - gradients[t][i]) > 1e-9 + 1e-6 * fabs(expected))
-            fail_msg("tensor %u, element %u: %.12g, differences say %.12g", t, i, gradients[t][i], expected);
+            fail_msg("tensor %u, element %u: %.12g, differences say %.12g", t, i, gradients[t][i],
+                     expected);
     }
 }

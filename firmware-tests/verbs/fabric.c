@@ -1,4 +1,5 @@
-/* The file that stands for the fabric: mapping, lock, keys, bells, and the faults of this process. */
+/* The file that stands for the fabric: mapping, lock, keys, bells, and the faults of this
+ * process. */
 #include "firmware-tests/verbs/fabric.h"
 
 #include <errno.h>
@@ -66,10 +67,13 @@ static void settings_read(void)
     static const struct {
         const char *name;
         unsigned *value;
-    } names[] = {{"drop=", &fabric_faults.drop}, {"port_down=", &fabric_faults.port_down},
-                 {"port_up=", &fabric_faults.port_up}, {"qp_error=", &fabric_faults.qp_error}};
+    } names[] = {{"drop=", &fabric_faults.drop},
+                 {"port_down=", &fabric_faults.port_down},
+                 {"port_up=", &fabric_faults.port_up},
+                 {"qp_error=", &fabric_faults.qp_error}};
     if (text != NULL) fabric_host = (uint32_t)strtoul(text, NULL, 10);
-    if ((fabric_host == 0) || (fabric_host >= FABRIC_HOSTS)) fabric_die("GF_VERBS_HOST: 1 to %u", FABRIC_HOSTS - 1);
+    if ((fabric_host == 0) || (fabric_host >= FABRIC_HOSTS))
+        fabric_die("GF_VERBS_HOST: 1 to %u", FABRIC_HOSTS - 1);
     fabric_ethernet = getenv("GF_VERBS_ETHERNET") != NULL;
     for (size_t i = 0; (faults != NULL) && (i < sizeof names / sizeof names[0]); i++) {
         const char *at = strstr(faults, names[i].name);
@@ -102,27 +106,34 @@ bool fabric_take(void)
 void fabric_enter(void)
 {
     int error = pthread_mutex_lock(&fabric->lock);
-    if (error == EOWNERDEAD) error = pthread_mutex_consistent(&fabric->lock); /* indices move last, so it is whole */
+    /* indices move last, so it is whole */
+    if (error == EOWNERDEAD) error = pthread_mutex_consistent(&fabric->lock);
     if (error != 0) fabric_die("the fabric's lock: %s", strerror(error));
 }
 
-void fabric_leave(void) { (void)pthread_mutex_unlock(&fabric->lock); }
+void fabric_leave(void)
+{
+    (void)pthread_mutex_unlock(&fabric->lock);
+}
 
 __attribute__((destructor)) static void report(void)
 {
     const struct fabric_counts *counts = &fabric_counts;
     if ((fabric == NULL) || (getenv("GF_VERBS_REPORT") == NULL)) return;
-    (void)fprintf(stderr, "verbs: registrations %" PRIu64 " bytes %" PRIu64 " sends %" PRIu64 " writes %" PRIu64
-                  " reads %" PRIu64 " dropped %" PRIu64 " not_ready %" PRIu64 " failed %" PRIu64 "\n",
-                  counts->registrations, counts->registered_bytes, counts->sends, counts->writes, counts->reads,
-                  counts->dropped, counts->not_ready, counts->failed);
+    (void)fprintf(stderr,
+                  "verbs: registrations %" PRIu64 " bytes %" PRIu64 " sends %" PRIu64
+                  " writes %" PRIu64 " reads %" PRIu64 " dropped %" PRIu64 " not_ready %" PRIu64
+                  " failed %" PRIu64 "\n",
+                  counts->registrations, counts->registered_bytes, counts->sends, counts->writes,
+                  counts->reads, counts->dropped, counts->not_ready, counts->failed);
 }
 
 /* ---- bells ---- */
 
 static socklen_t channel_name(uint32_t channel, struct sockaddr_un *name_out)
 {
-    *name_out = (struct sockaddr_un){.sun_family = AF_UNIX}; /* sun_path[0] is 0: a name without a file */
+    /* sun_path[0] is 0: a name without a file */
+    *name_out = (struct sockaddr_un){.sun_family = AF_UNIX};
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
                        (size_t)snprintf(name_out->sun_path + 1, sizeof name_out->sun_path - 1,
                                         "gf-verbs-%" PRIu64 "-%u", file_number, channel));
@@ -147,7 +158,10 @@ void fabric_ring(uint32_t channel, const void *what, size_t bytes)
     (void)sendto(fabric_bell, what, bytes, MSG_DONTWAIT, (struct sockaddr *)&name, name_bytes);
 }
 
-uint32_t fabric_channel(void) { return __atomic_fetch_add(&fabric->next_channel, 1, __ATOMIC_RELAXED); }
+uint32_t fabric_channel(void)
+{
+    return __atomic_fetch_add(&fabric->next_channel, 1, __ATOMIC_RELAXED);
+}
 
 /* ---- entries, keys, completions ---- */
 
@@ -170,17 +184,20 @@ void *fabric_object(size_t bytes)
     return object;
 }
 
-const struct fabric_key *fabric_key_find(uint32_t key, int32_t pid, uint64_t start, uint64_t bytes, uint32_t access)
+const struct fabric_key *fabric_key_find(uint32_t key, int32_t pid, uint64_t start, uint64_t bytes,
+                                         uint32_t access)
 {
     const struct fabric_key *found = &fabric->keys[key % FABRIC_KEYS];
-    bool covers = (start >= found->start) && (bytes <= found->bytes) && (start - found->start <= found->bytes - bytes);
+    bool covers = (start >= found->start) && (bytes <= found->bytes) &&
+                  (start - found->start <= found->bytes - bytes);
     bool allows = (found->access & access) == access;
     return ((found->pid == pid) && (found->key == key) && covers && allows) ? found : NULL;
 }
 
 void fabric_complete(struct fabric_cq *cq, const struct ibv_wc *wc, bool solicited)
 {
-    if (cq->tail - cq->head >= cq->entries) fabric_die("a completion queue of %u overflows", cq->entries);
+    if (cq->tail - cq->head >= cq->entries)
+        fabric_die("a completion queue of %u overflows", cq->entries);
     cq->ring[cq->tail % cq->entries] = *wc;
     __atomic_store_n(&cq->tail, cq->tail + 1, __ATOMIC_RELEASE);
     if ((cq->armed == 2) || ((cq->armed == 1) && solicited)) {

@@ -1,12 +1,14 @@
-/* A fabric without a card: InfiniBand verbs between processes of one host, so that UCX's rc_verbs and ud_verbs run.
+/* A fabric without a card: InfiniBand verbs between processes of one host, so that UCX's rc_verbs
+ * and ud_verbs run.
  *
- * What a channel adapter keeps lies in a file that all processes map (GF_VERBS names it; without it there is no
- * device): queue pairs, receive queues, completion queues, memory keys. A send takes the receiver's next posted buffer,
- * writes into it (process_vm_writev) and posts a completion, as an adapter does; rdma reads and writes need nothing of
- * the target's process. Every key is checked. A completion queue that was armed wakes its sleeper through a socket.
+ * What a channel adapter keeps lies in a file that all processes map (GF_VERBS names it; without it
+ * there is no device): queue pairs, receive queues, completion queues, memory keys. A send takes
+ * the receiver's next posted buffer, writes into it (process_vm_writev) and posts a completion, as
+ * an adapter does; rdma reads and writes need nothing of the target's process. Every key is
+ * checked. A completion queue that was armed wakes its sleeper through a socket.
  *
- * Not modelled: time and bandwidth, packets of rc (its messages arrive whole and in order), dc, atomics, multicast,
- * memory windows, mlx5's direct verbs, rdmacm. */
+ * Not modelled: time and bandwidth, packets of rc (its messages arrive whole and in order), dc,
+ * atomics, multicast, memory windows, mlx5's direct verbs, rdmacm. */
 #ifndef GF_VERBS_FABRIC_H
 #define GF_VERBS_FABRIC_H
 
@@ -20,9 +22,9 @@
 #define FABRIC_RQS 256u
 #define FABRIC_QPS 256u
 #define FABRIC_HOSTS 16u
-#define FABRIC_RING 8192u   /* entries of a queue, at most */
-#define FABRIC_SGES 16u     /* of a send */
-#define FABRIC_INLINE 256u  /* bytes of a send that need no key */
+#define FABRIC_RING 8192u  /* entries of a queue, at most */
+#define FABRIC_SGES 16u    /* of a send */
+#define FABRIC_INLINE 256u /* bytes of a send that need no key */
 #define FABRIC_GRH_BYTES 40u
 
 /* pid 0: free. */
@@ -70,9 +72,9 @@ struct fabric_counts {
 };
 extern struct fabric *fabric; /* NULL: there is no device */
 extern struct fabric_counts fabric_counts;
-extern uint32_t fabric_host;   /* from 1 on: its LID */
-extern bool fabric_ethernet;   /* RoCE in place of InfiniBand */
-extern int fabric_bell;        /* the socket that rings the others' */
+extern uint32_t fabric_host; /* from 1 on: its LID */
+extern bool fabric_ethernet; /* RoCE in place of InfiniBand */
+extern int fabric_bell;      /* the socket that rings the others' */
 
 bool fabric_take(void); /* false: there is no device */
 void fabric_enter(void);
@@ -84,18 +86,22 @@ _Noreturn __attribute__((format(printf, 1, 2))) void fabric_die(const char *form
 int fabric_listen(uint32_t channel);
 void fabric_ring(uint32_t channel, const void *what, size_t bytes);
 
-/* The first free entry of a table, taken for this process; -1 and errno: none is. The lock is held. */
+/* The first free entry of a table, taken for this process; -1 and errno: none is. The lock is
+ * held. */
 #define FABRIC_ENTRY(table, count) fabric_entry((table), sizeof((table)[0]), (count))
 int fabric_entry(void *table, size_t entry_bytes, uint32_t count);
 void *fabric_object(size_t bytes); /* zeroed */
 uint32_t fabric_channel(void);     /* a new number */
 
-/* The key's entry if it is of this process and covers the bytes with these rights; NULL: it does not. */
-const struct fabric_key *fabric_key_find(uint32_t key, int32_t pid, uint64_t start, uint64_t bytes, uint32_t access);
+/* The key's entry if it is of this process and covers the bytes with these rights; NULL: it does
+ * not. */
+const struct fabric_key *fabric_key_find(uint32_t key, int32_t pid, uint64_t start, uint64_t bytes,
+                                         uint32_t access);
 /* Posts a completion, and wakes whoever sleeps for it. The lock is held. */
 void fabric_complete(struct fabric_cq *cq, const struct ibv_wc *wc, bool solicited);
 
-/* Faults that this process brings about by itself: GF_VERBS_FAULT=drop=N,port_down=N,port_up=MS,qp_error=N. */
+/* Faults that this process brings about by itself:
+ * GF_VERBS_FAULT=drop=N,port_down=N,port_up=MS,qp_error=N. */
 struct fabric_faults {
     unsigned drop;      /* one datagram in N is lost */
     unsigned port_down; /* with send number N this host's port goes down .. */

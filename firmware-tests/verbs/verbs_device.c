@@ -17,7 +17,9 @@
 static union {
     struct ibv_device device;
     char room[1024];
-} card = {.device = {.node_type = IBV_NODE_CA, .transport_type = IBV_TRANSPORT_IB, .name = "fake0",
+} card = {.device = {.node_type = IBV_NODE_CA,
+                     .transport_type = IBV_TRANSPORT_IB,
+                     .name = "fake0",
                      .dev_name = "fake0"}};
 
 struct ibv_device **CALL(get_device_list)(int *count_out)
@@ -28,7 +30,10 @@ struct ibv_device **CALL(get_device_list)(int *count_out)
     return list;
 }
 
-void CALL(free_device_list)(struct ibv_device **list) { free(list); }
+void CALL(free_device_list)(struct ibv_device **list)
+{
+    free(list);
+}
 
 /* UCX asks /dev/infiniband whether the device may be used. */
 #define NODE "/dev/infiniband/fake0"
@@ -53,7 +58,10 @@ int __wrap_uct_config_modify(void *config, const char *name, const char *value)
     return forgotten ? 0 : __real_uct_config_modify(config, name, value);
 }
 
-int CALL(fork_init)(void) { return 0; }
+int CALL(fork_init)(void)
+{
+    return 0;
+}
 
 struct ibv_context *CALL(open_device)(struct ibv_device *device)
 {
@@ -80,11 +88,24 @@ int CALL(close_device)(struct ibv_context *context)
 
 int CALL(query_device)(struct ibv_context *context, struct ibv_device_attr *out)
 {
-    *out = (struct ibv_device_attr){
-        .fw_ver = "1", .max_mr_size = UINT64_MAX, .page_size_cap = 4096, .max_qp = FABRIC_QPS, .max_qp_wr = FABRIC_RING,
-        .max_sge = FABRIC_SGES, .max_cq = FABRIC_CQS, .max_cqe = FABRIC_RING, .max_mr = FABRIC_KEYS, .max_pd = 64,
-        .max_qp_rd_atom = 16, .max_qp_init_rd_atom = 16, .atomic_cap = IBV_ATOMIC_NONE, .max_srq = FABRIC_RQS,
-        .max_srq_wr = FABRIC_RING, .max_srq_sge = 1, .max_pkeys = 1, .phys_port_cnt = 1};
+    *out = (struct ibv_device_attr){.fw_ver = "1",
+                                    .max_mr_size = UINT64_MAX,
+                                    .page_size_cap = 4096,
+                                    .max_qp = FABRIC_QPS,
+                                    .max_qp_wr = FABRIC_RING,
+                                    .max_sge = FABRIC_SGES,
+                                    .max_cq = FABRIC_CQS,
+                                    .max_cqe = FABRIC_RING,
+                                    .max_mr = FABRIC_KEYS,
+                                    .max_pd = 64,
+                                    .max_qp_rd_atom = 16,
+                                    .max_qp_init_rd_atom = 16,
+                                    .atomic_cap = IBV_ATOMIC_NONE,
+                                    .max_srq = FABRIC_RQS,
+                                    .max_srq_wr = FABRIC_RING,
+                                    .max_srq_sge = 1,
+                                    .max_pkeys = 1,
+                                    .phys_port_cnt = 1};
     return 0;
 }
 
@@ -93,10 +114,18 @@ int CALL(query_port)(struct ibv_context *context, uint8_t port, struct _compat_i
     struct ibv_port_attr *attr = (struct ibv_port_attr *)out; /* the caller's is whole */
     if (port != 1) return EINVAL;
     *attr = (struct ibv_port_attr){
-        .state = fabric->port_down[fabric_host] ? IBV_PORT_DOWN : IBV_PORT_ACTIVE, .max_mtu = IBV_MTU_4096,
-        .active_mtu = fabric_ethernet ? IBV_MTU_1024 : IBV_MTU_4096, .gid_tbl_len = 1, .max_msg_sz = 1u << 30,
-        .pkey_tbl_len = 1, .lid = (uint16_t)(fabric_ethernet ? 0 : fabric_host), .sm_lid = 1, .max_vl_num = 1,
-        .active_width = 2, .active_speed = 32, .phys_state = 5,
+        .state = fabric->port_down[fabric_host] ? IBV_PORT_DOWN : IBV_PORT_ACTIVE,
+        .max_mtu = IBV_MTU_4096,
+        .active_mtu = fabric_ethernet ? IBV_MTU_1024 : IBV_MTU_4096,
+        .gid_tbl_len = 1,
+        .max_msg_sz = 1u << 30,
+        .pkey_tbl_len = 1,
+        .lid = (uint16_t)(fabric_ethernet ? 0 : fabric_host),
+        .sm_lid = 1,
+        .max_vl_num = 1,
+        .active_width = 2,
+        .active_speed = 32,
+        .phys_state = 5,
         .link_layer = fabric_ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND};
     return 0;
 }
@@ -107,8 +136,10 @@ int CALL(query_gid)(struct ibv_context *context, uint8_t port, int index, union 
     if ((port != 1) || (index != 0)) return EINVAL;
     memset(out, 0, sizeof *out);
     out->raw[15] = (uint8_t)fabric_host;
-    if (fabric_ethernet) memcpy(out->raw + 10, "\xff\xff\x0a", 3);
-    else memcpy(out->raw, "\xfe\x80", 2);
+    if (fabric_ethernet)
+        memcpy(out->raw + 10, "\xff\xff\x0a", 3);
+    else
+        memcpy(out->raw, "\xfe\x80", 2);
     return 0;
 }
 
@@ -130,7 +161,10 @@ int CALL(get_async_event)(struct ibv_context *context, struct ibv_async_event *o
     return (recv(context->async_fd, out, sizeof *out, 0) == sizeof *out) ? 0 : -1;
 }
 
-void CALL(ack_async_event)(struct ibv_async_event *event) { (void)event; }
+void CALL(ack_async_event)(struct ibv_async_event *event)
+{
+    (void)event;
+}
 
 /* ---- memory ---- */
 
@@ -147,7 +181,8 @@ int CALL(dealloc_pd)(struct ibv_pd *pd)
     return 0;
 }
 
-struct ibv_mr *CALL(reg_mr_iova2)(struct ibv_pd *pd, void *start, size_t bytes, uint64_t iova, unsigned access)
+struct ibv_mr *CALL(reg_mr_iova2)(struct ibv_pd *pd, void *start, size_t bytes, uint64_t iova,
+                                  unsigned access)
 {
     struct ibv_mr *mr = NULL;
     int number;
@@ -156,11 +191,16 @@ struct ibv_mr *CALL(reg_mr_iova2)(struct ibv_pd *pd, void *start, size_t bytes, 
     if (number > 0) {
         struct fabric_key *key = &fabric->keys[number];
         mr = fabric_object(sizeof *mr);
-        key->key = ++fabric->next_key * FABRIC_KEYS + (uint32_t)number; /* an old key opens nothing */
+        /* an old key opens nothing */
+        key->key = ++fabric->next_key * FABRIC_KEYS + (uint32_t)number;
         key->access = access;
         key->start = (uintptr_t)start;
         key->bytes = bytes;
-        *mr = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = start, .length = bytes, .lkey = key->key,
+        *mr = (struct ibv_mr){.context = pd->context,
+                              .pd = pd,
+                              .addr = start,
+                              .length = bytes,
+                              .lkey = key->key,
                               .rkey = key->key};
         fabric_counts.registrations++;
         fabric_counts.registered_bytes += bytes;

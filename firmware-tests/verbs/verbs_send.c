@@ -6,18 +6,25 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum outcome { DONE, NOT_READY /* no buffer is posted */, SILENT /* nothing answers */, REFUSED /* by the key */ };
+enum outcome {
+    DONE,
+    NOT_READY /* no buffer is posted */,
+    SILENT /* nothing answers */,
+    REFUSED /* by the key */
+};
 
 /* ---- where a send comes from ---- */
 
 /* iov_out[FABRIC_SGES]; the number of its entries, or -1: a key does not cover what is sent. */
-static int source_of(const struct ibv_send_wr *wr, uint32_t access, struct iovec *iov_out, size_t *bytes_out)
+static int source_of(const struct ibv_send_wr *wr, uint32_t access, struct iovec *iov_out,
+                     size_t *bytes_out)
 {
     *bytes_out = 0;
     for (int i = 0; i < wr->num_sge; i++) {
         const struct ibv_sge *sge = &wr->sg_list[i];
         if (!(wr->send_flags & IBV_SEND_INLINE) && (sge->length > 0) &&
-            (fabric_key_find(sge->lkey, getpid(), sge->addr, sge->length, access) == NULL)) return -1;
+            (fabric_key_find(sge->lkey, getpid(), sge->addr, sge->length, access) == NULL))
+            return -1;
         iov_out[i] = (struct iovec){(void *)(uintptr_t)sge->addr, sge->length};
         *bytes_out += sge->length;
     }
@@ -43,7 +50,8 @@ static void faults_now(struct verbs_qp *qp, bool sends)
 {
     static uint64_t down_ns;
     struct ibv_async_event event = {.element.port_num = 1, .event_type = IBV_EVENT_PORT_ERR};
-    if (sends && (fabric_faults.port_down > 0) && (fabric_counts.sends == fabric_faults.port_down) && (down_ns == 0)) {
+    if (sends && (fabric_faults.port_down > 0) &&
+        (fabric_counts.sends == fabric_faults.port_down) && (down_ns == 0)) {
         fabric->port_down[fabric_host] = 1;
         down_ns = fabric_now_ns();
         verbs_event(qp->base.context, event);
@@ -83,7 +91,10 @@ static enum outcome message_send(struct verbs_qp *qp, const struct ibv_send_wr *
     struct fabric_qp *to = &fabric->qps[number % FABRIC_QPS];
     struct fabric_rq *rq = &fabric->rqs[to->rq];
     const struct fabric_buffer *buffer = &rq->ring[rq->head % FABRIC_RING];
-    struct ibv_wc wc = {.status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV, .qp_num = number, .src_qp = qp->base.qp_num};
+    struct ibv_wc wc = {.status = IBV_WC_SUCCESS,
+                        .opcode = IBV_WC_RECV,
+                        .qp_num = number,
+                        .src_qp = qp->base.qp_num};
     unsigned char head[FABRIC_GRH_BYTES];
     struct iovec from[FABRIC_SGES + 1], into;
     size_t bytes;
@@ -94,8 +105,10 @@ static enum outcome message_send(struct verbs_qp *qp, const struct ibv_send_wr *
     if (datagram && (wr->wr.ud.remote_qkey != to->qkey)) return SILENT;
     if (datagram && !fabric_ethernet && (ah->attr.dlid != to->host)) return SILENT;
     if (rq->head == rq->tail) return answers(to->pid) ? NOT_READY : SILENT;
-    if (fabric_key_find(buffer->key, to->pid, buffer->start, buffer->bytes, IBV_ACCESS_LOCAL_WRITE) == NULL) {
-        if (datagram) return SILENT; /* UCX 1.13 frees these before the queue pair: a card loses what comes then */
+    if (fabric_key_find(buffer->key, to->pid, buffer->start, buffer->bytes,
+                        IBV_ACCESS_LOCAL_WRITE) == NULL) {
+        /* UCX 1.13 frees these before the queue pair: a card loses what comes then */
+        if (datagram) return SILENT;
         fabric_die("a posted buffer is not registered");
     }
     if (bytes + (datagram ? FABRIC_GRH_BYTES : 0) > buffer->bytes)
@@ -109,9 +122,11 @@ static enum outcome message_send(struct verbs_qp *qp, const struct ibv_send_wr *
     }
     into = (struct iovec){(void *)(uintptr_t)buffer->start, bytes};
     if (bytes > 0) {
-        ssize_t written = process_vm_writev(to->pid, datagram ? from : from + 1, (unsigned long)parts, &into, 1, 0);
+        ssize_t written = process_vm_writev(to->pid, datagram ? from : from + 1,
+                                            (unsigned long)parts, &into, 1, 0);
         if ((written < 0) && ((errno == ESRCH) || (datagram && (errno == EFAULT)))) return SILENT;
-        if (written != (ssize_t)bytes) fabric_die("process_vm_writev: %zd of %zu: %m", written, bytes);
+        if (written != (ssize_t)bytes)
+            fabric_die("process_vm_writev: %zd of %zu: %m", written, bytes);
     }
     wc.wr_id = buffer->wr_id;
     wc.byte_len = (uint32_t)bytes;
@@ -135,15 +150,20 @@ static enum outcome memory_move(struct verbs_qp *qp, const struct ibv_send_wr *w
     if ((pid == 0) || (to->state == IBV_QPS_ERR) || !ports_up(to) || !answers(pid)) return SILENT;
     if (bytes == 0) return DONE;
     if (fabric_key_find(wr->wr.rdma.rkey, pid, wr->wr.rdma.remote_addr, bytes,
-                        reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE) == NULL) return REFUSED;
+                        reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE) == NULL)
+        return REFUSED;
     other = (struct iovec){(void *)(uintptr_t)wr->wr.rdma.remote_addr, bytes};
     fabric_leave();
-    moved = (reads ? process_vm_readv : process_vm_writev)(pid, own, (unsigned long)parts, &other, 1, 0);
+    moved = (reads ? process_vm_readv : process_vm_writev)(pid, own, (unsigned long)parts, &other,
+                                                           1, 0);
     fabric_enter();
     if ((moved < 0) && (errno == ESRCH)) return SILENT;
-    if (moved != (ssize_t)bytes) fabric_die("process_vm_%s: %zd of %zu: %m", reads ? "readv" : "writev", moved, bytes);
-    if (reads) fabric_counts.reads++;
-    else fabric_counts.writes++;
+    if (moved != (ssize_t)bytes)
+        fabric_die("process_vm_%s: %zd of %zu: %m", reads ? "readv" : "writev", moved, bytes);
+    if (reads)
+        fabric_counts.reads++;
+    else
+        fabric_counts.writes++;
     return DONE;
 }
 
@@ -151,9 +171,13 @@ static enum outcome memory_move(struct verbs_qp *qp, const struct ibv_send_wr *w
 
 static void send_ended(struct verbs_qp *qp, const struct ibv_send_wr *wr, enum ibv_wc_status status)
 {
-    static const enum ibv_wc_opcode opcodes[] = {[IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE, [IBV_WR_SEND] = IBV_WC_SEND,
+    static const enum ibv_wc_opcode opcodes[] = {[IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE,
+                                                 [IBV_WR_SEND] = IBV_WC_SEND,
                                                  [IBV_WR_RDMA_READ] = IBV_WC_RDMA_READ};
-    struct ibv_wc wc = {.wr_id = wr->wr_id, .status = status, .opcode = opcodes[wr->opcode], .qp_num = qp->base.qp_num};
+    struct ibv_wc wc = {.wr_id = wr->wr_id,
+                        .status = status,
+                        .opcode = opcodes[wr->opcode],
+                        .qp_num = qp->base.qp_num};
     if (status != IBV_WC_SUCCESS) fabric_counts.failed++;
     if ((status != IBV_WC_SUCCESS) || qp->signal_all || (wr->send_flags & IBV_SEND_SIGNALED))
         fabric_complete(((struct verbs_cq *)qp->base.send_cq)->shared, &wc, false);
@@ -161,7 +185,8 @@ static void send_ended(struct verbs_qp *qp, const struct ibv_send_wr *wr, enum i
 
 void verbs_qp_fail(struct verbs_qp *qp, enum ibv_wc_status status)
 {
-    struct ibv_async_event event = {.element.qp = &qp->base, .event_type = IBV_EVENT_QP_LAST_WQE_REACHED};
+    struct ibv_async_event event = {.element.qp = &qp->base,
+                                    .event_type = IBV_EVENT_QP_LAST_WQE_REACHED};
     if (qp->shared->state == IBV_QPS_ERR) return;
     qp->shared->state = IBV_QPS_ERR; /* the caller's copy changes by its own calls alone */
     for (; qp->waiting_head != qp->waiting_tail; qp->waiting_head++) {
@@ -171,7 +196,8 @@ void verbs_qp_fail(struct verbs_qp *qp, enum ibv_wc_status status)
     if (qp->base.srq != NULL) verbs_event(qp->base.context, event);
 }
 
-/* How long an adapter sends again before it gives up: 4.096 us times two to the timeout, for each try. */
+/* How long an adapter sends again before it gives up: 4.096 us times two to the timeout, for each
+ * try. */
 static uint64_t patience_ns(const struct verbs_qp *qp)
 {
     return (UINT64_C(4096) << qp->attr.timeout) * (qp->attr.retry_cnt + UINT64_C(1));
@@ -180,7 +206,8 @@ static uint64_t patience_ns(const struct verbs_qp *qp)
 static enum outcome send_try(struct verbs_qp *qp, const struct ibv_send_wr *wr)
 {
     if (wr->opcode == IBV_WR_SEND) return message_send(qp, wr);
-    if ((wr->opcode == IBV_WR_RDMA_READ) || (wr->opcode == IBV_WR_RDMA_WRITE)) return memory_move(qp, wr);
+    if ((wr->opcode == IBV_WR_RDMA_READ) || (wr->opcode == IBV_WR_RDMA_WRITE))
+        return memory_move(qp, wr);
     fabric_die("opcode %d of a send", (int)wr->opcode);
 }
 
@@ -196,7 +223,8 @@ static void waiting_add(struct verbs_qp *qp, const struct ibv_send_wr *wr)
     for (int i = 0; i < wr->num_sge; i++) {
         entry->sges[i] = wr->sg_list[i];
         if (!(wr->send_flags & IBV_SEND_INLINE)) continue;
-        memcpy(entry->inlined + used, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
+        memcpy(entry->inlined + used, (const void *)(uintptr_t)wr->sg_list[i].addr,
+               wr->sg_list[i].length);
         entry->sges[i].addr = (uintptr_t)(entry->inlined + used);
         used += wr->sg_list[i].length;
     }
@@ -215,9 +243,12 @@ static void waiting_go(struct verbs_qp *qp)
             return;
         }
         if (outcome == NOT_READY) fabric_counts.not_ready++;
-        if (outcome != SILENT) first->silent_ns = 0;
-        else if (first->silent_ns == 0) first->silent_ns = fabric_now_ns();
-        else if (fabric_now_ns() - first->silent_ns > patience_ns(qp)) verbs_qp_fail(qp, IBV_WC_RETRY_EXC_ERR);
+        if (outcome != SILENT)
+            first->silent_ns = 0;
+        else if (first->silent_ns == 0)
+            first->silent_ns = fabric_now_ns();
+        else if (fabric_now_ns() - first->silent_ns > patience_ns(qp))
+            verbs_qp_fail(qp, IBV_WC_RETRY_EXC_ERR);
         if (outcome != DONE) return;
         send_ended(qp, &first->wr, IBV_WC_SUCCESS);
         qp->waiting_head++;
@@ -242,10 +273,14 @@ int verbs_post_send(struct ibv_qp *base, struct ibv_send_wr *wr, struct ibv_send
     for (; (wr != NULL) && (error == 0); wr = wr->next) {
         fabric_counts.sends++;
         faults_now(qp, true);
-        if ((wr->num_sge < 0) || ((uint32_t)wr->num_sge > qp->cap.max_send_sge)) error = EINVAL;
-        else if (qp->shared->state == IBV_QPS_ERR) send_ended(qp, wr, IBV_WC_WR_FLUSH_ERR);
-        else if (qp->shared->state != IBV_QPS_RTS) error = EINVAL;
-        else if (qp->shared->type == IBV_QPT_UD) datagram_send(qp, wr);
+        if ((wr->num_sge < 0) || ((uint32_t)wr->num_sge > qp->cap.max_send_sge))
+            error = EINVAL;
+        else if (qp->shared->state == IBV_QPS_ERR)
+            send_ended(qp, wr, IBV_WC_WR_FLUSH_ERR);
+        else if (qp->shared->state != IBV_QPS_RTS)
+            error = EINVAL;
+        else if (qp->shared->type == IBV_QPT_UD)
+            datagram_send(qp, wr);
         else {
             waiting_add(qp, wr);
             waiting_go(qp);
@@ -262,10 +297,11 @@ int verbs_post_send(struct ibv_qp *base, struct ibv_send_wr *wr, struct ibv_send
 static int receives_add(struct fabric_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_out)
 {
     fabric_enter();
-    for (; (wr != NULL) && (wr->num_sge == 1) && (rq->tail - rq->head < rq->entries); wr = wr->next) {
+    for (; (wr != NULL) && (wr->num_sge == 1) && (rq->tail - rq->head < rq->entries);
+         wr = wr->next) {
         const struct ibv_sge *sge = &wr->sg_list[0];
-        rq->ring[rq->tail % FABRIC_RING] = (struct fabric_buffer){.wr_id = wr->wr_id, .start = sge->addr,
-                                                                  .bytes = sge->length, .key = sge->lkey};
+        rq->ring[rq->tail % FABRIC_RING] = (struct fabric_buffer){
+            .wr_id = wr->wr_id, .start = sge->addr, .bytes = sge->length, .key = sge->lkey};
         rq->tail++;
     }
     fabric_leave();
@@ -299,7 +335,9 @@ int verbs_poll_cq(struct ibv_cq *base, int entries, struct ibv_wc *wc_out)
 {
     struct verbs_cq *cq = (struct verbs_cq *)base;
     int count = 0;
-    if ((cq->senders == NULL) && (__atomic_load_n(&cq->shared->tail, __ATOMIC_ACQUIRE) == cq->shared->head)) return 0;
+    if ((cq->senders == NULL) &&
+        (__atomic_load_n(&cq->shared->tail, __ATOMIC_ACQUIRE) == cq->shared->head))
+        return 0;
     fabric_enter();
     (void)waiting_all_go(cq);
     for (; (count < entries) && (cq->shared->head != cq->shared->tail); count++)
@@ -316,7 +354,8 @@ int verbs_notify(struct ibv_cq *base, int solicited_only)
     fabric_enter();
     if (waiting_all_go(cq) || (cq->shared->head != cq->shared->tail))
         fabric_ring(cq->shared->channel, &number, sizeof number);
-    else cq->shared->armed = solicited_only ? 1 : 2;
+    else
+        cq->shared->armed = solicited_only ? 1 : 2;
     fabric_leave();
     return 0;
 }

@@ -1,11 +1,26 @@
 /* Numbers and addresses that callers ask for. */
 #include "lib/core/accessors.h"
 
-uint32_t gf_rank(const gf_context *gf) { return (gf == NULL) ? 0 : gf->rank; }
-uint32_t gf_world(const gf_context *gf) { return (gf == NULL) ? 0 : gf->world; }
-uint32_t gf_first_rank(const gf_context *gf) { return (gf == NULL) ? 0 : gf->config.job.rank; }
-uint32_t gf_first_world(const gf_context *gf) { return (gf == NULL) ? 0 : gf->config.job.world; }
-uint32_t gf_world_max(const gf_context *gf) { return (gf == NULL) ? 0 : gf->config.job.world_max; }
+uint32_t gf_rank(const gf_context *gf)
+{
+    return (gf == NULL) ? 0 : gf->rank;
+}
+uint32_t gf_world(const gf_context *gf)
+{
+    return (gf == NULL) ? 0 : gf->world;
+}
+uint32_t gf_first_rank(const gf_context *gf)
+{
+    return (gf == NULL) ? 0 : gf->config.job.rank;
+}
+uint32_t gf_first_world(const gf_context *gf)
+{
+    return (gf == NULL) ? 0 : gf->config.job.world;
+}
+uint32_t gf_world_max(const gf_context *gf)
+{
+    return (gf == NULL) ? 0 : gf->config.job.world_max;
+}
 
 uint64_t gf_steps(const gf_context *gf)
 {
@@ -15,8 +30,10 @@ uint64_t gf_steps(const gf_context *gf)
 
 gf_mem gf_gradient(gf_context *gf, uint32_t tensor)
 {
-    if ((gf == NULL) || (tensor >= gf->tensor_count) || (gf->gradient == 0) || gf_region_moves(gf)) return 0;
-    if (!gf->on_device && ((gf->link == NULL) || (gf->link->region == NULL))) return 0; /* it could not be made anew */
+    if ((gf == NULL) || (tensor >= gf->tensor_count) || (gf->gradient == 0) || gf_region_moves(gf))
+        return 0;
+    /* it could not be made anew */
+    if (!gf->on_device && ((gf->link == NULL) || (gf->link->region == NULL))) return 0;
     return gf->gradient + gf->tensors[tensor].gradient_offset;
 }
 
@@ -37,5 +54,6 @@ gf_path gf_path_of(const gf_context *gf)
     bool in_regions = (gf->algorithm == GF_ALGORITHM_DIRECT) || gf->nodes.used;
     if (!gf->on_device) return GF_PATH_HOST;
     if (gf->ipc.agreed) return GF_PATH_PEERS;
-    return ((gf->link != NULL) && gf->link->reaches_device && !in_regions) ? GF_PATH_WIRE : GF_PATH_STAGED;
+    return ((gf->link != NULL) && gf->link->reaches_device && !in_regions) ? GF_PATH_WIRE
+                                                                           : GF_PATH_STAGED;
 }

@@ -11,7 +11,9 @@ static inline uint32_t gf_member_id_of(const gf_context *gf, uint32_t rank)
 }
 static inline uint32_t gf_rank_of(const gf_context *gf, uint32_t member_id)
 {
-    return ((gf->ids == NULL) || (member_id == GF_RANK_NONE)) ? member_id : gf_members_rank(gf->members, member_id);
+    return ((gf->ids == NULL) || (member_id == GF_RANK_NONE))
+               ? member_id
+               : gf_members_rank(gf->members, member_id);
 }
 
 /* Ranks of a node sum in each other's memory. */
@@ -21,19 +23,24 @@ static inline bool gf_is_in_node(gf_algorithm algorithm)
 }
 
 gf_path gf_path_of(const gf_context *gf);
-/* This algorithm adds buffers up where the device has put them: in reach of the other devices, or of the link; or there
- * is nothing to add. */
+/* This algorithm adds buffers up where the device has put them: in reach of the other devices, or
+ * of the link; or there is nothing to add. */
 static inline bool gf_sums_late(const gf_context *gf, gf_algorithm algorithm)
 {
     if (!gf->on_device || (gf->world == 1)) return gf->on_device;
-    return gf->ipc.agreed ? (gf_is_in_node(algorithm) || gf->link->reaches_device) : (gf_path_of(gf) == GF_PATH_WIRE);
+    return gf->ipc.agreed ? (gf_is_in_node(algorithm) || gf->link->reaches_device)
+                          : (gf_path_of(gf) == GF_PATH_WIRE);
 }
 static inline bool gf_device_holds(const gf_context *gf, gf_mem data)
 {
-    return gf->on_device && (data >= gf->device.base) && (data - gf->device.base < gf->device.bytes);
+    return gf->on_device && (data >= gf->device.base) &&
+           (data - gf->device.base < gf->device.bytes);
 }
 /* What this rank alone owes lies in sparse.history: of so many elements. */
-static inline bool gf_is_quantized(const gf_context *gf) { return gf->quantized.form.elems > 0; }
+static inline bool gf_is_quantized(const gf_context *gf)
+{
+    return gf->quantized.form.elems > 0;
+}
 static inline uint64_t gf_history_elems(const gf_context *gf)
 {
     return gf_is_quantized(gf) ? gf->pool.elem_count : gf->sparse.elem_count;
@@ -42,33 +49,50 @@ static inline bool gf_joins(const gf_context *gf)
 {
     return (gf->phase == GF_PHASE_JOIN) || (gf->phase == GF_PHASE_WARM);
 }
-/* The link may still be made anew, and moves what lies in its region: in a join, and before the first has ended. */
-static inline bool gf_region_moves(const gf_context *gf) { return gf_joins(gf) || (gf->together_ns == 0); }
-static inline bool gf_step_is_whole(const gf_context *gf) { return gf->step.state >= GF_STEP_WHOLE; }
+/* The link may still be made anew, and moves what lies in its region: in a join, and before the
+ * first has ended. */
+static inline bool gf_region_moves(const gf_context *gf)
+{
+    return gf_joins(gf) || (gf->together_ns == 0);
+}
+static inline bool gf_step_is_whole(const gf_context *gf)
+{
+    return gf->step.state >= GF_STEP_WHOLE;
+}
 /* What failed is not this rank's own: there may be another epoch. */
 static inline bool gf_may_go_on(const gf_context *gf)
 {
-    return (gf->error.code == GF_ERR_PEER) || (gf->error.code == GF_ERR_LINK) || (gf->error.code == GF_ERR_TIMEOUT);
+    return (gf->error.code == GF_ERR_PEER) || (gf->error.code == GF_ERR_LINK) ||
+           (gf->error.code == GF_ERR_TIMEOUT);
 }
 static inline bool gf_aborted(const gf_context *gf) /* gf_abort() was called */
 {
     return atomic_load_explicit(&gf->aborted, memory_order_relaxed) != 0;
 }
 /* Is this a child of the process that opened it? */
-static inline bool gf_forked(const gf_context *gf) { return gf->forks != gf_forks; }
+static inline bool gf_forked(const gf_context *gf)
+{
+    return gf->forks != gf_forks;
+}
 /* No abort, fork or failure. */
 static inline bool gf_is_well(const gf_context *gf)
 {
-    return (gf != NULL) && (gf->magic == GF_CONTEXT_MAGIC) && !gf_forked(gf) && (gf->error.code == GF_OK) &&
-           !gf_aborted(gf);
+    return (gf != NULL) && (gf->magic == GF_CONTEXT_MAGIC) && !gf_forked(gf) &&
+           (gf->error.code == GF_OK) && !gf_aborted(gf);
 }
 /* GF_OK where all is well, or what the call must answer. */
 gf_status gf_enter(gf_context *gf);
 /* The same for calls that poll: GF_OK while failing goes on, because they are what makes it end. */
 gf_status gf_enter_poll(gf_context *gf);
 /* The system's time, for what is measured. */
-static inline uint64_t gf_now(gf_context *gf) { return gf_ticks_now(&gf->ticks); }
+static inline uint64_t gf_now(gf_context *gf)
+{
+    return gf_ticks_now(&gf->ticks);
+}
 /* The time that counts in deadlines, as of the poll under way: that in which this rank ran. */
-static inline uint64_t gf_awake(const gf_context *gf) { return gf->polled.at_ns - gf->polled.away_ns; }
+static inline uint64_t gf_awake(const gf_context *gf)
+{
+    return gf->polled.at_ns - gf->polled.away_ns;
+}
 
 #endif

@@ -14,7 +14,10 @@ struct gf_arena {
     uint64_t used_bytes; /* what all takes together need, also past size_bytes */
 };
 
-static inline uint64_t gf_align_up(uint64_t value, uint64_t align) { return (value + align - 1) / align * align; }
+static inline uint64_t gf_align_up(uint64_t value, uint64_t align)
+{
+    return (value + align - 1) / align * align;
+}
 
 /* The next size_bytes, 64-byte aligned; NULL while only counting, and once the arena is full. */
 void *gf_arena_take(struct gf_arena *arena, uint64_t size_bytes);

@@ -1,8 +1,10 @@
 /* Fused buffers as operations. A buffer has an address for each place that it can be in:
  *     gradient  in the gradient pool, where the appliance wrote it         (op->of.buffer.gradient)
- *     packed    as it travels, where element ops reach it: the pack buffer, or the gradient itself where nothing is cast
+ *     packed    as it travels, where element ops reach it: the pack buffer, or the gradient itself
+ *               where nothing is cast
  *                                                                           (op->packed)
- *     wire      as it travels, where the collective works on it: packed itself, or host memory where the packed one is in
+ *     wire      as it travels, where the collective works on it: packed itself, or host memory
+ *               where the packed one is in
  *               device memory that the link does not reach                  (op->coll.data) */
 #ifndef GF_BUFFER_H
 #define GF_BUFFER_H
@@ -11,11 +13,11 @@
 #include "lib/core/pool.h"
 
 struct gf_buffers {
-    struct gf_buffer *now;    /* of the current step: one of the next two */
+    struct gf_buffer *now; /* of the current step: one of the next two */
     struct gf_buffer *dense;
     struct gf_buffer *sparse;
-    uint32_t *pending;        /* tensors that each waits for */
-    uint32_t *order;          /* in which they start, by last_tensor */
+    uint32_t *pending; /* tensors that each waits for */
+    uint32_t *order;   /* in which they start, by last_tensor */
     uint32_t dense_count;
 };
 
@@ -29,12 +31,13 @@ const struct gf_buffer *gf_buffer_of(const gf_context *gf, const struct gf_op *o
 void gf_buffer_packed(gf_context *gf, struct gf_op *op, uint64_t now_ns);
 void gf_buffer_done(gf_context *gf, struct gf_op *op, uint64_t now_ns);
 
-/* What reduced values are multiplied with so that they are the average: undoes loss scale and pre-scale. */
+/* What reduced values are multiplied with so that they are the average: undoes loss scale and
+ * pre-scale. */
 float gf_buffer_factor(const gf_context *gf);
 
-/* Elements of one turn of packing, unpacking or committing: a slice of fp32, so that none holds a poll up for longer than a
- * slice does. A device is not held up: what it is given is queued. */
-uint64_t gf_slice_elems(const gf_context *gf);                /* in a slice */
+/* Elements of one turn of packing, unpacking or committing: a slice of fp32, so that none holds a
+ * poll up for longer than a slice does. A device is not held up: what it is given is queued. */
+uint64_t gf_slice_elems(const gf_context *gf); /* in a slice */
 uint64_t gf_turn_elems(const gf_context *gf, uint64_t left);
 
 #endif

@@ -5,7 +5,8 @@
 
 uint32_t gf_choose_lane_ranks(const struct gf_config *config)
 {
-    bool in_nodes = (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) && (config->job.world_max > GF_DIRECT_RANKS_MAX);
+    bool in_nodes = (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) &&
+                    (config->job.world_max > GF_DIRECT_RANKS_MAX);
     return in_nodes ? GF_DIRECT_RANKS_MAX : config->job.world_max;
 }
 
@@ -22,7 +23,8 @@ void gf_choose_reset(gf_context *gf)
 void gf_choose_commit(gf_context *gf, bool shares)
 {
     gf_algorithm asked = gf->config.exchange.algorithm;
-    bool wanted = (asked == GF_ALGORITHM_DIRECT) || ((asked == GF_ALGORITHM_AUTO) && !gf->config.link.integrity);
+    bool wanted = (asked == GF_ALGORITHM_DIRECT) ||
+                  ((asked == GF_ALGORITHM_AUTO) && !gf->config.link.integrity);
     if (asked == GF_ALGORITHM_HIERARCHY) gf->algorithm = asked;
     if (wanted && shares && (gf->world > 1)) gf->algorithm = GF_ALGORITHM_DIRECT;
 }
@@ -30,15 +32,17 @@ void gf_choose_commit(gf_context *gf, bool shares)
 gf_algorithm gf_choose(const gf_context *gf, gf_collective collective, uint64_t bytes)
 {
     gf_algorithm wanted = gf->algorithm;
-    static const gf_algorithm fallbacks[] = {GF_ALGORITHM_RING, GF_ALGORITHM_TREE, GF_ALGORITHM_DOUBLING,
-                                             GF_ALGORITHM_HALVING};
-    if ((wanted != GF_ALGORITHM_AUTO) && gf_coll_offers(gf_coll_kinds[wanted], collective)) return wanted;
+    static const gf_algorithm fallbacks[] = {GF_ALGORITHM_RING, GF_ALGORITHM_TREE,
+                                             GF_ALGORITHM_DOUBLING, GF_ALGORITHM_HALVING};
+    if ((wanted != GF_ALGORITHM_AUTO) && gf_coll_offers(gf_coll_kinds[wanted], collective))
+        return wanted;
     if ((collective == GF_COLL_ALLREDUCE) && (wanted == GF_ALGORITHM_AUTO)) {
         if (bytes <= gf->config.exchange.doubling_max_bytes) return GF_ALGORITHM_DOUBLING;
         if (gf->nodes.used) return GF_ALGORITHM_HIERARCHY;
         if (gf->config.exchange.deterministic) return GF_ALGORITHM_HALVING;
-        return gf_halving_pays(gf->world, bytes, gf->config.exchange.halving_max_bytes) ? GF_ALGORITHM_HALVING
-                                                                                       : GF_ALGORITHM_RING;
+        return gf_halving_pays(gf->world, bytes, gf->config.exchange.halving_max_bytes)
+                   ? GF_ALGORITHM_HALVING
+                   : GF_ALGORITHM_RING;
     }
     for (size_t i = 0; i < sizeof fallbacks / sizeof fallbacks[0]; i++)
         if (gf_coll_offers(gf_coll_kinds[fallbacks[i]], collective)) return fallbacks[i];

@@ -26,7 +26,8 @@ void gf_drivers_close(gf_context *gf)
     gf->position = NULL;
 }
 
-/* The others may still need what this rank has sent: progress until all have said that they leave. */
+/* The others may still need what this rank has sent: progress until all have said that they
+ * leave. */
 static gf_status leave_progress(gf_context *gf, void *arg)
 {
     uint64_t now_ns = gf_poll_begin(gf);
@@ -34,7 +35,8 @@ static gf_status leave_progress(gf_context *gf, void *arg)
     (void)arg;
     if (gf->error.code != GF_OK) return gf_failing_poll(gf, now_ns);
     if (gf_aborted(gf)) return gf_enter(gf);
-    if (gf->opening.left_late) return GF_ERR_TIMEOUT; /* the others have been told why, which is no failure of this one */
+    /* the others have been told why, which is no failure of this one */
+    if (gf->opening.left_late) return GF_ERR_TIMEOUT;
     (void)gf->link->driver->progress(gf->link);
     status = gf_members_leave(gf->members, gf_awake(gf));
     if (status < 0) return gf_fail_from(gf, gf_members_error(gf->members));
@@ -44,18 +46,22 @@ static gf_status leave_progress(gf_context *gf, void *arg)
     return GF_ERR_TIMEOUT;
 }
 
-/* From here on only leaving goes on, or failing. What is under way is given up, and the others are told. */
+/* From here on only leaving goes on, or failing. What is under way is given up, and the others are
+ * told. */
 static gf_status leave_begin(gf_context *gf)
 {
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
     (void)gf_poll_begin(gf);
-    if (gf->phase == GF_PHASE_JOIN) (void)gf_members_leave(gf->members, gf_awake(gf)); /* tells the others */
+    /* tells the others */
+    if (gf->phase == GF_PHASE_JOIN) (void)gf_members_leave(gf->members, gf_awake(gf));
     if ((gf->phase == GF_PHASE_WARM) || (gf->phase == GF_PHASE_STEP) || !gf_requests_idle(gf))
         return gf_fail(gf, GF_ERR_ABORTED, GF_OPERATION_CLOSE, gf->rank, GF_TENSOR_NONE,
-                       "rank %u closed its context while %s was under way", gf->rank, gf_operation_name(gf_doing(gf)));
+                       "rank %u closed its context while %s was under way", gf->rank,
+                       gf_operation_name(gf_doing(gf)));
     if (gf->phase != GF_PHASE_READY) return GF_OK;
-    if (gf->on_device) gf_ipc_close(gf); /* before the exporters hear that this rank leaves: then they free it */
+    /* before the exporters hear that this rank leaves: then they free it */
+    if (gf->on_device) gf_ipc_close(gf);
     gf->phase = GF_PHASE_LEAVE;
     gf->opening.leave_ns = gf_awake(gf) + gf->config.exchange.timeout_ns;
     return GF_OK;
@@ -67,7 +73,9 @@ gf_status gf_close_poll(gf_context *gf)
     if (status < 0) return status;
     (void)leave_begin(gf);
     if (gf->phase == GF_PHASE_FAILED) return gf->error.code;
-    return ((gf->phase == GF_PHASE_LEAVE) || (gf->phase == GF_PHASE_FAILING)) ? leave_progress(gf, NULL) : GF_OK;
+    return ((gf->phase == GF_PHASE_LEAVE) || (gf->phase == GF_PHASE_FAILING))
+               ? leave_progress(gf, NULL)
+               : GF_OK;
 }
 
 gf_status gf_close(gf_context *gf)
@@ -76,14 +84,18 @@ gf_status gf_close(gf_context *gf)
     if (gf == NULL) return GF_OK;
     if ((status = gf_own(gf)) < 0) return status;
     status = leave_begin(gf);
-    if ((status == GF_OK) && (gf->phase == GF_PHASE_LEAVE)) status = gf_wait(gf, leave_progress, NULL);
-    for (uint64_t end_ns = gf_poll_begin(gf) + GF_FLUSH_NS; /* what was told goes out before the connection ends */
-         (gf->rendezvous != NULL) && !gf->rendezvous->driver->flushed(gf->rendezvous) && (gf_poll_begin(gf) < end_ns);)
+    if ((status == GF_OK) && (gf->phase == GF_PHASE_LEAVE))
+        status = gf_wait(gf, leave_progress, NULL);
+    /* what was told goes out before the connection ends */
+    for (uint64_t end_ns = gf_poll_begin(gf) + GF_FLUSH_NS;
+         (gf->rendezvous != NULL) && !gf->rendezvous->driver->flushed(gf->rendezvous) &&
+         (gf_poll_begin(gf) < end_ns);)
         (void)gf_members_poll(gf->members, gf_awake(gf));
     gf_drivers_close(gf);
     gf->phase = GF_PHASE_CLOSED;
     gf->magic = 0;
-    return ((status == GF_ERR_TIMEOUT) && (gf->error.code == GF_OK)) ? status : GF_OK; /* what failed is known */
+    /* what failed is known */
+    return ((status == GF_ERR_TIMEOUT) && (gf->error.code == GF_OK)) ? status : GF_OK;
 }
 
 gf_status gf_heartbeat(gf_context *gf)
@@ -91,12 +103,14 @@ gf_status gf_heartbeat(gf_context *gf)
     gf_status status = gf_enter(gf);
     uint64_t now_ns;
     if (status < 0) return status;
-    if (gf->phase == GF_PHASE_LEFT) return gf_refuse(gf, GF_ERR_STATE, "gf_heartbeat: this rank has left");
+    if (gf->phase == GF_PHASE_LEFT)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_heartbeat: this rank has left");
     now_ns = gf_poll_begin(gf);
     gf_members_heartbeat(gf->members, gf_awake(gf));
     gf->polled.members_skip = 0;
     gf->polled.link_ns = 0;
-    if (gf->phase == GF_PHASE_AGREE) return GF_OK; /* gf_epoch_poll() moves the rest; no link that fails ends it */
+    /* gf_epoch_poll() moves the rest; no link that fails ends it */
+    if (gf->phase == GF_PHASE_AGREE) return GF_OK;
     (void)gf_progress(gf, now_ns);
     return gf->error.code;
 }

@@ -26,7 +26,8 @@ gf_status gf_queue_after(gf_context *gf, struct gf_queue *earlier, const struct 
 
 gf_status gf_queue_refused(gf_context *gf, gf_status status, const char *call)
 {
-    if ((status != GF_ERR_STATE) && (status != GF_ERR_PARAM)) return gf_device_failed(gf, GF_OPERATION_STEP);
+    if ((status != GF_ERR_STATE) && (status != GF_ERR_PARAM))
+        return gf_device_failed(gf, GF_OPERATION_STEP);
     (void)gf_refuse(gf, status, "%s: %s", call, gf->gpu->fault.text);
     gf->gpu->fault = (struct gf_fault){.peer = GF_RANK_NONE}; /* nothing has failed */
     return status;

@@ -1,16 +1,19 @@
-/* Work that is queued on a device, and done after the call; on the host it is done when the call returns. */
+/* Work that is queued on a device, and done after the call; on the host it is done when the call
+ * returns. */
 #ifndef GF_DEVICE_WORK_H
 #define GF_DEVICE_WORK_H
 
 #include "drivers/gpu.h"
 
-gf_status gf_device_failed(gf_context *gf, gf_operation operation); /* the context fails with the driver's fault */
+/* the context fails with the driver's fault */
+gf_status gf_device_failed(gf_context *gf, gf_operation operation);
 
 uint32_t gf_tensor_event(const gf_context *gf, uint32_t tensor);
 
 struct gf_queue gf_queue_own(gf_context *gf, gf_stream which);
 /* What `later` gets from here on waits for all that `earlier` holds; both are the context's own. */
 gf_status gf_queue_after(gf_context *gf, struct gf_queue *earlier, const struct gf_queue *later);
-gf_status gf_queue_refused(gf_context *gf, gf_status status, const char *call); /* a stream of the appliance */
+/* a stream of the appliance */
+gf_status gf_queue_refused(gf_context *gf, gf_status status, const char *call);
 
 #endif

@@ -1,6 +1,6 @@
-/* How a context fails. The first failure is recorded and sticks; then the ranks agree on the culprit
- * (gf_members_attribute) and what is under way is ended, because buffers may still be written to; only then do polls
- * answer with the error. */
+/* How a context fails. The first failure is recorded and sticks; then the ranks agree on the
+ * culprit (gf_members_attribute) and what is under way is ended, because buffers may still be
+ * written to; only then do polls answer with the error. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,8 +10,9 @@
 #include "lib/core/device_work.h"
 #include "lib/device/device.h"
 
-/* What has not ended by then is ended by dropping the link: over shared memory, all that was under way with a process
- * that has died. Every error is told this much later, so it is short. A new link is made by who shrinks. */
+/* What has not ended by then is ended by dropping the link: over shared memory, all that was under
+ * way with a process that has died. Every error is told this much later, so it is short. A new link
+ * is made by who shrinks. */
 #define DRAIN_NS UINT64_C(200000000)
 
 void gf_context_mark(gf_context *gf)
@@ -21,33 +22,43 @@ void gf_context_mark(gf_context *gf)
     gf->forks = gf_forks;
 }
 
-static void error_fill(gf_context *gf, gf_status code, gf_operation operation, uint32_t peer, uint32_t tensor)
+static void error_fill(gf_context *gf, gf_status code, gf_operation operation, uint32_t peer,
+                       uint32_t tensor)
 {
-    gf->error = (struct gf_error){.code = code, .rank = gf->rank, .peer = peer, .operation = operation,
-                                  .step = gf->step.number, .tensor = tensor};
+    gf->error = (struct gf_error){.code = code,
+                                  .rank = gf->rank,
+                                  .peer = peer,
+                                  .operation = operation,
+                                  .step = gf->step.number,
+                                  .tensor = tensor};
 }
 
-/* From here on nothing new starts. Timeouts and lost links are somebody's fault: that is asked for first, unless the
- * members have said so already. */
+/* From here on nothing new starts. Timeouts and lost links are somebody's fault: that is asked for
+ * first, unless the members have said so already. */
 static void failing_begin(gf_context *gf, bool attributed)
 {
-    /* The members know each other, JOIN of an epoch from the one before, and have not said it themselves. */
-    bool tells = !attributed && ((gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP) ||
-                                 (gf->phase == GF_PHASE_WARM) || (gf->change.state == GF_CHANGE_JOIN));
+    /* The members know each other, JOIN of an epoch from the one before, and have not said it
+     * themselves. */
+    bool tells =
+        !attributed && ((gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP) ||
+                        (gf->phase == GF_PHASE_WARM) || (gf->change.state == GF_CHANGE_JOIN));
     gf_step_finish(gf);
     gf->failing.wired = !gf_joins(gf);
-    gf->failing.attributes = tells && (gf->world > 1) &&
-                             ((gf->error.code == GF_ERR_TIMEOUT) || (gf->error.code == GF_ERR_LINK));
+    gf->failing.attributes =
+        tells && (gf->world > 1) &&
+        ((gf->error.code == GF_ERR_TIMEOUT) || (gf->error.code == GF_ERR_LINK));
     gf->phase = GF_PHASE_FAILING;
     gf->failing.begin_ns = gf_awake(gf);
     gf_ops_cancel(gf, gf->error.code);
-    if (tells && !gf->failing.attributes && (gf->error.code != GF_ERR_PEER)) gf_members_tell(gf->members, &gf->error);
+    if (tells && !gf->failing.attributes && (gf->error.code != GF_ERR_PEER))
+        gf_members_tell(gf->members, &gf->error);
     if (gf->failing.wired) gf_wake(gf); /* behind the word, so that it is there */
-    if (!gf->failing.attributes) gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
+    if (!gf->failing.attributes)
+        gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
 }
 
-gf_status gf_fail(gf_context *gf, gf_status code, gf_operation operation, uint32_t peer, uint32_t tensor,
-                  const char *format, ...)
+gf_status gf_fail(gf_context *gf, gf_status code, gf_operation operation, uint32_t peer,
+                  uint32_t tensor, const char *format, ...)
 {
     va_list arguments;
     if (gf->error.code != GF_OK) return gf->error.code;
@@ -63,7 +74,8 @@ gf_status gf_fail_fault(gf_context *gf, const struct gf_fault *fault, gf_operati
 {
     if (gf->error.code != GF_OK) return gf->error.code;
     uint32_t rank = gf_rank_of(gf, fault->peer);
-    error_fill(gf, (fault->code == GF_OK) ? GF_ERR_LINK : fault->code, operation, rank, GF_TENSOR_NONE);
+    error_fill(gf, (fault->code == GF_OK) ? GF_ERR_LINK : fault->code, operation, rank,
+               GF_TENSOR_NONE);
     gf_error_take(&gf->error, fault);
     size_t used = strlen(gf->error.text);
     if (rank != fault->peer)
@@ -79,7 +91,8 @@ gf_status gf_fail_from(gf_context *gf, const struct gf_error *error)
     gf_operation doing = gf_doing(gf);
     gf->error = *error;
     gf->error.rank = gf->rank;
-    if (gf->error.operation == GF_OPERATION_NONE) gf->error.operation = doing; /* the culprit did nothing */
+    /* the culprit did nothing */
+    if (gf->error.operation == GF_OPERATION_NONE) gf->error.operation = doing;
     failing_begin(gf, true);
     return gf->error.code;
 }
@@ -106,7 +119,8 @@ gf_status gf_enter_ill(gf_context *gf)
     gf_status status = gf_own(gf);
     if (status < 0) return status;
     if ((gf->error.code == GF_OK) && gf_aborted(gf))
-        return gf_fail(gf, GF_ERR_ABORTED, gf_doing(gf), gf->rank, GF_TENSOR_NONE, "aborted by its appliance");
+        return gf_fail(gf, GF_ERR_ABORTED, gf_doing(gf), gf->rank, GF_TENSOR_NONE,
+                       "aborted by its appliance");
     return gf->error.code;
 }
 
@@ -114,10 +128,11 @@ gf_operation gf_doing(const gf_context *gf)
 {
     switch (gf->phase) {
     case GF_PHASE_JOIN:
-    case GF_PHASE_WARM:   return GF_OPERATION_JOIN;
-    case GF_PHASE_STEP:   return (gf->step.state >= GF_STEP_VOTED) ? GF_OPERATION_VOTE : GF_OPERATION_STEP;
-    case GF_PHASE_LEAVE:  return GF_OPERATION_CLOSE;
-    case GF_PHASE_AGREE:  return GF_OPERATION_SHRINK;
+    case GF_PHASE_WARM: return GF_OPERATION_JOIN;
+    case GF_PHASE_STEP:
+        return (gf->step.state >= GF_STEP_VOTED) ? GF_OPERATION_VOTE : GF_OPERATION_STEP;
+    case GF_PHASE_LEAVE: return GF_OPERATION_CLOSE;
+    case GF_PHASE_AGREE: return GF_OPERATION_SHRINK;
     case GF_PHASE_READY:
     case GF_PHASE_LEFT:
     case GF_PHASE_FAILING:
@@ -155,8 +170,11 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
     }
     if (!drained(gf, now_ns)) {
         if (gf_awake(gf) - gf->failing.begin_ns < DRAIN_NS) return GF_AGAIN;
-        if (gf->failing.wired) gf_link_drop(gf); /* ends every request; nothing is under way after it */
-        else (void)gf->link->driver->reset(gf->link, gf->epoch + 1); /* half-made connections: that takes a flush */
+        /* ends every request; nothing is under way after it */
+        if (gf->failing.wired) gf_link_drop(gf);
+        /* half-made connections: that takes a flush */
+        else
+            (void)gf->link->driver->reset(gf->link, gf->epoch + 1);
         (void)drained(gf, now_ns);
     }
     gf->phase = GF_PHASE_FAILED;

@@ -5,23 +5,29 @@
 #include "drivers/fault.h"
 
 struct gf_failing {
-    bool wired;        /* it failed after the warm-up: all connections are made */
-    bool attributes;        /* the culprit is still being asked for */
+    bool wired;      /* it failed after the warm-up: all connections are made */
+    bool attributes; /* the culprit is still being asked for */
     uint64_t begin_ns;
 };
 
-void gf_context_mark(gf_context *gf);            /* valid, and this process's */
-gf_operation gf_doing(const gf_context *gf);     /* for errors: what is under way */
-gf_status gf_own(const gf_context *gf); /* GF_OK; GF_ERR_PARAM: no open context; GF_ERR_STATE: a forked child */
-gf_status gf_enter_ill(gf_context *gf); /* what gf_enter() answers where not all is well (accessors.h) */
-/* First failure: records it, begins to end what is under way, returns code. peer or tensor may be GF_.._NONE. */
-__attribute__((format(printf, 6, 7))) gf_status gf_fail(gf_context *gf, gf_status code, gf_operation operation,
-                                                        uint32_t peer, uint32_t tensor, const char *format, ...);
+void gf_context_mark(gf_context *gf);        /* valid, and this process's */
+gf_operation gf_doing(const gf_context *gf); /* for errors: what is under way */
+/* GF_OK; GF_ERR_PARAM: no open context; GF_ERR_STATE: a forked child */
+gf_status gf_own(const gf_context *gf);
+/* what gf_enter() answers where not all is well (accessors.h) */
+gf_status gf_enter_ill(gf_context *gf);
+/* First failure: records it, begins to end what is under way, returns code. peer or tensor may be
+ * GF_.._NONE. */
+__attribute__((format(printf, 6, 7))) gf_status gf_fail(gf_context *gf, gf_status code,
+                                                        gf_operation operation, uint32_t peer,
+                                                        uint32_t tensor, const char *format, ...);
 /* The same from a driver's fault. */
 gf_status gf_fail_fault(gf_context *gf, const struct gf_fault *fault, gf_operation operation);
-gf_status gf_fail_from(gf_context *gf, const struct gf_error *error); /* what the members have agreed on */
+/* what the members have agreed on */
+gf_status gf_fail_from(gf_context *gf, const struct gf_error *error);
 /* A refused call that leaves the context as it is: logged, not sticky. */
-__attribute__((format(printf, 3, 4))) gf_status gf_refuse(gf_context *gf, gf_status code, const char *format, ...);
+__attribute__((format(printf, 3, 4))) gf_status gf_refuse(gf_context *gf, gf_status code,
+                                                          const char *format, ...);
 /* One turn of FAILING. */
 gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns);
 

@@ -1,4 +1,5 @@
-/* config.state_extra: it is checked, compared, sent at the start and saved. lib/elastic/ makes it common again. */
+/* config.state_extra: it is checked, compared, sent at the start and saved. lib/elastic/ makes it
+ * common again. */
 #include "lib/core/extra.h"
 
 #include <string.h>
@@ -15,13 +16,19 @@ gf_status gf_extra_check(const struct gf_config *config, char *error_out)
                                 config->state_extra_count, GF_STATE_EXTRA_MAX);
     }
     for (uint32_t i = 0; i < config->state_extra_count; i++) {
-        const struct gf_state_extra *extra = (config->state_extra != NULL) ? &config->state_extra[i] : NULL;
-        bool valid = (extra != NULL) && (extra->name != NULL) && ((extra->data != NULL) || (extra->bytes == 0)) &&
-                     ((uintptr_t)extra->data % sizeof(float) == 0) && (extra->bytes % sizeof(float) == 0);
+        const struct gf_state_extra *extra =
+            (config->state_extra != NULL) ? &config->state_extra[i] : NULL;
+        bool valid = (extra != NULL) && (extra->name != NULL) &&
+                     ((extra->data != NULL) || (extra->bytes == 0)) &&
+                     ((uintptr_t)extra->data % sizeof(float) == 0) &&
+                     (extra->bytes % sizeof(float) == 0);
         if (valid) continue;
-        return gf_config_refuse(error_out, GF_ERR_PARAM, "state_extra[%u] of %u: %.47s, %llu bytes at %p; it must have "
-                                "a name, and address and bytes that are multiples of 4", i, config->state_extra_count,
-                                ((extra != NULL) && (extra->name != NULL)) ? extra->name : "no name",
+        return gf_config_refuse(error_out, GF_ERR_PARAM,
+                                "state_extra[%u] of %u: %.47s, %llu bytes at %p; it must have "
+                                "a name, and address and bytes that are multiples of 4",
+                                i, config->state_extra_count,
+                                ((extra != NULL) && (extra->name != NULL)) ? extra->name
+                                                                           : "no name",
                                 (extra != NULL) ? (unsigned long long)extra->bytes : 0,
                                 (extra != NULL) ? extra->data : NULL);
     }
@@ -48,10 +55,12 @@ gf_status gf_updated(gf_context *gf)
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
     if (gf->config.optimizer.kind != GF_OPTIMIZER_NONE)
-        return gf_refuse(gf, GF_ERR_STATE, "gf_updated: optimizer.kind is not none; gf_update() applies the step");
+        return gf_refuse(gf, GF_ERR_STATE,
+                         "gf_updated: optimizer.kind is not none; gf_update() applies the step");
     if ((gf->phase != GF_PHASE_READY) || (gf->step.state != GF_STEP_WHOLE))
         return gf_refuse(gf, GF_ERR_STATE, "gf_updated: %s",
-                         (gf->step.state == GF_STEP_UPDATED) ? "this step was applied before" : "no step is whole");
+                         (gf->step.state == GF_STEP_UPDATED) ? "this step was applied before"
+                                                             : "no step is whole");
     gf->step.state = GF_STEP_UPDATED;
     return GF_OK;
 }
@@ -95,11 +104,14 @@ gf_status gf_broadcast_weights(gf_context *gf, uint32_t root)
 {
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
-    if (!gf_requests_idle(gf)) return gf_refuse(gf, GF_ERR_STATE, "gf_broadcast_weights: requests are under way");
+    if (!gf_requests_idle(gf))
+        return gf_refuse(gf, GF_ERR_STATE, "gf_broadcast_weights: requests are under way");
     if (gf->requests.used == (1u << GF_REQUESTS_MAX) - 1)
-        return gf_refuse(gf, GF_ERR_STATE, "gf_broadcast_weights: %u requests have ended that nobody has asked for",
+        return gf_refuse(gf, GF_ERR_STATE,
+                         "gf_broadcast_weights: %u requests have ended that nobody has asked for",
                          GF_REQUESTS_MAX);
-    if (gf->optimizer.weight != 0) status = extra_send(gf, gf->optimizer.weight, gf->pool.elem_count, root);
+    if (gf->optimizer.weight != 0)
+        status = extra_send(gf, gf->optimizer.weight, gf->pool.elem_count, root);
     for (uint32_t i = 0; (status == GF_OK) && (i < gf->config.state_extra_count); i++) {
         const struct gf_state_extra *extra = &gf->config.state_extra[i];
         gf_mem data = (gf_mem)(uintptr_t)extra->data;

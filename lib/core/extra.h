@@ -7,7 +7,8 @@
 /* GF_ERR_PARAM, one line in error_out[256]. */
 gf_status gf_extra_check(const struct gf_config *config, char *error_out);
 uint64_t gf_extra_hash(const struct gf_config *config); /* of names and sizes; 0: there is none */
-bool gf_has_weights(const gf_context *gf);   /* this library applies a step, or is told of it (gf_updated()) */
+/* this library applies a step, or is told of it (gf_updated()) */
+bool gf_has_weights(const gf_context *gf);
 uint64_t gf_extra_bytes(const gf_context *gf); /* of a saved state, each region on 8 bytes */
 void gf_extra_save(const gf_context *gf, unsigned char *to);
 void gf_extra_load(const gf_context *gf, const unsigned char *from);

@@ -37,9 +37,12 @@ static void first_put(const gf_context *gf, uint32_t rank, const struct gf_buffe
         last = buffer->last_tensor;
     }
     tensor = gf_pool_find(gf->tensors, first, last, sparse, check->bad_first);
-    if (tensor == GF_TENSOR_NONE) tensor = 0;
-    else elem = check->bad_first - gf->tensors[tensor].first_elem;
-    key = ((uint64_t)rank << (GF_KEY_TENSOR_BITS + GF_KEY_ELEM_BITS)) | ((uint64_t)tensor << GF_KEY_ELEM_BITS) | elem;
+    if (tensor == GF_TENSOR_NONE)
+        tensor = 0;
+    else
+        elem = check->bad_first - gf->tensors[tensor].first_elem;
+    key = ((uint64_t)rank << (GF_KEY_TENSOR_BITS + GF_KEY_ELEM_BITS)) |
+          ((uint64_t)tensor << GF_KEY_ELEM_BITS) | elem;
     if (key < *key_out) *key_out = key;
 }
 
@@ -61,6 +64,8 @@ void gf_finite_sources(gf_context *gf, const struct gf_buffer *buffer, const uin
     if (check.bad_count == 0) return;
     check.bad_first &= (UINT64_C(1) << GF_SOURCE_SHIFT) - 1;
     gf->finite.local_count += check.bad_count;
-    first_put(gf, gf_rank_of(gf, gf_member_at(members, (uint32_t)(sources->bad_first >> GF_SOURCE_SHIFT))), buffer,
-              &check, &gf->finite.first_key);
+    first_put(
+        gf,
+        gf_rank_of(gf, gf_member_at(members, (uint32_t)(sources->bad_first >> GF_SOURCE_SHIFT))),
+        buffer, &check, &gf->finite.first_key);
 }

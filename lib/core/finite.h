@@ -1,9 +1,10 @@
-/* Values that are not finite, counted in one place: what element ops meet while an operation packs, adds and unpacks, and
- * while chunks are scored, each in a counter of its own; and what that comes to in a step, for the vote.
+/* Values that are not finite, counted in one place: what element ops meet while an operation packs,
+ * adds and unpacks, and while chunks are scored, each in a counter of its own; and what that comes
+ * to in a step, for the vote.
  *
- * Element ops count late on a device, in its memory, from counters that lie there at none: what they are when an operation ends
- * comes back in one copy, and only where something was met are they sent there anew. On the host both are the same
- * memory, and every call is done when it returns. */
+ * Element ops count late on a device, in its memory, from counters that lie there at none: what
+ * they are when an operation ends comes back in one copy, and only where something was met are they
+ * sent there anew. On the host both are the same memory, and every call is done when it returns. */
 #ifndef GF_FINITE_H
 #define GF_FINITE_H
 
@@ -12,12 +13,16 @@
 struct gf_buffer;
 
 struct gf_finite {
-    gf_mem counters;       /* struct gf_check [operations + 1][GF_COUNTS], of element ops; the last: of chunk norms */
-    struct gf_check *seen; /* the same in the exchange region; behind them GF_COUNTS that stay at none */
+    /* struct gf_check [operations + 1][GF_COUNTS], of element ops; the last: of chunk norms */
+    gf_mem counters;
+    /* the same in the exchange region; behind them GF_COUNTS that stay at none */
+    struct gf_check *seen;
     /* of the step under way */
-    uint64_t local_count;  /* values of this rank, or found by it in another rank's, before they were added */
-    uint64_t first_key;    /* the first of them (gf_finite_key); UINT64_MAX: none */
-    uint64_t first_sum;    /* the same of sums that this rank added or rounded: on the wire, or back from it */
+    /* values of this rank, or found by it in another rank's, before they were added */
+    uint64_t local_count;
+    uint64_t first_key; /* the first of them (gf_finite_key); UINT64_MAX: none */
+    /* the same of sums that this rank added or rounded: on the wire, or back from it */
+    uint64_t first_sum;
 };
 
 /* Of what an operation packs, or of chunk norms; and of sums. */
@@ -25,20 +30,24 @@ typedef enum gf_count { GF_COUNT_PACKED, GF_COUNT_SUMMED, GF_COUNTS } gf_count;
 
 /* Of operation `index`, before its element ops; on a device they are at none. */
 void gf_finite_begin(gf_context *gf, uint32_t index);
-struct gf_check *gf_finite_counter(const gf_context *gf, uint32_t index, gf_count which); /* for element ops */
+/* for element ops */
+struct gf_check *gf_finite_counter(const gf_context *gf, uint32_t index, gf_count which);
 /* On the host the same; on a device what came back (device_work.h). */
 struct gf_check *gf_finite_seen(const gf_context *gf, uint32_t index, gf_count which);
 
 void gf_finite_step(gf_context *gf); /* a step begins: none so far */
-/* Values of this rank, in a counter whose indices are elements of the pool; of one buffer, or (NULL) of the sparse part. */
+/* Values of this rank, in a counter whose indices are elements of the pool; of one buffer, or
+ * (NULL) of the sparse part. */
 void gf_finite_local(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check);
-/* The same of all ranks' values in the blocks that this rank added; sources are indices of members. */
+/* The same of all ranks' values in the blocks that this rank added; sources are indices of
+ * members. */
 void gf_finite_sources(gf_context *gf, const struct gf_buffer *buffer, const uint32_t *members,
                        const struct gf_check *sources);
 /* Of sums. */
 void gf_finite_sums(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check);
 
-/* Which value it was, so that a lower key is an earlier one: rank, tensor, element of the tensor. */
+/* Which value it was, so that a lower key is an earlier one: rank, tensor, element of the
+ * tensor. */
 #define GF_KEY_ELEM_BITS 37u /* no more elements are allowed: pool.c */
 #define GF_KEY_TENSOR_BITS 14u
 #define GF_KEY_NONE UINT64_MAX
@@ -48,9 +57,10 @@ struct gf_finite_place {
 };
 static inline struct gf_finite_place gf_finite_place_of(uint64_t key)
 {
-    return (struct gf_finite_place){.rank = (uint32_t)(key >> (GF_KEY_TENSOR_BITS + GF_KEY_ELEM_BITS)),
-                                    .tensor = (uint32_t)(key >> GF_KEY_ELEM_BITS) & ((1u << GF_KEY_TENSOR_BITS) - 1),
-                                    .elem = key & ((UINT64_C(1) << GF_KEY_ELEM_BITS) - 1)};
+    return (struct gf_finite_place){
+        .rank = (uint32_t)(key >> (GF_KEY_TENSOR_BITS + GF_KEY_ELEM_BITS)),
+        .tensor = (uint32_t)(key >> GF_KEY_ELEM_BITS) & ((1u << GF_KEY_TENSOR_BITS) - 1),
+        .elem = key & ((UINT64_C(1) << GF_KEY_ELEM_BITS) - 1)};
 }
 
 #endif

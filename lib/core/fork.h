@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-extern uint32_t gf_forks; /* this process's forefathers, from the one that opened its first context on */
+/* this process's forefathers, from the one that opened its first context on */
+extern uint32_t gf_forks;
 void gf_fork_watch(void);
 
 #endif

@@ -1,14 +1,16 @@
-/* What a rank does between polls with link.idle = auto. It yields its core after each poll, which costs nothing
- * where nobody else wants it and lets a rank on that core go on at once; after GF_IDLE_YIELDS of them in one wait it
- * sleeps until a descriptor or a peer's flag wakes it. A yield longer than GF_IDLE_LONG_NS gave a time slice away,
- * and GF_IDLE_SLICES of them with hardly anything between went to somebody who computes: for a while the rank then
- * sleeps at once, and for twice as long where the next yield after it is a long one too. (Before it idles at all it
- * looks for flags for some microseconds: wait.c.)
+/* What a rank does between polls with link.idle = auto. It yields its core after each poll, which
+ * costs nothing where nobody else wants it and lets a rank on that core go on at once; after
+ * GF_IDLE_YIELDS of them in one wait it sleeps until a descriptor or a peer's flag wakes it. A
+ * yield longer than GF_IDLE_LONG_NS gave a time slice away, and GF_IDLE_SLICES of them with hardly
+ * anything between went to somebody who computes: for a while the rank then sleeps at once, and for
+ * twice as long where the next yield after it is a long one too. (Before it idles at all it looks
+ * for flags for some microseconds: wait.c.)
  *
- * Yields are counted, not timed, so that one of many ranks does not sleep early. Fewer slices than that are an
- * accident: one rank that sleeps makes each operation of all ranks some times longer, which costs more than they do.
- * No rank spins, so the answer does not depend on what the others take this one for, and no state keeps itself: a
- * ban ends by itself, and a rank that sleeps makes nobody's yield long. */
+ * Yields are counted, not timed, so that one of many ranks does not sleep early. Fewer slices than
+ * that are an accident: one rank that sleeps makes each operation of all ranks some times longer,
+ * which costs more than they do. No rank spins, so the answer does not depend on what the others
+ * take this one for, and no state keeps itself: a ban ends by itself, and a rank that sleeps makes
+ * nobody's yield long. */
 #ifndef GF_IDLE_H
 #define GF_IDLE_H
 
@@ -16,11 +18,13 @@
 #include <stdint.h>
 
 #define GF_IDLE_YIELDS 100u /* in a wait, on a core of its own: about twice what a wake-up takes */
-#define GF_IDLE_LONG_NS UINT64_C(1000000)  /* less than a time slice, more than the turns of many ranks that wait */
+/* less than a time slice, more than the turns of many ranks that wait */
+#define GF_IDLE_LONG_NS UINT64_C(1000000)
 #define GF_IDLE_NEAR_NS UINT64_C(3000000) /* between two long yields that went to the same work */
 #define GF_IDLE_SLICES 4u
 #define GF_IDLE_BAN_NS UINT64_C(25000000) /* no yields for so long after the first of them, .. */
-#define GF_IDLE_BAN_MAX_NS UINT64_C(3200000000) /* .. and at most: a slice of 4 ms is lost in so long */
+/* .. and at most: a slice of 4 ms is lost in so long */
+#define GF_IDLE_BAN_MAX_NS UINT64_C(3200000000)
 
 struct gf_idling {
     uint64_t no_yield_ns; /* before, nothing yields */
@@ -43,8 +47,10 @@ static inline void gf_idle_yielded(struct gf_idling *idling, uint64_t begin_ns, 
     idling->long_ns = end_ns;
     if (idling->slices < GF_IDLE_SLICES) return;
     /* long after the last ban it is a first one again */
-    if (begin_ns - idling->no_yield_ns > idling->ban_ns) idling->ban_ns = GF_IDLE_BAN_NS;
-    else if (idling->ban_ns < GF_IDLE_BAN_MAX_NS) idling->ban_ns *= 2;
+    if (begin_ns - idling->no_yield_ns > idling->ban_ns)
+        idling->ban_ns = GF_IDLE_BAN_NS;
+    else if (idling->ban_ns < GF_IDLE_BAN_MAX_NS)
+        idling->ban_ns *= 2;
     idling->no_yield_ns = idling->long_ns = end_ns + idling->ban_ns;
 }
 

@@ -9,15 +9,17 @@
 
 #define CONNECTS_A_POLL 32u
 
-/* Some peers a poll; GF_OK once all are connected. A rank that reaches nobody is the culprit itself; of two, the one
- * that does not coordinate. */
+/* Some peers a poll; GF_OK once all are connected. A rank that reaches nobody is the culprit
+ * itself; of two, the one that does not coordinate. */
 static gf_status peers_connect(gf_context *gf)
 {
     for (uint32_t i = 0; (i < CONNECTS_A_POLL) && (gf->warm.connected < gf->world); i++) {
         size_t endpoint_bytes;
-        const void *endpoint = gf_members_endpoint(gf->members, gf->warm.connected, &endpoint_bytes);
+        const void *endpoint =
+            gf_members_endpoint(gf->members, gf->warm.connected, &endpoint_bytes);
         uint32_t id = gf_member_id_of(gf, gf->warm.connected++);
-        if (gf->link->driver->connect(gf->link, id, endpoint, endpoint_bytes) < 0) gf->warm.unreached++;
+        if (gf->link->driver->connect(gf->link, id, endpoint, endpoint_bytes) < 0)
+            gf->warm.unreached++;
     }
     if (gf->warm.connected < gf->world) return GF_AGAIN;
     if (gf->warm.unreached == 0) return GF_OK;
@@ -26,15 +28,16 @@ static gf_status peers_connect(gf_context *gf)
     return gf_fail_fault(gf, &gf->link->fault, GF_OPERATION_JOIN);
 }
 
-/* Ranks that reach each other's memory share a machine: more of them than cores must not spin. A launcher that binds
- * each to one core shows none of the others'. */
+/* Ranks that reach each other's memory share a machine: more of them than cores must not spin. A
+ * launcher that binds each to one core shows none of the others'. */
 static void neighbours_count(gf_context *gf)
 {
     uint32_t local = 1;
     cpu_set_t cores;
     int core_count;
     for (uint32_t r = 0; r < gf->world; r++)
-        if ((r != gf->rank) && (gf->link->driver->map(gf->link, gf_member_id_of(gf, r)) != NULL)) local++;
+        if ((r != gf->rank) && (gf->link->driver->map(gf->link, gf_member_id_of(gf, r)) != NULL))
+            local++;
     CPU_ZERO(&cores);
     core_count = (sched_getaffinity(0, sizeof cores, &cores) == 0) ? CPU_COUNT(&cores) : 0;
     if (core_count <= 1) core_count = (int)sysconf(_SC_NPROCESSORS_ONLN);
@@ -56,11 +59,12 @@ static void opened(gf_context *gf)
     gf->observed.trace.written = gf->observed.trace.read = gf->observed.trace.next = 0;
     memset(gf->observed.late, 0, gf->world * sizeof *gf->observed.late);
     gf_opened_count(gf);
-    gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank,
-                gf->world, gf->link->driver->name, gf->tensor_count, gf->buffers.dense_count);
+    gf_log_line(&gf->log, GF_LOG_INFO,
+                "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank, gf->world,
+                gf->link->driver->name, gf->tensor_count, gf->buffers.dense_count);
     if (gf->on_device)
-        gf_log_line(&gf->log, GF_LOG_INFO, "rank %u: gradients lie on %s and travel %s", gf->rank, gf->gpu->driver->name,
-                    gf_path_name(gf_path_of(gf)));
+        gf_log_line(&gf->log, GF_LOG_INFO, "rank %u: gradients lie on %s and travel %s", gf->rank,
+                    gf->gpu->driver->name, gf_path_name(gf_path_of(gf)));
 }
 
 /* The join has shown on how many nodes the ranks are. */
@@ -72,7 +76,8 @@ static gf_status link_fit(gf_context *gf)
     gf_status status;
     if (!gf_members_link_due(gf->members, &network)) return GF_AGAIN;
     status = gf_link_renew(gf, network, &endpoint, &endpoint_bytes);
-    if ((status < 0) && (gf->link->fault.code == GF_OK)) return gf_device_failed(gf, GF_OPERATION_JOIN);
+    if ((status < 0) && (gf->link->fault.code == GF_OK))
+        return gf_device_failed(gf, GF_OPERATION_JOIN);
     if (status < 0) return gf_fail_fault(gf, &gf->link->fault, GF_OPERATION_JOIN);
     gf_members_link_renewed(gf->members, endpoint, endpoint_bytes);
     return GF_AGAIN;
@@ -103,11 +108,13 @@ static gf_status open_progress(gf_context *gf, void *arg)
     (void)arg;
     if (gf->change.state != GF_CHANGE_NONE) { /* a rank that comes back */
         status = gf_change_progress(gf, NULL);
-        if ((status == GF_OK) && gf->config.rendezvous.rejoin && (gf->change.count == 1)) opened(gf);
+        if ((status == GF_OK) && gf->config.rendezvous.rejoin && (gf->change.count == 1))
+            opened(gf);
         return status;
     }
     now_ns = gf_poll_begin(gf);
-    if ((gf->error.code != GF_OK) || (gf_aborted(gf) && (gf_enter(gf) < 0))) return gf_failing_poll(gf, now_ns);
+    if ((gf->error.code != GF_OK) || (gf_aborted(gf) && (gf_enter(gf) < 0)))
+        return gf_failing_poll(gf, now_ns);
     if (!gf_joins(gf)) return GF_OK;
     status = gf_join_progress(gf, now_ns);
     if (status == GF_OK) opened(gf);

@@ -1,5 +1,6 @@
-/* What a configuration and a tensor table come to: sizes, driver set-ups, and where everything lies. Measuring and
- * handing out run the same two walks, lay_control() and lay_exchange(), so they cannot disagree. */
+/* What a configuration and a tensor table come to: sizes, driver set-ups, and where everything
+ * lies. Measuring and handing out run the same two walks, lay_control() and lay_exchange(), so they
+ * cannot disagree. */
 #include <string.h>
 
 #include "lib/core/arena.h"
@@ -10,14 +11,17 @@
 #include "lib/device/device.h"
 #include "lib/settings/settings.h"
 
-/* The most that any algorithm asks for in one op, as which one runs may differ from operation to operation, for data
- * of any size, as public requests may be larger than the pool, in each world that it may have; and some for a
- * world of one, whose link is opened like any other (its endpoint address is made in staging). */
+/* The most that any algorithm asks for in one op, as which one runs may differ from operation to
+ * operation, for data of any size, as public requests may be larger than the pool, in each world
+ * that it may have; and some for a world of one, whose link is opened like any other (its endpoint
+ * address is made in staging). */
 static struct gf_coll_need op_need(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
-    struct gf_coll_limits limits = {.size = config->job.world_max, .bytes_max = UINT64_MAX / 2,
-                                    .slice_bytes = config->exchange.slice_bytes, .window = config->link.window};
+    struct gf_coll_limits limits = {.size = config->job.world_max,
+                                    .bytes_max = UINT64_MAX / 2,
+                                    .slice_bytes = config->exchange.slice_bytes,
+                                    .window = config->link.window};
     struct gf_coll_need most = {.msg_count = 2, .staging_bytes = config->exchange.slice_bytes};
     for (int algorithm = GF_ALGORITHM_AUTO + 1; algorithm < GF_ALGORITHM_COUNT; algorithm++) {
         const struct gf_coll_kind *kind = gf_coll_kinds[algorithm];
@@ -35,7 +39,8 @@ static struct gf_coll_need op_need(const struct gf_layout *layout)
 /* What all ranks' requests on device memory pass through, and the wire's own on a device. */
 static uint64_t wire_pool_bytes(const struct gf_layout *layout)
 {
-    uint64_t requests = layout->on_device ? gf_device_wire_bytes(&layout->pool) : 0, bytes = layout->pack_bytes;
+    uint64_t requests = layout->on_device ? gf_device_wire_bytes(&layout->pool) : 0,
+             bytes = layout->pack_bytes;
     return (bytes > requests) ? bytes : requests;
 }
 
@@ -46,45 +51,60 @@ uint64_t gf_layout_staging_bytes(const struct gf_layout *layout)
 
 struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct gf_config *config)
 {
-    return (struct gf_link_setup){.rank = config->job.rank, .world = config->job.world_max,
-                                  .requests_max = layout->op_need.msg_count * config->exchange.buffers_active *
-                                                  (config->link.integrity ? 2 : 1), /* a checksum after each message */
-                                  .message_bytes_max = config->exchange.slice_bytes,
-                                  .region_bytes = layout->footprint.exchange_bytes,
-                                  .transports = config->link.transports, .devices = config->link.devices,
-                                  .local = layout->local,
-                                  .ports = config->link.ports,
-                                  .huge_pages = config->link.huge_pages,
-                                  .one_node = true, /* until the join has shown several */
-                                  .key_file = config->rendezvous.key_file,
-                                  .encryption = config->link.encryption, .trusted_fabric = config->link.trusted_fabric,
-                                  .log = {config->log, config->log_user}, .arg = layout->drivers.link_arg};
+    return (struct gf_link_setup){
+        .rank = config->job.rank,
+        .world = config->job.world_max,
+        .requests_max = layout->op_need.msg_count * config->exchange.buffers_active *
+                        (config->link.integrity ? 2 : 1), /* a checksum after each message */
+        .message_bytes_max = config->exchange.slice_bytes,
+        .region_bytes = layout->footprint.exchange_bytes,
+        .transports = config->link.transports,
+        .devices = config->link.devices,
+        .local = layout->local,
+        .ports = config->link.ports,
+        .huge_pages = config->link.huge_pages,
+        .one_node = true, /* until the join has shown several */
+        .key_file = config->rendezvous.key_file,
+        .encryption = config->link.encryption,
+        .trusted_fabric = config->link.trusted_fabric,
+        .log = {config->log, config->log_user},
+        .arg = layout->drivers.link_arg};
 }
 
 struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
-    return (struct gf_rendezvous_setup){.rank = config->job.rank, .world = config->job.world_max,
-                                        .job_id = config->job.id, .address = config->rendezvous.address,
-                                        .bind = config->rendezvous.bind, .ports = config->rendezvous.ports,
+    return (struct gf_rendezvous_setup){.rank = config->job.rank,
+                                        .world = config->job.world_max,
+                                        .job_id = config->job.id,
+                                        .address = config->rendezvous.address,
+                                        .bind = config->rendezvous.bind,
+                                        .ports = config->rendezvous.ports,
                                         .key_file = config->rendezvous.key_file,
-                                        .insecure = config->rendezvous.insecure, .rejoin = config->rendezvous.rejoin,
+                                        .insecure = config->rendezvous.insecure,
+                                        .rejoin = config->rendezvous.rejoin,
                                         .keepalive_ns = config->rendezvous.keepalive_ns,
                                         .join_timeout_ns = config->rendezvous.join_timeout_ns,
-                                        .log = {config->log, config->log_user}, .arg = layout->drivers.rendezvous_arg};
+                                        .log = {config->log, config->log_user},
+                                        .arg = layout->drivers.rendezvous_arg};
 }
 
 struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
     struct gf_gpu_kernels kernels = {.ops = layout->on_device ? NULL : gf_element_ops_best()};
-    if (layout->on_device && (layout->drivers.gpu_kernels != NULL)) kernels = *layout->drivers.gpu_kernels;
+    if (layout->on_device && (layout->drivers.gpu_kernels != NULL))
+        kernels = *layout->drivers.gpu_kernels;
     return (struct gf_gpu_setup){.library = config->device.library,
-                                 .kernels = kernels, .ordinal = config->device.ordinal, .local = layout->local,
+                                 .kernels = kernels,
+                                 .ordinal = config->device.ordinal,
+                                 .local = layout->local,
                                  .device_bytes = layout->footprint.device_bytes,
-                                 .events_max = config->exchange.buffers_active + 1 + layout->tensor_count,
+                                 .events_max =
+                                     config->exchange.buffers_active + 1 + layout->tensor_count,
                                  .idle_ns = config->exchange.timeout_ns,
-                                 .log = {config->log, config->log_user}, .arg = layout->drivers.gpu_arg};
+                                 .log = {config->log, config->log_user},
+                                 .arg = layout->drivers.gpu_arg};
 }
 
 struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control)
@@ -96,15 +116,19 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     uint64_t msg_count = (uint64_t)layout->op_need.msg_count * config->exchange.buffers_active;
     uint64_t sum_count = config->link.integrity ? msg_count : 0;
     uint64_t node_words = gf_nodes_wanted(config) ? config->job.world_max : 0;
-    bool has_exported = layout->on_device && ((config->job.world_max <= GF_DIRECT_RANKS_MAX) || (node_words > 0));
+    bool has_exported =
+        layout->on_device && ((config->job.world_max <= GF_DIRECT_RANKS_MAX) || (node_words > 0));
     struct gf_control_parts parts = {0};
 
     parts.gf = gf_arena_take(control, sizeof *parts.gf);
     parts.tensors = gf_arena_take(control, layout->tensor_count * sizeof *parts.tensors);
-    parts.dense_buffers = gf_arena_take(control, layout->pool.buffer_count * sizeof *parts.dense_buffers);
-    parts.sparse_buffers =
-        gf_arena_take(control, (layout->chunk_count > 0) ? layout->buffers_max * sizeof *parts.sparse_buffers : 0);
-    parts.buffer_pending = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_pending);
+    parts.dense_buffers =
+        gf_arena_take(control, layout->pool.buffer_count * sizeof *parts.dense_buffers);
+    parts.sparse_buffers = gf_arena_take(
+        control,
+        (layout->chunk_count > 0) ? layout->buffers_max * sizeof *parts.sparse_buffers : 0);
+    parts.buffer_pending =
+        gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_pending);
     parts.buffer_order = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_order);
     parts.trace = gf_arena_take(control, config->trace_records * sizeof *parts.trace);
     parts.late = gf_arena_take(control, config->job.world_max * sizeof *parts.late);
@@ -112,39 +136,46 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.node_words.local = gf_arena_take(control, node_words * sizeof(uint32_t));
     parts.node_words.across = gf_arena_take(control, node_words * sizeof(uint32_t));
     if (node_words == 0) parts.node_words = (struct gf_node_words){0};
-    parts.exported =
-        gf_arena_take(control, has_exported ? gf_ipc_bytes(config->job.world_max) : 0);
+    parts.exported = gf_arena_take(control, has_exported ? gf_ipc_bytes(config->job.world_max) : 0);
     if (!has_exported) parts.exported = NULL;
-    parts.uuids = gf_arena_take(control, layout->on_device ? config->job.world_max * GF_UUID_WORDS * sizeof(float) : 0);
+    parts.uuids = gf_arena_take(
+        control, layout->on_device ? config->job.world_max * GF_UUID_WORDS * sizeof(float) : 0);
     parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
-    parts.reqs = gf_arena_take(control, (msg_count + sum_count) * layout->drivers.link->req_size_bytes);
+    parts.reqs =
+        gf_arena_take(control, (msg_count + sum_count) * layout->drivers.link->req_size_bytes);
     parts.sums = gf_arena_take(control, sum_count * sizeof *parts.sums);
-    if (!layout->on_device) parts.pools.norms = gf_arena_take(control, layout->tensor_count * 3 * sizeof(float));
+    if (!layout->on_device)
+        parts.pools.norms = gf_arena_take(control, layout->tensor_count * 3 * sizeof(float));
     parts.large = gf_arena_take(control, 0);
     if (!layout->on_device && layout->has_pools) gf_pools_lay(layout, control, &parts.pools);
-    parts.pools.owner = gf_arena_take(control, 2 * layout->owner_elems * sizeof(float)); /* on the host in any case */
+    /* on the host in any case */
+    parts.pools.owner = gf_arena_take(control, 2 * layout->owner_elems * sizeof(float));
     parts.large_bytes = (size_t)((char *)gf_arena_take(control, 0) - parts.large);
     parts.update_list = gf_arena_take(control, layout->tensor_count * sizeof *parts.update_list);
     parts.selection = gf_arena_take(control, 2ull * layout->chunk_count * sizeof *parts.selection);
     parts.link = gf_arena_take(control, layout->drivers.link->state_bytes(&link));
     parts.rendezvous = gf_arena_take(control, layout->drivers.rendezvous->state_bytes(&rendezvous));
     parts.gpu = gf_arena_take(control, layout->drivers.gpu->state_bytes(&gpu));
-    parts.members = gf_arena_take(
-        control, gf_members_state_bytes(config->job.world_max, layout->drivers.link->endpoint_bytes_max));
+    parts.members =
+        gf_arena_take(control, gf_members_state_bytes(config->job.world_max,
+                                                      layout->drivers.link->endpoint_bytes_max));
     return parts;
 }
 
-struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, struct gf_arena *exchange)
+struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout,
+                                            struct gf_arena *exchange)
 {
     const struct gf_config *config = &layout->config;
-    uint64_t checks_bytes = (config->exchange.buffers_active + UINT64_C(2)) * GF_COUNTS * sizeof(struct gf_check);
+    uint64_t checks_bytes =
+        (config->exchange.buffers_active + UINT64_C(2)) * GF_COUNTS * sizeof(struct gf_check);
     struct gf_exchange_parts parts;
 
     parts.flags = gf_arena_take(exchange, gf_direct_area_bytes(gf_choose_lane_ranks(config)));
     parts.gradient = gf_arena_take(exchange, layout->on_device ? 0 : layout->pool.gradient_bytes);
     parts.wire = gf_arena_take(exchange, wire_pool_bytes(layout));
     parts.seen = gf_arena_take(exchange, checks_bytes);
-    parts.lists = gf_arena_take(exchange, layout->on_device ? layout->chunk_count * sizeof *parts.lists : 0);
+    parts.lists =
+        gf_arena_take(exchange, layout->on_device ? layout->chunk_count * sizeof *parts.lists : 0);
     parts.vote = gf_arena_take(exchange, gf_vote_words(layout->chunk_count) * sizeof *parts.vote);
     parts.user = gf_arena_take(exchange, config->exchange.user_bytes);
     parts.staging = gf_arena_take(exchange, gf_layout_staging_bytes(layout));
@@ -152,7 +183,8 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
 }
 
 /* What steps have beside dense buffers, and the pools of what is asked for. */
-static gf_status parts_measure(struct gf_layout *layout, const struct gf_tensor *tensors, char *error_out)
+static gf_status parts_measure(struct gf_layout *layout, const struct gf_tensor *tensors,
+                               char *error_out)
 {
     const struct gf_step_module *step = layout->config.sparse.enabled ? &gf_sparse_step : NULL;
     if (layout->config.exchange.quantize != GF_QUANTIZE_NONE) step = &gf_module_quantize;
@@ -162,8 +194,8 @@ static gf_status parts_measure(struct gf_layout *layout, const struct gf_tensor 
     return step->measure(layout, tensors, error_out);
 }
 
-static gf_status layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                             struct gf_layout *layout, char *error_out)
+static gf_status layout_make(const struct gf_config *config, const struct gf_tensor *tensors,
+                             uint32_t tensor_count, struct gf_layout *layout, char *error_out)
 {
     struct gf_arena control = {0}, exchange = {0};
     struct gf_config *effective = &layout->config;
@@ -174,18 +206,26 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     if ((status = gf_config_effective(config, effective, error_out)) < 0) return status;
     if ((status = gf_layout_resolve(layout, error_out)) < 0) return status;
     if ((status = gf_extra_check(effective, error_out)) < 0) return status;
-    if ((status = gf_pool_place(effective, tensors, tensor_count, NULL, &layout->pool, error_out)) < 0) return status;
+    if ((status = gf_pool_place(effective, tensors, tensor_count, NULL, &layout->pool, error_out)) <
+        0)
+        return status;
     layout->tensor_count = tensor_count;
-    layout->buffers_max = (layout->pool.buffer_count <= GF_TAG_BUFFER_OTHER) ? (uint32_t)layout->pool.buffer_count
-                                                                             : GF_TAG_BUFFER_OTHER + 1;
+    layout->buffers_max = (layout->pool.buffer_count <= GF_TAG_BUFFER_OTHER)
+                              ? (uint32_t)layout->pool.buffer_count
+                              : GF_TAG_BUFFER_OTHER + 1;
     if ((status = parts_measure(layout, tensors, error_out)) < 0) return status;
     if (layout->buffers_max > GF_TAG_BUFFER_OTHER) {
-        return gf_config_refuse(error_out, GF_ERR_CONFIG, "more than %u fused buffers; raise exchange.fuse_bytes or "
-                                "cut_bytes", GF_TAG_BUFFER_OTHER);
+        return gf_config_refuse(error_out, GF_ERR_CONFIG,
+                                "more than %u fused buffers; raise exchange.fuse_bytes or "
+                                "cut_bytes",
+                                GF_TAG_BUFFER_OTHER);
     }
-    if ((effective->exchange.algorithm == GF_ALGORITHM_DIRECT) && (effective->job.world_max > GF_DIRECT_RANKS_MAX)) {
-        return gf_config_refuse(error_out, GF_ERR_CONFIG, "exchange.algorithm = direct in a world of %u ranks; allowed "
-                                "are %u, of one node", effective->job.world_max, GF_DIRECT_RANKS_MAX);
+    if ((effective->exchange.algorithm == GF_ALGORITHM_DIRECT) &&
+        (effective->job.world_max > GF_DIRECT_RANKS_MAX)) {
+        return gf_config_refuse(error_out, GF_ERR_CONFIG,
+                                "exchange.algorithm = direct in a world of %u ranks; allowed "
+                                "are %u, of one node",
+                                effective->job.world_max, GF_DIRECT_RANKS_MAX);
     }
     in_place = !effective->sparse.enabled && (layout->pack_bytes == 0);
     for (uint32_t i = 0; i < tensor_count; i++)
@@ -198,13 +238,14 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     (void)gf_layout_exchange(layout, &exchange);
     layout->footprint.exchange_bytes = gf_align_up(exchange.used_bytes, GF_PAGE_BYTES);
     if (layout->on_device) layout->footprint.device_bytes = gf_device_bytes(layout);
-    (void)gf_layout_control(layout, &control); /* after exchange: the link's state may depend on the region */
+    /* after exchange: the link's state may depend on the region */
+    (void)gf_layout_control(layout, &control);
     layout->footprint.control_bytes = gf_align_up(control.used_bytes, GF_PAGE_BYTES);
     return GF_OK;
 }
 
-gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                         struct gf_layout *layout_out)
+gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors,
+                         uint32_t tensor_count, struct gf_layout *layout_out)
 {
     const struct gf_log log = {config->log, config->log_user};
     char error[256] = "";
@@ -213,8 +254,8 @@ gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor 
     return status;
 }
 
-gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                     struct gf_footprint *footprint_out)
+gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *tensors,
+                     uint32_t tensor_count, struct gf_footprint *footprint_out)
 {
     struct gf_layout layout;
     gf_status status;

@@ -1,5 +1,5 @@
-/* What a context's memory is made of: everything follows from configuration, environment and tensors, and is walked
- * twice, once to measure and once to hand out. */
+/* What a context's memory is made of: everything follows from configuration, environment and
+ * tensors, and is walked twice, once to measure and once to hand out. */
 #ifndef GF_LAYOUT_H
 #define GF_LAYOUT_H
 
@@ -7,25 +7,28 @@
 #include "lib/core/arena.h"
 
 struct gf_layout {
-    struct gf_config config;      /* effective; rank, world, id and address resolved */
-    struct gf_drivers drivers;    /* no driver is NULL */
+    struct gf_config config;   /* effective; rank, world, id and address resolved */
+    struct gf_drivers drivers; /* no driver is NULL */
     struct gf_pool_sizes pool;
     struct gf_coll_need op_need;
     struct gf_footprint footprint;
-    uint32_t local;               /* the rank's place in its node, as far as a launcher says it */
+    uint32_t local; /* the rank's place in its node, as far as a launcher says it */
     uint32_t tensor_count;
-    uint32_t buffers_max;         /* of a step, sparse or not */
+    uint32_t buffers_max; /* of a step, sparse or not */
     uint32_t chunk_count;
-    bool is_new;                  /* this rank was never of the job: its member id is job.world or more */
+    /* this rank was never of the job: its member id is job.world or more */
+    bool is_new;
     const struct gf_step_module *step_module; /* NULL: none */
-    bool has_pools;               /* of an optimizer, sparse communication or quantizing */
-    uint64_t owner_elems;         /* of gf_quantized.owner */
-    uint64_t pack_bytes;          /* of all fused buffers as they travel; 0: they do so in place */
+    bool has_pools;       /* of an optimizer, sparse communication or quantizing */
+    uint64_t owner_elems; /* of gf_quantized.owner */
+    uint64_t pack_bytes;  /* of all fused buffers as they travel; 0: they do so in place */
     bool on_device;
-    bool may_reach_device;        /* device memory might go to the wire: whether it does is known after open */
+    /* device memory might go to the wire: whether it does is known after open */
+    bool may_reach_device;
 };
 
-/* Pools, where element ops work on them: in control and exchange memory on the host, else in device memory. */
+/* Pools, where element ops work on them: in control and exchange memory on the host, else in device
+ * memory. */
 struct gf_pool_parts {
     char *weight, *momentum, *moment2, *half, *norms, *history, *owner, *scratch, *part, *direction;
 };
@@ -40,7 +43,7 @@ struct gf_control_parts {
     struct gf_late *late;
     struct gf_node_words node_words;
     struct gf_coll_msg *msgs;
-    char *reqs;                /* of all messages, then of all checksums */
+    char *reqs; /* of all messages, then of all checksums */
     struct gf_coll_sum *sums;
     struct gf_pool_parts pools; /* of the host */
     char *large;                /* [large_bytes] most of them, and nearly all there is */
@@ -52,25 +55,30 @@ struct gf_control_parts {
     void *link, *rendezvous, *gpu, *members;
 };
 struct gf_exchange_parts {
-    char *flags; /* and small data of direct, in all worlds that it serves; at the same offset on all ranks */
+    /* and small data of direct, in all worlds that it serves; at the same offset on all ranks */
+    char *flags;
     char *gradient, *wire, *user, *staging;
     uint32_t *lists;
     struct gf_check *seen;
     uint64_t *vote;
 };
 /* pools.c, where layout->has_pools */
-void gf_pools_lay(const struct gf_layout *layout, struct gf_arena *arena, struct gf_pool_parts *parts);
-void gf_pools_open(gf_context *gf, const struct gf_layout *layout, const struct gf_pool_parts *parts, uint32_t *chunks);
+void gf_pools_lay(const struct gf_layout *layout, struct gf_arena *arena,
+                  struct gf_pool_parts *parts);
+void gf_pools_open(gf_context *gf, const struct gf_layout *layout,
+                   const struct gf_pool_parts *parts, uint32_t *chunks);
 uint64_t gf_layout_staging_bytes(const struct gf_layout *layout);
 
-/* resolve.c: rank, world and drivers of layout->config, which is effective. An error has a line in error_out[256]. */
+/* resolve.c: rank, world and drivers of layout->config, which is effective. An error has a line in
+ * error_out[256]. */
 gf_status gf_layout_resolve(struct gf_layout *layout, char *error_out);
 
 /* Everything that follows from configuration, environment and tensors. What is wrong is logged. */
-gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                         struct gf_layout *layout_out);
+gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors,
+                         uint32_t tensor_count, struct gf_layout *layout_out);
 struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control);
-struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, struct gf_arena *exchange);
+struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout,
+                                            struct gf_arena *exchange);
 /* Its texts are those of config, which is layout->config or a copy that stays. */
 struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct gf_config *config);
 struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout);

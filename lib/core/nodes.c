@@ -1,26 +1,32 @@
-/* Whether this configuration asks which ranks share memory. What follows from their answers is ops/node/nodes.c, which
- * the core reaches through hierarchy. */
+/* Whether this configuration asks which ranks share memory. What follows from their answers is
+ * ops/node/nodes.c, which the core reaches through hierarchy. */
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 
-/* Checksums cover messages only, and sums that do not depend on fusion would no longer be doubling's. */
+/* Checksums cover messages only, and sums that do not depend on fusion would no longer be
+ * doubling's. */
 bool gf_nodes_wanted(const struct gf_config *config)
 {
     if (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) return true;
     return (config->exchange.algorithm == GF_ALGORITHM_AUTO) &&
            (config->job.world_max >= GF_NODES_AUTO * GF_NODES_OWNERS) &&
-           (config->job.world_max <= GF_DIRECT_RANKS_MAX) && !config->link.integrity && !config->exchange.deterministic;
+           (config->job.world_max <= GF_DIRECT_RANKS_MAX) && !config->link.integrity &&
+           !config->exchange.deterministic;
 }
 
 bool gf_nodes_need_peers(const gf_context *gf)
 {
-    return (gf->config.exchange.algorithm == GF_ALGORITHM_AUTO) && (gf->warm.met[GF_MET_WIRE] == (float)gf->world);
+    return (gf->config.exchange.algorithm == GF_ALGORITHM_AUTO) &&
+           (gf->warm.met[GF_MET_WIRE] == (float)gf->world);
 }
 
 static struct gf_nodes_meeting meeting_of(const gf_context *gf)
 {
-    return (struct gf_nodes_meeting){
-        .link = gf->link, .members = gf->ids, .world = gf->world, .rank = gf->rank, .words = gf->nodes.words};
+    return (struct gf_nodes_meeting){.link = gf->link,
+                                     .members = gf->ids,
+                                     .world = gf->world,
+                                     .rank = gf->rank,
+                                     .words = gf->nodes.words};
 }
 
 void gf_nodes_look(gf_context *gf)
@@ -41,7 +47,8 @@ gf_status gf_nodes_commit(gf_context *gf)
     nodes->halving_max_bytes = nodes->ports * gf->config.exchange.halving_max_bytes;
     if (gf->config.exchange.deterministic) nodes->halving_max_bytes = UINT64_MAX;
     if (gf->nodes.used)
-        gf_log_line(&gf->log, GF_LOG_INFO, "hierarchy: %u nodes, the smallest of %u ranks; this one has %u",
+        gf_log_line(&gf->log, GF_LOG_INFO,
+                    "hierarchy: %u nodes, the smallest of %u ranks; this one has %u",
                     nodes->node_count, nodes->owners, nodes->local_size);
     return GF_OK;
 }

@@ -7,13 +7,16 @@
 struct gf_nodes {
     struct gf_node_words words; /* NULL where they are of no use */
     struct gf_coll_nodes of;
-    bool used;                  /* nodes are whole, and hierarchy is what sums; known when the warm-up ends */
+    /* nodes are whole, and hierarchy is what sums; known when the warm-up ends */
+    bool used;
 };
 
-/* What this rank says of itself; then, once that is summed over all ranks, who makes up which node. Where memory is not
- * shared by whole nodes, an error that names who if hierarchy was asked for by name; auto goes on without it. */
+/* What this rank says of itself; then, once that is summed over all ranks, who makes up which node.
+ * Where memory is not shared by whole nodes, an error that names who if hierarchy was asked for by
+ * name; auto goes on without it. */
 bool gf_nodes_wanted(const struct gf_config *config);
-/* auto took hierarchy, though the links of all ranks read their devices' memory: good only from device to device. */
+/* auto took hierarchy, though the links of all ranks read their devices' memory: good only from
+ * device to device. */
 bool gf_nodes_need_peers(const gf_context *gf);
 void gf_nodes_look(gf_context *gf);
 gf_status gf_nodes_commit(gf_context *gf);

@@ -1,5 +1,5 @@
-/* The state machine of operations (op.h), what goes into the trace and the statistics of them, and how the failure of a
- * collective becomes the context's. */
+/* The state machine of operations (op.h), what goes into the trace and the statistics of them, and
+ * how the failure of a collective becomes the context's. */
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/choose.h"
@@ -8,14 +8,16 @@
 
 /* ---- taking ---- */
 
-struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_operation operation, uint32_t number,
-                         uint64_t now_ns)
+struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_operation operation,
+                         uint32_t number, uint64_t now_ns)
 {
     struct gf_op_table *table = &gf->under_way;
-    uint64_t apart = gf->nodes.used ? GF_DIRECT_LANES / 2 : GF_DIRECT_LANES; /* hierarchy takes two an operation */
+    /* hierarchy takes two an operation */
+    uint64_t apart = gf->nodes.used ? GF_DIRECT_LANES / 2 : GF_DIRECT_LANES;
     uint32_t index = (uint32_t)__builtin_ctz(~table->busy);
     struct gf_op *op = &table->ops[index];
-    for (uint32_t left = table->busy; left != 0; left &= left - 1) /* the oldest keeps its lane of flags to itself */
+    /* the oldest keeps its lane of flags to itself */
+    for (uint32_t left = table->busy; left != 0; left &= left - 1)
         if (table->taken - gf_op_first(table, left)->order >= apart) return NULL;
     if (index >= table->count) return NULL;
     table->busy |= 1u << index;
@@ -43,7 +45,8 @@ struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_opera
 
 /* ---- the collective ---- */
 
-/* Up to here direct takes one barrier: where ranks share cores, a barrier costs each a turn on its core. */
+/* Up to here direct takes one barrier: where ranks share cores, a barrier costs each a turn on its
+ * core. */
 #define SMALL_BYTES 1024u
 #define SMALL_OVERSUBSCRIBED_BYTES 4096u
 
@@ -59,9 +62,12 @@ static void own_set(const gf_context *gf, struct gf_op *op)
 {
     struct gf_direct *direct = gf_op_direct(op);
     op->coll.own.flow = &op->own.flow;
-    if (op->algorithm == GF_ALGORITHM_DIRECT) op->coll.own.direct = direct;
-    else if (op->algorithm != GF_ALGORITHM_HIERARCHY) return;
-    else op->coll.own.hierarchy = &op->own.hierarchy;
+    if (op->algorithm == GF_ALGORITHM_DIRECT)
+        op->coll.own.direct = direct;
+    else if (op->algorithm != GF_ALGORITHM_HIERARCHY)
+        return;
+    else
+        op->coll.own.hierarchy = &op->own.hierarchy;
     direct->order = op->order;
     direct->region_bytes = gf->region.bytes;
     direct->exported = NULL;
@@ -78,7 +84,8 @@ static void own_set(const gf_context *gf, struct gf_op *op)
     op->own.hierarchy.packed = op->between;
 }
 
-/* Packed: the collective starts; GF_AGAIN: that was a turn. Sums of devices are counted by them, others by the host. */
+/* Packed: the collective starts; GF_AGAIN: that was a turn. Sums of devices are counted by them,
+ * others by the host. */
 static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     struct gf_coll *coll = &op->coll;
@@ -94,7 +101,8 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     op->summed = (struct gf_check){.bad_first = UINT64_MAX};
     own_set(gf, op);
     if ((coll->elem_count > 0) && gf_device_holds(gf, coll->data)) gf_device_op_take(gf, op);
-    if ((status = gf_coll_start(coll, now_ns)) < 0) gf_coll_fail(coll, status); /* the first poll tells */
+    /* the first poll tells */
+    if ((status = gf_coll_start(coll, now_ns)) < 0) gf_coll_fail(coll, status);
     op->begin_ns = now_ns; /* all this while the first flag travels */
     op->wait_peer = op->waited_for = GF_RANK_NONE;
     op->waited_ns = 0;
@@ -134,12 +142,15 @@ static gf_status op_fail(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     uint32_t waits_for = gf_rank_of(gf, coll->waits_for);
     if (gf->error.code != GF_OK) return gf->error.code;
     op_trace(gf, op, coll->error, now_ns);
-    if ((coll->error == GF_ERR_DEVICE) && (gf->gpu->fault.code != GF_OK)) return gf_device_failed(gf, op->operation);
+    if ((coll->error == GF_ERR_DEVICE) && (gf->gpu->fault.code != GF_OK))
+        return gf_device_failed(gf, op->operation);
     if (gf->link->fault.code != GF_OK) return gf_fail_fault(gf, &gf->link->fault, op->operation);
-    return gf_fail(gf, coll->error, op->operation, waits_for, op->first_tensor,
-                   "%s in step %llu, operation %s: %s after %.1f s without progress, waiting for rank %d",
-                   gf_status_name(coll->error), (unsigned long long)gf->step.number, gf_operation_name(op->operation),
-                   coll->kind->name, (double)(now_ns - coll->moved_ns) * 1e-9, (int)waits_for);
+    return gf_fail(
+        gf, coll->error, op->operation, waits_for, op->first_tensor,
+        "%s in step %llu, operation %s: %s after %.1f s without progress, waiting for rank %d",
+        gf_status_name(coll->error), (unsigned long long)gf->step.number,
+        gf_operation_name(op->operation), coll->kind->name,
+        (double)(now_ns - coll->moved_ns) * 1e-9, (int)waits_for);
 }
 
 static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
@@ -149,16 +160,19 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     gf_status status;
     if (op->begin_ns == 0) /* it began without the clock */
         op->taken_ns = op->begin_ns = op->wait_ns = coll->moved_ns = now_ns;
-    coll->spins = gf_op_is_alone(&gf->under_way) ? gf->waiting.spins : 0; /* others would wait for it */
+    /* others would wait for it */
+    coll->spins = gf_op_is_alone(&gf->under_way) ? gf->waiting.spins : 0;
     coll->awaits_core = false;
     if (gf->ipc.flags) gf_device_op_order(gf, op);
     status = gf_coll_poll(coll, now_ns);
-    if ((now_ns == 0) && (status != GF_AGAIN)) /* all were there: it has ended in the call that posted it */
+    /* all were there: it has ended in the call that posted it */
+    if ((now_ns == 0) && (status != GF_AGAIN))
         op->taken_ns = op->begin_ns = op->wait_ns = coll->moved_ns = now_ns = gf_now(gf);
     gf->waiting.awaits_core = coll->awaits_core;
     if (coll->moved_ns > gf->waiting.moved_ns) gf->waiting.moved_ns = coll->moved_ns;
     if ((status == GF_AGAIN) && (coll->state != GF_COLL_DRAIN)) {
-        position->operation = (uint32_t)op->operation; /* another may have ended since this one began */
+        /* another may have ended since this one began */
+        position->operation = (uint32_t)op->operation;
         position->waits_for = gf_rank_of(gf, coll->waits_for);
         op_wait(op, position->waits_for, now_ns);
         return GF_AGAIN;
@@ -191,9 +205,11 @@ static gf_status op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     switch (op->state) {
     case GF_OP_FREE: break;
     case GF_OP_PACK:
-        op->moves = (op->kind->pack != NULL) || (op->kind->unpack != NULL) || (op->packed != op->coll.data);
+        op->moves =
+            (op->kind->pack != NULL) || (op->kind->unpack != NULL) || (op->packed != op->coll.data);
         if (op->moves && ((status = gf_op_move(gf, op, now_ns)) != GF_OK)) return status;
-        op->ahead = op->moves && op->kind->goes_ahead && gf->ipc.flags && gf_device_on_streams(gf, op);
+        op->ahead =
+            op->moves && op->kind->goes_ahead && gf->ipc.flags && gf_device_on_streams(gf, op);
         op->state = GF_OP_PACKED; /* fall through */
     case GF_OP_PACKED:
         if (!op->ahead && ((status = op_reached(gf, op, now_ns)) != GF_OK)) return status;
@@ -226,7 +242,8 @@ gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns)
 void gf_ops_cancel(gf_context *gf, gf_status error)
 {
     for (uint32_t i = 0; i < gf->under_way.count; i++)
-        if (gf->under_way.ops[i].coll.state == GF_COLL_RUN) gf_coll_fail(&gf->under_way.ops[i].coll, error);
+        if (gf->under_way.ops[i].coll.state == GF_COLL_RUN)
+            gf_coll_fail(&gf->under_way.ops[i].coll, error);
 }
 
 /* Collectives are in DRAIN; each ends when its last message has. */
@@ -283,12 +300,18 @@ gf_awaited gf_ops_awaited(const gf_context *gf)
     for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
         const struct gf_op *op = &gf->under_way.ops[__builtin_ctz(left)];
         bool in_memory = op->algorithm == GF_ALGORITHM_DIRECT;
-        if ((op->state == GF_OP_RUN) ? op->coll.awaits_device : gf->on_device) return GF_AWAITED_MORE;
+        if ((op->state == GF_OP_RUN) ? op->coll.awaits_device : gf->on_device)
+            return GF_AWAITED_MORE;
         if (op->state != GF_OP_RUN) continue;
-        if (op->coll.state != GF_COLL_RUN) in_memory = false; /* it has failed: no flag comes for it any more */
-        else if (op->algorithm == GF_ALGORITHM_HIERARCHY) in_memory = op->own.hierarchy.inner.kind->in_memory;
-        if (in_memory) flags = true;
-        else news = true;
+        /* it has failed: no flag comes for it any more */
+        if (op->coll.state != GF_COLL_RUN)
+            in_memory = false;
+        else if (op->algorithm == GF_ALGORITHM_HIERARCHY)
+            in_memory = op->own.hierarchy.inner.kind->in_memory;
+        if (in_memory)
+            flags = true;
+        else
+            news = true;
     }
     if (flags && news) return GF_AWAITED_MORE;
     return flags ? GF_AWAITED_FLAGS : GF_AWAITED_NEWS;

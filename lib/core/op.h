@@ -1,11 +1,12 @@
-/* An operation (op): one collective under way, from where its data lies to the wire and back. Fused buffers (buffer.c,
- * dense ones; lib/sparse), public requests (request.c) and the vote (vote.c) are kinds of it.
+/* An operation (op): one collective under way, from where its data lies to the wire and back. Fused
+ * buffers (buffer.c, dense ones; lib/sparse), public requests (request.c) and the vote (vote.c) are
+ * kinds of it.
  *
  *     wait -> PACK -> PACKED -> RUN -> UNPACK -> UNPACKED -> done
  *
- * wait: in its owner's queue, until an op is free. PACK and UNPACK move about a slice a poll; PACKED and UNPACKED wait until
- * the device has done what was queued, which on the host it has. A kind that moves nothing goes from PACK to RUN, and from
- * RUN to done, in one poll. */
+ * wait: in its owner's queue, until an op is free. PACK and UNPACK move about a slice a poll;
+ * PACKED and UNPACKED wait until the device has done what was queued, which on the host it has. A
+ * kind that moves nothing goes from PACK to RUN, and from RUN to done, in one poll. */
 #ifndef GF_OP_H
 #define GF_OP_H
 
@@ -16,13 +17,16 @@
 struct gf_op;
 
 struct gf_op_kind {
-    bool counts; /* values that are not finite: finite.h */
+    bool counts;     /* values that are not finite: finite.h */
     bool goes_ahead; /* between streams: nobody looks at what was packed before it is summed */
-    /* The next slice, from op->done_elems on, which it raises. NULL: data lies where the wire, or the device, takes it. */
+    /* The next slice, from op->done_elems on, which it raises. NULL: data lies where the wire, or
+     * the device, takes it. */
     gf_status (*pack)(gf_context *gf, struct gf_op *op);
     gf_status (*unpack)(gf_context *gf, struct gf_op *op);
-    void (*packed)(gf_context *gf, struct gf_op *op, uint64_t now_ns); /* before the collective starts; NULL: nothing */
-    void (*done)(gf_context *gf, struct gf_op *op, uint64_t now_ns);   /* before the op is free again */
+    /* before the collective starts; NULL: nothing */
+    void (*packed)(gf_context *gf, struct gf_op *op, uint64_t now_ns);
+    /* before the op is free again */
+    void (*done)(gf_context *gf, struct gf_op *op, uint64_t now_ns);
 };
 
 typedef enum gf_op_state {
@@ -36,8 +40,9 @@ typedef enum gf_op_state {
 
 /* Of a fused buffer. */
 struct gf_op_buffer {
-    gf_mem gradient;         /* of a dense one: where the appliance wrote it */
-    struct gf_check sources; /* of one that nobody looked at before it was added, as sum_n() tells */
+    gf_mem gradient; /* of a dense one: where the appliance wrote it */
+    /* of one that nobody looked at before it was added, as sum_n() tells */
+    struct gf_check sources;
 };
 
 struct gf_op {
@@ -49,28 +54,32 @@ struct gf_op {
     uint32_t number;        /* of the fused buffer, or of the request */
     uint32_t first_tensor;  /* of a fused buffer; else GF_TENSOR_NONE */
     uint32_t tensor_count;
-    uint64_t order;         /* its place in the order in which all ranks take ops */
-    gf_mem between;         /* where hierarchy casts: [elem_count] of exchange.wire for what leaves the node; else 0 */
-    gf_mem host;            /* [elem_count] of it in host memory, for what leaves the node out of a device */
-    gf_mem packed;          /* where the kind packs to and unpacks from; coll.data is where the wire takes it */
-    struct gf_queue *pack_queue; /* where it packs: main, or of fused buffers one that follows the appliance */
-    bool moves;             /* there is something to pack or to unpack */
-    uint64_t done_elems;    /* of packing or unpacking */
-    bool ahead;             /* its collective was begun before the device had packed it */
+    uint64_t order; /* its place in the order in which all ranks take ops */
+    /* where hierarchy casts: [elem_count] of exchange.wire for what leaves the node; else 0 */
+    gf_mem between;
+    /* [elem_count] of it in host memory, for what leaves the node out of a device */
+    gf_mem host;
+    /* where the kind packs to and unpacks from; coll.data is where the wire takes it */
+    gf_mem packed;
+    /* where it packs: main, or of fused buffers one that follows the appliance */
+    struct gf_queue *pack_queue;
+    bool moves;          /* there is something to pack or to unpack */
+    uint64_t done_elems; /* of packing or unpacking */
+    bool ahead;          /* its collective was begun before the device had packed it */
     gf_algorithm algorithm;
     uint64_t taken_ns, begin_ns; /* begin: of the collective */
-    uint32_t wait_peer;     /* the rank waited for now, since wait_ns; GF_RANK_NONE */
-    uint64_t wait_ns;       /* packed, unpacked: for the device */
-    uint32_t waited_for;    /* the one waited for longest so far, and how long */
+    uint32_t wait_peer;          /* the rank waited for now, since wait_ns; GF_RANK_NONE */
+    uint64_t wait_ns;            /* packed, unpacked: for the device */
+    uint32_t waited_for;         /* the one waited for longest so far, and how long */
     uint64_t waited_ns;
-    gf_mem staging;         /* of coll, in the exchange region */
-    gf_mem device_staging;  /* the same in device memory, where that may go to the wire; else 0 */
+    gf_mem staging;        /* of coll, in the exchange region */
+    gf_mem device_staging; /* the same in device memory, where that may go to the wire; else 0 */
     struct gf_coll coll;
     union {
         struct gf_flow flow;
         struct gf_direct direct;
         struct gf_hierarchy hierarchy;
-    } own;                  /* coll.own */
+    } own; /* coll.own */
     union {
         struct gf_op_buffer buffer;
         struct gf_pending *request;
@@ -89,26 +98,32 @@ static inline struct gf_direct *gf_op_direct(struct gf_op *op)
 {
     return (op->algorithm == GF_ALGORITHM_DIRECT) ? &op->own.direct : &op->own.hierarchy.shared;
 }
-static inline bool gf_op_is_alone(const struct gf_op_table *table) { return (table->busy & (table->busy - 1)) == 0; }
-/* Those under way: for (left = table->busy; left != 0; left &= left - 1) .. gf_op_first(table, left). */
+static inline bool gf_op_is_alone(const struct gf_op_table *table)
+{
+    return (table->busy & (table->busy - 1)) == 0;
+}
+/* Those under way: for (left = table->busy; left != 0; left &= left - 1) .. gf_op_first(table,
+ * left). */
 static inline struct gf_op *gf_op_first(struct gf_op_table *table, uint32_t left)
 {
     return &table->ops[__builtin_ctz(left)];
 }
 
-/* A free op in state PACK; NULL: none is free. All ranks take ops for the same operations in the same order,
- * whichever of the table these are. The caller sets algorithm, packed and coll's collective, type, root, data,
- * elem_count, tag and what else its kind wants; the rest is at its default. */
-struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_operation operation, uint32_t number,
-                         uint64_t now_ns);
+/* A free op in state PACK; NULL: none is free. All ranks take ops for the same operations in the
+ * same order, whichever of the table these are. The caller sets algorithm, packed and coll's
+ * collective, type, root, data, elem_count, tag and what else its kind wants; the rest is at its
+ * default. */
+struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_operation operation,
+                         uint32_t number, uint64_t now_ns);
 /* op_move.c. A turn of packing or unpacking, GF_OK: all is queued, its counter after it. */
 gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns);
 
 /* Moves all as far as they go; about a slice of work each. Negative: the context has failed. */
 gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns);
 
-/* The context has failed: asks for the end of every collective. Then drained() moves what is left; true: nothing of it is
- * under way. reset(): all ops are free, for the epoch that begins: rank, world and ids are its own. */
+/* The context has failed: asks for the end of every collective. Then drained() moves what is left;
+ * true: nothing of it is under way. reset(): all ops are free, for the epoch that begins: rank,
+ * world and ids are its own. */
 void gf_ops_cancel(gf_context *gf, gf_status error);
 bool gf_ops_drained(gf_context *gf, uint64_t now_ns);
 void gf_ops_forgive(gf_context *gf, uint64_t span_ns); /* deadlines under way are so much later */

@@ -1,5 +1,5 @@
-/* An operation's data on its way to the wire and back: packed and unpacked, on the host at once. lib/device/work.c does
- * what there is to do between a device and the wire. */
+/* An operation's data on its way to the wire and back: packed and unpacked, on the host at once.
+ * lib/device/work.c does what there is to do between a device and the wire. */
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
@@ -21,7 +21,8 @@ gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns)
         uint64_t before = op->done_elems;
         if ((status = move(gf, op)) < 0) return status;
         if ((op->operation == GF_OPERATION_STEP) && (op->packed != op->of.buffer.gradient))
-            gf->observed.stats.copied_bytes += (op->done_elems - before) * gf_type_size_bytes(op->coll.type);
+            gf->observed.stats.copied_bytes +=
+                (op->done_elems - before) * gf_type_size_bytes(op->coll.type);
         if (op->done_elems < op->coll.elem_count) return GF_AGAIN;
     }
     op->wait_ns = now_ns;

@@ -1,4 +1,5 @@
-/* Opening: memory is laid out, drivers come up, the join is posted. join.c goes on from there, close.c is the way back. */
+/* Opening: memory is laid out, drivers come up, the join is posted. join.c goes on from there,
+ * close.c is the way back. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -38,7 +39,8 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     gf->buffers.sparse = parts->sparse_buffers;
     gf->buffers.pending = parts->buffer_pending;
     gf->buffers.order = parts->buffer_order;
-    gf->observed.trace = (struct gf_trace){.records = parts->trace, .record_max = gf->config.trace_records};
+    gf->observed.trace =
+        (struct gf_trace){.records = parts->trace, .record_max = gf->config.trace_records};
     gf->observed.late = parts->late;
     gf->nodes.words = parts->node_words;
     gf->device.uuids = parts->uuids;
@@ -57,7 +59,8 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
         coll->msgs = parts->msgs + (size_t)s * msg_count;
         coll->msg_count = msg_count;
         for (uint32_t m = 0; m < msg_count; m++) {
-            size_t req = (size_t)s * msg_count + m, sum_req = (size_t)gf->under_way.count * msg_count + req;
+            size_t req = (size_t)s * msg_count + m,
+                   sum_req = (size_t)gf->under_way.count * msg_count + req;
             coll->msgs[m].req = (struct gf_req *)(void *)(parts->reqs + req * req_bytes);
             if (!gf->config.link.integrity) continue;
             coll->msgs[m].sum = &parts->sums[req];
@@ -68,7 +71,8 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
 
 static void exchange_lay(const struct gf_layout *layout, gf_context *gf)
 {
-    struct gf_arena exchange = {.base = (char *)gf->link->region, .size_bytes = layout->footprint.exchange_bytes};
+    struct gf_arena exchange = {.base = (char *)gf->link->region,
+                                .size_bytes = layout->footprint.exchange_bytes};
     struct gf_exchange_parts parts = gf_layout_exchange(layout, &exchange);
     gf->region.base = exchange.base;
     gf->region.bytes = exchange.size_bytes;
@@ -86,14 +90,16 @@ static void exchange_lay(const struct gf_layout *layout, gf_context *gf)
     gf->region.user = (gf_mem)(uintptr_t)parts.user;
     for (uint32_t s = 0; s < gf->under_way.count; s++) {
         struct gf_op *op = &gf->under_way.ops[s];
-        op->staging = (gf_mem)(uintptr_t)(parts.staging + (size_t)s * layout->op_need.staging_bytes);
+        op->staging =
+            (gf_mem)(uintptr_t)(parts.staging + (size_t)s * layout->op_need.staging_bytes);
         op->coll.staging_bytes = layout->op_need.staging_bytes;
     }
     gf_ops_reset(gf);
 }
 
 /* In the host's memory, or where the device has put them. */
-static void pools_lay(gf_context *gf, const struct gf_layout *layout, const struct gf_control_parts *parts)
+static void pools_lay(gf_context *gf, const struct gf_layout *layout,
+                      const struct gf_control_parts *parts)
 {
     struct gf_pool_parts pools = layout->on_device ? gf_device_lay(gf, layout) : parts->pools;
     pools.owner = parts->pools.owner;
@@ -102,8 +108,8 @@ static void pools_lay(gf_context *gf, const struct gf_layout *layout, const stru
     if (layout->has_pools) gf_pools_open(gf, layout, &pools, parts->selection);
 }
 
-static gf_status gpu_open(const struct gf_layout *layout, const struct gf_control_parts *parts, gf_context *gf,
-                          struct gf_fault *fault_out)
+static gf_status gpu_open(const struct gf_layout *layout, const struct gf_control_parts *parts,
+                          gf_context *gf, struct gf_fault *fault_out)
 {
     const struct gf_gpu_setup setup = gf_layout_gpu(layout);
     gf_status status = gf->drivers.gpu->open(&setup, parts->gpu, &gf->gpu, fault_out);
@@ -115,13 +121,16 @@ static gf_status gpu_open(const struct gf_layout *layout, const struct gf_contro
     gf->ops = gf->gpu->ops;
     gf->wire_queue = (struct gf_queue){.gpu = gf->gpu};
     gf->wire_ops = gf->gpu->ops;
-    if (gf->on_device) gf->wire_ops = (gf->gpu->host_ops != NULL) ? gf->gpu->host_ops : gf_element_ops_best();
-    status = gf->wire_ops->zero(&gf->wire_queue, (gf_mem)(uintptr_t)parts->large, parts->large_bytes);
+    if (gf->on_device)
+        gf->wire_ops = (gf->gpu->host_ops != NULL) ? gf->gpu->host_ops : gf_element_ops_best();
+    status =
+        gf->wire_ops->zero(&gf->wire_queue, (gf_mem)(uintptr_t)parts->large, parts->large_bytes);
     if (status < 0) *fault_out = gf->gpu->fault;
     return status;
 }
 
-static gf_status link_open(const struct gf_layout *layout, void *state, gf_context *gf, struct gf_fault *fault_out)
+static gf_status link_open(const struct gf_layout *layout, void *state, gf_context *gf,
+                           struct gf_fault *fault_out)
 {
     struct gf_link_setup setup = gf_layout_link(layout, &gf->config);
     setup.epoch = gf->epoch;
@@ -147,35 +156,45 @@ static void extra_tell(const struct gf_config *config, char *summary, struct gf_
     uint64_t hash = gf_extra_hash(config);
     if (hash == 0) return;
     offer->config_hash ^= hash;
-    (void)snprintf(summary + used, sizeof offer->summary - used, " state_extra=%u:%08x", config->state_extra_count,
-                   (uint32_t)(hash ^ (hash >> 32)));
+    (void)snprintf(summary + used, sizeof offer->summary - used, " state_extra=%u:%08x",
+                   config->state_extra_count, (uint32_t)(hash ^ (hash >> 32)));
 }
 
 /* Not inlined, like context_open(): small frames are a promise to appliances with small stacks. */
-static gf_status members_open(const struct gf_layout *layout, void *state,
-                              uint64_t tensors_hash, gf_context *gf)
+static gf_status members_open(const struct gf_layout *layout, void *state, uint64_t tensors_hash,
+                              gf_context *gf)
 {
-    struct gf_members_setup setup = {.rank = gf->rank, .world = gf->config.job.world,
-                                     .id_count = gf->config.job.world_max, .epoch = gf->epoch,
+    struct gf_members_setup setup = {.rank = gf->rank,
+                                     .world = gf->config.job.world,
+                                     .id_count = gf->config.job.world_max,
+                                     .epoch = gf->epoch,
                                      .join_timeout_ns = gf->config.rendezvous.join_timeout_ns,
-                                     .joins = gf->config.rendezvous.rejoin, .is_new = layout->is_new,
-                                     .answer_timeout_ns = GF_ANSWER_NS, .address = gf->config.rendezvous.address,
+                                     .joins = gf->config.rendezvous.rejoin,
+                                     .is_new = layout->is_new,
+                                     .answer_timeout_ns = GF_ANSWER_NS,
+                                     .address = gf->config.rendezvous.address,
                                      .endpoint_bytes_max = gf->link->driver->endpoint_bytes_max,
                                      .log = gf->log};
     void *endpoint = (void *)(uintptr_t)gf->under_way.ops[0].staging; /* nothing runs yet */
     size_t endpoint_bytes = 0;
     gf_status status;
     GF_ASSERT(gf->link->driver->endpoint_bytes_max <= gf->under_way.ops[0].coll.staging_bytes);
-    setup.offer = (struct gf_offer){.version = GF_VERSION, .world = gf->world,
-                                    .config_hash = gf_config_hash(&layout->config), .tensors_hash = tensors_hash,
-                                    .tensor_count = gf->tensor_count, .elem_count = layout->pool.elem_count,
-                                    .network = gf->link->network ? 1 : 0, .node = gf->link->node,
+    setup.offer = (struct gf_offer){.version = GF_VERSION,
+                                    .world = gf->world,
+                                    .config_hash = gf_config_hash(&layout->config),
+                                    .tensors_hash = tensors_hash,
+                                    .tensor_count = gf->tensor_count,
+                                    .elem_count = layout->pool.elem_count,
+                                    .network = gf->link->network ? 1 : 0,
+                                    .node = gf->link->node,
                                     .user = gf->link->user};
     (void)gf_config_summary(&layout->config, setup.offer.summary, sizeof setup.offer.summary);
     extra_tell(&layout->config, setup.offer.summary, &setup.offer);
-    if ((status = gf->link->driver->endpoint(gf->link, endpoint, &endpoint_bytes)) < 0) return status;
+    if ((status = gf->link->driver->endpoint(gf->link, endpoint, &endpoint_bytes)) < 0)
+        return status;
     gf->polled.at_ns = gf_now(gf);
-    gf->members = gf_members_open(&setup, state, gf->rendezvous, endpoint, endpoint_bytes, gf->polled.at_ns);
+    gf->members =
+        gf_members_open(&setup, state, gf->rendezvous, endpoint, endpoint_bytes, gf->polled.at_ns);
     gf->position = gf_members_position(gf->members);
     return GF_OK;
 }
@@ -224,18 +243,19 @@ static gf_status context_open(const struct gf_layout *layout, const struct gf_co
     return GF_OK;
 }
 
-static gf_status memory_check(const struct gf_config *config, const struct gf_layout *layout, const void *memory,
-                              uint64_t memory_bytes)
+static gf_status memory_check(const struct gf_config *config, const struct gf_layout *layout,
+                              const void *memory, uint64_t memory_bytes)
 {
     const struct gf_log log = {config->log, config->log_user};
     if ((memory == NULL) || ((uintptr_t)memory % GF_ALIGN_BYTES != 0)) {
-        gf_log_line(&log, GF_LOG_ERROR, "gf_open: memory at %p; it must be aligned to %u bytes", memory,
-                    GF_ALIGN_BYTES);
+        gf_log_line(&log, GF_LOG_ERROR, "gf_open: memory at %p; it must be aligned to %u bytes",
+                    memory, GF_ALIGN_BYTES);
         return GF_ERR_PARAM;
     }
     if (memory_bytes < layout->footprint.control_bytes) {
-        gf_log_line(&log, GF_LOG_ERROR, "gf_open: %llu bytes of memory, gf_measure() asked for %llu",
-                    (unsigned long long)memory_bytes, (unsigned long long)layout->footprint.control_bytes);
+        gf_log_line(
+            &log, GF_LOG_ERROR, "gf_open: %llu bytes of memory, gf_measure() asked for %llu",
+            (unsigned long long)memory_bytes, (unsigned long long)layout->footprint.control_bytes);
         return GF_ERR_ARENA;
     }
     return GF_OK;
@@ -249,31 +269,36 @@ static gf_status memory_open(const struct gf_layout *layout, const struct gf_ten
     struct gf_arena control = {.base = memory, .size_bytes = memory_bytes};
     const struct gf_control_parts parts = gf_layout_control(layout, &control);
     struct gf_pool_sizes sizes;
-    memset(memory, 0, (size_t)(parts.large - (char *)memory)); /* the rest by element ops, or in gf-plan never touched */
+    /* the rest by element ops, or in gf-plan never touched */
+    memset(memory, 0, (size_t)(parts.large - (char *)memory));
     memset(parts.large + parts.large_bytes, 0,
-           layout->footprint.control_bytes - (size_t)(parts.large + parts.large_bytes - (char *)memory));
+           layout->footprint.control_bytes -
+               (size_t)(parts.large + parts.large_bytes - (char *)memory));
     GF_ASSERT(parts.gf == memory);
     context_lay(layout, &parts, parts.gf);
     gf_context_mark(parts.gf);
-    (void)gf_pool_place(&layout->config, tensors, tensor_count, parts.tensors, &sizes, NULL); /* passed before */
+    /* passed before */
+    (void)gf_pool_place(&layout->config, tensors, tensor_count, parts.tensors, &sizes, NULL);
     *gf_out = parts.gf;
     return context_open(layout, &parts, tensors, parts.gf);
 }
 
-/* The main thread's stack grows up to the limit of now. Another thread's cannot be asked for without an allocation. */
+/* The main thread's stack grows up to the limit of now. Another thread's cannot be asked for
+ * without an allocation. */
 static bool stack_suffices(const struct gf_config *config)
 {
     const struct gf_log log = {config->log, config->log_user};
     struct rlimit stack;
     if ((gettid() != getpid()) || (getrlimit(RLIMIT_STACK, &stack) != 0)) return true;
     if (stack.rlim_cur >= GF_STACK_BYTES) return true;
-    gf_log_line(&log, GF_LOG_ERROR, "gf_open: the stack may grow to %llu KiB; %u KiB are needed: raise it (ulimit -s)",
+    gf_log_line(&log, GF_LOG_ERROR,
+                "gf_open: the stack may grow to %llu KiB; %u KiB are needed: raise it (ulimit -s)",
                 (unsigned long long)stack.rlim_cur / 1024, GF_STACK_BYTES / 1024);
     return false;
 }
 
-gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                  void *memory, uint64_t memory_bytes, gf_context **gf_out)
+gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensors,
+                  uint32_t tensor_count, void *memory, uint64_t memory_bytes, gf_context **gf_out)
 {
     struct gf_layout layout;
     gf_status status;

@@ -4,14 +4,14 @@
 
 #include "gradientflow.h"
 
-#define GF_ANSWER_NS UINT64_C(1000000000)    /* a live rank answers an inquiry within this */
-#define GF_FLUSH_NS UINT64_C(200000000)      /* for last words on the control channel at close */
+#define GF_ANSWER_NS UINT64_C(1000000000) /* a live rank answers an inquiry within this */
+#define GF_FLUSH_NS UINT64_C(200000000)   /* for last words on the control channel at close */
 
 /*     JOIN -> WARM -> READY <-> STEP -> READY .. -> LEAVE -> CLOSED, or LEFT -> CLOSED
  *     any failure -> FAILING -> FAILED
- * FAILING: the error is known, the culprit is being asked for and what is under way is being ended; polls give
- * GF_AGAIN, because buffers may still be written to. FAILED: nothing is under way, every call answers with the error.
- */
+ * FAILING: the error is known, the culprit is being asked for and what is under way is being ended;
+ * polls give GF_AGAIN, because buffers may still be written to. FAILED: nothing is under way, every
+ * call answers with the error. */
 typedef enum gf_phase {
     GF_PHASE_JOIN = 1,
     GF_PHASE_WARM,
@@ -32,10 +32,11 @@ struct gf_opening {
     bool left_late;                   /* LEAVE: that is over */
 };
 
-/* One turn of join and warm-up: GF_OK once the context could be used. A failure is the context's. */
+/* One turn of join and warm-up: GF_OK once the context could be used. A failure is the
+ * context's. */
 gf_status gf_join_progress(gf_context *gf, uint64_t now_ns);
-/* relink.c: the link is made anew, with a network or without, and tells its endpoint, which lies in an operation's
- * staging. */
+/* relink.c: the link is made anew, with a network or without, and tells its endpoint, which lies in
+ * an operation's staging. */
 gf_status gf_link_renew(gf_context *gf, bool network, const void **endpoint_out, size_t *bytes_out);
 void gf_link_drop(gf_context *gf); /* once the device has been told that the others' memory goes */
 void gf_drivers_close(gf_context *gf); /* those that are open */

@@ -1,4 +1,5 @@
-/* Placing and grouping. Both are functions of the tensor table and the configuration alone, so that all ranks agree. */
+/* Placing and grouping. Both are functions of the tensor table and the configuration alone, so that
+ * all ranks agree. */
 #include "lib/core/pool.h"
 
 #include <stdio.h>
@@ -14,21 +15,27 @@ static bool tensor_is_sparse(const struct gf_config *config, uint32_t flags)
     return config->sparse.enabled && ((flags & GF_TENSOR_DENSE) == 0);
 }
 
-#define ELEMS_MAX (UINT64_C(1) << GF_KEY_ELEM_BITS) /* the vote packs an element into so many bits */
+/* the vote packs an element into so many bits */
+#define ELEMS_MAX (UINT64_C(1) << GF_KEY_ELEM_BITS)
 
 /* It would begin at element `first`. */
-static gf_status tensor_check(const struct gf_tensor *tensor, uint32_t index, uint64_t first, char *error_out)
+static gf_status tensor_check(const struct gf_tensor *tensor, uint32_t index, uint64_t first,
+                              char *error_out)
 {
     const char *name = tensor->name ? tensor->name : "";
     if ((uint32_t)tensor->type >= GF_TYPE_COUNT)
-        return gf_config_refuse(error_out, GF_ERR_PARAM, "tensor %u \"%s\": type is %d, allowed are 0 (fp32), 1 "
-                                "(fp16), 2 (bf16)", index, name, (int)tensor->type);
+        return gf_config_refuse(error_out, GF_ERR_PARAM,
+                                "tensor %u \"%s\": type is %d, allowed are 0 (fp32), 1 "
+                                "(fp16), 2 (bf16)",
+                                index, name, (int)tensor->type);
     if ((tensor->flags & ~(GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY)) != 0)
-        return gf_config_refuse(error_out, GF_ERR_PARAM, "tensor %u \"%s\": unknown flags 0x%x", index, name,
-                                tensor->flags);
+        return gf_config_refuse(error_out, GF_ERR_PARAM, "tensor %u \"%s\": unknown flags 0x%x",
+                                index, name, tensor->flags);
     if ((first <= ELEMS_MAX) && (tensor->elem_count <= ELEMS_MAX - first)) return GF_OK;
-    return gf_config_refuse(error_out, GF_ERR_PARAM, "tensor %u \"%s\": %llu elements; all tensors together may have "
-                            "2^%u", index, name, (unsigned long long)tensor->elem_count, GF_KEY_ELEM_BITS);
+    return gf_config_refuse(error_out, GF_ERR_PARAM,
+                            "tensor %u \"%s\": %llu elements; all tensors together may have "
+                            "2^%u",
+                            index, name, (unsigned long long)tensor->elem_count, GF_KEY_ELEM_BITS);
 }
 
 /* Where a tensor of elem_count begins if `next` is the first free element. */
@@ -41,41 +48,50 @@ static uint64_t place_at(const struct gf_config *config, uint64_t next, uint64_t
 #define NAMED 1024u /* are marked at a time, for a small stack */
 
 /* Each tensor once. */
-static gf_status order_check(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                             char *error_out)
+static gf_status order_check(const struct gf_config *config, const struct gf_tensor *tensors,
+                             uint32_t tensor_count, char *error_out)
 {
     if (config->pool_order == NULL) return GF_OK;
     if (config->sparse.enabled)
-        return gf_config_refuse(error_out, GF_ERR_CONFIG, "pool_order and sparse.enabled: chunks need tensors in the "
+        return gf_config_refuse(error_out, GF_ERR_CONFIG,
+                                "pool_order and sparse.enabled: chunks need tensors in the "
                                 "order given");
     for (uint32_t i = 0; i < tensor_count; i++) {
         if (config->pool_order[i] >= tensor_count)
             return gf_config_refuse(error_out, GF_ERR_PARAM, "pool_order[%u] = %u of %u tensors", i,
                                     config->pool_order[i], tensor_count);
         if (tensors[i].type != tensors[0].type)
-            return gf_config_refuse(error_out, GF_ERR_PARAM, "tensor %u has another type than tensor 0: with "
-                                    "pool_order all have one", i);
+            return gf_config_refuse(error_out, GF_ERR_PARAM,
+                                    "tensor %u has another type than tensor 0: with "
+                                    "pool_order all have one",
+                                    i);
     }
     for (uint32_t first = 0; first < tensor_count; first += NAMED) {
         bool named[NAMED] = {false};
         for (uint32_t i = 0; i < tensor_count; i++) {
             uint32_t at = config->pool_order[i] - first; /* below it, it wraps */
             if ((at < NAMED) && named[at])
-                return gf_config_refuse(error_out, GF_ERR_PARAM, "pool_order names a tensor twice: %u; it must name "
-                                        "each of %u once", first + at, tensor_count);
+                return gf_config_refuse(error_out, GF_ERR_PARAM,
+                                        "pool_order names a tensor twice: %u; it must name "
+                                        "each of %u once",
+                                        first + at, tensor_count);
             if (at < NAMED) named[at] = true;
         }
     }
     return GF_OK;
 }
 
-/* Into how many pieces a run is cut, and how long each but the last is. As `most` is a multiple of what lengths are
- * rounded to, two runs together never make more pieces than each by itself. */
-static uint32_t run_pieces(const struct gf_config *config, uint64_t elem_count, uint64_t *length_out)
+/* Into how many pieces a run is cut, and how long each but the last is. As `most` is a multiple of
+ * what lengths are rounded to, two runs together never make more pieces than each by itself. */
+static uint32_t run_pieces(const struct gf_config *config, uint64_t elem_count,
+                           uint64_t *length_out)
 {
     uint64_t unit_bytes = GF_POOL_CUT_ELEMS * gf_type_size_bytes(config->exchange.wire);
-    uint64_t most = gf_pool_cut_bytes(config) / unit_bytes * GF_POOL_CUT_ELEMS, pieces = (elem_count + most - 1) / most;
-    *length_out = (pieces <= 1) ? elem_count : gf_align_up((elem_count + pieces - 1) / pieces, GF_POOL_CUT_ELEMS);
+    uint64_t most = gf_pool_cut_bytes(config) / unit_bytes * GF_POOL_CUT_ELEMS,
+             pieces = (elem_count + most - 1) / most;
+    *length_out = (pieces <= 1)
+                      ? elem_count
+                      : gf_align_up((elem_count + pieces - 1) / pieces, GF_POOL_CUT_ELEMS);
     return (pieces <= 1) ? 1 : (uint32_t)pieces;
 }
 
@@ -84,8 +100,9 @@ static bool run_is_full(const struct gf_config *config, uint64_t elem_count)
     return elem_count * gf_type_size_bytes(config->exchange.wire) >= config->exchange.fuse_bytes;
 }
 
-gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                        struct gf_pool_tensor *table, struct gf_pool_sizes *sizes_out, char *error_out)
+gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *tensors,
+                        uint32_t tensor_count, struct gf_pool_tensor *table,
+                        struct gf_pool_sizes *sizes_out, char *error_out)
 {
     struct gf_pool_sizes sizes = {0};
     uint64_t next = 0, bytes = 0, run_first = 0, length;
@@ -94,8 +111,8 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
     gf_status status;
 
     if ((tensors == NULL) || (tensor_count == 0) || (tensor_count > GF_TENSORS_MAX)) {
-        return gf_config_refuse(error_out, GF_ERR_PARAM, "%u tensors; allowed are 1 to %u", tensor_count,
-                                GF_TENSORS_MAX);
+        return gf_config_refuse(error_out, GF_ERR_PARAM, "%u tensors; allowed are 1 to %u",
+                                tensor_count, GF_TENSORS_MAX);
     }
     if ((status = order_check(config, tensors, tensor_count, error_out)) < 0) return status;
     for (int part = 1; part >= 0; part--) { /* the sparse part lies first */
@@ -104,18 +121,22 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
         for (uint32_t k = 0; k < tensor_count; k++) {
             uint32_t i = (config->pool_order != NULL) ? config->pool_order[k] : k;
             const struct gf_tensor *tensor = &tensors[i];
-            bool joins = run_type == (int)tensor->type; /* a part, or a type in it, begins on an alignment of its own */
+            /* a part, or a type in it, begins on an alignment of its own */
+            bool joins = run_type == (int)tensor->type;
             uint64_t first = place_at(config, next, tensor->elem_count);
             if (!joins) first = gf_align_up(next, GF_POOL_ALIGN_ELEMS);
             if (tensor_is_sparse(config, tensor->flags) != (part == 1)) continue;
             if ((status = tensor_check(tensor, i, first, error_out)) < 0) return status;
             if ((part == 1) && (sparse_type >= 0) && (sparse_type != (int)tensor->type)) {
-                return gf_config_refuse(error_out, GF_ERR_PARAM, "tensor %u \"%s\": sparse tensors must share one "
-                                        "type; mark it dense", i, tensor->name ? tensor->name : "");
+                return gf_config_refuse(error_out, GF_ERR_PARAM,
+                                        "tensor %u \"%s\": sparse tensors must share one "
+                                        "type; mark it dense",
+                                        i, tensor->name ? tensor->name : "");
             }
             if (part == 1) sparse_type = (int)tensor->type;
             if (joins) {
-                bytes += (first - next) * gf_type_size_bytes(tensor->type); /* the same gap in elements and in bytes */
+                /* the same gap in elements and in bytes */
+                bytes += (first - next) * gf_type_size_bytes(tensor->type);
             } else {
                 open = false;
                 bytes = gf_align_up(bytes, GF_ALIGN_BYTES);
@@ -123,14 +144,20 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
             }
             if (table != NULL) {
                 struct gf_pool_tensor *placed = &table[i];
-                *placed = (struct gf_pool_tensor){.first_elem = first, .elem_count = tensor->elem_count,
-                                                  .gradient_offset = bytes, .place = place, .flags = tensor->flags,
-                                                  .at_place = placed->at_place, .type = (uint8_t)tensor->type,
+                *placed = (struct gf_pool_tensor){.first_elem = first,
+                                                  .elem_count = tensor->elem_count,
+                                                  .gradient_offset = bytes,
+                                                  .place = place,
+                                                  .flags = tensor->flags,
+                                                  .at_place = placed->at_place,
+                                                  .type = (uint8_t)tensor->type,
                                                   .sparse = (uint8_t)(part == 1)};
-                (void)snprintf(placed->name, sizeof placed->name, "%s", tensor->name ? tensor->name : "");
+                (void)snprintf(placed->name, sizeof placed->name, "%s",
+                               tensor->name ? tensor->name : "");
                 table[place].at_place = i;
             }
-            if (tensor->elem_count > sizes.tensor_elems_max) sizes.tensor_elems_max = tensor->elem_count;
+            if (tensor->elem_count > sizes.tensor_elems_max)
+                sizes.tensor_elems_max = tensor->elem_count;
             place++;
             if (!open) run_first = first;
             if (!open) pieces = 0;
@@ -151,10 +178,10 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
     return GF_OK;
 }
 
-/* buffers[at] is a whole run: cuts it into pieces of one length, the last may be shorter, and pairs pieces and tensors.
- * Returns how many there are. */
-static uint32_t run_cut(const struct gf_config *config, struct gf_pool_tensor *table, struct gf_buffer *buffers,
-                        uint32_t at)
+/* buffers[at] is a whole run: cuts it into pieces of one length, the last may be shorter, and pairs
+ * pieces and tensors. Returns how many there are. */
+static uint32_t run_cut(const struct gf_config *config, struct gf_pool_tensor *table,
+                        struct gf_buffer *buffers, uint32_t at)
 {
     const struct gf_buffer run = buffers[at];
     uint64_t first = 0, length;
@@ -163,7 +190,8 @@ static uint32_t run_cut(const struct gf_config *config, struct gf_pool_tensor *t
         struct gf_buffer *piece = &buffers[at + i];
         *piece = run;
         piece->first_elem = run.first_elem + first;
-        piece->gradient_offset = run.gradient_offset + first * gf_type_size_bytes((gf_type)run.type);
+        piece->gradient_offset =
+            run.gradient_offset + first * gf_type_size_bytes((gf_type)run.type);
         piece->elem_count = (run.elem_count - first < length) ? run.elem_count - first : length;
         piece->tensor_count = 0;
     }
@@ -171,9 +199,13 @@ static uint32_t run_cut(const struct gf_config *config, struct gf_pool_tensor *t
         struct gf_pool_tensor *tensor = &table[i];
         uint64_t first = tensor->first_elem - run.first_elem, end = first + tensor->elem_count;
         if (tensor->sparse != run.sparse) continue;
-        tensor->buffer_first = (first < run.elem_count) ? at + (uint32_t)(first / length) : at + count - 1;
-        tensor->buffer_count = (tensor->elem_count > 0) ? at + (uint32_t)((end - 1) / length) + 1 - tensor->buffer_first : 1;
-        for (uint32_t b = tensor->buffer_first; b < tensor->buffer_first + tensor->buffer_count; b++) {
+        tensor->buffer_first =
+            (first < run.elem_count) ? at + (uint32_t)(first / length) : at + count - 1;
+        tensor->buffer_count = (tensor->elem_count > 0)
+                                   ? at + (uint32_t)((end - 1) / length) + 1 - tensor->buffer_first
+                                   : 1;
+        for (uint32_t b = tensor->buffer_first; b < tensor->buffer_first + tensor->buffer_count;
+             b++) {
             if (buffers[b].tensor_count++ == 0) buffers[b].first_tensor = i;
             buffers[b].last_tensor = i;
         }
@@ -181,22 +213,25 @@ static uint32_t run_cut(const struct gf_config *config, struct gf_pool_tensor *t
     return count;
 }
 
-uint32_t gf_pool_group(const struct gf_config *config, struct gf_pool_tensor *table, uint32_t tensor_count,
-                       bool sparse, struct gf_buffer *buffers, uint32_t count)
+uint32_t gf_pool_group(const struct gf_config *config, struct gf_pool_tensor *table,
+                       uint32_t tensor_count, bool sparse, struct gf_buffer *buffers,
+                       uint32_t count)
 {
     struct gf_buffer *open = NULL;
     const struct gf_pool_tensor *low = NULL, *high = NULL; /* of the open run, by where they lie */
     for (uint32_t i = 0; i < tensor_count; i++) {
         const struct gf_pool_tensor *tensor = &table[i];
         if ((tensor->sparse != 0) != sparse) continue;
-        if ((open != NULL) && ((open->type != tensor->type) ||
-                               ((tensor->place != high->place + 1) && (tensor->place + 1 != low->place)))) {
+        if ((open != NULL) &&
+            ((open->type != tensor->type) ||
+             ((tensor->place != high->place + 1) && (tensor->place + 1 != low->place)))) {
             count += run_cut(config, table, buffers, count);
             open = NULL;
         }
         if (open == NULL) {
             open = &buffers[count];
-            *open = (struct gf_buffer){.first_tensor = i, .type = tensor->type, .sparse = tensor->sparse};
+            *open = (struct gf_buffer){
+                .first_tensor = i, .type = tensor->type, .sparse = tensor->sparse};
             low = high = tensor;
         }
         if (tensor->place > high->place) high = tensor;
@@ -212,7 +247,8 @@ uint32_t gf_pool_group(const struct gf_config *config, struct gf_pool_tensor *ta
     return (open == NULL) ? count : count + run_cut(config, table, buffers, count);
 }
 
-uint32_t gf_pool_find(const struct gf_pool_tensor *table, uint32_t first, uint32_t last, bool sparse, uint64_t elem)
+uint32_t gf_pool_find(const struct gf_pool_tensor *table, uint32_t first, uint32_t last,
+                      bool sparse, uint64_t elem)
 {
     for (uint32_t i = first; i <= last; i++) {
         const struct gf_pool_tensor *tensor = &table[i];
@@ -223,7 +259,8 @@ uint32_t gf_pool_find(const struct gf_pool_tensor *table, uint32_t first, uint32
     return GF_TENSOR_NONE;
 }
 
-uint64_t gf_pool_hash(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count)
+uint64_t gf_pool_hash(const struct gf_config *config, const struct gf_tensor *tensors,
+                      uint32_t tensor_count)
 {
     uint64_t hash = gf_fnv_u64(GF_FNV_START, tensor_count);
     for (uint32_t i = 0; (config->pool_order != NULL) && (i < tensor_count); i++)

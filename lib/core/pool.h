@@ -1,9 +1,9 @@
 /* Where each tensor lies, and which neighbours travel together.
  *
- * The pool holds all tensors in the order in which backward ends them, or in config.pool_order. With sparse
- * communication it has two parts, the sparse one first and the always-dense one after it, each in backward order;
- * without, all is one part. Gradient, weight, half weight, momentum and history are pools side by side with the same
- * element index. */
+ * The pool holds all tensors in the order in which backward ends them, or in config.pool_order.
+ * With sparse communication it has two parts, the sparse one first and the always-dense one after
+ * it, each in backward order; without, all is one part. Gradient, weight, half weight, momentum and
+ * history are pools side by side with the same element index. */
 #ifndef GF_POOL_H
 #define GF_POOL_H
 
@@ -11,8 +11,10 @@
 
 #define GF_NAME_BYTES 48u
 #define GF_POOL_ALIGN_ELEMS 16u /* larger tensors and the parts begin on 64 bytes of fp32 */
-#define GF_POOL_CUT_ELEMS 64u   /* buffers that are cut begin at multiples of this after their first element */
-#define GF_POOL_SMALL_ELEMS 256u/* tensors below this are packed without a gap: ten thousand scalars stay small */
+/* buffers that are cut begin at multiples of this after their first element */
+#define GF_POOL_CUT_ELEMS 64u
+/* tensors below this are packed without a gap: ten thousand scalars stay small */
+#define GF_POOL_SMALL_ELEMS 256u
 
 struct gf_pool_tensor {
     uint64_t first_elem;
@@ -20,46 +22,49 @@ struct gf_pool_tensor {
     uint64_t gradient_offset; /* bytes into the gradient pool */
     uint32_t buffer_first;    /* fused buffers that need it in this step */
     uint32_t buffer_count;
-    uint32_t place;           /* how many tensors lie before it */
-    uint32_t at_place;        /* the tensor that lies at the place that is this one's index */
+    uint32_t place;    /* how many tensors lie before it */
+    uint32_t at_place; /* the tensor that lies at the place that is this one's index */
     uint32_t flags;
-    uint32_t declared_with;   /* the tensor whose event says, on a device, that this one is computed */
-    uint8_t type;             /* gf_type of the gradient */
-    uint8_t ready;            /* in this step: declared */
-    uint8_t sparse;           /* lies in the sparse part */
+    /* the tensor whose event says, on a device, that this one is computed */
+    uint32_t declared_with;
+    uint8_t type;   /* gf_type of the gradient */
+    uint8_t ready;  /* in this step: declared */
+    uint8_t sparse; /* lies in the sparse part */
     char name[GF_NAME_BYTES];
 };
 
 struct gf_pool_sizes {
-    uint64_t elem_count;         /* both parts, gaps included */
-    uint64_t sparse_elem_count;  /* of the sparse part, from element 0; 0 without */
+    uint64_t elem_count;        /* both parts, gaps included */
+    uint64_t sparse_elem_count; /* of the sparse part, from element 0; 0 without */
     uint64_t gradient_bytes;
     uint64_t tensor_elems_max;
-    uint64_t buffer_count;       /* that gf_pool_group() makes of both parts */
+    uint64_t buffer_count; /* that gf_pool_group() makes of both parts */
 };
 
 /* A run of neighbouring tensors that travels as one operation, or a piece of a large one. */
 struct gf_buffer {
-    uint64_t first_elem;      /* in the pool; of a sparse buffer: in the packed vector */
+    uint64_t first_elem; /* in the pool; of a sparse buffer: in the packed vector */
     uint64_t elem_count;
     uint64_t gradient_offset; /* of a dense buffer: bytes into the gradient pool */
     uint32_t first_tensor;    /* for errors and the trace */
     uint32_t last_tensor;     /* none later is needed: the order in which buffers start */
     uint32_t tensor_count;
-    uint32_t chunk_first;     /* of a sparse buffer: slots of the selection */
-    uint32_t chunk_count;     /* 0: a dense buffer */
-    uint8_t type;             /* gf_type of its gradients */
-    uint8_t sparse;           /* of the sparse part */
+    uint32_t chunk_first; /* of a sparse buffer: slots of the selection */
+    uint32_t chunk_count; /* 0: a dense buffer */
+    uint8_t type;         /* gf_type of its gradients */
+    uint8_t sparse;       /* of the sparse part */
 };
 
-/* Places tensors[tensor_count]: fills table[tensor_count] where it is given, sizes always. Both calls of the one walk
- * see the same. GF_ERR_PARAM with a line in error_out[256]. */
-gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                        struct gf_pool_tensor *table, struct gf_pool_sizes *sizes_out, char *error_out);
+/* Places tensors[tensor_count]: fills table[tensor_count] where it is given, sizes always. Both
+ * calls of the one walk see the same. GF_ERR_PARAM with a line in error_out[256]. */
+gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *tensors,
+                        uint32_t tensor_count, struct gf_pool_tensor *table,
+                        struct gf_pool_sizes *sizes_out, char *error_out);
 
-/* A buffer of more is cut: exchange.cut_bytes, but not what fuse_bytes has just put together, nor so that a rank's block
- * of a ring falls below a slice: with hundreds of ranks the latency of its moves is what a piece costs. Of the job's first
- * world, so that a shrink does not ask for more buffers. */
+/* A buffer of more is cut: exchange.cut_bytes, but not what fuse_bytes has just put together, nor
+ * so that a rank's block of a ring falls below a slice: with hundreds of ranks the latency of its
+ * moves is what a piece costs. Of the job's first world, so that a shrink does not ask for more
+ * buffers. */
 static inline uint64_t gf_pool_cut_bytes(const struct gf_config *config)
 {
     uint64_t cut = config->exchange.cut_bytes, fuse = config->exchange.fuse_bytes;
@@ -68,16 +73,21 @@ static inline uint64_t gf_pool_cut_bytes(const struct gf_config *config)
     return (cut > ring) ? cut : ring;
 }
 
-/* Groups the tensors of one part (`sparse` or not; without sparse communication all) into runs of at least
- * exchange.fuse_bytes of wire type, the last one smaller, and cuts what is larger than gf_pool_cut_bytes(); a buffer
- * never mixes gradient types. Of `config` all must be effective. Fills buffers[] from buffers[count] on, sets which
- * buffers a tensor needs, returns the new count. */
-uint32_t gf_pool_group(const struct gf_config *config, struct gf_pool_tensor *table, uint32_t tensor_count,
-                       bool sparse, struct gf_buffer *buffers, uint32_t count);
+/* Groups the tensors of one part (`sparse` or not; without sparse communication all) into runs of
+ * at least exchange.fuse_bytes of wire type, the last one smaller, and cuts what is larger than
+ * gf_pool_cut_bytes(); a buffer never mixes gradient types. Of `config` all must be effective.
+ * Fills buffers[] from buffers[count] on, sets which buffers a tensor needs, returns the new
+ * count. */
+uint32_t gf_pool_group(const struct gf_config *config, struct gf_pool_tensor *table,
+                       uint32_t tensor_count, bool sparse, struct gf_buffer *buffers,
+                       uint32_t count);
 
-/* The tensor that holds pool element `elem` of the run of tensors of this part; GF_TENSOR_NONE in a gap. */
-uint32_t gf_pool_find(const struct gf_pool_tensor *table, uint32_t first, uint32_t last, bool sparse, uint64_t elem);
+/* The tensor that holds pool element `elem` of the run of tensors of this part; GF_TENSOR_NONE in a
+ * gap. */
+uint32_t gf_pool_find(const struct gf_pool_tensor *table, uint32_t first, uint32_t last,
+                      bool sparse, uint64_t elem);
 
-uint64_t gf_pool_hash(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count);
+uint64_t gf_pool_hash(const struct gf_config *config, const struct gf_tensor *tensors,
+                      uint32_t tensor_count);
 
 #endif

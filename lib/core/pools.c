@@ -1,17 +1,21 @@
-/* The pools of optimizer, sparse and quantize: linked with them, and reached through their tables. */
+/* The pools of optimizer, sparse and quantize: linked with them, and reached through their
+ * tables. */
 #include "lib/core/layout.h"
 
-static gf_mem mem(const void *address) { return (gf_mem)(uintptr_t)address; }
+static gf_mem mem(const void *address)
+{
+    return (gf_mem)(uintptr_t)address;
+}
 
 /* What waits: chunks that were not sent, or the residuals of now and of the step under way. */
 static uint64_t history_elems(const struct gf_layout *layout)
 {
     return (layout->config.exchange.quantize != GF_QUANTIZE_NONE) ? 2 * layout->pool.elem_count
-                                                                   : layout->pool.sparse_elem_count;
+                                                                  : layout->pool.sparse_elem_count;
 }
 
-/* On a device as many chunks of the usual 32 Ki as the largest of today has room for blocks that score: 2 on each of
- * 132 to 148 multiprocessors. */
+/* On a device as many chunks of the usual 32 Ki as the largest of today has room for blocks that
+ * score: 2 on each of 132 to 148 multiprocessors. */
 #define SCRATCH_ELEMS (UINT64_C(10) << 20)
 
 static uint64_t scratch_elems(const struct gf_layout *layout)
@@ -35,10 +39,12 @@ static bool has_momentum(const struct gf_config *config)
            ((config->optimizer.kind != GF_OPTIMIZER_NONE) && (config->optimizer.momentum > 0.0f));
 }
 
-void gf_pools_lay(const struct gf_layout *layout, struct gf_arena *arena, struct gf_pool_parts *parts)
+void gf_pools_lay(const struct gf_layout *layout, struct gf_arena *arena,
+                  struct gf_pool_parts *parts)
 {
     const struct gf_config *config = &layout->config;
-    uint64_t pool_elems = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? layout->pool.elem_count : 0;
+    uint64_t pool_elems =
+        (config->optimizer.kind != GF_OPTIMIZER_NONE) ? layout->pool.elem_count : 0;
     uint64_t half_elems = (config->optimizer.half_weights != GF_TYPE_F32) ? pool_elems : 0;
     uint64_t moment2_elems = (config->optimizer.kind >= GF_OPTIMIZER_ADAMW) ? pool_elems : 0;
     parts->weight = gf_arena_take(arena, pool_elems * sizeof(float));
@@ -51,7 +57,8 @@ void gf_pools_lay(const struct gf_layout *layout, struct gf_arena *arena, struct
     parts->direction = gf_arena_take(arena, direction_elems(layout) * sizeof(float));
 }
 
-void gf_pools_open(gf_context *gf, const struct gf_layout *layout, const struct gf_pool_parts *parts, uint32_t *chunks)
+void gf_pools_open(gf_context *gf, const struct gf_layout *layout,
+                   const struct gf_pool_parts *parts, uint32_t *chunks)
 {
     const struct gf_config *config = &gf->config;
     struct gf_weights *weights = &gf->optimizer;
@@ -70,9 +77,11 @@ void gf_pools_open(gf_context *gf, const struct gf_layout *layout, const struct 
     gf->sparse.history = mem(parts->history);
     gf->sparse.scratch = mem(parts->scratch);
     gf->sparse.scratch_elems = scratch_elems(layout);
-    gf->quantized = (struct gf_quantized){.form = gf_quantize_form(config), .owner = (float *)(void *)parts->owner,
-                                          .owner_next = (float *)(void *)parts->owner + layout->owner_elems,
-                                          .owner_elems = layout->owner_elems,
-                                          .residual_next = gf->sparse.history + gf->pool.elem_count * sizeof(float),
-                                          .epoch = gf->epoch};
+    gf->quantized = (struct gf_quantized){
+        .form = gf_quantize_form(config),
+        .owner = (float *)(void *)parts->owner,
+        .owner_next = (float *)(void *)parts->owner + layout->owner_elems,
+        .owner_elems = layout->owner_elems,
+        .residual_next = gf->sparse.history + gf->pool.elem_count * sizeof(float),
+        .epoch = gf->epoch};
 }

@@ -2,19 +2,24 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 
-/* A look at the control channel is a system call: not at each poll of one that spins, but soon for one that polls only
- * between layers. */
+/* A look at the control channel is a system call: not at each poll of one that spins, but soon for
+ * one that polls only between layers. */
 #define MEMBERS_EVERY 64u
 #define MEMBERS_EVERY_NS UINT64_C(1000000)
-/* The same for the link while no message is awaited: one look takes as long as a small operation through memory. */
+/* The same for the link while no message is awaited: one look takes as long as a small operation
+ * through memory. */
 #define PROGRESS_EVERY_NS UINT64_C(200000)
 
-gf_status gf_enter(gf_context *gf) { return gf_is_well(gf) ? GF_OK : gf_enter_ill(gf); }
+gf_status gf_enter(gf_context *gf)
+{
+    return gf_is_well(gf) ? GF_OK : gf_enter_ill(gf);
+}
 
 gf_status gf_enter_poll(gf_context *gf)
 {
     gf_status status = gf_enter(gf);
-    return ((status < 0) && (gf_own(gf) == GF_OK) && (gf->phase == GF_PHASE_FAILING)) ? GF_OK : status;
+    return ((status < 0) && (gf_own(gf) == GF_OK) && (gf->phase == GF_PHASE_FAILING)) ? GF_OK
+                                                                                      : status;
 }
 
 uint64_t gf_poll_begin(gf_context *gf)
@@ -33,12 +38,14 @@ uint64_t gf_poll_begin(gf_context *gf)
 gf_status gf_progress(gf_context *gf, uint64_t now_ns)
 {
     gf_status status;
-    if (gf_aborted(gf) && ((status = gf_enter(gf)) < 0)) return status; /* also in the middle of a wait */
-    if ((gf->algorithm == GF_ALGORITHM_DIRECT) && (now_ns - gf->polled.link_ns < PROGRESS_EVERY_NS) &&
-        !gf_ops_await_messages(gf))
+    /* also in the middle of a wait */
+    if (gf_aborted(gf) && ((status = gf_enter(gf)) < 0)) return status;
+    if ((gf->algorithm == GF_ALGORITHM_DIRECT) &&
+        (now_ns - gf->polled.link_ns < PROGRESS_EVERY_NS) && !gf_ops_await_messages(gf))
         return GF_OK;
     gf->polled.link_ns = now_ns;
-    status = gf->link->driver->progress(gf->link); /* once: a system call over tcp, and what came may be awaited */
+    /* once: a system call over tcp, and what came may be awaited */
+    status = gf->link->driver->progress(gf->link);
     if (status < 0) return gf_fail_fault(gf, &gf->link->fault, gf_doing(gf));
     if (status == GF_OK) gf->waiting.moved_ns = now_ns;
     if ((gf->polled.members_skip > 0) && (now_ns - gf->polled.members_ns < MEMBERS_EVERY_NS)) {

@@ -5,22 +5,25 @@
 #include "gradientflow.h"
 
 struct gf_polled {
-    uint64_t at_ns;        /* the last poll */
-    uint64_t away_ns;      /* between polls, beyond what counts: this rank was stopped, suspended, or computed */
+    uint64_t at_ns; /* the last poll */
+    /* between polls, beyond what counts: this rank was stopped, suspended, or computed */
+    uint64_t away_ns;
     uint32_t members_skip; /* polls until the control channel is looked at again */
     uint64_t members_ns;   /* when it was last */
     uint64_t link_ns;      /* the link */
     uint64_t step_ns;      /* the step */
-    uint64_t still_ns;     /* this rank's longest time without a poll while all others may have waited for it */
+    /* this rank's longest time without a poll while all others may have waited for it */
+    uint64_t still_ns;
 };
 
-/* Each poll begins here: what time it is. Of a gap since the poll before at most GF_GAP_NS counts against others, or a
- * quarter of exchange.timeout where that is less. The rest moves this rank's deadlines, whether its process, machine
- * or clock stood still. */
+/* Each poll begins here: what time it is. Of a gap since the poll before at most GF_GAP_NS counts
+ * against others, or a quarter of exchange.timeout where that is less. The rest moves this rank's
+ * deadlines, whether its process, machine or clock stood still. */
 #define GF_GAP_NS UINT64_C(250000000)
 uint64_t gf_poll_begin(gf_context *gf);
 
-/* Once a poll, though not all of it at each one while only flags are awaited. Negative: the context has failed. */
+/* Once a poll, though not all of it at each one while only flags are awaited. Negative: the context
+ * has failed. */
 gf_status gf_progress(gf_context *gf, uint64_t now_ns);
 
 #endif

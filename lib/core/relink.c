@@ -1,5 +1,5 @@
-/* A new link in an open context: for another epoch, or with a network where there was none. The region moves, and
- * with it all that lies there. */
+/* A new link in an open context: for another epoch, or with a network where there was none. The
+ * region moves, and with it all that lies there. */
 #include "lib/context.h"
 #include "lib/core/device_work.h"
 #include "lib/device/device.h"
@@ -7,7 +7,8 @@
 static void region_move(gf_context *gf)
 {
     char *base = (char *)gf->link->region;
-    uint64_t delta = (uint64_t)(uintptr_t)base - (uint64_t)(uintptr_t)gf->region.base; /* wraps where it must */
+    /* wraps where it must */
+    uint64_t delta = (uint64_t)(uintptr_t)base - (uint64_t)(uintptr_t)gf->region.base;
     if (!gf->on_device) {
         gf->gradient += delta;
         gf->pack += delta;
@@ -30,7 +31,8 @@ gf_status gf_link_renew(gf_context *gf, bool network, const void **endpoint_out,
     void *endpoint;
     gf_status status;
     if (gf->on_device && ((status = gf_device_region_close(gf)) < 0)) return status;
-    status = (network != gf->link->network) ? driver->network(gf->link, network) : driver->reset(gf->link, gf->epoch);
+    status = (network != gf->link->network) ? driver->network(gf->link, network)
+                                            : driver->reset(gf->link, gf->epoch);
     if (status < 0) return status;
     region_move(gf);
     if (gf->on_device && (gf_device_region_open(gf) < 0)) return GF_ERR_DEVICE;

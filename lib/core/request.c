@@ -1,4 +1,5 @@
-/* Public collectives. Posted in the same order on all ranks, they start in that order, as ops become free. */
+/* Public collectives. Posted in the same order on all ranks, they start in that order, as ops
+ * become free. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -39,8 +40,9 @@ static struct gf_pending *pending_take(gf_context *gf)
     return &gf->requests.of[index];
 }
 
-static inline void pending_fill(gf_context *gf, struct gf_pending *pending, struct gf_call call, gf_mem data,
-                                uint64_t elem_count, gf_type type, struct gf_request *request)
+static inline void pending_fill(gf_context *gf, struct gf_pending *pending, struct gf_call call,
+                                gf_mem data, uint64_t elem_count, gf_type type,
+                                struct gf_request *request)
 {
     pending->state = GF_REQUEST_QUEUED;
     pending->request = request;
@@ -54,8 +56,8 @@ static inline void pending_fill(gf_context *gf, struct gf_pending *pending, stru
     pending->staged = (elem_count > 0) && gf_device_holds(gf, data);
 }
 
-gf_status gf_request_post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t elem_count, gf_type type,
-                          struct gf_request *request)
+gf_status gf_request_post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t elem_count,
+                          gf_type type, struct gf_request *request)
 {
     struct gf_pending *pending = pending_take(gf);
     if (pending == NULL) return GF_AGAIN;
@@ -66,8 +68,8 @@ gf_status gf_request_post(gf_context *gf, struct gf_call call, gf_mem data, uint
 static void requests_start(gf_context *gf, uint64_t now_ns);
 
 __attribute__((format(printf, 4, 5))) static gf_status refuse(gf_context *gf, gf_status code,
-                                                                             struct gf_call call, const char *format,
-                                                                             ...)
+                                                              struct gf_call call,
+                                                              const char *format, ...)
 {
     char text[160];
     va_list arguments;
@@ -77,8 +79,8 @@ __attribute__((format(printf, 4, 5))) static gf_status refuse(gf_context *gf, gf
     return gf_refuse(gf, code, "%s%s", gf_operation_name((gf_operation)call.operation), text);
 }
 
-static gf_status post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t elem_count, gf_type type,
-                      struct gf_request *request)
+static gf_status post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t elem_count,
+                      gf_type type, struct gf_request *request)
 {
     const uint32_t root_or_reduction = call.root_or_reduction;
     const bool sums = call.collective == GF_COLL_ALLREDUCE;
@@ -87,27 +89,35 @@ static gf_status post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t
     if (!gf_is_well(gf)) return gf_enter_ill(gf);
     if (gf->phase != GF_PHASE_READY)
         return refuse(gf, GF_ERR_STATE, call,
-                      (gf->phase == GF_PHASE_STEP) ? ": inside of a step" : ": the context is not open");
+                      (gf->phase == GF_PHASE_STEP) ? ": inside of a step"
+                                                   : ": the context is not open");
     if (request == NULL) return refuse(gf, GF_ERR_PARAM, call, ": no request");
     if (pending_of(gf, request) != NULL)
-        return refuse(gf, GF_ERR_PARAM, call, ": this request is under way; wait for its end, or take another");
+        return refuse(gf, GF_ERR_PARAM, call,
+                      ": this request is under way; wait for its end, or take another");
     if ((data == 0) && (elem_count > 0)) return refuse(gf, GF_ERR_PARAM, call, ": no data");
-    if ((uint32_t)type >= GF_TYPE_COUNT) return refuse(gf, GF_ERR_PARAM, call, ": type is %d", (int)type);
-    if (elem_count > UINT64_MAX / GF_COLL_ELEM_BYTES_MAX) return refuse(gf, GF_ERR_PARAM, call, ": too many elements");
+    if ((uint32_t)type >= GF_TYPE_COUNT)
+        return refuse(gf, GF_ERR_PARAM, call, ": type is %d", (int)type);
+    if (elem_count > UINT64_MAX / GF_COLL_ELEM_BYTES_MAX)
+        return refuse(gf, GF_ERR_PARAM, call, ": too many elements");
     if ((elem_count > gf->pool.elem_count) && gf_device_holds(gf, data))
-        return refuse(gf, GF_ERR_PARAM, call, ": %llu elements of device memory; at once allowed are as many as the "
-                      "pool has, %llu", (unsigned long long)elem_count, (unsigned long long)gf->pool.elem_count);
+        return refuse(gf, GF_ERR_PARAM, call,
+                      ": %llu elements of device memory; at once allowed are as many as the "
+                      "pool has, %llu",
+                      (unsigned long long)elem_count, (unsigned long long)gf->pool.elem_count);
     if (sums && (root_or_reduction >= GF_REDUCTION_COUNT))
         return refuse(gf, GF_ERR_PARAM, call, ": reduction is %u", root_or_reduction);
     if (sums && (root_or_reduction != GF_REDUCTION_SUM) && gf_device_holds(gf, data))
         return refuse(gf, GF_ERR_PARAM, call, " by %s: of device memory allowed is sum",
                       gf_reduction_name(root_or_reduction));
     if (!sums && (root_or_reduction >= gf->world))
-        return refuse(gf, GF_ERR_PARAM, call, ": root %u of %u ranks", root_or_reduction, gf->world);
+        return refuse(gf, GF_ERR_PARAM, call, ": root %u of %u ranks", root_or_reduction,
+                      gf->world);
     if ((pending = pending_take(gf)) == NULL) return GF_AGAIN;
     pending_fill(gf, pending, call, data, elem_count, type, request);
-    /* Where nothing else is under way that a poll would move, what was posted starts without one: the clock alone takes
-     * as long as a line takes to a peer. It is read at the first poll (op.c). */
+    /* Where nothing else is under way that a poll would move, what was posted starts without one:
+     * the clock alone takes as long as a line takes to a peer. It is read at the first poll
+     * (op.c). */
     alone = (gf->under_way.busy == 0) && !gf->on_device;
     if (alone) requests_start(gf, 0);
     if (alone) (void)gf_ops_progress(gf, 0);
@@ -117,7 +127,8 @@ static gf_status post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t
     return GF_OK;
 }
 
-gf_status gf_allreduce(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request)
+gf_status gf_allreduce(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type,
+                       struct gf_request *request)
 {
     const struct gf_call call = {GF_OPERATION_ALLREDUCE, GF_COLL_ALLREDUCE, GF_REDUCTION_SUM};
     return post(gf, call, data, elem_count, type, request);
@@ -131,28 +142,30 @@ static gf_status request_fold(void *arg, gf_mem dst, gf_mem src, uint64_t elem_c
 }
 
 /* Alone names what folds: a program that only sums does not link it. */
-gf_status gf_allreduce_by(gf_context *gf, gf_reduction reduction, gf_mem data, uint64_t elem_count, gf_type type,
-                          struct gf_request *request)
+gf_status gf_allreduce_by(gf_context *gf, gf_reduction reduction, gf_mem data, uint64_t elem_count,
+                          gf_type type, struct gf_request *request)
 {
     const struct gf_call call = {GF_OPERATION_ALLREDUCE, GF_COLL_ALLREDUCE, reduction};
     if ((reduction != GF_REDUCTION_SUM) && (gf_own(gf) == GF_OK)) gf->requests.fold = request_fold;
     return post(gf, call, data, elem_count, type, request);
 }
 
-gf_status gf_broadcast(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, uint32_t root,
-                       struct gf_request *request)
+gf_status gf_broadcast(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type,
+                       uint32_t root, struct gf_request *request)
 {
     const struct gf_call call = {GF_OPERATION_BROADCAST, GF_COLL_BROADCAST, root};
     return post(gf, call, data, elem_count, type, request);
 }
 
-gf_status gf_reduce_scatter(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request)
+gf_status gf_reduce_scatter(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type,
+                            struct gf_request *request)
 {
     const struct gf_call call = {GF_OPERATION_REDUCE_SCATTER, GF_COLL_REDUCE_SCATTER, 0};
     return post(gf, call, data, elem_count, type, request);
 }
 
-gf_status gf_allgather(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request)
+gf_status gf_allgather(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type,
+                       struct gf_request *request)
 {
     const struct gf_call call = {GF_OPERATION_ALLGATHER, GF_COLL_ALLGATHER, 0};
     return post(gf, call, data, elem_count, type, request);
@@ -164,8 +177,8 @@ gf_status gf_barrier(gf_context *gf, struct gf_request *request)
     return post(gf, call, 0, 0, GF_TYPE_F32, request);
 }
 
-/* In the tag's place of the buffer, so that calls with other arguments never meet: two that only differ in a type of
- * the same size or in the root would otherwise end well with wrong values. */
+/* In the tag's place of the buffer, so that calls with other arguments never meet: two that only
+ * differ in a type of the same size or in the root would otherwise end well with wrong values. */
 static uint32_t pending_number(const struct gf_pending *pending)
 {
     _Static_assert((GF_COLL_BARRIER < 8) && (GF_TYPE_COUNT <= 4), "three bits and two");
@@ -187,7 +200,9 @@ static const struct gf_op_kind request_kind = {.done = request_done};
 /* What is no sum is folded here; hierarchy only sums. */
 static void reduction_set(const gf_context *gf, struct gf_op *op, struct gf_pending *pending)
 {
-    if ((pending->collective != GF_COLL_ALLREDUCE) || (pending->root_or_reduction == GF_REDUCTION_SUM)) return;
+    if ((pending->collective != GF_COLL_ALLREDUCE) ||
+        (pending->root_or_reduction == GF_REDUCTION_SUM))
+        return;
     op->coll.fold = gf->requests.fold;
     op->coll.fold_arg = pending;
     op->coll.fold_elem_bytes = gf_type_size_bytes(pending->type);
@@ -216,7 +231,8 @@ static void requests_start(gf_context *gf, uint64_t now_ns)
         if (op == NULL) return;
         op->of.request = next;
         op->packed = next->data;
-        op->algorithm = gf_choose(gf, next->collective, next->elem_count * gf_type_bytes(next->type));
+        op->algorithm =
+            gf_choose(gf, next->collective, next->elem_count * gf_type_bytes(next->type));
         op->coll.collective = next->collective;
         op->coll.root = (next->collective == GF_COLL_BROADCAST) ? next->root_or_reduction : 0;
         reduction_set(gf, op, next);
@@ -231,13 +247,17 @@ static void requests_start(gf_context *gf, uint64_t now_ns)
 gf_status gf_request_progress(gf_context *gf, void *pending)
 {
     uint64_t now_ns = gf_poll_begin(gf);
-    if ((gf->error.code != GF_OK) || (gf_progress(gf, now_ns) < 0)) return gf_failing_poll(gf, now_ns);
+    if ((gf->error.code != GF_OK) || (gf_progress(gf, now_ns) < 0))
+        return gf_failing_poll(gf, now_ns);
     if (gf->requests.started < gf->requests.posted) requests_start(gf, now_ns);
     if (gf_ops_progress(gf, now_ns) < 0) return gf_failing_poll(gf, now_ns);
-    return ((pending != NULL) && (((struct gf_pending *)pending)->state == GF_REQUEST_ENDED)) ? GF_OK : GF_AGAIN;
+    return ((pending != NULL) && (((struct gf_pending *)pending)->state == GF_REQUEST_ENDED))
+               ? GF_OK
+               : GF_AGAIN;
 }
 
-/* Nothing is wrong but that there is no such request, or the context fails, and polls are what makes that end. */
+/* Nothing is wrong but that there is no such request, or the context fails, and polls are what
+ * makes that end. */
 static struct gf_pending *request_seek(gf_context *gf, const struct gf_request *request,
                                        const char *call, gf_status *status_out)
 {
@@ -245,13 +265,14 @@ static struct gf_pending *request_seek(gf_context *gf, const struct gf_request *
     if ((*status_out = gf_enter_poll(gf)) < 0) return NULL;
     if ((pending = pending_of(gf, request)) != NULL) return pending;
     *status_out = gf->error.code;
-    if (*status_out == GF_OK) *status_out = gf_refuse(gf, GF_ERR_PARAM, "%s: no such request is under way", call);
+    if (*status_out == GF_OK)
+        *status_out = gf_refuse(gf, GF_ERR_PARAM, "%s: no such request is under way", call);
     return NULL;
 }
 
 /* Its place; NULL: what the call answers is in *status_out. */
-static inline struct gf_pending *request_enter(gf_context *gf, const struct gf_request *request, const char *call,
-                                               gf_status *status_out)
+static inline struct gf_pending *request_enter(gf_context *gf, const struct gf_request *request,
+                                               const char *call, gf_status *status_out)
 {
     struct gf_pending *pending = gf_is_well(gf) ? pending_of(gf, request) : NULL;
     return (pending != NULL) ? pending : request_seek(gf, request, call, status_out);
@@ -268,19 +289,24 @@ gf_status gf_request_poll(gf_context *gf, struct gf_request *request)
 {
     gf_status status = GF_OK;
     struct gf_pending *pending = request_enter(gf, request, "gf_request_poll", &status);
-    return (pending == NULL) ? status : request_answer(gf, pending, gf_request_progress(gf, pending));
+    return (pending == NULL) ? status
+                             : request_answer(gf, pending, gf_request_progress(gf, pending));
 }
 
 gf_status gf_request_wait(gf_context *gf, struct gf_request *request)
 {
     gf_status status = GF_OK;
     struct gf_pending *pending = request_enter(gf, request, "gf_request_wait", &status);
-    return (pending == NULL) ? status : request_answer(gf, pending, gf_wait(gf, gf_request_progress, pending));
+    return (pending == NULL)
+               ? status
+               : request_answer(gf, pending, gf_wait(gf, gf_request_progress, pending));
 }
 
-void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out, uint64_t *count_out)
+void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out,
+              uint64_t *count_out)
 {
-    gf_coll_block((rank < world) ? elem_count : 0, (rank < world) ? world : 1, rank, first_out, count_out);
+    gf_coll_block((rank < world) ? elem_count : 0, (rank < world) ? world : 1, rank, first_out,
+                  count_out);
 }
 
 gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes)

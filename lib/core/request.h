@@ -4,7 +4,11 @@
 
 #include "ops/coll.h"
 
-typedef enum gf_request_state { GF_REQUEST_QUEUED, GF_REQUEST_RUNNING, GF_REQUEST_ENDED } gf_request_state;
+typedef enum gf_request_state {
+    GF_REQUEST_QUEUED,
+    GF_REQUEST_RUNNING,
+    GF_REQUEST_ENDED
+} gf_request_state;
 
 /* What is asked for, in a register. */
 struct gf_call {
@@ -22,25 +26,29 @@ struct gf_pending {
     uint32_t root_or_reduction; /* of a broadcast; of an allreduce. It goes into tags and hashes */
     gf_mem data;
     uint64_t elem_count;
-    bool staged;       /* data is device memory: it passes through the wire pool, alone */
+    bool staged; /* data is device memory: it passes through the wire pool, alone */
 };
 
 struct gf_requests {
     struct gf_pending of[GF_REQUESTS_MAX];
-    uint32_t used;    /* bit i: of[i] is not free */
-    struct gf_pending *queue[GF_REQUESTS_MAX]; /* those that wait; number n, from 1, at (n - 1) modulo its size */
+    uint32_t used; /* bit i: of[i] is not free */
+    /* those that wait; number n, from 1, at (n - 1) modulo its size */
+    struct gf_pending *queue[GF_REQUESTS_MAX];
     uint64_t posted;  /* the newest's number */
     uint64_t started; /* of the newest that runs */
-    gf_status (*fold)(void *pending, gf_mem dst, gf_mem src, uint64_t elem_count); /* by what is no sum */
+    /* by what is no sum */
+    gf_status (*fold)(void *pending, gf_mem dst, gf_mem src, uint64_t elem_count);
 };
 
-/* Queues without looking at the phase (warm.c posts before the context is ready). GF_AGAIN: no place is free. */
-gf_status gf_request_post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t elem_count, gf_type type,
-                          struct gf_request *request);
+/* Queues without looking at the phase (warm.c posts before the context is ready). GF_AGAIN: no
+ * place is free. */
+gf_status gf_request_post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t elem_count,
+                          gf_type type, struct gf_request *request);
 /* Moves all requests; says how this one, a gf_pending, stands. NULL: GF_AGAIN. */
 gf_status gf_request_progress(gf_context *gf, void *pending);
 bool gf_requests_idle(const gf_context *gf);
-gf_operation gf_requests_doing(const gf_context *gf);        /* one under way; GF_OPERATION_NONE */
-void gf_requests_reset(gf_context *gf, uint64_t posted);     /* none is left; `posted` counts those so far */
+gf_operation gf_requests_doing(const gf_context *gf); /* one under way; GF_OPERATION_NONE */
+/* none is left; `posted` counts those so far */
+void gf_requests_reset(gf_context *gf, uint64_t posted);
 
 #endif

@@ -1,10 +1,12 @@
-/* A step: tensors become ready, fused buffers go out in one order on every rank, the vote, the commit.
+/* A step: tensors become ready, fused buffers go out in one order on every rank, the vote, the
+ * commit.
  *
  *     ready -> an operation each buffer (op.h); all of them, then
  *     vote -> commit -> whole
  *
- * Any ready order is valid, but buffers start in one order, by the last tensor they need: with a limited number of ops two
- * ranks that started in different orders could each hold what the other waits for. */
+ * Any ready order is valid, but buffers start in one order, by the last tensor they need: with a
+ * limited number of ops two ranks that started in different orders could each hold what the other
+ * waits for. */
 #include <string.h>
 
 #include "lib/context.h"
@@ -17,14 +19,16 @@
 /* What runs once a step is made small. */
 void gf_buffers_order(gf_context *gf)
 {
-    /* Two runs, each in backward order already (the sparse part, then the dense one): merge them by last tensor. */
+    /* Two runs, each in backward order already (the sparse part, then the dense one): merge them by
+     * last tensor. */
     uint32_t count = gf->step.buffer_count, split = 0, left, right;
     while ((split < count) && (gf->buffers.now[split].sparse != 0)) split++;
     left = 0;
     right = split;
     for (uint32_t i = 0; i < count; i++) {
-        bool take_left = (left < split) && ((right == count) ||
-                                            (gf->buffers.now[left].last_tensor <= gf->buffers.now[right].last_tensor));
+        bool take_left =
+            (left < split) && ((right == count) || (gf->buffers.now[left].last_tensor <=
+                                                    gf->buffers.now[right].last_tensor));
         gf->buffers.order[i] = take_left ? left++ : right++;
     }
 }
@@ -34,7 +38,8 @@ void gf_dense_begin(gf_context *gf)
     uint32_t count = 0;
     gf->buffers.now = gf->buffers.dense;
     for (int part = 1; part >= 0; part--)
-        count = gf_pool_group(&gf->config, gf->tensors, gf->tensor_count, part == 1, gf->buffers.now, count);
+        count = gf_pool_group(&gf->config, gf->tensors, gf->tensor_count, part == 1,
+                              gf->buffers.now, count);
     gf->buffers.dense_count = count;
     gf->step.buffer_count = count;
     for (uint32_t b = 0; b < count; b++) gf->buffers.pending[b] = gf->buffers.now[b].tensor_count;
@@ -51,7 +56,8 @@ static void buffers_start(gf_context *gf, uint64_t now_ns)
     }
 }
 
-/* fp32 gradients of dense buffers, divided by what only the vote could tell; about a slice a poll. */
+/* fp32 gradients of dense buffers, divided by what only the vote could tell; about a slice a
+ * poll. */
 static gf_status samples_divide(gf_context *gf, float factor)
 {
     struct gf_step *step = &gf->step;
@@ -59,8 +65,10 @@ static gf_status samples_divide(gf_context *gf, float factor)
         const struct gf_pool_tensor *tensor = &gf->tensors[step->commit_tensor];
         uint64_t count = gf_turn_elems(gf, tensor->elem_count - step->commit_elems);
         gf_mem at = gf->gradient + tensor->gradient_offset + step->commit_elems * sizeof(float);
-        if ((tensor->type != GF_TYPE_F32) || (step->sparse && (tensor->sparse != 0))) count = tensor->elem_count;
-        else if (gf->ops->cast(&gf->queue, at, GF_TYPE_F32, at, GF_TYPE_F32, count, factor, 0, NULL) < 0)
+        if ((tensor->type != GF_TYPE_F32) || (step->sparse && (tensor->sparse != 0)))
+            count = tensor->elem_count;
+        else if (gf->ops->cast(&gf->queue, at, GF_TYPE_F32, at, GF_TYPE_F32, count, factor, 0,
+                               NULL) < 0)
             return gf_device_failed(gf, GF_OPERATION_STEP);
         step->commit_elems += count;
         if (step->commit_elems < tensor->elem_count) return GF_AGAIN;
@@ -78,7 +86,8 @@ static gf_status step_commit(gf_context *gf)
     if (step->skipped) return GF_OK;
     step->gradient_scale = gf_buffer_factor(gf);
     if (gf->config.exchange.average == GF_AVERAGE_SAMPLES) {
-        uint64_t samples = (step->samples_all > 0) ? step->samples_all : gf->samples_before; /* history may be sent */
+        /* history may be sent */
+        uint64_t samples = (step->samples_all > 0) ? step->samples_all : gf->samples_before;
         float factor = (samples > 0) ? (float)(1.0 / (double)samples) : 0.0f;
         step->gradient_scale *= factor;
         if ((status = samples_divide(gf, factor)) != GF_OK) return status;
@@ -109,7 +118,8 @@ static gf_status step_vote(gf_context *gf, uint64_t now_ns)
     const struct gf_step *step = &gf->step;
     gf_status filled = step->sparse ? gf->step_module->fill(gf, now_ns) : GF_OK;
     if (filled < 0) return filled;
-    if ((step->buffers_ended < step->buffer_count) || (step->declared < gf->tensor_count)) return GF_AGAIN;
+    if ((step->buffers_ended < step->buffer_count) || (step->declared < gf->tensor_count))
+        return GF_AGAIN;
     return (filled == GF_OK) ? gf_vote_post(gf, now_ns) : GF_AGAIN;
 }
 
@@ -123,7 +133,8 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
     if ((step->state == GF_STEP_BEGUN) && ((status = step_vote(gf, now_ns)) < 0)) return status;
     if (step->state < GF_STEP_AGREED) return GF_AGAIN;
     if (step->state == GF_STEP_AGREED) {
-        gf->waiting.moved_ns = now_ns; /* a commit takes several polls, and there is no reason to nap between them */
+        /* a commit takes several polls, and there is no reason to nap between them */
+        gf->waiting.moved_ns = now_ns;
         if ((status = step_commit(gf)) != GF_OK) return status;
         step->state = GF_STEP_COMMITTED;
     }
@@ -132,14 +143,16 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
     return GF_OK;
 }
 
-/* The context fails while a sparse step is being committed: half of a history would have this step's gradients and the
- * step begun anew would add them again. All that it needs is here, so it is finished: the step is whole, without its
- * gf_update(). */
+/* The context fails while a sparse step is being committed: half of a history would have this
+ * step's gradients and the step begun anew would add them again. All that it needs is here, so it
+ * is finished: the step is whole, without its gf_update(). */
 void gf_step_finish(gf_context *gf)
 {
     struct gf_step *step = &gf->step;
     gf_status status;
-    if (!gf_may_go_on(gf) || (gf->phase != GF_PHASE_STEP) || (step->state != GF_STEP_AGREED) || !step->sparse) return;
+    if (!gf_may_go_on(gf) || (gf->phase != GF_PHASE_STEP) || (step->state != GF_STEP_AGREED) ||
+        !step->sparse)
+        return;
     if (!gf->step_module->commits(gf)) return;
     do {
         status = gf->step_module->commit(gf, step->gradient_scale);
@@ -161,10 +174,15 @@ gf_status gf_step_begin(gf_context *gf)
                          (unsigned long long)gf->step.number);
     if ((gf->phase != GF_PHASE_READY) || !gf_requests_idle(gf))
         return gf_refuse(gf, GF_ERR_STATE, "gf_step_begin: %s",
-                         (gf->phase == GF_PHASE_READY) ? "requests are under way" : "the context is not open");
-    if (gf_queue_after(gf, &gf->queue, &gf->pack_queue) < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
+                         (gf->phase == GF_PHASE_READY) ? "requests are under way"
+                                                       : "the context is not open");
+    if (gf_queue_after(gf, &gf->queue, &gf->pack_queue) < 0)
+        return gf_device_failed(gf, GF_OPERATION_STEP);
     number = gf->step.number + 1;
-    gf->step = (struct gf_step){.state = GF_STEP_BEGUN, .number = number, .samples = 1, .gradient_scale = 1.0f,
+    gf->step = (struct gf_step){.state = GF_STEP_BEGUN,
+                                .number = number,
+                                .samples = 1,
+                                .gradient_scale = 1.0f,
                                 .wire_before = gf->link->sent_bytes};
     for (uint32_t i = 0; i < gf->tensor_count; i++) gf->tensors[i].ready = 0;
     gf_finite_step(gf);
@@ -185,7 +203,8 @@ gf_status gf_step_samples(gf_context *gf, uint64_t sample_count)
     if ((gf->phase != GF_PHASE_STEP) || (gf->step.state > GF_STEP_BEGUN))
         return gf_refuse(gf, GF_ERR_STATE, "gf_step_samples: not inside a step");
     if (sample_count > UINT64_MAX / GF_WORLD_MAX)
-        return gf_refuse(gf, GF_ERR_PARAM, "gf_step_samples: %llu; the sum over all ranks would not fit",
+        return gf_refuse(gf, GF_ERR_PARAM,
+                         "gf_step_samples: %llu; the sum over all ranks would not fit",
                          (unsigned long long)sample_count);
     gf->step.samples = sample_count;
     return GF_OK;
@@ -195,16 +214,19 @@ gf_status gf_step_metric(gf_context *gf, uint32_t index, double value)
 {
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
-    if (index >= GF_METRICS) return gf_refuse(gf, GF_ERR_PARAM, "gf_step_metric: metric %u of %u", index, GF_METRICS);
+    if (index >= GF_METRICS)
+        return gf_refuse(gf, GF_ERR_PARAM, "gf_step_metric: metric %u of %u", index, GF_METRICS);
     if ((gf->phase != GF_PHASE_STEP) || (gf->step.declared == gf->tensor_count))
-        return gf_refuse(gf, GF_ERR_STATE, "gf_step_metric: not between gf_step_begin() and the last tensor");
+        return gf_refuse(gf, GF_ERR_STATE,
+                         "gf_step_metric: not between gf_step_begin() and the last tensor");
     gf->step.metrics[index] = value;
     return GF_OK;
 }
 
 double gf_metric(const gf_context *gf, uint32_t index)
 {
-    return ((gf != NULL) && (index < GF_METRICS) && gf_step_is_whole(gf)) ? gf->step.metrics[index] : 0.0;
+    return ((gf != NULL) && (index < GF_METRICS) && gf_step_is_whole(gf)) ? gf->step.metrics[index]
+                                                                          : 0.0;
 }
 
 /* May tensors first .. first + count - 1 be declared? */
@@ -213,13 +235,15 @@ static gf_status tensors_check(gf_context *gf, uint32_t first, uint32_t count, c
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
     if ((count == 0) || (first >= gf->tensor_count) || (count > gf->tensor_count - first))
-        return gf_refuse(gf, GF_ERR_PARAM, "%s: tensor %u of %u, and %u on", call, first, gf->tensor_count, count);
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: tensor %u of %u, and %u on", call, first,
+                         gf->tensor_count, count);
     if (gf->phase != GF_PHASE_STEP)
         return gf_refuse(gf, GF_ERR_STATE, "%s: tensor %u \"%s\" outside of a step", call, first,
                          gf->tensors[first].name);
     for (uint32_t i = first; i < first + count; i++)
         if (gf->tensors[i].ready != 0)
-            return gf_refuse(gf, GF_ERR_STATE, "%s: tensor %u \"%s\" was declared before in step %llu", call, i,
+            return gf_refuse(gf, GF_ERR_STATE,
+                             "%s: tensor %u \"%s\" was declared before in step %llu", call, i,
                              gf->tensors[i].name, (unsigned long long)gf->step.number);
     return GF_OK;
 }
@@ -230,14 +254,16 @@ static gf_status tensors_count_in(gf_context *gf, uint32_t first, uint32_t count
         struct gf_pool_tensor *declared = &gf->tensors[i];
         declared->ready = 1;
         gf->observed.stats.produced_bytes += declared->elem_count * sizeof(float);
-        for (uint32_t b = 0; b < declared->buffer_count; b++) gf->buffers.pending[declared->buffer_first + b]--;
+        for (uint32_t b = 0; b < declared->buffer_count; b++)
+            gf->buffers.pending[declared->buffer_first + b]--;
     }
     gf->step.declared += count;
     if (gf->step.declared == gf->tensor_count) gf->step.declared_ns = gf_now(gf);
     return gf_step_progress(gf, NULL) < 0 ? gf->error.code : GF_OK;
 }
 
-static gf_status tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_queue_handle queue, const char *call)
+static gf_status tensors_ready(gf_context *gf, uint32_t first, uint32_t count,
+                               gf_queue_handle queue, const char *call)
 {
     gf_status status = tensors_check(gf, first, count, call);
     struct gf_queue theirs = {.stream = queue};
@@ -268,10 +294,12 @@ gf_status gf_tensor_copy(gf_context *gf, uint32_t tensor, const void *gradient)
     to = &gf->tensors[tensor];
     bytes = to->elem_count * gf_type_size_bytes((gf_type)to->type);
     if (gf->on_device)
-        return gf_refuse(gf, GF_ERR_STATE, "gf_tensor_copy: tensor %u \"%s\" lies in device memory: write it there",
+        return gf_refuse(gf, GF_ERR_STATE,
+                         "gf_tensor_copy: tensor %u \"%s\" lies in device memory: write it there",
                          tensor, to->name);
     if ((gradient == NULL) && (bytes > 0))
-        return gf_refuse(gf, GF_ERR_PARAM, "gf_tensor_copy: tensor %u \"%s\" from NULL", tensor, to->name);
+        return gf_refuse(gf, GF_ERR_PARAM, "gf_tensor_copy: tensor %u \"%s\" from NULL", tensor,
+                         to->name);
     if (bytes > 0) memcpy((void *)(uintptr_t)(gf->gradient + to->gradient_offset), gradient, bytes);
     gf->observed.stats.copied_bytes += bytes;
     return tensors_count_in(gf, tensor, 1);
@@ -290,11 +318,12 @@ gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor)
     return tensors_count_in(gf, tensor, 1);
 }
 
-/* Who stands still after its last tensor makes everybody wait alike, so that no waiting tells who it was; the rank
- * itself can. Naps are shorter. */
+/* Who stands still after its last tensor makes everybody wait alike, so that no waiting tells who
+ * it was; the rank itself can. Naps are shorter. */
 static void still_note(gf_context *gf, uint64_t now_ns)
 {
-    uint64_t since_ns = (gf->polled.step_ns > gf->step.declared_ns) ? gf->polled.step_ns : gf->step.declared_ns;
+    uint64_t since_ns =
+        (gf->polled.step_ns > gf->step.declared_ns) ? gf->polled.step_ns : gf->step.declared_ns;
     bool waits = gf->step.declared == gf->tensor_count;
     gf->polled.step_ns = now_ns;
     if (waits && (now_ns > since_ns + STILL_NS) && (now_ns - since_ns > gf->polled.still_ns))
@@ -325,7 +354,9 @@ static gf_status step_enter(gf_context *gf, const char *call)
 gf_status gf_step_poll(gf_context *gf)
 {
     gf_status status;
-    if ((gf != NULL) && (gf->phase == GF_PHASE_READY) && gf_step_is_whole(gf) && (gf_enter(gf) == GF_OK)) return GF_OK;
+    if ((gf != NULL) && (gf->phase == GF_PHASE_READY) && gf_step_is_whole(gf) &&
+        (gf_enter(gf) == GF_OK))
+        return GF_OK;
     status = step_enter(gf, "gf_step_poll");
     return (status == GF_OK) ? gf_step_progress(gf, NULL) : status;
 }
@@ -334,15 +365,18 @@ gf_status gf_step_wait(gf_context *gf)
 {
     gf_status status;
     uint64_t begin_ns, end_ns;
-    if ((gf != NULL) && (gf->phase == GF_PHASE_READY) && gf_step_is_whole(gf) && (gf_enter(gf) == GF_OK)) return GF_OK;
+    if ((gf != NULL) && (gf->phase == GF_PHASE_READY) && gf_step_is_whole(gf) &&
+        (gf_enter(gf) == GF_OK))
+        return GF_OK;
     if ((status = step_enter(gf, "gf_step_wait")) < 0) return status;
     if ((gf->phase == GF_PHASE_STEP) && (gf->step.declared < gf->tensor_count)) {
         uint32_t missing = 0;
         while (gf->tensors[missing].ready != 0) missing++;
-        return gf_refuse(gf, GF_ERR_STATE,
-                         "gf_step_wait: tensor %u \"%s\" was not declared ready in step %llu (%u of %u were)", missing,
-                         gf->tensors[missing].name, (unsigned long long)gf->step.number, gf->step.declared,
-                         gf->tensor_count);
+        return gf_refuse(
+            gf, GF_ERR_STATE,
+            "gf_step_wait: tensor %u \"%s\" was not declared ready in step %llu (%u of %u were)",
+            missing, gf->tensors[missing].name, (unsigned long long)gf->step.number,
+            gf->step.declared, gf->tensor_count);
     }
     begin_ns = gf_now(gf);
     status = gf_wait(gf, gf_step_progress, NULL);
@@ -353,6 +387,12 @@ gf_status gf_step_wait(gf_context *gf)
     return status;
 }
 
-bool gf_step_skipped(const gf_context *gf) { return (gf != NULL) && gf_step_is_whole(gf) && gf->step.skipped; }
+bool gf_step_skipped(const gf_context *gf)
+{
+    return (gf != NULL) && gf_step_is_whole(gf) && gf->step.skipped;
+}
 
-float gf_gradient_scale(const gf_context *gf) { return (gf == NULL) ? 1.0f : gf->step.gradient_scale; }
+float gf_gradient_scale(const gf_context *gf)
+{
+    return (gf == NULL) ? 1.0f : gf->step.gradient_scale;
+}

@@ -11,37 +11,39 @@ struct gf_loss_scale {
 #define GF_SCALE_MAX 16777216.0f /* 2^24: fp32 gradients keep room above it */
 
 typedef enum gf_step_state {
-    GF_STEP_NONE = 0,  /* none was begun since open, or since a state was loaded */
+    GF_STEP_NONE = 0, /* none was begun since open, or since a state was loaded */
     GF_STEP_BEGUN,
     GF_STEP_VOTED,     /* this rank's vote is posted */
     GF_STEP_AGREED,    /* all ranks' are here */
     GF_STEP_COMMITTED, /* what depends on it is queued */
     GF_STEP_WHOLE,
-    GF_STEP_UPDATED    /* its gradient was applied, or never will be */
+    GF_STEP_UPDATED /* its gradient was applied, or never will be */
 } gf_step_state;
 
 struct gf_step {
     gf_step_state state;
-    uint64_t number;          /* counts steps since open, or since the state that was loaded */
+    uint64_t number; /* counts steps since open, or since the state that was loaded */
     uint64_t samples;
-    uint32_t declared;        /* tensors ready or skipped */
-    uint32_t next;            /* index in buffer_order of the next buffer to start */
+    uint32_t declared; /* tensors ready or skipped */
+    uint32_t next;     /* index in buffer_order of the next buffer to start */
     uint32_t buffers_ended;
-    uint32_t buffer_count;    /* of this step */
-    bool sparse;              /* this step sends chunks: gf->step_module's */
-    bool quantized;           /* gf->step_module says how its buffers travel */
+    uint32_t buffer_count; /* of this step */
+    bool sparse;           /* this step sends chunks: gf->step_module's */
+    bool quantized;        /* gf->step_module says how its buffers travel */
     bool skipped;
-    uint64_t first_ns;        /* first collective started; 0: none */
-    uint32_t commit_tensor;   /* how far the commit pass is */
+    uint64_t first_ns;      /* first collective started; 0: none */
+    uint32_t commit_tensor; /* how far the commit pass is */
     uint64_t commit_elems;
-    uint64_t wire_before;     /* link bytes when it began */
-    uint64_t declared_ns;     /* its last tensor was declared */
-    uint32_t last_rank;       /* declared its last tensor last, or stood still for longer: so the vote says */
-    uint64_t late_ns;         /* for so long it was after the first one; for so long it stood still */
-    uint64_t samples_all;     /* of all ranks */
+    uint64_t wire_before; /* link bytes when it began */
+    uint64_t declared_ns; /* its last tensor was declared */
+    /* declared its last tensor last, or stood still for longer: so the vote says */
+    uint32_t last_rank;
+    /* for so long it was after the first one; for so long it stood still */
+    uint64_t late_ns;
+    uint64_t samples_all;       /* of all ranks */
     double metrics[GF_METRICS]; /* this rank's; once the step is whole, the sums over all */
-    float gradient_scale;     /* what gf_gradient() of a 16-bit tensor is to be multiplied with */
-    bool norm_known;          /* norm and clip_factor hold (lib/optimizer/clip.c) */
+    float gradient_scale;       /* what gf_gradient() of a 16-bit tensor is to be multiplied with */
+    bool norm_known;            /* norm and clip_factor hold (lib/optimizer/clip.c) */
     float norm, clip_factor;
 };
 
@@ -50,16 +52,21 @@ struct gf_layout;
 /* What a module does in a step, beside the dense buffers; gf->step_module, NULL: nothing. */
 struct gf_step_module {
     /* At open: what it adds to layout, and whether it takes these tensors. */
-    gf_status (*measure)(struct gf_layout *layout, const struct gf_tensor *tensors, char *error_out);
-    const struct gf_op_kind *buffers; /* moves fused buffers that have chunks; of a quantized step all */
+    gf_status (*measure)(struct gf_layout *layout, const struct gf_tensor *tensors,
+                         char *error_out);
+    /* moves fused buffers that have chunks; of a quantized step all */
+    const struct gf_op_kind *buffers;
     void (*start)(gf_context *gf, struct gf_op *op); /* of a quantized step: how a buffer travels */
-    /* A step begins. GF_OK: its buffers are set and step.sparse is true; GF_AGAIN: it is a dense one. */
+    /* A step begins. GF_OK: its buffers are set and step.sparse is true; GF_AGAIN: it is a dense
+     * one. */
     gf_status (*begin)(gf_context *gf);
-    /* Of a sparse step: work that fills the wait, about a slice. GF_OK: the vote has all that it carries. */
+    /* Of a sparse step: work that fills the wait, about a slice. GF_OK: the vote has all that it
+     * carries. */
     gf_status (*fill)(gf_context *gf, uint64_t now_ns);
     /* After the vote of any step that is not skipped, about a slice; GF_OK: done. */
     gf_status (*commit)(gf_context *gf, float gradient_scale);
-    bool (*commits)(const gf_context *gf); /* of a sparse step: a commit has begun and is not done */
+    /* of a sparse step: a commit has begun and is not done */
+    bool (*commits)(const gf_context *gf);
 };
 
 gf_status gf_scale_step(gf_context *gf, bool skipped); /* loss_scale.c: a step has ended */

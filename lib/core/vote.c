@@ -1,5 +1,5 @@
-/* The small agreement at the end of a step (vote.h), as an operation whose words are folded each in its own way, so that
- * any run of words may be folded alone. */
+/* The small agreement at the end of a step (vote.h), as an operation whose words are folded each in
+ * its own way, so that any run of words may be folded alone. */
 #include <math.h>
 #include <string.h>
 
@@ -7,7 +7,8 @@
 #include "lib/core/choose.h"
 #include "lib/core/vote.h"
 
-/* As doubles; every rank adds the same two at a time, so all get the same bits: of two NaNs a CPU keeps the first. */
+/* As doubles; every rank adds the same two at a time, so all get the same bits: of two NaNs a CPU
+ * keeps the first. */
 static void metric_add(uint64_t *into, const uint64_t *from)
 {
     double sum, more;
@@ -42,11 +43,16 @@ static gf_status vote_fold(void *arg, gf_mem dst, gf_mem src, uint64_t word_coun
     const uint64_t *from = (const uint64_t *)(uintptr_t)src;
     uint64_t first = (uint64_t)(into - gf->vote);
     for (uint64_t i = 0; i < word_count; i++) {
-        if (first + i >= GF_VOTE_WORDS) norms_add(&into[i], &from[i]);
-        else if (first + i >= GF_VOTE_METRIC) metric_add(&into[i], &from[i]);
-        else if ((HIGHEST >> (first + i)) & 1) into[i] = (from[i] > into[i]) ? from[i] : into[i];
-        else if ((LOWEST >> (first + i)) & 1) into[i] = (from[i] < into[i]) ? from[i] : into[i];
-        else into[i] += from[i];
+        if (first + i >= GF_VOTE_WORDS)
+            norms_add(&into[i], &from[i]);
+        else if (first + i >= GF_VOTE_METRIC)
+            metric_add(&into[i], &from[i]);
+        else if ((HIGHEST >> (first + i)) & 1)
+            into[i] = (from[i] > into[i]) ? from[i] : into[i];
+        else if ((LOWEST >> (first + i)) & 1)
+            into[i] = (from[i] < into[i]) ? from[i] : into[i];
+        else
+            into[i] += from[i];
     }
     return GF_OK;
 }
@@ -72,17 +78,21 @@ static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     if (words[GF_VOTE_BAD] != 0) {
         struct gf_finite_place place = gf_finite_place_of(words[GF_VOTE_FIRST_BAD]);
         gf_log_line(&gf->log, GF_LOG_WARN,
-                    "step %llu skipped on all ranks: %llu values are not finite, first on rank %u, tensor %u \"%s\", "
+                    "step %llu skipped on all ranks: %llu values are not finite, first on rank %u, "
+                    "tensor %u \"%s\", "
                     "element %llu",
-                    (unsigned long long)step->number, (unsigned long long)words[GF_VOTE_BAD], place.rank, place.tensor,
-                    gf->tensors[place.tensor].name, (unsigned long long)place.elem);
+                    (unsigned long long)step->number, (unsigned long long)words[GF_VOTE_BAD],
+                    place.rank, place.tensor, gf->tensors[place.tensor].name,
+                    (unsigned long long)place.elem);
     } else if (step->skipped) {
         struct gf_finite_place place = gf_finite_place_of(words[GF_VOTE_FIRST_SUM]);
         gf_log_line(&gf->log, GF_LOG_WARN,
-                    "step %llu skipped on all ranks: a sum left the range of the wire or of its gradient, where rank "
-                    "%u added or rounded it, tensor %u \"%s\", element %llu; every local gradient was finite",
-                    (unsigned long long)step->number, place.rank, place.tensor, gf->tensors[place.tensor].name,
-                    (unsigned long long)place.elem);
+                    "step %llu skipped on all ranks: a sum left the range of the wire or of its "
+                    "gradient, where rank "
+                    "%u added or rounded it, tensor %u \"%s\", element %llu; every local gradient "
+                    "was finite",
+                    (unsigned long long)step->number, place.rank, place.tensor,
+                    gf->tensors[place.tensor].name, (unsigned long long)place.elem);
     }
 }
 
@@ -95,8 +105,10 @@ static void words_put(gf_context *gf)
     words[GF_VOTE_FIRST_BAD] = gf->finite.first_key;
     words[GF_VOTE_SAMPLES] = gf->step.samples;
     words[GF_VOTE_FIRST_SUM] = gf->finite.first_sum;
-    words[GF_VOTE_WAITING] = gf_members_waiting(gf->members) | ((uint64_t)(gf->change.leaves ? 1 : 0) << 32);
-    words[GF_VOTE_FIRST] = (declared_ns > gf->together_ns) ? (declared_ns - gf->together_ns) & WAIT_MASK : 0;
+    words[GF_VOTE_WAITING] =
+        gf_members_waiting(gf->members) | ((uint64_t)(gf->change.leaves ? 1 : 0) << 32);
+    words[GF_VOTE_FIRST] =
+        (declared_ns > gf->together_ns) ? (declared_ns - gf->together_ns) & WAIT_MASK : 0;
     words[GF_VOTE_LAST] = (words[GF_VOTE_FIRST] << GF_VOTE_RANK_BITS) | gf->rank;
     words[GF_VOTE_STILL] = ((gf->polled.still_ns & WAIT_MASK) << GF_VOTE_RANK_BITS) | gf->rank;
     gf->polled.still_ns = 0;

@@ -1,31 +1,40 @@
-/* The small agreement at the end of a step: finite or not, who was first, how many samples the gradients stand for, who was
- * slow. One vector of 64-bit words; of a sparse step, the norms of the chunks follow, two floats a word (summed). */
+/* The small agreement at the end of a step: finite or not, who was first, how many samples the
+ * gradients stand for, who was slow. One vector of 64-bit words; of a sparse step, the norms of the
+ * chunks follow, two floats a word (summed). */
 #ifndef GF_VOTE_H
 #define GF_VOTE_H
 
 #include "gradientflow.h"
 
-/* In brackets how all ranks' words are combined. "The vote before" is when all were last together, to within a small
- * message: an exchange does not end everywhere at once. */
+/* In brackets how all ranks' words are combined. "The vote before" is when all were last together,
+ * to within a small message: an exchange does not end everywhere at once. */
 enum {
     GF_VOTE_BAD,       /* local values that were not finite (sum) */
     GF_VOTE_FIRST_BAD, /* the first of them, as a key of finite.h (lowest) */
     GF_VOTE_SAMPLES,   /* (sum) */
-    GF_VOTE_FIRST_SUM, /* the first sum that is not finite, as a key of the rank that added or rounded it (lowest) */
-    GF_VOTE_WAITING,   /* ranks that wait to come in, and above 32 bits those that want to leave (sum) */
-    GF_VOTE_LAST,      /* time from the vote before to a rank's last tensor, above the rank (highest: it was the last) */
-    GF_VOTE_FIRST,     /* the same time, without the rank (lowest) */
-    GF_VOTE_STILL,     /* how long a rank did not poll though it had nothing to compute, above the rank (highest) */
-    GF_VOTE_METRIC,    /* [GF_METRICS] gf_step_metric(), each a double (sum) */
+    /* the first sum that is not finite, as a key of the rank that added or rounded it (lowest) */
+    GF_VOTE_FIRST_SUM,
+    /* ranks that wait to come in, and above 32 bits those that want to leave (sum) */
+    GF_VOTE_WAITING,
+    /* time from the vote before to a rank's last tensor, above the rank (highest: it was the
+     * last) */
+    GF_VOTE_LAST,
+    GF_VOTE_FIRST, /* the same time, without the rank (lowest) */
+    /* how long a rank did not poll though it had nothing to compute, above the rank (highest) */
+    GF_VOTE_STILL,
+    GF_VOTE_METRIC, /* [GF_METRICS] gf_step_metric(), each a double (sum) */
     GF_VOTE_WORDS = GF_VOTE_METRIC + GF_METRICS
 };
 #define GF_VOTE_RANK_BITS 13u
 _Static_assert(GF_WORLD_MAX <= 1u << GF_VOTE_RANK_BITS, "a rank fits");
 
-static inline uint64_t gf_vote_words(uint32_t chunk_count) { return GF_VOTE_WORDS + ((uint64_t)chunk_count + 1) / 2; }
+static inline uint64_t gf_vote_words(uint32_t chunk_count)
+{
+    return GF_VOTE_WORDS + ((uint64_t)chunk_count + 1) / 2;
+}
 
-/* GF_AGAIN: posted, or no op is free; step.state tells which. When all have voted, it is AGREED, with skipped,
- * samples_all, last_rank and late_ns; why a step is skipped is logged. */
+/* GF_AGAIN: posted, or no op is free; step.state tells which. When all have voted, it is AGREED,
+ * with skipped, samples_all, last_rank and late_ns; why a step is skipped is logged. */
 gf_status gf_vote_post(gf_context *gf, uint64_t now_ns);
 
 #endif

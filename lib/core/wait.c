@@ -1,5 +1,5 @@
-/* Waiting: poll, and idle between polls without taking a core from a rank that needs it. Nothing else in the library
- * blocks. */
+/* Waiting: poll, and idle between polls without taking a core from a rank that needs it. Nothing
+ * else in the library blocks. */
 #include <poll.h>
 #include <sched.h>
 
@@ -7,17 +7,20 @@
 #include "lib/core/accessors.h"
 #include "lib/core/choose.h"
 
-#define SLEEP_NS UINT64_C(10000000) /* longest sleep: deadlines are looked at this often */
+#define SLEEP_NS UINT64_C(10000000)     /* longest sleep: deadlines are looked at this often */
 #define QUIET_SLEEP_NS UINT64_C(100000) /* the same where something is awaited that wakes nobody */
-#define SPINS 400u /* looks for a flag in one poll: ten microseconds, then link and control channel again */
-#define SPINS_OVERSUBSCRIBED 32u /* at ranks of other cores: a part of what it takes to give this one away */
+/* looks for a flag in one poll: ten microseconds, then link and control channel again */
+#define SPINS 400u
+/* at ranks of other cores: a part of what it takes to give this one away */
+#define SPINS_OVERSUBSCRIBED 32u
 
 static void sleep_on_drivers(gf_context *gf, uint64_t longest_ns)
 {
     const struct timespec longest = {.tv_nsec = (long)longest_ns};
     struct pollfd fds[2];
     nfds_t count = 0;
-    bool link_rests = (gf->phase == GF_PHASE_FAILED); /* on the way to an epoch: nobody polls what it still says */
+    /* on the way to an epoch: nobody polls what it still says */
+    bool link_rests = (gf->phase == GF_PHASE_FAILED);
     int link_fd = link_rests ? -1 : gf->link->wake_fd;
     int control_fd = gf->rendezvous->driver->wake_fd(gf->rendezvous);
     if (link_fd >= 0) {
@@ -34,7 +37,8 @@ static void sleep_on_drivers(gf_context *gf, uint64_t longest_ns)
     (void)ppoll(fds, count, &longest, NULL);
 }
 
-/* In its region: where rank `index` of those that share memory says that it sleeps (gf_link_driver.flag_arm). */
+/* In its region: where rank `index` of those that share memory says that it sleeps
+ * (gf_link_driver.flag_arm). */
 static size_t sleep_at(const gf_context *gf, uint32_t index)
 {
     const struct gf_direct shared = {.lane_ranks = gf->lane_ranks};
@@ -47,9 +51,13 @@ void gf_wake(gf_context *gf)
         gf_direct_wake(gf->link, gf->ids, gf->world, gf->rank, gf->lane_ranks);
 }
 
-static uint32_t shared_index(const gf_context *gf) { return gf->nodes.used ? gf->nodes.of.local_index : gf->rank; }
+static uint32_t shared_index(const gf_context *gf)
+{
+    return gf->nodes.used ? gf->nodes.of.local_index : gf->rank;
+}
 
-/* In two calls, a poll between them: a flag that came before the sleep was announced wakes nobody. */
+/* In two calls, a poll between them: a flag that came before the sleep was announced wakes
+ * nobody. */
 static void sleep_on_flags(gf_context *gf)
 {
     size_t at = sleep_at(gf, shared_index(gf));
@@ -67,12 +75,15 @@ static void idle_sleep(gf_context *gf)
 {
     bool failed = (gf->phase == GF_PHASE_FAILED); /* what was under way moves no more */
     gf_awaited what = failed ? GF_AWAITED_NEWS : gf_ops_awaited(gf);
-    if ((what == GF_AWAITED_FLAGS) && (gf->link->driver->flag_sleep != NULL)) sleep_on_flags(gf);
-    else sleep_on_drivers(gf, (what == GF_AWAITED_NEWS) ? SLEEP_NS : QUIET_SLEEP_NS);
+    if ((what == GF_AWAITED_FLAGS) && (gf->link->driver->flag_sleep != NULL))
+        sleep_on_flags(gf);
+    else
+        sleep_on_drivers(gf, (what == GF_AWAITED_NEWS) ? SLEEP_NS : QUIET_SLEEP_NS);
 }
 
-/* Returns when the poll before a yield began; 0: nothing yielded. How long that took the next poll tells, which reads
- * the clock anyway: two more looks at it would take a tenth of a yield that comes back at once. */
+/* Returns when the poll before a yield began; 0: nothing yielded. How long that took the next poll
+ * tells, which reads the clock anyway: two more looks at it would take a tenth of a yield that
+ * comes back at once. */
 static uint64_t idle_auto(gf_context *gf, uint32_t polls)
 {
     if (!gf_idle_yields(&gf->waiting.idling, polls, gf->polled.at_ns)) {
@@ -86,26 +97,29 @@ static uint64_t idle_auto(gf_context *gf, uint32_t polls)
 static uint64_t idle(gf_context *gf, uint32_t polls)
 {
     switch (gf->config.link.idle) {
-    case GF_IDLE_SPIN:  break;
+    case GF_IDLE_SPIN: break;
     case GF_IDLE_SLEEP: idle_sleep(gf); break;
     case GF_IDLE_YIELD: (void)sched_yield(); break;
-    case GF_IDLE_AUTO:  return idle_auto(gf, polls);
+    case GF_IDLE_AUTO: return idle_auto(gf, polls);
     }
     return 0;
 }
 
-/* Where the context is on its way: a poll that changed it may have left something to send to the next one. */
+/* Where the context is on its way: a poll that changed it may have left something to send to the
+ * next one. */
 static uint64_t place(const gf_context *gf)
 {
-    return ((uint64_t)gf->requests.posted << 12) | ((uint64_t)gf->phase << 8) | ((uint64_t)gf->change.state << 4) |
-           (uint64_t)gf->warm.state;
+    return ((uint64_t)gf->requests.posted << 12) | ((uint64_t)gf->phase << 8) |
+           ((uint64_t)gf->change.state << 4) | (uint64_t)gf->warm.state;
 }
 
 gf_status gf_wait(gf_context *gf, gf_status (*progress)(gf_context *gf, void *arg), void *arg)
 {
     gf_idle how = gf->config.link.idle;
     bool few = (how == GF_IDLE_AUTO) && gf->waiting.oversubscribed;
-    uint32_t spins = few ? SPINS_OVERSUBSCRIBED : ((how == GF_IDLE_SPIN) || (how == GF_IDLE_AUTO)) ? SPINS : 0;
+    uint32_t spins = few                                                ? SPINS_OVERSUBSCRIBED
+                     : ((how == GF_IDLE_SPIN) || (how == GF_IDLE_AUTO)) ? SPINS
+                                                                        : 0;
     uint64_t moved_ns = gf->waiting.moved_ns, before = place(gf), yielded_ns = 0;
     uint32_t polls = 0; /* in a row that moved nothing */
     gf->waiting.armed = false;

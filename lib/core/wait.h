@@ -6,12 +6,15 @@
 #include "gradientflow.h"
 
 struct gf_waiting {
-    uint64_t moved_ns;   /* something last moved */
-    bool oversubscribed; /* more ranks than cores on this machine; after the warm-up, on some rank's */
+    uint64_t moved_ns; /* something last moved */
+    /* more ranks than cores on this machine; after the warm-up, on some rank's */
+    bool oversubscribed;
     struct gf_idling idling;
-    bool armed;          /* inside of gf_wait(): it is announced that this rank sleeps until a flag comes */
-    bool awaits_core;    /* what is awaited needs this core: give it away at once */
-    uint32_t spins;      /* inside of gf_wait(): how often a poll may look for a flag before it returns */
+    /* inside of gf_wait(): it is announced that this rank sleeps until a flag comes */
+    bool armed;
+    bool awaits_core; /* what is awaited needs this core: give it away at once */
+    /* inside of gf_wait(): how often a poll may look for a flag before it returns */
+    uint32_t spins;
 };
 
 /* Polls until poll() gives anything but GF_AGAIN, idling as the configuration says. */

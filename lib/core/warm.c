@@ -1,5 +1,6 @@
-/* The end of opening: all ranks meet, and learn who shares what with whom; on that depends which algorithm sums. What
- * UCX takes lazily for its pools it takes in the first steps (drivers/README.md). */
+/* The end of opening: all ranks meet, and learn who shares what with whom; on that depends which
+ * algorithm sums. What UCX takes lazily for its pools it takes in the first steps
+ * (drivers/README.md). */
 #include "lib/device/device.h"
 #include "lib/core/accessors.h"
 #include "lib/core/arena.h"
@@ -19,11 +20,13 @@ static gf_status requests_ended(gf_context *gf)
 void gf_warm_post(gf_context *gf, gf_collective collective, float *data, uint64_t count)
 {
     const struct gf_call call = {GF_OPERATION_JOIN, (uint16_t)collective, 0};
-    gf_status status = gf_request_post(gf, call, (gf_mem)(uintptr_t)data, count, GF_TYPE_F32, &gf->warm.request);
+    gf_status status =
+        gf_request_post(gf, call, (gf_mem)(uintptr_t)data, count, GF_TYPE_F32, &gf->warm.request);
     GF_ASSERT(status == GF_OK);
 }
 
-/* Memory for flags was laid out for world_max ranks: in a job that may be larger than that there is none. */
+/* Memory for flags was laid out for world_max ranks: in a job that may be larger than that there is
+ * none. */
 static bool all_share(const gf_context *gf)
 {
     return (gf->config.job.world_max <= GF_DIRECT_RANKS_MAX) &&
@@ -34,8 +37,11 @@ static bool all_share(const gf_context *gf)
 static bool nodes_post(gf_context *gf)
 {
     bool by_name = gf->config.exchange.algorithm == GF_ALGORITHM_HIERARCHY;
-    if ((gf->nodes.words.reach == NULL) || (!by_name && ((gf->warm.met[GF_MET_PAIRS] == 0) || all_share(gf)))) return false;
-    gf_warm_post(gf, GF_COLL_ALLREDUCE, gf->nodes.words.reach, GF_REACH_WORDS * (uint64_t)gf->world);
+    if ((gf->nodes.words.reach == NULL) ||
+        (!by_name && ((gf->warm.met[GF_MET_PAIRS] == 0) || all_share(gf))))
+        return false;
+    gf_warm_post(gf, GF_COLL_ALLREDUCE, gf->nodes.words.reach,
+                 GF_REACH_WORDS * (uint64_t)gf->world);
     return true;
 }
 
@@ -54,15 +60,17 @@ static gf_status export(gf_context *gf)
     return gf->on_device ? gf_ipc_begin(gf) : GF_OK;
 }
 
-/* All is known; peers' regions are still to be touched, where there is work in them. Not in a later epoch: training
- * would wait for all pages of all peers, and the first steps meet those that they need. */
+/* All is known; peers' regions are still to be touched, where there is work in them. Not in a later
+ * epoch: training would wait for all pages of all peers, and the first steps meet those that they
+ * need. */
 static gf_status finished(gf_context *gf)
 {
     gf->waiting.oversubscribed = gf->warm.met[GF_MET_OVERSUBSCRIBED] > 0;
     gf_choose_commit(gf, all_share(gf));
     gf->warm.state = GF_WARM_TOUCH;
     gf->warm.touched_pages = 0;
-    return ((gf->algorithm == GF_ALGORITHM_DIRECT) || gf->nodes.used || gf->on_device) ? GF_AGAIN : GF_OK;
+    return ((gf->algorithm == GF_ALGORITHM_DIRECT) || gf->nodes.used || gf->on_device) ? GF_AGAIN
+                                                                                       : GF_OK;
 }
 
 gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
@@ -75,26 +83,23 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
         gf->warm.state = GF_WARM_MEET;
         return GF_AGAIN;
     case GF_WARM_MEET:
-        if (!all_share(gf) && (gf->config.exchange.algorithm == GF_ALGORITHM_DIRECT)) return direct_refuse(gf);
+        if (!all_share(gf) && (gf->config.exchange.algorithm == GF_ALGORITHM_DIRECT))
+            return direct_refuse(gf);
         if (!nodes_post(gf)) return finished(gf);
         gf->warm.state = GF_WARM_NODES;
         return GF_AGAIN;
-    case GF_WARM_NODES:
-        status = gf_nodes_commit(gf);
-        return (status < 0) ? status : finished(gf);
+    case GF_WARM_NODES: status = gf_nodes_commit(gf); return (status < 0) ? status : finished(gf);
     case GF_WARM_TOUCH:
         gf->waiting.moved_ns = now_ns; /* nothing to wait for */
         if ((gf->epoch == 1) &&
-            (gf_direct_touch(gf->link, gf->ids, gf->world, &gf->warm.touched_pages) == GF_AGAIN)) return GF_AGAIN;
+            (gf_direct_touch(gf->link, gf->ids, gf->world, &gf->warm.touched_pages) == GF_AGAIN))
+            return GF_AGAIN;
         if (gf->warm.met[GF_MET_DEVICE] < (float)gf->world) return export(gf);
         gf_uuid_begin(gf);
         gf->warm.state = GF_WARM_UUIDS;
         return GF_AGAIN;
-    case GF_WARM_UUIDS:
-        gf_uuid_commit(gf);
-        return export(gf);
-    case GF_WARM_EXPORT:
-        return gf_ipc_next(gf);
+    case GF_WARM_UUIDS: gf_uuid_commit(gf); return export(gf);
+    case GF_WARM_EXPORT: return gf_ipc_next(gf);
     }
     return GF_ERR_STATE;
 }

@@ -5,8 +5,13 @@
 #include "ops/coll.h"
 
 /* What ranks count when they meet. */
-enum { GF_MET_PAIRS, /* ranks whose memory it reaches */ GF_MET_OVERSUBSCRIBED, /* 1: it is */
-       GF_MET_DEVICE, /* 1: gradients on a device */ GF_MET_WIRE, /* 1: from where its link takes them */ GF_MET_COUNT };
+enum {
+    GF_MET_PAIRS,
+    /* ranks whose memory it reaches */ GF_MET_OVERSUBSCRIBED, /* 1: it is */
+    GF_MET_DEVICE,
+    /* 1: gradients on a device */ GF_MET_WIRE,
+    /* 1: from where its link takes them */ GF_MET_COUNT
+};
 
 typedef enum gf_warm_state {
     GF_WARM_BEGIN = 0,
@@ -21,12 +26,14 @@ struct gf_warm {
     gf_warm_state state;
     float met[GF_MET_COUNT]; /* of this rank, then summed over all */
     uint32_t connected;      /* peers, so far; */
-    uint32_t unreached;      /* of them those that could not be, the first of which is the link's fault */
-    uint64_t touched_pages;  /* of all peers' regions, so far */
+    /* of them those that could not be, the first of which is the link's fault */
+    uint32_t unreached;
+    uint64_t touched_pages; /* of all peers' regions, so far */
     struct gf_request request;
 };
 
-/* Posts the one request that is under way at a time: of an allreduce, or of what each rank has for all. */
+/* Posts the one request that is under way at a time: of an allreduce, or of what each rank has for
+ * all. */
 void gf_warm_post(gf_context *gf, gf_collective collective, float *data, uint64_t count);
 gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns); /* GF_OK: the context can be used */
 

@@ -1,6 +1,6 @@
-/* Pools in device memory. Element ops on them are queued and done late, so nothing that they write may be looked at
- * before an event after them is reached (work.c); the network works on the wire pool in host memory, which
- * the device was told of. */
+/* Pools in device memory. Element ops on them are queued and done late, so nothing that they write
+ * may be looked at before an event after them is reached (work.c); the network works on the wire
+ * pool in host memory, which the device was told of. */
 #include "lib/device/device.h"
 
 #include <string.h>
@@ -10,9 +10,13 @@
 #include "lib/core/device_work.h"
 #include "ops/coll/flow.h"
 
-static gf_mem mem(const void *address) { return (gf_mem)(uintptr_t)address; }
+static gf_mem mem(const void *address)
+{
+    return (gf_mem)(uintptr_t)address;
+}
 
-/* The CUDA driver exports whole pages of its own, of 2 MiB; with less, what lies beside would be exported too. */
+/* The CUDA driver exports whole pages of its own, of 2 MiB; with less, what lies beside would be
+ * exported too. */
 #define DEVICE_UNIT_BYTES (UINT64_C(2) << 20)
 
 struct device_parts {
@@ -22,16 +26,19 @@ struct device_parts {
 
 static struct device_parts device_walk(const struct gf_layout *layout, struct gf_arena *device)
 {
-    uint64_t runs = 2 * (layout->pool.elem_count / GF_RUN_ELEMS + layout->tensor_count); /* of weights and gradients */
+    /* of weights and gradients */
+    uint64_t runs = 2 * (layout->pool.elem_count / GF_RUN_ELEMS + layout->tensor_count);
     struct device_parts parts = {0};
     parts.gradient = gf_arena_take(device, layout->pool.gradient_bytes);
     parts.pack = gf_arena_take(device, layout->pack_bytes);
-    parts.counters = gf_arena_take(device, (layout->config.exchange.buffers_active + UINT64_C(1)) * GF_COUNTS *
-                                           sizeof(struct gf_check));
+    parts.counters = gf_arena_take(device, (layout->config.exchange.buffers_active + UINT64_C(1)) *
+                                               GF_COUNTS * sizeof(struct gf_check));
     parts.canary = gf_arena_take(device, sizeof(uint64_t));
     parts.lists = gf_arena_take(device, layout->chunk_count * sizeof(uint32_t));
-    parts.staging = gf_arena_take(device, layout->may_reach_device ? gf_layout_staging_bytes(layout) : 0);
-    parts.pools.norms = gf_arena_take(device, (UINT64_C(3) * layout->tensor_count + runs) * sizeof(float));
+    parts.staging =
+        gf_arena_take(device, layout->may_reach_device ? gf_layout_staging_bytes(layout) : 0);
+    parts.pools.norms =
+        gf_arena_take(device, (UINT64_C(3) * layout->tensor_count + runs) * sizeof(float));
     if (layout->has_pools) gf_pools_lay(layout, device, &parts.pools);
     return parts;
 }
@@ -45,7 +52,8 @@ uint64_t gf_device_bytes(const struct gf_layout *layout)
 
 struct gf_pool_parts gf_device_lay(gf_context *gf, const struct gf_layout *layout)
 {
-    struct gf_arena device = {.base = (char *)(uintptr_t)gf->gpu->arena, .size_bytes = layout->footprint.device_bytes};
+    struct gf_arena device = {.base = (char *)(uintptr_t)gf->gpu->arena,
+                              .size_bytes = layout->footprint.device_bytes};
     struct device_parts parts;
     gf->device.base = mem(device.base);
     gf->device.bytes = device.size_bytes;
@@ -56,7 +64,8 @@ struct gf_pool_parts gf_device_lay(gf_context *gf, const struct gf_layout *layou
     gf->device.canary = mem(parts.canary);
     gf->sparse.device_lists = mem(parts.lists);
     for (uint32_t s = 0; layout->may_reach_device && (s < gf->under_way.count); s++)
-        gf->under_way.ops[s].device_staging = mem(parts.staging) + s * layout->op_need.staging_bytes;
+        gf->under_way.ops[s].device_staging =
+            mem(parts.staging) + s * layout->op_need.staging_bytes;
     return parts.pools;
 }
 
@@ -72,7 +81,8 @@ bool gf_device_may_reach(const struct gf_layout *layout)
     return (driver->may_reach_device != NULL) && driver->may_reach_device(&setup);
 }
 
-/* Until what was queued is done; a device that does not end within the deadline of an exchange has failed. */
+/* Until what was queued is done; a device that does not end within the deadline of an exchange has
+ * failed. */
 static gf_status finished_wait(gf_context *gf)
 {
     uint64_t end_ns;
@@ -96,7 +106,8 @@ gf_status gf_device_copy(gf_context *gf, gf_mem pool, gf_mem host, uint64_t byte
         count = (bytes - done < most) ? bytes - done : most;
         if (writes) memcpy(wire, (const void *)(uintptr_t)(host + done), count);
         gf_mem dst = writes ? pool + done : gf->wire, src = writes ? gf->wire : pool + done;
-        if (gf->gpu->driver->copy(&gf->queue, dst, src, count) < 0) return gf_device_failed(gf, GF_OPERATION_STATE);
+        if (gf->gpu->driver->copy(&gf->queue, dst, src, count) < 0)
+            return gf_device_failed(gf, GF_OPERATION_STATE);
         if ((status = finished_wait(gf)) < 0) return status;
         if (!writes) memcpy((void *)(uintptr_t)(host + done), wire, count);
     }
@@ -135,10 +146,12 @@ void gf_device_op_take(gf_context *gf, struct gf_op *op)
     if (op->algorithm != GF_ALGORITHM_DIRECT) return;
     coll->kind = gf->ipc.flags ? &gf_coll_direct_stream : &gf_coll_direct_device;
     if (!gf->ipc.flags) return;
-    direct->packs = op->ahead ? *op->pack_queue : gf->queue; /* later packs may stand for the appliance */
+    /* later packs may stand for the appliance */
+    direct->packs = op->ahead ? *op->pack_queue : gf->queue;
     direct->sums = gf->out_queue; /* nothing goes to host memory and back then */
     direct->gathers = gf->in_queue;
-    direct->sums.stop = direct->gathers.stop = (gf_mem)(uintptr_t)gf->region.base + gf_direct_stop_at(direct);
+    direct->sums.stop = direct->gathers.stop =
+        (gf_mem)(uintptr_t)gf->region.base + gf_direct_stop_at(direct);
 }
 
 /* Between streams, in device memory of ranks that all reach each other's. */
@@ -154,7 +167,9 @@ static bool may_queue(const gf_context *gf, const struct gf_op *op)
     for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
         const struct gf_op *before = &gf->under_way.ops[__builtin_ctz(left)];
         if ((before->state > GF_OP_RUN) || (before->order >= op->order)) continue;
-        if (!gf_device_on_streams(gf, before) || ((before->state == GF_OP_RUN) && before->own.direct.state.queued)) continue;
+        if (!gf_device_on_streams(gf, before) ||
+            ((before->state == GF_OP_RUN) && before->own.direct.state.queued))
+            continue;
         return false;
     }
     return true;

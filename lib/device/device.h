@@ -1,4 +1,5 @@
-/* Gradients in the memory of a GPU. The core calls it only in a context whose gradients lie there. */
+/* Gradients in the memory of a GPU. The core calls it only in a context whose gradients lie
+ * there. */
 #ifndef GF_DEVICE_H
 #define GF_DEVICE_H
 
@@ -14,25 +15,27 @@ bool gf_device_may_reach(const struct gf_layout *layout); /* layout->may_reach_d
 uint64_t gf_device_bytes(const struct gf_layout *layout); /* of the device's arena */
 /* The pools in it; returns those that optimizer and sparse use. */
 struct gf_pool_parts gf_device_lay(gf_context *gf, const struct gf_layout *layout);
-/* Of an operation whose data lies there, before it starts; at each poll, where streams store flags; and whether it is
- * between streams. */
+/* Of an operation whose data lies there, before it starts; at each poll, where streams store flags;
+ * and whether it is between streams. */
 void gf_device_op_take(gf_context *gf, struct gf_op *op);
 void gf_device_op_order(gf_context *gf, struct gf_op *op);
 bool gf_device_on_streams(const gf_context *gf, const struct gf_op *op);
-/* To a pool, or from there, from and to any memory of this process. May block until the device has copied, up to
- * exchange.timeout. */
+/* To a pool, or from there, from and to any memory of this process. May block until the device has
+ * copied, up to exchange.timeout. */
 gf_status gf_device_copy(gf_context *gf, gf_mem pool, gf_mem host, uint64_t bytes, bool writes);
 
 /* ---- work.c: an error's text is in the driver's fault ---- */
-gf_status gf_device_region_open(gf_context *gf); /* the exchange region; counters (finite.h) are at none */
+/* the exchange region; counters (finite.h) are at none */
+gf_status gf_device_region_open(gf_context *gf);
 gf_status gf_device_region_close(gf_context *gf);
 gf_status gf_device_finished(gf_context *gf); /* GF_OK: nothing is queued or running; GF_AGAIN */
-/* An operation begins to pack or to unpack; all of that is queued; GF_OK: the device has done it, or GF_AGAIN. */
+/* An operation begins to pack or to unpack; all of that is queued; GF_OK: the device has done it,
+ * or GF_AGAIN. */
 gf_status gf_device_move_begin(gf_context *gf, struct gf_op *op);
 gf_status gf_device_move_end(gf_context *gf, struct gf_op *op);
 gf_status gf_device_reached(gf_context *gf, const struct gf_op *op, uint64_t now_ns);
-/* After all element ops that count there: counters are on their way back, with event `index` after them. What then was
- * seen has been taken: they are at none for who is next. */
+/* After all element ops that count there: counters are on their way back, with event `index` after
+ * them. What then was seen has been taken: they are at none for who is next. */
 gf_status gf_device_counters_fetch(gf_context *gf, struct gf_queue *queue, uint32_t index);
 gf_status gf_device_counters_take(gf_context *gf, uint32_t index);
 
@@ -40,7 +43,8 @@ gf_status gf_device_counters_take(gf_context *gf, uint32_t index);
 void gf_uuid_begin(gf_context *gf);  /* posts a request; then, once that has ended, */
 void gf_uuid_commit(gf_context *gf); /* warns of those that have the same one */
 
-/* Of host memory that copies there and back pass through: all elements of a pool, and at least a canary (ipc.c). */
+/* Of host memory that copies there and back pass through: all elements of a pool, and at least a
+ * canary (ipc.c). */
 static inline uint64_t gf_device_wire_bytes(const struct gf_pool_sizes *pool)
 {
     return pool->elem_count * sizeof(float) + sizeof(uint64_t);

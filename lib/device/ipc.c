@@ -1,7 +1,8 @@
-/* Whether ranks of one node sum their gradients from device to device (ops/node/direct_device.c), agreed on by all
- * at the end of the warm-up: each tells the others how its arena is reached, sends each what it needs for that, tries
- * to reach all and reads a canary there, and where one is refused or reads something else all go on through host memory
- * and say why. What was imported is given back before the exporters hear that this rank leaves. */
+/* Whether ranks of one node sum their gradients from device to device (ops/node/direct_device.c),
+ * agreed on by all at the end of the warm-up: each tells the others how its arena is reached, sends
+ * each what it needs for that, tries to reach all and reads a canary there, and where one is
+ * refused or reads something else all go on through host memory and say why. What was imported is
+ * given back before the exporters hear that this rank leaves. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,8 +12,17 @@
 #include "lib/device/device.h"
 
 /* Why a rank's memory cannot be shared. */
-enum { IPC_FINE, IPC_NOT_BUILT, IPC_KEPT, IPC_NOT_SENT, IPC_OUT_OF_REACH, IPC_OTHER_MEMORY, IPC_ELASTIC };
-enum { IPC_EXPORTED, IPC_SENT, IPC_IMPORTED }; /* what all ranks have done once the request has ended */
+enum {
+    IPC_FINE,
+    IPC_NOT_BUILT,
+    IPC_KEPT,
+    IPC_NOT_SENT,
+    IPC_OUT_OF_REACH,
+    IPC_OTHER_MEMORY,
+    IPC_ELASTIC
+};
+/* what all ranks have done once the request has ended */
+enum { IPC_EXPORTED, IPC_SENT, IPC_IMPORTED };
 
 size_t gf_ipc_bytes(uint32_t world)
 {
@@ -30,10 +40,13 @@ void gf_ipc_lay(struct gf_ipc *exported, char *memory, uint32_t world)
     exported->refusals = exported->handles + world * GF_IPC_WORDS;
 }
 
-static float *handle_of(const gf_context *gf, uint32_t rank) { return gf->ipc.handles + rank * GF_IPC_WORDS; }
+static float *handle_of(const gf_context *gf, uint32_t rank)
+{
+    return gf->ipc.handles + rank * GF_IPC_WORDS;
+}
 
-/* What a rank's memory holds while the others try to reach it. Of its handle and the epoch, so that neither another
- * rank's nor an earlier one's will do. */
+/* What a rank's memory holds while the others try to reach it. Of its handle and the epoch, so that
+ * neither another rank's nor an earlier one's will do. */
 static uint64_t canary_of(const gf_context *gf, uint32_t rank)
 {
     uint64_t hash = gf_fnv_bytes(GF_FNV_START, handle_of(gf, rank) + 2, GF_GPU_HANDLE_BYTES);
@@ -46,7 +59,8 @@ static gf_status canary_write(gf_context *gf)
     return gf_device_copy(gf, gf->device.canary, (gf_mem)(uintptr_t)&canary, sizeof canary, true);
 }
 
-/* GF_OK, and whether it is the rank's memory that lies at its base. May block until this device has copied. */
+/* GF_OK, and whether it is the rank's memory that lies at its base. May block until this device has
+ * copied. */
 static gf_status canary_look(gf_context *gf, uint32_t rank, bool *same_out)
 {
     uint64_t canary = 0;
@@ -66,7 +80,10 @@ static void refused(gf_context *gf, float *own, float why, const char *what)
 }
 
 /* All ranks are of one node, and streams may store their flags. */
-static bool is_direct(const gf_context *gf) { return gf->algorithm == GF_ALGORITHM_DIRECT; }
+static bool is_direct(const gf_context *gf)
+{
+    return gf->algorithm == GF_ALGORITHM_DIRECT;
+}
 
 static bool is_local(const gf_context *gf, uint32_t rank)
 {
@@ -86,8 +103,10 @@ gf_status gf_ipc_begin(gf_context *gf)
     if ((devices == 0) || (!is_direct(gf) && !gf->nodes.used)) return GF_OK;
     if (devices < gf->world) {
         if (gf->on_device)
-            gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: gradients go through host memory: only %u of %u ranks have "
-                        "theirs on a device", gf->rank, devices, gf->world);
+            gf_log_line(&gf->log, GF_LOG_WARN,
+                        "rank %u: gradients go through host memory: only %u of %u ranks have "
+                        "theirs on a device",
+                        gf->rank, devices, gf->world);
         return GF_OK;
     }
     handle = handle_of(gf, gf->rank);
@@ -145,7 +164,8 @@ static gf_status import_all(gf_context *gf)
         if (status < 0) return status;
         if (same) continue;
         own[0] = IPC_OTHER_MEMORY;
-        gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: what was imported as rank %u's device memory is other memory",
+        gf_log_line(&gf->log, GF_LOG_WARN,
+                    "rank %u: what was imported as rank %u's device memory is other memory",
                     gf->rank, rank);
     }
     if (is_direct(gf)) gf_flags_look(gf);
@@ -155,12 +175,14 @@ static gf_status import_all(gf_context *gf)
 
 static const char *reason(float number)
 {
-    static const char *const reasons[] = {"", "its device's driver exports no memory",
-                                          "it may not export its device memory",
-                                          "it cannot send another rank's process a descriptor of its device memory",
-                                          "it cannot reach the device memory of another rank",
-                                          "it reads other memory than another rank exported",
-                                          "job.elastic: device memory of its node does not outlive its process"};
+    static const char *const reasons[] = {
+        "",
+        "its device's driver exports no memory",
+        "it may not export its device memory",
+        "it cannot send another rank's process a descriptor of its device memory",
+        "it cannot reach the device memory of another rank",
+        "it reads other memory than another rank exported",
+        "job.elastic: device memory of its node does not outlive its process"};
     return reasons[(number <= IPC_ELASTIC) ? (uint32_t)number : IPC_OTHER_MEMORY];
 }
 
@@ -172,8 +194,10 @@ static bool is_refused(gf_context *gf)
         if (refusal[0] == IPC_FINE) continue;
         gf_ipc_close(gf);
         if (gf_nodes_need_peers(gf)) gf->nodes.used = false;
-        gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: gradients go %s, not from device to device: rank %u: %s (code %d)",
-                    gf->rank, gf_path_name(gf_path_of(gf)), rank, reason(refusal[0]), (int)refusal[1]);
+        gf_log_line(&gf->log, GF_LOG_WARN,
+                    "rank %u: gradients go %s, not from device to device: rank %u: %s (code %d)",
+                    gf->rank, gf_path_name(gf_path_of(gf)), rank, reason(refusal[0]),
+                    (int)refusal[1]);
         return true;
     }
     return false;
@@ -189,8 +213,10 @@ static void agree(gf_context *gf)
         if (refusal[2] == 0) continue;
         gf->ipc.flags = false;
         gf_flags_close(gf);
-        gf_log_line(&gf->log, GF_LOG_INFO, "rank %u: the CPU stores the flags between devices, not their streams: "
-                    "rank %u: %s", gf->rank, rank, gf_flags_reason(refusal[2]));
+        gf_log_line(&gf->log, GF_LOG_INFO,
+                    "rank %u: the CPU stores the flags between devices, not their streams: "
+                    "rank %u: %s",
+                    gf->rank, rank, gf_flags_reason(refusal[2]));
     }
 }
 
@@ -198,9 +224,7 @@ gf_status gf_ipc_next(gf_context *gf)
 {
     gf_status status;
     switch (gf->ipc.stage++) {
-    case IPC_EXPORTED:
-        export_to_all(gf);
-        break;
+    case IPC_EXPORTED: export_to_all(gf); break;
     case IPC_SENT:
         if (is_refused(gf)) return GF_OK;
         if ((status = import_all(gf)) < 0) return status;

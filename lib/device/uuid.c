@@ -1,4 +1,5 @@
-/* Which ranks have the same device: mostly a mistake, and each of them then has half of it at best. */
+/* Which ranks have the same device: mostly a mistake, and each of them then has half of it at
+ * best. */
 #include <string.h>
 
 #include "lib/context.h"
@@ -6,7 +7,10 @@
 
 _Static_assert(GF_UUID_WORDS * sizeof(float) == sizeof(((struct gf_gpu *)0)->uuid), "sizes match");
 
-static const float *uuid_of(const gf_context *gf, uint32_t rank) { return gf->device.uuids + rank * GF_UUID_WORDS; }
+static const float *uuid_of(const gf_context *gf, uint32_t rank)
+{
+    return gf->device.uuids + rank * GF_UUID_WORDS;
+}
 
 static bool same(const gf_context *gf, uint32_t a, uint32_t b)
 {
@@ -29,8 +33,10 @@ void gf_uuid_commit(gf_context *gf)
     if (gf->config.device.shared || (memcmp(uuid, none, sizeof none) == 0)) return;
     while (!same(gf, first, gf->rank)) first++;
     if (first == gf->rank) return;
-    gf_log_line(&gf->log, GF_LOG_WARN, "ranks %u and %u have the same GPU, %s (GPU-%02x%02x%02x%02x-..): let "
-                "device.ordinal be auto and the launcher show each rank its own, or say device.shared = true if it is "
-                "meant", first, gf->rank,
-                gf->gpu->name, uuid[0], uuid[1], uuid[2], uuid[3]);
+    gf_log_line(&gf->log, GF_LOG_WARN,
+                "ranks %u and %u have the same GPU, %s (GPU-%02x%02x%02x%02x-..): let "
+                "device.ordinal be auto and the launcher show each rank its own, or say "
+                "device.shared = true if it is "
+                "meant",
+                first, gf->rank, gf->gpu->name, uuid[0], uuid[1], uuid[2], uuid[3]);
 }

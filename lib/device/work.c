@@ -1,37 +1,47 @@
-/* What is queued on a device around the packing and unpacking of operations, on streams of their own, so that none of
- * it waits for what the appliance has not computed; and its counters of values that are not finite (core/finite.h). */
+/* What is queued on a device around the packing and unpacking of operations, on streams of their
+ * own, so that none of it waits for what the appliance has not computed; and its counters of values
+ * that are not finite (core/finite.h). */
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/device/device.h"
 
-static gf_mem mem(const struct gf_check *check) { return (gf_mem)(uintptr_t)check; }
+static gf_mem mem(const struct gf_check *check)
+{
+    return (gf_mem)(uintptr_t)check;
+}
 
 /* No work is under way that counts there; both queues' later work comes after it. */
-static gf_status counters_send(gf_context *gf, uint32_t index, const struct gf_check *from, uint32_t count)
+static gf_status counters_send(gf_context *gf, uint32_t index, const struct gf_check *from,
+                               uint32_t count)
 {
-    gf_status status = gf->gpu->driver->copy(&gf->queue, mem(gf_finite_counter(gf, index, 0)), mem(from),
-                                             count * GF_COUNTS * sizeof *from);
+    gf_status status = gf->gpu->driver->copy(&gf->queue, mem(gf_finite_counter(gf, index, 0)),
+                                             mem(from), count * GF_COUNTS * sizeof *from);
     return (status < 0) ? status : gf_queue_after(gf, &gf->queue, &gf->pack_queue);
 }
 
 gf_status gf_device_counters_fetch(gf_context *gf, struct gf_queue *queue, uint32_t index)
 {
     gf_status status = gf->gpu->driver->copy(queue, mem(gf_finite_seen(gf, index, 0)),
-                                             mem(gf_finite_counter(gf, index, 0)), GF_COUNTS * sizeof(struct gf_check));
+                                             mem(gf_finite_counter(gf, index, 0)),
+                                             GF_COUNTS * sizeof(struct gf_check));
     return (status < 0) ? status : gf->gpu->driver->mark(queue, index);
 }
 
 gf_status gf_device_counters_take(gf_context *gf, uint32_t index)
 {
     uint64_t met = 0;
-    for (gf_count which = 0; which < GF_COUNTS; which++) met += gf_finite_seen(gf, index, which)->bad_count;
-    return (met == 0) ? GF_OK : counters_send(gf, index, gf_finite_seen(gf, gf->under_way.count + 1, 0), 1);
+    for (gf_count which = 0; which < GF_COUNTS; which++)
+        met += gf_finite_seen(gf, index, which)->bad_count;
+    return (met == 0) ? GF_OK
+                      : counters_send(gf, index, gf_finite_seen(gf, gf->under_way.count + 1, 0), 1);
 }
 
 static gf_status region_unregister(gf_context *gf)
 {
-    gf_status status = gf->gpu->driver->host_unregister(gf->gpu, gf->region.registered ? gf->region.base : NULL);
-    if (status == GF_OK) gf->region.registered = false; /* where the link is not made anew, closing comes here again */
+    gf_status status =
+        gf->gpu->driver->host_unregister(gf->gpu, gf->region.registered ? gf->region.base : NULL);
+    /* where the link is not made anew, closing comes here again */
+    if (status == GF_OK) gf->region.registered = false;
     return status;
 }
 
@@ -40,8 +50,11 @@ gf_status gf_device_region_open(gf_context *gf)
     uint32_t count = gf->under_way.count + 1;
     gf_status status = gf->gpu->driver->host_register(gf->gpu, gf->region.base, gf->region.bytes);
     gf->region.registered = status == GF_OK;
-    if (status == GF_ERR_STATE) gf->gpu->fault = (struct gf_fault){.peer = GF_RANK_NONE}; /* nothing has failed */
-    else if (status < 0) return status;
+    /* nothing has failed */
+    if (status == GF_ERR_STATE)
+        gf->gpu->fault = (struct gf_fault){.peer = GF_RANK_NONE};
+    else if (status < 0)
+        return status;
     for (uint32_t i = 0; i < (count + 1) * GF_COUNTS; i++)
         gf->finite.seen[i] = (struct gf_check){.bad_first = UINT64_MAX};
     if ((status = counters_send(gf, 0, gf->finite.seen, count)) >= 0) return status;
@@ -68,14 +81,16 @@ gf_status gf_device_finished(gf_context *gf)
 /* ---- operations ---- */
 
 /* Between device and wire, all of it; nothing where both are the same memory. */
-static gf_status op_copy(gf_context *gf, const struct gf_op *op, struct gf_queue *queue, gf_mem to, gf_mem from)
+static gf_status op_copy(gf_context *gf, const struct gf_op *op, struct gf_queue *queue, gf_mem to,
+                         gf_mem from)
 {
     uint64_t bytes = op->coll.elem_count * gf_coll_elem_bytes(&op->coll);
     if ((to == from) || (bytes == 0)) return GF_OK;
     return gf->gpu->driver->copy(queue, to, from, bytes);
 }
 
-/* Before anything is packed: the tensors that a fused buffer needs are computed, and no other is waited for. */
+/* Before anything is packed: the tensors that a fused buffer needs are computed, and no other is
+ * waited for. */
 static gf_status op_follow(gf_context *gf, const struct gf_op *op)
 {
     gf_status status = GF_OK;
@@ -84,7 +99,8 @@ static gf_status op_follow(gf_context *gf, const struct gf_op *op)
     uint32_t followed = GF_TENSOR_NONE;
     for (uint32_t i = buffer->first_tensor; (i <= buffer->last_tensor) && (status >= 0); i++) {
         const struct gf_pool_tensor *tensor = &gf->tensors[i];
-        bool is_in = (op->number >= tensor->buffer_first) && (op->number - tensor->buffer_first < tensor->buffer_count);
+        bool is_in = (op->number >= tensor->buffer_first) &&
+                     (op->number - tensor->buffer_first < tensor->buffer_count);
         if (!is_in || (tensor->declared_with == followed)) continue;
         followed = tensor->declared_with;
         status = gf->gpu->driver->follow(op->pack_queue, gf_tensor_event(gf, followed));
@@ -116,8 +132,11 @@ gf_status gf_device_reached(gf_context *gf, const struct gf_op *op, uint64_t now
 {
     gf_status status = gf->gpu->driver->reached(gf->gpu, op->index);
     if (status < 0) return gf_device_failed(gf, op->operation);
-    if ((status != GF_AGAIN) || (now_ns - op->wait_ns <= gf->config.exchange.timeout_ns)) return status;
+    if ((status != GF_AGAIN) || (now_ns - op->wait_ns <= gf->config.exchange.timeout_ns))
+        return status;
     return gf_fail(gf, GF_ERR_TIMEOUT, op->operation, gf->rank, op->first_tensor,
-                   "the device of rank %u has not ended in %.1f s what was queued before and with operation %s",
-                   gf->rank, (double)(now_ns - op->wait_ns) * 1e-9, gf_operation_name(op->operation));
+                   "the device of rank %u has not ended in %.1f s what was queued before and with "
+                   "operation %s",
+                   gf->rank, (double)(now_ns - op->wait_ns) * 1e-9,
+                   gf_operation_name(op->operation));
 }

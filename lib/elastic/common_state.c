@@ -1,9 +1,10 @@
-/* The common state, once a new epoch is joined: where some rank lags, weights, momentum, selection, loss scale and
- * step go from the lead to all by broadcast. Histories are each rank's own.
+/* The common state, once a new epoch is joined: where some rank lags, weights, momentum, selection,
+ * loss scale and step go from the lead to all by broadcast. Histories are each rank's own.
  *
- * A rank lags by one step at most (the vote of the last step reached only some), or by the gf_update() of the same
- * step; a rank that has come in has nothing. What it had sent in a sparse step that others have ended is applied
- * there, so its own history gives it up; what it had not sent of that step's gradient is lost with the step. */
+ * A rank lags by one step at most (the vote of the last step reached only some), or by the
+ * gf_update() of the same step; a rank that has come in has nothing. What it had sent in a sparse
+ * step that others have ended is applied there, so its own history gives it up; what it had not
+ * sent of that step's gradient is lost with the step. */
 #include <string.h>
 
 #include "drivers/bytes.h"
@@ -16,7 +17,8 @@
 #define FLAG_LOCAL 0x4u
 #define FLAG_SKIPPED 0x8u
 
-/* Into gf->change.words, or from there: what is small. The flags come first: they are looked at before the rest. */
+/* Into gf->change.words, or from there: what is small. The flags come first: they are looked at
+ * before the rest. */
 static void words_walk(gf_context *gf, bool put)
 {
     struct gf_put to = {(unsigned char *)gf->change.words, sizeof gf->change.words};
@@ -25,7 +27,8 @@ static void words_walk(gf_context *gf, bool put)
     struct gf_sparse *sparse = &gf->sparse;
     uint32_t flags = (sparse->history_empty ? FLAG_EMPTY : 0) |
                      (sparse->local_begun ? FLAG_LOCAL : 0) | (gf->skipped_last ? FLAG_SKIPPED : 0);
-    uint32_t updates = (gf->optimizer.updates < UINT32_MAX) ? (uint32_t)gf->optimizer.updates : UINT32_MAX;
+    uint32_t updates =
+        (gf->optimizer.updates < UINT32_MAX) ? (uint32_t)gf->optimizer.updates : UINT32_MAX;
     gf_walk_u32(&walk, &flags);
     gf_walk_bytes(&walk, &gf->loss_scale.value, sizeof gf->loss_scale.value);
     gf_walk_u32(&walk, &gf->loss_scale.good);
@@ -41,11 +44,13 @@ static void words_walk(gf_context *gf, bool put)
 
 static uint32_t words_flags(const gf_context *gf)
 {
-    return gf_get_u32(&(struct gf_get){.at = (const unsigned char *)gf->change.words, .left = sizeof(uint32_t)});
+    return gf_get_u32(
+        &(struct gf_get){.at = (const unsigned char *)gf->change.words, .left = sizeof(uint32_t)});
 }
 
-/* Chunks of a step that this rank did not see the end of: the others have applied what it sent, unless they skipped it.
- * The lead's words are here, its selection is not yet. Once: where the copying fails and begins anew, it may be. */
+/* Chunks of a step that this rank did not see the end of: the others have applied what it sent,
+ * unless they skipped it. The lead's words are here, its selection is not yet. Once: where the
+ * copying fails and begins anew, it may be. */
 static gf_status history_give_up(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
@@ -57,7 +62,8 @@ static gf_status history_give_up(gf_context *gf)
     for (uint32_t i = 0; gf->step.sparse && (i < sparse->selected_count); i++) {
         uint64_t first = gf_chunk_first(sparse, sparse->selection[i]);
         uint64_t count = gf_chunk_end(sparse, sparse->selection[i]) - first;
-        if (gf->ops->zero(&gf->queue, sparse->history + first * sizeof(float), count * sizeof(float)) < 0)
+        if (gf->ops->zero(&gf->queue, sparse->history + first * sizeof(float),
+                          count * sizeof(float)) < 0)
             return gf_device_failed(gf, GF_OPERATION_SHRINK);
     }
     gf->step.sparse = false;
@@ -76,9 +82,11 @@ static void part_post(gf_context *gf, uint32_t part, gf_mem data, uint64_t elem_
 /* The appliance's own, as many at once as there is room for. */
 static void extra_post(gf_context *gf, uint32_t first)
 {
-    for (uint32_t part = 0; (part < GF_REQUESTS_MAX) && (first + part < gf->config.state_extra_count); part++) {
+    for (uint32_t part = 0;
+         (part < GF_REQUESTS_MAX) && (first + part < gf->config.state_extra_count); part++) {
         const struct gf_state_extra *extra = &gf->config.state_extra[first + part];
-        part_post(gf, part, (gf_mem)(uintptr_t)extra->data, extra->bytes / sizeof(float), GF_TYPE_F32);
+        part_post(gf, part, (gf_mem)(uintptr_t)extra->data, extra->bytes / sizeof(float),
+                  GF_TYPE_F32);
         gf->change.sync_next++;
     }
 }
@@ -87,14 +95,16 @@ static void words_post(gf_context *gf)
 {
     const struct gf_members_progress *mine = &gf->change.own, *common = &gf->change.plan.progress;
     /* Those that are not behind receive the bits that they have. */
-    if ((mine->steps != common->steps) || (mine->applied != common->applied)) gf->change.own.partial = 1;
+    if ((mine->steps != common->steps) || (mine->applied != common->applied))
+        gf->change.own.partial = 1;
     words_walk(gf, true);
-    part_post(gf, 0, (gf_mem)(uintptr_t)gf->change.words, sizeof gf->change.words / sizeof(float), GF_TYPE_F32);
+    part_post(gf, 0, (gf_mem)(uintptr_t)gf->change.words, sizeof gf->change.words / sizeof(float),
+              GF_TYPE_F32);
     gf->change.sync_next = 1;
 }
 
-/* Whole pools travel, gaps included: a flat range of one is the same range of all. Momentum that the words say is each
- * rank's own stays so; who had not divided it yet has no share of it. */
+/* Whole pools travel, gaps included: a flat range of one is the same range of all. Momentum that
+ * the words say is each rank's own stays so; who had not divided it yet has no share of it. */
 static gf_status pools_post(gf_context *gf)
 {
     bool local = (words_flags(gf) & FLAG_LOCAL) != 0;
@@ -109,7 +119,8 @@ static gf_status pools_post(gf_context *gf)
     if (gf->optimizer.momentum != 0)
         part_post(gf, 3, gf->optimizer.momentum + own * sizeof(float), elems - own, GF_TYPE_F32);
     if (gf->optimizer.moment2 != 0) part_post(gf, 5, gf->optimizer.moment2, elems, GF_TYPE_F32);
-    if (gf->optimizer.half != 0) part_post(gf, 4, gf->optimizer.half, elems, gf->config.optimizer.half_weights);
+    if (gf->optimizer.half != 0)
+        part_post(gf, 4, gf->optimizer.half, elems, gf->config.optimizer.half_weights);
     gf->change.sync_next = 2;
     return GF_AGAIN;
 }

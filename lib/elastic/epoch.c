@@ -1,14 +1,20 @@
-/* From one epoch to the next: what surrounds the agreement of view.c. A failure, a rejoin, growth and a planned leave
- * are one way.
+/* From one epoch to the next: what surrounds the agreement of view.c. A failure, a rejoin, growth
+ * and a planned leave are one way.
  *
- *     state   begins with                       what is done                                            then
- *     DRAIN   a failure                         the culprit is asked for, messages end (error.c)        AGREE
- *     AGREE DRAIN, a planned change, a join who goes on, whose state counts (view.c) JOIN, or it has left
- *     JOIN    the agreement                     link and region anew, join and warm-up as at open       SYNC
- *     SYNC    the warm-up                       the common state to those that lag (common_state.c)     ready
+ *     state   begins with                       what is done
+ *             then
+ *     DRAIN   a failure                         the culprit is asked for, messages end (error.c)
+ *             AGREE
+ *     AGREE DRAIN, a planned change, a join who goes on, whose state counts (view.c) JOIN, or it
+ *         has left
+ *     JOIN    the agreement                     link and region anew, join and warm-up as at open
+ *             SYNC
+ *     SYNC    the warm-up                       the common state to those that lag (common_state.c)
+ *             ready
  *     JOIN, SYNC: a failure -> DRAIN, until the deadline
  *
- * A link and a rendezvous know ranks by their member ids, which never change; gf_member_id_of() translates. */
+ * A link and a rendezvous know ranks by their member ids, which never change; gf_member_id_of()
+ * translates. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +26,8 @@
 #include "lib/core/device_work.h"
 #include "lib/elastic/view.h"
 
-#define JOIN_GRACE_NS UINT64_C(100000000) /* so that the control channel says first why it did not get through */
+/* so that the control channel says first why it did not get through */
+#define JOIN_GRACE_NS UINT64_C(100000000)
 
 static bool has_failed(const gf_context *gf)
 {
@@ -30,8 +37,10 @@ static bool has_failed(const gf_context *gf)
 static struct gf_members_progress progress_own(const gf_context *gf)
 {
     bool waits = (gf->step.state == GF_STEP_WHOLE) && !gf->step.skipped && gf_has_weights(gf);
-    return (struct gf_members_progress){.steps = gf_steps(gf), .applied = waits ? 0 : 1,
-                                        .requests = gf->requests.posted, .partial = gf->change.own.partial};
+    return (struct gf_members_progress){.steps = gf_steps(gf),
+                                        .applied = waits ? 0 : 1,
+                                        .requests = gf->requests.posted,
+                                        .partial = gf->change.own.partial};
 }
 
 /* ---- a new link ---- */
@@ -44,8 +53,10 @@ static gf_status relink(gf_context *gf)
     gf_status status;
     gf->epoch = plan->epoch;
     if (gf->on_device) gf_ipc_close(gf);
-    /* On each rank of the next epoch all messages and copies of the failed one had ended before it promised a view. */
-    gf->link->region_stays = (gf->phase == GF_PHASE_FAILED) && !gf->on_device && gf_view_left_ended(gf->members);
+    /* On each rank of the next epoch all messages and copies of the failed one had ended before it
+     * promised a view. */
+    gf->link->region_stays =
+        (gf->phase == GF_PHASE_FAILED) && !gf->on_device && gf_view_left_ended(gf->members);
     status = gf_link_renew(gf, gf->link->network, &endpoint, &endpoint_bytes);
     gf->link->region_stays = false;
     if (status < 0) return status;
@@ -72,15 +83,15 @@ static gf_status relink(gf_context *gf)
 static void begun(gf_context *gf)
 {
     const struct gf_members_plan *plan = &gf->change.plan;
-    gf->step = (struct gf_step){.state = GF_STEP_UPDATED, .number = plan->progress.steps,
-                                .gradient_scale = 1.0f};
+    gf->step = (struct gf_step){
+        .state = GF_STEP_UPDATED, .number = plan->progress.steps, .gradient_scale = 1.0f};
     gf->phase = GF_PHASE_READY;
     gf->together_ns = gf_now(gf);
     gf->change.state = GF_CHANGE_NONE;
     gf->change.own.partial = 0;
     gf->change.count++;
-    gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: epoch %u has begun after step %llu%s%s", gf->rank, gf->world,
-                gf->epoch, (unsigned long long)plan->progress.steps,
+    gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: epoch %u has begun after step %llu%s%s",
+                gf->rank, gf->world, gf->epoch, (unsigned long long)plan->progress.steps,
                 (plan->progress.applied == 0) ? ", whose update nobody had applied" : "",
                 plan->lags ? ", ranks that lagged have the common state" : "");
 }
@@ -91,8 +102,8 @@ static gf_status left(gf_context *gf)
     gf->change.state = GF_CHANGE_NONE;
     gf->change.left = true;
     gf->error = (struct gf_error){.rank = gf->rank, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
-    gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u has left after step %llu", gf->rank, gf->world,
-                (unsigned long long)gf_steps(gf));
+    gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u has left after step %llu", gf->rank,
+                gf->world, (unsigned long long)gf_steps(gf));
     return GF_OK;
 }
 
@@ -109,10 +120,13 @@ static gf_status end(gf_context *gf, const struct gf_error *error)
 
 static gf_status endf(gf_context *gf, gf_status code, const char *text)
 {
-    struct gf_error error = {.code = code, .peer = gf->error.peer, .operation = GF_OPERATION_SHRINK,
-                             .step = gf->step.number, .tensor = GF_TENSOR_NONE};
-    (void)snprintf(error.text, sizeof error.text, "%s%s%.180s", text, (gf->error.text[0] != 0) ? ": " : "",
-                   gf->error.text);
+    struct gf_error error = {.code = code,
+                             .peer = gf->error.peer,
+                             .operation = GF_OPERATION_SHRINK,
+                             .step = gf->step.number,
+                             .tensor = GF_TENSOR_NONE};
+    (void)snprintf(error.text, sizeof error.text, "%s%s%.180s", text,
+                   (gf->error.text[0] != 0) ? ": " : "", gf->error.text);
     return end(gf, &error);
 }
 
@@ -121,7 +135,8 @@ static void ended_look(gf_context *gf)
 {
     unsigned char bits[GF_WORLD_MAX / 8];
     uint32_t ids = gf->config.job.world_max;
-    if ((gf->change.ended_fd >= 0) && gf_identity_ended_read(gf->change.ended_fd, bits, (ids + 7) / 8))
+    if ((gf->change.ended_fd >= 0) &&
+        gf_identity_ended_read(gf->change.ended_fd, bits, (ids + 7) / 8))
         gf_view_ended(gf->members, bits, ids);
 }
 
@@ -139,9 +154,12 @@ static gf_status agree_progress(gf_context *gf)
     if ((status = relink(gf)) < 0) {
         bool device = (status == GF_ERR_DEVICE);
         const struct gf_fault *fault = device ? &gf->gpu->fault : &gf->link->fault;
-        struct gf_error error = {.code = device ? status : GF_ERR_SYSTEM, .peer = GF_RANK_NONE, /* this rank's own */
+        /* this rank's own */
+        struct gf_error error = {.code = device ? status : GF_ERR_SYSTEM,
+                                 .peer = GF_RANK_NONE,
                                  .operation = GF_OPERATION_SHRINK,
-                                 .tensor = GF_TENSOR_NONE, .foreign_code = fault->foreign_code};
+                                 .tensor = GF_TENSOR_NONE,
+                                 .foreign_code = fault->foreign_code};
         (void)snprintf(error.text, sizeof error.text, "%s: %.200s",
                        device ? "no new epoch" : "the link cannot be reset", fault->text);
         return end(gf, &error);
@@ -151,13 +169,18 @@ static gf_status agree_progress(gf_context *gf)
     return GF_AGAIN;
 }
 
-/* How long others are waited for. Those that are connected may, where nothing has failed, still be in the step. */
+/* How long others are waited for. Those that are connected may, where nothing has failed, still be
+ * in the step. */
 static void agree_begin(gf_context *gf, bool planned)
 {
     uint64_t join_ns = gf->config.rendezvous.join_timeout_ns, part_ns = join_ns / GF_WAIT_PARTS;
     uint64_t step_ns = gf->config.exchange.timeout_ns;
-    struct gf_members_reason reason = {.planned = planned, .leaves = gf->change.leaves, .culprit = gf->error.peer,
-                                       .silent_ns = part_ns, .away_ns = part_ns, .own = gf->change.own};
+    struct gf_members_reason reason = {.planned = planned,
+                                       .leaves = gf->change.leaves,
+                                       .culprit = gf->error.peer,
+                                       .silent_ns = part_ns,
+                                       .away_ns = part_ns,
+                                       .own = gf->change.own};
     if (planned) reason.silent_ns = (step_ns < join_ns / 2) ? step_ns : join_ns / 2;
     if (reason.away_ns > reason.silent_ns) reason.away_ns = reason.silent_ns;
     gf_view_change(gf->members, gf_awake(gf), &reason);
@@ -184,26 +207,31 @@ gf_status gf_change_progress(gf_context *gf, void *arg)
     (void)arg;
     if (quiet && gf_aborted(gf)) return endf(gf, GF_ERR_ABORTED, "aborted by its appliance");
     if (quiet && late && (change->count == 0) && gf_rejoined(gf))
-        return endf(gf, GF_ERR_QUORUM, "the other ranks did not let this one in before the deadline of its join");
+        return endf(gf, GF_ERR_QUORUM,
+                    "the other ranks did not let this one in before the deadline of its join");
     if (quiet && late) return endf(gf, GF_ERR_QUORUM, "no new epoch before the deadline");
     if ((gf->error.code == GF_OK) && (late || gf_aborted(gf))) {
-        (void)gf_fail(gf, late ? GF_ERR_TIMEOUT : GF_ERR_ABORTED, GF_OPERATION_SHRINK, GF_RANK_NONE, GF_TENSOR_NONE,
-                      "%s", late ? "the new epoch did not begin before the deadline" : "aborted by its appliance");
+        (void)gf_fail(gf, late ? GF_ERR_TIMEOUT : GF_ERR_ABORTED, GF_OPERATION_SHRINK, GF_RANK_NONE,
+                      GF_TENSOR_NONE, "%s",
+                      late ? "the new epoch did not begin before the deadline"
+                           : "aborted by its appliance");
         change->final = true;
     }
     switch (change->state) {
-    case GF_CHANGE_NONE:  return gf->error.code;
+    case GF_CHANGE_NONE: return gf->error.code;
     case GF_CHANGE_DRAIN: return drain_progress(gf, now_ns);
     case GF_CHANGE_AGREE: return agree_progress(gf);
     case GF_CHANGE_JOIN:
-        if ((gf->error.code == GF_OK) && (gf_join_progress(gf, now_ns) == GF_OK)) change->state = GF_CHANGE_SYNC;
+        if ((gf->error.code == GF_OK) && (gf_join_progress(gf, now_ns) == GF_OK))
+            change->state = GF_CHANGE_SYNC;
         break;
     case GF_CHANGE_SYNC:
         if ((gf->error.code != GF_OK) || (gf_common_state_progress(gf) != GF_OK)) break;
         begun(gf);
         return GF_OK;
     }
-    if (gf->error.code != GF_OK) change->state = GF_CHANGE_DRAIN; /* in the new epoch: one more is needed */
+    /* in the new epoch: one more is needed */
+    if (gf->error.code != GF_OK) change->state = GF_CHANGE_DRAIN;
     return GF_AGAIN;
 }
 
@@ -237,13 +265,17 @@ static gf_status planned_begin(gf_context *gf, const uint32_t *ended, uint32_t c
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
     if ((gf->phase != GF_PHASE_READY) || !gf_requests_idle(gf))
-        return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: %s; allowed is a call between steps, or after a failure",
-                         (gf->phase == GF_PHASE_READY) ? "requests are under way" : "the context is not between steps");
+        return gf_refuse(gf, GF_ERR_STATE,
+                         "gf_epoch_begin: %s; allowed is a call between steps, or after a failure",
+                         (gf->phase == GF_PHASE_READY) ? "requests are under way"
+                                                       : "the context is not between steps");
     if (gf_epoch_due(gf) == 0)
-        return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: nothing has failed, and nobody waits or leaves");
+        return gf_refuse(gf, GF_ERR_STATE,
+                         "gf_epoch_begin: nothing has failed, and nobody waits or leaves");
     change_begin(gf, 0);
     if (gf->change.own.applied == 0)
-        return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: step %llu was not applied; gf_update() is first",
+        return gf_refuse(gf, GF_ERR_STATE,
+                         "gf_epoch_begin: step %llu was not applied; gf_update() is first",
                          (unsigned long long)gf->step.number);
     gf->phase = GF_PHASE_AGREE;
     ended_take(gf, ended, count);
@@ -256,16 +288,22 @@ gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count)
     gf_status status = gf_own(gf);
     if (status < 0) return status;
     for (uint32_t i = 0; i < count; i++)
-        if ((ended == NULL) || (ended[i] >= gf->config.job.world_max) || (ended[i] == gf->config.job.rank))
-            return gf_refuse(gf, GF_ERR_PARAM, "gf_epoch_begin: ended[%u] is %u; allowed are other members below %u", i,
-                             (ended == NULL) ? 0 : ended[i], gf->config.job.world_max);
-    if (gf->members == NULL) return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: the context was never of an epoch");
-    if (gf->change.state != GF_CHANGE_NONE) return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: one is under way");
-    if (gf->opening.leave_ns != 0) return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: gf_close_poll() was called");
+        if ((ended == NULL) || (ended[i] >= gf->config.job.world_max) ||
+            (ended[i] == gf->config.job.rank))
+            return gf_refuse(gf, GF_ERR_PARAM,
+                             "gf_epoch_begin: ended[%u] is %u; allowed are other members below %u",
+                             i, (ended == NULL) ? 0 : ended[i], gf->config.job.world_max);
+    if (gf->members == NULL)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: the context was never of an epoch");
+    if (gf->change.state != GF_CHANGE_NONE)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: one is under way");
+    if (gf->opening.leave_ns != 0)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: gf_close_poll() was called");
     (void)gf_enter(gf); /* an abort becomes a failure */
     if (!has_failed(gf)) return planned_begin(gf, ended, count);
     if (!gf_may_go_on(gf) || gf_aborted(gf))
-        return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: this rank has failed by itself: %s", gf->error.text);
+        return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: this rank has failed by itself: %s",
+                         gf->error.text);
     gf->change.state = GF_CHANGE_DRAIN;
     change_begin(gf, 0);
     ended_take(gf, ended, count);
@@ -277,7 +315,8 @@ static gf_status change_enter(gf_context *gf, const char *call)
     gf_status status = gf_own(gf);
     if ((status < 0) || (gf->change.state != GF_CHANGE_NONE)) return status;
     status = gf_enter(gf);
-    return (status < 0) ? status : gf_refuse(gf, GF_ERR_STATE, "%s: gf_epoch_begin() was not called", call);
+    return (status < 0) ? status
+                        : gf_refuse(gf, GF_ERR_STATE, "%s: gf_epoch_begin() was not called", call);
 }
 
 gf_status gf_epoch_poll(gf_context *gf)
@@ -297,8 +336,11 @@ gf_status gf_leave(gf_context *gf)
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
     if ((gf->phase != GF_PHASE_READY) && (gf->phase != GF_PHASE_STEP))
-        return gf_refuse(gf, GF_ERR_STATE, "gf_leave: the context is not ready; allowed is a call in or between steps");
-    if (gf->world == 1) return gf_refuse(gf, GF_ERR_STATE, "gf_leave: this rank is alone; gf_close() ends the job");
+        return gf_refuse(
+            gf, GF_ERR_STATE,
+            "gf_leave: the context is not ready; allowed is a call in or between steps");
+    if (gf->world == 1)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_leave: this rank is alone; gf_close() ends the job");
     gf->change.leaves = true;
     return GF_OK;
 }
@@ -310,8 +352,16 @@ uint32_t gf_joiners(const gf_context *gf)
 
 uint32_t gf_epoch_due(const gf_context *gf)
 {
-    return ((gf == NULL) || (gf->phase != GF_PHASE_READY)) ? 0 : gf->change.joiners + gf->change.leavers;
+    return ((gf == NULL) || (gf->phase != GF_PHASE_READY))
+               ? 0
+               : gf->change.joiners + gf->change.leavers;
 }
 
-bool gf_rejoined(const gf_context *gf) { return (gf != NULL) && gf->config.rendezvous.rejoin; }
-bool gf_left(const gf_context *gf) { return (gf != NULL) && gf->change.left; }
+bool gf_rejoined(const gf_context *gf)
+{
+    return (gf != NULL) && gf->config.rendezvous.rejoin;
+}
+bool gf_left(const gf_context *gf)
+{
+    return (gf != NULL) && gf->change.left;
+}

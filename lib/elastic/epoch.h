@@ -1,4 +1,5 @@
-/* From one epoch to the next, whatever the reason: epoch.c; common_state.c brings the ranks together. */
+/* From one epoch to the next, whatever the reason: epoch.c; common_state.c brings the ranks
+ * together. */
 #ifndef GF_EPOCH_H
 #define GF_EPOCH_H
 
@@ -14,23 +15,25 @@ typedef enum gf_change_state {
 
 struct gf_change {
     gf_change_state state;
-    bool final;             /* the failure under way is the end */
-    bool leaves, left;      /* gf_leave() */
-    uint32_t sync_next;     /* SYNC: 0: the words are posted next, 1: the pools, from 2 on: config.state_extra */
+    bool final;        /* the failure under way is the end */
+    bool leaves, left; /* gf_leave() */
+    /* SYNC: 0: the words are posted next, 1: the pools, from 2 on: config.state_extra */
+    uint32_t sync_next;
     uint64_t deadline_ns;
     struct gf_members_plan plan;
     struct gf_members_progress own;
-    uint32_t words[8];      /* SYNC: what is small */
+    uint32_t words[8]; /* SYNC: what is small */
     struct gf_request requests[GF_REQUESTS_MAX];
-    uint32_t count;         /* epochs begun after the first */
-    int ended_fd;           /* where the launcher says which ranks have ended; -1: nowhere */
-    uint32_t joiners;       /* ranks that wait to come in, as the last vote said */
-    uint32_t leavers;       /* and that want to leave */
+    uint32_t count;   /* epochs begun after the first */
+    int ended_fd;     /* where the launcher says which ranks have ended; -1: nowhere */
+    uint32_t joiners; /* ranks that wait to come in, as the last vote said */
+    uint32_t leavers; /* and that want to leave */
 };
 
 /* One turn on the way into another epoch. GF_OK: it has begun, or this rank has left. */
 gf_status gf_change_progress(gf_context *gf, void *arg);
 void gf_rejoin_begin(gf_context *gf); /* the rest of gf_open() where rendezvous.rejoin is set */
-gf_status gf_common_state_progress(gf_context *gf);      /* GF_OK: every rank holds the common state */
+/* GF_OK: every rank holds the common state */
+gf_status gf_common_state_progress(gf_context *gf);
 
 #endif

@@ -1,9 +1,15 @@
 /* Lists of member ids, and who may decide on the next epoch. */
 #include "lib/membership/members_state.h"
 
-bool gf_view_has(const unsigned char *bits, uint32_t id) { return (bits[id / 8] & (1u << (id % 8))) != 0; }
+bool gf_view_has(const unsigned char *bits, uint32_t id)
+{
+    return (bits[id / 8] & (1u << (id % 8))) != 0;
+}
 
-void gf_view_add(unsigned char *bits, uint32_t id) { bits[id / 8] |= (unsigned char)(1u << (id % 8)); }
+void gf_view_add(unsigned char *bits, uint32_t id)
+{
+    bits[id / 8] |= (unsigned char)(1u << (id % 8));
+}
 
 uint32_t gf_view_list_took(const struct members_list *list, uint32_t id)
 {
@@ -15,7 +21,8 @@ uint32_t gf_view_list_took(const struct members_list *list, uint32_t id)
 uint32_t gf_view_list_count(const struct members_list *list, uint32_t id_count)
 {
     uint32_t count = 0;
-    for (uint32_t byte = 0; byte < (id_count + 7) / 8; byte++) count += (uint32_t)__builtin_popcount(list->bits[byte]);
+    for (uint32_t byte = 0; byte < (id_count + 7) / 8; byte++)
+        count += (uint32_t)__builtin_popcount(list->bits[byte]);
     return count;
 }
 
@@ -49,12 +56,14 @@ void gf_view_list_walk(struct gf_walk *walk, struct members_list *list, uint32_t
     if (walk->get == NULL) return;
     bool first_fits = (list->first < id_count) && gf_view_has(list->bits, list->first);
     memset(list->bits + bytes, 0, sizeof list->bits - bytes);
-    if ((id_count % 8 != 0) && ((list->bits[bytes - 1] >> (id_count % 8)) != 0)) walk->get->bad = true;
+    if ((id_count % 8 != 0) && ((list->bits[bytes - 1] >> (id_count % 8)) != 0))
+        walk->get->bad = true;
     if ((list->epoch != 0) && !first_fits) walk->get->bad = true;
 }
 
-/* A process that waits is of what takes it in. A member is of the next epoch if that holds its member id for itself,
- * and not for a process that was started after it; what comes later has gone on without it. */
+/* A process that waits is of what takes it in. A member is of the next epoch if that holds its
+ * member id for itself, and not for a process that was started after it; what comes later has gone
+ * on without it. */
 bool gf_view_list_is_mine(const struct gf_members *members, const struct members_list *list)
 {
     uint32_t took = gf_view_list_took(list, members->member_id);
@@ -63,10 +72,11 @@ bool gf_view_list_is_mine(const struct gf_members *members, const struct members
     return !gf_view_joins(members) && (list->epoch == members->view.epoch.epoch + 1);
 }
 
-/* Any two sets that are half of the epoch share a member, and a member that has promised a view acknowledges nothing
- * below it. Where everybody is left who is here, nobody else can decide, now or later: each other member id has no
- * process, or one that waits here and is of no epoch. More than half of the members that have not ended would not do:
- * the ended may have decided something with one that is not here (firmware-tests/sim/membership.pml, -DREST). */
+/* Any two sets that are half of the epoch share a member, and a member that has promised a view
+ * acknowledges nothing below it. Where everybody is left who is here, nobody else can decide, now
+ * or later: each other member id has no process, or one that waits here and is of no epoch. More
+ * than half of the members that have not ended would not do: the ended may have decided something
+ * with one that is not here (firmware-tests/sim/membership.pml, -DREST). */
 bool gf_view_quorum(const struct gf_members *members, const unsigned char *here)
 {
     const struct members_view *view = &members->view;

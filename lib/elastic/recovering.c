@@ -1,12 +1,13 @@
-/* A process that was started anew is RECOVERING: it has the member id of one that has ended, and none of its promises;
- * or a member id that nobody had (growth), which the commit that takes it in gives to it for good. It joins at the
- * coordinator, which compares what it was given with its own and lets it wait; the vote of a step tells all ranks that
- * somebody waits (lib/core/vote.c). Then the epoch ends by agreement, and the proposal takes along who waits. A view
- * change for another reason does, too.
+/* A process that was started anew is RECOVERING: it has the member id of one that has ended, and
+ * none of its promises; or a member id that nobody had (growth), which the commit that takes it in
+ * gives to it for good. It joins at the coordinator, which compares what it was given with its own
+ * and lets it wait; the vote of a step tells all ranks that somebody waits (lib/core/vote.c). Then
+ * the epoch ends by agreement, and the proposal takes along who waits. A view change for another
+ * reason does, too.
  *
- * A commit names processes, not ids: whoever coordinates when the one that it took in comes tells it so, also where
- * another had invited it and died. It is a member once COMMIT has reached it. Until then a try that fails begins anew;
- * who refuses it says why. */
+ * A commit names processes, not ids: whoever coordinates when the one that it took in comes tells
+ * it so, also where another had invited it and died. It is a member once COMMIT has reached it.
+ * Until then a try that fails begins anew; who refuses it says why. */
 #include "lib/membership/members_state.h"
 
 #include <stdio.h>
@@ -21,8 +22,10 @@ static void refuse(struct gf_members *members, uint32_t id, gf_status code, cons
     gf_put_u32(&put, 0);
     gf_view_commit_put(&put, members, &none, text);
     members->table[id].state = MEMBER_RECOVERING;
-    gf_log_line(&members->setup.log, GF_LOG_WARN, "a process of member id %u was rejected: %s", id, text);
-    (void)members->rendezvous->driver->send(members->rendezvous, id, MEMBERS_COMMIT, members->scratch,
+    gf_log_line(&members->setup.log, GF_LOG_WARN, "a process of member id %u was rejected: %s", id,
+                text);
+    (void)members->rendezvous->driver->send(members->rendezvous, id, MEMBERS_COMMIT,
+                                            members->scratch,
                                             (uint32_t)(GF_FRAME_PAYLOAD_MAX - put.left));
 }
 
@@ -30,11 +33,13 @@ static void refuse(struct gf_members *members, uint32_t id, gf_status code, cons
 static bool is_anothers(const struct gf_members *members, uint32_t id)
 {
     const struct member *member = &members->table[id];
-    return member->is_new && gf_view_has(members->view.used, id) && (member->given != member->incarnation);
+    return member->is_new && gf_view_has(members->view.used, id) &&
+           (member->given != member->incarnation);
 }
 
 /* Why a process cannot come in; GF_OK where it can. */
-static gf_status join_check(struct gf_members *members, uint32_t id, struct gf_get *get, char *why_out, size_t bytes)
+static gf_status join_check(struct gf_members *members, uint32_t id, struct gf_get *get,
+                            char *why_out, size_t bytes)
 {
     struct member *member = &members->table[id];
     uint32_t id_count = gf_get_u32(get), first_world = gf_get_u32(get);
@@ -45,7 +50,8 @@ static gf_status join_check(struct gf_members *members, uint32_t id, struct gf_g
     offer.world = members->setup.offer.world; /* of this epoch */
     offer.epoch = members->setup.epoch;
     if ((id_count != members->id_count) || (first_world != members->first_world)) {
-        (void)snprintf(why_out, bytes, "the job began with %u ranks and has at most %u, it was told %u and %u",
+        (void)snprintf(why_out, bytes,
+                       "the job began with %u ranks and has at most %u, it was told %u and %u",
                        members->first_world, members->id_count, first_world, id_count);
         return GF_ERR_MISMATCH;
     }
@@ -79,7 +85,8 @@ void gf_view_join(struct gf_members *members, uint32_t id, struct gf_get *get)
     gf_view_admit(members);
 }
 
-bool gf_view_waits_for(const struct gf_members *members, const struct members_list *list, uint32_t id)
+bool gf_view_waits_for(const struct gf_members *members, const struct members_list *list,
+                       uint32_t id)
 {
     return (members->table[id].state == MEMBER_WAITS) &&
            (members->table[id].incarnation == gf_view_list_took(list, id));
@@ -90,7 +97,8 @@ void gf_view_admit(struct gf_members *members)
     const struct members_view *view = &members->view;
     char why[96];
     bool leads = (view->state == VIEW_COLLECT) || (view->state == VIEW_PROPOSED);
-    for (uint32_t id = 0; (leads || (members->state == MEMBERS_JOINING)) && (id < members->id_count); id++) {
+    for (uint32_t id = 0;
+         (leads || (members->state == MEMBERS_JOINING)) && (id < members->id_count); id++) {
         struct member *member = &members->table[id];
         if (gf_view_waits_for(members, &view->epoch, id)) {
             member->state = MEMBER_EXPECTED;
@@ -109,22 +117,27 @@ void gf_view_turn_away(struct gf_members *members, const char *reason)
         if (gf_member_is_recovering(&members->table[id])) refuse(members, id, GF_ERR_STATE, reason);
 }
 
-/* While this rank collects, others may still be in the last step of the epoch. Should it not end there, because another
- * rank has died or does not come, nobody else would tell them. */
+/* While this rank collects, others may still be in the last step of the epoch. Should it not end
+ * there, because another rank has died or does not come, nobody else would tell them. */
 void gf_view_warn(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     const struct member *from = &members->table[id];
     uint32_t rank = gf_members_rank(members, id);
     bool ended = !from->connected;
     (void)get;
-    if (!members->view.reason.planned || (rank == GF_RANK_NONE) || gf_member_is_recovering(from)) return;
-    members->tell = (struct gf_error){.code = GF_ERR_PEER, .peer = ended ? rank : GF_RANK_NONE,
-                                      .operation = GF_OPERATION_SHRINK, .tensor = GF_TENSOR_NONE};
-    (void)snprintf(members->tell.text, sizeof members->tell.text, "%s %u %s", ended ? "rank" : "epoch",
-                   ended ? rank : members->setup.epoch,
-                   ended ? "died on the way into the next epoch" : "has ended as planned: ranks come in or leave");
+    if (!members->view.reason.planned || (rank == GF_RANK_NONE) || gf_member_is_recovering(from))
+        return;
+    members->tell = (struct gf_error){.code = GF_ERR_PEER,
+                                      .peer = ended ? rank : GF_RANK_NONE,
+                                      .operation = GF_OPERATION_SHRINK,
+                                      .tensor = GF_TENSOR_NONE};
+    (void)snprintf(members->tell.text, sizeof members->tell.text, "%s %u %s",
+                   ended ? "rank" : "epoch", ended ? rank : members->setup.epoch,
+                   ended ? "died on the way into the next epoch"
+                         : "has ended as planned: ranks come in or leave");
     for (uint32_t other = 1; other < members->setup.world; other++) {
         const struct member *to = gf_members_of(members, other);
-        if (to->connected && (to->state <= MEMBER_JOINED)) gf_members_owe(members, other, MEMBERS_ERROR);
+        if (to->connected && (to->state <= MEMBER_JOINED))
+            gf_members_owe(members, other, MEMBERS_ERROR);
     }
 }

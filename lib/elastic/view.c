@@ -1,25 +1,29 @@
-/* The view change (Viewstamped Replication Revisited, Liskov and Cowling 2012, whose state is one proposal here): its
- * table, which is that of README.md line by line, and what brings events to it. What is done with the agreement (the
- * link and the region anew, the state made common) is in epoch.c.
+/* The view change (Viewstamped Replication Revisited, Liskov and Cowling 2012, whose state is one
+ * proposal here): its table, which is that of README.md line by line, and what brings events to it.
+ * What is done with the agreement (the link and the region anew, the state made common) is in
+ * epoch.c.
  *
- * Why two sides can never both go on: a proposal is committed when a quorum of the epoch has accepted it, and made
- * after a quorum has promised its view. Two quorums share a member that runs (quorum.c). Where the later view's
- * promise of that member came first, it did not accept the earlier proposal; else it told the later coordinator of it,
- * which proposed the same again, the one with the highest view of all that it was told. A process that was started
- * anew has lost its promises, a new one has none: it takes part only once a commit holds it, and that commit shuts out
- * any other process of its member id. No time and no guess about who is dead enters this; both decide only how soon.
- * firmware-tests/sim/membership.pml is the same for SPIN.
+ * Why two sides can never both go on: a proposal is committed when a quorum of the epoch has
+ * accepted it, and made after a quorum has promised its view. Two quorums share a member that runs
+ * (quorum.c). Where the later view's promise of that member came first, it did not accept the
+ * earlier proposal; else it told the later coordinator of it, which proposed the same again, the
+ * one with the highest view of all that it was told. A process that was started anew has lost its
+ * promises, a new one has none: it takes part only once a commit holds it, and that commit shuts
+ * out any other process of its member id. No time and no guess about who is dead enters this; both
+ * decide only how soon. firmware-tests/sim/membership.pml is the same for SPIN.
  *
- * The common state is that of the member that is furthest: steps are transactional, so members differ by at most one
- * step (a vote that reached some of them) or by one gf_update(). The lowest rank among the furthest leads. */
+ * The common state is that of the member that is furthest: steps are transactional, so members
+ * differ by at most one step (a vote that reached some of them) or by one gf_update(). The lowest
+ * rank among the furthest leads. */
 #include "lib/membership/members_state.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
 typedef enum view_event {
-    CHANGE,         /* the epoch fails, or is to end; a process comes in */
-    CONNECTED, ENDED, /* a connection */
+    CHANGE, /* the epoch fails, or is to end; a process comes in */
+    CONNECTED,
+    ENDED,          /* a connection */
     FAULT,          /* somebody says that the epoch has failed */
     TIME,           /* at each poll */
     DO_VIEW_CHANGE, /* from here on frames, in the order of members_frame */
@@ -32,18 +36,19 @@ typedef enum view_event {
 _Static_assert(JOIN - DO_VIEW_CHANGE == MEMBERS_JOIN - MEMBERS_DO_VIEW_CHANGE, "the same order");
 
 enum { /* sets of states */
-    NONE = 1u << VIEW_NONE,
-    SEEK = 1u << VIEW_SEEK,
-    COLLECT = 1u << VIEW_COLLECT,
-    PROPOSED = 1u << VIEW_PROPOSED,
-    COMMITTED = 1u << VIEW_COMMITTED,
-    LEFT = 1u << VIEW_LEFT,
-    FAILED = 1u << VIEW_FAILED,
-    SAME = 1u << 31
+       NONE = 1u << VIEW_NONE,
+       SEEK = 1u << VIEW_SEEK,
+       COLLECT = 1u << VIEW_COLLECT,
+       PROPOSED = 1u << VIEW_PROPOSED,
+       COMMITTED = 1u << VIEW_COMMITTED,
+       LEFT = 1u << VIEW_LEFT,
+       FAILED = 1u << VIEW_FAILED,
+       SAME = 1u << 31
 };
 
-/* `from`: whose events these are. The first row that fits is taken, an event without a row changes nothing and is not
- * read. The state afterwards is one of `then`: each step is held against that. */
+/* `from`: whose events these are. The first row that fits is taken, an event without a row changes
+ * nothing and is not read. The state afterwards is one of `then`: each step is held against
+ * that. */
 static const struct view_rule {
     uint32_t states;
     view_event event;
@@ -94,11 +99,14 @@ void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event 
     struct members_view *view = &members->view;
     uint32_t kind = members_kind(event);
     if (event->kind == GF_RENDEZVOUS_FRAME) {
-        if ((kind == MEMBERS_FAULT) || (kind == MEMBERS_GIVES_UP)) step(members, FAULT, event->rank, NULL);
+        if ((kind == MEMBERS_FAULT) || (kind == MEMBERS_GIVES_UP))
+            step(members, FAULT, event->rank, NULL);
         return;
     }
     bool begun = (event->kind == GF_RENDEZVOUS_CONNECTED);
-    if (begun && !members->was_member && (view->state == VIEW_SEEK)) view->coordinator = event->rank; /* whoever */
+    /* whoever */
+    if (begun && !members->was_member && (view->state == VIEW_SEEK))
+        view->coordinator = event->rank;
     step(members, begun ? CONNECTED : ENDED, event->rank, NULL);
 }
 
@@ -111,8 +119,11 @@ void gf_view_fail(struct gf_members *members, gf_status code, const char *format
     va_start(arguments, format);
     (void)vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    members->error = (struct gf_error){.code = code, .rank = members->setup.rank, .peer = GF_RANK_NONE,
-                                       .operation = GF_OPERATION_SHRINK, .step = members->view.reason.own.steps,
+    members->error = (struct gf_error){.code = code,
+                                       .rank = members->setup.rank,
+                                       .peer = GF_RANK_NONE,
+                                       .operation = GF_OPERATION_SHRINK,
+                                       .step = members->view.reason.own.steps,
                                        .tensor = GF_TENSOR_NONE};
     memcpy(members->error.text, text, sizeof text);
     members->state = MEMBERS_FAILED;
@@ -132,7 +143,8 @@ void gf_view_ended(struct gf_members *members, const unsigned char *bits, uint32
     }
 }
 
-void gf_view_change(struct gf_members *members, uint64_t now_ns, const struct gf_members_reason *reason)
+void gf_view_change(struct gf_members *members, uint64_t now_ns,
+                    const struct gf_members_reason *reason)
 {
     struct members_view *view = &members->view;
     gf_members_touch(members, now_ns);
@@ -141,13 +153,15 @@ void gf_view_change(struct gf_members *members, uint64_t now_ns, const struct gf
     view->refusal = GF_OK;
     view->sought = GF_RANK_NONE;
     if (reason->planned)
-        members->error = (struct gf_error){.code = GF_ERR_PEER, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
+        members->error =
+            (struct gf_error){.code = GF_ERR_PEER, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
     if (!gf_view_joins(members) && (reason->culprit < members->setup.world))
         gf_members_at(members, reason->culprit)->suspected = true;
     step(members, CHANGE, members->member_id, NULL);
 }
 
-gf_status gf_view_poll(struct gf_members *members, uint64_t now_ns, struct gf_members_plan *plan_out)
+gf_status gf_view_poll(struct gf_members *members, uint64_t now_ns,
+                       struct gf_members_plan *plan_out)
 {
     const struct members_view *view = &members->view;
     const struct view_proposal *next = &view->current;
@@ -159,12 +173,16 @@ gf_status gf_view_poll(struct gf_members *members, uint64_t now_ns, struct gf_me
     gf_members_flush(members);
     if (view->state == VIEW_FAILED) return members->error.code;
     if ((view->state != VIEW_COMMITTED) && (view->state != VIEW_LEFT)) return GF_AGAIN;
-    if ((view->state == VIEW_LEFT) && gf_members_owes(members, MEMBERS_VIEW_FRAMES)) return GF_AGAIN;
+    if ((view->state == VIEW_LEFT) && gf_members_owes(members, MEMBERS_VIEW_FRAMES))
+        return GF_AGAIN;
     *plan_out = (struct gf_members_plan){.epoch = view->excluded_epoch}; /* LEFT */
     if (view->state == VIEW_LEFT) return GF_OK;
-    *plan_out = (struct gf_members_plan){.epoch = next->list.epoch, .lead = next->lead, .lags = next->lags,
-                                         .progress = next->progress,
-                                         .world = gf_view_list_count(&next->list, members->id_count),
-                                         .rank = gf_view_list_rank(&next->list, members->member_id)};
+    *plan_out =
+        (struct gf_members_plan){.epoch = next->list.epoch,
+                                 .lead = next->lead,
+                                 .lags = next->lags,
+                                 .progress = next->progress,
+                                 .world = gf_view_list_count(&next->list, members->id_count),
+                                 .rank = gf_view_list_rank(&next->list, members->member_id)};
     return GF_OK;
 }

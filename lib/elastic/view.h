@@ -1,8 +1,9 @@
-/* The next epoch by a view change: what view*.c, quorum.c and recovering.c share with the members' state machine.
+/* The next epoch by a view change: what view*.c, quorum.c and recovering.c share with the members'
+ * state machine.
  *
- * An epoch is one committed membership, valid until the next commit. A view is one attempt to agree on the next epoch;
- * views of an epoch are numbered from 1. View 1 is led by the epoch's rank 0, each next one by the next member id in
- * its list. */
+ * An epoch is one committed membership, valid until the next commit. A view is one attempt to agree
+ * on the next epoch; views of an epoch are numbered from 1. View 1 is led by the epoch's rank 0,
+ * each next one by the next member id in its list. */
 #ifndef GF_VIEW_H
 #define GF_VIEW_H
 
@@ -18,7 +19,8 @@ struct members_list {
     uint32_t epoch; /* 0: none */
     uint32_t first; /* its rank 0; the others follow in the order of their ids */
     unsigned char bits[GF_WORLD_MAX / 8];
-    uint32_t taken_count; /* those of them that its commit took in: other processes of these ids are out */
+    /* those of them that its commit took in: other processes of these ids are out */
+    uint32_t taken_count;
     uint16_t taken[VIEW_TAKES_MAX];
     uint32_t incarnation[VIEW_TAKES_MAX]; /* which processes they are */
 };
@@ -26,14 +28,15 @@ _Static_assert(GF_WORLD_MAX <= UINT16_MAX, "a member id fits");
 
 struct view_proposal {
     struct members_list list;
-    uint32_t lead;  /* rank whose state is the common one */
-    bool lags;      /* some rank needs it */
+    uint32_t lead; /* rank whose state is the common one */
+    bool lags;     /* some rank needs it */
     struct gf_members_progress progress;
 };
 
 typedef enum view_state {
-    VIEW_NONE = 0,  /* the epoch is in use */
-    VIEW_SEEK,      /* on the way to the coordinator; then its proposal, then its commit are awaited */
+    VIEW_NONE = 0, /* the epoch is in use */
+    /* on the way to the coordinator; then its proposal, then its commit are awaited */
+    VIEW_SEEK,
     VIEW_COLLECT,   /* coordinates: DO_VIEW_CHANGE come in */
     VIEW_PROPOSED,  /* coordinates: ACCEPT come in */
     VIEW_COMMITTED, /* gf_view_epoch_join() is next */
@@ -43,39 +46,50 @@ typedef enum view_state {
 
 struct members_view {
     view_state state;
-    uint32_t view;          /* highest promised one; nothing below it is acknowledged */
-    uint32_t coordinator;   /* member id around which the connections stand; GF_RANK_NONE: it is looked for */
-    uint32_t sought;        /* the one that this rank looks for before it leads again; GF_RANK_NONE: any */
-    uint32_t accepted_view; /* of `accepted`, the proposal with the highest view that this rank knows of; 0: none */
-    bool told;              /* somebody names who has ended, or may do so */
-    uint32_t excluded_epoch; /* one that has begun without this rank, as it wished or not; 0: none */
-    uint64_t since_ns;      /* of the state */
+    uint32_t view; /* highest promised one; nothing below it is acknowledged */
+    /* member id around which the connections stand; GF_RANK_NONE: it is looked for */
+    uint32_t coordinator;
+    /* the one that this rank looks for before it leads again; GF_RANK_NONE: any */
+    uint32_t sought;
+    /* of `accepted`, the proposal with the highest view that this rank knows of; 0: none */
+    uint32_t accepted_view;
+    bool told; /* somebody names who has ended, or may do so */
+    /* one that has begun without this rank, as it wished or not; 0: none */
+    uint32_t excluded_epoch;
+    uint64_t since_ns;               /* of the state */
     struct gf_members_reason reason; /* of the change under way, or of the last one */
-    struct members_list epoch;    /* the last committed one; its number is 0 before the first */
-    struct view_proposal current; /* how that began, for those that have not heard of it */
+    struct members_list epoch;       /* the last committed one; its number is 0 before the first */
+    struct view_proposal current;    /* how that began, for those that have not heard of it */
     struct view_proposal accepted;
-    unsigned char ended[GF_WORLD_MAX / 8]; /* as named here, at one moment: lists of two moments must not be mixed */
+    /* as named here, at one moment: lists of two moments must not be mixed */
+    unsigned char ended[GF_WORLD_MAX / 8];
     unsigned char used[GF_WORLD_MAX / 8]; /* member ids of all commits: never given again */
-    gf_status refusal;      /* what COMMIT says instead, where this attempt has failed */
+    gf_status refusal; /* what COMMIT says instead, where this attempt has failed */
 };
 
 struct gf_members;
 
 /* ---- what epoch.c calls ---- */
 
-/* Bit i of bits[id_count]: no process of member id i runs; the whole list, as of one moment. It replaces the list
- * before, and may be said again at each poll. bits NULL: nobody will say it, so too few members are too few at once. */
+/* Bit i of bits[id_count]: no process of member id i runs; the whole list, as of one moment. It
+ * replaces the list before, and may be said again at each poll. bits NULL: nobody will say it, so
+ * too few members are too few at once. */
 void gf_view_ended(struct gf_members *members, const unsigned char *bits, uint32_t id_count);
-/* Begins to look for the members that go on; where setup.joins is set and no epoch has had this process, for a job
- * that takes it in. */
-void gf_view_change(struct gf_members *members, uint64_t now_ns, const struct gf_members_reason *reason);
-/* GF_AGAIN; GF_OK: *plan_out is agreed upon, gf_view_epoch_join() is next unless plan_out->world is 0;
- * GF_ERR_QUORUM: this rank cannot go on, GF_ERR_SYSTEM and others: it cannot even look; gf_members_error() says why. */
-gf_status gf_view_poll(struct gf_members *members, uint64_t now_ns, struct gf_members_plan *plan_out);
-/* Each process of the epoch before that is not of the agreed one is named as ended; false where epochs lie between. */
+/* Begins to look for the members that go on; where setup.joins is set and no epoch has had this
+ * process, for a job that takes it in. */
+void gf_view_change(struct gf_members *members, uint64_t now_ns,
+                    const struct gf_members_reason *reason);
+/* GF_AGAIN; GF_OK: *plan_out is agreed upon, gf_view_epoch_join() is next unless plan_out->world is
+ * 0; GF_ERR_QUORUM: this rank cannot go on, GF_ERR_SYSTEM and others: it cannot even look;
+ * gf_members_error() says why. */
+gf_status gf_view_poll(struct gf_members *members, uint64_t now_ns,
+                       struct gf_members_plan *plan_out);
+/* Each process of the epoch before that is not of the agreed one is named as ended; false where
+ * epochs lie between. */
 bool gf_view_left_ended(const struct gf_members *members);
 /* Joins the agreed epoch; gf_members_poll() goes on as after gf_members_open(). */
-void gf_view_epoch_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns);
+void gf_view_epoch_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes,
+                        uint64_t now_ns);
 
 /* ---- quorum.c ---- */
 /* Member ids as bits[GF_WORLD_MAX / 8]. */
@@ -104,28 +118,34 @@ struct view_report {
 /* The epoch's list follows a report, then the accepted proposal. */
 void gf_view_report_walk(struct gf_walk *walk, struct view_report *report, uint32_t id_count);
 void gf_view_proposal_walk(struct gf_walk *walk, struct view_proposal *proposal, uint32_t id_count);
-void gf_view_commit_put(struct gf_put *put, const struct gf_members *members, struct view_proposal *proposal,
-                        const char *reason);
+void gf_view_commit_put(struct gf_put *put, const struct gf_members *members,
+                        struct view_proposal *proposal, const char *reason);
 
 /* ---- view_begin.c ---- */
 void gf_view_epoch_take(struct gf_members *members); /* view.current is the last committed one */
-void gf_view_committed(struct gf_members *members);  /* .. and the next epoch, and this rank is of it */
-void gf_view_excluded(struct gf_members *members, uint32_t epoch); /* it has begun without this rank, or it has left */
+/* .. and the next epoch, and this rank is of it */
+void gf_view_committed(struct gf_members *members);
+/* it has begun without this rank, or it has left */
+void gf_view_excluded(struct gf_members *members, uint32_t epoch);
 void gf_view_excluded_fail(struct gf_members *members);
 void gf_view_epoch_begun(struct gf_members *members); /* members->setup.epoch is in use */
 
 /* ---- view_lead.c ---- */
-void gf_view_enter(struct gf_members *members, view_state state); /* what waits in it counts from now */
+/* what waits in it counts from now */
+void gf_view_enter(struct gf_members *members, view_state state);
 uint32_t gf_view_coordinator(const struct gf_members *members, uint32_t number);
 /* Connections stand around member `id` from here on. GF_OK, GF_AGAIN: they will; else why not. */
 gf_status gf_view_turn(struct gf_members *members, uint32_t id);
-/* Looks for whoever answers where the job's address is: a rank that no epoch in use has told addresses. */
+/* Looks for whoever answers where the job's address is: a rank that no epoch in use has told
+ * addresses. */
 void gf_view_seek_any(struct gf_members *members);
-/* Promises the next view whose coordinator may answer (view.sought: only that one); comes to this rank at the latest. */
+/* Promises the next view whose coordinator may answer (view.sought: only that one); comes to this
+ * rank at the latest. */
 void gf_view_next(struct gf_members *members);
 /* This rank leads view `number`: whoever is here in a lower one is asked to come along. */
 void gf_view_lead(struct gf_members *members, uint32_t number);
-void gf_view_lead_higher(struct gf_members *members); /* one that it leads, and in which somebody is already */
+/* one that it leads, and in which somebody is already */
+void gf_view_lead_higher(struct gf_members *members);
 
 /* ---- view.c ---- */
 /* The end of it without an epoch. */
@@ -133,18 +153,24 @@ __attribute__((format(printf, 3, 4))) void gf_view_fail(struct gf_members *membe
                                                         const char *format, ...);
 /* A connection has begun, or ended, as its row says by now; frames too. */
 void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event *event);
-bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struct gf_get *get); /* false: malformed */
+/* false: malformed */
+bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struct gf_get *get);
 
-/* What view.c's table does, with the member that an event is of (or this one) and the frame that came. */
+/* What view.c's table does, with the member that an event is of (or this one) and the frame that
+ * came. */
 typedef void gf_view_action(struct gf_members *members, uint32_t id, struct gf_get *get);
-gf_view_action gf_view_begin, gf_view_report, gf_view_lost, gf_view_late; /* view_take.c: the way to the coordinator, */
-gf_view_action gf_view_note, gf_view_answer, gf_view_promise, gf_view_accept, gf_view_accepted; /* frames */
+/* view_take.c: the way to the coordinator, */
+gf_view_action gf_view_begin, gf_view_report, gf_view_lost, gf_view_late;
+/* frames */
+gf_view_action gf_view_note, gf_view_answer, gf_view_promise, gf_view_accept, gf_view_accepted;
 gf_view_action gf_view_be_out, gf_view_begin_epoch;
 gf_view_action gf_view_collect, gf_view_commit; /* view_agree.c */
 gf_view_action gf_view_join, gf_view_warn;      /* recovering.c */
 /* Does the process with this list's incarnation of the id wait here? */
-bool gf_view_waits_for(const struct gf_members *members, const struct members_list *list, uint32_t id);
-void gf_view_admit(struct gf_members *members); /* those that wait for the epoch's own commit hear of it */
+bool gf_view_waits_for(const struct gf_members *members, const struct members_list *list,
+                       uint32_t id);
+/* those that wait for the epoch's own commit hear of it */
+void gf_view_admit(struct gf_members *members);
 /* Everybody who waits is told that nobody will come for it. */
 void gf_view_turn_away(struct gf_members *members, const char *reason);
 

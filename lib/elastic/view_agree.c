@@ -48,14 +48,16 @@ static void waiting_add(const struct gf_members *members, struct members_list *l
     if (room > VIEW_TAKES_MAX) room = VIEW_TAKES_MAX;
     for (uint32_t id = 0; (id < members->id_count) && (list->taken_count < room); id++) {
         const struct member *member = &members->table[id];
-        if (member->state != MEMBER_WAITS) continue; /* so it is of no epoch, and not in the list yet */
+        /* so it is of no epoch, and not in the list yet */
+        if (member->state != MEMBER_WAITS) continue;
         gf_view_add(list->bits, id);
         list->incarnation[list->taken_count] = member->incarnation;
         list->taken[list->taken_count++] = (uint16_t)id;
     }
 }
 
-/* A new proposal of those that are here and stay; false: nobody does, or nobody has whole weights. */
+/* A new proposal of those that are here and stay; false: nobody does, or nobody has whole
+ * weights. */
 static bool proposal_make(struct gf_members *members, const unsigned char *here)
 {
     struct members_view *view = &members->view;
@@ -71,14 +73,16 @@ static bool proposal_make(struct gf_members *members, const unsigned char *here)
         stay++;
     }
     if (stay == 0) {
-        gf_view_fail(members, GF_ERR_QUORUM, "every rank that is here leaves: nobody is left to go on");
+        gf_view_fail(members, GF_ERR_QUORUM,
+                     "every rank that is here leaves: nobody is left to go on");
         return false;
     }
     if (!view->reason.leaves) next->list.first = members->member_id;
     waiting_add(members, &next->list, stay);
     lead_find(members, next);
     if (next->progress.partial != 0)
-        gf_view_fail(members, GF_ERR_DATA, "no survivor holds whole weights: those that they were copied from have died");
+        gf_view_fail(members, GF_ERR_DATA,
+                     "no survivor holds whole weights: those that they were copied from have died");
     return next->progress.partial == 0;
 }
 
@@ -92,18 +96,21 @@ static void propose(struct gf_members *members, const unsigned char *here)
     view->accepted_view = view->view;
     gf_view_enter(members, VIEW_PROPOSED);
     for (uint32_t id = 0; id < members->id_count; id++)
-        if ((members->table[id].state == MEMBER_REPORTED) && (members->table[id].view == view->view))
+        if ((members->table[id].state == MEMBER_REPORTED) &&
+            (members->table[id].view == view->view))
             gf_members_owe_id(members, id, MEMBERS_PREPARE);
 }
 
-/* A process that the epoch's commit took in knows no addresses before all have joined, so it connects as one that
- * rejoins. Until it says which it is, it may be that member. */
+/* A process that the epoch's commit took in knows no addresses before all have joined, so it
+ * connects as one that rejoins. Until it says which it is, it may be that member. */
 static bool is_unheard(const struct gf_members *members, uint32_t id)
 {
-    return (members->table[id].state == MEMBER_RECOVERING) && (gf_view_list_took(&members->view.epoch, id) != 0);
+    return (members->table[id].state == MEMBER_RECOVERING) &&
+           (gf_view_list_took(&members->view.epoch, id) != 0);
 }
 
-/* The members that are here: their state in this view is at least `state`; MEMBER_EXPECTED: or that may come. */
+/* The members that are here: their state in this view is at least `state`; MEMBER_EXPECTED: or that
+ * may come. */
 static uint32_t who(const struct gf_members *members, member_state state, unsigned char *here_out)
 {
     const struct members_view *view = &members->view;
@@ -114,7 +121,8 @@ static uint32_t who(const struct gf_members *members, member_state state, unsign
         bool in_view = ((member->state == MEMBER_REPORTED) || (member->state == MEMBER_ACCEPTED)) &&
                        (member->view == view->view) && (member->state >= state);
         bool unheard = is_unheard(members, id);
-        bool comes = (state == MEMBER_EXPECTED) && (unheard || (member->state < MEMBER_DISCONNECTED));
+        bool comes =
+            (state == MEMBER_EXPECTED) && (unheard || (member->state < MEMBER_DISCONNECTED));
         if (!gf_view_has(view->epoch.bits, id) || member->suspected) continue;
         if (gf_member_is_recovering(member) && !unheard) continue;
         if ((id != members->member_id) && !in_view && !comes) continue;
@@ -124,8 +132,9 @@ static uint32_t who(const struct gf_members *members, member_state state, unsign
     return count;
 }
 
-/* Whoever is not on the list of the ended lives, and comes: all meet at the lowest of them. That one looks for others
- * only where nobody has come to it, as it may be that they went on without it. False: nobody is awaited. */
+/* Whoever is not on the list of the ended lives, and comes: all meet at the lowest of them. That
+ * one looks for others only where nobody has come to it, as it may be that they went on without it.
+ * False: nobody is awaited. */
 static bool missing_seek(struct gf_members *members, bool alone)
 {
     bool awaited = false;
@@ -147,7 +156,8 @@ void gf_view_lead_higher(struct gf_members *members)
     for (uint32_t id = 0; id < members->id_count; id++) {
         const struct member *member = &members->table[id];
         if ((member->state != MEMBER_REPORTED) || (member->view <= members->view.view)) continue;
-        if (gf_view_coordinator(members, member->view) == members->member_id) gf_view_lead(members, member->view);
+        if (gf_view_coordinator(members, member->view) == members->member_id)
+            gf_view_lead(members, member->view);
     }
 }
 
@@ -155,20 +165,23 @@ void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *ge
 {
     struct members_view *view = &members->view;
     unsigned char here[GF_WORLD_MAX / 8];
-    uint32_t count, may_come, connected = 0, contacted = 0, of = gf_view_list_count(&view->epoch, members->id_count);
+    uint32_t count, may_come, connected = 0, contacted = 0,
+                              of = gf_view_list_count(&view->epoch, members->id_count);
     uint64_t waited_ns = members->now_ns - view->since_ns;
     gf_view_lead_higher(members);
     for (uint32_t id = 0; id < members->id_count; id++) {
         const struct member *member = &members->table[id];
         if (!gf_view_has(view->epoch.bits, id)) continue;
-        connected += ((member->state <= MEMBER_JOINED) || is_unheard(members, id)) && member->connected;
+        connected +=
+            ((member->state <= MEMBER_JOINED) || is_unheard(members, id)) && member->connected;
         contacted += (member->state == MEMBER_DISCONNECTED);
     }
     may_come = who(members, MEMBER_EXPECTED, here);
     bool may_be_enough = gf_view_quorum(members, here);
     bool late = (waited_ns >= ((connected > 0) ? view->reason.silent_ns : view->reason.away_ns));
     bool told = view->told && members->was_member;
-    for (uint32_t id = 0; late && told && (id < members->id_count); id++) members->table[id].suspected = false;
+    for (uint32_t id = 0; late && told && (id < members->id_count); id++)
+        members->table[id].suspected = false;
     count = who(members, MEMBER_REPORTED, here);
     if (gf_view_quorum(members, here)) {
         if ((may_come != count) && !late) return;
@@ -179,11 +192,15 @@ void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *ge
     if (!late && (may_be_enough || view->told)) return; /* else nobody who comes would be enough */
     if (told && missing_seek(members, connected == 0)) return;
     if (contacted > 0)
-        gf_view_fail(members, GF_ERR_QUORUM, "the other ranks went on without rank %u: %u of the %u of epoch %u have "
-                     "contacted another coordinator", members->setup.rank, contacted, of, view->epoch.epoch);
+        gf_view_fail(members, GF_ERR_QUORUM,
+                     "the other ranks went on without rank %u: %u of the %u of epoch %u have "
+                     "contacted another coordinator",
+                     members->setup.rank, contacted, of, view->epoch.epoch);
     else
-        gf_view_fail(members, GF_ERR_QUORUM, "%u of the %u ranks of epoch %u are here: too few to go on without proof "
-                     "that the others have ended (gf_shrink: ended)", count, of, view->epoch.epoch);
+        gf_view_fail(members, GF_ERR_QUORUM,
+                     "%u of the %u ranks of epoch %u are here: too few to go on without proof "
+                     "that the others have ended (gf_shrink: ended)",
+                     count, of, view->epoch.epoch);
     refuse_all(members);
 }
 
@@ -197,14 +214,19 @@ void gf_view_commit(struct gf_members *members, uint32_t own, struct gf_get *get
         bool late = (members->now_ns - view->since_ns >= view->reason.silent_ns);
         (void)who(members, MEMBER_REPORTED, here);
         if (late || !gf_view_quorum(members, here))
-            gf_view_lead(members, view->view + gf_view_list_count(&view->epoch, members->id_count)); /* once more */
+            gf_view_lead(members,
+                         view->view +
+                             gf_view_list_count(&view->epoch, members->id_count)); /* once more */
         return;
     }
     view->current = view->accepted;
     for (uint32_t id = 0; id < members->id_count; id++) {
-        if (gf_member_is_here(&members->table[id]) || gf_view_waits_for(members, &view->current.list, id))
+        if (gf_member_is_here(&members->table[id]) ||
+            gf_view_waits_for(members, &view->current.list, id))
             commit_only(members, id);
     }
-    if (gf_view_has(view->current.list.bits, own)) gf_view_committed(members);
-    else gf_view_excluded(members, view->current.list.epoch);
+    if (gf_view_has(view->current.list.bits, own))
+        gf_view_committed(members);
+    else
+        gf_view_excluded(members, view->current.list.epoch);
 }

@@ -1,4 +1,5 @@
-/* An epoch begins without this rank, or with it: it is agreed, its members join it, and once all have, it is in use. */
+/* An epoch begins without this rank, or with it: it is agreed, its members join it, and once all
+ * have, it is in use. */
 #include "lib/membership/members_state.h"
 
 static void used_add(struct members_view *view)
@@ -36,8 +37,10 @@ void gf_view_committed(struct gf_members *members)
 
 void gf_view_excluded_fail(struct gf_members *members)
 {
-    gf_view_fail(members, GF_ERR_QUORUM, "the other ranks went on without rank %u: epoch %u is closed, epoch %u has "
-                 "begun", members->setup.rank, members->view.epoch.epoch, members->view.excluded_epoch);
+    gf_view_fail(members, GF_ERR_QUORUM,
+                 "the other ranks went on without rank %u: epoch %u is closed, epoch %u has "
+                 "begun",
+                 members->setup.rank, members->view.epoch.epoch, members->view.excluded_epoch);
 }
 
 void gf_view_excluded(struct gf_members *members, uint32_t epoch)
@@ -48,7 +51,8 @@ void gf_view_excluded(struct gf_members *members, uint32_t epoch)
         view->state = VIEW_LEFT;
         return;
     }
-    if ((view->state == VIEW_NONE) && (members->state == MEMBERS_FAILED)) return; /* its error sticks until it asks */
+    /* its error sticks until it asks */
+    if ((view->state == VIEW_NONE) && (members->state == MEMBERS_FAILED)) return;
     gf_view_excluded_fail(members);
 }
 
@@ -64,9 +68,11 @@ bool gf_view_left_ended(const struct gf_members *members)
     return all;
 }
 
-/* The members stand around the coordinator of the agreement. Where that has left, around the first of the new epoch
- * from here on: it listens, the others come to it as they came to rank 0 at open. */
-void gf_view_epoch_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns)
+/* The members stand around the coordinator of the agreement. Where that has left, around the first
+ * of the new epoch from here on: it listens, the others come to it as they came to rank 0 at
+ * open. */
+void gf_view_epoch_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes,
+                        uint64_t now_ns)
 {
     const struct members_list *list = &members->view.epoch;
     bool moves = (members->view.coordinator != list->first);
@@ -86,12 +92,16 @@ void gf_view_epoch_join(struct gf_members *members, const void *endpoint, size_t
     gf_members_epoch_begin(members, endpoint, endpoint_bytes, now_ns);
     for (uint32_t other = 0; other < rank; other++) {
         bool needed = members_coordinates(members) ? (other != 0) : (other == 0);
-        bool may_come = (gf_view_list_took(list, members_id(members, other)) != 0); /* others may have invited it */
-        if (!needed || gf_members_here(members, other) || (moves && (status >= 0)) || may_come) continue;
-        gf_members_failf(members, GF_ERR_PEER, other, "rank %u went away while epoch %u was agreed upon", other,
-                         list->epoch);
+        /* others may have invited it */
+        bool may_come = (gf_view_list_took(list, members_id(members, other)) != 0);
+        if (!needed || gf_members_here(members, other) || (moves && (status >= 0)) || may_come)
+            continue;
+        gf_members_failf(members, GF_ERR_PEER, other,
+                         "rank %u went away while epoch %u was agreed upon", other, list->epoch);
     }
-    if (members_coordinates(members) || (members->state != MEMBERS_JOINING) || !gf_members_here(members, 0)) return;
+    if (members_coordinates(members) || (members->state != MEMBERS_JOINING) ||
+        !gf_members_here(members, 0))
+        return;
     gf_members_owe(members, 0, MEMBERS_OFFER);
     gf_members_owe(members, 0, MEMBERS_ENDPOINTS);
 }

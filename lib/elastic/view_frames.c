@@ -4,7 +4,8 @@
  *     START_VIEW      the coordinator is in a higher view: asks for DO_VIEW_CHANGE
  *     PREPARE         its proposal
  *     ACCEPT          a member has it
- *     COMMIT          the next epoch has begun; or, with an error, this attempt or this process goes no further */
+ *     COMMIT          the next epoch has begun; or, with an error, this attempt or this process
+ *                     goes no further */
 #include "lib/membership/members_state.h"
 
 static void progress_walk(struct gf_walk *walk, struct gf_members_progress *progress)
@@ -24,7 +25,8 @@ void gf_view_proposal_walk(struct gf_walk *walk, struct view_proposal *proposal,
     gf_walk_bool(walk, &proposal->lags);
     progress_walk(walk, &proposal->progress);
     gf_view_list_walk(walk, &proposal->list, id_count);
-    if ((walk->get != NULL) && (list->epoch != 0) && (proposal->lead >= gf_view_list_count(list, id_count)))
+    if ((walk->get != NULL) && (list->epoch != 0) &&
+        (proposal->lead >= gf_view_list_count(list, id_count)))
         walk->get->bad = true;
 }
 
@@ -37,30 +39,36 @@ void gf_view_report_walk(struct gf_walk *walk, struct view_report *report, uint3
     gf_walk_bool(walk, &report->planned);
     gf_walk_bool(walk, &report->leaves);
     progress_walk(walk, &report->progress);
-    bool fits = (count == id_count) && (report->view <= VIEW_MAX) && (report->accepted_view <= report->view);
+    bool fits = (count == id_count) && (report->view <= VIEW_MAX) &&
+                (report->accepted_view <= report->view);
     if ((walk->get != NULL) && !fits) walk->get->bad = true;
 }
 
 static void report_put(struct gf_put *put, struct gf_members *members)
 {
     struct members_view *view = &members->view;
-    struct view_report report = {.view = view->view, .accepted_view = view->accepted_view,
-                                 .planned = view->reason.planned, .leaves = view->reason.leaves,
+    struct view_report report = {.view = view->view,
+                                 .accepted_view = view->accepted_view,
+                                 .planned = view->reason.planned,
+                                 .leaves = view->reason.leaves,
                                  .progress = view->reason.own};
     struct gf_walk walk = {.put = put};
     gf_view_report_walk(&walk, &report, members->id_count);
     gf_view_list_walk(&walk, &view->epoch, members->id_count);
     gf_view_proposal_walk(&walk, &view->accepted, members->id_count);
 }
-_Static_assert(2 * (12 + 6 * VIEW_TAKES_MAX + GF_WORLD_MAX / 8) + 128 <= GF_FRAME_PAYLOAD_MAX, "a report fits");
+_Static_assert(2 * (12 + 6 * VIEW_TAKES_MAX + GF_WORLD_MAX / 8) + 128 <= GF_FRAME_PAYLOAD_MAX,
+               "a report fits");
 
-/* What a process that comes in knows nothing of: where the first rank is, and which member ids were used. */
-void gf_view_commit_put(struct gf_put *put, const struct gf_members *members, struct view_proposal *proposal,
-                        const char *reason)
+/* What a process that comes in knows nothing of: where the first rank is, and which member ids were
+ * used. */
+void gf_view_commit_put(struct gf_put *put, const struct gf_members *members,
+                        struct view_proposal *proposal, const char *reason)
 {
     bool has_first = (proposal->list.epoch != 0);
     gf_view_proposal_walk(&(struct gf_walk){.put = put}, proposal, members->id_count);
-    gf_put_text(put, has_first ? members->table[proposal->list.first].address : "", GF_CONTROL_ADDRESS_BYTES);
+    gf_put_text(put, has_first ? members->table[proposal->list.first].address : "",
+                GF_CONTROL_ADDRESS_BYTES);
     gf_put_bytes(put, members->view.used, (members->id_count + 7) / 8);
     gf_put_text(put, reason, VIEW_REASON_BYTES);
 }
@@ -82,8 +90,11 @@ uint32_t gf_view_frame_put(struct gf_members *members, uint32_t kind)
         break;
     case MEMBERS_COMMIT:
         gf_put_u32(&put, (uint32_t)view->refusal);
-        gf_put_u32(&put, ((view->state == VIEW_COLLECT) || (view->state == VIEW_PROPOSED)) ? view->view : 0);
-        gf_view_commit_put(&put, members, &view->current, (view->refusal < 0) ? members->error.text : "");
+        gf_put_u32(&put, ((view->state == VIEW_COLLECT) || (view->state == VIEW_PROPOSED))
+                             ? view->view
+                             : 0);
+        gf_view_commit_put(&put, members, &view->current,
+                           (view->refusal < 0) ? members->error.text : "");
         break;
     case MEMBERS_JOIN:
         gf_put_u32(&put, members->id_count);

@@ -21,7 +21,8 @@ static gf_status reform(struct gf_members *members, uint32_t id)
     const struct gf_rendezvous_driver *driver = members->rendezvous->driver;
     const char *address = (id == GF_RANK_NONE) ? "" : members->table[id].address;
     if (driver->reform == NULL) return (id == members_id(members, 0)) ? GF_OK : GF_ERR_STATE;
-    if ((id != GF_RANK_NONE) && (id != members->member_id) && (address[0] == 0)) return GF_ERR_STATE;
+    if ((id != GF_RANK_NONE) && (id != members->member_id) && (address[0] == 0))
+        return GF_ERR_STATE;
     return driver->reform(members->rendezvous, members->now_ns, id, address);
 }
 
@@ -30,7 +31,8 @@ gf_status gf_view_turn(struct gf_members *members, uint32_t id)
     gf_status status = reform(members, id);
     if ((status < 0) || (id == members->view.coordinator)) return status;
     members->view.coordinator = id;
-    for (uint32_t other = 0; other < members->id_count; other++) { /* connections to the one before are closed */
+    /* connections to the one before are closed */
+    for (uint32_t other = 0; other < members->id_count; other++) {
         struct member *member = &members->table[other];
         bool is_dead = gf_member_is_recovering(member) || (member->state == MEMBER_DEAD);
         member->connected = false;
@@ -40,13 +42,14 @@ gf_status gf_view_turn(struct gf_members *members, uint32_t id)
     return status;
 }
 
-/* What members said of lower views counts no more; of whom a process rejoins or whose connection stands is still
- * known. */
+/* What members said of lower views counts no more; of whom a process rejoins or whose connection
+ * stands is still known. */
 static void reports_forget(struct gf_members *members)
 {
     for (uint32_t id = 0; id < members->id_count; id++) {
         struct member *member = &members->table[id];
-        member->owed &= ~MEMBERS_VIEW_FRAMES | (1u << MEMBERS_COMMIT); /* of this epoch, to one that has not heard */
+        /* of this epoch, to one that has not heard */
+        member->owed &= ~MEMBERS_VIEW_FRAMES | (1u << MEMBERS_COMMIT);
         if (member->state == MEMBER_ACCEPTED) member->state = MEMBER_EXPECTED;
     }
 }
@@ -81,11 +84,13 @@ void gf_view_next(struct gf_members *members)
         return;
     }
     for (;;) {
-        id = (view->view == 0) ? view->epoch.first : gf_view_list_next(&view->epoch, id, members->id_count);
+        id = (view->view == 0) ? view->epoch.first
+                               : gf_view_list_next(&view->epoch, id, members->id_count);
         struct member *member = &members->table[id];
         bool unknown = (gf_view_list_took(&view->epoch, id) != 0) && (member->address[0] == 0);
-        bool may_answer = (member->state != MEMBER_DEAD) && !gf_member_is_recovering(member) && !member->suspected &&
-                          !unknown && ((view->sought == GF_RANK_NONE) || (view->sought == id));
+        bool may_answer = (member->state != MEMBER_DEAD) && !gf_member_is_recovering(member) &&
+                          !member->suspected && !unknown &&
+                          ((view->sought == GF_RANK_NONE) || (view->sought == id));
         view->view++;
         if (id == members->member_id) break;
         if (!may_answer) continue;
@@ -101,6 +106,7 @@ void gf_view_next(struct gf_members *members)
     if (gf_view_turn(members, id) >= 0)
         gf_view_lead(members, view->view);
     else
-        gf_view_fail(members, GF_ERR_SYSTEM, "rank %u cannot coordinate: its control channel listens nowhere",
+        gf_view_fail(members, GF_ERR_SYSTEM,
+                     "rank %u cannot coordinate: its control channel listens nowhere",
                      members->setup.rank);
 }

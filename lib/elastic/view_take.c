@@ -11,7 +11,8 @@ void gf_view_begin(struct gf_members *members, uint32_t id, struct gf_get *get)
     if (gf_view_joins(members)) {
         gf_view_seek_any(members);
     } else if (members->table[id].suspected) {
-        gf_view_fail(members, GF_ERR_QUORUM, "the other ranks go on without this one: %.200s", members->error.text);
+        gf_view_fail(members, GF_ERR_QUORUM, "the other ranks go on without this one: %.200s",
+                     members->error.text);
     } else if (view->excluded_epoch != 0) {
         gf_view_excluded_fail(members);
     } else if (view->epoch.epoch == 0) {
@@ -38,13 +39,14 @@ void gf_view_lost(struct gf_members *members, uint32_t id, struct gf_get *get)
     gf_view_next(members);
 }
 
-/* The lower one looks for the higher one for less time than that looks for it: they cannot miss each other for ever.
- * Who joins waits until its caller's deadline. */
+/* The lower one looks for the higher one for less time than that looks for it: they cannot miss
+ * each other for ever. Who joins waits until its caller's deadline. */
 void gf_view_late(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     const struct members_view *view = &members->view;
     bool lower = (view->sought != GF_RANK_NONE) && (id < view->sought);
-    uint64_t most_ns = lower ? view->reason.silent_ns / 2 : view->reason.silent_ns + view->reason.away_ns;
+    uint64_t most_ns =
+        lower ? view->reason.silent_ns / 2 : view->reason.silent_ns + view->reason.away_ns;
     if (gf_view_joins(members) || (members->now_ns - view->since_ns < most_ns)) return;
     gf_view_lost(members, view->coordinator, get);
 }
@@ -80,7 +82,8 @@ static bool report_take(struct gf_members *members, uint32_t id, struct gf_get *
     gf_view_list_walk(&walk, &list, members->id_count);
     if (get->bad || (list.epoch == 0) || (view->epoch.epoch == 0)) return false; /* of no epoch */
     if (list.epoch < view->epoch.epoch) {
-        if ((members->state != MEMBERS_FAILED) || leads) gf_members_owe_id(members, id, MEMBERS_COMMIT);
+        if ((members->state != MEMBERS_FAILED) || leads)
+            gf_members_owe_id(members, id, MEMBERS_COMMIT);
         return false;
     }
     if (list.epoch > view->epoch.epoch) {
@@ -106,7 +109,8 @@ static bool report_take(struct gf_members *members, uint32_t id, struct gf_get *
     member->progress = report.progress;
     member->leaves = report.leaves;
     if (!report.planned)
-        gf_members_failf(members, GF_ERR_PEER, GF_RANK_NONE, "rank %u has failed and asks for a new epoch",
+        gf_members_failf(members, GF_ERR_PEER, GF_RANK_NONE,
+                         "rank %u has failed and asks for a new epoch",
                          gf_members_rank(members, id));
     return true;
 }
@@ -124,7 +128,8 @@ void gf_view_answer(struct gf_members *members, uint32_t id, struct gf_get *get)
     gf_view_lead_higher(members);
     number = members->table[id].view;
     if (number < view->view) gf_members_owe_id(members, id, MEMBERS_START_VIEW);
-    if ((view->state == VIEW_PROPOSED) && (number == view->view)) gf_members_owe_id(members, id, MEMBERS_PREPARE);
+    if ((view->state == VIEW_PROPOSED) && (number == view->view))
+        gf_members_owe_id(members, id, MEMBERS_PREPARE);
 }
 
 /* START_VIEW and ACCEPT: of which view; 0: of another epoch, or malformed. */
@@ -154,12 +159,14 @@ void gf_view_accepted(struct gf_members *members, uint32_t id, struct gf_get *ge
 {
     struct member *member = &members->table[id];
     if (number_take(members, get) != members->view.view) return;
-    if ((member->state == MEMBER_REPORTED) && (member->view == members->view.view)) member->state = MEMBER_ACCEPTED;
+    if ((member->state == MEMBER_REPORTED) && (member->view == members->view.view))
+        member->state = MEMBER_ACCEPTED;
 }
 
 struct commit {
     gf_status code;
-    uint32_t number; /* the view in which its sender is, on its way to the epoch after that; 0: none */
+    /* the view in which its sender is, on its way to the epoch after that; 0: none */
+    uint32_t number;
     struct view_proposal proposal;
     const unsigned char *used;
     char first[GF_CONTROL_ADDRESS_BYTES], reason[VIEW_REASON_BYTES];
@@ -196,7 +203,8 @@ void gf_view_begin_epoch(struct gf_members *members, uint32_t id, struct gf_get 
     struct commit commit;
     struct member *first;
     if (!commit_get(members, get, &commit)) return;
-    if ((commit.code == GF_ERR_QUORUM) && gf_view_joins(members)) { /* that one goes no further, but others may */
+    /* that one goes no further, but others may */
+    if ((commit.code == GF_ERR_QUORUM) && gf_view_joins(members)) {
         gf_view_seek_any(members);
         return;
     }

@@ -8,11 +8,12 @@
 
 size_t gf_members_state_bytes(uint32_t id_count, size_t endpoint_bytes_max)
 {
-    return sizeof(struct gf_members) +
-           id_count * (sizeof(struct member) + sizeof(uint32_t) + GF_CONTROL_ADDRESS_BYTES + endpoint_bytes_max);
+    return sizeof(struct gf_members) + id_count * (sizeof(struct member) + sizeof(uint32_t) +
+                                                   GF_CONTROL_ADDRESS_BYTES + endpoint_bytes_max);
 }
 
-/* Where this rank could be reached if it had to coordinate travels in front of its endpoint address. */
+/* Where this rank could be reached if it had to coordinate travels in front of its endpoint
+ * address. */
 static void own_address(struct gf_members *members)
 {
     char *address = (char *)members_endpoint_at(members, members->setup.rank);
@@ -35,8 +36,14 @@ bool gf_members_here(const struct gf_members *members, uint32_t rank)
     return gf_member_is_here(gf_members_of(members, rank));
 }
 
-const uint32_t *gf_members_ids(const struct gf_members *members) { return members->id_of; }
-uint32_t gf_members_rank(const struct gf_members *members, uint32_t id) { return members->table[id].epoch_rank; }
+const uint32_t *gf_members_ids(const struct gf_members *members)
+{
+    return members->id_of;
+}
+uint32_t gf_members_rank(const struct gf_members *members, uint32_t id)
+{
+    return members->table[id].epoch_rank;
+}
 
 uint32_t gf_members_waiting(const struct gf_members *members)
 {
@@ -46,7 +53,8 @@ uint32_t gf_members_waiting(const struct gf_members *members)
     return count;
 }
 
-void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns)
+void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, size_t endpoint_bytes,
+                            uint64_t now_ns)
 {
     const struct gf_members_setup *setup = &members->setup;
     unsigned char *own = members_endpoint_at(members, setup->rank);
@@ -65,13 +73,18 @@ void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, si
     members->flush_first = members->seen_by = 0;
     members->call_count = 0;
     members->calls[0] = (struct members_call){.hash = GF_FNV_START};
-    members->now_ns = members->opened_ns = members->connected_ns = members->moved_ns = members->status_ns = now_ns;
-    members->position = (struct gf_position){.step = members->position.step, .operation = GF_OPERATION_NONE,
-                                             .tensor = GF_TENSOR_NONE, .waits_for = GF_RANK_NONE};
+    members->now_ns = members->opened_ns = members->connected_ns = members->moved_ns =
+        members->status_ns = now_ns;
+    members->position = (struct gf_position){.step = members->position.step,
+                                             .operation = GF_OPERATION_NONE,
+                                             .tensor = GF_TENSOR_NONE,
+                                             .waits_for = GF_RANK_NONE};
     members->moved = members->position;
     gf_members_at(members, setup->rank)->said = (struct member_said){
-        .endpoint_bytes = (uint32_t)(GF_CONTROL_ADDRESS_BYTES + endpoint_bytes), .node = setup->offer.node,
-        .user = setup->offer.user, .network = setup->offer.network};
+        .endpoint_bytes = (uint32_t)(GF_CONTROL_ADDRESS_BYTES + endpoint_bytes),
+        .node = setup->offer.node,
+        .user = setup->offer.user,
+        .network = setup->offer.network};
     memset(own, 0, GF_CONTROL_ADDRESS_BYTES);
     own_address(members);
     if (endpoint_bytes > 0) memcpy(own + GF_CONTROL_ADDRESS_BYTES, endpoint, endpoint_bytes);
@@ -80,11 +93,13 @@ void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, si
     gf_view_epoch_begun(members);
 }
 
-struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *state, struct gf_rendezvous *rendezvous,
-                                   const void *endpoint, size_t endpoint_bytes, uint64_t now_ns)
+struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *state,
+                                   struct gf_rendezvous *rendezvous, const void *endpoint,
+                                   size_t endpoint_bytes, uint64_t now_ns)
 {
     struct gf_members *members = state;
-    GF_ASSERT((setup->world > 0) && (setup->world <= setup->id_count) && (endpoint_bytes <= setup->endpoint_bytes_max));
+    GF_ASSERT((setup->world > 0) && (setup->world <= setup->id_count) &&
+              (endpoint_bytes <= setup->endpoint_bytes_max));
     GF_ASSERT(setup->rank < (setup->joins ? setup->id_count : setup->world));
     memset(members, 0, sizeof *members + setup->id_count * sizeof members->table[0]);
     members->setup = *setup;
@@ -93,8 +108,10 @@ struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *s
     members->member_id = setup->rank;
     members->id_count = setup->id_count;
     members->first_world = setup->world;
-    members->incarnation = (uint32_t)gf_fnv_u64(gf_fnv_u64(GF_FNV_START, setup->offer.node), now_ns) | 1u;
-    if (setup->joins) members->setup.world = members->setup.offer.world = setup->id_count; /* until an epoch has it */
+    members->incarnation =
+        (uint32_t)gf_fnv_u64(gf_fnv_u64(GF_FNV_START, setup->offer.node), now_ns) | 1u;
+    /* until an epoch has it */
+    if (setup->joins) members->setup.world = members->setup.offer.world = setup->id_count;
     members->id_of = (uint32_t *)&members->table[setup->id_count];
     members->endpoints = (unsigned char *)(members->id_of + setup->id_count);
     for (uint32_t id = 0; id < setup->id_count; id++) {
@@ -145,14 +162,17 @@ static void member_flush(struct gf_members *members, uint32_t id)
                                      : gf_view_frame_put(members, (uint32_t)frame);
         uint32_t epoch = of_an_epoch ? members->setup.epoch & MEMBERS_EPOCH_MASK : 0;
         gf_status status = members->rendezvous->driver->send(
-            members->rendezvous, id, (uint32_t)frame | (epoch << MEMBERS_KIND_BITS), members->scratch, bytes);
+            members->rendezvous, id, (uint32_t)frame | (epoch << MEMBERS_KIND_BITS),
+            members->scratch, bytes);
         if (status == GF_AGAIN) {
             member->said.endpoint_rank = endpoint_rank; /* nothing was taken */
             member->said.endpoint_at = endpoint_at;
             return;
         }
-        if (status != GF_OK) member->owed = 0; /* the end of the connection is on its way to us */
-        else if (!more) member->owed &= ~(1u << frame);
+        if (status != GF_OK)
+            member->owed = 0; /* the end of the connection is on its way to us */
+        else if (!more)
+            member->owed &= ~(1u << frame);
     }
 }
 
@@ -160,14 +180,16 @@ void gf_members_flush(struct gf_members *members)
 {
     uint32_t first = members->flush_first;
     if (!members->owes) return;
-    for (uint32_t i = 0; i < members->id_count; i++) member_flush(members, (first + i) % members->id_count);
+    for (uint32_t i = 0; i < members->id_count; i++)
+        member_flush(members, (first + i) % members->id_count);
     members->owes = gf_members_owes(members, ~0u);
     members->flush_first = (first + 1) % members->id_count;
 }
 
 /* ---- failing ---- */
 
-void gf_members_fail(struct gf_members *members, const struct gf_error *error, const struct gf_error *told)
+void gf_members_fail(struct gf_members *members, const struct gf_error *error,
+                     const struct gf_error *told)
 {
     if (members_over(members)) return;
     GF_ASSERT(error->code < 0);
@@ -180,24 +202,30 @@ void gf_members_fail(struct gf_members *members, const struct gf_error *error, c
     if (members_coordinates(members)) gf_members_owe_all(members, MEMBERS_ERROR);
 }
 
-void gf_members_fail_and_tell(struct gf_members *members, const struct gf_error *error, const struct gf_error *told)
+void gf_members_fail_and_tell(struct gf_members *members, const struct gf_error *error,
+                              const struct gf_error *told)
 {
     if (members_over(members)) return;
     gf_members_fail(members, error, told);
-    if (!members_coordinates(members) && gf_members_here(members, 0)) gf_members_owe(members, 0, MEMBERS_GIVES_UP);
+    if (!members_coordinates(members) && gf_members_here(members, 0))
+        gf_members_owe(members, 0, MEMBERS_GIVES_UP);
 }
 
-const struct gf_position gf_members_join_place = {.operation = GF_OPERATION_JOIN, .tensor = GF_TENSOR_NONE};
+const struct gf_position gf_members_join_place = {.operation = GF_OPERATION_JOIN,
+                                                  .tensor = GF_TENSOR_NONE};
 
-void gf_members_fail_in(struct gf_members *members, gf_status code, uint32_t peer, const struct gf_position *at,
-                        const char *format, ...)
+void gf_members_fail_in(struct gf_members *members, gf_status code, uint32_t peer,
+                        const struct gf_position *at, const char *format, ...)
 {
     bool joins = (members->state == MEMBERS_JOINING), of_the_join = (at == &gf_members_join_place);
     va_list arguments;
     if (members_over(members) || (of_the_join && (!joins || (members->join_fails_ns != 0)))) return;
     if (at == NULL) at = joins ? &gf_members_join_place : &members->position;
-    struct gf_error error = {.code = code, .peer = peer, .tensor = at->tensor,
-                             .step = (at == &gf_members_join_place) ? members->position.step : at->step,
+    struct gf_error error = {.code = code,
+                             .peer = peer,
+                             .tensor = at->tensor,
+                             .step =
+                                 (at == &gf_members_join_place) ? members->position.step : at->step,
                              .operation = (gf_operation)at->operation};
     va_start(arguments, format);
     (void)vsnprintf(error.text, sizeof error.text, format, arguments);
@@ -209,7 +237,8 @@ void gf_members_fail_in(struct gf_members *members, gf_status code, uint32_t pee
         gf_members_fail_and_tell(members, &error, &error);
         return;
     }
-    /* Ranks that are still on their way would find nobody that listens: they get a moment to come and hear of it. */
+    /* Ranks that are still on their way would find nobody that listens: they get a moment to come
+     * and hear of it. */
     members->error = error;
     members->join_fails_ns = members->now_ns + MEMBERS_GRACE_NS;
 }
@@ -217,7 +246,8 @@ void gf_members_fail_in(struct gf_members *members, gf_status code, uint32_t pee
 struct gf_error gf_members_gave_up(uint32_t from, const struct gf_error *error)
 {
     struct gf_error told = *error;
-    if (error->code == GF_ERR_NUMERIC) return told; /* what the vote has told all ranks: the same on each */
+    /* what the vote has told all ranks: the same on each */
+    if (error->code == GF_ERR_NUMERIC) return told;
     told.code = GF_ERR_PEER;
     told.peer = from;
     (void)snprintf(told.text, sizeof told.text, "rank %u gave up: %.230s", from, error->text);
@@ -229,13 +259,16 @@ static void rank_died(struct gf_members *members, uint32_t rank, const char *how
     const struct member *peer = gf_members_of(members, rank);
     const struct gf_position *told = &peer->said.told.position;
     if (members->state == MEMBERS_JOINING)
-        gf_members_join_failf(members, GF_ERR_PEER, rank, "rank %u died while ranks were joining: %s", rank, how);
+        gf_members_join_failf(members, GF_ERR_PEER, rank,
+                              "rank %u died while ranks were joining: %s", rank, how);
     else if (peer->said.heard_ns != 0)
-        gf_members_fail_in(members, GF_ERR_PEER, rank, told, "rank %u died: %.80s in %s (as of %.1f s ago)", rank, how,
-                           gf_members_place(told).text, (double)(members->now_ns - peer->said.heard_ns) / 1e9);
+        gf_members_fail_in(members, GF_ERR_PEER, rank, told,
+                           "rank %u died: %.80s in %s (as of %.1f s ago)", rank, how,
+                           gf_members_place(told).text,
+                           (double)(members->now_ns - peer->said.heard_ns) / 1e9);
     else
-        gf_members_failf(members, GF_ERR_PEER, rank, "rank %u died: %.80s while rank %u was in %s", rank, how,
-                         members->setup.rank, gf_members_place(&members->position).text);
+        gf_members_failf(members, GF_ERR_PEER, rank, "rank %u died: %.80s while rank %u was in %s",
+                         rank, how, members->setup.rank, gf_members_place(&members->position).text);
 }
 
 /* ---- what comes in ---- */
@@ -262,15 +295,20 @@ static void on_told(struct gf_members *members, struct member *peer, struct gf_g
 }
 
 /* Frames that a rank sends to the coordinator. False: it may not come now, or it is malformed. */
-static bool coordinator_frame(struct gf_members *members, uint32_t from, uint32_t kind, struct gf_get *get)
+static bool coordinator_frame(struct gf_members *members, uint32_t from, uint32_t kind,
+                              struct gf_get *get)
 {
     struct gf_error error = {0};
     struct member *peer = gf_members_at(members, from);
     bool offers = (members->state == MEMBERS_JOINING) && (peer->state < MEMBER_OFFERED);
     if (offers && (kind != MEMBERS_OFFER) && (kind != MEMBERS_GIVES_UP)) return false;
     switch (kind) {
-    case MEMBERS_OFFER: gf_members_join_offer(members, from, get); return members->state == MEMBERS_JOINING;
-    case MEMBERS_ENDPOINTS: gf_members_join_endpoints(members, from, get); return members->state == MEMBERS_JOINING;
+    case MEMBERS_OFFER:
+        gf_members_join_offer(members, from, get);
+        return members->state == MEMBERS_JOINING;
+    case MEMBERS_ENDPOINTS:
+        gf_members_join_endpoints(members, from, get);
+        return members->state == MEMBERS_JOINING;
     case MEMBERS_STATUS:
     case MEMBERS_POSITION:
         on_told(members, peer, get);
@@ -286,9 +324,7 @@ static bool coordinator_frame(struct gf_members *members, uint32_t from, uint32_
         error = gf_members_gave_up(from, &error);
         if (!gf_members_rejected(members, &error)) gf_members_fail(members, &error, &error);
         break;
-    case MEMBERS_BYE:
-        peer->leaves = true;
-        return !get->bad && (members->state != MEMBERS_JOINING);
+    case MEMBERS_BYE: peer->leaves = true; return !get->bad && (members->state != MEMBERS_JOINING);
     default: return false;
     }
     return !get->bad;
@@ -299,7 +335,9 @@ static bool rank_frame(struct gf_members *members, uint32_t kind, struct gf_get 
 {
     struct gf_error error = {0};
     switch (kind) {
-    case MEMBERS_ENDPOINTS: gf_members_join_endpoints(members, 0, get); return members->state == MEMBERS_JOINING;
+    case MEMBERS_ENDPOINTS:
+        gf_members_join_endpoints(members, 0, get);
+        return members->state == MEMBERS_JOINING;
     case MEMBERS_GO: gf_members_join_go(members); break;
     case MEMBERS_LINK: return gf_members_link_take(members, get);
     case MEMBERS_ASK:
@@ -319,31 +357,40 @@ static bool rank_frame(struct gf_members *members, uint32_t kind, struct gf_get 
     return !get->bad;
 }
 
-static void on_frame(struct gf_members *members, uint32_t rank, const struct gf_rendezvous_event *event,
-                     struct gf_get *get)
+static void on_frame(struct gf_members *members, uint32_t rank,
+                     const struct gf_rendezvous_event *event, struct gf_get *get)
 {
     uint32_t epoch = event->frame_kind >> MEMBERS_KIND_BITS, kind = members_kind(event);
     uint32_t own = members->setup.epoch & MEMBERS_EPOCH_MASK;
     bool good = false;
     if (members_over(members)) return;
     if (gf_members_of_no_epoch(kind)) epoch = own; /* malformed: of no epoch */
-    /* Of an epoch that has ended. A first offer is looked at whatever it says, to be refused by its values. */
-    bool first = ((kind == MEMBERS_OFFER) || (kind == MEMBERS_ERROR)) && (members->view.epoch.epoch == 0);
+    /* Of an epoch that has ended. A first offer is looked at whatever it says, to be refused by its
+     * values. */
+    bool first =
+        ((kind == MEMBERS_OFFER) || (kind == MEMBERS_ERROR)) && (members->view.epoch.epoch == 0);
     if ((epoch != own) && !first) return;
-    if (members_coordinates(members)) good = coordinator_frame(members, rank, kind, get);
-    else if (rank == 0) good = rank_frame(members, kind, get);
+    if (members_coordinates(members))
+        good = coordinator_frame(members, rank, kind, get);
+    else if (rank == 0)
+        good = rank_frame(members, kind, get);
     if (good || (members->state == MEMBERS_FAILED)) return;
     struct gf_error error = {.code = GF_ERR_PEER, .peer = rank};
-    (void)snprintf(error.text, sizeof error.text, "rank %u sent a frame that cannot come now or is malformed "
-                   "(kind %u, %u bytes)", rank, kind, event->size_bytes);
-    if (!gf_members_rejected(members, &error)) gf_members_failf(members, GF_ERR_PEER, rank, "%s", error.text);
+    (void)snprintf(error.text, sizeof error.text,
+                   "rank %u sent a frame that cannot come now or is malformed "
+                   "(kind %u, %u bytes)",
+                   rank, kind, event->size_bytes);
+    if (!gf_members_rejected(members, &error))
+        gf_members_failf(members, GF_ERR_PEER, rank, "%s", error.text);
 }
 
 static void event_take(struct gf_members *members, const struct gf_rendezvous_event *event)
 {
     struct gf_get get = {.at = event->payload, .left = event->size_bytes};
-    bool begun = (event->kind == GF_RENDEZVOUS_CONNECTED), ended = (event->kind == GF_RENDEZVOUS_ENDED);
-    bool between = (members->view.state != VIEW_NONE) && (members->view.state != VIEW_FAILED); /* two epochs */
+    bool begun = (event->kind == GF_RENDEZVOUS_CONNECTED),
+         ended = (event->kind == GF_RENDEZVOUS_ENDED);
+    /* two epochs */
+    bool between = (members->view.state != VIEW_NONE) && (members->view.state != VIEW_FAILED);
     if (event->kind == GF_RENDEZVOUS_REFUSED) {
         if (members->view.epoch.epoch == 0) gf_members_join_refused(members, event);
         return;
@@ -355,18 +402,24 @@ static void event_take(struct gf_members *members, const struct gf_rendezvous_ev
     if (begun || ended) {
         member->connected = begun;
         member->owed = 0;
-        if (begun) member->state = event->rejoins ? MEMBER_RECOVERING : MEMBER_EXPECTED;
-        else member->state = (waits || !event->lives) ? MEMBER_DEAD : MEMBER_DISCONNECTED;
+        if (begun)
+            member->state = event->rejoins ? MEMBER_RECOVERING : MEMBER_EXPECTED;
+        else
+            member->state = (waits || !event->lives) ? MEMBER_DEAD : MEMBER_DISCONNECTED;
     }
     if (!(ended && waits)) gf_view_event(members, event);
     if (!begun && !ended && gf_members_of_no_epoch(members_kind(event)) &&
-        gf_view_frame(members, event->rank, members_kind(event), &get)) return;
+        gf_view_frame(members, event->rank, members_kind(event), &get))
+        return;
     if (!begun && !ended && (rank == GF_RANK_NONE) && (members_kind(event) == MEMBERS_OFFER))
         gf_members_offer_refuse(members, event->rank, &get);
     if (waits || gf_member_is_recovering(member) || between || (rank == GF_RANK_NONE)) return;
-    if (begun) on_connected(members, rank);
-    else if (!ended) on_frame(members, rank, event, &get);
-    else if (!members_over(members) && !member->leaves) rank_died(members, rank, event->text);
+    if (begun)
+        on_connected(members, rank);
+    else if (!ended)
+        on_frame(members, rank, event, &get);
+    else if (!members_over(members) && !member->leaves)
+        rank_died(members, rank, event->text);
 }
 
 gf_status gf_members_events(struct gf_members *members)
@@ -374,7 +427,8 @@ gf_status gf_members_events(struct gf_members *members)
     const view_state before = members->view.state;
     for (uint32_t i = 0; (i < MEMBERS_EVENTS_MAX) && (members->id_count > 1); i++) {
         struct gf_rendezvous_event event = {0};
-        gf_status status = members->rendezvous->driver->poll(members->rendezvous, members->now_ns, &event);
+        gf_status status =
+            members->rendezvous->driver->poll(members->rendezvous, members->now_ns, &event);
         if (status != GF_OK) return (status == GF_AGAIN) ? GF_OK : status;
         event_take(members, &event);
         if ((members->view.state != before) && (members->view.state >= VIEW_COMMITTED)) break;

@@ -1,24 +1,26 @@
-/* Who is in the world: join, life signs, fault attribution, abort, leaving. Runs on frames of a rendezvous driver; it
- * decides, it never waits. One state machine for rank 0 (the coordinator) and the others. */
+/* Who is in the world: join, life signs, fault attribution, abort, leaving. Runs on frames of a
+ * rendezvous driver; it decides, it never waits. One state machine for rank 0 (the coordinator) and
+ * the others. */
 #ifndef GF_MEMBERS_H
 #define GF_MEMBERS_H
 
 #include "drivers/rendezvous.h"
 
-/* What must be the same on every rank; compared at join by the coordinator, a difference is an error on all ranks that
- * names the field, both ranks and both values. */
+/* What must be the same on every rank; compared at join by the coordinator, a difference is an
+ * error on all ranks that names the field, both ranks and both values. */
 struct gf_offer {
-    uint32_t version;      /* GF_VERSION */
+    uint32_t version; /* GF_VERSION */
     uint32_t world;
     uint64_t config_hash;  /* of the fields that must agree: gf_config_hash() */
     uint64_t tensors_hash; /* names, counts, flags, types, order */
     uint32_t tensor_count;
-    uint32_t epoch;        /* where it is put: the setup's */
-    uint32_t network;      /* this, node and user are a link's; ranks of one node must be of one user */
+    uint32_t epoch; /* where it is put: the setup's */
+    /* this, node and user are a link's; ranks of one node must be of one user */
+    uint32_t network;
     uint64_t node;
     uint32_t user;
-    uint64_t elem_count;   /* of all tensors */
-    char summary[640];     /* the same fields as text, to show a difference: gf_config_summary() */
+    uint64_t elem_count; /* of all tensors */
+    char summary[640];   /* the same fields as text, to show a difference: gf_config_summary() */
 };
 
 struct gf_members; /* state in the caller's memory */
@@ -26,27 +28,31 @@ struct gf_members; /* state in the caller's memory */
 #define GF_WAIT_PARTS 8u /* survivors wait join_timeout / 8 for each other */
 
 struct gf_members_setup {
-    uint32_t rank;              /* a joiner: its member id */
-    uint32_t world;             /* at the start of the job */
-    uint32_t id_count;          /* member ids are below it */
+    uint32_t rank;     /* a joiner: its member id */
+    uint32_t world;    /* at the start of the job */
+    uint32_t id_count; /* member ids are below it */
     uint32_t epoch;
     uint64_t join_timeout_ns;
-    bool joins, is_new;         /* it comes into a running job: gf_view_change() is next; its id was never used */
-    uint64_t answer_timeout_ns; /* how long a rank may take to answer an inquiry before it is the culprit */
-    const char *address;        /* for texts */
+    /* it comes into a running job: gf_view_change() is next; its id was never used */
+    bool joins, is_new;
+    /* how long a rank may take to answer an inquiry before it is the culprit */
+    uint64_t answer_timeout_ns;
+    const char *address; /* for texts */
     struct gf_offer offer;
-    size_t endpoint_bytes_max;      /* of the link driver */
+    size_t endpoint_bytes_max; /* of the link driver */
     struct gf_log log;
 };
 
-/* Where this rank is; sent when asked, so that the laggard can be named. Kept up to date by lib/. */
+/* Where this rank is; sent when asked, so that the laggard can be named. Kept up to date by
+ * lib/. */
 struct gf_position {
     uint64_t step;
-    uint64_t sequence;   /* operations begun since the epoch: who has the lowest is behind */
-    uint32_t operation;  /* gf_operation */
+    uint64_t sequence;  /* operations begun since the epoch: who has the lowest is behind */
+    uint32_t operation; /* gf_operation */
     uint32_t buffer;
-    uint32_t tensor;     /* first tensor of the buffer, or the first one not declared ready; GF_TENSOR_NONE */
-    uint32_t waits_for;  /* rank, or GF_RANK_NONE (computing) */
+    /* first tensor of the buffer, or the first one not declared ready; GF_TENSOR_NONE */
+    uint32_t tensor;
+    uint32_t waits_for;   /* rank, or GF_RANK_NONE (computing) */
     uint64_t unpolled_ns; /* between the last two polls */
 };
 
@@ -55,65 +61,77 @@ struct gf_members_progress {
     uint64_t steps;    /* whole */
     uint64_t requests; /* posted */
     uint32_t applied;  /* 1: the last whole step has changed the weights as far as it ever will */
-    uint32_t partial;     /* 1: its weights are half those of another rank, or none; anybody's are better */
+    /* 1: its weights are half those of another rank, or none; anybody's are better */
+    uint32_t partial;
 };
 
 /* The next epoch, as proposed. */
 struct gf_members_plan {
     uint32_t epoch;
-    uint32_t rank, world; /* rank 0 coordinates; the others follow by member_id. world 0: this rank has left */
-    uint32_t lead;     /* new rank: the lowest whose state is the common one */
-    bool lags;         /* some rank needs the lead's state */
+    /* rank 0 coordinates; the others follow by member_id. world 0: this rank has left */
+    uint32_t rank, world;
+    uint32_t lead;                       /* new rank: the lowest whose state is the common one */
+    bool lags;                           /* some rank needs the lead's state */
     struct gf_members_progress progress; /* the common one */
 };
 
 /* Why this rank leaves its epoch. */
 struct gf_members_reason {
     struct gf_members_progress own;
-    bool planned;       /* nothing has failed: all come, between two steps, because some wait to come in or leave */
+    /* nothing has failed: all come, between two steps, because some wait to come in or leave */
+    bool planned;
     bool leaves;        /* this rank will not be of the next epoch */
     uint32_t culprit;   /* of the failure, or GF_RANK_NONE */
     uint64_t silent_ns; /* how long those are waited for that are connected and say nothing */
-    uint64_t away_ns;   /* and those that have no connection here; also for the join of the new epoch */
+    /* and those that have no connection here; also for the join of the new epoch */
+    uint64_t away_ns;
 };
 
 size_t gf_members_state_bytes(uint32_t id_count, size_t endpoint_bytes_max);
 /* rendezvous is open and stays the caller's. endpoint[endpoint_bytes] of this rank is copied. */
-struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *state, struct gf_rendezvous *rendezvous,
-                                   const void *endpoint, size_t endpoint_bytes, uint64_t now_ns);
-/* Drives the control channel; bounded work. GF_AGAIN while joining; GF_OK once all are there and as long as nobody has
- * failed; an error, which sticks, with gf_members_error() filled: */
+struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *state,
+                                   struct gf_rendezvous *rendezvous, const void *endpoint,
+                                   size_t endpoint_bytes, uint64_t now_ns);
+/* Drives the control channel; bounded work. GF_AGAIN while joining; GF_OK once all are there and as
+ * long as nobody has failed; an error, which sticks, with gf_members_error() filled: */
 gf_status gf_members_poll(struct gf_members *members, uint64_t now_ns);
-/* code, peer, text (and operation, step, tensor where a rank reported them); valid after an error. */
+/* code, peer, text (and operation, step, tensor where a rank reported them); valid after an
+ * error. */
 const struct gf_error *gf_members_error(const struct gf_members *members);
 /* After the join: what rank `rank` told about its link. */
 const void *gf_members_endpoint(const struct gf_members *members, uint32_t rank, size_t *bytes_out);
 
-/* While joining, true: ranks are on several nodes, or all on one, and this rank's link must open what is for a
- * network, or close it. gf_members_link_renewed() follows, with its new endpoint[endpoint_bytes]. */
+/* While joining, true: ranks are on several nodes, or all on one, and this rank's link must open
+ * what is for a network, or close it. gf_members_link_renewed() follows, with its new
+ * endpoint[endpoint_bytes]. */
 bool gf_members_link_due(const struct gf_members *members, bool *network_out);
-void gf_members_link_renewed(struct gf_members *members, const void *endpoint, size_t endpoint_bytes);
+void gf_members_link_renewed(struct gf_members *members, const void *endpoint,
+                             size_t endpoint_bytes);
 
 struct gf_position *gf_members_position(struct gf_members *members); /* own; written by the owner */
-/* This rank's deadline has passed (or its link failed): ask everybody where they are and decide who is the culprit.
- * Call it again until it gives anything but GF_AGAIN; ends within answer_timeout_ns. All ranks that ask end with the
- * same error; ranks that do not ask are told and fail at their next poll. GF_OK: *error_out has code, peer and text. */
-gf_status gf_members_attribute(struct gf_members *members, uint64_t now_ns, const struct gf_error *seen,
-                           struct gf_error *error_out);
-/* Tell the others that this rank gives up, and why (abort, a wrong call, a failed device). At once, best effort. */
+/* This rank's deadline has passed (or its link failed): ask everybody where they are and decide who
+ * is the culprit. Call it again until it gives anything but GF_AGAIN; ends within
+ * answer_timeout_ns. All ranks that ask end with the same error; ranks that do not ask are told and
+ * fail at their next poll. GF_OK: *error_out has code, peer and text. */
+gf_status gf_members_attribute(struct gf_members *members, uint64_t now_ns,
+                               const struct gf_error *seen, struct gf_error *error_out);
+/* Tell the others that this rank gives up, and why (abort, a wrong call, a failed device). At once,
+ * best effort. */
 void gf_members_tell(struct gf_members *members, const struct gf_error *error);
-/* This rank posts a public request: all ranks must post the same ones. Within about a second of polling, at an inquiry
- * or when ranks leave, whoever does otherwise is named with both calls (GF_ERR_MISMATCH on all ranks). */
-void gf_members_call(struct gf_members *members, gf_operation operation, gf_type type, uint32_t root,
-                     uint64_t elem_count);
+/* This rank posts a public request: all ranks must post the same ones. Within about a second of
+ * polling, at an inquiry or when ranks leave, whoever does otherwise is named with both calls
+ * (GF_ERR_MISMATCH on all ranks). */
+void gf_members_call(struct gf_members *members, gf_operation operation, gf_type type,
+                     uint32_t root, uint64_t elem_count);
 /* "Computing": at most every 100 ms, tells the coordinator. */
 void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns);
-/* Leaving in good order: GF_AGAIN until every rank that lives has said so too; connections that end after that are no
- * failure. */
+/* Leaving in good order: GF_AGAIN until every rank that lives has said so too; connections that end
+ * after that are no failure. */
 gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns);
 
-/* They have not all left in time and this rank will not wait longer: if it coordinates, it asks them where they are and
- * says for whom it has waited, as nobody else could find out afterwards. GF_AGAIN: while they may still answer. */
+/* They have not all left in time and this rank will not wait longer: if it coordinates, it asks
+ * them where they are and says for whom it has waited, as nobody else could find out afterwards.
+ * GF_AGAIN: while they may still answer. */
 gf_status gf_members_leave_late(struct gf_members *members);
 
 /* How many processes wait to come in; the coordinator knows, the others have 0. */

@@ -1,11 +1,12 @@
-/* Whose fault it is when a deadline has passed: the coordinator asks everybody where they are, decides once and tells
- * all.
+/* Whose fault it is when a deadline has passed: the coordinator asks everybody where they are,
+ * decides once and tells all.
  *
- * Silent ranks come first: who does not answer is stopped or does not poll, and whatever the others wait for, it cannot
- * come. If all answer, the one with the least work begun is behind; among those the one that waits for nobody. Where
- * all of those wait, the one that asked: its deadline passed first, and the other waits may be what came of it. That it
- * waits is all that is known: over tcp nothing is lost while the connection lives, but the kernel may keep it for
- * seconds after the network was gone for a moment (results/faults.md). */
+ * Silent ranks come first: who does not answer is stopped or does not poll, and whatever the others
+ * wait for, it cannot come. If all answer, the one with the least work begun is behind; among those
+ * the one that waits for nobody. Where all of those wait, the one that asked: its deadline passed
+ * first, and the other waits may be what came of it. That it waits is all that is known: over tcp
+ * nothing is lost while the connection lives, but the kernel may keep it for seconds after the
+ * network was gone for a moment (results/faults.md). */
 #include "lib/membership/members_state.h"
 
 #include <inttypes.h>
@@ -19,8 +20,8 @@ struct members_place gf_members_place(const struct gf_position *position)
                          runs ? "operation " : "between operations",
                          runs ? gf_operation_name((gf_operation)position->operation) : "");
     if (runs && (position->tensor != GF_TENSOR_NONE))
-        (void)snprintf(place.text + wrote, sizeof place.text - (size_t)wrote, ", buffer %u, tensor %u",
-                       position->buffer, position->tensor);
+        (void)snprintf(place.text + wrote, sizeof place.text - (size_t)wrote,
+                       ", buffer %u, tensor %u", position->buffer, position->tensor);
     return place;
 }
 
@@ -41,7 +42,8 @@ static void ask(struct gf_members *members)
     gf_members_owe_all(members, MEMBERS_ASK);
 }
 
-void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker, const struct gf_error *seen)
+void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker,
+                              const struct gf_error *seen)
 {
     if (members->inquiring || members_over(members)) return;
     members->inquiring = true;
@@ -60,9 +62,11 @@ static bool is_silent(const struct gf_members *members, uint32_t rank)
 static bool is_answered(struct gf_members *members)
 {
     bool all = true;
-    for (uint32_t rank = 1; rank < members->setup.world; rank++) all = all && !is_silent(members, rank);
+    for (uint32_t rank = 1; rank < members->setup.world; rank++)
+        all = all && !is_silent(members, rank);
     (void)gf_members_told_own(members);
-    /* Half of the time is for the answers, the other half for the error to reach those who asked. */
+    /* Half of the time is for the answers, the other half for the error to reach those who
+     * asked. */
     return all || (members->now_ns - members->inquiry_ns >= members->setup.answer_timeout_ns / 2);
 }
 
@@ -79,8 +83,8 @@ static bool is_behind(const struct gf_position *a, const struct gf_position *b)
     return (a->waits_for == GF_RANK_NONE) && (b->waits_for != GF_RANK_NONE);
 }
 
-/* Of the silent ranks those that have been silent longest (a rank that is only busy spoke a moment ago), of those the
- * one furthest behind, of those the lowest. */
+/* Of the silent ranks those that have been silent longest (a rank that is only busy spoke a moment
+ * ago), of those the one furthest behind, of those the lowest. */
 static uint32_t silent_culprit(const struct gf_members *members, uint32_t *count_out)
 {
     uint64_t oldest_ns = UINT64_MAX;
@@ -94,9 +98,13 @@ static uint32_t silent_culprit(const struct gf_members *members, uint32_t *count
     }
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         const struct member *peer = gf_members_of(members, rank);
-        if (!is_silent(members, rank) || (peer->said.heard_ns - oldest_ns > 2 * MEMBERS_STATUS_IDLE_NS)) continue;
+        if (!is_silent(members, rank) ||
+            (peer->said.heard_ns - oldest_ns > 2 * MEMBERS_STATUS_IDLE_NS))
+            continue;
         if ((culprit == GF_RANK_NONE) ||
-            is_behind(&peer->said.told.position, &gf_members_of(members, culprit)->said.told.position)) culprit = rank;
+            is_behind(&peer->said.told.position,
+                      &gf_members_of(members, culprit)->said.told.position))
+            culprit = rank;
     }
     return culprit;
 }
@@ -107,12 +115,15 @@ static void silent_end(struct gf_members *members, uint32_t culprit, uint32_t si
     const struct member *peer = gf_members_of(members, culprit);
     const struct gf_position *position = &peer->said.told.position;
     if (peer->said.heard_ns != 0)
-        (void)snprintf(last, sizeof last, "%.1f s ago in %s", (double)(members->now_ns - peer->said.heard_ns) / 1e9,
+        (void)snprintf(last, sizeof last, "%.1f s ago in %s",
+                       (double)(members->now_ns - peer->said.heard_ns) / 1e9,
                        gf_members_place(position).text);
     if (silent_count > 1) (void)snprintf(others, sizeof others, "; silent ranks: %u", silent_count);
-    gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, position, "rank %u does not answer (asked %.1f s ago): it is "
-                       "stopped or does not poll; last heard of %s%s", culprit,
-                       (double)(members->now_ns - members->inquiry_ns) / 1e9, last, others);
+    gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, position,
+                       "rank %u does not answer (asked %.1f s ago): it is "
+                       "stopped or does not poll; last heard of %s%s",
+                       culprit, (double)(members->now_ns - members->inquiry_ns) / 1e9, last,
+                       others);
 }
 
 /* Who waits in vain may wait because ranks made different calls: then nobody is late. */
@@ -121,27 +132,32 @@ static bool calls_end(struct gf_members *members)
     char text[sizeof members->error.text];
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         if (!gf_members_calls_differ(members, rank, text, sizeof text)) continue;
-        gf_members_fail_in(members, GF_ERR_MISMATCH, rank, &gf_members_of(members, rank)->said.told.position, "%s",
-                           text);
+        gf_members_fail_in(members, GF_ERR_MISMATCH, rank,
+                           &gf_members_of(members, rank)->said.told.position, "%s", text);
         return true;
     }
     return false;
 }
 
-/* Nobody has begun less than `behind`, and somebody as far waits for a rank that has said BYE and whose connection has
- * ended before it was let go: what it had sent was lost with it. False: there is none. */
+/* Nobody has begun less than `behind`, and somebody as far waits for a rank that has said BYE and
+ * whose connection has ended before it was let go: what it had sent was lost with it. False: there
+ * is none. */
 static bool gone_end(struct gf_members *members, const struct gf_position *behind)
 {
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         const struct member *peer = gf_members_of(members, rank);
         const struct gf_position *waiter = &peer->said.told.position;
         uint32_t culprit = waiter->waits_for;
-        if (((rank != 0) && !gf_member_is_here(peer)) || (culprit >= members->setup.world)) continue;
+        if (((rank != 0) && !gf_member_is_here(peer)) || (culprit >= members->setup.world))
+            continue;
         peer = gf_members_of(members, culprit);
         if (!peer->leaves || gf_member_is_here(peer) || has_begun_less(behind, waiter)) continue;
-        gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, &peer->said.told.position, "rank %u closed its context in "
-                           "%s, and ended before all that it had sent arrived: rank %u waits for it (rank %u asked)",
-                           culprit, gf_members_place(&peer->said.told.position).text, rank, members->seen_by);
+        gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, &peer->said.told.position,
+                           "rank %u closed its context in "
+                           "%s, and ended before all that it had sent arrived: rank %u waits for "
+                           "it (rank %u asked)",
+                           culprit, gf_members_place(&peer->said.told.position).text, rank,
+                           members->seen_by);
         return true;
     }
     return false;
@@ -168,17 +184,22 @@ static void laggard_end(struct gf_members *members)
                        told->position.waits_for);
     }
     if (told->position.unpolled_ns >= UINT64_C(1000000000))
-        (void)snprintf(gap, sizeof gap, ", had not polled for %.1f s", (double)told->position.unpolled_ns / 1e9);
-    gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, &told->position, "rank %u is behind in %s: %s; last moved "
-                       "%.1f s ago%s (rank %u asked)", culprit, gf_members_place(&told->position).text, waits,
+        (void)snprintf(gap, sizeof gap, ", had not polled for %.1f s",
+                       (double)told->position.unpolled_ns / 1e9);
+    gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, &told->position,
+                       "rank %u is behind in %s: %s; last moved "
+                       "%.1f s ago%s (rank %u asked)",
+                       culprit, gf_members_place(&told->position).text, waits,
                        (double)told->unmoved_ns / 1e9, gap, members->seen_by);
 }
 
-/* Everybody is there and something else failed: what the first rank saw of it is the best there is. */
+/* Everybody is there and something else failed: what the first rank saw of it is the best there
+ * is. */
 static void seen_end(struct gf_members *members)
 {
     struct gf_error error = members->seen;
-    (void)snprintf(error.text, sizeof error.text, "rank %u: %.220s", members->seen_by, members->seen.text);
+    (void)snprintf(error.text, sizeof error.text, "rank %u: %.220s", members->seen_by,
+                   members->seen.text);
     gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
     gf_members_fail(members, &error, &error);
 }
@@ -188,9 +209,12 @@ void gf_members_inquiry_time(struct gf_members *members)
     uint32_t silent_count;
     if (!members->inquiring || members_over(members) || !is_answered(members)) return;
     uint32_t culprit = silent_culprit(members, &silent_count);
-    if (culprit != GF_RANK_NONE) silent_end(members, culprit, silent_count);
-    else if (members->seen.code != GF_ERR_TIMEOUT) seen_end(members);
-    else laggard_end(members);
+    if (culprit != GF_RANK_NONE)
+        silent_end(members, culprit, silent_count);
+    else if (members->seen.code != GF_ERR_TIMEOUT)
+        seen_end(members);
+    else
+        laggard_end(members);
 }
 
 /* Whom rank 0, which has left, has waited for in vain. */
@@ -199,31 +223,36 @@ static void leave_end(struct gf_members *members)
     const struct gf_position *own = &gf_members_of(members, 0)->said.told.position;
     const struct member *culprit = NULL;
     uint32_t late = GF_RANK_NONE, awaited;
-    for (uint32_t rank = 1; rank < members->setup.world; rank++) { /* those that poll say so once a second */
+    /* those that poll say so once a second */
+    for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         const struct member *peer = gf_members_of(members, rank);
         if (peer->leaves || !gf_member_is_here(peer)) continue;
         if (has_begun_less(own, &peer->said.told.position)) { /* it may well wait for this rank */
             laggard_end(members);
             return;
         }
-        if ((culprit != NULL) && (peer->said.heard_ns + MEMBERS_STATUS_IDLE_NS >= culprit->said.heard_ns)) continue;
+        if ((culprit != NULL) &&
+            (peer->said.heard_ns + MEMBERS_STATUS_IDLE_NS >= culprit->said.heard_ns))
+            continue;
         culprit = peer;
         late = rank;
     }
     if ((culprit == NULL) || gone_end(members, own)) return;
     awaited = culprit->said.told.position.waits_for;
-    if ((awaited < members->setup.world) && is_silent(members, awaited)) { /* it has left, then it was cut off */
+    /* it has left, then it was cut off */
+    if ((awaited < members->setup.world) && is_silent(members, awaited)) {
         silent_end(members, awaited, 1);
         return;
     }
-    gf_members_fail_in(members, GF_ERR_TIMEOUT, late, &culprit->said.told.position, "rank %u did not come to its "
-                       "end: rank 0 waited for it, and has left; last heard of %.1f s ago in %s", late,
-                       (double)(members->now_ns - culprit->said.heard_ns) / 1e9,
+    gf_members_fail_in(members, GF_ERR_TIMEOUT, late, &culprit->said.told.position,
+                       "rank %u did not come to its "
+                       "end: rank 0 waited for it, and has left; last heard of %.1f s ago in %s",
+                       late, (double)(members->now_ns - culprit->said.heard_ns) / 1e9,
                        gf_members_place(&culprit->said.told.position).text);
 }
 
-/* Positions may be a second old: the ranks that are still there are asked for new ones, and those that leave whether
- * they are. */
+/* Positions may be a second old: the ranks that are still there are asked for new ones, and those
+ * that leave whether they are. */
 gf_status gf_members_leave_late(struct gf_members *members)
 {
     bool ends;

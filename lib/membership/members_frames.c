@@ -6,9 +6,10 @@
 static void error_walk(struct gf_walk *walk, struct gf_error *error)
 {
     static const struct gf_field fields[] = {
-        GF_FIELD(gf_error, code), GF_FIELD(gf_error, peer), GF_FIELD(gf_error, operation), GF_FIELD(gf_error, tensor),
-        GF_FIELD(gf_error, step), GF_FIELD(gf_error, foreign_code), GF_FIELD(gf_error, foreign_call),
-        GF_FIELD(gf_error, text)};
+        GF_FIELD(gf_error, code),         GF_FIELD(gf_error, peer),
+        GF_FIELD(gf_error, operation),    GF_FIELD(gf_error, tensor),
+        GF_FIELD(gf_error, step),         GF_FIELD(gf_error, foreign_code),
+        GF_FIELD(gf_error, foreign_call), GF_FIELD(gf_error, text)};
     gf_walk_fields(walk, error, fields, COUNT(fields));
 }
 
@@ -23,13 +24,19 @@ void gf_members_error_get(struct gf_get *get, struct gf_error *error_out)
 
 static void told_walk(struct gf_walk *walk, struct members_told *told)
 {
-    static const struct gf_field fields[] = {
-        GF_FIELD(members_told, position.step), GF_FIELD(members_told, position.sequence),
-        GF_FIELD(members_told, position.operation), GF_FIELD(members_told, position.buffer),
-        GF_FIELD(members_told, position.tensor), GF_FIELD(members_told, position.waits_for),
-        GF_FIELD(members_told, unmoved_ns), GF_FIELD(members_told, position.unpolled_ns),
-        GF_FIELD(members_told, calls), GF_FIELD(members_told, call.hash), GF_FIELD(members_told, call.elem_count),
-        GF_FIELD(members_told, call.what), GF_FIELD(members_told, call.root)};
+    static const struct gf_field fields[] = {GF_FIELD(members_told, position.step),
+                                             GF_FIELD(members_told, position.sequence),
+                                             GF_FIELD(members_told, position.operation),
+                                             GF_FIELD(members_told, position.buffer),
+                                             GF_FIELD(members_told, position.tensor),
+                                             GF_FIELD(members_told, position.waits_for),
+                                             GF_FIELD(members_told, unmoved_ns),
+                                             GF_FIELD(members_told, position.unpolled_ns),
+                                             GF_FIELD(members_told, calls),
+                                             GF_FIELD(members_told, call.hash),
+                                             GF_FIELD(members_told, call.elem_count),
+                                             GF_FIELD(members_told, call.what),
+                                             GF_FIELD(members_told, call.root)};
     gf_walk_fields(walk, told, fields, COUNT(fields));
 }
 
@@ -43,9 +50,11 @@ void gf_members_told_get(struct gf_get *get, struct members_told *told_out)
 static void offer_walk(struct gf_walk *walk, struct gf_offer *offer)
 {
     static const struct gf_field fields[] = {
-        GF_FIELD(gf_offer, version), GF_FIELD(gf_offer, world), GF_FIELD(gf_offer, epoch),
-        GF_FIELD(gf_offer, tensor_count), GF_FIELD(gf_offer, config_hash), GF_FIELD(gf_offer, tensors_hash),
-        GF_FIELD(gf_offer, elem_count), GF_FIELD(gf_offer, network), GF_FIELD(gf_offer, node), GF_FIELD(gf_offer, user),
+        GF_FIELD(gf_offer, version),     GF_FIELD(gf_offer, world),
+        GF_FIELD(gf_offer, epoch),       GF_FIELD(gf_offer, tensor_count),
+        GF_FIELD(gf_offer, config_hash), GF_FIELD(gf_offer, tensors_hash),
+        GF_FIELD(gf_offer, elem_count),  GF_FIELD(gf_offer, network),
+        GF_FIELD(gf_offer, node),        GF_FIELD(gf_offer, user),
         GF_FIELD(gf_offer, summary)};
     gf_walk_fields(walk, offer, fields, COUNT(fields));
 }
@@ -62,9 +71,9 @@ bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out)
     return !get->bad;
 }
 
-/* As many pieces of endpoint addresses as fit: { rank, size of the endpoint address, offset, size of the piece, bytes
- * }. A rank sends its own endpoint address, the coordinator all of them; both walk on from where the peer's cursor is.
- * */
+/* As many pieces of endpoint addresses as fit: { rank, size of the endpoint address, offset, size
+ * of the piece, bytes }. A rank sends its own endpoint address, the coordinator all of them; both
+ * walk on from where the peer's cursor is. */
 #define ENDPOINT_PIECE_BYTES 16u
 
 static bool endpoints_put(struct gf_put *put, struct gf_members *members, struct member *to)
@@ -75,12 +84,15 @@ static bool endpoints_put(struct gf_put *put, struct gf_members *members, struct
     while ((to->said.endpoint_rank < end) && (put->left > ENDPOINT_PIECE_BYTES)) {
         const struct member *of = gf_members_of(members, to->said.endpoint_rank);
         uint32_t piece = of->said.endpoint_bytes - to->said.endpoint_at;
-        if (piece > put->left - ENDPOINT_PIECE_BYTES) piece = (uint32_t)(put->left - ENDPOINT_PIECE_BYTES);
+        if (piece > put->left - ENDPOINT_PIECE_BYTES)
+            piece = (uint32_t)(put->left - ENDPOINT_PIECE_BYTES);
         gf_put_u32(put, to->said.endpoint_rank);
         gf_put_u32(put, of->said.endpoint_bytes);
         gf_put_u32(put, to->said.endpoint_at);
         gf_put_u32(put, piece);
-        gf_put_bytes(put, members_endpoint_at(members, to->said.endpoint_rank) + to->said.endpoint_at, piece);
+        gf_put_bytes(put,
+                     members_endpoint_at(members, to->said.endpoint_rank) + to->said.endpoint_at,
+                     piece);
         to->said.endpoint_at += piece;
         if (to->said.endpoint_at < of->said.endpoint_bytes) continue;
         to->said.endpoint_rank++;
@@ -113,7 +125,8 @@ bool gf_members_endpoints_take(struct gf_members *members, uint32_t from, struct
     return !get->bad;
 }
 
-uint32_t gf_members_frame_put(struct gf_members *members, struct member *to, members_frame frame, bool *more_out)
+uint32_t gf_members_frame_put(struct gf_members *members, struct member *to, members_frame frame,
+                              bool *more_out)
 {
     struct gf_put put = {members->scratch, sizeof members->scratch};
     struct gf_walk walk = {.put = &put};

@@ -24,19 +24,26 @@ static void status_send(struct gf_members *members)
     uint64_t age_ns = members->now_ns - members->status_ns;
     /* The coordinator hears them all. */
     uint64_t rest_ns = MEMBERS_STATUS_NS + members->setup.world * UINT64_C(1000000);
-    if (members_coordinates(members) || (members->state != MEMBERS_MEMBER) || !gf_members_here(members, 0)) return;
+    if (members_coordinates(members) || (members->state != MEMBERS_MEMBER) ||
+        !gf_members_here(members, 0))
+        return;
     if (age_ns < (changed ? rest_ns : MEMBERS_STATUS_IDLE_NS + rest_ns)) return;
     members->status_ns = members->now_ns;
     members->status_position = *now;
     gf_members_owe(members, 0, MEMBERS_STATUS);
 }
 
-static void channel_failed(struct gf_members *members, const struct gf_fault *fault, gf_status status)
+static void channel_failed(struct gf_members *members, const struct gf_fault *fault,
+                           gf_status status)
 {
-    struct gf_error error = {.code = status, .peer = fault->peer, .operation = GF_OPERATION_JOIN,
-                             .step = members->position.step, .tensor = GF_TENSOR_NONE};
+    struct gf_error error = {.code = status,
+                             .peer = fault->peer,
+                             .operation = GF_OPERATION_JOIN,
+                             .step = members->position.step,
+                             .tensor = GF_TENSOR_NONE};
     if (members_over(members)) return;
-    if (members->state != MEMBERS_JOINING) error.operation = (gf_operation)members->position.operation;
+    if (members->state != MEMBERS_JOINING)
+        error.operation = (gf_operation)members->position.operation;
     gf_error_take(&error, fault);
     gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
     gf_members_fail(members, &error, &error);
@@ -52,7 +59,8 @@ static void pump(struct gf_members *members)
     gf_members_inquiry_time(members);
     status_send(members);
     gf_members_flush(members);
-    /* The coordinator joins last: once its word to go is out, nobody depends on when it polls next. */
+    /* The coordinator joins last: once its word to go is out, nobody depends on when it polls
+     * next. */
     if (members_coordinates(members) && (members->state == MEMBERS_JOINING) && members->go &&
         !gf_members_owes(members, ~MEMBERS_VIEW_FRAMES) && driver->flushed(members->rendezvous))
         members->state = MEMBERS_MEMBER;
@@ -66,7 +74,10 @@ gf_status gf_members_poll(struct gf_members *members, uint64_t now_ns)
     return (members->state == MEMBERS_JOINING) ? GF_AGAIN : GF_OK;
 }
 
-const struct gf_error *gf_members_error(const struct gf_members *members) { return &members->error; }
+const struct gf_error *gf_members_error(const struct gf_members *members)
+{
+    return &members->error;
+}
 
 const void *gf_members_endpoint(const struct gf_members *members, uint32_t rank, size_t *bytes_out)
 {
@@ -76,7 +87,10 @@ const void *gf_members_endpoint(const struct gf_members *members, uint32_t rank,
     return members_endpoint_at(members, rank) + GF_CONTROL_ADDRESS_BYTES;
 }
 
-struct gf_position *gf_members_position(struct gf_members *members) { return &members->position; }
+struct gf_position *gf_members_position(struct gf_members *members)
+{
+    return &members->position;
+}
 
 void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns)
 {
@@ -85,8 +99,8 @@ void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns)
     gf_members_flush(members);
 }
 
-gf_status gf_members_attribute(struct gf_members *members, uint64_t now_ns, const struct gf_error *seen,
-                           struct gf_error *error_out)
+gf_status gf_members_attribute(struct gf_members *members, uint64_t now_ns,
+                               const struct gf_error *seen, struct gf_error *error_out)
 {
     gf_members_touch(members, now_ns);
     if (!members->asked) {
@@ -104,14 +118,18 @@ gf_status gf_members_attribute(struct gf_members *members, uint64_t now_ns, cons
     pump(members);
     if ((members->state != MEMBERS_FAILED) && !members_coordinates(members) &&
         (now_ns - members->asked_ns >= members->setup.answer_timeout_ns)) {
-        gf_members_failf(members, GF_ERR_TIMEOUT, 0, "rank 0, which coordinates, was asked who is late and did not "
+        gf_members_failf(members, GF_ERR_TIMEOUT, 0,
+                         "rank 0, which coordinates, was asked who is late and did not "
                          "answer for %.1f s: it is stopped or does not poll",
                          (double)(now_ns - members->asked_ns) / 1e9);
         gf_members_flush(members);
     }
-    if (members->state == MEMBERS_FAILED) *error_out = members->error;
-    else if (members->state == MEMBERS_GONE) *error_out = *seen;
-    else return GF_AGAIN;
+    if (members->state == MEMBERS_FAILED)
+        *error_out = members->error;
+    else if (members->state == MEMBERS_GONE)
+        *error_out = *seen;
+    else
+        return GF_AGAIN;
     return GF_OK;
 }
 
@@ -126,8 +144,11 @@ gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
 {
     gf_members_touch(members, now_ns);
     if (members->state == MEMBERS_JOINING) {
-        const struct gf_error error = {.code = GF_ERR_ABORTED, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE,
-                                       .operation = GF_OPERATION_JOIN, .text = "closed before all ranks had joined"};
+        const struct gf_error error = {.code = GF_ERR_ABORTED,
+                                       .peer = GF_RANK_NONE,
+                                       .tensor = GF_TENSOR_NONE,
+                                       .operation = GF_OPERATION_JOIN,
+                                       .text = "closed before all ranks had joined"};
         gf_members_tell(members, &error);
         return GF_OK;
     }
@@ -148,5 +169,6 @@ gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
         gf_view_turn_away(members, "the job has ended: no step comes at which it could be let in");
     }
     if (members->state != MEMBERS_GONE) return GF_AGAIN;
-    return (!members->owes && members->rendezvous->driver->flushed(members->rendezvous)) ? GF_OK : GF_AGAIN;
+    return (!members->owes && members->rendezvous->driver->flushed(members->rendezvous)) ? GF_OK
+                                                                                         : GF_AGAIN;
 }

@@ -3,18 +3,21 @@
  *     rank r: OFFER, ENDPOINTS..            JOINING    rank 0 compares each offer with its own
  *     rank 0: LINK   r: ENDPOINTS       where links are to change first: members_link.c
  *     rank 0: ENDPOINTS of all.., GO        -> MEMBER
- *     rank r: STATUS                    where it is, now and then: what is known of a rank that dies
+ *     rank r: STATUS                    where it is, now and then: what is known of a rank that
+ *                                       dies
  *     rank r: FAULT   0: ASK   r: POSITION   0: ERROR         -> FAILED, the same text on all ranks
  *     rank r: GIVES_UP                  0: ERROR              -> FAILED
  *     rank r: BYE     0: ALL_GONE                             -> GONE, connections may end
- *     DO_VIEW_CHANGE, PREPARE, ACCEPT, COMMIT                 -> JOINING, in the next epoch (lib/elastic/view.c)
+ *     DO_VIEW_CHANGE, PREPARE, ACCEPT, COMMIT                 -> JOINING, in the next epoch
+ *                                                             (lib/elastic/view.c)
  *     comes in: JOIN   coordinator: COMMIT                     the same (lib/elastic/recovering.c)
  *
- * The control channel knows ranks by their *member ids*, which never change; everything else
- * here counts ranks of the epoch under way. A frame's kind carries the epoch, so that one of an older epoch is told
- * apart from one of this.
+ * The control channel knows ranks by their *member ids*, which never change; everything else here
+ * counts ranks of the epoch under way. A frame's kind carries the epoch, so that one of an older
+ * epoch is told apart from one of this.
  *
- * No frame is queued here: what a peer is owed is a bit, and the frame is written when the driver has room for it. */
+ * No frame is queued here: what a peer is owed is a bit, and the frame is written when the driver
+ * has room for it. */
 #ifndef GF_MEMBERS_STATE_H
 #define GF_MEMBERS_STATE_H
 
@@ -49,12 +52,19 @@ typedef enum members_frame {
 #define MEMBERS_EPOCH_MASK ((1u << 23) - 1u)
 
 /* The last two: it is over. */
-typedef enum members_state { MEMBERS_JOINING, MEMBERS_MEMBER, MEMBERS_GONE, MEMBERS_FAILED } members_state;
+typedef enum members_state {
+    MEMBERS_JOINING,
+    MEMBERS_MEMBER,
+    MEMBERS_GONE,
+    MEMBERS_FAILED
+} members_state;
 
-#define MEMBERS_EVENTS_MAX 256u                    /* looked at in one poll */
-#define MEMBERS_FRAMES_MAX 4u                      /* sent to one peer in one poll */
-#define MEMBERS_GRACE_NS UINT64_C(1000000000)      /* a failed join waits so long for those who should hear of it */
-#define MEMBERS_STATUS_NS UINT64_C(100000000)      /* at most this often, where something has changed */
+#define MEMBERS_EVENTS_MAX 256u /* looked at in one poll */
+#define MEMBERS_FRAMES_MAX 4u   /* sent to one peer in one poll */
+/* a failed join waits so long for those who should hear of it */
+#define MEMBERS_GRACE_NS UINT64_C(1000000000)
+/* at most this often, where something has changed */
+#define MEMBERS_STATUS_NS UINT64_C(100000000)
 #define MEMBERS_STATUS_IDLE_NS UINT64_C(1000000000)
 
 /* A public request, and all before it in this epoch. */
@@ -74,8 +84,8 @@ static inline uint32_t members_kind(const struct gf_rendezvous_event *event)
 /* Where a rank said it was. Times are spans, so that no two clocks are compared. */
 struct members_told {
     struct gf_position position;
-    uint64_t unmoved_ns;         /* since step, sequence or operation changed */
-    uint64_t calls;              /* requests posted in this epoch; the last one */
+    uint64_t unmoved_ns; /* since step, sequence or operation changed */
+    uint64_t calls;      /* requests posted in this epoch; the last one */
     struct members_call call;
 };
 
@@ -86,37 +96,39 @@ typedef enum member_state {
     MEMBER_JOINED,       /* its endpoint is whole: of this epoch, once all are */
     MEMBER_REPORTED,     /* its DO_VIEW_CHANGE is here, for view `view` */
     MEMBER_ACCEPTED,     /* the proposal of this view */
-    MEMBER_DISCONNECTED, /* it was here and contacted another coordinator, fell silent, or was refused */
-    MEMBER_DEAD,         /* its kernel said so, or who named the ended */
-    MEMBER_RECOVERING,   /* a process of no epoch has this id, and is connected: it rejoins */
-    MEMBER_WAITS         /* .. and was given the same things as this rank */
+    /* it was here and contacted another coordinator, fell silent, or was refused */
+    MEMBER_DISCONNECTED,
+    MEMBER_DEAD,       /* its kernel said so, or who named the ended */
+    MEMBER_RECOVERING, /* a process of no epoch has this id, and is connected: it rejoins */
+    MEMBER_WAITS       /* .. and was given the same things as this rank */
 } member_state;
 
 /* A row for each member id. */
 struct member {
     member_state state;
     bool connected;
-    bool suspected;          /* by fault attribution, or it did not answer as coordinator */
-    bool leaves;             /* BYE, or its report, said so */
-    bool is_new;             /* its JOIN said so, and which process it is: */
+    bool suspected; /* by fault attribution, or it did not answer as coordinator */
+    bool leaves;    /* BYE, or its report, said so */
+    bool is_new;    /* its JOIN said so, and which process it is: */
     uint32_t incarnation;
-    uint32_t given;          /* the process to which a commit gave the id, and this rank saw that; 0: none */
-    uint32_t epoch_rank;     /* GF_RANK_NONE: it is not of this epoch; gf_members_rank() */
-    uint32_t owed;           /* bits 1 << members_frame */
-    uint32_t view;           /* of its report */
+    /* the process to which a commit gave the id, and this rank saw that; 0: none */
+    uint32_t given;
+    uint32_t epoch_rank; /* GF_RANK_NONE: it is not of this epoch; gf_members_rank() */
+    uint32_t owed;       /* bits 1 << members_frame */
+    uint32_t view;       /* of its report */
     struct gf_members_progress progress;
     char address[GF_CONTROL_ADDRESS_BYTES];
-    struct member_said {     /* in this epoch */
-        uint32_t endpoint_rank;  /* next piece of the endpoint table to send to it */
+    struct member_said {        /* in this epoch */
+        uint32_t endpoint_rank; /* next piece of the endpoint table to send to it */
         uint32_t endpoint_at;
         uint32_t endpoint_bytes; /* its own endpoint: size, and how much of it is here */
         uint32_t endpoint_have;
-        uint64_t node;           /* of its offer */
+        uint64_t node; /* of its offer */
         uint32_t user;
         uint32_t network;
-        uint32_t answered;       /* the last inquiry it answered */
-        uint64_t heard_ns;       /* its last word about where it is; 0: none yet */
-        uint64_t calls_same;     /* up to this one its requests were ours */
+        uint32_t answered;   /* the last inquiry it answered */
+        uint64_t heard_ns;   /* its last word about where it is; 0: none yet */
+        uint64_t calls_same; /* up to this one its requests were ours */
         struct members_told told;
     } said;
 };
@@ -126,49 +138,57 @@ struct gf_members {
     uint32_t member_id;
     uint32_t id_count;
     uint32_t first_world;
-    uint32_t incarnation;       /* of this process: tells it from others that had or claim its member id; not 0 */
+    /* of this process: tells it from others that had or claim its member id; not 0 */
+    uint32_t incarnation;
     struct members_view view;
-    bool was_member;            /* an epoch with this process was in use */
+    bool was_member; /* an epoch with this process was in use */
     struct gf_rendezvous *rendezvous;
     members_state state;
     bool link_due, link_network;
-    bool go;                    /* coordinator: all are there, the word is owed to everybody or out */
+    /* coordinator: all are there, the word is owed to everybody or out */
+    bool go;
     bool leaving;
     uint64_t now_ns;
     uint64_t opened_ns;
-    uint64_t connected_ns;      /* to the coordinator; the coordinator: opened_ns */
-    bool owes;                  /* a frame, to some member */
-    uint32_t flush_first;       /* whose turn it is */
+    uint64_t connected_ns; /* to the coordinator; the coordinator: opened_ns */
+    bool owes;             /* a frame, to some member */
+    uint32_t flush_first;  /* whose turn it is */
 
     struct gf_position position;
-    struct gf_position moved;   /* as it was when it last changed */
+    struct gf_position moved; /* as it was when it last changed */
     uint64_t moved_ns;
-    uint64_t status_ns;         /* sent last */
+    uint64_t status_ns; /* sent last */
     struct gf_position status_position;
 
     uint64_t call_count;
-    struct members_call calls[MEMBERS_CALLS]; /* number n, from 1, at n modulo their count; at 0 none */
+    /* number n, from 1, at n modulo their count; at 0 none */
+    struct members_call calls[MEMBERS_CALLS];
 
-    uint32_t inquiry;           /* number of the last one; coordinator: asked, others: heard of */
-    bool inquiring;             /* coordinator */
-    bool leave_asks;            /* asked by gf_members_leave_late() */
+    uint32_t inquiry; /* number of the last one; coordinator: asked, others: heard of */
+    bool inquiring;   /* coordinator */
+    bool leave_asks;  /* asked by gf_members_leave_late() */
     uint64_t inquiry_ns;
-    bool asked;                 /* this rank called gf_members_attribute() */
+    bool asked; /* this rank called gf_members_attribute() */
     uint64_t asked_ns;
-    uint32_t seen_by;           /* who asked first, and what it saw */
+    uint32_t seen_by; /* who asked first, and what it saw */
     struct gf_error seen;
 
-    uint64_t join_fails_ns;     /* error is set and is told at this time; 0: there is none */
+    uint64_t join_fails_ns; /* error is set and is told at this time; 0: there is none */
     struct gf_error error;
-    struct gf_error claim;      /* how a process that proved nothing did not fit; told if nobody better comes */
-    struct gf_error tell;       /* what the others hear of it: GIVES_UP and ERROR */
-    unsigned char *endpoints;       /* [id_count][endpoint_bytes_max], each begins with the control address */
-    uint32_t *id_of;            /* [world] of each rank; back: gf_members_rank() */
+    /* how a process that proved nothing did not fit; told if nobody better comes */
+    struct gf_error claim;
+    struct gf_error tell; /* what the others hear of it: GIVES_UP and ERROR */
+    /* [id_count][endpoint_bytes_max], each begins with the control address */
+    unsigned char *endpoints;
+    uint32_t *id_of; /* [world] of each rank; back: gf_members_rank() */
     unsigned char scratch[GF_FRAME_PAYLOAD_MAX];
-    struct member table[];      /* [id_count] */
+    struct member table[]; /* [id_count] */
 };
 
-static inline uint32_t members_id(const struct gf_members *members, uint32_t rank) { return members->id_of[rank]; }
+static inline uint32_t members_id(const struct gf_members *members, uint32_t rank)
+{
+    return members->id_of[rank];
+}
 static inline void members_rank_set(struct gf_members *members, uint32_t id, uint32_t rank)
 {
     members->table[id].epoch_rank = rank;
@@ -183,7 +203,10 @@ static inline unsigned char *members_endpoint_at(const struct gf_members *member
     return members->endpoints + rank * members->setup.endpoint_bytes_max;
 }
 /* Of no epoch: it has lost what the process before it had promised. */
-static inline bool gf_member_is_recovering(const struct member *member) { return member->state >= MEMBER_RECOVERING; }
+static inline bool gf_member_is_recovering(const struct member *member)
+{
+    return member->state >= MEMBER_RECOVERING;
+}
 /* This process is RECOVERING: of no epoch yet. */
 static inline bool gf_view_joins(const struct gf_members *members)
 {
@@ -196,7 +219,10 @@ static inline bool gf_member_is_here(const struct member *member)
 }
 
 /* It has failed, or all have left. */
-static inline bool members_over(const struct gf_members *members) { return members->state >= MEMBERS_GONE; }
+static inline bool members_over(const struct gf_members *members)
+{
+    return members->state >= MEMBERS_GONE;
+}
 static inline bool members_coordinates(const struct gf_members *members)
 {
     return members->setup.rank == 0;
@@ -204,30 +230,37 @@ static inline bool members_coordinates(const struct gf_members *members)
 
 void gf_members_owe(struct gf_members *members, uint32_t rank, members_frame frame);
 void gf_members_owe_id(struct gf_members *members, uint32_t id, members_frame frame);
-void gf_members_owe_all(struct gf_members *members, members_frame frame); /* each other rank that is here */
+/* each other rank that is here */
+void gf_members_owe_all(struct gf_members *members, members_frame frame);
 /* Is one of these frames (bits) owed to anybody? */
 bool gf_members_owes(const struct gf_members *members, uint32_t frames);
 #define MEMBERS_VIEW_FRAMES (~0u << MEMBERS_DO_VIEW_CHANGE)
 /* The end of the job on this rank; the coordinator owes everybody `told`. The first one sticks. */
-void gf_members_fail(struct gf_members *members, const struct gf_error *error, const struct gf_error *told);
-/* The same for what this rank found out by itself, and logs: of a rank that was in `at`, NULL: where this one is. A
- * rank that does not coordinate tells the coordinator. */
-__attribute__((format(printf, 5, 6))) void gf_members_fail_in(struct gf_members *members, gf_status code, uint32_t peer,
-                                                              const struct gf_position *at, const char *format, ...);
-#define gf_members_failf(members, code, peer, ...) gf_members_fail_in(members, code, peer, NULL, __VA_ARGS__)
+void gf_members_fail(struct gf_members *members, const struct gf_error *error,
+                     const struct gf_error *told);
+/* The same for what this rank found out by itself, and logs: of a rank that was in `at`, NULL:
+ * where this one is. A rank that does not coordinate tells the coordinator. */
+__attribute__((format(printf, 5, 6))) void gf_members_fail_in(struct gf_members *members,
+                                                              gf_status code, uint32_t peer,
+                                                              const struct gf_position *at,
+                                                              const char *format, ...);
+#define gf_members_failf(members, code, peer, ...) \
+    gf_members_fail_in(members, code, peer, NULL, __VA_ARGS__)
 /* Of the join: a coordinator waits a moment for those who should hear of it. */
 #define gf_members_join_failf(members, code, peer, ...) \
     gf_members_fail_in(members, code, peer, &gf_members_join_place, __VA_ARGS__)
 extern const struct gf_position gf_members_join_place;
 /* The same; `told` is what the others hear. */
-void gf_members_fail_and_tell(struct gf_members *members, const struct gf_error *error, const struct gf_error *told);
+void gf_members_fail_and_tell(struct gf_members *members, const struct gf_error *error,
+                              const struct gf_error *told);
 /* How the others see that rank `from` gave up for this reason. */
 struct gf_error gf_members_gave_up(uint32_t from, const struct gf_error *error);
 /* Takes what the control channel has; an error: it has failed, as a whole. */
 gf_status gf_members_events(struct gf_members *members);
 
 /* Everything that the control channel and frames change at open and at each new epoch. */
-void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns);
+void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, size_t endpoint_bytes,
+                            uint64_t now_ns);
 void gf_members_flush(struct gf_members *members);
 /* At each poll: the clock, and since when this rank has not moved. */
 void gf_members_touch(struct gf_members *members, uint64_t now_ns);
@@ -236,42 +269,52 @@ bool gf_members_of_no_epoch(uint32_t kind); /* a frame that is looked at in any 
 
 /* members_frames.c: to bytes (members->scratch) and back. */
 void gf_members_offer_put(struct gf_put *put, struct gf_members *members);
-uint32_t gf_members_frame_put(struct gf_members *members, struct member *to, members_frame frame, bool *more_out);
+uint32_t gf_members_frame_put(struct gf_members *members, struct member *to, members_frame frame,
+                              bool *more_out);
 void gf_members_error_get(struct gf_get *get, struct gf_error *error_out);
 void gf_members_told_get(struct gf_get *get, struct members_told *told_out);
 bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out);
 bool gf_members_endpoints_take(struct gf_members *members, uint32_t from, struct gf_get *get);
 
 /* members_join.c */
-/* The first difference between this rank's offer and another's, as text; false where there is none. */
-bool gf_members_offer_difference(const struct gf_members *members, const struct gf_offer *theirs, uint32_t rank,
-                                 char *text_out, size_t bytes);
+/* The first difference between this rank's offer and another's, as text; false where there is
+ * none. */
+bool gf_members_offer_difference(const struct gf_members *members, const struct gf_offer *theirs,
+                                 uint32_t rank, char *text_out, size_t bytes);
 void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_get *get);
-/* .. of a process whose number is none's in this epoch: it hears what differs, and nobody else does. */
+/* .. of a process whose number is none's in this epoch: it hears what differs, and nobody else
+ * does. */
 void gf_members_offer_refuse(struct gf_members *members, uint32_t id, struct gf_get *get);
 bool gf_members_links_fit(struct gf_members *members); /* members_link.c; false: asked for others */
 bool gf_members_link_take(struct gf_members *members, struct gf_get *get);
 void gf_members_endpoint_again(struct gf_members *members); /* to the coordinator */
-void gf_members_join_full(struct gf_members *members); /* hands out all endpoints, if all are here */
+/* hands out all endpoints, if all are here */
+void gf_members_join_full(struct gf_members *members);
 void gf_members_join_endpoints(struct gf_members *members, uint32_t from, struct gf_get *get);
 void gf_members_join_go(struct gf_members *members);
 void gf_members_join_refused(struct gf_members *members, const struct gf_rendezvous_event *event);
 void gf_members_join_time(struct gf_members *members);
-/* Coordinator: is error->peer a process that proved nothing, in the first join? Then it is rejected and hears why,
- * another may come in as that rank, and the deadline tells of it if nobody better came. */
+/* Coordinator: is error->peer a process that proved nothing, in the first join? Then it is rejected
+ * and hears why, another may come in as that rank, and the deadline tells of it if nobody better
+ * came. */
 bool gf_members_rejected(struct gf_members *members, const struct gf_error *error);
 
 /* members_culprit.c */
-void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker, const struct gf_error *seen);
+void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker,
+                              const struct gf_error *seen);
 void gf_members_inquiry_time(struct gf_members *members);
 /* members_calls.c */
-bool gf_members_calls_differ(struct gf_members *members, uint32_t rank, char *text_out, size_t bytes);
-void gf_members_calls_compare(struct gf_members *members, uint32_t rank); /* fails where they differ */
+bool gf_members_calls_differ(struct gf_members *members, uint32_t rank, char *text_out,
+                             size_t bytes);
+/* fails where they differ */
+void gf_members_calls_compare(struct gf_members *members, uint32_t rank);
 
 /* What this rank would tell of itself, in its own row. */
 struct members_told *gf_members_told_own(struct gf_members *members);
 /* "step 7, operation allreduce, buffer 3, tensor 12" */
-struct members_place { char text[96]; };
+struct members_place {
+    char text[96];
+};
 struct members_place gf_members_place(const struct gf_position *position);
 
 #endif

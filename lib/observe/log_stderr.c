@@ -1,4 +1,5 @@
-/* The log for programs that have none of their own. Nothing in the library refers to it: `make audit`. */
+/* The log for programs that have none of their own. Nothing in the library refers to it: `make
+ * audit`. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -22,9 +23,10 @@ void gf_log_stderr(void *user, gf_log_level level, const char *text)
 {
     static const char *const names[] = {"error: ", "warning: ", "info: ", "debug: "};
     const char *program = (user != NULL) ? user : "";
-    const struct iovec parts[] = {part(program), part((user != NULL) ? ": " : ""), part(names[level]), part(text),
-                                  part("\n")};
+    const struct iovec parts[] = {part(program), part((user != NULL) ? ": " : ""),
+                                  part(names[level]), part(text), part("\n")};
     if (level > level_asked_for()) return;
-    ssize_t written = writev(STDERR_FILENO, parts, sizeof parts / sizeof *parts); /* in one call: lines stay whole */
+    /* in one call: lines stay whole */
+    ssize_t written = writev(STDERR_FILENO, parts, sizeof parts / sizeof *parts);
     (void)written; /* nobody is left to be told */
 }

@@ -10,7 +10,8 @@ struct gf_trace {
     uint64_t written, read;
 };
 
-/* Of a rank, the same on all ranks: in how many steps it was the last by the vote, and by how long in all. */
+/* Of a rank, the same on all ranks: in how many steps it was the last by the vote, and by how long
+ * in all. */
 struct gf_late {
     uint64_t steps;
     uint64_t ns;

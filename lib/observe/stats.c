@@ -7,7 +7,8 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 
-/* Host memory of this process that is not shared: what foreign libraries take shows as its growth. */
+/* Host memory of this process that is not shared: what foreign libraries take shows as its
+ * growth. */
 uint64_t gf_resident_bytes(void)
 {
     char text[128];
@@ -23,12 +24,14 @@ uint64_t gf_resident_bytes(void)
     (void)strtoull(rest, &rest, 10);
     resident = strtoull(rest, &rest, 10);
     shared = strtoull(rest, &rest, 10);
-    return (resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE); /* the kernel's: 64 KiB on some ARM hosts */
+    /* the kernel's: 64 KiB on some ARM hosts */
+    return (resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 void gf_opened_count(gf_context *gf)
 {
-    uint64_t now_bytes = gf_resident_bytes(), ours_bytes = gf->opening.foreign_before + gf->link->private_bytes;
+    uint64_t now_bytes = gf_resident_bytes(),
+             ours_bytes = gf->opening.foreign_before + gf->link->private_bytes;
     gf->observed.stats.foreign_bytes = (now_bytes > ours_bytes) ? now_bytes - ours_bytes : 0;
 }
 
@@ -39,7 +42,8 @@ gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out)
     if (gf == NULL) return GF_ERR_PARAM;
     size_bytes = (stats_out != NULL) ? stats_out->size_bytes : 0;
     if ((size_bytes < offsetof(struct gf_stats, steps)) || (size_bytes > sizeof stats)) {
-        gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: gf_stats: size_bytes = %u: allowed are %zu to %zu", gf->rank,
+        gf_log_line(&gf->log, GF_LOG_ERROR,
+                    "rank %u: gf_stats: size_bytes = %u: allowed are %zu to %zu", gf->rank,
                     size_bytes, offsetof(struct gf_stats, steps), sizeof stats);
         return GF_ERR_PARAM;
     }
@@ -53,7 +57,9 @@ gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out)
     stats.slowest_peer = GF_RANK_NONE;
     for (uint32_t r = 0; r < gf->world; r++) {
         const struct gf_late *late = &gf->observed.late[r];
-        if ((late->steps == 0) || ((stats.slowest_peer != GF_RANK_NONE) && (late->ns <= stats.slowest_late_ns))) continue;
+        if ((late->steps == 0) ||
+            ((stats.slowest_peer != GF_RANK_NONE) && (late->ns <= stats.slowest_late_ns)))
+            continue;
         stats.slowest_peer = r;
         stats.slowest_late_ns = late->ns;
         stats.slowest_share_percent = (uint32_t)(100 * late->steps / gf->observed.epoch_steps);

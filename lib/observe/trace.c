@@ -7,7 +7,8 @@ static struct gf_trace_record *next(gf_context *gf)
     struct gf_trace *trace = &gf->observed.trace;
     struct gf_trace_record *record = &trace->records[trace->next];
     if (trace->record_max == 0) return NULL;
-    trace->next = (trace->next + 1 < trace->record_max) ? trace->next + 1 : 0; /* division is slow */
+    /* division is slow */
+    trace->next = (trace->next + 1 < trace->record_max) ? trace->next + 1 : 0;
     trace->written++;
     record->step = gf->step.number;
     return record;
@@ -35,9 +36,13 @@ void gf_trace_wait(gf_context *gf, gf_status status, uint64_t begin_ns, uint64_t
 {
     struct gf_trace_record *record = next(gf);
     if (record == NULL) return;
-    *record = (struct gf_trace_record){.step = gf->step.number, .begin_ns = begin_ns, .end_ns = end_ns,
-                                       .operation = GF_OPERATION_WAIT, .first_tensor = GF_TENSOR_NONE,
-                                       .status = (int32_t)status, .waited_for = GF_RANK_NONE};
+    *record = (struct gf_trace_record){.step = gf->step.number,
+                                       .begin_ns = begin_ns,
+                                       .end_ns = end_ns,
+                                       .operation = GF_OPERATION_WAIT,
+                                       .first_tensor = GF_TENSOR_NONE,
+                                       .status = (int32_t)status,
+                                       .waited_for = GF_RANK_NONE};
 }
 
 uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t record_max)
@@ -46,7 +51,8 @@ uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t
     uint32_t count = 0;
     if ((gf == NULL) || (records == NULL)) return 0;
     trace = &gf->observed.trace;
-    if (trace->written - trace->read > trace->record_max) trace->read = trace->written - trace->record_max;
+    if (trace->written - trace->read > trace->record_max)
+        trace->read = trace->written - trace->record_max;
     while ((count < record_max) && (trace->read < trace->written))
         records[count++] = trace->records[trace->read++ % trace->record_max];
     return count;

@@ -1,6 +1,7 @@
-/* The norm of all gradients together, and clipping by it (Pascanu et al., arXiv 1211.5063), by PyTorch's rule. Every
- * rank holds the averaged gradients, so each adds all squares up by itself, in the one order that norm() has: no
- * message, and the same bits everywhere. What clipping multiplies with goes into the update's own scale. */
+/* The norm of all gradients together, and clipping by it (Pascanu et al., arXiv 1211.5063), by
+ * PyTorch's rule. Every rank holds the averaged gradients, so each adds all squares up by itself,
+ * in the one order that norm() has: no message, and the same bits everywhere. What clipping
+ * multiplies with goes into the update's own scale. */
 #include <math.h>
 
 #include "lib/device/device.h"
@@ -13,7 +14,8 @@
 
 static gf_status squares_add(gf_context *gf)
 {
-    gf_status status = gf->ops->zero(&gf->queue, gf_gradient_square(gf, 0), gf->tensor_count * sizeof(float));
+    gf_status status =
+        gf->ops->zero(&gf->queue, gf_gradient_square(gf, 0), gf->tensor_count * sizeof(float));
     struct gf_norm *norms = (struct gf_norm *)(void *)gf->optimizer.list;
     for (gf_type type = 0; (status == GF_OK) && (type < GF_TYPE_COUNT); type++) {
         uint32_t count = 0;
@@ -21,7 +23,8 @@ static gf_status squares_add(gf_context *gf)
             const struct gf_pool_tensor *tensor = &gf->tensors[i];
             if ((gf_type)tensor->type != type) continue;
             norms[count++] = (struct gf_norm){gf_gradient_square(gf, i),
-                                              gf_gradient_at(gf, tensor, tensor->first_elem), tensor->elem_count};
+                                              gf_gradient_at(gf, tensor, tensor->first_elem),
+                                              tensor->elem_count};
         }
         status = gf->ops->norm(&gf->queue, gf_norm_scratch(gf), type, norms, count);
     }
@@ -31,14 +34,16 @@ static gf_status squares_add(gf_context *gf)
 static gf_status norm_make(gf_context *gf)
 {
     double sum = 0.0, most = (double)gf->config.optimizer.clip_norm, norm;
-    uint32_t tensors = (gf->pool.elem_count > 0) ? gf->tensor_count : 0; /* no element: no pool to read through */
+    /* no element: no pool to read through */
+    uint32_t tensors = (gf->pool.elem_count > 0) ? gf->tensor_count : 0;
     gf_status status = squares_add(gf);
     for (uint32_t i = 0, count; (status == GF_OK) && (i < tensors); i += count) {
         float squares[SQUARES];
         count = (tensors - i < SQUARES) ? tensors - i : SQUARES;
         status = gf_pool_read(gf, squares, gf_gradient_square(gf, i), count * sizeof squares[0]);
         for (uint32_t s = 0; (status == GF_OK) && (s < count); s++) {
-            double scale = (gf->tensors[i + s].type == GF_TYPE_F32) ? 1.0 : (double)gf->step.gradient_scale;
+            double scale =
+                (gf->tensors[i + s].type == GF_TYPE_F32) ? 1.0 : (double)gf->step.gradient_scale;
             sum += (double)squares[s] * scale * scale;
         }
     }
@@ -46,7 +51,8 @@ static gf_status norm_make(gf_context *gf)
     norm = sqrt(sum);
     gf->step.norm = (float)norm;
     gf->step.clip_factor = 1.0f;
-    if ((most > 0.0) && (most < norm + CLIP_EPSILON)) gf->step.clip_factor = (float)(most / (norm + CLIP_EPSILON));
+    if ((most > 0.0) && (most < norm + CLIP_EPSILON))
+        gf->step.clip_factor = (float)(most / (norm + CLIP_EPSILON));
     gf->step.norm_known = true;
     return GF_OK;
 }
@@ -59,7 +65,8 @@ static gf_status norm_enter(gf_context *gf, const char *call)
     if ((gf->phase != GF_PHASE_READY) || !gf_step_is_whole(gf) || gf->step.skipped ||
         ((gf->step.state == GF_STEP_UPDATED) && !gf->step.norm_known))
         return gf_refuse(gf, GF_ERR_STATE, "%s: %s", call,
-                         gf->step.skipped ? "the step was skipped" : "no step is whole that was not applied yet");
+                         gf->step.skipped ? "the step was skipped"
+                                          : "no step is whole that was not applied yet");
     return gf->step.norm_known ? GF_OK : norm_make(gf);
 }
 
@@ -75,11 +82,13 @@ gf_status gf_gradient_norm(gf_context *gf, float *norm_out, float *factor_out)
 gf_status gf_gradient_clip(gf_context *gf, float *norm_out)
 {
     gf_status status = norm_enter(gf, "gf_gradient_clip");
-    for (uint32_t i = 0; (status == GF_OK) && (gf->step.clip_factor != 1.0f) && (i < gf->tensor_count); i++) {
+    for (uint32_t i = 0;
+         (status == GF_OK) && (gf->step.clip_factor != 1.0f) && (i < gf->tensor_count); i++) {
         const struct gf_pool_tensor *tensor = &gf->tensors[i];
         gf_mem at = gf_gradient_at(gf, tensor, tensor->first_elem);
-        status = gf_update_status(gf, gf->ops->cast(&gf->queue, at, (gf_type)tensor->type, at, (gf_type)tensor->type,
-                                                    tensor->elem_count, gf->step.clip_factor, 0, NULL));
+        status = gf_update_status(gf, gf->ops->cast(&gf->queue, at, (gf_type)tensor->type, at,
+                                                    (gf_type)tensor->type, tensor->elem_count,
+                                                    gf->step.clip_factor, 0, NULL));
     }
     if (status < 0) return status;
     gf->step.clip_factor = 1.0f;

@@ -4,8 +4,8 @@
 
 #include "lib/context.h"
 
-/* One kind of optimizer. run() applies the tensors at places first..last of the pools, which are of one type and part,
- * and unless it has `parts` share all rules. */
+/* One kind of optimizer. run() applies the tensors at places first..last of the pools, which are of
+ * one type and part, and unless it has `parts` share all rules. */
 struct gf_optimizer_kind {
     bool has_ratio; /* a trust ratio for each tensor, but for those of GF_TENSOR_NO_DECAY */
     bool has_parts; /* run() tells tensors apart */
@@ -13,7 +13,8 @@ struct gf_optimizer_kind {
 };
 extern const struct gf_optimizer_kind gf_optimizer_adamw, gf_optimizer_lamb; /* adam.c */
 
-double gf_power_of(double base, uint64_t power); /* schedule.c; libm's pow() differs from machine to machine */
+/* schedule.c; libm's pow() differs from machine to machine */
+double gf_power_of(double base, uint64_t power);
 
 /* ---- update.c: of elements, all of one tensor ---- */
 bool gf_has_ratio(const gf_context *gf, uint32_t tensor);
@@ -22,10 +23,13 @@ gf_mem gf_gradient_square(const gf_context *gf, uint32_t tensor);
 gf_mem gf_ratio_at(const gf_context *gf, uint32_t tensor);
 gf_mem gf_norm_scratch(const gf_context *gf);
 uint32_t gf_at_place(const gf_context *gf, uint32_t place); /* the tensor there */
-uint64_t gf_places_elems(const gf_context *gf, uint32_t first, uint32_t last); /* with the gaps between them */
+/* with the gaps between them */
+uint64_t gf_places_elems(const gf_context *gf, uint32_t first, uint32_t last);
 gf_mem gf_gradient_at(const gf_context *gf, const struct gf_pool_tensor *tensor, uint64_t elem);
-float gf_gradient_factor(const gf_context *gf, const struct gf_pool_tensor *tensor); /* scale and clipping */
+/* scale and clipping */
+float gf_gradient_factor(const gf_context *gf, const struct gf_pool_tensor *tensor);
 float gf_decay_of(const gf_context *gf, const struct gf_pool_tensor *tensor);
-gf_status gf_update_status(gf_context *gf, gf_status status); /* an element op's, or the failure that it is */
+/* an element op's, or the failure that it is */
+gf_status gf_update_status(gf_context *gf, gf_status status);
 
 #endif

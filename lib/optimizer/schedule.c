@@ -1,9 +1,10 @@
-/* Learning rates as functions of the step alone, so that a run that is resumed goes on where it was and no rank needs
- * to ask another. Only + - * / and roots in double: libm's pow() and cos() differ in the last bit from one machine to
- * the next, and the weights would with them.
+/* Learning rates as functions of the step alone, so that a run that is resumed goes on where it was
+ * and no rank needs to ask another. Only + - * / and roots in double: libm's pow() and cos() differ
+ * in the last bit from one machine to the next, and the weights would with them.
  *
- * Linear scaling and warm-up: Goyal et al., arXiv 1706.02677, sections 2.1 and 2.2. Polynomial decay: FireCaffe, arXiv
- * 1511.00175; of power 2 with LARS, arXiv 1708.03888. Cosine: arXiv 1608.03983, equation 5, without restarts. */
+ * Linear scaling and warm-up: Goyal et al., arXiv 1706.02677, sections 2.1 and 2.2. Polynomial
+ * decay: FireCaffe, arXiv 1511.00175; of power 2 with LARS, arXiv 1708.03888. Cosine: arXiv
+ * 1608.03983, equation 5, without restarts. */
 #include <math.h>
 
 #include "lib/optimizer/kinds.h"
@@ -30,7 +31,8 @@ double gf_power_of(double value, uint64_t power)
     return result;
 }
 
-/* value in (0, 1] to a power in (0, 1): 52 roots, of which each bit of the power takes one or none. */
+/* value in (0, 1] to a power in (0, 1): 52 roots, of which each bit of the power takes one or
+ * none. */
 static double power_below_one(double value, double power)
 {
     double result = 1.0, root = value;
@@ -59,10 +61,11 @@ static double share_left(const struct gf_schedule *schedule, uint64_t step, doub
     double factor = (schedule->factor > 0.0f) ? (double)schedule->factor : STEP_FACTOR;
     uint64_t passed = (schedule->every > 0) ? step / schedule->every : 0;
     switch (schedule->kind) {
-    case GF_SCHEDULE_CONSTANT:   return 1.0;
-    case GF_SCHEDULE_POLYNOMIAL: return real_power_of(left, (schedule->power > 0) ? (double)schedule->power : 1.0);
-    case GF_SCHEDULE_COSINE:     return cosine_squared(half_pi * (1.0 - left));
-    case GF_SCHEDULE_STEP:       break;
+    case GF_SCHEDULE_CONSTANT: return 1.0;
+    case GF_SCHEDULE_POLYNOMIAL:
+        return real_power_of(left, (schedule->power > 0) ? (double)schedule->power : 1.0);
+    case GF_SCHEDULE_COSINE: return cosine_squared(half_pi * (1.0 - left));
+    case GF_SCHEDULE_STEP: break;
     }
     return gf_power_of(factor, passed);
 }
@@ -70,9 +73,11 @@ static double share_left(const struct gf_schedule *schedule, uint64_t step, doub
 float gf_schedule_rate(const struct gf_schedule *schedule, uint64_t step)
 {
     uint64_t warm = schedule->warmup_steps, count = schedule->step_count;
-    double base_batch = (schedule->base_batch > 0) ? (double)schedule->base_batch : (double)BASE_BATCH;
+    double base_batch =
+        (schedule->base_batch > 0) ? (double)schedule->base_batch : (double)BASE_BATCH;
     double highest = (double)schedule->base_rate, left = 0.0, end;
-    bool ends = (schedule->kind == GF_SCHEDULE_POLYNOMIAL) || (schedule->kind == GF_SCHEDULE_COSINE);
+    bool ends =
+        (schedule->kind == GF_SCHEDULE_POLYNOMIAL) || (schedule->kind == GF_SCHEDULE_COSINE);
     double times = (schedule->batch > 0) ? (double)schedule->batch / base_batch : 1.0;
     highest *= schedule->root_scaling ? sqrt(times) : times;
     if (step < warm) return (float)(highest * (double)(step + 1u) / ((double)warm + 1.0));

@@ -1,7 +1,10 @@
 /* The optimizer over flat pools: neighbouring tensors with the same rules are one flat loop.
- *     SGD   v = m*v + (g + decay*w);                w -= rate*v     as PyTorch has it: the rate outside of the momentum
- *     LARS  v = m*v + rate*ratio*(g + decay*w);     w -= v          as published (arXiv 1708.03888, algorithm 1): each
- *           step keeps the rate and the ratio it was made with. ratio = eta*|w| / (|g| + decay*|w| + epsilon), 1 where
+ *     SGD   v = m*v + (g + decay*w);                w -= rate*v     as PyTorch has it: the rate
+ *           outside of the momentum
+ *     LARS  v = m*v + rate*ratio*(g + decay*w);     w -= v          as published (arXiv 1708.03888,
+ *           algorithm 1): each
+ *           step keeps the rate and the ratio it was made with. ratio = eta*|w| / (|g| + decay*|w|
+ *               + epsilon), 1 where
  *           a norm is 0; tensors with GF_TENSOR_NO_DECAY have ratio 1 and no decay. */
 #include <math.h>
 
@@ -14,18 +17,24 @@
 static gf_status sgd_run(gf_context *gf, uint32_t first, uint32_t last, float rate);
 static gf_status lars_run(gf_context *gf, uint32_t first, uint32_t last, float rate);
 static const struct gf_optimizer_kind sgd = {.has_parts = true, .run = sgd_run};
-static const struct gf_optimizer_kind lars = {.has_ratio = true, .has_parts = true, .run = lars_run};
+static const struct gf_optimizer_kind lars = {
+    .has_ratio = true, .has_parts = true, .run = lars_run};
 
 /* Not of none. */
 static const struct gf_optimizer_kind *kind_of(const gf_context *gf)
 {
     static const struct gf_optimizer_kind *const kinds[] = {
-        [GF_OPTIMIZER_SGD] = &sgd, [GF_OPTIMIZER_LARS] = &lars, [GF_OPTIMIZER_ADAMW] = &gf_optimizer_adamw,
+        [GF_OPTIMIZER_SGD] = &sgd,
+        [GF_OPTIMIZER_LARS] = &lars,
+        [GF_OPTIMIZER_ADAMW] = &gf_optimizer_adamw,
         [GF_OPTIMIZER_LAMB] = &gf_optimizer_lamb};
     return kinds[gf->config.optimizer.kind];
 }
 
-uint32_t gf_at_place(const gf_context *gf, uint32_t place) { return gf->tensors[place].at_place; }
+uint32_t gf_at_place(const gf_context *gf, uint32_t place)
+{
+    return gf->tensors[place].at_place;
+}
 
 static const struct gf_pool_tensor *at_place(const gf_context *gf, uint32_t place)
 {
@@ -39,7 +48,8 @@ uint64_t gf_places_elems(const gf_context *gf, uint32_t first, uint32_t last)
 }
 
 /* What the rules of an update depend on. */
-static bool same_rules(const gf_context *gf, const struct gf_pool_tensor *a, const struct gf_pool_tensor *b)
+static bool same_rules(const gf_context *gf, const struct gf_pool_tensor *a,
+                       const struct gf_pool_tensor *b)
 {
     const struct gf_optimizer_kind *kind = kind_of(gf);
     if ((a->type != b->type) || (a->sparse != b->sparse)) return false;
@@ -71,8 +81,14 @@ bool gf_has_ratio(const gf_context *gf, uint32_t tensor)
     return kind_of(gf)->has_ratio && ((gf->tensors[tensor].flags & GF_TENSOR_NO_DECAY) == 0);
 }
 
-static gf_mem norm_at(const gf_context *gf, uint64_t place) { return gf->optimizer.norms + place * sizeof(float); }
-gf_mem gf_weight_square(const gf_context *gf, uint32_t tensor) { return norm_at(gf, tensor); }
+static gf_mem norm_at(const gf_context *gf, uint64_t place)
+{
+    return gf->optimizer.norms + place * sizeof(float);
+}
+gf_mem gf_weight_square(const gf_context *gf, uint32_t tensor)
+{
+    return norm_at(gf, tensor);
+}
 gf_mem gf_gradient_square(const gf_context *gf, uint32_t tensor)
 {
     return norm_at(gf, (uint64_t)gf->tensor_count + tensor);
@@ -81,7 +97,10 @@ gf_mem gf_ratio_at(const gf_context *gf, uint32_t tensor)
 {
     return norm_at(gf, UINT64_C(2) * gf->tensor_count + tensor);
 }
-gf_mem gf_norm_scratch(const gf_context *gf) { return gf_ratio_at(gf, gf->tensor_count); }
+gf_mem gf_norm_scratch(const gf_context *gf)
+{
+    return gf_ratio_at(gf, gf->tensor_count);
+}
 
 gf_status gf_update_status(gf_context *gf, gf_status status)
 {
@@ -91,25 +110,30 @@ gf_status gf_update_status(gf_context *gf, gf_status status)
 /* ---- SGD and LARS ---- */
 
 /* Elements first..end-1 of a tensor, for norm(): [0] the weights, [1] the gradients. */
-static void norms_set(const gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, struct gf_norm norms[2])
+static void norms_set(const gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end,
+                      struct gf_norm norms[2])
 {
-    norms[0] = (struct gf_norm){gf_weight_square(gf, tensor), gf->optimizer.weight + first * sizeof(float),
-                                end - first};
-    norms[1] = (struct gf_norm){gf_gradient_square(gf, tensor), gf_gradient_at(gf, &gf->tensors[tensor], first),
-                                end - first};
+    norms[0] = (struct gf_norm){gf_weight_square(gf, tensor),
+                                gf->optimizer.weight + first * sizeof(float), end - first};
+    norms[1] = (struct gf_norm){gf_gradient_square(gf, tensor),
+                                gf_gradient_at(gf, &gf->tensors[tensor], first), end - first};
 }
 
 static struct gf_ratio ratio_of(const gf_context *gf, uint32_t tensor)
 {
     const struct gf_pool_tensor *placed = &gf->tensors[tensor];
-    return (struct gf_ratio){.ratio_f32 = gf_ratio_at(gf, tensor), .weight_square_f32 = gf_weight_square(gf, tensor),
+    return (struct gf_ratio){.ratio_f32 = gf_ratio_at(gf, tensor),
+                             .weight_square_f32 = gf_weight_square(gf, tensor),
                              .gradient_square_f32 = gf_gradient_square(gf, tensor),
-                             .gradient_scale = gf_gradient_factor(gf, placed), .eta = gf->config.optimizer.lars_eta,
-                             .decay = gf_decay_of(gf, placed), .epsilon = gf->config.optimizer.lars_epsilon};
+                             .gradient_scale = gf_gradient_factor(gf, placed),
+                             .eta = gf->config.optimizer.lars_eta,
+                             .decay = gf_decay_of(gf, placed),
+                             .epsilon = gf->config.optimizer.lars_epsilon};
 }
 
 /* count weights, then as many gradients of the type. */
-static gf_status norms_add(gf_context *gf, gf_type type, const struct gf_norm *norms, uint32_t count)
+static gf_status norms_add(gf_context *gf, gf_type type, const struct gf_norm *norms,
+                           uint32_t count)
 {
     const struct gf_element_ops *ops = gf->ops;
     gf_mem scratch = gf_norm_scratch(gf);
@@ -134,18 +158,22 @@ gf_status gf_lars_end(gf_context *gf, uint32_t tensor)
     return gf_update_status(gf, gf->ops->ratio(&gf->queue, &ratio, 1));
 }
 
-/* Of the tensor's elements from `first` on, which may lie before it where its rules hold there too. */
+/* Of the tensor's elements from `first` on, which may lie before it where its rules hold there
+ * too. */
 static struct gf_update update_of(const gf_context *gf, uint32_t tensor, uint64_t first, float rate)
 {
     const struct gf_pool_tensor *placed = &gf->tensors[tensor];
-    bool applied_before = gf->step.sparse && (placed->sparse != 0) && /* momentum is in the history already */
+    /* momentum is in the history already */
+    bool applied_before = gf->step.sparse && (placed->sparse != 0) &&
                           (gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED);
     bool has_momentum = (gf->optimizer.momentum != 0) && !applied_before;
     bool is_lars = kind_of(gf) == &lars; /* its momentum is made of steps, not of gradients */
     return (struct gf_update){
         .weight_f32 = gf->optimizer.weight + first * sizeof(float),
         .momentum_f32 = has_momentum ? gf->optimizer.momentum + first * sizeof(float) : 0,
-        .half = (gf->optimizer.half != 0) ? gf->optimizer.half + first * gf_type_size_bytes(GF_TYPE_F16) : 0,
+        .half = (gf->optimizer.half != 0)
+                    ? gf->optimizer.half + first * gf_type_size_bytes(GF_TYPE_F16)
+                    : 0,
         .half_type = gf->config.optimizer.half_weights,
         .gradient = gf_gradient_at(gf, placed, first),
         .gradient_type = (gf_type)placed->type,
@@ -158,7 +186,8 @@ static struct gf_update update_of(const gf_context *gf, uint32_t tensor, uint64_
         .nesterov = gf->config.optimizer.nesterov};
 }
 
-gf_status gf_update_chunks(gf_context *gf, uint32_t tensor, const struct gf_chunks *chunks, float rate)
+gf_status gf_update_chunks(gf_context *gf, uint32_t tensor, const struct gf_chunks *chunks,
+                           float rate)
 {
     const struct gf_update update = update_of(gf, tensor, 0, rate);
     return gf_update_status(gf, gf->ops->update_chunks(&gf->queue, &update, chunks));
@@ -170,23 +199,28 @@ gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint6
     return gf_update_status(gf, gf->ops->update(&gf->queue, &update, end - first));
 }
 
-/* Neighbours with the same rules and no ratio are one part, with the gaps between them: zeroes, which stay so. */
+/* Neighbours with the same rules and no ratio are one part, with the gaps between them: zeroes,
+ * which stay so. */
 static gf_status sgd_run(gf_context *gf, uint32_t first, uint32_t last, float rate)
 {
     uint64_t base = at_place(gf, first)->first_elem;
     const struct gf_update update = update_of(gf, gf_at_place(gf, first), base, rate);
-    struct gf_update_part *parts = (struct gf_update_part *)(void *)gf->optimizer.list, *part = parts;
+    struct gf_update_part *parts = (struct gf_update_part *)(void *)gf->optimizer.list,
+                          *part = parts;
     for (uint32_t place = first, to; place <= last; place = to + 1) {
         uint32_t tensor = gf_at_place(gf, place);
         float decay = gf_decay_of(gf, at_place(gf, place));
         bool has_ratio = gf_has_ratio(gf, tensor);
         for (to = place; !has_ratio && (to < last) && !gf_has_ratio(gf, gf_at_place(gf, to + 1)) &&
-                         (gf_decay_of(gf, at_place(gf, to + 1)) == decay); to++) {}
-        *part++ = (struct gf_update_part){at_place(gf, place)->first_elem - base, gf_places_elems(gf, place, to),
+                         (gf_decay_of(gf, at_place(gf, to + 1)) == decay);
+             to++) {
+        }
+        *part++ = (struct gf_update_part){at_place(gf, place)->first_elem - base,
+                                          gf_places_elems(gf, place, to),
                                           has_ratio ? gf_ratio_at(gf, tensor) : 0, decay, 0};
     }
-    return gf_update_status(gf, gf->ops->update_parts(&gf->queue, &update, parts,
-                                                                        (uint32_t)(part - parts)));
+    return gf_update_status(
+        gf, gf->ops->update_parts(&gf->queue, &update, parts, (uint32_t)(part - parts)));
 }
 
 /* Squares of all tensors, then their ratios, then all are updated. */
@@ -196,7 +230,8 @@ static gf_status lars_run(gf_context *gf, uint32_t first, uint32_t last, float r
     struct gf_ratio *ratios = (struct gf_ratio *)(void *)gf->optimizer.list;
     uint32_t count = 0, added = 0;
     gf_status status;
-    for (uint32_t place = first; place <= last; place++) count += gf_has_ratio(gf, gf_at_place(gf, place));
+    for (uint32_t place = first; place <= last; place++)
+        count += gf_has_ratio(gf, gf_at_place(gf, place));
     for (uint32_t place = first; place <= last; place++) {
         uint32_t tensor = gf_at_place(gf, place);
         struct gf_norm both[2];
@@ -208,7 +243,8 @@ static gf_status lars_run(gf_context *gf, uint32_t first, uint32_t last, float r
     }
     status = norms_add(gf, (gf_type)at_place(gf, first)->type, norms, count);
     for (uint32_t place = first, at = 0; place <= last; place++)
-        if (gf_has_ratio(gf, gf_at_place(gf, place))) ratios[at++] = ratio_of(gf, gf_at_place(gf, place));
+        if (gf_has_ratio(gf, gf_at_place(gf, place)))
+            ratios[at++] = ratio_of(gf, gf_at_place(gf, place));
     if (status >= 0) status = gf->ops->ratio(&gf->queue, ratios, count);
     return (status < 0) ? gf_update_status(gf, status) : sgd_run(gf, first, last, rate);
 }
@@ -221,7 +257,8 @@ gf_status gf_update(gf_context *gf, float learning_rate)
         return gf_refuse(gf, GF_ERR_STATE, "gf_update: optimizer.kind is none");
     if ((gf->phase != GF_PHASE_READY) || (gf->step.state != GF_STEP_WHOLE))
         return gf_refuse(gf, GF_ERR_STATE, "gf_update: %s",
-                         (gf->step.state == GF_STEP_UPDATED) ? "this step was applied before" : "no step is whole");
+                         (gf->step.state == GF_STEP_UPDATED) ? "this step was applied before"
+                                                             : "no step is whole");
     if (!isfinite(learning_rate) || (learning_rate < 0.0f))
         return gf_refuse(gf, GF_ERR_PARAM, "gf_update: learning rate %g", (double)learning_rate);
     if (!gf->step.skipped && (gf->config.optimizer.clip_norm > 0.0f) &&
@@ -231,11 +268,14 @@ gf_status gf_update(gf_context *gf, float learning_rate)
     if (gf->step.skipped) return GF_OK;
     gf->optimizer.updates++;
     if (kind_of(gf)->has_ratio &&
-        (gf->ops->zero(&gf->queue, gf_weight_square(gf, 0), UINT64_C(2) * gf->tensor_count * sizeof(float)) < 0))
+        (gf->ops->zero(&gf->queue, gf_weight_square(gf, 0),
+                       UINT64_C(2) * gf->tensor_count * sizeof(float)) < 0))
         return gf_device_failed(gf, GF_OPERATION_UPDATE);
-    for (uint32_t first = 0, last; first < gf->tensor_count; first = last + 1) { /* places in the pool */
+    /* places in the pool */
+    for (uint32_t first = 0, last; first < gf->tensor_count; first = last + 1) {
         const struct gf_pool_tensor *from = at_place(gf, first), *to = from;
-        for (last = first; (last + 1 < gf->tensor_count) && same_rules(gf, to, at_place(gf, last + 1)); last++)
+        for (last = first;
+             (last + 1 < gf->tensor_count) && same_rules(gf, to, at_place(gf, last + 1)); last++)
             to = at_place(gf, last + 1);
         if (gf->step.sparse && (from->sparse != 0)) continue; /* by chunks, below */
         if ((status = kind_of(gf)->run(gf, first, last, learning_rate)) < 0) return status;

@@ -5,19 +5,22 @@
 
 #include "ops/ops.h"
 
-/* LAMB's direction: of a device; a host has room for so many runs and adds them in a device's order. */
+/* LAMB's direction: of a device; a host has room for so many runs and adds them in a device's
+ * order. */
 #define GF_DIRECTION_ELEMS (UINT64_C(10) << 20)
 #define GF_DIRECTION_RUNS 32u
 
 /* Pools; 0: there is none. */
 struct gf_weights {
     gf_mem weight, momentum, half;
-    gf_mem moment2;           /* fp32, adamw and lamb; momentum is their first moment */
-    gf_mem direction;         /* fp32 [direction_elems]: of lamb */
+    gf_mem moment2;   /* fp32, adamw and lamb; momentum is their first moment */
+    gf_mem direction; /* fp32 [direction_elems]: of lamb */
     uint64_t direction_elems;
-    uint64_t updates;         /* gf_update() was applied so often */
-    gf_mem norms; /* fp32 [tensor_count] each: squares of weights, of gradients, ratios; then scratch of norm() */
-    union gf_update_list *list; /* [tensor_count] tables for element ops, which read them during the call */
+    uint64_t updates; /* gf_update() was applied so often */
+    /* fp32 [tensor_count] each: squares of weights, of gradients, ratios; then scratch of norm() */
+    gf_mem norms;
+    /* [tensor_count] tables for element ops, which read them during the call */
+    union gf_update_list *list;
 };
 
 union gf_update_list { /* one of these, for each tensor */
@@ -29,14 +32,17 @@ union gf_update_list { /* one of these, for each tensor */
 /* half.c: the half weights from the weights; nothing without them. */
 gf_status gf_half_refresh(gf_context *gf);
 
-/* update.c, for sparse steps. LARS (You et al., arXiv 1708.03888): eta |w| / (|g| + decay |w| + epsilon) of the part of
- * a tensor that is applied, 1 where a norm is zero; biases and normalisation are excluded. Add each range, end; nothing
- * is read back. Nothing for a tensor without a ratio. */
+/* update.c, for sparse steps. LARS (You et al., arXiv 1708.03888): eta |w| / (|g| + decay |w| +
+ * epsilon) of the part of a tensor that is applied, 1 where a norm is zero; biases and
+ * normalisation are excluded. Add each range, end; nothing is read back. Nothing for a tensor
+ * without a ratio. */
 gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end);
 gf_status gf_lars_end(gf_context *gf, uint32_t tensor);
 /* Elements first..end-1, all of one tensor, by the rules of `tensor` and with its trust ratio. */
-gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate);
+gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end,
+                          float rate);
 /* The same of listed chunks of the part whose rules this tensor has, in one call. */
-gf_status gf_update_chunks(gf_context *gf, uint32_t tensor, const struct gf_chunks *chunks, float rate);
+gf_status gf_update_chunks(gf_context *gf, uint32_t tensor, const struct gf_chunks *chunks,
+                           float rate);
 
 #endif

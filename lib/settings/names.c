@@ -1,36 +1,49 @@
 /* Names and sizes of the public enums. */
 #include "lib/settings/settings.h"
 
-#define NAME_OF(names, number, unknown) \
-    (((unsigned)(number) < sizeof(names) / sizeof((names)[0])) ? (names)[(unsigned)(number)] : (unknown))
+#define NAME_OF(names, number, unknown)                                                      \
+    (((unsigned)(number) < sizeof(names) / sizeof((names)[0])) ? (names)[(unsigned)(number)] \
+                                                               : (unknown))
 
 const char *gf_status_name(gf_status status)
 {
     static const char *const names[] = {
-        "GF_AGAIN", "GF_OK", "GF_ERR_PARAM", "GF_ERR_STATE", "GF_ERR_ARENA", "GF_ERR_DEVICE", "GF_ERR_LINK",
-        "GF_ERR_TIMEOUT", "GF_ERR_PEER", "GF_ERR_MISMATCH", "GF_ERR_SYSTEM", "GF_ERR_NUMERIC", "GF_ERR_ABORTED",
-        "GF_ERR_QUORUM", "GF_ERR_CONFIG", "GF_ERR_DATA"};
-    _Static_assert(sizeof names / sizeof names[0] == GF_AGAIN - GF_ERR_DATA + 1, "each status has a name, downwards");
+        "GF_AGAIN",       "GF_OK",           "GF_ERR_PARAM",  "GF_ERR_STATE",
+        "GF_ERR_ARENA",   "GF_ERR_DEVICE",   "GF_ERR_LINK",   "GF_ERR_TIMEOUT",
+        "GF_ERR_PEER",    "GF_ERR_MISMATCH", "GF_ERR_SYSTEM", "GF_ERR_NUMERIC",
+        "GF_ERR_ABORTED", "GF_ERR_QUORUM",   "GF_ERR_CONFIG", "GF_ERR_DATA"};
+    _Static_assert(sizeof names / sizeof names[0] == GF_AGAIN - GF_ERR_DATA + 1,
+                   "each status has a name, downwards");
     return NAME_OF(names, (unsigned)GF_AGAIN - (unsigned)status, "unknown status");
 }
 
 const char *gf_operation_name(gf_operation operation)
 {
-    static const char *const names[] = {
-        [GF_OPERATION_NONE] = "none", [GF_OPERATION_JOIN] = "join", [GF_OPERATION_STEP] = "step",
-        [GF_OPERATION_VOTE] = "vote", [GF_OPERATION_ALLREDUCE] = "allreduce", [GF_OPERATION_BROADCAST] = "broadcast",
-        [GF_OPERATION_REDUCE_SCATTER] = "reduce_scatter", [GF_OPERATION_ALLGATHER] = "allgather",
-        [GF_OPERATION_BARRIER] = "barrier", [GF_OPERATION_UPDATE] = "update",
-        [GF_OPERATION_STATE] = "state", [GF_OPERATION_SHRINK] = "shrink", [GF_OPERATION_CLOSE] = "close",
-        [GF_OPERATION_WAIT] = "wait"};
-    _Static_assert(sizeof names / sizeof names[0] == GF_OPERATION_COUNT, "each operation has a name");
+    static const char *const names[] = {[GF_OPERATION_NONE] = "none",
+                                        [GF_OPERATION_JOIN] = "join",
+                                        [GF_OPERATION_STEP] = "step",
+                                        [GF_OPERATION_VOTE] = "vote",
+                                        [GF_OPERATION_ALLREDUCE] = "allreduce",
+                                        [GF_OPERATION_BROADCAST] = "broadcast",
+                                        [GF_OPERATION_REDUCE_SCATTER] = "reduce_scatter",
+                                        [GF_OPERATION_ALLGATHER] = "allgather",
+                                        [GF_OPERATION_BARRIER] = "barrier",
+                                        [GF_OPERATION_UPDATE] = "update",
+                                        [GF_OPERATION_STATE] = "state",
+                                        [GF_OPERATION_SHRINK] = "shrink",
+                                        [GF_OPERATION_CLOSE] = "close",
+                                        [GF_OPERATION_WAIT] = "wait"};
+    _Static_assert(sizeof names / sizeof names[0] == GF_OPERATION_COUNT,
+                   "each operation has a name");
     return NAME_OF(names, operation, "unknown operation");
 }
 
 const char *const gf_algorithm_names[GF_ALGORITHM_COUNT] = {
-    [GF_ALGORITHM_AUTO] = "auto", [GF_ALGORITHM_RING] = "ring", [GF_ALGORITHM_HALVING] = "halving",
-    [GF_ALGORITHM_DOUBLING] = "doubling", [GF_ALGORITHM_TREE] = "tree", [GF_ALGORITHM_SERVER] = "server",
-    [GF_ALGORITHM_DIRECT] = "direct", [GF_ALGORITHM_HIERARCHY] = "hierarchy", [GF_ALGORITHM_ALLTOALL] = "alltoall"};
+    [GF_ALGORITHM_AUTO] = "auto",        [GF_ALGORITHM_RING] = "ring",
+    [GF_ALGORITHM_HALVING] = "halving",  [GF_ALGORITHM_DOUBLING] = "doubling",
+    [GF_ALGORITHM_TREE] = "tree",        [GF_ALGORITHM_SERVER] = "server",
+    [GF_ALGORITHM_DIRECT] = "direct",    [GF_ALGORITHM_HIERARCHY] = "hierarchy",
+    [GF_ALGORITHM_ALLTOALL] = "alltoall"};
 
 const char *gf_algorithm_name(gf_algorithm algorithm)
 {
@@ -39,16 +52,18 @@ const char *gf_algorithm_name(gf_algorithm algorithm)
 
 const char *gf_path_name(gf_path path)
 {
-    static const char *const names[] = {
-        [GF_PATH_HOST] = "in host memory", [GF_PATH_STAGED] = "through host memory",
-        [GF_PATH_PEERS] = "from device to device", [GF_PATH_WIRE] = "from device memory straight to the wire"};
+    static const char *const names[] = {[GF_PATH_HOST] = "in host memory",
+                                        [GF_PATH_STAGED] = "through host memory",
+                                        [GF_PATH_PEERS] = "from device to device",
+                                        [GF_PATH_WIRE] = "from device memory straight to the wire"};
     _Static_assert(sizeof names / sizeof names[0] == GF_PATH_COUNT, "each path has a name");
     return NAME_OF(names, path, "unknown path");
 }
 
 size_t gf_type_size_bytes(gf_type type)
 {
-    static const unsigned char bytes[GF_TYPE_COUNT] = {[GF_TYPE_F32] = 4, [GF_TYPE_F16] = 2, [GF_TYPE_BF16] = 2};
+    static const unsigned char bytes[GF_TYPE_COUNT] = {
+        [GF_TYPE_F32] = 4, [GF_TYPE_F16] = 2, [GF_TYPE_BF16] = 2};
     return NAME_OF(bytes, type, 0); /* no such type */
 }
 

@@ -1,5 +1,5 @@
-/* What a configuration means: defaults, ranges, combinations; and what must agree between ranks. The fields themselves
- * are in settings_table.c. */
+/* What a configuration means: defaults, ranges, combinations; and what must agree between ranks.
+ * The fields themselves are in settings_table.c. */
 #include "lib/settings/settings.h"
 
 #include <stdarg.h>
@@ -19,8 +19,10 @@ static const void *field_of(const struct gf_setting *setting, const struct gf_co
 static uint64_t fallback_of(const struct gf_setting *setting, const struct gf_config *config)
 {
     const char *driver = config->device.driver;
-    bool on_device = (driver[0] != '\0') && (strncmp(driver, "host", sizeof config->device.driver) != 0);
-    return (on_device && (setting->fallback_device != 0)) ? setting->fallback_device : setting->fallback;
+    bool on_device =
+        (driver[0] != '\0') && (strncmp(driver, "host", sizeof config->device.driver) != 0);
+    return (on_device && (setting->fallback_device != 0)) ? setting->fallback_device
+                                                          : setting->fallback;
 }
 
 uint64_t gf_setting_number(const struct gf_setting *setting, const struct gf_config *config)
@@ -28,17 +30,25 @@ uint64_t gf_setting_number(const struct gf_setting *setting, const struct gf_con
     uint64_t number = 0;
     uint32_t word;
     uint8_t byte;
-    /* Through memcpy, also for bool and enums: a caller's garbage is then a number to refuse, not undefined. */
+    /* Through memcpy, also for bool and enums: a caller's garbage is then a number to refuse, not
+     * undefined. */
     switch (setting->size) {
-    case 1: memcpy(&byte, field_of(setting, config), 1); number = byte; break;
-    case 4: memcpy(&word, field_of(setting, config), 4); number = word; break;
+    case 1:
+        memcpy(&byte, field_of(setting, config), 1);
+        number = byte;
+        break;
+    case 4:
+        memcpy(&word, field_of(setting, config), 4);
+        number = word;
+        break;
     case 8: memcpy(&number, field_of(setting, config), 8); break;
     default: GF_ASSERT(false);
     }
     return (number == 0) ? fallback_of(setting, config) : number;
 }
 
-void gf_setting_number_set(const struct gf_setting *setting, struct gf_config *config, uint64_t number)
+void gf_setting_number_set(const struct gf_setting *setting, struct gf_config *config,
+                           uint64_t number)
 {
     void *field = (char *)config + setting->offset;
     uint32_t word = (uint32_t)number;
@@ -56,7 +66,8 @@ float gf_setting_real(const struct gf_setting *setting, const struct gf_config *
     float real;
     GF_ASSERT((setting->kind == GF_SETTING_REAL) && (setting->size == sizeof real));
     memcpy(&real, field_of(setting, config), sizeof real);
-    return (real == 0) ? setting->fallback_real : real; /* -0 becomes 0 here, or two hashes would differ */
+    /* -0 becomes 0 here, or two hashes would differ */
+    return (real == 0) ? setting->fallback_real : real;
 }
 
 void gf_setting_real_set(const struct gf_setting *setting, struct gf_config *config, float real)
@@ -71,7 +82,8 @@ const char *gf_setting_text(const struct gf_setting *setting, const struct gf_co
     return (text[0] == '\0') ? setting->fallback_text : text;
 }
 
-void gf_setting_text_set(const struct gf_setting *setting, struct gf_config *config, const char *text)
+void gf_setting_text_set(const struct gf_setting *setting, struct gf_config *config,
+                         const char *text)
 {
     char *field = (char *)config + setting->offset;
     size_t length = strlen(text);
@@ -90,7 +102,8 @@ bool gf_setting_real_valid(const struct gf_setting *setting, double real)
 {
     float single = (float)real;
     uint32_t bits;
-    if (!(real >= (double)setting->low_real) || !(real <= (double)setting->high_real)) return false; /* NaN too */
+    /* NaN too */
+    if (!(real >= (double)setting->low_real) || !(real <= (double)setting->high_real)) return false;
     if ((setting->flags & GF_SETTING_ABOVE_LOW) && (single <= setting->low_real)) return false;
     if ((setting->flags & GF_SETTING_BELOW_HIGH) && (single >= setting->high_real)) return false;
     if (!(setting->flags & GF_SETTING_POWER_OF_TWO)) return true;
@@ -109,15 +122,17 @@ gf_status gf_config_refuse(char *error_out, gf_status status, const char *format
     return status;
 }
 
-static gf_status value_refuse(const struct gf_setting *setting, const struct gf_config *config, char *error_out)
+static gf_status value_refuse(const struct gf_setting *setting, const struct gf_config *config,
+                              char *error_out)
 {
     char value[GF_SETTING_VALUE_BYTES], allowed[GF_SETTING_ALLOWED_BYTES];
-    return refuse(error_out, "%s = %.60s: allowed is %s", setting->key, gf_setting_value(setting, config, value),
-                  gf_setting_allowed(setting, allowed));
+    return refuse(error_out, "%s = %.60s: allowed is %s", setting->key,
+                  gf_setting_value(setting, config, value), gf_setting_allowed(setting, allowed));
 }
 
 /* Checks one field and writes what it means. */
-static gf_status field_effective(const struct gf_setting *setting, struct gf_config *config, char *error_out)
+static gf_status field_effective(const struct gf_setting *setting, struct gf_config *config,
+                                 char *error_out)
 {
     uint64_t number;
     float real;
@@ -125,12 +140,14 @@ static gf_status field_effective(const struct gf_setting *setting, struct gf_con
     switch ((gf_setting_kind)setting->kind) {
     case GF_SETTING_REAL:
         real = gf_setting_real(setting, config);
-        if (!gf_setting_real_valid(setting, (double)real)) return value_refuse(setting, config, error_out);
+        if (!gf_setting_real_valid(setting, (double)real))
+            return value_refuse(setting, config, error_out);
         gf_setting_real_set(setting, config, real);
         return GF_OK;
     case GF_SETTING_TEXT:
         if (memchr(text, '\0', setting->size) == NULL)
-            return refuse(error_out, "%s: the text has no end within its %u bytes", setting->key, setting->size);
+            return refuse(error_out, "%s: the text has no end within its %u bytes", setting->key,
+                          setting->size);
         text = gf_setting_text(setting, config);
         if ((text[0] != '\0') && !gf_setting_text_valid(setting, text))
             return value_refuse(setting, config, error_out);
@@ -144,7 +161,8 @@ static gf_status field_effective(const struct gf_setting *setting, struct gf_con
     return GF_OK;
 }
 
-/* What no field alone can tell. Each text begins with the key that config/ looks up for the line. */
+/* What no field alone can tell. Each text begins with the key that config/ looks up for the
+ * line. */
 static gf_status combinations_check(const struct gf_config *config, char *error_out)
 {
     gf_algorithm algorithm = config->exchange.algorithm;
@@ -152,32 +170,45 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
     char initial[GF_UNITS_BYTES], floor[GF_UNITS_BYTES];
 
     if ((config->job.world_max != 0) && (config->job.world_max < config->job.world))
-        return refuse(error_out, "job.world_max = %u: allowed is 0 or at least job.world = %u", config->job.world_max,
-                      config->job.world);
+        return refuse(error_out, "job.world_max = %u: allowed is 0 or at least job.world = %u",
+                      config->job.world_max, config->job.world);
     uint32_t most = (config->job.world_max != 0) ? config->job.world_max : config->job.world;
     if ((config->job.world != 0) && (config->job.rank >= most))
-        return refuse(error_out, "job.rank = %u: allowed is a rank below job.world%s = %u", config->job.rank,
-                      (config->job.world_max != 0) ? "_max" : "", most);
+        return refuse(error_out, "job.rank = %u: allowed is a rank below job.world%s = %u",
+                      config->job.rank, (config->job.world_max != 0) ? "_max" : "", most);
     if (config->job.ignore_environment && (config->job.world == 0))
-        return refuse(error_out, "job.ignore_environment = true: allowed only where job.world is set");
+        return refuse(error_out,
+                      "job.ignore_environment = true: allowed only where job.world is set");
     if (config->exchange.deterministic && ((GF_ALGORITHMS_ORDER_FIXED >> algorithm & 1) == 0))
-        return refuse(error_out, "exchange.algorithm = %s: its order of adding depends on fusion; with "
-                      "exchange.deterministic allowed is any but ring and alltoall", gf_algorithm_name(algorithm));
-    if (((config->rate.kind == GF_SCHEDULE_POLYNOMIAL) || (config->rate.kind == GF_SCHEDULE_COSINE)) &&
+        return refuse(error_out,
+                      "exchange.algorithm = %s: its order of adding depends on fusion; with "
+                      "exchange.deterministic allowed is any but ring and alltoall",
+                      gf_algorithm_name(algorithm));
+    if (((config->rate.kind == GF_SCHEDULE_POLYNOMIAL) ||
+         (config->rate.kind == GF_SCHEDULE_COSINE)) &&
         (config->rate.step_count <= config->rate.warmup_steps))
-        return refuse(error_out, "rate.steps = %llu: polynomial and cosine end there; allowed is more than "
-                      "rate.warmup_steps", (unsigned long long)config->rate.step_count);
+        return refuse(error_out,
+                      "rate.steps = %llu: polynomial and cosine end there; allowed is more than "
+                      "rate.warmup_steps",
+                      (unsigned long long)config->rate.step_count);
     if (config->loss_scale.floor > config->loss_scale.initial)
-        return refuse(error_out, "loss_scale.floor = %s: allowed is at most loss_scale.initial = %s",
+        return refuse(error_out,
+                      "loss_scale.floor = %s: allowed is at most loss_scale.initial = %s",
                       gf_units_real(config->loss_scale.floor, floor),
                       gf_units_real(config->loss_scale.initial, initial));
     if (config->rendezvous.insecure || (config->rendezvous.key_file[0] != '\0')) return GF_OK;
     if (!gf_ip_loopback(address))
-        return refuse(error_out, "rendezvous.address = %s: beyond loopback allowed only with rendezvous.key_file, or "
-                      "with rendezvous.insecure = true", address);
+        return refuse(
+            error_out,
+            "rendezvous.address = %s: beyond loopback allowed only with rendezvous.key_file, or "
+            "with rendezvous.insecure = true",
+            address);
     if ((bind[0] != '\0') && !gf_ip_loopback(bind))
-        return refuse(error_out, "rendezvous.bind = %s: beyond loopback allowed only with rendezvous.key_file, or "
-                      "with rendezvous.insecure = true", bind);
+        return refuse(
+            error_out,
+            "rendezvous.bind = %s: beyond loopback allowed only with rendezvous.key_file, or "
+            "with rendezvous.insecure = true",
+            bind);
     return GF_OK;
 }
 
@@ -203,12 +234,15 @@ void gf_config_unsay(struct gf_config *config, uint32_t unsaid)
     }
 }
 
-gf_status gf_config_own(const struct gf_config *config, struct gf_config *effective, char *error_out)
+gf_status gf_config_own(const struct gf_config *config, struct gf_config *effective,
+                        char *error_out)
 {
     gf_status status = GF_OK;
     if ((config->size_bytes != 0) && (config->size_bytes != sizeof *config))
-        return refuse(error_out, "size_bytes = %u: allowed is 0 or %zu; was the caller built with another "
-                      "gradientflow.h?", config->size_bytes, sizeof *config);
+        return refuse(error_out,
+                      "size_bytes = %u: allowed is 0 or %zu; was the caller built with another "
+                      "gradientflow.h?",
+                      config->size_bytes, sizeof *config);
     *effective = *config;
     effective->size_bytes = sizeof *effective;
     for (uint32_t i = 0; (i < gf_setting_count) && (status == GF_OK); i++)

@@ -1,4 +1,5 @@
-/* What ranks compare when they join: a hash of all values that must agree, and a text that shows a difference. */
+/* What ranks compare when they join: a hash of all values that must agree, and a text that shows a
+ * difference. */
 #include "lib/settings/settings.h"
 
 #include <stdio.h>
@@ -7,7 +8,10 @@
 #include "drivers/fnv.h"
 
 /* With its end, or "a","bc" and "ab","c" would be the same. */
-static uint64_t hash_text(uint64_t hash, const char *text) { return gf_fnv_bytes(hash, text, strlen(text) + 1); }
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    return gf_fnv_bytes(hash, text, strlen(text) + 1);
+}
 
 uint64_t gf_config_hash(const struct gf_config *config)
 {
@@ -44,10 +48,12 @@ static void blanks_drop(char *text)
 static const char *short_key(const struct gf_setting *setting)
 {
     const size_t group_bytes = sizeof SHORT_GROUP - 1;
-    return setting->key + ((strncmp(setting->key, SHORT_GROUP, group_bytes) == 0) ? group_bytes : 0);
+    return setting->key +
+           ((strncmp(setting->key, SHORT_GROUP, group_bytes) == 0) ? group_bytes : 0);
 }
 
-static void short_value(const struct gf_setting *setting, const struct gf_config *config, char *text_out)
+static void short_value(const struct gf_setting *setting, const struct gf_config *config,
+                        char *text_out)
 {
     (void)gf_setting_value(setting, config, text_out);
     blanks_drop(text_out);
@@ -55,9 +61,9 @@ static void short_value(const struct gf_setting *setting, const struct gf_config
 
 static const struct gf_config defaults; /* where 0 means them */
 
-/* All fields would not fit an offer. Wire and algorithm, then all that differs from the default: where two ranks
- * differ, at least one of them differs from the default, so one of the two texts shows it, and the other had the
- * default. */
+/* All fields would not fit an offer. Wire and algorithm, then all that differs from the default:
+ * where two ranks differ, at least one of them differs from the default, so one of the two texts
+ * shows it, and the other had the default. */
 char *gf_config_summary(const struct gf_config *config, char *text_out, size_t text_bytes)
 {
     char value[GF_SETTING_VALUE_BYTES], fallback[GF_SETTING_VALUE_BYTES];
@@ -72,8 +78,8 @@ char *gf_config_summary(const struct gf_config *config, char *text_out, size_t t
         short_value(setting, config, value);
         short_value(setting, &defaults, fallback);
         if (!first && (strcmp(value, fallback) == 0)) continue;
-        int length = snprintf(text_out + used, text_bytes - used, "%s%s=%s", used ? " " : "", short_key(setting),
-                              value);
+        int length = snprintf(text_out + used, text_bytes - used, "%s%s=%s", used ? " " : "",
+                              short_key(setting), value);
         if ((length < 0) || ((size_t)length >= text_bytes - used)) {
             if (text_bytes > 3) memcpy(text_out + text_bytes - 3, "..", 3); /* there was more */
             return text_out;

@@ -14,26 +14,37 @@ struct unit {
 };
 
 /* Largest first, the last one has factor 1. */
-static const struct unit byte_units[] = {{"TiB", 1ull << 40}, {"GiB", 1ull << 30}, {"MiB", 1ull << 20},
-                                         {"KiB", 1ull << 10}, {"B", 1}};
-static const struct unit time_units[] = {{"h", 3600000000000ull}, {"min", 60000000000ull}, {"s", 1000000000ull},
-                                         {"ms", 1000000}, {"us", 1000}, {"ns", 1}};
+static const struct unit byte_units[] = {
+    {"TiB", 1ull << 40}, {"GiB", 1ull << 30}, {"MiB", 1ull << 20}, {"KiB", 1ull << 10}, {"B", 1}};
+static const struct unit time_units[] = {{"h", 3600000000000ull},
+                                         {"min", 60000000000ull},
+                                         {"s", 1000000000ull},
+                                         {"ms", 1000000},
+                                         {"us", 1000},
+                                         {"ns", 1}};
 
 static char *units_text(uint64_t value, const struct unit *unit, char *text_out)
 {
     while ((value % unit->factor != 0) || ((value == 0) && (unit->factor != 1))) unit++;
-    (void)snprintf(text_out, GF_UNITS_BYTES, "%llu %s", (unsigned long long)(value / unit->factor), unit->name);
+    (void)snprintf(text_out, GF_UNITS_BYTES, "%llu %s", (unsigned long long)(value / unit->factor),
+                   unit->name);
     return text_out;
 }
 
-char *gf_units_bytes(uint64_t bytes, char *text_out) { return units_text(bytes, byte_units, text_out); }
+char *gf_units_bytes(uint64_t bytes, char *text_out)
+{
+    return units_text(bytes, byte_units, text_out);
+}
 
-char *gf_units_time(uint64_t ns, char *text_out) { return units_text(ns, time_units, text_out); }
+char *gf_units_time(uint64_t ns, char *text_out)
+{
+    return units_text(ns, time_units, text_out);
+}
 
 char *gf_units_real(float real, char *text_out)
 {
-    /* Printed and read back under the same locale, whatever it is; then anything that is no part of a number must be
-     * its decimal point. */
+    /* Printed and read back under the same locale, whatever it is; then anything that is no part of
+     * a number must be its decimal point. */
     for (int digits = 1; digits <= 9; digits++) {
         (void)snprintf(text_out, GF_UNITS_BYTES, "%.*g", digits, (double)real);
         if (strtof(text_out, NULL) == real) break;
@@ -41,21 +52,30 @@ char *gf_units_real(float real, char *text_out)
     char *to = text_out;
     bool point = false;
     for (const char *from = text_out; *from != '\0'; from++) {
-        if (strchr("0123456789+-einfa", *from) != NULL) *to++ = *from;
-        else if (!point) point = (*to++ = '.') == '.';
+        if (strchr("0123456789+-einfa", *from) != NULL)
+            *to++ = *from;
+        else if (!point)
+            point = (*to++ = '.') == '.';
     }
     *to = '\0';
     if (!point && (strpbrk(text_out, "eina") == NULL)) memcpy(to, ".0", 3);
     return text_out;
 }
 
-static bool ip_numeric(const char *ip) { return gf_place_parse(ip, false, &(struct gf_place){0}); }
-bool gf_address_numeric(const char *address) { return gf_place_parse(address, true, &(struct gf_place){0}); }
+static bool ip_numeric(const char *ip)
+{
+    return gf_place_parse(ip, false, &(struct gf_place){0});
+}
+bool gf_address_numeric(const char *address)
+{
+    return gf_place_parse(address, true, &(struct gf_place){0});
+}
 
 bool gf_ip_loopback(const char *ip_or_address)
 {
     struct gf_place place;
-    return (gf_place_parse(ip_or_address, true, &place) || gf_place_parse(ip_or_address, false, &place)) &&
+    return (gf_place_parse(ip_or_address, true, &place) ||
+            gf_place_parse(ip_or_address, false, &place)) &&
            gf_place_is_loopback(&place);
 }
 
@@ -85,13 +105,13 @@ bool gf_setting_text_valid(const struct gf_setting *setting, const char *text)
     GF_ASSERT(setting->kind == GF_SETTING_TEXT);
     if ((text[0] == '\0') || (strlen(text) >= setting->size)) return false;
     switch ((gf_setting_form)setting->form) {
-    case GF_FORM_ADDRESS:    return gf_address_numeric(text);
-    case GF_FORM_IP:         return ip_numeric(text);
+    case GF_FORM_ADDRESS: return gf_address_numeric(text);
+    case GF_FORM_IP: return ip_numeric(text);
     case GF_FORM_TRANSPORTS: return list_valid(text, LOWER, ",");
-    case GF_FORM_DEVICES:    return list_valid(text, LOWER UPPER ".:-@", ",;");
-    case GF_FORM_PORTS:      return ports_valid(text);
-    case GF_FORM_DRIVER:     return (strcmp(text, "host") == 0) || (strcmp(text, "cuda") == 0);
-    case GF_FORM_PATH:       break;
+    case GF_FORM_DEVICES: return list_valid(text, LOWER UPPER ".:-@", ",;");
+    case GF_FORM_PORTS: return ports_valid(text);
+    case GF_FORM_DRIVER: return (strcmp(text, "host") == 0) || (strcmp(text, "cuda") == 0);
+    case GF_FORM_PATH: break;
     }
     for (const char *at = text; *at != '\0'; at++)
         if (((unsigned char)*at < 0x20) || (*at == 0x7f)) return false;
@@ -101,13 +121,15 @@ bool gf_setting_text_valid(const struct gf_setting *setting, const char *text)
 static const char *form_text(gf_setting_form form)
 {
     switch (form) {
-    case GF_FORM_ADDRESS:    return "a numeric IP:port, for example 10.0.0.1:7117 or [fd00::1]:7117";
-    case GF_FORM_IP:         return "a numeric IP, for example 10.0.0.1 or fd00::1";
-    case GF_FORM_TRANSPORTS: return "lower-case UCX names, comma-separated, for example self,posix,tcp";
-    case GF_FORM_DEVICES:    return "device names, for example eth0, or mlx5_0:1;mlx5_1:1 by place in the node";
-    case GF_FORM_PORTS:      return "first-last within 1024-65535";
-    case GF_FORM_DRIVER:     return "host or cuda";
-    case GF_FORM_PATH:       break;
+    case GF_FORM_ADDRESS: return "a numeric IP:port, for example 10.0.0.1:7117 or [fd00::1]:7117";
+    case GF_FORM_IP: return "a numeric IP, for example 10.0.0.1 or fd00::1";
+    case GF_FORM_TRANSPORTS:
+        return "lower-case UCX names, comma-separated, for example self,posix,tcp";
+    case GF_FORM_DEVICES:
+        return "device names, for example eth0, or mlx5_0:1;mlx5_1:1 by place in the node";
+    case GF_FORM_PORTS: return "first-last within 1024-65535";
+    case GF_FORM_DRIVER: return "host or cuda";
+    case GF_FORM_PATH: break;
     }
     return "a path without control characters";
 }
@@ -134,7 +156,8 @@ static char *names_allowed(const struct gf_setting *setting, char *text_out)
     size_t used = 0;
     for (uint64_t i = 0; i <= setting->high; i++) {
         const char *before = (i == 0) ? "" : (i == setting->high) ? " or " : ", ";
-        used += (size_t)snprintf(text_out + used, GF_SETTING_ALLOWED_BYTES - used, "%s%s", before, setting->names[i]);
+        used += (size_t)snprintf(text_out + used, GF_SETTING_ALLOWED_BYTES - used, "%s%s", before,
+                                 setting->names[i]);
         GF_ASSERT(used < GF_SETTING_ALLOWED_BYTES);
     }
     return text_out;
@@ -142,8 +165,10 @@ static char *names_allowed(const struct gf_setting *setting, char *text_out)
 
 char *gf_setting_allowed(const struct gf_setting *setting, char *text_out)
 {
-    static const char *const kinds[] = {[GF_SETTING_COUNT] = "a whole number", [GF_SETTING_BYTES] = "a size",
-                                        [GF_SETTING_TIME] = "a time", [GF_SETTING_REAL] = "a number"};
+    static const char *const kinds[] = {[GF_SETTING_COUNT] = "a whole number",
+                                        [GF_SETTING_BYTES] = "a size",
+                                        [GF_SETTING_TIME] = "a time",
+                                        [GF_SETTING_REAL] = "a number"};
     char low[GF_UNITS_BYTES], high[GF_UNITS_BYTES];
     uint64_t is_auto = (setting->flags & GF_SETTING_AUTO) ? 1 : 0;
     int used;
@@ -166,27 +191,32 @@ char *gf_setting_allowed(const struct gf_setting *setting, char *text_out)
         (void)number_text(setting, setting->low + is_auto, low);
         (void)number_text(setting, setting->high, high);
     }
-    used = snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "%s%s %s %s %s %s", is_auto ? "auto or " : "",
-                    kinds[setting->kind], (setting->flags & GF_SETTING_ABOVE_LOW) ? "above" : "from", low,
-                    (setting->flags & GF_SETTING_BELOW_HIGH) ? "to below" : "to", high);
+    used =
+        snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "%s%s %s %s %s %s", is_auto ? "auto or " : "",
+                 kinds[setting->kind], (setting->flags & GF_SETTING_ABOVE_LOW) ? "above" : "from",
+                 low, (setting->flags & GF_SETTING_BELOW_HIGH) ? "to below" : "to", high);
     if (setting->multiple != 0)
-        (void)snprintf(text_out + used, GF_SETTING_ALLOWED_BYTES - (size_t)used, ", a multiple of %u B",
-                       setting->multiple);
+        (void)snprintf(text_out + used, GF_SETTING_ALLOWED_BYTES - (size_t)used,
+                       ", a multiple of %u B", setting->multiple);
     return text_out;
 }
 
-char *gf_setting_value(const struct gf_setting *setting, const struct gf_config *config, char *text_out)
+char *gf_setting_value(const struct gf_setting *setting, const struct gf_config *config,
+                       char *text_out)
 {
     uint64_t number;
     const char *text = NULL;
-    if (setting->kind == GF_SETTING_REAL) return gf_units_real(gf_setting_real(setting, config), text_out);
+    if (setting->kind == GF_SETTING_REAL)
+        return gf_units_real(gf_setting_real(setting, config), text_out);
     if (setting->kind == GF_SETTING_TEXT) {
-        (void)snprintf(text_out, GF_SETTING_VALUE_BYTES, "%.*s", (int)setting->size, gf_setting_text(setting, config));
+        (void)snprintf(text_out, GF_SETTING_VALUE_BYTES, "%.*s", (int)setting->size,
+                       gf_setting_text(setting, config));
         return text_out;
     }
     number = gf_setting_number(setting, config);
     if ((setting->kind == GF_SETTING_BOOL) && (number <= 1)) text = number ? "true" : "false";
-    if ((setting->kind == GF_SETTING_NAME) && (number <= setting->high)) text = setting->names[number];
+    if ((setting->kind == GF_SETTING_NAME) && (number <= setting->high))
+        text = setting->names[number];
     if ((setting->flags & GF_SETTING_AUTO) && (number == 0)) text = "auto";
     if (text == NULL) return number_text(setting, number, text_out);
     (void)snprintf(text_out, GF_SETTING_VALUE_BYTES, "%s", text);

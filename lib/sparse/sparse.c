@@ -1,5 +1,5 @@
-/* Which chunks a sparse step sends: its buffers before, and the update of just them after it. What is computed of them
- * is in sparse_history.c. */
+/* Which chunks a sparse step sends: its buffers before, and the update of just them after it. What
+ * is computed of them is in sparse_history.c. */
 #include "lib/context.h"
 #include "lib/core/layout.h"
 #include "lib/settings/settings.h"
@@ -11,20 +11,25 @@ static bool step_is_dense(const gf_context *gf)
 {
     const struct gf_sparse *sparse = &gf->sparse;
     if ((sparse->chunk_count == 0) || (sparse->selected_count == 0)) return true;
-    if (sparse->local_begun) return false; /* its momentum is no longer common, and no dense step may apply it */
+    /* its momentum is no longer common, and no dense step may apply it */
+    if (sparse->local_begun) return false;
     if (gf->step.number <= gf->config.sparse.warmup_steps) return true;
-    /* Everything is sent and nothing waits: that is a dense step, bit for bit where momentum follows the reduction. */
-    return !gf_sparse_is_local(gf) && sparse->history_empty && (sparse->selected_count == sparse->chunk_count);
+    /* Everything is sent and nothing waits: that is a dense step, bit for bit where momentum
+     * follows the reduction. */
+    return !gf_sparse_is_local(gf) && sparse->history_empty &&
+           (sparse->selected_count == sparse->chunk_count);
 }
 
-/* A buffer leaves once all of its chunks are ready: if one held the whole step, nothing would leave before backward
- * ends. So what is sent fills as many buffers as may be active, unless they were smaller than FUSE_LEAST_BYTES. */
+/* A buffer leaves once all of its chunks are ready: if one held the whole step, nothing would leave
+ * before backward ends. So what is sent fills as many buffers as may be active, unless they were
+ * smaller than FUSE_LEAST_BYTES. */
 #define FUSE_LEAST_BYTES (UINT64_C(1) << 20)
 static uint64_t sparse_fuse_bytes(const gf_context *gf, size_t wire_bytes)
 {
     const struct gf_sparse *sparse = &gf->sparse;
     uint64_t sent_bytes = sparse->selected_count * sparse->chunk_elems * wire_bytes;
-    uint64_t bytes = (sent_bytes + gf->config.exchange.buffers_active - 1) / gf->config.exchange.buffers_active;
+    uint64_t bytes =
+        (sent_bytes + gf->config.exchange.buffers_active - 1) / gf->config.exchange.buffers_active;
     if (bytes < FUSE_LEAST_BYTES) bytes = FUSE_LEAST_BYTES;
     return (bytes < gf->config.exchange.fuse_bytes) ? bytes : gf->config.exchange.fuse_bytes;
 }
@@ -43,8 +48,11 @@ static uint32_t sparse_group(gf_context *gf)
         uint64_t elems = gf_chunk_end(sparse, chunk) - gf_chunk_first(sparse, chunk);
         if (open == NULL) {
             open = &gf->buffers.now[count++];
-            *open = (struct gf_buffer){.first_elem = packed, .first_tensor = GF_TENSOR_NONE, .chunk_first = slot,
-                                       .type = (uint8_t)gf->sparse.type, .sparse = 1};
+            *open = (struct gf_buffer){.first_elem = packed,
+                                       .first_tensor = GF_TENSOR_NONE,
+                                       .chunk_first = slot,
+                                       .type = (uint8_t)gf->sparse.type,
+                                       .sparse = 1};
         }
         open->elem_count += elems;
         open->chunk_count++;
@@ -54,7 +62,8 @@ static uint32_t sparse_group(gf_context *gf)
     return count;
 }
 
-/* Which buffers wait for which tensors: chunks, buffers and tensors all rise, so one walk pairs them. */
+/* Which buffers wait for which tensors: chunks, buffers and tensors all rise, so one walk pairs
+ * them. */
 static void sparse_wire_up(gf_context *gf, uint32_t buffer_count)
 {
     const struct gf_sparse *sparse = &gf->sparse;
@@ -66,13 +75,18 @@ static void sparse_wire_up(gf_context *gf, uint32_t buffer_count)
         uint32_t last_slot;
         if (tensor->sparse == 0) continue;
         tensor->buffer_count = 0;
-        while ((slot < count) && (gf_chunk_end(sparse, sparse->selection[slot]) <= tensor->first_elem)) slot++;
+        while ((slot < count) &&
+               (gf_chunk_end(sparse, sparse->selection[slot]) <= tensor->first_elem))
+            slot++;
         last_slot = slot;
-        while ((last_slot < count) && (gf_chunk_first(sparse, sparse->selection[last_slot]) < end)) last_slot++;
+        while ((last_slot < count) && (gf_chunk_first(sparse, sparse->selection[last_slot]) < end))
+            last_slot++;
         if ((last_slot == slot) || (tensor->elem_count == 0)) continue; /* nothing of it is sent */
-        while (gf->buffers.now[first].chunk_first + gf->buffers.now[first].chunk_count <= slot) first++;
+        while (gf->buffers.now[first].chunk_first + gf->buffers.now[first].chunk_count <= slot)
+            first++;
         tensor->buffer_first = first;
-        for (uint32_t b = first; (b < buffer_count) && (gf->buffers.now[b].chunk_first < last_slot); b++) {
+        for (uint32_t b = first; (b < buffer_count) && (gf->buffers.now[b].chunk_first < last_slot);
+             b++) {
             struct gf_buffer *buffer = &gf->buffers.now[b];
             if (buffer->first_tensor == GF_TENSOR_NONE) buffer->first_tensor = i;
             buffer->last_tensor = i;
@@ -82,9 +96,11 @@ static void sparse_wire_up(gf_context *gf, uint32_t buffer_count)
         }
         slot = last_slot - 1; /* the next tensor may share this one's last chunk */
     }
-    for (uint32_t b = 0; b < buffer_count; b++) { /* chunks that lie in a gap between tensors wait for none */
+    /* chunks that lie in a gap between tensors wait for none */
+    for (uint32_t b = 0; b < buffer_count; b++) {
         if (gf->buffers.now[b].first_tensor != GF_TENSOR_NONE) continue;
-        gf->buffers.now[b].first_tensor = gf->buffers.now[b].last_tensor = (b > 0) ? gf->buffers.now[b - 1].last_tensor : 0;
+        gf->buffers.now[b].first_tensor = gf->buffers.now[b].last_tensor =
+            (b > 0) ? gf->buffers.now[b - 1].last_tensor : 0;
     }
 }
 
@@ -101,8 +117,10 @@ static gf_status sparse_begin(gf_context *gf)
     gf->buffers.now = gf->buffers.sparse;
     count = sparse_group(gf);
     sparse_wire_up(gf, count);
-    gf->step.buffer_count = gf_pool_group(&gf->config, gf->tensors, gf->tensor_count, false, gf->buffers.now, count);
-    for (uint32_t b = count; b < gf->step.buffer_count; b++) gf->buffers.pending[b] = gf->buffers.now[b].tensor_count;
+    gf->step.buffer_count =
+        gf_pool_group(&gf->config, gf->tensors, gf->tensor_count, false, gf->buffers.now, count);
+    for (uint32_t b = count; b < gf->step.buffer_count; b++)
+        gf->buffers.pending[b] = gf->buffers.now[b].tensor_count;
     gf_buffers_order(gf);
     sparse->ready_tensor = 0;
     sparse->ready_elems = 0;
@@ -116,15 +134,18 @@ static bool sparse_commits(const gf_context *gf)
     return (gf->sparse.commit.chunk != 0) || (gf->sparse.commit.elem != 0);
 }
 
-static gf_status sparse_measure(struct gf_layout *layout, const struct gf_tensor *tensors, char *error_out)
+static gf_status sparse_measure(struct gf_layout *layout, const struct gf_tensor *tensors,
+                                char *error_out)
 {
     const struct gf_config *config = &layout->config;
     uint64_t elems = layout->pool.sparse_elem_count, by_bytes = config->exchange.buffers_active;
     uint64_t chunks = (elems + config->sparse.chunk_elems - 1) / config->sparse.chunk_elems;
     (void)tensors;
     if (chunks > GF_SPARSE_CHUNKS_MAX)
-        return gf_config_refuse(error_out, GF_ERR_CONFIG, "sparse.chunk_elems = %u makes %llu chunks of %llu elements, "
-                                "allowed are %u; raise it", config->sparse.chunk_elems, (unsigned long long)chunks,
+        return gf_config_refuse(error_out, GF_ERR_CONFIG,
+                                "sparse.chunk_elems = %u makes %llu chunks of %llu elements, "
+                                "allowed are %u; raise it",
+                                config->sparse.chunk_elems, (unsigned long long)chunks,
                                 (unsigned long long)elems, GF_SPARSE_CHUNKS_MAX);
     layout->chunk_count = (uint32_t)chunks;
     if (chunks == 0) layout->step_module = NULL;
@@ -145,35 +166,44 @@ const struct gf_step_module gf_sparse_step = {
 
 /* ---- batches ---- */
 
-struct gf_chunks gf_sparse_chunks(const struct gf_sparse *sparse, const struct gf_sparse_batch *batch)
+struct gf_chunks gf_sparse_chunks(const struct gf_sparse *sparse,
+                                  const struct gf_sparse_batch *batch)
 {
     bool run = batch->list_u32 == 0;
-    return (struct gf_chunks){.list_u32 = batch->list_u32, .count = run ? 1 : batch->count,
+    return (struct gf_chunks){.list_u32 = batch->list_u32,
+                              .count = run ? 1 : batch->count,
                               .chunk_elems = run ? batch->elems : sparse->chunk_elems,
                               .elems = run ? batch->elems : sparse->elem_count};
 }
 
 uint64_t gf_sparse_placed(const struct gf_sparse *sparse, const uint32_t *chunks, uint64_t packed)
 {
-    return gf_chunk_first(sparse, chunks[packed / sparse->chunk_elems]) + packed % sparse->chunk_elems;
+    return gf_chunk_first(sparse, chunks[packed / sparse->chunk_elems]) +
+           packed % sparse->chunk_elems;
 }
 
 /* ---- update ---- */
 
-/* Each run of elements of this tensor that was sent: added to its norms, or updated. *slot only moves on. */
-static gf_status each_sent_run(gf_context *gf, uint32_t tensor, uint32_t *slot, float rate, bool add)
+/* Each run of elements of this tensor that was sent: added to its norms, or updated. *slot only
+ * moves on. */
+static gf_status each_sent_run(gf_context *gf, uint32_t tensor, uint32_t *slot, float rate,
+                               bool add)
 {
     const struct gf_sparse *sparse = &gf->sparse;
     uint64_t begin = gf->tensors[tensor].first_elem, end = begin + gf->tensors[tensor].elem_count;
-    while ((*slot < sparse->sent_count) && (gf_chunk_end(sparse, sparse->sent[*slot]) <= begin)) (*slot)++;
-    for (uint32_t s = *slot; (s < sparse->sent_count) && (gf_chunk_first(sparse, sparse->sent[s]) < end);) {
-        uint64_t first = gf_chunk_first(sparse, sparse->sent[s]), to = gf_chunk_end(sparse, sparse->sent[s]);
+    while ((*slot < sparse->sent_count) && (gf_chunk_end(sparse, sparse->sent[*slot]) <= begin))
+        (*slot)++;
+    for (uint32_t s = *slot;
+         (s < sparse->sent_count) && (gf_chunk_first(sparse, sparse->sent[s]) < end);) {
+        uint64_t first = gf_chunk_first(sparse, sparse->sent[s]),
+                 to = gf_chunk_end(sparse, sparse->sent[s]);
         gf_status status;
         for (s++; (s < sparse->sent_count) && (gf_chunk_first(sparse, sparse->sent[s]) == to); s++)
             to = gf_chunk_end(sparse, sparse->sent[s]); /* neighbours are one run */
         if (first < begin) first = begin;
         if (to > end) to = end;
-        status = add ? gf_lars_add(gf, tensor, first, to) : gf_update_range(gf, tensor, first, to, rate);
+        status =
+            add ? gf_lars_add(gf, tensor, first, to) : gf_update_range(gf, tensor, first, to, rate);
         if (status < 0) return status;
     }
     return GF_OK;

@@ -1,15 +1,19 @@
-/* Coarse-grained sparse communication: only the chunks that matter travel; what does not, waits in the history.
+/* Coarse-grained sparse communication: only the chunks that matter travel; what does not, waits in
+ * the history.
  *
- * Per rank, over the sparse part of the pool: h history, u momentum (the momentum pool itself), S_t the chunks sent.
- * A step, with g the unscaled local gradient plus this rank's share of the weight decay (arXiv 1902.06855):
- *     reduced:       h' = h + g                        local: u' = momentum*u + g;  h' = h + momentum*u' + g
+ * Per rank, over the sparse part of the pool: h history, u momentum (the momentum pool itself), S_t
+ * the chunks sent. A step, with g the unscaled local gradient plus this rank's share of the weight
+ * decay (arXiv 1902.06855):
+ *     reduced:       h' = h + g                        local: u' = momentum*u + g;  h' = h +
+ *                    momentum*u' + g
  *     chunks in S_t: sum of h' over the ranks is applied, then h = 0
  *     other chunks:  nothing sent, nothing applied, h = h'
- *     n_c over all ranks: reduced |h_c|_1, local |g_c|_1 of all chunks; S_t+1 = the k largest, ties to the lower index
+ *     n_c over all ranks: reduced |h_c|_1, local |g_c|_1 of all chunks; S_t+1 = the k largest, ties
+ *         to the lower index
  * reduced applies momentum after the reduction, to the chunks that were sent.
  *
- * Nothing is written to h and u before the vote: sending computes h' on its way to the wire, scoring computes it on
- * its way to the norm, and the commit computes it once more to keep it. */
+ * Nothing is written to h and u before the vote: sending computes h' on its way to the wire,
+ * scoring computes it on its way to the norm, and the commit computes it once more to keep it. */
 #ifndef GF_SPARSE_H
 #define GF_SPARSE_H
 
@@ -17,10 +21,12 @@
 
 struct gf_buffer;
 
-/* Norms are one vector of one exchange a step, and every rank looks at all of them: this many chunks at most. */
+/* Norms are one vector of one exchange a step, and every rank looks at all of them: this many
+ * chunks at most. */
 #define GF_SPARSE_CHUNKS_MAX (1u << 22)
 
-/* How far a pass over chunks has come. It goes on a piece at a time: a chunk, or a slice of one that is larger. */
+/* How far a pass over chunks has come. It goes on a piece at a time: a chunk, or a slice of one
+ * that is larger. */
 struct gf_sparse_pass {
     uint64_t elem;   /* of the pool: the next one */
     uint32_t chunk;  /* the one it lies in */
@@ -29,36 +35,43 @@ struct gf_sparse_pass {
 };
 
 struct gf_sparse {
-    gf_type type;             /* of the gradients of the part */
-    uint64_t elem_count;      /* of the sparse part; 0: there is none */
+    gf_type type;        /* of the gradients of the part */
+    uint64_t elem_count; /* of the sparse part; 0: there is none */
     uint64_t chunk_elems;
     uint32_t chunk_count;
-    uint32_t *selection;      /* [chunk_count]; selected_count chunks of the next sparse step, rising */
-    uint32_t selected_count;  /* 0: no selection has been made */
-    uint32_t *sent;           /* [chunk_count]; the chunks of the step that was committed last */
+    /* [chunk_count]; selected_count chunks of the next sparse step, rising */
+    uint32_t *selection;
+    uint32_t selected_count; /* 0: no selection has been made */
+    uint32_t *sent;          /* [chunk_count]; the chunks of the step that was committed last */
     uint32_t sent_count;
-    gf_mem history;           /* fp32 [elem_count]; with exchange.quantize [pool.elem_count], lib/quantize/ */
-    bool history_empty;       /* nothing waits anywhere: all chunks were sent in every step so far */
-    bool local_begun;         /* u is each rank's own share, no longer the common momentum */
-    gf_mem scratch;           /* fp32 [scratch_elems]: a slice, on a device more, or all of the part */
+    /* fp32 [elem_count]; with exchange.quantize [pool.elem_count], lib/quantize/ */
+    gf_mem history;
+    /* nothing waits anywhere: all chunks were sent in every step so far */
+    bool history_empty;
+    bool local_begun; /* u is each rank's own share, no longer the common momentum */
+    /* fp32 [scratch_elems]: a slice, on a device more, or all of the part */
+    gf_mem scratch;
     uint64_t scratch_elems;
-    gf_mem part;              /* fp32 [1]: norm of a piece of a chunk */
-    bool in_lists;            /* on a device: sparse_lists.c */
-    bool decays;              /* in_lists: weights of the part do */
-    uint32_t *lists;          /* [chunk_count] in registered host memory: chunks sent, then the others, each rising */
-    gf_mem device_lists;      /* the same where kernels read them */
-    float *scores;            /* [chunk_count] in the vote's vector */
+    gf_mem part;   /* fp32 [1]: norm of a piece of a chunk */
+    bool in_lists; /* on a device: sparse_lists.c */
+    bool decays;   /* in_lists: weights of the part do */
+    /* [chunk_count] in registered host memory: chunks sent, then the others, each rising */
+    uint32_t *lists;
+    gf_mem device_lists; /* the same where kernels read them */
+    float *scores;       /* [chunk_count] in the vote's vector */
 
     /* of the step under way */
-    uint32_t ready_tensor;    /* every tensor of the sparse part before this one is ready */
-    uint64_t ready_elems;     /* and so every element before this one */
+    uint32_t ready_tensor; /* every tensor of the sparse part before this one is ready */
+    uint64_t ready_elems;  /* and so every element before this one */
     struct gf_sparse_pass pack[GF_OPS_MAX]; /* of each op's buffer */
     struct gf_sparse_pass score;
-    uint32_t listed;          /* in_lists: chunks of the list of others (local: of all) that are queued to be scored */
-    bool score_queued;        /* the end of the scoring, of a sparse step or after a dense one */
+    /* in_lists: chunks of the list of others (local: of all) that are queued to be scored */
+    uint32_t listed;
+    bool score_queued; /* the end of the scoring, of a sparse step or after a dense one */
     bool scored;
     struct gf_sparse_pass commit; /* also after a dense step; at 0 between steps */
-    uint64_t commit_packed;   /* elements of sent chunks that the commit has passed: its place on the wire */
+    /* elements of sent chunks that the commit has passed: its place on the wire */
+    uint64_t commit_packed;
 };
 
 static inline uint64_t gf_chunk_first(const struct gf_sparse *sparse, uint32_t chunk)
@@ -83,40 +96,49 @@ struct gf_sparse_batch {
 
 /* sparse.c */
 struct gf_step_module;
-extern const struct gf_step_module gf_sparse_step;           /* which chunks and buffers a sparse step has */
-gf_status gf_sparse_update(gf_context *gf, float learning_rate); /* in a sparse step: the chunks that were sent */
-extern const struct gf_op_kind gf_sparse_buffer;    /* sparse_history.c, as the two below; about a slice a call */
+/* which chunks and buffers a sparse step has */
+extern const struct gf_step_module gf_sparse_step;
+/* in a sparse step: the chunks that were sent */
+gf_status gf_sparse_update(gf_context *gf, float learning_rate);
+/* sparse_history.c, as the two below; about a slice a call */
+extern const struct gf_op_kind gf_sparse_buffer;
 gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns); /* GF_OK: all chunks have their norm */
 /* GF_OK: history, momentum and gradients are those after the step and the next set is chosen. */
 gf_status gf_sparse_commit(gf_context *gf, float factor);
 
-struct gf_chunks gf_sparse_chunks(const struct gf_sparse *sparse, const struct gf_sparse_batch *batch);
-/* Norms to scores[at] and on, of a run's own place or of the list's; a run is a piece of a chunk, or whole ones. tensor:
- * as in a pass; NULL: of gradients as they are. check: counts what is not finite, or NULL. */
-gf_status gf_sparse_batch_score(gf_context *gf, struct gf_queue *queue, const struct gf_sparse_batch *batch,
-                                uint32_t at, uint32_t *tensor, struct gf_check *check);
-gf_status gf_sparse_batch_commit(gf_context *gf, const struct gf_sparse_batch *batch, bool sent, float factor);
+struct gf_chunks gf_sparse_chunks(const struct gf_sparse *sparse,
+                                  const struct gf_sparse_batch *batch);
+/* Norms to scores[at] and on, of a run's own place or of the list's; a run is a piece of a chunk,
+ * or whole ones. tensor: as in a pass; NULL: of gradients as they are. check: counts what is not
+ * finite, or NULL. */
+gf_status gf_sparse_batch_score(gf_context *gf, struct gf_queue *queue,
+                                const struct gf_sparse_batch *batch, uint32_t at, uint32_t *tensor,
+                                struct gf_check *check);
+gf_status gf_sparse_batch_commit(gf_context *gf, const struct gf_sparse_batch *batch, bool sent,
+                                 float factor);
 /* Which element lies at `packed` of chunks one after the other. */
 uint64_t gf_sparse_placed(const struct gf_sparse *sparse, const uint32_t *chunks, uint64_t packed);
 
-/* sparse_lists.c: queue everything and return; only score may have to be asked again, as more is ready. */
+/* sparse_lists.c: queue everything and return; only score may have to be asked again, as more is
+ * ready. */
 void gf_sparse_lists_open(gf_context *gf); /* once tensors and pools are laid out */
 gf_status gf_sparse_lists_begin(gf_context *gf);
 /* The next chunks of the buffer, as many as the scratch holds. */
-struct gf_sparse_batch gf_sparse_lists_sent(const struct gf_sparse *sparse, const struct gf_buffer *buffer,
+struct gf_sparse_batch gf_sparse_lists_sent(const struct gf_sparse *sparse,
+                                            const struct gf_buffer *buffer,
                                             struct gf_sparse_pass *pack);
 gf_status gf_sparse_lists_score(gf_context *gf); /* GF_OK: all of them are queued */
 void gf_sparse_lists_place(gf_context *gf);      /* after their event */
 gf_status gf_sparse_lists_commit(gf_context *gf, float factor);
 gf_status gf_sparse_lists_update(gf_context *gf, float learning_rate); /* without LARS */
-gf_status gf_sparse_lists_weigh(gf_context *gf); /* after a dense step */
+gf_status gf_sparse_lists_weigh(gf_context *gf);                       /* after a dense step */
 
-/* Chunks that step `number` sends (1 is the first): all during warm-up, then falling in a straight line over ramp_steps
- * to the kept share, which is at least one chunk. */
+/* Chunks that step `number` sends (1 is the first): all during warm-up, then falling in a straight
+ * line over ramp_steps to the kept share, which is at least one chunk. */
 uint32_t gf_sparse_kept(const struct gf_config *config, uint32_t chunk_count, uint64_t number);
 
-/* The `kept` largest scores, ties to the lower index, as rising indices in selection_out[kept]. Scores are numbers and
- * not negative. kept is at most count. */
+/* The `kept` largest scores, ties to the lower index, as rising indices in selection_out[kept].
+ * Scores are numbers and not negative. kept is at most count. */
 void gf_sparse_select(const float *scores, uint32_t count, uint32_t kept, uint32_t *selection_out);
 
 #endif

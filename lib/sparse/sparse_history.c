@@ -1,4 +1,5 @@
-/* History of the sparse part: h' and u' on their way to the wire, to the norms and, after the vote, to memory. */
+/* History of the sparse part: h' and u' on their way to the wire, to the norms and, after the vote,
+ * to memory. */
 #include "lib/context.h"
 #include "lib/core/device_work.h"
 #include "lib/device/device.h"
@@ -7,23 +8,29 @@
 #include <float.h>
 #include <math.h>
 
-#define PIECE_COST_ELEMS 64u /* a piece costs a turn at least as much: bounds the turns of tiny chunks */
+/* a piece costs a turn at least as much: bounds the turns of tiny chunks */
+#define PIECE_COST_ELEMS 64u
 
-bool gf_sparse_is_local(const gf_context *gf) { return gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED; }
+bool gf_sparse_is_local(const gf_context *gf)
+{
+    return gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED;
+}
 
-/* All sparse tensors share one type and the part begins the pool: an element's gradient is found by its index alone. */
+/* All sparse tensors share one type and the part begins the pool: an element's gradient is found by
+ * its index alone. */
 static gf_mem gradient_at(const gf_context *gf, uint64_t elem)
 {
     return gf->gradient + elem * gf_type_size_bytes(gf->sparse.type);
 }
 
-/* What each rank adds of something that the average then gathers from all ranks: 1/ranks of a sum, 1 of a mean. */
+/* What each rank adds of something that the average then gathers from all ranks: 1/ranks of a sum,
+ * 1 of a mean. */
 static float rank_share(const gf_context *gf)
 {
     double ranks = (double)gf->world;
     switch (gf->config.exchange.average) {
-    case GF_AVERAGE_SUM:     return (float)(1.0 / ranks);
-    case GF_AVERAGE_RANKS:   return 1.0f;
+    case GF_AVERAGE_SUM: return (float)(1.0 / ranks);
+    case GF_AVERAGE_RANKS: return 1.0f;
     case GF_AVERAGE_SAMPLES: return (float)((double)gf->samples_before / ranks);
     }
     return 1.0f;
@@ -31,8 +38,8 @@ static float rank_share(const gf_context *gf)
 
 /* ---- passes ---- */
 
-/* Where the piece that begins at pass->elem ends. A chunk is cut at the same places in every pass, whatever turn it is:
- * its norm must not depend on timing. */
+/* Where the piece that begins at pass->elem ends. A chunk is cut at the same places in every pass,
+ * whatever turn it is: its norm must not depend on timing. */
 static uint64_t piece_end(const gf_context *gf, const struct gf_sparse_pass *pass)
 {
     uint64_t end = gf_chunk_end(&gf->sparse, pass->chunk);
@@ -53,9 +60,10 @@ static void pass_move(const struct gf_sparse *sparse, struct gf_sparse_pass *pas
     pass->chunk++;
 }
 
-/* How far from `at`, at most to `end`, one rule of decay holds. A gap belongs to the tensor after it. *tensor only
- * moves on. */
-static uint64_t decay_run(const gf_context *gf, uint32_t *tensor, uint64_t at, uint64_t end, bool *decays_out)
+/* How far from `at`, at most to `end`, one rule of decay holds. A gap belongs to the tensor after
+ * it. *tensor only moves on. */
+static uint64_t decay_run(const gf_context *gf, uint32_t *tensor, uint64_t at, uint64_t end,
+                          bool *decays_out)
 {
     uint64_t to = end;
     bool known = false;
@@ -73,31 +81,42 @@ static uint64_t decay_run(const gf_context *gf, uint32_t *tensor, uint64_t at, u
     return known ? to : end;
 }
 
-static bool has_u(const gf_context *gf) { return gf_sparse_is_local(gf) && (gf->optimizer.momentum != 0); }
+static bool has_u(const gf_context *gf)
+{
+    return gf_sparse_is_local(gf) && (gf->optimizer.momentum != 0);
+}
 
 /* h' of a batch: to the scratch, one after the other; or, with u', to keep. */
-static gf_status accumulate(gf_context *gf, struct gf_queue *queue, const struct gf_sparse_batch *batch,
-                            uint32_t *tensor, bool keep)
+static gf_status accumulate(gf_context *gf, struct gf_queue *queue,
+                            const struct gf_sparse_batch *batch, uint32_t *tensor, bool keep)
 {
     const struct gf_sparse *sparse = &gf->sparse;
-    const float decay = (gf->optimizer.weight != 0) ? gf->config.optimizer.weight_decay * rank_share(gf) : 0.0f;
+    const float decay =
+        (gf->optimizer.weight != 0) ? gf->config.optimizer.weight_decay * rank_share(gf) : 0.0f;
     /* The first local step goes on from the common momentum: of it, each rank holds its share. */
-    const float share = sparse->local_begun ? 1.0f : rank_share(gf), momentum = gf->config.optimizer.momentum;
+    const float share = sparse->local_begun ? 1.0f : rank_share(gf),
+                momentum = gf->config.optimizer.momentum;
     struct gf_sparse_batch some = *batch;
     for (uint64_t done = 0; done < batch->elems; done += some.elems) {
         bool decays = sparse->decays;
         some.first = batch->first + done;
         some.elems = batch->elems - done;
         if ((some.list_u32 == 0) && (decay != 0.0f))
-            some.elems = decay_run(gf, tensor, some.first, batch->first + batch->elems, &decays) - some.first;
+            some.elems = decay_run(gf, tensor, some.first, batch->first + batch->elems, &decays) -
+                         some.first;
         uint64_t in = some.first * sizeof(float);
         struct gf_chunks chunks = gf_sparse_chunks(sparse, &some);
         const struct gf_accumulate one = {
             .dst_h_f32 = keep ? sparse->history + in : sparse->scratch + done * sizeof(float),
-            .h_f32 = sparse->history + in, .u_f32 = has_u(gf) ? gf->optimizer.momentum + in : 0,
-            .dst_u_f32 = (keep && has_u(gf)) ? gf->optimizer.momentum + in : 0, .src = gradient_at(gf, some.first),
-            .src_type = sparse->type, .scale = 1.0f / gf->loss_scale.value, .momentum = momentum * share,
-            .ahead = momentum, .decay = decay,
+            .h_f32 = sparse->history + in,
+            .u_f32 = has_u(gf) ? gf->optimizer.momentum + in : 0,
+            .dst_u_f32 = (keep && has_u(gf)) ? gf->optimizer.momentum + in : 0,
+            .src = gradient_at(gf, some.first),
+            .src_type = sparse->type,
+            .scale = 1.0f / gf->loss_scale.value,
+            .momentum = momentum * share,
+            .ahead = momentum,
+            .decay = decay,
             .weight_f32 = (decays && (decay != 0.0f)) ? gf->optimizer.weight + in : 0};
         chunks.dst_packed = !keep;
         if (gf->ops->accumulate_chunks(queue, &one, &chunks) < 0)
@@ -118,9 +137,11 @@ static void pack_goto(const struct gf_sparse *sparse, struct gf_sparse_pass *pac
 
 static struct gf_sparse_batch piece_sent(const gf_context *gf, struct gf_sparse_pass *pack)
 {
-    const struct gf_sparse_batch piece = {.first = pack->elem, .elems = piece_end(gf, pack) - pack->elem};
+    const struct gf_sparse_batch piece = {.first = pack->elem,
+                                          .elems = piece_end(gf, pack) - pack->elem};
     pack->elem += piece.elems;
-    if (pack->elem == gf_chunk_end(&gf->sparse, pack->chunk)) pack_goto(&gf->sparse, pack, pack->slot + 1);
+    if (pack->elem == gf_chunk_end(&gf->sparse, pack->chunk))
+        pack_goto(&gf->sparse, pack, pack->slot + 1);
     return piece;
 }
 
@@ -132,13 +153,15 @@ static gf_status sparse_pack(gf_context *gf, struct gf_op *op)
     gf_type wire = gf->config.exchange.wire;
     if (op->done_elems == 0) pack_goto(sparse, pack, buffer->chunk_first);
     if (op->done_elems == 0) pack->tensor = buffer->first_tensor;
-    for (uint64_t spent = 0; (op->done_elems < buffer->elem_count) && (spent < gf_slice_elems(gf));) {
-        const struct gf_sparse_batch some = sparse->in_lists ? gf_sparse_lists_sent(sparse, buffer, pack)
-                                                             : piece_sent(gf, pack);
+    for (uint64_t spent = 0;
+         (op->done_elems < buffer->elem_count) && (spent < gf_slice_elems(gf));) {
+        const struct gf_sparse_batch some =
+            sparse->in_lists ? gf_sparse_lists_sent(sparse, buffer, pack) : piece_sent(gf, pack);
         gf_status status = accumulate(gf, op->pack_queue, &some, &pack->tensor, false);
         if (status < 0) return status;
-        if (gf->ops->cast(op->pack_queue, op->packed + op->done_elems * gf_type_size_bytes(wire), wire, sparse->scratch,
-                          GF_TYPE_F32, some.elems, gf->loss_scale.value * gf->config.exchange.pre_scale, op->done_elems,
+        if (gf->ops->cast(op->pack_queue, op->packed + op->done_elems * gf_type_size_bytes(wire),
+                          wire, sparse->scratch, GF_TYPE_F32, some.elems,
+                          gf->loss_scale.value * gf->config.exchange.pre_scale, op->done_elems,
                           gf_finite_counter(gf, op->index, GF_COUNT_PACKED)) < 0)
             return gf_device_failed(gf, GF_OPERATION_STEP);
         op->done_elems += some.elems;
@@ -154,7 +177,8 @@ static void sparse_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     struct gf_check *const checks[] = {gf_finite_seen(gf, op->index, GF_COUNT_PACKED),
                                        gf_finite_seen(gf, op->index, GF_COUNT_SUMMED), &op->summed};
     for (struct gf_check *const *at = checks; at < checks + sizeof checks / sizeof checks[0]; at++)
-        if ((*at)->bad_count > 0) (*at)->bad_first = gf_sparse_placed(&gf->sparse, chunks, (*at)->bad_first);
+        if ((*at)->bad_count > 0)
+            (*at)->bad_first = gf_sparse_placed(&gf->sparse, chunks, (*at)->bad_first);
     gf_buffer_done(gf, op, now_ns);
 }
 
@@ -165,12 +189,16 @@ static gf_status sparse_unpack(gf_context *gf, struct gf_op *op)
     gf_type type = (gf_type)buffer->type, wire = gf->config.exchange.wire;
     float factor = (type == GF_TYPE_F32) ? gf_buffer_factor(gf) : 1.0f;
     bool fits = (type == GF_TYPE_F32) ? (factor <= 1.0f) : (type == wire);
-    uint64_t done = op->done_elems, left = buffer->elem_count - done, count = gf_turn_elems(gf, left);
-    if (fits) count = left;
-    else if (count > gf->sparse.scratch_elems) count = gf->sparse.scratch_elems;
+    uint64_t done = op->done_elems, left = buffer->elem_count - done,
+             count = gf_turn_elems(gf, left);
+    if (fits)
+        count = left;
+    else if (count > gf->sparse.scratch_elems)
+        count = gf->sparse.scratch_elems;
     if (!fits && ((gf_queue_after(gf, &gf->pack_queue, &gf->queue) < 0) || /* whose scratch it is */
-                  (gf->ops->cast(&gf->queue, gf->sparse.scratch, type, op->packed + done * gf_type_size_bytes(wire),
-                                 wire, count, factor, done, gf_finite_counter(gf, op->index, GF_COUNT_SUMMED)) < 0) ||
+                  (gf->ops->cast(&gf->queue, gf->sparse.scratch, type,
+                                 op->packed + done * gf_type_size_bytes(wire), wire, count, factor,
+                                 done, gf_finite_counter(gf, op->index, GF_COUNT_SUMMED)) < 0) ||
                   (gf_queue_after(gf, &gf->queue, &gf->pack_queue) < 0)))
         return gf_device_failed(gf, GF_OPERATION_STEP);
     op->done_elems += count;
@@ -188,7 +216,10 @@ const struct gf_op_kind gf_sparse_buffer = {
 /* ---- norms ---- */
 
 /* The counter of what is scored. */
-static uint32_t counter(const gf_context *gf) { return gf->under_way.count; }
+static uint32_t counter(const gf_context *gf)
+{
+    return gf->under_way.count;
+}
 
 static gf_status counters_fetch(gf_context *gf, struct gf_queue *queue)
 {
@@ -218,42 +249,46 @@ static gf_status ready_advance(gf_context *gf)
     return GF_OK;
 }
 
-/* What the norms of a batch are of, as fp32: h' in the scratch, or gradients in the pool or there. Their scale is that of
- * all ranks. */
-static gf_status values_load(gf_context *gf, struct gf_queue *queue, const struct gf_sparse_batch *batch,
-                             uint32_t *tensor, gf_mem *to_out)
+/* What the norms of a batch are of, as fp32: h' in the scratch, or gradients in the pool or there.
+ * Their scale is that of all ranks. */
+static gf_status values_load(gf_context *gf, struct gf_queue *queue,
+                             const struct gf_sparse_batch *batch, uint32_t *tensor, gf_mem *to_out)
 {
     gf_mem gradient = gradient_at(gf, batch->first);
     gf_type type = gf->sparse.type;
     *to_out = ((tensor == NULL) && (type == GF_TYPE_F32)) ? gradient : gf->sparse.scratch;
     if (tensor != NULL) return accumulate(gf, queue, batch, tensor, false);
-    if ((type != GF_TYPE_F32) &&
-        (gf->ops->cast(queue, *to_out, GF_TYPE_F32, gradient, type, batch->elems, 1.0f, 0, NULL) < 0))
+    if ((type != GF_TYPE_F32) && (gf->ops->cast(queue, *to_out, GF_TYPE_F32, gradient, type,
+                                                batch->elems, 1.0f, 0, NULL) < 0))
         return gf_device_failed(gf, GF_OPERATION_STEP);
     return GF_OK;
 }
 
-gf_status gf_sparse_batch_score(gf_context *gf, struct gf_queue *queue, const struct gf_sparse_batch *batch,
-                                uint32_t at, uint32_t *tensor, struct gf_check *check)
+gf_status gf_sparse_batch_score(gf_context *gf, struct gf_queue *queue,
+                                const struct gf_sparse_batch *batch, uint32_t at, uint32_t *tensor,
+                                struct gf_check *check)
 {
     struct gf_sparse *sparse = &gf->sparse;
     gf_mem values, score = (gf_mem)(uintptr_t)&sparse->scores[at];
     bool more = (batch->list_u32 == 0) && (batch->first != gf_chunk_first(sparse, at));
     gf_status status = values_load(gf, queue, batch, tensor, &values);
     if (status < 0) return status;
-    if ((gf->ops->score(queue, more ? sparse->part : score, values, batch->elems, sparse->chunk_elems,
-                                       gf_slice_elems(gf)) < 0) ||
+    if ((gf->ops->score(queue, more ? sparse->part : score, values, batch->elems,
+                        sparse->chunk_elems, gf_slice_elems(gf)) < 0) ||
         (more && (gf->ops->sum(queue, score, sparse->part, GF_TYPE_F32, 1, 0, NULL) < 0)))
         return gf_device_failed(gf, GF_OPERATION_STEP);
-    /* A norm that is not finite names its element. On a device nobody can look yet: all are checked. */
+    /* A norm that is not finite names its element. On a device nobody can look yet: all are
+     * checked. */
     if ((check == NULL) || (!gf->on_device && isfinite(sparse->scores[at]))) return GF_OK;
     if (gf->ops->check(queue, values, GF_TYPE_F32, batch->elems,
-                       (batch->list_u32 == 0) ? batch->first : gf_chunk_first(sparse, at), check) < 0)
+                       (batch->list_u32 == 0) ? batch->first : gf_chunk_first(sparse, at),
+                       check) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
     return GF_OK;
 }
 
-/* All norms are there. Those that are not finite go into the vote, by the first element that is not. */
+/* All norms are there. Those that are not finite go into the vote, by the first element that is
+ * not. */
 static void scores_attribute(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
@@ -262,7 +297,8 @@ static void scores_attribute(gf_context *gf)
         if (isfinite(sparse->scores[chunk])) continue;
         sparse->scores[chunk] = 0.0f;
         if (check.bad_count > 0) continue;
-        check = (struct gf_check){.bad_count = 1, .bad_first = gf_chunk_first(sparse, chunk)}; /* the adding overflowed */
+        /* the adding overflowed */
+        check = (struct gf_check){.bad_count = 1, .bad_first = gf_chunk_first(sparse, chunk)};
     }
     gf_finite_local(gf, NULL, &check);
 }
@@ -274,14 +310,16 @@ static gf_status pieces_score(gf_context *gf, uint64_t now_ns)
     struct gf_sparse_pass *pass = &sparse->score;
     for (uint64_t spent = 0; (pass->chunk < sparse->chunk_count) && (spent < gf_slice_elems(gf));) {
         bool local = gf_sparse_is_local(gf), sent = pass_selected(sparse, pass) && !local;
-        uint64_t first = pass->elem, end = sent ? gf_chunk_end(sparse, pass->chunk) : piece_end(gf, pass);
+        uint64_t first = pass->elem,
+                 end = sent ? gf_chunk_end(sparse, pass->chunk) : piece_end(gf, pass);
         const struct gf_sparse_batch piece = {.first = first, .elems = end - first};
         gf_status status;
         if (end > sparse->ready_elems) return GF_AGAIN;
-        if (sent) sparse->scores[pass->chunk] = 0.0f; /* nothing of it will be left */
-        else if ((status = gf_sparse_batch_score(gf, &gf->pack_queue, &piece, pass->chunk,
-                                                 local ? NULL : &pass->tensor,
-                                                 gf_finite_counter(gf, counter(gf), GF_COUNT_PACKED))) < 0)
+        if (sent)
+            sparse->scores[pass->chunk] = 0.0f; /* nothing of it will be left */
+        else if ((status = gf_sparse_batch_score(
+                      gf, &gf->pack_queue, &piece, pass->chunk, local ? NULL : &pass->tensor,
+                      gf_finite_counter(gf, counter(gf), GF_COUNT_PACKED))) < 0)
             return status;
         pass_move(sparse, pass, end);
         spent += (sent ? 0 : piece.elems) + PIECE_COST_ELEMS;
@@ -312,12 +350,14 @@ gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
 
 /* ---- commit ---- */
 
-gf_status gf_sparse_batch_commit(gf_context *gf, const struct gf_sparse_batch *batch, bool sent, float factor)
+gf_status gf_sparse_batch_commit(gf_context *gf, const struct gf_sparse_batch *batch, bool sent,
+                                 float factor)
 {
     struct gf_sparse *sparse = &gf->sparse;
     const struct gf_element_ops *ops = gf->ops;
     gf_type type = sparse->type, wire = gf->config.exchange.wire;
-    gf_mem gradient = gradient_at(gf, batch->first), history = sparse->history + batch->first * sizeof(float);
+    gf_mem gradient = gradient_at(gf, batch->first),
+           history = sparse->history + batch->first * sizeof(float);
     gf_mem packed = gf->pack + sparse->commit_packed * gf_type_size_bytes(wire);
     const struct gf_chunks chunks = gf_sparse_chunks(sparse, batch);
     struct gf_chunks wired = chunks;
@@ -338,8 +378,8 @@ gf_status gf_sparse_batch_commit(gf_context *gf, const struct gf_sparse_batch *b
     return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STEP) : GF_OK;
 }
 
-/* Behind a dense step nothing waits: what was just applied says what matters, and every rank holds the same bits of it.
- * GF_OK: its norms are there. Those of sparse steps were, before the vote. */
+/* Behind a dense step nothing waits: what was just applied says what matters, and every rank holds
+ * the same bits of it. GF_OK: its norms are there. Those of sparse steps were, before the vote. */
 static gf_status weighed(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
@@ -364,7 +404,8 @@ static void select_next(gf_context *gf)
     sparse->sent_count = sparse->selected_count;
     sparse->selection = before;
     sparse->selected_count = gf_sparse_kept(&gf->config, sparse->chunk_count, gf->step.number + 1);
-    gf_sparse_select(sparse->scores, sparse->chunk_count, sparse->selected_count, sparse->selection);
+    gf_sparse_select(sparse->scores, sparse->chunk_count, sparse->selected_count,
+                     sparse->selection);
 }
 
 gf_status gf_sparse_commit(gf_context *gf, float factor)
@@ -373,17 +414,20 @@ gf_status gf_sparse_commit(gf_context *gf, float factor)
     struct gf_sparse_pass *pass = &sparse->commit;
     gf_status status;
     if (sparse->chunk_count == 0) return GF_OK;
-    if (!gf->step.sparse && (gf->step.number < gf->config.sparse.warmup_steps)) return GF_OK; /* another dense one */
+    /* another dense one */
+    if (!gf->step.sparse && (gf->step.number < gf->config.sparse.warmup_steps)) return GF_OK;
     if (sparse->in_lists && (pass->chunk == 0)) {
         status = gf->step.sparse ? gf_sparse_lists_commit(gf, factor) : gf_sparse_lists_weigh(gf);
         if (status < 0) return status;
         pass->chunk = sparse->chunk_count;
     }
     for (uint64_t spent = 0; pass->chunk < sparse->chunk_count;) {
-        const struct gf_sparse_batch piece = {.first = pass->elem, .elems = piece_end(gf, pass) - pass->elem};
+        const struct gf_sparse_batch piece = {.first = pass->elem,
+                                              .elems = piece_end(gf, pass) - pass->elem};
         if (spent >= gf_slice_elems(gf)) return GF_AGAIN;
-        status = gf->step.sparse ? gf_sparse_batch_commit(gf, &piece, pass_selected(sparse, pass), factor)
-                                 : gf_sparse_batch_score(gf, &gf->queue, &piece, pass->chunk, NULL, NULL);
+        status = gf->step.sparse
+                     ? gf_sparse_batch_commit(gf, &piece, pass_selected(sparse, pass), factor)
+                     : gf_sparse_batch_score(gf, &gf->queue, &piece, pass->chunk, NULL, NULL);
         if (status < 0) return status;
         spent += piece.elems + PIECE_COST_ELEMS;
         pass_move(sparse, pass, pass->elem + piece.elems);

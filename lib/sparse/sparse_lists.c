@@ -1,17 +1,25 @@
-/* The same of a device, by lists of chunks: what sparse_history.c computes a piece at a time is here one launch a
- * buffer, a batch or a step, for a device is not held up by more work, but by many small ones. A list is all chunks:
- * those that the step sends, rising, then the others, rising. The values are bit for bit those of the pieces, which
- * serve where a chunk is larger than the scratch or where tensors with and without decay share the part. */
+/* The same of a device, by lists of chunks: what sparse_history.c computes a piece at a time is
+ * here one launch a buffer, a batch or a step, for a device is not held up by more work, but by
+ * many small ones. A list is all chunks: those that the step sends, rising, then the others,
+ * rising. The values are bit for bit those of the pieces, which serve where a chunk is larger than
+ * the scratch or where tensors with and without decay share the part. */
 #include "lib/context.h"
 #include "lib/core/device_work.h"
 #include "ops/ops.h"
 
-static uint32_t other_count(const struct gf_sparse *sparse) { return sparse->chunk_count - sparse->selected_count; }
-static const uint32_t *others(const struct gf_sparse *sparse) { return sparse->lists + sparse->selected_count; }
+static uint32_t other_count(const struct gf_sparse *sparse)
+{
+    return sparse->chunk_count - sparse->selected_count;
+}
+static const uint32_t *others(const struct gf_sparse *sparse)
+{
+    return sparse->lists + sparse->selected_count;
+}
 
 static bool decays(const gf_context *gf, const struct gf_pool_tensor *tensor)
 {
-    return (gf->optimizer.weight != 0) && (gf->config.optimizer.weight_decay != 0.0f) && ((tensor->flags & GF_TENSOR_NO_DECAY) == 0);
+    return (gf->optimizer.weight != 0) && (gf->config.optimizer.weight_decay != 0.0f) &&
+           ((tensor->flags & GF_TENSOR_NO_DECAY) == 0);
 }
 
 void gf_sparse_lists_open(gf_context *gf)
@@ -19,7 +27,8 @@ void gf_sparse_lists_open(gf_context *gf)
     struct gf_sparse *sparse = &gf->sparse;
     bool known = false;
     sparse->in_lists = gf->on_device && (sparse->chunk_count > 0) &&
-                       ((sparse->chunk_elems <= sparse->scratch_elems) || (sparse->elem_count <= sparse->scratch_elems));
+                       ((sparse->chunk_elems <= sparse->scratch_elems) ||
+                        (sparse->elem_count <= sparse->scratch_elems));
     for (uint32_t i = 0; i < gf->tensor_count; i++) {
         const struct gf_pool_tensor *tensor = &gf->tensors[i];
         if (tensor->sparse != 0) sparse->type = (gf_type)tensor->type;
@@ -40,7 +49,8 @@ gf_status gf_sparse_lists_begin(gf_context *gf)
         bool is_sent = (sent < sparse->selected_count) && (sparse->selection[sent] == chunk);
         sparse->lists[is_sent ? sent++ : other++] = chunk;
     }
-    if (gf->gpu->driver->copy(&gf->pack_queue, sparse->device_lists, (gf_mem)(uintptr_t)sparse->lists,
+    if (gf->gpu->driver->copy(&gf->pack_queue, sparse->device_lists,
+                              (gf_mem)(uintptr_t)sparse->lists,
                               sparse->chunk_count * sizeof(uint32_t)) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
     return GF_OK;
@@ -66,11 +76,13 @@ static uint64_t elems_of(const struct gf_sparse *sparse, const uint32_t *chunks,
 /* `count` chunks from the lists' place `first` on; all are of one list. */
 static struct gf_sparse_batch listed(const struct gf_sparse *sparse, uint32_t first, uint32_t count)
 {
-    return (struct gf_sparse_batch){.list_u32 = sparse->device_lists + first * sizeof(uint32_t), .count = count,
+    return (struct gf_sparse_batch){.list_u32 = sparse->device_lists + first * sizeof(uint32_t),
+                                    .count = count,
                                     .elems = elems_of(sparse, sparse->lists + first, count)};
 }
 
-struct gf_sparse_batch gf_sparse_lists_sent(const struct gf_sparse *sparse, const struct gf_buffer *buffer,
+struct gf_sparse_batch gf_sparse_lists_sent(const struct gf_sparse *sparse,
+                                            const struct gf_buffer *buffer,
                                             struct gf_sparse_pass *pack)
 {
     uint32_t first = pack->slot, left = buffer->chunk_first + buffer->chunk_count - first;
@@ -81,9 +93,10 @@ struct gf_sparse_batch gf_sparse_lists_sent(const struct gf_sparse *sparse, cons
 
 /* ---- norms ---- */
 
-/* Norms of `count` chunks by their gradients, in their places; check: NULL, or what counts those that are not finite. */
-static gf_status gradients_score(gf_context *gf, struct gf_queue *queue, uint32_t first, uint32_t count,
-                                 struct gf_check *check)
+/* Norms of `count` chunks by their gradients, in their places; check: NULL, or what counts those
+ * that are not finite. */
+static gf_status gradients_score(gf_context *gf, struct gf_queue *queue, uint32_t first,
+                                 uint32_t count, struct gf_check *check)
 {
     const struct gf_sparse *sparse = &gf->sparse;
     uint32_t batch = (sparse->type == GF_TYPE_F32) ? count : batch_max(sparse);
@@ -97,8 +110,9 @@ static gf_status gradients_score(gf_context *gf, struct gf_queue *queue, uint32_
     return status;
 }
 
-/* Norms come one after the other, and are put in their places by gf_sparse_lists_place(); local: of all chunks, in
- * place. A batch is as large as the scratch, unless nothing more will become ready. */
+/* Norms come one after the other, and are put in their places by gf_sparse_lists_place(); local: of
+ * all chunks, in place. A batch is as large as the scratch, unless nothing more will become
+ * ready. */
 gf_status gf_sparse_lists_score(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
@@ -108,16 +122,21 @@ gf_status gf_sparse_lists_score(gf_context *gf)
     gf_status status = GF_OK;
     while ((sparse->listed < total) && (status == GF_OK)) {
         uint32_t first = sparse->listed, count = 0;
-        if (local) count = all ? total - first : (uint32_t)(sparse->ready_elems / sparse->chunk_elems) - first;
+        if (local)
+            count =
+                all ? total - first : (uint32_t)(sparse->ready_elems / sparse->chunk_elems) - first;
         while (!local && (first + count < total) && (count < batch_max(sparse)) &&
-               (gf_chunk_end(sparse, others(sparse)[first + count]) <= sparse->ready_elems)) count++;
+               (gf_chunk_end(sparse, others(sparse)[first + count]) <= sparse->ready_elems))
+            count++;
         if ((count == 0) || ((count < batch_max(sparse)) && !all)) return GF_AGAIN;
         sparse->listed += count;
         if (local) {
             status = gradients_score(gf, &gf->pack_queue, first, count, check);
         } else {
-            const struct gf_sparse_batch some = listed(sparse, sparse->selected_count + first, count);
-            status = gf_sparse_batch_score(gf, &gf->pack_queue, &some, first, &sparse->score.tensor, check);
+            const struct gf_sparse_batch some =
+                listed(sparse, sparse->selected_count + first, count);
+            status = gf_sparse_batch_score(gf, &gf->pack_queue, &some, first, &sparse->score.tensor,
+                                           check);
         }
     }
     return status;
@@ -131,7 +150,8 @@ void gf_sparse_lists_place(gf_context *gf)
     const uint32_t *list = others(sparse);
     if (gf_sparse_is_local(gf)) return; /* they are */
     for (uint32_t i = other_count(sparse); i-- > 0;) sparse->scores[list[i]] = sparse->scores[i];
-    for (uint32_t i = 0; i < sparse->selected_count; i++) sparse->scores[sparse->selection[i]] = 0.0f;
+    for (uint32_t i = 0; i < sparse->selected_count; i++)
+        sparse->scores[sparse->selection[i]] = 0.0f;
     if (check->bad_count > 0) check->bad_first = gf_sparse_placed(sparse, list, check->bad_first);
 }
 
@@ -141,7 +161,8 @@ gf_status gf_sparse_lists_commit(gf_context *gf, float factor)
 {
     const struct gf_sparse *sparse = &gf->sparse;
     const struct gf_sparse_batch sent = listed(sparse, 0, sparse->selected_count);
-    const struct gf_sparse_batch other = listed(sparse, sparse->selected_count, other_count(sparse));
+    const struct gf_sparse_batch other =
+        listed(sparse, sparse->selected_count, other_count(sparse));
     gf_status status = gf_sparse_batch_commit(gf, &other, false, factor);
     return (status < 0) ? status : gf_sparse_batch_commit(gf, &sent, true, factor);
 }
@@ -153,12 +174,14 @@ gf_status gf_sparse_lists_weigh(gf_context *gf)
 
 /* ---- the update ---- */
 
-/* Without LARS all tensors of the part share their rules (the decay is in the history), so that what was sent is one
- * launch. Its list lies on the device until the next step begins. Gaps between tensors are zeroes and stay so. */
+/* Without LARS all tensors of the part share their rules (the decay is in the history), so that
+ * what was sent is one launch. Its list lies on the device until the next step begins. Gaps between
+ * tensors are zeroes and stay so. */
 gf_status gf_sparse_lists_update(gf_context *gf, float learning_rate)
 {
     const struct gf_sparse *sparse = &gf->sparse;
-    const struct gf_sparse_batch batch = {.list_u32 = sparse->device_lists, .count = sparse->sent_count};
+    const struct gf_sparse_batch batch = {.list_u32 = sparse->device_lists,
+                                          .count = sparse->sent_count};
     const struct gf_chunks sent = gf_sparse_chunks(sparse, &batch);
     uint32_t tensor = 0;
     while (gf->tensors[tensor].sparse == 0) tensor++;

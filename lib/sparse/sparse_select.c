@@ -1,4 +1,5 @@
-/* Which chunks travel: pure functions of numbers that are the same bits on all ranks, so that they agree unasked. */
+/* Which chunks travel: pure functions of numbers that are the same bits on all ranks, so that they
+ * agree unasked. */
 #include "lib/sparse/sparse.h"
 
 #include <math.h>
@@ -9,13 +10,15 @@
 uint32_t gf_sparse_kept(const struct gf_config *config, uint32_t chunk_count, uint64_t number)
 {
     uint64_t warmup = config->sparse.warmup_steps, ramp = config->sparse.ramp_steps;
-    /* 0.15f lies above 0.15: without the correction by a float's precision 100 chunks would keep 16. */
+    /* 0.15f lies above 0.15: without the correction by a float's precision 100 chunks would keep
+     * 16. */
     double target = ceil((double)config->sparse.keep_share * (double)chunk_count * (1.0 - 0x1p-24));
     uint32_t kept = (target < 1.0) ? 1 : (uint32_t)target, falling;
     GF_ASSERT((chunk_count > 0) && (chunk_count <= GF_SPARSE_CHUNKS_MAX) && (kept <= chunk_count));
     if (number <= warmup) return chunk_count;
     if (number - warmup > ramp) return kept;
-    falling = (uint32_t)((double)(chunk_count - kept) * (double)(number - warmup) / (double)(ramp + 1));
+    falling =
+        (uint32_t)((double)(chunk_count - kept) * (double)(number - warmup) / (double)(ramp + 1));
     return chunk_count - falling;
 }
 
@@ -36,12 +39,14 @@ void gf_sparse_select(const float *scores, uint32_t count, uint32_t kept, uint32
     for (int shift = 24; shift >= 0; shift -= 8) {
         uint32_t histogram[256] = {0}, digit = 255;
         for (uint32_t i = 0; i < count; i++)
-            if ((score_key(scores[i]) & mask) == prefix) histogram[(score_key(scores[i]) >> shift) & 255u]++;
+            if ((score_key(scores[i]) & mask) == prefix)
+                histogram[(score_key(scores[i]) >> shift) & 255u]++;
         while (histogram[digit] < left) left -= histogram[digit--];
         prefix |= digit << shift;
         mask |= 255u << shift;
     }
-    for (uint32_t i = 0; i < count; i++) { /* all above the threshold, and the first `left` that equal it */
+    /* all above the threshold, and the first `left` that equal it */
+    for (uint32_t i = 0; i < count; i++) {
         uint32_t key = score_key(scores[i]);
         bool take = (key > prefix) || ((key == prefix) && (left > 0));
         if ((key == prefix) && take) left--;

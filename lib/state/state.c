@@ -1,4 +1,5 @@
-/* Saving and loading what a run depends on (state_format.h). Everything is checked before anything is written. */
+/* Saving and loading what a run depends on (state_format.h). Everything is checked before anything
+ * is written. */
 #include <stddef.h>
 #include <string.h>
 
@@ -24,12 +25,16 @@ struct parts {
     } pools[POOLS];
 };
 
-static uint64_t part_bytes(uint64_t elem_count) { return gf_align_up(elem_count * sizeof(float), 8); }
+static uint64_t part_bytes(uint64_t elem_count)
+{
+    return gf_align_up(elem_count * sizeof(float), 8);
+}
 
 static struct parts parts_of(const gf_context *gf)
 {
     const uint64_t all = gf->pool.elem_count, sparse = gf->sparse.elem_count;
-    gf_mem momentum = gf->optimizer.momentum, dense = (momentum != 0) ? momentum + sparse * sizeof(float) : 0;
+    gf_mem momentum = gf->optimizer.momentum,
+           dense = (momentum != 0) ? momentum + sparse * sizeof(float) : 0;
     struct parts parts = {.selection = sizeof(struct gf_state_head),
                           .pools = {[WEIGHT] = {gf->optimizer.weight, all, 0},
                                     [MOMENTUM_DENSE] = {dense, all - sparse, 0},
@@ -53,7 +58,8 @@ static struct parts parts_of(const gf_context *gf)
 /* What the order of quantized.owner[] depends on, beside tensors and world; 0: there is none. */
 static uint32_t owner_order(const gf_context *gf)
 {
-    uint64_t hash = gf_fnv_u64(gf_fnv_u64(GF_FNV_START, gf->quantized.form.elems), gf->config.exchange.fuse_bytes);
+    uint64_t hash = gf_fnv_u64(gf_fnv_u64(GF_FNV_START, gf->quantized.form.elems),
+                               gf->config.exchange.fuse_bytes);
     return gf_is_quantized(gf) ? (uint32_t)gf_fnv_u64(hash, gf_pool_cut_bytes(&gf->config)) : 0;
 }
 
@@ -79,8 +85,10 @@ static struct gf_state_head head_of(const gf_context *gf)
         .chunk_elems = has_sparse ? (uint32_t)sparse->chunk_elems : owner_order(gf),
         .chunk_count = sparse->chunk_count,
         .world = gf->world,
-        .flags = ((sparse->selected_count > 0) ? GF_STATE_KNOWN : 0) | (sparse->history_empty ? 0 : GF_STATE_WAITING) |
-                 (sparse->local_begun ? GF_STATE_LOCAL : 0) | (gf->config.loss_scale.enabled ? GF_STATE_SCALING : 0) |
+        .flags = ((sparse->selected_count > 0) ? GF_STATE_KNOWN : 0) |
+                 (sparse->history_empty ? 0 : GF_STATE_WAITING) |
+                 (sparse->local_begun ? GF_STATE_LOCAL : 0) |
+                 (gf->config.loss_scale.enabled ? GF_STATE_SCALING : 0) |
                  ((uint32_t)gf->config.exchange.quantize << GF_STATE_QUANTIZE_SHIFT),
         .selected_count = sparse->selected_count,
         .scale_good = gf->loss_scale.good,
@@ -91,10 +99,12 @@ static struct gf_state_head head_of(const gf_context *gf)
     return head;
 }
 
-static uint64_t common_hash(const struct gf_state_head *head, const struct parts *parts, const unsigned char *data)
+static uint64_t common_hash(const struct gf_state_head *head, const struct parts *parts,
+                            const unsigned char *data)
 {
     struct gf_state_head common = *head;
-    uint64_t end = parts->pools[((head->flags & GF_STATE_LOCAL) != 0) ? MOMENTUM_SPARSE : HISTORY].at;
+    uint64_t end =
+        parts->pools[((head->flags & GF_STATE_LOCAL) != 0) ? MOMENTUM_SPARSE : HISTORY].at;
     uint64_t hash;
     common.rank = 0;
     common.common_hash = 0;
@@ -106,7 +116,8 @@ static uint64_t common_hash(const struct gf_state_head *head, const struct parts
 static bool has_own(const struct gf_state_head *head)
 {
     if ((head->flags & GF_STATE_QUANTIZE) != 0) return true;
-    return (head->sparse_elem_count > 0) && ((head->flags & (GF_STATE_WAITING | GF_STATE_LOCAL)) != 0);
+    return (head->sparse_elem_count > 0) &&
+           ((head->flags & (GF_STATE_WAITING | GF_STATE_LOCAL)) != 0);
 }
 
 static gf_status state_enter(gf_context *gf, const char *call)
@@ -114,15 +125,21 @@ static gf_status state_enter(gf_context *gf, const char *call)
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
     if (gf->phase == GF_PHASE_STEP)
-        return gf_refuse(gf, GF_ERR_STATE, "%s: step %llu is under way; allowed is a call between steps", call,
+        return gf_refuse(gf, GF_ERR_STATE,
+                         "%s: step %llu is under way; allowed is a call between steps", call,
                          (unsigned long long)gf->step.number);
-    if (gf->phase != GF_PHASE_READY) return gf_refuse(gf, GF_ERR_STATE, "%s: the context is not open", call);
-    return gf_requests_idle(gf) ? GF_OK : gf_refuse(gf, GF_ERR_STATE, "%s: requests are under way", call);
+    if (gf->phase != GF_PHASE_READY)
+        return gf_refuse(gf, GF_ERR_STATE, "%s: the context is not open", call);
+    return gf_requests_idle(gf) ? GF_OK
+                                : gf_refuse(gf, GF_ERR_STATE, "%s: requests are under way", call);
 }
 
 /* ---- saving ---- */
 
-uint64_t gf_state_bytes(const gf_context *gf) { return (gf_own(gf) == GF_OK) ? parts_of(gf).total : 0; }
+uint64_t gf_state_bytes(const gf_context *gf)
+{
+    return (gf_own(gf) == GF_OK) ? parts_of(gf).total : 0;
+}
 
 static gf_status pools_save(gf_context *gf, const struct parts *parts, unsigned char *out)
 {
@@ -149,17 +166,20 @@ gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes)
     uint64_t checksum;
     if (status < 0) return status;
     if (gf_has_weights(gf) && (gf->step.state == GF_STEP_WHOLE) && !gf->step.skipped)
-        return gf_refuse(gf, GF_ERR_STATE, "gf_state_save: step %llu is not applied yet; %s comes first",
+        return gf_refuse(gf, GF_ERR_STATE,
+                         "gf_state_save: step %llu is not applied yet; %s comes first",
                          (unsigned long long)gf->step.number,
                          (gf->optimizer.weight != 0) ? "gf_update()" : "gf_updated()");
     parts = parts_of(gf);
     if ((data == NULL) || (bytes != parts.total))
-        return gf_refuse(gf, GF_ERR_PARAM, "gf_state_save: %llu bytes at %p; gf_state_bytes() says %llu",
+        return gf_refuse(gf, GF_ERR_PARAM,
+                         "gf_state_save: %llu bytes at %p; gf_state_bytes() says %llu",
                          (unsigned long long)bytes, data, (unsigned long long)parts.total);
     head = head_of(gf);
     memset(out + parts.selection, 0, parts.pools[WEIGHT].at - parts.selection);
     if (head.selected_count > 0)
-        memcpy(out + parts.selection, gf->sparse.selection, head.selected_count * sizeof *gf->sparse.selection);
+        memcpy(out + parts.selection, gf->sparse.selection,
+               head.selected_count * sizeof *gf->sparse.selection);
     if ((status = pools_save(gf, &parts, out)) < 0) return status;
     head.common_hash = common_hash(&head, &parts, out);
     memcpy(out, &head, sizeof head);
@@ -171,31 +191,37 @@ gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes)
 /* ---- checking ---- */
 
 /* Is it whole, and of a version that this library reads? */
-static gf_status saved_check(gf_context *gf, const char *call, const unsigned char *data, uint64_t bytes,
-                            struct gf_state_head *head_out)
+static gf_status saved_check(gf_context *gf, const char *call, const unsigned char *data,
+                             uint64_t bytes, struct gf_state_head *head_out)
 {
     const uint64_t least = sizeof *head_out + sizeof(uint64_t);
     uint64_t checksum, found;
     if ((data == NULL) || ((uintptr_t)data % 8 != 0))
-        return gf_refuse(gf, GF_ERR_PARAM, "%s: data at %p; it must be aligned to 8 bytes", call, (const void *)data);
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: data at %p; it must be aligned to 8 bytes", call,
+                         (const void *)data);
     if (bytes < least)
-        return gf_refuse(gf, GF_ERR_DATA, "%s: %llu bytes; a state has %llu at least", call, (unsigned long long)bytes,
-                         (unsigned long long)least);
+        return gf_refuse(gf, GF_ERR_DATA, "%s: %llu bytes; a state has %llu at least", call,
+                         (unsigned long long)bytes, (unsigned long long)least);
     memcpy(head_out, data, sizeof *head_out);
     if (head_out->magic != GF_STATE_MAGIC)
-        return gf_refuse(gf, GF_ERR_DATA, "%s: this is no state: it begins with %016llx, a state with %016llx", call,
+        return gf_refuse(gf, GF_ERR_DATA,
+                         "%s: this is no state: it begins with %016llx, a state with %016llx", call,
                          (unsigned long long)head_out->magic, (unsigned long long)GF_STATE_MAGIC);
     if (head_out->version != GF_STATE_VERSION)
-        return gf_refuse(gf, GF_ERR_DATA, "%s: format version %u; this library reads %u", call, head_out->version,
-                         GF_STATE_VERSION);
-    if ((head_out->head_bytes != sizeof *head_out) || (head_out->total_bytes != bytes) || (bytes % 8 != 0))
-        return gf_refuse(gf, GF_ERR_DATA, "%s: %llu bytes were handed over, the state says it has %llu", call,
+        return gf_refuse(gf, GF_ERR_DATA, "%s: format version %u; this library reads %u", call,
+                         head_out->version, GF_STATE_VERSION);
+    if ((head_out->head_bytes != sizeof *head_out) || (head_out->total_bytes != bytes) ||
+        (bytes % 8 != 0))
+        return gf_refuse(gf, GF_ERR_DATA,
+                         "%s: %llu bytes were handed over, the state says it has %llu", call,
                          (unsigned long long)bytes, (unsigned long long)head_out->total_bytes);
     memcpy(&checksum, data + bytes - sizeof checksum, sizeof checksum);
     found = gf_fnv_words(GF_FNV_START, data, bytes - sizeof checksum);
     if (found != checksum)
-        return gf_refuse(gf, GF_ERR_DATA, "%s: the state is corrupt: its checksum is %016llx, its bytes give %016llx",
-                         call, (unsigned long long)checksum, (unsigned long long)found);
+        return gf_refuse(
+            gf, GF_ERR_DATA,
+            "%s: the state is corrupt: its checksum is %016llx, its bytes give %016llx", call,
+            (unsigned long long)checksum, (unsigned long long)found);
     return GF_OK;
 }
 
@@ -209,7 +235,8 @@ static gf_status kin_check(gf_context *gf, const char *call, const struct gf_sta
         uint64_t theirs, ours;
     } rows[] = {
         {"tensors", head->tensor_count, here.tensor_count},
-        {"hash of the tensors' names, sizes, flags and types, and state_extra", head->tensors_hash, here.tensors_hash},
+        {"hash of the tensors' names, sizes, flags and types, and state_extra", head->tensors_hash,
+         here.tensors_hash},
         {"optimizer.kind, as a number", head->optimizer, here.optimizer},
         {"optimizer.momentum above 0", head->has_momentum, here.has_momentum},
         {"elements of the sparse part", head->sparse_elem_count, here.sparse_elem_count},
@@ -218,13 +245,15 @@ static gf_status kin_check(gf_context *gf, const char *call, const struct gf_sta
         {"chunks", head->chunk_count, here.chunk_count},
         {"sparse.momentum, as a number", head->sparse_momentum, here.sparse_momentum},
         {"exchange.average, as a number", head->average, here.average},
-        {"exchange.quantize, as a number", GF_STATE_QUANTIZE_OF(head->flags), GF_STATE_QUANTIZE_OF(here.flags)},
+        {"exchange.quantize, as a number", GF_STATE_QUANTIZE_OF(head->flags),
+         GF_STATE_QUANTIZE_OF(here.flags)},
         {"bytes", head->total_bytes, fits ? head->total_bytes : here.total_bytes},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].theirs != rows[i].ours)
-            return gf_refuse(gf, GF_ERR_DATA, "%s: the state is of another run: %s: %llu there, %llu here", call,
-                             rows[i].what, (unsigned long long)rows[i].theirs, (unsigned long long)rows[i].ours);
+            return gf_refuse(
+                gf, GF_ERR_DATA, "%s: the state is of another run: %s: %llu there, %llu here", call,
+                rows[i].what, (unsigned long long)rows[i].theirs, (unsigned long long)rows[i].ours);
     return GF_OK;
 }
 
@@ -235,18 +264,22 @@ static bool scale_valid(uint32_t bits)
     return (scale >= 0x1p-32f) && (scale <= 0x1p32f) && ((bits & 0x7fffffu) == 0);
 }
 
-/* Values that no save writes: the checksum holds, so it was not an accident, but nothing may be done with them. */
+/* Values that no save writes: the checksum holds, so it was not an accident, but nothing may be
+ * done with them. */
 static gf_status values_check(gf_context *gf, const char *call, const struct gf_state_head *head,
                               const struct parts *parts, const unsigned char *data)
 {
     bool local = gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED;
     const char *wrong = NULL;
     uint32_t above = 0; /* the lowest chunk that the next one may be */
-    if ((head->world == 0) || (head->world > GF_WORLD_MAX) || (head->rank >= head->world)) wrong = "rank and world";
-    else if ((head->flags & ~GF_STATE_FLAGS) != 0) wrong = "flags";
+    if ((head->world == 0) || (head->world > GF_WORLD_MAX) || (head->rank >= head->world))
+        wrong = "rank and world";
+    else if ((head->flags & ~GF_STATE_FLAGS) != 0)
+        wrong = "flags";
     else if (((head->flags & GF_STATE_LOCAL) != 0) && ((head->sparse_elem_count == 0) || !local))
         wrong = "local momentum";
-    else if (!scale_valid(head->scale_bits)) wrong = "loss scale";
+    else if (!scale_valid(head->scale_bits))
+        wrong = "loss scale";
     else if ((head->selected_count > head->chunk_count) ||
              (((head->flags & GF_STATE_KNOWN) != 0) != (head->selected_count > 0)))
         wrong = "number of selected chunks";
@@ -256,7 +289,8 @@ static gf_status values_check(gf_context *gf, const char *call, const struct gf_
         if ((chunk < above) || (chunk >= head->chunk_count)) wrong = "selection";
         above = chunk + 1;
     }
-    if ((wrong == NULL) && (common_hash(head, parts, data) != head->common_hash)) wrong = "hash of the common part";
+    if ((wrong == NULL) && (common_hash(head, parts, data) != head->common_hash))
+        wrong = "hash of the common part";
     if (wrong == NULL) return GF_OK;
     return gf_refuse(gf, GF_ERR_DATA, "%s: the state holds what no save writes: %s", call, wrong);
 }
@@ -272,28 +306,37 @@ static gf_status state_check(gf_context *gf, const char *call, const void *data,
 
 /* ---- loading ---- */
 
-/* A sent history is divided by the ranks where the average is over them: for another number of them it is stretched. */
+/* A sent history is divided by the ranks where the average is over them: for another number of them
+ * it is stretched. */
 static float world_factor(const gf_context *gf, const struct gf_state_head *head)
 {
-    return (gf->config.exchange.average == GF_AVERAGE_RANKS) ? (float)((double)gf->world / (double)head->world) : 1.0f;
+    return (gf->config.exchange.average == GF_AVERAGE_RANKS)
+               ? (float)((double)gf->world / (double)head->world)
+               : 1.0f;
 }
 
 /* What this rank alone holds: pool = factor * from. Factor 1 keeps every bit, 0 is for a rank that
  * was not in the save. */
-static gf_status own_load(gf_context *gf, gf_mem pool, const unsigned char *from, uint64_t count, float factor)
+static gf_status own_load(gf_context *gf, gf_mem pool, const unsigned char *from, uint64_t count,
+                          float factor)
 {
     gf_status status;
-    if (factor == 0.0f) status = gf->ops->zero(&gf->queue, pool, count * sizeof(float));
-    else if (((status = gf_pool_write(gf, pool, from, count * sizeof(float))) < 0) || (factor == 1.0f)) return status;
-    else status = gf->ops->cast(&gf->queue, pool, GF_TYPE_F32, pool, GF_TYPE_F32, count, factor, 0, NULL);
+    if (factor == 0.0f)
+        status = gf->ops->zero(&gf->queue, pool, count * sizeof(float));
+    else if (((status = gf_pool_write(gf, pool, from, count * sizeof(float))) < 0) ||
+             (factor == 1.0f))
+        return status;
+    else
+        status =
+            gf->ops->cast(&gf->queue, pool, GF_TYPE_F32, pool, GF_TYPE_F32, count, factor, 0, NULL);
     return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STATE) : GF_OK;
 }
 
 /* What each rank holds alone is stretched, or empty on one that was not in the save. Blocks of
  * another world or of other buffers were others': what was owed of them is dropped, as at a view
  * change. */
-static gf_status pools_load(gf_context *gf, const struct gf_state_head *head, const struct parts *parts,
-                            const unsigned char *data, bool was_there)
+static gf_status pools_load(gf_context *gf, const struct gf_state_head *head,
+                            const struct parts *parts, const unsigned char *data, bool was_there)
 {
     bool local = (head->flags & GF_STATE_LOCAL) != 0;
     bool same_blocks = (head->world == gf->world) && (head->total_bytes == parts->total) &&
@@ -301,8 +344,11 @@ static gf_status pools_load(gf_context *gf, const struct gf_state_head *head, co
     gf_status status = GF_OK;
     for (uint32_t p = 0; (p < POOLS) && (status == GF_OK); p++) {
         bool is_own = (p == HISTORY) || ((p == MOMENTUM_SPARSE) && local);
-        status = own_load(gf, parts->pools[p].pool, data + parts->pools[p].at, parts->pools[p].elem_count,
-                          !is_own ? 1.0f : was_there ? world_factor(gf, head) : 0.0f);
+        status = own_load(gf, parts->pools[p].pool, data + parts->pools[p].at,
+                          parts->pools[p].elem_count,
+                          !is_own     ? 1.0f
+                          : was_there ? world_factor(gf, head)
+                                      : 0.0f);
     }
     gf_extra_load(gf, data + parts->extra);
     if ((status == GF_OK) && (gf->optimizer.half != 0)) status = gf_half_refresh(gf);
@@ -324,7 +370,8 @@ static void values_load(gf_context *gf, const struct gf_state_head *head, const 
     sparse->selected_count = head->selected_count;
     sparse->sent_count = 0;
     if (head->selected_count > 0)
-        memcpy(sparse->selection, data + parts->selection, head->selected_count * sizeof *sparse->selection);
+        memcpy(sparse->selection, data + parts->selection,
+               head->selected_count * sizeof *sparse->selection);
     gf->loss_scale.value = gf->config.loss_scale.enabled ? gf->config.loss_scale.initial : 1.0f;
     gf->loss_scale.good = gf->loss_scale.bad = 0;
     if (!gf->config.loss_scale.enabled || ((head->flags & GF_STATE_SCALING) == 0))
@@ -336,13 +383,15 @@ static void values_load(gf_context *gf, const struct gf_state_head *head, const 
 
 /* What the ranks hold alone that are in the save and not here. Nothing waits in a history before
  * the first sparse step. */
-static void dropped_log(const gf_context *gf, const struct gf_state_head *head, const struct parts *parts)
+static void dropped_log(const gf_context *gf, const struct gf_state_head *head,
+                        const struct parts *parts)
 {
     uint64_t each = has_own(head) ? parts->pools[HISTORY].elem_count : 0;
     if ((head->flags & GF_STATE_LOCAL) != 0) each += parts->pools[MOMENTUM_SPARSE].elem_count;
     if ((head->world <= gf->world) || (each == 0)) return;
     gf_log_line(&gf->log, GF_LOG_WARN,
-                "gf_state_load: of a state of %u ranks %u go on: %llu values that waited in histories are dropped",
+                "gf_state_load: of a state of %u ranks %u go on: %llu values that waited in "
+                "histories are dropped",
                 head->world, gf->world, (unsigned long long)((head->world - gf->world) * each));
 }
 
@@ -352,10 +401,12 @@ gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes)
     struct gf_state_head head;
     struct parts parts;
     bool was_there;
-    if ((status < 0) || ((status = state_check(gf, __func__, data, bytes, &head, &parts)) < 0)) return status;
+    if ((status < 0) || ((status = state_check(gf, __func__, data, bytes, &head, &parts)) < 0))
+        return status;
     was_there = gf->rank < head.world;
     if (was_there && has_own(&head) && (head.rank != gf->rank))
-        return gf_refuse(gf, GF_ERR_DATA, "%s: the state is of rank %u of %u; rank %u of %u loads that of rank %u",
+        return gf_refuse(gf, GF_ERR_DATA,
+                         "%s: the state is of rank %u of %u; rank %u of %u loads that of rank %u",
                          __func__, head.rank, head.world, gf->rank, gf->world, gf->rank);
     if ((status = pools_load(gf, &head, &parts, data, was_there)) < 0) return status;
     values_load(gf, &head, &parts, data);

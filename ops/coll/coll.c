@@ -1,8 +1,10 @@
-/* What all collectives share: start, poll with its deadline, drain after a failure, and messages in slots.
+/* What all collectives share: start, poll with its deadline, drain after a failure, and messages in
+ * slots.
  *     RUN -> DONE      any error -> DRAIN -> FAILED, once no request is under way */
 #include "ops/coll.h"
 
-void gf_coll_block_of(uint64_t elem_count, uint64_t block_elems, uint32_t index, uint64_t *first_out, uint64_t *count_out)
+void gf_coll_block_of(uint64_t elem_count, uint64_t block_elems, uint32_t index,
+                      uint64_t *first_out, uint64_t *count_out)
 {
     uint64_t first = block_elems * index;
     if (first > elem_count) first = elem_count;
@@ -10,14 +12,17 @@ void gf_coll_block_of(uint64_t elem_count, uint64_t block_elems, uint32_t index,
     *count_out = (elem_count - first < block_elems) ? elem_count - first : block_elems;
 }
 
-void gf_coll_block(uint64_t elem_count, uint32_t size, uint32_t index, uint64_t *first_out, uint64_t *count_out)
+void gf_coll_block(uint64_t elem_count, uint32_t size, uint32_t index, uint64_t *first_out,
+                   uint64_t *count_out)
 {
-    gf_coll_block_of(elem_count, elem_count / size + (elem_count % size != 0), index, first_out, count_out);
+    gf_coll_block_of(elem_count, elem_count / size + (elem_count % size != 0), index, first_out,
+                     count_out);
 }
 
 static void messages_begin(struct gf_coll *coll)
 {
-    struct gf_coll_limits limits = {.size = coll->size, .slice_bytes = coll->slice_bytes, .window = coll->window};
+    struct gf_coll_limits limits = {
+        .size = coll->size, .slice_bytes = coll->slice_bytes, .window = coll->window};
     struct gf_coll_need need = {0};
     limits.bytes_max = coll->bytes;
     GF_ASSERT((coll->window > 0) && (coll->window <= GF_COLL_WINDOW_MAX) && (coll->timeout_ns > 0));
@@ -36,7 +41,8 @@ gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
     GF_ASSERT((coll->state != GF_COLL_RUN) && (coll->state != GF_COLL_DRAIN));
     GF_ASSERT((coll->index < coll->size) && (coll->root < coll->size));
     GF_ASSERT((coll->type < GF_TYPE_COUNT) && gf_coll_offers(coll->kind, coll->collective));
-    GF_ASSERT((elem_bytes > 0) && (elem_bytes <= GF_COLL_ELEM_BYTES_MAX) && (elem_bytes <= coll->slice_bytes));
+    GF_ASSERT((elem_bytes > 0) && (elem_bytes <= GF_COLL_ELEM_BYTES_MAX) &&
+              (elem_bytes <= coll->slice_bytes));
     GF_ASSERT(coll->elem_count <= UINT64_MAX / GF_COLL_ELEM_BYTES_MAX);
     GF_ASSERT((coll->late == NULL) || (coll->fold == NULL));
     coll->bytes = (coll->collective == GF_COLL_BARRIER) ? 0 : coll->elem_count * elem_bytes;
@@ -77,22 +83,25 @@ void gf_coll_fail(struct gf_coll *coll, gf_status error)
     for (uint32_t i = 0; i < coll->msg_count; i++) {
         struct gf_coll_msg *msg = &coll->msgs[i];
         if (msg->active) coll->link->driver->cancel(coll->link, msg->req);
-        if ((msg->sum != NULL) && msg->sum->active) coll->link->driver->cancel(coll->link, msg->sum->req);
+        if ((msg->sum != NULL) && msg->sum->active)
+            coll->link->driver->cancel(coll->link, msg->sum->req);
     }
-    if (coll->kind->end != NULL) (void)coll->kind->end(coll); /* at once: nobody may poll it again */
+    /* at once: nobody may poll it again */
+    if (coll->kind->end != NULL) (void)coll->kind->end(coll);
 }
 
 gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns)
 {
     gf_status status = GF_ERR_STATE;
     switch (coll->state) {
-    case GF_COLL_IDLE:   return GF_ERR_STATE;
-    case GF_COLL_RUN:    status = coll->kind->turn(coll, now_ns); break;
-    case GF_COLL_DRAIN:  return coll_drain(coll);
-    case GF_COLL_DONE:   return GF_OK;
+    case GF_COLL_IDLE: return GF_ERR_STATE;
+    case GF_COLL_RUN: status = coll->kind->turn(coll, now_ns); break;
+    case GF_COLL_DRAIN: return coll_drain(coll);
+    case GF_COLL_DONE: return GF_OK;
     case GF_COLL_FAILED: return coll->error;
     }
-    if ((status == GF_AGAIN) && (now_ns - coll->moved_ns > coll->timeout_ns)) status = GF_ERR_TIMEOUT;
+    if ((status == GF_AGAIN) && (now_ns - coll->moved_ns > coll->timeout_ns))
+        status = GF_ERR_TIMEOUT;
     if (status < 0) {
         gf_coll_fail(coll, status);
         return coll_drain(coll);
@@ -102,8 +111,8 @@ gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns)
 }
 
 /* A post that failed is its peer's fault. */
-gf_status gf_coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes,
-                       bool is_send)
+gf_status gf_coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move,
+                       gf_mem data, size_t bytes, bool is_send)
 {
     const struct gf_link_driver *driver = coll->link->driver;
     struct gf_coll_msg *slot = &coll->msgs[msg];
@@ -115,7 +124,8 @@ gf_status gf_coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64
     slot->peer = gf_member_at(coll->members, peer);
     tag = gf_tag_move(coll->tag, move);
     if (slot->sum != NULL) tag = gf_integrity_begin(slot, tag, data, bytes, is_send);
-    status = (is_send ? driver->send_post : driver->recv_post)(coll->link, slot->peer, tag, data, bytes, slot->req);
+    status = (is_send ? driver->send_post : driver->recv_post)(coll->link, slot->peer, tag, data,
+                                                               bytes, slot->req);
     slot->active = status == GF_OK;
     slot->verified = (status != GF_OK) || (slot->sum == NULL);
     if (status < 0) coll->waits_for = slot->peer;
@@ -149,5 +159,6 @@ gf_status gf_coll_fold(struct gf_coll *coll, uint64_t first_elem, gf_mem src, ui
     GF_ASSERT((first_elem <= coll->elem_count) && (elem_count <= coll->elem_count - first_elem));
     if (elem_count == 0) return GF_OK;
     if (coll->fold != NULL) return coll->fold(coll->fold_arg, dst, src, elem_count);
-    return coll->ops->sum(coll->queue, dst, src, coll->type, elem_count, coll->base + first_elem, coll->check);
+    return coll->ops->sum(coll->queue, dst, src, coll->type, elem_count, coll->base + first_elem,
+                          coll->check);
 }

@@ -1,7 +1,8 @@
-/* Recursive doubling: in round l each rank swaps its whole vector with the rank whose number differs in bit l and adds
- * what it got, log2(n) rounds. Both add the same two values, so all end with the same bits; who adds what depends on
- * ranks alone. With p the largest power of two in n, ranks from p up first give their vector to rank - p and get the
- * result at the end. A barrier is the same with a token for a vector. */
+/* Recursive doubling: in round l each rank swaps its whole vector with the rank whose number
+ * differs in bit l and adds what it got, log2(n) rounds. Both add the same two values, so all end
+ * with the same bits; who adds what depends on ranks alone. With p the largest power of two in n,
+ * ranks from p up first give their vector to rank - p and get the result at the end. A barrier is
+ * the same with a token for a vector. */
 #include "ops/coll/flow.h"
 
 static void doubling_round(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out)
@@ -36,7 +37,8 @@ static void doubling_round(const struct gf_coll *coll, uint32_t number, struct g
     }
 }
 
-static uint32_t doubling_shape(gf_collective collective, uint32_t size, uint64_t elem_count, uint64_t *longest_out)
+static uint32_t doubling_shape(gf_collective collective, uint32_t size, uint64_t elem_count,
+                               uint64_t *longest_out)
 {
     uint32_t levels = gf_log2_floor(size);
     (void)collective;
@@ -44,7 +46,9 @@ static uint32_t doubling_shape(gf_collective collective, uint32_t size, uint64_t
     return levels + ((size != 1u << levels) ? 2 : 0);
 }
 
-const struct gf_coll_kind gf_coll_doubling = {
-    .name = "doubling",
-    .collectives = 1u << GF_COLL_ALLREDUCE | 1u << GF_COLL_BARRIER,
-    .shape = doubling_shape, .round = doubling_round, GF_FLOW};
+const struct gf_coll_kind gf_coll_doubling = {.name = "doubling",
+                                              .collectives =
+                                                  1u << GF_COLL_ALLREDUCE | 1u << GF_COLL_BARRIER,
+                                              .shape = doubling_shape,
+                                              .round = doubling_round,
+                                              GF_FLOW};

@@ -1,26 +1,33 @@
-/* Moves the rounds of a collective. Four places run through the same order of messages, (round, slice), each after the
- * one it depends on:
+/* Moves the rounds of a collective. Four places run through the same order of messages, (round,
+ * slice), each after the one it depends on:
  *     sent >= send_done      recvd >= recv_done
- * A send waits until recv_done has passed what it hands on. An arrival that replaces data is received in place, and
- * posted only once send_done has passed the sends that read that memory: a link may read it until the send has ended.
- * An arrival that is folded lands in a staging slot, so it is posted ahead without looking; the fold is what waits.
+ * A send waits until recv_done has passed what it hands on. An arrival that replaces data is
+ * received in place, and posted only once send_done has passed the sends that read that memory: a
+ * link may read it until the send has ended. An arrival that is folded lands in a staging slot, so
+ * it is posted ahead without looking; the fold is what waits.
  *
- * Nobody waits in a circle: a message waits only for messages before it, in rounds that all ranks number alike (a fold
- * also for this rank's send of its own round, which waits for no arrival of that round).
+ * Nobody waits in a circle: a message waits only for messages before it, in rounds that all ranks
+ * number alike (a fold also for this rank's send of its own round, which waits for no arrival of
+ * that round).
  *
- * On a device folds are late: they are queued, and until they are done nothing may be sent on and no staging slot used
- * again. So a fifth place runs ahead of recv_done, and the CPU waits for neither:
+ * On a device folds are late: they are queued, and until they are done nothing may be sent on and
+ * no staging slot used again. So a fifth place runs ahead of recv_done, and the CPU waits for
+ * neither:
  *     recvd >= folded >= recv_done
- * One event is enough. A mark covers all that was queued before it; when it is reached recv_done goes up to there, and
- * if more was queued meanwhile, that is marked next. What is received in place needs no mark: nothing queued touches
- * it, for memory is only received into once it was sent, and sent once it was folded. */
+ * One event is enough. A mark covers all that was queued before it; when it is reached recv_done
+ * goes up to there, and if more was queued meanwhile, that is marked next. What is received in
+ * place needs no mark: nothing queued touches it, for memory is only received into once it was
+ * sent, and sent once it was folded. */
 #include "ops/coll/flow.h"
 
 #define SLOT_ALIGN_BYTES 64u
 
 static const uint64_t flow_token = 0; /* what a barrier sends; nobody reads it */
 
-static uint64_t div_up(uint64_t count, uint64_t by) { return count / by + (count % by != 0); }
+static uint64_t div_up(uint64_t count, uint64_t by)
+{
+    return count / by + (count % by != 0);
+}
 
 static size_t slot_bytes(uint64_t slice_bytes, uint64_t round_bytes)
 {
@@ -32,7 +39,8 @@ static size_t slot_bytes(uint64_t slice_bytes, uint64_t round_bytes)
 void gf_flow_slots(const struct gf_coll_limits *limits, uint32_t rounds, uint64_t round_bytes,
                    struct gf_coll_need *need_out)
 {
-    /* Ranges of one slice make one message a round; then fewer rounds than the window leave slots unused. */
+    /* Ranges of one slice make one message a round; then fewer rounds than the window leave slots
+     * unused. */
     uint32_t slots = limits->window;
     if ((round_bytes <= limits->slice_bytes) && (rounds < slots)) slots = rounds;
     need_out->msg_count = 2 * slots;
@@ -40,7 +48,8 @@ void gf_flow_slots(const struct gf_coll_limits *limits, uint32_t rounds, uint64_
 }
 
 /* A range is rounded up to an element of any size. */
-void gf_flow_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
+void gf_flow_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits,
+                  struct gf_coll_need *need_out)
 {
     uint64_t longest;
     uint32_t rounds = kind->shape(GF_COLL_ALLREDUCE, limits->size, limits->bytes_max, &longest);
@@ -48,16 +57,19 @@ void gf_flow_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *
 }
 
 /* Kept: small data asks ten times for its only round. */
-static const struct gf_round *round_at(const struct gf_coll *coll, struct gf_round *kept, uint32_t number)
+static const struct gf_round *round_at(const struct gf_coll *coll, struct gf_round *kept,
+                                       uint32_t number)
 {
     if (kept->number != number) {
-        *kept = (struct gf_round){.number = number, .send.after = GF_ROUND_NONE, .recv.after = GF_ROUND_NONE};
+        *kept = (struct gf_round){
+            .number = number, .send.after = GF_ROUND_NONE, .recv.after = GF_ROUND_NONE};
         coll->kind->round(coll, number, kept);
     }
     return kept;
 }
 
-static const struct gf_range *range_at(const struct gf_coll *coll, const struct gf_flow_at *at, bool is_send)
+static const struct gf_range *range_at(const struct gf_coll *coll, const struct gf_flow_at *at,
+                                       bool is_send)
 {
     const struct gf_round *round = round_at(coll, &coll->own.flow->known, at->round);
     return is_send ? &round->send : &round->recv;
@@ -82,10 +94,11 @@ gf_status gf_flow_start(struct gf_coll *coll)
 {
     struct gf_flow *flow = coll->own.flow;
     uint64_t longest;
-    *flow = (struct gf_flow){.known.number = GF_ROUND_NONE, .before.number = GF_ROUND_NONE,
-                              .there_round = UINT32_MAX};
+    *flow = (struct gf_flow){
+        .known.number = GF_ROUND_NONE, .before.number = GF_ROUND_NONE, .there_round = UINT32_MAX};
     flow->slice_elems = coll->slice_bytes / gf_coll_elem_bytes(coll);
-    flow->round_count = coll->kind->shape(coll->collective, coll->size, gf_flow_elems(coll), &longest);
+    flow->round_count =
+        coll->kind->shape(coll->collective, coll->size, gf_flow_elems(coll), &longest);
     flow->round_slices = div_up(longest, flow->slice_elems);
     flow->slot_bytes = slot_bytes(coll->slice_bytes, longest * gf_coll_elem_bytes(coll));
     flow_seek(coll, &flow->sent, true);
@@ -101,16 +114,19 @@ struct flow_slice {
     uint64_t count;
 };
 
-static struct flow_slice flow_slice(const struct gf_flow *flow, const struct gf_range *range, uint64_t slice)
+static struct flow_slice flow_slice(const struct gf_flow *flow, const struct gf_range *range,
+                                    uint64_t slice)
 {
     uint64_t skip = slice * flow->slice_elems;
     uint64_t rest = range->count - skip;
-    return (struct flow_slice){range->first + skip, (rest < flow->slice_elems) ? rest : flow->slice_elems};
+    return (struct flow_slice){range->first + skip,
+                               (rest < flow->slice_elems) ? rest : flow->slice_elems};
 }
 
-/* Has `at` passed every slice of round `number`, a range [first, first + count), that begins before `end`? */
-static bool flow_passed(const struct gf_flow *flow, const struct gf_flow_at *at, uint32_t number, uint64_t first,
-                        uint64_t end)
+/* Has `at` passed every slice of round `number`, a range [first, first + count), that begins before
+ * `end`? */
+static bool flow_passed(const struct gf_flow *flow, const struct gf_flow_at *at, uint32_t number,
+                        uint64_t first, uint64_t end)
 {
     if (at->round != number) return at->round > number;
     return (end <= first) || (at->slice >= div_up(end - first, flow->slice_elems));
@@ -119,11 +135,14 @@ static bool flow_passed(const struct gf_flow *flow, const struct gf_flow_at *at,
 /* Are so many elements of what this rank sends in round `number` its own data by now? */
 static bool flow_there(const struct gf_flow *flow, uint32_t number, uint64_t elems)
 {
-    return (number < flow->there_round) || ((number == flow->there_round) && (elems <= flow->there_elems));
+    return (number < flow->there_round) ||
+           ((number == flow->there_round) && (elems <= flow->there_elems));
 }
 
-/* Has the other direction done with all before `end` of a range? What is sent is there, where to receive is free. */
-static bool flow_ready(const struct gf_coll *coll, const struct gf_range *range, uint64_t end, bool is_send)
+/* Has the other direction done with all before `end` of a range? What is sent is there, where to
+ * receive is free. */
+static bool flow_ready(const struct gf_coll *coll, const struct gf_range *range, uint64_t end,
+                       bool is_send)
 {
     struct gf_flow *flow = coll->own.flow;
     const struct gf_round *before;
@@ -162,13 +181,15 @@ static struct gf_flow_at *flow_arrival(struct gf_coll *coll)
     return (coll->late != NULL) ? &coll->own.flow->folded : &coll->own.flow->recv_done;
 }
 
-/* Arrivals in order. Folding stops after about a slice, so that a turn stays short while many wait; queueing is short. */
+/* Arrivals in order. Folding stops after about a slice, so that a turn stays short while many wait;
+ * queueing is short. */
 static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_flow *flow = coll->own.flow;
     struct gf_flow_at *at = flow_arrival(coll);
     uint64_t folded = 0;
-    while ((at->count < flow->recvd.count) && ((folded < flow->slice_elems) || (coll->late != NULL))) {
+    while ((at->count < flow->recvd.count) &&
+           ((folded < flow->slice_elems) || (coll->late != NULL))) {
         const struct gf_round *round;
         struct flow_slice slice;
         gf_status status = gf_coll_test(coll, slot_of(coll, at, false));
@@ -177,7 +198,8 @@ static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
         if (round->fold && (coll->collective != GF_COLL_BARRIER)) {
             slice = flow_slice(flow, &round->recv, at->slice);
             if (!flow_ready(coll, &round->recv, slice.first + slice.count, false) ||
-                !flow_there(flow, at->round + 1, slice.first + slice.count - round->recv.first)) return GF_AGAIN;
+                !flow_there(flow, at->round + 1, slice.first + slice.count - round->recv.first))
+                return GF_AGAIN;
             status = gf_coll_fold(coll, slice.first, recv_staging(coll, at), slice.count);
             if (status != GF_OK) return status;
             folded += slice.count;
@@ -220,11 +242,14 @@ static gf_status flow_post(struct gf_coll *coll, bool is_send, uint64_t now_ns)
         struct flow_slice slice = flow_slice(flow, range, at->slice);
         gf_mem data = coll->data + slice.first * elem_bytes;
         gf_status status;
-        if (!is_send && flow->known.fold) data = recv_staging(coll, at);
-        else if (!flow_ready(coll, range, slice.first + slice.count, is_send)) return GF_AGAIN;
+        if (!is_send && flow->known.fold)
+            data = recv_staging(coll, at);
+        else if (!flow_ready(coll, range, slice.first + slice.count, is_send))
+            return GF_AGAIN;
         if (is_send && (coll->collective == GF_COLL_BARRIER)) data = (gf_mem)(uintptr_t)&flow_token;
-        status = gf_coll_post(coll, slot_of(coll, at, is_send), range->peer, at->round * flow->round_slices + at->slice,
-                              data, slice.count * elem_bytes, is_send);
+        status = gf_coll_post(coll, slot_of(coll, at, is_send), range->peer,
+                              at->round * flow->round_slices + at->slice, data,
+                              slice.count * elem_bytes, is_send);
         if (status != GF_OK) return status;
         flow_next(coll, at, is_send);
         coll->moved_ns = now_ns;
@@ -232,14 +257,16 @@ static gf_status flow_post(struct gf_coll *coll, bool is_send, uint64_t now_ns)
     return GF_OK;
 }
 
-/* The culprit if nothing moves from here on: whose message is awaited, or who does not take ours. */
+/* The culprit if nothing moves from here on: whose message is awaited, or who does not take
+ * ours. */
 static uint32_t flow_waits_for(struct gf_coll *coll)
 {
     const struct gf_flow *flow = coll->own.flow;
     const struct gf_flow_at *at = flow_arrival(coll);
     const struct gf_coll_msg *recv = &coll->msgs[slot_of(coll, at, false)];
     if ((at->count < flow->recvd.count) && (recv->active || !recv->verified)) return recv->peer;
-    if (flow->send_done.count < flow->sent.count) return coll->msgs[slot_of(coll, &flow->send_done, true)].peer;
+    if (flow->send_done.count < flow->sent.count)
+        return coll->msgs[slot_of(coll, &flow->send_done, true)].peer;
     return GF_RANK_NONE;
 }
 
@@ -247,8 +274,9 @@ gf_status gf_flow_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     const struct gf_flow *flow = coll->own.flow;
     gf_status status = flow_sends_end(coll, now_ns);
-    /* What arrived comes before what is posted: it frees slots and lets sends go in this very turn. Receives come
-     * before sends: a message that finds its receive posted is not kept elsewhere first. */
+    /* What arrived comes before what is posted: it frees slots and lets sends go in this very turn.
+     * Receives come before sends: a message that finds its receive posted is not kept elsewhere
+     * first. */
     if (status >= 0) status = flow_recvs_end(coll, now_ns);
     if ((status >= 0) && (coll->late != NULL)) status = coll->late(coll, now_ns);
     if (status >= 0) status = flow_post(coll, false, now_ns);
@@ -256,6 +284,7 @@ gf_status gf_flow_progress(struct gf_coll *coll, uint64_t now_ns)
     if (status < 0) return status;
     coll->waits_for = flow_waits_for(coll);
     coll->awaits_device = flow->marked.count > flow->recv_done.count;
-    if ((flow->send_done.round < flow->round_count) || (flow->recv_done.round < flow->round_count)) return GF_AGAIN;
+    if ((flow->send_done.round < flow->round_count) || (flow->recv_done.round < flow->round_count))
+        return GF_AGAIN;
     return GF_OK;
 }

@@ -1,6 +1,7 @@
-/* A collective as a sequence of rounds: in each, a rank sends one range of its data to one peer and receives one range
- * from one peer. flow.c cuts ranges into slices, keeps up to `window` messages under way in each direction and starts
- * each one as soon as what it depends on is there, so rounds overlap. An algorithm only says what its rounds are. */
+/* A collective as a sequence of rounds: in each, a rank sends one range of its data to one peer and
+ * receives one range from one peer. flow.c cuts ranges into slices, keeps up to `window` messages
+ * under way in each direction and starts each one as soon as what it depends on is there, so rounds
+ * overlap. An algorithm only says what its rounds are. */
 #ifndef GF_FLOW_H
 #define GF_FLOW_H
 
@@ -8,23 +9,27 @@
 
 #define GF_ROUND_NONE UINT32_MAX
 
-/* What one rank sends another. The sent range of a round is the received range of the same round of its peer. */
+/* What one rank sends another. The sent range of a round is the received range of the same round of
+ * its peer. */
 struct gf_range {
-    uint32_t peer;  /* group index */
-    uint32_t after; /* of a sent one: the last earlier round that receives something of it; of a received one: the last
-                     * round, this one included, that sends something of it */
+    uint32_t peer; /* group index */
+    /* of a sent one: the last earlier round that receives something of it; of a received one: the
+     * last round, this one included, that sends something of it */
+    uint32_t after;
     uint64_t first; /* elements of data */
     uint64_t count; /* 0: nothing travels */
 };
 
-/* Zeroed before the algorithm fills it in, but for number and the two `after`, which are GF_ROUND_NONE. */
+/* Zeroed before the algorithm fills it in, but for number and the two `after`, which are
+ * GF_ROUND_NONE. */
 struct gf_round {
     uint32_t number;
     struct gf_range send, recv;
     bool fold; /* what arrives is folded into data; else it replaces it */
 };
 
-/* A place in the order of messages of one direction: every message before it has been posted, or has ended. */
+/* A place in the order of messages of one direction: every message before it has been posted, or
+ * has ended. */
 struct gf_flow_at {
     uint64_t count; /* messages before it */
     uint64_t slice;
@@ -34,25 +39,30 @@ struct gf_flow_at {
 /* How far a collective is in its rounds. */
 struct gf_flow {
     uint32_t round_count;
-    struct gf_round known, before; /* that were asked for last: one at work, and one that such a one comes after */
+    /* that were asked for last: one at work, and one that such a one comes after */
+    struct gf_round known, before;
     uint64_t slice_elems;
     uint64_t round_slices; /* of the longest round: moves are round * round_slices + slice */
     size_t slot_bytes;     /* of staging, a slot a receive */
     struct gf_flow_at sent, send_done, recvd, recv_done;
-    /* Of a ring whose data comes into being while it runs: what this rank sends in the rounds before this one is there,
-     * and so many elements of what it sends in this one. UINT32_MAX, from start on: all is there. */
+    /* Of a ring whose data comes into being while it runs: what this rank sends in the rounds
+     * before this one is there, and so many elements of what it sends in this one. UINT32_MAX, from
+     * start on: all is there. */
     uint32_t there_round;
     uint64_t there_elems;
     /* Where folds are late: */
-    struct gf_flow_at folded, marked; /* all before is given to the device; is done once its event is reached */
-    uint64_t last_fold;    /* messages up to the last one that was folded */
+    /* all before is given to the device; is done once its event is reached */
+    struct gf_flow_at folded, marked;
+    uint64_t last_fold; /* messages up to the last one that was folded */
 };
 
 /* need(), start() and turn() of a kind that has shape() and round(). */
-void gf_flow_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits, struct gf_coll_need *need_out);
+void gf_flow_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits,
+                  struct gf_coll_need *need_out);
 gf_status gf_flow_start(struct gf_coll *coll);
 gf_status gf_flow_progress(struct gf_coll *coll, uint64_t now_ns);
-gf_status gf_flow_late(struct gf_coll *coll, uint64_t now_ns); /* coll->late of them: what is done of late folds */
+/* coll->late of them: what is done of late folds */
+gf_status gf_flow_late(struct gf_coll *coll, uint64_t now_ns);
 #define GF_FLOW .need = gf_flow_need, .start = gf_flow_start, .turn = gf_flow_progress
 /* The need of so many rounds, of which the longest has round_bytes. */
 void gf_flow_slots(const struct gf_coll_limits *limits, uint32_t rounds, uint64_t round_bytes,

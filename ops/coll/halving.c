@@ -1,13 +1,14 @@
-/* Recursive halving, then doubling: in round l each rank keeps half of its range, sends the other half to the rank
- * whose number differs in bit l and adds the half it gets; the way back is the same in reverse, without adding. The
- * ring's bytes in 2 log2(n) rounds. Near ranks swap the large halves. Each sum is built over the same pairs of ranks
- * wherever the element lies, so the result does not depend on its position. With p the largest power of two in n, ranks
- * from p up first give their vector to rank - p and get the result at the end. */
+/* Recursive halving, then doubling: in round l each rank keeps half of its range, sends the other
+ * half to the rank whose number differs in bit l and adds the half it gets; the way back is the
+ * same in reverse, without adding. The ring's bytes in 2 log2(n) rounds. Near ranks swap the large
+ * halves. Each sum is built over the same pairs of ranks wherever the element lies, so the result
+ * does not depend on its position. With p the largest power of two in n, ranks from p up first give
+ * their vector to rank - p and get the result at the end. */
 #include "ops/coll/flow.h"
 
 /* What is left to a rank after `level` halvings; low halves are the larger ones. */
-static void halving_range(const struct gf_coll *coll, uint32_t rank, uint32_t level, uint64_t *first_out,
-                          uint64_t *count_out)
+static void halving_range(const struct gf_coll *coll, uint32_t rank, uint32_t level,
+                          uint64_t *first_out, uint64_t *count_out)
 {
     uint64_t first = 0;
     uint64_t count = coll->elem_count;
@@ -38,8 +39,10 @@ static void halving_round(const struct gf_coll *coll, uint32_t number, struct gf
         if (is_extra) return;
         round_out->send.peer = round_out->recv.peer = peer;
         round_out->fold = !is_back;
-        halving_range(coll, is_back ? coll->index : peer, level + 1, &round_out->send.first, &round_out->send.count);
-        halving_range(coll, is_back ? peer : coll->index, level + 1, &round_out->recv.first, &round_out->recv.count);
+        halving_range(coll, is_back ? coll->index : peer, level + 1, &round_out->send.first,
+                      &round_out->send.count);
+        halving_range(coll, is_back ? peer : coll->index, level + 1, &round_out->recv.first,
+                      &round_out->recv.count);
         if (is_back) round_out->recv.after = before + level; /* which sent this half away */
     } else if (number == 0) {
         round_out->send.peer = coll->index - power;
@@ -56,7 +59,8 @@ static void halving_round(const struct gf_coll *coll, uint32_t number, struct gf
     }
 }
 
-static uint32_t halving_shape(gf_collective collective, uint32_t size, uint64_t elem_count, uint64_t *longest_out)
+static uint32_t halving_shape(gf_collective collective, uint32_t size, uint64_t elem_count,
+                              uint64_t *longest_out)
 {
     uint32_t levels = gf_log2_floor(size);
     bool has_extras = size != 1u << levels;
@@ -65,7 +69,8 @@ static uint32_t halving_shape(gf_collective collective, uint32_t size, uint64_t 
     return 2 * levels + (has_extras ? 2 : 0);
 }
 
-const struct gf_coll_kind gf_coll_halving = {
-    .name = "halving",
-    .collectives = 1u << GF_COLL_ALLREDUCE,
-    .shape = halving_shape, .round = halving_round, GF_FLOW};
+const struct gf_coll_kind gf_coll_halving = {.name = "halving",
+                                             .collectives = 1u << GF_COLL_ALLREDUCE,
+                                             .shape = halving_shape,
+                                             .round = halving_round,
+                                             GF_FLOW};

@@ -1,8 +1,10 @@
-/* Ring: every rank sends to its right and receives from its left, a block a round, 2(n-1) rounds of 1/n of the data.
+/* Ring: every rank sends to its right and receives from its left, a block a round, 2(n-1) rounds of
+ * 1/n of the data.
  *     round m: send block (index - m - 1), receive block (index - m - 2), modulo n
- * In the first n-1 rounds (reduce-scatter) an arrival is added to ours and travels on in the next round; the last one
- * added is block `index`, so reduce-scatter leaves each rank its own block, and allgather is just the other n-1 rounds.
- * Which rank begins the sum of an element depends on its block: not deterministic under a shift of the data. */
+ * In the first n-1 rounds (reduce-scatter) an arrival is added to ours and travels on in the next
+ * round; the last one added is block `index`, so reduce-scatter leaves each rank its own block, and
+ * allgather is just the other n-1 rounds. Which rank begins the sum of an element depends on its
+ * block: not deterministic under a shift of the data. */
 #include "ops/coll/flow.h"
 
 static uint32_t ring_block(const struct gf_coll *coll, uint32_t back)
@@ -26,7 +28,8 @@ static void ring_round(const struct gf_coll *coll, uint32_t number, struct gf_ro
     if (!round_out->fold && (first == 0)) round_out->recv.after = move + 1 - coll->size;
 }
 
-static uint32_t ring_shape(gf_collective collective, uint32_t size, uint64_t elem_count, uint64_t *longest_out)
+static uint32_t ring_shape(gf_collective collective, uint32_t size, uint64_t elem_count,
+                           uint64_t *longest_out)
 {
     *longest_out = elem_count / size + (elem_count % size != 0);
     return (size - 1) * ((collective == GF_COLL_ALLREDUCE) ? 2 : 1);
@@ -35,4 +38,6 @@ static uint32_t ring_shape(gf_collective collective, uint32_t size, uint64_t ele
 const struct gf_coll_kind gf_coll_ring = {
     .name = "ring",
     .collectives = 1u << GF_COLL_ALLREDUCE | 1u << GF_COLL_REDUCE_SCATTER | 1u << GF_COLL_ALLGATHER,
-    .shape = ring_shape, .round = ring_round, GF_FLOW};
+    .shape = ring_shape,
+    .round = ring_round,
+    GF_FLOW};

@@ -1,5 +1,6 @@
-/* Parameter server (FireCaffe's baseline): all ranks send their vector to rank 0, which adds them in rank order and
- * sends each the result. Rank 0 moves (n-1) times the data each way: here to be compared with, not to be used. */
+/* Parameter server (FireCaffe's baseline): all ranks send their vector to rank 0, which adds them
+ * in rank order and sends each the result. Rank 0 moves (n-1) times the data each way: here to be
+ * compared with, not to be used. */
 #include "ops/coll/flow.h"
 
 static void server_round(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out)
@@ -20,14 +21,16 @@ static void server_round(const struct gf_coll *coll, uint32_t number, struct gf_
     round_out->recv.after = client - 1; /* when this client's went up */
 }
 
-static uint32_t server_shape(gf_collective collective, uint32_t size, uint64_t elem_count, uint64_t *longest_out)
+static uint32_t server_shape(gf_collective collective, uint32_t size, uint64_t elem_count,
+                             uint64_t *longest_out)
 {
     (void)collective;
     *longest_out = elem_count;
     return 2 * (size - 1);
 }
 
-const struct gf_coll_kind gf_coll_server = {
-    .name = "server",
-    .collectives = 1u << GF_COLL_ALLREDUCE,
-    .shape = server_shape, .round = server_round, GF_FLOW};
+const struct gf_coll_kind gf_coll_server = {.name = "server",
+                                            .collectives = 1u << GF_COLL_ALLREDUCE,
+                                            .shape = server_shape,
+                                            .round = server_round,
+                                            GF_FLOW};

@@ -1,6 +1,7 @@
-/* Binomial trees (FireCaffe's reduction tree): sums go up to the root, log2(n) rounds, then the result goes down. Whole
- * vectors in slices, so a rank passes a slice on while the next ones arrive. Ranks are counted from the root; on level
- * l of the way up, ranks whose lowest set bit is bit l give their vector to their parent, the rank without that bit. */
+/* Binomial trees (FireCaffe's reduction tree): sums go up to the root, log2(n) rounds, then the
+ * result goes down. Whole vectors in slices, so a rank passes a slice on while the next ones
+ * arrive. Ranks are counted from the root; on level l of the way up, ranks whose lowest set bit is
+ * bit l give their vector to their parent, the rank without that bit. */
 #include "ops/coll/flow.h"
 
 static void tree_round(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out)
@@ -26,18 +27,22 @@ static void tree_round(const struct gf_coll *coll, uint32_t number, struct gf_ro
     if (is_up || (rank == 0)) {
         if ((number > 0) && (ups > 0)) round_out->send.after = (is_up ? number : ups) - 1;
     } else {
-        round_out->send.after = ups + levels - 1 - (uint32_t)__builtin_ctz(rank); /* when the parent's came */
+        /* when the parent's came */
+        round_out->send.after = ups + levels - 1 - (uint32_t)__builtin_ctz(rank);
     }
     if (!is_up && (ups > 0)) round_out->recv.after = level; /* when ours went up */
 }
 
-static uint32_t tree_shape(gf_collective collective, uint32_t size, uint64_t elem_count, uint64_t *longest_out)
+static uint32_t tree_shape(gf_collective collective, uint32_t size, uint64_t elem_count,
+                           uint64_t *longest_out)
 {
     *longest_out = elem_count;
     return gf_log2_floor(2 * size - 1) * ((collective == GF_COLL_BROADCAST) ? 1 : 2);
 }
 
-const struct gf_coll_kind gf_coll_tree = {
-    .name = "tree",
-    .collectives = 1u << GF_COLL_ALLREDUCE | 1u << GF_COLL_BROADCAST,
-    .shape = tree_shape, .round = tree_round, GF_FLOW};
+const struct gf_coll_kind gf_coll_tree = {.name = "tree",
+                                          .collectives =
+                                              1u << GF_COLL_ALLREDUCE | 1u << GF_COLL_BROADCAST,
+                                          .shape = tree_shape,
+                                          .round = tree_round,
+                                          GF_FLOW};

@@ -1,18 +1,20 @@
-/* Direct: ranks of one node work straight in each other's exchange regions. Data is cut into one block a rank; each rank
- * combines its block over all ranks' memory, in rank order, and writes the result to all who need it. No message goes
- * out; all that ranks tell each other are flags:
+/* Direct: ranks of one node work straight in each other's exchange regions. Data is cut into one
+ * block a rank; each rank combines its block over all ranks' memory, in rank order, and writes the
+ * result to all who need it. No message goes out; all that ranks tell each other are flags:
  *
  *     COPY -> SIGNAL -> WAIT -> WORK -> COPY -> SIGNAL -> WAIT -> .. -> DONE
  *
- * Data that lies in the exchange region is worked on where it lies: one round, without COPY. Any other is staged round
- * by round through the two halves of the staging memory: while a round is combined in one half the next is copied into
- * the other, so a round costs one barrier. Ranks of one operation may differ in where their data lies.
+ * Data that lies in the exchange region is worked on where it lies: one round, without COPY. Any
+ * other is staged round by round through the two halves of the staging memory: while a round is
+ * combined in one half the next is copied into the other, so a round costs one barrier. Ranks of
+ * one operation may differ in where their data lies.
  *
- * What flags are is in direct_flags.c. Small data takes a way of its own with one barrier: direct_small.c.
+ * What flags are is in direct_flags.c. Small data takes a way of its own with one barrier:
+ * direct_small.c.
  *
- * After a failure nothing of this rank's is under way, but peers that have not noticed may still write to its exchange
- * region, and to nothing else: its content is undefined until the link's reset() maps another region, which those
- * peers' mappings do not reach. */
+ * After a failure nothing of this rank's is under way, but peers that have not noticed may still
+ * write to its exchange region, and to nothing else: its content is undefined until the link's
+ * reset() maps another region, which those peers' mappings do not reach. */
 #include "ops/node/direct.h"
 
 /* ---- places ---- */
@@ -30,12 +32,14 @@ uint64_t gf_direct_block_elems(const struct gf_coll *coll)
     uint64_t first, count, unit = line_elems(coll);
     gf_coll_block(coll->elem_count, coll->size, 0, &first, &count);
     if (coll->own.direct->block_elems != 0) return coll->own.direct->block_elems;
-    if ((coll->collective == GF_COLL_REDUCE_SCATTER) || (coll->collective == GF_COLL_ALLGATHER)) return count;
+    if ((coll->collective == GF_COLL_REDUCE_SCATTER) || (coll->collective == GF_COLL_ALLGATHER))
+        return count;
     return (count + unit - 1) / unit * unit;
 }
 
 /* The part of block `index` that round `round` moves, in elements of data. */
-static void piece_of(struct gf_coll *coll, uint32_t index, uint64_t round, uint64_t *first_out, uint64_t *count_out)
+static void piece_of(struct gf_coll *coll, uint32_t index, uint64_t round, uint64_t *first_out,
+                     uint64_t *count_out)
 {
     const struct gf_direct_state *direct = gf_direct_of(coll);
     uint64_t begin = direct->block_elems * index, end = begin + direct->block_elems;
@@ -50,7 +54,8 @@ static void piece_of(struct gf_coll *coll, uint32_t index, uint64_t round, uint6
 static gf_mem piece_staged(struct gf_coll *coll, gf_mem staging, uint32_t index, uint64_t round)
 {
     size_t half = gf_direct_half_bytes(coll->size, coll->slice_bytes);
-    return staging + (round % 2) * half + index * gf_direct_of(coll)->piece_elems * gf_coll_elem_bytes(coll);
+    return staging + (round % 2) * half +
+           index * gf_direct_of(coll)->piece_elems * gf_coll_elem_bytes(coll);
 }
 
 /* ---- beginning ---- */
@@ -60,11 +65,12 @@ static bool in_region(const struct gf_coll *coll)
     gf_mem base = gf_direct_region(coll, coll->index);
     size_t bytes = coll->bytes;
     return (coll->data >= base) && (coll->data - base <= coll->own.direct->region_bytes) &&
-           (bytes <= coll->own.direct->region_bytes - (coll->data - base)) && (coll->data % sizeof(uint16_t) == 0);
+           (bytes <= coll->own.direct->region_bytes - (coll->data - base)) &&
+           (coll->data % sizeof(uint16_t) == 0);
 }
 
-/* Rounds follow from where all ranks' data lies, which is known behind the first barrier. A rank that copies before it
- * knows the answer: itself is staged. */
+/* Rounds follow from where all ranks' data lies, which is known behind the first barrier. A rank
+ * that copies before it knows the answer: itself is staged. */
 static void rounds_set(struct gf_coll *coll)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
@@ -81,7 +87,8 @@ static void rounds_set(struct gf_coll *coll)
 static gf_status direct_start(struct gf_coll *coll)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
-    GF_ASSERT((coll->size <= coll->own.direct->lane_ranks) && (coll->own.direct->small_bytes <= GF_DIRECT_SMALL_BYTES));
+    GF_ASSERT((coll->size <= coll->own.direct->lane_ranks) &&
+              (coll->own.direct->small_bytes <= GF_DIRECT_SMALL_BYTES));
     if (coll->collective == GF_COLL_BARRIER) coll->elem_count = 0;
     gf_direct_begin(coll);
     if (direct->small) return gf_direct_small_start(coll);
@@ -101,11 +108,11 @@ static gf_status direct_start(struct gf_coll *coll)
 bool gf_direct_moves(const struct gf_coll *coll, uint32_t index, bool in)
 {
     switch (coll->collective) {
-    case GF_COLL_ALLREDUCE:      return true;
+    case GF_COLL_ALLREDUCE: return true;
     case GF_COLL_REDUCE_SCATTER: return in || (index == coll->index);
-    case GF_COLL_ALLGATHER:      return in ? index == coll->index : index != coll->index;
-    case GF_COLL_BROADCAST:      return in ? coll->index == coll->root : coll->index != coll->root;
-    case GF_COLL_BARRIER:        break;
+    case GF_COLL_ALLGATHER: return in ? index == coll->index : index != coll->index;
+    case GF_COLL_BROADCAST: return in ? coll->index == coll->root : coll->index != coll->root;
+    case GF_COLL_BARRIER: break;
     }
     return false;
 }
@@ -121,27 +128,31 @@ static gf_status round_copy(struct gf_coll *coll, uint64_t round, bool in)
         piece_of(coll, index, round, &first, &count);
         at = coll->data + first * elem_bytes;
         if ((count == 0) || !gf_direct_moves(coll, index, in)) continue;
-        status = coll->ops->copy(coll->queue, in ? staged : at, in ? at : staged, count * elem_bytes);
+        status =
+            coll->ops->copy(coll->queue, in ? staged : at, in ? at : staged, count * elem_bytes);
         if (status < 0) return status;
     }
     return GF_OK;
 }
 
-/* Where a rank's copy of this rank's piece lies, `elems` into it; 0: it cannot be reached any more. */
-static gf_mem piece_at(struct gf_coll *coll, uint32_t index, uint64_t round, uint64_t first, uint64_t elems)
+/* Where a rank's copy of this rank's piece lies, `elems` into it; 0: it cannot be reached any
+ * more. */
+static gf_mem piece_at(struct gf_coll *coll, uint32_t index, uint64_t round, uint64_t first,
+                       uint64_t elems)
 {
     size_t elem_bytes = gf_coll_elem_bytes(coll);
     gf_mem region = gf_direct_region(coll, index);
     uint64_t where;
     if (index == coll->index) {
         gf_mem own = gf_direct_of(coll)->staged ? piece_staged(coll, coll->staging, index, round)
-                                             : coll->data + first * elem_bytes;
+                                                : coll->data + first * elem_bytes;
         return own + elems * elem_bytes;
     }
     if (region == 0) return 0;
     where = gf_direct_where(coll, index);
     if (where & GF_DIRECT_STAGED)
-        return piece_staged(coll, region + where - GF_DIRECT_STAGED, coll->index, round) + elems * elem_bytes;
+        return piece_staged(coll, region + where - GF_DIRECT_STAGED, coll->index, round) +
+               elems * elem_bytes;
     return region + where + (first + elems) * elem_bytes;
 }
 
@@ -157,20 +168,24 @@ static bool is_target(const struct gf_coll *coll, uint32_t index)
     return (coll->collective == GF_COLL_ALLREDUCE) || !is_source(coll, index);
 }
 
-/* Of an allreduce every rank is source and target: all is folded into this rank's piece, which goes to the others. */
+/* Of an allreduce every rank is source and target: all is folded into this rank's piece, which goes
+ * to the others. */
 static gf_status fold_in(struct gf_coll *coll, const gf_mem *at, uint64_t count)
 {
     gf_status status = GF_OK;
     for (uint32_t index = 0; (index < coll->size) && (status >= 0); index++)
-        if (index != coll->index) status = coll->fold(coll->fold_arg, at[coll->index], at[index], count);
+        if (index != coll->index)
+            status = coll->fold(coll->fold_arg, at[coll->index], at[index], count);
     for (uint32_t index = 0; (index < coll->size) && (status >= 0); index++)
         if (index != coll->index)
-            status = coll->ops->copy(coll->queue, at[index], at[coll->index], count * gf_coll_elem_bytes(coll));
+            status = coll->ops->copy(coll->queue, at[index], at[coll->index],
+                                     count * gf_coll_elem_bytes(coll));
     return status;
 }
 
 /* Values are summed; a lone source is copied, to the bit. */
-gf_status gf_direct_combine(struct gf_coll *coll, uint64_t round, uint64_t first, uint64_t elems, uint64_t count)
+gf_status gf_direct_combine(struct gf_coll *coll, uint64_t round, uint64_t first, uint64_t elems,
+                            uint64_t count)
 {
     gf_mem src[GF_DIRECT_RANKS_MAX], dst[GF_DIRECT_RANKS_MAX];
     uint32_t src_count = 0, dst_count = 0;
@@ -181,11 +196,13 @@ gf_status gf_direct_combine(struct gf_coll *coll, uint64_t round, uint64_t first
         if (at == 0) return gf_direct_lost(coll, index);
         if (source) src[src_count++] = at;
         if (target) dst[dst_count++] = at;
-        if (index != coll->index) coll->bytes_mapped += ((source ? bytes : 0) + (target ? bytes : 0));
+        if (index != coll->index)
+            coll->bytes_mapped += ((source ? bytes : 0) + (target ? bytes : 0));
     }
     if (coll->fold != NULL) return fold_in(coll, src, count);
     if (coll->collective <= GF_COLL_REDUCE_SCATTER)
-        return gf_direct_sum(coll, dst, dst_count, src, first + elems, count, coll->check, coll->sources);
+        return gf_direct_sum(coll, dst, dst_count, src, first + elems, count, coll->check,
+                             coll->sources);
     for (uint32_t d = 0; d < dst_count; d++) {
         gf_status status = coll->ops->copy(coll->queue, dst[d], src[0], bytes);
         if (status < 0) return status;
@@ -230,7 +247,8 @@ static gf_status rounds_progress(struct gf_coll *coll, uint64_t now_ns)
             if ((status = gf_direct_wait(coll, now_ns)) != GF_OK) return status;
             if (coll->own.direct->meets && !direct->any_staged) return GF_OK;
             if (direct->steps == 1) rounds_set(coll);
-            direct->state = (direct->staged && (direct->steps >= 2)) ? DIRECT_COPY_OUT : DIRECT_WORK;
+            direct->state =
+                (direct->staged && (direct->steps >= 2)) ? DIRECT_COPY_OUT : DIRECT_WORK;
             break;
         case DIRECT_COPY_OUT:
             if ((status = round_copy(coll, direct->steps - 2, false)) < 0) return status;
@@ -243,7 +261,8 @@ static gf_status rounds_progress(struct gf_coll *coll, uint64_t now_ns)
             coll->moved_ns = now_ns;
             if (status == GF_AGAIN) return GF_AGAIN;
             direct->done = 0;
-            direct->state = (direct->staged && (direct->steps < direct->rounds)) ? DIRECT_COPY_IN : DIRECT_SIGNAL;
+            direct->state = (direct->staged && (direct->steps < direct->rounds)) ? DIRECT_COPY_IN
+                                                                                 : DIRECT_SIGNAL;
             break;
         }
     }

@@ -8,9 +8,12 @@
 #define GF_DIRECT_RANKS_MAX 64u /* of one node */
 #define GF_DIRECT_LANES 32u
 #define GF_DIRECT_LINE_BYTES 64u
-#define GF_DIRECT_SLOT_BYTES 128u /* of a rank in an operation: a line with its flag, and the next one */
-#define GF_DIRECT_BESIDE_BYTES 96u /* data of an allreduce up to here goes beside the flags, into each peer's region */
-#define GF_DIRECT_SMALL_BYTES (8192u + 64u) /* data up to here may take one barrier; off powers of two, for the caches */
+/* of a rank in an operation: a line with its flag, and the next one */
+#define GF_DIRECT_SLOT_BYTES 128u
+/* data of an allreduce up to here goes beside the flags, into each peer's region */
+#define GF_DIRECT_BESIDE_BYTES 96u
+/* data up to here may take one barrier; off powers of two, for the caches */
+#define GF_DIRECT_SMALL_BYTES (8192u + 64u)
 
 #define GF_DIRECT_STEP_BITS 24u /* of a flag: barriers of one operation; the rest is its number */
 #define GF_DIRECT_ALIGN_BYTES 64u
@@ -18,10 +21,12 @@
 
 enum direct_state { DIRECT_COPY_IN, DIRECT_SIGNAL, DIRECT_WAIT, DIRECT_COPY_OUT, DIRECT_WORK };
 
-/* What a rank owns in each region for an operation: two lines, which the region's rank only reads. */
+/* What a rank owns in each region for an operation: two lines, which the region's rank only
+ * reads. */
 struct gf_direct_slot {
-    uint64_t flag;   /* stored and loaded as one: gf_link_driver. All but device's is there before it */
-    uint64_t what;   /* operation this is */
+    /* stored and loaded as one: gf_link_driver. All but device's is there before it */
+    uint64_t flag;
+    uint64_t what; /* operation this is */
     union {
         uint64_t where;                         /* this rank's data lies, */
         uint8_t beside[GF_DIRECT_BESIDE_BYTES]; /* or the data */
@@ -33,10 +38,11 @@ _Static_assert(sizeof(struct gf_direct_slot) == GF_DIRECT_SLOT_BYTES, "a slot is
 
 struct gf_direct_state {
     uint64_t state;
-    size_t slots_at;      /* in each region: the slot of rank 0 in this operation; that of the next rank is behind it */
-    uint64_t what;        /* all ranks must say the same */
-    uint64_t steps;       /* flags given so far */
-    uint64_t arrived;     /* ranks below this have given theirs too */
+    /* in each region: the slot of rank 0 in this operation; that of the next rank is behind it */
+    size_t slots_at;
+    uint64_t what;    /* all ranks must say the same */
+    uint64_t steps;   /* flags given so far */
+    uint64_t arrived; /* ranks below this have given theirs too */
     uint64_t rounds;
     uint64_t block_elems; /* of all blocks but the last */
     uint64_t piece_elems; /* of a block, a round */
@@ -45,24 +51,32 @@ struct gf_direct_state {
     bool any_staged;      /* some rank's: there are rounds */
     bool small;           /* one barrier: direct_small.c */
     bool beside;          /* its data goes with the flags */
-    bool queued, stopped; /* direct_stream.c: the device has all of it; the others know that this rank gave up */
+    /* direct_stream.c: the device has all of it; the others know that this rank gave up */
+    bool queued, stopped;
 };
 
-/* What direct needs beside the rest. A rank takes part in operations in the same order as all others; `order` is the
- * operation's place in it, from 0, and grows by less than GF_DIRECT_LANES over the oldest that is under way. */
+/* What direct needs beside the rest. A rank takes part in operations in the same order as all
+ * others; `order` is the operation's place in it, from 0, and grows by less than GF_DIRECT_LANES
+ * over the oldest that is under way. */
 struct gf_direct {
     uint64_t order;
     size_t region_bytes; /* of the exchange region, or of exported memory; the same on all ranks */
-    const gf_mem *exported;  /* [size] gf_coll_direct_device: each rank's device memory as this one reaches it; else NULL */
-    uint32_t lane_ranks; /* ranks in the group, at least; the region begins with gf_direct_area_bytes() of it, zero */
-    uint32_t small_bytes; /* data up to this size takes one barrier, the same on all ranks; at most GF_DIRECT_SMALL_BYTES */
-    /* Of gf_coll_direct_stream. Queues of their own, but packs: that one holds what data is made by. None but packs may
-     * have the CPU's work to wait for, and all ranks put operations into them in one order: may_queue says that those
-     * before this one are there. */
+    /* [size] gf_coll_direct_device: each rank's device memory as this one reaches it; else NULL */
+    const gf_mem *exported;
+    /* ranks in the group, at least; the region begins with gf_direct_area_bytes() of it, zero */
+    uint32_t lane_ranks;
+    /* data up to this size takes one barrier, the same on all ranks; at most
+     * GF_DIRECT_SMALL_BYTES */
+    uint32_t small_bytes;
+    /* Of gf_coll_direct_stream. Queues of their own, but packs: that one holds what data is made
+     * by. None but packs may have the CPU's work to wait for, and all ranks put operations into
+     * them in one order: may_queue says that those before this one are there. */
     struct gf_queue packs, sums, gathers;
     bool may_queue;
-    uint64_t block_elems; /* of what is scattered or gathered; 0: as gf_coll_block() says. Ranks may be left without */
-    bool meets;           /* it ends behind the first barrier where nobody's data is staged: gf_direct_combine() */
+    /* of what is scattered or gathered; 0: as gf_coll_block() says. Ranks may be left without */
+    uint64_t block_elems;
+    /* it ends behind the first barrier where nobody's data is staged: gf_direct_combine() */
+    bool meets;
     struct gf_direct_state state; /* direct's own */
 };
 
@@ -71,8 +85,8 @@ static inline struct gf_direct_state *gf_direct_of(const struct gf_coll *coll)
     return &coll->own.direct->state;
 }
 
-/* Behind the lanes each rank has a line, in every region: the core that it runs on, and, in its own region alone, whether
- * it sleeps (gf_link_driver.flag_arm). */
+/* Behind the lanes each rank has a line, in every region: the core that it runs on, and, in its own
+ * region alone, whether it sleeps (gf_link_driver.flag_arm). */
 static inline size_t gf_direct_rank_at(const struct gf_direct *direct, uint32_t index)
 {
     return (size_t)2 * GF_DIRECT_LANES * direct->lane_ranks * GF_DIRECT_SLOT_BYTES +
@@ -83,8 +97,9 @@ static inline size_t gf_direct_sleep_at(const struct gf_direct *direct, uint32_t
     return gf_direct_rank_at(direct, index) + sizeof(uint64_t);
 }
 
-/* In each region, of all ranks: the member id + 1 of one that gave up what its device still holds. From then on nothing
- * that this region's rank has queued may touch data. Then two for the proof at open (lib/device/flags.c). */
+/* In each region, of all ranks: the member id + 1 of one that gave up what its device still holds.
+ * From then on nothing that this region's rank has queued may touch data. Then two for the proof at
+ * open (lib/device/flags.c). */
 static inline size_t gf_direct_stop_at(const struct gf_direct *direct)
 {
     return gf_direct_rank_at(direct, 0) + 2 * sizeof(uint64_t);
@@ -122,7 +137,8 @@ static inline uint32_t gf_direct_after(const struct gf_coll *coll, uint32_t turn
     uint32_t index = coll->index + turn;
     return (index < coll->size) ? index : index - coll->size;
 }
-/* What of block `index` of this rank's data the others read (in), or this rank takes over afterwards. */
+/* What of block `index` of this rank's data the others read (in), or this rank takes over
+ * afterwards. */
 bool gf_direct_moves(const struct gf_coll *coll, uint32_t index, bool in);
 
 /* Half of the staging: pieces of all ranks in one round. */
@@ -135,37 +151,44 @@ static inline size_t gf_direct_half_bytes(uint32_t size, uint32_t slice_bytes)
 uint64_t gf_direct_block_elems(const struct gf_coll *coll); /* of all blocks but the last */
 
 /* Sums of all ranks' data in host memory, in rank order; `first` is where they lie in data. */
-static inline gf_status gf_direct_sum(const struct gf_coll *coll, const gf_mem *dst, uint32_t dst_count,
-                                      const gf_mem *src, uint64_t first, uint64_t count, struct gf_check *check,
+static inline gf_status gf_direct_sum(const struct gf_coll *coll, const gf_mem *dst,
+                                      uint32_t dst_count, const gf_mem *src, uint64_t first,
+                                      uint64_t count, struct gf_check *check,
                                       struct gf_check *sources)
 {
     return coll->ops->sum_n(coll->queue, dst, dst_count, src, coll->size, coll->type, count,
-                                         coll->base + first, check, sources);
+                            coll->base + first, check, sources);
 }
 
-/* Begins an operation: its place, and state of which `small` is set. (memset() takes as long as a line.) */
+/* Begins an operation: its place, and state of which `small` is set. (memset() takes as long as a
+ * line.) */
 void gf_direct_begin(struct gf_coll *coll);
-/* A barrier, in two halves: direct_flags.c. The first of an operation also tells and compares what it is, and where
- * data lies, in bytes from the exchange region or from exported memory, with GF_DIRECT_STAGED in it where that is the
- * staging. */
+/* A barrier, in two halves: direct_flags.c. The first of an operation also tells and compares what
+ * it is, and where data lies, in bytes from the exchange region or from exported memory, with
+ * GF_DIRECT_STAGED in it where that is the staging. */
 gf_status gf_direct_signal(struct gf_coll *coll);
-gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns); /* a turn of looking at flags; GF_OK: all have come */
-size_t gf_direct_slots_at(const struct gf_direct *direct, uint64_t order); /* gf_direct_state.slots_at */
+/* a turn of looking at flags; GF_OK: all have come */
+gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns);
+/* gf_direct_state.slots_at */
+size_t gf_direct_slots_at(const struct gf_direct *direct, uint64_t order);
 /* In each region: that of rank `writer`; and what this rank finds in its own. */
 static inline size_t gf_direct_slot_at(const struct gf_coll *coll, uint32_t writer)
 {
     return coll->own.direct->state.slots_at + (size_t)writer * GF_DIRECT_SLOT_BYTES;
 }
-static inline const struct gf_direct_slot *gf_direct_slot_of(const struct gf_coll *coll, uint32_t writer)
+static inline const struct gf_direct_slot *gf_direct_slot_of(const struct gf_coll *coll,
+                                                             uint32_t writer)
 {
     return (const void *)(coll->link->region + gf_direct_slot_at(coll, writer));
 }
-static inline uint64_t gf_direct_where(const struct gf_coll *coll, uint32_t writer) /* that has come */
+/* that has come */
+static inline uint64_t gf_direct_where(const struct gf_coll *coll, uint32_t writer)
 {
     return gf_direct_slot_of(coll, writer)->where;
 }
 
-/* Of this operation: after `step` barriers, or acts of a rank's device; where the latter lies in each region. */
+/* Of this operation: after `step` barriers, or acts of a rank's device; where the latter lies in
+ * each region. */
 static inline uint64_t gf_direct_flag_value(const struct gf_coll *coll, uint64_t step)
 {
     return ((coll->own.direct->order + 1) << GF_DIRECT_STEP_BITS) | step;
@@ -184,20 +207,24 @@ void gf_direct_device_need(const struct gf_coll_kind *kind, const struct gf_coll
 gf_status gf_direct_block_sum(struct gf_coll *coll, struct gf_queue *queue);
 gf_status gf_direct_blocks_gather(struct gf_coll *coll, struct gf_queue *queue);
 
-/* The sum of all ranks' data from element `first` on into this rank's, or with GF_COLL_ALLGATHER this rank's into all
- * others'; of its own block, once all have come. Where data is staged `round` says where; else 0. */
-gf_status gf_direct_combine(struct gf_coll *coll, uint64_t round, uint64_t first, uint64_t elems, uint64_t count);
+/* The sum of all ranks' data from element `first` on into this rank's, or with GF_COLL_ALLGATHER
+ * this rank's into all others'; of its own block, once all have come. Where data is staged `round`
+ * says where; else 0. */
+gf_status gf_direct_combine(struct gf_coll *coll, uint64_t round, uint64_t first, uint64_t elems,
+                            uint64_t count);
 
 gf_status gf_direct_small_start(struct gf_coll *coll); /* the start and the turn of small data */
 gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns);
 
 /* direct_flags.c. At the end of opening: one look at each page of each peer's region, some a call,
  * `pages` so far; GF_OK: at all. There is no other moment at which nobody waits. */
-gf_status gf_direct_touch(struct gf_link *link, const uint32_t *members, uint32_t size, uint64_t *pages);
+gf_status gf_direct_touch(struct gf_link *link, const uint32_t *members, uint32_t size,
+                          uint64_t *pages);
 /* Ends the sleep of all peers: there is news on the control channel. */
-void gf_direct_wake(struct gf_link *link, const uint32_t *members, uint32_t size, uint32_t own, uint32_t lane_ranks);
+void gf_direct_wake(struct gf_link *link, const uint32_t *members, uint32_t size, uint32_t own,
+                    uint32_t lane_ranks);
 /* Not all share memory, and direct was asked for: why it cannot be, and with whom. */
-void gf_direct_unshared(struct gf_link *link, const uint32_t *members, uint32_t size, uint32_t own, uint32_t *peer_out,
-                        char text_out[256]);
+void gf_direct_unshared(struct gf_link *link, const uint32_t *members, uint32_t size, uint32_t own,
+                        uint32_t *peer_out, char text_out[256]);
 
 #endif

@@ -1,18 +1,21 @@
-/* Direct in device memory: ranks of one node whose devices reach each other's memory (CUDA IPC, NVLink or PCIe). Blocks
- * and order of adding are those of direct.c, so the bits are the same; data never passes the host, only flags do:
+/* Direct in device memory: ranks of one node whose devices reach each other's memory (CUDA IPC,
+ * NVLink or PCIe). Blocks and order of adding are those of direct.c, so the bits are the same; data
+ * never passes the host, only flags do:
  *
- *     SIGNAL -> WAIT -> SUM -> FINISH -> SIGNAL -> WAIT -> GATHER -> FINISH -> SIGNAL -> WAIT -> done
+ *     SIGNAL -> WAIT -> SUM -> FINISH -> SIGNAL -> WAIT -> GATHER -> FINISH -> SIGNAL -> WAIT ->
+ *         done
  *       packed         own block          summed         the others' blocks     read by all
  *
- * A rank writes to its own memory alone and reads the others': first all ranks' share of its block, then the blocks
- * that the others have summed. The bytes that cross are those of writing the sum to all, but a rank that was left
- * behind by an epoch and goes on cannot write into memory that is in use again, which no flag could keep it from:
- * unlike an exchange region, device memory is not mapped anew.
+ * A rank writes to its own memory alone and reads the others': first all ranks' share of its block,
+ * then the blocks that the others have summed. The bytes that cross are those of writing the sum to
+ * all, but a rank that was left behind by an epoch and goes on cannot write into memory that is in
+ * use again, which no flag could keep it from: unlike an exchange region, device memory is not
+ * mapped anew.
  *
- * A device works late: what it was given is behind an event, and a flag goes up only once the CPU has seen that event.
- * Where streams can store flags themselves, direct_stream.c takes the CPU out of that.
- * A reduce-scatter ends with the second barrier, an allgather leaves out the sum and its barrier: the halves that
- * hierarchy is made of. What lies in data is done before start. */
+ * A device works late: what it was given is behind an event, and a flag goes up only once the CPU
+ * has seen that event. Where streams can store flags themselves, direct_stream.c takes the CPU out
+ * of that. A reduce-scatter ends with the second barrier, an allgather leaves out the sum and its
+ * barrier: the halves that hierarchy is made of. What lies in data is done before start. */
 #include "ops/node/direct.h"
 
 #include "ops/ops.h"
@@ -24,7 +27,8 @@ gf_status gf_direct_device_start(struct gf_coll *coll)
 {
     GF_ASSERT((coll->late != NULL) && (coll->own.direct->exported != NULL));
     GF_ASSERT(coll->size <= coll->own.direct->lane_ranks);
-    GF_ASSERT(coll->data - coll->own.direct->exported[coll->index] <= coll->own.direct->region_bytes);
+    GF_ASSERT(coll->data - coll->own.direct->exported[coll->index] <=
+              coll->own.direct->region_bytes);
     gf_direct_begin(coll);
     gf_direct_of(coll)->block_elems = gf_direct_block_elems(coll);
     return GF_OK;
@@ -32,14 +36,16 @@ gf_status gf_direct_device_start(struct gf_coll *coll)
 
 static void block_of(struct gf_coll *coll, uint32_t index, uint64_t *first_out, uint64_t *count_out)
 {
-    gf_coll_block_of(coll->elem_count, gf_direct_of(coll)->block_elems, index, first_out, count_out);
+    gf_coll_block_of(coll->elem_count, gf_direct_of(coll)->block_elems, index, first_out,
+                     count_out);
 }
 
 /* Element `first` of a rank's data, as this rank's device reaches it. */
 static gf_mem data_at(const struct gf_coll *coll, uint32_t index, uint64_t first)
 {
     gf_mem data = coll->data;
-    if (index != coll->index) data = coll->own.direct->exported[index] + gf_direct_where(coll, index);
+    if (index != coll->index)
+        data = coll->own.direct->exported[index] + gf_direct_where(coll, index);
     return data + first * gf_coll_elem_bytes(coll);
 }
 
@@ -54,7 +60,7 @@ gf_status gf_direct_block_sum(struct gf_coll *coll, struct gf_queue *queue)
     dst = data_at(coll, coll->index, first);
     coll->bytes_mapped += count * gf_coll_elem_bytes(coll) * (coll->size - 1);
     return coll->ops->sum_n(queue, &dst, 1, src, coll->size, coll->type, count, coll->base + first,
-                                         coll->check, NULL);
+                            coll->check, NULL);
 }
 
 /* The others' blocks, all at once. */
@@ -95,8 +101,10 @@ static gf_status device_progress(struct gf_coll *coll, uint64_t now_ns)
         case DEVICE_WAIT:
             if ((status = gf_direct_wait(coll, now_ns)) != GF_OK) return status;
             if (has_ended(coll)) return GF_OK;
-            status = ((direct->steps == GF_DIRECT_PACKED) && (coll->collective != GF_COLL_ALLGATHER))
-                         ? gf_direct_block_sum(coll, coll->queue) : gf_direct_blocks_gather(coll, coll->queue);
+            status =
+                ((direct->steps == GF_DIRECT_PACKED) && (coll->collective != GF_COLL_ALLGATHER))
+                    ? gf_direct_block_sum(coll, coll->queue)
+                    : gf_direct_blocks_gather(coll, coll->queue);
             if (status >= 0) status = driver->mark(coll->queue, coll->event);
             if (status < 0) return status;
             direct->state = DEVICE_FINISH;

@@ -1,21 +1,24 @@
-/* How ranks of a direct operation tell each other that they have come: flags in each other's exchange regions. A rank
- * owns a slot of two lines in each peer's region for each operation that can be under way (a lane), and the peer only
- * reads it: [flag] [what operation this is] [where my data is, or the data] .. [sign of life] [flag of its device]. A
- * flag holds the operation's number and counts the barriers within; it only grows, so a lane needs no clearing between
- * operations and a flag of an earlier one is never taken for one of this. A lane has two slots, used by turns, since a
- * peer may still read the other words of one when this rank is done. A rank that differs in operation, type or count is
- * found by them and is the culprit. */
+/* How ranks of a direct operation tell each other that they have come: flags in each other's
+ * exchange regions. A rank owns a slot of two lines in each peer's region for each operation that
+ * can be under way (a lane), and the peer only reads it: [flag] [what operation this is] [where my
+ * data is, or the data] .. [sign of life] [flag of its device]. A flag holds the operation's number
+ * and counts the barriers within; it only grows, so a lane needs no clearing between operations and
+ * a flag of an earlier one is never taken for one of this. A lane has two slots, used by turns,
+ * since a peer may still read the other words of one when this rank is done. A rank that differs in
+ * operation, type or count is found by them and is the culprit. */
 #include "ops/node/direct.h"
 
 #include <sched.h>
 #include <stdio.h>
 
-/* Operations take the 2 L slots in the order of the triangular numbers, which come to each of them: no two strides are
- * alike, so a CPU does not read ahead what a peer is about to write. */
-_Static_assert((GF_DIRECT_LANES & (GF_DIRECT_LANES - 1)) == 0, "modulo a power of two they come to each slot");
+/* Operations take the 2 L slots in the order of the triangular numbers, which come to each of them:
+ * no two strides are alike, so a CPU does not read ahead what a peer is about to write. */
+_Static_assert((GF_DIRECT_LANES & (GF_DIRECT_LANES - 1)) == 0,
+               "modulo a power of two they come to each slot");
 size_t gf_direct_slots_at(const struct gf_direct *direct, uint64_t order)
 {
-    uint64_t place = order % (2 * GF_DIRECT_LANES), row = place * (place + 1) / 2 % (2 * GF_DIRECT_LANES);
+    uint64_t place = order % (2 * GF_DIRECT_LANES),
+             row = place * (place + 1) / 2 % (2 * GF_DIRECT_LANES);
     return row * direct->lane_ranks * GF_DIRECT_SLOT_BYTES;
 }
 
@@ -42,7 +45,8 @@ gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index)
                         "the exchange region of rank %u can no longer be reached", coll->waits_for);
 }
 
-/* Told by one that waits, when it changes, which is seldom; what was told last stands in this rank's own line. */
+/* Told by one that waits, when it changes, which is seldom; what was told last stands in this
+ * rank's own line. */
 static void core_tell(struct gf_coll *coll, uint64_t core)
 {
     const struct gf_link_driver *driver = coll->link->driver;
@@ -61,7 +65,8 @@ static gf_status slot_fill(const struct gf_coll *coll, struct gf_direct_slot *sl
     gf_mem base;
     slot->what = direct->what;
     if (direct->beside)
-        return coll->ops->copy(coll->queue, (gf_mem)(uintptr_t)slot->beside, coll->data, coll->bytes);
+        return coll->ops->copy(coll->queue, (gf_mem)(uintptr_t)slot->beside, coll->data,
+                               coll->bytes);
     slot->where = 0;
     if ((coll->elem_count == 0) || direct->small) return GF_OK;
     base = (exported != NULL) ? exported[coll->index] : gf_direct_region(coll, coll->index);
@@ -72,7 +77,8 @@ static gf_status slot_fill(const struct gf_coll *coll, struct gf_direct_slot *sl
 static void prefetch_to_write(const char *line)
 {
 #if defined(__x86_64__)
-    __asm__ volatile("prefetchw %0" : : "m"(*line)); /* __builtin_prefetch() asks for a copy to read */
+    /* __builtin_prefetch() asks for a copy to read */
+    __asm__ volatile("prefetchw %0" : : "m"(*line));
 #else
     __builtin_prefetch(line, 1);
 #endif
@@ -89,19 +95,24 @@ gf_status gf_direct_signal(struct gf_coll *coll)
         gf_mem region = gf_direct_region(coll, index);
         gf_status status;
         if (region == 0) return gf_direct_lost(coll, index);
-        if ((direct->steps == 0) && ((status = slot_fill(coll, (void *)(uintptr_t)(region + at))) < 0)) return status;
+        if ((direct->steps == 0) &&
+            ((status = slot_fill(coll, (void *)(uintptr_t)(region + at))) < 0))
+            return status;
         driver->flag_store(coll->link, gf_direct_id(coll, index), at, flag);
     }
     direct->steps++;
     direct->arrived = 0;
-    /* A small operation asks for the slots that the next one will store to while nobody reads them yet: a store there
-     * need not wait for a line that a peer still holds. Only a hint. Behind the fence of gf_flag_wake(): before it 8
-     * bytes take 0.50 us instead of 0.38 (results/peers.md). */
-    next_at = gf_direct_slots_at(coll->own.direct, coll->own.direct->order + 1) + coll->index * GF_DIRECT_SLOT_BYTES;
+    /* A small operation asks for the slots that the next one will store to while nobody reads them
+     * yet: a store there need not wait for a line that a peer still holds. Only a hint. Behind the
+     * fence of gf_flag_wake(): before it 8 bytes take 0.50 us instead of 0.38
+     * (results/peers.md). */
+    next_at = gf_direct_slots_at(coll->own.direct, coll->own.direct->order + 1) +
+              coll->index * GF_DIRECT_SLOT_BYTES;
     for (uint32_t turn = 1; turn < coll->size; turn++) {
         uint32_t index = gf_direct_after(coll, turn);
         char *region = (char *)(uintptr_t)gf_direct_region(coll, index);
-        if (driver->flag_sleep != NULL) gf_flag_wake(region, gf_direct_sleep_at(coll->own.direct, index));
+        if (driver->flag_sleep != NULL)
+            gf_flag_wake(region, gf_direct_sleep_at(coll->own.direct, index));
         if (!direct->small) continue;
         prefetch_to_write(region + next_at);
         prefetch_to_write(region + next_at + GF_DIRECT_LINE_BYTES);
@@ -112,7 +123,8 @@ gf_status gf_direct_signal(struct gf_coll *coll)
 static gf_status slot_look(struct gf_coll *coll, uint32_t index)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
-    uint64_t theirs = gf_direct_slot_of(coll, index)->what, room = coll->own.direct->region_bytes, where, bytes;
+    uint64_t theirs = gf_direct_slot_of(coll, index)->what, room = coll->own.direct->region_bytes,
+             where, bytes;
     bool staged;
     where = direct->beside ? 0 : gf_direct_where(coll, index);
     staged = (where & GF_DIRECT_STAGED) != 0;
@@ -124,7 +136,8 @@ static gf_status slot_look(struct gf_coll *coll, uint32_t index)
     }
     coll->waits_for = gf_direct_id(coll, index);
     return gf_fault_set(&coll->link->fault, GF_ERR_MISMATCH, coll->waits_for, "direct", 0,
-                        "rank %u is in another operation, or of another size: it says %#llx at %#llx, expected %#llx",
+                        "rank %u is in another operation, or of another size: it says %#llx at "
+                        "%#llx, expected %#llx",
                         coll->waits_for, (unsigned long long)theirs, (unsigned long long)where,
                         (unsigned long long)direct->what);
 }
@@ -136,7 +149,8 @@ static inline gf_status slot_check(struct gf_coll *coll, uint32_t index)
     return same ? GF_OK : slot_look(coll, index);
 }
 
-/* Is some rank from `index` on awaited that shares this rank's core? It cannot come as long as this one spins. */
+/* Is some rank from `index` on awaited that shares this rank's core? It cannot come as long as this
+ * one spins. */
 static bool any_shares_core(struct gf_coll *coll, uint32_t index, uint64_t wanted)
 {
     uint64_t core = (uint64_t)sched_getcpu() + 1;
@@ -171,10 +185,12 @@ gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
     uint64_t wanted = gf_direct_flag_value(coll, direct->steps);
-    for (uint32_t index = (uint32_t)direct->arrived; index < coll->size; direct->arrived = ++index) {
+    for (uint32_t index = (uint32_t)direct->arrived; index < coll->size;
+         direct->arrived = ++index) {
         gf_status status;
         if (index == coll->index) continue;
-        if ((gf_flag_load(coll->link, gf_direct_slot_at(coll, index)) < wanted) && !flag_await(coll, index, wanted))
+        if ((gf_flag_load(coll->link, gf_direct_slot_at(coll, index)) < wanted) &&
+            !flag_await(coll, index, wanted))
             return GF_AGAIN;
         if ((direct->steps == 1) && ((status = slot_check(coll, index)) < 0)) return status;
         coll->moved_ns = now_ns;
@@ -186,40 +202,50 @@ gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns)
 #define PAGE_BYTES 4096u
 #define PAGES_A_CALL 256u
 
-gf_status gf_direct_touch(struct gf_link *link, const uint32_t *members, uint32_t size, uint64_t *pages)
+gf_status gf_direct_touch(struct gf_link *link, const uint32_t *members, uint32_t size,
+                          uint64_t *pages)
 {
     uint64_t each = (link->region_bytes + PAGE_BYTES - 1) / PAGE_BYTES;
     if (link->driver->simulated) return GF_OK; /* gf-plan's regions are larger than this machine */
     for (uint64_t end = *pages + PAGES_A_CALL; *pages < size * each;) {
-        const unsigned char *region = link->driver->map(link, gf_member_at(members, (uint32_t)(*pages / each)));
+        const unsigned char *region =
+            link->driver->map(link, gf_member_at(members, (uint32_t)(*pages / each)));
         if (*pages >= end) return GF_AGAIN;
-        if (region != NULL) (void)*(const volatile unsigned char *)(region + *pages % each * PAGE_BYTES);
+        if (region != NULL)
+            (void)*(const volatile unsigned char *)(region + *pages % each * PAGE_BYTES);
         *pages += (region != NULL) ? 1 : each;
     }
     return GF_OK;
 }
 
-void gf_direct_wake(struct gf_link *link, const uint32_t *members, uint32_t size, uint32_t own, uint32_t lane_ranks)
+void gf_direct_wake(struct gf_link *link, const uint32_t *members, uint32_t size, uint32_t own,
+                    uint32_t lane_ranks)
 {
     const struct gf_direct shared = {.lane_ranks = lane_ranks};
     for (uint32_t rank = 0; (link->driver->flag_sleep != NULL) && (rank < size); rank++) {
         void *region = link->driver->map(link, gf_member_at(members, rank));
-        if ((rank != own) && (region != NULL)) gf_flag_wake(region, gf_direct_sleep_at(&shared, rank));
+        if ((rank != own) && (region != NULL))
+            gf_flag_wake(region, gf_direct_sleep_at(&shared, rank));
     }
 }
 
-void gf_direct_unshared(struct gf_link *link, const uint32_t *members, uint32_t size, uint32_t own, uint32_t *peer_out,
-                        char text_out[256])
+void gf_direct_unshared(struct gf_link *link, const uint32_t *members, uint32_t size, uint32_t own,
+                        uint32_t *peer_out, char text_out[256])
 {
     char ranks[80] = "";
     uint32_t peer = GF_RANK_NONE;
     for (uint32_t r = 0, used = 0; (r < size) && (used + 12 < sizeof ranks); r++) {
         if ((r == own) || (link->driver->map(link, gf_member_at(members, r)) != NULL)) continue;
-        used += (uint32_t)snprintf(ranks + used, sizeof ranks - used, "%s%u", (used > 0) ? ", " : " with ranks ", r);
+        used += (uint32_t)snprintf(ranks + used, sizeof ranks - used, "%s%u",
+                                   (used > 0) ? ", " : " with ranks ", r);
         if (peer == GF_RANK_NONE) peer = r;
     }
-    if (peer == GF_RANK_NONE) (void)snprintf(ranks, sizeof ranks, " between other ranks than rank %u", own);
-    (void)snprintf(text_out, 256, "exchange.algorithm = direct: no shared memory%s; allowed are ranks of one node that "
-                   "have posix in link.transports, elsewhere auto", ranks);
+    if (peer == GF_RANK_NONE)
+        (void)snprintf(ranks, sizeof ranks, " between other ranks than rank %u", own);
+    (void)snprintf(
+        text_out, 256,
+        "exchange.algorithm = direct: no shared memory%s; allowed are ranks of one node that "
+        "have posix in link.transports, elsewhere auto",
+        ranks);
     *peer_out = peer;
 }

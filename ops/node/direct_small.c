@@ -1,13 +1,15 @@
-/* Direct for small data: one barrier. Each rank copies its data to where the others read it, and after the barrier
- * reads all copies and combines them itself, in rank order, into its own data. Each element is rounded as with blocks,
- * so the bits are the same, and only its block's owner looks whether it is finite.
+/* Direct for small data: one barrier. Each rank copies its data to where the others read it, and
+ * after the barrier reads all copies and combines them itself, in rank order, into its own data.
+ * Each element is rounded as with blocks, so the bits are the same, and only its block's owner
+ * looks whether it is finite.
  *
- * What fits goes into each peer's region beside the flag, and comes with it: one line that travels instead of two. The
- * rest has one place in its owner's region.
+ * What fits goes into each peer's region beside the flag, and comes with it: one line that travels
+ * instead of two. The rest has one place in its owner's region.
  *
- * A rank that has all flags of an operation does not know whether its copy has been read. It knows so of operation k
- * once all flags of operation k + GF_DIRECT_LANES are there, as nobody takes that place before it is done with k. A
- * lane therefore has two places, used in turn, and a place is written anew only then. */
+ * A rank that has all flags of an operation does not know whether its copy has been read. It knows
+ * so of operation k once all flags of operation k + GF_DIRECT_LANES are there, as nobody takes that
+ * place before it is done with k. A lane therefore has two places, used in turn, and a place is
+ * written anew only then. */
 #include "ops/node/direct.h"
 
 /* Where a rank's copy lies in its region, if it is not beside the flags. */
@@ -19,7 +21,8 @@ static size_t copy_at(const struct gf_coll *coll)
 }
 
 /* Blocks first..first+count-1, in bytes. */
-static void range_of(const struct gf_coll *coll, uint32_t block, uint32_t block_count, size_t *at_out, size_t *bytes_out)
+static void range_of(const struct gf_coll *coll, uint32_t block, uint32_t block_count,
+                     size_t *at_out, size_t *bytes_out)
 {
     size_t elem_bytes = gf_coll_elem_bytes(coll);
     uint64_t first, count, last_first;
@@ -41,12 +44,13 @@ static gf_status copy_put(struct gf_coll *coll)
 }
 
 /* Elements first..end-1 of all copies, added into this rank's data. */
-static gf_status sum_range(const struct gf_coll *coll, const gf_mem *from, uint64_t first, uint64_t end,
-                           struct gf_check *check, struct gf_check *sources)
+static gf_status sum_range(const struct gf_coll *coll, const gf_mem *from, uint64_t first,
+                           uint64_t end, struct gf_check *check, struct gf_check *sources)
 {
     gf_mem src[GF_DIRECT_RANKS_MAX], dst = coll->data + first * gf_coll_elem_bytes(coll);
     if (first >= end) return GF_OK;
-    for (uint32_t index = 0; index < coll->size; index++) src[index] = from[index] + first * gf_coll_elem_bytes(coll);
+    for (uint32_t index = 0; index < coll->size; index++)
+        src[index] = from[index] + first * gf_coll_elem_bytes(coll);
     return gf_direct_sum(coll, &dst, 1, src, first, end - first, check, sources);
 }
 
@@ -60,7 +64,8 @@ static gf_status sum_all(const struct gf_coll *coll, const gf_mem *from)
     if (coll->collective == GF_COLL_REDUCE_SCATTER)
         return sum_range(coll, from, first, first + count, coll->check, coll->sources);
     if ((status = sum_range(coll, from, 0, first, NULL, NULL)) < 0) return status;
-    if ((status = sum_range(coll, from, first, first + count, coll->check, coll->sources)) < 0) return status;
+    if ((status = sum_range(coll, from, first, first + count, coll->check, coll->sources)) < 0)
+        return status;
     return sum_range(coll, from, first + count, coll->elem_count, NULL, NULL);
 }
 
@@ -90,16 +95,19 @@ static gf_status copy_some(struct gf_coll *coll, const gf_mem *from)
 
 static gf_status small_get(struct gf_coll *coll)
 {
-    gf_mem from[GF_DIRECT_RANKS_MAX], beside = (gf_mem)(uintptr_t)gf_direct_slot_of(coll, 0)->beside;
+    gf_mem from[GF_DIRECT_RANKS_MAX],
+        beside = (gf_mem)(uintptr_t)gf_direct_slot_of(coll, 0)->beside;
     size_t at, bytes = coll->bytes;
     if (coll->elem_count == 0) return GF_OK;
     if (gf_direct_of(coll)->beside) {
-        for (uint32_t index = 0; index < coll->size; index++, beside += sizeof(struct gf_direct_slot))
+        for (uint32_t index = 0; index < coll->size;
+             index++, beside += sizeof(struct gf_direct_slot))
             from[index] = beside;
         from[coll->index] = coll->data;
     } else {
         for (uint32_t index = 0; index < coll->size; index++) {
-            if ((from[index] = gf_direct_region(coll, index)) == 0) return gf_direct_lost(coll, index);
+            if ((from[index] = gf_direct_region(coll, index)) == 0)
+                return gf_direct_lost(coll, index);
             from[index] += copy_at(coll);
         }
     }
@@ -118,8 +126,8 @@ static void beside_fetch(const struct gf_coll *coll)
         __builtin_prefetch(slots + index * sizeof(struct gf_direct_slot) + GF_DIRECT_LINE_BYTES);
 }
 
-/* Flags are looked at in the next turn: whoever looks before the others have stored takes the line from them, and it
- * has to travel three times instead of once. */
+/* Flags are looked at in the next turn: whoever looks before the others have stored takes the line
+ * from them, and it has to travel three times instead of once. */
 gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     gf_status status;
@@ -133,8 +141,8 @@ gf_status gf_direct_small_start(struct gf_coll *coll)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
     gf_status status;
-    direct->beside = (coll->bytes <= GF_DIRECT_BESIDE_BYTES) && (coll->collective == GF_COLL_ALLREDUCE) &&
-                     (coll->fold == NULL);
+    direct->beside = (coll->bytes <= GF_DIRECT_BESIDE_BYTES) &&
+                     (coll->collective == GF_COLL_ALLREDUCE) && (coll->fold == NULL);
     if (!direct->beside && ((status = copy_put(coll)) < 0)) return status;
     status = gf_direct_signal(coll);
     return (status < 0) ? status : GF_AGAIN;

@@ -1,44 +1,66 @@
 /* Hierarchy: allreduce over ranks of which those of a node share memory. Three collectives:
- *     SCATTER   in the node, direct reduce-scatter: its first `owners` ranks get a block each, the node's sum
- *     NARROW    an owner casts its block to the wire's type, copies it from the device, or both; neither: no WIDEN
- *     BETWEEN   the owners of the same block, one a node: ring, or halving for small blocks, in place
+ *     SCATTER   in the node, direct reduce-scatter: its first `owners` ranks get a block each, the
+ *               node's sum
+ *     NARROW    an owner casts its block to the wire's type, copies it from the device, or both;
+ *               neither: no WIDEN
+ *     BETWEEN   the owners of the same block, one a node: ring, or halving for small blocks, in
+ *               place
  *     WIDEN     and back
  *     GATHER    in the node, direct allgather of the blocks
- * Where ops are the host's and all data of the node lies in the exchange region, the three overlap: SCATTER ends behind
- * its first barrier; then an owner adds up its block a slice at a time, in the order in which the ring sends it
- * (gf_flow.there_round), and writes each slice that the ring has done with to the others; GATHER is a barrier.
+ * Where ops are the host's and all data of the node lies in the exchange region, the three overlap:
+ * SCATTER ends behind its first barrier; then an owner adds up its block a slice at a time, in the
+ * order in which the ring sends it (gf_flow.there_round), and writes each slice that the ring has
+ * done with to the others; GATHER is a barrier.
  *
- * Nodes may differ in size: `owners` is the smallest, so every block has an owner in every node; further ranks of a node
- * take part in SCATTER and GATHER alone. Of an operation's two places in direct's order SCATTER has the even one.
+ * Nodes may differ in size: `owners` is the smallest, so every block has an owner in every node;
+ * further ranks of a node take part in SCATTER and GATHER alone. Of an operation's two places in
+ * direct's order SCATTER has the even one.
  *
- * The inner collective runs on the memory and the messages of the outer one, which watches the deadline and drains what
- * a failure leaves behind. While an owner is in BETWEEN the others of its node see no flag of it, so it gives them a sign
- * whenever something moves: their deadline is for a rank that does nothing, not for a slow network.
+ * The inner collective runs on the memory and the messages of the outer one, which watches the
+ * deadline and drains what a failure leaves behind. While an owner is in BETWEEN the others of its
+ * node see no flag of it, so it gives them a sign whenever something moves: their deadline is for a
+ * rank that does nothing, not for a slow network.
  *
- * An element is added in rank order in its node, then as ring or halving does over nodes: with halving the order does
- * not depend on the position. 16-bit data is rounded once in the node, then once a hop; what a 16-bit wire
- * carries of fp32 data is rounded as it leaves the node.
+ * An element is added in rank order in its node, then as ring or halving does over nodes: with
+ * halving the order does not depend on the position. 16-bit data is rounded once in the node, then
+ * once a hop; what a 16-bit wire carries of fp32 data is rounded as it leaves the node.
  *
- * In device memory SCATTER and GATHER are gf_coll_direct_device, and BETWEEN adds late where the link reads that memory,
- * else on the host. Each phase ends with an event that the CPU waits for, as it moves the network in any case. */
+ * In device memory SCATTER and GATHER are gf_coll_direct_device, and BETWEEN adds late where the
+ * link reads that memory, else on the host. Each phase ends with an event that the CPU waits for,
+ * as it moves the network in any case. */
 #include "ops/node/hierarchy.h"
 
 #define BLOCK_ALIGN_BYTES 64u
 #define BEATS_A_DEADLINE 16u
 #define SLICE_BYTES_LEAST 65536u /* of messages that are made smaller so that phases overlap */
 
-enum hierarchy_phase { PHASE_SCATTER, PHASE_NARROW, PHASE_BETWEEN, PHASE_WIDEN, PHASE_GATHER, PHASE_COUNT };
+enum hierarchy_phase {
+    PHASE_SCATTER,
+    PHASE_NARROW,
+    PHASE_BETWEEN,
+    PHASE_WIDEN,
+    PHASE_GATHER,
+    PHASE_COUNT
+};
 
 /* This rank's block; empty where it owns none. */
 static void own_block(const struct gf_coll *coll, uint64_t *first_out, uint64_t *count_out)
 {
     const struct gf_hierarchy *own = coll->own.hierarchy;
-    gf_coll_block_of(coll->elem_count, own->block_elems, own->nodes->local_index, first_out, count_out);
+    gf_coll_block_of(coll->elem_count, own->block_elems, own->nodes->local_index, first_out,
+                     count_out);
 }
 
-/* Does the wire have another type than data, or other memory? Where there is one node, nothing leaves it. */
-static bool casts(const struct gf_hierarchy *own) { return (own->packed != 0) && (own->nodes->node_count > 1); }
-static bool crosses(const struct gf_hierarchy *own) { return (own->host.data != 0) && (own->nodes->node_count > 1); }
+/* Does the wire have another type than data, or other memory? Where there is one node, nothing
+ * leaves it. */
+static bool casts(const struct gf_hierarchy *own)
+{
+    return (own->packed != 0) && (own->nodes->node_count > 1);
+}
+static bool crosses(const struct gf_hierarchy *own)
+{
+    return (own->host.data != 0) && (own->nodes->node_count > 1);
+}
 
 /* ---- phases ---- */
 
@@ -46,7 +68,8 @@ static void in_node(struct gf_hierarchy *own, gf_collective collective, uint64_t
 {
     struct gf_coll *inner = &own->inner;
     own->direct = own->shared;
-    own->direct.state = (struct gf_direct_state){0}; /* a rank alone in its node does not start it */
+    /* a rank alone in its node does not start it */
+    own->direct.state = (struct gf_direct_state){0};
     own->direct.order = order;
     own->direct.meets = (collective == GF_COLL_REDUCE_SCATTER) && (inner->late == NULL);
     own->direct.small_bytes = 0;
@@ -75,14 +98,18 @@ static void between_nodes(struct gf_coll *coll)
     uint64_t first, count, slice = own->block_elems * elem_bytes / own->nodes->node_count / 2;
     own_block(coll, &first, &count);
     inner->kind = halves(own, coll->elem_count * elem_bytes) ? &gf_coll_halving : &gf_coll_ring;
-    /* One is added or sent on. As large in a node whose data is staged, where phases do not overlap. */
+    /* One is added or sent on. As large in a node whose data is staged, where phases do not
+     * overlap. */
     if (own->direct.meets && (slice >= SLICE_BYTES_LEAST) && (slice < inner->slice_bytes))
         inner->slice_bytes = (uint32_t)(slice / BLOCK_ALIGN_BYTES * BLOCK_ALIGN_BYTES);
     inner->own.flow = &own->flow;
     inner->members = own->nodes->across;
     inner->size = own->nodes->node_count;
     inner->index = own->nodes->node_index;
-    inner->data = (crosses(own) ? own->host.data : casts(own) ? own->packed : coll->data) + first * elem_bytes;
+    inner->data = (crosses(own) ? own->host.data
+                   : casts(own) ? own->packed
+                                : coll->data) +
+                  first * elem_bytes;
     if (crosses(own)) {
         inner->late = NULL;
         inner->queue = own->host.queue;
@@ -95,7 +122,8 @@ static void between_nodes(struct gf_coll *coll)
     inner->elem_count = count;
 }
 
-/* A ring between nodes goes over sub-blocks of a block, one a node; anything else over the block as one. */
+/* A ring between nodes goes over sub-blocks of a block, one a node; anything else over the block as
+ * one. */
 static uint32_t subs_of(const struct gf_hierarchy *own)
 {
     return (own->inner.kind == &gf_coll_ring) ? own->inner.size : 1;
@@ -112,14 +140,15 @@ static gf_status phase_start(struct gf_coll *coll, uint64_t now_ns)
     switch ((enum hierarchy_phase)own->phase) {
     case PHASE_SCATTER: in_node(own, GF_COLL_REDUCE_SCATTER, 2 * own->shared.order); break;
     case PHASE_BETWEEN: between_nodes(coll); break;
-    case PHASE_GATHER:  in_node(own, last, 2 * own->shared.order + 1); break;
+    case PHASE_GATHER: in_node(own, last, 2 * own->shared.order + 1); break;
     case PHASE_NARROW:
-    case PHASE_WIDEN:   own->cast_elems = 0, own->queued = false; return GF_OK;
-    case PHASE_COUNT:   GF_ASSERT(false); break;
+    case PHASE_WIDEN: own->cast_elems = 0, own->queued = false; return GF_OK;
+    case PHASE_COUNT: GF_ASSERT(false); break;
     }
     status = gf_coll_start(&own->inner, now_ns);
     own->summed = own->gathered = (struct gf_hierarchy_at){0};
-    if ((own->phase == PHASE_BETWEEN) && own->overlaps && (subs_of(own) > 1)) own->flow.there_round = 0;
+    if ((own->phase == PHASE_BETWEEN) && own->overlaps && (subs_of(own) > 1))
+        own->flow.there_round = 0;
     return status;
 }
 
@@ -128,7 +157,8 @@ static gf_status phase_next(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     bool owns = own->nodes->local_index < own->nodes->owners, moves = casts(own) || crosses(own);
-    if (own->phase == PHASE_SCATTER) own->overlaps = own->direct.meets && !own->direct.state.any_staged;
+    if (own->phase == PHASE_SCATTER)
+        own->overlaps = own->direct.meets && !own->direct.state.any_staged;
     do own->phase++;
     while ((own->phase != PHASE_GATHER) &&
            (!owns || ((own->phase != PHASE_BETWEEN) && (own->overlaps || !moves))));
@@ -141,8 +171,8 @@ static gf_status phase_next(struct gf_coll *coll, uint64_t now_ns)
 
 static size_t beat_at(const struct gf_hierarchy *own, uint32_t writer)
 {
-    return gf_direct_slots_at(&own->shared, 2 * own->shared.order + 1) + writer * sizeof(struct gf_direct_slot) +
-           offsetof(struct gf_direct_slot, beat);
+    return gf_direct_slots_at(&own->shared, 2 * own->shared.order + 1) +
+           writer * sizeof(struct gf_direct_slot) + offsetof(struct gf_direct_slot, beat);
 }
 
 /* At most one in BEATS_A_DEADLINE of it: each wakes the whole node. */
@@ -152,13 +182,16 @@ static void beat(struct gf_coll *coll, uint64_t now_ns)
     struct gf_hierarchy *own = coll->own.hierarchy;
     const struct gf_coll_nodes *nodes = own->nodes;
     const struct gf_flow *flow = &own->flow;
-    uint64_t moved = flow->sent.count + flow->send_done.count + flow->recvd.count + flow->recv_done.count;
+    uint64_t moved =
+        flow->sent.count + flow->send_done.count + flow->recvd.count + flow->recv_done.count;
     uint64_t value = (own->shared.order << 32) + moved; /* not what an earlier operation left */
-    if ((moved == own->beats) || (now_ns - own->beat_ns < coll->timeout_ns / BEATS_A_DEADLINE)) return;
+    if ((moved == own->beats) || (now_ns - own->beat_ns < coll->timeout_ns / BEATS_A_DEADLINE))
+        return;
     own->beats = moved;
     own->beat_ns = now_ns;
     for (uint32_t i = 0; i < nodes->local_size; i++) {
-        if ((i == nodes->local_index) || (driver->map(coll->link, nodes->local[i]) == NULL)) continue;
+        if ((i == nodes->local_index) || (driver->map(coll->link, nodes->local[i]) == NULL))
+            continue;
         driver->flag_store(coll->link, nodes->local[i], beat_at(own, nodes->local_index), value);
     }
 }
@@ -191,21 +224,24 @@ static gf_status hierarchy_start(struct gf_coll *coll)
     own->heard_from = GF_RANK_NONE;
     own->heard = own->beats = 0;
     own->beat_ns = coll->moved_ns;
-    own->block_elems = (coll->elem_count / owners + (coll->elem_count % owners != 0) + unit - 1) / unit * unit;
+    own->block_elems =
+        (coll->elem_count / owners + (coll->elem_count % owners != 0) + unit - 1) / unit * unit;
     if (own->block_elems == 0) own->block_elems = unit;
     return phase_start(coll, coll->moved_ns);
 }
 
-/* Some of this rank's block, to the wire's type or back; what the new type cannot hold is counted: as the rank's own
- * where it is alone in its node, else as a sum. */
+/* Some of this rank's block, to the wire's type or back; what the new type cannot hold is counted:
+ * as the rank's own where it is alone in its node, else as a sum. */
 static gf_status block_cast(struct gf_coll *coll, bool narrow, uint64_t at, uint64_t count)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     bool alone = narrow && (own->nodes->local_size == 1) && (coll->sources != NULL);
-    gf_mem data = coll->data + at * gf_coll_elem_bytes(coll), packed = own->packed + at * gf_type_size_bytes(own->wire);
+    gf_mem data = coll->data + at * gf_coll_elem_bytes(coll),
+           packed = own->packed + at * gf_type_size_bytes(own->wire);
     struct gf_check *check = alone ? coll->sources : coll->check;
-    return coll->ops->cast(coll->queue, narrow ? packed : data, narrow ? own->wire : coll->type, narrow ? data : packed,
-                           narrow ? coll->type : own->wire, count, 1.0f, coll->base + at, check);
+    return coll->ops->cast(coll->queue, narrow ? packed : data, narrow ? own->wire : coll->type,
+                           narrow ? data : packed, narrow ? coll->type : own->wire, count, 1.0f,
+                           coll->base + at, check);
 }
 
 /* All of the block, and the event after it. */
@@ -230,7 +266,8 @@ static gf_status block_queue(struct gf_coll *coll, bool narrow, uint64_t first, 
     return (status >= 0) ? driver->mark(last, coll->event) : status;
 }
 
-/* A turn of NARROW or WIDEN: a slice on the host, on a device all at once. GF_OK: the block is done. */
+/* A turn of NARROW or WIDEN: a slice on the host, on a device all at once. GF_OK: the block is
+ * done. */
 static gf_status block_progress(struct gf_coll *coll, bool narrow, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
@@ -255,10 +292,11 @@ static gf_status block_progress(struct gf_coll *coll, bool narrow, uint64_t now_
 
 /* ---- phases that overlap ---- */
 
-/* The rest of sub-block `at`, in elements of the operation: what the ring sends in round at->sub, or, summed over all
- * nodes, holds after its round subs - 2 + at->sub. False: there is none, nor one after it. */
-static bool sub_rest(const struct gf_coll *coll, struct gf_hierarchy_at *at, bool gathers, uint64_t *first_out,
-                     uint64_t *count_out)
+/* The rest of sub-block `at`, in elements of the operation: what the ring sends in round at->sub,
+ * or, summed over all nodes, holds after its round subs - 2 + at->sub. False: there is none, nor
+ * one after it. */
+static bool sub_rest(const struct gf_coll *coll, struct gf_hierarchy_at *at, bool gathers,
+                     uint64_t *first_out, uint64_t *count_out)
 {
     const struct gf_hierarchy *own = coll->own.hierarchy;
     uint32_t subs = subs_of(own), from = own->nodes->node_index + 2 * subs - (gathers ? 0 : 1);
@@ -283,8 +321,10 @@ static uint64_t sub_ready(const struct gf_hierarchy *own, const struct gf_hierar
     return ((subs_of(own) > 1) && (done->round > round)) ? UINT64_MAX : 0;
 }
 
-/* The next slice of this rank's block: the node's sum, or all nodes' sum to the others. GF_AGAIN: there is none now. */
-static gf_status sub_progress(struct gf_coll *coll, struct gf_hierarchy_at *at, bool gathers, uint64_t now_ns)
+/* The next slice of this rank's block: the node's sum, or all nodes' sum to the others. GF_AGAIN:
+ * there is none now. */
+static gf_status sub_progress(struct gf_coll *coll, struct gf_hierarchy_at *at, bool gathers,
+                              uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     uint64_t first, count, ready, most = own->inner.slice_bytes / gf_coll_elem_bytes(coll);
@@ -295,10 +335,13 @@ static gf_status sub_progress(struct gf_coll *coll, struct gf_hierarchy_at *at, 
     if (count > ready - at->elems) count = ready - at->elems;
     if (count > most) count = most;
     own->node.collective = gathers ? GF_COLL_ALLGATHER : GF_COLL_REDUCE_SCATTER;
-    if (gathers && casts(own) && ((status = block_cast(coll, false, first, count)) < 0)) return status;
+    if (gathers && casts(own) && ((status = block_cast(coll, false, first, count)) < 0))
+        return status;
     if (own->node.size > 1) status = gf_direct_combine(&own->node, 0, first, 0, count);
-    if (status < 0) coll->waits_for = own->node.waits_for;
-    else if (!gathers && casts(own)) status = block_cast(coll, true, first, count);
+    if (status < 0)
+        coll->waits_for = own->node.waits_for;
+    else if (!gathers && casts(own))
+        status = block_cast(coll, true, first, count);
     if (status < 0) return status;
     at->elems += count;
     coll->bytes_mapped += own->node.bytes_mapped;
@@ -340,7 +383,8 @@ static gf_status overlapped_progress(struct gf_coll *coll, uint64_t now_ns)
     if ((status < 0) || (summed == GF_OK)) return (status < 0) ? status : GF_AGAIN;
     status = sub_progress(coll, &own->gathered, true, now_ns);
     if (status < 0) return status;
-    return ((own->gathered.sub == subs) && (own->inner.state == GF_COLL_DONE)) ? GF_OK : GF_AGAIN; /* sends, too */
+    /* sends, too */
+    return ((own->gathered.sub == subs) && (own->inner.state == GF_COLL_DONE)) ? GF_OK : GF_AGAIN;
 }
 
 /* A turn of the phase under way. */
@@ -349,14 +393,15 @@ static gf_status phase_progress(struct gf_coll *coll, uint64_t now_ns)
     struct gf_hierarchy *own = coll->own.hierarchy;
     switch ((enum hierarchy_phase)own->phase) {
     case PHASE_NARROW:
-    case PHASE_WIDEN:   return block_progress(coll, own->phase == PHASE_NARROW, now_ns);
-    case PHASE_BETWEEN: return own->overlaps ? overlapped_progress(coll, now_ns) : inner_progress(coll, now_ns);
-    default:            return inner_progress(coll, now_ns);
+    case PHASE_WIDEN: return block_progress(coll, own->phase == PHASE_NARROW, now_ns);
+    case PHASE_BETWEEN:
+        return own->overlaps ? overlapped_progress(coll, now_ns) : inner_progress(coll, now_ns);
+    default: return inner_progress(coll, now_ns);
     }
 }
 
-/* A phase begins in the turn in which the one before it ends, unless that turn has worked on a slice: nobody may wake
- * this rank for what it can do by itself. */
+/* A phase begins in the turn in which the one before it ends, unless that turn has worked on a
+ * slice: nobody may wake this rank for what it can do by itself. */
 static gf_status hierarchy_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
@@ -385,7 +430,8 @@ static void hierarchy_need(const struct gf_coll_kind *kind, const struct gf_coll
     if (node.size > GF_DIRECT_RANKS_MAX) node.size = GF_DIRECT_RANKS_MAX;
     gf_coll_direct.need(&gf_coll_direct, &node, &direct);
     gf_flow_slots(limits, UINT32_MAX, limits->bytes_max + GF_COLL_ELEM_BYTES_MAX, need_out);
-    if (direct.staging_bytes > need_out->staging_bytes) need_out->staging_bytes = direct.staging_bytes;
+    if (direct.staging_bytes > need_out->staging_bytes)
+        need_out->staging_bytes = direct.staging_bytes;
 }
 
 const struct gf_coll_kind gf_coll_hierarchy = {

@@ -5,24 +5,29 @@
 #include "ops/coll/flow.h"
 #include "ops/node/direct.h"
 
-/* What hierarchy needs beside the rest: who shares memory with whom. Ranks are world ranks; all ranks of the group
- * agree on which nodes there are, their order and the order of ranks in them. Its operations take two places each in the
- * order of direct: they may lie GF_DIRECT_LANES / 2 apart at most. */
+/* What hierarchy needs beside the rest: who shares memory with whom. Ranks are world ranks; all
+ * ranks of the group agree on which nodes there are, their order and the order of ranks in them.
+ * Its operations take two places each in the order of direct: they may lie GF_DIRECT_LANES / 2
+ * apart at most. */
 struct gf_coll_nodes {
-    const uint32_t *local;      /* [local_size] ranks of this rank's node, this one too */
+    const uint32_t *local; /* [local_size] ranks of this rank's node, this one too */
     uint32_t local_size, local_index;
-    const uint32_t *across;     /* [node_count] rank local_index of each node; where local_index < owners */
+    /* [node_count] rank local_index of each node; where local_index < owners */
+    const uint32_t *across;
     uint32_t node_count, node_index;
-    uint32_t owners;            /* ranks of the smallest node */
-    uint32_t ports;             /* of a node: 1, or a network device for each owner */
-    uint64_t halving_max_bytes; /* data up to here may be summed over nodes by halving, more by ring */
+    uint32_t owners; /* ranks of the smallest node */
+    uint32_t ports;  /* of a node: 1, or a network device for each owner */
+    /* data up to here may be summed over nodes by halving, more by ring */
+    uint64_t halving_max_bytes;
 };
 
-/* Whose memory each rank reaches, as they tell each other before the first operation, and what follows for this one. */
+/* Whose memory each rank reaches, as they tell each other before the first operation, and what
+ * follows for this one. */
 #define GF_REACH_WORDS 4u
 struct gf_node_words {
-    float *reach;             /* [world][GF_REACH_WORDS]: the lowest rank that it reaches, how many, a hash of which,
-                               * one of its network device */
+    /* [world][GF_REACH_WORDS]: the lowest rank that it reaches, how many, a hash of which, one of
+     * its network device */
+    float *reach;
     uint32_t *local, *across; /* [world] each: struct gf_coll_nodes */
 };
 struct gf_nodes_meeting {
@@ -35,12 +40,15 @@ struct gf_nodes_meeting {
 #define GF_NODES_OWNERS 2u /* of at least so many ranks */
 /* nodes.c. What this rank says of itself. */
 void gf_nodes_meet(const struct gf_nodes_meeting *met);
-/* That is summed over all ranks: who makes up which node, and whether hierarchy serves them. Memory that is not shared
- * by whole nodes is an error where hierarchy was asked for by name, with peer and error_out[256]. */
-gf_status gf_nodes_form(const struct gf_nodes_meeting *met, bool by_name, struct gf_coll_nodes *nodes_out,
-                        bool *used_out, uint32_t *peer_out, char *error_out);
+/* That is summed over all ranks: who makes up which node, and whether hierarchy serves them. Memory
+ * that is not shared by whole nodes is an error where hierarchy was asked for by name, with peer
+ * and error_out[256]. */
+gf_status gf_nodes_form(const struct gf_nodes_meeting *met, bool by_name,
+                        struct gf_coll_nodes *nodes_out, bool *used_out, uint32_t *peer_out,
+                        char *error_out);
 
-/* How far a rank is in its block: sub-blocks in the order of the ring, and elements of the next one. */
+/* How far a rank is in its block: sub-blocks in the order of the ring, and elements of the next
+ * one. */
 struct gf_hierarchy_at {
     uint32_t sub;
     uint64_t elems;
@@ -50,32 +58,38 @@ struct gf_hierarchy {
     /* the owner's */
     const struct gf_coll_nodes *nodes;
     struct gf_direct shared; /* of its parts in the node; order is that of the operation */
-    const struct gf_coll_kind *in_node; /* NULL: gf_coll_direct; where data is a device's, gf_coll_direct_device */
-    gf_type wire;            /* between nodes, where `packed` is not 0: */
-    gf_mem packed;           /* [elem_count] of it, the block of this rank is used; 0: data travels as it is */
-    struct {                 /* Of a device that the link does not read: the block is copied to the host and back. */
-        gf_mem data;         /* [elem_count] of the wire's type in registered host memory; 0: the link takes it there */
+    /* NULL: gf_coll_direct; where data is a device's, gf_coll_direct_device */
+    const struct gf_coll_kind *in_node;
+    gf_type wire; /* between nodes, where `packed` is not 0: */
+    /* [elem_count] of it, the block of this rank is used; 0: data travels as it is */
+    gf_mem packed;
+    /* Of a device that the link does not read: the block is copied to the host and back. */
+    struct {
+        /* [elem_count] of the wire's type in registered host memory; 0: the link takes it there */
+        gf_mem data;
         struct gf_queue *out, *in; /* of the device, for the copies */
-        struct gf_queue *queue;    /* and what BETWEEN takes there in place of the operation's own */
+        /* and what BETWEEN takes there in place of the operation's own */
+        struct gf_queue *queue;
         const struct gf_element_ops *ops;
         struct gf_check *check;
         gf_mem staging;
     } host;
     /* hierarchy's own */
-    struct gf_coll inner;    /* the part under way, with the struct of its kind */
-    struct gf_coll node;     /* where phases overlap: the part in the node, while inner is BETWEEN */
+    struct gf_coll inner; /* the part under way, with the struct of its kind */
+    /* where phases overlap: the part in the node, while inner is BETWEEN */
+    struct gf_coll node;
     struct gf_hierarchy_at summed, gathered; /* likewise: of this rank's block */
     bool overlaps;
     struct gf_direct direct;
     struct gf_flow flow;
     uint32_t phase;
-    uint32_t heard_from;     /* the rank of the node that GATHER waits for; GF_RANK_NONE */
-    uint64_t heard;          /* its last sign */
-    uint64_t block_elems;    /* of all blocks but the last ones */
-    uint64_t cast_elems;     /* of this rank's block, in a phase that casts */
-    bool queued;             /* in such a phase: the device has all of it */
-    uint64_t beats;          /* messages posted and ended as of the last sign of this rank */
-    uint64_t beat_ns;        /* when it gave that one */
+    uint32_t heard_from;  /* the rank of the node that GATHER waits for; GF_RANK_NONE */
+    uint64_t heard;       /* its last sign */
+    uint64_t block_elems; /* of all blocks but the last ones */
+    uint64_t cast_elems;  /* of this rank's block, in a phase that casts */
+    bool queued;          /* in such a phase: the device has all of it */
+    uint64_t beats;       /* messages posted and ended as of the last sign of this rank */
+    uint64_t beat_ns;     /* when it gave that one */
 };
 
 #endif

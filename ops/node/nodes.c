@@ -1,5 +1,6 @@
-/* Which ranks share memory, for hierarchy (hierarchy.h): all ranks tell all others whom they reach, so all see the same
- * nodes. A node is a set of ranks of which each reaches exactly the others: ranks with the same lowest one. */
+/* Which ranks share memory, for hierarchy (hierarchy.h): all ranks tell all others whom they reach,
+ * so all see the same nodes. A node is a set of ranks of which each reaches exactly the others:
+ * ranks with the same lowest one. */
 #include <stdio.h>
 
 #include "drivers/fnv.h"
@@ -7,7 +8,8 @@
 
 static bool reaches(const struct gf_nodes_meeting *met, uint32_t rank)
 {
-    return (rank == met->rank) || (met->link->driver->map(met->link, gf_member_at(met->members, rank)) != NULL);
+    return (rank == met->rank) ||
+           (met->link->driver->map(met->link, gf_member_at(met->members, rank)) != NULL);
 }
 
 void gf_nodes_meet(const struct gf_nodes_meeting *met)
@@ -25,7 +27,8 @@ void gf_nodes_meet(const struct gf_nodes_meeting *met)
     own[0] = (float)lowest; /* exact: worlds are far below 2^24 */
     own[1] = (float)count;
     own[2] = (float)(hash >> 40); /* 24 bits are exact */
-    if (met->link->device != 0) own[3] = (float)((gf_fnv_u64(GF_FNV_START, met->link->device) >> 40) | 1);
+    if (met->link->device != 0)
+        own[3] = (float)((gf_fnv_u64(GF_FNV_START, met->link->device) >> 40) | 1);
 }
 
 static uint32_t word_of(const struct gf_nodes_meeting *met, uint32_t rank, uint32_t word)
@@ -33,9 +36,18 @@ static uint32_t word_of(const struct gf_nodes_meeting *met, uint32_t rank, uint3
     return (uint32_t)met->words.reach[GF_REACH_WORDS * rank + word];
 }
 
-static uint32_t lowest_of(const struct gf_nodes_meeting *met, uint32_t rank) { return word_of(met, rank, 0); }
-static uint32_t reached_of(const struct gf_nodes_meeting *met, uint32_t rank) { return word_of(met, rank, 1); }
-static uint32_t device_of(const struct gf_nodes_meeting *met, uint32_t rank) { return word_of(met, rank, 3); }
+static uint32_t lowest_of(const struct gf_nodes_meeting *met, uint32_t rank)
+{
+    return word_of(met, rank, 0);
+}
+static uint32_t reached_of(const struct gf_nodes_meeting *met, uint32_t rank)
+{
+    return word_of(met, rank, 1);
+}
+static uint32_t device_of(const struct gf_nodes_meeting *met, uint32_t rank)
+{
+    return word_of(met, rank, 3);
+}
 
 /* Ranks of a node below `end`. */
 static uint32_t members_of(const struct gf_nodes_meeting *met, uint32_t lowest, uint32_t end)
@@ -45,24 +57,33 @@ static uint32_t members_of(const struct gf_nodes_meeting *met, uint32_t lowest, 
     return count;
 }
 
-static gf_status refuse(const struct gf_nodes_meeting *met, uint32_t rank, uint32_t *peer_out, char *error_out)
+static gf_status refuse(const struct gf_nodes_meeting *met, uint32_t rank, uint32_t *peer_out,
+                        char *error_out)
 {
-    uint32_t lowest = lowest_of(met, rank), node = members_of(met, lowest, met->world), reached = reached_of(met, rank);
+    uint32_t lowest = lowest_of(met, rank), node = members_of(met, lowest, met->world),
+             reached = reached_of(met, rank);
     *peer_out = (rank == met->rank) ? lowest : rank;
     if (node == reached) /* as many, others */
-        (void)snprintf(error_out, 256, "exchange.algorithm = hierarchy: ranks %u and %u share memory with different "
-                       "ranks; all ranks of a node must reach each other's memory: let them have the same "
-                       "link.transports and /dev/shm, or take auto", lowest, rank);
+        (void)snprintf(
+            error_out, 256,
+            "exchange.algorithm = hierarchy: ranks %u and %u share memory with different "
+            "ranks; all ranks of a node must reach each other's memory: let them have the same "
+            "link.transports and /dev/shm, or take auto",
+            lowest, rank);
     else
-        (void)snprintf(error_out, 256, "exchange.algorithm = hierarchy: rank %u shares memory with %u rank%s, itself "
-                       "too, but its node, that of rank %u, has %u; all ranks of a node must reach each other's "
-                       "memory: let them have the same link.transports and /dev/shm, or take auto", rank, reached,
-                       (reached == 1) ? "" : "s", lowest, node);
+        (void)snprintf(
+            error_out, 256,
+            "exchange.algorithm = hierarchy: rank %u shares memory with %u rank%s, itself "
+            "too, but its node, that of rank %u, has %u; all ranks of a node must reach each "
+            "other's "
+            "memory: let them have the same link.transports and /dev/shm, or take auto",
+            rank, reached, (reached == 1) ? "" : "s", lowest, node);
     return GF_ERR_CONFIG;
 }
 
-/* A rank whose node is not whole; GF_RANK_NONE: there is none. From what all were told, so that all ranks see the same
- * without another word: as many as share a lowest rank reach that many, each the same ones. */
+/* A rank whose node is not whole; GF_RANK_NONE: there is none. From what all were told, so that all
+ * ranks see the same without another word: as many as share a lowest rank reach that many, each the
+ * same ones. */
 static uint32_t odd_one(const struct gf_nodes_meeting *met)
 {
     for (uint32_t rank = 0; rank < met->world; rank++) {
@@ -87,35 +108,44 @@ static bool devices_of_their_own(const struct gf_nodes_meeting *met)
     for (uint32_t rank = 0; rank < met->world; rank++) {
         if (device_of(met, rank) == 0) return false;
         for (uint32_t other = 0; other < rank; other++)
-            if ((lowest_of(met, other) == lowest_of(met, rank)) && (device_of(met, other) == device_of(met, rank)))
+            if ((lowest_of(met, other) == lowest_of(met, rank)) &&
+                (device_of(met, other) == device_of(met, rank)))
                 return false;
     }
     return true;
 }
 
-/* auto takes hierarchy wherever each node has several ranks: with m nodes and n ranks 2 (m-1)/m of the data leave and
- * enter a node, with a ring 2 (n-1)/n, and by one device of the node; it has fewer rounds, too. */
-gf_status gf_nodes_form(const struct gf_nodes_meeting *met, bool by_name, struct gf_coll_nodes *nodes,
-                              bool *used_out, uint32_t *peer_out, char *error_out)
+/* auto takes hierarchy wherever each node has several ranks: with m nodes and n ranks 2 (m-1)/m of
+ * the data leave and enter a node, with a ring 2 (n-1)/n, and by one device of the node; it has
+ * fewer rounds, too. */
+gf_status gf_nodes_form(const struct gf_nodes_meeting *met, bool by_name,
+                        struct gf_coll_nodes *nodes, bool *used_out, uint32_t *peer_out,
+                        char *error_out)
 {
     uint32_t odd = odd_one(met), mine = lowest_of(met, met->rank);
     if (odd != GF_RANK_NONE) return by_name ? refuse(met, odd, peer_out, error_out) : GF_OK;
-    *nodes = (struct gf_coll_nodes){.local = met->words.local, .across = met->words.across, .owners = met->world};
+    *nodes = (struct gf_coll_nodes){
+        .local = met->words.local, .across = met->words.across, .owners = met->world};
     nodes->local_index = members_of(met, mine, met->rank);
     for (uint32_t rank = 0; rank < met->world; rank++) {
         uint32_t lowest = lowest_of(met, rank), size = members_of(met, lowest, met->world);
-        if (size > GF_DIRECT_RANKS_MAX) { /* by name: auto looks for nodes in smaller worlds alone */
+        /* by name: auto looks for nodes in smaller worlds alone */
+        if (size > GF_DIRECT_RANKS_MAX) {
             *peer_out = (rank == met->rank) ? lowest : rank;
-            (void)snprintf(error_out, 256, "exchange.algorithm = hierarchy: %u ranks share the memory of rank %u's "
-                           "node; allowed are %u", size, lowest, GF_DIRECT_RANKS_MAX);
+            (void)snprintf(error_out, 256,
+                           "exchange.algorithm = hierarchy: %u ranks share the memory of rank %u's "
+                           "node; allowed are %u",
+                           size, lowest, GF_DIRECT_RANKS_MAX);
             return GF_ERR_CONFIG;
         }
-        if (lowest == mine) met->words.local[nodes->local_size++] = gf_member_at(met->members, rank);
+        if (lowest == mine)
+            met->words.local[nodes->local_size++] = gf_member_at(met->members, rank);
         if (lowest != rank) continue;
         if (size < nodes->owners) nodes->owners = size;
         if (lowest == mine) nodes->node_index = nodes->node_count;
         if (nodes->local_index < size)
-            met->words.across[nodes->node_count] = gf_member_at(met->members, rank_at(met, lowest, nodes->local_index));
+            met->words.across[nodes->node_count] =
+                gf_member_at(met->members, rank_at(met, lowest, nodes->local_index));
         nodes->node_count++;
     }
     nodes->ports = devices_of_their_own(met) ? nodes->owners : 1;

@@ -286,8 +286,10 @@ static void names_list(const char *root, const char *transports, char names_out[
     char name[NAME_BYTES];
     names_out[0] = '\0';
     while (check_item_next(&transports, name, sizeof name)) {
-        if (strcmp(name, "tcp") == 0) interfaces_add(root, names_out);
-        else if (check_network_used(name)) fabric_add(root, names_out);
+        if (strcmp(name, "tcp") == 0)
+            interfaces_add(root, names_out);
+        else if (check_network_used(name))
+            fabric_add(root, names_out);
     }
 }
 

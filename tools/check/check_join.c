@@ -1,4 +1,5 @@
-/* The real thing, small: opens the library as the job will, sums something over all ranks, and leaves. */
+/* The real thing, small: opens the library as the job will, sums something over all ranks, and
+ * leaves. */
 #include "tools/check/check_preflight.h"
 
 #include <stdio.h>
@@ -14,14 +15,16 @@ static gf_status sum_try(gf_context *gf, bool *right_out)
     static float values[JOIN_ELEMS];
     struct gf_request request = {0};
     uint32_t world = gf_world(gf);
-    float want = (float)world * (float)(world + 1) / 2; /* exact: below 2^26 and a multiple of 4 beyond 2^24 */
+    /* exact: below 2^26 and a multiple of 4 beyond 2^24 */
+    float want = (float)world * (float)(world + 1) / 2;
     gf_status status;
     for (uint32_t i = 0; i < JOIN_ELEMS; i++) values[i] = (float)(gf_rank(gf) + 1);
     status = gf_allreduce(gf, (gf_mem)(uintptr_t)values, JOIN_ELEMS, GF_TYPE_F32, &request);
     if (status == GF_OK) status = gf_request_wait(gf, &request);
     if (status != GF_OK) return status;
     *right_out = true;
-    for (uint32_t i = 0; i < JOIN_ELEMS; i++) /* fp32 rounds a sum of thousands by parts in a million */
+    /* fp32 rounds a sum of thousands by parts in a million */
+    for (uint32_t i = 0; i < JOIN_ELEMS; i++)
         if (!(values[i] > want * 0.999f) || !(values[i] < want * 1.001f)) *right_out = false;
     return GF_OK;
 }
@@ -41,19 +44,22 @@ void check_join(struct check_report *report, const struct check_job *job)
     }
     config.rendezvous.join_timeout_ns = job->deadline_ns;
     config.exchange.timeout_ns = job->deadline_ns;
-    status = gf_open(&config, job->tensors, job->tensor_count, memory, job->need.control_bytes, &gf);
+    status =
+        gf_open(&config, job->tensors, job->tensor_count, memory, job->need.control_bytes, &gf);
     if (status == GF_OK) status = gf_open_wait(gf);
     open_ns = tool_clock_ns() - begin_ns;
     if (status == GF_OK) status = sum_try(gf, &right);
     if (status != GF_OK)
-        check_say(report, "join", CHECK_FAIL, "what it names is what the job would end with", "%s: %s",
-                  gf_status_name(status), (gf != NULL) ? gf_error_last(gf)->text : "no context");
+        check_say(report, "join", CHECK_FAIL, "what it names is what the job would end with",
+                  "%s: %s", gf_status_name(status),
+                  (gf != NULL) ? gf_error_last(gf)->text : "no context");
     else if (!right)
         check_say(report, "join", CHECK_FAIL, "try link.transports one by one, and link.integrity",
                   "the ranks joined, but a sum over all of them is wrong");
     else
-        check_say(report, "join", CHECK_OK, NULL, "%u ranks joined in %.2f s, and a sum over all of them is right",
-                  gf_world(gf), (double)open_ns / 1e9);
+        check_say(report, "join", CHECK_OK, NULL,
+                  "%u ranks joined in %.2f s, and a sum over all of them is right", gf_world(gf),
+                  (double)open_ns / 1e9);
     (void)gf_close(gf);
     free(memory);
 }

@@ -1,4 +1,5 @@
-/* The network as the configuration names it: UCX's transports, interfaces, ports, and the control address. */
+/* The network as the configuration names it: UCX's transports, interfaces, ports, and the control
+ * address. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
@@ -46,7 +47,8 @@ bool check_network_used(const char *transports)
     return false;
 }
 
-/* ---- transports: the link driver is opened as a rank of a job of one would, without a region ---- */
+/* ---- transports: the link driver is opened as a rank of a job of one would, without a region
+ * ---- */
 
 static void link_heard(void *user, gf_log_level level, const char *text)
 {
@@ -54,9 +56,11 @@ static void link_heard(void *user, gf_log_level level, const char *text)
     (void)level;
     const char *devices = strstr(text, ", devices "), *ports = strstr(text, ", ports ");
     if (sscanf(text, "link: UCX %31[0-9.]", job->ucx_version) != 1) return;
-    if ((devices == NULL) || (ports == NULL) || !check_network_used(job->config.link.transports)) return;
+    if ((devices == NULL) || (ports == NULL) || !check_network_used(job->config.link.transports))
+        return;
     devices += strlen(", devices "); /* of this rank: of a list by place in the node */
-    (void)snprintf(job->config.link.devices, sizeof job->config.link.devices, "%.*s", (int)(ports - devices), devices);
+    (void)snprintf(job->config.link.devices, sizeof job->config.link.devices, "%.*s",
+                   (int)(ports - devices), devices);
 }
 
 void check_transports(struct check_report *report, struct check_job *job)
@@ -64,8 +68,13 @@ void check_transports(struct check_report *report, struct check_job *job)
     const struct gf_link_driver *driver = gf_drivers_default->link;
     const struct gf_config *config = &job->config;
     const struct gf_link_setup setup = {
-        .world = 1, .requests_max = 4, .message_bytes_max = 4096, .transports = config->link.transports,
-        .devices = config->link.devices, .local = job->local, .ports = config->link.ports,
+        .world = 1,
+        .requests_max = 4,
+        .message_bytes_max = 4096,
+        .transports = config->link.transports,
+        .devices = config->link.devices,
+        .local = job->local,
+        .ports = config->link.ports,
         .log = {.fn = link_heard, .user = job},
     };
     struct gf_fault fault = {0};
@@ -83,15 +92,16 @@ void check_transports(struct check_report *report, struct check_job *job)
     if (status == GF_OK) driver->close(link);
     free(state);
     if (job->ucx_version[0] != '\0')
-        check_say(report, "libraries", CHECK_OK, NULL, "gradientflow %d.%d, UCX %s", GF_VERSION_MAJOR,
-                  GF_VERSION_MINOR, job->ucx_version);
+        check_say(report, "libraries", CHECK_OK, NULL, "gradientflow %d.%d, UCX %s",
+                  GF_VERSION_MAJOR, GF_VERSION_MINOR, job->ucx_version);
     if (status == GF_OK)
         check_say(report, "transports", CHECK_OK, NULL, "%s are there%s%s", config->link.transports,
                   check_network_used(config->link.transports) ? ", on " : "",
                   check_network_used(config->link.transports) ? config->link.devices : "");
     else
         check_say(report, "transports", CHECK_FAIL,
-                  "name others in link.transports and link.devices, or link with what is missing", "%s", fault.text);
+                  "name others in link.transports and link.devices, or link with what is missing",
+                  "%s", fault.text);
 }
 
 /* ---- interfaces ---- */
@@ -121,8 +131,8 @@ static bool infiniband_look(const char *name, char *state_out)
     char path[160];
     size_t length = strcspn(name, ":");
     FILE *file;
-    (void)snprintf(path, sizeof path, "/sys/class/infiniband/%.*s/ports/%s/state", (int)length, name,
-                   (name[length] == ':') ? name + length + 1 : "1");
+    (void)snprintf(path, sizeof path, "/sys/class/infiniband/%.*s/ports/%s/state", (int)length,
+                   name, (name[length] == ':') ? name + length + 1 : "1");
     if ((strchr(name, '/') != NULL) || ((file = fopen(path, "r")) == NULL)) return false;
     if (fgets(state_out, 32, file) == NULL) state_out[0] = '\0';
     state_out[strcspn(state_out, "\n")] = '\0';
@@ -135,33 +145,40 @@ static void names_list(const struct ifaddrs *all, char *text, size_t text_bytes)
     size_t at = 0;
     text[0] = '\0';
     for (; all != NULL; all = all->ifa_next) {
-        if (check_list_has(text, all->ifa_name) || (at + strlen(all->ifa_name) + 3 > text_bytes)) continue;
+        if (check_list_has(text, all->ifa_name) || (at + strlen(all->ifa_name) + 3 > text_bytes))
+            continue;
         at += (size_t)snprintf(text + at, text_bytes - at, "%s%s", at ? ", " : "", all->ifa_name);
     }
 }
 
-static void device_say(struct check_report *report, const struct check_job *job, const struct ifaddrs *all,
-                       const char *name)
+static void device_say(struct check_report *report, const struct check_job *job,
+                       const struct ifaddrs *all, const char *name)
 {
     struct device device = device_look(all, name);
     char text[CHECK_TEXT_BYTES / 2], state[32] = "";
     if (!device.there && infiniband_look(name, state)) {
         bool active = strstr(state, "ACTIVE") != NULL;
-        check_say(report, "interface", active ? CHECK_OK : CHECK_FAIL, active ? NULL : "cable, subnet manager (ibstat)",
-                  "%s is %s", name, state);
+        check_say(report, "interface", active ? CHECK_OK : CHECK_FAIL,
+                  active ? NULL : "cable, subnet manager (ibstat)", "%s is %s", name, state);
     } else if (!device.there) {
         names_list(all, text, sizeof text);
         check_say(report, "interface", CHECK_FAIL, "put one of them into link.devices",
                   "there is no %s here; there are %s", name, text);
     } else if (!device.up || !device.has_address) {
-        (void)snprintf(text, sizeof text, device.up ? "give %s an address" : "ip link set %s up", name);
-        check_say(report, "interface", CHECK_FAIL, text, "%s %s", name, device.up ? "has no address" : "is down");
+        (void)snprintf(text, sizeof text, device.up ? "give %s an address" : "ip link set %s up",
+                       name);
+        check_say(report, "interface", CHECK_FAIL, text, "%s %s", name,
+                  device.up ? "has no address" : "is down");
     } else if (device.loopback && (job->node_count > 1)) {
-        check_say(report, "interface", CHECK_FAIL, "put the interface between the nodes into link.devices",
-                  "%s reaches this node alone, and the ranks are on %u nodes", name, job->node_count);
+        check_say(report, "interface", CHECK_FAIL,
+                  "put the interface between the nodes into link.devices",
+                  "%s reaches this node alone, and the ranks are on %u nodes", name,
+                  job->node_count);
     } else if (device.loopback && !gf_ip_loopback(job->config.rendezvous.address)) {
-        check_say(report, "interface", CHECK_WARN, "for several nodes put the interface between them into link.devices",
-                  "%s reaches this node alone, and rendezvous.address is %s", name, job->config.rendezvous.address);
+        check_say(report, "interface", CHECK_WARN,
+                  "for several nodes put the interface between them into link.devices",
+                  "%s reaches this node alone, and rendezvous.address is %s", name,
+                  job->config.rendezvous.address);
     } else {
         check_say(report, "interface", CHECK_OK, NULL, "%s is up", name);
     }
@@ -175,9 +192,12 @@ static bool address_is_here(const struct ifaddrs *all, const char *ip)
     for (; all != NULL; all = all->ifa_next) {
         if ((all->ifa_addr == NULL) || (all->ifa_addr->sa_family != family)) continue;
         if ((family == AF_INET) &&
-            (memcmp(&((const struct sockaddr_in *)(const void *)all->ifa_addr)->sin_addr, wanted, 4) == 0)) return true;
+            (memcmp(&((const struct sockaddr_in *)(const void *)all->ifa_addr)->sin_addr, wanted,
+                    4) == 0))
+            return true;
         if ((family == AF_INET6) &&
-            (memcmp(&((const struct sockaddr_in6 *)(const void *)all->ifa_addr)->sin6_addr, wanted, 16) == 0))
+            (memcmp(&((const struct sockaddr_in6 *)(const void *)all->ifa_addr)->sin6_addr, wanted,
+                    16) == 0))
             return true;
     }
     return false;
@@ -192,10 +212,12 @@ void check_interfaces(struct check_report *report, const struct check_job *job)
     if (check_network_used(job->config.link.transports))
         while (check_item_next(&devices, name, sizeof name)) device_say(report, job, all, name);
     if ((bind_to[0] != '\0') && !address_is_here(all, bind_to))
-        check_say(report, "bind", CHECK_FAIL, "set rendezvous.bind to an address of this node, or leave it out",
+        check_say(report, "bind", CHECK_FAIL,
+                  "set rendezvous.bind to an address of this node, or leave it out",
                   "rendezvous.bind %s is no address of this node", bind_to);
     else if (bind_to[0] != '\0')
-        check_say(report, "bind", CHECK_OK, NULL, "rendezvous.bind %s is an address of this node", bind_to);
+        check_say(report, "bind", CHECK_OK, NULL, "rendezvous.bind %s is an address of this node",
+                  bind_to);
     if (all != NULL) freeifaddrs(all);
 }
 
@@ -208,7 +230,8 @@ static bool port_free(unsigned port)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     bool is_free;
     if (fd < 0) return false;
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* connections that have ended do not count */
+    /* connections that have ended do not count */
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     is_free = bind(fd, (const struct sockaddr *)&at, sizeof at) == 0;
     (void)close(fd);
     return is_free;
@@ -225,8 +248,8 @@ static bool ephemeral_range(unsigned *first_out, unsigned *last_out)
 }
 
 /* Are `need` of the ports of this setting free? `few`: what it is if not. */
-static void range_say(struct check_report *report, const char *topic, const char *key, const char *ports, unsigned need,
-                      uint32_t ranks, check_state few)
+static void range_say(struct check_report *report, const char *topic, const char *key,
+                      const char *ports, unsigned need, uint32_t ranks, check_state few)
 {
     unsigned first = 0, last = 0, low = 0, high = 0, free_count = 0;
     char advice[96];
@@ -234,31 +257,34 @@ static void range_say(struct check_report *report, const char *topic, const char
     for (unsigned port = first; port <= last; port++) free_count += port_free(port);
     if (free_count < need) {
         (void)snprintf(advice, sizeof advice, "ss -ltnp shows who has them; else widen %s", key);
-        check_say(report, topic, few, advice, "%s %s: %u of %u free, %u needed for %u ranks", key, ports, free_count,
-                  last - first + 1, need, ranks);
+        check_say(report, topic, few, advice, "%s %s: %u of %u free, %u needed for %u ranks", key,
+                  ports, free_count, last - first + 1, need, ranks);
     } else if (ephemeral_range(&low, &high) && (first <= high) && (last >= low)) {
         (void)snprintf(advice, sizeof advice, "choose %s outside of it", key);
         check_say(report, topic, CHECK_WARN, advice,
-                  "%s %s: %u free, but %u-%u are what this kernel gives to outgoing connections", key, ports, free_count,
-                  low, high);
+                  "%s %s: %u free, but %u-%u are what this kernel gives to outgoing connections",
+                  key, ports, free_count, low, high);
     } else {
-        check_say(report, topic, CHECK_OK, NULL, "%s %s: %u of %u free, %u needed", key, ports, free_count,
-                  last - first + 1, need);
+        check_say(report, topic, CHECK_OK, NULL, "%s %s: %u of %u free, %u needed", key, ports,
+                  free_count, last - first + 1, need);
     }
 }
 
-/* Measured: the 0.2 s of every 10 s cost a ring over 4 hosts 5 % of an allreduce of 256 MiB; results/faults.md has the
- * silence. */
+/* Measured: the 0.2 s of every 10 s cost a ring over 4 hosts 5 % of an allreduce of 256 MiB;
+ * results/faults.md has the silence. */
 static void congestion_say(struct check_report *report)
 {
     FILE *file = fopen("/proc/sys/net/ipv4/tcp_congestion_control", "r");
     char name[32] = "";
     if (file == NULL) return;
     if ((fscanf(file, "%31s", name) == 1) && (strcmp(name, "bbr") == 0))
-        check_say(report, "congestion", CHECK_WARN, "sysctl -w net.ipv4.tcp_congestion_control=cubic (or reno)",
-                  "tcp's is bbr: each flow falls to a tenth for 0.2 s in every 10 s, and after a short cut it may send "
+        check_say(report, "congestion", CHECK_WARN,
+                  "sysctl -w net.ipv4.tcp_congestion_control=cubic (or reno)",
+                  "tcp's is bbr: each flow falls to a tenth for 0.2 s in every 10 s, and after a "
+                  "short cut it may send "
                   "nothing for 5 s");
-    else check_say(report, "congestion", CHECK_OK, NULL, "tcp's is %s", name);
+    else
+        check_say(report, "congestion", CHECK_OK, NULL, "tcp's is %s", name);
     (void)fclose(file);
 }
 
@@ -268,12 +294,15 @@ void check_ports(struct check_report *report, const struct check_job *job)
     const char *devices = config->link.devices;
     char name[DEVICE_BYTES];
     unsigned need = 0;
-    while (check_item_next(&devices, name, sizeof name)) need += job->local_count; /* UCX listens once on each */
+    /* UCX listens once on each */
+    while (check_item_next(&devices, name, sizeof name)) need += job->local_count;
     if (check_list_has(config->link.transports, "tcp")) {
         congestion_say(report);
-        range_say(report, "ports", "link.ports", config->link.ports, need, job->local_count, CHECK_FAIL);
+        range_say(report, "ports", "link.ports", config->link.ports, need, job->local_count,
+                  CHECK_FAIL);
     }
-    range_say(report, "control ports", "rendezvous.ports", config->rendezvous.ports, job->local_count, job->local_count,
+    range_say(report, "control ports", "rendezvous.ports", config->rendezvous.ports,
+              job->local_count, job->local_count,
               CHECK_WARN); /* the job runs: where none is free the system chooses one */
 }
 
@@ -286,29 +315,33 @@ static int connect_try(const struct gf_place *to, const struct gf_place *from, u
     socklen_t bytes = sizeof error;
     struct pollfd wait = {.fd = fd, .events = POLLOUT};
     if (fd < 0) return errno;
-    if (poll(&wait, 1, (int)(deadline_ns / 1000000u)) <= 0) error = ETIMEDOUT;
-    else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
+    if (poll(&wait, 1, (int)(deadline_ns / 1000000u)) <= 0)
+        error = ETIMEDOUT;
+    else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
+        error = errno;
     if ((error == 0) && gf_socket_met_itself(fd)) error = ECONNREFUSED;
     (void)close(fd);
     return error;
 }
 
-static void control_far(struct check_report *report, const struct check_job *job, const struct gf_place *to,
-                        const struct gf_place *from)
+static void control_far(struct check_report *report, const struct check_job *job,
+                        const struct gf_place *to, const struct gf_place *from)
 {
     const char *address = job->config.rendezvous.address;
     int error = connect_try(to, from, job->deadline_ns);
     if (error == 0)
         check_say(report, "control", CHECK_OK, NULL, "somebody listens at %s", address);
     else if (error == ECONNREFUSED)
-        check_say(report, "control", CHECK_OK, NULL, "%s is another node, which answers; nobody listens there now",
-                  address);
+        check_say(report, "control", CHECK_OK, NULL,
+                  "%s is another node, which answers; nobody listens there now", address);
     else
-        check_say(report, "control", CHECK_FAIL, "is rendezvous.address right? route, firewall, is the node up?",
+        check_say(report, "control", CHECK_FAIL,
+                  "is rendezvous.address right? route, firewall, is the node up?",
                   "%s cannot be reached: %s", address, strerror(error));
 }
 
-/* Not by trying to bind: kernels may be told to allow that for foreign addresses. 0.0.0.0 and :: are everybody's. */
+/* Not by trying to bind: kernels may be told to allow that for foreign addresses. 0.0.0.0 and ::
+ * are everybody's. */
 static bool control_is_here(const struct gf_place *to)
 {
     static const unsigned char any[sizeof to->ip];
@@ -327,15 +360,20 @@ struct gf_rendezvous_setup check_control_setup(const struct check_job *job)
 {
     const struct gf_config *config = &job->config;
     return (struct gf_rendezvous_setup){
-        .rank = config->job.rank, .world = config->job.world, .job_id = config->job.id,
-        .address = config->rendezvous.address, .bind = config->rendezvous.bind,
+        .rank = config->job.rank,
+        .world = config->job.world,
+        .job_id = config->job.id,
+        .address = config->rendezvous.address,
+        .bind = config->rendezvous.bind,
         .key_file = config->rendezvous.key_file,
-        .insecure = config->rendezvous.insecure, .keepalive_ns = config->rendezvous.keepalive_ns,
+        .insecure = config->rendezvous.insecure,
+        .keepalive_ns = config->rendezvous.keepalive_ns,
         .join_timeout_ns = job->deadline_ns,
     };
 }
 
-/* As rank 0 where the address is this node's, else as another rank: what the driver refuses it says itself. */
+/* As rank 0 where the address is this node's, else as another rank: what the driver refuses it says
+ * itself. */
 void check_control_alone(struct check_report *report, const struct check_job *job)
 {
     const struct gf_rendezvous_driver *driver = gf_drivers_default->rendezvous;
@@ -351,13 +389,16 @@ void check_control_alone(struct check_report *report, const struct check_job *jo
         here = control_is_here(&to);
         setup.rank = here ? 0 : 1;
         state = malloc(driver->state_bytes(&setup));
-        if ((state != NULL) && (driver->open(&setup, state, tool_clock_ns(), &rendezvous, &fault) == GF_OK))
+        if ((state != NULL) &&
+            (driver->open(&setup, state, tool_clock_ns(), &rendezvous, &fault) == GF_OK))
             driver->close(rendezvous);
     }
     if ((rendezvous == NULL) || (fault.code != GF_OK))
         check_say(report, "control", CHECK_FAIL,
-                  (fault.foreign_code == EADDRINUSE) ? "ss -ltnp shows who: a job that still runs? else take another port"
-                                                     : "correct what it names in the file", "%s", fault.text);
+                  (fault.foreign_code == EADDRINUSE)
+                      ? "ss -ltnp shows who: a job that still runs? else take another port"
+                      : "correct what it names in the file",
+                  "%s", fault.text);
     else if (here)
         check_say(report, "control", CHECK_OK, NULL, "rank 0 can listen here at %s", setup.address);
     else

@@ -1,4 +1,5 @@
-/* The node: environment, GPU, limits, huge pages, memory and /dev/shm against what this configuration asks for. */
+/* The node: environment, GPU, limits, huge pages, memory and /dev/shm against what this
+ * configuration asks for. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -20,8 +21,10 @@ static void environment_list(char *text, size_t text_bytes)
     for (char **variable = environ; *variable != NULL; variable++) {
         size_t length = strcspn(*variable, "=");
         if ((strncmp(*variable, "UCX_", 4) != 0) || (at + length + 3 > text_bytes)) continue;
-        if (strncmp(*variable, "UCX_HANDLE_ERRORS=none", 22) == 0) continue; /* the library's own doing */
-        at += (size_t)snprintf(text + at, text_bytes - at, "%s%.*s", at ? ", " : "", (int)length, *variable);
+        /* the library's own doing */
+        if (strncmp(*variable, "UCX_HANDLE_ERRORS=none", 22) == 0) continue;
+        at += (size_t)snprintf(text + at, text_bytes - at, "%s%.*s", at ? ", " : "", (int)length,
+                               *variable);
     }
 }
 
@@ -32,16 +35,17 @@ void check_environment(struct check_report *report, const struct check_job *job)
     if (job->config.job.world_max > job->config.job.world)
         (void)snprintf(most, sizeof most, ", at most %u", job->config.job.world_max);
     if (job->launched)
-        check_say(report, "launcher", CHECK_OK, NULL, "%s: rank %u of %u%s", job->launcher, job->config.job.rank,
-                  job->config.job.world, most);
+        check_say(report, "launcher", CHECK_OK, NULL, "%s: rank %u of %u%s", job->launcher,
+                  job->config.job.rank, job->config.job.world, most);
     else
-        check_say(report, "launcher", CHECK_OK, NULL, "none in the environment; looked at for a world of %u",
-                  job->config.job.world);
+        check_say(report, "launcher", CHECK_OK, NULL,
+                  "none in the environment; looked at for a world of %u", job->config.job.world);
     environment_list(variables, sizeof variables);
     if (variables[0] == '\0') return;
-    check_say(report, "environment", CHECK_WARN,
-              "unset what was not meant; TLS, NET_DEVICES and TCP_PORT_RANGE come from the file anyway",
-              "UCX reads these beside the file: %s", variables);
+    check_say(
+        report, "environment", CHECK_WARN,
+        "unset what was not meant; TLS, NET_DEVICES and TCP_PORT_RANGE come from the file anyway",
+        "UCX reads these beside the file: %s", variables);
 }
 
 /* ---- the GPU: opened as a rank opens it, with as little memory as there is ---- */
@@ -50,8 +54,10 @@ void check_gpu(struct check_report *report, const struct check_job *job)
 {
     const struct gf_gpu_driver *driver = GF_WITH_CUDA ? &gf_gpu_cuda : NULL;
     const struct gf_gpu_kernels *kernels = GF_WITH_CUDA ? &gf_gpu_cuda_kernels : NULL;
-    struct gf_gpu_setup setup = {.library = job->config.device.library, .ordinal = job->config.device.ordinal,
-                                 .local = job->local, .device_bytes = 1};
+    struct gf_gpu_setup setup = {.library = job->config.device.library,
+                                 .ordinal = job->config.device.ordinal,
+                                 .local = job->local,
+                                 .device_bytes = 1};
     struct gf_fault fault = {0};
     struct gf_gpu *gpu = NULL;
     if (strcmp(job->config.device.driver, "cuda") != 0) {
@@ -64,20 +70,24 @@ void check_gpu(struct check_report *report, const struct check_job *job)
         return;
     }
     if (kernels->image == NULL) {
-        check_say(report, "gpu", CHECK_FAIL, "build it where nvcc is", "this program has no GPU kernels");
+        check_say(report, "gpu", CHECK_FAIL, "build it where nvcc is",
+                  "this program has no GPU kernels");
         return;
     }
     setup.kernels = *kernels;
     void *state = calloc(1, driver->state_bytes(&setup));
     if ((state == NULL) || (driver->open(&setup, state, &gpu, &fault) != GF_OK)) {
         check_say(report, "gpu", CHECK_FAIL,
-                  "does nvidia-smi work here? in a container, was the GPU handed in? else look at device.library",
+                  "does nvidia-smi work here? in a container, was the GPU handed in? else look at "
+                  "device.library",
                   "%s", (state != NULL) ? fault.text : "there is no memory to look at it");
     } else {
         check_say(report, "gpu", CHECK_OK, NULL,
-                  "%s, number %u of %u, driver for CUDA %u.%u (%s); memory shared in a node: %s", gpu->name,
-                  gpu->ordinal, gpu->count, gpu->version / 1000, gpu->version % 1000 / 10, setup.library,
-                  gpu->outlives ? "by descriptors" : "by CUDA IPC, with job.elastic through host memory");
+                  "%s, number %u of %u, driver for CUDA %u.%u (%s); memory shared in a node: %s",
+                  gpu->name, gpu->ordinal, gpu->count, gpu->version / 1000,
+                  gpu->version % 1000 / 10, setup.library,
+                  gpu->outlives ? "by descriptors"
+                                : "by CUDA IPC, with job.elastic through host memory");
         driver->close(gpu);
     }
     free(state);
@@ -89,9 +99,11 @@ void check_footprint(struct check_report *report, const struct check_job *job)
 {
     double mib = 1024.0 * 1024;
     if (job->need.control_bytes == 0)
-        check_say(report, "footprint", CHECK_FAIL, "correct what it names in the file", "%s", job->need_fault);
+        check_say(report, "footprint", CHECK_FAIL, "correct what it names in the file", "%s",
+                  job->need_fault);
     else
-        check_say(report, "footprint", CHECK_OK, NULL, "a rank takes %.1f MiB control, %.1f exchange, %.1f device",
+        check_say(report, "footprint", CHECK_OK, NULL,
+                  "a rank takes %.1f MiB control, %.1f exchange, %.1f device",
                   (double)job->need.control_bytes / mib, (double)job->need.exchange_bytes / mib,
                   (double)job->need.device_bytes / mib);
 }
@@ -103,9 +115,11 @@ void check_stack(struct check_report *report)
     struct rlimit stack = {0};
     if (getrlimit(RLIMIT_STACK, &stack) != 0) return;
     if (stack.rlim_cur >= GF_STACK_BYTES)
-        check_say(report, "stack", CHECK_OK, NULL, "%u KiB of the main thread's are needed", GF_STACK_BYTES / 1024);
+        check_say(report, "stack", CHECK_OK, NULL, "%u KiB of the main thread's are needed",
+                  GF_STACK_BYTES / 1024);
     else
-        check_say(report, "stack", CHECK_FAIL, "raise it (ulimit -s)", "may grow to %llu KiB; %u KiB are needed",
+        check_say(report, "stack", CHECK_FAIL, "raise it (ulimit -s)",
+                  "may grow to %llu KiB; %u KiB are needed",
                   (unsigned long long)stack.rlim_cur / 1024, GF_STACK_BYTES / 1024);
 }
 
@@ -123,17 +137,22 @@ static unsigned long long number_of(const char *path, const char *form)
 }
 
 /* Past RLIMIT_MEMLOCK by privilege (bit 14 of the effective set). */
-static bool may_lock_all(void) { return ((number_of("/proc/self/status", "CapEff: %llx") >> 14) & 1) != 0; }
+static bool may_lock_all(void)
+{
+    return ((number_of("/proc/self/status", "CapEff: %llx") >> 14) & 1) != 0;
+}
 
-/* What UCX registers besides, in its first steps: buffers to receive into and to send from, rc's and those of the ud it
- * connects over (measured: firmware-tests/results/ucx.md). */
+/* What UCX registers besides, in its first steps: buffers to receive into and to send from, rc's
+ * and those of the ud it connects over (measured: firmware-tests/results/ucx.md). */
 #define UCX_LOCKED_BYTES (UINT64_C(80) << 20)
 
-/* RDMA transports lock what they register; memory pinned for a GPU is locked by its driver, past the limit. */
+/* RDMA transports lock what they register; memory pinned for a GPU is locked by its driver, past
+ * the limit. */
 void check_memlock(struct check_report *report, const struct check_job *job)
 {
-    static const char *const locking[] = {"rc", "rc_x", "rc_v", "rc_mlx5", "rc_verbs", "dc", "dc_x", "dc_mlx5",
-                                          "ud", "ud_x", "ud_v", "ud_mlx5", "ud_verbs", "ib"};
+    static const char *const locking[] = {"rc",   "rc_x",    "rc_v",     "rc_mlx5", "rc_verbs",
+                                          "dc",   "dc_x",    "dc_mlx5",  "ud",      "ud_x",
+                                          "ud_v", "ud_mlx5", "ud_verbs", "ib"};
     char need[GF_UNITS_BYTES], limit[GF_UNITS_BYTES];
     struct rlimit lock = {0};
     uint64_t locked_bytes = job->need.exchange_bytes + UCX_LOCKED_BYTES;
@@ -151,8 +170,11 @@ void check_memlock(struct check_report *report, const struct check_job *job)
     else
         check_say(report, "memlock", (lock.rlim_cur < locked_bytes) ? CHECK_FAIL : CHECK_OK,
                   (lock.rlim_cur < locked_bytes)
-                      ? "ulimit -l unlimited (limits.conf, LimitMEMLOCK= of slurmd, docker --ulimit memlock=-1)" : NULL,
-                  "limit %s, to be registered with the network: %s", gf_units_bytes(lock.rlim_cur, limit), need);
+                      ? "ulimit -l unlimited (limits.conf, LimitMEMLOCK= of slurmd, docker "
+                        "--ulimit memlock=-1)"
+                      : NULL,
+                  "limit %s, to be registered with the network: %s",
+                  gf_units_bytes(lock.rlim_cur, limit), need);
 }
 
 /* ---- huge pages ---- */
@@ -165,7 +187,9 @@ static bool choice_read(const char *path, char *choice_out, size_t choice_bytes)
     if (file == NULL) return false;
     first = fgets(line, sizeof line, file);
     (void)fclose(file);
-    if ((first == NULL) || ((first = strchr(line, '[')) == NULL) || ((last = strchr(first, ']')) == NULL)) return false;
+    if ((first == NULL) || ((first = strchr(line, '[')) == NULL) ||
+        ((last = strchr(first, ']')) == NULL))
+        return false;
     *last = '\0';
     (void)snprintf(choice_out, choice_bytes, "%s", first + 1);
     return true;
@@ -180,13 +204,14 @@ void check_huge_pages(struct check_report *report, const struct check_job *job)
     if (!job->config.link.huge_pages) {
         check_say(report, "huge pages", CHECK_OK, NULL, "not asked for (link.huge_pages)");
     } else if (!choice_read(path, choice, sizeof choice)) {
-        check_say(report, "huge pages", CHECK_WARN, "a kernel with transparent huge pages, or link.huge_pages = false",
+        check_say(report, "huge pages", CHECK_WARN,
+                  "a kernel with transparent huge pages, or link.huge_pages = false",
                   "%s cannot be read: there will be small pages", path);
     } else if ((strcmp(choice, "never") == 0) || (strcmp(choice, "deny") == 0)) {
         char todo[128];
         (void)snprintf(todo, sizeof todo, "echo advise > %s", path);
-        check_say(report, "huge pages", CHECK_WARN, todo, "asked for, but %s says \"%s\": there will be small pages",
-                  path, choice);
+        check_say(report, "huge pages", CHECK_WARN, todo,
+                  "asked for, but %s says \"%s\": there will be small pages", path, choice);
     } else {
         check_say(report, "huge pages", CHECK_OK, NULL, "%s says \"%s\"", path, choice);
     }
@@ -197,13 +222,17 @@ void check_huge_pages(struct check_report *report, const struct check_job *job)
 void check_memory(struct check_report *report, const struct check_job *job)
 {
     double gib = 1024.0 * 1024 * 1024;
-    double need = (double)(job->need.control_bytes + job->need.exchange_bytes + GF_UCX_SHARE_BYTES) * job->local_count;
+    double need =
+        (double)(job->need.control_bytes + job->need.exchange_bytes + GF_UCX_SHARE_BYTES) *
+        job->local_count;
     double there = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     double available = (double)number_of("/proc/meminfo", "MemAvailable: %llu kB") * 1024;
     check_state state = (need > there) ? CHECK_FAIL : (need > available) ? CHECK_WARN : CHECK_OK;
-    check_say(report, "memory", state, (state != CHECK_OK) ? "fewer ranks a node, smaller exchange.user_bytes or model" : NULL,
-              "%.2f GiB for %u rank%s of this node; it has %.1f GiB, %.1f available", need / gib, job->local_count,
-              (job->local_count == 1) ? "" : "s", there / gib, available / gib);
+    check_say(report, "memory", state,
+              (state != CHECK_OK) ? "fewer ranks a node, smaller exchange.user_bytes or model"
+                                  : NULL,
+              "%.2f GiB for %u rank%s of this node; it has %.1f GiB, %.1f available", need / gib,
+              job->local_count, (job->local_count == 1) ? "" : "s", there / gib, available / gib);
 }
 
 void check_shm(struct check_report *report, const struct check_job *job)
@@ -213,20 +242,25 @@ void check_shm(struct check_report *report, const struct check_job *job)
     char todo[128];
     struct statvfs space;
     if (!check_list_has(job->config.link.transports, "posix")) {
-        check_say(report, "shm", CHECK_OK, NULL, "not used: \"posix\" is not among link.transports");
+        check_say(report, "shm", CHECK_OK, NULL,
+                  "not used: \"posix\" is not among link.transports");
         return;
     }
     if (statvfs(directory, &space) != 0) {
-        check_say(report, "shm", CHECK_FAIL, "mount -t tmpfs tmpfs /dev/shm", "%s is not there", directory);
+        check_say(report, "shm", CHECK_FAIL, "mount -t tmpfs tmpfs /dev/shm", "%s is not there",
+                  directory);
         return;
     }
-    need = (double)(job->need.exchange_bytes + GF_UCX_SHARE_BYTES + REGION_PAD_BYTES) * job->local_count / mib;
+    need = (double)(job->need.exchange_bytes + GF_UCX_SHARE_BYTES + REGION_PAD_BYTES) *
+           job->local_count / mib;
     left = (double)space.f_bavail * (double)space.f_frsize / mib;
-    (void)snprintf(todo, sizeof todo, "mount -o remount,size=%.0fM %s (docker: --shm-size)", need * 1.25 + 1, directory);
+    (void)snprintf(todo, sizeof todo, "mount -o remount,size=%.0fM %s (docker: --shm-size)",
+                   need * 1.25 + 1, directory);
     if (space.f_blocks == 0)
-        check_say(report, "shm", CHECK_OK, NULL, "%s has no limit; needed are %.1f MiB", directory, need);
+        check_say(report, "shm", CHECK_OK, NULL, "%s has no limit; needed are %.1f MiB", directory,
+                  need);
     else
         check_say(report, "shm", (need > left) ? CHECK_FAIL : CHECK_OK, (need > left) ? todo : NULL,
-                  "%.1f MiB needed in %s for %u rank%s of this node, %.1f MiB are free", need, directory, job->local_count,
-                  (job->local_count == 1) ? "" : "s", left);
+                  "%.1f MiB needed in %s for %u rank%s of this node, %.1f MiB are free", need,
+                  directory, job->local_count, (job->local_count == 1) ? "" : "s", left);
 }

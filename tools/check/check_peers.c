@@ -1,8 +1,9 @@
-/* All ranks of the job talk before the real join, over the control channel alone, so that one that could not join still
- * says what it has found. Rank 0 is the root:
+/* All ranks of the job talk before the real join, over the control channel alone, so that one that
+ * could not join still says what it has found. Rank 0 is the root:
  *     each rank -> 0: HELLO (host, hash, values)      0 -> each: MET (who is where, what differs)
  *     each rank -> 0: FAILS (how many lines fail)     0 -> each: DONE (which ranks have any)
- * Structs travel as they are: ranks of one job are of one build, which the channel's own hello has compared. */
+ * Structs travel as they are: ranks of one job are of one build, which the channel's own hello has
+ * compared. */
 #include "tools/check/check_preflight.h"
 #include "drivers/drivers.h"
 
@@ -21,14 +22,15 @@ enum { FRAME_HELLO = 1, FRAME_MET, FRAME_FAILS, FRAME_DONE };
 struct hello {
     uint64_t hash;
     char host[CHECK_HOST_BYTES];
-    char values[GF_FRAME_PAYLOAD_MAX - 8 - CHECK_HOST_BYTES]; /* "key=value\n" of all that must agree */
+    /* "key=value\n" of all that must agree */
+    char values[GF_FRAME_PAYLOAD_MAX - 8 - CHECK_HOST_BYTES];
 };
 struct met {
     uint32_t answered, differing;
     uint32_t node_count, local_count, local_index;
-    char missing[NAMES_BYTES];    /* ranks that did not answer */
-    char refused[200];            /* what the channel rejected */
-    char difference[320];         /* of the first rank that differs */
+    char missing[NAMES_BYTES]; /* ranks that did not answer */
+    char refused[200];         /* what the channel rejected */
+    char difference[320];      /* of the first rank that differs */
 };
 struct done {
     uint32_t failing;
@@ -57,7 +59,8 @@ struct check_peers {
 /* ---- the channel ---- */
 
 /* The next event before end_ns; GF_AGAIN: none came; an error: the channel has failed. */
-static gf_status event_wait(struct check_peers *peers, uint64_t end_ns, struct gf_rendezvous_event *event_out)
+static gf_status event_wait(struct check_peers *peers, uint64_t end_ns,
+                            struct gf_rendezvous_event *event_out)
 {
     for (;;) {
         uint64_t now_ns = tool_clock_ns();
@@ -69,7 +72,8 @@ static gf_status event_wait(struct check_peers *peers, uint64_t end_ns, struct g
     }
 }
 
-static void send_to(struct check_peers *peers, uint32_t to, uint32_t kind, const void *payload, uint32_t size_bytes)
+static void send_to(struct check_peers *peers, uint32_t to, uint32_t kind, const void *payload,
+                    uint32_t size_bytes)
 {
     uint64_t end_ns = tool_clock_ns() + 2 * S;
     struct gf_rendezvous_event event;
@@ -87,7 +91,8 @@ static void flush(struct check_peers *peers)
 }
 
 /* Another rank than 0: until rank 0 has said `kind`, of size_bytes, or connected (kind 0). */
-static bool answer_wait(struct check_peers *peers, uint32_t kind, void *answer_out, uint32_t size_bytes)
+static bool answer_wait(struct check_peers *peers, uint32_t kind, void *answer_out,
+                        uint32_t size_bytes)
 {
     /* Rank 0 may have begun its own deadline as much later as it may wait for others. */
     uint64_t end_ns = tool_clock_ns() + 2 * peers->deadline_ns + 5 * S;
@@ -96,7 +101,8 @@ static bool answer_wait(struct check_peers *peers, uint32_t kind, void *answer_o
         gf_status status = event_wait(peers, end_ns, &event);
         if (status != GF_OK) {
             (void)snprintf(peers->ended, sizeof peers->ended, "%s",
-                           (status == GF_AGAIN) ? "rank 0 says nothing" : peers->rendezvous->fault.text);
+                           (status == GF_AGAIN) ? "rank 0 says nothing"
+                                                : peers->rendezvous->fault.text);
             return false;
         }
         if ((event.kind == GF_RENDEZVOUS_CONNECTED) && (kind == 0)) return true;
@@ -105,7 +111,8 @@ static bool answer_wait(struct check_peers *peers, uint32_t kind, void *answer_o
             return false;
         }
         if ((event.kind != GF_RENDEZVOUS_FRAME) || (event.frame_kind != kind) || (kind == 0) ||
-            (event.size_bytes != size_bytes)) continue;
+            (event.size_bytes != size_bytes))
+            continue;
         memcpy(answer_out, event.payload, size_bytes);
         return true;
     }
@@ -122,23 +129,27 @@ static void values_write(const struct gf_config *config, char *text, size_t text
         if (!(gf_settings[i].flags & GF_SETTING_AGREES)) continue;
         length = snprintf(text + used, text_bytes - used, "%s=%s\n", gf_settings[i].key,
                           gf_setting_value(&gf_settings[i], config, value));
-        if ((length < 0) || ((size_t)length >= text_bytes - used)) break; /* the hash still tells that they differ */
+        /* the hash still tells that they differ */
+        if ((length < 0) || ((size_t)length >= text_bytes - used)) break;
         used += (size_t)length;
     }
 }
 
-/* The lines in which two values texts differ, as many as there is room for. Both come from one table, so their lines
- * stand in one order. */
-static void difference_write(const char *ours, const char *theirs, uint32_t rank, const char *host, char *text,
-                             size_t text_bytes)
+/* The lines in which two values texts differ, as many as there is room for. Both come from one
+ * table, so their lines stand in one order. */
+static void difference_write(const char *ours, const char *theirs, uint32_t rank, const char *host,
+                             char *text, size_t text_bytes)
 {
     size_t used = (size_t)snprintf(text, text_bytes, "rank %u on %s against rank 0:", rank, host);
     bool first = true;
     while ((*ours != '\0') && (*theirs != '\0')) {
-        size_t our_length = strcspn(ours, "\n"), their_length = strcspn(theirs, "\n"), key = strcspn(ours, "=");
-        if (((our_length != their_length) || (memcmp(ours, theirs, our_length) != 0)) && (used < text_bytes)) {
-            used += (size_t)snprintf(text + used, text_bytes - used, "%s %.*s %.*s, not %.*s", first ? "" : ";",
-                                     (int)key, ours, (key < their_length) ? (int)(their_length - key - 1) : 0,
+        size_t our_length = strcspn(ours, "\n"), their_length = strcspn(theirs, "\n"),
+               key = strcspn(ours, "=");
+        if (((our_length != their_length) || (memcmp(ours, theirs, our_length) != 0)) &&
+            (used < text_bytes)) {
+            used += (size_t)snprintf(text + used, text_bytes - used, "%s %.*s %.*s, not %.*s",
+                                     first ? "" : ";", (int)key, ours,
+                                     (key < their_length) ? (int)(their_length - key - 1) : 0,
                                      theirs + key + 1, (int)(our_length - key - 1), ours + key + 1);
             first = false;
         }
@@ -149,7 +160,8 @@ static void difference_write(const char *ours, const char *theirs, uint32_t rank
 }
 
 /* "1, 5, 6 .." of the ranks for which fails is not 0 or that did not answer. */
-static uint32_t names_write(const struct check_peers *peers, bool fails, char *text, size_t text_bytes)
+static uint32_t names_write(const struct check_peers *peers, bool fails, char *text,
+                            size_t text_bytes)
 {
     uint32_t count = 0;
     size_t used = 0;
@@ -161,7 +173,8 @@ static uint32_t names_write(const struct check_peers *peers, bool fails, char *t
         count++;
         if (used + 16 < text_bytes)
             used += (size_t)snprintf(text + used, text_bytes - used, "%s%u", used ? ", " : "", r);
-        else whole = false;
+        else
+            whole = false;
     }
     if (!whole) (void)snprintf(text + used, text_bytes - used, " ..");
     return count;
@@ -191,7 +204,9 @@ static void place_find(struct check_peers *peers, uint32_t rank)
     struct met *met = &peers->met;
     met->local_count = met->local_index = 0;
     for (uint32_t r = 0; r < peers->world; r++) {
-        if (!peers->ranks[r].answered || (strcmp(peers->ranks[r].host, peers->ranks[rank].host) != 0)) continue;
+        if (!peers->ranks[r].answered ||
+            (strcmp(peers->ranks[r].host, peers->ranks[rank].host) != 0))
+            continue;
         met->local_count++;
         met->local_index += (r < rank);
     }
@@ -208,7 +223,8 @@ static void root_meet(struct check_peers *peers)
         if ((event.kind == GF_RENDEZVOUS_FRAME) && (event.frame_kind == FRAME_HELLO) &&
             (event.size_bytes == sizeof(struct hello)))
             hello_take(peers, event.rank, event.payload);
-        if (event.kind == GF_RENDEZVOUS_REFUSED) { /* it will not come; the others that are there are soon heard */
+        /* it will not come; the others that are there are soon heard */
+        if (event.kind == GF_RENDEZVOUS_REFUSED) {
             (void)snprintf(met->refused, sizeof met->refused, "%.199s", event.text);
             if (end_ns > tool_clock_ns() + S / 2) end_ns = tool_clock_ns() + S / 2;
         }
@@ -229,13 +245,14 @@ static void met_say(struct check_report *report, const struct check_peers *peers
     const struct met *met = &peers->met;
     report->shared = true;
     if (met->answered == peers->world)
-        check_say(report, "peers", CHECK_OK, NULL, "%u of %u ranks answered, on %u node%s", met->answered, peers->world,
-                  met->node_count, (met->node_count == 1) ? "" : "s");
+        check_say(report, "peers", CHECK_OK, NULL, "%u of %u ranks answered, on %u node%s",
+                  met->answered, peers->world, met->node_count, (met->node_count == 1) ? "" : "s");
     else
-        check_say(report, "peers", CHECK_FAIL, "look at what those print; --deadline SECONDS waits longer",
-                  "%u of %u ranks answered within %.0f s; missing: rank %s%s%s", met->answered, peers->world,
-                  (double)peers->deadline_ns / 1e9, met->missing, met->refused[0] ? "; rejected: " : "",
-                  met->refused);
+        check_say(report, "peers", CHECK_FAIL,
+                  "look at what those print; --deadline SECONDS waits longer",
+                  "%u of %u ranks answered within %.0f s; missing: rank %s%s%s", met->answered,
+                  peers->world, (double)peers->deadline_ns / 1e9, met->missing,
+                  met->refused[0] ? "; rejected: " : "", met->refused);
     if (met->differing == 0)
         check_say(report, "configuration", CHECK_OK, NULL, "hash 0x%016llx at all that answered",
                   (unsigned long long)peers->own.hash);
@@ -254,16 +271,18 @@ static void peers_close(struct check_peers *peers)
 }
 
 /* Opens the channel; says so, or why not. */
-static bool channel_open(struct check_report *report, const struct check_job *job, struct check_peers *peers)
+static bool channel_open(struct check_report *report, const struct check_job *job,
+                         struct check_peers *peers)
 {
     const struct gf_rendezvous_setup setup = check_control_setup(job);
     struct gf_fault fault = {0};
     peers->state = malloc(peers->driver->state_bytes(&setup));
-    if ((peers->state == NULL) ||
-        (peers->driver->open(&setup, peers->state, tool_clock_ns(), &peers->rendezvous, &fault) != GF_OK)) {
+    if ((peers->state == NULL) || (peers->driver->open(&setup, peers->state, tool_clock_ns(),
+                                                       &peers->rendezvous, &fault) != GF_OK)) {
         peers->rendezvous = NULL;
-        check_say(report, "control", CHECK_FAIL, "correct what it names, or free the port (ss -ltnp shows who has it)",
-                  "%s", fault.text);
+        check_say(report, "control", CHECK_FAIL,
+                  "correct what it names, or free the port (ss -ltnp shows who has it)", "%s",
+                  fault.text);
         return false;
     }
     if (peers->rank == 0) {
@@ -274,8 +293,8 @@ static bool channel_open(struct check_report *report, const struct check_job *jo
         check_say(report, "control", CHECK_OK, NULL, "rank 0 answers at %s", setup.address);
         return true;
     }
-    check_say(report, "control", CHECK_FAIL, "is rank 0 up, rendezvous.address right, the way to it open?", "%s",
-              peers->ended);
+    check_say(report, "control", CHECK_FAIL,
+              "is rank 0 up, rendezvous.address right, the way to it open?", "%s", peers->ended);
     return false;
 }
 
@@ -331,7 +350,8 @@ static void root_agree(struct check_peers *peers, uint32_t fails, struct done *d
     while ((waiting > 0) && (event_wait(peers, end_ns, &event) == GF_OK)) {
         if (event.kind == GF_RENDEZVOUS_ENDED) waiting--;
         if ((event.kind != GF_RENDEZVOUS_FRAME) || (event.frame_kind != FRAME_FAILS) ||
-            (event.size_bytes != sizeof fails)) continue;
+            (event.size_bytes != sizeof fails))
+            continue;
         memcpy(&peers->ranks[event.rank].fails, event.payload, sizeof fails);
         waiting--;
     }
@@ -351,17 +371,20 @@ bool check_peers_agree(struct check_report *report, struct check_peers *peers)
     } else {
         send_to(peers, 0, FRAME_FAILS, &fails, sizeof fails);
         told = answer_wait(peers, FRAME_DONE, &done, sizeof done);
-        /* The real join listens at the same place: not before this conversation is over there too. */
+        /* The real join listens at the same place: not before this conversation is over there
+         * too. */
         if (told) (void)answer_wait(peers, FRAME_DONE, &done, sizeof done);
     }
     done.names[sizeof done.names - 1] = '\0';
     report->shared = told;
     if (!told)
-        check_say(report, "all ranks", CHECK_FAIL, "look at what rank 0 prints", "%s", peers->ended);
+        check_say(report, "all ranks", CHECK_FAIL, "look at what rank 0 prints", "%s",
+                  peers->ended);
     else if (done.failing == 0)
         check_say(report, "all ranks", CHECK_OK, NULL, "no rank has a failing line of its own");
     else
-        check_say(report, "all ranks", CHECK_FAIL, "look at their lines", "something fails at rank %s", done.names);
+        check_say(report, "all ranks", CHECK_FAIL, "look at their lines",
+                  "something fails at rank %s", done.names);
     report->shared = false;
     peers_close(peers);
     return met && told && (done.failing == 0);

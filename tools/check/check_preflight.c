@@ -1,6 +1,7 @@
-/* See check_preflight.h. First what concerns this rank by itself; then, if it was launched, a conversation over the
- * control channel, so that a rank with a failing line still tells the others and all end with the same answer; then what
- * depends on how many ranks a node has; last the real join. */
+/* See check_preflight.h. First what concerns this rank by itself; then, if it was launched, a
+ * conversation over the control channel, so that a rank with a failing line still tells the others
+ * and all end with the same answer; then what depends on how many ranks a node has; last the real
+ * join. */
 #include "tools/check/check_preflight.h"
 
 #include <stdio.h>
@@ -20,51 +21,65 @@ static int refuse(int code, const char *text)
 
 static void fault_keep(void *user, gf_log_level level, const char *text)
 {
-    if (level <= GF_LOG_ERROR) (void)snprintf(user, sizeof((struct check_job *)0)->need_fault, "%s", text);
+    if (level <= GF_LOG_ERROR)
+        (void)snprintf(user, sizeof((struct check_job *)0)->need_fault, "%s", text);
 }
 
 void check_world_assume(struct gf_config *config, uint32_t world)
 {
     if (world != 0) config->job.world = world;
-    if (config->job.world == 0) config->job.world = (config->job.world_max == 1) ? 1 : CHECK_WORLD_ASSUMED;
+    if (config->job.world == 0)
+        config->job.world = (config->job.world_max == 1) ? 1 : CHECK_WORLD_ASSUMED;
     config->job.rank = 0;
 }
 
-int check_job_fill(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                    uint32_t world, uint32_t local_count, uint64_t deadline_ns, struct check_job *job_out)
+int check_job_fill(const struct gf_config *config, const struct gf_tensor *tensors,
+                   uint32_t tensor_count, uint32_t world, uint32_t local_count,
+                   uint64_t deadline_ns, struct check_job *job_out)
 {
-    struct check_job job = {.tensors = tensors, .tensor_count = tensor_count, .deadline_ns = deadline_ns,
+    struct check_job job = {.tensors = tensors,
+                            .tensor_count = tensor_count,
+                            .deadline_ns = deadline_ns,
                             .node_count = 1};
     struct gf_identity identity = {0};
     struct gf_fault fault = {0};
     char error[256];
-    gf_status status = config->job.ignore_environment ? GF_AGAIN : gf_identity_get(&identity, &fault);
+    gf_status status =
+        config->job.ignore_environment ? GF_AGAIN : gf_identity_get(&identity, &fault);
     if (status < 0) return refuse(EXIT_FAILURE, fault.text);
     job.config = *config;
     job.launched = (status == GF_OK) || (config->job.world > 1);
     job.launcher = (status == GF_OK) ? identity.source : "job.world";
     if (job.launched && ((world != 0) || (local_count != 0)))
-        return refuse(TOOL_EXIT_USAGE, "--world and --local are for a node by itself; here the launcher says");
+        return refuse(TOOL_EXIT_USAGE,
+                      "--world and --local are for a node by itself; here the launcher says");
     if (!job.launched) check_world_assume(&job.config, world);
     job.config.log = fault_keep;
     job.config.log_user = job.need_fault;
-    if (gf_measure(&job.config, tensors, tensor_count, &job.need) == GF_OK) job.need_fault[0] = '\0';
+    if (gf_measure(&job.config, tensors, tensor_count, &job.need) == GF_OK)
+        job.need_fault[0] = '\0';
     job.config.log = NULL;
-    if (status == GF_OK) { /* as gf_measure() has taken it from the environment, or has refused it */
+    /* as gf_measure() has taken it from the environment, or has refused it */
+    if (status == GF_OK) {
         job.config.job.world = identity.world;
         job.config.job.rank = identity.rank;
         if (identity.world_max != 0) job.config.job.world_max = identity.world_max;
         if (config->job.id == 0) job.config.job.id = identity.job_id;
-        if (identity.address[0] != '\0') memcpy(job.config.rendezvous.address, identity.address, GF_TEXT_MAX);
+        if (identity.address[0] != '\0')
+            memcpy(job.config.rendezvous.address, identity.address, GF_TEXT_MAX);
     }
     job.local = (status == GF_OK) ? identity.local : job.config.job.rank;
     job.config.job.ignore_environment = true;
-    if (gf_config_effective(&job.config, &job.config, error) != GF_OK) return refuse(EXIT_FAILURE, error);
+    if (gf_config_effective(&job.config, &job.config, error) != GF_OK)
+        return refuse(EXIT_FAILURE, error);
     if (job.config.job.rank >= job.config.job.world)
-        return refuse(EXIT_FAILURE, "--preflight is for the ranks at the start; this one comes in later (world_max)");
+        return refuse(
+            EXIT_FAILURE,
+            "--preflight is for the ranks at the start; this one comes in later (world_max)");
     /* A job whose control address is loopback has all of its ranks here. */
-    job.local_count = (local_count != 0) ? local_count
-                      : gf_ip_loopback(job.config.rendezvous.address) ? job.config.job.world : 1;
+    job.local_count = (local_count != 0)                              ? local_count
+                      : gf_ip_loopback(job.config.rendezvous.address) ? job.config.job.world
+                                                                      : 1;
     *job_out = job;
     return 0;
 }
@@ -72,7 +87,8 @@ int check_job_fill(const struct gf_config *config, const struct gf_tensor *tenso
 static void node_lines(struct check_report *report, const struct check_job *job)
 {
     check_interfaces(report, job);
-    if (job->local_index != 0) return; /* the rest is the node's, and probing it at once would disturb each other */
+    /* the rest is the node's, and probing it at once would disturb each other */
+    if (job->local_index != 0) return;
     check_devices(report, job);
     check_ports(report, job);
     if (job->need.control_bytes == 0) return;
@@ -90,7 +106,8 @@ static void launched_lines(struct check_report *report, struct check_job *job)
     }
     if (!check_peers_agree(report, peers))
         check_say(report, "join", CHECK_SKIP, NULL, "not tried before what fails is put right");
-    else check_join(report, job);
+    else
+        check_join(report, job);
 }
 
 static void alone_lines(struct check_report *report, const struct check_job *job)
@@ -107,9 +124,11 @@ static void alone_lines(struct check_report *report, const struct check_job *job
 int check_preflight(struct check_job *job, bool json)
 {
     static struct check_report report;
-    report = (struct check_report){.json = json, .rank = job->config.job.rank, .world = job->config.job.world};
+    report = (struct check_report){
+        .json = json, .rank = job->config.job.rank, .world = job->config.job.world};
     if (!job->launched) report.rank = 0; /* nobody else is there to show all lines */
-    if (gethostname(report.host, sizeof report.host - 1) != 0) (void)snprintf(report.host, sizeof report.host, "?");
+    if (gethostname(report.host, sizeof report.host - 1) != 0)
+        (void)snprintf(report.host, sizeof report.host, "?");
     check_environment(&report, job);
     check_gpu(&report, job);
     check_transports(&report, job);
@@ -117,8 +136,10 @@ int check_preflight(struct check_job *job, bool json)
     check_stack(&report);
     check_memlock(&report, job);
     check_huge_pages(&report, job);
-    if (job->launched) launched_lines(&report, job);
-    else alone_lines(&report, job);
+    if (job->launched)
+        launched_lines(&report, job);
+    else
+        alone_lines(&report, job);
     check_report_end(&report);
     return report.counts[CHECK_FAIL] != 0;
 }

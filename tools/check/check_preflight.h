@@ -1,45 +1,53 @@
-/* gf-check --preflight: is this node, and are all ranks of this job, fit for a run with this configuration? Each part
- * appends its lines to the report; none changes anything that outlasts it. */
+/* gf-check --preflight: is this node, and are all ranks of this job, fit for a run with this
+ * configuration? Each part appends its lines to the report; none changes anything that outlasts
+ * it. */
 #ifndef CHECK_PREFLIGHT_H
 #define CHECK_PREFLIGHT_H
 
 #include "tools/check/check_report.h"
 #include "drivers/rendezvous.h"
 
-#define CHECK_WORLD_ASSUMED 2u /* ranks, where neither file nor command line nor launcher says how many */
-_Static_assert(CHECK_LINES_MAX >= GF_TEXT_MAX / 2 + 32, "a line for each name of link.devices, and all others");
+/* ranks, where neither file nor command line nor launcher says how many */
+#define CHECK_WORLD_ASSUMED 2u
+_Static_assert(CHECK_LINES_MAX >= GF_TEXT_MAX / 2 + 32,
+               "a line for each name of link.devices, and all others");
 
 struct check_job {
-    struct gf_config config;     /* as the job would have it: rank, world and address from the launcher filled in */
+    /* as the job would have it: rank, world and address from the launcher filled in */
+    struct gf_config config;
     const struct gf_tensor *tensors;
     uint32_t tensor_count;
-    struct gf_footprint need;    /* of one rank; zeroes where it cannot be told */
-    char need_fault[256];        /* then why */
-    bool launched;               /* by gf-run, srun, mpirun ..: the other ranks are expected to answer */
-    const char *launcher;        /* "SLURM_PROCID": what said so; "job.world" of the file */
-    uint64_t deadline_ns;        /* how long for each conversation with other ranks */
-    uint32_t local;              /* this rank's place on its node, as in a job's gf_open() */
+    struct gf_footprint need; /* of one rank; zeroes where it cannot be told */
+    char need_fault[256];     /* then why */
+    /* by gf-run, srun, mpirun ..: the other ranks are expected to answer */
+    bool launched;
+    const char *launcher; /* "SLURM_PROCID": what said so; "job.world" of the file */
+    uint64_t deadline_ns; /* how long for each conversation with other ranks */
+    uint32_t local;       /* this rank's place on its node, as in a job's gf_open() */
     /* Known after check_peers(); before it what the command line said. */
-    uint32_t local_count;        /* ranks on this node */
-    uint32_t local_index;        /* this one among them: what is the node's is looked at by the first alone */
+    uint32_t local_count; /* ranks on this node */
+    /* this one among them: what is the node's is looked at by the first alone */
+    uint32_t local_index;
     uint32_t node_count;
-    char ucx_version[32];        /* known after check_transports(); empty where UCX did not open */
+    char ucx_version[32]; /* known after check_transports(); empty where UCX did not open */
 };
 
-/* For what no launcher has started: `world` of the command line, else the file's (0: not said), and rank 0. */
+/* For what no launcher has started: `world` of the command line, else the file's (0: not said), and
+ * rank 0. */
 void check_world_assume(struct gf_config *config, uint32_t world);
 
-/* Fills *job_out from a loaded configuration: identity from the launcher, defaults, footprint. world and local_count are
- * what the command line said for a process that was started alone, 0 where it said nothing. 0, or the exit code, and why
- * is on stderr. */
-int check_job_fill(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                    uint32_t world, uint32_t local_count, uint64_t deadline_ns, struct check_job *job_out);
+/* Fills *job_out from a loaded configuration: identity from the launcher, defaults, footprint.
+ * world and local_count are what the command line said for a process that was started alone, 0
+ * where it said nothing. 0, or the exit code, and why is on stderr. */
+int check_job_fill(const struct gf_config *config, const struct gf_tensor *tensors,
+                   uint32_t tensor_count, uint32_t world, uint32_t local_count,
+                   uint64_t deadline_ns, struct check_job *job_out);
 /* 0: all ok or warnings; 1: something fails, here or (launched) on any rank. */
 int check_preflight(struct check_job *job, bool json);
 
-/* check_devices.c. "mlx5_0:1;mlx5_1:1", for link.devices: what each of `places` ranks of a node best
- * uses of `names`, comma-separated, by the sysfs at `root`; with_gpus: rank p uses GPU p. Empty:
- * none of them is there. False: the text is longer than link.devices may be. */
+/* check_devices.c. "mlx5_0:1;mlx5_1:1", for link.devices: what each of `places` ranks of a node
+ * best uses of `names`, comma-separated, by the sysfs at `root`; with_gpus: rank p uses GPU p.
+ * Empty: none of them is there. False: the text is longer than link.devices may be. */
 bool check_devices_text(const char *root, const char *names, bool with_gpus, uint32_t places,
                         char text_out[GF_TEXT_MAX]);
 void check_devices(struct check_report *report, const struct check_job *job);
@@ -48,10 +56,11 @@ void check_devices(struct check_report *report, const struct check_job *job);
 void check_transports(struct check_report *report, struct check_job *job);
 void check_interfaces(struct check_report *report, const struct check_job *job);
 void check_ports(struct check_report *report, const struct check_job *job);
-struct gf_rendezvous_setup check_control_setup(const struct check_job *job); /* as this rank of the job */
+/* as this rank of the job */
+struct gf_rendezvous_setup check_control_setup(const struct check_job *job);
 void check_control_alone(struct check_report *report, const struct check_job *job);
-/* The item that begins at *at, without blanks; false at the end. Moves *at after it. Groups of devices that no link has
- * chosen from are items, too. */
+/* The item that begins at *at, without blanks; false at the end. Moves *at after it. Groups of
+ * devices that no link has chosen from are items, too. */
 bool check_item_next(const char **at, char *item_out, size_t item_bytes);
 /* Is name one of list's, comma-separated? */
 bool check_list_has(const char *list, const char *name);
@@ -70,7 +79,8 @@ void check_shm(struct check_report *report, const struct check_job *job);
 
 /* check_peers.c: the control channel without a library context around it. */
 struct check_peers;
-/* Meets the other ranks and compares configurations. NULL: they were not met, and the lines say why. */
+/* Meets the other ranks and compares configurations. NULL: they were not met, and the lines say
+ * why. */
 struct check_peers *check_peers_meet(struct check_report *report, struct check_job *job);
 /* Are all ranks without a failing line? Ends the conversation; frees peers. */
 bool check_peers_agree(struct check_report *report, struct check_peers *peers);

@@ -20,8 +20,8 @@ static void line_show(const struct check_report *report, const struct check_line
     (void)fflush(stdout); /* what follows may wait for other ranks */
 }
 
-void check_say(struct check_report *report, const char *name, check_state state, const char *todo, const char *format,
-               ...)
+void check_say(struct check_report *report, const char *name, check_state state, const char *todo,
+               const char *format, ...)
 {
     struct check_line *line = &report->lines[report->line_count++];
     va_list arguments;
@@ -45,8 +45,9 @@ static void json_text(const char *name, const char *text)
 
 static void json_show(const struct check_report *report)
 {
-    check_state worst = (report->counts[CHECK_FAIL] != 0) ? CHECK_FAIL
-                        : (report->counts[CHECK_WARN] != 0) ? CHECK_WARN : CHECK_OK;
+    check_state worst = (report->counts[CHECK_FAIL] != 0)   ? CHECK_FAIL
+                        : (report->counts[CHECK_WARN] != 0) ? CHECK_WARN
+                                                            : CHECK_OK;
     (void)printf("{\"rank\":%u,\"world\":%u,", report->rank, report->world);
     json_text("host", report->host);
     (void)printf(",\"result\":\"%s\",\"lines\":[", state_names[worst]);
@@ -64,8 +65,10 @@ static void json_show(const struct check_report *report)
 
 void check_report_end(const struct check_report *report)
 {
-    if (report->json) json_show(report);
+    if (report->json)
+        json_show(report);
     else if (report->rank == 0)
         (void)printf("preflight: %u ok, %u warn, %u fail, %u skipped\n", report->counts[CHECK_OK],
-                     report->counts[CHECK_WARN], report->counts[CHECK_FAIL], report->counts[CHECK_SKIP]);
+                     report->counts[CHECK_WARN], report->counts[CHECK_FAIL],
+                     report->counts[CHECK_SKIP]);
 }

@@ -13,7 +13,8 @@
 
 bool tool_quiet;
 
-__attribute__((format(printf, 2, 3))) static int refuse(const struct tool_args *args, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static int refuse(const struct tool_args *args,
+                                                        const char *format, ...)
 {
     va_list arguments;
     (void)fprintf(stderr, "%s: ", args->program);
@@ -37,17 +38,21 @@ static void help_print(const struct tool_args *args)
         if (option->allowed != NULL) (void)printf("; %s", option->allowed);
         (void)printf("\n");
     }
-    (void)printf("  %-24s %s\n  %-24s %s\n  %-24s %s\n", "--quiet", "nothing on stdout, and no progress", "--help, -h",
-                 "this text", "--version", "of the library");
+    (void)printf("  %-24s %s\n  %-24s %s\n  %-24s %s\n", "--quiet",
+                 "nothing on stdout, and no progress", "--help, -h", "this text", "--version",
+                 "of the library");
 }
 
-/* For bash: names of options, values where they are a list, else files, or a program where one follows. */
+/* For bash: names of options, values where they are a list, else files, or a program where one
+ * follows. */
 static void completion_print(const struct tool_args *args)
 {
-    (void)printf("_%1$.2s_%2$s()\n{\n    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
-                 "    [ \"$word\" = = ] && word=\n"
-                 "    [ \"$before\" = = ] && before=${COMP_WORDS[COMP_CWORD-2]}\n    case $before in\n",
-                 args->program, args->program + 3);
+    (void)printf(
+        "_%1$.2s_%2$s()\n{\n    local word=${COMP_WORDS[COMP_CWORD]} "
+        "before=${COMP_WORDS[COMP_CWORD-1]}\n"
+        "    [ \"$word\" = = ] && word=\n"
+        "    [ \"$before\" = = ] && before=${COMP_WORDS[COMP_CWORD-2]}\n    case $before in\n",
+        args->program, args->program + 3);
     for (size_t i = 0; i < args->option_count; i++) {
         const struct tool_option *option = &args->options[i];
         if (option->kind == TOOL_FLAG) continue;
@@ -64,7 +69,8 @@ static void completion_print(const struct tool_args *args)
     for (size_t i = 0; i < args->option_count; i++) (void)printf("--%s ", args->options[i].name);
     (void)printf("--quiet --help --version' -- \"$word\"));;\n");
     if (args->operands_end) (void)printf("    *) COMPREPLY=($(compgen -c -- \"$word\"));;\n");
-    (void)printf("    esac\n}\ncomplete -o default -F _%.2s_%s %s\n", args->program, args->program + 3, args->program);
+    (void)printf("    esac\n}\ncomplete -o default -F _%.2s_%s %s\n", args->program,
+                 args->program + 3, args->program);
 }
 
 /* Is `text` one of "a|b|c"? */
@@ -76,9 +82,11 @@ static bool text_allowed(const char *allowed, const char *text)
     return false;
 }
 
-static int number_refuse(const struct tool_args *args, const struct tool_option *option, const char *text)
+static int number_refuse(const struct tool_args *args, const struct tool_option *option,
+                         const char *text)
 {
-    const char *what = (option->kind == TOOL_SIZE) ? "a size, as 4096, 4K or 4M," : "a whole number";
+    const char *what =
+        (option->kind == TOOL_SIZE) ? "a size, as 4096, 4K or 4M," : "a whole number";
     if (option->high == 0)
         return refuse(args, "--%s %s: allowed is %s from %llu", option->name, text, what,
                       (unsigned long long)option->low);
@@ -86,7 +94,8 @@ static int number_refuse(const struct tool_args *args, const struct tool_option 
                   (unsigned long long)option->low, (unsigned long long)option->high);
 }
 
-static int value_read(const struct tool_args *args, const struct tool_option *option, const char *text)
+static int value_read(const struct tool_args *args, const struct tool_option *option,
+                      const char *text)
 {
     uint64_t number;
     double real;
@@ -101,15 +110,17 @@ static int value_read(const struct tool_args *args, const struct tool_option *op
         return 0;
     case TOOL_NUMBER:
     case TOOL_SIZE:
-        read = (option->kind == TOOL_SIZE) ? gf_bytes_read(text, &number) : gf_number_read(text, &number);
+        read = (option->kind == TOOL_SIZE) ? gf_bytes_read(text, &number)
+                                           : gf_number_read(text, &number);
         if (!read || (number < option->low) || ((option->high != 0) && (number > option->high)))
             return number_refuse(args, option, text);
         *(uint64_t *)option->value_out = number;
         return 0;
     case TOOL_REAL:
-        if (!gf_real_read(text, &real) || !(real >= option->low_real) || !(real <= option->high_real))
-            return refuse(args, "--%s %s: allowed is a number from %g to %g", option->name, text, option->low_real,
-                          option->high_real);
+        if (!gf_real_read(text, &real) || !(real >= option->low_real) ||
+            !(real <= option->high_real))
+            return refuse(args, "--%s %s: allowed is a number from %g to %g", option->name, text,
+                          option->low_real, option->high_real);
         *(double *)option->value_out = real;
         return 0;
     case TOOL_SETTINGS: {
@@ -127,7 +138,8 @@ static int value_read(const struct tool_args *args, const struct tool_option *op
 }
 
 /* "; did you mean --iters?" where a name is near. */
-static const char *option_hint(const struct tool_args *args, const char *name, size_t length, char *text_out)
+static const char *option_hint(const struct tool_args *args, const char *name, size_t length,
+                               char *text_out)
 {
     char given[48];
     unsigned best = GF_SLIPS_MAX + 1;
@@ -146,7 +158,9 @@ static size_t option_find(const struct tool_args *args, const char *name, size_t
 {
     size_t i = 0;
     for (; i < args->option_count; i++)
-        if ((strlen(args->options[i].name) == length) && (strncmp(args->options[i].name, name, length) == 0)) break;
+        if ((strlen(args->options[i].name) == length) &&
+            (strncmp(args->options[i].name, name, length) == 0))
+            break;
     return i;
 }
 
@@ -155,7 +169,9 @@ static size_t letter_find(const struct tool_args *args, const char *letter)
 {
     size_t i = 0;
     for (; i < args->option_count; i++)
-        if ((args->options[i].letter != '\0') && (letter[0] == args->options[i].letter) && (letter[1] == '\0')) break;
+        if ((args->options[i].letter != '\0') && (letter[0] == args->options[i].letter) &&
+            (letter[1] == '\0'))
+            break;
     return i;
 }
 
@@ -164,13 +180,16 @@ static int option_read(const struct tool_args *args, int argc, char **argv, int 
 {
     bool is_letter = argv[*at][1] != '-';
     const char *name = argv[*at] + (is_letter ? 1 : 2);
-    size_t length = strcspn(name, "="), index = is_letter ? letter_find(args, name) : option_find(args, name, length);
+    size_t length = strcspn(name, "="),
+           index = is_letter ? letter_find(args, name) : option_find(args, name, length);
     const struct tool_option *option = &args->options[index];
     bool attached = name[length] == '=';
     char hint[GF_KEY_HINT_BYTES];
-    if (is_letter && (index == args->option_count)) return refuse(args, "unknown option %s", argv[*at]);
+    if (is_letter && (index == args->option_count))
+        return refuse(args, "unknown option %s", argv[*at]);
     if (index == args->option_count)
-        return refuse(args, "unknown option --%.*s%s", (int)length, name, option_hint(args, name, length, hint));
+        return refuse(args, "unknown option --%.*s%s", (int)length, name,
+                      option_hint(args, name, length, hint));
     if ((*seen & (1ull << index)) && (option->kind != TOOL_SETTINGS))
         return refuse(args, "--%s is given twice", option->name);
     *seen |= 1ull << index;
@@ -181,7 +200,9 @@ static int option_read(const struct tool_args *args, int argc, char **argv, int 
         return 0;
     }
     bool follows = !attached && (*at + 1 < argc);
-    if (option->optional && !attached && !(follows && (strchr("0123456789.", argv[*at + 1][0]) != NULL))) return 0;
+    if (option->optional && !attached &&
+        !(follows && (strchr("0123456789.", argv[*at + 1][0]) != NULL)))
+        return 0;
     if (!attached && !follows) return refuse(args, "--%s needs a value", option->name);
     return value_read(args, option, attached ? name + length + 1 : argv[++*at]);
 }
@@ -189,7 +210,8 @@ static int option_read(const struct tool_args *args, int argc, char **argv, int 
 /* What every tool answers by itself. */
 static bool own_option(const struct tool_args *args, const char *text)
 {
-    bool help = (strcmp(text, "--help") == 0) || (strcmp(text, "-h") == 0), version = strcmp(text, "--version") == 0;
+    bool help = (strcmp(text, "--help") == 0) || (strcmp(text, "-h") == 0),
+         version = strcmp(text, "--version") == 0;
     bool completion = strcmp(text, "--completion") == 0;
     if (help) help_print(args);
     if (version) (void)printf("%s %d.%d\n", args->program, GF_VERSION_MAJOR, GF_VERSION_MINOR);
@@ -217,13 +239,15 @@ int tool_args_read(const struct tool_args *args, int argc, char **argv, const ch
             count = (uint32_t)(argc - i);
             break;
         } else {
-            if (count == args->operands_max) return refuse(args, "%s is one argument too many", argv[i]);
+            if (count == args->operands_max)
+                return refuse(args, "%s is one argument too many", argv[i]);
             operands_out[count++] = argv[i];
         }
     }
     if (count < args->operands_min) return refuse(args, "an argument is missing");
     *operand_count_out = count;
-    if (tool_quiet && (freopen("/dev/null", "w", stdout) == NULL)) return refuse(args, "--quiet: no /dev/null");
+    if (tool_quiet && (freopen("/dev/null", "w", stdout) == NULL))
+        return refuse(args, "--quiet: no /dev/null");
     return 0;
 }
 

@@ -4,6 +4,9 @@
 
 #include "drivers/clock.h"
 
-static inline uint64_t tool_clock_ns(void) { return gf_clock_monotonic.now_ns(&gf_clock_monotonic); }
+static inline uint64_t tool_clock_ns(void)
+{
+    return gf_clock_monotonic.now_ns(&gf_clock_monotonic);
+}
 
 #endif

@@ -6,20 +6,20 @@
 #include "tools/common/tool_fields.h"
 
 #define CLUSTER_FILE_BYTES_MAX (1u << 20)
-#define NODES_MAX              8192.0
+#define NODES_MAX 8192.0
 
 static gf_status models_load(const struct tool_reader *reader, const config_setting_t *node,
                              void *struct_out);
 
-#define COUNT(member, from, to, ...)                                                               \
-    {                                                                                              \
-        TOOL_FIELD(tool_cluster, member), .kind = TOOL_FIELD_COUNT, .low = from, .high = to,       \
-                                          __VA_ARGS__                                              \
+#define COUNT(member, from, to, ...)                                                         \
+    {                                                                                        \
+        TOOL_FIELD(tool_cluster, member), .kind = TOOL_FIELD_COUNT, .low = from, .high = to, \
+                                          __VA_ARGS__                                        \
     }
-#define REAL(member, from, to, ...)                                                                \
-    {                                                                                              \
-        TOOL_FIELD(tool_cluster, member), .kind = TOOL_FIELD_REAL, .low = from, .high = to,        \
-                                          __VA_ARGS__                                              \
+#define REAL(member, from, to, ...)                                                         \
+    {                                                                                       \
+        TOOL_FIELD(tool_cluster, member), .kind = TOOL_FIELD_REAL, .low = from, .high = to, \
+                                          __VA_ARGS__                                       \
     }
 static const struct tool_field fields[] = {
     {TOOL_FIELD(tool_cluster, name), .kind = TOOL_FIELD_TEXT, .high = 47,

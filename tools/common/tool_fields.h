@@ -35,7 +35,7 @@ struct tool_field {
     gf_status (*load)(const struct tool_reader *reader, const config_setting_t *node,
                       void *struct_out);
 };
-#define TOOL_FIELD(struct_name, member)                                                            \
+#define TOOL_FIELD(struct_name, member) \
     .key = #member, .offset = offsetof(struct struct_name, member)
 
 /* Refuses what stands at this node. */
@@ -53,7 +53,7 @@ gf_status tool_fields_missing(const struct tool_reader *reader, const config_set
 /* `key = value;  # unit: meaning`, a line a field but those of TOOL_FIELD_OTHER. */
 void tool_fields_print(const struct tool_field *fields, const void *of, FILE *out);
 /* Rows of a Markdown table as gf_config_print_table() has them. */
-#define TOOL_FIELDS_TABLE_HEAD                                                                     \
+#define TOOL_FIELDS_TABLE_HEAD \
     "| key | type | default | allowed | meaning |\n|---|---|---|---|---|\n"
 void tool_fields_table(const struct tool_field *fields, const char *prefix, FILE *out);
 

@@ -7,9 +7,10 @@
 #include "config/config_keys.h"
 
 #define TENSORS_FILE_BYTES_MAX (16u << 20) /* GF_TENSORS_MAX of them with long names */
-#define TENSOR_DIMENSIONS_MAX  8
-#define TENSOR_ELEMS_MAX       (1ull << 40) /* of one tensor; so all together fit 64 bits in any type */
-#define TENSOR_FLOPS_MAX       (1ll << 49) /* likewise: GF_TENSORS_MAX times this fits */
+#define TENSOR_DIMENSIONS_MAX 8
+/* of one tensor; so all together fit 64 bits in any type */
+#define TENSOR_ELEMS_MAX (1ull << 40)
+#define TENSOR_FLOPS_MAX (1ll << 49) /* likewise: GF_TENSORS_MAX times this fits */
 
 /* A tensor as it stands in the file. */
 struct row {

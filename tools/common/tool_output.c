@@ -11,7 +11,8 @@
 
 void tool_output_begin(void)
 {
-    for (int number = 0; number <= 2; number++) /* read-only: writing there fails, as it does on what is closed */
+    /* read-only: writing there fails, as it does on what is closed */
+    for (int number = 0; number <= 2; number++)
         if ((fcntl(number, F_GETFD) < 0) && (open("/dev/null", O_RDONLY) < 0)) return;
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN);
@@ -29,11 +30,15 @@ int tool_output_end(const char *program, int code)
 int tool_letter_bytes(const char *text)
 {
     const unsigned char *at = (const unsigned char *)text;
-    int bytes = (at[0] < 0x80) ? (at[0] >= 0x20) && (at[0] != 0x7f) : (at[0] < 0xc2) ? 0 : (at[0] < 0xe0) ? 2
-                : (at[0] < 0xf0) ? 3 : (at[0] < 0xf5) ? 4 : 0;
+    int bytes = (at[0] < 0x80)   ? (at[0] >= 0x20) && (at[0] != 0x7f)
+                : (at[0] < 0xc2) ? 0
+                : (at[0] < 0xe0) ? 2
+                : (at[0] < 0xf0) ? 3
+                : (at[0] < 0xf5) ? 4
+                                 : 0;
     for (int i = 1; i < bytes; i++)
         if ((at[i] & 0xc0) != 0x80) return 0;
-    if ((at[0] == 0xe0) && (at[1] < 0xa0)) return 0; /* longer than need be */
+    if ((at[0] == 0xe0) && (at[1] < 0xa0)) return 0;         /* longer than need be */
     return ((at[0] == 0xed) && (at[1] >= 0xa0)) ? 0 : bytes; /* half of a pair of UTF-16 */
 }
 

@@ -1,5 +1,6 @@
-/* Refuses a stack that may not grow enough for what runs before main(): UCX's constructors take 8 KiB. As preinit it
- * comes before those of shared libraries too. What suffices for main() but not for a link, gf_open() refuses. */
+/* Refuses a stack that may not grow enough for what runs before main(): UCX's constructors take 8
+ * KiB. As preinit it comes before those of shared libraries too. What suffices for main() but not
+ * for a link, gf_open() refuses. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -14,9 +15,11 @@ static void stack_check(int argc, char **argv, char **environment)
     struct rlimit stack;
     (void)argc, (void)environment;
     if ((getrlimit(RLIMIT_STACK, &stack) != 0) || (stack.rlim_cur >= BEFORE_MAIN_BYTES)) return;
-    (void)dprintf(STDERR_FILENO, "%s: the stack may grow to %llu KiB; %u KiB are needed: raise it (ulimit -s)\n",
+    (void)dprintf(STDERR_FILENO,
+                  "%s: the stack may grow to %llu KiB; %u KiB are needed: raise it (ulimit -s)\n",
                   argv[0], (unsigned long long)stack.rlim_cur / 1024, GF_STACK_BYTES / 1024);
     _exit(EXIT_FAILURE);
 }
 
-__attribute__((section(".preinit_array"), used)) static void (*const before_all)(int, char **, char **) = stack_check;
+__attribute__((section(".preinit_array"),
+               used)) static void (*const before_all)(int, char **, char **) = stack_check;

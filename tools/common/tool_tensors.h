@@ -1,4 +1,5 @@
-/* The tensor table of the demo's network: two 5x5 convolutions, a hidden layer of 512, 10 classes. */
+/* The tensor table of the demo's network: two 5x5 convolutions, a hidden layer of 512, 10
+ * classes. */
 #ifndef TOOL_TENSORS_H
 #define TOOL_TENSORS_H
 

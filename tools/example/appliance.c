@@ -1,4 +1,5 @@
-/* An appliance outside of the library's tree: fits sin(x) with a network of one hidden layer on all ranks of the job.
+/* An appliance outside of the library's tree: fits sin(x) with a network of one hidden layer on all
+ * ranks of the job.
  *
  *     make && gf-run -n 2 ./appliance /usr/local/share/gradientflow/local.cfg
  *
@@ -20,8 +21,14 @@ static const struct gf_tensor tensors[TENSORS] = {
     {.name = "in.bias", .elem_count = HIDDEN, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},
 };
 
-static float *weight(gf_context *gf, unsigned tensor) { return (float *)(uintptr_t)gf_weight(gf, tensor); }
-static float *gradient(gf_context *gf, unsigned tensor) { return (float *)(uintptr_t)gf_gradient(gf, tensor); }
+static float *weight(gf_context *gf, unsigned tensor)
+{
+    return (float *)(uintptr_t)gf_weight(gf, tensor);
+}
+static float *gradient(gf_context *gf, unsigned tensor)
+{
+    return (float *)(uintptr_t)gf_gradient(gf, tensor);
+}
 
 /* First values by rank 0, the same everywhere. */
 static gf_status weights_begin(gf_context *gf)
@@ -34,7 +41,8 @@ static gf_status weights_begin(gf_context *gf)
     return gf_broadcast_weights(gf, 0);
 }
 
-/* One step: this rank's share of the batch forward and backward, the exchange, the update. *loss_out is this rank's. */
+/* One step: this rank's share of the batch forward and backward, the exchange, the update.
+ * *loss_out is this rank's. */
 static gf_status step(gf_context *gf, unsigned number, float rate, float *loss_out)
 {
     static float hidden[BATCH][HIDDEN], x[BATCH], error[BATCH];
@@ -57,14 +65,16 @@ static gf_status step(gf_context *gf, unsigned number, float rate, float *loss_o
     for (unsigned i = 0; i < HIDDEN; i++) gradient(gf, OUT_WEIGHT)[i] = 0;
     for (unsigned b = 0; b < BATCH; b++) {
         gradient(gf, OUT_BIAS)[0] += error[b] * scale;
-        for (unsigned i = 0; i < HIDDEN; i++) gradient(gf, OUT_WEIGHT)[i] += error[b] * hidden[b][i] * scale;
+        for (unsigned i = 0; i < HIDDEN; i++)
+            gradient(gf, OUT_WEIGHT)[i] += error[b] * hidden[b][i] * scale;
     }
     if ((status = gf_tensor_ready(gf, OUT_WEIGHT, 0)) != GF_OK) return status; /* they travel .. */
     if ((status = gf_tensor_ready(gf, OUT_BIAS, 0)) != GF_OK) return status;
     for (unsigned i = 0; i < HIDDEN; i++) { /* .. while the layer below is computed */
         float to_weight = 0, to_bias = 0;
         for (unsigned b = 0; b < BATCH; b++) {
-            float back = error[b] * weight(gf, OUT_WEIGHT)[i] * (1 - hidden[b][i] * hidden[b][i]) * scale;
+            float back =
+                error[b] * weight(gf, OUT_WEIGHT)[i] * (1 - hidden[b][i] * hidden[b][i]) * scale;
             to_weight += back * x[b];
             to_bias += back;
         }
@@ -82,11 +92,13 @@ static float sine_of(gf_context *gf, float x)
 {
     float y = weight(gf, OUT_BIAS)[0];
     for (unsigned i = 0; i < HIDDEN; i++)
-        y += weight(gf, OUT_WEIGHT)[i] * tanhf(weight(gf, IN_WEIGHT)[i] * x + weight(gf, IN_BIAS)[i]);
+        y += weight(gf, OUT_WEIGHT)[i] *
+             tanhf(weight(gf, IN_WEIGHT)[i] * x + weight(gf, IN_BIAS)[i]);
     return y;
 }
 
-/* The ranks' mean loss travels, moved by polls, while this rank looks how far its network is off anywhere. */
+/* The ranks' mean loss travels, moved by polls, while this rank looks how far its network is off
+ * anywhere. */
 static gf_status result_print(gf_context *gf, float loss)
 {
     struct gf_request request;
@@ -98,7 +110,8 @@ static gf_status result_print(gf_context *gf, float loss)
         furthest = fmaxf(furthest, fabsf(sine_of(gf, x) - sinf(x)));
         if (polled == GF_AGAIN) polled = gf_request_poll(gf, &request);
     }
-    if (polled == GF_AGAIN) polled = gf_request_wait(gf, &request); /* there is nothing else to do */
+    /* there is nothing else to do */
+    if (polled == GF_AGAIN) polled = gf_request_wait(gf, &request);
     if (polled != GF_OK) return polled;
     printf("rank %u of %u: loss %.5f (at most %.2f off)\n", gf_rank(gf), gf_world(gf),
            (double)(loss / (float)gf_world(gf)), (double)furthest);
@@ -118,7 +131,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", (argc != 2) ? "usage: appliance CONFIGURATION" : error);
         return 2;
     }
-    config.log = gf_log_stderr; /* GF_DEBUG=info says more */
+    config.log = gf_log_stderr;                 /* GF_DEBUG=info says more */
     config.exchange.average = GF_AVERAGE_RANKS; /* the loss is that of this rank's batch */
     config.optimizer.kind = GF_OPTIMIZER_SGD;
     config.optimizer.momentum = 0.9f;
@@ -131,7 +144,8 @@ int main(int argc, char **argv)
     for (unsigned s = 0; (status == GF_OK) && (s < STEPS); s++)
         status = step(gf, s, gf_schedule_rate(&schedule, s), &loss);
     if (status == GF_OK) status = result_print(gf, loss);
-    if (status != GF_OK) fprintf(stderr, "error: rank %u: %s\n", gf_rank(gf), gf_error_last(gf)->text);
+    if (status != GF_OK)
+        fprintf(stderr, "error: rank %u: %s\n", gf_rank(gf), gf_error_last(gf)->text);
     gf_close(gf);
     free(memory);
     return status != GF_OK;

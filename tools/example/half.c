@@ -1,5 +1,6 @@
-/* Mixed precision: forward and backward read a bf16 copy of the weights and leave bf16 gradients, which travel as they
- * are; the library keeps the weights themselves in fp32. Fits y = 3x + 1 on all ranks of the job.
+/* Mixed precision: forward and backward read a bf16 copy of the weights and leave bf16 gradients,
+ * which travel as they are; the library keeps the weights themselves in fp32. Fits y = 3x + 1 on
+ * all ranks of the job.
  *
  *     make half && gf-run -n 2 ./half */
 #include <stdio.h>
@@ -17,7 +18,7 @@ static const struct gf_tensor tensors[TENSORS] = {
 /* bf16 is the upper half of an fp32 value. */
 static float of_bf16(gf_mem at)
 {
-    uint32_t bits = (uint32_t)*(const uint16_t *)(uintptr_t)at << 16;
+    uint32_t bits = (uint32_t) * (const uint16_t *)(uintptr_t)at << 16;
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
@@ -27,12 +28,17 @@ static void to_bf16(gf_mem at, float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    *(uint16_t *)(uintptr_t)at = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16); /* to nearest even */
+    /* to nearest even */
+    *(uint16_t *)(uintptr_t)at = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-static float *weight(gf_context *gf, unsigned tensor) { return (float *)(uintptr_t)gf_weight(gf, tensor); }
+static float *weight(gf_context *gf, unsigned tensor)
+{
+    return (float *)(uintptr_t)gf_weight(gf, tensor);
+}
 
-/* Every rank has the same first values, so there is nothing to send; but the bf16 copies are to be made of them. */
+/* Every rank has the same first values, so there is nothing to send; but the bf16 copies are to be
+ * made of them. */
 static gf_status weights_begin(gf_context *gf)
 {
     weight(gf, SLOPE)[0] = -1;
@@ -56,8 +62,8 @@ static gf_status step(gf_context *gf, unsigned number)
     to_bf16(gf_gradient(gf, OFFSET), to_offset);
     if ((status = gf_tensors_ready(gf, SLOPE, TENSORS, 0)) != GF_OK) return status;
     if ((status = gf_step_wait(gf)) != GF_OK) return status;
-    /* The averages keep the loss scale, for 16 bits could underflow without it. gf_update() undoes it; so does whoever
-     * looks at them, or has an optimizer of his own. */
+    /* The averages keep the loss scale, for 16 bits could underflow without it. gf_update() undoes
+     * it; so does whoever looks at them, or has an optimizer of his own. */
     if ((number % 100 == 0) && (gf_rank(gf) == 0) && !gf_step_skipped(gf))
         printf("step %u: gradient of the slope %.4f\n", number,
                (double)(of_bf16(gf_gradient(gf, SLOPE)) * gf_gradient_scale(gf)));
@@ -79,7 +85,8 @@ int main(void)
     gf_status status = gf_open(&config, tensors, TENSORS, memory, need.control_bytes, &gf);
     if (status == GF_OK) status = gf_open_wait(gf);
     if (status == GF_OK) status = weights_begin(gf);
-    for (unsigned number = 0; (status == GF_OK) && (number < STEPS); number++) status = step(gf, number);
+    for (unsigned number = 0; (status == GF_OK) && (number < STEPS); number++)
+        status = step(gf, number);
     if (status == GF_OK)
         printf("rank %u: y = %.1f x + %.1f\n", gf_rank(gf), (double)weight(gf, SLOPE)[0],
                (double)weight(gf, OFFSET)[0]);

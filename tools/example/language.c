@@ -1,8 +1,9 @@
-/* How a real trainer looks: a small language model of bytes (transformer.h) on all ranks of a job, with AdamW,
- * clipping, a 16-bit wire, a checkpoint, and ranks that die and come back.
+/* How a real trainer looks: a small language model of bytes (transformer.h) on all ranks of a job,
+ * with AdamW, clipping, a 16-bit wire, a checkpoint, and ranks that die and come back.
  *
  *     make language && gf-run -n 2 ./language
- *     gf-run -n 3 --restart 2 ./language --config local.cfg --text FILE --steps 500 --checkpoint model.state
+ *     gf-run -n 3 --restart 2 ./language --config local.cfg --text FILE --steps 500 --checkpoint
+ *         model.state
  *
  * Everything that is not the model or its data is here. */
 #include <errno.h>
@@ -40,14 +41,16 @@ static unsigned char *file_read(const char *path, uint64_t *bytes_out)
     if ((file != NULL) && (fseek(file, 0, SEEK_END) == 0) && ((bytes = ftell(file)) >= 0)) {
         rewind(file);
         data = malloc((size_t)bytes + 1);
-        if ((data != NULL) && (fread(data, 1, (size_t)bytes, file) != (size_t)bytes)) free(data), data = NULL;
+        if ((data != NULL) && (fread(data, 1, (size_t)bytes, file) != (size_t)bytes))
+            free(data), data = NULL;
         *bytes_out = (uint64_t)bytes;
     }
     if (file != NULL) fclose(file);
     return data;
 }
 
-/* Which bytes sample `number` of the run is: no state to save, and every epoch's ranks share the run's samples anew. */
+/* Which bytes sample `number` of the run is: no state to save, and every epoch's ranks share the
+ * run's samples anew. */
 static const unsigned char *sample_of(uint64_t number)
 {
     number = (number + 1) * UINT64_C(0x9e3779b97f4a7c15);
@@ -71,15 +74,20 @@ static void weights_draw(void)
     uint64_t state = 42;
     for (unsigned t = 0; t < TENSORS; t++) {
         unsigned part = (t - FIRST_LAYER) % PER_LAYER, elems = tensor_elems(t);
-        bool gain = (t == FINAL_GAIN) || ((t >= FIRST_LAYER) && (t < PLACES) && ((part == GAIN_1) || (part == GAIN_2)));
+        bool gain = (t == FINAL_GAIN) ||
+                    ((t >= FIRST_LAYER) && (t < PLACES) && ((part == GAIN_1) || (part == GAIN_2)));
         for (unsigned i = 0; i < elems; i++) {
             state = state * UINT64_C(6364136223846793005) + 1442695040888963407;
-            weight[t][i] = gain ? 1 : (elems <= INNER) ? 0 : 0.1f * ((float)(state >> 40) / (float)(1 << 24) - 0.5f);
+            weight[t][i] = gain ? 1
+                           : (elems <= INNER)
+                               ? 0
+                               : 0.1f * ((float)(state >> 40) / (float)(1 << 24) - 0.5f);
         }
     }
 }
 
-/* ---- checkpoints: the state of a dense run is the same on all ranks, so rank 0 saves for any number of them ---- */
+/* ---- checkpoints: the state of a dense run is the same on all ranks, so rank 0 saves for any
+ * number of them ---- */
 
 static gf_status state_save(gf_context *gf)
 {
@@ -94,7 +102,8 @@ static gf_status state_save(gf_context *gf)
     (void)snprintf(path, sizeof path, "%s.new", checkpoint);
     if ((file = fopen(path, "wb")) == NULL) return perror(path), GF_ERR_SYSTEM;
     written = (fwrite(data, 1, bytes, file) == bytes);
-    if ((fclose(file) != 0) || !written || (rename(path, checkpoint) != 0)) return perror(path), GF_ERR_SYSTEM;
+    if ((fclose(file) != 0) || !written || (rename(path, checkpoint) != 0))
+        return perror(path), GF_ERR_SYSTEM;
     return GF_OK;
 }
 
@@ -127,7 +136,8 @@ struct backward {
 static void layer_ready(void *arg, unsigned first, unsigned count, float loss)
 {
     struct backward *b = arg;
-    if ((b->status == GF_OK) && (first == FINAL_GAIN)) /* the loss rides with the vote: no message, no wait */
+    /* the loss rides with the vote: no message, no wait */
+    if ((b->status == GF_OK) && (first == FINAL_GAIN))
         b->status = gf_step_metric(b->gf, 0, (double)loss / gf_world(b->gf));
     if (b->status == GF_OK) b->status = gf_tensors_ready(b->gf, first, count, 0);
 }
@@ -139,16 +149,20 @@ static gf_status step(gf_context *gf)
     uint64_t number = gf_steps(gf);
     float norm = 0;
     if (back.status != GF_OK) return back.status;
-    for (unsigned b = 0; b < BATCH; b++) samples[b] = sample_of((number * gf_world(gf) + gf_rank(gf)) * BATCH + b);
+    for (unsigned b = 0; b < BATCH; b++)
+        samples[b] = sample_of((number * gf_world(gf) + gf_rank(gf)) * BATCH + b);
     (void)model_run(weight, gradient, samples, gf_loss_scale(gf), layer_ready, &back);
     if (back.status == GF_OK) back.status = gf_step_wait(gf);
-    if ((back.status == GF_OK) && !gf_step_skipped(gf)) back.status = gf_gradient_norm(gf, &norm, NULL);
+    if ((back.status == GF_OK) && !gf_step_skipped(gf))
+        back.status = gf_gradient_norm(gf, &norm, NULL);
     if (back.status == GF_OK) back.status = gf_update(gf, gf_rate(gf, number));
     if (back.status != GF_OK) return back.status;
     if ((gf_rank(gf) == 0) && ((number % SAY_EVERY == 0) || (number + 1 == steps)))
-        printf("step %llu: loss %.3f, gradient norm %.2f, %u ranks\n", (unsigned long long)number, gf_metric(gf, 0),
-               (double)norm, gf_world(gf)), fflush(stdout);
-    if ((checkpoint != NULL) && (gf_rank(gf) == 0) && ((number + 1 == steps) || ((number + 1) % SAVE_EVERY == 0)))
+        printf("step %llu: loss %.3f, gradient norm %.2f, %u ranks\n", (unsigned long long)number,
+               gf_metric(gf, 0), (double)norm, gf_world(gf)),
+            fflush(stdout);
+    if ((checkpoint != NULL) && (gf_rank(gf) == 0) &&
+        ((number + 1 == steps) || ((number + 1) % SAVE_EVERY == 0)))
         return state_save(gf);
     return GF_OK;
 }
@@ -165,13 +179,16 @@ static gf_status epoch_await(gf_context *gf)
     return status;
 }
 
-/* A peer is gone: go on without it. One waits to come in or wants to leave: let it. Then all addresses are new. */
+/* A peer is gone: go on without it. One waits to come in or wants to leave: let it. Then all
+ * addresses are new. */
 static gf_status epoch_change(gf_context *gf, gf_status status)
 {
     if ((status == GF_ERR_PEER) || (status == GF_ERR_LINK) || (status == GF_ERR_TIMEOUT))
         status = gf_epoch_begin(gf, NULL, 0);
-    else if ((status == GF_OK) && (gf_epoch_due(gf) > 0)) status = gf_epoch_begin(gf, NULL, 0);
-    else return status;
+    else if ((status == GF_OK) && (gf_epoch_due(gf) > 0))
+        status = gf_epoch_begin(gf, NULL, 0);
+    else
+        return status;
     if (status == GF_OK) status = epoch_await(gf);
     if (status == GF_OK) addresses_ask(gf);
     return status;
@@ -184,7 +201,8 @@ static gf_status train(gf_context *gf)
         status = step(gf);
         while ((status < 0) || (gf_epoch_due(gf) > 0)) {
             gf_status changed = epoch_change(gf, status);
-            if ((changed < 0) && (changed == status)) return status; /* not of the kind that others survive */
+            /* not of the kind that others survive */
+            if ((changed < 0) && (changed == status)) return status;
             status = changed;
         }
     }
@@ -196,11 +214,16 @@ static bool arguments_take(int argc, char **argv)
     for (int i = 1; i < argc; i += 2) {
         const char *name = argv[i], *value = (i + 1 < argc) ? argv[i + 1] : NULL;
         if (value == NULL) return false;
-        if (strcmp(name, "--config") == 0) config_path = value;
-        else if (strcmp(name, "--text") == 0) text_path = value;
-        else if (strcmp(name, "--steps") == 0) steps = strtoull(value, NULL, 10);
-        else if (strcmp(name, "--checkpoint") == 0) checkpoint = value;
-        else return false;
+        if (strcmp(name, "--config") == 0)
+            config_path = value;
+        else if (strcmp(name, "--text") == 0)
+            text_path = value;
+        else if (strcmp(name, "--steps") == 0)
+            steps = strtoull(value, NULL, 10);
+        else if (strcmp(name, "--checkpoint") == 0)
+            checkpoint = value;
+        else
+            return false;
     }
     return true;
 }
@@ -214,7 +237,8 @@ int main(int argc, char **argv)
     gf_context *gf = NULL;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     if (!arguments_take(argc, argv)) {
-        fprintf(stderr, "usage: language [--config FILE] [--text FILE] [--steps N] [--checkpoint FILE]\n");
+        fprintf(stderr,
+                "usage: language [--config FILE] [--text FILE] [--steps N] [--checkpoint FILE]\n");
         return 2;
     }
     if ((config_path != NULL) && (gf_config_load(config_path, &config, error) != GF_OK))
@@ -224,8 +248,10 @@ int main(int argc, char **argv)
         return fprintf(stderr, "%s: no text of more than %d bytes\n", text_path, CONTEXT), 1;
     for (unsigned t = 0; t < TENSORS; t++) {
         (void)snprintf(names[t], sizeof names[t], "tensor.%u", t);
-        tensors[t] = (struct gf_tensor){.name = names[t], .elem_count = tensor_elems(t),
-                                        .flags = (tensor_elems(t) <= INNER) ? GF_TENSOR_NO_DECAY : 0};
+        tensors[t] =
+            (struct gf_tensor){.name = names[t],
+                               .elem_count = tensor_elems(t),
+                               .flags = (tensor_elems(t) <= INNER) ? GF_TENSOR_NO_DECAY : 0};
     }
     config.log = log_line;
     config.exchange.wire = GF_TYPE_BF16;
@@ -234,21 +260,25 @@ int main(int argc, char **argv)
     config.optimizer.momentum = 0; /* the file's may be for another optimizer */
     config.optimizer.weight_decay = 0.1f;
     config.optimizer.clip_norm = 1;
-    config.rate = (struct gf_schedule){.kind = GF_SCHEDULE_COSINE, .base_rate = 3e-3f, .warmup_steps = 20,
-                                       .step_count = (steps > 20) ? steps : 21, .end_rate = 3e-4f};
+    config.rate = (struct gf_schedule){.kind = GF_SCHEDULE_COSINE,
+                                       .base_rate = 3e-3f,
+                                       .warmup_steps = 20,
+                                       .step_count = (steps > 20) ? steps : 21,
+                                       .end_rate = 3e-4f};
     if (gf_measure(&config, tensors, TENSORS, &need) != GF_OK) return 1;
     void *memory = aligned_alloc(64, need.control_bytes); /* the only memory the library is given */
     gf_status status = gf_open(&config, tensors, TENSORS, memory, need.control_bytes, &gf);
     if (status == GF_OK) status = gf_open_wait(gf);
     if (status == GF_OK) status = train(gf);
     if (status != GF_OK)
-        fprintf(stderr, "error: rank %u: %s: %s\n", gf_rank(gf), gf_status_name(status), gf_error_last(gf)->text);
+        fprintf(stderr, "error: rank %u: %s: %s\n", gf_rank(gf), gf_status_name(status),
+                gf_error_last(gf)->text);
     for (unsigned t = 0; (status == GF_OK) && (t < TENSORS); t++)
         for (unsigned i = 0; i < tensor_elems(t) * sizeof(float); i++)
             hash = (hash ^ ((unsigned char *)weight[t])[i]) * UINT64_C(0x100000001b3);
     if (status == GF_OK)
         printf("rank %u of %u: %llu steps, weights %016llx\n", gf_rank(gf), gf_world(gf),
-                                (unsigned long long)gf_steps(gf), (unsigned long long)hash);
+               (unsigned long long)gf_steps(gf), (unsigned long long)hash);
     gf_close(gf);
     free(memory);
     free(text);

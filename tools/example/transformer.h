@@ -1,18 +1,49 @@
-/* A small decoder of bytes: embedding, LAYERS of attention and a feed-forward network, each after a normalisation, and
- * the embedding again as the head. Forward and backward in plain C, without any library: put your own in its place. */
+/* A small decoder of bytes: embedding, LAYERS of attention and a feed-forward network, each after a
+ * normalisation, and the embedding again as the head. Forward and backward in plain C, without any
+ * library: put your own in its place. */
 #ifndef TRANSFORMER_H
 #define TRANSFORMER_H
 
 #include <math.h>
 #include <string.h>
 
-enum { VOCABULARY = 256, WIDTH = 64, HEADS = 4, HEAD = WIDTH / HEADS, INNER = 4 * WIDTH, LAYERS = 2, CONTEXT = 32,
-       BATCH = 8, TOKENS = BATCH * CONTEXT };
+enum {
+    VOCABULARY = 256,
+    WIDTH = 64,
+    HEADS = 4,
+    HEAD = WIDTH / HEADS,
+    INNER = 4 * WIDTH,
+    LAYERS = 2,
+    CONTEXT = 32,
+    BATCH = 8,
+    TOKENS = BATCH * CONTEXT
+};
 
-/* Tensors in the order in which backward ends them: the last layer first; the embedding, also the head, last. */
-enum { OUT_WEIGHT, OUT_BIAS, UP_WEIGHT, UP_BIAS, GAIN_2, BIAS_2, MIX_WEIGHT, MIX_BIAS, QKV_WEIGHT, QKV_BIAS, GAIN_1,
-       BIAS_1, PER_LAYER };
-enum { FINAL_GAIN, FINAL_BIAS, FIRST_LAYER, PLACES = FIRST_LAYER + LAYERS * PER_LAYER, EMBEDDING, TENSORS };
+/* Tensors in the order in which backward ends them: the last layer first; the embedding, also the
+ * head, last. */
+enum {
+    OUT_WEIGHT,
+    OUT_BIAS,
+    UP_WEIGHT,
+    UP_BIAS,
+    GAIN_2,
+    BIAS_2,
+    MIX_WEIGHT,
+    MIX_BIAS,
+    QKV_WEIGHT,
+    QKV_BIAS,
+    GAIN_1,
+    BIAS_1,
+    PER_LAYER
+};
+enum {
+    FINAL_GAIN,
+    FINAL_BIAS,
+    FIRST_LAYER,
+    PLACES = FIRST_LAYER + LAYERS * PER_LAYER,
+    EMBEDDING,
+    TENSORS
+};
 static unsigned tensor_of(unsigned layer, unsigned part)
 {
     return FIRST_LAYER + (LAYERS - 1 - layer) * PER_LAYER + part;
@@ -20,8 +51,9 @@ static unsigned tensor_of(unsigned layer, unsigned part)
 
 static unsigned tensor_elems(unsigned tensor)
 {
-    static const unsigned parts[PER_LAYER] = {INNER * WIDTH, WIDTH, WIDTH * INNER, INNER, WIDTH, WIDTH, WIDTH * WIDTH,
-                                              WIDTH, WIDTH * 3 * WIDTH, 3 * WIDTH, WIDTH, WIDTH};
+    static const unsigned parts[PER_LAYER] = {
+        INNER * WIDTH, WIDTH, WIDTH * INNER,     INNER,     WIDTH, WIDTH,
+        WIDTH * WIDTH, WIDTH, WIDTH * 3 * WIDTH, 3 * WIDTH, WIDTH, WIDTH};
     if (tensor < FIRST_LAYER) return WIDTH;
     if (tensor == PLACES) return CONTEXT * WIDTH;
     return (tensor == EMBEDDING) ? VOCABULARY * WIDTH : parts[(tensor - FIRST_LAYER) % PER_LAYER];
@@ -31,11 +63,13 @@ static unsigned tensor_elems(unsigned tensor)
 struct layer {
     float in[TOKENS][WIDTH], norm_1[TOKENS][WIDTH], scale_1[TOKENS], qkv[TOKENS][3 * WIDTH];
     float chance[BATCH][HEADS][CONTEXT][CONTEXT], mixed[TOKENS][WIDTH];
-    float middle[TOKENS][WIDTH], norm_2[TOKENS][WIDTH], scale_2[TOKENS], up[TOKENS][INNER], bent[TOKENS][INNER];
+    float middle[TOKENS][WIDTH], norm_2[TOKENS][WIDTH], scale_2[TOKENS], up[TOKENS][INNER],
+        bent[TOKENS][INNER];
     float after_1[TOKENS][WIDTH], after_2[TOKENS][WIDTH];
 };
 static struct layer layers[LAYERS];
-static float last[TOKENS][WIDTH], last_norm[TOKENS][WIDTH], last_scale[TOKENS], last_after[TOKENS][WIDTH];
+static float last[TOKENS][WIDTH], last_norm[TOKENS][WIDTH], last_scale[TOKENS],
+    last_after[TOKENS][WIDTH];
 
 /* count is a multiple of 8: lanes that a compiler can use. */
 static float dot(const float *a, const float *b, unsigned count)
@@ -53,7 +87,8 @@ static void add_scaled(float *to, float factor, const float *from, unsigned coun
 }
 
 /* out[TOKENS][outs] = in[TOKENS][ins] weight[ins][outs] + bias */
-static void linear(float *out, const float *in, const float *weight, const float *bias, unsigned ins, unsigned outs)
+static void linear(float *out, const float *in, const float *weight, const float *bias,
+                   unsigned ins, unsigned outs)
 {
     for (unsigned t = 0; t < TOKENS; t++, out += outs, in += ins) {
         memcpy(out, bias, outs * sizeof *out);
@@ -61,8 +96,8 @@ static void linear(float *out, const float *in, const float *weight, const float
     }
 }
 
-static void linear_back(float *to_in, float *to_weight, float *to_bias, const float *to_out, const float *in,
-                        const float *weight, unsigned ins, unsigned outs)
+static void linear_back(float *to_in, float *to_weight, float *to_bias, const float *to_out,
+                        const float *in, const float *weight, unsigned ins, unsigned outs)
 {
     for (unsigned t = 0; t < TOKENS; t++, to_in += ins, to_out += outs, in += ins) {
         add_scaled(to_bias, 1, to_out, outs);
@@ -74,13 +109,14 @@ static void linear_back(float *to_in, float *to_weight, float *to_bias, const fl
 }
 
 /* norm is in without mean, times 1/deviation (kept in scale); out = norm gain + bias */
-static void normalise(float (*out)[WIDTH], float (*norm)[WIDTH], float *scale, float (*in)[WIDTH], const float *gain,
-                      const float *bias)
+static void normalise(float (*out)[WIDTH], float (*norm)[WIDTH], float *scale, float (*in)[WIDTH],
+                      const float *gain, const float *bias)
 {
     for (unsigned t = 0; t < TOKENS; t++) {
         float mean = 0, square = 0;
         for (unsigned i = 0; i < WIDTH; i++) mean += in[t][i] / WIDTH;
-        for (unsigned i = 0; i < WIDTH; i++) square += (in[t][i] - mean) * (in[t][i] - mean) / WIDTH;
+        for (unsigned i = 0; i < WIDTH; i++)
+            square += (in[t][i] - mean) * (in[t][i] - mean) / WIDTH;
         scale[t] = 1 / sqrtf(square + 1e-5f);
         for (unsigned i = 0; i < WIDTH; i++) {
             norm[t][i] = (in[t][i] - mean) * scale[t];
@@ -90,8 +126,9 @@ static void normalise(float (*out)[WIDTH], float (*norm)[WIDTH], float *scale, f
 }
 
 /* Adds to to_in: what comes beside the residual path. */
-static void normalise_back(float (*to_in)[WIDTH], float *to_gain, float *to_bias, float (*to_out)[WIDTH],
-                           float (*norm)[WIDTH], const float *scale, const float *gain)
+static void normalise_back(float (*to_in)[WIDTH], float *to_gain, float *to_bias,
+                           float (*to_out)[WIDTH], float (*norm)[WIDTH], const float *scale,
+                           const float *gain)
 {
     for (unsigned t = 0; t < TOKENS; t++) {
         float mean = 0, mean_norm = 0;
@@ -112,11 +149,13 @@ static void attend(struct layer *l)
     for (unsigned b = 0; b < BATCH; b++)
         for (unsigned h = 0; h < HEADS; h++)
             for (unsigned t = 0; t < CONTEXT; t++) {
-                float(*rows)[3 * WIDTH] = &l->qkv[b * CONTEXT], *chance = l->chance[b][h][t], most = -1e30f, sum = 0;
+                float(*rows)[3 * WIDTH] = &l->qkv[b * CONTEXT], *chance = l->chance[b][h][t],
+                                 most = -1e30f, sum = 0;
                 float *out = &l->mixed[b * CONTEXT + t][h * HEAD];
                 memset(out, 0, HEAD * sizeof *out);
                 for (unsigned s = 0; s <= t; s++) {
-                    chance[s] = dot(&rows[t][h * HEAD], &rows[s][WIDTH + h * HEAD], HEAD) / sqrtf(HEAD);
+                    chance[s] =
+                        dot(&rows[t][h * HEAD], &rows[s][WIDTH + h * HEAD], HEAD) / sqrtf(HEAD);
                     if (chance[s] > most) most = chance[s];
                 }
                 for (unsigned s = 0; s <= t; s++) sum += chance[s] = expf(chance[s] - most);
@@ -156,7 +195,8 @@ static void bend(float *out, const float *in, float *to_out, unsigned count)
         float x = in[i], th = tanhf(0.7978845608f * (x + 0.044715f * x * x * x));
         if (out != NULL) out[i] = 0.5f * x * (1 + th);
         if (to_out != NULL)
-            to_out[i] *= 0.5f * (1 + th) + 0.5f * x * (1 - th * th) * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
+            to_out[i] *= 0.5f * (1 + th) +
+                         0.5f * x * (1 - th * th) * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
     }
 }
 
@@ -168,7 +208,8 @@ static void forward(float *const weight[TENSORS], const unsigned char *const tex
                                  weight[PLACES][t % CONTEXT * WIDTH + i];
     for (unsigned n = 0; n < LAYERS; n++) {
         struct layer *l = &layers[n];
-        float *const *w = &weight[tensor_of(n, 0)], *out = (n + 1 < LAYERS) ? layers[n + 1].in[0] : last[0];
+        float *const *w = &weight[tensor_of(n, 0)],
+                     *out = (n + 1 < LAYERS) ? layers[n + 1].in[0] : last[0];
         normalise(l->after_1, l->norm_1, l->scale_1, l->in, w[GAIN_1], w[BIAS_1]);
         linear(l->qkv[0], l->after_1[0], w[QKV_WEIGHT], w[QKV_BIAS], WIDTH, 3 * WIDTH);
         attend(l);
@@ -183,13 +224,16 @@ static void forward(float *const weight[TENSORS], const unsigned char *const tex
     normalise(last_after, last_norm, last_scale, last, weight[FINAL_GAIN], weight[FINAL_BIAS]);
 }
 
-/* Mean loss of the batch in nats a byte; text[b] has CONTEXT + 1 bytes, the last is only predicted. With gradient not
- * NULL: that of the mean, times scale; ready(arg, first, count, loss) is called as soon as tensors are whole. */
+/* Mean loss of the batch in nats a byte; text[b] has CONTEXT + 1 bytes, the last is only predicted.
+ * With gradient not NULL: that of the mean, times scale; ready(arg, first, count, loss) is called
+ * as soon as tensors are whole. */
 typedef void (*ready_fn)(void *arg, unsigned first, unsigned count, float loss);
 static float model_run(float *const weight[TENSORS], float *const gradient[TENSORS],
-                       const unsigned char *const text[BATCH], float scale, ready_fn ready, void *arg)
+                       const unsigned char *const text[BATCH], float scale, ready_fn ready,
+                       void *arg)
 {
-    static float to[TOKENS][WIDTH], to_in[TOKENS][WIDTH], to_wide[TOKENS][INNER], to_qkv[TOKENS][3 * WIDTH];
+    static float to[TOKENS][WIDTH], to_in[TOKENS][WIDTH], to_wide[TOKENS][INNER],
+        to_qkv[TOKENS][3 * WIDTH];
     float loss = 0;
     forward(weight, text);
     for (unsigned n = 0; (gradient != NULL) && (n < TENSORS); n++)
@@ -206,24 +250,30 @@ static float model_run(float *const weight[TENSORS], float *const gradient[TENSO
         for (unsigned v = 0; v < VOCABULARY; v++) sum += expf(logits[v] - most);
         loss += (logf(sum) + most - logits[target]) / TOKENS;
         for (unsigned v = 0; (gradient != NULL) && (v < VOCABULARY); v++) {
-            float to_logit = scale / TOKENS * (expf(logits[v] - most) / sum - (v == target ? 1 : 0));
+            float to_logit =
+                scale / TOKENS * (expf(logits[v] - most) / sum - (v == target ? 1 : 0));
             add_scaled(to_in[t], to_logit, weight[EMBEDDING] + v * WIDTH, WIDTH);
             add_scaled(gradient[EMBEDDING] + v * WIDTH, to_logit, last_after[t], WIDTH);
         }
     }
     if (gradient == NULL) return loss;
-    normalise_back(to, gradient[FINAL_GAIN], gradient[FINAL_BIAS], to_in, last_norm, last_scale, weight[FINAL_GAIN]);
+    normalise_back(to, gradient[FINAL_GAIN], gradient[FINAL_BIAS], to_in, last_norm, last_scale,
+                   weight[FINAL_GAIN]);
     ready(arg, FINAL_GAIN, 2, loss);
     for (unsigned n = LAYERS; n-- > 0;) { /* `to` is the gradient of the residual path */
         struct layer *l = &layers[n];
         float *const *w = &weight[tensor_of(n, 0)], *const *g = &gradient[tensor_of(n, 0)];
-        linear_back(to_wide[0], g[OUT_WEIGHT], g[OUT_BIAS], to[0], l->bent[0], w[OUT_WEIGHT], INNER, WIDTH);
+        linear_back(to_wide[0], g[OUT_WEIGHT], g[OUT_BIAS], to[0], l->bent[0], w[OUT_WEIGHT], INNER,
+                    WIDTH);
         bend(NULL, l->up[0], to_wide[0], TOKENS * INNER);
-        linear_back(to_in[0], g[UP_WEIGHT], g[UP_BIAS], to_wide[0], l->after_2[0], w[UP_WEIGHT], WIDTH, INNER);
+        linear_back(to_in[0], g[UP_WEIGHT], g[UP_BIAS], to_wide[0], l->after_2[0], w[UP_WEIGHT],
+                    WIDTH, INNER);
         normalise_back(to, g[GAIN_2], g[BIAS_2], to_in, l->norm_2, l->scale_2, w[GAIN_2]);
-        linear_back(to_in[0], g[MIX_WEIGHT], g[MIX_BIAS], to[0], l->mixed[0], w[MIX_WEIGHT], WIDTH, WIDTH);
+        linear_back(to_in[0], g[MIX_WEIGHT], g[MIX_BIAS], to[0], l->mixed[0], w[MIX_WEIGHT], WIDTH,
+                    WIDTH);
         attend_back(l, to_qkv, to_in);
-        linear_back(to_in[0], g[QKV_WEIGHT], g[QKV_BIAS], to_qkv[0], l->after_1[0], w[QKV_WEIGHT], WIDTH, 3 * WIDTH);
+        linear_back(to_in[0], g[QKV_WEIGHT], g[QKV_BIAS], to_qkv[0], l->after_1[0], w[QKV_WEIGHT],
+                    WIDTH, 3 * WIDTH);
         normalise_back(to, g[GAIN_1], g[BIAS_1], to_in, l->norm_1, l->scale_1, w[GAIN_1]);
         ready(arg, tensor_of(n, 0), PER_LAYER, loss);
     }

@@ -1,5 +1,6 @@
-/* See perf_device.h. The time of an allreduce is that of a whole step: what the library puts before the exchange and
- * after it, the vote and, until the appliance's stream may go on, all of the device's work. */
+/* See perf_device.h. The time of an allreduce is that of a whole step: what the library puts before
+ * the exchange and after it, the vote and, until the appliance's stream may go on, all of the
+ * device's work. */
 #include "tools/perf/perf_device.h"
 
 #include <stdio.h>
@@ -10,7 +11,10 @@
 
 #define STAGING_BYTES (UINT64_C(4) << 20)
 
-static struct perf_device *device_of(const struct perf *perf) { return perf->of; }
+static struct perf_device *device_of(const struct perf *perf)
+{
+    return perf->of;
+}
 
 gf_status perf_device_told(const struct perf_device *device, gf_status status)
 {
@@ -47,9 +51,11 @@ gf_status perf_device_clear(struct perf *perf, uint64_t bytes)
 }
 
 /* values of as much as the staging holds, from element `first` on. */
-static struct perf_values values_part(const struct perf *perf, const struct perf_values *values, uint64_t first)
+static struct perf_values values_part(const struct perf *perf, const struct perf_values *values,
+                                      uint64_t first)
 {
-    uint64_t most = STAGING_BYTES / gf_type_size_bytes(values->type), left = values->elem_count - first;
+    uint64_t most = STAGING_BYTES / gf_type_size_bytes(values->type),
+             left = values->elem_count - first;
     struct perf_values part = *values;
     part.data = device_of(perf)->staging;
     part.first_elem = first;
@@ -65,7 +71,8 @@ gf_status perf_device_fill(struct perf *perf, struct perf_values values)
     for (uint64_t first = 0; (status >= 0) && (first < values.elem_count);) {
         struct perf_values part = values_part(perf, &values, first);
         perf_values_fill(&part);
-        status = device_copy(perf, perf_input(perf) + first * size, staging, part.elem_count * size);
+        status =
+            device_copy(perf, perf_input(perf) + first * size, staging, part.elem_count * size);
         if (status >= 0) status = perf_device_wait(perf);
         first += part.elem_count;
     }
@@ -92,15 +99,19 @@ static gf_status step_run(struct perf *perf, uint64_t elem_count)
     struct perf_device *device = device_of(perf);
     gf_status status = gf_step_begin(perf->gf);
     if ((status >= 0) && (perf->source != 0))
-        status = device_copy(perf, perf->data, perf->source, elem_count * gf_type_size_bytes(perf->plan.type));
+        status = device_copy(perf, perf->data, perf->source,
+                             elem_count * gf_type_size_bytes(perf->plan.type));
     if (status >= 0) status = gf_tensor_ready(perf->gf, 0, device->queue.stream);
     if (status >= 0) status = gf_step_wait(perf->gf);
     if (status >= 0) status = gf_queue_follow(perf->gf, device->queue.stream);
     return (status < 0) ? status : perf_device_wait(perf);
 }
 
-static const struct perf_way step_way = {.is_step = true, .clear = perf_device_clear, .run = step_run,
-                                         .fill = perf_device_fill, .wrong = perf_device_wrong};
+static const struct perf_way step_way = {.is_step = true,
+                                         .clear = perf_device_clear,
+                                         .run = step_run,
+                                         .fill = perf_device_fill,
+                                         .wrong = perf_device_wrong};
 
 /* ---- open to close ---- */
 
@@ -115,17 +126,21 @@ static int device_open(const struct perf_options *options, struct perf_device *d
     const struct gf_gpu_driver *driver = &gf_gpu_cuda;
     const struct gf_config *config = &options->config;
     uint64_t range = (options->bytes_max + 255) / 256 * 256;
-    struct gf_gpu_setup setup = {.library = config->device.library, .ordinal = config->device.ordinal,
-                                 .local = gf_identity_local(config->job.rank), .device_bytes = 2 * range,
+    struct gf_gpu_setup setup = {.library = config->device.library,
+                                 .ordinal = config->device.ordinal,
+                                 .local = gf_identity_local(config->job.rank),
+                                 .device_bytes = 2 * range,
                                  .log = {config->log, config->log_user}};
     struct gf_fault fault = {.code = GF_OK};
     device->state = perf_memory(driver->state_bytes(&setup));
     if (device->state == NULL) return perf_refuse(PERF_NO_MEMORY);
     if (driver->open(&setup, device->state, &device->gpu, &fault) < 0) return device_refuse(&fault);
-    device->queue = (struct gf_queue){.gpu = device->gpu, .stream = device->gpu->streams[GF_STREAM_MAIN]};
+    device->queue =
+        (struct gf_queue){.gpu = device->gpu, .stream = device->gpu->streams[GF_STREAM_MAIN]};
     device->source = device->gpu->arena;
     device->target = device->source + range;
-    device->timeout_ns = (config->exchange.timeout_ns > 0) ? config->exchange.timeout_ns : UINT64_C(30000000000);
+    device->timeout_ns =
+        (config->exchange.timeout_ns > 0) ? config->exchange.timeout_ns : UINT64_C(30000000000);
     unsigned char *staging = aligned_alloc(4096, STAGING_BYTES);
     if (staging == NULL) return perf_refuse(PERF_NO_MEMORY);
     if (driver->host_register(device->gpu, staging, STAGING_BYTES) < 0) {
@@ -156,15 +171,18 @@ static void device_close(struct perf_device *device)
 static int size_run(const struct perf_options *options, struct perf_device *device, uint64_t bytes,
                     struct perf_report *report)
 {
-    struct perf perf = {.plan = options->plan, .way = &step_way, .of = device, .source = device->source};
-    const struct gf_tensor tensor = {.name = "data", .type = options->plan.type,
+    struct perf perf = {
+        .plan = options->plan, .way = &step_way, .of = device, .source = device->source};
+    const struct gf_tensor tensor = {.name = "data",
+                                     .type = options->plan.type,
                                      .elem_count = bytes / gf_type_size_bytes(options->plan.type)};
     struct gf_stats stats = {.size_bytes = sizeof stats};
     struct perf_row *row = &report->rows[report->row_count];
     struct perf_session session;
     gf_status status = GF_OK;
     int result = perf_open(&options->config, &tensor, 1, &session);
-    if (result == 0) result = perf_report_begin(report, session.gf, options->json_path, options->csv_path);
+    if (result == 0)
+        result = perf_report_begin(report, session.gf, options->json_path, options->csv_path);
     if (result == 0) {
         perf.gf = session.gf;
         perf.times_us = session.times_us;
@@ -189,7 +207,8 @@ static int size_run(const struct perf_options *options, struct perf_device *devi
     if (result == 0) {
         const struct perf_row *theirs = &report->nccl_rows[report->row_count++];
         if (report->is_reporter) perf_report_row(report, row);
-        if (row->wrong + row->out_wrong > 0) result = report->is_reporter ? perf_refuse("results are wrong") : -1;
+        if (row->wrong + row->out_wrong > 0)
+            result = report->is_reporter ? perf_refuse("results are wrong") : -1;
         if (theirs->wrong + theirs->out_wrong > 0)
             result = report->is_reporter ? perf_refuse("NCCL's results are wrong") : -1;
     }
@@ -201,7 +220,8 @@ int perf_device_run(const struct perf_options *options, struct perf_report *repo
 {
     struct perf_device device = {.gpu = NULL};
     int result = device_open(options, &device);
-    for (uint64_t bytes = options->bytes_min; (result == 0) && (bytes <= options->bytes_max); bytes *= options->factor)
+    for (uint64_t bytes = options->bytes_min; (result == 0) && (bytes <= options->bytes_max);
+         bytes *= options->factor)
         result = size_run(options, &device, bytes, report);
     if (report->is_reporter && (report->row_count > 0)) perf_report_foot(report);
     perf_nccl_close(&device, result);

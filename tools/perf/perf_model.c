@@ -1,7 +1,8 @@
-/* See perf_model.h. A step: wait as long as the forward pass takes, then for each tensor until backward would have ended
- * it, and declare it ready; the last one ends the computing. Time passes in proportion to the model's FLOPs, as these
- * stand at the tensor that ends with them. While it waits a rank polls the library and gives its core away, as an
- * appliance does whose GPU computes; with link.idle = "sleep" it does so ten times a millisecond and sleeps between. */
+/* See perf_model.h. A step: wait as long as the forward pass takes, then for each tensor until
+ * backward would have ended it, and declare it ready; the last one ends the computing. Time passes
+ * in proportion to the model's FLOPs, as these stand at the tensor that ends with them. While it
+ * waits a rank polls the library and gives its core away, as an appliance does whose GPU computes;
+ * with link.idle = "sleep" it does so ten times a millisecond and sleeps between. */
 #include "tools/perf/perf_model.h"
 
 #include <sched.h>
@@ -25,7 +26,7 @@ struct replay {
     const struct perf_options *options;
     uint32_t tensor_count;
     double compute_us;
-    float *times_us;    /* [PERF_SAMPLES_MAX * world] */
+    float *times_us; /* [PERF_SAMPLES_MAX * world] */
     uint64_t noise;
 };
 
@@ -37,7 +38,8 @@ static double schedule_make(const struct perf_options *options, uint32_t tensor_
         forward += (double)flops[i].forward;
         all += (double)flops[i].forward + (double)flops[i].backward;
     }
-    if ((compute_us > 0) && (all <= 0)) return perf_refuse("the model has no flops: its tensors have no schedule");
+    if ((compute_us > 0) && (all <= 0))
+        return perf_refuse("the model has no flops: its tensors have no schedule");
     for (uint32_t i = 0; i < tensor_count; i++) {
         backward += (double)flops[i].backward;
         ready_us[i] = (compute_us > 0) ? compute_us * (forward + backward) / all : 0;
@@ -52,7 +54,10 @@ static gf_status wait_until(struct replay *replay, double end_us)
         gf_status status = gf_step_poll(replay->gf);
         if (status < 0) return status;
         if (sleeps) {
-            (void)nanosleep(&(struct timespec){.tv_nsec = (long)(1e3 * ((left_us < PAUSE_US) ? left_us : PAUSE_US))}, NULL);
+            (void)nanosleep(
+                &(struct timespec){.tv_nsec =
+                                       (long)(1e3 * ((left_us < PAUSE_US) ? left_us : PAUSE_US))},
+                NULL);
         } else {
             (void)sched_yield();
         }
@@ -71,18 +76,24 @@ static gf_status step_run(struct replay *replay)
     return (status < 0) ? status : gf_step_wait(replay->gf);
 }
 
-/* With an optimizer the weights move by nothing: only so does the library go on to the next step. */
+/* With an optimizer the weights move by nothing: only so does the library go on to the next
+ * step. */
 static gf_status step_apply(struct replay *replay)
 {
-    return (replay->options->config.optimizer.kind == GF_OPTIMIZER_NONE) ? GF_OK : gf_update(replay->gf, 0.0f);
+    return (replay->options->config.optimizer.kind == GF_OPTIMIZER_NONE)
+               ? GF_OK
+               : gf_update(replay->gf, 0.0f);
 }
 
 static struct perf_values values_of(struct replay *replay, uint32_t tensor, uint64_t first_elem)
 {
     return (struct perf_values){.data = (unsigned char *)(uintptr_t)gf_gradient(replay->gf, tensor),
-                                .elem_count = tensors[tensor].elem_count, .first_elem = first_elem,
-                                .type = tensors[tensor].type, .operation = GF_OPERATION_ALLREDUCE,
-                                .world = gf_world(replay->gf), .rank = gf_rank(replay->gf)};
+                                .elem_count = tensors[tensor].elem_count,
+                                .first_elem = first_elem,
+                                .type = tensors[tensor].type,
+                                .operation = GF_OPERATION_ALLREDUCE,
+                                .world = gf_world(replay->gf),
+                                .rank = gf_rank(replay->gf)};
 }
 
 /* A step on known values; leaves zeroes, which stay zero however often they are summed. */
@@ -105,13 +116,15 @@ static gf_status checked_step(struct replay *replay, uint64_t *wrong)
     return GF_OK;
 }
 
-/* Sparse steps choose by what gradients hold: noise, so that what is sent lies all over the pool. */
+/* Sparse steps choose by what gradients hold: noise, so that what is sent lies all over the
+ * pool. */
 static void noise_fill(struct replay *replay)
 {
     for (uint32_t i = 0; i < replay->tensor_count; i++) {
         struct perf_values values = values_of(replay, i, 0);
         for (uint64_t e = 0; e < values.elem_count; e++) {
-            replay->noise = replay->noise * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            replay->noise =
+                replay->noise * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
             perf_value_put(&values, e, (float)(int32_t)(replay->noise >> 32) * 0x1p-31f);
         }
     }
@@ -133,9 +146,11 @@ static gf_status samples_run(struct replay *replay, uint32_t *count_out)
 {
     gf_status status = sample(replay, replay->times_us);
     uint32_t count;
-    if ((status < 0) || ((status = perf_greatest(replay->gf, replay->times_us, 1)) < 0)) return status;
+    if ((status < 0) || ((status = perf_greatest(replay->gf, replay->times_us, 1)) < 0))
+        return status;
     count = perf_sample_count(&replay->options->plan, (double)replay->times_us[0]);
-    for (uint32_t i = 0; (status >= 0) && (i < count); i++) status = sample(replay, &replay->times_us[i]);
+    for (uint32_t i = 0; (status >= 0) && (i < count); i++)
+        status = sample(replay, &replay->times_us[i]);
     *count_out = count;
     return status;
 }
@@ -166,7 +181,8 @@ static gf_status replay_run(struct replay *replay, struct perf_row *row, struct 
     if ((status = gf_stats(replay->gf, &stats)) < 0) return status;
     row->algorithm = algorithm_of_largest(replay->gf);
     if ((status = perf_greatest(replay->gf, replay->times_us, count)) < 0) return status;
-    perf_row_fill(replay->times_us, count, perf_bus_factor(GF_OPERATION_ALLREDUCE, gf_world(replay->gf)), row);
+    perf_row_fill(replay->times_us, count,
+                  perf_bus_factor(GF_OPERATION_ALLREDUCE, gf_world(replay->gf)), row);
     step->exposed_us = (row->p50_us > replay->compute_us) ? row->p50_us - replay->compute_us : 0;
     step->exchange_us = (double)stats.last_exchange_ns * 1e-3;
     step->wire_bytes = stats.last_wire_bytes;
@@ -182,7 +198,9 @@ static int replay_report(struct replay *replay, struct perf_report *report)
 {
     struct perf_row *row = &report->rows[0];
     gf_status status;
-    if (perf_report_begin(report, replay->gf, replay->options->json_path, replay->options->csv_path) != 0) return -1;
+    if (perf_report_begin(report, replay->gf, replay->options->json_path,
+                          replay->options->csv_path) != 0)
+        return -1;
     if (report->is_reporter) perf_report_head(report);
     status = replay_run(replay, row, &report->step);
     if (status < 0) return perf_fail(replay->gf, status, "a step failed");
@@ -200,21 +218,26 @@ int perf_model(const struct perf_options *options, struct perf_report *report)
     struct replay replay = {.options = options};
     struct perf_session session;
     int result;
-    struct tool_model model = {.tensors = tensors, .names = names, .flops = flops, .tensor_max = GF_TENSORS_MAX};
+    struct tool_model model = {
+        .tensors = tensors, .names = names, .flops = flops, .tensor_max = GF_TENSORS_MAX};
     if (tool_model_load(options->model_path, &model, error) < 0) return perf_refuse(error);
     replay.tensor_count = model.tensor_count;
     replay.compute_us = schedule_make(options, replay.tensor_count);
     if (replay.compute_us < 0) return -1;
-    if (options->plan.check && (config->sparse.enabled || (config->exchange.average != GF_AVERAGE_SUM) ||
-                                (config->exchange.quantize != GF_QUANTIZE_NONE)))
-        return perf_refuse("exact sums are checked: give --check 0 where there are means, sparse or quantized steps");
+    if (options->plan.check &&
+        (config->sparse.enabled || (config->exchange.average != GF_AVERAGE_SUM) ||
+         (config->exchange.quantize != GF_QUANTIZE_NONE)))
+        return perf_refuse("exact sums are checked: give --check 0 where there are means, sparse "
+                           "or quantized steps");
     if (strcmp(config->device.driver, "cuda") == 0)
         return perf_refuse("--model writes gradients in host memory: leave device.driver out");
-    report->step = (struct perf_step){.model = options->model_path, .tensor_count = replay.tensor_count,
+    report->step = (struct perf_step){.model = options->model_path,
+                                      .tensor_count = replay.tensor_count,
                                       .compute_us = replay.compute_us};
     for (uint32_t i = 0; i < replay.tensor_count; i++) {
         report->rows[0].elem_count += tensors[i].elem_count;
-        report->rows[0].bytes += tensors[i].elem_count * sizeof(float); /* as fp32, whatever travels */
+        /* as fp32, whatever travels */
+        report->rows[0].bytes += tensors[i].elem_count * sizeof(float);
     }
     result = perf_open(config, tensors, replay.tensor_count, &session);
     replay.gf = session.gf;

@@ -8,16 +8,19 @@
 #define NCCL_LIBRARY "libnccl.so.2"
 #define SUM 0 /* ncclSum */
 
-static struct perf_device *device_of(const struct perf *perf) { return perf->of; }
+static struct perf_device *device_of(const struct perf *perf)
+{
+    return perf->of;
+}
 
 static bool calls_find(struct perf_nccl *nccl)
 {
     bool all = true;
-#define FIND(name)                                                   \
-    do {                                                             \
-        void *found = dlsym(nccl->library, #name);                   \
-        memcpy(&nccl->calls.name, &found, sizeof found);             \
-        all = all && (found != NULL);                                \
+#define FIND(name)                                       \
+    do {                                                 \
+        void *found = dlsym(nccl->library, #name);       \
+        memcpy(&nccl->calls.name, &found, sizeof found); \
+        all = all && (found != NULL);                    \
     } while (0)
     FIND(ncclGetVersion);
     FIND(ncclGetUniqueId);
@@ -42,7 +45,8 @@ static gf_status words_gather(struct perf *perf, struct words *all)
 {
     struct gf_request request = {0};
     gf_mem data = (gf_mem)(uintptr_t)all;
-    gf_status status = gf_allgather(perf->gf, data, gf_world(perf->gf) * WORDS, GF_TYPE_F32, &request);
+    gf_status status =
+        gf_allgather(perf->gf, data, gf_world(perf->gf) * WORDS, GF_TYPE_F32, &request);
     return (status < 0) ? status : gf_request_wait(perf->gf, &request);
 }
 
@@ -55,14 +59,17 @@ static bool all_can(struct perf *perf, const struct words *all)
     if (without > 0) {
         (void)snprintf(nccl->text, sizeof nccl->text, "skipped: no libnccl");
         if (without < world)
-            (void)snprintf(nccl->text, sizeof nccl->text, "skipped: %u of %u ranks have no libnccl", without, world);
+            (void)snprintf(nccl->text, sizeof nccl->text, "skipped: %u of %u ranks have no libnccl",
+                           without, world);
         return false;
     }
     for (uint32_t a = 0; a < world; a++)
         for (uint32_t b = a + 1; b < world; b++)
             if (memcmp(all[a].uuid, all[b].uuid, sizeof all[a].uuid) == 0) {
-                (void)snprintf(nccl->text, sizeof nccl->text, "skipped: NCCL wants a GPU a rank; ranks %u and %u have "
-                               "the same", a, b);
+                (void)snprintf(nccl->text, sizeof nccl->text,
+                               "skipped: NCCL wants a GPU a rank; ranks %u and %u have "
+                               "the same",
+                               a, b);
                 return false;
             }
     return true;
@@ -77,8 +84,9 @@ static gf_status all_did(struct perf *perf, int result, const char *call, bool *
     status = perf_greatest(perf->gf, perf->times_us, 1);
     *good_out = (status >= 0) && (perf->times_us[0] == 0.0f);
     if (!*good_out)
-        (void)snprintf(nccl->text, sizeof nccl->text, "%s failed: %s", call,
-                       nccl->calls.ncclGetErrorString((result != 0) ? result : (int)perf->times_us[0]));
+        (void)snprintf(
+            nccl->text, sizeof nccl->text, "%s failed: %s", call,
+            nccl->calls.ncclGetErrorString((result != 0) ? result : (int)perf->times_us[0]));
     return status;
 }
 
@@ -92,16 +100,21 @@ static gf_status connect(struct perf *perf)
     bool good;
     gf_status status;
     if (gf_rank(perf->gf) == 0) result = nccl->calls.ncclGetUniqueId(&id);
-    status = gf_broadcast(perf->gf, (gf_mem)(uintptr_t)&id, sizeof id / sizeof(float), GF_TYPE_F32, 0, &request);
+    status = gf_broadcast(perf->gf, (gf_mem)(uintptr_t)&id, sizeof id / sizeof(float), GF_TYPE_F32,
+                          0, &request);
     if (status >= 0) status = gf_request_wait(perf->gf, &request);
     if (status >= 0) status = all_did(perf, result, "ncclGetUniqueId", &good);
     if ((status < 0) || !good) return status;
-    if ((status = perf_device_told(device, device->gpu->driver->enter(device->gpu))) < 0) return status;
-    result = nccl->calls.ncclCommInitRank(&nccl->comm, (int)gf_world(perf->gf), id, (int)gf_rank(perf->gf));
-    if ((status = perf_device_told(device, device->gpu->driver->leave(device->gpu))) < 0) return status;
+    if ((status = perf_device_told(device, device->gpu->driver->enter(device->gpu))) < 0)
+        return status;
+    result = nccl->calls.ncclCommInitRank(&nccl->comm, (int)gf_world(perf->gf), id,
+                                          (int)gf_rank(perf->gf));
+    if ((status = perf_device_told(device, device->gpu->driver->leave(device->gpu))) < 0)
+        return status;
     if (((status = all_did(perf, result, "ncclCommInitRank", &good)) < 0) || !good) return status;
     (void)nccl->calls.ncclGetVersion(&version);
-    (void)snprintf(nccl->text, sizeof nccl->text, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+    (void)snprintf(nccl->text, sizeof nccl->text, "%d.%d.%d", version / 10000, version / 100 % 100,
+                   version % 100);
     nccl->is_open = true;
     return GF_OK;
 }
@@ -133,19 +146,23 @@ void perf_nccl_close(struct perf_device *device, int result)
 
 static gf_status nccl_run(struct perf *perf, uint64_t elem_count)
 {
-    static const int types[GF_TYPE_COUNT] = {[GF_TYPE_F32] = 7, [GF_TYPE_F16] = 6, [GF_TYPE_BF16] = 9};
+    static const int types[GF_TYPE_COUNT] = {
+        [GF_TYPE_F32] = 7, [GF_TYPE_F16] = 6, [GF_TYPE_BF16] = 9};
     struct perf_device *device = device_of(perf);
     const struct perf_nccl *nccl = &device->nccl;
     gf_status status = perf_device_told(device, device->gpu->driver->enter(device->gpu));
     if (status < 0) return status;
-    int result = nccl->calls.ncclAllReduce((const void *)(uintptr_t)perf_input(perf), (void *)(uintptr_t)perf->data,
-                                           elem_count, types[perf->plan.type], SUM, nccl->comm,
-                                           (void *)(uintptr_t)device->queue.stream);
-    if ((status = perf_device_told(device, device->gpu->driver->leave(device->gpu))) < 0) return status;
+    int result = nccl->calls.ncclAllReduce(
+        (const void *)(uintptr_t)perf_input(perf), (void *)(uintptr_t)perf->data, elem_count,
+        types[perf->plan.type], SUM, nccl->comm, (void *)(uintptr_t)device->queue.stream);
+    if ((status = perf_device_told(device, device->gpu->driver->leave(device->gpu))) < 0)
+        return status;
     if (result == 0) return perf_device_wait(perf);
     fprintf(stderr, "gf-perf: ncclAllReduce failed: %s\n", nccl->calls.ncclGetErrorString(result));
     return GF_ERR_DEVICE;
 }
 
-const struct perf_way perf_nccl = {.clear = perf_device_clear, .run = nccl_run, .fill = perf_device_fill,
+const struct perf_way perf_nccl = {.clear = perf_device_clear,
+                                   .run = nccl_run,
+                                   .fill = perf_device_fill,
                                    .wrong = perf_device_wrong};

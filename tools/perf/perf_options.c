@@ -9,7 +9,9 @@
 
 #define BYTES_MAX (UINT64_C(64) << 30)
 
-static struct perf_options out = {.bytes_min = 4096, .bytes_max = UINT64_C(64) << 20, .factor = 4,
+static struct perf_options out = {.bytes_min = 4096,
+                                  .bytes_max = UINT64_C(64) << 20,
+                                  .factor = 4,
                                   .plan = {.warmup = 5, .seconds = 0.3}};
 static struct {
     uint64_t check, root;
@@ -19,57 +21,167 @@ static struct {
 } given = {.check = 1, .op = "allreduce", .redop = "sum", .type = "float"};
 
 static const struct tool_option options[] = {
-    {.name = "min-bytes", .kind = TOOL_SIZE, .value_out = &out.bytes_min, .value_name = "SIZE", .low = 4,
-     .high = BYTES_MAX, .given_out = &given.size_given, .letter = 'b', .help = "the smallest size (4K)"},
-    {.name = "max-bytes", .kind = TOOL_SIZE, .value_out = &out.bytes_max, .value_name = "SIZE", .low = 4,
-     .high = BYTES_MAX, .given_out = &given.size_given, .letter = 'e', .help = "the largest (64M)"},
-    {.name = "factor", .kind = TOOL_NUMBER, .value_out = &out.factor, .value_name = "N", .low = 2, .high = 1024,
-     .given_out = &given.size_given, .letter = 'f', .help = "from size to size (4)"},
-    {.name = "iters", .kind = TOOL_NUMBER, .value_out = &out.plan.iters, .value_name = "N", .low = 1,
-     .high = PERF_SAMPLES_MAX, .letter = 'n', .help = "samples of a size; else what --seconds allows"},
-    {.name = "warmup", .kind = TOOL_NUMBER, .value_out = &out.plan.warmup, .value_name = "N", .high = 1000,
-     .given_out = &given.size_given, .letter = 'w', .help = "samples before, not counted (5)"},
-    {.name = "seconds", .kind = TOOL_REAL, .value_out = &out.plan.seconds, .value_name = "S", .low_real = 0.001,
-     .high_real = 3600, .help = "for each size, about (0.3)"},
-    {.name = "op", .kind = TOOL_TEXT, .value_out = &given.op, .value_name = "NAME", .given_out = &given.op_given,
-     .allowed = "allreduce|broadcast|reduce_scatter|allgather|barrier", .help = "the operation (allreduce)"},
-    {.name = "redop", .kind = TOOL_TEXT, .value_out = &given.redop, .value_name = "NAME", .letter = 'o',
-     .given_out = &given.redop_given, .allowed = "sum|min|max", .help = "the reduction of an allreduce (sum)"},
-    {.name = "root", .kind = TOOL_NUMBER, .value_out = &given.root, .value_name = "RANK", .letter = 'r',
-     .high = GF_WORLD_MAX - 1, .given_out = &given.root_given, .help = "of a broadcast (0)"},
-    {.name = "type", .kind = TOOL_TEXT, .value_out = &given.type, .value_name = "NAME", .letter = 'd',
-     .given_out = &given.size_given, .allowed = "float|half|bfloat16", .help = "of elements (float)"},
-    {.name = "device", .kind = TOOL_TEXT, .value_out = &given.device, .value_name = "NAME", .allowed = "host|cuda",
-     .help = "where the data lies; cuda: on a GPU a rank, a step of one tensor, beside NCCL (host)"},
-    {.name = "nccl", .kind = TOOL_TEXT, .value_out = &out.nccl_path, .value_name = "FILE",
+    {.name = "min-bytes",
+     .kind = TOOL_SIZE,
+     .value_out = &out.bytes_min,
+     .value_name = "SIZE",
+     .low = 4,
+     .high = BYTES_MAX,
+     .given_out = &given.size_given,
+     .letter = 'b',
+     .help = "the smallest size (4K)"},
+    {.name = "max-bytes",
+     .kind = TOOL_SIZE,
+     .value_out = &out.bytes_max,
+     .value_name = "SIZE",
+     .low = 4,
+     .high = BYTES_MAX,
+     .given_out = &given.size_given,
+     .letter = 'e',
+     .help = "the largest (64M)"},
+    {.name = "factor",
+     .kind = TOOL_NUMBER,
+     .value_out = &out.factor,
+     .value_name = "N",
+     .low = 2,
+     .high = 1024,
+     .given_out = &given.size_given,
+     .letter = 'f',
+     .help = "from size to size (4)"},
+    {.name = "iters",
+     .kind = TOOL_NUMBER,
+     .value_out = &out.plan.iters,
+     .value_name = "N",
+     .low = 1,
+     .high = PERF_SAMPLES_MAX,
+     .letter = 'n',
+     .help = "samples of a size; else what --seconds allows"},
+    {.name = "warmup",
+     .kind = TOOL_NUMBER,
+     .value_out = &out.plan.warmup,
+     .value_name = "N",
+     .high = 1000,
+     .given_out = &given.size_given,
+     .letter = 'w',
+     .help = "samples before, not counted (5)"},
+    {.name = "seconds",
+     .kind = TOOL_REAL,
+     .value_out = &out.plan.seconds,
+     .value_name = "S",
+     .low_real = 0.001,
+     .high_real = 3600,
+     .help = "for each size, about (0.3)"},
+    {.name = "op",
+     .kind = TOOL_TEXT,
+     .value_out = &given.op,
+     .value_name = "NAME",
+     .given_out = &given.op_given,
+     .allowed = "allreduce|broadcast|reduce_scatter|allgather|barrier",
+     .help = "the operation (allreduce)"},
+    {.name = "redop",
+     .kind = TOOL_TEXT,
+     .value_out = &given.redop,
+     .value_name = "NAME",
+     .letter = 'o',
+     .given_out = &given.redop_given,
+     .allowed = "sum|min|max",
+     .help = "the reduction of an allreduce (sum)"},
+    {.name = "root",
+     .kind = TOOL_NUMBER,
+     .value_out = &given.root,
+     .value_name = "RANK",
+     .letter = 'r',
+     .high = GF_WORLD_MAX - 1,
+     .given_out = &given.root_given,
+     .help = "of a broadcast (0)"},
+    {.name = "type",
+     .kind = TOOL_TEXT,
+     .value_out = &given.type,
+     .value_name = "NAME",
+     .letter = 'd',
+     .given_out = &given.size_given,
+     .allowed = "float|half|bfloat16",
+     .help = "of elements (float)"},
+    {.name = "device",
+     .kind = TOOL_TEXT,
+     .value_out = &given.device,
+     .value_name = "NAME",
+     .allowed = "host|cuda",
+     .help =
+         "where the data lies; cuda: on a GPU a rank, a step of one tensor, beside NCCL (host)"},
+    {.name = "nccl",
+     .kind = TOOL_TEXT,
+     .value_out = &out.nccl_path,
+     .value_name = "FILE",
      .help = "with --device cuda: NCCL's library (libnccl.so.2, where there is one)"},
-    {.name = "algorithm", .kind = TOOL_TEXT, .value_out = &given.algorithm, .value_name = "NAME",
+    {.name = "algorithm",
+     .kind = TOOL_TEXT,
+     .value_out = &given.algorithm,
+     .value_name = "NAME",
      .help = "exchange.algorithm of the configuration: auto, direct, ring, .."},
-    {.name = "check", .kind = TOOL_NUMBER, .value_out = &given.check, .value_name = "0|1", .high = 1,
-     .letter = 'c', .help = "look at every element before and after the samples (1)"},
-    {.name = "config", .kind = TOOL_TEXT, .value_out = &given.config_path, .value_name = "FILE",
+    {.name = "check",
+     .kind = TOOL_NUMBER,
+     .value_out = &given.check,
+     .value_name = "0|1",
+     .high = 1,
+     .letter = 'c',
+     .help = "look at every element before and after the samples (1)"},
+    {.name = "config",
+     .kind = TOOL_TEXT,
+     .value_out = &given.config_path,
+     .value_name = "FILE",
      .help = "configuration (none: defaults)"},
-    {.name = "set", .kind = TOOL_SETTINGS, .value_out = &given.set, .value_name = "GROUP.KEY=VALUE",
+    {.name = "set",
+     .kind = TOOL_SETTINGS,
+     .value_out = &given.set,
+     .value_name = "GROUP.KEY=VALUE",
      .help = "any line of it; may be repeated"},
-    {.name = "json", .kind = TOOL_TEXT, .value_out = &out.json_path, .value_name = "FILE",
+    {.name = "json",
+     .kind = TOOL_TEXT,
+     .value_out = &out.json_path,
+     .value_name = "FILE",
      .help = "write the rows there"},
-    {.name = "csv", .kind = TOOL_TEXT, .value_out = &out.csv_path, .value_name = "FILE", .help = "likewise"},
-    {.name = "min-busbw", .kind = TOOL_REAL, .value_out = &out.busbw_min, .value_name = "GB/S", .high_real = 1e6,
+    {.name = "csv",
+     .kind = TOOL_TEXT,
+     .value_out = &out.csv_path,
+     .value_name = "FILE",
+     .help = "likewise"},
+    {.name = "min-busbw",
+     .kind = TOOL_REAL,
+     .value_out = &out.busbw_min,
+     .value_name = "GB/S",
+     .high_real = 1e6,
      .help = "fail if the largest size stays below"},
-    {.name = "tune", .kind = TOOL_TEXT, .value_out = &out.tune_path, .value_name = "FILE",
+    {.name = "tune",
+     .kind = TOOL_TEXT,
+     .value_out = &out.tune_path,
+     .value_name = "FILE",
      .help = "time the algorithms of auto against each other and write its limits there"},
-    {.name = "model", .kind = TOOL_TEXT, .value_out = &out.model_path, .value_name = "FILE",
+    {.name = "model",
+     .kind = TOOL_TEXT,
+     .value_out = &out.model_path,
+     .value_name = "FILE",
      .help = "replay the steps of a model (config/models) in place of one collective"},
-    {.name = "compute-ms", .kind = TOOL_REAL, .value_out = &out.compute_ms, .value_name = "MS", .high_real = 1e6,
-     .given_out = &given.compute_given, .help = "of a model's step: forward and backward, as waits (0)"},
+    {.name = "compute-ms",
+     .kind = TOOL_REAL,
+     .value_out = &out.compute_ms,
+     .value_name = "MS",
+     .high_real = 1e6,
+     .given_out = &given.compute_given,
+     .help = "of a model's step: forward and backward, as waits (0)"},
 };
 #define OPTION_COUNT (sizeof options / sizeof options[0])
 
-static bool on_device(void) { return (given.device != NULL) && (strcmp(given.device, "cuda") == 0); }
+static bool on_device(void)
+{
+    return (given.device != NULL) && (strcmp(given.device, "cuda") == 0);
+}
 
 static gf_type type_given(void)
 {
-    return (given.type[0] == 'h') ? GF_TYPE_F16 : (given.type[0] == 'b') ? GF_TYPE_BF16 : GF_TYPE_F32;
+    return (given.type[0] == 'h')   ? GF_TYPE_F16
+           : (given.type[0] == 'b') ? GF_TYPE_BF16
+                                    : GF_TYPE_F32;
 }
 
 /* A step's gradients are summed as they are, and no weights are there to be updated. */
@@ -77,7 +189,8 @@ static int config_on_device(struct gf_config *config)
 {
     if (config->sparse.enabled || (config->exchange.average != GF_AVERAGE_SUM) ||
         (config->exchange.quantize != GF_QUANTIZE_NONE))
-        return perf_refuse("--device cuda times plain sums: leave sparse, average and quantize out");
+        return perf_refuse(
+            "--device cuda times plain sums: leave sparse, average and quantize out");
     config->optimizer.kind = GF_OPTIMIZER_NONE;
     config->exchange.user_bytes = 0;
     if (config->exchange.wire == GF_TYPE_F32) config->exchange.wire = type_given();
@@ -91,23 +204,25 @@ static int config_make(struct gf_config *config)
         (void)perf_refuse(error);
         return TOOL_FAILED;
     }
-    if ((given.device != NULL) && (gf_config_set(config, "device.driver", given.device, "--device", error) < 0))
+    if ((given.device != NULL) &&
+        (gf_config_set(config, "device.driver", given.device, "--device", error) < 0))
         return perf_refuse(error);
     if ((given.algorithm != NULL) &&
         (gf_config_set(config, "exchange.algorithm", given.algorithm, "--algorithm", error) < 0))
         return perf_refuse(error);
-    if (gf_config_set_all(config, given.set.text, given.set.count, "--set", error) < 0) return perf_refuse(error);
+    if (gf_config_set_all(config, given.set.text, given.set.count, "--set", error) < 0)
+        return perf_refuse(error);
     config->loss_scale.enabled = false; /* sums are checked, and no loss was scaled */
     if (out.model_path == NULL) config->exchange.user_bytes = (out.bytes_max + 63) / 64 * 64 + 64;
     config->log = gf_log_stderr;
-    config->log_user = (void *)(uintptr_t)"gf-perf";
+    config->log_user = (void *)(uintptr_t) "gf-perf";
     return on_device() ? config_on_device(config) : 0;
 }
 
 static void plan_make(struct perf_plan *plan)
 {
-    static const gf_operation ops[] = {GF_OPERATION_BROADCAST, GF_OPERATION_REDUCE_SCATTER, GF_OPERATION_ALLGATHER,
-                                       GF_OPERATION_BARRIER};
+    static const gf_operation ops[] = {GF_OPERATION_BROADCAST, GF_OPERATION_REDUCE_SCATTER,
+                                       GF_OPERATION_ALLGATHER, GF_OPERATION_BARRIER};
     plan->operation = GF_OPERATION_ALLREDUCE;
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
         if (strcmp(given.op, gf_operation_name(ops[i])) == 0) plan->operation = ops[i];
@@ -123,19 +238,25 @@ static int combination_check(void)
 {
     bool model = out.model_path != NULL, tune = out.tune_path != NULL;
     if (on_device() && (model || tune || (strcmp(given.op, "allreduce") != 0) || given.redop_given))
-        return perf_refuse("--device cuda times sums of an allreduce; leave --op, --redop, --model and --tune out");
+        return perf_refuse("--device cuda times sums of an allreduce; leave --op, --redop, --model "
+                           "and --tune out");
     if ((out.nccl_path != NULL) && !on_device()) return perf_refuse("--nccl needs --device cuda");
     if (out.bytes_min > out.bytes_max) return perf_refuse("--min-bytes is above --max-bytes");
     if (model && tune) return perf_refuse("--model and --tune: give one of them");
     if (!model && given.compute_given) return perf_refuse("--compute-ms needs --model FILE");
-    if (given.redop_given && (strcmp(given.op, "allreduce") != 0)) return perf_refuse("--redop is for allreduce");
-    if (given.root_given && (strcmp(given.op, "broadcast") != 0)) return perf_refuse("--root is for broadcast");
-    if ((model || tune) && given.redop_given) return perf_refuse("--model and --tune time sums; leave --redop out");
+    if (given.redop_given && (strcmp(given.op, "allreduce") != 0))
+        return perf_refuse("--redop is for allreduce");
+    if (given.root_given && (strcmp(given.op, "broadcast") != 0))
+        return perf_refuse("--root is for broadcast");
+    if ((model || tune) && given.redop_given)
+        return perf_refuse("--model and --tune time sums; leave --redop out");
     if (model && (given.size_given || given.op_given))
-        return perf_refuse("--model: the model says operation and sizes; leave --op, --type, --min-bytes, --max-bytes, "
+        return perf_refuse("--model: the model says operation and sizes; leave --op, --type, "
+                           "--min-bytes, --max-bytes, "
                            "--factor and --warmup out");
     if (tune && (given.op_given || (given.algorithm != NULL)))
-        return perf_refuse("--tune times every algorithm of allreduce; leave --op and --algorithm out");
+        return perf_refuse(
+            "--tune times every algorithm of allreduce; leave --op and --algorithm out");
     if (tune && ((out.json_path != NULL) || (out.csv_path != NULL) || (out.busbw_min > 0)))
         return perf_refuse("--tune writes its own file; leave --json, --csv and --min-busbw out");
     return 0;
@@ -144,12 +265,17 @@ static int combination_check(void)
 int perf_options_read(int argc, char **argv, struct perf_options *options_out)
 {
     static const struct tool_args args = {
-        .program = "gf-perf", .usage = "[options]",
-        .about = "Times one collective, in place and out of place, size by size, on all ranks that gf-run, Slurm or\n"
-                 "mpirun started. Each rank rewrites its data before each sample; a sample's time is that of the\n"
-                 "slowest rank. Exit code 1: wrong data, a failure or timeout, rows missing, too little bandwidth.\n"
+        .program = "gf-perf",
+        .usage = "[options]",
+        .about = "Times one collective, in place and out of place, size by size, on all ranks that "
+                 "gf-run, Slurm or\n"
+                 "mpirun started. Each rank rewrites its data before each sample; a sample's time "
+                 "is that of the\n"
+                 "slowest rank. Exit code 1: wrong data, a failure or timeout, rows missing, too "
+                 "little bandwidth.\n"
                  "Letters, columns and the average line are those of nccl-tests.",
-        .options = options, .option_count = OPTION_COUNT,
+        .options = options,
+        .option_count = OPTION_COUNT,
     };
     uint32_t operand_count;
     int read = tool_args_read(&args, argc, argv, NULL, &operand_count);

@@ -8,10 +8,10 @@ struct perf_options {
     uint64_t bytes_min, bytes_max, factor;
     double busbw_min;
     const char *json_path, *csv_path;
-    const char *model_path, *tune_path;    /* NULL: neither */
-    double compute_ms;                     /* of a model's step; 0: all tensors are ready at once */
-    bool on_device;                        /* --device cuda */
-    const char *nccl_path;                 /* NULL: the system's */
+    const char *model_path, *tune_path; /* NULL: neither */
+    double compute_ms;                  /* of a model's step; 0: all tensors are ready at once */
+    bool on_device;                     /* --device cuda */
+    const char *nccl_path;              /* NULL: the system's */
     struct perf_plan plan;
     struct gf_config config;
 };

@@ -1,5 +1,6 @@
-/* A sample: every rank rewrites its data, so that its lines are in its own cache as a gradient's are that was just
- * computed; a barrier; then the operation, timed. A sample's time is that of its slowest rank. */
+/* A sample: every rank rewrites its data, so that its lines are in its own cache as a gradient's
+ * are that was just computed; a barrier; then the operation, timed. A sample's time is that of its
+ * slowest rank. */
 #include "tools/perf/perf_run.h"
 
 #include <math.h>
@@ -12,7 +13,10 @@
 
 #define SAMPLES_MIN 3u /* the least that has a median of its own */
 
-double perf_now_us(void) { return (double)tool_clock_ns() * 1e-3; }
+double perf_now_us(void)
+{
+    return (double)tool_clock_ns() * 1e-3;
+}
 
 const char *perf_type_name(gf_type type)
 {
@@ -35,9 +39,13 @@ gf_status perf_barrier(gf_context *gf)
 
 static gf_status checked_run(struct perf *perf, uint64_t elem_count, uint64_t *wrong)
 {
-    struct perf_values values = {.elem_count = elem_count, .type = perf->plan.type,
-                                 .operation = perf->plan.operation, .reduction = perf->plan.reduction,
-                                 .world = gf_world(perf->gf), .rank = gf_rank(perf->gf), .root = perf->plan.root};
+    struct perf_values values = {.elem_count = elem_count,
+                                 .type = perf->plan.type,
+                                 .operation = perf->plan.operation,
+                                 .reduction = perf->plan.reduction,
+                                 .world = gf_world(perf->gf),
+                                 .rank = gf_rank(perf->gf),
+                                 .root = perf->plan.root};
     gf_status status = perf->way->fill(perf, values);
     if (status >= 0) status = perf->way->run(perf, elem_count);
     return (status < 0) ? status : perf->way->wrong(perf, values, wrong);
@@ -62,11 +70,13 @@ gf_status perf_greatest(gf_context *gf, float *times_us, uint32_t count)
     uint32_t world = gf_world(gf), rank = gf_rank(gf);
     gf_status status;
     if (rank != 0) memmove(times_us + (size_t)rank * count, times_us, count * sizeof(float));
-    status = gf_allgather(gf, (gf_mem)(uintptr_t)times_us, (uint64_t)count * world, GF_TYPE_F32, &request);
+    status = gf_allgather(gf, (gf_mem)(uintptr_t)times_us, (uint64_t)count * world, GF_TYPE_F32,
+                          &request);
     if ((status < 0) || ((status = gf_request_wait(gf, &request)) < 0)) return status;
     for (uint32_t r = 1; r < world; r++)
         for (uint32_t i = 0; i < count; i++)
-            if (times_us[(size_t)r * count + i] > times_us[i]) times_us[i] = times_us[(size_t)r * count + i];
+            if (times_us[(size_t)r * count + i] > times_us[i])
+                times_us[i] = times_us[(size_t)r * count + i];
     return GF_OK;
 }
 
@@ -74,11 +84,13 @@ uint32_t perf_sample_count(const struct perf_plan *plan, double estimate_us)
 {
     double most = plan->seconds * 1e6 / (estimate_us + 1.0);
     if (plan->iters > 0) return (uint32_t)plan->iters;
-    return (most < SAMPLES_MIN) ? SAMPLES_MIN : (most > PERF_SAMPLES_MAX) ? PERF_SAMPLES_MAX : (uint32_t)most;
+    return (most < SAMPLES_MIN)        ? SAMPLES_MIN
+           : (most > PERF_SAMPLES_MAX) ? PERF_SAMPLES_MAX
+                                       : (uint32_t)most;
 }
 
-/* All ranks take as many samples: they agree on the slowest's estimate. One sample may last longer than all should: then
- * there is no other warm-up. */
+/* All ranks take as many samples: they agree on the slowest's estimate. One sample may last longer
+ * than all should: then there is no other warm-up. */
 static gf_status samples_plan(struct perf *perf, uint64_t elem_count, uint32_t *count_out)
 {
     uint64_t warmup;
@@ -86,7 +98,8 @@ static gf_status samples_plan(struct perf *perf, uint64_t elem_count, uint32_t *
     if ((status < 0) || ((status = perf_greatest(perf->gf, perf->times_us, 1)) < 0)) return status;
     warmup = (uint64_t)(perf->plan.seconds * 1e6 / ((double)perf->times_us[0] + 1.0));
     if ((warmup > perf->plan.warmup) || (perf->plan.iters > 0)) warmup = perf->plan.warmup;
-    for (uint64_t i = 0; (status >= 0) && (i < warmup); i++) status = sample(perf, elem_count, perf->times_us);
+    for (uint64_t i = 0; (status >= 0) && (i < warmup); i++)
+        status = sample(perf, elem_count, perf->times_us);
     if ((status < 0) || ((status = perf_greatest(perf->gf, perf->times_us, 1)) < 0)) return status;
     *count_out = perf_sample_count(&perf->plan, (double)perf->times_us[0]);
     return GF_OK;
@@ -146,12 +159,16 @@ static gf_status place_measure(struct perf *perf, uint64_t bytes, struct perf_ro
     row.bytes = row.elem_count * gf_type_size_bytes(perf->plan.type);
     if (perf->plan.check) status = checked_run(perf, row.elem_count, &wrong);
     if (status >= 0) status = samples_plan(perf, row.elem_count, &count);
-    for (uint32_t i = 0; (status >= 0) && (i < count); i++) status = sample(perf, row.elem_count, &perf->times_us[i]);
+    for (uint32_t i = 0; (status >= 0) && (i < count); i++)
+        status = sample(perf, row.elem_count, &perf->times_us[i]);
     if (status < 0) return status;
-    row.algorithm = algorithm_last(perf->gf, perf->way->is_step ? GF_OPERATION_STEP : perf->plan.operation);
+    row.algorithm =
+        algorithm_last(perf->gf, perf->way->is_step ? GF_OPERATION_STEP : perf->plan.operation);
     if ((status = perf_greatest(perf->gf, perf->times_us, count)) < 0) return status;
-    perf_row_fill(perf->times_us, count, perf_bus_factor(perf->plan.operation, gf_world(perf->gf)), &row);
-    if (perf->plan.check && ((status = checked_run(perf, row.elem_count, &wrong)) < 0)) return status;
+    perf_row_fill(perf->times_us, count, perf_bus_factor(perf->plan.operation, gf_world(perf->gf)),
+                  &row);
+    if (perf->plan.check && ((status = checked_run(perf, row.elem_count, &wrong)) < 0))
+        return status;
     perf->times_us[0] = (float)wrong;
     if ((status = perf_greatest(perf->gf, perf->times_us, 1)) < 0) return status;
     row.wrong = (uint64_t)perf->times_us[0];
@@ -165,7 +182,8 @@ gf_status perf_measure(struct perf *perf, uint64_t bytes, struct perf_row *row_o
     struct perf_row out;
     gf_status status;
     in_place.source = 0;
-    if (((status = place_measure(&in_place, bytes, row_out)) < 0) || (perf->source == 0)) return status;
+    if (((status = place_measure(&in_place, bytes, row_out)) < 0) || (perf->source == 0))
+        return status;
     if ((status = place_measure(perf, bytes, &out)) < 0) return status;
     row_out->out_us = out.p50_us;
     row_out->out_algbw = out.algbw;
@@ -176,7 +194,10 @@ gf_status perf_measure(struct perf *perf, uint64_t bytes, struct perf_row *row_o
 
 /* ---- the library's collectives, posted as requests, on data in host memory ---- */
 
-static void *memory(gf_mem address) { return (void *)(uintptr_t)address; }
+static void *memory(gf_mem address)
+{
+    return (void *)(uintptr_t)address;
+}
 
 static gf_status host_clear(struct perf *perf, uint64_t bytes)
 {
@@ -190,7 +211,8 @@ static gf_status host_run(struct perf *perf, uint64_t elem_count)
     gf_type type = perf->plan.type;
     gf_reduction reduction = perf->plan.reduction;
     gf_status status;
-    if (perf->source != 0) memcpy(memory(perf->data), memory(perf->source), elem_count * gf_type_size_bytes(type));
+    if (perf->source != 0)
+        memcpy(memory(perf->data), memory(perf->source), elem_count * gf_type_size_bytes(type));
     switch (perf->plan.operation) {
     case GF_OPERATION_BROADCAST:
         status = gf_broadcast(perf->gf, perf->data, elem_count, type, perf->plan.root, &request);
@@ -198,9 +220,13 @@ static gf_status host_run(struct perf *perf, uint64_t elem_count)
     case GF_OPERATION_REDUCE_SCATTER:
         status = gf_reduce_scatter(perf->gf, perf->data, elem_count, type, &request);
         break;
-    case GF_OPERATION_ALLGATHER: status = gf_allgather(perf->gf, perf->data, elem_count, type, &request); break;
+    case GF_OPERATION_ALLGATHER:
+        status = gf_allgather(perf->gf, perf->data, elem_count, type, &request);
+        break;
     case GF_OPERATION_BARRIER: status = gf_barrier(perf->gf, &request); break;
-    default: status = gf_allreduce_by(perf->gf, reduction, perf->data, elem_count, type, &request); break;
+    default:
+        status = gf_allreduce_by(perf->gf, reduction, perf->data, elem_count, type, &request);
+        break;
     }
     return (status < 0) ? status : gf_request_wait(perf->gf, &request);
 }
@@ -219,7 +245,8 @@ static gf_status host_wrong(struct perf *perf, struct perf_values values, uint64
     return GF_OK;
 }
 
-const struct perf_way perf_host = {.clear = host_clear, .run = host_run, .fill = host_fill, .wrong = host_wrong};
+const struct perf_way perf_host = {
+    .clear = host_clear, .run = host_run, .fill = host_fill, .wrong = host_wrong};
 
 /* ---- a context and its memory ---- */
 
@@ -233,7 +260,8 @@ int perf_fail(const gf_context *gf, gf_status status, const char *at)
 {
     const struct gf_error *error = (gf != NULL) ? gf_error_last(gf) : NULL;
     bool told = (error != NULL) && (error->code != GF_OK);
-    fprintf(stderr, "gf-perf: %s: %s%s%s\n", at, gf_status_name(status), told ? ": " : "", told ? error->text : "");
+    fprintf(stderr, "gf-perf: %s: %s%s%s\n", at, gf_status_name(status), told ? ": " : "",
+            told ? error->text : "");
     return -1;
 }
 
@@ -244,8 +272,8 @@ void *perf_memory(size_t size_bytes)
     return memory;
 }
 
-int perf_open(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-              struct perf_session *session)
+int perf_open(const struct gf_config *config, const struct gf_tensor *tensors,
+              uint32_t tensor_count, struct perf_session *session)
 {
     struct gf_footprint need;
     gf_status status = gf_measure(config, tensors, tensor_count, &need);
@@ -253,10 +281,12 @@ int perf_open(const struct gf_config *config, const struct gf_tensor *tensors, u
     if (status < 0) return perf_fail(NULL, status, "cannot open");
     session->memory = perf_memory(need.control_bytes);
     if (session->memory == NULL) return perf_refuse("there is no memory for the control region");
-    status = gf_open(config, tensors, tensor_count, session->memory, need.control_bytes, &session->gf);
+    status =
+        gf_open(config, tensors, tensor_count, session->memory, need.control_bytes, &session->gf);
     if (status >= 0) status = gf_open_wait(session->gf);
     if (status < 0) return perf_fail(session->gf, status, "cannot open");
-    session->times_us = perf_memory((size_t)PERF_SAMPLES_MAX * gf_world(session->gf) * sizeof(float));
+    session->times_us =
+        perf_memory((size_t)PERF_SAMPLES_MAX * gf_world(session->gf) * sizeof(float));
     return (session->times_us == NULL) ? perf_refuse(PERF_NO_MEMORY) : 0;
 }
 

@@ -1,5 +1,5 @@
-/* See perf_tune.h. Each round opens a context for each algorithm in turn, because the speed of a shared machine drifts;
- * a size counts with the median of its rounds. */
+/* See perf_tune.h. Each round opens a context for each algorithm in turn, because the speed of a
+ * shared machine drifts; a size counts with the median of its rounds. */
 #include "tools/perf/perf_tune.h"
 
 #include <math.h>
@@ -8,13 +8,14 @@
 
 #include "tools/perf/perf_report.h"
 
-/* ---- limits ----
- * Two steps keep noise out: ratios are smoothed over neighbouring sizes before the best pair of limits is looked for,
- * and what is found has to be better than the limits there were also without any single size. */
+/* ---- limits ---- Two steps keep noise out: ratios are smoothed over neighbouring sizes before the
+ * best pair of limits is looked for, and what is found has to be better than the limits there were
+ * also without any single size. */
 
 #define LIMIT_BYTES_MAX (UINT64_C(1) << 30)
 
-/* A size's time with doubling and with ring over that with halving; logarithms: large sizes do not outweigh small ones. */
+/* A size's time with doubling and with ring over that with halving; logarithms: large sizes do not
+ * outweigh small ones. */
 struct costs {
     double doubling[PERF_TUNE_SIZES_MAX], ring[PERF_TUNE_SIZES_MAX];
     uint32_t count;
@@ -32,10 +33,15 @@ static struct limits limits_of(uint32_t halving, uint32_t ring)
 
 static double row_cost(const struct costs *costs, struct limits limits, uint32_t row)
 {
-    return (row < limits.halving) ? costs->doubling[row] : (row < limits.ring) ? 0 : costs->ring[row];
+    return (row < limits.halving) ? costs->doubling[row]
+           : (row < limits.ring)  ? 0
+                                  : costs->ring[row];
 }
 
-static double median_of_3(double a, double b, double c) { return fmax(fmin(a, b), fmin(fmax(a, b), c)); }
+static double median_of_3(double a, double b, double c)
+{
+    return fmax(fmin(a, b), fmin(fmax(a, b), c));
+}
 
 /* The running median of three sizes; the outer ones take their two neighbours on one side. */
 static void smooth(const double *values, uint32_t count, double *smooth_out)
@@ -43,7 +49,9 @@ static void smooth(const double *values, uint32_t count, double *smooth_out)
     for (uint32_t i = 0; i < count; i++) {
         uint32_t first = (i == 0) ? 0 : i - 1;
         if ((first > 0) && (first + 3 > count)) first--;
-        smooth_out[i] = (count < 3) ? values[i] : median_of_3(values[first], values[first + 1], values[first + 2]);
+        smooth_out[i] = (count < 3)
+                            ? values[i]
+                            : median_of_3(values[first], values[first + 1], values[first + 2]);
     }
 }
 
@@ -63,7 +71,8 @@ static struct limits best_of(const struct costs *costs)
     return best;
 }
 
-/* `to`, where it costs less also without the row that speaks most for it and the one most against it; else `from`. */
+/* `to`, where it costs less also without the row that speaks most for it and the one most against
+ * it; else `from`. */
 static struct limits moved(const struct costs *costs, struct limits from, struct limits to)
 {
     double gain = 0, most = 0, least = 0;
@@ -91,15 +100,18 @@ static uint32_t row_after(const struct perf_tuning *tuning, uint64_t limit)
     return row;
 }
 
-bool perf_tune_limits(const struct perf_tuning *tuning, uint64_t *doubling_max, uint64_t *halving_max)
+bool perf_tune_limits(const struct perf_tuning *tuning, uint64_t *doubling_max,
+                      uint64_t *halving_max)
 {
     struct costs costs = {.count = tuning->size_count}, smoothed = costs;
     const bool few = (tuning->world == 3) || ((tuning->world & (tuning->world - 1)) == 0);
     const uint64_t share = few ? 1 : 32; /* as gf_halving_pays() has it */
-    struct limits before = limits_of(row_after(tuning, *doubling_max), row_after(tuning, *halving_max / share));
+    struct limits before =
+        limits_of(row_after(tuning, *doubling_max), row_after(tuning, *halving_max / share));
     struct limits best, now;
     for (uint32_t i = 0; i < tuning->size_count; i++) {
-        const double *us = tuning->time_us[i], middle = us[(tuning->world == 3) ? PERF_TUNE_RING : PERF_TUNE_HALVING];
+        const double *us = tuning->time_us[i],
+                     middle = us[(tuning->world == 3) ? PERF_TUNE_RING : PERF_TUNE_HALVING];
         costs.doubling[i] = log(us[PERF_TUNE_DOUBLING] / middle);
         costs.ring[i] = log(us[PERF_TUNE_RING] / middle);
     }
@@ -145,7 +157,8 @@ static int sizes_time(struct perf *perf, struct tune *tune, uint32_t algorithm, 
     return 0;
 }
 
-static int algorithm_time(const struct perf_options *options, struct tune *tune, uint32_t algorithm, uint32_t round)
+static int algorithm_time(const struct perf_options *options, struct tune *tune, uint32_t algorithm,
+                          uint32_t round)
 {
     static const struct gf_tensor tensor = {.name = "none", .elem_count = 1};
     struct gf_config config = options->config;
@@ -164,8 +177,10 @@ static int algorithm_time(const struct perf_options *options, struct tune *tune,
         perf.plan.check = perf.plan.check && (round == 0);
         perf.data = gf_exchange_take(perf.gf, options->bytes_max);
         perf.times_us = session.times_us;
-        if (perf.data == 0) result = perf_refuse(PERF_NO_MEMORY);
-        else if (result == 0) result = sizes_time(&perf, tune, algorithm, round);
+        if (perf.data == 0)
+            result = perf_refuse(PERF_NO_MEMORY);
+        else if (result == 0)
+            result = sizes_time(&perf, tune, algorithm, round);
     }
     perf_close(&session, result);
     return result;
@@ -179,8 +194,10 @@ static int compare(const void *a, const void *b)
 
 static void table_print(FILE *out, const struct perf_options *options, const struct tune *tune)
 {
-    fprintf(out, "# gf-perf --tune: allreduce of %s, %u ranks, transports %s; median us of %u rounds.\n",
-            perf_type_name(options->plan.type), tune->tuning.world, tune->config.link.transports, ROUNDS);
+    fprintf(out,
+            "# gf-perf --tune: allreduce of %s, %u ranks, transports %s; median us of %u rounds.\n",
+            perf_type_name(options->plan.type), tune->tuning.world, tune->config.link.transports,
+            ROUNDS);
     fprintf(out, "# %12s %12s %12s %12s\n", "bytes", "doubling", "halving", "ring");
     for (uint32_t i = 0; i < tune->tuning.size_count; i++) {
         const double *row = tune->tuning.time_us[i];
@@ -198,12 +215,15 @@ static int fragment_write(const struct perf_options *options, const struct tune 
     if (file == NULL) return -1;
     table_print(stdout, options, tune);
     table_print(file, options, tune);
-    fprintf(file, "# The limits count bytes on the wire. Put these lines into the exchange group of all ranks' configuration.\n"
+    fprintf(file,
+            "# The limits count bytes on the wire. Put these lines into the exchange group of all "
+            "ranks' configuration.\n"
             "exchange = {\n    algorithm = \"auto\";\n    doubling_max_bytes = \"%llu B\";\n"
-            "    halving_max_bytes = \"%llu B\";\n};\n", (unsigned long long)doubling_max,
-            (unsigned long long)halving_max);
-    printf("doubling up to %llu bytes, halving up to %llu, then ring%s: %s\n", (unsigned long long)doubling_max,
-           (unsigned long long)halving_max, moved ? "" : ", as configured", options->tune_path);
+            "    halving_max_bytes = \"%llu B\";\n};\n",
+            (unsigned long long)doubling_max, (unsigned long long)halving_max);
+    printf("doubling up to %llu bytes, halving up to %llu, then ring%s: %s\n",
+           (unsigned long long)doubling_max, (unsigned long long)halving_max,
+           moved ? "" : ", as configured", options->tune_path);
     return perf_file_end(file, options->tune_path);
 }
 

@@ -1,4 +1,5 @@
-/* See perf_values.h. Values are small whole numbers, so that every order of adding gives the same bits. */
+/* See perf_values.h. Values are small whole numbers, so that every order of adding gives the same
+ * bits. */
 #include "tools/perf/perf_values.h"
 
 #include <string.h>
@@ -15,7 +16,8 @@ static uint32_t bits_of(gf_type type, float value)
 
 static uint32_t pattern_of(const struct perf_values *values)
 {
-    return (values->world * (PATTERN - 1) <= 256) ? PATTERN : 2; /* bf16 holds whole numbers up to 256 */
+    /* bf16 holds whole numbers up to 256 */
+    return (values->world * (PATTERN - 1) <= 256) ? PATTERN : 2;
 }
 
 /* What a rank fills in. */
@@ -51,15 +53,18 @@ static float reduced(const struct perf_values *values, uint32_t elem)
     return result;
 }
 
-/* Element i of what must be there is want[i % pattern]; where nothing is added it is what from_rank filled in. */
+/* Element i of what must be there is want[i % pattern]; where nothing is added it is what from_rank
+ * filled in. */
 static void wanted(const struct perf_values *values, uint32_t from_rank, uint32_t *want)
 {
-    bool moves = (values->operation == GF_OPERATION_BROADCAST) || (values->operation == GF_OPERATION_ALLGATHER);
+    bool moves = (values->operation == GF_OPERATION_BROADCAST) ||
+                 (values->operation == GF_OPERATION_ALLGATHER);
     for (uint32_t i = 0; i < pattern_of(values); i++)
         want[i] = bits_of(values->type, moves ? input(values, i, from_rank) : reduced(values, i));
 }
 
-static uint64_t wrong_in(const struct perf_values *values, uint64_t first, uint64_t count, uint32_t from_rank)
+static uint64_t wrong_in(const struct perf_values *values, uint64_t first, uint64_t count,
+                         uint32_t from_rank)
 {
     size_t size = gf_type_size_bytes(values->type);
     uint32_t want[PATTERN], pattern = pattern_of(values);

@@ -1,8 +1,10 @@
-/* What the parts of gf-plan share: a model on so many GPUs of a cluster, in one of the modes, and what comes of it.
+/* What the parts of gf-plan share: a model on so many GPUs of a cluster, in one of the modes, and
+ * what comes of it.
  *
  *     plan_main.c     options
  *     plan_case.c     model, cluster and mode to a simulation (plan_world.c) and its row
- *     plan_table.c    rows of many cases as text and CSV, and how far they are; plan_svg.c as a picture
+ *     plan_table.c    rows of many cases as text and CSV, and how far they are; plan_svg.c as a
+ *                     picture
  *     plan_job.c      what a run of many steps needs: memory, checkpoints, money
  *     plan_cache.c    rows that are kept between runs
  *     plan_paper.c    the published results beside their predictions, and what moves these
@@ -33,8 +35,8 @@ typedef enum plan_mode {
 const char *plan_mode_name(plan_mode mode);
 
 struct plan_model {
-    char name[256];               /* the file's, without folder and .cfg */
-    struct gf_tensor *tensors;    /* [tensor_count], fp32 */
+    char name[256];            /* the file's, without folder and .cfg */
+    struct gf_tensor *tensors; /* [tensor_count], fp32 */
     struct tool_flops *flops;
     char (*names)[48];
     uint32_t tensor_count;
@@ -47,27 +49,28 @@ int plan_model_load(const char *path, struct plan_model *model_out);
 
 /* What is chosen beside the mode; zeroes: the defaults below. */
 struct plan_choice {
-    uint64_t fuse_bytes;       /* lazy and later */
+    uint64_t fuse_bytes; /* lazy and later */
     uint64_t slice_bytes;
-    double keep_share;         /* sparse and later */
-    uint32_t batch;            /* a GPU */
-    gf_algorithm algorithm;    /* GF_ALGORITHM_AUTO: the mode's, unless */
-    bool is_auto;              /* it was asked for */
-    const struct gf_config *config; /* exchange and sparse settings as they are; the mode is then just its name */
-    double compute_s;          /* of a step; 0: from the cluster's rate */
+    double keep_share;      /* sparse and later */
+    uint32_t batch;         /* a GPU */
+    gf_algorithm algorithm; /* GF_ALGORITHM_AUTO: the mode's, unless */
+    bool is_auto;           /* it was asked for */
+    /* exchange and sparse settings as they are; the mode is then just its name */
+    const struct gf_config *config;
+    double compute_s; /* of a step; 0: from the cluster's rate */
 };
 #define PLAN_FUSE_BYTES (UINT64_C(16) << 20)
 #define PLAN_CUT_NEVER (UINT64_C(64) << 30)
 #define PLAN_KEEP_SHARE 0.15
 
 struct plan_row {
-    bool known;                /* false: this build or this cluster has no such thing */
+    bool known; /* false: this build or this cluster has no such thing */
     plan_mode mode;
     uint32_t gpus;
     double compute_s, step_s, exposed_s;
     double images_per_second, speedup, efficiency;
-    double wire_bytes;         /* of the rank that sends most */
-    double messages;           /* of all ranks */
+    double wire_bytes; /* of the rank that sends most */
+    double messages;   /* of all ranks */
     double buffers;
 };
 
@@ -79,11 +82,13 @@ uint32_t plan_batch(const struct plan_model *model, const struct tool_cluster *c
 /* A hierarchy needs several nodes of several GPUs each. */
 bool plan_mode_is_there(plan_mode mode, uint32_t gpus, const struct tool_cluster *cluster);
 /* The configuration that a mode stands for. */
-void plan_mode_config(plan_mode mode, const struct plan_choice *choice, struct gf_config *config_out);
+void plan_mode_config(plan_mode mode, const struct plan_choice *choice,
+                      struct gf_config *config_out);
 /* 0, -1, or PLAN_NO_ROOM where a GPU's memory is too small, and said why on stderr. */
 #define PLAN_NO_ROOM 1
-int plan_case_run(const struct plan_model *model, const struct tool_cluster *cluster, plan_mode mode, uint32_t gpus,
-                  const struct plan_choice *choice, struct plan_row *row_out);
+int plan_case_run(const struct plan_model *model, const struct tool_cluster *cluster,
+                  plan_mode mode, uint32_t gpus, const struct plan_choice *choice,
+                  struct plan_row *row_out);
 
 /* ---- plan_cache.c: a line a case in a file, by everything that it depends on ---- */
 struct plan_cache {
@@ -106,7 +111,8 @@ void plan_table_row(const struct plan_table *table, const struct plan_row *row, 
 void plan_csv(const struct plan_table *table, FILE *out);
 void plan_svg(const struct plan_table *table, FILE *out);
 
-/* "layers,width,heads,vocabulary[,sequence length]" to a model file, of GPT-2's form or Llama's. 0 or -1. */
+/* "layers,width,heads,vocabulary[,sequence length]" to a model file, of GPT-2's form or Llama's. 0
+ * or -1. */
 int plan_transformer(const char *text, bool is_llama, FILE *out);
 /* Lines on stderr. */
 struct plan_progress {
@@ -120,35 +126,43 @@ void plan_progress_expect(struct plan_progress *progress, uint32_t gpus); /* a r
 void plan_progress_row(struct plan_progress *progress, uint32_t gpus);    /* it is there */
 
 /* ---- plan_job.c ---- */
-/* 0, or -1 and said by how much a GPU's memory is too small for what this configuration and the model ask for. */
+/* 0, or -1 and said by how much a GPU's memory is too small for what this configuration and the
+ * model ask for. */
 int plan_memory_check(const struct plan_model *model, const struct tool_cluster *cluster,
-                      const struct plan_choice *choice, const struct gf_config *config, const struct gf_tensor *tensors,
-                      const char *what);
-/* Nodes fail independently, each after node_mtbf on average: the job after mtbf_s = node_mtbf / nodes. With d =
- * checkpoint_cost and R = restart_cost
+                      const struct plan_choice *choice, const struct gf_config *config,
+                      const struct gf_tensor *tensors, const char *what);
+/* Nodes fail independently, each after node_mtbf on average: the job after mtbf_s = node_mtbf /
+ * nodes. With d = checkpoint_cost and R = restart_cost
  *     young_s = sqrt(2 d M)                     Young 1974, Commun. ACM 17, 530
  *     daly_s = young_s (1 + sqrt(d / 2M) / 3 + (d / 2M) / 9) - d, or M where d >= 2M
- *                                               Daly 2006, Future Gener. Comput. Syst. 22, 303: its higher-order estimate
- *     restart_share = t / (M e^(R/M) (e^((t + d)/M) - 1)) at t = daly_s, by its complete model of the run's time
- * The survivors of an elastic job lose elastic_cost and the step under way, no checkpoint, and work without the node
- * until it is back: elastic_share. */
+ *                                               Daly 2006, Future Gener. Comput. Syst. 22, 303: its
+ *                                                   higher-order estimate
+ *     restart_share = t / (M e^(R/M) (e^((t + d)/M) - 1)) at t = daly_s, by its complete model of
+ *         the run's time
+ * The survivors of an elastic job lose elastic_cost and the step under way, no checkpoint, and work
+ * without the node until it is back: elastic_share. */
 struct plan_failures {
     uint32_t nodes;
     double mtbf_s, young_s, daly_s;
     double restart_share, elastic_share; /* of the time that counts: goodput */
 };
-struct plan_failures plan_failures_of(const struct tool_cluster *cluster, uint32_t gpus, double step_s);
+struct plan_failures plan_failures_of(const struct tool_cluster *cluster, uint32_t gpus,
+                                      double step_s);
 double plan_tokens(const struct plan_model *model, const struct plan_row *row);
-/* FLOPs that the model has, a second, over the peak of the GPUs (arXiv 2204.02311, appendix B); 0: it is not known. */
-double plan_mfu(const struct plan_model *model, const struct tool_cluster *cluster, const struct plan_row *row);
+/* FLOPs that the model has, a second, over the peak of the GPUs (arXiv 2204.02311, appendix B); 0:
+ * it is not known. */
+double plan_mfu(const struct plan_model *model, const struct tool_cluster *cluster,
+                const struct plan_row *row);
 /* samples: that the run trains on, tokens of a language model; 0: not said. */
 void plan_job_print(const struct plan_table *table, double samples, FILE *out);
 
 /* 0 or -1, as main() answers. brief: without the sensitivity. */
 int plan_paper(bool brief, const struct plan_cache *cache);
 int plan_advise(const struct plan_model *model, const struct tool_cluster *cluster, uint32_t gpus,
-                const struct plan_choice *choice, const struct plan_cache *cache, const char *config_path);
+                const struct plan_choice *choice, const struct plan_cache *cache,
+                const char *config_path);
 
-__attribute__((format(printf, 1, 2))) int plan_refuse(const char *format, ...); /* a line on stderr; -1 */
+/* a line on stderr; -1 */
+__attribute__((format(printf, 1, 2))) int plan_refuse(const char *format, ...);
 
 #endif

@@ -1,5 +1,6 @@
-/* Rows kept in a text file, so that a long table goes on where it was stopped. A row is found by a hash of everything
- * that its times depend on; the version stands for the library and the simulator. */
+/* Rows kept in a text file, so that a long table goes on where it was stopped. A row is found by a
+ * hash of everything that its times depend on; the version stands for the library and the
+ * simulator. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,10 @@
 
 #define CACHE_VERSION 6u
 
-static uint64_t hash_real(uint64_t hash, double value) { return gf_fnv_bytes(hash, &value, sizeof value); }
+static uint64_t hash_real(uint64_t hash, double value)
+{
+    return gf_fnv_bytes(hash, &value, sizeof value);
+}
 
 /* As a file says it, so that no key can be forgotten. */
 static uint64_t hash_cluster(uint64_t hash, const struct tool_cluster *cluster)
@@ -27,8 +31,8 @@ static uint64_t hash_cluster(uint64_t hash, const struct tool_cluster *cluster)
     return hash;
 }
 
-static uint64_t case_hash(const struct plan_model *model, const struct tool_cluster *cluster, plan_mode mode,
-                          uint32_t gpus, const struct plan_choice *choice)
+static uint64_t case_hash(const struct plan_model *model, const struct tool_cluster *cluster,
+                          plan_mode mode, uint32_t gpus, const struct plan_choice *choice)
 {
     struct gf_config config;
     uint64_t hash = hash_cluster(GF_FNV_START, cluster), config_hash;
@@ -36,10 +40,18 @@ static uint64_t case_hash(const struct plan_model *model, const struct tool_clus
     config.job.world = gpus;
     config.log = NULL;
     config_hash = gf_config_hash(&config);
-    const double numbers[] = {CACHE_VERSION, GF_VERSION, mode, gpus, plan_batch(model, cluster, choice),
-                              plan_compute_s(model, cluster, choice), config.job.elastic, config.job.world_max,
-                              model->sample.tokens, (double)model->sample.activation_bytes};
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) hash = hash_real(hash, numbers[i]);
+    const double numbers[] = {CACHE_VERSION,
+                              GF_VERSION,
+                              mode,
+                              gpus,
+                              plan_batch(model, cluster, choice),
+                              plan_compute_s(model, cluster, choice),
+                              config.job.elastic,
+                              config.job.world_max,
+                              model->sample.tokens,
+                              (double)model->sample.activation_bytes};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        hash = hash_real(hash, numbers[i]);
     hash = gf_fnv_bytes(hash, &config_hash, sizeof config_hash);
     for (uint32_t i = 0; i < model->tensor_count; i++) {
         hash = hash_real(hash, (double)model->tensors[i].elem_count);
@@ -57,9 +69,11 @@ static bool line_read(const char *line, uint64_t hash, struct plan_row *row)
     uint64_t found;
     int known;
     struct plan_row read = *row;
-    if (sscanf(line, "%" SCNx64 " %d %lf %lf %lf %lf %lf %lf %lf %lf %lf", &found, &known, &read.compute_s, &read.step_s,
-               &read.exposed_s, &read.images_per_second, &read.speedup, &read.efficiency, &read.wire_bytes,
-               &read.messages, &read.buffers) != 11) return false;
+    if (sscanf(line, "%" SCNx64 " %d %lf %lf %lf %lf %lf %lf %lf %lf %lf", &found, &known,
+               &read.compute_s, &read.step_s, &read.exposed_s, &read.images_per_second,
+               &read.speedup, &read.efficiency, &read.wire_bytes, &read.messages,
+               &read.buffers) != 11)
+        return false;
     if (found != hash) return false;
     read.known = known != 0;
     *row = read;
@@ -81,9 +95,10 @@ static int cache_add(const char *path, uint64_t hash, const struct plan_row *row
 {
     FILE *file = fopen(path, "a");
     if (file == NULL) return plan_refuse("cannot write to %s", path);
-    (void)fprintf(file, "%016" PRIx64 " %d %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g\n", hash, row->known,
-                  row->compute_s, row->step_s, row->exposed_s, row->images_per_second, row->speedup, row->efficiency,
-                  row->wire_bytes, row->messages, row->buffers);
+    (void)fprintf(file, "%016" PRIx64 " %d %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g\n",
+                  hash, row->known, row->compute_s, row->step_s, row->exposed_s,
+                  row->images_per_second, row->speedup, row->efficiency, row->wire_bytes,
+                  row->messages, row->buffers);
     return (fclose(file) == 0) ? 0 : plan_refuse("cannot write to %s", path);
 }
 

@@ -19,8 +19,9 @@ int plan_refuse(const char *format, ...)
 
 const char *plan_mode_name(plan_mode mode)
 {
-    static const char *const names[PLAN_MODE_COUNT] = {"server", "tree", "ring", "fp16", "overlap",
-                                                       "lazy", "sparse", "hierarchy", "int8", "onebit"};
+    static const char *const names[PLAN_MODE_COUNT] = {"server",  "tree",  "ring",   "fp16",
+                                                       "overlap", "lazy",  "sparse", "hierarchy",
+                                                       "int8",    "onebit"};
     return names[mode];
 }
 
@@ -31,7 +32,8 @@ static void model_name(const char *path, char *name_out, size_t name_bytes)
     if (strlen(name_out) > 4 && (strcmp(name_out + strlen(name_out) - 4, ".cfg") == 0))
         name_out[strlen(name_out) - 4] = '\0';
     for (; *name_out != '\0'; name_out++)
-        if ((unsigned char)*name_out < 0x20) *name_out = '?'; /* it stands in comments of one line */
+        if ((unsigned char)*name_out < 0x20)
+            *name_out = '?'; /* it stands in comments of one line */
 }
 
 int plan_model_load(const char *path, struct plan_model *model_out)
@@ -40,9 +42,12 @@ int plan_model_load(const char *path, struct plan_model *model_out)
     struct plan_model model = {.tensors = calloc(GF_TENSORS_MAX, sizeof *model.tensors),
                                .flops = calloc(GF_TENSORS_MAX, sizeof *model.flops),
                                .names = calloc(GF_TENSORS_MAX, sizeof *model.names)};
-    if ((model.tensors == NULL) || (model.flops == NULL) || (model.names == NULL)) return plan_refuse("no memory");
-    struct tool_model file = {
-        .tensors = model.tensors, .names = model.names, .flops = model.flops, .tensor_max = GF_TENSORS_MAX};
+    if ((model.tensors == NULL) || (model.flops == NULL) || (model.names == NULL))
+        return plan_refuse("no memory");
+    struct tool_model file = {.tensors = model.tensors,
+                              .names = model.names,
+                              .flops = model.flops,
+                              .tensor_max = GF_TENSORS_MAX};
     if (tool_model_load(path, &file, error) < 0) return plan_refuse("%s", error);
     model.tensor_count = file.tensor_count;
     model.sample = file.sample;
@@ -52,7 +57,8 @@ int plan_model_load(const char *path, struct plan_model *model_out)
         model.forward_flops += (double)model.flops[i].forward;
         model.backward_flops += (double)model.flops[i].backward;
     }
-    if (model.backward_flops <= 0) return plan_refuse("%s: the model has no flops: its tensors have no schedule", path);
+    if (model.backward_flops <= 0)
+        return plan_refuse("%s: the model has no flops: its tensors have no schedule", path);
     *model_out = model;
     return 0;
 }
@@ -69,7 +75,8 @@ uint32_t plan_batch(const struct plan_model *model, const struct tool_cluster *c
 {
     int found = model_find(model, cluster);
     if (choice->batch > 0) return choice->batch;
-    return ((found >= 0) && (cluster->models[found].batch > 0)) ? cluster->models[found].batch : cluster->batch;
+    return ((found >= 0) && (cluster->models[found].batch > 0)) ? cluster->models[found].batch
+                                                                : cluster->batch;
 }
 
 double plan_compute_s(const struct plan_model *model, const struct tool_cluster *cluster,
@@ -83,20 +90,24 @@ double plan_compute_s(const struct plan_model *model, const struct tool_cluster 
     return images * (model->forward_flops + model->backward_flops) / cluster->gpu_flops;
 }
 
-void plan_mode_config(plan_mode mode, const struct plan_choice *choice, struct gf_config *config_out)
+void plan_mode_config(plan_mode mode, const struct plan_choice *choice,
+                      struct gf_config *config_out)
 {
     struct gf_config config = {0};
     if (choice->config != NULL) {
         *config_out = *choice->config;
         return;
     }
-    config.exchange.algorithm = (mode == PLAN_SERVER) ? GF_ALGORITHM_SERVER
-                                : (mode == PLAN_TREE) ? GF_ALGORITHM_TREE
+    config.exchange.algorithm = (mode == PLAN_SERVER)      ? GF_ALGORITHM_SERVER
+                                : (mode == PLAN_TREE)      ? GF_ALGORITHM_TREE
                                 : (mode == PLAN_HIERARCHY) ? GF_ALGORITHM_HIERARCHY
-                                : (mode >= PLAN_INT8) ? GF_ALGORITHM_ALLTOALL : GF_ALGORITHM_RING;
-    if (choice->is_auto || (choice->algorithm != GF_ALGORITHM_AUTO)) config.exchange.algorithm = choice->algorithm;
+                                : (mode >= PLAN_INT8)      ? GF_ALGORITHM_ALLTOALL
+                                                           : GF_ALGORITHM_RING;
+    if (choice->is_auto || (choice->algorithm != GF_ALGORITHM_AUTO))
+        config.exchange.algorithm = choice->algorithm;
     config.exchange.wire = ((mode >= PLAN_FP16) && (mode < PLAN_INT8)) ? GF_TYPE_F16 : GF_TYPE_F32;
-    if (mode >= PLAN_INT8) config.exchange.quantize = (mode == PLAN_INT8) ? GF_QUANTIZE_INT8 : GF_QUANTIZE_ONEBIT;
+    if (mode >= PLAN_INT8)
+        config.exchange.quantize = (mode == PLAN_INT8) ? GF_QUANTIZE_INT8 : GF_QUANTIZE_ONEBIT;
     config.exchange.buffers_active = (mode >= PLAN_OVERLAP) ? 4 : 1;
     config.exchange.fuse_bytes = (choice->fuse_bytes > 0) ? choice->fuse_bytes : PLAN_FUSE_BYTES;
     if (mode < PLAN_LAZY) { /* each tensor by itself */
@@ -106,11 +117,15 @@ void plan_mode_config(plan_mode mode, const struct plan_choice *choice, struct g
     config.exchange.slice_bytes = (uint32_t)choice->slice_bytes;
     config.sparse.enabled = (mode == PLAN_SPARSE) || (mode == PLAN_HIERARCHY);
     if (choice->keep_share >= 1.0) config.sparse.enabled = false;
-    config.sparse.keep_share = (float)((choice->keep_share > 0) ? choice->keep_share : PLAN_KEEP_SHARE);
+    config.sparse.keep_share =
+        (float)((choice->keep_share > 0) ? choice->keep_share : PLAN_KEEP_SHARE);
     *config_out = config;
 }
 
-static uint64_t ns_of(double seconds) { return (uint64_t)(seconds * 1e9 + 0.5); }
+static uint64_t ns_of(double seconds)
+{
+    return (uint64_t)(seconds * 1e9 + 0.5);
+}
 
 /* A leaf has as many bytes upwards as to its cards, divided by the oversubscription. */
 static double leaf_bandwidth(const struct tool_cluster *cluster)
@@ -118,13 +133,16 @@ static double leaf_bandwidth(const struct tool_cluster *cluster)
     double cards = (cluster->leaf_nodes > 0) ? cluster->leaf_nodes : cluster->nodes;
     if (!cluster->rails && (cluster->leaf_nodes == 0)) return 0;
     if (!cluster->rails && (cluster->nics_per_node > 1)) cards *= cluster->nics_per_node;
-    return cards * cluster->network_bandwidth / ((cluster->oversubscription > 1) ? cluster->oversubscription : 1);
+    return cards * cluster->network_bandwidth /
+           ((cluster->oversubscription > 1) ? cluster->oversubscription : 1);
 }
 
 static struct plan_network network_of(const struct tool_cluster *cluster)
 {
-    return (struct plan_network){.ranks_per_node = cluster->gpus_per_node, .node_cards = cluster->nics_per_node,
-                                 .rails = cluster->rails, .leaf_nodes = cluster->leaf_nodes,
+    return (struct plan_network){.ranks_per_node = cluster->gpus_per_node,
+                                 .node_cards = cluster->nics_per_node,
+                                 .rails = cluster->rails,
+                                 .leaf_nodes = cluster->leaf_nodes,
                                  .leaf_bytes_per_ns = leaf_bandwidth(cluster) * 1e-9,
                                  .pair_bytes_per_ns = cluster->node_pair_bandwidth * 1e-9,
                                  .bytes_per_ns = cluster->network_bandwidth * 1e-9,
@@ -133,14 +151,16 @@ static struct plan_network network_of(const struct tool_cluster *cluster)
                                  .node_latency_ns = ns_of(cluster->node_latency),
                                  .message_ns = ns_of(cluster->message_cost),
                                  .op_bytes_per_ns = cluster->op_bandwidth * 1e-9,
-                                 .op_ns = ns_of(cluster->op_cost), .device_ops = cluster->device_ops,
+                                 .op_ns = ns_of(cluster->op_cost),
+                                 .device_ops = cluster->device_ops,
                                  .gpu_memory = cluster->gpu_direct || (cluster->host_bandwidth > 0),
                                  .gpu_direct = cluster->gpu_direct,
                                  .host_bytes_per_ns = cluster->host_bandwidth * 1e-9};
 }
 
 /* When backward ends each tensor; without overlap all of them at its end. */
-static void schedule_make(const struct plan_model *model, double compute_s, bool overlaps, uint64_t *ready_ns)
+static void schedule_make(const struct plan_model *model, double compute_s, bool overlaps,
+                          uint64_t *ready_ns)
 {
     double all = model->forward_flops + model->backward_flops, done = model->forward_flops;
     for (uint32_t i = 0; i < model->tensor_count; i++) {
@@ -149,8 +169,8 @@ static void schedule_make(const struct plan_model *model, double compute_s, bool
     }
 }
 
-static void row_fill(const struct plan_result *result, double images, const struct plan_setup *setup,
-                     struct plan_row *row)
+static void row_fill(const struct plan_result *result, double images,
+                     const struct plan_setup *setup, struct plan_row *row)
 {
     row->known = true;
     row->compute_s = (double)setup->compute_ns * 1e-9;
@@ -164,11 +184,15 @@ static void row_fill(const struct plan_result *result, double images, const stru
     row->buffers = result->buffer_count;
 }
 
-static int case_simulate(const struct plan_model *model, const struct tool_cluster *cluster, plan_mode mode,
-                         const struct plan_choice *choice, double compute_s, struct plan_row *row)
+static int case_simulate(const struct plan_model *model, const struct tool_cluster *cluster,
+                         plan_mode mode, const struct plan_choice *choice, double compute_s,
+                         struct plan_row *row)
 {
-    struct plan_setup setup = {.world = row->gpus, .network = network_of(cluster), .tensors = model->tensors,
-                               .tensor_count = model->tensor_count, .compute_ns = ns_of(compute_s),
+    struct plan_setup setup = {.world = row->gpus,
+                               .network = network_of(cluster),
+                               .tensors = model->tensors,
+                               .tensor_count = model->tensor_count,
+                               .compute_ns = ns_of(compute_s),
                                .compute_spread = cluster->compute_spread,
                                .straggler_scale = cluster->straggler_scale,
                                .straggler_tail = cluster->straggler_tail};
@@ -181,7 +205,8 @@ static int case_simulate(const struct plan_model *model, const struct tool_clust
     (void)snprintf(error, sizeof error, "no memory");
     if ((tensors != NULL) && (ready_ns != NULL)) {
         plan_mode_config(mode, choice, &setup.config);
-        setup.steps = setup.config.sparse.enabled ? 2 : 1; /* the first one is dense: it has no scores to choose by */
+        /* the first one is dense: it has no scores to choose by */
+        setup.steps = setup.config.sparse.enabled ? 2 : 1;
         if (cluster->compute_spread > 0) setup.steps += 2;
         memcpy(tensors, model->tensors, model->tensor_count * sizeof *tensors);
         for (uint32_t i = 0; (choice->config == NULL) && (i < model->tensor_count); i++)
@@ -190,13 +215,16 @@ static int case_simulate(const struct plan_model *model, const struct tool_clust
         setup.tensors = tensors;
         setup.ready_ns = ready_ns;
         setup.config.job.world = row->gpus;
-        fits = plan_memory_check(model, cluster, choice, &setup.config, tensors, plan_mode_name(mode)) == 0;
+        fits = plan_memory_check(model, cluster, choice, &setup.config, tensors,
+                                 plan_mode_name(mode)) == 0;
         if (fits) status = plan_world_run(&setup, &result, error);
     }
     free(tensors);
     free(ready_ns);
     if (!fits) return PLAN_NO_ROOM;
-    if (status < 0) return plan_refuse("%s on %u GPUs, %s: %s", model->name, row->gpus, plan_mode_name(mode), error);
+    if (status < 0)
+        return plan_refuse("%s on %u GPUs, %s: %s", model->name, row->gpus, plan_mode_name(mode),
+                           error);
     row_fill(&result, plan_batch(model, cluster, choice), &setup, row);
     return 0;
 }
@@ -212,15 +240,18 @@ bool plan_mode_is_there(plan_mode mode, uint32_t gpus, const struct tool_cluster
            (gf_measure(&config, &tensor, 1, &need) == GF_OK);
 }
 
-int plan_case_run(const struct plan_model *model, const struct tool_cluster *cluster, plan_mode mode, uint32_t gpus,
-                  const struct plan_choice *choice, struct plan_row *row_out)
+int plan_case_run(const struct plan_model *model, const struct tool_cluster *cluster,
+                  plan_mode mode, uint32_t gpus, const struct plan_choice *choice,
+                  struct plan_row *row_out)
 {
     struct plan_row row = {.mode = mode, .gpus = gpus};
     double compute_s = plan_compute_s(model, cluster, choice);
     int result = 0;
     if (compute_s <= 0)
-        return plan_refuse("cluster %s has neither a rate for the model %s nor gpu_flops", cluster->name, model->name);
-    if (plan_mode_is_there(mode, gpus, cluster)) result = case_simulate(model, cluster, mode, choice, compute_s, &row);
+        return plan_refuse("cluster %s has neither a rate for the model %s nor gpu_flops",
+                           cluster->name, model->name);
+    if (plan_mode_is_there(mode, gpus, cluster))
+        result = case_simulate(model, cluster, mode, choice, compute_s, &row);
     if (result == 0) *row_out = row;
     return result;
 }

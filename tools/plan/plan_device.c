@@ -17,9 +17,15 @@ struct plan_device *plan_device_of(const struct gf_gpu *gpu)
     return ((const struct plan_gpu_state *)(const void *)gpu)->device;
 }
 
-static struct plan_device *device_of(const struct gf_queue *queue) { return plan_device_of(queue->gpu); }
+static struct plan_device *device_of(const struct gf_queue *queue)
+{
+    return plan_device_of(queue->gpu);
+}
 
-static uint64_t later_of(uint64_t a, uint64_t b) { return (a > b) ? a : b; }
+static uint64_t later_of(uint64_t a, uint64_t b)
+{
+    return (a > b) ? a : b;
+}
 
 /* What of a stream is under way ends then. */
 static uint64_t end_of(const struct plan_device *device, gf_queue_handle stream)
@@ -31,7 +37,8 @@ void plan_device_work(const struct gf_queue *queue, plan_engine engine, uint64_t
 {
     struct plan_device *device = device_of(queue);
     uint64_t begin_ns = later_of(end_of(device, queue->stream), device->engine_free_ns[engine]);
-    if (!device->at_once) device->stream_free_ns[queue->stream] = device->engine_free_ns[engine] = begin_ns + work_ns;
+    if (!device->at_once)
+        device->stream_free_ns[queue->stream] = device->engine_free_ns[engine] = begin_ns + work_ns;
 }
 
 static gf_status reached_at(struct plan_device *device, uint64_t at_ns)
@@ -55,20 +62,24 @@ static gf_status gpu_open(const struct gf_gpu_setup *setup, void *state, struct 
     struct plan_device *device = setup->arg;
     GF_ASSERT((device != NULL) && (device->is_gpu || (setup->device_bytes == 0)));
     if (setup->events_max > PLAN_EVENTS_MAX)
-        return gf_fault_set(fault_out, GF_ERR_PARAM, GF_RANK_NONE, "open", 0, "%u events; gf-plan's devices have %u",
-                            setup->events_max, PLAN_EVENTS_MAX);
+        return gf_fault_set(fault_out, GF_ERR_PARAM, GF_RANK_NONE, "open", 0,
+                            "%u events; gf-plan's devices have %u", setup->events_max,
+                            PLAN_EVENTS_MAX);
     if (device->is_gpu) {
         void *arena = mmap(NULL, setup->device_bytes, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (arena == MAP_FAILED)
-            return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "mmap", 0, "no address space for a device");
+            return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "mmap", 0,
+                                "no address space for a device");
         device->arena = arena;
         device->arena_bytes = setup->device_bytes;
     }
-    *gpu = (struct plan_gpu_state){.base = {.driver = device->is_gpu ? &plan_gpu_device : &plan_gpu_host,
-                                            .ops = &plan_ops, .host_ops = &plan_ops,
-                                            .fault.peer = GF_RANK_NONE},
-                                   .device = device};
+    *gpu = (struct plan_gpu_state){
+        .base = {.driver = device->is_gpu ? &plan_gpu_device : &plan_gpu_host,
+                 .ops = &plan_ops,
+                 .host_ops = &plan_ops,
+                 .fault.peer = GF_RANK_NONE},
+        .device = device};
     gpu->base.arena = (gf_mem)(uintptr_t)device->arena;
     for (uint32_t i = 0; device->is_gpu && (i < GF_STREAM_COUNT); i++) gpu->base.streams[i] = i + 1;
     *gpu_out = &gpu->base;
@@ -90,7 +101,10 @@ static gf_status gpu_register(struct gf_gpu *gpu, void *base, size_t size_bytes)
     return GF_OK;
 }
 
-static gf_status gpu_unregister(struct gf_gpu *gpu, void *base) { return gpu_register(gpu, base, 0); }
+static gf_status gpu_unregister(struct gf_gpu *gpu, void *base)
+{
+    return gpu_register(gpu, base, 0);
+}
 
 static bool is_in(const struct plan_device *device, gf_mem at)
 {
@@ -104,7 +118,8 @@ static gf_status gpu_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, size_t
     if (!device->is_gpu || (is_in(device, dst) == is_in(device, src)))
         return plan_copy(queue, dst, src, size_bytes);
     plan_device_work(queue, is_in(device, src) ? PLAN_COPIES_OUT : PLAN_COPIES_IN,
-                     device->op_ns + ((rate > 0.0) ? (uint64_t)((double)size_bytes / rate + 0.5) : 0));
+                     device->op_ns +
+                         ((rate > 0.0) ? (uint64_t)((double)size_bytes / rate + 0.5) : 0));
     if (device->has_data || (size_bytes <= REAL_BYTES_MAX))
         memcpy((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, size_bytes);
     return GF_OK;
@@ -113,7 +128,8 @@ static gf_status gpu_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, size_t
 static gf_status gpu_lead(struct gf_queue *queue, gf_queue_handle other)
 {
     struct plan_device *device = device_of(queue);
-    device->stream_free_ns[other] = later_of(device->stream_free_ns[other], end_of(device, queue->stream));
+    device->stream_free_ns[other] =
+        later_of(device->stream_free_ns[other], end_of(device, queue->stream));
     return GF_OK;
 }
 
@@ -179,13 +195,16 @@ static void gpu_give_back(struct gf_gpu *gpu, const void *handle, gf_mem base)
     (void)base;
 }
 
-#define SHARED                                                                                                    \
-    .state_bytes = gpu_state_bytes, .open = gpu_open, .close = gpu_close,                                         \
-    .host_register = gpu_register, .host_unregister = gpu_unregister, .copy = gpu_copy, .finished = gpu_finished, \
-    .zero = plan_zero, .lead = gpu_lead, .mark = gpu_mark, .reached = gpu_reached,                                \
-    .follow = gpu_follow
+#define SHARED                                                                          \
+    .state_bytes = gpu_state_bytes, .open = gpu_open, .close = gpu_close,               \
+    .host_register = gpu_register, .host_unregister = gpu_unregister, .copy = gpu_copy, \
+    .finished = gpu_finished, .zero = plan_zero, .lead = gpu_lead, .mark = gpu_mark,    \
+    .reached = gpu_reached, .follow = gpu_follow
 
 const struct gf_gpu_driver plan_gpu_host = {.name = "host", .is_host = true, SHARED};
-const struct gf_gpu_driver plan_gpu_device = {
-    .name = "cuda",
-    .export = gpu_export, .export_to = gpu_export_to, .import = gpu_import, .give_back = gpu_give_back, SHARED};
+const struct gf_gpu_driver plan_gpu_device = {.name = "cuda",
+                                              .export = gpu_export,
+                                              .export_to = gpu_export_to,
+                                              .import = gpu_import,
+                                              .give_back = gpu_give_back,
+                                              SHARED};

@@ -8,7 +8,8 @@
 #include "tools/common/tool_output.h"
 
 #define LIST_MAX 64u
-#define ALL_CACHE "gf-plan.cache" /* of --all, where no other is named: it goes on where it was stopped */
+/* of --all, where no other is named: it goes on where it was stopped */
+#define ALL_CACHE "gf-plan.cache"
 
 struct options {
     const char *cluster, *model, *gpus, *modes, *csv, *svg, *cache, *config, *algorithm, *fragment;
@@ -25,8 +26,10 @@ static int gpus_read(const char *text, uint32_t *gpus_out)
     for (const char *at = text;;) {
         char *end;
         unsigned long value = strtoul(at, &end, 10);
-        if ((*at < '0') || (*at > '9') || (value < 1) || (value > GF_WORLD_MAX) || ((*end != ',') && (*end != '\0')))
-            return plan_refuse("--gpus %s: allowed are whole numbers from 1 to %u, with commas", text, GF_WORLD_MAX);
+        if ((*at < '0') || (*at > '9') || (value < 1) || (value > GF_WORLD_MAX) ||
+            ((*end != ',') && (*end != '\0')))
+            return plan_refuse("--gpus %s: allowed are whole numbers from 1 to %u, with commas",
+                               text, GF_WORLD_MAX);
         if (count == (int)LIST_MAX) return plan_refuse("--gpus: at most %u numbers", LIST_MAX);
         gpus_out[count++] = (uint32_t)value;
         if (*end == '\0') return count;
@@ -40,13 +43,17 @@ static int modes_read(const char *text, plan_mode *modes_out)
     for (const char *at = text;; at += strcspn(at, ",") + 1) {
         size_t length = strcspn(at, ",");
         int mode = 0;
-        while ((mode < PLAN_MODE_COUNT) && ((strlen(plan_mode_name((plan_mode)mode)) != length) ||
-                                            (strncmp(at, plan_mode_name((plan_mode)mode), length) != 0))) mode++;
+        while ((mode < PLAN_MODE_COUNT) &&
+               ((strlen(plan_mode_name((plan_mode)mode)) != length) ||
+                (strncmp(at, plan_mode_name((plan_mode)mode), length) != 0)))
+            mode++;
         for (int i = 0; i < count; i++)
             if ((int)modes_out[i] == mode) mode = PLAN_MODE_COUNT; /* twice */
         if (mode == PLAN_MODE_COUNT)
-            return plan_refuse("--modes %s: allowed are server, tree, ring, fp16, overlap, lazy, sparse, hierarchy, "
-                               "int8 and onebit, each once, with commas", text);
+            return plan_refuse("--modes %s: allowed are server, tree, ring, fp16, overlap, lazy, "
+                               "sparse, hierarchy, "
+                               "int8 and onebit, each once, with commas",
+                               text);
         modes_out[count++] = (plan_mode)mode;
         if (at[length] == '\0') return count;
     }
@@ -60,19 +67,24 @@ static int cluster_read(const struct options *options, struct tool_cluster *clus
         (void)plan_refuse("%s", error);
         exit(TOOL_EXIT_USAGE); /* a wrong command line, and nothing was begun */
     }
-    return (tool_cluster_check(cluster, options->cluster, error) < 0) ? plan_refuse("%s", error) : 0;
+    return (tool_cluster_check(cluster, options->cluster, error) < 0) ? plan_refuse("%s", error)
+                                                                      : 0;
 }
 
-static int choice_read(const struct options *options, struct gf_config *config, struct plan_choice *choice)
+static int choice_read(const struct options *options, struct gf_config *config,
+                       struct plan_choice *choice)
 {
     char error[GF_CONFIG_ERROR_BYTES];
-    *choice = (struct plan_choice){.fuse_bytes = options->fuse_bytes, .slice_bytes = options->slice_bytes,
-                                   .keep_share = options->keep_share, .batch = (uint32_t)options->batch,
+    *choice = (struct plan_choice){.fuse_bytes = options->fuse_bytes,
+                                   .slice_bytes = options->slice_bytes,
+                                   .keep_share = options->keep_share,
+                                   .batch = (uint32_t)options->batch,
                                    .compute_s = options->compute_ms * 1e-3};
     if ((options->config != NULL) && (gf_config_load(options->config, config, error) < 0))
         return plan_refuse("%s", error);
     if (options->algorithm != NULL) {
-        if (gf_config_set(config, "exchange.algorithm", options->algorithm, "--algorithm", error) != GF_OK) {
+        if (gf_config_set(config, "exchange.algorithm", options->algorithm, "--algorithm", error) !=
+            GF_OK) {
             (void)plan_refuse("%s", error);
             exit(TOOL_EXIT_USAGE);
         }
@@ -102,18 +114,21 @@ static int file_close(const char *path, FILE *file)
     return failed ? plan_refuse("cannot write to %s", path) : 0;
 }
 
-static int table_run(struct plan_table *table, const struct plan_choice *choice, const uint32_t *gpus, int gpu_count,
-                     const plan_mode *modes, int mode_count, const struct plan_cache *cache,
-                     const struct options *options)
+static int table_run(struct plan_table *table, const struct plan_choice *choice,
+                     const uint32_t *gpus, int gpu_count, const plan_mode *modes, int mode_count,
+                     const struct plan_cache *cache, const struct options *options)
 {
     struct plan_progress progress;
     plan_progress_begin(&progress, options->progress, (uint32_t)(gpu_count * mode_count));
-    for (int g = 0; g < gpu_count * mode_count; g++) plan_progress_expect(&progress, gpus[g / mode_count]);
+    for (int g = 0; g < gpu_count * mode_count; g++)
+        plan_progress_expect(&progress, gpus[g / mode_count]);
     plan_table_head(table, choice, stdout);
     for (int g = 0; g < gpu_count; g++)
         for (int m = 0; m < mode_count; m++) {
             struct plan_row *row = &table->rows[table->row_count];
-            if (plan_cache_run(cache, table->model, table->cluster, modes[m], gpus[g], choice, row) != 0) return -1;
+            if (plan_cache_run(cache, table->model, table->cluster, modes[m], gpus[g], choice,
+                               row) != 0)
+                return -1;
             table->row_count++;
             if (!tool_quiet) plan_progress_row(&progress, gpus[g]);
             plan_table_row(table, row, stdout);
@@ -124,7 +139,8 @@ static int table_run(struct plan_table *table, const struct plan_choice *choice,
 }
 
 static int tables_run(const struct options *options, const struct tool_cluster *cluster,
-                      const struct plan_model *model, const struct plan_choice *choice, const struct plan_cache *cache)
+                      const struct plan_model *model, const struct plan_choice *choice,
+                      const struct plan_cache *cache)
 {
     static struct plan_row rows[LIST_MAX * PLAN_MODE_COUNT];
     uint32_t gpus[LIST_MAX];
@@ -132,7 +148,8 @@ static int tables_run(const struct options *options, const struct tool_cluster *
     struct plan_table table = {.model = model, .cluster = cluster, .rows = rows};
     FILE *csv = NULL, *svg = NULL;
     const char *all_gpus = options->all ? "1,2,4,8,16,32,64,128,256,512,1024" : "1,8,64";
-    const char *all_modes = options->config ? "overlap" : "server,tree,ring,fp16,overlap,lazy,sparse,hierarchy";
+    const char *all_modes =
+        options->config ? "overlap" : "server,tree,ring,fp16,overlap,lazy,sparse,hierarchy";
     int gpu_count = gpus_read(options->gpus ? options->gpus : all_gpus, gpus);
     int mode_count = modes_read(options->modes ? options->modes : all_modes, modes), result = -1;
     if ((gpu_count < 0) || (mode_count < 0)) return -1;
@@ -155,18 +172,25 @@ static int plan_run(const struct options *options)
     uint32_t gpus[LIST_MAX];
     if (options->all && (cache.path == NULL)) cache.path = ALL_CACHE;
     if (options->paper) return plan_paper(options->brief, &cache);
-    if ((choice_read(options, &config, &choice) != 0) || (cluster_read(options, &cluster) != 0)) return -1;
+    if ((choice_read(options, &config, &choice) != 0) || (cluster_read(options, &cluster) != 0))
+        return -1;
     if (options->show) {
         tool_cluster_print(&cluster, stdout);
         return 0;
     }
-    if (strcmp(config.device.driver, "cuda") == 0 && !cluster.gpu_direct && !(cluster.host_bandwidth > 0))
-        return plan_refuse("%s: device.driver = \"cuda\", but cluster %s says nothing of memory of GPUs: set "
-                           "host_bandwidth or gpu_direct there, or by --set", options->config, cluster.name);
+    if (strcmp(config.device.driver, "cuda") == 0 && !cluster.gpu_direct &&
+        !(cluster.host_bandwidth > 0))
+        return plan_refuse(
+            "%s: device.driver = \"cuda\", but cluster %s says nothing of memory of GPUs: set "
+            "host_bandwidth or gpu_direct there, or by --set",
+            options->config, cluster.name);
     if (plan_model_load(options->model, &model) != 0) return -1;
     if (!options->advise) return tables_run(options, &cluster, &model, &choice, &cache);
-    return plan_advise(&model, &cluster, options->gpus && (gpus_read(options->gpus, gpus) == 1) ? gpus[0] : cluster.nodes * cluster.gpus_per_node, &choice, &cache,
-                       options->fragment);
+    return plan_advise(&model, &cluster,
+                       options->gpus && (gpus_read(options->gpus, gpus) == 1)
+                           ? gpus[0]
+                           : cluster.nodes * cluster.gpus_per_node,
+                       &choice, &cache, options->fragment);
 }
 
 /* What can be known to be wrong before a file is read. */
@@ -175,27 +199,35 @@ static int options_check(const struct options *options)
     uint32_t gpus[LIST_MAX];
     plan_mode modes[PLAN_MODE_COUNT];
     int count = (options->gpus != NULL) ? gpus_read(options->gpus, gpus) : 1;
-    if ((count < 0) || ((options->modes != NULL) && (modes_read(options->modes, modes) < 0))) return -1;
+    if ((count < 0) || ((options->modes != NULL) && (modes_read(options->modes, modes) < 0)))
+        return -1;
     if (options->advise && (count != 1))
         return plan_refuse("--advise is for one number of --gpus, not for %s", options->gpus);
     if (options->paper + options->all + options->advise > 1)
         return plan_refuse("--paper, --all and --advise exclude each other");
-    if (options->config && (options->modes || (options->fuse_bytes > 0) || (options->slice_bytes > 0) ||
-                            (options->keep_share > 0)))
-        return plan_refuse("--fuse, --slice and --keep are for --modes: --config %s says its own fuse_bytes, "
-                           "slice_bytes and keep_share", options->config);
-    if (options->paper && (options->gpus || options->modes || options->csv || options->svg || options->config ||
-                           options->set || options->batch || options->fuse_bytes || options->slice_bytes ||
-                           (options->keep_share > 0) || options->algorithm || (options->compute_ms > 0) ||
-                           (options->samples > 0) || options->show || options->cluster || options->model))
+    if (options->config && (options->modes || (options->fuse_bytes > 0) ||
+                            (options->slice_bytes > 0) || (options->keep_share > 0)))
+        return plan_refuse(
+            "--fuse, --slice and --keep are for --modes: --config %s says its own fuse_bytes, "
+            "slice_bytes and keep_share",
+            options->config);
+    if (options->paper &&
+        (options->gpus || options->modes || options->csv || options->svg || options->config ||
+         options->set || options->batch || options->fuse_bytes || options->slice_bytes ||
+         (options->keep_share > 0) || options->algorithm || (options->compute_ms > 0) ||
+         (options->samples > 0) || options->show || options->cluster || options->model))
         return plan_refuse("--paper stands alone: its set-ups are the published ones");
-    if (options->advise && (options->modes || options->csv || options->svg || options->config || options->algorithm ||
-                            (options->keep_share > 0) || (options->samples > 0)))
-        return plan_refuse("--advise tries what there is and prints no table: without --modes, --config, --algorithm, "
+    if (options->advise &&
+        (options->modes || options->csv || options->svg || options->config || options->algorithm ||
+         (options->keep_share > 0) || (options->samples > 0)))
+        return plan_refuse("--advise tries what there is and prints no table: without --modes, "
+                           "--config, --algorithm, "
                            "--keep, --samples, --csv and --svg");
-    if (options->llama && (options->transformer == NULL)) return plan_refuse("--llama goes with --transformer");
+    if (options->llama && (options->transformer == NULL))
+        return plan_refuse("--llama goes with --transformer");
     if (options->brief && !options->paper) return plan_refuse("--brief goes with --paper");
-    if ((options->fragment != NULL) && !options->advise) return plan_refuse("--write goes with --advise");
+    if ((options->fragment != NULL) && !options->advise)
+        return plan_refuse("--write goes with --advise");
     return 0;
 }
 
@@ -203,61 +235,152 @@ static int program(int argc, char **argv)
 {
     static struct options options;
     static const struct tool_option list[] = {
-        {.name = "cluster", .kind = TOOL_TEXT, .value_out = &options.cluster, .value_name = "FILE",
+        {.name = "cluster",
+         .kind = TOOL_TEXT,
+         .value_out = &options.cluster,
+         .value_name = "FILE",
          .help = "nodes, GPUs, bandwidths, rates; clusters/gradientflow.cfg"},
-        {.name = "model", .kind = TOOL_TEXT, .value_out = &options.model, .value_name = "FILE",
+        {.name = "model",
+         .kind = TOOL_TEXT,
+         .value_out = &options.model,
+         .value_name = "FILE",
          .help = "tensors and FLOPs; models/alexnet.cfg"},
-        {.name = "samples", .kind = TOOL_REAL, .value_out = &options.samples, .value_name = "N", .low_real = 1,
-         .high_real = 1e18, .help = "of the run, tokens of a language model: its hours and cost"},
-        {.name = "set", .kind = TOOL_TEXT, .value_out = &options.set, .value_name = "TEXT",
+        {.name = "samples",
+         .kind = TOOL_REAL,
+         .value_out = &options.samples,
+         .value_name = "N",
+         .low_real = 1,
+         .high_real = 1e18,
+         .help = "of the run, tokens of a language model: its hours and cost"},
+        {.name = "set",
+         .kind = TOOL_TEXT,
+         .value_out = &options.set,
+         .value_name = "TEXT",
          .help = "keys over the cluster's file: \"rails = true; nics_per_node = 8\""},
-        {.name = "progress", .kind = TOOL_FLAG, .value_out = &options.progress,
+        {.name = "progress",
+         .kind = TOOL_FLAG,
+         .value_out = &options.progress,
          .help = "say on stderr how far a table is; without it on a terminal alone"},
-        {.name = "show", .kind = TOOL_FLAG, .value_out = &options.show, .help = "print the cluster as a file, and end"},
-        {.name = "keys", .kind = TOOL_TEXT, .value_out = &options.keys, .value_name = "FILE",
-         .allowed = "cluster|model", .help = "print the keys of such a file, and end"},
-        {.name = "transformer", .kind = TOOL_TEXT, .value_out = &options.transformer, .value_name = "L,W,H,V[,S]",
+        {.name = "show",
+         .kind = TOOL_FLAG,
+         .value_out = &options.show,
+         .help = "print the cluster as a file, and end"},
+        {.name = "keys",
+         .kind = TOOL_TEXT,
+         .value_out = &options.keys,
+         .value_name = "FILE",
+         .allowed = "cluster|model",
+         .help = "print the keys of such a file, and end"},
+        {.name = "transformer",
+         .kind = TOOL_TEXT,
+         .value_out = &options.transformer,
+         .value_name = "L,W,H,V[,S]",
          .help = "print a model file: layers, width, heads, vocabulary, sequence length (1024)"},
-        {.name = "llama", .kind = TOOL_FLAG, .value_out = &options.llama,
+        {.name = "llama",
+         .kind = TOOL_FLAG,
+         .value_out = &options.llama,
          .help = "with --transformer: Llama's form, not GPT-2's"},
-        {.name = "gpus", .kind = TOOL_TEXT, .value_out = &options.gpus, .value_name = "N,N,..",
+        {.name = "gpus",
+         .kind = TOOL_TEXT,
+         .value_out = &options.gpus,
+         .value_name = "N,N,..",
          .help = "how many; 1,8,64"},
-        {.name = "modes", .kind = TOOL_TEXT, .value_out = &options.modes, .value_name = "M,M,..",
-         .help = "of server, tree, ring, fp16, overlap, lazy, sparse, hierarchy; all these; or int8, onebit"},
-        {.name = "config", .kind = TOOL_TEXT, .value_out = &options.config, .value_name = "FILE",
+        {.name = "modes",
+         .kind = TOOL_TEXT,
+         .value_out = &options.modes,
+         .value_name = "M,M,..",
+         .help = "of server, tree, ring, fp16, overlap, lazy, sparse, hierarchy; all these; or "
+                 "int8, onebit"},
+        {.name = "config",
+         .kind = TOOL_TEXT,
+         .value_out = &options.config,
+         .value_name = "FILE",
          .help = "exchange as this configuration says, in place of the modes"},
-        {.name = "paper", .kind = TOOL_FLAG, .value_out = &options.paper,
+        {.name = "paper",
+         .kind = TOOL_FLAG,
+         .value_out = &options.paper,
          .help = "the published results beside their predictions, and what those depend on"},
-        {.name = "brief", .kind = TOOL_FLAG, .value_out = &options.brief,
+        {.name = "brief",
+         .kind = TOOL_FLAG,
+         .value_out = &options.brief,
          .help = "with --paper: not what they depend on, which takes minutes"},
-        {.name = "all", .kind = TOOL_FLAG, .value_out = &options.all, .help = "1 to 1024 GPUs; may take an hour; keeps rows in gf-plan.cache"},
-        {.name = "advise", .kind = TOOL_FLAG, .value_out = &options.advise,
+        {.name = "all",
+         .kind = TOOL_FLAG,
+         .value_out = &options.all,
+         .help = "1 to 1024 GPUs; may take an hour; keeps rows in gf-plan.cache"},
+        {.name = "advise",
+         .kind = TOOL_FLAG,
+         .value_out = &options.advise,
          .help = "the best configuration for the cluster, and what else to know"},
-        {.name = "write", .kind = TOOL_TEXT, .value_out = &options.fragment, .value_name = "FILE",
+        {.name = "write",
+         .kind = TOOL_TEXT,
+         .value_out = &options.fragment,
+         .value_name = "FILE",
          .help = "with --advise: the configuration as a file"},
-        {.name = "csv", .kind = TOOL_TEXT, .value_out = &options.csv, .value_name = "FILE", .help = "rows as CSV"},
-        {.name = "svg", .kind = TOOL_TEXT, .value_out = &options.svg, .value_name = "FILE",
+        {.name = "csv",
+         .kind = TOOL_TEXT,
+         .value_out = &options.csv,
+         .value_name = "FILE",
+         .help = "rows as CSV"},
+        {.name = "svg",
+         .kind = TOOL_TEXT,
+         .value_out = &options.svg,
+         .value_name = "FILE",
          .help = "speed-ups as a picture"},
-        {.name = "cache", .kind = TOOL_TEXT, .value_out = &options.cache, .value_name = "FILE",
+        {.name = "cache",
+         .kind = TOOL_TEXT,
+         .value_out = &options.cache,
+         .value_name = "FILE",
          .help = "keep rows there, take those that are"},
-        {.name = "fuse", .kind = TOOL_SIZE, .value_out = &options.fuse_bytes, .value_name = "SIZE", .low = 1,
-         .high = UINT64_C(1) << 30, .help = "fused buffers of lazy and later; 16M"},
-        {.name = "slice", .kind = TOOL_SIZE, .value_out = &options.slice_bytes, .value_name = "SIZE", .low = 4096,
-         .high = UINT64_C(16) << 20, .help = "messages at most; 256K"},
-        {.name = "keep", .kind = TOOL_REAL, .value_out = &options.keep_share, .value_name = "SHARE", .low_real = 0.001,
-         .high_real = 1.0, .help = "chunks that sparse steps send; 0.15"},
-        {.name = "algorithm", .kind = TOOL_TEXT, .value_out = &options.algorithm, .value_name = "NAME",
+        {.name = "fuse",
+         .kind = TOOL_SIZE,
+         .value_out = &options.fuse_bytes,
+         .value_name = "SIZE",
+         .low = 1,
+         .high = UINT64_C(1) << 30,
+         .help = "fused buffers of lazy and later; 16M"},
+        {.name = "slice",
+         .kind = TOOL_SIZE,
+         .value_out = &options.slice_bytes,
+         .value_name = "SIZE",
+         .low = 4096,
+         .high = UINT64_C(16) << 20,
+         .help = "messages at most; 256K"},
+        {.name = "keep",
+         .kind = TOOL_REAL,
+         .value_out = &options.keep_share,
+         .value_name = "SHARE",
+         .low_real = 0.001,
+         .high_real = 1.0,
+         .help = "chunks that sparse steps send; 0.15"},
+        {.name = "algorithm",
+         .kind = TOOL_TEXT,
+         .value_out = &options.algorithm,
+         .value_name = "NAME",
          .help = "exchange.algorithm, in place of the mode's"},
-        {.name = "batch", .kind = TOOL_NUMBER, .value_out = &options.batch, .value_name = "N", .low = 1, .high = 1000000,
+        {.name = "batch",
+         .kind = TOOL_NUMBER,
+         .value_out = &options.batch,
+         .value_name = "N",
+         .low = 1,
+         .high = 1000000,
          .help = "images a GPU; the cluster's"},
-        {.name = "compute-ms", .kind = TOOL_REAL, .value_out = &options.compute_ms, .value_name = "MS",
-         .low_real = 0.001, .high_real = 1e7, .help = "a step's forward and backward; from the cluster's rate"},
+        {.name = "compute-ms",
+         .kind = TOOL_REAL,
+         .value_out = &options.compute_ms,
+         .value_name = "MS",
+         .low_real = 0.001,
+         .high_real = 1e7,
+         .help = "a step's forward and backward; from the cluster's rate"},
     };
     static const struct tool_args args = {
-        .program = "gf-plan", .usage = "[--cluster FILE] [--model FILE] [options]",
-        .about = "Runs the library's step on a simulated cluster in virtual time: step time, images/s, speed-up, efficiency\n"
+        .program = "gf-plan",
+        .usage = "[--cluster FILE] [--model FILE] [options]",
+        .about = "Runs the library's step on a simulated cluster in virtual time: step time, "
+                 "images/s, speed-up, efficiency\n"
                  "and exposed communication.",
-        .options = list, .option_count = sizeof list / sizeof list[0],
+        .options = list,
+        .option_count = sizeof list / sizeof list[0],
     };
     uint32_t operand_count;
     options = (struct options){0};
@@ -267,12 +390,16 @@ static int program(int argc, char **argv)
     if (options.cluster == NULL) options.cluster = tool_data("clusters/gradientflow.cfg");
     if (options.model == NULL) options.model = tool_data("models/alexnet.cfg");
     if (options.keys != NULL) {
-        if (strcmp(options.keys, "model") == 0) tool_model_keys(stdout);
-        else tool_cluster_keys(stdout);
+        if (strcmp(options.keys, "model") == 0)
+            tool_model_keys(stdout);
+        else
+            tool_cluster_keys(stdout);
         return EXIT_SUCCESS;
     }
     if (options.transformer != NULL)
-        return (plan_transformer(options.transformer, options.llama, stdout) == 0) ? EXIT_SUCCESS : TOOL_EXIT_USAGE;
+        return (plan_transformer(options.transformer, options.llama, stdout) == 0)
+                   ? EXIT_SUCCESS
+                   : TOOL_EXIT_USAGE;
     result = plan_run(&options);
     return (result == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -6,12 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A pipe that poll() calls writable has room for this much (POSIX's PIPE_BUF on Linux), so that write() never blocks
- * while ranks should be ended. */
+/* A pipe that poll() calls writable has room for this much (POSIX's PIPE_BUF on Linux), so that
+ * write() never blocks while ranks should be ended. */
 #define WRITE_BYTES 4096u
 #define WAIT_MS 100
 
-static void sink_write(struct lines_sink *sink, const char *data, size_t size_bytes, bool (*wait_ok)(void))
+static void sink_write(struct lines_sink *sink, const char *data, size_t size_bytes,
+                       bool (*wait_ok)(void))
 {
     while ((size_bytes > 0) && (sink->error == 0)) {
         struct pollfd ready = {.fd = sink->number, .events = POLLOUT};
@@ -20,7 +21,8 @@ static void sink_write(struct lines_sink *sink, const char *data, size_t size_by
             if (!wait_ok()) return;
             continue;
         }
-        ssize_t wrote = write(sink->number, data, (size_bytes < WRITE_BYTES) ? size_bytes : WRITE_BYTES);
+        ssize_t wrote =
+            write(sink->number, data, (size_bytes < WRITE_BYTES) ? size_bytes : WRITE_BYTES);
         if (wrote >= 0) {
             data += wrote;
             size_bytes -= (size_t)wrote;
@@ -31,11 +33,13 @@ static void sink_write(struct lines_sink *sink, const char *data, size_t size_by
 }
 
 /* A piece of a line, or lines: data ends in a newline or is all there is room for. */
-static void piece_write(struct lines_source *source, const char *data, size_t size_bytes, bool (*wait_ok)(void))
+static void piece_write(struct lines_source *source, const char *data, size_t size_bytes,
+                        bool (*wait_ok)(void))
 {
     struct lines_sink *sink = source->sink;
     if ((sink->open != NULL) && (sink->open != source)) {
-        sink_write(sink, "\n", 1, wait_ok); /* another's long line is cut here rather than mixed with ours */
+        /* another's long line is cut here rather than mixed with ours */
+        sink_write(sink, "\n", 1, wait_ok);
         sink->open = NULL;
     }
     while (size_bytes > 0) {
@@ -57,7 +61,8 @@ static void piece_write(struct lines_source *source, const char *data, size_t si
 
 bool lines_move(struct lines_source *source, bool (*wait_ok)(void))
 {
-    ssize_t got = read(source->number, source->data + source->used_bytes, LINES_BYTES - source->used_bytes);
+    ssize_t got =
+        read(source->number, source->data + source->used_bytes, LINES_BYTES - source->used_bytes);
     if (got < 0) return (errno == EAGAIN) || (errno == EINTR);
     if (got == 0) return false;
     source->used_bytes += (size_t)got;

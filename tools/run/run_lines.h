@@ -1,5 +1,5 @@
-/* What the ranks print, line by line onto gf-run's own stdout and stderr: whole lines of different ranks never mix, and
- * no byte is lost while gf-run's own can be written. */
+/* What the ranks print, line by line onto gf-run's own stdout and stderr: whole lines of different
+ * ranks never mix, and no byte is lost while gf-run's own can be written. */
 #ifndef RUN_LINES_H
 #define RUN_LINES_H
 
@@ -8,19 +8,21 @@
 
 #define LINES_BYTES 65536u
 
-/* Where lines go. Longer ones than LINES_BYTES come in pieces; `open` is who wrote the last piece. */
+/* Where lines go. Longer ones than LINES_BYTES come in pieces; `open` is who wrote the last
+ * piece. */
 struct lines_sink {
-    int number;                     /* file descriptor */
-    const struct lines_source *open;/* NULL: at the start of a line */
-    int error;                      /* errno of the write that failed: lines are dropped since; 0: none did */
+    int number;                      /* file descriptor */
+    const struct lines_source *open; /* NULL: at the start of a line */
+    /* errno of the write that failed: lines are dropped since; 0: none did */
+    int error;
 };
 
 struct lines_source {
-    int number;   /* file descriptor, does not block; -1: ended */
+    int number; /* file descriptor, does not block; -1: ended */
     struct lines_sink *sink;
     char prefix[16];
     size_t used_bytes;
-    char *data;   /* [LINES_BYTES], the line that is not whole yet */
+    char *data; /* [LINES_BYTES], the line that is not whole yet */
 };
 
 /* Takes what is there now, at most one buffer of it. False once the source has ended. wait_ok is

@@ -1,5 +1,6 @@
-/* gf-run -n N [--merge] [--elastic] [--restart N] [--] PROGRAM ARGS: starts N ranks of a job on this machine, shows
- * what they print, and ends them all when one fails. On several nodes something else starts a gf-run on each. */
+/* gf-run -n N [--merge] [--elastic] [--restart N] [--] PROGRAM ARGS: starts N ranks of a job on
+ * this machine, shows what they print, and ends them all when one fails. On several nodes something
+ * else starts a gf-run on each. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -58,32 +59,39 @@ static int program(int argc, char **argv)
     uint32_t operand_count = 0;
     bool given = false, merge = false, elastic = false;
     const struct tool_option options[] = {
-        {"ranks", TOOL_NUMBER, &rank_count, "N", .help = "how many ranks", .low = 1, .high = RUN_RANKS_MAX,
-         .given_out = &given, .letter = 'n'},
-        {"merge", TOOL_FLAG, &merge, NULL, .help = "show the lines of all ranks as they are, without \"[rank] \""},
+        {"ranks", TOOL_NUMBER, &rank_count, "N", .help = "how many ranks", .low = 1,
+         .high = RUN_RANKS_MAX, .given_out = &given, .letter = 'n'},
+        {"merge", TOOL_FLAG, &merge, NULL,
+         .help = "show the lines of all ranks as they are, without \"[rank] \""},
         {"elastic", TOOL_FLAG, &elastic, NULL,
          .help = "let the others go on when some ranks fail; exits 0 if any rank succeeds"},
         {"restart", TOOL_NUMBER, &restarts, "N",
-         .help = "start a rank that fails again, with GF_REJOIN=1, at most N times each; implies --elastic",
+         .help = "start a rank that fails again, with GF_REJOIN=1, at most N times each; implies "
+                 "--elastic",
          .low = 0, .high = 1000},
         {"max", TOOL_NUMBER, &most, "N",
          .help = "let SIGUSR1 start one more rank each time, up to N in all; implies --elastic",
          .low = 1, .high = RUN_RANKS_MAX},
-        {"nodes", TOOL_NUMBER, &nodes, "N", .help = "a gf-run on each of N nodes, with -n ranks there; wants --job",
-         .low = 1, .high = RUN_RANKS_MAX},
+        {"nodes", TOOL_NUMBER, &nodes, "N",
+         .help = "a gf-run on each of N nodes, with -n ranks there; wants --job", .low = 1,
+         .high = RUN_RANKS_MAX},
         {"node-rank", TOOL_NUMBER, &node, "R", .help = "which of them this is, from 0", .low = 0,
          .high = RUN_RANKS_MAX - 1},
-        {"job", TOOL_NUMBER, &id, "ID", .help = "its number, the same on all nodes (default: random)", .low = 1,
+        {"job", TOOL_NUMBER, &id, "ID",
+         .help = "its number, the same on all nodes (default: random)", .low = 1,
          .high = UINT64_MAX},
         {"shared", TOOL_TEXT, &job.shared, "DIRECTORY",
          .help = "of all nodes: there each gf-run tells the others who has ended (--elastic)"},
     };
     const struct tool_args args = {
         .program = "gf-run",
-        .usage = "-n N [--merge] [--elastic] [--restart N] [--max N] [--nodes N --node-rank R --job ID [--shared D]]\n"
+        .usage = "-n N [--merge] [--elastic] [--restart N] [--max N] [--nodes N --node-rank R "
+                 "--job ID [--shared D]]\n"
                  "              [--] PROGRAM [ARGUMENT ..]",
-        .about = "Starts N ranks of PROGRAM on this machine (GF_RANK, GF_WORLD, GF_JOB and GF_ADDRESS say who\n"
-                 "they are) and ends all when one fails. Exits as the first that failed: its code, or 128 plus\n"
+        .about = "Starts N ranks of PROGRAM on this machine (GF_RANK, GF_WORLD, GF_JOB and "
+                 "GF_ADDRESS say who\n"
+                 "they are) and ends all when one fails. Exits as the first that failed: its code, "
+                 "or 128 plus\n"
                  "its signal.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
@@ -92,15 +100,18 @@ static int program(int argc, char **argv)
     };
     int result = tool_args_read(&args, argc, argv, NULL, &operand_count);
     if (result > 0) return EXIT_SUCCESS;
-    if ((result == 0) && !given) (void)fprintf(stderr, "gf-run: -n N is missing\nusage: gf-run %s\n", args.usage);
+    if ((result == 0) && !given)
+        (void)fprintf(stderr, "gf-run: -n N is missing\nusage: gf-run %s\n", args.usage);
     if ((result < 0) || !given) return TOOL_EXIT_USAGE;
-    const char *wrong = (node >= nodes) ? "--node-rank: allowed is below --nodes"
-                        : (nodes * rank_count > RUN_RANKS_MAX) ? "--nodes: allowed are 1024 ranks on all nodes"
-                        : (most != 0) && (most < rank_count) ? "--max: allowed is -n and more"
-                        : (nodes == 1) ? ((job.shared != NULL) ? "--shared: allowed with --nodes alone" : NULL)
-                        : (id == 0) ? "--job is missing: all nodes give the same number"
-                        : ((job.shared != NULL) && !elastic) ? "--shared: allowed with --elastic alone"
-                        : ((restarts > 0) || (most > 0)) ? "--restart, --max: allowed on one node alone" : NULL;
+    const char *wrong =
+        (node >= nodes)                        ? "--node-rank: allowed is below --nodes"
+        : (nodes * rank_count > RUN_RANKS_MAX) ? "--nodes: allowed are 1024 ranks on all nodes"
+        : (most != 0) && (most < rank_count)   ? "--max: allowed is -n and more"
+        : (nodes == 1) ? ((job.shared != NULL) ? "--shared: allowed with --nodes alone" : NULL)
+        : (id == 0)    ? "--job is missing: all nodes give the same number"
+        : ((job.shared != NULL) && !elastic) ? "--shared: allowed with --elastic alone"
+        : ((restarts > 0) || (most > 0))     ? "--restart, --max: allowed on one node alone"
+                                             : NULL;
     if (wrong != NULL) (void)fprintf(stderr, "gf-run: %s\n", wrong);
     if (wrong != NULL) return TOOL_EXIT_USAGE;
 
@@ -120,7 +131,8 @@ static int program(int argc, char **argv)
     job.arguments = argv + argc - operand_count;
     if ((job.shared != NULL) && !run_nodes_begin(&job)) return EXIT_FAILURE;
     if ((job.port == 0) && (nodes == 1)) {
-        (void)fprintf(stderr, "gf-run: no port from %u to %u is free on 127.0.0.1\n", PORT_FIRST, PORT_END - 1u);
+        (void)fprintf(stderr, "gf-run: no port from %u to %u is free on 127.0.0.1\n", PORT_FIRST,
+                      PORT_END - 1u);
         return EXIT_FAILURE;
     }
     return run_job(&job);

@@ -6,7 +6,8 @@
 
 #include "tools/run/run_ranks.h"
 
-/* Takes this node's file in job->shared. False, and said: it cannot, or a job of this number was there. */
+/* Takes this node's file in job->shared. False, and said: it cannot, or a job of this number was
+ * there. */
 bool run_nodes_begin(const struct run_job *job);
 /* Bit i of bits[bytes]: no process of rank i of this node runs. */
 void run_nodes_tell(const unsigned char *bits, size_t bytes);

@@ -1,5 +1,6 @@
-/* Each rank leads a process group of its own, so that what it starts ends with it, and is ended by the kernel should
- * gf-run be killed. Ended ranks stay zombies until the job is over: until then their process ids name nobody else. */
+/* Each rank leads a process group of its own, so that what it starts ends with it, and is ended by
+ * the kernel should gf-run be killed. Ended ranks stay zombies until the job is over: until then
+ * their process ids name nobody else. */
 #include "tools/run/run_ranks.h"
 
 #include <errno.h>
@@ -19,7 +20,8 @@
 #include "tools/common/tool_args.h"
 #include "tools/common/tool_clock.h"
 
-/* After a failure the others have a second to say what they saw of it; then they are asked to end, then made to. */
+/* After a failure the others have a second to say what they saw of it; then they are asked to end,
+ * then made to. */
 #define LAST_WORDS_NS 1000000000u
 #define TERM_NS 3000000000u
 #define IDLE_MS 1000
@@ -40,16 +42,20 @@ static const int signals[SIGNALS_MAX] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
 static int signal_count = SIGNALS_MAX; /* under nohup all but the last */
 static volatile sig_atomic_t signal_number, grow_wanted;
 
-/* What the library looks up as GF_ENDED_FD: bit i says that no process of rank i runs. Not those that have ended well: with
- * them the job is over, and nobody is to go on with it alone. */
+/* What the library looks up as GF_ENDED_FD: bit i says that no process of rank i runs. Not those
+ * that have ended well: with them the job is over, and nobody is to go on with it alone. */
 static unsigned char ended[RUN_RANKS_MAX / 8];
 static int ended_fd = -1;
 
-static uint32_t rank_first(const struct run_job *job) { return job->node * job->rank_count; }
+static uint32_t rank_first(const struct run_job *job)
+{
+    return job->node * job->rank_count;
+}
 
 static void ended_write(const struct run_job *job)
 {
-    static unsigned char heard[sizeof ended]; /* what was heard once holds, also where a file cannot be read again */
+    /* what was heard once holds, also where a file cannot be read again */
+    static unsigned char heard[sizeof ended];
     unsigned char all[sizeof ended];
     if (ended_fd < 0) return;
     run_nodes_hear(job, heard, sizeof heard);
@@ -57,21 +63,26 @@ static void ended_write(const struct run_job *job)
     (void)!pwrite(ended_fd, all, sizeof all, 0);
 }
 
-/* A rank may be a child of what was started: all of its group ends before the others hear that it has ended. */
+/* A rank may be a child of what was started: all of its group ends before the others hear that it
+ * has ended. */
 static void ended_set(const struct run_job *job, uint32_t local, bool has_ended)
 {
     uint32_t rank = rank_first(job) + local;
     if (has_ended && (ranks[local].pid > 0)) (void)kill(-ranks[local].pid, SIGKILL);
-    if (has_ended) ended[rank / 8] |= (unsigned char)(1u << (rank % 8));
-    else ended[rank / 8] &= (unsigned char)~(1u << (rank % 8));
+    if (has_ended)
+        ended[rank / 8] |= (unsigned char)(1u << (rank % 8));
+    else
+        ended[rank / 8] &= (unsigned char)~(1u << (rank % 8));
     run_nodes_tell(ended, sizeof ended);
     ended_write(job);
 }
 
 static void signal_handle(int number)
 {
-    if (number == SIGUSR1) grow_wanted = 1;
-    else if (number != SIGCHLD) signal_number = number;
+    if (number == SIGUSR1)
+        grow_wanted = 1;
+    else if (number != SIGCHLD)
+        signal_number = number;
 }
 
 /* A reader of our output that is slow is waited for, until somebody wants us to end. */
@@ -91,7 +102,8 @@ static void hangup_look(void)
     struct sigaction before;
     if ((sigaction(SIGHUP, NULL, &before) == 0) && (before.sa_handler == SIG_IGN)) signal_count--;
 }
-__attribute__((section(".preinit_array"), used)) static void (*const before_all)(void) = hangup_look;
+__attribute__((section(".preinit_array"),
+               used)) static void (*const before_all)(void) = hangup_look;
 
 /* Signals come only inside ppoll(), so none is missed between a look and a wait. */
 static void signals_hold(sigset_t *waiting_out)
@@ -122,8 +134,8 @@ static void number_export(const char *name, unsigned long long number)
 }
 
 /* In the new process; only returns by exec or _exit. */
-static void rank_become(const struct run_job *job, uint32_t rank, const int out[2], int report, pid_t parent,
-                        const sigset_t *mask)
+static void rank_become(const struct run_job *job, uint32_t rank, const int out[2], int report,
+                        pid_t parent, const sigset_t *mask)
 {
     char address[32];
     struct sigaction usual = {.sa_handler = SIG_DFL};
@@ -136,7 +148,8 @@ static void rank_become(const struct run_job *job, uint32_t rank, const int out[
     sigaction(SIGPIPE, &usual, NULL);
     sigaction(SIGXFSZ, &usual, NULL);
     sigprocmask(SIG_SETMASK, mask, NULL);
-    if ((rank != 0) || (isatty(STDIN_FILENO) == 1)) { /* a group in the background may not read the terminal */
+    /* a group in the background may not read the terminal */
+    if ((rank != 0) || (isatty(STDIN_FILENO) == 1)) {
         int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
         if (null >= 0) (void)dup2(null, STDIN_FILENO);
     }
@@ -155,8 +168,10 @@ static void rank_become(const struct run_job *job, uint32_t rank, const int out[
     (void)snprintf(address, sizeof address, "127.0.0.1:%u", job->port);
     if (job->port != 0) (void)setenv("GF_ADDRESS", address, 1);
     if (ranks[rank].starts > 0) number_export("GF_REJOIN", 1);
-    if (ended_fd >= 0) number_export("GF_ENDED_FD", (unsigned)ended_fd);
-    else (void)unsetenv("GF_ENDED_FD");
+    if (ended_fd >= 0)
+        number_export("GF_ENDED_FD", (unsigned)ended_fd);
+    else
+        (void)unsetenv("GF_ENDED_FD");
     (void)execvp(job->arguments[0], job->arguments);
     int code = errno;
     ssize_t wrote = write(report, &code, sizeof code);
@@ -185,7 +200,8 @@ static int rank_start(const struct run_job *job, uint32_t rank, const sigset_t *
     (void)snprintf(prefix, sizeof prefix, "[%u] ", rank_first(job) + rank);
     bool ready = pipe2(report, O_CLOEXEC) == 0, is_first = rank_first(job) + rank == 0;
     for (uint32_t i = 0; ready && (i < 2); i++) {
-        if (is_first && (isatty(STDOUT_FILENO + (int)i) == 1)) continue; /* rank 0 has the terminal itself */
+        /* rank 0 has the terminal itself */
+        if (is_first && (isatty(STDOUT_FILENO + (int)i) == 1)) continue;
         bool plain = !job->prefix || (is_first && (i == 0));
         out[i] = source_open(&sources[2u * rank + i], &sinks[i], plain ? "" : prefix);
         ready = out[i] >= 0;
@@ -202,13 +218,14 @@ static int rank_start(const struct run_job *job, uint32_t rank, const sigset_t *
         ranks[rank].pid = pid;
         ranks[rank].ended = false;
         ranks[rank].starts++;
-        while ((read(report[0], &code, sizeof code) < 0) && (errno == EINTR)) { /* its end is a successful exec */
+        /* its end is a successful exec */
+        while ((read(report[0], &code, sizeof code) < 0) && (errno == EINTR)) {
         }
     }
     if (report[0] >= 0) (void)close(report[0]);
     if (code == 0) return 0;
-    (void)fprintf(stderr, "gf-run: cannot start %s as rank %u: %s\n", job->arguments[0], rank_first(job) + rank,
-                  strerror(code));
+    (void)fprintf(stderr, "gf-run: cannot start %s as rank %u: %s\n", job->arguments[0],
+                  rank_first(job) + rank, strerror(code));
     if (pid < 0) ended_set(job, rank, true); /* a restart had said that it may run */
     if (pid < 0) return EXIT_FAILURE;
     return (code == ENOENT) ? RUN_EXIT_NOT_FOUND : RUN_EXIT_NOT_RUN;
@@ -216,8 +233,9 @@ static int rank_start(const struct run_job *job, uint32_t rank, const sigset_t *
 
 /* ---- watching ---- */
 
-/* Marks ranks that have ended; the exit code of the first that failed, 0 if none did. Of several that failed between
- * two looks one that a signal ended goes first: the others' failures are mostly its consequence. */
+/* Marks ranks that have ended; the exit code of the first that failed, 0 if none did. Of several
+ * that failed between two looks one that a signal ended goes first: the others' failures are mostly
+ * its consequence. */
 static int ranks_look(const struct run_job *job, uint32_t *live_out, bool *succeeded)
 {
     int failure = 0, crash = 0;
@@ -225,12 +243,14 @@ static int ranks_look(const struct run_job *job, uint32_t *live_out, bool *succe
     for (uint32_t i = 0; i < job->rank_max; i++) {
         siginfo_t info = {0};
         if (ranks[i].ended || (ranks[i].pid == 0)) continue;
-        if ((waitid(P_PID, (id_t)ranks[i].pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0) || (info.si_pid == 0)) {
+        if ((waitid(P_PID, (id_t)ranks[i].pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0) ||
+            (info.si_pid == 0)) {
             live++;
             continue;
         }
         ranks[i].ended = true;
-        ranks[i].left = job->elastic && (info.si_code == CLD_EXITED) && (info.si_status == TOOL_EXIT_LEFT);
+        ranks[i].left =
+            job->elastic && (info.si_code == CLD_EXITED) && (info.si_status == TOOL_EXIT_LEFT);
         if (ranks[i].left) ended_set(job, i, true);
         if (ranks[i].left) continue;
         if ((info.si_code == CLD_EXITED) && (info.si_status == 0)) *succeeded = true;
@@ -242,22 +262,28 @@ static int ranks_look(const struct run_job *job, uint32_t *live_out, bool *succe
     return (crash != 0) ? crash : failure;
 }
 
-/* Ranks that have failed are started again, while nobody has ended well and nobody wants us to end. How many were. */
+/* Ranks that have failed are started again, while nobody has ended well and nobody wants us to end.
+ * How many were. */
 static uint32_t ranks_restart(const struct run_job *job, const sigset_t *mask)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < job->rank_max; i++) {
         struct rank *rank = &ranks[i];
-        if (!rank->ended || rank->left || (rank->pid == 0) || (rank->starts > job->restarts)) continue;
+        if (!rank->ended || rank->left || (rank->pid == 0) || (rank->starts > job->restarts))
+            continue;
         for (uint32_t s = 2u * i; s < 2u * i + 2u; s++) {
-            while ((sources[s].number >= 0) && lines_waits(&sources[s]) && lines_move(&sources[s], writing_may_wait)) {}
+            while ((sources[s].number >= 0) && lines_waits(&sources[s]) &&
+                   lines_move(&sources[s], writing_may_wait)) {
+            }
             lines_end(&sources[s], writing_may_wait);
         }
         (void)waitpid(rank->pid, NULL, 0);
         rank->pid = 0;
         ended_set(job, i, false);
-        if (rank_start(job, i, mask) == 0) count++;
-        else rank->starts = job->restarts + 1u;
+        if (rank_start(job, i, mask) == 0)
+            count++;
+        else
+            rank->starts = job->restarts + 1u;
     }
     return count;
 }
@@ -269,14 +295,17 @@ static void ranks_signal(uint32_t rank_count, int number)
     }
 }
 
-/* Shows what there is; waits for more, for a signal or until timeout_ms has passed. False if nothing came. */
+/* Shows what there is; waits for more, for a signal or until timeout_ms has passed. False if
+ * nothing came. */
 static bool output_move(uint32_t rank_count, int timeout_ms, const sigset_t *mask)
 {
     static struct lines_source *of[2u * RUN_RANKS_MAX];
     nfds_t count = 0;
     bool moved = false;
-    struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = (timeout_ms % 1000) * 1000000l};
-    for (uint32_t i = 0; i < 2u * rank_count; i++) { /* of more than there may be descriptors ppoll() looks at none */
+    struct timespec timeout = {.tv_sec = timeout_ms / 1000,
+                               .tv_nsec = (timeout_ms % 1000) * 1000000l};
+    /* of more than there may be descriptors ppoll() looks at none */
+    for (uint32_t i = 0; i < 2u * rank_count; i++) {
         if (sources[i].number < 0) continue;
         of[count] = &sources[i];
         polled[count++] = (struct pollfd){.fd = sources[i].number, .events = POLLIN};
@@ -342,7 +371,8 @@ static void job_watch(const struct run_job *job, int *result, const sigset_t *ma
             signal_number = 0;
         }
     }
-    if (job->elastic && (*result == 0) && !succeeded) *result = (first_failure != 0) ? first_failure : TOOL_EXIT_LEFT;
+    if (job->elastic && (*result == 0) && !succeeded)
+        *result = (first_failure != 0) ? first_failure : TOOL_EXIT_LEFT;
 }
 
 int run_job(const struct run_job *job)
@@ -353,18 +383,23 @@ int run_job(const struct run_job *job)
     signals_hold(&mask);
     bool tells = job->elastic && ((job->nodes == 1) || (job->shared != NULL));
     if (tells) ended_fd = memfd_create("gf-ended", 0); /* the ranks inherit it */
-    for (uint32_t rank = job->rank_count; rank < job->rank_max; rank++) ended_set(job, rank, true); /* yet to start */
+    /* yet to start */
+    for (uint32_t rank = job->rank_count; rank < job->rank_max; rank++) ended_set(job, rank, true);
     if (ended_fd >= 0) ended_set(job, 0, false);
-    for (uint32_t rank = 0; (rank < job->rank_count) && (result == 0); rank++) result = rank_start(job, rank, &mask);
+    for (uint32_t rank = 0; (rank < job->rank_count) && (result == 0); rank++)
+        result = rank_start(job, rank, &mask);
     job_watch(job, &result, &mask);
     ranks_signal(job->rank_max, SIGKILL); /* what ranks have started and left behind */
-    uint64_t end_ns = tool_clock_ns() + TERM_NS;   /* something that left its group may write for ever */
-    while ((tool_clock_ns() < end_ns) && output_move(job->rank_max, 0, &mask)) { /* what was written before they ended */
+    /* something that left its group may write for ever */
+    uint64_t end_ns = tool_clock_ns() + TERM_NS;
+    /* what was written before they ended */
+    while ((tool_clock_ns() < end_ns) && output_move(job->rank_max, 0, &mask)) {
     }
     for (uint32_t i = 0; i < 2u * job->rank_max; i++) lines_end(&sources[i], writing_may_wait);
     for (int i = 0; i < 2; i++) { /* the ranks went on */
         if (sinks[i].error == 0) continue;
-        (void)fprintf(stderr, "gf-run: cannot write to %s: %s; what ranks wrote after that was dropped\n",
+        (void)fprintf(stderr,
+                      "gf-run: cannot write to %s: %s; what ranks wrote after that was dropped\n",
                       (i == 0) ? "stdout" : "stderr", strerror(sinks[i].error));
         if (result == 0) result = 1;
     }

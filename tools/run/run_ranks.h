@@ -10,19 +10,21 @@
 #define RUN_EXIT_NOT_RUN 126
 
 struct run_job {
-    uint32_t rank_count; /* on this node */
+    uint32_t rank_count;  /* on this node */
     uint32_t nodes, node; /* each has a gf-run; this one's ranks begin at node * rank_count */
-    const char *shared;   /* a directory of all nodes; NULL: there is one node, or nobody hears who has ended */
+    /* a directory of all nodes; NULL: there is one node, or nobody hears who has ended */
+    const char *shared;
     uint32_t rank_max; /* SIGUSR1 starts one more, up to here */
     uint64_t id;
-    unsigned port;    /* 0: the configuration has the address */
-    bool elastic;     /* ranks that fail end nobody else */
+    unsigned port;     /* 0: the configuration has the address */
+    bool elastic;      /* ranks that fail end nobody else */
     uint32_t restarts; /* of each rank; none any more once a rank has ended well */
-    bool prefix;      /* "[rank] " before each line, except on rank 0's stdout */
-    char **arguments; /* of the program, its name first, NULL last */
+    bool prefix;       /* "[rank] " before each line, except on rank 0's stdout */
+    char **arguments;  /* of the program, its name first, NULL last */
 };
 
-/* Returns what gf-run exits with: 0, or as the first rank that failed; elastic: 0 if any rank has ended well. */
+/* Returns what gf-run exits with: 0, or as the first rank that failed; elastic: 0 if any rank has
+ * ended well. */
 int run_job(const struct run_job *job);
 
 #endif

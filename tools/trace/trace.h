@@ -20,20 +20,23 @@ struct trace_file {
     struct gf_trace_record *records;      /* [head.record_count], after trace_align() by begin_ns */
     void *memory;                         /* of both */
     int64_t shift_ns;                     /* added to its times they are those of the first file */
-    uint64_t shift_error_ns;              /* by how much that may be wrong; 0: it is the same clock */
+    /* by how much that may be wrong; 0: it is the same clock */
+    uint64_t shift_error_ns;
 };
 
 struct trace {
-    struct trace_file *files;   /* [file_count], by rank */
+    struct trace_file *files; /* [file_count], by rank */
     uint32_t file_count;
-    int64_t origin_ns;          /* the earliest time in any file, on the first one's clock */
-    uint64_t first_step, last_step; /* of those with a wait or an exchange; both TRACE_NONE where there is none */
+    int64_t origin_ns; /* the earliest time in any file, on the first one's clock */
+    /* of those with a wait or an exchange; both TRACE_NONE where there is none */
+    uint64_t first_step, last_step;
 };
 
 /* ---- trace_load.c ---- */
-/* The bytes of a file, malloc'd, become *file_out, which owns them from then on. 0, or -1 with one line in
- * error_out[TRACE_ERROR_BYTES] and the bytes freed. */
-int trace_parse(void *bytes, uint64_t size_bytes, const char *path, struct trace_file *file_out, char *error_out);
+/* The bytes of a file, malloc'd, become *file_out, which owns them from then on. 0, or -1 with one
+ * line in error_out[TRACE_ERROR_BYTES] and the bytes freed. */
+int trace_parse(void *bytes, uint64_t size_bytes, const char *path, struct trace_file *file_out,
+                char *error_out);
 int trace_load(const char *path, struct trace_file *file_out, char *error_out);
 void trace_free(struct trace_file *file);
 
@@ -46,20 +49,31 @@ uint64_t trace_time(const struct trace *trace, const struct trace_file *file, ui
 bool trace_is_exchange(const struct gf_trace_record *record);
 
 /* ---- trace_lanes.c ---- */
-/* What a picture shows of one rank: its own thread, and in other lanes what was on the wire at the same time. */
-typedef enum trace_kind { TRACE_COMPUTE, TRACE_WAIT, TRACE_PACK, TRACE_BUFFER, TRACE_VOTE, TRACE_CHECKPOINT,
-               TRACE_OTHER } trace_kind;
+/* What a picture shows of one rank: its own thread, and in other lanes what was on the wire at the
+ * same time. */
+typedef enum trace_kind {
+    TRACE_COMPUTE,
+    TRACE_WAIT,
+    TRACE_PACK,
+    TRACE_BUFFER,
+    TRACE_VOTE,
+    TRACE_CHECKPOINT,
+    TRACE_OTHER
+} trace_kind;
 struct trace_span {
     trace_kind kind;
-    uint32_t lane;              /* 0: the thread */
-    uint64_t begin_ns, end_ns;  /* trace_time() */
+    uint32_t lane;                        /* 0: the thread */
+    uint64_t begin_ns, end_ns;            /* trace_time() */
     const struct gf_trace_record *record; /* NULL: none */
 };
-typedef void (*trace_span_fn)(void *user, const struct trace_file *file, const struct trace_span *span);
-/* Calls span() for everything in steps first..last, in no order of times. Returns the number of lanes. */
-uint32_t trace_spans(const struct trace *trace, const struct trace_file *file, uint64_t first, uint64_t last,
-                     trace_span_fn span, void *user);
-/* "buffer 3: conv1.weight .. conv1.bias" and the like, without anything that JSON or XML would take amiss. */
+typedef void (*trace_span_fn)(void *user, const struct trace_file *file,
+                              const struct trace_span *span);
+/* Calls span() for everything in steps first..last, in no order of times. Returns the number of
+ * lanes. */
+uint32_t trace_spans(const struct trace *trace, const struct trace_file *file, uint64_t first,
+                     uint64_t last, trace_span_fn span, void *user);
+/* "buffer 3: conv1.weight .. conv1.bias" and the like, without anything that JSON or XML would take
+ * amiss. */
 #define TRACE_LABEL_BYTES 160
 void trace_label(const struct trace_file *file, const struct trace_span *span,
                  char label_out[static TRACE_LABEL_BYTES]);
@@ -71,7 +85,8 @@ struct trace_post {
     uint32_t file;
     const struct gf_trace_record *record;
 };
-/* All of them, malloc'd, those of an exchange together and the last to begin at their end; NULL: no memory. */
+/* All of them, malloc'd, those of an exchange together and the last to begin at their end; NULL: no
+ * memory. */
 struct trace_post *trace_posts(const struct trace *trace, uint64_t *count_out);
 /* Where the exchange at posts[at] ends. */
 uint64_t trace_exchange_end(const struct trace_post *posts, uint64_t count, uint64_t at);

@@ -1,10 +1,11 @@
-/* One clock for all files. Ranks of one host share theirs. For another host's the exchanges say what its offset can be:
- * no rank has the sum before every rank has posted its part, so an exchange ends on each rank after it began on every
- * other. With a's times as they are and b's moved by d, for each exchange that both took part in,
+/* One clock for all files. Ranks of one host share theirs. For another host's the exchanges say
+ * what its offset can be: no rank has the sum before every rank has posted its part, so an exchange
+ * ends on each rank after it began on every other. With a's times as they are and b's moved by d,
+ * for each exchange that both took part in,
  *     a.begin - b.end <= d <= a.end - b.begin
- * and the middle of what all of them leave is wrong by at most half its width, which the shortest exchanges (votes)
- * keep small. The bounds may cross a little: clocks drift apart, and a record's times are those at which the turn began
- * that found it begun or ended. */
+ * and the middle of what all of them leave is wrong by at most half its width, which the shortest
+ * exchanges (votes) keep small. The bounds may cross a little: clocks drift apart, and a record's
+ * times are those at which the turn began that found it begun or ended. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,13 +36,17 @@ static int files_match(const struct trace *trace, char *error_out)
     for (uint32_t i = 1; i < trace->file_count; i++) {
         const struct trace_file *file = &trace->files[i];
         const char *wrong = NULL;
-        if (file->head.rank == file[-1].head.rank) wrong = "are of the same rank";
-        else if (file->head.world != first->head.world) wrong = "are of jobs of different sizes";
+        if (file->head.rank == file[-1].head.rank)
+            wrong = "are of the same rank";
+        else if (file->head.world != first->head.world)
+            wrong = "are of jobs of different sizes";
         else if ((file->head.tensor_count != first->head.tensor_count) ||
-                 (memcmp(file->names, first->names, first->head.tensor_count * sizeof *first->names) != 0))
+                 (memcmp(file->names, first->names,
+                         first->head.tensor_count * sizeof *first->names) != 0))
             wrong = "are of different tensors";
         if (wrong == NULL) continue;
-        (void)snprintf(error_out, TRACE_ERROR_BYTES, "%.200s and %.200s %s", file[-1].path, file->path, wrong);
+        (void)snprintf(error_out, TRACE_ERROR_BYTES, "%.200s and %.200s %s", file[-1].path,
+                       file->path, wrong);
         return -1;
     }
     return 0;
@@ -72,7 +77,8 @@ static int by_key_then_time(const void *left, const void *right)
     return (order != 0) ? order : (a->begin_ns > b->begin_ns) - (a->begin_ns < b->begin_ns);
 }
 
-/* Steps come one after the other: those of a number lie together, and apart where a view change went back to it. */
+/* Steps come one after the other: those of a number lie together, and apart where a view change
+ * went back to it. */
 static int by_time(const void *left, const void *right)
 {
     const struct gf_trace_record *a = left, *b = right;
@@ -83,10 +89,12 @@ static int by_time(const void *left, const void *right)
 static void files_sort(struct trace *trace, int (*by)(const void *left, const void *right))
 {
     for (uint32_t i = 0; i < trace->file_count; i++)
-        qsort(trace->files[i].records, trace->files[i].head.record_count, sizeof *trace->files[i].records, by);
+        qsort(trace->files[i].records, trace->files[i].head.record_count,
+              sizeof *trace->files[i].records, by);
 }
 
-/* A step that was made again on one rank may have been made once on another: which belong together is not known. */
+/* A step that was made again on one rank may have been made once on another: which belong together
+ * is not known. */
 static bool once(const struct trace_file *file, uint64_t at)
 {
     const struct gf_trace_record *record = &file->records[at];
@@ -95,7 +103,8 @@ static bool once(const struct trace_file *file, uint64_t at)
 }
 
 /* Both are sorted by key. */
-static void bounds_add(struct bounds *bounds, const struct trace_file *a, const struct trace_file *b)
+static void bounds_add(struct bounds *bounds, const struct trace_file *a,
+                       const struct trace_file *b)
 {
     uint64_t i = 0, j = 0;
     while ((i < a->head.record_count) && (j < b->head.record_count)) {
@@ -105,7 +114,8 @@ static void bounds_add(struct bounds *bounds, const struct trace_file *a, const 
         i += (order <= 0) ? 1 : 0;
         j += (order >= 0) ? 1 : 0;
         if (!pair) continue;
-        int64_t low = (int64_t)x->begin_ns - (int64_t)y->end_ns, high = (int64_t)x->end_ns - (int64_t)y->begin_ns;
+        int64_t low = (int64_t)x->begin_ns - (int64_t)y->end_ns,
+                high = (int64_t)x->end_ns - (int64_t)y->begin_ns;
         if (!bounds->any || (low > bounds->low)) bounds->low = low;
         if (!bounds->any || (high < bounds->high)) bounds->high = high;
         bounds->any = true;
@@ -127,10 +137,14 @@ static int clock_align(struct trace *trace, uint32_t at, char *error_out)
                 bounds_add(&bounds, &trace->files[i], &trace->files[j]);
         if (same) bounds_add(&bounds, first, file);
     }
-    crossed = same ? ((bounds.low > 0) ? bounds.low : (bounds.high < 0) ? -bounds.high : 0) : bounds.low - bounds.high;
+    crossed = same ? ((bounds.low > 0)    ? bounds.low
+                      : (bounds.high < 0) ? -bounds.high
+                                          : 0)
+                   : bounds.low - bounds.high;
     if (!bounds.any || (crossed > CROSSED_NS_MAX)) {
-        (void)snprintf(error_out, TRACE_ERROR_BYTES, "%.200s and %.200s %s: they are not of one run", first->path,
-                       file->path, bounds.any ? "contradict each other in time" : "have no exchange in common");
+        (void)snprintf(error_out, TRACE_ERROR_BYTES,
+                       "%.200s and %.200s %s: they are not of one run", first->path, file->path,
+                       bounds.any ? "contradict each other in time" : "have no exchange in common");
         return -1;
     }
     if (same) return 0;
@@ -161,10 +175,13 @@ static void span_find(struct trace *trace)
             int64_t begin_ns = (int64_t)(record->begin_ns - record->pack_ns) + file->shift_ns;
             if (begin_ns < trace->origin_ns) trace->origin_ns = begin_ns;
             if (!trace_is_exchange(record) && (record->operation != GF_OPERATION_WAIT)) continue;
-            if (record->step < trace->first_step) trace->first_step = record->step; /* TRACE_NONE is the largest */
-            if ((trace->last_step == TRACE_NONE) || (record->step > trace->last_step)) trace->last_step = record->step;
+            /* TRACE_NONE is the largest */
+            if (record->step < trace->first_step) trace->first_step = record->step;
+            if ((trace->last_step == TRACE_NONE) || (record->step > trace->last_step))
+                trace->last_step = record->step;
         }
-        if ((file->head.lost_count == 0) && ((int64_t)file->head.begin_ns + file->shift_ns < trace->origin_ns))
+        if ((file->head.lost_count == 0) &&
+            ((int64_t)file->head.begin_ns + file->shift_ns < trace->origin_ns))
             trace->origin_ns = (int64_t)file->head.begin_ns + file->shift_ns;
     }
     if (trace->origin_ns == INT64_MAX) trace->origin_ns = 0;

@@ -8,7 +8,8 @@ static int by_exchange(const void *left, const void *right)
     const struct trace_post *a = left, *b = right;
     const struct gf_trace_record *a_record = a->record, *b_record = b->record;
     if (a_record->step != b_record->step) return (a_record->step < b_record->step) ? -1 : 1;
-    if (a_record->operation != b_record->operation) return (a_record->operation < b_record->operation) ? -1 : 1;
+    if (a_record->operation != b_record->operation)
+        return (a_record->operation < b_record->operation) ? -1 : 1;
     if (a_record->buffer != b_record->buffer) return (a_record->buffer < b_record->buffer) ? -1 : 1;
     if (a->begin_ns != b->begin_ns) return (a->begin_ns < b->begin_ns) ? -1 : 1;
     return (a->file > b->file) - (a->file < b->file);
@@ -38,9 +39,11 @@ struct trace_post *trace_posts(const struct trace *trace, uint64_t *count_out)
         const struct trace_file *file = &trace->files[f];
         for (uint64_t i = 0; i < file->head.record_count; i++)
             if (trace_is_exchange(&file->records[i]))
-                posts[count++] = (struct trace_post){.file = f, .record = &file->records[i],
-                                                     .begin_ns = trace_time(trace, file, file->records[i].begin_ns),
-                                                     .end_ns = trace_time(trace, file, file->records[i].end_ns)};
+                posts[count++] = (struct trace_post){
+                    .file = f,
+                    .record = &file->records[i],
+                    .begin_ns = trace_time(trace, file, file->records[i].begin_ns),
+                    .end_ns = trace_time(trace, file, file->records[i].end_ns)};
     }
     qsort(posts, count, sizeof *posts, by_exchange);
     *count_out = count;

@@ -8,7 +8,8 @@ struct lanes {
     uint32_t count; /* the thread's own, 0, included */
 };
 
-/* The first lane that is free by then; where all are taken the last one, where bars then cover each other. */
+/* The first lane that is free by then; where all are taken the last one, where bars then cover each
+ * other. */
 static uint32_t lane_take(struct lanes *lanes, uint64_t begin_ns, uint64_t end_ns)
 {
     uint32_t lane = 1;
@@ -26,8 +27,8 @@ static trace_kind kind_of(const struct gf_trace_record *record)
     return (record->operation == GF_OPERATION_VOTE) ? TRACE_VOTE : TRACE_OTHER;
 }
 
-uint32_t trace_spans(const struct trace *trace, const struct trace_file *file, uint64_t first, uint64_t last,
-                     trace_span_fn span, void *user)
+uint32_t trace_spans(const struct trace *trace, const struct trace_file *file, uint64_t first,
+                     uint64_t last, trace_span_fn span, void *user)
 {
     struct lanes lanes = {.count = 1};
     /* What is not a wait is computing, from the last one's end on. */
@@ -36,9 +37,11 @@ uint32_t trace_spans(const struct trace *trace, const struct trace_file *file, u
         const struct gf_trace_record *record = &file->records[i];
         bool inside = (record->step >= first) && (record->step <= last);
         struct trace_span bar = {.begin_ns = trace_time(trace, file, record->begin_ns),
-                                 .end_ns = trace_time(trace, file, record->end_ns), .record = record};
+                                 .end_ns = trace_time(trace, file, record->end_ns),
+                                 .record = record};
         if (record->operation == GF_OPERATION_WAIT) {
-            struct trace_span before = {.kind = TRACE_COMPUTE, .end_ns = bar.begin_ns, .record = record};
+            struct trace_span before = {
+                .kind = TRACE_COMPUTE, .end_ns = bar.begin_ns, .record = record};
             if (inside && (since_ns < record->begin_ns)) {
                 before.begin_ns = trace_time(trace, file, since_ns);
                 span(user, file, &before);
@@ -49,7 +52,8 @@ uint32_t trace_spans(const struct trace *trace, const struct trace_file *file, u
             continue;
         }
         if (!inside) continue;
-        if (record->operation == TOOL_TRACE_CHECKPOINT) { /* in the thread, inside of what is computing else */
+        /* in the thread, inside of what is computing else */
+        if (record->operation == TOOL_TRACE_CHECKPOINT) {
             bar.kind = TRACE_CHECKPOINT;
             span(user, file, &bar);
             continue;
@@ -58,8 +62,11 @@ uint32_t trace_spans(const struct trace *trace, const struct trace_file *file, u
         bar.kind = kind_of(record);
         bar.lane = lane_take(&lanes, pack_ns, bar.end_ns);
         if (pack_ns < bar.begin_ns) {
-            struct trace_span pack = {.kind = TRACE_PACK, .lane = bar.lane, .begin_ns = pack_ns,
-                                      .end_ns = bar.begin_ns, .record = record};
+            struct trace_span pack = {.kind = TRACE_PACK,
+                                      .lane = bar.lane,
+                                      .begin_ns = pack_ns,
+                                      .end_ns = bar.begin_ns,
+                                      .record = record};
             span(user, file, &pack);
         }
         span(user, file, &bar);
@@ -67,22 +74,27 @@ uint32_t trace_spans(const struct trace *trace, const struct trace_file *file, u
     return lanes.count;
 }
 
-void trace_label(const struct trace_file *file, const struct trace_span *span, char label_out[static TRACE_LABEL_BYTES])
+void trace_label(const struct trace_file *file, const struct trace_span *span,
+                 char label_out[static TRACE_LABEL_BYTES])
 {
     const struct gf_trace_record *record = span->record;
     char more[32] = "";
     switch (span->kind) {
     case TRACE_COMPUTE: (void)snprintf(label_out, TRACE_LABEL_BYTES, "compute"); return;
     case TRACE_WAIT: (void)snprintf(label_out, TRACE_LABEL_BYTES, "wait"); return;
-    case TRACE_PACK: (void)snprintf(label_out, TRACE_LABEL_BYTES, "pack %u", record->buffer); return;
+    case TRACE_PACK:
+        (void)snprintf(label_out, TRACE_LABEL_BYTES, "pack %u", record->buffer);
+        return;
     case TRACE_VOTE: (void)snprintf(label_out, TRACE_LABEL_BYTES, "vote"); return;
     case TRACE_CHECKPOINT: (void)snprintf(label_out, TRACE_LABEL_BYTES, "checkpoint"); return;
     case TRACE_OTHER:
-        (void)snprintf(label_out, TRACE_LABEL_BYTES, "%s", gf_operation_name((gf_operation)record->operation));
+        (void)snprintf(label_out, TRACE_LABEL_BYTES, "%s",
+                       gf_operation_name((gf_operation)record->operation));
         return;
     case TRACE_BUFFER: break;
     }
-    if (record->tensor_count > 1) (void)snprintf(more, sizeof more, " and %u more", record->tensor_count - 1);
-    (void)snprintf(label_out, TRACE_LABEL_BYTES, "buffer %u: %s%s", record->buffer, file->names[record->first_tensor],
-                   more);
+    if (record->tensor_count > 1)
+        (void)snprintf(more, sizeof more, " and %u more", record->tensor_count - 1);
+    (void)snprintf(label_out, TRACE_LABEL_BYTES, "buffer %u: %s%s", record->buffer,
+                   file->names[record->first_tensor], more);
 }

@@ -11,7 +11,8 @@
 
 #define TIME_MAX (UINT64_C(1) << 61) /* 73 years; differences and sums of a few fit an int64_t */
 
-__attribute__((format(printf, 3, 4))) static int refuse(char *error_out, const char *path, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int refuse(char *error_out, const char *path,
+                                                        const char *format, ...)
 {
     va_list arguments;
     int used = snprintf(error_out, TRACE_ERROR_BYTES, "%.300s: ", path);
@@ -21,18 +22,21 @@ __attribute__((format(printf, 3, 4))) static int refuse(char *error_out, const c
     return -1;
 }
 
-/* Text of a fixed field: ended, printable, and made harmless for JSON and XML by giving up what is special there. */
+/* Text of a fixed field: ended, printable, and made harmless for JSON and XML by giving up what is
+ * special there. */
 static bool text_clean(char *text, size_t bytes)
 {
     size_t length = strnlen(text, bytes);
     if (length == bytes) return false;
     for (size_t i = 0; i < length; i++)
-        if ((text[i] < 0x20) || (text[i] > 0x7e) || (strchr("<>&\"'\\", text[i]) != NULL)) text[i] = '?';
+        if ((text[i] < 0x20) || (text[i] > 0x7e) || (strchr("<>&\"'\\", text[i]) != NULL))
+            text[i] = '?';
     return true;
 }
 
 /* NULL, or what is wrong with it. */
-static const char *record_wrong(const struct tool_trace_head *head, const struct gf_trace_record *record)
+static const char *record_wrong(const struct tool_trace_head *head,
+                                const struct gf_trace_record *record)
 {
     bool whole = record->operation == GF_OPERATION_STEP;
     if (record->operation >= GF_OPERATION_COUNT) return "operation";
@@ -41,7 +45,8 @@ static const char *record_wrong(const struct tool_trace_head *head, const struct
     if (record->pack_ns > record->begin_ns) return "pack time";
     if (record->step == TRACE_NONE) return "step";
     if ((record->status > GF_AGAIN) || (record->status < -64)) return "status";
-    if ((record->waited_for >= head->world) && (record->waited_for != GF_RANK_NONE)) return "rank waited for";
+    if ((record->waited_for >= head->world) && (record->waited_for != GF_RANK_NONE))
+        return "rank waited for";
     if (whole && (record->buffer >= GF_TENSORS_MAX)) return "buffer";
     if (whole && ((record->tensor_count == 0) || (record->first_tensor >= head->tensor_count) ||
                   (record->tensor_count > head->tensor_count - record->first_tensor)))
@@ -49,40 +54,54 @@ static const char *record_wrong(const struct tool_trace_head *head, const struct
     return NULL;
 }
 
-static int head_check(const struct tool_trace_head *head, uint64_t size_bytes, const char *path, char *error_out)
+static int head_check(const struct tool_trace_head *head, uint64_t size_bytes, const char *path,
+                      char *error_out)
 {
     uint64_t names_bytes, records_bytes;
     if (memcmp(head->magic, TOOL_TRACE_MAGIC, sizeof head->magic) != 0)
         return refuse(error_out, path, "this is no trace of gf-train --trace");
-    if ((head->version != TOOL_TRACE_VERSION) || (head->record_bytes != sizeof(struct gf_trace_record)))
-        return refuse(error_out, path, "version %u with records of %u bytes; this program reads version %u with %u",
-                      head->version, head->record_bytes, TOOL_TRACE_VERSION, (unsigned)sizeof(struct gf_trace_record));
+    if ((head->version != TOOL_TRACE_VERSION) ||
+        (head->record_bytes != sizeof(struct gf_trace_record)))
+        return refuse(error_out, path,
+                      "version %u with records of %u bytes; this program reads version %u with %u",
+                      head->version, head->record_bytes, TOOL_TRACE_VERSION,
+                      (unsigned)sizeof(struct gf_trace_record));
     if ((head->world == 0) || (head->world > GF_WORLD_MAX) || (head->rank >= head->world))
-        return refuse(error_out, path, "rank %u of %u; allowed are 1 to %u ranks", head->rank, head->world,
-                      GF_WORLD_MAX);
+        return refuse(error_out, path, "rank %u of %u; allowed are 1 to %u ranks", head->rank,
+                      head->world, GF_WORLD_MAX);
     if ((head->tensor_count == 0) || (head->tensor_count > GF_TENSORS_MAX))
-        return refuse(error_out, path, "%u tensors; allowed are 1 to %u", head->tensor_count, GF_TENSORS_MAX);
+        return refuse(error_out, path, "%u tensors; allowed are 1 to %u", head->tensor_count,
+                      GF_TENSORS_MAX);
     if (head->begin_ns > TIME_MAX) return refuse(error_out, path, "its begin is no time");
     names_bytes = (uint64_t)head->tensor_count * TOOL_TRACE_NAME_BYTES;
-    if (__builtin_mul_overflow(head->record_count, sizeof(struct gf_trace_record), &records_bytes) ||
-        (size_bytes < sizeof *head + names_bytes) || (size_bytes - sizeof *head - names_bytes != records_bytes))
-        return refuse(error_out, path, "%llu bytes do not hold %u tensors and %llu records: the file is cut or damaged",
-                      (unsigned long long)size_bytes, head->tensor_count, (unsigned long long)head->record_count);
+    if (__builtin_mul_overflow(head->record_count, sizeof(struct gf_trace_record),
+                               &records_bytes) ||
+        (size_bytes < sizeof *head + names_bytes) ||
+        (size_bytes - sizeof *head - names_bytes != records_bytes))
+        return refuse(
+            error_out, path,
+            "%llu bytes do not hold %u tensors and %llu records: the file is cut or damaged",
+            (unsigned long long)size_bytes, head->tensor_count,
+            (unsigned long long)head->record_count);
     return 0;
 }
 
-int trace_parse(void *bytes, uint64_t size_bytes, const char *path, struct trace_file *file_out, char *error_out)
+int trace_parse(void *bytes, uint64_t size_bytes, const char *path, struct trace_file *file_out,
+                char *error_out)
 {
     struct trace_file file = {.path = path, .memory = bytes};
     if (size_bytes < sizeof file.head) {
-        (void)refuse(error_out, path, "%llu bytes are too few for a trace", (unsigned long long)size_bytes);
+        (void)refuse(error_out, path, "%llu bytes are too few for a trace",
+                     (unsigned long long)size_bytes);
         goto wrong;
     }
     memcpy(&file.head, bytes, sizeof file.head);
     if (head_check(&file.head, size_bytes, path, error_out) != 0) goto wrong;
     file.names = (void *)((char *)bytes + sizeof file.head);
-    file.records = (void *)(file.names + file.head.tensor_count); /* sizes of both are multiples of 16 */
-    if (!text_clean(file.head.clock, sizeof file.head.clock) || !text_clean(file.head.node, sizeof file.head.node)) {
+    /* sizes of both are multiples of 16 */
+    file.records = (void *)(file.names + file.head.tensor_count);
+    if (!text_clean(file.head.clock, sizeof file.head.clock) ||
+        !text_clean(file.head.node, sizeof file.head.node)) {
         (void)refuse(error_out, path, "the names of clock and host have no end");
         goto wrong;
     }
@@ -94,7 +113,8 @@ int trace_parse(void *bytes, uint64_t size_bytes, const char *path, struct trace
     for (uint64_t i = 0; i < file.head.record_count; i++) {
         const char *wrong = record_wrong(&file.head, &file.records[i]);
         if (wrong == NULL) continue;
-        (void)refuse(error_out, path, "record %llu: its %s is not possible", (unsigned long long)i, wrong);
+        (void)refuse(error_out, path, "record %llu: its %s is not possible", (unsigned long long)i,
+                     wrong);
         goto wrong;
     }
     *file_out = file;
@@ -111,7 +131,8 @@ int trace_load(const char *path, struct trace_file *file_out, char *error_out)
     char *bytes = NULL;
     int number = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (number < 0) return refuse(error_out, path, "%s", strerror(errno));
-    if ((fstat(number, &about) != 0) || !S_ISREG(about.st_mode) || ((uint64_t)about.st_size > TRACE_FILE_BYTES_MAX)) {
+    if ((fstat(number, &about) != 0) || !S_ISREG(about.st_mode) ||
+        ((uint64_t)about.st_size > TRACE_FILE_BYTES_MAX)) {
         close(number);
         return refuse(error_out, path, "must be a file of at most 1 GiB");
     }
@@ -123,7 +144,9 @@ int trace_load(const char *path, struct trace_file *file_out, char *error_out)
         done += (uint64_t)got;
     }
     close(number);
-    if (bytes == NULL) return refuse(error_out, path, "there is no memory for %llu bytes", (unsigned long long)size);
+    if (bytes == NULL)
+        return refuse(error_out, path, "there is no memory for %llu bytes",
+                      (unsigned long long)size);
     if (done == size) return trace_parse(bytes, size, path, file_out, error_out);
     free(bytes);
     return refuse(error_out, path, "cannot be read to its end");

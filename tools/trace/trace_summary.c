@@ -26,10 +26,10 @@ static uint64_t overlap(uint64_t begin, uint64_t end, uint64_t low, uint64_t hig
     return (to > from) ? to - from : 0;
 }
 
-/* One step of one rank, records [count] by begin_ns: how long anything was on the wire, and how much of that the rank
- * spent waiting. */
-static void step_add(const struct trace_file *file, const struct gf_trace_record *records, uint64_t count,
-                     struct share *share, struct buffer *buffers)
+/* One step of one rank, records [count] by begin_ns: how long anything was on the wire, and how
+ * much of that the rank spent waiting. */
+static void step_add(const struct trace_file *file, const struct gf_trace_record *records,
+                     uint64_t count, struct share *share, struct buffer *buffers)
 {
     uint64_t wait_begin = 0, wait_end = 0, reached = 0;
     bool any = false;
@@ -81,7 +81,8 @@ static void file_add(const struct trace *trace, const struct trace_file *file, s
 }
 
 /* Returns how many exchanges all files hold. */
-static uint64_t late_find(const struct trace *trace, const struct trace_post *posts, uint64_t count, struct late *lates)
+static uint64_t late_find(const struct trace *trace, const struct trace_post *posts, uint64_t count,
+                          struct late *lates)
 {
     uint64_t whole = 0;
     for (uint64_t at = 0, end; at < count; at = end) {
@@ -95,7 +96,10 @@ static uint64_t late_find(const struct trace *trace, const struct trace_post *po
     return whole;
 }
 
-static double ms(uint64_t ns, uint64_t times) { return (times == 0) ? 0.0 : (double)ns * 1e-6 / (double)times; }
+static double ms(uint64_t ns, uint64_t times)
+{
+    return (times == 0) ? 0.0 : (double)ns * 1e-6 / (double)times;
+}
 
 static unsigned percent(uint64_t part, uint64_t whole)
 {
@@ -109,10 +113,12 @@ static void hidden_print(const struct share *all, FILE *out)
         (void)fprintf(out, "hidden    no exchange was recorded\n");
         return;
     }
-    (void)fprintf(out, "hidden    %u %% of the exchange lay behind computing: %.2f ms a step on the wire, of which "
-                       "ranks waited for %.2f ms\n",
-                  percent(all->exchange_ns - all->exposed_ns, all->exchange_ns), ms(all->exchange_ns, all->steps),
-                  ms(all->exposed_ns, all->steps));
+    (void)fprintf(out,
+                  "hidden    %u %% of the exchange lay behind computing: %.2f ms a step on the "
+                  "wire, of which "
+                  "ranks waited for %.2f ms\n",
+                  percent(all->exchange_ns - all->exposed_ns, all->exchange_ns),
+                  ms(all->exchange_ns, all->steps), ms(all->exposed_ns, all->steps));
 }
 
 static void exposed_print(const struct buffer *buffers, FILE *out)
@@ -123,20 +129,24 @@ static void exposed_print(const struct buffer *buffers, FILE *out)
     double kb;
     for (uint32_t b = 0; b < GF_TENSORS_MAX; b++) {
         all_ns += buffers[b].exposed_ns;
-        if ((buffers[b].exposed_ns > 0) && ((most == NULL) || (buffers[b].exposed_ns > most->exposed_ns)))
+        if ((buffers[b].exposed_ns > 0) &&
+            ((most == NULL) || (buffers[b].exposed_ns > most->exposed_ns)))
             most = &buffers[b];
     }
     if (most == NULL) {
         (void)fprintf(out, "exposed   no buffer: nothing was on the wire while ranks waited\n");
         return;
     }
-    trace_label(most->file, &(struct trace_span){.kind = TRACE_BUFFER, .record = most->record}, label);
+    trace_label(most->file, &(struct trace_span){.kind = TRACE_BUFFER, .record = most->record},
+                label);
     kb = most->bytes * 1e-3 / (double)most->times;
-    (void)fprintf(out, "exposed   %s (%.1f %s, %s): on the wire for %.2f ms a step while its rank waited, %u %% "
-                       "of all\n",
-                  label, (kb < 1000) ? kb : kb * 1e-3, (kb < 1000) ? "KB" : "MB",
-                  gf_algorithm_name((gf_algorithm)most->record->algorithm), ms(most->exposed_ns, most->times),
-                  percent(most->exposed_ns, all_ns));
+    (void)fprintf(
+        out,
+        "exposed   %s (%.1f %s, %s): on the wire for %.2f ms a step while its rank waited, %u %% "
+        "of all\n",
+        label, (kb < 1000) ? kb : kb * 1e-3, (kb < 1000) ? "KB" : "MB",
+        gf_algorithm_name((gf_algorithm)most->record->algorithm), ms(most->exposed_ns, most->times),
+        percent(most->exposed_ns, all_ns));
 }
 
 /* From one file alone: whom its rank waited for longest in an operation. */
@@ -153,10 +163,13 @@ static void waited_print(const struct trace *trace, FILE *out)
         times[record->waited_for]++;
         if (times[record->waited_for] > times[most]) most = record->waited_for;
     }
-    if (times[most] == 0) (void)fprintf(out, "late      rank %u waited for nobody\n", trace->files[0].head.rank);
+    if (times[most] == 0)
+        (void)fprintf(out, "late      rank %u waited for nobody\n", trace->files[0].head.rank);
     else
-        (void)fprintf(out, "late      rank %u waited longest for rank %u in %u %% of its %u exchanges; the files of "
-                           "more ranks say more\n",
+        (void)fprintf(out,
+                      "late      rank %u waited longest for rank %u in %u %% of its %u exchanges; "
+                      "the files of "
+                      "more ranks say more\n",
                       trace->files[0].head.rank, most, percent(times[most], count), count);
 }
 
@@ -170,10 +183,13 @@ static int late_print(const struct trace *trace, FILE *out)
     uint64_t whole = (result == 0) ? late_find(trace, posts, count, lates) : 0;
     for (uint32_t f = 1; (result == 0) && (f < trace->file_count); f++)
         if (lates[f].behind_ns > lates[most].behind_ns) most = f;
-    if ((result == 0) && (whole == 0)) (void)fprintf(out, "late      the files have no exchange in common\n");
+    if ((result == 0) && (whole == 0))
+        (void)fprintf(out, "late      the files have no exchange in common\n");
     else if (result == 0)
-        (void)fprintf(out, "late      rank %u: the last to begin in %u %% of %" PRIu64 " exchanges, then %.2f ms "
-                           "after the one before it\n",
+        (void)fprintf(out,
+                      "late      rank %u: the last to begin in %u %% of %" PRIu64
+                      " exchanges, then %.2f ms "
+                      "after the one before it\n",
                       trace->files[most].head.rank, percent(lates[most].times, whole), whole,
                       ms(lates[most].behind_ns, lates[most].times));
     free(posts);
@@ -192,7 +208,8 @@ static void checkpoints_print(const struct trace *trace, FILE *out)
             all_ns += record->end_ns - record->begin_ns;
         }
     if (times > 0)
-        (void)fprintf(out, "saved     %" PRIu64 " checkpoints, %.2f ms each\n", times, ms(all_ns, times));
+        (void)fprintf(out, "saved     %" PRIu64 " checkpoints, %.2f ms each\n", times,
+                      ms(all_ns, times));
 }
 
 static void failed_print(const struct trace *trace, FILE *out)
@@ -201,7 +218,8 @@ static void failed_print(const struct trace *trace, FILE *out)
         for (uint64_t i = 0; i < trace->files[f].head.record_count; i++) {
             const struct gf_trace_record *record = &trace->files[f].records[i];
             if (record->status >= 0) continue;
-            (void)fprintf(out, "failed    rank %u, step %" PRIu64 ", %s: %s\n", trace->files[f].head.rank, record->step,
+            (void)fprintf(out, "failed    rank %u, step %" PRIu64 ", %s: %s\n",
+                          trace->files[f].head.rank, record->step,
                           gf_operation_name((gf_operation)record->operation),
                           gf_status_name((gf_status)record->status));
             break; /* the first says it */
@@ -216,8 +234,11 @@ static void clocks_print(const struct trace *trace, FILE *out)
         lost += trace->files[f].head.lost_count;
     }
     if (error_ns > 0)
-        (void)fprintf(out, "clocks    several; aligned by their exchanges to within %.3f ms\n", ms(error_ns, 1));
-    if (lost > 0) (void)fprintf(out, "lost      %" PRIu64 " older operations; what follows them is here\n", lost);
+        (void)fprintf(out, "clocks    several; aligned by their exchanges to within %.3f ms\n",
+                      ms(error_ns, 1));
+    if (lost > 0)
+        (void)fprintf(out, "lost      %" PRIu64 " older operations; what follows them is here\n",
+                      lost);
 }
 
 int trace_summary(const struct trace *trace, FILE *out)
@@ -233,20 +254,26 @@ int trace_summary(const struct trace *trace, FILE *out)
         all.exposed_ns += shares[f].exposed_ns;
     }
     (void)fprintf(out, "trace     %u of %u ranks", trace->file_count, trace->files[0].head.world);
-    if (trace->first_step == TRACE_NONE) (void)fprintf(out, ", no step\n");
-    else (void)fprintf(out, ", steps %" PRIu64 " to %" PRIu64 "\n", trace->first_step, trace->last_step);
+    if (trace->first_step == TRACE_NONE)
+        (void)fprintf(out, ", no step\n");
+    else
+        (void)fprintf(out, ", steps %" PRIu64 " to %" PRIu64 "\n", trace->first_step,
+                      trace->last_step);
     hidden_print(&all, out);
     exposed_print(buffers, out);
-    if (trace->file_count == 1) waited_print(trace, out);
-    else if (late_print(trace, out) != 0) goto done;
+    if (trace->file_count == 1)
+        waited_print(trace, out);
+    else if (late_print(trace, out) != 0)
+        goto done;
     checkpoints_print(trace, out);
     failed_print(trace, out);
     clocks_print(trace, out);
     (void)fprintf(out, "\nms a step   compute      wait  exchange   exposed\n");
     for (uint32_t f = 0; f < trace->file_count; f++)
-        (void)fprintf(out, "rank %-5u %9.3f %9.3f %9.3f %9.3f\n", trace->files[f].head.rank,
-                      ms(shares[f].compute_ns, shares[f].steps), ms(shares[f].wait_ns, shares[f].steps),
-                      ms(shares[f].exchange_ns, shares[f].steps), ms(shares[f].exposed_ns, shares[f].steps));
+        (void)fprintf(
+            out, "rank %-5u %9.3f %9.3f %9.3f %9.3f\n", trace->files[f].head.rank,
+            ms(shares[f].compute_ns, shares[f].steps), ms(shares[f].wait_ns, shares[f].steps),
+            ms(shares[f].exchange_ns, shares[f].steps), ms(shares[f].exposed_ns, shares[f].steps));
     result = 0;
 done:
     free(shares);

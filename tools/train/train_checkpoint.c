@@ -16,11 +16,13 @@
 gf_status checkpoint_fail(struct checkpoint *checkpoint, const char *path, const char *call)
 {
     int code = errno;
-    snprintf(checkpoint->error, sizeof checkpoint->error, "checkpoint %s: %s: %s", path, call, strerror(code));
+    snprintf(checkpoint->error, sizeof checkpoint->error, "checkpoint %s: %s: %s", path, call,
+             strerror(code));
     return GF_ERR_SYSTEM;
 }
 
-void checkpoint_path_of(const struct checkpoint *checkpoint, uint32_t member_id, const char *ending, char *path_out)
+void checkpoint_path_of(const struct checkpoint *checkpoint, uint32_t member_id, const char *ending,
+                        char *path_out)
 {
     snprintf(path_out, CHECKPOINT_PATH_BYTES, "%s.%u%s", checkpoint->path, member_id, ending);
 }
@@ -42,11 +44,13 @@ static gf_status place_try(struct checkpoint *checkpoint)
 {
     char part[CHECKPOINT_PATH_BYTES], newest[CHECKPOINT_PATH_BYTES];
     checkpoint_path_of(checkpoint, checkpoint->member_id, ".part", part);
-    for (size_t i = 0; i < CHECKPOINT_GENERATIONS; i++) { /* a rename would replace a device or a link */
+    /* a rename would replace a device or a link */
+    for (size_t i = 0; i < CHECKPOINT_GENERATIONS; i++) {
         struct stat there;
         checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[i], newest);
         if ((lstat(newest, &there) != 0) || S_ISREG(there.st_mode)) continue;
-        snprintf(checkpoint->error, sizeof checkpoint->error, "checkpoint %s: is there and no regular file", newest);
+        snprintf(checkpoint->error, sizeof checkpoint->error,
+                 "checkpoint %s: is there and no regular file", newest);
         return GF_ERR_SYSTEM;
     }
     int file = open(part, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
@@ -68,16 +72,21 @@ gf_status checkpoint_open(struct checkpoint *checkpoint, gf_context *gf)
     checkpoint->ids = gf_world_max(gf);
     clock_gettime(CLOCK_REALTIME, &now);
     if ((checkpoint->rank == 0) && !gf_rejoined(gf))
-        checkpoint->id = ((uint64_t)now.tv_sec << 32) | (((uint32_t)now.tv_nsec << 2) ^ (uint32_t)getpid());
-    if (!gf_rejoined(gf) && ((status = ranks_sum_u64(gf, &checkpoint->id, 1)) < 0)) return status; /* the others have 0 */
+        checkpoint->id =
+            ((uint64_t)now.tv_sec << 32) | (((uint32_t)now.tv_nsec << 2) ^ (uint32_t)getpid());
+    /* the others have 0 */
+    if (!gf_rejoined(gf) && ((status = ranks_sum_u64(gf, &checkpoint->id, 1)) < 0)) return status;
     if (strlen(checkpoint->path) + 32 > CHECKPOINT_PATH_BYTES) {
         errno = ENAMETOOLONG;
         return checkpoint_fail(checkpoint, checkpoint->path, "open");
     }
     if ((status = place_try(checkpoint)) < 0) return status;
-    checkpoint->buffer_bytes = sizeof(struct checkpoint_head) + checkpoint->extra_bytes + gf_state_bytes(gf);
-    checkpoint->buffer = malloc(checkpoint->buffer_bytes + 1); /* one more shows that a file is longer */
-    if (checkpoint->buffer == NULL) return checkpoint_fail(checkpoint, checkpoint->path, "memory for it");
+    checkpoint->buffer_bytes =
+        sizeof(struct checkpoint_head) + checkpoint->extra_bytes + gf_state_bytes(gf);
+    /* one more shows that a file is longer */
+    checkpoint->buffer = malloc(checkpoint->buffer_bytes + 1);
+    if (checkpoint->buffer == NULL)
+        return checkpoint_fail(checkpoint, checkpoint->path, "memory for it");
     return GF_OK;
 }
 
@@ -105,7 +114,10 @@ int checkpoint_folder_sync(const char *path)
 {
     char folder[CHECKPOINT_PATH_BYTES];
     const char *slash = strrchr(path, '/');
-    snprintf(folder, sizeof folder, "%.*s", (slash == NULL) ? 1 : (slash == path) ? 1 : (int)(slash - path),
+    snprintf(folder, sizeof folder, "%.*s",
+             (slash == NULL)   ? 1
+             : (slash == path) ? 1
+                               : (int)(slash - path),
              (slash == NULL) ? "." : path);
     int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (file < 0) return -1;
@@ -127,8 +139,8 @@ static gf_status part_write(struct checkpoint *checkpoint, const char *part)
     return (close(file) != 0) ? checkpoint_fail(checkpoint, part, "close") : GF_OK;
 }
 
-/* A file takes the place of the one before only where all ranks have theirs: else the set before stays the newest one,
- * and training goes on. */
+/* A file takes the place of the one before only where all ranks have theirs: else the set before
+ * stays the newest one, and training goes on. */
 static gf_status file_write(struct checkpoint *checkpoint, uint64_t step)
 {
     char newest[CHECKPOINT_PATH_BYTES], before[CHECKPOINT_PATH_BYTES], part[CHECKPOINT_PATH_BYTES];
@@ -139,35 +151,38 @@ static gf_status file_write(struct checkpoint *checkpoint, uint64_t step)
     checkpoint_path_of(checkpoint, checkpoint->member_id, ".part", part);
     failed = (part_write(checkpoint, part) < 0) ? 1 : 0;
     if (failed != 0)
-        fprintf(stderr, "error: rank %u: %s; step %llu is not saved, training goes on\n", checkpoint->rank,
-                checkpoint->error, (unsigned long long)step);
+        fprintf(stderr, "error: rank %u: %s; step %llu is not saved, training goes on\n",
+                checkpoint->rank, checkpoint->error, (unsigned long long)step);
     checkpoint->error[0] = '\0';
     if ((status = ranks_sum_u64(checkpoint->gf, &failed, 1)) < 0) return status;
     if (failed != 0) {
         unlink(part);
         return GF_OK;
     }
-    if ((rename(newest, before) != 0) && (errno != ENOENT)) return checkpoint_fail(checkpoint, newest, "rename");
+    if ((rename(newest, before) != 0) && (errno != ENOENT))
+        return checkpoint_fail(checkpoint, newest, "rename");
     if (rename(part, newest) != 0) return checkpoint_fail(checkpoint, part, "rename");
-    if (checkpoint_folder_sync(newest) != 0) return checkpoint_fail(checkpoint, newest, "sync of its folder");
+    if (checkpoint_folder_sync(newest) != 0)
+        return checkpoint_fail(checkpoint, newest, "sync of its folder");
     checkpoint->saved = step;
     return GF_OK;
 }
 
-/* A rank begins the next file only after steps that need all ranks: sets of two ranks are never more than one apart. */
+/* A rank begins the next file only after steps that need all ranks: sets of two ranks are never
+ * more than one apart. */
 gf_status checkpoint_save(struct checkpoint *checkpoint, uint64_t step)
 {
     struct checkpoint_head head = {.magic = CHECKPOINT_MAGIC,
-                        .version = CHECKPOINT_VERSION,
-                        .total_bytes = checkpoint->buffer_bytes,
-                        .extra_bytes = checkpoint->extra_bytes,
-                        .id = checkpoint->id,
-                        .step = step,
-                        .world = checkpoint->world,
-                        .rank = checkpoint->rank,
-                        .ids = checkpoint->ids,
-                        .member_id = checkpoint->member_id,
-                        .run = checkpoint->run};
+                                   .version = CHECKPOINT_VERSION,
+                                   .total_bytes = checkpoint->buffer_bytes,
+                                   .extra_bytes = checkpoint->extra_bytes,
+                                   .id = checkpoint->id,
+                                   .step = step,
+                                   .world = checkpoint->world,
+                                   .rank = checkpoint->rank,
+                                   .ids = checkpoint->ids,
+                                   .member_id = checkpoint->member_id,
+                                   .run = checkpoint->run};
     unsigned char *state = checkpoint->buffer + sizeof head + checkpoint->extra_bytes;
     gf_status status = gf_state_save(checkpoint->gf, state, gf_state_bytes(checkpoint->gf));
     if (status < 0) return status;

@@ -13,19 +13,20 @@ extern const char *const checkpoint_endings[CHECKPOINT_GENERATIONS];
 struct checkpoint_head {
     uint64_t magic;
     uint32_t version;
-    uint32_t crc;          /* zlib's, of the whole file with this as 0 */
+    uint32_t crc; /* zlib's, of the whole file with this as 0 */
     uint64_t total_bytes;
     uint64_t extra_bytes;
     uint64_t id;
     uint64_t step;
-    uint32_t world, rank; /* of the epoch that saved it */
+    uint32_t world, rank;    /* of the epoch that saved it */
     uint32_t ids, member_id; /* of the first epoch */
     struct checkpoint_run run;
 };
 _Static_assert(sizeof(struct checkpoint_head) % 8 == 0, "the state after it is aligned");
 
 /* FILE.ID and the ending, into path_out[CHECKPOINT_PATH_BYTES]. */
-void checkpoint_path_of(const struct checkpoint *checkpoint, uint32_t member_id, const char *ending, char *path_out);
+void checkpoint_path_of(const struct checkpoint *checkpoint, uint32_t member_id, const char *ending,
+                        char *path_out);
 uint32_t checkpoint_crc(const unsigned char *data, uint64_t bytes);
 /* Puts what errno says into `error`. */
 gf_status checkpoint_fail(struct checkpoint *checkpoint, const char *path, const char *call);

@@ -16,14 +16,20 @@ struct checkpoint_set {
     uint64_t world, ids; /* world 0: none */
 };
 
-typedef enum checkpoint_vote { CHECKPOINT_WHOLE = 0, CHECKPOINT_UNUSABLE, CHECKPOINT_FOREIGN } checkpoint_vote;
+typedef enum checkpoint_vote {
+    CHECKPOINT_WHOLE = 0,
+    CHECKPOINT_UNUSABLE,
+    CHECKPOINT_FOREIGN
+} checkpoint_vote;
 
 static void checkpoint_note(struct checkpoint *checkpoint, const char *path, const char *text)
 {
     size_t used = strlen(checkpoint->note);
     char *seen = strstr(checkpoint->note, path);
-    if ((seen != NULL) && (seen[strlen(path)] == ':')) return; /* files are looked at more than once */
-    snprintf(checkpoint->note + used, sizeof checkpoint->note - used, "%s%s: %s", (used > 0) ? "; " : "", path, text);
+    /* files are looked at more than once */
+    if ((seen != NULL) && (seen[strlen(path)] == ':')) return;
+    snprintf(checkpoint->note + used, sizeof checkpoint->note - used, "%s%s: %s",
+             (used > 0) ? "; " : "", path, text);
 }
 
 /* Up to max bytes of the file; -1: errno says why. */
@@ -46,28 +52,35 @@ static int64_t checkpoint_read(const char *path, void *data, uint64_t max)
     return (int64_t)got;
 }
 
-static checkpoint_vote foreign(struct checkpoint *checkpoint, const char *path, const char *what, uint64_t there, uint64_t here)
+static checkpoint_vote foreign(struct checkpoint *checkpoint, const char *path, const char *what,
+                               uint64_t there, uint64_t here)
 {
     snprintf(checkpoint->error, sizeof checkpoint->error,
-             "checkpoint %s is of another run: %s %llu there, %llu here", path, what, (unsigned long long)there,
-             (unsigned long long)here);
+             "checkpoint %s is of another run: %s %llu there, %llu here", path, what,
+             (unsigned long long)there, (unsigned long long)here);
     return CHECKPOINT_FOREIGN;
 }
 
-static checkpoint_vote run_check(struct checkpoint *checkpoint, const char *path, const struct checkpoint_head *head)
+static checkpoint_vote run_check(struct checkpoint *checkpoint, const char *path,
+                                 const struct checkpoint_head *head)
 {
     const struct checkpoint_run *here = &checkpoint->run;
     if (memcmp(head->run.model, here->model, sizeof here->model) != 0) {
-        snprintf(checkpoint->error, sizeof checkpoint->error, "checkpoint %s is of another run: model %.*s there, %s "
-                 "here", path, (int)sizeof head->run.model, head->run.model, here->model);
+        snprintf(checkpoint->error, sizeof checkpoint->error,
+                 "checkpoint %s is of another run: model %.*s there, %s "
+                 "here",
+                 path, (int)sizeof head->run.model, head->run.model, here->model);
         return CHECKPOINT_FOREIGN;
     }
-    if (head->run.seed != here->seed) return foreign(checkpoint, path, "seed", head->run.seed, here->seed);
-    if (head->run.batch != here->batch) return foreign(checkpoint, path, "batch", head->run.batch, here->batch);
+    if (head->run.seed != here->seed)
+        return foreign(checkpoint, path, "seed", head->run.seed, here->seed);
+    if (head->run.batch != here->batch)
+        return foreign(checkpoint, path, "batch", head->run.batch, here->batch);
     if (head->run.image_count != here->image_count)
         return foreign(checkpoint, path, "images", head->run.image_count, here->image_count);
     if (head->total_bytes != checkpoint->buffer_bytes)
-        return foreign(checkpoint, path, "bytes of state", head->total_bytes, checkpoint->buffer_bytes);
+        return foreign(checkpoint, path, "bytes of state", head->total_bytes,
+                       checkpoint->buffer_bytes);
     return CHECKPOINT_WHOLE;
 }
 
@@ -88,7 +101,8 @@ static checkpoint_vote checkpoint_take(struct checkpoint *checkpoint, const char
         if (head_out->magic != CHECKPOINT_MAGIC) {
             snprintf(text, sizeof text, "this is no checkpoint of gf-train");
         } else if (head_out->version != CHECKPOINT_VERSION) {
-            (void)foreign(checkpoint, path, "format version", head_out->version, CHECKPOINT_VERSION);
+            (void)foreign(checkpoint, path, "format version", head_out->version,
+                          CHECKPOINT_VERSION);
             return CHECKPOINT_FOREIGN;
         } else {
             uint32_t crc = head_out->crc;
@@ -96,7 +110,8 @@ static checkpoint_vote checkpoint_take(struct checkpoint *checkpoint, const char
             if ((uint64_t)bytes == checkpoint->buffer_bytes)
                 crc = checkpoint_crc(checkpoint->buffer, checkpoint->buffer_bytes);
             if (crc != head_out->crc)
-                snprintf(text, sizeof text, "corrupt: its checksum is %08x, its bytes give %08x", head_out->crc, crc);
+                snprintf(text, sizeof text, "corrupt: its checksum is %08x, its bytes give %08x",
+                         head_out->crc, crc);
             else if (run_check(checkpoint, path, head_out) != CHECKPOINT_WHOLE)
                 return CHECKPOINT_FOREIGN;
             else if ((uint64_t)bytes != checkpoint->buffer_bytes)
@@ -111,15 +126,16 @@ static checkpoint_vote checkpoint_take(struct checkpoint *checkpoint, const char
 }
 
 /* Only the head: is it there, and of this run? */
-static bool checkpoint_peek(const struct checkpoint *checkpoint, uint32_t member_id, uint32_t generation,
-                     struct checkpoint_head *head_out)
+static bool checkpoint_peek(const struct checkpoint *checkpoint, uint32_t member_id,
+                            uint32_t generation, struct checkpoint_head *head_out)
 {
     char path[CHECKPOINT_PATH_BYTES];
     struct checkpoint_head head;
     checkpoint_path_of(checkpoint, member_id, checkpoint_endings[generation], path);
     if (checkpoint_read(path, &head, sizeof head) != (int64_t)sizeof head) return false;
     if ((head.magic != CHECKPOINT_MAGIC) || (head.version != CHECKPOINT_VERSION)) return false;
-    if ((memcmp(&head.run, &checkpoint->run, sizeof head.run) != 0) || (head.total_bytes != checkpoint->buffer_bytes))
+    if ((memcmp(&head.run, &checkpoint->run, sizeof head.run) != 0) ||
+        (head.total_bytes != checkpoint->buffer_bytes))
         return false;
     if ((head.world == 0) || (head.world > head.ids) || (head.ids > GF_WORLD_MAX)) return false;
     *head_out = head;
@@ -135,7 +151,7 @@ static bool checkpoint_of_set(const struct checkpoint_head *head, const struct c
  * Ranks that died left older files than the survivors, so those of all ids count. */
 
 #define SET_WORDS 4u
-_Static_assert(SET_WORDS * CHECKPOINT_SETS_MAX <= RANKS_SUMS_MAX, "all sets travel at once");
+_Static_assert(SET_WORDS *CHECKPOINT_SETS_MAX <= RANKS_SUMS_MAX, "all sets travel at once");
 
 static bool newer(const struct checkpoint_set *a, const struct checkpoint_set *b)
 {
@@ -148,15 +164,19 @@ static bool newer(const struct checkpoint_set *a, const struct checkpoint_set *b
 /* The newest first; the oldest falls off. */
 static void sets_put(struct checkpoint_set *sets, const struct checkpoint_head *head)
 {
-    struct checkpoint_set set = {.id = head->id, .step = head->step, .world = head->world, .ids = head->ids};
+    struct checkpoint_set set = {
+        .id = head->id, .step = head->step, .world = head->world, .ids = head->ids};
     uint32_t at = 0;
-    while ((at < CHECKPOINT_SETS_MAX) && !newer(&set, &sets[at]) && !checkpoint_of_set(head, &sets[at])) at++;
+    while ((at < CHECKPOINT_SETS_MAX) && !newer(&set, &sets[at]) &&
+           !checkpoint_of_set(head, &sets[at]))
+        at++;
     if ((at == CHECKPOINT_SETS_MAX) || checkpoint_of_set(head, &sets[at])) return;
     memmove(&sets[at + 1], &sets[at], (CHECKPOINT_SETS_MAX - 1 - at) * sizeof *sets);
     sets[at] = set;
 }
 
-/* Files of id 0 are looked at whole, for what is wrong with them; of the others the heads say which sets there are. */
+/* Files of id 0 are looked at whole, for what is wrong with them; of the others the heads say which
+ * sets there are. */
 static void sets_look(struct checkpoint *checkpoint, struct checkpoint_set *sets)
 {
     struct checkpoint_head head;
@@ -178,7 +198,8 @@ static void sets_look(struct checkpoint *checkpoint, struct checkpoint_set *sets
         }
     }
     checkpoint_path_of(checkpoint, 0, "", path);
-    if (sets[0].world == 0) checkpoint_note(checkpoint, path, "there is no checkpoint to resume from");
+    if (sets[0].world == 0)
+        checkpoint_note(checkpoint, path, "there is no checkpoint to resume from");
 }
 
 /* The newest first; rank 0 looks, all learn it. */
@@ -189,26 +210,31 @@ static gf_status checkpoint_sets_find(struct checkpoint *checkpoint,
     struct checkpoint_set sets[CHECKPOINT_SETS_MAX] = {{0}};
     if (checkpoint->rank == 0) sets_look(checkpoint, sets);
     for (uint32_t i = 0; i < CHECKPOINT_SETS_MAX; i++)
-        memcpy(&words[SET_WORDS * i], (uint64_t[]){sets[i].id, sets[i].step, sets[i].world, sets[i].ids},
+        memcpy(&words[SET_WORDS * i],
+               (uint64_t[]){sets[i].id, sets[i].step, sets[i].world, sets[i].ids},
                SET_WORDS * sizeof *words);
     gf_status status = ranks_sum_u64(checkpoint->gf, words, SET_WORDS * CHECKPOINT_SETS_MAX);
     if (status < 0) return status;
     for (uint32_t i = 0; i < CHECKPOINT_SETS_MAX; i++)
-        sets_out[i] = (struct checkpoint_set){.id = words[SET_WORDS * i], .step = words[SET_WORDS * i + 1],
-                                              .world = words[SET_WORDS * i + 2], .ids = words[SET_WORDS * i + 3]};
+        sets_out[i] = (struct checkpoint_set){.id = words[SET_WORDS * i],
+                                              .step = words[SET_WORDS * i + 1],
+                                              .world = words[SET_WORDS * i + 2],
+                                              .ids = words[SET_WORDS * i + 3]};
     return GF_OK;
 }
 
 /* ---- one of them ---- */
 
 /* Behind a shrink a rank is not its member id: its file has another one's number. */
-static checkpoint_vote elsewhere_take(struct checkpoint *checkpoint, const struct checkpoint_set *set, uint32_t rank)
+static checkpoint_vote elsewhere_take(struct checkpoint *checkpoint,
+                                      const struct checkpoint_set *set, uint32_t rank)
 {
     char path[CHECKPOINT_PATH_BYTES];
     struct checkpoint_head head;
     for (uint32_t i = 0; i < CHECKPOINT_GENERATIONS * set->ids; i++) {
         uint32_t member_id = i / CHECKPOINT_GENERATIONS, generation = i % CHECKPOINT_GENERATIONS;
-        if ((member_id == rank) || !checkpoint_peek(checkpoint, member_id, generation, &head)) continue;
+        if ((member_id == rank) || !checkpoint_peek(checkpoint, member_id, generation, &head))
+            continue;
         if (!checkpoint_of_set(&head, set) || (head.rank != rank)) continue;
         checkpoint_path_of(checkpoint, member_id, checkpoint_endings[generation], path);
         return checkpoint_take(checkpoint, path, &head);
@@ -217,7 +243,8 @@ static checkpoint_vote elsewhere_take(struct checkpoint *checkpoint, const struc
 }
 
 /* The file of old rank `rank` in this set, into the buffer. */
-static checkpoint_vote member_take(struct checkpoint *checkpoint, const struct checkpoint_set *set, uint32_t rank)
+static checkpoint_vote member_take(struct checkpoint *checkpoint, const struct checkpoint_set *set,
+                                   uint32_t rank)
 {
     char path[CHECKPOINT_PATH_BYTES];
     bool other = false;
@@ -244,23 +271,31 @@ static uint32_t old_rank(const struct checkpoint *checkpoint, const struct check
 
 static gf_status set_load(struct checkpoint *checkpoint, const struct checkpoint_set *set)
 {
-    const unsigned char *state = checkpoint->buffer + sizeof(struct checkpoint_head) + checkpoint->extra_bytes;
+    const unsigned char *state =
+        checkpoint->buffer + sizeof(struct checkpoint_head) + checkpoint->extra_bytes;
     if (member_take(checkpoint, set, old_rank(checkpoint, set)) != CHECKPOINT_WHOLE) {
-        snprintf(checkpoint->error, sizeof checkpoint->error, "checkpoint changed while it was read");
+        snprintf(checkpoint->error, sizeof checkpoint->error,
+                 "checkpoint changed while it was read");
         return GF_ERR_SYSTEM; /* only this rank saw it */
     }
     if (checkpoint->extra_bytes > 0)
-        memcpy(checkpoint->extra, checkpoint->buffer + sizeof(struct checkpoint_head), checkpoint->extra_bytes);
+        memcpy(checkpoint->extra, checkpoint->buffer + sizeof(struct checkpoint_head),
+               checkpoint->extra_bytes);
     return gf_state_load(checkpoint->gf, state, gf_state_bytes(checkpoint->gf));
 }
 
-/* A newer file than the set's is of no use. Left where it is, the next save would put it in the place of the good one. */
+/* A newer file than the set's is of no use. Left where it is, the next save would put it in the
+ * place of the good one. */
 static gf_status newest_drop(struct checkpoint *checkpoint, const struct checkpoint_set *set)
 {
     char newest[CHECKPOINT_PATH_BYTES], before[CHECKPOINT_PATH_BYTES];
     struct checkpoint_head head;
-    if (checkpoint_peek(checkpoint, checkpoint->member_id, 0, &head) && checkpoint_of_set(&head, set)) return GF_OK;
-    if (!checkpoint_peek(checkpoint, checkpoint->member_id, 1, &head) || !checkpoint_of_set(&head, set)) return GF_OK;
+    if (checkpoint_peek(checkpoint, checkpoint->member_id, 0, &head) &&
+        checkpoint_of_set(&head, set))
+        return GF_OK;
+    if (!checkpoint_peek(checkpoint, checkpoint->member_id, 1, &head) ||
+        !checkpoint_of_set(&head, set))
+        return GF_OK;
     checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[0], newest);
     checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[1], before);
     if ((rename(before, newest) != 0) || (checkpoint_folder_sync(newest) != 0))
@@ -273,9 +308,11 @@ gf_status checkpoint_load(struct checkpoint *checkpoint, uint64_t *step_out)
     struct checkpoint_set sets[CHECKPOINT_SETS_MAX];
     gf_status status = checkpoint_sets_find(checkpoint, sets);
     for (uint32_t i = 0; (status == GF_OK) && (i < CHECKPOINT_SETS_MAX); i++) {
-        uint64_t bad[2] = {0, checkpoint->error[0] != '\0'}; /* ranks that lack a file; that found a foreign one */
+        /* ranks that lack a file; that found a foreign one */
+        uint64_t bad[2] = {0, checkpoint->error[0] != '\0'};
         if ((sets[i].world > 0) && (bad[1] == 0)) {
-            checkpoint_vote found = member_take(checkpoint, &sets[i], old_rank(checkpoint, &sets[i]));
+            checkpoint_vote found =
+                member_take(checkpoint, &sets[i], old_rank(checkpoint, &sets[i]));
             bad[0] = (found == CHECKPOINT_UNUSABLE) ? 1 : 0;
             bad[1] = (found == CHECKPOINT_FOREIGN) ? 1 : 0;
         }
@@ -286,15 +323,16 @@ gf_status checkpoint_load(struct checkpoint *checkpoint, uint64_t *step_out)
         bad[0] = 0; /* nobody renames what another still reads */
         if ((status = ranks_sum_u64(checkpoint->gf, bad, 1)) < 0) return status;
         if ((status = newest_drop(checkpoint, &sets[i])) < 0) return status;
-        if (checkpoint->id <= sets[i].id) checkpoint->id = sets[i].id + 1; /* the clock went back since */
+        /* the clock went back since */
+        if (checkpoint->id <= sets[i].id) checkpoint->id = sets[i].id + 1;
         *step_out = checkpoint->saved = sets[i].step;
         return GF_OK;
     }
     if (status < 0) return status;
     checkpoint->agreed = true;
     if ((checkpoint->error[0] == '\0') && (checkpoint->note[0] != '\0'))
-        snprintf(checkpoint->error, sizeof checkpoint->error, "checkpoint: no set of files is whole: %.1800s",
-                 checkpoint->note);
+        snprintf(checkpoint->error, sizeof checkpoint->error,
+                 "checkpoint: no set of files is whole: %.1800s", checkpoint->note);
     else if (checkpoint->error[0] == '\0')
         snprintf(checkpoint->error, sizeof checkpoint->error,
                  "checkpoint %.1000s: another rank could not read its files", checkpoint->path);

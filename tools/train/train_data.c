@@ -23,7 +23,8 @@ struct idx_file {
     char *error_out;
 };
 
-__attribute__((format(printf, 2, 3))) static int idx_error(struct idx_file *file, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static int idx_error(struct idx_file *file,
+                                                           const char *format, ...)
 {
     va_list args;
     int used = snprintf(file->error_out, DATA_ERROR_BYTES, "%s: ", file->path);
@@ -34,21 +35,26 @@ __attribute__((format(printf, 2, 3))) static int idx_error(struct idx_file *file
     return -1;
 }
 
-static int idx_open(struct idx_file *file, const char *folder, const char *prefix, const char *kind, char *error_out)
+static int idx_open(struct idx_file *file, const char *folder, const char *prefix, const char *kind,
+                    char *error_out)
 {
     struct stat about;
     file->error_out = error_out;
     file->offset = 0;
     file->stream = NULL;
     int used = snprintf(file->path, sizeof file->path, "%s/%s-%s-ubyte.gz", folder, prefix, kind);
-    if ((used < 0) || ((size_t)used >= sizeof file->path)) return idx_error(file, "the path is too long");
+    if ((used < 0) || ((size_t)used >= sizeof file->path))
+        return idx_error(file, "the path is too long");
     if (stat(file->path, &about) != 0)
-        return idx_error(file, "%s (Debian's package dataset-fashion-mnist brings it; --data DIR names another folder)",
+        return idx_error(file,
+                         "%s (Debian's package dataset-fashion-mnist brings it; --data DIR names "
+                         "another folder)",
                          strerror(errno));
     if (!S_ISREG(about.st_mode)) return idx_error(file, "is not a regular file");
     errno = 0;
     file->stream = gzopen(file->path, "rb");
-    if (file->stream == NULL) return idx_error(file, "%s", (errno != 0) ? strerror(errno) : "out of memory");
+    if (file->stream == NULL)
+        return idx_error(file, "%s", (errno != 0) ? strerror(errno) : "out of memory");
     gzbuffer(file->stream, 1u << 17);
     return 0;
 }
@@ -66,17 +72,20 @@ static int idx_read(struct idx_file *file, void *data, size_t size_bytes, const 
     size_t have = 0;
     while (have < size_bytes) {
         size_t want = size_bytes - have;
-        int got = gzread(file->stream, to + have, (unsigned)((want > (1u << 24)) ? (1u << 24) : want));
+        int got =
+            gzread(file->stream, to + have, (unsigned)((want > (1u << 24)) ? (1u << 24) : want));
         if (got <= 0) {
             int code = Z_OK;
             const char *text = gzerror(file->stream, &code);
             uint64_t at = file->offset + have;
             if ((code != Z_OK) && (code != Z_BUF_ERROR)) {
-                return idx_error(file, "offset %llu (unpacked), in the %s: %s", (unsigned long long)at, what,
+                return idx_error(file, "offset %llu (unpacked), in the %s: %s",
+                                 (unsigned long long)at, what,
                                  (code == Z_ERRNO) ? strerror(errno) : text);
             }
-            return idx_error(file, "cut short at offset %llu (unpacked): expected %zu bytes of %s, found %zu",
-                             (unsigned long long)at, size_bytes, what, have);
+            return idx_error(
+                file, "cut short at offset %llu (unpacked): expected %zu bytes of %s, found %zu",
+                (unsigned long long)at, size_bytes, what, have);
         }
         have += (size_t)got;
     }
@@ -88,7 +97,8 @@ static int idx_read_u32(struct idx_file *file, const char *what, uint32_t *value
 {
     uint8_t byte[4];
     if (idx_read(file, byte, sizeof byte, what) != 0) return -1;
-    *value_out = ((uint32_t)byte[0] << 24) | ((uint32_t)byte[1] << 16) | ((uint32_t)byte[2] << 8) | byte[3];
+    *value_out =
+        ((uint32_t)byte[0] << 24) | ((uint32_t)byte[1] << 16) | ((uint32_t)byte[2] << 8) | byte[3];
     return 0;
 }
 
@@ -125,8 +135,8 @@ static int idx_end(struct idx_file *file)
     int code = Z_OK;
     const char *text = gzerror(file->stream, &code);
     if (code == Z_OK) return 0;
-    return idx_error(file, "offset %llu (unpacked), at the end of the file: %s", (unsigned long long)file->offset,
-                     (code == Z_ERRNO) ? strerror(errno) : text);
+    return idx_error(file, "offset %llu (unpacked), at the end of the file: %s",
+                     (unsigned long long)file->offset, (code == Z_ERRNO) ? strerror(errno) : text);
 }
 
 static int images_read(struct idx_file *file, struct data_set *set)
@@ -148,16 +158,17 @@ static int labels_read(struct idx_file *file, struct data_set *set)
     if (idx_expect_u32(file, "magic", IDX_LABELS) != 0) return -1;
     if (idx_read_count(file, &count) != 0) return -1;
     if (count != set->image_count) {
-        return idx_error(file, "offset 4 (unpacked): expected a count of %u, as there are images, found %u",
-                         set->image_count, count);
+        return idx_error(
+            file, "offset 4 (unpacked): expected a count of %u, as there are images, found %u",
+            set->image_count, count);
     }
     set->labels = malloc(count);
     if (set->labels == NULL) return idx_error(file, "no memory for %u bytes", count);
     if (idx_read(file, set->labels, count, "labels") != 0) return -1;
     for (uint32_t i = 0; i < count; i++) {
         if (set->labels[i] < DATA_CLASSES) continue;
-        return idx_error(file, "offset %u (unpacked): expected a label of 0 to %u, found %u", 8u + i, DATA_CLASSES - 1u,
-                         set->labels[i]);
+        return idx_error(file, "offset %u (unpacked): expected a label of 0 to %u, found %u",
+                         8u + i, DATA_CLASSES - 1u, set->labels[i]);
     }
     return idx_end(file);
 }
@@ -225,7 +236,8 @@ static uint64_t random_next(struct data_random *random)
 
 uint32_t data_random_below(struct data_random *random, uint32_t bound)
 {
-    uint32_t odd_ones = (uint32_t)(-bound) % bound; /* 2^32 mod bound: values below it would come once too often */
+    /* 2^32 mod bound: values below it would come once too often */
+    uint32_t odd_ones = (uint32_t)(-bound) % bound;
     for (;;) {
         uint64_t wide = (random_next(random) >> 32) * bound;
         if ((uint32_t)wide >= odd_ones) return (uint32_t)(wide >> 32);

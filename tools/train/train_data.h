@@ -1,5 +1,6 @@
-/* Fashion-MNIST (or MNIST) as Debian ships it: idx files under gzip. Checked strictly: a data set cut short or mixed up
- * is an error that names the file, the offset and what was expected, never a network that learns noise. */
+/* Fashion-MNIST (or MNIST) as Debian ships it: idx files under gzip. Checked strictly: a data set
+ * cut short or mixed up is an error that names the file, the offset and what was expected, never a
+ * network that learns noise. */
 #ifndef GF_TRAIN_DATA_H
 #define GF_TRAIN_DATA_H
 
@@ -19,8 +20,9 @@ struct data_set {
     uint8_t *labels; /* [image_count], below DATA_CLASSES */
 };
 
-/* Reads folder/PREFIX-images-idx3-ubyte.gz and folder/PREFIX-labels-idx1-ubyte.gz ("train", "t10k"). 0, or -1 with one
- * line in error_out[DATA_ERROR_BYTES] and *set_out untouched. data_close() frees; a zeroed set is valid. */
+/* Reads folder/PREFIX-images-idx3-ubyte.gz and folder/PREFIX-labels-idx1-ubyte.gz ("train",
+ * "t10k"). 0, or -1 with one line in error_out[DATA_ERROR_BYTES] and *set_out untouched.
+ * data_close() frees; a zeroed set is valid. */
 int data_open(const char *folder, const char *prefix, struct data_set *set_out, char *error_out);
 void data_close(struct data_set *set);
 

@@ -26,7 +26,8 @@ static float f16_round(float value)
 {
     uint32_t bits = bits_of(value), size = bits & ~SIGN, sign = bits & SIGN;
     if (size >= F16_ABOVE) return of_bits(sign | ((size > INFINITE) ? size | 0x400000u : INFINITE));
-    if (size < F16_BELOW) return of_bits(sign | bits_of((of_bits(size) + 0.5f) - 0.5f)); /* an ulp of 0.5 is 2^-24 */
+    /* an ulp of 0.5 is 2^-24 */
+    if (size < F16_BELOW) return of_bits(sign | bits_of((of_bits(size) + 0.5f) - 0.5f));
     return of_bits(sign | ((size + 0xfffu + ((size >> 13) & 1u)) & ~0x1fffu));
 }
 

@@ -1,6 +1,6 @@
-/* 16-bit numbers on a processor that computes in fp32. Conversions round to nearest, ties to even; what is too large
- * becomes infinity, NaN stays NaN. Type is GF_TYPE_F16 or GF_TYPE_BF16; half_round() alone takes GF_TYPE_F32, and then
- * does nothing. */
+/* 16-bit numbers on a processor that computes in fp32. Conversions round to nearest, ties to even;
+ * what is too large becomes infinity, NaN stays NaN. Type is GF_TYPE_F16 or GF_TYPE_BF16;
+ * half_round() alone takes GF_TYPE_F32, and then does nothing. */
 #ifndef GF_TRAIN_HALF_H
 #define GF_TRAIN_HALF_H
 

@@ -1,11 +1,12 @@
-/* The kernels of gf-train's networks (train.cu): each takes one struct by value. Addresses are the device's; layouts are
- * those of train_layers.h. */
+/* The kernels of gf-train's networks (train.cu): each takes one struct by value. Addresses are the
+ * device's; layouts are those of train_layers.h. */
 #ifndef GF_TRAIN_KERNELS_H
 #define GF_TRAIN_KERNELS_H
 
 #include <stdint.h>
 
-/* In the order of launch()'s numbers; the kernel is gf_kernel_NAME and takes a struct gf_NAME_args. */
+/* In the order of launch()'s numbers; the kernel is gf_kernel_NAME and takes a struct
+ * gf_NAME_args. */
 /* clang-format off */
 #define TRAIN_KERNELS(X) \
     X(train_gemm) X(train_unfold) X(train_fold) X(train_pool) X(train_pool_back) \

@@ -1,5 +1,5 @@
-/* The training loop: every rank takes its part of each global batch, the library sums and averages what backward writes
- * into the pool, and moves it while backward goes on. */
+/* The training loop: every rank takes its part of each global batch, the library sums and averages
+ * what backward writes into the pool, and moves it while backward goes on. */
 #include "tools/train/train_loop.h"
 
 #include <math.h>
@@ -22,16 +22,20 @@ const char *train_plan(struct train *train)
     const struct train_options *options = train->options;
     if (options->batch > train->images.image_count)
         return "--batch is larger than the training set (60,000 images in Fashion-MNIST)";
-    train->epoch_steps = train->images.image_count / options->batch; /* what is left over waits for the next order */
-    train->step_count = (options->steps != 0) ? options->steps : train->epoch_steps * options->epochs;
+    /* what is left over waits for the next order */
+    train->epoch_steps = train->images.image_count / options->batch;
+    train->step_count =
+        (options->steps != 0) ? options->steps : train->epoch_steps * options->epochs;
     train->schedule = options->schedule;
     if (!options->configured_rate) {
         uint64_t fifth = train->step_count / 5u;
         train->schedule.step_count = train->step_count;
         train->schedule.warmup_steps = (fifth < 100u) ? fifth : 100u;
     }
-    if (train->schedule.warmup_steps > train->step_count) return "rate.warmup_steps is longer than the training";
-    train->series_max = (train->step_count < TRAIN_SERIES_MAX) ? train->step_count : TRAIN_SERIES_MAX;
+    if (train->schedule.warmup_steps > train->step_count)
+        return "rate.warmup_steps is longer than the training";
+    train->series_max =
+        (train->step_count < TRAIN_SERIES_MAX) ? train->step_count : TRAIN_SERIES_MAX;
     return NULL;
 }
 
@@ -40,26 +44,32 @@ size_t train_layout(struct train *train, char *base)
     size_t used = 0;
     uint32_t world = train->options->elastic ? 1 : train->world; /* the fewest there may be */
     uint32_t share = (train->options->batch + world - 1u) / world;
-    uint32_t images_max = (share < 64u) ? 64u : share; /* small parts make slow products in the test */
-    void *workspace = net_take(base, &used, net_measure(train->options->model, &layers_host, images_max));
+    /* small parts make slow products in the test */
+    uint32_t images_max = (share < 64u) ? 64u : share;
+    void *workspace =
+        net_take(base, &used, net_measure(train->options->model, &layers_host, images_max));
     train->order = net_take(base, &used, train->images.image_count * sizeof *train->order);
     uint32_t most = gf_world_max(train->gf); /* and the most: some may come */
-    train->hash_limbs = net_take(base, &used, (size_t)most * RANKS_LIMBS * sizeof *train->hash_limbs);
+    train->hash_limbs =
+        net_take(base, &used, (size_t)most * RANKS_LIMBS * sizeof *train->hash_limbs);
     train->result.weights_hash = net_take(base, &used, (size_t)most * sizeof(uint64_t));
     train->step_seconds = net_take(base, &used, train->series_max * sizeof *train->step_seconds);
-    train->exchange_seconds = net_take(base, &used, train->series_max * sizeof *train->exchange_seconds);
+    train->exchange_seconds =
+        net_take(base, &used, train->series_max * sizeof *train->exchange_seconds);
     train->step_bytes = net_take(base, &used, train->series_max * sizeof *train->step_bytes);
     train->sorted = net_take(base, &used, train->series_max * sizeof *train->sorted);
     train->trace.path = train->options->trace_path;
     if (train->trace.path != NULL)
-        train->trace.records = net_take(base, &used, TRAIN_TRACE_RECORDS * sizeof *train->trace.records);
+        train->trace.records =
+            net_take(base, &used, TRAIN_TRACE_RECORDS * sizeof *train->trace.records);
     train_weights_layout(train, base, &used);
-    if (base != NULL) net_open(&train->net, train->options->model, &layers_host, NULL, images_max, workspace);
+    if (base != NULL)
+        net_open(&train->net, train->options->model, &layers_host, NULL, images_max, workspace);
     return used;
 }
 
-/* What backward's gradients are multiplied by, so that after the library's sum and average they are the mean over the
- * global batch, whatever the split. */
+/* What backward's gradients are multiplied by, so that after the library's sum and average they are
+ * the mean over the global batch, whatever the split. */
 static float gradient_scale(const struct train *train)
 {
     float scale = gf_loss_scale(train->gf);
@@ -97,25 +107,28 @@ static gf_status train_step(struct train *train, double *loss_out)
     } else if (count > 0) {
         train_weights_fetch(train);
         train->net.model->forward(&train->net);
-        loss = layer_softmax_loss(train->net.logits, train->net.labels, count, DATA_CLASSES, gradient_scale(train),
-                                  &hits);
+        loss = layer_softmax_loss(train->net.logits, train->net.labels, count, DATA_CLASSES,
+                                  gradient_scale(train), &hits);
         net_round(&train->net, train->net.logits, (uint64_t)count * DATA_CLASSES);
         status = train->net.model->backward(&train->net);
     }
     if (status >= 0) status = gf_step_wait(train->gf);
-    if ((status >= 0) && train->on_device && (count > 0)) status = device_step_end(&train->device, &loss, &hits);
+    if ((status >= 0) && train->on_device && (count > 0))
+        status = device_step_end(&train->device, &loss, &hits);
     if (status < 0) return status;
     *loss_out = loss;
     float rate = gf_schedule_rate(&train->schedule, train->step);
     if ((train->net.split != NULL) && !gf_step_skipped(train->gf))
-        split_update(train->net.split, rate, train->config->optimizer.momentum, train->config->optimizer.weight_decay);
+        split_update(train->net.split, rate, train->config->optimizer.momentum,
+                     train->config->optimizer.weight_decay);
     return gf_update(train->gf, rate);
 }
 
 /* The mean loss of the global batch, and a live line about it. */
 static gf_status train_look(struct train *train, double loss)
 {
-    float sums[2] = {(float)loss, (float)(train->stats.wire_bytes - train->stats_trained.wire_bytes)};
+    float sums[2] = {(float)loss,
+                     (float)(train->stats.wire_bytes - train->stats_trained.wire_bytes)};
     gf_status status = ranks_sum(train->gf, sums, 2);
     if (status < 0) return status;
     double mean = (double)sums[0] / train->options->batch;
@@ -128,10 +141,14 @@ static gf_status train_look(struct train *train, double loss)
         return GF_ERR_NUMERIC;
     }
     if (train->rank != 0) return GF_OK;
-    struct report_moment moment = {
-        .now_ns = tool_clock_ns(), .step = train->step + 1u, .step_count = train->step_count,
-        .epoch_steps = train->epoch_steps, .batch = train->options->batch, .loss = mean, .wire_bytes = sums[1],
-        .wait_ns = train->stats.wait_ns - train->stats_trained.wait_ns};
+    struct report_moment moment = {.now_ns = tool_clock_ns(),
+                                   .step = train->step + 1u,
+                                   .step_count = train->step_count,
+                                   .epoch_steps = train->epoch_steps,
+                                   .batch = train->options->batch,
+                                   .loss = mean,
+                                   .wire_bytes = sums[1],
+                                   .wait_ns = train->stats.wait_ns - train->stats_trained.wait_ns};
     report_live(&train->report, &moment);
     return GF_OK;
 }
@@ -146,8 +163,8 @@ gf_status train_checkpoint_begin(struct train *train)
     checkpoint->run.batch = options->batch;
     checkpoint->run.image_count = train->images.image_count;
     if (options->split != NULL) { /* rows of as many ranks, or another run */
-        snprintf(checkpoint->run.model, sizeof checkpoint->run.model, "%s, %s in %u", options->model->name,
-                 options->split, train->world);
+        snprintf(checkpoint->run.model, sizeof checkpoint->run.model, "%s, %s in %u",
+                 options->model->name, options->split, train->world);
         checkpoint->extra = train->split.own;
         checkpoint->extra_bytes = train->split.own_count * sizeof(float);
     }
@@ -165,9 +182,12 @@ gf_status train_resume(struct train *train)
     if (checkpoint->note[0] != '\0') fprintf(stderr, "warning: checkpoint: %s\n", checkpoint->note);
     if (train->rank == 0)
         fprintf(stderr, "resumed at step %llu%s\n", (unsigned long long)train->step_first,
-                (train->step_first == train->step_count) ? ": the run has ended, nothing is left to do" : "");
+                (train->step_first == train->step_count)
+                    ? ": the run has ended, nothing is left to do"
+                    : "");
     if (train->step_first <= train->step_count) return GF_OK;
-    snprintf(checkpoint->error, sizeof checkpoint->error, "the checkpoint is at step %llu, the run ends at step %llu",
+    snprintf(checkpoint->error, sizeof checkpoint->error,
+             "the checkpoint is at step %llu, the run ends at step %llu",
              (unsigned long long)train->step_first, (unsigned long long)train->step_count);
     return GF_ERR_DATA;
 }
@@ -225,8 +245,10 @@ gf_status train_steps(struct train *train)
     while (train->step < train->step_count) {
         gf_status status = train_one(train, &step_ns);
         if (status >= 0) train->step++;
-        if (status >= 0) status = train_admit(train);
-        else status = train_shrink(train, status); /* says which step is next */
+        if (status >= 0)
+            status = train_admit(train);
+        else
+            status = train_shrink(train, status); /* says which step is next */
         if (status < 0) return status;
         if (gf_left(train->gf)) break;
     }
@@ -263,11 +285,13 @@ gf_status train_test(struct train *train)
     return GF_OK;
 }
 
-/* Steps of the last half, none in which sparse communication still warms up or ramps; as far as they are remembered. */
+/* Steps of the last half, none in which sparse communication still warms up or ramps; as far as
+ * they are remembered. */
 static uint64_t steady_steps(const struct train *train)
 {
     const struct gf_config *config = train->config;
-    uint64_t count = train->step_count, done = count - train->step_first, steps = (count + 1u) / 2u, rise = 0;
+    uint64_t count = train->step_count, done = count - train->step_first, steps = (count + 1u) / 2u,
+             rise = 0;
     if (config->sparse.enabled) rise = config->sparse.warmup_steps + config->sparse.ramp_steps;
     if (rise >= count) return 0;
     if (steps > count - rise) steps = count - rise;
@@ -279,7 +303,8 @@ static uint64_t steady_bytes(const struct train *train, uint64_t steps)
 {
     uint64_t done = train->step_count - train->loop_first, bytes = 0;
     if (steps > done) steps = done;
-    for (uint64_t i = 0; i < steps; i++) bytes += train->step_bytes[(done - 1u - i) % train->series_max];
+    for (uint64_t i = 0; i < steps; i++)
+        bytes += train->step_bytes[(done - 1u - i) % train->series_max];
     return bytes;
 }
 
@@ -304,7 +329,8 @@ gf_status train_end(struct train *train)
     };
     gf_status status = ranks_sum_u64(train->gf, sums, SUMS);
     if (status < 0) return status;
-    status = ranks_gather_u64(train->gf, train_weights_hash(train), train->hash_limbs, train->result.weights_hash);
+    status = ranks_gather_u64(train->gf, train_weights_hash(train), train->hash_limbs,
+                              train->result.weights_hash);
     if (status < 0) return status;
 
     struct report_result *result = &train->result;
@@ -325,12 +351,15 @@ gf_status train_end(struct train *train)
     result->wire_bytes = sums[WIRE];
     result->split = train->options->split;
     result->split_bytes = sums[SPLIT];
-    result->split_weight_bytes = sizeof(float) * (train->split.in_width + UINT64_C(1)) * train->split.out_width;
-    result->split_input_bytes = sizeof(float) * (uint64_t)train->split.in_width * train->split.images;
+    result->split_weight_bytes =
+        sizeof(float) * (train->split.in_width + UINT64_C(1)) * train->split.out_width;
+    result->split_input_bytes =
+        sizeof(float) * (uint64_t)train->split.in_width * train->split.images;
     result->wire_bytes_steady = (steady == 0) ? (double)NAN : (double)sums[STEADY] / (double)steady;
     result->produced_bytes = sums[PRODUCED];
     result->messages = sums[MESSAGES];
-    result->keep_share = train->config->sparse.enabled ? (double)train->config->sparse.keep_share : 1.0;
+    result->keep_share =
+        train->config->sparse.enabled ? (double)train->config->sparse.keep_share : 1.0;
     result->tensor_count = train->options->model->tensor_count;
     result->buffer_count = end->buffer_count;
     result->wire_bytes_setup = sums[SETUP];
@@ -338,7 +367,8 @@ gf_status train_end(struct train *train)
     result->control_bytes = sums[CONTROL];
     result->train_seconds = (double)train->loop_ns * 1e-9;
     result->step_seconds = ranks_median(train->step_seconds, series_count(train), train->sorted);
-    result->exchange_seconds = ranks_median(train->exchange_seconds, series_count(train), train->sorted);
+    result->exchange_seconds =
+        ranks_median(train->exchange_seconds, series_count(train), train->sorted);
     result->hidden_share = (hidden < 0.0) ? 0.0 : hidden;
     return GF_OK;
 }

@@ -1,5 +1,5 @@
-/* Training and testing with all ranks of the job. Every function is called by all ranks at the same point; a negative
- * status is the library's and gf_error_last() tells it whole. */
+/* Training and testing with all ranks of the job. Every function is called by all ranks at the same
+ * point; a negative status is the library's and gf_error_last() tells it whole. */
 #ifndef GF_TRAIN_LOOP_H
 #define GF_TRAIN_LOOP_H
 
@@ -25,25 +25,27 @@ struct train {
     struct net_split split;                    /* of --split */
     float *weight_copy[NET_TENSORS_MAX];       /* with --precision (train_weights.h) */
     float *gradient_copy[NET_TENSORS_MAX];
-    bool on_device;          /* weights and gradients are the GPU's; net's weights are copies, fresh after train_steps() */
+    /* weights and gradients are the GPU's; net's weights are copies, fresh after train_steps() */
+    bool on_device;
     struct device device;
     uint32_t rank, world;
     struct gf_schedule schedule;
     uint64_t step, step_count, epoch_steps;
-    uint64_t shuffled;       /* order is that of this epoch, the first being 1; 0: of none */
-    uint64_t step_first;     /* 0, or where the checkpoint was */
-    uint64_t loop_first;     /* the same, or where this process came in */
-    bool joins;              /* comes into a running job, and was not told its values yet */
-    char diverged[128];      /* why the run ends: its loss is no number any more; empty: it is one */
+    uint64_t shuffled;   /* order is that of this epoch, the first being 1; 0: of none */
+    uint64_t step_first; /* 0, or where the checkpoint was */
+    uint64_t loop_first; /* the same, or where this process came in */
+    bool joins;          /* comes into a running job, and was not told its values yet */
+    /* why the run ends: its loss is no number any more; empty: it is one */
+    char diverged[128];
     struct checkpoint checkpoint;
     struct train_trace trace;
     struct train_metrics metrics;
-    uint32_t *order;         /* [images.image_count] of the epoch under way */
-    float *hash_limbs;       /* [world][8] */
-    float *step_seconds;     /* [series_max] rings */
+    uint32_t *order;     /* [images.image_count] of the epoch under way */
+    float *hash_limbs;   /* [world][8] */
+    float *step_seconds; /* [series_max] rings */
     float *exchange_seconds;
     uint64_t *step_bytes;
-    float *sorted;           /* [series_max] */
+    float *sorted; /* [series_max] */
     uint64_t series_max;
     struct gf_stats stats;         /* as of the last step */
     struct gf_stats stats_trained; /* as the first step began */
@@ -54,7 +56,8 @@ struct train {
 
 /* Steps that the options ask for and what is wrong with them; NULL if nothing is. */
 const char *train_plan(struct train *train);
-/* The workspace's size in bytes, and its layout at base if that is not NULL; base is 64-byte aligned. */
+/* The workspace's size in bytes, and its layout at base if that is not NULL; base is 64-byte
+ * aligned. */
 size_t train_layout(struct train *train, char *base);
 /* Prepares for checkpoints and, where it is asked for, goes back to the newest. */
 gf_status train_resume(struct train *train);

@@ -1,5 +1,6 @@
-/* gf-train, the reference appliance: trains a small network on Fashion-MNIST with all ranks of a job, by the public
- * header alone. Rank 0 reports; any error is one line on stderr and a failing exit code. */
+/* gf-train, the reference appliance: trains a small network on Fashion-MNIST with all ranks of a
+ * job, by the public header alone. Rank 0 reports; any error is one line on stderr and a failing
+ * exit code. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,8 @@ static void signals_catch(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
-/* Errors are in the context's record, which main prints; only a call without a context has nothing but its log line. */
+/* Errors are in the context's record, which main prints; only a call without a context has nothing
+ * but its log line. */
 static char logged_error[512];
 
 static void log_take(void *user, gf_log_level level, const char *text)
@@ -40,7 +42,8 @@ static void log_take(void *user, gf_log_level level, const char *text)
     const struct train *train = user;
     if (level == GF_LOG_ERROR) snprintf(logged_error, sizeof logged_error, "%s", text);
     if (level == GF_LOG_ERROR) return;
-    if ((train->rank != 0) && (strstr(text, " skipped on all ranks") != NULL)) return; /* once is enough */
+    /* once is enough */
+    if ((train->rank != 0) && (strstr(text, " skipped on all ranks") != NULL)) return;
     gf_log_stderr(NULL, level, text);
 }
 
@@ -54,12 +57,15 @@ static int fail_library(struct train *train, gf_status status)
     }
     char foreign[96] = "", peer[32] = "", tensor[32] = "", where[192] = "";
     if (error->foreign_call[0] != '\0')
-        snprintf(foreign, sizeof foreign, ", %s gave %lld", error->foreign_call, (long long)error->foreign_code);
+        snprintf(foreign, sizeof foreign, ", %s gave %lld", error->foreign_call,
+                 (long long)error->foreign_code);
     if (error->peer != GF_RANK_NONE) snprintf(peer, sizeof peer, ", peer %u", error->peer);
-    if (error->tensor != GF_TENSOR_NONE) snprintf(tensor, sizeof tensor, ", tensor %u", error->tensor);
+    if (error->tensor != GF_TENSOR_NONE)
+        snprintf(tensor, sizeof tensor, ", tensor %u", error->tensor);
     if (strstr(error->text, " in step ") == NULL) /* a report of the members says it all itself */
-        snprintf(where, sizeof where, " in step %llu, operation %s%s%s", (unsigned long long)error->step,
-                 gf_operation_name(error->operation), peer, tensor);
+        snprintf(where, sizeof where, " in step %llu, operation %s%s%s",
+                 (unsigned long long)error->step, gf_operation_name(error->operation), peer,
+                 tensor);
     fprintf(stderr, "error: rank %u: %s%s%s (%s)\n", error->rank, error->text, where, foreign,
             gf_status_name(error->code));
     return -1;
@@ -91,10 +97,13 @@ static int join(struct train *train, void **memory_out)
     gf_status status = gf_measure(train->config, train->tensors, model->tensor_count, &need);
     if (status < 0) return fail_library(train, status);
     *memory_out = memory_take(need.control_bytes);
-    if (*memory_out == NULL) return fail(train, "there is no memory for the library's control region");
-    status = gf_open(train->config, train->tensors, model->tensor_count, *memory_out, need.control_bytes, &train->gf);
+    if (*memory_out == NULL)
+        return fail(train, "there is no memory for the library's control region");
+    status = gf_open(train->config, train->tensors, model->tensor_count, *memory_out,
+                     need.control_bytes, &train->gf);
     signal_target = train->gf;
-    if ((signal_number != 0) && (train->gf != NULL)) gf_abort(train->gf); /* it came before there was a target */
+    /* it came before there was a target */
+    if ((signal_number != 0) && (train->gf != NULL)) gf_abort(train->gf);
     if (status >= 0) status = gf_open_wait(train->gf);
     if (status < 0) return fail_library(train, status);
     train->rank = gf_rank(train->gf);
@@ -112,20 +121,22 @@ static int look_ahead(struct train *train)
     gf_status status = train_same(train, different);
     if (status < 0) return fail_library(train, status);
     if (different[0] != '\0') return fail(train, different);
-    snprintf(trace_path, sizeof trace_path, "%s.%u", (options->trace_path != NULL) ? options->trace_path : "",
-             train->rank);
+    snprintf(trace_path, sizeof trace_path, "%s.%u",
+             (options->trace_path != NULL) ? options->trace_path : "", train->rank);
     const char *const places[] = {(train->rank == 0) ? options->json_path : NULL,
                                   (train->rank == 0) ? options->dump_path : NULL,
                                   (options->trace_path != NULL) ? trace_path : NULL};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        if ((places[i] == NULL) || (report_place_try(places[i], error, sizeof error) == 0)) continue;
+        if ((places[i] == NULL) || (report_place_try(places[i], error, sizeof error) == 0))
+            continue;
         fail(train, error);
         failed = 1.0f;
     }
     bool own = failed != 0.0f;
     status = ranks_sum(train->gf, &failed, 1); /* so that all end at once */
     if (status < 0) return own ? -1 : fail_library(train, status);
-    if (!own && (failed != 0.0f)) return fail(train, "ends with a rank that could not write where it was told to");
+    if (!own && (failed != 0.0f))
+        return fail(train, "ends with a rank that could not write where it was told to");
     return (failed != 0.0f) ? -1 : 0;
 }
 
@@ -141,11 +152,13 @@ static int train_all(struct train *train)
     if (status >= 0) status = train_finish(train);
     if (train->diverged[0] != '\0') return fail(train, train->diverged);
     if ((status < 0) && (train->checkpoint.error[0] != '\0')) {
-        if (!train->checkpoint.agreed) gf_abort(train->gf); /* the others learn now, not at their deadline */
+        /* the others learn now, not at their deadline */
+        if (!train->checkpoint.agreed) gf_abort(train->gf);
         if (!train->checkpoint.agreed) (void)gf_heartbeat(train->gf);
         return fail(train, train->checkpoint.error);
     }
-    if ((status < 0) && (device_error(&train->device)[0] != '\0')) return fail(train, device_error(&train->device));
+    if ((status < 0) && (device_error(&train->device)[0] != '\0'))
+        return fail(train, device_error(&train->device));
     return (status < 0) ? fail_library(train, status) : 0;
 }
 
@@ -167,12 +180,15 @@ static int report_all(struct train *train)
     if (train->rank != 0) return equal ? result : -1;
     train->result.wire = types[train->config->exchange.wire];
     train->result.precision = types[options->precision];
-    if ((options->json_path != NULL) && (report_json(options->json_path, &train->result, error, sizeof error) != 0))
+    if ((options->json_path != NULL) &&
+        (report_json(options->json_path, &train->result, error, sizeof error) != 0))
         result = fail(train, error);
     for (uint32_t i = 0; i < options->model->tensor_count; i++)
-        parts[i] = (struct report_part){train_weight(train, i), options->model->tensors[i].elem_count * sizeof(float)};
+        parts[i] = (struct report_part){train_weight(train, i),
+                                        options->model->tensors[i].elem_count * sizeof(float)};
     if ((options->dump_path != NULL) &&
-        (report_dump(options->dump_path, parts, options->model->tensor_count, error, sizeof error) != 0))
+        (report_dump(options->dump_path, parts, options->model->tensor_count, error,
+                     sizeof error) != 0))
         result = fail(train, error);
     report_table(&train->result);
     if (!equal) result = fail(train, "the ranks' weights differ");
@@ -186,8 +202,8 @@ static int trace_write(struct train *train)
     const struct net_model *model = train->options->model;
     if (train->trace.path == NULL) return 0;
     train_trace_drain(&train->trace, train->gf);
-    if (train_trace_write(&train->trace, train->rank, train->world, model->tensors, model->tensor_count, error,
-                          sizeof error) == 0)
+    if (train_trace_write(&train->trace, train->rank, train->world, model->tensors,
+                          model->tensor_count, error, sizeof error) == 0)
         return 0;
     return fail(train, error);
 }
@@ -228,7 +244,8 @@ static int run(struct train *train)
         train_layout(train, workspace);
         result = device_begin(train, &host);
     }
-    if ((result == 0) && !gf_rejoined(train->gf)) result = look_ahead(train); /* it takes all ranks */
+    /* it takes all ranks */
+    if ((result == 0) && !gf_rejoined(train->gf)) result = look_ahead(train);
     if (result == 0) {
         result = train_all(train);
         if (trace_write(train) != 0) result = -1;

@@ -25,17 +25,17 @@ enum {
 };
 _Static_assert(TOOL_TENSOR_COUNT <= NET_TENSORS_MAX, "every tensor has a place");
 
-#define SIDE1     DATA_SIDE
-#define SIDE2     (SIDE1 / 2u)
-#define SIDE3     (SIDE2 / 2u)
+#define SIDE1 DATA_SIDE
+#define SIDE2 (SIDE1 / 2u)
+#define SIDE3 (SIDE2 / 2u)
 #define CHANNELS1 32u
 #define CHANNELS2 64u
-#define KERNEL    5u
-#define TAPS      (KERNEL * KERNEL)
-#define FAN1      TAPS /* inputs of one output of the first convolution */
-#define FAN2      (TAPS * CHANNELS1)
-#define FEATURES  (SIDE3 * SIDE3 * CHANNELS2)
-#define HIDDEN    512u
+#define KERNEL 5u
+#define TAPS (KERNEL * KERNEL)
+#define FAN1 TAPS /* inputs of one output of the first convolution */
+#define FAN2 (TAPS * CHANNELS1)
+#define FEATURES (SIDE3 * SIDE3 * CHANNELS2)
+#define HIDDEN 512u
 
 /* Of the images from `first` on: those that are convolved at a time. */
 static uint32_t chunk_count(const struct net *net, uint32_t image_count, uint32_t first)

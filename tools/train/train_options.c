@@ -9,12 +9,14 @@
 #include "tools/common/tool_args.h"
 #include "tools/common/tool_data.h"
 
-/* Of --sparse, where the file leaves the library's defaults: hundreds of chunks in the demo's network, all of it sent
- * while the gradients still change fastest, and the target reached in step 301. */
+/* Of --sparse, where the file leaves the library's defaults: hundreds of chunks in the demo's
+ * network, all of it sent while the gradients still change fastest, and the target reached in step
+ * 301. */
 #define SPARSE_CHUNK_ELEMS "4096"
 #define SPARSE_WARMUP_STEPS "100"
 #define SPARSE_RAMP_STEPS "200"
-/* Of --lars. Rates are then near those of SGD, which the tensors that LARS leaves out (biases) take as they are. */
+/* Of --lars. Rates are then near those of SGD, which the tensors that LARS leaves out (biases) take
+ * as they are. */
 #define LARS_ETA "0.02"
 #define RATE_BATCH 64u /* the batch that the models' learning rates are for */
 
@@ -32,7 +34,8 @@ static int refuse(const char *text, const char *allowed)
     return -1;
 }
 
-static int setting_apply(struct gf_config *config, const char *key, const char *value, const char *origin)
+static int setting_apply(struct gf_config *config, const char *key, const char *value,
+                         const char *origin)
 {
     static char error[GF_CONFIG_ERROR_BYTES];
     if ((value == NULL) || (gf_config_set(config, key, value, origin, error) == GF_OK)) return 0;
@@ -40,37 +43,49 @@ static int setting_apply(struct gf_config *config, const char *key, const char *
     return -1;
 }
 
-/* --sparse and --lars stand for several keys; those that the file leaves at the library's defaults get the demo's. */
+/* --sparse and --lars stand for several keys; those that the file leaves at the library's defaults
+ * get the demo's. */
 static int presets_apply(const struct settings *settings, struct gf_config *config)
 {
     static struct gf_config plain;
     static char error[GF_CONFIG_ERROR_BYTES];
-    if (gf_config_effective(&plain, &plain, error) != GF_OK) return refuse(error, "its own defaults");
+    if (gf_config_effective(&plain, &plain, error) != GF_OK)
+        return refuse(error, "its own defaults");
     const struct {
         bool silent;
         const char *key, *value;
     } sparse[] = {
         {true, "sparse.enabled", "true"},
         {true, "sparse.keep_share", settings->keep_share},
-        {config->sparse.chunk_elems == plain.sparse.chunk_elems, "sparse.chunk_elems", SPARSE_CHUNK_ELEMS},
-        {config->sparse.warmup_steps == plain.sparse.warmup_steps, "sparse.warmup_steps", SPARSE_WARMUP_STEPS},
-        {config->sparse.ramp_steps == plain.sparse.ramp_steps, "sparse.ramp_steps", SPARSE_RAMP_STEPS},
+        {config->sparse.chunk_elems == plain.sparse.chunk_elems, "sparse.chunk_elems",
+         SPARSE_CHUNK_ELEMS},
+        {config->sparse.warmup_steps == plain.sparse.warmup_steps, "sparse.warmup_steps",
+         SPARSE_WARMUP_STEPS},
+        {config->sparse.ramp_steps == plain.sparse.ramp_steps, "sparse.ramp_steps",
+         SPARSE_RAMP_STEPS},
     };
     for (size_t i = 0; settings->sparse && (i < sizeof sparse / sizeof *sparse); i++)
-        if (sparse[i].silent && (setting_apply(config, sparse[i].key, sparse[i].value, "--sparse") != 0)) return -1;
+        if (sparse[i].silent &&
+            (setting_apply(config, sparse[i].key, sparse[i].value, "--sparse") != 0))
+            return -1;
     if (strcmp(settings->precision, "fp32") != 0) {
-        if (setting_apply(config, "optimizer.half_weights", settings->precision, "--precision") != 0) return -1;
-        if (setting_apply(config, "exchange.wire", settings->precision, "--precision") != 0) return -1;
+        if (setting_apply(config, "optimizer.half_weights", settings->precision, "--precision") !=
+            0)
+            return -1;
+        if (setting_apply(config, "exchange.wire", settings->precision, "--precision") != 0)
+            return -1;
         if (setting_apply(config, "loss_scale.enabled", "true", "--precision") != 0) return -1;
     }
     bool eta_silent = config->optimizer.lars_eta == plain.optimizer.lars_eta;
     if (!settings->lars) return 0;
-    if (eta_silent && (setting_apply(config, "optimizer.lars_eta", LARS_ETA, "--lars") != 0)) return -1;
+    if (eta_silent && (setting_apply(config, "optimizer.lars_eta", LARS_ETA, "--lars") != 0))
+        return -1;
     return setting_apply(config, "optimizer.kind", "lars", "--lars");
 }
 
-static int config_read(const char *path, const char *wire, const char *algorithm, const char *device,
-                       const struct settings *settings, struct gf_config *config_out)
+static int config_read(const char *path, const char *wire, const char *algorithm,
+                       const char *device, const struct settings *settings,
+                       struct gf_config *config_out)
 {
     static char error[GF_CONFIG_ERROR_BYTES];
     if (gf_config_load(path, config_out, error) != GF_OK) {
@@ -81,7 +96,8 @@ static int config_read(const char *path, const char *wire, const char *algorithm
     if (setting_apply(config_out, "exchange.wire", wire, "--wire") != 0) return -1;
     if (setting_apply(config_out, "exchange.algorithm", algorithm, "--algorithm") != 0) return -1;
     if (setting_apply(config_out, "device.driver", device, "--device") != 0) return -1;
-    if (gf_config_set_all(config_out, settings->set.text, settings->set.count, "--set", error) != GF_OK) {
+    if (gf_config_set_all(config_out, settings->set.text, settings->set.count, "--set", error) !=
+        GF_OK) {
         (void)fprintf(stderr, "gf-train: %s\n", error);
         return -1;
     }
@@ -92,62 +108,85 @@ static int config_read(const char *path, const char *wire, const char *algorithm
     return 0;
 }
 
-int train_options_read(int argc, char **argv, struct train_options *options_out, struct gf_config *config_out)
+int train_options_read(int argc, char **argv, struct train_options *options_out,
+                       struct gf_config *config_out)
 {
     static struct settings settings = {.precision = "fp32"};
-    struct train_options out = {.config_path = tool_data("local.cfg"), .data_folder = DATA_FOLDER, .seed = 1,
+    struct train_options out = {.config_path = tool_data("local.cfg"),
+                                .data_folder = DATA_FOLDER,
+                                .seed = 1,
                                 .checkpoint_every = 100};
     const char *model = "cnn", *wire = NULL, *algorithm = NULL, *device = NULL;
     uint64_t epochs = 1, batch = RATE_BATCH;
     double rate = 0.0;
     bool rate_given = false, every_given = false;
     const struct tool_option options[] = {
-        {"model", TOOL_TEXT, &model, "NAME",
-         .help = "cnn (1.7 M parameters, default), linear",
+        {"model", TOOL_TEXT, &model, "NAME", .help = "cnn (1.7 M parameters, default), linear",
          .allowed = "cnn|linear"},
-        {"epochs", TOOL_NUMBER, &epochs, "N", .help = "times through the data (default 1)", .low = 1, .high = 1000000},
-        {"steps", TOOL_NUMBER, &out.steps, "N", .help = "steps, instead of epochs", .low = 1, .high = 1000000000},
-        {"batch", TOOL_NUMBER, &batch, "N", .help = "images a step, of all ranks together (default 64)", .low = 1,
+        {"epochs", TOOL_NUMBER, &epochs, "N", .help = "times through the data (default 1)",
+         .low = 1, .high = 1000000},
+        {"steps", TOOL_NUMBER, &out.steps, "N", .help = "steps, instead of epochs", .low = 1,
+         .high = 1000000000},
+        {"batch", TOOL_NUMBER, &batch, "N",
+         .help = "images a step, of all ranks together (default 64)", .low = 1,
          .high = DATA_IMAGES_MAX},
         {"lr", TOOL_REAL, &rate, "X",
-         .help = "highest learning rate; it rises for a fifth of the steps, at most 100, and falls to 0 (default: rate.*"
+         .help = "highest learning rate; it rises for a fifth of the steps, at most 100, and falls "
+                 "to 0 (default: rate.*"
                  " of the configuration, else 0.05, linear 0.01, by the root of batch/64)",
          .high_real = 100.0, .given_out = &rate_given},
-        {"lars", TOOL_FLAG, &settings.lars, NULL, .help = "optimizer.kind = lars, and its eta " LARS_ETA},
-        {"sparse", TOOL_TEXT, &settings.keep_share, "[SHARE]", .optional = true, .given_out = &settings.sparse,
-         .help = "send the chunks that matter: chunks of " SPARSE_CHUNK_ELEMS ", " SPARSE_WARMUP_STEPS " dense steps, "
-                 SPARSE_RAMP_STEPS " to SHARE (0.15)"},
+        {"lars", TOOL_FLAG, &settings.lars, NULL,
+         .help = "optimizer.kind = lars, and its eta " LARS_ETA},
+        {"sparse", TOOL_TEXT, &settings.keep_share, "[SHARE]", .optional = true,
+         .given_out = &settings.sparse,
+         .help = "send the chunks that matter: chunks of " SPARSE_CHUNK_ELEMS
+                 ", " SPARSE_WARMUP_STEPS " dense steps, " SPARSE_RAMP_STEPS " to SHARE (0.15)"},
         {"split", TOOL_TEXT, &out.split, "LAYER",
-         .help = "divide this layer's rows between the ranks (model parallelism): fc1 of cnn, linear of linear"},
+         .help = "divide this layer's rows between the ranks (model parallelism): fc1 of cnn, "
+                 "linear of linear"},
         {"seed", TOOL_NUMBER, &out.seed, "N", .help = "of weights and order of images (default 1)"},
-        {"data", TOOL_TEXT, &out.data_folder, "DIR", .help = "of the .gz idx files (default " DATA_FOLDER ")"},
-        {"config", TOOL_TEXT, &out.config_path, "FILE", .help = "configuration (default local.cfg)"},
-        {"device", TOOL_TEXT, &device, "NAME", .help = "device.driver of the configuration: host, cuda",
-         .allowed = "host|cuda"},
+        {"data", TOOL_TEXT, &out.data_folder, "DIR",
+         .help = "of the .gz idx files (default " DATA_FOLDER ")"},
+        {"config", TOOL_TEXT, &out.config_path, "FILE",
+         .help = "configuration (default local.cfg)"},
+        {"device", TOOL_TEXT, &device, "NAME",
+         .help = "device.driver of the configuration: host, cuda", .allowed = "host|cuda"},
         {"precision", TOOL_TEXT, &settings.precision, "TYPE",
-         .help = "fp32 (default), fp16, bf16: 16-bit gradients, wire, activations and copies of the weights, which stay"
-                 " fp32; dynamic loss scale", .allowed = "fp32|fp16|bf16"},
-        {"wire", TOOL_TEXT, &wire, "TYPE", .help = "exchange.wire of the configuration: fp32, fp16, bf16"},
-        {"algorithm", TOOL_TEXT, &algorithm, "NAME", .help = "exchange.algorithm: auto, ring, halving, .."},
-        {"set", TOOL_SETTINGS, &settings.set, "GROUP.KEY=VALUE", .help = "any other line of it; may be repeated"},
+         .help = "fp32 (default), fp16, bf16: 16-bit gradients, wire, activations and copies of "
+                 "the weights, which stay"
+                 " fp32; dynamic loss scale",
+         .allowed = "fp32|fp16|bf16"},
+        {"wire", TOOL_TEXT, &wire, "TYPE",
+         .help = "exchange.wire of the configuration: fp32, fp16, bf16"},
+        {"algorithm", TOOL_TEXT, &algorithm, "NAME",
+         .help = "exchange.algorithm: auto, ring, halving, .."},
+        {"set", TOOL_SETTINGS, &settings.set, "GROUP.KEY=VALUE",
+         .help = "any other line of it; may be repeated"},
         {"json", TOOL_TEXT, &out.json_path, "FILE", .help = "write the results there (rank 0)"},
         {"checkpoint", TOOL_TEXT, &out.checkpoint_path, "FILE",
          .help = "keep the run's state in FILE.RANK of each rank"},
         {"checkpoint-every", TOOL_NUMBER, &out.checkpoint_every, "N",
-         .help = "steps from one to the next (default 100)", .low = 1, .high = 1000000000, .given_out = &every_given},
+         .help = "steps from one to the next (default 100)", .low = 1, .high = 1000000000,
+         .given_out = &every_given},
         {"elastic", TOOL_FLAG, &out.elastic, NULL,
          .help = "go on with the ranks that are left when some die; SIGUSR1 lets a rank leave"},
-        {"resume", TOOL_FLAG, &out.resume, NULL, .help = "go on from the newest checkpoint that is whole"},
-        {"trace", TOOL_TEXT, &out.trace_path, "FILE", .help = "write each rank's trace to FILE.RANK, for gf-trace"},
+        {"resume", TOOL_FLAG, &out.resume, NULL,
+         .help = "go on from the newest checkpoint that is whole"},
+        {"trace", TOOL_TEXT, &out.trace_path, "FILE",
+         .help = "write each rank's trace to FILE.RANK, for gf-trace"},
         {"metrics", TOOL_TEXT, &out.metrics_path, "FILE",
-         .help = "write what is counted to FILE (job.prom: job.RANK.prom) every 5 s, as Prometheus text"},
-        {"dump-weights", TOOL_TEXT, &out.dump_path, "FILE", .help = "write the weights there, raw fp32 (rank 0)"},
+         .help = "write what is counted to FILE (job.prom: job.RANK.prom) every 5 s, as Prometheus "
+                 "text"},
+        {"dump-weights", TOOL_TEXT, &out.dump_path, "FILE",
+         .help = "write the weights there, raw fp32 (rank 0)"},
     };
     const struct tool_args args = {
         .program = "gf-train",
         .usage = "[options]",
-        .about = "Trains a small network on Fashion-MNIST with all ranks of the job: those that gf-run, Slurm or\n"
-                 "Open MPI started, else this process alone. Without an optimizer in the configuration the library\n"
+        .about = "Trains a small network on Fashion-MNIST with all ranks of the job: those that "
+                 "gf-run, Slurm or\n"
+                 "Open MPI started, else this process alone. Without an optimizer in the "
+                 "configuration the library\n"
                  "applies SGD with momentum 0.9 and weight decay 0.0005.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
@@ -156,14 +195,20 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
     int result = tool_args_read(&args, argc, argv, NULL, &operand_count);
     if (result != 0) return result;
     if ((out.resume || every_given) && (out.checkpoint_path == NULL))
-        return refuse(out.resume ? "--resume" : "--checkpoint-every", "it together with --checkpoint FILE");
+        return refuse(out.resume ? "--resume" : "--checkpoint-every",
+                      "it together with --checkpoint FILE");
     out.model = net_model_find(model);
     out.epochs = (uint32_t)epochs;
     out.batch = (uint32_t)batch;
-    if (!rate_given) rate = (double)out.model->learning_rate * sqrt(fmax(1.0, (double)batch / RATE_BATCH));
-    out.schedule = (struct gf_schedule){.kind = GF_SCHEDULE_POLYNOMIAL, .base_rate = (float)rate,
-                                        .power = settings.lars ? 2 : 1}; /* the square is what LARS goes with */
-    if ((result = config_read(out.config_path, wire, algorithm, device, &settings, config_out)) != 0) return result;
+    if (!rate_given)
+        rate = (double)out.model->learning_rate * sqrt(fmax(1.0, (double)batch / RATE_BATCH));
+    out.schedule = (struct gf_schedule){.kind = GF_SCHEDULE_POLYNOMIAL,
+                                        .base_rate = (float)rate,
+                                        /* the square is what LARS goes with */
+                                        .power = settings.lars ? 2 : 1};
+    if ((result = config_read(out.config_path, wire, algorithm, device, &settings, config_out)) !=
+        0)
+        return result;
     out.configured_rate = (config_out->rate.base_rate > 0) && !rate_given;
     if (out.configured_rate) out.schedule = config_out->rate;
     if (out.elastic) config_out->job.elastic = true;

@@ -1,5 +1,6 @@
-/* Sums over ranks. The library adds fp32, which holds whole numbers up to 2^24; a larger one travels as its bytes.
- * What the library compares itself (the configuration, the tensor table) is not compared again. */
+/* Sums over ranks. The library adds fp32, which holds whole numbers up to 2^24; a larger one
+ * travels as its bytes. What the library compares itself (the configuration, the tensor table) is
+ * not compared again. */
 #include "tools/train/train_ranks.h"
 
 #include <stdio.h>
@@ -21,7 +22,8 @@ gf_status ranks_sum(gf_context *gf, float *data, uint64_t count)
 
 static void limbs_split(uint64_t value, float *limbs)
 {
-    for (uint32_t i = 0; i < RANKS_LIMBS; i++) limbs[i] = (float)((value >> (i * LIMB_BITS)) & LIMB_MASK);
+    for (uint32_t i = 0; i < RANKS_LIMBS; i++)
+        limbs[i] = (float)((value >> (i * LIMB_BITS)) & LIMB_MASK);
 }
 
 static uint64_t limbs_join(const float *limbs)
@@ -47,10 +49,12 @@ gf_status ranks_gather_u64(gf_context *gf, uint64_t value, float *limbs, uint64_
     struct gf_request request = {0};
     uint32_t world = gf_world(gf);
     limbs_split(value, limbs + (size_t)gf_rank(gf) * RANKS_LIMBS);
-    gf_status status = gf_allgather(gf, (gf_mem)(uintptr_t)limbs, (uint64_t)world * RANKS_LIMBS, GF_TYPE_F32, &request);
+    gf_status status = gf_allgather(gf, (gf_mem)(uintptr_t)limbs, (uint64_t)world * RANKS_LIMBS,
+                                    GF_TYPE_F32, &request);
     if (status >= 0) status = gf_request_wait(gf, &request);
     if (status < 0) return status;
-    for (uint32_t i = 0; i < world; i++) values_out[i] = limbs_join(limbs + (size_t)i * RANKS_LIMBS);
+    for (uint32_t i = 0; i < world; i++)
+        values_out[i] = limbs_join(limbs + (size_t)i * RANKS_LIMBS);
     return GF_OK;
 }
 
@@ -126,8 +130,10 @@ static void options_list(const struct train *train, struct same_option list_out[
         {"--seed", SAME_COUNT, options->seed},
         {"steps of --steps or --epochs", SAME_COUNT, train->step_count},
         {"--lr", SAME_REAL, bits_of_real((double)options->schedule.base_rate)},
-        /* gf-train's own schedule has no more than these; the library compares rate.* of the configuration. */
-        {"where the schedule comes from", SAME_TEXT, bits_of_text(options->configured_rate ? "rate.*" : "gf-train")},
+        /* gf-train's own schedule has no more than these; the library compares rate.* of the
+         * configuration. */
+        {"where the schedule comes from", SAME_TEXT,
+         bits_of_text(options->configured_rate ? "rate.*" : "gf-train")},
         {"the power of the schedule", SAME_REAL, bits_of_real((double)options->schedule.power)},
         {"whether there is --checkpoint", SAME_COUNT, options->checkpoint_path != NULL},
         {"--checkpoint-every", SAME_COUNT, options->checkpoint_every},
@@ -160,8 +166,10 @@ gf_status train_same(struct train *train, char error_out[static TRAIN_SAME_ERROR
             if (found[rank] == found[0]) continue;
             value_print(all[i].kind, found[0], first);
             value_print(all[i].kind, found[rank], other);
-            snprintf(error_out, TRAIN_SAME_ERROR_BYTES, "ranks differ in %s: %s at rank 0, %s at rank %u; allowed is one "
-                     "value for all ranks", all[i].name, first, other, rank);
+            snprintf(error_out, TRAIN_SAME_ERROR_BYTES,
+                     "ranks differ in %s: %s at rank 0, %s at rank %u; allowed is one "
+                     "value for all ranks",
+                     all[i].name, first, other, rank);
             return GF_OK;
         }
     }

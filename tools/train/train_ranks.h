@@ -1,10 +1,11 @@
-/* Small sums over all ranks, exact where that matters. All block, and all ranks call them at the same point. */
+/* Small sums over all ranks, exact where that matters. All block, and all ranks call them at the
+ * same point. */
 #ifndef GF_TRAIN_RANKS_H
 #define GF_TRAIN_RANKS_H
 
 #include "gradientflow.h"
 
-#define RANKS_LIMBS 8u    /* a 64-bit number as bytes in fp32: sums stay exact up to 65,536 ranks */
+#define RANKS_LIMBS 8u /* a 64-bit number as bytes in fp32: sums stay exact up to 65,536 ranks */
 #define RANKS_SUMS_MAX 16u
 
 /* data[count] becomes the sum over all ranks. */
@@ -16,12 +17,13 @@ gf_status ranks_gather_u64(gf_context *gf, uint64_t value, float *limbs, uint64_
 /* The median of data[count], count > 0; sorted[count] is room to work in. */
 double ranks_median(const float *data, uint64_t count, float *sorted);
 
-/* The command lines of all ranks must say the same: ranks that do not compute the same run never end well. */
+/* The command lines of all ranks must say the same: ranks that do not compute the same run never
+ * end well. */
 struct train;
 #define TRAIN_SAME_ERROR_BYTES 160u
 
-/* Called by all ranks after the join. Empty error_out: they agree. Else all get the same text, which names the first
- * option that differs. */
+/* Called by all ranks after the join. Empty error_out: they agree. Else all get the same text,
+ * which names the first option that differs. */
 gf_status train_same(struct train *train, char error_out[static TRAIN_SAME_ERROR_BYTES]);
 
 /* Of all values that are compared: who comes back has them too. */

@@ -20,20 +20,25 @@
 
 void report_begin(struct report *report, uint64_t now_ns, uint64_t step)
 {
-    *report = (struct report){.terminal = isatty(STDERR_FILENO) == 1, .begin_ns = now_ns, .last_ns = now_ns,
-                              .begin_step = step, .last_step = step};
+    *report = (struct report){.terminal = isatty(STDERR_FILENO) == 1,
+                              .begin_ns = now_ns,
+                              .last_ns = now_ns,
+                              .begin_step = step,
+                              .last_step = step};
 }
 
 /* From the mean of all steps of this run; "0:07 left", "2:03:04 left". */
-static const char *time_left(const struct report *report, const struct report_moment *moment, char *text, size_t bytes)
+static const char *time_left(const struct report *report, const struct report_moment *moment,
+                             char *text, size_t bytes)
 {
     double passed_s = (double)(moment->now_ns - report->begin_ns) * 1e-9;
     if (moment->step <= report->begin_step) return "?"; /* a view change can go back */
     double step_s = passed_s / (double)(moment->step - report->begin_step);
     uint64_t left_s = (uint64_t)((double)(moment->step_count - moment->step) * step_s + 0.5);
-    int used = (left_s >= 3600) ? snprintf(text, bytes, "%llu:%02u", (unsigned long long)(left_s / 3600),
-                                           (unsigned)(left_s / 60 % 60))
-                                : snprintf(text, bytes, "%u", (unsigned)(left_s / 60));
+    int used = (left_s >= 3600)
+                   ? snprintf(text, bytes, "%llu:%02u", (unsigned long long)(left_s / 3600),
+                              (unsigned)(left_s / 60 % 60))
+                   : snprintf(text, bytes, "%u", (unsigned)(left_s / 60));
     (void)snprintf(text + used, bytes - (size_t)used, ":%02u", (unsigned)(left_s % 60));
     return text;
 }
@@ -53,12 +58,15 @@ void report_live(struct report *report, const struct report_moment *moment)
     bar[BAR_CELLS] = '\0';
     uint64_t epochs = (moment->step_count + moment->epoch_steps - 1u) / moment->epoch_steps;
     fprintf(stderr,
-            "%sepoch %llu/%llu  step %*llu/%llu [%s]  loss %.4f  %5.0f images/s  %7.1f MB sent  %4.1f %% waiting  "
+            "%sepoch %llu/%llu  step %*llu/%llu [%s]  loss %.4f  %5.0f images/s  %7.1f MB sent  "
+            "%4.1f %% waiting  "
             "%s left%s",
-            report->terminal ? "\r" : "", (unsigned long long)((moment->step - 1u) / moment->epoch_steps + 1u),
-            (unsigned long long)epochs, (moment->step_count < 1000u) ? 3 : 6, (unsigned long long)moment->step,
-            (unsigned long long)moment->step_count, bar, moment->loss,
-            (double)(steps * moment->batch) * 1e9 / (double)passed_ns, moment->wire_bytes / MEGABYTE,
+            report->terminal ? "\r" : "",
+            (unsigned long long)((moment->step - 1u) / moment->epoch_steps + 1u),
+            (unsigned long long)epochs, (moment->step_count < 1000u) ? 3 : 6,
+            (unsigned long long)moment->step, (unsigned long long)moment->step_count, bar,
+            moment->loss, (double)(steps * moment->batch) * 1e9 / (double)passed_ns,
+            moment->wire_bytes / MEGABYTE,
             100.0 * (double)(moment->wait_ns - report->last_wait_ns) / (double)passed_ns,
             time_left(report, moment, left, sizeof left), report->terminal ? "\x1b[K" : "\n");
     fflush(stderr);
@@ -83,24 +91,29 @@ bool report_hashes_equal(const struct report_result *result)
 }
 
 /* Of this run: one that was resumed made fewer than there are. */
-static double steps_made(const struct report_result *result) { return (double)result->images / result->batch; }
+static double steps_made(const struct report_result *result)
+{
+    return (double)result->images / result->batch;
+}
 
-/* What backward produced beside what left the ranks: 16-bit wire types and chunks that wait make the second smaller,
- * lazy allreduce makes it few messages. */
+/* What backward produced beside what left the ranks: 16-bit wire types and chunks that wait make
+ * the second smaller, lazy allreduce makes it few messages. */
 static void bytes_table(const struct report_result *result)
 {
     double produced = fmax(1.0, (double)result->produced_bytes), steps = steps_made(result);
     double kept = 100.0 * result->keep_share;
     printf("bytes                  in all       a step  of produced\n");
-    printf("  produced    %12.1f MB %9.3f MB      100.0 %%  fp32, %u tensors\n", produced / MEGABYTE,
-           produced / steps / MEGABYTE, result->tensor_count);
-    printf("  network     %12.1f MB %9.3f MB      %5.1f %%  %s, %.0f messages a step, dense: %u buffers\n",
+    printf("  produced    %12.1f MB %9.3f MB      100.0 %%  fp32, %u tensors\n",
+           produced / MEGABYTE, produced / steps / MEGABYTE, result->tensor_count);
+    printf("  network     %12.1f MB %9.3f MB      %5.1f %%  %s, %.0f messages a step, dense: %u "
+           "buffers\n",
            (double)result->wire_bytes / MEGABYTE, (double)result->wire_bytes / steps / MEGABYTE,
-           100.0 * (double)result->wire_bytes / produced, result->wire, (double)result->messages / steps,
-           result->buffer_count);
+           100.0 * (double)result->wire_bytes / produced, result->wire,
+           (double)result->messages / steps, result->buffer_count);
     if (isfinite(result->wire_bytes_steady))
         printf("  at last                     %9.3f MB      %5.1f %%  %.3g %% of the chunks\n",
-               result->wire_bytes_steady / MEGABYTE, 100.0 * result->wire_bytes_steady * steps / produced, kept);
+               result->wire_bytes_steady / MEGABYTE,
+               100.0 * result->wire_bytes_steady * steps / produced, kept);
     else
         printf("  the run was over before its %.3g %% of the chunks were reached\n", kept);
     printf("  shared memory %10.1f MB %9.3f MB      %5.1f %%  between the ranks of a node\n",
@@ -111,29 +124,36 @@ static void bytes_table(const struct report_result *result)
 void report_table(const struct report_result *result)
 {
     printf("ranks         %u\n", result->ranks);
-    printf("model         %s, %s, batch %u, seed %llu\n", result->model, result->precision, result->batch,
-           (unsigned long long)result->seed);
+    printf("model         %s, %s, batch %u, seed %llu\n", result->model, result->precision,
+           result->batch, (unsigned long long)result->seed);
     printf("steps         %llu", (unsigned long long)result->steps);
-    if (result->steps_skipped > 0) printf(" (%llu skipped)", (unsigned long long)result->steps_skipped);
+    if (result->steps_skipped > 0)
+        printf(" (%llu skipped)", (unsigned long long)result->steps_skipped);
     if (result->images == 0) { /* a finished run was resumed: there is nothing to time */
         printf(", all of them before\nweights       %016llx, %s\ntest accuracy %.2f %%\n",
                (unsigned long long)result->weights_hash[0],
-               report_hashes_equal(result) ? "the same on all ranks" : "NOT the same on all ranks", result->test_accuracy);
+               report_hashes_equal(result) ? "the same on all ranks" : "NOT the same on all ranks",
+               result->test_accuracy);
         return;
     }
     printf("\nloss          %.4f at first, %.4f at last\n", result->loss_first, result->loss_last);
     printf("time          %.1f s, %.0f images/s\n", result->train_seconds,
            (double)result->images_timed / fmax(1e-9, result->train_seconds));
-    printf("step          %.2f ms, exchange %.2f ms, %.0f %% of it hidden (%s)\n", 1e3 * result->step_seconds,
-           1e3 * result->exchange_seconds, 100.0 * result->hidden_share, result->algorithm);
+    printf("step          %.2f ms, exchange %.2f ms, %.0f %% of it hidden (%s)\n",
+           1e3 * result->step_seconds, 1e3 * result->exchange_seconds, 100.0 * result->hidden_share,
+           result->algorithm);
     if ((result->slowest != GF_RANK_NONE) && (result->ranks > 1))
-        printf("slowest       rank %u, the last in %u %% of the steps, %.2f ms a step behind the first\n", result->slowest,
-               result->slowest_percent, 1e3 * result->slowest_seconds / steps_made(result));
+        printf("slowest       rank %u, the last in %u %% of the steps, %.2f ms a step behind the "
+               "first\n",
+               result->slowest, result->slowest_percent,
+               1e3 * result->slowest_seconds / steps_made(result));
     bytes_table(result);
     if (result->split != NULL)
-        printf("split %-7s %.3f MB a step between the ranks; its weights %.3f MB (W), what enters it %.3f MB (D)\n",
+        printf("split %-7s %.3f MB a step between the ranks; its weights %.3f MB (W), what enters "
+               "it %.3f MB (D)\n",
                result->split, (double)result->split_bytes / steps_made(result) / MEGABYTE,
-               (double)result->split_weight_bytes / MEGABYTE, (double)result->split_input_bytes / MEGABYTE);
+               (double)result->split_weight_bytes / MEGABYTE,
+               (double)result->split_input_bytes / MEGABYTE);
     if (result->path != NULL) printf("gradients     on a device, %s\n", result->path);
     printf("weights       %016llx, %s\n", (unsigned long long)result->weights_hash[0],
            report_hashes_equal(result) ? "the same on all ranks" : "NOT the same on all ranks");
@@ -160,11 +180,13 @@ static int whole_error(struct whole_file *file, const char *call)
     return -1;
 }
 
-static int whole_open(struct whole_file *file, const char *path, char *error_out, size_t error_bytes)
+static int whole_open(struct whole_file *file, const char *path, char *error_out,
+                      size_t error_bytes)
 {
     struct stat there;
     *file = (struct whole_file){.path = path, .error_out = error_out, .error_bytes = error_bytes};
-    if ((lstat(path, &there) == 0) && !S_ISREG(there.st_mode)) { /* the rename would replace a device or a link */
+    /* the rename would replace a device or a link */
+    if ((lstat(path, &there) == 0) && !S_ISREG(there.st_mode)) {
         snprintf(error_out, error_bytes, "%s: is there and no regular file", path);
         return -1;
     }
@@ -220,13 +242,15 @@ static void json_count(FILE *out, const char *name, uint64_t value)
     fprintf(out, "  \"%s\": %llu,\n", name, (unsigned long long)value);
 }
 
-int report_json(const char *path, const struct report_result *result, char *error_out, size_t error_bytes)
+int report_json(const char *path, const struct report_result *result, char *error_out,
+                size_t error_bytes)
 {
     struct whole_file file;
     if (whole_open(&file, path, error_out, error_bytes) != 0) return -1;
     FILE *out = file.stream;
     fprintf(out, "{\n  \"model\": \"%s\",\n  \"wire\": \"%s\",\n", result->model, result->wire);
-    fprintf(out, "  \"precision\": \"%s\",\n  \"algorithm\": \"%s\",\n", result->precision, result->algorithm);
+    fprintf(out, "  \"precision\": \"%s\",\n  \"algorithm\": \"%s\",\n", result->precision,
+            result->algorithm);
     json_count(out, "ranks", result->ranks);
     json_count(out, "batch", result->batch);
     json_count(out, "seed", result->seed);
@@ -253,13 +277,14 @@ int report_json(const char *path, const struct report_result *result, char *erro
     json_number(out, "slowest_seconds", result->slowest_seconds);
     fprintf(out, "  \"weights_hash\": [");
     for (uint32_t i = 0; i < result->ranks; i++)
-        fprintf(out, "%s\"%016llx\"", (i == 0) ? "" : ", ", (unsigned long long)result->weights_hash[i]);
+        fprintf(out, "%s\"%016llx\"", (i == 0) ? "" : ", ",
+                (unsigned long long)result->weights_hash[i]);
     fprintf(out, "]\n}\n");
     return whole_close(&file);
 }
 
-int report_dump(const char *path, const struct report_part *parts, size_t part_count, char *error_out,
-                size_t error_bytes)
+int report_dump(const char *path, const struct report_part *parts, size_t part_count,
+                char *error_out, size_t error_bytes)
 {
     struct whole_file file;
     if (whole_open(&file, path, error_out, error_bytes) != 0) return -1;
@@ -275,20 +300,24 @@ int report_dump(const char *path, const struct report_part *parts, size_t part_c
 #define PERIOD_NS UINT64_C(5000000000)
 #define METRICS_BYTES 8192u
 
-void train_metrics_write(struct train_metrics *metrics, const gf_context *gf, uint64_t now_ns, bool now)
+void train_metrics_write(struct train_metrics *metrics, const gf_context *gf, uint64_t now_ns,
+                         bool now)
 {
     static char text[METRICS_BYTES], path[1024], error[1280];
     const char *ending = (metrics->path != NULL) ? strrchr(metrics->path, '.') : NULL;
     if ((metrics->path == NULL) || metrics->failed) return;
     if (!now && (metrics->last_ns != 0) && (now_ns - metrics->last_ns < PERIOD_NS)) return;
-    if ((ending == NULL) || (strcmp(ending, ".prom") != 0)) ending = metrics->path + strlen(metrics->path);
-    int used = snprintf(path, sizeof path, "%.*s.%u%s", (int)(ending - metrics->path), metrics->path,
-                        gf_first_rank(gf), ending);
+    if ((ending == NULL) || (strcmp(ending, ".prom") != 0))
+        ending = metrics->path + strlen(metrics->path);
+    int used = snprintf(path, sizeof path, "%.*s.%u%s", (int)(ending - metrics->path),
+                        metrics->path, gf_first_rank(gf), ending);
     uint64_t length = tool_metrics(gf, text, sizeof text);
     const struct report_part part = {text, length};
     metrics->last_ns = now_ns;
-    if ((used < 0) || ((size_t)used >= sizeof path)) snprintf(error, sizeof error, "%.200s: too long", metrics->path);
-    else if ((length < sizeof text) && (report_dump(path, &part, 1, error, sizeof error) == 0)) return;
+    if ((used < 0) || ((size_t)used >= sizeof path))
+        snprintf(error, sizeof error, "%.200s: too long", metrics->path);
+    else if ((length < sizeof text) && (report_dump(path, &part, 1, error, sizeof error) == 0))
+        return;
     metrics->failed = true;
     fprintf(stderr, "warning: metrics: %s\n", error);
 }

@@ -25,65 +25,74 @@ struct report_moment {
 
 struct report_result {
     const char *model, *precision, *wire, *algorithm;
-    const char *path;              /* how gradients on a device travel; NULL: they are the host's */
+    const char *path; /* how gradients on a device travel; NULL: they are the host's */
     uint32_t ranks, batch;
     uint64_t seed, steps, steps_skipped, images;
-    double loss_first, loss_last;  /* means over the global batch of that step */
-    double test_accuracy;          /* percent */
-    uint64_t *weights_hash;        /* [ranks] */
-    uint64_t wire_bytes;           /* of all ranks, in the training steps */
-    const char *split;             /* the layer that is divided between the ranks; NULL: none. Then: */
-    uint64_t split_bytes;          /* of all ranks, for its activations and their gradients, in the training steps */
-    uint64_t split_weight_bytes;   /* what data parallelism reduces in a step: FireCaffe's W */
-    uint64_t split_input_bytes;    /* what enters it in a step: FireCaffe's D */
-    double wire_bytes_steady;      /* a step, over the last half of the steps and none before the target share of
-                                      sparse communication; not a number if there is none */
-    uint64_t produced_bytes;       /* gradients of all ranks as fp32, in the training steps */
-    uint64_t messages;             /* of all ranks, in the training steps */
-    double keep_share;             /* of the chunks; 1 where all is sent */
+    double loss_first, loss_last; /* means over the global batch of that step */
+    double test_accuracy;         /* percent */
+    uint64_t *weights_hash;       /* [ranks] */
+    uint64_t wire_bytes;          /* of all ranks, in the training steps */
+    /* the layer that is divided between the ranks; NULL: none. Then: */
+    const char *split;
+    /* of all ranks, for its activations and their gradients, in the training steps */
+    uint64_t split_bytes;
+    uint64_t split_weight_bytes; /* what data parallelism reduces in a step: FireCaffe's W */
+    uint64_t split_input_bytes;  /* what enters it in a step: FireCaffe's D */
+    /* a step, over the last half of the steps and none before the target share of sparse
+     * communication; not a number if there is none */
+    double wire_bytes_steady;
+    uint64_t produced_bytes;             /* gradients of all ranks as fp32, in the training steps */
+    uint64_t messages;                   /* of all ranks, in the training steps */
+    double keep_share;                   /* of the chunks; 1 where all is sent */
     uint32_t tensor_count, buffer_count; /* a dense step */
-    uint64_t wire_bytes_setup;     /* of all ranks, before the first step */
-    uint64_t mapped_bytes;         /* of all ranks, in the training steps */
-    uint64_t control_bytes;        /* of all ranks, from the start */
-    double train_seconds;          /* all steps of this process, which may have come in late */
-    uint64_t images_timed;         /* of these */
-    double step_seconds;           /* medians, this rank's */
+    uint64_t wire_bytes_setup;           /* of all ranks, before the first step */
+    uint64_t mapped_bytes;               /* of all ranks, in the training steps */
+    uint64_t control_bytes;              /* of all ranks, from the start */
+    double train_seconds;  /* all steps of this process, which may have come in late */
+    uint64_t images_timed; /* of these */
+    double step_seconds;   /* medians, this rank's */
     double exchange_seconds;
-    uint32_t slowest;              /* rank that cost the others most; GF_RANK_NONE */
-    uint32_t slowest_percent;      /* of the steps in which it was the last */
-    double slowest_seconds;        /* all steps */
-    double hidden_share;           /* 1 - time blocked in waits / time of exchanges, over all ranks */
+    uint32_t slowest;         /* rank that cost the others most; GF_RANK_NONE */
+    uint32_t slowest_percent; /* of the steps in which it was the last */
+    double slowest_seconds;   /* all steps */
+    /* 1 - time blocked in waits / time of exchanges, over all ranks */
+    double hidden_share;
 };
 
-void report_begin(struct report *report, uint64_t now_ns, uint64_t step); /* step: the first to come */
+/* step: the first to come */
+void report_begin(struct report *report, uint64_t now_ns, uint64_t step);
 /* Writes the line if it is time: a tenth of a second on a terminal, else 5 seconds. */
 void report_live(struct report *report, const struct report_moment *moment);
 /* Ends the line, if there is one, so that what follows begins on its own. */
 void report_end(struct report *report);
 /* The table, and as its last line "test accuracy NN.NN %". */
 void report_table(const struct report_result *result);
-/* A place where no file can be written shows before the training: it is opened as the two below do, and left as it was.
- * 0, or -1 with why. */
+/* A place where no file can be written shows before the training: it is opened as the two below do,
+ * and left as it was. 0, or -1 with why. */
 int report_place_try(const char *path, char *error_out, size_t error_bytes);
-/* All of it or nothing (written beside it and renamed). 0, or -1 with why in error_out[error_bytes]. */
-int report_json(const char *path, const struct report_result *result, char *error_out, size_t error_bytes);
+/* All of it or nothing (written beside it and renamed). 0, or -1 with why in
+ * error_out[error_bytes]. */
+int report_json(const char *path, const struct report_result *result, char *error_out,
+                size_t error_bytes);
 bool report_hashes_equal(const struct report_result *result);
 /* data[count] parts, one after the other, as raw bytes; likewise whole or not at all. */
 struct report_part {
     const void *data;
     size_t size_bytes;
 };
-int report_dump(const char *path, const struct report_part *parts, size_t part_count, char *error_out,
-                size_t error_bytes);
+int report_dump(const char *path, const struct report_part *parts, size_t part_count,
+                char *error_out, size_t error_bytes);
 
 /* --metrics */
 struct train_metrics {
-    const char *path;  /* NULL: none; "job.prom" is job.RANK.prom of each gf_first_rank() */
-    uint64_t last_ns;  /* 0: nothing is written yet */
-    bool failed;       /* which was said, once: the run goes on */
+    const char *path; /* NULL: none; "job.prom" is job.RANK.prom of each gf_first_rank() */
+    uint64_t last_ns; /* 0: nothing is written yet */
+    bool failed;      /* which was said, once: the run goes on */
 };
 
-/* Writes the file whole, beside it and renamed, every five seconds, or at once where `now` is true. */
-void train_metrics_write(struct train_metrics *metrics, const gf_context *gf, uint64_t now_ns, bool now);
+/* Writes the file whole, beside it and renamed, every five seconds, or at once where `now` is
+ * true. */
+void train_metrics_write(struct train_metrics *metrics, const gf_context *gf, uint64_t now_ns,
+                         bool now);
 
 #endif

@@ -1,4 +1,5 @@
-/* See train_split.h. Ranks have equal numbers of images and rows: a block of a collective is what one rank holds. */
+/* See train_split.h. Ranks have equal numbers of images and rows: a block of a collective is what
+ * one rank holds. */
 #include "tools/train/train_split.h"
 
 #include <string.h>
@@ -12,8 +13,10 @@ static uint64_t sent_bytes(const gf_context *gf)
     return (gf_stats(gf, &stats) < 0) ? 0 : stats.wire_bytes + stats.mapped_bytes;
 }
 
-static gf_status exchange(struct net_split *split, gf_status (*post)(gf_context *, gf_mem, uint64_t, gf_type,
-                          struct gf_request *), float *data, uint64_t count)
+static gf_status exchange(struct net_split *split,
+                          gf_status (*post)(gf_context *, gf_mem, uint64_t, gf_type,
+                                            struct gf_request *),
+                          float *data, uint64_t count)
 {
     struct gf_request request = {0};
     uint64_t before = sent_bytes(split->gf);
@@ -23,20 +26,25 @@ static gf_status exchange(struct net_split *split, gf_status (*post)(gf_context 
     return status;
 }
 
-static uint32_t own_images(const struct net_split *split) { return split->images / split->world; }
+static uint32_t own_images(const struct net_split *split)
+{
+    return split->images / split->world;
+}
 
 static float *own_block(const struct net_split *split, float *data, uint64_t count)
 {
     return data + count / split->world * split->rank;
 }
 
-/* Between [world][images][rows], as ranks compute them, and [count][out_width] of images from `first` on. */
+/* Between [world][images][rows], as ranks compute them, and [count][out_width] of images from
+ * `first` on. */
 static void columns_join(const struct net_split *split, uint32_t first, uint32_t count, float *out)
 {
     for (uint32_t r = 0; r < split->world; r++)
         for (uint32_t i = 0; i < count; i++)
             memcpy(out + (size_t)i * split->out_width + r * split->rows,
-                   split->out + ((size_t)r * split->images + first + i) * split->rows, split->rows * sizeof *out);
+                   split->out + ((size_t)r * split->images + first + i) * split->rows,
+                   split->rows * sizeof *out);
 }
 
 void split_layout(struct net_split *split, char *base, size_t *used_bytes)
@@ -49,7 +57,8 @@ void split_layout(struct net_split *split, char *base, size_t *used_bytes)
     split->gradient = net_take(base, used_bytes, width * split->rows * sizeof(float));
     split->in = net_take(base, used_bytes, (size_t)split->images * split->in_width * sizeof(float));
     split->part = net_take(base, used_bytes, (size_t)split->images * split->rows * sizeof(float));
-    split->out = net_take(base, used_bytes, (size_t)split->images * split->out_width * sizeof(float));
+    split->out =
+        net_take(base, used_bytes, (size_t)split->images * split->out_width * sizeof(float));
 }
 
 /* Weights and biases of the rows lie in `whole` as [out_width][in_width], [out_width]. */
@@ -70,12 +79,13 @@ void split_forward(struct net_split *split, const float *in, float *out, bool re
     split->status = exchange(split, gf_allgather, split->in, in_count);
     if (split->status < 0) return;
     float *columns = own_block(split, split->out, out_count);
-    layers_host.gemm(NULL, false, true, split->images, split->rows, split->in_width, split->in, split->own, false,
-                     columns);
-    layers_host.bias(NULL, columns, split->own + (uint64_t)split->rows * split->in_width, split->images, split->rows,
-                     relu);
+    layers_host.gemm(NULL, false, true, split->images, split->rows, split->in_width, split->in,
+                     split->own, false, columns);
+    layers_host.bias(NULL, columns, split->own + (uint64_t)split->rows * split->in_width,
+                     split->images, split->rows, relu);
     split->status = exchange(split, gf_allgather, split->out, out_count);
-    if (split->status >= 0) columns_join(split, own_images(split) * split->rank, own_images(split), out);
+    if (split->status >= 0)
+        columns_join(split, own_images(split) * split->rank, own_images(split), out);
 }
 
 gf_status split_backward(struct net_split *split, const float *out_gradient, float *in_gradient)
@@ -84,21 +94,25 @@ gf_status split_backward(struct net_split *split, const float *out_gradient, flo
     uint64_t out_count = (uint64_t)split->images * split->out_width;
     uint64_t weights = (uint64_t)split->rows * split->in_width;
     if (split->status < 0) return split->status;
-    memcpy(own_block(split, split->out, out_count), out_gradient, out_count / split->world * sizeof *out_gradient);
+    memcpy(own_block(split, split->out, out_count), out_gradient,
+           out_count / split->world * sizeof *out_gradient);
     gf_status status = exchange(split, gf_allgather, split->out, out_count);
     if (status < 0) return status;
     for (uint32_t i = 0; i < split->images; i++)
         memcpy(split->part + (size_t)i * split->rows,
-               split->out + (size_t)i * split->out_width + split->rank * split->rows, split->rows * sizeof(float));
-    layers_host.gemm(NULL, true, false, split->rows, split->in_width, split->images, split->part, split->in, false,
-                     split->gradient);
-    layers_host.column_sum(NULL, split->part, split->images, split->rows, split->gradient + weights);
+               split->out + (size_t)i * split->out_width + split->rank * split->rows,
+               split->rows * sizeof(float));
+    layers_host.gemm(NULL, true, false, split->rows, split->in_width, split->images, split->part,
+                     split->in, false, split->gradient);
+    layers_host.column_sum(NULL, split->part, split->images, split->rows,
+                           split->gradient + weights);
     if (in_gradient == NULL) return GF_OK;
-    layers_host.gemm(NULL, false, false, split->images, split->in_width, split->rows, split->part, split->own, false,
-                     split->in);
+    layers_host.gemm(NULL, false, false, split->images, split->in_width, split->rows, split->part,
+                     split->own, false, split->in);
     status = exchange(split, gf_reduce_scatter, split->in, in_count);
     if (status >= 0)
-        memcpy(in_gradient, own_block(split, split->in, in_count), in_count / split->world * sizeof *in_gradient);
+        memcpy(in_gradient, own_block(split, split->in, in_count),
+               in_count / split->world * sizeof *in_gradient);
     return status;
 }
 
@@ -107,7 +121,8 @@ void split_update(struct net_split *split, float rate, float momentum, float dec
     uint64_t weights = (uint64_t)split->rows * split->in_width, count = split->own_count / 2u;
     float *weight = split->own, *velocity = split->own + count;
     for (uint64_t i = 0; i < count; i++) {
-        velocity[i] = momentum * velocity[i] + (split->gradient[i] + ((i < weights) ? decay * weight[i] : 0.0f));
+        velocity[i] = momentum * velocity[i] +
+                      (split->gradient[i] + ((i < weights) ? decay * weight[i] : 0.0f));
         weight[i] -= rate * velocity[i];
     }
 }

@@ -24,16 +24,21 @@ void train_trace_drain(struct train_trace *trace, gf_context *gf)
     trace->loss_scale = gf_loss_scale(gf); /* of the next step */
 }
 
-void train_trace_checkpoint(struct train_trace *trace, uint64_t step, uint64_t begin_ns, uint64_t end_ns)
+void train_trace_checkpoint(struct train_trace *trace, uint64_t step, uint64_t begin_ns,
+                            uint64_t end_ns)
 {
     if (trace->path == NULL) return;
     trace->records[trace->taken++ % TRAIN_TRACE_RECORDS] =
-        (struct gf_trace_record){.begin_ns = begin_ns, .end_ns = end_ns, .step = step,
-                                 .operation = TOOL_TRACE_CHECKPOINT, .first_tensor = GF_TENSOR_NONE,
+        (struct gf_trace_record){.begin_ns = begin_ns,
+                                 .end_ns = end_ns,
+                                 .step = step,
+                                 .operation = TOOL_TRACE_CHECKPOINT,
+                                 .first_tensor = GF_TENSOR_NONE,
                                  .waited_for = GF_RANK_NONE};
 }
 
-/* Two ranks have one clock where the kernel was booted once. Without an id a rank is alone with its own. */
+/* Two ranks have one clock where the kernel was booted once. Without an id a rank is alone with its
+ * own. */
 static void clock_name(uint32_t rank, char name_out[static 40])
 {
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -43,13 +48,18 @@ static void clock_name(uint32_t rank, char name_out[static 40])
     if (length != 36) (void)snprintf(name_out, 40, "unknown clock of rank %u", rank);
 }
 
-int train_trace_write(const struct train_trace *trace, uint32_t rank, uint32_t world, const struct gf_tensor *tensors,
-                      uint32_t tensor_count, char *error_out, size_t error_bytes)
+int train_trace_write(const struct train_trace *trace, uint32_t rank, uint32_t world,
+                      const struct gf_tensor *tensors, uint32_t tensor_count, char *error_out,
+                      size_t error_bytes)
 {
     static char names[NET_TENSORS_MAX][TOOL_TRACE_NAME_BYTES];
-    struct tool_trace_head head = {.magic = TOOL_TRACE_MAGIC, .version = TOOL_TRACE_VERSION,
-                                   .record_bytes = sizeof *trace->records, .rank = rank, .world = world,
-                                   .tensor_count = tensor_count, .begin_ns = trace->begin_ns};
+    struct tool_trace_head head = {.magic = TOOL_TRACE_MAGIC,
+                                   .version = TOOL_TRACE_VERSION,
+                                   .record_bytes = sizeof *trace->records,
+                                   .rank = rank,
+                                   .world = world,
+                                   .tensor_count = tensor_count,
+                                   .begin_ns = trace->begin_ns};
     uint64_t max = TRAIN_TRACE_RECORDS, at = trace->taken % max;
     char path[1024];
     int used = snprintf(path, sizeof path, "%s.%u", trace->path, rank);
@@ -61,7 +71,8 @@ int train_trace_write(const struct train_trace *trace, uint32_t rank, uint32_t w
     head.lost_count = trace->taken - head.record_count;
     clock_name(rank, head.clock);
     if (gethostname(head.node, sizeof head.node - 1) != 0) head.node[0] = '\0';
-    for (uint32_t i = 0; i < tensor_count; i++) (void)snprintf(names[i], sizeof names[i], "%.47s", tensors[i].name);
+    for (uint32_t i = 0; i < tensor_count; i++)
+        (void)snprintf(names[i], sizeof names[i], "%.47s", tensors[i].name);
     bool full = head.lost_count > 0; /* then the oldest lies at `at` */
     const struct report_part parts[] = {
         {&head, sizeof head},

@@ -6,7 +6,10 @@
 
 #include "tools/train/train_half.h"
 
-static float *host(gf_mem address) { return (float *)(uintptr_t)address; }
+static float *host(gf_mem address)
+{
+    return (float *)(uintptr_t)address;
+}
 
 /* This tensor is of a layer whose rows are the ranks' own. */
 static bool is_split(const struct train *train, uint32_t tensor)
@@ -15,7 +18,10 @@ static bool is_split(const struct train *train, uint32_t tensor)
     return (train->options->split != NULL) && ((tensor == weight) || (tensor == weight + 1u));
 }
 
-static bool is_half(const struct train *train) { return train->options->precision != GF_TYPE_F32; }
+static bool is_half(const struct train *train)
+{
+    return train->options->precision != GF_TYPE_F32;
+}
 
 void train_tensors(struct train *train)
 {
@@ -32,16 +38,23 @@ const char *train_split_refuses(const struct train *train)
     const struct train_options *options = train->options;
     const struct gf_config *config = train->config;
     if (options->split == NULL) return NULL;
-    if ((options->model->split.name == NULL) || (strcmp(options->split, options->model->split.name) != 0))
+    if ((options->model->split.name == NULL) ||
+        (strcmp(options->split, options->model->split.name) != 0))
         return "--split: allowed are fc1 with --model cnn, linear with --model linear";
     if (train->on_device || (options->precision != GF_TYPE_F32) || config->loss_scale.enabled)
         return "--split: allowed is device.driver = host, fp32, no loss scale";
-    if ((config->optimizer.kind != GF_OPTIMIZER_SGD) || config->optimizer.nesterov || (config->optimizer.clip_norm > 0))
-        return "--split: allowed is sgd without nesterov and clip_norm, which the appliance does to its own rows";
-    if (config->exchange.average != GF_AVERAGE_SUM) return "--split: allowed is exchange.average = sum";
-    if (options->elastic) return "--split with --elastic: rows of a rank that dies are lost; allowed is one of them";
-    if ((options->batch % train->world != 0) || (options->model->split.out_width % train->world != 0))
-        return "--split: the ranks must divide the batch and the layer's outputs (512 of fc1, 10 of linear)";
+    if ((config->optimizer.kind != GF_OPTIMIZER_SGD) || config->optimizer.nesterov ||
+        (config->optimizer.clip_norm > 0))
+        return "--split: allowed is sgd without nesterov and clip_norm, which the appliance does "
+               "to its own rows";
+    if (config->exchange.average != GF_AVERAGE_SUM)
+        return "--split: allowed is exchange.average = sum";
+    if (options->elastic)
+        return "--split with --elastic: rows of a rank that dies are lost; allowed is one of them";
+    if ((options->batch % train->world != 0) ||
+        (options->model->split.out_width % train->world != 0))
+        return "--split: the ranks must divide the batch and the layer's outputs (512 of fc1, 10 "
+               "of linear)";
     return NULL;
 }
 
@@ -54,10 +67,13 @@ void train_weights_layout(struct train *train, char *base, size_t *used_bytes)
         train->gradient_copy[i] = net_take(base, used_bytes, bytes);
     }
     if (train->options->split == NULL) return;
-    train->split = (struct net_split){
-        .gf = train->gf, .rank = train->rank, .world = train->world, .images = train->options->batch,
-        .weight_tensor = model->split.weight_tensor, .in_width = model->split.in_width,
-        .out_width = model->split.out_width};
+    train->split = (struct net_split){.gf = train->gf,
+                                      .rank = train->rank,
+                                      .world = train->world,
+                                      .images = train->options->batch,
+                                      .weight_tensor = model->split.weight_tensor,
+                                      .in_width = model->split.in_width,
+                                      .out_width = model->split.out_width};
     split_layout(&train->split, base, used_bytes);
 }
 
@@ -71,27 +87,36 @@ static gf_status sink_ready(void *user, uint32_t tensor)
     return gf_tensor_ready(train->gf, tensor, 0);
 }
 
-static gf_status sink_poll(void *user) { return gf_step_poll(((struct train *)user)->gf); }
+static gf_status sink_poll(void *user)
+{
+    return gf_step_poll(((struct train *)user)->gf);
+}
 
 gf_status train_step_begin(struct train *train)
 {
-    uint32_t batch = train->options->batch, first = train_share_first(batch, train->rank, train->world);
+    uint32_t batch = train->options->batch,
+             first = train_share_first(batch, train->rank, train->world);
     uint32_t end = train_share_first(batch, train->rank + 1u, train->world);
     gf_status status = gf_step_begin(train->gf);
     return (status < 0) ? status : gf_step_samples(train->gf, end - first);
 }
 
-static gf_status sink_begin(void *user) { return train_step_begin(user); }
+static gf_status sink_begin(void *user)
+{
+    return train_step_begin(user);
+}
 
 void train_pools(struct train *train)
 {
     struct net *net = &train->net;
-    net->sink = (struct net_sink){.user = train, .begin = sink_begin, .ready = sink_ready, .poll = sink_poll};
+    net->sink = (struct net_sink){
+        .user = train, .begin = sink_begin, .ready = sink_ready, .poll = sink_poll};
     net->precision = train->options->precision;
     if (train->on_device) device_pools(&train->device, train->gf);
     for (uint32_t i = 0; !train->on_device && (i < net->model->tensor_count); i++) {
         net->weight[i] = is_half(train) ? train->weight_copy[i] : host(gf_weight(train->gf, i));
-        net->gradient[i] = is_half(train) ? train->gradient_copy[i] : host(gf_gradient(train->gf, i));
+        net->gradient[i] =
+            is_half(train) ? train->gradient_copy[i] : host(gf_gradient(train->gf, i));
     }
     if (train->options->split == NULL) return;
     net->split = &train->split;
@@ -103,7 +128,8 @@ void train_pools(struct train *train)
 void train_weights_fetch(struct train *train)
 {
     for (uint32_t i = 0; is_half(train) && (i < train->net.model->tensor_count); i++)
-        half_get(train->options->precision, train->net.weight[i], (const uint16_t *)host(gf_weight_half(train->gf, i)),
+        half_get(train->options->precision, train->net.weight[i],
+                 (const uint16_t *)host(gf_weight_half(train->gf, i)),
                  train->tensors[i].elem_count);
 }
 
@@ -146,14 +172,16 @@ static gf_status weights_draw(struct train *train)
     train->net.model->init(&train->net, &random);
     if (train->on_device) return device_weights_put(&train->device);
     for (uint32_t i = 0; is_half(train) && (i < train->net.model->tensor_count); i++)
-        memcpy(host(gf_weight(train->gf, i)), train->net.weight[i], train->tensors[i].elem_count * sizeof(float));
+        memcpy(host(gf_weight(train->gf, i)), train->net.weight[i],
+               train->tensors[i].elem_count * sizeof(float));
     return GF_OK;
 }
 
 gf_status train_begin(struct train *train)
 {
     train_pools(train);
-    bool draws = (train->rank == 0) || (train->options->split != NULL); /* own rows are drawn with all others */
+    /* own rows are drawn with all others */
+    bool draws = (train->rank == 0) || (train->options->split != NULL);
     gf_status status = draws ? weights_draw(train) : GF_OK;
     if (train->options->split != NULL) split_begin(&train->split);
     if (status >= 0) status = gf_broadcast_weights(train->gf, 0);

@@ -1,6 +1,7 @@
-/* Where weights and gradients lie. With fp32 the networks work in the library's pools. With --precision the library
- * holds 16-bit gradients and a 16-bit copy of its fp32 weights, and the networks, which a processor computes in fp32,
- * work on conversions of these: what forward reads, what backward writes and what layers hand on has 16 bits. */
+/* Where weights and gradients lie. With fp32 the networks work in the library's pools. With
+ * --precision the library holds 16-bit gradients and a 16-bit copy of its fp32 weights, and the
+ * networks, which a processor computes in fp32, work on conversions of these: what forward reads,
+ * what backward writes and what layers hand on has 16 bits. */
 #ifndef GF_TRAIN_WEIGHTS_H
 #define GF_TRAIN_WEIGHTS_H
 
@@ -8,7 +9,8 @@
 
 /* options->model's tensors as the library is told of them: train->tensors. */
 void train_tensors(struct train *train);
-/* Why --split cannot be done with these options and this many ranks; NULL: it can, or is not asked for. */
+/* Why --split cannot be done with these options and this many ranks; NULL: it can, or is not asked
+ * for. */
 const char *train_split_refuses(const struct train *train);
 /* The next bytes of the workspace, for the conversions and for a split layer. */
 void train_weights_layout(struct train *train, char *base, size_t *used_bytes);
@@ -16,7 +18,8 @@ void train_weights_layout(struct train *train, char *base, size_t *used_bytes);
 void train_pools(struct train *train);
 /* Before forward: the network's weights are those of the last update. */
 void train_weights_fetch(struct train *train);
-/* The library's own fp32 weight, the host's copy of a device's, or of a split layer what train_test() has gathered. */
+/* The library's own fp32 weight, the host's copy of a device's, or of a split layer what
+ * train_test() has gathered. */
 const float *train_weight(struct train *train, uint32_t tensor);
 /* 64 bits of all weights that are the same on all ranks, in tensor order. */
 uint64_t train_weights_hash(struct train *train);

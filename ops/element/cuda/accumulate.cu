@@ -6,7 +6,8 @@ struct accumulate_some {
 };
 
 /* *u: before and after; h' returned. */
-GF_INLINE float accumulate_rule(const struct gf_accumulate *r, float src, float weight, float *u, float h)
+GF_INLINE float accumulate_rule(const struct gf_accumulate *r, float src, float weight, float *u,
+                                float h)
 {
     float g = r->scale * src;
     if (r->weight_f32 != 0) g = g + r->decay * weight;
@@ -16,7 +17,8 @@ GF_INLINE float accumulate_rule(const struct gf_accumulate *r, float src, float 
 }
 
 /* Element i of dst, and `off` more of what is read. */
-GF_INLINE void accumulate_one(uint64_t i, const struct gf_accumulate *r, uint64_t off, uint32_t src_type)
+GF_INLINE void accumulate_one(uint64_t i, const struct gf_accumulate *r, uint64_t off,
+                              uint32_t src_type)
 {
     float weight = (r->weight_f32 != 0) ? gf_one_load(GF_KERNEL_F32, r->weight_f32, i + off) : 0.0f;
     float u = (r->u_f32 != 0) ? gf_one_load(GF_KERNEL_F32, r->u_f32, i + off) : 0.0f;
@@ -26,8 +28,8 @@ GF_INLINE void accumulate_one(uint64_t i, const struct gf_accumulate *r, uint64_
     gf_one_store(GF_KERNEL_F32, r->dst_h_f32, i, h);
 }
 
-GF_INLINE void accumulate_load(struct accumulate_some *some, uint64_t i, const struct gf_accumulate *r,
-                               uint64_t off, uint32_t src_type)
+GF_INLINE void accumulate_load(struct accumulate_some *some, uint64_t i,
+                               const struct gf_accumulate *r, uint64_t off, uint32_t src_type)
 {
     gf_pack_load(&some->src, src_type, r->src, i + off, 4);
     if (r->weight_f32 != 0) gf_pack_load(&some->weight, GF_KERNEL_F32, r->weight_f32, i + off, 4);
@@ -35,30 +37,33 @@ GF_INLINE void accumulate_load(struct accumulate_some *some, uint64_t i, const s
     gf_pack_load(&some->h, GF_KERNEL_F32, r->h_f32, i + off, 4);
 }
 
-GF_INLINE void accumulate_pack(struct accumulate_some *some, uint64_t i, const struct gf_accumulate *r,
-                               uint64_t off, uint32_t src_type)
+GF_INLINE void accumulate_pack(struct accumulate_some *some, uint64_t i,
+                               const struct gf_accumulate *r, uint64_t off, uint32_t src_type)
 {
     float h[4], u[4];
     GF_UNROLL
     for (int e = 0; e < 4; e++) {
         u[e] = gf_pack_get(&some->u, GF_KERNEL_F32, e);
-        h[e] = accumulate_rule(r, gf_pack_get(&some->src, src_type, e), gf_pack_get(&some->weight, GF_KERNEL_F32, e),
-                               &u[e], gf_pack_get(&some->h, GF_KERNEL_F32, e));
+        h[e] = accumulate_rule(r, gf_pack_get(&some->src, src_type, e),
+                               gf_pack_get(&some->weight, GF_KERNEL_F32, e), &u[e],
+                               gf_pack_get(&some->h, GF_KERNEL_F32, e));
     }
     if (r->dst_u_f32 != 0) gf_pack_store(GF_KERNEL_F32, r->dst_u_f32, i, u, 4);
     gf_pack_store(GF_KERNEL_F32, r->dst_h_f32, i, h, 4);
 }
 
-GF_INLINE void accumulate_range(struct gf_range *range, uint32_t src_type, const struct gf_accumulate *r)
+GF_INLINE void accumulate_range(struct gf_range *range, uint32_t src_type,
+                                const struct gf_accumulate *r)
 {
     const uint64_t dst = range->first, src = range->src;
     const uint32_t head = gf_head(r->h_f32 + src * 4u, GF_KERNEL_F32, 4);
-    const int alike =
-        gf_alike(r->dst_h_f32, dst, GF_KERNEL_F32, 4, head) && gf_alike(r->dst_u_f32, dst, GF_KERNEL_F32, 4, head) &&
-        gf_alike(r->u_f32, src, GF_KERNEL_F32, 4, head) && gf_alike(r->weight_f32, src, GF_KERNEL_F32, 4, head) &&
-        gf_alike(r->src, src, src_type, 4, head);
-    GF_WALK(range, 4, head, alike, 2, struct accumulate_some, accumulate_load, accumulate_pack, accumulate_one, r,
-            src - dst, src_type);
+    const int alike = gf_alike(r->dst_h_f32, dst, GF_KERNEL_F32, 4, head) &&
+                      gf_alike(r->dst_u_f32, dst, GF_KERNEL_F32, 4, head) &&
+                      gf_alike(r->u_f32, src, GF_KERNEL_F32, 4, head) &&
+                      gf_alike(r->weight_f32, src, GF_KERNEL_F32, 4, head) &&
+                      gf_alike(r->src, src, src_type, 4, head);
+    GF_WALK(range, 4, head, alike, 2, struct accumulate_some, accumulate_load, accumulate_pack,
+            accumulate_one, r, src - dst, src_type);
 }
 
 GF_INLINE void accumulate_type(uint32_t src_type, const struct gf_accumulate_args *r)
@@ -66,6 +71,9 @@ GF_INLINE void accumulate_type(uint32_t src_type, const struct gf_accumulate_arg
     GF_RANGES(&r->chunks, r->elem_count, accumulate_range, src_type, &r->of);
 }
 
-#define ACCUMULATE(name, type) \
-    GF_KERNEL_OF(accumulate_##name, accumulate) { accumulate_type(type, &args); }
+#define ACCUMULATE(name, type)                  \
+    GF_KERNEL_OF(accumulate_##name, accumulate) \
+    {                                           \
+        accumulate_type(type, &args);           \
+    }
 GF_EACH_TYPE(ACCUMULATE)

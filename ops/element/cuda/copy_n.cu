@@ -13,7 +13,10 @@ GF_INLINE void copy_n_pack(struct gf_pack *some, uint64_t i, uint64_t dst, uint6
     gf_line_store(dst + i * 2u, some->words);
 }
 
-GF_INLINE void copy_n_one(uint64_t i, uint64_t dst, uint64_t src) { ((uint16_t *)dst)[i] = ((const uint16_t *)src)[i]; }
+GF_INLINE void copy_n_one(uint64_t i, uint64_t dst, uint64_t src)
+{
+    ((uint16_t *)dst)[i] = ((const uint16_t *)src)[i];
+}
 
 GF_KERNEL(copy_n)
 {
@@ -21,9 +24,10 @@ GF_KERNEL(copy_n)
     const uint32_t turn = blockIdx.x % args.count;
     const uint64_t dst = args.dst[turn], src = args.src[turn];
     const uint64_t worker = (uint64_t)(blockIdx.x / args.count) * blockDim.x + threadIdx.x;
-    struct gf_range range = {0, 0, args.bytes[turn] / 2u, worker, (uint64_t)(gridDim.x / args.count) * blockDim.x};
+    struct gf_range range = {0, 0, args.bytes[turn] / 2u, worker,
+                             (uint64_t)(gridDim.x / args.count) * blockDim.x};
     const uint32_t head = gf_head(src, GF_KERNEL_F16, HALVES);
     const int alike = gf_alike(dst, 0, GF_KERNEL_F16, HALVES, head);
-    GF_WALK(&range, HALVES, head, alike, GF_KERNEL_AHEAD_MAX, struct gf_pack, copy_n_load, copy_n_pack, copy_n_one,
-            dst, src);
+    GF_WALK(&range, HALVES, head, alike, GF_KERNEL_AHEAD_MAX, struct gf_pack, copy_n_load,
+            copy_n_pack, copy_n_one, dst, src);
 }

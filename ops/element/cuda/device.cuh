@@ -8,27 +8,35 @@
  * payload need not be the host's.
  *
  * Sums and products are written as plain expressions: both compilers are told not to fuse a
- * multiplication and an addition into one (-fmad=false, -ffp-contract=off), so each operation rounds
- * once, as on the host. */
+ * multiplication and an addition into one (-fmad=false, -ffp-contract=off), so each operation
+ * rounds once, as on the host. */
 #ifndef GF_DEVICE_CUH
 #define GF_DEVICE_CUH
 
 #include "ops/element/cuda/kernels.h"
 
-#pragma GCC diagnostic ignored "-Wunused-parameter" /* the functions of a walk share their parameters */
+/* the functions of a walk share their parameters */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 
 #ifdef __CUDACC__
 #define GF_INLINE static __device__ __forceinline__
 #define GF_UNROLL _Pragma("unroll")
 #define GF_UNROLL_8 _Pragma("unroll 8")
 #define GF_ROLLED _Pragma("unroll 1")
-/* At least `blocks` of it on a multiprocessor: without a bound a compiler spills to have more than it needs. */
-#define GF_KERNEL_BOUND(name, kind, blocks)                                                                  \
-    extern "C" __global__ void __launch_bounds__(GF_KERNEL_THREADS, blocks)                                  \
+/* At least `blocks` of it on a multiprocessor: without a bound a compiler spills to have more than
+ * it needs. */
+#define GF_KERNEL_BOUND(name, kind, blocks)                                 \
+    extern "C" __global__ void __launch_bounds__(GF_KERNEL_THREADS, blocks) \
         gf_kernel_##name(const __grid_constant__ struct gf_##kind##_args args)
 #define gf_likely(what) __builtin_expect(!!(what), 1)
-GF_INLINE uint32_t gf_bits(float value) { return __float_as_uint(value); }
-GF_INLINE float gf_of_bits(uint32_t bits) { return __uint_as_float(bits); }
+GF_INLINE uint32_t gf_bits(float value)
+{
+    return __float_as_uint(value);
+}
+GF_INLINE float gf_of_bits(uint32_t bits)
+{
+    return __uint_as_float(bits);
+}
 GF_INLINE uint32_t gf_f16x2(float low, float high)
 {
     uint32_t word;
@@ -47,11 +55,14 @@ GF_INLINE float gf_of_f16(uint32_t half)
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((unsigned short)half));
     return value;
 }
-/* Global memory, said outright: from an address that is a number the compiler would make a generic access. In order. */
+/* Global memory, said outright: from an address that is a number the compiler would make a generic
+ * access. In order. */
 GF_INLINE void gf_line_load(uint32_t words[4], uint64_t at)
 {
     asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3]) : "l"(at) : "memory");
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "l"(at)
+                 : "memory");
 }
 /* As it is now: the CPU stores it. */
 GF_INLINE uint64_t gf_word_load(uint64_t at)
@@ -62,16 +73,21 @@ GF_INLINE uint64_t gf_word_load(uint64_t at)
 }
 GF_INLINE void gf_half_line_load(uint32_t words[2], uint64_t at)
 {
-    asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(words[0]), "=r"(words[1]) : "l"(at) : "memory");
+    asm volatile("ld.global.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(words[0]), "=r"(words[1])
+                 : "l"(at)
+                 : "memory");
 }
 GF_INLINE void gf_line_store(uint64_t at, const uint32_t words[4])
 {
-    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
-                 :: "l"(at), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(words[0]), "r"(words[1]),
+                 "r"(words[2]), "r"(words[3])
+                 : "memory");
 }
 GF_INLINE void gf_half_line_store(uint64_t at, const uint32_t words[2])
 {
-    asm volatile("st.global.v2.u32 [%0], {%1, %2};" :: "l"(at), "r"(words[0]), "r"(words[1]) : "memory");
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(at), "r"(words[0]), "r"(words[1])
+                 : "memory");
 }
 #else
 #include "firmware-tests/cuda/simt_device.h"
@@ -87,7 +103,10 @@ GF_INLINE void gf_half_line_store(uint64_t at, const uint32_t words[2])
 
 /* ---- types ---- */
 
-GF_INLINE uint32_t gf_bytes(uint32_t type) { return (type == GF_KERNEL_F32) ? 4u : 2u; }
+GF_INLINE uint32_t gf_bytes(uint32_t type)
+{
+    return (type == GF_KERNEL_F32) ? 4u : 2u;
+}
 
 /* From this magnitude on a result rounds to infinity in the type. */
 GF_INLINE float gf_overflow(uint32_t type)
@@ -121,7 +140,8 @@ GF_INLINE uint32_t gf_one_bad(uint32_t type, float value)
     return !(fabsf(value) < gf_overflow(type));
 }
 
-/* ---- packs: `count` elements from index i on, 4 or 8, as they lie in memory; 8 only of 16-bit types ---- */
+/* ---- packs: `count` elements from index i on, 4 or 8, as they lie in memory; 8 only of 16-bit
+ * types ---- */
 
 struct gf_pack {
     uint32_t words[4];
@@ -130,8 +150,10 @@ struct gf_pack {
 GF_INLINE void gf_pack_load(struct gf_pack *to, uint32_t type, uint64_t base, uint64_t i, int count)
 {
     uint64_t at = base + i * gf_bytes(type);
-    if (count * (int)gf_bytes(type) == 16) gf_line_load(to->words, at);
-    else gf_half_line_load(to->words, at);
+    if (count * (int)gf_bytes(type) == 16)
+        gf_line_load(to->words, at);
+    else
+        gf_half_line_load(to->words, at);
 }
 
 /* Element e of the pack. */
@@ -149,20 +171,28 @@ GF_INLINE void gf_pack_store(uint32_t type, uint64_t base, uint64_t i, const flo
     uint32_t words[4];
     GF_UNROLL
     for (int e = 0; e < count; e += (type == GF_KERNEL_F32) ? 1 : 2) {
-        if (type == GF_KERNEL_F32) words[e] = gf_bits(from[e]);
-        else if (type == GF_KERNEL_F16) words[e / 2] = gf_f16x2(from[e], from[e + 1]);
-        else words[e / 2] = gf_bf16x2(from[e], from[e + 1]);
+        if (type == GF_KERNEL_F32)
+            words[e] = gf_bits(from[e]);
+        else if (type == GF_KERNEL_F16)
+            words[e / 2] = gf_f16x2(from[e], from[e + 1]);
+        else
+            words[e / 2] = gf_bf16x2(from[e], from[e + 1]);
     }
-    if (count * (int)gf_bytes(type) == 16) gf_line_store(at, words);
-    else gf_half_line_store(at, words);
+    if (count * (int)gf_bytes(type) == 16)
+        gf_line_store(at, words);
+    else
+        gf_half_line_store(at, words);
 }
 
 /* The same of four, in a type that is known at run time alone. */
 GF_INLINE void gf_four_store(uint32_t type, uint64_t base, uint64_t i, const float *from)
 {
-    if (type == GF_KERNEL_F16) gf_pack_store(GF_KERNEL_F16, base, i, from, 4);
-    else if (type == GF_KERNEL_BF16) gf_pack_store(GF_KERNEL_BF16, base, i, from, 4);
-    else gf_pack_store(GF_KERNEL_F32, base, i, from, 4);
+    if (type == GF_KERNEL_F16)
+        gf_pack_store(GF_KERNEL_F16, base, i, from, 4);
+    else if (type == GF_KERNEL_BF16)
+        gf_pack_store(GF_KERNEL_BF16, base, i, from, 4);
+    else
+        gf_pack_store(GF_KERNEL_F32, base, i, from, 4);
 }
 
 /* Whether all of a pack round to what is finite; one comparison an element, with no branch. */
@@ -209,12 +239,20 @@ GF_INLINE void gf_found_tell(const struct gf_found *found, uint64_t check)
     atomicMin((unsigned long long *)(check + 8), found->first);
 }
 
-/* ---- what a kernel works on: a flat range, all threads in one go; or listed chunks, a block a tile ---- */
+/* ---- what a kernel works on: a flat range, all threads in one go; or listed chunks, a block a
+ * tile ---- */
 
-GF_INLINE uint64_t gf_thread(void) { return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; }
-GF_INLINE uint64_t gf_threads(void) { return (uint64_t)gridDim.x * blockDim.x; }
+GF_INLINE uint64_t gf_thread(void)
+{
+    return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+GF_INLINE uint64_t gf_threads(void)
+{
+    return (uint64_t)gridDim.x * blockDim.x;
+}
 
-/* Elements first .. first+count-1 of what is written; of what is read, `src` less: src is first's partner. */
+/* Elements first .. first+count-1 of what is written; of what is read, `src` less: src is first's
+ * partner. */
 struct gf_range {
     uint64_t first, src, count;
     uint64_t worker, workers; /* this thread, of how many */
@@ -226,13 +264,15 @@ GF_INLINE uint64_t gf_tiles(const struct gf_chunks *chunks)
 }
 
 /* Tile `number` of all tiles of the listed chunks: of the chunk that is listed at place `turn`, the
- * elements from `skip` on. In a packed range the chunks lie one behind the other, as they are listed;
- * else where their numbers say. The pool's last chunk may be short, and a chunk's last tile is. */
+ * elements from `skip` on. In a packed range the chunks lie one behind the other, as they are
+ * listed; else where their numbers say. The pool's last chunk may be short, and a chunk's last tile
+ * is. */
 GF_INLINE struct gf_range gf_tile_at(const struct gf_chunks *chunks, uint64_t number)
 {
     const uint64_t turn = number / gf_tiles(chunks);
     const uint64_t skip = number % gf_tiles(chunks) * GF_KERNEL_TILE_ELEMS;
-    const uint64_t chunk = (chunks->list_u32 != 0) ? ((const uint32_t *)chunks->list_u32)[turn] : turn;
+    const uint64_t chunk =
+        (chunks->list_u32 != 0) ? ((const uint32_t *)chunks->list_u32)[turn] : turn;
     const uint64_t at = chunk * chunks->chunk_elems + skip;
     const uint64_t packed = turn * chunks->chunk_elems + skip;
     const uint64_t left_in_pool = (at < chunks->elems) ? chunks->elems - at : 0;
@@ -253,78 +293,88 @@ GF_INLINE struct gf_range gf_flat(uint64_t elem_count)
     return range;
 }
 
-/* CALL(&range, ..): once with the flat range where no chunks are listed, else for each tile of this block. */
-#define GF_RANGES(chunks, elem_count, CALL, ...)                                                             \
-    do {                                                                                                     \
-        const int is_flat = (chunks)->count == 0;                                                            \
-        const uint64_t all = is_flat ? 1u : gf_tiles(chunks) * (chunks)->count;                              \
-        for (uint64_t tile = is_flat ? 0u : blockIdx.x; tile < all; tile += is_flat ? 1u : gridDim.x) {      \
-            struct gf_range range = is_flat ? gf_flat(elem_count) : gf_tile_at((chunks), tile);              \
-            CALL(&range, __VA_ARGS__);                                                                       \
-        }                                                                                                    \
+/* CALL(&range, ..): once with the flat range where no chunks are listed, else for each tile of this
+ * block. */
+#define GF_RANGES(chunks, elem_count, CALL, ...)                                                \
+    do {                                                                                        \
+        const int is_flat = (chunks)->count == 0;                                               \
+        const uint64_t all = is_flat ? 1u : gf_tiles(chunks) * (chunks)->count;                 \
+        for (uint64_t tile = is_flat ? 0u : blockIdx.x; tile < all;                             \
+             tile += is_flat ? 1u : gridDim.x) {                                                \
+            struct gf_range range = is_flat ? gf_flat(elem_count) : gf_tile_at((chunks), tile); \
+            CALL(&range, __VA_ARGS__);                                                          \
+        }                                                                                       \
     } while (0)
 
 /* ---- walking a range ---- */
 
-/* Elements before the first whole pack: 0 - address, modulo a pack's bytes, is what is missing to the
- * next multiple of them. */
+/* Elements before the first whole pack: 0 - address, modulo a pack's bytes, is what is missing to
+ * the next multiple of them. */
 GF_INLINE uint32_t gf_head(uint64_t address, uint32_t type, uint32_t pack)
 {
     return (uint32_t)((0 - address) % (pack * gf_bytes(type))) / gf_bytes(type);
 }
 
-/* Whether the range lies in its packs as one with this head does; 0 (a range that is not given) lies anyhow. */
-GF_INLINE int gf_alike(uint64_t address, uint64_t first, uint32_t type, uint32_t pack, uint32_t head)
+/* Whether the range lies in its packs as one with this head does; 0 (a range that is not given)
+ * lies anyhow. */
+GF_INLINE int gf_alike(uint64_t address, uint64_t first, uint32_t type, uint32_t pack,
+                       uint32_t head)
 {
     return (address == 0) || (gf_head(address + first * gf_bytes(type), type, pack) == head);
 }
 
 /* The elements of a range, by whole packs and one by one:
  *
- *     first                at the_head                                 the last whole pack ends      first + count
- *       |---- ONE each -------|--- PACK ---|--- PACK ---| .. |--- PACK ---|------- ONE each -------------|
+ *     first                at the_head                                 the last whole pack ends
+ *                          first + count
+ *       |---- ONE each -------|--- PACK ---|--- PACK ---| .. |--- PACK ---|------- ONE each
+ *           -------------|
  *
- * Thread `worker` takes pack worker, worker + workers and on. It has AHEAD packs under way: LOAD(&some[a], i, ..) is
- * called for all of them before PACK(&some[a], i, ..) for the first. What is left of its packs, fewer than AHEAD, it
- * takes one at a time. The main loop is thus entered only where a thread has AHEAD packs, and by every thread only from
- * workers * pack * AHEAD elements on. Where the arrays of an op do not lie
- * alike in their packs, all elements are taken by ONE(i, ..). PACK_T is the type that holds what was loaded. */
-#define GF_WALK(range, pack, the_head, alike, AHEAD, PACK_T, LOAD, PACK, ONE, ...)                           \
-    do {                                                                                                     \
-        const uint64_t workers = (range)->workers;                                                           \
-        const uint64_t stride = workers * (pack);                                                            \
-        const uint64_t all_elems = (range)->count;                                                           \
-        const uint64_t before = ((alike) && ((the_head) <= all_elems)) ? (the_head) : all_elems;             \
-        const uint64_t whole = (all_elems - before) / (pack) * (pack);                                       \
-        const uint64_t end = (range)->first + before + whole;                                                \
-        uint64_t at = (range)->first + before + (range)->worker * (pack);                                    \
-        PACK_T some[AHEAD];                                                                                  \
-        for (; GF_MANY(AHEAD) && (at < end) && (end - at > (AHEAD - 1) * stride); at += AHEAD * stride) {    \
-            GF_UNROLL                                                                                        \
-            for (uint32_t a = 0; a < (AHEAD); a++) LOAD(&some[a], at + a * stride, __VA_ARGS__);             \
-            GF_UNROLL                                                                                        \
-            for (uint32_t a = 0; a < (AHEAD); a++) PACK(&some[a], at + a * stride, __VA_ARGS__);             \
-        }                                                                                                    \
-        GF_ROLLED                                                                                            \
-        for (; at < end; at += stride) {                                                                     \
-            LOAD(&some[0], at, __VA_ARGS__);                                                                 \
-            PACK(&some[0], at, __VA_ARGS__);                                                                 \
-        }                                                                                                    \
-        GF_ROLLED                                                                                            \
-        for (uint64_t one = (range)->worker; one < all_elems - whole; one += workers)                        \
-            ONE((range)->first + one + ((one < before) ? 0 : whole), __VA_ARGS__);                           \
+ * Thread `worker` takes pack worker, worker + workers and on. It has AHEAD packs under way:
+ * LOAD(&some[a], i, ..) is called for all of them before PACK(&some[a], i, ..) for the first. What
+ * is left of its packs, fewer than AHEAD, it takes one at a time. The main loop is thus entered
+ * only where a thread has AHEAD packs, and by every thread only from workers * pack * AHEAD
+ * elements on. Where the arrays of an op do not lie alike in their packs, all elements are taken by
+ * ONE(i, ..). PACK_T is the type that holds what was loaded. */
+#define GF_WALK(range, pack, the_head, alike, AHEAD, PACK_T, LOAD, PACK, ONE, ...)               \
+    do {                                                                                         \
+        const uint64_t workers = (range)->workers;                                               \
+        const uint64_t stride = workers * (pack);                                                \
+        const uint64_t all_elems = (range)->count;                                               \
+        const uint64_t before = ((alike) && ((the_head) <= all_elems)) ? (the_head) : all_elems; \
+        const uint64_t whole = (all_elems - before) / (pack) * (pack);                           \
+        const uint64_t end = (range)->first + before + whole;                                    \
+        uint64_t at = (range)->first + before + (range)->worker * (pack);                        \
+        PACK_T some[AHEAD];                                                                      \
+        for (; GF_MANY(AHEAD) && (at < end) && (end - at > (AHEAD - 1) * stride);                \
+             at += AHEAD * stride) {                                                             \
+            GF_UNROLL                                                                            \
+            for (uint32_t a = 0; a < (AHEAD); a++) LOAD(&some[a], at + a * stride, __VA_ARGS__); \
+            GF_UNROLL                                                                            \
+            for (uint32_t a = 0; a < (AHEAD); a++) PACK(&some[a], at + a * stride, __VA_ARGS__); \
+        }                                                                                        \
+        GF_ROLLED                                                                                \
+        for (; at < end; at += stride) {                                                         \
+            LOAD(&some[0], at, __VA_ARGS__);                                                     \
+            PACK(&some[0], at, __VA_ARGS__);                                                     \
+        }                                                                                        \
+        GF_ROLLED                                                                                \
+        for (uint64_t one = (range)->worker; one < all_elems - whole; one += workers)            \
+            ONE((range)->first + one + ((one < before) ? 0 : whole), __VA_ARGS__);               \
     } while (0)
 
-/* First in a kernel: a block ends there if the word is not 0. One look a block, as the word lies in host memory. */
-#define GF_UNLESS_STOPPED(word_at)                                                \
-    __shared__ uint32_t is_stopped;                                               \
-    if ((word_at) != 0) {                                                         \
-        if (threadIdx.x == 0) is_stopped = gf_word_load(word_at) != 0;            \
-        __syncthreads();                                                          \
-        if (is_stopped) return;                                                   \
+/* First in a kernel: a block ends there if the word is not 0. One look a block, as the word lies in
+ * host memory. */
+#define GF_UNLESS_STOPPED(word_at)                                     \
+    __shared__ uint32_t is_stopped;                                    \
+    if ((word_at) != 0) {                                              \
+        if (threadIdx.x == 0) is_stopped = gf_word_load(word_at) != 0; \
+        __syncthreads();                                               \
+        if (is_stopped) return;                                        \
     }
 
 /* An entry a type: MAKE(name, type). */
-#define GF_EACH_TYPE(MAKE) MAKE(f32, GF_KERNEL_F32) MAKE(f16, GF_KERNEL_F16) MAKE(bf16, GF_KERNEL_BF16)
+#define GF_EACH_TYPE(MAKE) \
+    MAKE(f32, GF_KERNEL_F32) MAKE(f16, GF_KERNEL_F16) MAKE(bf16, GF_KERNEL_BF16)
 
 #endif

@@ -1,11 +1,13 @@
-/* What the CUDA backend and its kernels agree on: their names and, for each, the one struct it is given by value. The
- * kernels see nothing else of the library. Addresses are the device's and aligned to their elements. */
+/* What the CUDA backend and its kernels agree on: their names and, for each, the one struct it is
+ * given by value. The kernels see nothing else of the library. Addresses are the device's and
+ * aligned to their elements. */
 #ifndef GF_KERNELS_H
 #define GF_KERNELS_H
 
 #include "ops/element_args.h"
 
-/* In the order of launch()'s numbers. The kernel is gf_kernel_NAME and takes a struct gf_NAME_args, without types. */
+/* In the order of launch()'s numbers. The kernel is gf_kernel_NAME and takes a struct gf_NAME_args,
+ * without types. */
 #define GF_KERNELS_TYPES(X, name) X(name##_f32) X(name##_f16) X(name##_bf16) /* NAME + a type */
 /* clang-format off */
 #define GF_KERNELS(X) \
@@ -19,15 +21,18 @@
 #define GF_KERNEL_F32 0u /* gf_type, in numbers */
 #define GF_KERNEL_F16 1u
 #define GF_KERNEL_BF16 2u
-#define GF_KERNEL_RANKS_MAX 64u   /* of sum_n and copy_n: the tables are part of their arguments */
-#define GF_KERNEL_THREADS 256u    /* of a block, but for norm_end and ratio */
-#define GF_KERNEL_PACK_MAX 8u     /* elements that a thread takes at once, .. */
-#define GF_KERNEL_AHEAD_MAX 4u    /* .. and so many times that under way */
-#define GF_KERNEL_LANES 64u       /* in the order of adding of score and norm; threads of norm_end */
-#define GF_KERNEL_TILE_ELEMS (GF_KERNEL_THREADS * 16u) /* a block's share of what is listed or in parts */
-#define GF_KERNEL_NORMS_MAX 120u  /* tables are part of the arguments, of which a kernel has 4096 bytes: of norm, */
-#define GF_KERNEL_RATIOS_MAX 96u  /* of ratio, */
-#define GF_KERNEL_PARTS_MAX 116u  /* of update */
+#define GF_KERNEL_RANKS_MAX 64u /* of sum_n and copy_n: the tables are part of their arguments */
+#define GF_KERNEL_THREADS 256u  /* of a block, but for norm_end and ratio */
+#define GF_KERNEL_PACK_MAX 8u   /* elements that a thread takes at once, .. */
+#define GF_KERNEL_AHEAD_MAX 4u  /* .. and so many times that under way */
+/* in the order of adding of score and norm; threads of norm_end */
+#define GF_KERNEL_LANES 64u
+/* a block's share of what is listed or in parts */
+#define GF_KERNEL_TILE_ELEMS (GF_KERNEL_THREADS * 16u)
+/* tables are part of the arguments, of which a kernel has 4096 bytes: of norm, */
+#define GF_KERNEL_NORMS_MAX 120u
+#define GF_KERNEL_RATIOS_MAX 96u /* of ratio, */
+#define GF_KERNEL_PARTS_MAX 116u /* of update */
 
 /* Of chunks, count 0: elements 0 .. elem_count-1, and no chunks. */
 struct gf_cast_args {
@@ -51,7 +56,8 @@ struct gf_sum_n_args {
     uint32_t dst_count, src_count, type;
 };
 
-/* Range b % count by block b; blocks are a multiple of count. Of 16 bits, as all elements are that or twice that. */
+/* Range b % count by block b; blocks are a multiple of count. Of 16 bits, as all elements are that
+ * or twice that. */
 struct gf_copy_n_args {
     uint64_t dst[GF_KERNEL_RANKS_MAX], src[GF_KERNEL_RANKS_MAX], bytes[GF_KERNEL_RANKS_MAX];
     uint64_t stop;
@@ -63,7 +69,8 @@ struct gf_score_args {
     uint32_t chunk_elems, piece_elems, piece_runs; /* a piece is no more than a chunk */
 };
 
-/* Of norm_runs, which leaves the sum of run r in runs[r], and of norm_end, which adds each range's to its square. */
+/* Of norm_runs, which leaves the sum of run r in runs[r], and of norm_end, which adds each range's
+ * to its square. */
 struct gf_norm_args {
     uint64_t runs;
     uint32_t count, run_count;
@@ -91,7 +98,7 @@ struct gf_zero_chunks_args {
 
 /* One part: flat, or of listed chunks. Several: a block a tile. */
 struct gf_update_args {
-    struct gf_update of; /* but ratio and decay */
+    struct gf_update of;        /* but ratio and decay */
     uint32_t part_count, tiles; /* of all parts */
     struct gf_chunks chunks;
     struct gf_update_part parts[GF_KERNEL_PARTS_MAX];

@@ -1,6 +1,7 @@
-/* The order of adding of score and norm: lane l of 64 takes elements l, l + 64, ..; then a tree over the lanes. A group
- * of threads holds the 64 lanes, each thread those of one 16-byte access: 16 threads of 4 lanes for fp32, 8 of 8 for
- * 16-bit types. Groups lie within a warp, and their members take the same turns. */
+/* The order of adding of score and norm: lane l of 64 takes elements l, l + 64, ..; then a tree
+ * over the lanes. A group of threads holds the 64 lanes, each thread those of one 16-byte access:
+ * 16 threads of 4 lanes for fp32, 8 of 8 for 16-bit types. Groups lie within a warp, and their
+ * members take the same turns. */
 #ifndef GF_LANES_CUH
 #define GF_LANES_CUH
 
@@ -8,15 +9,19 @@
 
 #define GF_ROWS_AHEAD 8
 
-GF_INLINE int gf_lanes_threads(uint32_t type) { return (type == GF_KERNEL_F32) ? 16 : 8; }
+GF_INLINE int gf_lanes_threads(uint32_t type)
+{
+    return (type == GF_KERNEL_F32) ? 16 : 8;
+}
 
 /* Rows first..first+GF_ROWS_AHEAD-1 of whole rows, by 16-byte accesses. */
-GF_INLINE void gf_rows_load(struct gf_pack rows[GF_ROWS_AHEAD], uint32_t type, uint64_t src, uint64_t first,
-                            uint32_t lane, int lanes)
+GF_INLINE void gf_rows_load(struct gf_pack rows[GF_ROWS_AHEAD], uint32_t type, uint64_t src,
+                            uint64_t first, uint32_t lane, int lanes)
 {
     GF_UNROLL
     for (int row = 0; row < GF_ROWS_AHEAD; row++)
-        gf_pack_load(&rows[row], type, src, (first + (uint64_t)row) * GF_KERNEL_LANES + lane, lanes);
+        gf_pack_load(&rows[row], type, src, (first + (uint64_t)row) * GF_KERNEL_LANES + lane,
+                     lanes);
 }
 
 GF_INLINE float gf_lane_add(float sum, float value, int squares)
@@ -24,8 +29,9 @@ GF_INLINE float gf_lane_add(float sum, float value, int squares)
     return sum + (squares ? value * value : fabsf(value));
 }
 
-/* The sum of elements 0..elem_count-1, in the group's first thread. All threads of the group call it.
- * This thread holds the lanes `lane` .. `lane + lanes - 1`; a row is an element of each lane. */
+/* The sum of elements 0..elem_count-1, in the group's first thread. All threads of the group call
+ * it. This thread holds the lanes `lane` .. `lane + lanes - 1`; a row is an element of each
+ * lane. */
 GF_INLINE float gf_lanes_sum(uint32_t type, uint64_t src, uint64_t elem_count, int squares)
 {
     const int threads = gf_lanes_threads(type);
@@ -34,22 +40,27 @@ GF_INLINE float gf_lanes_sum(uint32_t type, uint64_t src, uint64_t elem_count, i
     /* A shuffle's mask has a bit for each thread of the warp: those of this group. */
     const uint32_t first_thread = threadIdx.x % 32u / (uint32_t)threads * (uint32_t)threads;
     const uint32_t group = ((1u << threads) - 1u) << first_thread;
-    const uint64_t rows = (src % 16 == 0) ? elem_count / GF_KERNEL_LANES : 0; /* by 16-byte accesses */
+    /* by 16-byte accesses */
+    const uint64_t rows = (src % 16 == 0) ? elem_count / GF_KERNEL_LANES : 0;
     const uint64_t batches = rows / GF_ROWS_AHEAD;
     float sums[GF_KERNEL_PACK_MAX] = {0, 0, 0, 0, 0, 0, 0, 0};
     struct gf_pack now[GF_ROWS_AHEAD], next[GF_ROWS_AHEAD];
     if (batches > 0) gf_rows_load(now, type, src, 0, lane, lanes);
-    for (uint64_t batch = 0; batch < batches; batch++) { /* the next rows are on their way while these are added */
-        if (batch + 1 < batches) gf_rows_load(next, type, src, (batch + 1) * GF_ROWS_AHEAD, lane, lanes);
+    /* the next rows are on their way while these are added */
+    for (uint64_t batch = 0; batch < batches; batch++) {
+        if (batch + 1 < batches)
+            gf_rows_load(next, type, src, (batch + 1) * GF_ROWS_AHEAD, lane, lanes);
         GF_UNROLL
         for (int a = 0; a < GF_ROWS_AHEAD; a++) {
             GF_UNROLL
-            for (int l = 0; l < lanes; l++) sums[l] = gf_lane_add(sums[l], gf_pack_get(&now[a], type, l), squares);
+            for (int l = 0; l < lanes; l++)
+                sums[l] = gf_lane_add(sums[l], gf_pack_get(&now[a], type, l), squares);
             now[a] = next[a];
         }
     }
     GF_ROLLED
-    for (uint64_t row = batches * GF_ROWS_AHEAD; row * GF_KERNEL_LANES < elem_count; row++) { /* short, or not aligned */
+    for (uint64_t row = batches * GF_ROWS_AHEAD; row * GF_KERNEL_LANES < elem_count;
+         row++) { /* short, or not aligned */
         GF_UNROLL
         for (int l = 0; l < lanes; l++) {
             uint64_t i = row * GF_KERNEL_LANES + lane + (uint64_t)l;
@@ -58,7 +69,8 @@ GF_INLINE float gf_lanes_sum(uint32_t type, uint64_t src, uint64_t elem_count, i
         }
     }
     GF_UNROLL
-    for (int half = threads / 2; half > 0; half /= 2) { /* first over the threads: l += l + 32 and on */
+    for (int half = threads / 2; half > 0;
+         half /= 2) { /* first over the threads: l += l + 32 and on */
         GF_UNROLL
         for (int l = 0; l < lanes; l++)
             sums[l] = sums[l] + __shfl_down_sync(group, sums[l], (unsigned)half, threads);

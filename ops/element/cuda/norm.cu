@@ -1,4 +1,5 @@
-/* Sums of squares of listed ranges: their runs, a group of threads each; then the runs' sums, a block a range. */
+/* Sums of squares of listed ranges: their runs, a group of threads each; then the runs' sums, a
+ * block a range. */
 #include "ops/element/cuda/lanes.cuh"
 
 /* The last range that begins with this run or before it. */
@@ -7,8 +8,10 @@ GF_INLINE uint32_t norm_range_of(const struct gf_norm_args *n, uint64_t run)
     uint32_t low = 0, high = n->count;
     while (high - low > 1) {
         uint32_t middle = (low + high) / 2;
-        if (n->ranges[middle].first_run <= run) low = middle;
-        else high = middle;
+        if (n->ranges[middle].first_run <= run)
+            low = middle;
+        else
+            high = middle;
     }
     return low;
 }
@@ -26,18 +29,23 @@ GF_INLINE void norm_runs_type(uint32_t type, const struct gf_norm_args *n)
     }
 }
 
-#define NORM_RUNS(name, type) \
-    GF_KERNEL_BOUND(norm_runs_##name, norm, 2) { norm_runs_type(type, &args); }
+#define NORM_RUNS(name, type)                  \
+    GF_KERNEL_BOUND(norm_runs_##name, norm, 2) \
+    {                                          \
+        norm_runs_type(type, &args);           \
+    }
 GF_EACH_TYPE(NORM_RUNS)
 
-/* Blocks of GF_KERNEL_LANES threads, a lane each: the same order of adding as in a run, over runs. */
+/* Blocks of GF_KERNEL_LANES threads, a lane each: the same order of adding as in a run, over
+ * runs. */
 GF_KERNEL_OF(norm_end, norm)
 {
     __shared__ float lanes[GF_KERNEL_LANES];
     const uint32_t lane = threadIdx.x;
     const uint32_t range = blockIdx.x;
     const uint32_t first = args.ranges[range].first_run;
-    const uint32_t end = (range + 1 < args.count) ? args.ranges[range + 1].first_run : args.run_count;
+    const uint32_t end =
+        (range + 1 < args.count) ? args.ranges[range + 1].first_run : args.run_count;
     const float *runs = (const float *)args.runs;
     float sum = 0.0f;
     GF_UNROLL_8

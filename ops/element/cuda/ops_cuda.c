@@ -1,15 +1,20 @@
-/* The CUDA backend: which kernel, how many blocks, which numbers. What CUDA is, only the GPU driver knows. */
+/* The CUDA backend: which kernel, how many blocks, which numbers. What CUDA is, only the GPU driver
+ * knows. */
 #include "ops/element/cuda/ops_cuda.h"
 
 #include "ops/node/direct.h"
 #include "ops/element/cuda/kernels.h"
 
-_Static_assert((GF_TYPE_F32 == GF_KERNEL_F32) && (GF_TYPE_F16 == GF_KERNEL_F16) && (GF_TYPE_BF16 == GF_KERNEL_BF16),
+_Static_assert((GF_TYPE_F32 == GF_KERNEL_F32) && (GF_TYPE_F16 == GF_KERNEL_F16) &&
+                   (GF_TYPE_BF16 == GF_KERNEL_BF16),
                "kernels know types by number");
-_Static_assert(GF_DIRECT_RANKS_MAX <= GF_KERNEL_RANKS_MAX, "sum_n's tables hold all ranks of a node");
+_Static_assert(GF_DIRECT_RANKS_MAX <= GF_KERNEL_RANKS_MAX,
+               "sum_n's tables hold all ranks of a node");
 _Static_assert((sizeof(struct gf_norm_args) <= 4096) && (sizeof(struct gf_ratio_args) <= 4096) &&
-               (sizeof(struct gf_update_args) <= 4096), "what a kernel of CUDA 12.0 may be given");
-_Static_assert(sizeof(struct gf_check) == 16, "kernels add to the count at 0 and the first index at 8");
+                   (sizeof(struct gf_update_args) <= 4096),
+               "what a kernel of CUDA 12.0 may be given");
+_Static_assert(sizeof(struct gf_check) == 16,
+               "kernels add to the count at 0 and the first index at 8");
 
 #define KERNEL_NAME(name) "gf_kernel_" #name,
 static const char *const names[] = {GF_KERNELS(KERNEL_NAME)};
@@ -17,7 +22,8 @@ static const char *const names[] = {GF_KERNELS(KERNEL_NAME)};
 #define KERNEL_NUMBER(name) KERNEL_##name,
 enum { GF_KERNELS(KERNEL_NUMBER) };
 
-_Static_assert(GF_KERNEL_THREADS == GF_GPU_BLOCK_THREADS, "it says how many blocks it has room for");
+_Static_assert(GF_KERNEL_THREADS == GF_GPU_BLOCK_THREADS,
+               "it says how many blocks it has room for");
 
 /* Enough blocks for `work` threads, but no more than run at once: each then takes several turns. */
 static uint32_t blocks_for(const struct gf_queue *queue, uint32_t kernel, uint64_t work)
@@ -33,7 +39,8 @@ static gf_status start(struct gf_queue *queue, uint32_t kernel, uint64_t work, v
 {
     void *list[] = {args};
     if (work == 0) return GF_OK;
-    return queue->gpu->driver->launch(queue, kernel, blocks_for(queue, kernel, work), GF_KERNEL_THREADS, list);
+    return queue->gpu->driver->launch(queue, kernel, blocks_for(queue, kernel, work),
+                                      GF_KERNEL_THREADS, list);
 }
 
 /* Threads for elements of which one takes at least `pack` at a time. */
@@ -51,47 +58,73 @@ static uint64_t check_at(const struct gf_check *check)
 static uint64_t chunks_work(const struct gf_chunks *chunks)
 {
     GF_ASSERT(chunks->chunk_elems > 0);
-    return (chunks->chunk_elems + GF_KERNEL_TILE_ELEMS - 1) / GF_KERNEL_TILE_ELEMS * chunks->count * GF_KERNEL_THREADS;
+    return (chunks->chunk_elems + GF_KERNEL_TILE_ELEMS - 1) / GF_KERNEL_TILE_ELEMS * chunks->count *
+           GF_KERNEL_THREADS;
 }
 
 static gf_status cast_start(struct gf_queue *queue, struct gf_cast_args *args, uint64_t work)
 {
     GF_ASSERT((args->dst_type < GF_TYPE_COUNT) && (args->src_type < GF_TYPE_COUNT));
-    return start(queue, KERNEL_cast_f32_f32 + args->dst_type * GF_TYPE_COUNT + args->src_type, work, args);
+    return start(queue, KERNEL_cast_f32_f32 + args->dst_type * GF_TYPE_COUNT + args->src_type, work,
+                 args);
 }
 
-static gf_status cuda_cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
-                           uint64_t elem_count, float scale, uint64_t base, struct gf_check *check)
+static gf_status cuda_cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src,
+                           gf_type src_type, uint64_t elem_count, float scale, uint64_t base,
+                           struct gf_check *check)
 {
-    struct gf_cast_args args = {.dst = dst, .src = src, .elem_count = elem_count, .base = base,
-                                .check = check_at(check), .scale = scale, .dst_type = dst_type, .src_type = src_type};
+    struct gf_cast_args args = {.dst = dst,
+                                .src = src,
+                                .elem_count = elem_count,
+                                .base = base,
+                                .check = check_at(check),
+                                .scale = scale,
+                                .dst_type = dst_type,
+                                .src_type = src_type};
     return cast_start(queue, &args, packs_of(elem_count, 4));
 }
 
-static gf_status cuda_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
-                                  const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check)
+static gf_status cuda_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src,
+                                  gf_type src_type, const struct gf_chunks *chunks, float scale,
+                                  uint64_t base, struct gf_check *check)
 {
-    struct gf_cast_args args = {.dst = dst, .src = src, .base = base, .check = check_at(check), .scale = scale,
-                                .dst_type = dst_type, .src_type = src_type, .chunks = *chunks};
+    struct gf_cast_args args = {.dst = dst,
+                                .src = src,
+                                .base = base,
+                                .check = check_at(check),
+                                .scale = scale,
+                                .dst_type = dst_type,
+                                .src_type = src_type,
+                                .chunks = *chunks};
     return cast_start(queue, &args, chunks_work(chunks));
 }
 
-static gf_status cuda_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count,
-                          uint64_t base, struct gf_check *check)
+static gf_status cuda_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type,
+                          uint64_t elem_count, uint64_t base, struct gf_check *check)
 {
-    struct gf_sum_args args = {.dst = dst, .src = src, .elem_count = elem_count, .base = base,
-                               .check = check_at(check), .type = type};
+    struct gf_sum_args args = {.dst = dst,
+                               .src = src,
+                               .elem_count = elem_count,
+                               .base = base,
+                               .check = check_at(check),
+                               .type = type};
     GF_ASSERT(type < GF_TYPE_COUNT);
     return start(queue, KERNEL_sum_f32 + (uint32_t)type, packs_of(elem_count, 4), &args);
 }
 
-static gf_status cuda_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
-                            uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base, struct gf_check *check,
+static gf_status cuda_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count,
+                            const gf_mem *src, uint32_t src_count, gf_type type,
+                            uint64_t elem_count, uint64_t base, struct gf_check *check,
                             struct gf_check *sources)
 {
-    struct gf_sum_n_args args = {.elem_count = elem_count, .base = base, .check = check_at(check),
+    struct gf_sum_n_args args = {.elem_count = elem_count,
+                                 .base = base,
+                                 .check = check_at(check),
                                  .sources = check_at(sources),
-                                 .dst_count = dst_count, .src_count = src_count, .type = type, .stop = queue->stop};
+                                 .dst_count = dst_count,
+                                 .src_count = src_count,
+                                 .type = type,
+                                 .stop = queue->stop};
     GF_ASSERT((type < GF_TYPE_COUNT) && (src_count > 0));
     GF_ASSERT((sources == NULL) || (check != NULL));
     GF_ASSERT((src_count <= GF_KERNEL_RANKS_MAX) && (dst_count <= GF_KERNEL_RANKS_MAX));
@@ -100,11 +133,11 @@ static gf_status cuda_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t 
     return start(queue, KERNEL_sum_n_f32 + (uint32_t)type, packs_of(elem_count, 4), &args);
 }
 
-static gf_status cuda_check(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
-                            struct gf_check *check)
+static gf_status cuda_check(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count,
+                            uint64_t base, struct gf_check *check)
 {
-    struct gf_sum_args args = {.src = src, .elem_count = elem_count, .base = base, .check = check_at(check),
-                               .type = type};
+    struct gf_sum_args args = {
+        .src = src, .elem_count = elem_count, .base = base, .check = check_at(check), .type = type};
     GF_ASSERT(type < GF_TYPE_COUNT);
     return start(queue, KERNEL_check_f32 + (uint32_t)type, packs_of(elem_count, 4), &args);
 }
@@ -116,8 +149,8 @@ static gf_status cuda_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint6
 }
 
 /* As many blocks to each range. */
-static gf_status cuda_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf_mem *src, const uint64_t *size_bytes,
-                             uint32_t count)
+static gf_status cuda_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf_mem *src,
+                             const uint64_t *size_bytes, uint32_t count)
 {
     struct gf_copy_n_args args = {.stop = queue->stop};
     void *list[] = {&args};
@@ -134,7 +167,8 @@ static gf_status cuda_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf
     if (args.count == 0) return GF_OK;
     uint32_t each = blocks_for(queue, KERNEL_copy_n, packs_of(most, 16) * args.count) / args.count;
     if (each == 0) each = 1;
-    return queue->gpu->driver->launch(queue, KERNEL_copy_n, args.count * each, GF_KERNEL_THREADS, list);
+    return queue->gpu->driver->launch(queue, KERNEL_copy_n, args.count * each, GF_KERNEL_THREADS,
+                                      list);
 }
 
 static gf_status cuda_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes)
@@ -143,8 +177,8 @@ static gf_status cuda_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_byt
     return queue->gpu->driver->zero(queue, dst, size_bytes);
 }
 
-static gf_status cuda_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
-                            uint64_t chunk_elems, uint64_t piece_elems)
+static gf_status cuda_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32,
+                            uint64_t elem_count, uint64_t chunk_elems, uint64_t piece_elems)
 {
     struct gf_score_args args = {.scores = scores_f32, .src = src_f32, .elem_count = elem_count};
     if (elem_count == 0) return GF_OK;
@@ -161,8 +195,8 @@ static gf_status cuda_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem sr
 }
 
 /* As many ranges as the table holds at a time; two launches each. */
-static gf_status cuda_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type type, const struct gf_norm *ranges,
-                           uint32_t count)
+static gf_status cuda_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type type,
+                           const struct gf_norm *ranges, uint32_t count)
 {
     uint64_t threads = (type == GF_TYPE_F32) ? 16 : 8; /* a run */
     gf_status status = GF_OK;
@@ -180,9 +214,11 @@ static gf_status cuda_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type t
         }
         if (args.count == 0) break;
         GF_ASSERT(scratch_f32 != 0);
-        status = start(queue, KERNEL_norm_runs_f32 + (uint32_t)type, args.run_count * threads, &args);
+        status =
+            start(queue, KERNEL_norm_runs_f32 + (uint32_t)type, args.run_count * threads, &args);
         if (status == GF_OK)
-            status = queue->gpu->driver->launch(queue, KERNEL_norm_end, args.count, GF_KERNEL_LANES, list);
+            status = queue->gpu->driver->launch(queue, KERNEL_norm_end, args.count, GF_KERNEL_LANES,
+                                                list);
     }
     return status;
 }
@@ -200,27 +236,31 @@ static gf_status cuda_ratio(struct gf_queue *queue, const struct gf_ratio *ratio
     return status;
 }
 
-static gf_status accumulate_start(struct gf_queue *queue, struct gf_accumulate_args *args, uint64_t work)
+static gf_status accumulate_start(struct gf_queue *queue, struct gf_accumulate_args *args,
+                                  uint64_t work)
 {
     GF_ASSERT(args->of.src_type < GF_TYPE_COUNT);
     GF_ASSERT((args->of.u_f32 != 0) || (args->of.dst_u_f32 == 0));
     return start(queue, KERNEL_accumulate_f32 + args->of.src_type, work, args);
 }
 
-static gf_status cuda_accumulate(struct gf_queue *queue, const struct gf_accumulate *accumulate, uint64_t elem_count)
+static gf_status cuda_accumulate(struct gf_queue *queue, const struct gf_accumulate *accumulate,
+                                 uint64_t elem_count)
 {
     struct gf_accumulate_args args = {.of = *accumulate, .elem_count = elem_count};
     return accumulate_start(queue, &args, packs_of(elem_count, 4));
 }
 
-static gf_status cuda_accumulate_chunks(struct gf_queue *queue, const struct gf_accumulate *accumulate,
+static gf_status cuda_accumulate_chunks(struct gf_queue *queue,
+                                        const struct gf_accumulate *accumulate,
                                         const struct gf_chunks *chunks)
 {
     struct gf_accumulate_args args = {.of = *accumulate, .chunks = *chunks};
     return accumulate_start(queue, &args, chunks_work(chunks));
 }
 
-static gf_status cuda_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
+static gf_status cuda_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type,
+                                  const struct gf_chunks *chunks)
 {
     const uint64_t halves = (type == GF_TYPE_F32) ? 2 : 1; /* of 16 bits, an element */
     struct gf_zero_chunks_args args = {.dst = dst, .chunks = *chunks};
@@ -263,7 +303,8 @@ static gf_status cuda_update_parts(struct gf_queue *queue, const struct gf_updat
     return status;
 }
 
-static gf_status cuda_update(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count)
+static gf_status cuda_update(struct gf_queue *queue, const struct gf_update *update,
+                             uint64_t elem_count)
 {
     const struct gf_update_part whole = {0, elem_count, update->ratio_f32, update->decay, 0};
     return cuda_update_parts(queue, update, &whole, 1);
@@ -277,40 +318,69 @@ static gf_status cuda_update_chunks(struct gf_queue *queue, const struct gf_upda
     update_fill(&args, update);
     part_add(&args, &all);
     args.chunks = *chunks;
-    return start(queue, KERNEL_update_f32 + (uint32_t)update->gradient_type, chunks_work(chunks), &args);
+    return start(queue, KERNEL_update_f32 + (uint32_t)update->gradient_type, chunks_work(chunks),
+                 &args);
 }
 
 static gf_status cuda_adam(struct gf_queue *queue, const struct gf_adam *adam, uint64_t elem_count)
 {
     struct gf_adam_args args = {.of = *adam, .elem_count = elem_count};
     GF_ASSERT((adam->gradient_type < GF_TYPE_COUNT) && (adam->half_type < GF_TYPE_COUNT));
-    return start(queue, KERNEL_adam_f32 + (uint32_t)adam->gradient_type, packs_of(elem_count, 4), &args);
+    return start(queue, KERNEL_adam_f32 + (uint32_t)adam->gradient_type, packs_of(elem_count, 4),
+                 &args);
 }
 
-static gf_status cuda_quantize(struct gf_queue *queue, gf_mem groups, gf_mem values_f32, uint64_t elem_count,
-                               const struct gf_groups *form, uint64_t base, struct gf_check *check)
+static gf_status cuda_quantize(struct gf_queue *queue, gf_mem groups, gf_mem values_f32,
+                               uint64_t elem_count, const struct gf_groups *form, uint64_t base,
+                               struct gf_check *check)
 {
-    struct gf_groups_args args = {.groups = groups, .values = values_f32, .elem_count = elem_count, .base = base,
-                                  .check = check_at(check), .elems = form->elems, .bits = form->bits};
-    return start(queue, KERNEL_quantize, gf_group_count(form, elem_count) * 16, &args); /* 16 threads a group */
+    struct gf_groups_args args = {.groups = groups,
+                                  .values = values_f32,
+                                  .elem_count = elem_count,
+                                  .base = base,
+                                  .check = check_at(check),
+                                  .elems = form->elems,
+                                  .bits = form->bits};
+    /* 16 threads a group */
+    return start(queue, KERNEL_quantize, gf_group_count(form, elem_count) * 16, &args);
 }
 
-static gf_status cuda_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem groups, uint64_t elem_count,
-                                 const struct gf_groups *form, float factor, bool add)
+static gf_status cuda_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem groups,
+                                 uint64_t elem_count, const struct gf_groups *form, float factor,
+                                 bool add)
 {
-    struct gf_groups_args args = {.groups = groups, .values = dst_f32, .elem_count = elem_count, .factor = factor,
-                                  .elems = form->elems, .bits = form->bits, .add = add};
+    struct gf_groups_args args = {.groups = groups,
+                                  .values = dst_f32,
+                                  .elem_count = elem_count,
+                                  .factor = factor,
+                                  .elems = form->elems,
+                                  .bits = form->bits,
+                                  .add = add};
     return start(queue, KERNEL_dequantize, elem_count, &args);
 }
 
 const struct gf_element_ops gf_element_ops_cuda = {
-    .name = "cuda", .cast = cuda_cast, .sum = cuda_sum, .check = cuda_check, .copy = cuda_copy,
-    .zero = cuda_zero, .sum_n = cuda_sum_n, .copy_n = cuda_copy_n, .score = cuda_score,
-    .accumulate = cuda_accumulate, .cast_chunks = cuda_cast_chunks,
-    .accumulate_chunks = cuda_accumulate_chunks, .zero_chunks = cuda_zero_chunks,
-    .norm = cuda_norm, .ratio = cuda_ratio, .update = cuda_update,
-    .update_parts = cuda_update_parts, .update_chunks = cuda_update_chunks, .adam = cuda_adam,
-    .quantize = cuda_quantize, .dequantize = cuda_dequantize,
+    .name = "cuda",
+    .cast = cuda_cast,
+    .sum = cuda_sum,
+    .check = cuda_check,
+    .copy = cuda_copy,
+    .zero = cuda_zero,
+    .sum_n = cuda_sum_n,
+    .copy_n = cuda_copy_n,
+    .score = cuda_score,
+    .accumulate = cuda_accumulate,
+    .cast_chunks = cuda_cast_chunks,
+    .accumulate_chunks = cuda_accumulate_chunks,
+    .zero_chunks = cuda_zero_chunks,
+    .norm = cuda_norm,
+    .ratio = cuda_ratio,
+    .update = cuda_update,
+    .update_parts = cuda_update_parts,
+    .update_chunks = cuda_update_chunks,
+    .adam = cuda_adam,
+    .quantize = cuda_quantize,
+    .dequantize = cuda_dequantize,
 };
 
 /* The fatbin is linked in by the Makefile where nvcc was found. */
@@ -322,4 +392,5 @@ extern const uint32_t gf_kernels_fatbin_cuda[];
 #define gf_kernels_fatbin_cuda NULL
 #endif
 const struct gf_gpu_kernels gf_gpu_cuda_kernels = {gf_kernels_fatbin, gf_kernels_fatbin_cuda, names,
-                                                   sizeof names / sizeof names[0], &gf_element_ops_cuda};
+                                                   sizeof names / sizeof names[0],
+                                                   &gf_element_ops_cuda};

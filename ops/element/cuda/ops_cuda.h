@@ -4,8 +4,9 @@
 
 #include "ops/ops.h"
 
-/* Queues whose driver launches those kernels. Each address is a multiple of its element's size. sum_n: at most
- * GF_DIRECT_RANKS_MAX of each. A check lies in device memory, or in host memory that was registered. */
+/* Queues whose driver launches those kernels. Each address is a multiple of its element's size.
+ * sum_n: at most GF_DIRECT_RANKS_MAX of each. A check lies in device memory, or in host memory that
+ * was registered. */
 extern const struct gf_element_ops gf_element_ops_cuda;
 
 #endif

@@ -1,11 +1,13 @@
-/* Sums of magnitudes, a chunk a block: its groups take a run each at the same time, and one thread adds them one after
- * the other. A chunk of no more than one run is a group's alone, so that a block has several. */
+/* Sums of magnitudes, a chunk a block: its groups take a run each at the same time, and one thread
+ * adds them one after the other. A chunk of no more than one run is a group's alone, so that a
+ * block has several. */
 #include "ops/element/cuda/lanes.cuh"
 
 #define SCORE_THREADS 16u /* of a group */
 #define SCORE_GROUPS (GF_KERNEL_THREADS / SCORE_THREADS)
 
-/* A chunk's sum so far: of whole pieces, and of the piece under way. What is added is not negative: 0 adds no bit. */
+/* A chunk's sum so far: of whole pieces, and of the piece under way. What is added is not negative:
+ * 0 adds no bit. */
 struct score_sum {
     float pieces, piece;
 };
@@ -25,7 +27,8 @@ GF_KERNEL_BOUND(score, score, 2)
     const uint32_t group = threadIdx.x / SCORE_THREADS;
     const uint32_t together = (args.chunk_elems > GF_RUN_ELEMS) ? SCORE_GROUPS : 1;
     uint64_t chunk = (together > 1) ? blockIdx.x : gf_thread() / SCORE_THREADS;
-    for (; chunk < args.chunk_count; chunk += (together > 1) ? gridDim.x : gf_threads() / SCORE_THREADS) {
+    for (; chunk < args.chunk_count;
+         chunk += (together > 1) ? gridDim.x : gf_threads() / SCORE_THREADS) {
         /* A chunk is whole pieces and a rest; a piece is runs, the last of which may be short. */
         const uint64_t first = chunk * args.chunk_elems;
         const uint64_t left = args.elem_count - first;

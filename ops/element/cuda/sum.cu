@@ -1,4 +1,5 @@
-/* dst = round(dst + src); and what a range holds is looked at alike, without a dst. `adds` is a constant. */
+/* dst = round(dst + src); and what a range holds is looked at alike, without a dst. `adds` is a
+ * constant. */
 #include "ops/element/cuda/device.cuh"
 
 struct sum_some {
@@ -16,15 +17,15 @@ GF_INLINE void sum_one(uint64_t i, const struct gf_sum_args *r, uint32_t type, i
     gf_found_one(found, gf_one_bad(type, value), r->base + i);
 }
 
-GF_INLINE void sum_load(struct sum_some *some, uint64_t i, const struct gf_sum_args *r, uint32_t type, int adds,
-                        int pack, struct gf_found *found)
+GF_INLINE void sum_load(struct sum_some *some, uint64_t i, const struct gf_sum_args *r,
+                        uint32_t type, int adds, int pack, struct gf_found *found)
 {
     if (adds) gf_pack_load(&some->dst, type, r->dst, i, pack);
     gf_pack_load(&some->src, type, r->src, i, pack);
 }
 
-GF_INLINE void sum_pack(struct sum_some *some, uint64_t i, const struct gf_sum_args *r, uint32_t type, int adds,
-                       int pack, struct gf_found *found)
+GF_INLINE void sum_pack(struct sum_some *some, uint64_t i, const struct gf_sum_args *r,
+                        uint32_t type, int adds, int pack, struct gf_found *found)
 {
     float value[GF_KERNEL_PACK_MAX];
     GF_UNROLL
@@ -44,12 +45,18 @@ GF_INLINE void sum_type(uint32_t type, int adds, const struct gf_sum_args *r)
     struct gf_found found = {0, ~0ull};
     struct gf_range range = gf_flat(r->elem_count);
     const int alike = !adds || gf_alike(r->dst, 0, type, pack, head);
-    GF_WALK(&range, pack, head, alike, GF_KERNEL_AHEAD_MAX, struct sum_some, sum_load, sum_pack, sum_one, r, type,
-            adds, pack, &found);
+    GF_WALK(&range, pack, head, alike, GF_KERNEL_AHEAD_MAX, struct sum_some, sum_load, sum_pack,
+            sum_one, r, type, adds, pack, &found);
     gf_found_tell(&found, r->check);
 }
 
-#define SUM(name, type)                                         \
-    GF_KERNEL_OF(sum_##name, sum) { sum_type(type, 1, &args); } \
-    GF_KERNEL_OF(check_##name, sum) { sum_type(type, 0, &args); }
+#define SUM(name, type)             \
+    GF_KERNEL_OF(sum_##name, sum)   \
+    {                               \
+        sum_type(type, 1, &args);   \
+    }                               \
+    GF_KERNEL_OF(check_##name, sum) \
+    {                               \
+        sum_type(type, 0, &args);   \
+    }
 GF_EACH_TYPE(SUM)

@@ -1,12 +1,13 @@
-/* dst[0..] = round(src[0] + src[1] + ..), added in fp32 in this order. The tables are the kernel's own arguments. */
+/* dst[0..] = round(src[0] + src[1] + ..), added in fp32 in this order. The tables are the kernel's
+ * own arguments. */
 #include "ops/element/cuda/device.cuh"
 
 struct sum_n_some {
     float at[GF_KERNEL_PACK_MAX];
 };
 
-/* Of a sum that is not finite: which of the sources are not. They are looked at before the sum is stored, as it may be
- * stored over one of them. */
+/* Of a sum that is not finite: which of the sources are not. They are looked at before the sum is
+ * stored, as it may be stored over one of them. */
 GF_INLINE void sum_n_one(uint64_t i, const struct gf_sum_n_args *r, uint32_t type, int pack)
 {
     struct gf_found found = {1, r->base + i};
@@ -18,7 +19,8 @@ GF_INLINE void sum_n_one(uint64_t i, const struct gf_sum_n_args *r, uint32_t typ
     GF_ROLLED
     for (uint32_t s = 0; bad && (r->sources != 0) && (s < r->src_count); s++) {
         found.first = ((unsigned long long)s << GF_SOURCE_SHIFT) + r->base + i;
-        if (gf_one_bad(GF_KERNEL_F32, gf_one_load(type, r->src[s], i))) gf_found_tell(&found, r->sources);
+        if (gf_one_bad(GF_KERNEL_F32, gf_one_load(type, r->src[s], i)))
+            gf_found_tell(&found, r->sources);
     }
     GF_ROLLED
     for (uint32_t d = 0; d < r->dst_count; d++) gf_one_store(type, r->dst[d], i, value);
@@ -27,7 +29,8 @@ GF_INLINE void sum_n_one(uint64_t i, const struct gf_sum_n_args *r, uint32_t typ
 /* So many sources are on their way at once: of peers, each takes a microsecond or two. */
 #define SUM_N_LOADS 4u
 
-GF_INLINE void sum_n_load(struct sum_n_some *some, uint64_t i, const struct gf_sum_n_args *r, uint32_t type, int pack)
+GF_INLINE void sum_n_load(struct sum_n_some *some, uint64_t i, const struct gf_sum_n_args *r,
+                          uint32_t type, int pack)
 {
     struct gf_pack from[SUM_N_LOADS];
     uint32_t s = 1;
@@ -37,11 +40,11 @@ GF_INLINE void sum_n_load(struct sum_n_some *some, uint64_t i, const struct gf_s
     GF_ROLLED
     for (; s + SUM_N_LOADS <= r->src_count; s += SUM_N_LOADS) {
         GF_UNROLL
-        for (uint32_t l = 0; l < SUM_N_LOADS; l++) gf_pack_load(&from[l], type, r->src[s + l], i, pack);
-        GF_UNROLL
         for (uint32_t l = 0; l < SUM_N_LOADS; l++)
-            GF_UNROLL
-            for (int e = 0; e < pack; e++) some->at[e] = some->at[e] + gf_pack_get(&from[l], type, e);
+            gf_pack_load(&from[l], type, r->src[s + l], i, pack);
+        GF_UNROLL
+        for (uint32_t l = 0; l < SUM_N_LOADS; l++) GF_UNROLL
+        for (int e = 0; e < pack; e++) some->at[e] = some->at[e] + gf_pack_get(&from[l], type, e);
     }
     GF_UNROLL
     for (uint32_t l = 0; l < SUM_N_LOADS - 1u; l++)
@@ -54,7 +57,8 @@ GF_INLINE void sum_n_load(struct sum_n_some *some, uint64_t i, const struct gf_s
     }
 }
 
-GF_INLINE void sum_n_pack(struct sum_n_some *some, uint64_t i, const struct gf_sum_n_args *r, uint32_t type, int pack)
+GF_INLINE void sum_n_pack(struct sum_n_some *some, uint64_t i, const struct gf_sum_n_args *r,
+                          uint32_t type, int pack)
 {
     if (!gf_likely(gf_pack_fine(type, some->at, pack))) {
         GF_ROLLED
@@ -72,16 +76,19 @@ GF_INLINE void sum_n_type(uint32_t type, const struct gf_sum_n_args *r)
     struct gf_range range = gf_flat(r->elem_count);
     int alike = 1;
     GF_ROLLED
-    for (uint32_t s = 1; s < r->src_count; s++) alike = alike && gf_alike(r->src[s], 0, type, pack, head);
+    for (uint32_t s = 1; s < r->src_count; s++)
+        alike = alike && gf_alike(r->src[s], 0, type, pack, head);
     GF_ROLLED
-    for (uint32_t d = 0; d < r->dst_count; d++) alike = alike && gf_alike(r->dst[d], 0, type, pack, head);
-    GF_WALK(&range, pack, head, alike, 1, struct sum_n_some, sum_n_load, sum_n_pack, sum_n_one, r, type, pack);
+    for (uint32_t d = 0; d < r->dst_count; d++)
+        alike = alike && gf_alike(r->dst[d], 0, type, pack, head);
+    GF_WALK(&range, pack, head, alike, 1, struct sum_n_some, sum_n_load, sum_n_pack, sum_n_one, r,
+            type, pack);
 }
 
-#define SUM_N(name, type)              \
+#define SUM_N(name, type)             \
     GF_KERNEL_OF(sum_n_##name, sum_n) \
-    {                                  \
-        GF_UNLESS_STOPPED(args.stop)   \
-        sum_n_type(type, &args);       \
+    {                                 \
+        GF_UNLESS_STOPPED(args.stop)  \
+        sum_n_type(type, &args);      \
     }
 GF_EACH_TYPE(SUM_N)

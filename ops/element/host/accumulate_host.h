@@ -1,5 +1,5 @@
-/* Sparse history: u' = momentum * u + g; h' = h + (ahead * u' + g). The branches on what is given are the same in each
- * turn of the loop. */
+/* Sparse history: u' = momentum * u + g; h' = h + (ahead * u' + g). The branches on what is given
+ * are the same in each turn of the loop. */
 #ifndef GF_ACCUMULATE_HOST_H
 #define GF_ACCUMULATE_HOST_H
 #include "ops/element/host/block.h"
@@ -8,7 +8,8 @@
 VEC_INLINE void accumulate_some(const struct gf_accumulate *a, uint64_t i, uint32_t count)
 {
     vec g = vec_mul(vec_set(a->scale), floats_load(a->src, i, count));
-    if (a->weight_f32 != 0) g = vec_add(g, vec_mul(vec_set(a->decay), floats_load(a->weight_f32, i, count)));
+    if (a->weight_f32 != 0)
+        g = vec_add(g, vec_mul(vec_set(a->decay), floats_load(a->weight_f32, i, count)));
     if (a->u_f32 != 0) {
         vec u = vec_add(vec_mul(vec_set(a->momentum), floats_load(a->u_f32, i, count)), g);
         if (a->dst_u_f32 != 0) floats_store(a->dst_u_f32, i, count, u);
@@ -18,7 +19,8 @@ VEC_INLINE void accumulate_some(const struct gf_accumulate *a, uint64_t i, uint3
 }
 
 /* From element `dst` of what is written and element `src` of what is read. */
-static inline struct gf_accumulate accumulate_from(const struct gf_accumulate *all, uint64_t dst, uint64_t src)
+static inline struct gf_accumulate accumulate_from(const struct gf_accumulate *all, uint64_t dst,
+                                                   uint64_t src)
 {
     struct gf_accumulate from = *all;
     from.dst_h_f32 = floats_from(all->dst_h_f32, dst);
@@ -30,7 +32,8 @@ static inline struct gf_accumulate accumulate_from(const struct gf_accumulate *a
     return from;
 }
 
-VEC_FN gf_status accumulate(struct gf_queue *queue, const struct gf_accumulate *all, uint64_t elem_count)
+VEC_FN gf_status accumulate(struct gf_queue *queue, const struct gf_accumulate *all,
+                            uint64_t elem_count)
 {
     struct block block;
     (void)queue;

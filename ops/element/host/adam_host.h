@@ -1,4 +1,5 @@
-/* AdamW and LAMB in one pass. The branches on what is given are the same in each turn of the loop. */
+/* AdamW and LAMB in one pass. The branches on what is given are the same in each turn of the
+ * loop. */
 #ifndef GF_ADAM_HOST_H
 #define GF_ADAM_HOST_H
 #include "ops/element/host/block.h"
@@ -17,9 +18,13 @@ VEC_INLINE void adam_some(const struct gf_adam *a, uint64_t i, uint32_t count)
         floats_store(a->moment2_f32, i, count, v);
     }
     below = vec_add(vec_mul(vec_set(a->correct2), vec_sqrt(v)), vec_set(a->epsilon));
-    direction = vec_add(vec_div(vec_mul(vec_set(a->correct1), m), below), vec_mul(vec_set(a->decay), weight));
-    if (a->direction_f32 != 0) floats_store(a->direction_f32, i, count, direction);
-    else floats_store(a->weight_f32, i, count, vec_sub(weight, vec_mul(vec_set(a->rate), direction)));
+    direction = vec_add(vec_div(vec_mul(vec_set(a->correct1), m), below),
+                        vec_mul(vec_set(a->decay), weight));
+    if (a->direction_f32 != 0)
+        floats_store(a->direction_f32, i, count, direction);
+    else
+        floats_store(a->weight_f32, i, count,
+                     vec_sub(weight, vec_mul(vec_set(a->rate), direction)));
 }
 
 VEC_FN gf_status adam(struct gf_queue *queue, const struct gf_adam *all, uint64_t elem_count)
@@ -38,8 +43,9 @@ VEC_FN gf_status adam(struct gf_queue *queue, const struct gf_adam *all, uint64_
         some.half += at * gf_type_bytes(all->half_type);
         some.rate *= ratio_at(all->ratio_f32);
         if (all->gradient != 0)
-            some.gradient = block_load(&block, all->gradient_type,
-                                       all->gradient + at * gf_type_bytes(all->gradient_type), count);
+            some.gradient =
+                block_load(&block, all->gradient_type,
+                           all->gradient + at * gf_type_bytes(all->gradient_type), count);
         for (; count - i >= VEC_ELEMS; i += VEC_ELEMS) adam_some(&some, i, VEC_ELEMS);
         if (i < count) adam_some(&some, i, (uint32_t)(count - i));
         if ((all->half != 0) && (all->direction_f32 == 0))

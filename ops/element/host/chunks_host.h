@@ -13,21 +13,25 @@ struct chunk_place {
 static inline struct chunk_place chunk_place(const struct gf_chunks *chunks, uint32_t turn)
 {
     uint32_t chunk = turn;
-    if (chunks->list_u32 != 0) memcpy(&chunk, gf_host_at(chunks->list_u32) + turn * sizeof chunk, sizeof chunk);
+    if (chunks->list_u32 != 0)
+        memcpy(&chunk, gf_host_at(chunks->list_u32) + turn * sizeof chunk, sizeof chunk);
     uint64_t first = chunk * chunks->chunk_elems, packed = turn * chunks->chunk_elems;
     GF_ASSERT(first < chunks->elems);
     uint64_t left = chunks->elems - first;
-    return (struct chunk_place){.dst = chunks->dst_packed ? packed : first, .src = chunks->src_packed ? packed : first,
+    return (struct chunk_place){.dst = chunks->dst_packed ? packed : first,
+                                .src = chunks->src_packed ? packed : first,
                                 .count = (left < chunks->chunk_elems) ? left : chunks->chunk_elems};
 }
 
-VEC_FN gf_status cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
-                             const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check)
+VEC_FN gf_status cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src,
+                             gf_type src_type, const struct gf_chunks *chunks, float scale,
+                             uint64_t base, struct gf_check *check)
 {
     for (uint32_t turn = 0; turn < chunks->count; turn++) {
         struct chunk_place at = chunk_place(chunks, turn);
-        (void)cast(queue, dst + at.dst * gf_type_bytes(dst_type), dst_type, src + at.src * gf_type_bytes(src_type),
-                   src_type, at.count, scale, base + at.src, check);
+        (void)cast(queue, dst + at.dst * gf_type_bytes(dst_type), dst_type,
+                   src + at.src * gf_type_bytes(src_type), src_type, at.count, scale, base + at.src,
+                   check);
     }
     return GF_OK;
 }
@@ -43,7 +47,8 @@ VEC_FN gf_status accumulate_chunks(struct gf_queue *queue, const struct gf_accum
     return GF_OK;
 }
 
-VEC_FN gf_status zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
+VEC_FN gf_status zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type,
+                             const struct gf_chunks *chunks)
 {
     for (uint32_t turn = 0; turn < chunks->count; turn++) {
         struct chunk_place at = chunk_place(chunks, turn);
@@ -52,8 +57,8 @@ VEC_FN gf_status zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, c
     return GF_OK;
 }
 
-VEC_FN gf_status update_parts(struct gf_queue *queue, const struct gf_update *all, const struct gf_update_part *parts,
-                              uint32_t count)
+VEC_FN gf_status update_parts(struct gf_queue *queue, const struct gf_update *all,
+                              const struct gf_update_part *parts, uint32_t count)
 {
     for (const struct gf_update_part *part = parts; part < parts + count; part++) {
         struct gf_update some = update_from(all, part->first);
@@ -64,7 +69,8 @@ VEC_FN gf_status update_parts(struct gf_queue *queue, const struct gf_update *al
     return GF_OK;
 }
 
-VEC_FN gf_status update_chunks(struct gf_queue *queue, const struct gf_update *all, const struct gf_chunks *chunks)
+VEC_FN gf_status update_chunks(struct gf_queue *queue, const struct gf_update *all,
+                               const struct gf_chunks *chunks)
 {
     for (uint32_t turn = 0; turn < chunks->count; turn++) {
         struct chunk_place at = chunk_place(chunks, turn);

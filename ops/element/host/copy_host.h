@@ -10,8 +10,8 @@ VEC_FN gf_status copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t s
     return GF_OK;
 }
 
-VEC_FN gf_status copy_n(struct gf_queue *queue, const gf_mem *dst, const gf_mem *src, const uint64_t *size_bytes,
-                        uint32_t count)
+VEC_FN gf_status copy_n(struct gf_queue *queue, const gf_mem *dst, const gf_mem *src,
+                        const uint64_t *size_bytes, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) (void)copy(queue, dst[i], src[i], size_bytes[i]);
     return GF_OK;

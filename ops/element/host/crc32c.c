@@ -16,21 +16,28 @@ uint32_t gf_crc32c_plain(uint32_t crc, const void *data, size_t size_bytes)
     crc = ~crc;
     for (size_t i = 0; i < size_bytes; i++) {
         crc ^= bytes[i];
-        for (unsigned bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (UINT32_C(0x82f63b78) & (0u - (crc & 1u)));
+        for (unsigned bit = 0; bit < 8; bit++)
+            crc = (crc >> 1) ^ (UINT32_C(0x82f63b78) & (0u - (crc & 1u)));
     }
     return ~crc;
 }
 
 #if defined(__x86_64__)
 #define CRC_TARGET __attribute__((target("sse4.2")))
-#define CRC_WORD(crc, word) (uint32_t)__builtin_ia32_crc32di((crc), (word))
+#define CRC_WORD(crc, word) (uint32_t) __builtin_ia32_crc32di((crc), (word))
 #define CRC_BYTE(crc, byte) __builtin_ia32_crc32qi((crc), (byte))
-static bool has_crc(void) { return __builtin_cpu_supports("sse4.2"); }
+static bool has_crc(void)
+{
+    return __builtin_cpu_supports("sse4.2");
+}
 #elif defined(__aarch64__)
 #define CRC_TARGET __attribute__((target("+crc")))
 #define CRC_WORD(crc, word) __crc32cd((crc), (word))
 #define CRC_BYTE(crc, byte) __crc32cb((crc), (byte))
-static bool has_crc(void) { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
+static bool has_crc(void)
+{
+    return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
+}
 #endif
 
 #if defined(CRC_TARGET)

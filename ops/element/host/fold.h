@@ -8,6 +8,7 @@
 #include "gradientflow.h"
 
 /* reduction: min or max. The ranges are the same or do not overlap. */
-void gf_fold_host(gf_reduction reduction, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count);
+void gf_fold_host(gf_reduction reduction, gf_mem dst, gf_mem src, gf_type type,
+                  uint64_t elem_count);
 
 #endif

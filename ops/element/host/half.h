@@ -1,6 +1,7 @@
-/* The 16-bit types, bit by bit: what every backend must do. fp16 is IEEE binary16, bf16 the upper half of an fp32.
- * Rounding is to nearest, ties to even; beyond the largest finite value lies infinity, below the smallest normal fp16
- * the subnormals; a NaN stays a NaN, made quiet, with the payload bits that fit. F16C hardware does the same. */
+/* The 16-bit types, bit by bit: what every backend must do. fp16 is IEEE binary16, bf16 the upper
+ * half of an fp32. Rounding is to nearest, ties to even; beyond the largest finite value lies
+ * infinity, below the smallest normal fp16 the subnormals; a NaN stays a NaN, made quiet, with the
+ * payload bits that fit. F16C hardware does the same. */
 #ifndef GF_HALF_H
 #define GF_HALF_H
 
@@ -37,7 +38,8 @@ static inline uint16_t gf_f16_of_f32(float value)
     } else if (magnitude >= 0x47800000u) {
         half = 0x7c00u; /* 65536 and more */
     } else if (magnitude >= 0x38800000u) {
-        /* A carry out of the mantissa raises the exponent, at the top up to infinity: just what is wanted. */
+        /* A carry out of the mantissa raises the exponent, at the top up to infinity: just what is
+         * wanted. */
         half = gf_shift_round(magnitude, 13) - (112u << 10);
     } else if (magnitude >= 0x33000000u) {
         /* From 2^-25, below the normals: the mantissa with its leading one, in units of 2^-24. */
@@ -50,7 +52,8 @@ static inline uint16_t gf_f16_of_f32(float value)
 
 static inline float gf_f32_of_f16(uint16_t half)
 {
-    uint32_t sign = ((uint32_t)half & 0x8000u) << 16, exponent = (half >> 10) & 0x1fu, mantissa = half & 0x3ffu;
+    uint32_t sign = ((uint32_t)half & 0x8000u) << 16, exponent = (half >> 10) & 0x1fu,
+             mantissa = half & 0x3ffu;
     if (exponent == 31)
         return gf_f32_of_bits(sign | 0x7f800000u | (mantissa ? 0x400000u : 0) | (mantissa << 13));
     if (exponent > 0) return gf_f32_of_bits(sign | ((exponent + 112) << 23) | (mantissa << 13));

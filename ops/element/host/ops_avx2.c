@@ -5,7 +5,10 @@
 #include "ops/element/host/ops_table.h"
 
 /* No CPU has AVX2 without F16C, which older compilers cannot ask for. */
-static bool has_avx2(void) { return __builtin_cpu_supports("avx2"); }
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2");
+}
 
 OPS_TABLE(avx2, has_avx2);
 #else

@@ -14,14 +14,28 @@
 #include "ops/element/host/sum_n_host.h"
 #include "ops/element/host/update_host.h"
 
-#define OPS_TABLE(width, is_supported)                                                         \
-    const struct gf_element_ops gf_element_ops_##width = {                                     \
-        .name = #width, .supported = (is_supported), .cast = cast, .sum = sum, .check = check, \
-        .copy = copy, .zero = zero, .sum_n = sum_n, .copy_n = copy_n, .score = score, \
-        .accumulate = accumulate, .cast_chunks = cast_chunks,                                  \
-        .accumulate_chunks = accumulate_chunks, .zero_chunks = zero_chunks, .norm = norm,      \
-        .ratio = ratio, .update = update, .update_parts = update_parts,                        \
-        .update_chunks = update_chunks, .adam = adam, .quantize = quantize,                    \
-        .dequantize = dequantize}
+#define OPS_TABLE(width, is_supported)                                                            \
+    const struct gf_element_ops gf_element_ops_##width = {.name = #width,                         \
+                                                          .supported = (is_supported),            \
+                                                          .cast = cast,                           \
+                                                          .sum = sum,                             \
+                                                          .check = check,                         \
+                                                          .copy = copy,                           \
+                                                          .zero = zero,                           \
+                                                          .sum_n = sum_n,                         \
+                                                          .copy_n = copy_n,                       \
+                                                          .score = score,                         \
+                                                          .accumulate = accumulate,               \
+                                                          .cast_chunks = cast_chunks,             \
+                                                          .accumulate_chunks = accumulate_chunks, \
+                                                          .zero_chunks = zero_chunks,             \
+                                                          .norm = norm,                           \
+                                                          .ratio = ratio,                         \
+                                                          .update = update,                       \
+                                                          .update_parts = update_parts,           \
+                                                          .update_chunks = update_chunks,         \
+                                                          .adam = adam,                           \
+                                                          .quantize = quantize,                   \
+                                                          .dequantize = dequantize}
 
 #endif

@@ -1,11 +1,13 @@
-/* Fewer bits: values that share a scale. All loops are over GROUP_STRIP values, so that compilers make vectors of them;
- * zeroes, whose bits are zero, fill up a short strip. Bits are stored lowest byte first, as this machine does. */
+/* Fewer bits: values that share a scale. All loops are over GROUP_STRIP values, so that compilers
+ * make vectors of them; zeroes, whose bits are zero, fill up a short strip. Bits are stored lowest
+ * byte first, as this machine does. */
 #ifndef GF_QUANTIZE_HOST_H
 #define GF_QUANTIZE_HOST_H
 #include "ops/element/host/half.h"
 #include "ops/element/host/score_host.h"
 
-#define QUANTIZE_ROUND 12582912.0f /* 1.5 * 2^23: adding it rounds to nearest even, into the lowest bits */
+/* 1.5 * 2^23: adding it rounds to nearest even, into the lowest bits */
+#define QUANTIZE_ROUND 12582912.0f
 #define QUANTIZE_LEAST 0x1p-100f
 #define QUANTIZE_INFINITE 0x7f800000u
 #define GROUP_STRIP 32u /* the elements of each form are a multiple */
@@ -42,8 +44,8 @@ VEC_INLINE void strip_quantize_1(uint8_t *restrict to, float *restrict value, fl
 }
 
 /* One group, of which `count` values are there. */
-VEC_INLINE void quantize_group(uint8_t *group, float *value, const struct gf_groups *form, uint32_t count,
-                               uint64_t base, struct gf_check *check)
+VEC_INLINE void quantize_group(uint8_t *group, float *value, const struct gf_groups *form,
+                               uint32_t count, uint64_t base, struct gf_check *check)
 {
     uint32_t most = 0, whole = count - count % GROUP_STRIP;
     float last[GROUP_STRIP], scale, least, by;
@@ -62,35 +64,41 @@ VEC_INLINE void quantize_group(uint8_t *group, float *value, const struct gf_gro
     by = 127.0f / least;
     if (form->bits == 1) least = scale = score_run((const uint8_t *)value, count) / (float)count;
     for (uint32_t i = 0; (most >= QUANTIZE_INFINITE) && (i < count); i++)
-        if ((gf_f32_bits(value[i]) & QUANTIZE_INFINITE) == QUANTIZE_INFINITE) gf_check_note(check, base + i, 1);
-    nothing = (most >= QUANTIZE_INFINITE) || !(least >= QUANTIZE_LEAST) || (gf_f32_bits(scale) >= QUANTIZE_INFINITE);
+        if ((gf_f32_bits(value[i]) & QUANTIZE_INFINITE) == QUANTIZE_INFINITE)
+            gf_check_note(check, base + i, 1);
+    nothing = (most >= QUANTIZE_INFINITE) || !(least >= QUANTIZE_LEAST) ||
+              (gf_f32_bits(scale) >= QUANTIZE_INFINITE);
     if (nothing || (count < form->elems)) memset(group, 0, gf_group_bytes(form));
     if (nothing) return;
     memcpy(group, &scale, sizeof scale);
     for (uint32_t i = 0; i < count; i += GROUP_STRIP) {
         float *strip = (i < whole) ? value + i : last;
-        if (form->bits == 1) strip_quantize_1(group + 4 + i / 8, strip, scale);
-        else strip_quantize_8(group + 4 + i, strip, scale, by);
+        if (form->bits == 1)
+            strip_quantize_1(group + 4 + i / 8, strip, scale);
+        else
+            strip_quantize_8(group + 4 + i, strip, scale, by);
     }
     if (whole < count) memcpy(value + whole, last, (count - whole) * sizeof *last);
 }
 
-VEC_FN gf_status quantize(struct gf_queue *queue, gf_mem groups, gf_mem values_f32, uint64_t elem_count,
-                          const struct gf_groups *form, uint64_t base, struct gf_check *check)
+VEC_FN gf_status quantize(struct gf_queue *queue, gf_mem groups, gf_mem values_f32,
+                          uint64_t elem_count, const struct gf_groups *form, uint64_t base,
+                          struct gf_check *check)
 {
     uint8_t *group = gf_host_at(groups);
     float *value = (float *)(void *)gf_host_at(values_f32);
     (void)queue;
     for (uint64_t i = 0; i < elem_count; i += form->elems, group += gf_group_bytes(form)) {
         uint64_t left = elem_count - i;
-        quantize_group(group, value + i, form, (left < form->elems) ? (uint32_t)left : form->elems, base + i, check);
+        quantize_group(group, value + i, form, (left < form->elems) ? (uint32_t)left : form->elems,
+                       base + i, check);
     }
     return GF_OK;
 }
 
 /* dst[i] = factor * what the group says, or with `add` (a constant) dst[i] + that. */
-VEC_INLINE void strip_dequantize(float *restrict dst, const uint8_t *restrict from, uint32_t bits, float scale,
-                                 float factor, bool add)
+VEC_INLINE void strip_dequantize(float *restrict dst, const uint8_t *restrict from, uint32_t bits,
+                                 float scale, float factor, bool add)
 {
     if (bits == 8) {
         for (uint32_t i = 0; i < GROUP_STRIP; i++) {
@@ -107,8 +115,9 @@ VEC_INLINE void strip_dequantize(float *restrict dst, const uint8_t *restrict fr
     }
 }
 
-VEC_FN gf_status dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem groups, uint64_t elem_count,
-                            const struct gf_groups *form, float factor, bool add)
+VEC_FN gf_status dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem groups,
+                            uint64_t elem_count, const struct gf_groups *form, float factor,
+                            bool add)
 {
     float *dst = (float *)(void *)gf_host_at(dst_f32), last[GROUP_STRIP];
     const uint8_t *group = gf_host_at(groups);
@@ -117,12 +126,15 @@ VEC_FN gf_status dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem group
         const uint8_t *from = group + 4;
         float scale;
         memcpy(&scale, group, sizeof scale);
-        for (uint32_t i = 0; (i < form->elems) && (left > 0); i += GROUP_STRIP, from += GROUP_STRIP * form->bits / 8) {
+        for (uint32_t i = 0; (i < form->elems) && (left > 0);
+             i += GROUP_STRIP, from += GROUP_STRIP * form->bits / 8) {
             uint64_t count = (left < GROUP_STRIP) ? left : GROUP_STRIP;
             float *to = dst;
             if (count < GROUP_STRIP) to = memcpy(last, dst, count * sizeof *last);
-            if (add) strip_dequantize(to, from, form->bits, scale, factor, true);
-            else strip_dequantize(to, from, form->bits, scale, factor, false);
+            if (add)
+                strip_dequantize(to, from, form->bits, scale, factor, true);
+            else
+                strip_dequantize(to, from, form->bits, scale, factor, false);
             if (count < GROUP_STRIP) memcpy(dst, last, count * sizeof *last);
             dst += count;
             left -= count;

@@ -15,7 +15,8 @@ VEC_FN gf_status ratio(struct gf_queue *queue, const struct gf_ratio *ratios, ui
         weight_norm = sqrtf(weight_square);
         gradient_norm = sqrtf(gradient_square) * ratio->gradient_scale;
         if ((weight_norm > 0.0f) && (gradient_norm > 0.0f))
-            result = ratio->eta * weight_norm / (gradient_norm + ratio->decay * weight_norm + ratio->epsilon);
+            result = ratio->eta * weight_norm /
+                     (gradient_norm + ratio->decay * weight_norm + ratio->epsilon);
         memcpy(gf_host_at(ratio->ratio_f32), &result, sizeof result);
     }
     return GF_OK;

@@ -1,5 +1,6 @@
-/* Sums of magnitudes and of squares, in one order of adding at every width: lane l of 64 takes elements l, l + 64, ..;
- * then the tree. A lane holds no negative number, so that the zeroes which fill a last short row change nothing. */
+/* Sums of magnitudes and of squares, in one order of adding at every width: lane l of 64 takes
+ * elements l, l + 64, ..; then the tree. A lane holds no negative number, so that the zeroes which
+ * fill a last short row change nothing. */
 #ifndef GF_SCORE_HOST_H
 #define GF_SCORE_HOST_H
 #include "ops/element/host/vec.h"
@@ -57,15 +58,16 @@ VEC_FN float score_piece(const uint8_t *src, uint64_t elem_count)
     return sum;
 }
 
-VEC_FN gf_status score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
-                       uint64_t chunk_elems, uint64_t piece_elems)
+VEC_FN gf_status score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32,
+                       uint64_t elem_count, uint64_t chunk_elems, uint64_t piece_elems)
 {
     uint8_t *score_at = gf_host_at(scores_f32);
     const uint8_t *src = gf_host_at(src_f32);
     (void)queue;
     GF_ASSERT(((chunk_elems > 0) && (piece_elems > 0)) || (elem_count == 0));
     for (uint64_t left = elem_count; left > 0;) {
-        uint64_t count = (left < chunk_elems) ? left : chunk_elems, done = (count < piece_elems) ? count : piece_elems;
+        uint64_t count = (left < chunk_elems) ? left : chunk_elems,
+                 done = (count < piece_elems) ? count : piece_elems;
         float value = score_piece(src, done);
         for (uint64_t piece; done < count; done += piece) {
             piece = (count - done < piece_elems) ? count - done : piece_elems;
@@ -91,12 +93,13 @@ VEC_FN void norm_range(const struct gf_norm *range, gf_type type)
         run_at += count * gf_type_bytes(type);
     }
     memcpy(&square, gf_host_at(range->square_f32), sizeof square);
-    square = square + ((range->elem_count > GF_RUN_ELEMS) ? gf_lanes_tree(lanes) : lanes[0]); /* the others are 0 */
+    /* the others are 0 */
+    square = square + ((range->elem_count > GF_RUN_ELEMS) ? gf_lanes_tree(lanes) : lanes[0]);
     memcpy(gf_host_at(range->square_f32), &square, sizeof square);
 }
 
-VEC_FN gf_status norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type type, const struct gf_norm *ranges,
-                      uint32_t count)
+VEC_FN gf_status norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type type,
+                      const struct gf_norm *ranges, uint32_t count)
 {
     (void)queue;
     (void)scratch_f32;

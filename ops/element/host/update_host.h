@@ -42,7 +42,8 @@ VEC_FN gf_status update(struct gf_queue *queue, const struct gf_update *all, uin
         some.gradient = block_load(&block, some.gradient_type, some.gradient, count);
         for (; count - i >= VEC_ELEMS; i += VEC_ELEMS) update_some(&some, i, VEC_ELEMS);
         if (i < count) update_some(&some, i, (uint32_t)(count - i));
-        if (some.half != 0) block_store(some.half_type, gf_host_at(some.half), gf_host_at(some.weight_f32), count);
+        if (some.half != 0)
+            block_store(some.half_type, gf_host_at(some.half), gf_host_at(some.weight_f32), count);
     }
     return GF_OK;
 }

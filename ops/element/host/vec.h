@@ -1,16 +1,30 @@
-/* What all widths share: elements by index, and vectors that are not whole. Included at the end of a vec_*.h; alone it
- * stands on the scalar one. `count` is a constant VEC_ELEMS but at the end of a range, so the branches fold away. */
+/* What all widths share: elements by index, and vectors that are not whole. Included at the end of
+ * a vec_*.h; alone it stands on the scalar one. `count` is a constant VEC_ELEMS but at the end of a
+ * range, so the branches fold away. */
 #include "ops/element/host/vec_scalar.h"
 #ifndef GF_VEC_H
 #define GF_VEC_H
 
-VEC_INLINE vec vec_add(vec a, vec b) { return a + b; }
-VEC_INLINE vec vec_sub(vec a, vec b) { return a - b; }
-VEC_INLINE vec vec_mul(vec a, vec b) { return a * b; }
-VEC_INLINE vec vec_div(vec a, vec b) { return a / b; }
+VEC_INLINE vec vec_add(vec a, vec b)
+{
+    return a + b;
+}
+VEC_INLINE vec vec_sub(vec a, vec b)
+{
+    return a - b;
+}
+VEC_INLINE vec vec_mul(vec a, vec b)
+{
+    return a * b;
+}
+VEC_INLINE vec vec_div(vec a, vec b)
+{
+    return a / b;
+}
 
-/* A NaN as bf16 has it: quiet, with a lower half of zero, as a sum of such values is. Of other NaNs what rounds to bf16
- * makes anything: a loop over data looks for values that are not finite anyway. A vector of one takes all, fp16 too. */
+/* A NaN as bf16 has it: quiet, with a lower half of zero, as a sum of such values is. Of other NaNs
+ * what rounds to bf16 makes anything: a loop over data looks for values that are not finite anyway.
+ * A vector of one takes all, fp16 too. */
 VEC_INLINE vec vec_quiet(gf_type type, vec a)
 {
 #if VEC_ELEMS > 1
@@ -23,7 +37,10 @@ VEC_INLINE vec vec_quiet(gf_type type, vec a)
 }
 
 /* Of what is left. */
-VEC_INLINE uint32_t vec_count(uint64_t left) { return (left < VEC_ELEMS) ? (uint32_t)left : VEC_ELEMS; }
+VEC_INLINE uint32_t vec_count(uint64_t left)
+{
+    return (left < VEC_ELEMS) ? (uint32_t)left : VEC_ELEMS;
+}
 
 #ifndef VEC_HAS_PART
 VEC_FN __attribute__((unused)) vec vec_load_part(gf_type type, const uint8_t *src, uint32_t count)
@@ -33,7 +50,8 @@ VEC_FN __attribute__((unused)) vec vec_load_part(gf_type type, const uint8_t *sr
     return vec_load_whole(type, padded);
 }
 
-VEC_FN __attribute__((unused)) void vec_store_part(gf_type type, uint8_t *dst, uint32_t count, vec a)
+VEC_FN __attribute__((unused)) void vec_store_part(gf_type type, uint8_t *dst, uint32_t count,
+                                                   vec a)
 {
     uint8_t padded[VEC_ELEMS * 4];
     vec_store_whole(type, padded, a);
@@ -48,7 +66,8 @@ VEC_INLINE vec vec_load(gf_type type, const uint8_t *base, uint64_t index, uint3
     return (count == VEC_ELEMS) ? vec_load_whole(type, src) : vec_load_part(type, src, count);
 }
 
-/* The same; a whole vector that begins a line also asks for lines ahead. Not in the plain version. */
+/* The same; a whole vector that begins a line also asks for lines ahead. Not in the plain
+ * version. */
 VEC_INLINE vec vec_load_ahead(gf_type type, const uint8_t *base, uint64_t index, uint32_t count)
 {
     uint64_t offset = index * gf_type_bytes(type);
@@ -62,18 +81,22 @@ VEC_INLINE vec vec_load_ahead(gf_type type, const uint8_t *base, uint64_t index,
 VEC_INLINE void vec_store(gf_type type, uint8_t *base, uint64_t index, uint32_t count, vec a)
 {
     uint8_t *dst = base + index * gf_type_bytes(type);
-    if (count == VEC_ELEMS) vec_store_whole(type, dst, a);
-    else vec_store_part(type, dst, count, a);
+    if (count == VEC_ELEMS)
+        vec_store_whole(type, dst, a);
+    else
+        vec_store_part(type, dst, count, a);
 }
 
-/* The same past the cache: a whole vector, to an address aligned to GF_LINE_BYTES or whole vectors after one. */
+/* The same past the cache: a whole vector, to an address aligned to GF_LINE_BYTES or whole vectors
+ * after one. */
 VEC_INLINE void vec_stream(gf_type type, uint8_t *base, uint64_t index, vec a)
 {
     vec_stream_whole(type, base + index * gf_type_bytes(type), a);
 }
 
 /* Counts the first `count` lanes that would not be finite in the type whose overflow is `limit`. */
-VEC_INLINE void vec_check(struct gf_check *check, uint64_t first, uint32_t count, vec a, float limit)
+VEC_INLINE void vec_check(struct gf_check *check, uint64_t first, uint32_t count, vec a,
+                          float limit)
 {
     uint32_t bad = vec_bad(a, limit);
     if (count != VEC_ELEMS) bad &= ((uint32_t)1 << count) - 1;

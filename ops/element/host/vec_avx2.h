@@ -12,9 +12,18 @@
 
 typedef __m256 vec;
 
-VEC_INLINE vec vec_set(float value) { return _mm256_set1_ps(value); }
-VEC_INLINE vec vec_sqrt(vec a) { return _mm256_sqrt_ps(a); }
-VEC_INLINE vec vec_abs(vec a) { return _mm256_and_ps(a, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff))); }
+VEC_INLINE vec vec_set(float value)
+{
+    return _mm256_set1_ps(value);
+}
+VEC_INLINE vec vec_sqrt(vec a)
+{
+    return _mm256_sqrt_ps(a);
+}
+VEC_INLINE vec vec_abs(vec a)
+{
+    return _mm256_and_ps(a, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff)));
+}
 
 VEC_INLINE uint32_t vec_bad(vec a, float limit)
 {
@@ -29,8 +38,9 @@ VEC_INLINE vec vec_load_whole(gf_type type, const uint8_t *src)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
 
-/* In the upper half of each, as gf_bf16_of_f32(); the lower half is anything. The lowest bit that stays picks what is
- * added, as a permutation of two values. Only a NaN that vec_quiet() did not see carries into the sign. */
+/* In the upper half of each, as gf_bf16_of_f32(); the lower half is anything. The lowest bit that
+ * stays picks what is added, as a permutation of two values. Only a NaN that vec_quiet() did not
+ * see carries into the sign. */
 VEC_INLINE __m256i vec_bf16(vec a)
 {
     __m256i bits = _mm256_castps_si256(a), even_odd = _mm256_set1_epi64x(0x800000007fff);
@@ -40,7 +50,8 @@ VEC_INLINE __m256i vec_bf16(vec a)
 
 VEC_INLINE __m128i vec_round(gf_type type, vec a)
 {
-    if (type == GF_TYPE_F16) return _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    if (type == GF_TYPE_F16)
+        return _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     __m256i upper = _mm256_srli_epi32(vec_bf16(a), 16);
     return _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256(upper, 1));
 }
@@ -63,7 +74,10 @@ VEC_INLINE void vec_stream_whole(gf_type type, uint8_t *dst, vec a)
         _mm_stream_si128((__m128i *)(void *)dst, vec_round(type, a));
     }
 }
-VEC_INLINE void vec_stream_end(void) { _mm_sfence(); }
+VEC_INLINE void vec_stream_end(void)
+{
+    _mm_sfence();
+}
 
 #include "ops/element/host/vec.h"
 #endif

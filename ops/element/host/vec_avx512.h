@@ -1,4 +1,5 @@
-/* A vector of 16 floats: AVX-512. Its own conversion to bf16 takes subnormals for zero, so it is not used. */
+/* A vector of 16 floats: AVX-512. Its own conversion to bf16 takes subnormals for zero, so it is
+ * not used. */
 #ifndef VEC_ELEMS
 #define VEC_ELEMS 16u
 
@@ -13,9 +14,18 @@
 
 typedef __m512 vec;
 
-VEC_INLINE vec vec_set(float value) { return _mm512_set1_ps(value); }
-VEC_INLINE vec vec_sqrt(vec a) { return _mm512_sqrt_ps(a); }
-VEC_INLINE vec vec_abs(vec a) { return _mm512_abs_ps(a); }
+VEC_INLINE vec vec_set(float value)
+{
+    return _mm512_set1_ps(value);
+}
+VEC_INLINE vec vec_sqrt(vec a)
+{
+    return _mm512_sqrt_ps(a);
+}
+VEC_INLINE vec vec_abs(vec a)
+{
+    return _mm512_abs_ps(a);
+}
 
 VEC_INLINE uint32_t vec_bad(vec a, float limit)
 {
@@ -40,7 +50,8 @@ VEC_INLINE __m512i vec_bf16(vec a)
 
 VEC_INLINE __m256i vec_round(gf_type type, vec a)
 {
-    if (type == GF_TYPE_F16) return _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    if (type == GF_TYPE_F16)
+        return _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(vec_bf16(a), 16));
 }
 
@@ -67,8 +78,10 @@ VEC_INLINE vec vec_load_part(gf_type type, const uint8_t *src, uint32_t count)
 VEC_INLINE void vec_store_part(gf_type type, uint8_t *dst, uint32_t count, vec a)
 {
     __mmask16 some = (__mmask16)((1u << count) - 1);
-    if (type == GF_TYPE_F32) _mm512_mask_storeu_ps(dst, some, a);
-    else _mm256_mask_storeu_epi16(dst, some, vec_round(type, a));
+    if (type == GF_TYPE_F32)
+        _mm512_mask_storeu_ps(dst, some, a);
+    else
+        _mm256_mask_storeu_epi16(dst, some, vec_round(type, a));
 }
 
 /* Past the cache; dst is aligned to the vector's bytes in type. */
@@ -80,7 +93,10 @@ VEC_INLINE void vec_stream_whole(gf_type type, uint8_t *dst, vec a)
         _mm256_stream_si256((__m256i *)(void *)dst, vec_round(type, a));
     }
 }
-VEC_INLINE void vec_stream_end(void) { _mm_sfence(); }
+VEC_INLINE void vec_stream_end(void)
+{
+    _mm_sfence();
+}
 
 #include "ops/element/host/vec.h"
 #endif

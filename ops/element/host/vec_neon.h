@@ -1,4 +1,5 @@
-/* A vector of 4 floats: Advanced SIMD (NEON), which every 64-bit ARM has, with its conversions of binary16. */
+/* A vector of 4 floats: Advanced SIMD (NEON), which every 64-bit ARM has, with its conversions of
+ * binary16. */
 #if !defined(VEC_ELEMS) && defined(__aarch64__)
 #define VEC_ELEMS 4u
 
@@ -12,9 +13,18 @@
 
 typedef float32x4_t vec;
 
-VEC_INLINE vec vec_set(float value) { return vdupq_n_f32(value); }
-VEC_INLINE vec vec_sqrt(vec a) { return vsqrtq_f32(a); }
-VEC_INLINE vec vec_abs(vec a) { return vabsq_f32(a); }
+VEC_INLINE vec vec_set(float value)
+{
+    return vdupq_n_f32(value);
+}
+VEC_INLINE vec vec_sqrt(vec a)
+{
+    return vsqrtq_f32(a);
+}
+VEC_INLINE vec vec_abs(vec a)
+{
+    return vabsq_f32(a);
+}
 
 VEC_INLINE uint32_t vec_bad(vec a, float limit)
 {
@@ -42,13 +52,20 @@ VEC_INLINE uint16x4_t vec_round(gf_type type, vec a)
 
 VEC_INLINE void vec_store_whole(gf_type type, uint8_t *dst, vec a)
 {
-    if (type == GF_TYPE_F32) vst1q_u8(dst, vreinterpretq_u8_f32(a));
-    else vst1_u8(dst, vreinterpret_u8_u16(vec_round(type, a)));
+    if (type == GF_TYPE_F32)
+        vst1q_u8(dst, vreinterpretq_u8_f32(a));
+    else
+        vst1_u8(dst, vreinterpret_u8_u16(vec_round(type, a)));
 }
 
 /* No compiler for C offers a store past the cache here. */
-VEC_INLINE void vec_stream_whole(gf_type type, uint8_t *dst, vec a) { vec_store_whole(type, dst, a); }
-VEC_INLINE void vec_stream_end(void) {}
+VEC_INLINE void vec_stream_whole(gf_type type, uint8_t *dst, vec a)
+{
+    vec_store_whole(type, dst, a);
+}
+VEC_INLINE void vec_stream_end(void)
+{
+}
 
 #include "ops/element/host/vec.h"
 #endif

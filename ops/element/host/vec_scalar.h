@@ -12,10 +12,22 @@
 
 typedef float vec;
 
-VEC_INLINE vec vec_set(float value) { return value; }
-VEC_INLINE vec vec_sqrt(vec a) { return sqrtf(a); }
-VEC_INLINE vec vec_abs(vec a) { return gf_f32_of_bits(gf_f32_bits(a) & 0x7fffffffu); }
-VEC_INLINE uint32_t vec_bad(vec a, float limit) { return vec_abs(a) < limit ? 0 : 1; }
+VEC_INLINE vec vec_set(float value)
+{
+    return value;
+}
+VEC_INLINE vec vec_sqrt(vec a)
+{
+    return sqrtf(a);
+}
+VEC_INLINE vec vec_abs(vec a)
+{
+    return gf_f32_of_bits(gf_f32_bits(a) & 0x7fffffffu);
+}
+VEC_INLINE uint32_t vec_bad(vec a, float limit)
+{
+    return vec_abs(a) < limit ? 0 : 1;
+}
 
 VEC_INLINE vec vec_load_whole(gf_type type, const uint8_t *src)
 {
@@ -39,8 +51,13 @@ VEC_INLINE void vec_store_whole(gf_type type, uint8_t *dst, vec a)
     memcpy(dst, &half, sizeof half);
 }
 
-VEC_INLINE void vec_stream_whole(gf_type type, uint8_t *dst, vec a) { vec_store_whole(type, dst, a); }
-VEC_INLINE void vec_stream_end(void) {}
+VEC_INLINE void vec_stream_whole(gf_type type, uint8_t *dst, vec a)
+{
+    vec_store_whole(type, dst, a);
+}
+VEC_INLINE void vec_stream_end(void)
+{
+}
 
 #include "ops/element/host/vec.h"
 #endif
