@@ -24,7 +24,8 @@ bool gf_key_group(const char *name)
 unsigned gf_word_slips(const char *a, const char *b)
 {
     unsigned row[DISTANCE_BYTES + 1];
-    size_t a_length = strlen(a), b_length = strlen(b);
+    size_t a_length = strlen(a);
+    size_t b_length = strlen(b);
     if ((a_length > DISTANCE_BYTES) || (b_length > DISTANCE_BYTES)) return DISTANCE_BYTES;
     for (unsigned j = 0; j <= b_length; j++) row[j] = j;
     for (unsigned i = 1; i <= a_length; i++) {
@@ -44,9 +45,11 @@ unsigned gf_word_slips(const char *a, const char *b)
 /* A slip in the whole key, or the right name (nearly) under the wrong group or under none. */
 static unsigned key_distance(const char *key, const char *known)
 {
-    const char *dot = strchr(key, '.'), *known_dot = strchr(known, '.');
+    const char *dot = strchr(key, '.');
+    const char *known_dot = strchr(known, '.');
     const char *name = (dot == NULL) ? key : dot + 1;
-    unsigned whole = gf_word_slips(key, known), name_alone = gf_word_slips(name, known_dot + 1) + 1;
+    unsigned whole = gf_word_slips(key, known);
+    unsigned name_alone = gf_word_slips(name, known_dot + 1) + 1;
     return (whole < name_alone) ? whole : name_alone;
 }
 
@@ -81,7 +84,8 @@ char *gf_key_hint(const char *key, char *text_out)
 char *gf_group_hint(const char *name, bool is_group, char *text_out)
 {
     struct nearest nearest = {NULL, GF_SLIPS_MAX + 1};
-    char group[GF_KEY_HINT_BYTES], best[GF_KEY_HINT_BYTES] = "";
+    char group[GF_KEY_HINT_BYTES];
+    char best[GF_KEY_HINT_BYTES] = "";
     if (strcmp(name, "tensors") == 0)
         return strcpy(
             text_out,

@@ -99,7 +99,8 @@ static void value_text(const config_setting_t *node, char *text_out, size_t text
 static gf_status address_set(const struct gf_setting *setting, struct gf_config *config,
                              const char *address, const char *origin, int line, char *error_out)
 {
-    char numeric[GF_TEXT_MAX], why[GF_RESOLVE_WHY_BYTES];
+    char numeric[GF_TEXT_MAX];
+    char why[GF_RESOLVE_WHY_BYTES];
     if (!gf_address_resolve(address, numeric, why))
         return gf_source_refuse(error_out, origin, line, "%s = \"%.60s\": %s", setting->key,
                                 address, why);
@@ -110,7 +111,10 @@ static gf_status address_set(const struct gf_setting *setting, struct gf_config 
 static gf_status key_load(const char *group, const config_setting_t *node, const char *origin,
                           struct gf_config *config, char *error_out)
 {
-    char key[160], hint[GF_KEY_HINT_BYTES], allowed[GF_SETTING_ALLOWED_BYTES], value[80];
+    char key[160];
+    char hint[GF_KEY_HINT_BYTES];
+    char allowed[GF_SETTING_ALLOWED_BYTES];
+    char value[80];
     int line = (int)config_setting_source_line(node);
     const struct gf_setting *setting;
     const char *text = config_setting_get_string(node);
@@ -141,7 +145,8 @@ static gf_status group_load(const config_setting_t *node, const char *origin,
 {
     const char *name = config_setting_name(node);
     char hint[GF_KEY_HINT_BYTES];
-    int line = (int)config_setting_source_line(node), count = config_setting_length(node);
+    int line = (int)config_setting_source_line(node);
+    int count = config_setting_length(node);
     gf_status status = GF_OK;
     if (!gf_key_group(name))
         return gf_source_refuse(error_out, origin, line, "unknown %s %.100s%s",
@@ -217,7 +222,8 @@ gf_status gf_config_load(const char *path, struct gf_config *config_out, char *e
 static gf_status key_set(struct gf_config *config, const char *key, const char *value,
                          const char *origin, char *error_out)
 {
-    char hint[GF_KEY_HINT_BYTES], allowed[GF_SETTING_ALLOWED_BYTES];
+    char hint[GF_KEY_HINT_BYTES];
+    char allowed[GF_SETTING_ALLOWED_BYTES];
     const struct gf_setting *setting = gf_key_find(key);
     if (setting == NULL)
         return gf_source_refuse(error_out, origin, 0, "unknown key %.100s%s", key,

@@ -44,7 +44,8 @@ static void value_print(const struct gf_setting *setting, const struct gf_config
 
 void gf_config_print(const struct gf_config *config, const char *path, FILE *out)
 {
-    char allowed[GF_SETTING_ALLOWED_BYTES], error[GF_CONFIG_ERROR_BYTES];
+    char allowed[GF_SETTING_ALLOWED_BYTES];
+    char error[GF_CONFIG_ERROR_BYTES];
     config_t tree; /* what the file says; empty where it cannot be read */
     const char *group = "";
     size_t group_length = 0;
@@ -86,7 +87,8 @@ static const char *kind_name(const struct gf_setting *setting)
 
 static void row_print(const struct gf_setting *setting, const struct gf_config *defaults, FILE *out)
 {
-    char allowed[GF_SETTING_ALLOWED_BYTES], value[GF_SETTING_VALUE_BYTES];
+    char allowed[GF_SETTING_ALLOWED_BYTES];
+    char value[GF_SETTING_VALUE_BYTES];
     (void)gf_setting_value(setting, defaults, value);
     (void)fprintf(out, "| `%s` | %s | %s%s%s | %s | %s%s |\n", setting->key, kind_name(setting),
                   value[0] ? "`" : "", value[0] ? value : "empty", value[0] ? "`" : "",

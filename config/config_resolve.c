@@ -13,8 +13,8 @@ static int host_resolve(const char *host, char *ip_out, socklen_t ip_bytes)
     static const int families[] = {AF_INET, AF_INET6};
     int error = 0;
     for (size_t i = 0; i < 2; i++) {
-        struct addrinfo hints = {.ai_family = families[i], .ai_socktype = SOCK_STREAM},
-                        *found = NULL;
+        struct addrinfo hints = {.ai_family = families[i], .ai_socktype = SOCK_STREAM};
+        struct addrinfo *found = NULL;
         error = getaddrinfo(host, NULL, &hints, &found);
         if (error != 0) continue;
         error = getnameinfo(found->ai_addr, found->ai_addrlen, ip_out, ip_bytes, NULL, 0,
@@ -34,7 +34,8 @@ static bool port_valid(const char *port)
 
 bool gf_address_resolve(const char *address, char *numeric_out, char *why_out)
 {
-    char host[GF_TEXT_MAX], ip[64];
+    char host[GF_TEXT_MAX];
+    char ip[64];
     const char *colon = strrchr(address, ':');
     size_t length = (colon == NULL) ? 0 : (size_t)(colon - address);
     if (strlen(address) >= GF_TEXT_MAX) {

@@ -119,7 +119,8 @@ static gf_status enclosed_skip(struct scan *scan, size_t length, const char *clo
 /* Over a number; whole ones must fit what libconfig keeps of them. */
 static gf_status number_skip(struct scan *scan)
 {
-    const char *digits = scan->at, *end;
+    const char *digits = scan->at;
+    const char *end;
     bool hex = (digits[0] == '0') && ((digits[1] | 0x20) == 'x');
     if (hex) digits += 2;
     end = digits + strspn(digits, hex ? "0123456789abcdefABCDEF" : "0123456789");
@@ -141,7 +142,8 @@ static gf_status number_skip(struct scan *scan)
 static gf_status token_skip(struct scan *scan)
 {
     static const char name[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_*-";
-    char c = scan->at[0], next = scan->at[1];
+    char c = scan->at[0];
+    char next = scan->at[1];
     int line = scan->line;
     if ((c == '#') || ((c == '/') && (next == '/'))) {
         scan->at += strcspn(scan->at, "\n");

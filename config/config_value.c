@@ -94,7 +94,8 @@ bool gf_number_read(const char *text, uint64_t *number_out)
 
 bool gf_bytes_read(const char *text, uint64_t *bytes_out)
 {
-    uint64_t number, factor;
+    uint64_t number;
+    uint64_t factor;
     const char *rest = digits_read(text, &number);
     if (rest == NULL) return false;
     factor = unit_read(rest, byte_units);
@@ -111,7 +112,8 @@ bool gf_time_of(double seconds, uint64_t *ns_out)
 
 bool gf_time_read(const char *text, uint64_t *ns_out)
 {
-    uint64_t number, factor;
+    uint64_t number;
+    uint64_t factor;
     double real;
     const char *rest = digits_read(text, &number);
     if ((rest != NULL) && ((factor = unit_read(rest, time_units)) != 0))

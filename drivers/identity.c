@@ -97,7 +97,9 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
     static const char ranks[] = "a number of ranks";
     const struct launcher *launcher = launcher_find();
     struct gf_identity identity = {0};
-    uint64_t rank = 0, world = 0, most = 0;
+    uint64_t rank = 0;
+    uint64_t world = 0;
+    uint64_t most = 0;
     if (launcher == NULL) return GF_AGAIN;
     bool has_rank = variable(launcher->rank) != NULL;
     if (!has_rank || (variable(launcher->world) == NULL)) {
@@ -123,7 +125,8 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
     identity.local = (uint32_t)rank;
     identity.world = (uint32_t)world;
     identity.source = launcher->rank;
-    const char *address = variable("GF_ADDRESS"), *part;
+    const char *address = variable("GF_ADDRESS");
+    const char *part;
     for (int i = 0; (variable("GF_JOB") == NULL) && (i < 2); i++)
         if ((part = variable(launcher->job[i])) != NULL)
             identity.job_id =
@@ -161,7 +164,8 @@ int gf_identity_ended_fd(void)
 bool gf_identity_ended_read(int fd, unsigned char *bits_out, size_t bytes)
 {
     static const char launchers_own[] = "/memfd:gf-ended (deleted)";
-    char path[32], file[sizeof launchers_own];
+    char path[32];
+    char file[sizeof launchers_own];
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     memset(bits_out, 0, bytes);
     return (readlink(path, file, sizeof file) == (ssize_t)sizeof file - 1) &&

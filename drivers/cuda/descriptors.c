@@ -99,7 +99,8 @@ static void receive(struct gf_descriptors *descriptors, int connection)
                              .msg_iovlen = 1,
                              .msg_control = carried.bytes,
                              .msg_controllen = sizeof carried.bytes};
-    uint32_t process = peer_of(connection), at = descriptors->count;
+    uint32_t process = peer_of(connection);
+    uint32_t at = descriptors->count;
     ssize_t bytes;
     if ((process == 0) || ((bytes = recvmsg(connection, &message, MSG_CMSG_CLOEXEC)) < 0)) return;
     if ((message.msg_controllen < sizeof carried.head) || (carried.head.cmsg_level != SOL_SOCKET) ||

@@ -10,7 +10,13 @@
 static gf_status device_choose(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup)
 {
     const struct cuda_calls *calls = &cuda->calls;
-    int count = 0, usable = 0, multiprocessors = 0, flags = 0, maps = 0, descriptors = 0, cards = 0;
+    int count = 0;
+    int usable = 0;
+    int multiprocessors = 0;
+    int flags = 0;
+    int maps = 0;
+    int descriptors = 0;
+    int cards = 0;
     const struct {
         CUdevice_attribute of;
         int *value;
@@ -63,7 +69,8 @@ static gf_status queue_take(struct cuda_gpu *cuda)
 {
     /* Non-blocking: else each use of the default stream by the caller would wait for communication.
      * And in front of the caller's: what is to be sent is waited for by all ranks. */
-    int least = 0, greatest = 0;
+    int least = 0;
+    int greatest = 0;
     gf_status status = CUDA_TOLD(cuda, priorities, &least, &greatest);
     for (uint32_t i = 0; (i < GF_STREAM_COUNT) && (status >= 0); i++)
         status =
@@ -91,7 +98,8 @@ __attribute__((format(printf, 2, 3))) static void fault_add(struct cuda_gpu *cud
 static gf_status arena_take(struct cuda_gpu *cuda, size_t size_bytes)
 {
     const struct cuda_calls *calls = &cuda->calls;
-    size_t free_bytes = 0, total_bytes = 0;
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
     if (size_bytes == 0) return GF_OK;
     gf_status status = cuda->can_map ? gf_cuda_arena_map(cuda, size_bytes) : GF_AGAIN;
     if (status < 0)
@@ -121,7 +129,9 @@ static gf_status arena_take(struct cuda_gpu *cuda, size_t size_bytes)
  * CUDA. */
 static void image_refused(struct cuda_gpu *cuda, const uint32_t image_cuda[2], CUresult result)
 {
-    int driver = 0, major = 0, minor = 0;
+    int driver = 0;
+    int major = 0;
+    int minor = 0;
     if ((image_cuda == NULL) ||
         ((result != CUDA_ERROR_INVALID_IMAGE) && (result != CUDA_ERROR_NO_BINARY_FOR_GPU) &&
          (result != CUDA_ERROR_INVALID_PTX) && (result != CUDA_ERROR_UNSUPPORTED_PTX_VERSION)))
@@ -136,7 +146,8 @@ static void image_refused(struct cuda_gpu *cuda, const uint32_t image_cuda[2], C
         return;
     }
     bool is_newer = (major == 10) && (image_cuda[1] != 0), is_ptx = (major > 9) && !is_newer;
-    uint32_t made = image_cuda[is_newer], wanted = is_ptx ? made : made / 1000 * 1000;
+    uint32_t made = image_cuda[is_newer];
+    uint32_t wanted = is_ptx ? made : made / 1000 * 1000;
     fault_add(cuda,
               ": driver of CUDA %d.%d; sm_%d%d has kernels of nvcc %u.%u, sm_80 and 90 of %u.%u: "
               "take a driver "

@@ -37,7 +37,10 @@ static inline uint64_t counter(void)
 static bool counter_is_steady(void)
 {
 #if defined(__x86_64__)
-    unsigned a, b, c, d;
+    unsigned a;
+    unsigned b;
+    unsigned c;
+    unsigned d;
     return (__get_cpuid(0x80000007u, &a, &b, &c, &d) != 0) && ((d & (1u << 8)) != 0);
 #else
     return false;
@@ -51,14 +54,17 @@ void gf_ticks_begin(struct gf_ticks *ticks, const struct gf_clock *clock)
 
 static uint64_t clock_read(struct gf_ticks *ticks)
 {
-    uint64_t before = ticks->steady ? counter() : 0, ns = ticks->clock->now_ns(ticks->clock), tick,
-             span_ns;
+    uint64_t before = ticks->steady ? counter() : 0;
+    uint64_t ns = ticks->clock->now_ns(ticks->clock);
+    uint64_t tick;
+    uint64_t span_ns;
     bool anew;
     if (!ticks->steady || ((tick = counter()) - before > NEAR_TICKS)) return ns;
     span_ns = ns - ticks->rate_ns;
     anew = span_ns >= RATE_MAX_NS;
     if (!anew && (span_ns >= RATE_NS)) {
-        uint64_t rate = (span_ns << 32) / ((tick - ticks->rate_tick) | 1), was = ticks->rate;
+        uint64_t rate = (span_ns << 32) / ((tick - ticks->rate_tick) | 1);
+        uint64_t was = ticks->rate;
         /* the counter has jumped */
         anew = (rate > RATE_MOST) || ((was != 0) && (rate - was + was / 256 > was / 128));
         ticks->rate = anew ? 0 : rate;

@@ -57,8 +57,13 @@ size_t gf_node_bytes(const struct gf_link_setup *setup)
 static size_t state_lay(const struct node_plan *plan, uint32_t world, struct gf_node *node)
 {
     unsigned char *base = (unsigned char *)node;
-    size_t at = round_up(sizeof *node, NODE_LINE_BYTES), pairs_at, own_at, next_at, stack_at,
-           detached_at, peers_at;
+    size_t at = round_up(sizeof *node, NODE_LINE_BYTES);
+    size_t pairs_at;
+    size_t own_at;
+    size_t next_at;
+    size_t stack_at;
+    size_t detached_at;
+    size_t peers_at;
     pairs_at = at;
     at = round_up(at + plan->slots * sizeof(struct node_pair), NODE_LINE_BYTES);
     own_at = at;

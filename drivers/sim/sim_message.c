@@ -46,8 +46,9 @@ static void bytes_move(const struct sim_rank *self, bool to_rank, gf_mem data, v
 {
     const struct sim_link *link = self->link;
     bool is_device = (link != NULL) && (data - link->setup.device < link->setup.device_bytes);
-    void *memory = (void *)(uintptr_t)data, *dst = to_rank ? memory : payload,
-         *src = to_rank ? payload : memory;
+    void *memory = (void *)(uintptr_t)data;
+    void *dst = to_rank ? memory : payload;
+    void *src = to_rank ? payload : memory;
     void (*copy)(bool, void *, const void *, size_t) =
         is_device ? self->sim->setup.device_copy : NULL;
     if (copy != NULL)
@@ -282,8 +283,8 @@ static void message_arrive(struct sim_rank *self, struct sim_message *message)
         message->fault = GF_SIM_FAULT_NONE;
         if (!message_survives(sim, message, fault, message->delay_ns, SIM_ARRIVE)) return;
     }
-    uint64_t climb = sim_climb_ns(sim, message),
-             span_ns = (message->transfer_ns > climb) ? message->transfer_ns : climb;
+    uint64_t climb = sim_climb_ns(sim, message);
+    uint64_t span_ns = (message->transfer_ns > climb) ? message->transfer_ns : climb;
     uint64_t from_ns =
         (climb > 0) ? sim_port_take(&self->leaf->in_free_ns, sim->now_ns, climb) : sim->now_ns;
     (void)sim_port_take(&port->in_free_ns, from_ns, span_ns);

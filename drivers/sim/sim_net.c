@@ -26,7 +26,8 @@ bool sim_chance(struct gf_sim *sim, double rate)
 
 static uint32_t node_of(const struct gf_sim_setup *setup, uint32_t rank)
 {
-    uint32_t node = 0, end = setup->node_ranks[0];
+    uint32_t node = 0;
+    uint32_t end = setup->node_ranks[0];
     if (end == 0) return rank / ((setup->ranks_per_node > 1) ? setup->ranks_per_node : 1);
     while ((rank >= end) && (++node < sizeof setup->node_ranks / sizeof setup->node_ranks[0]))
         end += setup->node_ranks[node];

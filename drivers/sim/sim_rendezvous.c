@@ -34,7 +34,8 @@ static struct sim_frame *frame_send(struct gf_sim *sim, uint32_t from, uint32_t 
 
 static void wire_begin(struct gf_sim *sim, uint32_t rank, uint32_t coordinator)
 {
-    struct sim_rank *near = &sim->ranks[rank], *far = &sim->ranks[coordinator];
+    struct sim_rank *near = &sim->ranks[rank];
+    struct sim_rank *far = &sim->ranks[coordinator];
     uint64_t at_ns = sim->now_ns + FRAME_NS;
     if ((near->rendezvous == NULL) || (far->rendezvous == NULL) || near->is_dead || far->is_dead)
         return;

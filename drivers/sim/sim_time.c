@@ -35,7 +35,8 @@ static struct sim_event event_pop(struct gf_sim *sim)
     struct sim_event last = sim->events[--sim->event_count];
     size_t at = 0;
     for (;;) {
-        size_t child = 4 * at + 1, best = child;
+        size_t child = 4 * at + 1;
+        size_t best = child;
         if (child >= sim->event_count) break;
         for (size_t other = child + 1; (other < child + 4) && (other < sim->event_count); other++) {
             if (event_before(&sim->events[other], &sim->events[best])) best = other;

@@ -105,8 +105,10 @@ int gf_socket_listen(const struct gf_place *address, const char *text, struct gf
 int gf_socket_connect(const struct gf_place *to, const struct gf_place *bind_to,
                       uint64_t keepalive_ns)
 {
-    struct sockaddr_storage own, other;
-    socklen_t own_bytes = sockaddr_of(bind_to, &own), other_bytes = sockaddr_of(to, &other);
+    struct sockaddr_storage own;
+    struct sockaddr_storage other;
+    socklen_t own_bytes = sockaddr_of(bind_to, &own);
+    socklen_t other_bytes = sockaddr_of(to, &other);
     int fd = socket(to->family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return -1;
     gf_socket_options_set(fd, keepalive_ns);
@@ -137,7 +139,8 @@ void gf_socket_reset(int *fd)
 
 bool gf_socket_met_itself(int fd)
 {
-    struct gf_place own, other;
+    struct gf_place own;
+    struct gf_place other;
     if (!gf_place_of_fd(fd, false, &own) || !gf_place_of_fd(fd, true, &other)) return false;
     return memcmp(&own, &other, sizeof own) == 0;
 }

@@ -57,7 +57,8 @@ static uint32_t slots_of(const struct tcp *tcp, const struct gf_place *from)
 static uint32_t slot_find(const struct tcp *tcp, uint64_t now_ns)
 {
     const struct pending *pending = tcp->pending;
-    uint32_t found = TCP_PENDING_MAX, found_holds = 0;
+    uint32_t found = TCP_PENDING_MAX;
+    uint32_t found_holds = 0;
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
         if (pending[i].fd < 0) return i;
         if (pending[i].challenged && (now_ns - pending[i].since_ns < TCP_CHALLENGED_NS)) continue;
@@ -95,8 +96,8 @@ static void pending_refuse(struct tcp *tcp, struct pending *pending, uint32_t ra
                            struct gf_rendezvous_event *event_out, gf_status code)
 {
     const size_t bytes = GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES;
-    unsigned char answer[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES + GF_AUTH_MAC_BYTES],
-        sink[512];
+    unsigned char answer[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES + GF_AUTH_MAC_BYTES];
+    unsigned char sink[512];
     struct gf_put put = {answer, bytes};
     char what[sizeof tcp->text + 32];
     (void)snprintf(what, sizeof what, "refused a rank: %s", tcp->text);
@@ -113,7 +114,8 @@ static void pending_refuse(struct tcp *tcp, struct pending *pending, uint32_t ra
                         tcp->setup.rank);
     gf_tcp_answer_put(put.at, code, tcp->text);
     if (pending->challenged) {
-        struct gf_auth_mac to_rank, to_coordinator;
+        struct gf_auth_mac to_rank;
+        struct gf_auth_mac to_coordinator;
         gf_tcp_pending_macs(tcp, pending, &to_rank, &to_coordinator);
         gf_auth_mac_put(&to_rank, answer, bytes, NULL, 0, answer + bytes);
     }

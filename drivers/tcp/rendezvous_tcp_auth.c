@@ -65,7 +65,8 @@ void gf_tcp_hello_prove(struct tcp *tcp)
 
 gf_status gf_tcp_challenge_take(struct tcp *tcp, struct conn *conn)
 {
-    unsigned char *said = tcp->said, *proof = said + TCP_TALK_PROVEN_BYTES;
+    unsigned char *said = tcp->said;
+    unsigned char *proof = said + TCP_TALK_PROVEN_BYTES;
     const size_t head_bytes = GF_FRAME_HEADER_BYTES + GF_AUTH_NONCE_BYTES;
     memcpy(said + TCP_HELLO_FRAME_BYTES, conn->in, head_bytes);
     if (!gf_auth_proof_fits(&tcp->auth, GF_AUTH_COORDINATOR, said, TCP_TALK_CHALLENGE_BYTES,

@@ -75,7 +75,8 @@ static void out_copy(struct conn *conn, const void *data, uint32_t bytes)
 bool gf_tcp_conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, const void *payload,
                            uint32_t bytes)
 {
-    unsigned char header[GF_FRAME_HEADER_BYTES], MAC[GF_AUTH_MAC_BYTES];
+    unsigned char header[GF_FRAME_HEADER_BYTES];
+    unsigned char MAC[GF_AUTH_MAC_BYTES];
     struct gf_put put = {header, sizeof header};
     uint32_t mac_bytes = conn->authenticated ? GF_AUTH_MAC_BYTES : 0;
     if (TCP_OUT_BYTES - conn->out_bytes < GF_FRAME_HEADER_BYTES + bytes + mac_bytes) return false;

@@ -90,7 +90,8 @@ static void job_close(struct tcp *tcp)
  * perhaps, the address is still its own. */
 static void job_listen(struct tcp *tcp, uint64_t now_ns)
 {
-    struct gf_place at = gf_tcp_job_address(tcp), own;
+    struct gf_place at = gf_tcp_job_address(tcp);
+    struct gf_place own;
     struct gf_fault fault = {0};
     if ((tcp->job_fd >= 0) || !tcp->reformed || (now_ns < tcp->job_retry_ns)) return;
     tcp->job_retry_ns = now_ns + TCP_JOB_RETRY_NS;
@@ -152,7 +153,8 @@ void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns)
 
 bool gf_tcp_rejoin_end(struct tcp *tcp, uint32_t coordinator)
 {
-    struct conn *from = &tcp->conns[tcp->coordinator], *to = &tcp->conns[coordinator];
+    struct conn *from = &tcp->conns[tcp->coordinator];
+    struct conn *to = &tcp->conns[coordinator];
     if ((coordinator >= tcp->setup.world) || (coordinator == tcp->setup.rank)) return false;
     tcp->rejoins = false;
     tcp->reformed = true;

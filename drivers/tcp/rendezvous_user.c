@@ -53,7 +53,8 @@ static int owner_get(const struct gf_place *source, const struct gf_place *to, u
 
 gf_status gf_socket_peer_user(int fd, uint32_t *user_out)
 {
-    struct gf_place own, peer;
+    struct gf_place own;
+    struct gf_place peer;
     uint32_t own_user;
     /* reset already */
     if (!gf_place_of_fd(fd, true, &peer) || !gf_place_of_fd(fd, false, &own)) return GF_AGAIN;

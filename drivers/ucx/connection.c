@@ -67,7 +67,8 @@ struct gf_conn *gf_conn_find(struct gf_proofs *proofs, int fd)
 struct gf_conn *gf_conn_take(struct gf_proofs *proofs, int fd)
 {
     for (uint32_t i = 0; i < proofs->conn_count; i++) {
-        struct gf_conn *conn = &proofs->conns[i], **list = list_of(proofs, fd);
+        struct gf_conn *conn = &proofs->conns[i];
+        struct gf_conn **list = list_of(proofs, fd);
         if (conn->state != GF_CONN_FREE) continue;
         *conn = (struct gf_conn){.next = *list,
                                  .of = proofs,
@@ -178,7 +179,8 @@ bool gf_conn_greet(struct gf_proofs *proofs, int fd)
 {
     struct hello hello;
     struct answer answer;
-    struct gf_conn *conn, at = {.of = proofs, .fd = fd, .state = GF_CONN_AWAITS_CONFIRM};
+    struct gf_conn *conn;
+    struct gf_conn at = {.of = proofs, .fd = fd, .state = GF_CONN_AWAITS_CONFIRM};
     if (__real_recv(fd, &hello, sizeof hello, MSG_DONTWAIT) != (ssize_t)sizeof hello) return false;
     if (memcmp(hello.magic, MAGIC, sizeof hello.magic) != 0) return false;
     if (!gf_place_of_fd(fd, false, &at.listener) || !gf_place_of_fd(fd, true, &at.caller))

@@ -294,7 +294,8 @@ static bool read_ahead(struct gf_conn *conn)
 int gf_conn_epoll_wait(int set, struct epoll_event *events, int count, int timeout)
 {
     struct gf_conn *conn = ((timeout == 0) && (set > 0)) ? unasked(set) : NULL;
-    int ready, kept = 0;
+    int ready;
+    int kept = 0;
     if ((conn != NULL) && read_ahead(conn)) {
         events[0] = (struct epoll_event){.events = EPOLLIN, .data.ptr = conn->watched};
         return 1;

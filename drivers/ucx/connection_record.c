@@ -20,7 +20,8 @@ static void out_make(struct gf_record *record, const struct iovec *parts, size_t
     unsigned char *payload = record->out + GF_RECORD_HEAD_BYTES;
     uint32_t bytes = 0;
     for (size_t i = 0; (i < count) && (bytes < GF_RECORD_BYTES); i++) {
-        size_t piece = parts[i].iov_len, room = GF_RECORD_BYTES - bytes;
+        size_t piece = parts[i].iov_len;
+        size_t room = GF_RECORD_BYTES - bytes;
         if (from >= piece) {
             from -= piece;
             continue;
@@ -41,7 +42,8 @@ static void out_make(struct gf_record *record, const struct iovec *parts, size_t
 
 ssize_t gf_record_send(struct gf_record *record, int fd, const struct iovec *parts, size_t count)
 {
-    size_t total = 0, taken = 0;
+    size_t total = 0;
+    size_t taken = 0;
     for (size_t i = 0; i < count; i++) total += parts[i].iov_len;
     while (taken < total) {
         if (record->out_plain == 0) out_make(record, parts, count, taken);

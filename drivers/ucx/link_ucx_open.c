@@ -110,8 +110,8 @@ gf_status gf_ucx_fault(struct gf_ucx *ucx, gf_status code, uint32_t peer, const 
     va_start(arguments, format);
     (void)vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    const char *colon = (status == UCS_OK) ? "" : ": ",
-               *why = (status == UCS_OK) ? "" : ucs_status_string(status);
+    const char *colon = (status == UCS_OK) ? "" : ": ";
+    const char *why = (status == UCS_OK) ? "" : ucs_status_string(status);
     gf_log_line(&ucx->setup.log, level, "link: %s%s%s%s%s", text, colon,
                 (status == UCS_OK) ? "" : call, colon, why);
     return gf_fault_set(&ucx->link.fault, code, peer, call, status, "%s%s%s", text, colon, why);
@@ -228,7 +228,8 @@ static gf_status worker_take(struct gf_ucx *ucx)
 {
     const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                         .thread_mode = UCS_THREAD_MODE_SINGLE};
-    char shm[120], log_level[32];
+    char shm[120];
+    char log_level[32];
     ucs_status_t status;
     if (gf_proofs_orphaned() && gf_ucx_any(ucx->transports, GF_UCX_NETWORK))
         return gf_ucx_refuse(
@@ -314,7 +315,8 @@ static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setu
         ucx->mapped_bytes =
             ((setup->region_bytes + page_bytes - 1) / page_bytes + PAD_PAGES) * page_bytes;
     ucx->link.wake_fd = -1;
-    unsigned first, last;
+    unsigned first;
+    unsigned last;
     if (transports_check(ucx) != GF_OK) return GF_ERR_CONFIG;
     if (!gf_ports_parse(ucx->setup.ports, &first, &last))
         return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "ports \"%s\": want first-last within 1-65535",

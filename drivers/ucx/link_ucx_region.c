@@ -42,7 +42,9 @@ _Static_assert(sizeof(struct endpoint_head) == 64, "no padding");
 
 static uint32_t ucx_version(void)
 {
-    unsigned major = 0, minor = 0, release = 0;
+    unsigned major = 0;
+    unsigned minor = 0;
+    unsigned release = 0;
     ucp_get_version(&major, &minor, &release);
     return (major << 16) | (minor & 0xffffu);
 }
@@ -142,8 +144,10 @@ gf_status gf_ucx_endpoint(struct gf_link *link, void *endpoint_out, size_t *size
     unsigned char *endpoint = endpoint_out;
     ucp_address_t *address = NULL;
     void *rkey = NULL;
-    size_t address_bytes = 0, rkey_bytes = 0, size_bytes,
-           offer_bytes = gf_ucx_guard_put(ucx, NULL, 0);
+    size_t address_bytes = 0;
+    size_t rkey_bytes = 0;
+    size_t size_bytes;
+    size_t offer_bytes = gf_ucx_guard_put(ucx, NULL, 0);
     ucs_status_t ucs;
     if (ucx->worker == NULL) return GF_ERR_STATE;
     ucs = ucp_worker_get_address(ucx->worker, &address, &address_bytes);

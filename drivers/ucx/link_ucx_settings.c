@@ -48,7 +48,8 @@ static bool size_read(const char *text, uint64_t *bytes_out)
 
 static bool same_value(const char *set, const char *found)
 {
-    uint64_t set_bytes = 0, found_bytes = 0;
+    uint64_t set_bytes = 0;
+    uint64_t found_bytes = 0;
     if (strcmp(set, found) == 0) return true;
     return size_read(set, &set_bytes) && size_read(found, &found_bytes) &&
            (set_bytes == found_bytes);
@@ -126,10 +127,13 @@ gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
 {
     struct setting settings[SETTINGS];
     size_t count = settings_list(ucx, settings);
-    unsigned major, minor, release;
+    unsigned major;
+    unsigned minor;
+    unsigned release;
     ucp_get_version(&major, &minor, &release);
     for (size_t i = 0; i < count; i++) {
-        char key[32], found[2 * GF_TEXT_MAX] = "nothing";
+        char key[32];
+        char found[2 * GF_TEXT_MAX] = "nothing";
         bool tcp = (settings[i].transport != NULL) && (strcmp(settings[i].transport, "tcp") == 0);
         /* Up to 1.16 tcp's names stand alone; from 1.17 on these are dropped with a warning, from
          * 1.20.1 on refused. */

@@ -34,7 +34,8 @@ static gf_status directory_check(struct gf_ucx *ucx)
     const char *directory = gf_ucx_shm_directory();
     uint64_t need_bytes =
         GF_UCX_SHARE_BYTES + ((ucx->memory == NULL) ? (uint64_t)ucx->mapped_bytes : 0);
-    uint64_t free_bytes, whole_bytes;
+    uint64_t free_bytes;
+    uint64_t whole_bytes;
     struct statvfs space;
     if (statvfs(directory, &space) != 0)
         return gf_ucx_refuse(ucx, GF_ERR_SYSTEM, "%s: %s; shared memory lies there", directory,
@@ -101,7 +102,9 @@ struct pages {
 
 static void line_read(struct pages *pages, const char *line)
 {
-    unsigned long first = 0, last = 0, kib = 0;
+    unsigned long first = 0;
+    unsigned long last = 0;
+    unsigned long kib = 0;
     if (sscanf(line, "%lx-%lx ", &first, &last) == 2) {
         pages->inside = (first <= pages->base) && (pages->base < last);
     } else if (pages->inside) {
@@ -124,7 +127,8 @@ char *gf_ucx_pages_text(const void *base, char *text_out, size_t text_bytes)
     (void)snprintf(text_out, text_bytes, "pages of unknown size");
     if (fd < 0) return text_out;
     while ((got = read(fd, buffer + have, sizeof buffer - 1 - have)) > 0) {
-        char *line = buffer, *end;
+        char *line = buffer;
+        char *end;
         have += (size_t)got;
         buffer[have] = '\0';
         while ((end = strchr(line, '\n')) != NULL) {

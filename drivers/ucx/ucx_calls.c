@@ -67,7 +67,8 @@ int __wrap_shm_unlink(const char *name)
 
 static int by_name(const void *a, const void *b)
 {
-    const uct_tl_resource_desc_t *first = a, *second = b;
+    const uct_tl_resource_desc_t *first = a;
+    const uct_tl_resource_desc_t *second = b;
     int transports = strcmp(first->tl_name, second->tl_name);
     return (transports != 0) ? transports : strcmp(first->dev_name, second->dev_name);
 }

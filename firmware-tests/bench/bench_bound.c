@@ -38,7 +38,8 @@ static void bound_barrier(struct bench_peer *peer)
 
 static void bound_sum(struct bench_peer *peer, size_t first, size_t elem_count)
 {
-    size_t block = (elem_count / (size_t)ranks + 31) / 16 * 16, from = block * (size_t)peer->rank;
+    size_t block = (elem_count / (size_t)ranks + 31) / 16 * 16;
+    size_t from = block * (size_t)peer->rank;
     size_t until = from + block;
     if (from > elem_count) from = elem_count;
     if (until > elem_count) until = elem_count;
@@ -95,7 +96,8 @@ static void *map(size_t size_bytes)
 int main(int argc, char **argv)
 {
     static struct bench bench;
-    int code = 0, status;
+    int code = 0;
+    int status;
     char *memory;
     if ((bench_options(&bench, argc, argv, "n:", own_option) != 0) || (ranks < 1) ||
         (ranks > RANKS_MAX))

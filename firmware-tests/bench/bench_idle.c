@@ -63,9 +63,14 @@ int main(int argc, char **argv)
     static double times_us[SAMPLES_MAX];
     struct gf_footprint need;
     gf_context *gf = NULL;
-    uint64_t bytes, elem_count, rounds, done = 0;
+    uint64_t bytes;
+    uint64_t elem_count;
+    uint64_t rounds;
+    uint64_t done = 0;
     uint32_t layers;
-    double seconds, begin_us, last_us;
+    double seconds;
+    double begin_us;
+    double last_us;
     float *data;
     if (((argc != 4) && (argc != 6)) || (gf_config_load(argv[1], &config, error) != GF_OK)) {
         fprintf(stderr, "%s\n",

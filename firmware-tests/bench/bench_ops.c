@@ -208,7 +208,8 @@ static size_t cache_bytes(void)
 
 static void bench(const struct gf_element_ops *ops)
 {
-    static double gb_per_s[CASES][ROUNDS], ratio[CASES][ROUNDS];
+    static double gb_per_s[CASES][ROUNDS];
+    static double ratio[CASES][ROUNDS];
     for (int round = -1; round < ROUNDS; round++) { /* one to warm up */
         double memcpy_gb_per_s = 0;
         for (size_t c = 0; c < CASES; c++) {
@@ -233,7 +234,8 @@ static void bench(const struct gf_element_ops *ops)
 
 int main(int argc, char **argv)
 {
-    size_t cache = cache_bytes(), bytes = cache + cache / 4;
+    size_t cache = cache_bytes();
+    size_t bytes = cache + cache / 4;
     bytes &= ~(size_t)4095;
     elem_count = bytes / 4;
     for (int i = 0; i < AREAS; i++) {

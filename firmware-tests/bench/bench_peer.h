@@ -95,7 +95,8 @@ static inline int bench_options(struct bench *bench, int argc, char **argv, cons
 
 static inline int bench_compare(const void *a, const void *b)
 {
-    double left = *(const double *)a, right = *(const double *)b;
+    double left = *(const double *)a;
+    double right = *(const double *)b;
     return (left > right) - (left < right);
 }
 
@@ -151,7 +152,8 @@ struct bench_peer {
 static inline void bench_sum(struct bench_peer *peer, const struct bench *bench, size_t elem_count,
                              size_t bucket_elems)
 {
-    size_t first = 0, held = 0;
+    size_t first = 0;
+    size_t held = 0;
     if (bucket_elems == 0) peer->sum(peer, 0, elem_count);
     for (int i = 0; (bucket_elems > 0) && (i < bench->count_count); i++) {
         held += bench->counts[i];
@@ -178,7 +180,8 @@ static inline int bench_line(struct bench_peer *peer, const struct bench *bench,
                              size_t elem_count, size_t bucket_elems)
 {
     static double times_us[BENCH_SAMPLES_MAX];
-    double wrong, estimate_us;
+    double wrong;
+    double estimate_us;
     int count;
     bench_fill(peer->data, elem_count, peer->rank);
     peer->barrier(peer);

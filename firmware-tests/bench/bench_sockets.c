@@ -33,7 +33,8 @@ static _Noreturn void die(const char *call)
 /* Both ways at once, or two that send more than sockets hold would wait for each other. */
 static void swap(int partner, const void *out, void *in, size_t bytes)
 {
-    size_t sent = 0, came = 0;
+    size_t sent = 0;
+    size_t came = 0;
     while ((sent < bytes) || (came < bytes)) {
         ssize_t some = (sent < bytes)
                            ? send(partner, (const char *)out + sent, bytes - sent, MSG_NOSIGNAL)
@@ -88,7 +89,10 @@ static struct sockaddr_in address_of(int whose, int round)
 /* The higher rank of a pair connects. */
 static int partner_open(int round)
 {
-    int other = rank ^ (1 << round), one = 1, fd, listener;
+    int other = rank ^ (1 << round);
+    int one = 1;
+    int fd;
+    int listener;
     struct sockaddr_in address = address_of((rank < other) ? rank : other, round);
     if (rank < other) {
         if ((listener = socket(AF_INET, SOCK_STREAM, 0)) < 0) die("socket");

@@ -55,7 +55,8 @@ static ucc_status_t gather_post(void *own, void *into, size_t bytes, void *info,
 {
     static int number;
     struct gather *gather = malloc(sizeof *gather);
-    char path[512], hidden[520];
+    char path[512];
+    char hidden[520];
     FILE *file;
     (void)info;
     if (gather == NULL) return UCC_ERR_NO_MEMORY;

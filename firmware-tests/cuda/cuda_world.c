@@ -220,7 +220,8 @@ void cuda_world_expect_path(gf_path path)
 
 static void halves_expect_equal(void)
 {
-    struct world *host = &cuda_world.host, *cuda = &cuda_world.cuda;
+    struct world *host = &cuda_world.host;
+    struct world *cuda = &cuda_world.cuda;
     for (uint32_t rank = 0; rank < host->world; rank++) {
         gf_context *gf = cuda->ranks[rank].gf;
         struct gf_queue queue = gf->queue;
@@ -277,7 +278,8 @@ gf_status cuda_world_dying(struct world *w, uint32_t rank, void *arg)
 
 void cuda_world_dies(struct cuda_death *death)
 {
-    static struct cuda_kept before[STATE_RANKS_MAX], after;
+    static struct cuda_kept before[STATE_RANKS_MAX];
+    static struct cuda_kept after;
     struct world *w = &cuda_world.cuda;
     for (uint32_t rank = 0; rank < w->world; rank++)
         if (rank != death->victim) cuda_kept_read(w->ranks[rank].gf, &before[rank]);
@@ -295,7 +297,8 @@ void cuda_world_dies(struct cuda_death *death)
 
 void cuda_world_goes_on(struct cuda_death *death, gf_path path)
 {
-    static struct cuda_kept first, other;
+    static struct cuda_kept first;
+    static struct cuda_kept other;
     struct world *w = &cuda_world.cuda;
     uint32_t survivor = (death->victim == 0) ? 1 : 0;
     world_run(w, world_shrink_progress, NULL);
@@ -320,7 +323,8 @@ uint32_t cuda_world_fails(const char *call, uint32_t times, struct world_setup s
     struct world_step step = {.fill = state_fill_whole, .arg = &moment};
     struct world *w = &cuda_world.cuda;
     uint64_t wire_ranks = cuda_world.wire_ranks;
-    uint32_t failed = 0, folding = 0;
+    uint32_t failed = 0;
+    uint32_t folding = 0;
     char text[64];
     (void)snprintf(text, sizeof text, "GF_FAKE_CUDA_FAIL=%s:%u:400", call, times);
     cuda_world_begin(times, text);

@@ -225,7 +225,8 @@ static void turn(struct CUstream_st *stream)
 
 void fake_run_one(void)
 {
-    static uint32_t preferred, turns;
+    static uint32_t preferred;
+    static uint32_t turns;
     uint32_t at;
     if (running) abort();
     if (turns++ % PREFERRED_TURNS == 0) preferred = fake_random(STREAMS_MAX);
@@ -403,7 +404,8 @@ CUresult fake_event_query(CUevent handle)
 
 CUresult fake_event_elapsed(float *ms_out, CUevent begin, CUevent end)
 {
-    const struct CUevent_st *from = event_find(begin), *to = event_find(end);
+    const struct CUevent_st *from = event_find(begin);
+    const struct CUevent_st *to = event_find(end);
     if ((from == NULL) || (to == NULL) || !from->timed || !to->timed || !from->recorded ||
         !to->recorded)
         return CUDA_ERROR_INVALID_HANDLE;

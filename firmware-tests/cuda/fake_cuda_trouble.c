@@ -44,7 +44,8 @@ static uint64_t number_of(const char *name, uint64_t otherwise)
 
 __attribute__((constructor)) void fake_settings_read(void)
 {
-    const char *fail = getenv("GF_FAKE_CUDA_FAIL"), *absent = getenv("GF_FAKE_CUDA_WITHOUT");
+    const char *fail = getenv("GF_FAKE_CUDA_FAIL");
+    const char *absent = getenv("GF_FAKE_CUDA_WITHOUT");
     trouble[0] = '\0';
     staying = CUDA_SUCCESS;
     memset(counts, 0, sizeof counts);

@@ -96,7 +96,8 @@ int ncclAllReduce(const void *send, void *receive, size_t count, int type, int r
                   struct comm *comm, void *stream)
 {
     static char sums[SLOT_BYTES];
-    size_t size = (type == 7) ? 4 : 2, bytes = count * size;
+    size_t size = (type == 7) ? 4 : 2;
+    size_t bytes = count * size;
     if (((type != 7) && (type != 9)) || (reduction != 0) || (stream == NULL) ||
         (bytes > SLOT_BYTES))
         return INVALID;

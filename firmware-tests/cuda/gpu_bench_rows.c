@@ -90,8 +90,8 @@ static gf_status run_sum_f16(void)
 }
 static gf_status run_sum_n(void)
 {
-    const gf_mem dst = bench_range(BENCH_OUT),
-                 src[] = {bench_range(BENCH_GRADIENT), bench_range(BENCH_B)};
+    const gf_mem dst = bench_range(BENCH_OUT);
+    const gf_mem src[] = {bench_range(BENCH_GRADIENT), bench_range(BENCH_B)};
     return gf_element_ops_cuda.sum_n(queue(), &dst, 1, src, 2, GF_TYPE_F32, elems(), 0, found(),
                                      NULL);
 }
@@ -163,9 +163,11 @@ static gf_status run_lars(void)
                              .rate_in = 0.1f,
                              .rate_out = 1,
                              .momentum = 0.9f};
-    uint64_t all = (elems() < 25557032) ? elems() : 25557032, each = all / TENSORS / 64 * 64;
+    uint64_t all = (elems() < 25557032) ? elems() : 25557032;
+    uint64_t each = all / TENSORS / 64 * 64;
     for (uint32_t i = 0; i < TENSORS; i++) {
-        gf_mem at = rest(LARS_AT) + 4 * i, first = i * each;
+        gf_mem at = rest(LARS_AT) + 4 * i;
+        gf_mem first = i * each;
         norms[i] = (struct gf_norm){at, some.weight_f32 + 4 * first, each - 64};
         norms[TENSORS + i] = (struct gf_norm){at + 1024, some.gradient + 4 * first, each - 64};
         ratios[i] = (struct gf_ratio){at + 2048, at, at + 1024, 1, 0.001f, 5e-5f, 1e-6f};
@@ -409,7 +411,8 @@ void bench_fill(void)
 {
     static const struct gf_check none = {0, UINT64_MAX};
     float *numbers = (float *)(void *)gpu_program.staging;
-    uint32_t random = 1, *list = calloc(listed() + 1, sizeof *list);
+    uint32_t random = 1;
+    uint32_t *list = calloc(listed() + 1, sizeof *list);
     if (list == NULL) abort();
     for (uint64_t i = 0; i < elems(); i++) {
         random = random * 1664525u + 1013904223u;

@@ -66,7 +66,8 @@ void gpu_steps_bench(uint64_t bytes)
                                 .device = &appliance,
                                 .real_time = !gpu_program.is_fake};
     uint32_t rounds = gpu_program.is_fake ? 1 : ROUNDS;
-    double took[3][ROUNDS], computing;
+    double took[3][ROUNDS];
+    double computing;
     struct world w;
     for (uint32_t i = 0; i < TENSORS; i++)
         tensors[i] = (struct gf_tensor){.name = "t", .elem_count = bytes / TENSORS / 4};
@@ -87,7 +88,9 @@ void gpu_steps_bench(uint64_t bytes)
         took[2][round] = step_run(&w, false, true);
     }
     for (uint32_t i = 0; i < 3; i++) qsort(took[i], rounds, sizeof took[i][0], gpu_compare);
-    double alone = took[0][rounds / 2], after = took[1][rounds / 2], beside = took[2][rounds / 2];
+    double alone = took[0][rounds / 2];
+    double after = took[1][rounds / 2];
+    double beside = took[2][rounds / 2];
     double hidden = (alone > 0) ? (after - beside) / alone : 0;
     printf("  a step of %u tensors, fp32, 1 rank, through host memory: %.2f ms, %.1f GB/s to the "
            "host and as much back\n"

@@ -31,7 +31,8 @@ void gpu_log(void *user, gf_log_level level, const char *text); /* errors and wa
 /* For qsort() of doubles. */
 static inline int gpu_compare(const void *a, const void *b)
 {
-    double x = *(const double *)a, y = *(const double *)b;
+    double x = *(const double *)a;
+    double y = *(const double *)b;
     return (x > y) - (x < y);
 }
 

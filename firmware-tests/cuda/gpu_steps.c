@@ -60,8 +60,10 @@ static void run_check(const struct state_run *run, gf_type wire, gf_path path, b
 {
     static const struct world_device appliance = {
         .stream = 0, .gradient = gradient_of, .store = gradient_store};
-    struct world_setup on_host = state_setup_of(run), on_gpu;
-    struct world host, gpu;
+    struct world_setup on_host = state_setup_of(run);
+    struct world_setup on_gpu;
+    struct world host;
+    struct world gpu;
     struct state_save save;
     uint64_t bytes;
     char name[96];

@@ -36,7 +36,8 @@ gf_status gpu_sweep(gf_queue_handle stream, const struct gf_sweep_args *args)
 {
     struct gf_queue queue = {.gpu = gpu, .stream = stream};
     void *list[] = {(void *)(uintptr_t)args};
-    uint64_t wanted = args->word_count / 4 / GF_KERNEL_THREADS + 1, most = gpu->blocks[0];
+    uint64_t wanted = args->word_count / 4 / GF_KERNEL_THREADS + 1;
+    uint64_t most = gpu->blocks[0];
     return gf_gpu_cuda.launch(&queue, 0, (uint32_t)((wanted < most) ? wanted : most),
                               GF_KERNEL_THREADS, list);
 }

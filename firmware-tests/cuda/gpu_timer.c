@@ -28,7 +28,8 @@ static void must(int result, const char *call)
 
 static void find(void *library, const char *name, void *member_out)
 {
-    void *symbol = dlsym(library, "cuGetProcAddress_v2"), *found = NULL;
+    void *symbol = dlsym(library, "cuGetProcAddress_v2");
+    void *found = NULL;
     find_call call;
     int why = 0;
     if (symbol == NULL) must(-1, "cuGetProcAddress_v2");

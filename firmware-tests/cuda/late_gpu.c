@@ -210,7 +210,8 @@ static gf_status late_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t 
                             uint64_t elem_count, uint64_t base, struct gf_check *check,
                             struct gf_check *sources)
 {
-    const struct table to = table_of(dst, dst_count), from = table_of(src, src_count);
+    const struct table to = table_of(dst, dst_count);
+    const struct table from = table_of(src, src_count);
     return late_sum_tables(queue, &to, &from, type, elem_count, base, check, sources);
 }
 

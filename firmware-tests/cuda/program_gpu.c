@@ -32,7 +32,9 @@ static bool is_fake(const char *library)
 
 int main(int argc, char **argv)
 {
-    const char *name = strrchr(argv[0], '/'), *mode = NULL, *json = NULL;
+    const char *name = strrchr(argv[0], '/');
+    const char *mode = NULL;
+    const char *json = NULL;
     uint64_t mib = 256;
     uint32_t count = 0;
     bool only_steps = false;

@@ -55,7 +55,8 @@ static unsigned bytes_of(const struct code *code, uint64_t i)
 static uint64_t target_of(const struct code *code, uint64_t i)
 {
     if (number_of(code, i) != 0x947) return UINT64_MAX;
-    uint64_t low = code->at[i][0], high = code->at[i][1];
+    uint64_t low = code->at[i][0];
+    uint64_t high = code->at[i][1];
     int64_t words = (int64_t)(((low >> 34) | (high << 30)) << 16) >> 16; /* 48 bits */
     if (code->is_90) words = (words << 8) | (int64_t)((low >> 16) & 0xff);
     return (uint64_t)((int64_t)i + 1 + words / 4);
@@ -96,7 +97,8 @@ static struct loop loop_look(const struct code *code, uint64_t first, uint64_t l
         end = stretch_end(code, i, last);
         for (uint64_t s = i; s < end; s++) calls |= is_call(number_of(code, s));
         for (uint64_t s = i; !calls && (s < end); s++) {
-            unsigned number = number_of(code, s), bytes = bytes_of(code, s);
+            unsigned number = number_of(code, s);
+            unsigned bytes = bytes_of(code, s);
             loop.instructions++;
             loop.narrow += is_generic(number) != 0;
             if (!is_load(number) && !is_store(number)) continue;
@@ -115,7 +117,8 @@ static struct loop loop_look(const struct code *code, uint64_t first, uint64_t l
 static void kernel_show(const char *name, const char *arch, const struct code *code)
 {
     struct loop hot = {0, 0, 0, 0, 0};
-    unsigned local = 0, wide = 0;
+    unsigned local = 0;
+    unsigned wide = 0;
     for (uint64_t i = 0; i < code->count; i++) {
         uint64_t target = target_of(code, i);
         unsigned number = number_of(code, i);

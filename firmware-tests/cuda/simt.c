@@ -296,7 +296,9 @@ static void shuffle_do(uint32_t warp, uint32_t mask)
 /* Fills ready[] anew; 0: nobody can go on. */
 static uint32_t ready_list(uint32_t *ready)
 {
-    uint32_t count = 0, at_barrier = 0, ended = 0;
+    uint32_t count = 0;
+    uint32_t at_barrier = 0;
+    uint32_t ended = 0;
     for (uint32_t t = 0; (t < simt_now.threads) && !failed; t++)
         if (fibers[t].state == FIBER_SHUFFLE) {
             uint32_t warp = t / SIMT_WARP * SIMT_WARP;
@@ -321,7 +323,8 @@ static uint32_t ready_list(uint32_t *ready)
 
 static void block_run(void)
 {
-    uint32_t ready[GF_SIMT_THREADS_MAX], count;
+    uint32_t ready[GF_SIMT_THREADS_MAX];
+    uint32_t count;
     simt_now.block_stamp = ++simt_now.stamp;
     simt_shared_begin();
     for (uint32_t t = 0; t < simt_now.threads; t++) {
@@ -361,7 +364,9 @@ void gf_simt_blocks(const uint32_t *blocks, uint32_t count)
 static uint32_t coprime(uint32_t count)
 {
     for (;;) {
-        uint32_t factor = draw(count) + 1, a = factor, b = count;
+        uint32_t factor = draw(count) + 1;
+        uint32_t a = factor;
+        uint32_t b = count;
         while (b != 0) {
             uint32_t rest = a % b;
             a = b;
@@ -374,7 +379,9 @@ static uint32_t coprime(uint32_t count)
 int gf_simt_launch(const char *kernel_name, uint32_t blocks, uint32_t threads, size_t shared_bytes,
                    void **args)
 {
-    uint32_t count = (chosen != NULL) ? chosen_count : blocks, factor, offset;
+    uint32_t count = (chosen != NULL) ? chosen_count : blocks;
+    uint32_t factor;
+    uint32_t offset;
     failed = false;
     kernel = gf_simt_find(kernel_name);
     simt_now.kernel = kernel_name;

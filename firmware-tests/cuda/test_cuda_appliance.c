@@ -34,10 +34,12 @@ TEST(a_capture_of_another_thread_is_not_broken)
 {
     struct cuda_fixture *f = &both->fixture;
     cuda_fixture_init(f, NULL, NULL);
-    uint64_t captured = f->fake->stream_create(), theirs = f->fake->stream_create();
+    uint64_t captured = f->fake->stream_create();
+    uint64_t theirs = f->fake->stream_create();
     f->fake->capture_begin(captured);
     assert_int_equal(cuda_fixture_open(f), GF_OK);
-    gf_mem device = f->gpu->arena, host = (gf_mem)(uintptr_t)pinned;
+    gf_mem device = f->gpu->arena;
+    gf_mem host = (gf_mem)(uintptr_t)pinned;
     assert_int_equal(gf_gpu_cuda.host_register(f->gpu, pinned, sizeof pinned), GF_OK);
     assert_int_equal(gf_gpu_cuda.mark(&(struct gf_queue){.gpu = f->gpu, .stream = theirs}, 1),
                      GF_OK);

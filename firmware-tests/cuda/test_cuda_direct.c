@@ -47,11 +47,9 @@ TEST(ranks_whose_tensors_are_all_empty_open_and_step)
 {
     static const struct gf_tensor none = {.name = "none"};
     static const struct world_step forward = {.order = WORLD_FORWARD};
-    struct world_setup host = {.world = 2,
-                               .tensors = &none,
-                               .tensor_count = 1,
-                               .sim.ranks_per_node = 2},
-                       cuda;
+    struct world_setup host = {
+        .world = 2, .tensors = &none, .tensor_count = 1, .sim.ranks_per_node = 2};
+    struct world_setup cuda;
     cuda_world_begin(1, NULL);
     cuda = cuda_world_setup(&host);
     cuda_world_open_alone(&cuda);

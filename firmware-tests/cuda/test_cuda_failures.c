@@ -38,7 +38,8 @@ static gf_status work(uint64_t theirs)
 {
     uint64_t argument = 0;
     void *args[] = {&argument};
-    gf_mem device = f.gpu->arena, host = (gf_mem)(uintptr_t)pinned;
+    gf_mem device = f.gpu->arena;
+    gf_mem host = (gf_mem)(uintptr_t)pinned;
     struct gf_queue appliance = {.gpu = f.gpu, .stream = theirs};
     gf_status status = gf_gpu_cuda.mark(&appliance, 2);
     if (status >= 0) status = gf_gpu_cuda.follow(&f.queue, 2);

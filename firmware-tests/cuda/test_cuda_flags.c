@@ -161,7 +161,8 @@ static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bo
             assert_true(cuda_fixture_drains(&queue));
         }
         for (uint32_t t = 0; (t < STATE_TENSORS) && !sparse; t++) {
-            float gradient[CUDA_ELEMS_MAX] = {0}, held[CUDA_ELEMS_MAX] = {0};
+            float gradient[CUDA_ELEMS_MAX] = {0};
+            float held[CUDA_ELEMS_MAX] = {0};
             state_fill_whole(w, rank, t, gradient, &moment);
             cuda_world_read(gf, gf_gradient(gf, t), state_tensors[t].elem_count * sizeof(float),
                             held);

@@ -123,7 +123,8 @@ static void death_run(uint32_t victim, uint32_t phase, bool sparse)
                                .victim = victim,
                                .at = phase,
                                .due = due_in_phase};
-    struct world_setup setup = setup_of(&state_runs[6], 2), cuda;
+    struct world_setup setup = setup_of(&state_runs[6], 2);
+    struct world_setup cuda;
     cuda_world_begin(victim, NULL);
     both->wire_ranks = (victim % 2 == 1) ? UINT64_MAX : 0;
     setup.config.sparse.enabled = sparse;

@@ -58,7 +58,8 @@ static int export(int out, int in, const char *kind)
 
 static int exporter_begin(struct exporter *exporter, const char *kind)
 {
-    int from[2], to[2];
+    int from[2];
+    int to[2];
     if ((pipe(from) != 0) || (pipe(to) != 0) || ((exporter->process = fork()) < 0)) return -1;
     if (exporter->process == 0) {
         (void)close(to[1]);
@@ -101,7 +102,8 @@ static int exporters_end(void **state)
 static gf_status asked(const struct exporter *exporter)
 {
     unsigned char handle[GF_GPU_HANDLE_BYTES];
-    gf_status sent, status = gf_gpu_cuda.export(f.gpu, handle);
+    gf_status sent;
+    gf_status status = gf_gpu_cuda.export(f.gpu, handle);
     if (status < 0) return status;
     assert_int_equal(write(exporter->to, handle, sizeof handle), sizeof handle);
     assert_int_equal(read(exporter->from, &sent, sizeof sent), sizeof sent);
@@ -141,7 +143,8 @@ TEST(what_one_process_writes_another_reads)
 {
     for (uint32_t time = 0; time < 2 * KINDS; time++) { /* given back, it can be imported anew */
         const struct exporter *exporter = &exporters[time % KINDS];
-        uint32_t first = 0, open = descriptors_count();
+        uint32_t first = 0;
+        uint32_t open = descriptors_count();
         open_fixture(NULL, kinds[time % KINDS]);
         assert_int_equal(f.gpu->outlives, time % KINDS == BY_DESCRIPTOR);
         assert_int_equal(import_and_read(exporter, &first), GF_OK);
@@ -183,7 +186,8 @@ TEST(what_a_killed_process_has_sent_can_be_read)
 /* A name says nothing: the process at its end has to be the one of the handle. */
 TEST(another_process_is_sent_nothing)
 {
-    unsigned char own[GF_GPU_HANDLE_BYTES], theirs[GF_GPU_HANDLE_BYTES];
+    unsigned char own[GF_GPU_HANDLE_BYTES];
+    unsigned char theirs[GF_GPU_HANDLE_BYTES];
     size_t name_at = 4 * sizeof(uint64_t) + 2 * sizeof(uint32_t);
     gf_mem base = 0;
     open_fixture(NULL, NULL);
@@ -227,8 +231,10 @@ TEST(each_call_fails_once_and_is_named)
                 {BY_DESCRIPTOR, "cuMemUnmap:1:400", NULL},
                 {BY_DESCRIPTOR, "cuMemAddressFree:1:400", NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        uint32_t first, open = descriptors_count();
-        char failure[96], closing[128];
+        uint32_t first;
+        uint32_t open = descriptors_count();
+        char failure[96];
+        char closing[128];
         (void)snprintf(failure, sizeof failure, "GF_FAKE_CUDA_FAIL=%s", rows[i].failure);
         (void)snprintf(closing, sizeof closing,
                        "closing: device 0: %.*s failed: CUDA_ERROR_INVALID_HANDLE (400)",

@@ -48,7 +48,8 @@ TEST(a_missing_call_is_named)
 {
     cuda_fixture_init(&f, NULL, NULL);
     for (uint32_t i = 0; f.fake->call_name(i) != NULL; i++) {
-        char without[96], text[96];
+        char without[96];
+        char text[96];
         (void)snprintf(without, sizeof without, "GF_FAKE_CUDA_WITHOUT=%s", f.fake->call_name(i));
         (void)snprintf(text, sizeof text, "has no %s:", f.fake->call_name(i));
         cuda_fixture_init(&f, without, NULL);

@@ -88,7 +88,8 @@ static void counts_from(const uint32_t *words, uint32_t value)
 
 TEST(copies_arrive_late_and_whole)
 {
-    uint32_t late = 0, was_poisoned = 0;
+    uint32_t late = 0;
+    uint32_t was_poisoned = 0;
     for (uint32_t seed = 0; seed < SEEDS; seed++) {
         begin(seed);
         for (uint32_t i = 0; i < WORDS; i++) pinned[i] = 7 + i;

@@ -87,8 +87,8 @@ TEST(a_buffer_is_three_copies)
     cuda_world_begin(1, NULL);
     open_of(&state_runs[0]);
     state_step_run(&both->cuda, 1, state_fill_whole);
-    uint64_t before = both->fixture.fake->copies(),
-             buffers = world_stats(&both->cuda, 0).buffer_count;
+    uint64_t before = both->fixture.fake->copies();
+    uint64_t buffers = world_stats(&both->cuda, 0).buffer_count;
     state_step_run(&both->cuda, 2, state_fill_whole);
     assert_int_equal(both->fixture.fake->copies() - before,
                      state_runs[0].world * (3 * buffers + STATE_TENSORS));
@@ -97,7 +97,8 @@ TEST(a_buffer_is_three_copies)
 
 TEST(a_buffer_is_one_launch_and_not_one_a_chunk)
 {
-    uint64_t lists = calls_of_a_step(true), pieces = calls_of_a_step(false);
+    uint64_t lists = calls_of_a_step(true);
+    uint64_t pieces = calls_of_a_step(false);
     print_message("  launches in a sparse step: %u in lists, %u in pieces\n", (unsigned)lists,
                   (unsigned)pieces);
     /* 25 a rank; each run of neighbours that is updated by itself would add to it */

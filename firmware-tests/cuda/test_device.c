@@ -48,7 +48,8 @@ TEST(ranks_with_a_device_and_without_sum_the_same_type)
     for (uint32_t per_node = 2; per_node <= 4; per_node += 2) {
         struct state_run run = {
             .name = "mixed", .world = 4, .wire = GF_TYPE_F16, .optimizer = GF_OPTIMIZER_SGD};
-        struct world_setup on_host = setup_on(&run, NULL), mixed = setup_on(&run, &late_gpu);
+        struct world_setup on_host = setup_on(&run, NULL);
+        struct world_setup mixed = setup_on(&run, &late_gpu);
         on_host.sim.ranks_per_node = mixed.sim.ranks_per_node = per_node;
         on_host.config.exchange.slice_bytes = mixed.config.exchange.slice_bytes = 4096;
         if (per_node < run.world)
@@ -108,7 +109,8 @@ static void fill_typed(struct world *w, uint32_t rank, uint32_t tensor, void *gr
 /* Both have named the same values, of however many. */
 static void expect_same_fault(const struct world *a, const struct world *b)
 {
-    const char *left = a->ranks[0].log, *right = b->ranks[0].log;
+    const char *left = a->ranks[0].log;
+    const char *right = b->ranks[0].log;
     for (uint32_t met = 0;; met++) {
         left = strstr(left, "first on rank");
         right = strstr(right, "first on rank");
@@ -124,7 +126,8 @@ static void expect_same_fault(const struct world *a, const struct world *b)
 
 static void expect_same_scores(const struct world *a, const struct world *b)
 {
-    const struct gf_sparse *left = &a->ranks[0].gf->sparse, *right = &b->ranks[0].gf->sparse;
+    const struct gf_sparse *left = &a->ranks[0].gf->sparse;
+    const struct gf_sparse *right = &b->ranks[0].gf->sparse;
     assert_memory_equal(left->scores, right->scores, left->chunk_count * sizeof *left->scores);
 }
 
@@ -139,8 +142,8 @@ static void listed_chunks_run(uint32_t slice_bytes, uint32_t chunk_elems, uint64
     if (slice_bytes != 0) alike[3].elem_count = 17000;
     for (size_t i = 0; i < STATE_RUNS; i++) {
         for (gf_type type = GF_TYPE_F32; state_runs[i].sparse && (type < GF_TYPE_COUNT); type++) {
-            struct world_setup on_host = setup_on(&state_runs[i], NULL),
-                               on_device = setup_on(&state_runs[i], &late_gpu);
+            struct world_setup on_host = setup_on(&state_runs[i], NULL);
+            struct world_setup on_device = setup_on(&state_runs[i], &late_gpu);
             for (size_t t = 1; t < STATE_TENSORS; t++) alike[t].type = type;
             on_host.tensors = on_device.tensors = alike;
             on_host.config.exchange.slice_bytes = on_device.config.exchange.slice_bytes =
@@ -286,8 +289,8 @@ TEST(more_device_memory_than_the_pool_is_refused)
 
 TEST(the_footprint_names_the_devices_memory)
 {
-    struct world_setup on_host = setup_on(&state_runs[0], NULL),
-                       on_device = setup_on(&state_runs[0], &late_gpu);
+    struct world_setup on_host = setup_on(&state_runs[0], NULL);
+    struct world_setup on_device = setup_on(&state_runs[0], &late_gpu);
     WORLD_OPEN(host, &on_host);
     WORLD_OPEN(device, &on_device);
     assert_int_equal(host.ranks[0].footprint.device_bytes, 0);

@@ -96,18 +96,22 @@ TEST(test_large_counts)
 TEST(test_copies_at_once_and_a_stop)
 {
     enum { RANGES = 4, MOST = GF_KERNEL_THREADS * GF_KERNEL_PACK_MAX * (GF_KERNEL_AHEAD_MAX + 2) };
-    static _Alignas(64) uint16_t src[RANGES][MOST], dst[RANGES][MOST], want[RANGES][MOST];
+    static _Alignas(64) uint16_t src[RANGES][MOST];
+    static _Alignas(64) uint16_t dst[RANGES][MOST];
+    static _Alignas(64) uint16_t want[RANGES][MOST];
     static uint64_t stop;
     for (uint32_t turn = 0; turn < 24; turn++) {
-        gf_mem to[RANGES], from[RANGES];
+        gf_mem to[RANGES];
+        gf_mem from[RANGES];
         uint64_t bytes[RANGES];
         /* a block a range, or several */
         struct gf_queue *queue = simt_gpu_queue(RANGES * (1 + turn % 3));
         memset(dst, 0xee, sizeof dst);
         memset(want, 0xee, sizeof want);
         for (uint32_t r = 0; r < RANGES; r++) {
-            uint32_t elems = (turn * 211 + r * 997) % 5000, at = (turn + r) % 9,
-                     other = (turn % 2) ? at : r;
+            uint32_t elems = (turn * 211 + r * 997) % 5000;
+            uint32_t at = (turn + r) % 9;
+            uint32_t other = (turn % 2) ? at : r;
             if ((r == 1) && (turn < 6)) elems = MOST - 16 - turn; /* the main loop, too */
             for (uint32_t i = 0; i < MOST; i++) src[r][i] = (uint16_t)(i * 7 + r * 31 + turn);
             to[r] = (gf_mem)(uintptr_t)&dst[r][at];
@@ -129,9 +133,12 @@ TEST(test_copies_at_once_and_a_stop)
 TEST(test_sums_of_many_sources_and_a_stop)
 {
     enum { SOURCES = 10, ELEMS = 100 };
-    static _Alignas(64) uint16_t src[SOURCES][2 * ELEMS], dst[2 * ELEMS], want[2 * ELEMS];
+    static _Alignas(64) uint16_t src[SOURCES][2 * ELEMS];
+    static _Alignas(64) uint16_t dst[2 * ELEMS];
+    static _Alignas(64) uint16_t want[2 * ELEMS];
     static uint64_t stop;
-    const gf_mem to = (gf_mem)(uintptr_t)dst, to_host = (gf_mem)(uintptr_t)want;
+    const gf_mem to = (gf_mem)(uintptr_t)dst;
+    const gf_mem to_host = (gf_mem)(uintptr_t)want;
     gf_mem from[SOURCES];
     for (uint32_t s = 0; s < SOURCES; s++) {
         from[s] = (gf_mem)(uintptr_t)src[s];
@@ -209,10 +216,14 @@ TEST(test_empty_ranges_launch_nothing)
 static void update_many(uint32_t count, uint32_t empty, uint64_t launches)
 {
     enum { TENSORS = 130, ELEMS = 33 };
-    static float weight[2 * TENSORS * ELEMS], gradient[2 * TENSORS * ELEMS], squares[2 * TENSORS],
-        ratios[TENSORS];
-    static float scratch[2 * TENSORS], want_weight[2 * TENSORS * ELEMS];
-    static float want_ratios[TENSORS], want_squares[2 * TENSORS];
+    static float weight[2 * TENSORS * ELEMS];
+    static float gradient[2 * TENSORS * ELEMS];
+    static float squares[2 * TENSORS];
+    static float ratios[TENSORS];
+    static float scratch[2 * TENSORS];
+    static float want_weight[2 * TENSORS * ELEMS];
+    static float want_ratios[TENSORS];
+    static float want_squares[2 * TENSORS];
     static struct gf_norm norms[2 * TENSORS];
     static struct gf_ratio ratio[TENSORS];
     static struct gf_update_part parts[2 * TENSORS];
@@ -224,9 +235,10 @@ static void update_many(uint32_t count, uint32_t empty, uint64_t launches)
                                .rate_out = 1};
     for (uint32_t i = 0; i < 2 * TENSORS * ELEMS; i++) gradient[i] = weight[i] = (float)(i % 17);
     for (uint32_t i = 0; i < count; i++) {
-        gf_mem square = (gf_mem)(uintptr_t)&squares[i],
-               other = (gf_mem)(uintptr_t)&squares[count + i];
-        uint64_t at = 2 * i * ELEMS, elems = (i % empty == empty - 1) ? 0 : ELEMS;
+        gf_mem square = (gf_mem)(uintptr_t)&squares[i];
+        gf_mem other = (gf_mem)(uintptr_t)&squares[count + i];
+        uint64_t at = 2 * i * ELEMS;
+        uint64_t elems = (i % empty == empty - 1) ? 0 : ELEMS;
         norms[i] = (struct gf_norm){square, (gf_mem)(uintptr_t)&weight[at], elems};
         norms[count + i] = (struct gf_norm){other, (gf_mem)(uintptr_t)&gradient[at], elems};
         ratio[i] =

@@ -69,7 +69,9 @@ TEST(each_mix_writes_what_it_read_and_no_more)
         GF_SWEEP_MIXES(MIX)};
     for (uint32_t i = 0; i < GF_SWEEP_READS_MAX * WORDS; i++) in[i / WORDS][i % WORDS] = i + 1;
     for (size_t m = 0; m < LENGTH(mixes); m++) {
-        uint32_t reads = mixes[m][0], writes = mixes[m][1], count = WORDS - 3;
+        uint32_t reads = mixes[m][0];
+        uint32_t writes = mixes[m][1];
+        uint32_t count = WORDS - 3;
         struct gf_sweep_args args = {.word_count = count, .reads = reads, .writes = writes};
         void *list[] = {&args};
         for (uint32_t r = 0; r < GF_SWEEP_READS_MAX; r++) args.src[r] = (uint64_t)(uintptr_t)in[r];

@@ -56,7 +56,9 @@ TEST(products_are_the_hosts)
     static const uint32_t shapes[][3] = {
         {1, 1, 1}, {3, 10, 17}, {65, 66, 15}, {64, 5, 33}, {70, 130, 16}};
     for (uint32_t i = 0; i < LENGTH(shapes) * 8; i++) {
-        const uint32_t m = shapes[i / 8][0], n = shapes[i / 8][1], k = shapes[i / 8][2];
+        const uint32_t m = shapes[i / 8][0];
+        const uint32_t n = shapes[i / 8][1];
+        const uint32_t k = shapes[i / 8][2];
         struct gf_train_gemm_args args = {at(a), at(b), at(got),    m,         n,
                                           k,     i & 1, i >> 1 & 1, i >> 2 & 1};
         fill(a, m * k);
@@ -97,9 +99,11 @@ TEST(pooling_takes_and_gives_as_on_the_host)
 {
     for (size_t i = 0; i < LENGTH(shapes) * 2; i++) {
         const struct shape s = shapes[i / 2];
-        const uint32_t border = (uint32_t)(i % 2) * 2, half = s.side / 2, wide = half + 2 * border;
-        size_t in = (size_t)s.images * s.side * s.side * s.channels,
-               out = (size_t)s.images * wide * wide * s.channels;
+        const uint32_t border = (uint32_t)(i % 2) * 2;
+        const uint32_t half = s.side / 2;
+        const uint32_t wide = half + 2 * border;
+        size_t in = (size_t)s.images * s.side * s.side * s.channels;
+        size_t out = (size_t)s.images * wide * wide * s.channels;
         size_t points = (size_t)s.images * s.side * s.side;
         struct gf_train_pool_args pool = {at(a),    at(bias), at(got),    at(got_winner),
                                           s.images, s.side,   s.channels, border};
@@ -132,7 +136,9 @@ TEST(rows_of_full_layers_are_the_hosts)
 {
     static const uint32_t sizes[][2] = {{1, 1}, {3, 10}, {300, 7}, {17, 33}};
     for (uint32_t i = 0; i < LENGTH(sizes) * 2; i++) {
-        const uint32_t rows = sizes[i / 2][0], width = sizes[i / 2][1], elems = rows * width;
+        const uint32_t rows = sizes[i / 2][0];
+        const uint32_t width = sizes[i / 2][1];
+        const uint32_t elems = rows * width;
         struct gf_train_bias_args add = {at(got), at(bias), rows, width, i % 2};
         struct gf_train_relu_back_args back = {at(got), at(b), elems};
         struct gf_train_column_sum_args sum = {at(a), at(got_bias), rows, width, i % 2};
@@ -166,8 +172,10 @@ TEST(the_loss_is_the_hosts)
         const uint32_t rows = row_counts[i];
         struct gf_train_softmax_args args = {at(got), at(got_winner), at(losses), at(hits), rows,
                                              10,      0.125f};
-        uint32_t want_hits, got_hits = 0;
-        double loss = 0.0, want_loss;
+        uint32_t want_hits;
+        uint32_t got_hits = 0;
+        double loss = 0.0;
+        double want_loss;
         fill(want, rows * 10);
         memcpy(got, want, rows * 10 * sizeof *got);
         for (uint32_t row = 0; row < rows; row++) got_winner[row] = (uint8_t)(row * 7 % 10);

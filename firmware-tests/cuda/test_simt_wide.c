@@ -36,7 +36,8 @@ static uint32_t chosen[4];
 /* Those that reach elements 0, 2^32, some between and the last. */
 static uint32_t blocks_choose(uint64_t elem_count, uint32_t pack)
 {
-    uint64_t each = (uint64_t)THREADS * pack, blocks = elem_count / each + 1;
+    uint64_t each = (uint64_t)THREADS * pack;
+    uint64_t blocks = elem_count / each + 1;
     assert_true(blocks < UINT32_MAX);
     chosen[0] = 0;
     chosen[1] = (uint32_t)((UINT64_C(1) << 32) / each);
@@ -138,7 +139,8 @@ TEST(test_sum_n)
     uint64_t count = ELEMS + EXTRA;
     WIDE(uint16_t, first);
     WIDE(uint16_t, second);
-    struct gf_check found = {0, UINT64_MAX}, sources = {0, UINT64_MAX};
+    struct gf_check found = {0, UINT64_MAX};
+    struct gf_check sources = {0, UINT64_MAX};
     struct gf_sum_n_args sum = {.dst = {(uint64_t)(uintptr_t)second},
                                 .src = {(uint64_t)(uintptr_t)first, (uint64_t)(uintptr_t)second},
                                 .elem_count = count,
@@ -164,7 +166,8 @@ TEST(test_sum_n)
 /* Chunks that lie beyond: a launch touches only those that are listed, so it is run whole. */
 TEST(test_chunks)
 {
-    uint64_t count = ELEMS, chunk_elems = 1000;
+    uint64_t count = ELEMS;
+    uint64_t chunk_elems = 1000;
     uint32_t list[] = {0, (uint32_t)((UINT64_C(1) << 32) / 1000 + 1), (uint32_t)(count / 1000)};
     float packed[3000] = {0};
     WIDE(uint16_t, pool);
@@ -200,7 +203,8 @@ TEST(test_chunks)
 
 TEST(test_accumulate_and_update_chunks)
 {
-    uint64_t count = ELEMS, chunk_elems = 1000;
+    uint64_t count = ELEMS;
+    uint64_t chunk_elems = 1000;
     uint32_t list[] = {(uint32_t)((UINT64_C(1) << 32) / 1000 + 1), (uint32_t)(count / 1000 - 1)};
     WIDE(float, history);
     WIDE(uint16_t, gradient);
@@ -234,7 +238,9 @@ TEST(test_accumulate_and_update_chunks)
 /* Runs and chunks of sums that begin beyond 2^32. */
 TEST(test_score_and_norm)
 {
-    uint64_t count = ELEMS, groups_fp32 = THREADS / 16, groups_half = THREADS / 8;
+    uint64_t count = ELEMS;
+    uint64_t groups_fp32 = THREADS / 16;
+    uint64_t groups_half = THREADS / 8;
     uint32_t block;
     WIDE(float, src);
     WIDE(float, sums);
@@ -248,7 +254,8 @@ TEST(test_score_and_norm)
     struct gf_norm_args norm = {.runs = (uint64_t)(uintptr_t)sums,
                                 .count = 1,
                                 .run_count = (uint32_t)(count / GF_RUN_ELEMS)};
-    void *score_list[] = {&score}, *norm_list[] = {&norm};
+    void *score_list[] = {&score};
+    void *norm_list[] = {&norm};
     norm.ranges[0].of.src = (uint64_t)(uintptr_t)src;
     norm.ranges[0].of.elem_count = count;
     src[count - 1] = -3;

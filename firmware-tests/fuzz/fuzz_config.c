@@ -16,7 +16,8 @@ static void line_check(const char *error)
 static void round_trip(struct gf_config *config)
 {
     struct gf_config again;
-    char error[GF_CONFIG_ERROR_BYTES], *text = NULL;
+    char error[GF_CONFIG_ERROR_BYTES];
+    char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
     if (out == NULL) abort();

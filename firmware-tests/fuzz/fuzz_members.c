@@ -54,7 +54,8 @@ static gf_status source_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns,
 {
     struct source *source = (struct source *)rendezvous;
     while (!source->paused && (source->get.left > 1)) {
-        uint32_t op = byte_get(source), from = source->coordinator;
+        uint32_t op = byte_get(source);
+        uint32_t from = source->coordinator;
         if ((from == source->rank) || (from == GF_RANK_NONE))
             from = (source->rank + 1 + (op >> 4) % (source->world - 1)) % source->world;
         bool up = (source->connected & (1u << from)) != 0;

@@ -44,7 +44,8 @@ ssize_t recv(int fd, void *data, size_t bytes, int flags)
 ssize_t send(int fd, const void *data, size_t bytes, int flags)
 {
     if (fd != wire_fd) return syscall(SYS_sendto, fd, data, bytes, flags, NULL, 0);
-    size_t room = sizeof out - out_bytes, take = (bytes < room) ? bytes : room;
+    size_t room = sizeof out - out_bytes;
+    size_t take = (bytes < room) ? bytes : room;
     if (take == 0) return errno = EAGAIN, -1;
     memcpy(out + out_bytes, data, take);
     out_bytes += take;

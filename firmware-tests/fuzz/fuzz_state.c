@@ -37,7 +37,8 @@ static void world_begin(void)
 static void repair(unsigned char *state, bool common)
 {
     struct gf_state_head head;
-    uint64_t checksum, own;
+    uint64_t checksum;
+    uint64_t own;
     memcpy(&head, state, sizeof head);
     if (common) {
         struct gf_state_head bare = head;

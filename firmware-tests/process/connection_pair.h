@@ -29,7 +29,8 @@ static int64_t flip_in; /* bytes that are received before one is changed; -1: no
 
 static void wire_see(const void *data, ssize_t bytes)
 {
-    size_t room = sizeof wire - wire_bytes, take = (bytes < 0) ? 0 : (size_t)bytes;
+    size_t room = sizeof wire - wire_bytes;
+    size_t take = (bytes < 0) ? 0 : (size_t)bytes;
     if (take > room) take = room;
     memcpy(wire + wire_bytes, data, take);
     wire_bytes += take;

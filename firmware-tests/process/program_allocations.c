@@ -98,7 +98,8 @@ static owner stack_read(const struct stack *stack, char *text_out, size_t text_b
 {
     owner found = OWNER_OTHER;
     size_t used = 0;
-    int named = 0, i = 0;
+    int named = 0;
+    int i = 0;
     while ((i < stack->frame_count) && (stack->frames[i] != stack->caller)) i++;
     text_out[0] = '\0';
     for (; (i < stack->frame_count) && (named < CALLS_NAMED); i++) {
@@ -129,7 +130,9 @@ static void callers_print(uint32_t first, uint32_t end)
         owner owner;
         uint32_t calls;
     } callers[CALLERS_MAX];
-    uint32_t caller_count = 0, calls[OWNER_COUNT] = {0}, unnamed = 0;
+    uint32_t caller_count = 0;
+    uint32_t calls[OWNER_COUNT] = {0};
+    uint32_t unnamed = 0;
     for (uint32_t i = first; i < end; i++) {
         char text[sizeof callers[0].text];
         uint32_t c = 0;
@@ -185,7 +188,11 @@ static gf_status step_run(gf_context *gf, uint32_t step)
 
 static gf_status steps_run(gf_context *gf, uint32_t step_count)
 {
-    uint32_t none = 0, first_bad = 0, last_bad = 0, before, worst = 0;
+    uint32_t none = 0;
+    uint32_t first_bad = 0;
+    uint32_t last_bad = 0;
+    uint32_t before;
+    uint32_t worst = 0;
     gf_status status = GF_OK;
     for (uint32_t s = 0; (s < WARM_UP) && (status >= 0); s++) status = step_run(gf, s);
     __atomic_store_n(&counting, true, __ATOMIC_SEQ_CST);
@@ -237,7 +244,9 @@ static void counter_prove(void)
 static uint64_t mapping_bytes(gf_mem address)
 {
     char line[512];
-    uint64_t first, end, found = 0;
+    uint64_t first;
+    uint64_t end;
+    uint64_t found = 0;
     FILE *maps = fopen("/proc/self/maps", "re");
     while ((maps != NULL) && (fgets(line, sizeof line, maps) != NULL))
         if ((sscanf(line, "%" SCNx64 "-%" SCNx64, &first, &end) == 2) && (first <= address) &&

@@ -34,7 +34,8 @@ static int weights_read(const char *path, struct weights *weights_out)
 int main(int argc, char **argv)
 {
     struct weights files[3] = {0};
-    double apart = 0.0, size = 0.0;
+    double apart = 0.0;
+    double size = 0.0;
     if ((argc != 3) && (argc != 4)) return 2;
     for (int i = 1; i < argc; i++)
         if (weights_read(argv[i], &files[i - 1]) != 0) return EXIT_FAILURE;
@@ -44,8 +45,9 @@ int main(int argc, char **argv)
             return EXIT_FAILURE;
         }
     for (long i = 0; i < files[0].count; i++) {
-        double a = (double)files[0].data[i], b = (double)files[1].data[i],
-               base = (argc == 4) ? (double)files[2].data[i] : 0.0;
+        double a = (double)files[0].data[i];
+        double b = (double)files[1].data[i];
+        double base = (argc == 4) ? (double)files[2].data[i] : 0.0;
         apart += (a - b) * (a - b);
         size += (a - base) * (a - base);
     }

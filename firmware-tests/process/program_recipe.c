@@ -23,11 +23,18 @@ static float input_of(unsigned sample)
  * out.bias. Adds to grads. */
 static void model_run(struct model *model, unsigned first_sample)
 {
-    const float *w = model->params, *b = w + HIDDEN, *o = b + HIDDEN;
-    float *gw = model->grads, *gb = gw + HIDDEN, *go = gb + HIDDEN, hidden[HIDDEN];
+    const float *w = model->params;
+    const float *b = w + HIDDEN;
+    const float *o = b + HIDDEN;
+    float *gw = model->grads;
+    float *gb = gw + HIDDEN;
+    float *go = gb + HIDDEN;
+    float hidden[HIDDEN];
     model->loss = 0;
     for (unsigned s = first_sample; s < first_sample + BATCH; s++) {
-        float x = input_of(s), y = o[HIDDEN], error;
+        float x = input_of(s);
+        float y = o[HIDDEN];
+        float error;
         for (unsigned i = 0; i < HIDDEN; i++) y += o[i] * (hidden[i] = tanhf(w[i] * x + b[i]));
         error = (y - sinf(x)) / BATCH;
         model->loss += error * error * BATCH;

@@ -38,7 +38,8 @@ static void *run(void *result)
     struct gf_footprint need;
     gf_context *gf = NULL;
     gf_status status = gf_measure(&config, tensors, 2, &need);
-    void *memory = (status == GF_OK) ? aligned_alloc(64, need.control_bytes) : NULL, *state;
+    void *memory = (status == GF_OK) ? aligned_alloc(64, need.control_bytes) : NULL;
+    void *state;
     if (status == GF_OK) status = gf_open(&config, tensors, 2, memory, need.control_bytes, &gf);
     if (status == GF_OK) status = gf_open_wait(gf);
     if (status == GF_OK) status = steps(gf);
@@ -59,7 +60,8 @@ static void *run(void *result)
 int main(int argc, char **argv)
 {
     char error[GF_CONFIG_ERROR_BYTES];
-    size_t bytes = (argc > 1) ? strtoull(argv[1], NULL, 10) : 1u << 20, unused = 0;
+    size_t bytes = (argc > 1) ? strtoull(argv[1], NULL, 10) : 1u << 20;
+    size_t unused = 0;
     gf_status status = GF_ERR_SYSTEM;
     pthread_attr_t attributes;
     pthread_t thread;

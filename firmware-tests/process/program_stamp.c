@@ -64,7 +64,8 @@ static int lines_take(int from, FILE *to, uint64_t until_ns)
 
 int main(int argc, char **argv)
 {
-    int from = -1, status = 0;
+    int from = -1;
+    int status = 0;
     FILE *to = (argc > 3) ? fopen(argv[2], "w") : NULL;
     if (to == NULL) {
         fprintf(stderr, "usage: program_stamp SECONDS FILE PROGRAM [ARGUMENT ..]\n");

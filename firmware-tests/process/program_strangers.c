@@ -80,7 +80,8 @@ static void hello_say(int fd, size_t bytes, bool oversized)
 
 static void visitor_says(int fd, unsigned long kind)
 {
-    static unsigned char letters[1 << 16], noise[4096];
+    static unsigned char letters[1 << 16];
+    static unsigned char noise[4096];
     switch (kind % 7u) {
     case 0: break;
     case 1: stranger_say(fd, "GET / HTTP/1.1\r\nHost: gradient\r\n\r\n", 34); break;
@@ -100,8 +101,9 @@ static void visitor_says(int fd, unsigned long kind)
 
 static int visit(char **arguments)
 {
-    unsigned long count = strtoul(arguments[2], NULL, 10),
-                  open_count = strtoul(arguments[3], NULL, 10), taken = 0;
+    unsigned long count = strtoul(arguments[2], NULL, 10);
+    unsigned long open_count = strtoul(arguments[3], NULL, 10);
+    unsigned long taken = 0;
     char byte;
     if ((open_count > OPEN_MAX) || (inet_pton(AF_INET, arguments[0], &(struct in_addr){0}) != 1))
         return 2;
@@ -129,8 +131,11 @@ static const unsigned char prize[64] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff
  * it should have if a gradient or a pointer was written over. */
 static void ranges_read(struct target *target)
 {
-    char path[64], line[512], rights[8];
-    unsigned long first, end;
+    char path[64];
+    char line[512];
+    char rights[8];
+    unsigned long first;
+    unsigned long end;
     (void)snprintf(path, sizeof path, "/proc/%s/maps", target->pid);
     FILE *file = fopen(path, "re");
     if (file == NULL) return;
@@ -170,7 +175,9 @@ static void attacker_says(int fd, const struct target *target, unsigned long way
 
 static int attack(char **arguments)
 {
-    unsigned long rounds = strtoul(arguments[0], NULL, 10), stood = 0, answered = 0;
+    unsigned long rounds = strtoul(arguments[0], NULL, 10);
+    unsigned long stood = 0;
+    unsigned long answered = 0;
     const char *user = getenv("ATTACK_USER");
     targets_find(arguments + 1);
     for (uint32_t i = 0; i < target_count; i++) {
@@ -227,9 +234,11 @@ static uint16_t sink_begin(void)
 static int flood(char **arguments)
 {
     unsigned char hello[STRANGER_HELLO_BYTES];
-    double rate = strtod(arguments[0], NULL), seconds = strtod(arguments[1], NULL);
+    double rate = strtod(arguments[0], NULL);
+    double seconds = strtod(arguments[1], NULL);
     double began = seconds_now(CLOCK_MONOTONIC);
-    uint64_t job = strtoull(arguments[2], NULL, 10), made = 0;
+    uint64_t job = strtoull(arguments[2], NULL, 10);
+    uint64_t made = 0;
     uint32_t world = (uint32_t)strtoul(arguments[3], NULL, 10);
     targets_find(arguments + 4);
     if (arguments[4] == NULL) {

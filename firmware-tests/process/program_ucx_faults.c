@@ -19,7 +19,9 @@ static bool keys_are_ours;
 
 __attribute__((constructor)) static void environment_read(void)
 {
-    const char *text = getenv("GF_UCX_FAIL"), *rank = getenv("GF_RANK"), *of;
+    const char *text = getenv("GF_UCX_FAIL");
+    const char *rank = getenv("GF_RANK");
+    const char *of;
     if (text == NULL) return;
     of = strchr(text, ':');
     if (strcmp((rank != NULL) ? rank : "0", (of != NULL) ? of + 1 : "0") != 0) return;

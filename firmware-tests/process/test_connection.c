@@ -32,7 +32,8 @@ static bool all_sent(int fd, const unsigned char *data, size_t bytes, int other,
 
 static void both_talk(void)
 {
-    static unsigned char out[300000], in[300000];
+    static unsigned char out[300000];
+    static unsigned char in[300000];
     size_t sizes[] = {16385, 1, sizeof secret_text, 16384, sizeof out};
     for (size_t s = 0; s < LENGTH(sizes); s++) {
         for (size_t i = 0; i < sizeof out; i++)
@@ -40,7 +41,8 @@ static void both_talk(void)
         for (int back = 0; back < 2; back++) {
             size_t got = 0;
             memset(in, 0, sizeof in);
-            int from = back ? listener.fd : caller.fd, to = back ? caller.fd : listener.fd;
+            int from = back ? listener.fd : caller.fd;
+            int to = back ? caller.fd : listener.fd;
             assert_true(all_sent(from, out, sizes[s], to, in, &got));
             assert_memory_equal(in, out, sizes[s]);
         }
@@ -116,7 +118,8 @@ TEST(a_conversation_cannot_be_repeated)
 {
     for (int encryption = 0; encryption < 2; encryption++) {
         struct gf_fault fault = {.code = GF_OK};
-        unsigned char said[256], heard[64];
+        unsigned char said[256];
+        unsigned char heard[64];
         const struct linger at_once = {.l_onoff = 1};
         struct sockaddr_in from;
         socklen_t bytes = sizeof from;
@@ -160,7 +163,8 @@ TEST(a_conversation_cannot_be_repeated)
 
 TEST(a_flipped_byte_ends_an_encrypted_connection)
 {
-    static unsigned char in[40000], out[40000];
+    static unsigned char in[40000];
+    static unsigned char out[40000];
     const int64_t places[] = {0, 3, 4, 100, 16387, 16388, 16403, 16404, 16408, 39999};
     for (size_t p = 0; p < LENGTH(places); p++) {
         struct gf_fault fault = {.code = GF_OK};
@@ -195,7 +199,8 @@ static void hear(void *user, gf_log_level level, const char *text)
 TEST(a_lack_of_descriptors_is_said_and_passes)
 {
     struct gf_fault fault = {.code = GF_OK};
-    struct rlimit had, none;
+    struct rlimit had;
+    struct rlimit none;
     pair_open("", false);
     listener.proofs.log.fn = hear;
     complaints = 0;

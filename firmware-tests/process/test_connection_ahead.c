@@ -66,7 +66,9 @@ TEST(of_a_connection_that_has_ended_there_is_nothing_to_read)
 TEST(what_is_awaited_is_read_without_asking_epoll)
 {
     for (int encryption = 0; encryption < 2; encryption++) {
-        int set = pair_in_set(encryption != 0), other = epoll_create1(0), always = eventfd(1, 0);
+        int set = pair_in_set(encryption != 0);
+        int other = epoll_create1(0);
+        int always = eventfd(1, 0);
         char in[16];
         watch(set, EPOLL_CTL_ADD, always, EPOLLIN, &else_heard);
         for (uint32_t i = 0; i < 3 * (GF_PROOF_UNASKED_MAX + 1); i++)
@@ -167,7 +169,9 @@ TEST(a_connection_begins_without_bytes_of_the_one_before)
 {
     struct gf_fault fault = {.code = GF_OK};
     char in[16] = "";
-    int set = pair_in_set(false), other = epoll_create1(0), before = caller.fd;
+    int set = pair_in_set(false);
+    int other = epoll_create1(0);
+    int before = caller.fd;
     watch(other, EPOLL_CTL_ADD, listener.fd, EPOLLIN, &listener);
     listener.proofs.awaits = 0;
     for (int i = 0; i < 2; i++)

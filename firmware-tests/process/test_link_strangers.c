@@ -58,7 +58,8 @@ static int hear(struct ranks_one *one, uint32_t from)
 /* Both ranks send each other a message of 100 KB, and have the right bytes. */
 static void ranks_talk(struct ranks_one *one, uint32_t number)
 {
-    static unsigned char out[100000], in[100000];
+    static unsigned char out[100000];
+    static unsigned char in[100000];
     uint32_t peer = 1 - one->rank;
     ranks_fill(out, sizeof out, one->rank + 10 * number);
     ranks_recv(one, 0, peer, ranks_tag(number), in, sizeof in);
@@ -157,12 +158,14 @@ TEST(nobody_without_the_key_writes_into_a_rank)
  * their links in it. */
 RANKS_TEST_OVER(nor_while_ranks_open_their_links, 3, 0, "self,tcp")
 {
-    const uint16_t first = 24110, last = 24119;
+    const uint16_t first = 24110;
+    const uint16_t last = 24119;
     uint32_t stood = 0;
     setup(one);
     one->setup.ports = "24110-24119";
     if (one->rank == STRANGER) {
-        int word, ended = 0;
+        int word;
+        int ended = 0;
         while (ended < 2) {
             for (uint16_t port = first; port <= last; port++) {
                 int fd = stranger_connect("127.0.0.1", port);
@@ -210,7 +213,8 @@ static uint32_t connections(void)
  * of epoch 2. */
 RANKS_TEST_OVER(nor_does_a_former_member, 2, 0, "self,tcp")
 {
-    static unsigned char endpoint[2048], in[64];
+    static unsigned char endpoint[2048];
+    static unsigned char in[64];
     struct stranger_port ports[PORTS_MAX];
     size_t endpoint_bytes = 0;
     uint32_t offer_bytes = 0;

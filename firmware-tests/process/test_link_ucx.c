@@ -17,7 +17,8 @@ static unsigned char out[RANKS_MAX][SIZES][1u << 20], in[RANKS_MAX][SIZES][1u <<
  * first. */
 static void all_sizes(struct ranks_one *one, bool receive_first)
 {
-    uint32_t sends = 0, recvs = 32;
+    uint32_t sends = 0;
+    uint32_t recvs = 32;
     memset(in, 0, sizeof in);
     for (int turn = 0; turn < 2; turn++) {
         bool receive = (turn == 0) == receive_first;
@@ -189,8 +190,8 @@ RANKS_TEST(posting_keeps_its_bounds_and_cancel_ends_a_receive, 2, 0)
 
 static void map_body(struct ranks_one *one)
 {
-    const uint32_t left = (one->rank + one->world - 1) % one->world,
-                   right = (one->rank + 1) % one->world;
+    const uint32_t left = (one->rank + one->world - 1) % one->world;
+    const uint32_t right = (one->rank + 1) % one->world;
     bool shared = strstr(one->arg, "posix") != NULL;
     uint64_t *own;
     ranks_begin(one);

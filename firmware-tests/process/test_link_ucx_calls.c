@@ -64,12 +64,14 @@ static gf_status connect_both(struct ranks_one *one, uint32_t life, uint32_t tim
 
 static gf_status talk(struct ranks_one *one, uint32_t life, uint32_t number)
 {
-    static unsigned char out[BYTES], in[BYTES];
+    static unsigned char out[BYTES];
+    static unsigned char in[BYTES];
     static const size_t sizes[] = {8, BYTES};
     const struct gf_link_driver *driver = one->link->driver;
     uint32_t peer = 1 - one->rank;
     for (uint32_t s = 0; s < LENGTH(sizes); s++) {
-        gf_status status, ends[2] = {GF_AGAIN, GF_AGAIN};
+        gf_status status;
+        gf_status ends[2] = {GF_AGAIN, GF_AGAIN};
         uint64_t tag = ranks_tag(2 * number + s);
         ranks_fill(out, sizes[s], one->rank + number);
         status =

@@ -196,7 +196,8 @@ static void links_close(void)
 static void message(uint64_t move, const unsigned char *from, unsigned char *into)
 {
     const uint64_t tag = gf_tag_move(gf_tag(1, 1, 1), move);
-    gf_mem dst = (gf_mem)(uintptr_t)into, src = (gf_mem)(uintptr_t)from;
+    gf_mem dst = (gf_mem)(uintptr_t)into;
+    gf_mem src = (gf_mem)(uintptr_t)from;
     memset(into, 0, MESSAGE_BYTES);
     assert_int_equal(gf_link_ucx.recv_post(links[1], 0, tag, dst, MESSAGE_BYTES, reqs[1][0]),
                      GF_OK);

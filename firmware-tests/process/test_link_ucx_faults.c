@@ -207,7 +207,9 @@ static const struct open_case {
  * it. */
 static void listens_check(struct ranks_one *one, const char *ports)
 {
-    unsigned first = 0, last = 0, count = 0;
+    unsigned first = 0;
+    unsigned last = 0;
+    unsigned count = 0;
     RANK_CHECK(one, sscanf(ports, "%u-%u", &first, &last) == 2);
     for (int fd = 0; fd < 1024; fd++) {
         struct sockaddr_in at = {0};

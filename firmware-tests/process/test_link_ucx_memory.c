@@ -64,7 +64,9 @@ static void window_exchange(struct ranks_one *one, uint32_t window, size_t size_
 /* Allocations that UCX may make for so many messages; see above. */
 static uint64_t allowed(const char *transports, size_t size_bytes, uint64_t message_count)
 {
-    unsigned major = 0, minor = 0, release = 0;
+    unsigned major = 0;
+    unsigned minor = 0;
+    unsigned release = 0;
     ucp_get_version(&major, &minor, &release);
     if ((minor < 17) || (strstr(transports, "posix") == NULL) || (size_bytes < 8192)) return 0;
     return message_count / 20;
@@ -79,7 +81,8 @@ static void nothing_allocated_body(struct ranks_one *one)
             ranks_meet(one);
         }
     for (size_t i = 0; i < SIZES; i++) {
-        uint64_t before = __atomic_load_n(&allocations, __ATOMIC_RELAXED), after;
+        uint64_t before = __atomic_load_n(&allocations, __ATOMIC_RELAXED);
+        uint64_t after;
         uint32_t exchanges = !COUNTS ? 10 : (sizes[i] < 65536) ? 1000 : 100;
         for (uint32_t n = 0; n < exchanges; n++) window_exchange(one, 8, sizes[i], true);
         after = __atomic_load_n(&allocations, __ATOMIC_RELAXED);
@@ -95,7 +98,8 @@ static void nothing_allocated_body(struct ranks_one *one)
 /* A process that is killed leaves no file in /dev/shm: its segments never have a name there. */
 RANKS_TEST_OVER(segments_have_no_names, 2, 0, "self,posix")
 {
-    char at[32], path[64];
+    char at[32];
+    char path[64];
     uint32_t segments = 0;
     ranks_begin(one);
     for (int fd = 0; fd < 256; fd++) {

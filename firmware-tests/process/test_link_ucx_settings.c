@@ -31,7 +31,8 @@ static struct {
 
 static bool spoilt(const char *name, spoil how)
 {
-    size_t name_bytes = strlen(name), key_bytes = (ucx.key != NULL) ? strlen(ucx.key) : 0;
+    size_t name_bytes = strlen(name);
+    size_t key_bytes = (ucx.key != NULL) ? strlen(ucx.key) : 0;
     return (ucx.how == how) && (key_bytes <= name_bytes) &&
            (strcmp(name + name_bytes - key_bytes, ucx.key) == 0);
 }
@@ -115,7 +116,9 @@ TEST(keys_have_the_names_of_this_version)
 {
     static const char *const of_tcp[] = {"PORT_RANGE=" PORTS, "RX_SEG_SIZE=" SEGMENT,
                                          "TX_SEG_SIZE=" SEGMENT};
-    unsigned major = 0, minor = 0, release = 0;
+    unsigned major = 0;
+    unsigned minor = 0;
+    unsigned release = 0;
     assert_int_equal(open_plain("self,posix,tcp", "lo", MESSAGE_BYTES), GF_OK);
     ucp_get_version(&major, &minor, &release);
     assert_int_equal(major, 1);
@@ -150,7 +153,8 @@ TEST(a_missing_device_is_named_where_ucx_logs_errors_alone)
 {
     static const char *const rows[][2] = {{"lo,gf1", "'gf1' is not available"},
                                           {"lo,gf1,gf2", "are not available"}};
-    char level[32], after[32];
+    char level[32];
+    char after[32];
     assert_int_equal(ucs_global_opts_get_value("LOG_LEVEL", level, sizeof level), UCS_OK);
     assert_int_equal(ucs_global_opts_set_value("LOG_LEVEL", "error"), UCS_OK);
     for (size_t i = 0; i < LENGTH(rows); i++)

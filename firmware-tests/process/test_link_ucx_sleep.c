@@ -29,7 +29,8 @@ static void wake_round(struct ranks_one *one, uint64_t round, uint32_t pause_ms)
  * 1 sleeps. */
 RANKS_TEST_OVER(a_flag_ends_a_sleep, 2, 0, "self,posix")
 {
-    struct timespec begin, end;
+    struct timespec begin;
+    struct timespec end;
     ranks_begin(one);
     clock_gettime(CLOCK_MONOTONIC, &begin);
     for (uint64_t round = 1; round <= 200; round++) {

@@ -694,7 +694,8 @@ TEST(what_was_sent_before_close_arrives)
 /* Whatever lies in a peer's memory: an error, or nothing; never a byte outside. */
 TEST(a_peer_that_writes_nonsense_is_an_error)
 {
-    uint32_t seed = 7, broken = 0;
+    uint32_t seed = 7;
+    uint32_t broken = 0;
     for (uint32_t round = 0; round < 300; round++) {
         unsigned char *table;
         size_t bytes;
@@ -776,7 +777,8 @@ TEST(a_sleeper_is_woken)
     {
         ranks[0].rank = 1;
     }
-    uint32_t own = (child == 0) ? 1 : 0, peer = 1 - own;
+    uint32_t own = (child == 0) ? 1 : 0;
+    uint32_t peer = 1 - own;
     struct node_rank *one = &ranks[own];
     gf_status status = GF_AGAIN;
     bool right = node_rank_open(one) == GF_OK;
@@ -789,7 +791,8 @@ TEST(a_sleeper_is_woken)
     while (status == GF_AGAIN)
         status =
             gf_node_connect(one->node, peer, ranks[peer].offer, sizeof one->offer, node_now_ns());
-    uint32_t sleeps = 0, late = 0;
+    uint32_t sleeps = 0;
+    uint32_t late = 0;
     for (uint32_t i = 0; (i < 2000) && right && (status == GF_OK); i++) {
         static const size_t each[] = {8, 6000, 70000, 200000};
         size_t bytes = each[i % 4];

@@ -70,7 +70,8 @@ TEST(a_key_file_is_private_and_of_a_valid_size)
 
 TEST(a_key_file_of_another_user_is_refused)
 {
-    char path[64], text[64];
+    char path[64];
+    char text[64];
     if (geteuid() != 0) skip();
     (void)snprintf(path, sizeof path, "%s", file_make("foreign", 'a', 32, 0600));
     assert_int_equal(chown(path, 12345, 12345), 0);
@@ -140,8 +141,10 @@ TEST(what_a_rank_with_the_key_says_is_believed)
 
 TEST(a_challenge_sent_back_proves_nothing)
 {
-    unsigned char hello[HELLO_FRAME], first[CHALLENGE_FRAME], second[CHALLENGE_FRAME],
-        proof[PROOF_FRAME];
+    unsigned char hello[HELLO_FRAME];
+    unsigned char first[CHALLENGE_FRAME];
+    unsigned char second[CHALLENGE_FRAME];
+    unsigned char proof[PROOF_FRAME];
     struct gf_put put = {proof, sizeof proof};
     keyed_open(0, 0, 2, key_a);
     int fds[2] = {stranger_at(star.address), stranger_at(star.address)};
@@ -181,7 +184,8 @@ static uint32_t descriptors(void)
  * has gone. */
 static bool misbehaves(int fd, uint32_t i, const char *key)
 {
-    static unsigned char noise[1 << 16], hello[HELLO_FRAME];
+    static unsigned char noise[1 << 16];
+    static unsigned char hello[HELLO_FRAME];
     memset(noise, 'N', sizeof noise);
     hello_make(hello, 1 + i % 5, 6, key[0] != 0);
     if ((key[0] != 0) && (i / 11 % 2 == 0)) hello_prove(hello, key);
@@ -321,8 +325,11 @@ TEST(many_ranks_at_once_do_not_push_each_other_out)
 TEST(what_one_side_proves_or_signs_does_not_fit_the_other)
 {
     const struct gf_auth auth = {.on = true, .key = {1, 2, 3}};
-    unsigned char proof[GF_AUTH_PROOF_BYTES], MAC[GF_AUTH_MAC_BYTES];
-    struct gf_auth_mac to_rank, to_coordinator, again;
+    unsigned char proof[GF_AUTH_PROOF_BYTES];
+    unsigned char MAC[GF_AUTH_MAC_BYTES];
+    struct gf_auth_mac to_rank;
+    struct gf_auth_mac to_coordinator;
+    struct gf_auth_mac again;
     for (int by_coordinator = 0; by_coordinator < 2; by_coordinator++) {
         gf_auth_proof who = by_coordinator ? GF_AUTH_COORDINATOR : GF_AUTH_RANK;
         gf_auth_proof other = by_coordinator ? GF_AUTH_RANK : GF_AUTH_COORDINATOR;

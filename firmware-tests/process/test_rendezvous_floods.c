@@ -9,7 +9,9 @@
  * for. */
 TEST(a_hello_without_its_proof_is_rejected_at_once)
 {
-    unsigned char hello[HELLO_FRAME], answer[ANSWER_FRAME], more;
+    unsigned char hello[HELLO_FRAME];
+    unsigned char answer[ANSWER_FRAME];
+    unsigned char more;
     keyed_open(0, 0, 2, key_a);
     for (uint32_t i = 0; i <= HELLO_FRAME; i++) { /* one bit of each byte, at last none */
         int fd = stranger_at(star.address);
@@ -118,7 +120,8 @@ static uint32_t view_change_polls(uint32_t strangers_a_poll)
 /* Twice as many come as a poll looks at: far more than 5,000 a second. */
 TEST(in_a_flood_a_view_change_takes_at_most_twice_the_polls)
 {
-    uint32_t quiet = view_change_polls(0), flooded = view_change_polls(32);
+    uint32_t quiet = view_change_polls(0);
+    uint32_t flooded = view_change_polls(32);
     print_message("# %u polls, %u in a flood\n", quiet, flooded);
     assert_true(flooded <= 2 * quiet);
 }

@@ -47,7 +47,8 @@ static void middle_world_close(void)
 
 TEST(a_recorded_handshake_is_no_use)
 {
-    static unsigned char recorded[MIDDLE_RECORD_MAX], challenge[CHALLENGE_FRAME];
+    static unsigned char recorded[MIDDLE_RECORD_MAX];
+    static unsigned char challenge[CHALLENGE_FRAME];
     middle_world_open();
     assert_int_equal(middle.recorded[MIDDLE_UP], HELLO_FRAME + PROOF_FRAME);
     assert_int_equal(middle.recorded[MIDDLE_DOWN],
@@ -156,7 +157,8 @@ TEST(frames_come_once_in_order_from_the_peer)
 {
     for (size_t i = 0; i < 2 * LENGTH(tricks); i++) {
         const struct trick_case *c = &tricks[i / 2];
-        int direction = (int)(i % 2), back = 1 - direction;
+        int direction = (int)(i % 2);
+        int back = 1 - direction;
         unsigned char frame[SMALL_FRAME] = {0};
         struct gf_put put = {frame, sizeof frame};
         middle_world_open();
@@ -170,7 +172,8 @@ TEST(frames_come_once_in_order_from_the_peer)
         small_send(back, 1);
         UNTIL((middle.recorded[direction] == at + 2 * SMALL_FRAME) &&
               (middle.recorded[back] == back_at + SMALL_FRAME));
-        const unsigned char *first = middle.record[direction] + at, *second = first + SMALL_FRAME;
+        const unsigned char *first = middle.record[direction] + at;
+        const unsigned char *second = first + SMALL_FRAME;
         switch (c->trick) {
         case REPEAT:
             UNTIL(seen[(direction == MIDDLE_UP) ? 0 : 1].frames == 2);

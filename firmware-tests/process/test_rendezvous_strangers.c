@@ -125,7 +125,8 @@ TEST(a_member_that_sends_garbage_is_cut_off)
 {
     for (uint32_t at = 0; at < GF_FRAME_HEADER_BYTES - 4; at++) {
         if ((at >= 8) && (at < 14)) continue; /* kind, and sizes that are valid */
-        unsigned char hello[HELLO_FRAME], frame[GF_FRAME_HEADER_BYTES];
+        unsigned char hello[HELLO_FRAME];
+        unsigned char frame[GF_FRAME_HEADER_BYTES];
         struct gf_put put = {frame, sizeof frame};
         world_clear();
         end_join(0, 0, 2);
@@ -185,7 +186,8 @@ TEST(a_process_of_another_user_does_not_come_in)
 /* Strangers can take the descriptors that the question needs. */
 TEST(nobody_comes_in_while_no_descriptor_is_left_to_ask_with)
 {
-    struct rlimit had, one_left;
+    struct rlimit had;
+    struct rlimit one_left;
     if (geteuid() != 0) skip();
     end_join(0, 0, 2);
     pid_t other = other_user();

@@ -28,7 +28,8 @@ TEST(frames_travel_both_ways)
             turns_open(5);
         for (uint32_t bytes = 0; bytes <= sizeof payload; bytes += 1024) {
             for (uint32_t rank = 1; rank < 5; rank++) {
-                uint32_t before_0 = seen[0].frames, before = seen[rank].frames;
+                uint32_t before_0 = seen[0].frames;
+                uint32_t before = seen[rank].frames;
                 for (uint32_t i = 0; i < bytes; i++)
                     payload[i] = (unsigned char)(i + rank + bytes / 7);
                 assert_int_equal(
@@ -58,7 +59,8 @@ TEST(frames_travel_both_ways)
 TEST(a_full_channel_says_again_and_loses_nothing)
 {
     for (uint32_t row = 0; row < 4; row++) { /* both ways, without a key and with one */
-        const uint32_t from = row % 2, to = 1 - from;
+        const uint32_t from = row % 2;
+        const uint32_t to = 1 - from;
         static unsigned char payload[GF_FRAME_PAYLOAD_MAX];
         uint32_t sent = 0;
         world_clear();
@@ -165,7 +167,8 @@ TEST(a_coordinator_whose_host_is_gone_is_given_up_after_2_s)
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof at;
     char address[GF_CONTROL_ADDRESS_BYTES];
-    int deaf = socket(AF_INET, SOCK_STREAM, 0), fill[3];
+    int deaf = socket(AF_INET, SOCK_STREAM, 0);
+    int fill[3];
     assert_true((bind(deaf, (struct sockaddr *)&at, bytes) == 0) && (listen(deaf, 0) == 0));
     assert_int_equal(getsockname(deaf, (struct sockaddr *)&at, &bytes), 0);
     for (size_t i = 0; i < LENGTH(fill); i++) {
@@ -228,7 +231,8 @@ TEST(an_end_that_takes_nothing_any_more_is_no_proof_of_a_death)
 
 static int sockets(void)
 {
-    int count = 0, type;
+    int count = 0;
+    int type;
     socklen_t bytes = sizeof type;
     for (int fd = 3; fd < 256; fd++)
         count += getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0;
@@ -392,8 +396,10 @@ TEST(ports_of_the_others_are_those_of_the_setup)
 {
     static const char *const wrong[] = {"5000", "5000-",      "-5000",     "5001-5000",
                                         "0-10", "5000-65536", "5000-6000x"};
-    char free_address[GF_TEXT_MAX], ports[32], address[GF_CONTROL_ADDRESS_BYTES],
-        taken[GF_CONTROL_ADDRESS_BYTES];
+    char free_address[GF_TEXT_MAX];
+    char ports[32];
+    char address[GF_CONTROL_ADDRESS_BYTES];
+    char taken[GF_CONTROL_ADDRESS_BYTES];
     const char *port;
     tcp_address_free(free_address, false);
     port = strrchr(free_address, ':') + 1;

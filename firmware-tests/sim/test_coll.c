@@ -167,7 +167,10 @@ TEST(traffic_is_what_the_formula_says)
                                   .elem_count = 64 * n,
                                   .slice_bytes = 1 << 20,
                                   .window = 4};
-            uint64_t levels = 0, vectors = 0, messages = 0, power = 1;
+            uint64_t levels = 0;
+            uint64_t vectors = 0;
+            uint64_t messages = 0;
+            uint64_t power = 1;
             while (2 * power <= n) power *= 2, levels++;
             if (((c.kind == &gf_coll_ring) && (c.collective == GF_COLL_ALLREDUCE)) ||
                 (c.kind == &gf_coll_alltoall)) {
@@ -203,7 +206,8 @@ TEST(sums_that_are_not_finite_are_found_by_their_index)
                               .elem_count = 100,
                               .slice_bytes = 64,
                               .window = 4};
-        uint64_t count, first;
+        uint64_t count;
+        uint64_t first;
         if ((c.collective != GF_COLL_ALLREDUCE) && (c.collective != GF_COLL_REDUCE_SCATTER))
             continue;
         COLL_WORLD_OPEN(world, &c, NULL);

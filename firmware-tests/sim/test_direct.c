@@ -83,7 +83,8 @@ TEST(sums_that_are_not_finite_are_found_by_their_index)
 {
     for (uint32_t way = 0; way < 3; way++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, 6, 1000, GF_TYPE_F32);
-        uint64_t count, first;
+        uint64_t count;
+        uint64_t first;
         c.staged = (way == 1) ? UINT32_MAX : 0;
         c.small_bytes = (way == 2) ? GF_DIRECT_SMALL_BYTES : 0;
         COLL_WORLD_OPEN(world, &c, NULL);

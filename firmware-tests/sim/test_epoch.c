@@ -123,7 +123,8 @@ TEST(a_member_id_that_was_given_is_refused_to_another_process)
     struct gf_config config = {
         .job = {.world = 2, .world_max = 3, .rank = 3, .ignore_environment = true}};
     struct gf_footprint need;
-    uint32_t given = 0, tries = 0;
+    uint32_t given = 0;
+    uint32_t tries = 0;
     for (int32_t delay = 100; delay < 4000; delay += 97, tries++) {
         const struct elastic_event list[] = {
             {1000, 2, START}, {1000 + delay, 2, KILL}, {9000, 2, START_NEW}, END};
@@ -298,7 +299,8 @@ TEST(one_leaves_while_another_comes)
 TEST(a_survivor_that_is_not_named_is_waited_for)
 {
     for (uint32_t row = 0; row < 72; row++) {
-        uint32_t ranks = 4 + row % 2 * 2, late = ranks / 2 + row / 2 % 3;
+        uint32_t ranks = 4 + row % 2 * 2;
+        uint32_t late = ranks / 2 + row / 2 % 3;
         int32_t by = (int32_t)(row / 6) * 390000;
         const struct elastic_event two[] = {
             {500, 0, KILL}, {500, 1, KILL}, {500, late, STOP}, {500 + by, late, GO_ON}, END};

@@ -76,8 +76,8 @@ TEST(sums_by_halving_do_not_depend_on_the_position)
 /* Between 2 nodes of 2 each owner sends its half's ring: 2 blocks of a quarter. */
 TEST(only_blocks_cross_between_nodes)
 {
-    struct coll_case c = case_of(shapes[2], 1024, GF_TYPE_F32),
-                     one_node = case_of(shapes[5], 1024, GF_TYPE_F32);
+    struct coll_case c = case_of(shapes[2], 1024, GF_TYPE_F32);
+    struct coll_case one_node = case_of(shapes[5], 1024, GF_TYPE_F32);
     COLL_WORLD_OPEN(world, &c, NULL);
     coll_world_go(&world, 0);
     for (uint32_t i = 0; i < c.size; i++) {
@@ -94,7 +94,8 @@ TEST(sums_that_are_not_finite_are_found_by_their_index)
 {
     for (uint32_t way = 0; way < 4; way++) {
         struct coll_case c = case_of(shapes[3], 1000, GF_TYPE_F16);
-        uint64_t count, first;
+        uint64_t count;
+        uint64_t first;
         c.halving_max_bytes = (way & 1) ? UINT64_MAX : 0;
         COLL_WORLD_OPEN(world, &c, NULL);
         memset(coll_world_data(&world, 4), 0, coll_world_data_bytes(&world));

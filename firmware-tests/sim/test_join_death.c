@@ -26,7 +26,8 @@ static gf_status turn(struct world *w, uint32_t rank, void *arg)
 
 TEST(a_death_in_the_join_is_named_in_time)
 {
-    uint32_t deaths = 0, met = 0;
+    uint32_t deaths = 0;
+    uint32_t met = 0;
     for (uint32_t size = 2; size <= 5; size++) {
         for (victim = 0; victim < size; victim++) {
             for (death_ns = 0; death_ns < 3 * MS; death_ns += (death_ns < MS / 2) ? 11000 : MS) {

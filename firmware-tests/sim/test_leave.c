@@ -24,7 +24,8 @@ static void on_signal(int number)
 
 static void act_signal(struct world *w, uint32_t rank)
 {
-    struct sigaction action = {.sa_handler = on_signal}, before;
+    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction before;
     signalled = w->ranks[rank].gf;
     assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
     assert_int_equal(raise(SIGUSR1), 0);

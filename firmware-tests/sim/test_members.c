@@ -108,7 +108,8 @@ TEST(a_difference_is_named_on_all_ranks)
 {
     for (size_t i = 0; i < 2 * LENGTH(differences); i += users_are_told() ? 1 : 2) {
         const struct difference_case *c = &differences[i / 2];
-        struct gf_offer offer = offer_of(4), other = offer_of(4);
+        struct gf_offer offer = offer_of(4);
+        struct gf_offer other = offer_of(4);
         if (c->change.version != 0) other.version = c->change.version;
         if (c->change.world != 0) other.world = c->change.world;
         if (c->change.config_hash != 0) other.config_hash = c->change.config_hash;
@@ -160,7 +161,8 @@ TEST(who_was_told_a_larger_world_hears_it_and_ends_no_join)
 
 TEST(late_ranks_hear_why_the_join_failed)
 {
-    struct gf_offer offer = offer_of(4), other = offer_of(4);
+    struct gf_offer offer = offer_of(4);
+    struct gf_offer other = offer_of(4);
     other.tensor_count = 9;
     members_world_begin(4, false, 0);
     for (uint32_t rank = 0; rank < 4; rank++) rank_open(rank, (rank == 1) ? &other : &offer);

@@ -386,7 +386,8 @@ TEST(who_rejoins_waits_where_all_fits)
         struct gf_get get = {.at = payload};
         members_world_open_epoch(3, 1);
         members_world_until(GF_OK);
-        struct gf_members *members = world.ranks[0].members, *other = world.ranks[1].members;
+        struct gf_members *members = world.ranks[0].members;
+        struct gf_members *other = world.ranks[1].members;
         if (!rows[i].same) other->setup.offer.config_hash++;
         if (!rows[i].begun) members->view.epoch.epoch = 0;
         members->leaving = rows[i].leaves;

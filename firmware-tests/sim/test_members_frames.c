@@ -140,8 +140,9 @@ TEST(a_refusal_ends_with_its_code_or_for_want_of_a_quorum)
 /* After the promise of view 4 nothing of a lower view is acknowledged. */
 TEST(a_promise_is_kept)
 {
-    const struct sent sent = {0, 2, 0, 0x3, 0}, other = {2, 2, 2, 0x6, 0},
-                      later = {0, 3, 0, 0x3, 0};
+    const struct sent sent = {0, 2, 0, 0x3, 0};
+    const struct sent other = {2, 2, 2, 0x6, 0};
+    const struct sent later = {0, 3, 0, 0x3, 0};
     struct gf_members *members = survivor(true);
     number_take(1, 0, MEMBERS_START_VIEW, 1, 4);
     assert_int_equal(members->view.view, 4);
@@ -164,7 +165,8 @@ TEST(a_promise_is_kept)
 
 TEST(a_member_in_use_hears_of_no_commit_but_one_without_it)
 {
-    const struct sent with = {0, 2, 0, 0x3, 0}, without = {0, 2, 0, 0x5, 0};
+    const struct sent with = {0, 2, 0, 0x3, 0};
+    const struct sent without = {0, 2, 0, 0x5, 0};
     members_world_open_epoch(3, 1);
     members_world_until(GF_OK);
     assert_true(commit_take(GF_OK, &with));
@@ -178,7 +180,8 @@ TEST(a_member_in_use_hears_of_no_commit_but_one_without_it)
  * such word counts. */
 TEST(who_has_failed_and_is_left_behind_keeps_its_error)
 {
-    const struct sent first = {0, 2, 0, 0x5, 0}, second = {0, 3, 0, 0x5, 0};
+    const struct sent first = {0, 2, 0, 0x5, 0};
+    const struct sent second = {0, 3, 0, 0x5, 0};
     struct gf_members *members = survivor(false);
     (void)commit_take(GF_OK, &first);
     (void)commit_take(GF_OK, &second);

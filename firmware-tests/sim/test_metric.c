@@ -57,7 +57,9 @@ TEST(metrics_are_added_up_by_the_vote)
     for (uint32_t world = 1; world <= 5; world++)
         for (uint32_t skipped = 0; skipped < 2; skipped++) {
             struct world_setup setup = setup_of(world);
-            double sum = 0.0, first, none;
+            double sum = 0.0;
+            double first;
+            double none;
             for (uint32_t r = 0; r < world; r++) sum += metric_of(r);
             WORLD_OPEN(w, &setup);
             world_run(&w, step_whole, skipped ? &sum : NULL);
@@ -67,7 +69,8 @@ TEST(metrics_are_added_up_by_the_vote)
             none = gf_metric(w.ranks[0].gf, 3);
             assert_true(fabs(first - sum) < 1e-14);
             for (uint32_t r = 0; r < world; r++) {
-                double here = gf_metric(w.ranks[r].gf, 1), none_here = gf_metric(w.ranks[r].gf, 3);
+                double here = gf_metric(w.ranks[r].gf, 1);
+                double none_here = gf_metric(w.ranks[r].gf, 3);
                 assert_memory_equal(&here, &first, sizeof here);
                 assert_memory_equal(&none_here, &none, sizeof none);
                 assert_true(gf_step_skipped(w.ranks[r].gf) == (skipped == 1));
@@ -85,9 +88,11 @@ TEST(metrics_are_added_up_by_the_vote)
  * library's does the same, so the weights are the same, bit for bit. */
 TEST(plain_sgd_of_ones_own_takes_sparse_steps_as_the_librarys_does)
 {
-    struct world_setup own = setup_of(3), ours;
+    struct world_setup own = setup_of(3);
+    struct world_setup ours;
     static float weight[3][ELEMS];
-    struct world w, v;
+    struct world w;
+    struct world v;
     own.config.sparse.enabled = true;
     own.config.sparse.chunk_elems = 37;
     own.config.sparse.keep_share = 0.2f;

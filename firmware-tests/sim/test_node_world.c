@@ -62,7 +62,8 @@ static void expect_served(struct world_setup *setup, bool by_memory)
     world_expect_sums(&w, 1.0f);
     assert_int_equal(gf_sim_counts(w.sim)->messages_sent == messages, by_memory);
     for (uint32_t rank = 0; rank < w.world; rank++) {
-        uint32_t all, direct = traced(&w, rank, GF_ALGORITHM_DIRECT, true, &all);
+        uint32_t all;
+        uint32_t direct = traced(&w, rank, GF_ALGORITHM_DIRECT, true, &all);
         assert_true(all > 1);
         assert_int_equal(direct, by_memory ? all : 0);
         assert_int_equal(world_stats(&w, rank).mapped_bytes > 0, by_memory);

@@ -90,7 +90,8 @@ static void half_weights_expect(const struct world *w, uint32_t rank, gf_type ty
 /* ||w - ref|| / ||ref|| over all weights. */
 static double error_of(const struct world *w, const struct oracle_case *c)
 {
-    double error = 0, size = 0;
+    double error = 0;
+    double size = 0;
     uint32_t at = 0;
     for (uint32_t t = 0; t < LENGTH(tensors); t++) {
         const float *weight = (const float *)(uintptr_t)gf_weight(w->ranks[0].gf, t);
@@ -105,9 +106,10 @@ static double error_of(const struct world *w, const struct oracle_case *c)
 /* Norm and factor are those of PyTorch's clip_grad_norm_, the same bits on both ranks. */
 static void norm_expect(const struct world *w, const struct oracle_case *c, uint32_t number)
 {
-    double norm = oracle_norms[number - 1],
-           factor = (c->clip > 0) ? fmin(1, (double)c->clip / (norm + 1e-6)) : 1;
-    float norms[2], factors[2];
+    double norm = oracle_norms[number - 1];
+    double factor = (c->clip > 0) ? fmin(1, (double)c->clip / (norm + 1e-6)) : 1;
+    float norms[2];
+    float factors[2];
     for (uint32_t rank = 0; rank < 2; rank++)
         assert_int_equal(gf_gradient_norm(w->ranks[rank].gf, &norms[rank], &factors[rank]), GF_OK);
     assert_memory_equal(&norms[0], &norms[1], sizeof norms[0]);
@@ -158,7 +160,10 @@ TEST(gradients_are_clipped_for_another_optimizer)
         struct world_setup setup = setup_of(&none);
         uint32_t number = 1;
         struct world_step step = {.fill = gradient_fill, .arg = &number};
-        float norm, factor, before, after;
+        float norm;
+        float factor;
+        float before;
+        float after;
         memcpy(typed, tensors, sizeof typed);
         for (size_t t = 0; t < LENGTH(typed); t++) typed[t].type = types[row];
         setup.tensors = typed;

@@ -57,7 +57,8 @@ TEST(a_ring_moves_2_n_minus_1_by_n_of_the_bytes)
     static const uint32_t worlds[] = {2, 3, 8, 16};
     struct tool_cluster cluster = flat(1e9);
     for (size_t i = 0; i < LENGTH(worlds); i++) {
-        double n = worlds[i], bytes = (double)model.elem_count * 4;
+        double n = worlds[i];
+        double bytes = (double)model.elem_count * 4;
         struct plan_row row = row_of(&cluster, PLAN_RING, worlds[i]);
         expect_near(row.wire_bytes, 2 * (n - 1) / n * bytes, 0.002, "bytes of a rank");
         expect_near(row.exposed_s, 2 * (n - 1) / n * bytes / 1e9, 0.02, "time at 1 GB/s");
@@ -69,7 +70,8 @@ TEST(a_ring_moves_2_n_minus_1_by_n_of_the_bytes)
 TEST(a_server_grows_with_the_ranks_and_a_tree_with_their_logarithm)
 {
     struct tool_cluster cluster = flat(1e9);
-    double unit = (double)model.elem_count * 4 / 1e9, grown;
+    double unit = (double)model.elem_count * 4 / 1e9;
+    double grown;
     for (uint32_t world = 4; world <= 32; world *= 2) {
         double levels = __builtin_ctz(world);
         expect_near(row_of(&cluster, PLAN_SERVER, world).exposed_s, 2 * unit * (world - 1), 0.05,
@@ -105,7 +107,8 @@ TEST(more_of_anything_is_never_slower)
 TEST(a_spread_of_compute_times_is_waited_for)
 {
     struct tool_cluster cluster = flat(1e10);
-    double even_s = row_of(&cluster, PLAN_LAZY, 16).step_s, spread_s;
+    double even_s = row_of(&cluster, PLAN_LAZY, 16).step_s;
+    double spread_s;
     cluster.compute_spread = 0.05;
     spread_s = row_of(&cluster, PLAN_LAZY, 16).step_s;
     assert_true((spread_s > 1.01 * even_s) && (spread_s < 1.3 * even_s));
@@ -117,7 +120,8 @@ TEST(the_card_of_a_node_is_shared_by_its_ranks)
      * card. */
     struct tool_cluster cluster = flat(1e9);
     const struct plan_choice choice = {.algorithm = GF_ALGORITHM_DOUBLING};
-    struct plan_row apart, shared;
+    struct plan_row apart;
+    struct plan_row shared;
     assert_int_equal(plan_case_run(&model, &cluster, PLAN_RING, 8, &choice, &apart), 0);
     cluster.gpus_per_node = 4;
     cluster.node_bandwidth = 1e12;
@@ -132,11 +136,13 @@ TEST(a_hierarchy_works_in_the_nodes_while_the_network_works)
     static const uint32_t nodes[] = {2, 4, 8};
     struct tool_cluster cluster = flat(1e9);
     const struct plan_choice choice = {.algorithm = GF_ALGORITHM_HIERARCHY};
-    double unit = (double)model.elem_count * 4, in_node_s = 2 * 3 / 4.0 * unit / 2e9;
+    double unit = (double)model.elem_count * 4;
+    double in_node_s = 2 * 3 / 4.0 * unit / 2e9;
     cluster.gpus_per_node = 4;
     cluster.node_bandwidth = 2e9;
     for (size_t i = 0; i < LENGTH(nodes); i++) {
-        double n = nodes[i], network_s = 2 * (n - 1) / n * unit / 1e9;
+        double n = nodes[i];
+        double network_s = 2 * (n - 1) / n * unit / 1e9;
         struct plan_row row;
         assert_int_equal(plan_case_run(&model, &cluster, PLAN_RING, 4 * nodes[i], &choice, &row),
                          0);
@@ -206,7 +212,8 @@ TEST(waits_between_the_phases_of_a_hierarchy_of_gpus_cost_next_to_nothing)
     const struct plan_choice choice = {.algorithm = GF_ALGORITHM_HIERARCHY};
     for (size_t i = 0; i < LENGTH(modes); i++) {
         struct tool_cluster cluster = flat(1e9);
-        struct plan_row direct, staged;
+        struct plan_row direct;
+        struct plan_row staged;
         cluster.gpus_per_node = 4;
         cluster.node_bandwidth = 2e9;
         cluster.op_cost = 2e-6;
@@ -280,7 +287,8 @@ static struct plan_setup world_setup(const struct world_case *c)
 static void run_is_the_same(size_t c, const struct plan_setup *setup,
                             const struct plan_setup *other_setup, const char *what)
 {
-    struct plan_result result, other;
+    struct plan_result result;
+    struct plan_result other;
     char error[PLAN_ERROR_BYTES];
     if (plan_world_run(setup, &result, error) != GF_OK) fail_msg("case %zu: %s", c, error);
     if (plan_world_run(other_setup, &other, error) != GF_OK)
@@ -297,7 +305,8 @@ static void run_is_the_same(size_t c, const struct plan_setup *setup,
 TEST(leaving_the_data_out_changes_no_time)
 {
     for (size_t c = 0; c < LENGTH(world_cases); c++) {
-        struct plan_setup without = world_setup(&world_cases[c]), with = without;
+        struct plan_setup without = world_setup(&world_cases[c]);
+        struct plan_setup with = without;
         with.has_data = true;
         run_is_the_same(c, &without, &with, "with data");
     }
@@ -306,7 +315,8 @@ TEST(leaving_the_data_out_changes_no_time)
 TEST(ranks_without_an_event_need_no_poll)
 {
     for (size_t c = 0; c < LENGTH(world_cases); c++) {
-        struct plan_setup setup = world_setup(&world_cases[c]), all = setup;
+        struct plan_setup setup = world_setup(&world_cases[c]);
+        struct plan_setup all = setup;
         all.polls_all = true;
         run_is_the_same(c, &setup, &all, "where all ranks are polled at each event");
     }
@@ -395,7 +405,8 @@ TEST(predictions_are_those_that_were_looked_at)
         struct tool_cluster cluster;
         struct plan_model loaded;
         struct plan_row row;
-        char path[128], error[GF_CONFIG_ERROR_BYTES];
+        char path[128];
+        char error[GF_CONFIG_ERROR_BYTES];
         (void)snprintf(path, sizeof path, "config/models/%s.cfg", pins[i].model);
         assert_int_equal(plan_model_load(path, &loaded), 0);
         (void)snprintf(path, sizeof path, "config/clusters/%s.cfg", pins[i].cluster);

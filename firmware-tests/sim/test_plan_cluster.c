@@ -105,7 +105,8 @@ TEST(what_leaves_a_leaf_switch_shares_its_way_up)
 TEST(rails_keep_equal_cards_below_a_leaf_and_send_others_up)
 {
     struct tool_cluster cluster = two_nodes();
-    struct plan_row ring, ring_up;
+    struct plan_row ring;
+    struct plan_row ring_up;
     cluster.nics_per_node = 4;
     cluster.rails = true;
     ring = row_of(&cluster, PLAN_RING, 8, GF_ALGORITHM_RING);
@@ -155,7 +156,8 @@ TEST(a_device_launches_once_for_many_chunks)
 {
     static struct gf_tensor large[] = {{.name = "w", .elem_count = UINT64_C(16) << 20}};
     struct tool_cluster cluster = two_nodes();
-    double host_s, device_s;
+    double host_s;
+    double device_s;
     cluster.op_cost = 1e-4;
     model.tensors = large;
     host_s = row_of(&cluster, PLAN_SPARSE, 2, GF_ALGORITHM_AUTO).exposed_s;
@@ -229,7 +231,8 @@ TEST(transformers_have_their_published_sizes)
                 {"40,5120,40,32000,2048", true, 13015864320, 40, 5120, 2048}};
     for (size_t i = 0; i < LENGTH(rows); i++) {
         struct plan_model loaded;
-        double n, a_token;
+        double n;
+        double a_token;
         transformer_load(rows[i].shape, rows[i].is_llama, &loaded);
         if (loaded.elem_count != rows[i].elem_count)
             fail_msg("%s: %llu parameters", rows[i].shape, (unsigned long long)loaded.elem_count);

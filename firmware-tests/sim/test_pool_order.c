@@ -56,7 +56,8 @@ TEST(tensors_lie_in_the_order_asked_for_without_a_gap)
 {
     for (size_t o = 0; o < LENGTH(orders); o++) {
         struct world_setup setup = setup_of(orders[o], GF_OPTIMIZER_SGD);
-        gf_mem gradient, weight;
+        gf_mem gradient;
+        gf_mem weight;
         WORLD_OPEN(w, &setup);
         gradient = gf_gradient(w.ranks[1].gf, orders[o][0]);
         weight = gf_weight(w.ranks[1].gf, orders[o][0]);
@@ -169,8 +170,8 @@ static void moved_world_open(struct world *w, struct world_setup *setup)
     for (uint32_t rank = 0; rank < w->world; rank++) {
         moved.first[rank] = UINT64_MAX;
         for (uint32_t t = 0; t < TENSORS; t++) {
-            gf_mem at = gf_gradient(w->ranks[rank].gf, t),
-                   end = at + tensors[t].elem_count * sizeof(float);
+            gf_mem at = gf_gradient(w->ranks[rank].gf, t);
+            gf_mem end = at + tensors[t].elem_count * sizeof(float);
             if (at < moved.first[rank]) moved.first[rank] = at;
             if (end > moved.end[rank]) moved.end[rank] = end;
         }
@@ -250,7 +251,8 @@ static gf_status private_step(struct world *w, uint32_t rank, void *arg)
 TEST(a_private_buffer_is_copied_once)
 {
     struct world_setup setup = setup_of(NULL, GF_OPTIMIZER_SGD);
-    struct world in_place, w;
+    struct world in_place;
+    struct world w;
     static const struct world_step forward = {.order = WORLD_FORWARD};
     uint64_t bytes = 0;
     world_open(&in_place, &setup);

@@ -56,7 +56,8 @@ static float gradient_at(uint64_t number, uint32_t rank, uint32_t tensor, uint64
 static void fill(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
 {
     const struct moment *moment = arg;
-    float *to = gradient, scale = gf_loss_scale(w->ranks[rank].gf);
+    float *to = gradient;
+    float scale = gf_loss_scale(w->ranks[rank].gf);
     for (uint64_t i = 0; i < tensors[tensor].elem_count; i++)
         to[i] = scale * gradient_at(moment->number, rank, tensor, i);
     if (moment->broken && (rank == 1) && (tensor == 2)) to[5] = INFINITY;
@@ -119,7 +120,8 @@ TEST(nothing_is_lost_in_any_world)
         gf_quantize quantize = (row % 2 == 0) ? GF_QUANTIZE_INT8 : GF_QUANTIZE_ONEBIT;
         bool in_memory = row / 2 % 2 == 1;
         struct world_setup setup = setup_of(world, quantize, in_memory);
-        double given = 0, come = 0;
+        double given = 0;
+        double come = 0;
         setup.config.exchange.scale_elems = (row / 4 % 2 == 0)               ? 0
                                             : (quantize == GF_QUANTIZE_INT8) ? 64
                                                                              : 512;
@@ -155,7 +157,8 @@ TEST(a_sum_is_two_roundings_away)
         for (uint32_t t = 0; t < LENGTH(tensors); t++)
             for (uint64_t i = 0; i < tensors[t].elem_count; i++) {
                 /* of a group, which may reach into b */
-                double sum = 0, most = (t <= 2) ? 31 : 1.25;
+                double sum = 0;
+                double most = (t <= 2) ? 31 : 1.25;
                 double result = parts * (double)((const float *)world_gradient(&w, 0, t))[i];
                 for (uint32_t rank = 0; rank < world; rank++)
                     sum += (double)gradient_at(1, rank, t, i);
@@ -277,7 +280,8 @@ TEST(gaps_stay_zero)
     static const struct gf_tensor halves[] = {{.name = "a", .elem_count = 2100},
                                               {.name = "b", .elem_count = 2100}};
     for (uint32_t row = 0; row < 4; row++) {
-        uint32_t world = (row % 2 == 0) ? 1 : 4, count = (row < 2) ? LENGTH(gappy) : LENGTH(halves);
+        uint32_t world = (row % 2 == 0) ? 1 : 4;
+        uint32_t count = (row < 2) ? LENGTH(gappy) : LENGTH(halves);
         struct world_setup setup = setup_of(world, GF_QUANTIZE_ONEBIT, false);
         const struct world_step step = {.order = WORLD_BACKWARD};
         const gf_context *gf;

@@ -22,7 +22,8 @@ static float input(uint32_t rank, uint64_t elem)
 
 static float expected(gf_reduction reduction, gf_type type, uint32_t world, uint64_t elem)
 {
-    float result = input(0, elem), once[1] = {0};
+    float result = input(0, elem);
+    float once[1] = {0};
     for (uint32_t rank = 1; rank < world; rank++) {
         float value = input(rank, elem);
         if (reduction == GF_REDUCTION_MIN)
@@ -139,7 +140,10 @@ TEST(the_element_op_is_its_definition_to_the_bit)
     enum { EDGES = LENGTH(edges) };
     for (gf_reduction reduction = GF_REDUCTION_MIN; reduction < GF_REDUCTION_COUNT; reduction++)
         for (gf_type type = 0; type < GF_TYPE_COUNT; type++) {
-            float a[EDGES * EDGES], b[EDGES * EDGES], want[EDGES * EDGES], back[EDGES * EDGES];
+            float a[EDGES * EDGES];
+            float b[EDGES * EDGES];
+            float want[EDGES * EDGES];
+            float back[EDGES * EDGES];
             for (uint32_t i = 0; i < EDGES * EDGES; i++) {
                 world_put(type, a, i, gf_f32_of_bits(edges[i % EDGES]));
                 world_put(type, b, i, gf_f32_of_bits(edges[i / EDGES]));

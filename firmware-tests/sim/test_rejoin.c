@@ -124,7 +124,8 @@ static gf_status others_connect(struct gf_link *link, uint32_t peer, const void 
 
 static void apart_turn(struct world *w, uint32_t rank)
 {
-    static struct gf_link_driver its, others;
+    static struct gf_link_driver its;
+    static struct gf_link_driver others;
     gf_context *gf = w->ranks[rank].gf;
     /* the process ends */
     if (elastic.started && (w->ranks[apart].status == GF_ERR_QUORUM)) gf_sim_kill(w->sim, apart);

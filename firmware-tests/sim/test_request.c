@@ -91,11 +91,12 @@ static void data_check(const struct calls *calls, uint32_t world)
 {
     const struct call *call = &calls->of[0];
     for (uint32_t rank = 0; rank < world; rank++) {
-        uint64_t first, count;
+        uint64_t first;
+        uint64_t count;
         gf_block(call->elem_count, world, rank, &first, &count);
         for (uint64_t e = 0; e < call->elem_count; e++) {
-            float got = world_get(call->type, (const void *)(uintptr_t)memory_of(calls, rank), e),
-                  expected = got;
+            float got = world_get(call->type, (const void *)(uintptr_t)memory_of(calls, rank), e);
+            float expected = got;
             uint64_t block_elems = (call->elem_count + world - 1) / world;
             switch (call->operation) {
             case GF_OPERATION_ALLREDUCE: expected = sum_of(world, e); break;
@@ -262,7 +263,8 @@ TEST(a_request_that_is_not_asked_for_holds_one_place_only)
 TEST(exchange_memory_is_handed_out_until_it_is_used_up)
 {
     struct world_setup setup = setup_of(1);
-    gf_mem first, second;
+    gf_mem first;
+    gf_mem second;
     setup.config.exchange.user_bytes = 200;
     WORLD_OPEN(w, &setup);
     first = gf_exchange_take(w.ranks[0].gf, 65);
@@ -373,7 +375,9 @@ TEST(a_broadcast_from_two_roots_names_both)
                                               GF_ALGORITHM_DIRECT};
     static struct calls calls;
     for (uint32_t row = 0; row < LENGTH(algorithms) * 4 * 4 * 4; row++) {
-        uint32_t odd = row / 3 % 4, root = row / 12 % 4, other = row / 48;
+        uint32_t odd = row / 3 % 4;
+        uint32_t root = row / 12 % 4;
+        uint32_t other = row / 48;
         struct world_setup setup = setup_of(4);
         struct call call = {GF_OPERATION_BROADCAST, 1000, 0, root};
         char called[64];

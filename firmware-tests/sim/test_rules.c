@@ -106,7 +106,8 @@ static const struct call {
  * is. */
 static int answer_of(const struct call *c, int which)
 {
-    int status = 0, answer;
+    int status = 0;
+    int answer;
     pid_t child = (which == RULES_FORKED) ? fork() : 0;
     assert_true(child >= 0);
     if (child > 0) {

@@ -26,7 +26,8 @@ static void rule(const char *call, int answer, char expect, const char *words)
 /* How many elements that block has. */
 static uint64_t block_of(uint64_t elem_count, uint32_t world, uint32_t rank)
 {
-    uint64_t first, count;
+    uint64_t first;
+    uint64_t count;
     gf_block(elem_count, world, rank, &first, &count);
     assert_true(first + count <= elem_count);
     return count;
@@ -40,7 +41,8 @@ TEST(names_are_never_null)
     RULE(gf_path_name((gf_path)99) != NULL, '1', NULL);
     RULE(gf_type_size_bytes((gf_type)99), '0', NULL);
     RULE(gf_type_size_bytes(GF_TYPE_BF16), '2', NULL);
-    int ends[2], kept = dup(STDERR_FILENO);
+    int ends[2];
+    int kept = dup(STDERR_FILENO);
     char said[64] = "";
     assert_true((kept >= 0) && (pipe(ends) == 0) &&
                 (dup2(ends[1], STDERR_FILENO) == STDERR_FILENO));
@@ -59,7 +61,8 @@ TEST(names_are_never_null)
 TEST(configurations_and_memory)
 {
     struct gf_tensor tensors[3];
-    struct gf_config config, wrong;
+    struct gf_config config;
+    struct gf_config wrong;
     gf_context *none = NULL;
     unsigned char *room;
     memcpy(tensors, brief, sizeof tensors);
@@ -108,7 +111,9 @@ TEST(configurations_and_memory)
 TEST(configurations_of_a_job)
 {
     static float moments[8];
-    static const uint32_t twice[] = {0, 1, 1}, beyond[] = {0, 1, 3}, order[] = {2, 0, 1};
+    static const uint32_t twice[] = {0, 1, 1};
+    static const uint32_t beyond[] = {0, 1, 3};
+    static const uint32_t order[] = {2, 0, 1};
     struct gf_state_extra extra = {.name = "moments", .data = moments, .bytes = sizeof moments};
     struct gf_config config;
     struct gf_tensor tensors[3];

@@ -64,7 +64,8 @@ TEST(all_that_die_at_once_are_left_behind)
         for (uint32_t row = 2; row < (2u << size) - 2; row++) {
             struct world_setup setup = elastic_setup(size);
             char what[64];
-            uint32_t dead = row >> 1, count = (uint32_t)__builtin_popcount(dead);
+            uint32_t dead = row >> 1;
+            uint32_t count = (uint32_t)__builtin_popcount(dead);
             bool quorum =
                 (2 * (size - count) > size) || ((2 * (size - count) == size) && ((dead & 1u) == 0));
             bool told = ((row & 1u) != 0);
@@ -357,7 +358,8 @@ TEST(only_an_epoch_that_a_rank_comes_in_by_is_its_opening)
     struct world_step step = {.order = WORLD_FORWARD};
     WORLD_OPEN(w, &setup);
     world_step_run(&w, &step);
-    uint64_t operations = world_stats(&w, 0).operations, bytes = world_stats(&w, 0).wire_bytes;
+    uint64_t operations = world_stats(&w, 0).operations;
+    uint64_t bytes = world_stats(&w, 0).wire_bytes;
     gf_sim_kill(w.sim, 2);
     world_step_run(&w, &step);
     world_run(&w, open_polls, NULL);

@@ -13,7 +13,9 @@ static void fill(unsigned char *bytes, size_t count, uint32_t seed)
 TEST(a_message_arrives_whole_whoever_posts_first)
 {
     static const size_t sizes[] = {0, 1, 63, 4096, 100001};
-    static unsigned char source[100001], target[100001], expected[100001];
+    static unsigned char source[100001];
+    static unsigned char target[100001];
+    static unsigned char expected[100001];
     struct gf_sim_setup setup = {.world = 2, .latency_ns = LATENCY_NS, .bytes_per_ns = 10};
     SIM_WORLD_OPEN(w, &setup);
     for (uint32_t i = 0; i < 2 * LENGTH(sizes); i++) {
@@ -82,10 +84,12 @@ TEST(ports_and_latency_follow_the_formula)
                                      .node_bytes_per_ns = 100,
                                      .no_data = true,
                                      .message_ns = timings[c].message_ns};
-        uint64_t sent_ns[3] = {NEVER, NEVER, NEVER}, received_ns[3] = {NEVER, NEVER, NEVER};
+        uint64_t sent_ns[3] = {NEVER, NEVER, NEVER};
+        uint64_t received_ns[3] = {NEVER, NEVER, NEVER};
         SIM_WORLD_OPEN(w, &setup);
         for (uint32_t i = 0; i < 3; i++) {
-            uint32_t from = timings[c].moves[i].from, to = timings[c].moves[i].to;
+            uint32_t from = timings[c].moves[i].from;
+            uint32_t to = timings[c].moves[i].to;
             if (from == to) continue;
             assert_int_equal(
                 sim_world_recv(&w, to, from, i, bytes, timings[c].moves[i].bytes, 8 + i), GF_OK);
@@ -94,7 +98,8 @@ TEST(ports_and_latency_follow_the_formula)
         }
         while (gf_sim_advance(w.sim)) {
             for (uint32_t i = 0; i < 3; i++) {
-                uint32_t from = timings[c].moves[i].from, to = timings[c].moves[i].to;
+                uint32_t from = timings[c].moves[i].from;
+                uint32_t to = timings[c].moves[i].to;
                 if (from == to) continue;
                 uint64_t now_ns = gf_sim_now_ns(w.sim);
                 if ((sent_ns[i] == NEVER) && (sim_world_test(&w, from, i) == GF_OK))
@@ -105,7 +110,8 @@ TEST(ports_and_latency_follow_the_formula)
         }
         for (uint32_t i = 0; i < 3; i++) {
             if (timings[c].moves[i].from == timings[c].moves[i].to) continue;
-            uint64_t send_ns = timings[c].moves[i].send_ns, recv_ns = timings[c].moves[i].recv_ns;
+            uint64_t send_ns = timings[c].moves[i].send_ns;
+            uint64_t recv_ns = timings[c].moves[i].recv_ns;
             if ((sent_ns[i] == send_ns) && (received_ns[i] == recv_ns)) continue;
             fail_msg("%s: move %u left at %llu and landed at %llu", timings[c].name, i,
                      (unsigned long long)sent_ns[i], (unsigned long long)received_ns[i]);
@@ -162,7 +168,9 @@ TEST(a_nodes_port_carries_one_message_at_a_time)
 TEST(without_data_only_fused_buffers_are_empty)
 {
     struct gf_sim_setup setup = {.world = 2, .latency_ns = 10, .no_data = true};
-    uint64_t sent = 42, fused = 1, vote = 1;
+    uint64_t sent = 42;
+    uint64_t fused = 1;
+    uint64_t vote = 1;
     SIM_WORLD_OPEN(w, &setup);
     assert_int_equal(sim_world_recv(&w, 1, 0, gf_tag(1, 3, 5), &fused, sizeof fused, 0), GF_OK);
     assert_int_equal(

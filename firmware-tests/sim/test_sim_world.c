@@ -11,7 +11,10 @@ static const struct gf_sim_setup plain = {.world = 3, .latency_ns = LATENCY_NS, 
 
 TEST(a_killed_rank_says_so_and_its_messages_are_lost)
 {
-    uint64_t from_dead = 1, to_dead = 2, target = 0, unused = 0;
+    uint64_t from_dead = 1;
+    uint64_t to_dead = 2;
+    uint64_t target = 0;
+    uint64_t unused = 0;
     uint32_t woken;
     SIM_WORLD_OPEN(w, &plain);
     assert_int_equal(sim_world_recv(&w, 1, 0, 1, &target, 8, 0), GF_OK);
@@ -42,7 +45,8 @@ TEST(a_killed_rank_says_so_and_its_messages_are_lost)
 
 TEST(a_cancelled_receive_ends_once_and_is_not_written_to)
 {
-    uint64_t source = 5, target = 0;
+    uint64_t source = 5;
+    uint64_t target = 0;
     SIM_WORLD_OPEN(w, &plain);
     assert_int_equal(sim_world_recv(&w, 1, 0, 1, &target, 8, 0), GF_OK);
     assert_int_equal(sim_world_send(&w, 0, 1, 1, &source, 8, 0), GF_OK);
@@ -78,7 +82,9 @@ TEST(thousands_of_unexpected_messages_are_matched)
             if (((i + 1) % SIM_WORLD_REQS == 0) || (i + 1 == count)) sim_world_run(&w);
         }
         for (uint32_t i = 0; i < count; i++) {
-            uint64_t tag = tags - 1 - i % tags, of_first = 0, of_last = 0;
+            uint64_t tag = tags - 1 - i % tags;
+            uint64_t of_first = 0;
+            uint64_t of_last = 0;
             assert_int_equal(sim_world_recv(&w, 1, 2, tag, &of_last, 8, 0), GF_OK);
             assert_int_equal(sim_world_recv(&w, 1, 0, tag, &of_first, 8, 1), GF_OK);
             assert_int_equal(sim_world_test(&w, 1, 0), GF_OK);
@@ -106,7 +112,8 @@ TEST(a_bound_receive_ends_by_its_message_or_by_reset)
 {
     for (uint32_t kills = 0; kills < 2; kills++) {
         struct gf_sim_setup setup = plain;
-        unsigned char source[500], target[500] = {0};
+        unsigned char source[500];
+        unsigned char target[500] = {0};
         setup.world = 4;
         setup.bind_receives = true;
         SIM_WORLD_OPEN(w, &setup);
@@ -135,7 +142,8 @@ TEST(a_bound_receive_ends_by_its_message_or_by_reset)
 
 TEST(a_drop_ends_all_and_keeps_the_region)
 {
-    static unsigned char source[1000], target[1000];
+    static unsigned char source[1000];
+    static unsigned char target[1000];
     unsigned char *region;
     SIM_WORLD_OPEN(w, &plain);
     region = w.links[1]->region;
@@ -168,7 +176,8 @@ TEST(a_region_that_stays_is_cleared_by_a_reset)
 TEST(what_a_reset_finds_in_its_port_is_lost)
 {
     for (uint32_t i = 0; i < 2; i++) {
-        unsigned char source[500] = {0}, target[500];
+        unsigned char source[500] = {0};
+        unsigned char target[500];
         SIM_WORLD_OPEN(w, &plain);
         assert_int_equal(sim_world_recv(&w, 1, 0, 1, target, sizeof target, 0), GF_OK);
         assert_int_equal(sim_world_send(&w, 0, 1, 1, source, sizeof source, 0), GF_OK);
@@ -210,7 +219,8 @@ static uint64_t ring_hash(const struct gf_sim_setup *setup, uint64_t moves)
             hash = (hash ^ rank ^ (gf_sim_now_ns(w.sim) << 10)) * 0x9e3779b97f4a7c15u;
             while (moved[rank] < moves) {
                 if (!posted[rank]) {
-                    uint32_t to = (rank + 1) % w.world, from = (rank + w.world - 1) % w.world;
+                    uint32_t to = (rank + 1) % w.world;
+                    uint32_t from = (rank + w.world - 1) % w.world;
                     assert_int_equal(sim_world_recv(&w, rank, from, moved[rank], NULL, 0, 0),
                                      GF_OK);
                     assert_int_equal(sim_world_send(&w, rank, to, moved[rank], NULL, 0, 1), GF_OK);

@@ -42,7 +42,8 @@ static float linear_gradient(const struct sparse_model *model, uint32_t rank, ui
     const gf_context *gf = sparse_context(model, rank);
     double gradient = 0;
     for (uint32_t row = 0; row < ROWS; row++) {
-        double miss = (double)world_value(rank, row, 1000) - 2.0, own = 0;
+        double miss = (double)world_value(rank, row, 1000) - 2.0;
+        double own = 0;
         for (uint32_t t = 0; t < gf->tensor_count; t++) {
             const float *weight = sparse_floats(gf_weight((gf_context *)(uintptr_t)gf, t));
             for (uint64_t e = 0; e < gf->tensors[t].elem_count; e++) {
@@ -91,7 +92,8 @@ TEST(all_chunks_with_reduced_momentum_are_the_dense_run_bit_for_bit)
     static const gf_algorithm algorithms[] = {GF_ALGORITHM_HALVING, GF_ALGORITHM_DOUBLING,
                                               GF_ALGORITHM_TREE};
     for (size_t i = 0; i < LENGTH(algorithms); i++) {
-        struct sparse_model dense, sparse;
+        struct sparse_model dense;
+        struct sparse_model sparse;
         linear_run(&dense, false, GF_SPARSE_MOMENTUM_REDUCED, algorithms[i]);
         linear_run(&sparse, true, GF_SPARSE_MOMENTUM_REDUCED, algorithms[i]);
         for (uint32_t t = 0; t < LENGTH(linear); t++) {
@@ -108,8 +110,10 @@ TEST(all_chunks_with_reduced_momentum_are_the_dense_run_bit_for_bit)
 
 TEST(all_chunks_with_local_momentum_are_nearly_the_dense_run_with_nesterov)
 {
-    struct sparse_model dense, sparse;
-    double miss = 0, length = 0;
+    struct sparse_model dense;
+    struct sparse_model sparse;
+    double miss = 0;
+    double length = 0;
     linear_run(&dense, false, GF_SPARSE_MOMENTUM_LOCAL, GF_ALGORITHM_RING);
     linear_run(&sparse, true, GF_SPARSE_MOMENTUM_LOCAL, GF_ALGORITHM_RING);
     assert_true(sparse_context(&sparse, 0)->step.sparse);
@@ -143,7 +147,8 @@ TEST(local_momentum_begins_with_a_share_of_the_common_one)
     sparse_step(&model, 0.25f);
     assert_true(gf->step.sparse);
     for (uint64_t e = 0; e < gf->sparse.elem_count; e++) {
-        double sum = 0, expected = 0.5 * before[e];
+        double sum = 0;
+        double expected = 0.5 * before[e];
         for (uint32_t rank = 0; rank < 4; rank++) {
             sum += (double)sparse_floats(sparse_context(&model, rank)->optimizer.momentum)[e];
             expected += model.gradient[rank * model.elem_count + e];
@@ -277,9 +282,15 @@ TEST(traffic_is_the_kept_share)
 {
     static const uint32_t worlds[] = {2, 4, 8};
     for (uint32_t row = 0; row < 12; row++) {
-        uint32_t world = worlds[row % 3], rounds = 1 + row % 3, chunks;
+        uint32_t world = worlds[row % 3];
+        uint32_t rounds = 1 + row % 3;
+        uint32_t chunks;
         struct world_setup setup = setup_of(world, blended, LENGTH(blended));
-        uint64_t wire_bytes, dense_elems = 0, sent_elems = 0, bytes = 0, expected;
+        uint64_t wire_bytes;
+        uint64_t dense_elems = 0;
+        uint64_t sent_elems = 0;
+        uint64_t bytes = 0;
+        uint64_t expected;
         const gf_context *gf;
         setup.config.exchange.wire = (row < 6) ? GF_TYPE_F32 : GF_TYPE_F16;
         setup.config.exchange.algorithm = GF_ALGORITHM_RING;
@@ -395,8 +406,8 @@ TEST(hundreds_of_ranks_agree_in_half_precision)
 TEST(what_cannot_be_meant_is_refused)
 {
     static const struct gf_tensor huge[] = {{.name = "huge", .elem_count = UINT64_C(1) << 33}};
-    struct gf_config config = {.sparse = {.enabled = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL}},
-                     effective;
+    struct gf_config config = {.sparse = {.enabled = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL}};
+    struct gf_config effective;
     struct gf_footprint need;
     char error[256];
     assert_int_equal(gf_config_effective(&config, &effective, error), GF_ERR_CONFIG);

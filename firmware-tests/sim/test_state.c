@@ -10,8 +10,10 @@ TEST(resumed_anywhere_a_run_ends_bitwise_where_the_uninterrupted_one_ends)
 {
     for (size_t i = 0; i < STATE_RUNS; i++) {
         struct world_setup setup = state_setup_of(&state_runs[i]);
-        struct state_save saves[STEPS + 1], again;
-        struct world whole, part;
+        struct state_save saves[STEPS + 1];
+        struct state_save again;
+        struct world whole;
+        struct world part;
         print_message("  %s\n", state_runs[i].name);
         world_open(&whole, &setup);
         state_weights_begin(&whole);
@@ -103,8 +105,8 @@ static float own_of(const struct state_save *save, uint32_t rank, uint64_t i, ui
 static void expect_kept(const struct state_save *before, const struct state_save *after)
 {
     struct gf_state_head head = state_head_of(before, 0);
-    uint64_t padded = (head.sparse_elem_count + 1) / 2 * 2,
-             count = padded * ((head.flags & GF_STATE_LOCAL) ? 2 : 1);
+    uint64_t padded = (head.sparse_elem_count + 1) / 2 * 2;
+    uint64_t count = padded * ((head.flags & GF_STATE_LOCAL) ? 2 : 1);
     float factor =
         (head.average == GF_AVERAGE_RANKS) ? (float)((double)after->world / before->world) : 1.0f;
     for (uint32_t rank = 0; rank < after->world; rank++) {
@@ -147,7 +149,8 @@ TEST(another_world_goes_on_with_what_is_common)
     };
     for (size_t i = 0; i < LENGTH(cases); i++) {
         struct state_run c = cases[i];
-        struct state_save save = {0}, loaded;
+        struct state_save save = {0};
+        struct state_save loaded;
         c.sparse = true;
         c.optimizer = GF_OPTIMIZER_SGD;
         c.beta = 0.5f;
@@ -185,9 +188,11 @@ TEST(what_owners_owe_goes_on_with_the_same_fused_buffers_alone)
 {
     static const uint64_t fuse_bytes[] = {512, 1300, 1};
     struct world_setup setup = state_setup_of(&state_runs[10]);
-    struct state_save save, after;
+    struct state_save save;
+    struct state_save after;
     for (size_t i = 0; i < LENGTH(fuse_bytes); i++) {
-        uint64_t owner, owes = 0;
+        uint64_t owner;
+        uint64_t owes = 0;
         struct world w;
         if (i == 0) {
             world_open(&w, &setup);
@@ -220,7 +225,8 @@ TEST(what_owners_owe_goes_on_with_the_same_fused_buffers_alone)
 TEST(the_state_of_a_dense_run_is_the_same_from_every_rank)
 {
     struct world_setup setup = state_setup_of(&state_runs[0]);
-    struct state_save save, after;
+    struct state_save save;
+    struct state_save after;
     struct world w;
     setup.world = 4;
     world_open(&w, &setup);

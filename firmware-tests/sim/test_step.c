@@ -14,7 +14,8 @@ TEST(pieces_give_the_bits_of_the_whole)
     for (uint32_t row = 0; row < 2 * GF_TYPE_COUNT * LENGTH(gpus); row++) {
         struct world_setup setup = mixed_setup(3 + row % 2);
         struct world_step step = {.order = WORLD_BACKWARD, .fill = world_fill_noise};
-        struct world whole, pieces;
+        struct world whole;
+        struct world pieces;
         setup.gpu = gpus[row % 2];
         if (setup.gpu != NULL) strcpy(setup.config.device.driver, setup.gpu->name);
         setup.config.exchange.wire = (gf_type)(row / 4);
@@ -72,7 +73,8 @@ TEST(two_contexts_in_one_process_know_nothing_of_each_other)
     struct world_setup first = mixed_setup(3);
     static struct world_setup second;
     struct world_step step = {.order = WORLD_ROTATED};
-    struct world a, b;
+    struct world a;
+    struct world b;
     second.world = 2;
     second.sim = world_network;
     second.config.exchange.wire = GF_TYPE_BF16;

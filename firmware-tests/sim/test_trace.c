@@ -101,7 +101,8 @@ TEST(wire_bytes_are_what_the_ring_promises)
     for (size_t row = 0; row < LENGTH(worlds) * GF_TYPE_COUNT; row++) {
         struct world_setup setup = setup_of(worlds[row / GF_TYPE_COUNT]);
         struct world_step step = {.order = WORLD_FORWARD};
-        uint64_t elem_bytes, total = 0;
+        uint64_t elem_bytes;
+        uint64_t total = 0;
         setup.config.exchange.wire = (gf_type)(row % GF_TYPE_COUNT);
         elem_bytes = gf_type_size_bytes(setup.config.exchange.wire);
         WORLD_OPEN(w, &setup);

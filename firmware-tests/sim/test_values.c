@@ -6,7 +6,8 @@
 
 TEST(averages_divide_by_what_they_say)
 {
-    static const uint64_t samples[] = {22, 21, 0, 21, 0}, none[5] = {0};
+    static const uint64_t samples[] = {22, 21, 0, 21, 0};
+    static const uint64_t none[5] = {0};
     static const struct average_case {
         gf_average average;
         float pre_scale;
@@ -153,8 +154,8 @@ TEST(inside_a_node_the_gradients_keep_their_type)
         for (uint32_t wire = 0; wire < GF_TYPE_COUNT; wire++) {
             struct world_setup setup = mixed_setup(1 + row / 2);
             struct spoil large = {GF_RANK_NONE, 3, 5, 65521.0f, 0};
-            struct world_step noise = {.fill = world_fill_noise},
-                              step = {.fill = fill_spoilt, .arg = &large};
+            struct world_step noise = {.fill = world_fill_noise};
+            struct world_step step = {.fill = fill_spoilt, .arg = &large};
             if (row % 2 == 1) {
                 setup.tensors = typed;
                 setup.tensor_count = LENGTH(typed);
@@ -211,13 +212,14 @@ TEST(one_value_that_is_not_finite_is_named_and_no_rank_moves)
     static const uint32_t algorithms[] = {GF_ALGORITHM_RING,     GF_ALGORITHM_HALVING,
                                           GF_ALGORITHM_DOUBLING, GF_ALGORITHM_TREE,
                                           GF_ALGORITHM_SERVER,   GF_ALGORITHM_DIRECT};
-    static float before[3][MIXED_ELEMS], after[MIXED_ELEMS];
+    static float before[3][MIXED_ELEMS];
+    static float after[MIXED_ELEMS];
     for (size_t row = 0; row < LENGTH(cases) * LENGTH(algorithms); row++) {
         const struct spoil_case *c = &cases[row % LENGTH(cases)];
         struct spoil spoil = c->spoil;
         static struct world_setup setup;
-        struct world_step good = {.order = WORLD_FORWARD},
-                          bad = {.fill = fill_spoilt, .arg = &spoil};
+        struct world_step good = {.order = WORLD_FORWARD};
+        struct world_step bad = {.fill = fill_spoilt, .arg = &spoil};
         if ((algorithms[row / LENGTH(cases)] == GF_ALGORITHM_DIRECT) && (c->wire == GF_TYPE_F16) &&
             isfinite(spoil.value))
             continue; /* fp32 holds it, and nothing leaves the node */
@@ -245,7 +247,8 @@ TEST(one_value_that_is_not_finite_is_named_and_no_rank_moves)
         }
         world_step_ok(&w, &good);
         for (uint32_t rank = 0; rank < 3; rank++) {
-            float sum = world_sum(3, 3, 0), weight;
+            float sum = world_sum(3, 3, 0);
+            float weight;
             assert_false(gf_step_skipped(w.ranks[rank].gf));
             assert_int_equal(gf_update(w.ranks[rank].gf, 0.25f), GF_OK);
             weight = *(const float *)(uintptr_t)gf_weight(w.ranks[rank].gf, 3);
@@ -290,7 +293,8 @@ static void loss_scale_follows(gf_type wire)
                  {true, 16},  {true, 8},   {true, 8},  {true, 4},  {true, 4}};
     struct spoil spoil = {
         .rank = 1, .tensor = 2, .elem = 3, .value = (wire == GF_TYPE_F16) ? 65520.0f : NAN};
-    struct world_step good = {.order = WORLD_FORWARD}, bad = {.fill = fill_spoilt, .arg = &spoil};
+    struct world_step good = {.order = WORLD_FORWARD};
+    struct world_step bad = {.fill = fill_spoilt, .arg = &spoil};
     struct world_setup setup = mixed_setup(2);
     setup.config.exchange.wire = wire;
     setup.config.loss_scale.enabled = true;

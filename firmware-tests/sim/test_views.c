@@ -21,7 +21,8 @@ static void view_note_and_crash(uint32_t from, uint32_t to, uint32_t kind)
  * each for a member. */
 static void expect_few(uint32_t size, const char *what, uint64_t began_ns)
 {
-    uint32_t views_attempted = (uint32_t)__builtin_popcountll(attempted), frames = 0;
+    uint32_t views_attempted = (uint32_t)__builtin_popcountll(attempted);
+    uint32_t frames = 0;
     uint64_t took_ns = gf_sim_now_ns(views.sim) - began_ns;
     for (uint32_t kind = MEMBERS_DO_VIEW_CHANGE; kind <= MEMBERS_COMMIT; kind++)
         frames += views.frames[kind];
@@ -44,7 +45,8 @@ TEST(many_ranks_agree_in_two_seconds_with_few_messages_a_view)
                 {"the first two coordinators and two others die", {0, 1, 5, 9}, 4, 4, view_note}};
     static const uint32_t sizes[] = {16, 64, 512};
     for (size_t i = 0; i < LENGTH(sizes) * LENGTH(rows); i++) {
-        uint32_t size = sizes[i / LENGTH(rows)], row = (uint32_t)(i % LENGTH(rows));
+        uint32_t size = sizes[i / LENGTH(rows)];
+        uint32_t row = (uint32_t)(i % LENGTH(rows));
         uint64_t began_ns;
         views_open(size, true);
         attempted = 0;

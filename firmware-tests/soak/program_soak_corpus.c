@@ -82,7 +82,8 @@ static void job_run(void)
 /* The newer ones oftener. */
 static void seed_change(void)
 {
-    uint32_t a = below(&dice, pool_count), b = below(&dice, pool_count);
+    uint32_t a = below(&dice, pool_count);
+    uint32_t b = below(&dice, pool_count);
     const struct kept *kept = &pool[(a > b) ? a : b];
     seed = kept->seed;
     for (uint32_t i = between(&dice, 1, 3); i > 0; i--) {

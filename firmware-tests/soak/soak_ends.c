@@ -95,7 +95,8 @@ static void all_are_told(const struct soak_job *job)
 static bool no_quorum_is_left(const struct soak_job *job)
 {
     const struct commit *newest = commit_log_newest(&job->commits);
-    uint64_t members = newest->members, others;
+    uint64_t members = newest->members;
+    uint64_t others;
     bool known = false;
     if (job->plan.culprit == GF_RANK_NONE) return false;
     others = members & ~(UINT64_C(1) << job->plan.culprit);

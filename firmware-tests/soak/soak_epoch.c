@@ -24,8 +24,8 @@ bool soak_model_is_late(const struct soak_model *model, const gf_context *gf)
 
 void soak_model_keep(struct soak_model *model, const gf_context *gf)
 {
-    uint64_t row = gf_first_rank(gf) * model->elem_count,
-             bytes = gf_history_elems(gf) * sizeof(float);
+    uint64_t row = gf_first_rank(gf) * model->elem_count;
+    uint64_t bytes = gf_history_elems(gf) * sizeof(float);
     if (bytes == 0) return;
     memcpy(model->kept + row, (const void *)(uintptr_t)gf->sparse.history, bytes);
     if (gf->optimizer.momentum != 0)
@@ -80,7 +80,8 @@ static void common_check(const gf_context *gf, const struct soak_mark *now,
 static void epoch_add(struct soak_model *model, const gf_context *gf, uint32_t members,
                       const uint64_t *done, uint32_t loose)
 {
-    uint64_t furthest = 0, steps = gf_steps(gf);
+    uint64_t furthest = 0;
+    uint64_t steps = gf_steps(gf);
     bool applied = false; /* by one that is still there */
     for (uint32_t rank = 0; rank < model->plan->ids; rank++) {
         if ((members >> rank & 1u) == 0) continue;
@@ -137,7 +138,8 @@ static void common_take(struct soak_model *model, gf_context *gf)
 void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *done,
                       uint32_t loose, bool joiner)
 {
-    uint32_t members = members_of(gf), member_id = gf_first_rank(gf);
+    uint32_t members = members_of(gf);
+    uint32_t member_id = gf_first_rank(gf);
     bool behind = done[member_id] < gf_steps(gf), first = true;
     struct soak_mark mark;
     soak_drain(gf);

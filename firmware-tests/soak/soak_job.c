@@ -130,7 +130,8 @@ static void turn_requests(struct soak_job *job, uint32_t rank)
 static gf_status save_and_load(gf_context *gf)
 {
     uint64_t bytes = gf_state_bytes(gf);
-    char *first = calloc(2, bytes + 8), *second = first + bytes + 8 - bytes % 8;
+    char *first = calloc(2, bytes + 8);
+    char *second = first + bytes + 8 - bytes % 8;
     gf_status status;
     assert_true((bytes > 0) && (bytes % 8 == 0) && (first != NULL));
     status = gf_state_save(gf, first, bytes);
@@ -282,8 +283,9 @@ static uint64_t bound_of(const struct soak_plan *plan)
     const struct gf_config *config = &plan->setup.config;
     uint64_t faults = plan->setup.sim.fault_count + plan->act_count + (plan->lossy ? 2 : 0);
     const struct gf_sim_setup *sim = &plan->setup.sim;
-    uint64_t bytes = 0, buffers = plan->setup.tensor_count,
-             message_ns = sim->latency_ns + sim->jitter_ns + sim->message_ns;
+    uint64_t bytes = 0;
+    uint64_t buffers = plan->setup.tensor_count;
+    uint64_t message_ns = sim->latency_ns + sim->jitter_ns + sim->message_ns;
     for (uint32_t i = 0; i < plan->setup.tensor_count; i++)
         bytes += 4 * plan->tensors[i].elem_count;
     if (config->sparse.enabled) buffers += bytes / 4 / config->sparse.chunk_elems;

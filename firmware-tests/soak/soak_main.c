@@ -89,7 +89,8 @@ static void job_run(void)
 
 static void jobs_hold(void **state)
 {
-    double begin_s = wall_s(), reported_s = begin_s;
+    double begin_s = wall_s();
+    double reported_s = begin_s;
     const struct soak_seed first = seed;
     FILE *corpus = NULL;
     if (corpus_first) assert_non_null(corpus = fopen("firmware-tests/soak/corpus", "re"));

@@ -32,7 +32,8 @@ struct soak_mark soak_mark_of(const struct soak_model *model, gf_context *gf)
                              .gradient_scale = gf_gradient_scale(gf),
                              .loss_scale = gf_loss_scale(gf)};
     /* u is a rank's own */
-    uint64_t own = model->local_begun ? gf->sparse.elem_count : 0, count = gf->pool.elem_count;
+    uint64_t own = model->local_begun ? gf->sparse.elem_count : 0;
+    uint64_t count = gf->pool.elem_count;
     /* of a skipped step they are undefined */
     for (uint32_t i = 0; !mark.skipped && (i < gf->tensor_count); i++)
         mark.gradient =

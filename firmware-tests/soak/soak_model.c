@@ -41,7 +41,8 @@ void soak_model_begin(struct soak_model *model, gf_context *gf)
 {
     if (model->history == NULL) {
         uint64_t count = model->elem_count = gf->pool.elem_count;
-        uint32_t world = model->plan->setup.world, ids = model->plan->ids;
+        uint32_t world = model->plan->setup.world;
+        uint32_t ids = model->plan->ids;
         model->history = zeroes(ids * count);
         model->local = zeroes(ids * count);
         model->history_size = zeroes(ids * count);
@@ -132,7 +133,9 @@ static double share(const struct soak_model *model, const gf_context *gf)
 
 static bool chunk_was_sent(const struct gf_sparse *sparse, uint64_t elem)
 {
-    uint32_t chunk = (uint32_t)(elem / sparse->chunk_elems), low = 0, high = sparse->sent_count;
+    uint32_t chunk = (uint32_t)(elem / sparse->chunk_elems);
+    uint32_t low = 0;
+    uint32_t high = sparse->sent_count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         if (sparse->sent[middle] < chunk)
@@ -164,13 +167,16 @@ static void rank_tensor(struct soak_model *model, const gf_context *gf, uint64_t
     const struct soak_plan *plan = model->plan;
     bool sparse = gf->step.sparse && (tensor->sparse != 0),
          skips = soak_skips(plan, step, rank, index);
-    double decay = soak_decay_of(gf, tensor) * share(model, gf),
-           m = (double)gf->config.optimizer.momentum;
+    double decay = soak_decay_of(gf, tensor) * share(model, gf);
+    double m = (double)gf->config.optimizer.momentum;
     const float *values =
         skips ? NULL : soak_values(plan, step, rank, index, model->scale, plan->passes);
     for (uint64_t i = 0; i < tensor->elem_count; i++) {
-        uint64_t e = tensor->first_elem + i, row = rank * model->elem_count + e;
-        double g = skips ? 0 : (double)values[i] / (double)model->scale, size = fabs(g), own_size;
+        uint64_t e = tensor->first_elem + i;
+        uint64_t row = rank * model->elem_count + e;
+        double g = skips ? 0 : (double)values[i] / (double)model->scale;
+        double size = fabs(g);
+        double own_size;
         if (sparse) {
             /* unknown of a skipped step: any */
             bool held = !model->skipped && !chunk_was_sent(&gf->sparse, e);
@@ -237,7 +243,8 @@ static bool has_bad(const struct soak_model *model, uint64_t step)
  * made. */
 static bool could_overflow(const struct soak_model *model, const gf_context *gf)
 {
-    double scale = (double)model->scale, pre = (double)gf->config.exchange.pre_scale;
+    double scale = (double)model->scale;
+    double pre = (double)gf->config.exchange.pre_scale;
     for (uint32_t i = 0; i < gf->tensor_count; i++) {
         const struct gf_pool_tensor *tensor = &gf->tensors[i];
         double most =
@@ -316,17 +323,20 @@ static void tensor_check(struct soak_model *model, gf_context *gf, uint64_t step
 {
     const struct gf_pool_tensor *tensor = &gf->tensors[index];
     const void *gradient = (const void *)(uintptr_t)gf_gradient(gf, index);
-    gf_type type = (gf_type)tensor->type, wire = gf->config.exchange.wire;
+    gf_type type = (gf_type)tensor->type;
+    gf_type wire = gf->config.exchange.wire;
     double epsilon = (double)(gf->world + 2) * type_epsilon(wire) + 2 * type_epsilon(type) + 1e-5 +
                      ROW_EPSILON * (double)step;
     double lowest =
         (double)(gf->world + 2) * 0x1p-24 /
             ((double)model->scale * (double)gf->config.exchange.pre_scale) +
         (model->exact ? 0 : 1e-6); /* what waits in a history is not the same to the last bit */
-    double most = fmin(exact_max(wire), exact_max(type)), average = average_factor(model, gf, step);
+    double most = fmin(exact_max(wire), exact_max(type));
+    double average = average_factor(model, gf, step);
     for (uint64_t i = 0; i < tensor->elem_count; i++) {
         uint64_t e = tensor->first_elem + i;
-        float got = world_get(type, gradient, i), expected;
+        float got = world_get(type, gradient, i);
+        float expected;
         double applied =
             (double)got * ((type == GF_TYPE_F32) ? 1.0 : (double)gf_gradient_scale(gf));
         model->applied[e] = applied;

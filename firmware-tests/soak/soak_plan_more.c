@@ -33,7 +33,9 @@ static void draw_growth(struct soak_plan *plan)
 {
     struct dice dice = {.state = plan->seed ^ UINT64_C(0x0094000000000000)};
     struct gf_sim_setup *sim = &plan->setup.sim;
-    uint32_t world = plan->setup.world, room = SOAK_RANKS_MAX - world, count;
+    uint32_t world = plan->setup.world;
+    uint32_t room = SOAK_RANKS_MAX - world;
+    uint32_t count;
     plan->ids = world;
     if (!plan->elastic || (room == 0) || !percent(&dice, 40)) return;
     count = between(&dice, 1, (room < SOAK_GROWTH_MAX) ? room : SOAK_GROWTH_MAX);

@@ -35,7 +35,10 @@ static void group_check(struct soak_model *model, const gf_context *gf, uint64_t
 {
     const float *got = (const float *)(uintptr_t)gf->gradient + first;
     const double *s = model->sum + first;
-    double most = 0, mean = 0, size = 0, epsilon;
+    double most = 0;
+    double mean = 0;
+    double size = 0;
+    double epsilon;
     for (uint64_t e = 0; e < count; e++) {
         most = fmax(most, fabs(s[e]));
         mean += fabs(s[e]) / (double)count;
@@ -43,7 +46,8 @@ static void group_check(struct soak_model *model, const gf_context *gf, uint64_t
     }
     epsilon = EPSILON * (double)(20 + step) * size;
     for (uint64_t e = 0; e < count; e++) {
-        double p = (double)got[e] / average, missing = s[e] - p;
+        double p = (double)got[e] / average;
+        double missing = s[e] - p;
         bool right =
             (gf->world == 1) ? fabs(missing) <= epsilon
             : (gf->quantized.form.bits == 8)
@@ -66,8 +70,9 @@ void soak_quantize_check(struct soak_model *model, const gf_context *gf, uint64_
     double average =
         (gf->config.exchange.average == GF_AVERAGE_RANKS) ? 1.0 / (double)gf->world : 1.0;
     uint64_t count = model->elem_count;
-    float *x = calloc(3 * count + GF_GROUP_ELEMS_MAX, sizeof *x), *q = x + count,
-          *groups = q + count;
+    float *x = calloc(3 * count + GF_GROUP_ELEMS_MAX, sizeof *x);
+    float *q = x + count;
+    float *groups = q + count;
     assert_non_null(x);
     for (uint64_t e = 0; e < count; e++) model->sum[e] = model->owed[e];
     memset(model->size, 0, count * sizeof *model->size);

@@ -110,12 +110,13 @@ static float expected_of(const struct soak_plan *plan, const gf_context *gf, uin
 static void check(const struct soak_plan *plan, const gf_context *gf, uint64_t gap, uint32_t index,
                   const struct soak_request *request)
 {
-    uint64_t first = 0, count = request->elem_count;
+    uint64_t first = 0;
+    uint64_t count = request->elem_count;
     if (request->operation == GF_OPERATION_REDUCE_SCATTER)
         gf_block(request->elem_count, gf_world(gf), gf_rank(gf), &first, &count);
     for (uint64_t e = first; e < first + count; e++) {
-        float got = world_get(request->type, request->data, e),
-              expected = expected_of(plan, gf, gap, index, request, e);
+        float got = world_get(request->type, request->data, e);
+        float expected = expected_of(plan, gf, gap, index, request, e);
         if (got != expected)
             fail_msg(
                 "rank %u, request %u before step %llu, %s of %llu: element %llu is %g, expected %g",

@@ -74,7 +74,8 @@ void soak_fill(const struct soak_plan *plan, gf_context *gf, uint64_t step, uint
 {
     void *gradient = (void *)(uintptr_t)gf_gradient(gf, tensor);
     gf_type type = plan->tensors[tensor].type;
-    uint32_t rank = gf_first_rank(gf), bad_tensor = 0;
+    uint32_t rank = gf_first_rank(gf);
+    uint32_t bad_tensor = 0;
     uint64_t bad_elem = 0;
     const float *values = soak_values(plan, step, rank, tensor, gf_loss_scale(gf), pass + 1);
     soak_drain(gf);

@@ -38,8 +38,11 @@ static double norm_of(const double *values, const struct gf_pool_tensor *tensor)
 /* model->applied is multiplied by what gf_gradient_norm() says, once that was found right. */
 static void clip_check(struct soak_model *model, gf_context *gf, uint64_t step)
 {
-    float norm = 0, factor = 0;
-    double square = 0, most = (double)gf->config.optimizer.clip_norm, expected;
+    float norm = 0;
+    float factor = 0;
+    double square = 0;
+    double most = (double)gf->config.optimizer.clip_norm;
+    double expected;
     if (most == 0) return;
     for (uint32_t i = 0; i < gf->tensor_count; i++)
         square += pow(norm_of(model->applied, &gf->tensors[i]), 2);
@@ -59,7 +62,8 @@ static double lars_ratio(const struct soak_model *model, const gf_context *gf,
                          const struct gf_pool_tensor *tensor, double late)
 {
     const struct gf_config *config = &gf->config;
-    double weights = 0, gradients = 0;
+    double weights = 0;
+    double gradients = 0;
     if ((config->optimizer.kind != GF_OPTIMIZER_LARS) ||
         ((tensor->flags & GF_TENSOR_NO_DECAY) != 0))
         return 1;
@@ -78,14 +82,16 @@ static void sgd_check(struct soak_model *model, const gf_context *gf, uint64_t s
 {
     const struct gf_config *config = &gf->config;
     bool sparse = gf->step.sparse && (tensor->sparse != 0), local = sparse && soak_is_local(gf);
-    double late = sparse ? 0 : soak_decay_of(gf, tensor), m = (double)config->optimizer.momentum;
+    double late = sparse ? 0 : soak_decay_of(gf, tensor);
+    double m = (double)config->optimizer.momentum;
     bool lars = config->optimizer.kind == GF_OPTIMIZER_LARS;
     double rate = lars ? 1 : (double)model->plan->rate;
     double rate_in = lars ? (double)model->plan->rate * lars_ratio(model, gf, tensor, late) : 1;
     const float *momentum = (const float *)(uintptr_t)gf->optimizer.momentum;
     for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {
-        double decay = late * model->weight[e], d = rate_in * (model->applied[e] + decay),
-               v = model->momentum[e];
+        double decay = late * model->weight[e];
+        double d = rate_in * (model->applied[e] + decay);
+        double v = model->momentum[e];
         double size = rate_in * (fabs(model->applied[e]) + fabs(decay)) + fabs(v);
         bool held = soak_is_held(gf, tensor, e);
         if (!held && (m > 0) && !local) {
@@ -120,16 +126,22 @@ static void adam_check(struct soak_model *model, const gf_context *gf, uint64_t 
                        const struct gf_pool_tensor *tensor)
 {
     const struct gf_config *config = &gf->config;
-    double beta1 = (double)config->optimizer.adam_beta1,
-           beta2 = (double)config->optimizer.adam_beta2;
+    double beta1 = (double)config->optimizer.adam_beta1;
+    double beta2 = (double)config->optimizer.adam_beta2;
     double correct1 = 1 / (1 - pow(beta1, (double)model->updates));
     double correct2 = 1 / (1 - pow(beta2, (double)model->updates));
-    double rate = (double)model->plan->rate, ratio = 1, cancelled = 1,
-           late = soak_decay_of(gf, tensor), weights, norm;
+    double rate = (double)model->plan->rate;
+    double ratio = 1;
+    double cancelled = 1;
+    double late = soak_decay_of(gf, tensor);
+    double weights;
+    double norm;
     const float *moment1 = (const float *)(uintptr_t)gf->optimizer.momentum;
     const float *moment2 = (const float *)(uintptr_t)gf->optimizer.moment2;
     for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {
-        double g = model->applied[e], m = beta1 * model->momentum[e] + (1 - beta1) * g, over;
+        double g = model->applied[e];
+        double m = beta1 * model->momentum[e] + (1 - beta1) * g;
+        double over;
         double terms = fabs(beta1 * model->momentum[e]) + fabs((1 - beta1) * g);
         double v = beta2 * model->moment2[e] + (1 - beta2) * g * g;
         model->momentum[e] = moment_check(gf, step, e, moment1[e], m, terms);

@@ -16,8 +16,18 @@ static void job_run(uint64_t seed)
 
 TEST(a_thousand_random_jobs_hold)
 {
-    uint32_t met = 0, epochs = 0, rejoins = 0, grown = 0, leaves = 0, wired = 0, wired_epochs = 0;
-    uint32_t sparse = 0, local = 0, shared = 0, corrupt = 0, quantized = 0;
+    uint32_t met = 0;
+    uint32_t epochs = 0;
+    uint32_t rejoins = 0;
+    uint32_t grown = 0;
+    uint32_t leaves = 0;
+    uint32_t wired = 0;
+    uint32_t wired_epochs = 0;
+    uint32_t sparse = 0;
+    uint32_t local = 0;
+    uint32_t shared = 0;
+    uint32_t corrupt = 0;
+    uint32_t quantized = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         job_run(seed);
         met += job.met ? 1 : 0;

@@ -73,7 +73,8 @@ static void sum_ring(const struct reference *ref)
 {
     const struct coll_case *c = &ref->world->c;
     for (uint32_t block = 0; block < c->size; block++) {
-        uint64_t first, count;
+        uint64_t first;
+        uint64_t count;
         gf_coll_block(c->elem_count, c->size, block, &first, &count);
         for (uint32_t hop = 1; hop < c->size; hop++) {
             add_range(ref, (block + hop + 1) % c->size, (block + hop) % c->size, first, count);
@@ -89,7 +90,8 @@ static void sum_alltoall(const struct reference *ref)
 {
     const struct coll_case *c = &ref->world->c;
     for (uint32_t block = 0; block < c->size; block++) {
-        uint64_t first, count;
+        uint64_t first;
+        uint64_t count;
         gf_coll_block(c->elem_count, c->size, block, &first, &count);
         for (uint32_t back = 1; back < c->size; back++)
             add_range(ref, block, (block + c->size - back) % c->size, first, count);
@@ -115,7 +117,8 @@ static void sum_pairs(const struct reference *ref, uint32_t power)
 static void sum_once(const struct reference *ref)
 {
     const struct coll_case *c = &ref->world->c;
-    float *wide = calloc(2 * c->elem_count + 1, sizeof *wide), *next = wide + c->elem_count;
+    float *wide = calloc(2 * c->elem_count + 1, sizeof *wide);
+    float *next = wide + c->elem_count;
     gf_mem result = (gf_mem)(uintptr_t)ref->vectors;
     const struct gf_element_ops *ops = gf_element_ops_best();
     assert_non_null(wide);
@@ -139,8 +142,8 @@ static void sum_nodes(const struct reference *ref)
     const struct coll_case *c = &ref->world->c;
     const struct gf_coll_nodes *nodes = &ref->world->nodes[0].nodes;
     size_t elem_bytes = ref->world->elem_bytes;
-    uint64_t line = 64 / elem_bytes,
-             block = ((c->elem_count + nodes->owners - 1) / nodes->owners + line - 1) / line * line;
+    uint64_t line = 64 / elem_bytes;
+    uint64_t block = ((c->elem_count + nodes->owners - 1) / nodes->owners + line - 1) / line * line;
     struct coll_world part = *ref->world;
     struct reference sub = {&part, NULL, 0};
     bool halves =
@@ -209,7 +212,8 @@ static void expect(const struct reference *ref)
         break;
     case GF_COLL_ALLGATHER:
         for (uint32_t block = 1; block < c->size; block++) {
-            uint64_t first, count;
+            uint64_t first;
+            uint64_t count;
             gf_coll_block(c->elem_count, c->size, block, &first, &count);
             memcpy(ref->vectors + first * elem_bytes,
                    ref->vectors + block * ref->vector_bytes + first * elem_bytes,
@@ -230,7 +234,8 @@ void coll_world_check(const struct coll_world *world)
         values(world, world->is_exact, i, ref.vectors + i * ref.vector_bytes);
     expect(&ref);
     for (uint32_t i = 0; i < size; i++) {
-        uint64_t first = 0, count = world->c.elem_count;
+        uint64_t first = 0;
+        uint64_t count = world->c.elem_count;
         const unsigned char *expected = ref.vectors;
         if (world->nodes[i].status != GF_OK) continue;
         if (world->c.collective == GF_COLL_REDUCE_SCATTER)

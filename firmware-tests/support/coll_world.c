@@ -40,8 +40,8 @@ static struct gf_direct *shared_of(struct coll_node *node)
 /* Of direct: its area, then data and staging, each between guards and from a line on. */
 static size_t region_at(const struct coll_world *world, const struct gf_coll_need *need, int which)
 {
-    size_t at = gf_direct_area_bytes(LANE_RANKS),
-           bytes[2] = {world->c.elem_count * world->elem_bytes, need->staging_bytes};
+    size_t at = gf_direct_area_bytes(LANE_RANKS);
+    size_t bytes[2] = {world->c.elem_count * world->elem_bytes, need->staging_bytes};
     for (int i = 0; i < which; i++) at += (bytes[i] + 2 * GUARD_BYTES + 63) / 64 * 64;
     return at;
 }
@@ -405,7 +405,8 @@ bool coll_world_same_inside(const struct coll_case *c, const struct gf_sim_setup
     longer.staged = staged;
     COLL_WORLD_OPEN(alone, c, sim);
     COLL_WORLD_OPEN(inside, &longer, sim);
-    size_t at = SHIFT * alone.elem_bytes, bytes = coll_world_data_bytes(&alone);
+    size_t at = SHIFT * alone.elem_bytes;
+    size_t bytes = coll_world_data_bytes(&alone);
     bool same = true;
     coll_world_fill(&alone, false);
     coll_world_fill(&inside, false);

@@ -69,7 +69,8 @@ static uint64_t before(const struct commit_log *log, uint32_t id, uint32_t epoch
 
 bool commit_log_is_quorum(uint64_t members, uint64_t some)
 {
-    int all = __builtin_popcountll(members), twice = 2 * __builtin_popcountll(members & some);
+    int all = __builtin_popcountll(members);
+    int twice = 2 * __builtin_popcountll(members & some);
     return (twice > all) || ((twice == all) && ((members & some & -members) != 0));
 }
 
@@ -86,7 +87,9 @@ static bool quorum_check(struct commit_log *log, uint32_t id, const struct commi
     /* who committed it may have left, and this process heard of it first */
     bool anew = (log->last[id].epoch == 0);
     uint32_t witness = anew ? GF_RANK_NONE : id;
-    uint64_t of, by = anew ? 0 : UINT64_C(1) << id, others = 0;
+    uint64_t of;
+    uint64_t by = anew ? 0 : UINT64_C(1) << id;
+    uint64_t others = 0;
     for (uint32_t i = 0; i < log->count; i++) {
         const struct commit *commit = &log->all[i];
         if (!commit->accepted || (commit->epoch != seen->epoch) ||

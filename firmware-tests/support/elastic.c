@@ -226,8 +226,9 @@ void elastic_play(struct world *w, const struct world_setup *setup,
 
 void elastic_expect(struct world *w, uint32_t members, const char *what)
 {
-    uint32_t count = (uint32_t)__builtin_popcount(members), seen = 0,
-             first = (uint32_t)__builtin_ctz(members);
+    uint32_t count = (uint32_t)__builtin_popcount(members);
+    uint32_t seen = 0;
+    uint32_t first = (uint32_t)__builtin_ctz(members);
     for (uint32_t id = 0; id < w->world; id++) {
         gf_context *gf = w->ranks[id].gf;
         uint32_t before = (uint32_t)__builtin_popcount(members & ((1u << id) - 1));

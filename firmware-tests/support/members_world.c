@@ -224,7 +224,8 @@ void assert_endpoints_are_everywhere(void)
     static unsigned char expect[ENDPOINT_MAX];
     for (uint32_t rank = 0; rank < world.size; rank++) {
         for (uint32_t of = 0; of < world.size; of++) {
-            size_t bytes = 0, expect_bytes = endpoint_make(of, expect);
+            size_t bytes = 0;
+            size_t expect_bytes = endpoint_make(of, expect);
             const void *endpoint = gf_members_endpoint(world.ranks[rank].members, of, &bytes);
             assert_int_equal(bytes, expect_bytes);
             assert_memory_equal(endpoint, expect, expect_bytes);

@@ -182,7 +182,8 @@ static void compare(struct turn *t, gf_status status, bool any_nan)
         pair->download(pair, got, device_at(pair, area), bytes);
         /* elements are words */
         for (uint64_t b = (area == SMALL) ? 0 : pair->skew_bytes; b + 4 <= bytes; b += 4) {
-            uint32_t is, want;
+            uint32_t is;
+            uint32_t want;
             memcpy(&is, got + b, 4);
             memcpy(&want, pair->host[area] + b, 4);
             if ((is == want) ||
@@ -217,8 +218,9 @@ static void cast_case(struct turn *t, gf_type dst_type, gf_type src_type, float 
                       bool in_place)
 {
     struct gf_queue *queue = t->pair->queue;
-    struct place dst = place(t, in_place ? A : B, dst_type), src = place(t, A, src_type),
-                 check = small(t, AT_CHECK);
+    struct place dst = place(t, in_place ? A : B, dst_type);
+    struct place src = place(t, A, src_type);
+    struct place check = small(t, AT_CHECK);
     fill(t, A, src_type, true);
     small_fill(t);
     BOTH(t, cast,
@@ -230,8 +232,9 @@ static void cast_case(struct turn *t, gf_type dst_type, gf_type src_type, float 
 
 static void sum_case(struct turn *t, gf_type type, bool special_src, bool doubled)
 {
-    struct place dst = place(t, A, type), src = place(t, doubled ? A : B, type),
-                 check = small(t, AT_CHECK);
+    struct place dst = place(t, A, type);
+    struct place src = place(t, doubled ? A : B, type);
+    struct place check = small(t, AT_CHECK);
     fill(t, A, type, !special_src);
     fill(t, B, type, special_src);
     small_fill(t);
@@ -250,8 +253,12 @@ static void sum_case(struct turn *t, gf_type type, bool special_src, bool double
     BOTH(t, name, SUM_N_OF(host, NULL, type), SUM_N_OF(device, t->pair->queue, type))
 static void sum_n_case(struct turn *t, gf_type type, uint32_t src_count, uint32_t dst_count)
 {
-    gf_mem host_src[4], device_src[4], host_dst[4], device_dst[4];
-    struct place check = small(t, AT_CHECK), sources = small(t, AT_SOURCES);
+    gf_mem host_src[4];
+    gf_mem device_src[4];
+    gf_mem host_dst[4];
+    gf_mem device_dst[4];
+    struct place check = small(t, AT_CHECK);
+    struct place sources = small(t, AT_SOURCES);
     for (uint32_t s = 0; s < src_count; s++) {
         fill(t, A + s, type, s == 1);
         host_src[s] = place(t, A + s, type).host, device_src[s] = place(t, A + s, type).device;
@@ -266,20 +273,24 @@ static void sum_n_case(struct turn *t, gf_type type, uint32_t src_count, uint32_
 
 static void norm_case(struct turn *t, gf_type type)
 {
-    struct place square = small(t, AT_SQUARES), src = place(t, A, type), ratio = small(t, AT_RATIO);
-    struct gf_ratio host[2], device[2];
-    struct gf_norm at_host[3], at_device[3];
+    struct place square = small(t, AT_SQUARES);
+    struct place src = place(t, A, type);
+    struct place ratio = small(t, AT_RATIO);
+    struct gf_ratio host[2];
+    struct gf_ratio device[2];
+    struct gf_norm at_host[3];
+    struct gf_norm at_device[3];
     /* a third of them, none, and the rest: on no boundary of their own */
     for (uint32_t i = 0; i < 3; i++) {
-        uint64_t first = (i == 0) ? 0 : t->count / 3, elems = (i == 1)   ? 0
-                                                              : (i == 0) ? t->count / 3
-                                                                         : t->count - first;
+        uint64_t first = (i == 0) ? 0 : t->count / 3;
+        uint64_t elems = (i == 1) ? 0 : (i == 0) ? t->count / 3 : t->count - first;
         uint64_t skip = first * gf_type_size_bytes(type);
         at_host[i] = (struct gf_norm){square.host + 4 * i, src.host + skip, elems};
         at_device[i] = (struct gf_norm){square.device + 4 * i, src.device + skip, elems};
     }
     for (uint32_t i = 0; i < 2; i++) {
-        gf_mem w = 4 * i, g = 4 - w;
+        gf_mem w = 4 * i;
+        gf_mem g = 4 - w;
         host[i] = (struct gf_ratio){
             ratio.host + w, square.host + w, square.host + g, 0.25f, 0.02f, 5e-4f, 1e-6f};
         device[i] = host[i], device[i].ratio_f32 = ratio.device + w,
@@ -295,7 +306,8 @@ static void norm_case(struct turn *t, gf_type type)
 
 static void score_case(struct turn *t, uint64_t chunk_elems, uint64_t piece_elems, bool special)
 {
-    struct place scores = place(t, B, GF_TYPE_F32), src = place(t, A, GF_TYPE_F32);
+    struct place scores = place(t, B, GF_TYPE_F32);
+    struct place src = place(t, A, GF_TYPE_F32);
     fill(t, A, GF_TYPE_F32, special);
     fill(t, B, GF_TYPE_F32, false);
     t->op = "score";
@@ -312,9 +324,11 @@ static void score_case(struct turn *t, uint64_t chunk_elems, uint64_t piece_elem
 static void accumulate_case(struct turn *t, gf_type src_type, uint32_t mask, uint32_t special)
 {
     bool with_u = mask & 1, store_u = (mask & 3) == 3, with_weight = mask & 4, in_place = mask & 8;
-    struct place h = place(t, A, GF_TYPE_F32), u = place(t, B, GF_TYPE_F32),
-                 src = place(t, C, src_type);
-    struct place weight = place(t, D, GF_TYPE_F32), out = in_place ? h : place(t, E, GF_TYPE_F32);
+    struct place h = place(t, A, GF_TYPE_F32);
+    struct place u = place(t, B, GF_TYPE_F32);
+    struct place src = place(t, C, src_type);
+    struct place weight = place(t, D, GF_TYPE_F32);
+    struct place out = in_place ? h : place(t, E, GF_TYPE_F32);
     for (uint32_t area = A; area <= D; area++)
         fill(t, area, (area == C) ? src_type : GF_TYPE_F32, area == special);
     struct gf_accumulate host = {.dst_h_f32 = out.host,
@@ -346,10 +360,12 @@ static void update_fill(struct turn *t, gf_type gradient_type, uint32_t special)
 static void update_case(struct turn *t, gf_type gradient_type, int half_type, uint32_t mask,
                         uint32_t special)
 {
-    struct place weight = place(t, A, GF_TYPE_F32), momentum = place(t, B, GF_TYPE_F32),
-                 ratio = small(t, AT_RATIO);
+    struct place weight = place(t, A, GF_TYPE_F32);
+    struct place momentum = place(t, B, GF_TYPE_F32);
+    struct place ratio = small(t, AT_RATIO);
     gf_type type_of_half = (half_type < 0) ? GF_TYPE_F32 : (gf_type)half_type;
-    struct place gradient = place(t, C, gradient_type), half = place(t, D, type_of_half);
+    struct place gradient = place(t, C, gradient_type);
+    struct place half = place(t, D, type_of_half);
     struct gf_update host = {.weight_f32 = weight.host,
                              .momentum_f32 = (mask & 1) ? momentum.host : 0,
                              .half = (half_type < 0) ? 0 : half.host,
@@ -379,10 +395,9 @@ static void update_case(struct turn *t, gf_type gradient_type, int half_type, ui
     BOTH(t, update_parts, (NULL, &host, parts, 3), (t->pair->queue, &device, on_device, 3));
 
     /* Two of three chunks, the last first. */
-    struct gf_chunks chunks = {.chunk_elems = 1 + t->count / 7,
-                               .elems = t->count,
-                               .list_u32 = small(t, AT_LISTS).host},
-                     device_chunks;
+    struct gf_chunks chunks = {
+        .chunk_elems = 1 + t->count / 7, .elems = t->count, .list_u32 = small(t, AT_LISTS).host};
+    struct gf_chunks device_chunks;
     uint32_t *list = (uint32_t *)(void *)(t->pair->host[SMALL] + AT_LISTS);
     for (uint32_t c = (uint32_t)((t->count - 1) / chunks.chunk_elems + 1); c-- > 0;)
         if (c % 3 != 1) list[chunks.count++] = c;
@@ -395,9 +410,11 @@ static void update_case(struct turn *t, gf_type gradient_type, int half_type, ui
  * roots. */
 static void adam_case(struct turn *t, gf_type gradient_type, int half_type, uint32_t mask)
 {
-    struct place weight = place(t, A, GF_TYPE_F32), moment1 = place(t, B, GF_TYPE_F32),
-                 ratio = small(t, AT_RATIO);
-    struct place moment2 = place(t, E, GF_TYPE_F32), gradient = place(t, C, gradient_type);
+    struct place weight = place(t, A, GF_TYPE_F32);
+    struct place moment1 = place(t, B, GF_TYPE_F32);
+    struct place ratio = small(t, AT_RATIO);
+    struct place moment2 = place(t, E, GF_TYPE_F32);
+    struct place gradient = place(t, C, gradient_type);
     struct place other =
         place(t, D, ((half_type < 0) || (mask & 2)) ? GF_TYPE_F32 : (gf_type)half_type);
     bool has_half = (half_type >= 0) && ((mask & 2) == 0);
@@ -439,17 +456,20 @@ static void chunks_case(struct turn *t, uint64_t chunk_elems, gf_type src_type, 
 {
     struct gf_queue *queue = t->pair->queue;
     uint64_t chunk_count = (t->count + chunk_elems - 1) / chunk_elems;
-    uint32_t *list = (uint32_t *)(void *)(t->pair->host[SMALL] + AT_LISTS), taken = 0;
+    uint32_t *list = (uint32_t *)(void *)(t->pair->host[SMALL] + AT_LISTS);
+    uint32_t taken = 0;
     uint32_t listed_max = (AT_SCRATCH - AT_LISTS) / 4;
-    struct place dst = place(t, E, dst_type), src = place(t, C, src_type),
-                 check = small(t, AT_CHECK);
-    struct place h = place(t, A, GF_TYPE_F32), u = place(t, B, GF_TYPE_F32),
-                 weight = place(t, D, GF_TYPE_F32);
+    struct place dst = place(t, E, dst_type);
+    struct place src = place(t, C, src_type);
+    struct place check = small(t, AT_CHECK);
+    struct place h = place(t, A, GF_TYPE_F32);
+    struct place u = place(t, B, GF_TYPE_F32);
+    struct place weight = place(t, D, GF_TYPE_F32);
     struct gf_chunks host = {.chunk_elems = chunk_elems,
                              .elems = t->count,
                              .src_packed = way == 1,
-                             .dst_packed = way == 2},
-                     device;
+                             .dst_packed = way == 2};
+    struct gf_chunks device;
     for (uint64_t c = 0; (c < chunk_count) && (taken < listed_max); c++)
         if ((way == 0) || (next(t->pair) % 3 != 0))
             list[taken++] = (uint32_t)((way == 3) ? chunk_count - 1 - c : c);
@@ -490,8 +510,9 @@ static void chunks_case(struct turn *t, uint64_t chunk_elems, gf_type src_type, 
 /* A the values, B the groups, E what they come back to. */
 static void quantize_case(struct turn *t, struct gf_groups form, bool special)
 {
-    struct place values = place(t, A, GF_TYPE_F32), groups = place(t, B, GF_TYPE_F32),
-                 back = place(t, E, GF_TYPE_F32);
+    struct place values = place(t, A, GF_TYPE_F32);
+    struct place groups = place(t, B, GF_TYPE_F32);
+    struct place back = place(t, E, GF_TYPE_F32);
     struct place check = small(t, AT_CHECK);
     for (uint32_t area = A; area <= E; area++) fill(t, area, GF_TYPE_F32, special && (area == A));
     small_fill(t);
@@ -529,7 +550,8 @@ bool ops_pair_run(struct ops_pair *pair, uint64_t count, uint32_t offset, uint32
     for (uint32_t area = A; area < SMALL; area++) fill(&t, area, GF_TYPE_F32, false);
     memset(pair->host[SMALL], 0xa5, SMALL_BYTES);
     for (uint32_t s = 0; s < GF_TYPE_COUNT; s++) {
-        gf_type type = (gf_type)s, other = (gf_type)((s + 1 + seed % 2) % GF_TYPE_COUNT);
+        gf_type type = (gf_type)s;
+        gf_type other = (gf_type)((s + 1 + seed % 2) % GF_TYPE_COUNT);
         for (int d = 0; d < GF_TYPE_COUNT; d++)
             cast_case(&t, (gf_type)d, type, (seed % 3) ? 1.0f : -3.1e-3f, false);
         cast_case(&t, type, type, 65536.0f, true);

@@ -89,7 +89,8 @@ void state_save_expect_equal(const struct state_save *a, const struct state_save
 
 bool state_worlds_same(struct world *a, struct world *b)
 {
-    struct state_save left = state_save_take(a), right = state_save_take(b);
+    struct state_save left = state_save_take(a);
+    struct state_save right = state_save_take(b);
     bool same = left.bytes == right.bytes;
     for (uint32_t rank = 0; same && (rank < a->world); rank++)
         same = memcmp(left.data[rank], right.data[rank], left.bytes) == 0;
@@ -116,7 +117,8 @@ struct gf_state_head state_head_of(const struct state_save *save, uint32_t rank)
 void state_fill(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
 {
     const struct state_moment *moment = arg;
-    float *values = gradient, scale = gf_loss_scale(w->ranks[rank].gf);
+    float *values = gradient;
+    float scale = gf_loss_scale(w->ranks[rank].gf);
     uint64_t count = w->ranks[rank].tensors[tensor].elem_count;
     for (uint64_t i = 0; i < count; i++)
         values[i] = world_value(rank + 16u * (uint32_t)moment->step, tensor, i) * 0.1f * scale;
@@ -176,8 +178,8 @@ void state_halves_same(struct world *a, struct world *b)
     for (uint32_t rank = 0; rank < a->world; rank++) {
         world_drain(b, rank);
         for (uint32_t tensor = 0; tensor < a->ranks[rank].tensor_count; tensor++) {
-            gf_mem left = gf_weight_half(a->ranks[rank].gf, tensor),
-                   right = gf_weight_half(b->ranks[rank].gf, tensor);
+            gf_mem left = gf_weight_half(a->ranks[rank].gf, tensor);
+            gf_mem right = gf_weight_half(b->ranks[rank].gf, tensor);
             if (left == 0) continue;
             assert_memory_equal((const void *)(uintptr_t)left, (const void *)(uintptr_t)right,
                                 a->ranks[rank].tensors[tensor].elem_count * sizeof(uint16_t));

@@ -22,7 +22,9 @@ static bool inode_held(const unsigned long *inodes, uint32_t count, unsigned lon
 
 static uint32_t inodes_of(int pid, unsigned long *inodes_out, uint32_t inodes_max)
 {
-    char path[64], link[64], name[320];
+    char path[64];
+    char link[64];
+    char name[320];
     uint32_t count = 0;
     (void)snprintf(path, sizeof path, "/proc/%d/fd", pid);
     DIR *folder = opendir(path);
@@ -43,10 +45,14 @@ static uint32_t inodes_of(int pid, unsigned long *inodes_out, uint32_t inodes_ma
 uint32_t stranger_ports(int pid, struct stranger_port *ports_out, uint32_t ports_max)
 {
     static unsigned long inodes[4096];
-    uint32_t inode_count = inodes_of(pid, inodes, 4096), found = 0;
+    uint32_t inode_count = inodes_of(pid, inodes, 4096);
+    uint32_t found = 0;
     for (int v6 = 0; v6 < 2; v6++) {
-        char path[64], line[512], local[64];
-        unsigned port, state;
+        char path[64];
+        char line[512];
+        char local[64];
+        unsigned port;
+        unsigned state;
         unsigned long inode;
         (void)snprintf(path, sizeof path, "/proc/%d/net/tcp%s", pid, v6 ? "6" : "");
         FILE *file = fopen(path, "re");
@@ -132,7 +138,8 @@ static void head_put(unsigned char *out, uint8_t id, uint32_t bytes)
 void stranger_greet(int fd)
 {
     unsigned char words[8 + UCX_HEAD_BYTES + 4 + 1 + 8 + sizeof(struct sockaddr_in)] = {0};
-    const uint64_t greeting = UCX_GREETING, number = 0;
+    const uint64_t greeting = UCX_GREETING;
+    const uint64_t number = 0;
     const uint32_t request = 1;
     const struct sockaddr_in from = {
         .sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(0x7f000063)};

@@ -232,7 +232,8 @@ void ranks_recv(struct ranks_one *one, uint32_t req, uint32_t from, uint64_t tag
 
 void ranks_warm(struct ranks_one *one)
 {
-    static unsigned char out[RANKS_MESSAGE_MAX], in[RANKS_MESSAGE_MAX];
+    static unsigned char out[RANKS_MESSAGE_MAX];
+    static unsigned char in[RANKS_MESSAGE_MAX];
     for (uint32_t peer = 0; peer < one->world; peer++) {
         if (peer == one->rank) continue;
         ranks_recv(one, 0, peer, 0, in, sizeof in);

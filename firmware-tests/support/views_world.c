@@ -71,7 +71,8 @@ static gf_status send_count(struct gf_rendezvous *rendezvous, uint32_t to, uint3
                             const void *payload, uint32_t size_bytes)
 {
     gf_status status = simulated->send(rendezvous, to, frame_kind, payload, size_bytes);
-    uint32_t kind = frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u), from = 0;
+    uint32_t kind = frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u);
+    uint32_t from = 0;
     while (views.ranks[from].rendezvous != rendezvous) from++;
     if (status != GF_OK) return status;
     views.frames[kind]++;
@@ -84,8 +85,8 @@ static gf_status send_count(struct gf_rendezvous *rendezvous, uint32_t to, uint3
 
 static void change_begin(struct gf_members *members, bool planned, bool joins)
 {
-    uint32_t id = members->member_id,
-             culprit = (planned || joins) ? GF_RANK_NONE : gf_members_error(members)->peer;
+    uint32_t id = members->member_id;
+    uint32_t culprit = (planned || joins) ? GF_RANK_NONE : gf_members_error(members)->peer;
     const struct gf_members_reason reason = {.own = {.applied = 1, .partial = joins},
                                              .planned = planned,
                                              .leaves =
@@ -241,7 +242,8 @@ static bool step(void)
 
 void views_until(bool (*done)(void), uint64_t limit_ns)
 {
-    uint64_t end_ns = gf_sim_now_ns(views.sim) + limit_ns, looked_ns = UINT64_MAX;
+    uint64_t end_ns = gf_sim_now_ns(views.sim) + limit_ns;
+    uint64_t looked_ns = UINT64_MAX;
     for (;;) {
         uint64_t now_ns = gf_sim_now_ns(views.sim);
         if ((looked_ns != now_ns) && done()) return;

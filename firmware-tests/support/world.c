@@ -85,7 +85,8 @@ static void rank_open(struct world *w, uint32_t rank)
 void world_create(struct world *w, const struct world_setup *setup)
 {
     struct gf_sim_setup sim = setup->sim;
-    uint32_t first = (setup->world == 0) ? 1 : setup->world, most = setup->config.job.world_max;
+    uint32_t first = (setup->world == 0) ? 1 : setup->world;
+    uint32_t most = setup->config.job.world_max;
     *w = (struct world){
         .world = (most > first) ? most : first, .device = setup->device, .limit_ns = LIMIT_NS};
     if (setup->real_time) w->real_ns = gf_clock_monotonic.now_ns(NULL);

@@ -7,8 +7,10 @@ static const uint64_t takes[] = {1, 64, 0, 63, 65, 4096, 0, 7};
 
 TEST(counting_and_handing_out_agree)
 {
-    struct gf_arena counted = {0}, arena;
-    char *memory, *last = NULL;
+    struct gf_arena counted = {0};
+    struct gf_arena arena;
+    char *memory;
+    char *last = NULL;
     for (size_t i = 0; i < TAKES; i++) assert_null(gf_arena_take(&counted, takes[i]));
     memory = aligned_alloc(GF_ALIGN_BYTES, gf_align_up(counted.used_bytes, GF_ALIGN_BYTES));
     assert_non_null(memory);
@@ -28,7 +30,8 @@ TEST(counting_and_handing_out_agree)
 
 TEST(a_byte_too_little_hands_out_nothing_more_but_counts_on)
 {
-    struct gf_arena counted = {0}, arena;
+    struct gf_arena counted = {0};
+    struct gf_arena arena;
     char *memory;
     for (size_t i = 0; i < TAKES; i++) (void)gf_arena_take(&counted, takes[i]);
     memory = aligned_alloc(GF_ALIGN_BYTES, gf_align_up(counted.used_bytes, GF_ALIGN_BYTES));

@@ -51,7 +51,8 @@ static void text_write(const char *path, const char *text)
 /* main() of a program in a child; its exit status, its words in out and err. */
 static int program_run(int (*program)(int, char **), char **argv)
 {
-    int argc = 0, status;
+    int argc = 0;
+    int status;
     pid_t child;
     while (argv[argc] != NULL) argc++;
     (void)fflush(NULL);
@@ -178,9 +179,12 @@ TEST(help_and_keys_go_to_stdout)
 /* A tool with one option of each kind, which prints what it read. */
 static int every_kind(int argc, char **argv)
 {
-    static bool flag, given;
-    static const char *text = "none", *operands[2];
-    static uint64_t number = 1, size = 2;
+    static bool flag;
+    static bool given;
+    static const char *text = "none";
+    static const char *operands[2];
+    static uint64_t number = 1;
+    static uint64_t size = 2;
     static double real = 3;
     static struct tool_settings set;
     static const char *share;

@@ -37,7 +37,8 @@ static void file(const char *way, const char *text)
 static void card(const char *kind, const char *name, const char *way, const char *numa,
                  const char *speed_file, const char *speed)
 {
-    char at[512], to[512];
+    char at[512];
+    char to[512];
     (void)snprintf(at, sizeof at, "%s/%s/%s", way, kind, name);
     folder(at);
     (void)snprintf(at, sizeof at, "%s/class/%s/%s", root, kind, name);

@@ -28,10 +28,13 @@ static const struct gf_clock virtual = {.now_ns = virtual_now_ns};
  * asked. */
 static uint64_t follows(struct gf_ticks *ticks, uint64_t for_ns)
 {
-    uint64_t begin_ns = gf_clock_monotonic.now_ns(NULL), before_ns = begin_ns, told_ns = 0,
-             asked = 0;
+    uint64_t begin_ns = gf_clock_monotonic.now_ns(NULL);
+    uint64_t before_ns = begin_ns;
+    uint64_t told_ns = 0;
+    uint64_t asked = 0;
     for (; before_ns - begin_ns < for_ns; asked++) {
-        uint64_t now_ns = gf_ticks_now(ticks), after_ns = gf_clock_monotonic.now_ns(NULL);
+        uint64_t now_ns = gf_ticks_now(ticks);
+        uint64_t after_ns = gf_clock_monotonic.now_ns(NULL);
         assert_true((now_ns >= told_ns) && (now_ns + OFF_NS >= before_ns) &&
                     (now_ns <= after_ns + OFF_NS));
         told_ns = now_ns;

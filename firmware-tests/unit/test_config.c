@@ -175,7 +175,8 @@ TEST(every_key_refuses_what_is_not)
 
 static void print_reload_check(const struct gf_config *config)
 {
-    struct gf_config first, again;
+    struct gf_config first;
+    struct gf_config again;
     FILE *out = fopen(file_path, "w");
     assert_non_null(out);
     assert_int_equal(gf_config_effective(config, &first, file_error), GF_OK);
@@ -227,7 +228,8 @@ TEST(one_key_can_be_set_over_a_loaded_file)
                                        "exchange.timeout=0.5",  "sparse.enabled=true",
                                        "optimizer.momentum=.9", "rendezvous.address=[::1]:5"};
     static const char *const together[] = {"rate.kind=polynomial", "rate.steps=100"};
-    static struct gf_config config, before;
+    static struct gf_config config;
+    static struct gf_config before;
     assert_int_equal(load("link = { window = 4; };", &config), GF_OK);
     assert_int_equal(gf_config_set_all(&config, good, LENGTH(good), "--set", file_error), GF_OK);
     /* a device has another default, and may still be set */
@@ -358,7 +360,8 @@ TEST(a_number_in_hexadecimal_is_what_it_says)
 TEST(a_host_name_becomes_a_number)
 {
     struct gf_config config;
-    char numeric[GF_TEXT_MAX], why[GF_RESOLVE_WHY_BYTES];
+    char numeric[GF_TEXT_MAX];
+    char why[GF_RESOLVE_WHY_BYTES];
     assert_int_equal(load("rendezvous = { address = \"localhost:7200\"; };", &config), GF_OK);
     assert_string_equal(config.rendezvous.address, "127.0.0.1:7200");
     assert_true(gf_address_resolve("[::1]:9", numeric, why));

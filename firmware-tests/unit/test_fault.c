@@ -10,7 +10,8 @@
 TEST(a_broken_invariant_says_so_and_traps)
 {
     char text[300] = "";
-    int ends[2], status;
+    int ends[2];
+    int status;
     pid_t child;
     ssize_t length;
     assert_int_equal(pipe(ends), 0);
@@ -56,8 +57,10 @@ static void keep(void *user, gf_log_level level, const char *text)
 
 TEST(a_log_line_is_one_line_of_bounded_length)
 {
-    char kept[500] = "", longer[600];
-    const struct gf_log log = {keep, kept}, silent = {NULL, NULL};
+    char kept[500] = "";
+    char longer[600];
+    const struct gf_log log = {keep, kept};
+    const struct gf_log silent = {NULL, NULL};
     memset(longer, 'x', sizeof longer - 1);
     longer[sizeof longer - 1] = '\0';
     gf_log_line(&log, GF_LOG_WARN, "%s", longer);

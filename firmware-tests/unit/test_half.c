@@ -59,7 +59,8 @@ static void floats_fill(const struct half_kind *k)
     float_count = 0;
     for (uint16_t half = 0; isfinite(half_value(k, half)); half++) {
         /* The last one's successor is infinity; its tie is where overflow begins. */
-        double low = half_value(k, half), high = half_value(k, (uint16_t)(half + 1));
+        double low = half_value(k, half);
+        double high = half_value(k, (uint16_t)(half + 1));
         double tie = isfinite(high) ? (low + high) / 2
                                     : low + (low - half_value(k, (uint16_t)(half - 1))) / 2;
         both_signs((float)low);
@@ -97,7 +98,8 @@ static void narrowing_rounds_to_nearest_even(const struct gf_element_ops *ops,
     floats_fill(k);
     narrow(ops, k->type, float_count);
     for (uint32_t i = 0; i < float_count; i++) {
-        double want = rounded(k, (double)floats[i]), got = half_value(k, halves[i]);
+        double want = rounded(k, (double)floats[i]);
+        double got = half_value(k, halves[i]);
         if ((want != got) || ((signbit(floats[i]) != 0) != (halves[i] >> 15))) {
             fail_msg("%s %s: %a became 0x%04x (%a), not %a", ops->name, k->name, (double)floats[i],
                      halves[i], got, want);
@@ -139,8 +141,8 @@ static void nan_stays_nan_with_its_top_payload(const struct gf_element_ops *ops,
         memcpy(&floats[i], &nans[i % LENGTH(nans)], sizeof floats[i]);
     narrow(ops, k->type, count);
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t bits = nans[i % LENGTH(nans)],
-                 payload = ((bits | 0x400000u) & 0x7fffffu) >> (23 - k->mantissa_bits);
+        uint32_t bits = nans[i % LENGTH(nans)];
+        uint32_t payload = ((bits | 0x400000u) & 0x7fffffu) >> (23 - k->mantissa_bits);
         uint32_t infinity = 0x7fffu & ~((1u << k->mantissa_bits) - 1);
         assert_int_equal(halves[i], ((bits >> 16) & 0x8000u) | infinity | payload);
     }

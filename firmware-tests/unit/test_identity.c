@@ -373,7 +373,8 @@ TEST(the_address_is_copied_or_refused_when_too_long)
 /* Another file may have the number of a descriptor that a program in between has closed. */
 TEST(deaths_are_read_from_the_launchers_own_file_alone)
 {
-    int theirs = memfd_create("gf-ended", 0), other = memfd_create("gf-ended-not", 0);
+    int theirs = memfd_create("gf-ended", 0);
+    int other = memfd_create("gf-ended-not", 0);
     unsigned char bits[4];
     assert_true((theirs >= 0) && (other >= 0));
     assert_int_equal(write(theirs, "\1", 1), 1);

@@ -70,11 +70,13 @@ TEST(the_walk_hands_out_what_it_measured)
         static struct gf_config config;
         static struct gf_layout layout;
         struct gf_drivers drivers;
-        struct gf_arena control, exchange;
+        struct gf_arena control;
+        struct gf_arena exchange;
         struct gf_control_parts parts;
         struct gf_exchange_parts shared;
         struct gf_footprint need;
-        char *memory, *region;
+        char *memory;
+        char *region;
         uint32_t msgs;
         assert_non_null(sim);
         config_of(&config, &drivers, sim, row % world, world);
@@ -149,7 +151,8 @@ TEST(momentum_is_paid_for_where_there_is_one)
     struct gf_sim *sim = gf_sim_create(&(struct gf_sim_setup){.world = 1});
     static struct gf_config config;
     struct gf_drivers drivers;
-    struct gf_footprint without, with;
+    struct gf_footprint without;
+    struct gf_footprint with;
     config_of(&config, &drivers, sim, 0, 1);
     config.optimizer.kind = GF_OPTIMIZER_SGD;
     assert_int_equal(gf_measure(&config, tensors, LENGTH(tensors), &without), GF_OK);

@@ -124,7 +124,8 @@ static bool is_head(const struct model *model, uint32_t tensor)
 TEST(counts_are_the_published_ones)
 {
     for (size_t m = 0; m < LENGTH(models); m++) {
-        uint64_t elems = 0, heads = 0;
+        uint64_t elems = 0;
+        uint64_t heads = 0;
         model_read(&models[m]);
         for (uint32_t i = 0; i < tensor_count; i++) elems += tensors[i].elem_count;
         for (uint32_t i = 0; i < tensor_count; i++)
@@ -139,7 +140,9 @@ TEST(counts_are_the_published_ones)
 TEST(flops_are_the_published_ones)
 {
     for (size_t m = 0; m < LENGTH(models); m++) {
-        uint64_t forward = 0, all_forward = 0, backward = 0;
+        uint64_t forward = 0;
+        uint64_t all_forward = 0;
+        uint64_t backward = 0;
         double macs;
         model_read(&models[m]);
         for (uint32_t i = 0; i < tensor_count; i++) {
@@ -211,8 +214,9 @@ TEST(what_enters_the_layers_is_what_is_published)
         3 * 224 * 224 + 96 * 27 * 27 + (256 + 384 + 384) * 13 * 13 + 256 * 6 * 6 + 2 * 4096;
     assert_true(fabs(alexnet_2012 * 4 * 1024 / 1e6 / 1680 - 1) < 0.01);
     for (size_t v = 0; v < LENGTH(volumes); v++) {
-        double inputs = 0,
-               expected = (volumes[v].here > 0) ? volumes[v].here : volumes[v].published, megabytes;
+        double inputs = 0;
+        double expected = (volumes[v].here > 0) ? volumes[v].here : volumes[v].published;
+        double megabytes;
         for (size_t m = 0; m < LENGTH(models); m++)
             if (strcmp(models[m].name, volumes[v].name) == 0) model_read(&models[m]);
         for (uint32_t i = 0; i < tensor_count; i++) inputs += (double)flops[i].inputs;

@@ -70,7 +70,11 @@ TEST(a_trust_ratio_is_that_of_the_paper)
     for (uint32_t row = 0; row < LENGTH(rows) * gf_element_ops_variant_count; row++) {
         const struct ratio_row *r = &rows[row % LENGTH(rows)];
         const struct gf_element_ops *ops = variant(row / LENGTH(rows));
-        float got = -1, want = r->want, w = sqrtf(2), g = sqrtf(3), d = 0.1f * w;
+        float got = -1;
+        float want = r->want;
+        float w = sqrtf(2);
+        float g = sqrtf(3);
+        float d = 0.1f * w;
         struct gf_ratio ratio = {(gf_mem)(uintptr_t)&got,
                                  (gf_mem)(uintptr_t)&r->weight_square,
                                  (gf_mem)(uintptr_t)&r->gradient_square,
@@ -117,16 +121,18 @@ TEST(casts_past_the_cache_have_the_bytes_of_short_ones)
                  {GF_TYPE_F32, GF_TYPE_F16, {60, 22}},
                  {GF_TYPE_F32, GF_TYPE_BF16, {4, 0}}};
     enum { SHORT = 4096, MOST = GF_STREAM_BYTES / 2 + 1001, BYTES = GF_STREAM_BYTES + 8192 };
-    uint8_t *from = malloc(MOST * sizeof(float)), *to = aligned_alloc(GF_LINE_BYTES, BYTES),
-            *want = malloc(BYTES);
+    uint8_t *from = malloc(MOST * sizeof(float));
+    uint8_t *to = aligned_alloc(GF_LINE_BYTES, BYTES);
+    uint8_t *want = malloc(BYTES);
     assert_true((from != NULL) && (to != NULL) && (want != NULL));
     for (uint32_t row = 0; row < LENGTH(cases) * 2 * gf_element_ops_variant_count; row++) {
-        gf_type dst = cases[row / 2 % LENGTH(cases)].dst, src = cases[row / 2 % LENGTH(cases)].src;
+        gf_type dst = cases[row / 2 % LENGTH(cases)].dst;
+        gf_type src = cases[row / 2 % LENGTH(cases)].src;
         const struct gf_element_ops *ops = variant(row / 2 / LENGTH(cases));
-        uint64_t at = GF_LINE_BYTES + cases[row / 2 % LENGTH(cases)].offsets[row % 2],
-                 size = gf_type_size_bytes(dst);
-        uint64_t elem_count = GF_STREAM_BYTES / size + 1001 - 997 * (row / 2 % 2),
-                 bad[] = {40, elem_count - 2};
+        uint64_t at = GF_LINE_BYTES + cases[row / 2 % LENGTH(cases)].offsets[row % 2];
+        uint64_t size = gf_type_size_bytes(dst);
+        uint64_t elem_count = GF_STREAM_BYTES / size + 1001 - 997 * (row / 2 % 2);
+        uint64_t bad[] = {40, elem_count - 2};
         struct gf_check check = {0, UINT64_MAX};
         if (ops == NULL) continue;
         for (uint64_t i = 0; i < elem_count; i++) { /* finite in each type */
@@ -164,7 +170,8 @@ TEST(casts_past_the_cache_have_the_bytes_of_short_ones)
 TEST(a_cast_counts_elements_alone)
 {
     const float scales[] = {INFINITY, NAN};
-    float from[40] = {0}, to[40];
+    float from[40] = {0};
+    float to[40];
     for (uint32_t turn = 0; turn < LENGTH(from) * LENGTH(scales) * gf_element_ops_variant_count;
          turn++) {
         const struct gf_element_ops *ops = variant(turn / LENGTH(from) / LENGTH(scales));
@@ -181,8 +188,11 @@ TEST(a_cast_counts_elements_alone)
 
 TEST(copies_and_zeroes_keep_to_their_range)
 {
-    uint8_t src[400], dst[400], want[400];
-    const gf_mem from = (gf_mem)(uintptr_t)(src + 3), to = (gf_mem)(uintptr_t)(dst + 1);
+    uint8_t src[400];
+    uint8_t dst[400];
+    uint8_t want[400];
+    const gf_mem from = (gf_mem)(uintptr_t)(src + 3);
+    const gf_mem to = (gf_mem)(uintptr_t)(dst + 1);
     for (uint32_t i = 0; i < sizeof src; i++) src[i] = (uint8_t)(i * 37);
     for (uint32_t size = 0; size < 300; size += 7) {
         memset(dst, 0xa5, sizeof dst);

@@ -85,7 +85,9 @@ TEST(each_wrong_bit_is_found)
         for (gf_type type = 0; type < GF_TYPE_COUNT; type++)
             for (uint64_t bit = 0; bit < ELEMS * gf_type_size_bytes(type) * 8; bit++) {
                 struct perf_values values = operation_do(operations[o], type, 3, 0);
-                uint64_t elem = bit / 8 / gf_type_size_bytes(type), first, count;
+                uint64_t elem = bit / 8 / gf_type_size_bytes(type);
+                uint64_t first;
+                uint64_t count;
                 bool counts = true;
                 gf_block(ELEMS, 3, 1, &first, &count);
                 if (operations[o] == GF_OPERATION_REDUCE_SCATTER)
@@ -200,7 +202,8 @@ TEST(limits_are_where_auto_loses_least)
     };
     for (size_t c = 0; c < LENGTH(cases); c++) {
         struct perf_tuning tuning = {.size_count = 6};
-        uint64_t doubling_max = cases[c].before[0], halving_max = cases[c].before[1];
+        uint64_t doubling_max = cases[c].before[0];
+        uint64_t halving_max = cases[c].before[1];
         for (uint32_t i = 0; i < 6; i++) {
             tuning.bytes[i] = 1024u << i;
             memcpy(tuning.time_us[i], cases[c].time_us[i], sizeof tuning.time_us[i]);
@@ -225,10 +228,12 @@ TEST(limits_are_those_of_the_worlds_auto)
                  {3, 1024, 8192, 8192},
                  {8, 1u << 29, 1u << 30, 1u << 30},
                  {6, 1u << 24, 1u << 25, 1u << 30}};
-    static const double ring[] = {3, 4, 6, 8, 10, 18}, doubling[] = {1, 2, 5, 7, 20, 40};
+    static const double ring[] = {3, 4, 6, 8, 10, 18};
+    static const double doubling[] = {1, 2, 5, 7, 20, 40};
     for (size_t c = 0; c < LENGTH(cases); c++) {
         struct perf_tuning tuning = {.size_count = 6, .world = cases[c].world};
-        uint64_t doubling_max = 1, halving_max = 1;
+        uint64_t doubling_max = 1;
+        uint64_t halving_max = 1;
         for (uint32_t i = 0; i < 6; i++) {
             const double us[PERF_TUNE_COUNT] = {doubling[i], (i < 4) ? 4 : 25, ring[i]};
             tuning.bytes[i] = cases[c].least_bytes << i;
@@ -248,7 +253,8 @@ TEST(no_row_alone_moves_a_limit)
     for (uint32_t row = 0; row < 8; row++)
         for (uint32_t noise = 0; noise < 343; noise++) {
             struct perf_tuning tuning = {.size_count = 8};
-            uint64_t doubling_max = 4096, halving_max = 16384;
+            uint64_t doubling_max = 4096;
+            uint64_t halving_max = 16384;
             for (uint32_t i = 0; i < 8; i++) {
                 const double us[PERF_TUNE_COUNT] = {1 << i,
                                                     (i < 3) ? 1.2 * (1 << i) : 0.8 * (1 << i),

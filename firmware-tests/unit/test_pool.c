@@ -46,7 +46,9 @@ static void table_make(const struct table_case *c, struct gf_tensor *tensors, ui
 static void check_places(const struct gf_tensor *tensors, const struct gf_pool_tensor *table,
                          uint32_t count, const struct gf_pool_sizes *sizes, bool sparse)
 {
-    uint64_t next = 0, bytes = 0, sparse_end = 0;
+    uint64_t next = 0;
+    uint64_t bytes = 0;
+    uint64_t sparse_end = 0;
     for (int part = 1; part >= 0; part--) {
         int type = -1;
         for (uint32_t i = 0; i < count; i++) {
@@ -88,7 +90,8 @@ TEST(tensors_lie_in_order_without_overlap_aligned_and_flat)
         const struct table_case *c = &tables[row % LENGTH(tables)];
         struct gf_config config = {.sparse.enabled = c->sparse,
                                    .exchange = {.fuse_bytes = 4096, .cut_bytes = 65536}};
-        struct gf_pool_sizes measured, placed;
+        struct gf_pool_sizes measured;
+        struct gf_pool_sizes placed;
         char error[256] = "";
         uint32_t count = 1 + (uint32_t)(row * 13) % TENSORS;
         seed = row;
@@ -116,7 +119,8 @@ TEST(buffers_hold_each_tensor_once_and_are_as_large_as_asked)
             .exchange = {.wire = wire, .fuse_bytes = fuse, .cut_bytes = UINT64_C(1) << 40}};
         struct gf_pool_sizes sizes;
         char error[256] = "";
-        uint32_t sparse_count, count;
+        uint32_t sparse_count;
+        uint32_t count;
         seed = row;
         table_make(c, tensors, TENSORS);
         assert_int_equal(gf_pool_place(&config, tensors, TENSORS, table, &sizes, error), GF_OK);
@@ -126,8 +130,10 @@ TEST(buffers_hold_each_tensor_once_and_are_as_large_as_asked)
         assert_true(count <= TENSORS);
         memset(seen, 0, sizeof seen);
         for (uint32_t b = 0; b < count; b++) {
-            const struct gf_buffer *buffer = &buffers[b], *next = &buffers[b + 1];
-            uint64_t bytes = buffer->elem_count * gf_type_size_bytes(wire), without = 0;
+            const struct gf_buffer *buffer = &buffers[b];
+            const struct gf_buffer *next = &buffers[b + 1];
+            uint64_t bytes = buffer->elem_count * gf_type_size_bytes(wire);
+            uint64_t without = 0;
             uint32_t tensor_count = 0;
             assert_int_equal(buffer->sparse, b < sparse_count);
             for (uint32_t i = buffer->first_tensor; i <= buffer->last_tensor; i++) {
@@ -168,7 +174,8 @@ static void check_pieces(const struct gf_config *config, const struct gf_pool_te
                          const struct gf_buffer *buffers, uint32_t count)
 {
     static uint32_t waits[PIECES_MAX];
-    uint64_t wire_bytes = gf_type_size_bytes(config->exchange.wire), next = 0;
+    uint64_t wire_bytes = gf_type_size_bytes(config->exchange.wire);
+    uint64_t next = 0;
     memset(waits, 0, sizeof waits);
     for (uint32_t i = 0; i < TENSORS; i++) {
         const struct gf_pool_tensor *tensor = &table[i];
@@ -203,7 +210,8 @@ static void check_pieces(const struct gf_config *config, const struct gf_pool_te
 
 TEST(what_is_too_large_is_cut_and_pieces_know_their_tensors)
 {
-    static const uint64_t fuses[] = {1, 4096, 65536}, cuts[] = {4096, 10000, 1 << 20};
+    static const uint64_t fuses[] = {1, 4096, 65536};
+    static const uint64_t cuts[] = {4096, 10000, 1 << 20};
     static struct gf_tensor tensors[TENSORS];
     static struct gf_pool_tensor table[TENSORS];
     static struct gf_buffer buffers[PIECES_MAX];
@@ -403,7 +411,8 @@ TEST(names_are_cut_not_overrun)
 TEST(every_difference_changes_the_hash)
 {
     /* they differ in the last letter that counts */
-    char longest[GF_NAME_BYTES], other[GF_NAME_BYTES];
+    char longest[GF_NAME_BYTES];
+    char other[GF_NAME_BYTES];
     (void)snprintf(longest, sizeof longest, "%0*d", (int)sizeof longest - 1, 1);
     (void)snprintf(other, sizeof other, "%0*d", (int)sizeof other - 1, 2);
     const struct gf_tensor tensors[][2] = {

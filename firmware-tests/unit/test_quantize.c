@@ -39,7 +39,9 @@ static void expect(const struct gf_element_ops *ops, const uint8_t *groups,
 {
     for (uint64_t first = 0; first < count; first += form->elems) {
         uint64_t end = (count - first < form->elems) ? count : first + form->elems;
-        double most = 0, sum = 0, scale;
+        double most = 0;
+        double sum = 0;
+        double scale;
         float found;
         for (uint64_t i = first; i < end; i++) {
             most = fmax(most, fabs((double)before[i]));
@@ -50,7 +52,8 @@ static void expect(const struct gf_element_ops *ops, const uint8_t *groups,
         if (fabs((double)found - scale) > 1e-6 * scale)
             fail_msg("%s, %u bits: scale %g, not %g", ops->name, form->bits, (double)found, scale);
         for (uint64_t i = first; i < end; i++) {
-            double value = given(groups, form, i), missing = (double)before[i] - value;
+            double value = given(groups, form, i);
+            double missing = (double)before[i] - value;
             double least = fabs(fabs((double)before[i]) - scale) * 1.00001 + 1e-6 * scale;
             double allowed = (form->bits == 8) ? scale * 0.50001 : least;
             if ((fabs(missing) > allowed) || (fabs((double)after[i] - missing) > 1e-6 * most))
@@ -65,10 +68,15 @@ static void each_count(const struct gf_element_ops *ops, const struct gf_groups 
 {
     static const uint64_t counts[] = {0,   1,   7,   31,  32,  33,  64,  100,
                                       255, 256, 257, 511, 512, 513, 1200};
-    static uint8_t groups[ELEMS_MAX * 2 + 2 * GF_GROUP_BYTES_MAX], plain[sizeof groups];
+    static uint8_t groups[ELEMS_MAX * 2 + 2 * GF_GROUP_BYTES_MAX];
+    static uint8_t plain[sizeof groups];
     for (size_t c = 0; c < LENGTH(counts); c++) {
-        float before[ELEMS_MAX], value[ELEMS_MAX + 1], other[ELEMS_MAX], back[ELEMS_MAX];
-        uint64_t count = counts[c], bytes = gf_group_count(form, count) * gf_group_bytes(form);
+        float before[ELEMS_MAX];
+        float value[ELEMS_MAX + 1];
+        float other[ELEMS_MAX];
+        float back[ELEMS_MAX];
+        uint64_t count = counts[c];
+        uint64_t bytes = gf_group_count(form, count) * gf_group_bytes(form);
         struct gf_check check = {0, UINT64_MAX};
         for (uint64_t i = 0; i < count; i++)
             before[i] = (i % 5 == 3) ? 0.0f : noise() * ((i % 7 == 0) ? 1e-6f : 1.0f);
@@ -122,7 +130,8 @@ TEST(groups_without_a_scale_are_zeroes)
     } rows[] = {{0.0f, 0}, {0x1p-101f, 0}, {0x1p-140f, 0}, {INFINITY, 1}, {NAN, 1}};
     for (size_t f = 0; f < LENGTH(forms); f++)
         for (size_t row = 0; row < LENGTH(rows); row++) {
-            float value[512] = {0}, before[512];
+            float value[512] = {0};
+            float before[512];
             uint8_t groups[GF_GROUP_BYTES_MAX];
             struct gf_check check = {0, UINT64_MAX};
             value[17] = rows[row].value;
@@ -142,7 +151,8 @@ TEST(nothing_is_lost_over_many_steps)
 {
     for (size_t f = 0; f < LENGTH(forms); f++) {
         float value[512] = {0};
-        double sent[512] = {0}, meant[512] = {0};
+        double sent[512] = {0};
+        double meant[512] = {0};
         uint8_t groups[GF_GROUP_BYTES_MAX];
         for (uint32_t step = 0; step < 300; step++) {
             for (uint32_t i = 0; i < forms[f].elems; i++) {
@@ -181,11 +191,17 @@ static void round_trip(float *value, float *scratch, uint8_t *groups, uint64_t c
 TEST(a_ring_that_quantizes_each_hop_loses_more_the_more_ranks_there_are)
 {
     enum { COUNT = 1024 };
-    static float sum[COUNT], ring[COUNT], owner[COUNT], value[COUNT], scratch[COUNT];
+    static float sum[COUNT];
+    static float ring[COUNT];
+    static float owner[COUNT];
+    static float value[COUNT];
+    static float scratch[COUNT];
     static uint8_t groups[COUNT * 2];
     double last = 0;
     for (uint32_t n = 2; n <= 64; n *= 2) {
-        double size = 0, of_ring = 0, of_owner = 0;
+        double size = 0;
+        double of_ring = 0;
+        double of_owner = 0;
         for (uint32_t rank = 0; rank < n; rank++) {
             for (uint32_t i = 0; i < COUNT; i++) {
                 value[i] = noise();

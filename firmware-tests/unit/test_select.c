@@ -78,7 +78,8 @@ static const float *sorted_scores;
 /* Larger first, ties by the lower index. */
 static int by_score(const void *a, const void *b)
 {
-    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+    uint32_t left = *(const uint32_t *)a;
+    uint32_t right = *(const uint32_t *)b;
     if (sorted_scores[left] != sorted_scores[right])
         return (sorted_scores[left] > sorted_scores[right]) ? -1 : 1;
     return (left < right) ? -1 : 1;
@@ -86,14 +87,16 @@ static int by_score(const void *a, const void *b)
 
 static int by_index(const void *a, const void *b)
 {
-    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+    uint32_t left = *(const uint32_t *)a;
+    uint32_t right = *(const uint32_t *)b;
     return (left > right) - (left < right);
 }
 
 static void expect_selection(const char *name, const float *scores, const uint32_t *order,
                              uint32_t count, uint32_t kept)
 {
-    static uint32_t expected[COUNT_MAX], selected[COUNT_MAX + 1];
+    static uint32_t expected[COUNT_MAX];
+    static uint32_t selected[COUNT_MAX + 1];
     memcpy(expected, order, kept * sizeof *expected);
     qsort(expected, kept, sizeof *expected, by_index);
     for (uint32_t i = 0; i <= kept; i++) selected[i] = GUARD;
@@ -172,14 +175,19 @@ TEST(the_share_is_rounded_up_to_whole_chunks)
 
 TEST(warm_up_sends_all_then_a_ramp_falls_to_the_share)
 {
-    static const uint64_t warmups[] = {0, 1, 7}, ramps[] = {0, 1, 2, 10, 99, 1000};
+    static const uint64_t warmups[] = {0, 1, 7};
+    static const uint64_t ramps[] = {0, 1, 2, 10, 99, 1000};
     static const uint32_t counts[] = {1, 2, 7, 100, 781};
     static const float shares[] = {1e-6f, 0.15f, 0.5f, 0.999f, 1.0f};
     for (uint32_t row = 0; row < LENGTH(warmups) * LENGTH(ramps) * LENGTH(counts) * LENGTH(shares);
          row++) {
-        uint64_t warmup = warmups[row % 3], ramp = ramps[row / 3 % LENGTH(ramps)];
-        uint32_t count = counts[row / 18 % LENGTH(counts)], before = count, target;
-        struct gf_config config = config_of(shares[row / 90], warmup, ramp), now = config;
+        uint64_t warmup = warmups[row % 3];
+        uint64_t ramp = ramps[row / 3 % LENGTH(ramps)];
+        uint32_t count = counts[row / 18 % LENGTH(counts)];
+        uint32_t before = count;
+        uint32_t target;
+        struct gf_config config = config_of(shares[row / 90], warmup, ramp);
+        struct gf_config now = config;
         now.sparse.warmup_steps = now.sparse.ramp_steps = 0;
         target = gf_sparse_kept(&now, count, 1);
         for (uint64_t step = 1; step <= warmup + ramp + 3; step++) {

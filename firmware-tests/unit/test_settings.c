@@ -19,7 +19,9 @@ static void effective_make(const struct gf_config *config, struct gf_config *eff
 
 TEST(effective_twice_is_effective_once)
 {
-    static struct gf_config config, once, twice;
+    static struct gf_config config;
+    static struct gf_config once;
+    static struct gf_config twice;
     char error[256];
     memset(&config, 0, sizeof config);
     /* what lies behind the end must not stay */
@@ -156,7 +158,8 @@ TEST(values_out_of_range_are_refused_by_name)
 {
     for (size_t i = 0; i < LENGTH(values); i++) {
         const struct gf_setting *s = row(values[i].key);
-        static struct gf_config config, out;
+        static struct gf_config config;
+        static struct gf_config out;
         char error[256] = "";
         gf_status status;
         memset(&config, 0, sizeof config);
@@ -182,7 +185,8 @@ TEST(a_text_without_end_is_refused)
 {
     for (uint32_t i = 0; i < gf_setting_count; i++) {
         const struct gf_setting *s = &gf_settings[i];
-        static struct gf_config config, out;
+        static struct gf_config config;
+        static struct gf_config out;
         char error[256] = "";
         if (s->kind != GF_SETTING_TEXT) continue;
         memset(&config, 0, sizeof config);
@@ -303,7 +307,8 @@ TEST(hash_and_summary_see_exactly_what_must_agree)
                                                "exchange.timeout",
                                                "trace."};
     static struct gf_config zero;
-    char text[160], text_zero[160];
+    char text[160];
+    char text_zero[160];
     memset(&zero, 0, sizeof zero);
     assert_string_equal(gf_config_summary(&zero, text_zero, sizeof text_zero),
                         "wire=fp32 algorithm=auto");
@@ -328,7 +333,8 @@ TEST(hash_and_summary_see_exactly_what_must_agree)
 
 TEST(a_device_has_larger_buffers_unless_the_file_says_otherwise)
 {
-    static struct gf_config config, effective;
+    static struct gf_config config;
+    static struct gf_config effective;
     char text[160];
     memset(&config, 0, sizeof config);
     strcpy(config.device.driver, "host");
@@ -349,7 +355,8 @@ TEST(a_device_has_larger_buffers_unless_the_file_says_otherwise)
 
 TEST(the_hash_does_not_change_between_releases_by_accident)
 {
-    static struct gf_config zero, effective;
+    static struct gf_config zero;
+    static struct gf_config effective;
     memset(&zero, 0, sizeof zero);
     effective_make(&zero, &effective);
     assert_int_equal(gf_config_hash(&zero), gf_config_hash(&effective));

@@ -18,7 +18,8 @@ TEST(test_half_conversions_are_those_of_the_library)
         bool f16 = type == GF_TYPE_F16;
         for (uint32_t half = 0; half < 65536; half++) {
             uint16_t from = (uint16_t)half;
-            float value, expected = f16 ? gf_f32_of_f16(from) : gf_f32_of_bf16(from);
+            float value;
+            float expected = f16 ? gf_f32_of_f16(from) : gf_f32_of_bf16(from);
             half_get((gf_type)type, &value, &from, 1);
             if (!same_float(value, expected))
                 fail_msg("type %d: %04x is %g, not %g", type, half, expected, value);
@@ -28,8 +29,10 @@ TEST(test_half_conversions_are_those_of_the_library)
             uint32_t low = f16 ? 0xfffu + (uint32_t)(i % 4) : 0x7fffu + (uint32_t)(i % 4);
             uint32_t bits = (i < 2097152) ? (uint32_t)(i / 4 << (f16 ? 13 : 16)) + low
                                           : (uint32_t)(i * 2654435761u);
-            float value = gf_f32_of_bits(bits), rounded = value;
-            uint16_t expected = f16 ? gf_f16_of_f32(value) : gf_bf16_of_f32(value), half;
+            float value = gf_f32_of_bits(bits);
+            float rounded = value;
+            uint16_t expected = f16 ? gf_f16_of_f32(value) : gf_bf16_of_f32(value);
+            uint16_t half;
             half_round((gf_type)type, &rounded, 1);
             half_put((gf_type)type, &half, &value, 1);
             if ((half != expected) && !isnan(value))
@@ -79,7 +82,8 @@ static void model_hands_on_16_bits(const struct net_model *model, const struct d
 {
     struct net net;
     struct data_random random;
-    float *plain[NET_TENSORS_MAX], *half[NET_TENSORS_MAX];
+    float *plain[NET_TENSORS_MAX];
+    float *half[NET_TENSORS_MAX];
     float *workspace = floats_take(net_measure(model, &layers_host, IMAGES) / sizeof(float) + 16u);
     data_random_seed(&random, 7, 0);
     net_open(&net, model, &layers_host, NULL, IMAGES, workspace);
@@ -98,7 +102,8 @@ static void model_hands_on_16_bits(const struct net_model *model, const struct d
         assert_true(is_rounded(GF_TYPE_F16, net.pooled1_gradient, (uint64_t)IMAGES * 18 * 18 * 32));
     }
     for (uint32_t i = 0; i < model->tensor_count; i++) {
-        double apart = 0.0, length = 0.0;
+        double apart = 0.0;
+        double length = 0.0;
         for (uint64_t j = 0; j < model->tensors[i].elem_count; j++) {
             apart += pow((double)(plain[i][j] - half[i][j]), 2);
             length += pow((double)plain[i][j], 2);
@@ -114,7 +119,8 @@ static void model_hands_on_16_bits(const struct net_model *model, const struct d
 
 TEST(test_layers_hand_on_16_bits)
 {
-    static uint8_t pixels[IMAGES * DATA_PIXELS], labels[IMAGES];
+    static uint8_t pixels[IMAGES * DATA_PIXELS];
+    static uint8_t labels[IMAGES];
     struct data_set set = {IMAGES, pixels, labels};
     struct data_random random;
     data_random_seed(&random, 3, 0);

@@ -111,7 +111,8 @@ TEST(who_comes_in_with_other_options_is_refused)
 /* Rank 0 came in late, to the last 10 of 100 steps, and took a second for each. */
 TEST(what_took_how_long_is_of_the_steps_that_were_made_here)
 {
-    float seconds[100] = {0}, sorted[100];
+    float seconds[100] = {0};
+    float sorted[100];
     uint64_t bytes[100] = {0};
     const struct train_options options = {.batch = 4, .model = &net_linear};
     static const struct gf_config config;

@@ -91,8 +91,10 @@ static void slopes_check(const struct net_model *model)
     assert_int_equal(model->backward(&f.net), GF_OK);
     for (uint32_t i = 0; i < model->tensor_count; i++) {
         uint64_t count = model->tensors[i].elem_count;
-        float *weight = f.net.weight[i], *kept = memory_take(count * sizeof *kept);
-        double length = 0.0, loss[2];
+        float *weight = f.net.weight[i];
+        float *kept = memory_take(count * sizeof *kept);
+        double length = 0.0;
+        double loss[2];
         memcpy(kept, weight, count * sizeof *kept);
         for (uint64_t j = 0; j < count; j++)
             length += (double)f.net.gradient[i][j] * (double)f.net.gradient[i][j];
@@ -126,7 +128,8 @@ static void split_check(const struct net_model *model, const uint32_t *parts, ui
 {
     struct fixture f;
     double *sum[NET_TENSORS_MAX];
-    uint32_t first = 0, hits;
+    uint32_t first = 0;
+    uint32_t hits;
     fixture_open(&f, model);
     for (uint32_t i = 0; i < model->tensor_count; i++) {
         sum[i] = calloc(model->tensors[i].elem_count, sizeof **sum);
@@ -148,7 +151,8 @@ static void split_check(const struct net_model *model, const uint32_t *parts, ui
     assert_int_equal(model->backward(&f.net), GF_OK);
     assert_int_equal(f.ready_count, model->tensor_count);
     for (uint32_t i = 0; i < model->tensor_count; i++) {
-        double apart = 0.0, length = 0.0;
+        double apart = 0.0;
+        double length = 0.0;
         for (uint64_t j = 0; j < model->tensors[i].elem_count; j++) {
             double whole = (double)f.net.gradient[i][j];
             apart += (whole - sum[i][j]) * (whole - sum[i][j]);
@@ -206,13 +210,15 @@ TEST(test_an_error_of_the_library_ends_backward)
 TEST(test_fold_is_the_transpose_of_unfold)
 {
     enum { SIDE = 6, CHANNELS = 3, COUNT = 2, ROWS_MAX = COUNT * SIDE * SIDE * 5 * 5 * CHANNELS };
-    static float image[COUNT * (SIDE + 4) * (SIDE + 4) * CHANNELS],
-        folded[COUNT * (SIDE + 4) * (SIDE + 4) * CHANNELS];
-    static float rows[ROWS_MAX], unfolded[ROWS_MAX];
+    static float image[COUNT * (SIDE + 4) * (SIDE + 4) * CHANNELS];
+    static float folded[COUNT * (SIDE + 4) * (SIDE + 4) * CHANNELS];
+    static float rows[ROWS_MAX];
+    static float unfolded[ROWS_MAX];
     for (uint32_t kernel = 3; kernel <= 5; kernel += 2) {
         size_t elems = COUNT * layer_bordered_elems(SIDE, CHANNELS, kernel);
         size_t row_elems = COUNT * SIDE * SIDE * (size_t)(kernel * kernel) * CHANNELS;
-        double left = 0.0, right = 0.0;
+        double left = 0.0;
+        double right = 0.0;
         for (size_t i = 0; i < elems; i++) image[i] = (float)(i * 7 % 11) - 5.0f;
         for (size_t i = 0; i < row_elems; i++) rows[i] = (float)(i * 5 % 13) - 6.0f;
         layers_host.unfold(NULL, image, COUNT, SIDE, CHANNELS, kernel, unfolded);
@@ -326,7 +332,8 @@ static void folder_remove(const char *folder)
 
 TEST(test_a_data_set_is_whole_or_its_error_says_where)
 {
-    char folder[] = "/tmp/gf-test-XXXXXX", error[DATA_ERROR_BYTES];
+    char folder[] = "/tmp/gf-test-XXXXXX";
+    char error[DATA_ERROR_BYTES];
     assert_non_null(mkdtemp(folder));
     for (size_t i = 0; i < LENGTH(data_cases); i++) {
         const struct data_case *c = &data_cases[i];
@@ -347,7 +354,9 @@ TEST(test_a_data_set_is_whole_or_its_error_says_where)
 
 TEST(test_packed_files_cut_or_changed_are_refused)
 {
-    char folder[] = "/tmp/gf-test-XXXXXX", path[256], error[DATA_ERROR_BYTES];
+    char folder[] = "/tmp/gf-test-XXXXXX";
+    char path[256];
+    char error[DATA_ERROR_BYTES];
     struct data_set set = {0};
     assert_non_null(mkdtemp(folder));
     (void)snprintf(path, sizeof path, "%s/train-images-idx3-ubyte.gz", folder);

@@ -21,7 +21,8 @@ static void ready(void *arg, unsigned first, unsigned count, double loss)
 
 TEST(the_language_models_gradients_are_those_of_its_loss)
 {
-    double *weight[TENSORS], *gradient[TENSORS];
+    double *weight[TENSORS];
+    double *gradient[TENSORS];
     unsigned char text[BATCH][CONTEXT + 1];
     const unsigned char *rows[BATCH];
     uint64_t seed = 1;
@@ -44,8 +45,11 @@ TEST(the_language_models_gradients_are_those_of_its_loss)
     for (unsigned t = 0; t < TENSORS; t++) assert_int_equal(declared[t], 1);
     for (unsigned t = 0; t < TENSORS; t++) { /* an element of each */
         const unsigned i = t * 7919 % tensor_elems(t);
-        const double h = 1e-5, before = values[t][i];
-        double up, down, expected;
+        const double h = 1e-5;
+        const double before = values[t][i];
+        double up;
+        double down;
+        double expected;
         values[t][i] = before + h;
         up = model_run(weight, NULL, rows, 0, NULL, NULL);
         values[t][i] = before - h;

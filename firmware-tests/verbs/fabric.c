@@ -63,7 +63,8 @@ static void fabric_new(struct fabric *new)
 
 static void settings_read(void)
 {
-    const char *text = getenv("GF_VERBS_HOST"), *faults = getenv("GF_VERBS_FAULT");
+    const char *text = getenv("GF_VERBS_HOST");
+    const char *faults = getenv("GF_VERBS_FAULT");
     static const struct {
         const char *name;
         unsigned *value;

@@ -119,7 +119,8 @@ struct ibv_qp *CALL(create_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
     struct verbs_cq *send_cq = (struct verbs_cq *)attr->send_cq;
     struct verbs_qp *qp;
-    int number, rq;
+    int number;
+    int rq;
     errno = EINVAL;
     if ((attr->cap.max_send_sge > FABRIC_SGES) || (attr->cap.max_inline_data > FABRIC_INLINE))
         return NULL;
@@ -168,8 +169,8 @@ static void cq_clean(struct fabric_cq *cq, uint32_t qp_num)
 
 int CALL(destroy_qp)(struct ibv_qp *base)
 {
-    struct verbs_qp *qp = (struct verbs_qp *)base,
-                    **link = &((struct verbs_cq *)base->send_cq)->senders;
+    struct verbs_qp *qp = (struct verbs_qp *)base;
+    struct verbs_qp **link = &((struct verbs_cq *)base->send_cq)->senders;
     fabric_enter();
     while (*link != qp) link = &(*link)->next;
     *link = qp->next;

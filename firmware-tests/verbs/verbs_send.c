@@ -34,7 +34,8 @@ static int source_of(const struct ibv_send_wr *wr, uint32_t access, struct iovec
 static bool answers(int32_t pid)
 {
     char byte;
-    struct iovec own = {&byte, 1}, other = {NULL, 1};
+    struct iovec own = {&byte, 1};
+    struct iovec other = {NULL, 1};
     return (process_vm_readv(pid, &own, 1, &other, 1, 0) == 1) || (errno == EFAULT);
 }
 
@@ -96,7 +97,8 @@ static enum outcome message_send(struct verbs_qp *qp, const struct ibv_send_wr *
                         .qp_num = number,
                         .src_qp = qp->base.qp_num};
     unsigned char head[FABRIC_GRH_BYTES];
-    struct iovec from[FABRIC_SGES + 1], into;
+    struct iovec from[FABRIC_SGES + 1];
+    struct iovec into;
     size_t bytes;
     int parts = source_of(wr, 0, from + 1, &bytes);
     if (parts < 0) return REFUSED;
@@ -142,7 +144,8 @@ static enum outcome memory_move(struct verbs_qp *qp, const struct ibv_send_wr *w
     bool reads = wr->opcode == IBV_WR_RDMA_READ;
     const struct fabric_qp *to = &fabric->qps[qp->shared->dest % FABRIC_QPS];
     int32_t pid = to->pid;
-    struct iovec own[FABRIC_SGES], other;
+    struct iovec own[FABRIC_SGES];
+    struct iovec other;
     size_t bytes;
     ssize_t moved;
     int parts = source_of(wr, reads ? IBV_ACCESS_LOCAL_WRITE : 0, own, &bytes);

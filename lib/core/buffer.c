@@ -39,8 +39,10 @@ static bool in_place(const struct gf_op *op)
 static gf_status dense_pack(gf_context *gf, struct gf_op *op)
 {
     const struct gf_buffer *buffer = gf_buffer_of(gf, op);
-    uint64_t done = op->done_elems, count = gf_turn_elems(gf, buffer->elem_count - done);
-    gf_type type = (gf_type)buffer->type, wire = op->coll.type;
+    uint64_t done = op->done_elems;
+    uint64_t count = gf_turn_elems(gf, buffer->elem_count - done);
+    gf_type type = (gf_type)buffer->type;
+    gf_type wire = op->coll.type;
     gf_mem from = op->of.buffer.gradient + done * gf_type_size_bytes(type);
     gf_mem to = op->packed + done * gf_type_size_bytes(wire);
     float pre = gf->config.exchange.pre_scale;
@@ -67,9 +69,11 @@ static gf_status dense_pack(gf_context *gf, struct gf_op *op)
 static gf_status dense_unpack(gf_context *gf, struct gf_op *op)
 {
     const struct gf_buffer *buffer = gf_buffer_of(gf, op);
-    gf_type type = (gf_type)buffer->type, wire = op->coll.type;
+    gf_type type = (gf_type)buffer->type;
+    gf_type wire = op->coll.type;
     float factor = (type == GF_TYPE_F32) ? gf_buffer_factor(gf) : 1.0f;
-    uint64_t done = op->done_elems, count = gf_turn_elems(gf, buffer->elem_count - done);
+    uint64_t done = op->done_elems;
+    uint64_t count = gf_turn_elems(gf, buffer->elem_count - done);
 
     if (in_place(op) && (factor == 1.0f))
         count = buffer->elem_count;
@@ -141,7 +145,8 @@ bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
     bool own = gf->step.quantized || (buffer->chunk_count > 0);
     const struct gf_op_kind *kind = own ? gf->step_module->buffers : &gf_buffer_dense;
     struct gf_op *op = gf_op_take(gf, kind, GF_OPERATION_STEP, number, now_ns);
-    gf_type wire = gf->config.exchange.wire, type;
+    gf_type wire = gf->config.exchange.wire;
+    gf_type type;
     uint64_t at = buffer->first_elem * gf_type_size_bytes(wire);
     if (op == NULL) return false;
     op->first_tensor = buffer->first_tensor;

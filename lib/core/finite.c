@@ -28,8 +28,11 @@ void gf_finite_step(gf_context *gf)
 static void first_put(const gf_context *gf, uint32_t rank, const struct gf_buffer *buffer,
                       const struct gf_check *check, uint64_t *key_out)
 {
-    uint32_t first = 0, last = gf->tensor_count - 1, tensor;
-    uint64_t elem = 0, key;
+    uint32_t first = 0;
+    uint32_t last = gf->tensor_count - 1;
+    uint32_t tensor;
+    uint64_t elem = 0;
+    uint64_t key;
     bool sparse = (buffer == NULL) || (buffer->sparse != 0);
     if (check->bad_count == 0) return;
     if (buffer != NULL) {

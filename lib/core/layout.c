@@ -39,8 +39,8 @@ static struct gf_coll_need op_need(const struct gf_layout *layout)
 /* What all ranks' requests on device memory pass through, and the wire's own on a device. */
 static uint64_t wire_pool_bytes(const struct gf_layout *layout)
 {
-    uint64_t requests = layout->on_device ? gf_device_wire_bytes(&layout->pool) : 0,
-             bytes = layout->pack_bytes;
+    uint64_t requests = layout->on_device ? gf_device_wire_bytes(&layout->pool) : 0;
+    uint64_t bytes = layout->pack_bytes;
     return (bytes > requests) ? bytes : requests;
 }
 
@@ -197,7 +197,8 @@ static gf_status parts_measure(struct gf_layout *layout, const struct gf_tensor 
 static gf_status layout_make(const struct gf_config *config, const struct gf_tensor *tensors,
                              uint32_t tensor_count, struct gf_layout *layout, char *error_out)
 {
-    struct gf_arena control = {0}, exchange = {0};
+    struct gf_arena control = {0};
+    struct gf_arena exchange = {0};
     struct gf_config *effective = &layout->config;
     gf_status status;
     bool in_place;

@@ -59,8 +59,8 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
         coll->msgs = parts->msgs + (size_t)s * msg_count;
         coll->msg_count = msg_count;
         for (uint32_t m = 0; m < msg_count; m++) {
-            size_t req = (size_t)s * msg_count + m,
-                   sum_req = (size_t)gf->under_way.count * msg_count + req;
+            size_t req = (size_t)s * msg_count + m;
+            size_t sum_req = (size_t)gf->under_way.count * msg_count + req;
             coll->msgs[m].req = (struct gf_req *)(void *)(parts->reqs + req * req_bytes);
             if (!gf->config.link.integrity) continue;
             coll->msgs[m].sum = &parts->sums[req];

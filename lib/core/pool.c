@@ -87,8 +87,8 @@ static uint32_t run_pieces(const struct gf_config *config, uint64_t elem_count,
                            uint64_t *length_out)
 {
     uint64_t unit_bytes = GF_POOL_CUT_ELEMS * gf_type_size_bytes(config->exchange.wire);
-    uint64_t most = gf_pool_cut_bytes(config) / unit_bytes * GF_POOL_CUT_ELEMS,
-             pieces = (elem_count + most - 1) / most;
+    uint64_t most = gf_pool_cut_bytes(config) / unit_bytes * GF_POOL_CUT_ELEMS;
+    uint64_t pieces = (elem_count + most - 1) / most;
     *length_out = (pieces <= 1)
                       ? elem_count
                       : gf_align_up((elem_count + pieces - 1) / pieces, GF_POOL_CUT_ELEMS);
@@ -105,8 +105,12 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
                         struct gf_pool_sizes *sizes_out, char *error_out)
 {
     struct gf_pool_sizes sizes = {0};
-    uint64_t next = 0, bytes = 0, run_first = 0, length;
-    uint32_t place = 0, pieces = 0; /* of the run so far */
+    uint64_t next = 0;
+    uint64_t bytes = 0;
+    uint64_t run_first = 0;
+    uint64_t length;
+    uint32_t place = 0;
+    uint32_t pieces = 0; /* of the run so far */
     int sparse_type = -1;
     gf_status status;
 
@@ -184,7 +188,8 @@ static uint32_t run_cut(const struct gf_config *config, struct gf_pool_tensor *t
                         struct gf_buffer *buffers, uint32_t at)
 {
     const struct gf_buffer run = buffers[at];
-    uint64_t first = 0, length;
+    uint64_t first = 0;
+    uint64_t length;
     uint32_t count = run_pieces(config, run.elem_count, &length);
     for (uint32_t i = 0; i < count; i++, first += length) {
         struct gf_buffer *piece = &buffers[at + i];
@@ -197,7 +202,8 @@ static uint32_t run_cut(const struct gf_config *config, struct gf_pool_tensor *t
     }
     for (uint32_t i = run.first_tensor; i <= run.last_tensor; i++) {
         struct gf_pool_tensor *tensor = &table[i];
-        uint64_t first = tensor->first_elem - run.first_elem, end = first + tensor->elem_count;
+        uint64_t first = tensor->first_elem - run.first_elem;
+        uint64_t end = first + tensor->elem_count;
         if (tensor->sparse != run.sparse) continue;
         tensor->buffer_first =
             (first < run.elem_count) ? at + (uint32_t)(first / length) : at + count - 1;
@@ -218,7 +224,8 @@ uint32_t gf_pool_group(const struct gf_config *config, struct gf_pool_tensor *ta
                        uint32_t count)
 {
     struct gf_buffer *open = NULL;
-    const struct gf_pool_tensor *low = NULL, *high = NULL; /* of the open run, by where they lie */
+    const struct gf_pool_tensor *low = NULL;
+    const struct gf_pool_tensor *high = NULL; /* of the open run, by where they lie */
     for (uint32_t i = 0; i < tensor_count; i++) {
         const struct gf_pool_tensor *tensor = &table[i];
         if ((tensor->sparse != 0) != sparse) continue;

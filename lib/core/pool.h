@@ -67,7 +67,8 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
  * buffers. */
 static inline uint64_t gf_pool_cut_bytes(const struct gf_config *config)
 {
-    uint64_t cut = config->exchange.cut_bytes, fuse = config->exchange.fuse_bytes;
+    uint64_t cut = config->exchange.cut_bytes;
+    uint64_t fuse = config->exchange.fuse_bytes;
     uint64_t ring = (uint64_t)config->job.world * config->exchange.slice_bytes;
     if (cut < fuse) cut = fuse;
     return (cut > ring) ? cut : ring;

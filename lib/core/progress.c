@@ -24,7 +24,8 @@ gf_status gf_enter_poll(gf_context *gf)
 
 uint64_t gf_poll_begin(gf_context *gf)
 {
-    uint64_t now_ns = gf_now(gf), most_ns = gf->config.exchange.timeout_ns / 4;
+    uint64_t now_ns = gf_now(gf);
+    uint64_t most_ns = gf->config.exchange.timeout_ns / 4;
     uint64_t gap_ns = now_ns - gf->polled.at_ns;
     gf->polled.at_ns = now_ns;
     if (gf->position != NULL) gf->position->unpolled_ns = gap_ns;

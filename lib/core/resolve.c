@@ -56,7 +56,8 @@ static gf_status identity_resolve(struct gf_layout *layout, char *error_out)
 static gf_status gpu_resolve(struct gf_layout *layout, char *error_out)
 {
     struct gf_drivers *drivers = &layout->drivers;
-    const struct gf_gpu_driver *first = drivers->gpu, *other = NULL;
+    const struct gf_gpu_driver *first = drivers->gpu;
+    const struct gf_gpu_driver *other = NULL;
     const char *name = layout->config.device.driver;
     if (first == NULL) {
         first = &gf_gpu_host;

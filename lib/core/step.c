@@ -21,7 +21,10 @@ void gf_buffers_order(gf_context *gf)
 {
     /* Two runs, each in backward order already (the sparse part, then the dense one): merge them by
      * last tensor. */
-    uint32_t count = gf->step.buffer_count, split = 0, left, right;
+    uint32_t count = gf->step.buffer_count;
+    uint32_t split = 0;
+    uint32_t left;
+    uint32_t right;
     while ((split < count) && (gf->buffers.now[split].sparse != 0)) split++;
     left = 0;
     right = split;
@@ -364,7 +367,8 @@ gf_status gf_step_poll(gf_context *gf)
 gf_status gf_step_wait(gf_context *gf)
 {
     gf_status status;
-    uint64_t begin_ns, end_ns;
+    uint64_t begin_ns;
+    uint64_t end_ns;
     if ((gf != NULL) && (gf->phase == GF_PHASE_READY) && gf_step_is_whole(gf) &&
         (gf_enter(gf) == GF_OK))
         return GF_OK;

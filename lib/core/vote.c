@@ -11,7 +11,8 @@
  * keeps the first. */
 static void metric_add(uint64_t *into, const uint64_t *from)
 {
-    double sum, more;
+    double sum;
+    double more;
     memcpy(&sum, into, sizeof sum);
     memcpy(&more, from, sizeof more);
     sum += more;
@@ -21,7 +22,8 @@ static void metric_add(uint64_t *into, const uint64_t *from)
 
 static void norms_add(uint64_t *into, const uint64_t *from)
 {
-    float sums[2], more[2];
+    float sums[2];
+    float more[2];
     memcpy(sums, into, sizeof sums);
     memcpy(more, from, sizeof more);
     sums[0] += more[0];
@@ -100,7 +102,8 @@ static const struct gf_op_kind vote_kind = {.done = vote_done};
 
 static void words_put(gf_context *gf)
 {
-    uint64_t *words = gf->vote, declared_ns = gf->step.declared_ns;
+    uint64_t *words = gf->vote;
+    uint64_t declared_ns = gf->step.declared_ns;
     words[GF_VOTE_BAD] = gf->finite.local_count;
     words[GF_VOTE_FIRST_BAD] = gf->finite.first_key;
     words[GF_VOTE_SAMPLES] = gf->step.samples;

@@ -120,7 +120,9 @@ gf_status gf_wait(gf_context *gf, gf_status (*progress)(gf_context *gf, void *ar
     uint32_t spins = few                                                ? SPINS_OVERSUBSCRIBED
                      : ((how == GF_IDLE_SPIN) || (how == GF_IDLE_AUTO)) ? SPINS
                                                                         : 0;
-    uint64_t moved_ns = gf->waiting.moved_ns, before = place(gf), yielded_ns = 0;
+    uint64_t moved_ns = gf->waiting.moved_ns;
+    uint64_t before = place(gf);
+    uint64_t yielded_ns = 0;
     uint32_t polls = 0; /* in a row that moved nothing */
     gf->waiting.armed = false;
     for (;;) {

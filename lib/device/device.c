@@ -105,7 +105,8 @@ gf_status gf_device_copy(gf_context *gf, gf_mem pool, gf_mem host, uint64_t byte
     for (uint64_t done = 0, count; done < bytes; done += count) {
         count = (bytes - done < most) ? bytes - done : most;
         if (writes) memcpy(wire, (const void *)(uintptr_t)(host + done), count);
-        gf_mem dst = writes ? pool + done : gf->wire, src = writes ? gf->wire : pool + done;
+        gf_mem dst = writes ? pool + done : gf->wire;
+        gf_mem src = writes ? gf->wire : pool + done;
         if (gf->gpu->driver->copy(&gf->queue, dst, src, count) < 0)
             return gf_device_failed(gf, GF_OPERATION_STATE);
         if ((status = finished_wait(gf)) < 0) return status;

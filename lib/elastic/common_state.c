@@ -93,7 +93,8 @@ static void extra_post(gf_context *gf, uint32_t first)
 
 static void words_post(gf_context *gf)
 {
-    const struct gf_members_progress *mine = &gf->change.own, *common = &gf->change.plan.progress;
+    const struct gf_members_progress *mine = &gf->change.own;
+    const struct gf_members_progress *common = &gf->change.plan.progress;
     /* Those that are not behind receive the bits that they have. */
     if ((mine->steps != common->steps) || (mine->applied != common->applied))
         gf->change.own.partial = 1;
@@ -108,7 +109,8 @@ static void words_post(gf_context *gf)
 static gf_status pools_post(gf_context *gf)
 {
     bool local = (words_flags(gf) & FLAG_LOCAL) != 0;
-    uint64_t elems = gf->pool.elem_count, own = local ? gf->pool.sparse_elem_count : 0;
+    uint64_t elems = gf->pool.elem_count;
+    uint64_t own = local ? gf->pool.sparse_elem_count : 0;
     gf_status status = history_give_up(gf);
     if (status < 0) return status;
     if ((own > 0) && !gf->sparse.local_begun && (gf->optimizer.momentum != 0) &&

@@ -173,7 +173,8 @@ static gf_status agree_progress(gf_context *gf)
  * in the step. */
 static void agree_begin(gf_context *gf, bool planned)
 {
-    uint64_t join_ns = gf->config.rendezvous.join_timeout_ns, part_ns = join_ns / GF_WAIT_PARTS;
+    uint64_t join_ns = gf->config.rendezvous.join_timeout_ns;
+    uint64_t part_ns = join_ns / GF_WAIT_PARTS;
     uint64_t step_ns = gf->config.exchange.timeout_ns;
     struct gf_members_reason reason = {.planned = planned,
                                        .leaves = gf->change.leaves,

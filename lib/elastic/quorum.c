@@ -80,7 +80,9 @@ bool gf_view_list_is_mine(const struct gf_members *members, const struct members
 bool gf_view_quorum(const struct gf_members *members, const unsigned char *here)
 {
     const struct members_view *view = &members->view;
-    uint32_t count = 0, of = 0, lowest = GF_RANK_NONE;
+    uint32_t count = 0;
+    uint32_t of = 0;
+    uint32_t lowest = GF_RANK_NONE;
     bool everybody = true;
     for (uint32_t id = members->id_count; id-- > 0;) {
         const struct member *member = &members->table[id];

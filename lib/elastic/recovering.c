@@ -42,7 +42,8 @@ static gf_status join_check(struct gf_members *members, uint32_t id, struct gf_g
                             char *why_out, size_t bytes)
 {
     struct member *member = &members->table[id];
-    uint32_t id_count = gf_get_u32(get), first_world = gf_get_u32(get);
+    uint32_t id_count = gf_get_u32(get);
+    uint32_t first_world = gf_get_u32(get);
     struct gf_offer offer = {0};
     member->is_new = gf_get_u32(get) != 0;
     if (!gf_members_offer_get(get, &offer)) return GF_AGAIN;

@@ -76,7 +76,8 @@ static const struct view_rule {
 
 static void step(struct gf_members *members, view_event event, uint32_t id, struct gf_get *get)
 {
-    uint32_t before = 1u << members->view.state, after;
+    uint32_t before = 1u << members->view.state;
+    uint32_t after;
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         const struct view_rule *rule = &rules[i];
         if ((rule->event != event) || ((rule->states & before) == 0)) continue;

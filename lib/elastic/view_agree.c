@@ -165,8 +165,11 @@ void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *ge
 {
     struct members_view *view = &members->view;
     unsigned char here[GF_WORLD_MAX / 8];
-    uint32_t count, may_come, connected = 0, contacted = 0,
-                              of = gf_view_list_count(&view->epoch, members->id_count);
+    uint32_t count;
+    uint32_t may_come;
+    uint32_t connected = 0;
+    uint32_t contacted = 0;
+    uint32_t of = gf_view_list_count(&view->epoch, members->id_count);
     uint64_t waited_ns = members->now_ns - view->since_ns;
     gf_view_lead_higher(members);
     for (uint32_t id = 0; id < members->id_count; id++) {

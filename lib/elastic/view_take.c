@@ -135,7 +135,8 @@ void gf_view_answer(struct gf_members *members, uint32_t id, struct gf_get *get)
 /* START_VIEW and ACCEPT: of which view; 0: of another epoch, or malformed. */
 static uint32_t number_take(const struct gf_members *members, struct gf_get *get)
 {
-    uint32_t epoch = gf_get_u32(get), number = gf_get_u32(get);
+    uint32_t epoch = gf_get_u32(get);
+    uint32_t number = gf_get_u32(get);
     return (get->bad || (epoch != members->view.epoch.epoch) || (number > VIEW_MAX)) ? 0 : number;
 }
 

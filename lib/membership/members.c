@@ -157,7 +157,8 @@ static void member_flush(struct gf_members *members, uint32_t id)
     for (uint32_t i = 0; (i < MEMBERS_FRAMES_MAX) && (member->owed != 0); i++) {
         members_frame frame = (members_frame)__builtin_ctz(member->owed);
         bool more = false, of_an_epoch = !gf_members_of_no_epoch((uint32_t)frame);
-        uint32_t endpoint_rank = member->said.endpoint_rank, endpoint_at = member->said.endpoint_at;
+        uint32_t endpoint_rank = member->said.endpoint_rank;
+        uint32_t endpoint_at = member->said.endpoint_at;
         uint32_t bytes = of_an_epoch ? gf_members_frame_put(members, member, frame, &more)
                                      : gf_view_frame_put(members, (uint32_t)frame);
         uint32_t epoch = of_an_epoch ? members->setup.epoch & MEMBERS_EPOCH_MASK : 0;
@@ -360,7 +361,8 @@ static bool rank_frame(struct gf_members *members, uint32_t kind, struct gf_get 
 static void on_frame(struct gf_members *members, uint32_t rank,
                      const struct gf_rendezvous_event *event, struct gf_get *get)
 {
-    uint32_t epoch = event->frame_kind >> MEMBERS_KIND_BITS, kind = members_kind(event);
+    uint32_t epoch = event->frame_kind >> MEMBERS_KIND_BITS;
+    uint32_t kind = members_kind(event);
     uint32_t own = members->setup.epoch & MEMBERS_EPOCH_MASK;
     bool good = false;
     if (members_over(members)) return;

@@ -44,8 +44,10 @@ bool gf_members_calls_differ(struct gf_members *members, uint32_t rank, char *te
 {
     struct member *peer = gf_members_at(members, rank);
     uint64_t count = peer->said.told.calls;
-    const struct members_call *theirs = &peer->said.told.call, *ours;
-    char our_text[64], their_text[64];
+    const struct members_call *theirs = &peer->said.told.call;
+    const struct members_call *ours;
+    char our_text[64];
+    char their_text[64];
     if ((count == 0) || (count > members->call_count) ||
         (members->call_count - count >= MEMBERS_CALLS))
         return false;

@@ -111,7 +111,8 @@ static uint32_t silent_culprit(const struct gf_members *members, uint32_t *count
 
 static void silent_end(struct gf_members *members, uint32_t culprit, uint32_t silent_count)
 {
-    char last[128] = "before it said where it was", others[40] = "";
+    char last[128] = "before it said where it was";
+    char others[40] = "";
     const struct member *peer = gf_members_of(members, culprit);
     const struct gf_position *position = &peer->said.told.position;
     if (peer->said.heard_ns != 0)
@@ -165,7 +166,8 @@ static bool gone_end(struct gf_members *members, const struct gf_position *behin
 
 static void laggard_end(struct gf_members *members)
 {
-    char waits[80] = "computing", gap[48] = "";
+    char waits[80] = "computing";
+    char gap[48] = "";
     uint32_t culprit = members->seen_by;
     const struct members_told *told = &gf_members_of(members, culprit)->said.told;
     if (calls_end(members)) return;
@@ -222,7 +224,8 @@ static void leave_end(struct gf_members *members)
 {
     const struct gf_position *own = &gf_members_of(members, 0)->said.told.position;
     const struct member *culprit = NULL;
-    uint32_t late = GF_RANK_NONE, awaited;
+    uint32_t late = GF_RANK_NONE;
+    uint32_t awaited;
     /* those that poll say so once a second */
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         const struct member *peer = gf_members_of(members, rank);

@@ -16,7 +16,9 @@ static bool has_come(const struct gf_members *members, uint32_t rank, member_sta
 /* "1, 3-5 and 12 more": the ranks that are not there. */
 static uint32_t missing_text(const struct gf_members *members, char *text_out, size_t bytes)
 {
-    uint32_t total = 0, shown = 0, first_missing = GF_RANK_NONE;
+    uint32_t total = 0;
+    uint32_t shown = 0;
+    uint32_t first_missing = GF_RANK_NONE;
     size_t at = 0;
     text_out[0] = 0;
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
@@ -76,7 +78,8 @@ static bool join_is_full(const struct gf_members *members, bool count_ended)
 
 void gf_members_join_time(struct gf_members *members)
 {
-    uint64_t now_ns = members->now_ns, timeout_ns = members->setup.join_timeout_ns;
+    uint64_t now_ns = members->now_ns;
+    uint64_t timeout_ns = members->setup.join_timeout_ns;
     if (members->state != MEMBERS_JOINING) return;
     if (!members_coordinates(members)) {
         /* The coordinator began no later than it took this connection, so by then it has spoken.
@@ -175,9 +178,11 @@ static bool summary_differences(const char *summary, const char *ours, const cha
                                 bool unnamed, uint32_t rank, char *text_out, size_t bytes,
                                 size_t *used)
 {
-    char our_value[GF_SETTING_VALUE_BYTES], their_value[GF_SETTING_VALUE_BYTES];
+    char our_value[GF_SETTING_VALUE_BYTES];
+    char their_value[GF_SETTING_VALUE_BYTES];
     for (const char *at = summary; *at != 0;) {
-        size_t field_bytes = strcspn(at, " "), key_bytes = strcspn(at, "= ");
+        size_t field_bytes = strcspn(at, " ");
+        size_t key_bytes = strcspn(at, "= ");
         bool named = summary_value(ours, at, key_bytes, our_value);
         (void)summary_value(theirs, at, key_bytes, their_value);
         if ((strcmp(our_value, their_value) != 0) && !(unnamed && named)) {
@@ -223,7 +228,8 @@ bool gf_members_offer_difference(const struct gf_members *members, const struct 
                                  uint32_t rank, char *text_out, size_t bytes)
 {
     const struct gf_offer *ours = &members->setup.offer;
-    uint32_t user = 0, other = other_user(members, theirs, &user);
+    uint32_t user = 0;
+    uint32_t other = other_user(members, theirs, &user);
     char words[200];
     if (ours->version != theirs->version) {
         (void)snprintf(text_out, bytes,

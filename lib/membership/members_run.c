@@ -19,7 +19,8 @@ void gf_members_touch(struct gf_members *members, uint64_t now_ns)
 
 static void status_send(struct gf_members *members)
 {
-    const struct gf_position *now = &members->position, *sent = &members->status_position;
+    const struct gf_position *now = &members->position;
+    const struct gf_position *sent = &members->status_position;
     bool changed = !same_place(now, sent);
     uint64_t age_ns = members->now_ns - members->status_ns;
     /* The coordinator hears them all. */

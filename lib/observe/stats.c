@@ -13,7 +13,8 @@ uint64_t gf_resident_bytes(void)
 {
     char text[128];
     char *rest = text;
-    uint64_t resident, shared;
+    uint64_t resident;
+    uint64_t shared;
     ssize_t length;
     int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     if (fd < 0) return 0;
@@ -30,8 +31,8 @@ uint64_t gf_resident_bytes(void)
 
 void gf_opened_count(gf_context *gf)
 {
-    uint64_t now_bytes = gf_resident_bytes(),
-             ours_bytes = gf->opening.foreign_before + gf->link->private_bytes;
+    uint64_t now_bytes = gf_resident_bytes();
+    uint64_t ours_bytes = gf->opening.foreign_before + gf->link->private_bytes;
     gf->observed.stats.foreign_bytes = (now_bytes > ours_bytes) ? now_bytes - ours_bytes : 0;
 }
 

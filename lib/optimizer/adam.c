@@ -19,8 +19,8 @@
 static struct gf_adam adam_of(const gf_context *gf, uint32_t tensor, uint64_t first, float rate)
 {
     const struct gf_pool_tensor *placed = &gf->tensors[tensor];
-    double beta1 = (double)gf->config.optimizer.adam_beta1,
-           beta2 = (double)gf->config.optimizer.adam_beta2;
+    double beta1 = (double)gf->config.optimizer.adam_beta1;
+    double beta2 = (double)gf->config.optimizer.adam_beta2;
     return (struct gf_adam){
         .weight_f32 = gf->optimizer.weight + first * sizeof(float),
         .moment1_f32 = gf->optimizer.momentum + first * sizeof(float),

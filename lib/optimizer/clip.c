@@ -33,7 +33,9 @@ static gf_status squares_add(gf_context *gf)
 
 static gf_status norm_make(gf_context *gf)
 {
-    double sum = 0.0, most = (double)gf->config.optimizer.clip_norm, norm;
+    double sum = 0.0;
+    double most = (double)gf->config.optimizer.clip_norm;
+    double norm;
     /* no element: no pool to read through */
     uint32_t tensors = (gf->pool.elem_count > 0) ? gf->tensor_count : 0;
     gf_status status = squares_add(gf);

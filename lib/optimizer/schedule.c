@@ -15,7 +15,9 @@
 /* cos(x)^2 for x in [0, pi/2]; the series' next term is below 1e-17. */
 static double cosine_squared(double x)
 {
-    double square = x * x, term = 1.0, sum = 1.0;
+    double square = x * x;
+    double term = 1.0;
+    double sum = 1.0;
     for (uint32_t i = 2; i <= 24; i += 2) {
         term *= -square / ((double)i * (double)(i - 1));
         sum += term;
@@ -35,7 +37,8 @@ double gf_power_of(double value, uint64_t power)
  * none. */
 static double power_below_one(double value, double power)
 {
-    double result = 1.0, root = value;
+    double result = 1.0;
+    double root = value;
     for (uint32_t bit = 0; (bit < 52) && (power > 0.0); bit++) {
         root = sqrt(root); /* IEEE 754 rounds it correctly */
         power *= 2.0;
@@ -72,10 +75,13 @@ static double share_left(const struct gf_schedule *schedule, uint64_t step, doub
 
 float gf_schedule_rate(const struct gf_schedule *schedule, uint64_t step)
 {
-    uint64_t warm = schedule->warmup_steps, count = schedule->step_count;
+    uint64_t warm = schedule->warmup_steps;
+    uint64_t count = schedule->step_count;
     double base_batch =
         (schedule->base_batch > 0) ? (double)schedule->base_batch : (double)BASE_BATCH;
-    double highest = (double)schedule->base_rate, left = 0.0, end;
+    double highest = (double)schedule->base_rate;
+    double left = 0.0;
+    double end;
     bool ends =
         (schedule->kind == GF_SCHEDULE_POLYNOMIAL) || (schedule->kind == GF_SCHEDULE_COSINE);
     double times = (schedule->batch > 0) ? (double)schedule->batch / base_batch : 1.0;

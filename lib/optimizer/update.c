@@ -205,8 +205,8 @@ static gf_status sgd_run(gf_context *gf, uint32_t first, uint32_t last, float ra
 {
     uint64_t base = at_place(gf, first)->first_elem;
     const struct gf_update update = update_of(gf, gf_at_place(gf, first), base, rate);
-    struct gf_update_part *parts = (struct gf_update_part *)(void *)gf->optimizer.list,
-                          *part = parts;
+    struct gf_update_part *parts = (struct gf_update_part *)(void *)gf->optimizer.list;
+    struct gf_update_part *part = parts;
     for (uint32_t place = first, to; place <= last; place = to + 1) {
         uint32_t tensor = gf_at_place(gf, place);
         float decay = gf_decay_of(gf, at_place(gf, place));
@@ -228,7 +228,8 @@ static gf_status lars_run(gf_context *gf, uint32_t first, uint32_t last, float r
 {
     struct gf_norm *norms = (struct gf_norm *)(void *)gf->optimizer.list;
     struct gf_ratio *ratios = (struct gf_ratio *)(void *)gf->optimizer.list;
-    uint32_t count = 0, added = 0;
+    uint32_t count = 0;
+    uint32_t added = 0;
     gf_status status;
     for (uint32_t place = first; place <= last; place++)
         count += gf_has_ratio(gf, gf_at_place(gf, place));
@@ -273,7 +274,8 @@ gf_status gf_update(gf_context *gf, float learning_rate)
         return gf_device_failed(gf, GF_OPERATION_UPDATE);
     /* places in the pool */
     for (uint32_t first = 0, last; first < gf->tensor_count; first = last + 1) {
-        const struct gf_pool_tensor *from = at_place(gf, first), *to = from;
+        const struct gf_pool_tensor *from = at_place(gf, first);
+        const struct gf_pool_tensor *to = from;
         for (last = first;
              (last + 1 < gf->tensor_count) && same_rules(gf, to, at_place(gf, last + 1)); last++)
             to = at_place(gf, last + 1);

@@ -13,7 +13,8 @@
 static uint64_t turn_elems(const gf_context *gf, const struct gf_op *op, uint64_t *first_out)
 {
     const struct gf_groups *form = &gf->quantized.form;
-    uint64_t left = gf_buffer_of(gf, op)->elem_count, count;
+    uint64_t left = gf_buffer_of(gf, op)->elem_count;
+    uint64_t count;
     *first_out = op->done_elems * form->elems;
     left -= *first_out;
     count = gf_turn_elems(gf, left);
@@ -24,8 +25,9 @@ static gf_status quantized_pack(gf_context *gf, struct gf_op *op)
 {
     const struct gf_element_ops *ops = gf->ops;
     const struct gf_groups *form = &gf->quantized.form;
-    uint64_t first, count = turn_elems(gf, op, &first),
-                    at = gf_buffer_of(gf, op)->first_elem + first;
+    uint64_t first;
+    uint64_t count = turn_elems(gf, op, &first);
+    uint64_t at = gf_buffer_of(gf, op)->first_elem + first;
     gf_mem values = gf->quantized.residual_next + at * sizeof(float);
     const struct gf_accumulate add = {.dst_h_f32 = values,
                                       .h_f32 = gf->sparse.history + at * sizeof(float),
@@ -45,7 +47,8 @@ static gf_status quantized_pack(gf_context *gf, struct gf_op *op)
 static gf_status gaps_clear(gf_context *gf, const struct gf_op *op)
 {
     const struct gf_buffer *buffer = gf_buffer_of(gf, op);
-    uint64_t begin = buffer->first_elem, end = begin + buffer->elem_count;
+    uint64_t begin = buffer->first_elem;
+    uint64_t end = begin + buffer->elem_count;
     uint32_t last = (buffer->last_tensor + 1 < gf->tensor_count) ? buffer->last_tensor + 1
                                                                  : buffer->last_tensor;
     for (uint32_t i = buffer->first_tensor; (gf->config.pool_order == NULL) && (i <= last); i++) {
@@ -67,7 +70,8 @@ static gf_status quantized_unpack(gf_context *gf, struct gf_op *op)
     const struct gf_groups *form = &gf->quantized.form;
     float factor =
         (gf->config.exchange.average == GF_AVERAGE_RANKS) ? (float)(1.0 / (double)gf->world) : 1.0f;
-    uint64_t first, count = turn_elems(gf, op, &first);
+    uint64_t first;
+    uint64_t count = turn_elems(gf, op, &first);
     if (gf->ops->dequantize(&gf->queue, op->of.buffer.gradient + first * sizeof(float),
                             op->packed + op->done_elems * gf_group_bytes(form), count, form, factor,
                             false) < 0)
@@ -85,10 +89,11 @@ static gf_status quantized_fold(void *arg, gf_mem dst, gf_mem src, uint64_t grou
     const struct gf_coll *coll = &block->op->coll;
     const struct gf_element_ops *ops = coll->ops;
     const struct gf_groups *form = &gf->quantized.form;
-    uint64_t group = (dst - coll->data) / gf_group_bytes(form),
-             owned = (group - block->first) * form->elems;
-    uint64_t first = group * form->elems, count = group_count * form->elems,
-             others = coll->size - 1;
+    uint64_t group = (dst - coll->data) / gf_group_bytes(form);
+    uint64_t owned = (group - block->first) * form->elems;
+    uint64_t first = group * form->elems;
+    uint64_t count = group_count * form->elems;
+    uint64_t others = coll->size - 1;
     bool by_range = block->op->algorithm == GF_ALGORITHM_DIRECT;
     uint64_t turn = by_range ? block->calls % others : block->folded / block->count;
     float *sum = gf->quantized.owner_next + block->owner_first + owned;
@@ -126,8 +131,8 @@ static void quantized_start(gf_context *gf, struct gf_op *op)
 {
     struct gf_quantized *quantized = &gf->quantized;
     struct gf_quantized_block *block = &quantized->of[op->index];
-    uint64_t elem_count = gf_buffer_of(gf, op)->elem_count,
-             groups = gf_group_count(&quantized->form, elem_count);
+    uint64_t elem_count = gf_buffer_of(gf, op)->elem_count;
+    uint64_t groups = gf_group_count(&quantized->form, elem_count);
     uint64_t at = quantized->groups_used * gf_group_bytes(&quantized->form);
     *block = (struct gf_quantized_block){.gf = gf, .op = op, .elem_count = elem_count};
     block->owner_first = quantized->owner_used;

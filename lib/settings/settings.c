@@ -125,7 +125,8 @@ gf_status gf_config_refuse(char *error_out, gf_status status, const char *format
 static gf_status value_refuse(const struct gf_setting *setting, const struct gf_config *config,
                               char *error_out)
 {
-    char value[GF_SETTING_VALUE_BYTES], allowed[GF_SETTING_ALLOWED_BYTES];
+    char value[GF_SETTING_VALUE_BYTES];
+    char allowed[GF_SETTING_ALLOWED_BYTES];
     return refuse(error_out, "%s = %.60s: allowed is %s", setting->key,
                   gf_setting_value(setting, config, value), gf_setting_allowed(setting, allowed));
 }
@@ -166,8 +167,10 @@ static gf_status field_effective(const struct gf_setting *setting, struct gf_con
 static gf_status combinations_check(const struct gf_config *config, char *error_out)
 {
     gf_algorithm algorithm = config->exchange.algorithm;
-    const char *address = config->rendezvous.address, *bind = config->rendezvous.bind;
-    char initial[GF_UNITS_BYTES], floor[GF_UNITS_BYTES];
+    const char *address = config->rendezvous.address;
+    const char *bind = config->rendezvous.bind;
+    char initial[GF_UNITS_BYTES];
+    char floor[GF_UNITS_BYTES];
 
     if ((config->job.world_max != 0) && (config->job.world_max < config->job.world))
         return refuse(error_out, "job.world_max = %u: allowed is 0 or at least job.world = %u",
@@ -214,7 +217,8 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
 
 uint32_t gf_config_unsaid(const struct gf_config *config)
 {
-    uint32_t unsaid = 0, bit = 1;
+    uint32_t unsaid = 0;
+    uint32_t bit = 1;
     for (uint32_t i = 0; i < gf_setting_count; i++) {
         uint64_t number = 0;
         if (gf_settings[i].fallback_device == 0) continue;

@@ -66,7 +66,8 @@ static const struct gf_config defaults; /* where 0 means them */
  * shows it, and the other had the default. */
 char *gf_config_summary(const struct gf_config *config, char *text_out, size_t text_bytes)
 {
-    char value[GF_SETTING_VALUE_BYTES], fallback[GF_SETTING_VALUE_BYTES];
+    char value[GF_SETTING_VALUE_BYTES];
+    char fallback[GF_SETTING_VALUE_BYTES];
     size_t used = 0;
     if (text_bytes == 0) return text_out;
     text_out[0] = '\0';

@@ -8,7 +8,8 @@
 gf_status gf_quantize_settings(struct gf_config *config, char *error_out)
 {
     bool int8 = config->exchange.quantize == GF_QUANTIZE_INT8;
-    uint32_t least = int8 ? 32 : 256, elems = config->exchange.scale_elems;
+    uint32_t least = int8 ? 32 : 256;
+    uint32_t elems = config->exchange.scale_elems;
     gf_algorithm algorithm = config->exchange.algorithm;
     if (config->exchange.quantize == GF_QUANTIZE_NONE) return GF_OK;
     if ((elems != 0) && (elems != least) && (elems != 2 * least))

@@ -81,7 +81,8 @@ bool gf_ip_loopback(const char *ip_or_address)
 
 static bool ports_valid(const char *ports)
 {
-    unsigned first, last;
+    unsigned first;
+    unsigned last;
     return gf_ports_parse(ports, &first, &last) && (first >= 1024);
 }
 
@@ -169,7 +170,8 @@ char *gf_setting_allowed(const struct gf_setting *setting, char *text_out)
                                         [GF_SETTING_BYTES] = "a size",
                                         [GF_SETTING_TIME] = "a time",
                                         [GF_SETTING_REAL] = "a number"};
-    char low[GF_UNITS_BYTES], high[GF_UNITS_BYTES];
+    char low[GF_UNITS_BYTES];
+    char high[GF_UNITS_BYTES];
     uint64_t is_auto = (setting->flags & GF_SETTING_AUTO) ? 1 : 0;
     int used;
     if (setting->kind == GF_SETTING_NAME) return names_allowed(setting, text_out);

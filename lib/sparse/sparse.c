@@ -67,7 +67,9 @@ static uint32_t sparse_group(gf_context *gf)
 static void sparse_wire_up(gf_context *gf, uint32_t buffer_count)
 {
     const struct gf_sparse *sparse = &gf->sparse;
-    uint32_t slot = 0, first = 0, count = sparse->selected_count;
+    uint32_t slot = 0;
+    uint32_t first = 0;
+    uint32_t count = sparse->selected_count;
     for (uint32_t b = 0; b < buffer_count; b++) gf->buffers.pending[b] = 0;
     for (uint32_t i = 0; i < gf->tensor_count; i++) {
         struct gf_pool_tensor *tensor = &gf->tensors[i];
@@ -138,7 +140,8 @@ static gf_status sparse_measure(struct gf_layout *layout, const struct gf_tensor
                                 char *error_out)
 {
     const struct gf_config *config = &layout->config;
-    uint64_t elems = layout->pool.sparse_elem_count, by_bytes = config->exchange.buffers_active;
+    uint64_t elems = layout->pool.sparse_elem_count;
+    uint64_t by_bytes = config->exchange.buffers_active;
     uint64_t chunks = (elems + config->sparse.chunk_elems - 1) / config->sparse.chunk_elems;
     (void)tensors;
     if (chunks > GF_SPARSE_CHUNKS_MAX)
@@ -190,13 +193,14 @@ static gf_status each_sent_run(gf_context *gf, uint32_t tensor, uint32_t *slot, 
                                bool add)
 {
     const struct gf_sparse *sparse = &gf->sparse;
-    uint64_t begin = gf->tensors[tensor].first_elem, end = begin + gf->tensors[tensor].elem_count;
+    uint64_t begin = gf->tensors[tensor].first_elem;
+    uint64_t end = begin + gf->tensors[tensor].elem_count;
     while ((*slot < sparse->sent_count) && (gf_chunk_end(sparse, sparse->sent[*slot]) <= begin))
         (*slot)++;
     for (uint32_t s = *slot;
          (s < sparse->sent_count) && (gf_chunk_first(sparse, sparse->sent[s]) < end);) {
-        uint64_t first = gf_chunk_first(sparse, sparse->sent[s]),
-                 to = gf_chunk_end(sparse, sparse->sent[s]);
+        uint64_t first = gf_chunk_first(sparse, sparse->sent[s]);
+        uint64_t to = gf_chunk_end(sparse, sparse->sent[s]);
         gf_status status;
         for (s++; (s < sparse->sent_count) && (gf_chunk_first(sparse, sparse->sent[s]) == to); s++)
             to = gf_chunk_end(sparse, sparse->sent[s]); /* neighbours are one run */

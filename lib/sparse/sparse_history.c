@@ -94,8 +94,8 @@ static gf_status accumulate(gf_context *gf, struct gf_queue *queue,
     const float decay =
         (gf->optimizer.weight != 0) ? gf->config.optimizer.weight_decay * rank_share(gf) : 0.0f;
     /* The first local step goes on from the common momentum: of it, each rank holds its share. */
-    const float share = sparse->local_begun ? 1.0f : rank_share(gf),
-                momentum = gf->config.optimizer.momentum;
+    const float share = sparse->local_begun ? 1.0f : rank_share(gf);
+    const float momentum = gf->config.optimizer.momentum;
     struct gf_sparse_batch some = *batch;
     for (uint64_t done = 0; done < batch->elems; done += some.elems) {
         bool decays = sparse->decays;
@@ -186,11 +186,13 @@ static void sparse_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 static gf_status sparse_unpack(gf_context *gf, struct gf_op *op)
 {
     const struct gf_buffer *buffer = gf_buffer_of(gf, op);
-    gf_type type = (gf_type)buffer->type, wire = gf->config.exchange.wire;
+    gf_type type = (gf_type)buffer->type;
+    gf_type wire = gf->config.exchange.wire;
     float factor = (type == GF_TYPE_F32) ? gf_buffer_factor(gf) : 1.0f;
     bool fits = (type == GF_TYPE_F32) ? (factor <= 1.0f) : (type == wire);
-    uint64_t done = op->done_elems, left = buffer->elem_count - done,
-             count = gf_turn_elems(gf, left);
+    uint64_t done = op->done_elems;
+    uint64_t left = buffer->elem_count - done;
+    uint64_t count = gf_turn_elems(gf, left);
     if (fits)
         count = left;
     else if (count > gf->sparse.scratch_elems)
@@ -269,7 +271,8 @@ gf_status gf_sparse_batch_score(gf_context *gf, struct gf_queue *queue,
                                 struct gf_check *check)
 {
     struct gf_sparse *sparse = &gf->sparse;
-    gf_mem values, score = (gf_mem)(uintptr_t)&sparse->scores[at];
+    gf_mem values;
+    gf_mem score = (gf_mem)(uintptr_t)&sparse->scores[at];
     bool more = (batch->list_u32 == 0) && (batch->first != gf_chunk_first(sparse, at));
     gf_status status = values_load(gf, queue, batch, tensor, &values);
     if (status < 0) return status;
@@ -310,8 +313,8 @@ static gf_status pieces_score(gf_context *gf, uint64_t now_ns)
     struct gf_sparse_pass *pass = &sparse->score;
     for (uint64_t spent = 0; (pass->chunk < sparse->chunk_count) && (spent < gf_slice_elems(gf));) {
         bool local = gf_sparse_is_local(gf), sent = pass_selected(sparse, pass) && !local;
-        uint64_t first = pass->elem,
-                 end = sent ? gf_chunk_end(sparse, pass->chunk) : piece_end(gf, pass);
+        uint64_t first = pass->elem;
+        uint64_t end = sent ? gf_chunk_end(sparse, pass->chunk) : piece_end(gf, pass);
         const struct gf_sparse_batch piece = {.first = first, .elems = end - first};
         gf_status status;
         if (end > sparse->ready_elems) return GF_AGAIN;
@@ -355,9 +358,10 @@ gf_status gf_sparse_batch_commit(gf_context *gf, const struct gf_sparse_batch *b
 {
     struct gf_sparse *sparse = &gf->sparse;
     const struct gf_element_ops *ops = gf->ops;
-    gf_type type = sparse->type, wire = gf->config.exchange.wire;
-    gf_mem gradient = gradient_at(gf, batch->first),
-           history = sparse->history + batch->first * sizeof(float);
+    gf_type type = sparse->type;
+    gf_type wire = gf->config.exchange.wire;
+    gf_mem gradient = gradient_at(gf, batch->first);
+    gf_mem history = sparse->history + batch->first * sizeof(float);
     gf_mem packed = gf->pack + sparse->commit_packed * gf_type_size_bytes(wire);
     const struct gf_chunks chunks = gf_sparse_chunks(sparse, batch);
     struct gf_chunks wired = chunks;

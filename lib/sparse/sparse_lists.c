@@ -43,7 +43,8 @@ void gf_sparse_lists_open(gf_context *gf)
 gf_status gf_sparse_lists_begin(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
-    uint32_t sent = 0, other = sparse->selected_count;
+    uint32_t sent = 0;
+    uint32_t other = sparse->selected_count;
     if (!sparse->in_lists) return GF_OK;
     for (uint32_t chunk = 0; chunk < sparse->chunk_count; chunk++) {
         bool is_sent = (sent < sparse->selected_count) && (sparse->selection[sent] == chunk);
@@ -85,7 +86,8 @@ struct gf_sparse_batch gf_sparse_lists_sent(const struct gf_sparse *sparse,
                                             const struct gf_buffer *buffer,
                                             struct gf_sparse_pass *pack)
 {
-    uint32_t first = pack->slot, left = buffer->chunk_first + buffer->chunk_count - first;
+    uint32_t first = pack->slot;
+    uint32_t left = buffer->chunk_first + buffer->chunk_count - first;
     if (left > batch_max(sparse)) left = batch_max(sparse);
     pack->slot += left;
     return listed(sparse, first, left);
@@ -121,7 +123,8 @@ gf_status gf_sparse_lists_score(gf_context *gf)
     uint32_t total = local ? sparse->chunk_count : other_count(sparse);
     gf_status status = GF_OK;
     while ((sparse->listed < total) && (status == GF_OK)) {
-        uint32_t first = sparse->listed, count = 0;
+        uint32_t first = sparse->listed;
+        uint32_t count = 0;
         if (local)
             count =
                 all ? total - first : (uint32_t)(sparse->ready_elems / sparse->chunk_elems) - first;

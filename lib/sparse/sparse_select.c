@@ -9,11 +9,13 @@
 
 uint32_t gf_sparse_kept(const struct gf_config *config, uint32_t chunk_count, uint64_t number)
 {
-    uint64_t warmup = config->sparse.warmup_steps, ramp = config->sparse.ramp_steps;
+    uint64_t warmup = config->sparse.warmup_steps;
+    uint64_t ramp = config->sparse.ramp_steps;
     /* 0.15f lies above 0.15: without the correction by a float's precision 100 chunks would keep
      * 16. */
     double target = ceil((double)config->sparse.keep_share * (double)chunk_count * (1.0 - 0x1p-24));
-    uint32_t kept = (target < 1.0) ? 1 : (uint32_t)target, falling;
+    uint32_t kept = (target < 1.0) ? 1 : (uint32_t)target;
+    uint32_t falling;
     GF_ASSERT((chunk_count > 0) && (chunk_count <= GF_SPARSE_CHUNKS_MAX) && (kept <= chunk_count));
     if (number <= warmup) return chunk_count;
     if (number - warmup > ramp) return kept;
@@ -33,11 +35,15 @@ static uint32_t score_key(float score)
 /* Radix selection: four passes find the kept-th largest key a byte at a time, a fifth collects. */
 void gf_sparse_select(const float *scores, uint32_t count, uint32_t kept, uint32_t *selection_out)
 {
-    uint32_t prefix = 0, mask = 0, left = kept, taken = 0;
+    uint32_t prefix = 0;
+    uint32_t mask = 0;
+    uint32_t left = kept;
+    uint32_t taken = 0;
     GF_ASSERT(kept <= count);
     if (kept == 0) return;
     for (int shift = 24; shift >= 0; shift -= 8) {
-        uint32_t histogram[256] = {0}, digit = 255;
+        uint32_t histogram[256] = {0};
+        uint32_t digit = 255;
         for (uint32_t i = 0; i < count; i++)
             if ((score_key(scores[i]) & mask) == prefix)
                 histogram[(score_key(scores[i]) >> shift) & 255u]++;

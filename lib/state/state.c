@@ -32,9 +32,10 @@ static uint64_t part_bytes(uint64_t elem_count)
 
 static struct parts parts_of(const gf_context *gf)
 {
-    const uint64_t all = gf->pool.elem_count, sparse = gf->sparse.elem_count;
-    gf_mem momentum = gf->optimizer.momentum,
-           dense = (momentum != 0) ? momentum + sparse * sizeof(float) : 0;
+    const uint64_t all = gf->pool.elem_count;
+    const uint64_t sparse = gf->sparse.elem_count;
+    gf_mem momentum = gf->optimizer.momentum;
+    gf_mem dense = (momentum != 0) ? momentum + sparse * sizeof(float) : 0;
     struct parts parts = {.selection = sizeof(struct gf_state_head),
                           .pools = {[WEIGHT] = {gf->optimizer.weight, all, 0},
                                     [MOMENTUM_DENSE] = {dense, all - sparse, 0},
@@ -195,7 +196,8 @@ static gf_status saved_check(gf_context *gf, const char *call, const unsigned ch
                              uint64_t bytes, struct gf_state_head *head_out)
 {
     const uint64_t least = sizeof *head_out + sizeof(uint64_t);
-    uint64_t checksum, found;
+    uint64_t checksum;
+    uint64_t found;
     if ((data == NULL) || ((uintptr_t)data % 8 != 0))
         return gf_refuse(gf, GF_ERR_PARAM, "%s: data at %p; it must be aligned to 8 bytes", call,
                          (const void *)data);
@@ -229,7 +231,8 @@ static gf_status saved_check(gf_context *gf, const char *call, const unsigned ch
 static gf_status kin_check(gf_context *gf, const char *call, const struct gf_state_head *head)
 {
     const struct gf_state_head here = head_of(gf);
-    const bool owes = gf_is_quantized(gf), fits = owes && (head->total_bytes > parts_of(gf).owner);
+    const bool owes = gf_is_quantized(gf);
+    const bool fits = owes && (head->total_bytes > parts_of(gf).owner);
     const struct {
         const char *what;
         uint64_t theirs, ours;

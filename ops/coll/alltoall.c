@@ -9,13 +9,15 @@
 
 static void alltoall_round(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out)
 {
-    uint32_t others = coll->size - 1, turn = number % others;
+    uint32_t others = coll->size - 1;
+    uint32_t turn = number % others;
     bool is_back = number >= others;
-    uint32_t to = (coll->index + 1 + turn) % coll->size,
-             from = (coll->index + coll->size - 1 - turn) % coll->size;
+    uint32_t to = (coll->index + 1 + turn) % coll->size;
+    uint32_t from = (coll->index + coll->size - 1 - turn) % coll->size;
     round_out->send.peer = to;
     round_out->recv.peer = from;
-    uint32_t sent = is_back ? coll->index : to, received = is_back ? from : coll->index;
+    uint32_t sent = is_back ? coll->index : to;
+    uint32_t received = is_back ? from : coll->index;
     gf_coll_block(coll->elem_count, coll->size, sent, &round_out->send.first,
                   &round_out->send.count);
     gf_coll_block(coll->elem_count, coll->size, received, &round_out->recv.first,

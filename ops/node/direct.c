@@ -29,7 +29,9 @@ static uint64_t line_elems(const struct gf_coll *coll)
 /* Blocks of what is scattered are the caller's; all others begin on a line where data does. */
 uint64_t gf_direct_block_elems(const struct gf_coll *coll)
 {
-    uint64_t first, count, unit = line_elems(coll);
+    uint64_t first;
+    uint64_t count;
+    uint64_t unit = line_elems(coll);
     gf_coll_block(coll->elem_count, coll->size, 0, &first, &count);
     if (coll->own.direct->block_elems != 0) return coll->own.direct->block_elems;
     if ((coll->collective == GF_COLL_REDUCE_SCATTER) || (coll->collective == GF_COLL_ALLGATHER))
@@ -42,7 +44,8 @@ static void piece_of(struct gf_coll *coll, uint32_t index, uint64_t round, uint6
                      uint64_t *count_out)
 {
     const struct gf_direct_state *direct = gf_direct_of(coll);
-    uint64_t begin = direct->block_elems * index, end = begin + direct->block_elems;
+    uint64_t begin = direct->block_elems * index;
+    uint64_t end = begin + direct->block_elems;
     uint64_t first = begin + round * direct->piece_elems;
     if (end > coll->elem_count) end = coll->elem_count;
     if (first > end) first = end;
@@ -74,7 +77,8 @@ static bool in_region(const struct gf_coll *coll)
 static void rounds_set(struct gf_coll *coll)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
-    size_t elem_bytes = gf_coll_elem_bytes(coll), unit = line_elems(coll);
+    size_t elem_bytes = gf_coll_elem_bytes(coll);
+    size_t unit = line_elems(coll);
     uint64_t most = gf_direct_half_bytes(coll->size, coll->slice_bytes) / coll->size / elem_bytes;
     direct->piece_elems = direct->block_elems;
     direct->rounds = (coll->elem_count > 0) ? 1 : 0;
@@ -122,8 +126,10 @@ static gf_status round_copy(struct gf_coll *coll, uint64_t round, bool in)
 {
     size_t elem_bytes = gf_coll_elem_bytes(coll);
     for (uint32_t index = 0; index < coll->size; index++) {
-        uint64_t first, count;
-        gf_mem staged = piece_staged(coll, coll->staging, index, round), at;
+        uint64_t first;
+        uint64_t count;
+        gf_mem staged = piece_staged(coll, coll->staging, index, round);
+        gf_mem at;
         gf_status status;
         piece_of(coll, index, round, &first, &count);
         at = coll->data + first * elem_bytes;
@@ -187,8 +193,10 @@ static gf_status fold_in(struct gf_coll *coll, const gf_mem *at, uint64_t count)
 gf_status gf_direct_combine(struct gf_coll *coll, uint64_t round, uint64_t first, uint64_t elems,
                             uint64_t count)
 {
-    gf_mem src[GF_DIRECT_RANKS_MAX], dst[GF_DIRECT_RANKS_MAX];
-    uint32_t src_count = 0, dst_count = 0;
+    gf_mem src[GF_DIRECT_RANKS_MAX];
+    gf_mem dst[GF_DIRECT_RANKS_MAX];
+    uint32_t src_count = 0;
+    uint32_t dst_count = 0;
     size_t bytes = count * gf_coll_elem_bytes(coll);
     for (uint32_t index = 0; index < coll->size; index++) {
         gf_mem at = piece_at(coll, index, round, first, elems);
@@ -215,7 +223,10 @@ static gf_status work(struct gf_coll *coll, uint64_t round)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
     uint64_t unit = line_elems(coll);
-    uint64_t most = coll->slice_bytes / gf_coll_elem_bytes(coll) / unit * unit, first, count, left;
+    uint64_t most = coll->slice_bytes / gf_coll_elem_bytes(coll) / unit * unit;
+    uint64_t first;
+    uint64_t count;
+    uint64_t left;
     gf_status status = GF_OK;
     if (most == 0) most = unit;
     piece_of(coll, coll->index, round, &first, &count);

@@ -52,8 +52,10 @@ static gf_mem data_at(const struct gf_coll *coll, uint32_t index, uint64_t first
 /* This rank's block of all ranks, into its own memory. */
 gf_status gf_direct_block_sum(struct gf_coll *coll, struct gf_queue *queue)
 {
-    gf_mem src[GF_DIRECT_RANKS_MAX], dst;
-    uint64_t first, count;
+    gf_mem src[GF_DIRECT_RANKS_MAX];
+    gf_mem dst;
+    uint64_t first;
+    uint64_t count;
     block_of(coll, coll->index, &first, &count);
     if (count == 0) return GF_OK;
     for (uint32_t index = 0; index < coll->size; index++) src[index] = data_at(coll, index, first);
@@ -66,11 +68,13 @@ gf_status gf_direct_block_sum(struct gf_coll *coll, struct gf_queue *queue)
 /* The others' blocks, all at once. */
 gf_status gf_direct_blocks_gather(struct gf_coll *coll, struct gf_queue *queue)
 {
-    gf_mem dst[GF_DIRECT_RANKS_MAX], src[GF_DIRECT_RANKS_MAX];
+    gf_mem dst[GF_DIRECT_RANKS_MAX];
+    gf_mem src[GF_DIRECT_RANKS_MAX];
     uint64_t bytes[GF_DIRECT_RANKS_MAX];
     for (uint32_t turn = 1; turn < coll->size; turn++) {
         uint32_t index = (coll->index + turn) % coll->size;
-        uint64_t first, count;
+        uint64_t first;
+        uint64_t count;
         block_of(coll, index, &first, &count);
         dst[turn - 1] = data_at(coll, coll->index, first);
         src[turn - 1] = data_at(coll, index, first);

@@ -17,8 +17,8 @@ _Static_assert((GF_DIRECT_LANES & (GF_DIRECT_LANES - 1)) == 0,
                "modulo a power of two they come to each slot");
 size_t gf_direct_slots_at(const struct gf_direct *direct, uint64_t order)
 {
-    uint64_t place = order % (2 * GF_DIRECT_LANES),
-             row = place * (place + 1) / 2 % (2 * GF_DIRECT_LANES);
+    uint64_t place = order % (2 * GF_DIRECT_LANES);
+    uint64_t row = place * (place + 1) / 2 % (2 * GF_DIRECT_LANES);
     return row * direct->lane_ranks * GF_DIRECT_SLOT_BYTES;
 }
 
@@ -88,7 +88,8 @@ gf_status gf_direct_signal(struct gf_coll *coll)
 {
     const struct gf_link_driver *driver = coll->link->driver;
     struct gf_direct_state *direct = gf_direct_of(coll);
-    size_t at = gf_direct_slot_at(coll, coll->index), next_at;
+    size_t at = gf_direct_slot_at(coll, coll->index);
+    size_t next_at;
     uint64_t flag = gf_direct_flag_value(coll, direct->steps + 1);
     for (uint32_t turn = 1; turn < coll->size; turn++) { /* each rank begins with another one */
         uint32_t index = gf_direct_after(coll, turn);
@@ -123,8 +124,10 @@ gf_status gf_direct_signal(struct gf_coll *coll)
 static gf_status slot_look(struct gf_coll *coll, uint32_t index)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
-    uint64_t theirs = gf_direct_slot_of(coll, index)->what, room = coll->own.direct->region_bytes,
-             where, bytes;
+    uint64_t theirs = gf_direct_slot_of(coll, index)->what;
+    uint64_t room = coll->own.direct->region_bytes;
+    uint64_t where;
+    uint64_t bytes;
     bool staged;
     where = direct->beside ? 0 : gf_direct_where(coll, index);
     staged = (where & GF_DIRECT_STAGED) != 0;

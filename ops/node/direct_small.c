@@ -25,7 +25,9 @@ static void range_of(const struct gf_coll *coll, uint32_t block, uint32_t block_
                      size_t *at_out, size_t *bytes_out)
 {
     size_t elem_bytes = gf_coll_elem_bytes(coll);
-    uint64_t first, count, last_first;
+    uint64_t first;
+    uint64_t count;
+    uint64_t last_first;
     gf_coll_block(coll->elem_count, coll->size, block, &first, &count);
     gf_coll_block(coll->elem_count, coll->size, block + block_count - 1, &last_first, &count);
     *at_out = first * elem_bytes;
@@ -37,7 +39,8 @@ static gf_status copy_put(struct gf_coll *coll)
     uint32_t first = (coll->collective == GF_COLL_ALLGATHER) ? coll->index : 0;
     uint32_t count = (coll->collective == GF_COLL_ALLGATHER) ? 1 : coll->size;
     gf_mem copy = gf_direct_region(coll, coll->index) + copy_at(coll);
-    size_t at, bytes;
+    size_t at;
+    size_t bytes;
     if (coll->elem_count == 0) return GF_OK;
     range_of(coll, first, count, &at, &bytes);
     return coll->ops->copy(coll->queue, copy + at, coll->data + at, bytes);
@@ -47,7 +50,8 @@ static gf_status copy_put(struct gf_coll *coll)
 static gf_status sum_range(const struct gf_coll *coll, const gf_mem *from, uint64_t first,
                            uint64_t end, struct gf_check *check, struct gf_check *sources)
 {
-    gf_mem src[GF_DIRECT_RANKS_MAX], dst = coll->data + first * gf_coll_elem_bytes(coll);
+    gf_mem src[GF_DIRECT_RANKS_MAX];
+    gf_mem dst = coll->data + first * gf_coll_elem_bytes(coll);
     if (first >= end) return GF_OK;
     for (uint32_t index = 0; index < coll->size; index++)
         src[index] = from[index] + first * gf_coll_elem_bytes(coll);
@@ -56,7 +60,8 @@ static gf_status sum_range(const struct gf_coll *coll, const gf_mem *from, uint6
 
 static gf_status sum_all(const struct gf_coll *coll, const gf_mem *from)
 {
-    uint64_t first, count;
+    uint64_t first;
+    uint64_t count;
     gf_status status;
     if ((coll->collective == GF_COLL_ALLREDUCE) && (coll->check == NULL))
         return gf_direct_sum(coll, &coll->data, 1, from, 0, coll->elem_count, NULL, NULL);
@@ -82,7 +87,8 @@ static gf_status copy_some(struct gf_coll *coll, const gf_mem *from)
 {
     for (uint32_t index = 0; index < coll->size; index++) {
         uint32_t owner = (coll->collective == GF_COLL_BROADCAST) ? coll->root : index;
-        size_t at, bytes;
+        size_t at;
+        size_t bytes;
         gf_status status;
         if (!gf_direct_moves(coll, index, false)) continue;
         range_of(coll, index, 1, &at, &bytes);
@@ -95,9 +101,10 @@ static gf_status copy_some(struct gf_coll *coll, const gf_mem *from)
 
 static gf_status small_get(struct gf_coll *coll)
 {
-    gf_mem from[GF_DIRECT_RANKS_MAX],
-        beside = (gf_mem)(uintptr_t)gf_direct_slot_of(coll, 0)->beside;
-    size_t at, bytes = coll->bytes;
+    gf_mem from[GF_DIRECT_RANKS_MAX];
+    gf_mem beside = (gf_mem)(uintptr_t)gf_direct_slot_of(coll, 0)->beside;
+    size_t at;
+    size_t bytes = coll->bytes;
     if (coll->elem_count == 0) return GF_OK;
     if (gf_direct_of(coll)->beside) {
         for (uint32_t index = 0; index < coll->size;

@@ -60,7 +60,8 @@ static gf_status await(struct gf_coll *coll, struct gf_queue *queue, uint64_t st
 static gf_status all_queue(struct gf_coll *coll)
 {
     struct gf_direct *direct = coll->own.direct;
-    struct gf_queue *sums = &direct->sums, *gathers = &direct->gathers;
+    struct gf_queue *sums = &direct->sums;
+    struct gf_queue *gathers = &direct->gathers;
     const struct gf_gpu_driver *driver = sums->gpu->driver;
     /* packs may hold more by now, that stands for long */
     gf_status status = driver->follow(sums, coll->event);

@@ -95,7 +95,9 @@ static void between_nodes(struct gf_coll *coll)
     struct gf_hierarchy *own = coll->own.hierarchy;
     struct gf_coll *inner = &own->inner;
     size_t elem_bytes = casts(own) ? gf_type_size_bytes(own->wire) : gf_coll_elem_bytes(coll);
-    uint64_t first, count, slice = own->block_elems * elem_bytes / own->nodes->node_count / 2;
+    uint64_t first;
+    uint64_t count;
+    uint64_t slice = own->block_elems * elem_bytes / own->nodes->node_count / 2;
     own_block(coll, &first, &count);
     inner->kind = halves(own, coll->elem_count * elem_bytes) ? &gf_coll_halving : &gf_coll_ring;
     /* One is added or sent on. As large in a node whose data is staged, where phases do not
@@ -236,8 +238,8 @@ static gf_status block_cast(struct gf_coll *coll, bool narrow, uint64_t at, uint
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     bool alone = narrow && (own->nodes->local_size == 1) && (coll->sources != NULL);
-    gf_mem data = coll->data + at * gf_coll_elem_bytes(coll),
-           packed = own->packed + at * gf_type_size_bytes(own->wire);
+    gf_mem data = coll->data + at * gf_coll_elem_bytes(coll);
+    gf_mem packed = own->packed + at * gf_type_size_bytes(own->wire);
     struct gf_check *check = alone ? coll->sources : coll->check;
     return coll->ops->cast(coll->queue, narrow ? packed : data, narrow ? own->wire : coll->type,
                            narrow ? data : packed, narrow ? coll->type : own->wire, count, 1.0f,
@@ -271,7 +273,9 @@ static gf_status block_queue(struct gf_coll *coll, bool narrow, uint64_t first, 
 static gf_status block_progress(struct gf_coll *coll, bool narrow, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
-    uint64_t first, count, most = coll->slice_bytes / sizeof(float);
+    uint64_t first;
+    uint64_t count;
+    uint64_t most = coll->slice_bytes / sizeof(float);
     gf_status status = GF_OK;
     own_block(coll, &first, &count);
     if ((coll->late != NULL) && (count > 0)) {
@@ -299,8 +303,12 @@ static bool sub_rest(const struct gf_coll *coll, struct gf_hierarchy_at *at, boo
                      uint64_t *first_out, uint64_t *count_out)
 {
     const struct gf_hierarchy *own = coll->own.hierarchy;
-    uint32_t subs = subs_of(own), from = own->nodes->node_index + 2 * subs - (gathers ? 0 : 1);
-    uint64_t first, count, sub_first, sub_count;
+    uint32_t subs = subs_of(own);
+    uint32_t from = own->nodes->node_index + 2 * subs - (gathers ? 0 : 1);
+    uint64_t first;
+    uint64_t count;
+    uint64_t sub_first;
+    uint64_t sub_count;
     own_block(coll, &first, &count);
     for (; at->sub < subs; at->sub++, at->elems = 0) {
         gf_coll_block(count, subs, (from - at->sub) % subs, &sub_first, &sub_count);
@@ -327,7 +335,10 @@ static gf_status sub_progress(struct gf_coll *coll, struct gf_hierarchy_at *at, 
                               uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
-    uint64_t first, count, ready, most = own->inner.slice_bytes / gf_coll_elem_bytes(coll);
+    uint64_t first;
+    uint64_t count;
+    uint64_t ready;
+    uint64_t most = own->inner.slice_bytes / gf_coll_elem_bytes(coll);
     gf_status status = GF_OK;
     if (!sub_rest(coll, at, gathers, &first, &count)) return GF_AGAIN;
     ready = gathers ? sub_ready(own, at) : UINT64_MAX;
@@ -375,7 +386,8 @@ static gf_status overlapped_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     uint32_t subs = subs_of(own);
-    gf_status summed = sub_progress(coll, &own->summed, false, now_ns), status = GF_OK;
+    gf_status summed = sub_progress(coll, &own->summed, false, now_ns);
+    gf_status status = GF_OK;
     if (summed < 0) return summed;
     if (subs > 1) own->flow.there_round = own->summed.sub;
     own->flow.there_elems = own->summed.elems;

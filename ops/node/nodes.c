@@ -15,7 +15,8 @@ static bool reaches(const struct gf_nodes_meeting *met, uint32_t rank)
 void gf_nodes_meet(const struct gf_nodes_meeting *met)
 {
     float *own = &met->words.reach[GF_REACH_WORDS * met->rank];
-    uint32_t lowest = GF_RANK_NONE, count = 0;
+    uint32_t lowest = GF_RANK_NONE;
+    uint32_t count = 0;
     uint64_t hash = GF_FNV_START;
     for (uint32_t i = 0; i < GF_REACH_WORDS * met->world; i++) met->words.reach[i] = 0;
     for (uint32_t rank = 0; rank < met->world; rank++) {
@@ -60,8 +61,9 @@ static uint32_t members_of(const struct gf_nodes_meeting *met, uint32_t lowest, 
 static gf_status refuse(const struct gf_nodes_meeting *met, uint32_t rank, uint32_t *peer_out,
                         char *error_out)
 {
-    uint32_t lowest = lowest_of(met, rank), node = members_of(met, lowest, met->world),
-             reached = reached_of(met, rank);
+    uint32_t lowest = lowest_of(met, rank);
+    uint32_t node = members_of(met, lowest, met->world);
+    uint32_t reached = reached_of(met, rank);
     *peer_out = (rank == met->rank) ? lowest : rank;
     if (node == reached) /* as many, others */
         (void)snprintf(
@@ -122,13 +124,15 @@ gf_status gf_nodes_form(const struct gf_nodes_meeting *met, bool by_name,
                         struct gf_coll_nodes *nodes, bool *used_out, uint32_t *peer_out,
                         char *error_out)
 {
-    uint32_t odd = odd_one(met), mine = lowest_of(met, met->rank);
+    uint32_t odd = odd_one(met);
+    uint32_t mine = lowest_of(met, met->rank);
     if (odd != GF_RANK_NONE) return by_name ? refuse(met, odd, peer_out, error_out) : GF_OK;
     *nodes = (struct gf_coll_nodes){
         .local = met->words.local, .across = met->words.across, .owners = met->world};
     nodes->local_index = members_of(met, mine, met->rank);
     for (uint32_t rank = 0; rank < met->world; rank++) {
-        uint32_t lowest = lowest_of(met, rank), size = members_of(met, lowest, met->world);
+        uint32_t lowest = lowest_of(met, rank);
+        uint32_t size = members_of(met, lowest, met->world);
         /* by name: auto looks for nodes in smaller worlds alone */
         if (size > GF_DIRECT_RANKS_MAX) {
             *peer_out = (rank == met->rank) ? lowest : rank;

@@ -34,7 +34,8 @@ void check_join(struct check_report *report, const struct check_job *job)
     struct gf_config config = job->config;
     gf_context *gf = NULL;
     void *memory = aligned_alloc(4096, job->need.control_bytes);
-    uint64_t begin_ns = tool_clock_ns(), open_ns;
+    uint64_t begin_ns = tool_clock_ns();
+    uint64_t open_ns;
     bool right = false;
     gf_status status;
     if (memory == NULL) {

@@ -63,7 +63,9 @@ static bool other_tell(const char *path)
     static struct tool_flops flops[GF_TENSORS_MAX];
     static char error[GF_CONFIG_ERROR_BYTES];
     struct tool_cluster cluster;
-    uint64_t elem_count = 0, forward = 0, backward = 0;
+    uint64_t elem_count = 0;
+    uint64_t forward = 0;
+    uint64_t backward = 0;
     struct tool_model model = {
         .tensors = tensors, .names = names, .flops = flops, .tensor_max = GF_TENSORS_MAX};
     if (tool_model_load(path, &model, error) == GF_OK) {
@@ -182,7 +184,8 @@ static int program(int argc, char **argv)
         .option_count = sizeof options / sizeof options[0],
         .operands_max = 1,
     };
-    const char *path = NULL, *wrong;
+    const char *path = NULL;
+    const char *wrong;
     uint32_t operand_count;
     int read = tool_args_read(&args, argc, argv, &path, &operand_count);
     int result = EXIT_SUCCESS;

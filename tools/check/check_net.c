@@ -54,7 +54,8 @@ static void link_heard(void *user, gf_log_level level, const char *text)
 {
     struct check_job *job = user;
     (void)level;
-    const char *devices = strstr(text, ", devices "), *ports = strstr(text, ", ports ");
+    const char *devices = strstr(text, ", devices ");
+    const char *ports = strstr(text, ", ports ");
     if (sscanf(text, "link: UCX %31[0-9.]", job->ucx_version) != 1) return;
     if ((devices == NULL) || (ports == NULL) || !check_network_used(job->config.link.transports))
         return;
@@ -155,7 +156,8 @@ static void device_say(struct check_report *report, const struct check_job *job,
                        const struct ifaddrs *all, const char *name)
 {
     struct device device = device_look(all, name);
-    char text[CHECK_TEXT_BYTES / 2], state[32] = "";
+    char text[CHECK_TEXT_BYTES / 2];
+    char state[32] = "";
     if (!device.there && infiniband_look(name, state)) {
         bool active = strstr(state, "ACTIVE") != NULL;
         check_say(report, "interface", active ? CHECK_OK : CHECK_FAIL,
@@ -205,7 +207,8 @@ static bool address_is_here(const struct ifaddrs *all, const char *ip)
 
 void check_interfaces(struct check_report *report, const struct check_job *job)
 {
-    const char *devices = job->config.link.devices, *bind_to = job->config.rendezvous.bind;
+    const char *devices = job->config.link.devices;
+    const char *bind_to = job->config.rendezvous.bind;
     char name[DEVICE_BYTES];
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all) != 0) all = NULL;
@@ -251,7 +254,11 @@ static bool ephemeral_range(unsigned *first_out, unsigned *last_out)
 static void range_say(struct check_report *report, const char *topic, const char *key,
                       const char *ports, unsigned need, uint32_t ranks, check_state few)
 {
-    unsigned first = 0, last = 0, low = 0, high = 0, free_count = 0;
+    unsigned first = 0;
+    unsigned last = 0;
+    unsigned low = 0;
+    unsigned high = 0;
+    unsigned free_count = 0;
     char advice[96];
     if (sscanf(ports, "%5u-%5u", &first, &last) != 2) return;
     for (unsigned port = first; port <= last; port++) free_count += port_free(port);
@@ -311,7 +318,8 @@ void check_ports(struct check_report *report, const struct check_job *job)
 /* 0: somebody listens; else errno. ETIMEDOUT after the deadline. */
 static int connect_try(const struct gf_place *to, const struct gf_place *from, uint64_t deadline_ns)
 {
-    int fd = gf_socket_connect(to, from, deadline_ns), error = 0;
+    int fd = gf_socket_connect(to, from, deadline_ns);
+    int error = 0;
     socklen_t bytes = sizeof error;
     struct pollfd wait = {.fd = fd, .events = POLLOUT};
     if (fd < 0) return errno;
@@ -377,7 +385,8 @@ struct gf_rendezvous_setup check_control_setup(const struct check_job *job)
 void check_control_alone(struct check_report *report, const struct check_job *job)
 {
     const struct gf_rendezvous_driver *driver = gf_drivers_default->rendezvous;
-    struct gf_place to = {0}, from = {0};
+    struct gf_place to = {0};
+    struct gf_place from = {0};
     struct gf_fault fault = {0};
     struct gf_rendezvous *rendezvous = NULL;
     struct gf_rendezvous_setup setup = check_control_setup(job);

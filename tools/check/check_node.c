@@ -153,7 +153,8 @@ void check_memlock(struct check_report *report, const struct check_job *job)
     static const char *const locking[] = {"rc",   "rc_x",    "rc_v",     "rc_mlx5", "rc_verbs",
                                           "dc",   "dc_x",    "dc_mlx5",  "ud",      "ud_x",
                                           "ud_v", "ud_mlx5", "ud_verbs", "ib"};
-    char need[GF_UNITS_BYTES], limit[GF_UNITS_BYTES];
+    char need[GF_UNITS_BYTES];
+    char limit[GF_UNITS_BYTES];
     struct rlimit lock = {0};
     uint64_t locked_bytes = job->need.exchange_bytes + UCX_LOCKED_BYTES;
     bool locks = false;
@@ -182,7 +183,9 @@ void check_memlock(struct check_report *report, const struct check_job *job)
 /* Which of "always [advise] never" is in brackets. */
 static bool choice_read(const char *path, char *choice_out, size_t choice_bytes)
 {
-    char line[128] = "", *first, *last;
+    char line[128] = "";
+    char *first;
+    char *last;
     FILE *file = fopen(path, "r");
     if (file == NULL) return false;
     first = fgets(line, sizeof line, file);
@@ -238,7 +241,9 @@ void check_memory(struct check_report *report, const struct check_job *job)
 void check_shm(struct check_report *report, const struct check_job *job)
 {
     const char *directory = gf_ucx_shm_directory();
-    double mib = 1024.0 * 1024, need, left;
+    double mib = 1024.0 * 1024;
+    double need;
+    double left;
     char todo[128];
     struct statvfs space;
     if (!check_list_has(job->config.link.transports, "posix")) {

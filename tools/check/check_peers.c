@@ -143,8 +143,9 @@ static void difference_write(const char *ours, const char *theirs, uint32_t rank
     size_t used = (size_t)snprintf(text, text_bytes, "rank %u on %s against rank 0:", rank, host);
     bool first = true;
     while ((*ours != '\0') && (*theirs != '\0')) {
-        size_t our_length = strcspn(ours, "\n"), their_length = strcspn(theirs, "\n"),
-               key = strcspn(ours, "=");
+        size_t our_length = strcspn(ours, "\n");
+        size_t their_length = strcspn(theirs, "\n");
+        size_t key = strcspn(ours, "=");
         if (((our_length != their_length) || (memcmp(ours, theirs, our_length) != 0)) &&
             (used < text_bytes)) {
             used += (size_t)snprintf(text + used, text_bytes - used, "%s %.*s %.*s, not %.*s",

@@ -30,7 +30,8 @@ static void help_print(const struct tool_args *args)
     (void)printf("usage: %s %s\n%s\n\n", args->program, args->usage, args->about);
     for (size_t i = 0; i < args->option_count; i++) {
         const struct tool_option *option = &args->options[i];
-        char left[64], letter[8] = "";
+        char left[64];
+        char letter[8] = "";
         if (option->letter != '\0') (void)snprintf(letter, sizeof letter, ", -%c", option->letter);
         (void)snprintf(left, sizeof left, "--%s%s %s", option->name, letter,
                        option->value_name ? option->value_name : "");
@@ -180,8 +181,8 @@ static int option_read(const struct tool_args *args, int argc, char **argv, int 
 {
     bool is_letter = argv[*at][1] != '-';
     const char *name = argv[*at] + (is_letter ? 1 : 2);
-    size_t length = strcspn(name, "="),
-           index = is_letter ? letter_find(args, name) : option_find(args, name, length);
+    size_t length = strcspn(name, "=");
+    size_t index = is_letter ? letter_find(args, name) : option_find(args, name, length);
     const struct tool_option *option = &args->options[index];
     bool attached = name[length] == '=';
     char hint[GF_KEY_HINT_BYTES];

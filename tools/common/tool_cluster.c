@@ -166,7 +166,8 @@ gf_status tool_cluster_load(const char *path, struct tool_cluster *cluster_out, 
     struct tool_reader reader = {
         .origin = path, .page = "gf-cluster.cfg(5)", .error_out = error_out};
     struct tool_cluster cluster = {.nodes = 0};
-    const config_setting_t *root, *group;
+    const config_setting_t *root;
+    const config_setting_t *group;
     bool seen[TOOL_FIELDS_MAX] = {false};
     config_t tree;
     gf_status status = gf_tree_read(path, CLUSTER_FILE_BYTES_MAX, &tree, error_out);

@@ -24,8 +24,8 @@ gf_status tool_reader_refuse(const struct tool_reader *reader, const config_sett
 
 static const char *allowed_of(const struct tool_field *field, char *text_out)
 {
-    const char *unit = (field->unit != NULL) ? field->unit : "",
-               *space = (field->unit != NULL) ? ", " : "";
+    const char *unit = (field->unit != NULL) ? field->unit : "";
+    const char *space = (field->unit != NULL) ? ", " : "";
     switch (field->kind) {
     case TOOL_FIELD_COUNT:
     case TOOL_FIELD_LONG:
@@ -104,7 +104,8 @@ static gf_status field_load(const struct tool_reader *reader, const config_setti
 static gf_status unknown_refuse(const struct tool_reader *reader, const config_setting_t *node,
                                 const struct tool_field *fields)
 {
-    const char *key = config_setting_name(node), *near = NULL;
+    const char *key = config_setting_name(node);
+    const char *near = NULL;
     unsigned least = GF_SLIPS_MAX + 1;
     for (size_t f = 0; fields[f].key != NULL; f++) {
         unsigned slips = gf_word_slips(key, fields[f].key);

@@ -199,8 +199,8 @@ static gf_status tensor_load(const struct tool_reader *reader, const config_sett
 static gf_status file_load(struct tool_reader *reader, const config_t *tree,
                            struct tool_model *model)
 {
-    const config_setting_t *root = config_root_setting(tree),
-                           *list = config_setting_get_member(root, "tensors");
+    const config_setting_t *root = config_root_setting(tree);
+    const config_setting_t *list = config_setting_get_member(root, "tensors");
     bool seen[TOOL_FIELDS_MAX] = {false};
     struct tool_sample sample = {.tokens = 0};
     gf_status status;

@@ -45,7 +45,9 @@ static gf_status weights_begin(gf_context *gf)
  * *loss_out is this rank's. */
 static gf_status step(gf_context *gf, unsigned number, float rate, float *loss_out)
 {
-    static float hidden[BATCH][HIDDEN], x[BATCH], error[BATCH];
+    static float hidden[BATCH][HIDDEN];
+    static float x[BATCH];
+    static float error[BATCH];
     const float scale = gf_loss_scale(gf) / BATCH;
     float loss = 0;
     gf_status status = gf_step_begin(gf);
@@ -71,7 +73,8 @@ static gf_status step(gf_context *gf, unsigned number, float rate, float *loss_o
     if ((status = gf_tensor_ready(gf, OUT_WEIGHT, 0)) != GF_OK) return status; /* they travel .. */
     if ((status = gf_tensor_ready(gf, OUT_BIAS, 0)) != GF_OK) return status;
     for (unsigned i = 0; i < HIDDEN; i++) { /* .. while the layer below is computed */
-        float to_weight = 0, to_bias = 0;
+        float to_weight = 0;
+        float to_bias = 0;
         for (unsigned b = 0; b < BATCH; b++) {
             float back =
                 error[b] * weight(gf, OUT_WEIGHT)[i] * (1 - hidden[b][i] * hidden[b][i]) * scale;

@@ -48,8 +48,11 @@ static gf_status weights_begin(gf_context *gf)
 
 static gf_status step(gf_context *gf, unsigned number)
 {
-    float slope = of_bf16(gf_weight_half(gf, SLOPE)), offset = of_bf16(gf_weight_half(gf, OFFSET));
-    float to_slope = 0, to_offset = 0, scale = gf_loss_scale(gf) / (float)BATCH;
+    float slope = of_bf16(gf_weight_half(gf, SLOPE));
+    float offset = of_bf16(gf_weight_half(gf, OFFSET));
+    float to_slope = 0;
+    float to_offset = 0;
+    float scale = gf_loss_scale(gf) / (float)BATCH;
     gf_status status = gf_step_begin(gf);
     for (unsigned i = 0; i < BATCH; i++) {
         float x = (float)((number * BATCH + i + 7 * gf_rank(gf)) % 100) / 100;

@@ -73,7 +73,8 @@ static void weights_draw(void)
 {
     uint64_t state = 42;
     for (unsigned t = 0; t < TENSORS; t++) {
-        unsigned part = (t - FIRST_LAYER) % PER_LAYER, elems = tensor_elems(t);
+        unsigned part = (t - FIRST_LAYER) % PER_LAYER;
+        unsigned elems = tensor_elems(t);
         bool gain = (t == FINAL_GAIN) ||
                     ((t >= FIRST_LAYER) && (t < PLACES) && ((part == GAIN_1) || (part == GAIN_2)));
         for (unsigned i = 0; i < elems; i++) {
@@ -212,7 +213,8 @@ static gf_status train(gf_context *gf)
 static bool arguments_take(int argc, char **argv)
 {
     for (int i = 1; i < argc; i += 2) {
-        const char *name = argv[i], *value = (i + 1 < argc) ? argv[i + 1] : NULL;
+        const char *name = argv[i];
+        const char *value = (i + 1 < argc) ? argv[i + 1] : NULL;
         if (value == NULL) return false;
         if (strcmp(name, "--config") == 0)
             config_path = value;
@@ -232,7 +234,8 @@ int main(int argc, char **argv)
 {
     static struct gf_config config;
     static struct gf_tensor tensors[TENSORS];
-    static char error[GF_CONFIG_ERROR_BYTES], names[TENSORS][16];
+    static char error[GF_CONFIG_ERROR_BYTES];
+    static char names[TENSORS][16];
     struct gf_footprint need;
     gf_context *gf = NULL;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);

@@ -74,7 +74,8 @@ static float last[TOKENS][WIDTH], last_norm[TOKENS][WIDTH], last_scale[TOKENS],
 /* count is a multiple of 8: lanes that a compiler can use. */
 static float dot(const float *a, const float *b, unsigned count)
 {
-    float lanes[8] = {0}, sum = 0;
+    float lanes[8] = {0};
+    float sum = 0;
     for (unsigned i = 0; i < count; i += 8)
         for (unsigned k = 0; k < 8; k++) lanes[k] += a[i + k] * b[i + k];
     for (unsigned k = 0; k < 8; k++) sum += lanes[k];
@@ -113,7 +114,8 @@ static void normalise(float (*out)[WIDTH], float (*norm)[WIDTH], float *scale, f
                       const float *gain, const float *bias)
 {
     for (unsigned t = 0; t < TOKENS; t++) {
-        float mean = 0, square = 0;
+        float mean = 0;
+        float square = 0;
         for (unsigned i = 0; i < WIDTH; i++) mean += in[t][i] / WIDTH;
         for (unsigned i = 0; i < WIDTH; i++)
             square += (in[t][i] - mean) * (in[t][i] - mean) / WIDTH;
@@ -131,7 +133,8 @@ static void normalise_back(float (*to_in)[WIDTH], float *to_gain, float *to_bias
                            const float *gain)
 {
     for (unsigned t = 0; t < TOKENS; t++) {
-        float mean = 0, mean_norm = 0;
+        float mean = 0;
+        float mean_norm = 0;
         for (unsigned i = 0; i < WIDTH; i++) {
             to_bias[i] += to_out[t][i];
             to_gain[i] += to_out[t][i] * norm[t][i];
@@ -149,8 +152,10 @@ static void attend(struct layer *l)
     for (unsigned b = 0; b < BATCH; b++)
         for (unsigned h = 0; h < HEADS; h++)
             for (unsigned t = 0; t < CONTEXT; t++) {
-                float(*rows)[3 * WIDTH] = &l->qkv[b * CONTEXT], *chance = l->chance[b][h][t],
-                                 most = -1e30f, sum = 0;
+                float(*rows)[3 * WIDTH] = &l->qkv[b * CONTEXT];
+                float *chance = l->chance[b][h][t];
+                float most = -1e30f;
+                float sum = 0;
                 float *out = &l->mixed[b * CONTEXT + t][h * HEAD];
                 memset(out, 0, HEAD * sizeof *out);
                 for (unsigned s = 0; s <= t; s++) {
@@ -172,8 +177,11 @@ static void attend_back(const struct layer *l, float (*to_qkv)[3 * WIDTH], float
     for (unsigned b = 0; b < BATCH; b++)
         for (unsigned h = 0; h < HEADS; h++)
             for (unsigned t = 0; t < CONTEXT; t++) {
-                const float(*rows)[3 * WIDTH] = &l->qkv[b * CONTEXT], *chance = l->chance[b][h][t];
-                float(*to_rows)[3 * WIDTH] = &to_qkv[b * CONTEXT], to_chance[CONTEXT], mean = 0;
+                const float(*rows)[3 * WIDTH] = &l->qkv[b * CONTEXT];
+                const float *chance = l->chance[b][h][t];
+                float(*to_rows)[3 * WIDTH] = &to_qkv[b * CONTEXT];
+                float to_chance[CONTEXT];
+                float mean = 0;
                 const float *to_out = &to_mixed[b * CONTEXT + t][h * HEAD];
                 for (unsigned s = 0; s <= t; s++) {
                     to_chance[s] = dot(to_out, &rows[s][2 * WIDTH + h * HEAD], HEAD);
@@ -192,7 +200,8 @@ static void attend_back(const struct layer *l, float (*to_qkv)[3 * WIDTH], float
 static void bend(float *out, const float *in, float *to_out, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
-        float x = in[i], th = tanhf(0.7978845608f * (x + 0.044715f * x * x * x));
+        float x = in[i];
+        float th = tanhf(0.7978845608f * (x + 0.044715f * x * x * x));
         if (out != NULL) out[i] = 0.5f * x * (1 + th);
         if (to_out != NULL)
             to_out[i] *= 0.5f * (1 + th) +
@@ -208,8 +217,8 @@ static void forward(float *const weight[TENSORS], const unsigned char *const tex
                                  weight[PLACES][t % CONTEXT * WIDTH + i];
     for (unsigned n = 0; n < LAYERS; n++) {
         struct layer *l = &layers[n];
-        float *const *w = &weight[tensor_of(n, 0)],
-                     *out = (n + 1 < LAYERS) ? layers[n + 1].in[0] : last[0];
+        float *const *w = &weight[tensor_of(n, 0)];
+        float *out = (n + 1 < LAYERS) ? layers[n + 1].in[0] : last[0];
         normalise(l->after_1, l->norm_1, l->scale_1, l->in, w[GAIN_1], w[BIAS_1]);
         linear(l->qkv[0], l->after_1[0], w[QKV_WEIGHT], w[QKV_BIAS], WIDTH, 3 * WIDTH);
         attend(l);
@@ -232,8 +241,10 @@ static float model_run(float *const weight[TENSORS], float *const gradient[TENSO
                        const unsigned char *const text[BATCH], float scale, ready_fn ready,
                        void *arg)
 {
-    static float to[TOKENS][WIDTH], to_in[TOKENS][WIDTH], to_wide[TOKENS][INNER],
-        to_qkv[TOKENS][3 * WIDTH];
+    static float to[TOKENS][WIDTH];
+    static float to_in[TOKENS][WIDTH];
+    static float to_wide[TOKENS][INNER];
+    static float to_qkv[TOKENS][3 * WIDTH];
     float loss = 0;
     forward(weight, text);
     for (unsigned n = 0; (gradient != NULL) && (n < TENSORS); n++)
@@ -242,7 +253,9 @@ static float model_run(float *const weight[TENSORS], float *const gradient[TENSO
     memset(to_in, 0, sizeof to_in);
     for (unsigned t = 0; t < TOKENS; t++) { /* the head, forward and backward */
         unsigned target = text[t / CONTEXT][t % CONTEXT + 1];
-        float logits[VOCABULARY], most = -1e30f, sum = 0;
+        float logits[VOCABULARY];
+        float most = -1e30f;
+        float sum = 0;
         for (unsigned v = 0; v < VOCABULARY; v++) {
             logits[v] = dot(last_after[t], weight[EMBEDDING] + v * WIDTH, WIDTH);
             if (logits[v] > most) most = logits[v];
@@ -262,7 +275,8 @@ static float model_run(float *const weight[TENSORS], float *const gradient[TENSO
     ready(arg, FINAL_GAIN, 2, loss);
     for (unsigned n = LAYERS; n-- > 0;) { /* `to` is the gradient of the residual path */
         struct layer *l = &layers[n];
-        float *const *w = &weight[tensor_of(n, 0)], *const *g = &gradient[tensor_of(n, 0)];
+        float *const *w = &weight[tensor_of(n, 0)];
+        float *const *g = &gradient[tensor_of(n, 0)];
         linear_back(to_wide[0], g[OUT_WEIGHT], g[OUT_BIAS], to[0], l->bent[0], w[OUT_WEIGHT], INNER,
                     WIDTH);
         bend(NULL, l->up[0], to_wide[0], TOKENS * INNER);

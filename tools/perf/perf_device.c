@@ -54,8 +54,8 @@ gf_status perf_device_clear(struct perf *perf, uint64_t bytes)
 static struct perf_values values_part(const struct perf *perf, const struct perf_values *values,
                                       uint64_t first)
 {
-    uint64_t most = STAGING_BYTES / gf_type_size_bytes(values->type),
-             left = values->elem_count - first;
+    uint64_t most = STAGING_BYTES / gf_type_size_bytes(values->type);
+    uint64_t left = values->elem_count - first;
     struct perf_values part = *values;
     part.data = device_of(perf)->staging;
     part.first_elem = first;

@@ -87,7 +87,8 @@ static int program(int argc, char **argv)
 {
     static struct perf_options options;
     static struct perf_report report;
-    int read = perf_options_read(argc, argv, &options), result;
+    int read = perf_options_read(argc, argv, &options);
+    int result;
     if (read != 0) return tool_args_exit(read);
     report.plan = options.plan;
     report.config = &options.config;

@@ -33,7 +33,10 @@ struct replay {
 /* Fills ready_us; compute_us, or -1. */
 static double schedule_make(const struct perf_options *options, uint32_t tensor_count)
 {
-    double all = 0, forward = 0, backward = 0, compute_us = options->compute_ms * 1e3;
+    double all = 0;
+    double forward = 0;
+    double backward = 0;
+    double compute_us = options->compute_ms * 1e3;
     for (uint32_t i = 0; i < tensor_count; i++) {
         forward += (double)flops[i].forward;
         all += (double)flops[i].forward + (double)flops[i].backward;

@@ -54,7 +54,8 @@ static gf_status words_gather(struct perf *perf, struct words *all)
 static bool all_can(struct perf *perf, const struct words *all)
 {
     struct perf_nccl *nccl = &device_of(perf)->nccl;
-    uint32_t world = gf_world(perf->gf), without = 0;
+    uint32_t world = gf_world(perf->gf);
+    uint32_t without = 0;
     for (uint32_t r = 0; r < world; r++) without += all[r].has_library == 0.0f;
     if (without > 0) {
         (void)snprintf(nccl->text, sizeof nccl->text, "skipped: no libnccl");
@@ -96,7 +97,8 @@ static gf_status connect(struct perf *perf)
     struct perf_nccl *nccl = &device->nccl;
     struct gf_request request = {0};
     struct perf_nccl_id id = {{0}};
-    int version = 0, result = 0;
+    int version = 0;
+    int result = 0;
     bool good;
     gf_status status;
     if (gf_rank(perf->gf) == 0) result = nccl->calls.ncclGetUniqueId(&id);
@@ -123,7 +125,8 @@ gf_status perf_nccl_open(struct perf *perf, const char *path)
 {
     struct perf_device *device = device_of(perf);
     struct perf_nccl *nccl = &device->nccl;
-    struct words *all = (struct words *)(void *)perf->times_us, *own = &all[gf_rank(perf->gf)];
+    struct words *all = (struct words *)(void *)perf->times_us;
+    struct words *own = &all[gf_rank(perf->gf)];
     nccl->library = dlopen((path != NULL) ? path : NCCL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
     own->has_library = ((nccl->library != NULL) && calls_find(nccl)) ? 1.0f : 0.0f;
     memcpy(own->uuid, device->gpu->uuid, sizeof own->uuid);

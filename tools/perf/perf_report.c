@@ -102,7 +102,8 @@ void perf_report_row(const struct perf_report *report, const struct perf_row *ro
 
 void perf_report_foot(const struct perf_report *report)
 {
-    uint64_t wrong = 0, places = 0;
+    uint64_t wrong = 0;
+    uint64_t places = 0;
     double sum = 0;
     for (uint32_t i = 0; i < report->row_count; i++) {
         const struct perf_row *row = &report->rows[i];
@@ -199,7 +200,8 @@ int perf_report_json(const struct perf_report *report, const char *path)
     if (file == NULL) return -1;
     json_header(file, report);
     for (uint32_t i = 0; i < report->row_count; i++) {
-        const struct perf_row *row = &report->rows[i], *theirs = &report->nccl_rows[i];
+        const struct perf_row *row = &report->rows[i];
+        const struct perf_row *theirs = &report->nccl_rows[i];
         char wrong[24];
         fprintf(file,
                 "%s\n    {\"op\": \"%s\", \"type\": \"%s\", \"redop\": \"%s\", "

@@ -67,7 +67,8 @@ static gf_status sample(struct perf *perf, uint64_t elem_count, float *us_out)
 gf_status perf_greatest(gf_context *gf, float *times_us, uint32_t count)
 {
     struct gf_request request = {0};
-    uint32_t world = gf_world(gf), rank = gf_rank(gf);
+    uint32_t world = gf_world(gf);
+    uint32_t rank = gf_rank(gf);
     gf_status status;
     if (rank != 0) memmove(times_us + (size_t)rank * count, times_us, count * sizeof(float));
     status = gf_allgather(gf, (gf_mem)(uintptr_t)times_us, (uint64_t)count * world, GF_TYPE_F32,
@@ -107,7 +108,8 @@ static gf_status samples_plan(struct perf *perf, uint64_t elem_count, uint32_t *
 
 static int compare(const void *a, const void *b)
 {
-    float left, right;
+    float left;
+    float right;
     memcpy(&left, a, sizeof left);
     memcpy(&right, b, sizeof right);
     return (left > right) - (left < right);

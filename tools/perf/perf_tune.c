@@ -75,7 +75,9 @@ static struct limits best_of(const struct costs *costs)
  * it; else `from`. */
 static struct limits moved(const struct costs *costs, struct limits from, struct limits to)
 {
-    double gain = 0, most = 0, least = 0;
+    double gain = 0;
+    double most = 0;
+    double least = 0;
     for (uint32_t i = 0; i < costs->count; i++) {
         double row = row_cost(costs, from, i) - row_cost(costs, to, i);
         gain += row;
@@ -103,15 +105,17 @@ static uint32_t row_after(const struct perf_tuning *tuning, uint64_t limit)
 bool perf_tune_limits(const struct perf_tuning *tuning, uint64_t *doubling_max,
                       uint64_t *halving_max)
 {
-    struct costs costs = {.count = tuning->size_count}, smoothed = costs;
+    struct costs costs = {.count = tuning->size_count};
+    struct costs smoothed = costs;
     const bool few = (tuning->world == 3) || ((tuning->world & (tuning->world - 1)) == 0);
     const uint64_t share = few ? 1 : 32; /* as gf_halving_pays() has it */
     struct limits before =
         limits_of(row_after(tuning, *doubling_max), row_after(tuning, *halving_max / share));
-    struct limits best, now;
+    struct limits best;
+    struct limits now;
     for (uint32_t i = 0; i < tuning->size_count; i++) {
-        const double *us = tuning->time_us[i],
-                     middle = us[(tuning->world == 3) ? PERF_TUNE_RING : PERF_TUNE_HALVING];
+        const double *us = tuning->time_us[i];
+        const double middle = us[(tuning->world == 3) ? PERF_TUNE_RING : PERF_TUNE_HALVING];
         costs.doubling[i] = log(us[PERF_TUNE_DOUBLING] / middle);
         costs.ring[i] = log(us[PERF_TUNE_RING] / middle);
     }
@@ -188,7 +192,8 @@ static int algorithm_time(const struct perf_options *options, struct tune *tune,
 
 static int compare(const void *a, const void *b)
 {
-    double left = *(const double *)a, right = *(const double *)b;
+    double left = *(const double *)a;
+    double right = *(const double *)b;
     return (left > right) - (left < right);
 }
 

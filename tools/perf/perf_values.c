@@ -67,7 +67,8 @@ static uint64_t wrong_in(const struct perf_values *values, uint64_t first, uint6
                          uint32_t from_rank)
 {
     size_t size = gf_type_size_bytes(values->type);
-    uint32_t want[PATTERN], pattern = pattern_of(values);
+    uint32_t want[PATTERN];
+    uint32_t pattern = pattern_of(values);
     uint64_t wrong = 0;
     wanted(values, from_rank, want);
     for (uint64_t i = first; i < first + count; i++) {
@@ -80,7 +81,9 @@ static uint64_t wrong_in(const struct perf_values *values, uint64_t first, uint6
 
 uint64_t perf_values_wrong(const struct perf_values *values)
 {
-    uint64_t first, count, wrong = 0;
+    uint64_t first;
+    uint64_t count;
+    uint64_t wrong = 0;
     switch (values->operation) {
     case GF_OPERATION_BARRIER: return 0;
     case GF_OPERATION_REDUCE_SCATTER:

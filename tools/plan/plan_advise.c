@@ -89,7 +89,8 @@ static int search_sparse(struct search *search)
 {
     static const double shares[] = {0.5, 0.25, 0.15, 0.1};
     enum { SHARES = sizeof shares / sizeof shares[0] };
-    double seconds[SHARES], least = search->best_s;
+    double seconds[SHARES];
+    double least = search->best_s;
     for (int i = 0; i < SHARES; i++) {
         struct plan_choice choice = search->best;
         choice.keep_share = shares[i];
@@ -150,7 +151,9 @@ static void layers_advise(const struct search *search)
 {
     const struct plan_model *model = search->model;
     double batch = (double)search->gpus * plan_batch(model, search->cluster, &search->best);
-    double data_all = 0, model_all = 0, best_all = 0;
+    double data_all = 0;
+    double model_all = 0;
+    double best_all = 0;
     (void)printf("\nLayers: what data parallelism moves (W, gradients) and model parallelism (D, "
                  "what enters the layer, of a\n"
                  "batch of %.0f), as fp32; a ring moves 2 (p - 1) / p of either. The fewer bytes "
@@ -159,7 +162,8 @@ static void layers_advise(const struct search *search)
                  batch, "layer", "W MB", "D MB", "better", "below a batch of");
     for (uint32_t i = 0; i < model->tensor_count; i++) {
         const struct tool_flops *flops = &model->flops[i];
-        double weights = (double)model->tensors[i].elem_count, inputs = (double)flops->inputs;
+        double weights = (double)model->tensors[i].elem_count;
+        double inputs = (double)flops->inputs;
         if ((inputs <= 0) || (weights <= 0)) continue;
         data_all += weights;
         model_all += inputs * batch;

@@ -35,7 +35,8 @@ static uint64_t case_hash(const struct plan_model *model, const struct tool_clus
                           plan_mode mode, uint32_t gpus, const struct plan_choice *choice)
 {
     struct gf_config config;
-    uint64_t hash = hash_cluster(GF_FNV_START, cluster), config_hash;
+    uint64_t hash = hash_cluster(GF_FNV_START, cluster);
+    uint64_t config_hash;
     plan_mode_config(mode, choice, &config);
     config.job.world = gpus;
     config.log = NULL;

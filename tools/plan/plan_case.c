@@ -162,7 +162,8 @@ static struct plan_network network_of(const struct tool_cluster *cluster)
 static void schedule_make(const struct plan_model *model, double compute_s, bool overlaps,
                           uint64_t *ready_ns)
 {
-    double all = model->forward_flops + model->backward_flops, done = model->forward_flops;
+    double all = model->forward_flops + model->backward_flops;
+    double done = model->forward_flops;
     for (uint32_t i = 0; i < model->tensor_count; i++) {
         done += (double)model->flops[i].backward;
         ready_ns[i] = ns_of(overlaps ? compute_s * done / all : compute_s);

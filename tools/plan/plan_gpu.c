@@ -54,7 +54,8 @@ static bool spend_next(const struct gf_queue *queue, plan_kind kind, uint64_t el
                        uint64_t bytes)
 {
     struct plan_device *device = device_of(queue);
-    uint64_t *left = &device->launch_left[kind], launches = 0;
+    uint64_t *left = &device->launch_left[kind];
+    uint64_t launches = 0;
     if (device->is_gpu) return work(queue, bytes, 1);
     if (gf_sim_free_ns(device->sim, device->rank) > device->busy_until_ns)
         memset(device->launch_left, 0,
@@ -144,7 +145,10 @@ static gf_status plan_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf
                              const uint64_t *size_bytes, uint32_t count)
 {
     const struct plan_device *device = device_of(queue);
-    uint64_t bytes = 0, most = 0, port_ns, pair_ns;
+    uint64_t bytes = 0;
+    uint64_t most = 0;
+    uint64_t port_ns;
+    uint64_t pair_ns;
     for (uint32_t i = 0; i < count; i++) {
         bytes += size_bytes[i];
         if (size_bytes[i] > most) most = size_bytes[i];
@@ -210,8 +214,8 @@ static gf_status plan_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type ds
                                   gf_type src_type, const struct gf_chunks *chunks, float scale,
                                   uint64_t base, struct gf_check *check)
 {
-    uint64_t elems = chunk_elems(chunks),
-             bytes = elems * (gf_type_bytes(dst_type) + gf_type_bytes(src_type));
+    uint64_t elems = chunk_elems(chunks);
+    uint64_t bytes = elems * (gf_type_bytes(dst_type) + gf_type_bytes(src_type));
     if (!spend_next(queue, PLAN_CAST, elems, bytes)) return GF_OK;
     return gf_element_ops_best()->cast_chunks(queue, dst, dst_type, src, src_type, chunks, scale,
                                               base, check);

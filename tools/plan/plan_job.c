@@ -32,7 +32,10 @@ int plan_memory_check(const struct plan_model *model, const struct tool_cluster 
 {
     struct gf_config local = *config;
     struct gf_footprint need;
-    double library, state = state_bytes(model, config), kept, all;
+    double library;
+    double state = state_bytes(model, config);
+    double kept;
+    double all;
     if (cluster->gpu_memory <= 0) return 0;
     local.job.rank = 0;
     local.job.ignore_environment = true;
@@ -58,8 +61,9 @@ struct plan_failures plan_failures_of(const struct tool_cluster *cluster, uint32
 {
     struct plan_failures f = {.nodes =
                                   (gpus + cluster->gpus_per_node - 1) / cluster->gpus_per_node};
-    double cost = cluster->checkpoint_cost,
-           elastic = (cluster->elastic_cost > 0) ? cluster->elastic_cost : ELASTIC_S, x;
+    double cost = cluster->checkpoint_cost;
+    double elastic = (cluster->elastic_cost > 0) ? cluster->elastic_cost : ELASTIC_S;
+    double x;
     f.mtbf_s = cluster->node_mtbf / f.nodes;
     f.young_s = sqrt(2 * cost * f.mtbf_s);
     x = cost / (2 * f.mtbf_s);

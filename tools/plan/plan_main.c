@@ -146,12 +146,14 @@ static int tables_run(const struct options *options, const struct tool_cluster *
     uint32_t gpus[LIST_MAX];
     plan_mode modes[PLAN_MODE_COUNT];
     struct plan_table table = {.model = model, .cluster = cluster, .rows = rows};
-    FILE *csv = NULL, *svg = NULL;
+    FILE *csv = NULL;
+    FILE *svg = NULL;
     const char *all_gpus = options->all ? "1,2,4,8,16,32,64,128,256,512,1024" : "1,8,64";
     const char *all_modes =
         options->config ? "overlap" : "server,tree,ring,fp16,overlap,lazy,sparse,hierarchy";
     int gpu_count = gpus_read(options->gpus ? options->gpus : all_gpus, gpus);
-    int mode_count = modes_read(options->modes ? options->modes : all_modes, modes), result = -1;
+    int mode_count = modes_read(options->modes ? options->modes : all_modes, modes);
+    int result = -1;
     if ((gpu_count < 0) || (mode_count < 0)) return -1;
     if ((file_open(options->csv, &csv) == 0) && (file_open(options->svg, &svg) == 0))
         result = table_run(&table, choice, gpus, gpu_count, modes, mode_count, cache, options);
@@ -384,7 +386,8 @@ static int program(int argc, char **argv)
     };
     uint32_t operand_count;
     options = (struct options){0};
-    int read = tool_args_read(&args, argc, argv, NULL, &operand_count), result;
+    int read = tool_args_read(&args, argc, argv, NULL, &operand_count);
+    int result;
     if (read != 0) return tool_args_exit(read);
     if (options_check(&options) != 0) return TOOL_EXIT_USAGE;
     if (options.cluster == NULL) options.cluster = tool_data("clusters/gradientflow.cfg");

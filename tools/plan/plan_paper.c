@@ -107,7 +107,8 @@ static int model_load(const char *name, struct plan_model *model_out)
 static int cluster_load(const char *name, struct tool_cluster *cluster_out)
 {
     static const char *folder;
-    char path[1400], error[GF_CONFIG_ERROR_BYTES];
+    char path[1400];
+    char error[GF_CONFIG_ERROR_BYTES];
     if (folder == NULL) folder = tool_data("clusters");
     (void)snprintf(path, sizeof path, "%s/%s.cfg", folder, name);
     return (tool_cluster_load(path, cluster_out, error) < 0) ? plan_refuse("%s", error) : 0;
@@ -150,7 +151,8 @@ static int earlier_print(const double *minutes)
     for (size_t i = 0; i < sizeof earlier / sizeof earlier[0]; i++) {
         const struct earlier *line = &earlier[i];
         struct plan_model model;
-        double ours = 0, used;
+        double ours = 0;
+        double used;
         if (model_load(line->model, &model) != 0) return -1;
         for (size_t h = 0; h < HEADLINES; h++)
             if ((headlines[h].minutes > 0) && (strcmp(headlines[h].model, line->model) == 0))
@@ -202,8 +204,11 @@ static int exchanges_print(const struct plan_cache *cache)
         (double)model.elem_count * 4e-6, "GPUs", "server", "simulated", "", "tree", "simulated", "",
         "ring", "simulated", "");
     for (size_t i = 0; i < sizeof worlds / sizeof worlds[0]; i++) {
-        double p = worlds[i], unit = (double)model.elem_count * 4 / cluster.network_bandwidth,
-               server, tree, ring;
+        double p = worlds[i];
+        double unit = (double)model.elem_count * 4 / cluster.network_bandwidth;
+        double server;
+        double tree;
+        double ring;
         double formulas[3] = {unit * p, 2 * unit * log2(p), 2 * unit * (p - 1) / p};
         if ((exchange_run(&model, &cluster, PLAN_SERVER, GF_ALGORITHM_SERVER, worlds[i], cache,
                           &server) != 0) ||

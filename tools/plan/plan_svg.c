@@ -79,7 +79,8 @@ static void line_draw(FILE *out, double x1, double y1, double x2, double y2, con
 
 static void axes_draw(const struct panel *panel, FILE *out)
 {
-    double right = panel->left + panel->width, low = panel->shows_speedup ? panel->speedup_low : 0;
+    double right = panel->left + panel->width;
+    double low = panel->shows_speedup ? panel->speedup_low : 0;
     double top = panel->shows_speedup ? panel->gpus_top : 5;
     double every = (panel->gpus_top > 7) ? 2 : 1;
     for (double g = 0; g <= panel->gpus_top; g++) {
@@ -147,7 +148,8 @@ static const struct plan_row *mode_draw(const struct plan_table *table, const st
 static void names_draw(const struct panel *panel, const struct plan_row *const *ends, FILE *out)
 {
     plan_mode order[PLAN_MODE_COUNT];
-    double y[PLAN_MODE_COUNT], floor_y = TOP - 4;
+    double y[PLAN_MODE_COUNT];
+    double floor_y = TOP - 4;
     uint32_t count = 0;
     for (uint32_t mode = 0; mode < PLAN_MODE_COUNT; mode++) {
         uint32_t at = count;
@@ -161,7 +163,8 @@ static void names_draw(const struct panel *panel, const struct plan_row *const *
         floor_y = y[i] = fmax(y_of(panel, ends[order[i]]), floor_y + NAME_STEP);
     for (double ceiling = TOP + HEIGHT + NAME_STEP; count > 0; count--) {
         plan_mode mode = order[count - 1];
-        double x = panel->left + panel->width, at = fmin(y[count - 1], ceiling - NAME_STEP);
+        double x = panel->left + panel->width;
+        double at = fmin(y[count - 1], ceiling - NAME_STEP);
         ceiling = at;
         (void)fprintf(out, "<path d=\"M%.1f %.1fL%.1f %.1f\" stroke=\"%s\" opacity=\"0.5\"/>\n",
                       x_of(panel, ends[mode]->gpus), y_of(panel, ends[mode]), x + 14, at,

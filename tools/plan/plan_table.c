@@ -99,7 +99,8 @@ void plan_progress_expect(struct plan_progress *progress, uint32_t gpus)
 
 void plan_progress_row(struct plan_progress *progress, uint32_t gpus)
 {
-    double passed_s = (double)(tool_clock_ns() - progress->begin_ns) * 1e-9, left_s;
+    double passed_s = (double)(tool_clock_ns() - progress->begin_ns) * 1e-9;
+    double left_s;
     progress->done += (double)gpus * gpus;
     progress->rows++;
     left_s = passed_s * (progress->all / progress->done - 1) + 0.5;

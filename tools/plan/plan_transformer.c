@@ -114,7 +114,8 @@ int plan_transformer(const char *text, bool is_llama, FILE *out)
 {
     struct shape s = {0};
     char head[96] = "";
-    uint64_t product, activations;
+    uint64_t product;
+    uint64_t activations;
     if (shape_read(text, is_llama, &s) != 0) return -1;
     product = 2 * s.words * s.width * s.tokens;
     activations = s.layers * 34 * s.tokens * s.width + 6 * s.tokens * s.words;

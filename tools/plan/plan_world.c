@@ -160,7 +160,8 @@ static void compute_go_on(struct plan_world *w, uint32_t rank)
 
 static void step_ended(struct plan_world *w, struct plan_rank *self, uint32_t rank)
 {
-    uint64_t now_ns = gf_sim_free_ns(w->sim, rank), least_ns = due_ns(self, w->setup->compute_ns);
+    uint64_t now_ns = gf_sim_free_ns(w->sim, rank);
+    uint64_t least_ns = due_ns(self, w->setup->compute_ns);
     uint64_t *end_ns = &w->ends_ns[self->steps_done++];
     if (now_ns < least_ns) now_ns = least_ns; /* what has no gradient is computed last */
     if (now_ns > *end_ns) *end_ns = now_ns;

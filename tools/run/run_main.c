@@ -21,7 +21,8 @@
 /* The kernel hands these to whoever connects, at any moment: not ours. */
 static void ephemeral_read(unsigned *first_out, unsigned *last_out)
 {
-    unsigned first = 32768, last = 60999;
+    unsigned first = 32768;
+    unsigned last = 60999;
     FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
     if ((file != NULL) && (fscanf(file, "%u %u", &first, &last) != 2)) first = last = 0;
     if (file != NULL) (void)fclose(file);
@@ -43,7 +44,9 @@ static bool port_free(unsigned port)
 /* 0 where none is free. Begins anywhere, so that two jobs at once seldom try the same. */
 static unsigned port_find(uint32_t random)
 {
-    unsigned first, last, range = PORT_END - PORT_FIRST;
+    unsigned first;
+    unsigned last;
+    unsigned range = PORT_END - PORT_FIRST;
     ephemeral_read(&first, &last);
     for (unsigned i = 0; i < range; i++) {
         unsigned port = PORT_FIRST + (random + i) % range;
@@ -55,7 +58,13 @@ static unsigned port_find(uint32_t random)
 static int program(int argc, char **argv)
 {
     struct run_job job = {0};
-    uint64_t rank_count = 0, restarts = 0, most = 0, nodes = 1, node = 0, id = 0, random[2];
+    uint64_t rank_count = 0;
+    uint64_t restarts = 0;
+    uint64_t most = 0;
+    uint64_t nodes = 1;
+    uint64_t node = 0;
+    uint64_t id = 0;
+    uint64_t random[2];
     uint32_t operand_count = 0;
     bool given = false, merge = false, elastic = false;
     const struct tool_option options[] = {

@@ -108,7 +108,8 @@ __attribute__((section(".preinit_array"),
 /* Signals come only inside ppoll(), so none is missed between a look and a wait. */
 static void signals_hold(sigset_t *waiting_out)
 {
-    struct sigaction action = {.sa_handler = signal_handle}, ignore = {.sa_handler = SIG_IGN};
+    struct sigaction action = {.sa_handler = signal_handle};
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigset_t held;
     sigemptyset(&held);
     sigaddset(&held, SIGCHLD);
@@ -194,7 +195,9 @@ static int source_open(struct lines_source *source, struct lines_sink *sink, con
 /* 0, or what gf-run exits with. */
 static int rank_start(const struct run_job *job, uint32_t rank, const sigset_t *mask)
 {
-    int out[2] = {-1, -1}, report[2] = {-1, -1}, code = 0;
+    int out[2] = {-1, -1};
+    int report[2] = {-1, -1};
+    int code = 0;
     char prefix[16];
     pid_t parent = getpid();
     (void)snprintf(prefix, sizeof prefix, "[%u] ", rank_first(job) + rank);
@@ -238,7 +241,8 @@ static int rank_start(const struct run_job *job, uint32_t rank, const sigset_t *
  * its consequence. */
 static int ranks_look(const struct run_job *job, uint32_t *live_out, bool *succeeded)
 {
-    int failure = 0, crash = 0;
+    int failure = 0;
+    int crash = 0;
     uint32_t live = 0;
     for (uint32_t i = 0; i < job->rank_max; i++) {
         siginfo_t info = {0};
@@ -339,11 +343,13 @@ static void job_watch(const struct run_job *job, int *result, const sigset_t *ma
     uint32_t rank_count = job->rank_max;
     int first_failure = 0;
     bool succeeded = false;
-    uint64_t term_ns = 0, kill_ns = 0; /* when to; 0: not planned */
+    uint64_t term_ns = 0;
+    uint64_t kill_ns = 0; /* when to; 0: not planned */
     uint32_t live = job->rank_count;
     if (*result != 0) term_ns = tool_clock_ns();
     while (live > 0) {
-        uint64_t now_ns = tool_clock_ns(), next_ns = (term_ns != 0) ? term_ns : kill_ns;
+        uint64_t now_ns = tool_clock_ns();
+        uint64_t next_ns = (term_ns != 0) ? term_ns : kill_ns;
         if ((next_ns != 0) && (now_ns >= next_ns)) {
             ranks_signal(rank_count, (term_ns != 0) ? SIGTERM : SIGKILL);
             kill_ns = now_ns + TERM_NS;

@@ -26,7 +26,8 @@ uint64_t trace_time(const struct trace *trace, const struct trace_file *file, ui
 
 static int by_rank(const void *left, const void *right)
 {
-    const struct trace_file *a = left, *b = right;
+    const struct trace_file *a = left;
+    const struct trace_file *b = right;
     return (a->head.rank > b->head.rank) - (a->head.rank < b->head.rank);
 }
 
@@ -72,7 +73,8 @@ static int by_key(const struct gf_trace_record *a, const struct gf_trace_record 
 
 static int by_key_then_time(const void *left, const void *right)
 {
-    const struct gf_trace_record *a = left, *b = right;
+    const struct gf_trace_record *a = left;
+    const struct gf_trace_record *b = right;
     int order = by_key(a, b);
     return (order != 0) ? order : (a->begin_ns > b->begin_ns) - (a->begin_ns < b->begin_ns);
 }
@@ -81,7 +83,8 @@ static int by_key_then_time(const void *left, const void *right)
  * went back to it. */
 static int by_time(const void *left, const void *right)
 {
-    const struct gf_trace_record *a = left, *b = right;
+    const struct gf_trace_record *a = left;
+    const struct gf_trace_record *b = right;
     if (a->begin_ns != b->begin_ns) return (a->begin_ns < b->begin_ns) ? -1 : 1;
     return (a->end_ns > b->end_ns) - (a->end_ns < b->end_ns);
 }
@@ -106,16 +109,18 @@ static bool once(const struct trace_file *file, uint64_t at)
 static void bounds_add(struct bounds *bounds, const struct trace_file *a,
                        const struct trace_file *b)
 {
-    uint64_t i = 0, j = 0;
+    uint64_t i = 0;
+    uint64_t j = 0;
     while ((i < a->head.record_count) && (j < b->head.record_count)) {
-        const struct gf_trace_record *x = &a->records[i], *y = &b->records[j];
+        const struct gf_trace_record *x = &a->records[i];
+        const struct gf_trace_record *y = &b->records[j];
         int order = by_key(x, y);
         bool pair = (order == 0) && usable(x) && usable(y) && once(a, i) && once(b, j);
         i += (order <= 0) ? 1 : 0;
         j += (order >= 0) ? 1 : 0;
         if (!pair) continue;
-        int64_t low = (int64_t)x->begin_ns - (int64_t)y->end_ns,
-                high = (int64_t)x->end_ns - (int64_t)y->begin_ns;
+        int64_t low = (int64_t)x->begin_ns - (int64_t)y->end_ns;
+        int64_t high = (int64_t)x->end_ns - (int64_t)y->begin_ns;
         if (!bounds->any || (low > bounds->low)) bounds->low = low;
         if (!bounds->any || (high < bounds->high)) bounds->high = high;
         bounds->any = true;
@@ -125,7 +130,8 @@ static void bounds_add(struct bounds *bounds, const struct trace_file *a,
 /* The clock of files[at], from every file of the first clock. */
 static int clock_align(struct trace *trace, uint32_t at, char *error_out)
 {
-    struct trace_file *file = &trace->files[at], *first = &trace->files[0];
+    struct trace_file *file = &trace->files[at];
+    struct trace_file *first = &trace->files[0];
     bool same = strcmp(file->head.clock, first->head.clock) == 0;
     struct bounds bounds = {.any = false};
     int64_t crossed;

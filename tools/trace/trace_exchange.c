@@ -5,8 +5,10 @@
 
 static int by_exchange(const void *left, const void *right)
 {
-    const struct trace_post *a = left, *b = right;
-    const struct gf_trace_record *a_record = a->record, *b_record = b->record;
+    const struct trace_post *a = left;
+    const struct trace_post *b = right;
+    const struct gf_trace_record *a_record = a->record;
+    const struct gf_trace_record *b_record = b->record;
     if (a_record->step != b_record->step) return (a_record->step < b_record->step) ? -1 : 1;
     if (a_record->operation != b_record->operation)
         return (a_record->operation < b_record->operation) ? -1 : 1;

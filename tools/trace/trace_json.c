@@ -67,15 +67,16 @@ static void event_write(FILE *out, const char *phase, uint64_t id, const struct 
 
 static int arrows_write(const struct trace *trace, const uint8_t *const *lanes, FILE *out)
 {
-    uint64_t count, id = 0;
+    uint64_t count;
+    uint64_t id = 0;
     struct trace_post *posts = trace_posts(trace, &count);
     if (posts == NULL) return -1;
     for (uint64_t at = 0, end; at < count; at = end) {
         end = trace_exchange_end(posts, count, at);
         const struct trace_post *last = &posts[end - 1];
         for (uint64_t i = at; i + 1 < end; i++) {
-            const struct trace_file *from = &trace->files[last->file],
-                                    *to = &trace->files[posts[i].file];
+            const struct trace_file *from = &trace->files[last->file];
+            const struct trace_file *to = &trace->files[posts[i].file];
             /* clocks that were aligned may cross a little */
             if (posts[i].end_ns <= last->begin_ns) continue;
             event_write(out, "s", ++id, from,
@@ -92,7 +93,8 @@ static int arrows_write(const struct trace *trace, const uint8_t *const *lanes, 
 
 static int by_time(const void *left, const void *right)
 {
-    const struct change *a = left, *b = right;
+    const struct change *a = left;
+    const struct change *b = right;
     if (a->time_ns != b->time_ns) return (a->time_ns < b->time_ns) ? -1 : 1;
     return (a->bytes > b->bytes) - (a->bytes < b->bytes); /* what ends before what begins */
 }

@@ -57,7 +57,8 @@ static const char *record_wrong(const struct tool_trace_head *head,
 static int head_check(const struct tool_trace_head *head, uint64_t size_bytes, const char *path,
                       char *error_out)
 {
-    uint64_t names_bytes, records_bytes;
+    uint64_t names_bytes;
+    uint64_t records_bytes;
     if (memcmp(head->magic, TOOL_TRACE_MAGIC, sizeof head->magic) != 0)
         return refuse(error_out, path, "this is no trace of gf-train --trace");
     if ((head->version != TOOL_TRACE_VERSION) ||
@@ -127,7 +128,8 @@ wrong:
 int trace_load(const char *path, struct trace_file *file_out, char *error_out)
 {
     struct stat about;
-    uint64_t done = 0, size;
+    uint64_t done = 0;
+    uint64_t size;
     char *bytes = NULL;
     int number = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (number < 0) return refuse(error_out, path, "%s", strerror(errno));

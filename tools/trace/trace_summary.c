@@ -22,7 +22,8 @@ struct late {
 
 static uint64_t overlap(uint64_t begin, uint64_t end, uint64_t low, uint64_t high)
 {
-    uint64_t from = (begin > low) ? begin : low, to = (end < high) ? end : high;
+    uint64_t from = (begin > low) ? begin : low;
+    uint64_t to = (end < high) ? end : high;
     return (to > from) ? to - from : 0;
 }
 
@@ -31,7 +32,9 @@ static uint64_t overlap(uint64_t begin, uint64_t end, uint64_t low, uint64_t hig
 static void step_add(const struct trace_file *file, const struct gf_trace_record *records,
                      uint64_t count, struct share *share, struct buffer *buffers)
 {
-    uint64_t wait_begin = 0, wait_end = 0, reached = 0;
+    uint64_t wait_begin = 0;
+    uint64_t wait_end = 0;
+    uint64_t reached = 0;
     bool any = false;
     for (uint64_t i = 0; i < count; i++) {
         if (records[i].operation != GF_OPERATION_WAIT) continue;
@@ -70,7 +73,8 @@ static void compute_add(void *user, const struct trace_file *file, const struct 
 static void file_add(const struct trace *trace, const struct trace_file *file, struct share *share,
                      struct buffer *buffers)
 {
-    uint64_t at = 0, count = file->head.record_count;
+    uint64_t at = 0;
+    uint64_t count = file->head.record_count;
     while (at < count) {
         uint64_t end = at + 1;
         while ((end < count) && (file->records[end].step == file->records[at].step)) end++;
@@ -153,7 +157,8 @@ static void exposed_print(const struct buffer *buffers, FILE *out)
 static void waited_print(const struct trace *trace, FILE *out)
 {
     static uint32_t times[GF_WORLD_MAX];
-    uint32_t most = 0, count = 0;
+    uint32_t most = 0;
+    uint32_t count = 0;
     memset(times, 0, sizeof times);
     for (uint64_t i = 0; i < trace->files[0].head.record_count; i++) {
         const struct gf_trace_record *record = &trace->files[0].records[i];
@@ -199,7 +204,8 @@ static int late_print(const struct trace *trace, FILE *out)
 
 static void checkpoints_print(const struct trace *trace, FILE *out)
 {
-    uint64_t times = 0, all_ns = 0;
+    uint64_t times = 0;
+    uint64_t all_ns = 0;
     for (uint32_t f = 0; f < trace->file_count; f++)
         for (uint64_t i = 0; i < trace->files[f].head.record_count; i++) {
             const struct gf_trace_record *record = &trace->files[f].records[i];
@@ -228,7 +234,8 @@ static void failed_print(const struct trace *trace, FILE *out)
 
 static void clocks_print(const struct trace *trace, FILE *out)
 {
-    uint64_t error_ns = 0, lost = 0;
+    uint64_t error_ns = 0;
+    uint64_t lost = 0;
     for (uint32_t f = 0; f < trace->file_count; f++) {
         if (trace->files[f].shift_error_ns > error_ns) error_ns = trace->files[f].shift_error_ns;
         lost += trace->files[f].head.lost_count;
@@ -243,7 +250,8 @@ static void clocks_print(const struct trace *trace, FILE *out)
 
 int trace_summary(const struct trace *trace, FILE *out)
 {
-    struct share *shares = calloc(trace->file_count, sizeof *shares), all = {.steps = 0};
+    struct share *shares = calloc(trace->file_count, sizeof *shares);
+    struct share all = {.steps = 0};
     struct buffer *buffers = calloc(GF_TENSORS_MAX, sizeof *buffers);
     int result = -1;
     if ((shares == NULL) || (buffers == NULL)) goto done;

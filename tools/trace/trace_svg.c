@@ -82,8 +82,8 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 static void exposed_draw(const struct picture *picture, const struct trace_file *file,
                          const struct trace_span *wait)
 {
-    const struct gf_trace_record *first = wait->record,
-                                 *end = file->records + file->head.record_count;
+    const struct gf_trace_record *first = wait->record;
+    const struct gf_trace_record *end = file->records + file->head.record_count;
     while ((first > file->records) && (first[-1].step == wait->record->step)) first--;
     for (const struct gf_trace_record *at = first; (at < end) && (at->step == wait->record->step);
          at++) {
@@ -105,9 +105,11 @@ static void bar_draw(void *user, const struct trace_file *file, const struct tra
     const struct picture *picture = user;
     uint64_t begin_ns = (span->begin_ns > picture->begin_ns) ? span->begin_ns : picture->begin_ns;
     uint64_t end_ns = (span->end_ns < picture->end_ns) ? span->end_ns : picture->end_ns;
-    double left = x_of(picture, begin_ns), width = x_of(picture, end_ns) - left;
+    double left = x_of(picture, begin_ns);
+    double width = x_of(picture, end_ns) - left;
     double y = picture->y + ROW * span->lane;
-    char label[TRACE_LABEL_BYTES], fit[TRACE_LABEL_BYTES];
+    char label[TRACE_LABEL_BYTES];
+    char fit[TRACE_LABEL_BYTES];
     if (begin_ns > end_ns) return;
     trace_label(file, span, label);
     label_fit(span, label, width, fit);
@@ -129,8 +131,8 @@ static void bar_draw(void *user, const struct trace_file *file, const struct tra
 /* A line at each 1, 2 or 5 times a power of ten; about ten of them. */
 static void axis_draw(const struct picture *picture, double bottom)
 {
-    double span = (double)(picture->end_ns - picture->begin_ns) * 1e-6,
-           step = pow(10, floor(log10(span / 10)));
+    double span = (double)(picture->end_ns - picture->begin_ns) * 1e-6;
+    double step = pow(10, floor(log10(span / 10)));
     if (span / step > 50)
         step *= 10;
     else if (span / step > 20)

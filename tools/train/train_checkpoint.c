@@ -42,7 +42,8 @@ uint32_t checkpoint_crc(const unsigned char *data, uint64_t bytes)
 /* A place where nothing can be written shows now, not after hours. */
 static gf_status place_try(struct checkpoint *checkpoint)
 {
-    char part[CHECKPOINT_PATH_BYTES], newest[CHECKPOINT_PATH_BYTES];
+    char part[CHECKPOINT_PATH_BYTES];
+    char newest[CHECKPOINT_PATH_BYTES];
     checkpoint_path_of(checkpoint, checkpoint->member_id, ".part", part);
     /* a rename would replace a device or a link */
     for (size_t i = 0; i < CHECKPOINT_GENERATIONS; i++) {
@@ -143,7 +144,9 @@ static gf_status part_write(struct checkpoint *checkpoint, const char *part)
  * stays the newest one, and training goes on. */
 static gf_status file_write(struct checkpoint *checkpoint, uint64_t step)
 {
-    char newest[CHECKPOINT_PATH_BYTES], before[CHECKPOINT_PATH_BYTES], part[CHECKPOINT_PATH_BYTES];
+    char newest[CHECKPOINT_PATH_BYTES];
+    char before[CHECKPOINT_PATH_BYTES];
+    char part[CHECKPOINT_PATH_BYTES];
     uint64_t failed;
     gf_status status;
     checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[0], newest);

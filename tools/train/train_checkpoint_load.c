@@ -232,7 +232,8 @@ static checkpoint_vote elsewhere_take(struct checkpoint *checkpoint,
     char path[CHECKPOINT_PATH_BYTES];
     struct checkpoint_head head;
     for (uint32_t i = 0; i < CHECKPOINT_GENERATIONS * set->ids; i++) {
-        uint32_t member_id = i / CHECKPOINT_GENERATIONS, generation = i % CHECKPOINT_GENERATIONS;
+        uint32_t member_id = i / CHECKPOINT_GENERATIONS;
+        uint32_t generation = i % CHECKPOINT_GENERATIONS;
         if ((member_id == rank) || !checkpoint_peek(checkpoint, member_id, generation, &head))
             continue;
         if (!checkpoint_of_set(&head, set) || (head.rank != rank)) continue;
@@ -288,7 +289,8 @@ static gf_status set_load(struct checkpoint *checkpoint, const struct checkpoint
  * place of the good one. */
 static gf_status newest_drop(struct checkpoint *checkpoint, const struct checkpoint_set *set)
 {
-    char newest[CHECKPOINT_PATH_BYTES], before[CHECKPOINT_PATH_BYTES];
+    char newest[CHECKPOINT_PATH_BYTES];
+    char before[CHECKPOINT_PATH_BYTES];
     struct checkpoint_head head;
     if (checkpoint_peek(checkpoint, checkpoint->member_id, 0, &head) &&
         checkpoint_of_set(&head, set))

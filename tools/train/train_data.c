@@ -204,7 +204,8 @@ void data_shuffle(uint64_t seed, uint64_t epoch, uint32_t *order, uint32_t count
     data_random_seed(&random, seed, epoch + 1u); /* stream 0 draws the weights */
     for (uint32_t i = 0; i < count; i++) order[i] = i;
     for (uint32_t i = count; i > 1; i--) {
-        uint32_t other = data_random_below(&random, i), kept = order[i - 1];
+        uint32_t other = data_random_below(&random, i);
+        uint32_t kept = order[i - 1];
         order[i - 1] = order[other];
         order[other] = kept;
     }

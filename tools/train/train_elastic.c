@@ -82,7 +82,8 @@ static void world_take(struct train *train)
 /* The new epoch is on its way; further deaths begin it anew. */
 static gf_status epoch_wait(struct train *train, double begin, const char *cause)
 {
-    uint32_t rank_before = train->rank, world_before = train->world;
+    uint32_t rank_before = train->rank;
+    uint32_t world_before = train->world;
     for (;;) {
         gf_status status = gf_epoch_wait(train->gf);
         if ((status >= 0) && gf_left(train->gf)) {
@@ -122,7 +123,8 @@ gf_status train_admit(struct train *train)
 {
     char cause[48];
     double begin = clock_seconds();
-    uint32_t count = gf_joiners(train->gf), due = gf_epoch_due(train->gf);
+    uint32_t count = gf_joiners(train->gf);
+    uint32_t due = gf_epoch_due(train->gf);
     /* with the next step's vote */
     if (leave_wanted && train->options->elastic) (void)gf_leave(train->gf);
     if ((due == 0) || !train->options->elastic) return GF_OK;

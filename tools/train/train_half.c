@@ -24,7 +24,9 @@ static float of_bits(uint32_t bits)
 
 static float f16_round(float value)
 {
-    uint32_t bits = bits_of(value), size = bits & ~SIGN, sign = bits & SIGN;
+    uint32_t bits = bits_of(value);
+    uint32_t size = bits & ~SIGN;
+    uint32_t sign = bits & SIGN;
     if (size >= F16_ABOVE) return of_bits(sign | ((size > INFINITE) ? size | 0x400000u : INFINITE));
     /* an ulp of 0.5 is 2^-24 */
     if (size < F16_BELOW) return of_bits(sign | bits_of((of_bits(size) + 0.5f) - 0.5f));
@@ -41,7 +43,9 @@ static float bf16_round(float value)
 /* Of a value that is one of fp16's. */
 static uint16_t f16_bits(float value)
 {
-    uint32_t bits = bits_of(value), size = bits & ~SIGN, sign = (bits >> 16) & 0x8000u;
+    uint32_t bits = bits_of(value);
+    uint32_t size = bits & ~SIGN;
+    uint32_t sign = (bits >> 16) & 0x8000u;
     if (size >= INFINITE) return (uint16_t)(sign | 0x7c00u | ((size >> 13) & 0x3ffu));
     if (size < F16_BELOW) return (uint16_t)(sign | (uint32_t)(of_bits(size) * 16777216.0f));
     return (uint16_t)(sign | ((size - 0x38000000u) >> 13)); /* the exponents are 112 apart */
@@ -49,7 +53,8 @@ static uint16_t f16_bits(float value)
 
 static float f16_value(uint16_t half)
 {
-    uint32_t size = half & 0x7fffu, sign = (uint32_t)(half & 0x8000u) << 16;
+    uint32_t size = half & 0x7fffu;
+    uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
     if (size >= 0x7c00u) return of_bits(sign | INFINITE | ((size & 0x3ffu) << 13));
     if (size < 0x400u) return of_bits(sign | bits_of((float)size * (1.0f / 16777216.0f)));
     return of_bits(sign | ((size << 13) + 0x38000000u));

@@ -80,8 +80,10 @@ static void pool_point(const float *const corner[4], const float *bias, uint32_t
                        float *restrict out, uint8_t *restrict winner)
 {
     for (uint32_t c = 0; c < channels; c++) {
-        float top = corner[0][c], bottom = corner[2][c];
-        uint32_t top_at = corner[1][c] > top, bottom_at = 2u + (corner[3][c] > bottom);
+        float top = corner[0][c];
+        float bottom = corner[2][c];
+        uint32_t top_at = corner[1][c] > top;
+        uint32_t bottom_at = 2u + (corner[3][c] > bottom);
         top = top_at ? corner[1][c] : top;
         bottom = (bottom_at == 3u) ? corner[3][c] : bottom;
         float best = ((bottom > top) ? bottom : top) + bias[c];
@@ -96,7 +98,9 @@ static void host_relu_pool(struct device *device, const float *in, const float *
                            float *out, uint8_t *winner)
 {
     (void)device;
-    size_t half = side / 2u, wide = half + 2u * (size_t)border, line = side * (size_t)channels;
+    size_t half = side / 2u;
+    size_t wide = half + 2u * (size_t)border;
+    size_t line = side * (size_t)channels;
     for (size_t image = 0; image < image_count; image++) {
         for (size_t y = 0; y < half; y++) {
             float *to = out + ((y + border) * wide + border) * channels;
@@ -119,7 +123,9 @@ static void host_relu_pool_back(struct device *device, const float *out_gradient
 {
     (void)device;
     if (!adds) memset(bias_gradient, 0, channels * sizeof *bias_gradient);
-    size_t half = side / 2u, wide = half + 2u * (size_t)border, line = side * (size_t)channels;
+    size_t half = side / 2u;
+    size_t wide = half + 2u * (size_t)border;
+    size_t line = side * (size_t)channels;
     for (size_t image = 0; image < image_count; image++) {
         for (size_t y = 0; y < half; y++) {
             const float *from = out_gradient + ((y + border) * wide + border) * channels;
@@ -194,9 +200,12 @@ double layer_softmax_loss(float *logits, const uint8_t *labels, size_t row_count
     double loss = 0.0;
     uint32_t hits = 0;
     for (size_t row = 0; row < row_count; row++, logits += classes) {
-        size_t label = labels[row], best = 0;
+        size_t label = labels[row];
+        size_t best = 0;
         for (size_t i = 1; i < classes; i++) best = (logits[i] > logits[best]) ? i : best;
-        float top = logits[best], own = logits[label], total = 0.0f;
+        float top = logits[best];
+        float own = logits[label];
+        float total = 0.0f;
         for (size_t i = 0; i < classes; i++) total += logits[i] = expf(logits[i] - top);
         loss += (double)(top - own) + log((double)total);
         for (size_t i = 0; i < classes; i++) logits[i] *= scale / total;

@@ -84,8 +84,10 @@ static float gradient_scale(const struct train *train)
 /* One step; *loss_out is the sum over this rank's part. */
 static gf_status train_step(struct train *train, double *loss_out)
 {
-    uint64_t at = train->step % train->epoch_steps, epoch = train->step / train->epoch_steps;
-    uint32_t batch = train->options->batch, hits = 0;
+    uint64_t at = train->step % train->epoch_steps;
+    uint64_t epoch = train->step / train->epoch_steps;
+    uint32_t batch = train->options->batch;
+    uint32_t hits = 0;
     uint32_t first = train_share_first(batch, train->rank, train->world);
     uint32_t count = train_share_first(batch, train->rank + 1u, train->world) - first;
     if (train->shuffled != epoch + 1u) /* a view change can go back to the one before */
@@ -236,7 +238,8 @@ static gf_status train_one(struct train *train, uint64_t *step_ns)
 
 gf_status train_steps(struct train *train)
 {
-    uint64_t begin_ns = tool_clock_ns(), step_ns = begin_ns;
+    uint64_t begin_ns = tool_clock_ns();
+    uint64_t step_ns = begin_ns;
     train->loop_first = train->step;
     report_begin(&train->report, begin_ns, train->step);
     train->metrics = (struct train_metrics){.path = train->options->metrics_path};
@@ -264,11 +267,13 @@ gf_status train_test(struct train *train)
     if (status < 0) return status;
     net->training = false;
     if (!train->on_device) train_weights_fetch(train);
-    uint32_t total = train->tests.image_count, hits = 0;
+    uint32_t total = train->tests.image_count;
+    uint32_t hits = 0;
     uint32_t first = train_share_first(total, train->rank, train->world);
     uint32_t end = train_share_first(total, train->rank + 1u, train->world);
     while (first < end) {
-        uint32_t count = (end - first < net->images_max) ? end - first : net->images_max, right = 0;
+        uint32_t count = (end - first < net->images_max) ? end - first : net->images_max;
+        uint32_t right = 0;
         net_load(net, &train->tests, NULL, first, count);
         net->model->forward(net);
         layer_softmax_loss(net->logits, net->labels, count, DATA_CLASSES, 0.0f, &right);
@@ -290,8 +295,10 @@ gf_status train_test(struct train *train)
 static uint64_t steady_steps(const struct train *train)
 {
     const struct gf_config *config = train->config;
-    uint64_t count = train->step_count, done = count - train->step_first, steps = (count + 1u) / 2u,
-             rise = 0;
+    uint64_t count = train->step_count;
+    uint64_t done = count - train->step_first;
+    uint64_t steps = (count + 1u) / 2u;
+    uint64_t rise = 0;
     if (config->sparse.enabled) rise = config->sparse.warmup_steps + config->sparse.ramp_steps;
     if (rise >= count) return 0;
     if (steps > count - rise) steps = count - rise;
@@ -301,7 +308,8 @@ static uint64_t steady_steps(const struct train *train)
 
 static uint64_t steady_bytes(const struct train *train, uint64_t steps)
 {
-    uint64_t done = train->step_count - train->loop_first, bytes = 0;
+    uint64_t done = train->step_count - train->loop_first;
+    uint64_t bytes = 0;
     if (steps > done) steps = done;
     for (uint64_t i = 0; i < steps; i++)
         bytes += train->step_bytes[(done - 1u - i) % train->series_max];
@@ -311,7 +319,8 @@ static uint64_t steady_bytes(const struct train *train, uint64_t steps)
 gf_status train_end(struct train *train)
 {
     enum { WIRE, SPLIT, STEADY, SETUP, MAPPED, CONTROL, WAIT, EXCHANGE, PRODUCED, MESSAGES, SUMS };
-    const struct gf_stats *end = &train->stats, *begin = &train->stats_trained;
+    const struct gf_stats *end = &train->stats;
+    const struct gf_stats *begin = &train->stats_trained;
     uint64_t steady = steady_steps(train);
     if (train->step_first == train->step_count) /* a finished run: no step was made */
         train->result.loss_first = train->result.loss_last = (double)NAN;

@@ -55,7 +55,10 @@ static int fail_library(struct train *train, gf_status status)
         fprintf(stderr, "error: %s: %s\n", gf_status_name(status), logged_error);
         return -1;
     }
-    char foreign[96] = "", peer[32] = "", tensor[32] = "", where[192] = "";
+    char foreign[96] = "";
+    char peer[32] = "";
+    char tensor[32] = "";
+    char where[192] = "";
     if (error->foreign_call[0] != '\0')
         snprintf(foreign, sizeof foreign, ", %s gave %lld", error->foreign_call,
                  (long long)error->foreign_code);
@@ -115,7 +118,8 @@ static int join(struct train *train, void **memory_out)
 static int look_ahead(struct train *train)
 {
     char different[TRAIN_SAME_ERROR_BYTES];
-    static char error[1280], trace_path[1024];
+    static char error[1280];
+    static char trace_path[1024];
     const struct train_options *options = train->options;
     float failed = 0.0f;
     gf_status status = train_same(train, different);
@@ -223,7 +227,9 @@ static int device_begin(struct train *train, void **host_out)
 static int run(struct train *train)
 {
     static char error[DATA_ERROR_BYTES];
-    void *memory = NULL, *workspace = NULL, *host = NULL;
+    void *memory = NULL;
+    void *workspace = NULL;
+    void *host = NULL;
     int result = data_open(train->options->data_folder, "train", &train->images, error);
     if (result == 0) result = data_open(train->options->data_folder, "t10k", &train->tests, error);
     if (result != 0) return fail(train, error);

@@ -261,7 +261,8 @@ void net_load(struct net *net, const struct data_set *set, const uint32_t *index
               uint32_t count)
 {
     /* The mean and deviation of Fashion-MNIST's training pixels. */
-    const float scale = 1.0f / (255.0f * 0.3530f), shift = -0.2860f / 0.3530f;
+    const float scale = 1.0f / (255.0f * 0.3530f);
+    const float shift = -0.2860f / 0.3530f;
     uint32_t border = net->model->input_border;
     size_t line = DATA_SIDE + 2u * border;
     net->image_count = count;
@@ -364,7 +365,8 @@ static const struct gf_tensor linear_tensors[LINEAR_TENSORS] = {
 
 static size_t linear_layout(struct net *net, char *base)
 {
-    size_t used = 0, images = net->images_max;
+    size_t used = 0;
+    size_t images = net->images_max;
     net->input = net_take(base, &used, images * DATA_PIXELS * sizeof(float));
     net->labels = net_take(base, &used, images);
     net->logits = net_take(base, &used, images * DATA_CLASSES * sizeof(float));

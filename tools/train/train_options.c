@@ -116,8 +116,12 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
                                 .data_folder = DATA_FOLDER,
                                 .seed = 1,
                                 .checkpoint_every = 100};
-    const char *model = "cnn", *wire = NULL, *algorithm = NULL, *device = NULL;
-    uint64_t epochs = 1, batch = RATE_BATCH;
+    const char *model = "cnn";
+    const char *wire = NULL;
+    const char *algorithm = NULL;
+    const char *device = NULL;
+    uint64_t epochs = 1;
+    uint64_t batch = RATE_BATCH;
     double rate = 0.0;
     bool rate_given = false, every_given = false;
     const struct tool_option options[] = {

@@ -60,7 +60,8 @@ gf_status ranks_gather_u64(gf_context *gf, uint64_t value, float *limbs, uint64_
 
 static int float_compare(const void *a, const void *b)
 {
-    float left, right;
+    float left;
+    float right;
     memcpy(&left, a, sizeof left);
     memcpy(&right, b, sizeof right);
     return (left > right) - (left < right);
@@ -162,7 +163,8 @@ gf_status train_same(struct train *train, char error_out[static TRAIN_SAME_ERROR
         gf_status status = ranks_gather_u64(train->gf, all[i].value, train->hash_limbs, found);
         if (status < 0) return status;
         for (uint32_t rank = 1; rank < train->world; rank++) {
-            char first[VALUE_BYTES], other[VALUE_BYTES];
+            char first[VALUE_BYTES];
+            char other[VALUE_BYTES];
             if (found[rank] == found[0]) continue;
             value_print(all[i].kind, found[0], first);
             value_print(all[i].kind, found[rank], other);

@@ -51,7 +51,8 @@ void report_live(struct report *report, const struct report_moment *moment)
     if (tool_quiet || ((passed_ns < period_ns) && !last)) return;
     uint64_t steps = moment->step - report->last_step;
     if (passed_ns == 0) passed_ns = 1;
-    char bar[BAR_CELLS + 1u], left[32];
+    char bar[BAR_CELLS + 1u];
+    char left[32];
     size_t full = (size_t)(moment->step * BAR_CELLS / moment->step_count);
     memset(bar, '.', BAR_CELLS);
     memset(bar, '#', full);
@@ -100,7 +101,8 @@ static double steps_made(const struct report_result *result)
  * the second smaller, lazy allreduce makes it few messages. */
 static void bytes_table(const struct report_result *result)
 {
-    double produced = fmax(1.0, (double)result->produced_bytes), steps = steps_made(result);
+    double produced = fmax(1.0, (double)result->produced_bytes);
+    double steps = steps_made(result);
     double kept = 100.0 * result->keep_share;
     printf("bytes                  in all       a step  of produced\n");
     printf("  produced    %12.1f MB %9.3f MB      100.0 %%  fp32, %u tensors\n",
@@ -303,7 +305,9 @@ int report_dump(const char *path, const struct report_part *parts, size_t part_c
 void train_metrics_write(struct train_metrics *metrics, const gf_context *gf, uint64_t now_ns,
                          bool now)
 {
-    static char text[METRICS_BYTES], path[1024], error[1280];
+    static char text[METRICS_BYTES];
+    static char path[1024];
+    static char error[1280];
     const char *ending = (metrics->path != NULL) ? strrchr(metrics->path, '.') : NULL;
     if ((metrics->path == NULL) || metrics->failed) return;
     if (!now && (metrics->last_ns != 0) && (now_ns - metrics->last_ns < PERIOD_NS)) return;

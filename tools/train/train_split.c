@@ -118,8 +118,10 @@ gf_status split_backward(struct net_split *split, const float *out_gradient, flo
 
 void split_update(struct net_split *split, float rate, float momentum, float decay)
 {
-    uint64_t weights = (uint64_t)split->rows * split->in_width, count = split->own_count / 2u;
-    float *weight = split->own, *velocity = split->own + count;
+    uint64_t weights = (uint64_t)split->rows * split->in_width;
+    uint64_t count = split->own_count / 2u;
+    float *weight = split->own;
+    float *velocity = split->own + count;
     for (uint64_t i = 0; i < count; i++) {
         velocity[i] = momentum * velocity[i] +
                       (split->gradient[i] + ((i < weights) ? decay * weight[i] : 0.0f));

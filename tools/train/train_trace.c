@@ -60,7 +60,8 @@ int train_trace_write(const struct train_trace *trace, uint32_t rank, uint32_t w
                                    .world = world,
                                    .tensor_count = tensor_count,
                                    .begin_ns = trace->begin_ns};
-    uint64_t max = TRAIN_TRACE_RECORDS, at = trace->taken % max;
+    uint64_t max = TRAIN_TRACE_RECORDS;
+    uint64_t at = trace->taken % max;
     char path[1024];
     int used = snprintf(path, sizeof path, "%s.%u", trace->path, rank);
     if ((used < 0) || ((size_t)used >= sizeof path)) {

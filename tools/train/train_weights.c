@@ -94,8 +94,8 @@ static gf_status sink_poll(void *user)
 
 gf_status train_step_begin(struct train *train)
 {
-    uint32_t batch = train->options->batch,
-             first = train_share_first(batch, train->rank, train->world);
+    uint32_t batch = train->options->batch;
+    uint32_t first = train_share_first(batch, train->rank, train->world);
     uint32_t end = train_share_first(batch, train->rank + 1u, train->world);
     gf_status status = gf_step_begin(train->gf);
     return (status < 0) ? status : gf_step_samples(train->gf, end - first);

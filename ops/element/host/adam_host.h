@@ -8,8 +8,10 @@
 VEC_INLINE void adam_some(const struct gf_adam *a, uint64_t i, uint32_t count)
 {
     vec weight = floats_load(a->weight_f32, i, count);
-    vec m = floats_load(a->moment1_f32, i, count), v = floats_load(a->moment2_f32, i, count);
-    vec below, direction;
+    vec m = floats_load(a->moment1_f32, i, count);
+    vec v = floats_load(a->moment2_f32, i, count);
+    vec below;
+    vec direction;
     if (a->gradient != 0) {
         vec g = vec_mul(vec_set(a->gradient_scale), floats_load(a->gradient, i, count));
         m = vec_add(vec_mul(vec_set(a->beta1), m), vec_mul(vec_set(a->keep1), g));

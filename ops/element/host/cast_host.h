@@ -53,7 +53,9 @@ VEC_INLINE uint64_t cast_known(const struct cast_range *r, bool stream, uint64_t
 /* A vector that is not whole, or not finite, goes by itself. */
 VEC_FN void cast_any(const struct cast_range *r, bool stream)
 {
-    uint64_t i = 0, src_bytes = gf_type_bytes(r->src_type), dst_bytes = gf_type_bytes(r->dst_type);
+    uint64_t i = 0;
+    uint64_t src_bytes = gf_type_bytes(r->src_type);
+    uint64_t dst_bytes = gf_type_bytes(r->dst_type);
     do {
         if (r->elem_count - i >= VEC_ELEMS)
             i = stream ? cast_known(r, true, i) : cast_known(r, false, i);
@@ -72,8 +74,10 @@ VEC_FN void cast_any(const struct cast_range *r, bool stream)
  * many elements. */
 VEC_FN uint64_t cast_long(const struct cast_range *r)
 {
-    uint64_t bytes = gf_type_bytes(r->dst_type),
-             unaligned_bytes = -(uintptr_t)r->dst % GF_LINE_BYTES, head, body;
+    uint64_t bytes = gf_type_bytes(r->dst_type);
+    uint64_t unaligned_bytes = -(uintptr_t)r->dst % GF_LINE_BYTES;
+    uint64_t head;
+    uint64_t body;
     struct cast_range part;
     if ((r->elem_count * bytes < GF_STREAM_BYTES) || (r->dst == r->src)) return 0;
     if (unaligned_bytes % bytes != 0) return 0; /* no element ever lies on a line's first byte */
@@ -103,8 +107,8 @@ VEC_FN gf_status cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_m
     }
     for (uint64_t at = 0; at < elem_count; at += BLOCK_ELEMS) {
         struct block block;
-        struct cast_range part = cast_part(&range, at, block_elems(elem_count - at)),
-                          widened = part;
+        struct cast_range part = cast_part(&range, at, block_elems(elem_count - at));
+        struct cast_range widened = part;
         part.src = widened.dst = (uint8_t *)&block;
         part.src_type = widened.dst_type = GF_TYPE_F32;
         widened.scale = 1;

@@ -15,7 +15,8 @@ static inline struct chunk_place chunk_place(const struct gf_chunks *chunks, uin
     uint32_t chunk = turn;
     if (chunks->list_u32 != 0)
         memcpy(&chunk, gf_host_at(chunks->list_u32) + turn * sizeof chunk, sizeof chunk);
-    uint64_t first = chunk * chunks->chunk_elems, packed = turn * chunks->chunk_elems;
+    uint64_t first = chunk * chunks->chunk_elems;
+    uint64_t packed = turn * chunks->chunk_elems;
     GF_ASSERT(first < chunks->elems);
     uint64_t left = chunks->elems - first;
     return (struct chunk_place){.dst = chunks->dst_packed ? packed : first,

@@ -32,7 +32,9 @@ static inline uint32_t gf_shift_round(uint32_t bits, uint32_t shift)
 static inline uint16_t gf_f16_of_f32(float value)
 {
     uint32_t bits = gf_f32_bits(value);
-    uint32_t sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu, half;
+    uint32_t sign = (bits >> 16) & 0x8000u;
+    uint32_t magnitude = bits & 0x7fffffffu;
+    uint32_t half;
     if (magnitude > 0x7f800000u) {
         half = 0x7e00u | ((magnitude >> 13) & 0x3ffu); /* NaN */
     } else if (magnitude >= 0x47800000u) {
@@ -52,8 +54,9 @@ static inline uint16_t gf_f16_of_f32(float value)
 
 static inline float gf_f32_of_f16(uint16_t half)
 {
-    uint32_t sign = ((uint32_t)half & 0x8000u) << 16, exponent = (half >> 10) & 0x1fu,
-             mantissa = half & 0x3ffu;
+    uint32_t sign = ((uint32_t)half & 0x8000u) << 16;
+    uint32_t exponent = (half >> 10) & 0x1fu;
+    uint32_t mantissa = half & 0x3ffu;
     if (exponent == 31)
         return gf_f32_of_bits(sign | 0x7f800000u | (mantissa ? 0x400000u : 0) | (mantissa << 13));
     if (exponent > 0) return gf_f32_of_bits(sign | ((exponent + 112) << 23) | (mantissa << 13));
@@ -66,7 +69,8 @@ static inline float gf_f32_of_f16(uint16_t half)
 static inline uint16_t gf_bf16_of_f32(float value)
 {
     uint32_t bits = gf_f32_bits(value);
-    uint32_t sign = bits & 0x80000000u, magnitude = bits & 0x7fffffffu;
+    uint32_t sign = bits & 0x80000000u;
+    uint32_t magnitude = bits & 0x7fffffffu;
     if (magnitude > 0x7f800000u) return (uint16_t)((bits >> 16) | 0x40u);
     return (uint16_t)((sign >> 16) | gf_shift_round(magnitude, 16));
 }

@@ -47,8 +47,12 @@ VEC_INLINE void strip_quantize_1(uint8_t *restrict to, float *restrict value, fl
 VEC_INLINE void quantize_group(uint8_t *group, float *value, const struct gf_groups *form,
                                uint32_t count, uint64_t base, struct gf_check *check)
 {
-    uint32_t most = 0, whole = count - count % GROUP_STRIP;
-    float last[GROUP_STRIP], scale, least, by;
+    uint32_t most = 0;
+    uint32_t whole = count - count % GROUP_STRIP;
+    float last[GROUP_STRIP];
+    float scale;
+    float least;
+    float by;
     bool nothing;
     if (whole < count) {
         memset(last, 0, sizeof last);
@@ -119,7 +123,8 @@ VEC_FN gf_status dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem group
                             uint64_t elem_count, const struct gf_groups *form, float factor,
                             bool add)
 {
-    float *dst = (float *)(void *)gf_host_at(dst_f32), last[GROUP_STRIP];
+    float *dst = (float *)(void *)gf_host_at(dst_f32);
+    float last[GROUP_STRIP];
     const uint8_t *group = gf_host_at(groups);
     (void)queue;
     for (uint64_t left = elem_count; left > 0; group += gf_group_bytes(form)) {

@@ -9,7 +9,11 @@ VEC_FN gf_status ratio(struct gf_queue *queue, const struct gf_ratio *ratios, ui
 {
     (void)queue;
     for (const struct gf_ratio *ratio = ratios; ratio < ratios + count; ratio++) {
-        float weight_square, gradient_square, weight_norm, gradient_norm, result = 1.0f;
+        float weight_square;
+        float gradient_square;
+        float weight_norm;
+        float gradient_norm;
+        float result = 1.0f;
         memcpy(&weight_square, gf_host_at(ratio->weight_square_f32), sizeof weight_square);
         memcpy(&gradient_square, gf_host_at(ratio->gradient_square_f32), sizeof gradient_square);
         weight_norm = sqrtf(weight_square);

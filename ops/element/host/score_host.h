@@ -66,8 +66,8 @@ VEC_FN gf_status score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32
     (void)queue;
     GF_ASSERT(((chunk_elems > 0) && (piece_elems > 0)) || (elem_count == 0));
     for (uint64_t left = elem_count; left > 0;) {
-        uint64_t count = (left < chunk_elems) ? left : chunk_elems,
-                 done = (count < piece_elems) ? count : piece_elems;
+        uint64_t count = (left < chunk_elems) ? left : chunk_elems;
+        uint64_t done = (count < piece_elems) ? count : piece_elems;
         float value = score_piece(src, done);
         for (uint64_t piece; done < count; done += piece) {
             piece = (count - done < piece_elems) ? count - done : piece_elems;
@@ -84,7 +84,8 @@ VEC_FN gf_status score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32
 VEC_FN void norm_range(const struct gf_norm *range, gf_type type)
 {
     const uint8_t *run_at = gf_host_at(range->src);
-    float lanes[GF_LANES] = {0}, square;
+    float lanes[GF_LANES] = {0};
+    float square;
     uint32_t lane = 0;
     for (uint64_t left = range->elem_count, count; left > 0; left -= count) {
         count = (left < GF_RUN_ELEMS) ? left : GF_RUN_ELEMS;

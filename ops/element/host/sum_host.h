@@ -38,7 +38,8 @@ VEC_FN uint64_t sum_vectors(uint8_t *dst, const uint8_t *src, gf_type type, uint
 VEC_FN gf_status sum_range(uint8_t *dst, const uint8_t *src, gf_type type, uint64_t elem_count,
                            uint64_t base, struct gf_check *check)
 {
-    uint64_t i = 0, size = gf_type_bytes(type);
+    uint64_t i = 0;
+    uint64_t size = gf_type_bytes(type);
     GF_ASSERT(type < GF_TYPE_COUNT);
     do {
         if (elem_count - i >= VEC_ELEMS) i = sum_vectors(dst, src, type, elem_count, i);

@@ -49,7 +49,8 @@ VEC_INLINE uint64_t sum_n_ranks(const struct sum_n_range *r, gf_type type, uint6
 {
     const uint8_t *from[4];
     uint8_t *to[4];
-    uint64_t i = 0, end = elem_count / VEC_ELEMS * VEC_ELEMS;
+    uint64_t i = 0;
+    uint64_t end = elem_count / VEC_ELEMS * VEC_ELEMS;
 #pragma GCC unroll 4
     for (uint32_t s = 0; s < ranks; s++)
         from[s] = gf_host_at(r->src[s]), to[s] = gf_host_at(r->dst[s]);
@@ -102,7 +103,8 @@ VEC_INLINE void sum_n_type(const struct sum_n_range *r, gf_type type, uint64_t e
                  : (ranks == 4) ? sum_n_ranks(r, type, elem_count, 4)
                                 : 0;
     while (i < elem_count) {
-        uint64_t left = elem_count - i, end = i + ((left < GROUP_ELEMS) ? left : GROUP_ELEMS);
+        uint64_t left = elem_count - i;
+        uint64_t end = i + ((left < GROUP_ELEMS) ? left : GROUP_ELEMS);
         if ((left >= GROUP_ELEMS) && sum_n_group(r, type, i)) i = end;
         for (; i < end; i += VEC_ELEMS) sum_n_some(r, type, i, vec_count(end - i));
     }

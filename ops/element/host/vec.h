@@ -29,7 +29,8 @@ VEC_INLINE vec vec_quiet(gf_type type, vec a)
 {
 #if VEC_ELEMS > 1
     typedef int32_t vec_bits __attribute__((vector_size(VEC_ELEMS * 4)));
-    vec_bits bits = (vec_bits)a, is_nan = (vec_bits)(a != a);
+    vec_bits bits = (vec_bits)a;
+    vec_bits is_nan = (vec_bits)(a != a);
     if (type == GF_TYPE_BF16) return (vec)((bits | (is_nan & 0x400000)) & ~(is_nan & 0xffff));
 #endif
     (void)type;

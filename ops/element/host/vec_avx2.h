@@ -43,7 +43,8 @@ VEC_INLINE vec vec_load_whole(gf_type type, const uint8_t *src)
  * see carries into the sign. */
 VEC_INLINE __m256i vec_bf16(vec a)
 {
-    __m256i bits = _mm256_castps_si256(a), even_odd = _mm256_set1_epi64x(0x800000007fff);
+    __m256i bits = _mm256_castps_si256(a);
+    __m256i even_odd = _mm256_set1_epi64x(0x800000007fff);
     __m256 add = _mm256_permutevar_ps(_mm256_castsi256_ps(even_odd), _mm256_srli_epi32(bits, 16));
     return _mm256_add_epi32(bits, _mm256_castps_si256(add));
 }

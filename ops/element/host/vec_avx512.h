@@ -43,7 +43,8 @@ VEC_INLINE vec vec_load_whole(gf_type type, const uint8_t *src)
 /* These three as in vec_avx2.h. */
 VEC_INLINE __m512i vec_bf16(vec a)
 {
-    __m512i bits = _mm512_castps_si512(a), even_odd = _mm512_set1_epi64(0x800000007fff);
+    __m512i bits = _mm512_castps_si512(a);
+    __m512i even_odd = _mm512_set1_epi64(0x800000007fff);
     __m512 add = _mm512_permutevar_ps(_mm512_castsi512_ps(even_odd), _mm512_srli_epi32(bits, 16));
     return _mm512_add_epi32(bits, _mm512_castps_si512(add));
 }
