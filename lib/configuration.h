@@ -96,11 +96,6 @@ struct gf_config {
         uint64_t doubling_max_bytes; /* algorithm auto: up to here doubling; 0: 8 KiB */
         uint64_t halving_max_bytes;  /* and up to here halving, beyond it ring; 0: 512 KiB */
         uint64_t user_bytes;         /* of the exchange region, for gf_exchange_take() */
-        /* with wire fp32, algorithm auto, direct or alltoall; not sparse, deterministic */
-        gf_quantize quantize;
-        uint64_t quantize_after; /* steps that are not: Seide's cold start */
-        /* elements that share a scale. int8: 32 or 64, onebit: 256 or 512; 0: the first */
-        uint32_t scale_elems;
     } exchange;
     struct {
         gf_optimizer kind;
@@ -109,7 +104,7 @@ struct gf_config {
         bool nesterov;
         float lars_eta;     /* 0: 0.001 */
         float lars_epsilon; /* 0: 1e-9 */
-        float adam_beta1;   /* adamw, lamb; 0: 0.9 */
+        float adam_beta1;   /* adamw; 0: 0.9 */
         float adam_beta2;   /* 0: 0.999 */
         float adam_epsilon; /* 0: 1e-8 */
         float clip_norm;    /* all gradients together are scaled down to it; 0: never */

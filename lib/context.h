@@ -24,7 +24,6 @@
 #include "lib/membership/members.h"
 #include "lib/observe/observed.h"
 #include "lib/optimizer/update.h"
-#include "lib/quantize/quantize.h"
 #include "lib/sparse/sparse.h"
 
 #define GF_CONTEXT_MAGIC UINT64_C(0x4746636f6e746578)
@@ -100,7 +99,6 @@ struct gf_context {
     struct gf_buffers buffers;
     struct gf_finite finite;
     struct gf_step step;
-    const struct gf_step_module *step_module;
     uint64_t *vote;          /* in the exchange region: [GF_VOTE_WORDS], then the chunk norms */
     uint64_t together_ns;    /* the last vote, or the warm-up, ended */
     uint64_t samples_before; /* of all ranks in the last step that had any */
@@ -110,7 +108,6 @@ struct gf_context {
     struct gf_loss_scale loss_scale;
     struct gf_weights optimizer;
     struct gf_sparse sparse;
-    struct gf_quantized quantized;
     struct gf_change change;
     struct gf_observed observed;
 };

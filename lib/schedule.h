@@ -22,7 +22,7 @@ struct gf_schedule {
     /* the highest rate where batch is 0, else times batch / base_batch, or its root */
     float base_rate;
     uint32_t batch;        /* of all ranks; 0: no scaling */
-    bool root_scaling;     /* highest = base_rate sqrt(batch / base_batch): of Adam and LAMB */
+    bool root_scaling;     /* highest = base_rate sqrt(batch / base_batch): of Adam */
     uint32_t base_batch;   /* 0: 256 */
     uint64_t warmup_steps; /* step s of these has highest (s + 1) / (warmup_steps + 1) */
     uint64_t step_count;   /* polynomial, cosine: from here on the rate is end_rate */

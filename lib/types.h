@@ -85,8 +85,6 @@ typedef enum gf_algorithm {
     GF_ALGORITHM_SERVER,    /* parameter server at rank 0 (FireCaffe's baseline) */
     GF_ALGORITHM_DIRECT,    /* through memory that ranks of one node share; deterministic */
     GF_ALGORITHM_HIERARCHY, /* direct inside nodes, ring or halving between them */
-    /* each block straight to its owner, and from there to all: what is quantized is so twice */
-    GF_ALGORITHM_ALLTOALL,
     GF_ALGORITHM_COUNT
 } gf_algorithm;
 /* as the configuration file has it; never NULL */
@@ -99,13 +97,6 @@ typedef enum gf_average {
     GF_AVERAGE_RANKS,  /* the world size */
     GF_AVERAGE_SAMPLES /* the samples of all ranks in this step, said with gf_step_samples() */
 } gf_average;
-
-/* Fewer bits for gradients on their way: what is lost is sent later (lib/quantize/quantize.h). */
-typedef enum gf_quantize {
-    GF_QUANTIZE_NONE = 0,
-    GF_QUANTIZE_INT8,  /* 8 bits a value, and a scale for every scale_elems */
-    GF_QUANTIZE_ONEBIT /* the sign, likewise */
-} gf_quantize;
 
 typedef enum gf_idle {
     /* look for some microseconds, then yield after each poll, then sleep until woken */
@@ -126,8 +117,7 @@ typedef enum gf_optimizer {
     GF_OPTIMIZER_NONE = 0, /* the appliance updates its weights itself */
     GF_OPTIMIZER_SGD,      /* momentum SGD with weight decay */
     GF_OPTIMIZER_LARS,     /* the same with a trust ratio per tensor */
-    GF_OPTIMIZER_ADAMW,    /* Adam with decoupled weight decay; dense steps only */
-    GF_OPTIMIZER_LAMB      /* the same with a trust ratio per tensor; dense steps only */
+    GF_OPTIMIZER_ADAMW     /* Adam with decoupled weight decay; dense steps only */
 } gf_optimizer;
 
 /* ---- errors and logs ---- */

@@ -30,7 +30,7 @@ typedef enum gf_coll_state {
 #define GF_COLL_REQS_MAX 64u /* slots of one collective, half of them a direction */
 
 #define GF_COLL_WINDOW_MAX (GF_COLL_REQS_MAX / 2)
-#define GF_COLL_ELEM_BYTES_MAX 72u /* fold_elem_bytes, at most */
+#define GF_COLL_ELEM_BYTES_MAX 16u /* fold_elem_bytes, at most */
 
 struct gf_coll;
 struct gf_coll_kind;
@@ -79,8 +79,6 @@ struct gf_coll {
     gf_status (*fold)(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count);
     void *fold_arg;
     size_t fold_elem_bytes; /* size of an element where fold is set; else 0 */
-    /* fold writes more than dst: only the owner of a block may fold it (alltoall, direct) */
-    bool fold_keeps;
     /* NULL, or gf_flow_late: element ops are done late, after `event` of the queue's device. Data
      * and staging are then device memory, which the link reaches. What was to be done to data
      * before start is done; what is queued when the collective fails is the owner's to wait for. Of
@@ -176,7 +174,7 @@ static inline bool gf_halving_pays(uint32_t size, uint64_t bytes, uint64_t max_b
 }
 
 extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree,
-    gf_coll_server, gf_coll_alltoall, gf_coll_direct, gf_coll_hierarchy;
+    gf_coll_server, gf_coll_direct, gf_coll_hierarchy;
 /* NULL for auto, which is none */
 extern const struct gf_coll_kind *const gf_coll_kinds[GF_ALGORITHM_COUNT];
 /* Direct, where data and element ops are a device's: allreduce and its halves. stream: allreduce;

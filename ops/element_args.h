@@ -73,15 +73,13 @@ struct gf_ratio {
     float epsilon;
 };
 
-/* AdamW and LAMB; see adam(). */
+/* AdamW; see adam(). */
 struct gf_adam {
     uint64_t weight_f32, moment1_f32, moment2_f32;
     uint64_t half; /* 0, or the copy of the weights in half_type */
     uint32_t half_type;
-    uint64_t gradient; /* 0: the moments are left as they are */
+    uint64_t gradient;
     uint32_t gradient_type;
-    uint64_t direction_f32; /* 0; or r goes there, and weights and half are left as they are */
-    uint64_t ratio_f32;     /* 0; or the trust ratio, one float that multiplies rate first */
     float gradient_scale, rate, decay, epsilon;
     float beta1, keep1; /* keep is 1 - beta */
     float beta2, keep2;

@@ -36,27 +36,6 @@ static inline float gf_lanes_tree(float lanes[GF_LANES])
     return lanes[0];
 }
 
-/* Fewer bits: values in groups, each a scale (fp32) and then `bits` a value, the first in the
- * lowest bits.
- *     8: q of -127 .. 127, value = q * scale, scale = max |value| / 127
- *     1: the sign, value = +-scale, scale = mean |value|
- * Only 32 or 64 elements of 8 bits, and 256 or 512 of 1. What a short last group has no value for
- * is zero bits. */
-struct gf_groups {
-    uint32_t elems;
-    uint32_t bits;
-};
-#define GF_GROUP_ELEMS_MAX 512u
-#define GF_GROUP_BYTES_MAX 68u
-static inline uint32_t gf_group_bytes(const struct gf_groups *form)
-{
-    return 4 + form->elems * form->bits / 8;
-}
-static inline uint64_t gf_group_count(const struct gf_groups *form, uint64_t elem_count)
-{
-    return elem_count / form->elems + (elem_count % form->elems != 0);
-}
-
 /* One table an instruction set of the host, or a device. */
 struct gf_element_ops {
     const char *name;        /* "avx2", "cuda" */
@@ -155,24 +134,8 @@ struct gf_element_ops {
      *     r = (correct1*m[i]) / (correct2*sqrt(v[i]) + epsilon) + decay*weight[i];   weight[i] =
      *                                                                                weight[i] -
      *                                                                                rate*r
-     * with ratio_f32, rate * *ratio_f32 takes the place of rate. Then half[i] =
-     * round(weight[i]). */
+     * Then half[i] = round(weight[i]). */
     gf_status (*adam)(struct gf_queue *queue, const struct gf_adam *adam, uint64_t elem_count);
-
-    /* ---- quantized gradients ---- */
-
-    /* groups, aligned to 4 bytes, get the values, and values_f32[i] becomes values_f32[i] - what
-     * dequantize() makes of it: the error. q = round(value * (127 / max |value|)) to nearest even;
-     * the mean's sum is in the order of score(). A group whose max or mean is below 2^-100,
-     * infinite or no number is all zeroes, and its values stay. Check: of values. */
-    gf_status (*quantize)(struct gf_queue *queue, gf_mem groups, gf_mem values_f32,
-                          uint64_t elem_count, const struct gf_groups *form, uint64_t base,
-                          struct gf_check *check);
-    /* dst[i] = factor * value, or with `add` dst[i] + factor * value, in fp32 without fused
-     * multiply-add. */
-    gf_status (*dequantize)(struct gf_queue *queue, gf_mem dst_f32, gf_mem groups,
-                            uint64_t elem_count, const struct gf_groups *form, float factor,
-                            bool add);
 };
 
 /* The host's fastest versions that this CPU runs, by CPUID; the same at each call. */

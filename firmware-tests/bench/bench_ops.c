@@ -117,14 +117,11 @@ static void run_accumulate(const struct gf_element_ops *ops)
     (void)ops->accumulate(NULL, &accumulate, elem_count);
 }
 
-/* As LAMB has it: the direction is stored, over the second moment, and the weights stay for the
- * other ops. */
 static void run_adam(const struct gf_element_ops *ops)
 {
     struct gf_adam adam = {.weight_f32 = mem(A),
                            .moment1_f32 = mem(C),
                            .moment2_f32 = mem(B),
-                           .direction_f32 = mem(B),
                            .gradient = mem(D),
                            .gradient_type = GF_TYPE_F16,
                            .gradient_scale = 0.5f,
@@ -136,16 +133,6 @@ static void run_adam(const struct gf_element_ops *ops)
                            .correct1 = 1,
                            .correct2 = 1};
     (void)ops->adam(NULL, &adam, elem_count);
-}
-
-static void run_quantize(const struct gf_element_ops *ops)
-{
-    (void)ops->quantize(NULL, mem(B), mem(A), elem_count, &(struct gf_groups){64, 8}, 0, &met);
-}
-
-static void run_dequantize(const struct gf_element_ops *ops)
-{
-    (void)ops->dequantize(NULL, mem(A), mem(B), elem_count, &(struct gf_groups){64, 8}, 1, true);
 }
 
 static void run_sum_f32(const struct gf_element_ops *ops)
@@ -186,8 +173,6 @@ static const struct bench_case {
     {"update", run_update, 20},
     {"update, fp16 weights too", run_update_half, 22},
     {"adam, fp16 gradient", run_adam, 26},
-    {"quantize int8", run_quantize, 9}, /* reads and writes a float, writes a byte */
-    {"dequantize int8, added", run_dequantize, 9},
 };
 #define CASES (sizeof cases / sizeof cases[0])
 

@@ -123,10 +123,7 @@ uint32_t gpu_steps_check(bool is_quick)
     for (uint32_t i = 0; i < STATE_RUNS; i++)
         for (uint32_t wire = 0; wire < GF_TYPE_COUNT; wire++)
             for (uint32_t path = GF_PATH_STAGED; path <= GF_PATH_WIRE; path++) {
-                if ((state_runs[i].quantize != GF_QUANTIZE_NONE) && (wire != GF_TYPE_F32)) continue;
-                if (is_quick && (state_runs[i].quantize == GF_QUANTIZE_NONE) &&
-                    (wire != (i + path) % GF_TYPE_COUNT))
-                    continue;
+                if (is_quick && (wire != (i + path) % GF_TYPE_COUNT)) continue;
                 run_check(&state_runs[i], (gf_type)wire, (gf_path)path, is_quick);
                 runs++;
             }

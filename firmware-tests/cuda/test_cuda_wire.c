@@ -59,7 +59,7 @@ static void both_open(const struct world_setup *setup)
 
 TEST(a_run_from_device_to_wire_ends_where_it_ends_on_the_host)
 {
-    for (uint32_t i = 0; i < STATE_PLAIN_RUNS; i++) { /* groups pass through host memory */
+    for (uint32_t i = 0; i < STATE_RUNS; i++) {
         const struct world_setup setup = setup_of(&state_runs[i], algorithms[i % ALGORITHMS]);
         cuda_world_begin(i, NULL);
         both->wire_ranks = (i == 6) ? 0x5 : ALL_RANKS; /* once beside ranks that stage */

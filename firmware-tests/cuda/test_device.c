@@ -67,7 +67,7 @@ TEST(ranks_with_a_device_and_without_sum_the_same_type)
 /* Norms too, of tensors that a host takes in pieces and a device whole: by 33 runs and more. */
 TEST(ranks_with_a_device_and_without_have_the_same_weights)
 {
-    static const gf_optimizer kinds[] = {GF_OPTIMIZER_SGD, GF_OPTIMIZER_LARS, GF_OPTIMIZER_LAMB};
+    static const gf_optimizer kinds[] = {GF_OPTIMIZER_SGD, GF_OPTIMIZER_LARS, GF_OPTIMIZER_ADAMW};
     static struct gf_tensor tensors[5];
     for (uint32_t t = 0; t < LENGTH(tensors); t++)
         tensors[t] = (struct gf_tensor){.name = "of many runs",

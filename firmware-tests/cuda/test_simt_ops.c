@@ -174,7 +174,6 @@ TEST(test_empty_ranges_launch_nothing)
     struct gf_update update = {.gradient_type = GF_TYPE_F32};
     struct gf_adam adam = {.gradient_type = GF_TYPE_F32};
     struct gf_chunks chunks = {.chunk_elems = 1};
-    const struct gf_groups form = {32, 8};
     gf_mem none = 0;
     uint64_t before = simt_gpu_launches;
     assert_int_equal(gf_element_ops_cuda.cast(queue, 0, GF_TYPE_F16, 0, GF_TYPE_F32, 0, 1, 0, NULL),
@@ -206,8 +205,6 @@ TEST(test_empty_ranges_launch_nothing)
     assert_int_equal(gf_element_ops_cuda.update(queue, &update, 0), GF_OK);
     assert_int_equal(gf_element_ops_cuda.update_chunks(queue, &update, &chunks), GF_OK);
     assert_int_equal(gf_element_ops_cuda.adam(queue, &adam, 0), GF_OK);
-    assert_int_equal(gf_element_ops_cuda.quantize(queue, 0, 0, 0, &form, 0, NULL), GF_OK);
-    assert_int_equal(gf_element_ops_cuda.dequantize(queue, 0, 0, 0, &form, 1, false), GF_OK);
     assert_int_equal(simt_gpu_launches, before);
 }
 

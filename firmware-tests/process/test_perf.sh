@@ -143,7 +143,7 @@ refused model_on_a_gpu "leave device.driver out" "$perf" --model config/models/n
 refused model_with_tune "give one of them" "$perf" --model config/models/nin.cfg --tune x
 refused tune_of_an_algorithm "leave --op and --algorithm out" "$perf" --tune x --algorithm ring
 refused tune_with_json "leave --json" "$perf" --tune x --json y
-for setting in exchange.average=ranks sparse.enabled=true exchange.quantize=int8; do
+for setting in exchange.average=ranks sparse.enabled=true; do
     refused "model_of_${setting%%=*}" "give --check 0" "$perf" --model config/models/nin.cfg --set $setting
 done
 printf 'tensors = ( { name = "a"; shape = [10]; } );\n' >"$scratch/flat.cfg"

@@ -2,9 +2,8 @@
 """Makes optimizer_oracle.inc: what optimizers that nobody here wrote do with the gradients of test_optimizer.c, in float64.
 
 SGD, AdamW and clipping: PyTorch (Debian's python3-torch). LARS with the rate inside of the momentum, as published: objax
-(google/objax 9dd7dc3, objax/optimizer/lars.py). LARS with Nesterov's momentum, at one rate, and LAMB (Algorithm 2 of arXiv
-1904.00962 with phi(x) = x): timm (huggingface/pytorch-image-models 9d8ccd2b, timm/optim/lars.py and lamb.py). The two
-are not in Debian: hand in folders that hold these files. What objax wants of jax is numpy's here.
+(google/objax 9dd7dc3, objax/optimizer/lars.py). LARS with Nesterov's momentum, at one rate: timm
+(huggingface/pytorch-image-models 9d8ccd2b, timm/optim/lars.py). The two are not in Debian: hand in folders that hold these files. What objax wants of jax is numpy's here.
 
     optimizer_oracle.py --objax FOLDER --timm FOLDER > firmware-tests/sim/optimizer_oracle.inc
 """
@@ -54,8 +53,6 @@ CASES = [
          constant=True),
     dict(name="adamw", kind="ADAMW", rate=0.004, decay=0.01, beta1=0.9, beta2=0.999, epsilon=1e-8),
     dict(name="adamw_clipped", kind="ADAMW", rate=0.004, decay=0.1, beta1=0.8, beta2=0.95, epsilon=1e-3, clip=4.5),
-    dict(name="lamb", kind="LAMB", rate=0.01, decay=0.01, beta1=0.9, beta2=0.999, epsilon=1e-6),
-    dict(name="lamb_clipped", kind="LAMB", rate=0.01, decay=0.1, beta1=0.8, beta2=0.95, epsilon=1e-3, clip=4.5),
 ]
 
 
@@ -108,9 +105,6 @@ def run(np, torch, args, case):
         steps = torch.optim.SGD(groups, momentum=momentum, nesterov=case.get("nesterov", False), **options)
     elif case["kind"] == "ADAMW":
         steps = torch.optim.AdamW(groups, betas=(case["beta1"], case["beta2"]), eps=case["epsilon"], **options)
-    elif case["kind"] == "LAMB":
-        lamb = module_of(os.path.join(args.timm, "lamb.py"), "timm_lamb").Lamb
-        steps = lamb(groups, betas=(case["beta1"], case["beta2"]), eps=case["epsilon"], max_grad_norm=None, **options)
     elif case.get("nesterov"):
         lars = module_of(os.path.join(args.timm, "lars.py"), "timm_lars").Lars
         steps = lars(groups, momentum=momentum, nesterov=True, trust_coeff=case["eta"], eps=case["epsilon"], **options)
@@ -152,7 +146,7 @@ def main():
         import torch
     except ImportError as absent:
         sys.exit("optimizer_oracle.py: skipped, %s (apt-get install python3-torch)" % absent)
-    for folder, name in ((args.objax, "lars.py"), (args.timm, "lars.py"), (args.timm, "lamb.py")):
+    for folder, name in ((args.objax, "lars.py"), (args.timm, "lars.py")):
         if not os.path.isfile(os.path.join(folder, name)):
             sys.exit("optimizer_oracle.py: skipped, no %s in \"%s\" (--objax, --timm)" % (name, folder))
     print("/* Made by optimizer_oracle.py with PyTorch %s, objax 9dd7dc3 and timm 9d8ccd2b: not written by hand. */"

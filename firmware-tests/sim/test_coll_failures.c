@@ -41,7 +41,7 @@ TEST(a_silent_rank_is_named)
     } rows[] = {
         {&gf_coll_ring, {3, 0, GF_RANK_NONE, 2}},     {&gf_coll_halving, {2, 3, GF_RANK_NONE, 2}},
         {&gf_coll_doubling, {2, 3, GF_RANK_NONE, 2}}, {&gf_coll_tree, {2, 0, GF_RANK_NONE, 2}},
-        {&gf_coll_server, {2, 0, GF_RANK_NONE, 0}},   {&gf_coll_alltoall, {2, 2, GF_RANK_NONE, 2}},
+        {&gf_coll_server, {2, 0, GF_RANK_NONE, 0}},
     };
     for (size_t row = 0; row < LENGTH(rows); row++) {
         struct coll_case c = {.kind = rows[row].kind,

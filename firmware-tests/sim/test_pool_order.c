@@ -72,8 +72,7 @@ TEST(tensors_lie_in_the_order_asked_for_without_a_gap)
 
 TEST(weights_are_those_of_the_order_given)
 {
-    static const gf_optimizer kinds[] = {GF_OPTIMIZER_SGD, GF_OPTIMIZER_LARS, GF_OPTIMIZER_ADAMW,
-                                         GF_OPTIMIZER_LAMB};
+    static const gf_optimizer kinds[] = {GF_OPTIMIZER_SGD, GF_OPTIMIZER_LARS, GF_OPTIMIZER_ADAMW};
     for (size_t kind = 0; kind < LENGTH(kinds); kind++) {
         struct world_setup plain = setup_of(NULL, kinds[kind]);
         WORLD_OPEN(given, &plain);

@@ -57,7 +57,7 @@ TEST(a_sparse_run_has_histories_and_ranks_agree_on_the_rest)
     WORLD_OPEN(w, &setup);
     for (uint32_t step = 1; step <= STEPS; step++) state_step_run(&w, step, state_fill);
     save = state_save_take(&w);
-    assert_int_equal(state_head_of(&save, 0).flags, GF_STATE_FLAGS & ~GF_STATE_QUANTIZE);
+    assert_int_equal(state_head_of(&save, 0).flags, GF_STATE_FLAGS);
     for (uint32_t rank = 0; rank < save.world; rank++) {
         assert_int_equal(state_head_of(&save, rank).common_hash,
                          state_head_of(&save, 0).common_hash);
@@ -181,45 +181,6 @@ TEST(another_world_goes_on_with_what_is_common)
         }
         state_save_free(&save);
     }
-}
-
-/* Its order is theirs: the second are as many, the third more. */
-TEST(what_owners_owe_goes_on_with_the_same_fused_buffers_alone)
-{
-    static const uint64_t fuse_bytes[] = {512, 1300, 1};
-    struct world_setup setup = state_setup_of(&state_runs[10]);
-    struct state_save save;
-    struct state_save after;
-    for (size_t i = 0; i < LENGTH(fuse_bytes); i++) {
-        uint64_t owner;
-        uint64_t owes = 0;
-        struct world w;
-        if (i == 0) {
-            world_open(&w, &setup);
-            for (uint32_t step = 1; step <= 3; step++) state_step_run(&w, step, state_fill);
-            save = state_save_take(&w);
-            world_close(&w);
-        }
-        setup.config.exchange.fuse_bytes = fuse_bytes[i];
-        world_open(&w, &setup);
-        state_save_load(&w, &save);
-        after = state_save_take(&w);
-        owner =
-            sizeof(struct gf_state_head) + 3 * sizeof(float) * state_head_of(&save, 0).elem_count;
-        for (uint64_t at = owner; at < after.bytes - 8; at++) owes += after.data[1][at] != 0;
-        assert_int_equal(owes > 0, i == 0);
-        assert_memory_equal(after.data[1] + sizeof(struct gf_state_head),
-                            save.data[1] + sizeof(struct gf_state_head),
-                            owner - sizeof(struct gf_state_head));
-        for (uint32_t step = 5; step <= 6; step++) state_step_run(&w, step, state_fill);
-        for (uint32_t t = 0; t < STATE_TENSORS; t++)
-            assert_memory_equal((const void *)(uintptr_t)gf_weight(w.ranks[1].gf, t),
-                                (const void *)(uintptr_t)gf_weight(w.ranks[0].gf, t),
-                                state_tensors[t].elem_count * sizeof(float));
-        state_save_free(&after);
-        world_close(&w);
-    }
-    state_save_free(&save);
 }
 
 TEST(the_state_of_a_dense_run_is_the_same_from_every_rank)

@@ -4,9 +4,8 @@
  *
  * soak_plan*.c draw the job, soak_values.c its gradients; soak_job.c runs it, soak_faults.c does
  * what befalls it, soak_requests.c posts the public collectives, soak_model.c knows what a step
- * must do, soak_quantize.c what one with fewer bits must, soak_weights.c what an optimizer must,
- * soak_ends.c looks at how everybody ended; soak_kernel.c saves system calls. Checks are
- * cmocka's. */
+ * must do, soak_weights.c what an optimizer must, soak_ends.c looks at how everybody ended;
+ * soak_kernel.c saves system calls. Checks are cmocka's. */
 #ifndef SOAK_H
 #define SOAK_H
 
@@ -195,8 +194,6 @@ struct soak_model {
     float *kept, *kept_local; /* the same, bit by bit as the rank had it behind its newest step */
     /* [elem_count]; sum and size: of what the step sent */
     double *weight, *momentum, *moment2, *applied, *sum, *size;
-    /* the same: by owners, of quantized results; the most that it was of, in this epoch */
-    double *owed, *owed_size;
 };
 
 /* soak_mark.c */
@@ -221,10 +218,6 @@ bool soak_is_local(const gf_context *gf); /* sparse momentum is each rank's own 
 /* back: it was not sent */
 bool soak_is_held(const gf_context *gf, const struct gf_pool_tensor *tensor, uint64_t elem);
 double soak_decay_of(const gf_context *gf, const struct gf_pool_tensor *tensor);
-/* soak_quantize.c: the result of a step, in the place of a dense step's checks; what a rank
- * owes. */
-void soak_quantize_check(struct soak_model *model, const gf_context *gf, uint64_t step);
-void soak_quantize_own(const struct soak_model *model, const gf_context *gf, uint64_t step);
 /* soak_weights.c: the step was applied; the model goes on from what was found right. */
 void soak_weights_check(struct soak_model *model, gf_context *gf, uint64_t step);
 /* May `step` end with GF_ERR_NUMERIC? */

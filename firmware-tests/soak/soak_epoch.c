@@ -25,7 +25,7 @@ bool soak_model_is_late(const struct soak_model *model, const gf_context *gf)
 void soak_model_keep(struct soak_model *model, const gf_context *gf)
 {
     uint64_t row = gf_first_rank(gf) * model->elem_count;
-    uint64_t bytes = gf_history_elems(gf) * sizeof(float);
+    uint64_t bytes = gf->sparse.elem_count * sizeof(float);
     if (bytes == 0) return;
     memcpy(model->kept + row, (const void *)(uintptr_t)gf->sparse.history, bytes);
     if (gf->optimizer.momentum != 0)
@@ -40,12 +40,10 @@ static void own_take(struct soak_model *model, const gf_context *gf, bool behind
     uint64_t row = gf_first_rank(gf) * model->elem_count;
     const float *history = (const float *)(uintptr_t)gf->sparse.history;
     const float *local = (const float *)(uintptr_t)gf->optimizer.momentum;
-    for (uint64_t e = 0; e < gf_history_elems(gf); e++) {
+    for (uint64_t e = 0; e < gf->sparse.elem_count; e++) {
         float kept = joiner ? 0.0f : model->kept[row + e];
-        /* What it had sent in a step that others have ended is applied there, but for what it could
-         * not say. */
-        float left = gf_is_quantized(gf) ? (float)model->history[row + e] : 0.0f;
-        if (!loose && (history[e] != kept) && (!behind || (history[e] != left)))
+        /* What it had sent in a step that others have ended is applied there. */
+        if (!loose && (history[e] != kept) && (!behind || (history[e] != 0.0f)))
             soak_step_fail(gf, gf_steps(gf), "behind a shrink history[%u] is %.9g, was %.9g",
                            (unsigned)e, (double)history[e], (double)kept);
         model->history[row + e] = (double)history[e];
@@ -104,8 +102,6 @@ static void epoch_add(struct soak_model *model, const gf_context *gf, uint32_t m
     model->epochs[model->epoch_count++] =
         (struct soak_epoch){.epoch = gf->epoch, .members = members, .steps = steps};
     model->members = members;
-    memset(model->owed, 0, model->elem_count * sizeof *model->owed); /* blocks are others' */
-    memset(model->owed_size, 0, model->elem_count * sizeof *model->owed_size);
     model->given_up = (steps != model->step) || !model->skipped;
     /* only the scale and what is a rank's own have changed in it */
     model->unapplied = (steps > 0) && !applied;

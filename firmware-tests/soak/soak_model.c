@@ -31,7 +31,7 @@ void soak_model_close(struct soak_model *model)
 {
     double *arrays[] = {model->history, model->local,    model->history_size, model->local_size,
                         model->weight,  model->momentum, model->applied,      model->sum,
-                        model->size,    model->moment2,  model->owed,         model->owed_size};
+                        model->size,    model->moment2};
     for (size_t i = 0; i < LENGTH(arrays); i++) free(arrays[i]);
     free(model->kept);
     free(model->kept_local);
@@ -53,8 +53,6 @@ void soak_model_begin(struct soak_model *model, gf_context *gf)
         model->applied = zeroes(count);
         model->sum = zeroes(count);
         model->size = zeroes(count);
-        model->owed = zeroes(count);
-        model->owed_size = zeroes(count);
         model->kept = calloc(ids * count + 1, sizeof *model->kept);
         model->kept_local = calloc(ids * count + 1, sizeof *model->kept_local);
         assert_true((model->kept != NULL) && (model->kept_local != NULL));
@@ -380,7 +378,6 @@ static void row_check(const struct soak_model *model, const gf_context *gf, uint
 
 static void own_check(const struct soak_model *model, const gf_context *gf, uint64_t step)
 {
-    if (gf_is_quantized(gf)) soak_quantize_own(model, gf, step);
     if (gf->sparse.chunk_count == 0) return;
     row_check(model, gf, step, gf->sparse.history, model->history, model->history_size,
               model->exact, "history");
@@ -404,9 +401,7 @@ static void first_ends(struct soak_model *model, gf_context *gf, uint64_t step)
         soak_step_fail(gf, step, "a value was not finite, but the step was not skipped");
     if (skipped && !has_bad(model, step) && !could_overflow(model, gf))
         soak_step_fail(gf, step, "skipped for no reason");
-    if (!skipped && gf->step.quantized) {
-        soak_quantize_check(model, gf, step);
-    } else if (!skipped) {
+    if (!skipped) {
         for (uint32_t i = 0; i < gf->tensor_count; i++) tensor_check(model, gf, step, i, &f);
         all_keep(model, gf, step);
     }

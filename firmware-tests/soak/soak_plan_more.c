@@ -1,6 +1,5 @@
 /* Parts of the plan that each have dice of their own, so that a seed keeps its job when another
- * part is added: devices, the names of the ended, growth, leaving, adaptive optimizers and
- * clipping, fewer bits. */
+ * part is added: devices, the names of the ended, growth, leaving, AdamW and clipping. */
 #include "firmware-tests/soak/soak_dice.h"
 
 #define MS UINT64_C(1000000)
@@ -73,7 +72,7 @@ static void draw_leave(struct soak_plan *plan)
     plan->hope = SOAK_HOPE_ENDED;
 }
 
-/* Rules with two moments, which know dense steps only; and clipping, of any rule. */
+/* AdamW, which knows dense steps only; and clipping, of any rule. */
 static void draw_rules(struct soak_plan *plan)
 {
     struct dice dice = {.state = plan->seed ^ UINT64_C(0x1db2000000000000)};
@@ -81,36 +80,11 @@ static void draw_rules(struct soak_plan *plan)
     if (config->optimizer.kind == GF_OPTIMIZER_NONE) return;
     if (percent(&dice, 25)) config->optimizer.clip_norm = 0.01f * (float)between(&dice, 1, 10000);
     if (config->sparse.enabled || !percent(&dice, 40)) return;
-    config->optimizer.kind = percent(&dice, 50) ? GF_OPTIMIZER_ADAMW : GF_OPTIMIZER_LAMB;
-    /* weights grow by that share in each step */
-    if (config->optimizer.kind == GF_OPTIMIZER_LAMB) plan->rate *= 0.1f;
+    config->optimizer.kind = GF_OPTIMIZER_ADAMW;
     config->optimizer.momentum = 0;
     config->optimizer.nesterov = false;
     config->optimizer.adam_beta1 = percent(&dice, 50) ? 0.1f * (float)between(&dice, 1, 9) : 0;
     config->optimizer.adam_beta2 = percent(&dice, 50) ? 0.9f : 0;
-}
-
-/* Of the host's memory, as the late device has no such ops; a sign would make something of gaps
- * between tensors. */
-static void draw_quantize(struct soak_plan *plan)
-{
-    struct dice dice = {.state = plan->seed ^ UINT64_C(0x9f78000000000000)};
-    struct gf_config *config = &plan->setup.config;
-    bool onebit = percent(&dice, 50);
-    uint32_t least = onebit ? 256 : 32;
-    if (config->sparse.enabled || (plan->setup.gpu != NULL) || !percent(&dice, 30)) return;
-    config->exchange.quantize = onebit ? GF_QUANTIZE_ONEBIT : GF_QUANTIZE_INT8;
-    config->exchange.scale_elems = below(&dice, 3) * least;
-    config->exchange.quantize_after = percent(&dice, 30) ? between(&dice, 1, 3) : 0;
-    config->exchange.wire = GF_TYPE_F32;
-    config->exchange.deterministic = false;
-    if (config->exchange.algorithm != GF_ALGORITHM_DIRECT)
-        config->exchange.algorithm = percent(&dice, 50) ? GF_ALGORITHM_AUTO : GF_ALGORITHM_ALLTOALL;
-    if (config->exchange.average == GF_AVERAGE_SAMPLES) config->exchange.average = GF_AVERAGE_RANKS;
-    for (uint32_t i = 0; i < plan->setup.tensor_count; i++) {
-        plan->tensors[i].type = GF_TYPE_F32;
-        if (onebit) plan->tensors[i].elem_count = (plan->tensors[i].elem_count + 15) / 16 * 16;
-    }
 }
 
 /* Tensors of one type lie anyhow. */
@@ -135,6 +109,5 @@ void soak_plan_draw_more(struct soak_plan *plan)
     draw_growth(plan);
     draw_leave(plan);
     draw_rules(plan);
-    draw_quantize(plan);
     draw_pool_order(plan);
 }

@@ -110,7 +110,7 @@ static void sgd_check(struct soak_model *model, const gf_context *gf, uint64_t s
     }
 }
 
-/* ---- AdamW and LAMB ---- */
+/* ---- AdamW ---- */
 
 static double moment_check(const gf_context *gf, uint64_t step, uint64_t e, float got,
                            double expected, double size)
@@ -131,11 +131,7 @@ static void adam_check(struct soak_model *model, const gf_context *gf, uint64_t 
     double correct1 = 1 / (1 - pow(beta1, (double)model->updates));
     double correct2 = 1 / (1 - pow(beta2, (double)model->updates));
     double rate = (double)model->plan->rate;
-    double ratio = 1;
-    double cancelled = 1;
     double late = soak_decay_of(gf, tensor);
-    double weights;
-    double norm;
     const float *moment1 = (const float *)(uintptr_t)gf->optimizer.momentum;
     const float *moment2 = (const float *)(uintptr_t)gf->optimizer.moment2;
     for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {
@@ -150,16 +146,9 @@ static void adam_check(struct soak_model *model, const gf_context *gf, uint64_t 
         model->sum[e] = m * over + late * model->weight[e];
         model->size[e] = terms * over + fabs(late * model->weight[e]);
     }
-    weights = norm_of(model->weight, tensor);
-    norm = norm_of(model->sum, tensor);
-    if ((config->optimizer.kind == GF_OPTIMIZER_LAMB) &&
-        ((tensor->flags & GF_TENSOR_NO_DECAY) == 0) && (weights > 0) && (norm > 0)) {
-        ratio = weights / norm;
-        cancelled = norm_of(model->size, tensor) / norm;
-    }
     for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {
-        weight_check(model, gf, step, e, model->weight[e] - rate * ratio * model->sum[e],
-                     rate * ratio * model->size[e] * cancelled);
+        weight_check(model, gf, step, e, model->weight[e] - rate * model->sum[e],
+                     rate * model->size[e]);
         half_check(gf, step, e);
     }
 }
@@ -172,6 +161,6 @@ void soak_weights_check(struct soak_model *model, gf_context *gf, uint64_t step)
                        (unsigned)model->updates);
     clip_check(model, gf, step);
     for (uint32_t i = 0; i < gf->tensor_count; i++)
-        (gf->config.optimizer.kind >= GF_OPTIMIZER_ADAMW ? adam_check : sgd_check)(model, gf, step,
+        (gf->config.optimizer.kind == GF_OPTIMIZER_ADAMW ? adam_check : sgd_check)(model, gf, step,
                                                                                    &gf->tensors[i]);
 }

@@ -85,22 +85,6 @@ static void sum_ring(const struct reference *ref)
     }
 }
 
-/* The sum that begins at a block's owner and goes on to the left. */
-static void sum_alltoall(const struct reference *ref)
-{
-    const struct coll_case *c = &ref->world->c;
-    for (uint32_t block = 0; block < c->size; block++) {
-        uint64_t first;
-        uint64_t count;
-        gf_coll_block(c->elem_count, c->size, block, &first, &count);
-        for (uint32_t back = 1; back < c->size; back++)
-            add_range(ref, block, (block + c->size - back) % c->size, first, count);
-        memcpy(ref->vectors + first * ref->world->elem_bytes,
-               ref->vectors + block * ref->vector_bytes + first * ref->world->elem_bytes,
-               count * ref->world->elem_bytes);
-    }
-}
-
 /* Neighbours, then pairs of neighbours and so on; what is beyond `power` ranks was added to the
  * first ones before. */
 static void sum_pairs(const struct reference *ref, uint32_t power)
@@ -188,8 +172,6 @@ static void sum(const struct reference *ref)
         sum_nodes(ref);
     } else if (ref->world->c.kind == &gf_coll_ring) {
         sum_ring(ref);
-    } else if (ref->world->c.kind == &gf_coll_alltoall) {
-        sum_alltoall(ref);
     } else if (ref->world->c.kind == &gf_coll_server) {
         for (uint32_t i = 1; i < size; i++) add(ref, 0, i);
     } else if (ref->world->c.kind == &gf_coll_tree) {

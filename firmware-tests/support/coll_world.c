@@ -13,7 +13,7 @@ const struct coll_pair coll_pairs[COLL_PAIRS] = {
     {&gf_coll_ring, GF_COLL_ALLGATHER},     {&gf_coll_halving, GF_COLL_ALLREDUCE},
     {&gf_coll_doubling, GF_COLL_ALLREDUCE}, {&gf_coll_doubling, GF_COLL_BARRIER},
     {&gf_coll_tree, GF_COLL_ALLREDUCE},     {&gf_coll_tree, GF_COLL_BROADCAST},
-    {&gf_coll_server, GF_COLL_ALLREDUCE},   {&gf_coll_alltoall, GF_COLL_ALLREDUCE},
+    {&gf_coll_server, GF_COLL_ALLREDUCE},
 };
 
 static void *take(size_t size_bytes)

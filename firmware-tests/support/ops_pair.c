@@ -406,27 +406,22 @@ static void update_case(struct turn *t, gf_type gradient_type, int half_type, ui
     BOTH(t, update_chunks, (NULL, &host, &chunks), (t->pair->queue, &device, &device_chunks));
 }
 
-/* mask 1: no gradient; 2: a direction is asked for; 4: a ratio. Negative second moments have no
- * roots. */
-static void adam_case(struct turn *t, gf_type gradient_type, int half_type, uint32_t mask)
+/* Negative second moments have no roots. */
+static void adam_case(struct turn *t, gf_type gradient_type, int half_type)
 {
     struct place weight = place(t, A, GF_TYPE_F32);
     struct place moment1 = place(t, B, GF_TYPE_F32);
-    struct place ratio = small(t, AT_RATIO);
     struct place moment2 = place(t, E, GF_TYPE_F32);
     struct place gradient = place(t, C, gradient_type);
-    struct place other =
-        place(t, D, ((half_type < 0) || (mask & 2)) ? GF_TYPE_F32 : (gf_type)half_type);
-    bool has_half = (half_type >= 0) && ((mask & 2) == 0);
+    gf_type type_of_half = (half_type < 0) ? GF_TYPE_F32 : (gf_type)half_type;
+    struct place half = place(t, D, type_of_half);
     struct gf_adam host = {.weight_f32 = weight.host,
                            .moment1_f32 = moment1.host,
                            .moment2_f32 = moment2.host,
-                           .half = has_half ? other.host : 0,
-                           .half_type = has_half ? (gf_type)half_type : GF_TYPE_F32,
-                           .gradient = (mask & 1) ? 0 : gradient.host,
+                           .half = (half_type < 0) ? 0 : half.host,
+                           .half_type = type_of_half,
+                           .gradient = gradient.host,
                            .gradient_type = gradient_type,
-                           .direction_f32 = (mask & 2) ? other.host : 0,
-                           .ratio_f32 = (mask & 4) ? ratio.host : 0,
                            .gradient_scale = t->scale,
                            .rate = 0.1f,
                            .decay = 0.01f,
@@ -438,14 +433,13 @@ static void adam_case(struct turn *t, gf_type gradient_type, int half_type, uint
                            .correct1 = 1.5f,
                            .correct2 = 11.0f};
     struct gf_adam device = host;
-    device.weight_f32 = weight.device, device.moment1_f32 = moment1.device,
+    device.weight_f32 = weight.device;
+    device.moment1_f32 = moment1.device;
     device.moment2_f32 = moment2.device;
-    device.half = has_half ? other.device : 0, device.gradient = (mask & 1) ? 0 : gradient.device;
-    device.direction_f32 = (mask & 2) ? other.device : 0,
-    device.ratio_f32 = (mask & 4) ? ratio.device : 0;
+    device.half = (half_type < 0) ? 0 : half.device;
+    device.gradient = gradient.device;
     for (uint32_t area = A; area <= E; area++)
         if (area != D) fill(t, area, (area == C) ? gradient_type : GF_TYPE_F32, false);
-    small_fill(t);
     BOTH(t, adam, (NULL, &host, t->count), (t->pair->queue, &device, t->count));
 }
 
@@ -507,24 +501,6 @@ static void chunks_case(struct turn *t, uint64_t chunk_elems, gf_type src_type, 
     BOTH(t, accumulate_chunks, (NULL, &on_host, &host), (queue, &on_device, &device));
 }
 
-/* A the values, B the groups, E what they come back to. */
-static void quantize_case(struct turn *t, struct gf_groups form, bool special)
-{
-    struct place values = place(t, A, GF_TYPE_F32);
-    struct place groups = place(t, B, GF_TYPE_F32);
-    struct place back = place(t, E, GF_TYPE_F32);
-    struct place check = small(t, AT_CHECK);
-    for (uint32_t area = A; area <= E; area++) fill(t, area, GF_TYPE_F32, special && (area == A));
-    small_fill(t);
-    BOTH(t, quantize,
-         (NULL, groups.host, values.host, t->count, &form, 13, check_of(t, check.host)),
-         (t->pair->queue, groups.device, values.device, t->count, &form, 13,
-          check_of(t, check.device)));
-    for (int add = 0; add < 2; add++)
-        BOTH(t, dequantize, (NULL, back.host, groups.host, t->count, &form, 0.3f, add != 0),
-             (t->pair->queue, back.device, groups.device, t->count, &form, 0.3f, add != 0));
-}
-
 /* Every second three seeds all lie alike; between those none does, or all but one area do, so that
  * each comparison of an op's ranges decides alone in some seed. */
 static void shifts_choose(uint32_t shifts[SMALL], uint32_t seed)
@@ -563,7 +539,7 @@ bool ops_pair_run(struct ops_pair *pair, uint64_t count, uint32_t offset, uint32
             accumulate_case(&t, type, mask, A + (seed + mask) % 4);
         for (uint32_t mask = seed % 3; mask < 8; mask += 3) {
             update_case(&t, type, (int)((seed + mask) % 4) - 1, mask, A + (seed + mask) % 3);
-            adam_case(&t, type, (int)((seed + mask) % 4) - 1, mask);
+            adam_case(&t, type, (int)((seed + mask) % 4) - 1);
         }
         for (uint32_t l = 0; l < 4; l++)
             chunks_case(&t, 1 + next(pair) % (1 + count / 3), type, other, l);
@@ -573,8 +549,5 @@ bool ops_pair_run(struct ops_pair *pair, uint64_t count, uint32_t offset, uint32
         score_case(&t, count + 1, count + 1, false);
     /* runs, pieces, chunks: none ends with another */
     score_case(&t, 1 + count / 2, 1 + count / 5, false);
-    if (pair->skew_bytes % 4 != 0) return t.same; /* groups are aligned to 4 bytes */
-    quantize_case(&t, (struct gf_groups){(seed % 2 == 0) ? 32 : 64, 8}, seed % 3 == 0);
-    quantize_case(&t, (struct gf_groups){(seed % 2 == 0) ? 256 : 512, 1}, seed % 3 == 1);
     return t.same;
 }

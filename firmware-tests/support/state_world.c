@@ -27,11 +27,6 @@ const struct state_run state_runs[STATE_RUNS] = {
      .optimizer = GF_OPTIMIZER_LARS, .beta = 0.9f},
     {"dense_adamw_half", 2, .scaled = true, .optimizer = GF_OPTIMIZER_ADAMW, .half = GF_TYPE_F16,
      .wire = GF_TYPE_F16},
-    {"dense_lamb", 3, .optimizer = GF_OPTIMIZER_LAMB},
-    {"int8", 3, .scaled = true, .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f,
-     .quantize = GF_QUANTIZE_INT8},
-    {"onebit_ranks", 4, .average = GF_AVERAGE_RANKS, .optimizer = GF_OPTIMIZER_SGD, .beta = 0.5f,
-     .half = GF_TYPE_F16, .quantize = GF_QUANTIZE_ONEBIT},
 };
 
 struct world_setup state_setup_of(const struct state_run *run)
@@ -42,7 +37,6 @@ struct world_setup state_setup_of(const struct state_run *run)
                                 .sim = world_network};
     struct gf_config *config = &setup.config;
     config->exchange.wire = run->wire;
-    config->exchange.quantize = run->quantize;
     config->exchange.average = run->average;
     config->exchange.fuse_bytes = 512;
     config->optimizer.kind = run->optimizer;

@@ -19,11 +19,8 @@ struct state_run {
     gf_optimizer optimizer;
     gf_type wire, half;
     float beta;
-    gf_quantize quantize;
 };
-#define STATE_RUNS 12
-/* the first ones: those whose gradients are not quantized, for late_gpu has no such ops */
-#define STATE_PLAIN_RUNS 10
+#define STATE_RUNS 9
 extern const struct state_run state_runs[STATE_RUNS]; /* one of each kind */
 extern const struct gf_tensor state_tensors[STATE_TENSORS];
 struct world_setup state_setup_of(const struct state_run *run);

@@ -36,15 +36,6 @@ static inline bool gf_device_holds(const gf_context *gf, gf_mem data)
     return gf->on_device && (data >= gf->device.base) &&
            (data - gf->device.base < gf->device.bytes);
 }
-/* What this rank alone owes lies in sparse.history: of so many elements. */
-static inline bool gf_is_quantized(const gf_context *gf)
-{
-    return gf->quantized.form.elems > 0;
-}
-static inline uint64_t gf_history_elems(const gf_context *gf)
-{
-    return gf_is_quantized(gf) ? gf->pool.elem_count : gf->sparse.elem_count;
-}
 static inline bool gf_joins(const gf_context *gf)
 {
     return (gf->phase == GF_PHASE_JOIN) || (gf->phase == GF_PHASE_WARM);

@@ -142,8 +142,8 @@ static bool others_look(const gf_context *gf, const struct gf_op *op)
 bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
 {
     const struct gf_buffer *buffer = &gf->buffers.now[number];
-    bool own = gf->step.quantized || (buffer->chunk_count > 0);
-    const struct gf_op_kind *kind = own ? gf->step_module->buffers : &gf_buffer_dense;
+    const struct gf_op_kind *kind =
+        (buffer->chunk_count > 0) ? &gf_sparse_buffer : &gf_buffer_dense;
     struct gf_op *op = gf_op_take(gf, kind, GF_OPERATION_STEP, number, now_ns);
     gf_type wire = gf->config.exchange.wire;
     gf_type type;
@@ -169,6 +169,5 @@ bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
     op->coll.type = type;
     op->coll.elem_count = buffer->elem_count;
     op->coll.tag = gf_tag(gf->epoch, gf->step.number, number);
-    if (gf->step.quantized) gf->step_module->start(gf, op);
     return true;
 }

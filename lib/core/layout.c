@@ -148,8 +148,6 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
         parts.pools.norms = gf_arena_take(control, layout->tensor_count * 3 * sizeof(float));
     parts.large = gf_arena_take(control, 0);
     if (!layout->on_device && layout->has_pools) gf_pools_lay(layout, control, &parts.pools);
-    /* on the host in any case */
-    parts.pools.owner = gf_arena_take(control, 2 * layout->owner_elems * sizeof(float));
     parts.large_bytes = (size_t)((char *)gf_arena_take(control, 0) - parts.large);
     parts.update_list = gf_arena_take(control, layout->tensor_count * sizeof *parts.update_list);
     parts.selection = gf_arena_take(control, 2ull * layout->chunk_count * sizeof *parts.selection);
@@ -182,18 +180,6 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout,
     return parts;
 }
 
-/* What steps have beside dense buffers, and the pools of what is asked for. */
-static gf_status parts_measure(struct gf_layout *layout, const struct gf_tensor *tensors,
-                               char *error_out)
-{
-    const struct gf_step_module *step = layout->config.sparse.enabled ? &gf_sparse_step : NULL;
-    if (layout->config.exchange.quantize != GF_QUANTIZE_NONE) step = &gf_module_quantize;
-    layout->has_pools = (layout->config.optimizer.kind != GF_OPTIMIZER_NONE) || (step != NULL);
-    if (step == NULL) return GF_OK;
-    layout->step_module = step;
-    return step->measure(layout, tensors, error_out);
-}
-
 static gf_status layout_make(const struct gf_config *config, const struct gf_tensor *tensors,
                              uint32_t tensor_count, struct gf_layout *layout, char *error_out)
 {
@@ -214,7 +200,10 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     layout->buffers_max = (layout->pool.buffer_count <= GF_TAG_BUFFER_OTHER)
                               ? (uint32_t)layout->pool.buffer_count
                               : GF_TAG_BUFFER_OTHER + 1;
-    if ((status = parts_measure(layout, tensors, error_out)) < 0) return status;
+    layout->has_pools =
+        (effective->optimizer.kind != GF_OPTIMIZER_NONE) || effective->sparse.enabled;
+    if (effective->sparse.enabled && ((status = gf_sparse_measure(layout, error_out)) < 0))
+        return status;
     if (layout->buffers_max > GF_TAG_BUFFER_OTHER) {
         return gf_config_refuse(error_out, GF_ERR_CONFIG,
                                 "more than %u fused buffers; raise exchange.fuse_bytes or "
@@ -228,10 +217,10 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
                                 "are %u, of one node",
                                 effective->job.world_max, GF_DIRECT_RANKS_MAX);
     }
-    in_place = !effective->sparse.enabled && (layout->pack_bytes == 0);
+    in_place = !effective->sparse.enabled;
     for (uint32_t i = 0; i < tensor_count; i++)
         if (tensors[i].type != effective->exchange.wire) in_place = false;
-    if (!in_place && (layout->pack_bytes == 0))
+    if (!in_place)
         layout->pack_bytes = layout->pool.elem_count * gf_type_size_bytes(effective->exchange.wire);
     layout->on_device = !layout->drivers.gpu->is_host;
     layout->op_need = op_need(layout);

@@ -18,10 +18,8 @@ struct gf_layout {
     uint32_t chunk_count;
     /* this rank was never of the job: its member id is job.world or more */
     bool is_new;
-    const struct gf_step_module *step_module; /* NULL: none */
-    bool has_pools;       /* of an optimizer, sparse communication or quantizing */
-    uint64_t owner_elems; /* of gf_quantized.owner */
-    uint64_t pack_bytes;  /* of all fused buffers as they travel; 0: they do so in place */
+    bool has_pools;      /* of an optimizer or sparse communication */
+    uint64_t pack_bytes; /* of all fused buffers as they travel; 0: they do so in place */
     bool on_device;
     /* device memory might go to the wire: whether it does is known after open */
     bool may_reach_device;
@@ -30,7 +28,7 @@ struct gf_layout {
 /* Pools, where element ops work on them: in control and exchange memory on the host, else in device
  * memory. */
 struct gf_pool_parts {
-    char *weight, *momentum, *moment2, *half, *norms, *history, *owner, *scratch, *part, *direction;
+    char *weight, *momentum, *moment2, *half, *norms, *history, *scratch, *part;
 };
 
 /* What the walk hands out; all NULL while measuring. The per-op arrays lie one after the other. */

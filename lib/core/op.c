@@ -35,7 +35,6 @@ struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_opera
     op->taken_ns = now_ns;
     op->coll.fold = NULL;
     op->coll.fold_elem_bytes = 0;
-    op->coll.fold_keeps = false;
     op->coll.root = 0;
     op->coll.sources = NULL;
     op->coll.base = 0;
@@ -53,7 +52,7 @@ struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_opera
 /* Folded vectors have no other way. */
 static uint32_t small_bytes(const gf_context *gf, const struct gf_coll *coll)
 {
-    if (coll->fold != NULL) return coll->fold_keeps ? 0 : GF_DIRECT_SMALL_BYTES;
+    if (coll->fold != NULL) return GF_DIRECT_SMALL_BYTES;
     return gf->waiting.oversubscribed ? SMALL_OVERSUBSCRIBED_BYTES : SMALL_BYTES;
 }
 

@@ -48,7 +48,6 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
         gf_ipc_lay(&gf->ipc, parts->exported, gf->config.job.world_max);
     }
     gf->sparse.history_empty = true;
-    gf->step_module = layout->step_module;
     gf->on_device = layout->on_device;
     gf->under_way.count = gf->config.exchange.buffers_active;
     gf_choose_reset(gf);
@@ -102,7 +101,6 @@ static void pools_lay(gf_context *gf, const struct gf_layout *layout,
                       const struct gf_control_parts *parts)
 {
     struct gf_pool_parts pools = layout->on_device ? gf_device_lay(gf, layout) : parts->pools;
-    pools.owner = parts->pools.owner;
     gf->optimizer.norms = (gf_mem)(uintptr_t)pools.norms;
     gf->optimizer.list = parts->update_list;
     if (layout->has_pools) gf_pools_open(gf, layout, &pools, parts->selection);

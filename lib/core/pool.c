@@ -160,8 +160,6 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
                                tensor->name ? tensor->name : "");
                 table[place].at_place = i;
             }
-            if (tensor->elem_count > sizes.tensor_elems_max)
-                sizes.tensor_elems_max = tensor->elem_count;
             place++;
             if (!open) run_first = first;
             if (!open) pieces = 0;

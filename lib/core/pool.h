@@ -37,7 +37,6 @@ struct gf_pool_sizes {
     uint64_t elem_count;        /* both parts, gaps included */
     uint64_t sparse_elem_count; /* of the sparse part, from element 0; 0 without */
     uint64_t gradient_bytes;
-    uint64_t tensor_elems_max;
     uint64_t buffer_count; /* that gf_pool_group() makes of both parts */
 };
 

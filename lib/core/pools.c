@@ -1,17 +1,9 @@
-/* The pools of optimizer, sparse and quantize: linked with them, and reached through their
- * tables. */
+/* The pools of the optimizer and of sparse communication. */
 #include "lib/core/layout.h"
 
 static gf_mem mem(const void *address)
 {
     return (gf_mem)(uintptr_t)address;
-}
-
-/* What waits: chunks that were not sent, or the residuals of now and of the step under way. */
-static uint64_t history_elems(const struct gf_layout *layout)
-{
-    return (layout->config.exchange.quantize != GF_QUANTIZE_NONE) ? 2 * layout->pool.elem_count
-                                                                  : layout->pool.sparse_elem_count;
 }
 
 /* On a device as many chunks of the usual 32 Ki as the largest of today has room for blocks that
@@ -22,20 +14,12 @@ static uint64_t scratch_elems(const struct gf_layout *layout)
 {
     uint64_t most = layout->config.exchange.slice_bytes / sizeof(float);
     if (layout->on_device && (most < SCRATCH_ELEMS)) most = SCRATCH_ELEMS;
-    return (most < history_elems(layout)) ? most : history_elems(layout);
-}
-
-/* Of LAMB, a piece of a tensor at a time. */
-static uint64_t direction_elems(const struct gf_layout *layout)
-{
-    uint64_t most = layout->on_device ? GF_DIRECTION_ELEMS : GF_DIRECTION_RUNS * GF_RUN_ELEMS;
-    if (layout->config.optimizer.kind != GF_OPTIMIZER_LAMB) return 0;
-    return (most < layout->pool.tensor_elems_max) ? most : layout->pool.tensor_elems_max;
+    return (most < layout->pool.sparse_elem_count) ? most : layout->pool.sparse_elem_count;
 }
 
 static bool has_momentum(const struct gf_config *config)
 {
-    return (config->optimizer.kind >= GF_OPTIMIZER_ADAMW) ||
+    return (config->optimizer.kind == GF_OPTIMIZER_ADAMW) ||
            ((config->optimizer.kind != GF_OPTIMIZER_NONE) && (config->optimizer.momentum > 0.0f));
 }
 
@@ -46,15 +30,14 @@ void gf_pools_lay(const struct gf_layout *layout, struct gf_arena *arena,
     uint64_t pool_elems =
         (config->optimizer.kind != GF_OPTIMIZER_NONE) ? layout->pool.elem_count : 0;
     uint64_t half_elems = (config->optimizer.half_weights != GF_TYPE_F32) ? pool_elems : 0;
-    uint64_t moment2_elems = (config->optimizer.kind >= GF_OPTIMIZER_ADAMW) ? pool_elems : 0;
+    uint64_t moment2_elems = (config->optimizer.kind == GF_OPTIMIZER_ADAMW) ? pool_elems : 0;
     parts->weight = gf_arena_take(arena, pool_elems * sizeof(float));
     parts->momentum = gf_arena_take(arena, has_momentum(config) ? pool_elems * sizeof(float) : 0);
     parts->moment2 = gf_arena_take(arena, moment2_elems * sizeof(float));
     parts->half = gf_arena_take(arena, half_elems * gf_type_size_bytes(GF_TYPE_F16));
-    parts->history = gf_arena_take(arena, history_elems(layout) * sizeof(float));
+    parts->history = gf_arena_take(arena, layout->pool.sparse_elem_count * sizeof(float));
     parts->scratch = gf_arena_take(arena, scratch_elems(layout) * sizeof(float));
     parts->part = gf_arena_take(arena, sizeof(float));
-    parts->direction = gf_arena_take(arena, direction_elems(layout) * sizeof(float));
 }
 
 void gf_pools_open(gf_context *gf, const struct gf_layout *layout,
@@ -63,10 +46,8 @@ void gf_pools_open(gf_context *gf, const struct gf_layout *layout,
     const struct gf_config *config = &gf->config;
     struct gf_weights *weights = &gf->optimizer;
     weights->weight = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? mem(parts->weight) : 0;
-    weights->moment2 = (config->optimizer.kind >= GF_OPTIMIZER_ADAMW) ? mem(parts->moment2) : 0;
+    weights->moment2 = (config->optimizer.kind == GF_OPTIMIZER_ADAMW) ? mem(parts->moment2) : 0;
     weights->momentum = has_momentum(config) ? mem(parts->momentum) : 0;
-    weights->direction = mem(parts->direction);
-    weights->direction_elems = direction_elems(layout);
     weights->half = (config->optimizer.half_weights != GF_TYPE_F32) ? mem(parts->half) : 0;
     gf->sparse.elem_count = layout->pool.sparse_elem_count;
     gf->sparse.chunk_elems = config->sparse.chunk_elems;
@@ -77,11 +58,4 @@ void gf_pools_open(gf_context *gf, const struct gf_layout *layout,
     gf->sparse.history = mem(parts->history);
     gf->sparse.scratch = mem(parts->scratch);
     gf->sparse.scratch_elems = scratch_elems(layout);
-    gf->quantized = (struct gf_quantized){
-        .form = gf_quantize_form(config),
-        .owner = (float *)(void *)parts->owner,
-        .owner_next = (float *)(void *)parts->owner + layout->owner_elems,
-        .owner_elems = layout->owner_elems,
-        .residual_next = gf->sparse.history + gf->pool.elem_count * sizeof(float),
-        .epoch = gf->epoch};
 }

@@ -95,7 +95,7 @@ static gf_status step_commit(gf_context *gf)
         step->gradient_scale *= factor;
         if ((status = samples_divide(gf, factor)) != GF_OK) return status;
     }
-    return (gf->step_module != NULL) ? gf->step_module->commit(gf, step->gradient_scale) : GF_OK;
+    return gf_sparse_commit(gf, step->gradient_scale);
 }
 
 static void step_end(gf_context *gf, uint64_t now_ns)
@@ -119,7 +119,7 @@ static void step_end(gf_context *gf, uint64_t now_ns)
 static gf_status step_vote(gf_context *gf, uint64_t now_ns)
 {
     const struct gf_step *step = &gf->step;
-    gf_status filled = step->sparse ? gf->step_module->fill(gf, now_ns) : GF_OK;
+    gf_status filled = step->sparse ? gf_sparse_score(gf, now_ns) : GF_OK;
     if (filled < 0) return filled;
     if ((step->buffers_ended < step->buffer_count) || (step->declared < gf->tensor_count))
         return GF_AGAIN;
@@ -156,9 +156,9 @@ void gf_step_finish(gf_context *gf)
     if (!gf_may_go_on(gf) || (gf->phase != GF_PHASE_STEP) || (step->state != GF_STEP_AGREED) ||
         !step->sparse)
         return;
-    if (!gf->step_module->commits(gf)) return;
+    if (!gf_sparse_commits(gf)) return;
     do {
-        status = gf->step_module->commit(gf, step->gradient_scale);
+        status = gf_sparse_commit(gf, step->gradient_scale);
     } while (status == GF_AGAIN);
     if (status < 0) return;
     (void)gf_scale_step(gf, false);
@@ -189,9 +189,8 @@ gf_status gf_step_begin(gf_context *gf)
                                 .wire_before = gf->link->sent_bytes};
     for (uint32_t i = 0; i < gf->tensor_count; i++) gf->tensors[i].ready = 0;
     gf_finite_step(gf);
-    status = (gf->step_module != NULL) ? gf->step_module->begin(gf) : GF_AGAIN;
-    if (status < 0) return status;
-    if (status == GF_AGAIN) gf_dense_begin(gf);
+    if ((status = gf_sparse_begin(gf)) < 0) return status;
+    if (!gf->step.sparse) gf_dense_begin(gf);
     gf->phase = GF_PHASE_STEP;
     gf->position->step = number;
     gf->position->operation = GF_OPERATION_STEP;

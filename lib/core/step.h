@@ -1,4 +1,4 @@
-/* One training step, from begin to whole (step.c), and what a module adds to it. */
+/* One training step, from begin to whole (step.c). */
 #ifndef GF_STEP_H
 #define GF_STEP_H
 
@@ -28,8 +28,7 @@ struct gf_step {
     uint32_t next;     /* index in buffer_order of the next buffer to start */
     uint32_t buffers_ended;
     uint32_t buffer_count; /* of this step */
-    bool sparse;           /* this step sends chunks: gf->step_module's */
-    bool quantized;        /* gf->step_module says how its buffers travel */
+    bool sparse;           /* this step sends chunks */
     bool skipped;
     uint64_t first_ns;      /* first collective started; 0: none */
     uint32_t commit_tensor; /* how far the commit pass is */
@@ -45,28 +44,6 @@ struct gf_step {
     float gradient_scale;       /* what gf_gradient() of a 16-bit tensor is to be multiplied with */
     bool norm_known;            /* norm and clip_factor hold (lib/optimizer/clip.c) */
     float norm, clip_factor;
-};
-
-struct gf_layout;
-
-/* What a module does in a step, beside the dense buffers; gf->step_module, NULL: nothing. */
-struct gf_step_module {
-    /* At open: what it adds to layout, and whether it takes these tensors. */
-    gf_status (*measure)(struct gf_layout *layout, const struct gf_tensor *tensors,
-                         char *error_out);
-    /* moves fused buffers that have chunks; of a quantized step all */
-    const struct gf_op_kind *buffers;
-    void (*start)(gf_context *gf, struct gf_op *op); /* of a quantized step: how a buffer travels */
-    /* A step begins. GF_OK: its buffers are set and step.sparse is true; GF_AGAIN: it is a dense
-     * one. */
-    gf_status (*begin)(gf_context *gf);
-    /* Of a sparse step: work that fills the wait, about a slice. GF_OK: the vote has all that it
-     * carries. */
-    gf_status (*fill)(gf_context *gf, uint64_t now_ns);
-    /* After the vote of any step that is not skipped, about a slice; GF_OK: done. */
-    gf_status (*commit)(gf_context *gf, float gradient_scale);
-    /* of a sparse step: a commit has begun and is not done */
-    bool (*commits)(const gf_context *gf);
 };
 
 gf_status gf_scale_step(gf_context *gf, bool skipped); /* loss_scale.c: a step has ended */

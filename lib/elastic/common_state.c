@@ -57,8 +57,6 @@ static gf_status history_give_up(gf_context *gf)
     if ((gf->change.plan.progress.steps == gf->change.own.steps) ||
         ((words_flags(gf) & FLAG_SKIPPED) != 0))
         return GF_OK;
-    if (gf->step.quantized) (void)gf->step_module->commit(gf, 1.0f);
-    gf->step.quantized = false;
     for (uint32_t i = 0; gf->step.sparse && (i < sparse->selected_count); i++) {
         uint64_t first = gf_chunk_first(sparse, sparse->selection[i]);
         uint64_t count = gf_chunk_end(sparse, sparse->selection[i]) - first;

@@ -4,23 +4,15 @@
 
 #include "lib/context.h"
 
-/* One kind of optimizer. run() applies the tensors at places first..last of the pools, which are of
- * one type and part, and unless it has `parts` share all rules. */
-struct gf_optimizer_kind {
-    bool has_ratio; /* a trust ratio for each tensor, but for those of GF_TENSOR_NO_DECAY */
-    bool has_parts; /* run() tells tensors apart */
-    gf_status (*run)(gf_context *gf, uint32_t first, uint32_t last, float rate);
-};
-extern const struct gf_optimizer_kind gf_optimizer_adamw, gf_optimizer_lamb; /* adam.c */
+/* adam.c: applies the tensors at places first..last of the pools, which are of one type and share
+ * all rules. */
+gf_status gf_adam_run(gf_context *gf, uint32_t first, uint32_t last, float rate);
 
 /* schedule.c; libm's pow() differs from machine to machine */
 double gf_power_of(double base, uint64_t power);
 
 /* ---- update.c: of elements, all of one tensor ---- */
-bool gf_has_ratio(const gf_context *gf, uint32_t tensor);
-gf_mem gf_weight_square(const gf_context *gf, uint32_t tensor);
 gf_mem gf_gradient_square(const gf_context *gf, uint32_t tensor);
-gf_mem gf_ratio_at(const gf_context *gf, uint32_t tensor);
 gf_mem gf_norm_scratch(const gf_context *gf);
 uint32_t gf_at_place(const gf_context *gf, uint32_t place); /* the tensor there */
 /* with the gaps between them */

@@ -14,23 +14,6 @@
 #include "lib/optimizer/kinds.h"
 #include "lib/settings/settings.h"
 
-static gf_status sgd_run(gf_context *gf, uint32_t first, uint32_t last, float rate);
-static gf_status lars_run(gf_context *gf, uint32_t first, uint32_t last, float rate);
-static const struct gf_optimizer_kind sgd = {.has_parts = true, .run = sgd_run};
-static const struct gf_optimizer_kind lars = {
-    .has_ratio = true, .has_parts = true, .run = lars_run};
-
-/* Not of none. */
-static const struct gf_optimizer_kind *kind_of(const gf_context *gf)
-{
-    static const struct gf_optimizer_kind *const kinds[] = {
-        [GF_OPTIMIZER_SGD] = &sgd,
-        [GF_OPTIMIZER_LARS] = &lars,
-        [GF_OPTIMIZER_ADAMW] = &gf_optimizer_adamw,
-        [GF_OPTIMIZER_LAMB] = &gf_optimizer_lamb};
-    return kinds[gf->config.optimizer.kind];
-}
-
 uint32_t gf_at_place(const gf_context *gf, uint32_t place)
 {
     return gf->tensors[place].at_place;
@@ -51,10 +34,10 @@ uint64_t gf_places_elems(const gf_context *gf, uint32_t first, uint32_t last)
 static bool same_rules(const gf_context *gf, const struct gf_pool_tensor *a,
                        const struct gf_pool_tensor *b)
 {
-    const struct gf_optimizer_kind *kind = kind_of(gf);
     if ((a->type != b->type) || (a->sparse != b->sparse)) return false;
-    if (kind->has_parts) return true;
-    return !kind->has_ratio && ((a->flags & GF_TENSOR_NO_DECAY) == (b->flags & GF_TENSOR_NO_DECAY));
+    /* update_parts() tells tensors apart */
+    if (gf->config.optimizer.kind != GF_OPTIMIZER_ADAMW) return true;
+    return (a->flags & GF_TENSOR_NO_DECAY) == (b->flags & GF_TENSOR_NO_DECAY);
 }
 
 gf_mem gf_gradient_at(const gf_context *gf, const struct gf_pool_tensor *tensor, uint64_t elem)
@@ -76,16 +59,21 @@ float gf_gradient_factor(const gf_context *gf, const struct gf_pool_tensor *tens
     return gf->step.norm_known ? scale * gf->step.clip_factor : scale;
 }
 
-bool gf_has_ratio(const gf_context *gf, uint32_t tensor)
+static bool is_lars(const gf_context *gf)
 {
-    return kind_of(gf)->has_ratio && ((gf->tensors[tensor].flags & GF_TENSOR_NO_DECAY) == 0);
+    return gf->config.optimizer.kind == GF_OPTIMIZER_LARS;
+}
+
+static bool has_ratio(const gf_context *gf, uint32_t tensor)
+{
+    return is_lars(gf) && ((gf->tensors[tensor].flags & GF_TENSOR_NO_DECAY) == 0);
 }
 
 static gf_mem norm_at(const gf_context *gf, uint64_t place)
 {
     return gf->optimizer.norms + place * sizeof(float);
 }
-gf_mem gf_weight_square(const gf_context *gf, uint32_t tensor)
+static gf_mem weight_square(const gf_context *gf, uint32_t tensor)
 {
     return norm_at(gf, tensor);
 }
@@ -93,13 +81,13 @@ gf_mem gf_gradient_square(const gf_context *gf, uint32_t tensor)
 {
     return norm_at(gf, (uint64_t)gf->tensor_count + tensor);
 }
-gf_mem gf_ratio_at(const gf_context *gf, uint32_t tensor)
+static gf_mem ratio_at(const gf_context *gf, uint32_t tensor)
 {
     return norm_at(gf, UINT64_C(2) * gf->tensor_count + tensor);
 }
 gf_mem gf_norm_scratch(const gf_context *gf)
 {
-    return gf_ratio_at(gf, gf->tensor_count);
+    return ratio_at(gf, gf->tensor_count);
 }
 
 gf_status gf_update_status(gf_context *gf, gf_status status)
@@ -113,7 +101,7 @@ gf_status gf_update_status(gf_context *gf, gf_status status)
 static void norms_set(const gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end,
                       struct gf_norm norms[2])
 {
-    norms[0] = (struct gf_norm){gf_weight_square(gf, tensor),
+    norms[0] = (struct gf_norm){weight_square(gf, tensor),
                                 gf->optimizer.weight + first * sizeof(float), end - first};
     norms[1] = (struct gf_norm){gf_gradient_square(gf, tensor),
                                 gf_gradient_at(gf, &gf->tensors[tensor], first), end - first};
@@ -122,8 +110,8 @@ static void norms_set(const gf_context *gf, uint32_t tensor, uint64_t first, uin
 static struct gf_ratio ratio_of(const gf_context *gf, uint32_t tensor)
 {
     const struct gf_pool_tensor *placed = &gf->tensors[tensor];
-    return (struct gf_ratio){.ratio_f32 = gf_ratio_at(gf, tensor),
-                             .weight_square_f32 = gf_weight_square(gf, tensor),
+    return (struct gf_ratio){.ratio_f32 = ratio_at(gf, tensor),
+                             .weight_square_f32 = weight_square(gf, tensor),
                              .gradient_square_f32 = gf_gradient_square(gf, tensor),
                              .gradient_scale = gf_gradient_factor(gf, placed),
                              .eta = gf->config.optimizer.lars_eta,
@@ -146,7 +134,7 @@ static gf_status norms_add(gf_context *gf, gf_type type, const struct gf_norm *n
 gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end)
 {
     struct gf_norm norms[2];
-    if (!gf_has_ratio(gf, tensor)) return GF_OK;
+    if (!has_ratio(gf, tensor)) return GF_OK;
     norms_set(gf, tensor, first, end, norms);
     return gf_update_status(gf, norms_add(gf, (gf_type)gf->tensors[tensor].type, norms, 1));
 }
@@ -154,7 +142,7 @@ gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t 
 gf_status gf_lars_end(gf_context *gf, uint32_t tensor)
 {
     struct gf_ratio ratio = ratio_of(gf, tensor);
-    if (!gf_has_ratio(gf, tensor)) return GF_OK;
+    if (!has_ratio(gf, tensor)) return GF_OK;
     return gf_update_status(gf, gf->ops->ratio(&gf->queue, &ratio, 1));
 }
 
@@ -167,7 +155,6 @@ static struct gf_update update_of(const gf_context *gf, uint32_t tensor, uint64_
     bool applied_before = gf->step.sparse && (placed->sparse != 0) &&
                           (gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED);
     bool has_momentum = (gf->optimizer.momentum != 0) && !applied_before;
-    bool is_lars = kind_of(gf) == &lars; /* its momentum is made of steps, not of gradients */
     return (struct gf_update){
         .weight_f32 = gf->optimizer.weight + first * sizeof(float),
         .momentum_f32 = has_momentum ? gf->optimizer.momentum + first * sizeof(float) : 0,
@@ -178,9 +165,10 @@ static struct gf_update update_of(const gf_context *gf, uint32_t tensor, uint64_
         .gradient = gf_gradient_at(gf, placed, first),
         .gradient_type = (gf_type)placed->type,
         .gradient_scale = gf_gradient_factor(gf, placed),
-        .rate_in = is_lars ? rate : 1.0f,
-        .rate_out = is_lars ? 1.0f : rate,
-        .ratio_f32 = gf_has_ratio(gf, tensor) ? gf_ratio_at(gf, tensor) : 0,
+        /* momentum of LARS is made of steps, not of gradients */
+        .rate_in = is_lars(gf) ? rate : 1.0f,
+        .rate_out = is_lars(gf) ? 1.0f : rate,
+        .ratio_f32 = has_ratio(gf, tensor) ? ratio_at(gf, tensor) : 0,
         .momentum = gf->config.optimizer.momentum,
         .decay = gf_decay_of(gf, placed),
         .nesterov = gf->config.optimizer.nesterov};
@@ -201,7 +189,7 @@ gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint6
 
 /* Neighbours with the same rules and no ratio are one part, with the gaps between them: zeroes,
  * which stay so. */
-static gf_status sgd_run(gf_context *gf, uint32_t first, uint32_t last, float rate)
+static gf_status parts_update(gf_context *gf, uint32_t first, uint32_t last, float rate)
 {
     uint64_t base = at_place(gf, first)->first_elem;
     const struct gf_update update = update_of(gf, gf_at_place(gf, first), base, rate);
@@ -210,21 +198,21 @@ static gf_status sgd_run(gf_context *gf, uint32_t first, uint32_t last, float ra
     for (uint32_t place = first, to; place <= last; place = to + 1) {
         uint32_t tensor = gf_at_place(gf, place);
         float decay = gf_decay_of(gf, at_place(gf, place));
-        bool has_ratio = gf_has_ratio(gf, tensor);
-        for (to = place; !has_ratio && (to < last) && !gf_has_ratio(gf, gf_at_place(gf, to + 1)) &&
+        bool is_alone = has_ratio(gf, tensor);
+        for (to = place; !is_alone && (to < last) && !has_ratio(gf, gf_at_place(gf, to + 1)) &&
                          (gf_decay_of(gf, at_place(gf, to + 1)) == decay);
              to++) {
         }
         *part++ = (struct gf_update_part){at_place(gf, place)->first_elem - base,
                                           gf_places_elems(gf, place, to),
-                                          has_ratio ? gf_ratio_at(gf, tensor) : 0, decay, 0};
+                                          is_alone ? ratio_at(gf, tensor) : 0, decay, 0};
     }
     return gf_update_status(
         gf, gf->ops->update_parts(&gf->queue, &update, parts, (uint32_t)(part - parts)));
 }
 
-/* Squares of all tensors, then their ratios, then all are updated. */
-static gf_status lars_run(gf_context *gf, uint32_t first, uint32_t last, float rate)
+/* Squares of all tensors with a ratio, then their ratios. */
+static gf_status ratios_make(gf_context *gf, uint32_t first, uint32_t last)
 {
     struct gf_norm *norms = (struct gf_norm *)(void *)gf->optimizer.list;
     struct gf_ratio *ratios = (struct gf_ratio *)(void *)gf->optimizer.list;
@@ -232,22 +220,31 @@ static gf_status lars_run(gf_context *gf, uint32_t first, uint32_t last, float r
     uint32_t added = 0;
     gf_status status;
     for (uint32_t place = first; place <= last; place++)
-        count += gf_has_ratio(gf, gf_at_place(gf, place));
+        count += has_ratio(gf, gf_at_place(gf, place));
     for (uint32_t place = first; place <= last; place++) {
         uint32_t tensor = gf_at_place(gf, place);
         struct gf_norm both[2];
         uint64_t begin = gf->tensors[tensor].first_elem;
-        if (!gf_has_ratio(gf, tensor)) continue;
+        if (!has_ratio(gf, tensor)) continue;
         norms_set(gf, tensor, begin, begin + gf->tensors[tensor].elem_count, both);
         norms[added] = both[0];
         norms[count + added++] = both[1];
     }
     status = norms_add(gf, (gf_type)at_place(gf, first)->type, norms, count);
     for (uint32_t place = first, at = 0; place <= last; place++)
-        if (gf_has_ratio(gf, gf_at_place(gf, place)))
+        if (has_ratio(gf, gf_at_place(gf, place)))
             ratios[at++] = ratio_of(gf, gf_at_place(gf, place));
     if (status >= 0) status = gf->ops->ratio(&gf->queue, ratios, count);
-    return (status < 0) ? gf_update_status(gf, status) : sgd_run(gf, first, last, rate);
+    return gf_update_status(gf, status);
+}
+
+/* Tensors at places first..last, which share all rules. */
+static gf_status places_update(gf_context *gf, uint32_t first, uint32_t last, float rate)
+{
+    gf_status status;
+    if (gf->config.optimizer.kind == GF_OPTIMIZER_ADAMW) return gf_adam_run(gf, first, last, rate);
+    if (is_lars(gf) && ((status = ratios_make(gf, first, last)) < 0)) return status;
+    return parts_update(gf, first, last, rate);
 }
 
 gf_status gf_update(gf_context *gf, float learning_rate)
@@ -268,9 +265,8 @@ gf_status gf_update(gf_context *gf, float learning_rate)
     gf->step.state = GF_STEP_UPDATED;
     if (gf->step.skipped) return GF_OK;
     gf->optimizer.updates++;
-    if (kind_of(gf)->has_ratio &&
-        (gf->ops->zero(&gf->queue, gf_weight_square(gf, 0),
-                       UINT64_C(2) * gf->tensor_count * sizeof(float)) < 0))
+    if (is_lars(gf) && (gf->ops->zero(&gf->queue, weight_square(gf, 0),
+                                      UINT64_C(2) * gf->tensor_count * sizeof(float)) < 0))
         return gf_device_failed(gf, GF_OPERATION_UPDATE);
     /* places in the pool */
     for (uint32_t first = 0, last; first < gf->tensor_count; first = last + 1) {
@@ -280,7 +276,7 @@ gf_status gf_update(gf_context *gf, float learning_rate)
              (last + 1 < gf->tensor_count) && same_rules(gf, to, at_place(gf, last + 1)); last++)
             to = at_place(gf, last + 1);
         if (gf->step.sparse && (from->sparse != 0)) continue; /* by chunks, below */
-        if ((status = kind_of(gf)->run(gf, first, last, learning_rate)) < 0) return status;
+        if ((status = places_update(gf, first, last, learning_rate)) < 0) return status;
     }
     return gf->step.sparse ? gf_sparse_update(gf, learning_rate) : GF_OK;
 }

@@ -5,17 +5,10 @@
 
 #include "ops/ops.h"
 
-/* LAMB's direction: of a device; a host has room for so many runs and adds them in a device's
- * order. */
-#define GF_DIRECTION_ELEMS (UINT64_C(10) << 20)
-#define GF_DIRECTION_RUNS 32u
-
 /* Pools; 0: there is none. */
 struct gf_weights {
     gf_mem weight, momentum, half;
-    gf_mem moment2;   /* fp32, adamw and lamb; momentum is their first moment */
-    gf_mem direction; /* fp32 [direction_elems]: of lamb */
-    uint64_t direction_elems;
+    gf_mem moment2;   /* fp32, of adamw; momentum is its first moment */
     uint64_t updates; /* gf_update() was applied so often */
     /* fp32 [tensor_count] each: squares of weights, of gradients, ratios; then scratch of norm() */
     gf_mem norms;

@@ -39,11 +39,10 @@ const char *gf_operation_name(gf_operation operation)
 }
 
 const char *const gf_algorithm_names[GF_ALGORITHM_COUNT] = {
-    [GF_ALGORITHM_AUTO] = "auto",        [GF_ALGORITHM_RING] = "ring",
-    [GF_ALGORITHM_HALVING] = "halving",  [GF_ALGORITHM_DOUBLING] = "doubling",
-    [GF_ALGORITHM_TREE] = "tree",        [GF_ALGORITHM_SERVER] = "server",
-    [GF_ALGORITHM_DIRECT] = "direct",    [GF_ALGORITHM_HIERARCHY] = "hierarchy",
-    [GF_ALGORITHM_ALLTOALL] = "alltoall"};
+    [GF_ALGORITHM_AUTO] = "auto",       [GF_ALGORITHM_RING] = "ring",
+    [GF_ALGORITHM_HALVING] = "halving", [GF_ALGORITHM_DOUBLING] = "doubling",
+    [GF_ALGORITHM_TREE] = "tree",       [GF_ALGORITHM_SERVER] = "server",
+    [GF_ALGORITHM_DIRECT] = "direct",   [GF_ALGORITHM_HIERARCHY] = "hierarchy"};
 
 const char *gf_algorithm_name(gf_algorithm algorithm)
 {

@@ -182,11 +182,10 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
     if (config->job.ignore_environment && (config->job.world == 0))
         return refuse(error_out,
                       "job.ignore_environment = true: allowed only where job.world is set");
-    if (config->exchange.deterministic && ((GF_ALGORITHMS_ORDER_FIXED >> algorithm & 1) == 0))
+    if (config->exchange.deterministic && (algorithm == GF_ALGORITHM_RING))
         return refuse(error_out,
-                      "exchange.algorithm = %s: its order of adding depends on fusion; with "
-                      "exchange.deterministic allowed is any but ring and alltoall",
-                      gf_algorithm_name(algorithm));
+                      "exchange.algorithm = ring: its order of adding depends on fusion; with "
+                      "exchange.deterministic allowed is any but ring");
     if (((config->rate.kind == GF_SCHEDULE_POLYNOMIAL) ||
          (config->rate.kind == GF_SCHEDULE_COSINE)) &&
         (config->rate.step_count <= config->rate.warmup_steps))

@@ -103,20 +103,12 @@ bool gf_ip_loopback(const char *ip_or_address); /* of a numeric one */
  * value_out[GF_SETTING_VALUE_BYTES]; false where there is no such field. */
 bool gf_setting_default(const char *key, size_t key_bytes, char *value_out);
 
-/* What is known of algorithms, beside their names: sets of 1 << gf_algorithm. */
 extern const char *const gf_algorithm_names[GF_ALGORITHM_COUNT];
-/* The order of adding depends on the place in the data; it does not. */
-#define GF_ALGORITHMS_ORDER_VARIES (1u << GF_ALGORITHM_RING | 1u << GF_ALGORITHM_ALLTOALL)
-#define GF_ALGORITHMS_ORDER_FIXED (((1u << GF_ALGORITHM_COUNT) - 1) & ~GF_ALGORITHMS_ORDER_VARIES)
-/* They fold each block at its owner alone, so that no partial sum is quantized. */
-#define GF_ALGORITHMS_QUANTIZED \
-    (1u << GF_ALGORITHM_AUTO | 1u << GF_ALGORITHM_DIRECT | 1u << GF_ALGORITHM_ALLTOALL)
 
-/* gf_config_effective() but for combinations that are about a module, which are the next three's;
- * the third may change config. Written in any case. */
+/* gf_config_effective() but for combinations that are about a module, which are the next two's; the
+ * second may change config. Written in any case. */
 gf_status gf_config_own(const struct gf_config *config, struct gf_config *effective,
                         char *error_out);
-gf_status gf_quantize_settings(struct gf_config *config, char *error_out);
 gf_status gf_optimizer_settings(struct gf_config *config, char *error_out);
 gf_status gf_sparse_settings(struct gf_config *config, char *error_out);
 /* The line that a refusal gives its caller, in error_out[256]; returns status. */

@@ -30,17 +30,15 @@
 #define SCALE_MAX 0x1p32f
 
 static const char *const idle_names[] = {"auto", "spin", "yield", "sleep"};
-static const char *const quantize_names[] = {"none", "int8", "onebit"};
 static const char *const average_names[] = {"sum", "ranks", "samples"};
 static const char *const rate_names[] = {"constant", "step", "polynomial", "cosine"};
-static const char *const optimizer_names[] = {"none", "sgd", "lars", "adamw", "lamb"};
+static const char *const optimizer_names[] = {"none", "sgd", "lars", "adamw"};
 static const char *const sparse_names[] = {"reduced", "local"};
 #define LENGTH(list) (sizeof(list) / sizeof((list)[0]))
 _Static_assert(LENGTH(idle_names) == GF_IDLE_SLEEP + 1, "each idle mode has a name");
-_Static_assert(LENGTH(quantize_names) == GF_QUANTIZE_ONEBIT + 1, "each form has a name");
 _Static_assert(LENGTH(average_names) == GF_AVERAGE_SAMPLES + 1, "each average has a name");
 _Static_assert(LENGTH(rate_names) == GF_SCHEDULE_COSINE + 1, "each schedule has a name");
-_Static_assert(LENGTH(optimizer_names) == GF_OPTIMIZER_LAMB + 1, "each optimizer has a name");
+_Static_assert(LENGTH(optimizer_names) == GF_OPTIMIZER_ADAMW + 1, "each optimizer has a name");
 _Static_assert(LENGTH(sparse_names) == GF_SPARSE_MOMENTUM_LOCAL + 1,
                "each sparse momentum has a name");
 
@@ -206,7 +204,7 @@ const struct gf_setting gf_settings[] = {
     {.key = "exchange.deterministic",
      BOOL(exchange.deterministic),
      AGREES,
-     .help = "results do not depend on fusion; refuses ring and alltoall"},
+     .help = "results do not depend on fusion; refuses ring"},
     {.key = "exchange.average",
      NAME(exchange.average, average_names),
      AGREES,
@@ -244,20 +242,6 @@ const struct gf_setting gf_settings[] = {
      AGREES,
      .high = 64 * (uint64_t)GIB,
      .help = "of the exchange region, for gf_exchange_take()"},
-    {.key = "exchange.quantize",
-     NAME(exchange.quantize, quantize_names),
-     AGREES,
-     .help = "fewer bits a gradient: int8, or onebit, its sign; what is lost is sent later"},
-    {.key = "exchange.quantize_after",
-     COUNT(exchange.quantize_after),
-     AGREES,
-     .high = INT64_MAX,
-     .help = "steps that are not quantized at the start"},
-    {.key = "exchange.scale_elems",
-     COUNT(exchange.scale_elems),
-     AGREES,
-     .high = 512,
-     .help = "elements that share a scale: int8 32, 64; onebit 256, 512; 0: the first"},
 
     {.key = "optimizer.kind",
      NAME(optimizer.kind, optimizer_names),
@@ -282,7 +266,7 @@ const struct gf_setting gf_settings[] = {
      .flags = GF_SETTING_AGREES | GF_SETTING_ABOVE_LOW,
      .high_real = 1,
      .fallback_real = 0.001f,
-     .help = "trust coefficient of lars"},
+     .help = "trust coefficient of lars, also with weight_decay = 0"},
     {.key = "optimizer.lars_epsilon",
      REAL(optimizer.lars_epsilon),
      .flags = GF_SETTING_AGREES | GF_SETTING_ABOVE_LOW,
@@ -294,7 +278,7 @@ const struct gf_setting gf_settings[] = {
      .flags = GF_SETTING_AGREES | GF_SETTING_ABOVE_LOW | GF_SETTING_BELOW_HIGH,
      .high_real = 1,
      .fallback_real = 0.9f,
-     .help = "share of the first moment that is kept; adamw, lamb"},
+     .help = "share of the first moment that is kept; adamw"},
     {.key = "optimizer.adam_beta2",
      REAL(optimizer.adam_beta2),
      .flags = GF_SETTING_AGREES | GF_SETTING_ABOVE_LOW | GF_SETTING_BELOW_HIGH,
@@ -306,7 +290,7 @@ const struct gf_setting gf_settings[] = {
      .flags = GF_SETTING_AGREES | GF_SETTING_ABOVE_LOW,
      .high_real = 1,
      .fallback_real = 1e-8f,
-     .help = "keeps them from dividing by 0"},
+     .help = "keeps adamw from dividing by 0"},
     {.key = "optimizer.clip_norm",
      REAL(optimizer.clip_norm),
      AGREES,

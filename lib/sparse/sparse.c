@@ -10,7 +10,7 @@
 static bool step_is_dense(const gf_context *gf)
 {
     const struct gf_sparse *sparse = &gf->sparse;
-    if ((sparse->chunk_count == 0) || (sparse->selected_count == 0)) return true;
+    if (sparse->selected_count == 0) return true;
     /* its momentum is no longer common, and no dense step may apply it */
     if (sparse->local_begun) return false;
     if (gf->step.number <= gf->config.sparse.warmup_steps) return true;
@@ -106,15 +106,16 @@ static void sparse_wire_up(gf_context *gf, uint32_t buffer_count)
     }
 }
 
-static gf_status sparse_begin(gf_context *gf)
+gf_status gf_sparse_begin(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
     uint32_t count;
+    if (sparse->chunk_count == 0) return GF_OK;
     sparse->commit = (struct gf_sparse_pass){0}; /* an epoch may have ended in the middle of one */
     sparse->commit_packed = 0;
     sparse->score_queued = sparse->scored = false;
     gf_finite_begin(gf, gf->under_way.count); /* the counter of what is scored */
-    if (step_is_dense(gf)) return GF_AGAIN;
+    if (step_is_dense(gf)) return GF_OK;
     gf->step.sparse = true;
     gf->buffers.now = gf->buffers.sparse;
     count = sparse_group(gf);
@@ -131,19 +132,17 @@ static gf_status sparse_begin(gf_context *gf)
     return gf_sparse_lists_begin(gf);
 }
 
-static bool sparse_commits(const gf_context *gf)
+bool gf_sparse_commits(const gf_context *gf)
 {
     return (gf->sparse.commit.chunk != 0) || (gf->sparse.commit.elem != 0);
 }
 
-static gf_status sparse_measure(struct gf_layout *layout, const struct gf_tensor *tensors,
-                                char *error_out)
+gf_status gf_sparse_measure(struct gf_layout *layout, char *error_out)
 {
     const struct gf_config *config = &layout->config;
     uint64_t elems = layout->pool.sparse_elem_count;
     uint64_t by_bytes = config->exchange.buffers_active;
     uint64_t chunks = (elems + config->sparse.chunk_elems - 1) / config->sparse.chunk_elems;
-    (void)tensors;
     if (chunks > GF_SPARSE_CHUNKS_MAX)
         return gf_config_refuse(error_out, GF_ERR_CONFIG,
                                 "sparse.chunk_elems = %u makes %llu chunks of %llu elements, "
@@ -151,21 +150,11 @@ static gf_status sparse_measure(struct gf_layout *layout, const struct gf_tensor
                                 config->sparse.chunk_elems, (unsigned long long)chunks,
                                 (unsigned long long)elems, GF_SPARSE_CHUNKS_MAX);
     layout->chunk_count = (uint32_t)chunks;
-    if (chunks == 0) layout->step_module = NULL;
     /* Beside all dense buffers; a step that sends little is cut into as many as may be active. */
     by_bytes += elems * gf_type_size_bytes(config->exchange.wire) / config->exchange.fuse_bytes + 1;
     layout->buffers_max += (uint32_t)(chunks < by_bytes ? chunks : by_bytes);
     return GF_OK;
 }
-
-const struct gf_step_module gf_sparse_step = {
-    .measure = sparse_measure,
-    .buffers = &gf_sparse_buffer,
-    .begin = sparse_begin,
-    .fill = gf_sparse_score,
-    .commit = gf_sparse_commit,
-    .commits = sparse_commits,
-};
 
 /* ---- batches ---- */
 

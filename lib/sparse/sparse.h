@@ -44,8 +44,7 @@ struct gf_sparse {
     uint32_t selected_count; /* 0: no selection has been made */
     uint32_t *sent;          /* [chunk_count]; the chunks of the step that was committed last */
     uint32_t sent_count;
-    /* fp32 [elem_count]; with exchange.quantize [pool.elem_count], lib/quantize/ */
-    gf_mem history;
+    gf_mem history; /* fp32 [elem_count] */
     /* nothing waits anywhere: all chunks were sent in every step so far */
     bool history_empty;
     bool local_begun; /* u is each rank's own share, no longer the common momentum */
@@ -95,15 +94,21 @@ struct gf_sparse_batch {
 };
 
 /* sparse.c */
-struct gf_step_module;
-/* which chunks and buffers a sparse step has */
-extern const struct gf_step_module gf_sparse_step;
+struct gf_layout;
+/* at open: chunks and buffers of layout */
+gf_status gf_sparse_measure(struct gf_layout *layout, char *error_out);
+/* A step begins: sets step.sparse and its buffers, unless it is a dense one. */
+gf_status gf_sparse_begin(gf_context *gf);
+/* of a sparse step: a commit has begun and is not done */
+bool gf_sparse_commits(const gf_context *gf);
 /* in a sparse step: the chunks that were sent */
 gf_status gf_sparse_update(gf_context *gf, float learning_rate);
-/* sparse_history.c, as the two below; about a slice a call */
+/* sparse_history.c, about a slice a call */
 extern const struct gf_op_kind gf_sparse_buffer;
-gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns); /* GF_OK: all chunks have their norm */
-/* GF_OK: history, momentum and gradients are those after the step and the next set is chosen. */
+/* of a sparse step; GF_OK: all chunks have their norm */
+gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns);
+/* After the vote of any step that is not skipped. GF_OK: history, momentum and gradients are those
+ * after the step and the next set is chosen. */
 gf_status gf_sparse_commit(gf_context *gf, float factor);
 
 struct gf_chunks gf_sparse_chunks(const struct gf_sparse *sparse,

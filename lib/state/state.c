@@ -17,7 +17,7 @@ enum { WEIGHT, MOMENTUM_DENSE, MOMENTUM_SPARSE, MOMENT2, HISTORY, POOLS };
 
 /* Where the parts of this context's state lie, in bytes. */
 struct parts {
-    uint64_t selection, extra, owner, checksum, total;
+    uint64_t selection, extra, checksum, total;
     struct {
         gf_mem pool;
         uint64_t elem_count; /* 0: it has none */
@@ -41,7 +41,7 @@ static struct parts parts_of(const gf_context *gf)
                                     [MOMENTUM_DENSE] = {dense, all - sparse, 0},
                                     [MOMENTUM_SPARSE] = {momentum, sparse, 0},
                                     [MOMENT2] = {gf->optimizer.moment2, all, 0},
-                                    [HISTORY] = {gf->sparse.history, gf_history_elems(gf), 0}}};
+                                    [HISTORY] = {gf->sparse.history, sparse, 0}}};
     uint64_t at = parts.selection + part_bytes(gf->sparse.chunk_count);
     for (uint32_t p = 0; p < POOLS; p++) {
         if (parts.pools[p].pool == 0) parts.pools[p].elem_count = 0;
@@ -50,52 +50,42 @@ static struct parts parts_of(const gf_context *gf)
         if (p == WEIGHT) parts.extra = at;
         if (p == WEIGHT) at += gf_extra_bytes(gf);
     }
-    parts.owner = at;
-    parts.checksum = at + part_bytes(gf->quantized.owner_elems);
+    parts.checksum = at;
     parts.total = parts.checksum + sizeof(uint64_t);
     return parts;
-}
-
-/* What the order of quantized.owner[] depends on, beside tensors and world; 0: there is none. */
-static uint32_t owner_order(const gf_context *gf)
-{
-    uint64_t hash = gf_fnv_u64(gf_fnv_u64(GF_FNV_START, gf->quantized.form.elems),
-                               gf->config.exchange.fuse_bytes);
-    return gf_is_quantized(gf) ? (uint32_t)gf_fnv_u64(hash, gf_pool_cut_bytes(&gf->config)) : 0;
 }
 
 static struct gf_state_head head_of(const gf_context *gf)
 {
     const struct gf_sparse *sparse = &gf->sparse;
     bool has_sparse = sparse->elem_count > 0;
-    struct gf_state_head head = {
-        .magic = GF_STATE_MAGIC,
-        .version = GF_STATE_VERSION,
-        .head_bytes = sizeof head,
-        .total_bytes = parts_of(gf).total,
-        .tensors_hash = gf->tensors_hash ^ gf_extra_hash(&gf->config),
-        .elem_count = gf->pool.elem_count,
-        .sparse_elem_count = sparse->elem_count,
-        .step = gf->step.number,
-        .samples_before = gf->samples_before,
-        .tensor_count = gf->tensor_count,
-        .optimizer = (uint32_t)gf->config.optimizer.kind,
-        .has_momentum = (gf->optimizer.momentum != 0) ? 1 : 0,
-        .sparse_momentum = has_sparse ? (uint32_t)gf->config.sparse.momentum : 0,
-        .average = (has_sparse || gf_is_quantized(gf)) ? (uint32_t)gf->config.exchange.average : 0,
-        .chunk_elems = has_sparse ? (uint32_t)sparse->chunk_elems : owner_order(gf),
-        .chunk_count = sparse->chunk_count,
-        .world = gf->world,
-        .flags = ((sparse->selected_count > 0) ? GF_STATE_KNOWN : 0) |
-                 (sparse->history_empty ? 0 : GF_STATE_WAITING) |
-                 (sparse->local_begun ? GF_STATE_LOCAL : 0) |
-                 (gf->config.loss_scale.enabled ? GF_STATE_SCALING : 0) |
-                 ((uint32_t)gf->config.exchange.quantize << GF_STATE_QUANTIZE_SHIFT),
-        .selected_count = sparse->selected_count,
-        .scale_good = gf->loss_scale.good,
-        .scale_bad = gf->loss_scale.bad,
-        .rank = gf->rank,
-        .updates = gf->optimizer.updates};
+    struct gf_state_head head = {.magic = GF_STATE_MAGIC,
+                                 .version = GF_STATE_VERSION,
+                                 .head_bytes = sizeof head,
+                                 .total_bytes = parts_of(gf).total,
+                                 .tensors_hash = gf->tensors_hash ^ gf_extra_hash(&gf->config),
+                                 .elem_count = gf->pool.elem_count,
+                                 .sparse_elem_count = sparse->elem_count,
+                                 .step = gf->step.number,
+                                 .samples_before = gf->samples_before,
+                                 .tensor_count = gf->tensor_count,
+                                 .optimizer = (uint32_t)gf->config.optimizer.kind,
+                                 .has_momentum = (gf->optimizer.momentum != 0) ? 1 : 0,
+                                 .sparse_momentum =
+                                     has_sparse ? (uint32_t)gf->config.sparse.momentum : 0,
+                                 .average = has_sparse ? (uint32_t)gf->config.exchange.average : 0,
+                                 .chunk_elems = has_sparse ? (uint32_t)sparse->chunk_elems : 0,
+                                 .chunk_count = sparse->chunk_count,
+                                 .world = gf->world,
+                                 .flags = ((sparse->selected_count > 0) ? GF_STATE_KNOWN : 0) |
+                                          (sparse->history_empty ? 0 : GF_STATE_WAITING) |
+                                          (sparse->local_begun ? GF_STATE_LOCAL : 0) |
+                                          (gf->config.loss_scale.enabled ? GF_STATE_SCALING : 0),
+                                 .selected_count = sparse->selected_count,
+                                 .scale_good = gf->loss_scale.good,
+                                 .scale_bad = gf->loss_scale.bad,
+                                 .rank = gf->rank,
+                                 .updates = gf->optimizer.updates};
     memcpy(&head.scale_bits, &gf->loss_scale.value, sizeof head.scale_bits);
     return head;
 }
@@ -116,7 +106,6 @@ static uint64_t common_hash(const struct gf_state_head *head, const struct parts
 /* Does each rank hold something that no other one holds? */
 static bool has_own(const struct gf_state_head *head)
 {
-    if ((head->flags & GF_STATE_QUANTIZE) != 0) return true;
     return (head->sparse_elem_count > 0) &&
            ((head->flags & (GF_STATE_WAITING | GF_STATE_LOCAL)) != 0);
 }
@@ -152,9 +141,6 @@ static gf_status pools_save(gf_context *gf, const struct parts *parts, unsigned 
         status = gf_pool_read(gf, to, parts->pools[p].pool, bytes);
     }
     gf_extra_save(gf, out + parts->extra);
-    memset(out + parts->owner, 0, parts->checksum - parts->owner);
-    if ((gf->quantized.owner_elems > 0) && (gf->quantized.epoch == gf->epoch))
-        memcpy(out + parts->owner, gf->quantized.owner, gf->quantized.owner_elems * sizeof(float));
     return status;
 }
 
@@ -231,8 +217,6 @@ static gf_status saved_check(gf_context *gf, const char *call, const unsigned ch
 static gf_status kin_check(gf_context *gf, const char *call, const struct gf_state_head *head)
 {
     const struct gf_state_head here = head_of(gf);
-    const bool owes = gf_is_quantized(gf);
-    const bool fits = owes && (head->total_bytes > parts_of(gf).owner);
     const struct {
         const char *what;
         uint64_t theirs, ours;
@@ -244,13 +228,11 @@ static gf_status kin_check(gf_context *gf, const char *call, const struct gf_sta
         {"optimizer.momentum above 0", head->has_momentum, here.has_momentum},
         {"elements of the sparse part", head->sparse_elem_count, here.sparse_elem_count},
         {"elements of the pool", head->elem_count, here.elem_count},
-        {"sparse.chunk_elems", owes ? 0 : head->chunk_elems, owes ? 0 : here.chunk_elems},
+        {"sparse.chunk_elems", head->chunk_elems, here.chunk_elems},
         {"chunks", head->chunk_count, here.chunk_count},
         {"sparse.momentum, as a number", head->sparse_momentum, here.sparse_momentum},
         {"exchange.average, as a number", head->average, here.average},
-        {"exchange.quantize, as a number", GF_STATE_QUANTIZE_OF(head->flags),
-         GF_STATE_QUANTIZE_OF(here.flags)},
-        {"bytes", head->total_bytes, fits ? head->total_bytes : here.total_bytes},
+        {"bytes", head->total_bytes, here.total_bytes},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].theirs != rows[i].ours)
@@ -335,15 +317,11 @@ static gf_status own_load(gf_context *gf, gf_mem pool, const unsigned char *from
     return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STATE) : GF_OK;
 }
 
-/* What each rank holds alone is stretched, or empty on one that was not in the save. Blocks of
- * another world or of other buffers were others': what was owed of them is dropped, as at a view
- * change. */
+/* What each rank holds alone is stretched, or empty on one that was not in the save. */
 static gf_status pools_load(gf_context *gf, const struct gf_state_head *head,
                             const struct parts *parts, const unsigned char *data, bool was_there)
 {
     bool local = (head->flags & GF_STATE_LOCAL) != 0;
-    bool same_blocks = (head->world == gf->world) && (head->total_bytes == parts->total) &&
-                       ((head->chunk_elems == 0) || (head->chunk_elems == owner_order(gf)));
     gf_status status = GF_OK;
     for (uint32_t p = 0; (p < POOLS) && (status == GF_OK); p++) {
         bool is_own = (p == HISTORY) || ((p == MOMENTUM_SPARSE) && local);
@@ -355,9 +333,6 @@ static gf_status pools_load(gf_context *gf, const struct gf_state_head *head,
     }
     gf_extra_load(gf, data + parts->extra);
     if ((status == GF_OK) && (gf->optimizer.half != 0)) status = gf_half_refresh(gf);
-    gf->quantized.epoch = same_blocks ? gf->epoch : 0; /* 0: cleared as the next step begins */
-    if ((gf->quantized.owner_elems > 0) && same_blocks)
-        memcpy(gf->quantized.owner, data + parts->owner, gf->quantized.owner_elems * sizeof(float));
     return status;
 }
 

@@ -6,15 +6,11 @@
  *                 tensors_hash
  *     momentum    fp32 [elem_count - sparse_elem_count] of the dense part, then [sparse_elem_count]
  *                 of the sparse part
- *     moment2     fp32 [elem_count], of adamw and lamb, whose momentum is the first moment
- *     history     fp32 [sparse_elem_count]; with exchange.quantize the residual, [elem_count]
- *     owner       with exchange.quantize: what this rank owes of its blocks; only the same world
- *                 with the same fused
- *                 buffers and scale_elems takes it over, as its length and order are theirs
+ *     moment2     fp32 [elem_count], of adamw, whose momentum is the first moment
+ *     history     fp32 [sparse_elem_count]
  *     checksum    gf_fnv_words() of all before it
- * Common to all ranks is all of it but the head's rank, history, owner and, once GF_STATE_LOCAL is
- * set, the sparse part's momentum. What is left out can be computed: half weights, buffers,
- * norms. */
+ * Common to all ranks is all of it but the head's rank, history and, once GF_STATE_LOCAL is set,
+ * the sparse part's momentum. What is left out can be computed: half weights, buffers, norms. */
 #ifndef GF_STATE_FORMAT_H
 #define GF_STATE_FORMAT_H
 
@@ -26,14 +22,11 @@
  * FNV-1a. */
 #define GF_STATE_VERSION 3u
 
-#define GF_STATE_KNOWN 0x1u     /* selected_count is not 0 */
-#define GF_STATE_WAITING 0x2u   /* something waits in a history: not gf_sparse.history_empty */
-#define GF_STATE_LOCAL 0x4u     /* gf_sparse.local_begun */
-#define GF_STATE_SCALING 0x8u   /* loss_scale.enabled */
-#define GF_STATE_QUANTIZE 0x30u /* exchange.quantize */
-#define GF_STATE_QUANTIZE_SHIFT 4
-#define GF_STATE_QUANTIZE_OF(flags) (((flags)&GF_STATE_QUANTIZE) >> GF_STATE_QUANTIZE_SHIFT)
-#define GF_STATE_FLAGS 0x3fu
+#define GF_STATE_KNOWN 0x1u   /* selected_count is not 0 */
+#define GF_STATE_WAITING 0x2u /* something waits in a history: not gf_sparse.history_empty */
+#define GF_STATE_LOCAL 0x4u   /* gf_sparse.local_begun */
+#define GF_STATE_SCALING 0x8u /* loss_scale.enabled */
+#define GF_STATE_FLAGS 0xfu
 
 struct gf_state_head {
     uint64_t magic;
@@ -51,7 +44,6 @@ struct gf_state_head {
     /* gf_sparse_momentum; 0 without a sparse part, like the next three */
     uint32_t sparse_momentum;
     uint32_t average; /* gf_average: what a history is divided by once it is sent */
-    /* with exchange.quantize: a hash of what owner's order depends on; 0: not known */
     uint32_t chunk_elems;
     uint32_t chunk_count;
     uint32_t world;

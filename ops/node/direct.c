@@ -19,19 +19,12 @@
 
 /* ---- places ---- */
 
-/* Elements that a line holds, at least one: a group of 64 quantized values is longer. */
-static uint64_t line_elems(const struct gf_coll *coll)
-{
-    uint64_t elems = GF_DIRECT_ALIGN_BYTES / gf_coll_elem_bytes(coll);
-    return (elems > 0) ? elems : 1;
-}
-
 /* Blocks of what is scattered are the caller's; all others begin on a line where data does. */
 uint64_t gf_direct_block_elems(const struct gf_coll *coll)
 {
     uint64_t first;
     uint64_t count;
-    uint64_t unit = line_elems(coll);
+    uint64_t unit = GF_DIRECT_ALIGN_BYTES / gf_coll_elem_bytes(coll);
     gf_coll_block(coll->elem_count, coll->size, 0, &first, &count);
     if (coll->own.direct->block_elems != 0) return coll->own.direct->block_elems;
     if ((coll->collective == GF_COLL_REDUCE_SCATTER) || (coll->collective == GF_COLL_ALLGATHER))
@@ -78,7 +71,7 @@ static void rounds_set(struct gf_coll *coll)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
     size_t elem_bytes = gf_coll_elem_bytes(coll);
-    size_t unit = line_elems(coll);
+    size_t unit = GF_DIRECT_ALIGN_BYTES / gf_coll_elem_bytes(coll);
     uint64_t most = gf_direct_half_bytes(coll->size, coll->slice_bytes) / coll->size / elem_bytes;
     direct->piece_elems = direct->block_elems;
     direct->rounds = (coll->elem_count > 0) ? 1 : 0;
@@ -222,7 +215,7 @@ gf_status gf_direct_combine(struct gf_coll *coll, uint64_t round, uint64_t first
 static gf_status work(struct gf_coll *coll, uint64_t round)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
-    uint64_t unit = line_elems(coll);
+    uint64_t unit = GF_DIRECT_ALIGN_BYTES / gf_coll_elem_bytes(coll);
     uint64_t most = coll->slice_bytes / gf_coll_elem_bytes(coll) / unit * unit;
     uint64_t first;
     uint64_t count;

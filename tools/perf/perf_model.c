@@ -228,10 +228,9 @@ int perf_model(const struct perf_options *options, struct perf_report *report)
     replay.compute_us = schedule_make(options, replay.tensor_count);
     if (replay.compute_us < 0) return -1;
     if (options->plan.check &&
-        (config->sparse.enabled || (config->exchange.average != GF_AVERAGE_SUM) ||
-         (config->exchange.quantize != GF_QUANTIZE_NONE)))
-        return perf_refuse("exact sums are checked: give --check 0 where there are means, sparse "
-                           "or quantized steps");
+        (config->sparse.enabled || (config->exchange.average != GF_AVERAGE_SUM)))
+        return perf_refuse(
+            "exact sums are checked: give --check 0 where there are means or sparse steps");
     if (strcmp(config->device.driver, "cuda") == 0)
         return perf_refuse("--model writes gradients in host memory: leave device.driver out");
     report->step = (struct perf_step){.model = options->model_path,

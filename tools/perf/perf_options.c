@@ -187,10 +187,8 @@ static gf_type type_given(void)
 /* A step's gradients are summed as they are, and no weights are there to be updated. */
 static int config_on_device(struct gf_config *config)
 {
-    if (config->sparse.enabled || (config->exchange.average != GF_AVERAGE_SUM) ||
-        (config->exchange.quantize != GF_QUANTIZE_NONE))
-        return perf_refuse(
-            "--device cuda times plain sums: leave sparse, average and quantize out");
+    if (config->sparse.enabled || (config->exchange.average != GF_AVERAGE_SUM))
+        return perf_refuse("--device cuda times plain sums: leave sparse and average out");
     config->optimizer.kind = GF_OPTIMIZER_NONE;
     config->exchange.user_bytes = 0;
     if (config->exchange.wire == GF_TYPE_F32) config->exchange.wire = type_given();

@@ -28,8 +28,6 @@ typedef enum plan_mode {
     PLAN_LAZY,       /* fused */
     PLAN_SPARSE,     /* only the chunks that matter; which ones is synthetic */
     PLAN_HIERARCHY,  /* direct in the nodes, ring between them */
-    PLAN_INT8,       /* as PLAN_LAZY, with 8 bits a gradient */
-    PLAN_ONEBIT,     /* with 1 */
     PLAN_MODE_COUNT
 } plan_mode;
 const char *plan_mode_name(plan_mode mode);

@@ -19,9 +19,8 @@ int plan_refuse(const char *format, ...)
 
 const char *plan_mode_name(plan_mode mode)
 {
-    static const char *const names[PLAN_MODE_COUNT] = {"server",  "tree",  "ring",   "fp16",
-                                                       "overlap", "lazy",  "sparse", "hierarchy",
-                                                       "int8",    "onebit"};
+    static const char *const names[PLAN_MODE_COUNT] = {"server",  "tree", "ring",   "fp16",
+                                                       "overlap", "lazy", "sparse", "hierarchy"};
     return names[mode];
 }
 
@@ -101,13 +100,10 @@ void plan_mode_config(plan_mode mode, const struct plan_choice *choice,
     config.exchange.algorithm = (mode == PLAN_SERVER)      ? GF_ALGORITHM_SERVER
                                 : (mode == PLAN_TREE)      ? GF_ALGORITHM_TREE
                                 : (mode == PLAN_HIERARCHY) ? GF_ALGORITHM_HIERARCHY
-                                : (mode >= PLAN_INT8)      ? GF_ALGORITHM_ALLTOALL
                                                            : GF_ALGORITHM_RING;
     if (choice->is_auto || (choice->algorithm != GF_ALGORITHM_AUTO))
         config.exchange.algorithm = choice->algorithm;
-    config.exchange.wire = ((mode >= PLAN_FP16) && (mode < PLAN_INT8)) ? GF_TYPE_F16 : GF_TYPE_F32;
-    if (mode >= PLAN_INT8)
-        config.exchange.quantize = (mode == PLAN_INT8) ? GF_QUANTIZE_INT8 : GF_QUANTIZE_ONEBIT;
+    config.exchange.wire = (mode >= PLAN_FP16) ? GF_TYPE_F16 : GF_TYPE_F32;
     config.exchange.buffers_active = (mode >= PLAN_OVERLAP) ? 4 : 1;
     config.exchange.fuse_bytes = (choice->fuse_bytes > 0) ? choice->fuse_bytes : PLAN_FUSE_BYTES;
     if (mode < PLAN_LAZY) { /* each tensor by itself */

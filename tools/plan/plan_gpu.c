@@ -239,27 +239,6 @@ static gf_status plan_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type ty
     return gf_element_ops_best()->zero_chunks(queue, dst, type, chunks);
 }
 
-/* Two passes over the values, and the groups. */
-static gf_status plan_quantize(struct gf_queue *queue, gf_mem groups, gf_mem values_f32,
-                               uint64_t elem_count, const struct gf_groups *form, uint64_t base,
-                               struct gf_check *check)
-{
-    if (!spend(queue, 3 * elem_count * sizeof(float) +
-                          gf_group_count(form, elem_count) * gf_group_bytes(form)))
-        return GF_OK;
-    return gf_element_ops_best()->quantize(queue, groups, values_f32, elem_count, form, base,
-                                           check);
-}
-
-static gf_status plan_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem groups,
-                                 uint64_t elem_count, const struct gf_groups *form, float factor,
-                                 bool add)
-{
-    uint64_t bytes = gf_group_count(form, elem_count) * gf_group_bytes(form);
-    if (!spend(queue, (add ? 2 : 1) * elem_count * sizeof(float) + bytes)) return GF_OK;
-    return gf_element_ops_best()->dequantize(queue, dst_f32, groups, elem_count, form, factor, add);
-}
-
 /* Of the optimizer only what clips: what gf_update() calls is not planned. */
 const struct gf_element_ops plan_ops = {
     .name = "plan",
@@ -276,6 +255,4 @@ const struct gf_element_ops plan_ops = {
     .accumulate_chunks = plan_accumulate_chunks,
     .zero_chunks = plan_zero_chunks,
     .norm = plan_norm,
-    .quantize = plan_quantize,
-    .dequantize = plan_dequantize,
 };

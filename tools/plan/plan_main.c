@@ -50,10 +50,10 @@ static int modes_read(const char *text, plan_mode *modes_out)
         for (int i = 0; i < count; i++)
             if ((int)modes_out[i] == mode) mode = PLAN_MODE_COUNT; /* twice */
         if (mode == PLAN_MODE_COUNT)
-            return plan_refuse("--modes %s: allowed are server, tree, ring, fp16, overlap, lazy, "
-                               "sparse, hierarchy, "
-                               "int8 and onebit, each once, with commas",
-                               text);
+            return plan_refuse(
+                "--modes %s: allowed are server, tree, ring, fp16, overlap, lazy, sparse and "
+                "hierarchy, each once, with commas",
+                text);
         modes_out[count++] = (plan_mode)mode;
         if (at[length] == '\0') return count;
     }
@@ -291,8 +291,7 @@ static int program(int argc, char **argv)
          .kind = TOOL_TEXT,
          .value_out = &options.modes,
          .value_name = "M,M,..",
-         .help = "of server, tree, ring, fp16, overlap, lazy, sparse, hierarchy; all these; or "
-                 "int8, onebit"},
+         .help = "of server, tree, ring, fp16, overlap, lazy, sparse, hierarchy; all these"},
         {.name = "config",
          .kind = TOOL_TEXT,
          .value_out = &options.config,

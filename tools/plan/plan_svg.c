@@ -12,8 +12,7 @@
 #define NAME_STEP 17.0 /* between the names at the ends of lines, at least */
 
 static const char *const colours[PLAN_MODE_COUNT] = {"#6b6b6b", "#8c6d46", "#c0392b", "#b7791f",
-                                                     "#2e7d4f", "#2e86ab", "#30486b", "#7b52ab",
-                                                     "#a8577e", "#d98c2b"};
+                                                     "#2e7d4f", "#2e86ab", "#30486b", "#7b52ab"};
 
 struct panel {
     double left, width;

@@ -15,7 +15,7 @@
     GF_KERNELS_TYPES(X, cast_bf16) GF_KERNELS_TYPES(X, sum) GF_KERNELS_TYPES(X, sum_n) \
     GF_KERNELS_TYPES(X, check) GF_KERNELS_TYPES(X, norm_runs) \
     GF_KERNELS_TYPES(X, accumulate) GF_KERNELS_TYPES(X, update) GF_KERNELS_TYPES(X, adam) \
-    X(score) X(norm_end) X(ratio) X(zero_chunks) X(quantize) X(dequantize) X(copy_n)
+    X(score) X(norm_end) X(ratio) X(zero_chunks) X(copy_n)
 /* clang-format on */
 
 #define GF_KERNEL_F32 0u /* gf_type, in numbers */
@@ -107,13 +107,6 @@ struct gf_update_args {
 struct gf_adam_args {
     struct gf_adam of;
     uint64_t elem_count;
-};
-
-/* quantize and dequantize, with struct gf_groups. */
-struct gf_groups_args {
-    uint64_t groups, values, elem_count, base, check;
-    float factor;
-    uint32_t elems, bits, add;
 };
 
 #endif

@@ -330,35 +330,6 @@ static gf_status cuda_adam(struct gf_queue *queue, const struct gf_adam *adam, u
                  &args);
 }
 
-static gf_status cuda_quantize(struct gf_queue *queue, gf_mem groups, gf_mem values_f32,
-                               uint64_t elem_count, const struct gf_groups *form, uint64_t base,
-                               struct gf_check *check)
-{
-    struct gf_groups_args args = {.groups = groups,
-                                  .values = values_f32,
-                                  .elem_count = elem_count,
-                                  .base = base,
-                                  .check = check_at(check),
-                                  .elems = form->elems,
-                                  .bits = form->bits};
-    /* 16 threads a group */
-    return start(queue, KERNEL_quantize, gf_group_count(form, elem_count) * 16, &args);
-}
-
-static gf_status cuda_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem groups,
-                                 uint64_t elem_count, const struct gf_groups *form, float factor,
-                                 bool add)
-{
-    struct gf_groups_args args = {.groups = groups,
-                                  .values = dst_f32,
-                                  .elem_count = elem_count,
-                                  .factor = factor,
-                                  .elems = form->elems,
-                                  .bits = form->bits,
-                                  .add = add};
-    return start(queue, KERNEL_dequantize, elem_count, &args);
-}
-
 const struct gf_element_ops gf_element_ops_cuda = {
     .name = "cuda",
     .cast = cuda_cast,
@@ -379,8 +350,6 @@ const struct gf_element_ops gf_element_ops_cuda = {
     .update_parts = cuda_update_parts,
     .update_chunks = cuda_update_chunks,
     .adam = cuda_adam,
-    .quantize = cuda_quantize,
-    .dequantize = cuda_dequantize,
 };
 
 /* The fatbin is linked in by the Makefile where nvcc was found. */

@@ -1,5 +1,4 @@
-/* AdamW and LAMB in one pass. The branches on what is given are the same in each turn of the
- * loop. */
+/* AdamW in one pass. */
 #ifndef GF_ADAM_HOST_H
 #define GF_ADAM_HOST_H
 #include "ops/element/host/block.h"
@@ -10,23 +9,17 @@ VEC_INLINE void adam_some(const struct gf_adam *a, uint64_t i, uint32_t count)
     vec weight = floats_load(a->weight_f32, i, count);
     vec m = floats_load(a->moment1_f32, i, count);
     vec v = floats_load(a->moment2_f32, i, count);
+    vec g = vec_mul(vec_set(a->gradient_scale), floats_load(a->gradient, i, count));
     vec below;
     vec direction;
-    if (a->gradient != 0) {
-        vec g = vec_mul(vec_set(a->gradient_scale), floats_load(a->gradient, i, count));
-        m = vec_add(vec_mul(vec_set(a->beta1), m), vec_mul(vec_set(a->keep1), g));
-        v = vec_add(vec_mul(vec_set(a->beta2), v), vec_mul(vec_mul(vec_set(a->keep2), g), g));
-        floats_store(a->moment1_f32, i, count, m);
-        floats_store(a->moment2_f32, i, count, v);
-    }
+    m = vec_add(vec_mul(vec_set(a->beta1), m), vec_mul(vec_set(a->keep1), g));
+    v = vec_add(vec_mul(vec_set(a->beta2), v), vec_mul(vec_mul(vec_set(a->keep2), g), g));
+    floats_store(a->moment1_f32, i, count, m);
+    floats_store(a->moment2_f32, i, count, v);
     below = vec_add(vec_mul(vec_set(a->correct2), vec_sqrt(v)), vec_set(a->epsilon));
     direction = vec_add(vec_div(vec_mul(vec_set(a->correct1), m), below),
                         vec_mul(vec_set(a->decay), weight));
-    if (a->direction_f32 != 0)
-        floats_store(a->direction_f32, i, count, direction);
-    else
-        floats_store(a->weight_f32, i, count,
-                     vec_sub(weight, vec_mul(vec_set(a->rate), direction)));
+    floats_store(a->weight_f32, i, count, vec_sub(weight, vec_mul(vec_set(a->rate), direction)));
 }
 
 VEC_FN gf_status adam(struct gf_queue *queue, const struct gf_adam *all, uint64_t elem_count)
@@ -41,16 +34,12 @@ VEC_FN gf_status adam(struct gf_queue *queue, const struct gf_adam *all, uint64_
         some.weight_f32 = floats_from(all->weight_f32, at);
         some.moment1_f32 = floats_from(all->moment1_f32, at);
         some.moment2_f32 = floats_from(all->moment2_f32, at);
-        some.direction_f32 = floats_from(all->direction_f32, at);
         some.half += at * gf_type_bytes(all->half_type);
-        some.rate *= ratio_at(all->ratio_f32);
-        if (all->gradient != 0)
-            some.gradient =
-                block_load(&block, all->gradient_type,
-                           all->gradient + at * gf_type_bytes(all->gradient_type), count);
+        some.gradient = block_load(&block, all->gradient_type,
+                                   all->gradient + at * gf_type_bytes(all->gradient_type), count);
         for (; count - i >= VEC_ELEMS; i += VEC_ELEMS) adam_some(&some, i, VEC_ELEMS);
         if (i < count) adam_some(&some, i, (uint32_t)(count - i));
-        if ((all->half != 0) && (all->direction_f32 == 0))
+        if (all->half != 0)
             block_store(some.half_type, gf_host_at(some.half), gf_host_at(some.weight_f32), count);
     }
     return GF_OK;

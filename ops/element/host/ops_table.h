@@ -7,7 +7,6 @@
 #include "ops/element/host/cast_host.h"
 #include "ops/element/host/chunks_host.h"
 #include "ops/element/host/copy_host.h"
-#include "ops/element/host/quantize_host.h"
 #include "ops/element/host/ratio_host.h"
 #include "ops/element/host/score_host.h"
 #include "ops/element/host/sum_host.h"
@@ -34,8 +33,6 @@
                                                           .update = update,                       \
                                                           .update_parts = update_parts,           \
                                                           .update_chunks = update_chunks,         \
-                                                          .adam = adam,                           \
-                                                          .quantize = quantize,                   \
-                                                          .dequantize = dequantize}
+                                                          .adam = adam}
 
 #endif
