@@ -128,26 +128,35 @@ static gf_status post_check(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, siz
     return (ucx->requests_under_way < ucx->setup.requests_max) ? GF_OK : GF_AGAIN;
 }
 
-/* The memory type is said, or UCX would look it up for each message. */
-static ucp_request_param_t post_param(const struct gf_ucx *ucx, gf_mem data, struct gf_req *req)
+/* What a send and a receive have in common before UCX is called. GF_OK: the request has begun, and
+ * *param_out is what UCX is told of it, but for the callback. */
+static gf_status post_begin(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, gf_mem data, size_t size_bytes,
+                            bool is_send, struct gf_req *req, ucp_request_param_t *param_out)
 {
-    return (ucp_request_param_t){
-        .op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_CALLBACK |
-                        UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+    gf_status status = post_check(ucx, peer, tag, size_bytes, is_send ? "send_post" : "recv_post");
+    if (status == GF_OK) status = gf_ucx_enter(ucx);
+    if (status != GF_OK) return status;
+    req_begin(ucx, req, peer, tag, size_bytes, is_send);
+    *param_out = (ucp_request_param_t){
+        .op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
         .request = (unsigned char *)req + GF_UCX_FRONT_BYTES,
         .user_data = req,
-        .memory_type =
-            (ucx->setup.gpu == NULL) ? UCS_MEMORY_TYPE_HOST : gf_ucx_memory_type(ucx, data),
+        /* Said, or UCX would look it up for each message. */
+        .memory_type = (ucx->setup.gpu == NULL) ? UCS_MEMORY_TYPE_HOST : gf_ucx_memory_type(ucx, data),
     };
+    return GF_OK;
 }
 
-/* UCX refused: nothing was posted, nobody will call back. */
-static gf_status post_refused(struct gf_req *req, ucs_status_t status, const char *call)
+/* .. and after it. An error: UCX refused, nothing was posted, and nobody will call back. */
+static gf_status post_end(struct gf_req *req, ucs_status_ptr_t result, const char *call)
 {
     struct gf_ucx *ucx = req->ucx;
-    gf_status answer =
-        gf_ucx_fault(ucx, GF_ERR_LINK, req->peer, call, status, "cannot post %zu bytes for rank %u",
-                     req->size_bytes, req->peer);
+    gf_status answer;
+    gf_ucx_leave(ucx);
+    if (!UCS_PTR_IS_ERR(result)) return GF_OK;
+    answer = gf_ucx_fault(ucx, GF_ERR_LINK, req->peer, call, UCS_PTR_STATUS(result),
+                          "cannot post %zu bytes for rank %u", req->size_bytes, req->peer);
     gf_ucx_req_end(req, answer);
     return answer;
 }
@@ -156,20 +165,17 @@ static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_m
                            size_t size_bytes, struct gf_req *req)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
-    ucp_request_param_t param = post_param(ucx, data, req);
+    ucp_request_param_t param;
     ucs_status_ptr_t result;
-    gf_status status = post_check(ucx, to, tag, size_bytes, "send_post");
-    if (status == GF_OK) status = gf_ucx_enter(ucx);
+    gf_status status = post_begin(ucx, to, tag, data, size_bytes, true, req, &param);
     if (status != GF_OK) return status;
     param.cb.send = send_ended;
     /* link_ucx_open.c says why */
     if (ucx->peers[to].mapped == NULL) param.op_attr_mask |= UCP_OP_ATTR_FLAG_FAST_CMPL;
-    req_begin(ucx, req, to, tag, size_bytes, true);
     result = ucp_tag_send_nbx(ucx->peers[to].endpoint, (const void *)(uintptr_t)data, size_bytes,
                               wire_tag(ucx->setup.rank, tag), &param);
-    gf_ucx_leave(ucx);
-    if (UCS_PTR_IS_ERR(result))
-        return post_refused(req, UCS_PTR_STATUS(result), "ucp_tag_send_nbx");
+    status = post_end(req, result, "ucp_tag_send_nbx");
+    if (status != GF_OK) return status;
     if (result == NULL) gf_ucx_req_end(req, GF_OK); /* done at once: no callback */
     link->sent_bytes += size_bytes;
     link->sent_messages++;
@@ -180,23 +186,18 @@ static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf
                            size_t size_bytes, struct gf_req *req)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
-    ucp_request_param_t param = post_param(ucx, data, req);
+    ucp_request_param_t param;
     ucs_status_ptr_t result;
-    gf_status status = post_check(ucx, from, tag, size_bytes, "recv_post");
-    if (status == GF_OK) status = gf_ucx_enter(ucx);
+    gf_status status = post_begin(ucx, from, tag, data, size_bytes, false, req, &param);
     if (status != GF_OK) return status;
-    /* Never at once without the callback: it alone learns how long a message was that did not
-     * fit. */
-    param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     param.cb.recv = recv_ended;
-    req_begin(ucx, req, from, tag, size_bytes, false);
-    result = ucp_tag_recv_nbx(ucx->worker, (void *)(uintptr_t)data, size_bytes, wire_tag(from, tag),
-                              UINT64_MAX, &param);
-    gf_ucx_leave(ucx);
-    if (UCS_PTR_IS_ERR(result))
-        return post_refused(req, UCS_PTR_STATUS(result), "ucp_tag_recv_nbx");
-    GF_ASSERT(result != NULL);
-    return GF_OK;
+    /* Never at once without the callback: it alone learns how long a message was that did not fit. */
+    param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    result = ucp_tag_recv_nbx(ucx->worker, (void *)(uintptr_t)data, size_bytes, wire_tag(from, tag), UINT64_MAX,
+                              &param);
+    status = post_end(req, result, "ucp_tag_recv_nbx");
+    GF_ASSERT((status != GF_OK) || (result != NULL));
+    return status;
 }
 
 static gf_status test(struct gf_link *link, struct gf_req *req)
