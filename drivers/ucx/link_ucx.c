@@ -130,20 +130,22 @@ static gf_status post_check(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, siz
 
 /* What a send and a receive have in common before UCX is called. GF_OK: the request has begun, and
  * *param_out is what UCX is told of it, but for the callback. */
-static gf_status post_begin(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, gf_mem data, size_t size_bytes,
-                            bool is_send, struct gf_req *req, ucp_request_param_t *param_out)
+static gf_status post_begin(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, gf_mem data,
+                            size_t size_bytes, bool is_send, struct gf_req *req,
+                            ucp_request_param_t *param_out)
 {
     gf_status status = post_check(ucx, peer, tag, size_bytes, is_send ? "send_post" : "recv_post");
     if (status == GF_OK) status = gf_ucx_enter(ucx);
     if (status != GF_OK) return status;
     req_begin(ucx, req, peer, tag, size_bytes, is_send);
     *param_out = (ucp_request_param_t){
-        .op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+        .op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_CALLBACK |
+                        UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
         .request = (unsigned char *)req + GF_UCX_FRONT_BYTES,
         .user_data = req,
         /* Said, or UCX would look it up for each message. */
-        .memory_type = (ucx->setup.gpu == NULL) ? UCS_MEMORY_TYPE_HOST : gf_ucx_memory_type(ucx, data),
+        .memory_type =
+            (ucx->setup.gpu == NULL) ? UCS_MEMORY_TYPE_HOST : gf_ucx_memory_type(ucx, data),
     };
     return GF_OK;
 }
@@ -193,8 +195,8 @@ static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf
     param.cb.recv = recv_ended;
     /* Never at once without the callback: it alone learns how long a message was that did not fit. */
     param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
-    result = ucp_tag_recv_nbx(ucx->worker, (void *)(uintptr_t)data, size_bytes, wire_tag(from, tag), UINT64_MAX,
-                              &param);
+    result = ucp_tag_recv_nbx(ucx->worker, (void *)(uintptr_t)data, size_bytes, wire_tag(from, tag),
+                              UINT64_MAX, &param);
     status = post_end(req, result, "ucp_tag_recv_nbx");
     GF_ASSERT((status != GF_OK) || (result != NULL));
     return status;

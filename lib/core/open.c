@@ -16,7 +16,6 @@
 #include "lib/core/vote.h"
 #include "lib/device/device.h"
 
-/* Not inlined, like members_open(). */
 static void context_lay(const struct gf_layout *layout, const struct gf_control_parts *parts,
                         gf_context *gf)
 {
@@ -158,7 +157,6 @@ static void extra_tell(const struct gf_config *config, char *summary, struct gf_
                    config->state_extra_count, (uint32_t)(hash ^ (hash >> 32)));
 }
 
-/* Not inlined, like context_open(): small frames are a promise to appliances with small stacks. */
 static gf_status members_open(const struct gf_layout *layout, void *state, uint64_t tensors_hash,
                               gf_context *gf)
 {
