@@ -117,7 +117,6 @@ check "the_example_builds" env PKG_CONFIG_PATH="$prefix/lib/pkgconfig" \
 check "two_ranks_fit_a_sine" awk '/^rank [01] of 2: loss / && ($6 < 0.002) {n++} END {exit n != 2}' "$scratch/log"
 check "one_does_too" sh -c '"$1" "$2" | grep -Eq "^rank 0 of 1: loss 0\.00[01]"' sh "$scratch/example/appliance" \
     "$prefix/share/gradientflow/local.cfg"
-check "the_example_is_about_a_hundred_lines" [ "$(wc -l <tools/example/appliance.c)" -le 140 ]
 
 # The tools find what was installed with them from anywhere, and GF_DATA_DIR is asked alone where it is set.
 elsewhere() { (cd / && "$prefix/bin/gf-plan" --gpus 1 --modes ring) >"$scratch/log" 2>&1; }

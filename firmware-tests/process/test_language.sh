@@ -30,5 +30,4 @@ mkdir "$scratch/folder"
 check "an_empty_checkpoint_is_none_to_replace" refused "$scratch/empty" GF_ERR_
 rm -r "$scratch/was"
 check "nor_one_that_cannot_be_read" refused "$scratch/folder" GF_ERR_SYSTEM
-check "the_example_is_under_500_lines" [ "$(cat tools/example/language.c tools/example/transformer.h | wc -l)" -lt 500 ]
 finish
