@@ -46,7 +46,10 @@ record)
       echo "|---|---|---|---|---|---|---|---|"
       measure | sed 's/ / | /g; s/^/| /; s/$/ |/' >"$made/rows"
       cat "$made/rows"
-      awk -F ' *[|] *' 'FNR == NR { made[$3]; next } /^[|] [a-z]/ && $3 ~ /[0-9]/ && !($3 in made)' "$made/rows" "$kept"
+      awk -F ' *[|] *' '
+          FNR == NR { made[$3]; next }
+          /^[|] what/ { in_table = 1 }
+          in_table && $3 ~ /[0-9]/ && !($3 in made)' "$made/rows" "$kept"
     } >"$kept.new" && mv "$kept.new" "$kept" ;;
 worse)
     measure | awk '
