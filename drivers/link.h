@@ -52,6 +52,10 @@ struct gf_link_setup {
     bool one_node;
     /* of the job, or NULL or empty: who connects over a network proves that it has it */
     const char *key_file;
+    uint32_t streams; /* tcp: connections that carry a pair's large messages; 0: one */
+    /* tcp: of what a peer may send before its receive is posted; 0: 256 KiB */
+    uint32_t credit_bytes;
+    bool checksum;   /* tcp: of every payload, in software and on the wire; no MAC */
     bool encryption; /* tcp between nodes is encrypted; needs the key_file */
     /* networks on which nobody can prove that keep strangers out by themselves */
     bool trusted_fabric;
@@ -63,12 +67,19 @@ struct gf_link_setup {
     size_t device_bytes;
 };
 
+/* Messages with a peer since the epoch began: posted, and of those that ended with GF_OK. */
+struct gf_link_count {
+    uint64_t sends_posted, sends_completed;
+    uint64_t receives_posted, receives_completed;
+};
+
 /* The state of each driver begins with this. */
 struct gf_link {
     const struct gf_link_driver *driver;
     struct gf_fault fault; /* the last foreign failure */
     uint64_t sent_bytes;   /* payload, added by send_post */
     uint64_t sent_messages;
+    struct gf_link_count *counts; /* [setup.world], by peer; the caller's to read */
     /* the exchange region of this rank, perhaps another after each reset; NULL: none */
     unsigned char *region;
     size_t region_bytes;
@@ -87,6 +98,15 @@ struct gf_link {
     bool reaches_device;
 };
 
+/* A message ended with GF_OK: drivers say it. */
+static inline void gf_link_count_completed(struct gf_link *link, uint32_t peer, bool is_send)
+{
+    if (is_send)
+        link->counts[peer].sends_completed++;
+    else
+        link->counts[peer].receives_completed++;
+}
+
 /* one message under way: req_size_bytes, 64-byte aligned, contents are the driver's */
 struct gf_req;
 
@@ -98,8 +118,8 @@ static inline uint32_t gf_member_at(const uint32_t *ids, uint32_t rank)
     return (ids == NULL) ? rank : ids[rank];
 }
 
-/* A new call: here, in ucx/link_ucx.c and in sim/sim_link.c; where NULL is allowed, this says
- * so. */
+/* A new call: here, in tcp/link_tcp.c, ucx/link_ucx.c and sim/sim_link.c; where NULL is allowed,
+ * this says so. */
 struct gf_link_driver {
     const char *name;      /* "ucx", "sim": for logs and results */
     size_t req_size_bytes; /* a multiple of 64 */
@@ -122,7 +142,8 @@ struct gf_link_driver {
     /* This rank's endpoint address; endpoint_out[endpoint_bytes_max]. */
     gf_status (*endpoint)(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out);
     /* Reach `peer` (which may be this rank: then a no-op) by its endpoint address; once a peer and
-     * epoch. */
+     * epoch. GF_AGAIN: under way; progress(), and the same call again, until it gives something
+     * else. */
     gf_status (*connect)(struct gf_link *link, uint32_t peer, const void *endpoint,
                          size_t size_bytes);
 
@@ -138,7 +159,8 @@ struct gf_link_driver {
     /* GF_AGAIN, or how it ended; the same answer again if asked again. A cancelled request ends
      * with GF_ERR_ABORTED, or with GF_OK if it had ended before. Does not progress. */
     gf_status (*test)(struct gf_link *link, struct gf_req *req);
-    /* A request to end it early; test() still decides. Sends often cannot be cancelled. */
+    /* A request to end it early; test() still decides. Sends often cannot be cancelled. A message
+     * on its way to a cancelled receive may be lost: this epoch has no other use for its tag. */
     void (*cancel)(struct gf_link *link, struct gf_req *req);
     /* GF_OK: something moved; GF_AGAIN: nothing to do; an error: the link has failed. */
     gf_status (*progress)(struct gf_link *link);
@@ -186,6 +208,7 @@ void gf_flag_arm(struct gf_link *link, size_t offset_bytes);
 void gf_flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns);
 void gf_flag_wake(void *region, size_t offset_bytes);
 
+extern const struct gf_link_driver gf_link_tcp;
 extern const struct gf_link_driver gf_link_ucx;
 /* Where its shared memory lies, and what a rank takes there beside its region: 4.2 MB a worker are
  * UCX's receive queue and first buffers. */

@@ -57,6 +57,7 @@ struct sim_request {
     uint64_t delay_ns;       /* of the fault */
     gf_status status;        /* GF_AGAIN until it has ended */
     gf_sim_fault_kind fault; /* a receive's: meets the message that meets the receive */
+    uint32_t peer;
     bool is_send;
     bool is_bound; /* a receive's message has begun to arrive: no cancel */
 };
@@ -111,7 +112,7 @@ struct sim_link {
     struct gf_link base;
     struct sim_rank *self;
     struct gf_link_setup setup; /* epoch: of now; device_bytes: 0 unless base.reaches_device */
-    uint32_t peer_life[];       /* [world], as connected; 0: not */
+    uint32_t *peer_life;        /* [world], as connected; 0: not */
 };
 
 static inline struct sim_link *sim_link(struct gf_link *link)

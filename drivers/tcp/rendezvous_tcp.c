@@ -3,7 +3,7 @@
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
 #include <errno.h>
-#include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -30,35 +30,15 @@ static size_t tcp_state_bytes(const struct gf_rendezvous_setup *setup)
 
 /* ---- forked children ---- */
 
-static struct tcp *opened; /* a process opens and closes them one after another */
-
-/* A child that kept sockets would keep the job's address, too, and nobody would hear when its
- * parent dies. The memory may be shared with the parent, and stays as it is. */
-static void forked(void)
+/* A child that kept sockets would keep the job's address, too. */
+static void forked(struct gf_forked *of)
 {
-    for (const struct tcp *tcp = opened; tcp != NULL; tcp = tcp->next) {
-        for (uint32_t i = 0; i < tcp->conn_count; i++) (void)close(tcp->conns[i].fd);
-        for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) (void)close(tcp->pending[i].fd);
-        const int fds[] = {tcp->strangers_fd, tcp->listen_fd, tcp->job_fd, tcp->epoll_fd};
-        for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) (void)close(fds[i]);
-    }
-    opened = NULL;
-}
-
-static void opened_add(struct tcp *tcp)
-{
-    static bool watches;
-    /* after the link's, which close() may be led to */
-    if (!watches) watches = pthread_atfork(NULL, NULL, forked) == 0;
-    tcp->next = opened;
-    __atomic_store_n(&opened, tcp, __ATOMIC_RELEASE);
-}
-
-static void opened_remove(const struct tcp *tcp)
-{
-    struct tcp **at = &opened;
-    while ((*at != NULL) && (*at != tcp)) at = &(*at)->next;
-    if (*at != NULL) *at = tcp->next;
+    const struct tcp *tcp =
+        (const struct tcp *)(const void *)((const char *)of - offsetof(struct tcp, forked));
+    const int fds[] = {tcp->strangers_fd, tcp->listen_fd, tcp->job_fd, tcp->epoll_fd};
+    for (uint32_t i = 0; i < tcp->conn_count; i++) (void)close(tcp->conns[i].fd);
+    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) (void)close(tcp->pending[i].fd);
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) (void)close(fds[i]);
 }
 
 /* ---- opening ---- */
@@ -128,7 +108,7 @@ static void tcp_close(struct gf_rendezvous *rendezvous)
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (*fds[i] >= 0) gf_socket_close(fds[i]);
     }
-    opened_remove(tcp); /* last: another thread may fork meanwhile */
+    gf_forked_remove(&tcp->forked); /* last: another thread may fork meanwhile */
     gf_auth_forget(&tcp->auth, sizeof tcp->auth);
 }
 
@@ -155,7 +135,8 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     tcp->conn_count = tcp->setup.world;
     for (uint32_t i = 0; i < tcp->conn_count; i++) gf_tcp_conn_init(&tcp->conns[i], TCP_CONN_NONE);
     tcp->job_address = tcp->to;
-    opened_add(tcp);
+    tcp->forked.close = forked;
+    gf_forked_add(&tcp->forked);
     if (setup->rejoin)
         gf_tcp_rejoin_begin(tcp, now_ns);
     else if (!tcp_is_coordinator(tcp))

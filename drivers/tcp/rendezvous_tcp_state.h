@@ -18,6 +18,7 @@
 #ifndef GF_RENDEZVOUS_TCP_STATE_H
 #define GF_RENDEZVOUS_TCP_STATE_H
 
+#include "drivers/tcp/forked.h"
 #include "drivers/tcp/rendezvous_frame.h"
 #include "drivers/tcp/rendezvous_socket.h"
 
@@ -92,7 +93,7 @@ struct pending {
 
 struct tcp {
     struct gf_rendezvous base;
-    struct tcp *next;                 /* of those that this process has open */
+    struct gf_forked forked;
     struct gf_rendezvous_setup setup; /* its texts were the caller's during open() */
     struct gf_auth auth;
     unsigned char said[TCP_TALK_BYTES]; /* the other ranks, with rank 0 */

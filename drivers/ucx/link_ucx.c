@@ -64,6 +64,7 @@ void gf_ucx_req_end(struct gf_req *req, gf_status answer)
     ucx->requests_under_way--;
     ucx->large_under_way -= (req->size_bytes > UNASKED_BYTES_MAX);
     req->answer = answer;
+    if (answer == GF_OK) gf_link_count_completed(&ucx->link, req->peer, req->is_send);
 }
 
 static void req_end(struct gf_req *req, ucs_status_t status, size_t arrived_bytes)
@@ -181,6 +182,7 @@ static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_m
     if (result == NULL) gf_ucx_req_end(req, GF_OK); /* done at once: no callback */
     link->sent_bytes += size_bytes;
     link->sent_messages++;
+    link->counts[to].sends_posted++;
     return GF_OK;
 }
 
@@ -199,6 +201,7 @@ static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf
                               UINT64_MAX, &param);
     status = post_end(req, result, "ucp_tag_recv_nbx");
     GF_ASSERT((status != GF_OK) || (result != NULL));
+    if (status == GF_OK) link->counts[from].receives_posted++;
     return status;
 }
 

@@ -68,7 +68,7 @@ struct gf_ucx {
     ucp_mem_h memory; /* NULL without a region */
     size_t mapped_bytes;
     uint64_t canary;            /* lies after the region, and in the endpoint */
-    struct gf_ucx_peer peers[]; /* [world], and gf_proofs_bytes() after them */
+    struct gf_ucx_peer peers[]; /* [world]; link.counts after them, then gf_proofs_bytes() */
 };
 
 static inline struct gf_ucx *gf_ucx_of(struct gf_link *link)

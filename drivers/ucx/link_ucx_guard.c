@@ -70,7 +70,7 @@ gf_status gf_ucx_guard_open(struct gf_ucx *ucx)
 {
     const struct gf_link_setup *setup = &ucx->setup;
     gf_status status =
-        gf_proofs_open(&ucx->proofs, setup, &ucx->peers[setup->world], &ucx->link.fault);
+        gf_proofs_open(&ucx->proofs, setup, ucx->link.counts + setup->world, &ucx->link.fault);
     if (status != GF_OK) return status;
     if (setup->encryption && (!ucx->proofs.keyed || gf_ucx_any(setup->transports, GF_UCX_FABRIC)))
         return gf_ucx_refuse(

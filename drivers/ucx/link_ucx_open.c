@@ -297,7 +297,8 @@ static void worker_give(struct gf_ucx *ucx, bool flushes)
 
 size_t gf_ucx_state_bytes(const struct gf_link_setup *setup)
 {
-    return sizeof(struct gf_ucx) + setup->world * sizeof(struct gf_ucx_peer) +
+    return sizeof(struct gf_ucx) +
+           setup->world * (sizeof(struct gf_ucx_peer) + sizeof(struct gf_link_count)) +
            gf_proofs_bytes(setup);
 }
 
@@ -305,6 +306,7 @@ static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setu
 {
     const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     ucx->link.driver = &gf_link_ucx;
+    ucx->link.counts = (struct gf_link_count *)&ucx->peers[setup->world];
     ucx->setup = *setup;
     ucx->link.region_bytes = setup->region_bytes;
     if (setup->transports == NULL) ucx->setup.transports = "";
@@ -419,6 +421,7 @@ static gf_status renew(struct gf_ucx *ucx, bool switches)
 gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch)
 {
     gf_ucx_of(link)->setup.epoch = epoch;
+    memset(link->counts, 0, gf_ucx_of(link)->setup.world * sizeof *link->counts);
     return renew(gf_ucx_of(link), false);
 }
 

@@ -1,7 +1,7 @@
 /* link.integrity: after each message its checksum. */
 #include "ops/coll.h"
 
-#include "ops/element/host/crc32c.h"
+#include "drivers/checksum.h"
 
 /* the checksum's tag; messages have the moves below */
 #define SUM_MOVE (UINT64_C(1) << (GF_TAG_MOVE_BITS - 1))

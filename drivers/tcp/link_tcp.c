@@ -1,0 +1,546 @@
+/* The socket link: messages between ranks of different nodes, over connections that were proven
+ * before they came here.
+ *
+ * A message goes straight from where it lies to where it is to lie. Its bytes travel in frames of
+ * at most 256 KiB; a pair of ranks has setup.streams connections. Stream 0 carries everything, the
+ * others carry MORE alone.
+ *
+ *     frame    what it says                              what the other end does
+ *     HELLO    my credit, how many requests I have       may begin messages from here on
+ *     BEGIN    the first bytes of a message, by credit   writes them to its receive, or to a block
+ *     WANT     there is a message; takes no credit       remembers it
+ *     READY    this tag's receive is posted, number n    sends what is left of that message
+ *     UNREADY  it is no more                             forgets it
+ *     MORE     bytes of a message, for the receive n     writes them there; nobody's: drops them
+ *     NOTE     nothing                                   reads what each header says: credit back
+ *
+ *     a send                                      a receive
+ *     QUEUED --READY known---------> SENDING      POSTED --over 64 KiB: READY leaves at once
+ *       | BEGIN with all of it: ends    |           | BEGIN, or MORE under its number
+ *       | BEGIN with some, or WANT      | MORE ..   | a late message has this tag: copied,
+ *       v                               v           v   and READY leaves if that was not all
+ *     WAITING ------READY----------> SENDING      BEGUN --all bytes are here: ends
+ *                 all bytes are the kernel's: ends
+ *
+ * A message up to 64 KiB leaves whole where credit allows it. Of a larger one the first 64 KiB at
+ * most leave by credit, so that the way of READY is not waited for, and half of the credit stays
+ * with the small ones. Where a large receive is posted before its message, READY is here when the
+ * send is posted: then there is no round trip at all.
+ *
+ * Why it cannot stand still. Whatever arrives is read at once, whether or not a receive is posted:
+ * BEGIN has its room in the credit's blocks, MORE in a posted receive, and the other frames have no
+ * payload. So the kernel's buffers empty as long as both ends poll, what is filled into a stream
+ * leaves, and no frame waits for a receive. A send that has no credit, or is too large for it, has
+ * said so (WANT, BEGIN) and waits for READY alone. READY leaves when that message's own receive is
+ * posted, before everything else on stream 0, and takes no credit. So each message depends on its
+ * own receive, whatever the other messages of either direction do, and whatever the order of posts.
+ * What each end remembers of the other is bounded by the other's requests: early READYs and WANTs
+ * are no more than requests_max each, which HELLO compares.
+ *
+ * Why each message meets its own receive. A BEGIN meets the oldest posted receive with its tag, a
+ * receive the oldest late message with its tag; READY names tag and number, and MORE repeats both.
+ * Two messages under way between two ranks never share a tag (link.h). Messages with the same tag
+ * one after the other begin on stream 0 in the order of their posts. A number that the peer keeps
+ * for a receive that ended otherwise is taken back by UNREADY, on the same stream behind its READY;
+ * a message that had met it by then finds nobody, and its bytes are dropped.
+ *
+ * progress() reads from the peer whose message is awaited longest without asking first, and else
+ * asks the kernel once what is ready (edge-triggered, so nothing is armed anew). Streams that have
+ * more to do than one turn allows stay in a list. Nothing is allocated after open. */
+#include "drivers/tcp/link_tcp_state.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "drivers/clock.h"
+
+_Static_assert(sizeof(struct gf_req) % 64 == 0, "requests lie in an array");
+
+#define EVENTS_MAX 32
+#define UNASKED_MAX 4 /* reads of who is awaited, between two questions to the kernel about all */
+#define FLUSH_NS UINT64_C(200000000) /* close() and reset() wait so long for what was sent */
+
+static struct gf_tcp_link *tcp_of(struct gf_link *link)
+{
+    return (struct gf_tcp_link *)link;
+}
+
+/* ---- how a request begins and ends ---- */
+
+static void req_begin(struct gf_tcp_link *tcp, struct gf_req *req, bool is_send, uint32_t peer,
+                      uint64_t tag, gf_mem data, uint32_t size)
+{
+    *req = (struct gf_req){.link = tcp,
+                           .older = tcp->newest,
+                           .data = (unsigned char *)(uintptr_t)data,
+                           .tag = tag,
+                           .peer = peer,
+                           .size = size,
+                           .is_send = is_send,
+                           .answer = GF_AGAIN};
+    if (tcp->newest != NULL)
+        tcp->newest->newer = req;
+    else
+        tcp->oldest = req;
+    tcp->newest = req;
+    tcp->requests_under_way++;
+}
+
+void gf_tcp_req_end(struct gf_req *req, gf_status answer)
+{
+    struct gf_tcp_link *tcp = req->link;
+    GF_ASSERT((req->answer == GF_AGAIN) && (answer != GF_AGAIN) && (tcp->requests_under_way > 0));
+    if (req->older != NULL)
+        req->older->newer = req->newer;
+    else
+        tcp->oldest = req->newer;
+    if (req->newer != NULL)
+        req->newer->older = req->older;
+    else
+        tcp->newest = req->older;
+    tcp->requests_under_way--;
+    req->answer = answer;
+    if (answer == GF_OK) gf_link_count_completed(&tcp->link, req->peer, req->is_send);
+}
+
+void gf_tcp_mismatch(struct gf_req *req, uint32_t came_bytes)
+{
+    struct gf_tcp_link *tcp = req->link;
+    (void)gf_fault_set(&tcp->link.fault, GF_ERR_MISMATCH, req->peer, "", 0,
+                       "rank %u sent %u bytes where rank %u expects %u (tag %#llx)", req->peer,
+                       came_bytes, tcp->setup.rank, req->size, (unsigned long long)req->tag);
+    gf_log_line(&tcp->setup.log, GF_LOG_ERROR,
+                "link: rank %u sent %u bytes where rank %u expects %u (tag %#llx)", req->peer,
+                came_bytes, tcp->setup.rank, req->size, (unsigned long long)req->tag);
+}
+
+/* ---- posting ---- */
+
+static gf_status post_refuse(struct gf_tcp_link *tcp, gf_status code, uint32_t peer,
+                             const char *call, uint64_t tag, size_t size_bytes, const char *why)
+{
+    return gf_fault_set(&tcp->link.fault, code, peer, call, 0,
+                        "rank %u, %zu bytes with rank %u under tag %#llx: %s", tcp->setup.rank,
+                        size_bytes, peer, (unsigned long long)tag, why);
+}
+
+static gf_status post_check(struct gf_tcp_link *tcp, uint32_t peer, uint64_t tag, size_t size_bytes,
+                            const char *call)
+{
+    if ((peer >= tcp->setup.world) || (peer == tcp->setup.rank))
+        return post_refuse(tcp, GF_ERR_PARAM, peer, call, tag, size_bytes, "that is no peer");
+    if (size_bytes > tcp->setup.message_bytes_max)
+        return post_refuse(tcp, GF_ERR_PARAM, peer, call, tag, size_bytes,
+                           "larger than setup.message_bytes_max");
+    if (tag >> GF_TAG_BITS != 0)
+        return post_refuse(tcp, GF_ERR_PARAM, peer, call, tag, size_bytes, "a tag has 51 bits");
+    if (tcp->broken != GF_OK) return tcp->broken;
+    if (tcp->peers[peer].open_count < tcp->setup.streams)
+        return post_refuse(tcp, GF_ERR_STATE, peer, call, tag, size_bytes,
+                           "not connected in this epoch");
+    return (tcp->requests_under_way < tcp->setup.requests_max) ? GF_OK : GF_AGAIN;
+}
+
+static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data,
+                           size_t size_bytes, struct gf_req *req)
+{
+    struct gf_tcp_link *tcp = tcp_of(link);
+    gf_status status = post_check(tcp, to, tag, size_bytes, "send_post");
+    if (status != GF_OK) return status;
+    if (tcp->peers[to].told) return gf_tcp_peer_refuse(&tcp->peers[to]);
+    req_begin(tcp, req, true, to, tag, data, (uint32_t)size_bytes);
+    link->sent_bytes += size_bytes;
+    link->sent_messages++;
+    link->counts[to].sends_posted++;
+    gf_tcp_send_begin(&tcp->peers[to], req);
+    return GF_OK;
+}
+
+static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf_mem data,
+                           size_t size_bytes, struct gf_req *req)
+{
+    struct gf_tcp_link *tcp = tcp_of(link);
+    gf_status status = post_check(tcp, from, tag, size_bytes, "recv_post");
+    if (status != GF_OK) return status;
+    /* What came before its connection ended can still be had. */
+    if (tcp->peers[from].told && (gf_tcp_late_find(&tcp->peers[from], tag) == TCP_NONE))
+        return gf_tcp_peer_refuse(&tcp->peers[from]);
+    req_begin(tcp, req, false, from, tag, data, (uint32_t)size_bytes);
+    link->counts[from].receives_posted++;
+    gf_tcp_recv_begin(&tcp->peers[from], req);
+    return GF_OK;
+}
+
+static gf_status test(struct gf_link *link, struct gf_req *req)
+{
+    GF_ASSERT(req->link == tcp_of(link));
+    return req->answer;
+}
+
+static void cancel(struct gf_link *link, struct gf_req *req)
+{
+    struct gf_tcp_link *tcp = tcp_of(link);
+    GF_ASSERT(req->link == tcp);
+    if ((req->answer == GF_AGAIN) && !req->is_send) gf_tcp_recv_cancel(&tcp->peers[req->peer], req);
+}
+
+/* ---- moving and sleeping ---- */
+
+void gf_tcp_stream_list(struct gf_tcp_stream *stream)
+{
+    struct gf_tcp_link *tcp = stream->peer->link;
+    if (stream->listed || (stream->fd < 0)) return;
+    stream->listed = true;
+    stream->next_ready = NULL;
+    if (tcp->ready_last != NULL)
+        tcp->ready_last->next_ready = stream;
+    else
+        tcp->ready = stream;
+    tcp->ready_last = stream;
+}
+
+/* One call of the kernel: whatever became ready since the last one. */
+static void events_take(struct gf_tcp_link *tcp)
+{
+    struct epoll_event events[EVENTS_MAX];
+    int count = epoll_wait(tcp->epoll_fd, events, EVENTS_MAX, 0);
+    tcp->unasked = 0;
+    for (int i = 0; i < count; i++) {
+        struct gf_tcp_stream *stream = events[i].data.ptr;
+        if ((events[i].events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
+            stream->readable = true;
+        if ((events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) stream->hung_up = true;
+        if ((events[i].events & EPOLLOUT) != 0) stream->writable = true;
+        if (stream->readable || (stream->writable && gf_tcp_stream_has_work(stream)))
+            gf_tcp_stream_list(stream);
+    }
+}
+
+/* Each stream of the list once; what has more to do puts itself there again. */
+static bool ready_serve(struct gf_tcp_link *tcp)
+{
+    struct gf_tcp_stream *stream = tcp->ready;
+    bool moved = false;
+    tcp->ready = NULL;
+    tcp->ready_last = NULL;
+    while (stream != NULL) {
+        struct gf_tcp_stream *next = stream->next_ready;
+        stream->listed = false;
+        if (stream->readable) moved = gf_tcp_stream_read(stream) || moved;
+        moved = gf_tcp_stream_write(stream) || moved;
+        stream = next;
+    }
+    return moved;
+}
+
+/* The peer whose message is awaited longest has most often sent it: its socket is read without
+ * asking first. False: no such read is of use, or all are to be asked. */
+static bool awaited_read(struct gf_tcp_link *tcp, bool *moved_out)
+{
+    struct gf_req *req = tcp->oldest;
+    struct gf_tcp_stream *stream;
+    if (tcp->unasked == UNASKED_MAX) return false;
+    while ((req != NULL) && req->is_send) req = req->newer;
+    if (req == NULL) return false;
+    stream = &tcp->peers[req->peer].streams[0];
+    if (stream->listed || (stream->fd < 0)) return false;
+    tcp->unasked++;
+    *moved_out = gf_tcp_stream_read(stream);
+    return true;
+}
+
+static gf_status progress(struct gf_link *link)
+{
+    struct gf_tcp_link *tcp = tcp_of(link);
+    bool moved = false;
+    if (tcp->broken != GF_OK) return tcp->broken;
+    if (tcp->epoll_fd < 0) return GF_ERR_STATE;
+    if (!awaited_read(tcp, &moved)) events_take(tcp);
+    moved = ready_serve(tcp) || moved;
+    if (tcp->gone_count > 0)
+        moved = gf_tcp_gone_tell(tcp, gf_clock_monotonic.now_ns(&gf_clock_monotonic)) || moved;
+    if (tcp->broken != GF_OK) return tcp->broken;
+    return moved ? GF_OK : GF_AGAIN;
+}
+
+static gf_status arm(struct gf_link *link)
+{
+    struct gf_tcp_link *tcp = tcp_of(link);
+    if (tcp->broken != GF_OK) return tcp->broken;
+    if (tcp->unasked > 0) events_take(tcp); /* what was read is still on the kernel's list */
+    return (tcp->ready == NULL) ? GF_OK : GF_AGAIN;
+}
+
+/* ---- memory ---- */
+
+struct parts {
+    unsigned char *at; /* NULL: only counted */
+    size_t bytes;
+};
+
+static void *part_take(struct parts *parts, size_t bytes)
+{
+    void *part = (parts->at == NULL) ? NULL : parts->at + parts->bytes;
+    parts->bytes += (bytes + 63) & ~(size_t)63;
+    return part;
+}
+
+static struct gf_link_setup setup_filled(const struct gf_link_setup *setup)
+{
+    struct gf_link_setup filled = *setup;
+    if (filled.streams == 0) filled.streams = 1;
+    if (filled.credit_bytes == 0) filled.credit_bytes = TCP_CREDIT_BYTES;
+    if (filled.credit_bytes < TCP_BLOCK_BYTES) filled.credit_bytes = TCP_BLOCK_BYTES;
+    return filled;
+}
+
+/* Both measures and hands out. What is written at open comes first; the blocks of peers that never
+ * connect are not touched. */
+static void lay(const struct gf_link_setup *setup, struct parts *parts)
+{
+    uint32_t world = setup->world;
+    uint32_t block_count = setup->credit_bytes / TCP_BLOCK_BYTES;
+    struct gf_tcp_link *tcp = part_take(parts, sizeof *tcp);
+    struct gf_link_count *counts = part_take(parts, world * sizeof *counts);
+    struct gf_tcp_peer *peers = part_take(parts, world * sizeof *peers);
+    unsigned char *scratch = part_take(parts, TCP_SCRATCH_BYTES);
+    if (tcp != NULL) {
+        tcp->link.counts = counts;
+        tcp->peers = peers;
+        tcp->scratch = scratch;
+        tcp->block_count = block_count;
+    }
+    for (uint32_t id = 0; id < world; id++) {
+        struct gf_tcp_peer at = {.link = tcp, .id = id};
+        if (id != setup->rank) {
+            at.streams = part_take(parts, setup->streams * sizeof *at.streams);
+            at.early = part_take(parts, setup->requests_max * sizeof *at.early);
+            at.late =
+                part_take(parts, ((size_t)block_count + setup->requests_max) * sizeof *at.late);
+            at.chain = part_take(parts, block_count * sizeof *at.chain);
+            at.blocks = part_take(parts, (size_t)block_count * TCP_BLOCK_BYTES);
+        }
+        if (tcp != NULL) peers[id] = at;
+    }
+}
+
+static size_t state_bytes(const struct gf_link_setup *setup)
+{
+    const struct gf_link_setup filled = setup_filled(setup);
+    struct parts parts = {NULL, 0};
+    lay(&filled, &parts);
+    return parts.bytes;
+}
+
+/* ---- the exchange region ---- */
+
+static gf_status region_take(struct gf_tcp_link *tcp, struct gf_fault *fault)
+{
+    void *region;
+    if (tcp->setup.region_bytes == 0) return GF_OK;
+    region = mmap(NULL, tcp->setup.region_bytes, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (region == MAP_FAILED)
+        return gf_fault_set(fault, GF_ERR_SYSTEM, GF_RANK_NONE, "mmap", errno,
+                            "no %zu bytes for the exchange region: %s", tcp->setup.region_bytes,
+                            strerror(errno));
+    tcp->link.region = region;
+    tcp->link.region_bytes = tcp->setup.region_bytes;
+    tcp->link.private_bytes = tcp->setup.region_bytes;
+    return GF_OK;
+}
+
+static void *map(struct gf_link *link, uint32_t peer)
+{
+    struct gf_tcp_link *tcp = tcp_of(link);
+    return (peer == tcp->setup.rank) ? tcp->link.region : NULL;
+}
+
+static void flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value)
+{
+    uint64_t *flag = (uint64_t *)(void *)((unsigned char *)map(link, peer) + offset_bytes);
+    __atomic_store_n(flag, value, __ATOMIC_RELEASE);
+}
+
+/* ---- opening and closing ---- */
+
+static struct gf_tcp_link *tcp_of_forked(struct gf_forked *forked)
+{
+    return (struct gf_tcp_link *)(void *)((char *)forked - offsetof(struct gf_tcp_link, forked));
+}
+
+static void forked_close(struct gf_forked *forked)
+{
+    const struct gf_tcp_link *tcp = tcp_of_forked(forked);
+    for (uint32_t id = 0; id < tcp->setup.world; id++) {
+        const struct gf_tcp_peer *peer = &tcp->peers[id];
+        for (uint32_t s = 0; (s < tcp->setup.streams) && (peer->streams != NULL); s++)
+            (void)close(peer->streams[s].fd);
+    }
+    (void)close(tcp->epoll_fd);
+}
+
+static void peers_init(struct gf_tcp_link *tcp)
+{
+    for (uint32_t id = 0; id < tcp->setup.world; id++) {
+        if (id != tcp->setup.rank) gf_tcp_peer_init(&tcp->peers[id]);
+    }
+}
+
+static gf_status open_epoll(struct gf_tcp_link *tcp, struct gf_fault *fault)
+{
+    tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    tcp->link.wake_fd = tcp->epoll_fd;
+    if (tcp->epoll_fd >= 0) return GF_OK;
+    return gf_fault_set(fault, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_create1", errno,
+                        "link: epoll_create1 failed: %s", strerror(errno));
+}
+
+static gf_status open_link(const struct gf_link_setup *setup, void *state,
+                           struct gf_link **link_out, struct gf_fault *fault_out)
+{
+    struct gf_tcp_link *tcp = state;
+    const struct gf_link_setup filled = setup_filled(setup);
+    struct parts parts = {state, 0};
+    gf_status status;
+    GF_ASSERT((((uintptr_t)state & 63) == 0) && (setup->rank < setup->world) &&
+              (setup->requests_max > 0));
+    if ((filled.streams > TCP_STREAMS_MAX) || (filled.message_bytes_max > UINT32_MAX / 2) ||
+        (filled.credit_bytes > UINT32_MAX / 2))
+        return gf_fault_set(
+            fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+            "link: %u streams, messages of %zu bytes, credit of %u: at most %u, and 2 GiB each",
+            filled.streams, filled.message_bytes_max, filled.credit_bytes, TCP_STREAMS_MAX);
+    memset(tcp, 0, sizeof *tcp);
+    tcp->setup = filled;
+    tcp->link.driver = &gf_link_tcp;
+    tcp->link.network = true;
+    tcp->gone_ns = TCP_GONE_NS;
+    lay(&filled, &parts);
+    memset(tcp->link.counts, 0, filled.world * sizeof *tcp->link.counts);
+    if ((status = open_epoll(tcp, fault_out)) != GF_OK) return status;
+    if ((status = region_take(tcp, fault_out)) != GF_OK) {
+        (void)close(tcp->epoll_fd);
+        return status;
+    }
+    peers_init(tcp);
+    tcp->forked.close = forked_close;
+    gf_forked_add(&tcp->forked);
+    *link_out = &tcp->link;
+    return GF_OK;
+}
+
+/* Is something of what was sent not with the peer's kernel yet? */
+static bool leaves(struct gf_tcp_link *tcp)
+{
+    for (uint32_t id = 0; id < tcp->setup.world; id++) {
+        for (uint32_t s = 0; (id != tcp->setup.rank) && (s < tcp->setup.streams); s++) {
+            const struct gf_tcp_stream *stream = &tcp->peers[id].streams[s];
+            int unsent = 0;
+            if ((stream->fd < 0) || tcp->peers[id].ended) continue;
+            if (stream->out_at < stream->out_end) return true;
+            if ((ioctl(stream->fd, SIOCOUTQ, &unsent) == 0) && (unsent > 0)) return true;
+        }
+    }
+    return false;
+}
+
+/* A connection that is closed while unread bytes lie in it is reset, and what was sent and has not
+ * arrived is lost: some peer may still need it. */
+static void flush(struct gf_tcp_link *tcp)
+{
+    uint64_t until_ns = gf_clock_monotonic.now_ns(&gf_clock_monotonic) + FLUSH_NS;
+    while (leaves(tcp) && (gf_clock_monotonic.now_ns(&gf_clock_monotonic) < until_ns)) {
+        (void)poll(NULL, 0, 1);
+        events_take(tcp);
+        (void)ready_serve(tcp);
+    }
+}
+
+static void drop(struct gf_link *link)
+{
+    struct gf_tcp_link *tcp = tcp_of(link);
+    for (uint32_t id = 0; id < tcp->setup.world; id++) {
+        if (id != tcp->setup.rank) gf_tcp_peer_close(&tcp->peers[id]);
+    }
+    while (tcp->oldest != NULL) gf_tcp_req_end(tcp->oldest, GF_ERR_ABORTED);
+    tcp->ready = NULL;
+    tcp->ready_last = NULL;
+    tcp->gone_count = 0;
+    peers_init(tcp);
+}
+
+static gf_status reset(struct gf_link *link, uint32_t epoch)
+{
+    struct gf_tcp_link *tcp = tcp_of(link);
+    flush(tcp);
+    drop(link);
+    tcp->setup.epoch = epoch;
+    tcp->broken = GF_OK;
+    link->fault = (struct gf_fault){.code = GF_OK};
+    memset(link->counts, 0, tcp->setup.world * sizeof *link->counts);
+    if (link->region != NULL) memset(link->region, 0, link->region_bytes);
+    return GF_OK;
+}
+
+static void close_link(struct gf_link *link)
+{
+    struct gf_tcp_link *tcp = tcp_of(link);
+    int epoll_fd = tcp->epoll_fd;
+    flush(tcp);
+    drop(link);
+    tcp->epoll_fd = -1;
+    if (epoll_fd >= 0) (void)close(epoll_fd);
+    gf_forked_remove(&tcp->forked);
+    if (link->region != NULL) (void)munmap(link->region, link->region_bytes);
+    link->region = NULL;
+}
+
+/* ---- connecting ---- */
+
+/* What there is to tell is told by whoever dials and accepts. */
+static gf_status endpoint(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out)
+{
+    (void)link;
+    (void)endpoint_out;
+    *size_bytes_out = 0;
+    return GF_OK;
+}
+
+static gf_status connect_peer(struct gf_link *link, uint32_t peer, const void *endpoint_in,
+                              size_t size_bytes)
+{
+    struct gf_tcp_link *tcp = tcp_of(link);
+    (void)endpoint_in;
+    (void)size_bytes;
+    if (peer == tcp->setup.rank) return GF_OK;
+    if (tcp->peers[peer].ended) return gf_tcp_peer_refuse(&tcp->peers[peer]);
+    return (tcp->peers[peer].open_count == tcp->setup.streams) ? GF_OK : GF_AGAIN;
+}
+
+const struct gf_link_driver gf_link_tcp = {
+    .name = "tcp",
+    .req_size_bytes = sizeof(struct gf_req),
+    .endpoint_bytes_max = 64,
+    .state_bytes = state_bytes,
+    .open = open_link,
+    .close = close_link,
+    .endpoint = endpoint,
+    .connect = connect_peer,
+    .send_post = send_post,
+    .recv_post = recv_post,
+    .test = test,
+    .cancel = cancel,
+    .progress = progress,
+    .arm = arm,
+    .map = map,
+    .flag_store = flag_store,
+    .reset = reset,
+    .drop = drop,
+};

@@ -1,0 +1,128 @@
+/* Messages that came before their receive. A peer's credit is a buffer of blocks; a message takes
+ * as many as its first frame needs, wherever they lie, so receives may be posted in any order
+ * without a gap being of no use. Who takes them is the peer, within the credit that it was told;
+ * who gives them back is this rank.
+ *
+ * blocks  [0 1 2 3 4 5 6 7]   chain[] leads from a block to the next of its message, or of the free
+ * ones late[]  an entry for each message: no more than blocks, for those with credit, and requests,
+ * for those without */
+#include "drivers/tcp/link_tcp_state.h"
+
+#include <string.h>
+
+void gf_tcp_late_init(struct gf_tcp_peer *peer)
+{
+    uint32_t block_count = peer->link->block_count;
+    uint32_t late_count = block_count + peer->link->setup.requests_max;
+    for (uint32_t i = 0; i < block_count; i++)
+        peer->chain[i] = (i + 1 < block_count) ? i + 1 : TCP_NONE;
+    for (uint32_t i = 0; i < late_count; i++)
+        peer->late[i].next = (i + 1 < late_count) ? i + 1 : TCP_NONE;
+    peer->block_free = 0;
+    peer->late_free = 0;
+    peer->late_first = TCP_NONE;
+    peer->late_last = TCP_NONE;
+}
+
+uint32_t gf_tcp_late_find(const struct gf_tcp_peer *peer, uint64_t tag)
+{
+    uint32_t at = peer->late_first;
+    while ((at != TCP_NONE) && ((peer->late[at].tag != tag) || (peer->late[at].req != NULL)))
+        at = peer->late[at].next;
+    return at;
+}
+
+static uint32_t blocks_take(struct gf_tcp_peer *peer, uint32_t count)
+{
+    uint32_t first = peer->block_free;
+    uint32_t last = first;
+    GF_ASSERT(first != TCP_NONE);
+    for (uint32_t i = 1; i < count; i++) {
+        last = peer->chain[last];
+        GF_ASSERT(last != TCP_NONE); /* begin_take() has counted */
+    }
+    peer->block_free = peer->chain[last];
+    peer->chain[last] = TCP_NONE;
+    return first;
+}
+
+/* Returns how many there were. */
+static uint32_t blocks_give(struct gf_tcp_peer *peer, uint32_t first)
+{
+    uint32_t count = 1;
+    uint32_t last = first;
+    for (; peer->chain[last] != TCP_NONE; last = peer->chain[last]) count++;
+    peer->chain[last] = peer->block_free;
+    peer->block_free = first;
+    return count;
+}
+
+uint32_t gf_tcp_late_add(struct gf_tcp_peer *peer, const struct gf_tcp_head *head)
+{
+    uint32_t at = peer->late_free;
+    bool wants = (head->kind == TCP_FRAME_WANT);
+    if (at == TCP_NONE) return TCP_NONE;
+    peer->late_free = peer->late[at].next;
+    peer->late[at] = (struct gf_tcp_late){
+        .tag = head->tag,
+        .size = head->size,
+        .bytes = head->bytes,
+        .block = wants ? TCP_NONE : blocks_take(peer, gf_tcp_blocks(head->bytes)),
+        .next = TCP_NONE,
+        .here = wants};
+    if (peer->late_last != TCP_NONE)
+        peer->late[peer->late_last].next = at;
+    else
+        peer->late_first = at;
+    peer->late_last = at;
+    return at;
+}
+
+/* Half of it back, and nothing else on its way: then it is said by itself. */
+void gf_tcp_credit_give(struct gf_tcp_peer *peer, uint32_t blocks)
+{
+    peer->given += blocks;
+    if (peer->given - peer->given_told >= peer->link->block_count / 2)
+        gf_tcp_stream_list(&peer->streams[0]);
+}
+
+void gf_tcp_late_drop(struct gf_tcp_peer *peer, uint32_t late)
+{
+    uint32_t before = TCP_NONE;
+    for (uint32_t at = peer->late_first; at != late; at = peer->late[at].next) before = at;
+    if (before != TCP_NONE)
+        peer->late[before].next = peer->late[late].next;
+    else
+        peer->late_first = peer->late[late].next;
+    if (peer->late_last == late) peer->late_last = before;
+    if (peer->late[late].block != TCP_NONE)
+        gf_tcp_credit_give(peer, blocks_give(peer, peer->late[late].block));
+    peer->late[late].next = peer->late_free;
+    peer->late_free = late;
+}
+
+void gf_tcp_late_deliver(struct gf_tcp_peer *peer, uint32_t late, struct gf_req *req)
+{
+    const struct gf_tcp_late entry = peer->late[late];
+    uint32_t block = entry.block;
+    GF_ASSERT(entry.here);
+    for (uint32_t at = 0; (entry.size == req->size) && (at < entry.bytes); at += TCP_BLOCK_BYTES) {
+        uint32_t bytes = entry.bytes - at;
+        if (bytes > TCP_BLOCK_BYTES) bytes = TCP_BLOCK_BYTES;
+        memcpy(req->data + at, peer->blocks + (size_t)block * TCP_BLOCK_BYTES, bytes);
+        block = peer->chain[block];
+    }
+    gf_tcp_late_drop(peer, late);
+    req->given = entry.bytes;
+    req->done = entry.bytes;
+    if (entry.size != req->size) {
+        gf_tcp_mismatch(req, entry.size);
+        gf_tcp_req_end(req, GF_ERR_MISMATCH);
+    } else if ((entry.bytes == entry.size) && (entry.block != TCP_NONE)) {
+        gf_tcp_req_end(req, GF_OK);
+    } else {
+        req->phase = (entry.bytes > 0) ? TCP_RECV_BEGUN : TCP_RECV_POSTED;
+        gf_tcp_list_add(&peer->receives, req);
+        gf_tcp_recv_tell(peer, req);
+    }
+}

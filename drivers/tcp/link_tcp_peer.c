@@ -1,0 +1,221 @@
+/* The connections of a peer: how they come, and how they end. They end together.
+ *
+ * A connection that ends is most often the last word of a process that has ended, or left on
+ * purpose, and the control channel says so better: whom it was about, and what follows. So its
+ * requests are told a second later; until then what had arrived is read, and receives that are
+ * posted for it still find it. Bytes that break a rule are told at once. */
+#include "drivers/tcp/link_tcp_state.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "drivers/address.h"
+#include "drivers/clock.h"
+
+#define READS_MAX 64 /* of a peer that goes on sending on one stream when another has ended */
+
+void gf_tcp_peer_init(struct gf_tcp_peer *peer)
+{
+    struct gf_tcp_link *tcp = peer->link;
+    const struct gf_tcp_peer fresh = {.link = tcp,
+                                      .id = peer->id,
+                                      .streams = peer->streams,
+                                      .early = peer->early,
+                                      .late = peer->late,
+                                      .chain = peer->chain,
+                                      .blocks = peer->blocks};
+    *peer = fresh;
+    for (uint32_t s = 0; s < tcp->setup.streams; s++) {
+        struct gf_tcp_stream *stream = &peer->streams[s];
+        memset(stream, 0, offsetof(struct gf_tcp_stream, out));
+        stream->peer = peer;
+        stream->index = s;
+        stream->fd = -1;
+    }
+}
+
+/* ---- how it comes ---- */
+
+static gf_status adopt_refuse(struct gf_tcp_link *tcp, uint32_t peer, const char *call, int error,
+                              const char *why)
+{
+    return gf_fault_set(&tcp->link.fault, (error != 0) ? GF_ERR_SYSTEM : GF_ERR_PARAM, peer, call,
+                        error, "rank %u cannot take a connection to rank %u: %s", tcp->setup.rank,
+                        peer, why);
+}
+
+gf_status gf_link_tcp_adopt(struct gf_link *link, uint32_t id, uint32_t stream_index, int fd)
+{
+    struct gf_tcp_link *tcp = (struct gf_tcp_link *)link;
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
+    struct gf_tcp_peer *peer;
+    struct gf_tcp_stream *stream;
+    int no_delay = 1;
+    if ((id >= tcp->setup.world) || (id == tcp->setup.rank))
+        return adopt_refuse(tcp, GF_RANK_NONE, "adopt", 0, "there is no such peer");
+    if ((stream_index >= tcp->setup.streams) || (fd < 0))
+        return adopt_refuse(tcp, id, "adopt", 0, "there is no such stream");
+    peer = &tcp->peers[id];
+    stream = &peer->streams[stream_index];
+    if (peer->ended || (stream->fd >= 0))
+        return adopt_refuse(tcp, id, "adopt", 0, "that stream was there already");
+    event.data.ptr = stream;
+    if (peer->open_count == 0) gf_tcp_late_init(peer);
+    if (epoll_ctl(tcp->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+        return adopt_refuse(tcp, id, "epoll_ctl", errno, strerror(errno));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &no_delay,
+                     sizeof no_delay); /* a socket pair has no such option */
+    stream->fd = fd;
+    stream->readable = true;
+    stream->writable = true;
+    if (stream_index == 0) peer->greets = true;
+    peer->open_count++;
+    gf_tcp_stream_list(stream);
+    return GF_OK;
+}
+
+/* ---- how it ends ---- */
+
+static void stream_close(struct gf_tcp_stream *stream)
+{
+    int fd = stream->fd;
+    if (fd < 0) return;
+    stream->fd = -1; /* first: a child that is forked meanwhile closes what is here */
+    /* A child of the program may hold it, too, and what epoll watches is the connection and not
+     * this descriptor. */
+    (void)epoll_ctl(stream->peer->link->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+    (void)close(fd);
+}
+
+void gf_tcp_peer_close(struct gf_tcp_peer *peer)
+{
+    for (uint32_t s = 0; s < peer->link->setup.streams; s++) stream_close(&peer->streams[s]);
+}
+
+/* " (10.0.0.1:4000)", or nothing where it is no address of IP. */
+static void place_text(int fd, bool of_peer, char *text_out, size_t bytes)
+{
+    struct gf_place place;
+    char ip[INET6_ADDRSTRLEN] = "";
+    text_out[0] = 0;
+    if ((fd < 0) || !gf_place_of_fd(fd, of_peer, &place)) return;
+    (void)inet_ntop(place.family, place.ip, ip, sizeof ip);
+    (void)snprintf(text_out, bytes, (place.family == AF_INET) ? " (%s:%u)" : " ([%s]:%u)", ip,
+                   ntohs(place.port));
+}
+
+/* What the kernel measured, while the socket is open. */
+static void peer_text(struct gf_tcp_peer *peer, int fd, const char *why)
+{
+    char own[64];
+    char other[64];
+    char measured[64] = "";
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof info;
+    place_text(fd, false, own, sizeof own);
+    place_text(fd, true, other, sizeof other);
+    if ((fd >= 0) && (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0))
+        (void)snprintf(measured, sizeof measured, "; %u retransmits, rtt %u us",
+                       info.tcpi_total_retrans, info.tcpi_rtt);
+    (void)snprintf(peer->text, sizeof peer->text,
+                   "the connection of rank %u%s and rank %u%s ended: %s%s", peer->link->setup.rank,
+                   own, peer->id, other, why, measured);
+}
+
+static void peer_ends(struct gf_tcp_peer *peer)
+{
+    if (peer->ended) return;
+    peer->ended = true;
+    peer->ended_ns = gf_clock_monotonic.now_ns(&gf_clock_monotonic);
+    peer->link->gone_count++;
+    for (uint32_t s = 0; s < peer->link->setup.streams; s++) {
+        peer->streams[s].readable = true; /* to its end */
+        gf_tcp_stream_list(&peer->streams[s]);
+    }
+}
+
+void gf_tcp_stream_ended(struct gf_tcp_stream *stream, int error)
+{
+    struct gf_tcp_peer *peer = stream->peer;
+    bool reads =
+        (error == EPIPE) || (error == ECONNRESET); /* what came before that may still be here */
+    if (!peer->ended) peer_text(peer, stream->fd, (error == 0) ? "closed there" : strerror(error));
+    peer_ends(peer);
+    if (!reads || !stream->readable) stream_close(stream);
+}
+
+/* Its requests end, with what was said of it. */
+static bool peer_tell(struct gf_tcp_peer *peer, gf_log_level level)
+{
+    struct gf_tcp_link *tcp = peer->link;
+    struct gf_req *req = tcp->oldest;
+    bool moved = false;
+    gf_tcp_peer_close(peer);
+    peer->told = true;
+    tcp->gone_count--;
+    peer->tells = NULL;
+    peer->tells_last = NULL;
+    for (uint32_t s = 0; s < tcp->setup.streams; s++)
+        peer->streams[s].copied = peer->streams[s].sends = NULL;
+    while (req != NULL) {
+        struct gf_req *newer = req->newer;
+        if (req->peer == peer->id) {
+            if (!moved) {
+                (void)gf_fault_set(&tcp->link.fault, GF_ERR_LINK, peer->id, "", 0, "%s",
+                                   peer->text);
+                gf_log_line(&tcp->setup.log, level, "link: %s", peer->text);
+            }
+            gf_tcp_req_end(req, GF_ERR_LINK);
+            moved = true;
+        }
+        req = newer;
+    }
+    peer->queued = peer->waiting = peer->sending = peer->receives =
+        (struct gf_tcp_list){NULL, NULL};
+    return moved;
+}
+
+void gf_tcp_violated(struct gf_tcp_stream *stream, const char *format, ...)
+{
+    struct gf_tcp_peer *peer = stream->peer;
+    struct gf_tcp_link *tcp = peer->link;
+    char why[120];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    if (peer->told) return;
+    peer_text(peer, stream->fd, why);
+    peer_ends(peer);
+    (void)gf_fault_set(&tcp->link.fault, GF_ERR_LINK, peer->id, "recv", 0, "%s", peer->text);
+    if (!peer_tell(peer, GF_LOG_ERROR))
+        gf_log_line(&tcp->setup.log, GF_LOG_ERROR, "link: %s", peer->text);
+    tcp->broken = GF_ERR_LINK;
+}
+
+bool gf_tcp_gone_tell(struct gf_tcp_link *tcp, uint64_t now_ns)
+{
+    bool moved = false;
+    for (uint32_t id = 0; id < tcp->setup.world; id++) {
+        struct gf_tcp_peer *peer = &tcp->peers[id];
+        if (!peer->ended || peer->told || (now_ns - peer->ended_ns < tcp->gone_ns)) continue;
+        for (uint32_t s = 0; s < tcp->setup.streams; s++) { /* what has come and was not read */
+            for (int i = 0; (i < READS_MAX) && gf_tcp_stream_read(&peer->streams[s]); i++)
+                moved = true;
+        }
+        if (!peer->told) moved = peer_tell(peer, GF_LOG_ERROR) || moved;
+    }
+    return moved;
+}
+
+gf_status gf_tcp_peer_refuse(struct gf_tcp_peer *peer)
+{
+    return gf_fault_set(&peer->link->link.fault, GF_ERR_LINK, peer->id, "", 0, "%s", peer->text);
+}
