@@ -172,11 +172,10 @@ $(BUILD)/firmware-tests/test_perf: $(call without_main,perf) $(TOOL_SHARED)
 # UCX's answers and what it is given, seen and changed on the way.
 $(BUILD)/firmware-tests/test_link_ucx_device: LDFLAGS += $(foreach f,config_modify context_query tag_send_nbx tag_recv_nbx \
     worker_create worker_progress worker_destroy worker_flush_nbx request_cancel init_version cleanup,-Wl$(comma)--wrap=ucp_$(f)) -Wl,--wrap=ucs_config_parser_get_value
-$(BUILD)/firmware-tests/test_link_ucx_settings: LDFLAGS += $(foreach f,ucp_config_modify ucp_context_query uct_config_modify gf_ucx_iface_opens,-Wl$(comma)--wrap=$(f))
-$(BUILD)/firmware-tests/test_link_ucx_faults: LDFLAGS += -Wl,--wrap=ucp_ep_create
+$(BUILD)/firmware-tests/test_link_ucx_settings: LDFLAGS += $(foreach f,ucp_config_modify ucp_context_query uct_config_modify,-Wl$(comma)--wrap=$(f))
 UCX_FAULTS = $(patsubst %,-Wl$(comma)--wrap=ucp_%,config_read config_modify init_version context_query worker_create \
-    worker_get_efd worker_get_address worker_arm worker_flush_nbx mem_map mem_query rkey_pack ep_create ep_rkey_unpack \
-    rkey_ptr tag_send_nbx tag_recv_nbx) $(patsubst %,-Wl$(comma)--wrap=uct_%,query_components md_open \
+    worker_get_efd worker_get_address worker_arm worker_flush_nbx ep_create tag_send_nbx \
+    tag_recv_nbx) $(patsubst %,-Wl$(comma)--wrap=uct_%,query_components md_open \
     md_iface_config_read config_modify)
 $(BUILD)/firmware-tests/test_link_ucx_calls: LDFLAGS += $(UCX_FAULTS)
 $(BUILD)/firmware-tests/test_link_ucx_calls: $(BUILD)/firmware-tests/process/program_ucx_faults.o

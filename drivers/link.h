@@ -4,8 +4,6 @@
 #ifndef GF_LINK_H
 #define GF_LINK_H
 
-#include <stdlib.h>
-
 #include "gpu.h"
 
 /* A tag names epoch, step, buffer and move; the driver adds the sender. Two messages under way
@@ -47,7 +45,7 @@ struct gf_link_setup {
     uint32_t local;           /* that place; where nobody knows it, the rank */
     const char *ports;
     bool huge_pages;
-    bool shared_memory; /* ranks of one node may share the region (drivers/host/node.h) */
+    bool private_memory; /* ranks of one node share nothing (drivers/node.h) */
     /* opens nothing that is for a network, as long as network() does not ask for it */
     bool one_node;
     /* of the job, or NULL or empty: who connects over a network proves that it has it */
@@ -86,15 +84,14 @@ struct gf_link {
     /* of the region: memory of this process alone; 0 where it lies in shared memory */
     size_t private_bytes;
     int wake_fd; /* to sleep on, see arm(); -1: there is none */
-    /* links with equal ones share memory; 0: not known, or of no meaning */
+    /* links with equal ones share memory; 0: nothing is shared, or of no meaning */
     uint64_t node;
-    uint32_t user; /* .. if this is equal, too */
-    bool network;  /* what leaves the node is open */
+    bool network; /* what leaves the node is open */
     /* the caller's, before reset(): all that mapped the region and stay out have ended */
     bool region_stays;
     /* ranks of a node with different ones leave it by different devices; 0: not known */
     uint64_t device;
-    /* since open: messages may lie in setup.device, too. Else none ever does */
+    /* since open, or since network(): messages may lie in setup.device, too */
     bool reaches_device;
 };
 
@@ -128,8 +125,10 @@ struct gf_link_driver {
     /* virtual time: on which core this runs, and which pages were touched, means nothing */
     bool simulated;
 
-    /* Bytes of state for this setup, before anything is opened. */
+    /* Bytes of state for this setup, before anything is opened, and of memory that lies after the
+     * exchange region, for messages; NULL: none. */
     size_t (*state_bytes)(const struct gf_link_setup *setup);
+    size_t (*memory_bytes)(const struct gf_link_setup *setup);
     /* Likewise: could this link reach device memory, of which the setup says nothing yet? NULL:
      * never. */
     bool (*may_reach_device)(const struct gf_link_setup *setup);
@@ -141,9 +140,9 @@ struct gf_link_driver {
 
     /* This rank's endpoint address; endpoint_out[endpoint_bytes_max]. */
     gf_status (*endpoint)(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out);
-    /* Reach `peer` (which may be this rank: then a no-op) by its endpoint address; once a peer and
-     * epoch. GF_AGAIN: under way; progress(), and the same call again, until it gives something
-     * else. */
+    /* Reach `peer` (which may be this rank: then a no-op) by its endpoint address. GF_AGAIN: under
+     * way, to be called again with the same, for all peers in turn: each may wait until another is
+     * reached. GF_OK again where it is. */
     gf_status (*connect)(struct gf_link *link, uint32_t peer, const void *endpoint,
                          size_t size_bytes);
 
@@ -210,13 +209,5 @@ void gf_flag_wake(void *region, size_t offset_bytes);
 
 extern const struct gf_link_driver gf_link_tcp;
 extern const struct gf_link_driver gf_link_ucx;
-/* Where its shared memory lies, and what a rank takes there beside its region: 4.2 MB a worker are
- * UCX's receive queue and first buffers. */
-#define GF_UCX_SHARE_BYTES ((uint64_t)8 << 20)
-static inline const char *gf_ucx_shm_directory(void)
-{
-    const char *directory = getenv("UCX_POSIX_DIR"); /* UCX's own setting */
-    return (directory != NULL) ? directory : "/dev/shm";
-}
 
 #endif

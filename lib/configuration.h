@@ -58,7 +58,7 @@ struct gf_config {
         bool rejoin;
     } rendezvous;
     struct {
-        char transports[GF_TEXT_MAX]; /* UCX's names, comma-separated; empty: self,posix,tcp */
+        char transports[GF_TEXT_MAX]; /* between nodes, UCX's names, comma-separated; empty: tcp */
         /* "eth0,eth1": these; "a;b": by place in the node; empty: lo */
         char devices[GF_TEXT_MAX];
         char ports[16];  /* "first-last" for tcp; empty: 21000-25999 */
@@ -69,7 +69,8 @@ struct gf_config {
         bool encryption; /* tcp between nodes is encrypted; with a key_file alone */
         /* with a key_file: transports without a proof (rc, ud ..) are allowed */
         bool trusted_fabric;
-        bool huge_pages; /* ask for huge pages for the exchange region */
+        bool private_memory; /* ranks of a node share no memory: the network is for all */
+        bool huge_pages;     /* ask for huge pages for the exchange region */
     } link;
     struct {
         char driver[16];                 /* empty or "host"; "cuda" */

@@ -36,7 +36,7 @@ struct node_plan gf_node_plan_of(size_t region_bytes, uint32_t slots, uint32_t e
 /* Of a rank that shares nothing there is the exchange region alone. */
 static bool shares(const struct gf_link_setup *setup)
 {
-    return setup->shared_memory && (setup->world > 1);
+    return !setup->private_memory && (setup->world > 1);
 }
 
 static struct node_plan plan_of(const struct gf_link_setup *setup)
@@ -159,8 +159,9 @@ static void peers_forget(struct gf_node *node)
         memset(next, 0, node->plan.entries * sizeof *next);
         *pair = (struct node_pair){.next = next};
     }
-    memset(node->peers, 0, node->world * sizeof *node->peers);
-    node->pair_count = 0;
+    for (uint32_t peer = 0; peer < node->world; peer++)
+        if (peer != node->rank) node->peers[peer] = (struct node_peer){.region = NULL};
+    node->pair_count = node->up_count = 0;
     node->pulls = GF_RANK_NONE;
     node->untold = 0;
 }
@@ -170,6 +171,7 @@ static void peers_forget(struct gf_node *node)
 /* Memory, what is told of it, and the socket by which peers get it. */
 static gf_status take(struct gf_node *node)
 {
+    struct node_peer *own = &node->peers[node->rank];
     const char *why = NULL;
     gf_status status;
     if (node->asked) gf_node_host_look(node);
@@ -180,6 +182,8 @@ static gf_status take(struct gf_node *node)
     if ((status = gf_node_memory_take(node, &why)) < 0) return status;
     if (!node->shared) gf_node_socket_close(node);
     node->link->region = (node->region_bytes > 0) ? node->memory : NULL;
+    own->region = node->link->region;
+    own->region_bytes = node->region_bytes;
     node->link->region_bytes = node->region_bytes;
     node->link->private_bytes = node->shared ? 0 : node->memory_bytes;
     node->link->node = node->shared ? node->host : node->alone;
@@ -214,7 +218,7 @@ gf_status gf_node_open(const struct gf_link_setup *setup, void *state, struct gf
     node->requests_max = setup->requests_max;
     node->region_bytes = setup->region_bytes;
     node->huge_pages = setup->huge_pages;
-    node->asked = setup->shared_memory;
+    node->asked = !setup->private_memory;
     node->shares = shares(setup);
     node->plan = plan_of(setup);
     node->memory_fd = node->socket_fd = -1;
@@ -234,7 +238,7 @@ void gf_node_close(struct gf_node *node)
     if (node == NULL) return;
     give_back(node);
     gf_node_memory_give(node);
-    node->link->region = NULL;
+    node->link->region = node->peers[node->rank].region = NULL;
     opened_remove(node); /* last: another thread may fork meanwhile */
 }
 
@@ -265,18 +269,13 @@ bool gf_node_has(const struct gf_node *node, uint32_t peer)
 
 void *gf_node_map(const struct gf_node *node, uint32_t peer)
 {
-    const struct node_pair *pair;
-    if (peer >= node->world) return NULL;
-    if (peer == node->rank) return (node->region_bytes > 0) ? node->memory : NULL;
-    if (node->peers[peer].state != NODE_PEER_UP) return NULL;
-    pair = node_pair_of(node, peer);
-    return (pair->region_bytes > 0) ? pair->memory : NULL;
+    return (peer < node->world) ? node->peers[peer].region : NULL;
 }
 
 void gf_node_flag_store(struct gf_node *node, uint32_t peer, size_t offset_bytes, uint64_t value)
 {
-    unsigned char *memory = gf_node_map(node, peer);
-    GF_ASSERT((memory != NULL) && (offset_bytes % sizeof value == 0) &&
-              (offset_bytes < node->region_bytes));
-    __atomic_store_n((uint64_t *)(void *)(memory + offset_bytes), value, __ATOMIC_RELEASE);
+    const struct node_peer *to = &node->peers[peer];
+    GF_ASSERT((peer < node->world) && (offset_bytes % sizeof value == 0) &&
+              (offset_bytes < to->region_bytes));
+    __atomic_store_n((uint64_t *)(void *)(to->region + offset_bytes), value, __ATOMIC_RELEASE);
 }

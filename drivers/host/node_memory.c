@@ -151,14 +151,14 @@ static bool group_look(void *arg, char *line)
                         "memory.usage_in_bytes");
 }
 
-char *gf_node_limits_text(size_t bytes, char *text_out, size_t text_bytes)
+char *gf_node_limits_text(size_t bytes, bool shared, char *text_out, size_t text_bytes)
 {
     const uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
     struct lack lack = {bytes, text_out, text_bytes};
     struct rlimit limit;
     uint64_t value;
     text_out[0] = '\0';
-    if ((getrlimit(RLIMIT_FSIZE, &limit) == 0) && (limit.rlim_cur < bytes)) {
+    if (shared && (getrlimit(RLIMIT_FSIZE, &limit) == 0) && (limit.rlim_cur < bytes)) {
         (void)snprintf(
             text_out, text_bytes,
             "a file may have %llu KiB here (ulimit -f); shared memory is one, of %llu KiB",
@@ -193,11 +193,10 @@ static size_t round_up(size_t bytes, size_t to)
 static gf_status no_room(struct gf_node *node, size_t bytes, const char *call, int code)
 {
     char limits[200];
-    if (gf_node_limits_text(bytes, limits, sizeof limits)[0] != '\0')
-        return gf_node_fault(node, GF_ERR_SYSTEM, GF_RANK_NONE, call,
-                             "an exchange region of %zu bytes: %.140s", bytes, limits);
+    (void)gf_node_limits_text(bytes, node->shared, limits, sizeof limits);
+    if (limits[0] == '\0') (void)snprintf(limits, sizeof limits, "%s: %s", call, strerror(code));
     return gf_node_fault(node, GF_ERR_SYSTEM, GF_RANK_NONE, call,
-                         "an exchange region of %zu bytes: %s: %s", bytes, call, strerror(code));
+                         "an exchange region of %zu bytes: %.140s", node->region_bytes, limits);
 }
 
 /* A memfd of at least so many bytes that all are there: -1 where there is none. Pages are taken by
@@ -299,10 +298,10 @@ gf_status gf_node_memory_take(struct gf_node *node, const char **why_out)
         return GF_OK;
     }
     gf_node_memory_give(node);
+    if (node->region_bytes > SIZE_MAX / 4) return no_room(node, SIZE_MAX / 4, "mmap", ENOMEM);
     if (node->plan.bytes == 0) return GF_OK;
-    if (node->plan.bytes > SIZE_MAX / 4) return no_room(node, node->plan.bytes, "mmap", ENOMEM);
     bytes = node->plan.bytes + PAD_PAGES * page_bytes;
-    if (gf_node_limits_text(bytes, text, sizeof text)[0] != '\0')
+    if (gf_node_limits_text(bytes, node->shared, text, sizeof text)[0] != '\0')
         return no_room(node, bytes, "getrlimit", ENOMEM);
     if (node->shared) status = shared_take(node, bytes, why_out);
     if (status == GF_AGAIN) {

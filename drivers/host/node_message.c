@@ -5,8 +5,7 @@
  *
  *     up to NODE_INLINE_BYTES     in the entry itself
  *     up to a piece, if there are   in a piece: the send has ended once they are there
- *     more, of the exchange region  where they are: the receiver copies them, and the send ends
- *                                   then
+ *     more, of the exchange region  where they are: the receiver copies them; then the send ends
  *     more, of other memory         in a few pieces at a time, filled by the sender and emptied by
  *                                   the receiver
  *
@@ -139,11 +138,12 @@ static void detach(struct gf_node *node, uint32_t entry)
     node->detached[node->detached_count++] = (uint16_t)entry;
 }
 
+/* Two looks for each that is taken keep most of them free, without a look at those of just now. */
 static uint32_t entry_take(struct gf_node *node)
 {
-    if ((node->free_entries < NODE_DETACHED_MAX / 2) || (node->free_pieces < NODE_PIECES / 2))
-        detached_look(node, 4);
-    if (node->free_entries == 0) detached_look(node, node->detached_count);
+    if (node->detached_count > NODE_DETACHED_MAX / 4) detached_look(node, 2);
+    if ((node->free_entries == 0) || (node->free_pieces < NODE_PIECES / 2))
+        detached_look(node, node->detached_count);
     return (node->free_entries == 0) ? ENTRY_NONE : node->entry_stack[--node->free_entries];
 }
 
@@ -278,9 +278,11 @@ gf_status gf_node_send_post(struct gf_node *node, uint32_t to, uint64_t tag, con
 
 /* ---- receiving ---- */
 
+/* A sender that does not wait for its end is not woken by it. */
 static void entry_taken(struct gf_node *node, const struct node_pair *pair,
-                        struct node_entry *entry, bool awaited)
+                        struct node_entry *entry)
 {
+    bool awaited = __atomic_load_n(&entry->awaited, __ATOMIC_RELAXED) != 0;
     __atomic_store_n(&entry->state, NODE_ENTRY_TAKEN, __ATOMIC_RELEASE);
     if (awaited) told(node, pair);
 }
@@ -331,7 +333,7 @@ static gf_status pull(struct gf_node *node, struct gf_node_req *req)
     } else {
         req_end(node, &node->pulling, req, GF_OK);
     }
-    entry_taken(node, pair, entry, true);
+    entry_taken(node, pair, entry);
     return GF_OK;
 }
 
@@ -352,7 +354,7 @@ static gf_status match(struct gf_node *node, struct node_pair *pair, struct gf_n
                               "rank %u sent %llu bytes where rank %u expects %zu (tag %#llx)",
                               pair->peer, (unsigned long long)size_bytes, node->rank,
                               req->size_bytes, (unsigned long long)req->tag));
-        entry_taken(node, pair, entry, true);
+        entry_taken(node, pair, entry);
         return GF_OK;
     }
     if (where == NODE_WHERE_PIECES) {
@@ -539,18 +541,12 @@ static gf_status turn(struct gf_node *node)
     return answer;
 }
 
-static void disarm(struct gf_node *node)
-{
-    node->armed = false;
-    __atomic_store_n(&node_head_of(node->memory, &node->plan)->sleeps, 0, __ATOMIC_RELAXED);
-    gf_node_serve(node); /* what has woken it */
-}
-
 gf_status gf_node_progress(struct gf_node *node)
 {
     if (!node->shared) return GF_AGAIN;
     if (node->broken != GF_OK) return node->broken;
-    if (node->armed) disarm(node);
+    if (node->armed) gf_node_woken(node);
+    node->armed = false;
     if (node->untold > 0) gf_node_serve(node);
     return turn(node);
 }
@@ -585,7 +581,7 @@ void gf_node_cancel(struct gf_node *node, struct gf_node_req *req)
     case REQ_POSTED: req_end(node, &pair->posted, req, GF_ERR_ABORTED); return;
     case REQ_PULLING:
         req_end(node, &node->pulling, req, GF_ERR_ABORTED);
-        entry_taken(node, pair, node_entry_of(pair->memory, &pair->plan, req->entry), true);
+        entry_taken(node, pair, node_entry_of(pair->memory, &pair->plan, req->entry));
         return;
     case REQ_LOOSE:
     case REQ_ENDED: return;
@@ -629,16 +625,22 @@ int gf_node_wake_fd(const struct gf_node *node)
     return node->shared ? node->socket_fd : -1;
 }
 
+/* GF_OK: something moved, or a send that is awaited has ended. */
+static gf_status look(struct gf_node *node)
+{
+    uint32_t under_way = node->requests_under_way;
+    sends_look(node);
+    if (turn(node) != GF_AGAIN) return GF_OK;
+    return (node->requests_under_way != under_way) ? GF_OK : GF_AGAIN;
+}
+
 /* The announcement, a fence, and one look more at all that it may have come too late for. */
 gf_status gf_node_arm(struct gf_node *node)
 {
-    uint32_t under_way = node->requests_under_way;
     if (!node->shared) return GF_OK;
     if (node->broken != GF_OK) return GF_AGAIN;
     node->armed = true;
     __atomic_store_n(&node_head_of(node->memory, &node->plan)->sleeps, 1, __ATOMIC_RELAXED);
     node_fence();
-    sends_look(node);
-    if ((turn(node) == GF_AGAIN) && (node->requests_under_way == under_way)) return GF_OK;
-    return GF_AGAIN;
+    return (look(node) == GF_AGAIN) ? GF_OK : GF_AGAIN;
 }

@@ -36,6 +36,7 @@
 #define OFFER_VERSION 1u
 #define ASK_NS UINT64_C(10000000)
 #define WORDS_A_TURN 16u
+#define SLEEPS_A_LOOK 16u
 #define NAME_AT offsetof(struct sockaddr_un, sun_path)
 
 /* ---- this host ---- */
@@ -124,24 +125,30 @@ union carried {
 };
 _Static_assert(CMSG_SPACE(sizeof(int)) <= CMSG_LEN(CARRIED_MAX * sizeof(int)), "no more come");
 
+/* A socket's name, as an address; returns its size. The first byte is 0. */
+static socklen_t socket_name(const char name[NODE_NAME_BYTES], struct sockaddr_un *to_out)
+{
+    size_t name_bytes = 1 + strnlen(name + 1, NODE_NAME_BYTES - 1);
+    to_out->sun_family = AF_UNIX;
+    memcpy(to_out->sun_path, name, name_bytes);
+    return (socklen_t)(NAME_AT + name_bytes);
+}
+
 /* errno, or 0. The user is said in so many words: unasked the kernel would name the real one. */
 static int word_send(const struct gf_node *node, const char name[NODE_NAME_BYTES],
                      const struct node_word *word, int fd)
 {
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    socklen_t name_bytes =
-        1 + (socklen_t)strnlen(name + 1, NODE_NAME_BYTES - 1); /* its first byte is 0 */
+    struct sockaddr_un to;
     struct iovec bytes = {.iov_base = (void *)(uintptr_t)word, .iov_len = sizeof *word};
     union carried carried = {.bytes = {0}};
     struct msghdr message = {.msg_name = &to,
-                             .msg_namelen = (socklen_t)NAME_AT + name_bytes,
+                             .msg_namelen = socket_name(name, &to),
                              .msg_iov = &bytes,
                              .msg_iovlen = 1,
                              .msg_control = carried.bytes,
                              .msg_controllen = sizeof carried.bytes};
     const struct ucred own = {.pid = getpid(), .uid = geteuid(), .gid = getegid()};
     struct cmsghdr *part = CMSG_FIRSTHDR(&message);
-    memcpy(to.sun_path, name, name_bytes);
     *part = (struct cmsghdr){
         .cmsg_len = CMSG_LEN(sizeof own), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_CREDENTIALS};
     memcpy(CMSG_DATA(part), &own, sizeof own);
@@ -159,13 +166,17 @@ static int word_send(const struct gf_node *node, const char name[NODE_NAME_BYTES
                : errno;
 }
 
+/* One byte, of nobody in particular: it is no word. */
 void gf_node_wake(struct gf_node *node, const struct node_pair *pair)
 {
     uint32_t *sleeps = &node_head_of(pair->memory, &pair->plan)->sleeps;
-    const struct node_word word = {.kind = NODE_WORD_WAKE};
+    struct sockaddr_un to;
+    socklen_t to_bytes;
     if (__atomic_load_n(sleeps, __ATOMIC_RELAXED) == 0) return;
-    if (__atomic_exchange_n(sleeps, 0, __ATOMIC_RELAXED) != 0)
-        (void)word_send(node, pair->name, &word, -1); /* full: then it is awake */
+    if (__atomic_exchange_n(sleeps, 0, __ATOMIC_RELAXED) == 0) return;
+    to_bytes = socket_name(pair->name, &to);
+    (void)sendto(node->socket_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&to,
+                 to_bytes); /* full: then it is awake */
 }
 
 /* ---- how a pair is decided ---- */
@@ -184,7 +195,7 @@ static void refuse(struct gf_node *node, uint32_t peer, bool knows, const char *
         __atomic_store_n(&node_meet_of(node->memory, &node->plan, slot)->refused, 1,
                          __ATOMIC_RELEASE);
         gf_node_memory_unmap(pair->memory, pair->memory_bytes);
-        pair->memory = NULL;
+        pair->memory = NULL; /* it was not up, so nobody was given it */
     }
     gf_log_line(&node->log, GF_LOG_WARN,
                 "link: rank %u and rank %u of one node share no memory: %s", node->rank, peer, why);
@@ -237,7 +248,7 @@ static void answered(struct gf_node *node, const struct node_word *word, int fd)
     }
     pair->memory = memory;
     pair->memory_bytes = offer->memory_bytes;
-    pair->region_bytes = offer->region_bytes;
+    node->peers[peer].region_bytes = offer->region_bytes;
     pair->plan = gf_node_plan_of(offer->region_bytes, offer->slots, offer->entries);
     pair->slot = word->slot;
     memcpy(pair->name, offer->name, sizeof pair->name);
@@ -300,6 +311,20 @@ static gf_status word_next(struct gf_node *node)
     return GF_OK;
 }
 
+/* One wakes a rank, who takes its announcement back, so there is one byte to be read; if it is not
+ * here yet, or is a stranger's, it is read some sleeps later. */
+void gf_node_woken(struct gf_node *node)
+{
+    uint32_t *sleeps = &node_head_of(node->memory, &node->plan)->sleeps;
+    char byte;
+    bool woken = __atomic_exchange_n(sleeps, 0, __ATOMIC_RELAXED) == 0;
+    if (woken && (node->up_count == node->pair_count))
+        (void)recv(node->socket_fd, &byte, 1, MSG_DONTWAIT);
+    else if (woken)
+        (void)word_next(node);
+    if (!woken && (++node->slept % SLEEPS_A_LOOK == 0)) gf_node_serve(node);
+}
+
 void gf_node_serve(struct gf_node *node)
 {
     for (uint32_t i = 0; (i < WORDS_A_TURN) && (node->socket_fd >= 0); i++)
@@ -348,12 +373,15 @@ static gf_status offer_read(struct gf_node *node, uint32_t peer, const unsigned 
     return GF_OK;
 }
 
-/* Of a peer of this node. Its numbers follow from what all ranks have agreed on. */
+/* Of a peer of this node: what messages need of its memory follows from what all ranks have agreed
+ * on; its region may have another size. */
 static bool offer_fits(const struct gf_node *node, const struct node_offer *offer)
 {
-    return (offer->region_bytes == node->region_bytes) && (offer->slots == node->plan.slots) &&
-           (offer->entries == node->plan.entries) && (offer->memory_bytes >= node->plan.bytes) &&
-           (offer->memory_bytes <= SIZE_MAX / 4) && (offer->name[0] == '\0');
+    if ((offer->region_bytes > SIZE_MAX / 4) || (offer->memory_bytes > SIZE_MAX / 4)) return false;
+    if ((offer->slots != node->plan.slots) || (offer->entries != node->plan.entries)) return false;
+    return (offer->name[0] == '\0') &&
+           (gf_node_plan_of(offer->region_bytes, offer->slots, offer->entries).bytes <=
+            offer->memory_bytes);
 }
 
 static gf_status peer_ask(struct gf_node *node, uint32_t peer, const struct node_offer *offer,
@@ -384,6 +412,8 @@ static gf_status peer_meet(struct gf_node *node, uint32_t peer)
     if (__atomic_load_n(&node_meet_of(node->memory, &node->plan, slot)->mapped, __ATOMIC_ACQUIRE) !=
         0) {
         node->peers[peer].state = NODE_PEER_UP;
+        if (node->peers[peer].region_bytes > 0) node->peers[peer].region = pair->memory;
+        node->up_count++;
         return GF_OK;
     }
     if (__atomic_load_n(&node_meet_of(pair->memory, &pair->plan, pair->slot)->refused,
@@ -406,12 +436,11 @@ gf_status gf_node_connect(struct gf_node *node, uint32_t peer, const unsigned ch
     switch ((enum node_peer_state)node->peers[peer].state) {
     case NODE_PEER_UNKNOWN:
         if (!offer_fits(node, &read))
-            return gf_node_fault(node, GF_ERR_MISMATCH, peer, "connect",
-                                 "rank %u has a region of %llu bytes and messages "
-                                 "of %u by %u, rank %u of %zu and %u by %u",
-                                 peer, (unsigned long long)read.region_bytes, read.slots,
-                                 read.entries, node->rank, node->region_bytes, node->plan.slots,
-                                 node->plan.entries);
+            return gf_node_fault(
+                node, GF_ERR_MISMATCH, peer, "connect",
+                "rank %u has messages of %u by %u in %llu bytes, rank %u of %u by %u", peer,
+                read.slots, read.entries, (unsigned long long)read.memory_bytes, node->rank,
+                node->plan.slots, node->plan.entries);
         if (node->pulls != GF_RANK_NONE) return GF_AGAIN;
         return peer_ask(node, peer, &read, now_ns);
     case NODE_PEER_PULLS: return peer_ask(node, peer, &node->pulled, now_ns);

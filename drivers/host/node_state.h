@@ -21,7 +21,7 @@
 #ifndef GF_NODE_STATE_H
 #define GF_NODE_STATE_H
 
-#include "drivers/host/node.h"
+#include "drivers/node.h"
 
 #define NODE_RANKS_MAX 256u /* of one node; more of them use the network */
 #define NODE_NONCE_BYTES 16u
@@ -98,7 +98,7 @@ struct node_plan {
 };
 
 /* A message in the socket. */
-enum node_word_kind { NODE_WORD_PULL = 1, NODE_WORD_GIVE, NODE_WORD_REFUSE, NODE_WORD_WAKE };
+enum node_word_kind { NODE_WORD_PULL = 1, NODE_WORD_GIVE, NODE_WORD_REFUSE };
 struct node_word {
     uint32_t kind;
     uint32_t from;
@@ -133,6 +133,8 @@ enum node_peer_state {
 };
 
 struct node_peer {
+    unsigned char *region; /* NULL: it is not up, or has none; of this rank its own */
+    size_t region_bytes;
     uint8_t state;
     bool told;     /* it has been given our memory, or a refusal */
     uint16_t pair; /* + 1; 0: none */
@@ -148,7 +150,6 @@ struct node_pair {
     uint32_t peer;
     unsigned char *memory; /* the peer's; NULL: not mapped */
     size_t memory_bytes;
-    size_t region_bytes;
     struct node_plan plan; /* of the peer's memory */
     uint32_t slot;         /* this rank's there */
     uint32_t pushed;       /* words put into the ring there */
@@ -194,6 +195,7 @@ struct gf_node {
     uint64_t host;  /* a hash of kernel, namespaces and user; 0: not known */
     uint64_t alone; /* .. and what no other rank has */
     uint32_t overflow_user;
+    uint32_t slept; /* sleeps that nobody has ended */
     char name[NODE_NAME_BYTES];
     unsigned char nonce[NODE_NONCE_BYTES];
 
@@ -203,6 +205,7 @@ struct gf_node {
     uint32_t untold;          /* peers that were refused and may still ask */
 
     uint32_t pair_count;
+    uint32_t up_count; /* of them */
     size_t turn_bytes; /* copied in this turn */
     uint32_t requests_under_way;
     struct node_list sends;   /* whole ones that are awaited */
@@ -289,6 +292,7 @@ bool gf_node_socket_open(struct gf_node *node, const char **why_out);
 void gf_node_socket_close(struct gf_node *node);
 void gf_node_serve(struct gf_node *node); /* some of what has come */
 void gf_node_wake(struct gf_node *node, const struct node_pair *pair);
+void gf_node_woken(struct gf_node *node);
 
 /* node_message.c */
 void gf_node_messages_begin(struct gf_node *node);

@@ -1,11 +1,11 @@
-/* Messages over UCX (libucp, tag-matched). Each request lives in the caller's memory: UCX writes
- * its part into gf_req.front and calls back, on the caller's thread from inside a post or
- * progress(), when it has ended. All that is under way is on one list, because some requests can
- * only be ended by destroying the worker (link_ucx_open.c): sends cannot be cancelled at all, nor
- * receives that a large message has met.
+/* Messages: of peers of this node through its memory (drivers/host), of the others over UCX
+ * (libucp, tag-matched). Each request of UCX lives in the caller's memory: UCX writes its part into
+ * gf_req.front and calls back, on the caller's thread from inside a post or progress(), when it has
+ * ended. All that is under way is on one list, because some requests can only be ended by
+ * destroying the worker (link_ucx_open.c): sends cannot be cancelled at all, nor receives that a
+ * large message has met.
  *
- * There is no error handling by UCX (err_mode PEER): shared memory refuses it, and with it UCX
- * moves small messages from shared memory to tcp. That a peer is gone is the control channel's
+ * There is no error handling by UCX (err_mode PEER). That a peer is gone is the control channel's
  * news, that a fabric gave it up way_lost()'s.
  *
  * UCX's pools grow with the largest window ever seen: in the first steps. To have that after one,
@@ -111,6 +111,13 @@ static ucp_tag_t wire_tag(uint32_t sender, uint64_t tag)
 _Static_assert(((uint64_t)GF_WORLD_MAX - 1) <= (UINT64_MAX >> GF_TAG_BITS),
                "the sender fits above the tag");
 
+/* Does this message go through the node's memory? Device memory does not. */
+static bool is_in_node(const struct gf_ucx *ucx, uint32_t peer, gf_mem data)
+{
+    return gf_node_has(ucx->node, peer) &&
+           ((ucx->gpu == NULL) || (gf_ucx_memory_type(ucx, data) == UCS_MEMORY_TYPE_HOST));
+}
+
 static gf_status post_check(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, size_t size_bytes,
                             const char *call)
 {
@@ -123,21 +130,23 @@ static gf_status post_check(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, siz
                             "%zu bytes under tag %#llx: at most %zu bytes and %u bits of tag",
                             size_bytes, (unsigned long long)tag, ucx->setup.message_bytes_max,
                             (unsigned)GF_TAG_BITS);
-    if (ucx->peers[peer].endpoint == NULL)
+    if ((ucx->endpoints[peer] == NULL) && !gf_node_has(ucx->node, peer))
         return gf_ucx_fault(ucx, GF_ERR_STATE, peer, call, UCS_OK,
                             "rank %u is not connected in epoch %u", peer, ucx->setup.epoch);
-    return (ucx->requests_under_way < ucx->setup.requests_max) ? GF_OK : GF_AGAIN;
+    return GF_OK;
 }
 
-/* What a send and a receive have in common before UCX is called. GF_OK: the request has begun, and
- * *param_out is what UCX is told of it, but for the callback. */
+/* What a send and a receive over UCX have in common before UCX is called. GF_OK: the request has
+ * begun, and *param_out is what UCX is told of it, but for the callback. GF_AGAIN: there is no room
+ * for it now. */
 static gf_status post_begin(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, gf_mem data,
                             size_t size_bytes, bool is_send, struct gf_req *req,
                             ucp_request_param_t *param_out)
 {
-    gf_status status = post_check(ucx, peer, tag, size_bytes, is_send ? "send_post" : "recv_post");
-    if (status == GF_OK) status = gf_ucx_enter(ucx);
-    if (status != GF_OK) return status;
+    gf_status status;
+    if (ucx->requests_under_way >= ucx->setup.requests_max) return GF_AGAIN;
+    if ((status = gf_ucx_enter(ucx)) != GF_OK) return status;
+    req->in_node = false;
     req_begin(ucx, req, peer, tag, size_bytes, is_send);
     *param_out = (ucp_request_param_t){
         .op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_CALLBACK |
@@ -145,8 +154,7 @@ static gf_status post_begin(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, gf_
         .request = (unsigned char *)req + GF_UCX_FRONT_BYTES,
         .user_data = req,
         /* Said, or UCX would look it up for each message. */
-        .memory_type =
-            (ucx->setup.gpu == NULL) ? UCS_MEMORY_TYPE_HOST : gf_ucx_memory_type(ucx, data),
+        .memory_type = (ucx->gpu == NULL) ? UCS_MEMORY_TYPE_HOST : gf_ucx_memory_type(ucx, data),
     };
     return GF_OK;
 }
@@ -164,32 +172,27 @@ static gf_status post_end(struct gf_req *req, ucs_status_ptr_t result, const cha
     return answer;
 }
 
-static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data,
-                           size_t size_bytes, struct gf_req *req)
+static gf_status ucx_send(struct gf_ucx *ucx, uint32_t to, uint64_t tag, gf_mem data,
+                          size_t size_bytes, struct gf_req *req)
 {
-    struct gf_ucx *ucx = gf_ucx_of(link);
     ucp_request_param_t param;
     ucs_status_ptr_t result;
     gf_status status = post_begin(ucx, to, tag, data, size_bytes, true, req, &param);
     if (status != GF_OK) return status;
     param.cb.send = send_ended;
-    /* link_ucx_open.c says why */
-    if (ucx->peers[to].mapped == NULL) param.op_attr_mask |= UCP_OP_ATTR_FLAG_FAST_CMPL;
-    result = ucp_tag_send_nbx(ucx->peers[to].endpoint, (const void *)(uintptr_t)data, size_bytes,
+    param.op_attr_mask |= UCP_OP_ATTR_FLAG_FAST_CMPL; /* link_ucx_settings.c says why */
+    result = ucp_tag_send_nbx(ucx->endpoints[to], (const void *)(uintptr_t)data, size_bytes,
                               wire_tag(ucx->setup.rank, tag), &param);
     status = post_end(req, result, "ucp_tag_send_nbx");
     if (status != GF_OK) return status;
     if (result == NULL) gf_ucx_req_end(req, GF_OK); /* done at once: no callback */
-    link->sent_bytes += size_bytes;
-    link->sent_messages++;
-    link->counts[to].sends_posted++;
+    ucx->link.counts[to].sends_posted++;
     return GF_OK;
 }
 
-static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf_mem data,
-                           size_t size_bytes, struct gf_req *req)
+static gf_status ucx_recv(struct gf_ucx *ucx, uint32_t from, uint64_t tag, gf_mem data,
+                          size_t size_bytes, struct gf_req *req)
 {
-    struct gf_ucx *ucx = gf_ucx_of(link);
     ucp_request_param_t param;
     ucs_status_ptr_t result;
     gf_status status = post_begin(ucx, from, tag, data, size_bytes, false, req, &param);
@@ -201,20 +204,56 @@ static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf
                               UINT64_MAX, &param);
     status = post_end(req, result, "ucp_tag_recv_nbx");
     GF_ASSERT((status != GF_OK) || (result != NULL));
-    if (status == GF_OK) link->counts[from].receives_posted++;
+    if (status == GF_OK) ucx->link.counts[from].receives_posted++;
     return status;
+}
+
+static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data,
+                           size_t size_bytes, struct gf_req *req)
+{
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    gf_status status = post_check(ucx, to, tag, size_bytes, "send_post");
+    if (status != GF_OK) return status;
+    if (is_in_node(ucx, to, data)) {
+        req->ucx = ucx;
+        req->in_node = true;
+        status = gf_node_send_post(ucx->node, to, tag, (const void *)(uintptr_t)data, size_bytes,
+                                   &req->node);
+    } else {
+        status = ucx_send(ucx, to, tag, data, size_bytes, req);
+    }
+    if (status != GF_OK) return status;
+    link->sent_bytes += size_bytes;
+    link->sent_messages++;
+    return GF_OK;
+}
+
+static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf_mem data,
+                           size_t size_bytes, struct gf_req *req)
+{
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    gf_status status = post_check(ucx, from, tag, size_bytes, "recv_post");
+    if (status != GF_OK) return status;
+    if (!is_in_node(ucx, from, data)) return ucx_recv(ucx, from, tag, data, size_bytes, req);
+    req->ucx = ucx;
+    req->in_node = true;
+    return gf_node_recv_post(ucx->node, from, tag, (void *)(uintptr_t)data, size_bytes, &req->node);
 }
 
 static gf_status test(struct gf_link *link, struct gf_req *req)
 {
     GF_ASSERT(req->ucx == gf_ucx_of(link));
-    return req->answer;
+    return req->in_node ? gf_node_test(req->ucx->node, &req->node) : req->answer;
 }
 
 static void cancel(struct gf_link *link, struct gf_req *req)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
     GF_ASSERT(req->ucx == ucx);
+    if (req->in_node) {
+        gf_node_cancel(ucx->node, &req->node);
+        return;
+    }
     if ((req->answer != GF_AGAIN) || req->is_send || (gf_ucx_enter(ucx) != GF_OK)) return;
     ucp_request_cancel(ucx->worker, (unsigned char *)req + GF_UCX_FRONT_BYTES);
     gf_ucx_leave(ucx);
@@ -225,18 +264,15 @@ static void cancel(struct gf_link *link, struct gf_req *req)
 static uint32_t awaited(const struct gf_ucx *ucx)
 {
     const struct gf_req *oldest = ucx->oldest;
-    if ((oldest == NULL) || oldest->is_send || (ucx->large_under_way > 0) ||
-        (ucx->setup.gpu != NULL))
+    if ((oldest == NULL) || oldest->is_send || (ucx->large_under_way > 0) || (ucx->gpu != NULL))
         return GF_RANK_NONE;
     return oldest->peer;
 }
 
-static gf_status progress(struct gf_link *link)
+static gf_status ucx_progress(struct gf_ucx *ucx)
 {
-    struct gf_ucx *ucx = gf_ucx_of(link);
     gf_status status;
     unsigned moved;
-    if (ucx->worker == NULL) return GF_ERR_STATE; /* a reset failed and has said why */
     if ((status = gf_ucx_enter(ucx)) != GF_OK) return status;
     ucx->proofs.awaits = awaited(ucx);
     moved = ucp_worker_progress(ucx->worker);
@@ -247,11 +283,25 @@ static gf_status progress(struct gf_link *link)
     return (moved != 0) ? GF_OK : GF_AGAIN;
 }
 
+static gf_status progress(struct gf_link *link)
+{
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    gf_status in_node;
+    gf_status status = GF_AGAIN;
+    if (!ucx->is_open) return GF_ERR_STATE;
+    in_node = gf_node_progress(ucx->node);
+    if (ucx->worker != NULL) status = ucx_progress(ucx);
+    if ((in_node < 0) || (status == GF_AGAIN)) return in_node;
+    return status;
+}
+
 static gf_status arm(struct gf_link *link)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
     ucs_status_t status;
-    if (ucx->worker == NULL) return GF_ERR_STATE;
+    if (!ucx->is_open) return GF_ERR_STATE;
+    if (gf_node_arm(ucx->node) != GF_OK) return GF_AGAIN;
+    if (ucx->worker == NULL) return GF_OK;
     if (gf_proofs_busy(&ucx->proofs) || gf_proofs_ahead(&ucx->proofs)) return GF_AGAIN;
     ucx->proofs.unasked = GF_PROOF_UNASKED_MAX; /* what wakes this rank may be another's message */
     status = ucp_worker_arm(ucx->worker);
@@ -261,11 +311,22 @@ static gf_status arm(struct gf_link *link)
                         "cannot sleep on the link");
 }
 
+static void *map(struct gf_link *link, uint32_t peer)
+{
+    return gf_node_map(gf_ucx_of(link)->node, peer);
+}
+
+static void flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value)
+{
+    gf_node_flag_store(gf_ucx_of(link)->node, peer, offset_bytes, value);
+}
+
 const struct gf_link_driver gf_link_ucx = {
     .name = "ucx",
     .req_size_bytes = sizeof(struct gf_req),
     .endpoint_bytes_max = GF_UCX_ENDPOINT_BYTES_MAX,
     .state_bytes = gf_ucx_state_bytes,
+    .memory_bytes = gf_node_bytes,
     .may_reach_device = gf_ucx_may_reach_device,
     .open = gf_ucx_open,
     .close = gf_ucx_close,
@@ -277,8 +338,8 @@ const struct gf_link_driver gf_link_ucx = {
     .cancel = cancel,
     .progress = progress,
     .arm = arm,
-    .map = gf_ucx_map,
-    .flag_store = gf_ucx_flag_store,
+    .map = map,
+    .flag_store = flag_store,
     .flag_arm = gf_flag_arm,
     .flag_sleep = gf_flag_sleep,
     .reset = gf_ucx_reset,

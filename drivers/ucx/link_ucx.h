@@ -4,18 +4,14 @@
  *     link_ucx_settings.c  what UCX is told, and whether it heard
  *     link_ucx_resources.c why UCX does not open a transport
  *     link_ucx_names.c     lists of names, and what transports are for
- *     link_ucx_region.c    the exchange region and peers: endpoint addresses, connecting, mapping,
- *                          flags
- *     link_ucx_shm.c       what shared memory needs of this host, and what pages the kernel gave
- *                          for it
+ *     link_ucx_peers.c     the way to peers: endpoint addresses, connecting
  *     link_ucx_guard.c     who may connect; connection*.c do it, without UCX's headers
  *     link_ucx_device.c    device memory: whether UCX reaches it, and what UCX needs for that
  * Calls of UCX are led to ucx_calls.c. */
 #ifndef GF_LINK_UCX_H
 #define GF_LINK_UCX_H
 
-#include "drivers/link.h"
-
+#include "drivers/node.h"
 #include "drivers/ucx/connection_proof.h"
 
 #include <ucp/api/ucp.h>
@@ -29,30 +25,28 @@
 struct gf_ucx;
 
 struct gf_req {
-    unsigned char front[GF_UCX_FRONT_BYTES];
+    union {
+        unsigned char front[GF_UCX_FRONT_BYTES];
+        struct gf_node_req node;
+    };
     struct gf_ucx *ucx;             /* UCX's handle points here */
     struct gf_req *next, *previous; /* in gf_ucx.under_way until it has ended */
     size_t size_bytes;
     uint64_t tag;
     uint32_t peer;
     bool is_send;
+    bool in_node;     /* it is the node's: of the rest ucx alone means something */
     gf_status answer; /* test()'s: GF_AGAIN until it has ended */
 } __attribute__((aligned(64)));
 
-struct gf_ucx_peer {
-    ucp_ep_h endpoint;   /* NULL: not connected */
-    ucp_rkey_h rkey;     /* holds the mapping; NULL: no region or not reachable */
-    void *mapped;        /* the peer's region, or this rank's own; NULL: memory is not shared */
-    size_t region_bytes; /* 0 without one */
-};
-
 struct gf_ucx {
     struct gf_link link;
-    /* with the epoch of now; no text is NULL; gpu NULL: no device memory is reached */
-    struct gf_link_setup setup;
+    struct gf_link_setup setup; /* with the epoch of now; no text is NULL */
+    struct gf_node *node;       /* memory and messages of the node; NULL: not open */
+    bool is_open;               /* false: it was dropped, or a reset failed and has said why */
+    struct gf_gpu *gpu;         /* NULL: no device memory is reached */
     uint32_t requests_under_way;
-    char transports[GF_TEXT_MAX]; /* those that are open now: for settings and for faults */
-    char devices[GF_TEXT_MAX];    /* what of setup.devices is this rank's */
+    char devices[GF_TEXT_MAX]; /* what of setup.devices is this rank's */
     struct gf_proofs proofs;
     bool ending; /* requests that end now were ended by us: no fault */
     /* GF_ERR_LINK: UCX gave up the way to a peer over a fabric; until the worker ends */
@@ -60,15 +54,15 @@ struct gf_ucx {
     bool log_pushed;
     /* of its opening: a transport or device that UCX lacks, a setting that it has not */
     char complaint[GF_TEXT_MAX];
-    uint32_t looked; /* bits of settings that an interface of the worker has taken */
-    ucp_context_h context;
+    uint32_t looked;       /* bits of settings that an interface of the worker has taken */
+    ucp_context_h context; /* NULL, as the worker: no network is open */
     ucp_worker_h worker;
+    int wakes_fd;                      /* an epoll descriptor of the worker's and the node's; -1 */
     struct gf_req *under_way, *oldest; /* a list, and its end */
     uint32_t large_under_way;
-    ucp_mem_h memory; /* NULL without a region */
-    size_t mapped_bytes;
-    uint64_t canary;            /* lies after the region, and in the endpoint */
-    struct gf_ucx_peer peers[]; /* [world]; link.counts after them, then gf_proofs_bytes() */
+    /* [world], NULL: not connected. After them link.counts, gf_proofs_bytes() and
+     * gf_node_state_bytes(). */
+    ucp_ep_h endpoints[];
 };
 
 static inline struct gf_ucx *gf_ucx_of(struct gf_link *link)
@@ -88,7 +82,7 @@ void gf_ucx_req_end(struct gf_req *req, gf_status answer);
 
 /* link_ucx_guard.c. Reads the key, and says with which transports to begin. */
 gf_status gf_ucx_guard_open(struct gf_ucx *ucx);
-/* The transports of now: all that were asked for, or what of them stays on the node. */
+/* May the network be opened, or it is closed. */
 gf_status gf_ucx_guard_network(struct gf_ucx *ucx, bool on);
 gf_status gf_ucx_guard_check(struct gf_ucx *ucx); /* of a new worker */
 /* What peers must know to connect: written to out if it fits in room; returns its bytes. 0: UCX
@@ -107,11 +101,11 @@ ucs_memory_type_t gf_ucx_memory_type(const struct gf_ucx *ucx, gf_mem data);
 /* Around calls of UCX that may move data. GF_ERR_DEVICE: said; do not call it, and do not leave. */
 static inline gf_status gf_ucx_enter(struct gf_ucx *ucx)
 {
-    return (ucx->setup.gpu == NULL) ? GF_OK : gf_ucx_device_enter(ucx);
+    return (ucx->gpu == NULL) ? GF_OK : gf_ucx_device_enter(ucx);
 }
 static inline void gf_ucx_leave(struct gf_ucx *ucx)
 {
-    if (ucx->setup.gpu != NULL) gf_ucx_device_leave(ucx);
+    if (ucx->gpu != NULL) gf_ucx_device_leave(ucx);
 }
 
 /* link_ucx_names.c. The next name of a comma-separated list, which then begins behind it; NULL:
@@ -120,10 +114,8 @@ const char *gf_ucx_name_next(const char **list, size_t *bytes_out);
 bool gf_ucx_list_has(const char *list, const char *name);
 uint32_t gf_ucx_list_count(const char *list, char separator); /* an empty one counts as one */
 /* What a transport is for. */
-#define GF_UCX_LOCAL 1u  /* it stays on the node */
-#define GF_UCX_SHARED 2u /* its memory is mapped by peers */
+#define GF_UCX_LOCAL 1u /* it stays on the node */
 #define GF_UCX_CUDA 4u
-#define GF_UCX_CMA 8u
 #define GF_UCX_TCP 16u
 #define GF_UCX_FABRIC 32u     /* neither local nor tcp */
 #define GF_UCX_INFINIBAND 64u /* one that is known */
@@ -139,9 +131,6 @@ void gf_ucx_devices_group(const char *asked, uint32_t local, char *devices_out);
 /* link_ucx_resources.c. Names the first of the transports that is for hardware which this binary or
  * this host does not have, and which link has it. false: there is none. */
 bool gf_ucx_missing_text(const struct gf_ucx *ucx, char *text_out, size_t text_bytes);
-/* link_ucx_shm.c. "huge pages of 2048 KiB" or what else the kernel gave for the mapping at base;
- * returns text_out. */
-char *gf_ucx_pages_text(const void *base, char *text_out, size_t text_bytes);
 
 /* Sets in config what the link was asked for, and reads back what is UCP's own. */
 gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config);
@@ -160,21 +149,11 @@ gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch);
 gf_status gf_ucx_network(struct gf_link *link, bool on);
 void gf_ucx_drop(struct gf_link *link);
 
-/* GF_ERR_SYSTEM, and said: what this host lacks for the transports and region of now. */
-gf_status gf_ucx_shm_check(struct gf_ucx *ucx);
-/* How full shared memory is, for what UCX says of it; returns text_out. */
-char *gf_ucx_shm_text(const struct gf_ucx *ucx, char *text_out, size_t text_bytes);
-/* Takes, touches and canaries region_bytes, or zeroes what was not given back; gives it back.
- * Without a region both do nothing. */
-gf_status gf_ucx_region_take(struct gf_ucx *ucx);
-void gf_ucx_region_give(struct gf_ucx *ucx);
 /* Forgets all peers. Their endpoints end with the worker. */
 void gf_ucx_peers_forget(struct gf_ucx *ucx);
 
 gf_status gf_ucx_endpoint(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out);
 gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoint,
                          size_t size_bytes);
-void *gf_ucx_map(struct gf_link *link, uint32_t peer);
-void gf_ucx_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);
 
 #endif

@@ -19,7 +19,7 @@ void gf_ucx_device_types(struct gf_ucx *ucx, uint64_t memory_types)
 {
     ucx->link.reaches_device = (memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
     gf_log_line(&ucx->setup.log, ucx->link.reaches_device ? GF_LOG_INFO : GF_LOG_WARN,
-                "link: transports %s: UCX %s %s (memory types 0x%llx)", ucx->transports,
+                "link: transports %s: UCX %s %s (memory types 0x%llx)", ucx->setup.transports,
                 ucp_get_version_string(),
                 ucx->link.reaches_device ? "reaches device memory"
                                          : "knows no CUDA: device memory goes through the host's",

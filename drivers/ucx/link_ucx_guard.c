@@ -1,69 +1,26 @@
-/* What keeps strangers out of UCX. A link begins with shared memory alone, so that UCX listens
- * nowhere; only when the join has shown ranks of several nodes is it opened again with what is for
- * a network. There UCX's tcp takes proven connections alone (connection_proof.c); other networks
- * are the operator's to protect. */
+/* What keeps strangers out of UCX. A link begins with the node's memory alone, so that UCX listens
+ * nowhere; only when the join has shown ranks of several nodes is the network opened. There UCX's
+ * tcp takes proven connections alone (connection_proof.c); other networks are the operator's to
+ * protect. */
 #include "drivers/ucx/link_ucx.h"
 
 #include "drivers/clock.h"
-#include "drivers/fnv.h"
-
-#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-/* Keeps what stays on the node. */
-static void network_drop(char *list)
-{
-    char *to = list;
-    const char *from = list;
-    size_t name_bytes;
-    for (const char *name; (name = gf_ucx_find(from, GF_UCX_LOCAL, &name_bytes)) != NULL;) {
-        from = name + name_bytes + ((name[name_bytes] == ',') ? 1 : 0);
-        if (to != list) *to++ = ',';
-        memmove(to, name, name_bytes);
-        to += name_bytes;
-    }
-    *to = '\0';
-}
-
-/* What all must be the same for UCX's shared memory to be shared, but for the user: the kernel, its
- * process and IPC namespaces, the file system of the segments. 0: it cannot be known here. */
-static uint64_t node_of(void)
-{
-    static const char *const spaces[] = {"/proc/self/ns/pid", "/proc/self/ns/ipc"};
-    uint64_t hash = GF_FNV_START;
-    char boot[64];
-    struct stat at;
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t bytes = (fd >= 0) ? read(fd, boot, sizeof boot) : -1;
-    if (fd >= 0) (void)close(fd);
-    if (bytes <= 0) return 0;
-    hash = gf_fnv_bytes(hash, boot, (size_t)bytes);
-    for (size_t i = 0; i < sizeof spaces / sizeof spaces[0]; i++) {
-        if (stat(spaces[i], &at) != 0) return 0;
-        hash = gf_fnv_u64(hash, at.st_ino);
-    }
-    if (stat(gf_ucx_shm_directory(), &at) != 0) return 0;
-    return gf_fnv_u64(hash, at.st_dev) | 1;
-}
 
 gf_status gf_ucx_guard_network(struct gf_ucx *ucx, bool on)
 {
     size_t name_bytes = 0;
     const char *fabric;
     ucx->link.network = on;
-    (void)snprintf(ucx->transports, sizeof ucx->transports, "%s", ucx->setup.transports);
-    if (!on) network_drop(ucx->transports);
-    fabric = gf_ucx_find(ucx->transports, GF_UCX_FABRIC, &name_bytes);
-    if (!ucx->proofs.keyed || ucx->setup.trusted_fabric || (fabric == NULL)) return GF_OK;
+    fabric = gf_ucx_find(ucx->setup.transports, GF_UCX_FABRIC, &name_bytes);
+    if (!on || !ucx->proofs.keyed || ucx->setup.trusted_fabric || (fabric == NULL)) return GF_OK;
     return gf_ucx_refuse(ucx, GF_ERR_CONFIG,
                          "transports \"%s\" with a key_file: over \"%.*s\" nobody proves the key; "
                          "if the fabric keeps "
                          "strangers out (P_Key, isolation), say so: link.trusted_fabric = true",
-                         ucx->transports, (int)name_bytes, fabric);
+                         ucx->setup.transports, (int)name_bytes, fabric);
 }
 
 gf_status gf_ucx_guard_open(struct gf_ucx *ucx)
@@ -78,9 +35,7 @@ gf_status gf_ucx_guard_open(struct gf_ucx *ucx)
             "link.encryption: it is tcp that is encrypted, with a rendezvous.key_file; found "
             "transports \"%s\", %s key_file",
             setup->transports, ucx->proofs.keyed ? "a" : "no");
-    if (setup->one_node && gf_ucx_any(setup->transports, GF_UCX_SHARED)) ucx->link.node = node_of();
-    ucx->link.user = geteuid();
-    return gf_ucx_guard_network(ucx, ucx->link.node == 0);
+    return GF_OK;
 }
 
 /* Without --wrap in the link of this program, or in an object that was opened by dlopen(), UCX's
@@ -96,7 +51,7 @@ gf_status gf_ucx_guard_open(struct gf_ucx *ucx)
 #endif
 gf_status gf_ucx_guard_check(struct gf_ucx *ucx)
 {
-    if (!gf_ucx_any(ucx->transports, GF_UCX_TCP) || (ucx->proofs.own.listener_count > 0))
+    if (!gf_ucx_any(ucx->setup.transports, GF_UCX_TCP) || (ucx->proofs.own.listener_count > 0))
         return GF_OK;
     if (!ucx->proofs.keyed) {
         gf_log_line(&ucx->setup.log, GF_LOG_WARN,
@@ -126,7 +81,7 @@ size_t gf_ucx_guard_put(const struct gf_ucx *ucx, unsigned char *out, size_t roo
 {
     const struct gf_proof_offer *own = &ucx->proofs.own;
     size_t bytes = offer_bytes(own->listener_count);
-    if (!gf_ucx_any(ucx->transports, GF_UCX_TCP)) return 0;
+    if (!gf_ucx_any(ucx->setup.transports, GF_UCX_TCP)) return 0;
     if (bytes <= room) memcpy(out, own, bytes);
     return bytes;
 }
@@ -142,7 +97,7 @@ gf_status gf_ucx_guard_peer(struct gf_ucx *ucx, uint32_t peer, const unsigned ch
         (bytes != offer_bytes(theirs.listener_count)))
         return gf_ucx_fault(ucx, GF_ERR_DATA, peer, "connect", UCS_OK,
                             "rank %u says in %zu bytes where UCX listens there", peer, bytes);
-    if (gf_ucx_any(ucx->transports, GF_UCX_TCP) && (guarded != (theirs.listener_count > 0)))
+    if (gf_ucx_any(ucx->setup.transports, GF_UCX_TCP) && (guarded != (theirs.listener_count > 0)))
         return gf_ucx_fault(ucx, GF_ERR_MISMATCH, peer, "connect", UCS_OK,
                             "rank %u checks who connects to UCX's tcp, rank %u does not: link all "
                             "programs as gradientflow.pc says",

@@ -44,14 +44,12 @@ static const struct {
     const char *names;
     unsigned kinds;
 } transports[] = {
-    {"self", GF_UCX_LOCAL},
-    {"posix,sysv", GF_UCX_LOCAL | GF_UCX_SHARED},
-    {"cuda,cuda_copy,cuda_ipc,gdr_copy", GF_UCX_LOCAL | GF_UCX_CUDA},
+    {"self,posix,sysv,cma,all,sm,shm,mm", GF_UCX_LOCAL},
+    {"cuda,cuda_copy,cuda_ipc,gdr_copy", GF_UCX_CUDA},
     {"tcp", GF_UCX_TCP},
     {"ud,ud_v,ud_x,ud_verbs,ud_mlx5,rc,rc_v,rc_x,dc,dc_x,ib",
      GF_UCX_FABRIC | GF_UCX_INFINIBAND | GF_UCX_UD},
     {"rc_verbs,rc_mlx5,dc_mlx5", GF_UCX_FABRIC | GF_UCX_INFINIBAND},
-    {"cma,all,sm,shm", GF_UCX_LOCAL | GF_UCX_CMA},
 };
 
 static unsigned kinds_of(const char *name, size_t name_bytes)

@@ -1,9 +1,10 @@
 /* UCX itself: its settings, its log and faults, and how a link comes and goes.
  *
- * What the configuration says (TLS, NET_DEVICES, PORT_RANGE) and what the region needs (ALLOC_PRIO)
- * is set by ucp_config_modify() and wins over the environment. Every other UCX_* variable applies
- * as in any UCX program. Leave UCX_TCP_PUT_ENABLE on: without it survivors abort (an assertion in
- * uct_iface.h) in 8 of 100 kills of a tcp peer.
+ * It is opened for a network alone, and not before the join has shown ranks of several nodes. What
+ * the configuration says (TLS, NET_DEVICES, PORT_RANGE) is set by ucp_config_modify() and wins over
+ * the environment. Every other UCX_* variable applies as in any UCX program. Leave
+ * UCX_TCP_PUT_ENABLE on: without it survivors abort (an assertion in uct_iface.h) in 8 of 100 kills
+ * of a tcp peer.
  *
  * A transport that does not exist, or a key that fits none, costs only a warning of UCX's; both
  * warnings are caught here and fail the open. */
@@ -16,15 +17,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <errno.h>
 #include <strings.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <ucs/config/global_opts.h>
 #include <ucs/debug/log_def.h>
 
-/* Regions of a power of two would put the same block of all ranks at the same place in every
- * cache. */
-#define PAD_PAGES 3u
 /* How long close() and reset() let what UCX has taken leave this host. A dead peer may use all of
  * it. */
 #define FLUSH_NS 200000000u
@@ -149,22 +149,26 @@ void gf_ucx_iface_opens(const char *transport, void *config)
 
 /* ---- settings ---- */
 
-/* cma makes UCX abort the whole process when a peer dies in a large message; these names contain
- * it. */
+/* Ranks of a node share memory without UCX, and cma would make it abort the whole process when a
+ * peer dies. */
 static gf_status transports_check(struct gf_ucx *ucx)
 {
     const char *asked = ucx->setup.transports;
     size_t name_bytes;
-    const char *refused = gf_ucx_find(asked, GF_UCX_CMA, &name_bytes);
-    if ((asked[0] == '\0') || (asked[0] == '^') || (strlen(asked) >= sizeof ucx->transports))
+    const char *refused = gf_ucx_find(asked, GF_UCX_LOCAL, &name_bytes);
+    if ((asked[0] == '\0') || (asked[0] == '^') || (strlen(asked) >= GF_TEXT_MAX))
+        return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "transports \"%s\": name each one, e.g. tcp",
+                             asked);
+    if (refused != NULL)
+        return gf_ucx_refuse(
+            ucx, GF_ERR_CONFIG,
+            "transports \"%s\": \"%.*s\" is for no network; name those between nodes, "
+            "e.g. tcp (ranks of a node share memory by themselves: link.private_memory)",
+            asked, (int)name_bytes, refused);
+    if (!gf_ucx_any(asked, GF_UCX_NETWORK))
         return gf_ucx_refuse(ucx, GF_ERR_CONFIG,
-                             "transports \"%s\": name each one, e.g. self,posix,tcp", asked);
-    if (refused == NULL) return GF_OK;
-    return gf_ucx_refuse(
-        ucx, GF_ERR_CONFIG,
-        "transports \"%s\": \"%.*s\" would use cma, which aborts survivors when a peer dies; "
-        "name each one, e.g. self,posix,tcp",
-        asked, (int)name_bytes, refused);
+                             "transports \"%s\": none is for a network, as tcp or rc are", asked);
+    return GF_OK;
 }
 
 /* ---- context and worker ---- */
@@ -172,9 +176,8 @@ static gf_status transports_check(struct gf_ucx *ucx)
 /* Of this rank, before a context with a network is opened. */
 static void devices_choose(struct gf_ucx *ucx)
 {
-    bool leaves = gf_ucx_any(ucx->transports, GF_UCX_NETWORK);
     gf_ucx_devices_group(ucx->setup.devices, ucx->setup.local, ucx->devices);
-    ucx->link.device = leaves ? gf_fnv_bytes(GF_FNV_START, ucx->devices, strlen(ucx->devices)) : 0;
+    ucx->link.device = gf_fnv_bytes(GF_FNV_START, ucx->devices, strlen(ucx->devices));
 }
 
 static gf_status context_take(struct gf_ucx *ucx)
@@ -206,12 +209,12 @@ static gf_status context_take(struct gf_ucx *ucx)
             (void)gf_ucx_missing_text(ucx, ucx->complaint, sizeof ucx->complaint);
         if (ucx->complaint[0] != '\0')
             status = gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_init", ucs,
-                                  "transports \"%s\", devices \"%s\": %s", ucx->transports,
+                                  "transports \"%s\", devices \"%s\": %s", ucx->setup.transports,
                                   ucx->devices, ucx->complaint);
         else if (ucs != UCS_OK)
             status = gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_init", ucs,
                                   "nothing usable among transports \"%s\" on devices \"%s\"",
-                                  ucx->transports, ucx->devices);
+                                  ucx->setup.transports, ucx->devices);
     }
     ucp_config_release(config);
     if (status != GF_OK) return status;
@@ -220,7 +223,7 @@ static gf_status context_take(struct gf_ucx *ucx)
         return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_context_query", ucs,
                             "UCX %s wants %zu bytes in front of a request, this build keeps %u",
                             ucp_get_version_string(), attributes.request_size, GF_UCX_FRONT_BYTES);
-    if (ucx->setup.gpu != NULL) gf_ucx_device_types(ucx, attributes.memory_types);
+    if (ucx->gpu != NULL) gf_ucx_device_types(ucx, attributes.memory_types);
     return GF_OK;
 }
 
@@ -228,10 +231,9 @@ static gf_status worker_take(struct gf_ucx *ucx)
 {
     const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                         .thread_mode = UCS_THREAD_MODE_SINGLE};
-    char shm[120];
     char log_level[32];
     ucs_status_t status;
-    if (gf_proofs_orphaned() && gf_ucx_any(ucx->transports, GF_UCX_NETWORK))
+    if (gf_proofs_orphaned())
         return gf_ucx_refuse(
             ucx, GF_ERR_SYSTEM,
             "this process was forked while its parent had a context open: UCX's "
@@ -248,17 +250,10 @@ static gf_status worker_take(struct gf_ucx *ucx)
     if (ucx->complaint[0] != '\0')
         return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_worker_create", status,
                             "UCX %s: %s", ucp_get_version_string(), ucx->complaint);
-    if (status != UCS_OK) {
-        /* ranks that open at once took it from each other */
-        if (gf_ucx_shm_check(ucx) != GF_OK) return GF_ERR_SYSTEM;
-        return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_create", status,
-                            "transports \"%s\", devices \"%s\", ports \"%s\"%s", ucx->transports,
-                            ucx->devices, ucx->setup.ports, gf_ucx_shm_text(ucx, shm, sizeof shm));
-    }
-    status = ucp_worker_get_efd(ucx->worker, &ucx->link.wake_fd);
     if (status != UCS_OK)
-        return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_get_efd", status,
-                            "transports \"%s\" cannot wake a sleeper", ucx->transports);
+        return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_create", status,
+                            "transports \"%s\", devices \"%s\", ports \"%s\"",
+                            ucx->setup.transports, ucx->devices, ucx->setup.ports);
     return gf_ucx_guard_check(ucx);
 }
 
@@ -288,35 +283,35 @@ static void worker_give(struct gf_ucx *ucx, bool flushes)
     gf_proofs_ended(&ucx->proofs);
     ucx->worker = NULL;
     ucx->broken = GF_OK;
-    ucx->link.wake_fd = -1;
     while (ucx->under_way != NULL) gf_ucx_req_end(ucx->under_way, GF_ERR_ABORTED);
     ucx->ending = false;
 }
 
-/* ---- open, close, reset ---- */
+/* ---- what it is asked for ---- */
+
+static size_t node_at(const struct gf_link_setup *setup)
+{
+    size_t bytes = sizeof(struct gf_ucx) +
+                   setup->world * (sizeof(ucp_ep_h) + sizeof(struct gf_link_count)) +
+                   gf_proofs_bytes(setup);
+    return (bytes + 63) / 64 * 64;
+}
 
 size_t gf_ucx_state_bytes(const struct gf_link_setup *setup)
 {
-    return sizeof(struct gf_ucx) +
-           setup->world * (sizeof(struct gf_ucx_peer) + sizeof(struct gf_link_count)) +
-           gf_proofs_bytes(setup);
+    return node_at(setup) + gf_node_state_bytes(setup);
 }
 
 static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setup)
 {
-    const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     ucx->link.driver = &gf_link_ucx;
-    ucx->link.counts = (struct gf_link_count *)&ucx->peers[setup->world];
+    ucx->link.counts = (struct gf_link_count *)(void *)&ucx->endpoints[setup->world];
     ucx->setup = *setup;
-    ucx->link.region_bytes = setup->region_bytes;
     if (setup->transports == NULL) ucx->setup.transports = "";
     if (setup->devices == NULL) ucx->setup.devices = "";
     if (setup->ports == NULL) ucx->setup.ports = "";
     if ((setup->device_bytes == 0) || !gf_ucx_may_reach_device(setup)) ucx->setup.gpu = NULL;
-    if (setup->region_bytes <= SIZE_MAX / 2)
-        ucx->mapped_bytes =
-            ((setup->region_bytes + page_bytes - 1) / page_bytes + PAD_PAGES) * page_bytes;
-    ucx->link.wake_fd = -1;
+    ucx->link.wake_fd = ucx->wakes_fd = -1;
     unsigned first;
     unsigned last;
     if (transports_check(ucx) != GF_OK) return GF_ERR_CONFIG;
@@ -326,31 +321,88 @@ static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setu
     return gf_ucx_guard_open(ucx);
 }
 
-static void give_back(struct gf_ucx *ucx)
+/* ---- what wakes a sleeper: messages of the node, of the network, or both ---- */
+
+static void wakes_give(struct gf_ucx *ucx)
 {
-    bool entered = gf_ucx_enter(ucx) == GF_OK;
-    worker_give(ucx, true);
-    ucx->ending = true;
-    gf_ucx_region_give(ucx);
-    if (ucx->context != NULL) ucp_cleanup(ucx->context);
-    ucx->context = NULL;
-    gf_proofs_close(&ucx->proofs);
-    if (entered) gf_ucx_leave(ucx);
-    log_give(ucx);
+    if (ucx->wakes_fd >= 0) (void)close(ucx->wakes_fd);
+    ucx->link.wake_fd = ucx->wakes_fd = -1;
 }
 
-/* The context, where there is none, and the worker. */
-static gf_status ucx_take(struct gf_ucx *ucx)
+static gf_status wakes_take(struct gf_ucx *ucx)
 {
-    gf_status status = gf_ucx_shm_check(ucx);
-    if ((status == GF_OK) && (ucx->context == NULL)) status = context_take(ucx);
-    return (status == GF_OK) ? worker_take(ucx) : status;
+    int fds[2] = {gf_node_wake_fd(ucx->node), -1};
+    struct epoll_event event = {.events = EPOLLIN};
+    ucs_status_t status = (ucx->worker != NULL) ? ucp_worker_get_efd(ucx->worker, &fds[1]) : UCS_OK;
+    if (status != UCS_OK)
+        return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_get_efd", status,
+                            "transports \"%s\" cannot wake a sleeper", ucx->setup.transports);
+    ucx->link.wake_fd = (fds[0] < 0) ? fds[1] : fds[0];
+    if ((fds[0] < 0) || (fds[1] < 0)) return GF_OK;
+    ucx->link.wake_fd = ucx->wakes_fd = epoll_create1(EPOLL_CLOEXEC);
+    for (int i = 0; (i < 2) && (ucx->wakes_fd >= 0); i++)
+        if (epoll_ctl(ucx->wakes_fd, EPOLL_CTL_ADD, fds[i], &event) != 0) wakes_give(ucx);
+    if (ucx->wakes_fd >= 0) return GF_OK;
+    return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_create1", UCS_OK,
+                        "no epoll descriptor: %s", strerror(errno));
+}
+
+/* ---- the network ---- */
+
+/* The context, where there is none, and the worker. */
+static gf_status network_take(struct gf_ucx *ucx)
+{
+    gf_status status;
+    if (ucx->context == NULL) ucx->gpu = ucx->setup.gpu;
+    if ((status = gf_ucx_enter(ucx)) != GF_OK) return status;
+    if (ucx->context == NULL) status = context_take(ucx);
+    if (status == GF_OK) status = worker_take(ucx);
+    gf_ucx_leave(ucx);
+    if (!ucx->link.reaches_device) ucx->gpu = NULL; /* outside of enter and leave */
+    return status;
+}
+
+static void network_give(struct gf_ucx *ucx, bool flushes, bool context)
+{
+    bool entered = gf_ucx_enter(ucx) == GF_OK;
+    wakes_give(ucx);
+    worker_give(ucx, flushes);
+    ucx->ending = context;
+    if (context && (ucx->context != NULL)) ucp_cleanup(ucx->context);
+    ucx->ending = false;
+    if (context) ucx->context = NULL;
+    if (entered) gf_ucx_leave(ucx);
+    if (!context) return;
+    ucx->link.reaches_device = false;
+    ucx->link.device = 0;
+    ucx->gpu = NULL;
 }
 
 static const char *devices_text(const struct gf_ucx *ucx)
 {
-    if (!gf_ucx_any(ucx->transports, GF_UCX_NETWORK)) return "none";
     return (ucx->devices[0] != '\0') ? ucx->devices : "any";
+}
+
+static void network_tell(const struct gf_ucx *ucx)
+{
+    if (!ucx->link.network)
+        gf_log_line(&ucx->setup.log, GF_LOG_INFO, "link: no network is open");
+    else
+        gf_log_line(&ucx->setup.log, GF_LOG_INFO,
+                    "link: UCX %s, transports %s, devices %s, ports %s", ucp_get_version_string(),
+                    ucx->setup.transports, devices_text(ucx),
+                    ucx->setup.ports[0] ? ucx->setup.ports : "any");
+}
+
+/* ---- open, close, reset ---- */
+
+static void give_back(struct gf_ucx *ucx)
+{
+    network_give(ucx, true, true);
+    gf_node_close(ucx->node);
+    ucx->node = NULL;
+    gf_proofs_close(&ucx->proofs);
+    log_give(ucx);
 }
 
 gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,
@@ -361,26 +413,24 @@ gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_
     GF_ASSERT((uintptr_t)state % 64 == 0);
     GF_ASSERT((setup->world >= 1) && (setup->world <= GF_WORLD_MAX) &&
               (setup->rank < setup->world));
-    memset(state, 0, gf_ucx_state_bytes(setup));
+    memset(state, 0, node_at(setup));
     status = setup_take(ucx, setup);
     if (status == GF_OK) {
         log_take(ucx);
-        status = gf_ucx_enter(ucx);
+        status = gf_node_open(&ucx->setup, (unsigned char *)state + node_at(setup), &ucx->link,
+                              &ucx->node);
     }
-    if (status == GF_OK) {
-        status = ucx_take(ucx);
-        gf_ucx_leave(ucx);
-    }
-    if (!ucx->link.reaches_device) ucx->setup.gpu = NULL; /* outside of enter and leave */
-    if (status == GF_OK) status = gf_ucx_region_take(ucx);
+    if (status == GF_OK)
+        status = gf_ucx_guard_network(ucx, !setup->one_node || (ucx->link.node == 0));
+    if ((status == GF_OK) && ucx->link.network) status = network_take(ucx);
+    if (status == GF_OK) status = wakes_take(ucx);
     if (status != GF_OK) {
         give_back(ucx);
         if (fault_out != NULL) *fault_out = ucx->link.fault;
         return status;
     }
-    gf_log_line(&ucx->setup.log, GF_LOG_INFO, "link: UCX %s, transports %s, devices %s, ports %s",
-                ucp_get_version_string(), ucx->transports, devices_text(ucx),
-                ucx->setup.ports[0] ? ucx->setup.ports : "any");
+    ucx->is_open = true;
+    network_tell(ucx);
     *link_out = &ucx->link;
     return GF_OK;
 }
@@ -395,43 +445,39 @@ void gf_ucx_close(struct gf_link *link)
 void gf_ucx_drop(struct gf_link *link)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
-    bool entered = gf_ucx_enter(ucx) == GF_OK;
-    worker_give(ucx, false);
-    if (entered) gf_ucx_leave(ucx);
+    ucx->is_open = false;
+    network_give(ucx, false, false);
+    gf_node_drop(ucx->node);
 }
 
-/* The worker and the region anew; with the context too, where the transports are to be others. */
-static gf_status renew(struct gf_ucx *ucx, bool switches)
+/* The worker and the node anew; with the context too, where the network is to be opened or closed.
+ */
+static gf_status renew(struct gf_ucx *ucx, bool on)
 {
-    gf_status status = gf_ucx_enter(ucx);
-    if (status != GF_OK) return status;
-    worker_give(ucx, true);
-    if (switches || !ucx->link.region_stays) gf_ucx_region_give(ucx);
+    bool switches = on != ucx->link.network;
+    gf_status status;
+    ucx->is_open = false;
+    network_give(ucx, true, switches);
     memset(&ucx->link.fault, 0, sizeof ucx->link.fault);
-    if (switches) {
-        if (ucx->context != NULL) ucp_cleanup(ucx->context);
-        ucx->context = NULL;
-        status = gf_ucx_guard_network(ucx, !ucx->link.network);
-    }
-    if (status == GF_OK) status = ucx_take(ucx);
-    gf_ucx_leave(ucx);
-    return (status == GF_OK) ? gf_ucx_region_take(ucx) : status;
+    status = gf_node_reset(ucx->node, ucx->setup.epoch);
+    if ((status == GF_OK) && switches) status = gf_ucx_guard_network(ucx, on);
+    if ((status == GF_OK) && on) status = network_take(ucx);
+    if (status == GF_OK) status = wakes_take(ucx);
+    ucx->is_open = status == GF_OK;
+    return status;
 }
 
 gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch)
 {
     gf_ucx_of(link)->setup.epoch = epoch;
     memset(link->counts, 0, gf_ucx_of(link)->setup.world * sizeof *link->counts);
-    return renew(gf_ucx_of(link), false);
+    return renew(gf_ucx_of(link), link->network);
 }
 
 gf_status gf_ucx_network(struct gf_link *link, bool on)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
-    gf_status status = renew(ucx, on != link->network);
-    if (status == GF_OK)
-        gf_log_line(&ucx->setup.log, GF_LOG_INFO,
-                    "link: ranks are on %s, transports %s, devices %s",
-                    on ? "several nodes" : "one node", ucx->transports, devices_text(ucx));
+    gf_status status = renew(ucx, on);
+    if (status == GF_OK) network_tell(ucx);
     return status;
 }

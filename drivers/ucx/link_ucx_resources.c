@@ -65,7 +65,7 @@ bool gf_ucx_missing_text(const struct gf_ucx *ucx, char *text_out, size_t text_b
 {
     size_t name_bytes;
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
-        const char *name = gf_ucx_find(ucx->transports, families[i].kind, &name_bytes);
+        const char *name = gf_ucx_find(ucx->setup.transports, families[i].kind, &name_bytes);
         enum found found;
         if (name == NULL) continue;
         found = family_look(&families[i]);

@@ -15,8 +15,8 @@
 /* Over tcp a message up to here is sent at once and whole. UCX would announce it and wait for the
  * peer's answer, which queues after the messages before it (at 1 Gbit/s a ring of 2 hosts took 1.7
  * of its time on a busy machine), or cut it into pieces whose table it allocates anew once in a
- * while. Sends over tcp ask for it with a flag (link_ucx.c), which makes the threshold for quick
- * completion count; where memory is shared UCX's choice stays. */
+ * while. Sends ask for it with a flag (link_ucx.c), which makes the threshold for quick completion
+ * count. */
 #define AT_ONCE_BYTES_MAX ((size_t)1 << 20)
 #define AT_ONCE_HEAD_BYTES 1024u /* of UCX, at most */
 
@@ -95,23 +95,17 @@ static size_t settings_list(const struct gf_ucx *ucx, struct setting settings[SE
 {
     struct setting *at = settings;
     const size_t message_bytes = ucx->setup.message_bytes_max;
-    const char *names = ucx->transports;
-    bool network = gf_ucx_any(names, GF_UCX_NETWORK), tcp = gf_ucx_any(names, GF_UCX_TCP);
+    const char *names = ucx->setup.transports;
+    bool tcp = gf_ucx_any(names, GF_UCX_TCP);
     bool at_once = tcp && (message_bytes <= AT_ONCE_BYTES_MAX);
-    uint32_t devices = network ? gf_ucx_list_count(ucx->devices, ',') : 1;
+    uint32_t devices = gf_ucx_list_count(ucx->devices, ',');
     bool turns = at_once && (devices > 1);
     add(&at, NULL, "TLS", names);
-    if (network && (ucx->devices[0] != '\0')) add(&at, NULL, "NET_DEVICES", ucx->devices);
+    if (ucx->devices[0] != '\0') add(&at, NULL, "NET_DEVICES", ucx->devices);
     if (at_once) add_number(&at, NULL, "RNDV_SEND_NBR_THRESH", message_bytes + 1);
     if (turns) add_number(&at, NULL, "MAX_EAGER_LANES", devices);
     /* UCX would leave a third one idle */
     if (devices > 1) add_number(&at, NULL, "MAX_RNDV_LANES", devices);
-    /* No fall-back from memory that peers can map to memory that they cannot. */
-    add(&at, NULL, "ALLOC_PRIO",
-        gf_ucx_list_has(names, "posix")  ? "md:posix"
-        : gf_ucx_list_has(names, "sysv") ? "md:sysv"
-        : ucx->setup.huge_pages          ? "huge,thp,mmap"
-                                         : "mmap");
     if (tcp && (ucx->setup.ports[0] != '\0')) add(&at, "tcp", "PORT_RANGE", ucx->setup.ports);
     if (at_once) {
         size_t segment_bytes = AT_ONCE_HEAD_BYTES + (turns ? PIECE_BYTES : message_bytes);

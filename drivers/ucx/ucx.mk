@@ -1,6 +1,6 @@
 # Which UCX, and how it is linked. Debian's by pkg-config, or another: UCX_PREFIX=DIR (DIR/lib/pkgconfig/ucx.pc), or
 # PKG_CONFIG_PATH.
-#     static (the default)  UCX lies in the binary: self, tcp, sysv, posix
+#     static (the default)  UCX lies in the binary: tcp
 #     UCX_IB=1              its InfiniBand and RoCE transports too, and the providers of UCX_IB_PROVIDERS
 #     UCX_DYNAMIC=1         UCX and its modules (CUDA, InfiniBand, vendors') are looked for at run time: beside the program,
 #                           in ../lib, where UCX_PREFIX says, where the system has them
@@ -26,10 +26,10 @@ UCX_DYNAMIC_LIBS := -Wl,--push-state,--no-as-needed $(filter -L% -l%,$(shell $(U
                     '-Wl,-rpath,$$ORIGIN:$$ORIGIN/../lib$(UCX_FOLDER:%=:%)'
 # What drivers/ucx/ucx_calls.c has in place of UCX's own: sockets, so that connection*.c checks who connects, and more.
 UCX_SOCKETS := listen accept connect send sendmsg recv epoll_ctl epoll_wait close
-UCX_CALLS   := shm_open shm_unlink uct_md_query_tl_resources uct_iface_open uct_rkey_unpack ucp_ep_err_pending_purge
+UCX_CALLS   := uct_md_query_tl_resources uct_iface_open ucp_ep_err_pending_purge
 # libc's own are weak references there, which alone would take nothing out of a static libc.
 UCX_LIBS    := $(filter-out -pthread -ldl -lrt -lm,$(shell $(UCX_PKG) --static --libs ucx)) \
-               $(patsubst %,-Wl$(comma)--undefined=%,__wrap_listen $(UCX_SOCKETS) shm_open shm_unlink) \
+               $(patsubst %,-Wl$(comma)--undefined=%,__wrap_listen $(UCX_SOCKETS)) \
                $(patsubst %,-Wl$(comma)--wrap=%,$(UCX_SOCKETS) $(UCX_CALLS))
 
 # ucx-ib.pc names every provider that there ever was: some have no archive. mlx4 and mlx5 drive what the papers used and what

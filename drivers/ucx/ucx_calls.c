@@ -1,28 +1,21 @@
 /* Where UCX's calls are led. A static link leads them here by --wrap (ucx.mk), a dynamic UCX by the
  * last part of this file. Sockets are connection_proof.c's and connection.c's; the rest mends what
  * UCX does to a job. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include <uct/api/uct.h>
 
 #include "drivers/ucx/link_ucx.h"
 
-#define UCX_CALLS_EACH(X)                                                                          \
-    X(int, shm_open, (const char *name, int flags, mode_t mode), (name, flags, mode))              \
-    X(int, shm_unlink, (const char *name), (name))                                                 \
-    X(ucs_status_t, uct_md_query_tl_resources,                                                     \
-      (uct_md_h domain, uct_tl_resource_desc_t * *out, unsigned *count_out),                       \
-      (domain, out, count_out))                                                                    \
-    X(ucs_status_t, uct_iface_open,                                                                \
-      (uct_md_h domain, uct_worker_h worker, const uct_iface_params_t *params,                     \
-       const uct_iface_config_t *config, uct_iface_h *out),                                        \
-      (domain, worker, params, config, out))                                                       \
-    X(ucs_status_t, uct_rkey_unpack,                                                               \
-      (uct_component_h component, const void *key, uct_rkey_bundle_t *out), (component, key, out)) \
+#define UCX_CALLS_EACH(X)                                                      \
+    X(ucs_status_t, uct_md_query_tl_resources,                                 \
+      (uct_md_h domain, uct_tl_resource_desc_t * *out, unsigned *count_out),   \
+      (domain, out, count_out))                                                \
+    X(ucs_status_t, uct_iface_open,                                            \
+      (uct_md_h domain, uct_worker_h worker, const uct_iface_params_t *params, \
+       const uct_iface_config_t *config, uct_iface_h *out),                    \
+      (domain, worker, params, config, out))                                   \
     X(void, ucp_ep_err_pending_purge, (uct_pending_req_t * self, void *status), (self, status))
 UCX_CALLS_EACH(GF_LED_DECLARE)
 
@@ -34,31 +27,6 @@ UCX_CALLS_EACH(GF_LED_DECLARE)
         return gf_conn_##name arguments;           \
     }
 GF_PROOF_CALLS_EACH(HAND_ON)
-
-/* ---- segments of shared memory without names ---- UCX makes a file in /dev/shm, fills it, and
- * only then takes its name away: a process that is killed in between leaves it there until the host
- * starts again. Peers map a segment through /proc/PID/fd, so it needs no name at any time. */
-
-static bool is_ucx(const char *name)
-{
-    return strncmp(name, "/ucx_shm_posix_", 15) == 0;
-}
-
-int __wrap_shm_open(const char *name, int flags, mode_t mode)
-{
-    /* UCX's own setting: n is for peers without /proc */
-    const char *by_name = getenv("UCX_POSIX_USE_PROC_LINK");
-    int fd = -1;
-    if (is_ucx(name) && ((flags & O_CREAT) != 0) && (by_name == NULL))
-        fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
-    return (fd >= 0) ? fd : __real_shm_open(name, flags, mode);
-}
-
-int __wrap_shm_unlink(const char *name)
-{
-    int result = __real_shm_unlink(name);
-    return ((result != 0) && (errno == ENOENT) && is_ucx(name)) ? 0 : result; /* it had no name */
-}
 
 /* ---- network devices in one order on every host ---- UCX up to 1.15 takes them as the kernel
  * lists them, which differs from host to host: of two equally fast ones it then connects a host's
@@ -96,18 +64,9 @@ ucs_status_t __wrap_uct_iface_open(uct_md_h domain, uct_worker_h worker,
 
 /* ---- where UCX would end the process because of a peer ---- */
 
-/* UCX 1.13 gives back a key that it could not unpack, and crashes: a peer that dies while this rank
- * connects to it is enough. Here UCX hears that such a peer's memory is not reached. */
-ucs_status_t __wrap_uct_rkey_unpack(uct_component_h component, const void *buffer,
-                                    uct_rkey_bundle_t *bundle_out)
-{
-    return (__real_uct_rkey_unpack(component, buffer, bundle_out) == UCS_OK) ? UCS_OK
-                                                                             : UCS_ERR_UNREACHABLE;
-}
-
 /* A worker that is destroyed hands what still waits to be sent to ucp_ep_err_pending_purge(), which
  * asserts that none of it is a message with which UCX sets up a connection ("got REQ message", 1.13
- * to 1.23). One waits, where a peer has two ways (posix and tcp), from the first large message over
+ * to 1.23). One waits, where a peer has two ways (rc and tcp), from the first large message over
  * the one until the other is connected. It is dropped here; its few hundred bytes stay allocated,
  * for only UCX knows where they begin. */
 ucs_status_t ucp_wireup_msg_progress(uct_pending_req_t *self) __attribute__((weak));

@@ -13,7 +13,7 @@ chmod 600 "$scratch/key"
 turn() { # true or false: busbw of each round, one a line
     {
         echo "rendezvous = { address = \"$(net_address 0):7117\"; key_file = \"$scratch/key\"; };"
-        echo "link = { transports = \"self,tcp\"; devices = \"eth0\"; encryption = $1; };"
+        echo "link = { devices = \"eth0\"; encryption = $1; };"
     } >"$scratch/net.cfg"
     # shellcheck disable=SC2016
     net_run 60 sh -c '[ $GF_RANK = 0 ] || exec "$@" >/dev/null; exec "$@" --csv '"$scratch/csv" sh "$BUILD/gf-perf" \

@@ -31,7 +31,7 @@ turn() {
 row() {
     row_name=$1 row_ranks=$2 row_sizes=$3; shift 3
     address=127.0.0.1 rest=''
-    [ -z "$net_prefix" ] || address=$(net_address 0) rest='transports = "self,tcp"; devices = "eth0"; '
+    [ -z "$net_prefix" ] || address=$(net_address 0) rest='devices = "eth0"; '
     for setting in $settings; do
         echo "rendezvous = { address = \"$address:7117\"; insecure = true; }; link = { ${rest}idle = \"$setting\"; };" >"$scratch/$setting.cfg"
     done

@@ -30,7 +30,7 @@ ours() {
     rm -f "$scratch/csv"
     # shellcheck disable=SC2016
     hosts_run sh -c '[ $GF_RANK = 0 ] || exec "$@" >/dev/null; exec "$@" --csv '"$scratch/csv" sh "$BUILD/gf-perf" \
-        --config "$scratch/net.cfg" --set "link.transports=$tls" "$@" >"$scratch/turn" 2>"$scratch/turn.err" || {
+        --config "$scratch/net.cfg" "$@" >"$scratch/turn" 2>"$scratch/turn.err" || {
         failed "$ours_label"; return; }
     awk -F, -v label="$ours_label" -v factor="$ours_factor" 'NR > 1 {print label, $1 == "step" ? "step" : $4 * factor, $9}' \
         "$scratch/csv" >>"$times"

@@ -61,12 +61,11 @@ network_bandwidth = $(net_payload "$rate"); network_latency = ${5}e-6; message_c
         >"$scratch/plan" 2>&1 || { echo "# gf-plan failed: $(tail -n 1 "$scratch/plan")" >&2; return 1; }
     plan_ms=$(column "$scratch/plan.csv" step_ms)
 }
-# config_write FILE SETTINGS: where a host has one rank, hosts may not take each other for one
+# config_write FILE SETTINGS
 config_write() {
-    posix=''; [ "$RANKS" -eq 1 ] || posix=posix,
     cat >"$1" <<EOF
 rendezvous = { address = "$(net_address 0):7117"; insecure = true; };
-link = { transports = "self,${posix}tcp"; devices = "eth0"; idle = "sleep"; };
+link = { devices = "eth0"; idle = "sleep"; };
 $2
 EOF
 }

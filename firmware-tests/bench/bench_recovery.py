@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # From kill -9 of a rank until each survivor of `gf-run --elastic gf-train --elastic` trains again, seen from outside.
-#     bench_recovery.py BUILD RANKS KILLS TRANSPORTS [RATE]     e.g. build 8 10 self,posix
+#     bench_recovery.py BUILD RANKS KILLS node|tcp [RATE]     e.g. build 8 10 node
 # Each kill is a job of its own, of rank 0, 1, .. in turn. Prints "min / median / max" in seconds, and the median of
 # what the slowest survivor says itself. Needs a quiet machine.
 # With RATE each kill is three jobs, one after the other: quiet; while RATE strangers a second come to the ranks' ports
@@ -38,12 +38,13 @@ def flood_begin(kind, build, ranks, rate, scratch):
     return subprocess.Popen(flood + pids, stdout=subprocess.DEVNULL)
 
 
-def kill_once(build, ranks, victim, transports, scratch, kind='quiet', rate=0):
+def kill_once(build, ranks, victim, way, scratch, kind='quiet', rate=0):
     """(seconds outside, seconds inside), or None where the survivors did not go on."""
     keyed = ['--set', f'rendezvous.key_file={scratch}/key', '--set', f'job.id={JOB}'] if rate > 0 else []
     command = [build + '/gf-run', '-n', str(ranks), '--elastic', 'sh', '-c', SHELL, scratch, build + '/gf-train',
                '--model', 'linear', '--batch', '840', '--elastic', '--steps', '1000000',
-               '--set', f'link.transports={transports}', '--set', f'link.idle={os.environ.get("IDLE", "auto")}'] + keyed
+               '--set', f'link.private_memory={"false" if way == "node" else "true"}',
+               '--set', f'link.idle={os.environ.get("IDLE", "auto")}'] + keyed
     lines = []
     job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
                            env=dict(os.environ, LC_ALL='C', OPENBLAS_NUM_THREADS='1', GF_DEBUG='info'))
@@ -93,16 +94,16 @@ def told(text, found):
 def main():
     if len(sys.argv) not in (5, 6):
         sys.exit('usage: bench_recovery.py BUILD RANKS KILLS TRANSPORTS [RATE]')
-    build, ranks, kills, transports = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    build, ranks, kills, way = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     rate = int(sys.argv[5]) if len(sys.argv) == 6 else 0
     kinds = ['quiet', 'flooded', 'flood beside'] if rate > 0 else ['quiet']
     random.seed(ranks)
     with tempfile.TemporaryDirectory() as scratch:
         with open(scratch + '/key', 'wb', opener=lambda path, flags: os.open(path, flags, 0o600)) as key:
             key.write(os.urandom(32))
-        found = [[kill_once(build, ranks, kill % ranks, transports, scratch, kind, rate) for kind in kinds]
+        found = [[kill_once(build, ranks, kill % ranks, way, scratch, kind, rate) for kind in kinds]
                  for kill in range(kills)]
-    of = {kind: told(f'{ranks} ranks over {transports}, {kind}', [kill[k] for kill in found])
+    of = {kind: told(f'{ranks} ranks over {way}, {kind}', [kill[k] for kill in found])
           for k, kind in enumerate(kinds)}
     for k, kind in enumerate(kinds[1:], 1):
         ratios = [kill[k][0] / kill[0][0] for kill in found if kill[0] and kill[k]]

@@ -37,7 +37,7 @@ check are_no_case_for_NCCL said "^# NCCL: skipped: NCCL wants a GPU a rank; rank
 more="--set device.ordinal=0 --set device.shared=true"
 check two_ranks_on_one_GPU perf 2 -b 4K -e 4K --nccl "${fake%/*}/libnccl.so.2"
 check neither said "^# NCCL: skipped: NCCL wants a GPU a rank; ranks 0 and 1 have the same"
-more="--set link.transports=posix --set exchange.algorithm=ring"
+more="--set exchange.algorithm=ring"
 check through_host_memory perf 2 -b 4K -e 4K --nccl /nowhere
 check that_is_said_too said "through host memory"
 more=

@@ -132,8 +132,7 @@ static void offer_run(uint8_t how, const uint8_t *data, size_t size)
     struct gf_ucx *ucx = &link_memory.ucx;
     memset(&link_memory, 0, sizeof link_memory);
     ucx->setup.world = 3;
-    (void)snprintf(ucx->transports, sizeof ucx->transports,
-                   (how & SIGNS) ? "self,posix" : "self,tcp");
+    ucx->setup.transports = (how & SIGNS) ? "rc" : "tcp";
     proofs_open(&ucx->proofs, 0, how);
     ucx->proofs.own.listener_count = (how & ENCRYPTED) ? 1 : 0;
     gf_status status = gf_ucx_guard_peer(ucx, 1, data, size);

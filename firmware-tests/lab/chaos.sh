@@ -35,9 +35,8 @@ clean() {
 trap clean EXIT
 trap 'exit 130' INT TERM HUP
 net_up "chaos$$" $hosts $link_rate || exit 1
-hosts_begin
 mkdir "$work/data" && idx_part "$work/data" train 2048 && idx_part "$work/data" t10k 256
-config_write self,posix,tcp
+config_write hosts
 failed=0 faults=0 at=0 job=0
 wrong() { echo "not ok: $*"; failed=$((failed + 1)); }
 

@@ -1,19 +1,7 @@
 # shellcheck shell=sh disable=SC2034,SC2154,SC2086,SC2046,SC2012 # shared with chaos.sh; numbers are words
 # The hosts and ranks of chaos.sh: how a rank is started on its host, which are up, what they hold open.
 
-# A host shares no memory with another: IPC and mount namespaces of its own, with its own /dev/shm. $work/host.N is a
-# process that keeps them.
-hosts_begin() {
-    for host in $(seq 0 $((hosts - 1))); do
-        net_exec $host unshare --ipc --uts --mount sh -c \
-            "mount -t tmpfs -o size=512m gf /dev/shm && echo \$\$ >$work/host.$host && exec sleep 1000000" 2>/dev/null &
-        until [ -s "$work/host.$host" ]; do sleep 0.02; done
-    done
-}
 files_left() {
-    for host in $(seq 0 $((hosts - 1))); do
-        nsenter -t "$(cat "$work/host.$host")" --mount ls /dev/shm | sed "s/^/host $host: \/dev\/shm\//"
-    done
     ls "$work" | grep '^c\.' | grep -Ev '^c\.[0-9]+(\.before)?$'
 }
 
@@ -35,8 +23,7 @@ rank_become() { # WORK PREFIX COMMAND..
         [ $at != none ] || at=0
     fi
     trap : TERM INT HUP
-    nsenter -t "$(cat "$work/host.$host")" --net --ipc --uts --mount env -C "$(pwd)" \
-        GF_ADDRESS="$(net_address $at):$port" "$@" &
+    ip netns exec "$net_prefix-$host" env GF_ADDRESS="$(net_address $at):$port" "$@" &
     echo $! >"$work/pid.$GF_RANK"
     while :; do # a signal may end the wait
         wait $!
@@ -125,7 +112,7 @@ fds_look() {
     for r_ in $up; do
         p_=$(pid_now "$r_")
         [ -n "$p_" ] || continue
-        n_=$(($(ls "/proc/$p_/fd" 2>/dev/null | wc -l) + $(grep -c '/dev/shm' "/proc/$p_/maps" 2>/dev/null)))
+        n_=$(($(ls "/proc/$p_/fd" 2>/dev/null | wc -l) + $(grep -c 'memfd:gradientflow' "/proc/$p_/maps" 2>/dev/null)))
         [ $n_ -le $fds_most ] || fds_most=$n_
     done
 }

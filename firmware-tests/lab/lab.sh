@@ -62,7 +62,7 @@ mkdir -p "$results"
 # What the jobs that go on must end with.
 learn_undisturbed() {
     record=$work/record run=0
-    job_start $tcp $goes_on
+    job_start hosts $goes_on
     job_end
     all_finish $(others)
     undisturbed=$hash

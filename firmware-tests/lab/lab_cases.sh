@@ -34,22 +34,21 @@ join_tensors|7|a rank trains another model|nothing was begun
 join_version|7|a rank has another version of the library|nothing was begun
 join_key|7|a rank has another key|nothing was begun
 join_key_readable|7|the key file of a rank may be read by others|nothing was begun
-posix_kill_worker|1|`kill -9` of a worker|the last checkpoint; with `--elastic` the job
-posix_kill_coordinator|1|`kill -9` of rank 0|the last checkpoint; with `--elastic` the job
-posix_stop_worker|5.7|SIGSTOP of a worker, for good|the last checkpoint; with `--elastic` the job
+node_kill_worker|1|`kill -9` of a worker|the last checkpoint; with `--elastic` the job
+node_kill_coordinator|1|`kill -9` of rank 0|the last checkpoint; with `--elastic` the job
+node_stop_worker|5.7|SIGSTOP of a worker, for good|the last checkpoint; with `--elastic` the job
 direct_kill_worker|1|`kill -9` of a worker, `exchange.algorithm = direct`|the last checkpoint
 direct_stop_worker|5.7|SIGSTOP of a worker, for good, likewise|the last checkpoint
-posix_elastic_worker|21|`kill -9` of a worker, `--elastic`|the job: 3 ranks go on with the same weights
+node_elastic_worker|21|`kill -9` of a worker, `--elastic`|the job: 3 ranks go on with the same weights
 '
-tcp=self,tcp posix=self,posix
 kept="--checkpoint-every 20"
 ends="--steps 1000000 $kept"   # a job that the fault ends
-ends_posix="--steps 1000000 --checkpoint-every 100"
+ends_node="--steps 1000000 --checkpoint-every 100"
 goes_on="--steps 400 $kept"    # one that must come to its end
 
 # ---- in the middle of training ----
 
-# A rank dies, stops or aborts. TRANSPORTS RANK SIGNAL PATTERN OPTION..
+# A rank dies, stops or aborts. hosts|node RANK SIGNAL PATTERN OPTION..
 case_signal() {
     to=$1 victim=$2 number=$3 pattern_=$4; shift 4
     job_start "$to" "$@"
@@ -67,19 +66,19 @@ case_signal() {
 silent='rank V does not answer .*stopped or does not poll|rank V, which coordinates, .*is stopped or does not poll|rank V is behind'
 died='rank V died: '
 pattern() { printf '%s' "$1" | sed "s/V/$2/g"; }
-case_tcp_kill_worker() { case_signal $tcp 2 KILL "$(pattern "$died" 2)" $ends; }
-case_tcp_kill_coordinator() { case_signal $tcp 0 KILL "$(pattern "$died" 0)" $ends; }
-case_tcp_stop_worker() { case_signal $tcp 2 STOP "$(pattern "$silent" 2)" $ends; }
-case_tcp_stop_coordinator() { case_signal $tcp 0 STOP "$(pattern "$silent" 0)" $ends; }
-case_posix_kill_worker() { case_signal $posix 2 KILL "$(pattern "$died" 2)" $ends_posix; }
-case_posix_kill_coordinator() { case_signal $posix 0 KILL "$(pattern "$died" 0)" $ends_posix; }
-case_posix_stop_worker() { case_signal $posix 2 STOP "$(pattern "$silent" 2)" $ends_posix; }
-case_direct_kill_worker() { case_signal $posix 2 KILL "$(pattern "$died" 2)" $ends_posix --algorithm direct; }
-case_direct_stop_worker() { case_signal $posix 2 STOP "$(pattern "$silent" 2)" $ends_posix --algorithm direct; }
-case_tcp_abort() { case_signal $tcp 2 TERM 'rank 2 gave up: aborted by its appliance' $ends; [ "$(exit_of 2)" = 143 ] || bad "rank 2: exit $(exit_of 2)"; }
+case_tcp_kill_worker() { case_signal hosts 2 KILL "$(pattern "$died" 2)" $ends; }
+case_tcp_kill_coordinator() { case_signal hosts 0 KILL "$(pattern "$died" 0)" $ends; }
+case_tcp_stop_worker() { case_signal hosts 2 STOP "$(pattern "$silent" 2)" $ends; }
+case_tcp_stop_coordinator() { case_signal hosts 0 STOP "$(pattern "$silent" 0)" $ends; }
+case_node_kill_worker() { case_signal node 2 KILL "$(pattern "$died" 2)" $ends_node; }
+case_node_kill_coordinator() { case_signal node 0 KILL "$(pattern "$died" 0)" $ends_node; }
+case_node_stop_worker() { case_signal node 2 STOP "$(pattern "$silent" 2)" $ends_node; }
+case_direct_kill_worker() { case_signal node 2 KILL "$(pattern "$died" 2)" $ends_node --algorithm direct; }
+case_direct_stop_worker() { case_signal node 2 STOP "$(pattern "$silent" 2)" $ends_node --algorithm direct; }
+case_tcp_abort() { case_signal hosts 2 TERM 'rank 2 gave up: aborted by its appliance' $ends; [ "$(exit_of 2)" = 143 ] || bad "rank 2: exit $(exit_of 2)"; }
 
 cut_case() { # RANK: the others name it, and it ends too, cut off from all
-    job_start $tcp $ends
+    job_start hosts $ends
     training_await || return
     fault_now
     net_cable "$1" down
@@ -93,7 +92,7 @@ case_tcp_cut_coordinator() { cut_case 0; }
 # A job that must come to its end although COMMAND disturbs it; the options behind it are the job's.
 disturbed() { # COMMAND OPTION..
     command_=$1; shift
-    job_start $tcp $goes_on "$@"
+    job_start hosts $goes_on "$@"
     training_await && { fault_now; $command_; }
     job_end
     all_finish $(others)
@@ -134,8 +133,8 @@ data_strangers() {
 case_tcp_data_strangers() { disturbed data_strangers; visited; }
 case_tcp_half_open() {
     mkfifo "$work/hold"
-    transports=$tcp
-    config_write $tcp
+    where=hosts
+    config_write hosts
     rank_start 0 $goes_on
     until net_exec 0 ss -Hltn "sport = :7117" | grep -q . || is_over 0; do sleep 0.02; done
     net_exec $stranger $visit "$(net_address 0)" 7117 200 200 <"$work/hold" >"$work/strangers" &
@@ -162,13 +161,13 @@ case_tcp_nan() {
     said "$(grep -h -o 'step 30 skipped.*' "$(log_of 0)")"
 }
 case_tcp_corrupt() {
-    PROGRAM=$tests/program_faulty_train ENVIRONMENT=GF_FAULT_CORRUPT=300 job_start $tcp $ends --set link.integrity=true
+    PROGRAM=$tests/program_faulty_train ENVIRONMENT=GF_FAULT_CORRUPT=300 job_start hosts $ends --set link.integrity=true
     job_end
     fault_ns=$(sed -n 's/ fault: .*//p' "$work"/*.log | sort -n | head -n 1)
     survivors_say '.*from rank [0-9].*arrived damaged' $(others)
 }
 
-elastic_case() { # TRANSPORTS RANK COMMAND STEPS
+elastic_case() { # hosts|node RANK COMMAND STEPS
     join_s=20 # who is silent for an eighth of it is left behind; on a busy machine that must be more than a hiccup
     job_start "$1" --steps "$4" --checkpoint-every 20 --elastic
     training_await || return
@@ -184,17 +183,17 @@ elastic_case() { # TRANSPORTS RANK COMMAND STEPS
     grep -hq 'the same on all ranks' "$work"/*.log || bad "weights are not the same on all ranks"
     said "$(grep -h -o 'elastic: .*' "$work"/*.log | head -n 1)"
 }
-case_tcp_elastic_worker() { elastic_case $tcp 2 "signal 2 KILL" 600; }
-case_tcp_elastic_coordinator() { elastic_case $tcp 0 "signal 0 KILL" 600; }
-case_posix_elastic_worker() { elastic_case $posix 2 "signal 2 KILL" 5000; }
+case_tcp_elastic_worker() { elastic_case hosts 2 "signal 2 KILL" 600; }
+case_tcp_elastic_coordinator() { elastic_case hosts 0 "signal 0 KILL" 600; }
+case_node_elastic_worker() { elastic_case node 2 "signal 2 KILL" 5000; }
 case_tcp_elastic_cut() {
-    elastic_case $tcp 2 "net_cable 2 down" 600
+    elastic_case hosts 2 "net_cable 2 down" 600
     [ "$(exit_of 2)" = 1 ] || bad "rank 2, cut off, ended with $(exit_of 2)"
 }
 # From the fault until the restarted rank trains.
 restart_case() { # RANK [ADDRESS OF THE JOB BY THEN]
     join_s=20 back="--steps 900 --checkpoint-every 20 --elastic" other=$(((($1) + 1) % world))
-    job_start $tcp $back
+    job_start hosts $back
     training_await || return
     fault_now
     signal "$1" KILL
@@ -216,8 +215,8 @@ case_tcp_restart_coordinator() { restart_case 0 "$(net_address 1):7117"; } # ran
 # Rank 2 is another: its options, PROGRAM_2. What all must say.
 join_case() { # PATTERN OPTION..
     pattern_=$1; shift
-    transports=$tcp
-    config_write $tcp
+    where=hosts
+    config_write hosts
     for r in $(others 2); do rank_start "$r" $ends; done
     fault_now
     PROGRAM=${PROGRAM_2:-} MODEL=${MODEL_2:-} rank_start 2 $ends "$@"
@@ -232,8 +231,8 @@ other_key() { head -c 32 /dev/urandom >"$work/other.key"; chmod "$1" "$work/othe
 case_join_key() { other_key 600; join_case 'rank 2 of 4 did not join|rank 0 at .* refused rank 2: rank 2 did not prove' --set rendezvous.key_file="$work/other.key"; }
 case_join_key_readable() { other_key 644; join_case 'rank 2 of 4 did not join|rendezvous.key_file .* mode 0600' --set rendezvous.key_file="$work/other.key"; }
 case_join_absent() {
-    transports=$tcp
-    config_write $tcp
+    where=hosts
+    config_write hosts
     for r in $(others 2); do rank_start "$r" $ends; done
     fault_now
     job_end
@@ -242,8 +241,8 @@ case_join_absent() {
 }
 # Where UCX connects: at another call in each run.
 case_join_warm_kill() {
-    transports=$tcp
-    config_write $tcp
+    where=hosts
+    config_write hosts
     for r in $(others 2); do rank_start "$r" $ends; done
     PROGRAM=$tests/program_faulty_train ENVIRONMENT=GF_FAULT_DIE=$((run * 17 % 50 + 1)) rank_start 2 $ends
     job_end
@@ -253,7 +252,7 @@ case_join_warm_kill() {
 }
 # At another moment in each run, over all of the time that joining takes here.
 case_join_kill() {
-    job_start $tcp $ends
+    job_start hosts $ends
     until grep -q pid "$(log_of 2)" 2>/dev/null; do sleep 0.005; done
     sleep "0.$(printf %03d $((run * 29 % 300)))"
     fault_now

@@ -3,7 +3,7 @@
 # puts the time in front of every line: detection is measured from the fault to the line that a survivor prints.
 # A case's judgement goes to $record: "bad WHY" lines, "told SECONDS", "said TEXT".
 . firmware-tests/support/idx.sh
-world=4 # rank R is on host R; all on host 0 where transports are posix
+world=4 # rank R is on host R; all on host 0 of a job of one node
 tests=$BUILD/firmware-tests
 keepalive_s=1 timeout_s=4 join_s=5
 limit_s=120
@@ -16,20 +16,20 @@ pid_of() { sed -n 's/^[0-9]* pid //p' "$(log_of "$1")" 2>/dev/null; }
 exit_of() { sed -n '$s/^[0-9]* exit //p' "$(log_of "$1")" 2>/dev/null; }
 is_over() { [ -n "$(exit_of "$1")" ]; }
 
-config_write() { # TRANSPORTS
+config_write() { # hosts or node
     head -c 32 /dev/urandom >"$work/key" && chmod 600 "$work/key"
     case $1 in
-    *tcp*) address=$(net_address 0):7117 devices=eth0 ;;
+    hosts) address=$(net_address 0):7117 devices=eth0 ;;
     *) address=127.0.0.1:7117 devices=lo ;;
     esac
     cat >"$work/lab.cfg" <<END
 rendezvous = { address = "$address"; key_file = "$work/key"; keepalive = "$keepalive_s s"; join_timeout = "$join_s s"; };
-link = { transports = "$1"; devices = "$devices"; idle = "sleep"; };
+link = { devices = "$devices"; idle = "sleep"; };
 exchange = { timeout = "$timeout_s s"; };
 optimizer = { kind = "sgd"; momentum = 0.9; weight_decay = 0.0005; };
 END
 }
-host_of() { if [ "$transports" = self,posix ]; then echo 0; else echo "$1"; fi; }
+host_of() { if [ "$where" = node ]; then echo 0; else echo "$1"; fi; }
 # One rank in the background; PROGRAM and ENVIRONMENT may be set for it. Its number, its options.
 rank_start() {
     r_=$1; shift
@@ -39,10 +39,10 @@ rank_start() {
         --data "$work/data" --model "${MODEL:-linear}" --checkpoint "$work/$r_/c" "$@" &
     pids="$pids $!"
 }
-# TRANSPORTS OPTION..: all ranks
+# hosts|node OPTION..: all ranks
 job_start() {
-    transports=$1; shift
-    config_write "$transports"
+    where=$1; shift
+    config_write "$where"
     for r in $(others); do rank_start "$r" "$@"; done
 }
 # Until rank 0 has kept its first checkpoint, and then a while that is another in each run.

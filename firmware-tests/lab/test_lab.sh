@@ -3,4 +3,4 @@
 # at here is who is named, and that everybody ends.
 # suite: alone
 export SLACK=5
-exec sh firmware-tests/lab/lab.sh tcp_kill_worker tcp_cut_coordinator tcp_elastic_worker posix_kill_coordinator
+exec sh firmware-tests/lab/lab.sh tcp_kill_worker tcp_cut_coordinator tcp_elastic_worker node_kill_coordinator

@@ -41,7 +41,8 @@ struct stack {
 static struct stack stacks[STACKS_MAX];
 /* allocations while counting; those beyond STACKS_MAX have no stack */
 static uint32_t stack_count;
-static uint64_t program_count; /* asked for by this executable's own code while watching */
+static uint64_t program_count; /* asked for by this executable's own code while watching, */
+static uint64_t mapping_count; /* .. and mapped by it: regions */
 static bool counting, watching;
 static _Thread_local bool inside; /* backtrace() may allocate */
 
@@ -50,11 +51,11 @@ static bool in_program(const void *code)
     return ((const char *)code >= __executable_start) && ((const char *)code < etext);
 }
 
-static __attribute__((noinline)) void count(void *caller)
+static void count_as(uint64_t *counter, void *caller)
 {
     if (inside) return;
     if (__atomic_load_n(&watching, __ATOMIC_RELAXED) && in_program(caller))
-        (void)__atomic_add_fetch(&program_count, 1, __ATOMIC_RELAXED);
+        (void)__atomic_add_fetch(counter, 1, __ATOMIC_RELAXED);
     if (!__atomic_load_n(&counting, __ATOMIC_RELAXED)) return;
     uint32_t index = __atomic_fetch_add(&stack_count, 1, __ATOMIC_RELAXED);
     if (index >= STACKS_MAX) return;
@@ -64,13 +65,18 @@ static __attribute__((noinline)) void count(void *caller)
     inside = false;
 }
 
+static __attribute__((noinline)) void count(void *caller)
+{
+    count_as(&program_count, caller);
+}
+
 #include "firmware-tests/support/counted_malloc.h"
 
-/* UCX's pools may also grow by mappings. libc's own calls, as malloc's for large blocks, do not
- * come here. */
+/* Regions are mappings, and UCX's pools may grow by them. libc's own calls, as malloc's for large
+ * blocks, do not come here. */
 void *mmap(void *address, size_t size_bytes, int protection, int flags, int fd, off_t offset)
 {
-    count(__builtin_return_address(0));
+    count_as(&mapping_count, __builtin_return_address(0));
     return (void *)syscall(SYS_mmap, address, size_bytes, protection, flags, fd, offset);
 }
 
@@ -324,6 +330,7 @@ int main(int argc, char **argv)
     watching = false;
     if (status < 0) return refuse("gf_close", gf_status_name(status));
     printf("from_program_until_closed %" PRIu64 "\n", program_count);
+    printf("mapped_by_program %" PRIu64 "\n", mapping_count);
     printf("guard_changes %" PRIu64 "\n",
            guard_changes(memory) + guard_changes(memory + GUARD_BYTES + need.control_bytes));
     counter_prove();

@@ -47,8 +47,7 @@ int main(void)
     if (child == 0) {
         if (((status = opened(&config, &gf)) == GF_OK) && ((status = one_step(gf)) == GF_OK))
             status = gf_close(gf);
-        config.link.transports[0] = 't', config.link.transports[1] = 'c',
-        config.link.transports[2] = 'p';
+        config.link.private_memory = true;
         if (status == GF_OK) printf("%s\n", gf_status_name(opened(&config, &gf)));
     } else if (child > 0) {
         (void)waitpid(child, NULL, 0);

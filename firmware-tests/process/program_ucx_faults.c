@@ -14,8 +14,6 @@
 uint32_t ucx_faults_countdown, ucx_faults_calls;
 const char *ucx_faults_met;
 static bool by_environment;
-/* UCX unpacks keys of its own, too; the driver's follow its ucp_ep_create() */
-static bool keys_are_ours;
 
 __attribute__((constructor)) static void environment_read(void)
 {
@@ -37,12 +35,6 @@ __attribute__((destructor)) static void calls_say(void)
 
 static bool fails(const char *call)
 {
-    if ((strcmp(call, "ucp_ep_rkey_unpack") == 0) && !keys_are_ours) return false;
-    if (strcmp(call, "ucp_rkey_ptr") == 0) {
-        if (!keys_are_ours) return false;
-        keys_are_ours = false;
-    }
-    if (strcmp(call, "ucp_ep_create") == 0) keys_are_ours = true;
     ucx_faults_calls++;
     if ((ucx_faults_countdown == 0) || (--ucx_faults_countdown != 0)) return false;
     ucx_faults_met = call;
@@ -72,16 +64,8 @@ STATUS_CALL(ucp_worker_get_efd, (ucp_worker_h worker, int *out), (worker, out))
 STATUS_CALL(ucp_worker_get_address, (ucp_worker_h worker, ucp_address_t **out, size_t *bytes),
             (worker, out, bytes))
 STATUS_CALL(ucp_worker_arm, (ucp_worker_h worker), (worker))
-STATUS_CALL(ucp_mem_map,
-            (ucp_context_h context, const ucp_mem_map_params_t *params, ucp_mem_h *out),
-            (context, params, out))
-STATUS_CALL(ucp_mem_query, (const ucp_mem_h memory, ucp_mem_attr_t *out), (memory, out))
-STATUS_CALL(ucp_rkey_pack, (ucp_context_h context, ucp_mem_h memory, void **out, size_t *bytes),
-            (context, memory, out, bytes))
 STATUS_CALL(ucp_ep_create, (ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *out),
             (worker, params, out))
-STATUS_CALL(ucp_ep_rkey_unpack, (ucp_ep_h ep, const void *key, ucp_rkey_h *out), (ep, key, out))
-STATUS_CALL(ucp_rkey_ptr, (ucp_rkey_h rkey, uint64_t address, void **out), (rkey, address, out))
 STATUS_CALL(uct_query_components, (uct_component_h * *out, unsigned *count), (out, count))
 STATUS_CALL(uct_md_open,
             (uct_component_h component, const char *name, const uct_md_config_t *config,

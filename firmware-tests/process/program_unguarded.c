@@ -18,7 +18,7 @@ int main(int argc, char **argv)
                                         .epoch = 1,
                                         .requests_max = 8,
                                         .message_bytes_max = 65536,
-                                        .transports = "self,tcp",
+                                        .transports = "tcp",
                                         .devices = "lo",
                                         .key_file = (argc > 1) ? argv[1] : ""};
     const unsigned char prize[64] = {1};

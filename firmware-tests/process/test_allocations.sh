@@ -1,6 +1,6 @@
 #!/bin/sh
-# Whole processes over real UCX, every allocation counted (program_allocations.c): the library makes none, UCX next to
-# none once it is open; and the memory that a context has is the memory it asked for.
+# Whole processes, every allocation counted (program_allocations.c): the library makes none, in a node or over UCX,
+# UCX next to none once it is open; and the memory that a context has is the memory it asked for.
 . firmware-tests/support/shell.sh
 run="$BUILD/gf-run" program="$BUILD/firmware-tests/program_allocations"
 [ -x "$program" ] || { echo "not ok program_is_built: $program is missing"; exit 1; }
@@ -29,22 +29,17 @@ is() { [ "$(value "$1")" = "$2" ]; }
 within() { [ "$1" -ge "$2" ] && [ "$1" -le "$3" ]; }
 
 counter_works() { within "$(value seen_of_program)" 1 9 && within "$(value seen_of_ucx)" 1 999; }
-library_allocates_nothing() { is from_library 0 && is from_program_until_closed 0; }
+library_allocates_nothing() { # and maps a region or two
+    is from_library 0 && is from_program_until_closed 0 && within "$(value mapped_by_program)" 1 2
+}
 callers_are_ucx() { is from_other 0 && is from_unnamed 0 && is from_ucx "$(value allocations)" && all_are_named; }
 all_are_named() { ! grep '^caller ' "$scratch/$name_.$rank_" | grep -v '^caller ucx [0-9]* libuc[mpst]:'; }
-# What UCX from 1.17 on makes anew where messages leave in pieces, in shared memory: test_link_ucx_memory.c tells.
-only_pieces() {
-    [ "$(value allocations)" -le $((2 * $(value steps))) ] &&
-        ! grep '^caller ' "$scratch/$name_.$rank_" |
-            grep -Ev '^caller ucx [0-9]* libucp:ucp_(eager_middle_handler|tag_frag_list_process_queue)'
-}
-nearly_all_steps_have_none_but_for_pieces() { nearly_all_steps_have_none || only_pieces; }
-nearly_all_steps_have_none() { within "$(steps_with)" 0 "$(($(value steps) / 100 + ($(value steps) < 1000)))"; }
+no_step_has_any() { is allocations 0; }
 steps_are_whole() { is steps "$1" && is steps_skipped 0 && within "$(moved)" 1000000 99999999999; }
 moved() { echo $(($(value wire_bytes) + $(value mapped_bytes))); } # by messages, or in shared memory
-foreign_bytes_are_bounded() { within "$(value foreign_bytes)" 1 $((foreign_max - 1)); }
+foreign_bytes_are_bounded() { within "$(value foreign_bytes)" 0 $((foreign_max - 1)); }
 # Where no other rank can map it the region is resident memory of this process, but not UCX's.
-region_is_not_foreign() { within "$(value foreign_bytes)" 1 "$(value exchange_bytes)"; }
+region_is_not_foreign() { within "$(value foreign_bytes)" 0 "$(value exchange_bytes)"; }
 mapping_is_the_footprint() {
     within "$(value exchange_mapped)" "$(value exchange_bytes)" $(($(value exchange_bytes) + 8 * page))
 }
@@ -61,17 +56,15 @@ judged() {
         check "$(echo "${1}_$rule" | tr ' ' _)" both $rule
     done
 }
-# On shared memory the region is a mapping of its own; on tcp it may lie beside others.
+# In a node nothing is foreign, and the region is a mapping of its own; with tcp it may lie beside others.
 shm() {
     judged "$@" || return
-    check "${1}_nearly_all_steps_have_none" both "nearly_all_steps_have_none${pieces:-}"
+    check "${1}_no_step_has_any" both no_step_has_any
     check "${1}_mapping_is_the_footprint" both mapping_is_the_footprint
 }
 
-shm shm 400 link.transports=self,posix
-judged tcp 400 link.transports=self,tcp
-pieces=_but_for_pieces
+shm shm 400 link.private_memory=false
+judged tcp 400 link.private_memory=true
 shm fp16_ring 60 exchange.wire=fp16 exchange.algorithm=ring
-pieces=
 shm sparse 60 sparse.enabled=true sparse.chunk_elems=4096 sparse.warmup_steps=5 sparse.ramp_steps=10
 finish

@@ -144,7 +144,7 @@ no_save() { # TEXT: the set before is still the newest, and it was not the end t
         [ "$(step_of "$file.0") $(step_of "$file.1")" = "$steps $steps" ]
 }
 longer() {
-    (steps=700 && train 2 --checkpoint "$file" --checkpoint-every 700 --resume --set link.transports=tcp)
+    (steps=700 && train 2 --checkpoint "$file" --checkpoint-every 700 --resume --set link.private_memory=true)
     [ $? -eq 1 ] || { cat "$scratch/log"; return 1; }
 }
 limited() { (ulimit -f 32 && longer) && no_save "write: File too large"; }

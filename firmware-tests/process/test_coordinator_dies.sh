@@ -15,7 +15,7 @@ idx_data "$scratch/data" 250 || exit 1
 
 train() { # NAME PORT
     echo "$BUILD/gf-train --model linear --data $scratch/data --elastic --steps $steps --batch 12" \
-        "--checkpoint $scratch/$1.c --checkpoint-every 20 --set link.transports=posix" \
+        "--checkpoint $scratch/$1.c --checkpoint-every 20" \
         "--set rendezvous.address=127.0.0.1:$2" \
         "--set exchange.timeout=2s --set rendezvous.join_timeout=8s"
 }

@@ -9,7 +9,7 @@ RUNS=${RUNS:-1} steps=1000
 
 # run RANKS VICTIM MS TRANSPORTS SIGNAL: VICTIM gets SIGNAL MS after training has begun; the log is in $scratch/log.
 run() {
-    job_start "-n $1 --elastic" --steps $steps --set "link.transports=$4" --set rendezvous.join_timeout=12s \
+    job_start "-n $1 --elastic" --steps $steps --set "link.private_memory=$4" --set rendezvous.join_timeout=12s \
         --set exchange.timeout=3s --set link.idle=yield || return 1
     nap "$3"
     began=$(date +%s%N)
@@ -79,17 +79,17 @@ last_save() { # rank 1 dies while ranks save what is after the last step: the ot
 whole=$(undisturbed --steps $steps) long=$(undisturbed --steps 10000)
 check undisturbed_run [ -n "$whole" ]
 check a_death_in_the_last_save last_save
-for transports in self,posix self,tcp; do
+for private in false true; do
     i=0
     while [ $i -lt "$RUNS" ]; do
         ranks=$((2 + (i + 1) % 3)) victim=$((i % 2 == 0 ? 0 : (i * 7) % (2 + (i + 1) % 3)))
-        check "${transports}_${ranks}_ranks_without_$victim" disturbed $ranks $victim $((37 * (i + 1) % 400)) $transports
+        check "$(memory $private)_${ranks}_ranks_without_$victim" disturbed $ranks $victim $((37 * (i + 1) % 400)) $private
         i=$((i + 1))
     done
-    check "${transports}_3_ranks_while_1_stops" stopped 3 1 20 $transports
-    check "${transports}_3_ranks_while_0_stops" stopped 3 0 20 $transports
+    check "$(memory $private)_3_ranks_while_1_stops" stopped 3 1 20 $private
+    check "$(memory $private)_3_ranks_while_0_stops" stopped 3 0 20 $private
     for number in KILL STOP; do
-        measured "$scratch/times.$number.$transports" "$number, $transports: from the signal until all survivors go on"
+        measured "$scratch/times.$number.$private" "$number, $(memory $private): from the signal until all survivors go on"
     done
 done
 finish

@@ -7,7 +7,7 @@ set -u
 . firmware-tests/support/elastic.sh
 
 grows_and_leaves() { # TRANSPORTS LEAVER
-    job_start "-n 2 --max 3" --batch 1024 --steps 300 --set "link.transports=$1" --set rendezvous.join_timeout=40s \
+    job_start "-n 2 --max 3" --batch 1024 --steps 300 --set "link.private_memory=$1" --set rendezvous.join_timeout=40s \
         --set exchange.timeout=10s --set link.idle=sleep || return 1
     kill -USR1 "$(cat /proc/$job/task/$job/children)" # gf-run, below timeout
     wait_for 1 'member 2 came in as rank 2 of 3' || return 1
@@ -36,7 +36,7 @@ early() { # rank 1 is asked to leave while it waits for rank 2
 }
 
 check who_is_asked_before_it_has_joined_leaves early
-check tcp_one_comes_and_rank_0_leaves grows_and_leaves self,tcp 0
-check posix_one_comes_and_leaves grows_and_leaves self,posix 2
+check over_tcp_one_comes_and_rank_0_leaves grows_and_leaves true 0
+check in_a_node_one_comes_and_leaves grows_and_leaves false 2
 check a_rank_beyond_world_max_is_refused beyond
 finish

@@ -61,7 +61,7 @@ static void talk(struct ranks_one *one, uint32_t number)
 
 static void open_encrypted(struct ranks_one *one, bool encryption)
 {
-    ranks_setup(one, "self,tcp");
+    ranks_setup(one, "tcp");
     one->setup.key_file = key_path;
     one->setup.encryption = encryption;
     ranks_open(one);

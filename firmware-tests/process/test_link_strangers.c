@@ -143,10 +143,10 @@ static void attacked_body(struct ranks_one *one)
 
 TEST(nobody_without_the_key_writes_into_a_rank)
 {
-    ranks_run(3, 0, attacked_body, "self,tcp");
-    ranks_run(3, 0, attacked_body, "self,posix,tcp");
+    ranks_run(3, 0, attacked_body, "tcp");
+    ranks_run(3, 0, attacked_body, "node,tcp");
     silent = true;
-    ranks_run(3, 0, attacked_body, "self,tcp");
+    ranks_run(3, 0, attacked_body, "tcp");
     silent = false;
 }
 
@@ -156,7 +156,7 @@ TEST(nobody_without_the_key_writes_into_a_rank)
 
 /* The stranger knows the range and tries all of it, over and over, while two ranks open and close
  * their links in it. */
-RANKS_TEST_OVER(nor_while_ranks_open_their_links, 3, 0, "self,tcp")
+RANKS_TEST_OVER(nor_while_ranks_open_their_links, 3, 0, "tcp")
 {
     const uint16_t first = 24110;
     const uint16_t last = 24119;
@@ -193,8 +193,8 @@ RANKS_TEST_OVER(nor_while_ranks_open_their_links, 3, 0, "self,tcp")
 
 /* ---- with what a former member knows ---- */
 
-/* link_ucx_region.c: where the head says how long the offer at the end is */
-#define ENDPOINT_OFFER_BYTES_AT 28u
+/* link_ucx_peers.c: where the head says how long the offer at the end is */
+#define ENDPOINT_OFFER_BYTES_AT 24u
 
 /* TCP connections of this process that stand. */
 static uint32_t connections(void)
@@ -211,7 +211,7 @@ static uint32_t connections(void)
 
 /* Rank 1 is a member of epoch 1, knows the key and the secret of rank 0's listener, and is left out
  * of epoch 2. */
-RANKS_TEST_OVER(nor_does_a_former_member, 2, 0, "self,tcp")
+RANKS_TEST_OVER(nor_does_a_former_member, 2, 0, "tcp")
 {
     static unsigned char endpoint[2048];
     static unsigned char in[64];
@@ -306,9 +306,7 @@ static void one_node_body(struct ranks_one *one)
 
 TEST(a_job_of_one_node_listens_nowhere)
 {
-    ranks_run(2, 0, one_node_body, "self,posix,tcp");
-    ranks_run(2, 0, one_node_body, "tcp,posix,self");
-    ranks_run(2, 0, one_node_body, "self,sysv,tcp");
+    ranks_run(2, 0, one_node_body, "node,tcp");
 }
 
 TEST_AROUND(key_file_make, key_file_remove)

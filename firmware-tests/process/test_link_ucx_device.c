@@ -147,12 +147,18 @@ static void log_keep(void *user, gf_log_level level, const char *text)
     if (level == GF_LOG_WARN) (void)snprintf(seen.complaint, sizeof seen.complaint, "%s", text);
 }
 
-static void links_connect(uint32_t from)
+static void links_connect(void)
 {
-    unsigned char endpoint[2048];
-    size_t endpoint_bytes = 0;
-    assert_int_equal(gf_link_ucx.endpoint(links[from], endpoint, &endpoint_bytes), GF_OK);
-    assert_int_equal(gf_link_ucx.connect(links[1 - from], from, endpoint, endpoint_bytes), GF_OK);
+    unsigned char endpoints[LINKS][2048];
+    size_t bytes[LINKS] = {0};
+    for (uint32_t rank = 0; rank < LINKS; rank++)
+        assert_int_equal(gf_link_ucx.endpoint(links[rank], endpoints[rank], &bytes[rank]), GF_OK);
+    for (uint32_t up = 0, from = 0; up < LINKS;
+         from = 1 - from) { /* in turns: each waits for the other */
+        gf_status status = gf_link_ucx.connect(links[1 - from], from, endpoints[from], bytes[from]);
+        assert_true(status >= 0);
+        up = (status == GF_OK) ? up + 1 : 0;
+    }
 }
 
 static void links_open(const char *transports, struct gf_gpu *device, bool has_cuda)
@@ -178,8 +184,7 @@ static void links_open(const char *transports, struct gf_gpu *device, bool has_c
         for (uint32_t i = 0; i < REQS; i++)
             reqs[rank][i] = aligned_alloc(64, gf_link_ucx.req_size_bytes);
     }
-    links_connect(0);
-    links_connect(1);
+    links_connect();
 }
 
 static void links_close(void)
@@ -215,11 +220,10 @@ TEST(device_memory_is_given_only_where_ucx_lists_cuda)
     static const struct {
         const char *transports;
         bool has_cuda, has_gpu, reaches, warns;
-    } rows[] = {{"self,posix", true, true, false, false}, /* not named: UCX leaves it out */
-                {"self,posix,cuda_copy", false, true, false, true},
-                {"self,posix,cuda_copy", true, false, false, false},
-                {"self,posix,cuda_copy", true, true, true, false},
-                {"self,tcp,cuda_copy", true, true, true, false}};
+    } rows[] = {{"tcp", true, true, false, false}, /* not named: UCX leaves it out */
+                {"tcp,cuda_copy", false, true, false, true},
+                {"tcp,cuda_copy", true, false, false, false},
+                {"tcp,cuda_copy", true, true, true, false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct gf_link_setup setup = {.transports = rows[i].transports};
         uint32_t cuda = rows[i].reaches ? 2 : 0;
@@ -248,7 +252,7 @@ TEST(the_device_is_current_wherever_ucx_may_move_data)
 {
     const uint64_t tag = gf_tag_move(gf_tag(1, 1, 1), 9);
     gf_mem into = (gf_mem)(uintptr_t)arena[1];
-    links_open("self,posix,cuda_copy", &gpu, true);
+    links_open("tcp,cuda_copy", &gpu, true);
     message(1, arena[0], arena[1]);
     assert_int_equal(gf_link_ucx.recv_post(links[1], 0, tag, into, MESSAGE_BYTES, reqs[1][1]),
                      GF_OK);
@@ -257,14 +261,13 @@ TEST(the_device_is_current_wherever_ucx_may_move_data)
     for (uint32_t rank = 0; rank < LINKS; rank++)
         assert_int_equal(gf_link_ucx.reset(links[rank], 2), GF_OK);
     assert_int_equal(gf_link_ucx.test(links[1], reqs[1][1]), GF_ERR_ABORTED);
-    links_connect(0);
-    links_connect(1);
+    links_connect();
     assert_true(links[0]->reaches_device && links[1]->reaches_device);
     message(2, arena[0], arena[1]);
     links_close();
     assert_true((seen.calls > 20) && (seen.entered > 10));
     assert_int_equal(seen.outside, 0);
-    links_open("self,posix,cuda_copy", &gpu, false); /* what is not reached is not entered either */
+    links_open("tcp,cuda_copy", &gpu, false); /* what is not reached is not entered either */
     seen.entered = 0;
     message(1, beside[0], beside[1]);
     links_close();
@@ -274,7 +277,7 @@ TEST(the_device_is_current_wherever_ucx_may_move_data)
 TEST(a_device_that_cannot_be_made_current_fails_the_call)
 {
     uint64_t calls;
-    links_open("self,posix,cuda_copy", &gpu, true);
+    links_open("tcp,cuda_copy", &gpu, true);
     calls = seen.calls;
     seen.enter_fails = true;
     assert_int_equal(
@@ -307,7 +310,7 @@ static void over_ucx(uint32_t rank, struct gf_config *config, const struct gf_te
 }
 
 /* Steps and their sums, with each buffer in what stands for device memory. */
-static void contexts_run(const char *transports, bool has_cuda)
+static void contexts_run(bool private_memory, bool has_cuda)
 {
     struct world_setup setup = state_setup_of(&state_runs[0]);
     struct world_step step = {.fill = world_fill};
@@ -318,7 +321,8 @@ static void contexts_run(const char *transports, bool has_cuda)
     setup.vary = over_ucx;
     setup.gpu = &late_gpu;
     strcpy(setup.config.device.driver, late_gpu.name);
-    strcpy(setup.config.link.transports, transports);
+    strcpy(setup.config.link.transports, "tcp,cuda_copy");
+    setup.config.link.private_memory = private_memory;
     setup.config.optimizer.kind = GF_OPTIMIZER_NONE;
     setup.config.exchange.algorithm = GF_ALGORITHM_RING;
     setup.config.exchange.fuse_bytes = 65536;
@@ -341,7 +345,7 @@ static void contexts_run(const char *transports, bool has_cuda)
 
 TEST(contexts_send_what_lies_in_device_memory)
 {
-    contexts_run("self,posix,tcp,cuda_copy", true);
-    contexts_run("self,tcp,cuda_copy", true);
-    contexts_run("self,posix,tcp,cuda_copy", false);
+    contexts_run(true, true);
+    contexts_run(true, false);
+    contexts_run(false, false); /* ranks of one node, whose network is closed */
 }

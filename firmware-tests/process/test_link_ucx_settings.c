@@ -18,7 +18,6 @@ typedef enum spoil {
     SPOIL_UCP_MISTAKES, /* it is given another key, which no transport has */
     SPOIL_TCP_FORGETS,  /* uct_config_modify() likewise */
     SPOIL_TCP_LACKS,    /* it knows the key under no name */
-    SPOIL_TCP_UNSEEN,   /* UCX opens no interface of tcp */
     SPOIL_REQUEST,      /* UCX wants more bytes for a request than there are */
 } spoil;
 
@@ -51,12 +50,6 @@ WRAPPED(ucs_status_t, uct_config_modify, void *config, const char *name, const c
     if (spoilt(name, SPOIL_TCP_FORGETS)) return UCS_OK;
     if (spoilt(name, SPOIL_TCP_LACKS)) return UCS_ERR_NO_ELEM;
     return __real_uct_config_modify(config, name, value);
-}
-
-WRAPPED(void, gf_ucx_iface_opens, const char *transport, void *config)
-{
-    if ((ucx.how != SPOIL_TCP_UNSEEN) || (strcmp(transport, "tcp") != 0))
-        __real_gf_ucx_iface_opens(transport, config);
 }
 
 WRAPPED(ucs_status_t, ucp_context_query, ucp_context_h context, ucp_context_attr_t *attributes)
@@ -119,7 +112,7 @@ TEST(keys_have_the_names_of_this_version)
     unsigned major = 0;
     unsigned minor = 0;
     unsigned release = 0;
-    assert_int_equal(open_plain("self,posix,tcp", "lo", MESSAGE_BYTES), GF_OK);
+    assert_int_equal(open_plain("tcp", "lo", MESSAGE_BYTES), GF_OK);
     ucp_get_version(&major, &minor, &release);
     assert_int_equal(major, 1);
     for (size_t i = 0; i < LENGTH(of_tcp); i++) {
@@ -127,24 +120,21 @@ TEST(keys_have_the_names_of_this_version)
         (void)snprintf(setting, sizeof setting, "%s%s", (minor >= 17) ? "TCP_" : "", of_tcp[i]);
         assert_true(given(setting));
     }
-    assert_true(given("TLS=self,posix,tcp") && given("NET_DEVICES=lo") &&
-                given("ALLOC_PRIO=md:posix"));
+    assert_true(given("TLS=tcp") && given("NET_DEVICES=lo"));
     assert_true(given("RNDV_SEND_NBR_THRESH=262145"));
-    assert_int_equal(ucx.given_count, 7);
-    assert_int_equal(open_plain("self,posix", "lo", MESSAGE_BYTES), GF_OK);
-    assert_int_equal(ucx.given_count, 2);
+    assert_int_equal(ucx.given_count, 6);
 }
 
 /* Messages leave by all devices in turn, and so do pieces of those that are announced first: UCX by
  * itself would use two. These devices are not here. */
 TEST(each_device_has_a_lane)
 {
-    assert_int_equal(open_plain("self,tcp", "lo,gf1,gf2", MESSAGE_BYTES), GF_ERR_CONFIG);
+    assert_int_equal(open_plain("tcp", "lo,gf1,gf2", MESSAGE_BYTES), GF_ERR_CONFIG);
     assert_true(given("NET_DEVICES=lo,gf1,gf2") && given("MAX_EAGER_LANES=3") &&
                 given("MAX_RNDV_LANES=3"));
-    assert_int_equal(open_plain("self,tcp", "lo,gf1,gf2", 4u << 20), GF_ERR_CONFIG);
+    assert_int_equal(open_plain("tcp", "lo,gf1,gf2", 4u << 20), GF_ERR_CONFIG);
     assert_true(!given("MAX_EAGER_LANES=3") && given("MAX_RNDV_LANES=3"));
-    assert_int_equal(open_plain("self,rc", "gf0,gf1,gf2", MESSAGE_BYTES), GF_ERR_CONFIG);
+    assert_int_equal(open_plain("rc", "gf0,gf1,gf2", MESSAGE_BYTES), GF_ERR_CONFIG);
     assert_true(!given("MAX_EAGER_LANES=3") && given("MAX_RNDV_LANES=3"));
 }
 
@@ -158,7 +148,7 @@ TEST(a_missing_device_is_named_where_ucx_logs_errors_alone)
     assert_int_equal(ucs_global_opts_get_value("LOG_LEVEL", level, sizeof level), UCS_OK);
     assert_int_equal(ucs_global_opts_set_value("LOG_LEVEL", "error"), UCS_OK);
     for (size_t i = 0; i < LENGTH(rows); i++)
-        if ((open_plain("self,tcp", rows[i][0], MESSAGE_BYTES) != GF_ERR_CONFIG) ||
+        if ((open_plain("tcp", rows[i][0], MESSAGE_BYTES) != GF_ERR_CONFIG) ||
             (strstr(fault.text, rows[i][1]) == NULL))
             fail_msg("%s: %s", rows[i][0], fault.text);
     assert_int_equal(ucs_global_opts_get_value("LOG_LEVEL", after, sizeof after), UCS_OK);
@@ -173,34 +163,29 @@ static const struct refused_row {
     const char *transports, *devices;
 } refused_rows[] = {
     {"a_key_of_ucp_has_no_effect", SPOIL_UCP_FORGETS, "RNDV_SEND_NBR_THRESH",
-     "RNDV_SEND_NBR_THRESH=262145: it keeps", "self,tcp", "lo"},
-    {"no_transports_were_chosen", SPOIL_UCP_FORGETS, "TLS", "TLS=self,tcp: it keeps", "self,tcp",
+     "RNDV_SEND_NBR_THRESH=262145: it keeps", "tcp", "lo"},
+    {"no_transports_were_chosen", SPOIL_UCP_FORGETS, "TLS", "TLS=tcp: it keeps", "tcp", "lo"},
+    {"no_devices_were_chosen", SPOIL_UCP_FORGETS, "NET_DEVICES", "NET_DEVICES=lo: it keeps", "tcp",
      "lo"},
-    {"no_devices_were_chosen", SPOIL_UCP_FORGETS, "NET_DEVICES", "NET_DEVICES=lo: it keeps",
-     "self,tcp", "lo"},
-    {"memory_that_peers_cannot_map", SPOIL_UCP_FORGETS, "ALLOC_PRIO",
-     "ALLOC_PRIO=md:posix: it keeps", "self,posix", "lo"},
     {"messages_by_one_device", SPOIL_UCP_FORGETS, "MAX_EAGER_LANES", "MAX_EAGER_LANES=2: it keeps",
-     "self,tcp", "lo,gf1"},
+     "tcp", "lo,gf1"},
     {"pieces_by_two_devices", SPOIL_UCP_FORGETS, "MAX_RNDV_LANES", "MAX_RNDV_LANES=3: it keeps",
-     "self,tcp", "lo,gf1,gf2"},
+     "tcp", "lo,gf1,gf2"},
     {"a_segment_has_no_effect", SPOIL_TCP_FORGETS, "RX_SEG_SIZE",
-     "RX_SEG_SIZE=" SEGMENT ": it keeps", "self,tcp", "lo"},
+     "RX_SEG_SIZE=" SEGMENT ": it keeps", "tcp", "lo"},
     {"ports_have_no_effect", SPOIL_TCP_FORGETS, "PORT_RANGE", "PORT_RANGE=" PORTS ": it keeps",
-     "self,tcp", "lo"},
+     "tcp", "lo"},
     {"tcp_has_no_such_key", SPOIL_TCP_LACKS, "TX_SEG_SIZE", "TX_SEG_SIZE=" SEGMENT ": it keeps",
-     "self,tcp", "lo"},
+     "tcp", "lo"},
     {"a_segment_was_dropped_on_the_way", SPOIL_UCP_FORGETS, "RX_SEG_SIZE",
-     "RX_SEG_SIZE=" SEGMENT ": it keeps", "self,tcp", "lo"},
+     "RX_SEG_SIZE=" SEGMENT ": it keeps", "tcp", "lo"},
     {"another_was_dropped_on_the_way", SPOIL_UCP_FORGETS, "TX_SEG_SIZE",
-     "TX_SEG_SIZE=" SEGMENT ": it keeps", "self,tcp", "lo"},
+     "TX_SEG_SIZE=" SEGMENT ": it keeps", "tcp", "lo"},
     {"ports_were_dropped_on_the_way", SPOIL_UCP_FORGETS, "PORT_RANGE",
-     "PORT_RANGE=" PORTS ": it keeps", "self,tcp", "lo"},
-    {"no_transport_knows_the_key", SPOIL_UCP_MISTAKES, "TX_SEG_SIZE", SEGMENT, "self,tcp", "lo"},
-    {"nothing_is_opened_that_takes_it", SPOIL_TCP_UNSEEN, NULL,
-     "no interface takes PORT_RANGE=" PORTS, "self,tcp", "lo"},
+     "PORT_RANGE=" PORTS ": it keeps", "tcp", "lo"},
+    {"no_transport_knows_the_key", SPOIL_UCP_MISTAKES, "TX_SEG_SIZE", SEGMENT, "tcp", "lo"},
     {"a_request_is_too_large", SPOIL_REQUEST, NULL,
-     "wants 400 bytes in front of a request, this build keeps 320", "self,tcp", "lo"},
+     "wants 400 bytes in front of a request, this build keeps 320", "tcp", "lo"},
 };
 
 /* A port that was away for a moment, say. */
@@ -210,7 +195,7 @@ TEST(a_link_whose_reset_failed_can_be_reset_again)
                                         .epoch = 1,
                                         .requests_max = 4,
                                         .message_bytes_max = MESSAGE_BYTES,
-                                        .transports = "self,tcp",
+                                        .transports = "tcp",
                                         .devices = "lo",
                                         .log = {.fn = log_drop}};
     void *memory = aligned_alloc(64, (gf_link_ucx.state_bytes(&setup) + 63) / 64 * 64);

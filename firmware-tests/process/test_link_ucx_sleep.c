@@ -27,7 +27,7 @@ static void wake_round(struct ranks_one *one, uint64_t round, uint32_t pause_ms)
 
 /* Rank 1 sleeps; rank 0 sets the flag at once, where it races with the announcement, or while rank
  * 1 sleeps. */
-RANKS_TEST_OVER(a_flag_ends_a_sleep, 2, 0, "self,posix")
+RANKS_TEST_OVER(a_flag_ends_a_sleep, 2, 0, "node")
 {
     struct timespec begin;
     struct timespec end;
@@ -45,8 +45,7 @@ RANKS_TEST_OVER(a_flag_ends_a_sleep, 2, 0, "self,posix")
     ranks_meet(one);
 }
 
-RANKS_TEST_OVER(a_sleep_that_nobody_ends_times_out_and_takes_its_announcement_back, 2, 0,
-                "self,posix")
+RANKS_TEST_OVER(a_sleep_that_nobody_ends_times_out_and_takes_its_announcement_back, 2, 0, "node")
 {
     const struct gf_link_driver *driver;
     ranks_begin(one);

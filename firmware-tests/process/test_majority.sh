@@ -8,7 +8,7 @@ set -u
 # run RANKS "VICTIMS" COMMAND..: the victims are killed at once; COMMAND runs before gf-train.
 run() {
     ranks=$1 victims=$2; shift 2
-    job_start "-n $ranks --elastic $*" --batch 32 --steps 2000 --set link.transports=self,tcp \
+    job_start "-n $ranks --elastic $*" --batch 32 --steps 2000 --set link.private_memory=true \
         --set rendezvous.join_timeout=16s --set link.idle=sleep || return 1
     began=$(date +%s%N)
     # shellcheck disable=SC2046 # a word each

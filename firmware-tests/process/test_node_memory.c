@@ -118,7 +118,7 @@ TEST(what_is_not_to_be_shared_is_not)
 {
     node_ranks_begin(ranks, 2, REGION, REQS);
     for (uint32_t r = 0; r < 2; r++) {
-        ranks[r].setup.shared_memory = false;
+        ranks[r].setup.private_memory = true;
         assert_int_equal(node_rank_open(&ranks[r]), GF_OK);
         assert_int_equal(ranks[r].link.node, 0);
         assert_true(ranks[r].link.private_bytes >= REGION);
@@ -434,8 +434,8 @@ TEST(limits_are_told_before_memory_is_taken)
     char text[200];
     limited(RLIMIT_FSIZE, 1 << 20, "ulimit -f");
     limited(RLIMIT_AS, 64 << 20, "ulimit -v");
-    assert_string_equal(gf_node_limits_text(1u << 20, text, sizeof text), "");
-    assert_non_null(strstr(gf_node_limits_text((size_t)1 << 45, text, sizeof text), "MiB"));
+    assert_string_equal(gf_node_limits_text(1u << 20, true, text, sizeof text), "");
+    assert_non_null(strstr(gf_node_limits_text((size_t)1 << 45, false, text, sizeof text), "MiB"));
     node_ranks_begin(ranks, 2, (size_t)1 << 45, REQS);
     assert_int_equal(node_rank_open(&ranks[0]), GF_ERR_SYSTEM);
     assert_non_null(strstr(ranks[0].link.fault.text, "an exchange region of 35184"));

@@ -5,7 +5,7 @@
 . firmware-tests/support/net.sh
 export OPENBLAS_NUM_THREADS=1
 config() {
-    printf 'rendezvous = { address = "%s:7117"; insecure = true; };\nlink = { transports = "self,posix,tcp"; devices = "eth0"; idle = "sleep"; };\n' \
+    printf 'rendezvous = { address = "%s:7117"; insecure = true; };\nlink = { devices = "eth0"; idle = "sleep"; };\n' \
         "$(net_address 0)" >"$scratch/net.cfg"
 }
 # sums NAME: an allreduce of 1 MiB goes by that algorithm, and every element is right
@@ -42,7 +42,7 @@ names_the_dead() {
 carried() { net_exec 0 cat "/sys/class/net/$1/statistics/tx_bytes"; }
 two_devices() {
     net_second 1gbit && net_forget || return 1
-    sed 's/"eth0"/"eth0,eth1"/; s/,posix//' "$scratch/net.cfg" >"$scratch/two.cfg"
+    sed 's/"eth0"/"eth0,eth1"/' "$scratch/net.cfg" >"$scratch/two.cfg"
     sleep 0.5 # UCX takes a device once it is up
     first=$(carried eth0) second=$(carried eth1)
     net_run 30 "$BUILD/gf-perf" --config "$scratch/two.cfg" -b 4M -e 4M -n 3 -w 1 >"$scratch/out" 2>&1 ||

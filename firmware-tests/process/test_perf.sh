@@ -47,9 +47,9 @@ done
 check barrier_has_one_row measured $small --op barrier --json "$scratch/json"
 check barrier_carries_nothing has_row barrier float 0 0 direct
 # Without shared memory auto chooses by size and operation.
-check messages_are_measured measured $small --set link.transports=self,tcp --json "$scratch/json"
+check messages_are_measured measured $small --set link.private_memory=true --json "$scratch/json"
 check messages_have_their_row has_row allreduce float 400 100 doubling
-check barrier_of_messages measured $small --op barrier --set link.transports=self,tcp --json "$scratch/json"
+check barrier_of_messages measured $small --op barrier --set link.private_memory=true --json "$scratch/json"
 check barrier_of_messages_has_a_row has_row barrier float 0 0 doubling
 for algorithm in ring halving doubling tree server direct; do
     check "${algorithm}_is_named_in_its_row" measured -b 1000 -e 1000 -n 3 --algorithm $algorithm --json "$scratch/json"
@@ -80,7 +80,7 @@ hash_of() { sed -n 's/.*"config_hash": "\(0x[0-9a-f]*\)".*/\1/p' "$scratch/json"
 first=$(hash_of)
 measured $small --set link.window=4 --json "$scratch/json"
 check another_configuration_has_another_hash [ -n "$first" -a "$first" != "$(hash_of)" ]
-check settings_may_be_many measured -b 4 -e 4 --set link.transports=self,tcp --set link.idle=yield --set=link.window=2
+check settings_may_be_many measured -b 4 -e 4 --set link.private_memory=true --set link.idle=yield --set=link.window=2
 check sizes_have_units measured -b 4K -e 1M -f 256 -n 2 --json "$scratch/json"
 check units_are_of_1024 has_row allreduce float 1048576 262144 direct
 check without_a_check_nothing_is_claimed measured -b 4 -e 4 -n 2 -c 0 --json "$scratch/json" --csv "$scratch/csv"

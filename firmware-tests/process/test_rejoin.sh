@@ -9,7 +9,7 @@ set -u
 RUNS=${RUNS:-1} batch=3000
 
 start() { # RANKS TRANSPORTS STEPS
-    job_start "-n $1 --restart 3" --batch $batch --steps "$3" --set "link.transports=$2" \
+    job_start "-n $1 --restart 3" --batch $batch --steps "$3" --set "link.private_memory=$2" \
         --set rendezvous.join_timeout=60s --set exchange.timeout=10s --set link.idle=sleep \
         --metrics "$scratch/m.prom"
 }
@@ -55,15 +55,15 @@ alone() { # a joiner that finds nobody
 short=$(undisturbed --batch $batch --steps 400 --set link.idle=sleep)
 long=$(undisturbed --batch $batch --steps 1000 --set link.idle=sleep)
 check undisturbed_runs [ -n "$short" -a -n "$long" ]
-for transports in self,posix self,tcp; do
+for private in false true; do
     i=0
     while [ $i -lt "$RUNS" ]; do
         ranks=$((2 + (i + 1) % 3)) victim=$((i % 2 == 0 ? 0 : (i * 7) % (2 + (i + 1) % 3)))
-        check "${transports}_${ranks}_ranks_and_$victim" comes_back $ranks $victim $((37 * (i + 1) % 400)) $transports
+        check "$(memory $private)_${ranks}_ranks_and_$victim" comes_back $ranks $victim $((37 * (i + 1) % 400)) $private
         i=$((i + 1))
     done
-    check "${transports}_3_ranks_three_deaths" twice 3 0 $transports
-    measured "$scratch/times.$transports" "$transports: from kill -9 until the restarted rank trains"
+    check "$(memory $private)_3_ranks_three_deaths" twice 3 0 $private
+    measured "$scratch/times.$private" "$(memory $private): from kill -9 until the restarted rank trains"
 done
 check nobody_at_the_address alone 1 'cannot reach'
 check what_it_is_told_is_checked alone yes "GF_REJOIN='yes': expected 0 or 1"

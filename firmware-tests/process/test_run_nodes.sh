@@ -38,7 +38,7 @@ idx_data "$scratch/data" 250 || exit 1
 head -c 32 /dev/urandom >"$scratch/key"; chmod 600 "$scratch/key"
 cat >"$scratch/net.cfg" <<EOF
 rendezvous = { address = "$(net_address 0):7117"; key_file = "$scratch/key"; join_timeout = 12.0; };
-link = { transports = "self,tcp"; devices = "eth0"; };
+link = { devices = "eth0"; };
 EOF
 mkdir -m 700 "$scratch/shared"
 check half_without_the_lowest_goes_on_where_nodes_tell_who_has_ended \

@@ -56,7 +56,7 @@ cases="one_node_with_a_routable_address_listens_for_its_control_channel_alone"
 cases="$cases an_encrypted_job_has_the_same_bits strangers_of_the_network_change_nothing"
 cases="$cases strangers_of_a_jobs_own_host_change_nothing"
 net_suite "$cases" 2
-printf 'rendezvous = { address = "%s:7117"; key_file = "%s"; };\nlink = { transports = "self,tcp"; devices = "eth0"; idle = "sleep"; };\n' \
+printf 'rendezvous = { address = "%s:7117"; key_file = "%s"; };\nlink = { devices = "eth0"; idle = "sleep"; };\n' \
     "$(net_address 0)" "$scratch/key" >"$scratch/net.cfg"
 net_job() {
     clear_job

@@ -14,7 +14,7 @@ one() {
     # shellcheck disable=SC2016
     timeout 100 "$BUILD/gf-run" -n 3 sh -c 'echo $$ >"$0.pid.$GF_RANK"; exec "$@"' "$scratch/$1" "$BUILD/gf-train" \
         --model linear --data "$scratch/data" --steps 6000 --batch 12 \
-        --checkpoint "$scratch/$1" --checkpoint-every 20 --set "link.transports=$2" \
+        --checkpoint "$scratch/$1" --checkpoint-every 20 --set "link.private_memory=$2" \
         --set "rendezvous.address=127.0.0.1:$3" --set exchange.timeout=1s \
         --set rendezvous.join_timeout=10s >"$scratch/$1.log" 2>&1 &
     job=$!
@@ -32,14 +32,14 @@ one() {
     wait $job || { echo "exit $?"; cat "$scratch/$1.log"; } >"$scratch/$1.bad"
 }
 
-for transports in posix tcp; do
+for private in false true; do
     for run in $(seq 0 $((RUNS - 1))); do
-        one "$transports.$run" $transports $((21000 + run)) $((run * 37 % 90 + 10)) &
+        one "$private.$run" $private $((21000 + run)) $((run * 37 % 90 + 10)) &
         [ $((run % 4)) -ne 3 ] || wait
     done
     wait
-    cat "$scratch/$transports."*.bad 2>/dev/null | head -40
-    check "${transports}_jobs_whose_ranks_were_all_stopped_for_${PAUSE}_s_go_on" \
-        [ "$(ls "$scratch/$transports."*.bad 2>/dev/null | wc -l)" -eq 0 ]
+    cat "$scratch/$private."*.bad 2>/dev/null | head -40
+    check "$(memory $private)_jobs_whose_ranks_were_all_stopped_for_${PAUSE}_s_go_on" \
+        [ "$(ls "$scratch/$private."*.bad 2>/dev/null | wc -l)" -eq 0 ]
 done
 finish

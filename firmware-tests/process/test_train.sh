@@ -119,7 +119,7 @@ for algorithm in ring halving doubling tree server direct auto; do
         check "${algorithm}_with_${n}_is_right" near ring2 "$algorithm$n" 1e-5
     done
 done
-check "over_tcp_alone" job tcp 2 --model linear --steps 50 --set link.transports=self,tcp
+check "over_tcp_alone" job tcp 2 --model linear --steps 50 --set link.private_memory=true
 check "over_tcp_alone_is_right" near linear1 tcp 1e-5
 
 # ---- what is reported ----

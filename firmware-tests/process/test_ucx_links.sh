@@ -16,20 +16,23 @@ builds() {
 }
 # lacks FOLDER TRANSPORT TEXT: a configuration with that transport fails, and why is said
 lacks() {
-    echo "link = { transports = \"self,posix,$2\"; };" >"$scratch/lacks.cfg"
+    echo "link = { transports = \"tcp,$2\"; };" >"$scratch/lacks.cfg"
     "$1/gf-check" "$scratch/lacks.cfg" --preflight >"$scratch/out" 2>&1 && { echo "it went well"; return 1; }
     says "\"$2\" $3" "$scratch/out"
 }
-sums() { "$1/gf-run" -n 2 "$1/gf-perf" -b 4K -e 4K --set "link.transports=$2" >"$scratch/out" 2>&1 || { cat "$scratch/out"; return 1; }; }
+sums() {
+    "$1/gf-run" -n 2 "$1/gf-perf" -b 4K -e 4K --set link.private_memory=true --set "link.transports=$2" \
+        >"$scratch/out" 2>&1 || { cat "$scratch/out"; return 1; }
+}
 no_ucx_to_load() { ! ldd "$1" | grep -qE 'libuc[pstm]|ibverbs|mlx'; }
 card() { [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; }
 no_device="is in this binary, but there is no device for it here"
 
-echo 'link = { transports = "self,posix,rc"; };' >"$scratch/rc.cfg"
+echo 'link = { transports = "rc"; };' >"$scratch/rc.cfg"
 if ! "$BUILD/gf-check" "$scratch/rc.cfg" --preflight | grep -q '"rc" is not in this binary'; then
     skip "the_default_link_has_no_infiniband" "this build is not the default link"
 else
-    check "the_default_link_has_tcp_and_shared_memory" sums "$BUILD" self,posix,tcp
+    check "the_default_link_has_tcp" sums "$BUILD" tcp
     for name in rc ud_x dc; do
         check "the_default_link_says_which_has_$name" lacks "$BUILD" $name "is not in this binary; it is in one made with UCX_IB=1, or UCX_DYNAMIC=1"
     done
@@ -42,9 +45,9 @@ if make -s UCX_IB=1 flags >/dev/null 2>&1 && [ -e /usr/include/infiniband/verbs.
     for provider in mlx4 mlx5 rxe; do
         check "it_has_the_provider_$provider" sh -c "nm $scratch/ib/gf-perf | grep -q verbs_provider_$provider"
     done
-    check "it_runs_in_shared_memory_and_over_tcp" sums "$scratch/ib" self,posix,tcp
+    check "it_runs_over_tcp" sums "$scratch/ib" tcp
     if card; then
-        for name in rc ud; do check "it_runs_over_$name" sums "$scratch/ib" self,$name; done
+        for name in rc ud; do check "it_runs_over_$name" sums "$scratch/ib" $name; done
     else
         for name in rc ud rc_v ud_x; do check "without_a_card_${name}_says_so" lacks "$scratch/ib" $name "$no_device"; done
         skip "it_runs_over_rc_and_ud" "there is no InfiniBand or RoCE device"
@@ -53,16 +56,14 @@ else skip "it_links_with_infiniband" "not installed: $(make -s UCX_IB=1 flags 2>
 
 check "it_links_with_a_dynamic_ucx" builds dynamic UCX_DYNAMIC=1
 check "which_is_looked_for_beside_the_program_first" sh -c "readelf -d $scratch/dynamic/gf-perf | grep -q 'path: \[\$ORIGIN:\$ORIGIN/../lib'"
-check "the_dynamic_one_runs_in_shared_memory_and_over_tcp" sums "$scratch/dynamic" self,posix,tcp
+check "the_dynamic_one_runs_over_tcp" sums "$scratch/dynamic" tcp
 # UCX's libraries find the program's functions before libc's; where they do not, such a program opens no network with
 # a key.
 head -c 32 /dev/urandom >"$scratch/key" && chmod 600 "$scratch/key"
-# Two hosts, as the join sees them.
-echo 'case $GF_RANK in 0) exec "$@" ;; *) exec unshare --ipc "$@" ;; esac' >"$scratch/hosts"
-# keyed TRANSPORTS COMMAND..: two ranks of gf-perf with a key, each through COMMAND
+# keyed PRIVATE_MEMORY: two ranks of gf-perf with a key
 keyed() {
-    echo "link = { transports = \"$1\"; }; rendezvous = { key_file = \"$scratch/key\"; };" >"$scratch/keyed.cfg"; shift
-    "$scratch/dynamic/gf-run" -n 2 "$@" "$scratch/dynamic/gf-perf" -b 4K -e 4K --config "$scratch/keyed.cfg" \
+    echo "link = { private_memory = $1; }; rendezvous = { key_file = \"$scratch/key\"; };" >"$scratch/keyed.cfg"
+    "$scratch/dynamic/gf-run" -n 2 "$scratch/dynamic/gf-perf" -b 4K -e 4K --config "$scratch/keyed.cfg" \
         >"$scratch/out" 2>&1
 }
 unguarded() {
@@ -71,18 +72,15 @@ unguarded() {
     cat "$scratch/out"; return 1
 }
 guarded() { keyed "$@" && ! grep -q 'answers whoever connects' "$scratch/out" || { cat "$scratch/out"; return 1; }; }
-check "with_a_key_it_opens_a_network" guarded self,tcp
-if unshare --ipc true 2>/dev/null; then
-    check "and_between_hosts" guarded self,posix,tcp sh "$scratch/hosts"
-else skip "and_between_hosts" "not allowed to make an IPC namespace"; fi
+check "with_a_key_it_opens_a_network" guarded true
 rm "$scratch/dynamic/gf-perf"
 hides() {
     make -s BUILD="$scratch/dynamic" UCX_DYNAMIC=1 LDFLAGS=-Wl,--exclude-libs,libgradientflow.a \
         "$scratch/dynamic/gf-perf"
 }
 check "one_that_hides_its_functions_links" hides
-check "it_opens_no_network_with_a_key" unguarded self,tcp
-check "on_one_node_it_runs_with_a_key" keyed self,posix,tcp
+check "it_opens_no_network_with_a_key" unguarded true
+check "on_one_node_it_runs_with_a_key" keyed false
 flags=$(make -s BUILD="$scratch/dynamic" UCX_DYNAMIC=1 flags)
 printf '%s\n' '#include <signal.h>' '#include "drivers/link.h"' \
     'const void *keep(void); const void *keep(void) { return &gf_link_ucx; }' \

@@ -70,47 +70,6 @@ TEST(links_have_a_network_where_ranks_are_of_several_nodes)
     }
 }
 
-/* Memory is shared between processes of one user alone: ranks of a node that are of two end the
- * join, by name. */
-static const struct user_case {
-    uint64_t nodes[RANKS];
-    uint32_t users[RANKS];
-    const char *text; /* NULL: they join */
-} user_cases[] = {
-    {{7, 7, 7, 7}, {5, 5, 5, 5}, NULL},
-    {{7, 9, 8, 6}, {1, 2, 3, 4}, NULL},
-    {{7, 7, 9, 9}, {1, 1, 2, 2}, NULL},
-    {{0, 0, 0, 0}, {1, 2, 3, 4}, NULL}, /* they share no memory */
-    {{7, 7, 7, 7}, {0, 0, 65534, 0}, "rank 2 runs as user 65534, rank 0 of the same node as 0"},
-    {{7, 9, 8, 9}, {1, 2, 3, 1}, "of the same node as"}, /* 1 and 3, whoever of them comes first */
-};
-
-TEST(ranks_of_one_node_are_of_one_user)
-{
-    for (size_t i = 0; i < LENGTH(user_cases); i++) {
-        const struct user_case *c = &user_cases[i];
-        members_world_begin(RANKS, false, 0);
-        for (uint32_t rank = 0; rank < RANKS; rank++) {
-            struct gf_offer offer = offer_of(RANKS);
-            offer.node = c->nodes[rank];
-            offer.user = c->users[rank];
-            rank_open(rank, &offer);
-        }
-        for (uint32_t rank = 1; rank < RANKS; rank++) fake_connect(&fake, rank);
-        for (uint32_t turn = 0;
-             !members_world_progress((c->text == NULL) ? GF_OK : GF_ERR_MISMATCH); turn++) {
-            bool network = false;
-            assert_true(turn < 100000);
-            for (uint32_t rank = 0; rank < RANKS; rank++)
-                if (gf_members_link_due(world.ranks[rank].members, &network))
-                    gf_members_link_renewed(world.ranks[rank].members, "", 0);
-        }
-        for (uint32_t rank = 0; (rank < RANKS) && (c->text != NULL); rank++)
-            assert_non_null(strstr(gf_members_error(world.ranks[rank].members)->text, c->text));
-        members_world_end();
-    }
-}
-
 TEST(a_word_about_links_after_the_join_is_none)
 {
     static const unsigned char yes[4] = {1};

@@ -7,6 +7,9 @@ near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(a > 0 && b > 0 && d 
 nap() { sleep "$(awk -v ms="$1" 'BEGIN { print ms / 1000 }')"; }
 show() { tail -n "${1:-20}" "$scratch/log"; return 1; }
 
+# memory PRIVATE: what link.private_memory makes of a job on one host
+memory() { if [ "$1" = true ]; then echo over_tcp; else echo in_a_node; fi; }
+
 # job_start "GF-RUN OPTIONS" GF-TRAIN OPTION..: in the background, as $job, until rank 0 has saved a step
 job_start() {
     how=$1; shift

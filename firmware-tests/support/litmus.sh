@@ -42,11 +42,11 @@ orders() {
     is=$(awk -v name="$1(" '/^[a-z]/ && index($0, name) { inside = 1 } inside && /^}/ { exit }
         inside { sub(/fence\(\);/, "__ATOMIC_SEQ_CST"); while (match($0, /__ATOMIC_[A-Z_]+/)) {
             printf "%s ", substr($0, RSTART + 9, RLENGTH - 9); $0 = substr($0, RSTART + RLENGTH) } }' \
-        drivers/host/flags.c drivers/ucx/link_ucx_region.c drivers/link.h)
+        drivers/host/flags.c drivers/host/node.c drivers/link.h)
     if [ "$is" = "$2 " ]; then ok "orders of $1"; passed=$((passed + 1))
     else not_ok "orders of $1" "$is instead of $2"; fi
 }
-orders gf_ucx_flag_store RELEASE
+orders gf_node_flag_store RELEASE
 orders gf_flag_load ACQUIRE
 orders gf_flag_arm "RELAXED SEQ_CST"
 orders gf_flag_sleep "RELAXED RELAXED"

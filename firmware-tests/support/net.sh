@@ -82,7 +82,7 @@ net_begin() {
 # net_config [MORE]: a configuration for ranks on these hosts; MORE of the group "link"
 net_config() {
     echo "rendezvous = { address = \"$(net_address 0):7117\"; insecure = true; };"
-    echo "link = { transports = \"self,tcp\"; devices = \"eth0\"; ${1:-}};"
+    echo "link = { devices = \"eth0\"; ${1:-}};"
 }
 # Payload bytes a second of a link, of its rate in Mbit/s: 1448 of 1538 bytes on the wire are payload, but the bucket
 # counts neither preamble, gap nor checksum (24 bytes).
@@ -104,13 +104,12 @@ net_run() {
     done
     net_wait
 }
-# UCX takes processes of other process and IPC namespaces for those of another host.
 net_run_nodes() {
     net_limit_s=$1 net_ranks=$2; shift 2
     net_pids=''
     for net_i in $(seq 0 $((net_hosts - 1))); do
         # shellcheck disable=SC2016
-        ip netns exec "$net_prefix-$net_i" unshare --ipc --pid --fork --mount-proc sh -c '
+        ip netns exec "$net_prefix-$net_i" sh -c '
             first=$1 ranks=$2 limit=$3; shift 3
             pids="" code=0
             for rank in $(seq "$first" $((first + ranks - 1))); do

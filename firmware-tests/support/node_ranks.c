@@ -30,7 +30,6 @@ void node_ranks_begin(struct node_rank *ranks, uint32_t world, size_t region_byt
                                                 .requests_max = requests_max,
                                                 .message_bytes_max = 1u << 20,
                                                 .region_bytes = region_bytes,
-                                                .shared_memory = true,
                                                 .log = {log_keep, &ranks[r]}};
     }
 }

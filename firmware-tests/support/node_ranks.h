@@ -1,4 +1,4 @@
-/* Ranks of a node (drivers/host/node.h), all in this thread or some of them in children: each has
+/* Ranks of a node (drivers/node.h), all in this thread or some of them in children: each has
  * its own memory and socket, and maps the others' as another process would. */
 #ifndef NODE_RANKS_H
 #define NODE_RANKS_H

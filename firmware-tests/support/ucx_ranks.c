@@ -32,7 +32,7 @@ static void log_keep(void *user, gf_log_level level, const char *text)
 
 void ranks_run_each(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *one))
 {
-    static const char *const transports[] = {"self,posix", "self,tcp", "self,posix,tcp"};
+    static const char *const transports[] = {"node", "tcp", "node,tcp"};
     for (size_t i = 0; i < LENGTH(transports); i++) ranks_run(world, killed, body, transports[i]);
 }
 
@@ -87,13 +87,18 @@ void ranks_run(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *o
 
 void ranks_setup(struct ranks_one *one, const char *transports)
 {
+    bool in_node = strncmp(transports, "node", 4) == 0;
+    bool network = strcmp(transports, "node") != 0;
+    if (in_node) transports += network ? strlen("node,") : strlen("node");
     one->setup = (struct gf_link_setup){.rank = one->rank,
                                         .world = one->world,
                                         .epoch = 1,
                                         .requests_max = RANKS_REQS,
                                         .message_bytes_max = RANKS_MESSAGE_MAX,
                                         .region_bytes = 65536,
-                                        .transports = transports,
+                                        .transports = network ? transports : "tcp",
+                                        .private_memory = !in_node,
+                                        .one_node = !network,
                                         .devices = "lo",
                                         .ports = "21000-25999",
                                         .log = {.fn = log_keep, .user = one}};
@@ -149,17 +154,30 @@ const void *ranks_begin_apart(struct ranks_one *one, size_t *size_bytes_out)
 
 void ranks_connect(struct ranks_one *one)
 {
-    static unsigned char endpoint[2048];
-    size_t size_bytes = 0;
-    for (uint32_t peer = 0; peer < one->world; peer++) {
-        if (peer == one->rank) {
-            RANK_CHECK(one, one->link->driver->connect(one->link, peer, NULL, 0) == GF_OK);
-            continue;
+    static unsigned char endpoints[RANKS_MAX][2048];
+    size_t sizes[RANKS_MAX] = {0};
+    uint32_t up = 0;
+    for (uint32_t peer = 0; peer < one->world; peer++)
+        if (peer != one->rank) ranks_endpoint_swap(one, peer, endpoints[peer], &sizes[peer]);
+    while (up < one->world) {
+        up = 0;
+        for (uint32_t peer = 0; peer < one->world; peer++) {
+            gf_status status =
+                one->link->driver->connect(one->link, peer, endpoints[peer], sizes[peer]);
+            RANK_CHECK(one, status >= 0);
+            up += status == GF_OK;
         }
-        ranks_endpoint_swap(one, peer, endpoint, &size_bytes);
-        RANK_CHECK(one, one->link->driver->connect(one->link, peer, endpoint, size_bytes) == GF_OK);
     }
     ranks_meet(one);
+}
+
+gf_status ranks_connect_one(struct ranks_one *one, uint32_t peer, const void *endpoint,
+                            size_t size_bytes)
+{
+    gf_status status;
+    do status = one->link->driver->connect(one->link, peer, endpoint, size_bytes);
+    while (status == GF_AGAIN);
+    return status;
 }
 
 void ranks_open(struct ranks_one *one)

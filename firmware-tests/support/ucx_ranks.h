@@ -33,7 +33,8 @@ _Noreturn void ranks_fail(struct ranks_one *one, const char *file, int line, con
 void ranks_run(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *one),
                const void *arg);
 
-/* The same over shared memory, over tcp, and with both to choose from: arg is the transports. */
+/* The same in the memory of a node, over tcp, and with both to choose from: arg is the transports,
+ * "node", "tcp" or "node,tcp". */
 void ranks_run_each(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *one));
 
 /* RANKS_TEST(name, world, killed) { .. }: a test whose body runs in each rank, as `one`, with
@@ -56,7 +57,7 @@ static inline uint64_t ranks_tag(uint32_t move)
     return gf_tag_move(gf_tag(1, 4095, 32767), move);
 }
 
-/* setup with transports and a region of 64 KiB; devices lo. */
+/* setup with transports and a region of 64 KiB; devices lo. Without "node" nothing is shared. */
 void ranks_setup(struct ranks_one *one, const char *transports);
 gf_status ranks_open_try(struct ranks_one *one, struct gf_fault *fault_out);
 void ranks_open(struct ranks_one *one);  /* and connects all to all */
@@ -64,6 +65,8 @@ void ranks_begin(struct ranks_one *one); /* both, with the transports of arg */
 /* of two; the peer's endpoint */
 const void *ranks_begin_apart(struct ranks_one *one, size_t *size_bytes_out);
 void ranks_connect(struct ranks_one *one);
+gf_status ranks_connect_one(struct ranks_one *one, uint32_t peer, const void *endpoint,
+                            size_t size_bytes);
 /* A large message each way with each peer, as the library's warm-up has: until then UCX is still
  * setting up, and aborts if a peer that it is setting up with ends. */
 void ranks_warm(struct ranks_one *one);

@@ -26,7 +26,7 @@ check "it_links_with_a_device" builds
 # config TRANSPORT [LINES]: $scratch/TRANSPORT.cfg
 config() {
     case $1 in tcp) device=lo ;; *) device=auto ;; esac
-    echo "link = { transports = \"self,$1\"; devices = \"$device\"; $2 }; $3" >"$scratch/$1.cfg"
+    echo "link = { private_memory = true; transports = \"$1\"; devices = \"$device\"; $2 }; $3" >"$scratch/$1.cfg"
 }
 for name in tcp rc ud rc_verbs ud_verbs rc_v ib "rc_verbs,ud_verbs"; do config "$name"; done
 # ranks LABEL N TOOL ARGUMENTS..: each on a fabric of its own; what they print is in $scratch/LABEL

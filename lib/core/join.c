@@ -9,20 +9,32 @@
 
 #define CONNECTS_A_POLL 32u
 
-/* Some peers a poll; GF_OK once all are connected. A rank that reaches nobody is the culprit
- * itself; of two, the one that does not coordinate. */
+/* Some peers a poll, all of them in turn until none is under way; GF_OK once all are connected. A
+ * rank that reaches nobody is the culprit itself; of two, the one that does not coordinate. */
 static gf_status peers_connect(gf_context *gf)
 {
-    for (uint32_t i = 0; (i < CONNECTS_A_POLL) && (gf->warm.connected < gf->world); i++) {
+    for (uint32_t i = 0; (i < CONNECTS_A_POLL) && (gf->warm.asked < gf->world); i++) {
         size_t endpoint_bytes;
-        const void *endpoint =
-            gf_members_endpoint(gf->members, gf->warm.connected, &endpoint_bytes);
-        uint32_t id = gf_member_id_of(gf, gf->warm.connected++);
-        if (gf->link->driver->connect(gf->link, id, endpoint, endpoint_bytes) < 0)
-            gf->warm.unreached++;
+        const void *endpoint = gf_members_endpoint(gf->members, gf->warm.asked, &endpoint_bytes);
+        uint32_t id = gf_member_id_of(gf, gf->warm.asked++);
+        gf_status status = gf->link->driver->connect(gf->link, id, endpoint, endpoint_bytes);
+        if (status == GF_AGAIN) {
+            gf->warm.connecting++;
+            gf->warm.awaited = id;
+        }
+        if (status < 0) gf->warm.unreached++;
     }
-    if (gf->warm.connected < gf->world) return GF_AGAIN;
-    if (gf->warm.unreached == 0) return GF_OK;
+    if (gf->warm.asked < gf->world) return GF_AGAIN;
+    if (gf->warm.unreached == 0) {
+        bool all = gf->warm.connecting == 0;
+        gf->warm.asked = gf->warm.connecting = 0;
+        if (all) return GF_OK;
+        if (gf->warm.connect_ns == 0) gf->warm.connect_ns = gf_awake(gf);
+        if (gf_awake(gf) - gf->warm.connect_ns <= gf->config.exchange.timeout_ns) return GF_AGAIN;
+        return gf_fail(gf, GF_ERR_TIMEOUT, GF_OPERATION_JOIN, gf_rank_of(gf, gf->warm.awaited),
+                       GF_TENSOR_NONE, "rank %u does not answer rank %u, which connects to it",
+                       gf_rank_of(gf, gf->warm.awaited), gf->rank);
+    }
     if ((gf->warm.unreached == gf->world - 1) && ((gf->world > 2) || (gf->rank == 1)))
         gf->link->fault.peer = gf_member_id_of(gf, gf->rank);
     return gf_fail_fault(gf, &gf->link->fault, GF_OPERATION_JOIN);

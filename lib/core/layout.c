@@ -57,18 +57,27 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct
         .requests_max = layout->op_need.msg_count * config->exchange.buffers_active *
                         (config->link.integrity ? 2 : 1), /* a checksum after each message */
         .message_bytes_max = config->exchange.slice_bytes,
-        .region_bytes = layout->footprint.exchange_bytes,
+        .region_bytes = layout->region_bytes,
         .transports = config->link.transports,
         .devices = config->link.devices,
         .local = layout->local,
         .ports = config->link.ports,
         .huge_pages = config->link.huge_pages,
+        .private_memory = config->link.private_memory,
         .one_node = true, /* until the join has shown several */
         .key_file = config->rendezvous.key_file,
         .encryption = config->link.encryption,
         .trusted_fabric = config->link.trusted_fabric,
         .log = {config->log, config->log_user},
         .arg = layout->drivers.link_arg};
+}
+
+/* What the link keeps after the exchange region. */
+static uint64_t link_memory_bytes(const struct gf_layout *layout)
+{
+    const struct gf_link_setup setup = gf_layout_link(layout, &layout->config);
+    size_t (*memory_bytes)(const struct gf_link_setup *setup) = layout->drivers.link->memory_bytes;
+    return (memory_bytes != NULL) ? memory_bytes(&setup) : 0;
 }
 
 struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout)
@@ -226,7 +235,8 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     layout->op_need = op_need(layout);
     layout->may_reach_device = layout->on_device && gf_device_may_reach(layout);
     (void)gf_layout_exchange(layout, &exchange);
-    layout->footprint.exchange_bytes = gf_align_up(exchange.used_bytes, GF_PAGE_BYTES);
+    layout->region_bytes = gf_align_up(exchange.used_bytes, GF_PAGE_BYTES);
+    layout->footprint.exchange_bytes = layout->region_bytes + link_memory_bytes(layout);
     if (layout->on_device) layout->footprint.device_bytes = gf_device_bytes(layout);
     /* after exchange: the link's state may depend on the region */
     (void)gf_layout_control(layout, &control);

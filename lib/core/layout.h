@@ -21,6 +21,8 @@ struct gf_layout {
     bool has_pools;      /* of an optimizer or sparse communication */
     uint64_t pack_bytes; /* of all fused buffers as they travel; 0: they do so in place */
     bool on_device;
+    /* of the exchange region: footprint.exchange_bytes without what the link adds */
+    uint64_t region_bytes;
     /* device memory might go to the wire: whether it does is known after open */
     bool may_reach_device;
 };

@@ -70,7 +70,7 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
 static void exchange_lay(const struct gf_layout *layout, gf_context *gf)
 {
     struct gf_arena exchange = {.base = (char *)gf->link->region,
-                                .size_bytes = layout->footprint.exchange_bytes};
+                                .size_bytes = layout->region_bytes};
     struct gf_exchange_parts parts = gf_layout_exchange(layout, &exchange);
     gf->region.base = exchange.base;
     gf->region.bytes = exchange.size_bytes;
@@ -182,8 +182,7 @@ static gf_status members_open(const struct gf_layout *layout, void *state, uint6
                                     .tensor_count = gf->tensor_count,
                                     .elem_count = layout->pool.elem_count,
                                     .network = gf->link->network ? 1 : 0,
-                                    .node = gf->link->node,
-                                    .user = gf->link->user};
+                                    .node = gf->link->node};
     (void)gf_config_summary(&layout->config, setup.offer.summary, sizeof setup.offer.summary);
     extra_tell(&layout->config, setup.offer.summary, &setup.offer);
     if ((status = gf->link->driver->endpoint(gf->link, endpoint, &endpoint_bytes)) < 0)

@@ -25,8 +25,11 @@ typedef enum gf_warm_state {
 struct gf_warm {
     gf_warm_state state;
     float met[GF_MET_COUNT]; /* of this rank, then summed over all */
-    uint32_t connected;      /* peers, so far; */
-    /* of them those that could not be, the first of which is the link's fault */
+    uint32_t asked;          /* peers that were to be connected, in this turn of all; of them */
+    uint32_t connecting;     /* .. those that are under way */
+    uint32_t awaited;        /* .. one of these */
+    uint64_t connect_ns;     /* when that began; 0: it has not */
+    /* .. those that could not be, the first of which is the link's fault */
     uint32_t unreached;
     uint64_t touched_pages; /* of all peers' regions, so far */
     struct gf_request request;

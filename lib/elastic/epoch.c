@@ -67,8 +67,7 @@ static gf_status relink(gf_context *gf)
     gf_ops_reset(gf);
     gf_requests_reset(gf, plan->progress.requests);
     gf_choose_reset(gf);
-    gf->warm.connected = gf->warm.unreached = 0;
-    gf->warm.state = GF_WARM_BEGIN;
+    gf->warm = (struct gf_warm){.state = GF_WARM_BEGIN};
     gf->polled.members_skip = 0;
     gf->change.joiners = gf->change.leavers = 0;
     memset(gf->observed.late, 0, gf->world * sizeof *gf->observed.late);

@@ -83,7 +83,6 @@ void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, si
     gf_members_at(members, setup->rank)->said = (struct member_said){
         .endpoint_bytes = (uint32_t)(GF_CONTROL_ADDRESS_BYTES + endpoint_bytes),
         .node = setup->offer.node,
-        .user = setup->offer.user,
         .network = setup->offer.network};
     memset(own, 0, GF_CONTROL_ADDRESS_BYTES);
     own_address(members);

@@ -14,11 +14,9 @@ struct gf_offer {
     uint64_t config_hash;  /* of the fields that must agree: gf_config_hash() */
     uint64_t tensors_hash; /* names, counts, flags, types, order */
     uint32_t tensor_count;
-    uint32_t epoch; /* where it is put: the setup's */
-    /* this, node and user are a link's; ranks of one node must be of one user */
-    uint32_t network;
+    uint32_t epoch;   /* where it is put: the setup's */
+    uint32_t network; /* this and node are a link's */
     uint64_t node;
-    uint32_t user;
     uint64_t elem_count; /* of all tensors */
     char summary[640];   /* the same fields as text, to show a difference: gf_config_summary() */
 };

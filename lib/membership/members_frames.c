@@ -54,8 +54,7 @@ static void offer_walk(struct gf_walk *walk, struct gf_offer *offer)
         GF_FIELD(gf_offer, epoch),       GF_FIELD(gf_offer, tensor_count),
         GF_FIELD(gf_offer, config_hash), GF_FIELD(gf_offer, tensors_hash),
         GF_FIELD(gf_offer, elem_count),  GF_FIELD(gf_offer, network),
-        GF_FIELD(gf_offer, node),        GF_FIELD(gf_offer, user),
-        GF_FIELD(gf_offer, summary)};
+        GF_FIELD(gf_offer, node),        GF_FIELD(gf_offer, summary)};
     gf_walk_fields(walk, offer, fields, COUNT(fields));
 }
 

@@ -211,25 +211,10 @@ static bool summary_difference(const char *ours, const char *theirs, uint32_t ra
     return text_out[0] != '\0';
 }
 
-/* A rank of the same node that runs as another user, or GF_RANK_NONE. */
-static uint32_t other_user(const struct gf_members *members, const struct gf_offer *theirs,
-                           uint32_t *user_out)
-{
-    for (uint32_t rank = 0; (theirs->node != 0) && (rank < members->setup.world); rank++) {
-        const struct member_said *said = &gf_members_of(members, rank)->said;
-        bool is_known = (rank == members->setup.rank) || has_come(members, rank, MEMBER_OFFERED);
-        *user_out = said->user;
-        if (is_known && (said->node == theirs->node) && (said->user != theirs->user)) return rank;
-    }
-    return GF_RANK_NONE;
-}
-
 bool gf_members_offer_difference(const struct gf_members *members, const struct gf_offer *theirs,
                                  uint32_t rank, char *text_out, size_t bytes)
 {
     const struct gf_offer *ours = &members->setup.offer;
-    uint32_t user = 0;
-    uint32_t other = other_user(members, theirs, &user);
     char words[200];
     if (ours->version != theirs->version) {
         (void)snprintf(text_out, bytes,
@@ -263,11 +248,6 @@ bool gf_members_offer_difference(const struct gf_members *members, const struct 
                        " at rank 0, %016" PRIx64 " at rank %u",
                        ours->tensor_count, ours->elem_count, ours->tensors_hash,
                        theirs->tensors_hash, rank);
-    } else if (other != GF_RANK_NONE) {
-        (void)snprintf(text_out, bytes,
-                       "rank %u runs as user %u, rank %u of the same node as %u: shared memory "
-                       "needs the same user (or link.transports without posix and sysv)",
-                       rank, theirs->user, other, user);
     } else {
         return false;
     }
@@ -286,7 +266,6 @@ void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_
     struct member *member = gf_members_at(members, from);
     member->state = MEMBER_OFFERED;
     member->said.node = offer.node;
-    member->said.user = offer.user;
     member->said.network = offer.network;
     if (!gf_members_offer_difference(members, &offer, from, difference, sizeof difference)) return;
     gf_members_join_failf(members, GF_ERR_MISMATCH, from, "%s", difference);

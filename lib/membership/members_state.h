@@ -124,7 +124,6 @@ struct member {
         uint32_t endpoint_bytes; /* its own endpoint: size, and how much of it is here */
         uint32_t endpoint_have;
         uint64_t node; /* of its offer */
-        uint32_t user;
         uint32_t network;
         uint32_t answered;   /* the last inquiry it answered */
         uint64_t heard_ns;   /* its last word about where it is; 0: none yet */

@@ -247,8 +247,8 @@ void gf_direct_unshared(struct gf_link *link, const uint32_t *members, uint32_t 
         (void)snprintf(ranks, sizeof ranks, " between other ranks than rank %u", own);
     (void)snprintf(
         text_out, 256,
-        "exchange.algorithm = direct: no shared memory%s; allowed are ranks of one node that "
-        "have posix in link.transports, elsewhere auto",
+        "exchange.algorithm = direct: no shared memory%s; allowed are ranks of one node without "
+        "link.private_memory, elsewhere auto",
         ranks);
     *peer_out = peer;
 }

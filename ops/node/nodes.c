@@ -69,8 +69,8 @@ static gf_status refuse(const struct gf_nodes_meeting *met, uint32_t rank, uint3
         (void)snprintf(
             error_out, 256,
             "exchange.algorithm = hierarchy: ranks %u and %u share memory with different "
-            "ranks; all ranks of a node must reach each other's memory: let them have the same "
-            "link.transports and /dev/shm, or take auto",
+            "ranks; all ranks of a node must reach each other's memory: let them have one "
+            "network namespace and one user, or take auto",
             lowest, rank);
     else
         (void)snprintf(
@@ -78,7 +78,7 @@ static gf_status refuse(const struct gf_nodes_meeting *met, uint32_t rank, uint3
             "exchange.algorithm = hierarchy: rank %u shares memory with %u rank%s, itself "
             "too, but its node, that of rank %u, has %u; all ranks of a node must reach each "
             "other's "
-            "memory: let them have the same link.transports and /dev/shm, or take auto",
+            "memory: let them have one network namespace and one user, or take auto",
             rank, reached, (reached == 1) ? "" : "s", lowest, node);
     return GF_ERR_CONFIG;
 }

@@ -288,7 +288,7 @@ static void names_list(const char *root, const char *transports, char names_out[
     while (check_item_next(&transports, name, sizeof name)) {
         if (strcmp(name, "tcp") == 0)
             interfaces_add(root, names_out);
-        else if (check_network_used(name))
+        else if (!check_list_has("cuda,cuda_copy,cuda_ipc,gdr_copy", name))
             fabric_add(root, names_out);
     }
 }
@@ -298,7 +298,6 @@ void check_devices(struct check_report *report, const struct check_job *job)
     static char names[NAMES_BYTES];
     bool with_gpus = strcmp(job->config.device.driver, "cuda") == 0;
     char text[GF_TEXT_MAX];
-    if (!check_network_used(job->config.link.transports)) return;
     names_list("/sys", job->config.link.transports, names);
     if (!check_devices_text("/sys", names, with_gpus, job->local_count, text))
         check_say(report, "devices", CHECK_SKIP, NULL,

@@ -39,14 +39,6 @@ bool check_list_has(const char *list, const char *name)
     return false;
 }
 
-bool check_network_used(const char *transports)
-{
-    char item[DEVICE_BYTES];
-    while (check_item_next(&transports, item, sizeof item))
-        if (!check_list_has("self,posix,sysv,cuda,cuda_copy,cuda_ipc,gdr_copy", item)) return true;
-    return false;
-}
-
 /* ---- transports: the link driver is opened as a rank of a job of one would, without a region
  * ---- */
 
@@ -57,8 +49,7 @@ static void link_heard(void *user, gf_log_level level, const char *text)
     const char *devices = strstr(text, ", devices ");
     const char *ports = strstr(text, ", ports ");
     if (sscanf(text, "link: UCX %31[0-9.]", job->ucx_version) != 1) return;
-    if ((devices == NULL) || (ports == NULL) || !check_network_used(job->config.link.transports))
-        return;
+    if ((devices == NULL) || (ports == NULL)) return;
     devices += strlen(", devices "); /* of this rank: of a list by place in the node */
     (void)snprintf(job->config.link.devices, sizeof job->config.link.devices, "%.*s",
                    (int)(ports - devices), devices);
@@ -96,9 +87,8 @@ void check_transports(struct check_report *report, struct check_job *job)
         check_say(report, "libraries", CHECK_OK, NULL, "gradientflow %d.%d, UCX %s",
                   GF_VERSION_MAJOR, GF_VERSION_MINOR, job->ucx_version);
     if (status == GF_OK)
-        check_say(report, "transports", CHECK_OK, NULL, "%s are there%s%s", config->link.transports,
-                  check_network_used(config->link.transports) ? ", on " : "",
-                  check_network_used(config->link.transports) ? config->link.devices : "");
+        check_say(report, "transports", CHECK_OK, NULL, "%s are there, on %s",
+                  config->link.transports, config->link.devices);
     else
         check_say(report, "transports", CHECK_FAIL,
                   "name others in link.transports and link.devices, or link with what is missing",
@@ -212,8 +202,7 @@ void check_interfaces(struct check_report *report, const struct check_job *job)
     char name[DEVICE_BYTES];
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all) != 0) all = NULL;
-    if (check_network_used(job->config.link.transports))
-        while (check_item_next(&devices, name, sizeof name)) device_say(report, job, all, name);
+    while (check_item_next(&devices, name, sizeof name)) device_say(report, job, all, name);
     if ((bind_to[0] != '\0') && !address_is_here(all, bind_to))
         check_say(report, "bind", CHECK_FAIL,
                   "set rendezvous.bind to an address of this node, or leave it out",

@@ -1,13 +1,14 @@
-/* The node: environment, GPU, limits, huge pages, memory and /dev/shm against what this
- * configuration asks for. */
+/* The node: environment, GPU, limits, huge pages and memory against what this configuration asks
+ * for. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "tools/check/check_preflight.h"
 #include "drivers/drivers.h"
+#include "drivers/node.h"
 #include "lib/settings/settings.h"
 
 extern char **environ;
@@ -200,7 +201,7 @@ static bool choice_read(const char *path, char *choice_out, size_t choice_bytes)
 
 void check_huge_pages(struct check_report *report, const struct check_job *job)
 {
-    bool shared = check_list_has(job->config.link.transports, "posix");
+    bool shared = !job->config.link.private_memory;
     const char *path = shared ? "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
                               : "/sys/kernel/mm/transparent_hugepage/enabled";
     char choice[32];
@@ -225,9 +226,7 @@ void check_huge_pages(struct check_report *report, const struct check_job *job)
 void check_memory(struct check_report *report, const struct check_job *job)
 {
     double gib = 1024.0 * 1024 * 1024;
-    double need =
-        (double)(job->need.control_bytes + job->need.exchange_bytes + GF_UCX_SHARE_BYTES) *
-        job->local_count;
+    double need = (double)(job->need.control_bytes + job->need.exchange_bytes) * job->local_count;
     double there = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     double available = (double)number_of("/proc/meminfo", "MemAvailable: %llu kB") * 1024;
     check_state state = (need > there) ? CHECK_FAIL : (need > available) ? CHECK_WARN : CHECK_OK;
@@ -238,34 +237,17 @@ void check_memory(struct check_report *report, const struct check_job *job)
               job->local_count, (job->local_count == 1) ? "" : "s", there / gib, available / gib);
 }
 
-void check_shm(struct check_report *report, const struct check_job *job)
+void check_limits(struct check_report *report, const struct check_job *job)
 {
-    const char *directory = gf_ucx_shm_directory();
-    double mib = 1024.0 * 1024;
-    double need;
-    double left;
-    char todo[128];
-    struct statvfs space;
-    if (!check_list_has(job->config.link.transports, "posix")) {
-        check_say(report, "shm", CHECK_OK, NULL,
-                  "not used: \"posix\" is not among link.transports");
-        return;
-    }
-    if (statvfs(directory, &space) != 0) {
-        check_say(report, "shm", CHECK_FAIL, "mount -t tmpfs tmpfs /dev/shm", "%s is not there",
-                  directory);
-        return;
-    }
-    need = (double)(job->need.exchange_bytes + GF_UCX_SHARE_BYTES + REGION_PAD_BYTES) *
-           job->local_count / mib;
-    left = (double)space.f_bavail * (double)space.f_frsize / mib;
-    (void)snprintf(todo, sizeof todo, "mount -o remount,size=%.0fM %s (docker: --shm-size)",
-                   need * 1.25 + 1, directory);
-    if (space.f_blocks == 0)
-        check_say(report, "shm", CHECK_OK, NULL, "%s has no limit; needed are %.1f MiB", directory,
-                  need);
+    size_t bytes = (size_t)job->need.exchange_bytes + REGION_PAD_BYTES;
+    bool shared = !job->config.link.private_memory;
+    char text[200];
+    if (gf_node_limits_text(bytes, shared, text, sizeof text)[0] != '\0')
+        check_say(report, "limits", CHECK_FAIL,
+                  "raise it, or fewer ranks a node, smaller exchange.user_bytes or model",
+                  "for an exchange region of %.1f MiB: %s", (double)bytes / (1024.0 * 1024), text);
     else
-        check_say(report, "shm", (need > left) ? CHECK_FAIL : CHECK_OK, (need > left) ? todo : NULL,
-                  "%.1f MiB needed in %s for %u rank%s of this node, %.1f MiB are free", need,
-                  directory, job->local_count, (job->local_count == 1) ? "" : "s", left);
+        check_say(report, "limits", CHECK_OK, NULL,
+                  "nothing is in the way of an exchange region of %.1f MiB",
+                  (double)bytes / (1024.0 * 1024));
 }

@@ -92,7 +92,7 @@ static void node_lines(struct check_report *report, const struct check_job *job)
     check_devices(report, job);
     check_ports(report, job);
     if (job->need.control_bytes == 0) return;
-    check_shm(report, job);
+    check_limits(report, job);
     check_memory(report, job);
 }
 

@@ -64,8 +64,6 @@ void check_control_alone(struct check_report *report, const struct check_job *jo
 bool check_item_next(const char **at, char *item_out, size_t item_bytes);
 /* Is name one of list's, comma-separated? */
 bool check_list_has(const char *list, const char *name);
-/* Anything but transports that stay on the node. */
-bool check_network_used(const char *transports);
 
 /* check_node.c */
 void check_environment(struct check_report *report, const struct check_job *job);
@@ -75,7 +73,7 @@ void check_stack(struct check_report *report);
 void check_memlock(struct check_report *report, const struct check_job *job);
 void check_huge_pages(struct check_report *report, const struct check_job *job);
 void check_memory(struct check_report *report, const struct check_job *job);
-void check_shm(struct check_report *report, const struct check_job *job);
+void check_limits(struct check_report *report, const struct check_job *job);
 
 /* check_peers.c: the control channel without a library context around it. */
 struct check_peers;

@@ -3,9 +3,8 @@
  * not.
  *
  *     the region  a sealed memfd a rank and epoch. A peer asks for it over a unix socket that has
- *                 no
- *                 name in a file system, maps it and closes the descriptor: no file, no process id,
- *                 nothing is left after kill -9
+ *                 no name in a file system, maps it and closes the descriptor: no file, no process
+ *                 id, nothing is left after kill -9
  *     messages    announced in the receiver's memory, read from the sender's; link.h's contract
  *     a node      one kernel, one network namespace, one user (of one user namespace)
  *
@@ -45,7 +44,7 @@ size_t gf_node_bytes(const struct gf_link_setup *setup);
 /* Opens in state[gf_node_state_bytes()], 64-byte aligned. Sets region, region_bytes, private_bytes
  * and node of the link, which outlives the node. Where this host refuses sharing (no memfd, no
  * socket, no /proc) the region is memory of this process alone and `node` equals that of no other
- * rank; one log line says why. Likewise, and without one, where setup->shared_memory is false;
+ * rank; one log line says why. Likewise, and without one, where setup->private_memory says so;
  * `node` is 0 then. GF_ERR_SYSTEM, told in link->fault: there is no room for the region. */
 gf_status gf_node_open(const struct gf_link_setup *setup, void *state, struct gf_link *link,
                        struct gf_node **node_out);
@@ -89,8 +88,8 @@ gf_status gf_node_arm(struct gf_node *node);
 
 /* "pages of 2048 KiB .." for the mapping at base, as the kernel gave them; returns text_out. */
 char *gf_node_pages_text(const void *base, char *text_out, size_t text_bytes);
-/* A host's limits, before memory is taken: "" or what is in the way of so many bytes; returns
- * text_out. */
-char *gf_node_limits_text(size_t bytes, char *text_out, size_t text_bytes);
+/* A host's limits, before memory is taken, shared (a file) or not: "" or what is in the way of so
+ * many bytes; returns text_out. */
+char *gf_node_limits_text(size_t bytes, bool shared, char *text_out, size_t text_bytes);
 
 #endif

@@ -1,0 +1,198 @@
+/* The way to peers: endpoint addresses and connecting.
+ *
+ * An endpoint address is the head below, what the node tells of this rank's memory, and where the
+ * network is open UCX's worker address and the guard's offer. A peer of the node is reached through
+ * memory; UCX is for the others, and for device memory. UCX trusts what it is given, so the head
+ * carries a checksum, the epoch, the rank it is of, and UCX's version (its addresses are not
+ * portable between releases). The checksum finds damage, not malice: the control channel
+ * authenticates the frames that carry endpoint addresses. */
+#include "drivers/ucx/link_ucx.h"
+
+#include "drivers/clock.h"
+#include "drivers/fnv.h"
+
+#include <string.h>
+
+#define ENDPOINT_MAGIC \
+    0x55434647u /* "GFCU"; a host of the other byte order reads something else \
+                                    */
+#define ENDPOINT_VERSION 3u
+
+struct endpoint_head {
+    uint32_t magic;
+    uint32_t version;
+    uint32_t ucx_version;
+    uint32_t rank;
+    uint32_t epoch;
+    uint32_t address_bytes; /* 0: no network is open */
+    uint32_t offer_bytes;   /* link_ucx_guard.c; 0: UCX does not listen */
+    uint32_t unused;
+    uint64_t check; /* of all before, then of what follows */
+    unsigned char node[GF_NODE_OFFER_BYTES];
+};
+_Static_assert(sizeof(struct endpoint_head) == 40 + GF_NODE_OFFER_BYTES, "no padding");
+
+static uint32_t ucx_version(void)
+{
+    unsigned major = 0, minor = 0, release = 0;
+    ucp_get_version(&major, &minor, &release);
+    return (major << 16) | (minor & 0xffffu);
+}
+
+static uint64_t endpoint_check(const struct endpoint_head *head, const unsigned char *rest,
+                               size_t rest_bytes)
+{
+    uint64_t check = gf_fnv_bytes(GF_FNV_START, head, offsetof(struct endpoint_head, check));
+    check = gf_fnv_bytes(check, head->node, sizeof head->node);
+    return gf_fnv_bytes(check, rest, rest_bytes);
+}
+
+/* ---- endpoint addresses ---- */
+
+gf_status gf_ucx_endpoint(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out)
+{
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    struct endpoint_head head = {.magic = ENDPOINT_MAGIC,
+                                 .version = ENDPOINT_VERSION,
+                                 .ucx_version = ucx_version(),
+                                 .rank = ucx->setup.rank,
+                                 .epoch = ucx->setup.epoch};
+    unsigned char *rest = (unsigned char *)endpoint_out + sizeof head;
+    ucp_address_t *address = NULL;
+    size_t address_bytes = 0, offer_bytes = 0;
+    ucs_status_t ucs;
+    if (!ucx->is_open) return GF_ERR_STATE;
+    gf_node_offer_put(ucx->node, head.node);
+    if (ucx->worker != NULL) {
+        ucs = ucp_worker_get_address(ucx->worker, &address, &address_bytes);
+        if (ucs != UCS_OK)
+            return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_get_address", ucs,
+                                "no address of our own");
+        offer_bytes = gf_ucx_guard_put(ucx, NULL, 0);
+        if (sizeof head + address_bytes + offer_bytes > GF_UCX_ENDPOINT_BYTES_MAX) {
+            ucp_worker_release_address(ucx->worker, address);
+            return gf_ucx_fault(
+                ucx, GF_ERR_LINK, GF_RANK_NONE, "endpoint", UCS_OK,
+                "an address is %zu bytes, at most %zu: name fewer transports or devices",
+                address_bytes, GF_UCX_ENDPOINT_BYTES_MAX - sizeof head - offer_bytes);
+        }
+        memcpy(rest, address, address_bytes);
+        ucp_worker_release_address(ucx->worker, address);
+        (void)gf_ucx_guard_put(ucx, rest + address_bytes, offer_bytes);
+    }
+    head.address_bytes = (uint32_t)address_bytes;
+    head.offer_bytes = (uint32_t)offer_bytes;
+    head.check = endpoint_check(&head, rest, address_bytes + offer_bytes);
+    memcpy(endpoint_out, &head, sizeof head);
+    *size_bytes_out = sizeof head + address_bytes + offer_bytes;
+    return GF_OK;
+}
+
+static gf_status endpoint_read(struct gf_ucx *ucx, uint32_t peer, const unsigned char *endpoint,
+                               size_t size_bytes, struct endpoint_head *head_out)
+{
+    struct endpoint_head head;
+    const char *wrong = NULL;
+    if ((size_bytes < sizeof head) || (size_bytes > GF_UCX_ENDPOINT_BYTES_MAX))
+        return gf_ucx_fault(ucx, GF_ERR_DATA, peer, "connect", UCS_OK,
+                            "the endpoint of rank %u has %zu bytes, want %zu-%u", peer, size_bytes,
+                            sizeof head, GF_UCX_ENDPOINT_BYTES_MAX);
+    memcpy(&head, endpoint, sizeof head);
+    if ((head.magic == ENDPOINT_MAGIC) &&
+        ((head.version != ENDPOINT_VERSION) || (head.ucx_version != ucx_version())))
+        return gf_ucx_fault(
+            ucx, GF_ERR_MISMATCH, peer, "connect", UCS_OK,
+            "rank %u has endpoint version %u and UCX %u.%u, rank %u has %u and %u.%u", peer,
+            head.version, head.ucx_version >> 16, head.ucx_version & 0xffffu, ucx->setup.rank,
+            ENDPOINT_VERSION, ucx_version() >> 16, ucx_version() & 0xffffu);
+    if (head.magic != ENDPOINT_MAGIC)
+        wrong = "is none of this link, or of another byte order";
+    else if (head.check != endpoint_check(&head, endpoint + sizeof head, size_bytes - sizeof head))
+        wrong = "is damaged (its checksum does not match)";
+    else if (sizeof head + (size_t)head.address_bytes + head.offer_bytes != size_bytes)
+        wrong = "contradicts its size";
+    if (wrong != NULL)
+        return gf_ucx_fault(ucx, GF_ERR_DATA, peer, "connect", UCS_OK, "the endpoint of rank %u %s",
+                            peer, wrong);
+    if ((head.rank != peer) || (head.epoch != ucx->setup.epoch))
+        return gf_ucx_fault(
+            ucx, GF_ERR_MISMATCH, peer, "connect", UCS_OK,
+            "the endpoint of rank %u, epoch %u was given as that of rank %u, epoch %u", head.rank,
+            head.epoch, peer, ucx->setup.epoch);
+    *head_out = head;
+    return GF_OK;
+}
+
+/* ---- peers ---- */
+
+/* An adapter, or UCX for it, sends again until its retries are used up (8 s over rc), and what it
+ * had taken is lost. Where nobody hears of that, UCX ends the process over ud, and over rc a lost
+ * message is waited for until the deadline. */
+static void way_lost(void *user, ucp_ep_h endpoint, ucs_status_t status)
+{
+    struct gf_ucx *ucx = user;
+    uint32_t peer = 0;
+    while ((peer < ucx->setup.world) && (ucx->endpoints[peer] != endpoint)) peer++;
+    if (ucx->ending || (peer == ucx->setup.world)) return;
+    ucx->broken = gf_ucx_fault(ucx, GF_ERR_LINK, peer, "progress", status,
+                               "rank %u no longer answers rank %u over devices \"%s\"", peer,
+                               ucx->setup.rank, ucx->devices);
+}
+
+/* By the network. */
+static gf_status network_connect(struct gf_ucx *ucx, uint32_t peer, const unsigned char *address,
+                                 const struct endpoint_head *head)
+{
+    ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS,
+                              .address = (const ucp_address_t *)address,
+                              .err_handler = {.cb = way_lost, .arg = ucx}};
+    const char *transports = ucx->setup.transports;
+    ucs_status_t ucs;
+    gf_status status;
+    if ((ucx->worker == NULL) || (head->address_bytes == 0))
+        return gf_ucx_fault(ucx, GF_ERR_LINK, peer, "connect", UCS_OK,
+                            "rank %u and rank %u share no memory, and rank %u has no network open",
+                            ucx->setup.rank, peer, (ucx->worker == NULL) ? ucx->setup.rank : peer);
+    status = gf_ucx_guard_peer(ucx, peer, address + head->address_bytes, head->offer_bytes);
+    if (status != GF_OK) return status;
+    if (gf_ucx_any(transports, GF_UCX_FABRIC)) params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    ucs = ucp_ep_create(ucx->worker, &params, &ucx->endpoints[peer]);
+    if (ucs == UCS_OK) return GF_OK;
+    ucx->endpoints[peer] = NULL;
+    return gf_ucx_fault(
+        ucx, GF_ERR_LINK, peer, "ucp_ep_create", ucs,
+        "no way to rank %u by transports \"%s\" on devices \"%s\"%s", peer, transports,
+        ucx->devices,
+        (gf_ucx_any(transports, GF_UCX_FABRIC) && !gf_ucx_any(transports, GF_UCX_UD))
+            ? "; rc and dc connect over ud: name it too, or rc in place of rc_verbs"
+            : "");
+}
+
+gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoint,
+                         size_t size_bytes)
+{
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    struct endpoint_head head = {0};
+    gf_status status;
+    if (peer >= ucx->setup.world)
+        return gf_ucx_fault(ucx, GF_ERR_PARAM, GF_RANK_NONE, "connect", UCS_OK,
+                            "rank %u in a world of %u", peer, ucx->setup.world);
+    if (peer == ucx->setup.rank) return GF_OK;
+    if (!ucx->is_open)
+        return gf_ucx_fault(ucx, GF_ERR_STATE, peer, "connect", UCS_OK, "rank %u: a reset failed",
+                            peer);
+    if ((ucx->endpoints[peer] != NULL) || ((ucx->gpu == NULL) && gf_node_has(ucx->node, peer)))
+        return GF_OK;
+    status = endpoint_read(ucx, peer, endpoint, size_bytes, &head);
+    if (status != GF_OK) return status;
+    status = gf_node_connect(ucx->node, peer, head.node, sizeof head.node,
+                             gf_clock_monotonic.now_ns(NULL));
+    if ((status == GF_OK) && (ucx->gpu == NULL)) return GF_OK;
+    if ((status != GF_OK) && (status != GF_ERR_PEER)) return status;
+    return network_connect(ucx, peer, (const unsigned char *)endpoint + sizeof head, &head);
+}
+
+void gf_ucx_peers_forget(struct gf_ucx *ucx)
+{
+    memset(ucx->endpoints, 0, ucx->setup.world * sizeof ucx->endpoints[0]);
+}
