@@ -50,7 +50,7 @@ struct gf_config {
         /* "first-last": where a rank but 0 listens, as it may have to coordinate; empty:
          * 26000-31999 */
         char ports[16];
-        uint64_t join_timeout_ns;         /* 0: 60 s */
+        uint64_t join_timeout_ns;         /* 0: 1 min */
         uint64_t keepalive_ns;            /* TCP keepalive period of the control channel; 0: 5 s */
         char key_file[GF_PATH_MAX_BYTES]; /* empty: no authentication */
         bool insecure;                    /* listen beyond loopback without a key */
@@ -73,7 +73,7 @@ struct gf_config {
         bool huge_pages;     /* ask for huge pages for the exchange region */
     } link;
     struct {
-        char driver[16];                 /* empty or "host"; "cuda" */
+        char driver[16];                 /* "cuda"; empty: host */
         char library[GF_PATH_MAX_BYTES]; /* empty: libcuda.so.1 */
         /* GF_ORDINAL(n); 0: the rank's place in its node, modulo the GPUs that it sees */
         uint32_t ordinal;

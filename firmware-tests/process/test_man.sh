@@ -14,6 +14,16 @@ done
 "$BUILD/gf-check" --keys | awk -f firmware-tests/support/man_keys.awk >"$scratch/keys"
 sed -n '/^\.Ss Keys/,/^\.El/p' config/gradientflow.cfg.5 | sed '1,2d;$d' >"$scratch/paged"
 check "the_page_of_the_configuration_has_its_keys" same_lines "$scratch/keys" "$scratch/paged"
+# The table is the source of defaults, and the header repeats each that is not 0, false, empty or a name.
+defaults() { sed -E 's/ ([0-9.]*)e-0/ \1e-/; s/ ([0-9]+)\.0$/ \1/' | sort; }
+"$BUILD/gf-check" --keys | awk -F ' [|] ' 'NR > 2 && $2 != "name" && $2 != "boolean" {
+    gsub(/`/, ""); sub(/^[|] /, "", $1)
+    if ($3 !~ /^(0|0\.0|0 B|empty|auto)$/) print $1, $3 }' | sed 's/^trace\.records/trace_records/' | defaults >"$scratch/keys"
+awk -f firmware-tests/support/header_defaults.awk lib/configuration.h lib/schedule.h >"$scratch/said"
+awk '{ print $1 }' "$scratch/keys" >"$scratch/names"
+grep -E '^[a-z_.]+ [0-9]' "$scratch/said" | awk '{ print $1 }' | sort -u - "$scratch/names" >"$scratch/either"
+awk 'NR == FNR { want[$1]; next } $1 in want' "$scratch/either" "$scratch/said" | defaults >"$scratch/paged"
+check "the_header_has_the_defaults_of_the_table" same_lines "$scratch/keys" "$scratch/paged"
 for file in cluster model; do
     "$BUILD/gf-plan" --keys $file | awk -f firmware-tests/support/man_keys.awk >"$scratch/keys"
     sed -n '/^\.Ss Keys/,/^\.El/p' tools/common/gf-$file.cfg.5 | sed '1,2d;$d' >"$scratch/paged"
