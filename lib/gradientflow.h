@@ -5,23 +5,19 @@
  * Rules that hold for every call unless its declaration says otherwise:
  *   - Nothing is allocated, no thread is started, nothing is printed. Memory is the caller's.
  *   - One thread at a time per context; contexts are independent of each other, but a process opens
- *       and closes them
- *     one after another: UCX's log is the process's, and has no lock.
+ *     and closes them one after another: UCX's log is the process's, and has no lock.
  *   - A call that "may block" polls until it is done or its deadline has passed; every other call
- *       returns at once.
+ *     returns at once.
  *   - A call that is merely wrong (GF_ERR_PARAM or GF_ERR_STATE from the call itself) is refused,
- *       logged, and leaves
- *     the context as it was. Any other error fails the context: each later call answers with the
- *         same status, and
- *     gf_error_last() tells it whole.
+ *     logged, and leaves the context as it was. Any other error fails the context: each later call
+ *     answers with the same status, and gf_error_last() tells it whole.
  *   - NULL for a context, configuration or output is GF_ERR_PARAM; calls without a status answer 0,
- *       false or 1 to
- *     a context that is NULL.
+ *     false or 1 to a context that is NULL.
  *   - In a forked child calls on the parent's context are GF_ERR_STATE, answers as at the fork. It
- *       opens its own, but
- *     not over a network if one was open at the fork: UCX's thread is not in it (GF_ERR_SYSTEM).
+ *     opens its own, but not over a network if one was open at the fork: UCX's thread is not in it
+ *     (GF_ERR_SYSTEM).
  *   - Outputs come last, set only on success. Units: bytes (`_bytes`), elements (`_count`,
- *       `_elems`), ns (`_ns`). */
+ *     `_elems`), ns (`_ns`). */
 #ifndef GRADIENTFLOW_H
 #define GRADIENTFLOW_H
 
@@ -264,30 +260,23 @@ gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
 /* The next epoch: one way for a failure, for ranks that come in and that leave. Each rank calls
  * gf_epoch_begin()
  *   - after GF_ERR_PEER, GF_ERR_LINK or GF_ERR_TIMEOUT (gf_shrink()): the survivors go on if they
- *       are more than half of
- *     the epoch's ranks, or exactly half with the lowest member id (gf_first_rank()); fewer if each
- *         other member id
- *     below gf_world_max() is named in ended[count] (NULL, 0: none): no process of that id runs, by
- *         proof (its launcher
- *     has reaped it, its node is fenced), and who is not named is waited for. A false list can
- *         split the job, and lets
- *     a process that lives write into the region. gf-run's ranks know it from gf-run. Or
+ *     are more than half of the epoch's ranks, or exactly half with the lowest member id
+ *     (gf_first_rank()); fewer if each other member id below gf_world_max() is named in
+ *     ended[count] (NULL, 0: none): no process of that id runs, by proof (its launcher has reaped
+ *     it, its node is fenced), and who is not named is waited for. A false list can split the job,
+ *     and lets a process that lives write into the region. gf-run's ranks know it from gf-run. Or
  *   - between steps, after gf_update(), if gf_epoch_due() is not 0 (gf_admit()): so many ranks wait
- *       to come in or want
- *     to leave, as of the last whole step, the same on all ranks. A change after a failure takes
- *         them along, too.
+ *     to come in or want to leave, as of the last whole step, the same on all ranks. A change after
+ *     a failure takes them along, too.
  * gf_epoch_poll() gives GF_AGAIN until the new epoch has begun; gf_epoch_wait() may block until
  * then, up to rendezvous.join_timeout_ns. On GF_OK, but for a rank that has left,
  *   - the context is ready, between steps; gf_rank() and gf_world() are new: rank 0 is who
- *       coordinated, if it stays,
- *     then all by member id. Addresses (gf_gradient() .., gf_exchange_take()) are to be asked
- *         again: the exchange
- *     region is zeroed. Requests that were posted are gone, the step that was under way is dropped
- *         on all;
+ *     coordinated, if it stays, then all by member id. Addresses (gf_gradient() ..,
+ *     gf_exchange_take()) are to be asked again: the exchange region is zeroed. Requests that were
+ *     posted are gone, the step that was under way is dropped on all;
  *   - weights, momentum, state_extra, selection, loss scale and gf_steps() are those of the lowest
- *       member among the
- *     furthest. Histories are each rank's own, empty on those that came in. A step that nobody had
- *         updated is void.
+ *     member among the furthest. Histories are each rank's own, empty on those that came in. A step
+ *     that nobody had updated is void.
  * More deaths on the way are valid. GF_ERR_QUORUM: too few are left here, or the others went on
  * without this rank; it sticks. GF_ERR_PARAM: ended[] names no other member. GF_ERR_STATE: nothing
  * is due, or this rank failed by itself. */

@@ -49,7 +49,8 @@ ssize_t gf_record_send(struct gf_record *record, int fd, const struct iovec *par
         if (record->out_plain == 0) out_make(record, parts, count, taken);
         size_t left = record->out_bytes - record->out_sent;
         ssize_t sent = __real_send(fd, record->out + record->out_sent, left, MSG_NOSIGNAL);
-        if ((sent < 0) && (taken > 0) && (errno == EAGAIN)) break;
+        /* What was taken is UCX's no more, whatever became of the rest: it must hear so. */
+        if ((sent < 0) && (taken > 0)) break;
         if (sent < 0) return -1;
         record->out_sent += (uint32_t)sent;
         if (record->out_sent < record->out_bytes) continue;

@@ -2,27 +2,25 @@
  * library's driver uses.
  *   - Device addresses are memory that the CPU may not touch but while the fake itself works.
  *   - Work is done late: at later calls, in the order of its stream, streams against each other in
- *       an order that the
- *     seed decides. Host memory that a copy will fill holds 0xee bytes until it does.
+ *     an order that the seed decides. Host memory that a copy will fill holds 0xee bytes until it
+ *     does.
  *   - Every access of a copy, a zero and a kernel is looked at: two works that touch the same
- *       bytes, one of them writing,
- *     with nothing that orders them (stream, event, or a query that the host saw succeed) are
- *         trouble, whatever order they ran in.
+ *     bytes, one of them writing, with nothing that orders them (stream, event, or a query that the
+ *     host saw succeed) are trouble, whatever order they ran in.
  *   - A network card's accesses are looked at likewise (card_begin); what it will receive holds
- *       0xee bytes until then.
+ *     0xee bytes until then.
  *   - Streams and events are of a context, and only of use in it. An error that ruins a context
- *       stays.
+ *     stays.
  *   - Calls that wait for the device are trouble where its work never ends; those that would break
- *       another thread's
- *     capture break it.
+ *     another thread's capture break it.
  *   - Memory of a process that has ended is gone, unless cuMemCreate() made it and another process
- *       holds it: what touches
- *     it is an illegal address. What is mapped may be touched once access to it was given.
+ *     holds it: what touches it is an illegal address. What is mapped may be touched once access to
+ *     it was given.
  *   - Images are looked at: header, sizes, machine code or PTX that the device (sm_90) can use.
  *   - What is not given back by the last release of the context, or by the end of the program, is
- *       trouble.
+ *     trouble.
  *   - A stream that waits for a word of memory stands until it is stored, by a stream, the CPU or
- *       another process.
+ *     another process.
  *   - Any call can be made to fail.
  * Trouble is kept for fake_cuda_trouble(); a program that ends with some prints it and exits with
  * FAKE_CUDA_EXIT. Not modelled: several devices' memory, that the default stream waits for blocking
