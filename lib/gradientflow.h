@@ -117,7 +117,9 @@ gf_status gf_step_begin(gf_context *gf);
 gf_status gf_step_samples(gf_context *gf, uint64_t sample_count);
 /* Backward has ended this tensor. Any order; twice in a step is GF_ERR_STATE. Queues work,
  * progresses a little. `queue` is where the gradient is being computed, so that what follows waits
- * for it; 0 with the host device. */
+ * for it; 0 with the host device. GF_OK too while the ranks ask each other whose fault a failure
+ * is: the first error that a call returns is the one that names the culprit. Likewise
+ * gf_tensors_ready(), gf_tensor_copy() and gf_tensor_skip(). */
 gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue);
 /* For a trainer that keeps its gradients elsewhere: copies gradient[elem_count] of the tensor's
  * type to gf_gradient() and declares it ready; the average is in gf_gradient(). It is host memory,

@@ -112,6 +112,40 @@ TEST(a_fault_at_any_post_ends_the_step_on_all_ranks)
             }
 }
 
+/* Each tensor travels by itself, and the ranks compute between them: the link fails while tensors
+ * are still to be declared. */
+static gf_status slow_backward(struct world *w, uint32_t rank, void *arg)
+{
+    struct journey *journey = arg;
+    gf_status status = (journey->stage[rank] == 0) ? gf_open_poll(w->ranks[rank].gf)
+                                                   : world_step_progress(w, rank, &journey->step);
+    if (status != GF_OK) return status;
+    journey->stage[rank]++;
+    w->ranks[rank].next = 0;
+    return (journey->stage[rank] > STEPS) ? GF_OK : GF_AGAIN;
+}
+
+TEST(who_declares_tensors_while_a_step_fails_hears_the_culprit_first)
+{
+    static struct gf_tensor many[24];
+    uint64_t at = 1;
+    for (size_t i = 0; i < LENGTH(many); i++) many[i] = (struct gf_tensor){.name = "layer", .elem_count = 600};
+    for (bool met = true; met && (at < POSTS_MAX); at += 7) {
+        struct world_setup setup = brief_setup(3);
+        struct journey journey = {.step = {.pause_ns = UINT64_C(200000)}};
+        setup.tensors = many;
+        setup.tensor_count = LENGTH(many);
+        setup.config.exchange.fuse_bytes = 1;
+        setup.sim.faults[0] =
+            (struct gf_sim_fault){.kind = GF_SIM_FAULT_ERROR, .rank = 1, .at = at};
+        setup.sim.fault_count = 1;
+        WORLD_CREATE(w, &setup);
+        world_run(&w, slow_backward, &journey); /* world_step_progress() looks at each error */
+        met = gf_sim_counts(w.sim)->fault_met;
+    }
+    assert_true(at > 8);
+}
+
 TEST(what_a_link_may_do_changes_nothing)
 {
     static const gf_sim_fault_kind kinds[] = {GF_SIM_FAULT_AGAIN, GF_SIM_FAULT_DUPLICATE,

@@ -319,7 +319,12 @@ static gf_status gradient_write(struct world *w, uint32_t rank, uint32_t tensor,
     else
         world_fill(w, rank, tensor, gradient, step->arg);
     if (device != NULL) device->store(w, rank, tensor, gradient);
-    return gf_tensor_ready(gf, tensor, (device != NULL) ? device->stream : 0);
+    gf_status status = gf_tensor_ready(gf, tensor, (device != NULL) ? device->stream : 0);
+    /* An appliance that gives up here and closes must have been told why, and by whose fault. */
+    if ((status < 0) && !world_logged(w, rank, gf_error_last(gf)->text))
+        fail_msg("rank %u: gf_tensor_ready() gave %s and no word: %s", rank, gf_status_name(status),
+                 gf_error_last(gf)->text);
+    return status;
 }
 
 gf_status world_step_progress(struct world *w, uint32_t rank, void *arg)

@@ -91,6 +91,7 @@ gf_status gf_close(gf_context *gf)
          (gf->rendezvous != NULL) && !gf->rendezvous->driver->flushed(gf->rendezvous) &&
          (gf_poll_begin(gf) < end_ns);)
         (void)gf_members_poll(gf->members, gf_awake(gf));
+    gf_failing_cut(gf);
     gf_drivers_close(gf);
     gf->phase = GF_PHASE_CLOSED;
     gf->magic = 0;

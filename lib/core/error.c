@@ -181,6 +181,14 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
     return gf->error.code;
 }
 
+void gf_failing_cut(gf_context *gf)
+{
+    if ((gf->phase != GF_PHASE_FAILING) || !gf->failing.attributes) return;
+    gf_log_line(&gf->log, GF_LOG_ERROR,
+                "rank %u: %s (closed before the ranks had found out whose fault it is)", gf->rank,
+                gf->error.text);
+}
+
 void gf_abort(gf_context *gf)
 {
     if (gf != NULL) atomic_store_explicit(&gf->aborted, 1, memory_order_relaxed);

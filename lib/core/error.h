@@ -30,5 +30,7 @@ __attribute__((format(printf, 3, 4))) gf_status gf_refuse(gf_context *gf, gf_sta
                                                           const char *format, ...);
 /* One turn of FAILING. */
 gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns);
+/* gf_close() while the culprit is asked for: what is known is logged, or nothing ever were. */
+void gf_failing_cut(gf_context *gf);
 
 #endif

@@ -264,9 +264,24 @@ static gf_status tensors_count_in(gf_context *gf, uint32_t first, uint32_t count
     return gf_step_progress(gf, NULL) < 0 ? gf->error.code : GF_OK;
 }
 
+/* The step has failed, and the ranks still ask each other whose fault it is. Who declares a tensor
+ * meanwhile hears nothing yet, as gf_step_wait() does: a caller that gave up at the first error and
+ * closed would never learn the culprit. */
+static bool culprit_is_asked_for(const gf_context *gf)
+{
+    return (gf_own(gf) == GF_OK) && (gf->phase == GF_PHASE_FAILING);
+}
+
+static gf_status culprit_ask(gf_context *gf)
+{
+    gf_status status = gf_failing_poll(gf, gf_poll_begin(gf));
+    return (status == GF_AGAIN) ? GF_OK : status;
+}
+
 static gf_status tensors_ready(gf_context *gf, uint32_t first, uint32_t count,
                                gf_queue_handle queue, const char *call)
 {
+    if (culprit_is_asked_for(gf)) return culprit_ask(gf);
     gf_status status = tensors_check(gf, first, count, call);
     struct gf_queue theirs = {.stream = queue};
     if (status < 0) return status;
@@ -289,6 +304,7 @@ gf_status gf_tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_qu
 
 gf_status gf_tensor_copy(gf_context *gf, uint32_t tensor, const void *gradient)
 {
+    if (culprit_is_asked_for(gf)) return culprit_ask(gf);
     gf_status status = tensors_check(gf, tensor, 1, "gf_tensor_copy");
     const struct gf_pool_tensor *to;
     uint64_t bytes;
@@ -309,6 +325,7 @@ gf_status gf_tensor_copy(gf_context *gf, uint32_t tensor, const void *gradient)
 
 gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor)
 {
+    if (culprit_is_asked_for(gf)) return culprit_ask(gf);
     gf_status status = tensors_check(gf, tensor, 1, "gf_tensor_skip");
     const struct gf_pool_tensor *skipped;
     if (status < 0) return status;
