@@ -4,6 +4,7 @@
 #ifndef GF_RENDEZVOUS_H
 #define GF_RENDEZVOUS_H
 
+#include "address.h"
 #include "fault.h"
 
 #define GF_FRAME_PAYLOAD_MAX 4096u
@@ -49,6 +50,20 @@ struct gf_rendezvous_event {
     /* ENDED: the other process may still run (it was silent, or rejected on purpose). False: its
      * own kernel has closed the connection or refuses one, so it is gone */
     bool lives;
+};
+
+/* Connections of a link that share the control channel's port, its accept path and its handshake.
+ * A rank is dialled only by members of its epoch: they alone were given its secret, in its endpoint
+ * address, and each end proves to the other that it has the secret and the job's key. */
+#define GF_DATA_SECRET_BYTES 32u
+#define GF_DATA_STREAMS_MAX 16u
+struct gf_data_taker {
+    void *user;
+    /* A proven connection with `peer`, in either direction: fd is the taker's, nothing was said on
+     * it yet. Called inside poll(). */
+    void (*connected)(void *user, uint32_t peer, uint32_t stream, int fd);
+    /* Is that stream of that peer here already? Then a connection more is refused. */
+    bool (*has)(void *user, uint32_t peer, uint32_t stream);
 };
 
 struct gf_rendezvous_driver;
@@ -99,6 +114,24 @@ struct gf_rendezvous_driver {
      * free, where its host has it. */
     gf_status (*reform)(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator,
                         const char *address);
+    /* Data connections; all NULL where a driver has none. data_begin: from here on connections of
+     * `epoch` are taken, at *place_out, by whoever proves secret_out[GF_DATA_SECRET_BYTES], which
+     * is a new one; those of the epoch before are refused. May be called again for a later epoch.
+     * taker is the caller's until data_end(). An error: this host has no port to listen at. */
+    gf_status (*data_begin)(struct gf_rendezvous *rendezvous, uint32_t epoch,
+                            const struct gf_data_taker *taker, unsigned char *secret_out,
+                            struct gf_place *place_out);
+    /* Dials `peer` at `to`, from the address `from` (family 0: any), as often as nobody answers,
+     * until connected() or data_end(). GF_AGAIN: too many are under way, nothing was begun. Asked
+     * again for one that is under way it does nothing. Of two that dial each other the lower member
+     * id's stays. */
+    gf_status (*data_dial)(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t peer,
+                           uint32_t stream, const unsigned char *secret, const struct gf_place *to,
+                           const struct gf_place *from);
+    /* Why the dial to `peer` has not come through yet; empty: there is none, or nothing went
+     * wrong. */
+    const char *(*data_text)(struct gf_rendezvous *rendezvous, uint32_t peer);
+    void (*data_end)(struct gf_rendezvous *rendezvous);
     void (*close)(struct gf_rendezvous *rendezvous);
 };
 

@@ -14,6 +14,7 @@
  * key yet, and takes its label as one. All labels are of one length. */
 #define LABEL_BYTES 24u
 static const char label_file[LABEL_BYTES + 1] = "GradientFlow key 1      ";
+static const char label_data[LABEL_BYTES + 1] = "GradientFlow data       ";
 static const char label_macs[LABEL_BYTES + 1] = "GradientFlow MACs      ";
 static const struct proof_kind {
     char label[LABEL_BYTES + 1];
@@ -131,6 +132,18 @@ static void hash_said(const struct gf_auth *auth, const char *label, const void 
     (void)crypto_generichash_update(&hash, said, bytes);
     (void)crypto_generichash_final(&hash, out, out_bytes);
     gf_auth_forget(&hash, sizeof hash);
+}
+
+gf_status gf_auth_derive(const struct gf_auth *job, const unsigned char *secret,
+                         struct gf_auth *auth_out, struct gf_fault *fault_out)
+{
+    struct gf_auth base = *job;
+    gf_status status = job->on ? GF_OK : gf_auth_open_keyless(&base, fault_out);
+    if (status != GF_OK) return status;
+    *auth_out = (struct gf_auth){.on = true};
+    hash_said(&base, label_data, secret, GF_AUTH_NONCE_BYTES, auth_out->key, sizeof auth_out->key);
+    gf_auth_forget(&base, sizeof base);
+    return GF_OK;
 }
 
 void gf_auth_prove(const struct gf_auth *auth, gf_auth_proof proof, const void *said, size_t bytes,

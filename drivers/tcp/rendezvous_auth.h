@@ -51,6 +51,9 @@ typedef enum gf_auth_proof {
 gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out);
 /* Where the job has no key_file: the only secret is what `said` begins with. */
 gf_status gf_auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_out);
+/* A key for who has the job's key, where there is one, and this secret of GF_AUTH_NONCE_BYTES. */
+gf_status gf_auth_derive(const struct gf_auth *job, const unsigned char *secret,
+                         struct gf_auth *auth_out, struct gf_fault *fault_out);
 void gf_auth_nonce(unsigned char *nonce_out); /* [GF_AUTH_NONCE_BYTES] */
 /* said[bytes]: all that both sides have sent up to here, so that a proof fits one conversation
  * only. */

@@ -23,6 +23,8 @@
 /* The last of a connection that its sender closes on purpose: it lives on with another
  * coordinator. */
 #define GF_FRAME_LEFT (GF_FRAME_DRIVER | 5u)
+/* In place of a hello: a data connection. Its payload is of the same size. */
+#define GF_FRAME_DATA_HELLO (GF_FRAME_DRIVER | 6u)
 
 #define GF_FRAME_REASON_BYTES 160u
 #define GF_FRAME_HELLO_BYTES (16u + GF_AUTH_NONCE_BYTES)
@@ -44,6 +46,13 @@ struct gf_frame_hello {
     uint32_t rank;
     uint32_t world;
     uint32_t flags;
+};
+/* The same four words of a data hello. */
+struct gf_frame_data_hello {
+    uint32_t version;
+    uint32_t from; /* member ids */
+    uint32_t to;
+    uint32_t about; /* epoch << 8 | stream */
 };
 #define GF_HELLO_KEYED 1u   /* this rank has a key_file; its nonce follows, otherwise zeroes */
 #define GF_HELLO_REJOINS 2u /* it was of the job before */

@@ -102,16 +102,13 @@ int gf_socket_listen(const struct gf_place *address, const char *text, struct gf
     return -1;
 }
 
-int gf_socket_connect(const struct gf_place *to, const struct gf_place *bind_to,
-                      uint64_t keepalive_ns)
+static int connect_begin(int fd, const struct gf_place *to, const struct gf_place *bind_to)
 {
     struct sockaddr_storage own;
     struct sockaddr_storage other;
     socklen_t own_bytes = sockaddr_of(bind_to, &own);
     socklen_t other_bytes = sockaddr_of(to, &other);
-    int fd = socket(to->family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return -1;
-    gf_socket_options_set(fd, keepalive_ns);
     if ((bind_to->family == 0) || (bind(fd, (const struct sockaddr *)&own, own_bytes) == 0)) {
         if ((connect(fd, (const struct sockaddr *)&other, other_bytes) == 0) ||
             (errno == EINPROGRESS))
@@ -121,6 +118,19 @@ int gf_socket_connect(const struct gf_place *to, const struct gf_place *bind_to,
     (void)close(fd);
     errno = error;
     return -1;
+}
+
+int gf_socket_connect(const struct gf_place *to, const struct gf_place *bind_to,
+                      uint64_t keepalive_ns)
+{
+    int fd = socket(to->family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd >= 0) gf_socket_options_set(fd, keepalive_ns);
+    return connect_begin(fd, to, bind_to);
+}
+
+int gf_socket_route(const struct gf_place *to, const struct gf_place *bind_to)
+{
+    return connect_begin(socket(to->family, SOCK_DGRAM | SOCK_CLOEXEC, 0), to, bind_to);
 }
 
 void gf_socket_close(int *fd)

@@ -21,6 +21,8 @@ int gf_socket_listen(const struct gf_place *address, const char *text, struct gf
  * set. */
 int gf_socket_connect(const struct gf_place *to, const struct gf_place *bind_to,
                       uint64_t keepalive_ns);
+/* A datagram socket that would reach `to`; sends nothing. Or -1 with errno set. */
+int gf_socket_route(const struct gf_place *to, const struct gf_place *bind_to);
 /* Bytes in[*have..want-1], as far as they are here. GF_OK: all are; GF_ERR_PEER: it has ended,
  * errno says how (0: its other end closed it). */
 gf_status gf_socket_read(int fd, unsigned char *in, uint32_t *have, uint32_t want);

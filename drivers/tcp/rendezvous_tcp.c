@@ -38,6 +38,7 @@ static void forked(struct gf_forked *of)
     const int fds[] = {tcp->strangers_fd, tcp->listen_fd, tcp->job_fd, tcp->epoll_fd};
     for (uint32_t i = 0; i < tcp->conn_count; i++) (void)close(tcp->conns[i].fd);
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) (void)close(tcp->pending[i].fd);
+    for (uint32_t i = 0; i < TCP_DIALS_MAX; i++) (void)close(tcp->data.dials[i].fd);
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) (void)close(fds[i]);
 }
 
@@ -104,6 +105,7 @@ static void tcp_close(struct gf_rendezvous *rendezvous)
     struct tcp *tcp = (struct tcp *)rendezvous;
     for (uint32_t i = 0; i < tcp->conn_count; i++) gf_tcp_conn_close(&tcp->conns[i]);
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) gf_tcp_pending_drop(&tcp->pending[i]);
+    gf_tcp_data_end(rendezvous);
     int *const fds[] = {&tcp->strangers_fd, &tcp->listen_fd, &tcp->job_fd, &tcp->epoll_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (*fds[i] >= 0) gf_socket_close(fds[i]);
@@ -124,6 +126,7 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     tcp->epoll_fd = tcp->strangers_fd = -1;
     tcp->listen_fd = tcp->job_fd = -1;
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) tcp->pending[i].fd = -1;
+    for (uint32_t i = 0; i < TCP_DIALS_MAX; i++) tcp->data.dials[i].fd = -1;
     if (setup->world == 1) { /* nobody to meet */
         *rendezvous_out = &tcp->base;
         return GF_OK;
@@ -207,6 +210,10 @@ static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns,
                              event_out);
     if ((about & TCP_ABOUT_PENDING) != 0)
         return gf_tcp_pending_read(tcp, about & ~TCP_ABOUT_PENDING, event_out);
+    if ((about & TCP_ABOUT_DIAL) != 0) {
+        gf_tcp_data_event(tcp, about & ~TCP_ABOUT_DIAL, now_ns);
+        return GF_AGAIN;
+    }
     struct conn *conn = &tcp->conns[about];
     switch (conn->state) {
     case TCP_CONN_CONNECTING: gf_tcp_connect_end(tcp, now_ns); return GF_AGAIN;
@@ -250,6 +257,7 @@ static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns,
     bool strangers_served = false;
     if (tcp->epoll_fd < 0) return GF_AGAIN;
     gf_tcp_pending_expire(tcp, now_ns);
+    gf_tcp_data_poll(tcp, now_ns);
     gf_status held = gf_tcp_held_poll(tcp, now_ns, event_out);
     if (held != GF_AGAIN) return held;
     if (!tcp_is_coordinator(tcp) && (gf_tcp_way(tcp)->state == TCP_CONN_WAIT) &&
@@ -338,5 +346,9 @@ const struct gf_rendezvous_driver gf_rendezvous_tcp = {
     .joined = gf_tcp_joined,
     .address = tcp_address,
     .reform = tcp_reform,
+    .data_begin = gf_tcp_data_begin,
+    .data_dial = gf_tcp_data_dial,
+    .data_text = gf_tcp_data_text,
+    .data_end = gf_tcp_data_end,
     .close = tcp_close,
 };

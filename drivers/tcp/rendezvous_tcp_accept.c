@@ -24,7 +24,7 @@ void gf_tcp_pending_drop(struct pending *pending)
     if (pending->fd >= 0) gf_socket_reset(&pending->fd);
 }
 
-static void stranger_drop(struct tcp *tcp, struct pending *pending, gf_log_level level,
+void gf_tcp_stranger_drop(struct tcp *tcp, struct pending *pending, gf_log_level level,
                           const char *what)
 {
     gf_tcp_pending_drop(pending);
@@ -36,8 +36,8 @@ void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns)
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
         if ((tcp->pending[i].fd < 0) || (now_ns - tcp->pending[i].since_ns < TCP_PENDING_NS))
             continue;
-        stranger_drop(tcp, &tcp->pending[i], GF_LOG_WARN,
-                      "a connection did not say or prove who it is within 5 s");
+        gf_tcp_stranger_drop(tcp, &tcp->pending[i], GF_LOG_WARN,
+                             "a connection did not say or prove who it is within 5 s");
     }
 }
 
@@ -137,9 +137,9 @@ static gf_status user_check(struct tcp *tcp, struct pending *pending,
     uint32_t user = geteuid();
     if (!tcp->same_user) return GF_AGAIN;
     if (gf_socket_peer_user(pending->fd, &user) == GF_AGAIN)
-        stranger_drop(tcp, pending, GF_LOG_ERROR,
-                      "whose a connection is cannot be asked: it has ended, or no "
-                      "descriptor or memory is left");
+        gf_tcp_stranger_drop(tcp, pending, GF_LOG_ERROR,
+                             "whose a connection is cannot be asked: it has ended, or no "
+                             "descriptor or memory is left");
     else if (user != geteuid()) {
         pending_refuse(tcp, pending, GF_RANK_NONE, refused_out,
                        gf_tcp_because(tcp, GF_ERR_MISMATCH,
@@ -166,12 +166,15 @@ gf_status gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns,
     }
     struct pending *pending = &tcp->pending[slot];
     if (pending->fd >= 0)
-        stranger_drop(tcp, pending, GF_LOG_WARN,
-                      "too many connections that do not say who they are, dropped the oldest");
+        gf_tcp_stranger_drop(
+            tcp, pending, GF_LOG_WARN,
+            "too many connections that do not say who they are, dropped the oldest");
     pending->fd = fd;
     pending->in_bytes = 0;
     memset(pending->said, 0, sizeof pending->said); /* a hello of another protocol may be shorter */
-    pending->challenged = pending->held = false;
+    pending->challenged = false;
+    pending->held = false;
+    pending->data = false;
     pending->since_ns = now_ns;
     (void)gf_place_of(&address, &pending->from);
     pending->from.port = 0;
@@ -336,7 +339,7 @@ gf_status gf_tcp_hello_meet(struct tcp *tcp, struct pending *pending,
     if (!tcp_is_coordinator(tcp)) {
         pending->held = gf_tcp_hold(tcp, pending);
         if (pending->held) return GF_AGAIN;
-        stranger_drop(tcp, pending, GF_LOG_INFO, "a hello that does not fit");
+        gf_tcp_stranger_drop(tcp, pending, GF_LOG_INFO, "a hello that does not fit");
         return GF_AGAIN;
     }
     if (!tcp->auth.on) return hello_take(tcp, pending, event_out);
@@ -348,6 +351,10 @@ static gf_status proof_take(struct tcp *tcp, struct pending *pending,
                             struct gf_rendezvous_event *event_out)
 {
     const struct gf_frame_hello hello = gf_tcp_hello_get(pending->said);
+    if (pending->data) {
+        gf_tcp_data_proven(tcp, pending);
+        return GF_AGAIN;
+    }
     if (gf_tcp_proof_fits(tcp, pending)) return hello_take(tcp, pending, event_out);
     pending_refuse(tcp, pending, hello.rank, event_out,
                    gf_tcp_because(tcp, GF_ERR_MISMATCH,
@@ -358,11 +365,11 @@ static gf_status proof_take(struct tcp *tcp, struct pending *pending,
 static void pending_gone(struct tcp *tcp, struct pending *pending)
 {
     char what[120] = "a connection ended before it said who it is";
-    if (pending->challenged)
+    if (pending->challenged && !pending->data)
         (void)snprintf(what, sizeof what,
                        "rank %u went away when it was challenged: it may have another key_file",
                        gf_tcp_hello_get(pending->said).rank);
-    stranger_drop(tcp, pending, pending->challenged ? GF_LOG_WARN : GF_LOG_INFO, what);
+    gf_tcp_stranger_drop(tcp, pending, pending->challenged ? GF_LOG_WARN : GF_LOG_INFO, what);
 }
 
 /* False: they are not all here, or never will be. */
@@ -391,22 +398,27 @@ gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvo
     if (!pending_has(tcp, pending, pending->said, GF_FRAME_HEADER_BYTES)) return GF_AGAIN;
     struct gf_frame_header header = gf_frame_header_get(pending->said);
     /* A hello of another protocol version may have any size; its header is enough to refuse it. */
+    bool data = (header.kind == GF_FRAME_DATA_HELLO);
     bool foreign = (header.protocol != GF_FRAME_PROTOCOL) || (header.job_id != tcp->setup.job_id);
     if ((header.magic != GF_FRAME_MAGIC) || (header.header_bytes < GF_FRAME_HEADER_BYTES) ||
-        (!foreign &&
-         ((header.kind != GF_FRAME_HELLO) || (header.payload_bytes != GF_FRAME_HELLO_BYTES) ||
-          (header.header_bytes != GF_FRAME_HEADER_BYTES)))) {
-        stranger_drop(tcp, pending, GF_LOG_WARN, "a stranger's bytes are no hello");
+        (!foreign && (((header.kind != GF_FRAME_HELLO) && !data) ||
+                      (header.payload_bytes != GF_FRAME_HELLO_BYTES) ||
+                      (header.header_bytes != GF_FRAME_HEADER_BYTES)))) {
+        gf_tcp_stranger_drop(tcp, pending, GF_LOG_WARN, "a stranger's bytes are no hello");
         return GF_AGAIN;
     }
     if ((!foreign || tcp->auth.on) &&
         !pending_has(tcp, pending, pending->said, TCP_HELLO_FRAME_BYTES))
         return GF_AGAIN;
+    if (!foreign && data) {
+        gf_tcp_data_meet(tcp, pending);
+        return GF_AGAIN;
+    }
     if (!foreign) return gf_tcp_hello_meet(tcp, pending, event_out);
     /* what there is */
     (void)gf_socket_read(pending->fd, pending->said, &pending->in_bytes, TCP_HELLO_FRAME_BYTES);
     if (tcp_is_coordinator(tcp) && (!tcp->auth.on || gf_tcp_hello_fits(tcp, pending)))
         return hello_take(tcp, pending, event_out);
-    stranger_drop(tcp, pending, GF_LOG_INFO, "a hello of another job or version");
+    gf_tcp_stranger_drop(tcp, pending, GF_LOG_INFO, "a hello of another job or version");
     return GF_AGAIN;
 }

@@ -47,23 +47,29 @@ static void listen_set(struct tcp *tcp, bool listens)
                            TCP_ABOUT_LISTEN, EPOLLIN);
 }
 
+gf_status gf_tcp_listen_at(struct tcp *tcp, const struct gf_place *own, struct gf_fault *fault_out)
+{
+    struct gf_place at = *own;
+    if (tcp->listen_fd >= 0) return GF_OK;
+    at.port = 0;
+    tcp->listen_fd = (tcp->port_first == 0)
+                         ? gf_socket_listen(&at, "a free port of this host", fault_out)
+                         : listen_within(tcp, &at, fault_out);
+    if (tcp->listen_fd < 0) return GF_ERR_SYSTEM;
+    if (!gf_place_of_fd(tcp->listen_fd, false, &at)) return GF_ERR_SYSTEM;
+    gf_socket_address_text(&at, tcp->own_text, sizeof tcp->own_text);
+    listen_set(tcp, true);
+    return GF_OK;
+}
+
 void gf_tcp_listen(struct tcp *tcp, int fd)
 {
     struct gf_place at;
     struct gf_fault fault = {0};
-    if (tcp->listen_fd >= 0) return;
-    if (!gf_place_of_fd(fd, false, &at)) return;
-    at.port = 0;
-    tcp->listen_fd = (tcp->port_first == 0)
-                         ? gf_socket_listen(&at, "a free port of this host", &fault)
-                         : listen_within(tcp, &at, &fault);
-    if ((tcp->listen_fd >= 0) && gf_place_of_fd(tcp->listen_fd, false, &at)) {
-        gf_socket_address_text(&at, tcp->own_text, sizeof tcp->own_text);
-        listen_set(tcp, true);
-    } else {
-        gf_log_line(&tcp->setup.log, GF_LOG_WARN, "rank %u could not coordinate if others died: %s",
-                    tcp->setup.rank, fault.text);
-    }
+    if ((tcp->listen_fd >= 0) || !gf_place_of_fd(fd, false, &at)) return;
+    if (gf_tcp_listen_at(tcp, &at, &fault) == GF_OK) return;
+    gf_log_line(&tcp->setup.log, GF_LOG_WARN, "rank %u could not coordinate if others died: %s",
+                tcp->setup.rank, fault.text);
 }
 
 /* Closed on purpose, and said so where it can be: an end without that word counts as a death. */

@@ -87,8 +87,47 @@ struct pending {
     uint64_t since_ns;
     bool challenged;      /* its hello was good, its proof is awaited */
     bool held;            /* its hello is whole, and this rank is not the coordinator yet */
+    bool data;            /* its hello is of a data connection */
     struct gf_place from; /* its address without a port, for the limits */
     unsigned char said[TCP_TALK_BYTES];
+};
+
+/* One data connection that this rank dials (rendezvous_data.c). */
+#define TCP_DIALS_MAX 32u
+/* a try without an answer; doubled each time */
+#define TCP_DIAL_BOUND_FIRST_NS UINT64_C(1000000000)
+#define TCP_DIAL_BOUND_MAX_NS UINT64_C(8000000000)
+typedef enum dial_state {
+    TCP_DIAL_FREE = 0,
+    TCP_DIAL_WAIT,       /* the next try begins at at_ns */
+    TCP_DIAL_CONNECTING, /* the try ends at at_ns, as below */
+    TCP_DIAL_HELLO,      /* the acceptor's challenge is awaited */
+    TCP_DIAL_PROOF       /* its answer */
+} dial_state;
+
+struct dial {
+    dial_state state;
+    int fd; /* -1: none */
+    uint32_t peer;
+    uint32_t stream;
+    struct gf_place to;
+    struct gf_place from;
+    struct gf_auth auth;
+    uint64_t at_ns;
+    uint64_t bound_ns;
+    uint64_t retry_ns;
+    uint32_t in_bytes;
+    char text[96]; /* why the last try came to nothing */
+    unsigned char said[TCP_TALK_BYTES];
+    unsigned char in[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES];
+};
+
+struct tcp_data {
+    bool on;
+    uint32_t epoch;
+    struct gf_auth auth; /* of whoever dials this rank */
+    const struct gf_data_taker *taker;
+    struct dial dials[TCP_DIALS_MAX];
 };
 
 struct tcp {
@@ -132,6 +171,8 @@ struct tcp {
     int tried_errno; /* why the last try came to nothing; EBUSY: rank 0 said `not_now` */
     char not_now[GF_FRAME_REASON_BYTES];
 
+    struct tcp_data data;
+
     uint32_t conn_count;
     struct conn conns[]; /* [world], or none */
 };
@@ -153,6 +194,7 @@ struct conn *gf_tcp_way(struct tcp *tcp); /* to the coordinator */
 /* | slot; this bit: of strangers_fd. Else the index of a connection */
 #define TCP_ABOUT_PENDING (1u << 31)
 #define TCP_ABOUT_STRANGERS (1u << 30) /* strangers_fd itself */
+#define TCP_ABOUT_DIAL (1u << 29)      /* | slot */
 
 gf_status gf_tcp_epoll_set(struct tcp *tcp, int operation, int fd, uint32_t about, uint32_t events);
 
@@ -204,6 +246,8 @@ struct gf_place gf_tcp_job_address(const struct tcp *tcp); /* of this host, for 
 /* rendezvous_tcp_reform.c: another rank coordinates. */
 /* fd: a connection that stands, from our own address */
 void gf_tcp_listen(struct tcp *tcp, int fd);
+/* The same from an address of our own that is known already. */
+gf_status gf_tcp_listen_at(struct tcp *tcp, const struct gf_place *own, struct gf_fault *fault_out);
 /* At each poll; GF_OK: *event_out is of a hello that came before this rank was the coordinator. */
 gf_status gf_tcp_held_poll(struct tcp *tcp, uint64_t now_ns, struct gf_rendezvous_event *event_out);
 bool gf_tcp_hold(const struct tcp *tcp, const struct pending *pending); /* this hello until then */
@@ -226,5 +270,28 @@ void gf_tcp_pending_macs(const struct tcp *tcp, const struct pending *pending,
 /* The other ranks: for the hello in tcp->said, and for a challenge that is whole in conn->in. */
 void gf_tcp_hello_prove(struct tcp *tcp);
 gf_status gf_tcp_challenge_take(struct tcp *tcp, struct conn *conn);
+/* The same for who dials a data connection: said[TCP_TALK_BYTES] and the challenge's frame. */
+void gf_tcp_talk_hello_prove(const struct gf_auth *auth, unsigned char *said);
+bool gf_tcp_talk_challenge_take(const struct tcp *tcp, const struct gf_auth *auth,
+                                const unsigned char *in, unsigned char *said);
+
+/* rendezvous_data.c: data connections. meet, proven: of a pending one whose hello, whose proof is
+ * whole; it may be dropped. */
+void gf_tcp_data_meet(struct tcp *tcp, struct pending *pending);
+void gf_tcp_data_proven(struct tcp *tcp, struct pending *pending);
+void gf_tcp_data_event(struct tcp *tcp, uint32_t slot, uint64_t now_ns);
+void gf_tcp_data_poll(struct tcp *tcp, uint64_t now_ns);
+gf_status gf_tcp_data_begin(struct gf_rendezvous *rendezvous, uint32_t epoch,
+                            const struct gf_data_taker *taker, unsigned char *secret_out,
+                            struct gf_place *place_out);
+gf_status gf_tcp_data_dial(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t peer,
+                           uint32_t stream, const unsigned char *secret, const struct gf_place *to,
+                           const struct gf_place *from);
+const char *gf_tcp_data_text(struct gf_rendezvous *rendezvous, uint32_t peer);
+void gf_tcp_data_end(struct gf_rendezvous *rendezvous);
+
+/* rendezvous_tcp_accept.c. Drops a pending connection, and says so. */
+void gf_tcp_stranger_drop(struct tcp *tcp, struct pending *pending, gf_log_level level,
+                          const char *what);
 
 #endif
