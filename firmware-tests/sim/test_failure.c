@@ -129,7 +129,8 @@ TEST(who_declares_tensors_while_a_step_fails_hears_the_culprit_first)
 {
     static struct gf_tensor many[24];
     uint64_t at = 1;
-    for (size_t i = 0; i < LENGTH(many); i++) many[i] = (struct gf_tensor){.name = "layer", .elem_count = 600};
+    for (size_t i = 0; i < LENGTH(many); i++)
+        many[i] = (struct gf_tensor){.name = "layer", .elem_count = 600};
     for (bool met = true; met && (at < POSTS_MAX); at += 7) {
         struct world_setup setup = brief_setup(3);
         struct journey journey = {.step = {.pause_ns = UINT64_C(200000)}};
