@@ -117,6 +117,7 @@ struct gf_coll {
     /* world rank whose message is awaited, for fault attribution; GF_RANK_NONE */
     uint32_t waits_for;
     bool awaits_device; /* late folds are awaited, too */
+    bool took_turn;     /* its start was its first turn: another at once is of no use */
     /* a rank that is awaited last ran on this rank's core: it needs it */
     bool awaits_core;
     uint64_t moved_ns;     /* last progress */
@@ -148,7 +149,7 @@ struct gf_coll_kind {
     void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out);
     void (*need)(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits,
                  struct gf_coll_need *need_out);
-    /* sets up its part; posts no message. GF_AGAIN: it took its first turn */
+    /* Sets up its part; posts no message. GF_OK, with took_turn, or an error. */
     gf_status (*start)(struct gf_coll *coll);
     /* One turn: GF_AGAIN, GF_OK when whole, or an error. Sets moved_ns when something moved, and
      * waits_for. */
@@ -182,8 +183,7 @@ extern const struct gf_coll_kind *const gf_coll_kinds[GF_ALGORITHM_COUNT];
 extern const struct gf_coll_kind gf_coll_direct_device, gf_coll_direct_stream;
 
 /* coll.c: what all share. A group of one is done at once. Everything wrong here is the owner's:
- * asserted. GF_OK: poll it at once; GF_AGAIN: that was its first turn; an error is for
- * gf_coll_fail(). */
+ * asserted. GF_OK: poll it, at once unless it took_turn; an error is for gf_coll_fail(). */
 gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns);
 /* GF_AGAIN; GF_OK; or the error, once every request has ended (DRAIN first). The link's progress()
  * is the caller's to call, before. While moved_ns comes out as now_ns, there may be more to do at

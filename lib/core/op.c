@@ -83,7 +83,7 @@ static void own_set(const gf_context *gf, struct gf_op *op)
     op->own.hierarchy.packed = op->between;
 }
 
-/* Packed: the collective starts; GF_AGAIN: that was a turn. Sums of devices are counted by them,
+/* Packed: the collective starts; GF_AGAIN: that was this turn. Sums of devices are counted by them,
  * others by the host. */
 static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
@@ -112,7 +112,7 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     position->buffer = op->number;
     position->tensor = op->first_tensor;
     gf->waiting.moved_ns = now_ns;
-    return (status < 0) ? GF_OK : status;
+    return coll->took_turn ? GF_AGAIN : GF_OK;
 }
 
 static void op_trace(gf_context *gf, const struct gf_op *op, gf_status status, uint64_t now_ns)

@@ -48,6 +48,7 @@ gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
     coll->bytes = (coll->collective == GF_COLL_BARRIER) ? 0 : coll->elem_count * elem_bytes;
     if (!coll->kind->in_memory) messages_begin(coll);
     coll->error = GF_OK;
+    coll->took_turn = false;
     coll->waits_for = GF_RANK_NONE;
     coll->awaits_device = coll->awaits_core = false;
     coll->moved_ns = now_ns;

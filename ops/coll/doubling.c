@@ -46,9 +46,12 @@ static uint32_t doubling_shape(gf_collective collective, uint32_t size, uint64_t
     return levels + ((size != 1u << levels) ? 2 : 0);
 }
 
-const struct gf_coll_kind gf_coll_doubling = {.name = "doubling",
-                                              .collectives =
-                                                  1u << GF_COLL_ALLREDUCE | 1u << GF_COLL_BARRIER,
-                                              .shape = doubling_shape,
-                                              .round = doubling_round,
-                                              GF_FLOW};
+const struct gf_coll_kind gf_coll_doubling = {
+    .name = "doubling",
+    .collectives = 1u << GF_COLL_ALLREDUCE | 1u << GF_COLL_BARRIER,
+    .shape = doubling_shape,
+    .round = doubling_round,
+    .need = gf_flow_need,
+    .start = gf_flow_start,
+    .turn = gf_flow_progress,
+};

@@ -63,7 +63,6 @@ gf_status gf_flow_start(struct gf_coll *coll);
 gf_status gf_flow_progress(struct gf_coll *coll, uint64_t now_ns);
 /* coll->late of them: what is done of late folds */
 gf_status gf_flow_late(struct gf_coll *coll, uint64_t now_ns);
-#define GF_FLOW .need = gf_flow_need, .start = gf_flow_start, .turn = gf_flow_progress
 /* The need of so many rounds, of which the longest has round_bytes. */
 void gf_flow_slots(const struct gf_coll_limits *limits, uint32_t rounds, uint64_t round_bytes,
                    struct gf_coll_need *need_out);

@@ -69,8 +69,12 @@ static uint32_t halving_shape(gf_collective collective, uint32_t size, uint64_t 
     return 2 * levels + (has_extras ? 2 : 0);
 }
 
-const struct gf_coll_kind gf_coll_halving = {.name = "halving",
-                                             .collectives = 1u << GF_COLL_ALLREDUCE,
-                                             .shape = halving_shape,
-                                             .round = halving_round,
-                                             GF_FLOW};
+const struct gf_coll_kind gf_coll_halving = {
+    .name = "halving",
+    .collectives = 1u << GF_COLL_ALLREDUCE,
+    .shape = halving_shape,
+    .round = halving_round,
+    .need = gf_flow_need,
+    .start = gf_flow_start,
+    .turn = gf_flow_progress,
+};

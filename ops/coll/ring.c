@@ -40,4 +40,7 @@ const struct gf_coll_kind gf_coll_ring = {
     .collectives = 1u << GF_COLL_ALLREDUCE | 1u << GF_COLL_REDUCE_SCATTER | 1u << GF_COLL_ALLGATHER,
     .shape = ring_shape,
     .round = ring_round,
-    GF_FLOW};
+    .need = gf_flow_need,
+    .start = gf_flow_start,
+    .turn = gf_flow_progress,
+};

@@ -29,8 +29,12 @@ static uint32_t server_shape(gf_collective collective, uint32_t size, uint64_t e
     return 2 * (size - 1);
 }
 
-const struct gf_coll_kind gf_coll_server = {.name = "server",
-                                            .collectives = 1u << GF_COLL_ALLREDUCE,
-                                            .shape = server_shape,
-                                            .round = server_round,
-                                            GF_FLOW};
+const struct gf_coll_kind gf_coll_server = {
+    .name = "server",
+    .collectives = 1u << GF_COLL_ALLREDUCE,
+    .shape = server_shape,
+    .round = server_round,
+    .need = gf_flow_need,
+    .start = gf_flow_start,
+    .turn = gf_flow_progress,
+};

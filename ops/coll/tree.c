@@ -40,9 +40,12 @@ static uint32_t tree_shape(gf_collective collective, uint32_t size, uint64_t ele
     return gf_log2_floor(2 * size - 1) * ((collective == GF_COLL_BROADCAST) ? 1 : 2);
 }
 
-const struct gf_coll_kind gf_coll_tree = {.name = "tree",
-                                          .collectives =
-                                              1u << GF_COLL_ALLREDUCE | 1u << GF_COLL_BROADCAST,
-                                          .shape = tree_shape,
-                                          .round = tree_round,
-                                          GF_FLOW};
+const struct gf_coll_kind gf_coll_tree = {
+    .name = "tree",
+    .collectives = 1u << GF_COLL_ALLREDUCE | 1u << GF_COLL_BROADCAST,
+    .shape = tree_shape,
+    .round = tree_round,
+    .need = gf_flow_need,
+    .start = gf_flow_start,
+    .turn = gf_flow_progress,
+};

@@ -143,14 +143,19 @@ gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns)
     return (status == GF_OK) ? small_get(coll) : status;
 }
 
-/* What is folded is folded in place, so it has a copy of its own. */
+/* What is folded is folded in place, so it has a copy of its own. The copy and the flag are its
+ * first turn. */
 gf_status gf_direct_small_start(struct gf_coll *coll)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
     gf_status status;
     direct->beside = (coll->bytes <= GF_DIRECT_BESIDE_BYTES) &&
                      (coll->collective == GF_COLL_ALLREDUCE) && (coll->fold == NULL);
-    if (!direct->beside && ((status = copy_put(coll)) < 0)) return status;
+    if (!direct->beside) {
+        status = copy_put(coll);
+        if (status < 0) return status;
+    }
     status = gf_direct_signal(coll);
-    return (status < 0) ? status : GF_AGAIN;
+    coll->took_turn = status == GF_OK;
+    return status;
 }

@@ -34,14 +34,7 @@
 #define BEATS_A_DEADLINE 16u
 #define SLICE_BYTES_LEAST 65536u /* of messages that are made smaller so that phases overlap */
 
-enum hierarchy_phase {
-    PHASE_SCATTER,
-    PHASE_NARROW,
-    PHASE_BETWEEN,
-    PHASE_WIDEN,
-    PHASE_GATHER,
-    PHASE_COUNT
-};
+enum hierarchy_phase { PHASE_SCATTER, PHASE_NARROW, PHASE_BETWEEN, PHASE_WIDEN, PHASE_GATHER };
 
 /* This rank's block; empty where it owns none. */
 static void own_block(const struct gf_coll *coll, uint64_t *first_out, uint64_t *count_out)
@@ -90,38 +83,56 @@ static bool halves(const struct gf_hierarchy *own, uint64_t bytes)
     return gf_halving_pays(nodes->node_count, bytes, nodes->halving_max_bytes);
 }
 
+/* What the wire carries: elements of this size, of a copy of data where there is one. */
+static size_t wire_elem_bytes(const struct gf_coll *coll)
+{
+    const struct gf_hierarchy *own = coll->own.hierarchy;
+    return casts(own) ? gf_type_size_bytes(own->wire) : gf_coll_elem_bytes(coll);
+}
+
+static gf_mem wire_data(const struct gf_coll *coll)
+{
+    const struct gf_hierarchy *own = coll->own.hierarchy;
+    if (crosses(own)) return own->host.data;
+    return casts(own) ? own->packed : coll->data;
+}
+
+/* Slices of which a node has two a sub-block: one is added up while the other is sent on. As large
+ * in a node whose data is staged, where phases do not overlap. */
+static uint32_t between_slice_bytes(const struct gf_coll *coll)
+{
+    const struct gf_hierarchy *own = coll->own.hierarchy;
+    uint64_t half_sub = own->block_elems * wire_elem_bytes(coll) / own->nodes->node_count / 2;
+    bool smaller = (half_sub >= SLICE_BYTES_LEAST) && (half_sub < coll->slice_bytes);
+    if (!own->direct.meets || !smaller) return coll->slice_bytes;
+    return (uint32_t)(half_sub / BLOCK_ALIGN_BYTES * BLOCK_ALIGN_BYTES);
+}
+
 static void between_nodes(struct gf_coll *coll)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     struct gf_coll *inner = &own->inner;
-    size_t elem_bytes = casts(own) ? gf_type_size_bytes(own->wire) : gf_coll_elem_bytes(coll);
+    size_t elem_bytes = wire_elem_bytes(coll);
+    bool by_halving = halves(own, coll->elem_count * elem_bytes);
     uint64_t first;
     uint64_t count;
-    uint64_t slice = own->block_elems * elem_bytes / own->nodes->node_count / 2;
     own_block(coll, &first, &count);
-    inner->kind = halves(own, coll->elem_count * elem_bytes) ? &gf_coll_halving : &gf_coll_ring;
-    /* One is added or sent on. As large in a node whose data is staged, where phases do not
-     * overlap. */
-    if (own->direct.meets && (slice >= SLICE_BYTES_LEAST) && (slice < inner->slice_bytes))
-        inner->slice_bytes = (uint32_t)(slice / BLOCK_ALIGN_BYTES * BLOCK_ALIGN_BYTES);
+    inner->kind = by_halving ? &gf_coll_halving : &gf_coll_ring;
     inner->own.flow = &own->flow;
+    inner->slice_bytes = between_slice_bytes(coll);
     inner->members = own->nodes->across;
     inner->size = own->nodes->node_count;
     inner->index = own->nodes->node_index;
-    inner->data = (crosses(own) ? own->host.data
-                   : casts(own) ? own->packed
-                                : coll->data) +
-                  first * elem_bytes;
-    if (crosses(own)) {
-        inner->late = NULL;
-        inner->queue = own->host.queue;
-        inner->ops = own->host.ops;
-        inner->check = own->host.check;
-        inner->staging = own->host.staging;
-    }
-    if (casts(own)) inner->type = own->wire;
+    inner->data = wire_data(coll) + first * elem_bytes;
     inner->base = coll->base + first;
     inner->elem_count = count;
+    if (casts(own)) inner->type = own->wire;
+    if (!crosses(own)) return;
+    inner->late = NULL;
+    inner->queue = own->host.queue;
+    inner->ops = own->host.ops;
+    inner->check = own->host.check;
+    inner->staging = own->host.staging;
 }
 
 /* A ring between nodes goes over sub-blocks of a block, one a node; anything else over the block as
@@ -131,39 +142,53 @@ static uint32_t subs_of(const struct gf_hierarchy *own)
     return (own->inner.kind == &gf_coll_ring) ? own->inner.size : 1;
 }
 
+/* own->phase begins. */
 static gf_status phase_start(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
+    uint64_t order = 2 * own->shared.order; /* SCATTER's; GATHER has the next one */
     gf_collective last = own->overlaps ? GF_COLL_BARRIER : GF_COLL_ALLGATHER;
     gf_status status;
     if (own->phase == PHASE_BETWEEN) own->node = own->inner; /* of use where phases overlap */
     own->inner = *coll;
     own->inner.state = GF_COLL_IDLE;
     switch ((enum hierarchy_phase)own->phase) {
-    case PHASE_SCATTER: in_node(own, GF_COLL_REDUCE_SCATTER, 2 * own->shared.order); break;
-    case PHASE_BETWEEN: between_nodes(coll); break;
-    case PHASE_GATHER: in_node(own, last, 2 * own->shared.order + 1); break;
     case PHASE_NARROW:
-    case PHASE_WIDEN: own->cast_elems = 0, own->queued = false; return GF_OK;
-    case PHASE_COUNT: GF_ASSERT(false); break;
+    case PHASE_WIDEN:
+        own->cast_elems = 0;
+        own->queued = false;
+        return GF_OK; /* no collective */
+    case PHASE_SCATTER: in_node(own, GF_COLL_REDUCE_SCATTER, order); break;
+    case PHASE_BETWEEN: between_nodes(coll); break;
+    case PHASE_GATHER: in_node(own, last, order + 1); break;
     }
     status = gf_coll_start(&own->inner, now_ns);
-    own->summed = own->gathered = (struct gf_hierarchy_at){0};
+    own->summed = (struct gf_hierarchy_at){0};
+    own->gathered = (struct gf_hierarchy_at){0};
+    /* the start of the ring says that all is there; but nothing is added up yet */
     if ((own->phase == PHASE_BETWEEN) && own->overlaps && (subs_of(own) > 1))
         own->flow.there_round = 0;
     return status;
 }
 
-/* GF_OK: there is another one. */
+/* Every rank has SCATTER and GATHER. An owner has BETWEEN, too; and NARROW and WIDEN, if there is
+ * something to cast or to copy, unless it does so slice by slice in BETWEEN. */
+static bool has_phase(const struct gf_hierarchy *own, uint32_t phase)
+{
+    bool owns = own->nodes->local_index < own->nodes->owners;
+    if ((phase == PHASE_SCATTER) || (phase == PHASE_GATHER)) return true;
+    if (phase == PHASE_BETWEEN) return owns;
+    return owns && !own->overlaps && (casts(own) || crosses(own));
+}
+
+/* Of what comes after the phase that has ended, which is not GATHER. */
 static gf_status phase_next(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
-    bool owns = own->nodes->local_index < own->nodes->owners, moves = casts(own) || crosses(own);
     if (own->phase == PHASE_SCATTER)
         own->overlaps = own->direct.meets && !own->direct.state.any_staged;
-    do own->phase++;
-    while ((own->phase != PHASE_GATHER) &&
-           (!owns || ((own->phase != PHASE_BETWEEN) && (own->overlaps || !moves))));
+    own->phase++;
+    while (!has_phase(own, own->phase)) own->phase++;
     coll->moved_ns = now_ns;
     coll->waits_for = GF_RANK_NONE;
     return phase_start(coll, now_ns);
@@ -177,37 +202,40 @@ static size_t beat_at(const struct gf_hierarchy *own, uint32_t writer)
            writer * sizeof(struct gf_direct_slot) + offsetof(struct gf_direct_slot, beat);
 }
 
-/* At most one in BEATS_A_DEADLINE of it: each wakes the whole node. */
+/* To the others of the node, where messages were posted or have ended since the last sign; at most
+ * BEATS_A_DEADLINE of them a deadline, as each wakes the whole node. */
 static void beat(struct gf_coll *coll, uint64_t now_ns)
 {
     const struct gf_link_driver *driver = coll->link->driver;
     struct gf_hierarchy *own = coll->own.hierarchy;
     const struct gf_coll_nodes *nodes = own->nodes;
     const struct gf_flow *flow = &own->flow;
-    uint64_t moved =
-        flow->sent.count + flow->send_done.count + flow->recvd.count + flow->recv_done.count;
+    uint64_t sends = flow->sent.count + flow->send_done.count;
+    uint64_t recvs = flow->recvd.count + flow->recv_done.count;
+    uint64_t moved = sends + recvs;
     uint64_t value = (own->shared.order << 32) + moved; /* not what an earlier operation left */
-    if ((moved == own->beats) || (now_ns - own->beat_ns < coll->timeout_ns / BEATS_A_DEADLINE))
-        return;
+    if (moved == own->beats) return;
+    if (now_ns - own->beat_ns < coll->timeout_ns / BEATS_A_DEADLINE) return;
     own->beats = moved;
     own->beat_ns = now_ns;
     for (uint32_t i = 0; i < nodes->local_size; i++) {
-        if ((i == nodes->local_index) || (driver->map(coll->link, nodes->local[i]) == NULL))
-            continue;
+        if (i == nodes->local_index) continue;
+        if (driver->map(coll->link, nodes->local[i]) == NULL) continue;
         driver->flag_store(coll->link, nodes->local[i], beat_at(own, nodes->local_index), value);
     }
 }
 
-/* Has the awaited rank of this node given a sign since the last look? */
+/* Has the awaited rank of this node given a sign since the last look? A first look at a rank only
+ * notes what stands there. */
 static bool heard(struct gf_coll *coll)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     uint32_t from = (uint32_t)own->direct.state.arrived;
-    bool is_new = from != own->heard_from;
+    bool is_new;
     uint64_t value;
     if (from >= own->nodes->local_size) return false;
     value = gf_flag_load(coll->link, beat_at(own, from));
-    is_new = !is_new && (value != own->heard);
+    is_new = (from == own->heard_from) && (value != own->heard);
     own->heard_from = from;
     own->heard = value;
     return is_new;
@@ -220,14 +248,16 @@ static gf_status hierarchy_start(struct gf_coll *coll)
     struct gf_hierarchy *own = coll->own.hierarchy;
     uint32_t owners = own->nodes->owners;
     uint64_t unit = BLOCK_ALIGN_BYTES / gf_coll_elem_bytes(coll);
+    uint64_t share; /* of an owner; its block is as many units as hold that */
     GF_ASSERT((coll->fold == NULL) && (owners > 0) && (owners <= own->nodes->local_size));
     GF_ASSERT(own->nodes->local_size <= coll->size);
     own->phase = PHASE_SCATTER;
     own->heard_from = GF_RANK_NONE;
-    own->heard = own->beats = 0;
+    own->heard = 0;
+    own->beats = 0;
     own->beat_ns = coll->moved_ns;
-    own->block_elems =
-        (coll->elem_count / owners + (coll->elem_count % owners != 0) + unit - 1) / unit * unit;
+    share = coll->elem_count / owners + (coll->elem_count % owners != 0);
+    own->block_elems = (share + unit - 1) / unit * unit;
     if (own->block_elems == 0) own->block_elems = unit;
     return phase_start(coll, coll->moved_ns);
 }
@@ -246,118 +276,195 @@ static gf_status block_cast(struct gf_coll *coll, bool narrow, uint64_t at, uint
                            coll->base + at, check);
 }
 
-/* All of the block, and the event after it. */
-static gf_status block_queue(struct gf_coll *coll, bool narrow, uint64_t first, uint64_t count)
+/* All of the block on a device, and the event after it:
+ *     NARROW   cast, on the operation's queue; copy to the host, on host.out, which comes after it
+ *     WIDEN    copy from the host, on host.in; cast, on the operation's queue, which comes after it
+ * as far as there is something to cast or to copy. */
+static gf_status narrow_queue(struct gf_coll *coll, uint64_t first, uint64_t count)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
-    size_t elem_bytes = casts(own) ? gf_type_size_bytes(own->wire) : gf_coll_elem_bytes(coll);
+    size_t elem_bytes = wire_elem_bytes(coll);
     gf_mem here = (casts(own) ? own->packed : coll->data) + first * elem_bytes;
     gf_mem host = own->host.data + first * elem_bytes;
-    struct gf_queue *last = (narrow && crosses(own)) ? own->host.out : coll->queue;
     gf_status status = GF_OK;
-    if (!narrow && crosses(own)) {
+    if (casts(own)) status = block_cast(coll, true, first, count);
+    if (status < 0) return status;
+    if (!crosses(own)) return driver->mark(coll->queue, coll->event);
+    status = driver->lead(coll->queue, own->host.out->stream);
+    if (status >= 0) status = driver->copy(own->host.out, host, here, count * elem_bytes);
+    return (status >= 0) ? driver->mark(own->host.out, coll->event) : status;
+}
+
+static gf_status widen_queue(struct gf_coll *coll, uint64_t first, uint64_t count)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
+    size_t elem_bytes = wire_elem_bytes(coll);
+    gf_mem here = (casts(own) ? own->packed : coll->data) + first * elem_bytes;
+    gf_mem host = own->host.data + first * elem_bytes;
+    gf_status status = GF_OK;
+    if (crosses(own)) {
         status = driver->copy(own->host.in, here, host, count * elem_bytes);
         if (status >= 0) status = driver->lead(own->host.in, coll->queue->stream);
     }
-    if ((status >= 0) && casts(own)) status = block_cast(coll, narrow, first, count);
-    if ((status >= 0) && (last != coll->queue)) {
-        status = driver->lead(coll->queue, last->stream);
-        if (status >= 0) status = driver->copy(last, host, here, count * elem_bytes);
-    }
-    return (status >= 0) ? driver->mark(last, coll->event) : status;
+    if ((status >= 0) && casts(own)) status = block_cast(coll, false, first, count);
+    return (status >= 0) ? driver->mark(coll->queue, coll->event) : status;
 }
 
-/* A turn of NARROW or WIDEN: a slice on the host, on a device all at once. GF_OK: the block is
- * done. */
-static gf_status block_progress(struct gf_coll *coll, bool narrow, uint64_t now_ns)
+/* A turn of NARROW or WIDEN on a device: all at once, then the event is awaited. */
+static gf_status device_block_progress(struct gf_coll *coll, uint64_t first, uint64_t count,
+                                       uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
+    bool narrow = own->phase == PHASE_NARROW;
+    gf_status status = GF_OK;
+    if (!own->queued) {
+        status = (narrow ? narrow_queue : widen_queue)(coll, first, count);
+        own->queued = true;
+        coll->moved_ns = now_ns;
+    }
+    if (status >= 0) status = coll->queue->gpu->driver->reached(coll->queue->gpu, coll->event);
+    coll->awaits_device = (status == GF_AGAIN);
+    return status;
+}
+
+/* A turn of NARROW or WIDEN: on the host, a slice. GF_OK: the block is done. */
+static gf_status block_progress(struct gf_coll *coll, uint64_t now_ns)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    uint64_t most = coll->slice_bytes / sizeof(float);
     uint64_t first;
     uint64_t count;
-    uint64_t most = coll->slice_bytes / sizeof(float);
+    uint64_t left;
     gf_status status = GF_OK;
     own_block(coll, &first, &count);
-    if ((coll->late != NULL) && (count > 0)) {
-        if (!own->queued) status = block_queue(coll, narrow, first, count);
-        if (!own->queued) coll->moved_ns = now_ns;
-        own->queued = true;
-        if (status >= 0) status = coll->queue->gpu->driver->reached(coll->queue->gpu, coll->event);
-        coll->awaits_device = (status == GF_AGAIN);
-        return status;
-    }
-    if (count - own->cast_elems < most) most = count - own->cast_elems;
-    if (most > 0) status = block_cast(coll, narrow, first + own->cast_elems, most);
+    if ((coll->late != NULL) && (count > 0))
+        return device_block_progress(coll, first, count, now_ns);
+    left = count - own->cast_elems;
+    if (left > most) left = most;
+    if (left > 0)
+        status = block_cast(coll, own->phase == PHASE_NARROW, first + own->cast_elems, left);
     if (status < 0) return status;
-    own->cast_elems += most;
+    own->cast_elems += left;
     coll->moved_ns = now_ns;
     return (own->cast_elems < count) ? GF_AGAIN : GF_OK;
 }
 
 /* ---- phases that overlap ---- */
 
-/* The rest of sub-block `at`, in elements of the operation: what the ring sends in round at->sub,
- * or, summed over all nodes, holds after its round subs - 2 + at->sub. False: there is none, nor
- * one after it. */
+/* An owner's block is cut into a sub-block a node. Slice by slice it goes through three steps:
+ *
+ *     summed      this rank adds up the node's ranks; then the ring may send it (flow.there_round)
+ *     the ring    sends sub-block after sub-block
+ *     gathered    what is summed over all nodes (flow.recv_done) goes to the node's ranks
+ *
+ * at->sub counts sub-blocks in the order of the ring: sub-block k of `summed` is the one sent in
+ * round k; sub-block k of `gathered` is the one that is whole after round subs - 2 + k. Which ones
+ * these are, of 3 nodes, in node 0:
+ *
+ *     k           0   1   2
+ *     summed      2   1   0
+ *     gathered    0   2   1
+ *
+ * Halving has one sub-block: all is summed, then it runs, then all is gathered. */
+
+struct sub_slice {
+    uint64_t first; /* elements of the operation */
+    uint64_t count;
+};
+
+/* The rest of sub-block `at`, or of the first one after it that has one. False: there is none. */
 static bool sub_rest(const struct gf_coll *coll, struct gf_hierarchy_at *at, bool gathers,
-                     uint64_t *first_out, uint64_t *count_out)
+                     struct sub_slice *rest_out)
 {
     const struct gf_hierarchy *own = coll->own.hierarchy;
     uint32_t subs = subs_of(own);
     uint32_t from = own->nodes->node_index + 2 * subs - (gathers ? 0 : 1);
     uint64_t first;
     uint64_t count;
-    uint64_t sub_first;
-    uint64_t sub_count;
     own_block(coll, &first, &count);
-    for (; at->sub < subs; at->sub++, at->elems = 0) {
+    for (; at->sub < subs; at->sub++) {
+        uint64_t sub_first;
+        uint64_t sub_count;
         gf_coll_block(count, subs, (from - at->sub) % subs, &sub_first, &sub_count);
-        *first_out = first + sub_first + at->elems;
-        *count_out = sub_count - at->elems;
-        if (*count_out > 0) return true;
+        rest_out->first = first + sub_first + at->elems;
+        rest_out->count = sub_count - at->elems;
+        if (rest_out->count > 0) return true;
+        at->elems = 0;
     }
     return false;
 }
 
-/* Of sub-block `at`: how many elements from its begin on are summed over all nodes. */
+/* Of sub-block at->sub of `gathered`: how many elements from its begin on are summed over all
+ * nodes. */
 static uint64_t sub_ready(const struct gf_hierarchy *own, const struct gf_hierarchy_at *at)
 {
     const struct gf_flow_at *done = &own->flow.recv_done;
-    uint32_t round = subs_of(own) - 2 + at->sub;
+    uint32_t last_round = subs_of(own) - 2 + at->sub;
     if (own->inner.state == GF_COLL_DONE) return UINT64_MAX;
-    if ((subs_of(own) > 1) && (done->round == round)) return done->slice * own->flow.slice_elems;
-    return ((subs_of(own) > 1) && (done->round > round)) ? UINT64_MAX : 0;
+    if (subs_of(own) == 1) return 0;
+    if (done->round > last_round) return UINT64_MAX;
+    return (done->round == last_round) ? done->slice * own->flow.slice_elems : 0;
 }
 
-/* The next slice of this rank's block: the node's sum, or all nodes' sum to the others. GF_AGAIN:
- * there is none now. */
-static gf_status sub_progress(struct gf_coll *coll, struct gf_hierarchy_at *at, bool gathers,
-                              uint64_t now_ns)
+/* The next slice that can be added up, or given to the others. False: there is none now. */
+static bool slice_next(struct gf_coll *coll, struct gf_hierarchy_at *at, bool gathers,
+                       struct sub_slice *slice_out)
+{
+    const struct gf_hierarchy *own = coll->own.hierarchy;
+    uint64_t most = own->inner.slice_bytes / gf_coll_elem_bytes(coll);
+    uint64_t ready = UINT64_MAX;
+    if (!sub_rest(coll, at, gathers, slice_out)) return false;
+    if (gathers) ready = sub_ready(own, at);
+    if (ready <= at->elems) return false;
+    if (slice_out->count > ready - at->elems) slice_out->count = ready - at->elems;
+    if (slice_out->count > most) slice_out->count = most;
+    return true;
+}
+
+/* The part in the node, of one slice. */
+static gf_status slice_combine(struct gf_coll *coll, gf_collective collective,
+                               const struct sub_slice *slice)
+{
+    struct gf_coll *node = &coll->own.hierarchy->node;
+    gf_status status = GF_OK;
+    node->collective = collective;
+    if (node->size > 1) status = gf_direct_combine(node, 0, slice->first, 0, slice->count);
+    if (status < 0) coll->waits_for = node->waits_for;
+    return status;
+}
+
+static void slice_done(struct gf_coll *coll, struct gf_hierarchy_at *at, uint64_t count,
+                       uint64_t now_ns)
+{
+    struct gf_coll *node = &coll->own.hierarchy->node;
+    at->elems += count;
+    coll->bytes_mapped += node->bytes_mapped;
+    node->bytes_mapped = 0;
+    coll->moved_ns = now_ns;
+}
+
+/* The node's sum, as the ring takes it. */
+static gf_status slice_sum(struct gf_coll *coll, const struct sub_slice *slice, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
-    uint64_t first;
-    uint64_t count;
-    uint64_t ready;
-    uint64_t most = own->inner.slice_bytes / gf_coll_elem_bytes(coll);
-    gf_status status = GF_OK;
-    if (!sub_rest(coll, at, gathers, &first, &count)) return GF_AGAIN;
-    ready = gathers ? sub_ready(own, at) : UINT64_MAX;
-    if (ready <= at->elems) return GF_AGAIN;
-    if (count > ready - at->elems) count = ready - at->elems;
-    if (count > most) count = most;
-    own->node.collective = gathers ? GF_COLL_ALLGATHER : GF_COLL_REDUCE_SCATTER;
-    if (gathers && casts(own) && ((status = block_cast(coll, false, first, count)) < 0))
-        return status;
-    if (own->node.size > 1) status = gf_direct_combine(&own->node, 0, first, 0, count);
-    if (status < 0)
-        coll->waits_for = own->node.waits_for;
-    else if (!gathers && casts(own))
-        status = block_cast(coll, true, first, count);
+    gf_status status = slice_combine(coll, GF_COLL_REDUCE_SCATTER, slice);
+    if ((status >= 0) && casts(own)) status = block_cast(coll, true, slice->first, slice->count);
     if (status < 0) return status;
-    at->elems += count;
-    coll->bytes_mapped += own->node.bytes_mapped;
-    own->node.bytes_mapped = 0;
-    coll->moved_ns = now_ns;
+    slice_done(coll, &own->summed, slice->count, now_ns);
+    return GF_OK;
+}
+
+/* All nodes' sum, as the ring leaves it, to the others of the node. */
+static gf_status slice_gather(struct gf_coll *coll, const struct sub_slice *slice, uint64_t now_ns)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    gf_status status = GF_OK;
+    if (casts(own)) status = block_cast(coll, false, slice->first, slice->count);
+    if (status >= 0) status = slice_combine(coll, GF_COLL_ALLGATHER, slice);
+    if (status < 0) return status;
+    slice_done(coll, &own->gathered, slice->count, now_ns);
     return GF_OK;
 }
 
@@ -376,26 +483,31 @@ static gf_status inner_progress(struct gf_coll *coll, uint64_t now_ns)
     if (inner->moved_ns > coll->moved_ns) coll->moved_ns = inner->moved_ns;
     coll->bytes_done += inner->bytes_done;
     coll->bytes_mapped += inner->bytes_mapped;
-    inner->bytes_done = inner->bytes_mapped = 0;
+    inner->bytes_done = 0;
+    inner->bytes_mapped = 0;
     if (status == GF_OK) inner->state = GF_COLL_DONE;
     return status;
 }
 
-/* A turn of SCATTER's work, BETWEEN and GATHER's at once: the ring is fed first. */
+/* A turn of SCATTER's work, BETWEEN and GATHER's at once. The ring is fed first: a slice is gathered
+ * only in a turn that has none to sum. */
 static gf_status overlapped_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     uint32_t subs = subs_of(own);
-    gf_status summed = sub_progress(coll, &own->summed, false, now_ns);
+    struct sub_slice slice;
     gf_status status = GF_OK;
-    if (summed < 0) return summed;
+    bool sums = slice_next(coll, &own->summed, false, &slice);
+    if (sums) status = slice_sum(coll, &slice, now_ns);
+    if (status < 0) return status;
     if (subs > 1) own->flow.there_round = own->summed.sub;
     own->flow.there_elems = own->summed.elems;
-    if ((subs > 1) || (summed == GF_AGAIN)) status = inner_progress(coll, now_ns);
-    if ((status < 0) || (summed == GF_OK)) return (status < 0) ? status : GF_AGAIN;
-    status = sub_progress(coll, &own->gathered, true, now_ns);
+    if ((subs > 1) || !sums) status = inner_progress(coll, now_ns);
     if (status < 0) return status;
-    /* sends, too */
+    if (sums) return GF_AGAIN;
+    if (slice_next(coll, &own->gathered, true, &slice)) status = slice_gather(coll, &slice, now_ns);
+    if (status < 0) return status;
+    /* its sends have ended, too */
     return ((own->gathered.sub == subs) && (own->inner.state == GF_COLL_DONE)) ? GF_OK : GF_AGAIN;
 }
 
@@ -403,13 +515,10 @@ static gf_status overlapped_progress(struct gf_coll *coll, uint64_t now_ns)
 static gf_status phase_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
-    switch ((enum hierarchy_phase)own->phase) {
-    case PHASE_NARROW:
-    case PHASE_WIDEN: return block_progress(coll, own->phase == PHASE_NARROW, now_ns);
-    case PHASE_BETWEEN:
-        return own->overlaps ? overlapped_progress(coll, now_ns) : inner_progress(coll, now_ns);
-    default: return inner_progress(coll, now_ns);
-    }
+    if ((own->phase == PHASE_NARROW) || (own->phase == PHASE_WIDEN))
+        return block_progress(coll, now_ns);
+    if ((own->phase == PHASE_BETWEEN) && own->overlaps) return overlapped_progress(coll, now_ns);
+    return inner_progress(coll, now_ns);
 }
 
 /* A phase begins in the turn in which the one before it ends, unless that turn has worked on a
@@ -427,7 +536,8 @@ static gf_status hierarchy_progress(struct gf_coll *coll, uint64_t now_ns)
             return GF_AGAIN;
         }
         if (own->phase == PHASE_GATHER) return GF_OK;
-        if ((status = phase_next(coll, now_ns)) < 0) return status;
+        status = phase_next(coll, now_ns);
+        if (status < 0) return status;
         if (coll->bytes_mapped != mapped) return GF_AGAIN;
     }
 }
