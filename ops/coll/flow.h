@@ -9,12 +9,23 @@
 
 #define GF_ROUND_NONE UINT32_MAX
 
-/* What one rank sends another. The sent range of a round is the received range of the same round of
- * its peer. */
+/* What one rank sends another in a round. The sent range of a round is the received range of the
+ * same round of its peer.
+ *
+ * Rounds overlap as far as the two `after` let them. In a round of number `after` this rank
+ *     received last some of what a sent range hands on: it is not sent before that is there
+ *     sent last some of what a received range overwrites: nothing lands there before that has gone
+ * GF_ROUND_NONE: it waits for nothing. A ring's allreduce over 3 ranks, as rank 0 sees it:
+ *
+ *     round            0     1     2     3
+ *     sends block      2     1     0     2
+ *       after          none  0     1     2
+ *     receives block   1     0     2     1
+ *       after          none  none  0     1       not sent before: nothing to wait for
+ *       fold           yes   yes   no    no */
 struct gf_range {
     uint32_t peer; /* group index */
-    /* of a sent one: the last earlier round that receives something of it; of a received one: the
-     * last round, this one included, that sends something of it */
+    /* of a sent one: an earlier round; of a received one: this one or an earlier one */
     uint32_t after;
     uint64_t first; /* elements of data */
     uint64_t count; /* 0: nothing travels */
@@ -36,23 +47,34 @@ struct gf_flow_at {
     uint32_t round;
 };
 
-/* How far a collective is in its rounds. */
+/* How far a collective is in its rounds. Its messages of one direction, in their order, with the
+ * places that part them; the window bounds how many are under way:
+ *
+ *     | have ended |  under way  | not yet posted |
+ *              send_done        sent
+ *              recv_done        recvd
+ */
 struct gf_flow {
     uint32_t round_count;
-    /* that were asked for last: one at work, and one that such a one comes after */
-    struct gf_round known, before;
+    /* The rounds that were asked for last, kept: the one at work, and one that it comes after. */
+    struct gf_round known;
+    struct gf_round before;
     uint64_t slice_elems;
     uint64_t round_slices; /* of the longest round: moves are round * round_slices + slice */
     size_t slot_bytes;     /* of staging, a slot a receive */
-    struct gf_flow_at sent, send_done, recvd, recv_done;
+    struct gf_flow_at sent;
+    struct gf_flow_at send_done;
+    struct gf_flow_at recvd;
+    struct gf_flow_at recv_done;
     /* Of a ring whose data comes into being while it runs: what this rank sends in the rounds
      * before this one is there, and so many elements of what it sends in this one. UINT32_MAX, from
      * start on: all is there. */
     uint32_t there_round;
     uint64_t there_elems;
-    /* Where folds are late: */
-    /* all before is given to the device; is done once its event is reached */
-    struct gf_flow_at folded, marked;
+    /* Where folds are late, between recv_done and recvd: all before `folded` is given to the
+     * device, all before `marked` is done once its event is reached. */
+    struct gf_flow_at folded;
+    struct gf_flow_at marked;
     uint64_t last_fold; /* messages up to the last one that was folded */
 };
 

@@ -231,6 +231,29 @@ static gf_status work(struct gf_coll *coll, uint64_t round)
     return (direct->done < count) ? GF_AGAIN : GF_OK;
 }
 
+/* `steps` counts this rank's signals. A round is worked on between two barriers: round r once the
+ * signals r + 1 of all ranks are there, and it is whole once their signals r + 2 are. So with s
+ * steps the states do this:
+ *
+ *     COPY_IN     round s into its half of staging             if staged, and there is a round s
+ *     SIGNAL      s becomes s + 1
+ *     WAIT        for the signals s of all others
+ *     COPY_OUT    round s - 2, which is whole, out of staging  if staged, and there is such a round
+ *     WORK        this rank's piece of round s - 1; there is none after the last barrier
+ *
+ * Rounds s and s - 2 share a half: what is copied in was copied out before. */
+static enum direct_state behind_wait(const struct gf_direct_state *direct)
+{
+    return (direct->staged && (direct->steps >= 2)) ? DIRECT_COPY_OUT : DIRECT_WORK;
+}
+
+static enum direct_state behind_work(const struct gf_direct_state *direct)
+{
+    bool copies = direct->staged && (direct->steps < direct->rounds);
+    return copies ? DIRECT_COPY_IN : DIRECT_SIGNAL;
+}
+
+/* A turn ends where a flag is awaited, and after about a slice of work. */
 static gf_status rounds_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
@@ -238,35 +261,40 @@ static gf_status rounds_progress(struct gf_coll *coll, uint64_t now_ns)
     for (;;) {
         switch ((enum direct_state)direct->state) {
         case DIRECT_COPY_IN:
-            if ((status = round_copy(coll, direct->steps, true)) < 0) return status;
+            status = round_copy(coll, direct->steps, true);
+            if (status < 0) return status;
             direct->state = DIRECT_SIGNAL;
             break;
         case DIRECT_SIGNAL:
-            if ((status = gf_direct_signal(coll)) < 0) return status;
+            status = gf_direct_signal(coll);
+            if (status < 0) return status;
             coll->moved_ns = now_ns;
             direct->state = DIRECT_WAIT;
-            if ((direct->steps == 1) || (direct->steps > direct->rounds)) break;
-            return GF_AGAIN; /* that was a slice */
+            /* A slice was worked on before this signal, but not before the first one; and nothing
+             * is left to do behind the last one. */
+            if ((direct->steps > 1) && (direct->steps <= direct->rounds)) return GF_AGAIN;
+            break;
         case DIRECT_WAIT:
-            if ((status = gf_direct_wait(coll, now_ns)) != GF_OK) return status;
+            status = gf_direct_wait(coll, now_ns);
+            if (status != GF_OK) return status;
             if (coll->own.direct->meets && !direct->any_staged) return GF_OK;
             if (direct->steps == 1) rounds_set(coll);
-            direct->state =
-                (direct->staged && (direct->steps >= 2)) ? DIRECT_COPY_OUT : DIRECT_WORK;
+            direct->state = behind_wait(direct);
             break;
         case DIRECT_COPY_OUT:
-            if ((status = round_copy(coll, direct->steps - 2, false)) < 0) return status;
+            status = round_copy(coll, direct->steps - 2, false);
+            if (status < 0) return status;
             coll->moved_ns = now_ns;
             direct->state = DIRECT_WORK;
             break;
         case DIRECT_WORK:
-            if (direct->steps > direct->rounds) return GF_OK; /* all rounds have ended */
-            if ((status = work(coll, direct->steps - 1)) < 0) return status;
+            if (direct->steps > direct->rounds) return GF_OK;
+            status = work(coll, direct->steps - 1);
+            if (status < 0) return status;
             coll->moved_ns = now_ns;
             if (status == GF_AGAIN) return GF_AGAIN;
             direct->done = 0;
-            direct->state = (direct->staged && (direct->steps < direct->rounds)) ? DIRECT_COPY_IN
-                                                                                 : DIRECT_SIGNAL;
+            direct->state = behind_work(direct);
             break;
         }
     }

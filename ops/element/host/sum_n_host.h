@@ -43,18 +43,21 @@ VEC_INLINE void sum_n_some(const struct sum_n_range *r, gf_type type, uint64_t i
 }
 
 /* Whole vectors of two and of four ranks, as many to as from: addresses in registers; `ranks` is a
- * constant. Returns how many elements it did: all, or those before a sum that is not finite. */
+ * constant. Returns how many elements are stored: all of whole vectors, or those before the first
+ * vector that has a sum that is not finite, of which nothing is. */
 VEC_INLINE uint64_t sum_n_ranks(const struct sum_n_range *r, gf_type type, uint64_t elem_count,
                                 uint32_t ranks)
 {
     const uint8_t *from[4];
     uint8_t *to[4];
-    uint64_t i = 0;
+    uint64_t i;
     uint64_t end = elem_count / VEC_ELEMS * VEC_ELEMS;
 #pragma GCC unroll 4
-    for (uint32_t s = 0; s < ranks; s++)
-        from[s] = gf_host_at(r->src[s]), to[s] = gf_host_at(r->dst[s]);
-    for (; i < end; i += VEC_ELEMS) {
+    for (uint32_t s = 0; s < ranks; s++) {
+        from[s] = gf_host_at(r->src[s]);
+        to[s] = gf_host_at(r->dst[s]);
+    }
+    for (i = 0; i < end; i += VEC_ELEMS) {
         vec sum = vec_load(type, from[0], i, VEC_ELEMS);
 #pragma GCC unroll 4
         for (uint32_t s = 1; s < ranks; s++)
@@ -96,12 +99,14 @@ VEC_INLINE bool sum_n_group(const struct sum_n_range *r, gf_type type, uint64_t 
     return true;
 }
 
+/* Three ways, each for what the one before leaves: two or four ranks in registers; eight vectors at
+ * once; a vector at a time, which also is the way that counts what is not finite. */
 VEC_INLINE void sum_n_type(const struct sum_n_range *r, gf_type type, uint64_t elem_count)
 {
     uint32_t ranks = (r->src_count == r->dst_count) ? r->src_count : 0;
-    uint64_t i = (ranks == 2)   ? sum_n_ranks(r, type, elem_count, 2)
-                 : (ranks == 4) ? sum_n_ranks(r, type, elem_count, 4)
-                                : 0;
+    uint64_t i = 0;
+    if (ranks == 2) i = sum_n_ranks(r, type, elem_count, 2);
+    if (ranks == 4) i = sum_n_ranks(r, type, elem_count, 4);
     while (i < elem_count) {
         uint64_t left = elem_count - i;
         uint64_t end = i + ((left < GROUP_ELEMS) ? left : GROUP_ELEMS);
