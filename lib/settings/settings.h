@@ -105,12 +105,10 @@ bool gf_setting_default(const char *key, size_t key_bytes, char *value_out);
 
 extern const char *const gf_algorithm_names[GF_ALGORITHM_COUNT];
 
-/* gf_config_effective() but for combinations that are about a module, which are the next two's; the
- * second may change config. Written in any case. */
+/* gf_config_effective() but for the settings of the optimizer and of sparse communication that go
+ * together (settings_together.c). Written in any case. */
 gf_status gf_config_own(const struct gf_config *config, struct gf_config *effective,
                         char *error_out);
-gf_status gf_optimizer_settings(struct gf_config *config, char *error_out);
-gf_status gf_sparse_settings(struct gf_config *config, char *error_out);
 /* The line that a refusal gives its caller, in error_out[256]; returns status. */
 __attribute__((format(printf, 3, 4))) gf_status gf_config_refuse(char *error_out, gf_status status,
                                                                  const char *format, ...);

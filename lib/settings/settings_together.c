@@ -1,10 +1,10 @@
-/* Combinations of keys that are about one module, whose table names the check. What is not linked
- * core/resolve.c refuses. */
+/* Settings of the optimizer and of sparse communication that go together, or do not. Those of
+ * drivers and ranks are core/resolve.c's. */
 #include "lib/settings/settings.h"
 
 #define refuse(error_out, ...) gf_config_refuse(error_out, GF_ERR_CONFIG, __VA_ARGS__)
 
-gf_status gf_optimizer_settings(struct gf_config *config, char *error_out)
+static gf_status optimizer_check(const struct gf_config *config, char *error_out)
 {
     if ((config->optimizer.kind == GF_OPTIMIZER_ADAMW) && (config->optimizer.momentum > 0))
         return refuse(error_out,
@@ -20,7 +20,7 @@ gf_status gf_optimizer_settings(struct gf_config *config, char *error_out)
     return GF_OK;
 }
 
-gf_status gf_sparse_settings(struct gf_config *config, char *error_out)
+static gf_status sparse_check(const struct gf_config *config, char *error_out)
 {
     if (!config->sparse.enabled) return GF_OK;
     if (config->optimizer.kind == GF_OPTIMIZER_ADAMW)
@@ -42,10 +42,14 @@ gf_status gf_sparse_settings(struct gf_config *config, char *error_out)
             "optimizer.kind = lars holds learning rates and ratios, which are known after it; "
             "allowed is "
             "reduced");
-    if ((config->sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL) && (config->optimizer.momentum > 0))
-        config->optimizer.nesterov =
-            true; /* local momentum is, so dense steps and tensors are too */
     return GF_OK;
+}
+
+/* Local momentum is Nesterov's, so that of dense steps and tensors is, too. */
+static void nesterov_set(struct gf_config *config)
+{
+    bool is_local = config->sparse.enabled && (config->sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL);
+    if (is_local && (config->optimizer.momentum > 0)) config->optimizer.nesterov = true;
 }
 
 gf_status gf_config_effective(const struct gf_config *config, struct gf_config *effective_out,
@@ -54,8 +58,11 @@ gf_status gf_config_effective(const struct gf_config *config, struct gf_config *
     struct gf_config own;
     gf_status status;
     if ((config == NULL) || (effective_out == NULL) || (error_out == NULL)) return GF_ERR_PARAM;
-    if ((status = gf_config_own(config, &own, error_out)) < 0) return status;
-    if ((status = gf_optimizer_settings(&own, error_out)) < 0) return status;
-    if ((status = gf_sparse_settings(&own, error_out)) == GF_OK) *effective_out = own;
-    return status;
+    status = gf_config_own(config, &own, error_out);
+    if (status == GF_OK) status = optimizer_check(&own, error_out);
+    if (status == GF_OK) status = sparse_check(&own, error_out);
+    if (status < 0) return status;
+    nesterov_set(&own);
+    *effective_out = own;
+    return GF_OK;
 }
