@@ -115,11 +115,11 @@ gf_status gf_step_begin(gf_context *gf);
 /* Samples that this rank's gradients stand for in this step (0 to 2^51 - 1); between begin and
  * wait. Default 1. */
 gf_status gf_step_samples(gf_context *gf, uint64_t sample_count);
-/* Backward has ended this tensor. Any order; twice in a step is GF_ERR_STATE. Queues work,
- * progresses a little. `queue` is where the gradient is being computed, so that what follows waits
- * for it; 0 with the host device. GF_OK too while the ranks ask each other whose fault a failure
- * is: the first error that a call returns is the one that names the culprit. Likewise
- * gf_tensors_ready(), gf_tensor_copy() and gf_tensor_skip(). */
+/* Backward has ended this tensor. Any order; twice in a step is GF_ERR_STATE. Queues work and, as
+ * the next three calls, moves all that is under way once, as gf_step_poll() does. `queue` is where
+ * the gradient is being computed, so that what follows waits for it; 0 with the host device. GF_OK
+ * too while the ranks ask each other whose fault a failure is: the first error that a call returns
+ * is the one that names the culprit. */
 gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue);
 /* For a trainer that keeps its gradients elsewhere: copies gradient[elem_count] of the tensor's
  * type to gf_gradient() and declares it ready; the average is in gf_gradient(). It is host memory,
@@ -196,7 +196,8 @@ gf_status gf_broadcast_weights(gf_context *gf, uint32_t root);
 /* All are in place on data[elem_count] of type, in host memory, and must be posted by all ranks in
  * the same order with the same arguments; a difference is found and named. data is the library's
  * until gf_request_poll() or gf_request_wait() gives anything but GF_AGAIN. Buffers from
- * gf_exchange_take() travel without a copy, others are staged slice by slice. Posting returns
+ * gf_exchange_take() travel without a copy, others are staged slice by slice. Posting moves all that
+ * is under way once, as gf_request_poll() does, and returns
  * GF_AGAIN, with nothing posted, while there are GF_REQUESTS_MAX whose end was not asked for. Not
  * between gf_step_begin() and the end of that step. With a 16-bit type values are added in fp32 and
  * rounded once a hop. */
@@ -218,7 +219,7 @@ gf_status gf_allgather(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type
                        struct gf_request *request);
 /* Ends when every rank has posted it; carries no data. */
 gf_status gf_barrier(gf_context *gf, struct gf_request *request);
-/* GF_ERR_PARAM: not posted, or ended */
+/* Moves all requests. GF_ERR_PARAM: not posted, or ended */
 gf_status gf_request_poll(gf_context *gf, struct gf_request *request);
 /* may block up to exchange.timeout_ns */
 gf_status gf_request_wait(gf_context *gf, struct gf_request *request);

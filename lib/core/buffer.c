@@ -139,12 +139,12 @@ static bool others_look(const gf_context *gf, const struct gf_op *op)
     return op->algorithm == GF_ALGORITHM_DIRECT;
 }
 
-bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
+bool gf_buffer_start(gf_context *gf, uint32_t number)
 {
     const struct gf_buffer *buffer = &gf->buffers.now[number];
     const struct gf_op_kind *kind =
         (buffer->chunk_count > 0) ? &gf_sparse_buffer : &gf_buffer_dense;
-    struct gf_op *op = gf_op_take(gf, kind, GF_OPERATION_STEP, number, now_ns);
+    struct gf_op *op = gf_op_take(gf, kind, GF_OPERATION_STEP, number);
     gf_type wire = gf->config.exchange.wire;
     gf_type type;
     uint64_t at = buffer->first_elem * gf_type_size_bytes(wire);

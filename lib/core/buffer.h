@@ -24,7 +24,7 @@ struct gf_buffers {
 extern const struct gf_op_kind gf_buffer_dense;
 
 /* Takes an op for fused buffer `number` of this step; false: none is free. */
-bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns);
+bool gf_buffer_start(gf_context *gf, uint32_t number);
 const struct gf_buffer *gf_buffer_of(const gf_context *gf, const struct gf_op *op);
 
 /* What kinds of fused buffers share: op->kind->packed and done. */

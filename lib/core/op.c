@@ -9,7 +9,7 @@
 /* ---- taking ---- */
 
 struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_operation operation,
-                         uint32_t number, uint64_t now_ns)
+                         uint32_t number)
 {
     struct gf_op_table *table = &gf->under_way;
     /* hierarchy takes two an operation */
@@ -32,7 +32,7 @@ struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_opera
     op->between = op->host = 0;
     op->done_elems = 0;
     op->ahead = false;
-    op->taken_ns = now_ns;
+    op->taken_ns = gf->polled.at_ns;
     op->coll.fold = NULL;
     op->coll.fold_elem_bytes = 0;
     op->coll.root = 0;
@@ -83,9 +83,19 @@ static void own_set(const gf_context *gf, struct gf_op *op)
     op->own.hierarchy.packed = op->between;
 }
 
+/* Its times, from the first look at the clock since it was taken. */
+static void op_time(struct gf_op *op, uint64_t now_ns)
+{
+    op->taken_ns = now_ns;
+    op->begin_ns = now_ns;
+    op->wait_ns = now_ns;
+    op->coll.moved_ns = now_ns;
+    op->timed = true;
+}
+
 /* Packed: the collective starts; GF_AGAIN: that was this turn. Sums of devices are counted by them,
  * others by the host. */
-static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_turn_clock clock)
 {
     struct gf_coll *coll = &op->coll;
     struct gf_position *position = gf->position;
@@ -100,8 +110,9 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     op->summed = (struct gf_check){.bad_first = UINT64_MAX};
     own_set(gf, op);
     if ((coll->elem_count > 0) && gf_device_holds(gf, coll->data)) gf_device_op_take(gf, op);
-    /* the first poll tells */
-    if ((status = gf_coll_start(coll, now_ns)) < 0) gf_coll_fail(coll, status);
+    status = gf_coll_start(coll, now_ns);
+    if (status < 0) gf_coll_fail(coll, status); /* the first poll tells */
+    op->timed = (clock == GF_CLOCK_READ);
     op->begin_ns = now_ns; /* all this while the first flag travels */
     op->wait_peer = op->waited_for = GF_RANK_NONE;
     op->waited_ns = 0;
@@ -152,21 +163,22 @@ static gf_status op_fail(gf_context *gf, struct gf_op *op, uint64_t now_ns)
         (double)(now_ns - coll->moved_ns) * 1e-9, (int)waits_for);
 }
 
-static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_turn_clock clock)
 {
     struct gf_position *position = gf->position;
     struct gf_coll *coll = &op->coll;
     gf_status status;
-    if (op->begin_ns == 0) /* it began without the clock */
-        op->taken_ns = op->begin_ns = op->wait_ns = coll->moved_ns = now_ns;
+    if (!op->timed && (clock == GF_CLOCK_READ)) op_time(op, now_ns);
     /* others would wait for it */
     coll->spins = gf_op_is_alone(&gf->under_way) ? gf->waiting.spins : 0;
     coll->awaits_core = false;
     if (gf->ipc.flags) gf_device_op_order(gf, op);
     status = gf_coll_poll(coll, now_ns);
-    /* all were there: it has ended in the call that posted it */
-    if ((now_ns == 0) && (status != GF_AGAIN))
-        op->taken_ns = op->begin_ns = op->wait_ns = coll->moved_ns = now_ns = gf_now(gf);
+    if (!op->timed && (status != GF_AGAIN)) {
+        /* all were there: it has ended in the call that posted it */
+        now_ns = gf_now(gf);
+        op_time(op, now_ns);
+    }
     gf->waiting.awaits_core = coll->awaits_core;
     if (coll->moved_ns > gf->waiting.moved_ns) gf->waiting.moved_ns = coll->moved_ns;
     if ((status == GF_AGAIN) && (coll->state != GF_COLL_DRAIN)) {
@@ -198,7 +210,7 @@ static gf_status op_reached(gf_context *gf, const struct gf_op *op, uint64_t now
 }
 
 /* From where it is as far as it goes. */
-static gf_status op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+static gf_status op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_turn_clock clock)
 {
     gf_status status;
     switch (op->state) {
@@ -212,9 +224,9 @@ static gf_status op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns)
         op->state = GF_OP_PACKED; /* fall through */
     case GF_OP_PACKED:
         if (!op->ahead && ((status = op_reached(gf, op, now_ns)) != GF_OK)) return status;
-        if ((status = op_run(gf, op, now_ns)) != GF_OK) return status; /* fall through */
+        if ((status = op_run(gf, op, now_ns, clock)) != GF_OK) return status; /* fall through */
     case GF_OP_RUN:
-        if ((status = op_poll(gf, op, now_ns)) != GF_OK) return status; /* fall through */
+        if ((status = op_poll(gf, op, now_ns, clock)) != GF_OK) return status; /* fall through */
     case GF_OP_UNPACK:
         if (op->moves && ((status = gf_op_move(gf, op, now_ns)) != GF_OK)) return status;
         op->state = GF_OP_UNPACKED; /* fall through */
@@ -227,13 +239,23 @@ static gf_status op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     return GF_AGAIN;
 }
 
-gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns)
+static inline gf_status ops_turn(gf_context *gf, uint64_t now_ns, gf_turn_clock clock)
 {
     for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
-        gf_status status = op_progress(gf, gf_op_first(&gf->under_way, left), now_ns);
+        gf_status status = op_progress(gf, gf_op_first(&gf->under_way, left), now_ns, clock);
         if (status < 0) return status;
     }
     return GF_OK;
+}
+
+gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns)
+{
+    return ops_turn(gf, now_ns, GF_CLOCK_READ);
+}
+
+void gf_ops_begin(gf_context *gf)
+{
+    (void)ops_turn(gf, gf->polled.at_ns, GF_CLOCK_UNREAD);
 }
 
 /* ---- what others ask ---- */

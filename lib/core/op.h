@@ -68,9 +68,11 @@ struct gf_op {
     bool ahead;          /* its collective was begun before the device had packed it */
     gf_algorithm algorithm;
     uint64_t taken_ns, begin_ns; /* begin: of the collective */
-    uint32_t wait_peer;          /* the rank waited for now, since wait_ns; GF_RANK_NONE */
-    uint64_t wait_ns;            /* packed, unpacked: for the device */
-    uint32_t waited_for;         /* the one waited for longest so far, and how long */
+    /* false: it began in gf_ops_begin(), and its times are to be those of its next turn */
+    bool timed;
+    uint32_t wait_peer;  /* the rank waited for now, since wait_ns; GF_RANK_NONE */
+    uint64_t wait_ns;    /* packed, unpacked: for the device */
+    uint32_t waited_for; /* the one waited for longest so far, and how long */
     uint64_t waited_ns;
     gf_mem staging;        /* of coll, in the exchange region */
     gf_mem device_staging; /* the same in device memory, where that may go to the wire; else 0 */
@@ -114,12 +116,20 @@ static inline struct gf_op *gf_op_first(struct gf_op_table *table, uint32_t left
  * collective, type, root, data, elem_count, tag and what else its kind wants; the rest is at its
  * default. */
 struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_operation operation,
-                         uint32_t number, uint64_t now_ns);
+                         uint32_t number);
 /* op_move.c. A turn of packing or unpacking, GF_OK: all is queued, its counter after it. */
 gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns);
 
-/* Moves all as far as they go; about a slice of work each. Negative: the context has failed. */
+/* Did a turn look at the clock? One that did not has the time of the poll before it. */
+typedef enum gf_turn_clock { GF_CLOCK_READ, GF_CLOCK_UNREAD } gf_turn_clock;
+
+/* The engine's turn: moves all as far as they go; about a slice of work each. Negative: the context
+ * has failed. Only gf_step_progress() and gf_request_progress() turn it. */
 gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns);
+/* The same for ops that were all taken in this call, without a look at the clock, which takes as
+ * long as a line takes to a peer. The next turn tells what failed. Only the posting of a request
+ * calls it. */
+void gf_ops_begin(gf_context *gf);
 
 /* The context has failed: asks for the end of every collective. Then drained() moves what is left;
  * true: nothing of it is under way. reset(): all ops are free, for the epoch that begins: rank,

@@ -65,7 +65,7 @@ gf_status gf_request_post(gf_context *gf, struct gf_call call, gf_mem data, uint
     return GF_OK;
 }
 
-static void requests_start(gf_context *gf, uint64_t now_ns);
+static void requests_start(gf_context *gf);
 
 __attribute__((format(printf, 4, 5))) static gf_status refuse(gf_context *gf, gf_status code,
                                                               struct gf_call call,
@@ -79,13 +79,10 @@ __attribute__((format(printf, 4, 5))) static gf_status refuse(gf_context *gf, gf
     return gf_refuse(gf, code, "%s%s", gf_operation_name((gf_operation)call.operation), text);
 }
 
-static gf_status post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t elem_count,
-                      gf_type type, struct gf_request *request)
+/* May this rank post anything, and with this request? */
+static gf_status request_check(gf_context *gf, struct gf_call call,
+                               const struct gf_request *request)
 {
-    const uint32_t root_or_reduction = call.root_or_reduction;
-    const bool sums = call.collective == GF_COLL_ALLREDUCE;
-    struct gf_pending *pending;
-    bool alone;
     if (!gf_is_well(gf)) return gf_enter_ill(gf);
     if (gf->phase != GF_PHASE_READY)
         return refuse(gf, GF_ERR_STATE, call,
@@ -95,6 +92,12 @@ static gf_status post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t
     if (pending_of(gf, request) != NULL)
         return refuse(gf, GF_ERR_PARAM, call,
                       ": this request is under way; wait for its end, or take another");
+    return GF_OK;
+}
+
+static gf_status data_check(gf_context *gf, struct gf_call call, gf_mem data, uint64_t elem_count,
+                            gf_type type)
+{
     if ((data == 0) && (elem_count > 0)) return refuse(gf, GF_ERR_PARAM, call, ": no data");
     if ((uint32_t)type >= GF_TYPE_COUNT)
         return refuse(gf, GF_ERR_PARAM, call, ": type is %d", (int)type);
@@ -105,22 +108,55 @@ static gf_status post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t
                       ": %llu elements of device memory; at once allowed are as many as the "
                       "pool has, %llu",
                       (unsigned long long)elem_count, (unsigned long long)gf->pool.elem_count);
-    if (sums && (root_or_reduction >= GF_REDUCTION_COUNT))
-        return refuse(gf, GF_ERR_PARAM, call, ": reduction is %u", root_or_reduction);
-    if (sums && (root_or_reduction != GF_REDUCTION_SUM) && gf_device_holds(gf, data))
+    return GF_OK;
+}
+
+static gf_status reduction_check(gf_context *gf, struct gf_call call, gf_mem data)
+{
+    const uint32_t reduction = call.root_or_reduction;
+    if (reduction >= GF_REDUCTION_COUNT)
+        return refuse(gf, GF_ERR_PARAM, call, ": reduction is %u", reduction);
+    if ((reduction != GF_REDUCTION_SUM) && gf_device_holds(gf, data))
         return refuse(gf, GF_ERR_PARAM, call, " by %s: of device memory allowed is sum",
-                      gf_reduction_name(root_or_reduction));
-    if (!sums && (root_or_reduction >= gf->world))
-        return refuse(gf, GF_ERR_PARAM, call, ": root %u of %u ranks", root_or_reduction,
-                      gf->world);
-    if ((pending = pending_take(gf)) == NULL) return GF_AGAIN;
+                      gf_reduction_name(reduction));
+    return GF_OK;
+}
+
+static gf_status root_check(gf_context *gf, struct gf_call call)
+{
+    const uint32_t root = call.root_or_reduction;
+    if (root < gf->world) return GF_OK;
+    return refuse(gf, GF_ERR_PARAM, call, ": root %u of %u ranks", root, gf->world);
+}
+
+static gf_status post_check(gf_context *gf, struct gf_call call, gf_mem data, uint64_t elem_count,
+                            gf_type type, const struct gf_request *request)
+{
+    gf_status status = request_check(gf, call, request);
+    if (status < 0) return status;
+    status = data_check(gf, call, data, elem_count, type);
+    if (status < 0) return status;
+    if (call.collective == GF_COLL_ALLREDUCE) return reduction_check(gf, call, data);
+    return root_check(gf, call);
+}
+
+static gf_status post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t elem_count,
+                      gf_type type, struct gf_request *request)
+{
+    gf_status status = post_check(gf, call, data, elem_count, type, request);
+    struct gf_pending *pending;
+    bool alone;
+    if (status < 0) return status;
+    pending = pending_take(gf);
+    if (pending == NULL) return GF_AGAIN;
     pending_fill(gf, pending, call, data, elem_count, type, request);
-    /* Where nothing else is under way that a poll would move, what was posted starts without one:
-     * the clock alone takes as long as a line takes to a peer. It is read at the first poll
-     * (op.c). */
+    /* Where nothing else is under way that a poll would move, what was posted starts without
+     * one. */
     alone = (gf->under_way.busy == 0) && !gf->on_device;
-    if (alone) requests_start(gf, 0);
-    if (alone) (void)gf_ops_progress(gf, 0);
+    if (alone) {
+        requests_start(gf);
+        gf_ops_begin(gf);
+    }
     gf_members_call(gf->members, pending->operation, pending->type, pending->root_or_reduction,
                     pending->elem_count); /* while the flag travels */
     if (!alone) (void)gf_request_progress(gf, NULL);
@@ -220,14 +256,14 @@ static bool pool_taken(const gf_context *gf)
 }
 
 /* Starts the oldest that wait. */
-static void requests_start(gf_context *gf, uint64_t now_ns)
+static void requests_start(gf_context *gf)
 {
     for (; gf->requests.started < gf->requests.posted; gf->requests.started++) {
         struct gf_pending *next = gf->requests.queue[gf->requests.started % GF_REQUESTS_MAX];
         uint64_t sequence = gf->requests.started + 1;
         struct gf_op *op = NULL;
         if (!next->staged || !pool_taken(gf))
-            op = gf_op_take(gf, &request_kind, next->operation, (uint32_t)sequence, now_ns);
+            op = gf_op_take(gf, &request_kind, next->operation, (uint32_t)sequence);
         if (op == NULL) return;
         op->of.request = next;
         op->packed = next->data;
@@ -249,7 +285,7 @@ gf_status gf_request_progress(gf_context *gf, void *pending)
     uint64_t now_ns = gf_poll_begin(gf);
     if ((gf->error.code != GF_OK) || (gf_progress(gf, now_ns) < 0))
         return gf_failing_poll(gf, now_ns);
-    if (gf->requests.started < gf->requests.posted) requests_start(gf, now_ns);
+    if (gf->requests.started < gf->requests.posted) requests_start(gf);
     if (gf_ops_progress(gf, now_ns) < 0) return gf_failing_poll(gf, now_ns);
     return ((pending != NULL) && (((struct gf_pending *)pending)->state == GF_REQUEST_ENDED))
                ? GF_OK

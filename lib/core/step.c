@@ -49,12 +49,12 @@ void gf_dense_begin(gf_context *gf)
     gf_buffers_order(gf);
 }
 
-static void buffers_start(gf_context *gf, uint64_t now_ns)
+static void buffers_start(gf_context *gf)
 {
     struct gf_step *step = &gf->step;
     while (step->next < step->buffer_count) {
         uint32_t number = gf->buffers.order[step->next];
-        if ((gf->buffers.pending[number] > 0) || !gf_buffer_start(gf, number, now_ns)) return;
+        if ((gf->buffers.pending[number] > 0) || !gf_buffer_start(gf, number)) return;
         step->next++;
     }
 }
@@ -116,14 +116,15 @@ static void step_end(gf_context *gf, uint64_t now_ns)
     gf->observed.late[step->last_rank].ns += step->late_ns;
 }
 
+/* GF_OK: the vote is posted; all tensors are declared, exchanged and (of a sparse step) scored. */
 static gf_status step_vote(gf_context *gf, uint64_t now_ns)
 {
     const struct gf_step *step = &gf->step;
-    gf_status filled = step->sparse ? gf_sparse_score(gf, now_ns) : GF_OK;
-    if (filled < 0) return filled;
+    gf_status scored = step->sparse ? gf_sparse_score(gf, now_ns) : GF_OK;
+    if (scored != GF_OK) return scored;
     if ((step->buffers_ended < step->buffer_count) || (step->declared < gf->tensor_count))
         return GF_AGAIN;
-    return (filled == GF_OK) ? gf_vote_post(gf, now_ns) : GF_AGAIN;
+    return gf_vote_post(gf) ? GF_OK : GF_AGAIN;
 }
 
 static gf_status step_advance(gf_context *gf, uint64_t now_ns)
@@ -131,9 +132,15 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
     struct gf_step *step = &gf->step;
     gf_status status;
 
-    buffers_start(gf, now_ns);
-    if ((status = gf_ops_progress(gf, now_ns)) < 0) return status;
-    if ((step->state == GF_STEP_BEGUN) && ((status = step_vote(gf, now_ns)) < 0)) return status;
+    buffers_start(gf);
+    status = gf_ops_progress(gf, now_ns);
+    if (status < 0) return status;
+    if (step->state == GF_STEP_BEGUN) {
+        status = step_vote(gf, now_ns);
+        /* the vote is on its way in the turn in which the last buffer has ended */
+        if (status == GF_OK) status = gf_ops_progress(gf, now_ns);
+        if (status < 0) return status;
+    }
     if (step->state < GF_STEP_AGREED) return GF_AGAIN;
     if (step->state == GF_STEP_AGREED) {
         /* a commit takes several polls, and there is no reason to nap between them */

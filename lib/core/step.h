@@ -48,7 +48,8 @@ struct gf_step {
 
 gf_status gf_scale_step(gf_context *gf, bool skipped); /* loss_scale.c: a step has ended */
 void gf_step_finish(gf_context *gf); /* before a failure: a commit that has begun is finished */
-/* Moves everything under way in a step, failing too; for gf_wait(). arg is not used. */
+/* Moves everything under way in a step, failing too; for gf_wait(). arg is not used. The only
+ * function that turns the engine (gf_ops_progress()) inside of a step. */
 gf_status gf_step_progress(gf_context *gf, void *arg);
 void gf_buffers_order(gf_context *gf); /* fills buffer_order from buffers */
 void gf_dense_begin(gf_context *gf);   /* buffers of a dense step */

@@ -118,12 +118,11 @@ static void words_put(gf_context *gf)
     memcpy(&words[GF_VOTE_METRIC], gf->step.metrics, sizeof gf->step.metrics);
 }
 
-gf_status gf_vote_post(gf_context *gf, uint64_t now_ns)
+bool gf_vote_post(gf_context *gf)
 {
     uint64_t count = gf->step.sparse ? gf_vote_words(gf->sparse.chunk_count) : GF_VOTE_WORDS;
-    struct gf_op *op = gf_op_take(gf, &vote_kind, GF_OPERATION_VOTE, 0, now_ns);
-    gf_status status;
-    if (op == NULL) return GF_AGAIN;
+    struct gf_op *op = gf_op_take(gf, &vote_kind, GF_OPERATION_VOTE, 0);
+    if (op == NULL) return false;
     gf->step.state = GF_STEP_VOTED;
     words_put(gf);
     op->packed = op->coll.data = (gf_mem)(uintptr_t)gf->vote;
@@ -135,6 +134,5 @@ gf_status gf_vote_post(gf_context *gf, uint64_t now_ns)
     op->coll.fold = vote_fold;
     op->coll.fold_arg = gf;
     op->coll.fold_elem_bytes = sizeof gf->vote[0];
-    status = gf_ops_progress(gf, now_ns);
-    return (status < 0) ? status : GF_AGAIN;
+    return true;
 }

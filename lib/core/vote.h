@@ -33,8 +33,8 @@ static inline uint64_t gf_vote_words(uint32_t chunk_count)
     return GF_VOTE_WORDS + ((uint64_t)chunk_count + 1) / 2;
 }
 
-/* GF_AGAIN: posted, or no op is free; step.state tells which. When all have voted, it is AGREED,
- * with skipped, samples_all, last_rank and late_ns; why a step is skipped is logged. */
-gf_status gf_vote_post(gf_context *gf, uint64_t now_ns);
+/* Takes an op for the vote: the step is VOTED; false: none is free. When all have voted, it is
+ * AGREED, with skipped, samples_all, last_rank and late_ns; why a step is skipped is logged. */
+bool gf_vote_post(gf_context *gf);
 
 #endif
