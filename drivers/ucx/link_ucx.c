@@ -208,6 +208,16 @@ static gf_status ucx_recv(struct gf_ucx *ucx, uint32_t from, uint64_t tag, gf_me
     return status;
 }
 
+/* A message of the node, as struct gf_link counts those of UCX. */
+static void in_node_begin(struct gf_ucx *ucx, struct gf_req *req, uint32_t peer, bool is_send)
+{
+    req->ucx = ucx;
+    req->in_node = true;
+    req->peer = peer;
+    req->is_send = is_send;
+    req->counted = false;
+}
+
 static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data,
                            size_t size_bytes, struct gf_req *req)
 {
@@ -215,10 +225,10 @@ static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_m
     gf_status status = post_check(ucx, to, tag, size_bytes, "send_post");
     if (status != GF_OK) return status;
     if (is_in_node(ucx, to, data)) {
-        req->ucx = ucx;
-        req->in_node = true;
+        in_node_begin(ucx, req, to, true);
         status = gf_node_send_post(ucx->node, to, tag, (const void *)(uintptr_t)data, size_bytes,
                                    &req->node);
+        if (status == GF_OK) link->counts[to].sends_posted++;
     } else {
         status = ucx_send(ucx, to, tag, data, size_bytes, req);
     }
@@ -235,15 +245,23 @@ static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf
     gf_status status = post_check(ucx, from, tag, size_bytes, "recv_post");
     if (status != GF_OK) return status;
     if (!is_in_node(ucx, from, data)) return ucx_recv(ucx, from, tag, data, size_bytes, req);
-    req->ucx = ucx;
-    req->in_node = true;
-    return gf_node_recv_post(ucx->node, from, tag, (void *)(uintptr_t)data, size_bytes, &req->node);
+    in_node_begin(ucx, req, from, false);
+    status =
+        gf_node_recv_post(ucx->node, from, tag, (void *)(uintptr_t)data, size_bytes, &req->node);
+    if (status == GF_OK) link->counts[from].receives_posted++;
+    return status;
 }
 
 static gf_status test(struct gf_link *link, struct gf_req *req)
 {
     GF_ASSERT(req->ucx == gf_ucx_of(link));
-    return req->in_node ? gf_node_test(req->ucx->node, &req->node) : req->answer;
+    if (!req->in_node) return req->answer;
+    gf_status status = gf_node_test(req->ucx->node, &req->node);
+    if ((status == GF_OK) && !req->counted) {
+        req->counted = true;
+        gf_link_count_completed(link, req->peer, req->is_send);
+    }
+    return status;
 }
 
 static void cancel(struct gf_link *link, struct gf_req *req)

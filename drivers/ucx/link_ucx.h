@@ -28,6 +28,7 @@ struct gf_req {
     union {
         unsigned char front[GF_UCX_FRONT_BYTES];
         struct gf_node_req node;
+        bool counted; /* of a message in the node: its end is in link.counts */
     };
     struct gf_ucx *ucx;             /* UCX's handle points here */
     struct gf_req *next, *previous; /* in gf_ucx.under_way until it has ended */

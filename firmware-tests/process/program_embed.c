@@ -39,12 +39,14 @@ int main(void)
 {
     struct gf_config config = {.job = {.world = 1, .ignore_environment = true}};
     gf_context *gf = NULL;
+    config.link.private_memory = true; /* and so with a network */
     gf_status status = opened(&config, &gf);
     if (status == GF_OK) status = one_step(gf);
     if (status < 0) fprintf(stderr, "error: %s\n", gf_error_last(gf)->text);
     fflush(stdout);
     pid_t child = (status == GF_OK) ? fork() : -1;
     if (child == 0) {
+        config.link.private_memory = false;
         if (((status = opened(&config, &gf)) == GF_OK) && ((status = one_step(gf)) == GF_OK))
             status = gf_close(gf);
         config.link.private_memory = true;

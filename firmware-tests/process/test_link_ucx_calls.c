@@ -159,7 +159,7 @@ static void lives_body(struct ranks_one *one)
     uint32_t life = 0;
     do RANK_CHECK(one, ++life < CALLS_MAX);
     while ((life_run(one, life), meet(one), get(&shared->met) == life));
-    RANK_CHECK(one, life > 40);
+    RANK_CHECK(one, life > 30); /* 36 with UCX 1.13 */
 }
 
 TEST(each_call_of_ucx_fails_once)

@@ -1,7 +1,8 @@
 #!/bin/sh
 # audit.sh ARCHIVE: fails, naming object and symbol, if the library calls an allocator, starts or moves a thread, takes a
 # signal, writes to stdio, ends the process or maps memory. Exempt are objects named config_*.o (libconfig's side),
-# log_stderr.o, which only a program that names it links, and for mapping node_memory.o: the memory that ranks share.
+# log_stderr.o, which only a program that names it links, and for mapping node_memory.o (the memory that ranks share) and
+# link_tcp.o (an exchange region of its own, at open).
 set -u
 [ -r "${1:-}" ] || { echo "audit.sh: no archive \"${1:-}\"" >&2; exit 2; }
 forbidden='malloc|calloc|realloc|reallocarray|free|aligned_alloc|posix_memalign|memalign|valloc|strdup|strndup|asprintf|vasprintf'
@@ -14,7 +15,7 @@ forbidden="$forbidden|exit|_exit|_Exit|quick_exit|abort|atexit|__assert_fail|mma
 found=$(nm -u "$1" 2>/dev/null | awk -v words="^($forbidden)\$" '
     /^[^ ].*:$/ { object = $0; next }
     $1 == "U" || $1 == "w" { name = $2; sub(/@.*/, "", name)
-        if (object ~ /^node_memory\.o/ && name ~ /^m(un)?map(64)?$/) next
+        if (object ~ /^(node_memory|link_tcp)\.o/ && name ~ /^m(un)?map(64)?$/) next
         if (object !~ /^(config_|log_stderr\.o)/ && name ~ words) print object, name }')
 [ -z "$found" ] && { echo "audit: $1 calls no allocator, thread, signal, stdio, exit or map function"; exit 0; }
 echo "audit: $1 must not call:" >&2
