@@ -28,7 +28,6 @@ struct gf_req {
     union {
         unsigned char front[GF_UCX_FRONT_BYTES];
         struct gf_node_req node;
-        bool counted; /* of a message in the node: its end is in link.counts */
     };
     struct gf_ucx *ucx;             /* UCX's handle points here */
     struct gf_req *next, *previous; /* in gf_ucx.under_way until it has ended */
@@ -36,7 +35,9 @@ struct gf_req {
     uint64_t tag;
     uint32_t peer;
     bool is_send;
-    bool in_node;     /* it is the node's: of the rest ucx alone means something */
+    /* It is the node's: of the rest ucx, peer, is_send and counted alone mean something. */
+    bool in_node;
+    bool counted;     /* in link.counts, where it is the node's and has ended */
     gf_status answer; /* test()'s: GF_AGAIN until it has ended */
 } __attribute__((aligned(64)));
 
