@@ -15,14 +15,14 @@
  *     NOTE     nothing                                   reads what each header says: credit back
  *
  *     a send                                      a receive
- *     QUEUED --READY known---------> SENDING      POSTED --over 64 KiB: READY leaves at once
+ *     QUEUED --READY known---------> SENDING      POSTED --over 32 KiB: READY leaves at once
  *       | BEGIN with all of it: ends    |           | BEGIN, or MORE under its number
  *       | BEGIN with some, or WANT      | MORE ..   | a late message has this tag: copied,
  *       v                               v           v   and READY leaves if that was not all
  *     WAITING ------READY----------> SENDING      BEGUN --all bytes are here: ends
  *                 all bytes are the kernel's: ends
  *
- * A message up to 64 KiB leaves whole where credit allows it. Of a larger one the first 64 KiB at
+ * A message up to 32 KiB leaves whole where credit allows it. Of a larger one the first 64 KiB at
  * most leave by credit, so that the way of READY is not waited for, and half of the credit stays
  * with the small ones. Where a large receive is posted before its message, READY is here when the
  * send is posted: then there is no round trip at all.
@@ -40,9 +40,11 @@
  * Why each message meets its own receive. A BEGIN meets the oldest posted receive with its tag, a
  * receive the oldest late message with its tag; READY names tag and number, and MORE repeats both.
  * Two messages under way between two ranks never share a tag (link.h). Messages with the same tag
- * one after the other begin on stream 0 in the order of their posts. A number that the peer keeps
- * for a receive that ended otherwise is taken back by UNREADY, on the same stream behind its READY;
- * a message that had met it by then finds nobody, and its bytes are dropped.
+ * one after the other begin on stream 0 in the order of their posts. MORE on another stream may be
+ * faster than the BEGIN before it, whose bytes its message still lacks; a WANT lacks none, so what
+ * it announced begins on stream 0, behind it. A number that the peer keeps for a receive that ended
+ * otherwise is taken back by UNREADY, on the same stream behind its READY; a message that had met it
+ * by then finds nobody, and its bytes are dropped.
  *
  * progress() reads from the peer whose message is awaited longest without asking first, and else
  * asks the kernel once what is ready (edge-triggered, so nothing is armed anew). Streams that have
@@ -261,6 +263,7 @@ static gf_status progress(struct gf_link *link)
     bool moved = false;
     if (tcp->broken != GF_OK) return tcp->broken;
     if (tcp->epoll_fd < 0) return GF_ERR_STATE;
+    tcp->turn++;
     if (!awaited_read(tcp, &moved)) events_take(tcp);
     moved = ready_serve(tcp) || moved;
     if (tcp->gone_count > 0)
@@ -422,6 +425,7 @@ static gf_status open_link(const struct gf_link_setup *setup, void *state,
     tcp->link.driver = &gf_link_tcp;
     tcp->link.network = true;
     tcp->gone_ns = TCP_GONE_NS;
+    tcp->turn = 1;
     lay(&filled, &parts);
     memset(tcp->link.counts, 0, filled.world * sizeof *tcp->link.counts);
     if ((status = open_epoll(tcp, fault_out)) != GF_OK) return status;
@@ -444,7 +448,7 @@ static bool leaves(struct gf_tcp_link *tcp)
             const struct gf_tcp_stream *stream = &tcp->peers[id].streams[s];
             int unsent = 0;
             if ((stream->fd < 0) || tcp->peers[id].ended) continue;
-            if (stream->out_at < stream->out_end) return true;
+            if (stream->batch_done < stream->batch_bytes) return true;
             if ((ioctl(stream->fd, SIOCOUTQ, &unsent) == 0) && (unsent > 0)) return true;
         }
     }

@@ -113,6 +113,7 @@ void gf_tcp_late_deliver(struct gf_tcp_peer *peer, uint32_t late, struct gf_req 
         block = peer->chain[block];
     }
     gf_tcp_late_drop(peer, late);
+    req->began = true;
     req->given = entry.bytes;
     req->done = entry.bytes;
     if (entry.size != req->size) {

@@ -163,7 +163,7 @@ static bool peer_tell(struct gf_tcp_peer *peer, gf_log_level level)
     peer->tells = NULL;
     peer->tells_last = NULL;
     for (uint32_t s = 0; s < tcp->setup.streams; s++)
-        peer->streams[s].copied = peer->streams[s].sends = NULL;
+        peer->streams[s].sent_at = peer->streams[s].sent_count;
     while (req != NULL) {
         struct gf_req *newer = req->newer;
         if (req->peer == peer->id) {

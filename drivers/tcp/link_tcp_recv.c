@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 
 #include "drivers/checksum.h"
 
@@ -87,11 +86,11 @@ void gf_tcp_recv_cancel(struct gf_tcp_peer *peer, struct gf_req *req)
 
 /* ---- a frame begins ---- */
 
-/* The oldest posted one that nothing has come of. */
+/* The oldest whose message has not begun here; MORE on another stream may have been faster. */
 static struct gf_req *recv_find(const struct gf_tcp_peer *peer, uint64_t tag)
 {
     struct gf_req *req = peer->receives.first;
-    while ((req != NULL) && ((req->tag != tag) || (req->phase != TCP_RECV_POSTED))) req = req->next;
+    while ((req != NULL) && ((req->tag != tag) || req->began)) req = req->next;
     return req;
 }
 
@@ -137,6 +136,7 @@ static void payload_to(struct gf_tcp_stream *stream, struct gf_req *req)
 /* A large message never comes whole: its receive may have told READY, which would be left over. */
 static bool begin_is_valid(const struct gf_tcp_head *head, uint32_t blocks_left)
 {
+    if (head->offset != 0) return false;
     if (head->kind == TCP_FRAME_WANT) return head->bytes == 0;
     if ((head->bytes == 0) && (head->size > 0)) return false;
     if (gf_tcp_blocks(head->bytes) > blocks_left) return false;
@@ -171,9 +171,16 @@ static void begin_take(struct gf_tcp_stream *stream)
         return;
     }
     gf_tcp_credit_give(peer, blocks); /* its bytes need no room */
-    if (head->size != req->size) {
+    req->began = true;
+    if ((head->size != req->size) && (req->phase == TCP_RECV_POSTED)) {
         gf_tcp_mismatch(req, head->size);
         recv_revoke(peer, req, GF_ERR_MISMATCH);
+        return;
+    }
+    if ((head->size != req->size) || (head->bytes > req->size - req->given)) {
+        gf_tcp_violated(stream,
+                        "a message of %u bytes begins with %u, of which %u have come already",
+                        head->size, head->bytes, req->given);
         return;
     }
     if (!wants) payload_to(stream, req);
@@ -192,16 +199,16 @@ static void more_take(struct gf_tcp_stream *stream)
             gf_tcp_late_drop(peer, late);
         return;
     }
-    if (head->size != req->size) {
+    if ((head->size != req->size) && (req->phase == TCP_RECV_POSTED)) {
         gf_tcp_mismatch(req, head->size);
         untell(peer, req);
         gf_tcp_list_remove(&peer->receives, req);
         gf_tcp_req_end(req, GF_ERR_MISMATCH);
         return;
     }
-    if ((head->offset > req->size) || (head->bytes > req->size - head->offset) ||
-        (head->bytes > req->size - req->given) || ((head->bytes == 0) && (req->size > 0)) ||
-        req->telling) {
+    if ((head->size != req->size) || (head->offset > req->size) ||
+        (head->bytes > req->size - head->offset) || (head->bytes > req->size - req->given) ||
+        ((head->bytes == 0) && (req->size > 0)) || req->telling) {
         gf_tcp_violated(stream, "bytes %u to %u of a message of %u, of which %u have come already",
                         head->offset, head->offset + head->bytes, req->size, req->given);
         return;
@@ -384,8 +391,8 @@ static uint32_t ahead_bytes(const struct gf_tcp_stream *stream, uint32_t direct)
     return room;
 }
 
-/* One call of the kernel. False: nothing has come. */
-static bool read_some(struct gf_tcp_stream *stream)
+/* One call of the kernel: how many bytes came. */
+static uint32_t read_some(struct gf_tcp_stream *stream)
 {
     struct iovec parts[TCP_PARTS_MAX + 1];
     uint32_t direct;
@@ -401,15 +408,15 @@ static bool read_some(struct gf_tcp_stream *stream)
     else
         got = recvmsg(stream->fd, &message, MSG_DONTWAIT);
     if (got < 0) {
-        if (errno == EINTR) return false;
+        if (errno == EINTR) return 0;
         stream->readable = false;
         if ((errno != EAGAIN) && (errno != EWOULDBLOCK)) gf_tcp_stream_ended(stream, errno);
-        return false;
+        return 0;
     }
     if (got == 0) {
         stream->readable = false;
         gf_tcp_stream_ended(stream, 0);
-        return false;
+        return 0;
     }
     /* The kernel had no more, and tells of what comes; of an end that it has told of it says
      * nothing more. */
@@ -419,18 +426,17 @@ static bool read_some(struct gf_tcp_stream *stream)
     stream->in_end += (uint32_t)got - to_target;
     if (stream->in_payload && (stream->left == 0)) frame_end(stream);
     if (stream->fd >= 0) take_buffered(stream);
-    return true;
+    return (uint32_t)got;
 }
 
 bool gf_tcp_stream_read(struct gf_tcp_stream *stream)
 {
-    bool moved = false;
-    for (int turn = 0; turn < TCP_FRAMES_A_TURN; turn++) {
-        if (stream->fd < 0) return moved;
-        if (!read_some(stream)) break;
-        moved = true;
-        if (!stream->readable) break;
+    uint32_t bytes = 0;
+    while ((stream->fd >= 0) && (bytes < TCP_TURN_BYTES)) {
+        uint32_t some = read_some(stream);
+        bytes += some;
+        if ((some == 0) || !stream->readable) break;
     }
     if ((stream->fd >= 0) && stream->readable) gf_tcp_stream_list(stream);
-    return moved;
+    return bytes > 0;
 }

@@ -1,44 +1,63 @@
 /* What leaves. Stream 0 carries, in this order: words to the peer, beginnings of messages, the rest
- * of messages that it is ready for; the other streams carry such rests alone. So a vote waits for
- * no more than the frame under way. One call of the kernel takes all headers that are due, the
- * payloads that were copied behind theirs, and one payload from where it lies. */
+ * of messages that it is ready for; the other streams carry such rests alone. One call of the
+ * kernel takes a batch: as many frames as are due, until they are 256 KiB. So a vote waits for no
+ * more than the batch under way. */
 #include "drivers/tcp/link_tcp_state.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 
 #include "drivers/checksum.h"
 
-/* ---- frames ---- */
+/* ---- a batch of frames ---- */
 
 static uint32_t room(const struct gf_tcp_stream *stream)
 {
     return TCP_OUT_BYTES - stream->out_end;
 }
 
+/* Is there room for another frame, whose payload stays where it lies? */
+static bool batch_is_open(const struct gf_tcp_stream *stream)
+{
+    return (room(stream) >= TCP_HEAD_BYTES) && (stream->part_count + 2 <= TCP_OUT_PARTS_MAX) &&
+           (stream->sent_count < TCP_BATCH_FRAMES_MAX) && (stream->batch_bytes < TCP_BATCH_BYTES);
+}
+
+/* Goes on with the part before where it lies behind that. */
+static void part_add(struct gf_tcp_stream *stream, const unsigned char *base, uint32_t bytes)
+{
+    struct iovec *last = &stream->parts[stream->part_count];
+    stream->batch_bytes += bytes;
+    if ((stream->part_count > 0) &&
+        ((unsigned char *)last[-1].iov_base + last[-1].iov_len == base)) {
+        last[-1].iov_len += bytes;
+    } else {
+        *last = (struct iovec){.iov_base = (void *)(uintptr_t)base, .iov_len = bytes};
+        stream->part_count++;
+    }
+}
+
 /* Every header says how much credit was given back. */
 static void head_put(struct gf_tcp_stream *stream, struct gf_tcp_head head)
 {
     struct gf_tcp_peer *peer = stream->peer;
+    unsigned char *at = stream->out + stream->out_end;
     if (head.kind != TCP_FRAME_HELLO) {
         head.returned = peer->given;
         peer->given_told = peer->given;
     }
-    gf_tcp_head_put(&head, stream->out + stream->out_end);
+    gf_tcp_head_put(&head, at);
     stream->out_end += TCP_HEAD_BYTES;
+    part_add(stream, at, TCP_HEAD_BYTES);
 }
 
-/* A header and the `bytes` of the message that follow: copied where the request ends with them and
- * they are few. */
+/* A header and the `bytes` of the message that follow: copied behind it where they are few. */
 static void message_put(struct gf_tcp_stream *stream, struct gf_req *req, gf_tcp_frame kind,
                         uint32_t bytes)
 {
     const unsigned char *payload = (bytes > 0) ? req->data + req->given : NULL;
     struct gf_tcp_head head = {.kind = kind, .tag = req->tag, .size = req->size, .bytes = bytes};
-    bool copies = (bytes == req->size) && (bytes <= TCP_COPY_BYTES_MAX) &&
-                  (bytes + TCP_HEAD_BYTES <= room(stream));
     if (kind == TCP_FRAME_MORE) {
         head.offset = req->given;
         head.number = req->number;
@@ -46,24 +65,26 @@ static void message_put(struct gf_tcp_stream *stream, struct gf_req *req, gf_tcp
     if (stream->peer->link->setup.checksum) head.checksum = gf_crc32c(0, payload, bytes);
     head_put(stream, head);
     req->given += bytes;
-    if (copies) {
-        if (bytes > 0) memcpy(stream->out + stream->out_end, payload, bytes);
+    if ((bytes > 0) && (bytes <= TCP_COPY_BYTES_MAX) && (bytes <= room(stream))) {
+        unsigned char *copy = stream->out + stream->out_end;
+        memcpy(copy, payload, bytes);
         stream->out_end += bytes;
-        req->next = stream->copied;
-        stream->copied = req;
+        part_add(stream, copy, bytes);
     } else if (bytes > 0) {
-        stream->payload = payload;
-        stream->payload_left = bytes;
-        stream->sends = req;
-        stream->sends_bytes = bytes;
+        part_add(stream, payload, bytes);
     }
+    stream->sent[stream->sent_count] =
+        (struct gf_tcp_sent){.req = req, .bytes = bytes, .end = stream->batch_bytes};
+    stream->sent_count++;
 }
+
+/* ---- what is in it ---- */
 
 /* READY and UNREADY. A cancelled receive ends when its word is written. */
 static void words_put(struct gf_tcp_stream *stream)
 {
     struct gf_tcp_peer *peer = stream->peer;
-    while ((peer->tells != NULL) && (room(stream) >= TCP_HEAD_BYTES)) {
+    while ((peer->tells != NULL) && batch_is_open(stream)) {
         struct gf_req *req = peer->tells;
         bool revoked = (req->phase == TCP_RECV_REVOKED);
         peer->tells = req->tell_next;
@@ -99,12 +120,12 @@ static uint32_t first_bytes(const struct gf_tcp_peer *peer, uint32_t size)
 static void begins_put(struct gf_tcp_stream *stream)
 {
     struct gf_tcp_peer *peer = stream->peer;
-    while ((peer->queued.first != NULL) && (stream->payload_left == 0) &&
-           (room(stream) >= TCP_HEAD_BYTES)) {
+    while ((peer->queued.first != NULL) && batch_is_open(stream)) {
         struct gf_req *req = peer->queued.first;
         uint32_t bytes = first_bytes(peer, req->size);
         bool wants = (bytes == 0) && ((req->size > 0) || (credit_left(peer) == 0));
         gf_tcp_list_remove(&peer->queued, req);
+        req->began = true;
         if (!wants) peer->taken += gf_tcp_blocks(bytes);
         if (wants || (bytes < req->size)) {
             req->phase = TCP_SEND_WAITING;
@@ -120,12 +141,21 @@ static void begins_put(struct gf_tcp_stream *stream)
     }
 }
 
+/* The first that may leave on this stream. What was announced by WANT alone begins on stream 0,
+ * behind that word: else all of it could be there before it. */
+static struct gf_req *more_find(const struct gf_tcp_stream *stream)
+{
+    struct gf_req *req = stream->peer->sending.first;
+    while ((req != NULL) && (stream->index != 0) && req->began && (req->given == 0))
+        req = req->next;
+    return req;
+}
+
 static void more_put(struct gf_tcp_stream *stream)
 {
     struct gf_tcp_peer *peer = stream->peer;
-    while ((peer->sending.first != NULL) && (stream->payload_left == 0) &&
-           (room(stream) >= TCP_HEAD_BYTES)) {
-        struct gf_req *req = peer->sending.first;
+    struct gf_req *req = more_find(stream);
+    for (; (req != NULL) && batch_is_open(stream); req = more_find(stream)) {
         uint32_t bytes = req->size - req->given;
         if (bytes > TCP_FRAME_BYTES_MAX) bytes = TCP_FRAME_BYTES_MAX;
         if (bytes == req->size - req->given) {
@@ -134,6 +164,10 @@ static void more_put(struct gf_tcp_stream *stream)
         }
         message_put(stream, req, TCP_FRAME_MORE, bytes);
     }
+    /* The others may go on with what has begun here. */
+    for (uint32_t s = 1; (stream->index == 0) && (req != NULL) && (s < peer->link->setup.streams);
+         s++)
+        gf_tcp_stream_list(&peer->streams[s]);
 }
 
 /* Half of the credit is back here, and the peer may wait for it. */
@@ -147,9 +181,7 @@ bool gf_tcp_stream_has_work(const struct gf_tcp_stream *stream)
 {
     const struct gf_tcp_peer *peer = stream->peer;
     if (peer->ended || (stream->fd < 0)) return false;
-    if ((stream->out_at < stream->out_end) || (stream->payload_left > 0) ||
-        (peer->sending.first != NULL))
-        return true;
+    if ((stream->batch_done < stream->batch_bytes) || (more_find(stream) != NULL)) return true;
     if (stream->index != 0) return false;
     return peer->greets || (peer->tells != NULL) ||
            ((peer->queued.first != NULL) && peer->greeted) || note_is_due(peer);
@@ -160,8 +192,13 @@ static bool fill(struct gf_tcp_stream *stream)
 {
     struct gf_tcp_peer *peer = stream->peer;
     const struct gf_link_setup *setup = &peer->link->setup;
-    stream->out_at = 0;
+    stream->part_at = 0;
+    stream->part_count = 0;
+    stream->sent_at = 0;
+    stream->sent_count = 0;
     stream->out_end = 0;
+    stream->batch_bytes = 0;
+    stream->batch_done = 0;
     if (stream->index == 0) {
         if (peer->greets)
             head_put(stream, (struct gf_tcp_head){.kind = TCP_FRAME_HELLO,
@@ -175,95 +212,97 @@ static bool fill(struct gf_tcp_stream *stream)
         if (peer->greeted) begins_put(stream);
     }
     more_put(stream);
-    if ((stream->index == 0) && (stream->out_end == 0) && note_is_due(peer))
+    if ((stream->index == 0) && (stream->batch_bytes == 0) && note_is_due(peer))
         head_put(stream, (struct gf_tcp_head){.kind = TCP_FRAME_NOTE});
-    return stream->out_end > 0;
+    return stream->batch_bytes > 0;
 }
 
 /* ---- writing ---- */
 
-static void written(struct gf_req *req, uint32_t bytes)
+/* The kernel has `bytes` more of the batch: the messages in them that are whole end. */
+static void batch_advance(struct gf_tcp_stream *stream, uint32_t bytes)
 {
-    req->done += bytes;
-    GF_ASSERT(req->done <= req->given);
-    if (req->done == req->size) gf_tcp_req_end(req, GF_OK);
-}
-
-/* All that was filled in has left. */
-static void all_written(struct gf_tcp_stream *stream)
-{
-    struct gf_req *copied = stream->copied;
-    struct gf_req *sends = stream->sends;
-    stream->copied = NULL;
-    stream->sends = NULL;
-    while (copied != NULL) {
-        struct gf_req *next = copied->next;
-        written(copied, copied->size);
-        copied = next;
+    uint32_t left = bytes;
+    stream->batch_done += bytes;
+    while (left > 0) {
+        struct iovec *part = &stream->parts[stream->part_at];
+        uint32_t some = (part->iov_len < left) ? (uint32_t)part->iov_len : left;
+        part->iov_base = (unsigned char *)part->iov_base + some;
+        part->iov_len -= some;
+        left -= some;
+        if (part->iov_len == 0) stream->part_at++;
     }
-    if (sends != NULL) written(sends, stream->sends_bytes);
+    while (stream->sent_at < stream->sent_count) {
+        const struct gf_tcp_sent *sent = &stream->sent[stream->sent_at];
+        if (sent->end > stream->batch_done) break;
+        sent->req->done += sent->bytes;
+        GF_ASSERT(sent->req->done <= sent->req->given);
+        stream->sent_at++;
+        if (sent->req->done == sent->req->size) gf_tcp_req_end(sent->req, GF_OK);
+    }
 }
 
 static ssize_t call_send(const struct gf_tcp_stream *stream, int flags)
 {
-    struct iovec parts[2] = {
-        {.iov_base = (void *)(uintptr_t)(stream->out + stream->out_at),
-         .iov_len = stream->out_end - stream->out_at},
-        {.iov_base = (void *)(uintptr_t)stream->payload, .iov_len = stream->payload_left}};
-    bool one = (parts[0].iov_len == 0);
-    struct msghdr message = {.msg_iov = parts + (one ? 1 : 0), .msg_iovlen = one ? 1 : 2};
+    const struct iovec *parts = &stream->parts[stream->part_at];
+    struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)parts,
+                             .msg_iovlen = stream->part_count - stream->part_at};
     /* sendmsg() takes a quarter of a microsecond longer. */
-    if (parts[1].iov_len == 0) return send(stream->fd, parts[0].iov_base, parts[0].iov_len, flags);
-    if (one) return send(stream->fd, parts[1].iov_base, parts[1].iov_len, flags);
+    if (message.msg_iovlen == 1) return send(stream->fd, parts->iov_base, parts->iov_len, flags);
     return sendmsg(stream->fd, &message, flags);
 }
 
-/* False: nothing was taken. A call that took less than all says, as EAGAIN does, that the kernel
- * has no room, and tells when there is some again (epoll(7), edge-triggered). */
-static bool write_some(struct gf_tcp_stream *stream, bool last)
+/* Another frame can follow at once: then the kernel need not send the end of this one as a packet
+ * of its own. */
+static bool more_follows(const struct gf_tcp_stream *stream)
 {
-    uint32_t head_left = stream->out_end - stream->out_at;
-    uint32_t due = head_left + stream->payload_left;
-    bool more = !last && (stream->peer->sending.first != NULL);
+    const struct gf_tcp_peer *peer = stream->peer;
+    if (more_find(stream) != NULL) return true;
+    return (stream->index == 0) && peer->greeted && (peer->queued.first != NULL);
+}
+
+/* How many bytes the kernel took. Fewer than all say, as EAGAIN does, that it has no room, and
+ * tells when there is some again (epoll(7), edge-triggered). */
+static uint32_t write_some(struct gf_tcp_stream *stream, uint32_t budget)
+{
+    uint32_t due = stream->batch_bytes - stream->batch_done;
+    bool more = (due < budget) && more_follows(stream);
     ssize_t sent = call_send(stream, MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0));
     if (sent < 0) {
-        if (errno == EINTR) return false;
+        if (errno == EINTR) return 0;
         stream->writable = false;
         if ((errno != EAGAIN) && (errno != EWOULDBLOCK)) gf_tcp_stream_ended(stream, errno);
-        return false;
+        return 0;
     }
-    uint32_t of_head = ((uint32_t)sent < head_left) ? (uint32_t)sent : head_left;
-    stream->out_at += of_head;
-    stream->payload += (uint32_t)sent - of_head;
-    stream->payload_left -= (uint32_t)sent - of_head;
+    batch_advance(stream, (uint32_t)sent);
     if ((uint32_t)sent < due) stream->writable = false;
-    return true;
+    return (uint32_t)sent;
 }
 
 bool gf_tcp_stream_write(struct gf_tcp_stream *stream)
 {
-    bool moved = false;
-    for (int turn = 0; turn < TCP_FRAMES_A_TURN;) {
-        if (stream->peer->ended || (stream->fd < 0) || !stream->writable) return moved;
-        if ((stream->out_at == stream->out_end) && (stream->payload_left == 0)) {
-            if (!fill(stream)) return moved;
+    uint32_t written = 0;
+    while (!stream->peer->ended && (stream->fd >= 0) && stream->writable) {
+        if (written >= TCP_TURN_BYTES) {
+            if (gf_tcp_stream_has_work(stream)) gf_tcp_stream_list(stream);
+            break;
         }
-        moved = write_some(stream, turn + 1 == TCP_FRAMES_A_TURN) || moved;
-        if ((stream->out_at == stream->out_end) && (stream->payload_left == 0)) {
-            all_written(stream);
-            turn++;
-        }
+        if ((stream->batch_done == stream->batch_bytes) && !fill(stream)) break;
+        written += write_some(stream, TCP_TURN_BYTES - written);
     }
-    if (gf_tcp_stream_has_work(stream)) gf_tcp_stream_list(stream);
-    return moved;
+    return written > 0;
 }
 
-/* The rest of messages is any stream's. */
-static void streams_write(struct gf_tcp_peer *peer)
+/* A post's message leaves at once. Those that are posted behind it, before the next progress(),
+ * leave then, together: each packet costs more than the call that makes it. */
+static void post_write(struct gf_tcp_stream *stream)
 {
-    for (uint32_t s = 0; s < peer->link->setup.streams; s++) {
-        if (s > 0 && peer->sending.first == NULL) return;
-        (void)gf_tcp_stream_write(&peer->streams[s]);
+    uint32_t turn = stream->peer->link->turn;
+    if (stream->posted_turn == turn) {
+        gf_tcp_stream_list(stream);
+    } else {
+        stream->posted_turn = turn;
+        (void)gf_tcp_stream_write(stream);
     }
 }
 
@@ -293,13 +332,14 @@ void gf_tcp_send_begin(struct gf_tcp_peer *peer, struct gf_req *req)
         peer->early_count--;
         memmove(&peer->early[i], &peer->early[i + 1],
                 (peer->early_count - i) * sizeof peer->early[0]);
-        streams_write(peer);
+        for (uint32_t s = 0; (s < peer->link->setup.streams) && (peer->sending.first != NULL); s++)
+            post_write(&peer->streams[s]);
         return;
     }
     req->phase = TCP_SEND_QUEUED;
     gf_tcp_list_add(&peer->queued, req);
     if (req->size <= TCP_WHOLE_BYTES_MAX)
-        (void)gf_tcp_stream_write(&peer->streams[0]);
+        post_write(&peer->streams[0]);
     else
         gf_tcp_stream_list(&peer->streams[0]); /* READY may be here, and not read yet */
 }

@@ -6,6 +6,8 @@
 #ifndef GF_LINK_TCP_STATE_H
 #define GF_LINK_TCP_STATE_H
 
+#include <sys/uio.h>
+
 #include "drivers/tcp/forked.h"
 #include "drivers/tcp/link_tcp.h"
 #include "drivers/tcp/link_tcp_frame.h"
@@ -15,15 +17,18 @@
 #define TCP_BLOCK_BYTES 1024u         /* credit is counted in these */
 #define TCP_CREDIT_BYTES (256u << 10) /* of each peer, where the setup names none */
 #define TCP_WHOLE_BYTES_MAX \
-    (64u << 10) /* a message up to this size leaves whole where credit allows it */
+    (32u << 10) /* a message up to this size leaves whole where credit allows it */
 #define TCP_FIRST_BYTES_MAX \
     (64u << 10) /* so much of a larger one leaves before its receive is known to be posted */
 #define TCP_IN_BYTES 8192u            /* what is read together with a header */
 #define TCP_OUT_BYTES 8192u           /* headers, and payloads that are copied behind theirs */
 #define TCP_COPY_BYTES_MAX 4096u      /* of such a payload */
 #define TCP_SCRATCH_BYTES (64u << 10) /* where what nobody wants is read to */
-#define TCP_FRAMES_A_TURN 4           /* that one call writes, or reads, on one stream */
-#define TCP_PARTS_MAX 16              /* of memory, in one call of the kernel */
+#define TCP_BATCH_FRAMES_MAX 16u      /* that leave by one call of the kernel .. */
+#define TCP_BATCH_BYTES (256u << 10)  /* .. and no more once there are so many bytes */
+#define TCP_OUT_PARTS_MAX (2 * TCP_BATCH_FRAMES_MAX + 1)
+#define TCP_TURN_BYTES (1u << 20) /* that one call writes, or reads, on one stream */
+#define TCP_PARTS_MAX 16          /* of memory, in one call of the kernel */
 #define TCP_GONE_NS \
     UINT64_C(1000000000) /* a connection that ended is told so much later: link_tcp_peer.c */
 #define TCP_NONE UINT32_MAX
@@ -57,6 +62,7 @@ struct gf_req {
     uint32_t done;  /* .. that are the kernel's, or here */
     gf_tcp_phase phase;
     bool is_send;
+    bool began;       /* BEGIN or WANT was made for it (sends), or came (receives) */
     bool telling;     /* it is in peer.tells */
     gf_status later;  /* the answer once UNREADY has left */
     gf_status answer; /* test()'s: GF_AGAIN until it has ended */
@@ -85,22 +91,30 @@ struct gf_tcp_late {
 
 typedef enum gf_tcp_target { TCP_TO_NOBODY, TCP_TO_REQUEST, TCP_TO_LATE } gf_tcp_target;
 
+/* A frame of a batch that carries bytes of a message. */
+struct gf_tcp_sent {
+    struct gf_req *req;
+    uint32_t bytes;
+    uint32_t end; /* in the batch */
+};
+
 struct gf_tcp_stream {
     struct gf_tcp_peer *peer;
     struct gf_tcp_stream *next_ready; /* in link.ready */
     int fd;                           /* -1: none */
     uint32_t index;
+    uint32_t posted_turn;    /* link.turn in which a post wrote here */
     bool listed;             /* it is in link.ready */
     bool readable, writable; /* as far as is known: the kernel has not said otherwise since */
     bool hung_up;            /* the other end will send no more: it is read to its end */
 
-    /* Out: out[out_at..out_end), then the payload. */
-    uint32_t out_at, out_end;
-    uint32_t payload_left;
-    const unsigned char *payload;
-    struct gf_req *sends; /* whose payload it is */
-    uint32_t sends_bytes;
-    struct gf_req *copied; /* by gf_req.next: those that end when out[] has left */
+    /* Out: a batch of frames, whose headers lie in out[]. */
+    struct iovec parts[TCP_OUT_PARTS_MAX];
+    uint32_t part_at, part_count; /* those from part_at on are still to leave */
+    struct gf_tcp_sent sent[TCP_BATCH_FRAMES_MAX];
+    uint32_t sent_at, sent_count;
+    uint32_t out_end;
+    uint32_t batch_bytes, batch_done; /* of it, with all payloads; that the kernel has */
 
     /* In: in[in_at..in_end) was read and not looked at yet. */
     uint32_t in_at, in_end;
@@ -154,6 +168,7 @@ struct gf_tcp_link {
     int epoll_fd;
     gf_status broken;     /* what progress() gives from here on */
     uint32_t unasked;     /* reads without asking epoll first, since it was asked */
+    uint32_t turn;        /* of progress() */
     uint32_t gone_count;  /* peers that have ended, and were not told */
     uint64_t gone_ns;     /* TCP_GONE_NS, or a test's */
     uint32_t block_count; /* of a peer */

@@ -205,7 +205,7 @@ static bool filled(const unsigned char *data, size_t bytes, uint64_t seed)
 }
 
 static unsigned char out[ENDS_MAX][8][MESSAGE_MAX], in[ENDS_MAX][8][MESSAGE_MAX];
-static const size_t sizes[] = {0, 1, 8, 4096, 65536, 65537, 300000, MESSAGE_MAX};
+static const size_t sizes[] = {0, 1, 8, 4096, 32768, 32769, 300000, MESSAGE_MAX};
 
 /* ---- messages ---- */
 
@@ -618,7 +618,7 @@ TEST(a_message_sent_before_close_arrives)
 {
     EACH_WAY(way)
     {
-        static const size_t some[] = {8, 5000, 60000};
+        static const size_t some[] = {8, 5000, 30000};
         open_all(2);
         turns(10);
         for (uint32_t i = 0; i < LENGTH(some); i++) {
@@ -826,6 +826,10 @@ static const struct bad_case {
      "none may have here",
      {.kind = TCP_FRAME_WANT, .size = 4, .bytes = 4},
      false},
+    {"a_first_byte_elsewhere",
+     "begins with",
+     {.kind = TCP_FRAME_BEGIN, .tag = 5, .size = 100000, .offset = 99999, .bytes = 8},
+     false},
     {"a_large_message_whole",
      "begins with",
      {.kind = TCP_FRAME_BEGIN, .size = TCP_WHOLE_BYTES_MAX + 1, .bytes = TCP_WHOLE_BYTES_MAX + 1},
@@ -883,6 +887,39 @@ TEST(headers_that_no_rank_sends_end_the_connection)
         (void)close(fds[1]);
         close_all();
     }
+}
+
+/* A message that has begun on one stream does not end, for another size, on the other: its memory
+ * is still written. */
+TEST(a_message_that_has_begun_keeps_its_size)
+{
+    struct gf_tcp_head head = {
+        .kind = TCP_FRAME_HELLO, .tag = 1, .size = 256, .offset = REQS_MAX, .number = 1};
+    unsigned char bytes[TCP_HEAD_BYTES];
+    int fds[2][2];
+    begin();
+    setup_all.streams = 2;
+    world = 2;
+    open_one(0);
+    for (uint32_t s = 0; s < 2; s++) {
+        pair_open(fds[s]);
+        assert_int_equal(gf_link_tcp_adopt(ends[0].link, 1, s, fds[s][0]), GF_OK);
+    }
+    assert_int_equal(recv_from(0, 1, 0, 5, in[0][0], 100000), GF_OK);
+    gf_tcp_head_put(&head, bytes);
+    assert_true(send(fds[0][1], bytes, sizeof bytes, MSG_NOSIGNAL) == (ssize_t)sizeof bytes);
+    turns(3);
+    head = (struct gf_tcp_head){
+        .kind = TCP_FRAME_MORE, .tag = 5, .size = 100000, .bytes = 1000, .number = 1};
+    gf_tcp_head_put(&head, bytes);
+    assert_true(send(fds[1][1], bytes, sizeof bytes, MSG_NOSIGNAL) == (ssize_t)sizeof bytes);
+    turns(5);
+    head.size = 5000;
+    gf_tcp_head_put(&head, bytes);
+    assert_true(send(fds[0][1], bytes, sizeof bytes, MSG_NOSIGNAL) == (ssize_t)sizeof bytes);
+    assert_int_equal(ended(0, 0), GF_ERR_LINK);
+    for (uint32_t s = 0; s < 2; s++) (void)close(fds[s][1]);
+    close_all();
 }
 
 /* More WANTs, and more READYs, than the peer has requests; each ends the connection. */
