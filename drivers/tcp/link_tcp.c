@@ -43,8 +43,8 @@
  * one after the other begin on stream 0 in the order of their posts. MORE on another stream may be
  * faster than the BEGIN before it, whose bytes its message still lacks; a WANT lacks none, so what
  * it announced begins on stream 0, behind it. A number that the peer keeps for a receive that ended
- * otherwise is taken back by UNREADY, on the same stream behind its READY; a message that had met it
- * by then finds nobody, and its bytes are dropped.
+ * otherwise is taken back by UNREADY, on the same stream behind its READY; a message that had met
+ * it by then finds nobody, and its bytes are dropped.
  *
  * progress() reads from the peer whose message is awaited longest without asking first, and else
  * asks the kernel once what is ready (edge-triggered, so nothing is armed anew). Streams that have

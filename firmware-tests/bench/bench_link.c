@@ -2,17 +2,22 @@
  *
  *     bench_link [-a ADDRESS -r RANK] [-n ROUNDS] [-s SIZES] [-k STREAMS] [-c] [-w WINDOW]
  *                [-b SLICE_BYTES] [-y]
+ *     bench_link -i PEERS
  *
  * Without -r it forks, and both ranks are here (ADDRESS 127.0.0.1). Small sizes are swapped; from
  * 64 KiB on half of the data is swapped, added as it arrives, and swapped back, as an allreduce of
  * two does. -c: with checksums; -y: no sleep, the core is given away where nothing moved. Columns:
  * bytes, microseconds of the socket and of the link (medians), and the socket's time over the
- * link's, of each round's pair, median and quartiles. */
+ * link's, of each round's pair, median and quartiles.
+ *
+ * -i: what a progress() takes that finds nothing, with so many connected peers (loopback, of
+ * another process) and with one of them awaited, and what memory a connected peer takes. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,12 +266,83 @@ static void open_all(const char *address)
         must(gf_link_tcp_adopt(link_open, 1 - rank, s, connection(address, 1 + (int)s)), "adopt");
 }
 
+/* ---- idle peers ---- */
+
+static long resident_kib(void)
+{
+    char line[128];
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if ((file == NULL) || (fgets(line, sizeof line, file) == NULL) ||
+        (sscanf(line, "%*d %ld", &pages) != 1))
+        die("statm");
+    (void)fclose(file);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static double progress_ns(void)
+{
+    double best = 1e9;
+    for (int round = 0; round < 50; round++) {
+        double since = now();
+        for (int i = 0; i < 2000; i++) (void)gf_link_tcp.progress(link_open);
+        double each = (now() - since) / 2000 * 1e3;
+        if (each < best) best = each;
+    }
+    return best;
+}
+
+static int idle(uint32_t peers)
+{
+    struct gf_link_setup setup = {.world = peers + 1,
+                                  .epoch = 1,
+                                  .requests_max = 128,
+                                  .message_bytes_max = 16u << 20,
+                                  .log = {log_line, NULL}};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    struct gf_fault fault = {.code = GF_OK};
+    size_t state_bytes = gf_link_tcp.state_bytes(&setup);
+    void *state = aligned_alloc(64, state_bytes);
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    long before_kib = resident_kib();
+    if ((bind(listener, (struct sockaddr *)&at, sizeof at) != 0) || (listen(listener, 4096) != 0) ||
+        (getsockname(listener, (struct sockaddr *)&at, &bytes) != 0))
+        die("listen");
+    pid_t child = fork();
+    if (child == 0) {
+        for (uint32_t i = 0; i < peers; i++) {
+            int fd = socket(AF_INET, SOCK_STREAM, 0);
+            if ((fd < 0) || (connect(fd, (struct sockaddr *)&at, sizeof at) != 0)) die("connect");
+        }
+        (void)pause();
+        _exit(0);
+    }
+    reqs = aligned_alloc(64, gf_link_tcp.req_size_bytes);
+    if (gf_link_tcp.open(&setup, state, &link_open, &fault) != GF_OK) die(fault.text);
+    for (uint32_t id = 1; id <= peers; id++) {
+        int fd = accept(listener, NULL, NULL);
+        if (fd < 0) die("accept");
+        must(gf_link_tcp_adopt(link_open, id, 0, fd), "adopt");
+        (void)gf_link_tcp.progress(link_open);
+    }
+    printf("peers %u: progress %.0f ns", peers, progress_ns());
+    must(gf_link_tcp.recv_post(link_open, 1, 1, 0, 0, req_at(0)), "recv_post");
+    printf(", with one awaited %.0f ns; a peer: %zu bytes of state, %ld KiB of them touched\n",
+           progress_ns(), (state_bytes - sizeof setup) / peers,
+           (resident_kib() - before_kib) / (long)peers);
+    (void)kill(child, SIGKILL);
+    (void)waitpid(child, NULL, 0);
+    gf_link_tcp.close(link_open);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *address = "127.0.0.1", *sizes = "8,4096,65536,1048576,16777216,67108864";
     int rounds = 15, letter;
     bool forks = true;
-    while ((letter = getopt(argc, argv, "a:r:n:s:k:cw:b:y")) != -1) {
+    while ((letter = getopt(argc, argv, "a:r:n:s:k:cw:b:yi:")) != -1) {
         switch (letter) {
         case 'a': address = optarg; break;
         case 'r':
@@ -280,6 +356,7 @@ int main(int argc, char **argv)
         case 'w': window = (uint32_t)atoi(optarg); break;
         case 'b': slice_bytes = (uint32_t)atoi(optarg); break;
         case 'y': yields = true; break;
+        case 'i': return idle((uint32_t)atoi(optarg));
         default: return 2;
         }
     }
