@@ -74,6 +74,7 @@ static size_t state_lay(const struct node_plan *plan, uint32_t world, struct gf_
     at += plan->entries * sizeof(uint16_t);
     detached_at = at;
     at += plan->entries * sizeof(uint16_t);
+    at = round_up(at, NODE_LINE_BYTES);
     peers_at = at;
     at = round_up(at + world * sizeof(struct node_peer), NODE_LINE_BYTES);
     if (node == NULL) return at;
@@ -238,7 +239,6 @@ void gf_node_close(struct gf_node *node)
     if (node == NULL) return;
     give_back(node);
     gf_node_memory_give(node);
-    node->link->region = node->peers[node->rank].region = NULL;
     opened_remove(node); /* last: another thread may fork meanwhile */
 }
 

@@ -327,7 +327,7 @@ void gf_node_memory_give(struct gf_node *node)
 {
     gf_node_memory_unmap(node->memory, node->memory_bytes);
     if (node->memory_fd >= 0) (void)close(node->memory_fd);
-    node->memory = NULL;
+    node->memory = node->link->region = node->peers[node->rank].region = NULL;
     node->memory_bytes = 0;
     node->memory_fd = -1;
 }

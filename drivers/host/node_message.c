@@ -348,6 +348,12 @@ static gf_status match(struct gf_node *node, struct node_pair *pair, struct gf_n
     req->state = REQ_PULLING;
     req->entry = index;
     req->where = where;
+    if (__atomic_load_n(&entry->revoked, __ATOMIC_RELAXED) != 0) {
+        list_remove(&node->pulling, req);
+        req->state = REQ_LOOSE; /* it never was */
+        entry_taken(node, pair, entry);
+        return GF_OK;
+    }
     if (size_bytes != req->size_bytes) {
         req_end(node, &node->pulling, req,
                 gf_node_fault(node, GF_ERR_MISMATCH, pair->peer, "recv_post",

@@ -662,6 +662,22 @@ TEST(a_send_that_was_cancelled_never_was)
     node_ranks_close(ranks, 2);
 }
 
+/* .. of whatever size it was. */
+TEST(nor_does_its_size_matter)
+{
+    node_ranks_open(ranks, 2, REGION, REQS);
+    post_send(0, 1, 50, data[0][0], 70000, 0);
+    progress(2);
+    gf_node_cancel(ranks[0].node, &ranks[0].reqs[0]);
+    post_recv(1, 0, 50, data[1][0], 20000, 0);
+    progress(2);
+    assert_int_equal(test(1, 0), GF_AGAIN);
+    post_send(0, 1, 50, data[0][0], 20000, 1);
+    assert_int_equal(node_ranks_end(ranks, 2, 1, 0), GF_OK);
+    assert_int_equal(ranks[1].link.fault.code, GF_OK);
+    node_ranks_close(ranks, 2);
+}
+
 TEST(a_receive_is_cancelled_while_its_pieces_come)
 {
     node_ranks_open(ranks, 2, REGION, REQS);
