@@ -1,8 +1,8 @@
 /* How a node comes and goes. See node_state.h for what lies where. */
 #include "drivers/host/node_state.h"
 
-#include <pthread.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -110,32 +110,14 @@ gf_status gf_node_fault(struct gf_node *node, gf_status code, uint32_t peer, con
 
 /* ---- forked children ---- */
 
-static struct gf_node *opened; /* a process opens and closes them one after another */
-
 /* A child that kept the socket would keep its name, and take what is meant for its parent. What is
  * mapped may stay. */
-static void forked(void)
+static void forked(struct gf_forked *of)
 {
-    for (struct gf_node *node = opened; node != NULL; node = node->next_opened) {
-        if (node->socket_fd >= 0) (void)close(node->socket_fd);
-        if (node->memory_fd >= 0) (void)close(node->memory_fd);
-    }
-    opened = NULL;
-}
-
-static void opened_add(struct gf_node *node)
-{
-    static bool watches;
-    if (!watches) watches = pthread_atfork(NULL, NULL, forked) == 0;
-    node->next_opened = opened;
-    __atomic_store_n(&opened, node, __ATOMIC_RELEASE);
-}
-
-static void opened_remove(const struct gf_node *node)
-{
-    struct gf_node **at = &opened;
-    while ((*at != NULL) && (*at != node)) at = &(*at)->next_opened;
-    if (*at != NULL) *at = node->next_opened;
+    const struct gf_node *node =
+        (const struct gf_node *)(const void *)((const char *)of - offsetof(struct gf_node, forked));
+    if (node->socket_fd >= 0) (void)close(node->socket_fd);
+    if (node->memory_fd >= 0) (void)close(node->memory_fd);
 }
 
 /* ---- peers ---- */
@@ -225,7 +207,8 @@ gf_status gf_node_open(const struct gf_link_setup *setup, void *state, struct gf
     node->memory_fd = node->socket_fd = -1;
     node->pulls = GF_RANK_NONE;
     (void)state_lay(&node->plan, node->world, node);
-    opened_add(node);
+    node->forked.close = forked;
+    gf_forked_add(&node->forked);
     if ((status = take(node)) < 0) {
         gf_node_close(node);
         return status;
@@ -239,7 +222,7 @@ void gf_node_close(struct gf_node *node)
     if (node == NULL) return;
     give_back(node);
     gf_node_memory_give(node);
-    opened_remove(node); /* last: another thread may fork meanwhile */
+    gf_forked_remove(&node->forked); /* last: another thread may fork meanwhile */
 }
 
 void gf_node_drop(struct gf_node *node)

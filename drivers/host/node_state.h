@@ -21,6 +21,7 @@
 #ifndef GF_NODE_STATE_H
 #define GF_NODE_STATE_H
 
+#include "drivers/forked.h"
 #include "drivers/node.h"
 
 #define NODE_RANKS_MAX 256u /* of one node; more of them use the network */
@@ -173,7 +174,7 @@ struct node_own {
 struct gf_node {
     struct gf_link *link;
     struct gf_log log;
-    struct gf_node *next_opened; /* node.c */
+    struct gf_forked forked;
     uint32_t rank;
     uint32_t world;
     uint32_t epoch;

@@ -8,7 +8,7 @@
 
 #include <sys/uio.h>
 
-#include "drivers/tcp/forked.h"
+#include "drivers/forked.h"
 #include "drivers/tcp/link_tcp.h"
 #include "drivers/tcp/link_tcp_frame.h"
 

@@ -18,7 +18,7 @@
 #ifndef GF_RENDEZVOUS_TCP_STATE_H
 #define GF_RENDEZVOUS_TCP_STATE_H
 
-#include "drivers/tcp/forked.h"
+#include "drivers/forked.h"
 #include "drivers/tcp/rendezvous_frame.h"
 #include "drivers/tcp/rendezvous_socket.h"
 
