@@ -31,7 +31,7 @@ const struct gf_buffer *gf_buffer_of(const gf_context *gf, const struct gf_op *o
 
 static bool in_place(const struct gf_op *op)
 {
-    return op->packed == op->of.buffer.gradient;
+    return op->packed == op->gradient;
 }
 
 /* Cast, scale and look at one slice. Nobody looks where who adds sees all ranks' values: that would
@@ -43,7 +43,7 @@ static gf_status dense_pack(gf_context *gf, struct gf_op *op)
     uint64_t count = gf_turn_elems(gf, buffer->elem_count - done);
     gf_type type = (gf_type)buffer->type;
     gf_type wire = op->coll.type;
-    gf_mem from = op->of.buffer.gradient + done * gf_type_size_bytes(type);
+    gf_mem from = op->gradient + done * gf_type_size_bytes(type);
     gf_mem to = op->packed + done * gf_type_size_bytes(wire);
     float pre = gf->config.exchange.pre_scale;
     bool others_look = op->coll.sources != NULL, changes = !in_place(op) || (pre != 1.0f);
@@ -77,8 +77,8 @@ static gf_status dense_unpack(gf_context *gf, struct gf_op *op)
 
     if (in_place(op) && (factor == 1.0f))
         count = buffer->elem_count;
-    else if (gf->ops->cast(&gf->queue, op->of.buffer.gradient + done * gf_type_size_bytes(type),
-                           type, op->packed + done * gf_type_size_bytes(wire), wire, count, factor,
+    else if (gf->ops->cast(&gf->queue, op->gradient + done * gf_type_size_bytes(type), type,
+                           op->packed + done * gf_type_size_bytes(wire), wire, count, factor,
                            op->coll.base + done,
                            gf_finite_counter(gf, op->index, GF_COUNT_SUMMED)) < 0)
         return gf_device_failed(gf, op->operation);
@@ -95,15 +95,9 @@ void gf_buffer_packed(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 void gf_buffer_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     (void)now_ns;
-    const struct gf_buffer *buffer = gf_buffer_of(gf, op);
-    const uint32_t *members =
-        (op->algorithm == GF_ALGORITHM_HIERARCHY) ? gf->nodes.of.local : gf->ids;
-    gf_finite_local(gf, buffer, gf_finite_seen(gf, op->index, GF_COUNT_PACKED));
-    gf_finite_sums(gf, buffer, &op->summed);
-    gf_finite_sums(gf, buffer, gf_finite_seen(gf, op->index, GF_COUNT_SUMMED));
+    gf_finite_buffer(gf, op);
     if (gf->on_device && (gf_device_counters_take(gf, op->index) < 0))
         (void)gf_device_failed(gf, op->operation);
-    gf_finite_sources(gf, buffer, members, &op->of.buffer.sources);
     gf->step.buffers_ended++;
 }
 
@@ -131,43 +125,40 @@ static gf_type buffer_type(const gf_context *gf, const struct gf_buffer *buffer,
 }
 
 /* Does whoever adds, or casts what leaves the node, see what this rank gives? */
-static bool others_look(const gf_context *gf, const struct gf_op *op)
+static bool others_look(const gf_context *gf, const struct gf_op_plan *plan)
 {
-    if (!in_place(op) || gf->on_device || (gf->world == 1)) return false;
-    if (op->algorithm == GF_ALGORITHM_HIERARCHY)
-        return (gf->nodes.of.local_size > 1) || (op->between != 0);
-    return op->algorithm == GF_ALGORITHM_DIRECT;
+    if ((plan->packed != plan->gradient) || gf->on_device || (gf->world == 1)) return false;
+    if (plan->algorithm == GF_ALGORITHM_HIERARCHY)
+        return (gf->nodes.of.local_size > 1) || (plan->between != 0);
+    return plan->algorithm == GF_ALGORITHM_DIRECT;
 }
 
 bool gf_buffer_start(gf_context *gf, uint32_t number)
 {
     const struct gf_buffer *buffer = &gf->buffers.now[number];
-    const struct gf_op_kind *kind =
-        (buffer->chunk_count > 0) ? &gf_sparse_buffer : &gf_buffer_dense;
-    struct gf_op *op = gf_op_take(gf, kind, GF_OPERATION_STEP, number);
-    gf_type wire = gf->config.exchange.wire;
-    gf_type type;
-    uint64_t at = buffer->first_elem * gf_type_size_bytes(wire);
-    if (op == NULL) return false;
-    op->first_tensor = buffer->first_tensor;
-    op->tensor_count = buffer->tensor_count;
-    op->pack_queue = &gf->pack_queue;
-    op->of.buffer = (struct gf_op_buffer){.gradient = gf->gradient + buffer->gradient_offset,
-                                          .sources = {.bad_first = UINT64_MAX}};
-    op->algorithm = gf_choose(gf, GF_COLL_ALLREDUCE, buffer->elem_count * gf_type_size_bytes(wire));
-    type = buffer_type(gf, buffer, op->algorithm);
-    op->packed = gf->pack + at;
-    if ((buffer->type == (uint8_t)type) && (buffer->chunk_count == 0))
-        op->packed = op->of.buffer.gradient;
-    if ((op->algorithm == GF_ALGORITHM_HIERARCHY) && (type != wire)) op->between = gf->pack + at;
-    op->host = gf->wire + at;
-    op->coll.data =
-        (!gf->on_device || gf_sums_late(gf, op->algorithm)) ? op->packed : gf->wire + at;
-    if (others_look(gf, op)) op->coll.sources = &op->of.buffer.sources;
-    if (buffer->chunk_count == 0) op->coll.base = buffer->first_elem;
-    op->coll.collective = GF_COLL_ALLREDUCE;
-    op->coll.type = type;
-    op->coll.elem_count = buffer->elem_count;
-    op->coll.tag = gf_tag(gf->epoch, gf->step.number, number);
-    return true;
+    const bool dense = buffer->chunk_count == 0;
+    const gf_type wire = gf->config.exchange.wire;
+    const uint64_t bytes = buffer->elem_count * gf_type_size_bytes(wire);
+    const uint64_t at = buffer->first_elem * gf_type_size_bytes(wire);
+    struct gf_op_plan plan = {
+        .kind = dense ? &gf_buffer_dense : &gf_sparse_buffer,
+        .operation = GF_OPERATION_STEP,
+        .number = number,
+        .algorithm = gf_choose(gf, GF_COLL_ALLREDUCE, bytes),
+        .collective = GF_COLL_ALLREDUCE,
+        .elem_count = buffer->elem_count,
+        .packed = gf->pack + at,
+        .tag = gf_tag(gf->epoch, gf->step.number, number),
+        .buffer = buffer,
+        .gradient = gf->gradient + buffer->gradient_offset,
+        .host = gf->wire + at,
+        .base = dense ? buffer->first_elem : 0,
+    };
+    plan.type = buffer_type(gf, buffer, plan.algorithm);
+    if (dense && (buffer->type == (uint8_t)plan.type)) plan.packed = plan.gradient;
+    if ((plan.algorithm == GF_ALGORITHM_HIERARCHY) && (plan.type != wire))
+        plan.between = gf->pack + at;
+    plan.data = (!gf->on_device || gf_sums_late(gf, plan.algorithm)) ? plan.packed : gf->wire + at;
+    plan.others_look = others_look(gf, &plan);
+    return gf_op_take(gf, &plan);
 }

@@ -1,5 +1,5 @@
 /* Fused buffers as operations. A buffer has an address for each place that it can be in:
- *     gradient  in the gradient pool, where the appliance wrote it         (op->of.buffer.gradient)
+ *     gradient  in the gradient pool, where the appliance wrote it         (op->gradient)
  *     packed    as it travels, where element ops reach it: the pack buffer, or the gradient itself
  *               where nothing is cast
  *                                                                           (op->packed)

@@ -49,26 +49,59 @@ static void first_put(const gf_context *gf, uint32_t rank, const struct gf_buffe
     if (key < *key_out) *key_out = key;
 }
 
-void gf_finite_local(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check)
+/* Of this rank's values. */
+static void local_add(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check)
 {
     gf->finite.local_count += check->bad_count;
     first_put(gf, gf->rank, buffer, check, &gf->finite.first_key);
 }
 
-void gf_finite_sums(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check)
+static void sums_add(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check)
 {
     first_put(gf, gf->rank, buffer, check, &gf->finite.first_sum);
 }
 
-void gf_finite_sources(gf_context *gf, const struct gf_buffer *buffer, const uint32_t *members,
-                       const struct gf_check *sources)
+/* Of all ranks' values in the blocks that this rank added: sum_n() says of which one the first
+ * was. */
+static void sources_add(gf_context *gf, const struct gf_op *op, const struct gf_buffer *buffer)
 {
-    struct gf_check check = *sources;
+    const uint32_t *members =
+        (op->algorithm == GF_ALGORITHM_HIERARCHY) ? gf->nodes.of.local : gf->ids;
+    struct gf_check check = op->sources;
+    uint32_t source = (uint32_t)(check.bad_first >> GF_SOURCE_SHIFT);
     if (check.bad_count == 0) return;
     check.bad_first &= (UINT64_C(1) << GF_SOURCE_SHIFT) - 1;
     gf->finite.local_count += check.bad_count;
-    first_put(
-        gf,
-        gf_rank_of(gf, gf_member_at(members, (uint32_t)(sources->bad_first >> GF_SOURCE_SHIFT))),
-        buffer, &check, &gf->finite.first_key);
+    first_put(gf, gf_rank_of(gf, gf_member_at(members, source)), buffer, &check,
+              &gf->finite.first_key);
+}
+
+/* Counters of a sparse buffer count packed elements: where the first one lies in the pool. */
+static struct gf_check placed(const gf_context *gf, const struct gf_buffer *buffer,
+                              const struct gf_check *check)
+{
+    struct gf_check at = *check;
+    if ((buffer->chunk_count > 0) && (at.bad_count > 0))
+        at.bad_first =
+            gf_sparse_placed(&gf->sparse, gf->sparse.selection + buffer->chunk_first, at.bad_first);
+    return at;
+}
+
+void gf_finite_buffer(gf_context *gf, const struct gf_op *op)
+{
+    const struct gf_buffer *buffer = gf_buffer_of(gf, op);
+    const struct gf_check local =
+        placed(gf, buffer, gf_finite_seen(gf, op->index, GF_COUNT_PACKED));
+    const struct gf_check added = placed(gf, buffer, &op->summed);
+    const struct gf_check unpacked =
+        placed(gf, buffer, gf_finite_seen(gf, op->index, GF_COUNT_SUMMED));
+    local_add(gf, buffer, &local);
+    sums_add(gf, buffer, &added);
+    sums_add(gf, buffer, &unpacked);
+    sources_add(gf, op, buffer);
+}
+
+void gf_finite_scored(gf_context *gf, const struct gf_check *check)
+{
+    local_add(gf, NULL, check);
 }

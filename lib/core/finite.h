@@ -10,7 +10,7 @@
 
 #include "ops/ops.h"
 
-struct gf_buffer;
+struct gf_op;
 
 struct gf_finite {
     /* struct gf_check [operations + 1][GF_COUNTS], of element ops; the last: of chunk norms */
@@ -36,15 +36,10 @@ struct gf_check *gf_finite_counter(const gf_context *gf, uint32_t index, gf_coun
 struct gf_check *gf_finite_seen(const gf_context *gf, uint32_t index, gf_count which);
 
 void gf_finite_step(gf_context *gf); /* a step begins: none so far */
-/* Values of this rank, in a counter whose indices are elements of the pool; of one buffer, or
- * (NULL) of the sparse part. */
-void gf_finite_local(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check);
-/* The same of all ranks' values in the blocks that this rank added; sources are indices of
- * members. */
-void gf_finite_sources(gf_context *gf, const struct gf_buffer *buffer, const uint32_t *members,
-                       const struct gf_check *sources);
-/* Of sums. */
-void gf_finite_sums(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check);
+/* A fused buffer has been added: what its operation met goes into the step's. */
+void gf_finite_buffer(gf_context *gf, const struct gf_op *op);
+/* Likewise of chunks that were scored; indices are elements of the pool. */
+void gf_finite_scored(gf_context *gf, const struct gf_check *check);
 
 /* Which value it was, so that a lower key is an earlier one: rank, tensor, element of the
  * tensor. */

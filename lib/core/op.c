@@ -8,42 +8,6 @@
 
 /* ---- taking ---- */
 
-struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_operation operation,
-                         uint32_t number)
-{
-    struct gf_op_table *table = &gf->under_way;
-    /* hierarchy takes two an operation */
-    uint64_t apart = gf->nodes.used ? GF_DIRECT_LANES / 2 : GF_DIRECT_LANES;
-    uint32_t index = (uint32_t)__builtin_ctz(~table->busy);
-    struct gf_op *op = &table->ops[index];
-    /* the oldest keeps its lane of flags to itself */
-    for (uint32_t left = table->busy; left != 0; left &= left - 1)
-        if (table->taken - gf_op_first(table, left)->order >= apart) return NULL;
-    if (index >= table->count) return NULL;
-    table->busy |= 1u << index;
-    op->index = index;
-    op->kind = kind;
-    op->operation = operation;
-    op->number = number;
-    op->first_tensor = GF_TENSOR_NONE;
-    op->tensor_count = 0;
-    op->pack_queue = &gf->queue;
-    op->order = table->taken++;
-    op->between = op->host = 0;
-    op->done_elems = 0;
-    op->ahead = false;
-    op->taken_ns = gf->polled.at_ns;
-    op->coll.fold = NULL;
-    op->coll.fold_elem_bytes = 0;
-    op->coll.root = 0;
-    op->coll.sources = NULL;
-    op->coll.base = 0;
-    op->state = GF_OP_PACK;
-    return op;
-}
-
-/* ---- the collective ---- */
-
 /* Up to here direct takes one barrier: where ranks share cores, a barrier costs each a turn on its
  * core. */
 #define SMALL_BYTES 1024u
@@ -83,6 +47,83 @@ static void own_set(const gf_context *gf, struct gf_op *op)
     op->own.hierarchy.packed = op->between;
 }
 
+static void coll_set(gf_context *gf, struct gf_op *op, const struct gf_op_plan *plan)
+{
+    struct gf_coll *coll = &op->coll;
+    coll->kind = gf_coll_kinds[plan->algorithm];
+    coll->collective = plan->collective;
+    coll->root = plan->root;
+    coll->type = plan->type;
+    coll->data = plan->data;
+    coll->elem_count = plan->elem_count;
+    coll->tag = plan->tag;
+    coll->fold = plan->fold;
+    coll->fold_arg = plan->fold_arg;
+    coll->fold_elem_bytes = plan->fold_elem_bytes;
+    coll->base = plan->base;
+    coll->queue = &gf->wire_queue;
+    coll->ops = gf->wire_ops;
+    coll->staging = op->staging;
+    coll->late = NULL;
+    coll->check = plan->kind->counts ? &op->summed : NULL;
+    coll->sources = plan->others_look ? &op->sources : NULL;
+    own_set(gf, op);
+}
+
+/* May an operation be taken? With L = GF_DIRECT_LANES, the flags of operation k lie in slot k mod 2L
+ * of shared memory (direct_flags.c), and operation k + 2L writes there again. No peer may still read
+ * them then. Therefore an operation waits while one that is L before it, or more, is under way: who
+ * takes k + 2L has ended k + L; for that each peer had begun k + L; and so it had ended k, by the
+ * same rule. An operation of hierarchy takes two of these numbers. */
+static bool lane_is_free(gf_context *gf)
+{
+    struct gf_op_table *table = &gf->under_way;
+    uint64_t lanes = gf->nodes.used ? GF_DIRECT_LANES / 2 : GF_DIRECT_LANES;
+    for (uint32_t left = table->busy; left != 0; left &= left - 1)
+        if (table->taken - gf_op_first(table, left)->order >= lanes) return false;
+    return true;
+}
+
+bool gf_op_take(gf_context *gf, const struct gf_op_plan *plan)
+{
+    static const struct gf_check none = {.bad_first = UINT64_MAX};
+    struct gf_op_table *table = &gf->under_way;
+    const struct gf_buffer *buffer = plan->buffer;
+    uint32_t index = (uint32_t)__builtin_ctz(~table->busy);
+    struct gf_op *op = &table->ops[index];
+    if ((index >= table->count) || !lane_is_free(gf)) return false;
+    table->busy |= 1u << index;
+    op->index = index;
+    op->kind = plan->kind;
+    op->operation = plan->operation;
+    op->number = plan->number;
+    op->order = table->taken++;
+    op->algorithm = plan->algorithm;
+    op->packed = plan->packed;
+    op->first_tensor = (buffer != NULL) ? buffer->first_tensor : GF_TENSOR_NONE;
+    op->tensor_count = (buffer != NULL) ? buffer->tensor_count : 0;
+    op->pack_queue = (buffer != NULL) ? &gf->pack_queue : &gf->queue;
+    op->gradient = plan->gradient;
+    op->between = plan->between;
+    op->host = plan->host;
+    op->request = plan->request;
+    op->summed = none;
+    op->sources = none;
+    op->moves =
+        (plan->kind->pack != NULL) || (plan->kind->unpack != NULL) || (plan->packed != plan->data);
+    op->done_elems = 0;
+    op->ahead = false;
+    op->taken_ns = gf->polled.at_ns;
+    op->wait_peer = GF_RANK_NONE;
+    op->waited_for = GF_RANK_NONE;
+    op->waited_ns = 0;
+    coll_set(gf, op, plan);
+    op->state = GF_OP_PACK;
+    return true;
+}
+
+/* ---- the collective ---- */
+
 /* Its times, from the first look at the clock since it was taken. */
 static void op_time(struct gf_op *op, uint64_t now_ns)
 {
@@ -101,21 +142,11 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_tu
     struct gf_position *position = gf->position;
     gf_status status;
     if (op->kind->packed != NULL) op->kind->packed(gf, op, now_ns);
-    coll->kind = gf_coll_kinds[op->algorithm];
-    coll->queue = &gf->wire_queue;
-    coll->ops = gf->wire_ops;
-    coll->staging = op->staging;
-    coll->late = NULL;
-    coll->check = op->kind->counts ? &op->summed : NULL;
-    op->summed = (struct gf_check){.bad_first = UINT64_MAX};
-    own_set(gf, op);
     if ((coll->elem_count > 0) && gf_device_holds(gf, coll->data)) gf_device_op_take(gf, op);
     status = gf_coll_start(coll, now_ns);
     if (status < 0) gf_coll_fail(coll, status); /* the first poll tells */
     op->timed = (clock == GF_CLOCK_READ);
     op->begin_ns = now_ns; /* all this while the first flag travels */
-    op->wait_peer = op->waited_for = GF_RANK_NONE;
-    op->waited_ns = 0;
     op->state = GF_OP_RUN;
     position->sequence = ++gf->under_way.sequence;
     position->step = gf->step.number;
@@ -209,34 +240,45 @@ static gf_status op_reached(gf_context *gf, const struct gf_op *op, uint64_t now
     return (op->moves && gf->on_device) ? gf_device_reached(gf, op, now_ns) : GF_OK;
 }
 
-/* From where it is as far as it goes. */
-static gf_status op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_turn_clock clock)
+/* From one state to the next. GF_OK: it is there; GF_AGAIN: that was this turn. */
+static gf_status op_advance(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_turn_clock clock)
 {
-    gf_status status;
+    gf_status status = GF_OK;
     switch (op->state) {
     case GF_OP_FREE: break;
     case GF_OP_PACK:
-        op->moves =
-            (op->kind->pack != NULL) || (op->kind->unpack != NULL) || (op->packed != op->coll.data);
-        if (op->moves && ((status = gf_op_move(gf, op, now_ns)) != GF_OK)) return status;
+        if (op->moves) status = gf_op_move(gf, op, now_ns);
+        if (status != GF_OK) return status;
         op->ahead =
             op->moves && op->kind->goes_ahead && gf->ipc.flags && gf_device_on_streams(gf, op);
-        op->state = GF_OP_PACKED; /* fall through */
+        op->state = GF_OP_PACKED;
+        return GF_OK;
     case GF_OP_PACKED:
-        if (!op->ahead && ((status = op_reached(gf, op, now_ns)) != GF_OK)) return status;
-        if ((status = op_run(gf, op, now_ns, clock)) != GF_OK) return status; /* fall through */
-    case GF_OP_RUN:
-        if ((status = op_poll(gf, op, now_ns, clock)) != GF_OK) return status; /* fall through */
+        if (!op->ahead) status = op_reached(gf, op, now_ns);
+        return (status == GF_OK) ? op_run(gf, op, now_ns, clock) : status;
+    case GF_OP_RUN: return op_poll(gf, op, now_ns, clock);
     case GF_OP_UNPACK:
-        if (op->moves && ((status = gf_op_move(gf, op, now_ns)) != GF_OK)) return status;
-        op->state = GF_OP_UNPACKED; /* fall through */
+        if (op->moves) status = gf_op_move(gf, op, now_ns);
+        if (status == GF_OK) op->state = GF_OP_UNPACKED;
+        return status;
     case GF_OP_UNPACKED:
-        if ((status = op_reached(gf, op, now_ns)) != GF_OK) return status;
+        status = op_reached(gf, op, now_ns);
+        if (status != GF_OK) return status;
         op->kind->done(gf, op, now_ns);
         op->state = GF_OP_FREE;
         gf->under_way.busy &= ~(1u << op->index);
+        return GF_OK;
     }
     return GF_AGAIN;
+}
+
+/* As far as it goes. */
+static gf_status op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_turn_clock clock)
+{
+    gf_status status = GF_OK;
+    while ((status == GF_OK) && (op->state != GF_OP_FREE))
+        status = op_advance(gf, op, now_ns, clock);
+    return status;
 }
 
 static inline gf_status ops_turn(gf_context *gf, uint64_t now_ns, gf_turn_clock clock)

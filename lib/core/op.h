@@ -38,11 +38,30 @@ typedef enum gf_op_state {
     GF_OP_UNPACKED
 } gf_op_state;
 
-/* Of a fused buffer. */
-struct gf_op_buffer {
-    gf_mem gradient; /* of a dense one: where the appliance wrote it */
-    /* of one that nobody looked at before it was added, as sum_n() tells */
-    struct gf_check sources;
+/* What an owner says of an operation; what is 0 there is none. Of ranks, type and elem_count all
+ * say the same. */
+struct gf_op_plan {
+    const struct gf_op_kind *kind;
+    gf_operation operation;
+    uint32_t number;
+    gf_algorithm algorithm;
+    gf_collective collective;
+    uint32_t root;
+    gf_type type;
+    uint64_t elem_count;
+    gf_mem data; /* [elem_count] of type: where the wire, or the device, takes it */
+    gf_mem packed;
+    uint64_t tag;
+    gf_status (*fold)(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count);
+    void *fold_arg;
+    size_t fold_elem_bytes;
+    /* of a fused buffer; below: struct gf_op */
+    const struct gf_buffer *buffer;
+    gf_mem gradient, between, host;
+    uint64_t base;
+    bool others_look; /* whoever adds counts what is not finite before it is added */
+    /* of a public request */
+    struct gf_pending *request;
 };
 
 struct gf_op {
@@ -81,11 +100,11 @@ struct gf_op {
         struct gf_flow flow;
         struct gf_direct direct;
         struct gf_hierarchy hierarchy;
-    } own; /* coll.own */
-    union {
-        struct gf_op_buffer buffer;
-        struct gf_pending *request;
-    } of;
+    } own;           /* coll.own */
+    gf_mem gradient; /* of a fused buffer: where the appliance wrote it */
+    /* of one that nobody looked at before it was added, as sum_n() tells */
+    struct gf_check sources;
+    struct gf_pending *request; /* of a public request */
 };
 
 struct gf_op_table {
@@ -111,12 +130,11 @@ static inline struct gf_op *gf_op_first(struct gf_op_table *table, uint32_t left
     return &table->ops[__builtin_ctz(left)];
 }
 
-/* A free op in state PACK; NULL: none is free. All ranks take ops for the same operations in the
- * same order, whichever of the table these are. The caller sets algorithm, packed and coll's
- * collective, type, root, data, elem_count, tag and what else its kind wants; the rest is at its
- * default. */
-struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_operation operation,
-                         uint32_t number);
+/* A free op takes the plan, in state PACK; false: none is free. All ranks take ops for the same
+ * operations in the same order, whichever of the table these are. This sets all that an operation
+ * has, but for what gf_ops_reset() sets for an epoch and what a device changes as the collective
+ * starts (gf_device_op_take()). */
+bool gf_op_take(gf_context *gf, const struct gf_op_plan *plan);
 /* op_move.c. A turn of packing or unpacking, GF_OK: all is queued, its counter after it. */
 gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns);
 

@@ -20,7 +20,7 @@ gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     if ((move != NULL) && (op->done_elems < op->coll.elem_count)) {
         uint64_t before = op->done_elems;
         if ((status = move(gf, op)) < 0) return status;
-        if ((op->operation == GF_OPERATION_STEP) && (op->packed != op->of.buffer.gradient))
+        if ((op->operation == GF_OPERATION_STEP) && (op->packed != op->gradient))
             gf->observed.stats.copied_bytes +=
                 (op->done_elems - before) * gf_type_size_bytes(op->coll.type);
         if (op->done_elems < op->coll.elem_count) return GF_AGAIN;

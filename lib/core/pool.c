@@ -38,13 +38,6 @@ static gf_status tensor_check(const struct gf_tensor *tensor, uint32_t index, ui
                             index, name, (unsigned long long)tensor->elem_count, GF_KEY_ELEM_BITS);
 }
 
-/* Where a tensor of elem_count begins if `next` is the first free element. */
-static uint64_t place_at(const struct gf_config *config, uint64_t next, uint64_t elem_count)
-{
-    if (config->pool_order != NULL) return next;
-    return (elem_count < GF_POOL_SMALL_ELEMS) ? next : gf_align_up(next, GF_POOL_ALIGN_ELEMS);
-}
-
 #define NAMED 1024u /* are marked at a time, for a small stack */
 
 /* Each tensor once. */
@@ -100,83 +93,136 @@ static bool run_is_full(const struct gf_config *config, uint64_t elem_count)
     return elem_count * gf_type_size_bytes(config->exchange.wire) >= config->exchange.fuse_bytes;
 }
 
+/* Where the walk over the tensors is. A run is what gf_pool_group() puts together. */
+struct walk {
+    const struct gf_config *config;
+    struct gf_pool_tensor *table; /* NULL: it only counts */
+    bool sparse;                  /* the part; the sparse one lies first */
+    uint32_t place;               /* tensors before this one, of both parts */
+    uint64_t next;                /* the first free element */
+    uint64_t bytes;               /* of gradients before it */
+    int type;                     /* of the tensor before, in this part; -1: none */
+    bool open;                    /* the run takes more tensors, if they have its type */
+    uint64_t run_first;           /* its first element */
+    uint32_t run_pieces;          /* buffers that it makes so far */
+    uint64_t buffer_count;        /* of all runs, this one too */
+};
+
+/* Where a tensor begins: a part, or a type in it, on an alignment of its own; a small tensor
+ * without a gap. */
+static uint64_t walk_first(const struct walk *walk, const struct gf_tensor *tensor)
+{
+    bool is_packed =
+        (walk->config->pool_order != NULL) || (tensor->elem_count < GF_POOL_SMALL_ELEMS);
+    if (walk->type != (int)tensor->type) return gf_align_up(walk->next, GF_POOL_ALIGN_ELEMS);
+    return is_packed ? walk->next : gf_align_up(walk->next, GF_POOL_ALIGN_ELEMS);
+}
+
+static void walk_put(const struct walk *walk, uint32_t index, const struct gf_tensor *tensor,
+                     uint64_t first)
+{
+    struct gf_pool_tensor *placed = &walk->table[index];
+    *placed = (struct gf_pool_tensor){.first_elem = first,
+                                      .elem_count = tensor->elem_count,
+                                      .gradient_offset = walk->bytes,
+                                      .place = walk->place,
+                                      .flags = tensor->flags,
+                                      .at_place = placed->at_place,
+                                      .type = (uint8_t)tensor->type,
+                                      .sparse = walk->sparse ? 1 : 0};
+    (void)snprintf(placed->name, sizeof placed->name, "%s", tensor->name ? tensor->name : "");
+    walk->table[walk->place].at_place = index;
+}
+
+/* A tensor has been placed: how many buffers its run makes now. With pool_order runs are not known
+ * here, since they follow the order of backward: each tensor counts as one by itself, and there are
+ * at most as many buffers. */
+static void walk_count(struct walk *walk, uint64_t first, uint64_t elem_count)
+{
+    uint64_t run_elems;
+    uint64_t length;
+    if (!walk->open) {
+        walk->run_first = first;
+        walk->run_pieces = 0;
+    }
+    run_elems = first + elem_count - walk->run_first;
+    walk->buffer_count -= walk->run_pieces;
+    walk->run_pieces = run_pieces(walk->config, run_elems, &length);
+    walk->buffer_count += walk->run_pieces;
+    walk->open = (walk->config->pool_order == NULL) && !run_is_full(walk->config, run_elems);
+}
+
+static gf_status walk_tensor(struct walk *walk, uint32_t index, const struct gf_tensor *tensor,
+                             char *error_out)
+{
+    const uint64_t first = walk_first(walk, tensor);
+    gf_status status = tensor_check(tensor, index, first, error_out);
+    if (status < 0) return status;
+    if (walk->type == (int)tensor->type) {
+        /* the same gap in elements and in bytes */
+        walk->bytes += (first - walk->next) * gf_type_size_bytes(tensor->type);
+    } else {
+        if (walk->sparse && (walk->type >= 0))
+            return gf_config_refuse(error_out, GF_ERR_PARAM,
+                                    "tensor %u \"%s\": sparse tensors must share one "
+                                    "type; mark it dense",
+                                    index, tensor->name ? tensor->name : "");
+        walk->bytes = gf_align_up(walk->bytes, GF_ALIGN_BYTES);
+        walk->type = (int)tensor->type;
+        walk->open = false;
+    }
+    if (walk->table != NULL) walk_put(walk, index, tensor, first);
+    walk_count(walk, first, tensor->elem_count);
+    walk->place++;
+    walk->next = first + tensor->elem_count;
+    walk->bytes += tensor->elem_count * gf_type_size_bytes(tensor->type);
+    return GF_OK;
+}
+
+/* The tensors of one part. */
+static gf_status walk_part(struct walk *walk, bool sparse, const struct gf_tensor *tensors,
+                           uint32_t tensor_count, char *error_out)
+{
+    const uint32_t *order = walk->config->pool_order;
+    walk->sparse = sparse;
+    walk->type = -1;
+    walk->open = false;
+    for (uint32_t i = 0; i < tensor_count; i++) {
+        uint32_t index = (order != NULL) ? order[i] : i;
+        gf_status status;
+        if (tensor_is_sparse(walk->config, tensors[index].flags) != sparse) continue;
+        status = walk_tensor(walk, index, &tensors[index], error_out);
+        if (status < 0) return status;
+    }
+    return GF_OK;
+}
+
 gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *tensors,
                         uint32_t tensor_count, struct gf_pool_tensor *table,
                         struct gf_pool_sizes *sizes_out, char *error_out)
 {
-    struct gf_pool_sizes sizes = {0};
-    uint64_t next = 0;
-    uint64_t bytes = 0;
-    uint64_t run_first = 0;
-    uint64_t length;
-    uint32_t place = 0;
-    uint32_t pieces = 0; /* of the run so far */
-    int sparse_type = -1;
+    struct walk walk = {.config = config, .table = table};
+    uint64_t sparse_elem_count;
     gf_status status;
 
     if ((tensors == NULL) || (tensor_count == 0) || (tensor_count > GF_TENSORS_MAX)) {
         return gf_config_refuse(error_out, GF_ERR_PARAM, "%u tensors; allowed are 1 to %u",
                                 tensor_count, GF_TENSORS_MAX);
     }
-    if ((status = order_check(config, tensors, tensor_count, error_out)) < 0) return status;
-    for (int part = 1; part >= 0; part--) { /* the sparse part lies first */
-        int run_type = -1;
-        bool open = false;
-        for (uint32_t k = 0; k < tensor_count; k++) {
-            uint32_t i = (config->pool_order != NULL) ? config->pool_order[k] : k;
-            const struct gf_tensor *tensor = &tensors[i];
-            /* a part, or a type in it, begins on an alignment of its own */
-            bool joins = run_type == (int)tensor->type;
-            uint64_t first = place_at(config, next, tensor->elem_count);
-            if (!joins) first = gf_align_up(next, GF_POOL_ALIGN_ELEMS);
-            if (tensor_is_sparse(config, tensor->flags) != (part == 1)) continue;
-            if ((status = tensor_check(tensor, i, first, error_out)) < 0) return status;
-            if ((part == 1) && (sparse_type >= 0) && (sparse_type != (int)tensor->type)) {
-                return gf_config_refuse(error_out, GF_ERR_PARAM,
-                                        "tensor %u \"%s\": sparse tensors must share one "
-                                        "type; mark it dense",
-                                        i, tensor->name ? tensor->name : "");
-            }
-            if (part == 1) sparse_type = (int)tensor->type;
-            if (joins) {
-                /* the same gap in elements and in bytes */
-                bytes += (first - next) * gf_type_size_bytes(tensor->type);
-            } else {
-                open = false;
-                bytes = gf_align_up(bytes, GF_ALIGN_BYTES);
-                run_type = (int)tensor->type;
-            }
-            if (table != NULL) {
-                struct gf_pool_tensor *placed = &table[i];
-                *placed = (struct gf_pool_tensor){.first_elem = first,
-                                                  .elem_count = tensor->elem_count,
-                                                  .gradient_offset = bytes,
-                                                  .place = place,
-                                                  .flags = tensor->flags,
-                                                  .at_place = placed->at_place,
-                                                  .type = (uint8_t)tensor->type,
-                                                  .sparse = (uint8_t)(part == 1)};
-                (void)snprintf(placed->name, sizeof placed->name, "%s",
-                               tensor->name ? tensor->name : "");
-                table[place].at_place = i;
-            }
-            place++;
-            if (!open) run_first = first;
-            if (!open) pieces = 0;
-            next = first + tensor->elem_count;
-            sizes.buffer_count -= pieces;
-            pieces = run_pieces(config, next - run_first, &length);
-            sizes.buffer_count += pieces;
-            /* With pool_order there are at most as many as tensors that never fuse would make. */
-            open = (config->pool_order == NULL) && !run_is_full(config, next - run_first);
-            bytes += tensor->elem_count * gf_type_size_bytes(tensor->type);
-        }
-        if (part == 1) sizes.sparse_elem_count = next;
-        next = gf_align_up(next, GF_POOL_ALIGN_ELEMS);
-    }
-    sizes.elem_count = next;
-    sizes.gradient_bytes = gf_align_up(bytes, GF_ALIGN_BYTES);
-    *sizes_out = sizes;
+    status = order_check(config, tensors, tensor_count, error_out);
+    if (status < 0) return status;
+    status = walk_part(&walk, true, tensors, tensor_count, error_out);
+    if (status < 0) return status;
+    sparse_elem_count = walk.next;
+    walk.next = gf_align_up(walk.next, GF_POOL_ALIGN_ELEMS);
+    status = walk_part(&walk, false, tensors, tensor_count, error_out);
+    if (status < 0) return status;
+    *sizes_out = (struct gf_pool_sizes){
+        .elem_count = gf_align_up(walk.next, GF_POOL_ALIGN_ELEMS),
+        .sparse_elem_count = sparse_elem_count,
+        .gradient_bytes = gf_align_up(walk.bytes, GF_ALIGN_BYTES),
+        .buffer_count = walk.buffer_count,
+    };
     return GF_OK;
 }
 

@@ -225,25 +225,13 @@ static uint32_t pending_number(const struct gf_pending *pending)
 
 static void request_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
-    struct gf_pending *pending = op->of.request;
+    struct gf_pending *pending = op->request;
     (void)gf;
     (void)now_ns;
     pending->state = GF_REQUEST_ENDED;
 }
 
 static const struct gf_op_kind request_kind = {.done = request_done};
-
-/* What is no sum is folded here; hierarchy only sums. */
-static void reduction_set(const gf_context *gf, struct gf_op *op, struct gf_pending *pending)
-{
-    if ((pending->collective != GF_COLL_ALLREDUCE) ||
-        (pending->root_or_reduction == GF_REDUCTION_SUM))
-        return;
-    op->coll.fold = gf->requests.fold;
-    op->coll.fold_arg = pending;
-    op->coll.fold_elem_bytes = gf_type_size_bytes(pending->type);
-    if (op->algorithm == GF_ALGORITHM_HIERARCHY) op->algorithm = GF_ALGORITHM_HALVING;
-}
 
 /* The wire pool holds one staged request at a time. */
 static bool pool_taken(const gf_context *gf)
@@ -255,27 +243,42 @@ static bool pool_taken(const gf_context *gf)
     return false;
 }
 
+/* An op takes it; false: none is free. */
+static bool request_start(gf_context *gf, struct gf_pending *pending, uint64_t sequence)
+{
+    const uint64_t bytes = pending->elem_count * gf_type_bytes(pending->type);
+    struct gf_op_plan plan = {
+        .kind = &request_kind,
+        .operation = pending->operation,
+        .number = (uint32_t)sequence,
+        .algorithm = gf_choose(gf, pending->collective, bytes),
+        .collective = pending->collective,
+        .type = pending->type,
+        .elem_count = pending->elem_count,
+        .data = pending->staged ? gf->wire : pending->data,
+        .packed = pending->data,
+        .tag = gf_tag(gf->epoch, sequence, pending_number(pending)),
+        .request = pending,
+    };
+    if (pending->collective == GF_COLL_BROADCAST) plan.root = pending->root_or_reduction;
+    if ((pending->collective == GF_COLL_ALLREDUCE) &&
+        (pending->root_or_reduction != GF_REDUCTION_SUM)) {
+        plan.fold = gf->requests.fold;
+        plan.fold_arg = pending;
+        plan.fold_elem_bytes = gf_type_size_bytes(pending->type);
+        /* hierarchy only sums */
+        if (plan.algorithm == GF_ALGORITHM_HIERARCHY) plan.algorithm = GF_ALGORITHM_HALVING;
+    }
+    return gf_op_take(gf, &plan);
+}
+
 /* Starts the oldest that wait. */
 static void requests_start(gf_context *gf)
 {
     for (; gf->requests.started < gf->requests.posted; gf->requests.started++) {
         struct gf_pending *next = gf->requests.queue[gf->requests.started % GF_REQUESTS_MAX];
-        uint64_t sequence = gf->requests.started + 1;
-        struct gf_op *op = NULL;
-        if (!next->staged || !pool_taken(gf))
-            op = gf_op_take(gf, &request_kind, next->operation, (uint32_t)sequence);
-        if (op == NULL) return;
-        op->of.request = next;
-        op->packed = next->data;
-        op->algorithm =
-            gf_choose(gf, next->collective, next->elem_count * gf_type_bytes(next->type));
-        op->coll.collective = next->collective;
-        op->coll.root = (next->collective == GF_COLL_BROADCAST) ? next->root_or_reduction : 0;
-        reduction_set(gf, op, next);
-        op->coll.type = next->type;
-        op->coll.data = next->staged ? gf->wire : next->data;
-        op->coll.elem_count = next->elem_count;
-        op->coll.tag = gf_tag(gf->epoch, sequence, pending_number(next));
+        if (next->staged && pool_taken(gf)) return;
+        if (!request_start(gf, next, gf->requests.started + 1)) return;
         next->state = GF_REQUEST_RUNNING;
     }
 }

@@ -120,19 +120,23 @@ static void words_put(gf_context *gf)
 
 bool gf_vote_post(gf_context *gf)
 {
-    uint64_t count = gf->step.sparse ? gf_vote_words(gf->sparse.chunk_count) : GF_VOTE_WORDS;
-    struct gf_op *op = gf_op_take(gf, &vote_kind, GF_OPERATION_VOTE, 0);
-    if (op == NULL) return false;
+    const uint64_t count = gf->step.sparse ? gf_vote_words(gf->sparse.chunk_count) : GF_VOTE_WORDS;
+    const struct gf_op_plan plan = {
+        .kind = &vote_kind,
+        .operation = GF_OPERATION_VOTE,
+        .algorithm = gf_choose_folded(gf, count * sizeof gf->vote[0]),
+        .collective = GF_COLL_ALLREDUCE,
+        .type = GF_TYPE_F32,
+        .elem_count = count,
+        .data = (gf_mem)(uintptr_t)gf->vote,
+        .packed = (gf_mem)(uintptr_t)gf->vote,
+        .tag = gf_tag(gf->epoch, gf->step.number, GF_TAG_BUFFER_OTHER),
+        .fold = vote_fold,
+        .fold_arg = gf,
+        .fold_elem_bytes = sizeof gf->vote[0],
+    };
+    if (!gf_op_take(gf, &plan)) return false;
     gf->step.state = GF_STEP_VOTED;
     words_put(gf);
-    op->packed = op->coll.data = (gf_mem)(uintptr_t)gf->vote;
-    op->algorithm = gf_choose_folded(gf, count * sizeof gf->vote[0]);
-    op->coll.collective = GF_COLL_ALLREDUCE;
-    op->coll.type = GF_TYPE_F32;
-    op->coll.elem_count = count;
-    op->coll.tag = gf_tag(gf->epoch, gf->step.number, GF_TAG_BUFFER_OTHER);
-    op->coll.fold = vote_fold;
-    op->coll.fold_arg = gf;
-    op->coll.fold_elem_bytes = sizeof gf->vote[0];
     return true;
 }

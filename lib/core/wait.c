@@ -113,13 +113,19 @@ static uint64_t place(const gf_context *gf)
            ((uint64_t)gf->change.state << 4) | (uint64_t)gf->warm.state;
 }
 
-gf_status gf_wait(gf_context *gf, gf_status (*progress)(gf_context *gf, void *arg), void *arg)
+/* How often a poll may look for a flag before it returns: not at all where the program asked for
+ * sleep or yield; seldom where the rank that is awaited may need this core. */
+static uint32_t spins_of(const gf_context *gf)
 {
     gf_idle how = gf->config.link.idle;
-    bool few = (how == GF_IDLE_AUTO) && gf->waiting.oversubscribed;
-    uint32_t spins = few                                                ? SPINS_OVERSUBSCRIBED
-                     : ((how == GF_IDLE_SPIN) || (how == GF_IDLE_AUTO)) ? SPINS
-                                                                        : 0;
+    if (how == GF_IDLE_SPIN) return SPINS;
+    if (how != GF_IDLE_AUTO) return 0;
+    return gf->waiting.oversubscribed ? SPINS_OVERSUBSCRIBED : SPINS;
+}
+
+gf_status gf_wait(gf_context *gf, gf_status (*progress)(gf_context *gf, void *arg), void *arg)
+{
+    const uint32_t spins = spins_of(gf);
     uint64_t moved_ns = gf->waiting.moved_ns;
     uint64_t before = place(gf);
     uint64_t yielded_ns = 0;
@@ -134,7 +140,8 @@ gf_status gf_wait(gf_context *gf, gf_status (*progress)(gf_context *gf, void *ar
         if (yielded_ns != 0) gf_idle_yielded(&gf->waiting.idling, yielded_ns, gf->polled.at_ns);
         yielded_ns = 0;
         if (status != GF_AGAIN) return status;
-        polls = ((gf->waiting.moved_ns != moved_ns) || (place(gf) != before)) ? 0 : polls + 1;
+        polls++;
+        if ((gf->waiting.moved_ns != moved_ns) || (place(gf) != before)) polls = 0;
         moved_ns = gf->waiting.moved_ns;
         before = place(gf);
         if ((polls > 0) || gf->waiting.awaits_core) yielded_ns = idle(gf, polls);

@@ -187,6 +187,18 @@ gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint6
     return gf_update_status(gf, gf->ops->update(&gf->queue, &update, end - first));
 }
 
+/* The last place of the part that begins at `place`: a tensor with a ratio is one by itself. */
+static uint32_t part_end(const gf_context *gf, uint32_t place, uint32_t last)
+{
+    const float decay = gf_decay_of(gf, at_place(gf, place));
+    uint32_t to = place;
+    if (has_ratio(gf, gf_at_place(gf, place))) return place;
+    while ((to < last) && !has_ratio(gf, gf_at_place(gf, to + 1)) &&
+           (gf_decay_of(gf, at_place(gf, to + 1)) == decay))
+        to++;
+    return to;
+}
+
 /* Neighbours with the same rules and no ratio are one part, with the gaps between them: zeroes,
  * which stay so. */
 static gf_status parts_update(gf_context *gf, uint32_t first, uint32_t last, float rate)
@@ -197,15 +209,11 @@ static gf_status parts_update(gf_context *gf, uint32_t first, uint32_t last, flo
     struct gf_update_part *part = parts;
     for (uint32_t place = first, to; place <= last; place = to + 1) {
         uint32_t tensor = gf_at_place(gf, place);
-        float decay = gf_decay_of(gf, at_place(gf, place));
-        bool is_alone = has_ratio(gf, tensor);
-        for (to = place; !is_alone && (to < last) && !has_ratio(gf, gf_at_place(gf, to + 1)) &&
-                         (gf_decay_of(gf, at_place(gf, to + 1)) == decay);
-             to++) {
-        }
+        gf_mem ratio = has_ratio(gf, tensor) ? ratio_at(gf, tensor) : 0;
+        to = part_end(gf, place, last);
         *part++ = (struct gf_update_part){at_place(gf, place)->first_elem - base,
-                                          gf_places_elems(gf, place, to),
-                                          is_alone ? ratio_at(gf, tensor) : 0, decay, 0};
+                                          gf_places_elems(gf, place, to), ratio,
+                                          gf_decay_of(gf, at_place(gf, place)), 0};
     }
     return gf_update_status(
         gf, gf->ops->update_parts(&gf->queue, &update, parts, (uint32_t)(part - parts)));
@@ -238,6 +246,16 @@ static gf_status ratios_make(gf_context *gf, uint32_t first, uint32_t last)
     return gf_update_status(gf, status);
 }
 
+/* The last place of the run of tensors from `first` on that share all rules. */
+static uint32_t rules_end(const gf_context *gf, uint32_t first)
+{
+    uint32_t last = first;
+    while ((last + 1 < gf->tensor_count) &&
+           same_rules(gf, at_place(gf, last), at_place(gf, last + 1)))
+        last++;
+    return last;
+}
+
 /* Tensors at places first..last, which share all rules. */
 static gf_status places_update(gf_context *gf, uint32_t first, uint32_t last, float rate)
 {
@@ -268,14 +286,9 @@ gf_status gf_update(gf_context *gf, float learning_rate)
     if (is_lars(gf) && (gf->ops->zero(&gf->queue, weight_square(gf, 0),
                                       UINT64_C(2) * gf->tensor_count * sizeof(float)) < 0))
         return gf_device_failed(gf, GF_OPERATION_UPDATE);
-    /* places in the pool */
     for (uint32_t first = 0, last; first < gf->tensor_count; first = last + 1) {
-        const struct gf_pool_tensor *from = at_place(gf, first);
-        const struct gf_pool_tensor *to = from;
-        for (last = first;
-             (last + 1 < gf->tensor_count) && same_rules(gf, to, at_place(gf, last + 1)); last++)
-            to = at_place(gf, last + 1);
-        if (gf->step.sparse && (from->sparse != 0)) continue; /* by chunks, below */
+        last = rules_end(gf, first);
+        if (gf->step.sparse && (at_place(gf, first)->sparse != 0)) continue; /* by chunks, below */
         if ((status = places_update(gf, first, last, learning_rate)) < 0) return status;
     }
     return gf->step.sparse ? gf_sparse_update(gf, learning_rate) : GF_OK;

@@ -86,38 +86,54 @@ static bool has_u(const gf_context *gf)
     return gf_sparse_is_local(gf) && (gf->optimizer.momentum != 0);
 }
 
-/* h' of a batch: to the scratch, one after the other; or, with u', to keep. */
+/* Each rank's share of the weight decay; 0: there is none, or no weights. */
+static float decay_share(const gf_context *gf)
+{
+    return (gf->optimizer.weight != 0) ? gf->config.optimizer.weight_decay * rank_share(gf) : 0.0f;
+}
+
+/* Elements from `first` on. keep: h' and u' take the place of h and u; else h' goes to
+ * to_h_f32. */
+static struct gf_accumulate accumulate_of(const gf_context *gf, uint64_t first, bool decays,
+                                          bool keep, gf_mem to_h_f32)
+{
+    const struct gf_sparse *sparse = &gf->sparse;
+    const uint64_t in = first * sizeof(float);
+    const float momentum = gf->config.optimizer.momentum;
+    /* The first local step goes on from the common momentum: of it, each rank holds its share. */
+    const float share = sparse->local_begun ? 1.0f : rank_share(gf);
+    struct gf_accumulate one = {.dst_h_f32 = keep ? sparse->history + in : to_h_f32,
+                                .h_f32 = sparse->history + in,
+                                .src = gradient_at(gf, first),
+                                .src_type = sparse->type,
+                                .scale = 1.0f / gf->loss_scale.value,
+                                .momentum = momentum * share,
+                                .ahead = momentum,
+                                .decay = decay_share(gf)};
+    if (has_u(gf)) one.u_f32 = gf->optimizer.momentum + in;
+    if (has_u(gf) && keep) one.dst_u_f32 = gf->optimizer.momentum + in;
+    if (decays) one.weight_f32 = gf->optimizer.weight + in;
+    return one;
+}
+
+/* h' of a batch: to the scratch, one after the other; or, with u', to keep. A batch of neighbours
+ * is cut where the rule of decay changes; one of listed chunks has one rule. */
 static gf_status accumulate(gf_context *gf, struct gf_queue *queue,
                             const struct gf_sparse_batch *batch, uint32_t *tensor, bool keep)
 {
     const struct gf_sparse *sparse = &gf->sparse;
-    const float decay =
-        (gf->optimizer.weight != 0) ? gf->config.optimizer.weight_decay * rank_share(gf) : 0.0f;
-    /* The first local step goes on from the common momentum: of it, each rank holds its share. */
-    const float share = sparse->local_begun ? 1.0f : rank_share(gf);
-    const float momentum = gf->config.optimizer.momentum;
+    const uint64_t end = batch->first + batch->elems;
+    const bool has_decay = decay_share(gf) != 0.0f;
     struct gf_sparse_batch some = *batch;
     for (uint64_t done = 0; done < batch->elems; done += some.elems) {
         bool decays = sparse->decays;
         some.first = batch->first + done;
         some.elems = batch->elems - done;
-        if ((some.list_u32 == 0) && (decay != 0.0f))
-            some.elems = decay_run(gf, tensor, some.first, batch->first + batch->elems, &decays) -
-                         some.first;
-        uint64_t in = some.first * sizeof(float);
+        if (has_decay && (some.list_u32 == 0))
+            some.elems = decay_run(gf, tensor, some.first, end, &decays) - some.first;
+        const struct gf_accumulate one = accumulate_of(gf, some.first, has_decay && decays, keep,
+                                                       sparse->scratch + done * sizeof(float));
         struct gf_chunks chunks = gf_sparse_chunks(sparse, &some);
-        const struct gf_accumulate one = {
-            .dst_h_f32 = keep ? sparse->history + in : sparse->scratch + done * sizeof(float),
-            .h_f32 = sparse->history + in,
-            .u_f32 = has_u(gf) ? gf->optimizer.momentum + in : 0,
-            .dst_u_f32 = (keep && has_u(gf)) ? gf->optimizer.momentum + in : 0,
-            .src = gradient_at(gf, some.first),
-            .src_type = sparse->type,
-            .scale = 1.0f / gf->loss_scale.value,
-            .momentum = momentum * share,
-            .ahead = momentum,
-            .decay = decay,
-            .weight_f32 = (decays && (decay != 0.0f)) ? gf->optimizer.weight + in : 0};
         chunks.dst_packed = !keep;
         if (gf->ops->accumulate_chunks(queue, &one, &chunks) < 0)
             return gf_device_failed(gf, GF_OPERATION_STEP);
@@ -170,18 +186,6 @@ static gf_status sparse_pack(gf_context *gf, struct gf_op *op)
     return GF_OK;
 }
 
-/* Its counters count packed elements. */
-static void sparse_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
-{
-    const uint32_t *chunks = gf->sparse.selection + gf_buffer_of(gf, op)->chunk_first;
-    struct gf_check *const checks[] = {gf_finite_seen(gf, op->index, GF_COUNT_PACKED),
-                                       gf_finite_seen(gf, op->index, GF_COUNT_SUMMED), &op->summed};
-    for (struct gf_check *const *at = checks; at < checks + sizeof checks / sizeof checks[0]; at++)
-        if ((*at)->bad_count > 0)
-            (*at)->bad_first = gf_sparse_placed(&gf->sparse, chunks, (*at)->bad_first);
-    gf_buffer_done(gf, op, now_ns);
-}
-
 /* Chunks wait for the vote, which only has to know whether they will fit. */
 static gf_status sparse_unpack(gf_context *gf, struct gf_op *op)
 {
@@ -193,16 +197,20 @@ static gf_status sparse_unpack(gf_context *gf, struct gf_op *op)
     uint64_t done = op->done_elems;
     uint64_t left = buffer->elem_count - done;
     uint64_t count = gf_turn_elems(gf, left);
-    if (fits)
-        count = left;
-    else if (count > gf->sparse.scratch_elems)
-        count = gf->sparse.scratch_elems;
-    if (!fits && ((gf_queue_after(gf, &gf->pack_queue, &gf->queue) < 0) || /* whose scratch it is */
-                  (gf->ops->cast(&gf->queue, gf->sparse.scratch, type,
-                                 op->packed + done * gf_type_size_bytes(wire), wire, count, factor,
-                                 done, gf_finite_counter(gf, op->index, GF_COUNT_SUMMED)) < 0) ||
-                  (gf_queue_after(gf, &gf->queue, &gf->pack_queue) < 0)))
-        return gf_device_failed(gf, GF_OPERATION_STEP);
+    gf_mem from = op->packed + done * gf_type_size_bytes(wire);
+    gf_status status;
+    if (fits) {
+        op->done_elems += left;
+        return GF_OK;
+    }
+    if (count > gf->sparse.scratch_elems) count = gf->sparse.scratch_elems;
+    /* The cast is only counted; the scratch that it fills is the pack queue's, before and after. */
+    status = gf_queue_after(gf, &gf->pack_queue, &gf->queue);
+    if (status >= 0)
+        status = gf->ops->cast(&gf->queue, gf->sparse.scratch, type, from, wire, count, factor,
+                               done, gf_finite_counter(gf, op->index, GF_COUNT_SUMMED));
+    if (status >= 0) status = gf_queue_after(gf, &gf->queue, &gf->pack_queue);
+    if (status < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
     op->done_elems += count;
     return GF_OK;
 }
@@ -212,7 +220,7 @@ const struct gf_op_kind gf_sparse_buffer = {
     .pack = sparse_pack,
     .packed = gf_buffer_packed,
     .unpack = sparse_unpack,
-    .done = sparse_done,
+    .done = gf_buffer_done,
 };
 
 /* ---- norms ---- */
@@ -303,29 +311,42 @@ static void scores_attribute(gf_context *gf)
         /* the adding overflowed */
         check = (struct gf_check){.bad_count = 1, .bad_first = gf_chunk_first(sparse, chunk)};
     }
-    gf_finite_local(gf, NULL, &check);
+    gf_finite_scored(gf, &check);
+}
+
+/* The piece at pass->elem, or a whole chunk of which nothing will be left, as it is sent: that has
+ * no norm. With local momentum what is sent is scored, too: its norm is that of the gradient.
+ * GF_AGAIN: it is not ready. */
+static gf_status piece_score(gf_context *gf, struct gf_sparse_pass *pass, uint64_t *spent)
+{
+    struct gf_sparse *sparse = &gf->sparse;
+    const bool local = gf_sparse_is_local(gf);
+    const bool leaves = !local && pass_selected(sparse, pass);
+    const uint64_t end = leaves ? gf_chunk_end(sparse, pass->chunk) : piece_end(gf, pass);
+    const struct gf_sparse_batch piece = {.first = pass->elem, .elems = end - pass->elem};
+    gf_status status = GF_OK;
+    if (end > sparse->ready_elems) return GF_AGAIN;
+    if (leaves)
+        sparse->scores[pass->chunk] = 0.0f;
+    else
+        status = gf_sparse_batch_score(gf, &gf->pack_queue, &piece, pass->chunk,
+                                       local ? NULL : &pass->tensor,
+                                       gf_finite_counter(gf, counter(gf), GF_COUNT_PACKED));
+    if (status < 0) return status;
+    *spent += (leaves ? 0 : piece.elems) + PIECE_COST_ELEMS;
+    pass_move(sparse, pass, end);
+    return GF_OK;
 }
 
 /* Pieces that are ready, about a slice of them. GF_OK: all are queued. */
 static gf_status pieces_score(gf_context *gf, uint64_t now_ns)
 {
-    struct gf_sparse *sparse = &gf->sparse;
-    struct gf_sparse_pass *pass = &sparse->score;
-    for (uint64_t spent = 0; (pass->chunk < sparse->chunk_count) && (spent < gf_slice_elems(gf));) {
-        bool local = gf_sparse_is_local(gf), sent = pass_selected(sparse, pass) && !local;
-        uint64_t first = pass->elem;
-        uint64_t end = sent ? gf_chunk_end(sparse, pass->chunk) : piece_end(gf, pass);
-        const struct gf_sparse_batch piece = {.first = first, .elems = end - first};
-        gf_status status;
-        if (end > sparse->ready_elems) return GF_AGAIN;
-        if (sent)
-            sparse->scores[pass->chunk] = 0.0f; /* nothing of it will be left */
-        else if ((status = gf_sparse_batch_score(
-                      gf, &gf->pack_queue, &piece, pass->chunk, local ? NULL : &pass->tensor,
-                      gf_finite_counter(gf, counter(gf), GF_COUNT_PACKED))) < 0)
-            return status;
-        pass_move(sparse, pass, end);
-        spent += (sent ? 0 : piece.elems) + PIECE_COST_ELEMS;
+    const struct gf_sparse *sparse = &gf->sparse;
+    struct gf_sparse_pass *pass = &gf->sparse.score;
+    uint64_t spent = 0;
+    while ((pass->chunk < sparse->chunk_count) && (spent < gf_slice_elems(gf))) {
+        gf_status status = piece_score(gf, pass, &spent);
+        if (status != GF_OK) return status;
         gf->waiting.moved_ns = now_ns;
     }
     return (pass->chunk < sparse->chunk_count) ? GF_AGAIN : GF_OK;

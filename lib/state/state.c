@@ -55,10 +55,20 @@ static struct parts parts_of(const gf_context *gf)
     return parts;
 }
 
+static uint32_t flags_of(const gf_context *gf)
+{
+    const struct gf_sparse *sparse = &gf->sparse;
+    uint32_t flags = 0;
+    if (sparse->selected_count > 0) flags |= GF_STATE_KNOWN;
+    if (!sparse->history_empty) flags |= GF_STATE_WAITING;
+    if (sparse->local_begun) flags |= GF_STATE_LOCAL;
+    if (gf->config.loss_scale.enabled) flags |= GF_STATE_SCALING;
+    return flags;
+}
+
 static struct gf_state_head head_of(const gf_context *gf)
 {
     const struct gf_sparse *sparse = &gf->sparse;
-    bool has_sparse = sparse->elem_count > 0;
     struct gf_state_head head = {.magic = GF_STATE_MAGIC,
                                  .version = GF_STATE_VERSION,
                                  .head_bytes = sizeof head,
@@ -71,22 +81,22 @@ static struct gf_state_head head_of(const gf_context *gf)
                                  .tensor_count = gf->tensor_count,
                                  .optimizer = (uint32_t)gf->config.optimizer.kind,
                                  .has_momentum = (gf->optimizer.momentum != 0) ? 1 : 0,
-                                 .sparse_momentum =
-                                     has_sparse ? (uint32_t)gf->config.sparse.momentum : 0,
-                                 .average = has_sparse ? (uint32_t)gf->config.exchange.average : 0,
-                                 .chunk_elems = has_sparse ? (uint32_t)sparse->chunk_elems : 0,
                                  .chunk_count = sparse->chunk_count,
                                  .world = gf->world,
-                                 .flags = ((sparse->selected_count > 0) ? GF_STATE_KNOWN : 0) |
-                                          (sparse->history_empty ? 0 : GF_STATE_WAITING) |
-                                          (sparse->local_begun ? GF_STATE_LOCAL : 0) |
-                                          (gf->config.loss_scale.enabled ? GF_STATE_SCALING : 0),
+                                 .flags = flags_of(gf),
                                  .selected_count = sparse->selected_count,
                                  .scale_good = gf->loss_scale.good,
                                  .scale_bad = gf->loss_scale.bad,
                                  .rank = gf->rank,
                                  .updates = gf->optimizer.updates};
     memcpy(&head.scale_bits, &gf->loss_scale.value, sizeof head.scale_bits);
+    /* What chunks are made of: without a sparse part these settings change nothing, and a state may
+     * be loaded under others. */
+    if (sparse->elem_count > 0) {
+        head.sparse_momentum = (uint32_t)gf->config.sparse.momentum;
+        head.average = (uint32_t)gf->config.exchange.average;
+        head.chunk_elems = (uint32_t)sparse->chunk_elems;
+    }
     return head;
 }
 
