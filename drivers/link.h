@@ -1,5 +1,5 @@
 /* A link carries messages between ranks, and lets ranks of one node reach each other's memory.
- * Posting and testing are apart; nothing here blocks. A link's state and its requests are the
+ * Posting and testing are apart; only open, close and reset may block, as they say. A link's state and its requests are the
  * caller's memory. */
 #ifndef GF_LINK_H
 #define GF_LINK_H
@@ -136,7 +136,8 @@ struct gf_link_driver {
      * failure nothing is left open and *fault_out says why. */
     gf_status (*open)(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,
                       struct gf_fault *fault_out);
-    void (*close)(struct gf_link *link); /* ends all requests, frees the region */
+    /* ends all requests, frees the region; may wait 0.2 s for what was sent */
+    void (*close)(struct gf_link *link);
 
     /* This rank's endpoint address; endpoint_out[endpoint_bytes_max]. */
     gf_status (*endpoint)(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out);

@@ -52,12 +52,12 @@ struct gf_context {
     struct gf_queue queue; /* of element ops on the pools, in order */
     /* of what is packed into dense buffers, after the appliance's tensors */
     struct gf_queue pack_queue;
-    /* copies to the wire's memory and back. On the host all queues are one */
+    /* copies to host memory and back. On the host all queues are one */
     struct gf_queue out_queue, in_queue;
     const struct gf_element_ops *ops;
-    struct gf_queue wire_queue; /* collectives work on host memory, at once */
-    const struct gf_element_ops *wire_ops;
-    /* the pools lie in device memory: element ops work late; the wire has host memory */
+    struct gf_queue coll_queue; /* collectives work on host memory, at once */
+    const struct gf_element_ops *coll_ops;
+    /* the pools lie in device memory: element ops work late */
     bool on_device;
     struct {
         gf_mem base;   /* the arena; 0 on the host */
@@ -81,10 +81,11 @@ struct gf_context {
     uint64_t tensors_hash;
     struct gf_pool_sizes pool;
     gf_mem gradient;
-    /* the pack buffer, where element ops reach it: wire itself on the host */
+    /* the pack buffer, where element ops reach it: pack_host itself on the host */
     gf_mem pack;
-    /* of wire type; 0 where every buffer travels in place. On a device: fp32, host memory */
-    gf_mem wire;
+    /* the same in host memory; 0 where every buffer travels in place. Of exchange.wire; where pack
+     * lies on a device, with room for fp32 */
+    gf_mem pack_host;
 
     struct gf_opening opening;
     struct gf_warm warm;

@@ -3,14 +3,18 @@
  * configuration file; drivers.h is for who chooses the drivers that a program links, or writes one.
  *
  * Rules that hold for every call unless its declaration says otherwise:
- *   - Nothing is allocated, no thread is started, nothing is printed. Memory is the caller's.
+ *   - Nothing is allocated, no thread is started, nothing is printed. Memory is the caller's. (What
+ *     UCX does by itself where a job has a network of its: drivers/README.md.)
  *   - One thread at a time per context; contexts are independent of each other, but a process opens
  *     and closes them one after another: UCX's log is the process's, and has no lock.
  *   - A call that "may block" polls until it is done or its deadline has passed; every other call
- *     returns at once.
+ *     returns at once. gf_open() and gf_close() take what opening and closing drivers takes, some of
+ *     which have bounds of their own that stand there.
  *   - A call that is merely wrong (GF_ERR_PARAM or GF_ERR_STATE from the call itself) is refused,
- *     logged, and leaves the context as it was. Any other error fails the context: each later call
- *     answers with the same status, and gf_error_last() tells it whole.
+ *     logged, and leaves the context as it was. Any other error fails the context. First the ranks
+ *     find out whose fault it is, and meanwhile polls give GF_AGAIN, gf_tensor_ready() and its like
+ *     GF_OK, and any other call what this rank met itself. From the first poll or wait on that
+ *     returns the error each call answers with the same status, and gf_error_last() tells it whole.
  *   - NULL for a context, configuration or output is GF_ERR_PARAM; calls without a status answer 0,
  *     false or 1 to a context that is NULL.
  *   - In a forked child calls on the parent's context are GF_ERR_STATE, answers as at the fork. It
@@ -72,9 +76,11 @@ gf_status gf_open_poll(gf_context *gf);
 gf_status gf_open_wait(gf_context *gf);
 
 /* May block up to exchange.timeout_ns: lets the other ranks finish, then gives everything back to
- * the system. NULL is valid. A failed context closes at once, with GF_OK; so it does inside a step
- * or with a request under way, which is an abort to the others. The memory is the caller's again.
- * GF_ERR_TIMEOUT: some did not leave in time; this rank has. */
+ * the system. NULL is valid. A failed context waits for nobody and closes with GF_OK; so it does
+ * inside a step or with a request under way, which is an abort to the others. The memory is the
+ * caller's again. GF_ERR_TIMEOUT: some did not leave in time; this rank has. What closing itself may
+ * take, failed or not: 0.2 s until the last words have gone out, 0.2 s of UCX's, and on a GPU 2 s
+ * for the work that is queued. */
 gf_status gf_close(gf_context *gf);
 /* The part of gf_close() that waits for the other ranks, in turns, for a caller that drives several
  * contexts from one thread: GF_AGAIN until all have left; after anything else gf_close() returns at
@@ -112,8 +118,8 @@ gf_status gf_weights_written(gf_context *gf);
  * writes, the others add, and only the last declares its tensors ready. GF_ERR_STATE inside a step,
  * or while requests are under way. */
 gf_status gf_step_begin(gf_context *gf);
-/* Samples that this rank's gradients stand for in this step (0 to 2^51 - 1); between begin and
- * wait. Default 1. */
+/* Samples that this rank's gradients stand for in this step (0 to 2^51 - 1), 1 where it is not said.
+ * To be said between gf_step_begin() and the last tensor: with that the vote may be on its way. */
 gf_status gf_step_samples(gf_context *gf, uint64_t sample_count);
 /* Backward has ended this tensor. Any order; twice in a step is GF_ERR_STATE. Queues work and, as
  * the next three calls, moves all that is under way once, as gf_step_poll() does. `queue` is where
@@ -139,7 +145,9 @@ gf_status gf_tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_qu
 gf_status gf_step_metric(gf_context *gf, uint32_t index, double value);
 double gf_metric(const gf_context *gf, uint32_t index);
 /* Moves what is under way; call it between layers. GF_AGAIN until the step is whole, GF_OK then. A
- * tensor that was never declared ready keeps it at GF_AGAIN. At most one slice of work a buffer.
+ * tensor that was never declared ready keeps it at GF_AGAIN. Work of a poll: of each buffer that is
+ * under way at most about a slice (exchange.slice_bytes) to pack, one to add, one to unpack; after
+ * the vote about one in all.
  * GF_ERR_STATE: no step was begun. */
 gf_status gf_step_poll(gf_context *gf);
 /* May block up to exchange.timeout_ns without progress. A tensor that was not declared:
@@ -193,14 +201,15 @@ struct gf_request {
  * exchange.timeout_ns. */
 gf_status gf_broadcast_weights(gf_context *gf, uint32_t root);
 
-/* All are in place on data[elem_count] of type, in host memory, and must be posted by all ranks in
- * the same order with the same arguments; a difference is found and named. data is the library's
- * until gf_request_poll() or gf_request_wait() gives anything but GF_AGAIN. Buffers from
- * gf_exchange_take() travel without a copy, others are staged slice by slice. Posting moves all that
- * is under way once, as gf_request_poll() does, and returns
- * GF_AGAIN, with nothing posted, while there are GF_REQUESTS_MAX whose end was not asked for. Not
- * between gf_step_begin() and the end of that step. With a 16-bit type values are added in fp32 and
- * rounded once a hop. */
+/* All are in place on data[elem_count] of type, in host memory or in the library's device memory
+ * (gf_gradient(), gf_weight()), and must be posted by all ranks in the same order with the same
+ * arguments; a difference is found and named. data is the library's until gf_request_poll() or
+ * gf_request_wait() gives anything but GF_AGAIN. Buffers from gf_exchange_take() travel without a
+ * copy, other host memory is staged slice by slice; device memory is copied to the host and back, at
+ * most as many elements as the pool has, one such request after the other. Posting moves all that is
+ * under way once, as gf_request_poll() does, and returns GF_AGAIN, with nothing posted, while there
+ * are GF_REQUESTS_MAX whose end was not asked for. Not between gf_step_begin() and the end of that
+ * step. With a 16-bit type values are added in fp32 and rounded once a hop. */
 #define GF_REQUESTS_MAX 8u
 gf_status gf_allreduce(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type,
                        struct gf_request *request);
@@ -337,9 +346,11 @@ struct gf_stats {
     /* of fused buffers that were packed elsewhere than gradients lie, there and back, and by
      * gf_tensor_copy(): 0 where the appliance writes what travels */
     uint64_t copied_bytes;
-    uint64_t operations;   /* collectives ended */
-    uint64_t wait_ns;      /* blocked in gf_step_wait() */
-    uint64_t exchange_ns;  /* sum over steps: first post to last completion */
+    uint64_t operations; /* collectives ended */
+    uint64_t wait_ns;    /* blocked in gf_step_wait() */
+    /* sum over steps: from the first buffer's post to the step's end, the vote and what is written
+     * after it included */
+    uint64_t exchange_ns;
     uint64_t last_wait_ns; /* of the last step */
     uint64_t last_exchange_ns;
     uint64_t last_wire_bytes;

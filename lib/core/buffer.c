@@ -151,14 +151,15 @@ bool gf_buffer_start(gf_context *gf, uint32_t number)
         .tag = gf_tag(gf->epoch, gf->step.number, number),
         .buffer = buffer,
         .gradient = gf->gradient + buffer->gradient_offset,
-        .host = gf->wire + at,
+        .host = gf->pack_host + at,
         .base = dense ? buffer->first_elem : 0,
     };
     plan.type = buffer_type(gf, buffer, plan.algorithm);
     if (dense && (buffer->type == (uint8_t)plan.type)) plan.packed = plan.gradient;
     if ((plan.algorithm == GF_ALGORITHM_HIERARCHY) && (plan.type != wire))
         plan.between = gf->pack + at;
-    plan.data = (!gf->on_device || gf_sums_late(gf, plan.algorithm)) ? plan.packed : gf->wire + at;
+    plan.data =
+        (!gf->on_device || gf_sums_late(gf, plan.algorithm)) ? plan.packed : gf->pack_host + at;
     plan.others_look = others_look(gf, &plan);
     return gf_op_take(gf, &plan);
 }

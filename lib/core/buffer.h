@@ -3,8 +3,8 @@
  *     packed    as it travels, where element ops reach it: the pack buffer, or the gradient itself
  *               where nothing is cast
  *                                                                           (op->packed)
- *     wire      as it travels, where the collective works on it: packed itself, or host memory
- *               where the packed one is in
+ *     data      as it travels, where the collective works on it: packed itself, or the pack buffer
+ *               in host memory where the packed one is in
  *               device memory that the link does not reach                  (op->coll.data) */
 #ifndef GF_BUFFER_H
 #define GF_BUFFER_H

@@ -43,7 +43,7 @@ static void failing_begin(gf_context *gf, bool attributed)
         !attributed && ((gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP) ||
                         (gf->phase == GF_PHASE_WARM) || (gf->change.state == GF_CHANGE_JOIN));
     gf_step_finish(gf);
-    gf->failing.wired = !gf_joins(gf);
+    gf->failing.linked = !gf_joins(gf);
     gf->failing.attributes =
         tells && (gf->world > 1) &&
         ((gf->error.code == GF_ERR_TIMEOUT) || (gf->error.code == GF_ERR_LINK));
@@ -52,7 +52,7 @@ static void failing_begin(gf_context *gf, bool attributed)
     gf_ops_cancel(gf, gf->error.code);
     if (tells && !gf->failing.attributes && (gf->error.code != GF_ERR_PEER))
         gf_members_tell(gf->members, &gf->error);
-    if (gf->failing.wired) gf_wake(gf); /* behind the word, so that it is there */
+    if (gf->failing.linked) gf_wake(gf); /* behind the word, so that it is there */
     if (!gf->failing.attributes)
         gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
 }
@@ -171,7 +171,7 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
     if (!drained(gf, now_ns)) {
         if (gf_awake(gf) - gf->failing.begin_ns < DRAIN_NS) return GF_AGAIN;
         /* ends every request; nothing is under way after it */
-        if (gf->failing.wired) gf_link_drop(gf);
+        if (gf->failing.linked) gf_link_drop(gf);
         /* half-made connections: that takes a flush */
         else
             (void)gf->link->driver->reset(gf->link, gf->epoch + 1);

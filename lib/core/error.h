@@ -5,7 +5,7 @@
 #include "drivers/fault.h"
 
 struct gf_failing {
-    bool wired;      /* it failed after the warm-up: all connections are made */
+    bool linked;     /* it failed after the warm-up: all connections are made */
     bool attributes; /* the culprit is still being asked for */
     uint64_t begin_ns;
 };

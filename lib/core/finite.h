@@ -21,7 +21,7 @@ struct gf_finite {
     /* values of this rank, or found by it in another rank's, before they were added */
     uint64_t local_count;
     uint64_t first_key; /* the first of them (gf_finite_key); UINT64_MAX: none */
-    /* the same of sums that this rank added or rounded: on the wire, or back from it */
+    /* the same of sums that this rank added or rounded: in the wire type, or back from it */
     uint64_t first_sum;
 };
 

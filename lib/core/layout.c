@@ -36,8 +36,8 @@ static struct gf_coll_need op_need(const struct gf_layout *layout)
     return most;
 }
 
-/* What all ranks' requests on device memory pass through, and the wire's own on a device. */
-static uint64_t wire_pool_bytes(const struct gf_layout *layout)
+/* The pack buffer in host memory, which requests on device memory pass through, too. */
+static uint64_t pack_host_bytes(const struct gf_layout *layout)
 {
     uint64_t requests = layout->on_device ? gf_device_wire_bytes(&layout->pool) : 0;
     uint64_t bytes = layout->pack_bytes;
@@ -179,7 +179,7 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout,
 
     parts.flags = gf_arena_take(exchange, gf_direct_area_bytes(gf_choose_lane_ranks(config)));
     parts.gradient = gf_arena_take(exchange, layout->on_device ? 0 : layout->pool.gradient_bytes);
-    parts.wire = gf_arena_take(exchange, wire_pool_bytes(layout));
+    parts.pack_host = gf_arena_take(exchange, pack_host_bytes(layout));
     parts.seen = gf_arena_take(exchange, checks_bytes);
     parts.lists =
         gf_arena_take(exchange, layout->on_device ? layout->chunk_count * sizeof *parts.lists : 0);

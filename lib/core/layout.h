@@ -23,7 +23,7 @@ struct gf_layout {
     bool on_device;
     /* of the exchange region: footprint.exchange_bytes without what the link adds */
     uint64_t region_bytes;
-    /* device memory might go to the wire: whether it does is known after open */
+    /* the link might take device memory: whether it does is known after open */
     bool may_reach_device;
 };
 
@@ -57,7 +57,7 @@ struct gf_control_parts {
 struct gf_exchange_parts {
     /* and small data of direct, in all worlds that it serves; at the same offset on all ranks */
     char *flags;
-    char *gradient, *wire, *user, *staging;
+    char *gradient, *pack_host, *user, *staging;
     uint32_t *lists;
     struct gf_check *seen;
     uint64_t *vote;

@@ -1,5 +1,7 @@
 /* The state machine of operations (op.h), what goes into the trace and the statistics of them, and
  * how the failure of a collective becomes the context's. */
+#include <stdio.h>
+
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/choose.h"
@@ -61,8 +63,8 @@ static void coll_set(gf_context *gf, struct gf_op *op, const struct gf_op_plan *
     coll->fold_arg = plan->fold_arg;
     coll->fold_elem_bytes = plan->fold_elem_bytes;
     coll->base = plan->base;
-    coll->queue = &gf->wire_queue;
-    coll->ops = gf->wire_ops;
+    coll->queue = &gf->coll_queue;
+    coll->ops = gf->coll_ops;
     coll->staging = op->staging;
     coll->late = NULL;
     coll->check = plan->kind->counts ? &op->summed : NULL;
@@ -176,9 +178,20 @@ static void op_wait(struct gf_op *op, uint32_t peer, uint64_t now_ns)
     op->wait_ns = now_ns;
 }
 
+/* What a collective waited for when it failed, in words; a rank's device may be all of it. */
+static const char *op_awaited(const struct gf_coll *coll, uint32_t rank, char text[32])
+{
+    if (rank != GF_RANK_NONE)
+        (void)snprintf(text, 32, "rank %u", rank);
+    else
+        (void)snprintf(text, 32, "%s", coll->awaits_device ? "its own device" : "no other rank");
+    return text;
+}
+
 /* The collective failed: it drains on under the context's failure. */
 static gf_status op_fail(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
+    char awaited[32];
     const struct gf_coll *coll = &op->coll;
     uint32_t waits_for = gf_rank_of(gf, coll->waits_for);
     if (gf->error.code != GF_OK) return gf->error.code;
@@ -188,10 +201,10 @@ static gf_status op_fail(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     if (gf->link->fault.code != GF_OK) return gf_fail_fault(gf, &gf->link->fault, op->operation);
     return gf_fail(
         gf, coll->error, op->operation, waits_for, op->first_tensor,
-        "%s in step %llu, operation %s: %s after %.1f s without progress, waiting for rank %d",
+        "%s in step %llu, operation %s: %s after %.1f s without progress, waiting for %s",
         gf_status_name(coll->error), (unsigned long long)gf->step.number,
         gf_operation_name(op->operation), coll->kind->name,
-        (double)(now_ns - coll->moved_ns) * 1e-9, (int)waits_for);
+        (double)(now_ns - coll->moved_ns) * 1e-9, op_awaited(coll, waits_for, awaited));
 }
 
 static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_turn_clock clock)

@@ -1,4 +1,4 @@
-/* An operation (op): one collective under way, from where its data lies to the wire and back. Fused
+/* An operation (op): one collective under way, from where its data lies to the network and back. Fused
  * buffers (buffer.c, dense ones; lib/sparse), public requests (request.c) and the vote (vote.c) are
  * kinds of it.
  *
@@ -19,8 +19,8 @@ struct gf_op;
 struct gf_op_kind {
     bool counts;     /* values that are not finite: finite.h */
     bool goes_ahead; /* between streams: nobody looks at what was packed before it is summed */
-    /* The next slice, from op->done_elems on, which it raises. NULL: data lies where the wire, or
-     * the device, takes it. */
+    /* The next slice, from op->done_elems on, which it raises. NULL: data lies where the collective
+     * takes it. */
     gf_status (*pack)(gf_context *gf, struct gf_op *op);
     gf_status (*unpack)(gf_context *gf, struct gf_op *op);
     /* before the collective starts; NULL: nothing */
@@ -49,7 +49,7 @@ struct gf_op_plan {
     uint32_t root;
     gf_type type;
     uint64_t elem_count;
-    gf_mem data; /* [elem_count] of type: where the wire, or the device, takes it */
+    gf_mem data; /* [elem_count] of type: where the collective takes it */
     gf_mem packed;
     uint64_t tag;
     gf_status (*fold)(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count);
@@ -78,7 +78,7 @@ struct gf_op {
     gf_mem between;
     /* [elem_count] of it in host memory, for what leaves the node out of a device */
     gf_mem host;
-    /* where the kind packs to and unpacks from; coll.data is where the wire takes it */
+    /* where the kind packs to and unpacks from; coll.data is where the collective takes it */
     gf_mem packed;
     /* where it packs: main, or of fused buffers one that follows the appliance */
     struct gf_queue *pack_queue;
@@ -94,7 +94,7 @@ struct gf_op {
     uint32_t waited_for; /* the one waited for longest so far, and how long */
     uint64_t waited_ns;
     gf_mem staging;        /* of coll, in the exchange region */
-    gf_mem device_staging; /* the same in device memory, where that may go to the wire; else 0 */
+    gf_mem device_staging; /* the same in device memory, where the link may take that; else 0 */
     struct gf_coll coll;
     union {
         struct gf_flow flow;

@@ -75,11 +75,11 @@ static void exchange_lay(const struct gf_layout *layout, gf_context *gf)
     gf->region.base = exchange.base;
     gf->region.bytes = exchange.size_bytes;
     GF_ASSERT(parts.flags == exchange.base);
-    gf->wire = (gf_mem)(uintptr_t)parts.wire;
+    gf->pack_host = (gf_mem)(uintptr_t)parts.pack_host;
     gf->finite.seen = parts.seen;
     if (!gf->on_device) {
         gf->gradient = (gf_mem)(uintptr_t)parts.gradient;
-        gf->pack = gf->wire;
+        gf->pack = gf->pack_host;
         gf->finite.counters = (gf_mem)(uintptr_t)parts.seen;
     }
     gf->sparse.lists = parts.lists;
@@ -116,12 +116,12 @@ static gf_status gpu_open(const struct gf_layout *layout, const struct gf_contro
     gf->out_queue = gf_queue_own(gf, GF_STREAM_OUT);
     gf->in_queue = gf_queue_own(gf, GF_STREAM_IN);
     gf->ops = gf->gpu->ops;
-    gf->wire_queue = (struct gf_queue){.gpu = gf->gpu};
-    gf->wire_ops = gf->gpu->ops;
+    gf->coll_queue = (struct gf_queue){.gpu = gf->gpu};
+    gf->coll_ops = gf->gpu->ops;
     if (gf->on_device)
-        gf->wire_ops = (gf->gpu->host_ops != NULL) ? gf->gpu->host_ops : gf_element_ops_best();
+        gf->coll_ops = (gf->gpu->host_ops != NULL) ? gf->gpu->host_ops : gf_element_ops_best();
     status =
-        gf->wire_ops->zero(&gf->wire_queue, (gf_mem)(uintptr_t)parts->large, parts->large_bytes);
+        gf->coll_ops->zero(&gf->coll_queue, (gf_mem)(uintptr_t)parts->large, parts->large_bytes);
     if (status < 0) *fault_out = gf->gpu->fault;
     return status;
 }

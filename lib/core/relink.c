@@ -15,7 +15,7 @@ static void region_move(gf_context *gf)
         gf->finite.counters += delta;
     }
     gf->finite.seen = (struct gf_check *)((uintptr_t)gf->finite.seen + delta);
-    gf->wire += delta;
+    gf->pack_host += delta;
     gf->region.user += delta;
     gf->region.user_used = 0;
     gf->sparse.lists = (uint32_t *)((uintptr_t)gf->sparse.lists + delta);

@@ -233,7 +233,7 @@ static void request_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 
 static const struct gf_op_kind request_kind = {.done = request_done};
 
-/* The wire pool holds one staged request at a time. */
+/* pack_host holds one staged request at a time. */
 static bool pool_taken(const gf_context *gf)
 {
     for (uint32_t left = gf->requests.used; left != 0; left &= left - 1) {
@@ -255,7 +255,7 @@ static bool request_start(gf_context *gf, struct gf_pending *pending, uint64_t s
         .collective = pending->collective,
         .type = pending->type,
         .elem_count = pending->elem_count,
-        .data = pending->staged ? gf->wire : pending->data,
+        .data = pending->staged ? gf->pack_host : pending->data,
         .packed = pending->data,
         .tag = gf_tag(gf->epoch, sequence, pending_number(pending)),
         .request = pending,

@@ -26,7 +26,7 @@ struct gf_pending {
     uint32_t root_or_reduction; /* of a broadcast; of an allreduce. It goes into tags and hashes */
     gf_mem data;
     uint64_t elem_count;
-    bool staged; /* data is device memory: it passes through the wire pool, alone */
+    bool staged; /* data is device memory: it passes through pack_host, alone */
 };
 
 struct gf_requests {

@@ -209,8 +209,9 @@ gf_status gf_step_samples(gf_context *gf, uint64_t sample_count)
 {
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
-    if ((gf->phase != GF_PHASE_STEP) || (gf->step.state > GF_STEP_BEGUN))
-        return gf_refuse(gf, GF_ERR_STATE, "gf_step_samples: not inside a step");
+    if ((gf->phase != GF_PHASE_STEP) || (gf->step.declared == gf->tensor_count))
+        return gf_refuse(gf, GF_ERR_STATE,
+                         "gf_step_samples: not between gf_step_begin() and the last tensor");
     if (sample_count > UINT64_MAX / GF_WORLD_MAX)
         return gf_refuse(gf, GF_ERR_PARAM,
                          "gf_step_samples: %llu; the sum over all ranks would not fit",

@@ -1,5 +1,5 @@
-/* Waiting: poll, and idle between polls without taking a core from a rank that needs it. Nothing
- * else in the library blocks. */
+/* Waiting for other ranks: poll, and idle between polls without taking a core from a rank that needs
+ * it. */
 #include <poll.h>
 #include <sched.h>
 

@@ -1,4 +1,4 @@
-/* Waiting: the only thing in the library that blocks. */
+/* Waiting for other ranks: nothing else does (drivers and devices: drivers/README.md). */
 #ifndef GF_WAIT_H
 #define GF_WAIT_H
 

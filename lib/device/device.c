@@ -100,13 +100,13 @@ static gf_status finished_wait(gf_context *gf)
 gf_status gf_device_copy(gf_context *gf, gf_mem pool, gf_mem host, uint64_t bytes, bool writes)
 {
     uint64_t most = gf_device_wire_bytes(&gf->pool);
-    void *wire = (void *)(uintptr_t)gf->wire;
+    void *wire = (void *)(uintptr_t)gf->pack_host;
     gf_status status;
     for (uint64_t done = 0, count; done < bytes; done += count) {
         count = (bytes - done < most) ? bytes - done : most;
         if (writes) memcpy(wire, (const void *)(uintptr_t)(host + done), count);
-        gf_mem dst = writes ? pool + done : gf->wire;
-        gf_mem src = writes ? gf->wire : pool + done;
+        gf_mem dst = writes ? pool + done : gf->pack_host;
+        gf_mem src = writes ? gf->pack_host : pool + done;
         if (gf->gpu->driver->copy(&gf->queue, dst, src, count) < 0)
             return gf_device_failed(gf, GF_OPERATION_STATE);
         if ((status = finished_wait(gf)) < 0) return status;

@@ -69,7 +69,7 @@ struct gf_sparse {
     bool score_queued; /* the end of the scoring, of a sparse step or after a dense one */
     bool scored;
     struct gf_sparse_pass commit; /* also after a dense step; at 0 between steps */
-    /* elements of sent chunks that the commit has passed: its place on the wire */
+    /* elements of sent chunks that the commit has passed: its place in the pack buffer */
     uint64_t commit_packed;
 };
 

@@ -385,16 +385,16 @@ gf_status gf_sparse_batch_commit(gf_context *gf, const struct gf_sparse_batch *b
     gf_mem history = sparse->history + batch->first * sizeof(float);
     gf_mem packed = gf->pack + sparse->commit_packed * gf_type_size_bytes(wire);
     const struct gf_chunks chunks = gf_sparse_chunks(sparse, batch);
-    struct gf_chunks wired = chunks;
+    struct gf_chunks from_pack = chunks;
     gf_status status = GF_OK;
-    wired.src_packed = true;
+    from_pack.src_packed = true;
     if (!sent || has_u(gf))
         status = accumulate(gf, &gf->queue, batch, &sparse->commit.tensor, true);
     if (status < 0) return status;
     if (sent) {
         status = ops->zero_chunks(&gf->queue, history, GF_TYPE_F32, &chunks);
         if (status == GF_OK) /* 16-bit gradients keep their scale, as those of dense buffers do */
-            status = ops->cast_chunks(&gf->queue, gradient, type, packed, wire, &wired,
+            status = ops->cast_chunks(&gf->queue, gradient, type, packed, wire, &from_pack,
                                       (type == GF_TYPE_F32) ? factor : 1.0f, 0, NULL);
         sparse->commit_packed += batch->elems;
     } else {
