@@ -1,4 +1,5 @@
-# GradientFlow. `make help` lists the targets; README.md says what they are for.
+# GradientFlow: how the library and the tools are built. What builds and runs the tests is in firmware-tests/tests.mk, what
+# installs in lib/install.mk. `make help` lists the targets; README.md says what they are for.
 BUILD ?= build
 ifeq ($(origin CC),default)
 CC := gcc
@@ -27,9 +28,6 @@ PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev libsodium-dev
             libcmocka-dev clang clang-format-14 libclang-rt-14-dev valgrind iproute2 mandoc spin \
             $(if $(filter 1,$(UCX_IB)),$(PACKAGES_IB))
 
-# Two launchers for test_launchers.sh, which is skipped without them: 20 s to install, and nothing else wants them.
-TEST_PACKAGES := openmpi-bin slurm-wlm munge
-
 CFLAGS ?= -O2 -g
 LIBRARIES ?= /usr/lib/$(shell $(CC) -print-multiarch)
 GF_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wvla -Wmissing-prototypes \
@@ -44,18 +42,6 @@ tree = $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c)
 SRC := $(call tree,lib) $(wildcard config/config_*.c) $(call tree,ops) \
        $(filter-out drivers/sim/% $(if $(filter 1,$(UCX)),,drivers/ucx/%) $(if $(filter 1,$(CUDA)),,drivers/cuda/%),$(call tree,drivers))
 SIM_SRC  := $(wildcard drivers/sim/*.c)
-# Test programs: test_*, program_*, fuzz_*, bench_* and soak_main; what else lies there is linked into all of them.
-TEST_SRC := $(filter-out firmware-tests/verbs/%,$(wildcard firmware-tests/*/*.c))
-program   = $(addprefix $(BUILD)/firmware-tests/,$(notdir $(basename $(1))))
-TEST_LIB := $(foreach f,$(TEST_SRC),$(if $(filter fake_cuda% fake_nccl% test_% fuzz_% bench_% program_% gpu_asserts.c \
-              suite_main.c soak_main.c,$(notdir $(f))),,$(f)))
-TESTS    := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,$(wildcard firmware-tests/*/test_link_ucx*.c) %/test_link_strangers.c) \
-              $(if $(filter 1,$(CUDA)),,firmware-tests/cuda/test_cuda%.c),$(wildcard firmware-tests/*/test_*.c)))
-PROGRAMS := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c %/program_unguarded.c %/program_faulty_train.c \
-              %/program_ucx_faults.c) \
-              $(if $(filter 1,$(CUDA)),,%/program_gpu.c),$(wildcard firmware-tests/*/program_*.c))) $(BUILD)/firmware-tests/other_version_train
-# Nobody starts them in a check; they shall compile.
-BENCH_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %/bench_mpi.c %/bench_ucc.c,$(wildcard firmware-tests/bench/*.c)))
 TOOLS    := $(patsubst %_main.c,$(BUILD)/gf-%,$(notdir $(wildcard tools/*/*_main.c)))
 LIB      := $(BUILD)/libgradientflow.$(if $(SHARED),so,a)
 SIM_LIB  := $(BUILD)/libgradientflow_sim.a
@@ -72,16 +58,8 @@ BLAS_LIBS = -Wl,-Bstatic -L$(LIBRARIES)/openblas-serial -lopenblas -lz -Wl,-Bdyn
 include firmware-tests/verbs/verbs.mk
 all: $(LIB) $(SIM_LIB) $(TOOLS) $(BUILD)/include ## build the library, the simulator and the tools
 
-# Callbacks of tests take more than they use, and what stands for another library's call is declared there.
-$(BUILD)/firmware-tests/%.o: GF_FLAGS += -Wno-unused-parameter -Wno-missing-prototypes
 # What sees UCX's headers.
-$(addprefix $(BUILD)/,drivers/ucx/%.o $(addprefix firmware-tests/process/,test_link_ucx%.o \
-    program_allocations.o program_ucx_faults.o)): \
-    GF_FLAGS += $(UCX_FLAGS)
-# Their own send() and the like stand for the wire: in a dynamic link beneath ucx_calls.c.
-$(addprefix $(BUILD)/firmware-tests/,process/test_link_encryption.o process/test_connection.o process/test_connection_ahead.o \
-    fuzz/fuzz_offers.o): \
-    GF_FLAGS += $(if $(filter 1,$(UCX_DYNAMIC)),$(foreach f,$(UCX_SOCKETS),-D$(f)=__real_$(f)))
+$(BUILD)/drivers/ucx/%.o: GF_FLAGS += $(UCX_FLAGS)
 # cuda.h alone is needed, and by these alone.
 $(filter $(BUILD)/drivers/cuda/%,$(OBJ)): GF_FLAGS += -isystem $(CUDA_INC)
 $(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=4608 -fstack-usage)
@@ -91,13 +69,8 @@ $(LIB): $(OBJ) $(FATBIN) $(BUILD)/link.used # so that programs are linked anew
 $(SIM_LIB): $(SIM_SRC:%.c=$(BUILD)/%.o)
 	@rm -f $@
 	ar rcs $@ $^
-$(BUILD)/libtest.a: $(TEST_LIB:%.c=$(BUILD)/%.o)
-	@rm -f $@
-	ar rcs $@ $^
-$(patsubst %.c,$(BUILD)/%.o,$(filter drivers/ucx/%,$(SRC)) $(wildcard firmware-tests/process/*.c \
-    firmware-tests/fuzz/*.c)): $(BUILD)/link.used
-$(patsubst %.c,$(BUILD)/%.o,$(shell grep -l GF_WITH_ $(SRC) $(wildcard tools/*/*.c \
-    firmware-tests/cuda/*.c))): $(BUILD)/with.used
+$(patsubst %.c,$(BUILD)/%.o,$(filter drivers/ucx/%,$(SRC))): $(BUILD)/link.used
+$(patsubst %.c,$(BUILD)/%.o,$(shell grep -l GF_WITH_ $(SRC) $(wildcard tools/*/*.c))): $(BUILD)/with.used
 $(BUILD)/%.o: %.c $(BUILD)/compile.used
 	@mkdir -p $(@D)
 	$(CC) $(GF_FLAGS) $(CFLAGS) -c $< -o $@
@@ -126,25 +99,12 @@ $(BUILD)/ops/element/cuda/gf_kernels.fatbin: $(BUILD)/ops/element/cuda/gf_kernel
 $(BUILD)/%_fatbin.o: $(BUILD)/%.fatbin
 	$(CC) -c $(@:.o=.s) -o $@
 
-# The same files for the SIMT emulator: as C, each access a call of the thread sanitizer's, whose runtime the emulator is.
-# Usable in a shared library too.
-SIMT_OBJ := $(patsubst ops/element/cuda/%.cu,$(BUILD)/firmware-tests/cuda/kernel_%.o,$(KERNELS))
-SIMT_FLAGS = $(filter-out -Wconversion,$(GF_FLAGS)) -fPIC $(if $(SAN),-fno-sanitize=all) -fsanitize=thread
-$(BUILD)/libtest.a: $(SIMT_OBJ)
-$(SIMT_OBJ): $(BUILD)/firmware-tests/cuda/kernel_%.o: ops/element/cuda/%.cu $(BUILD)/compile.used
-	@mkdir -p $(@D)
-	$(CC) $(SIMT_FLAGS) -O1 -g -x c -c $< -o $@
-$(BUILD)/firmware-tests/cuda/simt.o $(BUILD)/firmware-tests/cuda/simt_access.o: GF_FLAGS += -fPIC
-
-# gf-train's own kernels and the benchmark's, likewise, but not in the archive.
+# gf-train's own kernels, likewise, but not in the archive.
 TRAIN_FATBIN := $(if $(NVCC),$(BUILD)/tools/train/gf_train_fatbin.o)
-SWEEP_FATBIN := $(if $(NVCC),$(BUILD)/firmware-tests/cuda/gf_sweep_fatbin.o)
 $(BUILD)/tools/train/gf_train.fatbin: tools/train/train.cu tools/train/train_kernels.h
-$(BUILD)/firmware-tests/cuda/gf_sweep.fatbin: firmware-tests/cuda/sweep.cu firmware-tests/cuda/sweep.h
-$(BUILD)/tools/train/gf_train.fatbin $(BUILD)/firmware-tests/cuda/gf_sweep.fatbin: $(FATBIN_USES)
+$(BUILD)/tools/train/gf_train.fatbin: $(FATBIN_USES)
 	$(FATBIN_MAKE) $(filter %.cu,$^)
-NET_TESTS := $(addprefix $(BUILD)/firmware-tests/test_train_,net half meet)
-$(BUILD)/gf-train $(NET_TESTS): $(TRAIN_FATBIN)
+$(BUILD)/gf-train: $(TRAIN_FATBIN)
 
 # A tool gf-NAME is tools/NAME/*.c; tools/common/*.c are shared by all.
 objects = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)))
@@ -157,89 +117,6 @@ $(BUILD)/gf-%: $$(call objects,tools/$$*/*.c) $$(TOOL_SHARED) $(LIB) $(SIM_LIB) 
 # Data movement between the products of BLAS: worth vectorising whatever CFLAGS says.
 $(BUILD)/tools/train/train_layers.o: GF_FLAGS += -ftree-vectorize
 
-# A test is its own object and those that its line of prerequisites adds.
-TRAIN_OBJ := $(call without_main,train) $(TOOL_SHARED)
-$(NET_TESTS): $(TRAIN_OBJ)
-MODEL_OBJ := $(patsubst %,$(BUILD)/tools/common/tool_%.o,model cluster fields)
-$(BUILD)/firmware-tests/test_plan $(BUILD)/firmware-tests/test_plan_cluster: $(call without_main,plan) $(MODEL_OBJ)
-$(patsubst %,$(BUILD)/firmware-tests/%,test_models test_config_tensors test_check fuzz_config): $(MODEL_OBJ)
-$(BUILD)/firmware-tests/test_trace: $(BUILD)/tools/common/tool_metrics.o
-$(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train/train_layers.o $(BUILD)/firmware-tests/fake/kernels_train.o
-$(BUILD)/firmware-tests/test_simt_sweep: $(BUILD)/firmware-tests/fake/kernels_sweep.o
-$(BUILD)/firmware-tests/test_check_devices: $(call without_main,check) $(TOOL_SHARED)
-$(BUILD)/firmware-tests/test_check: $(call without_main,check) $(BUILD)/tools/common/tool_output.o
-$(BUILD)/firmware-tests/test_perf: $(call without_main,perf) $(TOOL_SHARED)
-# UCX's answers and what it is given, seen and changed on the way.
-$(BUILD)/firmware-tests/test_link_ucx_device: LDFLAGS += $(foreach f,config_modify context_query tag_send_nbx tag_recv_nbx \
-    worker_create worker_progress worker_destroy worker_flush_nbx request_cancel init_version cleanup,-Wl$(comma)--wrap=ucp_$(f)) -Wl,--wrap=ucs_config_parser_get_value
-$(BUILD)/firmware-tests/test_link_ucx_settings: LDFLAGS += $(foreach f,ucp_config_modify ucp_context_query uct_config_modify,-Wl$(comma)--wrap=$(f))
-UCX_FAULTS = $(patsubst %,-Wl$(comma)--wrap=ucp_%,config_read config_modify init_version context_query worker_create \
-    worker_get_efd worker_get_address worker_arm worker_flush_nbx ep_create tag_send_nbx \
-    tag_recv_nbx) $(patsubst %,-Wl$(comma)--wrap=uct_%,query_components md_open \
-    md_iface_config_read config_modify)
-$(BUILD)/firmware-tests/test_link_ucx_calls: LDFLAGS += $(UCX_FAULTS)
-$(BUILD)/firmware-tests/test_link_ucx_calls: $(BUILD)/firmware-tests/process/program_ucx_faults.o
-$(BUILD)/firmware-tests/test_%: $$(call objects,firmware-tests/*/test_$$*.c firmware-tests/support/suite_main.c) $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) \
-	    $(if $(filter $(NET_TESTS) %simt_train,$@),$(BLAS_LIBS)) $(LINK_LIBS) -lcmocka
-
-$(BUILD)/firmware-tests/test_cuda_open: LDFLAGS += -Wl,--wrap=dlclose
-# A CUDA driver without a GPU, for tests of the real one: found by dlopen() like the real one's library.
-FAKE_CUDA := $(if $(filter 1,$(CUDA)),$(BUILD)/firmware-tests/fake/libcuda.so.1)
-FAKE_CUDA_OBJ := $(patsubst firmware-tests/cuda/%.c,$(BUILD)/firmware-tests/fake/%.o,$(wildcard firmware-tests/cuda/fake_cuda*.c))
-$(BUILD)/firmware-tests/fake/%.o: firmware-tests/cuda/%.c $(BUILD)/compile.used
-	@mkdir -p $(@D)
-	$(CC) $(GF_FLAGS) -isystem $(CUDA_INC) -fPIC $(CFLAGS) -c $< -o $@
-TOOL_KERNELS := $(patsubst %,$(BUILD)/firmware-tests/fake/kernels_%.o,train sweep)
-FAKE_CUDA_OBJ += $(SIMT_OBJ) $(TOOL_KERNELS) $(patsubst %,$(BUILD)/firmware-tests/cuda/%.o,simt simt_access)
-$(BUILD)/firmware-tests/fake/kernels_train.o: tools/train/train.cu $(BUILD)/compile.used
-$(BUILD)/firmware-tests/fake/kernels_sweep.o: firmware-tests/cuda/sweep.cu $(BUILD)/compile.used
-$(TOOL_KERNELS):
-	@mkdir -p $(@D)
-	$(CC) $(SIMT_FLAGS) -O1 -g -x c -c $< -o $@
-$(BUILD)/firmware-tests/fake/libcuda.so.1: $(FAKE_CUDA_OBJ)
-	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -o $@ $^ -lm
-$(filter $(BUILD)/firmware-tests/test_cuda%,$(TESTS)): | $(FAKE_CUDA)
-
-# libnccl.so.2's calls, for gf-perf.
-FAKE_NCCL := $(if $(FAKE_CUDA),$(BUILD)/firmware-tests/fake/libnccl.so.2)
-$(BUILD)/firmware-tests/fake/libnccl.so.2: $(BUILD)/firmware-tests/fake/fake_nccl.o
-	$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^
-
-# What shell tests start. An appliance needs neither libconfig nor, with drivers of its own, UCX: these are linked without.
-# UCX is dynamic where callers of malloc() are told apart by the object they lie in.
-PROGRAM_LIBS = $(LIB) $(LINK_LIBS)
-$(BUILD)/firmware-tests/program_embed: PROGRAM_LIBS = $(LIB) $(DRIVER_LIBS)
-$(BUILD)/firmware-tests/program_own_drivers: PROGRAM_LIBS = $(SIM_LIB) $(LIB)
-$(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = $(LIB) -Wl,-Bstatic -lconfig -lsodium -Wl,-Bdynamic \
-    $(UCX_DYNAMIC_LIBS) -ldl -lrt -lm
-# As an appliance would be that leads UCX's calls past connection_proof.c.
-$(BUILD)/firmware-tests/program_unguarded: PROGRAM_LIBS = $(BUILD)/libtest.a $(LIB) $(filter-out -Wl$(comma)--wrap=%,$(LINK_LIBS)) -lcmocka
-$(BUILD)/firmware-tests/program_strangers: PROGRAM_LIBS = $(BUILD)/libtest.a $(LIB) $(LINK_LIBS) -lcmocka
-$(BUILD)/firmware-tests/program_unguarded $(BUILD)/firmware-tests/program_strangers: $(BUILD)/libtest.a
-$(BUILD)/firmware-tests/program_soak_corpus: PROGRAM_LIBS = $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
-$(BUILD)/firmware-tests/program_soak_corpus: $(BUILD)/libtest.a
-# It runs where there is no libcmocka: gpu_asserts.c has what worlds call of it.
-GPU_ASSERTS := $(BUILD)/firmware-tests/cuda/gpu_asserts.o
-$(BUILD)/firmware-tests/program_gpu: PROGRAM_LIBS = $(GPU_ASSERTS) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS)
-$(BUILD)/firmware-tests/program_gpu: $(GPU_ASSERTS) $(BUILD)/libtest.a $(SWEEP_FATBIN)
-# gf-train with faulty hardware, and one of another version of the library.
-FAULTY_LINK = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(BLAS_LIBS) $(LINK_LIBS)
-$(BUILD)/firmware-tests/program_faulty_train: $(BUILD)/firmware-tests/process/program_faulty_train.o $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
-	$(FAULTY_LINK) -Wl,--wrap=gf_tensor_ready -Wl,--wrap=gf_close
-$(BUILD)/firmware-tests/program_ucx_faults: $(BUILD)/firmware-tests/process/program_ucx_faults.o \
-    $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
-	$(FAULTY_LINK) $(UCX_FAULTS)
-OTHER_OBJ := $(patsubst %,$(BUILD)/other/%.o,lib/core/open drivers/tcp/rendezvous_tcp_accept drivers/tcp/rendezvous_tcp_connect)
-$(BUILD)/firmware-tests/other_version_train: $(OTHER_OBJ) $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
-	$(FAULTY_LINK)
-$(BUILD)/other/%.o: %.c firmware-tests/process/other_version.h $(BUILD)/compile.used
-	@mkdir -p $(@D)
-	$(CC) $(GF_FLAGS) -include firmware-tests/process/other_version.h $(CFLAGS) -c $< -o $@
-$(BUILD)/firmware-tests/program_%: $$(call objects,firmware-tests/*/program_$$*.c) $(LIB) $(SIM_LIB) $(TOOL_SHARED)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(if $(filter %allocations %gpu,$@),$(TOOL_SHARED)) $(filter %_fatbin.o,$^) \
-	    $(PROGRAM_LIBS) -lm
-
 # ---- what people run ----
 deps: ## install the Debian packages that are missing (root), or say how
 	@command -v dpkg-query >/dev/null || { echo "deps: not a Debian system; needed are: $(PACKAGES)"; exit 0; }; \
@@ -250,89 +127,16 @@ deps: ## install the Debian packages that are missing (root), or say how
 	if [ "$$(id -u)" -ne 0 ]; then echo "deps: packages are missing; run as root:"; echo "  apt-get update && $$command"; exit 1; fi; \
 	echo "deps: installing$$missing"; apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive $$command >/dev/null
 
-deps-test: ## the same, and the launchers that a test starts: Open MPI, Slurm
-	@$(MAKE) --no-print-directory deps PACKAGES="$(PACKAGES) $(TEST_PACKAGES)"
-
 demo: ## train the demo's network on Fashion-MNIST with 2 ranks
 	@$(MAKE) --no-print-directory deps
 	@$(MAKE) --no-print-directory -s -j2 all
 	@$(BUILD)/gf-run -n 2 $(BUILD)/gf-train
-
-check: ## every suite but the long ones (6 minutes on 2 cores)
-	@$(MAKE) --no-print-directory deps
-	@$(MAKE) --no-print-directory -s -j2 WERROR=1 all tests
-	@$(MAKE) --no-print-directory -s suites
-
-QUICK := $(call program,$(wildcard firmware-tests/unit/test_*.c firmware-tests/sim/test_*.c))
-check-quick: ## the unit and sim suites (a minute): what one runs between edits
-	@$(MAKE) --no-print-directory -s -j2 $(QUICK)
-	@BUILD=$(BUILD) sh firmware-tests/support/run.sh $(QUICK)
-
-check-long: ## check, the long suites, clang, valgrind and sanitizers, the fuzz targets, a soak of 10 minutes (an hour)
-	@for target in check check-clang check-valgrind check-san; do $(MAKE) --no-print-directory $$target || exit 1; done
-	@BUILD=$(BUILD) sh firmware-tests/support/run.sh $(LONG_SUITES)
-	@RUNS=3 BUILD=$(BUILD) sh firmware-tests/support/run.sh $(addprefix firmware-tests/process/test_,elastic.sh rejoin.sh flood.sh)
-	@$(MAKE) --no-print-directory -s fuzz FUZZ_SECONDS=10
-	@$(MAKE) --no-print-directory -s soak SECONDS=600
-
-SHELL_TESTS := $(wildcard firmware-tests/*/test_*.sh)
-LEFT_OUT = $(filter-out $(notdir $(TESTS)),$(filter test_$(or $(T),%),$(notdir $(basename $(wildcard firmware-tests/*/test_*.c)))))
-# A suite that says "suite: long" is left to check-long and to those who ask for it by name.
-LONG_SUITES := $(shell grep -l '^. suite: long' $(SHELL_TESTS))
-SUITES = $(if $(T),$(filter %/test_$(T) %/test_$(T).sh,$(TESTS) $(SHELL_TESTS)),$(filter-out $(LONG_SUITES),$(SHELL_TESTS)) $(TESTS))
-$(BUILD)/images: firmware-tests/support/idx.sh
-	@rm -rf $@ $@.part && mkdir -p $(BUILD) && . $< && idx_data $@.part 4096 1024 && mv $@.part $@
-tests: $(TESTS) $(PROGRAMS) $(FAKE_CUDA) $(FAKE_NCCL) $(BUILD)/language $(BUILD)/images $(BENCH_OBJ)
-suites: tests all
-	@CC="$(CC)" BUILD=$(BUILD) LEFT_OUT="$(LEFT_OUT)" sh firmware-tests/support/run.sh $(SUITES)
-test: suites ## every suite without looking at packages, or one: T=coll
 
 # The layout is clang-format 14's, Debian 12's; another version breaks lines elsewhere.
 FORMAT ?= clang-format-14
 format: ## lay every C and CUDA file out by .clang-format
 	@command -v $(FORMAT) >/dev/null || { echo "format: needs $(FORMAT) (Debian's package clang-format-14)"; exit 1; }
 	@git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cc' | xargs $(FORMAT) -i
-
-tidy: ## the rules of the tree: includes, words, READMEs, headers; SHRINK=1 shortens the list of exceptions
-	@CC="$(CC)" sh firmware-tests/process/test_tidy.sh
-
-check-model: ## the membership protocol in SPIN: every state within bounds, minutes
-	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/sim/check_model.sh
-
-# The link's own suites, and what runs over it: direct, training, allocations, faults; of the long ones a part.
-UCX_SUITES := $(call program,$(wildcard firmware-tests/process/test_link_*.c)) \
-              $(addprefix firmware-tests/process/test_,direct.sh train.sh allocations.sh elastic.sh rejoin.sh \
-                ucx_links.sh ucx_faults.sh killed_connecting.sh)
-UCX_BUILD  := $(BUILD)-ucx-$(UCX_VERSION)$(if $(filter 1,$(UCX_DYNAMIC)),-dynamic)
-ucx-suites: $(filter $(BUILD)/%,$(UCX_SUITES)) $(PROGRAMS) $(BUILD)/images
-check-ucx: ## the suites that use UCX, with another one: UCX_PREFIX=DIR, UCX_DYNAMIC=1
-	@$(MAKE) --no-print-directory -s -j2 WERROR=1 BUILD=$(UCX_BUILD) all ucx-suites
-	@echo "with UCX $(UCX_TEXT):"; CC="$(CC)" STRIDE=8 KILLS=30 BUILD=$(UCX_BUILD) sh firmware-tests/support/run.sh $(UCX_SUITES:$(BUILD)/%=$(UCX_BUILD)/%)
-
-check-verbs: ## steps over UCX's rc and ud on a device without a card (75 s)
-	@$(MAKE) --no-print-directory deps UCX_IB=1
-	@$(MAKE) --no-print-directory -s -j2 all $(BUILD)/images
-	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/support/run.sh firmware-tests/verbs/test_verbs.sh
-
-check-san: ## the unit tests under address and undefined-behaviour checks
-	@$(MAKE) --no-print-directory deps
-	@$(MAKE) --no-print-directory -s -j2 BUILD=$(BUILD)-san SAN=address,undefined tests
-	@BUILD=$(BUILD)-san ASAN_OPTIONS=detect_leaks=0 sh firmware-tests/support/run.sh $(patsubst $(BUILD)/%,$(BUILD)-san/%,$(TESTS))
-
-quick-programs: # their names, for another BUILD
-	@echo $(QUICK)
-check-aarch64: ## the unit and sim suites for 64-bit ARM under qemu; needs Debian's cross compiler, or is skipped
-	@BUILD=$(BUILD)-aarch64 sh firmware-tests/support/aarch64.sh
-
-check-litmus: ## the flag protocols of direct in herd7's C11 model (HERD=FILE), or skipped
-	@sh firmware-tests/support/litmus.sh
-
-check-clang: ## compile everything with clang, warnings as errors
-	@$(MAKE) --no-print-directory -s -j2 CC=clang WERROR=1 BUILD=$(BUILD)-clang all tests
-
-check-valgrind: tests ## the arena and configuration suites under valgrind
-	@BUILD=$(BUILD) WRAP="valgrind -q --error-exitcode=9" sh firmware-tests/support/run.sh \
-	    $(filter %/test_arena %/test_layout %/test_pool %/test_config %/test_config_tensors %/test_settings,$(TESTS))
 
 flags: ## what an appliance is linked with
 	@:$(info -I$(BUILD)/include $(LIB) $(subst ',,$(LINK_LIBS)))
@@ -346,126 +150,14 @@ size: $(LIB) $(BUILD)/example ## bytes of the library's code, and of a stripped 
 	@size -A $(LIB) | awk '$$1 ~ /^\.text/ { text += $$2 } END { print "library, code: " text }'
 	@strip -o $(BUILD)/example.stripped $(BUILD)/example && echo "appliance, stripped: $$(wc -c <$(BUILD)/example.stripped)"
 
-audit: $(LIB) ## fail if the library takes from libc or elsewhere what firmware-tests/support/audit_allowed does not list
-	@sh firmware-tests/support/audit.sh $(LIB)
-
-MUTANTS ?= 200
-mutate: ## MUTANTS=200 seeded one-token changes of lib/ and ops/: the share that the unit and sim suites notice (an hour; SEED=1)
-	@command -v python3 >/dev/null && command -v gcov >/dev/null || { echo "skipped: needs python3 and gcov"; exit 0; }; \
-	BUILD=$(BUILD)-mutate nice -n 19 python3 firmware-tests/support/mutate.py $(MUTANTS) $(or $(SEED),1)
-
-FUZZ_SECONDS ?= 60
-FUZZERS := $(patsubst firmware-tests/fuzz/fuzz_%.c,%,$(wildcard firmware-tests/fuzz/fuzz_$(or $(T),*).c))
-FUZZ_BUILD := $(BUILD)-fuzz
-# A target's corpus is one tar. It is unpacked where it may grow, and packed again with the same bytes for the same
-# files.
-FUZZ_SEEDS := $(FUZZERS:%=$(FUZZ_BUILD)/seeds/%)
-$(FUZZ_BUILD)/seeds/%: firmware-tests/fuzz/corpus/%.tar
-	@rm -rf $@ && mkdir -p $@ && tar -xmf $< -C $@
-fuzz-unpack: $(FUZZ_SEEDS) ## the corpora of the fuzz targets, or one (T=frames), as files in $(BUILD)-fuzz/seeds
-fuzz-pack: $(FUZZ_SEEDS) ## these files as firmware-tests/fuzz/corpus/*.tar again
-	@for f in $(FUZZERS); do \
-	    tar -cf firmware-tests/fuzz/corpus/$$f.tar --format=ustar --sort=name --mtime=@0 --owner=0 --group=0 \
-	        --numeric-owner --mode=644 -C $(FUZZ_BUILD)/seeds/$$f \
-	        $$(cd $(FUZZ_BUILD)/seeds/$$f && LC_ALL=C ls) || exit 1; \
-	done
-fuzz: $(FUZZ_SEEDS) ## each fuzz target on its corpus for FUZZ_SECONDS, or one: T=frames
-	@$(MAKE) --no-print-directory deps
-	@$(MAKE) --no-print-directory -s -j2 BUILD=$(FUZZ_BUILD) CC=clang SAN=fuzzer-no-link,address,undefined \
-	    $(FUZZERS:%=$(FUZZ_BUILD)/firmware-tests/fuzz_%)
-	@for f in $(FUZZERS); do echo "fuzz $$f"; mkdir -p $(FUZZ_BUILD)/corpus/$$f; \
-	    ASAN_OPTIONS=detect_leaks=0 $(FUZZ_BUILD)/firmware-tests/fuzz_$$f -max_total_time=$(FUZZ_SECONDS) -max_len=8192 \
-	        -timeout=10 -verbosity=0 -print_final_stats=1 -artifact_prefix=$(FUZZ_BUILD)/$$f- \
-	        $(FUZZ_BUILD)/corpus/$$f $(FUZZ_BUILD)/seeds/$$f || exit 1; done
-$(BUILD)/firmware-tests/fuzz_trace: $(call without_main,trace)
-$(BUILD)/firmware-tests/fuzz_%: $(BUILD)/firmware-tests/fuzz/fuzz_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
-	$(CC) $(CFLAGS) -fsanitize=$(SAN:fuzzer-no-link%=fuzzer%) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
-
-bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the cache, beside memcpy
-	$<
-bench-peers: all ## allreduce in shared memory beside Open MPI, MPICH, Gloo and UCC, where they are installed, and steps of ResNet-50 and GPT-2 (20 minutes)
-	@BUILD=$(BUILD) sh firmware-tests/bench/bench_peers.sh
-bench-net: all ## the same over 1 Gbit/s links between network namespaces (an hour; root)
-	@BUILD=$(BUILD) sh firmware-tests/bench/bench_net.sh
-bench-encryption: all ## allreduce between two namespaces with link.encryption and without (root; 2 minutes)
-	@BUILD=$(BUILD) sh firmware-tests/bench/bench_encryption.sh
-bench-idle: all $(BUILD)/firmware-tests/bench_idle ## link.idle = auto beside spin, yield and sleep: oversubscribed, hosts that share cores, neighbours (15 minutes; root)
-	@BUILD=$(BUILD) sh firmware-tests/bench/bench_idle.sh
-bench-plan: all ## what gf-plan predicts beside what gf-perf --model measures over 4 and 8 hosts (12 minutes; root)
-	@BUILD=$(BUILD) sh firmware-tests/bench/bench_plan.sh
-bench-tree: all ## FireCaffe's reduction tree against its server over 2 to 8 hosts, with a plot (1 minute; root)
-	@BUILD=$(BUILD) sh firmware-tests/bench/bench_tree.sh
-$(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench/bench_%.o $(LIB)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LINK_LIBS)
-
-# 77: there is nothing to check, and why was said.
-GPU_PROGRAM := $(BUILD)/firmware-tests/program_gpu
-kernels: $(if $(NVCC),$(FATBIN) $(BUILD)/firmware-tests/program_kernels) ## registers and instructions of each kernel; RECORD=1
-	@[ -n "$(NVCC)" ] || { echo "skipped: this build has no GPU kernels (no nvcc)"; exit 0; }; \
-	BUILD=$(BUILD) sh firmware-tests/support/kernels.sh $(if $(RECORD),record)
-gpu-check: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) $(BUILD)/gf-run $(BUILD)/gf-train ## every op and whole steps on the GPU against the host's; LIBRARY=another libcuda.so.1
-	@[ "$(CUDA)" = 1 ] || { echo "skipped: this build has no CUDA driver (no cuda.h)"; exit 0; }; \
-	$(GPU_PROGRAM) check $(LIBRARY:%=--library %); code=$$?; \
-	[ $$code -ne 77 ] || exit 0; [ $$code -eq 0 ] || exit $$code; \
-	[ -z "$(LIBRARY)" ] || exit 0; \
-	echo "two processes on it:"; out=$$($(BUILD)/gf-run -n 2 $(BUILD)/gf-train --device cuda --model linear --steps 50) || exit 1; \
-	echo "$$out" | grep -E '^(gradients|weights) '; \
-	command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer: skipped, not installed"; exit 0; }; \
-	compute-sanitizer --error-exitcode 9 $(GPU_PROGRAM) check --small
-MIB ?= 256
-gpu-bench: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) ## kernels beside sweeps of the same mix, a step; MIB=256
-	@[ "$(CUDA)" = 1 ] || { echo "skipped: this build has no CUDA driver (no cuda.h)"; exit 0; }; \
-	$(GPU_PROGRAM) bench $(LIBRARY:%=--library %) --mib $(MIB); code=$$?; [ $$code -eq 77 ] || exit $$code
-
-BUNDLED := $(addprefix $(BUILD)/gf-,run train perf check)
-BUNDLES := $(filter 11,$(CUDA)$(if $(NVCC),1))
-gpu-bundle: $(if $(BUNDLES),$(GPU_PROGRAM) $(BUNDLED)) ## a folder for a bare box with a GPU; its run.sh does the first run
-	@[ -n "$(BUNDLES)" ] || { echo "skipped: this build has no CUDA driver or no GPU kernels (cuda.h, nvcc)"; exit 0; }; \
-	BUILD=$(BUILD) sh firmware-tests/support/gpu_bundle.sh $(BUILD)/gpu-bundle $(GPU_PROGRAM) $(BUNDLED)
-
-lab: tests all ## real faults in network namespaces (root): each once, RUNS=20 times, or some: T='tcp_kill*'
-	@BUILD=$(BUILD) RUNS=$(or $(RUNS),1) sh firmware-tests/lab/lab.sh $(if $(T),'$(T)')
-chaos: all $(BUILD)/firmware-tests/program_stamp ## 8 real ranks on 4 hosts, a fault a second: SECONDS=60 SEED=1 (root)
-	@BUILD=$(BUILD) sh firmware-tests/lab/chaos.sh $(or $(SECONDS),60) $(SEED)
-LABS ?= 3
-fault-table: tests all ## the same 20 times, LABS=3 at once, or as far as that is still to do, and the table of what was measured
-	-@for lab in $$(seq $(LABS)); do \
-	    LAB=$$lab/$(LABS) BUILD=$(BUILD) RUNS=$(or $(RUNS),20) nice -n 5 sh firmware-tests/lab/lab.sh $(if $(T),'$(T)') & done; wait
-	@BUILD=$(BUILD) sh firmware-tests/lab/lab.sh table
-accuracy: ## where sparse communication and large batches end beside dense runs (50 minutes; goes on where it was stopped)
-	@$(MAKE) --no-print-directory -s -j2 all
-	@BUILD=$(BUILD) sh firmware-tests/bench/accuracy.sh sparse
-accuracy-sparse: ## sparse communication at shares from 1 to 30 %, a plot (15 minutes of one core; likewise)
-	@BUILD=$(BUILD) sh firmware-tests/bench/accuracy_sparse.sh
-accuracy-wire: ## where 16-bit wires end beside fp32 (10 minutes; likewise)
-	@$(MAKE) --no-print-directory -s -j2 all
-	@BUILD=$(BUILD) sh firmware-tests/bench/accuracy.sh wire
-bench-split: ## what data and model parallelism move for one layer, and the batch at which they cross (5 minutes)
-	@$(MAKE) --no-print-directory -s -j2 all
-	@BUILD=$(BUILD) sh firmware-tests/bench/model_parallel.sh
-accuracy-precision: ## where training in 16 bits ends beside fp32 (15 minutes; likewise)
-	@$(MAKE) --no-print-directory -s -j2 all
-	@BUILD=$(BUILD) sh firmware-tests/bench/accuracy.sh precision
-SECONDS ?= 60
-soak: $(BUILD)/firmware-tests/soak_main ## the corpus and random jobs, simulated, for SECONDS=60, or that of SEED=0x..
-	@$< $(SECONDS) $(SEED)
-JOBS ?= 20000
-CORPUS_PROGRAM := $(BUILD)-edges/firmware-tests/program_soak_corpus
-soak-corpus: ## JOBS=20000 jobs led by the edges they reach; what reaches new ones stays in soak/corpus (clang)
-	@$(MAKE) --no-print-directory -s -j2 BUILD=$(BUILD)-edges CC=clang EDGES=1 $(CORPUS_PROGRAM)
-	@$(CORPUS_PROGRAM) guided $(JOBS) $(or $(SEED),$$(date +%s)) firmware-tests/soak/corpus
-$(OBJ): GF_FLAGS += $(if $(EDGES),-fsanitize-coverage=inline-8bit-counters)
-$(BUILD)/firmware-tests/soak_main: $(BUILD)/firmware-tests/soak/soak_main.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka \
-	    $(foreach f,mmap munmap open,-Wl,--wrap=$(f))
-
+include firmware-tests/tests.mk
 include lib/install.mk
 clean: ## remove what was built
 	rm -rf $(BUILD)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: FORCE tests suites $(shell sed -n 's/^\([a-z0-9-]*\):.*\#\#.*/\1/p' $(firstword $(MAKEFILE_LIST)))
+.PHONY: FORCE tests suites $(shell sed -n 's/^\([a-z0-9-]*\):.*\#\#.*/\1/p' Makefile firmware-tests/tests.mk)
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

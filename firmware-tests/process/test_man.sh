@@ -44,7 +44,7 @@ check "there_are_many_functions" [ "$(wc -l <"$scratch/declared")" -gt 50 ]
 check "the_page_of_the_library_lists_its_functions" same_lines "$scratch/declared" "$scratch/listed"
 
 make -s help | sed 's/^  \([^ ]*\).*/\1/' | sort >"$scratch/helped"
-sed -n 's/^\([^ :.$]*\):.*[ ]## .*/\1/p' Makefile lib/install.mk | sort >"$scratch/paged"
+sed -n 's/^\([^ :.$]*\):.*[ ]## .*/\1/p' Makefile firmware-tests/tests.mk lib/install.mk | sort >"$scratch/paged"
 check "make_help_has_its_targets" same_lines "$scratch/helped" "$scratch/paged"
 
 silent() { [ -z "$("$@" 2>&1)" ] || { "$@" 2>&1; return 1; }; }
