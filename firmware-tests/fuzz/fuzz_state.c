@@ -1,6 +1,9 @@
 /* libFuzzer over saved states: whatever the bytes, they are refused and leave no trace, or they are
  * loaded, saved to what loads again, and a step runs. The first byte says what is made right again
- * before: 1 the checksum, 2 the common part's hash too, else nothing. `make fuzz T=state`. */
+ * before: 1 the checksum, 2 the common part's hash too, else nothing. `make fuzz T=state`. With
+ * GF_FUZZ_SEEDS=DIR it writes valid states of today's format there (firmware-tests/README.md). */
+#include <stdio.h>
+
 #include "firmware-tests/support/suite.h"
 #include "drivers/fnv.h"
 #include "lib/state/state_format.h"
@@ -67,6 +70,34 @@ static void loaded_check(void)
     free(saved);
     free(again);
     gf = NULL;
+}
+
+static void seed_write(const char *folder, const char *name, int first_byte)
+{
+    char path[4096];
+    FILE *file;
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    file = fopen(path, "w");
+    if ((gf_state_save(gf, saved, state_bytes) != GF_OK) || (file == NULL)) abort();
+    if ((fputc(first_byte, file) != first_byte) || (fwrite(saved, state_bytes, 1, file) != 1))
+        abort();
+    if (fclose(file) != 0) abort();
+}
+
+/* libFuzzer calls it once, before the first input. */
+int LLVMFuzzerInitialize(int *argument_count, char ***arguments)
+{
+    const char *folder = getenv("GF_FUZZ_SEEDS");
+    struct world_step step = {0};
+    (void)argument_count;
+    (void)arguments;
+    world_begin();
+    if (folder == NULL) return 0;
+    seed_write(folder, "valid_fresh", 0);
+    world_step_run(&world, &step);
+    if (gf_update(gf, 0.5f) != GF_OK) abort();
+    seed_write(folder, "valid_after_a_step", 2);
+    return 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

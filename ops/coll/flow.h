@@ -66,9 +66,7 @@ struct gf_flow {
     struct gf_flow_at send_done;
     struct gf_flow_at recvd;
     struct gf_flow_at recv_done;
-    /* Of a ring whose data comes into being while it runs: what this rank sends in the rounds
-     * before this one is there, and so many elements of what it sends in this one. UINT32_MAX, from
-     * start on: all is there. */
+    /* gf_flow_there(). UINT32_MAX, from start on: all is there. */
     uint32_t there_round;
     uint64_t there_elems;
     /* Where folds are late, between recv_done and recvd: all before `folded` is given to the
@@ -85,6 +83,13 @@ gf_status gf_flow_start(struct gf_coll *coll);
 gf_status gf_flow_progress(struct gf_coll *coll, uint64_t now_ns);
 /* coll->late of them: what is done of late folds */
 gf_status gf_flow_late(struct gf_coll *coll, uint64_t now_ns);
+/* Tells a ring that runs how much there is by now of what this rank sends: all in the rounds before
+ * `round`, and so many elements in that one. */
+static inline void gf_flow_there(struct gf_flow *flow, uint32_t round, uint64_t elems)
+{
+    flow->there_round = round;
+    flow->there_elems = elems;
+}
 /* The need of so many rounds, of which the longest has round_bytes. */
 void gf_flow_slots(const struct gf_coll_limits *limits, uint32_t rounds, uint64_t round_bytes,
                    struct gf_coll_need *need_out);

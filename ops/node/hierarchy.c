@@ -9,7 +9,7 @@
  *     GATHER    in the node, direct allgather of the blocks
  * Where ops are the host's and all data of the node lies in the exchange region, the three overlap:
  * SCATTER ends behind its first barrier; then an owner adds up its block a slice at a time, in the
- * order in which the ring sends it (gf_flow.there_round), and writes each slice that the ring has
+ * order in which the ring sends it (gf_flow_there()), and writes each slice that the ring has
  * done with to the others; GATHER is a barrier.
  *
  * Nodes may differ in size: `owners` is the smallest, so every block has an owner in every node;
@@ -167,7 +167,7 @@ static gf_status phase_start(struct gf_coll *coll, uint64_t now_ns)
     own->gathered = (struct gf_hierarchy_at){0};
     /* the start of the ring says that all is there; but nothing is added up yet */
     if ((own->phase == PHASE_BETWEEN) && own->overlaps && (subs_of(own) > 1))
-        own->flow.there_round = 0;
+        gf_flow_there(&own->flow, 0, 0);
     return status;
 }
 
@@ -355,7 +355,7 @@ static gf_status block_progress(struct gf_coll *coll, uint64_t now_ns)
 
 /* An owner's block is cut into a sub-block a node. Slice by slice it goes through three steps:
  *
- *     summed      this rank adds up the node's ranks; then the ring may send it (flow.there_round)
+ *     summed      this rank adds up the node's ranks; then the ring may send it (gf_flow_there())
  *     the ring    sends sub-block after sub-block
  *     gathered    what is summed over all nodes (flow.recv_done) goes to the node's ranks
  *
@@ -500,8 +500,8 @@ static gf_status overlapped_progress(struct gf_coll *coll, uint64_t now_ns)
     bool sums = slice_next(coll, &own->summed, false, &slice);
     if (sums) status = slice_sum(coll, &slice, now_ns);
     if (status < 0) return status;
-    if (subs > 1) own->flow.there_round = own->summed.sub;
-    own->flow.there_elems = own->summed.elems;
+    /* sub-block k is sent in round k */
+    if (subs > 1) gf_flow_there(&own->flow, own->summed.sub, own->summed.elems);
     if ((subs > 1) || !sums) status = inner_progress(coll, now_ns);
     if (status < 0) return status;
     if (sums) return GF_AGAIN;
