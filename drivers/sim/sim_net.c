@@ -242,9 +242,14 @@ void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut)
     sim->held_count = kept;
 }
 
+bool sim_are_cut(const struct gf_sim *sim, uint32_t a, uint32_t b)
+{
+    return (sim->cuts != NULL) && (*sim_cut(sim, a, b) != 0);
+}
+
 bool sim_hold(struct gf_sim *sim, uint32_t a, uint32_t b, enum sim_event_kind kind, void *subject)
 {
-    if ((sim->cuts == NULL) || !*sim_cut(sim, a, b)) return false;
+    if (!sim_are_cut(sim, a, b)) return false;
     if (sim->held_count == sim->held_room) {
         sim->held_room = 2 * sim->held_room + 64;
         sim->held = realloc(sim->held, sim->held_room * sizeof *sim->held);

@@ -102,8 +102,9 @@ void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
         bool awaited = (rendezvous->coordinator == from);
         bool again = connects && awaited && rendezvous->rejoins && !is_coordinator(sim, from);
         bool refuses = ends && awaited && rendezvous->was_reformed;
-        /* it has contacted another */
-        bool elsewhere = connects && !awaited && (rendezvous->coordinator != frame->to);
+        /* it has contacted another, or coordinates by now */
+        bool elsewhere = connects && !awaited &&
+                         ((rendezvous->coordinator != frame->to) || (frame->near == frame->to));
         if (again) { /* it has died or contacted another meanwhile: once more */
             rendezvous->coordinator = GF_RANK_NONE;
             gf_sim_wake_at(sim, frame->to, sim->now_ns + REJOIN_NS);
@@ -124,21 +125,25 @@ void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
     sim_wake(to);
 }
 
-/* Who listens at the address of the job: rank 0, then a coordinator once it is free. */
-static uint32_t job_listener_find(struct gf_sim *sim)
+/* Rank 0 listens at the address of the job, then a coordinator once it is free. Where `seeker` is cut
+ * off from that one, another may have the address on its side. */
+static uint32_t job_listener_find(struct gf_sim *sim, uint32_t seeker)
 {
-    if (is_coordinator(sim, sim->job_listener)) return sim->job_listener;
-    for (uint32_t rank = 0; rank < sim->setup.world; rank++)
-        if (!sim->ranks[rank].is_stopped && is_coordinator(sim, rank))
-            return sim->job_listener = rank;
-    return GF_RANK_NONE;
+    uint32_t found = GF_RANK_NONE;
+    for (uint32_t rank = 0; rank < sim->setup.world; rank++) {
+        if (sim->ranks[rank].is_stopped || !is_coordinator(sim, rank)) continue;
+        if (!is_coordinator(sim, sim->job_listener)) sim->job_listener = rank;
+        if ((found == GF_RANK_NONE) && !sim_are_cut(sim, seeker, rank)) found = rank;
+    }
+    if (!is_coordinator(sim, sim->job_listener)) return GF_RANK_NONE;
+    return sim_are_cut(sim, seeker, sim->job_listener) ? found : sim->job_listener;
 }
 
 /* By the simulator's time: that of a rank which was stopped is behind it. */
 static void rejoin(struct sim_rendezvous *rendezvous)
 {
     struct sim_rank *self = rendezvous->self;
-    uint32_t coordinator = job_listener_find(self->sim);
+    uint32_t coordinator = job_listener_find(self->sim, self->rank);
     if (coordinator == GF_RANK_NONE) return;
     if (self->sim->ranks[coordinator].wires[self->rank]) return; /* its old connection stands */
     rendezvous->coordinator = coordinator;

@@ -212,6 +212,7 @@ bool sim_same_node(const struct gf_sim *sim, uint32_t a, uint32_t b);
 uint64_t sim_port_take(uint64_t *free_ns, uint64_t now_ns, uint64_t span_ns);
 /* So long the ports between leaf switches are kept by the message; 0: it stays below its leaf. */
 uint64_t sim_climb_ns(const struct gf_sim *sim, const struct sim_message *message);
+bool sim_are_cut(const struct gf_sim *sim, uint32_t a, uint32_t b);
 /* True: a and b are cut off from each other, the event is kept and happens when they no longer
  * are. */
 bool sim_hold(struct gf_sim *sim, uint32_t a, uint32_t b, enum sim_event_kind kind, void *subject);

@@ -23,5 +23,7 @@ model progress_of_3_members 300 holds -DLIVE -DEPOCHS=2 -DVIEWS=3 -DCRASHES=2
 model who_was_taken_in_is_told_whoever_coordinates 300 holds -DLIVE -DNOLIST -DINIT=2 -DFIRST=1 -DVIEWS=3 -DLEAVES=1
 model or_waits_for_ever 60 counterexample -DUNTOLD -DQUIET -DNOLIST -DINIT=2 -DFIRST=1 -DVIEWS=3
 model a_list_of_the_ended_that_lies 60 counterexample -DLIES
+model a_list_newer_than_the_answers 60 counterexample -DNEWER -DINIT=2 -DEPOCHS=1 -DCRASHES=2 -DRESTARTS=2
+model who_came_to_wait_after_the_list 60 counterexample -DLATER -DINIT=2 -DEPOCHS=1 -DRESTARTS=2
 model more_than_half_of_the_rest_is_no_quorum 60 counterexample -DREST -DCRASHES=2
 finish

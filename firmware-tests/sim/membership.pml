@@ -12,8 +12,10 @@
  * Bounds: IDS member ids, of which the first INIT begin, led by FIRST; EPOCHS commits; VIEWS views of an epoch;
  * CRASHES; RESTARTS (of dead ids, and first starts of ids that never ran, which is growth); LEAVES.
  *
- * -DNOLIST nobody is told who has ended. Then it also holds for what the dead had committed.
+ * -DNOLIST nobody is told who has ended: majorities alone decide. Then it also holds for what the dead had committed.
  * -DLIES   the list of ended members names some that run. A counterexample is expected.
+ * -DNEWER  the list of the ended is that of the moment, not that of before START_VIEW. A counterexample is expected.
+ * -DLATER  a process counts that came to wait after the list was made. A counterexample is expected.
  * -DREST   the quorum is more than half of those that are not ended. A counterexample is expected.
  * -DUNTOLD a process is told of the commit that took it in only where its own inviter made that. With -DQUIET a
  *          counterexample is expected.
@@ -73,8 +75,13 @@ byte invited[4];           /* RECOVERING: the commit that it is told of, by that
 byte history[IDS * (EPOCHS + 1)]; /* the list of each epoch that this process has begun */
 
 /* ---- messages, of an epoch and view ---- */
-byte do_view_change[AT_MAX];  /* set of senders */
-byte told[AT_MAX * IDS];      /* with it: the view of the accepted proposal */
+byte do_view_change[AT_MAX];  /* set of senders that have promised it */
+bit start_view[AT_MAX];       /* it is led */
+byte ended_then[AT_MAX];      /* the list of the ended as it was before START_VIEW */
+byte waited_then[AT_MAX];     /* processes that waited at its coordinator at that moment, and still do */
+byte answer[AT_MAX];          /* set of members that have answered START_VIEW */
+byte join[AT_MAX];            /* and of processes that wait */
+byte told[AT_MAX * IDS];      /* with an answer: the view of the accepted proposal */
 byte proposal[AT_MAX];        /* list; 0: not sent */
 byte heads[AT_MAX];           /* its first */
 byte admits[AT_MAX * IDS];    /* the incarnation that it takes in; 0: none of this id */
@@ -107,13 +114,25 @@ byte chosen[EPOCHS + 1];      /* the list that was begun under each number, by w
 #define comers(i) (comes(0, i) | (comes(1, i) << 1) | (comes(2, i) << 2) | (comes(3, i) << 3))
 
 /* More than half of the members of the last committed epoch, exactly half with the lowest member id. Or everybody: each
- * member id of the job is here, or has no running process, or waits here. */
+ * member id of the job is here, or had no running process before START_VIEW, or one that waited and has answered it. */
 #define half(of, here) (2 * count((here) & (of)) > count(of) || \
                         (2 * count((here) & (of)) == count(of) && has(here, lowest(of))))
+#ifdef NEWER
+#define ended_of(i) ended(i)
+#else
+#define ended_of(i) ended_then[here_at(i)]
+#endif
 #ifdef REST
 #define quorum(of, here, i) half((of) & ~ended(i), here)
+#elif defined(NOLIST)
+#define quorum(of, here, i) half(of, here)
 #else
-#define quorum(of, here, i) (half(of, here) || (((here) | ended(i) | comers(i)) & ALL) == ALL)
+#define quorum(of, here, i) (half(of, here) || (((here) | ended_of(i) | join[here_at(i)]) & ALL) == ALL)
+#endif
+#ifdef LATER
+#define knew(c, j) true
+#else
+#define knew(c, j) has(waited_then[here_at(c)], j)
 #endif
 
 #define after1(x) (((x) + 1) % IDS)
@@ -129,8 +148,12 @@ byte chosen[EPOCHS + 1];      /* the list that was begun under each number, by w
 #ifdef LIVE
 #define live(i) (runs & ~out & (~waiting | unheard(0, i) | (unheard(1, i) << 1) | (unheard(2, i) << 2) | \
                  (unheard(3, i) << 3)))
+/* gf_view_is_outdated: a view that began now could count more of those that have ended or wait. */
+#define outdated(i) (coordinator(i) == i && start_view[here_at(i)] && \
+                     ((live(i) | ended_then[here_at(i)] | waited_then[here_at(i)] | join[here_at(i)]) & ALL) != ALL && \
+                     ((live(i) | ended(i) | comers(i)) & ALL) == ALL)
 #define suspects(i) (view[i] == 0 -> ((list[i] & (~live(i) | leaves)) != 0 || comers(coordinator(i)) != 0) \
-                                  : !member(coordinator(i)))
+                                  : (!member(coordinator(i)) || outdated(i)))
 #define may_turn(j) (!member(knocks_at[j]) || coordinator(knocks_at[j]) != knocks_at[j])
 #else
 #define suspects(i) true
@@ -162,7 +185,8 @@ inline begin_epoch() {
             k = AT(epoch[id], 0);
             do
             :: k <= AT(epoch[id], VIEWS) ->
-                do_view_change[k] = 0; proposal[k] = 0; accept[k] = 0; commit[k] = 0; heads[k] = 0;
+                do_view_change[k] = 0; start_view[k] = 0; ended_then[k] = 0; waited_then[k] = 0; answer[k] = 0; join[k] = 0;
+                proposal[k] = 0; accept[k] = 0; commit[k] = 0; heads[k] = 0;
                 best = 0;
                 do
                 :: best < IDS -> admits[k * IDS + best] = 0; told[k * IDS + best] = 0; best++
@@ -183,8 +207,14 @@ inline begin_epoch() {
 inline promise() {
     view[id]++;
     do_view_change[here_at(id)] = do_view_change[here_at(id)] | bit(id);
-    told[here_at(id) * IDS + id] = accepted[id];
     printf("%d promises view %d of epoch %d, accepted %d\n", id, view[id], epoch[id], accepted[id])
+}
+
+/* What waited somewhere as this id does so no more. */
+inline waits_no_more() {
+    k = 0;
+    do :: k < AT_MAX -> waited_then[k] = waited_then[k] & ~bit(id); k++ :: else -> break od;
+    k = 0
 }
 
 proctype Member(byte id) {
@@ -195,12 +225,26 @@ end:
     :: d_step { member(id) && epoch[id] < EPOCHS && view[id] < VIEWS && suspects(id) -> promise() }
     /* gf_view_promise: others are in a higher view. */
     :: d_step { member(id) && epoch[id] < EPOCHS && view[id] < VIEWS && do_view_change[here_at(id) + 1] != 0 -> promise() }
-    /* gf_view_collect: the coordinator has DO_VIEW_CHANGE from a quorum. It proposes again what has the highest view,
+    /* gf_view_lead: who has ended and who waits is noted, then all are asked. */
+    :: d_step { member(id) && epoch[id] < EPOCHS && view[id] > 0 && coordinator(id) == id && !start_view[here_at(id)] ->
+            start_view[here_at(id)] = 1; ended_then[here_at(id)] = ended(id); waited_then[here_at(id)] = comers(id);
+            answer[here_at(id)] = answer[here_at(id)] | bit(id); told[here_at(id) * IDS + id] = accepted[id] }
+    /* gf_view_promise: a member answers .. */
+    :: d_step { member(id) && epoch[id] < EPOCHS && view[id] > 0 && start_view[here_at(id)] &&
+                !has(answer[here_at(id)], id) && accepted[id] != view[id] ->
+            answer[here_at(id)] = answer[here_at(id)] | bit(id); told[here_at(id) * IDS + id] = accepted[id] }
+    /* .. and a process that waits. */
+    :: d_step { has(waiting & runs, id) && invited[id] == 0 && member(knocks_at[id]) && view[knocks_at[id]] > 0 &&
+                epoch[knocks_at[id]] < EPOCHS && coordinator(knocks_at[id]) == knocks_at[id] &&
+                start_view[here_at(knocks_at[id])] && knew(knocks_at[id], id) &&
+                !has(join[here_at(knocks_at[id])], id) ->
+            join[here_at(knocks_at[id])] = join[here_at(knocks_at[id])] | bit(id) }
+    /* gf_view_collect: the coordinator has answers from a quorum. It proposes again what has the highest view,
      * else a new list. */
     :: atomic { member(id) && epoch[id] < EPOCHS && view[id] > 0 && coordinator(id) == id && proposal[here_at(id)] == 0 &&
-                quorum(list[id], do_view_change[here_at(id)], id) ->
+                start_view[here_at(id)] && quorum(list[id], answer[here_at(id)], id) ->
             do /* of whom it has heard by now */
-            :: k < IDS && has(do_view_change[here_at(id)] & list[id], k) ->
+            :: k < IDS && has(answer[here_at(id)] & list[id], k) ->
                 if
                 :: here = here | bit(k);
                     best = (told[here_at(id) * IDS + k] > best -> told[here_at(id) * IDS + k] : best)
@@ -209,7 +253,7 @@ end:
 #endif
                 fi;
                 k++
-            :: k < IDS && !has(do_view_change[here_at(id)] & list[id], k) -> k++
+            :: k < IDS && !has(answer[here_at(id)] & list[id], k) -> k++
             :: k == IDS -> break
             od;
             if
@@ -223,7 +267,7 @@ end:
                 od
             :: quorum(list[id], here, id) && best == 0 && (here & ~leaves) != 0 ->
                 next = here & ~leaves; k = 0;
-                do /* no more come in than stay */
+                do /* no more come in than stay (that one less may, where the lowest id comes in, is not here) */
                 :: k < IDS && comes(k, id) && !has(next, k) && count(next & ~here) < count(here & ~leaves) ->
                     if
                     :: next = next | bit(k); admits[here_at(id) * IDS + k] = incarnation[k]
@@ -275,7 +319,8 @@ end:
             waiting = waiting & ~bit(id); epoch[id] = invited[id] / (VIEWS + 1);
             next = proposal[invited[id]]; head = heads[invited[id]]; from = invited[id]; begin_epoch() }
     /* gf_view_lost, gf_view_join: a waiting process turns to another member: what was on its connection is gone. */
-    :: d_step { has(waiting & runs, id) && may_turn(id) -> invited[id] = 0; knocks_at[id] = (knocks_at[id] + 1) % IDS }
+    :: d_step { has(waiting & runs, id) && may_turn(id) ->
+            invited[id] = 0; knocks_at[id] = (knocks_at[id] + 1) % IDS; waits_no_more() }
     od
 }
 
@@ -293,7 +338,7 @@ end:
                 printf("%d crashes\n", id);
                 crashes++; runs = runs & ~bit(id); waiting = waiting & ~bit(id); out = out & ~bit(id);
                 leaves = leaves & ~bit(id); epoch[id] = 0; list[id] = 0; first[id] = 0; by[id] = 0; view[id] = 0;
-                accepted[id] = 0; invited[id] = 0;
+                accepted[id] = 0; invited[id] = 0; waits_no_more();
                 k = 0;
                 do :: k <= EPOCHS -> history[id * (EPOCHS + 1) + k] = 0; k++ :: else -> break od;
                 k = 0

@@ -400,6 +400,8 @@ TEST(who_rejoins_waits_where_all_fits)
         gf_put_u32(&put, rows[i].is_new ? 1 : 0);
         gf_members_offer_put(&put, other);
         gf_put_u32(&put, other->incarnation);
+        gf_put_u32(&put, 0); /* the view that it answers: epoch and number */
+        gf_put_u32(&put, 0);
         get.left = (uint32_t)(sizeof payload - put.left);
         bool valid = gf_view_frame(members, 1, MEMBERS_JOIN, &get);
         bool waits = (members->table[1].state == MEMBER_WAITS);

@@ -210,6 +210,7 @@ static bool report_take_of(uint32_t from, const struct report *report, bool leav
     gf_put_u32(&put, report->id_count);
     gf_put_u32(&put, report->view);
     gf_put_u32(&put, report->accepted_view);
+    gf_put_u32(&put, 1); /* it answers START_VIEW */
     gf_put_u32(&put, 0); /* planned */
     gf_put_u32(&put, leaves ? 1 : 0);
     gf_put_u32(&put, 1);

@@ -148,14 +148,41 @@ TEST(that_all_who_went_have_ended_is_known_from_a_list_alone)
     }
 }
 
-/* Nobody else can decide where each other member id waits to come in. */
+static bool rank_1_goes_on(void)
+{
+    return (views.ranks[1].state == VIEWS_MEMBER) && (views_epoch(1) == 1);
+}
+
+/* Nobody else can decide where each other member id waits to come in, and answers. It is started
+ * before anybody is told that its process has ended, or some time later: then it comes in later. */
 TEST(everybody_is_here_or_waits)
 {
-    views_open(2, true);
+    uint64_t last_ns = 0;
+    for (uint32_t i = 0; i < 100; i++) {
+        views_open(2, true);
+        views_crash(0);
+        views_for(last_ns);
+        views_start(0);
+        views_until(rank_1_goes_on, 10 * SECOND);
+        views_for(SECOND / 10);
+        if (views_members(1) == 0x2) views_change(0x2);
+        views_until(views_done, 10 * SECOND);
+        assert_int_equal(views_members(0), 0x3);
+        if (last_ns == 0) /* its end is on no list */
+            EXPECT("0 starts", "1 begins epoch 1: members 3", "0 begins epoch 1: members 3");
+        views_close();
+        last_ns += SECOND / 12345;
+    }
+}
+
+/* Who gives no list may start an id again while its process lives: there a majority decides. */
+TEST(without_a_list_a_process_that_waits_is_no_vote)
+{
+    views_open(2, false);
     views_crash(0);
-    views_start(0); /* before anybody is told that its process has ended */
-    views_until(views_done, 60 * SECOND);
-    EXPECT("0 starts", "1 begins epoch 1: members 3", "0 begins epoch 1: members 3");
+    views_start(0);
+    views_for(60 * SECOND);
+    views_expect_out(1);
     views_close();
 }
 
@@ -250,5 +277,149 @@ TEST(a_list_of_the_ended_that_lies_splits_the_job)
     EXPECT("0 begins epoch 1: members 1");
     EXPECT("1 begins epoch 1: members 2");
     assert_non_null(strstr(views.log.error, "epoch 2"));
+    views_close();
+}
+
+/* ---- what is noted must be of one moment, and answered in this view: lib/DESIGN.md ---- */
+
+/* 3 waits at 0, which is cut off. It ends unseen, another 3 is taken in by the others, which leave:
+ * that they have ended is true, that somebody waits as 3 is not. */
+TEST(a_process_that_waited_here_does_not_count_where_it_ended_unseen)
+{
+    views_open(4, true);
+    views_crash(3);
+    views_until(views_done, 60 * SECOND);
+    views_start(3);
+    views_for(SECOND);
+    assert_int_equal(gf_members_waiting(views.ranks[0].members), 1);
+    views_cut(0x1, true);
+    views_crash(3);
+    views_start(3);
+    views_change(0x06);
+    views_for(60 * SECOND);
+    EXPECT("1 begins epoch 2: members 14", "3 begins epoch 2: members 14");
+    views.leaves = 0x06;
+    views_change(0x0e);
+    views_for(60 * SECOND);
+    EXPECT("1 has left", "3 begins epoch 3: members 8");
+    views_crash(1);
+    views_crash(2);
+    views_change(0x01);
+    views_for(100 * SECOND);
+    assert_int_equal(views_epoch(3), 3); /* it trains */
+    assert_int_equal(views_epoch(0), 1);
+    views_close();
+}
+
+static void accepted_by_1(uint32_t from, uint32_t to, uint32_t kind)
+{
+    if ((from == 0) && (to == 3) && (kind == MEMBERS_PREPARE))
+        gf_sim_partition(views.sim, 0, 3, true);
+    if ((from != 1) || (to != 0) || (kind != MEMBERS_ACCEPT)) return;
+    views.on_send = NULL;
+    views_cut(0x02, true);
+    gf_sim_partition(views.sim, 0, 1, false); /* it arrives */
+}
+
+/* 0 has promises of 0, 1 and 3, and ACCEPT of 1. 2, 3 and 4 choose otherwise, take in another 1,
+ * and leave. That 2, 3 and 4 have ended is newer than the ACCEPT. */
+TEST(a_list_newer_than_the_answers_does_not_count_beside_them)
+{
+    views_open(5, true);
+    views_cut(0x14, true);
+    gf_sim_partition(views.sim, 2, 4, false);
+    for (uint32_t other = 1; other < 4; other += 2)
+        for (uint32_t far = 2; far < 5; far += 2) gf_sim_partition(views.sim, other, far, false);
+    views.on_send = accepted_by_1;
+    views_change(0x1f);
+    for (uint32_t i = 0; (i < 1000) && (views.on_send != NULL); i++) views_for(SECOND / 100);
+    views_for(SECOND / 100);
+    assert_null(views.on_send);
+    assert_int_equal(views.ranks[0].members->view.state, VIEW_PROPOSED);
+    assert_int_equal(views.ranks[0].members->table[1].state, MEMBER_ACCEPTED);
+    views_stop(0, true);
+    gf_sim_partition(views.sim, 0, 1, true);
+    views_for(100 * SECOND);
+    EXPECT("0 stops", "2 begins epoch 1: members 28");
+    views_crash(1);
+    views_cut(0x02, false);
+    gf_sim_partition(views.sim, 0, 1, true);
+    views_for(SECOND);
+    views_start(1);
+    views_for(SECOND);
+    views_change(0x1c);
+    views_for(60 * SECOND);
+    EXPECT("2 begins epoch 2: members 30", "1 begins epoch 2: members 30");
+    views.leaves = 0x1c;
+    views_change(0x1e);
+    views_for(60 * SECOND);
+    EXPECT("2 has left", "1 begins epoch 3: members 2");
+    for (uint32_t rank = 2; rank < 5; rank++) views_crash(rank);
+    views_stop(0, false);
+    views_for(100 * SECOND);
+    assert_int_equal(views_epoch(1), 3);
+    assert_int_equal(views_epoch(0), 0);
+    views_close();
+}
+
+/* 1 leads a view that began while no process of 2 and 3 ran. 0 takes both in and ends, they go on;
+ * another 0 comes to 1. It is not the process of which 1 knew as the view began. */
+TEST(a_process_that_came_after_the_list_does_not_count_beside_it)
+{
+    views_open(4, true);
+    views_crash(2);
+    views_crash(3);
+    views_until(views_done, 60 * SECOND);
+    views_cut(0x02, true);
+    views_change(0x02);
+    for (uint32_t i = 0; (i < 100) && (views.ranks[1].members->view.state != VIEW_COLLECT); i++)
+        views_for(SECOND);
+    assert_int_equal(views.ranks[1].members->view.state, VIEW_COLLECT);
+    views_stop(1, true);
+    views_start(2);
+    views_start(3);
+    views_for(SECOND);
+    views_change(0x01);
+    views_for(60 * SECOND);
+    views_change(0x0d);
+    views_for(60 * SECOND);
+    EXPECT("1 stops", "0 begins epoch 3: members 13", "3 begins epoch 3: members 13");
+    views_cut(0x02, false);
+    views_cut(0x0c, true);
+    gf_sim_partition(views.sim, 2, 3, false);
+    views_crash(0);
+    views_change(0x0c);
+    gf_sim_partition(views.sim, 0, 2, false);
+    gf_sim_partition(views.sim, 0, 3, false);
+    views_for(SECOND);
+    gf_sim_partition(views.sim, 0, 2, true);
+    gf_sim_partition(views.sim, 0, 3, true);
+    EXPECT("2 begins epoch 4: members 12", "3 begins epoch 4: members 12");
+    views_start(0);
+    views_for(SECOND / 100);
+    views_stop(1, false);
+    views_for(100 * SECOND);
+    assert_int_equal(views_epoch(2), 4);
+    assert_int_equal(views_epoch(1), 1);
+    views_close();
+}
+
+/* Those that stay go on where all that came in die before they have heard of it. */
+TEST(who_stays_is_a_quorum_of_the_new_list)
+{
+    views_open(4, true);
+    views_crash(0);
+    views_crash(1);
+    views_until(views_done, 60 * SECOND);
+    views_start(0);
+    views_start(1);
+    views_for(SECOND);
+    views.told = false;
+    views_change(0x0c);
+    for (uint32_t i = 0; (i < 1000) && (views_epoch(2) < 2); i++) views_for(SECOND / 1000);
+    views_crash(0);
+    views_crash(1);
+    views_until(views_done, 100 * SECOND);
+    EXPECT("2 begins epoch 2: members 13", "2 begins epoch 3: members 12");
     views_close();
 }

@@ -72,27 +72,55 @@ bool gf_view_list_is_mine(const struct gf_members *members, const struct members
     return !gf_view_joins(members) && (list->epoch == members->view.epoch.epoch + 1);
 }
 
-/* Any two sets that are half of the epoch share a member, and a member that has promised a view
- * acknowledges nothing below it. Where everybody is left who is here, nobody else can decide, now
- * or later: each other member id has no process, or one that waits here and is of no epoch. More
- * than half of the members that have not ended would not do: the ended may have decided something
- * with one that is not here (firmware-tests/sim/membership.pml, -DREST). */
-bool gf_view_quorum(const struct gf_members *members, const unsigned char *here)
+void gf_view_waiting_drop(struct gf_members *members, uint32_t id)
 {
-    const struct members_view *view = &members->view;
+    unsigned char others = (unsigned char)~(1u << (id % 8));
+    members->view.noted.waiting[id / 8] &= others;
+    members->view.led.waiting[id / 8] &= others;
+}
+
+/* More than half of the epoch's members are on `here`, or half of them with the lowest id. */
+static bool is_majority(const struct gf_members *members, const unsigned char *here)
+{
+    const struct members_list *list = &members->view.epoch;
     uint32_t count = 0;
     uint32_t of = 0;
     uint32_t lowest = GF_RANK_NONE;
-    bool everybody = true;
     for (uint32_t id = members->id_count; id-- > 0;) {
-        const struct member *member = &members->table[id];
-        bool is_here = gf_view_has(here, id);
-        bool waits = (member->state == MEMBER_WAITS);
-        everybody = everybody && (is_here || waits || gf_view_has(view->ended, id));
-        if (!gf_view_has(view->epoch.bits, id)) continue;
+        if (!gf_view_has(list->bits, id)) continue;
         of++;
-        count += is_here ? 1u : 0u;
+        count += gf_view_has(here, id) ? 1u : 0u;
         lowest = id;
     }
-    return everybody || (2 * count > of) || ((2 * count == of) && gf_view_has(here, lowest));
+    return (2 * count > of) || ((2 * count == of) && (of > 0) && gf_view_has(here, lowest));
+}
+
+/* Nobody else can decide, or has: each id has its member on `here`, or had no process, or one that
+ * waited here. `all_answer`: also one that waits and has not answered yet. */
+static bool is_everybody(const struct gf_members *members, const unsigned char *here,
+                         const struct view_noted *noted, bool all_answer)
+{
+    for (uint32_t id = 0; id < members->id_count; id++) {
+        const struct member *member = &members->table[id];
+        bool waits = gf_view_has(noted->waiting, id) && (member->state == MEMBER_WAITS);
+        bool answers = waits && (all_answer || (member->view == members->view.view));
+        if (!gf_view_has(here, id) && !gf_view_has(noted->ended, id) && !answers) return false;
+    }
+    return noted->told;
+}
+
+bool gf_view_quorum(const struct gf_members *members, const unsigned char *here)
+{
+    return is_majority(members, here) || is_everybody(members, here, &members->view.led, false);
+}
+
+bool gf_view_may_be_quorum(const struct gf_members *members, const unsigned char *here)
+{
+    return is_majority(members, here) || is_everybody(members, here, &members->view.led, true);
+}
+
+bool gf_view_is_outdated(const struct gf_members *members, const unsigned char *here)
+{
+    return !gf_view_may_be_quorum(members, here) &&
+           is_everybody(members, here, &members->view.noted, true);
 }

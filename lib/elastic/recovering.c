@@ -37,28 +37,47 @@ static bool is_anothers(const struct gf_members *members, uint32_t id)
            (member->given != member->incarnation);
 }
 
+/* What a process that asks to come in says. */
+struct join {
+    uint32_t id_count;
+    uint32_t first_world;
+    bool is_new;
+    struct gf_offer offer;
+    uint32_t incarnation; /* this and what follows: of the same version */
+    uint32_t asked_epoch; /* it answers START_VIEW of this view; 0: of none */
+    uint32_t asked_view;
+};
+
+/* False: malformed. */
+static bool join_get(const struct gf_members *members, struct gf_get *get, struct join *join_out)
+{
+    *join_out = (struct join){.id_count = gf_get_u32(get)};
+    join_out->first_world = gf_get_u32(get);
+    join_out->is_new = gf_get_u32(get) != 0;
+    if (!gf_members_offer_get(get, &join_out->offer)) return false;
+    if (join_out->offer.version != members->setup.offer.version) return true;
+    join_out->incarnation = gf_get_u32(get);
+    join_out->asked_epoch = gf_get_u32(get);
+    join_out->asked_view = gf_get_u32(get);
+    return !get->bad;
+}
+
 /* Why a process cannot come in; GF_OK where it can. */
-static gf_status join_check(struct gf_members *members, uint32_t id, struct gf_get *get,
+static gf_status join_check(const struct gf_members *members, uint32_t id, const struct join *join,
                             char *why_out, size_t bytes)
 {
-    struct member *member = &members->table[id];
-    uint32_t id_count = gf_get_u32(get);
-    uint32_t first_world = gf_get_u32(get);
-    struct gf_offer offer = {0};
-    member->is_new = gf_get_u32(get) != 0;
-    if (!gf_members_offer_get(get, &offer)) return GF_AGAIN;
-    if (offer.version == members->setup.offer.version) member->incarnation = gf_get_u32(get);
+    struct gf_offer offer = join->offer;
     offer.world = members->setup.offer.world; /* of this epoch */
     offer.epoch = members->setup.epoch;
-    if ((id_count != members->id_count) || (first_world != members->first_world)) {
+    if ((join->id_count != members->id_count) || (join->first_world != members->first_world)) {
         (void)snprintf(why_out, bytes,
                        "the job began with %u ranks and has at most %u, it was told %u and %u",
-                       members->first_world, members->id_count, first_world, id_count);
+                       members->first_world, members->id_count, join->first_world, join->id_count);
         return GF_ERR_MISMATCH;
     }
     if (members->view.epoch.epoch == 0)
         (void)snprintf(why_out, bytes, "the job has not begun yet%s",
-                       member->is_new ? "" : ": expected rendezvous.rejoin = false");
+                       join->is_new ? "" : ": expected rendezvous.rejoin = false");
     else if (is_anothers(members, id))
         (void)snprintf(why_out, bytes, ANOTHERS_TEXT, id);
     else if (members->leaving || (members->state == MEMBERS_GONE))
@@ -73,16 +92,29 @@ static gf_status join_check(struct gf_members *members, uint32_t id, struct gf_g
 void gf_view_join(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     char why[240];
-    gf_status status = join_check(members, id, get, why, sizeof why);
-    if (!gf_member_is_recovering(&members->table[id])) get->bad = true;
-    if (get->bad) return;
+    struct join join;
+    struct member *member = &members->table[id];
+    if (!join_get(members, get, &join)) {
+        get->bad = true;
+        return;
+    }
+    if (!gf_member_is_recovering(member)) {
+        /* a commit has taken it in, and it had answered before it heard */
+        get->bad = (join.incarnation == 0) || (join.incarnation != member->incarnation);
+        return;
+    }
+    member->is_new = join.is_new;
+    member->incarnation = join.incarnation;
+    member->view = (join.asked_epoch == members->view.epoch.epoch) ? join.asked_view : 0;
+    gf_status status = join_check(members, id, &join, why, sizeof why);
     if (status != GF_OK) {
         refuse(members, id, status, why);
         return;
     }
-    members->table[id].progress = (struct gf_members_progress){.applied = 1, .partial = 1};
-    members->table[id].state = MEMBER_WAITS;
-    gf_log_line(&members->setup.log, GF_LOG_INFO, "member id %u waits to come in", id);
+    member->progress = (struct gf_members_progress){.applied = 1, .partial = 1};
+    if (member->state != MEMBER_WAITS)
+        gf_log_line(&members->setup.log, GF_LOG_INFO, "member id %u waits to come in", id);
+    member->state = MEMBER_WAITS;
     gf_view_admit(members);
 }
 

@@ -3,14 +3,8 @@
  * What is done with the agreement (the link and the region anew, the state made common) is in
  * epoch.c.
  *
- * Why two sides can never both go on: a proposal is committed when a quorum of the epoch has
- * accepted it, and made after a quorum has promised its view. Two quorums share a member that runs
- * (quorum.c). Where the later view's promise of that member came first, it did not accept the
- * earlier proposal; else it told the later coordinator of it, which proposed the same again, the
- * one with the highest view of all that it was told. A process that was started anew has lost its
- * promises, a new one has none: it takes part only once a commit holds it, and that commit shuts
- * out any other process of its member id. No time and no guess about who is dead enters this; both
- * decide only how soon. firmware-tests/sim/membership.pml is the same for SPIN.
+ * Why two sides can never both go on is in lib/DESIGN.md; firmware-tests/sim/membership.pml is the
+ * same for SPIN. No time and no guess about who is dead enters it; both decide only how soon.
  *
  * The common state is that of the member that is furthest: steps are transactional, so members
  * differ by at most one step (a vote that reached some of them) or by one gf_update(). The lowest
@@ -133,13 +127,14 @@ void gf_view_fail(struct gf_members *members, gf_status code, const char *format
 
 void gf_view_ended(struct gf_members *members, const unsigned char *bits, uint32_t id_count)
 {
-    struct members_view *view = &members->view;
-    view->told = (bits != NULL);
-    memset(view->ended, 0, sizeof view->ended);
-    for (uint32_t id = 0; (bits != NULL) && (id < id_count) && (id < members->id_count); id++) {
+    struct view_noted *noted = &members->view.noted;
+    *noted = (struct view_noted){.told = (bits != NULL)};
+    for (uint32_t id = 0; id < members->id_count; id++) {
         struct member *member = &members->table[id];
-        if (!gf_view_has(bits, id) || (id == members->member_id)) continue;
-        gf_view_add(view->ended, id);
+        bool ended = (bits != NULL) && (id < id_count) && gf_view_has(bits, id);
+        if (member->state == MEMBER_WAITS) gf_view_add(noted->waiting, id);
+        if (!ended || (id == members->member_id)) continue;
+        gf_view_add(noted->ended, id);
         if (!member->connected && !gf_member_is_recovering(member)) member->state = MEMBER_DEAD;
     }
 }

@@ -44,6 +44,13 @@ typedef enum view_state {
     VIEW_FAILED
 } view_state;
 
+/* What this rank knows of processes that are of no epoch, all as of one moment (lib/DESIGN.md). */
+struct view_noted {
+    bool told;                               /* somebody names who has ended, or may do so */
+    unsigned char ended[GF_WORLD_MAX / 8];   /* no process of these ids ran */
+    unsigned char waiting[GF_WORLD_MAX / 8]; /* the processes of these ids waited here */
+};
+
 struct members_view {
     view_state state;
     uint32_t view; /* highest promised one; nothing below it is acknowledged */
@@ -53,7 +60,10 @@ struct members_view {
     uint32_t sought;
     /* of `accepted`, the proposal with the highest view that this rank knows of; 0: none */
     uint32_t accepted_view;
-    bool told; /* somebody names who has ended, or may do so */
+    /* the view of its coordinator's last START_VIEW; with that of the epoch for a process that
+     * waits */
+    uint32_t asked_view;
+    uint32_t asked_epoch;
     /* one that has begun without this rank, as it wished or not; 0: none */
     uint32_t excluded_epoch;
     uint64_t since_ns;               /* of the state */
@@ -61,8 +71,8 @@ struct members_view {
     struct members_list epoch;       /* the last committed one; its number is 0 before the first */
     struct view_proposal current;    /* how that began, for those that have not heard of it */
     struct view_proposal accepted;
-    /* as named here, at one moment: lists of two moments must not be mixed */
-    unsigned char ended[GF_WORLD_MAX / 8];
+    struct view_noted noted; /* as it was last */
+    struct view_noted led;   /* as it was before START_VIEW of the view that this rank leads */
     unsigned char used[GF_WORLD_MAX / 8]; /* member ids of all commits: never given again */
     gf_status refusal; /* what COMMIT says instead, where this attempt has failed */
 };
@@ -105,13 +115,20 @@ uint32_t gf_view_list_rank(const struct members_list *list, uint32_t id);
 void gf_view_list_walk(struct gf_walk *walk, struct members_list *list, uint32_t id_count);
 /* Is this process of the newer epoch that has this list? */
 bool gf_view_list_is_mine(const struct gf_members *members, const struct members_list *list);
-/* May those on `here` decide? */
+/* May those on `here`, members, decide, with those that have ended or wait and have answered? */
 bool gf_view_quorum(const struct gf_members *members, const unsigned char *here);
+/* The same if all that wait answer. */
+bool gf_view_may_be_quorum(const struct gf_members *members, const unsigned char *here);
+/* Could they in a view that began now, and not in this one? */
+bool gf_view_is_outdated(const struct gf_members *members, const unsigned char *here);
+/* The connection of this id's process has begun, or ended: it is not the one that waited here. */
+void gf_view_waiting_drop(struct gf_members *members, uint32_t id);
 
 /* ---- view_frames.c: to members->scratch, and back ---- */
 uint32_t gf_view_frame_put(struct gf_members *members, uint32_t kind);
 struct view_report {
     uint32_t view, accepted_view;
+    bool asked; /* it answers START_VIEW of this view */
     bool planned, leaves;
     struct gf_members_progress progress;
 };
@@ -142,8 +159,10 @@ void gf_view_seek_any(struct gf_members *members);
 /* Promises the next view whose coordinator may answer (view.sought: only that one); comes to this
  * rank at the latest. */
 void gf_view_next(struct gf_members *members);
-/* This rank leads view `number`: whoever is here in a lower one is asked to come along. */
+/* This rank leads view `number`: what is known by now of those that have ended or wait counts in it,
+ * and whoever is here is asked to answer. */
 void gf_view_lead(struct gf_members *members, uint32_t number);
+void gf_view_lead_again(struct gf_members *members); /* a higher one */
 /* one that it leads, and in which somebody is already */
 void gf_view_lead_higher(struct gf_members *members);
 

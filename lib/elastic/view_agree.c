@@ -42,14 +42,19 @@ static void refuse_all(struct gf_members *members)
         if (members->table[id].connected) commit_only(members, id);
 }
 
-/* Those who wait: no more at once than members that stay, who keep a quorum without them. */
-static void waiting_add(const struct gf_members *members, struct members_list *list, uint32_t room)
+/* Those who wait. Those who stay keep a quorum of the new list without them: half of it is enough
+ * where the lowest id stays. One rank alone takes in one. */
+static void waiting_add(const struct gf_members *members, struct members_list *list, uint32_t stay)
 {
-    if (room > VIEW_TAKES_MAX) room = VIEW_TAKES_MAX;
+    uint32_t room = (stay < VIEW_TAKES_MAX) ? stay : VIEW_TAKES_MAX;
+    bool lowest = true;
     for (uint32_t id = 0; (id < members->id_count) && (list->taken_count < room); id++) {
         const struct member *member = &members->table[id];
+        if (gf_view_has(list->bits, id)) lowest = false;
         /* so it is of no epoch, and not in the list yet */
         if (member->state != MEMBER_WAITS) continue;
+        if (lowest && (room == stay) && (stay > 1)) room--;
+        lowest = false;
         gf_view_add(list->bits, id);
         list->incarnation[list->taken_count] = member->incarnation;
         list->taken[list->taken_count++] = (uint16_t)id;
@@ -119,7 +124,7 @@ static uint32_t who(const struct gf_members *members, member_state state, unsign
     for (uint32_t id = 0; id < members->id_count; id++) {
         const struct member *member = &members->table[id];
         bool in_view = ((member->state == MEMBER_REPORTED) || (member->state == MEMBER_ACCEPTED)) &&
-                       (member->view == view->view) && (member->state >= state);
+                       member->answered && (member->view == view->view) && (member->state >= state);
         bool unheard = is_unheard(members, id);
         bool comes =
             (state == MEMBER_EXPECTED) && (unheard || (member->state < MEMBER_DISCONNECTED));
@@ -141,7 +146,8 @@ static bool missing_seek(struct gf_members *members, bool alone)
     for (uint32_t id = 0; id < members->id_count; id++) {
         const struct member *member = &members->table[id];
         if ((id == members->member_id) || !gf_view_has(members->view.epoch.bits, id)) continue;
-        if ((member->state >= MEMBER_DEAD) || gf_view_has(members->view.ended, id)) continue;
+        if (member->state == MEMBER_WAITS) awaited = true; /* its answer is */
+        if ((member->state >= MEMBER_DEAD) || gf_view_has(members->view.noted.ended, id)) continue;
         awaited = true;
         if (member->connected || ((id > members->member_id) && !alone)) continue;
         members->view.sought = id;
@@ -180,9 +186,10 @@ void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *ge
         contacted += (member->state == MEMBER_DISCONNECTED);
     }
     may_come = who(members, MEMBER_EXPECTED, here);
-    bool may_be_enough = gf_view_quorum(members, here);
+    bool may_be_enough = gf_view_may_be_quorum(members, here);
+    bool outdated = gf_view_is_outdated(members, here);
     bool late = (waited_ns >= ((connected > 0) ? view->reason.silent_ns : view->reason.away_ns));
-    bool told = view->told && members->was_member;
+    bool told = view->noted.told && members->was_member;
     for (uint32_t id = 0; late && told && (id < members->id_count); id++)
         members->table[id].suspected = false;
     count = who(members, MEMBER_REPORTED, here);
@@ -192,7 +199,12 @@ void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *ge
         if (view->state == VIEW_PROPOSED) gf_view_commit(members, own, get);
         return;
     }
-    if (!late && (may_be_enough || view->told)) return; /* else nobody who comes would be enough */
+    if (outdated || gf_view_is_outdated(members, here)) {
+        gf_view_lead_again(members);
+        return;
+    }
+    /* else nobody who comes would be enough */
+    if (!late && (may_be_enough || view->noted.told)) return;
     if (told && missing_seek(members, connected == 0)) return;
     if (contacted > 0)
         gf_view_fail(members, GF_ERR_QUORUM,
@@ -216,10 +228,7 @@ void gf_view_commit(struct gf_members *members, uint32_t own, struct gf_get *get
     if (!gf_view_quorum(members, here)) {
         bool late = (members->now_ns - view->since_ns >= view->reason.silent_ns);
         (void)who(members, MEMBER_REPORTED, here);
-        if (late || !gf_view_quorum(members, here))
-            gf_view_lead(members,
-                         view->view +
-                             gf_view_list_count(&view->epoch, members->id_count)); /* once more */
+        if (late || !gf_view_quorum(members, here)) gf_view_lead_again(members);
         return;
     }
     view->current = view->accepted;

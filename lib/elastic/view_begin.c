@@ -12,7 +12,7 @@ void gf_view_epoch_take(struct gf_members *members)
     struct members_view *view = &members->view;
     view->epoch = view->current.list;
     used_add(view);
-    view->view = view->accepted_view = 0;
+    view->view = view->accepted_view = view->asked_view = 0;
     memset(&view->accepted, 0, sizeof view->accepted);
     for (uint32_t id = 0; id < members->id_count; id++) {
         struct member *member = &members->table[id];
@@ -63,7 +63,7 @@ bool gf_view_left_ended(const struct gf_members *members)
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         uint32_t id = members_id(members, rank);
         bool stays = gf_view_has(next->bits, id) && !gf_view_list_took(next, id);
-        all = all && (stays || gf_view_has(members->view.ended, id));
+        all = all && (stays || gf_view_has(members->view.noted.ended, id));
     }
     return all;
 }

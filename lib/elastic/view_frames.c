@@ -1,7 +1,8 @@
 /* Frames of a view change, to bytes and back.
  *
- *     DO_VIEW_CHANGE  a promise: view, the accepted proposal with its view, progress, the epoch
- *     START_VIEW      the coordinator is in a higher view: asks for DO_VIEW_CHANGE
+ *     DO_VIEW_CHANGE  a promise: view, the accepted proposal with its view, progress, the epoch;
+ *                     counted is one that answers START_VIEW
+ *     START_VIEW      asks for DO_VIEW_CHANGE, or JOIN, of this view
  *     PREPARE         its proposal
  *     ACCEPT          a member has it
  *     COMMIT          the next epoch has begun; or, with an error, this attempt or this process
@@ -36,6 +37,7 @@ void gf_view_report_walk(struct gf_walk *walk, struct view_report *report, uint3
     gf_walk_u32(walk, &count);
     gf_walk_u32(walk, &report->view);
     gf_walk_u32(walk, &report->accepted_view);
+    gf_walk_bool(walk, &report->asked);
     gf_walk_bool(walk, &report->planned);
     gf_walk_bool(walk, &report->leaves);
     progress_walk(walk, &report->progress);
@@ -49,6 +51,7 @@ static void report_put(struct gf_put *put, struct gf_members *members)
     struct members_view *view = &members->view;
     struct view_report report = {.view = view->view,
                                  .accepted_view = view->accepted_view,
+                                 .asked = (view->asked_view == view->view),
                                  .planned = view->reason.planned,
                                  .leaves = view->reason.leaves,
                                  .progress = view->reason.own};
@@ -102,6 +105,8 @@ uint32_t gf_view_frame_put(struct gf_members *members, uint32_t kind)
         gf_put_u32(&put, members->setup.is_new ? 1 : 0);
         gf_members_offer_put(&put, members);
         gf_put_u32(&put, members->incarnation);
+        gf_put_u32(&put, view->asked_epoch);
+        gf_put_u32(&put, view->asked_view);
         break;
     default: break;
     }

@@ -50,7 +50,7 @@ static void reports_forget(struct gf_members *members)
         struct member *member = &members->table[id];
         /* of this epoch, to one that has not heard */
         member->owed &= ~MEMBERS_VIEW_FRAMES | (1u << MEMBERS_COMMIT);
-        if (member->state == MEMBER_ACCEPTED) member->state = MEMBER_EXPECTED;
+        if (member->state == MEMBER_ACCEPTED) member->state = MEMBER_REPORTED;
     }
 }
 
@@ -59,14 +59,21 @@ void gf_view_lead(struct gf_members *members, uint32_t number)
     struct members_view *view = &members->view;
     reports_forget(members);
     view->view = number;
+    view->led = view->noted; /* before anybody is asked */
     view->sought = GF_RANK_NONE;
     gf_view_enter(members, VIEW_COLLECT);
+    gf_view_admit(members);
     for (uint32_t id = 0; id < members->id_count; id++) {
         const struct member *member = &members->table[id];
-        if ((member->state == MEMBER_REPORTED) && (member->view < number))
+        if ((member->state == MEMBER_REPORTED) || (member->state == MEMBER_WAITS))
             gf_members_owe_id(members, id, MEMBERS_START_VIEW);
     }
-    gf_view_admit(members);
+}
+
+void gf_view_lead_again(struct gf_members *members)
+{
+    uint32_t members_count = gf_view_list_count(&members->view.epoch, members->id_count);
+    gf_view_lead(members, members->view.view + members_count);
 }
 
 void gf_view_seek_any(struct gf_members *members)

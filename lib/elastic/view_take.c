@@ -106,6 +106,7 @@ static bool report_take(struct gf_members *members, uint32_t id, struct gf_get *
     if (!proposal_note(members, report.accepted_view, get)) return false;
     member->state = MEMBER_REPORTED;
     member->view = report.view;
+    member->answered = report.asked;
     member->progress = report.progress;
     member->leaves = report.leaves;
     if (!report.planned)
@@ -123,29 +124,28 @@ void gf_view_note(struct gf_members *members, uint32_t id, struct gf_get *get)
 void gf_view_answer(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     const struct members_view *view = &members->view;
-    uint32_t number;
+    const struct member *member = &members->table[id];
     if (!report_take(members, id, get)) return;
     gf_view_lead_higher(members);
-    number = members->table[id].view;
-    if (number < view->view) gf_members_owe_id(members, id, MEMBERS_START_VIEW);
-    if ((view->state == VIEW_PROPOSED) && (number == view->view))
+    if ((member->view < view->view) || !member->answered)
+        gf_members_owe_id(members, id, MEMBERS_START_VIEW);
+    else if ((view->state == VIEW_PROPOSED) && (member->view == view->view))
         gf_members_owe_id(members, id, MEMBERS_PREPARE);
 }
 
-/* START_VIEW and ACCEPT: of which view; 0: of another epoch, or malformed. */
-static uint32_t number_take(const struct gf_members *members, struct gf_get *get)
-{
-    uint32_t epoch = gf_get_u32(get);
-    uint32_t number = gf_get_u32(get);
-    return (get->bad || (epoch != members->view.epoch.epoch) || (number > VIEW_MAX)) ? 0 : number;
-}
-
+/* START_VIEW: nothing below it is acknowledged any more. A process that waits says that it does. */
 void gf_view_promise(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
-    uint32_t number = number_take(members, get);
-    if (number <= members->view.view) return;
-    members->view.view = number;
-    gf_members_owe_id(members, id, MEMBERS_DO_VIEW_CHANGE);
+    struct members_view *view = &members->view;
+    uint32_t epoch = gf_get_u32(get);
+    uint32_t number = gf_get_u32(get);
+    bool joins = gf_view_joins(members);
+    if (get->bad || (number == 0) || (number > VIEW_MAX)) return;
+    if (!joins && ((epoch != view->epoch.epoch) || (number < view->view))) return;
+    if (!joins) view->view = number;
+    view->asked_epoch = epoch;
+    view->asked_view = number;
+    gf_view_report(members, id, get);
 }
 
 void gf_view_accept(struct gf_members *members, uint32_t id, struct gf_get *get)
@@ -159,8 +159,11 @@ void gf_view_accept(struct gf_members *members, uint32_t id, struct gf_get *get)
 void gf_view_accepted(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     struct member *member = &members->table[id];
-    if (number_take(members, get) != members->view.view) return;
-    if ((member->state == MEMBER_REPORTED) && (member->view == members->view.view))
+    const struct members_view *view = &members->view;
+    uint32_t epoch = gf_get_u32(get);
+    uint32_t number = gf_get_u32(get);
+    if (get->bad || (epoch != view->epoch.epoch) || (number != view->view)) return;
+    if ((member->state == MEMBER_REPORTED) && member->answered && (member->view == view->view))
         member->state = MEMBER_ACCEPTED;
 }
 

@@ -402,7 +402,9 @@ static void event_take(struct gf_members *members, const struct gf_rendezvous_ev
     bool waits = gf_member_is_recovering(member); /* it is of no epoch, nor is its end */
     if (begun || ended) {
         member->connected = begun;
+        member->answered = false;
         member->owed = 0;
+        gf_view_waiting_drop(members, event->rank);
         if (begun)
             member->state = event->rejoins ? MEMBER_RECOVERING : MEMBER_EXPECTED;
         else

@@ -115,7 +115,8 @@ struct member {
     uint32_t given;
     uint32_t epoch_rank; /* GF_RANK_NONE: it is not of this epoch; gf_members_rank() */
     uint32_t owed;       /* bits 1 << members_frame */
-    uint32_t view;       /* of its report */
+    uint32_t view;       /* of its report, or which its JOIN answers */
+    bool answered;       /* its report answers START_VIEW of that view */
     struct gf_members_progress progress;
     char address[GF_CONTROL_ADDRESS_BYTES];
     struct member_said {        /* in this epoch */
