@@ -9,6 +9,7 @@
 
 #define GF_FRAME_PAYLOAD_MAX 4096u
 #define GF_CONTROL_ADDRESS_BYTES 64u
+#define GF_DATA_PLACES_MAX 8u
 
 struct gf_rendezvous_setup {
     uint32_t rank;
@@ -24,6 +25,9 @@ struct gf_rendezvous_setup {
     uint64_t join_timeout_ns; /* connecting is tried again until then */
     /* this rank was of the job before: it rejoins at `address`, whoever coordinates now */
     bool rejoin;
+    /* this host's addresses, beside the one that leads to the job's, at which data connections are
+     * taken too, with the same port; family 0 ends them */
+    struct gf_place data_places[GF_DATA_PLACES_MAX];
     struct gf_log log;
     void *arg; /* gf_drivers.rendezvous_arg: the simulated world */
 };
@@ -102,7 +106,7 @@ struct gf_rendezvous_driver {
     void (*joined)(struct gf_rendezvous *rendezvous);
     /* For another coordinator; NULL where a driver has none. Ranks keep the numbers they were
      * opened with. Where this rank can be reached should it have to coordinate:
-     * text_out[GF_CONTROL_ADDRESS_BYTES], empty while that is not known (it is once CONNECTED was
+     * text_out[GF_CONTROL_ADDRESS_BYTES], for reform() alone; empty while that is not known (it is once CONNECTED was
      * seen). */
     void (*address)(struct gf_rendezvous *rendezvous, char *text_out);
     /* From here on `coordinator` (perhaps this rank) coordinates, reached at `address`. Connections
@@ -115,9 +119,10 @@ struct gf_rendezvous_driver {
     gf_status (*reform)(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator,
                         const char *address);
     /* Data connections; all NULL where a driver has none. data_begin: from here on connections of
-     * `epoch` are taken, at *place_out, by whoever proves secret_out[GF_DATA_SECRET_BYTES], which
+     * `epoch` are taken, at *place_out and at that port of setup.data_places, by whoever proves secret_out[GF_DATA_SECRET_BYTES], which
      * is a new one; those of the epoch before are refused. May be called again for a later epoch.
-     * taker is the caller's until data_end(). An error: this host has no port to listen at. */
+     * taker is the caller's until data_end(). An error: this host has no port to listen at, or not
+     * one that is free at all those addresses. */
     gf_status (*data_begin)(struct gf_rendezvous *rendezvous, uint32_t epoch,
                             const struct gf_data_taker *taker, unsigned char *secret_out,
                             struct gf_place *place_out);

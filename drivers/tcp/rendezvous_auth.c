@@ -16,14 +16,9 @@
 static const char label_file[LABEL_BYTES + 1] = "GradientFlow key 1      ";
 static const char label_data[LABEL_BYTES + 1] = "GradientFlow data       ";
 static const char label_macs[LABEL_BYTES + 1] = "GradientFlow MACs      ";
-static const struct proof_kind {
-    char label[LABEL_BYTES + 1];
-    size_t bytes;
-} proof_kinds[] = {
-    [GF_AUTH_COORDINATOR] = {"GradientFlow rank 0     ", GF_AUTH_PROOF_BYTES},
-    [GF_AUTH_RANK] = {"GradientFlow rank       ", GF_AUTH_PROOF_BYTES},
-    [GF_AUTH_HELLO] = {"GradientFlow hello      ", GF_AUTH_HELLO_BYTES},
-    [GF_AUTH_LINK] = {"GradientFlow link       ", GF_AUTH_PROOF_BYTES},
+static const char label_proofs[][LABEL_BYTES + 1] = {
+    [GF_AUTH_HELLO] = "GradientFlow hello      ",
+    [GF_AUTH_LINK] = "GradientFlow link       ",
 };
 
 _Static_assert((GF_AUTH_MAC_BYTES >= crypto_generichash_BYTES_MIN) && (GF_AUTH_PROOF_BYTES == 32),
@@ -85,6 +80,13 @@ static gf_status file_hash(struct gf_auth *auth_out, const char *path, int fd, o
                         (got < 0) ? strerror(error) : "its size changed while it was read");
 }
 
+gf_status gf_auth_begin(struct gf_fault *fault_out)
+{
+    if (sodium_init() >= 0) return GF_OK;
+    return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "sodium_init", 0,
+                        "libsodium could not be set up");
+}
+
 gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out)
 {
     struct gf_auth auth = {.on = true};
@@ -98,9 +100,7 @@ gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fau
                             "rendezvous.key_file %.70s: %s", path, strerror(error));
     }
     gf_status status = file_check(path, &file, fault_out);
-    if ((status == GF_OK) && (sodium_init() < 0))
-        status = gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "sodium_init", 0,
-                              "rendezvous.key_file: libsodium could not be set up");
+    if (status == GF_OK) status = gf_auth_begin(fault_out);
     if (status == GF_OK) status = file_hash(&auth, path, fd, file.st_size, fault_out);
     (void)close(fd);
     if (status == GF_OK) *auth_out = auth;
@@ -111,9 +111,7 @@ gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fau
 gf_status gf_auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_out)
 {
     *auth_out = (struct gf_auth){.on = true};
-    if (sodium_init() >= 0) return GF_OK;
-    return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "sodium_init", 0,
-                        "libsodium could not be set up");
+    return gf_auth_begin(fault_out);
 }
 
 void gf_auth_nonce(unsigned char *nonce_out)
@@ -149,7 +147,7 @@ gf_status gf_auth_derive(const struct gf_auth *job, const unsigned char *secret,
 void gf_auth_prove(const struct gf_auth *auth, gf_auth_proof proof, const void *said, size_t bytes,
                    unsigned char *proof_out)
 {
-    hash_said(auth, proof_kinds[proof].label, said, bytes, proof_out, proof_kinds[proof].bytes);
+    hash_said(auth, label_proofs[proof], said, bytes, proof_out, GF_AUTH_PROOF_BYTES);
 }
 
 static bool secret_fits(unsigned char *expected, const unsigned char *found, size_t bytes)
@@ -164,18 +162,18 @@ bool gf_auth_proof_fits(const struct gf_auth *auth, gf_auth_proof proof, const v
 {
     unsigned char expected[GF_AUTH_PROOF_BYTES];
     gf_auth_prove(auth, proof, said, bytes, expected);
-    return secret_fits(expected, found, proof_kinds[proof].bytes);
+    return secret_fits(expected, found, sizeof expected);
 }
 
 void gf_auth_macs(const struct gf_auth *auth, const void *said, size_t bytes,
-                  struct gf_auth_mac *to_rank_out, struct gf_auth_mac *to_coordinator_out)
+                  struct gf_auth_mac *to_dialler_out, struct gf_auth_mac *to_acceptor_out)
 {
     unsigned char keys[64];
     hash_said(auth, label_macs, said, bytes, keys, sizeof keys);
-    *to_rank_out = (struct gf_auth_mac){0};
-    *to_coordinator_out = (struct gf_auth_mac){0};
-    memcpy(to_rank_out->key, keys, 32);
-    memcpy(to_coordinator_out->key, keys + 32, 32);
+    *to_dialler_out = (struct gf_auth_mac){0};
+    *to_acceptor_out = (struct gf_auth_mac){0};
+    memcpy(to_dialler_out->key, keys, 32);
+    memcpy(to_acceptor_out->key, keys + 32, 32);
     gf_auth_forget(keys, sizeof keys);
 }
 

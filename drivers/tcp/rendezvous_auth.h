@@ -15,7 +15,6 @@
 #define GF_AUTH_PROOF_BYTES 32u
 #define GF_AUTH_MAC_BYTES 16u
 #define GF_AUTH_TAG_BYTES 16u
-#define GF_AUTH_HELLO_BYTES 16u /* of the nonce of a hello: the proof over what comes before it */
 #define GF_AUTH_FILE_BYTES_MIN 32u
 #define GF_AUTH_FILE_BYTES_MAX 4096u
 
@@ -35,19 +34,16 @@ static inline void gf_auth_forget(void *secret, size_t bytes)
     explicit_bzero(secret, bytes);
 }
 
-/* What a proof is for: none fits for another, so it cannot be sent back to whom it came from. */
+/* What a proof is for: none fits for another. */
 typedef enum gf_auth_proof {
-    GF_AUTH_COORDINATOR, /* [GF_AUTH_PROOF_BYTES], as all but .. */
-    GF_AUTH_RANK,
-    /* [GF_AUTH_HELLO_BYTES]: in the first frame of a connection, so that nothing is done for who
-     * has no key. Who has heard it can repeat it, but not what follows it */
-    GF_AUTH_HELLO,
-    GF_AUTH_LINK /* in front of a connection of the link */
+    GF_AUTH_HELLO, /* by who dials, over all that was said before it */
+    GF_AUTH_LINK   /* in front of a connection of the link */
 } gf_auth_proof;
 
-/* Reads the key; GF_ERR_CONFIG names the file and what is wrong with it. Sets up libsodium, which
- * reads getrandom(), or /dev/urandom on a kernel without it, and neither allocates nor starts a
- * thread; nor does any call below. */
+/* Sets up libsodium, which reads getrandom(), or /dev/urandom on a kernel without it, and neither
+ * allocates nor starts a thread; nor does any call below. Who opens a key need not ask for it. */
+gf_status gf_auth_begin(struct gf_fault *fault_out);
+/* Reads the key; GF_ERR_CONFIG names the file and what is wrong with it. */
 gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out);
 /* Where the job has no key_file: the only secret is what `said` begins with. */
 gf_status gf_auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_out);
@@ -63,7 +59,7 @@ bool gf_auth_proof_fits(const struct gf_auth *auth, gf_auth_proof proof, const v
                         size_t bytes, const unsigned char *found);
 /* The keys of both directions, new for each conversation. */
 void gf_auth_macs(const struct gf_auth *auth, const void *said, size_t bytes,
-                  struct gf_auth_mac *to_rank_out, struct gf_auth_mac *to_coordinator_out);
+                  struct gf_auth_mac *to_dialler_out, struct gf_auth_mac *to_acceptor_out);
 /* The MAC of the next frame, head[head_bytes] and body[body_bytes] in a row; both calls count
  * it. */
 void gf_auth_mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body,

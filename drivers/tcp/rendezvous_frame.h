@@ -9,17 +9,17 @@
 #include "drivers/tcp/rendezvous_auth.h"
 
 #define GF_FRAME_MAGIC 0x56524647u /* "GFRV" */
-#define GF_FRAME_PROTOCOL 2u
+#define GF_FRAME_PROTOCOL 3u
 #define GF_FRAME_HEADER_BYTES 32u
 #define GF_FRAME_BYTES_MAX (GF_FRAME_HEADER_BYTES + GF_FRAME_PAYLOAD_MAX)
 
-/* Kinds from here up are the driver's own, those below belong to lib/membership/members.c. */
+/* Kinds from here up are the driver's own, those below belong to lib/membership/members.c. The
+ * first four are the handshake (rendezvous_tcp_state.h). */
 #define GF_FRAME_DRIVER 0x80000000u
-#define GF_FRAME_HELLO (GF_FRAME_DRIVER | 1u)  /* first frame of a connection, from the rank */
-#define GF_FRAME_ANSWER (GF_FRAME_DRIVER | 2u) /* the coordinator's: come in, or go away and why */
-/* Between the two, where the job has a key; drivers/tcp/rendezvous_tcp_auth.c. */
-#define GF_FRAME_CHALLENGE (GF_FRAME_DRIVER | 3u)
-#define GF_FRAME_PROOF (GF_FRAME_DRIVER | 4u)
+#define GF_FRAME_NONCE (GF_FRAME_DRIVER | 1u)   /* the first of a connection, by who accepts it */
+#define GF_FRAME_HELLO (GF_FRAME_DRIVER | 2u)   /* by who dials */
+#define GF_FRAME_ANSWER (GF_FRAME_DRIVER | 3u)  /* come in; no payload */
+#define GF_FRAME_REFUSAL (GF_FRAME_DRIVER | 4u) /* go away, and why; never has a MAC */
 /* The last of a connection that its sender closes on purpose: it lives on with another
  * coordinator. */
 #define GF_FRAME_LEFT (GF_FRAME_DRIVER | 5u)
@@ -27,10 +27,9 @@
 #define GF_FRAME_DATA_HELLO (GF_FRAME_DRIVER | 6u)
 
 #define GF_FRAME_REASON_BYTES 160u
-#define GF_FRAME_HELLO_BYTES (16u + GF_AUTH_NONCE_BYTES)
-#define GF_FRAME_ANSWER_BYTES (4u + GF_FRAME_REASON_BYTES)
-#define GF_FRAME_CHALLENGE_BYTES (GF_AUTH_NONCE_BYTES + GF_AUTH_PROOF_BYTES)
-#define GF_FRAME_PROOF_BYTES GF_AUTH_PROOF_BYTES
+#define GF_FRAME_NONCE_BYTES GF_AUTH_NONCE_BYTES
+#define GF_FRAME_HELLO_BYTES (16u + GF_AUTH_NONCE_BYTES + GF_AUTH_PROOF_BYTES)
+#define GF_FRAME_REFUSAL_BYTES (4u + GF_FRAME_REASON_BYTES)
 
 struct gf_frame_header {
     uint32_t magic;
@@ -41,6 +40,7 @@ struct gf_frame_header {
     uint32_t from, unused;
 };
 
+/* What a hello begins with; a nonce and a proof follow (zeroes: none is asked for). */
 struct gf_frame_hello {
     uint32_t version; /* GF_VERSION */
     uint32_t rank;
@@ -54,7 +54,7 @@ struct gf_frame_data_hello {
     uint32_t to;
     uint32_t about; /* epoch << 8 | stream */
 };
-#define GF_HELLO_KEYED 1u   /* this rank has a key_file; its nonce follows, otherwise zeroes */
+#define GF_HELLO_KEYED 1u   /* this rank has a key_file */
 #define GF_HELLO_REJOINS 2u /* it was of the job before */
 
 /* rendezvous_tcp_conn.c. */

@@ -5,9 +5,13 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/un.h>
 #include <unistd.h>
+
+#define BACKLOG 1024
 
 static socklen_t sockaddr_of(const struct gf_place *address, struct sockaddr_storage *storage_out)
 {
@@ -80,6 +84,16 @@ void gf_socket_options_set(int fd, uint64_t keepalive_ns)
     option_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (period_s > 1) ? 2000 * period_s : 1500);
 }
 
+static int listen_failed(int fd, const char *call, const char *text, struct gf_fault *fault_out)
+{
+    int error = errno;
+    if (fd >= 0) (void)close(fd);
+    (void)gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, call, error,
+                       "cannot listen at %s: %s failed: %s (errno %d)", text, call, strerror(error),
+                       error);
+    return -1;
+}
+
 int gf_socket_listen(const struct gf_place *address, const char *text, struct gf_fault *fault_out)
 {
     const char *call = "socket";
@@ -91,15 +105,10 @@ int gf_socket_listen(const struct gf_place *address, const char *text, struct gf
         call = "bind";
         if (bind(fd, (const struct sockaddr *)&at, bytes) == 0) {
             call = "listen";
-            if (listen(fd, 1024) == 0) return fd;
+            if (listen(fd, BACKLOG) == 0) return fd;
         }
     }
-    int error = errno;
-    if (fd >= 0) (void)close(fd);
-    (void)gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, call, error,
-                       "cannot listen at %s: %s failed: %s (errno %d)", text, call, strerror(error),
-                       error);
-    return -1;
+    return listen_failed(fd, call, text, fault_out);
 }
 
 static int connect_begin(int fd, const struct gf_place *to, const struct gf_place *bind_to)
@@ -168,4 +177,54 @@ gf_status gf_socket_read(int fd, unsigned char *in, uint32_t *have, uint32_t wan
         if ((got == 0) || ((got < 0) && (errno != EINTR))) return GF_ERR_PEER;
     }
     return GF_OK;
+}
+
+/* ---- abstract unix sockets ---- */
+
+static socklen_t named(const char *name, struct sockaddr_un *address_out)
+{
+    size_t bytes = strlen(name);
+    *address_out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    memcpy(address_out->sun_path + 1, name + 1, bytes - 1);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + bytes);
+}
+
+bool gf_socket_user(int fd, uint32_t *user_out)
+{
+    struct ucred peer = {.uid = 0};
+    socklen_t bytes = sizeof peer;
+    if ((getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) || (bytes != sizeof peer))
+        return false;
+    *user_out = peer.uid;
+    return true;
+}
+
+int gf_socket_name_connect(const char *name, uint32_t *user_out)
+{
+    struct sockaddr_un to;
+    socklen_t bytes = named(name, &to);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) return -1;
+    int error = (connect(fd, (const struct sockaddr *)&to, bytes) == 0) ? 0 : errno;
+    if ((error == 0) && (!gf_socket_user(fd, user_out) || (*user_out != geteuid()))) error = EPERM;
+    if (error == 0) return fd;
+    (void)close(fd);
+    errno = error;
+    return -1;
+}
+
+int gf_socket_name_listen(const char *name, struct gf_fault *fault_out)
+{
+    const char *call = "socket";
+    struct sockaddr_un at;
+    socklen_t bytes = named(name, &at);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd >= 0) {
+        call = "bind";
+        if (bind(fd, (const struct sockaddr *)&at, bytes) == 0) {
+            call = "listen";
+            if (listen(fd, BACKLOG) == 0) return fd;
+        }
+    }
+    return listen_failed(fd, call, name, fault_out);
 }

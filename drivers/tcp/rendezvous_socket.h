@@ -34,10 +34,16 @@ void gf_socket_reset(int *fd);
 /* What every connection gets: no delay, and an end when the other host is silent for three
  * keepalive periods. */
 void gf_socket_options_set(int fd, uint64_t keepalive_ns);
-/* rendezvous_user.c: which user of this host is at the other end. GF_AGAIN: no descriptor or memory
- * is left to ask with, or that end has gone; GF_ERR_SYSTEM: it is not on this host (or in another
- * network namespace), or this kernel has no such query (sock_diag). Needs no rights; does not
- * block. */
-gf_status gf_socket_peer_user(int fd, uint32_t *user_out);
+/* ---- abstract unix sockets ---- */
+
+/* "@..", as texts show it; the kernel has a zero in place of the @. */
+#define GF_SOCKET_NAME_BYTES 64u
+/* As gf_socket_listen(). */
+int gf_socket_name_listen(const char *name, struct gf_fault *fault_out);
+/* As gf_socket_connect(): it stands at once, or -1 with errno set. EPERM: *user_out, another user,
+ * listens there. */
+int gf_socket_name_connect(const char *name, uint32_t *user_out);
+/* Whose process connected, or listens; false: the kernel does not say. */
+bool gf_socket_user(int fd, uint32_t *user_out);
 
 #endif

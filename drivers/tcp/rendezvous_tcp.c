@@ -25,7 +25,9 @@ static size_t tcp_state_bytes(const struct gf_rendezvous_setup *setup)
 {
     /* any rank may have to coordinate */
     size_t conn_count = (setup->world <= 1) ? 0 : setup->world;
-    return sizeof(struct tcp) + conn_count * sizeof(struct conn);
+    size_t slots = (conn_count == 0) ? 0 : conn_count + TCP_PENDING_SPARE;
+    return sizeof(struct tcp) + conn_count * sizeof(struct conn) +
+           slots * (sizeof(struct pending) + sizeof(struct source));
 }
 
 /* ---- forked children ---- */
@@ -35,10 +37,14 @@ static void forked(struct gf_forked *of)
 {
     const struct tcp *tcp =
         (const struct tcp *)(const void *)((const char *)of - offsetof(struct tcp, forked));
-    const int fds[] = {tcp->strangers_fd, tcp->listen_fd, tcp->job_fd, tcp->epoll_fd};
+    const int fds[] = {tcp->strangers_fd, tcp->listen_fd, tcp->job_fd, tcp->data_fd, tcp->epoll_fd};
     for (uint32_t i = 0; i < tcp->conn_count; i++) (void)close(tcp->conns[i].fd);
-    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) (void)close(tcp->pending[i].fd);
-    for (uint32_t i = 0; i < TCP_DIALS_MAX; i++) (void)close(tcp->data.dials[i].fd);
+    for (uint32_t i = 0; i < tcp->pending_count; i++) (void)close(tcp->pending[i].fd);
+    for (uint32_t i = 0; i < GF_DATA_PLACES_MAX; i++) (void)close(tcp->device_fds[i]);
+    for (uint32_t i = 0; i < TCP_TRIES_MAX; i++) {
+        (void)close(tcp->way.tries[i].fd);
+        for (uint32_t k = 0; k < TCP_DIALS_MAX; k++) (void)close(tcp->data.dials[k].tries[i].fd);
+    }
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) (void)close(fds[i]);
 }
 
@@ -48,14 +54,15 @@ static void forked(struct gf_forked *of)
 static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup *setup,
                                struct gf_fault *fault_out)
 {
-    if (!gf_socket_address_parse(setup->address, &tcp->to, fault_out)) return GF_ERR_CONFIG;
+    if (!gf_socket_address_parse(setup->address, &tcp->job_address, fault_out))
+        return GF_ERR_CONFIG;
     if ((setup->ports != NULL) && !gf_ports_parse(setup->ports, &tcp->port_first, &tcp->port_last))
         return gf_tcp_because(tcp, GF_ERR_CONFIG,
                               "rendezvous.ports '%.60s': expected first-last within 1-65535",
                               setup->ports);
     if ((setup->bind != NULL) && (setup->bind[0] != 0)) {
         if (!gf_socket_bind_parse(setup->bind, &tcp->bind_to, fault_out)) return GF_ERR_CONFIG;
-        if (tcp->bind_to.family != tcp->to.family)
+        if (tcp->bind_to.family != tcp->job_address.family)
             return gf_tcp_because(tcp, GF_ERR_CONFIG,
                                   "rendezvous.bind '%.40s' and rendezvous.address '%.60s': "
                                   "expected both to be IPv4 or both IPv6",
@@ -63,10 +70,10 @@ static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup
     }
     if ((setup->key_file != NULL) && (setup->key_file[0] != 0))
         return gf_auth_open(&tcp->auth, setup->key_file, fault_out);
-    const struct gf_place *open = (tcp->bind_to.family != 0) ? &tcp->bind_to : &tcp->to;
-    tcp->same_user = !setup->insecure; /* and not beyond loopback */
-    if (setup->insecure || (gf_place_is_loopback(open) && gf_place_is_loopback(&tcp->to)))
-        return GF_OK;
+    const struct gf_place *open = (tcp->bind_to.family != 0) ? &tcp->bind_to : &tcp->job_address;
+    tcp->by_name = !setup->insecure;
+    if (setup->insecure || (gf_place_is_loopback(open) && gf_place_is_loopback(&tcp->job_address)))
+        return gf_auth_begin(fault_out);
     return gf_tcp_because(
         tcp, GF_ERR_CONFIG,
         "rendezvous.address '%.60s' can be reached from outside this machine: "
@@ -74,41 +81,63 @@ static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup
         setup->address);
 }
 
-struct gf_place gf_tcp_job_address(const struct tcp *tcp)
+/* Where few are left, strangers get none of them: the rest of the process needs some. */
+static gf_status descriptors_check(struct tcp *tcp, struct gf_fault *fault_out)
 {
-    struct gf_place at = (tcp->bind_to.family != 0) ? tcp->bind_to : tcp->job_address;
-    at.port = tcp->job_address.port;
-    return at;
+    struct rlimit files;
+    uint32_t needed = tcp->setup.world + 32; /* and a few for everything else */
+    tcp->fd_most = UINT32_MAX;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0) return GF_OK;
+    rlim_t spare = (files.rlim_cur / 4 < TCP_FILES_SPARE) ? files.rlim_cur / 4 : TCP_FILES_SPARE;
+    if (files.rlim_cur < UINT32_MAX) tcp->fd_most = (uint32_t)(files.rlim_cur - spare);
+    if (!tcp_is_coordinator(tcp) || (files.rlim_cur >= needed)) return GF_OK;
+    return gf_fault_set(
+        fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "getrlimit", EMFILE,
+        "rank 0 needs %u file descriptors for a world of %u, the limit is %llu: raise it "
+        "(ulimit -n)",
+        needed, tcp->setup.world, (unsigned long long)files.rlim_cur);
 }
 
-static gf_status listener_open(struct tcp *tcp, struct gf_fault *fault_out)
+/* -1: none */
+static void descriptors_clear(struct tcp *tcp)
 {
-    struct gf_place at = gf_tcp_job_address(tcp);
-    struct rlimit files;
-    /* and a few for everything else in the process */
-    uint32_t needed = tcp->setup.world + TCP_PENDING_MAX + 16;
-    if ((getrlimit(RLIMIT_NOFILE, &files) == 0) && (files.rlim_cur < needed))
-        return gf_fault_set(
-            fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "getrlimit", EMFILE,
-            "rank 0 needs %u file descriptors for a world of %u, the limit is %llu: raise it "
-            "(ulimit -n)",
-            needed, tcp->setup.world, (unsigned long long)files.rlim_cur);
-    tcp->listen_fd = gf_socket_listen(&at, tcp->address_text, fault_out);
-    if (tcp->listen_fd < 0) return GF_ERR_SYSTEM;
-    (void)snprintf(tcp->own_text, sizeof tcp->own_text, "%.63s", tcp->address_text);
-    tcp->listens = true;
-    return gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->listen_fd, TCP_ABOUT_LISTEN, EPOLLIN);
+    tcp->epoll_fd = tcp->strangers_fd = -1;
+    tcp->listen_fd = tcp->job_fd = tcp->data_fd = -1;
+    for (uint32_t i = 0; i < GF_DATA_PLACES_MAX; i++) tcp->device_fds[i] = -1;
+    for (uint32_t i = 0; i < TCP_TRIES_MAX; i++) {
+        tcp->way.tries[i].fd = -1;
+        for (uint32_t k = 0; k < TCP_DIALS_MAX; k++) tcp->data.dials[k].tries[i].fd = -1;
+    }
+}
+
+/* Slots lie after the connections. */
+static void slots_set(struct tcp *tcp)
+{
+    tcp->conn_count = tcp->setup.world;
+    tcp->pending = (struct pending *)(void *)&tcp->conns[tcp->conn_count];
+    tcp->pending_count = tcp->conn_count + TCP_PENDING_SPARE;
+    tcp->sources = (struct source *)(void *)&tcp->pending[tcp->pending_count];
+    for (uint32_t i = 0; i < tcp->conn_count; i++) gf_tcp_conn_init(&tcp->conns[i], TCP_CONN_NONE);
+    for (uint32_t i = 0; i < tcp->pending_count; i++) {
+        tcp->pending[i] = (struct pending){.fd = -1};
+        tcp->sources[i] = (struct source){0};
+    }
 }
 
 static void tcp_close(struct gf_rendezvous *rendezvous)
 {
     struct tcp *tcp = (struct tcp *)rendezvous;
     for (uint32_t i = 0; i < tcp->conn_count; i++) gf_tcp_conn_close(&tcp->conns[i]);
-    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) gf_tcp_pending_drop(&tcp->pending[i]);
+    for (uint32_t i = 0; i < tcp->pending_count; i++) gf_tcp_pending_drop(tcp, &tcp->pending[i]);
+    gf_way_close(tcp, &tcp->way);
     gf_tcp_data_end(rendezvous);
-    int *const fds[] = {&tcp->strangers_fd, &tcp->listen_fd, &tcp->job_fd, &tcp->epoll_fd};
+    int *const fds[] = {&tcp->strangers_fd, &tcp->listen_fd, &tcp->job_fd, &tcp->data_fd,
+                        &tcp->epoll_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (*fds[i] >= 0) gf_socket_close(fds[i]);
+    }
+    for (uint32_t i = 0; i < GF_DATA_PLACES_MAX; i++) {
+        if (tcp->device_fds[i] >= 0) gf_socket_close(&tcp->device_fds[i]);
     }
     gf_forked_remove(&tcp->forked); /* last: another thread may fork meanwhile */
     gf_auth_forget(&tcp->auth, sizeof tcp->auth);
@@ -118,15 +147,13 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
                           struct gf_rendezvous **rendezvous_out, struct gf_fault *fault_out)
 {
     struct tcp *tcp = state;
+    char text[GF_TEXT_MAX];
     GF_ASSERT((setup->world > 0) && (setup->rank < setup->world) && (setup->world <= GF_WORLD_MAX));
     memset(tcp, 0, sizeof *tcp);
     tcp->base.driver = &gf_rendezvous_tcp;
     tcp->setup = *setup;
     tcp->opened_ns = now_ns;
-    tcp->epoll_fd = tcp->strangers_fd = -1;
-    tcp->listen_fd = tcp->job_fd = -1;
-    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) tcp->pending[i].fd = -1;
-    for (uint32_t i = 0; i < TCP_DIALS_MAX; i++) tcp->data.dials[i].fd = -1;
+    descriptors_clear(tcp);
     if (setup->world == 1) { /* nobody to meet */
         *rendezvous_out = &tcp->base;
         return GF_OK;
@@ -135,15 +162,11 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     gf_status status = addresses_set(tcp, setup, fault_out);
     if (status != GF_OK)
         return gf_fault_set(fault_out, status, GF_RANK_NONE, "", 0, "%s", tcp->text);
-    tcp->conn_count = tcp->setup.world;
-    for (uint32_t i = 0; i < tcp->conn_count; i++) gf_tcp_conn_init(&tcp->conns[i], TCP_CONN_NONE);
-    tcp->job_address = tcp->to;
+    slots_set(tcp);
+    status = descriptors_check(tcp, fault_out);
+    if (status != GF_OK) return status;
     tcp->forked.close = forked;
     gf_forked_add(&tcp->forked);
-    if (setup->rejoin)
-        gf_tcp_rejoin_begin(tcp, now_ns);
-    else if (!tcp_is_coordinator(tcp))
-        gf_tcp_connect_wait(tcp, now_ns);
     tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (tcp->epoll_fd >= 0) tcp->strangers_fd = epoll_create1(EPOLL_CLOEXEC);
     if (tcp->strangers_fd < 0)
@@ -153,7 +176,14 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     else
         status =
             gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->strangers_fd, TCP_ABOUT_STRANGERS, EPOLLIN);
-    if ((status == GF_OK) && tcp_is_coordinator(tcp)) status = listener_open(tcp, fault_out);
+    if (setup->rejoin) {
+        gf_tcp_rejoin_begin(tcp, now_ns);
+    } else if (!tcp_is_coordinator(tcp)) {
+        gf_tcp_job_text(tcp, text);
+        gf_tcp_connect_to(tcp, 0, text, now_ns);
+    } else if (status == GF_OK) {
+        status = gf_tcp_listen_job(tcp, fault_out);
+    }
     if (status != GF_OK) {
         if (tcp->base.fault.code != GF_OK) *fault_out = tcp->base.fault;
         tcp_close(&tcp->base);
@@ -165,8 +195,8 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
 
 /* ---- running ---- */
 
-static gf_status conn_ended(struct tcp *tcp, struct conn *conn, bool lives,
-                            struct gf_rendezvous_event *event_out)
+tcp_told gf_tcp_ended(struct tcp *tcp, struct conn *conn, bool lives,
+                      struct gf_rendezvous_event *event_out)
 {
     gf_tcp_conn_close(conn);
     conn->state = TCP_CONN_DOWN;
@@ -174,79 +204,79 @@ static gf_status conn_ended(struct tcp *tcp, struct conn *conn, bool lives,
                                               .rank = tcp_rank_of(tcp, conn),
                                               .text = tcp->text,
                                               .lives = lives};
-    return GF_OK;
+    return TCP_TOLD_EVENT;
 }
 
-static gf_status conn_event(struct tcp *tcp, struct conn *conn, uint64_t now_ns,
-                            struct gf_rendezvous_event *event_out)
+static tcp_told conn_event(struct tcp *tcp, struct conn *conn, uint64_t now_ns,
+                           struct gf_rendezvous_event *event_out)
 {
     struct gf_frame_header header;
+    if (conn->state != TCP_CONN_UP) return TCP_TOLD_NOTHING;
     if (conn->waits_to_send) gf_tcp_conn_flush(tcp, conn);
     gf_status status = gf_tcp_conn_read(tcp, conn, &header);
-    if (status == GF_AGAIN) return GF_AGAIN;
-    if (status == GF_OK) {
-        conn->heard = true;
-        if (header.kind == GF_FRAME_LEFT) conn->lives = true;
-        if (!tcp_is_coordinator(tcp) && (header.kind == GF_FRAME_ANSWER) &&
-            (header.payload_bytes == GF_FRAME_ANSWER_BYTES))
-            gf_tcp_answer_take_back(tcp, now_ns);
-        /* one of a later protocol: not for us */
-        if (header.kind >= GF_FRAME_DRIVER) return GF_AGAIN;
-        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_FRAME,
-                                                  .rank = tcp_rank_of(tcp, conn),
-                                                  .frame_kind = header.kind,
-                                                  .size_bytes = header.payload_bytes,
-                                                  .payload = conn->in + GF_FRAME_HEADER_BYTES};
-        return GF_OK;
-    }
-    return conn_ended(tcp, conn, conn->lives, event_out);
+    if (status == GF_AGAIN) return TCP_TOLD_NOTHING;
+    if (status < 0) return gf_tcp_ended(tcp, conn, conn->lives, event_out);
+    conn->heard = true;
+    if (header.kind == GF_FRAME_LEFT) conn->lives = true;
+    if (!tcp_is_coordinator(tcp) && (header.kind == GF_FRAME_REFUSAL) &&
+        (header.payload_bytes == GF_FRAME_REFUSAL_BYTES))
+        gf_tcp_connect_taken_back(tcp, conn, now_ns);
+    /* one of a later protocol: not for us */
+    if (header.kind >= GF_FRAME_DRIVER) return TCP_TOLD_NOTHING;
+    *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_FRAME,
+                                              .rank = tcp_rank_of(tcp, conn),
+                                              .frame_kind = header.kind,
+                                              .size_bytes = header.payload_bytes,
+                                              .payload = conn->in + GF_FRAME_HEADER_BYTES};
+    return TCP_TOLD_EVENT;
 }
 
-static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns,
-                            struct gf_rendezvous_event *event_out)
+static tcp_told event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns,
+                           struct gf_rendezvous_event *event_out)
 {
-    if ((about == TCP_ABOUT_LISTEN) || (about == TCP_ABOUT_JOB))
-        return gf_tcp_accept(tcp, (about == TCP_ABOUT_JOB) ? tcp->job_fd : tcp->listen_fd, now_ns,
-                             event_out);
+    if ((about & TCP_ABOUT_LISTENER) == TCP_ABOUT_LISTENER)
+        return gf_tcp_accept(tcp, (int)(about & ~TCP_ABOUT_LISTENER), now_ns, event_out);
     if ((about & TCP_ABOUT_PENDING) != 0)
         return gf_tcp_pending_read(tcp, about & ~TCP_ABOUT_PENDING, event_out);
-    if ((about & TCP_ABOUT_DIAL) != 0) {
-        gf_tcp_data_event(tcp, about & ~TCP_ABOUT_DIAL, now_ns);
-        return GF_AGAIN;
-    }
-    struct conn *conn = &tcp->conns[about];
-    switch (conn->state) {
-    case TCP_CONN_CONNECTING: gf_tcp_connect_end(tcp, now_ns); return GF_AGAIN;
-    case TCP_CONN_HELLO: {
-        if (conn->waits_to_send) gf_tcp_conn_flush(tcp, conn);
-        gf_status status = gf_tcp_answer_read(tcp, now_ns);
-        /* others may be the way */
-        if ((status < 0) && tcp->reformed) return conn_ended(tcp, conn, true, event_out);
-        if (status != GF_OK) return (status < 0) ? gf_tcp_failed(tcp, status) : status;
-        gf_tcp_way(tcp)->state = TCP_CONN_UP; /* one that asked knows only now where that is */
-        gf_tcp_listen(tcp, gf_tcp_way(tcp)->fd);
-        *event_out =
-            (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = tcp->coordinator};
-        return GF_OK;
-    }
-    case TCP_CONN_UP: return conn_event(tcp, conn, now_ns, event_out);
-    case TCP_CONN_NONE:
-    case TCP_CONN_WAIT:
-    case TCP_CONN_DOWN: break;
-    }
-    return GF_AGAIN;
+    if ((about & TCP_ABOUT_TRY) == 0) return conn_event(tcp, &tcp->conns[about], now_ns, event_out);
+    uint32_t way = (about & ~TCP_ABOUT_TRY) / TCP_TRIES_MAX;
+    uint32_t slot = about % TCP_TRIES_MAX;
+    if (way == 0) return gf_tcp_connect_event(tcp, slot, now_ns, event_out);
+    gf_tcp_data_event(tcp, way - 1, slot, now_ns);
+    return TCP_TOLD_NOTHING;
 }
 
-static gf_status strangers_take(struct tcp *tcp, uint64_t now_ns,
-                                struct gf_rendezvous_event *event_out)
+static tcp_told strangers_take(struct tcp *tcp, uint64_t now_ns,
+                               struct gf_rendezvous_event *event_out)
 {
     for (int i = 0; i < TCP_STRANGERS_A_POLL; i++) {
         struct epoll_event event;
         if (epoll_wait(tcp->strangers_fd, &event, 1, 0) <= 0) break;
-        gf_status status = event_take(tcp, event.data.u32, now_ns, event_out);
-        if ((status != GF_AGAIN) || (tcp->base.fault.code != GF_OK)) return status;
+        tcp_told told = event_take(tcp, event.data.u32, now_ns, event_out);
+        if ((told != TCP_TOLD_NOTHING) || (tcp->base.fault.code != GF_OK)) return told;
     }
-    return GF_AGAIN;
+    return TCP_TOLD_NOTHING;
+}
+
+/* One event of the ranks a call to the kernel: its list of ready descriptors goes round, so nobody
+ * starves. Strangers are served when no rank has anything, once a poll. */
+static tcp_told events_take(struct tcp *tcp, uint64_t now_ns, struct gf_rendezvous_event *event_out)
+{
+    bool strangers_served = false;
+    for (int round = 0; round < TCP_ROUNDS_MAX; round++) {
+        struct epoll_event events[2];
+        int count = epoll_wait(tcp->epoll_fd, events, 2, 0);
+        if (count <= 0) break;
+        uint32_t about =
+            events[(count == 2) && (events[0].data.u32 == TCP_ABOUT_STRANGERS)].data.u32;
+        bool strangers = (about == TCP_ABOUT_STRANGERS);
+        if (strangers && strangers_served) break;
+        strangers_served = strangers_served || strangers;
+        tcp_told told = strangers ? strangers_take(tcp, now_ns, event_out)
+                                  : event_take(tcp, about, now_ns, event_out);
+        if ((told != TCP_TOLD_NOTHING) || (tcp->base.fault.code != GF_OK)) return told;
+    }
+    return TCP_TOLD_NOTHING;
 }
 
 static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns,
@@ -254,44 +284,14 @@ static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns,
 {
     struct tcp *tcp = (struct tcp *)rendezvous;
     if (tcp->base.fault.code != GF_OK) return tcp->base.fault.code;
-    bool strangers_served = false;
     if (tcp->epoll_fd < 0) return GF_AGAIN;
-    gf_tcp_pending_expire(tcp, now_ns);
     gf_tcp_data_poll(tcp, now_ns);
-    gf_status held = gf_tcp_held_poll(tcp, now_ns, event_out);
-    if (held != GF_AGAIN) return held;
-    if (!tcp_is_coordinator(tcp) && (gf_tcp_way(tcp)->state == TCP_CONN_WAIT) &&
-        (now_ns >= tcp->retry_at_ns))
-        gf_tcp_connect_begin(tcp, now_ns);
-    /* One event of the ranks a call to the kernel: its list of ready descriptors goes round, so
-     * nobody starves. Strangers are served when no rank has anything, once a poll. */
-    for (int round = 0; round < TCP_ROUNDS_MAX; round++) {
-        struct epoll_event events[2];
-        int count = epoll_wait(tcp->epoll_fd, events, 2, 0);
-        if (count <= 0) break;
-        uint32_t about =
-            events[(count == 2) && (events[0].data.u32 == TCP_ABOUT_STRANGERS)].data.u32;
-        if ((about == TCP_ABOUT_STRANGERS) && strangers_served) break;
-        strangers_served = strangers_served || (about == TCP_ABOUT_STRANGERS);
-        gf_status status = (about == TCP_ABOUT_STRANGERS)
-                               ? strangers_take(tcp, now_ns, event_out)
-                               : event_take(tcp, about, now_ns, event_out);
-        if (status != GF_AGAIN) return status;
-        if (tcp->base.fault.code != GF_OK) return tcp->base.fault.code;
-    }
-    if (tcp->refused) {
-        tcp->refused = false;
-        bool lives = gf_tcp_way(tcp)->lives;
-        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED,
-                                                  .rank = tcp->coordinator,
-                                                  .lives = lives,
-                                                  .text = lives ? "its host does not answer"
-                                                                : "connection refused"};
-        return GF_OK;
-    }
-    if (tcp_is_coordinator(tcp) || tcp->reformed || (gf_tcp_way(tcp)->state >= TCP_CONN_UP))
-        return GF_AGAIN;
-    return gf_tcp_connect_deadline(tcp, now_ns);
+    tcp_told told = gf_tcp_held_poll(tcp, now_ns, event_out);
+    if (told == TCP_TOLD_NOTHING) told = gf_tcp_connect_poll(tcp, now_ns, event_out);
+    if (told == TCP_TOLD_NOTHING) told = events_take(tcp, now_ns, event_out);
+    if (told == TCP_TOLD_EVENT) return GF_OK;
+    gf_tcp_connect_deadline(tcp, now_ns);
+    return (tcp->base.fault.code != GF_OK) ? tcp->base.fault.code : GF_AGAIN;
 }
 
 static gf_status tcp_send(struct gf_rendezvous *rendezvous, uint32_t to, uint32_t frame_kind,

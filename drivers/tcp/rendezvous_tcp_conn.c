@@ -7,16 +7,29 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-struct conn *gf_tcp_way(struct tcp *tcp)
-{
-    return &tcp->conns[tcp->coordinator];
-}
-
 void gf_tcp_conn_init(struct conn *conn, conn_state state)
 {
     memset(conn, 0, offsetof(struct conn, in)); /* the buffers are large */
     conn->fd = -1;
     conn->state = state;
+}
+
+bool gf_tcp_conn_up(struct tcp *tcp, uint32_t rank, int fd, const struct gf_auth_mac *mac_in,
+                    const struct gf_auth_mac *mac_out)
+{
+    struct conn *conn = &tcp->conns[rank];
+    gf_socket_options_set(fd, tcp->setup.keepalive_ns);
+    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, fd, rank, EPOLLIN) != GF_OK) {
+        gf_socket_reset(&fd);
+        return false;
+    }
+    gf_tcp_conn_close(conn);
+    gf_tcp_conn_init(conn, TCP_CONN_UP);
+    conn->fd = fd;
+    conn->authenticated = tcp->auth.on;
+    conn->mac_in = *mac_in;
+    conn->mac_out = *mac_out;
+    return true;
 }
 
 static void header_walk(struct gf_walk *walk, struct gf_frame_header *header)
@@ -89,20 +102,6 @@ bool gf_tcp_conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, co
     tcp->base.sent_bytes += GF_FRAME_HEADER_BYTES + bytes + mac_bytes;
     gf_tcp_conn_flush(tcp, conn);
     return true;
-}
-
-void gf_tcp_answer_put(unsigned char *payload_out, gf_status code, const char *reason)
-{
-    struct gf_put put = {payload_out, GF_FRAME_ANSWER_BYTES};
-    gf_put_u32(&put, (uint32_t)code);
-    gf_put_text(&put, reason, GF_FRAME_REASON_BYTES);
-}
-
-bool gf_tcp_conn_answer(struct tcp *tcp, struct conn *conn, gf_status code, const char *reason)
-{
-    unsigned char answer[GF_FRAME_ANSWER_BYTES];
-    gf_tcp_answer_put(answer, code, reason);
-    return gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_ANSWER, answer, sizeof answer);
 }
 
 void gf_tcp_conn_flush(struct tcp *tcp, struct conn *conn)

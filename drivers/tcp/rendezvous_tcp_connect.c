@@ -1,184 +1,153 @@
-/* A rank on its way to rank 0, or to whoever coordinates later: it connects until the deadline, and
- * reads the answer. */
+/* A rank on its way to rank 0, or to whoever coordinates later: it tries until the deadline. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 
-void gf_tcp_connect_again(struct tcp *tcp, uint64_t now_ns, int error)
+bool gf_tcp_address_fits(const struct tcp *tcp, const char *text)
 {
-    struct conn *conn = gf_tcp_way(tcp);
-    gf_tcp_conn_close(conn);
-    conn->in_bytes = 0;
-    conn->state = TCP_CONN_WAIT;
-    tcp->tried_errno = error;
-    if (tcp->reformed &&
-        ((error == ECONNREFUSED) || (error == ETIMEDOUT) || (error == EHOSTUNREACH))) {
-        /* another may coordinate: of a host that is gone no rank does */
-        conn->state = TCP_CONN_DOWN;
-        conn->lives = (error != ECONNREFUSED);
-        tcp->refused = true;
+    struct gf_place to;
+    if (tcp->by_name) return (text[0] == '@') && (strlen(text) < sizeof tcp->way.name);
+    return gf_place_parse(text, true, &to);
+}
+
+void gf_tcp_connect_to(struct tcp *tcp, uint32_t rank, const char *text, uint64_t now_ns)
+{
+    struct way *way = &tcp->way;
+    gf_way_close(tcp, way);
+    (void)snprintf(way->name, sizeof way->name, "%.63s", tcp->by_name ? text : "");
+    if (!tcp->by_name) (void)gf_place_parse(text, true, &way->to);
+    way->kind = GF_FRAME_HELLO;
+    way->to_rank = rank;
+    way->from = tcp->bind_to;
+    way->auth = tcp->auth;
+    way->words[0] = GF_VERSION;
+    way->words[1] = tcp->setup.rank;
+    way->words[2] = tcp->setup.world;
+    way->words[3] = (tcp->auth.on ? GF_HELLO_KEYED : 0) | (tcp->rejoins ? GF_HELLO_REJOINS : 0);
+    tcp->not_now[0] = '\0';
+    gf_way_begin(way, now_ns);
+}
+
+static tcp_told came_in(struct tcp *tcp, struct gf_rendezvous_event *event_out)
+{
+    struct way *way = &tcp->way;
+    bool up = gf_tcp_conn_up(tcp, way->from_rank, way->fd, &way->mac_in, &way->mac_out);
+    gf_auth_forget(&way->mac_in, sizeof way->mac_in);
+    gf_auth_forget(&way->mac_out, sizeof way->mac_out);
+    if (!up) return TCP_TOLD_NOTHING;
+    tcp->coordinator = way->from_rank;
+    tcp->reformed = tcp->reformed || tcp->rejoins;
+    tcp->rejoins = false;
+    gf_tcp_listen(tcp);
+    *event_out =
+        (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = tcp->coordinator};
+    return TCP_TOLD_EVENT;
+}
+
+/* In a view change others may be the way. */
+static tcp_told given_up(struct tcp *tcp, bool lives, const char *text,
+                         struct gf_rendezvous_event *event_out)
+{
+    gf_way_close(tcp, &tcp->way);
+    (void)gf_tcp_because(tcp, GF_ERR_PEER, "%s", text);
+    return gf_tcp_ended(tcp, &tcp->conns[tcp->coordinator], lives, event_out);
+}
+
+static tcp_told refused(struct tcp *tcp, struct gf_rendezvous_event *event_out)
+{
+    struct way *way = &tcp->way;
+    if (way->code == GF_ERR_STATE) {
+        memcpy(tcp->not_now, way->text, sizeof tcp->not_now);
+        return TCP_TOLD_NOTHING;
     }
-    tcp->retry_at_ns = now_ns + tcp->retry_ns;
-    tcp->retry_ns = (2 * tcp->retry_ns < TCP_RETRY_MAX_NS) ? 2 * tcp->retry_ns : TCP_RETRY_MAX_NS;
+    if (tcp->reformed) return given_up(tcp, true, way->text, event_out);
+    (void)gf_tcp_failed(tcp,
+                        gf_tcp_because(tcp, GF_ERR_MISMATCH, "rank 0 at %.60s refused rank %u: %s",
+                                       tcp->address_text, tcp->setup.rank, way->text));
+    gf_way_close(tcp, way);
+    return TCP_TOLD_NOTHING;
 }
 
-void gf_tcp_connect_wait(struct tcp *tcp, uint64_t now_ns)
+static tcp_told news_take(struct tcp *tcp, way_news news, struct gf_rendezvous_event *event_out)
 {
-    gf_tcp_way(tcp)->state = TCP_CONN_WAIT;
-    tcp->retry_at_ns = now_ns;
-    tcp->retry_ns = TCP_RETRY_FIRST_NS;
-}
-
-void gf_tcp_connect_begin(struct tcp *tcp, uint64_t now_ns)
-{
-    struct conn *conn = gf_tcp_way(tcp);
-    tcp->tries++;
-    tcp->began_ns = now_ns;
-    conn->fd = gf_socket_connect(&tcp->to, &tcp->bind_to, tcp->setup.keepalive_ns);
-    if (conn->fd < 0) {
-        gf_tcp_connect_again(tcp, now_ns, errno);
-        return;
+    const struct way *way = &tcp->way;
+    if ((news == TCP_WAY_STRANGER) || (news == TCP_WAY_ENDED)) tcp->not_now[0] = '\0';
+    switch (news) {
+    case TCP_WAY_IN: return came_in(tcp, event_out);
+    case TCP_WAY_REFUSED: return refused(tcp, event_out);
+    case TCP_WAY_STRANGER:
+        return tcp->reformed ? given_up(tcp, true, way->text, event_out) : TCP_TOLD_NOTHING;
+    case TCP_WAY_ENDED:
+        if (!tcp->reformed) break;
+        if (way->error == ECONNREFUSED)
+            return given_up(tcp, false, "connection refused", event_out);
+        if ((way->error == ETIMEDOUT) || (way->error == EHOSTUNREACH))
+            return given_up(tcp, true, "its host does not answer", event_out);
+        break;
+    case TCP_WAY_NOTHING: break;
     }
-    conn->state = TCP_CONN_CONNECTING;
-    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, conn->fd, tcp->coordinator, EPOLLOUT) != GF_OK)
-        gf_tcp_conn_close(conn);
+    return TCP_TOLD_NOTHING;
 }
 
-void gf_tcp_hello_put(struct tcp *tcp)
+tcp_told gf_tcp_connect_poll(struct tcp *tcp, uint64_t now_ns,
+                             struct gf_rendezvous_event *event_out)
 {
-    struct gf_put put = {tcp->said + GF_FRAME_HEADER_BYTES, GF_FRAME_HELLO_BYTES};
-    gf_put_u32(&put, GF_VERSION);
-    gf_put_u32(&put, tcp->setup.rank);
-    gf_put_u32(&put, tcp->setup.world);
-    gf_put_u32(&put, (tcp->auth.on ? GF_HELLO_KEYED : 0) | (tcp->rejoins ? GF_HELLO_REJOINS : 0));
-    memset(put.at, 0, put.left);
-    if (tcp->auth.on) gf_tcp_hello_prove(tcp);
+    struct way *way = &tcp->way;
+    if (way->on && tcp->reformed && !way->reached && (now_ns - way->began_ns >= TCP_UNREACHED_NS))
+        return given_up(tcp, true, "its host does not answer", event_out);
+    return news_take(tcp, gf_way_poll(tcp, way, now_ns), event_out);
 }
 
-void gf_tcp_connect_end(struct tcp *tcp, uint64_t now_ns)
+void gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
 {
-    struct conn *conn = gf_tcp_way(tcp);
-    int error = 0;
-    socklen_t bytes = sizeof error;
-    if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
-    if ((error == 0) && gf_socket_met_itself(conn->fd)) error = ECONNREFUSED;
-    if (error != 0) {
-        gf_tcp_connect_again(tcp, now_ns, error);
-        return;
-    }
-    gf_tcp_hello_put(tcp);
-    conn->state = TCP_CONN_HELLO;
-    conn->waits_to_send = true; /* as epoll has it, so that the flush puts it right */
-    GF_ASSERT(gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_HELLO, tcp->said + GF_FRAME_HEADER_BYTES,
-                                    GF_FRAME_HELLO_BYTES));
+    const struct way *way = &tcp->way;
+    uint64_t passed_ns = now_ns - tcp->opened_ns;
+    double seconds = (double)passed_ns / 1e9;
+    bool talks = false;
+    if (!way->on || tcp->reformed || (passed_ns < tcp->setup.join_timeout_ns)) return;
+    for (uint32_t i = 0; i < TCP_TRIES_MAX; i++)
+        talks = talks || (way->tries[i].state >= TCP_TRY_NONCE);
+    if (tcp->not_now[0] != '\0')
+        (void)gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_MISMATCH,
+                                                "rank 0 at %.60s refused rank %u for %.1f s: %s",
+                                                tcp->address_text, tcp->setup.rank, seconds,
+                                                tcp->not_now));
+    else if (talks)
+        (void)gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_TIMEOUT,
+                                                "rank 0 at %.60s took the connection and then said "
+                                                "nothing for %.1f s",
+                                                tcp->address_text, seconds));
+    else
+        (void)gf_fault_set(&tcp->base.fault, GF_ERR_TIMEOUT, 0, "connect", way->error,
+                           "rank %u cannot reach rank 0 at %s: tried %u times in %.1f s, last: %s",
+                           tcp->setup.rank, tcp->address_text, way->tried, seconds,
+                           (way->text[0] != '\0') ? way->text : "no answer");
 }
 
-/* How long the frame is that begins in conn->in; 0: nothing that rank 0 says at this point. */
-static uint32_t answer_bytes(const struct tcp *tcp, const struct conn *conn)
+tcp_told gf_tcp_connect_event(struct tcp *tcp, uint32_t slot, uint64_t now_ns,
+                              struct gf_rendezvous_event *event_out)
 {
-    const struct gf_frame_header header = gf_frame_header_get(conn->in);
-    uint32_t mac_bytes = conn->authenticated ? GF_AUTH_MAC_BYTES : 0;
-    bool answer =
-        (header.kind == GF_FRAME_ANSWER) && (header.payload_bytes == GF_FRAME_ANSWER_BYTES);
-    bool challenge = tcp->auth.on && !conn->authenticated && (header.kind == GF_FRAME_CHALLENGE) &&
-                     (header.payload_bytes == GF_FRAME_CHALLENGE_BYTES);
-    if ((header.magic != GF_FRAME_MAGIC) || (!answer && !challenge)) return 0;
-    return GF_FRAME_HEADER_BYTES + header.payload_bytes + mac_bytes;
-}
-
-/* GF_OK: come in. An answer that is not authenticated may come from anybody, which is no reason to
- * stay. */
-static gf_status answer_take(struct tcp *tcp, struct conn *conn)
-{
-    struct gf_get get = {.at = conn->in + GF_FRAME_HEADER_BYTES, .left = GF_FRAME_ANSWER_BYTES};
-    char reason[GF_FRAME_REASON_BYTES];
-    const uint32_t bytes = GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES;
-    gf_status code = (gf_status)(int32_t)gf_get_u32(&get);
-    gf_get_text(&get, reason, sizeof reason);
-    conn->in_bytes = 0;
-    if (conn->authenticated && !gf_auth_mac_fits(&conn->mac_in, conn->in, bytes, conn->in + bytes))
-        return gf_tcp_because(tcp, GF_ERR_MISMATCH,
-                              "the answer of rank 0 at %.50s has a MAC that does not fit: it was "
-                              "changed on the way",
-                              tcp->address_text);
-    if ((code == GF_OK) && tcp->auth.on && !conn->authenticated)
-        return gf_tcp_because(tcp, GF_ERR_MISMATCH,
-                              "what listens at %.50s asked rank %u for no proof, and this rank "
-                              "has a key_file",
-                              tcp->address_text, tcp->setup.rank);
-    if (code == GF_OK) return GF_OK;
-    if (code == GF_ERR_STATE) { /* not now */
-        memcpy(tcp->not_now, reason, sizeof reason);
-        return GF_ERR_STATE;
-    }
-    return gf_tcp_because(tcp, GF_ERR_MISMATCH, "rank 0 at %.40s refused rank %u: %s",
-                          tcp->address_text, tcp->setup.rank, reason);
-}
-
-/* The coordinator of another job answers with its own job id, another version with its own
- * protocol. */
-gf_status gf_tcp_answer_read(struct tcp *tcp, uint64_t now_ns)
-{
-    struct conn *conn = gf_tcp_way(tcp);
-    struct gf_frame_header header;
-    gf_status status = gf_socket_read(conn->fd, conn->in, &conn->in_bytes, GF_FRAME_HEADER_BYTES);
-    if (status == GF_OK) {
-        header = gf_frame_header_get(conn->in);
-        if (answer_bytes(tcp, conn) == 0)
-            return gf_tcp_because(tcp, GF_ERR_MISMATCH,
-                                  "what listens at %s is not rank 0 of a GradientFlow job (first "
-                                  "bytes %08x, expected %08x)",
-                                  tcp->address_text, header.magic, GF_FRAME_MAGIC);
-        status = gf_socket_read(conn->fd, conn->in, &conn->in_bytes, answer_bytes(tcp, conn));
-    }
-    if (status < 0) /* it had no time for us, or it has just died: another may come */
-        gf_tcp_connect_again(tcp, now_ns, (errno != 0) ? errno : ECONNRESET);
-    if (status != GF_OK) return GF_AGAIN;
-    status = (header.kind == GF_FRAME_CHALLENGE) ? gf_tcp_challenge_take(tcp, conn)
-                                                 : answer_take(tcp, conn);
-    if (status == GF_ERR_STATE) {
-        gf_tcp_connect_again(tcp, now_ns, EBUSY);
-        return GF_AGAIN;
-    }
-    if ((status == GF_OK) && tcp->rejoins && !gf_tcp_rejoin_end(tcp, header.from))
-        return gf_tcp_because(tcp, GF_ERR_MISMATCH,
-                              "what listens at %.50s calls itself rank %u of %u", tcp->address_text,
-                              header.from, tcp->setup.world);
-    return status;
+    return news_take(tcp, gf_way_event(tcp, &tcp->way, slot, now_ns), event_out);
 }
 
 /* What was said when this rank came in holds no longer: it was slow to speak, and another process
  * claimed its rank, or what it offered does not fit. Only rank 0 of a job without a key says so, in
  * the first join. */
-void gf_tcp_answer_take_back(struct tcp *tcp, uint64_t now_ns)
+void gf_tcp_connect_taken_back(struct tcp *tcp, struct conn *conn, uint64_t now_ns)
 {
-    if (tcp->reformed || gf_tcp_way(tcp)->authenticated) return;
-    gf_status status = answer_take(tcp, gf_tcp_way(tcp));
-    if (status == GF_ERR_STATE)
-        gf_tcp_connect_again(tcp, now_ns, EBUSY);
-    else if (status < 0)
-        (void)gf_tcp_failed(tcp, status);
-}
-
-gf_status gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
-{
-    double seconds = (double)(now_ns - tcp->opened_ns) / 1e9;
-    if (now_ns - tcp->opened_ns < tcp->setup.join_timeout_ns) return GF_AGAIN;
-    if (tcp->tried_errno == EBUSY)
-        return gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_MISMATCH,
-                                                 "rank 0 at %.40s refused rank %u for %.1f s: %s",
-                                                 tcp->address_text, tcp->setup.rank, seconds,
-                                                 tcp->not_now));
-    if (gf_tcp_way(tcp)->state == TCP_CONN_HELLO)
-        return gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_TIMEOUT,
-                                                 "rank 0 at %s took the connection and then said "
-                                                 "nothing for %.1f s",
-                                                 tcp->address_text, seconds));
-    return gf_fault_set(&tcp->base.fault, GF_ERR_TIMEOUT, 0, "connect", tcp->tried_errno,
-                        "rank %u cannot reach rank 0 at %s: tried %u times in %.1f s, last: %s",
-                        tcp->setup.rank, tcp->address_text, tcp->tries, seconds,
-                        (tcp->tried_errno != 0) ? strerror(tcp->tried_errno) : "no answer");
+    struct way *way = &tcp->way;
+    char reason[GF_FRAME_REASON_BYTES];
+    if (tcp->reformed || conn->authenticated) return;
+    way->code = gf_talk_refusal_get(conn->in + GF_FRAME_HEADER_BYTES, reason);
+    if (way->code == GF_OK) return;
+    gf_tcp_conn_close(conn);
+    gf_tcp_conn_init(conn, TCP_CONN_NONE);
+    way->auth = tcp->auth;
+    gf_way_begin(way, now_ns);
+    way->next_ns += way->retry_ns;
+    memcpy(way->text, reason, sizeof way->text);
+    struct gf_rendezvous_event none;
+    (void)refused(tcp, &none); /* this rank's epoch has not begun, so nothing is told */
 }

@@ -7,6 +7,7 @@
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -39,48 +40,173 @@ static int listen_within(const struct tcp *tcp, struct gf_place *at, struct gf_f
     return gf_socket_listen(at, "a free port of this host", fault_out);
 }
 
+static gf_status listener_add(struct tcp *tcp, int fd)
+{
+    return gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, fd, TCP_ABOUT_LISTENER | (uint32_t)fd, EPOLLIN);
+}
+
 static void listen_set(struct tcp *tcp, bool listens)
 {
     if (tcp->listens == listens) return;
     tcp->listens = listens;
-    (void)gf_tcp_epoll_set(tcp, listens ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, tcp->listen_fd,
-                           TCP_ABOUT_LISTEN, EPOLLIN);
+    if (listens)
+        (void)listener_add(tcp, tcp->listen_fd);
+    else
+        (void)epoll_ctl(tcp->strangers_fd, EPOLL_CTL_DEL, tcp->listen_fd, NULL);
 }
 
-gf_status gf_tcp_listen_at(struct tcp *tcp, const struct gf_place *own, struct gf_fault *fault_out)
+/* rank GF_RANK_NONE: of the job itself */
+static void name_put(const struct tcp *tcp, uint32_t rank, char name_out[GF_SOCKET_NAME_BYTES])
 {
-    struct gf_place at = *own;
-    if (tcp->listen_fd >= 0) return GF_OK;
-    at.port = 0;
-    tcp->listen_fd = (tcp->port_first == 0)
-                         ? gf_socket_listen(&at, "a free port of this host", fault_out)
-                         : listen_within(tcp, &at, fault_out);
+    int bytes = snprintf(name_out, GF_SOCKET_NAME_BYTES, "@gradientflow-%u-%" PRIu64,
+                         ntohs(tcp->job_address.port), tcp->setup.job_id);
+    if (rank != GF_RANK_NONE)
+        (void)snprintf(name_out + bytes, GF_SOCKET_NAME_BYTES - (size_t)bytes, "-%u", rank);
+}
+
+void gf_tcp_job_text(const struct tcp *tcp, char text_out[GF_TEXT_MAX])
+{
+    if (tcp->by_name)
+        name_put(tcp, GF_RANK_NONE, text_out);
+    else
+        gf_socket_address_text(&tcp->job_address, text_out, GF_TEXT_MAX);
+}
+
+/* Of this host, for the job's address. */
+static int job_address_listen(const struct tcp *tcp, struct gf_fault *fault_out)
+{
+    struct gf_place at = (tcp->bind_to.family != 0) ? tcp->bind_to : tcp->job_address;
+    char text[GF_TEXT_MAX];
+    char name[GF_SOCKET_NAME_BYTES];
+    gf_socket_address_text(&tcp->job_address, text, sizeof text);
+    at.port = tcp->job_address.port;
+    if (!tcp->by_name) return gf_socket_listen(&at, text, fault_out);
+    name_put(tcp, GF_RANK_NONE, name);
+    return gf_socket_name_listen(name, fault_out);
+}
+
+/* Else another user's rank 0 could be met by the ranks of this job. */
+static gf_status name_taken(const struct tcp *tcp, const char *name, struct gf_fault *fault_out)
+{
+    char why[80] = "what holds it does not listen";
+    uint32_t user = 0;
+    int fd = gf_socket_name_connect(name, &user);
+    if (fd >= 0)
+        (void)snprintf(why, sizeof why, "another process of this user listens there");
+    else if (errno == EPERM)
+        (void)snprintf(why, sizeof why, "user %u listens there, this rank is of user %u", user,
+                       (unsigned)geteuid());
+    if (fd >= 0) gf_socket_close(&fd);
+    *fault_out = (struct gf_fault){0};
+    return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "bind", EADDRINUSE,
+                        "cannot listen at %.60s (%s): bind failed: %s (errno %d): %s",
+                        tcp->address_text, name, strerror(EADDRINUSE), EADDRINUSE, why);
+}
+
+gf_status gf_tcp_listen_job(struct tcp *tcp, struct gf_fault *fault_out)
+{
+    char text[GF_TEXT_MAX];
+    gf_tcp_job_text(tcp, text);
+    tcp->listen_fd = job_address_listen(tcp, fault_out);
+    if ((tcp->listen_fd < 0) && tcp->by_name && (fault_out->foreign_code == EADDRINUSE))
+        return name_taken(tcp, text, fault_out);
     if (tcp->listen_fd < 0) return GF_ERR_SYSTEM;
-    if (!gf_place_of_fd(tcp->listen_fd, false, &at)) return GF_ERR_SYSTEM;
-    gf_socket_address_text(&at, tcp->own_text, sizeof tcp->own_text);
+    (void)snprintf(tcp->own_text, sizeof tcp->own_text, "%.63s", text);
+    tcp->listens = true;
+    return listener_add(tcp, tcp->listen_fd);
+}
+
+/* At this host's address on the way to the job's. A datagram socket that connects sends nothing; it
+ * asks the routes. */
+static int port_listen(const struct tcp *tcp, struct gf_fault *fault_out)
+{
+    struct gf_place own = {0};
+    int fd = gf_socket_route(&tcp->job_address, &tcp->bind_to);
+    bool found = (fd >= 0) && gf_place_of_fd(fd, false, &own);
+    int error = errno;
+    if (fd >= 0) gf_socket_close(&fd);
+    if (!found) {
+        (void)gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "connect", error,
+                           "this host has no route to rendezvous.address %.60s: %s (errno %d)",
+                           tcp->address_text, strerror(error), error);
+        return -1;
+    }
+    own.port = 0;
+    return (tcp->port_first == 0) ? gf_socket_listen(&own, "a free port of this host", fault_out)
+                                  : listen_within(tcp, &own, fault_out);
+}
+
+static gf_status rank_listen(struct tcp *tcp, struct gf_fault *fault_out)
+{
+    struct gf_place own;
+    if (tcp->listen_fd >= 0) return GF_OK;
+    if (tcp->by_name) {
+        name_put(tcp, tcp->setup.rank, tcp->own_text);
+        tcp->listen_fd = gf_socket_name_listen(tcp->own_text, fault_out);
+    } else {
+        tcp->listen_fd = port_listen(tcp, fault_out);
+    }
+    if (tcp->listen_fd < 0) {
+        tcp->own_text[0] = '\0';
+        return GF_ERR_SYSTEM;
+    }
+    if (gf_place_of_fd(tcp->listen_fd, false, &own))
+        gf_socket_address_text(&own, tcp->own_text, sizeof tcp->own_text);
     listen_set(tcp, true);
     return GF_OK;
 }
 
-void gf_tcp_listen(struct tcp *tcp, int fd)
+void gf_tcp_listen(struct tcp *tcp)
 {
-    struct gf_place at;
     struct gf_fault fault = {0};
-    if ((tcp->listen_fd >= 0) || !gf_place_of_fd(fd, false, &at)) return;
-    if (gf_tcp_listen_at(tcp, &at, &fault) == GF_OK) return;
+    if (rank_listen(tcp, &fault) == GF_OK) return;
     gf_log_line(&tcp->setup.log, GF_LOG_WARN, "rank %u could not coordinate if others died: %s",
                 tcp->setup.rank, fault.text);
 }
 
-/* Closed on purpose, and said so where it can be: an end without that word counts as a death. */
+/* The same port at the addresses of the setup. */
+static gf_status devices_listen(struct tcp *tcp, const struct gf_place *own,
+                                struct gf_fault *fault_out)
+{
+    for (uint32_t i = 0; i < GF_DATA_PLACES_MAX; i++) {
+        struct gf_place at = tcp->setup.data_places[i];
+        char text[GF_CONTROL_ADDRESS_BYTES];
+        if (at.family == 0) break;
+        at.port = own->port;
+        if ((tcp->device_fds[i] >= 0) || (memcmp(&at, own, sizeof at) == 0)) continue;
+        gf_socket_address_text(&at, text, sizeof text);
+        tcp->device_fds[i] = gf_socket_listen(&at, text, fault_out);
+        if (tcp->device_fds[i] < 0) return GF_ERR_SYSTEM;
+        gf_status status = listener_add(tcp, tcp->device_fds[i]);
+        if (status != GF_OK) return status;
+    }
+    return GF_OK;
+}
+
+gf_status gf_tcp_listen_data(struct tcp *tcp, struct gf_place *place_out,
+                             struct gf_fault *fault_out)
+{
+    gf_status status = GF_OK;
+    if (!tcp->by_name) {
+        status = rank_listen(tcp, fault_out);
+        if (status == GF_OK) (void)gf_place_of_fd(tcp->listen_fd, false, place_out);
+    } else {
+        if (tcp->data_fd < 0) {
+            tcp->data_fd = port_listen(tcp, fault_out);
+            status = (tcp->data_fd < 0) ? GF_ERR_SYSTEM : listener_add(tcp, tcp->data_fd);
+        }
+        if (status == GF_OK) (void)gf_place_of_fd(tcp->data_fd, false, place_out);
+    }
+    return (status == GF_OK) ? devices_listen(tcp, place_out, fault_out) : status;
+}
+
+/* Closed on purpose, and said so: an end without that word counts as a death. */
 static void conn_leave(struct tcp *tcp, struct conn *conn)
 {
-    bool talks = (conn->state == TCP_CONN_UP) ||
-                 ((conn->state == TCP_CONN_HELLO) &&
-                  (!tcp->auth.on || conn->authenticated)); /* else nobody believes us yet */
-    if (conn->fd < 0) return;
-    if (talks && !conn->broken) (void)gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_LEFT, NULL, 0);
+    if ((conn->state == TCP_CONN_UP) && !conn->broken)
+        (void)gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_LEFT, NULL, 0);
     gf_tcp_conn_close(conn);
+    gf_tcp_conn_init(conn, TCP_CONN_NONE);
 }
 
 /* ---- the job's address ---- */
@@ -96,114 +222,82 @@ static void job_close(struct tcp *tcp)
  * perhaps, the address is still its own. */
 static void job_listen(struct tcp *tcp, uint64_t now_ns)
 {
-    struct gf_place at = gf_tcp_job_address(tcp);
+    char text[GF_TEXT_MAX];
     struct gf_place own;
     struct gf_fault fault = {0};
     if ((tcp->job_fd >= 0) || !tcp->reformed || (now_ns < tcp->job_retry_ns)) return;
     tcp->job_retry_ns = now_ns + TCP_JOB_RETRY_NS;
-    tcp->job_fd = gf_socket_listen(&at, "the job's address", &fault);
+    gf_tcp_job_text(tcp, text);
+    if (strcmp(text, tcp->own_text) == 0) return; /* this rank's since the job began */
+    tcp->job_fd = job_address_listen(tcp, &fault);
     if ((tcp->job_fd < 0) && (fault.foreign_code == EADDRNOTAVAIL) &&
         gf_place_of_fd(tcp->listen_fd, false, &own)) {
-        at = own;
-        at.port = tcp->job_address.port;
-        tcp->job_fd = gf_socket_listen(&at, "the job's port", &fault);
+        own.port = tcp->job_address.port;
+        tcp->job_fd = gf_socket_listen(&own, "the job's port", &fault);
+        gf_socket_address_text(&own, text, sizeof text);
     }
     if (tcp->job_fd < 0) return;
-    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->job_fd, TCP_ABOUT_JOB, EPOLLIN) != GF_OK) {
+    if (listener_add(tcp, tcp->job_fd) != GF_OK) {
         job_close(tcp);
         return;
     }
-    gf_socket_address_text(&at, tcp->address_text, sizeof tcp->address_text);
+    memcpy(tcp->address_text, text, sizeof tcp->address_text);
     gf_log_line(&tcp->setup.log, GF_LOG_INFO, "restarted ranks find this job at %s now",
                 tcp->address_text);
 }
 
 /* ---- hellos that came before this rank was the coordinator ---- */
 
-bool gf_tcp_hold(const struct tcp *tcp, const struct pending *pending)
+tcp_told gf_tcp_held_poll(struct tcp *tcp, uint64_t now_ns, struct gf_rendezvous_event *event_out)
 {
-    const struct gf_frame_hello hello = gf_tcp_hello_get(pending->said);
-    return (hello.version == GF_VERSION) && (hello.world == tcp->setup.world) &&
-           (hello.rank < tcp->setup.world) && (hello.rank != tcp->setup.rank);
-}
-
-gf_status gf_tcp_held_poll(struct tcp *tcp, uint64_t now_ns, struct gf_rendezvous_event *event_out)
-{
-    for (uint32_t i = 0; tcp_is_coordinator(tcp) && (i < TCP_PENDING_MAX); i++) {
+    if (!tcp_is_coordinator(tcp)) return TCP_TOLD_NOTHING;
+    job_listen(tcp, now_ns);
+    for (uint32_t i = 0; i < tcp->pending_count; i++) {
         struct pending *pending = &tcp->pending[i];
         if ((pending->fd < 0) || !pending->held) continue;
         pending->held = false;
-        gf_status status = gf_tcp_hello_meet(tcp, pending, event_out);
-        if (status != GF_AGAIN) return status;
+        tcp_told told = gf_tcp_hello_take(tcp, pending, event_out);
+        if (told != TCP_TOLD_NOTHING) return told;
     }
-    conn_state state = gf_tcp_way(tcp)->state;
-    bool reaches = (state == TCP_CONN_CONNECTING) && (tcp->rejoins || tcp->reformed);
-    if (tcp_is_coordinator(tcp))
-        job_listen(tcp, now_ns);
-    else if ((reaches || (tcp->rejoins && (state == TCP_CONN_HELLO))) &&
-             (now_ns - tcp->began_ns >= TCP_REJOIN_NS))
-        gf_tcp_connect_again(tcp, now_ns, ETIMEDOUT); /* another may listen there, or coordinate */
-    return GF_AGAIN;
+    return TCP_TOLD_NOTHING;
 }
 
-/* The connection lies in any place but this rank's own until it is known whose it is. */
+/* ---- another coordinator ---- */
+
+/* Any rank but this one counts as the coordinator until it is known who that is. */
 void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns)
 {
+    char text[GF_TEXT_MAX];
     tcp->rejoins = true;
     tcp->reformed = false;
     tcp->coordinator = (tcp->setup.rank == 0) ? 1 : 0;
-    tcp->to = tcp->job_address;
     gf_socket_address_text(&tcp->job_address, tcp->address_text, sizeof tcp->address_text);
-    gf_tcp_connect_wait(tcp, now_ns);
-}
-
-bool gf_tcp_rejoin_end(struct tcp *tcp, uint32_t coordinator)
-{
-    struct conn *from = &tcp->conns[tcp->coordinator];
-    struct conn *to = &tcp->conns[coordinator];
-    if ((coordinator >= tcp->setup.world) || (coordinator == tcp->setup.rank)) return false;
-    tcp->rejoins = false;
-    tcp->reformed = true;
-    if (to == from) return true;
-    memcpy(to, from, sizeof *to);
-    gf_tcp_conn_init(from, TCP_CONN_NONE);
-    gf_auth_forget(&from->mac_in, sizeof from->mac_in);
-    gf_auth_forget(&from->mac_out, sizeof from->mac_out);
-    tcp->coordinator = coordinator;
-    uint32_t events = EPOLLIN | (to->waits_to_send ? (uint32_t)EPOLLOUT : 0u);
-    return gf_tcp_epoll_set(tcp, EPOLL_CTL_MOD, to->fd, coordinator, events) == GF_OK;
+    gf_tcp_job_text(tcp, text);
+    gf_tcp_connect_to(tcp, GF_RANK_NONE, text, now_ns);
 }
 
 gf_status gf_tcp_reform(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator, const char *address)
 {
-    struct gf_place to = tcp->to;
+    bool own = (coordinator == tcp->setup.rank);
     GF_ASSERT((coordinator < tcp->setup.world) || (coordinator == GF_RANK_NONE));
-    if (tcp->rejoins && (coordinator == GF_RANK_NONE) &&
-        (tcp->conns[tcp->coordinator].state == TCP_CONN_WAIT) && (tcp->base.fault.code == GF_OK))
+    if (tcp->rejoins && (coordinator == GF_RANK_NONE) && tcp->way.on &&
+        (tcp->base.fault.code == GF_OK))
         return GF_AGAIN;
     if ((coordinator == tcp->coordinator) &&
-        (tcp_is_coordinator(tcp) || (tcp->conns[coordinator].state == TCP_CONN_UP)))
+        (own || (tcp->conns[coordinator].state == TCP_CONN_UP)))
         return GF_OK;
-    if ((coordinator == tcp->setup.rank) && (tcp->listen_fd < 0)) return GF_ERR_STATE;
-    if ((coordinator != tcp->setup.rank) && (coordinator != GF_RANK_NONE) &&
-        !gf_place_parse(address, true, &to))
+    if (own && (tcp->listen_fd < 0)) return GF_ERR_STATE;
+    if (!own && (coordinator != GF_RANK_NONE) && !gf_tcp_address_fits(tcp, address))
         return GF_ERR_CONFIG;
-    for (uint32_t i = 0; i < tcp->conn_count; i++) {
-        conn_leave(tcp, &tcp->conns[i]);
-        gf_tcp_conn_init(&tcp->conns[i], TCP_CONN_NONE);
-    }
-    /* who was promised an answer; others may mean the new coordinator */
-    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++)
-        if (tcp->pending[i].challenged || (coordinator == GF_RANK_NONE))
-            gf_tcp_pending_drop(&tcp->pending[i]);
-    tcp->refused = false;
+    for (uint32_t i = 0; i < tcp->conn_count; i++) conn_leave(tcp, &tcp->conns[i]);
+    gf_way_close(tcp, &tcp->way);
     memset(&tcp->base.fault, 0, sizeof tcp->base.fault);
     job_close(tcp);
     if (coordinator == GF_RANK_NONE) {
-        if (now_ns - tcp->opened_ns >= tcp->setup.join_timeout_ns) { /* it is asked for again */
-            tcp->opened_ns = now_ns;
-            tcp->tries = 0;
-        }
+        for (uint32_t i = 0; i < tcp->pending_count; i++)
+            gf_tcp_pending_drop(tcp, &tcp->pending[i]);
+        /* it is asked for again */
+        if (now_ns - tcp->opened_ns >= tcp->setup.join_timeout_ns) tcp->opened_ns = now_ns;
         listen_set(tcp, false);
         gf_tcp_rejoin_begin(tcp, now_ns);
         return GF_AGAIN;
@@ -211,13 +305,11 @@ gf_status gf_tcp_reform(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator, 
     tcp->coordinator = coordinator;
     tcp->rejoins = false;
     tcp->reformed = true;
-    if (tcp_is_coordinator(tcp)) address = tcp->own_text;
-    (void)snprintf(tcp->address_text, sizeof tcp->address_text, "%s", address);
     listen_set(tcp, tcp->listen_fd >= 0);
-    if (tcp_is_coordinator(tcp)) return tcp->base.fault.code;
-    tcp->to = to;
+    (void)snprintf(tcp->address_text, sizeof tcp->address_text, "%s",
+                   own ? tcp->own_text : address);
+    if (own) return tcp->base.fault.code;
     tcp->opened_ns = now_ns;
-    tcp->tries = 0;
-    gf_tcp_connect_wait(tcp, now_ns);
+    gf_tcp_connect_to(tcp, coordinator, address, now_ns);
     return GF_AGAIN;
 }

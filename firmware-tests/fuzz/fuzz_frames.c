@@ -5,8 +5,8 @@
  * An input is a role and then pieces: a byte that says which of two connections and how long (or
  * its end), and bytes. They arrive over socket pairs instead of TCP, so that no port is used up;
  * nonces are constant, so that an input means the same each time. With the role's highest bit set
- * and a key, whoever sends has the key: hello, challenge and proof get the proof that fits, and
- * frames after them their size and MAC, whatever else is in them. */
+ * and a key, whoever sends has the key: a hello gets the proof that fits, and an answer and the
+ * frames after it their size and MAC, whatever else is in them. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 #include "firmware-tests/fuzz/fuzz.h"
 #include "firmware-tests/support/tcp_world.h"
@@ -27,7 +27,7 @@ enum role {
 };
 
 static char address[GF_TEXT_MAX];
-static _Alignas(64) unsigned char state[256 << 10];
+static _Alignas(64) unsigned char state[384 << 10];
 
 int LLVMFuzzerInitialize(int *count, char ***arguments)
 {
@@ -39,11 +39,9 @@ int LLVMFuzzerInitialize(int *count, char ***arguments)
 
 /* ---- a sender with the key ---- */
 
-#define TALK_HEAD_BYTES (GF_FRAME_HEADER_BYTES + GF_AUTH_NONCE_BYTES)
-
 static struct sender {
-    enum { HELLO, PROOF, CHALLENGE, FRAMES } next;
-    unsigned char said[TCP_TALK_BYTES];
+    enum { NONCE, ANSWER, HELLO, FRAMES } next;
+    const unsigned char *said; /* where the library keeps the words of this connection */
     struct gf_auth_mac mac, other;
 } senders[2];
 static bool signs;
@@ -52,32 +50,28 @@ static bool signs;
 static size_t piece_sign(const struct tcp *tcp, struct sender *sender, unsigned char *piece,
                          size_t bytes)
 {
-    unsigned char *said = sender->said;
+    unsigned char said[TCP_TALK_BYTES];
     if (bytes < GF_FRAME_HEADER_BYTES) return bytes;
     switch (sender->next) {
+    case NONCE:
+        if (bytes < TCP_NONCE_FRAME_BYTES) return bytes;
+        sender->next = ANSWER;
+        return TCP_NONCE_FRAME_BYTES;
+    case ANSWER: /* the hello is said by now */
+        gf_talk_macs(&tcp->auth, sender->said, &sender->mac, &sender->other);
+        bytes = GF_FRAME_HEADER_BYTES;
+        sender->next = FRAMES;
+        break;
     case HELLO:
         if (bytes < TCP_HELLO_FRAME_BYTES) return bytes;
-        gf_auth_prove(&tcp->auth, GF_AUTH_HELLO, piece, TCP_HELLO_PROVEN_BYTES,
-                      piece + TCP_HELLO_PROVEN_BYTES);
-        memcpy(said, piece, TCP_HELLO_FRAME_BYTES);
-        sender->next = PROOF;
+        memcpy(said, sender->said, TCP_NONCE_FRAME_BYTES);
+        memcpy(said + TCP_NONCE_FRAME_BYTES, piece, TCP_HELLO_FRAME_BYTES);
+        gf_auth_prove(&tcp->auth, GF_AUTH_HELLO, said, TCP_TALK_PROVEN_BYTES,
+                      said + TCP_TALK_PROVEN_BYTES);
+        memcpy(piece, said + TCP_NONCE_FRAME_BYTES, TCP_HELLO_FRAME_BYTES);
+        gf_talk_macs(&tcp->auth, said, &sender->other, &sender->mac);
+        sender->next = FRAMES;
         return TCP_HELLO_FRAME_BYTES;
-    case PROOF: /* the challenge came to drain() */
-        memcpy(said + TCP_TALK_CHALLENGE_BYTES, piece, GF_FRAME_HEADER_BYTES);
-        gf_auth_prove(&tcp->auth, GF_AUTH_RANK, said, TCP_TALK_PROVEN_BYTES,
-                      piece + GF_FRAME_HEADER_BYTES);
-        gf_auth_macs(&tcp->auth, said, TCP_TALK_CHALLENGE_BYTES, &sender->other, &sender->mac);
-        sender->next = FRAMES;
-        return GF_FRAME_HEADER_BYTES + GF_FRAME_PROOF_BYTES;
-    case CHALLENGE:
-        if (bytes < TALK_HEAD_BYTES) return bytes;
-        memcpy(said, tcp->said, TCP_HELLO_FRAME_BYTES);
-        memcpy(said + TCP_HELLO_FRAME_BYTES, piece, TALK_HEAD_BYTES);
-        gf_auth_prove(&tcp->auth, GF_AUTH_COORDINATOR, said, TCP_TALK_CHALLENGE_BYTES,
-                      piece + TALK_HEAD_BYTES);
-        gf_auth_macs(&tcp->auth, said, TCP_TALK_CHALLENGE_BYTES, &sender->mac, &sender->other);
-        sender->next = FRAMES;
-        return GF_FRAME_HEADER_BYTES + GF_FRAME_CHALLENGE_BYTES;
     case FRAMES: break;
     }
     size_t body_bytes = bytes - GF_FRAME_HEADER_BYTES;
@@ -88,20 +82,50 @@ static size_t piece_sign(const struct tcp *tcp, struct sender *sender, unsigned 
     return bytes + GF_AUTH_MAC_BYTES;
 }
 
-static int pair_open(int *fd_out)
+static int pair_open(int *other_out)
 {
     int fds[2];
     must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) == 0);
-    *fd_out = fds[0];
+    *other_out = fds[0];
     return fds[1];
 }
 
-static void conn_up(struct tcp *tcp, uint32_t index, conn_state to, bool authenticated)
+static void watch(struct tcp *tcp, int fd, uint32_t about)
 {
-    struct conn *conn = &tcp->conns[index];
-    conn->state = to;
+    must(gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, fd, about, EPOLLIN) == GF_OK);
+}
+
+static int stranger_open(struct tcp *tcp, uint32_t slot, uint64_t now_ns)
+{
+    int fd;
+    struct pending *pending = &tcp->pending[slot];
+    *pending = (struct pending){.fd = pair_open(&fd), .number = slot, .since_ns = now_ns};
+    tcp->sources[0].held++;
+    gf_talk_nonce_put(tcp, pending->said);
+    senders[slot].said = pending->said;
+    watch(tcp, pending->fd, TCP_ABOUT_PENDING | slot);
+    return fd;
+}
+
+static int impostor_open(struct tcp *tcp, uint32_t slot, uint64_t now_ns)
+{
+    int fd;
+    struct try *one = &tcp->way.tries[slot];
+    *one = (struct try){.state = TCP_TRY_NONCE, .began_ns = now_ns, .fd = pair_open(&fd)};
+    senders[slot].said = one->said;
+    watch(tcp, one->fd, TCP_ABOUT_TRY | slot);
+    return fd;
+}
+
+static int member_open(struct tcp *tcp, uint32_t rank, bool authenticated)
+{
+    int fd;
+    struct conn *conn = &tcp->conns[rank];
+    conn->state = TCP_CONN_UP;
+    conn->fd = pair_open(&fd);
     conn->authenticated = authenticated;
-    must(gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, conn->fd, index, EPOLLIN) == GF_OK);
+    watch(tcp, conn->fd, rank);
+    return fd;
 }
 
 /* Everything that can be had now; the events must keep their promises. */
@@ -123,11 +147,7 @@ static void drain(struct gf_rendezvous *rendezvous, uint64_t now_ns, int *fds)
     must((status == GF_AGAIN) || ((status < 0) && (rendezvous->fault.code == status)));
     must((status == GF_AGAIN) || (rendezvous->fault.text[0] != 0));
     for (int i = 0; i < 2; i++) {
-        ssize_t got;
-        while ((fds[i] >= 0) && ((got = recv(fds[i], copy, sizeof copy, MSG_DONTWAIT)) > 0)) {
-            if ((senders[i].next == PROOF) && (got >= (ssize_t)TALK_HEAD_BYTES))
-                memcpy(senders[i].said + TCP_HELLO_FRAME_BYTES, copy, TALK_HEAD_BYTES);
-        }
+        while ((fds[i] >= 0) && (recv(fds[i], copy, sizeof copy, MSG_DONTWAIT) > 0)) continue;
     }
 }
 
@@ -146,6 +166,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                         .job_id = 4711,
                                         .address = address,
                                         .bind = "",
+                                        .insecure = true,
                                         .keepalive_ns = 1000,
                                         .join_timeout_ns = 1000000};
     setup.key_file =
@@ -156,7 +177,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(senders, 0, sizeof senders);
     for (int i = 0; i < 2; i++)
         senders[i].next = (role == STRANGER_KEYED)   ? HELLO
-                          : (role == IMPOSTOR_KEYED) ? CHALLENGE
+                          : (role == IMPOSTOR_KEYED) ? NONCE
                                                      : FRAMES;
     memset(state, 0xa5, sizeof state);
     for (int i = 0; gf_rendezvous_tcp.open(&setup, state, now_ns, &rendezvous, &fault) != GF_OK;
@@ -165,22 +186,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         tcp_address_free(address, false);
     }
     tcp->setup.log.fn = NULL;
-    for (uint32_t i = 0; i < (rank ? 1u : 2u); i++) {
-        if ((role == STRANGER) || (role == STRANGER_KEYED)) {
-            fds[i] = pair_open(&tcp->pending[i].fd);
-            tcp->pending[i].in_bytes = 0;
-            tcp->pending[i].challenged = tcp->pending[i].held = false;
-            tcp->pending[i].since_ns = now_ns;
-            must(gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->pending[i].fd, TCP_ABOUT_PENDING | i,
-                                  EPOLLIN) == GF_OK);
-        } else {
-            fds[i] = pair_open(&tcp->conns[i].fd);
-            if (rank) gf_tcp_hello_put(tcp);
-            conn_up(tcp, i,
-                    ((role == IMPOSTOR) || (role == IMPOSTOR_KEYED)) ? TCP_CONN_HELLO : TCP_CONN_UP,
-                    role == MEMBER_KEYED);
-        }
+    tcp->way.next_ns = UINT64_MAX; /* the tries are those below */
+    for (uint32_t i = 0; i < 2; i++) {
+        if ((role == STRANGER) || (role == STRANGER_KEYED))
+            fds[i] = stranger_open(tcp, i, now_ns);
+        else if ((role == IMPOSTOR) || (role == IMPOSTOR_KEYED))
+            fds[i] = impostor_open(tcp, i, now_ns);
+        else if ((role != COORDINATOR) || (i == 0))
+            fds[i] = member_open(tcp, i, role == MEMBER_KEYED);
     }
+    if (role == COORDINATOR) tcp->way.on = false;
     for (size_t at = 1; at < size;) {
         int *fd = &fds[data[at] >> 7];
         size_t bytes = data[at++] & 0x7f;
@@ -190,7 +205,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             (void)close(*fd);
             *fd = -1;
         } else if (*fd >= 0) {
-            unsigned char piece[0x80 + GF_FRAME_CHALLENGE_BYTES];
+            unsigned char piece[0x80 + GF_AUTH_MAC_BYTES];
             memcpy(piece, data + at, bytes);
             size_t size_bytes = signs ? piece_sign(tcp, &senders[fd - fds], piece, bytes) : bytes;
             (void)send(*fd, piece, size_bytes, MSG_NOSIGNAL | MSG_DONTWAIT);

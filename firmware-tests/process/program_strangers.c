@@ -7,13 +7,13 @@
  *         beyond all bounds, random bytes, a hello without a key. Prints how many were taken and
  *             how many refused.
  *     program_strangers attack ROUNDS PID..
- *         At every TCP port that these processes listen on, seen from the network namespace that
+ *         At every TCP port and abstract unix name that these processes listen on, seen from the network namespace that
  *             this runs in. Each
  *         round, at each port: PUT requests of UCX's into every writable mapping of the process,
  *             active messages, a
  *         proof that is none, half a hello, nothing at all; every third connection stays open.
  *             Prints the ports first
- *         ("PID IP:PORT"), then how many connections stood and at how many something was answered.
+ *         ("PID IP:PORT" or "PID @NAME"), then how many connections stood and at how many something was answered.
  *             ROUNDS 0: the ports
  *         alone. ATTACK_USER: as that user, once it has read where the processes listen.
  *     program_strangers flood RATE SECONDS JOB WORLD [PID..]
@@ -43,6 +43,7 @@
 struct target {
     const char *pid;
     struct stranger_port port;
+    char name[STRANGER_NAME_BYTES]; /* in place of a port, or empty */
     uint64_t ranges[RANGES_MAX];
     uint32_t range_count;
 };
@@ -56,6 +57,13 @@ static void targets_find(char **pids)
         uint32_t found = stranger_ports(atoi(*pids), ports, PORTS_MAX);
         for (uint32_t i = 0; (i < found) && (i < PORTS_MAX) && (target_count < PORTS_MAX); i++)
             targets[target_count++] = (struct target){.pid = *pids, .port = ports[i]};
+        char names[PORTS_MAX][STRANGER_NAME_BYTES];
+        found = stranger_names(atoi(*pids), names, PORTS_MAX);
+        for (uint32_t i = 0; (i < found) && (i < PORTS_MAX) && (target_count < PORTS_MAX); i++) {
+            struct target *target = &targets[target_count++];
+            *target = (struct target){.pid = *pids};
+            memcpy(target->name, names[i], sizeof target->name);
+        }
     }
 }
 
@@ -173,6 +181,15 @@ static void attacker_says(int fd, const struct target *target, unsigned long way
     }
 }
 
+/* Anything but the nonce that whoever accepts says first. */
+static bool is_answered(int fd)
+{
+    const int nonce = (int)(GF_FRAME_HEADER_BYTES + GF_FRAME_NONCE_BYTES);
+    int bytes = stranger_hears(fd, 100);
+    if (bytes == nonce) bytes = stranger_hears(fd, 100);
+    return bytes > 0;
+}
+
 static int attack(char **arguments)
 {
     unsigned long rounds = strtoul(arguments[0], NULL, 10);
@@ -182,16 +199,20 @@ static int attack(char **arguments)
     targets_find(arguments + 1);
     for (uint32_t i = 0; i < target_count; i++) {
         ranges_read(&targets[i]);
-        printf("%s %s:%u\n", targets[i].pid, targets[i].port.ip, targets[i].port.port);
+        if (targets[i].name[0] != '\0')
+            printf("%s %s\n", targets[i].pid, targets[i].name);
+        else
+            printf("%s %s:%u\n", targets[i].pid, targets[i].port.ip, targets[i].port.port);
     }
     if ((user != NULL) && (setuid((uid_t)strtoul(user, NULL, 10)) != 0)) return 3;
     for (unsigned long i = 0; i < rounds * target_count; i++) {
         const struct target *target = &targets[i % target_count];
-        int fd = stranger_connect(target->port.ip, target->port.port);
+        int fd = (target->name[0] != '\0') ? stranger_named(target->name)
+                                           : stranger_connect(target->port.ip, target->port.port);
         if (fd < 0) continue;
         stood++;
         attacker_says(fd, target, i / target_count);
-        if (i < 5 * target_count) answered += stranger_hears(fd, 100) > 0;
+        if (i < 5 * target_count) answered += is_answered(fd);
         if (i % 3 == 0)
             *kept_open(i / 3, 300) = fd;
         else

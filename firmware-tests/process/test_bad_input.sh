@@ -67,17 +67,17 @@ refused "a_rank_that_never_starts" "error: rank 0: rank 1 of 2 did not join with
     "GF_WORLD=2 exec $train --set rendezvous.join_timeout=1s"
 refused "rank_0_that_never_starts" "error: rank 1: .*127.0.0.1" "$run" -n 1 sh -c \
     "GF_RANK=1 GF_WORLD=2 exec $train --set rendezvous.join_timeout=1s"
-# The first job holds its port for as long as its second rank is missing.
+# The first job holds its name for as long as its second rank is missing.
 "$run" -n 1 sh -c "echo \$GF_ADDRESS >$scratch/address.part; mv $scratch/address.part $scratch/address
-    GF_WORLD=2 exec $train --set rendezvous.join_timeout=10s" >/dev/null 2>&1 &
+    GF_WORLD=2 exec $train --set job.id=4711 --set rendezvous.join_timeout=10s" >/dev/null 2>&1 &
 holder=$!
-port_held() { # listening: state 0A
-    [ -s "$scratch/address" ] &&
-        grep -q ":$(printf '%04X' "$(sed 's/.*://' "$scratch/address")") 00000000:0000 0A" /proc/net/tcp
+name_held() {
+    [ -s "$scratch/address" ] && grep -q "@gradientflow-$(sed 's/.*://' "$scratch/address")-4711$" /proc/net/unix
 }
-for _ in $(seq 100); do port_held && break; sleep 0.05; done
-refused "a_port_in_use" "$(cat "$scratch/address").*in use" \
-    env GF_ADDRESS="$(cat "$scratch/address")" GF_RANK=0 GF_WORLD=2 $train --set rendezvous.join_timeout=2s
+for _ in $(seq 100); do name_held && break; sleep 0.05; done
+refused "an_address_in_use" "$(cat "$scratch/address").*in use.*another process of this user listens there" \
+    env GF_ADDRESS="$(cat "$scratch/address")" GF_RANK=0 GF_WORLD=2 $train --set job.id=4711 \
+    --set rendezvous.join_timeout=2s
 kill $holder; wait $holder 2>/dev/null
 
 # ---- data sets ----

@@ -4,8 +4,10 @@
 #include "firmware-tests/support/tcp_middle.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -109,7 +111,7 @@ static const struct key_case {
 TEST(keys_that_differ_are_named_on_both_sides)
 {
     for (size_t i = 0; i < LENGTH(keys); i++) {
-        begin();
+        begin_open();
         keyed_open(0, 0, 2, keys[i].coordinator);
         keyed_open(5, 1, 2, keys[i].rank);
         assert_refused(5, keys[i].rank_text);
@@ -139,35 +141,23 @@ TEST(what_a_rank_with_the_key_says_is_believed)
 
 /* ---- strangers ---- */
 
-TEST(a_challenge_sent_back_proves_nothing)
+/* What an acceptor says is no proof of who dials, and one nonce serves one connection. */
+TEST(a_nonce_sent_to_another_proves_nothing)
 {
-    unsigned char hello[HELLO_FRAME];
-    unsigned char first[CHALLENGE_FRAME];
-    unsigned char second[CHALLENGE_FRAME];
-    unsigned char proof[PROOF_FRAME];
-    struct gf_put put = {proof, sizeof proof};
+    unsigned char said[2][SAID];
+    char text[GF_FRAME_REASON_BYTES];
+    int fds[2];
     keyed_open(0, 0, 2, key_a);
-    int fds[2] = {stranger_at(star.address), stranger_at(star.address)};
-    hello_make(hello, 1, 2, 1);
-    hello_prove(hello, key_a);
-    say(fds[0], hello, sizeof hello);
-    assert_int_equal(hear(fds[0], first, sizeof first), sizeof first);
-    /* Another hello with half of rank 0's own nonce in it, as far as the proof of a hello lets
-     * it. */
-    memcpy(hello + HELLO_FRAME - GF_AUTH_NONCE_BYTES, first + GF_FRAME_HEADER_BYTES,
-           GF_AUTH_NONCE_BYTES / 2);
-    hello_prove(hello, key_a);
-    say(fds[1], hello, sizeof hello);
-    assert_int_equal(hear(fds[1], second, sizeof second), sizeof second);
-    assert_memory_not_equal(first + GF_FRAME_HEADER_BYTES, second + GF_FRAME_HEADER_BYTES,
+    for (int i = 0; i < 2; i++) fds[i] = stranger_meets(star.address, 1, 2, key_a, said[i]);
+    assert_memory_not_equal(said[0] + GF_FRAME_HEADER_BYTES, said[1] + GF_FRAME_HEADER_BYTES,
                             GF_AUTH_NONCE_BYTES);
-    gf_frame_header_put(&put, GF_FRAME_PROOF, GF_FRAME_PROOF_BYTES, 4711, 1);
-    memcpy(proof + GF_FRAME_HEADER_BYTES, second + CHALLENGE_FRAME - GF_AUTH_PROOF_BYTES,
-           GF_AUTH_PROOF_BYTES);
-    assert_proof_is_refused(fds[0], proof);
-    assert_proof_is_refused(fds[1], proof); /* its own, as it came */
-    (void)close(fds[0]);
-    (void)close(fds[1]);
+    for (int i = 0; i < 2; i++) { /* each with the other's hello */
+        say(fds[i], said[1 - i] + NONCE_FRAME, HELLO_FRAME);
+        hear_refusal(fds[i], false, text);
+        assert_non_null(strstr(text, "did not prove that it has this job's key"));
+        (void)close(fds[i]);
+    }
+    assert_int_equal(seen[0].connected | seen[0].refused, 0);
 }
 
 static uint32_t descriptors(void)
@@ -180,16 +170,14 @@ static uint32_t descriptors(void)
     return count;
 }
 
-/* What stranger number i does: half of them have heard the proof of a hello on the wire. False: he
- * has gone. */
+/* What stranger number i does. False: he has gone. */
 static bool misbehaves(int fd, uint32_t i, const char *key)
 {
     static unsigned char noise[1 << 16];
     static unsigned char hello[HELLO_FRAME];
     memset(noise, 'N', sizeof noise);
     hello_make(hello, 1 + i % 5, 6, key[0] != 0);
-    if ((key[0] != 0) && (i / 11 % 2 == 0)) hello_prove(hello, key);
-    switch (i % 11) {
+    switch (i % 9) {
     case 0: break;                               /* half-open */
     case 1: say(fd, hello, 50); break;           /* slow */
     case 2: say(fd, noise, sizeof noise); break; /* oversized */
@@ -197,25 +185,17 @@ static bool misbehaves(int fd, uint32_t i, const char *key)
         hello_make(hello, 1 + i % 5, 6, 0);
         if (key[0] != 0) say(fd, hello, sizeof hello);
         break;
-    case 4: say(fd, hello, (key[0] != 0) ? sizeof hello : 20); break; /* silent once challenged */
-    case 5:                                                           /* a proof that is none */
-        if (key[0] != 0) say(fd, hello, sizeof hello);
-        say(fd, noise, PROOF_FRAME);
-        break;
-    case 6: /* half a proof */
-        if (key[0] != 0) say(fd, hello, sizeof hello);
-        say(fd, noise, PROOF_FRAME / 2);
-        break;
-    case 7: say(fd, "GET / HTTP/1.1\r\n\r\nHost: gradient\r\n\r\n", 36); break;
-    case 8: /* a size beyond all bounds */
+    case 4: say(fd, hello, (key[0] != 0) ? sizeof hello : 20); break; /* a proof that is none */
+    case 5: say(fd, "GET / HTTP/1.1\r\n\r\nHost: gradient\r\n\r\n", 36); break;
+    case 6: /* a size beyond all bounds */
         memset(hello + 12, 0xff, 4);
         say(fd, hello, sizeof hello);
         break;
-    case 9: /* of another job */
+    case 7: /* of another job */
         hello[16] ^= 1;
         say(fd, hello, sizeof hello);
         break;
-    case 10: /* does not wait for the challenge */
+    case 8: /* does not wait for the answer */
         if (key[0] != 0) say(fd, hello, sizeof hello);
         (void)close(fd);
         return false;
@@ -229,7 +209,7 @@ static void strangers_come(const char *key, uint32_t count)
     uint32_t opened = 0;
     const uint32_t open_max = LENGTH(open_fds);
     memset(open_fds, -1, sizeof open_fds);
-    begin();
+    begin_open();
     keyed_open(0, 0, 6, key);
     uint32_t descriptors_before = descriptors();
     size_t allocated_before = mallinfo2().uordblks;
@@ -271,53 +251,95 @@ TEST(thousands_of_strangers_do_not_stop_a_job)
     strangers_come("", 500);
 }
 
-/* Something else listens at the address, and has no key: it learns a nonce and nothing more. */
+/* Something else listens at the address, and has no key: it ends a try, and no rank. */
 TEST(an_impostor_is_no_coordinator)
 {
-    for (int keyless = 0; keyless < 2; keyless++) {
-        unsigned char frame[ANSWER_FRAME] = {0};
-        struct gf_put put = {frame, sizeof frame};
+    for (int answers = 0; answers < 2; answers++) {
+        unsigned char nonce[NONCE_FRAME] = {0};
+        unsigned char hello[HELLO_FRAME];
+        unsigned char answer[ANSWER_FRAME + GF_AUTH_MAC_BYTES] = {0};
         begin();
-        tcp_address_free(star.address, false);
         middle_open(&middle, star.address);
         (void)snprintf(star.address, sizeof star.address, "%s", middle.address);
         keyed_open(1, 1, 2, key_a);
         int fd = -1;
-        UNTIL((fd = accept(middle.listen_fd, NULL, NULL)) >= 0);
-        unsigned char hello[HELLO_FRAME];
+        UNTIL((fd = accept4(middle.listen_fd, NULL, NULL, SOCK_NONBLOCK)) >= 0);
+        gf_frame_header_put(&(struct gf_put){nonce, sizeof nonce}, GF_FRAME_NONCE,
+                            GF_FRAME_NONCE_BYTES, 4711, 0);
+        say(fd, nonce, sizeof nonce);
         assert_int_equal(hear(fd, hello, sizeof hello), sizeof hello);
-        if (keyless) { /* "come in" */
-            gf_frame_header_put(&put, GF_FRAME_ANSWER, GF_FRAME_ANSWER_BYTES, 4711, 0);
-            say(fd, frame, ANSWER_FRAME);
-            assert_refused(1, "asked rank 1 for no proof, and this rank has a key_file");
-        } else {
-            gf_frame_header_put(&put, GF_FRAME_CHALLENGE, GF_FRAME_CHALLENGE_BYTES, 4711, 0);
-            memcpy(frame + GF_FRAME_HEADER_BYTES, hello + HELLO_FRAME - GF_AUTH_NONCE_BYTES,
-                   GF_AUTH_NONCE_BYTES);
-            say(fd, frame, CHALLENGE_FRAME);
-            assert_refused(1, "did not prove to rank 1");
+        if (answers) { /* "come in" */
+            gf_frame_header_put(&(struct gf_put){answer, sizeof answer}, GF_FRAME_ANSWER, 0, 4711,
+                                0);
+            say(fd, answer, sizeof answer);
+            assert_int_equal(hear(fd, nonce, 1), 0); /* hung up on */
         }
-        tcp_world_close(&star);
-        assert_int_equal(hear(fd, frame, sizeof frame), 0);
+        UNTIL(accept4(middle.listen_fd, NULL, NULL, SOCK_NONBLOCK) >= 0); /* tried again */
+        assert_int_equal(seen[1].connected, 0);
+        assert_int_equal(seen[1].status, GF_AGAIN);
         (void)close(fd);
+        tcp_world_close(&star);
         middle_close(&middle);
     }
 }
 
-/* More ranks at once than there are slots for those who have not proved themselves. */
-TEST(many_ranks_at_once_do_not_push_each_other_out)
+/* Slots are shared among addresses: who has most of them loses the oldest, whoever comes. */
+TEST(one_address_pushes_out_its_own)
 {
-    int fds[16];
+    static int fds[300];
+    unsigned char said[SAID];
+    unsigned char byte;
+    uint32_t gone = 0;
     keyed_open(0, 0, 8, key_a);
-    for (uint32_t i = 0; i < 16; i++) fds[i] = stranger_greets(star.address, 1, 8, key_a);
-    for (int i = 0; i < 100; i++) turn(); /* all slots are challenged and less than 100 ms old */
+    int other = stranger_from("127.0.0.2", star.address); /* the oldest, and alone of its address */
+    for (size_t i = 0; i < LENGTH(fds); i++) {
+        fds[i] = stranger_at(star.address);
+        turn();
+    }
+    for (int i = 0; i < 20; i++) turn();
+    for (size_t i = 0; i < LENGTH(fds); i++) {
+        (void)recv(fds[i], said, NONCE_FRAME, MSG_DONTWAIT);
+        bool ended = recv(fds[i], &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
+        ended = ended || ((errno != EAGAIN) && (errno != EWOULDBLOCK));
+        gone += ended;
+        assert_int_equal(ended, i < gone); /* the oldest ones */
+    }
+    assert_true((gone > 200) && (gone < 240)); /* 8 + 64 slots */
+    assert_int_equal(hear(other, said, NONCE_FRAME), NONCE_FRAME);
+    hello_make(said + NONCE_FRAME, 1, 8, 1); /* a rank after all, long after it came */
+    hello_prove(said, key_a);
+    now_ns += 60 * SECOND;
+    say(other, said + NONCE_FRAME, HELLO_FRAME);
+    UNTIL(seen[0].connected == 2);
+    for (size_t i = 0; i < LENGTH(fds); i++) (void)close(fds[i]);
+    (void)close(other);
+}
+
+/* 512 ranks at once, of which none says its hello before all are there. */
+TEST(as_many_ranks_as_a_job_has_come_at_once)
+{
+    enum { RANKS = 512 };
+    static int fds[RANKS];
+    static unsigned char said[RANKS][SAID];
+    struct rlimit had;
+    struct rlimit many;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &had), 0);
+    many = had;
+    if (many.rlim_cur < 2 * RANKS + 400) many.rlim_cur = 2 * RANKS + 400;
+    if ((many.rlim_cur > many.rlim_max) || (setrlimit(RLIMIT_NOFILE, &many) != 0)) skip();
+    keyed_open(0, 0, RANKS, key_a);
     uint64_t since_ns = now_ns;
-    for (uint32_t rank = 1; rank < 8; rank++) keyed_open(rank, rank, 8, key_a);
-    for (int i = 0; i < 100; i++) turn();
-    assert_int_equal(seen[0].connected, 0); /* they wait in the kernel */
-    UNTIL(seen[0].connected == 0xfe);
-    assert_true(now_ns - since_ns < 400 * MS);
-    for (uint32_t i = 0; i < 16; i++) (void)close(fds[i]);
+    for (uint32_t r = 1; r < RANKS; r++)
+        fds[r] = stranger_meets(star.address, r, RANKS, key_a, said[r]);
+    for (uint32_t r = 1; r < RANKS; r++) say(fds[r], said[r] + NONCE_FRAME, HELLO_FRAME);
+    for (uint32_t r = 1; r < RANKS; r++) {
+        assert_int_equal(hear(fds[r], said[r], ANSWER_FRAME), ANSWER_FRAME);
+        assert_int_equal(gf_frame_header_get(said[r]).kind, GF_FRAME_ANSWER);
+    }
+    assert_true(now_ns - since_ns < SECOND);
+    for (uint32_t r = 1; r < RANKS; r++) (void)close(fds[r]);
+    tcp_world_close(&star);
+    (void)setrlimit(RLIMIT_NOFILE, &had);
 }
 
 /* Neither a proof nor a frame can be sent back to whom it came from: both sides say the same bytes,
@@ -330,13 +352,13 @@ TEST(what_one_side_proves_or_signs_does_not_fit_the_other)
     struct gf_auth_mac to_rank;
     struct gf_auth_mac to_coordinator;
     struct gf_auth_mac again;
-    for (int by_coordinator = 0; by_coordinator < 2; by_coordinator++) {
-        gf_auth_proof who = by_coordinator ? GF_AUTH_COORDINATOR : GF_AUTH_RANK;
-        gf_auth_proof other = by_coordinator ? GF_AUTH_RANK : GF_AUTH_COORDINATOR;
-        gf_auth_prove(&auth, who, "said", 4, proof);
-        assert_true(gf_auth_proof_fits(&auth, who, "said", 4, proof));
+    for (int link = 0; link < 2; link++) {
+        gf_auth_proof one = link ? GF_AUTH_LINK : GF_AUTH_HELLO;
+        gf_auth_proof other = link ? GF_AUTH_HELLO : GF_AUTH_LINK;
+        gf_auth_prove(&auth, one, "said", 4, proof);
+        assert_true(gf_auth_proof_fits(&auth, one, "said", 4, proof));
         assert_false(gf_auth_proof_fits(&auth, other, "said", 4, proof));
-        assert_false(gf_auth_proof_fits(&auth, who, "sand", 4, proof));
+        assert_false(gf_auth_proof_fits(&auth, one, "sand", 4, proof));
     }
     gf_auth_macs(&auth, "said", 4, &to_rank, &to_coordinator);
     again = to_rank;

@@ -5,32 +5,53 @@
 
 #include <unistd.h>
 
-/* Who has no key gets one refusal, and neither a challenge nor a place among those who are waited
- * for. */
+/* Who has no key gets one refusal, and no place among those who are waited for. */
 TEST(a_hello_without_its_proof_is_rejected_at_once)
 {
-    unsigned char hello[HELLO_FRAME];
-    unsigned char answer[ANSWER_FRAME];
+    unsigned char said[SAID];
+    unsigned char reply[REFUSAL_FRAME];
     unsigned char more;
     keyed_open(0, 0, 2, key_a);
     for (uint32_t i = 0; i <= HELLO_FRAME; i++) { /* one bit of each byte, at last none */
-        int fd = stranger_at(star.address);
-        hello_make(hello, 1, 2, 1);
-        hello_prove(hello, key_a);
-        if (i < HELLO_FRAME) hello[i] ^= 0x10;
-        say(fd, hello, sizeof hello);
-        size_t bytes = hear(fd, answer, (i < HELLO_FRAME) ? sizeof answer : CHALLENGE_FRAME);
+        int fd = stranger_meets(star.address, 1, 2, key_a, said);
+        if (i < HELLO_FRAME) said[NONCE_FRAME + i] ^= 0x10;
+        say(fd, said + NONCE_FRAME, HELLO_FRAME);
+        size_t bytes = hear(fd, reply, (i < HELLO_FRAME) ? sizeof reply : ANSWER_FRAME);
         if (i == HELLO_FRAME) {
-            assert_int_equal(bytes, CHALLENGE_FRAME);
-            assert_int_equal(gf_frame_header_get(answer).kind, GF_FRAME_CHALLENGE);
+            assert_int_equal(bytes, ANSWER_FRAME);
+            assert_int_equal(gf_frame_header_get(reply).kind, GF_FRAME_ANSWER);
         } else {
-            assert_true((bytes == 0) || ((bytes == sizeof answer) &&
-                                         (gf_frame_header_get(answer).kind == GF_FRAME_ANSWER)));
+            assert_true((bytes == 0) || ((bytes == sizeof reply) &&
+                                         (gf_frame_header_get(reply).kind == GF_FRAME_REFUSAL)));
             assert_int_equal(hear(fd, &more, 1), 0);
+            assert_int_equal(seen[0].connected | seen[0].refused, 0);
         }
         (void)close(fd);
     }
-    assert_int_equal(seen[0].connected | seen[0].refused, 0);
+}
+
+/* One hello that was heard on the wire, said again on 2,500 connections. */
+TEST(a_replayed_hello_is_noise)
+{
+    static int fds[250];
+    unsigned char said[SAID];
+    keyed_open(0, 0, 3, key_a);
+    (void)close(stranger_meets(star.address, 1, 3, key_a, said));
+    memset(fds, -1, sizeof fds);
+    for (uint32_t i = 0; i < 2500; i++) {
+        int *fd = &fds[i % LENGTH(fds)];
+        if (*fd >= 0) (void)close(*fd);
+        *fd = stranger_at(star.address);
+        say(*fd, said + NONCE_FRAME, HELLO_FRAME);
+        if (i % 4 == 0) turn();
+        if (i == 1000) keyed_open(1, 1, 3, key_a);
+        if (i == 2000) keyed_open(2, 2, 3, key_a);
+    }
+    uint64_t since_ns = now_ns;
+    UNTIL((seen[0].connected == 6) && (seen[1].connected == 1) && (seen[2].connected == 1));
+    assert_true(now_ns - since_ns < SECOND);
+    assert_int_equal(seen[0].refused | seen[0].ended, 0);
+    for (size_t i = 0; i < LENGTH(fds); i++) (void)close(fds[i]);
 }
 
 /* 500 of them lie in front of two ranks. */
@@ -38,7 +59,7 @@ TEST(a_flood_of_hellos_costs_a_bounded_share_of_each_poll)
 {
     static int fds[500];
     keyed_open(0, 0, 3, key_a);
-    for (int i = 0; i < 500; i++) fds[i] = stranger_greets(star.address, 1, 3, NULL);
+    for (int i = 0; i < 500; i++) fds[i] = stranger_greets(star.address, 1, 3);
     for (uint32_t rank = 1; rank < 3; rank++) keyed_open(rank, rank, 3, key_a);
     uint32_t turns = 0;
     while (seen[0].connected != 6) {
@@ -53,13 +74,14 @@ TEST(a_flood_of_hellos_costs_a_bounded_share_of_each_poll)
  * end. */
 TEST(in_a_flood_most_hear_no_reason)
 {
-    unsigned char answer[ANSWER_FRAME];
+    char text[GF_FRAME_REASON_BYTES];
     keyed_open(0, 0, 2, key_a);
     for (uint32_t round = 0; round < 2; round++) {
         uint32_t told = 0;
         for (uint32_t i = 0; i < 40; i++) {
-            int fd = stranger_greets(star.address, 1, 2, NULL);
-            told += (hear(fd, answer, sizeof answer) == sizeof answer);
+            int fd = stranger_greets(star.address, 1, 2);
+            hear_refusal(fd, true, text);
+            told += (text[0] != 0);
             (void)close(fd);
         }
         assert_int_equal(told, 16);
@@ -75,7 +97,7 @@ TEST(strangers_do_not_lie_in_front_of_a_new_star)
     keyed_world(3);
     gf_rendezvous_tcp.address(star.ends[1], at);
     for (int i = 0; i < 1500; i++) {
-        (void)close(stranger_greets(at, 2, 3, NULL));
+        (void)close(stranger_greets(at, 2, 3));
         if (i % 8 == 0) turn();
     }
     tcp_world_end_close(&star, 0);
@@ -105,7 +127,7 @@ static uint32_t view_change_polls(uint32_t strangers_a_poll)
     memset(&seen[1], 0, 2 * sizeof seen[1]);
     for (; (seen[1].connected != 4) || (seen[2].connected != 2); polls++) {
         for (uint32_t i = 0; i < 2 * strangers_a_poll; i++)
-            (void)close(stranger_greets(at[i % 2], i % 3, 3, NULL));
+            (void)close(stranger_greets(at[i % 2], i % 3, 3));
         if (polls == 1)
             assert_int_equal(gf_rendezvous_tcp.reform(star.ends[2], now_ns, 1, at[0]), GF_AGAIN);
         if (polls == 2)

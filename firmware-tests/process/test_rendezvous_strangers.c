@@ -5,64 +5,31 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-TEST(a_silent_stranger_is_hung_up_on_after_5_s)
+/* Time alone ends no connection; others that need its slot do (test_rendezvous_auth). */
+TEST(a_silent_stranger_keeps_its_slot)
 {
+    unsigned char nonce[NONCE_FRAME];
     char byte;
     end_join(0, 0, 2);
     int fd = stranger_at(star.address);
     struct pollfd wake = {.fd = gf_rendezvous_tcp.wake_fd(star.ends[0]), .events = POLLIN};
     assert_int_equal(poll(&wake, 1, 10000), 1);
-    turn();
-    now_ns += 4 * SECOND;
-    turn();
+    assert_int_equal(hear(fd, nonce, sizeof nonce), sizeof nonce);
+    now_ns += 3600 * SECOND;
+    for (int i = 0; i < 10; i++) turn();
     assert_true((recv(fd, &byte, 1, MSG_DONTWAIT) < 0) && (errno == EAGAIN));
-    now_ns += SECOND;
-    turn();
-    struct pollfd end = {.fd = fd, .events = POLLIN};
-    assert_int_equal(poll(&end, 1, 10000), 1);
-    assert_true(recv(fd, &byte, 1, MSG_DONTWAIT) <= 0);
     (void)close(fd);
-}
-
-TEST(the_oldest_stranger_gives_way)
-{
-    unsigned char hello[HELLO_FRAME];
-    int fds[17];
-    char byte;
-    end_join(0, 0, 2);
-    struct pollfd wake = {.fd = gf_rendezvous_tcp.wake_fd(star.ends[0]), .events = POLLIN};
-    for (int i = 0; i < 17; i++) { /* one more than there are slots, each a little later */
-        fds[i] = stranger_at(star.address);
-        assert_int_equal(poll(&wake, 1, 10000), 1);
-        turn();
-    }
-    struct pollfd end = {.fd = fds[0], .events = POLLIN};
-    assert_int_equal(poll(&end, 1, 10000), 1);
-    assert_true(recv(fds[0], &byte, 1, MSG_DONTWAIT) <= 0);
-    for (int i = 1; i < 17; i++)
-        assert_true((recv(fds[i], &byte, 1, MSG_DONTWAIT) < 0) && (errno == EAGAIN));
-    hello_make(hello, 1, 2, 0);
-    say(fds[16], hello, sizeof hello); /* the youngest was a rank after all */
-    UNTIL(seen[0].connected == 2);
-    for (int i = 0; i < 17; i++) (void)close(fds[i]);
 }
 
 /* What the coordinator answers to a hello; "": it hangs up. */
 static void answer_get(const unsigned char *hello, char *text_out)
 {
-    unsigned char answer[ANSWER_FRAME];
-    struct gf_get get = {.at = answer + GF_FRAME_HEADER_BYTES + 4, .left = GF_FRAME_REASON_BYTES};
     int fd = stranger_at(star.address);
-    text_out[0] = 0;
     say(fd, hello, HELLO_FRAME);
-    if (hear(fd, answer, sizeof answer) == sizeof answer)
-        gf_get_text(&get, text_out, GF_FRAME_REASON_BYTES);
+    hear_refusal(fd, true, text_out);
     (void)close(fd);
 }
 
@@ -73,7 +40,7 @@ static const struct hello_case {
     const char *text; /* of the refusal; NULL: hung up on */
 } hellos[] = {
     {"magic", 0, 'X', NULL},
-    {"protocol_version", 4, 9, "protocol version 2 at rank 0, 9 at rank 1"},
+    {"protocol_version", 4, 9, "protocol version 3 at rank 0, 9 at rank 1"},
     {"header_size", 6, 48, NULL},
     {"kind", 8, 7, NULL},
     {"payload_size", 12, 15, NULL},
@@ -117,7 +84,7 @@ TEST(a_rank_of_another_protocol_that_comes_back_ends_no_join)
         assert_non_null(strstr(text, "protocol version"));
         assert_int_equal(seen[0].refused, 1 - rejoins);
         tcp_world_close(&star);
-        world_clear();
+        world_clear_open();
     }
 }
 
@@ -128,7 +95,7 @@ TEST(a_member_that_sends_garbage_is_cut_off)
         unsigned char hello[HELLO_FRAME];
         unsigned char frame[GF_FRAME_HEADER_BYTES];
         struct gf_put put = {frame, sizeof frame};
-        world_clear();
+        world_clear_open();
         end_join(0, 0, 2);
         hello_make(hello, 1, 2, 0);
         int fd = stranger_at(star.address);
@@ -145,100 +112,102 @@ TEST(a_member_that_sends_garbage_is_cut_off)
     }
 }
 
-/* As user 12345: its status is 0 if it said the hello of rank 1 and was told that it is of another
- * user, 1 if it was hung up on. */
-static pid_t other_user(void)
-{
-    unsigned char hello[HELLO_FRAME];
-    char text[ANSWER_FRAME];
-    pid_t other = fork();
-    assert_true(other >= 0);
-    if (other != 0) return other;
-    hello_make(hello, 1, 2, 0);
-    if (setuid(12345) != 0) _exit(9);
-    int fd = stranger_at(star.address);
-    if (send(fd, hello, sizeof hello, MSG_NOSIGNAL) < 0) _exit(8);
-    if (recv(fd, text, sizeof text, MSG_WAITALL) != (ssize_t)sizeof text) _exit(1);
-    _exit((strstr(text + GF_FRAME_HEADER_BYTES + 4, "user 12345 at the other end") != NULL) ? 0
-                                                                                            : 7);
-}
-
-static int status_of(pid_t other)
-{
-    int status = 0;
-    UNTIL((waitpid(other, &status, WNOHANG) == other) || (usleep(1000) != 0));
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
-
-/* Without a key the kernel says whose process it is, on this host. */
-TEST(a_process_of_another_user_does_not_come_in)
-{
-    if (geteuid() != 0) skip(); /* no right to be somebody else */
-    end_join(0, 0, 2);
-    assert_int_equal(status_of(other_user()), 0);
-    assert_int_equal(seen[0].connected, 0);
-    assert_true(seen[0].refused != 0); /* told, should nobody better come */
-    end_join(1, 1, 2);
-    UNTIL(seen[0].connected == 2);
-}
-
-/* Strangers can take the descriptors that the question needs. */
-TEST(nobody_comes_in_while_no_descriptor_is_left_to_ask_with)
-{
-    struct rlimit had;
-    struct rlimit one_left;
-    if (geteuid() != 0) skip();
-    end_join(0, 0, 2);
-    pid_t other = other_user();
-    int next = dup(0);
-    assert_true(next >= 0);
-    (void)close(next);
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &had), 0);
-    one_left = (struct rlimit){.rlim_cur = (rlim_t)next + 1, .rlim_max = had.rlim_max};
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &one_left), 0); /* what accept() takes */
-    int status = status_of(other);
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &had), 0);
-    assert_int_equal(status, 1);
-    assert_int_equal(seen[0].connected, 0);
-    end_join(1, 1, 2);
-    UNTIL(seen[0].connected == 2);
-}
-
-/* Nor is a hello believed whose sender has gone before the kernel could be asked for it. */
-TEST(a_connection_that_was_reset_takes_no_rank)
-{
-    const struct linger at_once = {.l_onoff = 1};
-    unsigned char hello[HELLO_FRAME];
-    end_join(0, 0, 2);
-    hello_make(hello, 1, 2, 0);
-    int fd = stranger_at(star.address);
-    say(fd, hello, sizeof hello);
-    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
-    (void)close(fd);
-    for (int i = 0; i < 20; i++) turn();
-    assert_int_equal(seen[0].connected, 0);
-    end_join(1, 1, 2);
-    UNTIL(seen[0].connected == 2);
-    assert_int_equal(seen[0].ended, 0);
-}
-
-/* Something else listens at the address. */
-TEST(a_foreign_server_is_no_coordinator)
+/* Something else listens at the address: it costs a try, and neither the rank nor the deadline. */
+TEST(a_foreign_server_ends_a_try_alone)
 {
     static const char greeting[] = "HTTP/1.1 400 Bad Request\r\nServer: something else\r\n\r\n";
     static struct middle server;
     middle_open(&server, star.address);
     (void)snprintf(star.address, sizeof star.address, "%s", server.address);
     end_join(1, 1, 2);
-    int fd = -1;
-    UNTIL((fd = accept(server.listen_fd, NULL, NULL)) >= 0);
-    (void)close(fd); /* hung up on: tried again */
-    UNTIL((fd = accept(server.listen_fd, NULL, NULL)) >= 0);
-    say(fd, greeting, sizeof greeting - 1);
-    assert_refused(1, "is not rank 0 of a GradientFlow job");
-    (void)close(fd);
+    for (int i = 0; i < 5; i++) {
+        int fd = -1;
+        UNTIL((fd = accept4(server.listen_fd, NULL, NULL, SOCK_NONBLOCK)) >= 0);
+        if (i % 2 == 1) say(fd, greeting, sizeof greeting - 1); /* else hung up on at once */
+        if (i % 2 == 1) assert_int_equal(hear(fd, (unsigned char[1]){0}, 1), 0);
+        (void)close(fd);
+        assert_int_equal(seen[1].status, GF_AGAIN);
+    }
     middle_close(&server);
+    end_join(0, 0, 2);
+    uint64_t since_ns = now_ns;
+    turns_connect(2);
+    assert_true(now_ns - since_ns < SECOND / 2);
+    assert_int_equal(seen[1].status, GF_AGAIN);
 }
 
-TEST_EACH(world_clear, world_end)
+/* What took the connection and says nothing keeps it; the rank comes in beside it. */
+TEST(a_silent_server_costs_no_deadline)
+{
+    static struct middle server;
+    int taken = -1;
+    middle_open(&server, star.address);
+    (void)snprintf(star.address, sizeof star.address, "%s", server.address);
+    end_join(1, 1, 2);
+    UNTIL((taken = accept4(server.listen_fd, NULL, NULL, SOCK_NONBLOCK)) >= 0);
+    middle_close(&server);
+    for (int i = 0; i < 20; i++) turn();
+    end_join(0, 0, 2);
+    uint64_t since_ns = now_ns;
+    turns_connect(2);
+    assert_true(now_ns - since_ns < SECOND);
+    (void)close(taken);
+}
+
+/* The same in a view change: the port of a coordinator that died. What it held open is no rank, and
+ * that it refuses the next try is the proof that the process has ended. */
+TEST(a_silent_server_is_no_coordinator_of_a_view)
+{
+    static struct middle server;
+    int taken = -1;
+    for (int talks = 0; talks < 2; talks++) {
+        world_clear_open();
+        turns_open(3);
+        tcp_world_end_close(&star, 0);
+        UNTIL(seen[2].ended == 1);
+        tcp_world_end_close(&star, 1);
+        middle_open(&server, star.address);
+        assert_int_equal(gf_rendezvous_tcp.reform(star.ends[2], now_ns, 1, server.address),
+                         GF_AGAIN);
+        UNTIL((taken = accept4(server.listen_fd, NULL, NULL, SOCK_NONBLOCK)) >= 0);
+        uint64_t since_ns = now_ns;
+        if (talks)
+            say(taken, "sixty-four bytes of something else, from a server that greets us ..", 64);
+        else
+            middle_close(&server);
+        UNTIL(seen[2].ended == 3);
+        assert_true(now_ns - since_ns < 3 * SECOND / 10);
+        assert_true(strstr(seen[2].text, talks ? "is not a rank" : "connection refused") != NULL);
+        if (talks) middle_close(&server);
+        (void)close(taken);
+        tcp_world_close(&star);
+    }
+}
+
+/* Silence of a coordinator proves no death: it is tried anew, and the first connection stays. */
+TEST(a_coordinator_that_does_not_poll_is_met_when_it_does)
+{
+    char at[GF_CONTROL_ADDRESS_BYTES];
+    turns_open(3);
+    gf_rendezvous_tcp.address(star.ends[1], at);
+    tcp_world_end_close(&star, 0);
+    UNTIL((seen[1].ended == 1) && (seen[2].ended == 1));
+    struct gf_rendezvous *sleeps = star.ends[1];
+    star.ends[1] = NULL;
+    assert_int_equal(gf_rendezvous_tcp.reform(star.ends[2], now_ns, 1, at), GF_AGAIN);
+    for (int i = 0; i < 20000; i++) {
+        now_ns += MS;
+        turn();
+    }
+    assert_int_equal(seen[2].ended, 1);
+    star.ends[1] = sleeps;
+    seen[2].connected = 0;
+    seen[1].connected = seen[1].ended = 0;
+    assert_int_equal(gf_rendezvous_tcp.reform(star.ends[1], now_ns, 1, at), GF_OK);
+    UNTIL((seen[1].connected == 4) && (seen[2].connected == 2));
+    for (int i = 0; i < 200; i++) turn();
+    assert_int_equal(seen[1].ended, 0);
+    assert_int_equal(seen[2].ended, 1);
+}
+
+TEST_EACH(world_clear_open, world_end)

@@ -17,9 +17,10 @@
 
 TEST(frames_travel_both_ways)
 {
-    for (int way = 0; way < 3; way++) { /* IPv4, IPv6, with a key */
+    for (int way = 0; way < 4; way++) { /* IPv4, IPv6, with a key, by name */
         static unsigned char payload[GF_FRAME_PAYLOAD_MAX];
         world_clear();
+        star.insecure = (way < 2);
         tcp_address_free(star.address, way == 1);
         if (star.address[0] == 0) continue; /* no IPv6 on this machine */
         if (way == 2)
@@ -169,6 +170,7 @@ TEST(a_coordinator_whose_host_is_gone_is_given_up_after_2_s)
     char address[GF_CONTROL_ADDRESS_BYTES];
     int deaf = socket(AF_INET, SOCK_STREAM, 0);
     int fill[3];
+    star.insecure = true;
     assert_true((bind(deaf, (struct sockaddr *)&at, bytes) == 0) && (listen(deaf, 0) == 0));
     assert_int_equal(getsockname(deaf, (struct sockaddr *)&at, &bytes), 0);
     for (size_t i = 0; i < LENGTH(fill); i++) {
@@ -216,6 +218,7 @@ TEST(an_end_that_takes_nothing_any_more_is_no_proof_of_a_death)
     const struct timespec pause = {.tv_nsec = 10000000};
     const int given_up_ms = 20;
     struct gf_rendezvous_event event = {0};
+    star.insecure = true;
     turns_open(2);
     for (int fd = 3; fd < 64; fd++)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &given_up_ms, sizeof given_up_ms);
@@ -253,6 +256,7 @@ int shutdown(int fd, int how)
  * child lives. */
 TEST(a_forked_child_has_no_socket_of_its_parents)
 {
+    star.insecure = true;
     turns_open(3);
     int stranger = stranger_at(star.address);
     turn();
@@ -301,7 +305,7 @@ TEST(a_rank_that_differs_is_refused_with_both_values)
 {
     for (size_t i = 0; i < LENGTH(refusals); i++) {
         const struct refusal_case *c = &refusals[i];
-        world_clear();
+        world_clear_open();
         end_join(0, 0, 2);
         struct gf_rendezvous_setup setup = tcp_setup(&star, c->rank, c->size);
         setup.job_id = c->job_id;
@@ -382,13 +386,18 @@ TEST(bad_setups_are_refused_by_name)
 
 TEST(a_port_in_use_is_named)
 {
-    struct gf_fault fault = {0};
-    struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 2);
-    end_open(0, &setup);
-    assert_int_equal(tcp_world_end_open(&star, 1, &setup, now_ns, &fault), GF_ERR_SYSTEM);
-    assert_int_equal(fault.foreign_code, EADDRINUSE);
-    assert_string_equal(fault.foreign_call, "bind");
-    assert_non_null(strstr(fault.text, star.address));
+    for (int insecure = 0; insecure < 2; insecure++) {
+        struct gf_fault fault = {0};
+        world_clear();
+        star.insecure = (insecure == 1);
+        struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 2);
+        end_open(0, &setup);
+        assert_int_equal(tcp_world_end_open(&star, 1, &setup, now_ns, &fault), GF_ERR_SYSTEM);
+        assert_int_equal(fault.foreign_code, EADDRINUSE);
+        assert_string_equal(fault.foreign_call, "bind");
+        assert_non_null(strstr(fault.text, star.address));
+        tcp_world_close(&star);
+    }
 }
 
 /* Ranks that may have to coordinate listen where they were told to, while there is room. */
@@ -401,6 +410,7 @@ TEST(ports_of_the_others_are_those_of_the_setup)
     char address[GF_CONTROL_ADDRESS_BYTES];
     char taken[GF_CONTROL_ADDRESS_BYTES];
     const char *port;
+    star.insecure = true;
     tcp_address_free(free_address, false);
     port = strrchr(free_address, ':') + 1;
     (void)snprintf(ports, sizeof ports, "%s-%s", port, port);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Strangers at every port of real jobs: of one node (as another user too), and between two hosts with a key (root),
+# Strangers at every port and abstract unix name of real jobs: of one node (as another user too), and between two hosts with a key (root),
 # from the jobs' network and from a job's own host. They write nothing, nobody answers them, and the job ends with
 # the weights it has without them.
 . firmware-tests/support/shell.sh
@@ -33,12 +33,12 @@ local_job() {
         --checkpoint "$scratch/c" --checkpoint-every 100 >"$scratch/log" 2>&1 &
     job=$!
 }
-one_listener_each() { # no more than the control channel's, and none of link.ports
+one_name_each() { # for the control channel, and no port of link.ports
     local_job
     pid=$(pids 3) && $attack 0 $pid >"$scratch/out"
+    wait $job && cp "$scratch/log" "$scratch/local" || { cat "$scratch/log"; return 1; }
     grep -q ':2[1-5][0-9][0-9][0-9]$' "$scratch/out" && { cat "$scratch/out"; return 1; }
-    [ "$(grep -c : "$scratch/out")" -eq 3 ] || { cat "$scratch/out"; return 1; }
-    wait $job && cp "$scratch/log" "$scratch/local"
+    [ "$(grep -c ' @gradientflow-' "$scratch/out")" -eq 3 ] || { cat "$scratch/out"; return 1; }
 }
 local_attack() { # user
     local_job
@@ -47,7 +47,7 @@ local_attack() { # user
     grep -q '^stood [1-9]' "$scratch/out" || { cat "$scratch/out"; return 1; }
     ended "$scratch/local"
 }
-check a_job_of_one_node_listens_for_its_control_channel_alone one_listener_each
+check a_job_of_one_node_has_a_name_each_for_its_control_channel one_name_each
 check a_user_who_attacks_his_own_job_on_loopback_changes_nothing local_attack "$(id -u)"
 if [ "$(id -u)" -eq 0 ]; then check another_user_on_loopback_changes_nothing local_attack 65534
 else skip another_user_on_loopback_changes_nothing "this user cannot be another one"; fi

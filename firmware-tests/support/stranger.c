@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 /* ---- where a process listens ---- */
@@ -82,7 +83,46 @@ uint32_t stranger_ports(int pid, struct stranger_port *ports_out, uint32_t ports
     return found;
 }
 
+uint32_t stranger_names(int pid, char (*names_out)[STRANGER_NAME_BYTES], uint32_t names_max)
+{
+    static unsigned long inodes[4096];
+    uint32_t inode_count = inodes_of(pid, inodes, 4096);
+    uint32_t found = 0;
+    char path[64];
+    char line[512];
+    char name[STRANGER_NAME_BYTES];
+    unsigned flags;
+    unsigned long inode;
+    (void)snprintf(path, sizeof path, "/proc/%d/net/unix", pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return 0;
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, "%*s %*x %*x %x %*x %*x %lu @%62s", &flags, &inode, name + 1) != 3)
+            continue;
+        if ((flags != 0x10000) || !inode_held(inodes, inode_count, inode)) continue; /* listens */
+        name[0] = '@';
+        if (found < names_max) memcpy(names_out[found], name, sizeof name);
+        found++;
+    }
+    (void)fclose(file);
+    return found;
+}
+
 /* ---- what he says ---- */
+
+int stranger_named(const char *name)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    size_t bytes = strlen(name);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if ((fd < 0) || (bytes > sizeof to.sun_path)) return -1;
+    memcpy(to.sun_path + 1, name + 1, bytes - 1);
+    if (connect(fd, (struct sockaddr *)&to,
+                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + bytes)) == 0)
+        return fd;
+    (void)close(fd);
+    return -1;
+}
 
 int stranger_connect(const char *ip, uint16_t port)
 {

@@ -18,6 +18,10 @@ struct stranger_port {
  * and tcp6. Returns how many there are, of which the first ports_max are in ports_out. */
 uint32_t stranger_ports(int pid, struct stranger_port *ports_out, uint32_t ports_max);
 
+#define STRANGER_NAME_BYTES 64u
+/* The same for abstract unix sockets that listen: "@name". */
+uint32_t stranger_names(int pid, char (*names_out)[STRANGER_NAME_BYTES], uint32_t names_max);
+
 /* whether the other side has hung up or not */
 void stranger_say(int fd, const void *data, size_t bytes);
 /* A hello of the control channel, right in all but the proof. */
@@ -25,6 +29,8 @@ void stranger_say(int fd, const void *data, size_t bytes);
 void stranger_hello(unsigned char *out, uint64_t job, uint32_t rank, uint32_t world,
                     uint32_t has_key);
 
+/* At an abstract unix socket, "@name"; -1: nobody listens there. */
+int stranger_named(const char *name);
 /* -1: refused, or nobody answered within 2 s */
 int stranger_connect(const char *ip, uint16_t port);
 /* What UCX says first on a connection. */

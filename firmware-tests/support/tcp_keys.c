@@ -79,18 +79,24 @@ void begin(void)
     logged[0] = 0;
 }
 
+void begin_open(void)
+{
+    begin();
+    star.insecure = true;
+}
+
 void hello_make(unsigned char *out, uint32_t rank, uint32_t size, uint32_t has_key)
 {
     stranger_hello(out, 4711, rank, size, has_key);
 }
 
-void hello_prove(unsigned char *hello, const char *key_file)
+void hello_prove(unsigned char *said, const char *key_file)
 {
     struct gf_auth auth;
     struct gf_fault fault = {0};
     assert_int_equal(gf_auth_open(&auth, key_file, &fault), GF_OK);
-    gf_auth_prove(&auth, GF_AUTH_HELLO, hello, HELLO_FRAME - GF_AUTH_HELLO_BYTES,
-                  hello + HELLO_FRAME - GF_AUTH_HELLO_BYTES);
+    gf_auth_prove(&auth, GF_AUTH_HELLO, said, SAID - GF_AUTH_PROOF_BYTES,
+                  said + SAID - GF_AUTH_PROOF_BYTES);
 }
 
 void say(int fd, const void *data, size_t bytes)
@@ -98,13 +104,23 @@ void say(int fd, const void *data, size_t bytes)
     stranger_say(fd, data, bytes);
 }
 
-int stranger_greets(const char *at, uint32_t rank, uint32_t size, const char *prover)
+int stranger_greets(const char *at, uint32_t rank, uint32_t size)
 {
     unsigned char hello[HELLO_FRAME];
     int fd = stranger_at(at);
     hello_make(hello, rank, size, 1);
-    if (prover != NULL) hello_prove(hello, prover);
     say(fd, hello, sizeof hello);
+    return fd;
+}
+
+int stranger_meets(const char *at, uint32_t rank, uint32_t size, const char *prover,
+                   unsigned char *said)
+{
+    int fd = stranger_at(at);
+    assert_int_equal(hear(fd, said, NONCE_FRAME), NONCE_FRAME);
+    assert_int_equal(gf_frame_header_get(said).kind, GF_FRAME_NONCE);
+    hello_make(said + NONCE_FRAME, rank, size, 1);
+    if (prover != NULL) hello_prove(said, prover);
     return fd;
 }
 
@@ -120,16 +136,14 @@ size_t hear(int fd, unsigned char *out, size_t bytes)
     return have;
 }
 
-void assert_proof_is_refused(int fd, const unsigned char *proof_frame)
+void hear_refusal(int fd, bool nonce_first, char text_out[GF_FRAME_REASON_BYTES])
 {
-    unsigned char answer[ANSWER_FRAME];
-    char text[GF_FRAME_REASON_BYTES];
-    say(fd, proof_frame, PROOF_FRAME);
-    assert_int_equal(hear(fd, answer, sizeof answer), sizeof answer);
-    struct gf_get get = {.at = answer + GF_FRAME_HEADER_BYTES, .left = GF_FRAME_ANSWER_BYTES};
-    assert_int_equal((int32_t)gf_get_u32(&get), GF_ERR_MISMATCH);
-    gf_get_text(&get, text, sizeof text);
-    assert_string_equal(text, "rank 1 did not prove that it has this job's key");
-    assert_int_equal(seen[0].connected, 0);
-    assert_int_equal(seen[0].refused, 0);
+    unsigned char nonce[NONCE_FRAME];
+    unsigned char refusal[REFUSAL_FRAME];
+    struct gf_get get = {.at = refusal + GF_FRAME_HEADER_BYTES + 4, .left = GF_FRAME_REASON_BYTES};
+    text_out[0] = 0;
+    if (nonce_first) (void)hear(fd, nonce, sizeof nonce);
+    if (hear(fd, refusal, sizeof refusal) != sizeof refusal) return;
+    assert_int_equal(gf_frame_header_get(refusal).kind, GF_FRAME_REFUSAL);
+    gf_get_text(&get, text_out, GF_FRAME_REASON_BYTES);
 }

@@ -8,10 +8,11 @@
 
 #include <sys/types.h>
 
+#define NONCE_FRAME (GF_FRAME_HEADER_BYTES + GF_FRAME_NONCE_BYTES)
 #define HELLO_FRAME STRANGER_HELLO_BYTES
-#define CHALLENGE_FRAME (GF_FRAME_HEADER_BYTES + GF_FRAME_CHALLENGE_BYTES)
-#define PROOF_FRAME (GF_FRAME_HEADER_BYTES + GF_FRAME_PROOF_BYTES)
-#define ANSWER_FRAME (GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES)
+#define SAID (NONCE_FRAME + HELLO_FRAME) /* by both, in a row */
+#define ANSWER_FRAME GF_FRAME_HEADER_BYTES
+#define REFUSAL_FRAME (GF_FRAME_HEADER_BYTES + GF_FRAME_REFUSAL_BYTES)
 
 extern char key_folder[];         /* of this run, mode 0700 */
 extern char key_a[64], key_b[64]; /* two keys of one size */
@@ -22,19 +23,26 @@ int keys_teardown(void **state);
 /* A file of `bytes` bytes `fill`; the path is valid until the next call. */
 const char *file_make(const char *name, char fill, size_t bytes, mode_t mode);
 
-void begin(void); /* world_clear(), and nothing is logged yet */
+void begin(void);      /* world_clear(), and nothing is logged yet */
+void begin_open(void); /* the same, of an insecure job where no key is named */
 struct gf_rendezvous_setup keyed(uint32_t rank, uint32_t size, const char *key_file);
 void keyed_open(uint32_t slot, uint32_t rank, uint32_t size, const char *key_file);
 void keyed_world(uint32_t size); /* all ends have key_a, and are connected */
 
 void hello_make(unsigned char *out, uint32_t rank, uint32_t size, uint32_t has_key);
-/* The proof that belongs into it, as who has the key says it, or who has heard it say that. */
-void hello_prove(unsigned char *hello, const char *key_file);
+/* The proof that belongs at the end of said[SAID]. */
+void hello_prove(unsigned char *said, const char *key_file);
 void say(int fd, const void *data, size_t bytes);
-/* A stranger who says a hello there; prover: with its proof, by that key file. */
-int stranger_greets(const char *at, uint32_t rank, uint32_t size, const char *prover);
+/* A stranger who says a hello there, and waits for no nonce. */
+int stranger_greets(const char *at, uint32_t rank, uint32_t size);
+/* One who has heard the nonce, which is in said[SAID], as is his hello. prover: it has its proof, by
+ * that key file; he has not said it. */
+int stranger_meets(const char *at, uint32_t rank, uint32_t size, const char *prover,
+                   unsigned char *said);
 /* Up to `bytes` bytes, fewer if the other side ends. */
 size_t hear(int fd, unsigned char *out, size_t bytes);
-void assert_proof_is_refused(int fd, const unsigned char *proof_frame);
+/* The reason of a refusal that comes next, after the nonce if it has not been heard; "": it hangs
+ * up. */
+void hear_refusal(int fd, bool nonce_first, char text_out[GF_FRAME_REASON_BYTES]);
 
 #endif

@@ -25,9 +25,16 @@ static struct sockaddr_in loopback(const char *address)
 
 int stranger_at(const char *address)
 {
+    return stranger_from("127.0.0.1", address);
+}
+
+int stranger_from(const char *from, const char *address)
+{
     struct sockaddr_in at = loopback(address);
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(from)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     must(fd >= 0, "socket");
+    must(bind(fd, (struct sockaddr *)&own, sizeof own) == 0, "bind");
     must(connect(fd, (struct sockaddr *)&at, sizeof at) == 0, "connect");
     return fd;
 }
@@ -42,6 +49,8 @@ void middle_open(struct middle *middle, const char *to)
     (void)snprintf(middle->to, sizeof middle->to, "%s", to);
     middle->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     must(middle->listen_fd >= 0, "socket");
+    const int again = 1;
+    (void)setsockopt(middle->listen_fd, SOL_SOCKET, SO_REUSEADDR, &again, sizeof again);
     must(bind(middle->listen_fd, (struct sockaddr *)&at, sizeof at) == 0, "bind");
     must(listen(middle->listen_fd, 4) == 0, "listen");
     must(getsockname(middle->listen_fd, (struct sockaddr *)&at, &bytes) == 0, "getsockname");

@@ -29,7 +29,8 @@ void middle_progress(struct middle *middle);
 void middle_inject(struct middle *middle, int direction, const void *data, size_t bytes);
 void middle_close(struct middle *middle);
 
-/* A blocking connection to "127.0.0.1:port". */
+/* A blocking connection to "127.0.0.1:port"; from: and from this address. */
 int stranger_at(const char *address);
+int stranger_from(const char *from, const char *address);
 
 #endif

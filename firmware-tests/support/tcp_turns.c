@@ -15,6 +15,12 @@ void world_clear(void)
     tcp_address_free(star.address, false);
 }
 
+void world_clear_open(void)
+{
+    world_clear();
+    star.insecure = true;
+}
+
 void world_end(void)
 {
     tcp_world_close(&star);
@@ -28,8 +34,8 @@ static void end_poll(uint32_t slot)
         s->status = star.ends[slot]->driver->poll(star.ends[slot], now_ns, &event);
         if (s->status != GF_OK) return;
         switch (event.kind) {
-        case GF_RENDEZVOUS_CONNECTED: s->connected |= 1u << event.rank; break;
-        case GF_RENDEZVOUS_ENDED: s->ended |= 1u << event.rank; break;
+        case GF_RENDEZVOUS_CONNECTED: s->connected |= 1u << event.rank % 32; break;
+        case GF_RENDEZVOUS_ENDED: s->ended |= 1u << event.rank % 32; break;
         case GF_RENDEZVOUS_REFUSED: s->refused++; break;
         case GF_RENDEZVOUS_FRAME:
             s->frames++;

@@ -25,8 +25,9 @@ extern struct seen seen[TCP_WORLD_MAX];
 extern uint64_t now_ns;
 extern void (*turn_too)(void); /* at the end of each turn; NULL: nothing */
 
-void world_clear(void); /* TEST_EACH(world_clear, world_end) */
-void world_end(void);   /* closes all ends */
+void world_clear(void);      /* TEST_EACH(world_clear, world_end) */
+void world_clear_open(void); /* the same, of an insecure job */
+void world_end(void);        /* closes all ends */
 void turn(void);
 void end_open(uint32_t slot, const struct gf_rendezvous_setup *setup);
 void end_join(uint32_t slot, uint32_t rank, uint32_t size); /* without a key */

@@ -33,6 +33,7 @@ struct gf_rendezvous_setup tcp_setup(const struct tcp_world *world, uint32_t ran
                                         .address = world->address,
                                         .bind = "",
                                         .key_file = "",
+                                        .insecure = world->insecure,
                                         .keepalive_ns = UINT64_C(5000000000),
                                         .join_timeout_ns = UINT64_C(60000000000)};
 }
@@ -55,7 +56,7 @@ gf_status tcp_world_end_open(struct tcp_world *world, uint32_t slot,
 
 void tcp_world_open(struct tcp_world *world, uint32_t size, uint64_t now_ns)
 {
-    memset(world, 0, sizeof *world);
+    *world = (struct tcp_world){.insecure = world->insecure};
     tcp_address_free(world->address, false);
     for (uint32_t rank = 0; rank < size; rank++) {
         struct gf_fault fault = {0};

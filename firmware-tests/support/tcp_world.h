@@ -8,6 +8,7 @@
 #define TCP_WORLD_MAX 16u
 
 struct tcp_world {
+    bool insecure; /* of the setups: they meet at the port, else by name */
     char address[GF_TEXT_MAX];
     struct gf_rendezvous *ends[TCP_WORLD_MAX];
     void *states[TCP_WORLD_MAX];
@@ -19,6 +20,7 @@ struct gf_rendezvous_setup tcp_setup(const struct tcp_world *world, uint32_t ran
 gf_status tcp_world_end_open(struct tcp_world *world, uint32_t slot,
                              const struct gf_rendezvous_setup *setup, uint64_t now_ns,
                              struct gf_fault *fault_out);
+/* world->insecure counts, the rest is made anew. */
 void tcp_world_open(struct tcp_world *world, uint32_t size, uint64_t now_ns);
 void tcp_world_end_close(struct tcp_world *world, uint32_t slot);
 void tcp_world_close(struct tcp_world *world);

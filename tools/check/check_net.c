@@ -394,7 +394,7 @@ void check_control_alone(struct check_report *report, const struct check_job *jo
     if ((rendezvous == NULL) || (fault.code != GF_OK))
         check_say(report, "control", CHECK_FAIL,
                   (fault.foreign_code == EADDRINUSE)
-                      ? "ss -ltnp shows who: a job that still runs? else take another port"
+                      ? "ss -lntxp shows who: a job that still runs? else take another port"
                       : "correct what it names in the file",
                   "%s", fault.text);
     else if (here)

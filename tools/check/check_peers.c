@@ -282,7 +282,7 @@ static bool channel_open(struct check_report *report, const struct check_job *jo
                                                        &peers->rendezvous, &fault) != GF_OK)) {
         peers->rendezvous = NULL;
         check_say(report, "control", CHECK_FAIL,
-                  "correct what it names, or free the port (ss -ltnp shows who has it)", "%s",
+                  "correct what it names, or free the port (ss -lntxp shows who has it)", "%s",
                   fault.text);
         return false;
     }
