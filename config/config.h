@@ -17,7 +17,7 @@ extern "C" {
  * device.driver). GF_OK, or GF_ERR_CONFIG with one line in error_out[GF_CONFIG_ERROR_BYTES]: file,
  * line, key, what is allowed. Unknown keys, wrong types, values out of range, a directory, a file
  * over 1 MiB, NUL bytes are refused. Host names in rendezvous.address are resolved here (may block
- * as getaddrinfo does). *config_out is untouched on failure. */
+ * as getaddrinfo does). *config_out is untouched on failure. NULL is GF_ERR_PARAM. */
 gf_status gf_config_load(const char *path, struct gf_config *config_out, char *error_out);
 
 /* One "group.key=value" over a loaded configuration, checked like a line of a file; `origin` stands

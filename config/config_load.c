@@ -215,7 +215,13 @@ gf_status gf_config_load_text(const char *text, const char *origin, struct gf_co
 gf_status gf_config_load(const char *path, struct gf_config *config_out, char *error_out)
 {
     config_t tree;
-    gf_status status = gf_tree_read(path, GF_CONFIG_FILE_BYTES_MAX, &tree, error_out);
+    gf_status status;
+    if ((config_out == NULL) || (error_out == NULL)) return GF_ERR_PARAM;
+    if (path == NULL) {
+        (void)snprintf(error_out, GF_CONFIG_ERROR_BYTES, "gf_config_load: there is no path");
+        return GF_ERR_PARAM;
+    }
+    status = gf_tree_read(path, GF_CONFIG_FILE_BYTES_MAX, &tree, error_out);
     return (status == GF_OK) ? config_of(&tree, path, config_out, error_out) : status;
 }
 

@@ -4,6 +4,7 @@
  * file, follows @include anywhere and recurses as deep as the text says. One pass over the text
  * refuses all of that by line. */
 #include "config/config_source.h"
+#include "config/config_syntax.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -205,8 +206,11 @@ gf_status gf_tree_parse(const char *text, const char *origin, config_t *tree_out
     gf_status status = GF_OK;
     config_init(tree_out);
     if (config_read_string(tree_out, text) != CONFIG_TRUE) {
-        status = gf_source_refuse(error_out, origin, config_error_line(tree_out), "%s",
-                                  config_error_text(tree_out));
+        char why[GF_SYNTAX_BYTES];
+        int line = config_error_line(tree_out);
+        gf_syntax_explain(text, line, why);
+        status = gf_source_refuse(error_out, origin, line, "%s%s%s", config_error_text(tree_out),
+                                  (why[0] != '\0') ? ": " : "", why);
         config_destroy(tree_out);
     }
     return status;

@@ -25,6 +25,18 @@ check csv_quotes_names grep -q '^"a ""<&> name","small",ring,4,' "$scratch/a.csv
 check csv_without_nan sh -c "! grep -Eiq 'nan|inf' $scratch/a.csv"
 check svg_is_whole sh -c "head -c 4 $scratch/a.svg | grep -q '<svg' && tail -n 1 $scratch/a.svg | grep -q '^</svg>\$'"
 check svg_escapes_names grep -q 'a "&lt;&amp;&gt; name' "$scratch/a.svg"
+# ---- what nobody said ----
+$plan --cluster h200 --model "$scratch/small.cfg" --gpus 1,96 --modes lazy,hierarchy >"$scratch/out" 2>"$scratch/err"
+check a_cluster_is_found_by_its_name grep -q '^cluster   h200: 8 nodes of 8 GPUs' "$scratch/out"
+check one_sample_a_gpu_is_said same \
+    "gf-plan: neither --batch nor cluster h200 says how many samples of small a GPU takes: 1" "$(head -n 1 "$scratch/err")"
+check more_gpus_than_there_are_is_said same \
+    "gf-plan: 96 GPUs are more than the 8 x 8 of cluster h200: as if it had more nodes" "$(sed 1d "$scratch/err")"
+check dashes_are_explained grep -q '^    -  .*hierarchy needs two GPUs a node or more' "$scratch/out"
+$plan --cluster h200 --model "$scratch/small.cfg" --gpus 64 --modes lazy --batch 8 >"$scratch/out" 2>"$scratch/err"
+check who_says_it_all_is_told_nothing [ ! -s "$scratch/err" ]
+check nor_is_there_a_dash_to_explain sh -c "! grep -q hierarchy $scratch/out"
+check_not a_name_that_nobody_knows_is_refused $plan --cluster h2000 --model "$scratch/small.cfg" --gpus 1
 if command -v python3 >/dev/null; then
     strange=$scratch/$(printf '\303\274]]>\377\001').cfg
     cp "$scratch/small.cfg" "$strange"

@@ -38,3 +38,16 @@ const char *tool_data(const char *name)
     (void)path_make(path, "config", "", name);
     return path;
 }
+
+const char *tool_data_named(const char *folder, const char *given)
+{
+    static const char *const ends[] = {"", ".cfg"};
+    if ((strchr(given, '/') != NULL) || (access(given, F_OK) == 0)) return given;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        char name[256];
+        int used = snprintf(name, sizeof name, "%s/%s%s", folder, given, ends[i]);
+        const char *path = ((used > 0) && ((size_t)used < sizeof name)) ? tool_data(name) : given;
+        if (access(path, R_OK) == 0) return path;
+    }
+    return given;
+}

@@ -8,4 +8,8 @@
  * where it is in none of them, for the error to name. At most 8 names. */
 const char *tool_data(const char *name);
 
+/* A file that the user names: `given`, where it is there or has a folder; else folder/given or
+ * folder/given.cfg of the files above ("h200" of "clusters"). `given` where there is neither. */
+const char *tool_data_named(const char *folder, const char *given);
+
 #endif

@@ -106,6 +106,7 @@ struct plan_table {
 };
 void plan_table_head(const struct plan_table *table, const struct plan_choice *choice, FILE *out);
 void plan_table_row(const struct plan_table *table, const struct plan_row *row, FILE *out);
+void plan_table_foot(const struct plan_table *table, FILE *out); /* what a row of dashes means */
 void plan_csv(const struct plan_table *table, FILE *out);
 void plan_svg(const struct plan_table *table, FILE *out);
 

@@ -134,6 +134,7 @@ static int table_run(struct plan_table *table, const struct plan_choice *choice,
             plan_table_row(table, row, stdout);
             if (fflush(stdout) != 0) return -1; /* nobody reads what may take an hour */
         }
+    plan_table_foot(table, stdout);
     plan_job_print(table, options->samples, stdout);
     return 0;
 }
@@ -164,6 +165,31 @@ static int tables_run(const struct options *options, const struct tool_cluster *
     return result;
 }
 
+/* What is assumed because nobody said it, on stderr. */
+static void assumptions_tell(const struct tool_cluster *cluster, const struct plan_model *model,
+                             const struct plan_choice *choice, uint32_t most)
+{
+    const uint64_t there = (uint64_t)cluster->nodes * cluster->gpus_per_node;
+    if ((choice->batch == 0) && (plan_batch(model, cluster, choice) == 1))
+        (void)fprintf(stderr,
+                      "gf-plan: neither --batch nor cluster %s says how many samples of %s a GPU "
+                      "takes: 1\n",
+                      cluster->name, model->name);
+    if (most > there)
+        (void)fprintf(stderr,
+                      "gf-plan: %u GPUs are more than the %u x %u of cluster %s: as if it had more "
+                      "nodes\n",
+                      most, cluster->nodes, cluster->gpus_per_node, cluster->name);
+}
+
+static uint32_t most_of(const uint32_t *numbers, int count)
+{
+    uint32_t most = 0;
+    for (int i = 0; i < count; i++)
+        if (numbers[i] > most) most = numbers[i];
+    return most;
+}
+
 static int plan_run(const struct options *options)
 {
     static struct gf_config config;
@@ -187,6 +213,8 @@ static int plan_run(const struct options *options)
             "host_bandwidth or gpu_direct there, or by --set",
             options->config, cluster.name);
     if (plan_model_load(options->model, &model) != 0) return -1;
+    assumptions_tell(&cluster, &model, &choice,
+                     (options->gpus != NULL) ? most_of(gpus, gpus_read(options->gpus, gpus)) : 0);
     if (!options->advise) return tables_run(options, &cluster, &model, &choice, &cache);
     return plan_advise(&model, &cluster,
                        options->gpus && (gpus_read(options->gpus, gpus) == 1)
@@ -241,12 +269,12 @@ static int program(int argc, char **argv)
          .kind = TOOL_TEXT,
          .value_out = &options.cluster,
          .value_name = "FILE",
-         .help = "nodes, GPUs, bandwidths, rates; clusters/gradientflow.cfg"},
+         .help = "nodes, GPUs, bandwidths, rates, also by name (h200); gradientflow"},
         {.name = "model",
          .kind = TOOL_TEXT,
          .value_out = &options.model,
          .value_name = "FILE",
-         .help = "tensors and FLOPs; models/alexnet.cfg"},
+         .help = "tensors and FLOPs, also by name (resnet50); alexnet"},
         {.name = "samples",
          .kind = TOOL_REAL,
          .value_out = &options.samples,
@@ -389,8 +417,9 @@ static int program(int argc, char **argv)
     int result;
     if (read != 0) return tool_args_exit(read);
     if (options_check(&options) != 0) return TOOL_EXIT_USAGE;
-    if (options.cluster == NULL) options.cluster = tool_data("clusters/gradientflow.cfg");
-    if (options.model == NULL) options.model = tool_data("models/alexnet.cfg");
+    options.cluster =
+        tool_data_named("clusters", (options.cluster != NULL) ? options.cluster : "gradientflow");
+    options.model = tool_data_named("models", (options.model != NULL) ? options.model : "alexnet");
     if (options.keys != NULL) {
         if (strcmp(options.keys, "model") == 0)
             tool_model_keys(stdout);

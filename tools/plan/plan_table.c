@@ -52,6 +52,17 @@ void plan_table_row(const struct plan_table *table, const struct plan_row *row, 
     (void)fprintf(out, "\n");
 }
 
+/* Why rows have dashes. */
+void plan_table_foot(const struct plan_table *table, FILE *out)
+{
+    for (uint32_t i = 0; i < table->row_count; i++) {
+        if (table->rows[i].known) continue;
+        (void)fprintf(out, "    -            hierarchy needs two GPUs a node or more, and more "
+                           "than one node\n");
+        return;
+    }
+}
+
 /* Names are the user's own: a quote is doubled. */
 static void csv_text(const char *text, FILE *out)
 {
