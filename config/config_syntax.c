@@ -29,8 +29,7 @@ struct syntax {
 };
 
 static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz*";
-static const char name_rest[] =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_*-";
+static const char name_rest[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_*-";
 
 /* Over spaces and comments. */
 static void blanks_skip(struct syntax *syntax)
@@ -129,8 +128,7 @@ static bool name_before(const struct syntax *syntax, const char *group, int grou
         const struct token *token = &again.now;
         if (token_is(token, '{') || token_is(token, '[') || token_is(token, '(')) depth++;
         if (token_closes(token)) depth--;
-        if ((depth != 0) || (token->kind != TOKEN_NAME) ||
-            (token->length != syntax->now.length) ||
+        if ((depth != 0) || (token->kind != TOKEN_NAME) || (token->length != syntax->now.length) ||
             (strncmp(token->at, syntax->now.at, (size_t)token->length) != 0))
             continue;
         *line_out = token->line;

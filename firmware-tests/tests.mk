@@ -55,7 +55,7 @@ $(BUILD)/firmware-tests/test_trace: $(BUILD)/tools/common/tool_metrics.o
 $(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train/train_layers.o $(BUILD)/firmware-tests/fake/kernels_train.o
 $(BUILD)/firmware-tests/test_simt_sweep: $(BUILD)/firmware-tests/fake/kernels_sweep.o
 $(BUILD)/firmware-tests/test_check_devices: $(call without_main,check) $(TOOL_SHARED)
-$(BUILD)/firmware-tests/test_check: $(call without_main,check) $(BUILD)/tools/common/tool_output.o
+$(BUILD)/firmware-tests/test_check: $(call without_main,check) $(patsubst %,$(BUILD)/tools/common/tool_%.o,output port)
 $(BUILD)/firmware-tests/test_perf: $(call without_main,perf) $(TOOL_SHARED)
 # UCX's answers and what it is given, seen and changed on the way.
 $(BUILD)/firmware-tests/test_link_ucx_device: LDFLAGS += $(foreach f,config_modify context_query tag_send_nbx tag_recv_nbx \

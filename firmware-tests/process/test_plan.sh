@@ -29,7 +29,8 @@ check svg_escapes_names grep -q 'a "&lt;&amp;&gt; name' "$scratch/a.svg"
 $plan --cluster h200 --model "$scratch/small.cfg" --gpus 1,96 --modes lazy,hierarchy >"$scratch/out" 2>"$scratch/err"
 check a_cluster_is_found_by_its_name grep -q '^cluster   h200: 8 nodes of 8 GPUs' "$scratch/out"
 check one_sample_a_gpu_is_said same \
-    "gf-plan: neither --batch nor cluster h200 says how many samples of small a GPU takes: 1" "$(head -n 1 "$scratch/err")"
+    "gf-plan: neither --batch nor cluster h200 says how many samples of small a GPU takes: 1" \
+    "$(head -n 1 "$scratch/err")"
 check more_gpus_than_there_are_is_said same \
     "gf-plan: 96 GPUs are more than the 8 x 8 of cluster h200: as if it had more nodes" "$(sed 1d "$scratch/err")"
 check dashes_are_explained grep -q '^    -  .*hierarchy needs two GPUs a node or more' "$scratch/out"

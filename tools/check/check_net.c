@@ -17,6 +17,7 @@
 #include "drivers/tcp/rendezvous_socket.h"
 #include "lib/settings/settings.h"
 #include "tools/common/tool_clock.h"
+#include "tools/common/tool_port.h"
 
 #define DEVICE_BYTES 64u
 
@@ -215,30 +216,6 @@ void check_interfaces(struct check_report *report, const struct check_job *job)
 
 /* ---- ports ---- */
 
-static bool port_free(unsigned port)
-{
-    const int on = 1;
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool is_free;
-    if (fd < 0) return false;
-    /* connections that have ended do not count */
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    is_free = bind(fd, (const struct sockaddr *)&at, sizeof at) == 0;
-    (void)close(fd);
-    return is_free;
-}
-
-static bool ephemeral_range(unsigned *first_out, unsigned *last_out)
-{
-    FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "r");
-    bool read;
-    if (file == NULL) return false;
-    read = fscanf(file, "%u %u", first_out, last_out) == 2;
-    (void)fclose(file);
-    return read;
-}
-
 /* Are `need` of the ports of this setting free? `few`: what it is if not. */
 static void range_say(struct check_report *report, const char *topic, const char *key,
                       const char *ports, unsigned need, uint32_t ranks, check_state few)
@@ -250,12 +227,12 @@ static void range_say(struct check_report *report, const char *topic, const char
     unsigned free_count = 0;
     char advice[96];
     if (sscanf(ports, "%5u-%5u", &first, &last) != 2) return;
-    for (unsigned port = first; port <= last; port++) free_count += port_free(port);
+    for (unsigned port = first; port <= last; port++) free_count += tool_port_is_free(port);
     if (free_count < need) {
         (void)snprintf(advice, sizeof advice, "ss -ltnp shows who has them; else widen %s", key);
         check_say(report, topic, few, advice, "%s %s: %u of %u free, %u needed for %u ranks", key,
                   ports, free_count, last - first + 1, need, ranks);
-    } else if (ephemeral_range(&low, &high) && (first <= high) && (last >= low)) {
+    } else if (tool_ports_ephemeral(&low, &high) && (first <= high) && (last >= low)) {
         (void)snprintf(advice, sizeof advice, "choose %s outside of it", key);
         check_say(report, topic, CHECK_WARN, advice,
                   "%s %s: %u free, but %u-%u are what this kernel gives to outgoing connections",

@@ -1,56 +1,33 @@
 /* gf-run -n N [--merge] [--elastic] [--restart N] [--] PROGRAM ARGS: starts N ranks of a job on
  * this machine, shows what they print, and ends them all when one fails. On several nodes something
  * else starts a gf-run on each. */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tools/run/run_nodes.h"
 #include "tools/common/tool_args.h"
 #include "tools/common/tool_output.h"
+#include "tools/common/tool_port.h"
 
 /* Between the well-known ports and the ones (21000 and up) that the link takes by default. */
 #define PORT_FIRST 10000u
 #define PORT_END 20000u
 
-/* The kernel hands these to whoever connects, at any moment: not ours. */
-static void ephemeral_read(unsigned *first_out, unsigned *last_out)
-{
-    unsigned first = 32768;
-    unsigned last = 60999;
-    FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
-    if ((file != NULL) && (fscanf(file, "%u %u", &first, &last) != 2)) first = last = 0;
-    if (file != NULL) (void)fclose(file);
-    *first_out = first;
-    *last_out = last;
-}
-
-static bool port_free(unsigned port)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (probe < 0) return false;
-    bool is_free = bind(probe, (struct sockaddr *)&address, sizeof address) == 0;
-    (void)close(probe);
-    return is_free;
-}
-
 /* 0 where none is free. Begins anywhere, so that two jobs at once seldom try the same. */
 static unsigned port_find(uint32_t random)
 {
-    unsigned first;
-    unsigned last;
+    /* The kernel hands these to whoever connects, at any moment: not ours. */
+    unsigned first = 32768;
+    unsigned last = 60999;
     unsigned range = PORT_END - PORT_FIRST;
-    ephemeral_read(&first, &last);
+    (void)tool_ports_ephemeral(&first, &last);
     for (unsigned i = 0; i < range; i++) {
         unsigned port = PORT_FIRST + (random + i) % range;
-        if (((port < first) || (port > last)) && port_free(port)) return port;
+        if (((port < first) || (port > last)) && tool_port_is_free(port)) return port;
     }
     return 0;
 }
