@@ -46,13 +46,14 @@ TOOLS    := $(patsubst %_main.c,$(BUILD)/gf-%,$(notdir $(wildcard tools/*/*_main
 LIB      := $(BUILD)/libgradientflow.$(if $(SHARED),so,a)
 SIM_LIB  := $(BUILD)/libgradientflow_sim.a
 OBJ      := $(SRC:%.c=$(BUILD)/%.o)
+LIB_OBJ   = $(filter-out $(UCX_OBJ),$(OBJ)) $(UCX_IN)
 KERNELS  := $(wildcard ops/element/cuda/*.cu)
 FATBIN   := $(if $(NVCC),$(BUILD)/ops/element/cuda/gf_kernels_fatbin.o)
 
-# An appliance is linked with the library, UCX (drivers/ucx/ucx.mk), libconfig and libsodium statically; libc and the CUDA
-# driver stay dynamic.
+# An appliance is linked with the library, in which UCX lies (drivers/ucx/ucx.mk), libconfig and libsodium statically; libc and
+# the CUDA driver stay dynamic.
 DRIVER_LIBS = -Wl,-Bstatic -lsodium -Wl,-Bdynamic $(UCX_LINK) -ldl -lrt -lm -pthread
-LINK_LIBS = -Wl,--gc-sections -Wl,-Bstatic -lconfig -Wl,-Bdynamic $(if $(SHARED),$(filter-out -Wl$(comma)--wrap=% -Wl$(comma)@%,$(DRIVER_LIBS)),$(DRIVER_LIBS))
+LINK_LIBS = -Wl,--gc-sections -Wl,-Bstatic -lconfig -Wl,-Bdynamic $(DRIVER_LIBS)
 BLAS_LIBS = -Wl,-Bstatic -L$(LIBRARIES)/openblas-serial -lopenblas -lz -Wl,-Bdynamic
 
 include firmware-tests/verbs/verbs.mk
@@ -63,9 +64,9 @@ $(BUILD)/drivers/ucx/%.o: GF_FLAGS += $(UCX_FLAGS)
 # cuda.h alone is needed, and by these alone.
 $(filter $(BUILD)/drivers/cuda/%,$(OBJ)): GF_FLAGS += -isystem $(CUDA_INC)
 $(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=4608 -fstack-usage)
-$(LIB): $(OBJ) $(FATBIN) $(BUILD)/link.used # so that programs are linked anew
+$(LIB): $(LIB_OBJ) $(FATBIN) $(BUILD)/link.used # so that programs are linked anew
 	@rm -f $@
-	$(if $(SHARED),$(CC) -shared $(LDFLAGS) -o $@ $(OBJ) $(FATBIN),ar rcs $@ $(OBJ) $(FATBIN))
+	$(if $(SHARED),$(CC) -shared $(LDFLAGS) -o $@ $(LIB_OBJ) $(FATBIN),ar rcs $@ $(LIB_OBJ) $(FATBIN))
 $(SIM_LIB): $(SIM_SRC:%.c=$(BUILD)/%.o)
 	@rm -f $@
 	ar rcs $@ $^
@@ -85,7 +86,7 @@ FATBIN_USES := $(wildcard ops/element/cuda/*.cuh) $(BUILD)/nvcc.used \
 USED_nvcc    := $(NVCC) $(origin NVCC_OLD) $(NVCC_OLD)
 USED_compile := $(filter-out %ccache,$(CC)) $(filter-out -Werror -DGF_WITH_%,$(GF_FLAGS)) $(CFLAGS)
 USED_with    := $(filter -DGF_WITH_%,$(GF_FLAGS))
-USED_link    := $(strip $(UCX_VERSION) $(UCX_FLAGS) $(LINK_LIBS) $(LDFLAGS))
+USED_link    := $(strip $(UCX_VERSION) $(UCX_FLAGS) $(UCX_LIBS) $(LINK_LIBS) $(LDFLAGS))
 $(foreach u,nvcc compile with link,$(if $(AS_BUILT),,$(if $(subst <$(USED_$u)>,,<$(file <$(BUILD)/$u.used)>), \
     $(eval $(BUILD)/$u.used: FORCE))))
 $(BUILD)/%.used:
@@ -111,8 +112,8 @@ objects = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)))
 without_main = $(filter-out %_main.o,$(call objects,tools/$(1)/*.c))
 TOOL_SHARED := $(call objects,tools/common/*.c)
 .SECONDEXPANSION:
-$(BUILD)/gf-%: $$(call objects,tools/$$*/*.c) $$(TOOL_SHARED) $(LIB) $(SIM_LIB) $(VERBS_OBJ)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter-out $(VERBS_OBJ),$(filter %.o,$^)) $(SIM_LIB) $(LIB) $(if $(filter %gf-train,$@),$(BLAS_LIBS)) $(LINK_LIBS)
+$(BUILD)/gf-%: $$(call objects,tools/$$*/*.c) $$(TOOL_SHARED) $(LIB) $(SIM_LIB)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(if $(filter %gf-train,$@),$(BLAS_LIBS)) $(LINK_LIBS)
 
 # Data movement between the products of BLAS: worth vectorising whatever CFLAGS says.
 $(BUILD)/tools/train/train_layers.o: GF_FLAGS += -ftree-vectorize
@@ -146,9 +147,12 @@ $(BUILD)/example: tools/example/appliance.c $(LIB) | $(BUILD)/include
 	$(CC) -std=c11 -I$(BUILD)/include $(CFLAGS) $(LDFLAGS) $< -o $@ $(LIB) $(LINK_LIBS)
 $(BUILD)/language: tools/example/language.c tools/example/transformer.h $(LIB) | $(BUILD)/include
 	$(CC) -std=c11 -Wall -Wextra $(if $(WERROR),-Werror) -I$(BUILD)/include $(CFLAGS) -O3 $(LDFLAGS) $< -o $@ $(LIB) $(LINK_LIBS)
-size: $(LIB) $(BUILD)/example ## bytes of the library's code, and of a stripped appliance
-	@size -A $(LIB) | awk '$$1 ~ /^\.text/ { text += $$2 } END { print "library, code: " text }'
+$(BUILD)/sockets.stripped: $(BUILD)/firmware-tests/program_sockets
+	@strip -o $@ $<
+size: $(LIB) $(BUILD)/example $(BUILD)/sockets.stripped ## bytes of the library's code, and of stripped appliances
+	@size -A $(OBJ) | awk '$$1 ~ /^\.text/ { text += $$2 } END { print "library, code: " text }'
 	@strip -o $(BUILD)/example.stripped $(BUILD)/example && echo "appliance, stripped: $$(wc -c <$(BUILD)/example.stripped)"
+	@echo "one of sockets alone, stripped: $$(wc -c <$(BUILD)/sockets.stripped)"
 
 include firmware-tests/tests.mk
 include lib/install.mk

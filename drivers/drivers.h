@@ -9,8 +9,11 @@
 #include "rendezvous.h"
 
 struct gf_drivers {
-    const struct gf_link_driver *link;
+    const struct gf_link_driver *link; /* memory of the node, and any network */
     void *link_arg;
+    /* Takes the link's place between nodes where link.driver says so; NULL: none. Of a handed-in
+     * table with a link of its own: its own. */
+    const struct gf_link_driver *fabric;
     const struct gf_rendezvous_driver *rendezvous;
     void *rendezvous_arg;
     /* Of gf_config.drivers: where gradients lie. Of gf_drivers_default: what device.driver may name
@@ -21,9 +24,10 @@ struct gf_drivers {
     const struct gf_clock *clock;
 };
 
-/* UCX, the TCP control channel and CUDA, as far as they are in this build: without UCX there is no
- * link. */
+/* Sockets, and as far as they are in this build UCX for fabrics and CUDA. */
 extern const struct gf_drivers gf_drivers_all;
+/* Sockets alone: neither UCX nor CUDA is linked. */
+extern const struct gf_drivers gf_drivers_tcp;
 
 /* &gf_drivers_all, unless the program defines it: then only the drivers that the program's table
  * names are linked.

@@ -2,8 +2,9 @@
 #include "drivers/drivers.h"
 
 const struct gf_drivers gf_drivers_all = {
+    .link = &gf_link_tcp,
 #if GF_WITH_UCX
-    .link = &gf_link_ucx,
+    .fabric = &gf_link_ucx,
 #endif
     .rendezvous = &gf_rendezvous_tcp,
 #if GF_WITH_CUDA

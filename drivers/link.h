@@ -31,6 +31,7 @@ static inline uint64_t gf_tag_move(uint64_t tag, uint64_t move)
 }
 
 struct gf_link;
+struct gf_rendezvous;
 
 /* Texts are the caller's for as long as the link is open. */
 struct gf_link_setup {
@@ -43,7 +44,6 @@ struct gf_link_setup {
     const char *transports;   /* as in gf_config.link, defaults filled in */
     const char *devices;      /* "a,b": these; "a,b;c": of the rank at place 0, 1 of its node */
     uint32_t local;           /* that place; where nobody knows it, the rank */
-    const char *ports;
     bool huge_pages;
     bool private_memory; /* ranks of one node share nothing (drivers/node.h) */
     /* opens nothing that is for a network, as long as network() does not ask for it */
@@ -53,12 +53,15 @@ struct gf_link_setup {
     uint32_t streams; /* tcp: connections that carry a pair's large messages; 0: one */
     /* tcp: of what a peer may send before its receive is posted; 0: 256 KiB */
     uint32_t credit_bytes;
-    bool checksum;   /* tcp: of every payload, in software and on the wire; no MAC */
-    bool encryption; /* tcp between nodes is encrypted; needs the key_file */
-    /* networks on which nobody can prove that keep strangers out by themselves */
+    bool checksum; /* tcp: of every payload, in software and on the wire; no MAC */
+    /* ucx: networks, on which nobody can prove the key, that keep strangers out by themselves */
     bool trusted_fabric;
+    bool insecure; /* ucx over tcp: that it takes what anybody writes is known */
     struct gf_log log;
     void *arg; /* gf_drivers.link_arg: the simulated network */
+    /* tcp: through which connections come; open for longer than the link. NULL: it never opens a
+     * network */
+    struct gf_rendezvous *rendezvous;
     /* open, and for longer than the link. NULL: all messages lie in host memory */
     struct gf_gpu *gpu;
     gf_mem device; /* of it: where messages may lie, should the link reach it */
@@ -132,6 +135,9 @@ struct gf_link_driver {
     /* Likewise: could this link reach device memory, of which the setup says nothing yet? NULL:
      * never. */
     bool (*may_reach_device)(const struct gf_link_setup *setup);
+    /* Of a fabric's: would it open a network here? False: text_out says what is missing. May
+     * allocate. */
+    bool (*probe)(const struct gf_link_setup *setup, char *text_out, size_t text_bytes);
     /* Opens in state[state_bytes], 64-byte aligned; takes and touches the exchange region. On
      * failure nothing is left open and *fault_out says why. */
     gf_status (*open)(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,

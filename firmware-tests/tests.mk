@@ -1,15 +1,15 @@
 # How the tests are built and run: included by the Makefile, from the top of the tree.
-# Two launchers for test_launchers.sh, which is skipped without them: 20 s to install, and nothing else wants them.
-TEST_PACKAGES := openmpi-bin slurm-wlm munge
+# Two launchers and two MPIs for test_launchers.sh and test_mpi.sh, which are skipped without them: nothing else wants them.
+TEST_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev slurm-wlm munge
 
 # Test programs: test_*, program_*, fuzz_*, bench_* and soak_main; what else lies there is linked into all of them.
 TEST_SRC := $(filter-out firmware-tests/verbs/%,$(wildcard firmware-tests/*/*.c))
 program   = $(addprefix $(BUILD)/firmware-tests/,$(notdir $(basename $(1))))
 TEST_LIB := $(foreach f,$(TEST_SRC),$(if $(filter fake_cuda% fake_nccl% test_% fuzz_% bench_% program_% gpu_asserts.c \
               suite_main.c soak_main.c,$(notdir $(f))),,$(f)))
-TESTS    := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,$(wildcard firmware-tests/*/test_link_ucx*.c) %/test_link_strangers.c) \
+TESTS    := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,$(wildcard firmware-tests/*/test_link_ucx*.c)) \
               $(if $(filter 1,$(CUDA)),,firmware-tests/cuda/test_cuda%.c),$(wildcard firmware-tests/*/test_*.c)))
-PROGRAMS := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c %/program_unguarded.c %/program_faulty_train.c \
+PROGRAMS := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c \
               %/program_ucx_faults.c) \
               $(if $(filter 1,$(CUDA)),,%/program_gpu.c),$(wildcard firmware-tests/*/program_*.c))) $(BUILD)/firmware-tests/other_version_train
 # Nobody starts them in a check; they shall compile.
@@ -20,10 +20,6 @@ $(BUILD)/firmware-tests/%.o: GF_FLAGS += -Wno-unused-parameter -Wno-missing-prot
 $(addprefix $(BUILD)/firmware-tests/process/,test_link_ucx%.o program_allocations.o program_ucx_faults.o): GF_FLAGS += $(UCX_FLAGS)
 $(patsubst %.c,$(BUILD)/%.o,$(wildcard firmware-tests/process/*.c firmware-tests/fuzz/*.c)): $(BUILD)/link.used
 $(patsubst %.c,$(BUILD)/%.o,$(shell grep -l GF_WITH_ $(wildcard firmware-tests/cuda/*.c))): $(BUILD)/with.used
-# Their own send() and the like stand for the wire: in a dynamic link beneath ucx_calls.c.
-$(addprefix $(BUILD)/firmware-tests/,process/test_link_encryption.o process/test_connection.o process/test_connection_ahead.o \
-    fuzz/fuzz_offers.o): \
-    GF_FLAGS += $(if $(filter 1,$(UCX_DYNAMIC)),$(foreach f,$(UCX_SOCKETS),-D$(f)=__real_$(f)))
 $(BUILD)/libtest.a: $(TEST_LIB:%.c=$(BUILD)/%.o)
 	@rm -f $@
 	ar rcs $@ $^
@@ -60,16 +56,17 @@ $(BUILD)/firmware-tests/test_perf: $(call without_main,perf) $(TOOL_SHARED)
 # UCX's answers and what it is given, seen and changed on the way.
 $(BUILD)/firmware-tests/test_link_ucx_device: LDFLAGS += $(foreach f,config_modify context_query tag_send_nbx tag_recv_nbx \
     worker_create worker_progress worker_destroy worker_flush_nbx request_cancel init_version cleanup,-Wl$(comma)--wrap=ucp_$(f)) -Wl,--wrap=ucs_config_parser_get_value
-$(BUILD)/firmware-tests/test_link_ucx_settings: LDFLAGS += $(foreach f,ucp_config_modify ucp_context_query uct_config_modify,-Wl$(comma)--wrap=$(f))
+$(BUILD)/firmware-tests/test_link_ucx_probe: LDFLAGS += $(foreach f,opendir fopen access,-Wl$(comma)--wrap=$(f))
+$(BUILD)/firmware-tests/test_link_ucx_settings: LDFLAGS += $(foreach f,config_modify context_query worker_create,-Wl$(comma)--wrap=ucp_$(f))
 UCX_FAULTS = $(patsubst %,-Wl$(comma)--wrap=ucp_%,config_read config_modify init_version context_query worker_create \
     worker_get_efd worker_get_address worker_arm worker_flush_nbx ep_create tag_send_nbx \
-    tag_recv_nbx) $(patsubst %,-Wl$(comma)--wrap=uct_%,query_components md_open \
-    md_iface_config_read config_modify)
+    tag_recv_nbx) $(patsubst %,-Wl$(comma)--wrap=uct_%,query_components md_open)
 $(BUILD)/firmware-tests/test_link_ucx_calls: LDFLAGS += $(UCX_FAULTS)
 $(BUILD)/firmware-tests/test_link_ucx_calls: $(BUILD)/firmware-tests/process/program_ucx_faults.o
+$(filter $(BUILD)/firmware-tests/test_link_ucx%,$(TESTS)): $(if $(UCX_APART),$(UCX_OBJ))
 $(BUILD)/firmware-tests/test_%: $$(call objects,firmware-tests/*/test_$$*.c firmware-tests/support/suite_main.c) $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) \
-	    $(if $(filter $(NET_TESTS) %simt_train,$@),$(BLAS_LIBS)) $(LINK_LIBS) -lcmocka
+	    $(if $(filter $(NET_TESTS) %simt_train,$@),$(BLAS_LIBS)) $(LINK_LIBS) $(if $(findstring test_link_ucx,$@),$(UCX_APART)) -lcmocka
 
 $(BUILD)/firmware-tests/test_cuda_open: LDFLAGS += -Wl,--wrap=dlclose
 # A CUDA driver without a GPU, for tests of the real one: found by dlopen() like the real one's library.
@@ -99,12 +96,13 @@ $(BUILD)/firmware-tests/fake/libnccl.so.2: $(BUILD)/firmware-tests/fake/fake_ncc
 PROGRAM_LIBS = $(LIB) $(LINK_LIBS)
 $(BUILD)/firmware-tests/program_embed: PROGRAM_LIBS = $(LIB) $(DRIVER_LIBS)
 $(BUILD)/firmware-tests/program_own_drivers: PROGRAM_LIBS = $(SIM_LIB) $(LIB)
-$(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = $(LIB) -Wl,-Bstatic -lconfig -lsodium -Wl,-Bdynamic \
+$(BUILD)/firmware-tests/program_sockets: PROGRAM_LIBS = -Wl,--gc-sections $(LIB) -Wl,-Bstatic -lsodium -Wl,-Bdynamic
+# UCX's driver by its objects: in the library UCX lies with it.
+$(BUILD)/firmware-tests/program_allocations: $(UCX_OBJ)
+$(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = $(UCX_OBJ) $(LIB) -Wl,-Bstatic -lconfig -lsodium -Wl,-Bdynamic \
     $(UCX_DYNAMIC_LIBS) -ldl -lrt -lm
-# As an appliance would be that leads UCX's calls past connection_proof.c.
-$(BUILD)/firmware-tests/program_unguarded: PROGRAM_LIBS = $(BUILD)/libtest.a $(LIB) $(filter-out -Wl$(comma)--wrap=%,$(LINK_LIBS)) -lcmocka
 $(BUILD)/firmware-tests/program_strangers: PROGRAM_LIBS = $(BUILD)/libtest.a $(LIB) $(LINK_LIBS) -lcmocka
-$(BUILD)/firmware-tests/program_unguarded $(BUILD)/firmware-tests/program_strangers: $(BUILD)/libtest.a
+$(BUILD)/firmware-tests/program_strangers: $(BUILD)/libtest.a
 $(BUILD)/firmware-tests/program_soak_corpus: PROGRAM_LIBS = $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 $(BUILD)/firmware-tests/program_soak_corpus: $(BUILD)/libtest.a
 # It runs where there is no libcmocka: gpu_asserts.c has what worlds call of it.
@@ -114,10 +112,10 @@ $(BUILD)/firmware-tests/program_gpu: $(GPU_ASSERTS) $(BUILD)/libtest.a $(SWEEP_F
 # gf-train with faulty hardware, and one of another version of the library.
 FAULTY_LINK = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(BLAS_LIBS) $(LINK_LIBS)
 $(BUILD)/firmware-tests/program_faulty_train: $(BUILD)/firmware-tests/process/program_faulty_train.o $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
-	$(FAULTY_LINK) -Wl,--wrap=gf_tensor_ready -Wl,--wrap=gf_close
-$(BUILD)/firmware-tests/program_ucx_faults: $(BUILD)/firmware-tests/process/program_ucx_faults.o \
+	$(FAULTY_LINK) -Wl,--wrap=gf_tensor_ready -Wl,--wrap=gf_close -Wl,--wrap=recvmsg
+$(BUILD)/firmware-tests/program_ucx_faults: $(BUILD)/firmware-tests/process/program_ucx_faults.o $(UCX_OBJ) \
     $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
-	$(FAULTY_LINK) $(UCX_FAULTS)
+	$(FAULTY_LINK) $(UCX_FAULTS) $(UCX_APART)
 OTHER_OBJ := $(patsubst %,$(BUILD)/other/%.o,lib/core/open drivers/tcp/rendezvous_tcp_accept drivers/tcp/rendezvous_tcp_connect)
 $(BUILD)/firmware-tests/other_version_train: $(OTHER_OBJ) $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
 	$(FAULTY_LINK)
@@ -129,7 +127,7 @@ $(BUILD)/firmware-tests/program_%: $$(call objects,firmware-tests/*/program_$$*.
 	    $(PROGRAM_LIBS) -lm
 
 # ---- what people run ----
-deps-test: ## the same, and the launchers that a test starts: Open MPI, Slurm
+deps-test: ## the same, and what two tests start: Open MPI, MPICH, Slurm
 	@$(MAKE) --no-print-directory deps PACKAGES="$(PACKAGES) $(TEST_PACKAGES)"
 
 check: ## every suite but the long ones (6 minutes on 2 cores)
@@ -167,15 +165,14 @@ tidy: ## the rules of the tree: includes, READMEs, headers, layout; SHRINK=1 sho
 check-model: ## the membership protocol in SPIN: every state within bounds, minutes
 	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/sim/check_model.sh
 
-# The link's own suites, and what runs over it: direct, training, allocations, faults; of the long ones a part.
-UCX_SUITES := $(call program,$(wildcard firmware-tests/process/test_link_*.c)) \
-              $(addprefix firmware-tests/process/test_,direct.sh train.sh allocations.sh elastic.sh rejoin.sh \
-                ucx_links.sh ucx_faults.sh killed_connecting.sh)
+# What runs over UCX, or is about how it is linked.
+UCX_SUITES := $(call program,$(wildcard firmware-tests/process/test_link_ucx*.c)) \
+              $(addprefix firmware-tests/process/test_,ucx_links.sh ucx_faults.sh mpi.sh)
 UCX_BUILD  := $(BUILD)-ucx-$(UCX_VERSION)$(if $(filter 1,$(UCX_DYNAMIC)),-dynamic)
-ucx-suites: $(filter $(BUILD)/%,$(UCX_SUITES)) $(PROGRAMS) $(BUILD)/images
+ucx-suites: $(filter $(BUILD)/%,$(UCX_SUITES)) $(BUILD)/firmware-tests/program_ucx_faults $(BUILD)/images
 check-ucx: ## the suites that use UCX, with another one: UCX_PREFIX=DIR, UCX_DYNAMIC=1
 	@$(MAKE) --no-print-directory -s -j2 WERROR=1 BUILD=$(UCX_BUILD) all ucx-suites
-	@echo "with UCX $(UCX_TEXT):"; CC="$(CC)" STRIDE=8 KILLS=30 BUILD=$(UCX_BUILD) sh firmware-tests/support/run.sh $(UCX_SUITES:$(BUILD)/%=$(UCX_BUILD)/%)
+	@echo "with UCX $(UCX_TEXT):"; CC="$(CC)" STRIDE=8 BUILD=$(UCX_BUILD) sh firmware-tests/support/run.sh $(UCX_SUITES:$(BUILD)/%=$(UCX_BUILD)/%)
 
 check-verbs: ## steps over UCX's rc and ud on a device without a card (75 s)
 	@$(MAKE) --no-print-directory deps UCX_IB=1
@@ -243,8 +240,6 @@ bench-peers: all ## allreduce in shared memory beside Open MPI, MPICH, Gloo and 
 	@BUILD=$(BUILD) sh firmware-tests/bench/bench_peers.sh
 bench-net: all ## the same over 1 Gbit/s links between network namespaces (an hour; root)
 	@BUILD=$(BUILD) sh firmware-tests/bench/bench_net.sh
-bench-encryption: all ## allreduce between two namespaces with link.encryption and without (root; 2 minutes)
-	@BUILD=$(BUILD) sh firmware-tests/bench/bench_encryption.sh
 bench-idle: all $(BUILD)/firmware-tests/bench_idle ## link.idle = auto beside spin, yield and sleep: oversubscribed, hosts that share cores, neighbours (15 minutes; root)
 	@BUILD=$(BUILD) sh firmware-tests/bench/bench_idle.sh
 bench-plan: all ## what gf-plan predicts beside what gf-perf --model measures over 4 and 8 hosts (12 minutes; root)

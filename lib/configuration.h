@@ -58,16 +58,18 @@ struct gf_config {
         bool rejoin;
     } rendezvous;
     struct {
-        char transports[GF_TEXT_MAX]; /* between nodes, UCX's names, comma-separated; empty: tcp */
-        /* "eth0,eth1": these; "a;b": by place in the node; empty: lo */
+        /* what carries messages between nodes; for the whole job, see gf_link_choice */
+        gf_link_choice driver;
+        /* UCX's names, comma-separated, for ucx alone; empty: rc, ud and dc */
+        char transports[GF_TEXT_MAX];
+        /* "eth0,eth1": these, streams are spread over them; "a;b": by place in the node; empty:
+         * the one on the way to rendezvous.address, or for ucx any */
         char devices[GF_TEXT_MAX];
-        char ports[16];  /* "first-last" for tcp; empty: 21000-25999 */
-        uint32_t window; /* messages under way at once in a collective; 0: 8 */
+        uint32_t streams; /* tcp: connections of a pair of ranks; 0: 1 */
+        bool checksum;    /* tcp: a CRC32C of every payload: against damage, no MAC */
+        uint32_t window;  /* messages under way at once in a collective; 0: 8 */
         gf_idle idle;
-        /* a CRC32C beside each slice; auto then never takes direct, which sends none */
-        bool integrity;
-        bool encryption; /* tcp between nodes is encrypted; with a key_file alone */
-        /* with a key_file: transports without a proof (rc, ud ..) are allowed */
+        /* with a key_file: ucx is allowed, over which nobody proves the key */
         bool trusted_fabric;
         bool private_memory; /* ranks of a node share no memory: the network is for all */
         bool huge_pages;     /* ask for huge pages for the exchange region */

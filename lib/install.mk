@@ -17,8 +17,8 @@ $(BUILD)/include: $(HEADERS)
 # The archive goes into anybody's shared library, too; a call inside of ours stays inside.
 $(OBJ): GF_FLAGS += -fPIC $(if $(findstring clang,$(CC)),,-fno-semantic-interposition)
 $(OBJ): lib/install.mk
-# For those who do not link statically. It exports what begins with gf_; UCX is the system's (its archives are not for shared
-# libraries), so with a key_file UCX's tcp is refused, as in any program that does not lead UCX's calls through ours.
+# For those who do not link statically. It exports what begins with gf_; UCX is the system's: its archives are
+# not for shared libraries.
 SHARED_OBJ := $(patsubst $(BUILD)/drivers/ucx/link_ucx_open.o,$(BUILD)/shared/link_ucx_open.o,$(OBJ))
 $(BUILD)/shared/link_ucx_open.o: drivers/ucx/link_ucx_open.c lib/install.mk $(BUILD)/compile.used $(BUILD)/link.used
 	@mkdir -p $(@D)
@@ -37,7 +37,7 @@ install: all shared ## copy library, headers, tools, man pages and files for pkg
 	install -m 644 $(LIB) "$$to/lib"; $(if $(STRIP),strip -g "$$to/lib/$(notdir $(LIB))";) \
 	install -m 644 $(if $(STRIP),-s) $(BUILD)/$(SONAME) "$$to/lib"; ln -sf $(SONAME) "$$to/lib/libgradientflow.so"; \
 	install -m 644 $(BUILD)/include/gradientflow/*.h "$$to/include/gradientflow"; \
-	install -m 644 config/local.cfg config/cluster.cfg "$$share"; \
+	install -m 644 config/local.cfg config/cluster.cfg config/fabric.cfg "$$share"; \
 	install -m 644 config/models/*.cfg "$$share/models"; install -m 644 config/clusters/*.cfg "$$share/clusters"; \
 	install -m 644 tools/example/* "$$share/example"; \
 	install -d "$$to/share/bash-completion/completions"; \

@@ -98,6 +98,16 @@ typedef enum gf_average {
     GF_AVERAGE_SAMPLES /* the samples of all ranks in this step, said with gf_step_samples() */
 } gf_average;
 
+/* What carries messages between nodes (ranks of one node share memory). */
+typedef enum gf_link_choice {
+    /* ucx where each rank has an InfiniBand port that is active, or the file names transports or
+     * devices of a fabric; else tcp. With a key_file also link.trusted_fabric, as nobody proves it
+     * there */
+    GF_LINK_AUTO = 0,
+    GF_LINK_TCP, /* sockets */
+    GF_LINK_UCX  /* InfiniBand, RoCE */
+} gf_link_choice;
+
 typedef enum gf_idle {
     /* look for some microseconds, then yield after each poll, then sleep until woken */
     GF_IDLE_AUTO = 0,

@@ -42,22 +42,8 @@ struct gf_hierarchy; /* ops/node/hierarchy.h */
 /* A message of a collective that is under way. */
 struct gf_coll_msg {
     struct gf_req *req;
-    uint32_t peer;           /* world rank */
-    bool active;             /* posted and not yet ended */
-    bool verified;           /* its checksum has agreed, or there is none */
-    struct gf_coll_sum *sum; /* NULL: without integrity */
-};
-
-/* With link.integrity each message is followed by another with its CRC32C: ops/coll/integrity.c. */
-struct gf_coll_sum {
-    struct gf_req *req;
-    gf_mem data; /* of the message that it vouches for */
-    size_t size_bytes;
-    uint64_t tag;
-    uint64_t crc; /* what travels */
-    bool is_send;
-    bool posted;
-    bool active;
+    uint32_t peer; /* world rank */
+    bool active;   /* posted and not yet ended */
 };
 
 /* All but the last part is set by the owner before gf_coll_start(). */
@@ -82,7 +68,7 @@ struct gf_coll {
     /* NULL, or gf_flow_late: element ops are done late, after `event` of the queue's device. Data
      * and staging are then device memory, which the link reaches. What was to be done to data
      * before start is done; what is queued when the collective fails is the owner's to wait for. Of
-     * kinds made of rounds (flow.h), without fold or checksums, and of gf_coll_direct_device. */
+     * kinds made of rounds (flow.h), without fold, and of gf_coll_direct_device. */
     gf_status (*late)(struct gf_coll *coll, uint64_t now_ns);
     uint32_t event;
     uint64_t tag;        /* gf_tag(..), moves are added */
@@ -194,13 +180,6 @@ gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns);
  * as it takes: what cannot be cancelled is ended by the link's reset(). Does nothing unless the
  * collective runs. */
 void gf_coll_fail(struct gf_coll *coll, gf_status error);
-
-/* integrity.c, for messages with a sum. Of one that is posted next; returns its tag. Of one that
- * has ended: GF_OK once the checksum has travelled and, at the receiver, agrees with what
- * arrived. */
-uint64_t gf_integrity_begin(struct gf_coll_msg *msg, uint64_t tag, gf_mem data, size_t bytes,
-                            bool is_send);
-gf_status gf_integrity_test(struct gf_coll *coll, struct gf_coll_msg *msg);
 
 /* Helpers for the algorithms. Post a message in slot `msg`; GF_OK, GF_AGAIN (no room) or an error.
  * Size 0 is valid and sends nothing: the slot counts as ended. peer is a group index. */

@@ -157,7 +157,7 @@ static gf_status take(struct gf_node *node)
     struct node_peer *own = &node->peers[node->rank];
     const char *why = NULL;
     gf_status status;
-    if (node->asked) gf_node_host_look(node);
+    gf_node_host_look(node);
     node->shared = node->shares && (node->host != 0);
     if (node->shares && !node->shared)
         why = "/proc does not tell this host's boot id and namespaces";
@@ -201,7 +201,6 @@ gf_status gf_node_open(const struct gf_link_setup *setup, void *state, struct gf
     node->requests_max = setup->requests_max;
     node->region_bytes = setup->region_bytes;
     node->huge_pages = setup->huge_pages;
-    node->asked = !setup->private_memory;
     node->shares = shares(setup);
     node->plan = plan_of(setup);
     node->memory_fd = node->socket_fd = -1;

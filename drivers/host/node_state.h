@@ -181,8 +181,7 @@ struct gf_node {
     uint32_t requests_max;
     size_t region_bytes;
     bool huge_pages;
-    bool asked;  /* to share, */
-    bool shares; /* .. and there may be somebody to share with */
+    bool shares; /* it is to, and there may be somebody to share with */
     bool shared; /* the memory of now is */
     bool armed;
     gf_status broken; /* some peer's memory is damaged */

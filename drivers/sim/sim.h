@@ -13,7 +13,6 @@ typedef enum gf_sim_fault_kind {
     GF_SIM_FAULT_DROP,      /* the message never arrives; the send ends well */
     GF_SIM_FAULT_DUPLICATE, /* arrives twice */
     GF_SIM_FAULT_DELAY,     /* arrives delay_ns later: reordering */
-    GF_SIM_FAULT_CORRUPT,   /* one bit is flipped */
     GF_SIM_FAULT_SHORT,     /* arrives with another size */
     /* the posting rank is dead from here on: its posts and polls give GF_ERR_ABORTED, its control
      * connection ends after detect_ns, its messages under way are lost */

@@ -184,14 +184,6 @@ void sim_unexpected_clear(struct sim_rank *self)
 
 /* ---- landing ---- */
 
-static void message_corrupt(struct gf_sim *sim, struct sim_message *message)
-{
-    message_load(sim, message);
-    if (!message->has_data) return;
-    uint64_t bit = sim_random_to(sim, (uint64_t)message->size_bytes * 8 - 1);
-    message->payload[bit / 8] ^= (unsigned char)(1u << (bit % 8));
-}
-
 static void message_copy(struct gf_sim *sim, struct sim_message *message)
 {
     size_t payload_bytes = message->has_data ? message->size_bytes : 0;
@@ -217,7 +209,6 @@ static bool message_survives(struct gf_sim *sim, struct sim_message *message,
         sim_event_push(sim, sim->now_ns + delay_ns, kind, message);
         return false;
     case GF_SIM_FAULT_DUPLICATE: message_copy(sim, message); return true;
-    case GF_SIM_FAULT_CORRUPT: message_corrupt(sim, message); return true;
     case GF_SIM_FAULT_SHORT:
         message_load(sim, message);
         message->size_bytes = (message->size_bytes > 0) ? message->size_bytes - 1 : 1;

@@ -57,7 +57,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "drivers/clock.h"
@@ -143,10 +142,21 @@ static gf_status post_check(struct gf_tcp_link *tcp, uint32_t peer, uint64_t tag
     if (tag >> GF_TAG_BITS != 0)
         return post_refuse(tcp, GF_ERR_PARAM, peer, call, tag, size_bytes, "a tag has 51 bits");
     if (tcp->broken != GF_OK) return tcp->broken;
+    if (gf_node_has(tcp->node, peer)) return GF_OK;
     if (tcp->peers[peer].open_count < tcp->setup.streams)
         return post_refuse(tcp, GF_ERR_STATE, peer, call, tag, size_bytes,
                            "not connected in this epoch");
     return (tcp->requests_under_way < tcp->setup.requests_max) ? GF_OK : GF_AGAIN;
+}
+
+/* A message of the node. */
+static void in_node_begin(struct gf_tcp_link *tcp, struct gf_req *req, uint32_t peer, bool is_send)
+{
+    req->link = tcp;
+    req->in_node = true;
+    req->peer = peer;
+    req->is_send = is_send;
+    req->counted = false;
 }
 
 static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data,
@@ -155,12 +165,19 @@ static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_m
     struct gf_tcp_link *tcp = tcp_of(link);
     gf_status status = post_check(tcp, to, tag, size_bytes, "send_post");
     if (status != GF_OK) return status;
-    if (tcp->peers[to].told) return gf_tcp_peer_refuse(&tcp->peers[to]);
-    req_begin(tcp, req, true, to, tag, data, (uint32_t)size_bytes);
+    if (gf_node_has(tcp->node, to)) {
+        in_node_begin(tcp, req, to, true);
+        status = gf_node_send_post(tcp->node, to, tag, (const void *)(uintptr_t)data, size_bytes,
+                                   &req->node);
+        if (status != GF_OK) return status;
+    } else {
+        if (tcp->peers[to].told) return gf_tcp_peer_refuse(&tcp->peers[to]);
+        req_begin(tcp, req, true, to, tag, data, (uint32_t)size_bytes);
+        gf_tcp_send_begin(&tcp->peers[to], req);
+    }
     link->sent_bytes += size_bytes;
     link->sent_messages++;
     link->counts[to].sends_posted++;
-    gf_tcp_send_begin(&tcp->peers[to], req);
     return GF_OK;
 }
 
@@ -170,6 +187,13 @@ static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf
     struct gf_tcp_link *tcp = tcp_of(link);
     gf_status status = post_check(tcp, from, tag, size_bytes, "recv_post");
     if (status != GF_OK) return status;
+    if (gf_node_has(tcp->node, from)) {
+        in_node_begin(tcp, req, from, false);
+        status = gf_node_recv_post(tcp->node, from, tag, (void *)(uintptr_t)data, size_bytes,
+                                   &req->node);
+        if (status == GF_OK) link->counts[from].receives_posted++;
+        return status;
+    }
     /* What came before its connection ended can still be had. */
     if (tcp->peers[from].told && (gf_tcp_late_find(&tcp->peers[from], tag) == TCP_NONE))
         return gf_tcp_peer_refuse(&tcp->peers[from]);
@@ -181,15 +205,25 @@ static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf
 
 static gf_status test(struct gf_link *link, struct gf_req *req)
 {
+    gf_status status;
     GF_ASSERT(req->link == tcp_of(link));
-    return req->answer;
+    if (!req->in_node) return req->answer;
+    status = gf_node_test(req->link->node, &req->node);
+    if ((status == GF_OK) && !req->counted) {
+        req->counted = true;
+        gf_link_count_completed(link, req->peer, req->is_send);
+    }
+    return status;
 }
 
 static void cancel(struct gf_link *link, struct gf_req *req)
 {
     struct gf_tcp_link *tcp = tcp_of(link);
     GF_ASSERT(req->link == tcp);
-    if ((req->answer == GF_AGAIN) && !req->is_send) gf_tcp_recv_cancel(&tcp->peers[req->peer], req);
+    if (req->in_node)
+        gf_node_cancel(tcp->node, &req->node);
+    else if ((req->answer == GF_AGAIN) && !req->is_send)
+        gf_tcp_recv_cancel(&tcp->peers[req->peer], req);
 }
 
 /* ---- moving and sleeping ---- */
@@ -215,6 +249,7 @@ static void events_take(struct gf_tcp_link *tcp)
     tcp->unasked = 0;
     for (int i = 0; i < count; i++) {
         struct gf_tcp_stream *stream = events[i].data.ptr;
+        if (stream == NULL) continue; /* the node's, which is looked at in each turn */
         if ((events[i].events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
             stream->readable = true;
         if ((events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) stream->hung_up = true;
@@ -257,12 +292,9 @@ static bool awaited_read(struct gf_tcp_link *tcp, bool *moved_out)
     return true;
 }
 
-static gf_status progress(struct gf_link *link)
+static gf_status network_progress(struct gf_tcp_link *tcp)
 {
-    struct gf_tcp_link *tcp = tcp_of(link);
     bool moved = false;
-    if (tcp->broken != GF_OK) return tcp->broken;
-    if (tcp->epoll_fd < 0) return GF_ERR_STATE;
     tcp->turn++;
     if (!awaited_read(tcp, &moved)) events_take(tcp);
     moved = ready_serve(tcp) || moved;
@@ -272,10 +304,25 @@ static gf_status progress(struct gf_link *link)
     return moved ? GF_OK : GF_AGAIN;
 }
 
+static gf_status progress(struct gf_link *link)
+{
+    struct gf_tcp_link *tcp = tcp_of(link);
+    gf_status in_node;
+    gf_status status = GF_AGAIN;
+    if (tcp->broken != GF_OK) return tcp->broken;
+    if (!tcp->is_open) return GF_ERR_STATE;
+    in_node = gf_node_progress(tcp->node);
+    if (tcp->streams_open > 0) status = network_progress(tcp);
+    if ((in_node < 0) || (status == GF_AGAIN)) return in_node;
+    return status;
+}
+
 static gf_status arm(struct gf_link *link)
 {
     struct gf_tcp_link *tcp = tcp_of(link);
     if (tcp->broken != GF_OK) return tcp->broken;
+    if (!tcp->is_open) return GF_ERR_STATE;
+    if (gf_node_arm(tcp->node) != GF_OK) return GF_AGAIN;
     if (tcp->unasked > 0) events_take(tcp); /* what was read is still on the kernel's list */
     return (tcp->ready == NULL) ? GF_OK : GF_AGAIN;
 }
@@ -333,42 +380,29 @@ static void lay(const struct gf_link_setup *setup, struct parts *parts)
     }
 }
 
+static size_t node_at(const struct gf_link_setup *filled)
+{
+    struct parts parts = {NULL, 0};
+    lay(filled, &parts);
+    return parts.bytes;
+}
+
 static size_t state_bytes(const struct gf_link_setup *setup)
 {
     const struct gf_link_setup filled = setup_filled(setup);
-    struct parts parts = {NULL, 0};
-    lay(&filled, &parts);
-    return parts.bytes;
+    return node_at(&filled) + gf_node_state_bytes(setup);
 }
 
 /* ---- the exchange region ---- */
 
-static gf_status region_take(struct gf_tcp_link *tcp, struct gf_fault *fault)
-{
-    void *region;
-    if (tcp->setup.region_bytes == 0) return GF_OK;
-    region = mmap(NULL, tcp->setup.region_bytes, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (region == MAP_FAILED)
-        return gf_fault_set(fault, GF_ERR_SYSTEM, GF_RANK_NONE, "mmap", errno,
-                            "no %zu bytes for the exchange region: %s", tcp->setup.region_bytes,
-                            strerror(errno));
-    tcp->link.region = region;
-    tcp->link.region_bytes = tcp->setup.region_bytes;
-    tcp->link.private_bytes = tcp->setup.region_bytes;
-    return GF_OK;
-}
-
 static void *map(struct gf_link *link, uint32_t peer)
 {
-    struct gf_tcp_link *tcp = tcp_of(link);
-    return (peer == tcp->setup.rank) ? tcp->link.region : NULL;
+    return gf_node_map(tcp_of(link)->node, peer);
 }
 
 static void flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value)
 {
-    uint64_t *flag = (uint64_t *)(void *)((unsigned char *)map(link, peer) + offset_bytes);
-    __atomic_store_n(flag, value, __ATOMIC_RELEASE);
+    gf_node_flag_store(tcp_of(link)->node, peer, offset_bytes, value);
 }
 
 /* ---- opening and closing ---- */
@@ -389,6 +423,8 @@ static void forked_close(struct gf_forked *forked)
     (void)close(tcp->epoll_fd);
 }
 
+static void close_link(struct gf_link *link);
+
 static void peers_init(struct gf_tcp_link *tcp)
 {
     for (uint32_t id = 0; id < tcp->setup.world; id++) {
@@ -396,13 +432,45 @@ static void peers_init(struct gf_tcp_link *tcp)
     }
 }
 
-static gf_status open_epoll(struct gf_tcp_link *tcp, struct gf_fault *fault)
+/* One descriptor wakes a sleeper: streams are put there as they come, the node's here. */
+static gf_status wakes_take(struct gf_tcp_link *tcp)
 {
+    struct epoll_event event = {.events = EPOLLIN};
+    int node_fd = gf_node_wake_fd(tcp->node);
     tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     tcp->link.wake_fd = tcp->epoll_fd;
-    if (tcp->epoll_fd >= 0) return GF_OK;
-    return gf_fault_set(fault, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_create1", errno,
-                        "link: epoll_create1 failed: %s", strerror(errno));
+    if ((tcp->epoll_fd >= 0) &&
+        ((node_fd < 0) || (epoll_ctl(tcp->epoll_fd, EPOLL_CTL_ADD, node_fd, &event) == 0)))
+        return GF_OK;
+    return gf_fault_set(&tcp->link.fault, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_create1", errno,
+                        "link: no epoll descriptor: %s", strerror(errno));
+}
+
+static void wakes_give(struct gf_tcp_link *tcp)
+{
+    int fd = tcp->epoll_fd;
+    tcp->epoll_fd = tcp->link.wake_fd = -1; /* first: for a child that is forked meanwhile */
+    if (fd >= 0) (void)close(fd);
+}
+
+static void network_tell(const struct gf_tcp_link *tcp)
+{
+    if (!tcp->link.network)
+        gf_log_line(&tcp->setup.log, GF_LOG_INFO, "link: no network is open");
+    else
+        gf_log_line(&tcp->setup.log, GF_LOG_INFO, "link: sockets, %u a pair, devices %s",
+                    tcp->setup.streams, (tcp->devices[0] != '\0') ? tcp->devices : "any");
+}
+
+static gf_status setup_check(const struct gf_link_setup *filled, struct gf_fault *fault_out)
+{
+    if ((filled->streams <= TCP_STREAMS_MAX) && (filled->message_bytes_max <= UINT32_MAX / 2) &&
+        (filled->credit_bytes <= UINT32_MAX / 2))
+        return GF_OK;
+    return gf_fault_set(
+        fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+        "link: %u streams, messages of %zu bytes, credit of %u: at most %u, and 2 GiB each",
+        filled->streams, filled->message_bytes_max, filled->credit_bytes, TCP_STREAMS_MAX);
 }
 
 static gf_status open_link(const struct gf_link_setup *setup, void *state,
@@ -414,28 +482,29 @@ static gf_status open_link(const struct gf_link_setup *setup, void *state,
     gf_status status;
     GF_ASSERT((((uintptr_t)state & 63) == 0) && (setup->rank < setup->world) &&
               (setup->requests_max > 0));
-    if ((filled.streams > TCP_STREAMS_MAX) || (filled.message_bytes_max > UINT32_MAX / 2) ||
-        (filled.credit_bytes > UINT32_MAX / 2))
-        return gf_fault_set(
-            fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
-            "link: %u streams, messages of %zu bytes, credit of %u: at most %u, and 2 GiB each",
-            filled.streams, filled.message_bytes_max, filled.credit_bytes, TCP_STREAMS_MAX);
+    if ((status = setup_check(&filled, fault_out)) != GF_OK) return status;
     memset(tcp, 0, sizeof *tcp);
     tcp->setup = filled;
     tcp->link.driver = &gf_link_tcp;
-    tcp->link.network = true;
+    tcp->epoll_fd = tcp->link.wake_fd = -1;
     tcp->gone_ns = TCP_GONE_NS;
     tcp->turn = 1;
     lay(&filled, &parts);
     memset(tcp->link.counts, 0, filled.world * sizeof *tcp->link.counts);
-    if ((status = open_epoll(tcp, fault_out)) != GF_OK) return status;
-    if ((status = region_take(tcp, fault_out)) != GF_OK) {
-        (void)close(tcp->epoll_fd);
-        return status;
-    }
     peers_init(tcp);
     tcp->forked.close = forked_close;
     gf_forked_add(&tcp->forked);
+    status = gf_node_open(&tcp->setup, (unsigned char *)state + node_at(&filled), &tcp->link,
+                          &tcp->node);
+    if ((status == GF_OK) && !setup->one_node) status = gf_tcp_network_take(tcp);
+    if (status == GF_OK) status = wakes_take(tcp);
+    if (status != GF_OK) {
+        *fault_out = tcp->link.fault;
+        close_link(&tcp->link);
+        return status;
+    }
+    tcp->is_open = true;
+    network_tell(tcp);
     *link_out = &tcp->link;
     return GF_OK;
 }
@@ -467,9 +536,10 @@ static void flush(struct gf_tcp_link *tcp)
     }
 }
 
-static void drop(struct gf_link *link)
+/* All connections of the epoch, and what was under way on them. */
+static void network_drop(struct gf_tcp_link *tcp)
 {
-    struct gf_tcp_link *tcp = tcp_of(link);
+    gf_tcp_network_give(tcp);
     for (uint32_t id = 0; id < tcp->setup.world; id++) {
         if (id != tcp->setup.rank) gf_tcp_peer_close(&tcp->peers[id]);
     }
@@ -477,66 +547,72 @@ static void drop(struct gf_link *link)
     tcp->ready = NULL;
     tcp->ready_last = NULL;
     tcp->gone_count = 0;
+    tcp->streams_open = 0;
     peers_init(tcp);
+}
+
+static void drop(struct gf_link *link)
+{
+    struct gf_tcp_link *tcp = tcp_of(link);
+    tcp->is_open = false;
+    network_drop(tcp);
+    gf_node_drop(tcp->node);
+}
+
+static gf_status renew(struct gf_tcp_link *tcp, bool on)
+{
+    gf_status status;
+    tcp->is_open = false;
+    flush(tcp);
+    network_drop(tcp);
+    wakes_give(tcp);
+    tcp->broken = GF_OK;
+    tcp->link.fault = (struct gf_fault){.code = GF_OK};
+    tcp->link.network = false;
+    status = gf_node_reset(tcp->node, tcp->setup.epoch);
+    if ((status == GF_OK) && on) status = gf_tcp_network_take(tcp);
+    if (status == GF_OK) status = wakes_take(tcp);
+    tcp->is_open = status == GF_OK;
+    return status;
 }
 
 static gf_status reset(struct gf_link *link, uint32_t epoch)
 {
     struct gf_tcp_link *tcp = tcp_of(link);
-    flush(tcp);
-    drop(link);
     tcp->setup.epoch = epoch;
-    tcp->broken = GF_OK;
-    link->fault = (struct gf_fault){.code = GF_OK};
     memset(link->counts, 0, tcp->setup.world * sizeof *link->counts);
-    if (link->region != NULL) memset(link->region, 0, link->region_bytes);
-    return GF_OK;
+    return renew(tcp, link->network);
+}
+
+static gf_status network(struct gf_link *link, bool on)
+{
+    struct gf_tcp_link *tcp = tcp_of(link);
+    gf_status status = renew(tcp, on);
+    if (status == GF_OK) network_tell(tcp);
+    return status;
 }
 
 static void close_link(struct gf_link *link)
 {
     struct gf_tcp_link *tcp = tcp_of(link);
-    int epoll_fd = tcp->epoll_fd;
     flush(tcp);
-    drop(link);
-    tcp->epoll_fd = -1;
-    if (epoll_fd >= 0) (void)close(epoll_fd);
+    network_drop(tcp);
+    wakes_give(tcp);
+    gf_node_close(tcp->node);
+    tcp->node = NULL;
     gf_forked_remove(&tcp->forked);
-    if (link->region != NULL) (void)munmap(link->region, link->region_bytes);
-    link->region = NULL;
-}
-
-/* ---- connecting ---- */
-
-/* What there is to tell is told by whoever dials and accepts. */
-static gf_status endpoint(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out)
-{
-    (void)link;
-    (void)endpoint_out;
-    *size_bytes_out = 0;
-    return GF_OK;
-}
-
-static gf_status connect_peer(struct gf_link *link, uint32_t peer, const void *endpoint_in,
-                              size_t size_bytes)
-{
-    struct gf_tcp_link *tcp = tcp_of(link);
-    (void)endpoint_in;
-    (void)size_bytes;
-    if (peer == tcp->setup.rank) return GF_OK;
-    if (tcp->peers[peer].ended) return gf_tcp_peer_refuse(&tcp->peers[peer]);
-    return (tcp->peers[peer].open_count == tcp->setup.streams) ? GF_OK : GF_AGAIN;
 }
 
 const struct gf_link_driver gf_link_tcp = {
     .name = "tcp",
     .req_size_bytes = sizeof(struct gf_req),
-    .endpoint_bytes_max = 64,
+    .endpoint_bytes_max = TCP_ENDPOINT_BYTES_MAX,
     .state_bytes = state_bytes,
+    .memory_bytes = gf_node_bytes,
     .open = open_link,
     .close = close_link,
-    .endpoint = endpoint,
-    .connect = connect_peer,
+    .endpoint = gf_tcp_endpoint,
+    .connect = gf_tcp_connect,
     .send_post = send_post,
     .recv_post = recv_post,
     .test = test,
@@ -545,6 +621,9 @@ const struct gf_link_driver gf_link_tcp = {
     .arm = arm,
     .map = map,
     .flag_store = flag_store,
+    .flag_arm = gf_flag_arm,
+    .flag_sleep = gf_flag_sleep,
     .reset = reset,
+    .network = network,
     .drop = drop,
 };

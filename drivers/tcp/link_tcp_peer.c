@@ -77,6 +77,7 @@ gf_status gf_link_tcp_adopt(struct gf_link *link, uint32_t id, uint32_t stream_i
     stream->writable = true;
     if (stream_index == 0) peer->greets = true;
     peer->open_count++;
+    tcp->streams_open++;
     gf_tcp_stream_list(stream);
     return GF_OK;
 }

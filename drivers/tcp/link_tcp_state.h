@@ -1,19 +1,27 @@
 /* What the files of the socket link share; nobody else includes this. The protocol is described in
- * link_tcp.c. link_tcp.c       the driver table: posting, testing, progress, sleeping, opening and
- * closing link_tcp_frame.c headers link_tcp_send.c  what goes out: words to the peer, beginnings of
- * messages, and their rest link_tcp_recv.c  what comes in, and receives link_tcp_late.c  messages
- * that came before their receive link_tcp_peer.c  connections: how they come, and how they end */
+ * link_tcp.c.
+ *     link_tcp.c         the driver table: posting, testing, progress, sleeping, opening, closing
+ *     link_tcp_frame.c   headers
+ *     link_tcp_send.c    what goes out: words to the peer, beginnings of messages, and their rest
+ *     link_tcp_recv.c    what comes in, and receives
+ *     link_tcp_late.c    messages that came before their receive
+ *     link_tcp_peer.c    connections: how they come, and how they end
+ *     link_tcp_address.c endpoint addresses; who is dialled where */
 #ifndef GF_LINK_TCP_STATE_H
 #define GF_LINK_TCP_STATE_H
 
 #include <sys/uio.h>
 
 #include "drivers/forked.h"
+#include "drivers/node.h"
+#include "drivers/rendezvous.h"
 #include "drivers/tcp/link_tcp.h"
 #include "drivers/tcp/link_tcp_frame.h"
 
 #define TCP_LINK_VERSION 1u
 #define TCP_STREAMS_MAX 8u
+#define TCP_ENDPOINT_BYTES_MAX 256u
+#define TCP_PLACES_MAX 4u             /* addresses of a rank that carry its messages */
 #define TCP_BLOCK_BYTES 1024u         /* credit is counted in these */
 #define TCP_CREDIT_BYTES (256u << 10) /* of each peer, where the setup names none */
 #define TCP_WHOLE_BYTES_MAX \
@@ -49,6 +57,10 @@ typedef enum gf_tcp_phase {
 
 struct gf_req {
     struct gf_tcp_link *link;
+    /* It is the node's: of the rest link, peer, is_send and counted alone mean something. */
+    bool in_node;
+    bool counted; /* in link.counts, where it is the node's and has ended */
+    struct gf_node_req node;
     struct gf_req *older, *newer;   /* in link.oldest, until it has ended */
     struct gf_req *next, *previous; /* in a list of its peer */
     struct gf_req *tell_next;       /* in peer.tells */
@@ -135,6 +147,7 @@ struct gf_tcp_peer {
     struct gf_tcp_link *link;
     uint32_t id;
     uint32_t open_count; /* streams that were adopted */
+    uint64_t met_ns;     /* since then it is to be reached by connections; 0: it is not */
     bool greeted;        /* its HELLO came */
     bool greets;         /* ours is to leave */
     bool ended, told;    /* a connection ended; its requests were told */
@@ -165,10 +178,19 @@ struct gf_tcp_link {
     struct gf_link link;
     struct gf_link_setup setup; /* streams and credit_bytes with what 0 stands for */
     struct gf_forked forked;
-    int epoll_fd;
-    gf_status broken;     /* what progress() gives from here on */
-    uint32_t unasked;     /* reads without asking epoll first, since it was asked */
-    uint32_t turn;        /* of progress() */
+    struct gf_node *node; /* memory and messages of the node; NULL: not open */
+    bool is_open;         /* false: it was dropped, or a reset failed and has said why */
+    int epoll_fd;         /* of all streams, and of what wakes for the node */
+    /* link_tcp_address.c: connections come from here, and what peers must know to come */
+    struct gf_data_taker taker;
+    char devices[GF_TEXT_MAX]; /* what of setup.devices is this rank's */
+    uint32_t place_count;
+    struct gf_place places[TCP_PLACES_MAX]; /* where this rank is dialled; from there it dials */
+    unsigned char secret[GF_DATA_SECRET_BYTES];
+    gf_status broken; /* what progress() gives from here on */
+    uint32_t unasked; /* reads without asking epoll first, since it was asked */
+    uint32_t turn;    /* of progress() */
+    uint32_t streams_open;
     uint32_t gone_count;  /* peers that have ended, and were not told */
     uint64_t gone_ns;     /* TCP_GONE_NS, or a test's */
     uint32_t block_count; /* of a peer */
@@ -206,6 +228,13 @@ static inline void gf_tcp_list_remove(struct gf_tcp_list *list, struct gf_req *r
     else
         list->last = req->previous;
 }
+
+/* link_tcp_address.c. Connections of this epoch are taken from here on, or none. */
+gf_status gf_tcp_network_take(struct gf_tcp_link *link);
+void gf_tcp_network_give(struct gf_tcp_link *link);
+gf_status gf_tcp_endpoint(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out);
+gf_status gf_tcp_connect(struct gf_link *link, uint32_t peer, const void *endpoint,
+                         size_t size_bytes);
 
 /* link_tcp.c. Its answer; it is in no list of its peer any more. */
 void gf_tcp_req_end(struct gf_req *req, gf_status answer);

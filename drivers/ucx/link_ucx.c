@@ -8,23 +8,15 @@
  * There is no error handling by UCX (err_mode PEER). That a peer is gone is the control channel's
  * news, that a fabric gave it up way_lost()'s.
  *
- * UCX's pools grow with the largest window ever seen: in the first steps. To have that after one,
- * with each peer as many messages as will ever be under way, of each size class (8 B, 4 KiB, a
- * slice, the largest), once with the receives posted first and once unexpected; after that UCX
- * allocates nothing while the window stays as it was (test_link_ucx_memory.c).
+ * UCX's pools grow with the largest window ever seen: in the first steps. Later it allocates now and
+ * then, over its tcp for one message in some twenty (test_link_ucx_memory.c).
  *
- * UCX sets up its connections lazily, too, which the first large message to a peer begins. Until
- * that is done UCX 1.13 would abort the process if a peer died or the link ended: connection.c and
- * ucx_calls.c keep that from it. */
+ * UCX sets up its connections lazily, too, which the first large message to a peer begins. If a
+ * peer dies before that is done UCX may end the process ("got REQ message", 1.13 to 1.23). */
 #include "drivers/ucx/link_ucx.h"
 
 _Static_assert(sizeof(struct gf_req) == GF_UCX_FRONT_BYTES + 64,
                "our part of a request is one cache line");
-
-/* While no message under way is larger, what is awaited longest is read without asking whether it
- * is there (connection_proof.c). At 4 KiB that was no faster, and a large message is moved best
- * when the kernel says so. */
-#define UNASKED_BYTES_MAX 512u
 
 /* ---- how a request begins and ends ---- */
 
@@ -45,7 +37,6 @@ static void req_begin(struct gf_ucx *ucx, struct gf_req *req, uint32_t peer, uin
         ucx->oldest = req;
     ucx->under_way = req;
     ucx->requests_under_way++;
-    ucx->large_under_way += (size_bytes > UNASKED_BYTES_MAX);
 }
 
 void gf_ucx_req_end(struct gf_req *req, gf_status answer)
@@ -62,7 +53,6 @@ void gf_ucx_req_end(struct gf_req *req, gf_status answer)
     else
         ucx->under_way = req->next;
     ucx->requests_under_way--;
-    ucx->large_under_way -= (req->size_bytes > UNASKED_BYTES_MAX);
     req->answer = answer;
     if (answer == GF_OK) gf_link_count_completed(&ucx->link, req->peer, req->is_send);
 }
@@ -180,7 +170,6 @@ static gf_status ucx_send(struct gf_ucx *ucx, uint32_t to, uint64_t tag, gf_mem 
     gf_status status = post_begin(ucx, to, tag, data, size_bytes, true, req, &param);
     if (status != GF_OK) return status;
     param.cb.send = send_ended;
-    param.op_attr_mask |= UCP_OP_ATTR_FLAG_FAST_CMPL; /* link_ucx_settings.c says why */
     result = ucp_tag_send_nbx(ucx->endpoints[to], (const void *)(uintptr_t)data, size_bytes,
                               wire_tag(ucx->setup.rank, tag), &param);
     status = post_end(req, result, "ucp_tag_send_nbx");
@@ -279,24 +268,13 @@ static void cancel(struct gf_link *link, struct gf_req *req)
 
 /* ---- moving and sleeping ---- */
 
-static uint32_t awaited(const struct gf_ucx *ucx)
-{
-    const struct gf_req *oldest = ucx->oldest;
-    if ((oldest == NULL) || oldest->is_send || (ucx->large_under_way > 0) || (ucx->gpu != NULL))
-        return GF_RANK_NONE;
-    return oldest->peer;
-}
-
 static gf_status ucx_progress(struct gf_ucx *ucx)
 {
     gf_status status;
     unsigned moved;
     if ((status = gf_ucx_enter(ucx)) != GF_OK) return status;
-    ucx->proofs.awaits = awaited(ucx);
     moved = ucp_worker_progress(ucx->worker);
     gf_ucx_leave(ucx);
-    if (gf_proofs_busy(&ucx->proofs) && ((status = gf_ucx_guard_progress(ucx)) != GF_OK))
-        return status;
     if (ucx->broken != GF_OK) return ucx->broken;
     return (moved != 0) ? GF_OK : GF_AGAIN;
 }
@@ -320,8 +298,6 @@ static gf_status arm(struct gf_link *link)
     if (!ucx->is_open) return GF_ERR_STATE;
     if (gf_node_arm(ucx->node) != GF_OK) return GF_AGAIN;
     if (ucx->worker == NULL) return GF_OK;
-    if (gf_proofs_busy(&ucx->proofs) || gf_proofs_ahead(&ucx->proofs)) return GF_AGAIN;
-    ucx->proofs.unasked = GF_PROOF_UNASKED_MAX; /* what wakes this rank may be another's message */
     status = ucp_worker_arm(ucx->worker);
     if (status == UCS_OK) return GF_OK;
     if (status == UCS_ERR_BUSY) return GF_AGAIN;
@@ -346,6 +322,7 @@ const struct gf_link_driver gf_link_ucx = {
     .state_bytes = gf_ucx_state_bytes,
     .memory_bytes = gf_node_bytes,
     .may_reach_device = gf_ucx_may_reach_device,
+    .probe = gf_ucx_probe,
     .open = gf_ucx_open,
     .close = gf_ucx_close,
     .endpoint = gf_ucx_endpoint,
@@ -361,6 +338,5 @@ const struct gf_link_driver gf_link_ucx = {
     .flag_arm = gf_flag_arm,
     .flag_sleep = gf_flag_sleep,
     .reset = gf_ucx_reset,
-    .network = gf_ucx_network,
     .drop = gf_ucx_drop,
 };

@@ -2,20 +2,18 @@
  *     link_ucx.c           messages: the driver table, posting, testing, progress, sleeping
  *     link_ucx_open.c      UCX itself: its settings, its log, open, close, reset
  *     link_ucx_settings.c  what UCX is told, and whether it heard
+ *     link_ucx_probe.c     whether auto would take it here
  *     link_ucx_resources.c why UCX does not open a transport
  *     link_ucx_names.c     lists of names, and what transports are for
  *     link_ucx_peers.c     the way to peers: endpoint addresses, connecting
- *     link_ucx_guard.c     who may connect; connection*.c do it, without UCX's headers
  *     link_ucx_device.c    device memory: whether UCX reaches it, and what UCX needs for that
- * Calls of UCX are led to ucx_calls.c. */
+ */
 #ifndef GF_LINK_UCX_H
 #define GF_LINK_UCX_H
 
 #include "drivers/node.h"
-#include "drivers/ucx/connection_proof.h"
 
 #include <ucp/api/ucp.h>
-#include <uct/api/uct.h>
 
 /* UCX keeps its part of a request in front of the address it is given; 1.13 wants 272 bytes. open()
  * compares. */
@@ -49,21 +47,17 @@ struct gf_ucx {
     struct gf_gpu *gpu;         /* NULL: no device memory is reached */
     uint32_t requests_under_way;
     char devices[GF_TEXT_MAX]; /* what of setup.devices is this rank's */
-    struct gf_proofs proofs;
-    bool ending; /* requests that end now were ended by us: no fault */
+    bool ending;               /* requests that end now were ended by us: no fault */
     /* GF_ERR_LINK: UCX gave up the way to a peer over a fabric; until the worker ends */
     gf_status broken;
     bool log_pushed;
     /* of its opening: a transport or device that UCX lacks, a setting that it has not */
     char complaint[GF_TEXT_MAX];
-    uint32_t looked;       /* bits of settings that an interface of the worker has taken */
     ucp_context_h context; /* NULL, as the worker: no network is open */
     ucp_worker_h worker;
     int wakes_fd;                      /* an epoll descriptor of the worker's and the node's; -1 */
     struct gf_req *under_way, *oldest; /* a list, and its end */
-    uint32_t large_under_way;
-    /* [world], NULL: not connected. After them link.counts, gf_proofs_bytes() and
-     * gf_node_state_bytes(). */
+    /* [world], NULL: not connected. After them link.counts and gf_node_state_bytes(). */
     ucp_ep_h endpoints[];
 };
 
@@ -81,18 +75,6 @@ __attribute__((format(printf, 6, 7))) gf_status gf_ucx_fault(struct gf_ucx *ucx,
 #define gf_ucx_refuse(ucx, code, ...) gf_ucx_fault(ucx, code, GF_RANK_NONE, "", UCS_OK, __VA_ARGS__)
 /* Takes the request off the list and gives it its answer. */
 void gf_ucx_req_end(struct gf_req *req, gf_status answer);
-
-/* link_ucx_guard.c. Reads the key, and says with which transports to begin. */
-gf_status gf_ucx_guard_open(struct gf_ucx *ucx);
-/* May the network be opened, or it is closed. */
-gf_status gf_ucx_guard_network(struct gf_ucx *ucx, bool on);
-gf_status gf_ucx_guard_check(struct gf_ucx *ucx); /* of a new worker */
-/* What peers must know to connect: written to out if it fits in room; returns its bytes. 0: UCX
- * does not listen. */
-size_t gf_ucx_guard_put(const struct gf_ucx *ucx, unsigned char *out, size_t room);
-gf_status gf_ucx_guard_peer(struct gf_ucx *ucx, uint32_t peer, const unsigned char *offer,
-                            size_t bytes);
-gf_status gf_ucx_guard_progress(struct gf_ucx *ucx); /* where gf_proofs_busy() */
 
 bool gf_ucx_may_reach_device(const struct gf_link_setup *setup);
 void gf_ucx_device_types(struct gf_ucx *ucx, uint64_t memory_types); /* of its context */
@@ -127,28 +109,19 @@ uint32_t gf_ucx_list_count(const char *list, char separator); /* an empty one co
 const char *gf_ucx_find(const char *list, unsigned kinds, size_t *name_bytes_out);
 bool gf_ucx_any(const char *list, unsigned kinds);
 
-/* Of "a,b;c" the group of the rank at this place in its node; devices_out[GF_TEXT_MAX]. */
-void gf_ucx_devices_group(const char *asked, uint32_t local, char *devices_out);
-
 /* link_ucx_resources.c. Names the first of the transports that is for hardware which this binary or
  * this host does not have, and which link has it. false: there is none. */
-bool gf_ucx_missing_text(const struct gf_ucx *ucx, char *text_out, size_t text_bytes);
+bool gf_ucx_missing_text(const char *transports, char *text_out, size_t text_bytes);
+/* link_ucx_probe.c */
+bool gf_ucx_probe(const struct gf_link_setup *setup, char *text_out, size_t text_bytes);
 
 /* Sets in config what the link was asked for, and reads back what is UCP's own. */
 gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config);
-/* UCX opens an interface of the link that this thread opens now, with these settings. */
-void gf_ucx_iface_opens(const char *transport, void *config);
-/* .. for that link: what it has not as it was set is a complaint. At the end, what no interface has
- * taken. */
-void gf_ucx_settings_look(struct gf_ucx *ucx, const char *transport, void *config);
-void gf_ucx_settings_looked(struct gf_ucx *ucx);
-
 size_t gf_ucx_state_bytes(const struct gf_link_setup *setup);
 gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,
                       struct gf_fault *fault_out);
 void gf_ucx_close(struct gf_link *link);
 gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch);
-gf_status gf_ucx_network(struct gf_link *link, bool on);
 void gf_ucx_drop(struct gf_link *link);
 
 /* Forgets all peers. Their endpoints end with the worker. */

@@ -32,13 +32,6 @@ uint32_t gf_ucx_list_count(const char *list, char separator)
     return parts;
 }
 
-void gf_ucx_devices_group(const char *asked, uint32_t local, char *devices_out)
-{
-    for (uint32_t wanted = local % gf_ucx_list_count(asked, ';'); wanted > 0; wanted--)
-        asked = strchr(asked, ';') + 1;
-    (void)snprintf(devices_out, GF_TEXT_MAX, "%.*s", (int)strcspn(asked, ";"), asked);
-}
-
 /* rc brings ud along to connect, rc_verbs and rc_mlx5 do not. What is not here is some fabric. */
 static const struct {
     const char *names;

@@ -1,16 +1,15 @@
 /* UCX itself: its settings, its log and faults, and how a link comes and goes.
  *
- * It is opened for a network alone, and not before the join has shown ranks of several nodes. What
- * the configuration says (TLS, NET_DEVICES, PORT_RANGE) is set by ucp_config_modify() and wins over
- * the environment. Every other UCX_* variable applies as in any UCX program. Leave
- * UCX_TCP_PUT_ENABLE on: without it survivors abort (an assertion in uct_iface.h) in 8 of 100 kills
- * of a tcp peer.
+ * The library opens it when the join has shown ranks of several nodes, and all of them have a
+ * fabric. What the configuration says (TLS, NET_DEVICES) is set by ucp_config_modify() and wins over
+ * the environment. Every other UCX_* variable applies as in any UCX program.
  *
  * A transport that does not exist, or a key that fits none, costs only a warning of UCX's; both
  * warnings are caught here and fail the open. */
 #include "drivers/ucx/link_ucx.h"
 
 #include "drivers/clock.h"
+#include "drivers/devices.h"
 #include "drivers/fnv.h"
 
 #include <stdarg.h>
@@ -49,8 +48,8 @@ __attribute__((constructor(101))) static void signals_are_the_programs(void)
 /* ---- the log ---- */
 
 /* UCX's log handler has no user pointer and may run on UCX's own thread, so the link opened last
- * hears for all. Other mutable globals of the library are about processes: connection_proof.c,
- * rendezvous_tcp.c, lib/core/fork.c. */
+ * hears for all. Other mutable globals of the library are about processes:
+ * forked.c, lib/core/fork.c, and the one below. */
 static struct gf_ucx *log_hearer;
 static _Thread_local struct gf_ucx *opening; /* whose context or worker this thread creates now */
 
@@ -129,7 +128,6 @@ static bool says_too_little(const char *level)
 static void opening_begin(struct gf_ucx *ucx, char was_out[32])
 {
     opening = ucx;
-    ucx->looked = 0;
     ucx->complaint[0] = '\0';
     was_out[0] = '\0';
     (void)ucs_global_opts_get_value("LOG_LEVEL", was_out, 32);
@@ -142,11 +140,6 @@ static void opening_end(const char *was)
     if (says_too_little(was)) (void)ucs_global_opts_set_value("LOG_LEVEL", was);
 }
 
-void gf_ucx_iface_opens(const char *transport, void *config)
-{
-    if (opening != NULL) gf_ucx_settings_look(opening, transport, config);
-}
-
 /* ---- settings ---- */
 
 /* Ranks of a node share memory without UCX, and cma would make it abort the whole process when a
@@ -157,17 +150,37 @@ static gf_status transports_check(struct gf_ucx *ucx)
     size_t name_bytes;
     const char *refused = gf_ucx_find(asked, GF_UCX_LOCAL, &name_bytes);
     if ((asked[0] == '\0') || (asked[0] == '^') || (strlen(asked) >= GF_TEXT_MAX))
-        return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "transports \"%s\": name each one, e.g. tcp",
+        return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "transports \"%s\": name each one, e.g. rc",
                              asked);
     if (refused != NULL)
         return gf_ucx_refuse(
             ucx, GF_ERR_CONFIG,
             "transports \"%s\": \"%.*s\" is for no network; name those between nodes, "
-            "e.g. tcp (ranks of a node share memory by themselves: link.private_memory)",
+            "e.g. rc (ranks of a node share memory by themselves: link.private_memory)",
             asked, (int)name_bytes, refused);
     if (!gf_ucx_any(asked, GF_UCX_NETWORK))
         return gf_ucx_refuse(ucx, GF_ERR_CONFIG,
-                             "transports \"%s\": none is for a network, as tcp or rc are", asked);
+                             "transports \"%s\": none is for a network, as rc and ud are", asked);
+    return GF_OK;
+}
+
+/* Whoever reaches a port of UCX may write into this process: nobody proves anything there. */
+static gf_status strangers_check(struct gf_ucx *ucx)
+{
+    const struct gf_link_setup *setup = &ucx->setup;
+    bool keyed = (setup->key_file != NULL) && (setup->key_file[0] != '\0');
+    if (keyed && !setup->trusted_fabric)
+        return gf_ucx_refuse(ucx, GF_ERR_CONFIG,
+                             "transports \"%s\": nobody proves a key_file over UCX; if the fabric "
+                             "keeps strangers out "
+                             "(P_Key), link.trusted_fabric = true; else link.driver = tcp",
+                             setup->transports);
+    if (!keyed && !setup->insecure && gf_ucx_any(setup->transports, GF_UCX_TCP))
+        return gf_ucx_refuse(ucx, GF_ERR_CONFIG,
+                             "transports \"%s\": a UCX port takes raw writes into this process; if "
+                             "nobody else reaches "
+                             "it, rendezvous.insecure = true; else link.driver = tcp",
+                             setup->transports);
     return GF_OK;
 }
 
@@ -176,7 +189,7 @@ static gf_status transports_check(struct gf_ucx *ucx)
 /* Of this rank, before a context with a network is opened. */
 static void devices_choose(struct gf_ucx *ucx)
 {
-    gf_ucx_devices_group(ucx->setup.devices, ucx->setup.local, ucx->devices);
+    gf_devices_group(ucx->setup.devices, ucx->setup.local, ucx->devices);
     ucx->link.device = gf_fnv_bytes(GF_FNV_START, ucx->devices, strlen(ucx->devices));
 }
 
@@ -206,7 +219,7 @@ static gf_status context_take(struct gf_ucx *ucx)
         opening_end(log_level);
         if (ucs != UCS_OK) ucx->context = NULL;
         if ((ucx->complaint[0] != '\0') || (ucs != UCS_OK)) /* better words, where there are any */
-            (void)gf_ucx_missing_text(ucx, ucx->complaint, sizeof ucx->complaint);
+            (void)gf_ucx_missing_text(ucx->setup.transports, ucx->complaint, sizeof ucx->complaint);
         if (ucx->complaint[0] != '\0')
             status = gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_init", ucs,
                                   "transports \"%s\", devices \"%s\": %s", ucx->setup.transports,
@@ -227,34 +240,38 @@ static gf_status context_take(struct gf_ucx *ucx)
     return GF_OK;
 }
 
+/* Workers of this process; a child that is forked has the number of its parent. */
+static uint32_t workers_open;
+static pid_t workers_of;
+
 static gf_status worker_take(struct gf_ucx *ucx)
 {
     const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                         .thread_mode = UCS_THREAD_MODE_SINGLE};
     char log_level[32];
     ucs_status_t status;
-    if (gf_proofs_orphaned())
+    if ((workers_open > 0) && (workers_of != getpid()))
         return gf_ucx_refuse(
             ucx, GF_ERR_SYSTEM,
             "this process was forked while its parent had a context open: UCX's "
             "thread, which takes connections, is not in it; fork before, or exec()");
     opening_begin(ucx, log_level);
-    gf_proofs_begin(&ucx->proofs);
     status = ucp_worker_create(ucx->context, &params, &ucx->worker);
-    gf_proofs_begun(&ucx->proofs);
     opening_end(log_level);
-    if (status != UCS_OK)
+    if (status != UCS_OK) {
         ucx->worker = NULL;
-    else
-        gf_ucx_settings_looked(ucx);
+    } else {
+        workers_open++;
+        workers_of = getpid();
+    }
     if (ucx->complaint[0] != '\0')
         return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_worker_create", status,
                             "UCX %s: %s", ucp_get_version_string(), ucx->complaint);
     if (status != UCS_OK)
         return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_create", status,
-                            "transports \"%s\", devices \"%s\", ports \"%s\"",
-                            ucx->setup.transports, ucx->devices, ucx->setup.ports);
-    return gf_ucx_guard_check(ucx);
+                            "transports \"%s\", devices \"%s\"", ucx->setup.transports,
+                            ucx->devices);
+    return GF_OK;
 }
 
 /* Sends that UCX has called done may still lie in its buffers. */
@@ -266,7 +283,6 @@ static void worker_flush(struct gf_ucx *ucx)
     if (!UCS_PTR_IS_PTR(flush)) return;
     while (ucp_request_check_status(flush) == UCS_INPROGRESS) {
         (void)ucp_worker_progress(ucx->worker);
-        if (gf_proofs_busy(&ucx->proofs)) (void)gf_ucx_guard_progress(ucx);
         if (gf_clock_monotonic.now_ns(NULL) - start_ns > FLUSH_NS) return; /* the worker ends it */
     }
     ucp_request_free(flush);
@@ -278,9 +294,10 @@ static void worker_give(struct gf_ucx *ucx, bool flushes)
     ucx->ending = true;
     if (flushes && (ucx->worker != NULL)) worker_flush(ucx);
     gf_ucx_peers_forget(ucx);
-    gf_proofs_end(&ucx->proofs);
-    if (ucx->worker != NULL) ucp_worker_destroy(ucx->worker);
-    gf_proofs_ended(&ucx->proofs);
+    if (ucx->worker != NULL) {
+        ucp_worker_destroy(ucx->worker);
+        workers_open--;
+    }
     ucx->worker = NULL;
     ucx->broken = GF_OK;
     while (ucx->under_way != NULL) gf_ucx_req_end(ucx->under_way, GF_ERR_ABORTED);
@@ -291,9 +308,8 @@ static void worker_give(struct gf_ucx *ucx, bool flushes)
 
 static size_t node_at(const struct gf_link_setup *setup)
 {
-    size_t bytes = sizeof(struct gf_ucx) +
-                   setup->world * (sizeof(ucp_ep_h) + sizeof(struct gf_link_count)) +
-                   gf_proofs_bytes(setup);
+    size_t bytes =
+        sizeof(struct gf_ucx) + setup->world * (sizeof(ucp_ep_h) + sizeof(struct gf_link_count));
     return (bytes + 63) / 64 * 64;
 }
 
@@ -307,18 +323,13 @@ static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setu
     ucx->link.driver = &gf_link_ucx;
     ucx->link.counts = (struct gf_link_count *)(void *)&ucx->endpoints[setup->world];
     ucx->setup = *setup;
-    if (setup->transports == NULL) ucx->setup.transports = "";
+    if ((setup->transports == NULL) || (setup->transports[0] == '\0'))
+        ucx->setup.transports = "ib"; /* rc, ud and dc */
     if (setup->devices == NULL) ucx->setup.devices = "";
-    if (setup->ports == NULL) ucx->setup.ports = "";
     if ((setup->device_bytes == 0) || !gf_ucx_may_reach_device(setup)) ucx->setup.gpu = NULL;
     ucx->link.wake_fd = ucx->wakes_fd = -1;
-    unsigned first;
-    unsigned last;
     if (transports_check(ucx) != GF_OK) return GF_ERR_CONFIG;
-    if (!gf_ports_parse(ucx->setup.ports, &first, &last))
-        return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "ports \"%s\": want first-last within 1-65535",
-                             ucx->setup.ports);
-    return gf_ucx_guard_open(ucx);
+    return strangers_check(ucx);
 }
 
 /* ---- what wakes a sleeper: messages of the node, of the network, or both ---- */
@@ -385,13 +396,8 @@ static const char *devices_text(const struct gf_ucx *ucx)
 
 static void network_tell(const struct gf_ucx *ucx)
 {
-    if (!ucx->link.network)
-        gf_log_line(&ucx->setup.log, GF_LOG_INFO, "link: no network is open");
-    else
-        gf_log_line(&ucx->setup.log, GF_LOG_INFO,
-                    "link: UCX %s, transports %s, devices %s, ports %s", ucp_get_version_string(),
-                    ucx->setup.transports, devices_text(ucx),
-                    ucx->setup.ports[0] ? ucx->setup.ports : "any");
+    gf_log_line(&ucx->setup.log, GF_LOG_INFO, "link: UCX %s, transports %s, devices %s",
+                ucp_get_version_string(), ucx->setup.transports, devices_text(ucx));
 }
 
 /* ---- open, close, reset ---- */
@@ -401,7 +407,6 @@ static void give_back(struct gf_ucx *ucx)
     network_give(ucx, true, true);
     gf_node_close(ucx->node);
     ucx->node = NULL;
-    gf_proofs_close(&ucx->proofs);
     log_give(ucx);
 }
 
@@ -420,9 +425,8 @@ gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_
         status = gf_node_open(&ucx->setup, (unsigned char *)state + node_at(setup), &ucx->link,
                               &ucx->node);
     }
-    if (status == GF_OK)
-        status = gf_ucx_guard_network(ucx, !setup->one_node || (ucx->link.node == 0));
-    if ((status == GF_OK) && ucx->link.network) status = network_take(ucx);
+    ucx->link.network = true;
+    if (status == GF_OK) status = network_take(ucx);
     if (status == GF_OK) status = wakes_take(ucx);
     if (status != GF_OK) {
         give_back(ucx);
@@ -450,34 +454,19 @@ void gf_ucx_drop(struct gf_link *link)
     gf_node_drop(ucx->node);
 }
 
-/* The worker and the node anew; with the context too, where the network is to be opened or closed.
- */
-static gf_status renew(struct gf_ucx *ucx, bool on)
-{
-    bool switches = on != ucx->link.network;
-    gf_status status;
-    ucx->is_open = false;
-    network_give(ucx, true, switches);
-    memset(&ucx->link.fault, 0, sizeof ucx->link.fault);
-    status = gf_node_reset(ucx->node, ucx->setup.epoch);
-    if ((status == GF_OK) && switches) status = gf_ucx_guard_network(ucx, on);
-    if ((status == GF_OK) && on) status = network_take(ucx);
-    if (status == GF_OK) status = wakes_take(ucx);
-    ucx->is_open = status == GF_OK;
-    return status;
-}
-
+/* The worker and the node anew. */
 gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch)
 {
-    gf_ucx_of(link)->setup.epoch = epoch;
-    memset(link->counts, 0, gf_ucx_of(link)->setup.world * sizeof *link->counts);
-    return renew(gf_ucx_of(link), link->network);
-}
-
-gf_status gf_ucx_network(struct gf_link *link, bool on)
-{
     struct gf_ucx *ucx = gf_ucx_of(link);
-    gf_status status = renew(ucx, on);
-    if (status == GF_OK) network_tell(ucx);
+    gf_status status;
+    ucx->setup.epoch = epoch;
+    memset(link->counts, 0, ucx->setup.world * sizeof *link->counts);
+    ucx->is_open = false;
+    network_give(ucx, true, false);
+    memset(&link->fault, 0, sizeof link->fault);
+    status = gf_node_reset(ucx->node, epoch);
+    if (status == GF_OK) status = network_take(ucx);
+    if (status == GF_OK) status = wakes_take(ucx);
+    ucx->is_open = status == GF_OK;
     return status;
 }

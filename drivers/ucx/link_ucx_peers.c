@@ -1,7 +1,7 @@
 /* The way to peers: endpoint addresses and connecting.
  *
- * An endpoint address is the head below, what the node tells of this rank's memory, and where the
- * network is open UCX's worker address and the guard's offer. A peer of the node is reached through
+ * An endpoint address is the head below, what the node tells of this rank's memory, and UCX's worker
+ * address. A peer of the node is reached through
  * memory; UCX is for the others, and for device memory. UCX trusts what it is given, so the head
  * carries a checksum, the epoch, the rank it is of, and UCX's version (its addresses are not
  * portable between releases). The checksum finds damage, not malice: the control channel
@@ -16,7 +16,7 @@
 #define ENDPOINT_MAGIC \
     0x55434647u /* "GFCU"; a host of the other byte order reads something else \
                                     */
-#define ENDPOINT_VERSION 3u
+#define ENDPOINT_VERSION 4u
 
 struct endpoint_head {
     uint32_t magic;
@@ -24,13 +24,11 @@ struct endpoint_head {
     uint32_t ucx_version;
     uint32_t rank;
     uint32_t epoch;
-    uint32_t address_bytes; /* 0: no network is open */
-    uint32_t offer_bytes;   /* link_ucx_guard.c; 0: UCX does not listen */
-    uint32_t unused;
+    uint32_t address_bytes;
     uint64_t check; /* of all before, then of what follows */
     unsigned char node[GF_NODE_OFFER_BYTES];
 };
-_Static_assert(sizeof(struct endpoint_head) == 40 + GF_NODE_OFFER_BYTES, "no padding");
+_Static_assert(sizeof(struct endpoint_head) == 32 + GF_NODE_OFFER_BYTES, "no padding");
 
 static uint32_t ucx_version(void)
 {
@@ -59,32 +57,27 @@ gf_status gf_ucx_endpoint(struct gf_link *link, void *endpoint_out, size_t *size
                                  .epoch = ucx->setup.epoch};
     unsigned char *rest = (unsigned char *)endpoint_out + sizeof head;
     ucp_address_t *address = NULL;
-    size_t address_bytes = 0, offer_bytes = 0;
+    size_t address_bytes = 0;
     ucs_status_t ucs;
     if (!ucx->is_open) return GF_ERR_STATE;
     gf_node_offer_put(ucx->node, head.node);
-    if (ucx->worker != NULL) {
-        ucs = ucp_worker_get_address(ucx->worker, &address, &address_bytes);
-        if (ucs != UCS_OK)
-            return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_get_address", ucs,
-                                "no address of our own");
-        offer_bytes = gf_ucx_guard_put(ucx, NULL, 0);
-        if (sizeof head + address_bytes + offer_bytes > GF_UCX_ENDPOINT_BYTES_MAX) {
-            ucp_worker_release_address(ucx->worker, address);
-            return gf_ucx_fault(
-                ucx, GF_ERR_LINK, GF_RANK_NONE, "endpoint", UCS_OK,
-                "an address is %zu bytes, at most %zu: name fewer transports or devices",
-                address_bytes, GF_UCX_ENDPOINT_BYTES_MAX - sizeof head - offer_bytes);
-        }
-        memcpy(rest, address, address_bytes);
+    ucs = ucp_worker_get_address(ucx->worker, &address, &address_bytes);
+    if (ucs != UCS_OK)
+        return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_get_address", ucs,
+                            "no address of our own");
+    if (sizeof head + address_bytes > GF_UCX_ENDPOINT_BYTES_MAX) {
         ucp_worker_release_address(ucx->worker, address);
-        (void)gf_ucx_guard_put(ucx, rest + address_bytes, offer_bytes);
+        return gf_ucx_fault(
+            ucx, GF_ERR_LINK, GF_RANK_NONE, "endpoint", UCS_OK,
+            "an address is %zu bytes, at most %zu: name fewer transports or devices", address_bytes,
+            GF_UCX_ENDPOINT_BYTES_MAX - sizeof head);
     }
+    memcpy(rest, address, address_bytes);
+    ucp_worker_release_address(ucx->worker, address);
     head.address_bytes = (uint32_t)address_bytes;
-    head.offer_bytes = (uint32_t)offer_bytes;
-    head.check = endpoint_check(&head, rest, address_bytes + offer_bytes);
+    head.check = endpoint_check(&head, rest, address_bytes);
     memcpy(endpoint_out, &head, sizeof head);
-    *size_bytes_out = sizeof head + address_bytes + offer_bytes;
+    *size_bytes_out = sizeof head + address_bytes;
     return GF_OK;
 }
 
@@ -109,7 +102,7 @@ static gf_status endpoint_read(struct gf_ucx *ucx, uint32_t peer, const unsigned
         wrong = "is none of this link, or of another byte order";
     else if (head.check != endpoint_check(&head, endpoint + sizeof head, size_bytes - sizeof head))
         wrong = "is damaged (its checksum does not match)";
-    else if (sizeof head + (size_t)head.address_bytes + head.offer_bytes != size_bytes)
+    else if (sizeof head + (size_t)head.address_bytes != size_bytes)
         wrong = "contradicts its size";
     if (wrong != NULL)
         return gf_ucx_fault(ucx, GF_ERR_DATA, peer, "connect", UCS_OK, "the endpoint of rank %u %s",
@@ -140,21 +133,13 @@ static void way_lost(void *user, ucp_ep_h endpoint, ucs_status_t status)
 }
 
 /* By the network. */
-static gf_status network_connect(struct gf_ucx *ucx, uint32_t peer, const unsigned char *address,
-                                 const struct endpoint_head *head)
+static gf_status network_connect(struct gf_ucx *ucx, uint32_t peer, const unsigned char *address)
 {
     ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS,
                               .address = (const ucp_address_t *)address,
                               .err_handler = {.cb = way_lost, .arg = ucx}};
     const char *transports = ucx->setup.transports;
     ucs_status_t ucs;
-    gf_status status;
-    if ((ucx->worker == NULL) || (head->address_bytes == 0))
-        return gf_ucx_fault(ucx, GF_ERR_LINK, peer, "connect", UCS_OK,
-                            "rank %u and rank %u share no memory, and rank %u has no network open",
-                            ucx->setup.rank, peer, (ucx->worker == NULL) ? ucx->setup.rank : peer);
-    status = gf_ucx_guard_peer(ucx, peer, address + head->address_bytes, head->offer_bytes);
-    if (status != GF_OK) return status;
     if (gf_ucx_any(transports, GF_UCX_FABRIC)) params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
     ucs = ucp_ep_create(ucx->worker, &params, &ucx->endpoints[peer]);
     if (ucs == UCS_OK) return GF_OK;
@@ -189,7 +174,7 @@ gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoi
                              gf_clock_monotonic.now_ns(NULL));
     if ((status == GF_OK) && (ucx->gpu == NULL)) return GF_OK;
     if ((status != GF_OK) && (status != GF_ERR_PEER)) return status;
-    return network_connect(ucx, peer, (const unsigned char *)endpoint + sizeof head, &head);
+    return network_connect(ucx, peer, (const unsigned char *)endpoint + sizeof head);
 }
 
 void gf_ucx_peers_forget(struct gf_ucx *ucx)

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <uct/api/uct.h>
+
 #define DOMAINS_MAX 64u
 
 /* Which component of UCX has the transports that are not in every link, and which link has that. */
@@ -61,11 +63,11 @@ static enum found family_look(const struct family *family)
     return most;
 }
 
-bool gf_ucx_missing_text(const struct gf_ucx *ucx, char *text_out, size_t text_bytes)
+bool gf_ucx_missing_text(const char *transports, char *text_out, size_t text_bytes)
 {
     size_t name_bytes;
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
-        const char *name = gf_ucx_find(ucx->setup.transports, families[i].kind, &name_bytes);
+        const char *name = gf_ucx_find(transports, families[i].kind, &name_bytes);
         enum found found;
         if (name == NULL) continue;
         found = family_look(&families[i]);

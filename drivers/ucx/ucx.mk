@@ -24,34 +24,38 @@ UCX_FOLDER  := $(patsubst -L%,%,$(filter -L%,$(shell $(UCX_PKG) --libs ucx)))
 # All four by name: a module of UCX may need what the program itself does not.
 UCX_DYNAMIC_LIBS := -Wl,--push-state,--no-as-needed $(filter -L% -l%,$(shell $(UCX_PKG) --libs ucx)) -Wl,--pop-state \
                     '-Wl,-rpath,$$ORIGIN:$$ORIGIN/../lib$(UCX_FOLDER:%=:%)'
-# What drivers/ucx/ucx_calls.c has in place of UCX's own: sockets, so that connection*.c checks who connects, and more.
-UCX_SOCKETS := listen accept connect send sendmsg recv epoll_ctl epoll_wait close
-UCX_CALLS   := uct_md_query_tl_resources uct_iface_open ucp_ep_err_pending_purge
-# libc's own are weak references there, which alone would take nothing out of a static libc.
-UCX_LIBS    := $(filter-out -pthread -ldl -lrt -lm,$(shell $(UCX_PKG) --static --libs ucx)) \
-               $(patsubst %,-Wl$(comma)--undefined=%,__wrap_listen $(UCX_SOCKETS)) \
-               $(patsubst %,-Wl$(comma)--wrap=%,$(UCX_SOCKETS) $(UCX_CALLS))
+UCX_LIBS    := $(filter-out -pthread -ldl -lrt -lm,$(shell $(UCX_PKG) --static --libs ucx))
 
 # ucx-ib.pc names every provider that there ever was: some have no archive. mlx4 and mlx5 drive what the papers used and what
 # came since, rxe is RoCE over any Ethernet. From UCX 1.18 on what is for mlx5 is an archive of its own. A UCX_PREFIX without
 # them must not get those of the system.
 UCX_IB_PROVIDERS ?= mlx4 mlx5 rxe
 UCX_IB_MODULES   := $(foreach m,ucx-ib ucx-ib-mlx5,$(shell $(UCX_PKG) --exists "$(m) = $(UCX_VERSION)" 2>/dev/null && echo $(m)))
+# libnuma's names have versions, which `ld -r` does not choose among: those that verbs and libnl call are said.
+UCX_NUMA := numa_get_run_node_mask numa_node_to_cpus
 ifeq ($(UCX_IB),1)
 UCX_IB_LIBS := $(filter %/ucx -luct_ib% -Wl$(comma)--undefined=uct_%,$(foreach m,$(UCX_IB_MODULES),$(shell $(UCX_PKG) --static --libs $(m) 2>/dev/null)))
 $(if $(UCX_IB_LIBS)$(filter deps,$(MAKECMDGOALS)),,$(error UCX_IB=1: pkg-config finds no ucx-ib with this UCX; it takes one built with verbs, and the packages $(PACKAGES_IB)))
 IB_ARCHIVES := $(patsubst %,-l%-rdmav34,$(filter-out mlx4 mlx5 efa mana,$(UCX_IB_PROVIDERS))) $(patsubst %,-l%,$(filter mlx4 mlx5 efa mana,$(UCX_IB_PROVIDERS)))
 UCX_LIBS := $(UCX_IB_LIBS) $(UCX_IB_PROVIDERS:%=-Wl,--undefined=verbs_provider_%) $(UCX_LIBS) $(IB_ARCHIVES) \
-            -libverbs -lnuma -lnl-route-3 -lnl-3
+            -libverbs -lnuma -lnl-route-3 -lnl-3 $(foreach f,$(UCX_NUMA),-Wl$(comma)--defsym=$f=$(f)_v2)
 endif
 
+# In a static link driver and UCX are one object, of which gf_link_ucx alone is seen from outside: a program that has UCX's
+# symbols of its own (MPICH) meets none of these, and its link line says nothing of UCX.
+UCX_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard drivers/ucx/*.c))
 ifeq ($(UCX_DYNAMIC),1)
 UCX_LINK := $(UCX_DYNAMIC_LIBS)
 UCX_PC   := $(filter -L% -l%,$(UCX_DYNAMIC_LIBS)) $(UCX_FOLDER:%=-Wl$(comma)-rpath$(comma)%)
+UCX_IN   := $(UCX_OBJ)
 else
-UCX_LINK := -Wl,-Bstatic $(UCX_LIBS) -Wl,-Bdynamic
-# Archives by name, for pkg-config drops all but one -Wl,-Bstatic.
-UCX_PC   := $(patsubst -l%,-l:lib%.a,$(filter -L% -l% -Wl$(comma)--undefined=% -Wl$(comma)--wrap=%,$(UCX_LIBS)))
+UCX_IN   := $(BUILD)/drivers/ucx/with_ucx.o
+# For tests that stand between the driver and UCX.
+UCX_APART := -Wl,-Bstatic $(UCX_LIBS) -Wl,-Bdynamic
 endif
 endif
+$(BUILD)/drivers/ucx/with_ucx.o: $(UCX_OBJ) $(BUILD)/link.used
+	$(CC) -r -nostdlib -o $@.all $(UCX_OBJ) -Wl,-Bstatic $(UCX_LIBS)
+	objcopy --keep-global-symbol=gf_link_ucx $@.all $@
+	@rm -f $@.all
 UCX_TEXT := $(if $(filter 1,$(UCX)),$(UCX_VERSION)$(if $(filter 1,$(UCX_IB)), with InfiniBand)$(if $(filter 1,$(UCX_DYNAMIC)), dynamic),0)

@@ -226,21 +226,18 @@ TEST(what_no_link_could_take_stays_in_host_memory)
     static const struct {
         const char *name;
         gf_algorithm algorithm;
-        bool integrity;
         uint32_t ranks_per_node;
         uint64_t device_ranks;
         bool takes;
-    } rows[] = {{"checksums are the host's", GF_ALGORITHM_AUTO, true, 0, ALL_RANKS, false},
-                {"in one node's memory", GF_ALGORITHM_DIRECT, false, 4, ALL_RANKS, false},
-                {"in nodes' memory", GF_ALGORITHM_HIERARCHY, false, 2, ALL_RANKS, true},
-                {"auto, on one node", GF_ALGORITHM_AUTO, false, 4, ALL_RANKS, true},
-                {"no link reaches it", GF_ALGORITHM_RING, false, 0, 0, false}};
+    } rows[] = {{"in one node's memory", GF_ALGORITHM_DIRECT, 4, ALL_RANKS, false},
+                {"in nodes' memory", GF_ALGORITHM_HIERARCHY, 2, ALL_RANKS, true},
+                {"auto, on one node", GF_ALGORITHM_AUTO, 4, ALL_RANKS, true},
+                {"no link reaches it", GF_ALGORITHM_RING, 0, 0, false}};
     struct gf_footprint without;
     for (size_t i = LENGTH(rows); i-- > 0;) { /* the last one says what is taken without */
         struct world_setup setup =
             wire_setup(rows[i].algorithm, rows[i].device_ranks, rows[i].ranks_per_node);
         struct gf_footprint need;
-        setup.config.link.integrity = rows[i].integrity;
         WORLD_OPEN(w, &setup);
         need = w.ranks[0].footprint;
         if (rows[i].device_ranks == 0) without = need;

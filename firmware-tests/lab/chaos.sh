@@ -161,7 +161,7 @@ one_job() { # SECONDS: faults for so long, or until the job has ended
 seed_state=$((seed & 0x7fffffff))
 options="--model linear --batch $batch --data $work/data"
 draw 3
-[ "$drawn" -gt 0 ] || options="$options --set link.encryption=true"
+[ "$drawn" -gt 0 ] || options="$options --set link.checksum=true"
 steps=300
 job_begin --elastic $options --steps $steps
 job_end

@@ -15,11 +15,11 @@ tcp_cut_coordinator|3|cable of rank 0 pulled|the last checkpoint
 tcp_cut_and_back|-|cable of a worker pulled, back after 0.5 s|the job: same weights
 tcp_slow_link|-|the link of a rank falls to 10 %|the job: same weights
 tcp_abort|1|SIGTERM of a worker, which calls `gf_abort()`|the last checkpoint
-tcp_corrupt|1|a bit of a message flips behind its checksum (`link.integrity`)|the last checkpoint
+tcp_corrupt|1|a bit of a message flips behind its checksum (`link.checksum`)|the last checkpoint
 tcp_nan|-|a gradient of a rank is NaN in step 30|the job: the step is skipped on all ranks
 tcp_strangers|-|2,000 connections of strangers to the control port while training|the job: same weights; rank 0 grows by less than 1 MB
 tcp_half_open|-|200 connections that stay open while ranks join|the job: same weights
-tcp_data_strangers|-|200 connections of strangers to a port of UCX while training|the job: same weights
+tcp_data_strangers|-|200 connections of strangers to a rank's own port while training|the job: same weights
 tcp_second_rank|-|a second process calls itself rank 2 while training|the job: same weights; the second process is refused
 tcp_elastic_worker|21|`kill -9` of a worker, `--elastic`|the job: 3 ranks go on with the same weights
 tcp_elastic_coordinator|21|`kill -9` of rank 0, `--elastic`|the job: 3 ranks go on with the same weights
@@ -127,7 +127,7 @@ case_tcp_strangers() {
     visited "; rank 0 grew by $grown KB"
 }
 data_strangers() {
-    port=$(net_exec 2 ss -Hltnp "( sport >= :21000 and sport <= :25999 )" | sed -n 's/.*:\([0-9]*\) .*/\1/p' | head -n 1)
+    port=$(net_exec 2 ss -Hltnp "( sport >= :26000 and sport <= :31999 )" | sed -n 's/.*:\([0-9]*\) .*/\1/p' | head -n 1)
     net_exec $stranger $visit "$(net_address 2)" "${port:-0}" 200 50 </dev/null >"$work/strangers"
 }
 case_tcp_data_strangers() { disturbed data_strangers; visited; }
@@ -161,10 +161,10 @@ case_tcp_nan() {
     said "$(grep -h -o 'step 30 skipped.*' "$(log_of 0)")"
 }
 case_tcp_corrupt() {
-    PROGRAM=$tests/program_faulty_train ENVIRONMENT=GF_FAULT_CORRUPT=300 job_start hosts $ends --set link.integrity=true
+    PROGRAM=$tests/program_faulty_train ENVIRONMENT=GF_FAULT_CORRUPT=300 job_start hosts $ends --set link.checksum=true
     job_end
     fault_ns=$(sed -n 's/ fault: .*//p' "$work"/*.log | sort -n | head -n 1)
-    survivors_say '.*from rank [0-9].*arrived damaged' $(others)
+    survivors_say '.*rank [0-9].*damaged on' $(others)
 }
 
 elastic_case() { # hosts|node RANK COMMAND STEPS

@@ -1,9 +1,8 @@
 /* gf-train with faulty hardware: linked from its objects, with a link driver that lies between the
- * library and UCX, and with gf_tensor_ready() and gf_close() wrapped by the linker. The environment
- * says what goes wrong on this rank:
+ * library and the sockets, and with gf_tensor_ready(), gf_close() and recvmsg() wrapped by the
+ * linker. The environment says what goes wrong on this rank:
  *     GF_FAULT_NAN=STEP      a gradient of this step (from 1) is not a number
- *     GF_FAULT_CORRUPT=N     a byte of the N-th message of 1 KiB or more flips on its way, behind
- *                            its checksum
+ *     GF_FAULT_CORRUPT=N     a bit flips in what the N-th recvmsg() of 1 KiB or more brings
  *     GF_FAULT_DIE=N         the process kills itself in its N-th call to connect to a rank or to
  *                            send
  * What has gone wrong is said on stderr as "fault: ..". A rank that ends without an error says whom
@@ -13,15 +12,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "drivers/drivers.h"
 #include "gradientflow.h"
 
-#define MESSAGE_BYTES_MIN 1024u
-#define MESSAGE_BYTES_MAX (1u << 20)
+#define BYTES_MIN 1024
 
 gf_status __real_gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue);
 gf_status __real_gf_close(gf_context *gf);
+ssize_t __real_recvmsg(int fd, struct msghdr *message, int flags);
 
 static uint64_t fault_at(const char *name)
 {
@@ -59,52 +59,46 @@ static void die_perhaps(void)
     (void)raise(SIGKILL);
 }
 
+/* What a network that damages bytes behind TCP's own checksum would bring. */
+ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags)
+{
+    static uint64_t count;
+    ssize_t got = __real_recvmsg(fd, message, flags);
+    if ((got < BYTES_MIN) || (++count != fault_at("GF_FAULT_CORRUPT"))) return got;
+    ((unsigned char *)message->msg_iov[0].iov_base)[0] ^= 0x40;
+    fprintf(stderr, "fault: a bit of %zd bytes that came has flipped\n", got);
+    return got;
+}
+
 static gf_status faulty_connect(struct gf_link *link, uint32_t peer, const void *endpoint,
                                 size_t size_bytes)
 {
     die_perhaps();
-    return gf_link_ucx.connect(link, peer, endpoint, size_bytes);
+    return gf_link_tcp.connect(link, peer, endpoint, size_bytes);
 }
 
 static gf_status faulty_send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data,
                                   size_t size_bytes, struct gf_req *req)
 {
-    static unsigned char copy[MESSAGE_BYTES_MAX]; /* the owner's memory stays as it is */
-    static uint64_t count;
-    uint64_t number = fault_at("GF_FAULT_CORRUPT");
     die_perhaps();
-    bool counts = (size_bytes >= MESSAGE_BYTES_MIN) && (size_bytes <= sizeof copy);
-    if (!counts || (count + 1u != number)) {
-        gf_status status = gf_link_ucx.send_post(link, to, tag, data, size_bytes, req);
-        if (counts && (status == GF_OK)) count++;
-        return status;
-    }
-    memcpy(copy, (const void *)(uintptr_t)data, size_bytes);
-    copy[size_bytes / 2] ^= 0x40;
-    gf_status status =
-        gf_link_ucx.send_post(link, to, tag, (gf_mem)(uintptr_t)copy, size_bytes, req);
-    if (status != GF_OK) return status;
-    count++;
-    fprintf(stderr, "fault: byte %zu of message %llu, to rank %u, has flipped\n", size_bytes / 2,
-            (unsigned long long)number, to);
-    return status;
+    return gf_link_tcp.send_post(link, to, tag, data, size_bytes, req);
 }
 
-static struct gf_link_driver faulty_link; /* UCX's, but for what is below */
+static struct gf_link_driver faulty_link; /* the sockets', but for what is below */
 static struct gf_drivers faulty_drivers;  /* all, but for that link */
 const struct gf_drivers *const gf_drivers_default = &faulty_drivers;
 
 static gf_status faulty_open(const struct gf_link_setup *setup, void *state,
                              struct gf_link **link_out, struct gf_fault *fault_out)
 {
-    gf_status status = gf_link_ucx.open(setup, state, link_out, fault_out);
+    gf_status status = gf_link_tcp.open(setup, state, link_out, fault_out);
     if (status == GF_OK) (*link_out)->driver = &faulty_link;
     return status;
 }
 
 __attribute__((constructor)) static void faulty_link_make(void)
 {
-    faulty_link = gf_link_ucx;
+    faulty_link = gf_link_tcp;
     faulty_link.open = faulty_open;
     faulty_link.connect = faulty_connect;
     faulty_link.send_post = faulty_send_post;

@@ -71,13 +71,6 @@ STATUS_CALL(uct_md_open,
             (uct_component_h component, const char *name, const uct_md_config_t *config,
              uct_md_h *out),
             (component, name, config, out))
-STATUS_CALL(uct_md_iface_config_read,
-            (uct_md_h domain, const char *transport, const char *prefix, const char *file,
-             uct_iface_config_t **out),
-            (domain, transport, prefix, file, out))
-STATUS_CALL(uct_config_modify, (void *config, const char *key, const char *value),
-            (config, key, value))
-
 /* A request is refused, or ends with an error. */
 static ucp_send_nbx_callback_t send_ended;
 static ucp_tag_recv_nbx_callback_t recv_ended;

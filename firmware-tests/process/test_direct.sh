@@ -27,7 +27,6 @@ check flags_wake_who_sleeps woken
 
 messages() { served direct "$@" >/dev/null && return 1; ! grep -q direct "$scratch/out" && grep -q "allreduce" "$scratch/out"; }
 check auto_without_shared_memory_sends messages 2 --set link.private_memory=true
-check auto_with_integrity_sends messages 2 --set link.integrity=true
 refused direct_without_shared_memory_is_refused "no shared memory with ranks" \
     "$run" -n 2 "$perf" --algorithm direct --set link.private_memory=true
 

@@ -29,7 +29,8 @@ check "no_file_knows_its_place" \
     sh -c '! grep -rq -e "$1" -e /opt/gf "$2/lib/pkgconfig" "$2/lib/cmake"' sh "$scratch" "$prefix"
 version=$(sed -n 's/^#define GF_VERSION_M[A-Z]* //p' lib/gradientflow.h | paste -sd.)
 for file in bin/gf-run bin/gf-train bin/gf-check bin/gf-trace lib/libgradientflow.a include/gradientflow/gradientflow.h \
-    share/gradientflow/local.cfg share/gradientflow/models/resnet50.cfg share/man/man1/gf-check.1 \
+    share/gradientflow/local.cfg share/gradientflow/cluster.cfg share/gradientflow/fabric.cfg \
+    share/gradientflow/models/resnet50.cfg share/man/man1/gf-check.1 \
     lib/libgradientflow.so.$version include/gradientflow/schedule.h share/doc/gradientflow/LICENSE \
     share/doc/gradientflow/VERSION \
     share/man/man3/gradientflow.3 share/man/man3/gf_step_wait.3 share/man/man5/gradientflow.cfg.5 \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # suite: long (KILLS jobs, default 90)
-# One of three ranks is killed 20 to 480 ms after it was started: before it joins, while UCX connects, in the first
-# messages; two jobs in three over tcp. The others end with exit code 1, none by a signal: UCX asserts nothing.
+# One of three ranks is killed 20 to 480 ms after it was started: before it joins, while ranks connect, in the first
+# messages; two jobs in three over sockets. The others end with exit code 1, none by a signal.
 . firmware-tests/support/shell.sh
 export LC_ALL=C
 KILLS=${KILLS:-90}

@@ -1,10 +1,16 @@
-/* The UCX link between real processes, over shared memory and over loopback tcp. */
+/* The UCX link between real processes, over loopback tcp and beside the memory of a node. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/ucx_ranks.h"
 
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
+
+/* Of one run of ranks_run_each(). */
+static bool is_in_node(const struct ranks_one *one)
+{
+    return strstr(one->arg, "node") != NULL;
+}
 
 /* ---- messages ---- */
 
@@ -72,7 +78,7 @@ RANKS_TEST(a_small_message_is_awaited_while_a_large_one_is_written, 2, 0)
     uint32_t peer = 1 - one->rank;
     RANK_CHECK(one,
                setenv("UCX_TCP_SNDBUF", "64k", 1) == 0 && setenv("UCX_TCP_RCVBUF", "64k", 1) == 0);
-    if (strcmp(one->arg, "tcp") == 0) RANK_CHECK(one, setenv("UCX_RNDV_THRESH", "8k", 1) == 0);
+    RANK_CHECK(one, setenv("UCX_RNDV_THRESH", "8k", 1) == 0);
     ranks_begin(one);
     ranks_warm(one);
     ranks_fill(out[0][5], 1u << 20, one->rank);
@@ -113,16 +119,14 @@ static const struct size_case {
     size_t sent_bytes, expected_bytes;
     bool receive_first;
 } size_cases[] = {
-    {"node", 16, 8, true},
-    {"node", 8, 16, false},
-    {"node", 65536, 4096, false},
-    {"node", 1u << 20, 1u << 19, true},
-    {"node", 1u << 19, 1u << 20, true},
+    {"tcp", 0, 8, true},
     {"tcp", 16, 8, true},
     {"tcp", 8, 16, false},
+    {"tcp", 65536, 4096, false},
     {"tcp", 1u << 20, 1u << 19, false},
     {"tcp", 1u << 19, 1u << 20, true},
-    {"node", 0, 8, true},
+    {"node,tcp", 16, 8, true},
+    {"node,tcp", 1u << 19, 1u << 20, false},
 };
 
 static void size_case_body(struct ranks_one *one)
@@ -198,7 +202,7 @@ static void map_body(struct ranks_one *one)
 {
     const uint32_t left = (one->rank + one->world - 1) % one->world;
     const uint32_t right = (one->rank + 1) % one->world;
-    bool shared = strstr(one->arg, "node") != NULL;
+    bool shared = is_in_node(one);
     uint64_t *own;
     ranks_begin(one);
     own = (void *)one->link->region;
@@ -316,8 +320,7 @@ RANKS_TEST(reset_ends_all_requests_and_a_new_epoch_works, 2, 0)
         RANK_CHECK(one,
                    one->link->driver->connect(one->link, peer, old, old_bytes) == GF_ERR_MISMATCH);
         ranks_connect(one);
-        RANK_CHECK(one, (one->link->driver->map(one->link, peer) != NULL) ==
-                            (strstr(one->arg, "node") != NULL));
+        RANK_CHECK(one, (one->link->driver->map(one->link, peer) != NULL) == is_in_node(one));
         for (uint32_t i = 0; i < 65536; i += 8)
             RANK_CHECK(one, *(uint64_t *)(void *)(one->link->region + i) == 0);
         ranks_recv(one, 0, peer, ranks_tag(1), in[0][3], 4096);
@@ -350,7 +353,7 @@ RANKS_TEST(links_of_one_process_are_independent, 1, 0)
         RANK_CHECK(one, status >= 0);
         up = (status == GF_OK) ? up + 1 : 0;
     }
-    RANK_CHECK(one, (gf_link_ucx.map(one->link, 1) != NULL) == (strstr(one->arg, "node") != NULL));
+    RANK_CHECK(one, (gf_link_ucx.map(one->link, 1) != NULL) == is_in_node(one));
     ranks_fill(out[0][5], 1u << 20, 3);
     ranks_recv(&other, 0, 0, ranks_tag(0), in[0][5], 1u << 20);
     ranks_send(one, 0, 1, ranks_tag(0), out[0][5], 1u << 20);

@@ -1,10 +1,12 @@
 /* Each call of UCX that the driver makes fails once, in a link that is opened, connected, used,
- * reset, switched to another network and closed, and so does each request while it is under way:
- * the link says so by name, the peer goes on, nothing is left open. program_ucx_faults.c meets the
- * calls on the way to UCX. suite: long */
+ * reset and closed, and so does each request while it is under way: the link says so by name, the
+ * peer goes on, nothing is left open. program_ucx_faults.c meets the calls on the way to UCX.
+ * suite: long */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/process/ucx_faults.h"
 #include "firmware-tests/support/ucx_ranks.h"
+
+#include "drivers/clock.h"
 
 #include <dirent.h>
 #include <sched.h>
@@ -13,6 +15,7 @@
 
 #define BYTES 100000u
 #define CALLS_MAX 400u
+#define QUIET_NS UINT64_C(20000000)
 
 /* ---- the life of a link ---- */
 
@@ -97,14 +100,11 @@ static gf_status talk(struct ranks_one *one, uint32_t life, uint32_t number)
 static gf_status used(struct ranks_one *one, uint32_t life)
 {
     gf_status status;
-    for (uint32_t times = 1; times <= 3; times++) {
-        if ((status = connect_both(one, life, 3 * life + times)) < 0) return status;
+    for (uint32_t times = 1; times <= 2; times++) {
+        if ((status = connect_both(one, life, 2 * life + times)) < 0) return status;
         if ((status = talk(one, life, times)) < 0) return status;
         if ((status = talk(one, life, times + 4)) < 0) return status;
         if ((times == 1) && ((status = one->link->driver->reset(one->link, 2)) < 0)) return status;
-        if ((times == 2) && (one->link->node == 0)) break;
-        if ((times == 2) && ((status = one->link->driver->network(one->link, true)) < 0))
-            return status;
     }
     return GF_OK;
 }
@@ -118,6 +118,21 @@ static uint32_t open_files(void)
     return count;
 }
 
+/* What is under way ends: UCX's tcp aborts (an assertion in tcp_ep.c) where a worker ends while it
+ * writes to a peer. */
+static void wait_quiet(struct ranks_one *one)
+{
+    uint64_t quiet_ns = gf_clock_monotonic.now_ns(NULL);
+    put(&shared->here[one->rank], shared->here[one->rank] + 1);
+    while (gf_clock_monotonic.now_ns(NULL) - quiet_ns < QUIET_NS) {
+        bool met = get(&shared->here[1 - one->rank]) >= shared->here[one->rank];
+        gf_status moved = GF_AGAIN;
+        if (one->link != NULL) moved = one->link->driver->progress(one->link);
+        if (!met || (moved == GF_OK)) quiet_ns = gf_clock_monotonic.now_ns(NULL);
+        (void)sched_yield();
+    }
+}
+
 static void life_run(struct ranks_one *one, uint32_t life)
 {
     struct gf_fault fault = {.code = GF_OK};
@@ -126,7 +141,6 @@ static void life_run(struct ranks_one *one, uint32_t life)
     one->log[0] = '\0';
     one->link = NULL;
     ranks_setup(one, one->arg);
-    one->setup.one_node = (strcmp(one->arg, "tcp") != 0);
     ucx_faults_met = NULL;
     meet(one);
     ucx_faults_countdown = (one->rank == 0) ? life : 0;
@@ -137,7 +151,7 @@ static void life_run(struct ranks_one *one, uint32_t life)
     }
     if ((status < 0) && (get(&shared->failed) != life)) put(&shared->failed, life);
     ucx_faults_countdown = 0;
-    /* Also while UCX sets up its connections, where it would assert (ucx_calls.c). */
+    wait_quiet(one);
     if ((one->link != NULL) && (status < 0)) one->link->driver->drop(one->link);
     if (one->link != NULL) one->link->driver->close(one->link);
     if ((one->rank == 0) && (status < 0) && (status != GF_ERR_PEER)) {
@@ -159,7 +173,8 @@ static void lives_body(struct ranks_one *one)
     uint32_t life = 0;
     do RANK_CHECK(one, ++life < CALLS_MAX);
     while ((life_run(one, life), meet(one), get(&shared->met) == life));
-    RANK_CHECK(one, life > 30); /* 36 with UCX 1.13 */
+    /* with UCX 1.13 52, and 17 where messages are the node's; 47 and 13 with a dynamic one */
+    RANK_CHECK(one, life > ((strcmp(one->arg, "tcp") == 0) ? 30u : 10u));
 }
 
 TEST(each_call_of_ucx_fails_once)

@@ -9,16 +9,12 @@
 #include <ucs/config/global_opts.h>
 
 #define MESSAGE_BYTES 262144u
-#define SEGMENT "263168" /* a message and UCX's own head */
-#define PORTS "21000-25999"
-
 typedef enum spoil {
     SPOIL_NOTHING = 0,
-    SPOIL_UCP_FORGETS,  /* ucp_config_modify() says "OK" and does nothing */
-    SPOIL_UCP_MISTAKES, /* it is given another key, which no transport has */
-    SPOIL_TCP_FORGETS,  /* uct_config_modify() likewise */
-    SPOIL_TCP_LACKS,    /* it knows the key under no name */
-    SPOIL_REQUEST,      /* UCX wants more bytes for a request than there are */
+    SPOIL_UCP_FORGETS, /* ucp_config_modify() says "OK" and does nothing */
+    SPOIL_UCP_MORE,    /* it is given another key, too, which no transport has */
+    SPOIL_WORKER,      /* there is no worker */
+    SPOIL_REQUEST,     /* UCX wants more bytes for a request than there are */
 } spoil;
 
 static struct {
@@ -41,15 +37,16 @@ WRAPPED(ucs_status_t, ucp_config_modify, ucp_config_t *config, const char *name,
     assert_true(ucx.given_count < 16);
     (void)snprintf(ucx.given[ucx.given_count++], sizeof ucx.given[0], "%s=%s", name, value);
     if (spoilt(name, SPOIL_UCP_FORGETS)) return UCS_OK;
-    return __real_ucp_config_modify(
-        config, spoilt(name, SPOIL_UCP_MISTAKES) ? "GF_NO_SUCH_KEY" : name, value);
+    if (spoilt(name, SPOIL_UCP_MORE))
+        (void)__real_ucp_config_modify(config, "GF_NO_SUCH_KEY", "17");
+    return __real_ucp_config_modify(config, name, value);
 }
 
-WRAPPED(ucs_status_t, uct_config_modify, void *config, const char *name, const char *value)
+WRAPPED(ucs_status_t, ucp_worker_create, ucp_context_h context, const ucp_worker_params_t *params,
+        ucp_worker_h *worker_out)
 {
-    if (spoilt(name, SPOIL_TCP_FORGETS)) return UCS_OK;
-    if (spoilt(name, SPOIL_TCP_LACKS)) return UCS_ERR_NO_ELEM;
-    return __real_uct_config_modify(config, name, value);
+    if (ucx.how == SPOIL_WORKER) return UCS_ERR_NO_DEVICE;
+    return __real_ucp_worker_create(context, params, worker_out);
 }
 
 WRAPPED(ucs_status_t, ucp_context_query, ucp_context_h context, ucp_context_attr_t *attributes)
@@ -61,40 +58,48 @@ WRAPPED(ucs_status_t, ucp_context_query, ucp_context_h context, ucp_context_attr
     return status;
 }
 
-static void log_drop(void *user, gf_log_level level, const char *text)
+static char heard[4096];
+
+static void hear(void *user, gf_log_level level, const char *text)
 {
+    size_t used = strlen(heard);
+    (void)snprintf(heard + used, sizeof heard - used, "%s\n", text);
 }
 
 static struct gf_fault fault;
 
-static gf_status open_and_close(spoil how, const char *key, const char *transports,
-                                const char *devices, size_t bytes)
+static const struct gf_link_setup plain = {.world = 2,
+                                           .epoch = 1,
+                                           .requests_max = 4,
+                                           .message_bytes_max = 262144,
+                                           .region_bytes = 4096,
+                                           .insecure = true,
+                                           .transports = "tcp",
+                                           .devices = "lo",
+                                           .log = {.fn = hear}};
+
+static gf_status open_and_close(spoil how, const char *key, const struct gf_link_setup *setup)
 {
-    const struct gf_link_setup setup = {.world = 2,
-                                        .epoch = 1,
-                                        .requests_max = 4,
-                                        .message_bytes_max = bytes,
-                                        .region_bytes = 4096,
-                                        .transports = transports,
-                                        .devices = devices,
-                                        .ports = PORTS,
-                                        .log = {.fn = log_drop}};
-    void *state = aligned_alloc(64, (gf_link_ucx.state_bytes(&setup) + 63) / 64 * 64);
+    void *state = aligned_alloc(64, (gf_link_ucx.state_bytes(setup) + 63) / 64 * 64);
     struct gf_link *link = NULL;
     gf_status status;
     memset(&ucx, 0, sizeof ucx);
     memset(&fault, 0, sizeof fault);
+    memset(heard, 0, sizeof heard);
     ucx.how = how;
     ucx.key = key;
-    status = gf_link_ucx.open(&setup, state, &link, &fault);
+    status = gf_link_ucx.open(setup, state, &link, &fault);
     if (status == GF_OK) gf_link_ucx.close(link);
     free(state);
     return status;
 }
 
-static gf_status open_plain(const char *transports, const char *devices, size_t bytes)
+static gf_status open_plain(const char *transports, const char *devices)
 {
-    return open_and_close(SPOIL_NOTHING, NULL, transports, devices, bytes);
+    struct gf_link_setup setup = plain;
+    setup.transports = transports;
+    setup.devices = devices;
+    return open_and_close(SPOIL_NOTHING, NULL, &setup);
 }
 
 static bool given(const char *setting)
@@ -104,38 +109,66 @@ static bool given(const char *setting)
     return false;
 }
 
-/* UCX 1.17 put TCP_ in front of what belongs to tcp; the other name was not taken from then on. */
-TEST(keys_have_the_names_of_this_version)
+/* Not more than what the file says: what else UCX does is UCX's, and its environment's. */
+TEST(ucx_is_told_what_the_file_says)
 {
-    static const char *const of_tcp[] = {"PORT_RANGE=" PORTS, "RX_SEG_SIZE=" SEGMENT,
-                                         "TX_SEG_SIZE=" SEGMENT};
-    unsigned major = 0;
-    unsigned minor = 0;
-    unsigned release = 0;
-    assert_int_equal(open_plain("tcp", "lo", MESSAGE_BYTES), GF_OK);
-    ucp_get_version(&major, &minor, &release);
-    assert_int_equal(major, 1);
-    for (size_t i = 0; i < LENGTH(of_tcp); i++) {
-        char setting[64];
-        (void)snprintf(setting, sizeof setting, "%s%s", (minor >= 17) ? "TCP_" : "", of_tcp[i]);
-        assert_true(given(setting));
-    }
+    assert_int_equal(open_plain("tcp", "lo"), GF_OK);
     assert_true(given("TLS=tcp") && given("NET_DEVICES=lo"));
-    assert_true(given("RNDV_SEND_NBR_THRESH=262145"));
-    assert_int_equal(ucx.given_count, 6);
+    assert_int_equal(ucx.given_count, 2);
+    assert_int_equal(open_plain("tcp", ""), GF_OK);
+    assert_true(given("TLS=tcp"));
+    assert_int_equal(ucx.given_count, 1);
 }
 
-/* Messages leave by all devices in turn, and so do pieces of those that are announced first: UCX by
- * itself would use two. These devices are not here. */
+TEST(without_a_transport_it_is_infinibands)
+{
+    static const char *const none[] = {NULL, ""};
+    for (size_t i = 0; i < LENGTH(none); i++) {
+        (void)open_plain(none[i], "gf0:1"); /* which is not here */
+        assert_true(given("TLS=ib") && given("NET_DEVICES=gf0:1"));
+    }
+}
+
+/* Large messages leave by all devices in turn: UCX by itself would use two. These devices are not
+ * here. */
 TEST(each_device_has_a_lane)
 {
-    assert_int_equal(open_plain("tcp", "lo,gf1,gf2", MESSAGE_BYTES), GF_ERR_CONFIG);
-    assert_true(given("NET_DEVICES=lo,gf1,gf2") && given("MAX_EAGER_LANES=3") &&
-                given("MAX_RNDV_LANES=3"));
-    assert_int_equal(open_plain("tcp", "lo,gf1,gf2", 4u << 20), GF_ERR_CONFIG);
-    assert_true(!given("MAX_EAGER_LANES=3") && given("MAX_RNDV_LANES=3"));
-    assert_int_equal(open_plain("rc", "gf0,gf1,gf2", MESSAGE_BYTES), GF_ERR_CONFIG);
-    assert_true(!given("MAX_EAGER_LANES=3") && given("MAX_RNDV_LANES=3"));
+    assert_int_equal(open_plain("tcp", "lo,gf1,gf2"), GF_ERR_CONFIG);
+    assert_true(given("NET_DEVICES=lo,gf1,gf2") && given("MAX_RNDV_LANES=3"));
+    assert_int_equal(open_plain("rc", "gf0,gf1,gf2"), GF_ERR_CONFIG);
+    assert_true(given("MAX_RNDV_LANES=3"));
+}
+
+/* How long a stopped rank is waited for is exchange.timeout's, unless the environment says it. */
+TEST(a_peer_over_ud_may_be_late)
+{
+    static const char *const with[] = {"ud", "rc", "ib", "ud_verbs", "rc_verbs,ud_verbs"};
+    static const char *const without[] = {"tcp", "rc_verbs"};
+    for (size_t i = 0; i < LENGTH(with); i++) {
+        (void)open_plain(with[i], "gf0:1");
+        assert_true(given("UD_TIMEOUT=86400000000.00us"));
+    }
+    for (size_t i = 0; i < LENGTH(without); i++) {
+        (void)open_plain(without[i], "lo");
+        assert_false(given("UD_TIMEOUT=86400000000.00us"));
+    }
+    assert_int_equal(setenv("UCX_UD_TIMEOUT", "2s", 1), 0);
+    (void)open_plain("ud", "gf0:1");
+    assert_false(given("UD_TIMEOUT=86400000000.00us"));
+    assert_int_equal(unsetenv("UCX_UD_TIMEOUT"), 0);
+}
+
+/* Of a;b a rank uses those of its place in the node. */
+TEST(the_open_network_is_told_with_its_devices)
+{
+    struct gf_link_setup setup = plain;
+    setup.devices = "gfnone0;lo";
+    setup.local = 1;
+    if (open_and_close(SPOIL_NOTHING, NULL, &setup) != GF_OK) fail_msg("%s\n%s", fault.text, heard);
+    if (strstr(heard, "transports tcp, devices lo\n") == NULL) fail_msg("%s", heard);
+    setup.devices = "";
+    assert_int_equal(open_and_close(SPOIL_NOTHING, NULL, &setup), GF_OK);
+    if (strstr(heard, "transports tcp, devices any\n") == NULL) fail_msg("%s", heard);
 }
 
 /* UCX says in a warning that a device is missing, and opens what else there is. */
@@ -148,7 +181,7 @@ TEST(a_missing_device_is_named_where_ucx_logs_errors_alone)
     assert_int_equal(ucs_global_opts_get_value("LOG_LEVEL", level, sizeof level), UCS_OK);
     assert_int_equal(ucs_global_opts_set_value("LOG_LEVEL", "error"), UCS_OK);
     for (size_t i = 0; i < LENGTH(rows); i++)
-        if ((open_plain("tcp", rows[i][0], MESSAGE_BYTES) != GF_ERR_CONFIG) ||
+        if ((open_plain("tcp", rows[i][0]) != GF_ERR_CONFIG) ||
             (strstr(fault.text, rows[i][1]) == NULL))
             fail_msg("%s: %s", rows[i][0], fault.text);
     assert_int_equal(ucs_global_opts_get_value("LOG_LEVEL", after, sizeof after), UCS_OK);
@@ -162,28 +195,12 @@ static const struct refused_row {
     const char *key, *text; /* of the fault, which names UCX's version too */
     const char *transports, *devices;
 } refused_rows[] = {
-    {"a_key_of_ucp_has_no_effect", SPOIL_UCP_FORGETS, "RNDV_SEND_NBR_THRESH",
-     "RNDV_SEND_NBR_THRESH=262145: it keeps", "tcp", "lo"},
     {"no_transports_were_chosen", SPOIL_UCP_FORGETS, "TLS", "TLS=tcp: it keeps", "tcp", "lo"},
     {"no_devices_were_chosen", SPOIL_UCP_FORGETS, "NET_DEVICES", "NET_DEVICES=lo: it keeps", "tcp",
      "lo"},
-    {"messages_by_one_device", SPOIL_UCP_FORGETS, "MAX_EAGER_LANES", "MAX_EAGER_LANES=2: it keeps",
-     "tcp", "lo,gf1"},
     {"pieces_by_two_devices", SPOIL_UCP_FORGETS, "MAX_RNDV_LANES", "MAX_RNDV_LANES=3: it keeps",
      "tcp", "lo,gf1,gf2"},
-    {"a_segment_has_no_effect", SPOIL_TCP_FORGETS, "RX_SEG_SIZE",
-     "RX_SEG_SIZE=" SEGMENT ": it keeps", "tcp", "lo"},
-    {"ports_have_no_effect", SPOIL_TCP_FORGETS, "PORT_RANGE", "PORT_RANGE=" PORTS ": it keeps",
-     "tcp", "lo"},
-    {"tcp_has_no_such_key", SPOIL_TCP_LACKS, "TX_SEG_SIZE", "TX_SEG_SIZE=" SEGMENT ": it keeps",
-     "tcp", "lo"},
-    {"a_segment_was_dropped_on_the_way", SPOIL_UCP_FORGETS, "RX_SEG_SIZE",
-     "RX_SEG_SIZE=" SEGMENT ": it keeps", "tcp", "lo"},
-    {"another_was_dropped_on_the_way", SPOIL_UCP_FORGETS, "TX_SEG_SIZE",
-     "TX_SEG_SIZE=" SEGMENT ": it keeps", "tcp", "lo"},
-    {"ports_were_dropped_on_the_way", SPOIL_UCP_FORGETS, "PORT_RANGE",
-     "PORT_RANGE=" PORTS ": it keeps", "tcp", "lo"},
-    {"no_transport_knows_the_key", SPOIL_UCP_MISTAKES, "TX_SEG_SIZE", SEGMENT, "tcp", "lo"},
+    {"no_transport_knows_a_key", SPOIL_UCP_MORE, "TLS", "GF_NO_SUCH_KEY", "tcp", "lo"},
     {"a_request_is_too_large", SPOIL_REQUEST, NULL,
      "wants 400 bytes in front of a request, this build keeps 320", "tcp", "lo"},
 };
@@ -191,20 +208,13 @@ static const struct refused_row {
 /* A port that was away for a moment, say. */
 TEST(a_link_whose_reset_failed_can_be_reset_again)
 {
-    const struct gf_link_setup setup = {.world = 2,
-                                        .epoch = 1,
-                                        .requests_max = 4,
-                                        .message_bytes_max = MESSAGE_BYTES,
-                                        .transports = "tcp",
-                                        .devices = "lo",
-                                        .log = {.fn = log_drop}};
-    void *memory = aligned_alloc(64, (gf_link_ucx.state_bytes(&setup) + 63) / 64 * 64);
+    void *memory = aligned_alloc(64, (gf_link_ucx.state_bytes(&plain) + 63) / 64 * 64);
     struct gf_link *link = NULL;
     memset(&ucx, 0, sizeof ucx);
-    assert_int_equal(gf_link_ucx.open(&setup, memory, &link, &fault), GF_OK);
-    ucx.how = SPOIL_TCP_FORGETS;
-    ucx.key = "RX_SEG_SIZE";
-    assert_int_equal(gf_link_ucx.reset(link, 2), GF_ERR_CONFIG);
+    assert_int_equal(gf_link_ucx.open(&plain, memory, &link, &fault), GF_OK);
+    ucx.how = SPOIL_WORKER;
+    assert_int_equal(gf_link_ucx.reset(link, 2), GF_ERR_LINK);
+    assert_int_equal(link->driver->progress(link), GF_ERR_STATE);
     ucx.how = SPOIL_NOTHING;
     assert_int_equal(gf_link_ucx.reset(link, 3), GF_OK);
     gf_link_ucx.close(link);
@@ -217,8 +227,11 @@ TEST(what_ucx_does_not_take_fails_the_open)
     (void)snprintf(version, sizeof version, "UCX %s", ucp_get_version_string());
     for (size_t i = 0; i < LENGTH(refused_rows); i++) {
         const struct refused_row *row = &refused_rows[i];
-        gf_status status =
-            open_and_close(row->how, row->key, row->transports, row->devices, MESSAGE_BYTES);
+        struct gf_link_setup setup = plain;
+        gf_status status;
+        setup.transports = row->transports;
+        setup.devices = row->devices;
+        status = open_and_close(row->how, row->key, &setup);
         if ((status != ((row->how == SPOIL_REQUEST) ? GF_ERR_LINK : GF_ERR_CONFIG)) ||
             (strstr(fault.text, row->text) == NULL) || (strstr(fault.text, version) == NULL))
             fail_msg("%s: %d, \"%s\"", row->name, (int)status, fault.text);

@@ -8,12 +8,14 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pwd.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define REGION ((size_t)1 << 20)
@@ -120,7 +122,7 @@ TEST(what_is_not_to_be_shared_is_not)
     for (uint32_t r = 0; r < 2; r++) {
         ranks[r].setup.private_memory = true;
         assert_int_equal(node_rank_open(&ranks[r]), GF_OK);
-        assert_int_equal(ranks[r].link.node, 0);
+        assert_true((ranks[r].link.node != 0) && (ranks[r].link.node != ranks[1 - r].link.node));
         assert_true(ranks[r].link.private_bytes >= REGION);
         assert_int_equal(gf_node_wake_fd(ranks[r].node), -1);
         ranks[r].link.region[REGION - 1] = 1;
@@ -838,6 +840,71 @@ TEST(a_sleeper_is_woken)
     }
     gf_node_close(one->node);
     _exit((right && (status == GF_OK)) ? 0 : 1);
+}
+
+/* ---- flags ---- */
+
+#define FLAG_AT 0u
+#define SLEEP_AT 64u
+
+static bool flag_is(const struct gf_link *link, uint64_t value)
+{
+    return gf_flag_load(link, FLAG_AT) == value;
+}
+
+/* Rank 1 sleeps until a flag says `round`; false: a sleep ran out. */
+static bool flag_sleep(struct gf_link *link, uint64_t round)
+{
+    while (!flag_is(link, round)) {
+        uint64_t begin_ns = node_now_ns();
+        gf_flag_arm(link, SLEEP_AT);
+        if (!flag_is(link, round)) gf_flag_sleep(link, SLEEP_AT, UINT64_C(20000000000));
+        if (node_now_ns() - begin_ns > UINT64_C(19000000000)) return false;
+    }
+    return true;
+}
+
+/* Rank 0 sets the flag at once, where that races with the announcement, or while rank 1 sleeps. */
+TEST(a_flag_ends_a_sleep)
+{
+    const struct timespec pause = {.tv_nsec = 3000000};
+    pid_t child;
+    node_ranks_open(ranks, 2, REGION, REQS);
+    IN_CHILD(child)
+    {
+        bool right = true;
+        for (uint64_t round = 1; right && (round <= 200); round++) {
+            right = flag_sleep(&ranks[1].link, round);
+            gf_node_flag_store(ranks[1].node, 0, FLAG_AT, round);
+        }
+        _exit(right ? 0 : 1);
+    }
+    (void)alarm(60);
+    for (uint64_t round = 1; round <= 200; round++) {
+        if (round % 10 == 0) (void)nanosleep(&pause, NULL);
+        gf_node_flag_store(ranks[0].node, 1, FLAG_AT, round);
+        gf_flag_wake(gf_node_map(ranks[0].node, 1), SLEEP_AT);
+        while (!flag_is(&ranks[0].link, round)) (void)sched_yield();
+    }
+    assert_int_equal(child_ended(child), 0);
+    (void)alarm(0);
+    node_ranks_close(ranks, 2);
+}
+
+TEST(a_sleep_that_nobody_ends_times_out_and_takes_its_announcement_back)
+{
+    struct gf_link *link = &ranks[0].link;
+    uint64_t begin_ns;
+    node_ranks_open(ranks, 2, REGION, REQS);
+    begin_ns = node_now_ns();
+    /* not announced, or taken back by a waker: no sleep */
+    gf_flag_sleep(link, SLEEP_AT, UINT64_C(20000000000));
+    gf_flag_arm(link, SLEEP_AT);
+    gf_flag_sleep(link, SLEEP_AT, UINT64_C(20000000)); /* nobody wakes it */
+    assert_true(node_now_ns() - begin_ns >= UINT64_C(20000000));
+    assert_true(node_now_ns() - begin_ns < UINT64_C(10000000000));
+    assert_int_equal(gf_flag_load(link, SLEEP_AT), 0);
+    node_ranks_close(ranks, 2);
 }
 
 /* Nothing in any file system, with a rank alive and after it was killed. */

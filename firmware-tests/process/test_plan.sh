@@ -105,7 +105,7 @@ check tokens_and_mfu_are_printed grep -Eq 'tokens/s .* MFU %' "$scratch/lm"
 check checkpoints_are_printed grep -Eq 'checkpoint each 9[0-9]{3} s .*elastic: 99' "$scratch/lm"
 check cost_is_printed grep -Eq '1e[+]09 tokens in .* GPU-hours, .* USD' "$scratch/lm"
 refused a_row_that_does_not_fit 'GB too much' $plan $h200 $lm --gpus 4 --modes lazy,sparse \
-    --set 'gpu_memory = 13e6' --csv "$scratch/part.csv" --svg "$scratch/part.svg"
+    --set 'gpu_memory = 14e6' --csv "$scratch/part.csv" --svg "$scratch/part.svg"
 check leaves_the_others_as_csv [ "$(wc -l <"$scratch/part.csv")" -eq 2 ]
 check and_a_whole_picture grep -q '^.*</svg>$' "$scratch/part.svg"
 $plan $small --gpus 2,4 --modes lazy --progress >/dev/null 2>"$scratch/progress"
@@ -123,7 +123,7 @@ check advice_on_sparse_steps_is_valid sh -c "$plan --model config/models/nin.cfg
 check fully_connected_layers_may_be_split sh -c "grep -Eq '^  fc +[0-9.]+ +[0-9.]+ +model' $scratch/advice"
 check convolutions_stay_data_parallel sh -c "grep -Eq '^  conv +[0-9.]+ +[0-9.]+ +data' $scratch/advice"
 advised() { timeout 30 $plan $h200 $lm --advise --gpus 4 --set "gpu_memory = $1"; }
-advised 13e6 >"$scratch/advised" 2>"$scratch/err"
+advised 14e6 >"$scratch/advised" 2>"$scratch/err"
 check what_does_not_fit_is_not_advised grep -q 'keep 0.500  *does not fit' "$scratch/advised"
 refused no_advice_where_nothing_fits 'GB too much' $plan $h200 $lm --advise --gpus 4 --set 'gpu_memory = 1e6'
 check the_learning_rate_scales grep -q 'base x batch / 256' "$scratch/advice"

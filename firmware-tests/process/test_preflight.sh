@@ -26,8 +26,8 @@ port=7$(( $$ % 900 + 100 ))
 # ---- a sound node, a sound job ----
 file sound.cfg "rendezvous = { address = \"127.0.0.1:$port\"; };"
 check "a_sound_node" exits 0 "$gf_check" "$scratch/sound.cfg" --preflight
-for line in launcher libraries transports gpu footprint stack memlock "huge pages" control interface devices \
-    ports "control ports" limits memory; do
+for line in launcher libraries link gpu footprint stack memlock "huge pages" control devices \
+    descriptors ports limits memory; do
     check "it_has_a_line_of_$(echo "$line" | tr ' ' _)" said ok "$line" ""
 done
 check "alone_it_says_why_there_are_no_peers" said skip peers "started alone"
@@ -57,16 +57,29 @@ for line in open(sys.argv[1]):
 else skip "json_is_json" "there is no python3"; fi
 
 # ---- a line at a time ----
-alone unknown_transport fail transports "gdr_copy.* is (not )?in this binary" 'link = { transports = "tcp,gdr_copy"; };'
+insecure='rendezvous = { insecure = true; };'
+alone unknown_transport fail link "gdr_copy.* is (not )?in this binary" \
+    "$insecure link = { driver = \"ucx\"; transports = \"tcp,gdr_copy\"; };"
 alone wrong_interface fail interface "there is no gfnone0 here; there are .*lo" 'link = { devices = "gfnone0"; };'
-alone gpu_transports_alone fail transports "none is for a network" 'link = { transports = "cuda_copy"; };'
-alone what_a_node_has_by_itself fail transports '"posix" is for no network' 'link = { transports = "posix,tcp"; };'
+alone gpu_transports_alone fail link "none is for a network" 'link = { driver = "ucx"; transports = "cuda_copy"; };'
+alone what_a_node_has_by_itself fail link '"posix" is for no network' \
+    'link = { driver = "ucx"; transports = "posix,tcp"; };'
+alone a_fabric_that_nobody_has fail link "rc.* is (not )?in this binary" 'link = { transports = "rc"; };'
+head -c 64 /dev/urandom >"$scratch/key"
+chmod 600 "$scratch/key"
+alone a_key_and_no_trust ok link "sockets between nodes: there is a key_file" \
+    "rendezvous = { key_file = \"$scratch/key\"; }; link = { transports = \"rc\"; };"
+alone no_fabric ok link "sockets between nodes: no InfiniBand port is active here" 'link = { driver = "auto"; };'
+alone sockets_by_name ok link "sockets between nodes: link.driver = tcp" 'link = { driver = "tcp"; };'
+file few.cfg 'link = { streams = 8; };'
+few() { (ulimit -n 1000 && exits 1 "$gf_check" "$scratch/few.cfg" --preflight --world 200 --local 1); }
+check few_descriptors few
+check few_descriptors_is_said said fail descriptors "limit 1000; 1656 are needed: 8 streams to each of 199 ranks"
 alone devices_by_themselves ok devices 'link.devices = "(lo|[a-z0-9]*[0-9])"$' 'link = { devices = "lo"; };'
 file list.cfg 'link = { devices = "lo;gfnone0"; };'
 check "devices_by_place_in_the_node" exits 1 "$run" -n 2 --merge "$gf_check" "$scratch/list.cfg" --preflight
-check "the_first_has_the_first" said ok transports "are there, on lo$"
-check "the_second_has_the_second" said fail transports "rank 1 on .*devices .gfnone0"
-check "which_is_not_there" said fail interface "rank 1 on .*: there is no gfnone0 here"
+check "the_first_has_the_first" said ok interface "lo is up$"
+check "the_second_has_the_second_which_is_not_there" said fail interface "rank 1 on .*: there is no gfnone0 here"
 alone more_than_there_is fail limits "MiB of memory available, [0-9]+ are needed" \
     'exchange = { user_bytes = "64 GiB"; };' --local 4096
 check "more_than_memory_is_said" said fail memory "it has"
@@ -76,10 +89,10 @@ check "not_tried_is_said_too" said skip join "started alone"
 alone wrong_bind fail bind "10.99.99.99 is no address of this node" 'rendezvous = { bind = "10.99.99.99"; insecure = true; };'
 alone missing_key_file fail control "gf-no-key" 'rendezvous = { key_file = "/nonexistent/gf-no-key"; };'
 alone ephemeral_ports warn ports "gives to outgoing connections" \
-    "link = { ports = \"$(awk '{print $1 + 100 "-" $1 + 200}' /proc/sys/net/ipv4/ip_local_port_range)\"; };"
+    "rendezvous = { ports = \"$(awk '{print $1 + 100 "-" $1 + 200}' /proc/sys/net/ipv4/ip_local_port_range)\"; };"
 if unshare -m true 2>/dev/null; then
-    congested() { # NAME TRANSPORTS: this kernel's is NAME
-        file tcp.cfg "link = { transports = \"$2\"; };"; echo "$1" >"$scratch/control"
+    congested() { # NAME DRIVER: this kernel's is NAME
+        file tcp.cfg "link = { driver = \"$2\"; };"; echo "$1" >"$scratch/control"
         # shellcheck disable=SC2016
         exits 0 unshare -m sh -c 'mount --bind "$0" /proc/sys/net/ipv4/tcp_congestion_control && exec "$@"' \
             "$scratch/control" "$gf_check" "$scratch/tcp.cfg" --preflight
@@ -89,7 +102,7 @@ if unshare -m true 2>/dev/null; then
     check "and_told_what_to_set" grep -q -- "-> .*=cubic .or reno." "$scratch/out"
     check "congestion_control_is_cubic" congested cubic tcp
     check "all_is_well" said ok congestion "cubic"
-    congested bbr rc >/dev/null # it may not be in this binary
+    congested bbr ucx >/dev/null # it may not be in this binary
     check "bbr_without_tcp_is_nobodys" [ "$(grep -c congestion "$scratch/out")" -eq 0 ]
 else skip "congestion_control_is_bbr" "needs a mount namespace"; fi
 alone huge_pages "$(grep -Eq '\[(never|deny)\]' /sys/kernel/mm/transparent_hugepage/shmem_enabled 2>/dev/null && echo warn || echo ok)" \
@@ -137,14 +150,14 @@ if tight "$scratch/sound.cfg"; then
     check "fails" said fail join "no memory for a rank's control region"
 else skip "a_join_without_memory" "this build does not run in 60 MB"; fi
 if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null && setpriv --bounding-set=-ipc_lock true 2>/dev/null; then
-    file rdma.cfg 'link = { transports = "rc"; };'
+    file rdma.cfg 'link = { driver = "ucx"; };'
     lock_limited() { (ulimit -l 64; exec setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock "$gf_check" "$@" --preflight); }
     lock_limited "$scratch/rdma.cfg" >"$scratch/out"
     check "memlock_below_what_rdma_registers" said fail memlock "limit 64 KiB, to be registered"
     locks() { [ "$(sed -n 's/.*with the network: \([0-9]*\) KiB$/\1/p' "$scratch/out")" -gt 81920 ]; }
     check "and_what_ucx_registers_itself" locks
     lock_limited "$scratch/sound.cfg" >"$scratch/out"
-    check "memlock_that_nobody_needs" said ok memlock "these transports lock no memory"
+    check "memlock_that_nobody_needs" said ok memlock "sockets lock no memory"
 else skip "memlock_below_what_rdma_registers" "needs root and setpriv"; fi
 # Two cards by a sysfs made up, the first GPU at the bridge of the second and the second at that of the first.
 node_made() { # COMMAND..: on it
@@ -189,8 +202,7 @@ if unshare -n true 2>/dev/null; then
     file far.cfg 'rendezvous = { address = "10.9.9.9:7117"; insecure = true; };'
     check "address_without_a_way" exits 1 unshare -n "$gf_check" "$scratch/far.cfg" --preflight
     check "it_says_so" said fail control "10.9.9.9:7117 cannot be reached: Network is unreachable"
-    check "interface_that_is_down" said fail interface "lo is down"
-    check "no_device_at_all" said skip devices "sysfs names no device for these transports"
+    check "no_device_at_all" said skip devices "sysfs names no device for this link"
 else skip "address_without_a_way" "needs a network namespace"; fi
 
 # ---- a port that is taken: by a preflight that waits for a rank that never comes ----
@@ -200,9 +212,7 @@ holder=$!
 for _ in $(seq 200); do grep -q '^ok *control' "$scratch/holder" && break; sleep 0.05; done
 check "a_control_port_that_is_taken" exits 1 "$gf_check" "$scratch/open.cfg" --preflight
 check "it_is_named" said fail control "127.0.0.1:$port: bind failed: Address already in use"
-alone taken_ports fail ports "link.ports $port-$port: 0 of 1 free, 2 needed" \
-    "link = { ports = \"$port-$port\"; }; rendezvous = { address = \"127.0.0.1:1\"; };"
-alone taken_control_ports warn "control ports" "rendezvous.ports $port-$port: 0 of 1 free, 2 needed" \
+alone taken_ports warn ports "rendezvous.ports $port-$port: 0 of 1 free, 2 needed" \
     "rendezvous = { address = \"127.0.0.1:1\"; ports = \"$port-$port\"; };"
 kill $holder; wait $holder 2>/dev/null
 

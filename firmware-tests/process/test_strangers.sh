@@ -33,11 +33,10 @@ local_job() {
         --checkpoint "$scratch/c" --checkpoint-every 100 >"$scratch/log" 2>&1 &
     job=$!
 }
-one_name_each() { # for the control channel, and no port of link.ports
+one_name_each() { # for the control channel, and no port
     local_job
     pid=$(pids 3) && $attack 0 $pid >"$scratch/out"
     wait $job && cp "$scratch/log" "$scratch/local" || { cat "$scratch/log"; return 1; }
-    grep -q ':2[1-5][0-9][0-9][0-9]$' "$scratch/out" && { cat "$scratch/out"; return 1; }
     [ "$(grep -c ' @gradientflow-' "$scratch/out")" -eq 3 ] || { cat "$scratch/out"; return 1; }
 }
 local_attack() { # user
@@ -53,7 +52,7 @@ if [ "$(id -u)" -eq 0 ]; then check another_user_on_loopback_changes_nothing loc
 else skip another_user_on_loopback_changes_nothing "this user cannot be another one"; fi
 
 cases="one_node_with_a_routable_address_listens_for_its_control_channel_alone"
-cases="$cases an_encrypted_job_has_the_same_bits strangers_of_the_network_change_nothing"
+cases="$cases strangers_of_the_network_change_nothing"
 cases="$cases strangers_of_a_jobs_own_host_change_nothing"
 net_suite "$cases" 2
 printf 'rendezvous = { address = "%s:7117"; key_file = "%s"; };\nlink = { devices = "eth0"; idle = "sleep"; };\n' \
@@ -80,7 +79,7 @@ routed_listeners() {
     routed_job
     pid=$(pids 3) || { cat "$scratch/log"; return 1; }
     ip netns exec "gf$$-sw" $attack 20 $pid >"$scratch/out" 2>&1
-    [ "$(grep -c : "$scratch/out")" -eq 3 ] && ! grep -q ':2[1-5][0-9][0-9][0-9]$' "$scratch/out" &&
+    [ "$(grep -c : "$scratch/out")" -eq 3 ] &&
         grep -q '^stood [1-9].*answered 0$' "$scratch/out" || { cat "$scratch/out"; return 1; }
     ended "$scratch/local"
 }
@@ -88,9 +87,9 @@ net_attack() { # namespace
     net_job
     pid=$(pids 2) || { cat "$scratch/log"; return 1; }
     ip netns exec "$1" $attack 60 $pid >"$scratch/out" 2>&1
-    grep -q ':2[1-5][0-9][0-9][0-9]$' "$scratch/out" && grep -q '^stood [1-9].*answered 0$' "$scratch/out" ||
+    grep -q '^stood [1-9].*answered 0$' "$scratch/out" ||
         { cat "$scratch/out"; return 1; }
-    ended "$scratch/quiet" && grep -q 'did not prove' "$scratch/log"
+    ended "$scratch/quiet" && grep -q 'are no hello' "$scratch/log"
 }
 sed 's/^link.*//' "$scratch/net.cfg" >"$scratch/routed.cfg"
 check one_node_with_a_routable_address_listens_for_its_control_channel_alone routed_listeners
@@ -99,12 +98,4 @@ wait $job
 cp "$scratch/log" "$scratch/quiet"
 check strangers_of_the_network_change_nothing net_attack "gf$$-sw"
 check strangers_of_a_jobs_own_host_change_nothing net_attack "gf$$-0"
-encrypted_job() { # the weights of the job without it
-    sed 's/idle = /encryption = true; idle = /' "$scratch/net.cfg" >"$scratch/encrypted.cfg"
-    clear_job
-    net_run 120 "$BUILD/gf-train" --config "$scratch/encrypted.cfg" $small --steps $steps >"$scratch/log" 2>&1 &
-    job=$!
-    ended "$scratch/quiet"
-}
-check an_encrypted_job_has_the_same_bits encrypted_job
 finish

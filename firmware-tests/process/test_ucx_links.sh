@@ -14,22 +14,34 @@ builds() {
     make -s -j2 WERROR=1 BUILD="$folder" "$@" "$folder/gf-check" "$folder/gf-run" "$folder/gf-perf" >"$folder.log" 2>&1 ||
         { cat "$folder.log"; return 1; }
 }
-# lacks FOLDER TRANSPORT TEXT: a configuration with that transport fails, and why is said
+over="--set link.driver=ucx --set link.devices=lo --set link.private_memory=true --set rendezvous.insecure=true"
+# lacks FOLDER TRANSPORT TEXT: a configuration with that transport, beside tcp, fails, and why is said
 lacks() {
-    echo "link = { transports = \"tcp,$2\"; };" >"$scratch/lacks.cfg"
+    echo "link = { driver = \"ucx\"; transports = \"tcp,$2\"; }; rendezvous = { insecure = true; };" >"$scratch/lacks.cfg"
     "$1/gf-check" "$scratch/lacks.cfg" --preflight >"$scratch/out" 2>&1 && { echo "it went well"; return 1; }
     says "\"$2\" $3" "$scratch/out"
 }
+# sums FOLDER TRANSPORT
 sums() {
-    "$1/gf-run" -n 2 "$1/gf-perf" -b 4K -e 4K --set link.private_memory=true --set "link.transports=$2" \
-        >"$scratch/out" 2>&1 || { cat "$scratch/out"; return 1; }
+    # The words of the settings are to be split.
+    # shellcheck disable=SC2086
+    GF_DEBUG=info "$1/gf-run" -n 2 "$1/gf-perf" -b 4K -e 4M $over --set "link.transports=$2" >"$scratch/out" 2>&1 &&
+        says "open over ucx" "$scratch/out" || { cat "$scratch/out"; return 1; }
+}
+# train NAME SETTINGS..: two ranks; their weights are in $scratch/NAME
+train() {
+    name_=$1; shift
+    GF_DEBUG=info "$BUILD/gf-run" -n 2 "$BUILD/gf-train" $small --steps 20 --dump-weights "$scratch/$name_" \
+        --algorithm ring "$@" >"$scratch/out" 2>&1 || { cat "$scratch/out"; return 1; }
 }
 no_ucx_to_load() { ! ldd "$1" | grep -qE 'libuc[pstm]|ibverbs|mlx'; }
+holds() { nm "$1" >"$scratch/names" && says "$2" "$scratch/names"; }
 card() { [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; }
 no_device="is in this binary, but there is no device for it here"
 
-echo 'link = { transports = "rc"; };' >"$scratch/rc.cfg"
-if ! "$BUILD/gf-check" "$scratch/rc.cfg" --preflight | grep -q '"rc" is not in this binary'; then
+echo 'link = { driver = "ucx"; transports = "rc"; };' >"$scratch/rc.cfg"
+"$BUILD/gf-check" "$scratch/rc.cfg" --preflight >"$scratch/out" 2>&1
+if ! grep -q '"rc" is not in this binary' "$scratch/out"; then
     skip "the_default_link_has_no_infiniband" "this build is not the default link"
 else
     check "the_default_link_has_tcp" sums "$BUILD" tcp
@@ -38,12 +50,20 @@ else
     done
     check "and_which_has_cuda" lacks "$BUILD" cuda_copy "is not in this binary; it is in one made with UCX_DYNAMIC=1 with a UCX built for CUDA"
 fi
+# shellcheck disable=SC2086
+check "it_trains_over_ucx" train ucx $over --set link.transports=tcp
+check "which_is_what_it_did" says "open over ucx" "$scratch/out"
+check "and_over_sockets" train tcp --set link.private_memory=true --set rendezvous.insecure=true
+check "which_they_were" says "open over tcp" "$scratch/out"
+check "to_the_same_bits" cmp "$scratch/tcp" "$scratch/ucx"
+check "and_in_the_memory_of_a_node" train node
+check "to_these_bits_too" cmp "$scratch/tcp" "$scratch/node"
 
 if make -s UCX_IB=1 flags >/dev/null 2>&1 && [ -e /usr/include/infiniband/verbs.h ]; then
     check "it_links_with_infiniband" builds ib UCX_IB=1
     check "all_of_it_is_static" no_ucx_to_load "$scratch/ib/gf-perf"
     for provider in mlx4 mlx5 rxe; do
-        check "it_has_the_provider_$provider" sh -c "nm $scratch/ib/gf-perf | grep -q verbs_provider_$provider"
+        check "it_has_the_provider_$provider" holds "$scratch/ib/gf-perf" "verbs_provider_$provider"
     done
     check "it_runs_over_tcp" sums "$scratch/ib" tcp
     if card; then
@@ -57,30 +77,6 @@ else skip "it_links_with_infiniband" "not installed: $(make -s UCX_IB=1 flags 2>
 check "it_links_with_a_dynamic_ucx" builds dynamic UCX_DYNAMIC=1
 check "which_is_looked_for_beside_the_program_first" sh -c "readelf -d $scratch/dynamic/gf-perf | grep -q 'path: \[\$ORIGIN:\$ORIGIN/../lib'"
 check "the_dynamic_one_runs_over_tcp" sums "$scratch/dynamic" tcp
-# UCX's libraries find the program's functions before libc's; where they do not, such a program opens no network with
-# a key.
-head -c 32 /dev/urandom >"$scratch/key" && chmod 600 "$scratch/key"
-# keyed PRIVATE_MEMORY: two ranks of gf-perf with a key
-keyed() {
-    echo "link = { private_memory = $1; }; rendezvous = { key_file = \"$scratch/key\"; };" >"$scratch/keyed.cfg"
-    "$scratch/dynamic/gf-run" -n 2 "$scratch/dynamic/gf-perf" -b 4K -e 4K --config "$scratch/keyed.cfg" \
-        >"$scratch/out" 2>&1
-}
-unguarded() {
-    ! keyed "$@" &&
-        [ "$(grep -c 'cannot open: GF_ERR_CONFIG: a key_file, .*UCX_DYNAMIC=1' "$scratch/out")" = 2 ] && return
-    cat "$scratch/out"; return 1
-}
-guarded() { keyed "$@" && ! grep -q 'answers whoever connects' "$scratch/out" || { cat "$scratch/out"; return 1; }; }
-check "with_a_key_it_opens_a_network" guarded true
-rm "$scratch/dynamic/gf-perf"
-hides() {
-    make -s BUILD="$scratch/dynamic" UCX_DYNAMIC=1 LDFLAGS=-Wl,--exclude-libs,libgradientflow.a \
-        "$scratch/dynamic/gf-perf"
-}
-check "one_that_hides_its_functions_links" hides
-check "it_opens_no_network_with_a_key" unguarded true
-check "on_one_node_it_runs_with_a_key" keyed false
 flags=$(make -s BUILD="$scratch/dynamic" UCX_DYNAMIC=1 flags)
 printf '%s\n' '#include <signal.h>' '#include "drivers/link.h"' \
     'const void *keep(void); const void *keep(void) { return &gf_link_ucx; }' \

@@ -6,21 +6,30 @@
 
 #define RANKS 4u
 
+/* LINK and FABRIC are what ranks have open, and who can open the fabric is a bit for each rank. */
+enum { NONE = GF_NETWORK_NONE, LINK = GF_NETWORK_LINK, FABRIC = GF_NETWORK_FABRIC };
 static const struct link_case {
     const char *name;
     uint64_t nodes[RANKS];
-    bool network[RANKS], expect; /* of each rank in the end */
-    uint32_t renewed;            /* a bit for each rank that was asked for another link */
+    uint32_t network[RANKS], expect; /* of each rank in the end */
+    uint32_t renewed;                /* a bit for each rank that was asked for another link */
+    uint32_t able;
 } cases[] = {
-    {"nobody_knows", {0}, {0}, false, 0x0},
-    {"one_node", {7, 7, 7, 7}, {0}, false, 0x0},
-    {"one_node_that_were_two", {7, 7, 7, 7}, {1, 1, 1, 1}, false, 0xf},
-    {"one_node_and_one_that_was_of_two", {7, 7, 7, 7}, {0, 0, 1, 0}, false, 0x4},
-    {"two_nodes", {7, 7, 9, 9}, {0}, true, 0xf},
-    {"two_nodes_as_before", {7, 7, 9, 9}, {1, 1, 1, 1}, true, 0x0},
-    {"two_nodes_and_somebody_new", {7, 7, 9, 9}, {1, 1, 1, 0}, true, 0x8},
-    {"the_first_alone", {7, 9, 9, 9}, {0}, true, 0xf},
-    {"somebody_who_does_not_know", {7, 7, 0, 7}, {0, 0, 1, 0}, true, 0xb},
+    {"nobody_knows", {0}, {0}, NONE, 0x0, 0x0},
+    {"one_node", {7, 7, 7, 7}, {0}, NONE, 0x0, 0x0},
+    {"one_node_that_were_two", {7, 7, 7, 7}, {LINK, LINK, LINK, LINK}, NONE, 0xf, 0x0},
+    {"one_node_and_one_that_was_of_two", {7, 7, 7, 7}, {0, 0, LINK, 0}, NONE, 0x4, 0x0},
+    {"two_nodes", {7, 7, 9, 9}, {0}, LINK, 0xf, 0x0},
+    {"two_nodes_as_before", {7, 7, 9, 9}, {LINK, LINK, LINK, LINK}, LINK, 0x0, 0x0},
+    {"two_nodes_and_somebody_new", {7, 7, 9, 9}, {LINK, LINK, LINK, 0}, LINK, 0x8, 0x0},
+    {"the_first_alone", {7, 9, 9, 9}, {0}, LINK, 0xf, 0x0},
+    {"somebody_who_does_not_know", {7, 7, 0, 7}, {0, 0, LINK, 0}, LINK, 0xb, 0x0},
+    {"all_have_a_fabric", {7, 7, 9, 9}, {0}, FABRIC, 0xf, 0xf},
+    {"one_node_needs_no_fabric", {7, 7, 7, 7}, {0}, NONE, 0x0, 0xf},
+    {"one_has_none", {7, 7, 9, 9}, {0}, LINK, 0xf, 0xb},
+    {"the_first_has_none", {7, 7, 9, 9}, {0}, LINK, 0xf, 0xe},
+    {"sockets_stay", {7, 7, 9, 9}, {LINK, LINK, LINK, 0}, LINK, 0x8, 0xf},
+    {"the_fabric_stays", {7, 7, 9, 9}, {FABRIC, FABRIC, FABRIC, 0}, FABRIC, 0x8, 0xf},
 };
 
 static void case_run(const struct link_case *c, bool over_tcp, uint32_t room_every)
@@ -32,13 +41,14 @@ static void case_run(const struct link_case *c, bool over_tcp, uint32_t room_eve
         struct gf_offer offer = offer_of(RANKS);
         offer.node = c->nodes[rank];
         offer.network = c->network[rank];
+        offer.fabric = (c->able >> rank) & 1;
         rank_open(rank, &offer);
     }
     for (uint32_t rank = 1; (rank < RANKS) && !over_tcp; rank++) fake_connect(&fake, rank);
     for (uint32_t turn = 0; !members_world_progress(GF_OK); turn++) {
         assert_true(turn < 100000);
         for (uint32_t rank = 0; rank < RANKS; rank++) {
-            bool network = !c->expect;
+            uint32_t network = c->expect + 1;
             if ((turn % 7 < rank) || !gf_members_link_due(world.ranks[rank].members, &network))
                 continue;
             assert_int_equal(network, c->expect);
@@ -70,10 +80,26 @@ TEST(links_have_a_network_where_ranks_are_of_several_nodes)
     }
 }
 
+TEST(who_cannot_use_the_fabric_of_the_job_is_refused)
+{
+    char text[240] = "";
+    struct gf_offer offer = offer_of(2);
+    offer.network = GF_NETWORK_FABRIC;
+    offer.fabric = 1;
+    members_world_begin(2, false, 0);
+    rank_open(0, &offer);
+    assert_false(gf_members_offer_difference(world.ranks[0].members, &offer, 1, text, sizeof text));
+    offer.fabric = 0;
+    assert_true(gf_members_offer_difference(world.ranks[0].members, &offer, 1, text, sizeof text));
+    assert_non_null(strstr(text, "a fabric, which rank 1 cannot use"));
+    rank_open(1, &offer);
+    members_world_end();
+}
+
 TEST(a_word_about_links_after_the_join_is_none)
 {
     static const unsigned char yes[4] = {1};
-    bool network;
+    uint32_t network;
     members_world_open(2, false, 0);
     members_world_until(GF_OK);
     struct gf_rendezvous *end = &fake.ends[0].base;

@@ -82,13 +82,12 @@ TEST(auto_takes_memory_where_all_share_it)
     }
 }
 
-/* Two nodes: hierarchy, below. Checksums cover messages: who asked for them keeps them. */
-TEST(auto_keeps_to_messages_where_some_do_not_share_or_integrity_is_asked_for)
+/* Two nodes: hierarchy, below. */
+TEST(auto_keeps_to_messages_where_some_do_not_share)
 {
-    static const uint32_t rows[][8] = {{1, 1, 1, 1, 1}, {2, 2, 1}, {4, 1}, {3}};
+    static const uint32_t rows[][8] = {{1, 1, 1, 1, 1}, {2, 2, 1}, {4, 1}};
     for (size_t i = 0; i < LENGTH(rows); i++) {
         struct world_setup setup = setup_of(rows[i], GF_ALGORITHM_AUTO);
-        setup.config.link.integrity = rows[i][0] == 3;
         expect_served(&setup, false);
     }
 }
@@ -236,7 +235,7 @@ TEST(auto_takes_it_on_whole_nodes_of_several_ranks)
 {
     static const struct auto_case {
         uint32_t shape[8];
-        bool integrity, deterministic;
+        bool deterministic;
         uint32_t cards; /* a node; 0: not known */
         uint32_t ports; /* devices that its owners leave by; 0: it is not taken */
         uint32_t blind[2][2];
@@ -252,7 +251,6 @@ TEST(auto_takes_it_on_whole_nodes_of_several_ranks)
         {.shape = {3, 1}, .taken = GF_ALGORITHM_RING},
         {.shape = {1, 1}, .taken = GF_ALGORITHM_RING},
         {.shape = {4}, .taken = GF_ALGORITHM_DIRECT},
-        {.shape = {2, 2}, .integrity = true, .taken = GF_ALGORITHM_RING},
         {.shape = {2, 2}, .deterministic = true, .taken = GF_ALGORITHM_HALVING},
         {.shape = {2, 3}, .blind = {{2, 4}}, .taken = GF_ALGORITHM_RING}, /* and it is no error */
         {.shape = {2, 2}, .blind = {{2, 3}}, .taken = GF_ALGORITHM_RING},
@@ -268,7 +266,6 @@ TEST(auto_takes_it_on_whole_nodes_of_several_ranks)
         setup.config.exchange.doubling_max_bytes = 8;
         setup.config.exchange.halving_max_bytes = 16;
         setup.config.exchange.deterministic = c->deterministic;
-        setup.config.link.integrity = c->integrity;
         WORLD_OPEN(w, &setup);
         for (uint32_t repeat = 0; repeat < 3; repeat++) {
             world_step_ok(&w, &step);

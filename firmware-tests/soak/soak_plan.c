@@ -64,7 +64,6 @@ static void draw_exchange(struct soak_plan *plan, struct dice *dice)
         GF_ALGORITHM_HALVING, GF_ALGORITHM_DOUBLING, GF_ALGORITHM_TREE, GF_ALGORITHM_SERVER};
     struct gf_config *config = &plan->setup.config;
     config->link.window = between(dice, 1, 8);
-    config->link.integrity = percent(dice, 25);
     config->exchange.wire = percent(dice, 50) ? GF_TYPE_F32 : (gf_type)below(dice, GF_TYPE_COUNT);
     config->exchange.algorithm = algorithms[below(dice, 8)];
     config->exchange.fuse_bytes = percent(dice, 20) ? 1 : between(dice, 16, 20000);
@@ -74,8 +73,6 @@ static void draw_exchange(struct soak_plan *plan, struct dice *dice)
         bool all = plan->setup.sim.ranks_per_node >= plan->setup.world;
         config->exchange.algorithm =
             all && percent(dice, 70) ? GF_ALGORITHM_DIRECT : GF_ALGORITHM_HIERARCHY;
-        /* it sends no messages */
-        if (config->exchange.algorithm == GF_ALGORITHM_DIRECT) config->link.integrity = false;
     }
     config->exchange.deterministic = (config->exchange.algorithm != GF_ALGORITHM_RING) &&
                                      (config->exchange.algorithm != GF_ALGORITHM_HIERARCHY) &&
@@ -208,14 +205,6 @@ static void draw_harmless(struct soak_plan *plan, struct dice *dice)
     if (percent(dice, 30)) plan->setup.sim.duplicate_rate = 0.001 * (double)between(dice, 1, 200);
 }
 
-/* Messages that can be damaged, and are looked at. */
-static void draw_integrity(struct soak_plan *plan)
-{
-    plan->setup.config.link.integrity = true;
-    if (plan->setup.config.exchange.algorithm == GF_ALGORITHM_DIRECT)
-        plan->setup.config.exchange.algorithm = GF_ALGORITHM_AUTO;
-}
-
 /* One fault of which it is promised what everybody says. */
 static void draw_one(struct soak_plan *plan, struct dice *dice)
 {
@@ -235,14 +224,12 @@ static void draw_one(struct soak_plan *plan, struct dice *dice)
         {"drop", false, GF_SIM_FAULT_DROP, SOAK_HOPE_AGREED, NULL},
         {"error", false, GF_SIM_FAULT_ERROR, SOAK_HOPE_AGREED, NULL},
         {"short", false, GF_SIM_FAULT_SHORT, SOAK_HOPE_TOLD, "bytes with tag"},
-        {"corrupt", false, GF_SIM_FAULT_CORRUPT, SOAK_HOPE_TOLD, "arrived damaged"},
     };
     const struct one *one = &all[below(dice, sizeof all / sizeof all[0])];
     plan->what = one->what;
     plan->hope = one->hope;
     plan->culprit = below(dice, plan->setup.world);
     plan->says = one->says;
-    if (!one->is_act && (one->kind == GF_SIM_FAULT_CORRUPT)) draw_integrity(plan);
     if (one->is_act) {
         struct soak_act *act = add_act(plan, dice, (soak_act_kind)one->kind);
         plan->culprit = act->rank;
@@ -287,15 +274,13 @@ static void draw_elastic(struct soak_plan *plan, struct dice *dice)
 static void draw_many(struct soak_plan *plan, struct dice *dice)
 {
     static const gf_sim_fault_kind kinds[] = {
-        GF_SIM_FAULT_AGAIN,     GF_SIM_FAULT_ERROR, GF_SIM_FAULT_DROP,
-        GF_SIM_FAULT_DUPLICATE, GF_SIM_FAULT_DELAY, GF_SIM_FAULT_CORRUPT,
-        GF_SIM_FAULT_SHORT,     GF_SIM_FAULT_KILL,  GF_SIM_FAULT_STOP};
+        GF_SIM_FAULT_AGAIN, GF_SIM_FAULT_ERROR, GF_SIM_FAULT_DROP, GF_SIM_FAULT_DUPLICATE,
+        GF_SIM_FAULT_DELAY, GF_SIM_FAULT_SHORT, GF_SIM_FAULT_KILL, GF_SIM_FAULT_STOP};
     uint64_t timeout_ns = plan->setup.config.exchange.timeout_ns;
     plan->hope = SOAK_HOPE_ENDED;
     plan->what = "many";
     for (uint32_t i = between(dice, 0, 4); i > 0; i--) {
-        gf_sim_fault_kind kind = kinds[below(dice, 9)];
-        if (kind == GF_SIM_FAULT_CORRUPT) draw_integrity(plan);
+        gf_sim_fault_kind kind = kinds[below(dice, 8)];
         add_fault(plan, kind, below(dice, plan->setup.world), draw_post(dice),
                   time_between(dice, 1, 4 * timeout_ns));
     }
@@ -347,7 +332,7 @@ void soak_plan_print(const struct soak_plan *plan, FILE *to)
     static const char *const acts[SOAK_ACT_COUNT] = {"kill",  "stop",  "cut",
                                                      "abort", "close", "grow"};
     static const char *const faults[GF_SIM_FAULT_STOP + 1] = {
-        "none", "again", "error", "drop", "duplicate", "delay", "corrupt", "short", "kill", "stop"};
+        "none", "again", "error", "drop", "duplicate", "delay", "short", "kill", "stop"};
     _Static_assert(SOAK_ACT_COUNT == 6, "each act has a name");
     char summary[512];
     const struct gf_sim_setup *sim = &plan->setup.sim;

@@ -17,7 +17,6 @@ static const struct fault_case {
     {GF_SIM_FAULT_DROP, GF_ERR_TIMEOUT, 0},
     {GF_SIM_FAULT_ERROR, GF_ERR_LINK, 0},
     {GF_SIM_FAULT_SHORT, GF_ERR_MISMATCH, 0},
-    {GF_SIM_FAULT_CORRUPT, GF_ERR_DATA, 0}, /* under checksums */
 };
 
 static void status_check(struct coll_world *world, uint32_t i, const struct fault_case *fault,
@@ -50,7 +49,6 @@ static bool fault_run(const struct fault_case *fault, struct coll_case c, struct
     uint32_t expected = 0;
     gf_status expect;
     bool is_met;
-    c.integrity = fault->kind == GF_SIM_FAULT_CORRUPT;
     sim.bind_receives = may_reset;
     sim.fault_count = 1;
     sim.faults[0] = (struct gf_sim_fault){fault->kind, GF_RANK_NONE, at, fault->delay_ns};

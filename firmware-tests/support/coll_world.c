@@ -144,7 +144,7 @@ static void links_open(struct coll_world *world)
         struct gf_link_setup setup = {
             .rank = rank,
             .world = world->rank_count,
-            .requests_max = (world->c.integrity ? 4 : 2) * world->c.window,
+            .requests_max = 2 * world->c.window,
             .message_bytes_max = world->c.slice_bytes,
             .region_bytes = world->region_bytes,
             .arg = drivers->link_arg,
@@ -252,15 +252,10 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c,
         coll->data = take_guarded(world, i, 0, c->elem_count * world->elem_bytes);
         coll->staging = take_guarded(world, i, 1, need.staging_bytes);
         coll->msgs = calloc(need.msg_count + 1, sizeof *coll->msgs);
-        node->requests = take(2 * need.msg_count * req_bytes + 1);
-        node->sums = calloc(need.msg_count + 1, sizeof *node->sums);
-        assert_true((coll->msgs != NULL) && (node->sums != NULL));
-        for (uint32_t m = 0; m < need.msg_count; m++) {
-            coll->msgs[m].req =
-                (struct gf_req *)((unsigned char *)node->requests + 2 * m * req_bytes);
-            node->sums[m].req = (struct gf_req *)((unsigned char *)coll->msgs[m].req + req_bytes);
-            if (c->integrity) coll->msgs[m].sum = &node->sums[m];
-        }
+        node->requests = take(need.msg_count * req_bytes + 1);
+        assert_non_null(coll->msgs);
+        for (uint32_t m = 0; m < need.msg_count; m++)
+            coll->msgs[m].req = (struct gf_req *)((unsigned char *)node->requests + m * req_bytes);
         if (c->fold_elem_bytes) {
             coll->fold = fold_xor;
             coll->fold_arg = node;
@@ -359,7 +354,6 @@ void coll_world_close(struct coll_world *world)
         free(node->taken[1]);
         free(node->coll.msgs);
         free(node->requests);
-        free(node->sums);
     }
     gf_sim_destroy(world->sim);
     free(world->node_of_rank);

@@ -28,7 +28,6 @@ struct coll_case {
     uint32_t node_ranks[8];     /* of hierarchy: ranks of each node */
     uint64_t halving_max_bytes; /* of hierarchy */
     size_t fold_elem_bytes;     /* set: elements are that large, folded by coll_world_xor() */
-    bool integrity;             /* a checksum after each message */
 };
 
 /* Each collective that there is. */
@@ -55,7 +54,6 @@ struct coll_node {
     void *taken[2];           /* where they do not lie in the exchange region */
     size_t memory_bytes[2];
     void *requests;
-    struct gf_coll_sum *sums;
     gf_status status;      /* GF_AGAIN until it has ended */
     uint64_t folded_elems; /* by coll_world_xor() */
 };

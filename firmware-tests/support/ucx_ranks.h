@@ -33,21 +33,17 @@ _Noreturn void ranks_fail(struct ranks_one *one, const char *file, int line, con
 void ranks_run(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *one),
                const void *arg);
 
-/* The same in the memory of a node, over tcp, and with both to choose from: arg is the transports,
- * "node", "tcp" or "node,tcp". */
+/* The same over tcp, and with the memory of a node to choose as well: arg is the transports, "tcp"
+ * or "node,tcp". */
 void ranks_run_each(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *one));
 
 /* RANKS_TEST(name, world, killed) { .. }: a test whose body runs in each rank, as `one`, with
- * ranks_run_each(); OVER: with one choice of transports. */
-#define RANKS_TEST(name, world, killed) \
-    RANKS_TEST_BY(name, ranks_run_each(world, killed, name##_body))
-#define RANKS_TEST_OVER(name, world, killed, over) \
-    RANKS_TEST_BY(name, ranks_run(world, killed, name##_body, over))
-#define RANKS_TEST_BY(name, run)                    \
+ * ranks_run_each(). */
+#define RANKS_TEST(name, world, killed)             \
     static void name##_body(struct ranks_one *one); \
     TEST(name)                                      \
     {                                               \
-        run;                                        \
+        ranks_run_each(world, killed, name##_body); \
     }                                               \
     static void name##_body(struct ranks_one *one)
 
@@ -57,7 +53,7 @@ static inline uint64_t ranks_tag(uint32_t move)
     return gf_tag_move(gf_tag(1, 4095, 32767), move);
 }
 
-/* setup with transports and a region of 64 KiB; devices lo. Without "node" nothing is shared. */
+/* setup with transports and a region of 64 KiB; devices lo. Without "node," nothing is shared. */
 void ranks_setup(struct ranks_one *one, const char *transports);
 gf_status ranks_open_try(struct ranks_one *one, struct gf_fault *fault_out);
 void ranks_open(struct ranks_one *one);  /* and connects all to all */

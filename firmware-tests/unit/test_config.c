@@ -47,14 +47,13 @@ static const struct {
     {"rendezvous.ports", "26000-31999", "\"3000-4000\"", "3000-4000", "\"1-4000\"",
      "\"3000-65536\"", "3000", NULL},
     {"rendezvous.rejoin", "false", "true", "true", NULL, NULL, "1", NULL},
-    {"link.transports", "tcp", "\"rc,tcp\"", "rc,tcp", "\",\"", "\"rc tcp\"", "( \"tcp\" )", NULL},
-    {"link.devices", "lo", "\"mlx5_0:1\"", "mlx5_0:1", "\"a,,b\"", "\"a b\"", "0", NULL},
-    {"link.ports", "21000-25999", "\"3000-4000\"", "3000-4000", "\"1-4000\"", "\"3000-65536\"",
-     "3000", NULL},
+    {"link.driver", "auto", "\"ucx\"", "ucx", "\"\"", "\"Tcp\"", "1", NULL},
+    {"link.transports", "", "\"rc,tcp\"", "rc,tcp", "\",\"", "\"rc tcp\"", "( \"tcp\" )", NULL},
+    {"link.devices", "", "\"mlx5_0:1\"", "mlx5_0:1", "\"a,,b\"", "\"a b\"", "0", NULL},
+    {"link.streams", "1", "8", "8", "0", "9", "true", NULL},
+    {"link.checksum", "false", "true", "true", NULL, NULL, "0", NULL},
     {"link.window", "8", "32", "32", "0", "33", "8.0", NULL},
     {"link.idle", "auto", "\"sleep\"", "sleep", "\"\"", "\"Sleep\"", "1", NULL},
-    {"link.integrity", "false", "true", "true", NULL, NULL, "0", NULL},
-    {"link.encryption", "false", "true", "true", NULL, NULL, "\"yes\"", NULL},
     {"link.trusted_fabric", "false", "true", "true", NULL, NULL, "1", NULL},
     {"link.private_memory", "false", "true", "true", NULL, NULL, "0", NULL},
     {"link.huge_pages", "false", "true", "true", NULL, NULL, "{ }", NULL},
@@ -422,10 +421,19 @@ TEST(the_example_files_load)
     if (gf_config_load("config/local.cfg", &config, file_error) != GF_OK)
         fail_msg("%s", file_error);
     assert_string_equal(config.rendezvous.address, "127.0.0.1:7117");
-    assert_string_equal(config.link.devices, "lo");
+    assert_string_equal(config.link.devices, "");
     if (gf_config_load("config/cluster.cfg", &config, file_error) != GF_OK)
         fail_msg("%s", file_error);
     assert_true(config.rendezvous.insecure);
+    assert_int_equal(config.link.driver, GF_LINK_TCP);
+    assert_string_equal(config.link.devices, "eth0");
+    if (gf_config_load("config/fabric.cfg", &config, file_error) != GF_OK)
+        fail_msg("%s", file_error);
+    assert_string_equal(config.rendezvous.key_file, "/etc/gradientflow/job.key");
+    assert_int_equal(config.link.driver, GF_LINK_UCX);
+    assert_true(config.link.trusted_fabric);
+    assert_string_equal(config.link.transports, "rc");
+    assert_string_equal(config.link.devices, "mlx5_0:1");
 }
 
 TEST(the_table_lists_every_key)

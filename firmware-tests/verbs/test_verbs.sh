@@ -23,12 +23,15 @@ fi
 check "it_links_with_a_device" builds
 [ -x "$made/gf-perf" ] || finish
 
-# config TRANSPORT [LINES]: $scratch/TRANSPORT.cfg
+# config TRANSPORT DRIVER LINES [GROUPS]: $scratch/TRANSPORT.cfg; sockets: nothing of UCX
 config() {
-    case $1 in tcp) device=lo ;; *) device=auto ;; esac
-    echo "link = { private_memory = true; transports = \"$1\"; devices = \"$device\"; $2 }; $3" >"$scratch/$1.cfg"
+    case $1 in sockets) transports= ;; *) transports="transports = \"$1\";" ;; esac
+    echo "link = { private_memory = true; driver = \"$2\"; $transports $3 }; ${4:-}" >"$scratch/$1.cfg"
 }
-for name in tcp rc ud rc_verbs ud_verbs rc_v ib "rc_verbs,ud_verbs"; do config "$name"; done
+device='devices = "fake0:1";'
+config sockets tcp ""
+for name in rc ud rc_verbs ud_verbs; do config "$name" ucx "$device"; done
+for name in rc_v ib "rc_verbs,ud_verbs"; do config "$name" auto ""; done
 # ranks LABEL N TOOL ARGUMENTS..: each on a fabric of its own; what they print is in $scratch/LABEL
 ranks() {
     label=$1 count=$2 tool=$3; shift 3
@@ -59,22 +62,29 @@ more() { [ "$(counted "$1" "$2")" -gt "$3" ] || { cat "$scratch/$1"; return 1; }
 ) &
 late=$!
 
-lists() {
-    GF_VERBS=$scratch/list "$made/gf-check" "$scratch/rc.cfg" >"$scratch/out" 2>&1
-    grep -q "program: .*$1 on fake0:1" "$scratch/out"
+opens() { # gf-check's look at the link
+    GF_VERBS=$scratch/list "$made/gf-check" "$scratch/$1.cfg" --preflight >"$scratch/out" 2>&1
+    grep -Eq "^ok +link " "$scratch/out" || { cat "$scratch/out"; return 1; }
 }
-for way in rc_verbs ud_verbs; do check "gf_check_lists_$way" lists $way; done
+for way in rc ud rc_v; do check "gf_check_opens_$way" opens $way; done
 for count in 2 4; do
-    check "tcp_runs_with_$count" train tcp$count $count tcp --steps 100
+    check "sockets_run_with_$count" train sockets$count $count sockets --steps 100
     for way in ud rc; do
         check "${way}_runs_with_$count" train $way$count $count $way --steps 100
-        check "${way}_has_the_bits_of_tcp_with_$count" same $way$count tcp$count
+        check "${way}_has_the_bits_of_sockets_with_$count" same $way$count sockets$count
     done
 done
 for way in rc_v ib "rc_verbs,ud_verbs" ud_verbs; do
-    check "${way}_is_found_by_auto" train other 2 "$way" --steps 100
-    check "${way}_has_the_bits_of_tcp" same other tcp2
+    check "${way}_runs" train other 2 "$way" --steps 100
+    check "${way}_has_the_bits_of_sockets" same other sockets2
 done
+GF_DEBUG=info check "a_named_transport_is_enough_for_auto" train other 2 rc_v --steps 10
+check "which_opens_ucx" says other 'open over ucx'
+config ib ucx ""
+sed -i 's/transports = "ib";//' "$scratch/ib.cfg"
+GF_DEBUG=info check "ucx_by_itself_takes_what_there_is" train other 2 ib --steps 100
+check "over_ucx" says other 'transports ib, devices any'
+check "to_the_bits_of_sockets" same other sockets2
 for way in ud rc; do
     check "sums_of_all_sizes_over_$way" ranks sums 2 gf-perf -b 8 -e 4M -f 8 --config "$scratch/$way.cfg"
     check "are_right_over_$way" says sums 'Out of bounds values : 0 OK'
@@ -82,7 +92,7 @@ done
 check "large_messages_over_rc_are_read_from_memory" more sums reads 0
 for way in ud rc; do
     GF_VERBS_ETHERNET=1 check "${way}_runs_over_ethernet" train ethernet 2 $way --steps 100
-    check "${way}_has_the_bits_over_ethernet" same ethernet tcp2
+    check "${way}_has_the_bits_over_ethernet" same ethernet sockets2
 done
 
 # Memory is registered in the first steps alone.
@@ -96,10 +106,10 @@ done
 # What is lost and comes back changes no bit.
 GF_VERBS_FAULT=drop=40 check "datagrams_are_lost" train lost 2 ud --steps 100
 check "they_were_lost" more lost dropped 20
-check "which_changes_no_bit" same lost tcp2
+check "which_changes_no_bit" same lost sockets2
 for way in ud rc; do
     GF_VERBS_FAULT=port_down=100,port_up=300 check "a_port_is_away_over_$way" train away 2 $way --steps 100
-    check "which_changes_no_bit_over_$way" same away tcp2
+    check "which_changes_no_bit_over_$way" same away sockets2
 done
 
 # What is lost for good ends the step, and who does not answer is named. 1: said; more: a signal, or UCX's end of the
@@ -110,10 +120,6 @@ for way in ud rc; do
         fails train gone 2 $way --steps 100 --set exchange.timeout=60
     check "who_no_longer_answers_is_named_over_$way" says gone \
         'rank [01] no longer answers rank [01] over devices "fake0:1".*GF_ERR_LINK'
-done
-for way in ud rc; do
-    GF_VERBS_FORGETS=UD_TIMEOUT check "a_timeout_that_is_not_taken_fails_$way" fails train forgets 2 $way --steps 100
-    check "and_is_named_over_$way" says forgets 'ud_verbs does not take UD_TIMEOUT=86400000000.00us: it keeps 30'
 done
 GF_VERBS_FAULT=port_down=100 check "a_deadline_holds" fails train gone 2 ud --steps 100 --set exchange.timeout=3
 check "and_is_said" says gone 'whose message has not arrived.*GF_ERR_TIMEOUT'
@@ -146,23 +152,24 @@ done
 # A key, and who trusts the fabric.
 head -c 32 /dev/urandom >"$scratch/key" && chmod 600 "$scratch/key"
 key="rendezvous = { key_file = \"$scratch/key\"; };"
-config rc "" "$key"
+config rc ucx "$device" "$key"
 check_not "with_a_key_the_fabric_must_be_trusted" train keyed 2 rc --steps 10
 check "which_is_said" says keyed 'link.trusted_fabric = true'
-config rc "trusted_fabric = true;" "$key"
+config rc ucx "$device trusted_fabric = true;" "$key"
 check "a_trusted_one_runs" train keyed 2 rc --steps 10
-config rc
+config rc auto "" "$key"
+GF_DEBUG=info check "auto_takes_sockets" train keyed 2 rc --steps 10
+check "and_says_why" says keyed 'sockets between nodes: there is a key_file'
+config rc ucx "$device"
 
 check_not "rc_verbs_alone_cannot_connect" train alone 2 rc_verbs --steps 10
 check "and_what_it_lacks_is_said" says alone 'rc and dc connect over ud'
-sed -i 's/auto/fake0:1/' "$scratch/ud.cfg"
-check "a_device_by_its_name" train named 2 ud --steps 10
-sed -i 's/fake0/fake7/' "$scratch/ud.cfg"
+config ud ucx 'devices = "fake7:1";'
 check_not "another_is_not_there" train named 2 ud --steps 10
 check "and_is_named" says named 'fake7'
 
 wait $late
 check "a_port_that_is_away_for_33_s" [ "$(cat "$scratch/late.code")" = 0 ]
-check "changes_no_bit_either" same late tcp2
+check "changes_no_bit_either" same late sockets2
 skip "mlx5_dc_and_gpus" "they need a card"
 finish

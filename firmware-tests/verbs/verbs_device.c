@@ -49,15 +49,6 @@ int __wrap_access(const char *path, int mode)
     return __real_access((strcmp(path, NODE) == 0) ? "/dev/null" : path, mode);
 }
 
-/* An interface that does not take UCX's setting GF_VERBS_FORGETS. */
-int __real_uct_config_modify(void *config, const char *name, const char *value);
-int __wrap_uct_config_modify(void *config, const char *name, const char *value)
-{
-    const char *forgets = getenv("GF_VERBS_FORGETS");
-    bool forgotten = (forgets != NULL) && (strcmp(name, forgets) == 0);
-    return forgotten ? 0 : __real_uct_config_modify(config, name, value);
-}
-
 int CALL(fork_init)(void)
 {
     return 0;

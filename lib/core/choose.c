@@ -19,12 +19,10 @@ void gf_choose_reset(gf_context *gf)
     if (gf->world < gf->lane_ranks) gf->lane_ranks = gf->world;
 }
 
-/* Checksums cover messages only: auto does not give them up. */
 void gf_choose_commit(gf_context *gf, bool shares)
 {
     gf_algorithm asked = gf->config.exchange.algorithm;
-    bool wanted = (asked == GF_ALGORITHM_DIRECT) ||
-                  ((asked == GF_ALGORITHM_AUTO) && !gf->config.link.integrity);
+    bool wanted = (asked == GF_ALGORITHM_DIRECT) || (asked == GF_ALGORITHM_AUTO);
     if (asked == GF_ALGORITHM_HIERARCHY) gf->algorithm = asked;
     if (wanted && shares && (gf->world > 1)) gf->algorithm = GF_ALGORITHM_DIRECT;
 }

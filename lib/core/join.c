@@ -32,8 +32,10 @@ static gf_status peers_connect(gf_context *gf)
         if (gf->warm.connect_ns == 0) gf->warm.connect_ns = gf_awake(gf);
         if (gf_awake(gf) - gf->warm.connect_ns <= gf->config.exchange.timeout_ns) return GF_AGAIN;
         return gf_fail(gf, GF_ERR_TIMEOUT, GF_OPERATION_JOIN, gf_rank_of(gf, gf->warm.awaited),
-                       GF_TENSOR_NONE, "rank %u does not answer rank %u, which connects to it",
-                       gf_rank_of(gf, gf->warm.awaited), gf->rank);
+                       GF_TENSOR_NONE,
+                       "rank %u does not answer rank %u, which connects to it%s%.100s",
+                       gf_rank_of(gf, gf->warm.awaited), gf->rank,
+                       (gf->link->fault.text[0] != '\0') ? ": " : "", gf->link->fault.text);
     }
     if ((gf->warm.unreached == gf->world - 1) && ((gf->world > 2) || (gf->rank == 1)))
         gf->link->fault.peer = gf_member_id_of(gf, gf->rank);
@@ -84,10 +86,11 @@ static gf_status link_fit(gf_context *gf)
 {
     const void *endpoint;
     size_t endpoint_bytes;
-    bool network;
+    uint32_t network;
     gf_status status;
     if (!gf_members_link_due(gf->members, &network)) return GF_AGAIN;
     status = gf_link_renew(gf, network, &endpoint, &endpoint_bytes);
+    if ((status < 0) && (gf->error.code != GF_OK)) return status;
     if ((status < 0) && (gf->link->fault.code == GF_OK))
         return gf_device_failed(gf, GF_OPERATION_JOIN);
     if (status < 0) return gf_fail_fault(gf, &gf->link->fault, GF_OPERATION_JOIN);

@@ -51,33 +51,47 @@ uint64_t gf_layout_staging_bytes(const struct gf_layout *layout)
 
 struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct gf_config *config)
 {
-    return (struct gf_link_setup){
-        .rank = config->job.rank,
-        .world = config->job.world_max,
-        .requests_max = layout->op_need.msg_count * config->exchange.buffers_active *
-                        (config->link.integrity ? 2 : 1), /* a checksum after each message */
-        .message_bytes_max = config->exchange.slice_bytes,
-        .region_bytes = layout->region_bytes,
-        .transports = config->link.transports,
-        .devices = config->link.devices,
-        .local = layout->local,
-        .ports = config->link.ports,
-        .huge_pages = config->link.huge_pages,
-        .private_memory = config->link.private_memory,
-        .one_node = true, /* until the join has shown several */
-        .key_file = config->rendezvous.key_file,
-        .encryption = config->link.encryption,
-        .trusted_fabric = config->link.trusted_fabric,
-        .log = {config->log, config->log_user},
-        .arg = layout->drivers.link_arg};
+    return (struct gf_link_setup){.rank = config->job.rank,
+                                  .world = config->job.world_max,
+                                  .requests_max =
+                                      layout->op_need.msg_count * config->exchange.buffers_active,
+                                  .message_bytes_max = config->exchange.slice_bytes,
+                                  .region_bytes = layout->region_bytes,
+                                  .transports = config->link.transports,
+                                  .devices = config->link.devices,
+                                  .streams = config->link.streams,
+                                  .checksum = config->link.checksum,
+                                  .local = layout->local,
+                                  .huge_pages = config->link.huge_pages,
+                                  .private_memory = config->link.private_memory,
+                                  .one_node = true, /* until the join has shown several */
+                                  .key_file = config->rendezvous.key_file,
+                                  .trusted_fabric = config->link.trusted_fabric,
+                                  .insecure = config->rendezvous.insecure,
+                                  .log = {config->log, config->log_user},
+                                  .arg = layout->drivers.link_arg};
 }
 
-/* What the link keeps after the exchange region. */
-static uint64_t link_memory_bytes(const struct gf_layout *layout)
+static size_t most(size_t a, size_t b)
+{
+    return (a > b) ? a : b;
+}
+
+static void link_measure(struct gf_layout *layout)
 {
     const struct gf_link_setup setup = gf_layout_link(layout, &layout->config);
-    size_t (*memory_bytes)(const struct gf_link_setup *setup) = layout->drivers.link->memory_bytes;
-    return (memory_bytes != NULL) ? memory_bytes(&setup) : 0;
+    const struct gf_link_driver *drivers[] = {layout->drivers.link, layout->drivers.fabric};
+    for (int i = 0; i < 2; i++) {
+        const struct gf_link_driver *driver = drivers[i];
+        if (driver == NULL) continue;
+        layout->link.req_bytes = most(layout->link.req_bytes, driver->req_size_bytes);
+        layout->link.endpoint_bytes_max =
+            most(layout->link.endpoint_bytes_max, driver->endpoint_bytes_max);
+        layout->link.state_bytes = most(layout->link.state_bytes, driver->state_bytes(&setup));
+        if (driver->memory_bytes != NULL)
+            layout->link.memory_bytes =
+                most(layout->link.memory_bytes, driver->memory_bytes(&setup));
+    }
 }
 
 struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout)
@@ -119,11 +133,9 @@ struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
 struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control)
 {
     const struct gf_config *config = &layout->config;
-    const struct gf_link_setup link = gf_layout_link(layout, &layout->config);
     const struct gf_rendezvous_setup rendezvous = gf_layout_rendezvous(layout);
     const struct gf_gpu_setup gpu = gf_layout_gpu(layout);
     uint64_t msg_count = (uint64_t)layout->op_need.msg_count * config->exchange.buffers_active;
-    uint64_t sum_count = config->link.integrity ? msg_count : 0;
     uint64_t node_words = gf_nodes_wanted(config) ? config->job.world_max : 0;
     bool has_exported =
         layout->on_device && ((config->job.world_max <= GF_DIRECT_RANKS_MAX) || (node_words > 0));
@@ -150,9 +162,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.uuids = gf_arena_take(
         control, layout->on_device ? config->job.world_max * GF_UUID_WORDS * sizeof(float) : 0);
     parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
-    parts.reqs =
-        gf_arena_take(control, (msg_count + sum_count) * layout->drivers.link->req_size_bytes);
-    parts.sums = gf_arena_take(control, sum_count * sizeof *parts.sums);
+    parts.reqs = gf_arena_take(control, msg_count * layout->link.req_bytes);
     if (!layout->on_device)
         parts.pools.norms = gf_arena_take(control, layout->tensor_count * 3 * sizeof(float));
     parts.large = gf_arena_take(control, 0);
@@ -160,12 +170,11 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.large_bytes = (size_t)((char *)gf_arena_take(control, 0) - parts.large);
     parts.update_list = gf_arena_take(control, layout->tensor_count * sizeof *parts.update_list);
     parts.selection = gf_arena_take(control, 2ull * layout->chunk_count * sizeof *parts.selection);
-    parts.link = gf_arena_take(control, layout->drivers.link->state_bytes(&link));
     parts.rendezvous = gf_arena_take(control, layout->drivers.rendezvous->state_bytes(&rendezvous));
     parts.gpu = gf_arena_take(control, layout->drivers.gpu->state_bytes(&gpu));
-    parts.members =
-        gf_arena_take(control, gf_members_state_bytes(config->job.world_max,
-                                                      layout->drivers.link->endpoint_bytes_max));
+    parts.members = gf_arena_take(
+        control, gf_members_state_bytes(config->job.world_max, layout->link.endpoint_bytes_max));
+    parts.link = gf_arena_take(control, layout->link.state_bytes);
     return parts;
 }
 
@@ -236,9 +245,9 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     layout->may_reach_device = layout->on_device && gf_device_may_reach(layout);
     (void)gf_layout_exchange(layout, &exchange);
     layout->region_bytes = gf_align_up(exchange.used_bytes, GF_PAGE_BYTES);
-    layout->footprint.exchange_bytes = layout->region_bytes + link_memory_bytes(layout);
+    link_measure(layout); /* after exchange: the link's state may depend on the region */
+    layout->footprint.exchange_bytes = layout->region_bytes + layout->link.memory_bytes;
     if (layout->on_device) layout->footprint.device_bytes = gf_device_bytes(layout);
-    /* after exchange: the link's state may depend on the region */
     (void)gf_layout_control(layout, &control);
     layout->footprint.control_bytes = gf_align_up(control.used_bytes, GF_PAGE_BYTES);
     return GF_OK;

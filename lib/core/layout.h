@@ -25,6 +25,9 @@ struct gf_layout {
     uint64_t region_bytes;
     /* the link might take device memory: whether it does is known after open */
     bool may_reach_device;
+    struct {
+        size_t req_bytes, endpoint_bytes_max, state_bytes, memory_bytes;
+    } link; /* what the link and the fabric that may take its place need */
 };
 
 /* Pools, where element ops work on them: in control and exchange memory on the host, else in device
@@ -43,8 +46,7 @@ struct gf_control_parts {
     struct gf_late *late;
     struct gf_node_words node_words;
     struct gf_coll_msg *msgs;
-    char *reqs; /* of all messages, then of all checksums */
-    struct gf_coll_sum *sums;
+    char *reqs;                 /* of all messages */
     struct gf_pool_parts pools; /* of the host */
     char *large;                /* [large_bytes] most of them, and nearly all there is */
     size_t large_bytes;
@@ -52,7 +54,8 @@ struct gf_control_parts {
     uint32_t *selection;
     char *exported;
     float *uuids;
-    void *link, *rendezvous, *gpu, *members;
+    void *rendezvous, *gpu, *members;
+    void *link; /* at the end: no zeroes are written there, a peer that never connects costs none */
 };
 struct gf_exchange_parts {
     /* and small data of direct, in all worlds that it serves; at the same offset on all ranks */

@@ -3,15 +3,13 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 
-/* Checksums cover messages only, and sums that do not depend on fusion would no longer be
- * doubling's. */
+/* Sums that do not depend on fusion would no longer be doubling's. */
 bool gf_nodes_wanted(const struct gf_config *config)
 {
     if (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) return true;
     return (config->exchange.algorithm == GF_ALGORITHM_AUTO) &&
            (config->job.world_max >= GF_NODES_AUTO * GF_NODES_OWNERS) &&
-           (config->job.world_max <= GF_DIRECT_RANKS_MAX) && !config->link.integrity &&
-           !config->exchange.deterministic;
+           (config->job.world_max <= GF_DIRECT_RANKS_MAX) && !config->exchange.deterministic;
 }
 
 bool gf_nodes_need_peers(const gf_context *gf)

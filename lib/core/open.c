@@ -20,7 +20,7 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
                         gf_context *gf)
 {
     uint32_t msg_count = layout->op_need.msg_count;
-    size_t req_bytes = layout->drivers.link->req_size_bytes;
+    size_t req_bytes = layout->link.req_bytes;
     gf->config = layout->config;
     gf->drivers = layout->drivers;
     gf_ticks_begin(&gf->ticks, gf->drivers.clock);
@@ -58,11 +58,7 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
         coll->msg_count = msg_count;
         for (uint32_t m = 0; m < msg_count; m++) {
             size_t req = (size_t)s * msg_count + m;
-            size_t sum_req = (size_t)gf->under_way.count * msg_count + req;
             coll->msgs[m].req = (struct gf_req *)(void *)(parts->reqs + req * req_bytes);
-            if (!gf->config.link.integrity) continue;
-            coll->msgs[m].sum = &parts->sums[req];
-            coll->msgs[m].sum->req = (struct gf_req *)(void *)(parts->reqs + sum_req * req_bytes);
         }
     }
 }
@@ -129,14 +125,28 @@ static gf_status gpu_open(const struct gf_layout *layout, const struct gf_contro
 static gf_status link_open(const struct gf_layout *layout, void *state, gf_context *gf,
                            struct gf_fault *fault_out)
 {
-    struct gf_link_setup setup = gf_layout_link(layout, &gf->config);
-    setup.epoch = gf->epoch;
+    struct gf_link_setup *setup = &gf->opening.link_setup;
+    *setup = gf_layout_link(layout, &gf->config);
+    setup->rendezvous = gf->rendezvous;
     if (layout->may_reach_device) {
-        setup.gpu = gf->gpu;
-        setup.device = gf->gpu->arena;
-        setup.device_bytes = layout->footprint.device_bytes;
+        setup->gpu = gf->gpu;
+        setup->device = gf->gpu->arena;
+        setup->device_bytes = layout->footprint.device_bytes;
     }
-    return gf->drivers.link->open(&setup, state, &gf->link, fault_out);
+    gf->opening.link_state = state;
+    return gf_link_open(gf, gf->drivers.link, fault_out);
+}
+
+/* Could this rank's part of a job of several nodes go over the fabric? */
+static uint32_t fabric_look(gf_context *gf)
+{
+    const struct gf_link_driver *fabric = gf->drivers.fabric;
+    char text[200] = "link.driver = tcp";
+    if (gf->config.link.driver == GF_LINK_UCX) return 1;
+    if (fabric == NULL) return 0;
+    if (fabric->probe(&gf->opening.link_setup, text, sizeof text)) return 1;
+    gf_log_line(&gf->log, GF_LOG_INFO, "rank %u: sockets between nodes: %s", gf->rank, text);
+    return 0;
 }
 
 static gf_status rendezvous_open(const struct gf_layout *layout, void *state, gf_context *gf,
@@ -169,19 +179,20 @@ static gf_status members_open(const struct gf_layout *layout, void *state, uint6
                                      .is_new = layout->is_new,
                                      .answer_timeout_ns = GF_ANSWER_NS,
                                      .address = gf->config.rendezvous.address,
-                                     .endpoint_bytes_max = gf->link->driver->endpoint_bytes_max,
+                                     .endpoint_bytes_max = layout->link.endpoint_bytes_max,
                                      .log = gf->log};
     void *endpoint = (void *)(uintptr_t)gf->under_way.ops[0].staging; /* nothing runs yet */
     size_t endpoint_bytes = 0;
     gf_status status;
-    GF_ASSERT(gf->link->driver->endpoint_bytes_max <= gf->under_way.ops[0].coll.staging_bytes);
+    GF_ASSERT(layout->link.endpoint_bytes_max <= gf->under_way.ops[0].coll.staging_bytes);
     setup.offer = (struct gf_offer){.version = GF_VERSION,
                                     .world = gf->world,
                                     .config_hash = gf_config_hash(&layout->config),
                                     .tensors_hash = tensors_hash,
                                     .tensor_count = gf->tensor_count,
                                     .elem_count = layout->pool.elem_count,
-                                    .network = gf->link->network ? 1 : 0,
+                                    .network = gf_link_network(gf),
+                                    .fabric = fabric_look(gf),
                                     .node = gf->link->node};
     (void)gf_config_summary(&layout->config, setup.offer.summary, sizeof setup.offer.summary);
     extra_tell(&layout->config, setup.offer.summary, &setup.offer);
@@ -194,8 +205,7 @@ static gf_status members_open(const struct gf_layout *layout, void *state, uint6
     return GF_OK;
 }
 
-/* A context that failed before it joined: it holds nothing but its error. */
-static gf_status open_fail(gf_context *gf, gf_status status, const struct gf_fault *fault)
+gf_status gf_open_fail(gf_context *gf, gf_status status, const struct gf_fault *fault)
 {
     gf_drivers_close(gf);
     gf->phase = GF_PHASE_FAILED;
@@ -214,21 +224,21 @@ static gf_status context_open(const struct gf_layout *layout, const struct gf_co
     gf_status status;
     gf->opening.foreign_before = gf_resident_bytes();
     if (((status = gpu_open(layout, parts, gf, &fault)) < 0) ||
-        ((status = link_open(layout, parts->link, gf, &fault)) < 0) ||
-        ((status = rendezvous_open(layout, parts->rendezvous, gf, &fault)) < 0))
-        return open_fail(gf, status, &fault);
+        ((status = rendezvous_open(layout, parts->rendezvous, gf, &fault)) < 0) ||
+        ((status = link_open(layout, parts->link, gf, &fault)) < 0))
+        return gf_open_fail(gf, status, &fault);
     pools_lay(gf, layout, parts);
     exchange_lay(layout, gf);
     if (gf->on_device && (gf_device_region_open(gf) < 0)) {
         fault = gf->gpu->fault;
         gf->region.base = NULL;
-        return open_fail(gf, fault.code, &fault);
+        return gf_open_fail(gf, fault.code, &fault);
     }
     gf->tensors_hash = gf_pool_hash(&gf->config, tensors, gf->tensor_count);
     status = members_open(layout, parts->members, gf->tensors_hash, gf);
     if (status < 0) {
         fault = gf->link->fault;
-        return open_fail(gf, status, &fault);
+        return gf_open_fail(gf, status, &fault);
     }
     if (gf->config.sparse.enabled) gf_sparse_lists_open(gf);
     gf_dense_begin(gf);
@@ -267,8 +277,7 @@ static gf_status memory_open(const struct gf_layout *layout, const struct gf_ten
     /* the rest by element ops, or in gf-plan never touched */
     memset(memory, 0, (size_t)(parts.large - (char *)memory));
     memset(parts.large + parts.large_bytes, 0,
-           layout->footprint.control_bytes -
-               (size_t)(parts.large + parts.large_bytes - (char *)memory));
+           (size_t)((char *)parts.link - (parts.large + parts.large_bytes)));
     GF_ASSERT(parts.gf == memory);
     context_lay(layout, &parts, parts.gf);
     gf_context_mark(parts.gf);

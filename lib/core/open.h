@@ -2,6 +2,7 @@
 #ifndef GF_OPEN_H
 #define GF_OPEN_H
 
+#include "drivers/drivers.h"
 #include "gradientflow.h"
 
 #define GF_ANSWER_NS UINT64_C(1000000000) /* a live rank answers an inquiry within this */
@@ -30,14 +31,25 @@ struct gf_opening {
     uint64_t wire_base, message_base; /* link counters when it ended */
     uint64_t leave_ns;                /* LEAVE: nobody is waited for beyond this */
     bool left_late;                   /* LEAVE: that is over */
+    struct gf_link_setup link_setup;  /* of each link that the context opens */
+    void *link_state;                 /* has room for either driver's */
 };
 
 /* One turn of join and warm-up: GF_OK once the context could be used. A failure is the
  * context's. */
 gf_status gf_join_progress(gf_context *gf, uint64_t now_ns);
-/* relink.c: the link is made anew, with a network or without, and tells its endpoint, which lies in
- * an operation's staging. */
-gf_status gf_link_renew(gf_context *gf, bool network, const void **endpoint_out, size_t *bytes_out);
+/* relink.c. Opens the context's link, of the epoch of now, without a network if the link's own
+ * driver can be without one. */
+/* The context failed, and nobody can be told: it holds nothing but its error. */
+gf_status gf_open_fail(gf_context *gf, gf_status status, const struct gf_fault *fault);
+gf_status gf_link_open(gf_context *gf, const struct gf_link_driver *driver,
+                       struct gf_fault *fault_out);
+/* What it has open: a gf_network. */
+uint32_t gf_link_network(const gf_context *gf);
+/* The link is made anew, with that gf_network, and tells its endpoint, which lies in an operation's
+ * staging. */
+gf_status gf_link_renew(gf_context *gf, uint32_t network, const void **endpoint_out,
+                        size_t *bytes_out);
 void gf_link_drop(gf_context *gf); /* once the device has been told that the others' memory goes */
 void gf_drivers_close(gf_context *gf); /* those that are open */
 

@@ -1,6 +1,7 @@
 /* A new link in an open context: for another epoch, or with a network where there was none. The
  * region moves, and with it all that lies there. */
 #include "lib/context.h"
+#include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/device/device.h"
 
@@ -25,14 +26,53 @@ static void region_move(gf_context *gf)
     gf->region.base = base;
 }
 
-gf_status gf_link_renew(gf_context *gf, bool network, const void **endpoint_out, size_t *bytes_out)
+gf_status gf_link_open(gf_context *gf, const struct gf_link_driver *driver,
+                       struct gf_fault *fault_out)
 {
-    const struct gf_link_driver *driver = gf->link->driver;
+    struct gf_link_setup *setup = &gf->opening.link_setup;
+    setup->epoch = gf->epoch;
+    setup->one_node = driver != gf->drivers.fabric;
+    return driver->open(setup, gf->opening.link_state, &gf->link, fault_out);
+}
+
+uint32_t gf_link_network(const gf_context *gf)
+{
+    if (!gf->link->network) return GF_NETWORK_NONE;
+    return (gf->link->driver == gf->drivers.fabric) ? GF_NETWORK_FABRIC : GF_NETWORK_LINK;
+}
+
+/* The fabric's driver takes the link's place, or gives it back; both have the node's memory. Where
+ * it does not open, the link is there again, so that the others can be told. */
+static gf_status driver_change(gf_context *gf, const struct gf_link_driver *driver)
+{
+    const struct gf_link_driver *before = gf->link->driver;
+    struct gf_fault fault = {.code = GF_OK, .peer = GF_RANK_NONE};
+    struct gf_fault again = {.code = GF_OK, .peer = GF_RANK_NONE};
+    gf_status status;
+    gf->link->driver->close(gf->link);
+    gf->link = NULL;
+    status = gf_link_open(gf, driver, &fault);
+    if (status == GF_OK) return GF_OK;
+    if (gf_link_open(gf, before, &again) < 0) return gf_open_fail(gf, status, &fault);
+    region_move(gf);
+    fault.peer = gf_member_id_of(gf, gf->rank);
+    return gf_fail_fault(gf, &fault, GF_OPERATION_JOIN);
+}
+
+gf_status gf_link_renew(gf_context *gf, uint32_t network, const void **endpoint_out,
+                        size_t *bytes_out)
+{
+    const struct gf_link_driver *driver = gf->drivers.link;
     void *endpoint;
     gf_status status;
+    if (network == GF_NETWORK_FABRIC) driver = gf->drivers.fabric;
     if (gf->on_device && ((status = gf_device_region_close(gf)) < 0)) return status;
-    status = (network != gf->link->network) ? driver->network(gf->link, network)
-                                            : driver->reset(gf->link, gf->epoch);
+    if (driver != gf->link->driver)
+        status = driver_change(gf, driver);
+    else if (network == gf_link_network(gf))
+        status = driver->reset(gf->link, gf->epoch);
+    else
+        status = driver->network(gf->link, network != GF_NETWORK_NONE);
     if (status < 0) return status;
     region_move(gf);
     if (gf->on_device && (gf_device_region_open(gf) < 0)) return GF_ERR_DEVICE;

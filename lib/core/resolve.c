@@ -89,7 +89,15 @@ static gf_status drivers_resolve(struct gf_layout *layout, char *error_out)
     struct gf_drivers *drivers = &layout->drivers;
     const char *lacks = NULL;
     if (layout->config.drivers != NULL) *drivers = *layout->config.drivers;
-    if (drivers->link == NULL) drivers->link = gf_drivers_default->link;
+    if (drivers->link == NULL) {
+        drivers->link = gf_drivers_default->link;
+        drivers->fabric = gf_drivers_default->fabric;
+    }
+    if (layout->config.link.driver == GF_LINK_TCP) drivers->fabric = NULL;
+    if ((layout->config.link.driver == GF_LINK_UCX) && (drivers->fabric == NULL))
+        return gf_config_refuse(error_out, GF_ERR_CONFIG,
+                                "link.driver = ucx: this program is linked without UCX "
+                                "(gf_drivers_all has it, in a library made with UCX=1)");
     if (drivers->rendezvous == NULL) drivers->rendezvous = gf_drivers_default->rendezvous;
     if (drivers->clock == NULL) drivers->clock = gf_drivers_default->clock;
     if (drivers->link == NULL)

@@ -69,15 +69,15 @@ struct gf_pool_parts gf_device_lay(gf_context *gf, const struct gf_layout *layou
     return parts.pools;
 }
 
-/* Checksums are the host's to compute, and direct needs no link. Whether a link that may reach
+/* Direct needs no link. Whether a link that may reach
  * device memory does, only its open() finds out: what that takes is taken either way. */
 bool gf_device_may_reach(const struct gf_layout *layout)
 {
-    const struct gf_link_driver *driver = layout->drivers.link;
+    const struct gf_link_driver *driver =
+        (layout->drivers.fabric != NULL) ? layout->drivers.fabric : layout->drivers.link;
     const struct gf_link_setup setup = gf_layout_link(layout, &layout->config);
     gf_algorithm algorithm = layout->config.exchange.algorithm;
-    if ((layout->config.job.world_max == 1) || layout->config.link.integrity) return false;
-    if (algorithm == GF_ALGORITHM_DIRECT) return false;
+    if ((layout->config.job.world_max == 1) || (algorithm == GF_ALGORITHM_DIRECT)) return false;
     return (driver->may_reach_device != NULL) && driver->may_reach_device(&setup);
 }
 

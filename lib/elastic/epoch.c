@@ -57,7 +57,7 @@ static gf_status relink(gf_context *gf)
      * promised a view. */
     gf->link->region_stays =
         (gf->phase == GF_PHASE_FAILED) && !gf->on_device && gf_view_left_ended(gf->members);
-    status = gf_link_renew(gf, gf->link->network, &endpoint, &endpoint_bytes);
+    status = gf_link_renew(gf, gf_link_network(gf), &endpoint, &endpoint_bytes);
     gf->link->region_stays = false;
     if (status < 0) return status;
     gf_view_epoch_join(gf->members, endpoint, endpoint_bytes, gf_awake(gf));

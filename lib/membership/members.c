@@ -83,7 +83,8 @@ void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, si
     gf_members_at(members, setup->rank)->said = (struct member_said){
         .endpoint_bytes = (uint32_t)(GF_CONTROL_ADDRESS_BYTES + endpoint_bytes),
         .node = setup->offer.node,
-        .network = setup->offer.network};
+        .network = setup->offer.network,
+        .fabric = setup->offer.fabric};
     memset(own, 0, GF_CONTROL_ADDRESS_BYTES);
     own_address(members);
     if (endpoint_bytes > 0) memcpy(own + GF_CONTROL_ADDRESS_BYTES, endpoint, endpoint_bytes);

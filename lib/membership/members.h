@@ -14,14 +14,19 @@ struct gf_offer {
     uint64_t config_hash;  /* of the fields that must agree: gf_config_hash() */
     uint64_t tensors_hash; /* names, counts, flags, types, order */
     uint32_t tensor_count;
-    uint32_t epoch;   /* where it is put: the setup's */
-    uint32_t network; /* this and node are a link's */
+    uint32_t epoch; /* where it is put: the setup's */
+    /* these are a link's */
+    uint32_t network; /* a gf_network */
+    uint32_t fabric;  /* 1: it could open the fabric */
     uint64_t node;
     uint64_t elem_count; /* of all tensors */
     char summary[640];   /* the same fields as text, to show a difference: gf_config_summary() */
 };
 
 struct gf_members; /* state in the caller's memory */
+
+/* What a rank's link has open beside the node's memory. */
+typedef enum gf_network { GF_NETWORK_NONE = 0, GF_NETWORK_LINK, GF_NETWORK_FABRIC } gf_network;
 
 #define GF_WAIT_PARTS 8u /* survivors wait join_timeout / 8 for each other */
 
@@ -100,9 +105,9 @@ const struct gf_error *gf_members_error(const struct gf_members *members);
 const void *gf_members_endpoint(const struct gf_members *members, uint32_t rank, size_t *bytes_out);
 
 /* While joining, true: ranks are on several nodes, or all on one, and this rank's link must open
- * what is for a network, or close it. gf_members_link_renewed() follows, with its new
+ * that gf_network in place of what it has. gf_members_link_renewed() follows, with its new
  * endpoint[endpoint_bytes]. */
-bool gf_members_link_due(const struct gf_members *members, bool *network_out);
+bool gf_members_link_due(const struct gf_members *members, uint32_t *network_out);
 void gf_members_link_renewed(struct gf_members *members, const void *endpoint,
                              size_t endpoint_bytes);
 

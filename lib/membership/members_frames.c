@@ -54,7 +54,8 @@ static void offer_walk(struct gf_walk *walk, struct gf_offer *offer)
         GF_FIELD(gf_offer, epoch),       GF_FIELD(gf_offer, tensor_count),
         GF_FIELD(gf_offer, config_hash), GF_FIELD(gf_offer, tensors_hash),
         GF_FIELD(gf_offer, elem_count),  GF_FIELD(gf_offer, network),
-        GF_FIELD(gf_offer, node),        GF_FIELD(gf_offer, summary)};
+        GF_FIELD(gf_offer, fabric),      GF_FIELD(gf_offer, node),
+        GF_FIELD(gf_offer, summary)};
     gf_walk_fields(walk, offer, fields, COUNT(fields));
 }
 
@@ -134,7 +135,7 @@ uint32_t gf_members_frame_put(struct gf_members *members, struct member *to, mem
     case MEMBERS_OFFER: gf_members_offer_put(&put, members); break;
     case MEMBERS_ENDPOINTS: *more_out = endpoints_put(&put, members, to); break;
     case MEMBERS_ASK: gf_put_u32(&put, members->inquiry); break;
-    case MEMBERS_LINK: gf_put_u32(&put, members->link_network ? 1 : 0); break;
+    case MEMBERS_LINK: gf_put_u32(&put, members->link_network); break;
     case MEMBERS_FAULT: error_walk(&walk, &members->seen); break;
     case MEMBERS_STATUS:
     case MEMBERS_POSITION:

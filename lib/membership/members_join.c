@@ -248,6 +248,11 @@ bool gf_members_offer_difference(const struct gf_members *members, const struct 
                        " at rank 0, %016" PRIx64 " at rank %u",
                        ours->tensor_count, ours->elem_count, ours->tensors_hash,
                        theirs->tensors_hash, rank);
+    } else if ((ours->network == GF_NETWORK_FABRIC) && (theirs->fabric == 0)) {
+        (void)snprintf(text_out, bytes,
+                       "the nodes of this job are joined by a fabric, which rank %u cannot use; "
+                       "its log says why",
+                       rank);
     } else {
         return false;
     }
@@ -267,6 +272,7 @@ void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_
     member->state = MEMBER_OFFERED;
     member->said.node = offer.node;
     member->said.network = offer.network;
+    member->said.fabric = offer.fabric;
     if (!gf_members_offer_difference(members, &offer, from, difference, sizeof difference)) return;
     gf_members_join_failf(members, GF_ERR_MISMATCH, from, "%s", difference);
 }

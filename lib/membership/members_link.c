@@ -1,28 +1,56 @@
 /* Ranks of one node need no network, and should not listen on one. Each rank says with its offer
  * where it is and whether its link has a network open. Once all are here, the coordinator knows:
- * where some link is not as it should be, it asks all of them for their endpoints again (LINK),
- * with a network or without: once, and once more where another process comes in for one that was
+ * where some link is not as it should be, it asks all of them for their endpoints again (LINK), of
+ * that network or of none: once, and once more where another process comes in for one that was
  * rejected. */
 #include "lib/membership/members_state.h"
 
+/* The fabric if all can, and if the job does not go over sockets already: what it goes over does
+ * not change while it lives. */
+static gf_network network_of(struct gf_members *members)
+{
+    gf_network network = GF_NETWORK_FABRIC;
+    uint32_t without = GF_RANK_NONE;
+    uint32_t able = 0;
+    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
+        const struct member *member = gf_members_of(members, rank);
+        if (member->said.fabric != 0)
+            able++;
+        else if (without == GF_RANK_NONE)
+            without = rank;
+        if ((member->said.fabric == 0) || (member->said.network == GF_NETWORK_LINK))
+            network = GF_NETWORK_LINK;
+    }
+    if ((able > 0) && (without != GF_RANK_NONE))
+        gf_log_line(&members->setup.log, GF_LOG_WARN,
+                    "sockets between nodes: rank %u cannot use the fabric (its log says why)",
+                    without);
+    return network;
+}
+
 bool gf_members_links_fit(struct gf_members *members)
 {
-    bool known = false, several = false;
-    uint32_t networks = 0;
+    gf_network network = GF_NETWORK_NONE;
+    bool known = false;
+    bool several = false;
+    bool fit = true;
     if (members->link_due) return false;
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
-        const struct member_said *said = &gf_members_of(members, rank)->said;
-        known = known || (said->node != 0);
-        several = several || (said->node != gf_members_of(members, 0)->said.node);
-        networks += (said->network != 0) ? 1 : 0;
+        const struct member *member = gf_members_of(members, rank);
+        known = known || (member->said.node != 0);
+        several = several || (member->said.node != gf_members_of(members, 0)->said.node);
     }
-    if (!known || (networks == (several ? members->setup.world : 0))) return true;
-    members->link_network = several;
-    members->link_due = ((members->setup.offer.network != 0) != several);
-    gf_members_at(members, 0)->said.network = several ? 1 : 0;
+    if (!known) return true;
+    if (several) network = network_of(members);
+    for (uint32_t rank = 0; rank < members->setup.world; rank++)
+        if (gf_members_of(members, rank)->said.network != network) fit = false;
+    if (fit) return true;
+    members->link_network = network;
+    members->link_due = members->setup.offer.network != network;
+    gf_members_at(members, 0)->said.network = network;
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         /* from its next endpoint on */
-        gf_members_at(members, rank)->said.network = several ? 1 : 0;
+        gf_members_at(members, rank)->said.network = network;
         gf_members_at(members, rank)->state = MEMBER_OFFERED;
         gf_members_at(members, rank)->said.endpoint_have = 0;
         gf_members_owe(members, rank, MEMBERS_LINK);
@@ -39,14 +67,17 @@ void gf_members_endpoint_again(struct gf_members *members)
 
 bool gf_members_link_take(struct gf_members *members, struct gf_get *get)
 {
-    members->link_network = gf_get_u32(get) != 0;
-    if (get->bad || (members->state != MEMBERS_JOINING)) return false;
-    members->link_due = (members->link_network != (members->setup.offer.network != 0));
+    uint32_t network = gf_get_u32(get);
+    if (get->bad || (network > GF_NETWORK_FABRIC) || (members->state != MEMBERS_JOINING))
+        return false;
+    if ((network == GF_NETWORK_FABRIC) && (members->setup.offer.fabric == 0)) return false;
+    members->link_network = network;
+    members->link_due = network != members->setup.offer.network;
     if (!members->link_due) gf_members_endpoint_again(members);
     return true;
 }
 
-bool gf_members_link_due(const struct gf_members *members, bool *network_out)
+bool gf_members_link_due(const struct gf_members *members, uint32_t *network_out)
 {
     *network_out = members->link_network;
     return members->link_due && (members->state == MEMBERS_JOINING);
@@ -62,7 +93,7 @@ void gf_members_link_renewed(struct gf_members *members, const void *endpoint,
                endpoint_bytes);
     gf_members_at(members, rank)->said.endpoint_bytes =
         (uint32_t)(GF_CONTROL_ADDRESS_BYTES + endpoint_bytes);
-    members->setup.offer.network = members->link_network ? 1 : 0;
+    members->setup.offer.network = members->link_network;
     members->link_due = false;
     if (members_coordinates(members))
         gf_members_join_full(members);

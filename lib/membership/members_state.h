@@ -125,7 +125,7 @@ struct member {
         uint32_t endpoint_bytes; /* its own endpoint: size, and how much of it is here */
         uint32_t endpoint_have;
         uint64_t node; /* of its offer */
-        uint32_t network;
+        uint32_t network, fabric;
         uint32_t answered;   /* the last inquiry it answered */
         uint64_t heard_ns;   /* its last word about where it is; 0: none yet */
         uint64_t calls_same; /* up to this one its requests were ours */
@@ -144,7 +144,8 @@ struct gf_members {
     bool was_member; /* an epoch with this process was in use */
     struct gf_rendezvous *rendezvous;
     members_state state;
-    bool link_due, link_network;
+    bool link_due;
+    uint32_t link_network; /* a gf_network */
     /* coordinator: all are there, the word is owed to everybody or out */
     bool go;
     bool leaving;

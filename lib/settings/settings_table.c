@@ -30,12 +30,14 @@
 #define SCALE_MAX 0x1p32f
 
 static const char *const idle_names[] = {"auto", "spin", "yield", "sleep"};
+static const char *const link_names[] = {"auto", "tcp", "ucx"};
 static const char *const average_names[] = {"sum", "ranks", "samples"};
 static const char *const rate_names[] = {"constant", "step", "polynomial", "cosine"};
 static const char *const optimizer_names[] = {"none", "sgd", "lars", "adamw"};
 static const char *const sparse_names[] = {"reduced", "local"};
 #define LENGTH(list) (sizeof(list) / sizeof((list)[0]))
 _Static_assert(LENGTH(idle_names) == GF_IDLE_SLEEP + 1, "each idle mode has a name");
+_Static_assert(LENGTH(link_names) == GF_LINK_UCX + 1, "each link has a name");
 _Static_assert(LENGTH(average_names) == GF_AVERAGE_SAMPLES + 1, "each average has a name");
 _Static_assert(LENGTH(rate_names) == GF_SCHEDULE_COSINE + 1, "each schedule has a name");
 _Static_assert(LENGTH(optimizer_names) == GF_OPTIMIZER_ADAMW + 1, "each optimizer has a name");
@@ -104,19 +106,32 @@ const struct gf_setting gf_settings[] = {
      BOOL(rendezvous.rejoin),
      .help = "this rank was of the job and was started anew"},
 
+    {.key = "link.driver",
+     NAME(link.driver, link_names),
+     AGREES,
+     .help = "between nodes: sockets (tcp) or a fabric (ucx); auto: ucx where each rank has an "
+             "active InfiniBand port, or a fabric is named below"},
     {.key = "link.transports",
      TEXT(link.transports, GF_FORM_TRANSPORTS),
      AGREES,
-     .fallback_text = "tcp",
-     .help = "UCX transports between nodes, comma-separated"},
+     .fallback_text = "",
+     .help = "UCX's, comma-separated; empty: rc, ud and dc"},
     {.key = "link.devices",
      TEXT(link.devices, GF_FORM_DEVICES),
-     .fallback_text = "lo",
-     .help = "network devices UCX may use; a;b by place in the node"},
-    {.key = "link.ports",
-     TEXT(link.ports, GF_FORM_PORTS),
-     .fallback_text = "21000-25999",
-     .help = "ports UCX's tcp listens on"},
+     .fallback_text = "",
+     .help = "network devices between nodes; a;b by place in the node; empty: the one on the way "
+             "to rendezvous.address"},
+    {.key = "link.streams",
+     COUNT(link.streams),
+     AGREES,
+     .low = 1,
+     .high = 8,
+     .fallback = 1,
+     .help = "tcp: connections of a pair of ranks"},
+    {.key = "link.checksum",
+     BOOL(link.checksum),
+     AGREES,
+     .help = "tcp: a CRC32C of every payload, against damage"},
     {.key = "link.window",
      COUNT(link.window),
      AGREES,
@@ -125,14 +140,6 @@ const struct gf_setting gf_settings[] = {
      .fallback = 8,
      .help = "messages under way at once in a collective"},
     {.key = "link.idle", NAME(link.idle, idle_names), .help = "what a rank does while it waits"},
-    {.key = "link.integrity",
-     BOOL(link.integrity),
-     AGREES,
-     .help = "a CRC32C beside each slice; auto then always sends messages"},
-    {.key = "link.encryption",
-     BOOL(link.encryption),
-     AGREES,
-     .help = "with a key_file: tcp between nodes is encrypted and authenticated"},
     {.key = "link.trusted_fabric",
      BOOL(link.trusted_fabric),
      .help = "with a key_file: rc, ud and the like, whose fabric keeps strangers out"},

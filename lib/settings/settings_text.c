@@ -125,7 +125,7 @@ static const char *form_text(gf_setting_form form)
     case GF_FORM_ADDRESS: return "a numeric IP:port, for example 10.0.0.1:7117 or [fd00::1]:7117";
     case GF_FORM_IP: return "a numeric IP, for example 10.0.0.1 or fd00::1";
     case GF_FORM_TRANSPORTS:
-        return "lower-case UCX names, comma-separated, for example tcp or rc,tcp";
+        return "lower-case UCX names, comma-separated, for example rc or rc,cuda_copy";
     case GF_FORM_DEVICES:
         return "device names, for example eth0, or mlx5_0:1;mlx5_1:1 by place in the node";
     case GF_FORM_PORTS: return "first-last within 1024-65535";

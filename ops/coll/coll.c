@@ -30,8 +30,6 @@ static void messages_begin(struct gf_coll *coll)
     GF_ASSERT((need.msg_count <= coll->msg_count) && (need.staging_bytes <= coll->staging_bytes));
     for (uint32_t i = 0; i < need.msg_count; i++) { /* the others were not used since they ended */
         coll->msgs[i].active = false;
-        coll->msgs[i].verified = true;
-        if (coll->msgs[i].sum != NULL) coll->msgs[i].sum->active = false;
     }
 }
 
@@ -65,9 +63,7 @@ static gf_status coll_drain(struct gf_coll *coll)
     for (uint32_t i = 0; i < coll->msg_count; i++) {
         struct gf_coll_msg *msg = &coll->msgs[i];
         if (msg->active) msg->active = coll->link->driver->test(coll->link, msg->req) == GF_AGAIN;
-        if ((msg->sum != NULL) && msg->sum->active)
-            msg->sum->active = coll->link->driver->test(coll->link, msg->sum->req) == GF_AGAIN;
-        active = active || msg->active || ((msg->sum != NULL) && msg->sum->active);
+        active = active || msg->active;
     }
     if ((coll->kind->end != NULL) && (coll->kind->end(coll) == GF_AGAIN)) active = true;
     if (active) return GF_AGAIN;
@@ -84,8 +80,6 @@ void gf_coll_fail(struct gf_coll *coll, gf_status error)
     for (uint32_t i = 0; i < coll->msg_count; i++) {
         struct gf_coll_msg *msg = &coll->msgs[i];
         if (msg->active) coll->link->driver->cancel(coll->link, msg->req);
-        if ((msg->sum != NULL) && msg->sum->active)
-            coll->link->driver->cancel(coll->link, msg->sum->req);
     }
     /* at once: nobody may poll it again */
     if (coll->kind->end != NULL) (void)coll->kind->end(coll);
@@ -118,17 +112,13 @@ gf_status gf_coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64
     const struct gf_link_driver *driver = coll->link->driver;
     struct gf_coll_msg *slot = &coll->msgs[msg];
     gf_status status;
-    uint64_t tag;
     GF_ASSERT((peer < coll->size) && (peer != coll->index));
     GF_ASSERT((msg < coll->msg_count) && !slot->active);
     if (bytes == 0) return GF_OK;
     slot->peer = gf_member_at(coll->members, peer);
-    tag = gf_tag_move(coll->tag, move);
-    if (slot->sum != NULL) tag = gf_integrity_begin(slot, tag, data, bytes, is_send);
-    status = (is_send ? driver->send_post : driver->recv_post)(coll->link, slot->peer, tag, data,
-                                                               bytes, slot->req);
+    status = (is_send ? driver->send_post : driver->recv_post)(
+        coll->link, slot->peer, gf_tag_move(coll->tag, move), data, bytes, slot->req);
     slot->active = status == GF_OK;
-    slot->verified = (status != GF_OK) || (slot->sum == NULL);
     if (status < 0) coll->waits_for = slot->peer;
     if (slot->active && is_send) coll->bytes_done += bytes;
     return status;
@@ -139,17 +129,10 @@ gf_status gf_coll_test(struct gf_coll *coll, uint32_t msg)
     struct gf_coll_msg *slot = &coll->msgs[msg];
     gf_status status;
     GF_ASSERT(msg < coll->msg_count);
-    if (slot->active) {
-        status = coll->link->driver->test(coll->link, slot->req);
-        if (status == GF_AGAIN) return GF_AGAIN;
-        slot->active = false;
-        slot->verified = (slot->sum == NULL);
-        if (status < 0) coll->waits_for = slot->peer;
-        if (status < 0) return status;
-    }
-    if (slot->verified || (slot->sum == NULL)) return GF_OK;
-    status = gf_integrity_test(coll, slot);
-    if (status == GF_OK) slot->verified = true;
+    if (!slot->active) return GF_OK;
+    status = coll->link->driver->test(coll->link, slot->req);
+    if (status == GF_AGAIN) return GF_AGAIN;
+    slot->active = false;
     if (status < 0) coll->waits_for = slot->peer;
     return status;
 }

@@ -264,7 +264,7 @@ static uint32_t flow_waits_for(struct gf_coll *coll)
     const struct gf_flow *flow = coll->own.flow;
     const struct gf_flow_at *at = flow_arrival(coll);
     const struct gf_coll_msg *recv = &coll->msgs[slot_of(coll, at, false)];
-    if ((at->count < flow->recvd.count) && (recv->active || !recv->verified)) return recv->peer;
+    if ((at->count < flow->recvd.count) && recv->active) return recv->peer;
     if (flow->send_done.count < flow->sent.count)
         return coll->msgs[slot_of(coll, &flow->send_done, true)].peer;
     return GF_RANK_NONE;

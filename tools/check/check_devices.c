@@ -280,17 +280,14 @@ static void fabric_add(const char *root, char *names)
     free(cards);
 }
 
-/* What transports that leave the node could use here, by what each is for. */
-static void names_list(const char *root, const char *transports, char names_out[NAMES_BYTES])
+/* What the job's link could use here. */
+static void names_list(const char *root, bool fabric, char names_out[NAMES_BYTES])
 {
-    char name[NAME_BYTES];
     names_out[0] = '\0';
-    while (check_item_next(&transports, name, sizeof name)) {
-        if (strcmp(name, "tcp") == 0)
-            interfaces_add(root, names_out);
-        else if (!check_list_has("cuda,cuda_copy,cuda_ipc,gdr_copy", name))
-            fabric_add(root, names_out);
-    }
+    if (fabric)
+        fabric_add(root, names_out);
+    else
+        interfaces_add(root, names_out);
 }
 
 void check_devices(struct check_report *report, const struct check_job *job)
@@ -298,14 +295,13 @@ void check_devices(struct check_report *report, const struct check_job *job)
     static char names[NAMES_BYTES];
     bool with_gpus = strcmp(job->config.device.driver, "cuda") == 0;
     char text[GF_TEXT_MAX];
-    names_list("/sys", job->config.link.transports, names);
+    names_list("/sys", job->fabric, names);
     if (!check_devices_text("/sys", names, with_gpus, job->local_count, text))
         check_say(report, "devices", CHECK_SKIP, NULL,
                   "link.devices has no room for the nearest devices of the %u ranks of this node",
                   job->local_count);
     else if (text[0] == '\0')
-        check_say(report, "devices", CHECK_SKIP, NULL,
-                  "sysfs names no device for these transports");
+        check_say(report, "devices", CHECK_SKIP, NULL, "sysfs names no device for this link");
     else
         check_say(report, "devices", CHECK_OK, NULL,
                   "the fastest and nearest of this node: link.devices = \"%s\"", text);

@@ -56,7 +56,7 @@ void check_join(struct check_report *report, const struct check_job *job)
                   (gf != NULL) ? gf_error_last(gf)->text : "no context");
     else if (!right)
         check_say(report, "join", CHECK_FAIL,
-                  "try link.private_memory, link.transports one by one, and link.integrity",
+                  "try link.private_memory, link.driver, and link.checksum",
                   "the ranks joined, but a sum over all of them is wrong");
     else
         check_say(report, "join", CHECK_OK, NULL,

@@ -1,5 +1,5 @@
-/* The network as the configuration names it: UCX's transports, interfaces, ports, and the control
- * address. */
+/* The network as the configuration names it: what carries messages between nodes, interfaces,
+ * descriptors, ports, and the control address. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
@@ -9,10 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "tools/check/check_preflight.h"
+#include "drivers/devices.h"
 #include "drivers/drivers.h"
 #include "drivers/tcp/rendezvous_socket.h"
 #include "lib/settings/settings.h"
@@ -40,60 +42,73 @@ bool check_list_has(const char *list, const char *name)
     return false;
 }
 
-/* ---- transports: the link driver is opened as a rank of a job of one would, without a region
- * ---- */
+/* ---- what carries messages between nodes ---- */
 
-static void link_heard(void *user, gf_log_level level, const char *text)
+static void fabric_heard(void *user, gf_log_level level, const char *text)
 {
-    struct check_job *job = user;
     (void)level;
-    const char *devices = strstr(text, ", devices ");
-    const char *ports = strstr(text, ", ports ");
-    if (sscanf(text, "link: UCX %31[0-9.]", job->ucx_version) != 1) return;
-    if ((devices == NULL) || (ports == NULL)) return;
-    devices += strlen(", devices "); /* of this rank: of a list by place in the node */
-    (void)snprintf(job->config.link.devices, sizeof job->config.link.devices, "%.*s",
-                   (int)(ports - devices), devices);
+    (void)sscanf(text, "link: UCX %31[0-9.]", (char *)user);
 }
 
-void check_transports(struct check_report *report, struct check_job *job)
+/* The driver is opened as a rank of a job of one would, without a region. */
+static void fabric_say(struct check_report *report, struct check_job *job,
+                       const struct gf_link_driver *driver, struct gf_link_setup *setup)
 {
-    const struct gf_link_driver *driver = gf_drivers_default->link;
+    struct gf_fault fault = {0};
+    struct gf_link *link = NULL;
+    char version[32] = "";
+    void *state = aligned_alloc(64, (driver->state_bytes(setup) + 63) / 64 * 64);
+    gf_status status;
+    if (state == NULL) return;
+    setup->log = (struct gf_log){.fn = fabric_heard, .user = version};
+    status = driver->open(setup, state, &link, &fault);
+    if (status == GF_OK) driver->close(link);
+    free(state);
+    if (status == GF_OK)
+        check_say(report, "link", CHECK_OK, NULL, "UCX %s between nodes: %s are there, on %s",
+                  version, (setup->transports[0] != '\0') ? setup->transports : "rc, ud, dc",
+                  (job->config.link.devices[0] != '\0') ? job->config.link.devices : "any");
+    else
+        check_say(report, "link", CHECK_FAIL,
+                  "name others in link.transports and link.devices, or link with what is missing",
+                  "%s", fault.text);
+}
+
+void check_link(struct check_report *report, struct check_job *job)
+{
+    const struct gf_link_driver *fabric = gf_drivers_default->fabric;
     const struct gf_config *config = &job->config;
-    const struct gf_link_setup setup = {
+    char why[200] = "link.driver = tcp";
+    struct gf_link_setup setup = {
         .world = 1,
         .requests_max = 4,
         .message_bytes_max = 4096,
         .transports = config->link.transports,
         .devices = config->link.devices,
         .local = job->local,
-        .ports = config->link.ports,
-        .log = {.fn = link_heard, .user = job},
+        .key_file = config->rendezvous.key_file,
+        .insecure = config->rendezvous.insecure,
+        .trusted_fabric = config->link.trusted_fabric,
     };
-    struct gf_fault fault = {0};
-    struct gf_link *link = NULL;
-    void *state;
-    gf_status status;
-    if (driver == NULL) {
-        check_say(report, "libraries", CHECK_FAIL, "install libucx-dev and build again",
-                  "gradientflow %d.%d was built without UCX", GF_VERSION_MAJOR, GF_VERSION_MINOR);
-        return;
-    }
-    state = aligned_alloc(64, (driver->state_bytes(&setup) + 63) / 64 * 64);
-    if (state == NULL) return;
-    status = driver->open(&setup, state, &link, &fault);
-    if (status == GF_OK) driver->close(link);
-    free(state);
-    if (job->ucx_version[0] != '\0')
-        check_say(report, "libraries", CHECK_OK, NULL, "gradientflow %d.%d, UCX %s",
-                  GF_VERSION_MAJOR, GF_VERSION_MINOR, job->ucx_version);
-    if (status == GF_OK)
-        check_say(report, "transports", CHECK_OK, NULL, "%s are there, on %s",
-                  config->link.transports, config->link.devices);
+    char group[GF_TEXT_MAX];
+    check_say(report, "libraries", CHECK_OK, NULL, "gradientflow %d.%d, %s UCX", GF_VERSION_MAJOR,
+              GF_VERSION_MINOR, (fabric != NULL) ? "with" : "without");
+    job->fabric = config->link.driver == GF_LINK_UCX;
+    if (fabric == NULL)
+        (void)snprintf(why, sizeof why, "this program has no UCX");
+    else if (config->link.driver == GF_LINK_AUTO)
+        job->fabric = fabric->probe(&setup, why, sizeof why);
+    gf_devices_group(config->link.devices, job->local, group);
+    (void)snprintf(job->config.link.devices, sizeof job->config.link.devices, "%s", group);
+    setup.devices = job->config.link.devices;
+    setup.local = 0;
+    if (!job->fabric)
+        check_say(report, "link", CHECK_OK, NULL, "sockets between nodes: %s", why);
+    else if (fabric == NULL)
+        check_say(report, "link", CHECK_FAIL, "install libucx-dev and build again",
+                  "link.driver = ucx, and this program has no UCX");
     else
-        check_say(report, "transports", CHECK_FAIL,
-                  "name others in link.transports and link.devices, or link with what is missing",
-                  "%s", fault.text);
+        fabric_say(report, job, fabric, &setup);
 }
 
 /* ---- interfaces ---- */
@@ -216,9 +231,9 @@ void check_interfaces(struct check_report *report, const struct check_job *job)
 
 /* ---- ports ---- */
 
-/* Are `need` of the ports of this setting free? `few`: what it is if not. */
+/* Are `need` of the ports of this setting free? */
 static void range_say(struct check_report *report, const char *topic, const char *key,
-                      const char *ports, unsigned need, uint32_t ranks, check_state few)
+                      const char *ports, unsigned need, uint32_t ranks)
 {
     unsigned first = 0;
     unsigned last = 0;
@@ -230,9 +245,7 @@ static void range_say(struct check_report *report, const char *topic, const char
     for (unsigned port = first; port <= last; port++) free_count += tool_port_is_free(port);
     if (free_count < need) {
         (void)snprintf(advice, sizeof advice, "ss -ltnp shows who has them; else widen %s", key);
-        check_say(report, topic, few, advice, "%s %s: %u of %u free, %u needed for %u ranks", key,
-                  ports, free_count, last - first + 1, need, ranks);
-    } else if (tool_ports_ephemeral(&low, &high) && (first <= high) && (last >= low)) {
+/* Are `need` of the ports of this setting free? */
         (void)snprintf(advice, sizeof advice, "choose %s outside of it", key);
         check_say(report, topic, CHECK_WARN, advice,
                   "%s %s: %u free, but %u-%u are what this kernel gives to outgoing connections",
@@ -261,22 +274,37 @@ static void congestion_say(struct check_report *report)
     (void)fclose(file);
 }
 
+/* A connection to each rank of another node, of each stream; and some of the program's. */
+static void descriptors_say(struct check_report *report, const struct check_job *job)
+{
+    const unsigned own = 64;
+    struct rlimit limit;
+    uint32_t world =
+        (job->config.job.world_max != 0) ? job->config.job.world_max : job->config.job.world;
+    uint64_t others = (world > job->local_count) ? world - job->local_count : 0;
+    uint64_t need = others * job->config.link.streams + own;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    if (need > limit.rlim_cur)
+        check_say(report, "descriptors", CHECK_FAIL, "ulimit -n",
+                  "limit %llu; %llu are needed: %u stream%s to each of %llu ranks of other nodes, "
+                  "and %u",
+                  (unsigned long long)limit.rlim_cur, (unsigned long long)need,
+                  job->config.link.streams, (job->config.link.streams == 1) ? "" : "s",
+                  (unsigned long long)others, own);
+    else
+        check_say(report, "descriptors", CHECK_OK, NULL, "limit %llu; %llu are needed",
+                  (unsigned long long)limit.rlim_cur, (unsigned long long)need);
+}
+
 void check_ports(struct check_report *report, const struct check_job *job)
 {
-    const struct gf_config *config = &job->config;
-    const char *devices = config->link.devices;
-    char name[DEVICE_BYTES];
-    unsigned need = 0;
-    /* UCX listens once on each */
-    while (check_item_next(&devices, name, sizeof name)) need += job->local_count;
-    if (check_list_has(config->link.transports, "tcp")) {
+    if (!job->fabric) {
         congestion_say(report);
-        range_say(report, "ports", "link.ports", config->link.ports, need, job->local_count,
-                  CHECK_FAIL);
+        descriptors_say(report, job);
     }
-    range_say(report, "control ports", "rendezvous.ports", config->rendezvous.ports,
-              job->local_count, job->local_count,
-              CHECK_WARN); /* the job runs: where none is free the system chooses one */
+    /* the job runs: where none is free the system chooses one */
+    range_say(report, "ports", "rendezvous.ports", job->config.rendezvous.ports, job->local_count,
+              job->local_count);
 }
 
 /* ---- the control address, by one who was started alone ---- */

@@ -151,23 +151,17 @@ static bool may_lock_all(void)
  * the limit. */
 void check_memlock(struct check_report *report, const struct check_job *job)
 {
-    static const char *const locking[] = {"rc",   "rc_x",    "rc_v",     "rc_mlx5", "rc_verbs",
-                                          "dc",   "dc_x",    "dc_mlx5",  "ud",      "ud_x",
-                                          "ud_v", "ud_mlx5", "ud_verbs", "ib"};
     char need[GF_UNITS_BYTES];
     char limit[GF_UNITS_BYTES];
     struct rlimit lock = {0};
     uint64_t locked_bytes = job->need.exchange_bytes + UCX_LOCKED_BYTES;
-    bool locks = false;
-    for (size_t i = 0; i < sizeof locking / sizeof locking[0]; i++)
-        locks = locks || check_list_has(job->config.link.transports, locking[i]);
     if (getrlimit(RLIMIT_MEMLOCK, &lock) != 0) lock.rlim_cur = RLIM_INFINITY;
     (void)gf_units_bytes(locked_bytes, need);
     if ((lock.rlim_cur == RLIM_INFINITY) || may_lock_all())
         check_say(report, "memlock", CHECK_OK, NULL, "no limit%s",
                   (lock.rlim_cur == RLIM_INFINITY) ? "" : " for this process (CAP_IPC_LOCK)");
-    else if (!locks)
-        check_say(report, "memlock", CHECK_OK, NULL, "limit %s; these transports lock no memory",
+    else if (!job->fabric)
+        check_say(report, "memlock", CHECK_OK, NULL, "limit %s; sockets lock no memory",
                   gf_units_bytes(lock.rlim_cur, limit));
     else
         check_say(report, "memlock", (lock.rlim_cur < locked_bytes) ? CHECK_FAIL : CHECK_OK,

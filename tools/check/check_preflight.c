@@ -131,7 +131,7 @@ int check_preflight(struct check_job *job, bool json)
         (void)snprintf(report.host, sizeof report.host, "?");
     check_environment(&report, job);
     check_gpu(&report, job);
-    check_transports(&report, job);
+    check_link(&report, job);
     check_footprint(&report, job);
     check_stack(&report);
     check_memlock(&report, job);

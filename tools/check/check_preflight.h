@@ -29,7 +29,7 @@ struct check_job {
     /* this one among them: what is the node's is looked at by the first alone */
     uint32_t local_index;
     uint32_t node_count;
-    char ucx_version[32]; /* known after check_transports(); empty where UCX did not open */
+    bool fabric; /* known after check_link(): messages between nodes go over UCX */
 };
 
 /* For what no launcher has started: `world` of the command line, else the file's (0: not said), and
@@ -53,7 +53,8 @@ bool check_devices_text(const char *root, const char *names, bool with_gpus, uin
 void check_devices(struct check_report *report, const struct check_job *job);
 
 /* check_net.c */
-void check_transports(struct check_report *report, struct check_job *job);
+/* Leaves in link.devices what of it is this rank's. */
+void check_link(struct check_report *report, struct check_job *job);
 void check_interfaces(struct check_report *report, const struct check_job *job);
 void check_ports(struct check_report *report, const struct check_job *job);
 /* as this rank of the job */

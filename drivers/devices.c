@@ -1,0 +1,64 @@
+#include "drivers/devices.h"
+
+#include <errno.h>
+#include <ifaddrs.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "drivers/fault.h"
+
+static uint32_t groups_of(const char *asked)
+{
+    uint32_t groups = 1;
+    for (; *asked != '\0'; asked++) groups += (*asked == ';');
+    return groups;
+}
+
+void gf_devices_group(const char *asked, uint32_t local, char *devices_out)
+{
+    for (uint32_t wanted = local % groups_of(asked); wanted > 0; wanted--)
+        asked = strchr(asked, ';') + 1;
+    (void)snprintf(devices_out, GF_TEXT_MAX, "%.*s", (int)strcspn(asked, ";"), asked);
+}
+
+bool gf_devices_next(const char **list, char *name_out, size_t name_bytes)
+{
+    size_t bytes;
+    *list += strspn(*list, ", ");
+    bytes = strcspn(*list, ", ");
+    (void)snprintf(name_out, name_bytes, "%.*s", (int)bytes, *list);
+    *list += bytes;
+    return bytes > 0;
+}
+
+bool gf_device_place(const char *name, uint16_t family, struct gf_place *place_out, char *text_out,
+                     size_t text_bytes)
+{
+    const char *version = (family == AF_INET) ? "IPv4" : "IPv6";
+    struct ifaddrs *all = NULL;
+    size_t used;
+    bool found = false;
+    if (getifaddrs(&all) != 0) {
+        (void)snprintf(text_out, text_bytes, "device \"%s\": getifaddrs failed: %s", name,
+                       strerror(errno));
+        return false;
+    }
+    (void)snprintf(text_out, text_bytes,
+                   "device \"%s\" of link.devices is no interface with an %s address here; there "
+                   "are:",
+                   name, version);
+    used = strlen(text_out);
+    for (const struct ifaddrs *one = all; (one != NULL) && !found; one = one->ifa_next) {
+        struct gf_place place;
+        if ((one->ifa_addr == NULL) || (one->ifa_addr->sa_family != family) ||
+            !gf_place_of(one->ifa_addr, &place))
+            continue;
+        place.port = 0;
+        found = strcmp(one->ifa_name, name) == 0;
+        if (found) *place_out = place;
+        (void)snprintf(text_out + used, text_bytes - used, " %s", one->ifa_name);
+        used += strlen(text_out + used);
+    }
+    freeifaddrs(all);
+    return found;
+}

@@ -1,0 +1,19 @@
+/* link.devices: which network devices of this host a rank uses. "a,b": these two; "a,b;c": of the
+ * ranks at places 0, 2 .. of their node the first list, of the others the second. */
+#ifndef GF_DEVICES_H
+#define GF_DEVICES_H
+
+#include <stddef.h>
+
+#include "drivers/address.h"
+
+/* The list of the rank at this place; devices_out[GF_TEXT_MAX]. */
+void gf_devices_group(const char *asked, uint32_t local, char *devices_out);
+/* Takes the first name off a list; false: there is none. */
+bool gf_devices_next(const char **list, char *name_out, size_t name_bytes);
+/* The first address of that family that an interface has; its port is 0. False: text_out says why,
+ * and names the interfaces that have one. May allocate. */
+bool gf_device_place(const char *name, uint16_t family, struct gf_place *place_out, char *text_out,
+                     size_t text_bytes);
+
+#endif

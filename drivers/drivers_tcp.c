@@ -1,0 +1,8 @@
+/* Sockets alone. */
+#include "drivers/drivers.h"
+
+const struct gf_drivers gf_drivers_tcp = {
+    .link = &gf_link_tcp,
+    .rendezvous = &gf_rendezvous_tcp,
+    .clock = &gf_clock_monotonic,
+};

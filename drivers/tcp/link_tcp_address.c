@@ -1,0 +1,249 @@
+/* The way to peers: endpoint addresses, and who is dialled where.
+ *
+ * An endpoint address is the head below: what the node tells of this rank's memory, and where the
+ * network is open the places at which this rank is dialled and the secret of its epoch, which only
+ * members are told. The rendezvous driver listens, dials, and proves both ends to each other; what
+ * comes from it is a connection of that peer.
+ *
+ * A peer of the node is reached through memory, and no connection is made to it. Of two other ranks
+ * the one with the lower member id dials; the other one does so, too, once a second has passed, as
+ * there are networks where only one of the two ways is open. A peer counts as connected when its
+ * HELLO has come on stream 0: so a message has gone each way before the first step. */
+#include "drivers/tcp/link_tcp_state.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "drivers/clock.h"
+#include "drivers/devices.h"
+#include "drivers/fnv.h"
+
+#define ENDPOINT_MAGIC 0x54464701u
+#define ENDPOINT_VERSION 1u
+#define OTHER_DIALS_NS UINT64_C(1000000000)
+
+struct endpoint_head {
+    uint32_t magic; /* a host of the other byte order reads something else */
+    uint32_t version;
+    uint32_t rank;
+    uint32_t epoch;
+    uint32_t streams;
+    uint32_t place_count; /* 0: no network is open */
+    uint64_t check;       /* of all before, then of what follows */
+    unsigned char node[GF_NODE_OFFER_BYTES];
+    unsigned char secret[GF_DATA_SECRET_BYTES];
+    struct gf_place places[TCP_PLACES_MAX];
+};
+_Static_assert(sizeof(struct endpoint_head) == 32 + GF_NODE_OFFER_BYTES + GF_DATA_SECRET_BYTES +
+                                                   TCP_PLACES_MAX * sizeof(struct gf_place),
+               "no padding");
+_Static_assert(sizeof(struct endpoint_head) <= TCP_ENDPOINT_BYTES_MAX, "it fits");
+
+static uint64_t endpoint_check(const struct endpoint_head *head)
+{
+    uint64_t check = gf_fnv_bytes(GF_FNV_START, head, offsetof(struct endpoint_head, check));
+    return gf_fnv_bytes(check, head->node, sizeof *head - offsetof(struct endpoint_head, node));
+}
+
+/* ---- the network ---- */
+
+static struct gf_tcp_link *tcp_of(void *user)
+{
+    return user;
+}
+
+/* The rendezvous driver has proven it. */
+static void connected(void *user, uint32_t peer, uint32_t stream, int fd)
+{
+    struct gf_tcp_link *tcp = tcp_of(user);
+    if (gf_link_tcp_adopt(&tcp->link, peer, stream, fd) == GF_OK) return;
+    gf_log_line(&tcp->setup.log, GF_LOG_WARN, "link: %s", tcp->link.fault.text);
+    (void)close(fd);
+}
+
+static bool has(void *user, uint32_t peer, uint32_t stream)
+{
+    const struct gf_tcp_link *tcp = tcp_of(user);
+    if ((stream >= tcp->setup.streams) || (peer == tcp->setup.rank)) return true;
+    return tcp->peers[peer].ended || (tcp->peers[peer].streams[stream].fd >= 0);
+}
+
+static gf_status refuse(struct gf_tcp_link *tcp, gf_status code, const char *text)
+{
+    gf_log_line(&tcp->setup.log, GF_LOG_ERROR, "link: %s", text);
+    return gf_fault_set(&tcp->link.fault, code, GF_RANK_NONE, "", 0, "%s", text);
+}
+
+/* The addresses of the named devices, in their order; the port is everywhere the same. */
+static gf_status places_take(struct gf_tcp_link *tcp, const struct gf_place *listener)
+{
+    const char *list = tcp->devices;
+    char name[GF_TEXT_MAX];
+    char text[200];
+    tcp->places[0] = *listener;
+    tcp->place_count = 1;
+    if (list[0] == '\0') return GF_OK;
+    tcp->place_count = 0;
+    while (gf_devices_next(&list, name, sizeof name)) {
+        struct gf_place *place = &tcp->places[tcp->place_count];
+        if (tcp->place_count == TCP_PLACES_MAX) {
+            (void)snprintf(text, sizeof text, "devices \"%s\": at most %u", tcp->devices,
+                           TCP_PLACES_MAX);
+            return refuse(tcp, GF_ERR_CONFIG, text);
+        }
+        if (!gf_device_place(name, listener->family, place, text, sizeof text))
+            return refuse(tcp, GF_ERR_CONFIG, text);
+        place->port = listener->port;
+        tcp->place_count++;
+    }
+    return GF_OK;
+}
+
+gf_status gf_tcp_network_take(struct gf_tcp_link *tcp)
+{
+    struct gf_rendezvous *rendezvous = tcp->setup.rendezvous;
+    struct gf_place listener;
+    gf_status status;
+    if ((rendezvous == NULL) || (rendezvous->driver->data_begin == NULL))
+        return refuse(tcp, GF_ERR_CONFIG, "this control channel takes no data connections");
+    tcp->taker = (struct gf_data_taker){.user = tcp, .connected = connected, .has = has};
+    status = rendezvous->driver->data_begin(rendezvous, tcp->setup.epoch, &tcp->taker, tcp->secret,
+                                            &listener);
+    if (status < 0) {
+        tcp->link.fault = rendezvous->fault;
+        return status;
+    }
+    gf_devices_group(tcp->setup.devices, tcp->setup.local, tcp->devices);
+    tcp->link.device = gf_fnv_bytes(GF_FNV_START, tcp->devices, strlen(tcp->devices));
+    status = places_take(tcp, &listener);
+    if (status < 0) {
+        rendezvous->driver->data_end(rendezvous);
+        return status;
+    }
+    tcp->link.network = true;
+    return GF_OK;
+}
+
+void gf_tcp_network_give(struct gf_tcp_link *tcp)
+{
+    struct gf_rendezvous *rendezvous = tcp->setup.rendezvous;
+    if (tcp->place_count > 0) rendezvous->driver->data_end(rendezvous);
+    tcp->place_count = 0;
+    memset(tcp->secret, 0, sizeof tcp->secret);
+}
+
+/* ---- endpoint addresses ---- */
+
+gf_status gf_tcp_endpoint(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out)
+{
+    struct gf_tcp_link *tcp = tcp_of(link);
+    struct endpoint_head head = {.magic = ENDPOINT_MAGIC,
+                                 .version = ENDPOINT_VERSION,
+                                 .rank = tcp->setup.rank,
+                                 .epoch = tcp->setup.epoch,
+                                 .streams = tcp->setup.streams,
+                                 .place_count = tcp->place_count};
+    if (!tcp->is_open) return GF_ERR_STATE;
+    gf_node_offer_put(tcp->node, head.node);
+    memcpy(head.secret, tcp->secret, sizeof head.secret);
+    memcpy(head.places, tcp->places, tcp->place_count * sizeof head.places[0]);
+    head.check = endpoint_check(&head);
+    memcpy(endpoint_out, &head, sizeof head);
+    *size_bytes_out = sizeof head;
+    return GF_OK;
+}
+
+static gf_status endpoint_read(struct gf_tcp_link *tcp, uint32_t peer, const void *endpoint,
+                               size_t size_bytes, struct endpoint_head *head_out)
+{
+    const char *wrong = NULL;
+    if (size_bytes == sizeof *head_out) memcpy(head_out, endpoint, sizeof *head_out);
+    if ((size_bytes != sizeof *head_out) || (head_out->magic != ENDPOINT_MAGIC) ||
+        (head_out->version != ENDPOINT_VERSION))
+        wrong = "is none of this link, or of another byte order";
+    else if ((head_out->check != endpoint_check(head_out)) ||
+             (head_out->place_count > TCP_PLACES_MAX))
+        wrong = "is damaged";
+    if (wrong != NULL)
+        return gf_fault_set(&tcp->link.fault, GF_ERR_DATA, peer, "connect", 0,
+                            "the endpoint of rank %u %s", peer, wrong);
+    if ((head_out->rank != peer) || (head_out->epoch != tcp->setup.epoch) ||
+        (head_out->streams != tcp->setup.streams))
+        return gf_fault_set(&tcp->link.fault, GF_ERR_MISMATCH, peer, "connect", 0,
+                            "the endpoint of rank %u, epoch %u, %u streams was given as that of "
+                            "rank %u, epoch %u, %u streams",
+                            head_out->rank, head_out->epoch, head_out->streams, peer,
+                            tcp->setup.epoch, tcp->setup.streams);
+    return GF_OK;
+}
+
+/* ---- connecting ---- */
+
+/* Streams are spread over the devices of both ends. */
+static gf_status streams_dial(struct gf_tcp_link *tcp, struct gf_tcp_peer *peer,
+                              const struct endpoint_head *head, uint64_t now_ns)
+{
+    struct gf_rendezvous *rendezvous = tcp->setup.rendezvous;
+    static const struct gf_place anywhere = {.family = 0};
+    for (uint32_t s = 0; s < tcp->setup.streams; s++) {
+        const struct gf_place *from = &tcp->places[s % tcp->place_count];
+        gf_status status;
+        if (peer->streams[s].fd >= 0) continue;
+        status = rendezvous->driver->data_dial(rendezvous, now_ns, peer->id, s, head->secret,
+                                               &head->places[s % head->place_count],
+                                               (tcp->devices[0] != '\0') ? from : &anywhere);
+        if (status < 0) {
+            tcp->link.fault = rendezvous->fault;
+            return status;
+        }
+    }
+    /* for whoever gives up waiting */
+    (void)snprintf(tcp->link.fault.text, sizeof tcp->link.fault.text, "%s",
+                   rendezvous->driver->data_text(rendezvous, peer->id));
+    return GF_AGAIN;
+}
+
+static gf_status network_connect(struct gf_tcp_link *tcp, struct gf_tcp_peer *peer,
+                                 const struct endpoint_head *head, uint64_t now_ns)
+{
+    gf_status status;
+    if ((tcp->place_count == 0) || (head->place_count == 0))
+        return gf_fault_set(&tcp->link.fault, GF_ERR_LINK, peer->id, "connect", 0,
+                            "rank %u and rank %u share no memory, and rank %u has no network open",
+                            tcp->setup.rank, peer->id,
+                            (tcp->place_count == 0) ? tcp->setup.rank : peer->id);
+    if (peer->met_ns == 0) peer->met_ns = now_ns;
+    if (peer->open_count < tcp->setup.streams) {
+        if ((tcp->setup.rank < peer->id) || (now_ns - peer->met_ns >= OTHER_DIALS_NS))
+            return streams_dial(tcp, peer, head, now_ns);
+        return GF_AGAIN;
+    }
+    status = tcp->link.driver->progress(&tcp->link);
+    return (status < 0) ? status : GF_AGAIN;
+}
+
+gf_status gf_tcp_connect(struct gf_link *link, uint32_t id, const void *endpoint, size_t size_bytes)
+{
+    struct gf_tcp_link *tcp = tcp_of(link);
+    uint64_t now_ns = gf_clock_monotonic.now_ns(&gf_clock_monotonic);
+    struct endpoint_head head;
+    struct gf_tcp_peer *peer;
+    gf_status status;
+    if (id >= tcp->setup.world)
+        return gf_fault_set(&link->fault, GF_ERR_PARAM, GF_RANK_NONE, "connect", 0,
+                            "rank %u in a world of %u", id, tcp->setup.world);
+    if (id == tcp->setup.rank) return GF_OK;
+    if (!tcp->is_open)
+        return gf_fault_set(&link->fault, GF_ERR_STATE, id, "connect", 0, "rank %u: a reset failed",
+                            id);
+    peer = &tcp->peers[id];
+    if (gf_node_has(tcp->node, id) || (peer->greeted && (peer->open_count == tcp->setup.streams)))
+        return GF_OK;
+    if (peer->ended) return gf_tcp_peer_refuse(peer);
+    status = endpoint_read(tcp, id, endpoint, size_bytes, &head);
+    if (status != GF_OK) return status;
+    status = gf_node_connect(tcp->node, id, head.node, sizeof head.node, now_ns);
+    if (status != GF_ERR_PEER) return status;
+    return network_connect(tcp, peer, &head, now_ns);
+}
