@@ -62,3 +62,17 @@ bool gf_device_place(const char *name, uint16_t family, struct gf_place *place_o
     freeifaddrs(all);
     return found;
 }
+
+void gf_devices_places(const char *asked, uint32_t local, uint16_t family,
+                       struct gf_place *places_out, uint32_t places_max)
+{
+    char group[GF_TEXT_MAX];
+    char name[GF_TEXT_MAX];
+    char text[200];
+    const char *list = group;
+    uint32_t count = 0;
+    gf_devices_group(asked, local, group);
+    memset(places_out, 0, places_max * sizeof *places_out);
+    while ((count < places_max) && gf_devices_next(&list, name, sizeof name))
+        if (gf_device_place(name, family, &places_out[count], text, sizeof text)) count++;
+}

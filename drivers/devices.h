@@ -15,5 +15,9 @@ bool gf_devices_next(const char **list, char *name_out, size_t name_bytes);
  * and names the interfaces that have one. May allocate. */
 bool gf_device_place(const char *name, uint16_t family, struct gf_place *place_out, char *text_out,
                      size_t text_bytes);
+/* The addresses of that rank's devices, as far as they have one; the rest of places_out[] has family
+ * 0. May allocate. */
+void gf_devices_places(const char *asked, uint32_t local, uint16_t family,
+                       struct gf_place *places_out, uint32_t places_max);
 
 #endif

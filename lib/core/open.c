@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "drivers/devices.h"
 #include "drivers/identity.h"
 #include "lib/context.h"
 #include "lib/core/accessors.h"
@@ -152,7 +153,11 @@ static uint32_t fabric_look(gf_context *gf)
 static gf_status rendezvous_open(const struct gf_layout *layout, void *state, gf_context *gf,
                                  struct gf_fault *fault_out)
 {
-    const struct gf_rendezvous_setup setup = gf_layout_rendezvous(layout);
+    struct gf_rendezvous_setup setup = gf_layout_rendezvous(layout);
+    struct gf_place to = {.family = 0};
+    if (gf_place_parse(setup.address, true, &to))
+        gf_devices_places(gf->config.link.devices, layout->local, to.family, setup.data_places,
+                          GF_DATA_PLACES_MAX);
     return gf->drivers.rendezvous->open(&setup, state, gf_now(gf), &gf->rendezvous, fault_out);
 }
 

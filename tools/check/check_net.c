@@ -245,7 +245,9 @@ static void range_say(struct check_report *report, const char *topic, const char
     for (unsigned port = first; port <= last; port++) free_count += tool_port_is_free(port);
     if (free_count < need) {
         (void)snprintf(advice, sizeof advice, "ss -ltnp shows who has them; else widen %s", key);
-/* Are `need` of the ports of this setting free? */
+        check_say(report, topic, CHECK_WARN, advice, "%s %s: %u of %u free, %u needed for %u ranks",
+                  key, ports, free_count, last - first + 1, need, ranks);
+    } else if (tool_ports_ephemeral(&low, &high) && (first <= high) && (last >= low)) {
         (void)snprintf(advice, sizeof advice, "choose %s outside of it", key);
         check_say(report, topic, CHECK_WARN, advice,
                   "%s %s: %u free, but %u-%u are what this kernel gives to outgoing connections",
