@@ -175,8 +175,13 @@ tcp_told gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns,
     slot_free(tcp, pending);
     (void)gf_place_of(&address, &from);
     from.port = 0;
-    *pending = (struct pending){
-        .fd = fd, .source = source_find(tcp, &from), .number = tcp->accepted++, .since_ns = now_ns};
+    pending->in_bytes = 0;
+    pending->source = source_find(tcp, &from);
+    pending->number = tcp->accepted++;
+    pending->since_ns = now_ns;
+    pending->by_name = pending->held = false;
+    memset(pending->said, 0, sizeof pending->said); /* a hello of another protocol may be shorter */
+    pending->fd = fd; /* last, and at no time 0: another thread may fork */
     struct source *source = &tcp->sources[pending->source];
     source->place = from;
     source->held++;

@@ -9,8 +9,9 @@
 
 void gf_tcp_conn_init(struct conn *conn, conn_state state)
 {
-    memset(conn, 0, offsetof(struct conn, in)); /* the buffers are large */
-    conn->fd = -1;
+    const size_t from = offsetof(struct conn, state);
+    conn->fd = -1; /* at no time 0: another thread may fork */
+    memset((char *)conn + from, 0, offsetof(struct conn, in) - from); /* the buffers are large */
     conn->state = state;
 }
 

@@ -24,8 +24,9 @@ static uint32_t about_of(const struct tcp *tcp, const struct way *way, const str
 static void try_close(struct try *one)
 {
     if ((one->state != TCP_TRY_FREE) && (one->fd >= 0)) gf_socket_reset(&one->fd);
-    gf_auth_forget(one, sizeof *one);
+    one->state = TCP_TRY_FREE;
     one->fd = -1;
+    one->in_bytes = 0;
 }
 
 static void tries_close(struct way *way)
@@ -61,7 +62,7 @@ void gf_way_close(const struct tcp *tcp, struct way *way)
 
 void gf_way_begin(struct way *way, uint64_t now_ns)
 {
-    for (uint32_t i = 0; i < TCP_TRIES_MAX; i++) way->tries[i] = (struct try){.fd = -1};
+    tries_close(way);
     gf_auth_nonce(way->nonce);
     way->on = true;
     way->reached = false;

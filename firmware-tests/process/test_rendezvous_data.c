@@ -191,6 +191,42 @@ TEST(a_later_epoch_refuses_the_former_member)
     data_close();
 }
 
+/* A link that has several devices: each address has the one port. */
+TEST(each_named_address_takes_connections)
+{
+    static const char *const named[STREAMS] = {"127.0.0.2", "127.0.0.3"};
+    begin();
+    for (uint32_t r = 0; r < 2; r++) {
+        struct gf_rendezvous_setup setup = keyed(r, 2, key_a);
+        for (uint32_t s = 0; s < STREAMS; s++)
+            assert_true(gf_place_parse(named[s], false, &setup.data_places[s]));
+        end_open(r, &setup);
+    }
+    turns_connect(2);
+    for (uint32_t r = 0; r < 2; r++) data_begin(r, 1);
+    for (uint32_t s = 0; s < STREAMS; s++) {
+        struct gf_place to;
+        struct gf_place from;
+        assert_true(gf_place_parse(named[s], false, &to) && gf_place_parse(named[s], false, &from));
+        to.port = ends[1].place.port;
+        assert_int_equal(
+            gf_rendezvous_tcp.data_dial(star.ends[0], now_ns, 1, s, ends[1].secret, &to, &from),
+            GF_OK);
+    }
+    UNTIL((ends[0].connected == STREAMS) && (ends[1].connected == STREAMS));
+    for (uint32_t s = 0; s < STREAMS; s++) {
+        struct gf_place to;
+        struct gf_place at[2];
+        assert_true(gf_place_parse(named[s], false, &to));
+        for (int peer = 0; peer < 2; peer++) {
+            assert_true(gf_place_of_fd(ends[1].fds[0][s], peer == 1, &at[peer]));
+            assert_memory_equal(at[peer].ip, to.ip, sizeof to.ip);
+        }
+        assert_pair(0, 1, s);
+    }
+    data_close();
+}
+
 /* What a member said on one connection, said again on another: the nonce there is a new one. */
 TEST(a_recording_opens_nothing)
 {

@@ -119,15 +119,20 @@ static uint32_t view_change_polls(uint32_t strangers_a_poll)
 {
     char at[2][GF_CONTROL_ADDRESS_BYTES];
     uint32_t polls = 0;
+    unsigned char said[SAID];
     begin();
     keyed_world(3);
     for (uint32_t i = 0; i < 2; i++) gf_rendezvous_tcp.address(star.ends[1 + i], at[i]);
+    (void)close(stranger_meets(at[0], 2, 3, key_a, said)); /* a hello that was right once */
     tcp_world_end_close(&star, 0);
     UNTIL((seen[1].ended == 1) && (seen[2].ended == 1));
     memset(&seen[1], 0, 2 * sizeof seen[1]);
     for (; (seen[1].connected != 4) || (seen[2].connected != 2); polls++) {
-        for (uint32_t i = 0; i < 2 * strangers_a_poll; i++)
-            (void)close(stranger_greets(at[i % 2], i % 3, 3));
+        for (uint32_t i = 0; i < 2 * strangers_a_poll; i++) {
+            int fd = stranger_at(at[i % 2]);
+            say(fd, said + NONCE_FRAME, HELLO_FRAME);
+            (void)close(fd);
+        }
         if (polls == 1)
             assert_int_equal(gf_rendezvous_tcp.reform(star.ends[2], now_ns, 1, at[0]), GF_AGAIN);
         if (polls == 2)
