@@ -136,7 +136,8 @@ struct gf_config {
     gf_log_fn log;          /* NULL: silent */
     void *log_user;
     const struct gf_drivers *drivers;
-    /* [state_extra_count], both kept by the caller until gf_close() */
+    /* [state_extra_count]. gf_open() copies the table and its names; what data points to stays the
+     * caller's, in place until gf_close() */
     const struct gf_state_extra *state_extra;
     uint32_t state_extra_count;
     /* NULL: tensors lie in the pools as they are given, with gaps that align them. [tensor_count],
@@ -153,6 +154,13 @@ struct gf_config {
  * is allowed. */
 gf_status gf_config_effective(const struct gf_config *config, struct gf_config *effective_out,
                               char *error_out);
+/* What a program needs of a configuration that somebody else wrote: GF_OK, or GF_ERR_CONFIG with one
+ * line in error_out[256] that names the key. */
+#define GF_NEED_OPTIMIZER 0x1u     /* gf_weight(), gf_update(): optimizer.kind is not none */
+#define GF_NEED_OWN_OPTIMIZER 0x2u /* the program applies steps itself: optimizer.kind is none */
+#define GF_NEED_HALF_WEIGHTS 0x4u  /* gf_weight_half(): optimizer.half_weights is fp16 or bf16 */
+#define GF_NEED_NO_LOSS_SCALE 0x8u /* the program never asks gf_loss_scale() */
+gf_status gf_config_need(const struct gf_config *config, uint32_t needs, char *error_out);
 /* Of the effective values that must agree on all ranks (not rank, addresses, devices, idle, log,
  * drivers). */
 uint64_t gf_config_hash(const struct gf_config *config);

@@ -179,7 +179,9 @@ gf_status gf_updated(gf_context *gf);
  * update leave them: on a GPU both may be under way when gf_step_wait() and gf_update() return. On
  * the host queue is 0. Not inside a step. */
 gf_status gf_queue_follow(gf_context *gf, gf_queue_handle queue);
-/* Multiply the loss by this before backward; a power of two, 1 unless loss_scale.enabled. */
+/* Multiply the loss by this before backward; a power of two up to 2^24, 1 unless
+ * loss_scale.enabled. It changes from step to step: a gradient that is declared before the scale of
+ * its step was asked for is refused with GF_ERR_STATE, unless that is 1. */
 float gf_loss_scale(const gf_context *gf);
 
 /* ---- learning rates ---- */

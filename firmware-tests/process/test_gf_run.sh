@@ -60,6 +60,14 @@ check who_could_not_be_started_again_has_ended "2" \
     "$(timeout 20 "$run" -n 2 --merge --restart 1 sh -c "$fails" 2>"$work/err")"
 check and_why_is_said 1 "$(grep -c 'cannot start sh as rank 1: Too many open files' "$work/err")"
 check shared_is_for_elastic_jobs 2 "$(code 5 "$run" -n 2 --nodes 2 --job 9 --shared "$work/nodes" true)"
+# What gf-run says where a rank says nothing itself.
+timeout 20 "$run" -n 2 --restart 2 sh -c '[ $GF_RANK = 0 ] && exec sleep 1; kill -SEGV $$' >"$work/out" 2>"$work/err"
+check a_rank_that_a_signal_ends_is_named 3 "$(grep -c '^gf-run: rank 1 was ended by SIGSEGV (signal 11)' "$work/err")"
+check and_that_it_is_started_again \
+    "gf-run: rank 1 is started again: try 2 of 3|gf-run: rank 1 is started again: try 3 of 3|" \
+    "$(grep 'is started again' "$work/err" | one_line)"
+timeout 20 "$run" -n 2 sh -c '[ $GF_RANK = 0 ] && exit 3; exec sleep 20' >"$work/out" 2>"$work/err"
+check who_is_ended_by_gf_run_is_no_news 0 "$(grep -c 'was ended by' "$work/err")"
 check nothing_is_started_again_on_several_nodes 2 "$(code 5 "$run" -n 2 --nodes 2 --job 9 --restart 1 true)"
 
 check only_rank_0_is_not_prefixed "[1] a|a|" "$("$run" -n 2 echo a | one_line)"

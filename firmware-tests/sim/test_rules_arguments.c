@@ -90,6 +90,23 @@ TEST(configurations_and_memory)
     RULE(gf_config_effective(&wrong, &wrong, text), 'C', NULL);
     assert_non_null(strstr(text, "rate.base = nan"));
     RULE(gf_config_effective(&config, &wrong, text), '.', NULL);
+    /* what a program needs of a file: the line names the key */
+    wrong.optimizer.kind = GF_OPTIMIZER_NONE;
+    RULE(gf_config_need(&wrong, 0, text), '.', NULL);
+    RULE(gf_config_need(&wrong, GF_NEED_OWN_OPTIMIZER | GF_NEED_NO_LOSS_SCALE, text), '.', NULL);
+    RULE(gf_config_need(&wrong, GF_NEED_OPTIMIZER, text), 'C', NULL);
+    assert_non_null(strstr(text, "optimizer.kind = none: "));
+    RULE(gf_config_need(&wrong, GF_NEED_HALF_WEIGHTS, text), 'C', NULL);
+    assert_non_null(strstr(text, "optimizer.half_weights = fp32: "));
+    wrong.optimizer.kind = GF_OPTIMIZER_SGD;
+    wrong.loss_scale.enabled = true;
+    RULE(gf_config_need(&wrong, GF_NEED_OPTIMIZER, text), '.', NULL);
+    RULE(gf_config_need(&wrong, GF_NEED_OWN_OPTIMIZER, text), 'C', NULL);
+    assert_non_null(strstr(text, "optimizer.kind is set: "));
+    RULE(gf_config_need(&wrong, GF_NEED_NO_LOSS_SCALE, text), 'C', NULL);
+    assert_non_null(strstr(text, "loss_scale.enabled = true: "));
+    RULE(gf_config_need(NULL, 0, text), 'P', NULL);
+    wrong = config;
     RULE(gf_config_hash(&wrong) == gf_config_hash(&wrong), '1', NULL);
     RULE(gf_config_summary(&wrong, text, 8) == text, '1', NULL);
     assert_true(strlen(text) < 8);

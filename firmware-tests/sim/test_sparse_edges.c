@@ -403,6 +403,37 @@ TEST(hundreds_of_ranks_agree_in_half_precision)
 
 /* ---- what is refused ---- */
 
+/* A chunk that is larger than the model: one rank says once that nothing is saved. */
+TEST(a_share_that_is_everything_is_said)
+{
+    static const struct gf_tensor tensors[] = {{.name = "w", .elem_count = 640}};
+    static const struct gf_tensor dense[] = {
+        {.name = "w", .elem_count = 640, .flags = GF_TENSOR_DENSE}};
+    static const struct {
+        const struct gf_tensor *tensors;
+        uint32_t chunk_elems;
+        float keep_share;
+        const char *line; /* NULL: none */
+    } rows[] = {
+        {tensors, 0, 0,
+         "sparse.chunk_elems = 32768: the 640 elements of the sparse tensors are 1 "},
+        {tensors, 320, 0.6f, "are 2 chunks, and a share of 0.6 of them is all"},
+        {tensors, 64, 0.6f, NULL},
+        {tensors, 0, 1.0f, NULL},
+        {dense, 64, 0.5f, "sparse.enabled = true: no tensor is sparse"},
+    };
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        struct world_setup setup = {.world = 2, .tensors = rows[i].tensors, .tensor_count = 1};
+        setup.config.sparse.enabled = true;
+        setup.config.sparse.chunk_elems = rows[i].chunk_elems;
+        setup.config.sparse.keep_share = rows[i].keep_share;
+        WORLD_OPEN(w, &setup);
+        if (rows[i].line != NULL) world_expect_log(&w, 0, rows[i].line);
+        if (rows[i].line == NULL) assert_null(strstr(w.ranks[0].log, "sparse"));
+        assert_null(strstr(w.ranks[1].log, "sparse"));
+    }
+}
+
 TEST(what_cannot_be_meant_is_refused)
 {
     static const struct gf_tensor huge[] = {{.name = "huge", .elem_count = UINT64_C(1) << 33}};

@@ -202,6 +202,26 @@ TEST(a_saved_state_holds_it)
     free(data);
 }
 
+/* A table of the caller's stack is gone when gf_open() has returned. */
+TEST(the_table_and_its_names_may_go_after_open)
+{
+    struct world_setup setup = setup_of(1);
+    unsigned char *data;
+    uint64_t bytes;
+    WORLD_OPEN(w, &setup);
+    bytes = gf_state_bytes(w.ranks[0].gf);
+    data = malloc(bytes);
+    assert_non_null(data);
+    memset(trainers[0].extra, 0xee, sizeof trainers[0].extra);
+    assert_int_equal(gf_state_bytes(w.ranks[0].gf), bytes);
+    trainers[0].odd[0] = 77;
+    assert_int_equal(gf_state_save(w.ranks[0].gf, data, bytes), GF_OK);
+    trainers[0].odd[0] = 0;
+    assert_int_equal(gf_state_load(w.ranks[0].gf, data, bytes), GF_OK);
+    assert_int_equal(trainers[0].odd[0], 77);
+    free(data);
+}
+
 TEST(an_unapplied_step_is_not_saved)
 {
     struct world_setup setup = setup_of(1);

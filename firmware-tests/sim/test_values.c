@@ -323,6 +323,34 @@ static void loss_scale_follows(gf_type wire)
     }
 }
 
+/* A file has loss_scale.enabled, and the trainer does not know of it: it would learn nothing. */
+TEST(a_gradient_whose_scale_was_not_asked_for_is_refused)
+{
+    struct world_setup setup = mixed_setup(1);
+    gf_context *gf;
+    setup.config.loss_scale.enabled = true;
+    setup.config.loss_scale.initial = 16;
+    setup.config.loss_scale.growth_interval = 1;
+    WORLD_OPEN(w, &setup);
+    gf = w.ranks[0].gf;
+    for (uint32_t turn = 0; turn < 2; turn++) {
+        assert_int_equal(gf_step_begin(gf), GF_OK);
+        assert_int_equal(gf_tensor_ready(gf, 0, 0), GF_ERR_STATE);
+        assert_int_equal(gf_tensors_ready(gf, 0, 1, 0), GF_ERR_STATE);
+        assert_int_equal(gf_tensor_copy(gf, 0, &setup), GF_ERR_STATE);
+        world_expect_log(&w, 0,
+                         (turn == 0)
+                             ? "the loss scale is 16, and gf_loss_scale() was not asked for it"
+                             : "the loss scale is 32, and gf_loss_scale() was not asked since");
+        assert_int_equal(gf_error_last(gf)->code, GF_OK);
+        assert_true(gf_loss_scale(gf) == ((turn == 0) ? 16.0f : 32.0f));
+        assert_int_equal(gf_tensor_ready(gf, 0, 0), GF_OK);
+        for (uint32_t i = 1; i < w.ranks[0].tensor_count; i++)
+            assert_int_equal(gf_tensor_skip(gf, i), GF_OK);
+        assert_int_equal(gf_step_wait(gf), GF_OK);
+    }
+}
+
 TEST(the_loss_scale_follows_good_and_bad_steps_to_its_floor)
 {
     loss_scale_follows(GF_TYPE_F32);

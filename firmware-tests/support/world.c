@@ -338,6 +338,7 @@ gf_status world_step_progress(struct world *w, uint32_t rank, void *arg)
             ((status = gf_queue_follow(self->gf, w->device->stream)) != GF_OK))
             return status;
         if ((status = gf_step_begin(self->gf)) != GF_OK) return status;
+        (void)gf_loss_scale(self->gf); /* the values that steps write are scaled as they are */
         if ((step->samples != NULL) &&
             ((status = gf_step_samples(self->gf, step->samples[rank])) != GF_OK))
             return status;

@@ -35,6 +35,25 @@ gf_status gf_extra_check(const struct gf_config *config, char *error_out)
     return GF_OK;
 }
 
+uint64_t gf_extra_names_bytes(const struct gf_config *config)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < config->state_extra_count; i++)
+        bytes += strlen(config->state_extra[i].name) + 1;
+    return bytes;
+}
+
+void gf_extra_keep(struct gf_config *config, struct gf_state_extra *table, char *names)
+{
+    for (uint32_t i = 0; i < config->state_extra_count; i++) {
+        size_t bytes = strlen(config->state_extra[i].name) + 1;
+        table[i] = config->state_extra[i];
+        table[i].name = memcpy(names, config->state_extra[i].name, bytes);
+        names += bytes;
+    }
+    config->state_extra = table;
+}
+
 uint64_t gf_extra_hash(const struct gf_config *config)
 {
     uint64_t hash = (config->state_extra_count > 0) ? GF_FNV_START : 0;

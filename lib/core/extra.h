@@ -6,6 +6,9 @@
 
 /* GF_ERR_PARAM, one line in error_out[256]. */
 gf_status gf_extra_check(const struct gf_config *config, char *error_out);
+/* The table of an open context: a copy in parts (layout.h) of as many bytes as that says. */
+uint64_t gf_extra_names_bytes(const struct gf_config *config);
+void gf_extra_keep(struct gf_config *config, struct gf_state_extra *table, char *names);
 uint64_t gf_extra_hash(const struct gf_config *config); /* of names and sizes; 0: there is none */
 /* this library applies a step, or is told of it (gf_updated()) */
 bool gf_has_weights(const gf_context *gf);

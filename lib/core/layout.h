@@ -44,6 +44,8 @@ struct gf_control_parts {
     uint32_t *buffer_pending, *buffer_order;
     struct gf_trace_record *trace;
     struct gf_late *late;
+    struct gf_state_extra *extra;
+    char *extra_names;
     struct gf_node_words node_words;
     struct gf_coll_msg *msgs;
     char *reqs;                 /* of all messages */

@@ -1,10 +1,26 @@
 /* Dynamic loss scale: up after a run of good steps, down after bad ones, an error at the floor, no
  * silent 1. */
 #include "lib/context.h"
+#include "lib/core/accessors.h"
 
 float gf_loss_scale(const gf_context *gf)
 {
-    return (gf == NULL) ? 1.0f : gf->loss_scale.value;
+    gf_context *own = (gf_context *)(uintptr_t)gf;
+    if (gf == NULL) return 1.0f;
+    /* not in a forked child, whose memory this may be, too */
+    if (gf_own(gf) == GF_OK) own->loss_scale.asked = gf->loss_scale.value;
+    return gf->loss_scale.value;
+}
+
+gf_status gf_scale_check(gf_context *gf, const char *call)
+{
+    const struct gf_loss_scale *scale = &gf->loss_scale;
+    if ((scale->value == 1.0f) || (scale->asked == scale->value)) return GF_OK;
+    return gf_refuse(gf, GF_ERR_STATE,
+                     "%s: the loss scale is %g, and gf_loss_scale() was not asked %s: multiply the "
+                     "loss by it before backward in each step, or set loss_scale.enabled = false",
+                     call, (double)scale->value,
+                     (scale->asked == 0.0f) ? "for it" : "since it changed");
 }
 
 gf_status gf_scale_step(gf_context *gf, bool skipped)

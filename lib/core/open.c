@@ -23,6 +23,7 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     uint32_t msg_count = layout->op_need.msg_count;
     size_t req_bytes = layout->link.req_bytes;
     gf->config = layout->config;
+    gf_extra_keep(&gf->config, parts->extra, parts->extra_names);
     gf->drivers = layout->drivers;
     gf_ticks_begin(&gf->ticks, gf->drivers.clock);
     gf->log = (struct gf_log){gf->config.log, gf->config.log_user};
@@ -245,7 +246,7 @@ static gf_status context_open(const struct gf_layout *layout, const struct gf_co
         fault = gf->link->fault;
         return gf_open_fail(gf, status, &fault);
     }
-    if (gf->config.sparse.enabled) gf_sparse_lists_open(gf);
+    if (gf->config.sparse.enabled) gf_sparse_open(gf);
     gf_dense_begin(gf);
     gf->phase = GF_PHASE_JOIN;
     gf->change.ended_fd = gf->config.job.ignore_environment ? -1 : gf_identity_ended_fd();

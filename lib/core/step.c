@@ -292,6 +292,7 @@ static gf_status tensors_ready(gf_context *gf, uint32_t first, uint32_t count,
     if (culprit_is_asked_for(gf)) return culprit_ask(gf);
     gf_status status = tensors_check(gf, first, count, call);
     struct gf_queue theirs = {.stream = queue};
+    if (status >= 0) status = gf_scale_check(gf, call);
     if (status < 0) return status;
     theirs.gpu = gf->gpu;
     status = gf->gpu->driver->mark(&theirs, gf_tensor_event(gf, first));
@@ -316,6 +317,7 @@ gf_status gf_tensor_copy(gf_context *gf, uint32_t tensor, const void *gradient)
     gf_status status = tensors_check(gf, tensor, 1, "gf_tensor_copy");
     const struct gf_pool_tensor *to;
     uint64_t bytes;
+    if (status >= 0) status = gf_scale_check(gf, "gf_tensor_copy");
     if (status < 0) return status;
     to = &gf->tensors[tensor];
     bytes = to->elem_count * gf_type_size_bytes((gf_type)to->type);

@@ -6,6 +6,7 @@
 
 struct gf_loss_scale {
     float value;
+    float asked;        /* what gf_loss_scale() said last; 0: it was not asked */
     uint32_t good, bad; /* steps in a row */
 };
 #define GF_SCALE_MAX 16777216.0f /* 2^24: fp32 gradients keep room above it */
@@ -46,6 +47,9 @@ struct gf_step {
     float norm, clip_factor;
 };
 
+/* A gradient is handed in: GF_ERR_STATE where the program cannot have multiplied its loss with the
+ * scale, as it has not asked for it. */
+gf_status gf_scale_check(gf_context *gf, const char *call);
 gf_status gf_scale_step(gf_context *gf, bool skipped); /* loss_scale.c: a step has ended */
 void gf_step_finish(gf_context *gf); /* before a failure: a commit that has begun is finished */
 /* Moves everything under way in a step, failing too; for gf_wait(). arg is not used. The only

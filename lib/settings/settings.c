@@ -162,6 +162,21 @@ static gf_status field_effective(const struct gf_setting *setting, struct gf_con
     return GF_OK;
 }
 
+/* After the warm-up; 0: no rate is given. */
+static float rate_highest(const struct gf_schedule *rate)
+{
+    struct gf_schedule flat = *rate;
+    flat.kind = GF_SCHEDULE_CONSTANT;
+    flat.warmup_steps = 0;
+    return gf_schedule_rate(&flat, 0);
+}
+
+static bool rate_rises(const struct gf_schedule *rate)
+{
+    bool ends = (rate->kind == GF_SCHEDULE_POLYNOMIAL) || (rate->kind == GF_SCHEDULE_COSINE);
+    return ends && (rate->base_rate > 0) && (rate->end_rate > rate_highest(rate));
+}
+
 /* What no field alone can tell. Each text begins with the key that config/ looks up for the
  * line. */
 static gf_status combinations_check(const struct gf_config *config, char *error_out)
@@ -193,6 +208,12 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
                       "rate.steps = %llu: polynomial and cosine end there; allowed is more than "
                       "rate.warmup_steps",
                       (unsigned long long)config->rate.step_count);
+    if (rate_rises(&config->rate))
+        return refuse(error_out,
+                      "rate.end = %s: polynomial and cosine would rise to it; allowed is at most "
+                      "the highest rate = %s",
+                      gf_units_real(config->rate.end_rate, floor),
+                      gf_units_real(rate_highest(&config->rate), initial));
     if (config->loss_scale.floor > config->loss_scale.initial)
         return refuse(error_out,
                       "loss_scale.floor = %s: allowed is at most loss_scale.initial = %s",

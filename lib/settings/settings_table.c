@@ -401,7 +401,8 @@ const struct gf_setting gf_settings[] = {
     {.key = "sparse.momentum",
      NAME(sparse.momentum, sparse_names),
      AGREES,
-     .help = "where momentum is applied: after the reduction, or before accumulation"},
+     .help = "where momentum is applied: after the reduction, or before accumulation, where it is "
+             "Nesterov's whatever optimizer.nesterov says"},
 
     {.key = "loss_scale.enabled",
      BOOL(loss_scale.enabled),
@@ -420,7 +421,7 @@ const struct gf_setting gf_settings[] = {
      .low = 1,
      .high = 1000000,
      .fallback = 2000,
-     .help = "good steps before it grows"},
+     .help = "good steps before it grows, up to 2^24"},
     {.key = "loss_scale.factor",
      REAL(loss_scale.factor),
      .flags = GF_SETTING_AGREES | GF_SETTING_POWER_OF_TWO,

@@ -45,6 +45,30 @@ static gf_status sparse_check(const struct gf_config *config, char *error_out)
     return GF_OK;
 }
 
+gf_status gf_config_need(const struct gf_config *config, uint32_t needs, char *error_out)
+{
+    bool has_optimizer;
+    if ((config == NULL) || (error_out == NULL)) return GF_ERR_PARAM;
+    has_optimizer = config->optimizer.kind != GF_OPTIMIZER_NONE;
+    if (((needs & GF_NEED_OPTIMIZER) != 0) && !has_optimizer)
+        return refuse(error_out,
+                      "optimizer.kind = none: this program has the library apply its steps; "
+                      "allowed is any other, for example optimizer = { kind = \"sgd\"; };");
+    if (((needs & GF_NEED_OWN_OPTIMIZER) != 0) && has_optimizer)
+        return refuse(error_out,
+                      "optimizer.kind is set: this program applies its steps itself; allowed is "
+                      "none");
+    if (((needs & GF_NEED_HALF_WEIGHTS) != 0) && (config->optimizer.half_weights == GF_TYPE_F32))
+        return refuse(error_out,
+                      "optimizer.half_weights = fp32: this program computes with 16-bit weights; "
+                      "allowed are fp16 and bf16");
+    if (((needs & GF_NEED_NO_LOSS_SCALE) != 0) && config->loss_scale.enabled)
+        return refuse(error_out,
+                      "loss_scale.enabled = true: this program does not multiply its loss by "
+                      "gf_loss_scale(); allowed is false");
+    return GF_OK;
+}
+
 /* Local momentum is Nesterov's, so that of dense steps and tensors is, too. */
 static void nesterov_set(struct gf_config *config)
 {

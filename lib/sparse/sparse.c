@@ -5,6 +5,32 @@
 #include "lib/settings/settings.h"
 #include "ops/element_args.h"
 
+/* ---- at open ---- */
+
+/* A configuration made for a larger model: sparse steps would be dense ones, and more expensive.
+ * One rank says so. */
+static void nothing_saved_tell(const gf_context *gf)
+{
+    const struct gf_config *config = &gf->config;
+    const uint32_t count = gf->sparse.chunk_count;
+    if ((gf->rank != 0) || (config->sparse.keep_share >= 1.0f)) return;
+    if (count == 0)
+        gf_log_line(&gf->log, GF_LOG_WARN,
+                    "sparse.enabled = true: no tensor is sparse, all are sent whole");
+    else if (gf_sparse_kept(config, count, UINT64_MAX) == count)
+        gf_log_line(&gf->log, GF_LOG_WARN,
+                    "sparse.chunk_elems = %u: the %llu elements of the sparse tensors are %u "
+                    "chunk%s, and a share of %g of them is all: every step sends everything",
+                    config->sparse.chunk_elems, (unsigned long long)gf->sparse.elem_count, count,
+                    (count == 1) ? "" : "s", (double)config->sparse.keep_share);
+}
+
+void gf_sparse_open(gf_context *gf)
+{
+    gf_sparse_lists_open(gf);
+    nothing_saved_tell(gf);
+}
+
 /* ---- buffers ---- */
 
 static bool step_is_dense(const gf_context *gf)

@@ -97,6 +97,8 @@ struct gf_sparse_batch {
 struct gf_layout;
 /* at open: chunks and buffers of layout */
 gf_status gf_sparse_measure(struct gf_layout *layout, char *error_out);
+/* once tensors and pools are laid out */
+void gf_sparse_open(gf_context *gf);
 /* A step begins: sets step.sparse and its buffers, unless it is a dense one. */
 gf_status gf_sparse_begin(gf_context *gf);
 /* of a sparse step: a commit has begun and is not done */
@@ -126,7 +128,7 @@ uint64_t gf_sparse_placed(const struct gf_sparse *sparse, const uint32_t *chunks
 
 /* sparse_lists.c: queue everything and return; only score may have to be asked again, as more is
  * ready. */
-void gf_sparse_lists_open(gf_context *gf); /* once tensors and pools are laid out */
+void gf_sparse_lists_open(gf_context *gf);
 gf_status gf_sparse_lists_begin(gf_context *gf);
 /* The next chunks of the buffer, as many as the scratch holds. */
 struct gf_sparse_batch gf_sparse_lists_sent(const struct gf_sparse *sparse,

@@ -236,10 +236,19 @@ static int rank_start(const struct run_job *job, uint32_t rank, const sigset_t *
 
 /* ---- watching ---- */
 
+/* A rank that a signal ended says nothing itself. */
+static void crash_tell(uint32_t rank, const siginfo_t *info)
+{
+    const char *name = sigabbrev_np(info->si_status);
+    (void)fprintf(stderr, "gf-run: rank %u was ended by SIG%s (signal %d)%s\n", rank,
+                  (name != NULL) ? name : "?", info->si_status,
+                  (info->si_code == CLD_DUMPED) ? ", core dumped" : "");
+}
+
 /* Marks ranks that have ended; the exit code of the first that failed, 0 if none did. Of several
  * that failed between two looks one that a signal ended goes first: the others' failures are mostly
  * its consequence. */
-static int ranks_look(const struct run_job *job, uint32_t *live_out, bool *succeeded)
+static int ranks_look(const struct run_job *job, bool tells, uint32_t *live_out, bool *succeeded)
 {
     int failure = 0;
     int crash = 0;
@@ -260,7 +269,10 @@ static int ranks_look(const struct run_job *job, uint32_t *live_out, bool *succe
         if ((info.si_code == CLD_EXITED) && (info.si_status == 0)) *succeeded = true;
         ended_set(job, i, !*succeeded);
         if ((info.si_code == CLD_EXITED) && (failure == 0)) failure = info.si_status;
-        if ((info.si_code != CLD_EXITED) && (crash == 0)) crash = 128 + info.si_status;
+        if (info.si_code == CLD_EXITED) continue;
+        if (crash == 0) crash = 128 + info.si_status;
+        /* not those that gf-run has ended itself */
+        if (tells) crash_tell(rank_first(job) + i, &info);
     }
     *live_out = live;
     return (crash != 0) ? crash : failure;
@@ -284,6 +296,8 @@ static uint32_t ranks_restart(const struct run_job *job, const sigset_t *mask)
         (void)waitpid(rank->pid, NULL, 0);
         rank->pid = 0;
         ended_set(job, i, false);
+        (void)fprintf(stderr, "gf-run: rank %u is started again: try %u of %u\n",
+                      rank_first(job) + i, rank->starts + 1u, job->restarts + 1u);
         if (rank_start(job, i, mask) == 0)
             count++;
         else
@@ -360,7 +374,8 @@ static void job_watch(const struct run_job *job, int *result, const sigset_t *ma
         if ((job->shared != NULL) && (wait_ms > NODES_MS)) wait_ms = NODES_MS;
         (void)output_move(rank_count, wait_ms, mask);
         if (job->shared != NULL) ended_write(job);
-        int failure = ranks_look(job, &live, &succeeded);
+        bool ends = (*result != 0) || (signal_number != 0);
+        int failure = ranks_look(job, !ends, &live, &succeeded);
         if (first_failure == 0) first_failure = failure;
         if ((*result == 0) && !succeeded && (signal_number == 0)) live += ranks_restart(job, mask);
         if ((*result == 0) && (live > 0) && (grow_wanted != 0)) live += rank_add(job, mask);
