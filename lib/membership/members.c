@@ -233,7 +233,6 @@ void gf_members_fail_in(struct gf_members *members, gf_status code, uint32_t pee
     va_end(arguments);
     of_the_join = of_the_join && members_coordinates(members);
     if (of_the_join && gf_members_rejected(members, &error)) return;
-    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
     if (!of_the_join) {
         gf_members_fail_and_tell(members, &error, &error);
         return;

@@ -202,7 +202,6 @@ static void seen_end(struct gf_members *members)
     struct gf_error error = members->seen;
     (void)snprintf(error.text, sizeof error.text, "rank %u: %.220s", members->seen_by,
                    members->seen.text);
-    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
     gf_members_fail(members, &error, &error);
 }
 

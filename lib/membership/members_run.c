@@ -46,7 +46,6 @@ static void channel_failed(struct gf_members *members, const struct gf_fault *fa
     if (members->state != MEMBERS_JOINING)
         error.operation = (gf_operation)members->position.operation;
     gf_error_take(&error, fault);
-    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
     gf_members_fail(members, &error, &error);
 }
 

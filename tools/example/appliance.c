@@ -147,8 +147,7 @@ int main(int argc, char **argv)
     for (unsigned s = 0; (status == GF_OK) && (s < STEPS); s++)
         status = step(gf, s, gf_schedule_rate(&schedule, s), &loss);
     if (status == GF_OK) status = result_print(gf, loss);
-    if (status != GF_OK)
-        fprintf(stderr, "error: rank %u: %s\n", gf_rank(gf), gf_error_last(gf)->text);
+    /* config.log has said what failed */
     gf_close(gf);
     free(memory);
     return status != GF_OK;

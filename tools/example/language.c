@@ -274,8 +274,7 @@ int main(int argc, char **argv)
     if (status == GF_OK) status = gf_open_wait(gf);
     if (status == GF_OK) status = train(gf);
     if (status != GF_OK)
-        fprintf(stderr, "error: rank %u: %s: %s\n", gf_rank(gf), gf_status_name(status),
-                gf_error_last(gf)->text);
+        fprintf(stderr, "error: rank %u: %s\n", gf_rank(gf), gf_status_name(status));
     for (unsigned t = 0; (status == GF_OK) && (t < TENSORS); t++)
         for (unsigned i = 0; i < tensor_elems(t) * sizeof(float); i++)
             hash = (hash ^ ((unsigned char *)weight[t])[i]) * UINT64_C(0x100000001b3);

@@ -203,7 +203,7 @@ static int size_run(const struct perf_options *options, struct perf_device *devi
         perf.data = device->target;
         status = perf_measure(&perf, bytes, &report->nccl_rows[report->row_count]);
     }
-    if ((result == 0) && (status < 0)) result = perf_fail(perf.gf, status, "a measurement failed");
+    if ((result == 0) && (status < 0)) result = perf_fail(status, "a measurement failed");
     if (result == 0) {
         const struct perf_row *theirs = &report->nccl_rows[report->row_count++];
         if (report->is_reporter) perf_report_row(report, row);

@@ -23,7 +23,7 @@ static int sizes_run(const struct perf_options *options, struct perf *perf,
          bytes *= options->factor) {
         struct perf_row *row = &report->rows[report->row_count];
         gf_status status = perf_measure(perf, barrier ? 0 : bytes, row);
-        if (status < 0) return perf_fail(perf->gf, status, "a measurement failed");
+        if (status < 0) return perf_fail(status, "a measurement failed");
         report->row_count++;
         if (reports) perf_report_row(report, row);
         if (row->wrong + row->out_wrong > 0)

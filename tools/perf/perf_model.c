@@ -206,7 +206,7 @@ static int replay_report(struct replay *replay, struct perf_report *report)
         return -1;
     if (report->is_reporter) perf_report_head(report);
     status = replay_run(replay, row, &report->step);
-    if (status < 0) return perf_fail(replay->gf, status, "a step failed");
+    if (status < 0) return perf_fail(status, "a step failed");
     report->row_count = 1;
     if (report->is_reporter) perf_report_row(report, row);
     if (report->is_reporter) perf_report_step(report);

@@ -95,9 +95,9 @@ void perf_close(struct perf_session *session, int result);
 
 /* Zeroed and aligned to a cache line; NULL where there is none. free() it. */
 void *perf_memory(size_t size_bytes);
-/* Both give -1. */
+/* Both give -1. fail: what the log has said already. */
 #define PERF_NO_MEMORY "there is no memory for the measurement"
 int perf_refuse(const char *text);
-int perf_fail(const gf_context *gf, gf_status status, const char *at);
+int perf_fail(gf_status status, const char *at);
 
 #endif

@@ -154,7 +154,7 @@ static int sizes_time(struct perf *perf, struct tune *tune, uint32_t algorithm, 
     for (uint32_t i = 0; i < tune->tuning.size_count; i++) {
         struct perf_row row;
         gf_status status = perf_measure(perf, tune->tuning.bytes[i], &row);
-        if (status < 0) return perf_fail(perf->gf, status, "a measurement failed");
+        if (status < 0) return perf_fail(status, "a measurement failed");
         if (row.wrong > 0) return tune->is_writer ? perf_refuse("results are wrong") : -1;
         times_us[i][algorithm][round] = row.p50_us;
     }
