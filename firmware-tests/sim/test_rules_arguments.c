@@ -91,7 +91,7 @@ TEST(configurations_and_memory)
     assert_non_null(strstr(text, "rate.base = nan"));
     RULE(gf_config_effective(&config, &wrong, text), '.', NULL);
     /* what a program needs of a file: the line names the key */
-    wrong.optimizer.kind = GF_OPTIMIZER_NONE;
+    wrong = (struct gf_config){0};
     RULE(gf_config_need(&wrong, 0, text), '.', NULL);
     RULE(gf_config_need(&wrong, GF_NEED_OWN_OPTIMIZER | GF_NEED_NO_LOSS_SCALE, text), '.', NULL);
     RULE(gf_config_need(&wrong, GF_NEED_OPTIMIZER, text), 'C', NULL);

@@ -417,9 +417,10 @@ static int program(int argc, char **argv)
     int result;
     if (read != 0) return tool_args_exit(read);
     if (options_check(&options) != 0) return TOOL_EXIT_USAGE;
-    options.cluster =
-        tool_data_named("clusters", (options.cluster != NULL) ? options.cluster : "gradientflow");
-    options.model = tool_data_named("models", (options.model != NULL) ? options.model : "alexnet");
+    options.cluster = (options.cluster != NULL) ? tool_data_named("clusters", options.cluster)
+                                                : tool_data("clusters/gradientflow.cfg");
+    options.model = (options.model != NULL) ? tool_data_named("models", options.model)
+                                            : tool_data("models/alexnet.cfg");
     if (options.keys != NULL) {
         if (strcmp(options.keys, "model") == 0)
             tool_model_keys(stdout);
