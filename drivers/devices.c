@@ -21,6 +21,17 @@ void gf_devices_group(const char *asked, uint32_t local, char *devices_out)
     (void)snprintf(devices_out, GF_TEXT_MAX, "%.*s", (int)strcspn(asked, ";"), asked);
 }
 
+uint32_t gf_devices_most(const char *asked)
+{
+    uint32_t most = 1;
+    uint32_t count = 1;
+    for (; *asked != '\0'; asked++) {
+        count = (*asked == ';') ? 1 : count + (*asked == ',');
+        if (count > most) most = count;
+    }
+    return most;
+}
+
 bool gf_devices_next(const char **list, char *name_out, size_t name_bytes)
 {
     size_t bytes;

@@ -9,6 +9,8 @@
 
 /* The list of the rank at this place; devices_out[GF_TEXT_MAX]. */
 void gf_devices_group(const char *asked, uint32_t local, char *devices_out);
+/* How many the longest of the lists has; at least 1. */
+uint32_t gf_devices_most(const char *asked);
 /* Takes the first name off a list; false: there is none. */
 bool gf_devices_next(const char **list, char *name_out, size_t name_bytes);
 /* The first address of that family that an interface has; its port is 0. False: text_out says why,

@@ -65,9 +65,10 @@ struct gf_config {
         /* "eth0,eth1": these, streams are spread over them; "a;b": by place in the node; empty:
          * the one on the way to rendezvous.address, or for ucx any */
         char devices[GF_TEXT_MAX];
-        uint32_t streams; /* tcp: connections of a pair of ranks; 0: 1 */
-        bool checksum;    /* tcp: a CRC32C of every payload: against damage, no MAC */
-        uint32_t window;  /* messages under way at once in a collective; 0: 8 */
+        /* tcp: connections of a pair of ranks, at least one for each of its devices; 0: 1 */
+        uint32_t streams;
+        bool checksum;   /* tcp: a CRC32C of every payload: against damage, no MAC */
+        uint32_t window; /* messages under way at once in a collective; 0: 8 */
         gf_idle idle;
         /* with a key_file: ucx is allowed, over which nobody proves the key */
         bool trusted_fabric;

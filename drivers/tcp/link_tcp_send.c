@@ -151,23 +151,46 @@ static struct gf_req *more_find(const struct gf_tcp_stream *stream)
     return req;
 }
 
+/* The streams of a pair share the bytes: none is further ahead of another that can take some than
+ * by so much. One whose socket is full holds up no other. */
+static bool is_ahead(const struct gf_tcp_stream *stream, const struct gf_req *req)
+{
+    const struct gf_tcp_peer *peer = stream->peer;
+    if (req->began && (req->given == 0)) return false; /* no other may begin it */
+    for (uint32_t s = 0; s < peer->link->setup.streams; s++) {
+        const struct gf_tcp_stream *other = &peer->streams[s];
+        if ((other->fd >= 0) && other->writable &&
+            (stream->more_bytes >= other->more_bytes + TCP_SHARE_BYTES))
+            return true;
+    }
+    return false;
+}
+
+static void others_list(const struct gf_tcp_stream *stream)
+{
+    struct gf_tcp_peer *peer = stream->peer;
+    for (uint32_t s = 0; (peer->sending.first != NULL) && (s < peer->link->setup.streams); s++)
+        if (s != stream->index) gf_tcp_stream_list(&peer->streams[s]);
+}
+
 static void more_put(struct gf_tcp_stream *stream)
 {
     struct gf_tcp_peer *peer = stream->peer;
+    const uint32_t bytes_max =
+        (peer->link->setup.streams > 1) ? TCP_SHARE_BYTES : TCP_FRAME_BYTES_MAX;
     struct gf_req *req = more_find(stream);
-    for (; (req != NULL) && batch_is_open(stream); req = more_find(stream)) {
+    for (; (req != NULL) && batch_is_open(stream) && !is_ahead(stream, req);
+         req = more_find(stream)) {
         uint32_t bytes = req->size - req->given;
-        if (bytes > TCP_FRAME_BYTES_MAX) bytes = TCP_FRAME_BYTES_MAX;
+        if (bytes > bytes_max) bytes = bytes_max;
+        stream->more_bytes += bytes;
         if (bytes == req->size - req->given) {
             gf_tcp_list_remove(&peer->sending, req);
             req->phase = TCP_SEND_LEAVING;
         }
         message_put(stream, req, TCP_FRAME_MORE, bytes);
     }
-    /* The others may go on with what has begun here. */
-    for (uint32_t s = 1; (stream->index == 0) && (req != NULL) && (s < peer->link->setup.streams);
-         s++)
-        gf_tcp_stream_list(&peer->streams[s]);
+    others_list(stream); /* they may go on with what has begun here */
 }
 
 /* Half of the credit is back here, and the peer may wait for it. */
@@ -180,8 +203,10 @@ static bool note_is_due(const struct gf_tcp_peer *peer)
 bool gf_tcp_stream_has_work(const struct gf_tcp_stream *stream)
 {
     const struct gf_tcp_peer *peer = stream->peer;
+    const struct gf_req *req = more_find(stream);
     if (peer->ended || (stream->fd < 0)) return false;
-    if ((stream->batch_done < stream->batch_bytes) || (more_find(stream) != NULL)) return true;
+    if (stream->batch_done < stream->batch_bytes) return true;
+    if ((req != NULL) && !is_ahead(stream, req)) return true;
     if (stream->index != 0) return false;
     return peer->greets || (peer->tells != NULL) ||
            ((peer->queued.first != NULL) && peer->greeted) || note_is_due(peer);
@@ -271,11 +296,15 @@ static uint32_t write_some(struct gf_tcp_stream *stream, uint32_t budget)
     if (sent < 0) {
         if (errno == EINTR) return 0;
         stream->writable = false;
+        others_list(stream);
         if ((errno != EAGAIN) && (errno != EWOULDBLOCK)) gf_tcp_stream_ended(stream, errno);
         return 0;
     }
     batch_advance(stream, (uint32_t)sent);
-    if ((uint32_t)sent < due) stream->writable = false;
+    if ((uint32_t)sent < due) {
+        stream->writable = false;
+        others_list(stream);
+    }
     return (uint32_t)sent;
 }
 

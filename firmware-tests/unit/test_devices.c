@@ -30,3 +30,13 @@ TEST(a_list_is_taken_name_by_name)
     }
     assert_false(gf_devices_next(&list, name, sizeof name));
 }
+
+TEST(the_longest_list_says_how_many_streams_there_are)
+{
+    static const struct {
+        const char *asked;
+        uint32_t most;
+    } cases[] = {{"", 1}, {"eth0", 1}, {"a,b", 2}, {"a;b", 1}, {"a,b;c", 2}, {"a;b,c,d;e,f", 3}};
+    for (size_t i = 0; i < LENGTH(cases); i++)
+        assert_int_equal(gf_devices_most(cases[i].asked), cases[i].most);
+}

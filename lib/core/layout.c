@@ -3,6 +3,7 @@
  * cannot disagree. */
 #include <string.h>
 
+#include "drivers/devices.h"
 #include "lib/core/arena.h"
 #include "lib/core/choose.h"
 #include "lib/core/extra.h"
@@ -51,25 +52,26 @@ uint64_t gf_layout_staging_bytes(const struct gf_layout *layout)
 
 struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct gf_config *config)
 {
-    return (struct gf_link_setup){.rank = config->job.rank,
-                                  .world = config->job.world_max,
-                                  .requests_max =
-                                      layout->op_need.msg_count * config->exchange.buffers_active,
-                                  .message_bytes_max = config->exchange.slice_bytes,
-                                  .region_bytes = layout->region_bytes,
-                                  .transports = config->link.transports,
-                                  .devices = config->link.devices,
-                                  .streams = config->link.streams,
-                                  .checksum = config->link.checksum,
-                                  .local = layout->local,
-                                  .huge_pages = config->link.huge_pages,
-                                  .private_memory = config->link.private_memory,
-                                  .one_node = true, /* until the join has shown several */
-                                  .key_file = config->rendezvous.key_file,
-                                  .trusted_fabric = config->link.trusted_fabric,
-                                  .insecure = config->rendezvous.insecure,
-                                  .log = {config->log, config->log_user},
-                                  .arg = layout->drivers.link_arg};
+    uint32_t devices = gf_devices_most(config->link.devices); /* each carries a stream */
+    return (struct gf_link_setup){
+        .rank = config->job.rank,
+        .world = config->job.world_max,
+        .requests_max = layout->op_need.msg_count * config->exchange.buffers_active,
+        .message_bytes_max = config->exchange.slice_bytes,
+        .region_bytes = layout->region_bytes,
+        .transports = config->link.transports,
+        .devices = config->link.devices,
+        .streams = (devices > config->link.streams) ? devices : config->link.streams,
+        .checksum = config->link.checksum,
+        .local = layout->local,
+        .huge_pages = config->link.huge_pages,
+        .private_memory = config->link.private_memory,
+        .one_node = true, /* until the join has shown several */
+        .key_file = config->rendezvous.key_file,
+        .trusted_fabric = config->link.trusted_fabric,
+        .insecure = config->rendezvous.insecure,
+        .log = {config->log, config->log_user},
+        .arg = layout->drivers.link_arg};
 }
 
 static size_t most(size_t a, size_t b)

@@ -127,7 +127,7 @@ const struct gf_setting gf_settings[] = {
      .low = 1,
      .high = 8,
      .fallback = 1,
-     .help = "tcp: connections of a pair of ranks"},
+     .help = "tcp: connections of a pair of ranks; at least one for each of its devices"},
     {.key = "link.checksum",
      BOOL(link.checksum),
      AGREES,
