@@ -61,6 +61,7 @@ static void wire_end(struct gf_sim *sim, uint32_t from, uint32_t to, uint64_t de
     uint64_t at_ns = sim->now_ns + ((detect_ns > FRAME_NS) ? detect_ns : FRAME_NS);
     struct sim_frame *frame = frame_send(sim, from, to, GF_RENDEZVOUS_ENDED, at_ns, 0);
     near->wire_quiet_ns = at_ns;
+    frame->near = near->rank;
     frame->event.text = text;
     frame->event.lives = lives;
 }
@@ -101,7 +102,8 @@ void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
     if (!is_lost) {
         bool awaited = (rendezvous->coordinator == from);
         bool again = connects && awaited && rendezvous->rejoins && !is_coordinator(sim, from);
-        bool refuses = ends && awaited && rendezvous->was_reformed;
+        /* not the end of a connection in the other direction, which stood before */
+        bool refuses = ends && awaited && rendezvous->was_reformed && (frame->near == frame->to);
         /* it has contacted another, or coordinates by now */
         bool elsewhere = connects && !awaited &&
                          ((rendezvous->coordinator != frame->to) || (frame->near == frame->to));
@@ -321,11 +323,14 @@ static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns,
     }
     if (coordinator != self->rank) {
         const struct sim_rank *far = &sim->ranks[coordinator];
-        if (far->is_dead || (far->rendezvous == NULL))
-            frame_send(sim, coordinator, self->rank, GF_RENDEZVOUS_ENDED, sim->now_ns + FRAME_NS, 0)
-                ->event.text = "connection refused";
-        else
+        if (far->is_dead || (far->rendezvous == NULL)) {
+            struct sim_frame *refused = frame_send(sim, coordinator, self->rank,
+                                                   GF_RENDEZVOUS_ENDED, sim->now_ns + FRAME_NS, 0);
+            refused->near = self->rank;
+            refused->event.text = "connection refused";
+        } else {
             wire_begin(sim, self->rank, coordinator); /* or once it coordinates */
+        }
         return GF_AGAIN;
     }
     for (uint32_t rank = 0; rank < sim->setup.world; rank++) {

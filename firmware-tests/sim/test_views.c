@@ -2,6 +2,8 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/views_world.h"
 
+#include <time.h>
+
 static uint64_t attempted; /* views in which somebody reported, a bit each, 16 of an epoch */
 
 static void view_note(uint32_t from, uint32_t to, uint32_t kind)
@@ -59,6 +61,87 @@ TEST(many_ranks_agree_in_two_seconds_with_few_messages_a_view)
             assert_int_equal(views.ranks[rank].state, VIEWS_MEMBER);
             assert_int_equal(views.ranks[rank].members->setup.world, size - rows[row].dead_in_all);
         }
+        views_close();
+    }
+}
+
+/* ---- a host whose ranks hang: their kernel goes on ---- */
+
+static uint64_t random_next(uint64_t *seed)
+{
+    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return *seed >> 33;
+}
+
+/* Ranks of one host are neighbours, or anywhere. */
+static void hosts_draw(uint32_t *hosts, uint32_t size, uint32_t a_host, uint64_t seed)
+{
+    for (uint32_t rank = 0; rank < size; rank++) hosts[rank] = rank / a_host;
+    for (uint32_t rank = size; (seed != 0) && (rank-- > 1);) {
+        uint32_t other = (uint32_t)(random_next(&seed) % (rank + 1));
+        uint32_t host = hosts[rank];
+        hosts[rank] = hosts[other];
+        hosts[other] = host;
+    }
+}
+
+static bool survivors_are_members(void)
+{
+    for (uint32_t rank = 0; rank < views.size; rank++)
+        if (gf_sim_runs(views.sim, rank) && (views.ranks[rank].state != VIEWS_MEMBER)) return false;
+    return true;
+}
+
+static void host_hangs(const uint32_t *hosts, uint32_t size, uint32_t hung, uint64_t limit_ns)
+{
+    uint32_t culprit = GF_RANK_NONE;
+    uint32_t live = 0;
+    views_open_on(size, false, hosts);
+    uint64_t began_ns = gf_sim_now_ns(views.sim);
+    for (uint32_t rank = 0; rank < size; rank++) {
+        if (hosts[rank] != hung) {
+            live++;
+            continue;
+        }
+        views_stop(rank, true);
+        if (culprit == GF_RANK_NONE) culprit = rank;
+    }
+    views_fail(culprit);
+    views_until(survivors_are_members, limit_ns);
+    print_message("host %u of %u ranks hangs: %u go on after %.3f s\n", hung, size, live,
+                  (double)(gf_sim_now_ns(views.sim) - began_ns) * 1e-9);
+    for (uint32_t rank = 0; rank < size; rank++)
+        if (hosts[rank] != hung) assert_int_equal(views.ranks[rank].members->setup.world, live);
+    views_close();
+}
+
+TEST(a_host_that_hangs_costs_no_more_than_a_rank)
+{
+    static uint32_t hosts[VIEWS_RANKS_MAX];
+    uint64_t seed = (uint64_t)time(NULL);
+    print_message("seed %llu\n", (unsigned long long)seed);
+    hosts_draw(hosts, 11, 6, 0); /* hosts of 6 and 5 */
+    host_hangs(hosts, 11, 1, 6 * SECOND);
+    for (uint32_t rank = 0; rank < 11; rank++) hosts[rank] = (rank < 5) ? 0 : 1;
+    host_hangs(hosts, 11, 0, 6 * SECOND);
+    hosts_draw(hosts, 512, 8, 0);
+    host_hangs(hosts, 512, 0, 5 * SECOND);
+    hosts_draw(hosts, 512, 8, seed);
+    host_hangs(hosts, 512, hosts[0], 5 * SECOND);
+}
+
+/* One rank hangs, those beside it on its host run: all agree on a coordinator, and none is lost. */
+TEST(the_others_of_a_host_of_which_one_hangs_go_on)
+{
+    for (uint32_t hung = 0; hung < 8; hung++) {
+        uint32_t hosts[8];
+        hosts_draw(hosts, 8, 4, 0);
+        views_open_on(8, false, hosts);
+        views_stop(hung, true);
+        views_fail(hung);
+        views_until(survivors_are_members, 20 * SECOND);
+        for (uint32_t rank = 0; rank < 8; rank++)
+            if (rank != hung) assert_int_equal(views.ranks[rank].members->setup.world, 7);
         views_close();
     }
 }

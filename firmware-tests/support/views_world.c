@@ -67,18 +67,39 @@ static void lines_add(uint32_t rank)
     self->proposed = proposed;
 }
 
+static uint32_t rank_of(const struct gf_rendezvous *rendezvous)
+{
+    uint32_t rank = 0;
+    while (views.ranks[rank].rendezvous != rendezvous) rank++;
+    return rank;
+}
+
 static gf_status send_count(struct gf_rendezvous *rendezvous, uint32_t to, uint32_t frame_kind,
                             const void *payload, uint32_t size_bytes)
 {
     gf_status status = simulated->send(rendezvous, to, frame_kind, payload, size_bytes);
     uint32_t kind = frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u);
-    uint32_t from = 0;
-    while (views.ranks[from].rendezvous != rendezvous) from++;
+    uint32_t from = rank_of(rendezvous);
     if (status != GF_OK) return status;
     views.frames[kind]++;
     if (views.size <= COMMIT_LOG_IDS) lines_add(from); /* what it had done before */
     if (views.on_send != NULL) views.on_send(from, to, kind);
     return GF_OK;
+}
+
+static void address_on_host(struct gf_rendezvous *rendezvous, char *text_out)
+{
+    uint32_t rank = rank_of(rendezvous);
+    (void)snprintf(text_out, GF_CONTROL_ADDRESS_BYTES, "10.0.0.%u:%u", views.host[rank], rank);
+}
+
+static gf_status reform_on_host(struct gf_rendezvous *rendezvous, uint64_t now_ns,
+                                uint32_t coordinator, const char *address)
+{
+    char text[GF_CONTROL_ADDRESS_BYTES];
+    (void)address;
+    (void)snprintf(text, sizeof text, "sim:%u", coordinator);
+    return simulated->reform(rendezvous, now_ns, coordinator, text);
 }
 
 /* ---- a rank ---- */
@@ -127,6 +148,10 @@ static void rank_open(uint32_t rank, bool rejoins)
     simulated = drivers->rendezvous;
     counting = *simulated;
     counting.send = send_count;
+    if (views.is_hosted) {
+        counting.address = address_on_host;
+        counting.reform = reform_on_host;
+    }
     self->rendezvous->driver = &counting;
     self->members = gf_members_open(&setup, state, self->rendezvous, "endpoint", 8, now_ns);
     if (!rejoins) return;
@@ -150,6 +175,18 @@ void views_change(uint64_t ranks)
         if ((((ranks >> rank) & 1u) == 0) || (views.ranks[rank].state != VIEWS_MEMBER)) continue;
         change_begin(views.ranks[rank].members, true, false);
         views.ranks[rank].state = VIEWS_CHANGES;
+        gf_sim_wake_at(views.sim, rank, gf_sim_now_ns(views.sim));
+    }
+}
+
+void views_fail(uint32_t culprit)
+{
+    for (uint32_t rank = 0; rank < views.size; rank++) {
+        struct views_rank *self = &views.ranks[rank];
+        if (!gf_sim_runs(views.sim, rank) || (self->state != VIEWS_MEMBER)) continue;
+        self->members->error.peer = culprit;
+        change_begin(self->members, false, false);
+        self->state = VIEWS_CHANGES;
         gf_sim_wake_at(views.sim, rank, gf_sim_now_ns(views.sim));
     }
 }
@@ -199,7 +236,8 @@ static void progress(uint32_t rank)
             self->state = VIEWS_MEMBER;
         return;
     }
-    ended_tell(self->members, rank);
+    if (views.told || self->told) ended_tell(self->members, rank);
+    self->told = views.told;
     status = gf_view_poll(self->members, now_ns, &plan);
     if (status == GF_AGAIN) return;
     self->end = status;
@@ -285,10 +323,17 @@ bool views_done(void)
 
 void views_open(uint32_t size, bool told)
 {
+    views_open_on(size, told, NULL);
+}
+
+void views_open_on(uint32_t size, bool told, const uint32_t *hosts)
+{
     const struct gf_sim_setup setup = {.world = size, .seed = size, .detect_ns = MS};
     memset(&views, 0, sizeof views);
     views.size = size;
     views.told = told;
+    views.is_hosted = (hosts != NULL);
+    if (hosts != NULL) memcpy(views.host, hosts, size * sizeof *hosts);
     views.sim = gf_sim_create(&setup);
     assert_non_null(views.sim);
     commit_log_open(&views.log, (size <= COMMIT_LOG_IDS) ? size : 0);

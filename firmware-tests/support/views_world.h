@@ -33,6 +33,8 @@ struct views_world {
     uint64_t leaves; /* these ask to be left out, a bit each */
     /* .. and that all others have; then the log's error is no failure of the test */
     bool lies;
+    bool is_hosted;                 /* addresses name the host of a rank */
+    uint32_t host[VIEWS_RANKS_MAX]; /* of each rank */
     struct views_rank ranks[VIEWS_RANKS_MAX];
     struct commit_log log; /* of up to COMMIT_LOG_IDS ranks */
     /* Each frame that was sent. */
@@ -51,6 +53,8 @@ struct views_world {
 extern struct views_world views; /* one at a time: it is large */
 
 void views_open(uint32_t size, bool told); /* all have joined */
+/* .. on these hosts [size]; NULL: nobody knows of hosts */
+void views_open_on(uint32_t size, bool told, const uint32_t *hosts);
 void views_close(void);
 /* Turns of all that run until `done` says so; a test that takes longer than limit_ns of virtual
  * time fails. */
@@ -66,6 +70,8 @@ void views_change(uint64_t ranks);
 /* Frames between these ranks and all others are held, or go on. */
 void views_cut(uint64_t ranks, bool cut);
 void views_stop(uint32_t rank, bool stopped);
+/* All that run have failed, and `culprit` is who did it. */
+void views_fail(uint32_t culprit);
 void views_crash(uint32_t rank);
 void views_start(uint32_t rank);       /* a new incarnation of a dead rank, which asks to come in */
 uint32_t views_epoch(uint32_t rank);   /* commits since the first epoch */

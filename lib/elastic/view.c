@@ -152,7 +152,7 @@ void gf_view_change(struct gf_members *members, uint64_t now_ns,
         members->error =
             (struct gf_error){.code = GF_ERR_PEER, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
     if (!gf_view_joins(members) && (reason->culprit < members->setup.world))
-        gf_members_at(members, reason->culprit)->suspected = true;
+        gf_members_at(members, reason->culprit)->excluded = true;
     step(members, CHANGE, members->member_id, NULL);
 }
 

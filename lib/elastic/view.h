@@ -159,6 +159,8 @@ void gf_view_seek_any(struct gf_members *members);
 /* Promises the next view whose coordinator may answer (view.sought: only that one); comes to this
  * rank at the latest. */
 void gf_view_next(struct gf_members *members);
+/* Is a rank of this one's host silent, or the culprit? Then this one may be, too. */
+bool gf_view_host_is_silent(const struct gf_members *members, uint32_t id);
 /* This rank leads view `number`: what is known by now of those that have ended or wait counts in it,
  * and whoever is here is asked to answer. */
 void gf_view_lead(struct gf_members *members, uint32_t number);

@@ -128,7 +128,7 @@ static uint32_t who(const struct gf_members *members, member_state state, unsign
         bool unheard = is_unheard(members, id);
         bool comes =
             (state == MEMBER_EXPECTED) && (unheard || (member->state < MEMBER_DISCONNECTED));
-        if (!gf_view_has(view->epoch.bits, id) || member->suspected) continue;
+        if (!gf_view_has(view->epoch.bits, id) || member->excluded) continue;
         if (gf_member_is_recovering(member) && !unheard) continue;
         if ((id != members->member_id) && !in_view && !comes) continue;
         gf_view_add(here_out, id);
@@ -167,12 +167,29 @@ void gf_view_lead_higher(struct gf_members *members)
     }
 }
 
+/* Where something has failed a quorum waits no longer for ranks of a host of which one is silent. */
+#define HOST_PATIENCE_NS UINT64_C(2000000000)
+
+/* Is everybody that may come but is not here of such a host, and not of this rank's own, which
+ * runs? */
+static bool rest_is_silent(const struct gf_members *members, const unsigned char *may_come,
+                           const unsigned char *here)
+{
+    if (members->view.reason.planned || gf_view_host_is_silent(members, members->member_id))
+        return false;
+    for (uint32_t id = 0; id < members->id_count; id++) {
+        if (!gf_view_has(may_come, id) || gf_view_has(here, id)) continue;
+        if (!gf_view_host_is_silent(members, id)) return false;
+    }
+    return true;
+}
+
 void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *get)
 {
     struct members_view *view = &members->view;
     unsigned char here[GF_WORLD_MAX / 8];
+    unsigned char may_come[GF_WORLD_MAX / 8];
     uint32_t count;
-    uint32_t may_come;
     uint32_t connected = 0;
     uint32_t contacted = 0;
     uint32_t of = gf_view_list_count(&view->epoch, members->id_count);
@@ -185,16 +202,18 @@ void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *ge
             ((member->state <= MEMBER_JOINED) || is_unheard(members, id)) && member->connected;
         contacted += (member->state == MEMBER_DISCONNECTED);
     }
-    may_come = who(members, MEMBER_EXPECTED, here);
-    bool may_be_enough = gf_view_may_be_quorum(members, here);
-    bool outdated = gf_view_is_outdated(members, here);
+    uint32_t most = who(members, MEMBER_EXPECTED, may_come);
+    bool may_be_enough = gf_view_may_be_quorum(members, may_come);
+    bool outdated = gf_view_is_outdated(members, may_come);
     bool late = (waited_ns >= ((connected > 0) ? view->reason.silent_ns : view->reason.away_ns));
     bool told = view->noted.told && members->was_member;
     for (uint32_t id = 0; late && told && (id < members->id_count); id++)
-        members->table[id].suspected = false;
+        members->table[id].excluded = false;
     count = who(members, MEMBER_REPORTED, here);
     if (gf_view_quorum(members, here)) {
-        if ((may_come != count) && !late) return;
+        bool awaits = (most != count) && !late;
+        if (awaits && ((waited_ns < HOST_PATIENCE_NS) || !rest_is_silent(members, may_come, here)))
+            return;
         propose(members, here);
         if (view->state == VIEW_PROPOSED) gf_view_commit(members, own, get);
         return;

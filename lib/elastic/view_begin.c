@@ -23,7 +23,7 @@ void gf_view_epoch_take(struct gf_members *members)
             member->address[0] = 0; /* that of the process before it */
         }
         if (may_come || (member->state == MEMBER_REPORTED)) member->state = MEMBER_EXPECTED;
-        if (!gf_member_is_recovering(member)) member->suspected = false;
+        member->excluded = member->passed_over = false;
     }
     gf_view_admit(members);
 }
@@ -122,7 +122,8 @@ void gf_view_epoch_begun(struct gf_members *members)
     view->coordinator = members_id(members, 0);
     view->reason.leaves = false;
     members->was_member = true;
-    for (uint32_t id = 0; id < members->id_count; id++) members->table[id].suspected = false;
+    for (uint32_t id = 0; id < members->id_count; id++)
+        members->table[id].excluded = members->table[id].passed_over = false;
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         struct member *member = gf_members_at(members, rank);
         memcpy(member->address, members_endpoint_at(members, rank), sizeof member->address);

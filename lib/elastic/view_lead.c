@@ -82,25 +82,81 @@ void gf_view_seek_any(struct gf_members *members)
     (void)gf_view_turn(members, GF_RANK_NONE);
 }
 
+/* Whether both are reached at one host: their addresses are the same up to the port. */
+static bool is_same_host(const struct member *a, const struct member *b)
+{
+    const char *port = strrchr(a->address, ':');
+    size_t bytes = (port == NULL) ? 0 : (size_t)(port - a->address) + 1;
+    return (bytes > 1) && (strncmp(a->address, b->address, bytes) == 0);
+}
+
+bool gf_view_host_is_silent(const struct gf_members *members, uint32_t id)
+{
+    for (uint32_t other = 0; other < members->id_count; other++) {
+        const struct member *silent = &members->table[other];
+        if (!silent->passed_over && !silent->excluded) continue;
+        if (is_same_host(silent, &members->table[id])) return true;
+    }
+    return false;
+}
+
+/* When a member is tried as coordinator: those whose host was silent, and those that were silent
+ * themselves, behind all others. It is the same for a rank itself, so that all try the same one. */
+typedef enum candidate_turn {
+    TURN_FIRST = 0,
+    TURN_HOST_SILENT,
+    TURN_PASSED_OVER,
+    TURN_NEVER
+} candidate_turn;
+
+static candidate_turn turn_of(const struct gf_members *members, uint32_t id)
+{
+    const struct members_view *view = &members->view;
+    const struct member *member = &members->table[id];
+    bool unknown = (gf_view_list_took(&view->epoch, id) != 0) && (member->address[0] == 0);
+    bool is_own = (id == members->member_id);
+    bool is_gone = (member->state == MEMBER_DEAD) || gf_member_is_recovering(member);
+    if (view->sought != GF_RANK_NONE) {
+        if (!is_own && (is_gone || member->excluded || unknown || (view->sought != id)))
+            return TURN_NEVER;
+        return TURN_FIRST;
+    }
+    if (!is_own && (is_gone || member->excluded || unknown)) return TURN_NEVER;
+    if (member->passed_over) return TURN_PASSED_OVER;
+    return gf_view_host_is_silent(members, id) ? TURN_HOST_SILENT : TURN_FIRST;
+}
+
+/* The next view whose coordinator has the first turn of all that there are. */
+static uint32_t view_find(const struct gf_members *members, uint32_t *coordinator_out)
+{
+    const struct members_view *view = &members->view;
+    uint32_t of = gf_view_list_count(&view->epoch, members->id_count);
+    uint32_t id = (view->view == 0) ? view->epoch.first : gf_view_coordinator(members, view->view);
+    candidate_turn first = TURN_NEVER;
+    uint32_t found = view->view + 1;
+    for (uint32_t number = view->view + 1; number <= view->view + of; number++) {
+        if (number > 1) id = gf_view_list_next(&view->epoch, id, members->id_count);
+        candidate_turn turn = turn_of(members, id);
+        if (turn >= first) continue;
+        first = turn;
+        found = number;
+        *coordinator_out = id;
+        if (first == TURN_FIRST) break;
+    }
+    return found;
+}
+
 void gf_view_next(struct gf_members *members)
 {
     struct members_view *view = &members->view;
-    uint32_t id = view->coordinator;
+    uint32_t id = members->member_id;
     if (!members->was_member) {
         gf_view_seek_any(members);
         return;
     }
     for (;;) {
-        id = (view->view == 0) ? view->epoch.first
-                               : gf_view_list_next(&view->epoch, id, members->id_count);
-        struct member *member = &members->table[id];
-        bool unknown = (gf_view_list_took(&view->epoch, id) != 0) && (member->address[0] == 0);
-        bool may_answer = (member->state != MEMBER_DEAD) && !gf_member_is_recovering(member) &&
-                          !member->suspected && !unknown &&
-                          ((view->sought == GF_RANK_NONE) || (view->sought == id));
-        view->view++;
+        view->view = view_find(members, &id);
         if (id == members->member_id) break;
-        if (!may_answer) continue;
         gf_status status = gf_view_turn(members, id);
         if (status >= 0) {
             reports_forget(members);
@@ -108,7 +164,7 @@ void gf_view_next(struct gf_members *members)
             if (status == GF_OK) gf_members_owe_id(members, id, MEMBERS_DO_VIEW_CHANGE);
             return;
         }
-        member->suspected = true;
+        members->table[id].passed_over = true;
     }
     if (gf_view_turn(members, id) >= 0)
         gf_view_lead(members, view->view);

@@ -10,7 +10,7 @@ void gf_view_begin(struct gf_members *members, uint32_t id, struct gf_get *get)
     struct members_view *view = &members->view;
     if (gf_view_joins(members)) {
         gf_view_seek_any(members);
-    } else if (members->table[id].suspected) {
+    } else if (members->table[id].excluded) {
         gf_view_fail(members, GF_ERR_QUORUM, "the other ranks go on without this one: %.200s",
                      members->error.text);
     } else if (view->excluded_epoch != 0) {
@@ -35,7 +35,7 @@ void gf_view_report(struct gf_members *members, uint32_t id, struct gf_get *get)
 void gf_view_lost(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     (void)get;
-    if (id != GF_RANK_NONE) members->table[id].suspected = members->was_member;
+    if (id != GF_RANK_NONE) members->table[id].passed_over = members->was_member;
     gf_view_next(members);
 }
 

@@ -405,6 +405,7 @@ static void event_take(struct gf_members *members, const struct gf_rendezvous_ev
         member->answered = false;
         member->owed = 0;
         gf_view_waiting_drop(members, event->rank);
+        if (begun && event->rejoins) member->excluded = member->passed_over = false;
         if (begun)
             member->state = event->rejoins ? MEMBER_RECOVERING : MEMBER_EXPECTED;
         else

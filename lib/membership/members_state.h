@@ -107,9 +107,10 @@ typedef enum member_state {
 struct member {
     member_state state;
     bool connected;
-    bool suspected; /* by fault attribution, or it did not answer as coordinator */
-    bool leaves;    /* BYE, or its report, said so */
-    bool is_new;    /* its JOIN said so, and which process it is: */
+    bool excluded;    /* by fault attribution: it is of no quorum */
+    bool passed_over; /* it was silent as coordinator: others are tried first, its answers count */
+    bool leaves;      /* BYE, or its report, said so */
+    bool is_new;      /* its JOIN said so, and which process it is: */
     uint32_t incarnation;
     /* the process to which a commit gave the id, and this rank saw that; 0: none */
     uint32_t given;
