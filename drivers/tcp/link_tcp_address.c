@@ -69,7 +69,7 @@ static bool has(void *user, uint32_t peer, uint32_t stream)
     return tcp->peers[peer].ended || (tcp->peers[peer].streams[stream].fd >= 0);
 }
 
-static gf_status refuse(struct gf_tcp_link *tcp, gf_status code, const char *text)
+static gf_status network_refuse(struct gf_tcp_link *tcp, gf_status code, const char *text)
 {
     gf_log_line(&tcp->setup.log, GF_LOG_ERROR, "link: %s", text);
     return gf_fault_set(&tcp->link.fault, code, GF_RANK_NONE, "", 0, "%s", text);
@@ -90,10 +90,10 @@ static gf_status places_take(struct gf_tcp_link *tcp, const struct gf_place *lis
         if (tcp->place_count == TCP_PLACES_MAX) {
             (void)snprintf(text, sizeof text, "devices \"%s\": at most %u", tcp->devices,
                            TCP_PLACES_MAX);
-            return refuse(tcp, GF_ERR_CONFIG, text);
+            return network_refuse(tcp, GF_ERR_CONFIG, text);
         }
         if (!gf_device_place(name, listener->family, place, text, sizeof text))
-            return refuse(tcp, GF_ERR_CONFIG, text);
+            return network_refuse(tcp, GF_ERR_CONFIG, text);
         place->port = listener->port;
         tcp->place_count++;
     }
@@ -106,7 +106,7 @@ gf_status gf_tcp_network_take(struct gf_tcp_link *tcp)
     struct gf_place listener;
     gf_status status;
     if ((rendezvous == NULL) || (rendezvous->driver->data_begin == NULL))
-        return refuse(tcp, GF_ERR_CONFIG, "this control channel takes no data connections");
+        return network_refuse(tcp, GF_ERR_CONFIG, "this control channel takes no data connections");
     tcp->taker = (struct gf_data_taker){.user = tcp, .connected = connected, .has = has};
     status = rendezvous->driver->data_begin(rendezvous, tcp->setup.epoch, &tcp->taker, tcp->secret,
                                             &listener);

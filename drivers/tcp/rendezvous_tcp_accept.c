@@ -117,7 +117,7 @@ void gf_tcp_pending_refuse(struct tcp *tcp, struct pending *pending, gf_status c
 }
 
 /* For what tcp->text says. believed: it has the job's key, or there is none. */
-static void refuse(struct tcp *tcp, struct pending *pending, bool believed, gf_status code)
+static void hello_refuse(struct tcp *tcp, struct pending *pending, bool believed, gf_status code)
 {
     char what[sizeof tcp->text + 32];
     (void)snprintf(what, sizeof what, "refused a rank: %s", tcp->text);
@@ -153,7 +153,7 @@ static tcp_told user_check(struct tcp *tcp, struct pending *pending,
                          "user %u at the other end, this job is of user %u: without a key_file "
                          "all ranks run as one user",
                          user, (unsigned)geteuid());
-    refuse(tcp, pending, false, GF_ERR_MISMATCH);
+    hello_refuse(tcp, pending, false, GF_ERR_MISMATCH);
     return tcp_is_coordinator(tcp) ? refused_tell(tcp, GF_RANK_NONE, true, event_out)
                                    : TCP_TOLD_NOTHING;
 }
@@ -349,7 +349,7 @@ tcp_told gf_tcp_hello_take(struct tcp *tcp, struct pending *pending,
                              tcp->auth.on ? "rank %u has no key_file, this job wants one"
                                           : "rank %u has a key_file, rank 0 has none",
                              hello.rank);
-        refuse(tcp, pending, false, GF_ERR_MISMATCH);
+        hello_refuse(tcp, pending, false, GF_ERR_MISMATCH);
         if (tcp->auth.on || rejoins || !tcp_is_coordinator(tcp)) return TCP_TOLD_NOTHING;
         return refused_tell(tcp, hello.rank, tcp_is_open(tcp), event_out);
     }
@@ -358,7 +358,7 @@ tcp_told gf_tcp_hello_take(struct tcp *tcp, struct pending *pending,
                              "rank %u did not prove that it has this job's key: its key_file has "
                              "other bytes",
                              hello.rank);
-        refuse(tcp, pending, false, GF_ERR_MISMATCH);
+        hello_refuse(tcp, pending, false, GF_ERR_MISMATCH);
         return TCP_TOLD_NOTHING;
     }
     if (foreign && (!proven || !tcp_is_coordinator(tcp))) {
@@ -375,7 +375,7 @@ tcp_told gf_tcp_hello_take(struct tcp *tcp, struct pending *pending,
     }
     gf_status code = hello_check(tcp, &header, &hello, pending->since_ns, &ours);
     if (code == GF_OK) return promote(tcp, pending, &hello, event_out);
-    refuse(tcp, pending, true, code);
+    hello_refuse(tcp, pending, true, code);
     /* a joiner that does not fit harms no job */
     if (!ours || rejoins) return TCP_TOLD_NOTHING;
     return refused_tell(tcp, (header.protocol == GF_FRAME_PROTOCOL) ? hello.rank : header.from,

@@ -186,6 +186,7 @@ static gf_status ahead_progress(struct world *w, uint32_t rank, void *arg)
         return ((status == GF_AGAIN) && (gf->step.buffers_ended == ahead->buffers)) ? GF_OK
                                                                                     : status;
     }
+    (void)gf_loss_scale(gf); /* the fill has it in its values */
     if ((status = gf_queue_follow(gf, theirs.stream)) != GF_OK) return status;
     if ((status = gf_step_begin(gf)) != GF_OK) return status;
     ahead->buffers = 0;

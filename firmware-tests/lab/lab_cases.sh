@@ -19,7 +19,7 @@ tcp_corrupt|1|a bit of a message flips behind its checksum (`link.checksum`)|the
 tcp_nan|-|a gradient of a rank is NaN in step 30|the job: the step is skipped on all ranks
 tcp_strangers|-|2,000 connections of strangers to the control port while training|the job: same weights; rank 0 grows by less than 1 MB
 tcp_half_open|-|200 connections that stay open while ranks join|the job: same weights
-tcp_data_strangers|-|200 connections of strangers to a rank's own port while training|the job: same weights
+tcp_data_strangers|-|200 connections of strangers to the port of a worker while training|the job: same weights
 tcp_second_rank|-|a second process calls itself rank 2 while training|the job: same weights; the second process is refused
 tcp_elastic_worker|21|`kill -9` of a worker, `--elastic`|the job: 3 ranks go on with the same weights
 tcp_elastic_coordinator|21|`kill -9` of rank 0, `--elastic`|the job: 3 ranks go on with the same weights

@@ -50,8 +50,8 @@ strike() {
         { echo "exit $code, took $took ms"; return 1; }
 }
 long="$perf -b 64M -e 64M --seconds 600"
-check a_rank_that_is_killed_is_named strike KILL "a measurement failed: .*rank 1 (died|.*connection)" 10 $long
-check a_rank_that_stops_is_named strike STOP "failed: GF_ERR_(TIMEOUT|PEER).*rank 1" 25 \
+check a_rank_that_is_killed_is_named strike KILL "error: rank 0: rank 1 (died|.*connection)" 10 $long
+check a_rank_that_stops_is_named strike STOP "error: rank 0: .*rank 1 (does not answer|died)" 25 \
     $long --set exchange.timeout=2s
 check training_ends_with_a_rank_that_is_killed strike KILL "error: .*rank 1 died" 10 \
     "$BUILD/gf-train" $small --lr 0.0001 --steps 100000000

@@ -25,8 +25,8 @@ case_run 0 dev_shm_is_not_needed "mount -t tmpfs -o size=4k,ro tmpfs /dev/shm" '
 check and_nobody_is_alone sh -c "! grep -q '$alone' '$scratch/log'"
 case_run 0 without_proc_they_use_sockets "mount -t tmpfs tmpfs /proc" "$alone: /proc does not tell"
 case_run 1 files_are_too_small "ulimit -f 2000" \
-    'cannot open: .*a file may have [0-9]+ KiB here .ulimit -f.; shared memory is one, of [0-9]+ KiB'
-case_run 1 addresses_are_too_few "ulimit -v 200000" 'cannot open: .*this process may map [0-9]+ MiB .ulimit -v.' \
+    'error: rank [01]: .*a file may have [0-9]+ KiB here .ulimit -f.; shared memory is one, of [0-9]+ KiB'
+case_run 1 addresses_are_too_few "ulimit -v 200000" 'error: rank [01]: .*this process may map [0-9]+ MiB .ulimit -v.' \
     '-b 256M -e 256M'
 # A group below this process's own, of version 1: version 2 wants all processes in leaves.
 own=$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup)
@@ -34,7 +34,7 @@ group=/sys/fs/cgroup/memory$own/gf-test-$$
 if [ -n "$own" ] && mkdir "$group" 2>/dev/null; then
     echo 64M >"$group/memory.limit_in_bytes"
     case_run 1 a_control_group_is_too_small "echo \$\$ >$group/cgroup.procs" \
-        'cannot open: .*its control group has [0-9]+ of 64 MiB of memory in use' '-b 128M -e 128M'
+        'error: rank [01]: .*its control group has [0-9]+ of 64 MiB of memory in use' '-b 128M -e 128M'
     rmdir "$group"
 else skip a_control_group_is_too_small "no control group can be made here"; fi
 
@@ -78,7 +78,7 @@ chmod 600 "$scratch"/key.*; chown 4711 "$scratch/key.1"
 users of_two_users_one_uses_the_network 0 '' keys ''
 users and_may_be_told_to 0 '' keys '--set link.private_memory=true'
 users of_two_users_without_a_key 1 \
-    'cannot open.*(user 4711 at the other end, this job|user 0 listens at @.*, this rank) is of user' '' ''
+    'error: rank [01].*(user 4711 at the other end, this job|user 0 listens at @.*, this rank) is of user' '' ''
 # Another user is there first, as rank 0: nobody joins him, and rank 0 of this user ends with his name.
 GF_WORLD=2 GF_RANK=0 timeout 30 setpriv --reuid 4711 --regid 4711 --clear-groups $perf $small >"$scratch/log.first" 2>&1 &
 for _ in $(seq 200); do grep -q "@gradientflow-${GF_ADDRESS##*:}-0$" /proc/net/unix && break; sleep 0.02; done

@@ -30,9 +30,9 @@ static double wall_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static const char *const kinds[] = {"none",    "harmless", "kill",        "stop",    "cut",
-                                    "abort",   "close",    "drop",        "error",   "short",
-                                    "corrupt", "many",     "elastic one", "elastic", "growth"};
+static const char *const kinds[] = {"none",  "harmless",    "kill",    "stop",  "cut",
+                                    "abort", "close",       "drop",    "error", "short",
+                                    "many",  "elastic one", "elastic", "growth"};
 #define KINDS (LENGTH(kinds))
 
 static uint64_t counts[KINDS], met[KINDS];

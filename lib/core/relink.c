@@ -62,18 +62,19 @@ static gf_status driver_change(gf_context *gf, const struct gf_link_driver *driv
 gf_status gf_link_renew(gf_context *gf, uint32_t network, const void **endpoint_out,
                         size_t *bytes_out)
 {
-    const struct gf_link_driver *driver = gf->drivers.link;
+    const struct gf_link_driver *driver = gf->link->driver;
+    const bool is_fabric = driver == gf->drivers.fabric;
     void *endpoint;
     gf_status status;
-    if (network == GF_NETWORK_FABRIC) driver = gf->drivers.fabric;
     if (gf->on_device && ((status = gf_device_region_close(gf)) < 0)) return status;
-    if (driver != gf->link->driver)
-        status = driver_change(gf, driver);
+    if (is_fabric != (network == GF_NETWORK_FABRIC))
+        status = driver_change(gf, is_fabric ? gf->drivers.link : gf->drivers.fabric);
     else if (network == gf_link_network(gf))
         status = driver->reset(gf->link, gf->epoch);
     else
         status = driver->network(gf->link, network != GF_NETWORK_NONE);
     if (status < 0) return status;
+    driver = gf->link->driver;
     region_move(gf);
     if (gf->on_device && (gf_device_region_open(gf) < 0)) return GF_ERR_DEVICE;
     endpoint = (void *)(uintptr_t)gf->under_way.ops[0].staging; /* nothing runs yet */
