@@ -44,10 +44,9 @@ $(BUILD)/firmware-tests/cuda/gf_sweep.fatbin: $(FATBIN_USES)
 TRAIN_OBJ := $(call without_main,train) $(TOOL_SHARED)
 NET_TESTS := $(addprefix $(BUILD)/firmware-tests/test_train_,net half meet)
 $(NET_TESTS): $(TRAIN_OBJ) $(TRAIN_FATBIN)
-MODEL_OBJ := $(patsubst %,$(BUILD)/tools/common/tool_%.o,model cluster fields)
+MODEL_OBJ := $(patsubst %,$(BUILD)/tools/common/tool_%.o,model cluster fields file)
 $(BUILD)/firmware-tests/test_plan $(BUILD)/firmware-tests/test_plan_cluster: $(call without_main,plan) $(MODEL_OBJ)
 $(patsubst %,$(BUILD)/firmware-tests/%,test_models test_config_tensors test_check fuzz_config): $(MODEL_OBJ)
-$(BUILD)/firmware-tests/test_trace: $(BUILD)/tools/common/tool_metrics.o
 $(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train/train_layers.o $(BUILD)/firmware-tests/fake/kernels_train.o
 $(BUILD)/firmware-tests/test_simt_sweep: $(BUILD)/firmware-tests/fake/kernels_sweep.o
 $(BUILD)/firmware-tests/test_check_devices: $(call without_main,check) $(TOOL_SHARED)

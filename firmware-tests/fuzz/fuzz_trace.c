@@ -43,10 +43,7 @@ static void tell(const struct trace *trace)
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
     if (out == NULL) return;
-    if (trace_summary(trace, out) == 0) {
-        trace_json(trace, out);
-        trace_svg(trace, trace->first_step, trace->last_step, out);
-    }
+    if (trace_summary(trace, out) == 0) trace_json(trace, out);
     if (fclose(out) == 0) text_check(text, size);
     free(text);
 }

@@ -100,7 +100,7 @@ rm -f "$file.1" "$file.1.before"
 check a_missing_rank_is_refused_on_all_ranks refused "$file.1: no file of this save" 2
 rm -f "$file".*
 file=$scratch/none/c
-check a_place_that_is_not_there_is_refused_at_once refused "$file.0.part: open: No such file" 1
+check a_place_that_is_not_there_is_refused_at_once refused "checkpoint $file.0: open: No such file" 1
 [ "$(grep -c "step " "$scratch/log")" -eq 0 ] && ok and_before_the_first_step || not_ok and_before_the_first_step "it ran"
 file=$scratch/c
 check nothing_there_is_refused refused "$file.0: there is no checkpoint to resume from" 2
@@ -140,7 +140,7 @@ rm -f "$file".*
 train 2 --checkpoint "$file" --checkpoint-every 100
 no_save() { # TEXT: the set before is still the newest, and it was not the end that is not kept
     said "test accuracy" && said "error: rank 0: the state after the last step, 700, is in no checkpoint" &&
-        said "error: rank 1: checkpoint $file.1.part: $1; step 700 is not saved, training goes on" &&
+        said "error: rank 1: checkpoint $file.1: $1; step 700 is not saved, training goes on" &&
         [ "$(step_of "$file.0") $(step_of "$file.1")" = "$steps $steps" ]
 }
 longer() {

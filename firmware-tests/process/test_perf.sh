@@ -119,11 +119,11 @@ check nor_an_example once "$BUILD/language" --config "$scratch/short.cfg"
 refused a_rank_that_dies_ends_the_others "a measurement failed|cannot open" \
     "$run" -n 2 sh -c "set -- --seconds 3600; if [ \$GF_RANK = 1 ]; then timeout -s KILL 2 '$perf' \"\$@\"; sleep 9; fi
         exec '$perf' \"\$@\""
-refused files_that_cannot_be_written_are_found_first "cannot write /nonexistent/x: No such file" \
+refused files_that_cannot_be_written_are_found_first "gf-perf: /nonexistent/x: open: No such file" \
     "$run" -n 2 "$perf" --seconds 3600 --json /nonexistent/x
-refused a_csv_likewise "cannot write /nonexistent/x: No such file" \
+refused a_csv_likewise "gf-perf: /nonexistent/x: open: No such file" \
     "$run" -n 2 "$perf" --seconds 3600 --csv /nonexistent/x
-refused limits_likewise "cannot write /nonexistent/x: No such file" \
+refused limits_likewise "gf-perf: /nonexistent/x: open: No such file" \
     "$run" -n 2 "$perf" --seconds 3600 --tune /nonexistent/x
 
 # ---- bad input, alone ----

@@ -169,7 +169,7 @@ echo 'device = { driver = "cuda"; };' >"$scratch/cuda.cfg"
 on_gpus="$plan $small --gpus 2 --config $scratch/cuda.cfg"
 refused gpus_of_a_cluster_that_has_none 'set host_bandwidth or gpu_direct' $on_gpus
 check and_with_one_they_are_planned sh -c "$on_gpus --set 'host_bandwidth = 2e10' >/dev/null"
-refused unwritable 'cannot write' $plan $small --gpus 1 --csv "$scratch/none/x.csv"
+refused unwritable 'none/x.csv: open: No such file' $plan $small --gpus 1 --csv "$scratch/none/x.csv"
 # 40,656 parameters: 10 bytes of each, gradients, and 4 bytes of what enters layers times 1,000 images.
 refused what_does_not_fit 'has 0.001 GB and this wants .* GB too much .the library' $plan $small \
     --set 'gpu_memory = 1e6' --gpus 2 --batch 1000

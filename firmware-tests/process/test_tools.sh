@@ -63,7 +63,7 @@ ends 2 gf-run_without_a_program "$BUILD/gf-run" -n 2
 ends 2 gf-check_without_a_file "$BUILD/gf-check"
 ends 2 gf-trace_without_a_file "$BUILD/gf-trace"
 # A number out of its range, and an option that is there twice.
-for row in "gf-plan --gpus" "gf-trace none --steps" "gf-perf --iters" "gf-train --steps"; do
+for row in "gf-plan --gpus" "gf-perf --iters" "gf-train --steps"; do
     tool=${row%% *} option=${row##* }
     ends 2 "${tool}_out_of_range" "$BUILD"/$row 0
     check "${tool}_says_the_range" grep -q -- "$option 0: allowed" "$scratch/err"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# gf-train --trace and gf-trace: a real run of two ranks becomes words, JSON and a picture; files that are no traces,
+# gf-train --trace and gf-trace: a real run of two ranks becomes words and JSON; files that are no traces,
 # cut, damaged or of different runs are refused in one line.
 set -u
 . firmware-tests/support/shell.sh
@@ -41,7 +41,7 @@ records=$(number "$t.0" 32 8)
 check every_step_has_buffer_vote_and_wait [ "$records" -ge $((3 * steps)) ]
 check its_size_is_the_formats [ "$(wc -c <"$t.0")" -eq $((128 + 2 * 48 + 64 * records)) ]
 
-check summary tell "$t.0" "$t.1" --json "$scratch/json" --svg "$scratch/svg" --steps 5
+check summary tell "$t.0" "$t.1" --json "$scratch/json"
 check summary_counts_ranks_and_steps said "^trace +2 of 2 ranks, steps 1 to $steps\$"
 check summary_says_what_was_hidden said '^hidden +[0-9]+ % of the exchange lay behind computing: [0-9.]+ ms a step'
 check summary_says_what_was_exposed said '^exposed +buffer 0: linear.weight and 1 more \(31\.4 KB, [a-z]+\): .* ms a step'
@@ -70,8 +70,6 @@ assert names == set(threads) and len(names) >= 4
 for spans in threads.values():
     spans.sort()
     for a, b in zip(spans, spans[1:]): assert b[0] >= a[1] - 1, (a, b)' "$scratch/json"
-    check svg_is_xml python3 -c 'import sys, xml.dom.minidom as m
-m.parse(sys.argv[1])' "$scratch/svg"
     check json_has_arrows_between_the_ranks_that_lie_in_spans python3 -c 'import collections, json, sys
 events = json.load(open(sys.argv[1]))["traceEvents"]
 spans = collections.defaultdict(list)
@@ -93,51 +91,20 @@ for rank in 0, 1:
     s = [e["args"]["loss scale"] for e in events if e["ph"] == "C" and e["pid"] == rank and "loss" in e["name"]]
     assert s == [1], s' "$scratch/json"
 else
-    for name in json_is_json json_threads svg_is_xml json_has_arrows json_counts_bytes; do
+    for name in json_is_json json_threads json_has_arrows json_counts_bytes; do
         skip $name "there is no python3"
     done
 fi
-check svg_marks_what_is_exposed [ "$(count 'class="exposed"' "$scratch/svg")" -ge 5 ]
-check svg_draws_as_many_steps_as_asked [ "$(count '<title>rank 0, wait, step' "$scratch/svg")" -eq 5 ]
-check svg_draws_the_last_ones grep -q "<title>rank 1, vote, step $steps:" "$scratch/svg"
-check first_step_is_chosen tell "$t.0" --svg "$scratch/svg" --first 7 --steps 2
-check first_step_is_drawn grep -q "<title>rank 0, wait, step 7:" "$scratch/svg"
-check only_so_many_are_drawn [ "$(count '<title>rank 0, wait, step' "$scratch/svg")" -eq 2 ]
-
 check one_rank_alone tell "$t.1"
 check one_rank_says_for_whom_it_waited said '^late +rank 1 waited (longest for rank 0|for nobody)'
 
 # ---- checkpoints, and a loss scale that grows ----
 check a_run_with_checkpoints train "$scratch/c" --checkpoint "$scratch/state" --checkpoint-every 10 --wire fp16 \
     --set loss_scale.enabled=true --set loss_scale.growth_interval=8
-check its_summary tell "$scratch/c.0" "$scratch/c.1" --json "$scratch/json" --svg "$scratch/svg" --steps 30
+check its_summary tell "$scratch/c.0" "$scratch/c.1" --json "$scratch/json"
 check it_says_what_they_took said '^saved +6 checkpoints, [0-9.]+ ms each$'
 check json_has_them [ "$(count '"cat":"checkpoint"' "$scratch/json")" -eq 6 ]
-check svg_has_them [ "$(count 'checkpoint, step' "$scratch/svg")" -ge 4 ]
 check json_has_the_loss_scales [ "$(grep '"loss scale","ph":"C","pid":0' "$scratch/json" | wc -l)" -ge 3 ]
-
-# ---- what is counted, as Prometheus text ----
-check a_run_with_metrics timeout 60 "$BUILD/gf-run" -n 2 "$BUILD/gf-train" $small --steps 30 --quiet \
-    --metrics "$scratch/job.prom"
-for rank in 0 1; do
-    prom=$scratch/job.$rank.prom
-    check "rank_${rank}_has_its_metrics" [ -s "$prom" ]
-    check "their_lines_are_the_formats" awk -v rank="$rank" '
-        /^# HELP gradientflow_[a-z_]+ [A-Z].*\.$/ {help[$3] = 1; next}
-        /^# TYPE gradientflow_[a-z_]+ (counter|gauge)$/ {type[$3] = $4; next}
-        { name = $1; sub(/\{.*/, "", name); n++
-          if ($1 != name "{rank=\"" rank "\"}" || NF != 2 || $2 !~ /^[0-9.]+$/) bad = 1
-          if (!help[name] || !type[name] || seen[name]++) bad = 1
-          if ((name ~ /_total$/) != (type[name] == "counter")) bad = 1 }
-        END { exit bad || n < 15 }' "$prom"
-    check "and_count_the_steps" grep -qx "gradientflow_steps_total{rank=\"$rank\"} 30" "$prom"
-done
-check no_part_of_them_is_left [ "$(ls "$scratch" | grep -c part)" -eq 0 ]
-unwritten() {
-    timeout 60 "$BUILD/gf-train" $small --steps 3 --metrics "$scratch/none/x.prom" 2>&1 |
-        grep -c "^warning: metrics: .*none/x.0.prom"
-}
-check what_cannot_be_written_is_said_once_and_the_run_goes_on [ "$(unwritten)" -eq 1 ]
 
 # The same run, rank 1 on a host whose clock is 2^32 ns (4.3 s) ahead.
 moved=$scratch/moved
@@ -246,13 +213,8 @@ check impossible_time refused 'record 0: its time' "$scratch/bad"
 spoil "$t.0" 256 377
 check impossible_operation refused 'record 0: its operation' "$scratch/bad"
 check the_same_rank_twice refused 'of the same rank' "$t.0" "$t.0"
-check first_step_that_is_not_there refused 'do not hold this step' "$t.0" --svg "$scratch/svg" --first 1000
-for option in --first --steps; do
-    tell "$t.0" --json "$scratch/json" $option 3
-    check "without_a_picture_${option#--}_is_a_usage_error" [ $? -eq 2 ]
-done
-picture_fails() { tell "$t.0" --svg "$scratch/none/svg"; [ $? -eq 1 ] && grep -q none/svg "$scratch/err"; }
-check picture_that_cannot_be_written picture_fails
+check json_that_cannot_be_written refused 'none/json: open: No such file' "$t.0" --json "$scratch/none/json" --quiet
+check nothing_of_it_is_left [ "$(ls "$scratch" | grep -c part)" -eq 0 ]
 tell; check nothing_is_a_usage_error [ $? -eq 2 ]
 trace_fails() { ! train "$scratch/none/t" >/dev/null && grep -q "none/t.0" "$scratch/log"; }
 check trace_that_cannot_be_written trace_fails

@@ -4,7 +4,6 @@
 #include "firmware-tests/support/world.h"
 #include "lib/context.h"
 #include "lib/core/vote.h"
-#include "tools/common/tool_metrics.h"
 
 #define RECORDS 64u
 
@@ -301,17 +300,4 @@ TEST(an_older_caller_gets_what_it_knows)
     assert_int_equal(stats.steps, 1);
     assert_int_equal(stats.size_bytes, offsetof(struct gf_stats, wire_bytes));
     assert_int_equal(stats.wire_bytes, UINT64_C(0xeeeeeeeeeeeeeeee));
-}
-
-TEST(metrics_are_exact_and_cut_where_there_is_no_room)
-{
-    static char text[8192];
-    struct world_setup setup = setup_of(1);
-    WORLD_OPEN(w, &setup);
-    w.ranks[0].gf->observed.stats.wait_ns = UINT64_MAX;
-    w.ranks[0].gf->loss_scale.value = 16777216;
-    assert_true(tool_metrics(w.ranks[0].gf, text, sizeof text) < sizeof text);
-    assert_non_null(strstr(text, "_wait_seconds_total{rank=\"0\"} 18446744073.709551615\n"));
-    assert_non_null(strstr(text, "_loss_scale{rank=\"0\"} 16777216\n"));
-    assert_true((tool_metrics(w.ranks[0].gf, text, 8) > 1000) && (strlen(text) == 7));
 }

@@ -1,11 +1,9 @@
 /* See perf_report.h. */
 #include "tools/perf/perf_report.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "tools/common/tool_file.h"
 #include "tools/common/tool_output.h"
 
 static const char *op_name(const struct perf_report *report)
@@ -130,27 +128,10 @@ void perf_report_step(const struct perf_report *report)
     fflush(stdout);
 }
 
-int perf_file_end(FILE *file, const char *path)
+int perf_file_try(const char *path)
 {
-    bool bad = ferror(file) != 0;
-    if ((fclose(file) == 0) && !bad) return 0;
-    fprintf(stderr, "gf-perf: cannot write %s: %s\n", path, strerror(errno));
-    return -1;
-}
-
-FILE *perf_file_begin(const char *path)
-{
-    FILE *file = fopen(path, "w");
-    if (file == NULL) fprintf(stderr, "gf-perf: cannot write %s: %s\n", path, strerror(errno));
-    return file;
-}
-
-int perf_file_check(const char *path)
-{
-    int fd = (path != NULL) ? open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666) : -1;
-    if (path == NULL) return 0;
-    if (fd < 0) fprintf(stderr, "gf-perf: cannot write %s: %s\n", path, strerror(errno));
-    return (fd < 0) ? -1 : close(fd);
+    struct tool_file file;
+    return (tool_file_try(&file, path) == 0) ? 0 : perf_refuse(file.error);
 }
 
 int perf_report_begin(struct perf_report *report, const gf_context *gf, const char *json_path,
@@ -160,7 +141,7 @@ int perf_report_begin(struct perf_report *report, const gf_context *gf, const ch
     report->is_reporter = gf_rank(gf) == 0;
     if (report->row_count > 0) return 0; /* looked at before */
     return (report->is_reporter &&
-            ((perf_file_check(json_path) != 0) || (perf_file_check(csv_path) != 0)))
+            ((perf_file_try(json_path) != 0) || (perf_file_try(csv_path) != 0)))
                ? -1
                : 0;
 }
@@ -196,8 +177,9 @@ static void json_header(FILE *file, const struct perf_report *report)
 
 int perf_report_json(const struct perf_report *report, const char *path)
 {
-    FILE *file = perf_file_begin(path);
-    if (file == NULL) return -1;
+    struct tool_file whole;
+    if (tool_file_begin(&whole, path) != 0) return perf_refuse(whole.error);
+    FILE *file = whole.stream;
     json_header(file, report);
     for (uint32_t i = 0; i < report->row_count; i++) {
         const struct perf_row *row = &report->rows[i];
@@ -224,13 +206,14 @@ int perf_report_json(const struct perf_report *report, const char *path)
         fprintf(file, "\"algorithm\": \"%s\"}", gf_algorithm_name(row->algorithm));
     }
     fprintf(file, "\n  ]\n}\n");
-    return perf_file_end(file, path);
+    return (tool_file_end(&whole) == 0) ? 0 : perf_refuse(whole.error);
 }
 
 int perf_report_csv(const struct perf_report *report, const char *path)
 {
-    FILE *file = perf_file_begin(path);
-    if (file == NULL) return -1;
+    struct tool_file whole;
+    if (tool_file_begin(&whole, path) != 0) return perf_refuse(whole.error);
+    FILE *file = whole.stream;
     fprintf(file, "op,type,ranks,bytes,count,samples,time_us,min_us,mean_us,p50_us,p95_us,p99_us,"
                   "algbw,busbw,wrong,"
                   "algorithm,config_hash\n");
@@ -245,5 +228,5 @@ int perf_report_csv(const struct perf_report *report, const char *path)
             wrong_text(report, row->wrong + row->out_wrong, "", wrong),
             gf_algorithm_name(row->algorithm), (unsigned long long)gf_config_hash(report->config));
     }
-    return perf_file_end(file, path);
+    return (tool_file_end(&whole) == 0) ? 0 : perf_refuse(whole.error);
 }

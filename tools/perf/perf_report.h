@@ -46,10 +46,7 @@ void perf_report_foot(const struct perf_report *report);
 int perf_report_json(const struct perf_report *report, const char *path);
 int perf_report_csv(const struct perf_report *report, const char *path);
 /* Whether a file can be written there, before an hour is spent on what goes into it; NULL is valid.
- * Leaves an empty file where there was none. 0, or -1 as above. */
-int perf_file_check(const char *path);
-/* For writing files: NULL, or -1 from the end, where it said why on stderr. */
-FILE *perf_file_begin(const char *path);
-int perf_file_end(FILE *file, const char *path);
+ * 0, or -1 as above. */
+int perf_file_try(const char *path);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "tools/perf/perf_report.h"
+#include "tools/common/tool_file.h"
 
 /* ---- limits ---- Two steps keep noise out: ratios are smoothed over neighbouring sizes before the
  * best pair of limits is looked for, and what is found has to be better than the limits there were
@@ -176,7 +177,7 @@ static int algorithm_time(const struct perf_options *options, struct tune *tune,
         perf.gf = session.gf;
         tune->tuning.world = gf_world(perf.gf);
         tune->is_writer = gf_rank(perf.gf) == 0;
-        if (tune->is_writer && (perf_file_check(options->tune_path) != 0)) result = -1;
+        if (tune->is_writer && (perf_file_try(options->tune_path) != 0)) result = -1;
         perf.plan.seconds /= ROUNDS;
         perf.plan.check = perf.plan.check && (round == 0);
         perf.data = gf_exchange_take(perf.gf, options->bytes_max);
@@ -215,9 +216,10 @@ static int fragment_write(const struct perf_options *options, const struct tune 
 {
     uint64_t doubling_max = tune->config.exchange.doubling_max_bytes;
     uint64_t halving_max = tune->config.exchange.halving_max_bytes;
-    FILE *file = perf_file_begin(options->tune_path);
+    struct tool_file whole;
     bool moved = perf_tune_limits(&tune->tuning, &doubling_max, &halving_max);
-    if (file == NULL) return -1;
+    if (tool_file_begin(&whole, options->tune_path) != 0) return perf_refuse(whole.error);
+    FILE *file = whole.stream;
     table_print(stdout, options, tune);
     table_print(file, options, tune);
     fprintf(file,
@@ -226,10 +228,11 @@ static int fragment_write(const struct perf_options *options, const struct tune 
             "exchange = {\n    algorithm = \"auto\";\n    doubling_max_bytes = \"%llu B\";\n"
             "    halving_max_bytes = \"%llu B\";\n};\n",
             (unsigned long long)doubling_max, (unsigned long long)halving_max);
+    if (tool_file_end(&whole) != 0) return perf_refuse(whole.error);
     printf("doubling up to %llu bytes, halving up to %llu, then ring%s: %s\n",
            (unsigned long long)doubling_max, (unsigned long long)halving_max,
            moved ? "" : ", as configured", options->tune_path);
-    return perf_file_end(file, options->tune_path);
+    return 0;
 }
 
 int perf_tune(const struct perf_options *options)

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "tools/common/tool_file.h"
 #include "tools/plan/plan.h"
 
 #define IMAGES 1281167.0 /* of ImageNet's training set, for warm-up epochs */
@@ -127,7 +128,7 @@ static void fragment_print(const struct search *search, FILE *out)
 
 static int configuration_advise(struct search *search, const char *config_path)
 {
-    FILE *file;
+    struct tool_file file;
     (void)printf("Configuration: a step of %s on %u GPUs of %s, fp16, overlapped\n",
                  search->model->name, search->gpus, search->cluster->name);
     if ((search_dense(search) != 0) || (search_sparse(search) != 0) || isinf(search->best_s))
@@ -138,10 +139,11 @@ static int configuration_advise(struct search *search, const char *config_path)
                  (search->mode == PLAN_SPARSE) ? "" : "; sparse steps would not be 2 % faster");
     fragment_print(search, stdout);
     if (config_path == NULL) return 0;
-    file = fopen(config_path, "w");
-    if (file == NULL) return plan_refuse("cannot write to %s", config_path);
-    fragment_print(search, file);
-    return (fclose(file) == 0) ? 0 : plan_refuse("cannot write to %s", config_path);
+    if (tool_file_begin(&file, config_path) == 0) {
+        fragment_print(search, file.stream);
+        if (tool_file_end(&file) == 0) return 0;
+    }
+    return plan_refuse("%s", file.error);
 }
 
 /* FireCaffe's rule (arXiv 1511.00175, section 3), layer by layer: images split among GPUs move the
@@ -221,6 +223,8 @@ int plan_advise(const struct plan_model *model, const struct tool_cluster *clust
                             .gpus = gpus,
                             .best = *choice,
                             .mode = PLAN_LAZY};
+    struct tool_file file;
+    if (tool_file_try(&file, config_path) != 0) return plan_refuse("%s", file.error);
     if (search.best.fuse_bytes == 0) search.best.fuse_bytes = PLAN_FUSE_BYTES;
     if (search.best.slice_bytes == 0) search.best.slice_bytes = 256u << 10;
     if (configuration_advise(&search, config_path) != 0) return -1;

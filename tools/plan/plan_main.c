@@ -5,6 +5,7 @@
 #include "tools/plan/plan.h"
 #include "tools/common/tool_args.h"
 #include "tools/common/tool_data.h"
+#include "tools/common/tool_file.h"
 #include "tools/common/tool_output.h"
 
 #define LIST_MAX 64u
@@ -96,22 +97,17 @@ static int choice_read(const struct options *options, struct gf_config *config,
     return 0;
 }
 
-/* 0, or -1; NULL: no such file was asked for. */
-static int file_open(const char *path, FILE **file_out)
+/* What rows there are, after a failure too; nothing where no such file was asked for. */
+static int table_write(const struct plan_table *table, const char *path,
+                       void (*write)(const struct plan_table *table, FILE *out))
 {
-    *file_out = NULL;
+    struct tool_file file;
     if (path == NULL) return 0;
-    *file_out = fopen(path, "w");
-    return (*file_out != NULL) ? 0 : plan_refuse("cannot write to %s", path);
-}
-
-static int file_close(const char *path, FILE *file)
-{
-    bool failed;
-    if (file == NULL) return 0;
-    failed = (ferror(file) != 0);
-    failed = (fclose(file) != 0) || failed;
-    return failed ? plan_refuse("cannot write to %s", path) : 0;
+    if (tool_file_begin(&file, path) == 0) {
+        write(table, file.stream);
+        if (tool_file_end(&file) == 0) return 0;
+    }
+    return plan_refuse("%s", file.error);
 }
 
 static int table_run(struct plan_table *table, const struct plan_choice *choice,
@@ -147,21 +143,19 @@ static int tables_run(const struct options *options, const struct tool_cluster *
     uint32_t gpus[LIST_MAX];
     plan_mode modes[PLAN_MODE_COUNT];
     struct plan_table table = {.model = model, .cluster = cluster, .rows = rows};
-    FILE *csv = NULL;
-    FILE *svg = NULL;
+    struct tool_file file;
     const char *all_gpus = options->all ? "1,2,4,8,16,32,64,128,256,512,1024" : "1,8,64";
     const char *all_modes =
         options->config ? "overlap" : "server,tree,ring,fp16,overlap,lazy,sparse,hierarchy";
     int gpu_count = gpus_read(options->gpus ? options->gpus : all_gpus, gpus);
     int mode_count = modes_read(options->modes ? options->modes : all_modes, modes);
-    int result = -1;
+    int result;
     if ((gpu_count < 0) || (mode_count < 0)) return -1;
-    if ((file_open(options->csv, &csv) == 0) && (file_open(options->svg, &svg) == 0))
-        result = table_run(&table, choice, gpus, gpu_count, modes, mode_count, cache, options);
-    if (csv != NULL) plan_csv(&table, csv); /* what rows there are, after a failure too */
-    if (svg != NULL) plan_svg(&table, svg);
-    if (file_close(options->csv, csv) != 0) result = -1;
-    if (file_close(options->svg, svg) != 0) result = -1;
+    if ((tool_file_try(&file, options->csv) != 0) || (tool_file_try(&file, options->svg) != 0))
+        return plan_refuse("%s", file.error);
+    result = table_run(&table, choice, gpus, gpu_count, modes, mode_count, cache, options);
+    if (table_write(&table, options->csv, plan_csv) != 0) result = -1;
+    if (table_write(&table, options->svg, plan_svg) != 0) result = -1;
     return result;
 }
 

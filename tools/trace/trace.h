@@ -1,4 +1,4 @@
-/* gf-trace: traces of a job's ranks, on one clock, as words and pictures. */
+/* gf-trace: traces of a job's ranks, on one clock, as words and for Perfetto. */
 #ifndef GF_TRACE_TOOL_H
 #define GF_TRACE_TOOL_H
 
@@ -91,9 +91,8 @@ struct trace_post *trace_posts(const struct trace *trace, uint64_t *count_out);
 /* Where the exchange at posts[at] ends. */
 uint64_t trace_exchange_end(const struct trace_post *posts, uint64_t count, uint64_t at);
 
-/* ---- trace_summary.c, trace_json.c, trace_svg.c ---- */
+/* ---- trace_summary.c, trace_json.c ---- */
 int trace_summary(const struct trace *trace, FILE *out); /* -1: no memory */
 int trace_json(const struct trace *trace, FILE *out);    /* likewise */
-void trace_svg(const struct trace *trace, uint64_t first, uint64_t last, FILE *out);
 
 #endif

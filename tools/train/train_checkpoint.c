@@ -2,11 +2,9 @@
 #include "tools/train/train_checkpoint_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -39,30 +37,15 @@ uint32_t checkpoint_crc(const unsigned char *data, uint64_t bytes)
     return (uint32_t)crc;
 }
 
-/* A place where nothing can be written shows now, not after hours. */
-static gf_status place_try(struct checkpoint *checkpoint)
+static gf_status file_fail(struct checkpoint *checkpoint)
 {
-    char part[CHECKPOINT_PATH_BYTES];
-    char newest[CHECKPOINT_PATH_BYTES];
-    checkpoint_path_of(checkpoint, checkpoint->member_id, ".part", part);
-    /* a rename would replace a device or a link */
-    for (size_t i = 0; i < CHECKPOINT_GENERATIONS; i++) {
-        struct stat there;
-        checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[i], newest);
-        if ((lstat(newest, &there) != 0) || S_ISREG(there.st_mode)) continue;
-        snprintf(checkpoint->error, sizeof checkpoint->error,
-                 "checkpoint %s: is there and no regular file", newest);
-        return GF_ERR_SYSTEM;
-    }
-    int file = open(part, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (file < 0) return checkpoint_fail(checkpoint, part, "open");
-    close(file);
-    unlink(part);
-    return GF_OK;
+    snprintf(checkpoint->error, sizeof checkpoint->error, "checkpoint %s", checkpoint->file.error);
+    return GF_ERR_SYSTEM;
 }
 
 gf_status checkpoint_open(struct checkpoint *checkpoint, gf_context *gf)
 {
+    char newest[CHECKPOINT_PATH_BYTES];
     struct timespec now;
     gf_status status;
     if (checkpoint->path == NULL) return GF_OK;
@@ -81,7 +64,9 @@ gf_status checkpoint_open(struct checkpoint *checkpoint, gf_context *gf)
         errno = ENAMETOOLONG;
         return checkpoint_fail(checkpoint, checkpoint->path, "open");
     }
-    if ((status = place_try(checkpoint)) < 0) return status;
+    /* a place where nothing can be written shows now, not after hours */
+    checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[0], newest);
+    if (tool_file_try(&checkpoint->file, newest) != 0) return file_fail(checkpoint);
     checkpoint->buffer_bytes =
         sizeof(struct checkpoint_head) + checkpoint->extra_bytes + gf_state_bytes(gf);
     /* one more shows that a file is longer */
@@ -99,45 +84,13 @@ void checkpoint_close(struct checkpoint *checkpoint)
 
 /* ---- saving ---- */
 
-static int write_all(int file, const unsigned char *data, uint64_t bytes)
+static gf_status part_write(struct checkpoint *checkpoint, const char *path)
 {
-    while (bytes > 0) {
-        ssize_t written = write(file, data, bytes);
-        if ((written < 0) && (errno == EINTR)) continue;
-        if (written < 0) return -1;
-        data += written;
-        bytes -= (uint64_t)written;
-    }
-    return fsync(file);
-}
-
-int checkpoint_folder_sync(const char *path)
-{
-    char folder[CHECKPOINT_PATH_BYTES];
-    const char *slash = strrchr(path, '/');
-    snprintf(folder, sizeof folder, "%.*s",
-             (slash == NULL)   ? 1
-             : (slash == path) ? 1
-                               : (int)(slash - path),
-             (slash == NULL) ? "." : path);
-    int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (file < 0) return -1;
-    int result = fsync(file);
-    close(file);
-    return result;
-}
-
-static gf_status part_write(struct checkpoint *checkpoint, const char *part)
-{
-    int file = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (file < 0) return checkpoint_fail(checkpoint, part, "open");
-    if (write_all(file, checkpoint->buffer, checkpoint->buffer_bytes) != 0) {
-        gf_status status = checkpoint_fail(checkpoint, part, "write");
-        close(file);
-        unlink(part);
-        return status;
-    }
-    return (close(file) != 0) ? checkpoint_fail(checkpoint, part, "close") : GF_OK;
+    struct tool_file *file = &checkpoint->file;
+    if (tool_file_begin(file, path) != 0) return file_fail(checkpoint);
+    /* an error is the stream's, and close() finds it */
+    (void)fwrite(checkpoint->buffer, 1, checkpoint->buffer_bytes, file->stream);
+    return (tool_file_close(file) != 0) ? file_fail(checkpoint) : GF_OK;
 }
 
 /* A file takes the place of the one before only where all ranks have theirs: else the set before
@@ -146,27 +99,23 @@ static gf_status file_write(struct checkpoint *checkpoint, uint64_t step)
 {
     char newest[CHECKPOINT_PATH_BYTES];
     char before[CHECKPOINT_PATH_BYTES];
-    char part[CHECKPOINT_PATH_BYTES];
     uint64_t failed;
     gf_status status;
     checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[0], newest);
     checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[1], before);
-    checkpoint_path_of(checkpoint, checkpoint->member_id, ".part", part);
-    failed = (part_write(checkpoint, part) < 0) ? 1 : 0;
+    failed = (part_write(checkpoint, newest) < 0) ? 1 : 0;
     if (failed != 0)
         fprintf(stderr, "error: rank %u: %s; step %llu is not saved, training goes on\n",
                 checkpoint->rank, checkpoint->error, (unsigned long long)step);
     checkpoint->error[0] = '\0';
     if ((status = ranks_sum_u64(checkpoint->gf, &failed, 1)) < 0) return status;
     if (failed != 0) {
-        unlink(part);
+        tool_file_drop(&checkpoint->file);
         return GF_OK;
     }
     if ((rename(newest, before) != 0) && (errno != ENOENT))
         return checkpoint_fail(checkpoint, newest, "rename");
-    if (rename(part, newest) != 0) return checkpoint_fail(checkpoint, part, "rename");
-    if (checkpoint_folder_sync(newest) != 0)
-        return checkpoint_fail(checkpoint, newest, "sync of its folder");
+    if (tool_file_rename(&checkpoint->file) != 0) return file_fail(checkpoint);
     checkpoint->saved = step;
     return GF_OK;
 }

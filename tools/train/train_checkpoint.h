@@ -11,8 +11,9 @@
 #define GF_TRAIN_CHECKPOINT_H
 
 #include "gradientflow.h"
+#include "tools/common/tool_file.h"
 
-#define CHECKPOINT_PATH_BYTES 1024u
+#define CHECKPOINT_PATH_BYTES TOOL_FILE_PATH_BYTES
 #define CHECKPOINT_MODEL_BYTES 32u
 
 /* What a run is; a checkpoint of another one is refused. */
@@ -34,6 +35,7 @@ struct checkpoint {
     /* of this run of the program: files of two runs are no set; a later run's is larger */
     uint64_t id;
     uint64_t saved;        /* this step is the newest that all ranks of this world have saved */
+    struct tool_file file; /* the one being written */
     unsigned char *buffer; /* a whole file */
     uint64_t buffer_bytes;
     char error[2 * CHECKPOINT_PATH_BYTES];

@@ -30,7 +30,5 @@ void checkpoint_path_of(const struct checkpoint *checkpoint, uint32_t member_id,
 uint32_t checkpoint_crc(const unsigned char *data, uint64_t bytes);
 /* Puts what errno says into `error`. */
 gf_status checkpoint_fail(struct checkpoint *checkpoint, const char *path, const char *call);
-/* Renames last only once the folder is on the disk. 0, or -1 and errno. */
-int checkpoint_folder_sync(const char *path);
 
 #endif

@@ -300,7 +300,7 @@ static gf_status newest_drop(struct checkpoint *checkpoint, const struct checkpo
         return GF_OK;
     checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[0], newest);
     checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[1], before);
-    if ((rename(before, newest) != 0) || (checkpoint_folder_sync(newest) != 0))
+    if ((rename(before, newest) != 0) || (tool_file_folder_sync(newest) != 0))
         return checkpoint_fail(checkpoint, before, "rename");
     return GF_OK;
 }

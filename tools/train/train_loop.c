@@ -232,7 +232,6 @@ static gf_status train_one(struct train *train, uint64_t *step_ns)
     if (!last && ((train->step + 1u) % train->options->checkpoint_every == 0))
         status = train_save(train, train->step + 1u);
     *step_ns = tool_clock_ns();
-    train_metrics_write(&train->metrics, train->gf, *step_ns, last);
     return status;
 }
 
@@ -242,7 +241,6 @@ gf_status train_steps(struct train *train)
     uint64_t step_ns = begin_ns;
     train->loop_first = train->step;
     report_begin(&train->report, begin_ns, train->step);
-    train->metrics = (struct train_metrics){.path = train->options->metrics_path};
     train_trace_drain(&train->trace, train->gf); /* what opening and the first weights left */
     train->trace.begin_ns = begin_ns;
     while (train->step < train->step_count) {

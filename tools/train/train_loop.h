@@ -39,7 +39,6 @@ struct train {
     char diverged[128];
     struct checkpoint checkpoint;
     struct train_trace trace;
-    struct train_metrics metrics;
     uint32_t *order;     /* [images.image_count] of the epoch under way */
     float *hash_limbs;   /* [world][8] */
     float *step_seconds; /* [series_max] rings */

@@ -118,8 +118,8 @@ static int join(struct train *train, void **memory_out)
 static int look_ahead(struct train *train)
 {
     char different[TRAIN_SAME_ERROR_BYTES];
-    static char error[1280];
-    static char trace_path[1024];
+    static struct tool_file file;
+    static char trace_path[TOOL_FILE_PATH_BYTES];
     const struct train_options *options = train->options;
     float failed = 0.0f;
     gf_status status = train_same(train, different);
@@ -131,9 +131,8 @@ static int look_ahead(struct train *train)
                                   (train->rank == 0) ? options->dump_path : NULL,
                                   (options->trace_path != NULL) ? trace_path : NULL};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        if ((places[i] == NULL) || (report_place_try(places[i], error, sizeof error) == 0))
-            continue;
-        fail(train, error);
+        if (tool_file_try(&file, places[i]) == 0) continue;
+        fail(train, file.error);
         failed = 1.0f;
     }
     bool own = failed != 0.0f;
@@ -166,13 +165,24 @@ static int train_all(struct train *train)
     return (status < 0) ? fail_library(train, status) : 0;
 }
 
+/* The weights as raw fp32, tensor by tensor. */
+static int weights_dump(struct train *train, struct tool_file *file)
+{
+    const struct net_model *model = train->options->model;
+    if (tool_file_begin(file, train->options->dump_path) != 0) return -1;
+    for (uint32_t i = 0; i < model->tensor_count; i++)
+        (void)fwrite(train_weight(train, i), sizeof(float), model->tensors[i].elem_count,
+                     file->stream);
+    return tool_file_end(file);
+}
+
 /* Rank 0's files and table; on the others only the check that all have learned the same. */
 static int report_all(struct train *train)
 {
     static const char *const types[GF_TYPE_COUNT] = {"fp32", "fp16", "bf16"};
     const struct train_options *options = train->options;
-    struct report_part parts[NET_TENSORS_MAX];
-    static char error[1280];
+    static struct tool_file file;
+    char error[128];
     int result = 0;
     if (gf_left(train->gf)) return 0; /* the others report */
     bool equal = report_hashes_equal(&train->result);
@@ -185,15 +195,10 @@ static int report_all(struct train *train)
     train->result.wire = types[train->config->exchange.wire];
     train->result.precision = types[options->precision];
     if ((options->json_path != NULL) &&
-        (report_json(options->json_path, &train->result, error, sizeof error) != 0))
-        result = fail(train, error);
-    for (uint32_t i = 0; i < options->model->tensor_count; i++)
-        parts[i] = (struct report_part){train_weight(train, i),
-                                        options->model->tensors[i].elem_count * sizeof(float)};
-    if ((options->dump_path != NULL) &&
-        (report_dump(options->dump_path, parts, options->model->tensor_count, error,
-                     sizeof error) != 0))
-        result = fail(train, error);
+        (report_json(options->json_path, &train->result, &file) != 0))
+        result = fail(train, file.error);
+    if ((options->dump_path != NULL) && (weights_dump(train, &file) != 0))
+        result = fail(train, file.error);
     report_table(&train->result);
     if (!equal) result = fail(train, "the ranks' weights differ");
     return result;
@@ -202,14 +207,14 @@ static int report_all(struct train *train)
 /* Also of a run that failed: it says what the ranks were at. */
 static int trace_write(struct train *train)
 {
-    static char error[1280];
+    static struct tool_file file;
     const struct net_model *model = train->options->model;
     if (train->trace.path == NULL) return 0;
     train_trace_drain(&train->trace, train->gf);
     if (train_trace_write(&train->trace, train->rank, train->world, model->tensors,
-                          model->tensor_count, error, sizeof error) == 0)
+                          model->tensor_count, &file) == 0)
         return 0;
-    return fail(train, error);
+    return fail(train, file.error);
 }
 
 /* Where device.driver is a GPU the networks run there too. */

@@ -178,9 +178,6 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
          .help = "go on from the newest checkpoint that is whole"},
         {"trace", TOOL_TEXT, &out.trace_path, "FILE",
          .help = "write each rank's trace to FILE.RANK, for gf-trace"},
-        {"metrics", TOOL_TEXT, &out.metrics_path, "FILE",
-         .help = "write what is counted to FILE (job.prom: job.RANK.prom) every 5 s, as Prometheus "
-                 "text"},
         {"dump-weights", TOOL_TEXT, &out.dump_path, "FILE",
          .help = "write the weights there, raw fp32 (rank 0)"},
     };

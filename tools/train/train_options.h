@@ -14,7 +14,6 @@ struct train_options {
     const char *data_folder;
     const char *json_path;       /* NULL: none */
     const char *dump_path;       /* NULL: none */
-    const char *metrics_path;    /* NULL: none; see train_report.h */
     const char *trace_path;      /* NULL: none; the files are FILE.RANK */
     const char *checkpoint_path; /* NULL: none; the files are FILE.RANK */
     uint64_t checkpoint_every;   /* steps between two */

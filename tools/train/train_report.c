@@ -1,17 +1,13 @@
 /* Reports for people and for programs. */
 #include "tools/train/train_report.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "gradientflow.h"
 #include "tools/common/tool_args.h"
-#include "tools/common/tool_metrics.h"
 
 #define BAR_CELLS 24u
 #define TERMINAL_PERIOD_NS 100000000u
@@ -163,73 +159,6 @@ void report_table(const struct report_result *result)
     fflush(stdout);
 }
 
-/* ---- files, whole or not at all ---- */
-
-struct whole_file {
-    FILE *stream;
-    const char *path;
-    char beside[1024];
-    char *error_out;
-    size_t error_bytes;
-};
-
-static int whole_error(struct whole_file *file, const char *call)
-{
-    int code = errno;
-    snprintf(file->error_out, file->error_bytes, "%s: %s: %s", file->path, call, strerror(code));
-    if (file->stream != NULL) fclose(file->stream);
-    if (file->beside[0] != '\0') unlink(file->beside);
-    return -1;
-}
-
-static int whole_open(struct whole_file *file, const char *path, char *error_out,
-                      size_t error_bytes)
-{
-    struct stat there;
-    *file = (struct whole_file){.path = path, .error_out = error_out, .error_bytes = error_bytes};
-    /* the rename would replace a device or a link */
-    if ((lstat(path, &there) == 0) && !S_ISREG(there.st_mode)) {
-        snprintf(error_out, error_bytes, "%s: is there and no regular file", path);
-        return -1;
-    }
-    int used = snprintf(file->beside, sizeof file->beside, "%s.%ld.part", path, (long)getpid());
-    if ((used < 0) || ((size_t)used >= sizeof file->beside)) {
-        file->beside[0] = '\0';
-        errno = ENAMETOOLONG;
-        return whole_error(file, "open");
-    }
-    int number = open(file->beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (number < 0) {
-        file->beside[0] = '\0';
-        return whole_error(file, "open");
-    }
-    file->stream = fdopen(number, "w");
-    if (file->stream != NULL) return 0;
-    close(number);
-    return whole_error(file, "fdopen");
-}
-
-static int whole_close(struct whole_file *file)
-{
-    bool failed = ferror(file->stream) != 0;
-    failed |= fflush(file->stream) != 0;
-    if (failed || (fsync(fileno(file->stream)) != 0)) return whole_error(file, "write");
-    FILE *stream = file->stream;
-    file->stream = NULL;
-    if (fclose(stream) != 0) return whole_error(file, "close");
-    if (rename(file->beside, file->path) != 0) return whole_error(file, "rename");
-    return 0;
-}
-
-int report_place_try(const char *path, char *error_out, size_t error_bytes)
-{
-    struct whole_file file;
-    if (whole_open(&file, path, error_out, error_bytes) != 0) return -1;
-    fclose(file.stream);
-    unlink(file.beside);
-    return 0;
-}
-
 /* JSON knows no infinity and no NaN. */
 static void json_number(FILE *out, const char *name, double value)
 {
@@ -244,12 +173,10 @@ static void json_count(FILE *out, const char *name, uint64_t value)
     fprintf(out, "  \"%s\": %llu,\n", name, (unsigned long long)value);
 }
 
-int report_json(const char *path, const struct report_result *result, char *error_out,
-                size_t error_bytes)
+int report_json(const char *path, const struct report_result *result, struct tool_file *file)
 {
-    struct whole_file file;
-    if (whole_open(&file, path, error_out, error_bytes) != 0) return -1;
-    FILE *out = file.stream;
+    if (tool_file_begin(file, path) != 0) return -1;
+    FILE *out = file->stream;
     fprintf(out, "{\n  \"model\": \"%s\",\n  \"wire\": \"%s\",\n", result->model, result->wire);
     fprintf(out, "  \"precision\": \"%s\",\n  \"algorithm\": \"%s\",\n", result->precision,
             result->algorithm);
@@ -282,46 +209,5 @@ int report_json(const char *path, const struct report_result *result, char *erro
         fprintf(out, "%s\"%016llx\"", (i == 0) ? "" : ", ",
                 (unsigned long long)result->weights_hash[i]);
     fprintf(out, "]\n}\n");
-    return whole_close(&file);
-}
-
-int report_dump(const char *path, const struct report_part *parts, size_t part_count,
-                char *error_out, size_t error_bytes)
-{
-    struct whole_file file;
-    if (whole_open(&file, path, error_out, error_bytes) != 0) return -1;
-    for (size_t i = 0; i < part_count; i++) {
-        if (fwrite(parts[i].data, 1, parts[i].size_bytes, file.stream) != parts[i].size_bytes)
-            return whole_error(&file, "write");
-    }
-    return whole_close(&file);
-}
-
-/* ---- --metrics: what the library counts, for node_exporter's textfile collector ---- */
-
-#define PERIOD_NS UINT64_C(5000000000)
-#define METRICS_BYTES 8192u
-
-void train_metrics_write(struct train_metrics *metrics, const gf_context *gf, uint64_t now_ns,
-                         bool now)
-{
-    static char text[METRICS_BYTES];
-    static char path[1024];
-    static char error[1280];
-    const char *ending = (metrics->path != NULL) ? strrchr(metrics->path, '.') : NULL;
-    if ((metrics->path == NULL) || metrics->failed) return;
-    if (!now && (metrics->last_ns != 0) && (now_ns - metrics->last_ns < PERIOD_NS)) return;
-    if ((ending == NULL) || (strcmp(ending, ".prom") != 0))
-        ending = metrics->path + strlen(metrics->path);
-    int used = snprintf(path, sizeof path, "%.*s.%u%s", (int)(ending - metrics->path),
-                        metrics->path, gf_first_rank(gf), ending);
-    uint64_t length = tool_metrics(gf, text, sizeof text);
-    const struct report_part part = {text, length};
-    metrics->last_ns = now_ns;
-    if ((used < 0) || ((size_t)used >= sizeof path))
-        snprintf(error, sizeof error, "%.200s: too long", metrics->path);
-    else if ((length < sizeof text) && (report_dump(path, &part, 1, error, sizeof error) == 0))
-        return;
-    metrics->failed = true;
-    fprintf(stderr, "warning: metrics: %s\n", error);
+    return tool_file_end(file);
 }

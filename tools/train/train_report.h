@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "gradientflow.h"
+#include "tools/common/tool_file.h"
 
 struct report {
     bool terminal; /* stderr is one: the line is written over itself */
@@ -67,32 +68,7 @@ void report_live(struct report *report, const struct report_moment *moment);
 void report_end(struct report *report);
 /* The table, and as its last line "test accuracy NN.NN %". */
 void report_table(const struct report_result *result);
-/* A place where no file can be written shows before the training: it is opened as the two below do,
- * and left as it was. 0, or -1 with why. */
-int report_place_try(const char *path, char *error_out, size_t error_bytes);
-/* All of it or nothing (written beside it and renamed). 0, or -1 with why in
- * error_out[error_bytes]. */
-int report_json(const char *path, const struct report_result *result, char *error_out,
-                size_t error_bytes);
+/* 0, or -1 with why in file->error. */
+int report_json(const char *path, const struct report_result *result, struct tool_file *file);
 bool report_hashes_equal(const struct report_result *result);
-/* data[count] parts, one after the other, as raw bytes; likewise whole or not at all. */
-struct report_part {
-    const void *data;
-    size_t size_bytes;
-};
-int report_dump(const char *path, const struct report_part *parts, size_t part_count,
-                char *error_out, size_t error_bytes);
-
-/* --metrics */
-struct train_metrics {
-    const char *path; /* NULL: none; "job.prom" is job.RANK.prom of each gf_first_rank() */
-    uint64_t last_ns; /* 0: nothing is written yet */
-    bool failed;      /* which was said, once: the run goes on */
-};
-
-/* Writes the file whole, beside it and renamed, every five seconds, or at once where `now` is
- * true. */
-void train_metrics_write(struct train_metrics *metrics, const gf_context *gf, uint64_t now_ns,
-                         bool now);
-
 #endif

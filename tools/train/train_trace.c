@@ -7,7 +7,6 @@
 
 #include "tools/common/tool_trace.h"
 #include "tools/train/train_net.h"
-#include "tools/train/train_report.h"
 
 void train_trace_drain(struct train_trace *trace, gf_context *gf)
 {
@@ -49,8 +48,8 @@ static void clock_name(uint32_t rank, char name_out[static 40])
 }
 
 int train_trace_write(const struct train_trace *trace, uint32_t rank, uint32_t world,
-                      const struct gf_tensor *tensors, uint32_t tensor_count, char *error_out,
-                      size_t error_bytes)
+                      const struct gf_tensor *tensors, uint32_t tensor_count,
+                      struct tool_file *file)
 {
     static char names[NET_TENSORS_MAX][TOOL_TRACE_NAME_BYTES];
     struct tool_trace_head head = {.magic = TOOL_TRACE_MAGIC,
@@ -62,12 +61,8 @@ int train_trace_write(const struct train_trace *trace, uint32_t rank, uint32_t w
                                    .begin_ns = trace->begin_ns};
     uint64_t max = TRAIN_TRACE_RECORDS;
     uint64_t at = trace->taken % max;
-    char path[1024];
-    int used = snprintf(path, sizeof path, "%s.%u", trace->path, rank);
-    if ((used < 0) || ((size_t)used >= sizeof path)) {
-        (void)snprintf(error_out, error_bytes, "%.200s: the path is too long", trace->path);
-        return -1;
-    }
+    char path[TOOL_FILE_PATH_BYTES + 16u];
+    (void)snprintf(path, sizeof path, "%s.%u", trace->path, rank);
     head.record_count = (trace->taken < max) ? trace->taken : max;
     head.lost_count = trace->taken - head.record_count;
     clock_name(rank, head.clock);
@@ -75,11 +70,11 @@ int train_trace_write(const struct train_trace *trace, uint32_t rank, uint32_t w
     for (uint32_t i = 0; i < tensor_count; i++)
         (void)snprintf(names[i], sizeof names[i], "%.47s", tensors[i].name);
     bool full = head.lost_count > 0; /* then the oldest lies at `at` */
-    const struct report_part parts[] = {
-        {&head, sizeof head},
-        {names, tensor_count * sizeof names[0]},
-        {trace->records + at, (full ? max - at : 0) * sizeof *trace->records},
-        {trace->records, (full ? at : head.record_count) * sizeof *trace->records},
-    };
-    return report_dump(path, parts, sizeof parts / sizeof *parts, error_out, error_bytes);
+    if (tool_file_begin(file, path) != 0) return -1;
+    (void)fwrite(&head, sizeof head, 1, file->stream);
+    (void)fwrite(names, sizeof names[0], tensor_count, file->stream);
+    if (full) (void)fwrite(trace->records + at, sizeof *trace->records, max - at, file->stream);
+    (void)fwrite(trace->records, sizeof *trace->records, full ? at : head.record_count,
+                 file->stream);
+    return tool_file_end(file);
 }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "gradientflow.h"
+#include "tools/common/tool_file.h"
 
 #define TRAIN_TRACE_RECORDS 65536u /* the newest, 4 MiB */
 
@@ -22,9 +23,9 @@ void train_trace_drain(struct train_trace *trace, gf_context *gf);
 /* The appliance's own: a checkpoint was written after this step. */
 void train_trace_checkpoint(struct train_trace *trace, uint64_t step, uint64_t begin_ns,
                             uint64_t end_ns);
-/* 0, or -1 with why in error_out[error_bytes]. The file is whole or not there. */
+/* 0, or -1 with why in file->error. */
 int train_trace_write(const struct train_trace *trace, uint32_t rank, uint32_t world,
-                      const struct gf_tensor *tensors, uint32_t tensor_count, char *error_out,
-                      size_t error_bytes);
+                      const struct gf_tensor *tensors, uint32_t tensor_count,
+                      struct tool_file *file);
 
 #endif

@@ -1,0 +1,31 @@
+/* A file that is there whole or not at all: written under another name beside it, forced to the
+ * disk, renamed. Results, traces and checkpoints are written this way. */
+#ifndef TOOL_FILE_H
+#define TOOL_FILE_H
+
+#include <stdio.h>
+
+#define TOOL_FILE_PATH_BYTES 1024u
+
+struct tool_file {
+    FILE *stream; /* between begin and end: for fprintf() and fwrite(), whose errors end finds */
+    char path[TOOL_FILE_PATH_BYTES];
+    char part[TOOL_FILE_PATH_BYTES + 8u]; /* PATH.part */
+    char error[TOOL_FILE_PATH_BYTES + 192u];
+};
+
+/* All give 0, or -1 with "PATH: call: why" in `error`, and then nothing of it is left. What is there
+ * already must be a regular file: the rename would replace a device or a link. */
+int tool_file_begin(struct tool_file *file, const char *path);
+int tool_file_end(struct tool_file *file);
+/* End in two parts, for who does something between them: PATH.part is whole; it becomes PATH. */
+int tool_file_close(struct tool_file *file);
+int tool_file_rename(struct tool_file *file);
+/* Instead of end. */
+void tool_file_drop(struct tool_file *file);
+/* Could it be written? A long run asks before it begins. NULL: nothing is asked, 0. */
+int tool_file_try(struct tool_file *file, const char *path);
+/* Names that were changed last only once their folder is on the disk. 0, or -1 and errno. */
+int tool_file_folder_sync(const char *path);
+
+#endif
