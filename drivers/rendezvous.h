@@ -1,5 +1,5 @@
 /* The control channel: small frames between each rank and the coordinator, and the news that a
- * rank's connection has ended. What a frame means is decided in lib/membership/members.c, so that
+ * rank's connection has ended. What a frame means is decided in lib/membership/members_events.c, so that
  * the simulator runs the same logic. Nothing blocks. */
 #ifndef GF_RENDEZVOUS_H
 #define GF_RENDEZVOUS_H
@@ -45,7 +45,7 @@ typedef enum gf_rendezvous_event_kind {
 struct gf_rendezvous_event {
     gf_rendezvous_event_kind kind;
     uint32_t rank;
-    uint32_t frame_kind; /* what members.c passed to send() */
+    uint32_t frame_kind; /* what members_frames.c passed to send() */
     uint32_t size_bytes;
     const void *payload; /* valid until the next poll() */
     const char *text;    /* likewise */

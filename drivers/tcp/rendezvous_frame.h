@@ -13,7 +13,7 @@
 #define GF_FRAME_HEADER_BYTES 32u
 #define GF_FRAME_BYTES_MAX (GF_FRAME_HEADER_BYTES + GF_FRAME_PAYLOAD_MAX)
 
-/* Kinds from here up are the driver's own, those below belong to lib/membership/members.c. The
+/* Kinds from here up are the driver's own, those below belong to lib/membership/members_state.h. The
  * first four are the handshake (rendezvous_tcp_state.h). */
 #define GF_FRAME_DRIVER 0x80000000u
 #define GF_FRAME_NONCE (GF_FRAME_DRIVER | 1u)   /* the first of a connection, by who accepts it */

@@ -1,17 +1,13 @@
 /* From one epoch to the next: what surrounds the agreement of view.c. A failure, a rejoin, growth
  * and a planned leave are one way.
  *
- *     state   begins with                       what is done
- *             then
- *     DRAIN   a failure                         the culprit is asked for, messages end (error.c)
- *             AGREE
- *     AGREE DRAIN, a planned change, a join who goes on, whose state counts (view.c) JOIN, or it
- *         has left
- *     JOIN    the agreement                     link and region anew, join and warm-up as at open
- *             SYNC
- *     SYNC    the warm-up                       the common state to those that lag (common_state.c)
- *             ready
- *     JOIN, SYNC: a failure -> DRAIN, until the deadline
+ *     state  begins with               then    what is done
+ *     DRAIN  a failure                 AGREE   the culprit is asked for, messages end (error.c)
+ *     AGREE  DRAIN, a planned change,  JOIN    who goes on, whose state counts (view.c); a rank that
+ *            a join                            leaves is done
+ *     JOIN   the agreement             SYNC    link and region anew, join and warm-up as at open
+ *     SYNC   the warm-up               ready   the common state to those that lag (common_state.c)
+ *     JOIN, SYNC: a failure            DRAIN   until the deadline
  *
  * A link and a rendezvous know ranks by their member ids, which never change; gf_member_id_of()
  * translates. */
@@ -199,28 +195,48 @@ static gf_status drain_progress(gf_context *gf, uint64_t now_ns)
     return GF_AGAIN;
 }
 
+/* An end from outside: the appliance aborts, or the deadline of the whole change has passed. */
+typedef enum change_stop { STOP_NOT = 0, STOP_ABORTED, STOP_LATE } change_stop;
+
+static change_stop stop_of(const gf_context *gf)
+{
+    if (gf_aborted(gf)) return STOP_ABORTED;
+    return (gf_awake(gf) >= gf->change.deadline_ns) ? STOP_LATE : STOP_NOT;
+}
+
+/* While members agree nothing is under way: it ends at once, and nobody is told. */
+static gf_status agree_stop(gf_context *gf, change_stop stop)
+{
+    if (stop == STOP_ABORTED) return endf(gf, GF_ERR_ABORTED, "aborted by its appliance");
+    if ((gf->change.count == 0) && gf_rejoined(gf))
+        return endf(gf, GF_ERR_QUORUM,
+                    "the other ranks did not let this one in before the deadline of its join");
+    return endf(gf, GF_ERR_QUORUM, "no new epoch before the deadline");
+}
+
+/* In all other states it is a failure: the other ranks hear of it, what is under way is drained, and
+ * no change follows. */
+static void joined_stop(gf_context *gf, change_stop stop)
+{
+    if ((stop == STOP_NOT) || (gf->error.code != GF_OK)) return;
+    (void)gf_fail(gf, (stop == STOP_LATE) ? GF_ERR_TIMEOUT : GF_ERR_ABORTED, GF_OPERATION_SHRINK,
+                  GF_RANK_NONE, GF_TENSOR_NONE, "%s",
+                  (stop == STOP_LATE) ? "the new epoch did not begin before the deadline"
+                                      : "aborted by its appliance");
+    gf->change.final = true;
+}
+
 gf_status gf_change_progress(gf_context *gf, void *arg)
 {
     struct gf_change *change = &gf->change;
     uint64_t now_ns = gf_poll_begin(gf);
-    bool late = (gf_awake(gf) >= change->deadline_ns), quiet = (change->state == GF_CHANGE_AGREE);
+    change_stop stop = stop_of(gf);
     (void)arg;
-    if (quiet && gf_aborted(gf)) return endf(gf, GF_ERR_ABORTED, "aborted by its appliance");
-    if (quiet && late && (change->count == 0) && gf_rejoined(gf))
-        return endf(gf, GF_ERR_QUORUM,
-                    "the other ranks did not let this one in before the deadline of its join");
-    if (quiet && late) return endf(gf, GF_ERR_QUORUM, "no new epoch before the deadline");
-    if ((gf->error.code == GF_OK) && (late || gf_aborted(gf))) {
-        (void)gf_fail(gf, late ? GF_ERR_TIMEOUT : GF_ERR_ABORTED, GF_OPERATION_SHRINK, GF_RANK_NONE,
-                      GF_TENSOR_NONE, "%s",
-                      late ? "the new epoch did not begin before the deadline"
-                           : "aborted by its appliance");
-        change->final = true;
-    }
+    if (change->state == GF_CHANGE_AGREE)
+        return (stop != STOP_NOT) ? agree_stop(gf, stop) : agree_progress(gf);
+    joined_stop(gf, stop);
     switch (change->state) {
-    case GF_CHANGE_NONE: return gf->error.code;
     case GF_CHANGE_DRAIN: return drain_progress(gf, now_ns);
-    case GF_CHANGE_AGREE: return agree_progress(gf);
     case GF_CHANGE_JOIN:
         if ((gf->error.code == GF_OK) && (gf_join_progress(gf, now_ns) == GF_OK))
             change->state = GF_CHANGE_SYNC;
@@ -229,8 +245,10 @@ gf_status gf_change_progress(gf_context *gf, void *arg)
         if ((gf->error.code != GF_OK) || (gf_common_state_progress(gf) != GF_OK)) break;
         begun(gf);
         return GF_OK;
+    case GF_CHANGE_NONE:
+    case GF_CHANGE_AGREE: return gf->error.code;
     }
-    /* in the new epoch: one more is needed */
+    /* the new epoch has failed before it began: one more is needed */
     if (gf->error.code != GF_OK) change->state = GF_CHANGE_DRAIN;
     return GF_AGAIN;
 }

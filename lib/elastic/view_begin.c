@@ -68,37 +68,59 @@ bool gf_view_left_ended(const struct gf_members *members)
     return all;
 }
 
-/* The members stand around the coordinator of the agreement. Where that has left, around the first
- * of the new epoch from here on: it listens, the others come to it as they came to rank 0 at
- * open. */
+/* Ranks follow the order of the ids, behind the first. */
+static void ranks_number(struct gf_members *members, const struct members_list *list)
+{
+    uint32_t next = 1;
+    for (uint32_t id = 0; id < members->id_count; id++) {
+        uint32_t rank = GF_RANK_NONE;
+        if (id == list->first)
+            rank = 0;
+        else if (gf_view_has(list->bits, id))
+            rank = next++;
+        members_rank_set(members, id, rank);
+    }
+    members->setup.rank = gf_members_rank(members, members->member_id);
+    GF_ASSERT(members->setup.rank < next);
+    members->setup.world = members->setup.offer.world = next;
+    members->setup.epoch = list->epoch;
+}
+
+/* With whom this rank needs a connection: rank 0 with all others, the others with rank 0. */
+static bool is_needed(const struct gf_members *members, uint32_t rank)
+{
+    if (rank == members->setup.rank) return false;
+    return members_coordinates(members) || (rank == 0);
+}
+
+/* A connection of the agreement that has ended since comes not again. */
+static void lost_find(struct gf_members *members, const struct members_list *list)
+{
+    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
+        /* one that the commit took in may have been invited by another coordinator, and come yet */
+        bool may_come = (gf_view_list_took(list, members_id(members, rank)) != 0);
+        if (!is_needed(members, rank) || gf_members_here(members, rank) || may_come) continue;
+        gf_members_failf(members, GF_ERR_PEER, rank,
+                         "rank %u went away while epoch %u was agreed upon", rank, list->epoch);
+    }
+}
+
+/* The members stand around the coordinator of the agreement, and stay there if it is the first of
+ * the new epoch. Else it has left, or was taken over from: that first one listens from here on, the
+ * others come to it as they came to rank 0 at open, and offer once they are connected. */
 void gf_view_epoch_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes,
                         uint64_t now_ns)
 {
     const struct members_list *list = &members->view.epoch;
-    bool moves = (members->view.coordinator != list->first);
-    uint32_t rank = 1;
-    gf_status status = moves ? gf_view_turn(members, list->first) : GF_OK;
+    bool stands = (members->view.coordinator == list->first);
     GF_ASSERT(members->view.state == VIEW_COMMITTED);
-    for (uint32_t id = 0; id < members->id_count; id++) {
-        bool of_it = gf_view_has(list->bits, id);
-        members_rank_set(members, id, !of_it ? GF_RANK_NONE : (id == list->first) ? 0 : rank++);
-    }
-    members->setup.rank = gf_members_rank(members, members->member_id);
-    GF_ASSERT(members->setup.rank < rank);
-    members->setup.world = members->setup.offer.world = rank;
-    members->setup.epoch = list->epoch;
+    /* where nobody can be contacted, whoever is not here is lost */
+    if (!stands) stands = (gf_view_turn(members, list->first) < 0);
+    ranks_number(members, list);
     members->setup.join_timeout_ns = members->view.reason.away_ns;
     members->view.state = VIEW_NONE;
     gf_members_epoch_begin(members, endpoint, endpoint_bytes, now_ns);
-    for (uint32_t other = 0; other < rank; other++) {
-        bool needed = members_coordinates(members) ? (other != 0) : (other == 0);
-        /* others may have invited it */
-        bool may_come = (gf_view_list_took(list, members_id(members, other)) != 0);
-        if (!needed || gf_members_here(members, other) || (moves && (status >= 0)) || may_come)
-            continue;
-        gf_members_failf(members, GF_ERR_PEER, other,
-                         "rank %u went away while epoch %u was agreed upon", other, list->epoch);
-    }
+    if (stands) lost_find(members, list);
     if (members_coordinates(members) || (members->state != MEMBERS_JOINING) ||
         !gf_members_here(members, 0))
         return;

@@ -218,6 +218,40 @@ void gf_members_inquiry_time(struct gf_members *members)
         laggard_end(members);
 }
 
+gf_status gf_members_attribute(struct gf_members *members, uint64_t now_ns,
+                               const struct gf_error *seen, struct gf_error *error_out)
+{
+    gf_members_touch(members, now_ns);
+    if (!members->asked) {
+        members->asked = true;
+        members->asked_ns = now_ns;
+        if (members->setup.world == 1) {
+            gf_members_fail(members, seen, seen);
+        } else if (members_coordinates(members)) {
+            gf_members_inquiry_begin(members, 0, seen);
+        } else if ((members->state == MEMBERS_MEMBER) || (members->state == MEMBERS_JOINING)) {
+            members->seen = *seen;
+            gf_members_owe(members, 0, MEMBERS_FAULT);
+        }
+    }
+    gf_members_pump(members);
+    if ((members->state != MEMBERS_FAILED) && !members_coordinates(members) &&
+        (now_ns - members->asked_ns >= members->setup.answer_timeout_ns)) {
+        gf_members_failf(members, GF_ERR_TIMEOUT, 0,
+                         "rank 0, which coordinates, was asked who is late and did not "
+                         "answer for %.1f s: it is stopped or does not poll",
+                         (double)(now_ns - members->asked_ns) / 1e9);
+        gf_members_flush(members);
+    }
+    if (members->state == MEMBERS_FAILED)
+        *error_out = members->error;
+    else if (members->state == MEMBERS_GONE)
+        *error_out = *seen;
+    else
+        return GF_AGAIN;
+    return GF_OK;
+}
+
 /* Whom rank 0, which has left, has waited for in vain. */
 static void leave_end(struct gf_members *members)
 {

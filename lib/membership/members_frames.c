@@ -1,5 +1,8 @@
-/* Frames of the membership protocol, to bytes and back. */
+/* What goes out: a bit for each frame that a member is owed, and the frames themselves, to bytes and
+ * back. */
 #include "lib/membership/members_state.h"
+
+/* ---- bytes ---- */
 
 #define COUNT(fields) (sizeof(fields) / sizeof((fields)[0]))
 
@@ -125,8 +128,8 @@ bool gf_members_endpoints_take(struct gf_members *members, uint32_t from, struct
     return !get->bad;
 }
 
-uint32_t gf_members_frame_put(struct gf_members *members, struct member *to, members_frame frame,
-                              bool *more_out)
+static uint32_t frame_put(struct gf_members *members, struct member *to, members_frame frame,
+                          bool *more_out)
 {
     struct gf_put put = {members->scratch, sizeof members->scratch};
     struct gf_walk walk = {.put = &put};
@@ -147,4 +150,68 @@ uint32_t gf_members_frame_put(struct gf_members *members, struct member *to, mem
     default: break; /* a word that says all */
     }
     return (uint32_t)(GF_FRAME_PAYLOAD_MAX - put.left);
+}
+
+/* ---- what is owed to whom ---- */
+
+void gf_members_owe_id(struct gf_members *members, uint32_t id, members_frame frame)
+{
+    members->table[id].owed |= 1u << frame;
+    members->owes = true;
+}
+
+void gf_members_owe(struct gf_members *members, uint32_t rank, members_frame frame)
+{
+    GF_ASSERT(rank < members->setup.world);
+    gf_members_owe_id(members, members_id(members, rank), frame);
+}
+
+void gf_members_owe_all(struct gf_members *members, members_frame frame)
+{
+    for (uint32_t rank = 0; rank < members->setup.world; rank++)
+        if (gf_members_here(members, rank)) gf_members_owe(members, rank, frame);
+}
+
+bool gf_members_owes(const struct gf_members *members, uint32_t frames)
+{
+    bool any = false;
+    for (uint32_t id = 0; members->owes && (id < members->id_count); id++)
+        any = any || ((members->table[id].owed & frames) != 0);
+    return any;
+}
+
+static void member_flush(struct gf_members *members, uint32_t id)
+{
+    struct member *member = &members->table[id];
+    for (uint32_t i = 0; (i < MEMBERS_FRAMES_MAX) && (member->owed != 0); i++) {
+        members_frame frame = (members_frame)__builtin_ctz(member->owed);
+        bool more = false, of_an_epoch = !members_is_of_a_view((uint32_t)frame);
+        uint32_t endpoint_rank = member->said.endpoint_rank;
+        uint32_t endpoint_at = member->said.endpoint_at;
+        uint32_t bytes = of_an_epoch ? frame_put(members, member, frame, &more)
+                                     : gf_view_frame_put(members, (uint32_t)frame);
+        uint32_t epoch = of_an_epoch ? members->setup.epoch & MEMBERS_EPOCH_MASK : 0;
+        gf_status status = members->rendezvous->driver->send(
+            members->rendezvous, id, (uint32_t)frame | (epoch << MEMBERS_KIND_BITS),
+            members->scratch, bytes);
+        if (status == GF_AGAIN) {
+            member->said.endpoint_rank = endpoint_rank; /* nothing was taken */
+            member->said.endpoint_at = endpoint_at;
+            return;
+        }
+        if (status != GF_OK)
+            member->owed = 0; /* the end of the connection is on its way to us */
+        else if (!more)
+            member->owed &= ~(1u << frame);
+    }
+}
+
+void gf_members_flush(struct gf_members *members)
+{
+    uint32_t first = members->flush_first;
+    if (!members->owes) return;
+    for (uint32_t i = 0; i < members->id_count; i++)
+        member_flush(members, (first + i) % members->id_count);
+    members->owes = gf_members_owes(members, ~0u);
+    members->flush_first = (first + 1) % members->id_count;
 }

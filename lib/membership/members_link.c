@@ -58,13 +58,6 @@ bool gf_members_links_fit(struct gf_members *members)
     return false;
 }
 
-void gf_members_endpoint_again(struct gf_members *members)
-{
-    struct member *coordinator = gf_members_at(members, 0);
-    coordinator->said.endpoint_rank = coordinator->said.endpoint_at = 0;
-    gf_members_owe(members, 0, MEMBERS_ENDPOINTS);
-}
-
 bool gf_members_link_take(struct gf_members *members, struct gf_get *get)
 {
     uint32_t network = gf_get_u32(get);

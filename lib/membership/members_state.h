@@ -1,4 +1,4 @@
-/* What members*.c share. The frames of the control channel, by state:
+/* What members*.c share. The frames of the control channel, by the state of a rank:
  *
  *     rank r: OFFER, ENDPOINTS..            JOINING    rank 0 compares each offer with its own
  *     rank 0: LINK   r: ENDPOINTS       where links are to change first: members_link.c
@@ -76,6 +76,11 @@ struct members_call {
     uint32_t root;
 };
 
+/* It belongs to no epoch, and is looked at in any. */
+static inline bool members_is_of_a_view(uint32_t kind)
+{
+    return (kind >= MEMBERS_DO_VIEW_CHANGE) && (kind < MEMBERS_FRAME_COUNT);
+}
 static inline uint32_t members_kind(const struct gf_rendezvous_event *event)
 {
     return event->frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u);
@@ -230,6 +235,22 @@ static inline bool members_coordinates(const struct gf_members *members)
     return members->setup.rank == 0;
 }
 
+/* ---- members.c ---- */
+/* Where this rank could be reached if it had to coordinate, in front of its endpoint address. */
+void gf_members_own_address(struct gf_members *members);
+/* Everything that the control channel and frames change at open and at each new epoch. */
+void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, size_t endpoint_bytes,
+                            uint64_t now_ns);
+/* At each poll: the clock, and since when this rank has not moved. */
+void gf_members_touch(struct gf_members *members, uint64_t now_ns);
+/* Takes and sends what there is, whatever this rank is doing. */
+void gf_members_pump(struct gf_members *members);
+
+/* ---- members_events.c ---- */
+/* Takes what the control channel has; an error: it has failed, as a whole. */
+gf_status gf_members_events(struct gf_members *members);
+
+/* ---- members_frames.c ---- */
 void gf_members_owe(struct gf_members *members, uint32_t rank, members_frame frame);
 void gf_members_owe_id(struct gf_members *members, uint32_t id, members_frame frame);
 /* each other rank that is here */
@@ -237,11 +258,24 @@ void gf_members_owe_all(struct gf_members *members, members_frame frame);
 /* Is one of these frames (bits) owed to anybody? */
 bool gf_members_owes(const struct gf_members *members, uint32_t frames);
 #define MEMBERS_VIEW_FRAMES (~0u << MEMBERS_DO_VIEW_CHANGE)
+/* Sends what is owed, as far as the driver has room. */
+void gf_members_flush(struct gf_members *members);
+void gf_members_offer_put(struct gf_put *put, struct gf_members *members);
+bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out);
+void gf_members_error_get(struct gf_get *get, struct gf_error *error_out);
+void gf_members_told_get(struct gf_get *get, struct members_told *told_out);
+/* False: malformed. */
+bool gf_members_endpoints_take(struct gf_members *members, uint32_t from, struct gf_get *get);
+
+/* ---- members_fail.c ---- */
 /* The end of the job on this rank; the coordinator owes everybody `told`. The first one sticks. */
 void gf_members_fail(struct gf_members *members, const struct gf_error *error,
                      const struct gf_error *told);
-/* The same for what this rank found out by itself, and logs: of a rank that was in `at`, NULL:
- * where this one is. A rank that does not coordinate tells the coordinator. */
+/* The same; a rank that does not coordinate tells the coordinator, too. */
+void gf_members_fail_and_tell(struct gf_members *members, const struct gf_error *error,
+                              const struct gf_error *told);
+/* The same for what this rank found out by itself, of a rank that was in `at`; NULL: where this one
+ * is. */
 __attribute__((format(printf, 5, 6))) void gf_members_fail_in(struct gf_members *members,
                                                               gf_status code, uint32_t peer,
                                                               const struct gf_position *at,
@@ -252,65 +286,41 @@ __attribute__((format(printf, 5, 6))) void gf_members_fail_in(struct gf_members 
 #define gf_members_join_failf(members, code, peer, ...) \
     gf_members_fail_in(members, code, peer, &gf_members_join_place, __VA_ARGS__)
 extern const struct gf_position gf_members_join_place;
-/* The same; `told` is what the others hear. */
-void gf_members_fail_and_tell(struct gf_members *members, const struct gf_error *error,
-                              const struct gf_error *told);
 /* How the others see that rank `from` gave up for this reason. */
 struct gf_error gf_members_gave_up(uint32_t from, const struct gf_error *error);
-/* Takes what the control channel has; an error: it has failed, as a whole. */
-gf_status gf_members_events(struct gf_members *members);
 
-/* Everything that the control channel and frames change at open and at each new epoch. */
-void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, size_t endpoint_bytes,
-                            uint64_t now_ns);
-void gf_members_flush(struct gf_members *members);
-/* At each poll: the clock, and since when this rank has not moved. */
-void gf_members_touch(struct gf_members *members, uint64_t now_ns);
-
-bool gf_members_of_no_epoch(uint32_t kind); /* a frame that is looked at in any */
-
-/* members_frames.c: to bytes (members->scratch) and back. */
-void gf_members_offer_put(struct gf_put *put, struct gf_members *members);
-uint32_t gf_members_frame_put(struct gf_members *members, struct member *to, members_frame frame,
-                              bool *more_out);
-void gf_members_error_get(struct gf_get *get, struct gf_error *error_out);
-void gf_members_told_get(struct gf_get *get, struct members_told *told_out);
-bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out);
-bool gf_members_endpoints_take(struct gf_members *members, uint32_t from, struct gf_get *get);
-
-/* members_join.c */
-/* The first difference between this rank's offer and another's, as text; false where there is
- * none. */
-bool gf_members_offer_difference(const struct gf_members *members, const struct gf_offer *theirs,
-                                 uint32_t rank, char *text_out, size_t bytes);
+/* ---- members_join.c ---- */
+void gf_members_join_time(struct gf_members *members);
 void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_get *get);
-/* .. of a process whose number is none's in this epoch: it hears what differs, and nobody else
- * does. */
-void gf_members_offer_refuse(struct gf_members *members, uint32_t id, struct gf_get *get);
-bool gf_members_links_fit(struct gf_members *members); /* members_link.c; false: asked for others */
-bool gf_members_link_take(struct gf_members *members, struct gf_get *get);
-void gf_members_endpoint_again(struct gf_members *members); /* to the coordinator */
+void gf_members_join_endpoints(struct gf_members *members, uint32_t from, struct gf_get *get);
 /* hands out all endpoints, if all are here */
 void gf_members_join_full(struct gf_members *members);
-void gf_members_join_endpoints(struct gf_members *members, uint32_t from, struct gf_get *get);
 void gf_members_join_go(struct gf_members *members);
 void gf_members_join_refused(struct gf_members *members, const struct gf_rendezvous_event *event);
-void gf_members_join_time(struct gf_members *members);
+void gf_members_endpoint_again(struct gf_members *members); /* to the coordinator */
 /* Coordinator: is error->peer a process that proved nothing, in the first join? Then it is rejected
  * and hears why, another may come in as that rank, and the deadline tells of it if nobody better
  * came. */
 bool gf_members_rejected(struct gf_members *members, const struct gf_error *error);
 
-/* members_culprit.c */
+/* ---- members_link.c ---- */
+/* False: asked for others. */
+bool gf_members_links_fit(struct gf_members *members);
+bool gf_members_link_take(struct gf_members *members, struct gf_get *get);
+
+/* ---- members_offer.c ---- */
+/* The first difference between this rank's offer and another's, as text; false where there is
+ * none. */
+bool gf_members_offer_difference(const struct gf_members *members, const struct gf_offer *theirs,
+                                 uint32_t rank, char *text_out, size_t bytes);
+/* An offer of a process whose number is none's in this epoch: it hears what differs, and nobody
+ * else does. */
+void gf_members_offer_refuse(struct gf_members *members, uint32_t id, struct gf_get *get);
+
+/* ---- members_culprit.c ---- */
 void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker,
                               const struct gf_error *seen);
 void gf_members_inquiry_time(struct gf_members *members);
-/* members_calls.c */
-bool gf_members_calls_differ(struct gf_members *members, uint32_t rank, char *text_out,
-                             size_t bytes);
-/* fails where they differ */
-void gf_members_calls_compare(struct gf_members *members, uint32_t rank);
-
 /* What this rank would tell of itself, in its own row. */
 struct members_told *gf_members_told_own(struct gf_members *members);
 /* "step 7, operation allreduce, buffer 3, tensor 12" */
@@ -318,5 +328,12 @@ struct members_place {
     char text[96];
 };
 struct members_place gf_members_place(const struct gf_position *position);
+
+/* ---- members_calls.c ---- */
+/* Do this rank's calls differ from those of `rank`? Then the text says where. */
+bool gf_members_calls_differ(struct gf_members *members, uint32_t rank, char *text_out,
+                             size_t bytes);
+/* fails where they differ */
+void gf_members_calls_compare(struct gf_members *members, uint32_t rank);
 
 #endif

@@ -1,0 +1,263 @@
+/* What comes in from the control channel, and what it changes. */
+#include "lib/membership/members_state.h"
+
+#include <stdio.h>
+
+static void rank_died(struct gf_members *members, uint32_t rank, const char *how)
+{
+    const struct member *peer = gf_members_of(members, rank);
+    const struct gf_position *told = &peer->said.told.position;
+    if (members->state == MEMBERS_JOINING)
+        gf_members_join_failf(members, GF_ERR_PEER, rank,
+                              "rank %u died while ranks were joining: %s", rank, how);
+    else if (peer->said.heard_ns != 0)
+        gf_members_fail_in(members, GF_ERR_PEER, rank, told,
+                           "rank %u died: %.80s in %s (as of %.1f s ago)", rank, how,
+                           gf_members_place(told).text,
+                           (double)(members->now_ns - peer->said.heard_ns) / 1e9);
+    else
+        gf_members_failf(members, GF_ERR_PEER, rank, "rank %u died: %.80s while rank %u was in %s",
+                         rank, how, members->setup.rank, gf_members_place(&members->position).text);
+}
+
+static void on_connected(struct gf_members *members, uint32_t rank)
+{
+    if (members_coordinates(members)) {
+        if (members->state == MEMBERS_FAILED) gf_members_owe(members, rank, MEMBERS_ERROR);
+        return;
+    }
+    members->connected_ns = members->now_ns;
+    gf_members_own_address(members); /* it is known now */
+    gf_members_owe(members, 0, MEMBERS_OFFER);
+    gf_members_endpoint_again(members); /* all of it: it may be the second time */
+}
+
+static void on_told(struct gf_members *members, struct member *peer, struct gf_get *get)
+{
+    uint32_t inquiry = gf_get_u32(get);
+    gf_members_told_get(get, &peer->said.told);
+    if (get->bad) return;
+    peer->said.heard_ns = (members->now_ns > 0) ? members->now_ns : 1;
+    if (inquiry != 0) peer->said.answered = inquiry;
+}
+
+/* Frames that a rank sends to the coordinator. False: it may not come now, or it is malformed. */
+static bool coordinator_frame(struct gf_members *members, uint32_t from, uint32_t kind,
+                              struct gf_get *get)
+{
+    struct gf_error error = {0};
+    struct member *peer = gf_members_at(members, from);
+    bool offers = (members->state == MEMBERS_JOINING) && (peer->state < MEMBER_OFFERED);
+    if (offers && (kind != MEMBERS_OFFER) && (kind != MEMBERS_GIVES_UP)) return false;
+    switch (kind) {
+    case MEMBERS_OFFER:
+        gf_members_join_offer(members, from, get);
+        return members->state == MEMBERS_JOINING;
+    case MEMBERS_ENDPOINTS:
+        gf_members_join_endpoints(members, from, get);
+        return members->state == MEMBERS_JOINING;
+    case MEMBERS_STATUS:
+    case MEMBERS_POSITION:
+        on_told(members, peer, get);
+        if (!get->bad) gf_members_calls_compare(members, from);
+        break;
+    case MEMBERS_FAULT:
+        gf_members_error_get(get, &error);
+        if (!get->bad) gf_members_inquiry_begin(members, from, &error);
+        break;
+    case MEMBERS_GIVES_UP:
+        gf_members_error_get(get, &error);
+        if (get->bad) break;
+        error = gf_members_gave_up(from, &error);
+        if (!gf_members_rejected(members, &error)) gf_members_fail(members, &error, &error);
+        break;
+    case MEMBERS_BYE: peer->leaves = true; return !get->bad && (members->state != MEMBERS_JOINING);
+    default: return false;
+    }
+    return !get->bad;
+}
+
+/* Frames that the coordinator sends. */
+static bool rank_frame(struct gf_members *members, uint32_t kind, struct gf_get *get)
+{
+    struct gf_error error = {0};
+    switch (kind) {
+    case MEMBERS_ENDPOINTS:
+        gf_members_join_endpoints(members, 0, get);
+        return members->state == MEMBERS_JOINING;
+    case MEMBERS_GO: gf_members_join_go(members); break;
+    case MEMBERS_LINK: return gf_members_link_take(members, get);
+    case MEMBERS_ASK:
+        members->inquiry = gf_get_u32(get);
+        if (!get->bad) gf_members_owe(members, 0, MEMBERS_POSITION);
+        break;
+    case MEMBERS_ERROR:
+        gf_members_error_get(get, &error);
+        if (!get->bad) gf_members_fail(members, &error, &error);
+        break;
+    case MEMBERS_ALL_GONE:
+        if (!members->leaving) return false;
+        members->state = MEMBERS_GONE;
+        break;
+    default: return false;
+    }
+    return !get->bad;
+}
+
+static void on_frame(struct gf_members *members, uint32_t rank,
+                     const struct gf_rendezvous_event *event, struct gf_get *get)
+{
+    uint32_t epoch = event->frame_kind >> MEMBERS_KIND_BITS;
+    uint32_t kind = members_kind(event);
+    uint32_t own = members->setup.epoch & MEMBERS_EPOCH_MASK;
+    bool good = false;
+    if (members_over(members)) return;
+    if (members_is_of_a_view(kind)) epoch = own; /* malformed: of no epoch */
+    /* Of an epoch that has ended. A first offer is looked at whatever it says, to be refused by its
+     * values. */
+    bool first =
+        ((kind == MEMBERS_OFFER) || (kind == MEMBERS_ERROR)) && (members->view.epoch.epoch == 0);
+    if ((epoch != own) && !first) return;
+    if (members_coordinates(members))
+        good = coordinator_frame(members, rank, kind, get);
+    else if (rank == 0)
+        good = rank_frame(members, kind, get);
+    if (good || (members->state == MEMBERS_FAILED)) return;
+    struct gf_error error = {.code = GF_ERR_PEER, .peer = rank};
+    (void)snprintf(error.text, sizeof error.text,
+                   "rank %u sent a frame that cannot come now or is malformed "
+                   "(kind %u, %u bytes)",
+                   rank, kind, event->size_bytes);
+    if (!gf_members_rejected(members, &error))
+        gf_members_failf(members, GF_ERR_PEER, rank, "%s", error.text);
+}
+
+/* ---- an event, by the process that it is of ---- */
+
+/* Of what a process with a connection is. */
+typedef enum process {
+    PROCESS_WAITS,    /* of no epoch: it rejoins, or is new */
+    PROCESS_OUTSIDE,  /* its member id is none of this epoch */
+    PROCESS_BETWEEN,  /* a member, while this rank is between two epochs */
+    PROCESS_OF_EPOCH, /* a member of the epoch under way */
+    PROCESS_COUNT
+} process;
+
+static process process_of(const struct gf_members *members, uint32_t id)
+{
+    view_state state = members->view.state;
+    if (gf_member_is_recovering(&members->table[id])) return PROCESS_WAITS;
+    if (gf_members_rank(members, id) == GF_RANK_NONE) return PROCESS_OUTSIDE;
+    return ((state == VIEW_NONE) || (state == VIEW_FAILED)) ? PROCESS_OF_EPOCH : PROCESS_BETWEEN;
+}
+
+typedef void event_action(struct gf_members *members, const struct gf_rendezvous_event *event,
+                          struct gf_get *get);
+
+static void greet(struct gf_members *members, const struct gf_rendezvous_event *event,
+                  struct gf_get *get)
+{
+    (void)get;
+    on_connected(members, gf_members_rank(members, event->rank));
+}
+
+static void lose(struct gf_members *members, const struct gf_rendezvous_event *event,
+                 struct gf_get *get)
+{
+    (void)get;
+    if (members_over(members) || members->table[event->rank].leaves) return;
+    rank_died(members, gf_members_rank(members, event->rank), event->text);
+}
+
+static void read_frame(struct gf_members *members, const struct gf_rendezvous_event *event,
+                       struct gf_get *get)
+{
+    on_frame(members, gf_members_rank(members, event->rank), event, get);
+}
+
+/* An offer says what it was told; of a process that is not expected it can only differ. */
+static void read_offer(struct gf_members *members, const struct gf_rendezvous_event *event,
+                       struct gf_get *get)
+{
+    if (members_kind(event) == MEMBERS_OFFER) gf_members_offer_refuse(members, event->rank, get);
+}
+
+/* What is done beside what the view change does, which hears of every event but the end of a
+ * process that waits: that one was of no view. A frame of a view comes here only where the view
+ * change found it malformed. */
+static const struct {
+    event_action *connected, *frame, *ended;
+} actions[PROCESS_COUNT] = {
+    [PROCESS_WAITS] = {NULL, NULL, NULL},
+    [PROCESS_OUTSIDE] = {NULL, read_offer, NULL},
+    [PROCESS_BETWEEN] = {NULL, NULL, NULL},
+    [PROCESS_OF_EPOCH] = {greet, read_frame, lose},
+};
+
+/* The row of a member whose connection has begun or ended: nothing is owed on it, and what was
+ * answered was answered on the one before. */
+static void connection_note(struct gf_members *members, const struct gf_rendezvous_event *event)
+{
+    struct member *member = &members->table[event->rank];
+    bool waits = gf_member_is_recovering(member);
+    member->connected = (event->kind == GF_RENDEZVOUS_CONNECTED);
+    member->answered = false;
+    member->owed = 0;
+    gf_view_waiting_drop(members, event->rank);
+    if (!member->connected) {
+        member->state = (waits || !event->lives) ? MEMBER_DEAD : MEMBER_DISCONNECTED;
+    } else if (!event->rejoins) {
+        member->state = MEMBER_EXPECTED;
+    } else {
+        member->state = MEMBER_RECOVERING;
+        member->excluded = member->passed_over = false; /* that was the process before it */
+    }
+}
+
+static void event_take(struct gf_members *members, const struct gf_rendezvous_event *event)
+{
+    struct gf_get get = {.at = event->payload, .left = event->size_bytes};
+    event_action *act = NULL;
+    if (event->kind == GF_RENDEZVOUS_REFUSED) { /* it has no row: nobody has let it in */
+        if (members->view.epoch.epoch == 0) gf_members_join_refused(members, event);
+        return;
+    }
+    GF_ASSERT((event->rank < members->id_count) && (event->rank != members->member_id));
+    process of = process_of(members, event->rank);
+    switch (event->kind) {
+    case GF_RENDEZVOUS_CONNECTED:
+        connection_note(members, event);
+        if (event->rejoins) of = PROCESS_WAITS;
+        gf_view_event(members, event);
+        act = actions[of].connected;
+        break;
+    case GF_RENDEZVOUS_FRAME:
+        gf_view_event(members, event);
+        if (members_is_of_a_view(members_kind(event)) &&
+            gf_view_frame(members, event->rank, members_kind(event), &get))
+            return;
+        act = actions[of].frame;
+        break;
+    case GF_RENDEZVOUS_ENDED:
+        connection_note(members, event);
+        if (of != PROCESS_WAITS) gf_view_event(members, event);
+        act = actions[of].ended;
+        break;
+    case GF_RENDEZVOUS_REFUSED: break;
+    }
+    if (act != NULL) act(members, event, &get);
+}
+
+gf_status gf_members_events(struct gf_members *members)
+{
+    const view_state before = members->view.state;
+    for (uint32_t i = 0; (i < MEMBERS_EVENTS_MAX) && (members->id_count > 1); i++) {
+        struct gf_rendezvous_event event = {0};
+        gf_status status =
+            members->rendezvous->driver->poll(members->rendezvous, members->now_ns, &event);
+        if (status != GF_OK) return (status == GF_AGAIN) ? GF_OK : status;
+        event_take(members, &event);
+        if ((members->view.state != before) && (members->view.state >= VIEW_COMMITTED)) break;
+    }
+    return GF_OK;
+}
