@@ -21,6 +21,10 @@
  *     trouble.
  *   - A stream that waits for a word of memory stands until it is stored, by a stream, the CPU or
  *     another process.
+ *   - Streams share a few hardware work queues, where the environment says so, served first in,
+ *     first out: work starts only after all that came into its queue before has started, and a wait
+ *     starts once it is over. What has started ends in any order. Which stream is in which queue
+ *     the seed decides.
  *   - Any call can be made to fail.
  * Trouble is kept for fake_cuda_trouble(); a program that ends with some prints it and exits with
  * FAKE_CUDA_EXIT. Not modelled: several devices' memory, that the default stream waits for blocking
@@ -40,7 +44,11 @@
  *   GF_FAKE_CUDA_NAME="NVIDIA H200"           what the devices are called
  *   GF_FAKE_CUDA_SM=100                       their architecture; default 90
  *   GF_FAKE_CUDA_US=30                        what a work takes between events that have times;
- *                                             default 1 */
+ *                                             default 1
+ *   GF_FAKE_CONNECTIONS=8                     hardware work queues a context, as CUDA's
+ *                                             CUDA_DEVICE_MAX_CONNECTIONS; default: one a stream
+ *   CUDA_LAUNCH_BLOCKING=1                    a launch returns when its kernel has ended; nothing
+ *                                             is ordered by that here */
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H
 

@@ -15,7 +15,8 @@
 
 struct CUstream_st {
     bool live;
-    CUcontext context; /* NULL: any */
+    CUcontext context;   /* NULL: any */
+    uint32_t connection; /* of the context's, below fake_settings.connections */
     uint64_t queued, done;
     struct clock clock;
     struct work *head, *tail;
@@ -40,6 +41,7 @@ struct CUevent_st {
 static struct CUstream_st streams[STREAMS_MAX] = {{.live = true}, {.live = true}};
 static struct CUevent_st events[EVENTS_MAX];
 static struct clock seen; /* what the host saw end: all that is queued from here on is behind it */
+static uint64_t tickets;  /* given so far */
 static bool held;         /* holds do not end */
 static bool running;      /* the fake is at work: calls that a kernel made would be wrong */
 
@@ -103,6 +105,7 @@ void fake_queue_add(uint32_t stream, const struct work *like)
     *work = *like;
     work->next = NULL;
     work->stream = stream;
+    work->ticket = ++tickets;
     fake_clock_join(&to->clock, &seen);
     to->clock.at[stream]++;
     work->clock = to->clock;
@@ -115,11 +118,42 @@ void fake_queue_add(uint32_t stream, const struct work *like)
     to->queued++;
 }
 
+static uint32_t connection_draw(void)
+{
+    return (fake_settings.connections > 0) ? fake_random(fake_settings.connections) : 0;
+}
+
+void fake_connections_draw(void)
+{
+    streams[0].connection = connection_draw();
+    streams[1].connection = connection_draw();
+}
+
+static CUcontext context_of(const struct CUstream_st *stream)
+{
+    return (stream->context != NULL) ? stream->context : CONTEXT(0);
+}
+
+/* All that came into its hardware queue before has started. */
+static bool is_its_turn(const struct CUstream_st *stream)
+{
+    if ((fake_settings.connections == 0) || stream->head->started) return true;
+    for (uint32_t s = 0; s < STREAMS_MAX; s++) {
+        const struct work *other = streams[s].head;
+        if ((streams[s].connection != stream->connection) ||
+            (context_of(&streams[s]) != context_of(stream)))
+            continue;
+        if ((other != NULL) && other->started) other = other->next;
+        if ((other != NULL) && (other->ticket < stream->head->ticket)) return false;
+    }
+    return true;
+}
+
 static bool can_run(const struct CUstream_st *stream)
 {
     const struct work *work = stream->head;
-    if (work == NULL) return false;
-    if (work->kind == WORK_HOLD) return !held || fake_is_lost();
+    if ((work == NULL) || !is_its_turn(stream)) return false;
+    if (work->kind == WORK_HOLD) return !work->started || !held || fake_is_lost();
     if (work->kind == WORK_AWAIT) return fake_is_lost() || fake_await_passes(work);
     return (work->kind != WORK_WAIT) || (streams[work->wait_stream].done >= work->wait_done);
 }
@@ -223,7 +257,7 @@ static void turn(struct CUstream_st *stream)
     free(work);
 }
 
-void fake_run_one(void)
+bool fake_run_one(void)
 {
     static uint32_t preferred;
     static uint32_t turns;
@@ -235,8 +269,9 @@ void fake_run_one(void)
         struct CUstream_st *stream = &streams[(at + i) % STREAMS_MAX];
         if (!can_run(stream)) continue;
         turn(stream);
-        return;
+        return true;
     }
+    return false;
 }
 
 /* At each call of the driver. Under even seeds (not eager) work waits until somebody asks for
@@ -244,7 +279,7 @@ void fake_run_one(void)
 void fake_run_some(void)
 {
     if (!fake_settings.is_eager) return;
-    for (uint32_t left = fake_random(4); left > 1; left--) fake_run_one();
+    for (uint32_t left = fake_random(4); left > 1; left--) (void)fake_run_one();
 }
 
 /* The host has: the stream's first `done` works are over. */
@@ -256,10 +291,20 @@ static void saw(uint32_t stream, uint64_t done)
 void fake_run_stream(uint32_t stream)
 {
     fake_memory_unlock(); /* once for all: the host gets no turn */
-    while (streams[stream].head != NULL) fake_run_one();
+    while (streams[stream].head != NULL) (void)fake_run_one();
     fake_memory_lock();
     fake_clock_join(&seen, &streams[stream].clock);
     saw(stream, streams[stream].done);
+}
+
+void fake_launched(uint32_t stream)
+{
+    uint64_t last = streams[stream].queued;
+    while (fake_settings.is_blocking && (streams[stream].done < last)) {
+        if (fake_run_one()) continue;
+        fake_trouble("a blocking launch stands behind work that never ends, or another rank's");
+        return;
+    }
 }
 
 void fake_run_all(void)
@@ -289,6 +334,7 @@ CUresult fake_stream_create(CUstream *handle_out, CUcontext context)
         if (streams[s].live || (streams[s].head != NULL)) continue;
         streams[s].live = true;
         streams[s].context = context;
+        streams[s].connection = connection_draw();
         *handle_out = &streams[s];
         return CUDA_SUCCESS;
     }
@@ -310,7 +356,7 @@ CUcontext fake_stream_context(uint32_t stream)
 
 bool fake_stream_done(uint32_t stream)
 {
-    if (fake_random(2) != 0) fake_run_one();
+    if (fake_random(2) != 0) (void)fake_run_one();
     if (streams[stream].head != NULL) return false;
     fake_clock_join(&seen, &streams[stream].clock);
     saw(stream, streams[stream].done);
@@ -391,7 +437,7 @@ CUresult fake_event_query(CUevent handle)
 {
     struct CUevent_st *event = event_find(handle);
     if (event == NULL) return CUDA_ERROR_INVALID_HANDLE;
-    if (fake_random(2) != 0) fake_run_one();
+    if (fake_random(2) != 0) (void)fake_run_one();
     if (!event->recorded) return CUDA_SUCCESS;
     if (!event->of_all && (streams[event->stream].done < event->done)) return CUDA_ERROR_NOT_READY;
     for (uint32_t s = 0; event->of_all && (s < STREAMS_MAX); s++)

@@ -33,6 +33,7 @@ struct work {
     work_kind kind;
     bool started;
     uint32_t stream;
+    uint64_t ticket;    /* of the order in which all work was queued */
     struct clock clock; /* what is done before it, and itself */
     uint64_t dst, src;
     size_t size_bytes;
@@ -85,7 +86,8 @@ void fake_settings_read(void);
 bool fake_is_without(const char *call);
 extern struct fake_settings {
     int version;
-    bool is_eager;
+    bool is_eager, is_blocking;
+    uint32_t connections;         /* hardware work queues a context; 0: a queue for each stream */
     uint64_t memory_bytes, calls; /* calls: since then */
 } fake_settings;
 bool fake_is_lost(void); /* a failure stays */
@@ -161,9 +163,11 @@ void fake_maps_forget(void);
 void fake_clock_join(struct clock *clock, const struct clock *other); /* behind both */
 void fake_queue_add(uint32_t stream, const struct work *like);
 void fake_run_some(void); /* a few works, or none */
-void fake_run_one(void);  /* one, if any can */
+bool fake_run_one(void);  /* one; false: none can */
 void fake_run_all(void);  /* and the host has seen it */
 void fake_run_stream(uint32_t stream);
+void fake_launched(uint32_t stream); /* where launches block, until the kernel has ended */
+void fake_connections_draw(void);    /* of the streams that every context has */
 bool fake_stream_find(CUstream handle, uint32_t *stream_out);
 CUresult fake_stream_create(CUstream *handle_out, CUcontext context);
 CUcontext fake_stream_context(uint32_t stream); /* NULL: any */

@@ -241,3 +241,70 @@ TEST(nothing_is_left_behind_by_a_close_in_the_middle)
         assert_string_equal(f.log, "");
     }
 }
+
+/* ---- hardware work queues ---- */
+
+/* With this of the environment, whatever the suite was started with; then that again. */
+static void with(const char *name, const char *value, void (*run)(void))
+{
+    char kept[16];
+    const char *before = getenv(name);
+    (void)snprintf(kept, sizeof kept, "%s", (before != NULL) ? before : "");
+    assert_int_equal(setenv(name, value, 1), 0);
+    run();
+    assert_int_equal(setenv(name, kept, 1), 0);
+}
+
+static bool other_passes; /* what comes into the same queue behind a wait that stands */
+
+/* A stream waits for one whose kernel runs on; another stream has nothing to do with them. */
+static void wait_stands(void)
+{
+    for (uint32_t seed = 0; seed < 8; seed++) {
+        begin(seed);
+        struct gf_queue theirs = {.gpu = f.gpu, .stream = f.fake->stream_create()};
+        struct gf_queue other = {.gpu = f.gpu, .stream = f.gpu->streams[GF_STREAM_IN]};
+        f.fake->stream_hold(theirs.stream);
+        assert_int_equal(gf_gpu_cuda.zero(&other, device(0), BYTES), GF_OK);
+        assert_true(cuda_fixture_drains(&other)); /* beside a kernel that runs */
+        assert_int_equal(gf_gpu_cuda.mark(&theirs, 0), GF_OK);
+        assert_int_equal(gf_gpu_cuda.follow(&f.queue, 0), GF_OK);
+        assert_int_equal(gf_gpu_cuda.zero(&other, device(0), BYTES), GF_OK);
+        assert_int_equal(cuda_fixture_drains(&other), other_passes);
+        f.fake->release();
+        drain(&other);
+        drain(&f.queue);
+        f.fake->stream_destroy(theirs.stream);
+        cuda_fixture_end(&f, pinned);
+    }
+}
+
+TEST(streams_in_one_work_queue_wait_with_what_came_before)
+{
+    other_passes = false;
+    with("GF_FAKE_CONNECTIONS", "1", wait_stands);
+    other_passes = true;
+    with("GF_FAKE_CONNECTIONS", "", wait_stands);
+}
+
+static void launch_blocks(void)
+{
+    begin(1);
+    f.fake->stream_hold(f.queue.stream);
+    launch(&f.queue, FILL, device(0), 3);
+    f.fake->release();
+    drain(&f.queue);
+    end_in("a blocking launch stands behind work that never ends");
+    for (uint32_t seed = 0; seed < 8; seed++) {
+        begin(seed);
+        launch(&f.queue, FILL, device(0), 3);
+        assert_int_equal(gf_gpu_cuda.mark(&f.queue, 0), GF_OK);
+        assert_int_equal(gf_gpu_cuda.reached(f.gpu, 0), GF_OK); /* at the first look */
+        cuda_fixture_end(&f, pinned);
+    }
+}
+
+TEST(a_launch_that_blocks_has_ended)
+{
+    with("CUDA_LAUNCH_BLOCKING", "1", launch_blocks);
+}
