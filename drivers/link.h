@@ -77,7 +77,7 @@ struct gf_link_count {
 /* The state of each driver begins with this. */
 struct gf_link {
     const struct gf_link_driver *driver;
-    struct gf_fault fault; /* the last foreign failure */
+    struct gf_fault fault; /* the first foreign failure; whose the link is says it */
     uint64_t sent_bytes;   /* payload, added by send_post */
     uint64_t sent_messages;
     struct gf_link_count *counts; /* [setup.world], by peer; the caller's to read */

@@ -98,13 +98,11 @@ size_t gf_node_state_bytes(const struct gf_link_setup *setup)
 gf_status gf_node_fault(struct gf_node *node, gf_status code, uint32_t peer, const char *call,
                         const char *format, ...)
 {
-    gf_log_level level = (node->link->fault.code == GF_OK) ? GF_LOG_ERROR : GF_LOG_DEBUG;
     char text[sizeof node->link->fault.text];
     va_list arguments;
     va_start(arguments, format);
     (void)vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    gf_log_line(&node->log, level, "link: %s", text);
     return gf_fault_set(&node->link->fault, code, peer, call, 0, "%s", text);
 }
 

@@ -116,9 +116,6 @@ void gf_tcp_mismatch(struct gf_req *req, uint32_t came_bytes)
     (void)gf_fault_set(&tcp->link.fault, GF_ERR_MISMATCH, req->peer, "", 0,
                        "rank %u sent %u bytes where rank %u expects %u (tag %#llx)", req->peer,
                        came_bytes, tcp->setup.rank, req->size, (unsigned long long)req->tag);
-    gf_log_line(&tcp->setup.log, GF_LOG_ERROR,
-                "link: rank %u sent %u bytes where rank %u expects %u (tag %#llx)", req->peer,
-                came_bytes, tcp->setup.rank, req->size, (unsigned long long)req->tag);
 }
 
 /* ---- posting ---- */

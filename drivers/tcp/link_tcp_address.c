@@ -71,7 +71,6 @@ static bool has(void *user, uint32_t peer, uint32_t stream)
 
 static gf_status network_refuse(struct gf_tcp_link *tcp, gf_status code, const char *text)
 {
-    gf_log_line(&tcp->setup.log, GF_LOG_ERROR, "link: %s", text);
     return gf_fault_set(&tcp->link.fault, code, GF_RANK_NONE, "", 0, "%s", text);
 }
 

@@ -153,7 +153,7 @@ void gf_tcp_stream_ended(struct gf_tcp_stream *stream, int error)
 }
 
 /* Its requests end, with what was said of it. */
-static bool peer_tell(struct gf_tcp_peer *peer, gf_log_level level)
+static bool peer_tell(struct gf_tcp_peer *peer)
 {
     struct gf_tcp_link *tcp = peer->link;
     struct gf_req *req = tcp->oldest;
@@ -168,11 +168,9 @@ static bool peer_tell(struct gf_tcp_peer *peer, gf_log_level level)
     while (req != NULL) {
         struct gf_req *newer = req->newer;
         if (req->peer == peer->id) {
-            if (!moved) {
+            if (!moved)
                 (void)gf_fault_set(&tcp->link.fault, GF_ERR_LINK, peer->id, "", 0, "%s",
                                    peer->text);
-                gf_log_line(&tcp->setup.log, level, "link: %s", peer->text);
-            }
             gf_tcp_req_end(req, GF_ERR_LINK);
             moved = true;
         }
@@ -196,8 +194,7 @@ void gf_tcp_violated(struct gf_tcp_stream *stream, const char *format, ...)
     peer_text(peer, stream->fd, why);
     peer_ends(peer);
     (void)gf_fault_set(&tcp->link.fault, GF_ERR_LINK, peer->id, "recv", 0, "%s", peer->text);
-    if (!peer_tell(peer, GF_LOG_ERROR))
-        gf_log_line(&tcp->setup.log, GF_LOG_ERROR, "link: %s", peer->text);
+    (void)peer_tell(peer);
     tcp->broken = GF_ERR_LINK;
 }
 
@@ -211,7 +208,7 @@ bool gf_tcp_gone_tell(struct gf_tcp_link *tcp, uint64_t now_ns)
             for (int i = 0; (i < READS_MAX) && gf_tcp_stream_read(&peer->streams[s]); i++)
                 moved = true;
         }
-        if (!peer->told) moved = peer_tell(peer, GF_LOG_ERROR) || moved;
+        if (!peer->told) moved = peer_tell(peer) || moved;
     }
     return moved;
 }

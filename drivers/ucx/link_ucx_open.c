@@ -102,8 +102,6 @@ static void log_give(struct gf_ucx *ucx)
 gf_status gf_ucx_fault(struct gf_ucx *ucx, gf_status code, uint32_t peer, const char *call,
                        ucs_status_t status, const char *format, ...)
 {
-    /* Once a link has failed, more of the same is expected: a dead peer fails every send to it. */
-    gf_log_level level = (ucx->link.fault.code == GF_OK) ? GF_LOG_ERROR : GF_LOG_DEBUG;
     char text[sizeof ucx->link.fault.text];
     va_list arguments;
     va_start(arguments, format);
@@ -111,8 +109,6 @@ gf_status gf_ucx_fault(struct gf_ucx *ucx, gf_status code, uint32_t peer, const 
     va_end(arguments);
     const char *colon = (status == UCS_OK) ? "" : ": ";
     const char *why = (status == UCS_OK) ? "" : ucs_status_string(status);
-    gf_log_line(&ucx->setup.log, level, "link: %s%s%s%s%s", text, colon,
-                (status == UCS_OK) ? "" : call, colon, why);
     return gf_fault_set(&ucx->link.fault, code, peer, call, status, "%s%s%s", text, colon, why);
 }
 

@@ -5,7 +5,7 @@
 # of 3 ranks each over shared memory and over tcp, four at a time, stopped at random moments for PAUSE seconds (4).
 set -u
 . firmware-tests/support/shell.sh
-export LC_ALL=C OPENBLAS_NUM_THREADS=1
+. firmware-tests/support/elastic.sh
 RUNS=${RUNS:-20} PAUSE=${PAUSE:-4}
 idx_data "$scratch/data" 250 || exit 1
 

@@ -159,6 +159,9 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
         gf_status status = gf_members_attribute(gf->members, gf_awake(gf), &gf->error, &culprit);
         if (status == GF_AGAIN) return GF_AGAIN;
         if (status == GF_OK) {
+            /* what the link saw would be lost */
+            if ((gf->error.code == GF_ERR_LINK) && (strcmp(gf->error.text, culprit.text) != 0))
+                gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: %s", gf->rank, gf->error.text);
             gf->error.code = culprit.code;
             gf->error.peer = culprit.peer;
             if (culprit.operation != GF_OPERATION_NONE) gf->error.operation = culprit.operation;
