@@ -84,6 +84,11 @@ void gf_socket_options_set(int fd, uint64_t keepalive_ns)
     option_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (period_s > 1) ? 2000 * period_s : 1500);
 }
 
+void gf_socket_carries_messages(int fd)
+{
+    option_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
+}
+
 static int listen_failed(int fd, const char *call, const char *text, struct gf_fault *fault_out)
 {
     int error = errno;

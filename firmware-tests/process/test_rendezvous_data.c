@@ -5,6 +5,7 @@
 #include "firmware-tests/support/tcp_keys.h"
 
 #include <sys/socket.h>
+#include <netinet/tcp.h>
 #include <unistd.h>
 
 #define ENDS 4u
@@ -111,6 +112,24 @@ TEST(both_ends_get_a_proven_connection)
         }
         data_close();
     }
+}
+
+/* Its rank may compute for long, with the kernel's buffers full: no timeout of the kernel runs then.
+ */
+TEST(a_connection_whose_rank_does_not_read_stays)
+{
+    data_world(2, false);
+    assert_int_equal(data_dial(0, 1, 0), GF_OK);
+    UNTIL((ends[0].connected == 1) && (ends[1].connected == 1));
+    for (uint32_t r = 0; r < 2; r++) {
+        int timeout_ms = -1;
+        socklen_t bytes = sizeof timeout_ms;
+        assert_int_equal(
+            getsockopt(ends[r].fds[1 - r][0], IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, &bytes),
+            0);
+        assert_int_equal(timeout_ms, 0);
+    }
+    data_close();
 }
 
 TEST(of_two_that_dial_each_other_one_connection_stays)
