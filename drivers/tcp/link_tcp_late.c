@@ -101,6 +101,18 @@ void gf_tcp_late_drop(struct gf_tcp_peer *peer, uint32_t late)
     peer->late_free = late;
 }
 
+void gf_tcp_late_keep_whole(struct gf_tcp_peer *peer)
+{
+    uint32_t at = peer->late_first;
+    while (at != TCP_NONE) {
+        const struct gf_tcp_late *entry = &peer->late[at];
+        uint32_t next = entry->next;
+        bool whole = entry->here && (entry->block != TCP_NONE) && (entry->bytes == entry->size);
+        if (!whole || (entry->req != NULL)) gf_tcp_late_drop(peer, at);
+        at = next;
+    }
+}
+
 void gf_tcp_late_deliver(struct gf_tcp_peer *peer, uint32_t late, struct gf_req *req)
 {
     const struct gf_tcp_late entry = peer->late[late];

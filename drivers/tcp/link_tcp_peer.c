@@ -178,6 +178,7 @@ static bool peer_tell(struct gf_tcp_peer *peer)
     }
     peer->queued = peer->waiting = peer->sending = peer->receives =
         (struct gf_tcp_list){NULL, NULL};
+    if (peer->open_count > 0) gf_tcp_late_keep_whole(peer);
     return moved;
 }
 

@@ -271,6 +271,8 @@ uint32_t gf_tcp_late_find(const struct gf_tcp_peer *peer, uint64_t tag);
 uint32_t gf_tcp_late_add(struct gf_tcp_peer *peer, const struct gf_tcp_head *head);
 /* Takes it off, and gives its credit back. */
 void gf_tcp_late_drop(struct gf_tcp_peer *peer, uint32_t late);
+/* Its connections have ended: what has not come whole will not come. */
+void gf_tcp_late_keep_whole(struct gf_tcp_peer *peer);
 /* Its bytes are here and have a receive: they go there, and the entry ends. */
 void gf_tcp_late_deliver(struct gf_tcp_peer *peer, uint32_t late, struct gf_req *req);
 void gf_tcp_credit_give(struct gf_tcp_peer *peer, uint32_t blocks);

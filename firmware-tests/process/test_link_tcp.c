@@ -751,6 +751,33 @@ TEST(an_end_is_told_a_second_later)
     close_all();
 }
 
+/* A connection ends before the receives are posted: what had come whole is had, and what had not is
+ * refused at once. */
+TEST(of_messages_without_a_receive_only_whole_ones_outlive_their_connection)
+{
+    static unsigned char small[2000];
+    static unsigned char got[2000];
+    EACH_WAY(way)
+    {
+        open_all(2);
+        turns(10);
+        fill(small, sizeof small, 1);
+        fill(out[1][0], MESSAGE_MAX, 2);
+        assert_int_equal(send_to(1, 0, 0, 7, out[1][0], MESSAGE_MAX), GF_OK);
+        assert_int_equal(send_to(1, 0, 1, 8, small, sizeof small), GF_OK);
+        turns(50);
+        gf_link_tcp.close(ends[1].link);
+        ends[1].link = NULL;
+        turns(50);
+        assert_int_equal(recv_from(0, 1, 0, 7, in[0][0], MESSAGE_MAX), GF_ERR_LINK);
+        assert_int_equal(recv_from(0, 1, 1, 8, got, sizeof got), GF_OK);
+        assert_int_equal(ended(0, 1), GF_OK);
+        assert_memory_equal(got, small, sizeof got);
+        assert_int_equal(recv_from(0, 1, 2, 8, got, sizeof got), GF_ERR_LINK);
+        close_all();
+    }
+}
+
 /* Each bit that stands for anything, changed in the first headers and their payloads. */
 TEST(a_damaged_header_ends_the_connection_and_names_both_ends)
 {
