@@ -57,6 +57,10 @@ static struct gf_tcp_link *tcp_of(void *user)
 static void connected(void *user, uint32_t peer, uint32_t stream, int fd)
 {
     struct gf_tcp_link *tcp = tcp_of(user);
+    if (tcp->peers[peer].ended) { /* another stream's end was read since: that is told */
+        (void)close(fd);
+        return;
+    }
     if (gf_link_tcp_adopt(&tcp->link, peer, stream, fd) == GF_OK) return;
     gf_log_line(&tcp->setup.log, GF_LOG_WARN, "link: %s", tcp->link.fault.text);
     (void)close(fd);
