@@ -50,7 +50,7 @@ $(patsubst %,$(BUILD)/firmware-tests/%,test_models test_config_tensors test_chec
 $(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train/train_layers.o $(BUILD)/firmware-tests/fake/kernels_train.o
 $(BUILD)/firmware-tests/test_simt_sweep: $(BUILD)/firmware-tests/fake/kernels_sweep.o
 $(BUILD)/firmware-tests/test_check_devices: $(call without_main,check) $(TOOL_SHARED)
-$(BUILD)/firmware-tests/test_check: $(call without_main,check) $(patsubst %,$(BUILD)/tools/common/tool_%.o,output port)
+$(BUILD)/firmware-tests/test_check: $(call without_main,check) $(patsubst %,$(BUILD)/tools/common/tool_%.o,output port context)
 $(BUILD)/firmware-tests/test_perf: $(call without_main,perf) $(TOOL_SHARED)
 # UCX's answers and what it is given, seen and changed on the way.
 $(BUILD)/firmware-tests/test_link_ucx_device: LDFLAGS += $(foreach f,config_modify context_query tag_send_nbx tag_recv_nbx \

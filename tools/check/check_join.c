@@ -3,9 +3,9 @@
 #include "tools/check/check_preflight.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "tools/common/tool_clock.h"
+#include "tools/common/tool_context.h"
 
 #define JOIN_ELEMS 1024u
 
@@ -32,21 +32,21 @@ static gf_status sum_try(gf_context *gf, bool *right_out)
 void check_join(struct check_report *report, const struct check_job *job)
 {
     struct gf_config config = job->config;
-    gf_context *gf = NULL;
-    void *memory = aligned_alloc(4096, job->need.control_bytes);
+    struct tool_context context;
+    gf_context *gf;
     uint64_t begin_ns = tool_clock_ns();
     uint64_t open_ns;
     bool right = false;
     gf_status status;
-    if (memory == NULL) {
+    config.rendezvous.join_timeout_ns = job->deadline_ns;
+    config.exchange.timeout_ns = job->deadline_ns;
+    status = tool_context_open(&context, &config, job->tensors, job->tensor_count);
+    if (status == GF_ERR_ARENA) {
         check_say(report, "join", CHECK_FAIL, "ulimit -v; fewer ranks a node, or a smaller model",
                   "there is no memory for a rank's control region");
         return;
     }
-    config.rendezvous.join_timeout_ns = job->deadline_ns;
-    config.exchange.timeout_ns = job->deadline_ns;
-    status =
-        gf_open(&config, job->tensors, job->tensor_count, memory, job->need.control_bytes, &gf);
+    gf = context.gf;
     if (status == GF_OK) status = gf_open_wait(gf);
     open_ns = tool_clock_ns() - begin_ns;
     if (status == GF_OK) status = sum_try(gf, &right);
@@ -62,6 +62,5 @@ void check_join(struct check_report *report, const struct check_job *job)
         check_say(report, "join", CHECK_OK, NULL,
                   "%u ranks joined in %.2f s, and a sum over all of them is right", gf_world(gf),
                   (double)open_ns / 1e9);
-    (void)gf_close(gf);
-    free(memory);
+    (void)tool_context_close(&context);
 }

@@ -4,9 +4,7 @@
 #include "tools/perf/perf_device.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "drivers/identity.h"
 #include "tools/perf/perf_values.h"
 
 #define STAGING_BYTES (UINT64_C(4) << 20)
@@ -18,7 +16,7 @@ static struct perf_device *device_of(const struct perf *perf)
 
 gf_status perf_device_told(const struct perf_device *device, gf_status status)
 {
-    if (status < 0) fprintf(stderr, "gf-perf: %s\n", device->gpu->fault.text);
+    if (status < 0) fprintf(stderr, "gf-perf: %s\n", device->own.gpu->fault.text);
     return status;
 }
 
@@ -27,7 +25,7 @@ gf_status perf_device_wait(struct perf *perf)
     struct perf_device *device = device_of(perf);
     double end_us = perf_now_us() + (double)device->timeout_ns * 1e-3;
     gf_status status;
-    while ((status = device->gpu->driver->finished(&device->queue)) == GF_AGAIN) {
+    while ((status = device->own.gpu->driver->finished(&device->own.queue)) == GF_AGAIN) {
         if ((status = gf_heartbeat(perf->gf)) < 0) return status;
         if (perf_now_us() < end_us) continue;
         fprintf(stderr, "gf-perf: the device did not end its work within exchange.timeout\n");
@@ -40,13 +38,14 @@ gf_status perf_device_wait(struct perf *perf)
 static gf_status device_copy(struct perf *perf, gf_mem dst, gf_mem src, uint64_t bytes)
 {
     struct perf_device *device = device_of(perf);
-    return perf_device_told(device, device->gpu->driver->copy(&device->queue, dst, src, bytes));
+    return perf_device_told(device,
+                            device->own.gpu->driver->copy(&device->own.queue, dst, src, bytes));
 }
 
 gf_status perf_device_clear(struct perf *perf, uint64_t bytes)
 {
     struct perf_device *device = device_of(perf);
-    gf_status status = device->gpu->driver->zero(&device->queue, perf_input(perf), bytes);
+    gf_status status = device->own.gpu->driver->zero(&device->own.queue, perf_input(perf), bytes);
     return (status < 0) ? perf_device_told(device, status) : perf_device_wait(perf);
 }
 
@@ -57,7 +56,7 @@ static struct perf_values values_part(const struct perf *perf, const struct perf
     uint64_t most = STAGING_BYTES / gf_type_size_bytes(values->type);
     uint64_t left = values->elem_count - first;
     struct perf_values part = *values;
-    part.data = device_of(perf)->staging;
+    part.data = device_of(perf)->own.host;
     part.first_elem = first;
     part.elem_count = (left < most) ? left : most;
     return part;
@@ -65,7 +64,7 @@ static struct perf_values values_part(const struct perf *perf, const struct perf
 
 gf_status perf_device_fill(struct perf *perf, struct perf_values values)
 {
-    gf_mem staging = (gf_mem)(uintptr_t)device_of(perf)->staging;
+    gf_mem staging = (gf_mem)(uintptr_t)device_of(perf)->own.host;
     uint64_t size = gf_type_size_bytes(values.type);
     gf_status status = GF_OK;
     for (uint64_t first = 0; (status >= 0) && (first < values.elem_count);) {
@@ -81,7 +80,7 @@ gf_status perf_device_fill(struct perf *perf, struct perf_values values)
 
 gf_status perf_device_wrong(struct perf *perf, struct perf_values values, uint64_t *wrong)
 {
-    gf_mem staging = (gf_mem)(uintptr_t)device_of(perf)->staging;
+    gf_mem staging = (gf_mem)(uintptr_t)device_of(perf)->own.host;
     uint64_t size = gf_type_size_bytes(values.type);
     gf_status status = GF_OK;
     for (uint64_t first = 0; (status >= 0) && (first < values.elem_count);) {
@@ -101,9 +100,9 @@ static gf_status step_run(struct perf *perf, uint64_t elem_count)
     if ((status >= 0) && (perf->source != 0))
         status = device_copy(perf, perf->data, perf->source,
                              elem_count * gf_type_size_bytes(perf->plan.type));
-    if (status >= 0) status = gf_tensor_ready(perf->gf, 0, device->queue.stream);
+    if (status >= 0) status = gf_tensor_ready(perf->gf, 0, device->own.queue.stream);
     if (status >= 0) status = gf_step_wait(perf->gf);
-    if (status >= 0) status = gf_queue_follow(perf->gf, device->queue.stream);
+    if (status >= 0) status = gf_queue_follow(perf->gf, device->own.queue.stream);
     return (status < 0) ? status : perf_device_wait(perf);
 }
 
@@ -115,56 +114,17 @@ static const struct perf_way step_way = {.is_step = true,
 
 /* ---- open to close ---- */
 
-static int device_refuse(const struct gf_fault *fault)
-{
-    return perf_refuse((fault->code != GF_OK) ? fault->text : "the device failed");
-}
-
 static int device_open(const struct perf_options *options, struct perf_device *device)
 {
-#if GF_WITH_CUDA
-    const struct gf_gpu_driver *driver = &gf_gpu_cuda;
     const struct gf_config *config = &options->config;
     uint64_t range = (options->bytes_max + 255) / 256 * 256;
-    struct gf_gpu_setup setup = {.library = config->device.library,
-                                 .ordinal = config->device.ordinal,
-                                 .local = gf_identity_local(config->job.rank),
-                                 .device_bytes = 2 * range,
-                                 .log = {config->log, config->log_user}};
-    struct gf_fault fault = {.code = GF_OK};
-    device->state = perf_memory(driver->state_bytes(&setup));
-    if (device->state == NULL) return perf_refuse(PERF_NO_MEMORY);
-    if (driver->open(&setup, device->state, &device->gpu, &fault) < 0) return device_refuse(&fault);
-    device->queue =
-        (struct gf_queue){.gpu = device->gpu, .stream = device->gpu->streams[GF_STREAM_MAIN]};
-    device->source = device->gpu->arena;
+    if (tool_gpu_open(&device->own, config, 2 * range, STAGING_BYTES, NULL) < 0)
+        return perf_refuse(tool_gpu_error(&device->own));
+    device->source = device->own.gpu->arena;
     device->target = device->source + range;
     device->timeout_ns =
         (config->exchange.timeout_ns > 0) ? config->exchange.timeout_ns : UINT64_C(30000000000);
-    unsigned char *staging = aligned_alloc(4096, STAGING_BYTES);
-    if (staging == NULL) return perf_refuse(PERF_NO_MEMORY);
-    if (driver->host_register(device->gpu, staging, STAGING_BYTES) < 0) {
-        free(staging);
-        return device_refuse(&device->gpu->fault);
-    }
-    device->staging = staging;
     return 0;
-#else
-    (void)options;
-    (void)device;
-    (void)device_refuse;
-    return perf_refuse("--device cuda: this build has no CUDA driver (no cuda.h)");
-#endif
-}
-
-static void device_close(struct perf_device *device)
-{
-    bool ended = true;
-    if ((device->gpu != NULL) && (device->staging != NULL))
-        ended = device->gpu->driver->host_unregister(device->gpu, device->staging) == GF_OK;
-    if (device->gpu != NULL) device->gpu->driver->close(device->gpu);
-    if (ended) free(device->staging); /* else what hangs may still write there */
-    free(device->state);
 }
 
 /* A context, our row and NCCL's. */
@@ -192,7 +152,7 @@ static int size_run(const struct perf_options *options, struct perf_device *devi
     if ((result == 0) && (report->row_count == 0)) {
         status = perf_nccl_open(&perf, options->nccl_path);
         if (status >= 0) status = gf_stats(perf.gf, &stats);
-        (void)snprintf(report->gpu, sizeof report->gpu, "%s", device->gpu->name);
+        (void)snprintf(report->gpu, sizeof report->gpu, "%s", device->own.gpu->name);
         report->path = gf_path_name((gf_path)stats.path);
         (void)snprintf(report->nccl, sizeof report->nccl, "%s", device->nccl.text);
         if (report->is_reporter && (status >= 0)) perf_report_head(report);
@@ -218,13 +178,13 @@ static int size_run(const struct perf_options *options, struct perf_device *devi
 
 int perf_device_run(const struct perf_options *options, struct perf_report *report)
 {
-    struct perf_device device = {.gpu = NULL};
+    struct perf_device device = {.source = 0};
     int result = device_open(options, &device);
     for (uint64_t bytes = options->bytes_min; (result == 0) && (bytes <= options->bytes_max);
          bytes *= options->factor)
         result = size_run(options, &device, bytes, report);
     if (report->is_reporter && (report->row_count > 0)) perf_report_foot(report);
     perf_nccl_close(&device, result);
-    device_close(&device);
+    tool_gpu_close(&device.own);
     return result;
 }

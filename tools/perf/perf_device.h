@@ -3,7 +3,7 @@
 #ifndef PERF_DEVICE_H
 #define PERF_DEVICE_H
 
-#include "drivers/gpu.h"
+#include "tools/common/tool_context.h"
 #include "tools/perf/perf_nccl.h"
 #include "tools/perf/perf_options.h"
 #include "tools/perf/perf_report.h"
@@ -11,12 +11,9 @@
 /* The program's own part of the rank's GPU: what goes into gradients and comes out of them, and
  * what NCCL works on. */
 struct perf_device {
-    struct gf_gpu *gpu;
-    struct gf_queue queue;
-    void *state;
-    unsigned char *staging; /* registered host memory; NULL */
-    gf_mem source, target;  /* [bytes_max] each, of its arena */
-    uint64_t timeout_ns;    /* of work that is waited for */
+    struct tool_gpu own;
+    gf_mem source, target; /* [bytes_max] each, of its arena */
+    uint64_t timeout_ns;   /* of work that is waited for */
     struct perf_nccl nccl;
 };
 

@@ -48,7 +48,7 @@ static int collective_run(const struct perf_options *options, struct perf_report
         perf.gf = session.gf;
         perf.times_us = session.times_us;
         perf.data = gf_exchange_take(perf.gf, options->bytes_max);
-        if (has_data) source = perf_memory(options->bytes_max);
+        if (has_data) source = tool_memory(options->bytes_max);
         perf.source = (gf_mem)(uintptr_t)source;
         if (has_data) perf.plan.seconds *= 0.5; /* for each place */
         if ((perf.data == 0) || (has_data && (source == NULL)))

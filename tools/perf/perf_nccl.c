@@ -107,11 +107,11 @@ static gf_status connect(struct perf *perf)
     if (status >= 0) status = gf_request_wait(perf->gf, &request);
     if (status >= 0) status = all_did(perf, result, "ncclGetUniqueId", &good);
     if ((status < 0) || !good) return status;
-    if ((status = perf_device_told(device, device->gpu->driver->enter(device->gpu))) < 0)
+    if ((status = perf_device_told(device, device->own.gpu->driver->enter(device->own.gpu))) < 0)
         return status;
     result = nccl->calls.ncclCommInitRank(&nccl->comm, (int)gf_world(perf->gf), id,
                                           (int)gf_rank(perf->gf));
-    if ((status = perf_device_told(device, device->gpu->driver->leave(device->gpu))) < 0)
+    if ((status = perf_device_told(device, device->own.gpu->driver->leave(device->own.gpu))) < 0)
         return status;
     if (((status = all_did(perf, result, "ncclCommInitRank", &good)) < 0) || !good) return status;
     (void)nccl->calls.ncclGetVersion(&version);
@@ -129,7 +129,7 @@ gf_status perf_nccl_open(struct perf *perf, const char *path)
     struct words *own = &all[gf_rank(perf->gf)];
     nccl->library = dlopen((path != NULL) ? path : NCCL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
     own->has_library = ((nccl->library != NULL) && calls_find(nccl)) ? 1.0f : 0.0f;
-    memcpy(own->uuid, device->gpu->uuid, sizeof own->uuid);
+    memcpy(own->uuid, device->own.gpu->uuid, sizeof own->uuid);
     gf_status status = words_gather(perf, all);
     return ((status < 0) || !all_can(perf, all)) ? status : connect(perf);
 }
@@ -137,11 +137,11 @@ gf_status perf_nccl_open(struct perf *perf, const char *path)
 void perf_nccl_close(struct perf_device *device, int result)
 {
     struct perf_nccl *nccl = &device->nccl;
-    if ((nccl->comm == NULL) || (device->gpu->driver->enter(device->gpu) < 0)) return;
+    if ((nccl->comm == NULL) || (device->own.gpu->driver->enter(device->own.gpu) < 0)) return;
     /* Where another rank failed, Destroy would wait for it. */
     (void)(((result == 0) && nccl->is_open) ? nccl->calls.ncclCommDestroy(nccl->comm)
                                             : nccl->calls.ncclCommAbort(nccl->comm));
-    (void)device->gpu->driver->leave(device->gpu);
+    (void)device->own.gpu->driver->leave(device->own.gpu);
     nccl->comm = NULL;
 }
 
@@ -153,12 +153,12 @@ static gf_status nccl_run(struct perf *perf, uint64_t elem_count)
         [GF_TYPE_F32] = 7, [GF_TYPE_F16] = 6, [GF_TYPE_BF16] = 9};
     struct perf_device *device = device_of(perf);
     const struct perf_nccl *nccl = &device->nccl;
-    gf_status status = perf_device_told(device, device->gpu->driver->enter(device->gpu));
+    gf_status status = perf_device_told(device, device->own.gpu->driver->enter(device->own.gpu));
     if (status < 0) return status;
     int result = nccl->calls.ncclAllReduce(
         (const void *)(uintptr_t)perf_input(perf), (void *)(uintptr_t)perf->data, elem_count,
-        types[perf->plan.type], SUM, nccl->comm, (void *)(uintptr_t)device->queue.stream);
-    if ((status = perf_device_told(device, device->gpu->driver->leave(device->gpu))) < 0)
+        types[perf->plan.type], SUM, nccl->comm, (void *)(uintptr_t)device->own.queue.stream);
+    if ((status = perf_device_told(device, device->own.gpu->driver->leave(device->own.gpu))) < 0)
         return status;
     if (result == 0) return perf_device_wait(perf);
     fprintf(stderr, "gf-perf: ncclAllReduce failed: %s\n", nccl->calls.ncclGetErrorString(result));

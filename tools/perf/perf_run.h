@@ -2,7 +2,7 @@
 #ifndef PERF_RUN_H
 #define PERF_RUN_H
 
-#include "gradientflow.h"
+#include "tools/common/tool_context.h"
 
 #define PERF_SAMPLES_MAX 2000u
 
@@ -82,8 +82,8 @@ gf_status perf_measure(struct perf *perf, uint64_t bytes, struct perf_row *row_o
 
 struct perf_session {
     gf_context *gf;
-    void *memory;
-    float *times_us; /* [world][PERF_SAMPLES_MAX] */
+    struct tool_context context; /* its */
+    float *times_us;             /* [world][PERF_SAMPLES_MAX] */
 };
 
 /* May block until all ranks are there. 0, or -1: it said why on stderr. In both cases perf_close()
@@ -93,8 +93,6 @@ int perf_open(const struct gf_config *config, const struct gf_tensor *tensors,
               uint32_t tensor_count, struct perf_session *session);
 void perf_close(struct perf_session *session, int result);
 
-/* Zeroed and aligned to a cache line; NULL where there is none. free() it. */
-void *perf_memory(size_t size_bytes);
 /* Both give -1. fail: what the log has said already. */
 #define PERF_NO_MEMORY "there is no memory for the measurement"
 int perf_refuse(const char *text);

@@ -2,10 +2,7 @@
 #include "tools/train/train_device.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include "drivers/identity.h"
 
 #if GF_WITH_NVCC
 extern const char gf_train_fatbin[];
@@ -61,11 +58,6 @@ static size_t host_lay(struct device *device, const struct net_model *model, uin
     return used;
 }
 
-size_t device_host_bytes(const struct net_model *model, uint32_t images_max)
-{
-    return (host_lay(NULL, model, images_max, NULL) + 4095u) & ~(size_t)4095u;
-}
-
 /* The network's workspace, then what the loss gives. */
 static size_t device_lay(struct device *device, const struct net_model *model, uint32_t images_max,
                          char *base)
@@ -80,65 +72,36 @@ static size_t device_lay(struct device *device, const struct net_model *model, u
     return used;
 }
 
-gf_status device_open(struct device *device, const struct gf_config *config, struct net *host_net,
-                      void *host)
+gf_status device_open(struct device *device, const struct gf_config *config, struct net *host_net)
 {
-    const struct gf_gpu_driver *driver = GF_WITH_CUDA ? &gf_gpu_cuda : NULL;
     const struct net_model *model = host_net->model;
     uint32_t images_max = host_net->images_max;
-    *device = (struct device){.host_net = host_net, .host = host};
-    if (driver == NULL)
-        return gf_fault_set(&device->fault, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
-                            "device.driver \"%s\" is not in this build", config->device.driver);
-    struct gf_gpu_setup setup = {
-        .library = config->device.library,
-        .ordinal = config->device.ordinal,
-        .local = gf_identity_local(config->job.rank),
-        .device_bytes = device_lay(NULL, model, images_max, NULL),
-        .kernels.image = image,
-        .kernels.names = kernel_names,
-        .kernels.count = KERNEL_COUNT,
-        .log = {config->log, config->log_user},
-    };
-    device->state = calloc(1, driver->state_bytes(&setup));
-    if (device->state == NULL)
-        return gf_fault_set(&device->fault, GF_ERR_SYSTEM, GF_RANK_NONE, "calloc", 0,
-                            "there is no memory for the device's state");
-    gf_status status = driver->open(&setup, device->state, &device->gpu, &device->fault);
+    const struct gf_gpu_kernels kernels = {
+        .image = image, .names = kernel_names, .count = KERNEL_COUNT};
+    *device = (struct device){.host_net = host_net};
+    gf_status status =
+        tool_gpu_open(&device->own, config, device_lay(NULL, model, images_max, NULL),
+                      host_lay(NULL, model, images_max, NULL), &kernels);
     if (status < 0) return status;
-    device->queue =
-        (struct gf_queue){.gpu = device->gpu, .stream = device->gpu->streams[GF_STREAM_MAIN]};
-    device_lay(device, model, images_max, (char *)(uintptr_t)device->gpu->arena);
-    status = driver->host_register(device->gpu, host, device_host_bytes(model, images_max));
-    if (status < 0) {
-        device->host = NULL;
-        return status;
-    }
-    host_lay(device, model, images_max, host);
+    device_lay(device, model, images_max, (char *)(uintptr_t)device->own.gpu->arena);
+    host_lay(device, model, images_max, device->own.host);
     return GF_OK;
 }
 
 void device_close(struct device *device)
 {
-    if (device->gpu != NULL) {
-        if (device->host != NULL) device->gpu->driver->host_unregister(device->gpu, device->host);
-        device->gpu->driver->close(device->gpu);
-    }
-    free(device->state);
-    device->gpu = NULL;
-    device->state = NULL;
+    tool_gpu_close(&device->own);
 }
 
 const char *device_error(const struct device *device)
 {
-    if (device->fault.code != GF_OK) return device->fault.text;
-    return (device->gpu != NULL) ? device->gpu->fault.text : "";
+    return tool_gpu_error(&device->own);
 }
 
 static gf_status sink_ready(void *user, uint32_t tensor)
 {
     struct device *device = user;
-    return gf_tensor_ready(device->gf, tensor, device->queue.stream);
+    return gf_tensor_ready(device->gf, tensor, device->own.queue.stream);
 }
 
 static gf_status sink_poll(void *user)
@@ -167,14 +130,14 @@ static void copy(struct device *device, void *dst, const void *src, size_t size_
 {
     gf_status *status = &device->net.status;
     if (*status >= 0)
-        *status = device->gpu->driver->copy(&device->queue, mem(dst), mem(src), size_bytes);
+        *status = device->own.gpu->driver->copy(&device->own.queue, mem(dst), mem(src), size_bytes);
 }
 
 /* The others hear that this rank is alive. */
 static gf_status finish(struct device *device)
 {
     while (device->net.status >= 0) {
-        gf_status status = device->gpu->driver->finished(&device->queue);
+        gf_status status = device->own.gpu->driver->finished(&device->own.queue);
         if (status == GF_OK) return GF_OK;
         device->net.status = (status < 0) ? status : gf_heartbeat(device->gf);
     }
@@ -203,18 +166,18 @@ gf_status device_weights_get(struct device *device)
 
 gf_status device_follow(struct device *device)
 {
-    return gf_queue_follow(device->gf, device->queue.stream);
+    return gf_queue_follow(device->gf, device->own.queue.stream);
 }
 
 /* blocks: as many as there is work for; each kernel goes on where they are fewer. */
 static void blocks_launch(struct device *device, uint32_t kernel, uint64_t blocks, void *args)
 {
     void *list[] = {args};
-    uint32_t most = device->gpu->blocks[kernel];
+    uint32_t most = device->own.gpu->blocks[kernel];
     uint32_t count = (blocks < most) ? (uint32_t)blocks : most;
     if ((device->net.status < 0) || (blocks == 0)) return;
-    device->net.status =
-        device->gpu->driver->launch(&device->queue, kernel, count, TRAIN_KERNEL_THREADS, list);
+    device->net.status = device->own.gpu->driver->launch(&device->own.queue, kernel, count,
+                                                         TRAIN_KERNEL_THREADS, list);
 }
 
 static void threads_launch(struct device *device, uint32_t kernel, uint64_t thread_count,
@@ -268,7 +231,7 @@ void device_abandon(struct device *device)
 {
     gf_status status;
     if (device->net.status == GF_ERR_DEVICE) return;
-    while ((status = device->gpu->driver->finished(&device->queue)) == GF_AGAIN) {
+    while ((status = device->own.gpu->driver->finished(&device->own.queue)) == GF_AGAIN) {
     }
     device->net.status = status;
 }

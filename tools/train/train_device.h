@@ -5,35 +5,28 @@
 #ifndef GF_TRAIN_DEVICE_H
 #define GF_TRAIN_DEVICE_H
 
-#include "drivers/drivers.h"
+#include "tools/common/tool_context.h"
 #include "tools/train/train_kernels.h"
 #include "tools/train/train_net.h"
 #include "tools/train/train_options.h"
 
 struct device {
-    struct gf_gpu *gpu;
-    struct gf_queue queue;
-    struct gf_fault fault; /* of open */
-    void *state;           /* the driver's */
+    struct tool_gpu own;
     gf_context *gf;
     struct net net; /* on the device; its status sticks: after a failure nothing more is queued */
     float *losses;  /* [images_max] there */
     uint32_t *hits;
     struct net *host_net; /* brings images and first weights, and tests with the last weights */
-    /* Registered host memory. */
-    void *host;
+    /* of own.host */
     float *host_losses;
     uint32_t *host_hits;
 };
 
 /* NULL if a GPU can do what is asked for; else what is allowed. */
 const char *device_refuses(const struct train_options *options);
-/* Bytes of page-aligned host memory that device_open() wants. */
-size_t device_host_bytes(const struct net_model *model, uint32_t images_max);
-/* host is zeroed and the device's until device_close(); host_net's weights, input and labels lie in
- * it from now on. A failure is told by device_error(). */
-gf_status device_open(struct device *device, const struct gf_config *config, struct net *host_net,
-                      void *host);
+/* host_net's weights, input and labels lie in the device's host memory from now on. A failure is
+ * told by device_error(). */
+gf_status device_open(struct device *device, const struct gf_config *config, struct net *host_net);
 void device_close(struct device *device);
 /* One line; empty if nothing failed. */
 const char *device_error(const struct device *device);

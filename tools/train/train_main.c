@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tools/common/tool_args.h"
+#include "tools/common/tool_context.h"
 #include "tools/common/tool_output.h"
 #include "tools/train/train_elastic.h"
 #include "tools/train/train_loop.h"
@@ -83,27 +84,14 @@ static int fail(const struct train *train, const char *text)
     return -1;
 }
 
-/* size_bytes of zeroed memory, aligned for the library and for vectors. */
-static void *memory_take(size_t size_bytes)
+static int join(struct train *train, struct tool_context *context)
 {
-    size_t whole = (size_bytes + 63u) & ~(size_t)63u;
-    void *memory = aligned_alloc(64, whole);
-    if (memory != NULL) memset(memory, 0, whole);
-    return memory;
-}
-
-static int join(struct train *train, void **memory_out)
-{
-    const struct net_model *model = train->options->model;
-    struct gf_footprint need;
     train_tensors(train);
-    gf_status status = gf_measure(train->config, train->tensors, model->tensor_count, &need);
-    if (status < 0) return fail_library(train, status);
-    *memory_out = memory_take(need.control_bytes);
-    if (*memory_out == NULL)
+    gf_status status = tool_context_open(context, train->config, train->tensors,
+                                         train->options->model->tensor_count);
+    if (status == GF_ERR_ARENA)
         return fail(train, "there is no memory for the library's control region");
-    status = gf_open(train->config, train->tensors, model->tensor_count, *memory_out,
-                     need.control_bytes, &train->gf);
+    train->gf = context->gf;
     signal_target = train->gf;
     /* it came before there was a target */
     if ((signal_number != 0) && (train->gf != NULL)) gf_abort(train->gf);
@@ -218,23 +206,18 @@ static int trace_write(struct train *train)
 }
 
 /* Where device.driver is a GPU the networks run there too. */
-static int device_begin(struct train *train, void **host_out)
+static int device_begin(struct train *train)
 {
-    uint32_t images_max = train->net.images_max;
     if (!train->on_device) return 0;
-    *host_out = aligned_alloc(4096, device_host_bytes(train->options->model, images_max));
-    if (*host_out == NULL) return fail(train, "there is no memory for what the device copies from");
-    memset(*host_out, 0, device_host_bytes(train->options->model, images_max));
-    if (device_open(&train->device, train->config, &train->net, *host_out) == GF_OK) return 0;
+    if (device_open(&train->device, train->config, &train->net) == GF_OK) return 0;
     return fail(train, device_error(&train->device));
 }
 
 static int run(struct train *train)
 {
     static char error[DATA_ERROR_BYTES];
-    void *memory = NULL;
+    struct tool_context context = {.gf = NULL};
     void *workspace = NULL;
-    void *host = NULL;
     int result = data_open(train->options->data_folder, "train", &train->images, error);
     if (result == 0) result = data_open(train->options->data_folder, "t10k", &train->tests, error);
     if (result != 0) return fail(train, error);
@@ -244,16 +227,16 @@ static int run(struct train *train)
     wrong = train->on_device ? device_refuses(train->options) : NULL;
     if (wrong != NULL) return fail(train, wrong);
 
-    result = join(train, &memory);
+    result = join(train, &context);
     wrong = (result == 0) ? train_split_refuses(train) : NULL;
     if (wrong != NULL) result = fail(train, wrong);
     if (result == 0) {
-        workspace = memory_take(train_layout(train, NULL));
+        workspace = tool_memory(train_layout(train, NULL));
         if (workspace == NULL) result = fail(train, "there is no memory for a batch of this size");
     }
     if (result == 0) {
         train_layout(train, workspace);
-        result = device_begin(train, &host);
+        result = device_begin(train);
     }
     /* it takes all ranks */
     if ((result == 0) && !gf_rejoined(train->gf)) result = look_ahead(train);
@@ -265,15 +248,13 @@ static int run(struct train *train)
     train->left = gf_left(train->gf);
     signal_target = NULL;
     device_close(&train->device);
-    gf_status status = gf_close(train->gf);
+    gf_status status = tool_context_close(&context);
     if ((result == 0) && (status < 0)) {
         fprintf(stderr, "error: rank %u: %s while closing\n", train->rank, gf_status_name(status));
         result = -1;
     }
     checkpoint_close(&train->checkpoint);
-    free(host);
     free(workspace);
-    free(memory);
     return result;
 }
 
