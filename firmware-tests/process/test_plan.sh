@@ -95,15 +95,13 @@ lm="--model $scratch/lm.cfg"
 shown() { $plan $h200 "$@" --show; }
 shown_again() { shown >"$scratch/shown.cfg" && $plan --cluster "$scratch/shown.cfg" --show | cmp - "$scratch/shown.cfg"; }
 check a_cluster_is_shown_as_a_file shown_again
-shown --set 'rails = false; node_mtbf = 4e6' >"$scratch/set"
-check keys_are_set_over_a_file grep -q '^    node_mtbf = 4000000.0; ' "$scratch/set"
+shown --set 'rails = false; op_cost = 4e-6' >"$scratch/set"
+check keys_are_set_over_a_file grep -q '^    op_cost = 4e-06; ' "$scratch/set"
 $plan --transformer 2,64,4,1000,32 >"$scratch/lm.cfg"
 $BUILD/gf-check "$scratch/lm.cfg" >"$scratch/checked"
 check a_transformer_is_generated grep -q ' 28 tensors, 166144 elements' "$scratch/checked"
-$plan $h200 $lm --gpus 16 --modes lazy --samples 1e9 >"$scratch/lm"
+$plan $h200 $lm --gpus 16 --modes lazy >"$scratch/lm"
 check tokens_and_mfu_are_printed grep -Eq 'tokens/s .* MFU %' "$scratch/lm"
-check checkpoints_are_printed grep -Eq 'checkpoint each 9[0-9]{3} s .*elastic: 99' "$scratch/lm"
-check cost_is_printed grep -Eq '1e[+]09 tokens in .* GPU-hours, .* USD' "$scratch/lm"
 refused a_row_that_does_not_fit 'GB too much' $plan $h200 $lm --gpus 4 --modes lazy,sparse \
     --set 'gpu_memory = 14e6' --csv "$scratch/part.csv" --svg "$scratch/part.svg"
 check leaves_the_others_as_csv [ "$(wc -l <"$scratch/part.csv")" -eq 2 ]
@@ -117,7 +115,13 @@ unread() { { timeout 20 $plan "$@"; echo $? >"$scratch/code"; } 2>/dev/null | tr
 check a_table_that_nobody_reads_ends unread --all --cache "$scratch/unread"
 
 # ---- advice ----
-check advice_is_given sh -c "$plan $small --advise --gpus 4 --write $scratch/best.cfg >$scratch/advice"
+check advice_is_given sh -c "$plan $small --advise --gpus 4 --write $scratch/best.cfg --progress >$scratch/advice \\
+    2>$scratch/progress"
+# Row n of m: m grows where sparse steps are worth another search, and the last row is m.
+check advice_says_how_far_it_is awk '!/^gf-plan: [0-9]+ of [0-9]+ rows, about [0-9]+:[0-9]+ left$/ { exit 1 }
+    $2 != NR || $4 < NR { exit 1 }  { all = $4 }  END { exit !(NR > 10 && all == NR) }' "$scratch/progress"
+check advice_is_silent_where_it_takes_no_time same "" "$($plan $small --advise --gpus 4 2>&1 >/dev/null)"
+check and_where_it_shall_be same "" "$($plan $small --advise --gpus 4 --progress --quiet 2>&1)"
 check advice_is_a_valid_configuration sh -c "$BUILD/gf-check $scratch/best.cfg >/dev/null"
 check advice_on_sparse_steps_is_valid sh -c "$plan --model config/models/nin.cfg --cluster $scratch/cluster.cfg --set \"network_bandwidth = 2e6\" --advise --gpus 4 --write $scratch/sparse.cfg >/dev/null && grep -q keep_share $scratch/sparse.cfg && $BUILD/gf-check $scratch/sparse.cfg >/dev/null"
 check fully_connected_layers_may_be_split sh -c "grep -Eq '^  fc +[0-9.]+ +[0-9.]+ +model' $scratch/advice"
@@ -154,7 +158,7 @@ refused paper_and_gpus 'stands alone' $plan --paper --gpus 8
 for option in '--batch 8' '--keep 0.1' '--model x' '--show'; do
     refused "paper_and_${option%% *}" 'stands alone' $plan --paper $option
 done
-for option in '--modes ring' '--keep 0.1' '--samples 1e9' '--algorithm ring' "--config $scratch/best.cfg"; do
+for option in '--modes ring' '--keep 0.1' '--algorithm ring' "--config $scratch/best.cfg"; do
     refused "advice_and_${option%% *}" 'no table' $plan $small --advise --gpus 4 $option
     check "advice_and_${option%% *}_is_a_wrong_command_line" [ $code_ -eq 2 ]
 done
@@ -182,7 +186,6 @@ check which_is_a_wrong_command_line sh -c "$plan $h200 --show --set 'rail = true
 refused rails_of_one_card 'nics_per_node is 1' $plan $h200 --show --set 'nics_per_node = 1'
 refused cards_that_do_not_divide 'must divide gpus_per_node' $plan $h200 --show --set 'nics_per_node = 3'
 refused half_of_stragglers 'straggler_tail is missing' $plan $small --show --set 'straggler_scale = 0.1'
-refused failures_without_checkpoints 'checkpoint_cost is missing' $plan $small --show --set 'node_mtbf = 1e6'
 refused oversubscribed_without_leaves 'leaf_nodes is missing' $plan $small --show --set 'oversubscription = 4.0'
 while IFS='|' read -r name change why; do
     cluster_with "$change"

@@ -1,5 +1,5 @@
 /* gf-plan's clusters and models of today: cards, rails, leaf switches, stragglers, launches,
- * failures, transformers. Each number was worked out by hand or is a published one. */
+ * transformers. Each number was worked out by hand or is a published one. */
 #include "firmware-tests/support/suite.h"
 #include "tools/plan/plan.h"
 
@@ -179,29 +179,6 @@ TEST(tokens_and_the_share_of_the_peak)
     expect_near(plan_tokens(&model, &row), 8 * 1000 * 100, 0.001,
                 "8 GPUs, 1,000 samples/s of 100 tokens each");
     expect_near(plan_mfu(&model, &cluster, &row), 0.5, 0.001, "half of the peak");
-}
-
-/* M = 3e6 / 8, d = 30, R = 300: sqrt(2 d M) = 4743.4; with x = d / 2M = 4e-5, 4743.4 (1 + 0.0021082
- * + 0.0000044) - 30. */
-TEST(checkpoints_are_as_far_apart_as_young_and_daly_say)
-{
-    struct tool_cluster cluster = two_nodes();
-    struct plan_failures f;
-    cluster.gpus_per_node = 8;
-    cluster.node_mtbf = 3e6;
-    cluster.checkpoint_cost = 30;
-    cluster.restart_cost = 300;
-    cluster.node_repair = 3e6;
-    f = plan_failures_of(&cluster, 64, 0.7);
-    expect_near(f.mtbf_s, 375000, 1e-9, "of the job");
-    expect_near(f.young_s, 4743.416, 1e-6, "Young");
-    expect_near(f.daly_s, 4723.437, 1e-6, "Daly");
-    expect_near(f.restart_share, 0.98661, 1e-5, "what counts with checkpoints");
-    expect_near(f.elastic_share, 0.5 * 375000 / 375003, 1e-9,
-                "2.3 s and a step a failure, and half the nodes in repair");
-    cluster.checkpoint_cost = 1e6;
-    expect_near(plan_failures_of(&cluster, 64, 0.7).daly_s, 375000, 1e-9,
-                "Daly, where a checkpoint outlasts the job");
 }
 
 static void transformer_load(const char *shape, bool is_llama, struct plan_model *loaded)

@@ -72,19 +72,6 @@ static const struct tool_field fields[] = {
          .help = "s: a rank computes 1 + s (X - 1) times as long, X of a Pareto distribution"),
     REAL(straggler_tail, 1.05, 100,
          .help = "a: P(X > x) = x^-a from x = 1 on; the smaller, the heavier"),
-    REAL(node_mtbf, 1, 1e12, .unit = "s",
-         .help = "mean time between failures of one node; left out: none fails"),
-    REAL(checkpoint_cost, 1e-6, 1e6, .unit = "s",
-         .help = "training stands still for each checkpoint"),
-    REAL(restart_cost, 0, 1e6, .unit = "s",
-         .help = "from a failure until the whole job trains again"),
-    REAL(elastic_cost, 1e-6, 1e6, .unit = "s",
-         .help = "from a failure until the survivors train on; else 2.3, as measured"),
-    REAL(node_repair, 0, 1e9, .unit = "s",
-         .help = "until a failed node is back; survivors work without it"),
-    REAL(gpu_hour_price, 0, 1e6, .help = "of one GPU, in the currency"),
-    {TOOL_FIELD(tool_cluster, currency), .kind = TOOL_FIELD_TEXT, .high = 7,
-     .help = "its name; else none is printed"},
     {.key = "models",
      .kind = TOOL_FIELD_OTHER,
      .load = models_load,
@@ -155,9 +142,6 @@ gf_status tool_cluster_check(const struct tool_cluster *c, const char *origin, c
     if ((c->straggler_scale > 0) && (c->straggler_tail <= 0))
         return gf_source_refuse(error_out, origin, 0,
                                 "straggler_tail is missing: straggler_scale is there");
-    if ((c->node_mtbf > 0) && (c->checkpoint_cost <= 0))
-        return gf_source_refuse(error_out, origin, 0,
-                                "checkpoint_cost is missing: nodes fail (node_mtbf)");
     return GF_OK;
 }
 

@@ -9,7 +9,7 @@
  * tool_cluster.c. */
 #define TOOL_CLUSTER_MODELS_MAX 16u
 struct tool_cluster {
-    char name[48], currency[48];
+    char name[48];
     uint32_t nodes, gpus_per_node, nics_per_node, leaf_nodes;
     uint32_t batch;
     bool rails, device_ops, gpu_direct;
@@ -18,8 +18,6 @@ struct tool_cluster {
     double message_cost, op_bandwidth, op_cost;
     double gpu_flops, gpu_peak_flops, gpu_memory;
     double compute_spread, straggler_scale, straggler_tail;
-    double node_mtbf, checkpoint_cost, restart_cost, elastic_cost, node_repair;
-    double gpu_hour_price;
     uint32_t model_count;
     struct tool_cluster_model {
         char name[48];

@@ -5,7 +5,6 @@
  *     plan_case.c     model, cluster and mode to a simulation (plan_world.c) and its row
  *     plan_table.c    rows of many cases as text and CSV, and how far they are; plan_svg.c as a
  *                     picture
- *     plan_job.c      what a run of many steps needs: memory, checkpoints, money
  *     plan_cache.c    rows that are kept between runs
  *     plan_paper.c    the published results beside their predictions, and what moves these
  *     plan_transformer.c  tensor tables of language models
@@ -107,59 +106,34 @@ struct plan_table {
 void plan_table_head(const struct plan_table *table, const struct plan_choice *choice, FILE *out);
 void plan_table_row(const struct plan_table *table, const struct plan_row *row, FILE *out);
 void plan_table_foot(const struct plan_table *table, FILE *out); /* what a row of dashes means */
+double plan_tokens(const struct plan_model *model, const struct plan_row *row);
+/* FLOPs that the model has, a second, over the peak of the GPUs (arXiv 2204.02311, appendix B); 0:
+ * it is not known. */
+double plan_mfu(const struct plan_model *model, const struct tool_cluster *cluster,
+                const struct plan_row *row);
 void plan_csv(const struct plan_table *table, FILE *out);
 void plan_svg(const struct plan_table *table, FILE *out);
 
 /* "layers,width,heads,vocabulary[,sequence length]" to a model file, of GPT-2's form or Llama's. 0
  * or -1. */
 int plan_transformer(const char *text, bool is_llama, FILE *out);
-/* Lines on stderr. */
+/* Lines on stderr, where it takes longer than 2 s, or where it is asked for; none with --quiet. */
 struct plan_progress {
     bool shows, is_asked;
     uint32_t rows, row_count;
     double done, all;
     uint64_t begin_ns;
 };
-void plan_progress_begin(struct plan_progress *progress, bool is_asked, uint32_t row_count);
-void plan_progress_expect(struct plan_progress *progress, uint32_t gpus); /* a row to come */
-void plan_progress_row(struct plan_progress *progress, uint32_t gpus);    /* it is there */
-
-/* ---- plan_job.c ---- */
-/* 0, or -1 and said by how much a GPU's memory is too small for what this configuration and the
- * model ask for. */
-int plan_memory_check(const struct plan_model *model, const struct tool_cluster *cluster,
-                      const struct plan_choice *choice, const struct gf_config *config,
-                      const struct gf_tensor *tensors, const char *what);
-/* Nodes fail independently, each after node_mtbf on average: the job after mtbf_s = node_mtbf /
- * nodes. With d = checkpoint_cost and R = restart_cost
- *     young_s = sqrt(2 d M)                     Young 1974, Commun. ACM 17, 530
- *     daly_s = young_s (1 + sqrt(d / 2M) / 3 + (d / 2M) / 9) - d, or M where d >= 2M
- *                                               Daly 2006, Future Gener. Comput. Syst. 22, 303: its
- *                                                   higher-order estimate
- *     restart_share = t / (M e^(R/M) (e^((t + d)/M) - 1)) at t = daly_s, by its complete model of
- *         the run's time
- * The survivors of an elastic job lose elastic_cost and the step under way, no checkpoint, and work
- * without the node until it is back: elastic_share. */
-struct plan_failures {
-    uint32_t nodes;
-    double mtbf_s, young_s, daly_s;
-    double restart_share, elastic_share; /* of the time that counts: goodput */
-};
-struct plan_failures plan_failures_of(const struct tool_cluster *cluster, uint32_t gpus,
-                                      double step_s);
-double plan_tokens(const struct plan_model *model, const struct plan_row *row);
-/* FLOPs that the model has, a second, over the peak of the GPUs (arXiv 2204.02311, appendix B); 0:
- * it is not known. */
-double plan_mfu(const struct plan_model *model, const struct tool_cluster *cluster,
-                const struct plan_row *row);
-/* samples: that the run trains on, tokens of a language model; 0: not said. */
-void plan_job_print(const struct plan_table *table, double samples, FILE *out);
+void plan_progress_begin(struct plan_progress *progress, bool shows, bool is_asked);
+/* So many rows to come, or, of those expected, not to come. */
+void plan_progress_expect(struct plan_progress *progress, uint32_t gpus, int rows);
+void plan_progress_row(struct plan_progress *progress, uint32_t gpus); /* it is there */
 
 /* 0 or -1, as main() answers. brief: without the sensitivity. */
 int plan_paper(bool brief, const struct plan_cache *cache);
 int plan_advise(const struct plan_model *model, const struct tool_cluster *cluster, uint32_t gpus,
                 const struct plan_choice *choice, const struct plan_cache *cache,
-                const char *config_path);
+                const char *config_path, bool progress);
 
 /* a line on stderr; -1 */
 __attribute__((format(printf, 1, 2))) int plan_refuse(const char *format, ...);

@@ -19,15 +19,35 @@ struct search {
     struct plan_choice best;
     plan_mode mode;
     double best_s;
+    struct plan_progress progress; /* of what may take minutes, shown to a file too */
 };
 
-static int search_time(const struct search *search, plan_mode mode,
-                       const struct plan_choice *choice, double *seconds_out)
+static const uint64_t fuses[] = {1, 2, 4, 8, 16, 32, 64}; /* MiB */
+static const uint64_t slices[] = {64, 512, 1024};         /* KiB */
+static const double shares[] = {0.5, 0.25, 0.15, 0.1};
+enum {
+    FUSES = sizeof fuses / sizeof fuses[0],
+    SLICES = sizeof slices / sizeof slices[0],
+    SHARES = sizeof shares / sizeof shares[0],
+    BATCHES = 3 /* the batch, twice and four times it */
+};
+
+/* Sizes that are not the best one already. */
+static int fuses_left(const struct search *search)
+{
+    int count = 0;
+    for (int i = 0; i < FUSES; i++) count += (fuses[i] << 20) != search->best.fuse_bytes;
+    return count;
+}
+
+static int search_time(struct search *search, plan_mode mode, const struct plan_choice *choice,
+                       double *seconds_out)
 {
     struct plan_row row = {.step_s = INFINITY}; /* what a GPU has no memory for */
     if (plan_cache_run(search->cache, search->model, search->cluster, mode, search->gpus, choice,
                        &row) < 0)
         return -1;
+    plan_progress_row(&search->progress, search->gpus);
     (void)printf("  %-9s fuse %6.2f MiB  slice %5.0f KiB  keep %5.3f   ",
                  gf_algorithm_name(choice->algorithm), (double)choice->fuse_bytes / 1048576,
                  (double)choice->slice_bytes / 1024,
@@ -52,10 +72,9 @@ static int search_try(struct search *search, const struct plan_choice *choice)
 
 static int search_fuse(struct search *search)
 {
-    static const uint64_t fuses[] = {1, 2, 4, 8, 16, 32, 64};
     struct plan_choice choice = search->best;
     uint64_t known = choice.fuse_bytes;
-    for (size_t i = 0; i < sizeof fuses / sizeof fuses[0]; i++) {
+    for (int i = 0; i < FUSES; i++) {
         choice.fuse_bytes = fuses[i] << 20;
         if ((choice.fuse_bytes != known) && (search_try(search, &choice) != 0)) return -1;
     }
@@ -67,7 +86,6 @@ static int search_dense(struct search *search)
 {
     static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING,
                                               GF_ALGORITHM_HIERARCHY};
-    static const uint64_t slices[] = {64, 512, 1024};
     struct plan_choice choice = search->best;
     for (size_t i = 0; i < sizeof algorithms / sizeof algorithms[0]; i++) {
         choice.algorithm = algorithms[i];
@@ -78,7 +96,7 @@ static int search_dense(struct search *search)
     }
     if (search_fuse(search) != 0) return -1;
     choice = search->best;
-    for (size_t i = 0; i < sizeof slices / sizeof slices[0]; i++) {
+    for (int i = 0; i < SLICES; i++) {
         choice.slice_bytes = slices[i] << 10;
         if (search_try(search, &choice) != 0) return -1;
     }
@@ -88,8 +106,6 @@ static int search_dense(struct search *search)
 /* The largest share that is nearly as fast as the fastest; the dense step is one of them. */
 static int search_sparse(struct search *search)
 {
-    static const double shares[] = {0.5, 0.25, 0.15, 0.1};
-    enum { SHARES = sizeof shares / sizeof shares[0] };
     double seconds[SHARES];
     double least = search->best_s;
     for (int i = 0; i < SHARES; i++) {
@@ -99,6 +115,7 @@ static int search_sparse(struct search *search)
         if (seconds[i] < least) least = seconds[i];
     }
     if (search->best_s <= least * WORTH_SHARE) return 0;
+    plan_progress_expect(&search->progress, search->gpus, fuses_left(search));
     for (int i = 0; i < SHARES; i++) {
         if (seconds[i] > least * WORTH_SHARE) continue;
         search->mode = PLAN_SPARSE;
@@ -187,7 +204,7 @@ static int batch_advise(struct search *search)
     (void)printf("\nBatch: fewer exchanges a sample as it grows\n  %8s %10s %12s %12s %8s%s\n",
                  "a GPU", "of all", "step ms", is_text ? "tokens/s" : "images/s", "eff %",
                  is_text ? "" : "     rate x  warm-up steps");
-    for (uint32_t factor = 1; factor <= 4; factor *= 2) {
+    for (uint32_t factor = 1; factor < (1u << BATCHES); factor *= 2) {
         struct plan_choice choice = search->best;
         struct plan_row row;
         double all = (double)search->gpus * batch * factor;
@@ -197,6 +214,7 @@ static int batch_advise(struct search *search)
                                     search->gpus, &choice, &row);
         if ((result == PLAN_NO_ROOM) && (factor > 1)) return 0; /* it said so */
         if (result != 0) return -1;
+        plan_progress_row(&search->progress, search->gpus);
         (void)printf("  %8u %10.0f %12.3f %12.0f %8.1f", choice.batch, all, row.step_s * 1e3,
                      is_text ? plan_tokens(search->model, &row) : row.images_per_second,
                      row.efficiency * 100);
@@ -215,7 +233,7 @@ static int batch_advise(struct search *search)
 
 int plan_advise(const struct plan_model *model, const struct tool_cluster *cluster, uint32_t gpus,
                 const struct plan_choice *choice, const struct plan_cache *cache,
-                const char *config_path)
+                const char *config_path, bool progress)
 {
     struct search search = {.model = model,
                             .cluster = cluster,
@@ -227,6 +245,10 @@ int plan_advise(const struct plan_model *model, const struct tool_cluster *clust
     if (tool_file_try(&file, config_path) != 0) return plan_refuse("%s", file.error);
     if (search.best.fuse_bytes == 0) search.best.fuse_bytes = PLAN_FUSE_BYTES;
     if (search.best.slice_bytes == 0) search.best.slice_bytes = 256u << 10;
+    bool hierarchy = plan_mode_is_there(PLAN_HIERARCHY, gpus, cluster);
+    plan_progress_begin(&search.progress, true, progress);
+    plan_progress_expect(&search.progress, gpus,
+                         2 + hierarchy + fuses_left(&search) + SLICES + SHARES + BATCHES);
     if (configuration_advise(&search, config_path) != 0) return -1;
     layers_advise(&search);
     return batch_advise(&search);

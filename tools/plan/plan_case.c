@@ -181,6 +181,55 @@ static void row_fill(const struct plan_result *result, double images,
     row->buffers = result->buffer_count;
 }
 
+/* ---- memory ---- */
+
+/* 16-bit weights, and in fp32 the master copy and Adam's two moments (arXiv 1910.02054, section
+ * 3.1) or one momentum; where the library updates, only the first is not its own. */
+static double state_bytes(const struct plan_model *model, const struct gf_config *config)
+{
+    if (config->optimizer.kind != GF_OPTIMIZER_NONE) return 2.0 * (double)model->elem_count;
+    return ((model->sample.tokens > 0) ? 14.0 : 10.0) * (double)model->elem_count;
+}
+
+static double activation_bytes(const struct plan_model *model)
+{
+    double values = 0;
+    if (model->sample.activation_bytes > 0) return (double)model->sample.activation_bytes;
+    for (uint32_t i = 0; i < model->tensor_count; i++) values += (double)model->flops[i].inputs;
+    /* what enters a layer, and what it is before its non-linearity, in 16 bits */
+    return 4 * values;
+}
+
+/* 0, or -1 and said by how much a GPU's memory is too small for what this configuration and the
+ * model ask for. */
+static int memory_check(const struct plan_model *model, const struct tool_cluster *cluster,
+                        const struct plan_choice *choice, const struct gf_config *config,
+                        const struct gf_tensor *tensors, const char *what)
+{
+    struct gf_config local = *config;
+    struct gf_footprint need;
+    double library;
+    double state = state_bytes(model, config);
+    double kept;
+    double all;
+    if (cluster->gpu_memory <= 0) return 0;
+    local.job.rank = 0;
+    local.job.ignore_environment = true;
+    if (gf_measure(&local, tensors, model->tensor_count, &need) != GF_OK)
+        return 0; /* refused where it is opened, with why */
+    library = (double)need.control_bytes + (double)need.exchange_bytes + (double)need.device_bytes;
+    kept = activation_bytes(model) * plan_batch(model, cluster, choice);
+    all = library + state + kept;
+    if (all <= cluster->gpu_memory) return 0;
+    return plan_refuse(
+        "%s on %u GPUs, %s: a GPU has %.4g GB and this wants %.4g: %.4g GB too much (the library's "
+        "gradients, "
+        "buffers and history %.4g, weights and optimizer %.4g, activations of %u samples %.4g)",
+        model->name, config->job.world, what, cluster->gpu_memory * 1e-9, all * 1e-9,
+        (all - cluster->gpu_memory) * 1e-9, library * 1e-9, state * 1e-9,
+        plan_batch(model, cluster, choice), kept * 1e-9);
+}
+
 static int case_simulate(const struct plan_model *model, const struct tool_cluster *cluster,
                          plan_mode mode, const struct plan_choice *choice, double compute_s,
                          struct plan_row *row)
@@ -212,8 +261,8 @@ static int case_simulate(const struct plan_model *model, const struct tool_clust
         setup.tensors = tensors;
         setup.ready_ns = ready_ns;
         setup.config.job.world = row->gpus;
-        fits = plan_memory_check(model, cluster, choice, &setup.config, tensors,
-                                 plan_mode_name(mode)) == 0;
+        fits =
+            memory_check(model, cluster, choice, &setup.config, tensors, plan_mode_name(mode)) == 0;
         if (fits) status = plan_world_run(&setup, &result, error);
     }
     free(tensors);

@@ -1,6 +1,7 @@
 /* gf-plan: what a model's training step would cost on a cluster, before there is one. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/plan/plan.h"
 #include "tools/common/tool_args.h"
@@ -17,7 +18,7 @@ struct options {
     const char *transformer, *keys, *set;
     bool paper, brief, all, advise, llama, show, progress;
     uint64_t fuse_bytes, slice_bytes, batch;
-    double samples, keep_share, compute_ms;
+    double keep_share, compute_ms;
 };
 
 /* "1,8,64": how many, or -1. */
@@ -115,9 +116,8 @@ static int table_run(struct plan_table *table, const struct plan_choice *choice,
                      const struct plan_cache *cache, const struct options *options)
 {
     struct plan_progress progress;
-    plan_progress_begin(&progress, options->progress, (uint32_t)(gpu_count * mode_count));
-    for (int g = 0; g < gpu_count * mode_count; g++)
-        plan_progress_expect(&progress, gpus[g / mode_count]);
+    plan_progress_begin(&progress, isatty(STDERR_FILENO) == 1, options->progress);
+    for (int g = 0; g < gpu_count; g++) plan_progress_expect(&progress, gpus[g], mode_count);
     plan_table_head(table, choice, stdout);
     for (int g = 0; g < gpu_count; g++)
         for (int m = 0; m < mode_count; m++) {
@@ -126,12 +126,11 @@ static int table_run(struct plan_table *table, const struct plan_choice *choice,
                                row) != 0)
                 return -1;
             table->row_count++;
-            if (!tool_quiet) plan_progress_row(&progress, gpus[g]);
+            plan_progress_row(&progress, gpus[g]);
             plan_table_row(table, row, stdout);
             if (fflush(stdout) != 0) return -1; /* nobody reads what may take an hour */
         }
     plan_table_foot(table, stdout);
-    plan_job_print(table, options->samples, stdout);
     return 0;
 }
 
@@ -214,7 +213,7 @@ static int plan_run(const struct options *options)
                        options->gpus && (gpus_read(options->gpus, gpus) == 1)
                            ? gpus[0]
                            : cluster.nodes * cluster.gpus_per_node,
-                       &choice, &cache, options->fragment);
+                       &choice, &cache, options->fragment, options->progress);
 }
 
 /* What can be known to be wrong before a file is read. */
@@ -239,14 +238,13 @@ static int options_check(const struct options *options)
         (options->gpus || options->modes || options->csv || options->svg || options->config ||
          options->set || options->batch || options->fuse_bytes || options->slice_bytes ||
          (options->keep_share > 0) || options->algorithm || (options->compute_ms > 0) ||
-         (options->samples > 0) || options->show || options->cluster || options->model))
+         options->show || options->cluster || options->model))
         return plan_refuse("--paper stands alone: its set-ups are the published ones");
-    if (options->advise &&
-        (options->modes || options->csv || options->svg || options->config || options->algorithm ||
-         (options->keep_share > 0) || (options->samples > 0)))
+    if (options->advise && (options->modes || options->csv || options->svg || options->config ||
+                            options->algorithm || (options->keep_share > 0)))
         return plan_refuse("--advise tries what there is and prints no table: without --modes, "
                            "--config, --algorithm, "
-                           "--keep, --samples, --csv and --svg");
+                           "--keep, --csv and --svg");
     if (options->llama && (options->transformer == NULL))
         return plan_refuse("--llama goes with --transformer");
     if (options->brief && !options->paper) return plan_refuse("--brief goes with --paper");
@@ -269,13 +267,6 @@ static int program(int argc, char **argv)
          .value_out = &options.model,
          .value_name = "FILE",
          .help = "tensors and FLOPs, also by name (resnet50); alexnet"},
-        {.name = "samples",
-         .kind = TOOL_REAL,
-         .value_out = &options.samples,
-         .value_name = "N",
-         .low_real = 1,
-         .high_real = 1e18,
-         .help = "of the run, tokens of a language model: its hours and cost"},
         {.name = "set",
          .kind = TOOL_TEXT,
          .value_out = &options.set,
@@ -284,7 +275,8 @@ static int program(int argc, char **argv)
         {.name = "progress",
          .kind = TOOL_FLAG,
          .value_out = &options.progress,
-         .help = "say on stderr how far a table is; without it on a terminal alone"},
+         .help =
+             "say on stderr, row by row, how far a table or advice is; else where it takes long"},
         {.name = "show",
          .kind = TOOL_FLAG,
          .value_out = &options.show,

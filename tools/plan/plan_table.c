@@ -3,12 +3,23 @@
  * (from plan_world.c, where the simulation has it) and in plan_cache.c with another CACHE_VERSION,
  * here its head and value, that of a row without result too, and the number of columns in
  * process/test_plan.sh. */
-#include <unistd.h>
-
+#include "tools/common/tool_args.h"
 #include "tools/common/tool_clock.h"
 #include "tools/plan/plan.h"
 
 #define SILENT_S 2.0 /* a short run needs no such line */
+
+double plan_mfu(const struct plan_model *model, const struct tool_cluster *cluster,
+                const struct plan_row *row)
+{
+    double flops = (model->forward_flops + model->backward_flops) * row->images_per_second;
+    return (cluster->gpu_peak_flops > 0) ? flops / (row->gpus * cluster->gpu_peak_flops) : 0;
+}
+
+double plan_tokens(const struct plan_model *model, const struct plan_row *row)
+{
+    return model->sample.tokens * row->images_per_second;
+}
 
 void plan_table_head(const struct plan_table *table, const struct plan_choice *choice, FILE *out)
 {
@@ -93,19 +104,18 @@ void plan_csv(const struct plan_table *table, FILE *out)
     }
 }
 
-void plan_progress_begin(struct plan_progress *progress, bool is_asked, uint32_t row_count)
+void plan_progress_begin(struct plan_progress *progress, bool shows, bool is_asked)
 {
-    bool terminal = isatty(STDERR_FILENO) == 1;
-    *progress = (struct plan_progress){.shows = terminal || is_asked,
+    *progress = (struct plan_progress){.shows = !tool_quiet && (shows || is_asked),
                                        .is_asked = is_asked,
-                                       .row_count = row_count,
                                        .begin_ns = tool_clock_ns()};
 }
 
 /* Each of n ranks sends to the others in turn: a row takes about as n^2. */
-void plan_progress_expect(struct plan_progress *progress, uint32_t gpus)
+void plan_progress_expect(struct plan_progress *progress, uint32_t gpus, int rows)
 {
-    progress->all += (double)gpus * gpus;
+    progress->row_count += (uint32_t)rows;
+    progress->all += (double)gpus * gpus * rows;
 }
 
 void plan_progress_row(struct plan_progress *progress, uint32_t gpus)
