@@ -56,6 +56,7 @@ struct gf_frame_data_hello {
 };
 #define GF_HELLO_KEYED 1u   /* this rank has a key_file */
 #define GF_HELLO_REJOINS 2u /* it was of the job before */
+#define GF_HELLO_ASIDE 4u   /* this rank meets elsewhere: never let in, it wants to hear why not */
 
 /* rendezvous_tcp_conn.c. */
 void gf_frame_header_put(struct gf_put *put, uint32_t kind, uint32_t payload_bytes, uint64_t job_id,

@@ -43,6 +43,7 @@ static void forked(struct gf_forked *of)
     for (uint32_t i = 0; i < GF_DATA_PLACES_MAX; i++) (void)close(tcp->device_fds[i]);
     for (uint32_t i = 0; i < TCP_TRIES_MAX; i++) {
         (void)close(tcp->way.tries[i].fd);
+        (void)close(tcp->aside.tries[i].fd);
         for (uint32_t k = 0; k < TCP_DIALS_MAX; k++) (void)close(tcp->data.dials[k].tries[i].fd);
     }
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) (void)close(fds[i]);
@@ -105,7 +106,7 @@ static void descriptors_clear(struct tcp *tcp)
     tcp->listen_fd = tcp->job_fd = tcp->data_fd = -1;
     for (uint32_t i = 0; i < GF_DATA_PLACES_MAX; i++) tcp->device_fds[i] = -1;
     for (uint32_t i = 0; i < TCP_TRIES_MAX; i++) {
-        tcp->way.tries[i].fd = -1;
+        tcp->way.tries[i].fd = tcp->aside.tries[i].fd = -1;
         for (uint32_t k = 0; k < TCP_DIALS_MAX; k++) tcp->data.dials[k].tries[i].fd = -1;
     }
 }
@@ -130,6 +131,7 @@ static void tcp_close(struct gf_rendezvous *rendezvous)
     for (uint32_t i = 0; i < tcp->conn_count; i++) gf_tcp_conn_close(&tcp->conns[i]);
     for (uint32_t i = 0; i < tcp->pending_count; i++) gf_tcp_pending_drop(tcp, &tcp->pending[i]);
     gf_way_close(tcp, &tcp->way);
+    gf_way_close(tcp, &tcp->aside);
     gf_tcp_data_end(rendezvous);
     int *const fds[] = {&tcp->strangers_fd, &tcp->listen_fd, &tcp->job_fd, &tcp->data_fd,
                         &tcp->epoll_fd};
@@ -242,7 +244,10 @@ static tcp_told event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns,
     uint32_t way = (about & ~TCP_ABOUT_TRY) / TCP_TRIES_MAX;
     uint32_t slot = about % TCP_TRIES_MAX;
     if (way == 0) return gf_tcp_connect_event(tcp, slot, now_ns, event_out);
-    gf_tcp_data_event(tcp, way - 1, slot, now_ns);
+    if (way == TCP_WAY_ASIDE)
+        gf_tcp_aside_event(tcp, slot, now_ns);
+    else
+        gf_tcp_data_event(tcp, way - 1, slot, now_ns);
     return TCP_TOLD_NOTHING;
 }
 

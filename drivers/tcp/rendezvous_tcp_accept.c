@@ -337,6 +337,7 @@ tcp_told gf_tcp_hello_take(struct tcp *tcp, struct pending *pending,
     const struct gf_frame_hello hello = gf_talk_hello(pending->said);
     bool foreign = (header.protocol != GF_FRAME_PROTOCOL) || (header.job_id != tcp->setup.job_id);
     bool rejoins = (hello.flags & GF_HELLO_REJOINS) != 0;
+    bool aside = (hello.flags & GF_HELLO_ASIDE) != 0;
     bool proven = !tcp->auth.on || gf_talk_proof_fits(&tcp->auth, pending->said);
     bool ours = false;
     if (tcp->by_name && !pending->by_name) {
@@ -350,8 +351,18 @@ tcp_told gf_tcp_hello_take(struct tcp *tcp, struct pending *pending,
                                           : "rank %u has a key_file, rank 0 has none",
                              hello.rank);
         hello_refuse(tcp, pending, false, GF_ERR_MISMATCH);
-        if (tcp->auth.on || rejoins || !tcp_is_coordinator(tcp)) return TCP_TOLD_NOTHING;
-        return refused_tell(tcp, hello.rank, tcp_is_open(tcp), event_out);
+        if ((tcp->auth.on && !aside) || rejoins || !tcp_is_coordinator(tcp))
+            return TCP_TOLD_NOTHING;
+        return refused_tell(tcp, hello.rank, aside || tcp_is_open(tcp), event_out);
+    }
+    if (!foreign && aside) {
+        (void)gf_tcp_because(tcp, GF_ERR_MISMATCH,
+                             tcp->by_name ? "rank %u has rendezvous.insecure, rank 0 has not"
+                                          : "rank 0 has rendezvous.insecure, rank %u has not",
+                             hello.rank);
+        hello_refuse(tcp, pending, false, GF_ERR_MISMATCH);
+        return tcp_is_coordinator(tcp) ? refused_tell(tcp, hello.rank, true, event_out)
+                                       : TCP_TOLD_NOTHING;
     }
     if (!foreign && !proven) {
         (void)gf_tcp_because(tcp, GF_ERR_MISMATCH,

@@ -12,22 +12,64 @@ bool gf_tcp_address_fits(const struct tcp *tcp, const char *text)
     return gf_place_parse(text, true, &to);
 }
 
+static void hello_set(const struct tcp *tcp, struct way *way, uint32_t flags)
+{
+    way->kind = GF_FRAME_HELLO;
+    way->from = tcp->bind_to;
+    way->auth = tcp->auth;
+    way->words[0] = GF_VERSION;
+    way->words[1] = tcp->setup.rank;
+    way->words[2] = tcp->setup.world;
+    way->words[3] = (tcp->auth.on ? GF_HELLO_KEYED : 0) | flags;
+}
+
+/* Where rank 0 of a job with another key or `insecure` than this rank's would be: at the unix socket
+ * in place of the port, or the other way round. */
+static void aside_begin(struct tcp *tcp, uint64_t now_ns)
+{
+    struct way *way = &tcp->aside;
+    gf_way_close(tcp, way);
+    tcp->aside_text[0] = '\0';
+    if (tcp->reformed || tcp->rejoins || !gf_place_is_loopback(&tcp->job_address) ||
+        ((tcp->bind_to.family != 0) && !gf_place_is_loopback(&tcp->bind_to)))
+        return;
+    hello_set(tcp, way, GF_HELLO_ASIDE);
+    way->to = tcp->job_address;
+    way->to_rank = 0;
+    way->name[0] = '\0';
+    if (!tcp->by_name) gf_tcp_job_name(tcp, way->name);
+    gf_way_begin(way, now_ns);
+    way->next_ns = now_ns + TCP_ASIDE_NS;
+}
+
+/* Anybody may listen at a port, and at the name another job of this user: so it ends nothing. */
+static void aside_take(struct tcp *tcp, way_news news)
+{
+    struct way *way = &tcp->aside;
+    if (news == TCP_WAY_IN) gf_socket_close(&way->fd);
+    if ((news != TCP_WAY_REFUSED) || (tcp->aside_text[0] != '\0')) return;
+    memcpy(tcp->aside_text, way->text, sizeof tcp->aside_text);
+    gf_log_line(&tcp->setup.log, GF_LOG_WARN, "rank %u: a process at %.60s says: %s",
+                tcp->setup.rank, (way->name[0] != '\0') ? way->name : tcp->address_text,
+                tcp->aside_text);
+}
+
+void gf_tcp_aside_event(struct tcp *tcp, uint32_t slot, uint64_t now_ns)
+{
+    aside_take(tcp, gf_way_event(tcp, &tcp->aside, slot, now_ns));
+}
+
 void gf_tcp_connect_to(struct tcp *tcp, uint32_t rank, const char *text, uint64_t now_ns)
 {
     struct way *way = &tcp->way;
     gf_way_close(tcp, way);
     (void)snprintf(way->name, sizeof way->name, "%.63s", tcp->by_name ? text : "");
     if (!tcp->by_name) (void)gf_place_parse(text, true, &way->to);
-    way->kind = GF_FRAME_HELLO;
+    hello_set(tcp, way, tcp->rejoins ? GF_HELLO_REJOINS : 0);
     way->to_rank = rank;
-    way->from = tcp->bind_to;
-    way->auth = tcp->auth;
-    way->words[0] = GF_VERSION;
-    way->words[1] = tcp->setup.rank;
-    way->words[2] = tcp->setup.world;
-    way->words[3] = (tcp->auth.on ? GF_HELLO_KEYED : 0) | (tcp->rejoins ? GF_HELLO_REJOINS : 0);
     tcp->not_now[0] = '\0';
     gf_way_begin(way, now_ns);
+    aside_begin(tcp, now_ns);
 }
 
 static tcp_told came_in(struct tcp *tcp, struct gf_rendezvous_event *event_out)
@@ -37,6 +79,7 @@ static tcp_told came_in(struct tcp *tcp, struct gf_rendezvous_event *event_out)
     gf_auth_forget(&way->mac_in, sizeof way->mac_in);
     gf_auth_forget(&way->mac_out, sizeof way->mac_out);
     if (!up) return TCP_TOLD_NOTHING;
+    gf_way_close(tcp, &tcp->aside);
     tcp->coordinator = way->from_rank;
     tcp->reformed = tcp->reformed || tcp->rejoins;
     tcp->rejoins = false;
@@ -97,6 +140,7 @@ tcp_told gf_tcp_connect_poll(struct tcp *tcp, uint64_t now_ns,
     struct way *way = &tcp->way;
     if (way->on && tcp->reformed && !way->reached && (now_ns - way->began_ns >= TCP_UNREACHED_NS))
         return given_up(tcp, true, "its host does not answer", event_out);
+    aside_take(tcp, gf_way_poll(tcp, &tcp->aside, now_ns));
     return news_take(tcp, gf_way_poll(tcp, way, now_ns), event_out);
 }
 
@@ -114,6 +158,12 @@ void gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
                                                 "rank 0 at %.60s refused rank %u for %.1f s: %s",
                                                 tcp->address_text, tcp->setup.rank, seconds,
                                                 tcp->not_now));
+    else if (tcp->aside_text[0] != '\0')
+        (void)gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_MISMATCH,
+                                                "rank %u did not meet rank 0 at %.60s in %.1f s, "
+                                                "and a process there says: %s",
+                                                tcp->setup.rank, tcp->address_text, seconds,
+                                                tcp->aside_text));
     else if (talks)
         (void)gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_TIMEOUT,
                                                 "rank 0 at %.60s took the connection and then said "

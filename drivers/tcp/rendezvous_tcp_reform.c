@@ -64,6 +64,11 @@ static void name_put(const struct tcp *tcp, uint32_t rank, char name_out[GF_SOCK
         (void)snprintf(name_out + bytes, GF_SOCKET_NAME_BYTES - (size_t)bytes, "-%u", rank);
 }
 
+void gf_tcp_job_name(const struct tcp *tcp, char name_out[GF_SOCKET_NAME_BYTES])
+{
+    name_put(tcp, GF_RANK_NONE, name_out);
+}
+
 void gf_tcp_job_text(const struct tcp *tcp, char text_out[GF_TEXT_MAX])
 {
     if (tcp->by_name)
@@ -291,6 +296,7 @@ gf_status gf_tcp_reform(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator, 
         return GF_ERR_CONFIG;
     for (uint32_t i = 0; i < tcp->conn_count; i++) conn_leave(tcp, &tcp->conns[i]);
     gf_way_close(tcp, &tcp->way);
+    gf_way_close(tcp, &tcp->aside);
     memset(&tcp->base.fault, 0, sizeof tcp->base.fault);
     job_close(tcp);
     if (coordinator == GF_RANK_NONE) {

@@ -44,7 +44,9 @@
  * so that strangers do not fill the kernel's queue in front of the ranks.
  *
  * A job of one user of one host (a loopback address, neither a key nor `insecure`) does this at
- * abstract unix sockets instead of ports: the kernel says at both ends whose the other is. */
+ * abstract unix sockets instead of ports: the kernel says at both ends whose the other is. Ranks that
+ * differ in key or `insecure` would not meet there, so a rank that finds nobody also knocks where the
+ * others would be (GF_HELLO_ASIDE). It is never let in; what it hears is told at the deadline. */
 #ifndef GF_RENDEZVOUS_TCP_STATE_H
 #define GF_RENDEZVOUS_TCP_STATE_H
 
@@ -61,6 +63,8 @@
 #define TCP_UNREACHED_NS UINT64_C(2000000000)
 /* who proved nothing and says nothing keeps a rank so long */
 #define TCP_SILENT_NS UINT64_C(1000000000)
+/* nobody was met: from here on the other place is asked, too */
+#define TCP_ASIDE_NS UINT64_C(500000000)
 /* between two tries to listen at the job's address */
 #define TCP_JOB_RETRY_NS UINT64_C(500000000)
 /* who has proven nothing and is refused hears why: so many in TCP_REASONS_NS */
@@ -232,8 +236,10 @@ struct tcp {
     int job_fd;                  /* a later coordinator listens there too, once it can */
     uint64_t job_retry_ns;
     uint64_t opened_ns;
-    struct way way;                      /* to the coordinator */
-    char not_now[GF_FRAME_REASON_BYTES]; /* what it was refused with last, for now; or empty */
+    struct way way;                         /* to the coordinator */
+    struct way aside;                       /* to a rank 0 of the other kind, in the first join */
+    char aside_text[GF_FRAME_REASON_BYTES]; /* what that one said; or empty */
+    char not_now[GF_FRAME_REASON_BYTES];    /* what it was refused with last, for now; or empty */
 
     struct tcp_data data;
 
@@ -261,6 +267,7 @@ static inline bool tcp_is_open(const struct tcp *tcp)
 #define TCP_ABOUT_LISTENER (3u << 30)  /* | descriptor */
 #define TCP_ABOUT_STRANGERS (1u << 30) /* strangers_fd itself */
 #define TCP_ABOUT_TRY (1u << 29)       /* | way * TCP_TRIES_MAX | slot; way 0: to the coordinator */
+#define TCP_WAY_ASIDE (1u + TCP_DIALS_MAX) /* that way; the dials are those between */
 
 /* Is there something for the caller of poll()? */
 typedef enum tcp_told {
@@ -325,6 +332,7 @@ tcp_told gf_tcp_connect_poll(struct tcp *tcp, uint64_t now_ns,
                              struct gf_rendezvous_event *event_out);
 tcp_told gf_tcp_connect_event(struct tcp *tcp, uint32_t slot, uint64_t now_ns,
                               struct gf_rendezvous_event *event_out);
+void gf_tcp_aside_event(struct tcp *tcp, uint32_t slot, uint64_t now_ns);
 /* after all events of a poll: the first join's, in base.fault */
 void gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns);
 /* a refusal is in conn->in of a connection that stood */
@@ -348,7 +356,8 @@ bool gf_tcp_reject(struct gf_rendezvous *rendezvous, uint32_t rank, const char *
 void gf_tcp_joined(struct gf_rendezvous *rendezvous);
 
 /* rendezvous_tcp_reform.c: where a rank listens, and how another coordinates. */
-void gf_tcp_job_text(const struct tcp *tcp, char text_out[GF_TEXT_MAX]);  /* for connect_to() */
+void gf_tcp_job_text(const struct tcp *tcp, char text_out[GF_TEXT_MAX]); /* for connect_to() */
+void gf_tcp_job_name(const struct tcp *tcp, char name_out[GF_SOCKET_NAME_BYTES]);
 gf_status gf_tcp_listen_job(struct tcp *tcp, struct gf_fault *fault_out); /* rank 0, at open */
 void gf_tcp_listen(struct tcp *tcp); /* once a connection to the coordinator stands */
 /* The port of this rank, where data connections are taken; it listens there from here on. */

@@ -17,7 +17,11 @@
 
 static uint32_t about_of(const struct tcp *tcp, const struct way *way, const struct try *one)
 {
-    uint32_t number = (way == &tcp->way) ? 0 : 1 + (uint32_t)(way - tcp->data.dials);
+    uint32_t number = 0;
+    if (way == &tcp->aside)
+        number = TCP_WAY_ASIDE;
+    else if (way != &tcp->way)
+        number = 1 + (uint32_t)(way - tcp->data.dials);
     return TCP_ABOUT_TRY | (number * TCP_TRIES_MAX + (uint32_t)(one - way->tries));
 }
 

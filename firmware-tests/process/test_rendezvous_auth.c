@@ -92,6 +92,43 @@ TEST(a_key_allows_an_address_beyond_loopback)
 
 /* ---- who joins ---- */
 
+/* A job with a key meets at a port, one without at a unix socket: each rank also asks at the other
+ * place, is not let in, and both ends hear why. */
+TEST(a_key_that_one_rank_of_a_loopback_job_has_is_named_on_both_sides)
+{
+    static const struct {
+        const char *keys[2];
+        bool insecure[2];
+        const char *text;
+    } rows[] = {
+        {{key_a, ""}, {false, false}, "rank 1 has no key_file, this job wants one"},
+        {{"", key_a}, {false, false}, "rank 1 has a key_file, rank 0 has none"},
+        {{"", ""}, {true, false}, "rank 0 has rendezvous.insecure, rank 1 has not"},
+        {{"", ""}, {false, true}, "rank 1 has rendezvous.insecure, rank 0 has not"},
+    };
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        uint64_t since_ns;
+        begin();
+        since_ns = now_ns;
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            struct gf_rendezvous_setup setup = keyed(rank, 2, rows[i].keys[rank]);
+            setup.insecure = rows[i].insecure[rank];
+            end_open((rank == 0) ? 0 : 5, &setup);
+        }
+        UNTIL(strstr(seen[0].text, rows[i].text) != NULL);
+        assert_true(now_ns - since_ns < 2 * SECOND);
+        for (int n = 0; n < 100; n++) turn();
+        assert_int_equal(seen[5].status, GF_AGAIN); /* what came so proves nothing */
+        assert_int_equal(seen[0].status, GF_AGAIN);
+        assert_int_equal(seen[0].connected | seen[5].connected, 0);
+        now_ns += 60 * SECOND;
+        UNTIL(seen[5].status < 0);
+        assert_int_equal(seen[5].status, GF_ERR_MISMATCH);
+        assert_non_null(strstr(star.ends[5]->fault.text, rows[i].text));
+        tcp_world_close(&star);
+    }
+}
+
 static const struct key_case {
     const char *name;
     const char *coordinator, *rank; /* key files */
