@@ -7,6 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Regions of a power of two would put the same block of all ranks at the same place in every cache.
+ */
+#define PAD_PAGES 3u
+#define HUGE_PAGE_BYTES ((size_t)2 << 20) /* x86-64 has these, 64-bit ARM with pages of 4 KiB too */
+
 static size_t round_up(size_t bytes, size_t to)
 {
     return (bytes + to - 1) / to * to;
@@ -15,7 +20,12 @@ static size_t round_up(size_t bytes, size_t to)
 struct node_plan gf_node_plan_of(size_t region_bytes, uint32_t slots, uint32_t entries)
 {
     struct node_plan plan = {.slots = slots, .entries = entries, .ring_words = 16};
-    size_t at = round_up(region_bytes, (size_t)sysconf(_SC_PAGESIZE));
+    const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    size_t at = round_up(region_bytes, page_bytes);
+    if (slots == 0) { /* of a rank that shares nothing there is the exchange region alone */
+        plan.bytes = (at > 0) ? at + PAD_PAGES * page_bytes : 0;
+        return plan;
+    }
     while (plan.ring_words < entries) plan.ring_words *= 2;
     plan.head_at = at;
     at += sizeof(struct node_head);
@@ -29,11 +39,10 @@ struct node_plan gf_node_plan_of(size_t region_bytes, uint32_t slots, uint32_t e
     at += entries * sizeof(struct node_entry);
     plan.piece_at = at;
     at += NODE_PIECES * NODE_PIECE_BYTES;
-    plan.bytes = round_up(at, (size_t)sysconf(_SC_PAGESIZE));
+    plan.bytes = round_up(at, page_bytes) + PAD_PAGES * page_bytes;
     return plan;
 }
 
-/* Of a rank that shares nothing there is the exchange region alone. */
 static bool shares(const struct gf_link_setup *setup)
 {
     return !setup->private_memory && (setup->world > 1);
@@ -50,7 +59,9 @@ static struct node_plan plan_of(const struct gf_link_setup *setup)
 
 size_t gf_node_bytes(const struct gf_link_setup *setup)
 {
-    return shares(setup) ? plan_of(setup).bytes - setup->region_bytes : 0;
+    size_t bytes = plan_of(setup).bytes;
+    if (setup->huge_pages) bytes = round_up(bytes, HUGE_PAGE_BYTES);
+    return bytes - setup->region_bytes;
 }
 
 /* One walk measures and hands out: base NULL only counts. */

@@ -21,10 +21,6 @@
 /* Nobody may take bytes away that somebody has mapped, nor add any, nor change the seals. */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-/* Regions of a power of two would put the same block of all ranks at the same place in every cache.
- */
-#define PAD_PAGES 3u
-
 /* ---- limits of this host ---- */
 
 /* Gives each line of a file of the kernel's to visit(), until that gives false. false: it cannot be
@@ -289,7 +285,6 @@ static gf_status private_take(struct gf_node *node, size_t bytes)
 
 gf_status gf_node_memory_take(struct gf_node *node, const char **why_out)
 {
-    const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     char text[200];
     size_t bytes;
     gf_status status = GF_AGAIN;
@@ -300,7 +295,7 @@ gf_status gf_node_memory_take(struct gf_node *node, const char **why_out)
     gf_node_memory_give(node);
     if (node->region_bytes > SIZE_MAX / 4) return no_room(node, SIZE_MAX / 4, "mmap", ENOMEM);
     if (node->plan.bytes == 0) return GF_OK;
-    bytes = node->plan.bytes + PAD_PAGES * page_bytes;
+    bytes = node->plan.bytes;
     if (gf_node_limits_text(bytes, node->shared, text, sizeof text)[0] != '\0')
         return no_room(node, bytes, "getrlimit", ENOMEM);
     if (node->shared) status = shared_take(node, bytes, why_out);

@@ -374,7 +374,7 @@ static gf_status offer_read(struct gf_node *node, uint32_t peer, const unsigned 
 }
 
 /* Of a peer of this node: what messages need of its memory follows from what all ranks have agreed
- * on; its region may have another size. */
+ * on. */
 static bool offer_fits(const struct gf_node *node, const struct node_offer *offer)
 {
     if ((offer->region_bytes > SIZE_MAX / 4) || (offer->memory_bytes > SIZE_MAX / 4)) return false;
@@ -441,6 +441,12 @@ gf_status gf_node_connect(struct gf_node *node, uint32_t peer, const unsigned ch
                 "rank %u has messages of %u by %u in %llu bytes, rank %u of %u by %u", peer,
                 read.slots, read.entries, (unsigned long long)read.memory_bytes, node->rank,
                 node->plan.slots, node->plan.entries);
+        if (read.region_bytes != node->region_bytes) { /* what reads it takes it for as large */
+            refuse(node, peer, true,
+                   "their exchange regions differ in size, as where one rank has "
+                   "a device and the other has none");
+            return GF_ERR_PEER;
+        }
         if (node->pulls != GF_RANK_NONE) return GF_AGAIN;
         return peer_ask(node, peer, &read, now_ns);
     case NODE_PEER_PULLS: return peer_ask(node, peer, &node->pulled, now_ns);

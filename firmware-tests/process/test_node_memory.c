@@ -96,6 +96,7 @@ TEST(each_rank_maps_the_regions_of_all_others)
                      fds + 2 * 5); /* a memfd and a socket each, and none of the others' */
     assert_true((ranks[0].link.node != 0) && (ranks[0].link.node == ranks[4].link.node));
     assert_int_equal(ranks[0].link.private_bytes, 0);
+    assert_int_equal(ranks[0].node->memory_bytes, REGION + gf_node_bytes(&ranks[0].setup));
     node_ranks_close(ranks, 5);
     assert_int_equal(fds_open(), fds);
 }
@@ -131,8 +132,27 @@ TEST(what_is_not_to_be_shared_is_not)
     assert_false(gf_node_has(ranks[0].node, 1));
     assert_null(gf_node_map(ranks[0].node, 1));
     assert_non_null(gf_node_map(ranks[0].node, 0));
-    assert_int_equal(gf_node_bytes(&ranks[0].setup), 0);
+    for (uint32_t r = 0; r < 2; r++) /* what was measured is what it takes */
+        assert_int_equal(ranks[r].node->memory_bytes, REGION + gf_node_bytes(&ranks[r].setup));
+    assert_true(gf_node_bytes(&ranks[0].setup) < 65536);
     node_ranks_close(ranks, 2);
+}
+
+/* Whoever reads a peer's region takes it for as large as its own. */
+TEST(regions_of_two_sizes_are_not_shared)
+{
+    node_ranks_begin(ranks, 3, REGION, REQS);
+    ranks[2].setup.region_bytes = REGION / 2;
+    for (uint32_t r = 0; r < 3; r++) assert_int_equal(node_rank_open(&ranks[r]), GF_OK);
+    assert_true(node_ranks_connect(ranks, 3));
+    assert_non_null(gf_node_map(ranks[0].node, 1));
+    assert_non_null(gf_node_map(ranks[1].node, 0));
+    for (uint32_t r = 0; r < 2; r++) {
+        assert_null(gf_node_map(ranks[r].node, 2));
+        assert_null(gf_node_map(ranks[2].node, r));
+        assert_non_null(strstr(ranks[r].log, "differ in size"));
+    }
+    node_ranks_close(ranks, 3);
 }
 
 TEST(a_reset_takes_other_memory_unless_the_region_stays)
