@@ -1,5 +1,5 @@
 /* A link carries messages between ranks, and lets ranks of one node reach each other's memory.
- * Posting and testing are apart; only open, close and reset may block, as they say. A link's state and its requests are the
+ * Posting and testing are apart; only open, network, close and reset may block, as they say. A link's state and its requests are the
  * caller's memory. */
 #ifndef GF_LINK_H
 #define GF_LINK_H

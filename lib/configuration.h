@@ -51,7 +51,7 @@ struct gf_config {
          * 26000-31999 */
         char ports[16];
         uint64_t join_timeout_ns;         /* 0: 1 min */
-        uint64_t keepalive_ns;            /* TCP keepalive period of the control channel; 0: 5 s */
+        uint64_t keepalive_ns;            /* TCP keepalive period of its connections; 0: 5 s */
         char key_file[GF_PATH_MAX_BYTES]; /* empty: no authentication */
         bool insecure;                    /* listen beyond loopback without a key */
         /* this rank was of the job and was started anew: see gf_rejoined() */

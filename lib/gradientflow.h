@@ -9,7 +9,8 @@
  *     and closes them one after another: UCX's log is the process's, and has no lock.
  *   - A call that "may block" polls until it is done or its deadline has passed; every other call
  *     returns at once. gf_open() and gf_close() take what opening and closing drivers takes, some of
- *     which have bounds of their own that stand there.
+ *     which have bounds of their own that stand there; so do polls that make the link anew, of a
+ *     join and of an epoch: 200 ms for last words, and the pages of the exchange region.
  *   - A call that is merely wrong (GF_ERR_PARAM or GF_ERR_STATE from the call itself) is refused,
  *     logged, and leaves the context as it was. Any other error fails the context. First the ranks
  *     find out whose fault it is, and meanwhile polls give GF_AGAIN, gf_tensor_ready() and its like
@@ -48,7 +49,7 @@ struct gf_tensor {
     gf_type type; /* what the appliance writes into gf_gradient(); weights are always fp32 */
 };
 
-/* Worst case of this configuration, page-rounded. gf_open() asks for exactly this much. */
+/* Worst case of this configuration, page-rounded. gf_open() takes no more. */
 struct gf_footprint {
     uint64_t control_bytes; /* host memory that the caller hands to gf_open() */
     /* host memory that the link maps at open and shares with ranks of the node */
@@ -68,7 +69,8 @@ gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *ten
 
 /* Lays the context out in memory[memory_bytes] (aligned to 64, not MADV_DONTFORK, the caller's
  * until gf_close()), opens drivers and posts the join. gf_open_poll() gives GF_AGAIN until all are
- * there; gf_open_wait() blocks until then, or until rendezvous.join_timeout_ns. *gf_out is then
+ * there; gf_open_wait() blocks until then: at most rendezvous.join_timeout_ns and 2 s for the join,
+ * then exchange.timeout_ns without progress for connections and for the first messages. *gf_out is then
  * NULL, or a failed context for gf_error_last(), gf_close(). */
 gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensors,
                   uint32_t tensor_count, void *memory, uint64_t memory_bytes, gf_context **gf_out);
@@ -154,7 +156,7 @@ gf_status gf_step_poll(gf_context *gf);
  * GF_ERR_STATE, named. */
 gf_status gf_step_wait(gf_context *gf);
 /* After a step that is whole: true if a non-finite value anywhere made all ranks drop it.
- * gf_gradient() is then undefined and gf_update() changes nothing but the loss scale. */
+ * gf_gradient() is then undefined and gf_update() changes nothing; the loss scale has fallen. */
 bool gf_step_skipped(const gf_context *gf);
 /* What gf_gradient() of a 16-bit tensor must be multiplied with to be the average (fp32 tensors
  * hold it as it is): 16-bit values keep loss scale and pre-scale, because divided by them they
@@ -240,7 +242,7 @@ gf_status gf_request_wait(gf_context *gf, struct gf_request *request);
 void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out,
               uint64_t *count_out);
 
-/* size_bytes of the exchange region until gf_close(), 64-byte aligned; 0: exchange.user_bytes is
+/* size_bytes of the exchange region until gf_close() or the next epoch, 64-byte aligned; 0: exchange.user_bytes is
  * used up, or the context is not open. */
 gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes);
 

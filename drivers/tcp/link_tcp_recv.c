@@ -187,7 +187,7 @@ static void begin_take(struct gf_tcp_stream *stream)
     if (wants || (head->bytes < head->size)) gf_tcp_recv_tell(peer, req);
 }
 
-/* Only a cancelled receive leaves a message that nobody wants. */
+/* A receive that was cancelled, or was of another size, leaves a message that nobody wants. */
 static void more_take(struct gf_tcp_stream *stream)
 {
     struct gf_tcp_peer *peer = stream->peer;

@@ -15,11 +15,8 @@
 #define LABEL_BYTES 24u
 static const char label_file[LABEL_BYTES + 1] = "GradientFlow key 1      ";
 static const char label_data[LABEL_BYTES + 1] = "GradientFlow data       ";
-static const char label_macs[LABEL_BYTES + 1] = "GradientFlow MACs      ";
-static const char label_proofs[][LABEL_BYTES + 1] = {
-    [GF_AUTH_HELLO] = "GradientFlow hello      ",
-    [GF_AUTH_LINK] = "GradientFlow link       ",
-};
+static const char label_macs[LABEL_BYTES + 1] = "GradientFlow MACs       ";
+static const char label_hello[LABEL_BYTES + 1] = "GradientFlow hello      ";
 
 _Static_assert((GF_AUTH_MAC_BYTES >= crypto_generichash_BYTES_MIN) && (GF_AUTH_PROOF_BYTES == 32),
                "sizes");
@@ -144,10 +141,10 @@ gf_status gf_auth_derive(const struct gf_auth *job, const unsigned char *secret,
     return GF_OK;
 }
 
-void gf_auth_prove(const struct gf_auth *auth, gf_auth_proof proof, const void *said, size_t bytes,
+void gf_auth_prove(const struct gf_auth *auth, const void *said, size_t bytes,
                    unsigned char *proof_out)
 {
-    hash_said(auth, label_proofs[proof], said, bytes, proof_out, GF_AUTH_PROOF_BYTES);
+    hash_said(auth, label_hello, said, bytes, proof_out, GF_AUTH_PROOF_BYTES);
 }
 
 static bool secret_fits(unsigned char *expected, const unsigned char *found, size_t bytes)
@@ -157,11 +154,11 @@ static bool secret_fits(unsigned char *expected, const unsigned char *found, siz
     return fits;
 }
 
-bool gf_auth_proof_fits(const struct gf_auth *auth, gf_auth_proof proof, const void *said,
-                        size_t bytes, const unsigned char *found)
+bool gf_auth_proof_fits(const struct gf_auth *auth, const void *said, size_t bytes,
+                        const unsigned char *found)
 {
     unsigned char expected[GF_AUTH_PROOF_BYTES];
-    gf_auth_prove(auth, proof, said, bytes, expected);
+    gf_auth_prove(auth, said, bytes, expected);
     return secret_fits(expected, found, sizeof expected);
 }
 
@@ -203,27 +200,4 @@ bool gf_auth_mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes,
     unsigned char expected[GF_AUTH_MAC_BYTES];
     gf_auth_mac_put(MAC, frame, bytes, NULL, 0, expected);
     return secret_fits(expected, found, sizeof expected);
-}
-
-_Static_assert((crypto_aead_chacha20poly1305_ietf_KEYBYTES == GF_AUTH_PROOF_BYTES) &&
-                   (crypto_aead_chacha20poly1305_ietf_ABYTES == GF_AUTH_TAG_BYTES),
-               "sizes");
-
-void gf_auth_encrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes,
-                     unsigned char *data, size_t bytes)
-{
-    unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES] = {0};
-    count_put(nonce, count);
-    (void)crypto_aead_chacha20poly1305_ietf_encrypt(data, NULL, data, bytes, head, head_bytes, NULL,
-                                                    nonce, key);
-}
-
-bool gf_auth_decrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes,
-                     unsigned char *data, size_t bytes)
-{
-    unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES] = {0};
-    count_put(nonce, count);
-    bytes += GF_AUTH_TAG_BYTES;
-    return crypto_aead_chacha20poly1305_ietf_decrypt(data, NULL, NULL, data, bytes, head,
-                                                     head_bytes, nonce, key) == 0;
 }

@@ -14,7 +14,6 @@
 #define GF_AUTH_NONCE_BYTES 32u
 #define GF_AUTH_PROOF_BYTES 32u
 #define GF_AUTH_MAC_BYTES 16u
-#define GF_AUTH_TAG_BYTES 16u
 #define GF_AUTH_FILE_BYTES_MIN 32u
 #define GF_AUTH_FILE_BYTES_MAX 4096u
 
@@ -34,12 +33,6 @@ static inline void gf_auth_forget(void *secret, size_t bytes)
     explicit_bzero(secret, bytes);
 }
 
-/* What a proof is for: none fits for another. */
-typedef enum gf_auth_proof {
-    GF_AUTH_HELLO, /* by who dials, over all that was said before it */
-    GF_AUTH_LINK   /* in front of a connection of the link */
-} gf_auth_proof;
-
 /* Sets up libsodium, which reads getrandom(), or /dev/urandom on a kernel without it, and neither
  * allocates nor starts a thread; nor does any call below. Who opens a key need not ask for it. */
 gf_status gf_auth_begin(struct gf_fault *fault_out);
@@ -51,12 +44,12 @@ gf_status gf_auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_
 gf_status gf_auth_derive(const struct gf_auth *job, const unsigned char *secret,
                          struct gf_auth *auth_out, struct gf_fault *fault_out);
 void gf_auth_nonce(unsigned char *nonce_out); /* [GF_AUTH_NONCE_BYTES] */
-/* said[bytes]: all that both sides have sent up to here, so that a proof fits one conversation
- * only. */
-void gf_auth_prove(const struct gf_auth *auth, gf_auth_proof proof, const void *said, size_t bytes,
+/* By who dials. said[bytes]: all that both sides have sent up to here, so that a proof fits one
+ * conversation only. */
+void gf_auth_prove(const struct gf_auth *auth, const void *said, size_t bytes,
                    unsigned char *proof_out);
-bool gf_auth_proof_fits(const struct gf_auth *auth, gf_auth_proof proof, const void *said,
-                        size_t bytes, const unsigned char *found);
+bool gf_auth_proof_fits(const struct gf_auth *auth, const void *said, size_t bytes,
+                        const unsigned char *found);
 /* The keys of both directions, new for each conversation. */
 void gf_auth_macs(const struct gf_auth *auth, const void *said, size_t bytes,
                   struct gf_auth_mac *to_dialler_out, struct gf_auth_mac *to_acceptor_out);
@@ -66,11 +59,5 @@ void gf_auth_mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_byte
                      size_t body_bytes, unsigned char *mac_out);
 bool gf_auth_mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes,
                       const unsigned char *found);
-/* ChaCha20-Poly1305 in place: data[bytes] and the tag after it, which is over head[head_bytes] too.
- * `count` may come once under a key. False: it is not what was encrypted so. */
-void gf_auth_encrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes,
-                     unsigned char *data, size_t bytes);
-bool gf_auth_decrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes,
-                     unsigned char *data, size_t bytes);
 
 #endif

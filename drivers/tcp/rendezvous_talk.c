@@ -24,8 +24,7 @@ void gf_talk_hello_put(const struct tcp *tcp, const struct way *way, unsigned ch
     memcpy(put.at, way->nonce, GF_AUTH_NONCE_BYTES);
     memset(put.at + GF_AUTH_NONCE_BYTES, 0, GF_AUTH_PROOF_BYTES);
     if (way->auth.on)
-        gf_auth_prove(&way->auth, GF_AUTH_HELLO, said, TCP_TALK_PROVEN_BYTES,
-                      said + TCP_TALK_PROVEN_BYTES);
+        gf_auth_prove(&way->auth, said, TCP_TALK_PROVEN_BYTES, said + TCP_TALK_PROVEN_BYTES);
 }
 
 struct gf_frame_header gf_talk_header(const unsigned char *said)
@@ -51,8 +50,7 @@ const unsigned char *gf_talk_nonce(const unsigned char *said)
 
 bool gf_talk_proof_fits(const struct gf_auth *auth, const unsigned char *said)
 {
-    return gf_auth_proof_fits(auth, GF_AUTH_HELLO, said, TCP_TALK_PROVEN_BYTES,
-                              said + TCP_TALK_PROVEN_BYTES);
+    return gf_auth_proof_fits(auth, said, TCP_TALK_PROVEN_BYTES, said + TCP_TALK_PROVEN_BYTES);
 }
 
 void gf_talk_macs(const struct gf_auth *auth, const unsigned char *said,

@@ -66,8 +66,7 @@ static size_t piece_sign(const struct tcp *tcp, struct sender *sender, unsigned 
         if (bytes < TCP_HELLO_FRAME_BYTES) return bytes;
         memcpy(said, sender->said, TCP_NONCE_FRAME_BYTES);
         memcpy(said + TCP_NONCE_FRAME_BYTES, piece, TCP_HELLO_FRAME_BYTES);
-        gf_auth_prove(&tcp->auth, GF_AUTH_HELLO, said, TCP_TALK_PROVEN_BYTES,
-                      said + TCP_TALK_PROVEN_BYTES);
+        gf_auth_prove(&tcp->auth, said, TCP_TALK_PROVEN_BYTES, said + TCP_TALK_PROVEN_BYTES);
         memcpy(piece, said + TCP_NONCE_FRAME_BYTES, TCP_HELLO_FRAME_BYTES);
         gf_talk_macs(&tcp->auth, said, &sender->other, &sender->mac);
         sender->next = FRAMES;

@@ -95,8 +95,7 @@ void hello_prove(unsigned char *said, const char *key_file)
     struct gf_auth auth;
     struct gf_fault fault = {0};
     assert_int_equal(gf_auth_open(&auth, key_file, &fault), GF_OK);
-    gf_auth_prove(&auth, GF_AUTH_HELLO, said, SAID - GF_AUTH_PROOF_BYTES,
-                  said + SAID - GF_AUTH_PROOF_BYTES);
+    gf_auth_prove(&auth, said, SAID - GF_AUTH_PROOF_BYTES, said + SAID - GF_AUTH_PROOF_BYTES);
 }
 
 void say(int fd, const void *data, size_t bytes)

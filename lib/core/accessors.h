@@ -50,9 +50,10 @@ static inline bool gf_step_is_whole(const gf_context *gf)
 {
     return gf->step.state >= GF_STEP_WHOLE;
 }
-/* What failed is not this rank's own: there may be another epoch. */
+/* What failed is not this rank's own, and its drivers are open: there may be another epoch. */
 static inline bool gf_may_go_on(const gf_context *gf)
 {
+    if (gf->members == NULL) return false;
     return (gf->error.code == GF_ERR_PEER) || (gf->error.code == GF_ERR_LINK) ||
            (gf->error.code == GF_ERR_TIMEOUT);
 }

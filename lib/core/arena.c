@@ -1,5 +1,5 @@
-/* Measuring and handing out are the same walk: gf_measure() and gf_open() both run layout()
- * (lib/core/layout.c), the first on an arena without a base. */
+/* Measuring and handing out are the same walk (lib/core/layout.c): gf_measure() does it on an arena
+ * without a base. */
 #include "lib/core/arena.h"
 
 void *gf_arena_take(struct gf_arena *arena, uint64_t size_bytes)

@@ -174,10 +174,10 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
     if (!drained(gf, now_ns)) {
         if (gf_awake(gf) - gf->failing.begin_ns < DRAIN_NS) return GF_AGAIN;
         /* ends every request; nothing is under way after it */
-        if (gf->failing.linked) gf_link_drop(gf);
-        /* half-made connections: that takes a flush */
+        if (gf->failing.linked)
+            gf_link_drop(gf);
         else
-            (void)gf->link->driver->reset(gf->link, gf->epoch + 1);
+            gf_link_cut(gf);
         (void)drained(gf, now_ns);
     }
     gf->phase = GF_PHASE_FAILED;

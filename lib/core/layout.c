@@ -1,5 +1,5 @@
 /* What a configuration and a tensor table come to: sizes, driver set-ups, and where everything
- * lies. Measuring and handing out run the same two walks, lay_control() and lay_exchange(), so they
+ * lies. Measuring and handing out run the same two walks, gf_layout_control() and gf_layout_exchange(), so they
  * cannot disagree. */
 #include <string.h>
 

@@ -30,8 +30,7 @@ struct gf_layout {
     } link; /* what the link and the fabric that may take its place need */
 };
 
-/* Pools, where element ops work on them: in control and exchange memory on the host, else in device
- * memory. */
+/* Pools, where element ops work on them: in control memory on the host, else in device memory. */
 struct gf_pool_parts {
     char *weight, *momentum, *moment2, *half, *norms, *history, *scratch, *part;
 };

@@ -76,7 +76,9 @@ static void coll_set(gf_context *gf, struct gf_op *op, const struct gf_op_plan *
  * of shared memory (direct_flags.c), and operation k + 2L writes there again. No peer may still read
  * them then. Therefore an operation waits while one that is L before it, or more, is under way: who
  * takes k + 2L has ended k + L; for that each peer had begun k + L; and so it had ended k, by the
- * same rule. An operation of hierarchy takes two of these numbers. */
+ * same rule. An operation of hierarchy takes two of these numbers, for a barrier in the node before
+ * its messages and one after: through them its flags are those of an operation of direct, whatever
+ * goes between the nodes. */
 static bool lane_is_free(gf_context *gf)
 {
     struct gf_op_table *table = &gf->under_way;

@@ -272,7 +272,6 @@ static gf_status memory_check(const struct gf_config *config, const struct gf_la
     return GF_OK;
 }
 
-/* Small frames, as above. */
 static gf_status memory_open(const struct gf_layout *layout, const struct gf_tensor *tensors,
                              uint32_t tensor_count, void *memory, uint64_t memory_bytes,
                              gf_context **gf_out)

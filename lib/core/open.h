@@ -38,10 +38,10 @@ struct gf_opening {
 /* One turn of join and warm-up: GF_OK once the context could be used. A failure is the
  * context's. */
 gf_status gf_join_progress(gf_context *gf, uint64_t now_ns);
-/* relink.c. Opens the context's link, of the epoch of now, without a network if the link's own
- * driver can be without one. */
 /* The context failed, and nobody can be told: it holds nothing but its error. */
 gf_status gf_open_fail(gf_context *gf, gf_status status, const struct gf_fault *fault);
+/* relink.c. Opens the context's link, of the epoch of now, without a network if the link's own
+ * driver can be without one. */
 gf_status gf_link_open(gf_context *gf, const struct gf_link_driver *driver,
                        struct gf_fault *fault_out);
 /* What it has open: a gf_network. */
@@ -50,6 +50,8 @@ uint32_t gf_link_network(const gf_context *gf);
  * staging. */
 gf_status gf_link_renew(gf_context *gf, uint32_t network, const void **endpoint_out,
                         size_t *bytes_out);
+/* Ends connections that are half made, and all requests. The region may be another one. */
+void gf_link_cut(gf_context *gf);
 void gf_link_drop(gf_context *gf); /* once the device has been told that the others' memory goes */
 void gf_drivers_close(gf_context *gf); /* those that are open */
 

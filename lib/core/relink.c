@@ -59,6 +59,15 @@ static gf_status driver_change(gf_context *gf, const struct gf_link_driver *driv
     return gf_fail_fault(gf, &fault, GF_OPERATION_JOIN);
 }
 
+void gf_link_cut(gf_context *gf)
+{
+    const bool registered = gf->on_device && (gf_device_region_close(gf) == GF_OK);
+    (void)gf->link->driver->reset(gf->link, gf->epoch + 1);
+    if (gf->link->region == NULL) return; /* gf_gradient() looks at that */
+    region_move(gf);
+    if (registered) (void)gf_device_region_open(gf);
+}
+
 gf_status gf_link_renew(gf_context *gf, uint32_t network, const void **endpoint_out,
                         size_t *bytes_out)
 {

@@ -213,8 +213,9 @@ gf_status gf_barrier(gf_context *gf, struct gf_request *request)
     return post(gf, call, 0, 0, GF_TYPE_F32, request);
 }
 
-/* In the tag's place of the buffer, so that calls with other arguments never meet: two that only
- * differ in a type of the same size or in the root would otherwise end well with wrong values. */
+/* In the tag's place of the buffer, so that calls with other arguments do not meet: two that only
+ * differ in a type of the same size or in the root would otherwise end well with wrong values. Of
+ * the root eight bits are in it. */
 static uint32_t pending_number(const struct gf_pending *pending)
 {
     _Static_assert((GF_COLL_BARRIER < 8) && (GF_TYPE_COUNT <= 4), "three bits and two");

@@ -26,7 +26,7 @@ struct gf_step {
     uint64_t number; /* counts steps since open, or since the state that was loaded */
     uint64_t samples;
     uint32_t declared; /* tensors ready or skipped */
-    uint32_t next;     /* index in buffer_order of the next buffer to start */
+    uint32_t next;     /* index in buffers.order of the next buffer to start */
     uint32_t buffers_ended;
     uint32_t buffer_count; /* of this step */
     bool sparse;           /* this step sends chunks */
@@ -52,10 +52,10 @@ struct gf_step {
 gf_status gf_scale_check(gf_context *gf, const char *call);
 gf_status gf_scale_step(gf_context *gf, bool skipped); /* loss_scale.c: a step has ended */
 void gf_step_finish(gf_context *gf); /* before a failure: a commit that has begun is finished */
-/* Moves everything under way in a step, failing too; for gf_wait(). arg is not used. The only
- * function that turns the engine (gf_ops_progress()) inside of a step. */
+/* Moves everything under way in a step, failing too; for gf_wait(). arg is not used. Inside of a
+ * step only this and gf_request_poll() turn the engine (gf_ops_progress()). */
 gf_status gf_step_progress(gf_context *gf, void *arg);
-void gf_buffers_order(gf_context *gf); /* fills buffer_order from buffers */
+void gf_buffers_order(gf_context *gf); /* fills buffers.order */
 void gf_dense_begin(gf_context *gf);   /* buffers of a dense step */
 
 #endif

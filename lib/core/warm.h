@@ -6,11 +6,11 @@
 
 /* What ranks count when they meet. */
 enum {
-    GF_MET_PAIRS,
-    /* ranks whose memory it reaches */ GF_MET_OVERSUBSCRIBED, /* 1: it is */
-    GF_MET_DEVICE,
-    /* 1: gradients on a device */ GF_MET_WIRE,
-    /* 1: from where its link takes them */ GF_MET_COUNT
+    GF_MET_PAIRS = 0,      /* ranks whose memory it reaches */
+    GF_MET_OVERSUBSCRIBED, /* 1: it is */
+    GF_MET_DEVICE,         /* 1: gradients on a device */
+    GF_MET_WIRE,           /* 1: from where its link takes them */
+    GF_MET_COUNT
 };
 
 typedef enum gf_warm_state {

@@ -203,7 +203,8 @@ static size_t beat_at(const struct gf_hierarchy *own, uint32_t writer)
 }
 
 /* To the others of the node, where messages were posted or have ended since the last sign; at most
- * BEATS_A_DEADLINE of them a deadline, as each wakes the whole node. */
+ * BEATS_A_DEADLINE of them a deadline, as each writes into every rank's memory. Whoever sleeps sees
+ * it when it wakes by itself. */
 static void beat(struct gf_coll *coll, uint64_t now_ns)
 {
     const struct gf_link_driver *driver = coll->link->driver;
