@@ -251,10 +251,26 @@ static tcp_told event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns,
     return TCP_TOLD_NOTHING;
 }
 
+#define REST_NS UINT64_C(100000000)
+
+/* Who asks to be let in stays in the listener, which would wake a sleeper at once, again and again. */
+void gf_tcp_strangers_rest(struct tcp *tcp, uint64_t now_ns)
+{
+    tcp->rest_until_ns = now_ns + REST_NS;
+    (void)epoll_ctl(tcp->epoll_fd, EPOLL_CTL_DEL, tcp->strangers_fd, NULL);
+}
+
+static void strangers_resume(struct tcp *tcp, uint64_t now_ns)
+{
+    if ((tcp->rest_until_ns == 0) || (now_ns < tcp->rest_until_ns)) return;
+    tcp->rest_until_ns = 0;
+    (void)gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->strangers_fd, TCP_ABOUT_STRANGERS, EPOLLIN);
+}
+
 static tcp_told strangers_take(struct tcp *tcp, uint64_t now_ns,
                                struct gf_rendezvous_event *event_out)
 {
-    for (int i = 0; i < TCP_STRANGERS_A_POLL; i++) {
+    for (int i = 0; (i < TCP_STRANGERS_A_POLL) && (tcp->rest_until_ns == 0); i++) {
         struct epoll_event event;
         if (epoll_wait(tcp->strangers_fd, &event, 1, 0) <= 0) break;
         tcp_told told = event_take(tcp, event.data.u32, now_ns, event_out);
@@ -291,6 +307,7 @@ static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns,
     if (tcp->base.fault.code != GF_OK) return tcp->base.fault.code;
     if (tcp->epoll_fd < 0) return GF_AGAIN;
     gf_tcp_data_poll(tcp, now_ns);
+    strangers_resume(tcp, now_ns);
     tcp_told told = gf_tcp_held_poll(tcp, now_ns, event_out);
     if (told == TCP_TOLD_NOTHING) told = gf_tcp_connect_poll(tcp, now_ns, event_out);
     if (told == TCP_TOLD_NOTHING) told = events_take(tcp, now_ns, event_out);

@@ -166,8 +166,10 @@ tcp_told gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns,
     struct gf_place from = {0};
     int fd = accept4(listen_fd, (struct sockaddr *)&address, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
-        if ((errno == EMFILE) || (errno == ENFILE))
+        if ((errno == EMFILE) || (errno == ENFILE)) {
             stranger_log(tcp, GF_LOG_ERROR, "accept: no file descriptor left");
+            gf_tcp_strangers_rest(tcp, now_ns);
+        }
         return TCP_TOLD_NOTHING; /* anything else is a connection that has gone already */
     }
     struct pending *pending = slot_find(tcp, (uint32_t)fd >= tcp->fd_most);

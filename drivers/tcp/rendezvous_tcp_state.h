@@ -223,7 +223,8 @@ struct tcp {
     struct pending *pending;
     struct source *sources;
     uint32_t pending_count;
-    uint32_t fd_most; /* a descriptor of this number or a higher one: few are left */
+    uint32_t fd_most;       /* a descriptor of this number or a higher one: few are left */
+    uint64_t rest_until_ns; /* none was left for a stranger: nobody is let in before; 0: not so */
     uint64_t accepted;
     uint32_t strangers; /* connections rejected or dropped, for the log */
     uint32_t reasons;   /* of those that were told why, since .. */
@@ -337,6 +338,9 @@ void gf_tcp_aside_event(struct tcp *tcp, uint32_t slot, uint64_t now_ns);
 void gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns);
 /* a refusal is in conn->in of a connection that stood */
 void gf_tcp_connect_taken_back(struct tcp *tcp, struct conn *conn, uint64_t now_ns);
+
+/* rendezvous_tcp.c: no descriptor is left for a stranger; nobody is let in for a while. */
+void gf_tcp_strangers_rest(struct tcp *tcp, uint64_t now_ns);
 
 /* rendezvous_tcp_accept.c */
 tcp_told gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns,

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,6 +22,31 @@ TEST(a_silent_stranger_keeps_its_slot)
     now_ns += 3600 * SECOND;
     for (int i = 0; i < 10; i++) turn();
     assert_true((recv(fd, &byte, 1, MSG_DONTWAIT) < 0) && (errno == EAGAIN));
+    (void)close(fd);
+}
+
+/* Without a descriptor for whoever asks to be let in, a rank that sleeps is not woken by him over and
+ * over; once there is one he is let in. */
+TEST(a_stranger_without_a_descriptor_wakes_nobody)
+{
+    unsigned char nonce[NONCE_FRAME];
+    struct rlimit had;
+    end_join(0, 0, 2);
+    struct pollfd wake = {.fd = gf_rendezvous_tcp.wake_fd(star.ends[0]), .events = POLLIN};
+    int fd = stranger_at(star.address);
+    int next = dup(fd);
+    (void)close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &had), 0);
+    struct rlimit none_left = {.rlim_cur = (rlim_t)next, .rlim_max = had.rlim_max};
+    assert_int_equal(poll(&wake, 1, 10000), 1);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none_left), 0);
+    turn();
+    int woken = poll(&wake, 1, 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &had), 0);
+    assert_int_equal(woken, 0);
+    now_ns += SECOND;
+    turn();
+    assert_int_equal(hear(fd, nonce, sizeof nonce), sizeof nonce);
     (void)close(fd);
 }
 
