@@ -58,7 +58,6 @@ struct gf_gpu {
     char name[64]; /* for a person; empty on the host */
     /* what others have imported of its arena stays when its process is killed */
     bool outlives;
-    bool has_flags;          /* flags() works here, as far as the device says */
     unsigned char uuid[16];  /* the same in all processes on this device; zeroes: it has none */
     uint32_t ordinal, count; /* which of how many that this process sees; 0 of 0 on the host */
     uint32_t version;        /* its driver's, as 12020 for CUDA 12.2; 0 on the host */
@@ -70,20 +69,7 @@ struct gf_gpu {
 struct gf_queue {
     struct gf_gpu *gpu;
     gf_queue_handle stream;
-    /* 0, or a 64-bit word of registered memory: unless it is 0, sum_n and copy_n here touch
-     * nothing */
-    gf_mem stop;
 };
-
-/* A flag: a 64-bit word of registered host memory, which the CPU, and other processes, may store
- * and load meanwhile. */
-struct gf_gpu_flag {
-    gf_mem at;
-    uint64_t value; /* below 2^63 */
-    /* until the word holds value or more; else it is stored, after all that the queue holds */
-    bool is_wait;
-};
-#define GF_GPU_FLAGS_MAX 128u /* a call */
 
 /* A new call: here, in host/gpu_host.c, cuda/gpu_cuda.c, tools/plan/plan_device.c and
  * firmware-tests/cuda/late_gpu.c. What it asks of CUDA: CUDA_CALLS in cuda/gpu_cuda.h, and
@@ -96,7 +82,7 @@ struct gf_gpu_driver {
     gf_status (*open)(const struct gf_gpu_setup *setup, void *state, struct gf_gpu **gpu_out,
                       struct gf_fault *fault_out);
     void (*close)(struct gf_gpu *gpu);
-    /* Host memory that copies, kernels and flags will touch: afterwards its addresses are good on
+    /* Host memory that copies and kernels will touch: afterwards its addresses are good on
      * queues too. GF_ERR_STATE: this process has registered it before, which does; nothing has
      * changed. */
     gf_status (*host_register)(struct gf_gpu *gpu, void *base, size_t size_bytes);
@@ -121,10 +107,6 @@ struct gf_gpu_driver {
     /* The queue's later work waits for the event as it was marked last; for one that never was, not
      * at all. */
     gf_status (*follow)(struct gf_queue *queue, uint32_t event);
-    /* Waits and stores, in this order. What others did before they stored a word is seen by what
-     * follows a wait for it. A wait that nobody ends keeps its queue for ever: whoever asks for one
-     * stores the word in the end. NULL, and wherever !has_flags: there are none. */
-    gf_status (*flags)(struct gf_queue *queue, const struct gf_gpu_flag *flags, uint32_t count);
     /* GF_OK: all that was queued is done; GF_AGAIN */
     gf_status (*finished)(struct gf_queue *queue);
     /* The arena exported to devices of this node, of this process too. All four NULL: this driver

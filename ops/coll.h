@@ -140,9 +140,6 @@ struct gf_coll_kind {
     /* One turn: GF_AGAIN, GF_OK when whole, or an error. Sets moved_ns when something moved, and
      * waits_for. */
     gf_status (*turn)(struct gf_coll *coll, uint64_t now_ns);
-    /* It has failed: gives up what is under way beside messages. GF_AGAIN: not all of that has
-     * ended, call again. NULL: there is nothing. */
-    gf_status (*end)(struct gf_coll *coll);
 };
 
 static inline bool gf_coll_offers(const struct gf_coll_kind *kind, gf_collective collective)
@@ -164,9 +161,8 @@ extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling
     gf_coll_server, gf_coll_direct, gf_coll_hierarchy;
 /* NULL for auto, which is none */
 extern const struct gf_coll_kind *const gf_coll_kinds[GF_ALGORITHM_COUNT];
-/* Direct, where data and element ops are a device's: allreduce and its halves. stream: allreduce;
- * its streams tell each other, without the CPU. */
-extern const struct gf_coll_kind gf_coll_direct_device, gf_coll_direct_stream;
+/* Direct, where data and element ops are a device's: allreduce and its halves. */
+extern const struct gf_coll_kind gf_coll_direct_device;
 
 /* coll.c: what all share. A group of one is done at once. Everything wrong here is the owner's:
  * asserted. GF_OK: poll it, at once unless it took_turn; an error is for gf_coll_fail(). */

@@ -83,7 +83,6 @@ struct cuda_gpu {
     bool begun;   /* cuInit() was called */
     struct cuda_calls calls;
     __typeof__(&cuCtxRecordEvent) context_record; /* from 12.5 on; NULL */
-    __typeof__(&cuStreamBatchMemOp) flags;        /* NULL: gpu.has_flags is false */
     uint32_t entered; /* so often, and the thread's mode before the first */
     CUstreamCaptureMode mode_before;
     uint64_t idle_ns; /* how long closing waits for the device's work */

@@ -99,7 +99,6 @@ gf_status gf_cuda_load(struct cuda_gpu *cuda, const char *library)
     cuda->gpu.version = (uint32_t)version;
     symbol_find_newer(cuda, version, "cuCtxRecordEvent", CUDA_VERSION_RECORD,
                       &cuda->context_record);
-    symbol_find_newer(cuda, version, "cuStreamBatchMemOp", CUDA_VERSION_MIN, &cuda->flags);
     return GF_OK;
 }
 

@@ -13,7 +13,6 @@ static gf_status device_choose(struct cuda_gpu *cuda, const struct gf_gpu_setup 
     int count = 0;
     int usable = 0;
     int multiprocessors = 0;
-    int flags = 0;
     int maps = 0;
     int descriptors = 0;
     int cards = 0;
@@ -23,7 +22,6 @@ static gf_status device_choose(struct cuda_gpu *cuda, const struct gf_gpu_setup 
     } attributes[] = {
         {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, &usable},
         {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &multiprocessors},
-        {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, &flags},
         {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, &maps},
         {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, &descriptors},
         {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, &cards},
@@ -55,7 +53,6 @@ static gf_status device_choose(struct cuda_gpu *cuda, const struct gf_gpu_setup 
             "(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM is 0), which this driver rests on",
             cuda->gpu.ordinal);
     cuda->gpu.multiprocessors = (uint32_t)multiprocessors;
-    cuda->gpu.has_flags = (flags != 0) && (cuda->flags != NULL);
     cuda->can_map = (maps != 0) && (descriptors != 0);
     cuda->for_cards = cards != 0;
     if (calls->device_name(cuda->gpu.name, sizeof cuda->gpu.name, cuda->device) != CUDA_SUCCESS)

@@ -28,10 +28,10 @@ static void library_find(struct cuda_fixture *f)
 
 static void environment_set(const char *first, const char *second)
 {
-    static const char *const names[] = {"GF_FAKE_CUDA_SEED",     "GF_FAKE_CUDA_FAIL",
-                                        "GF_FAKE_CUDA_WITHOUT",  "GF_FAKE_CUDA_VERSION",
-                                        "GF_FAKE_CUDA_MEMORY",   "GF_FAKE_CUDA_NO_HOST_POINTER",
-                                        "GF_FAKE_CUDA_NO_FLAGS", "GF_FAKE_CUDA_NO_DESCRIPTORS"};
+    static const char *const names[] = {
+        "GF_FAKE_CUDA_SEED",          "GF_FAKE_CUDA_FAIL",   "GF_FAKE_CUDA_WITHOUT",
+        "GF_FAKE_CUDA_VERSION",       "GF_FAKE_CUDA_MEMORY", "GF_FAKE_CUDA_NO_HOST_POINTER",
+        "GF_FAKE_CUDA_NO_DESCRIPTORS"};
     const char *const given[] = {first, second};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) (void)unsetenv(names[i]);
     for (size_t i = 0; i < 2; i++) {
@@ -106,6 +106,17 @@ void cuda_fixture_end(struct cuda_fixture *f, void *host)
     assert_int_equal(gf_gpu_cuda.host_unregister(f->gpu, host), GF_OK);
     cuda_fixture_close(f);
     cuda_fixture_clean(f);
+}
+
+static bool is_set(const char *name)
+{
+    const char *text = getenv(name);
+    return (text != NULL) && (text[0] != '\0');
+}
+
+bool cuda_fixture_shares_queues(void)
+{
+    return is_set("GF_FAKE_CONNECTIONS") || is_set("CUDA_LAUNCH_BLOCKING");
 }
 
 bool cuda_fixture_drains(struct gf_queue *queue)

@@ -31,6 +31,9 @@ void cuda_fixture_clean(struct cuda_fixture *f);
 /* The same with memory of the host's that is registered meanwhile; end looks that all is clean. */
 void cuda_fixture_begin(struct cuda_fixture *f, void *host, size_t size_bytes);
 void cuda_fixture_end(struct cuda_fixture *f, void *host);
+/* Streams of all ranks of this process wait with each other, in hardware work queues or in
+ * launches: there a device that hangs would be all ranks'. */
+bool cuda_fixture_shares_queues(void);
 bool cuda_fixture_drains(struct gf_queue *queue); /* false: its work does not end */
 
 #endif

@@ -42,25 +42,6 @@ static gf_status whole_open(const struct gf_gpu_setup *setup, void *state, struc
     return status;
 }
 
-/* Sums come in the order in which operations were taken. */
-static void order_look(const struct gf_queue *queue, const struct gf_gpu_flag *first)
-{
-    for (uint32_t rank = 0; first->is_wait && (rank < cuda_world.cuda.world); rank++) {
-        const gf_context *gf = cuda_world.cuda.ranks[rank].gf;
-        uint64_t order = first->value >> GF_DIRECT_STEP_BITS;
-        if ((gf == NULL) || (gf->gpu != queue->gpu) || (queue->stream != gf->out_queue.stream))
-            continue;
-        if (order < cuda_world.summed[rank]) cuda_world.disordered++;
-        cuda_world.summed[rank] = order;
-    }
-}
-
-static gf_status flags(struct gf_queue *queue, const struct gf_gpu_flag *all, uint32_t count)
-{
-    order_look(queue, all);
-    return gf_gpu_cuda.flags(queue, all, count);
-}
-
 /* UCX's cuda_copy registers what it maps, and gives that back with the link. */
 static gf_status host_register(struct gf_gpu *gpu, void *base, size_t size_bytes)
 {
@@ -358,15 +339,12 @@ void cuda_world_begin(uint32_t seed, const char *second)
     driver.open = whole_open;
     driver.host_register = host_register;
     driver.host_unregister = host_unregister;
-    driver.flags = flags;
     driver.export = export;
     driver.export_to = export_to;
     driver.import = import;
     cuda_world.export_refused = cuda_world.send_refused = cuda_world.import_refused =
         cuda_world.import_wrong = 0;
     cuda_world.wire_ranks = 0;
-    cuda_world.disordered = 0;
     cuda_world.ucx_registers = false;
-    memset(cuda_world.summed, 0, sizeof cuda_world.summed);
     cuda_world.devices = 1;
 }

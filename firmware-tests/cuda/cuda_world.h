@@ -22,9 +22,6 @@ struct cuda_world {
     uint32_t export_refused, send_refused;
     /* the so-many-th time that a rank would reach another's memory, it cannot; 0: never */
     uint32_t import_refused;
-    /* the last operation that each rank's stream of sums got, in this epoch */
-    uint64_t summed[STATE_RANKS_MAX];
-    uint32_t disordered; /* so often it was before the one that it had got */
     struct world host, cuda;
 };
 extern struct cuda_world cuda_world;

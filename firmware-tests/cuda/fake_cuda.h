@@ -19,8 +19,6 @@
  *   - Images are looked at: header, sizes, machine code or PTX that the device (sm_90) can use.
  *   - What is not given back by the last release of the context, or by the end of the program, is
  *     trouble.
- *   - A stream that waits for a word of memory stands until it is stored, by a stream, the CPU or
- *     another process.
  *   - Streams share a few hardware work queues, where the environment says so, served first in,
  *     first out: work starts only after all that came into its queue before has started, and a wait
  *     starts once it is over. What has started ends in any order. Which stream is in which queue
@@ -40,7 +38,6 @@
  *   GF_FAKE_CUDA_MEMORY=1048576               bytes of device memory; default 4 GiB
  *   GF_FAKE_CUDA_NO_DESCRIPTORS=1             memory by cuMemCreate() has none, so it is
  *                                             cuMemAlloc()'s
- *   GF_FAKE_CUDA_NO_FLAGS=1                   no stream memory operations
  *   GF_FAKE_CUDA_NAME="NVIDIA H200"           what the devices are called
  *   GF_FAKE_CUDA_SM=100                       their architecture; default 90
  *   GF_FAKE_CUDA_US=30                        what a work takes between events that have times;

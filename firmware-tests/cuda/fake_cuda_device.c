@@ -38,7 +38,7 @@ CUresult fake_enter_current(const char *call)
 void fake_synchronise(const char *call)
 {
     if (fake_holds() && !fake_is_lost())
-        fake_trouble("%s waits for work that never ends, or for another rank", call);
+        fake_trouble("%s waits for work that never ends", call);
     else
         fake_run_all();
 }
@@ -128,15 +128,9 @@ CUresult cuDeviceGetAttribute(int *value_out, CUdevice_attribute attribute, CUde
         break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value_out = (int)fake_arch() / 10; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value_out = (int)fake_arch() % 10; break;
-    case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS: *value_out = fake_has_flags(); break;
     default: return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;
-}
-
-bool fake_has_flags(void)
-{
-    return getenv("GF_FAKE_CUDA_NO_FLAGS") == NULL;
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context_out, CUdevice device)

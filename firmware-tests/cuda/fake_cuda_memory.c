@@ -282,9 +282,8 @@ static void clash(const struct work *work, uint64_t address, bool is_write, uint
                   bool was_write)
 {
     static const char *const kinds[] = {
-        [WORK_COPY] = "copy",   [WORK_SET] = "zero",   [WORK_KERNEL] = "kernel",
-        [WORK_WAIT] = "wait",   [WORK_CARD] = "card",  [WORK_HOLD] = "hold",
-        [WORK_STORE] = "store", [WORK_AWAIT] = "await"};
+        [WORK_COPY] = "copy", [WORK_SET] = "zero",  [WORK_KERNEL] = "kernel",
+        [WORK_WAIT] = "wait", [WORK_CARD] = "card", [WORK_HOLD] = "hold"};
     const char *name = (work->kind == WORK_KERNEL) ? work->kernel->name : "";
     fake_trouble("%s %s%s(work %u of stream %u) %s 0x%llx, which work %u of stream %u %s, and "
                  "nothing orders them",

@@ -3,7 +3,7 @@
  *
  * Two orders are kept apart. In which work really runs is drawn: a queue a stream, and can_run().
  * What must come before what is told by clocks: clock.at[s] is how many works of stream s are
- * surely over before a work starts, as stream order, events, words and what the host saw say.
+ * surely over before a work starts, as stream order, events and what the host saw say.
  * Memory (fake_cuda_memory.c) is judged by clocks alone, so an order that is missing is found even
  * where the works happened to run in it. */
 #include <stdlib.h>
@@ -20,14 +20,6 @@ struct CUstream_st {
     uint64_t queued, done;
     struct clock clock;
     struct work *head, *tail;
-    /* [join_count] what the waits for words that have ended brought, in the order of works */
-    struct join *joins;
-    uint32_t join_count;
-};
-/* From work `done` on, what follows is behind this too. Known only when it is done. */
-struct join {
-    uint64_t done;
-    struct clock clock;
 };
 struct CUevent_st {
     bool live, recorded, timed, of_all; /* of_all: of every stream */
@@ -75,26 +67,6 @@ static void poison(const struct work *work)
     if ((work->kind != WORK_COPY) || !fake_is_host(work->dst, work->size_bytes)) return;
     if (overlap(work->dst, work->size_bytes, work->src, work->size_bytes)) return;
     memset((void *)(uintptr_t)work->dst, FAKE_CUDA_POISON, work->size_bytes);
-}
-
-/* What the stream's first `done` works were behind, by words. */
-static const struct clock *joined(uint32_t stream, uint64_t done)
-{
-    static const struct clock none;
-    const struct CUstream_st *of = &streams[stream];
-    for (uint32_t i = of->join_count; i > 0; i--)
-        if (of->joins[i - 1].done <= done) return &of->joins[i - 1].clock;
-    return &none;
-}
-
-static void joins_add(struct CUstream_st *to, const struct clock *clock)
-{
-    uint32_t stream = (uint32_t)(to - streams);
-    struct join *joins = realloc(to->joins, (to->join_count + 1u) * sizeof *joins);
-    if (joins == NULL) abort();
-    to->joins = joins;
-    joins[to->join_count] = (struct join){.done = to->done + 1, .clock = *joined(stream, to->done)};
-    fake_clock_join(&joins[to->join_count++].clock, clock);
 }
 
 void fake_queue_add(uint32_t stream, const struct work *like)
@@ -154,7 +126,6 @@ static bool can_run(const struct CUstream_st *stream)
     const struct work *work = stream->head;
     if ((work == NULL) || !is_its_turn(stream)) return false;
     if (work->kind == WORK_HOLD) return !work->started || !held || fake_is_lost();
-    if (work->kind == WORK_AWAIT) return fake_is_lost() || fake_await_passes(work);
     return (work->kind != WORK_WAIT) || (streams[work->wait_stream].done >= work->wait_done);
 }
 
@@ -167,9 +138,7 @@ bool fake_holds(void)
 {
     for (uint32_t s = 0; s < STREAMS_MAX; s++)
         for (const struct work *work = streams[s].head; work != NULL; work = work->next)
-            if ((held && (work->kind == WORK_HOLD)) ||
-                ((work->kind == WORK_AWAIT) && !fake_await_passes(work)))
-                return true;
+            if (held && (work->kind == WORK_HOLD)) return true;
     return false;
 }
 
@@ -192,11 +161,7 @@ void fake_queue_forget(void)
     for (uint32_t s = 0; s < STREAMS_MAX; s++) {
         fake_stream_drop(s);
         streams[s].live = (s < 2);
-        free(streams[s].joins);
-        streams[s].joins = NULL;
-        streams[s].join_count = 0;
     }
-    fake_flags_forget();
     for (uint32_t i = 0; i < EVENTS_MAX; i++) events[i].live = false;
     held = false;
 }
@@ -215,8 +180,6 @@ static bool work_do(const struct work *work)
         memset((void *)(uintptr_t)work->dst, work->value, work->size_bytes);
         return true;
     case WORK_KERNEL: return fake_kernel_run(work);
-    case WORK_STORE: fake_store(work, &work->clock); return true;
-    case WORK_AWAIT:
     case WORK_WAIT:
     case WORK_HOLD:
     case WORK_CARD: return true;
@@ -237,11 +200,6 @@ static void turn(struct CUstream_st *stream)
     bool touches =
         (work->kind == WORK_COPY) || (work->kind == WORK_SET) || (work->kind == WORK_KERNEL);
     if (touches) fake_memory_unlock();
-    struct clock by_words = {{0}};
-    if (work->kind == WORK_WAIT) by_words = *joined(work->wait_stream, work->wait_done);
-    if (work->kind == WORK_AWAIT) fake_flags_order(work, &by_words);
-    if ((work->kind == WORK_WAIT) || (work->kind == WORK_AWAIT)) joins_add(stream, &by_words);
-    fake_clock_join(&work->clock, joined((uint32_t)(stream - streams), stream->done));
     bool good = fake_is_lost() || work_do(work); /* a lost context does nothing more */
     if (touches) fake_memory_lock();
     running = false;
@@ -282,19 +240,12 @@ void fake_run_some(void)
     for (uint32_t left = fake_random(4); left > 1; left--) (void)fake_run_one();
 }
 
-/* The host has: the stream's first `done` works are over. */
-static void saw(uint32_t stream, uint64_t done)
-{
-    fake_clock_join(&seen, joined(stream, done));
-}
-
 void fake_run_stream(uint32_t stream)
 {
     fake_memory_unlock(); /* once for all: the host gets no turn */
     while (streams[stream].head != NULL) (void)fake_run_one();
     fake_memory_lock();
     fake_clock_join(&seen, &streams[stream].clock);
-    saw(stream, streams[stream].done);
 }
 
 void fake_launched(uint32_t stream)
@@ -302,7 +253,7 @@ void fake_launched(uint32_t stream)
     uint64_t last = streams[stream].queued;
     while (fake_settings.is_blocking && (streams[stream].done < last)) {
         if (fake_run_one()) continue;
-        fake_trouble("a blocking launch stands behind work that never ends, or another rank's");
+        fake_trouble("a blocking launch stands behind work that never ends");
         return;
     }
 }
@@ -359,7 +310,6 @@ bool fake_stream_done(uint32_t stream)
     if (fake_random(2) != 0) (void)fake_run_one();
     if (streams[stream].head != NULL) return false;
     fake_clock_join(&seen, &streams[stream].clock);
-    saw(stream, streams[stream].done);
     return true;
 }
 
@@ -443,8 +393,6 @@ CUresult fake_event_query(CUevent handle)
     for (uint32_t s = 0; event->of_all && (s < STREAMS_MAX); s++)
         if (streams[s].done < event->all[s]) return CUDA_ERROR_NOT_READY;
     fake_clock_join(&seen, &event->clock);
-    for (uint32_t s = 0; event->of_all && (s < STREAMS_MAX); s++) saw(s, event->all[s]);
-    if (!event->of_all) saw(event->stream, event->done);
     return CUDA_SUCCESS;
 }
 

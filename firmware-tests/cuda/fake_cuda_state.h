@@ -23,9 +23,7 @@ typedef enum work_kind {
     WORK_KERNEL,
     WORK_WAIT,
     WORK_CARD,
-    WORK_HOLD,
-    WORK_STORE,
-    WORK_AWAIT
+    WORK_HOLD
 } work_kind;
 
 struct work {
@@ -42,9 +40,6 @@ struct work {
     uint32_t blocks, threads;
     uint32_t wait_stream; /* WORK_WAIT: until this stream has done that many */
     uint64_t wait_done;
-    /* WORK_STORE: into dst; WORK_AWAIT: until dst holds that, or what is greater, as they turn
-     * round */
-    uint64_t word;
     uint8_t args[ARGS_MAX];
 };
 
@@ -58,8 +53,7 @@ struct fake_kernel {
 
 /* fake_cuda_device.c: contexts */
 CUresult fake_enter_current(const char *call); /* fake_enter(), and a context must be current */
-bool fake_has_flags(void);
-CUcontext fake_current(void); /* NULL: none */
+CUcontext fake_current(void);                  /* NULL: none */
 void fake_contexts_count(struct fake_cuda_live *live);
 void fake_contexts_forget(void);
 void fake_leaks_check(const char *when);
@@ -190,13 +184,6 @@ struct clock *fake_seen(void); /* what the host has */
 bool fake_card_begin(uint64_t address, size_t size_bytes, bool is_write);
 void fake_card_end(uint64_t address, size_t size_bytes, bool is_write);
 void fake_card_copy(bool to_device, void *dst, const void *src, size_t size_bytes);
-
-/* fake_cuda_flags.c: words that streams store, and that others wait for */
-bool fake_await_passes(const struct work *work);
-void fake_store(const struct work *work, const struct clock *clock);
-/* Joins what was done before the word was stored. */
-void fake_flags_order(const struct work *work, struct clock *clock);
-void fake_flags_forget(void);
 
 /* fake_cuda_image.c: whether this driver and device can use it */
 CUresult fake_image_check(const void *image);

@@ -62,10 +62,6 @@ GF_INLINE void gf_line_load(uint32_t words[4], uint64_t at)
 {
     *(gf_line *)words = *(const gf_line *)at;
 }
-GF_INLINE uint64_t gf_word_load(uint64_t at)
-{
-    return *(const volatile uint64_t *)at;
-}
 GF_INLINE void gf_half_line_load(uint32_t words[2], uint64_t at)
 {
     *(gf_half_line *)words = *(const gf_half_line *)at;

@@ -18,25 +18,15 @@ static void open_of(const struct state_run *run, uint64_t fuse_bytes)
     cuda_world_open(&setup);
 }
 
-#define NO_FLAGS "GF_FAKE_CUDA_NO_FLAGS=1"
-
-/* Do streams store the flags? */
-static void expect_flags(bool by_streams)
-{
-    for (uint32_t rank = 0; rank < both->cuda.world; rank++)
-        assert_int_equal(both->cuda.ranks[rank].gf->ipc.flags, by_streams);
-}
-
 /* The tensors' own type on the wire is summed where the gradients lie, others beside them; one
  * buffer a tensor, many tensors a buffer, blocks that are empty. */
 TEST(a_run_from_device_to_device_ends_where_it_ends_on_the_host)
 {
     static const uint64_t fuse_bytes[] = {512, 1, 65536};
     for (uint32_t i = 0; i < STATE_RUNS; i++) {
-        cuda_world_begin(i, (i % 4 == 3) ? NO_FLAGS : NULL);
+        cuda_world_begin(i, NULL);
         open_of(&state_runs[i], fuse_bytes[i % 3]);
         cuda_world_expect_path(GF_PATH_PEERS);
-        expect_flags(i % 4 != 3);
         cuda_world_steps(STEPS, state_runs[i].name);
         assert_true(world_stats(&both->cuda, 0).mapped_bytes > 0);
         cuda_world_close();
@@ -114,7 +104,7 @@ TEST(an_elastic_job_reads_no_device_memory_that_goes_with_its_process)
                     "rank 0: job.elastic: device memory of its node does not outlive its process");
 }
 
-/* All calls: test_cuda_train_failures.sh. Deaths: test_cuda_flags. */
+/* All calls: test_cuda_train_failures.sh. */
 TEST(a_device_that_fails_in_a_step_is_named)
 {
     static const char *const calls[] = {"cuLaunchKernel", "cuEventRecord", "cuEventQuery",
@@ -127,4 +117,122 @@ TEST(a_device_that_fails_in_a_step_is_named)
     for (size_t c = 0; c < sizeof calls / sizeof *calls; c++)
         for (uint32_t times = 4; times <= 64; times += 10)
             (void)cuda_world_fails(calls[c], times, setup, NULL);
+}
+
+/* ---- a rank that goes in the middle of an operation ---- */
+
+/* The victim has told so many flags of one, at least. */
+static bool due_at(struct world *w, struct cuda_death *death)
+{
+    const gf_context *gf = w->ranks[death->victim].gf;
+    for (uint32_t i = 0; i < gf->under_way.count; i++)
+        if ((gf->under_way.ops[i].state == GF_OP_RUN) &&
+            (gf->under_way.ops[i].coll.kind == &gf_coll_direct_device) &&
+            (gf->under_way.ops[i].own.direct.state.steps >= death->at))
+            return true;
+    return false;
+}
+
+static bool due_never(struct world *w, struct cuda_death *death)
+{
+    return false;
+}
+
+/* On the host the same rank dies, and what the survivors then have is what devices have summed. */
+static void host_has_the_same(struct cuda_death *death)
+{
+    static struct cuda_kept kept;
+    struct world *host = &both->host;
+    gf_sim_kill(host->sim, death->victim);
+    world_run(host, world_step_progress, &death->step);
+    world_run(host, world_shrink_progress, NULL);
+    world_run(host, world_step_progress, &death->step);
+    for (uint32_t rank = 0; rank < host->world; rank++) {
+        if (rank == death->victim) continue;
+        assert_int_equal(gf_update(host->ranks[rank].gf, 0.0625f), GF_OK);
+        cuda_kept_read(both->cuda.ranks[rank].gf, &kept);
+        for (uint32_t t = 0; t < STATE_TENSORS; t++)
+            assert_memory_equal(kept.weights[t],
+                                (void *)(uintptr_t)gf_weight(host->ranks[rank].gf, t),
+                                state_tensors[t].elem_count * sizeof(float));
+    }
+}
+
+static void expect_gradients(struct world *w, uint32_t rank, struct state_moment *moment)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    for (uint32_t t = 0; t < STATE_TENSORS; t++) {
+        float gradient[CUDA_ELEMS_MAX] = {0};
+        float held[CUDA_ELEMS_MAX] = {0};
+        state_fill_whole(w, rank, t, gradient, moment);
+        cuda_world_read(gf, gf_gradient(gf, t), state_tensors[t].elem_count * sizeof(float), held);
+        assert_memory_equal(held, gradient, state_tensors[t].elem_count * sizeof(float));
+    }
+}
+
+/* at: flags that the victim has told when it dies; 0: its device hangs before it has packed. */
+static void fate_run(uint32_t seed, uint32_t at, bool sparse, bool elastic)
+{
+    const struct state_run *run = &state_runs[6];
+    struct state_moment moment = {.step = 2};
+    struct cuda_death death = {.step = {.fill = state_fill_whole, .arg = &moment},
+                               .victim = seed % run->world,
+                               .at = at,
+                               .due = (at > 0) ? due_at : due_never};
+    struct world_setup setup = state_setup_of(run);
+    cuda_world_begin(seed, NULL);
+    setup.sim.ranks_per_node = setup.world;
+    setup.sim.detect_ns = 50000000;
+    /* also what closing waits, on the machine's own clock */
+    setup.config.exchange.timeout_ns = UINT64_C(2000000000);
+    setup.config.sparse.enabled = sparse;
+    setup.config.job.elastic = elastic;
+    setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
+    setup.config.exchange.fuse_bytes = (seed % 2 == 0) ? 1 : 65536;
+    cuda_world_open(&setup);
+    struct world *w = &both->cuda;
+    state_step_run(w, 1, state_fill_whole);
+    state_step_run(&both->host, 1, state_fill_whole);
+    if (at == 0) both->fixture.fake->stream_hold(w->ranks[death.victim].gf->pack_queue.stream);
+    cuda_world_dies(&death);
+    assert_int_equal(death.done, at > 0);
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        gf_context *gf = w->ranks[rank].gf;
+        if (rank == death.victim) continue;
+        for (uint32_t s = 0; s < GF_STREAM_COUNT; s++) { /* whatever others do not do any more */
+            struct gf_queue queue = {.gpu = gf->gpu, .stream = gf->gpu->streams[s]};
+            assert_true(cuda_fixture_drains(&queue));
+        }
+        if (at == 0) expect_gradients(w, rank, &moment);
+    }
+    both->fixture.fake->release();
+    if (at > 0) cuda_world_goes_on(&death, GF_PATH_PEERS);
+    if (at > 0) host_has_the_same(&death);
+    cuda_world_close();
+}
+
+/* In weights, momentum and history; an elastic job goes on from device to device. */
+TEST(a_rank_that_dies_or_hangs_at_a_flag_leaves_no_trace)
+{
+    for (uint32_t at = cuda_fixture_shares_queues() ? 1 : 0; at <= 2; at++)
+        for (uint32_t seed = 0; seed < 2; seed++) fate_run(seed, at, false, seed % 2 != 0);
+    fate_run(0, 1, true, false);
+}
+
+/* ---- one machine, whatever the hardware does with streams ---- */
+
+/* Flags of a later operation may come first. */
+TEST(operations_under_way_at_once_end_where_they_end_on_the_host)
+{
+    for (uint32_t seed = 0; seed < 2; seed++) {
+        struct world_setup setup = state_setup_of(&state_runs[6]);
+        cuda_world_begin(seed, NULL);
+        setup.sim.ranks_per_node = setup.world;
+        setup.sim.late_flags = true;
+        setup.config.exchange.fuse_bytes = 1;
+        setup.config.exchange.buffers_active = 3;
+        cuda_world_open(&setup);
+        cuda_world_steps(4, state_runs[6].name);
+        cuda_world_close();
+    }
 }

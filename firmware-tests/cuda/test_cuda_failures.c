@@ -46,9 +46,6 @@ static gf_status work(uint64_t theirs)
     if (status >= 0) status = gf_gpu_cuda.copy(&f.queue, device, host, BYTES);
     if (status >= 0) status = gf_gpu_cuda.zero(&f.queue, device, BYTES / 2);
     if (status >= 0) status = gf_gpu_cuda.launch(&f.queue, 0, 1, 32, args);
-    if (status >= 0)
-        status = gf_gpu_cuda.flags(&f.queue,
-                                   &(struct gf_gpu_flag){.at = host + BYTES - 8, .value = 1}, 1);
     if (status >= 0) status = gf_gpu_cuda.mark(&f.queue, 1);
     if (status >= 0) status = gf_gpu_cuda.lead(&f.queue, theirs);
     if (status >= 0) status = until(ask_reached);

@@ -24,7 +24,7 @@ run_with() {
         case $call in
         cuDeviceGetName | cuDeviceGetUuid | cuDeviceGetPCIBusId) return 0 ;; # for a log line
         cuStreamQuery | cuCtxRecordEvent | cuCtxPushCurrent | cuCtxPopCurrent) return 0 ;; # while closing, or for a log line
-        cuIpc* | cuStreamBatchMemOp | cuMem*port*) named "" && return 0 ;; # then the ranks go another way
+        cuIpc* | cuMem*port*) named "" && return 0 ;; # then the ranks go another way
         cuMemGetA* | cuMemCreate | cuMemAddressReserve | cuMemMap | cuMemSetAccess) named "" && return 0 ;; # or as $before
         *) named "warning: closing:" && return 0 ;;
         esac
@@ -52,7 +52,7 @@ for made in $(grep '^    X(' firmware-tests/cuda/fake_cuda_calls.h | grep -o 'cu
     case $made in
     cuIpc*) check "$made" each_time "$made" env $before $two ;;
     cuMemAlloc | cuMemFree) check "$made" each_time "$made" env $before $one ;;
-    cuMem*port* | cuStreamBatchMemOp) check "$made" each_time "$made" $two ;;
+    cuMem*port*) check "$made" each_time "$made" $two ;;
     *) check "$made" each_time "$made" $one ;;
     esac
 done

@@ -103,7 +103,6 @@ void gf_buffer_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 
 const struct gf_op_kind gf_buffer_dense = {
     .counts = true,
-    .goes_ahead = true,
     .pack = dense_pack,
     .packed = gf_buffer_packed,
     .unpack = dense_unpack,

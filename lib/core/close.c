@@ -4,12 +4,6 @@
 #include "lib/core/device_work.h"
 #include "lib/device/device.h"
 
-void gf_link_drop(gf_context *gf)
-{
-    if (gf->on_device) gf_flags_close(gf); /* mapped regions of the others go */
-    gf->link->driver->drop(gf->link);
-}
-
 void gf_drivers_close(gf_context *gf)
 {
     if ((gf->gpu != NULL) && gf->on_device) {

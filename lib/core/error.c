@@ -175,7 +175,7 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
         if (gf_awake(gf) - gf->failing.begin_ns < DRAIN_NS) return GF_AGAIN;
         /* ends every request; nothing is under way after it */
         if (gf->failing.linked)
-            gf_link_drop(gf);
+            gf->link->driver->drop(gf->link);
         else
             gf_link_cut(gf);
         (void)drained(gf, now_ns);

@@ -38,7 +38,6 @@ static void own_set(const gf_context *gf, struct gf_op *op)
     direct->exported = NULL;
     direct->lane_ranks = gf->lane_ranks;
     direct->small_bytes = small_bytes(gf, &op->coll);
-    direct->may_queue = false;
     direct->block_elems = 0;
     direct->meets = false;
     if (op->algorithm != GF_ALGORITHM_HIERARCHY) return;
@@ -116,7 +115,6 @@ bool gf_op_take(gf_context *gf, const struct gf_op_plan *plan)
     op->moves =
         (plan->kind->pack != NULL) || (plan->kind->unpack != NULL) || (plan->packed != plan->data);
     op->done_elems = 0;
-    op->ahead = false;
     op->taken_ns = gf->polled.at_ns;
     op->wait_peer = GF_RANK_NONE;
     op->waited_for = GF_RANK_NONE;
@@ -218,7 +216,6 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_t
     /* others would wait for it */
     coll->spins = gf_op_is_alone(&gf->under_way) ? gf->waiting.spins : 0;
     coll->awaits_core = false;
-    if (gf->ipc.flags) gf_device_op_order(gf, op);
     status = gf_coll_poll(coll, now_ns);
     if (!op->timed && (status != GF_AGAIN)) {
         /* all were there: it has ended in the call that posted it */
@@ -264,12 +261,10 @@ static gf_status op_advance(gf_context *gf, struct gf_op *op, uint64_t now_ns, g
     case GF_OP_PACK:
         if (op->moves) status = gf_op_move(gf, op, now_ns);
         if (status != GF_OK) return status;
-        op->ahead =
-            op->moves && op->kind->goes_ahead && gf->ipc.flags && gf_device_on_streams(gf, op);
         op->state = GF_OP_PACKED;
         return GF_OK;
     case GF_OP_PACKED:
-        if (!op->ahead) status = op_reached(gf, op, now_ns);
+        status = op_reached(gf, op, now_ns);
         return (status == GF_OK) ? op_run(gf, op, now_ns, clock) : status;
     case GF_OP_RUN: return op_poll(gf, op, now_ns, clock);
     case GF_OP_UNPACK:

@@ -17,8 +17,7 @@
 struct gf_op;
 
 struct gf_op_kind {
-    bool counts;     /* values that are not finite: finite.h */
-    bool goes_ahead; /* between streams: nobody looks at what was packed before it is summed */
+    bool counts; /* values that are not finite: finite.h */
     /* The next slice, from op->done_elems on, which it raises. NULL: data lies where the collective
      * takes it. */
     gf_status (*pack)(gf_context *gf, struct gf_op *op);
@@ -84,7 +83,6 @@ struct gf_op {
     struct gf_queue *pack_queue;
     bool moves;          /* there is something to pack or to unpack */
     uint64_t done_elems; /* of packing or unpacking */
-    bool ahead;          /* its collective was begun before the device had packed it */
     gf_algorithm algorithm;
     uint64_t taken_ns, begin_ns; /* begin: of the collective */
     /* false: it began in gf_ops_begin(), and its times are to be those of its next turn */

@@ -52,7 +52,6 @@ gf_status gf_link_renew(gf_context *gf, uint32_t network, const void **endpoint_
                         size_t *bytes_out);
 /* Ends connections that are half made, and all requests. The region may be another one. */
 void gf_link_cut(gf_context *gf);
-void gf_link_drop(gf_context *gf); /* once the device has been told that the others' memory goes */
 void gf_drivers_close(gf_context *gf); /* those that are open */
 
 #endif

@@ -144,39 +144,6 @@ void gf_device_op_take(gf_context *gf, struct gf_op *op)
     direct->exported = gf->ipc.local;
     direct->region_bytes = gf->device.bytes;
     direct->small_bytes = 0;
-    if (op->algorithm != GF_ALGORITHM_DIRECT) return;
-    coll->kind = gf->ipc.flags ? &gf_coll_direct_stream : &gf_coll_direct_device;
-    if (!gf->ipc.flags) return;
-    /* later packs may stand for the appliance */
-    direct->packs = op->ahead ? *op->pack_queue : gf->queue;
-    direct->sums = gf->out_queue; /* nothing goes to host memory and back then */
     direct->gathers = gf->in_queue;
-    direct->sums.stop = direct->gathers.stop =
-        (gf_mem)(uintptr_t)gf->region.base + gf_direct_stop_at(direct);
-}
-
-/* Between streams, in device memory of ranks that all reach each other's. */
-bool gf_device_on_streams(const gf_context *gf, const struct gf_op *op)
-{
-    return gf->ipc.flags && (op->algorithm == GF_ALGORITHM_DIRECT) && (op->coll.elem_count > 0) &&
-           gf_device_holds(gf, op->coll.data);
-}
-
-/* Streams get operations in the order in which all ranks take them. */
-static bool may_queue(const gf_context *gf, const struct gf_op *op)
-{
-    for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
-        const struct gf_op *before = &gf->under_way.ops[__builtin_ctz(left)];
-        if ((before->state > GF_OP_RUN) || (before->order >= op->order)) continue;
-        if (!gf_device_on_streams(gf, before) ||
-            ((before->state == GF_OP_RUN) && before->own.direct.state.queued))
-            continue;
-        return false;
-    }
-    return true;
-}
-
-void gf_device_op_order(gf_context *gf, struct gf_op *op)
-{
-    if (gf_device_on_streams(gf, op)) op->own.direct.may_queue = may_queue(gf, op);
+    if (op->algorithm == GF_ALGORITHM_DIRECT) coll->kind = &gf_coll_direct_device;
 }

@@ -26,7 +26,7 @@ enum { IPC_EXPORTED, IPC_SENT, IPC_IMPORTED };
 
 size_t gf_ipc_bytes(uint32_t world)
 {
-    return world * (GF_IPC_WORDS * sizeof(float) + 3 * sizeof(float) + 3 * sizeof(gf_mem));
+    return world * (GF_IPC_WORDS * sizeof(float) + 2 * sizeof(float) + 2 * sizeof(gf_mem));
 }
 
 void gf_ipc_lay(struct gf_ipc *exported, char *memory, uint32_t world)
@@ -34,8 +34,7 @@ void gf_ipc_lay(struct gf_ipc *exported, char *memory, uint32_t world)
     *exported = (struct gf_ipc){0};
     if (memory == NULL) return;
     exported->bases = (gf_mem *)(void *)memory;
-    exported->areas = exported->bases + world;
-    exported->local = exported->areas + world;
+    exported->local = exported->bases + world;
     exported->handles = (float *)(void *)(exported->local + world);
     exported->refusals = exported->handles + world * GF_IPC_WORDS;
 }
@@ -79,7 +78,7 @@ static void refused(gf_context *gf, float *own, float why, const char *what)
     gf->gpu->fault = (struct gf_fault){.peer = GF_RANK_NONE}; /* nothing has failed */
 }
 
-/* All ranks are of one node, and streams may store their flags. */
+/* All ranks are of one node. */
 static bool is_direct(const gf_context *gf)
 {
     return gf->algorithm == GF_ALGORITHM_DIRECT;
@@ -98,7 +97,7 @@ gf_status gf_ipc_begin(gf_context *gf)
     const struct gf_gpu_driver *driver = gf->gpu->driver;
     float *handle;
     uint32_t devices = (uint32_t)gf->warm.met[GF_MET_DEVICE];
-    gf->ipc.agreed = gf->ipc.flags = false;
+    gf->ipc.agreed = false;
     gf->ipc.stage = IPC_EXPORTED;
     if ((devices == 0) || (!is_direct(gf) && !gf->nodes.used)) return GF_OK;
     if (devices < gf->world) {
@@ -117,7 +116,6 @@ gf_status gf_ipc_begin(gf_context *gf)
         refused(gf, handle, IPC_KEPT, "device memory cannot be exported to the other ranks");
     } else {
         gf_status status = canary_write(gf);
-        if ((status >= 0) && is_direct(gf)) status = gf_flags_begin(gf);
         if (status < 0) return status;
         handle[1] = gf->gpu->outlives ? 1 : 0;
     }
@@ -128,8 +126,8 @@ gf_status gf_ipc_begin(gf_context *gf)
 /* To all ranks of the node what they need beside the handle. */
 static void export_to_all(gf_context *gf)
 {
-    float *own = gf->ipc.refusals + 3 * gf->rank;
-    memset(gf->ipc.refusals, 0, 3 * gf->world * sizeof(float));
+    float *own = gf->ipc.refusals + 2 * gf->rank;
+    memset(gf->ipc.refusals, 0, 2 * gf->world * sizeof(float));
     own[0] = handle_of(gf, gf->rank)[0];
     own[1] = (own[0] != IPC_FINE) ? handle_of(gf, gf->rank)[1] : 0;
     for (uint32_t rank = 0; (rank < gf->world) && (own[0] == IPC_FINE); rank++) {
@@ -147,7 +145,7 @@ static void export_to_all(gf_context *gf)
 static gf_status import_all(gf_context *gf)
 {
     struct gf_ipc *exported = &gf->ipc;
-    float *own = exported->refusals + 3 * gf->rank;
+    float *own = exported->refusals + 2 * gf->rank;
     uint32_t local = 0;
     for (uint32_t rank = 0; (rank < gf->world) && (own[0] == IPC_FINE); rank++) {
         if (!is_local(gf, rank)) continue;
@@ -168,8 +166,6 @@ static gf_status import_all(gf_context *gf)
                     "rank %u: what was imported as rank %u's device memory is other memory",
                     gf->rank, rank);
     }
-    if (is_direct(gf)) gf_flags_look(gf);
-    own[2] = is_direct(gf) ? exported->no_flags : 0;
     return GF_OK;
 }
 
@@ -190,7 +186,7 @@ static const char *reason(float number)
 static bool is_refused(gf_context *gf)
 {
     for (uint32_t rank = 0; rank < gf->world; rank++) {
-        const float *refusal = gf->ipc.refusals + 3 * rank;
+        const float *refusal = gf->ipc.refusals + 2 * rank;
         if (refusal[0] == IPC_FINE) continue;
         gf_ipc_close(gf);
         if (gf_nodes_need_peers(gf)) gf->nodes.used = false;
@@ -207,17 +203,6 @@ static void agree(gf_context *gf)
 {
     (void)gf->gpu->driver->export(gf->gpu, NULL);
     gf->ipc.agreed = true;
-    gf->ipc.flags = is_direct(gf);
-    for (uint32_t rank = 0; (rank < gf->world) && gf->ipc.flags; rank++) {
-        const float *refusal = gf->ipc.refusals + 3 * rank;
-        if (refusal[2] == 0) continue;
-        gf->ipc.flags = false;
-        gf_flags_close(gf);
-        gf_log_line(&gf->log, GF_LOG_INFO,
-                    "rank %u: the CPU stores the flags between devices, not their streams: "
-                    "rank %u: %s",
-                    gf->rank, rank, gf_flags_reason(refusal[2]));
-    }
 }
 
 gf_status gf_ipc_next(gf_context *gf)
@@ -233,7 +218,7 @@ gf_status gf_ipc_next(gf_context *gf)
         if (!is_refused(gf)) agree(gf);
         return GF_OK;
     }
-    gf_warm_post(gf, GF_COLL_ALLREDUCE, gf->ipc.refusals, 3 * (uint64_t)gf->world);
+    gf_warm_post(gf, GF_COLL_ALLREDUCE, gf->ipc.refusals, 2 * (uint64_t)gf->world);
     return GF_AGAIN;
 }
 
@@ -241,12 +226,11 @@ void gf_ipc_close(gf_context *gf)
 {
     struct gf_ipc *exported = &gf->ipc;
     const struct gf_gpu_driver *driver = gf->gpu->driver;
-    gf_flags_close(gf);
     for (uint32_t rank = 0; (exported->bases != NULL) && (rank < gf->world); rank++) {
         if ((exported->bases[rank] != 0) && (rank != gf->rank))
             driver->give_back(gf->gpu, handle_of(gf, rank) + 2, exported->bases[rank]);
         exported->bases[rank] = 0;
     }
     if ((exported->bases != NULL) && (driver->export != NULL)) (void)driver->export(gf->gpu, NULL);
-    exported->agreed = exported->flags = false;
+    exported->agreed = false;
 }

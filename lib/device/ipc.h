@@ -14,18 +14,14 @@ struct gf_ipc {
     /* [world * GF_IPC_WORDS] bits, by rank. All NULL on the host, and where no node has all
      * ranks */
     float *handles;
-    /* [3 * world] by rank: a reason, 0 for none, and the foreign code; a reason against flags */
+    /* [2 * world] by rank: a reason, 0 for none, and the foreign code */
     float *refusals;
     /* [world] each rank's device memory, as this rank's device reaches it; 0: not imported */
     gf_mem *bases;
-    gf_mem *local; /* [world] the same of this rank's node alone, without gaps */
-    /* [world] a rank's flags, where this rank has told its device of them; 0: it has not */
-    gf_mem *areas;
+    gf_mem *local;  /* [world] the same of this rank's node alone, without gaps */
     uint32_t stage; /* of the agreement */
-    float no_flags; /* this rank's reason */
     /* all ranks have imported from all of their node: buffers are summed from device to device */
     bool agreed;
-    bool flags; /* .. and their streams store the flags for that: flags.c */
 };
 
 size_t gf_ipc_bytes(uint32_t world);
@@ -39,14 +35,6 @@ void gf_ipc_lay(struct gf_ipc *exported, char *memory, uint32_t world);
 gf_status gf_ipc_begin(gf_context *gf);
 gf_status gf_ipc_next(gf_context *gf);
 
-/* flags.c, whether streams can store flags in the regions of all ranks and wait for those in their
- * own. Begin, before the first request of the two, tries it, and may block as that does; look,
- * after it, sees what the others' streams have stored here. Close: the device forgets the others'
- * regions. */
-gf_status gf_flags_begin(gf_context *gf);
-void gf_flags_look(gf_context *gf);
-const char *gf_flags_reason(float number);
-void gf_flags_close(gf_context *gf);
 /* what was imported; waits for the device's work. Valid at any time */
 void gf_ipc_close(gf_context *gf);
 

@@ -65,7 +65,6 @@ static gf_status coll_drain(struct gf_coll *coll)
         if (msg->active) msg->active = coll->link->driver->test(coll->link, msg->req) == GF_AGAIN;
         active = active || msg->active;
     }
-    if ((coll->kind->end != NULL) && (coll->kind->end(coll) == GF_AGAIN)) active = true;
     if (active) return GF_AGAIN;
     coll->state = GF_COLL_FAILED;
     return coll->error;
@@ -81,8 +80,6 @@ void gf_coll_fail(struct gf_coll *coll, gf_status error)
         struct gf_coll_msg *msg = &coll->msgs[i];
         if (msg->active) coll->link->driver->cancel(coll->link, msg->req);
     }
-    /* at once: nobody may poll it again */
-    if (coll->kind->end != NULL) (void)coll->kind->end(coll);
 }
 
 gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns)

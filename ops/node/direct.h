@@ -1,4 +1,4 @@
-/* What the ways of direct share (direct.c, direct_small.c, direct_device.c, direct_stream.c). */
+/* What the ways of direct share (direct.c, direct_small.c, direct_device.c). */
 #ifndef GF_DIRECT_H
 #define GF_DIRECT_H
 
@@ -11,7 +11,7 @@
 /* of a rank in an operation: a line with its flag, and the next one */
 #define GF_DIRECT_SLOT_BYTES 128u
 /* data of an allreduce up to here goes beside the flags, into each peer's region */
-#define GF_DIRECT_BESIDE_BYTES 96u
+#define GF_DIRECT_BESIDE_BYTES 104u
 /* data up to here may take one barrier; off powers of two, for the caches */
 #define GF_DIRECT_SMALL_BYTES (8192u + 64u)
 
@@ -24,15 +24,14 @@ enum direct_state { DIRECT_COPY_IN, DIRECT_SIGNAL, DIRECT_WAIT, DIRECT_COPY_OUT,
 /* What a rank owns in each region for an operation: two lines, which the region's rank only
  * reads. */
 struct gf_direct_slot {
-    /* stored and loaded as one: gf_link_driver. All but device's is there before it */
+    /* stored and loaded as one: gf_link_driver. All but the last is there before it */
     uint64_t flag;
     uint64_t what; /* operation this is */
     union {
         uint64_t where;                         /* this rank's data lies, */
         uint8_t beside[GF_DIRECT_BESIDE_BYTES]; /* or the data */
     };
-    uint64_t beat;   /* a sign of life, of no meaning to direct */
-    uint64_t device; /* the flag of its device */
+    uint64_t beat; /* a sign of life, of no meaning to direct */
 };
 _Static_assert(sizeof(struct gf_direct_slot) == GF_DIRECT_SLOT_BYTES, "a slot is full");
 
@@ -51,8 +50,6 @@ struct gf_direct_state {
     bool any_staged;      /* some rank's: there are rounds */
     bool small;           /* one barrier: direct_small.c */
     bool beside;          /* its data goes with the flags */
-    /* direct_stream.c: the device has all of it; the others know that this rank gave up */
-    bool queued, stopped;
 };
 
 /* What direct needs beside the rest. A rank takes part in operations in the same order as all
@@ -68,11 +65,8 @@ struct gf_direct {
     /* data up to this size takes one barrier, the same on all ranks; at most
      * GF_DIRECT_SMALL_BYTES */
     uint32_t small_bytes;
-    /* Of gf_coll_direct_stream. Queues of their own, but packs: that one holds what data is made
-     * by. None but packs may have the CPU's work to wait for, and all ranks put operations into
-     * them in one order: may_queue says that those before this one are there. */
-    struct gf_queue packs, sums, gathers;
-    bool may_queue;
+    /* of gf_coll_direct_device: for blocks of others, beside sums on the operation's queue */
+    struct gf_queue gathers;
     /* of what is scattered or gathered; 0: as gf_coll_block() says. Ranks may be left without */
     uint64_t block_elems;
     /* it ends behind the first barrier where nobody's data is staged: gf_direct_combine() */
@@ -95,18 +89,6 @@ static inline size_t gf_direct_rank_at(const struct gf_direct *direct, uint32_t 
 static inline size_t gf_direct_sleep_at(const struct gf_direct *direct, uint32_t index)
 {
     return gf_direct_rank_at(direct, index) + sizeof(uint64_t);
-}
-
-/* In each region, of all ranks: the member id + 1 of one that gave up what its device still holds.
- * From then on nothing that this region's rank has queued may touch data. Then two for the proof at
- * open (lib/device/flags.c). */
-static inline size_t gf_direct_stop_at(const struct gf_direct *direct)
-{
-    return gf_direct_rank_at(direct, 0) + 2 * sizeof(uint64_t);
-}
-static inline size_t gf_direct_proof_at(const struct gf_direct *direct, uint32_t index)
-{
-    return gf_direct_rank_at(direct, index) + 3 * sizeof(uint64_t);
 }
 
 static inline size_t gf_direct_flags_bytes(uint32_t world)
@@ -187,25 +169,11 @@ static inline uint64_t gf_direct_where(const struct gf_coll *coll, uint32_t writ
     return gf_direct_slot_of(coll, writer)->where;
 }
 
-/* Of this operation: after `step` barriers, or acts of a rank's device; where the latter lies in
- * each region. */
+/* Of this operation, after `step` barriers. */
 static inline uint64_t gf_direct_flag_value(const struct gf_coll *coll, uint64_t step)
 {
     return ((coll->own.direct->order + 1) << GF_DIRECT_STEP_BITS) | step;
 }
-static inline size_t gf_direct_device_at(const struct gf_coll *coll, uint32_t writer)
-{
-    return gf_direct_slot_at(coll, writer) + offsetof(struct gf_direct_slot, device);
-}
-
-/* What both ways between devices share, the CPU's flags and the streams': direct_device.c. */
-enum { GF_DIRECT_PACKED = 1, GF_DIRECT_SUMMED, GF_DIRECT_READ }; /* flags given */
-gf_status gf_direct_device_start(struct gf_coll *coll);          /* in state 0 */
-void gf_direct_device_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits,
-                           struct gf_coll_need *need_out);
-/* On a queue, once all ranks' data may be read. */
-gf_status gf_direct_block_sum(struct gf_coll *coll, struct gf_queue *queue);
-gf_status gf_direct_blocks_gather(struct gf_coll *coll, struct gf_queue *queue);
 
 /* The sum of all ranks' data from element `first` on into this rank's, or with GF_COLL_ALLGATHER
  * this rank's into all others'; of its own block, once all have come. Where data is staged `round`

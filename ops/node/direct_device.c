@@ -13,17 +13,20 @@
  * mapped anew.
  *
  * A device works late: what it was given is behind an event, and a flag goes up only once the CPU
- * has seen that event. Where streams can store flags themselves, direct_stream.c takes the CPU out
- * of that. A reduce-scatter ends with the second barrier, an allgather leaves out the sum and its
+ * has seen that event. The CPU asks who is ready, its own device by the event and its peers by
+ * flags, and only then queues the sum or the copy: no stream ever waits for another process, so
+ * streams may share one of the device's work queues, launches may block, and another library's
+ * waits may stand in the same queue. Why it is right: README.md. A reduce-scatter ends with the second barrier, an allgather leaves out the sum and its
  * barrier: the halves that hierarchy is made of. What lies in data is done before start. */
 #include "ops/node/direct.h"
 
 #include "ops/ops.h"
 
 enum device_state { DEVICE_SIGNAL, DEVICE_WAIT, DEVICE_FINISH };
-_Static_assert(DEVICE_SIGNAL == 0, "where gf_direct_device_start() begins");
+_Static_assert(DEVICE_SIGNAL == 0, "where device_start() begins");
+enum { STEP_PACKED = 1, STEP_SUMMED, STEP_READ }; /* flags given */
 
-gf_status gf_direct_device_start(struct gf_coll *coll)
+static gf_status device_start(struct gf_coll *coll)
 {
     GF_ASSERT((coll->late != NULL) && (coll->own.direct->exported != NULL));
     GF_ASSERT(coll->size <= coll->own.direct->lane_ranks);
@@ -50,7 +53,7 @@ static gf_mem data_at(const struct gf_coll *coll, uint32_t index, uint64_t first
 }
 
 /* This rank's block of all ranks, into its own memory. */
-gf_status gf_direct_block_sum(struct gf_coll *coll, struct gf_queue *queue)
+static gf_status block_sum(struct gf_coll *coll, struct gf_queue *queue)
 {
     gf_mem src[GF_DIRECT_RANKS_MAX];
     gf_mem dst;
@@ -66,7 +69,7 @@ gf_status gf_direct_block_sum(struct gf_coll *coll, struct gf_queue *queue)
 }
 
 /* The others' blocks, all at once. */
-gf_status gf_direct_blocks_gather(struct gf_coll *coll, struct gf_queue *queue)
+static gf_status blocks_gather(struct gf_coll *coll, struct gf_queue *queue)
 {
     gf_mem dst[GF_DIRECT_RANKS_MAX];
     gf_mem src[GF_DIRECT_RANKS_MAX];
@@ -86,8 +89,18 @@ gf_status gf_direct_blocks_gather(struct gf_coll *coll, struct gf_queue *queue)
 
 static bool has_ended(const struct gf_coll *coll)
 {
-    uint64_t last = (coll->collective == GF_COLL_ALLREDUCE) ? GF_DIRECT_READ : GF_DIRECT_SUMMED;
+    uint64_t last = (coll->collective == GF_COLL_ALLREDUCE) ? STEP_READ : STEP_SUMMED;
     return coll->own.direct->state.steps == last;
+}
+
+/* What the flags of all ranks allow, and the event after it. */
+static gf_status work_queue(struct gf_coll *coll)
+{
+    struct gf_direct *direct = coll->own.direct;
+    bool sums = (direct->state.steps == STEP_PACKED) && (coll->collective != GF_COLL_ALLGATHER);
+    struct gf_queue *queue = sums ? coll->queue : &direct->gathers;
+    gf_status status = (sums ? block_sum : blocks_gather)(coll, queue);
+    return (status < 0) ? status : queue->gpu->driver->mark(queue, coll->event);
 }
 
 static gf_status device_progress(struct gf_coll *coll, uint64_t now_ns)
@@ -105,12 +118,7 @@ static gf_status device_progress(struct gf_coll *coll, uint64_t now_ns)
         case DEVICE_WAIT:
             if ((status = gf_direct_wait(coll, now_ns)) != GF_OK) return status;
             if (has_ended(coll)) return GF_OK;
-            status =
-                ((direct->steps == GF_DIRECT_PACKED) && (coll->collective != GF_COLL_ALLGATHER))
-                    ? gf_direct_block_sum(coll, coll->queue)
-                    : gf_direct_blocks_gather(coll, coll->queue);
-            if (status >= 0) status = driver->mark(coll->queue, coll->event);
-            if (status < 0) return status;
+            if ((status = work_queue(coll)) < 0) return status;
             direct->state = DEVICE_FINISH;
             break;
         case DEVICE_FINISH:
@@ -123,8 +131,8 @@ static gf_status device_progress(struct gf_coll *coll, uint64_t now_ns)
     }
 }
 
-void gf_direct_device_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits,
-                           struct gf_coll_need *need_out)
+static void device_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits,
+                        struct gf_coll_need *need_out)
 {
     (void)kind, (void)limits;
     *need_out = (struct gf_coll_need){0};
@@ -134,7 +142,7 @@ const struct gf_coll_kind gf_coll_direct_device = {
     .name = "direct",
     .in_memory = true,
     .collectives = 1u << GF_COLL_ALLREDUCE | 1u << GF_COLL_REDUCE_SCATTER | 1u << GF_COLL_ALLGATHER,
-    .need = gf_direct_device_need,
-    .start = gf_direct_device_start,
+    .need = device_need,
+    .start = device_start,
     .turn = device_progress,
 };

@@ -1,7 +1,7 @@
 /* How ranks of a direct operation tell each other that they have come: flags in each other's
  * exchange regions. A rank owns a slot of two lines in each peer's region for each operation that
  * can be under way (a lane), and the peer only reads it: [flag] [what operation this is] [where my
- * data is, or the data] .. [sign of life] [flag of its device]. A flag holds the operation's number
+ * data is, or the data] .. [sign of life]. A flag holds the operation's number
  * and counts the barriers within; it only grows, so a lane needs no clearing between operations and
  * a flag of an earlier one is never taken for one of this. A lane has two slots, used by turns,
  * since a peer may still read the other words of one when this rank is done. A rank that differs in
@@ -35,7 +35,7 @@ void gf_direct_begin(struct gf_coll *coll)
     direct->state = direct->steps = direct->arrived = direct->rounds = direct->done = 0;
     direct->block_elems = direct->piece_elems = 0;
     direct->small = small;
-    direct->staged = direct->any_staged = direct->beside = direct->queued = direct->stopped = false;
+    direct->staged = direct->any_staged = direct->beside = false;
 }
 
 gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index)

@@ -20,7 +20,6 @@ GF_INLINE void copy_n_one(uint64_t i, uint64_t dst, uint64_t src)
 
 GF_KERNEL(copy_n)
 {
-    GF_UNLESS_STOPPED(args.stop)
     const uint32_t turn = blockIdx.x % args.count;
     const uint64_t dst = args.dst[turn], src = args.src[turn];
     const uint64_t worker = (uint64_t)(blockIdx.x / args.count) * blockDim.x + threadIdx.x;

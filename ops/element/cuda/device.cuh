@@ -64,13 +64,6 @@ GF_INLINE void gf_line_load(uint32_t words[4], uint64_t at)
                  : "l"(at)
                  : "memory");
 }
-/* As it is now: the CPU stores it. */
-GF_INLINE uint64_t gf_word_load(uint64_t at)
-{
-    unsigned long long word;
-    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(word) : "l"(at) : "memory");
-    return word;
-}
 GF_INLINE void gf_half_line_load(uint32_t words[2], uint64_t at)
 {
     asm volatile("ld.global.v2.u32 {%0, %1}, [%2];"
@@ -362,16 +355,6 @@ GF_INLINE int gf_alike(uint64_t address, uint64_t first, uint32_t type, uint32_t
         for (uint64_t one = (range)->worker; one < all_elems - whole; one += workers)            \
             ONE((range)->first + one + ((one < before) ? 0 : whole), __VA_ARGS__);               \
     } while (0)
-
-/* First in a kernel: a block ends there if the word is not 0. One look a block, as the word lies in
- * host memory. */
-#define GF_UNLESS_STOPPED(word_at)                                     \
-    __shared__ uint32_t is_stopped;                                    \
-    if ((word_at) != 0) {                                              \
-        if (threadIdx.x == 0) is_stopped = gf_word_load(word_at) != 0; \
-        __syncthreads();                                               \
-        if (is_stopped) return;                                        \
-    }
 
 /* An entry a type: MAKE(name, type). */
 #define GF_EACH_TYPE(MAKE) \

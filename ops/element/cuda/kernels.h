@@ -52,7 +52,6 @@ struct gf_sum_args {
 struct gf_sum_n_args {
     uint64_t dst[GF_KERNEL_RANKS_MAX], src[GF_KERNEL_RANKS_MAX];
     uint64_t elem_count, base, check, sources;
-    uint64_t stop; /* 0, or where a word lies that is not 0 when nothing may be touched any more */
     uint32_t dst_count, src_count, type;
 };
 
@@ -60,7 +59,6 @@ struct gf_sum_n_args {
  * or twice that. */
 struct gf_copy_n_args {
     uint64_t dst[GF_KERNEL_RANKS_MAX], src[GF_KERNEL_RANKS_MAX], bytes[GF_KERNEL_RANKS_MAX];
-    uint64_t stop;
     uint32_t count;
 };
 

@@ -123,8 +123,7 @@ static gf_status cuda_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t 
                                  .sources = check_at(sources),
                                  .dst_count = dst_count,
                                  .src_count = src_count,
-                                 .type = type,
-                                 .stop = queue->stop};
+                                 .type = type};
     GF_ASSERT((type < GF_TYPE_COUNT) && (src_count > 0));
     GF_ASSERT((sources == NULL) || (check != NULL));
     GF_ASSERT((src_count <= GF_KERNEL_RANKS_MAX) && (dst_count <= GF_KERNEL_RANKS_MAX));
@@ -152,7 +151,7 @@ static gf_status cuda_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint6
 static gf_status cuda_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf_mem *src,
                              const uint64_t *size_bytes, uint32_t count)
 {
-    struct gf_copy_n_args args = {.stop = queue->stop};
+    struct gf_copy_n_args args = {.count = 0};
     void *list[] = {&args};
     uint64_t most = 0;
     GF_ASSERT(count <= GF_KERNEL_RANKS_MAX);

@@ -88,7 +88,6 @@ GF_INLINE void sum_n_type(uint32_t type, const struct gf_sum_n_args *r)
 #define SUM_N(name, type)             \
     GF_KERNEL_OF(sum_n_##name, sum_n) \
     {                                 \
-        GF_UNLESS_STOPPED(args.stop)  \
         sum_n_type(type, &args);      \
     }
 GF_EACH_TYPE(SUM_N)

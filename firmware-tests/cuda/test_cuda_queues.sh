@@ -1,0 +1,24 @@
+#!/bin/sh
+# What ranks do from device to device with few hardware work queues (1 as some trainers set it, 8 as CUDA has it)
+# and with launches that block: no stream waits for another process, so none of that stands still, and no bit
+# changes. Left out is test_cuda_appliance: all ranks there share a context, and a kernel of one of them hangs.
+. firmware-tests/support/shell.sh
+need_cuda cuda_queues
+idx_data "$scratch/data" 32
+train="$BUILD/gf-train --data $scratch/data --model linear --batch 4 --steps 3 --device cuda --set device.library=$fake"
+
+# with NAME=VALUE COMMAND..: within a minute and a half
+with() { timeout 90 env "$@" >"$scratch/log" 2>&1 || { tail -n 30 "$scratch/log"; return 1; }; }
+trains() {
+    with "$1" "$BUILD/gf-run" -n 3 $train --dump-weights "$scratch/$2" &&
+        grep -q "device to device" "$scratch/log"
+}
+check three_processes_train trains GF_FAKE_CUDA_SEED=3 want
+for mode in GF_FAKE_CONNECTIONS=1 GF_FAKE_CONNECTIONS=8 CUDA_LAUNCH_BLOCKING=1; do
+    for suite in direct hierarchy; do
+        check "cuda_$suite with $mode" with $mode "$BUILD/firmware-tests/test_cuda_$suite"
+    done
+    check "three_processes with $mode" trains $mode got
+    check "end_with_the_same_weights" cmp "$scratch/want" "$scratch/got"
+done
+finish
