@@ -379,10 +379,10 @@ struct gf_trace_record {
     uint64_t end_ns;
     uint64_t step;
     uint64_t bytes;
-    uint32_t operation; /* gf_operation */
-    uint32_t algorithm; /* gf_algorithm */
-    uint32_t buffer;    /* fused buffer, or request number */
-    uint32_t first_tensor;
+    uint32_t operation;    /* gf_operation */
+    uint32_t algorithm;    /* gf_algorithm */
+    uint32_t buffer;       /* fused buffer, or request number */
+    uint32_t first_tensor; /* of a vote: the bits of the step's loss scale, as fp32 */
     uint32_t tensor_count;
     int32_t status;      /* gf_status */
     uint32_t waited_for; /* the rank waited for longest; GF_RANK_NONE */
@@ -392,6 +392,34 @@ struct gf_trace_record {
 /* The newest records that were not read yet, oldest first; older ones than trace_records are lost.
  * Returns how many. */
 uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t record_max);
+/* What the program did itself, in the trace beside the operations: a checkpoint, from begin_ns to
+ * end_ns by CLOCK_MONOTONIC. Its operation is GF_OPERATION_NONE. GF_ERR_PARAM: it ends first. */
+gf_status gf_trace_checkpoint(gf_context *gf, uint64_t begin_ns, uint64_t end_ns);
+/* The whole trace of this rank, read or not, as a file: gf-trace says where the time of the ranks'
+ * files went, and makes of them one that Perfetto opens. put() takes it piece by piece and returns
+ * 0; another value ends it with GF_ERR_SYSTEM. Valid at any time, on failed contexts too.
+ * GF_ERR_PARAM: gf or put is NULL.
+ * The file is little-endian: the head; tensor_count names of GF_TRACE_NAME_BYTES; record_count
+ * records, oldest first. */
+typedef int (*gf_trace_put)(void *user, const void *data, uint64_t size_bytes);
+gf_status gf_trace_write(const gf_context *gf, gf_trace_put put, void *user);
+#define GF_TRACE_MAGIC "GFTRACE\n"
+#define GF_TRACE_VERSION 1u
+#define GF_TRACE_NAME_BYTES 48u
+struct gf_trace_head {
+    char magic[8];
+    uint32_t version;
+    uint32_t record_bytes; /* sizeof(struct gf_trace_record) */
+    uint32_t rank, world;  /* of the epoch in which it was written */
+    uint32_t tensor_count;
+    uint32_t reserved;
+    uint64_t record_count;
+    uint64_t lost_count; /* older ones, for which trace_records had no room */
+    uint64_t begin_ns;   /* of the first step; 0: none has begun */
+    uint64_t reserved_too;
+    char clock[40]; /* the system's boot id: ranks with the same one share a clock */
+    char node[24];  /* the host's name, for people */
+};
 
 #ifdef __cplusplus
 }

@@ -16,7 +16,7 @@ static int file_make(const uint8_t *data, size_t size, uint32_t shift, bool own_
                      struct trace_file *file_out)
 {
     char error[TRACE_ERROR_BYTES] = "";
-    struct tool_trace_head head;
+    struct gf_trace_head head;
     char *bytes = malloc(size + 1);
     if (bytes == NULL) return 0;
     memcpy(bytes, data, size);

@@ -212,6 +212,8 @@ spoil "$t.0" 231 377
 check impossible_time refused 'record 0: its time' "$scratch/bad"
 spoil "$t.0" 256 377
 check impossible_operation refused 'record 0: its operation' "$scratch/bad"
+spoil "$t.0" 280 7 0 0 0
+check a_rank_of_an_epoch_with_more_was_waited_for tell "$scratch/bad"
 check the_same_rank_twice refused 'of the same rank' "$t.0" "$t.0"
 check json_that_cannot_be_written refused 'none/json: open: No such file' "$t.0" --json "$scratch/none/json" --quiet
 check nothing_of_it_is_left [ "$(ls "$scratch" | grep -c part)" -eq 0 ]

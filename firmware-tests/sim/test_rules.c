@@ -14,6 +14,14 @@ static struct gf_stats stats;
 static struct gf_trace_record record;
 static float floats[64], number;
 
+static int trace_put(void *user, const void *data, uint64_t size_bytes)
+{
+    (void)user;
+    (void)data;
+    (void)size_bytes;
+    return 0;
+}
+
 static int close_context(void)
 {
     gf_status status = gf_close(gf);
@@ -69,6 +77,8 @@ static int close_context(void)
     X(open_wait, STATUS, "P......X.S", gf_open_wait(gf))                                         \
     X(stats, STATUS, "P.........", (stats.size_bytes = sizeof stats, gf_stats(gf, &stats)))      \
     X(trace_read, VALUE, "1111111111", gf_trace_read(gf, &record, 1) <= 1)                       \
+    X(trace_checkpoint, STATUS, "P.........", gf_trace_checkpoint(gf, 1, 2))                     \
+    X(trace_write, STATUS, "P.........", gf_trace_write(gf, trace_put, NULL))                    \
     X(queue_follow, STATUS, "P...S..X.S", gf_queue_follow(gf, 0))                                \
     X(state_bytes, VALUE, "0111111110", gf_state_bytes(gf) > 0)                                  \
     X(state_save, STATUS, "PS.SSS.XSS", gf_state_save(gf, rules_state, rules_state_bytes))       \

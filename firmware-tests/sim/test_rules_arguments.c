@@ -313,6 +313,8 @@ TEST(arguments_of_states_epochs_and_statistics)
     RULE(gf_stats(gf, &stats), '.', NULL);
     RULE(gf_trace_read(gf, NULL, 4), '0', NULL);
     RULE(gf_trace_read(gf, &record, 0), '0', NULL);
+    RULE(gf_trace_write(gf, NULL, NULL), 'P', NULL);
+    RULE(gf_trace_checkpoint(gf, 2, 1), 'P', NULL);
     /* all of these were refused, and nothing has failed */
     RULE(gf_error_last(gf)->code, '.', NULL);
     RULE(gf_close(NULL), '.', NULL);

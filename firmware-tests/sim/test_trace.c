@@ -57,7 +57,9 @@ TEST(each_operation_leaves_a_record)
             if (i == LENGTH(tensors)) {
                 assert_int_equal(record->operation, GF_OPERATION_VOTE);
                 assert_int_equal(record->algorithm, GF_ALGORITHM_DOUBLING);
-                assert_int_equal(record->first_tensor, GF_TENSOR_NONE);
+                float scale;
+                memcpy(&scale, &record->first_tensor, sizeof scale);
+                assert_true(scale == 1.0f);
                 continue;
             }
             assert_int_equal(record->operation, GF_OPERATION_STEP);
@@ -92,6 +94,65 @@ TEST(the_newest_records_overwrite_the_oldest)
     world_step_run(&w, &step);
     assert_int_equal(gf_trace_read(w.ranks[0].gf, records, RECORDS), 4);
     assert_int_equal(records[0].step, 6);
+}
+
+struct file {
+    char bytes[4096];
+    uint64_t used, most; /* it refuses what goes past */
+};
+
+static int file_put(void *user, const void *data, uint64_t size_bytes)
+{
+    struct file *file = user;
+    if (file->used + size_bytes > file->most) return 1;
+    memcpy(file->bytes + file->used, data, size_bytes);
+    file->used += size_bytes;
+    return 0;
+}
+
+TEST(a_trace_is_written_as_a_file_whatever_was_read)
+{
+    static struct gf_trace_record records[RECORDS];
+    static struct file file;
+    struct gf_trace_head head;
+    struct world_setup setup = setup_of(2);
+    struct world_step step = {.order = WORLD_FORWARD};
+    const uint64_t names = sizeof head + LENGTH(tensors) * GF_TRACE_NAME_BYTES;
+    setup.config.trace_records = 6; /* a step leaves four */
+    WORLD_OPEN(w, &setup);
+    for (uint32_t n = 0; n <= 3; n++) {
+        gf_context *gf = w.ranks[1].gf;
+        uint64_t kept = (n == 0) ? 0 : (n == 1) ? 4 : 6;
+        file = (struct file){.most = sizeof file.bytes};
+        assert_int_equal(gf_trace_write(gf, file_put, &file), GF_OK);
+        assert_int_equal(file.used, names + kept * sizeof records[0]);
+        memcpy(&head, file.bytes, sizeof head);
+        assert_memory_equal(head.magic, GF_TRACE_MAGIC, sizeof head.magic);
+        assert_int_equal(head.record_bytes, sizeof records[0]);
+        assert_int_equal(head.rank, 1);
+        assert_int_equal(head.world, 2);
+        assert_int_equal(head.record_count, kept);
+        assert_int_equal(head.lost_count, 4 * n - kept);
+        assert_true((head.begin_ns == 0) == (n == 0));
+        assert_true((head.clock[0] != 0) && (head.node[0] != 0));
+        assert_string_equal(file.bytes + sizeof head, "a");
+        assert_string_equal(file.bytes + sizeof head + 2 * GF_TRACE_NAME_BYTES, "c");
+        for (uint64_t most = 0; most < file.used; most += 40) {
+            static struct file small;
+            small = (struct file){.most = most};
+            assert_int_equal(gf_trace_write(gf, file_put, &small), GF_ERR_SYSTEM);
+        }
+        if (n < 3) world_step_run(&w, &step);
+    }
+    /* the oldest first, and the same as are read */
+    assert_int_equal(gf_trace_read(w.ranks[1].gf, records, RECORDS), 6);
+    assert_memory_equal(file.bytes + names, records, 6 * sizeof records[0]);
+    assert_int_equal(gf_trace_checkpoint(w.ranks[1].gf, 7, 9), GF_OK);
+    assert_int_equal(gf_trace_checkpoint(w.ranks[1].gf, 9, 7), GF_ERR_PARAM);
+    assert_int_equal(gf_trace_read(w.ranks[1].gf, records, RECORDS), 1);
+    assert_int_equal(records[0].operation, GF_OPERATION_NONE);
+    assert_int_equal(records[0].step, 3);
+    assert_int_equal(records[0].end_ns, 9);
 }
 
 TEST(wire_bytes_are_what_the_ring_promises)

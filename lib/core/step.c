@@ -202,6 +202,7 @@ gf_status gf_step_begin(gf_context *gf)
     gf->position->step = number;
     gf->position->operation = GF_OPERATION_STEP;
     gf->observed.stats.last_wait_ns = 0;
+    gf_trace_begin(gf);
     return GF_OK;
 }
 

@@ -8,6 +8,7 @@ struct gf_trace {
     struct gf_trace_record *records;
     uint32_t record_max, next;
     uint64_t written, read;
+    uint64_t begin_ns; /* of the first step; 0: none */
 };
 
 /* Of a rank, the same on all ranks: in how many steps it was the last by the vote, and by how long
@@ -26,6 +27,7 @@ struct gf_observed {
 
 /* ---- trace.c ---- */
 struct gf_op;
+void gf_trace_begin(gf_context *gf); /* a step begins */
 /* A record of an operation that has ended, and one of a gf_step_wait(). */
 void gf_trace_op(gf_context *gf, const struct gf_op *op, gf_status status, uint64_t now_ns);
 void gf_trace_wait(gf_context *gf, gf_status status, uint64_t begin_ns, uint64_t end_ns);

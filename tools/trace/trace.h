@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "tools/common/tool_trace.h"
+#include "gradientflow.h"
 
 #define TRACE_ERROR_BYTES 512
 #define TRACE_LANES_MAX 32u
@@ -15,11 +15,11 @@
 /* One rank's file. Every value of every record has been looked at. */
 struct trace_file {
     const char *path;
-    struct tool_trace_head head;
-    char (*names)[TOOL_TRACE_NAME_BYTES]; /* [head.tensor_count] */
-    struct gf_trace_record *records;      /* [head.record_count], after trace_align() by begin_ns */
-    void *memory;                         /* of both */
-    int64_t shift_ns;                     /* added to its times they are those of the first file */
+    struct gf_trace_head head;
+    char (*names)[GF_TRACE_NAME_BYTES]; /* [head.tensor_count] */
+    struct gf_trace_record *records;    /* [head.record_count], after trace_align() by begin_ns */
+    void *memory;                       /* of both */
+    int64_t shift_ns;                   /* added to its times they are those of the first file */
     /* by how much that may be wrong; 0: it is the same clock */
     uint64_t shift_error_ns;
 };

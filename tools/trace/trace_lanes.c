@@ -23,7 +23,7 @@ static uint32_t lane_take(struct lanes *lanes, uint64_t begin_ns, uint64_t end_n
 static trace_kind kind_of(const struct gf_trace_record *record)
 {
     if (record->operation == GF_OPERATION_STEP) return TRACE_BUFFER;
-    if (record->operation == TOOL_TRACE_CHECKPOINT) return TRACE_CHECKPOINT;
+    if (record->operation == GF_OPERATION_NONE) return TRACE_CHECKPOINT;
     return (record->operation == GF_OPERATION_VOTE) ? TRACE_VOTE : TRACE_OTHER;
 }
 
@@ -53,7 +53,7 @@ uint32_t trace_spans(const struct trace *trace, const struct trace_file *file, u
         }
         if (!inside) continue;
         /* in the thread, inside of what is computing else */
-        if (record->operation == TOOL_TRACE_CHECKPOINT) {
+        if (record->operation == GF_OPERATION_NONE) {
             bar.kind = TRACE_CHECKPOINT;
             span(user, file, &bar);
             continue;

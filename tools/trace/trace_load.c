@@ -35,7 +35,7 @@ static bool text_clean(char *text, size_t bytes)
 }
 
 /* NULL, or what is wrong with it. */
-static const char *record_wrong(const struct tool_trace_head *head,
+static const char *record_wrong(const struct gf_trace_head *head,
                                 const struct gf_trace_record *record)
 {
     bool whole = record->operation == GF_OPERATION_STEP;
@@ -45,7 +45,7 @@ static const char *record_wrong(const struct tool_trace_head *head,
     if (record->pack_ns > record->begin_ns) return "pack time";
     if (record->step == TRACE_NONE) return "step";
     if ((record->status > GF_AGAIN) || (record->status < -64)) return "status";
-    if ((record->waited_for >= head->world) && (record->waited_for != GF_RANK_NONE))
+    if ((record->waited_for >= GF_WORLD_MAX) && (record->waited_for != GF_RANK_NONE))
         return "rank waited for";
     if (whole && (record->buffer >= GF_TENSORS_MAX)) return "buffer";
     if (whole && ((record->tensor_count == 0) || (record->first_tensor >= head->tensor_count) ||
@@ -54,18 +54,18 @@ static const char *record_wrong(const struct tool_trace_head *head,
     return NULL;
 }
 
-static int head_check(const struct tool_trace_head *head, uint64_t size_bytes, const char *path,
+static int head_check(const struct gf_trace_head *head, uint64_t size_bytes, const char *path,
                       char *error_out)
 {
     uint64_t names_bytes;
     uint64_t records_bytes;
-    if (memcmp(head->magic, TOOL_TRACE_MAGIC, sizeof head->magic) != 0)
-        return refuse(error_out, path, "this is no trace of gf-train --trace");
-    if ((head->version != TOOL_TRACE_VERSION) ||
+    if (memcmp(head->magic, GF_TRACE_MAGIC, sizeof head->magic) != 0)
+        return refuse(error_out, path, "this is no trace: gf_trace_write() writes them");
+    if ((head->version != GF_TRACE_VERSION) ||
         (head->record_bytes != sizeof(struct gf_trace_record)))
         return refuse(error_out, path,
                       "version %u with records of %u bytes; this program reads version %u with %u",
-                      head->version, head->record_bytes, TOOL_TRACE_VERSION,
+                      head->version, head->record_bytes, GF_TRACE_VERSION,
                       (unsigned)sizeof(struct gf_trace_record));
     if ((head->world == 0) || (head->world > GF_WORLD_MAX) || (head->rank >= head->world))
         return refuse(error_out, path, "rank %u of %u; allowed are 1 to %u ranks", head->rank,
@@ -74,7 +74,7 @@ static int head_check(const struct tool_trace_head *head, uint64_t size_bytes, c
         return refuse(error_out, path, "%u tensors; allowed are 1 to %u", head->tensor_count,
                       GF_TENSORS_MAX);
     if (head->begin_ns > TIME_MAX) return refuse(error_out, path, "its begin is no time");
-    names_bytes = (uint64_t)head->tensor_count * TOOL_TRACE_NAME_BYTES;
+    names_bytes = (uint64_t)head->tensor_count * GF_TRACE_NAME_BYTES;
     if (__builtin_mul_overflow(head->record_count, sizeof(struct gf_trace_record),
                                &records_bytes) ||
         (size_bytes < sizeof *head + names_bytes) ||
@@ -112,7 +112,10 @@ int trace_parse(void *bytes, uint64_t size_bytes, const char *path, struct trace
         goto wrong;
     }
     for (uint64_t i = 0; i < file.head.record_count; i++) {
-        const char *wrong = record_wrong(&file.head, &file.records[i]);
+        struct gf_trace_record *record = &file.records[i];
+        const char *wrong = record_wrong(&file.head, record);
+        /* of an epoch with more ranks than the last */
+        if (record->waited_for >= file.head.world) record->waited_for = GF_RANK_NONE;
         if (wrong == NULL) continue;
         (void)refuse(error_out, path, "record %llu: its %s is not possible", (unsigned long long)i,
                      wrong);

@@ -1,4 +1,4 @@
-/* gf-trace: what gf-train --trace has left, as a summary in words and for Perfetto. */
+/* gf-trace: what gf_trace_write() has left, as a summary in words and for Perfetto. */
 #include <stdlib.h>
 
 #include "tools/common/tool_args.h"
@@ -78,8 +78,9 @@ static int program(int argc, char **argv)
         .program = "gf-trace",
         .usage = "FILE.. [--json FILE]",
         .about = "Says where the time of a job's steps went, from the traces of one or more of its "
-                 "ranks (gf-train\n"
-                 "--trace): how much of the exchange was hidden, which buffer was not, and who was "
+                 "ranks\n"
+                 "(gf_trace_write(), gf-train --trace): how much of the exchange was hidden, which "
+                 "buffer was not, and who was "
                  "late.",
         .options = options,
         .option_count = sizeof options / sizeof options[0],

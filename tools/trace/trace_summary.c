@@ -209,7 +209,7 @@ static void checkpoints_print(const struct trace *trace, FILE *out)
     for (uint32_t f = 0; f < trace->file_count; f++)
         for (uint64_t i = 0; i < trace->files[f].head.record_count; i++) {
             const struct gf_trace_record *record = &trace->files[f].records[i];
-            if (record->operation != TOOL_TRACE_CHECKPOINT) continue;
+            if (record->operation != GF_OPERATION_NONE) continue;
             times++;
             all_ns += record->end_ns - record->begin_ns;
         }

@@ -58,10 +58,6 @@ size_t train_layout(struct train *train, char *base)
         net_take(base, &used, train->series_max * sizeof *train->exchange_seconds);
     train->step_bytes = net_take(base, &used, train->series_max * sizeof *train->step_bytes);
     train->sorted = net_take(base, &used, train->series_max * sizeof *train->sorted);
-    train->trace.path = train->options->trace_path;
-    if (train->trace.path != NULL)
-        train->trace.records =
-            net_take(base, &used, TRAIN_TRACE_RECORDS * sizeof *train->trace.records);
     train_weights_layout(train, base, &used);
     if (base != NULL)
         net_open(&train->net, train->options->model, &layers_host, NULL, images_max, workspace);
@@ -207,7 +203,7 @@ gf_status train_save(struct train *train, uint64_t step)
     uint64_t begin_ns = tool_clock_ns();
     if ((train->checkpoint.path == NULL) || (train->checkpoint.saved == step)) return GF_OK;
     gf_status status = checkpoint_save(&train->checkpoint, step);
-    train_trace_checkpoint(&train->trace, step, begin_ns, tool_clock_ns());
+    if (status >= 0) status = gf_trace_checkpoint(train->gf, begin_ns, tool_clock_ns());
     return status;
 }
 
@@ -218,7 +214,6 @@ static gf_status train_one(struct train *train, uint64_t *step_ns)
     uint64_t slot = (train->step - train->loop_first) % train->series_max;
     gf_status status = train_step(train, &loss);
     if (status < 0) return status;
-    train_trace_drain(&train->trace, train->gf);
     status = gf_stats(train->gf, &train->stats);
     if (status < 0) return status;
     uint64_t now_ns = tool_clock_ns();
@@ -241,8 +236,6 @@ gf_status train_steps(struct train *train)
     uint64_t step_ns = begin_ns;
     train->loop_first = train->step;
     report_begin(&train->report, begin_ns, train->step);
-    train_trace_drain(&train->trace, train->gf); /* what opening and the first weights left */
-    train->trace.begin_ns = begin_ns;
     while (train->step < train->step_count) {
         gf_status status = train_one(train, &step_ns);
         if (status >= 0) train->step++;

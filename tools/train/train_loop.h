@@ -9,7 +9,6 @@
 #include "tools/train/train_options.h"
 #include "tools/train/train_report.h"
 #include "tools/train/train_split.h"
-#include "tools/train/train_trace.h"
 
 #define TRAIN_SERIES_MAX 65536u /* the newest steps, for medians */
 #define TRAIN_LIVE_STEPS 25u    /* steps between two looks at the loss of all ranks */
@@ -38,7 +37,6 @@ struct train {
     /* why the run ends: its loss is no number any more; empty: it is one */
     char diverged[128];
     struct checkpoint checkpoint;
-    struct train_trace trace;
     uint32_t *order;     /* [images.image_count] of the epoch under way */
     float *hash_limbs;   /* [world][8] */
     float *step_seconds; /* [series_max] rings */

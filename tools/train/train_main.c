@@ -192,16 +192,22 @@ static int report_all(struct train *train)
     return result;
 }
 
+static int file_put(void *stream, const void *data, uint64_t size_bytes)
+{
+    return fwrite(data, 1, size_bytes, stream) != size_bytes;
+}
+
 /* Also of a run that failed: it says what the ranks were at. */
 static int trace_write(struct train *train)
 {
     static struct tool_file file;
-    const struct net_model *model = train->options->model;
-    if (train->trace.path == NULL) return 0;
-    train_trace_drain(&train->trace, train->gf);
-    if (train_trace_write(&train->trace, train->rank, train->world, model->tensors,
-                          model->tensor_count, &file) == 0)
-        return 0;
+    char path[TOOL_FILE_PATH_BYTES + 16u];
+    if (train->options->trace_path == NULL) return 0;
+    (void)snprintf(path, sizeof path, "%s.%u", train->options->trace_path, train->rank);
+    if (tool_file_begin(&file, path) == 0) {
+        (void)gf_trace_write(train->gf, file_put, file.stream); /* end() finds what failed */
+        if (tool_file_end(&file) == 0) return 0;
+    }
     return fail(train, file.error);
 }
 

@@ -18,7 +18,8 @@
 /* Of --lars. Rates are then near those of SGD, which the tensors that LARS leaves out (biases) take
  * as they are. */
 #define LARS_ETA "0.02"
-#define RATE_BATCH 64u /* the batch that the models' learning rates are for */
+#define TRACE_RECORDS 65536u /* of --trace, where the file says nothing: 4 MiB */
+#define RATE_BATCH 64u       /* the batch that the models' learning rates are for */
 
 /* What the command line says about the configuration. */
 struct settings {
@@ -177,7 +178,8 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
         {"resume", TOOL_FLAG, &out.resume, NULL,
          .help = "go on from the newest checkpoint that is whole"},
         {"trace", TOOL_TEXT, &out.trace_path, "FILE",
-         .help = "write each rank's trace to FILE.RANK, for gf-trace"},
+         .help = "write each rank's trace to FILE.RANK, for gf-trace: trace.records operations "
+                 "(65,536)"},
         {"dump-weights", TOOL_TEXT, &out.dump_path, "FILE",
          .help = "write the weights there, raw fp32 (rank 0)"},
     };
@@ -212,6 +214,8 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
         return result;
     out.configured_rate = (config_out->rate.base_rate > 0) && !rate_given;
     if (out.configured_rate) out.schedule = config_out->rate;
+    if ((out.trace_path != NULL) && (config_out->trace_records == 0))
+        config_out->trace_records = TRACE_RECORDS;
     if (out.elastic) config_out->job.elastic = true;
     if (strcmp(settings.precision, "fp32") != 0) out.precision = config_out->optimizer.half_weights;
     if ((strcmp(settings.precision, "fp32") != 0) && (out.precision == GF_TYPE_F32))
