@@ -5,7 +5,8 @@
 cc=${CC:-gcc}
 # blocks N..: those of these steps
 blocks() {
-    awk -v wanted="$*" '/^\*\*[0-9]\. / { at = substr($1, 3, 1) } /^```c$/ { inside = 1; next } /^```$/ { inside = 0 }
+    awk -v wanted="$*" '/^\*\*[0-9]\. / { at = substr($1, 3, 1) } /^## / { at = "-" }
+        /^```c$/ { inside = 1; next } /^```$/ { inside = 0 }
         inside && index(wanted, at)' lib/RECIPE.md
 }
 same() { [ "$1" = "$2" ] || { echo "wanted <$1>, found <$2>"; cat "$scratch/log"; return 1; }; }
@@ -48,4 +49,63 @@ sed -i 's/STEPS = 400/STEPS = 60000/' "$scratch/dies.c"
 $cc -std=c11 -O2 "$scratch/dies.c" -o "$scratch/dies" $(make -s flags BUILD="$BUILD") -lm
 timeout 60 "$BUILD/gf-run" -n 2 --restart 1 "$scratch/dies" >"$scratch/log" 2>&1
 check "started_again_it_has_the_others_parameters_and_moments" same 2 "$(ends_at)"
+
+# ---- "Files": opened from a file, kept in one and taken from it, traced ----
+awk '/^## / { at = ($2 == "Files") } /^```c$/ { inside = 1; next } /^```$/ { inside = 0 } inside && at' \
+    lib/RECIPE.md >"$scratch/files.c"
+cat >>"$scratch/files.c" <<'END'
+#include <string.h>
+#define ELEMS 3
+static void set(struct gf_config *config)
+{
+    config->log = gf_log_stderr;
+    config->exchange.average = GF_AVERAGE_RANKS;
+    config->optimizer.kind = GF_OPTIMIZER_SGD;
+    config->optimizer.momentum = 0.9f;
+}
+/* CONFIGURATION STATE TRACE STEPS: fits three numbers, from the state where there is one. */
+int main(int argc, char **argv)
+{
+    const struct gf_tensor tensors[] = {{.name = "weights", .elem_count = ELEMS}};
+    gf_context *gf = NULL;
+    void *memory = NULL;
+    float *weights;
+    gf_status status = (argc == 5) ? open_file(argv[1], set, tensors, 1, &gf, &memory) : GF_ERR_PARAM;
+    if (status == GF_OK) status = state_take(gf, argv[2]);
+    if (status == GF_AGAIN) status = gf_broadcast_weights(gf, 0);
+    weights = (float *)(uintptr_t)gf_weight(gf, 0);
+    while ((status == GF_OK) && (gf_steps(gf) < strtoull(argv[4], NULL, 10))) {
+        if ((status = gf_step_begin(gf)) != GF_OK) break;
+        for (int i = 0; i < ELEMS; i++)
+            ((float *)(uintptr_t)gf_gradient(gf, 0))[i] = (weights[i] - (float)(i + 1)) * gf_loss_scale(gf);
+        if ((status = gf_tensor_ready(gf, 0, 0)) != GF_OK) break;
+        if ((status = gf_step_wait(gf)) != GF_OK) break;
+        status = gf_update(gf, 0.01f);
+    }
+    if ((status == GF_OK) && (gf_rank(gf) == 0)) status = state_keep(gf, argv[2]);
+    if ((gf != NULL) && (trace_keep(gf, argv[3]) != GF_OK)) status = GF_ERR_SYSTEM;
+    if (status == GF_OK)
+        for (int i = 0; i < ELEMS; i++) printf("%a%c", (double)weights[i], (i + 1 < ELEMS) ? ' ' : '\n');
+    gf_close(gf);
+    free(memory);
+    return status != GF_OK;
+}
+END
+# shellcheck disable=SC2046,SC2086
+check "the_files_block_compiles" $cc -std=c11 -Wall -Wextra -Werror -O2 "$scratch/files.c" -o "$scratch/files" \
+    $(make -s flags BUILD="$BUILD")
+files() { timeout 60 "$BUILD/gf-run" -n 2 --merge "$scratch/files" config/local.cfg "$@" 2>"$scratch/log" | sort -u; }
+whole=$(files "$scratch/whole" "$scratch/t" 10)
+check "two_ranks_open_from_a_file_and_end_alike" [ "$(echo "$whole" | grep -c .)" -eq 1 ]
+half=$(files "$scratch/state" "$scratch/t" 5)
+check_not "half_of_it_is_not_all" [ "$half" = "$whole" ]
+check "the_rest_goes_on_from_the_state" same "$whole" "$(files "$scratch/state" "$scratch/t" 10)"
+check "no_part_is_left" [ ! -e "$scratch/state.part" ]
+echo >>"$scratch/state"
+check "a_longer_state_is_refused" same "" "$(files "$scratch/state" "$scratch/u" 10)"
+check "its_trace_opens_in_gf_trace" \
+    sh -c '"$1" "$2.0" "$2.1" --json "$2.json" >"$2.out"' sh "$BUILD/gf-trace" "$scratch/t"
+check "which_has_its_ranks_and_steps" grep -Eq '^trace +2 of 2 ranks, steps 6 to 10$' "$scratch/t.out"
+check "and_its_tensor" grep -q '"buffer 0: weights"' "$scratch/t.json"
+check "so_does_that_of_a_run_that_failed" "$BUILD/gf-trace" "$scratch/u.0" --quiet
 finish

@@ -216,7 +216,6 @@ spoil "$t.0" 280 7 0 0 0
 check a_rank_of_an_epoch_with_more_was_waited_for tell "$scratch/bad"
 check the_same_rank_twice refused 'of the same rank' "$t.0" "$t.0"
 check json_that_cannot_be_written refused 'none/json: open: No such file' "$t.0" --json "$scratch/none/json" --quiet
-check nothing_of_it_is_left [ "$(ls "$scratch" | grep -c part)" -eq 0 ]
 tell; check nothing_is_a_usage_error [ $? -eq 2 ]
 trace_fails() { ! train "$scratch/none/t" >/dev/null && grep -q "none/t.0" "$scratch/log"; }
 check trace_that_cannot_be_written trace_fails
