@@ -110,7 +110,10 @@ $(BUILD)/gf-train: $(TRAIN_FATBIN)
 # A tool gf-NAME is tools/NAME/*.c; tools/common/*.c are shared by all.
 objects = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)))
 without_main = $(filter-out %_main.o,$(call objects,tools/$(1)/*.c))
-TOOL_SHARED := $(call objects,tools/common/*.c)
+TOOL_SHARED := $(filter-out %/tool_context.o,$(call objects,tools/common/*.c))
+# Opens contexts and GPUs: for those that do, for it brings all drivers with it.
+TOOL_CONTEXT := $(BUILD)/tools/common/tool_context.o
+$(addprefix $(BUILD)/gf-,check perf train): $(TOOL_CONTEXT)
 .SECONDEXPANSION:
 $(BUILD)/gf-%: $$(call objects,tools/$$*/*.c) $$(TOOL_SHARED) $(LIB) $(SIM_LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(if $(filter %gf-train,$@),$(BLAS_LIBS)) $(LINK_LIBS)

@@ -41,7 +41,7 @@ $(BUILD)/firmware-tests/cuda/gf_sweep.fatbin: $(FATBIN_USES)
 
 # ---- the tests ----
 # A test is its own object and those that its line of prerequisites adds.
-TRAIN_OBJ := $(call without_main,train) $(TOOL_SHARED)
+TRAIN_OBJ := $(call without_main,train) $(TOOL_SHARED) $(TOOL_CONTEXT)
 NET_TESTS := $(addprefix $(BUILD)/firmware-tests/test_train_,net half meet)
 $(NET_TESTS): $(TRAIN_OBJ) $(TRAIN_FATBIN)
 MODEL_OBJ := $(patsubst %,$(BUILD)/tools/common/tool_%.o,model cluster fields file)
@@ -49,9 +49,9 @@ $(BUILD)/firmware-tests/test_plan $(BUILD)/firmware-tests/test_plan_cluster: $(c
 $(patsubst %,$(BUILD)/firmware-tests/%,test_models test_config_tensors test_check fuzz_config): $(MODEL_OBJ)
 $(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train/train_layers.o $(BUILD)/firmware-tests/fake/kernels_train.o
 $(BUILD)/firmware-tests/test_simt_sweep: $(BUILD)/firmware-tests/fake/kernels_sweep.o
-$(BUILD)/firmware-tests/test_check_devices: $(call without_main,check) $(TOOL_SHARED)
+$(BUILD)/firmware-tests/test_check_devices: $(call without_main,check) $(TOOL_SHARED) $(TOOL_CONTEXT)
 $(BUILD)/firmware-tests/test_check: $(call without_main,check) $(patsubst %,$(BUILD)/tools/common/tool_%.o,output port context)
-$(BUILD)/firmware-tests/test_perf: $(call without_main,perf) $(TOOL_SHARED)
+$(BUILD)/firmware-tests/test_perf: $(call without_main,perf) $(TOOL_SHARED) $(TOOL_CONTEXT)
 # UCX's answers and what it is given, seen and changed on the way.
 $(BUILD)/firmware-tests/test_link_ucx_device: LDFLAGS += $(foreach f,config_modify context_query tag_send_nbx tag_recv_nbx \
     worker_create worker_progress worker_destroy worker_flush_nbx request_cancel init_version cleanup,-Wl$(comma)--wrap=ucp_$(f)) -Wl,--wrap=ucs_config_parser_get_value

@@ -28,21 +28,33 @@ $(BUILD)/$(SONAME): $(SHARED_OBJ) $(FATBIN) lib/gradientflow.map $(BUILD)/link.u
 	    $(SHARED_OBJ) $(FATBIN) -lconfig -lsodium $(UCX_DYNAMIC_LIBS) -ldl -lrt -lm -pthread
 shared: $(BUILD)/$(SONAME) ## build libgradientflow.so too
 
-install: all shared ## copy library, headers, tools, man pages and files for pkg-config and CMake to DESTDIR and PREFIX (/usr/local); STRIP=1; AS_BUILT=1: with the flags of the build, whatever they are now
+# Debug data lies apart: a program that is installed names the file that install-debug puts into .debug beside it, where
+# gdb looks. The archive keeps its symbols alone.
+STRIPPED := $(BUILD)/stripped
+PARTED   := $(notdir $(TOOLS)) $(SONAME)
+$(PARTED:%=$(STRIPPED)/%): $(STRIPPED)/%: $(BUILD)/%
+	@mkdir -p $(@D)
+	objcopy --only-keep-debug $< $@.debug
+	objcopy --strip-all --add-gnu-debuglink=$@.debug $< $@
+$(STRIPPED)/$(notdir $(LIB)): $(LIB)
+	@mkdir -p $(@D)
+	strip -g -o $@ $<
+parted: $(addprefix $(STRIPPED)/,$(PARTED) $(notdir $(LIB)))
+
+install: all shared parted ## copy library, headers, tools, documents and files for pkg-config and CMake to DESTDIR and PREFIX (/usr/local); AS_BUILT=1: with the flags of the build, whatever they are now
 	@case "$(PREFIX)" in /*) ;; *) echo "install: PREFIX=$(PREFIX) must be an absolute path" >&2; exit 1;; esac
 	@to="$(STAGE)"; share="$$to/share/gradientflow"; cmake="$$to/lib/cmake/gradientflow"; set -e; \
 	install -d "$$to/bin" "$$to/lib/pkgconfig" "$$cmake" "$$to/include/gradientflow" "$$share/models" "$$share/clusters" \
-	    "$$share/example" "$$to/share/doc/gradientflow" "$$to/share/man/man1" "$$to/share/man/man3" "$$to/share/man/man5"; \
-	install $(if $(STRIP),-s) $(TOOLS) "$$to/bin"; \
-	install -m 644 $(LIB) "$$to/lib"; $(if $(STRIP),strip -g "$$to/lib/$(notdir $(LIB))";) \
-	install -m 644 $(if $(STRIP),-s) $(BUILD)/$(SONAME) "$$to/lib"; ln -sf $(SONAME) "$$to/lib/libgradientflow.so"; \
+	    "$$to/share/doc/gradientflow/example" "$$to/share/man/man1" "$$to/share/man/man3" "$$to/share/man/man5"; \
+	install $(addprefix $(STRIPPED)/,$(notdir $(TOOLS))) "$$to/bin"; \
+	install -m 644 $(STRIPPED)/$(notdir $(LIB)) $(STRIPPED)/$(SONAME) "$$to/lib"; ln -sf $(SONAME) "$$to/lib/libgradientflow.so"; \
 	install -m 644 $(BUILD)/include/gradientflow/*.h "$$to/include/gradientflow"; \
 	install -m 644 config/local.cfg config/cluster.cfg config/fabric.cfg "$$share"; \
 	install -m 644 config/models/*.cfg "$$share/models"; install -m 644 config/clusters/*.cfg "$$share/clusters"; \
-	install -m 644 tools/example/* "$$share/example"; \
 	install -d "$$to/share/bash-completion/completions"; \
 	for tool in $(TOOLS); do $$tool --completion >"$$to/share/bash-completion/completions/$${tool##*/}"; done; \
-	install -m 644 LICENSE "$$to/share/doc/gradientflow"; \
+	install -m 644 LICENSE README.md lib/RECIPE.md "$$to/share/doc/gradientflow"; \
+	install -m 644 tools/example/* "$$to/share/doc/gradientflow/example"; \
 	echo "GradientFlow $(VERSION), UCX $(UCX_TEXT)" >"$$to/share/doc/gradientflow/VERSION"; \
 	for page in $(MAN); do install -m 644 $$page "$$to/share/man/man$${page##*.}"; done; \
 	sed -n '/^\.Ss Calls/,/^\.Sh/s/^\.Fn \([a-z0-9_]*\).*/\1/p' lib/gradientflow.3 | while read -r f; do ln -sf gradientflow.3 "$$to/share/man/man3/$$f.3"; done; \
@@ -51,13 +63,15 @@ install: all shared ## copy library, headers, tools, man pages and files for pkg
 	    >"$$to/lib/pkgconfig/gradientflow-shared.pc"; \
 	sed 's|@LIBS@|$(PC_LIBS)|' lib/gradientflow.cmake.in >"$$cmake/gradientflow-config.cmake"; \
 	sed 's|@VERSION@|$(VERSION)|' lib/gradientflow-version.cmake.in >"$$cmake/gradientflow-config-version.cmake"
-install-strip: ## the same without symbols
-	@$(MAKE) --no-print-directory install STRIP=1
+install-debug: parted ## beside what install copies, its debug data
+	@to="$(STAGE)"; set -e; install -d "$$to/bin/.debug" "$$to/lib/.debug"; \
+	install -m 644 $(patsubst %,$(STRIPPED)/%.debug,$(notdir $(TOOLS))) "$$to/bin/.debug"; \
+	install -m 644 $(STRIPPED)/$(SONAME).debug "$$to/lib/.debug"
 # What a new installation would hold is what goes; folders go where they are empty then.
 uninstall: ## remove what install copies to DESTDIR and PREFIX
 	@new=$$(mktemp -d) && to=$$(cd "$(STAGE)" && pwd) && \
-	    $(MAKE) --no-print-directory -s install DESTDIR="$$new" AS_BUILT=1 && cd "$$new$(PREFIX)" && \
+	    $(MAKE) --no-print-directory -s install install-debug DESTDIR="$$new" AS_BUILT=1 && cd "$$new$(PREFIX)" && \
 	    find . ! -type d | (cd "$$to" && while read -r f; do rm -f "$$f"; done) && \
 	    find . -depth -mindepth 1 -type d | (cd "$$to" && while read -r d; do rmdir "$$d" 2>/dev/null || true; done); \
 	code=$$?; rm -rf "$$new"; exit $$code
-.PHONY: shared install install-strip uninstall
+.PHONY: shared parted install install-debug uninstall
