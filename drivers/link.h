@@ -81,6 +81,8 @@ struct gf_link {
     uint64_t sent_bytes;   /* payload, added by send_post */
     uint64_t sent_messages;
     struct gf_link_count *counts; /* [setup.world], by peer; the caller's to read */
+    /* goes up when a receive has ended well, and when bytes come where the driver sees them */
+    uint64_t came;
     /* the exchange region of this rank, perhaps another after each reset; NULL: none */
     unsigned char *region;
     size_t region_bytes;
@@ -105,6 +107,7 @@ static inline void gf_link_count_completed(struct gf_link *link, uint32_t peer, 
         link->counts[peer].sends_completed++;
     else
         link->counts[peer].receives_completed++;
+    if (!is_send) link->came++;
 }
 
 /* one message under way: req_size_bytes, 64-byte aligned, contents are the driver's */

@@ -104,6 +104,12 @@ void gf_sim_kill(struct gf_sim *sim, uint32_t rank);
 void gf_sim_stop(struct gf_sim *sim, uint32_t rank, bool stopped);
 /* messages are held, not lost */
 void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut);
+/* Of the messages from `from` to `to` this share is lost from now on; their sends end well. Control
+ * connections stand. */
+void gf_sim_lose(struct gf_sim *sim, uint32_t from, uint32_t to, double rate);
+/* The rank's own port takes so many times as long from now on, in and out; 1: as before, and what
+ * kept it is forgotten. */
+void gf_sim_slow(struct gf_sim *sim, uint32_t rank, double times);
 /* A dead rank lives again, as a new process that has opened nothing; the old one's context must be
  * closed. */
 void gf_sim_restart(struct gf_sim *sim, uint32_t rank);

@@ -80,6 +80,29 @@ static void message_climb(struct gf_sim *sim, struct sim_message *message)
     sim_event_push(sim, start_ns + latency_ns(sim, false), SIM_ARRIVE, message);
 }
 
+static double times(double slow)
+{
+    return (slow > 1) ? slow : 1;
+}
+
+/* What a message of the network takes in the receiver's port for what it took in the sender's. */
+static uint64_t in_span_ns(const struct gf_sim *sim, const struct sim_message *message,
+                           uint64_t span_ns)
+{
+    double more = times(sim->ranks[message->to].slow) / times(sim->ranks[message->entry.from].slow);
+    return (message->is_node || (more <= 1)) ? span_ns : (uint64_t)((double)span_ns * more);
+}
+
+/* Bytes of a message go through the port of `self` for so long, and did before if it waits for
+ * another of the same rank. */
+static void flow_note(struct sim_rank *self, uint32_t from, uint64_t begin_ns, uint64_t end_ns)
+{
+    struct sim_flow *flow = &self->flows[from];
+    if (flow->until_ns <= self->sim->now_ns) flow->from_ns = begin_ns;
+    flow->until_ns = end_ns;
+    if (end_ns > self->flow_until_ns) self->flow_until_ns = end_ns;
+}
+
 void sim_message_send(struct sim_rank *self, struct sim_request *request, uint32_t to,
                       uint32_t to_life, const struct gf_sim_fault *fault)
 {
@@ -99,12 +122,15 @@ void sim_message_send(struct sim_rank *self, struct sim_request *request, uint32
     double rate = message->is_node ? sim->setup.node_bytes_per_ns : sim->setup.bytes_per_ns;
     struct sim_port *port = message->is_node ? &self->ports[1] : self->port;
     if (message->fault == GF_SIM_FAULT_NONE) {
-        if (sim_chance(sim, sim->setup.drop_rate))
+        if (sim_chance(sim, sim->setup.drop_rate) ||
+            sim_chance(sim, sim_loss_rate(sim, self->rank, to)))
             message->fault = GF_SIM_FAULT_DROP;
         else if (sim_chance(sim, sim->setup.duplicate_rate))
             message->fault = GF_SIM_FAULT_DUPLICATE;
     }
     if (rate > 0.0) message->transfer_ns = (uint64_t)((double)message->size_bytes / rate + 0.5);
+    if (!message->is_node && (self->slow > 1))
+        message->transfer_ns = (uint64_t)((double)message->transfer_ns * self->slow);
     uint64_t start_ns = sim_port_take(&port->out_free_ns, gf_sim_free_ns(sim, self->rank),
                                       sim->setup.message_ns + message->transfer_ns);
     request->message = message;
@@ -278,7 +304,9 @@ static void message_arrive(struct sim_rank *self, struct sim_message *message)
     uint64_t span_ns = (message->transfer_ns > climb) ? message->transfer_ns : climb;
     uint64_t from_ns =
         (climb > 0) ? sim_port_take(&self->leaf->in_free_ns, sim->now_ns, climb) : sim->now_ns;
-    (void)sim_port_take(&port->in_free_ns, from_ns, span_ns);
+    span_ns = in_span_ns(sim, message, span_ns);
+    uint64_t begin_ns = sim_port_take(&port->in_free_ns, from_ns, span_ns);
+    flow_note(self, message->entry.from, begin_ns, port->in_free_ns);
     if (sim->setup.bind_receives) {
         struct sim_request *request = posted_take(self, message);
         if (request != NULL) {

@@ -106,7 +106,8 @@ struct gf_sim *gf_sim_create(const struct gf_sim_setup *setup)
         self->node = node_of(setup, rank);
         ports_find(sim, self);
         self->wires = calloc(setup->world, sizeof *self->wires);
-        GF_ASSERT(self->wires != NULL);
+        self->flows = calloc(setup->world, sizeof *self->flows);
+        GF_ASSERT((self->wires != NULL) && (self->flows != NULL));
         self->drivers = (struct gf_drivers){
             .link = &sim_link_driver,
             .link_arg = self,
@@ -134,11 +135,14 @@ void gf_sim_destroy(struct gf_sim *sim)
         subject_drop(sim_event_kind(&sim->events[i]), sim->events[i].subject);
     for (size_t i = 0; i < sim->held_count; i++)
         subject_drop(sim->held[i].kind, sim->held[i].subject);
-    for (uint32_t rank = 0; (sim->ranks != NULL) && (rank < sim->setup.world); rank++)
+    for (uint32_t rank = 0; (sim->ranks != NULL) && (rank < sim->setup.world); rank++) {
         free(sim->ranks[rank].wires);
+        free(sim->ranks[rank].flows);
+    }
     free(sim->events);
     free(sim->held);
     free(sim->cuts);
+    free(sim->losses);
     free(sim->woken);
     free(sim->node_ports);
     free(sim->leaves);
@@ -240,6 +244,30 @@ void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut)
             sim->held[kept++] = held;
     }
     sim->held_count = kept;
+}
+
+void gf_sim_lose(struct gf_sim *sim, uint32_t from, uint32_t to, double rate)
+{
+    size_t world = sim->setup.world;
+    if (sim->losses == NULL) sim->losses = calloc(world * world, sizeof *sim->losses);
+    GF_ASSERT((sim->losses != NULL) && (from < world) && (to < world));
+    sim->losses[from * world + to] = rate;
+}
+
+double sim_loss_rate(const struct gf_sim *sim, uint32_t from, uint32_t to)
+{
+    return (sim->losses == NULL) ? 0 : sim->losses[(size_t)from * sim->setup.world + to];
+}
+
+void gf_sim_slow(struct gf_sim *sim, uint32_t rank, double times)
+{
+    GF_ASSERT((rank < sim->setup.world) && (times >= 1));
+    struct sim_rank *self = &sim->ranks[rank];
+    self->slow = times;
+    if (times > 1) return;
+    for (uint32_t i = 0; i < 2; i++)
+        self->ports[i] = (struct sim_port){.out_free_ns = sim->now_ns, .in_free_ns = sim->now_ns};
+    self->flow_until_ns = 0;
 }
 
 bool sim_are_cut(const struct gf_sim *sim, uint32_t a, uint32_t b)

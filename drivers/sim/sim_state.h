@@ -94,6 +94,11 @@ struct sim_port {
     uint64_t in_free_ns;
 };
 
+/* From when to when bytes of a rank's messages go through the receiver's port. */
+struct sim_flow {
+    uint64_t from_ns, until_ns;
+};
+
 struct sim_frame {
     struct sim_frame *next;
     struct gf_rendezvous_event event; /* as it will be seen; rank: from whom */
@@ -146,6 +151,7 @@ struct sim_rank {
     uint64_t posts;
     struct sim_port ports[2]; /* network, node */
     struct sim_port *port;    /* to the network: its own, or a card of its node */
+    double slow;              /* gf_sim_slow(); 0: as 1 */
     uint32_t card;            /* which of its node's */
     struct sim_port *leaf;    /* from its switch to those above */
     struct gf_drivers drivers;
@@ -157,6 +163,8 @@ struct sim_rank {
     uint32_t request_count; /* not ended */
     struct sim_bucket buckets[SIM_BUCKETS];
     uint64_t landed;
+    struct sim_flow *flows; /* [world] what comes from each rank */
+    uint64_t flow_until_ns; /* the last of them */
 
     /* as a new process: what another one had begun to connect never stands */
     uint32_t starts;
@@ -191,7 +199,8 @@ struct gf_sim {
     bool is_stirred; /* a running rank was woken */
     uint32_t *woken; /* ring of ranks, each at most once */
     uint32_t woken_first, woken_count;
-    uint8_t *cuts; /* [world * world], made by the first partition */
+    uint8_t *cuts;  /* [world * world], made by the first partition */
+    double *losses; /* [world * world] from, to; made by the first gf_sim_lose() */
     struct sim_held *held;
     size_t held_count, held_room;
     uint32_t job_listener; /* rank that listens at the address of the job */
@@ -212,6 +221,7 @@ bool sim_same_node(const struct gf_sim *sim, uint32_t a, uint32_t b);
 uint64_t sim_port_take(uint64_t *free_ns, uint64_t now_ns, uint64_t span_ns);
 /* So long the ports between leaf switches are kept by the message; 0: it stays below its leaf. */
 uint64_t sim_climb_ns(const struct gf_sim *sim, const struct sim_message *message);
+double sim_loss_rate(const struct gf_sim *sim, uint32_t from, uint32_t to);
 bool sim_are_cut(const struct gf_sim *sim, uint32_t a, uint32_t b);
 /* True: a and b are cut off from each other, the event is kept and happens when they no longer
  * are. */

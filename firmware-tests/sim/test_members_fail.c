@@ -253,6 +253,117 @@ TEST(the_culprit_is_the_same_for_all)
     }
 }
 
+/* Rank 2 of 4 is asked for message 7 of operation 5 by others, in most rows. */
+#define NOBODY GF_RANK_NONE
+#define LONG_AGO (10 * SECOND)
+struct told {
+    uint64_t taken; /* 0: it says nothing */
+    uint64_t posted, lacked;
+    uint32_t from, to, memory;
+    uint64_t still_ns, quiet_ns;
+    bool ended; /* operation 5: no row */
+};
+#define ENDED(still)                                           \
+    {                                                          \
+        6, 0, 0, NOBODY, NOBODY, NOBODY, still, LONG_AGO, true \
+    }
+#define POSTED(place)                                                  \
+    {                                                                  \
+        6, place, 0, NOBODY, NOBODY, NOBODY, LONG_AGO, LONG_AGO, false \
+    }
+#define NOT_BEGUN                                                 \
+    {                                                             \
+        5, 0, 0, NOBODY, NOBODY, NOBODY, LONG_AGO, LONG_AGO, true \
+    }
+#define LACKS(rank)                                              \
+    {                                                            \
+        6, 7, 7, rank, NOBODY, NOBODY, LONG_AGO, LONG_AGO, false \
+    }
+#define HEARS(rank)                                       \
+    {                                                     \
+        6, 7, 7, rank, NOBODY, NOBODY, LONG_AGO, 0, false \
+    }
+#define SENDS(rank)                                              \
+    {                                                            \
+        6, 8, 0, NOBODY, rank, NOBODY, LONG_AGO, LONG_AGO, false \
+    }
+#define IN_MEMORY(rank)                                          \
+    {                                                            \
+        6, 0, 0, NOBODY, NOBODY, rank, LONG_AGO, LONG_AGO, false \
+    }
+
+static const struct edge_case {
+    const char *name;
+    struct told told[4];
+    uint32_t peer;
+    const char *text;
+} edge_cases[] = {
+    {"sent_and_lacked",
+     {LACKS(1), LACKS(2), ENDED(LONG_AGO), IN_MEMORY(1)},
+     2,
+     "messages of rank 2 do not reach rank 1: it lacks one that was sent, and nothing has come for "
+     "10.0 s; rank 2 is the one to go"},
+    {"not_the_coordinator", {LACKS(1), ENDED(LONG_AGO), LACKS(0), LACKS(0)}, 1, "of rank 1 do not"},
+    {"whoever_has_most",
+     {LACKS(3), ENDED(LONG_AGO), LACKS(1), LACKS(1)},
+     1,
+     "broken connections: 2"},
+    {"the_place_is_passed", {LACKS(1), LACKS(2), POSTED(8), LACKS(1)}, 2, "of rank 2 do not reach"},
+    {"the_place_is_next",
+     {LACKS(1), LACKS(2), POSTED(7), LACKS(1)},
+     2,
+     "rank 2 is behind in step 8, operation step, buffer 2, tensor 5: it waits"},
+    {"not_begun", {LACKS(1), LACKS(2), NOT_BEGUN, LACKS(1)}, 2, "rank 2 is behind"},
+    {"who_does_not_take", {SENDS(3), SENDS(3), SENDS(3), NOT_BEGUN}, 3, "rank 3 is behind"},
+    {"a_wait_in_memory_is_inherited",
+     {IN_MEMORY(1), IN_MEMORY(2), LACKS(3), ENDED(LONG_AGO)},
+     3,
+     "messages of rank 3 do not reach rank 2"},
+    {"sent_a_moment_ago",
+     {LACKS(1), LACKS(2), ENDED(MS), LACKS(1)},
+     NOBODY,
+     "ranks wait for each other"},
+    {"bytes_come",
+     {LACKS(1), LACKS(2), ENDED(LONG_AGO), HEARS(1)},
+     NOBODY,
+     "ranks wait for each other"},
+    {"a_circle",
+     {LACKS(1), LACKS(2), LACKS(3), LACKS(0)},
+     NOBODY,
+     "0 for 1, 1 for 2, 2 for 3, 3 for 0"},
+};
+
+TEST(a_message_that_was_sent_and_did_not_come_breaks_an_edge)
+{
+    for (size_t i = 0; i < LENGTH(edge_cases); i++) {
+        const struct edge_case *c = &edge_cases[i];
+        struct gf_error error = {0};
+        members_world_open(4, false, 0);
+        members_world_until(GF_OK);
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            const struct told *told = &c->told[rank];
+            struct gf_waits *waits = &world.ranks[rank].waits;
+            place(rank, 8, 40, GF_OPERATION_STEP, (rank + 1) % 4);
+            *waits = (struct gf_waits){.taken = told->taken,
+                                       .still_ns = told->still_ns,
+                                       .quiet_ns = told->quiet_ns,
+                                       .count = told->ended ? 0 : 1};
+            waits->rows[0] = (struct gf_wait){.order = 5,
+                                              .posted = told->posted,
+                                              .lacked = told->lacked,
+                                              .from = told->from,
+                                              .to = told->to,
+                                              .memory = told->memory,
+                                              .still_ns = told->still_ns};
+        }
+        (void)attribute(0, &late, &error);
+        if ((error.peer != c->peer) || (strstr(error.text, c->text) == NULL))
+            fail_msg("%s: peer %d: %s", c->name, (int)error.peer, error.text);
+        assert_int_equal(error.code, GF_ERR_TIMEOUT);
+        members_world_end();
+    }
+}
+
 TEST(a_stopped_coordinator_is_found_by_each_rank)
 {
     struct gf_error error = {0};

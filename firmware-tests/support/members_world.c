@@ -108,6 +108,11 @@ static struct gf_rendezvous *rendezvous_of(uint32_t rank)
     return world.over_tcp ? tcp.ends[rank] : &fake.ends[rank].base;
 }
 
+static void waits_tell(void *of, struct gf_waits *waits_out)
+{
+    *waits_out = ((const struct rank *)of)->waits;
+}
+
 void rank_open(uint32_t rank, const struct gf_offer *offer)
 {
     static unsigned char endpoint[ENDPOINT_MAX];
@@ -118,6 +123,9 @@ void rank_open(uint32_t rank, const struct gf_offer *offer)
                                      .epoch = world.epoch,
                                      .join_timeout_ns = 60 * SECOND,
                                      .answer_timeout_ns = 2 * SECOND,
+                                     .grace_ns = SECOND,
+                                     .waits = waits_tell,
+                                     .waits_of = &world.ranks[rank],
                                      .address = "127.0.0.1:7117",
                                      .offer = *offer,
                                      .endpoint_bytes_max = ENDPOINT_MAX};

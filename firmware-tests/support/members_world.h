@@ -45,7 +45,8 @@ void fake_cut(struct fake_world *world, uint32_t rank, const char *how); /* both
 struct rank {
     struct gf_members *members;
     void *state;
-    bool stopped; /* does not poll */
+    struct gf_waits waits; /* what it answers to an inquiry */
+    bool stopped;          /* does not poll */
 };
 
 struct world {

@@ -2,14 +2,18 @@
 #ifndef GF_ERROR_H
 #define GF_ERROR_H
 
+#include "lib/membership/members.h"
 #include "drivers/fault.h"
 
 struct gf_failing {
     bool linked;     /* it failed after the warm-up: all connections are made */
     bool attributes; /* the culprit is still being asked for */
     uint64_t begin_ns;
+    struct gf_waits waits; /* as the first failure found them: what follows cancels them */
 };
 
+/* The members ask for whom this rank waits. */
+void gf_waits_answer(void *context, struct gf_waits *waits_out);
 void gf_context_mark(gf_context *gf);        /* valid, and this process's */
 gf_operation gf_doing(const gf_context *gf); /* for errors: what is under way */
 /* GF_OK; GF_ERR_PARAM: no open context; GF_ERR_STATE: a forked child */

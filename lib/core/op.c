@@ -277,6 +277,7 @@ static gf_status op_advance(gf_context *gf, struct gf_op *op, uint64_t now_ns, g
         op->kind->done(gf, op, now_ns);
         op->state = GF_OP_FREE;
         gf->under_way.busy &= ~(1u << op->index);
+        gf->under_way.ended_ns = now_ns;
         return GF_OK;
     }
     return GF_AGAIN;
@@ -337,6 +338,7 @@ void gf_ops_forgive(gf_context *gf, uint64_t span_ns)
         gf_op_first(&gf->under_way, left)->coll.moved_ns += span_ns;
         gf_op_first(&gf->under_way, left)->wait_ns += span_ns;
     }
+    gf->under_way.ended_ns += span_ns;
 }
 
 void gf_ops_reset(gf_context *gf)
@@ -356,6 +358,48 @@ void gf_ops_reset(gf_context *gf)
     }
     gf->under_way.taken = gf->under_way.sequence = 0;
     gf->under_way.busy = 0;
+    gf->under_way.ended_ns = gf_now(gf);
+}
+
+static uint64_t since(uint64_t now_ns, uint64_t then_ns)
+{
+    return (now_ns > then_ns) ? now_ns - then_ns : 0;
+}
+
+static void coll_wait(const struct gf_op *op, struct gf_coll_wait *wait_out)
+{
+    const struct gf_coll *coll = &op->coll;
+    if (op->state < GF_OP_RUN) return; /* nothing is posted, and nothing awaited */
+    if ((op->state > GF_OP_RUN) || (coll->state == GF_COLL_DONE))
+        wait_out->posted = GF_COLL_ALL_POSTED;
+    else if (op->algorithm == GF_ALGORITHM_HIERARCHY)
+        gf_hierarchy_wait(coll, wait_out);
+    else if (coll->kind->in_memory)
+        wait_out->memory = coll->waits_for;
+    else
+        gf_flow_wait(coll, 0, wait_out);
+}
+
+_Static_assert(GF_WAITS_MAX >= GF_OPS_MAX, "a row for each operation");
+void gf_ops_waits(const gf_context *gf, uint64_t now_ns, struct gf_waits *waits_out)
+{
+    const struct gf_op_table *table = &gf->under_way;
+    *waits_out = (struct gf_waits){.taken = table->taken,
+                                   .still_ns = since(now_ns, table->ended_ns),
+                                   .quiet_ns = since(now_ns, gf->polled.came_ns)};
+    for (uint32_t left = table->busy; left != 0; left &= left - 1) {
+        const struct gf_op *op = &table->ops[__builtin_ctz(left)];
+        struct gf_coll_wait at = {.from = GF_RANK_NONE, .to = GF_RANK_NONE, .memory = GF_RANK_NONE};
+        coll_wait(op, &at);
+        waits_out->rows[waits_out->count++] =
+            (struct gf_wait){.order = op->order,
+                             .posted = at.posted,
+                             .lacked = at.lacked,
+                             .from = gf_rank_of(gf, at.from),
+                             .to = gf_rank_of(gf, at.to),
+                             .memory = gf_rank_of(gf, at.memory),
+                             .still_ns = since(now_ns, op->coll.moved_ns)};
+    }
 }
 
 bool gf_ops_await_messages(const gf_context *gf)

@@ -10,6 +10,7 @@
 #ifndef GF_OP_H
 #define GF_OP_H
 
+#include "lib/membership/members.h"
 #include "ops/node/hierarchy.h"
 
 #define GF_OPS_MAX 16u /* exchange.buffers_active, at most */
@@ -111,6 +112,7 @@ struct gf_op_table {
     uint32_t busy;     /* bit i: ops[i] is not free */
     uint64_t taken;    /* in this epoch */
     uint64_t sequence; /* collectives begun; equal on all ranks at the same point */
+    uint64_t ended_ns; /* when the last one ended, or the epoch began */
 };
 
 static inline struct gf_direct *gf_op_direct(struct gf_op *op)
@@ -155,6 +157,8 @@ bool gf_ops_drained(gf_context *gf, uint64_t now_ns);
 void gf_ops_forgive(gf_context *gf, uint64_t span_ns); /* deadlines under way are so much later */
 void gf_ops_reset(gf_context *gf);
 
+/* For whom and for what this rank waits, as of now_ns. */
+void gf_ops_waits(const gf_context *gf, uint64_t now_ns, struct gf_waits *waits_out);
 bool gf_ops_await_messages(const gf_context *gf); /* some op is moved by the link */
 
 /* What can wake a rank that waits for what is under way. */

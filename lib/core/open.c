@@ -173,6 +173,14 @@ static void extra_tell(const struct gf_config *config, char *summary, struct gf_
                    config->state_extra_count, (uint32_t)(hash ^ (hash >> 32)));
 }
 
+/* For how long nothing moves on a connection that is broken (lib/DESIGN.md). */
+static uint64_t grace_ns(uint64_t timeout_ns)
+{
+    uint64_t least_ns = timeout_ns / 4 * 3;
+    if (least_ns > UINT64_C(1000000000)) least_ns = UINT64_C(1000000000);
+    return (timeout_ns / 4 > least_ns) ? timeout_ns / 4 : least_ns;
+}
+
 static gf_status members_open(const struct gf_layout *layout, void *state, uint64_t tensors_hash,
                               gf_context *gf)
 {
@@ -184,6 +192,9 @@ static gf_status members_open(const struct gf_layout *layout, void *state, uint6
                                      .joins = gf->config.rendezvous.rejoin,
                                      .is_new = layout->is_new,
                                      .answer_timeout_ns = GF_ANSWER_NS,
+                                     .grace_ns = grace_ns(gf->config.exchange.timeout_ns),
+                                     .waits = gf_waits_answer,
+                                     .waits_of = gf,
                                      .address = gf->config.rendezvous.address,
                                      .endpoint_bytes_max = layout->link.endpoint_bytes_max,
                                      .log = gf->log};

@@ -32,6 +32,7 @@ uint64_t gf_poll_begin(gf_context *gf)
     if (most_ns > GF_GAP_NS) most_ns = GF_GAP_NS;
     if (gap_ns <= most_ns) return now_ns;
     gf->polled.away_ns += gap_ns - most_ns;
+    gf->polled.came_ns += gap_ns - most_ns;
     gf_ops_forgive(gf, gap_ns - most_ns);
     return now_ns;
 }
@@ -49,6 +50,8 @@ gf_status gf_progress(gf_context *gf, uint64_t now_ns)
     status = gf->link->driver->progress(gf->link);
     if (status < 0) return gf_fail_fault(gf, &gf->link->fault, gf_doing(gf));
     if (status == GF_OK) gf->waiting.moved_ns = now_ns;
+    if (gf->link->came != gf->polled.came) gf->polled.came_ns = now_ns;
+    gf->polled.came = gf->link->came;
     if ((gf->polled.members_skip > 0) && (now_ns - gf->polled.members_ns < MEMBERS_EVERY_NS)) {
         gf->polled.members_skip--;
         return GF_OK;

@@ -11,7 +11,9 @@ struct gf_polled {
     uint32_t members_skip; /* polls until the control channel is looked at again */
     uint64_t members_ns;   /* when it was last */
     uint64_t link_ns;      /* the link */
-    uint64_t step_ns;      /* the step */
+    uint64_t came;         /* what had come on it by then, and when the last of that came */
+    uint64_t came_ns;
+    uint64_t step_ns; /* the step */
     /* this rank's longest time without a poll while all others may have waited for it */
     uint64_t still_ns;
 };

@@ -28,6 +28,27 @@ struct gf_members; /* state in the caller's memory */
 /* What a rank's link has open beside the node's memory. */
 typedef enum gf_network { GF_NETWORK_NONE = 0, GF_NETWORK_LINK, GF_NETWORK_FABRIC } gf_network;
 
+/* For whom a rank waits in one operation, and for what. A place in the order of its messages is one
+ * number, which all ranks count alike; ranks may be GF_RANK_NONE. */
+struct gf_wait {
+    uint64_t order;    /* the operation's number, the same on all ranks */
+    uint64_t posted;   /* its messages before this place are sent */
+    uint64_t lacked;   /* the message that has not come, */
+    uint32_t from;     /* from this rank */
+    uint32_t to;       /* who has not taken what was sent */
+    uint32_t memory;   /* whose sign in shared memory is awaited */
+    uint64_t still_ns; /* for so long nothing of the operation has moved */
+};
+#define GF_WAITS_MAX 16u
+struct gf_waits {
+    /* operations begun in this epoch: those below it that have no row have ended */
+    uint64_t taken;
+    uint64_t still_ns; /* for so long none has ended, */
+    uint64_t quiet_ns; /* and nothing has come from anybody */
+    uint32_t count;
+    struct gf_wait rows[GF_WAITS_MAX];
+};
+
 #define GF_WAIT_PARTS 8u /* survivors wait join_timeout / 8 for each other */
 
 struct gf_members_setup {
@@ -40,6 +61,11 @@ struct gf_members_setup {
     bool joins, is_new;
     /* how long a rank may take to answer an inquiry before it is the culprit */
     uint64_t answer_timeout_ns;
+    /* for how long nothing moves on a connection that is broken; for whom this rank waits, asked at
+     * an inquiry. NULL: for nobody */
+    uint64_t grace_ns;
+    void (*waits)(void *waits_of, struct gf_waits *waits_out);
+    void *waits_of;
     const char *address; /* for texts */
     struct gf_offer offer;
     size_t endpoint_bytes_max; /* of the link driver */

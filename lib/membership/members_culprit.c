@@ -1,12 +1,12 @@
-/* Whose fault it is when a deadline has passed: the coordinator asks everybody where they are,
- * decides once and tells all.
+/* Whose fault it is when a deadline has passed: the coordinator asks everybody where they are and for
+ * what they wait, decides once and tells all.
  *
  * Silent ranks come first: who does not answer is stopped or does not poll, and whatever the others
- * wait for, it cannot come. If all answer, the one with the least work begun is behind; among those
- * the one that waits for nobody. Where all of those wait, the one that asked: its deadline passed
- * first, and the other waits may be what came of it. That it waits is all that is known: over tcp
- * nothing is lost while the connection lives, but the kernel may keep it for seconds after the
- * network was gone for a moment (results/faults.md). */
+ * wait for, it cannot come. If all answer, a message that was sent and did not come shows which
+ * connection is broken; else a rank that is waited for and waits for nobody is behind
+ * (members_edges.c). Where nobody says for what it waits, as before the first operation, the one
+ * with the least work begun is behind, then the one that waits for nobody, then the one that
+ * asked. */
 #include "lib/membership/members_state.h"
 
 #include <inttypes.h>
@@ -33,6 +33,14 @@ struct members_told *gf_members_told_own(struct gf_members *members)
                                   .calls = members->call_count,
                                   .call = members->calls[members->call_count % MEMBERS_CALLS]};
     return told;
+}
+
+struct gf_waits *gf_members_waits_own(struct gf_members *members)
+{
+    struct gf_waits *waits = &gf_members_at(members, members->setup.rank)->said.waits;
+    waits->count = 0;
+    if (members->setup.waits != NULL) members->setup.waits(members->setup.waits_of, waits);
+    return waits;
 }
 
 static void ask(struct gf_members *members)
@@ -65,6 +73,7 @@ static bool is_answered(struct gf_members *members)
     for (uint32_t rank = 1; rank < members->setup.world; rank++)
         all = all && !is_silent(members, rank);
     (void)gf_members_told_own(members);
+    (void)gf_members_waits_own(members);
     /* Half of the time is for the answers, the other half for the error to reach those who
      * asked. */
     return all || (members->now_ns - members->inquiry_ns >= members->setup.answer_timeout_ns / 2);
@@ -76,8 +85,7 @@ static bool has_begun_less(const struct gf_position *a, const struct gf_position
     return (a->step != b->step) ? a->step < b->step : a->sequence < b->sequence;
 }
 
-/* Is a further behind than b? */
-static bool is_behind(const struct gf_position *a, const struct gf_position *b)
+bool gf_members_is_behind(const struct gf_position *a, const struct gf_position *b)
 {
     if ((a->step != b->step) || (a->sequence != b->sequence)) return has_begun_less(a, b);
     return (a->waits_for == GF_RANK_NONE) && (b->waits_for != GF_RANK_NONE);
@@ -102,8 +110,8 @@ static uint32_t silent_culprit(const struct gf_members *members, uint32_t *count
             (peer->said.heard_ns - oldest_ns > 2 * MEMBERS_STATUS_IDLE_NS))
             continue;
         if ((culprit == GF_RANK_NONE) ||
-            is_behind(&peer->said.told.position,
-                      &gf_members_of(members, culprit)->said.told.position))
+            gf_members_is_behind(&peer->said.told.position,
+                                 &gf_members_of(members, culprit)->said.told.position))
             culprit = rank;
     }
     return culprit;
@@ -164,21 +172,25 @@ static bool gone_end(struct gf_members *members, const struct gf_position *behin
     return false;
 }
 
-static void laggard_end(struct gf_members *members)
+/* Of all ranks that are there, the one furthest behind; of equals the one that asked. */
+static uint32_t laggard(const struct gf_members *members)
 {
-    char waits[80] = "computing";
-    char gap[48] = "";
     uint32_t culprit = members->seen_by;
-    const struct members_told *told = &gf_members_of(members, culprit)->said.told;
-    if (calls_end(members)) return;
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         const struct member *peer = gf_members_of(members, rank);
         if ((rank != 0) && !gf_member_is_here(peer) && !peer->leaves) continue;
-        if (!is_behind(&peer->said.told.position, &told->position)) continue;
-        culprit = rank;
-        told = &peer->said.told;
+        if (gf_members_is_behind(&peer->said.told.position,
+                                 &gf_members_of(members, culprit)->said.told.position))
+            culprit = rank;
     }
-    if (gone_end(members, &told->position)) return;
+    return culprit;
+}
+
+static void lag_end(struct gf_members *members, uint32_t culprit)
+{
+    char waits[80] = "computing";
+    char gap[48] = "";
+    const struct members_told *told = &gf_members_of(members, culprit)->said.told;
     if ((culprit == 0) ? members->leaving : gf_members_of(members, culprit)->leaves) {
         (void)snprintf(waits, sizeof waits, "it has closed its context, the others have not");
     } else if (told->position.waits_for != GF_RANK_NONE) {
@@ -193,6 +205,50 @@ static void laggard_end(struct gf_members *members)
                        "%.1f s ago%s (rank %u asked)",
                        culprit, gf_members_place(&told->position).text, waits,
                        (double)told->unmoved_ns / 1e9, gap, members->seen_by);
+}
+
+static void edge_end(struct gf_members *members, const struct members_finding *found)
+{
+    const struct gf_position *at = &gf_members_of(members, found->culprit)->said.told.position;
+    char others[48] = "";
+    if (found->edges > 1)
+        (void)snprintf(others, sizeof others, "; broken connections: %u", found->edges);
+    gf_members_fail_in(members, GF_ERR_TIMEOUT, found->culprit, at,
+                       "messages of rank %u do not reach rank %u: it lacks one that was sent, and "
+                       "nothing has come for %.1f s%s; rank %u is the one to go (rank %u asked)",
+                       found->from, found->to, (double)found->quiet_ns / 1e9, others,
+                       found->culprit, members->seen_by);
+}
+
+/* "0 for 1, 1 for 2": where all wait, as far as it fits. */
+static void nobody_end(struct gf_members *members)
+{
+    char waits[120] = "";
+    size_t used = 0;
+    for (uint32_t rank = 0; (rank < members->setup.world) && (used + 24 < sizeof waits); rank++) {
+        uint32_t awaited = gf_members_of(members, rank)->said.told.position.waits_for;
+        if (awaited == GF_RANK_NONE) continue;
+        used += (size_t)snprintf(waits + used, sizeof waits - used, "%s%u for %u",
+                                 (used > 0) ? ", " : "", rank, awaited);
+    }
+    gf_members_fail_in(members, GF_ERR_TIMEOUT, GF_RANK_NONE, &members->position,
+                       "ranks wait for each other, and no message is known to be lost (rank %u "
+                       "asked; %s)",
+                       members->seen_by, waits);
+}
+
+static void laggard_end(struct gf_members *members)
+{
+    const struct members_finding found = gf_members_find(members);
+    uint32_t last = laggard(members);
+    if (calls_end(members)) return;
+    if (gone_end(members, &gf_members_of(members, last)->said.told.position)) return;
+    switch (found.cause) {
+    case MEMBERS_EDGE: edge_end(members, &found); break;
+    case MEMBERS_LAG: lag_end(members, found.culprit); break;
+    case MEMBERS_NOBODY: nobody_end(members); break;
+    case MEMBERS_NO_CAUSE: lag_end(members, last); break;
+    }
 }
 
 /* Everybody is there and something else failed: what the first rank saw of it is the best there

@@ -37,8 +37,23 @@ static void on_told(struct gf_members *members, struct member *peer, struct gf_g
     uint32_t inquiry = gf_get_u32(get);
     gf_members_told_get(get, &peer->said.told);
     if (get->bad) return;
+    if ((inquiry != 0) && !gf_members_waits_get(members, get, &peer->said.waits)) {
+        get->bad = true;
+        return;
+    }
     peer->said.heard_ns = (members->now_ns > 0) ? members->now_ns : 1;
-    if (inquiry != 0) peer->said.answered = inquiry;
+    if (inquiry == 0) return;
+    peer->said.answered = inquiry;
+    peer->said.answer_ns = members->now_ns - members->inquiry_ns;
+}
+
+/* Does a rank give up because this one, which coordinates, did not answer, and is that so? Then the
+ * others hear it as it is. Of two ranks only this one can go on, whoever is named. */
+static bool was_away(const struct gf_members *members, const struct gf_error *error)
+{
+    return (error->code == GF_ERR_TIMEOUT) && (error->peer == members->setup.rank) &&
+           (members->setup.world > 2) &&
+           (members->position.unpolled_ns >= members->setup.answer_timeout_ns / 2);
 }
 
 /* Frames that a rank sends to the coordinator. False: it may not come now, or it is malformed. */
@@ -68,7 +83,7 @@ static bool coordinator_frame(struct gf_members *members, uint32_t from, uint32_
     case MEMBERS_GIVES_UP:
         gf_members_error_get(get, &error);
         if (get->bad) break;
-        error = gf_members_gave_up(from, &error);
+        if (!was_away(members, &error)) error = gf_members_gave_up(from, &error);
         if (!gf_members_rejected(members, &error)) gf_members_fail(members, &error, &error);
         break;
     case MEMBERS_BYE: peer->leaves = true; return !get->bad && (members->state != MEMBERS_JOINING);

@@ -50,6 +50,46 @@ void gf_members_told_get(struct gf_get *get, struct members_told *told_out)
     if (!get->bad) *told_out = told;
 }
 
+static void wait_walk(struct gf_walk *walk, struct gf_wait *wait)
+{
+    static const struct gf_field fields[] = {GF_FIELD(gf_wait, order),   GF_FIELD(gf_wait, posted),
+                                             GF_FIELD(gf_wait, lacked),  GF_FIELD(gf_wait, from),
+                                             GF_FIELD(gf_wait, to),      GF_FIELD(gf_wait, memory),
+                                             GF_FIELD(gf_wait, still_ns)};
+    gf_walk_fields(walk, wait, fields, COUNT(fields));
+}
+
+static void waits_walk(struct gf_walk *walk, struct gf_waits *waits)
+{
+    static const struct gf_field fields[] = {
+        GF_FIELD(gf_waits, taken), GF_FIELD(gf_waits, still_ns), GF_FIELD(gf_waits, quiet_ns),
+        GF_FIELD(gf_waits, count)};
+    gf_walk_fields(walk, waits, fields, COUNT(fields));
+    for (uint32_t i = 0; (i < waits->count) && (i < GF_WAITS_MAX); i++)
+        wait_walk(walk, &waits->rows[i]);
+}
+
+static bool is_rank(const struct gf_members *members, uint32_t rank)
+{
+    return (rank < members->setup.world) || (rank == GF_RANK_NONE);
+}
+
+bool gf_members_waits_get(const struct gf_members *members, struct gf_get *get,
+                          struct gf_waits *waits_out)
+{
+    struct gf_waits waits = {0};
+    waits_walk(&(struct gf_walk){.get = get}, &waits);
+    if (get->bad || (waits.count > GF_WAITS_MAX)) return false;
+    for (uint32_t i = 0; i < waits.count; i++) {
+        const struct gf_wait *row = &waits.rows[i];
+        if (!is_rank(members, row->from) || !is_rank(members, row->to) ||
+            !is_rank(members, row->memory))
+            return false;
+    }
+    *waits_out = waits;
+    return true;
+}
+
 static void offer_walk(struct gf_walk *walk, struct gf_offer *offer)
 {
     static const struct gf_field fields[] = {
@@ -144,6 +184,7 @@ static uint32_t frame_put(struct gf_members *members, struct member *to, members
     case MEMBERS_POSITION:
         gf_put_u32(&put, (frame == MEMBERS_POSITION) ? members->inquiry : 0);
         told_walk(&walk, gf_members_told_own(members));
+        if (frame == MEMBERS_POSITION) waits_walk(&walk, gf_members_waits_own(members));
         break;
     case MEMBERS_GIVES_UP:
     case MEMBERS_ERROR: error_walk(&walk, &members->tell); break;

@@ -136,6 +136,8 @@ struct member {
         uint64_t heard_ns;   /* its last word about where it is; 0: none yet */
         uint64_t calls_same; /* up to this one its requests were ours */
         struct members_told told;
+        struct gf_waits waits; /* of its answer */
+        uint64_t answer_ns;    /* after it was asked, it came */
     } said;
 };
 
@@ -263,6 +265,9 @@ void gf_members_flush(struct gf_members *members);
 void gf_members_offer_put(struct gf_put *put, struct gf_members *members);
 bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out);
 void gf_members_error_get(struct gf_get *get, struct gf_error *error_out);
+/* False: malformed. */
+bool gf_members_waits_get(const struct gf_members *members, struct gf_get *get,
+                          struct gf_waits *waits_out);
 void gf_members_told_get(struct gf_get *get, struct members_told *told_out);
 /* False: malformed. */
 bool gf_members_endpoints_take(struct gf_members *members, uint32_t from, struct gf_get *get);
@@ -321,13 +326,33 @@ void gf_members_offer_refuse(struct gf_members *members, uint32_t id, struct gf_
 void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker,
                               const struct gf_error *seen);
 void gf_members_inquiry_time(struct gf_members *members);
+/* Has a begun less than b, or of equals, does it alone wait for nobody? */
+bool gf_members_is_behind(const struct gf_position *a, const struct gf_position *b);
 /* What this rank would tell of itself, in its own row. */
 struct members_told *gf_members_told_own(struct gf_members *members);
+struct gf_waits *gf_members_waits_own(struct gf_members *members);
 /* "step 7, operation allreduce, buffer 3, tensor 12" */
 struct members_place {
     char text[96];
 };
 struct members_place gf_members_place(const struct gf_position *position);
+
+/* ---- members_edges.c ---- */
+typedef enum members_cause {
+    MEMBERS_NO_CAUSE, /* nobody says for whom it waits */
+    MEMBERS_EDGE,     /* messages of `from` do not reach `to` */
+    MEMBERS_LAG,      /* a rank that others wait for computes */
+    MEMBERS_NOBODY    /* they wait for each other, and nothing is known to be lost */
+} members_cause;
+struct members_finding {
+    members_cause cause;
+    uint32_t culprit;  /* EDGE, LAG */
+    uint32_t from, to; /* EDGE: one of those that the culprit is of */
+    uint32_t edges;    /* EDGE: broken ones of all ranks */
+    uint64_t quiet_ns; /* EDGE: nothing has come for so long */
+};
+/* What the answers to the last inquiry show. */
+struct members_finding gf_members_find(const struct gf_members *members);
 
 /* ---- members_calls.c ---- */
 /* Do this rank's calls differ from those of `rank`? Then the text says where. */

@@ -1,0 +1,201 @@
+/* What the answers to an inquiry show: messages that were sent and did not come, or a rank that
+ * others wait for and that waits for nobody (lib/DESIGN.md). */
+#include "lib/membership/members_state.h"
+
+#define EDGES_MAX 128u /* what more there are says nothing new */
+
+struct edge {
+    uint32_t from, to;
+    uint64_t quiet_ns;
+};
+struct edges {
+    uint32_t count;
+    struct edge list[EDGES_MAX];
+};
+
+static const struct gf_waits *waits_of(const struct gf_members *members, uint32_t rank)
+{
+    return &gf_members_of(members, rank)->said.waits;
+}
+
+/* Has it answered, and is it still there? */
+static bool has_said(const struct gf_members *members, uint32_t rank)
+{
+    const struct member *member = gf_members_of(members, rank);
+    if (rank == members->setup.rank) return true;
+    return gf_member_is_here(member) && (member->said.answered == members->inquiry);
+}
+
+/* NULL: it has ended the operation, or has not begun it. */
+static const struct gf_wait *row_of(const struct gf_waits *waits, uint64_t order)
+{
+    for (uint32_t i = 0; i < waits->count; i++)
+        if (waits->rows[i].order == order) return &waits->rows[i];
+    return NULL;
+}
+
+static bool row_waits(const struct gf_wait *row)
+{
+    return (row->from != GF_RANK_NONE) || (row->to != GF_RANK_NONE) ||
+           (row->memory != GF_RANK_NONE);
+}
+
+static bool waits_for_somebody(const struct gf_waits *waits)
+{
+    for (uint32_t i = 0; i < waits->count; i++)
+        if (row_waits(&waits->rows[i])) return true;
+    return false;
+}
+
+/* ---- a rank that lags ---- */
+
+/* It has closed its context: it does nothing more of what others wait for. */
+static bool has_left(const struct gf_members *members, uint32_t rank)
+{
+    if (rank == members->setup.rank) return members->leaving;
+    return gf_members_of(members, rank)->leaves;
+}
+
+/* Of those that lag the one furthest behind. */
+static void lag_note(const struct gf_members *members, uint32_t rank, struct members_finding *found)
+{
+    if ((found->cause == MEMBERS_LAG) &&
+        !gf_members_is_behind(&gf_members_of(members, rank)->said.told.position,
+                              &gf_members_of(members, found->culprit)->said.told.position))
+        return;
+    found->cause = MEMBERS_LAG;
+    found->culprit = rank;
+}
+
+/* Somebody waits for what `rank` has not done of an operation: if it waits for nobody, it lags. */
+static void follow(const struct gf_members *members, uint32_t rank, uint64_t order,
+                   struct members_finding *found)
+{
+    const struct gf_waits *waits = waits_of(members, rank);
+    bool has_ended = (order < waits->taken) && (row_of(waits, order) == NULL);
+    if (!has_said(members, rank)) {
+        if (has_left(members, rank)) lag_note(members, rank, found);
+        return;
+    }
+    if (!has_ended && !waits_for_somebody(waits)) lag_note(members, rank, found);
+}
+
+/* Who did not poll for longest, and longer than a connection may be quiet: what it had posted it
+ * may not have sent. */
+static void unpolled_find(const struct gf_members *members, struct members_finding *found)
+{
+    uint64_t longest_ns = members->setup.grace_ns;
+    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
+        uint64_t gap_ns = gf_members_of(members, rank)->said.told.position.unpolled_ns;
+        if (!has_said(members, rank) || (gap_ns <= longest_ns)) continue;
+        longest_ns = gap_ns;
+        *found = (struct members_finding){.cause = MEMBERS_LAG, .culprit = rank};
+    }
+}
+
+/* ---- broken edges ---- */
+
+/* What became of a message at the rank that is to send it. */
+typedef enum sending { NOT_SENT, SENT_NOW, SENT_LONG_AGO } sending;
+
+/* The spans are those of before it was asked: a moment passes until its answer is there. */
+static sending sending_of(const struct gf_members *members, uint32_t rank, uint64_t order,
+                          uint64_t place)
+{
+    const struct gf_waits *waits = waits_of(members, rank);
+    const struct gf_wait *row = row_of(waits, order);
+    uint64_t still_ns = (row != NULL) ? row->still_ns : waits->still_ns;
+    uint64_t least_ns = members->setup.grace_ns + gf_members_of(members, rank)->said.answer_ns;
+    if ((row != NULL) ? (row->posted <= place) : (order >= waits->taken)) return NOT_SENT;
+    return (still_ns >= least_ns) ? SENT_LONG_AGO : SENT_NOW;
+}
+
+/* Something comes to a rank that has waited for long: the network is slow, and what does not come at
+ * all may be kept by what does. */
+static bool network_is_slow(const struct gf_members *members)
+{
+    uint64_t grace_ns = members->setup.grace_ns;
+    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
+        const struct gf_waits *waits = waits_of(members, rank);
+        if (!has_said(members, rank) || (waits->quiet_ns >= grace_ns)) continue;
+        for (uint32_t i = 0; i < waits->count; i++)
+            if ((waits->rows[i].from != GF_RANK_NONE) && (waits->rows[i].still_ns >= grace_ns))
+                return true;
+    }
+    return false;
+}
+
+/* Each connection once. */
+static void edge_add(struct edges *edges, uint32_t from, uint32_t to, uint64_t quiet_ns)
+{
+    for (uint32_t i = 0; i < edges->count; i++) {
+        const struct edge *edge = &edges->list[i];
+        if ((edge->from == from) && (edge->to == to)) return;
+        if ((edge->from == to) && (edge->to == from)) return;
+    }
+    if (edges->count < EDGES_MAX) edges->list[edges->count++] = (struct edge){from, to, quiet_ns};
+}
+
+static uint32_t edges_of(const struct edges *edges, uint32_t rank)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < edges->count; i++)
+        count += (edges->list[i].from == rank) || (edges->list[i].to == rank);
+    return count;
+}
+
+/* The first of a greedy cover: whoever has most edges; of equals not the coordinator, then the
+ * higher one. */
+static void edges_cover(const struct edges *edges, struct members_finding *found)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < 2 * edges->count; i++) {
+        const struct edge *edge = &edges->list[i / 2];
+        uint32_t rank = (i % 2 == 0) ? edge->from : edge->to;
+        uint32_t count = edges_of(edges, rank);
+        if ((count < most) || ((count == most) && (rank <= found->culprit))) continue;
+        most = count;
+        *found = (struct members_finding){.cause = MEMBERS_EDGE,
+                                          .culprit = rank,
+                                          .from = edge->from,
+                                          .to = edge->to,
+                                          .edges = edges->count,
+                                          .quiet_ns = edge->quiet_ns};
+    }
+}
+
+/* ---- all together ---- */
+
+static void row_look(const struct gf_members *members, uint32_t rank, const struct gf_wait *row,
+                     struct edges *edges, struct members_finding *found)
+{
+    if (found->cause == MEMBERS_NO_CAUSE) found->cause = MEMBERS_NOBODY;
+    if ((row->from != GF_RANK_NONE) && !has_said(members, row->from)) {
+        follow(members, row->from, row->order, found);
+    } else if (row->from != GF_RANK_NONE) {
+        sending sent = sending_of(members, row->from, row->order, row->lacked);
+        if (sent == NOT_SENT)
+            follow(members, row->from, row->order, found);
+        else if ((sent == SENT_LONG_AGO) && (row->still_ns >= members->setup.grace_ns))
+            edge_add(edges, row->from, rank, waits_of(members, rank)->quiet_ns);
+    }
+    if (row->to != GF_RANK_NONE) follow(members, row->to, row->order, found);
+    if (row->memory != GF_RANK_NONE) follow(members, row->memory, row->order, found);
+}
+
+struct members_finding gf_members_find(const struct gf_members *members)
+{
+    struct members_finding found = {.cause = MEMBERS_NO_CAUSE};
+    struct edges edges;
+    edges.count = 0;
+    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
+        const struct gf_waits *waits = waits_of(members, rank);
+        if (!has_said(members, rank)) continue;
+        for (uint32_t i = 0; i < waits->count; i++)
+            if (row_waits(&waits->rows[i]))
+                row_look(members, rank, &waits->rows[i], &edges, &found);
+    }
+    if ((edges.count > 0) && !network_is_slow(members)) edges_cover(&edges, &found);
+    if (found.cause == MEMBERS_NOBODY) unpolled_find(members, &found);
+    return found;
+}
