@@ -28,32 +28,11 @@
  * In device memory SCATTER and GATHER are gf_coll_direct_device, and BETWEEN adds late where the
  * link reads that memory, else on the host. Each phase ends with an event that the CPU waits for,
  * as it moves the network in any case. */
-#include "ops/node/hierarchy.h"
+#include "ops/node/hierarchy_parts.h"
 
 #define BLOCK_ALIGN_BYTES 64u
 #define BEATS_A_DEADLINE 16u
 #define SLICE_BYTES_LEAST 65536u /* of messages that are made smaller so that phases overlap */
-
-enum hierarchy_phase { PHASE_SCATTER, PHASE_NARROW, PHASE_BETWEEN, PHASE_WIDEN, PHASE_GATHER };
-
-/* This rank's block; empty where it owns none. */
-static void own_block(const struct gf_coll *coll, uint64_t *first_out, uint64_t *count_out)
-{
-    const struct gf_hierarchy *own = coll->own.hierarchy;
-    gf_coll_block_of(coll->elem_count, own->block_elems, own->nodes->local_index, first_out,
-                     count_out);
-}
-
-/* Does the wire have another type than data, or other memory? Where there is one node, nothing
- * leaves it. */
-static bool casts(const struct gf_hierarchy *own)
-{
-    return (own->packed != 0) && (own->nodes->node_count > 1);
-}
-static bool crosses(const struct gf_hierarchy *own)
-{
-    return (own->host.data != 0) && (own->nodes->node_count > 1);
-}
 
 /* ---- phases ---- */
 
@@ -83,18 +62,11 @@ static bool halves(const struct gf_hierarchy *own, uint64_t bytes)
     return gf_halving_pays(nodes->node_count, bytes, nodes->halving_max_bytes);
 }
 
-/* What the wire carries: elements of this size, of a copy of data where there is one. */
-static size_t wire_elem_bytes(const struct gf_coll *coll)
-{
-    const struct gf_hierarchy *own = coll->own.hierarchy;
-    return casts(own) ? gf_type_size_bytes(own->wire) : gf_coll_elem_bytes(coll);
-}
-
 static gf_mem wire_data(const struct gf_coll *coll)
 {
     const struct gf_hierarchy *own = coll->own.hierarchy;
-    if (crosses(own)) return own->host.data;
-    return casts(own) ? own->packed : coll->data;
+    if (gf_hierarchy_crosses(own)) return own->host.data;
+    return gf_hierarchy_casts(own) ? own->packed : coll->data;
 }
 
 /* Slices of which a node has two a sub-block: one is added up while the other is sent on. As large
@@ -102,7 +74,8 @@ static gf_mem wire_data(const struct gf_coll *coll)
 static uint32_t between_slice_bytes(const struct gf_coll *coll)
 {
     const struct gf_hierarchy *own = coll->own.hierarchy;
-    uint64_t half_sub = own->block_elems * wire_elem_bytes(coll) / own->nodes->node_count / 2;
+    uint64_t half_sub =
+        own->block_elems * gf_hierarchy_wire_bytes(coll) / own->nodes->node_count / 2;
     bool smaller = (half_sub >= SLICE_BYTES_LEAST) && (half_sub < coll->slice_bytes);
     if (!own->direct.meets || !smaller) return coll->slice_bytes;
     return (uint32_t)(half_sub / BLOCK_ALIGN_BYTES * BLOCK_ALIGN_BYTES);
@@ -112,11 +85,11 @@ static void between_nodes(struct gf_coll *coll)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     struct gf_coll *inner = &own->inner;
-    size_t elem_bytes = wire_elem_bytes(coll);
+    size_t elem_bytes = gf_hierarchy_wire_bytes(coll);
     bool by_halving = halves(own, coll->elem_count * elem_bytes);
     uint64_t first;
     uint64_t count;
-    own_block(coll, &first, &count);
+    gf_hierarchy_block(coll, &first, &count);
     inner->kind = by_halving ? &gf_coll_halving : &gf_coll_ring;
     inner->own.flow = &own->flow;
     inner->slice_bytes = between_slice_bytes(coll);
@@ -126,20 +99,13 @@ static void between_nodes(struct gf_coll *coll)
     inner->data = wire_data(coll) + first * elem_bytes;
     inner->base = coll->base + first;
     inner->elem_count = count;
-    if (casts(own)) inner->type = own->wire;
-    if (!crosses(own)) return;
+    if (gf_hierarchy_casts(own)) inner->type = own->wire;
+    if (!gf_hierarchy_crosses(own)) return;
     inner->late = NULL;
     inner->queue = own->host.queue;
     inner->ops = own->host.ops;
     inner->check = own->host.check;
     inner->staging = own->host.staging;
-}
-
-/* A ring between nodes goes over sub-blocks of a block, one a node; anything else over the block as
- * one. */
-static uint32_t subs_of(const struct gf_hierarchy *own)
-{
-    return (own->inner.kind == &gf_coll_ring) ? own->inner.size : 1;
 }
 
 /* own->phase begins. */
@@ -149,7 +115,9 @@ static gf_status phase_start(struct gf_coll *coll, uint64_t now_ns)
     uint64_t order = 2 * own->shared.order; /* SCATTER's; GATHER has the next one */
     gf_collective last = own->overlaps ? GF_COLL_BARRIER : GF_COLL_ALLGATHER;
     gf_status status;
-    if (own->phase == PHASE_BETWEEN) own->node = own->inner; /* of use where phases overlap */
+    /* Where phases overlap, what SCATTER had set up goes on adding while the ring runs: it is kept
+     * before the ring's takes its place. */
+    if (own->phase == PHASE_BETWEEN) own->node = own->inner;
     own->inner = *coll;
     own->inner.state = GF_COLL_IDLE;
     switch ((enum hierarchy_phase)own->phase) {
@@ -166,7 +134,7 @@ static gf_status phase_start(struct gf_coll *coll, uint64_t now_ns)
     own->summed = (struct gf_hierarchy_at){0};
     own->gathered = (struct gf_hierarchy_at){0};
     /* the start of the ring says that all is there; but nothing is added up yet */
-    if ((own->phase == PHASE_BETWEEN) && own->overlaps && (subs_of(own) > 1))
+    if ((own->phase == PHASE_BETWEEN) && own->overlaps && (gf_hierarchy_subs(own) > 1))
         gf_flow_there(&own->flow, 0, 0);
     return status;
 }
@@ -178,7 +146,7 @@ static bool has_phase(const struct gf_hierarchy *own, uint32_t phase)
     bool owns = own->nodes->local_index < own->nodes->owners;
     if ((phase == PHASE_SCATTER) || (phase == PHASE_GATHER)) return true;
     if (phase == PHASE_BETWEEN) return owns;
-    return owns && !own->overlaps && (casts(own) || crosses(own));
+    return owns && !own->overlaps && (gf_hierarchy_casts(own) || gf_hierarchy_crosses(own));
 }
 
 /* Of what comes after the phase that has ended, which is not GATHER. */
@@ -263,214 +231,8 @@ static gf_status hierarchy_start(struct gf_coll *coll)
     return phase_start(coll, coll->moved_ns);
 }
 
-/* Some of this rank's block, to the wire's type or back; what the new type cannot hold is counted:
- * as the rank's own where it is alone in its node, else as a sum. */
-static gf_status block_cast(struct gf_coll *coll, bool narrow, uint64_t at, uint64_t count)
-{
-    struct gf_hierarchy *own = coll->own.hierarchy;
-    bool alone = narrow && (own->nodes->local_size == 1) && (coll->sources != NULL);
-    gf_mem data = coll->data + at * gf_coll_elem_bytes(coll);
-    gf_mem packed = own->packed + at * gf_type_size_bytes(own->wire);
-    struct gf_check *check = alone ? coll->sources : coll->check;
-    return coll->ops->cast(coll->queue, narrow ? packed : data, narrow ? own->wire : coll->type,
-                           narrow ? data : packed, narrow ? coll->type : own->wire, count, 1.0f,
-                           coll->base + at, check);
-}
-
-/* All of the block on a device, and the event after it:
- *     NARROW   cast, on the operation's queue; copy to the host, on host.out, which comes after it
- *     WIDEN    copy from the host, on host.in; cast, on the operation's queue, which comes after it
- * as far as there is something to cast or to copy. */
-static gf_status narrow_queue(struct gf_coll *coll, uint64_t first, uint64_t count)
-{
-    struct gf_hierarchy *own = coll->own.hierarchy;
-    const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
-    size_t elem_bytes = wire_elem_bytes(coll);
-    gf_mem here = (casts(own) ? own->packed : coll->data) + first * elem_bytes;
-    gf_mem host = own->host.data + first * elem_bytes;
-    gf_status status = GF_OK;
-    if (casts(own)) status = block_cast(coll, true, first, count);
-    if (status < 0) return status;
-    if (!crosses(own)) return driver->mark(coll->queue, coll->event);
-    status = driver->lead(coll->queue, own->host.out->stream);
-    if (status >= 0) status = driver->copy(own->host.out, host, here, count * elem_bytes);
-    return (status >= 0) ? driver->mark(own->host.out, coll->event) : status;
-}
-
-static gf_status widen_queue(struct gf_coll *coll, uint64_t first, uint64_t count)
-{
-    struct gf_hierarchy *own = coll->own.hierarchy;
-    const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
-    size_t elem_bytes = wire_elem_bytes(coll);
-    gf_mem here = (casts(own) ? own->packed : coll->data) + first * elem_bytes;
-    gf_mem host = own->host.data + first * elem_bytes;
-    gf_status status = GF_OK;
-    if (crosses(own)) {
-        status = driver->copy(own->host.in, here, host, count * elem_bytes);
-        if (status >= 0) status = driver->lead(own->host.in, coll->queue->stream);
-    }
-    if ((status >= 0) && casts(own)) status = block_cast(coll, false, first, count);
-    return (status >= 0) ? driver->mark(coll->queue, coll->event) : status;
-}
-
-/* A turn of NARROW or WIDEN on a device: all at once, then the event is awaited. */
-static gf_status device_block_progress(struct gf_coll *coll, uint64_t first, uint64_t count,
-                                       uint64_t now_ns)
-{
-    struct gf_hierarchy *own = coll->own.hierarchy;
-    bool narrow = own->phase == PHASE_NARROW;
-    gf_status status = GF_OK;
-    if (!own->queued) {
-        status = (narrow ? narrow_queue : widen_queue)(coll, first, count);
-        own->queued = true;
-        coll->moved_ns = now_ns;
-    }
-    if (status >= 0) status = coll->queue->gpu->driver->reached(coll->queue->gpu, coll->event);
-    coll->awaits_device = (status == GF_AGAIN);
-    return status;
-}
-
-/* A turn of NARROW or WIDEN: on the host, a slice. GF_OK: the block is done. */
-static gf_status block_progress(struct gf_coll *coll, uint64_t now_ns)
-{
-    struct gf_hierarchy *own = coll->own.hierarchy;
-    uint64_t most = coll->slice_bytes / sizeof(float);
-    uint64_t first;
-    uint64_t count;
-    uint64_t left;
-    gf_status status = GF_OK;
-    own_block(coll, &first, &count);
-    if ((coll->late != NULL) && (count > 0))
-        return device_block_progress(coll, first, count, now_ns);
-    left = count - own->cast_elems;
-    if (left > most) left = most;
-    if (left > 0)
-        status = block_cast(coll, own->phase == PHASE_NARROW, first + own->cast_elems, left);
-    if (status < 0) return status;
-    own->cast_elems += left;
-    coll->moved_ns = now_ns;
-    return (own->cast_elems < count) ? GF_AGAIN : GF_OK;
-}
-
-/* ---- phases that overlap ---- */
-
-/* An owner's block is cut into a sub-block a node. Slice by slice it goes through three steps:
- *
- *     summed      this rank adds up the node's ranks; then the ring may send it (gf_flow_there())
- *     the ring    sends sub-block after sub-block
- *     gathered    what is summed over all nodes (flow.recv_done) goes to the node's ranks
- *
- * at->sub counts sub-blocks in the order of the ring: sub-block k of `summed` is the one sent in
- * round k; sub-block k of `gathered` is the one that is whole after round subs - 2 + k. Which ones
- * these are, of 3 nodes, in node 0:
- *
- *     k           0   1   2
- *     summed      2   1   0
- *     gathered    0   2   1
- *
- * Halving has one sub-block: all is summed, then it runs, then all is gathered. */
-
-struct sub_slice {
-    uint64_t first; /* elements of the operation */
-    uint64_t count;
-};
-
-/* The rest of sub-block `at`, or of the first one after it that has one. False: there is none. */
-static bool sub_rest(const struct gf_coll *coll, struct gf_hierarchy_at *at, bool gathers,
-                     struct sub_slice *rest_out)
-{
-    const struct gf_hierarchy *own = coll->own.hierarchy;
-    uint32_t subs = subs_of(own);
-    uint32_t from = own->nodes->node_index + 2 * subs - (gathers ? 0 : 1);
-    uint64_t first;
-    uint64_t count;
-    own_block(coll, &first, &count);
-    for (; at->sub < subs; at->sub++) {
-        uint64_t sub_first;
-        uint64_t sub_count;
-        gf_coll_block(count, subs, (from - at->sub) % subs, &sub_first, &sub_count);
-        rest_out->first = first + sub_first + at->elems;
-        rest_out->count = sub_count - at->elems;
-        if (rest_out->count > 0) return true;
-        at->elems = 0;
-    }
-    return false;
-}
-
-/* Of sub-block at->sub of `gathered`: how many elements from its begin on are summed over all
- * nodes. */
-static uint64_t sub_ready(const struct gf_hierarchy *own, const struct gf_hierarchy_at *at)
-{
-    const struct gf_flow_at *done = &own->flow.recv_done;
-    uint32_t last_round = subs_of(own) - 2 + at->sub;
-    if (own->inner.state == GF_COLL_DONE) return UINT64_MAX;
-    if (subs_of(own) == 1) return 0;
-    if (done->round > last_round) return UINT64_MAX;
-    return (done->round == last_round) ? done->slice * own->flow.slice_elems : 0;
-}
-
-/* The next slice that can be added up, or given to the others. False: there is none now. */
-static bool slice_next(struct gf_coll *coll, struct gf_hierarchy_at *at, bool gathers,
-                       struct sub_slice *slice_out)
-{
-    const struct gf_hierarchy *own = coll->own.hierarchy;
-    uint64_t most = own->inner.slice_bytes / gf_coll_elem_bytes(coll);
-    uint64_t ready = UINT64_MAX;
-    if (!sub_rest(coll, at, gathers, slice_out)) return false;
-    if (gathers) ready = sub_ready(own, at);
-    if (ready <= at->elems) return false;
-    if (slice_out->count > ready - at->elems) slice_out->count = ready - at->elems;
-    if (slice_out->count > most) slice_out->count = most;
-    return true;
-}
-
-/* The part in the node, of one slice. */
-static gf_status slice_combine(struct gf_coll *coll, gf_collective collective,
-                               const struct sub_slice *slice)
-{
-    struct gf_coll *node = &coll->own.hierarchy->node;
-    gf_status status = GF_OK;
-    node->collective = collective;
-    if (node->size > 1) status = gf_direct_combine(node, 0, slice->first, 0, slice->count);
-    if (status < 0) coll->waits_for = node->waits_for;
-    return status;
-}
-
-static void slice_done(struct gf_coll *coll, struct gf_hierarchy_at *at, uint64_t count,
-                       uint64_t now_ns)
-{
-    struct gf_coll *node = &coll->own.hierarchy->node;
-    at->elems += count;
-    coll->bytes_mapped += node->bytes_mapped;
-    node->bytes_mapped = 0;
-    coll->moved_ns = now_ns;
-}
-
-/* The node's sum, as the ring takes it. */
-static gf_status slice_sum(struct gf_coll *coll, const struct sub_slice *slice, uint64_t now_ns)
-{
-    struct gf_hierarchy *own = coll->own.hierarchy;
-    gf_status status = slice_combine(coll, GF_COLL_REDUCE_SCATTER, slice);
-    if ((status >= 0) && casts(own)) status = block_cast(coll, true, slice->first, slice->count);
-    if (status < 0) return status;
-    slice_done(coll, &own->summed, slice->count, now_ns);
-    return GF_OK;
-}
-
-/* All nodes' sum, as the ring leaves it, to the others of the node. */
-static gf_status slice_gather(struct gf_coll *coll, const struct sub_slice *slice, uint64_t now_ns)
-{
-    struct gf_hierarchy *own = coll->own.hierarchy;
-    gf_status status = GF_OK;
-    if (casts(own)) status = block_cast(coll, false, slice->first, slice->count);
-    if (status >= 0) status = slice_combine(coll, GF_COLL_ALLGATHER, slice);
-    if (status < 0) return status;
-    slice_done(coll, &own->gathered, slice->count, now_ns);
-    return GF_OK;
-}
-
 /* A turn of the part under way. */
-static gf_status inner_progress(struct gf_coll *coll, uint64_t now_ns)
+gf_status gf_hierarchy_inner_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_coll *inner = &coll->own.hierarchy->inner;
     gf_status status;
@@ -490,36 +252,15 @@ static gf_status inner_progress(struct gf_coll *coll, uint64_t now_ns)
     return status;
 }
 
-/* A turn of SCATTER's work, BETWEEN and GATHER's at once. The ring is fed first: a slice is gathered
- * only in a turn that has none to sum. */
-static gf_status overlapped_progress(struct gf_coll *coll, uint64_t now_ns)
-{
-    struct gf_hierarchy *own = coll->own.hierarchy;
-    uint32_t subs = subs_of(own);
-    struct sub_slice slice;
-    gf_status status = GF_OK;
-    bool sums = slice_next(coll, &own->summed, false, &slice);
-    if (sums) status = slice_sum(coll, &slice, now_ns);
-    if (status < 0) return status;
-    /* sub-block k is sent in round k */
-    if (subs > 1) gf_flow_there(&own->flow, own->summed.sub, own->summed.elems);
-    if ((subs > 1) || !sums) status = inner_progress(coll, now_ns);
-    if (status < 0) return status;
-    if (sums) return GF_AGAIN;
-    if (slice_next(coll, &own->gathered, true, &slice)) status = slice_gather(coll, &slice, now_ns);
-    if (status < 0) return status;
-    /* its sends have ended, too */
-    return ((own->gathered.sub == subs) && (own->inner.state == GF_COLL_DONE)) ? GF_OK : GF_AGAIN;
-}
-
 /* A turn of the phase under way. */
 static gf_status phase_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     if ((own->phase == PHASE_NARROW) || (own->phase == PHASE_WIDEN))
-        return block_progress(coll, now_ns);
-    if ((own->phase == PHASE_BETWEEN) && own->overlaps) return overlapped_progress(coll, now_ns);
-    return inner_progress(coll, now_ns);
+        return gf_hierarchy_block_progress(coll, now_ns);
+    if ((own->phase == PHASE_BETWEEN) && own->overlaps)
+        return gf_hierarchy_overlapped_progress(coll, now_ns);
+    return gf_hierarchy_inner_progress(coll, now_ns);
 }
 
 /* A phase begins in the turn in which the one before it ends, unless that turn has worked on a

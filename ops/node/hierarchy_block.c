@@ -1,0 +1,93 @@
+/* A block between the phases of hierarchy: cast to the wire's type and back, copied from a device to
+ * the host and back. */
+#include "ops/node/hierarchy_parts.h"
+
+/* Some of this rank's block, to the wire's type or back; what the new type cannot hold is counted:
+ * as the rank's own where it is alone in its node, else as a sum. */
+gf_status gf_hierarchy_cast(struct gf_coll *coll, bool narrow, uint64_t at, uint64_t count)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    bool alone = narrow && (own->nodes->local_size == 1) && (coll->sources != NULL);
+    gf_mem data = coll->data + at * gf_coll_elem_bytes(coll);
+    gf_mem packed = own->packed + at * gf_type_size_bytes(own->wire);
+    struct gf_check *check = alone ? coll->sources : coll->check;
+    return coll->ops->cast(coll->queue, narrow ? packed : data, narrow ? own->wire : coll->type,
+                           narrow ? data : packed, narrow ? coll->type : own->wire, count, 1.0f,
+                           coll->base + at, check);
+}
+
+/* All of the block on a device, and the event after it:
+ *     NARROW   cast, on the operation's queue; copy to the host, on host.out, which comes after it
+ *     WIDEN    copy from the host, on host.in; cast, on the operation's queue, which comes after it
+ * as far as there is something to cast or to copy. */
+static gf_status narrow_queue(struct gf_coll *coll, uint64_t first, uint64_t count)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
+    size_t elem_bytes = gf_hierarchy_wire_bytes(coll);
+    gf_mem here = (gf_hierarchy_casts(own) ? own->packed : coll->data) + first * elem_bytes;
+    gf_mem host = own->host.data + first * elem_bytes;
+    gf_status status = GF_OK;
+    if (gf_hierarchy_casts(own)) status = gf_hierarchy_cast(coll, true, first, count);
+    if (status < 0) return status;
+    if (!gf_hierarchy_crosses(own)) return driver->mark(coll->queue, coll->event);
+    status = driver->lead(coll->queue, own->host.out->stream);
+    if (status >= 0) status = driver->copy(own->host.out, host, here, count * elem_bytes);
+    return (status >= 0) ? driver->mark(own->host.out, coll->event) : status;
+}
+
+static gf_status widen_queue(struct gf_coll *coll, uint64_t first, uint64_t count)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
+    size_t elem_bytes = gf_hierarchy_wire_bytes(coll);
+    gf_mem here = (gf_hierarchy_casts(own) ? own->packed : coll->data) + first * elem_bytes;
+    gf_mem host = own->host.data + first * elem_bytes;
+    gf_status status = GF_OK;
+    if (gf_hierarchy_crosses(own)) {
+        status = driver->copy(own->host.in, here, host, count * elem_bytes);
+        if (status >= 0) status = driver->lead(own->host.in, coll->queue->stream);
+    }
+    if ((status >= 0) && gf_hierarchy_casts(own))
+        status = gf_hierarchy_cast(coll, false, first, count);
+    return (status >= 0) ? driver->mark(coll->queue, coll->event) : status;
+}
+
+/* A turn of NARROW or WIDEN on a device: all at once, then the event is awaited. */
+static gf_status device_block_progress(struct gf_coll *coll, uint64_t first, uint64_t count,
+                                       uint64_t now_ns)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    bool narrow = own->phase == PHASE_NARROW;
+    gf_status status = GF_OK;
+    if (!own->queued) {
+        status = (narrow ? narrow_queue : widen_queue)(coll, first, count);
+        own->queued = true;
+        coll->moved_ns = now_ns;
+    }
+    if (status >= 0) status = coll->queue->gpu->driver->reached(coll->queue->gpu, coll->event);
+    coll->awaits_device = (status == GF_AGAIN);
+    return status;
+}
+
+/* A turn of NARROW or WIDEN: on the host, a slice. GF_OK: the block is done. */
+gf_status gf_hierarchy_block_progress(struct gf_coll *coll, uint64_t now_ns)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    uint64_t most = coll->slice_bytes / sizeof(float);
+    uint64_t first;
+    uint64_t count;
+    uint64_t left;
+    gf_status status = GF_OK;
+    gf_hierarchy_block(coll, &first, &count);
+    if ((coll->late != NULL) && (count > 0))
+        return device_block_progress(coll, first, count, now_ns);
+    left = count - own->cast_elems;
+    if (left > most) left = most;
+    if (left > 0)
+        status = gf_hierarchy_cast(coll, own->phase == PHASE_NARROW, first + own->cast_elems, left);
+    if (status < 0) return status;
+    own->cast_elems += left;
+    coll->moved_ns = now_ns;
+    return (own->cast_elems < count) ? GF_AGAIN : GF_OK;
+}
