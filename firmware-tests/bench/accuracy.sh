@@ -13,9 +13,15 @@ mkdir -p "$out" || exit 1
 
 length() { if [ -n "${TRIAL:-}" ]; then echo "--steps $TRIAL"; else echo "--epochs $1"; fi; }
 small="--model cnn --batch 256 $(length 5) --lr 0.1 --algorithm ring"
-sparse="$small --sparse 0.15 --wire fp16 --set loss_scale.enabled=true"
-large="--model cnn --batch 8192 $(length 20) --algorithm ring"
-[ -n "${TRIAL:-}" ] && sparse="$sparse --set sparse.warmup_steps=1 --set sparse.ramp_steps=1"
+dense_steps=100 ramp_steps=200
+[ -n "${TRIAL:-}" ] && dense_steps=1 ramp_steps=1
+chunks="--set sparse.enabled=true --set sparse.keep_share=0.15 --set sparse.chunk_elems=4096"
+sparse="$small $chunks --wire fp16 --set loss_scale.enabled=true --set sparse.warmup_steps=$dense_steps
+    --set sparse.ramp_steps=$ramp_steps"
+# 140 steps, of which the rate rises for 28, and then falls as a square.
+lars="--model cnn --batch 8192 $(length 20) --algorithm ring --set optimizer.kind=lars --set optimizer.lars_eta=0.02
+    --set rate.kind=polynomial --set rate.base=0.4 --set rate.power=2 --set rate.steps=${TRIAL:-140}
+    --set rate.warmup_steps=$((${TRIAL:-140} / 5))"
 
 # The first kind of run is what the others are held against; the last one takes longest.
 case $table in
@@ -31,7 +37,7 @@ seeds_of() { if [ "$1" = lars ]; then echo 1; else echo "1 2 3"; fi; } # the lar
 options() { # of a kind of run
     case $1 in
     dense) echo "$small" ;;
-    lars) echo "$large --lars --lr 0.4" ;;
+    lars) echo $lars ;;
     fp32 | fp16 | bf16) echo "--model cnn --batch 64 $(length 1) --algorithm ring --wire $1" ;;
     *-all) echo "--model cnn --batch 64 $(length 1) --algorithm ring --precision ${1%-all}" ;;
     *) echo "$sparse --set sparse.momentum=$1" ;;

@@ -105,7 +105,7 @@ static int join(struct train *train, struct tool_context *context)
 /* What would only show after the training: rank 0's files, and options that do not fit together. */
 static int look_ahead(struct train *train)
 {
-    char different[TRAIN_SAME_ERROR_BYTES];
+    char different[TRAIN_SAME_BYTES];
     static struct tool_file file;
     static char trace_path[TOOL_FILE_PATH_BYTES];
     const struct train_options *options = train->options;

@@ -9,23 +9,12 @@
 #include "tools/common/tool_args.h"
 #include "tools/common/tool_data.h"
 
-/* Of --sparse, where the file leaves the library's defaults: hundreds of chunks in the demo's
- * network, all of it sent while the gradients still change fastest, and the target reached in step
- * 301. */
-#define SPARSE_CHUNK_ELEMS "4096"
-#define SPARSE_WARMUP_STEPS "100"
-#define SPARSE_RAMP_STEPS "200"
-/* Of --lars. Rates are then near those of SGD, which the tensors that LARS leaves out (biases) take
- * as they are. */
-#define LARS_ETA "0.02"
 #define TRACE_RECORDS 65536u /* of --trace, where the file says nothing: 4 MiB */
 #define RATE_BATCH 64u       /* the batch that the models' learning rates are for */
 
 /* What the command line says about the configuration. */
 struct settings {
     struct tool_settings set;
-    const char *keep_share; /* of --sparse; NULL: as configured */
-    bool sparse, lars;
     const char *precision;
 };
 
@@ -44,44 +33,13 @@ static int setting_apply(struct gf_config *config, const char *key, const char *
     return -1;
 }
 
-/* --sparse and --lars stand for several keys; those that the file leaves at the library's defaults
- * get the demo's. */
-static int presets_apply(const struct settings *settings, struct gf_config *config)
+/* --precision stands for several keys. */
+static int precision_apply(const char *precision, struct gf_config *config)
 {
-    static struct gf_config plain;
-    static char error[GF_CONFIG_ERROR_BYTES];
-    if (gf_config_effective(&plain, &plain, error) != GF_OK)
-        return refuse(error, "its own defaults");
-    const struct {
-        bool silent;
-        const char *key, *value;
-    } sparse[] = {
-        {true, "sparse.enabled", "true"},
-        {true, "sparse.keep_share", settings->keep_share},
-        {config->sparse.chunk_elems == plain.sparse.chunk_elems, "sparse.chunk_elems",
-         SPARSE_CHUNK_ELEMS},
-        {config->sparse.warmup_steps == plain.sparse.warmup_steps, "sparse.warmup_steps",
-         SPARSE_WARMUP_STEPS},
-        {config->sparse.ramp_steps == plain.sparse.ramp_steps, "sparse.ramp_steps",
-         SPARSE_RAMP_STEPS},
-    };
-    for (size_t i = 0; settings->sparse && (i < sizeof sparse / sizeof *sparse); i++)
-        if (sparse[i].silent &&
-            (setting_apply(config, sparse[i].key, sparse[i].value, "--sparse") != 0))
-            return -1;
-    if (strcmp(settings->precision, "fp32") != 0) {
-        if (setting_apply(config, "optimizer.half_weights", settings->precision, "--precision") !=
-            0)
-            return -1;
-        if (setting_apply(config, "exchange.wire", settings->precision, "--precision") != 0)
-            return -1;
-        if (setting_apply(config, "loss_scale.enabled", "true", "--precision") != 0) return -1;
-    }
-    bool eta_silent = config->optimizer.lars_eta == plain.optimizer.lars_eta;
-    if (!settings->lars) return 0;
-    if (eta_silent && (setting_apply(config, "optimizer.lars_eta", LARS_ETA, "--lars") != 0))
-        return -1;
-    return setting_apply(config, "optimizer.kind", "lars", "--lars");
+    if (strcmp(precision, "fp32") == 0) return 0;
+    if (setting_apply(config, "optimizer.half_weights", precision, "--precision") != 0) return -1;
+    if (setting_apply(config, "exchange.wire", precision, "--precision") != 0) return -1;
+    return setting_apply(config, "loss_scale.enabled", "true", "--precision");
 }
 
 static int config_read(const char *path, const char *wire, const char *algorithm,
@@ -93,7 +51,7 @@ static int config_read(const char *path, const char *wire, const char *algorithm
         (void)fprintf(stderr, "gf-train: %s\n", error);
         return TOOL_FAILED;
     }
-    if (presets_apply(settings, config_out) != 0) return -1;
+    if (precision_apply(settings->precision, config_out) != 0) return -1;
     if (setting_apply(config_out, "exchange.wire", wire, "--wire") != 0) return -1;
     if (setting_apply(config_out, "exchange.algorithm", algorithm, "--algorithm") != 0) return -1;
     if (setting_apply(config_out, "device.driver", device, "--device") != 0) return -1;
@@ -140,12 +98,6 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
                  "to 0 (default: rate.*"
                  " of the configuration, else 0.05, linear 0.01, by the root of batch/64)",
          .high_real = 100.0, .given_out = &rate_given},
-        {"lars", TOOL_FLAG, &settings.lars, NULL,
-         .help = "optimizer.kind = lars, and its eta " LARS_ETA},
-        {"sparse", TOOL_TEXT, &settings.keep_share, "[SHARE]", .optional = true,
-         .given_out = &settings.sparse,
-         .help = "send the chunks that matter: chunks of " SPARSE_CHUNK_ELEMS
-                 ", " SPARSE_WARMUP_STEPS " dense steps, " SPARSE_RAMP_STEPS " to SHARE (0.15)"},
         {"split", TOOL_TEXT, &out.split, "LAYER",
          .help = "divide this layer's rows between the ranks (model parallelism): fc1 of cnn, "
                  "linear of linear"},
@@ -205,10 +157,8 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
     out.batch = (uint32_t)batch;
     if (!rate_given)
         rate = (double)out.model->learning_rate * sqrt(fmax(1.0, (double)batch / RATE_BATCH));
-    out.schedule = (struct gf_schedule){.kind = GF_SCHEDULE_POLYNOMIAL,
-                                        .base_rate = (float)rate,
-                                        /* the square is what LARS goes with */
-                                        .power = settings.lars ? 2 : 1};
+    out.schedule =
+        (struct gf_schedule){.kind = GF_SCHEDULE_POLYNOMIAL, .base_rate = (float)rate, .power = 1};
     if ((result = config_read(out.config_path, wire, algorithm, device, &settings, config_out)) !=
         0)
         return result;

@@ -76,104 +76,46 @@ double ranks_median(const float *data, uint64_t count, float *sorted)
 
 /* ---- the command lines of all ranks must say the same ---- */
 
-#define VALUE_BYTES 32u
-
-/* Every value travels as 64 bits: a count, a double, or up to eight letters. */
-typedef enum same_kind { SAME_COUNT, SAME_REAL, SAME_TEXT } same_kind;
-
-struct same_option {
-    const char *name;
-    same_kind kind;
-    uint64_t value;
-};
-
-static uint64_t bits_of_real(double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static uint64_t bits_of_text(const char *text)
-{
-    uint64_t bits = 0;
-    memcpy(&bits, text, strnlen(text, sizeof bits));
-    return bits;
-}
-
-static void value_print(same_kind kind, uint64_t value, char text_out[static VALUE_BYTES])
-{
-    double real;
-    memcpy(&real, &value, sizeof real);
-    switch (kind) {
-    case SAME_COUNT: snprintf(text_out, VALUE_BYTES, "%llu", (unsigned long long)value); return;
-    case SAME_REAL: /* the shortest text that is this fp32 and no other */
-        for (int digits = 6; digits <= 9; digits++) {
-            snprintf(text_out, VALUE_BYTES, "%.*g", digits, real);
-            if (strtof(text_out, NULL) == (float)real) return;
-        }
-        return;
-    case SAME_TEXT: snprintf(text_out, VALUE_BYTES, "%.8s", (const char *)&value); return;
-    }
-}
-
-#define OPTIONS_MAX 13u
-
-static void options_list(const struct train *train, struct same_option list_out[static OPTIONS_MAX])
+static void options_text(const struct train *train, char text_out[static TRAIN_SAME_BYTES])
 {
     const struct train_options *options = train->options;
-    const struct same_option all[] = {
-        {"--model", SAME_TEXT, bits_of_text(options->model->name)},
-        {"images of --data", SAME_COUNT, train->images.image_count},
-        {"test images of --data", SAME_COUNT, train->tests.image_count},
-        {"--batch", SAME_COUNT, options->batch},
-        {"--split", SAME_TEXT, bits_of_text((options->split != NULL) ? options->split : "none")},
-        {"--seed", SAME_COUNT, options->seed},
-        {"steps of --steps or --epochs", SAME_COUNT, train->step_count},
-        {"--lr", SAME_REAL, bits_of_real((double)options->schedule.base_rate)},
-        /* gf-train's own schedule has no more than these; the library compares rate.* of the
-         * configuration. */
-        {"where the schedule comes from", SAME_TEXT,
-         bits_of_text(options->configured_rate ? "rate.*" : "gf-train")},
-        {"the power of the schedule", SAME_REAL, bits_of_real((double)options->schedule.power)},
-        {"whether there is --checkpoint", SAME_COUNT, options->checkpoint_path != NULL},
-        {"--checkpoint-every", SAME_COUNT, options->checkpoint_every},
-        {"whether there is --resume", SAME_COUNT, options->resume},
-    };
-    _Static_assert(sizeof all / sizeof *all == OPTIONS_MAX, "the list has room for all");
-    memcpy(list_out, all, sizeof all);
+    char rate[32] = "rate.* of the configuration"; /* whose values the library compares */
+    char checkpoints[64] = "no checkpoint";
+    if (!options->configured_rate)
+        snprintf(rate, sizeof rate, "--lr %.7g", (double)options->schedule.base_rate);
+    if (options->checkpoint_path != NULL)
+        snprintf(checkpoints, sizeof checkpoints, "a checkpoint each %llu%s",
+                 (unsigned long long)options->checkpoint_every,
+                 options->resume ? ", --resume" : "");
+    snprintf(text_out, TRAIN_SAME_BYTES,
+             "--model %s --batch %u --seed %llu --split %s, %llu steps, %s, %s, data of %u and %u "
+             "images",
+             options->model->name, options->batch, (unsigned long long)options->seed,
+             (options->split != NULL) ? options->split : "none",
+             (unsigned long long)train->step_count, rate, checkpoints, train->images.image_count,
+             train->tests.image_count);
 }
 
 uint64_t train_same_hash(const struct train *train)
 {
-    uint64_t hash = GF_FNV_START;
-    struct same_option all[OPTIONS_MAX];
-    options_list(train, all);
-    for (size_t i = 0; i < OPTIONS_MAX; i++) hash = gf_fnv_word(hash, all[i].value);
-    return hash;
+    char text[TRAIN_SAME_BYTES];
+    options_text(train, text);
+    return gf_fnv_bytes(GF_FNV_START, text, strlen(text));
 }
 
-gf_status train_same(struct train *train, char error_out[static TRAIN_SAME_ERROR_BYTES])
+gf_status train_same(struct train *train, char error_out[static TRAIN_SAME_BYTES])
 {
-    struct same_option all[OPTIONS_MAX];
+    static const char differ[] = "ranks differ in their options; here: ";
+    char text[TRAIN_SAME_BYTES];
     uint64_t *found = train->result.weights_hash; /* until there are weights */
     error_out[0] = '\0';
-    options_list(train, all);
-    for (size_t i = 0; i < OPTIONS_MAX; i++) {
-        gf_status status = ranks_gather_u64(train->gf, all[i].value, train->hash_limbs, found);
-        if (status < 0) return status;
-        for (uint32_t rank = 1; rank < train->world; rank++) {
-            char first[VALUE_BYTES];
-            char other[VALUE_BYTES];
-            if (found[rank] == found[0]) continue;
-            value_print(all[i].kind, found[0], first);
-            value_print(all[i].kind, found[rank], other);
-            snprintf(error_out, TRAIN_SAME_ERROR_BYTES,
-                     "ranks differ in %s: %s at rank 0, %s at rank %u; allowed is one "
-                     "value for all ranks",
-                     all[i].name, first, other, rank);
-            return GF_OK;
-        }
+    gf_status status =
+        ranks_gather_u64(train->gf, train_same_hash(train), train->hash_limbs, found);
+    for (uint32_t rank = 1; (status >= 0) && (rank < train->world); rank++) {
+        if (found[rank] == found[0]) continue;
+        options_text(train, text);
+        snprintf(error_out, TRAIN_SAME_BYTES, "%s%.*s", differ,
+                 (int)(TRAIN_SAME_BYTES - sizeof differ), text);
     }
-    return GF_OK;
+    return status;
 }

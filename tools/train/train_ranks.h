@@ -20,13 +20,13 @@ double ranks_median(const float *data, uint64_t count, float *sorted);
 /* The command lines of all ranks must say the same: ranks that do not compute the same run never
  * end well. */
 struct train;
-#define TRAIN_SAME_ERROR_BYTES 160u
+#define TRAIN_SAME_BYTES 384u
 
-/* Called by all ranks after the join. Empty error_out: they agree. Else all get the same text,
- * which names the first option that differs. */
-gf_status train_same(struct train *train, char error_out[static TRAIN_SAME_ERROR_BYTES]);
+/* Called by all ranks after the join. Empty error_out: they agree. Else each says its own
+ * options. */
+gf_status train_same(struct train *train, char error_out[static TRAIN_SAME_BYTES]);
 
-/* Of all values that are compared: who comes back has them too. */
+/* Of all that is compared: who comes back has the same. */
 uint64_t train_same_hash(const struct train *train);
 
 #endif
