@@ -140,7 +140,8 @@ has_debug_data() { readelf -S "$1" | grep -q debug_info; }
 check "and_has_what_was_taken_out" has_debug_data "$scratch/stage/opt/gf/bin/.debug/gf-run.debug"
 check_not "of_the_program" has_debug_data "$prefix/bin/gf-run"
 for file in bin/gf-run bin/gf-plan "lib/libgradientflow.so.$version"; do
-    check "$(basename "$file")_names_it" sh -c 'readelf -p .gnu_debuglink "$1" | grep -qF "$(basename "$1").debug"' sh "$prefix/$file"
+    check "$(basename "$file")_names_it" sh -c \
+        'readelf -p .gnu_debuglink "$1" | grep -qF "$(basename "$1").debug"' sh "$prefix/$file"
 done
 check "it_installs_again" install_to DESTDIR="$scratch/stage" PREFIX=/opt/gf
 uninstalls() {
