@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "drivers/host/fence.h"
 #include "drivers/link.h"
 
 /* The announcement is a flag of which a futex is the lower half (the host is little-endian:
@@ -15,20 +16,10 @@ static uint32_t *sleep_word(unsigned char *region, size_t offset_bytes)
     return (uint32_t *)(void *)(region + offset_bytes);
 }
 
-/* A locked instruction is a full fence, as mfence is. */
-static void fence(void)
-{
-#if defined(__x86_64__)
-    __asm__ volatile("lock orq $0, (%%rsp)" : : : "memory", "cc");
-#else
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-#endif
-}
-
 void gf_flag_arm(struct gf_link *link, size_t offset_bytes)
 {
     __atomic_store_n(sleep_word(link->region, offset_bytes), 1, __ATOMIC_RELAXED);
-    fence();
+    gf_full_fence();
 }
 
 void gf_flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns)
@@ -44,7 +35,7 @@ void gf_flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_n
 void gf_flag_wake(void *region, size_t offset_bytes)
 {
     uint32_t *word = sleep_word(region, offset_bytes);
-    fence();
+    gf_full_fence();
     if (__atomic_load_n(word, __ATOMIC_RELAXED) == 0) return;
     if (__atomic_exchange_n(word, 0, __ATOMIC_RELAXED) != 0)
         (void)syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);

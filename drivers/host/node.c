@@ -12,16 +12,11 @@
 #define PAD_PAGES 3u
 #define HUGE_PAGE_BYTES ((size_t)2 << 20) /* x86-64 has these, 64-bit ARM with pages of 4 KiB too */
 
-static size_t round_up(size_t bytes, size_t to)
-{
-    return (bytes + to - 1) / to * to;
-}
-
 struct node_plan gf_node_plan_of(size_t region_bytes, uint32_t slots, uint32_t entries)
 {
     struct node_plan plan = {.slots = slots, .entries = entries, .ring_words = 16};
     const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-    size_t at = round_up(region_bytes, page_bytes);
+    size_t at = node_round_up(region_bytes, page_bytes);
     if (slots == 0) { /* of a rank that shares nothing there is the exchange region alone */
         plan.bytes = (at > 0) ? at + PAD_PAGES * page_bytes : 0;
         return plan;
@@ -30,16 +25,16 @@ struct node_plan gf_node_plan_of(size_t region_bytes, uint32_t slots, uint32_t e
     plan.head_at = at;
     at += sizeof(struct node_head);
     plan.meet_at = at;
-    at = round_up(at + slots * sizeof(struct node_meet), NODE_LINE_BYTES);
+    at = node_round_up(at + slots * sizeof(struct node_meet), NODE_LINE_BYTES);
     plan.bell_at = at;
-    at = round_up(at + slots, NODE_LINE_BYTES);
+    at = node_round_up(at + slots, NODE_LINE_BYTES);
     plan.ring_at = at;
     at += (size_t)slots * plan.ring_words * sizeof(uint32_t);
     plan.entry_at = at;
     at += entries * sizeof(struct node_entry);
     plan.piece_at = at;
     at += NODE_PIECES * NODE_PIECE_BYTES;
-    plan.bytes = round_up(at, page_bytes) + PAD_PAGES * page_bytes;
+    plan.bytes = node_round_up(at, page_bytes) + PAD_PAGES * page_bytes;
     return plan;
 }
 
@@ -60,7 +55,7 @@ static struct node_plan plan_of(const struct gf_link_setup *setup)
 size_t gf_node_bytes(const struct gf_link_setup *setup)
 {
     size_t bytes = plan_of(setup).bytes;
-    if (setup->huge_pages) bytes = round_up(bytes, HUGE_PAGE_BYTES);
+    if (setup->huge_pages) bytes = node_round_up(bytes, HUGE_PAGE_BYTES);
     return bytes - setup->region_bytes;
 }
 
@@ -68,7 +63,7 @@ size_t gf_node_bytes(const struct gf_link_setup *setup)
 static size_t state_lay(const struct node_plan *plan, uint32_t world, struct gf_node *node)
 {
     unsigned char *base = (unsigned char *)node;
-    size_t at = round_up(sizeof *node, NODE_LINE_BYTES);
+    size_t at = node_round_up(sizeof *node, NODE_LINE_BYTES);
     size_t pairs_at;
     size_t own_at;
     size_t next_at;
@@ -76,18 +71,18 @@ static size_t state_lay(const struct node_plan *plan, uint32_t world, struct gf_
     size_t detached_at;
     size_t peers_at;
     pairs_at = at;
-    at = round_up(at + plan->slots * sizeof(struct node_pair), NODE_LINE_BYTES);
+    at = node_round_up(at + plan->slots * sizeof(struct node_pair), NODE_LINE_BYTES);
     own_at = at;
-    at = round_up(at + plan->entries * sizeof(struct node_own), NODE_LINE_BYTES);
+    at = node_round_up(at + plan->entries * sizeof(struct node_own), NODE_LINE_BYTES);
     next_at = at;
     at += (size_t)plan->slots * plan->entries * sizeof(uint16_t);
     stack_at = at;
     at += plan->entries * sizeof(uint16_t);
     detached_at = at;
     at += plan->entries * sizeof(uint16_t);
-    at = round_up(at, NODE_LINE_BYTES);
+    at = node_round_up(at, NODE_LINE_BYTES);
     peers_at = at;
-    at = round_up(at + world * sizeof(struct node_peer), NODE_LINE_BYTES);
+    at = node_round_up(at + world * sizeof(struct node_peer), NODE_LINE_BYTES);
     if (node == NULL) return at;
     node->pairs = (struct node_pair *)(void *)(base + pairs_at);
     node->own = (struct node_own *)(void *)(base + own_at);

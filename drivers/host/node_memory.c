@@ -181,11 +181,6 @@ char *gf_node_limits_text(size_t bytes, bool shared, char *text_out, size_t text
 
 /* ---- the memory ---- */
 
-static size_t round_up(size_t bytes, size_t to)
-{
-    return (bytes + to - 1) / to * to;
-}
-
 static gf_status no_room(struct gf_node *node, size_t bytes, const char *call, int code)
 {
     char limits[200];
@@ -208,7 +203,7 @@ static int memfd_take(size_t *bytes, unsigned flags, bool reserve)
         fd = memfd_create("gradientflow", flags | MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) return -1;
     if (((flags & MFD_HUGETLB) != 0) && (fstat(fd, &at) == 0))
-        *bytes = round_up(*bytes, (size_t)at.st_blksize);
+        *bytes = node_round_up(*bytes, (size_t)at.st_blksize);
     if ((ftruncate(fd, (off_t)*bytes) == 0) &&
         (!reserve || (fallocate(fd, 0, 0, (off_t)*bytes) == 0)) &&
         (fcntl(fd, F_ADD_SEALS, SEALS) == 0))

@@ -96,7 +96,7 @@ static gf_status damaged(struct gf_node *node, const struct node_pair *pair, con
  * other's. */
 static void told(struct gf_node *node, const struct node_pair *pair)
 {
-    node_fence();
+    gf_full_fence();
     gf_node_wake(node, pair);
 }
 
@@ -606,7 +606,7 @@ void gf_node_messages_end(struct gf_node *node)
     list_abort(node, &node->pulling);
     for (uint32_t slot = 0; slot < node->pair_count; slot++)
         list_abort(node, &node->pairs[slot].posted);
-    node_fence();
+    gf_full_fence();
 }
 
 void gf_node_messages_begin(struct gf_node *node)
@@ -647,6 +647,6 @@ gf_status gf_node_arm(struct gf_node *node)
     if (node->broken != GF_OK) return GF_AGAIN;
     node->armed = true;
     __atomic_store_n(&node_head_of(node->memory, &node->plan)->sleeps, 1, __ATOMIC_RELAXED);
-    node_fence();
+    gf_full_fence();
     return (look(node) == GF_AGAIN) ? GF_OK : GF_AGAIN;
 }

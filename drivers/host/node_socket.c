@@ -254,7 +254,7 @@ static void answered(struct gf_node *node, const struct node_word *word, int fd)
     memcpy(pair->name, offer->name, sizeof pair->name);
     node->peers[peer].state = NODE_PEER_MAPPED;
     __atomic_store_n(&node_meet_of(memory, &pair->plan, pair->slot)->mapped, 1, __ATOMIC_RELEASE);
-    node_fence();
+    gf_full_fence();
     gf_node_wake(node, pair);
 }
 

@@ -1,4 +1,4 @@
-/* What the files of the node share; nobody else includes this.
+/* What the files of the node share; tests of it include this too.
  *     node.c          open, close, reset, drop; forked children
  *     node_memory.c   the region: limits of this host, memfd, pages; mapping a peer's
  *     node_socket.c   who is of this node: offers, asking for a region, waking
@@ -22,6 +22,7 @@
 #define GF_NODE_STATE_H
 
 #include "drivers/forked.h"
+#include "drivers/host/fence.h"
 #include "drivers/node.h"
 
 #define NODE_RANKS_MAX 256u /* of one node; more of them use the network */
@@ -259,14 +260,9 @@ static inline size_t node_piece_at(const struct node_plan *plan, uint32_t piece)
     return plan->piece_at + piece * NODE_PIECE_BYTES;
 }
 
-/* A locked instruction is a full fence, as mfence is. */
-static inline void node_fence(void)
+static inline size_t node_round_up(size_t bytes, size_t to)
 {
-#if defined(__x86_64__)
-    __asm__ volatile("lock orq $0, (%%rsp)" : : : "memory", "cc");
-#else
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-#endif
+    return (bytes + to - 1) / to * to;
 }
 
 /* node.c */

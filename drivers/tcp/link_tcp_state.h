@@ -1,4 +1,4 @@
-/* What the files of the socket link share; nobody else includes this. The protocol is described in
+/* What the files of the socket link share; tests of it include this too. The protocol is described in
  * link_tcp.c.
  *     link_tcp.c         the driver table: posting, testing, progress, sleeping, opening, closing
  *     link_tcp_frame.c   headers
