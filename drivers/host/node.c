@@ -167,6 +167,11 @@ static gf_status take(struct gf_node *node)
         why = "/proc does not tell this host's boot id and namespaces";
     if (node->shared && !gf_node_socket_open(node, &why)) node->shared = false;
     if ((status = gf_node_memory_take(node, &why)) < 0) return status;
+    if (node->shared && !gf_node_passes_memory(node, &why)) {
+        node->shared = false;
+        gf_node_memory_give(node);
+        if ((status = gf_node_memory_take(node, &why)) < 0) return status;
+    }
     if (!node->shared) gf_node_socket_close(node);
     node->link->region = (node->region_bytes > 0) ? node->memory : NULL;
     own->region = node->link->region;
@@ -175,9 +180,10 @@ static gf_status take(struct gf_node *node)
     node->link->private_bytes = node->shared ? 0 : node->memory_bytes;
     node->link->node = node->shared ? node->host : node->alone;
     if (node->shared) gf_node_messages_begin(node);
-    if (why != NULL)
+    if ((why != NULL) && !node->said_alone)
         gf_log_line(&node->log, GF_LOG_WARN,
                     "link: rank %u shares no memory with ranks of this host: %s", node->rank, why);
+    node->said_alone = (why != NULL);
     return GF_OK;
 }
 

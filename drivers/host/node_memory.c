@@ -214,7 +214,7 @@ static int memfd_take(size_t *bytes, unsigned flags, bool reserve)
     return -1;
 }
 
-static unsigned char *fd_map(int fd, size_t bytes)
+unsigned char *gf_node_fd_map(int fd, size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     return (memory == MAP_FAILED) ? NULL : memory;
@@ -232,7 +232,7 @@ static bool huge_take(struct gf_node *node, size_t bytes)
 {
     size_t huge_bytes = bytes;
     int fd = memfd_take(&huge_bytes, MFD_HUGETLB, true);
-    unsigned char *memory = (fd < 0) ? NULL : fd_map(fd, huge_bytes);
+    unsigned char *memory = (fd < 0) ? NULL : gf_node_fd_map(fd, huge_bytes);
     if ((memory == NULL) && (fd >= 0)) (void)close(fd);
     if (memory == NULL) return false;
     node->memory_fd = fd;
@@ -253,7 +253,7 @@ static gf_status shared_take(struct gf_node *node, size_t bytes, const char **wh
         return GF_AGAIN;
     }
     if (fd < 0) return no_room(node, bytes, "fallocate", errno);
-    memory = fd_map(fd, bytes);
+    memory = gf_node_fd_map(fd, bytes);
     if (memory != NULL) {
         node->memory_fd = fd;
         node->memory = memory;
@@ -334,7 +334,7 @@ unsigned char *gf_node_memory_map(const struct node_offer *offer, int fd, const 
         *why_out = "what came is not the memory that was offered";
         return NULL;
     }
-    memory = fd_map(fd, offer->memory_bytes);
+    memory = gf_node_fd_map(fd, offer->memory_bytes);
     if (memory == NULL) {
         *why_out = (errno == ENOMEM)
                        ? "its memory cannot be mapped: Cannot allocate memory (ulimit -v?)"

@@ -166,6 +166,60 @@ static int word_send(const struct gf_node *node, const char name[NODE_NAME_BYTES
                : errno;
 }
 
+/* -1: errno has why */
+static int descriptor_pass(int from, int to, int fd)
+{
+    char byte = 0;
+    int come = -1;
+    struct iovec bytes = {.iov_base = &byte, .iov_len = 1};
+    union carried carried = {.bytes = {0}};
+    struct msghdr message = {.msg_iov = &bytes,
+                             .msg_iovlen = 1,
+                             .msg_control = carried.bytes,
+                             .msg_controllen = CMSG_SPACE(sizeof fd)};
+    struct cmsghdr *part = CMSG_FIRSTHDR(&message);
+    *part = (struct cmsghdr){
+        .cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    memcpy(CMSG_DATA(part), &fd, sizeof fd);
+    if (sendmsg(from, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) return -1;
+    errno = EPERM; /* of a host that drops it on the way */
+    if (recvmsg(to, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0) return -1;
+    part = CMSG_FIRSTHDR(&message);
+    if ((part != NULL) && (part->cmsg_type == SCM_RIGHTS))
+        memcpy(&come, CMSG_DATA(part), sizeof come);
+    return come;
+}
+
+/* What is refused later, when peers are connected, ends the join of ranks that have no network open:
+ * so it is tried before anybody is told that this rank shares memory. */
+bool gf_node_passes_memory(const struct gf_node *node, const char **why_out)
+{
+    int ends[2];
+    int fd = -1;
+    unsigned char *memory = NULL;
+    bool passes;
+    if (node->memory_fd < 0) return true; /* there is none */
+    if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends) != 0)
+        return true; /* no descriptor is left for this */
+    fd = descriptor_pass(ends[0], ends[1], node->memory_fd);
+    passes = (fd >= 0) || (errno == EMFILE) || (errno == ENFILE);
+    if (!passes) *why_out = "descriptors cannot be passed from process to process here";
+    if (fd >= 0) {
+        memory = gf_node_fd_map(fd, node->memory_bytes);
+        passes = (memory != NULL);
+        if (!passes && (errno == ENOMEM))
+            *why_out =
+                "memory of another rank cannot be mapped: Cannot allocate memory (ulimit -v?)";
+        else if (!passes)
+            *why_out = "memory of another rank cannot be mapped";
+        gf_node_memory_unmap(memory, node->memory_bytes);
+        (void)close(fd);
+    }
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    return passes;
+}
+
 /* One byte, of nobody in particular: it is no word. */
 void gf_node_wake(struct gf_node *node, const struct node_pair *pair)
 {

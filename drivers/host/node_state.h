@@ -182,8 +182,9 @@ struct gf_node {
     uint32_t requests_max;
     size_t region_bytes;
     bool huge_pages;
-    bool shares; /* it is to, and there may be somebody to share with */
-    bool shared; /* the memory of now is */
+    bool shares;     /* it is to, and there may be somebody to share with */
+    bool shared;     /* the memory of now is */
+    bool said_alone; /* why it is not, once */
     bool armed;
     gf_status broken; /* some peer's memory is damaged */
 
@@ -279,11 +280,15 @@ struct node_pair *gf_node_pair_take(struct gf_node *node, uint32_t peer);
 gf_status gf_node_memory_take(struct gf_node *node, const char **why_out);
 void gf_node_memory_give(struct gf_node *node);
 void gf_node_memory_unmap(unsigned char *memory, size_t bytes); /* NULL is valid */
+unsigned char *gf_node_fd_map(int fd, size_t bytes);            /* NULL: errno has why */
 /* Maps a peer's memory that came as fd, which the caller closes. NULL: *why_out has the reason. */
 unsigned char *gf_node_memory_map(const struct node_offer *offer, int fd, const char **why_out);
 
 /* node_socket.c. Sets host, alone and overflow_user. */
 void gf_node_host_look(struct gf_node *node);
+/* Does this host let ranks pass their memory on and map that of others? Tried with this rank's own;
+ * false: *why_out. */
+bool gf_node_passes_memory(const struct gf_node *node, const char **why_out);
 bool gf_node_socket_open(struct gf_node *node, const char **why_out);
 void gf_node_socket_close(struct gf_node *node);
 void gf_node_serve(struct gf_node *node); /* some of what has come */

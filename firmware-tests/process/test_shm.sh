@@ -28,6 +28,13 @@ case_run 1 files_are_too_small "ulimit -f 2000" \
     'error: rank [01]: .*a file may have [0-9]+ KiB here .ulimit -f.; shared memory is one, of [0-9]+ KiB'
 case_run 1 addresses_are_too_few "ulimit -v 200000" 'error: rank [01]: .*this process may map [0-9]+ MiB .ulimit -v.' \
     '-b 256M -e 256M'
+# Room for a rank's own memory, but not for a peer's.
+no_room_for_peers() {
+    sh -c "ulimit -v 630000 && exec timeout 60 $BUILD/gf-run -n 2 $BUILD/gf-train --data $images --model linear --steps 4 \
+        --set exchange.user_bytes=300MiB" >"$scratch/log" 2>&1 || { cat "$scratch/log"; return 1; }
+    [ "$(grep -c "$alone: memory of another rank cannot be mapped: Cannot allocate memory" "$scratch/log")" -eq 2 ]
+}
+check where_a_peers_memory_cannot_be_mapped_they_use_sockets no_room_for_peers
 # A group below this process's own, of version 1: version 2 wants all processes in leaves.
 own=$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup)
 group=/sys/fs/cgroup/memory$own/gf-test-$$
