@@ -67,6 +67,10 @@ $(BUILD)/firmware-tests/test_%: $$(call objects,firmware-tests/*/test_$$*.c firm
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) \
 	    $(if $(filter $(NET_TESTS) %simt_train,$@),$(BLAS_LIBS)) $(LINK_LIBS) $(if $(findstring test_link_ucx,$@),$(UCX_APART)) -lcmocka
 
+# Several nodes in one process (support/real_links.c).
+REAL_SUITES := coll hierarchy sparse sparse_edges step request reduction leave
+REAL_SUITES := $(addprefix $(BUILD)/firmware-tests/test_,$(REAL_SUITES))
+$(REAL_SUITES): LDFLAGS += -Wl,--wrap=gf_node_host_look
 $(BUILD)/firmware-tests/test_cuda_open: LDFLAGS += -Wl,--wrap=dlclose
 # A CUDA driver without a GPU, for tests of the real one: found by dlopen() like the real one's library.
 FAKE_CUDA := $(if $(filter 1,$(CUDA)),$(BUILD)/firmware-tests/fake/libcuda.so.1)

@@ -30,8 +30,9 @@ case_run 1 addresses_are_too_few "ulimit -v 200000" 'error: rank [01]: .*this pr
     '-b 256M -e 256M'
 # Room for a rank's own memory, but not for a peer's.
 no_room_for_peers() {
-    sh -c "ulimit -v 630000 && exec timeout 60 $BUILD/gf-run -n 2 $BUILD/gf-train --data $images --model linear --steps 4 \
-        --set exchange.user_bytes=300MiB" >"$scratch/log" 2>&1 || { cat "$scratch/log"; return 1; }
+    job="--data $images --model linear --steps 4 --set exchange.user_bytes=300MiB"
+    sh -c "ulimit -v 630000 && exec timeout 60 $BUILD/gf-run -n 2 $BUILD/gf-train $job" >"$scratch/log" 2>&1 ||
+        { cat "$scratch/log"; return 1; }
     [ "$(grep -c "$alone: memory of another rank cannot be mapped: Cannot allocate memory" "$scratch/log")" -eq 2 ]
 }
 check where_a_peers_memory_cannot_be_mapped_they_use_sockets no_room_for_peers

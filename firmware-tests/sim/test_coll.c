@@ -63,6 +63,7 @@ TEST(a_group_is_part_of_the_world_in_any_order)
 
 TEST(hundreds_of_ranks)
 {
+    SIM_ONLY;
     struct coll_case ring = {.kind = &gf_coll_ring,
                              .collective = GF_COLL_ALLREDUCE,
                              .size = 512,
@@ -155,6 +156,7 @@ TEST(memory_for_the_longest_vector_serves_shorter_ones)
 /* Bytes and messages that all ranks send, for vectors of one slice and of one element a rank. */
 TEST(traffic_is_what_the_formula_says)
 {
+    SIM_ONLY;
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         for (uint32_t n = 1; n <= 17; n++) {
             struct coll_case c = {.kind = coll_pairs[p].kind,
@@ -215,6 +217,7 @@ TEST(sums_that_are_not_finite_are_found_by_their_index)
 
 TEST(a_barrier_opens_when_the_last_has_come)
 {
+    SIM_ONLY;
     for (uint32_t size = 2; size <= 9; size++) {
         for (uint32_t late = 0; late < size; late++) {
             struct coll_case c = {.kind = &gf_coll_doubling,
@@ -242,6 +245,7 @@ TEST(a_barrier_opens_when_the_last_has_come)
 
 TEST(a_poll_folds_about_one_slice)
 {
+    SIM_ONLY;
     struct coll_case c = {.kind = &gf_coll_server,
                           .collective = GF_COLL_ALLREDUCE,
                           .size = 9,

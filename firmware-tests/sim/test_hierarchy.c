@@ -133,6 +133,7 @@ TEST(operations_follow_each_other_in_the_same_lanes)
  * but signs. */
 TEST(a_slow_network_is_no_silence_to_ranks_without_a_block)
 {
+    SIM_ONLY;
     struct gf_sim_setup slow = {.latency_ns = COLL_TIMEOUT_NS * 3ull / 4};
     struct coll_case c = case_of(shapes[0], 400, GF_TYPE_F32);
     COLL_WORLD_OPEN(world, &c, &slow);
@@ -151,6 +152,7 @@ TEST(a_slow_network_is_no_silence_to_ranks_without_a_block)
 /* A rank that never comes: whoever of its node waits for it names it. */
 TEST(a_silent_rank_is_named)
 {
+    SIM_ONLY;
     for (uint32_t silent = 0; silent < 4; silent++) {
         struct coll_case c = case_of(shapes[2], 400, GF_TYPE_F32);
         COLL_WORLD_OPEN(world, &c, NULL);
@@ -171,6 +173,7 @@ TEST(a_silent_rank_is_named)
 
 TEST(every_post_meets_every_fault)
 {
+    SIM_ONLY;
     struct gf_sim_setup sim = network_of();
     for (size_t s = 0; s < 5; s++) {
         for (uint32_t halving = 0; halving < 2; halving++) {

@@ -214,6 +214,7 @@ TEST(the_floor_of_the_loss_scale_is_the_same_error_on_all_ranks)
 
 TEST(a_rank_that_is_cut_off_is_named_and_everybody_ends)
 {
+    SIM_ONLY;
     for (uint32_t culprit = 0; culprit < 4; culprit++) {
         struct world_setup setup = brief_setup(4);
         WORLD(w);
@@ -231,6 +232,7 @@ TEST(a_rank_that_is_cut_off_is_named_and_everybody_ends)
 
 TEST(two_ranks_that_cannot_reach_each_other_end_everybody)
 {
+    SIM_ONLY;
     struct world_setup setup = brief_setup(4);
     setup.config.exchange.algorithm = GF_ALGORITHM_RING;
     WORLD(w);
@@ -274,6 +276,7 @@ TEST(a_rank_that_never_declares_is_named_with_its_step)
 
 TEST(a_rank_that_comes_within_the_deadline_is_waited_for)
 {
+    SIM_ONLY;
     struct world_setup setup = brief_setup(3);
     struct world_step step = {.order = WORLD_FORWARD};
     setup.sim.faults[0] = (struct gf_sim_fault){
@@ -313,6 +316,7 @@ static gf_status close_progress(struct world *w, uint32_t rank, void *arg)
 
 TEST(closing_waits_for_those_who_are_late_but_not_for_ever)
 {
+    SIM_ONLY;
     struct world_setup setup = brief_setup(3);
     uint64_t begin_ns;
     WORLD_OPEN(w, &setup);
@@ -365,6 +369,7 @@ static gf_status last_words_progress(struct world *w, uint32_t rank, void *arg)
 
 TEST(who_dies_behind_its_last_word_is_named_by_those_who_wait_for_it)
 {
+    SIM_ONLY;
     struct world_setup setup = brief_setup(3);
     struct last_words all = {.killed = false};
     WORLD_OPEN(w, &setup);

@@ -130,6 +130,7 @@ TEST(every_collective_in_every_type_of_any_count)
     static struct calls calls;
     for (uint32_t row = 0; row < LENGTH(worlds) * LENGTH(algorithms); row++) {
         struct world_setup setup = setup_of(worlds[row / LENGTH(algorithms)]);
+        if ((real_links_driver() != NULL) && (setup.world > 4)) continue;
         setup.config.exchange.algorithm = algorithms[row % LENGTH(algorithms)];
         setup.config.exchange.user_bytes = 100000;
         setup.sim.seed = row;

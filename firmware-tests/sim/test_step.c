@@ -105,6 +105,7 @@ static void fill_large(struct world *w, uint32_t rank, uint32_t tensor, void *gr
  * luck. */
 TEST(hundreds_of_ranks_sum_fp16_in_range)
 {
+    SIM_ONLY;
     static const struct gf_tensor one[] = {{.name = "one", .elem_count = 600}};
     static struct world_setup setup;
     static const struct range_case {
@@ -138,6 +139,7 @@ TEST(hundreds_of_ranks_sum_fp16_in_range)
 
 TEST(ten_thousand_tensors)
 {
+    SIM_ONLY;
     enum { COUNT = 10000 };
     static struct gf_tensor many[COUNT];
     static const uint64_t fuses[] = {1, 1000, 0};

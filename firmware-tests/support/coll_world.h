@@ -61,6 +61,7 @@ struct coll_node {
 struct coll_world {
     struct coll_case c;
     struct gf_sim *sim;
+    struct real_links *links; /* NULL: the simulator's */
     uint32_t rank_count;
     uint32_t *node_of_rank;
     struct coll_node *nodes; /* [c.size] */

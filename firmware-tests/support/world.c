@@ -89,8 +89,9 @@ void world_create(struct world *w, const struct world_setup *setup)
     uint32_t most = setup->config.job.world_max;
     *w = (struct world){
         .world = (most > first) ? most : first, .device = setup->device, .limit_ns = LIMIT_NS};
-    if (setup->real_time) w->real_ns = gf_clock_monotonic.now_ns(NULL);
     sim.world = w->world;
+    w->links = real_links_create(&sim);
+    if (setup->real_time || (w->links != NULL)) w->real_ns = gf_clock_monotonic.now_ns(NULL);
     w->sim = gf_sim_create(&sim);
     assert_non_null(w->sim);
     w->ranks = calloc(w->world, sizeof *w->ranks);
@@ -106,6 +107,10 @@ void world_create(struct world *w, const struct world_setup *setup)
         self->clock = (struct world_clock){.clock.now_ns = clock_now, .w = w};
         self->drivers = *gf_sim_drivers(w->sim, rank);
         self->drivers.clock = &self->clock.clock;
+        if (w->links != NULL) {
+            self->drivers.link = real_links_driver();
+            self->drivers.link_arg = real_links_arg(w->links, rank);
+        }
         if (setup->gpu != NULL) self->drivers.gpu = setup->gpu;
         self->config.drivers = &self->drivers;
         self->tensors = setup->tensors;
@@ -171,6 +176,7 @@ void world_close(struct world *w)
     }
     assert_int_equal(gf_sim_counts(w->sim)->requests_posted, gf_sim_counts(w->sim)->requests_ended);
     gf_sim_destroy(w->sim);
+    real_links_destroy(w->links);
     free(w->ranks);
 }
 

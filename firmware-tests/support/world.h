@@ -4,7 +4,7 @@
 #define WORLD_H
 
 #include "gradientflow.h"
-#include "drivers/sim/sim.h"
+#include "firmware-tests/support/real_links.h"
 
 #define WORLD_LOG_BYTES 32768u
 
@@ -69,6 +69,7 @@ typedef gf_status (*world_progress)(struct world *w, uint32_t rank, void *arg);
 
 struct world {
     struct gf_sim *sim;
+    struct real_links *links; /* NULL: the simulator's */
     uint32_t world;
     const struct world_device *device;
     uint64_t limit_ns; /* a run that takes longer has hung */
