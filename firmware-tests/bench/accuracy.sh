@@ -34,10 +34,13 @@ base=${runs%% *}
 
 seeds_of() { if [ "$1" = lars ]; then echo 1; else echo "1 2 3"; fi; } # the large batch costs four of the others
 
-options() { # of a kind of run
+options() { # of a kind of run, in a line
+    options_of "$1" | tr -s '\n ' ' '
+}
+options_of() {
     case $1 in
     dense) echo "$small" ;;
-    lars) echo $lars ;;
+    lars) echo "$lars" ;;
     fp32 | fp16 | bf16) echo "--model cnn --batch 64 $(length 1) --algorithm ring --wire $1" ;;
     *-all) echo "--model cnn --batch 64 $(length 1) --algorithm ring --precision ${1%-all}" ;;
     *) echo "$sparse --set sparse.momentum=$1" ;;
