@@ -104,6 +104,8 @@ void gf_sim_kill(struct gf_sim *sim, uint32_t rank);
 void gf_sim_stop(struct gf_sim *sim, uint32_t rank, bool stopped);
 /* messages are held, not lost */
 void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut);
+/* The at-th post of this rank from now on gives GF_ERR_LINK. */
+void gf_sim_fail_post(struct gf_sim *sim, uint32_t rank, uint64_t at);
 /* Of the messages from `from` to `to` this share is lost from now on; their sends end well. Control
  * connections stand. */
 void gf_sim_lose(struct gf_sim *sim, uint32_t from, uint32_t to, double rate);

@@ -246,6 +246,13 @@ void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut)
     sim->held_count = kept;
 }
 
+void gf_sim_fail_post(struct gf_sim *sim, uint32_t rank, uint64_t at)
+{
+    GF_ASSERT((rank < sim->setup.world) && (sim->setup.fault_count < 8));
+    sim->setup.faults[sim->setup.fault_count++] = (struct gf_sim_fault){
+        .kind = GF_SIM_FAULT_ERROR, .rank = rank, .at = sim->ranks[rank].posts + at};
+}
+
 void gf_sim_lose(struct gf_sim *sim, uint32_t from, uint32_t to, double rate)
 {
     size_t world = sim->setup.world;

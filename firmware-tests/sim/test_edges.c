@@ -263,3 +263,32 @@ TEST(a_slow_network_cuts_nobody)
 {
     each_world(SLOW_NETWORK);
 }
+
+/* The link of a rank tells it that a connection failed, at a post that is drawn. */
+TEST(of_a_connection_that_fails_one_end_is_cut_and_not_the_coordinator)
+{
+    uint64_t seed = number_of("SEED", (uint64_t)time(NULL) << 20);
+    uint32_t jobs = (uint32_t)number_of("JOBS", JOBS);
+    print_message("seeds from %llu\n", (unsigned long long)seed);
+    for (uint32_t n = 0; n < jobs * LENGTH(worlds); n++) {
+        uint32_t world = worlds[n % LENGTH(worlds)];
+        uint32_t named = GF_RANK_NONE, failed = 0, cut = 0;
+        job_draw(seed + n, ONE_WAY, world);
+        struct world_setup setup = setup_draw();
+        job.begun = true; /* by the simulator */
+        WORLD_OPEN(w, &setup);
+        gf_sim_fail_post(w.sim, job.from, 1 + draw_below(40));
+        elastic.hooks.turn = job_turn;
+        elastic_run(&w, NULL, 0);
+        for (uint32_t rank = 0; rank < world; rank++) {
+            cut += (w.ranks[rank].status != GF_OK);
+            if (job.failures[rank] == 0) continue;
+            if (failed++ == 0) named = job.named[rank];
+            assert_int_equal(job.named[rank], named);
+        }
+        if (failed == 0) continue;
+        if ((named == 0) || (cut != 1))
+            fail_msg("seed %llu: rank %d named, %u cut", (unsigned long long)job.seed, (int)named,
+                     cut);
+    }
+}

@@ -396,21 +396,30 @@ TEST(a_rank_that_dies_during_the_inquiry_is_the_culprit)
     assert_int_equal(error.peer, 2);
 }
 
+/* One end of it is named: not the coordinator, else the higher one. */
 TEST(a_failed_link_between_live_ranks_is_told_as_seen)
 {
-    const struct gf_error seen = {.code = GF_ERR_LINK,
-                                  .peer = 2,
-                                  .operation = GF_OPERATION_ALLREDUCE,
-                                  .step = 3,
-                                  .tensor = GF_TENSOR_NONE,
-                                  .text = "send to rank 2: Input/output error"};
-    struct gf_error error = {0};
-    members_world_open(3, false, 0);
-    members_world_until(GF_OK);
-    (void)attribute(1, &seen, &error);
-    for (int turn = 0; turn < 20; turn++) (void)members_world_progress(GF_ERR_LINK);
-    assert_all_failed(GF_ERR_LINK, 2, "rank 1: send to rank 2: Input/output error");
-    assert_int_equal(error.operation, GF_OPERATION_ALLREDUCE);
+    static const struct {
+        uint32_t asker, peer, named;
+    } rows[] = {{1, 2, 2}, {2, 1, 2}, {2, 0, 2}, {0, 1, 1}, {1, 1, 1}, {1, NOBODY, NOBODY}};
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        const struct gf_error seen = {.code = GF_ERR_LINK,
+                                      .peer = rows[i].peer,
+                                      .operation = GF_OPERATION_ALLREDUCE,
+                                      .step = 3,
+                                      .tensor = GF_TENSOR_NONE,
+                                      .text = "send: Input/output error"};
+        struct gf_error error = {0};
+        char text[64];
+        members_world_open(3, false, 0);
+        members_world_until(GF_OK);
+        (void)attribute(rows[i].asker, &seen, &error);
+        for (int turn = 0; turn < 20; turn++) (void)members_world_progress(GF_ERR_LINK);
+        (void)snprintf(text, sizeof text, "rank %u: send: Input/output error", rows[i].asker);
+        assert_all_failed(GF_ERR_LINK, rows[i].named, text);
+        assert_int_equal(error.operation, GF_OPERATION_ALLREDUCE);
+        members_world_end();
+    }
 }
 
 TEST(a_world_of_one_names_what_it_saw)

@@ -251,11 +251,21 @@ static void laggard_end(struct gf_members *members)
     }
 }
 
+/* A connection failed, and both its ends answer: it is a broken edge, of which nobody can say which
+ * end it was. Not the coordinator goes, else the higher one. */
+static uint32_t failed_end(const struct gf_members *members)
+{
+    uint32_t peer = members->seen.peer;
+    if ((members->seen.code != GF_ERR_LINK) || (peer >= members->setup.world)) return peer;
+    return (peer > members->seen_by) ? peer : members->seen_by;
+}
+
 /* Everybody is there and something else failed: what the first rank saw of it is the best there
  * is. */
 static void seen_end(struct gf_members *members)
 {
     struct gf_error error = members->seen;
+    error.peer = failed_end(members);
     (void)snprintf(error.text, sizeof error.text, "rank %u: %.220s", members->seen_by,
                    members->seen.text);
     gf_members_fail(members, &error, &error);
