@@ -69,6 +69,8 @@ struct gf_gpu {
 struct gf_queue {
     struct gf_gpu *gpu;
     gf_queue_handle stream;
+    /* of sum_n and copy_n here; 0: as many as the device has room for at a time */
+    uint32_t blocks_max;
 };
 
 /* A new call: here, in host/gpu_host.c, cuda/gpu_cuda.c, tools/plan/plan_device.c and

@@ -23,6 +23,7 @@
  *     first out: work starts only after all that came into its queue before has started, and a wait
  *     starts once it is over. What has started ends in any order. Which stream is in which queue
  *     the seed decides.
+ *   - A kernel that touches the memory of two devices has few blocks, or it is trouble.
  *   - Any call can be made to fail.
  * Trouble is kept for fake_cuda_trouble(); a program that ends with some prints it and exits with
  * FAKE_CUDA_EXIT. Not modelled: several devices' memory, that the default stream waits for blocking
@@ -42,6 +43,8 @@
  *   GF_FAKE_CUDA_SM=100                       their architecture; default 90
  *   GF_FAKE_CUDA_US=30                        what a work takes between events that have times;
  *                                             default 1
+ *   GF_FAKE_CUDA_BETWEEN=2                    blocks of a kernel that touches the memory of two
+ *                                             devices, at most; default 20
  *   GF_FAKE_CONNECTIONS=8                     hardware work queues a context, as CUDA's
  *                                             CUDA_DEVICE_MAX_CONNECTIONS; default: one a stream
  *   CUDA_LAUNCH_BLOCKING=1                    a launch returns when its kernel has ended; nothing

@@ -8,6 +8,7 @@
 #include "tools/train/train_kernels.h"
 
 #define KERNELS_MAX 128u
+#define BETWEEN_BLOCKS 20u
 
 #define KERNEL_EXTERN(name) extern const struct gf_simt_kernel gf_simt_kernel_##name;
 TRAIN_KERNELS(KERNEL_EXTERN)
@@ -48,9 +49,39 @@ void fake_kernel_touch(uint64_t address, size_t size_bytes, bool is_write)
         fake_trouble("a kernel touches 0x%llx, which is nobody's", (unsigned long long)address);
 }
 
+/* Of the kernel that runs: a device's memory that it touched first, and whether it touched
+ * another's. */
+static const struct region *its_memory;
+static bool is_between;
+
 static bool allowed(void *user, const void *address, size_t size_bytes, bool is_write)
 {
+    const struct region *region = fake_region_at((uint64_t)(uintptr_t)address, size_bytes);
+    if ((region != NULL) && (region->kind != REGION_HOST)) {
+        is_between = is_between || ((its_memory != NULL) && (its_memory != region));
+        its_memory = region;
+    }
     return fake_memory_touch(user, (uint64_t)(uintptr_t)address, size_bytes, is_write);
+}
+
+/* Tools have memory of their own beside the library's. */
+static bool is_tools(const char *name)
+{
+#define KERNEL_NAME(name) "gf_kernel_" #name,
+    static const char *const names[] = {TRAIN_KERNELS(KERNEL_NAME) "gf_kernel_sweep"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return false;
+}
+
+/* While it runs it leaves the other multiprocessors to the appliance. */
+static void grid_check(const struct work *work)
+{
+    const char *text = getenv("GF_FAKE_CUDA_BETWEEN");
+    unsigned long most = (text != NULL) ? strtoul(text, NULL, 10) : BETWEEN_BLOCKS;
+    if (is_between && (work->blocks > most) && !is_tools(work->kernel->name))
+        fake_trouble("%s, between devices, has %u blocks; allowed are %lu", work->kernel->name,
+                     work->blocks, most);
 }
 
 bool fake_kernel_run(const struct work *work)
@@ -65,9 +96,12 @@ bool fake_kernel_run(const struct work *work)
         const void *from;
         void *arg;
     } args = {.from = work->args};
+    its_memory = NULL;
+    is_between = false;
     gf_simt_allow(allowed, (void *)(uintptr_t)work);
     int result = gf_simt_launch(work->kernel->name, work->blocks, work->threads, 0, &args.arg);
     gf_simt_allow(NULL, NULL);
+    grid_check(work);
     current = NULL;
     if (result != 0) fake_trouble("%s", gf_simt_error());
     return result == 0;

@@ -6,6 +6,7 @@
 #include "firmware-tests/cuda/cuda_world.h"
 
 #define STEPS 4u /* as in test_cuda_step */
+#define RANKS 4u /* of state_runs[6] */
 
 static struct cuda_world *const both = &cuda_world;
 
@@ -235,4 +236,28 @@ TEST(operations_under_way_at_once_end_where_they_end_on_the_host)
         cuda_world_steps(4, state_runs[6].name);
         cuda_world_close();
     }
+}
+
+static uint64_t copies_of(uint64_t engine_bytes)
+{
+    struct world_setup setup = state_setup_of(&state_runs[6]);
+    uint64_t before;
+    cuda_world_begin(3, "GF_FAKE_CUDA_BETWEEN=1");
+    setup.sim.ranks_per_node = setup.world;
+    setup.config.device.multiprocessors = 1;
+    setup.config.device.engine_bytes = engine_bytes;
+    cuda_world_open(&setup);
+    before = both->fixture.fake->copies();
+    cuda_world_steps(2, state_runs[6].name);
+    uint64_t copies = both->fixture.fake->copies() - before;
+    cuda_world_close();
+    return copies;
+}
+
+/* Each rank's block of the three others; and a kernel has one block. */
+TEST(blocks_come_by_copy_engines_from_a_size_on_and_kernels_leave_room)
+{
+    uint64_t by_kernel = copies_of(UINT64_C(1) << 30);
+    uint64_t by_engine = copies_of(1);
+    assert_true(by_engine >= by_kernel + 2 * RANKS * (RANKS - 1));
 }

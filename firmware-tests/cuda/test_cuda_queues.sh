@@ -10,15 +10,21 @@ train="$BUILD/gf-train --data $scratch/data --model linear --batch 4 --steps 3 -
 # with NAME=VALUE COMMAND..: within a minute and a half
 with() { timeout 90 env "$@" >"$scratch/log" 2>&1 || { tail -n 30 "$scratch/log"; return 1; }; }
 trains() {
-    with "$1" "$BUILD/gf-run" -n 3 $train --dump-weights "$scratch/$2" &&
+    mode_=$1 name_=$2; shift 2
+    with "$mode_" "$BUILD/gf-run" -n 3 $train "$@" --dump-weights "$scratch/$name_" &&
         grep -q "device to device" "$scratch/log"
 }
 check three_processes_train trains GF_FAKE_CUDA_SEED=3 want
 for mode in GF_FAKE_CONNECTIONS=1 GF_FAKE_CONNECTIONS=8 CUDA_LAUNCH_BLOCKING=1; do
-    for suite in direct hierarchy; do
-        check "cuda_$suite with $mode" with $mode "$BUILD/firmware-tests/test_cuda_$suite"
-    done
+    check "cuda_direct with $mode" with $mode "$BUILD/firmware-tests/test_cuda_direct"
     check "three_processes with $mode" trains $mode got
     check "end_with_the_same_weights" cmp "$scratch/want" "$scratch/got"
 done
+check "cuda_hierarchy with one queue" with GF_FAKE_CONNECTIONS=1 "$BUILD/firmware-tests/test_cuda_hierarchy"
+# One block, where the device has room for four: the fake looks at each launch.
+check "kernels_between_devices_take_few_multiprocessors" trains GF_FAKE_CUDA_BETWEEN=1 got \
+    --set device.multiprocessors=1
+check "with_the_same_weights" cmp "$scratch/want" "$scratch/got"
+check "copy_engines_bring_blocks" trains GF_FAKE_CUDA_SEED=1 got --set device.engine_bytes=1
+check "of_the_same_weights" cmp "$scratch/want" "$scratch/got"
 finish

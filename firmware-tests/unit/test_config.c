@@ -61,6 +61,8 @@ static const struct {
     {"device.library", "libcuda.so.1", "\"/opt/l.so\"", "/opt/l.so", "\"\\x01\"", NULL, "1", NULL},
     {"device.ordinal", "auto", "255", "255", "-1", "256", "1.5", NULL},
     {"device.shared", "false", "true", "true", NULL, NULL, "1", NULL},
+    {"device.multiprocessors", "20", "132", "132", "0", "1025", "20.5", NULL},
+    {"device.engine_bytes", "256 KiB", "\"1 MiB\"", "1 MiB", "0", "\"2 TiB\"", "0.5", NULL},
     {"exchange.wire", "fp32", "\"bf16\"", "bf16", "\"fp8\"", "\"fp321\"", "32", NULL},
     {"exchange.algorithm", "auto", "\"hierarchy\"", "hierarchy", "\"rin\"", "\"rings\"", "false",
      NULL},

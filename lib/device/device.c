@@ -144,6 +144,10 @@ void gf_device_op_take(gf_context *gf, struct gf_op *op)
     direct->exported = gf->ipc.local;
     direct->region_bytes = gf->device.bytes;
     direct->small_bytes = 0;
-    direct->gathers = gf->in_queue;
+    direct->sums = gf->queue;
+    /* hierarchy has copies from host memory there */
+    direct->gathers = (op->algorithm == GF_ALGORITHM_DIRECT) ? gf->in_queue : gf->queue;
+    direct->sums.blocks_max = direct->gathers.blocks_max = gf->config.device.multiprocessors;
+    direct->engine_bytes = gf->config.device.engine_bytes;
     if (op->algorithm == GF_ALGORITHM_DIRECT) coll->kind = &gf_coll_direct_device;
 }

@@ -65,8 +65,10 @@ struct gf_direct {
     /* data up to this size takes one barrier, the same on all ranks; at most
      * GF_DIRECT_SMALL_BYTES */
     uint32_t small_bytes;
-    /* of gf_coll_direct_device: for blocks of others, beside sums on the operation's queue */
-    struct gf_queue gathers;
+    /* Of gf_coll_direct_device: what sums and gathers are queued in; and from which size on a block
+     * of another rank comes by a copy engine. */
+    struct gf_queue sums, gathers;
+    uint64_t engine_bytes;
     /* of what is scattered or gathered; 0: as gf_coll_block() says. Ranks may be left without */
     uint64_t block_elems;
     /* it ends behind the first barrier where nobody's data is staged: gf_direct_combine() */

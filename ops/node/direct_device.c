@@ -68,23 +68,30 @@ static gf_status block_sum(struct gf_coll *coll, struct gf_queue *queue)
                             coll->check, NULL);
 }
 
-/* The others' blocks, all at once. */
+/* The others' blocks: large ones by copy engines, which take no multiprocessor, all others by one
+ * kernel. */
 static gf_status blocks_gather(struct gf_coll *coll, struct gf_queue *queue)
 {
     gf_mem dst[GF_DIRECT_RANKS_MAX];
     gf_mem src[GF_DIRECT_RANKS_MAX];
     uint64_t bytes[GF_DIRECT_RANKS_MAX];
-    for (uint32_t turn = 1; turn < coll->size; turn++) {
-        uint32_t index = (coll->index + turn) % coll->size;
+    uint32_t count = 0;
+    gf_status status = GF_OK;
+    for (uint32_t turn = 1; (turn < coll->size) && (status >= 0); turn++) {
+        uint32_t index = gf_direct_after(coll, turn);
         uint64_t first;
-        uint64_t count;
-        block_of(coll, index, &first, &count);
-        dst[turn - 1] = data_at(coll, coll->index, first);
-        src[turn - 1] = data_at(coll, index, first);
-        bytes[turn - 1] = count * gf_coll_elem_bytes(coll);
-        coll->bytes_mapped += bytes[turn - 1];
+        uint64_t elems;
+        block_of(coll, index, &first, &elems);
+        dst[count] = data_at(coll, coll->index, first);
+        src[count] = data_at(coll, index, first);
+        bytes[count] = elems * gf_coll_elem_bytes(coll);
+        coll->bytes_mapped += bytes[count];
+        if (bytes[count] < coll->own.direct->engine_bytes)
+            count++;
+        else
+            status = queue->gpu->driver->copy(queue, dst[count], src[count], bytes[count]);
     }
-    return coll->ops->copy_n(queue, dst, src, bytes, coll->size - 1);
+    return (status < 0) ? status : coll->ops->copy_n(queue, dst, src, bytes, count);
 }
 
 static bool has_ended(const struct gf_coll *coll)
@@ -98,7 +105,7 @@ static gf_status work_queue(struct gf_coll *coll)
 {
     struct gf_direct *direct = coll->own.direct;
     bool sums = (direct->state.steps == STEP_PACKED) && (coll->collective != GF_COLL_ALLGATHER);
-    struct gf_queue *queue = sums ? coll->queue : &direct->gathers;
+    struct gf_queue *queue = sums ? &direct->sums : &direct->gathers;
     gf_status status = (sums ? block_sum : blocks_gather)(coll, queue);
     return (status < 0) ? status : queue->gpu->driver->mark(queue, coll->event);
 }

@@ -95,9 +95,9 @@ static void gpu_close(struct gf_gpu *gpu)
 
 static gf_status gpu_register(struct gf_gpu *gpu, void *base, size_t size_bytes)
 {
-    (void)gpu;
-    (void)base;
-    (void)size_bytes;
+    struct plan_device *device = plan_device_of(gpu);
+    device->host = (gf_mem)(uintptr_t)base;
+    device->host_bytes = size_bytes;
     return GF_OK;
 }
 
@@ -115,11 +115,15 @@ static gf_status gpu_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, size_t
 {
     struct plan_device *device = device_of(queue);
     double rate = device->host_bytes_per_ns;
+    uint64_t copy_ns = (rate > 0.0) ? (uint64_t)((double)size_bytes / rate + 0.5) : 0;
+    plan_engine engine = is_in(device, src) ? PLAN_COPIES_OUT : PLAN_COPIES_IN;
     if (!device->is_gpu || (is_in(device, dst) == is_in(device, src)))
         return plan_copy(queue, dst, src, size_bytes);
-    plan_device_work(queue, is_in(device, src) ? PLAN_COPIES_OUT : PLAN_COPIES_IN,
-                     device->op_ns +
-                         ((rate > 0.0) ? (uint64_t)((double)size_bytes / rate + 0.5) : 0));
+    if (is_in(device, dst) && (src - device->host >= device->host_bytes)) {
+        engine = PLAN_COPIES_PEER;
+        copy_ns = plan_peer_copy_ns(device, size_bytes);
+    }
+    plan_device_work(queue, engine, device->op_ns + copy_ns);
     if (device->has_data || (size_bytes <= REAL_BYTES_MAX))
         memcpy((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, size_bytes);
     return GF_OK;

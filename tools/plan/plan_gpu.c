@@ -129,13 +129,18 @@ static double copy_rate(const struct plan_device *device)
                : device->peer_bytes_per_ns;
 }
 
+uint64_t plan_peer_copy_ns(const struct plan_device *device, uint64_t size_bytes)
+{
+    return ns_at((double)size_bytes, copy_rate(device));
+}
+
 gf_status plan_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes)
 {
     const struct plan_device *device = device_of(queue);
     uint64_t peer_ns = 0;
     if (gf_sim_is_peers(device->sim, device->rank, dst) ||
         gf_sim_is_peers(device->sim, device->rank, src))
-        peer_ns = ns_at((double)size_bytes, copy_rate(device));
+        peer_ns = plan_peer_copy_ns(device, size_bytes);
     if (!work_beside(queue, 2 * size_bytes, 1, peer_ns)) return GF_OK;
     return gf_element_ops_best()->copy(queue, dst, src, size_bytes);
 }

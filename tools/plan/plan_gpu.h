@@ -1,6 +1,7 @@
 /* Devices for gf-plan: every element op takes the time that its bytes take, and touches none of
  * them. plan_gpu_host: the rank's thread computes, in memory that the node shares. plan_gpu_device:
- * a GPU beside it, with memory of its own, one place for kernels and one for copies each way; what
+ * a GPU beside it, with memory of its own, one place for kernels, also those between devices, which
+ * would leave room for others, and one each for copies to the host, from there and from peers; what
  * is queued there ends when these have done it, and meanwhile the rank's thread moves the network.
  * Flags between devices are the CPU's (results/plan.md: what that adds). */
 #ifndef PLAN_GPU_H
@@ -26,6 +27,7 @@ typedef enum plan_engine {
     PLAN_KERNELS,
     PLAN_COPIES_OUT,
     PLAN_COPIES_IN,
+    PLAN_COPIES_PEER, /* from peers' memory */
     PLAN_ENGINES
 } plan_engine;
 #define PLAN_EVENTS_MAX (GF_TENSORS_MAX + 32u) /* and what is under way */
@@ -51,6 +53,8 @@ struct plan_device {
     double host_bytes_per_ns;
     unsigned char *arena;
     uint64_t arena_bytes;
+    gf_mem host; /* memory of the host that copies go to and come from */
+    uint64_t host_bytes;
     /* the appliance's first */
     uint64_t engine_free_ns[PLAN_ENGINES], stream_free_ns[GF_STREAM_COUNT + 1];
     uint64_t event_ns[PLAN_EVENTS_MAX];
@@ -62,6 +66,7 @@ struct plan_device {
 
 struct plan_device *plan_device_of(const struct gf_gpu *gpu);
 /* as of plan_ops */
+uint64_t plan_peer_copy_ns(const struct plan_device *device, uint64_t size_bytes);
 gf_status plan_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes);
 gf_status plan_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes);
 void plan_device_work(const struct gf_queue *queue, plan_engine engine, uint64_t work_ns);

@@ -29,6 +29,7 @@ _Static_assert(GF_KERNEL_THREADS == GF_GPU_BLOCK_THREADS,
 static uint32_t blocks_for(const struct gf_queue *queue, uint32_t kernel, uint64_t work)
 {
     uint64_t most = queue->gpu->blocks[kernel];
+    if ((queue->blocks_max > 0) && (queue->blocks_max < most)) most = queue->blocks_max;
     uint64_t wanted = (work + GF_KERNEL_THREADS - 1) / GF_KERNEL_THREADS;
     GF_ASSERT(most > 0);
     return (uint32_t)((wanted < most) ? wanted : most);
@@ -148,26 +149,39 @@ static gf_status cuda_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint6
 }
 
 /* As many blocks to each range. */
+static gf_status copy_n_start(struct gf_queue *queue, struct gf_copy_n_args *args)
+{
+    void *list[] = {args};
+    uint64_t most = 0;
+    if (args->count == 0) return GF_OK;
+    for (uint32_t i = 0; i < args->count; i++)
+        if (args->bytes[i] > most) most = args->bytes[i];
+    uint32_t each =
+        blocks_for(queue, KERNEL_copy_n, packs_of(most, 16) * args->count) / args->count;
+    if (each == 0) each = 1;
+    return queue->gpu->driver->launch(queue, KERNEL_copy_n, args->count * each, GF_KERNEL_THREADS,
+                                      list);
+}
+
+/* In several launches where a queue has fewer blocks than there are ranges. */
 static gf_status cuda_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf_mem *src,
                              const uint64_t *size_bytes, uint32_t count)
 {
-    struct gf_copy_n_args args = {.count = 0};
-    void *list[] = {&args};
-    uint64_t most = 0;
+    uint32_t most = (queue->blocks_max > 0) ? queue->blocks_max : GF_KERNEL_RANKS_MAX;
+    gf_status status = GF_OK;
     GF_ASSERT(count <= GF_KERNEL_RANKS_MAX);
-    for (uint32_t i = 0; i < count; i++) {
-        GF_ASSERT(size_bytes[i] % sizeof(uint16_t) == 0);
-        if (size_bytes[i] == 0) continue;
-        args.dst[args.count] = dst[i];
-        args.src[args.count] = src[i];
-        args.bytes[args.count++] = size_bytes[i];
-        if (size_bytes[i] > most) most = size_bytes[i];
+    for (uint32_t next = 0; (next < count) && (status == GF_OK);) {
+        struct gf_copy_n_args args = {.count = 0};
+        for (; (next < count) && (args.count < most); next++) {
+            GF_ASSERT(size_bytes[next] % sizeof(uint16_t) == 0);
+            if (size_bytes[next] == 0) continue;
+            args.dst[args.count] = dst[next];
+            args.src[args.count] = src[next];
+            args.bytes[args.count++] = size_bytes[next];
+        }
+        status = copy_n_start(queue, &args);
     }
-    if (args.count == 0) return GF_OK;
-    uint32_t each = blocks_for(queue, KERNEL_copy_n, packs_of(most, 16) * args.count) / args.count;
-    if (each == 0) each = 1;
-    return queue->gpu->driver->launch(queue, KERNEL_copy_n, args.count * each, GF_KERNEL_THREADS,
-                                      list);
+    return status;
 }
 
 static gf_status cuda_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes)

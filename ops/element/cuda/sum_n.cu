@@ -26,8 +26,9 @@ GF_INLINE void sum_n_one(uint64_t i, const struct gf_sum_n_args *r, uint32_t typ
     for (uint32_t d = 0; d < r->dst_count; d++) gf_one_store(type, r->dst[d], i, value);
 }
 
-/* So many sources are on their way at once: of peers, each takes a microsecond or two. */
-#define SUM_N_LOADS 4u
+/* So many sources are on their way at once: of peers, each takes a microsecond or two, and few
+ * multiprocessors have to keep the links full. */
+#define SUM_N_LOADS 8u
 
 GF_INLINE void sum_n_load(struct sum_n_some *some, uint64_t i, const struct gf_sum_n_args *r,
                           uint32_t type, int pack)
