@@ -168,7 +168,7 @@ gf_status gf_config_effective(const struct gf_config *config, struct gf_config *
 #define GF_NEED_NO_LOSS_SCALE 0x8u /* the program never asks gf_loss_scale() */
 gf_status gf_config_need(const struct gf_config *config, uint32_t needs, char *error_out);
 /* Of the effective values that must agree on all ranks (not rank, addresses, devices, idle, log,
- * drivers). */
+ * drivers). 0: config is NULL. */
 uint64_t gf_config_hash(const struct gf_config *config);
 /* The same values as "wire=fp32 algorithm=ring ..", for errors that show a difference; returns
  * text_out. */

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -86,17 +87,28 @@ static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup
 static gf_status descriptors_check(struct tcp *tcp, struct gf_fault *fault_out)
 {
     struct rlimit files;
-    uint32_t needed = tcp->setup.world + 32; /* and a few for everything else */
+    /* and a few for everything else */
+    uint32_t needed = tcp_is_coordinator(tcp) ? tcp->setup.world + 32 : TCP_FILES_LEAST;
     tcp->fd_most = UINT32_MAX;
     if (getrlimit(RLIMIT_NOFILE, &files) != 0) return GF_OK;
     rlim_t spare = (files.rlim_cur / 4 < TCP_FILES_SPARE) ? files.rlim_cur / 4 : TCP_FILES_SPARE;
     if (files.rlim_cur < UINT32_MAX) tcp->fd_most = (uint32_t)(files.rlim_cur - spare);
-    if (!tcp_is_coordinator(tcp) || (files.rlim_cur >= needed)) return GF_OK;
+    if (files.rlim_cur >= needed) return GF_OK;
     return gf_fault_set(
         fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "getrlimit", EMFILE,
-        "rank 0 needs %u file descriptors for a world of %u, the limit is %llu: raise it "
+        "rank %u needs %u file descriptors for a world of %u, the limit is %llu: raise it "
         "(ulimit -n)",
-        needed, tcp->setup.world, (unsigned long long)files.rlim_cur);
+        tcp->setup.rank, needed, tcp->setup.world, (unsigned long long)files.rlim_cur);
+}
+
+/* A core that a crash leaves shall hold no key: it, and all that is made of it, lies in this state.
+ * Whole pages, so what the caller has beside it is not dumped either until close(). */
+static void dump_set(struct tcp *tcp, bool dumped)
+{
+    const uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t at = (uintptr_t)tcp / page_bytes * page_bytes;
+    uintptr_t end = (uintptr_t)tcp + tcp_state_bytes(&tcp->setup);
+    (void)madvise((void *)at, end - at, dumped ? MADV_DODUMP : MADV_DONTDUMP);
 }
 
 /* -1: none */
@@ -142,6 +154,7 @@ static void tcp_close(struct gf_rendezvous *rendezvous)
         if (tcp->device_fds[i] >= 0) gf_socket_close(&tcp->device_fds[i]);
     }
     gf_forked_remove(&tcp->forked); /* last: another thread may fork meanwhile */
+    if (tcp->auth.on) dump_set(tcp, true);
     gf_auth_forget(&tcp->auth, sizeof tcp->auth);
 }
 
@@ -167,6 +180,7 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     slots_set(tcp);
     status = descriptors_check(tcp, fault_out);
     if (status != GF_OK) return status;
+    if (tcp->auth.on) dump_set(tcp, false);
     tcp->forked.close = forked;
     gf_forked_add(&tcp->forked);
     tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);

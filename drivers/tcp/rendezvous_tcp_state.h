@@ -74,6 +74,8 @@
 #define TCP_STRANGERS_A_POLL 32
 #define TCP_PENDING_SPARE 64u /* slots beside one for each rank */
 #define TCP_FILES_SPARE 128u  /* descriptors that strangers leave to the process */
+#define TCP_FILES_LEAST \
+    12u /* what a rank that does not coordinate opens, the program's three too */
 /* frames that the kernel had no room for yet */
 #define TCP_OUT_BYTES (4u * (GF_FRAME_BYTES_MAX + GF_AUTH_MAC_BYTES))
 

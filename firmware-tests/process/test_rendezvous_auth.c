@@ -90,6 +90,37 @@ TEST(a_key_allows_an_address_beyond_loopback)
     turns_connect(2);
 }
 
+/* Is the page kept out of a core? */
+static bool page_is_kept_out(const void *address)
+{
+    char line[400];
+    bool inside = false;
+    bool kept_out = false;
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps) != NULL) {
+        unsigned long first;
+        unsigned long last;
+        if (sscanf(line, "%lx-%lx ", &first, &last) == 2)
+            inside = (first <= (uintptr_t)address) && ((uintptr_t)address < last);
+        else if (inside && (strncmp(line, "VmFlags:", 8) == 0))
+            kept_out = strstr(line, " dd") != NULL;
+    }
+    (void)fclose(maps);
+    return kept_out;
+}
+
+TEST(a_core_holds_no_key)
+{
+    const void *memory;
+    keyed_open(0, 0, 2, key_a);
+    memory = star.ends[0];
+    assert_true(page_is_kept_out(memory));
+    gf_rendezvous_tcp.close(star.ends[0]);
+    star.ends[0] = NULL;
+    assert_false(page_is_kept_out(memory));
+}
+
 /* ---- who joins ---- */
 
 /* A job with a key meets at a port, one without at a unix socket: each rank also asks at the other

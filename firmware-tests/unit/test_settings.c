@@ -34,6 +34,7 @@ TEST(effective_twice_is_effective_once)
     assert_int_equal(gf_config_effective(&config, &config, error), GF_OK); /* in place is valid */
     assert_memory_equal(&once, &config, sizeof once);
     assert_int_equal(gf_config_hash(&config), gf_config_hash(&once));
+    assert_int_equal(gf_config_hash(NULL), 0);
 }
 
 TEST(the_table_is_sound)

@@ -16,6 +16,7 @@ static uint64_t hash_text(uint64_t hash, const char *text)
 uint64_t gf_config_hash(const struct gf_config *config)
 {
     uint64_t hash = GF_FNV_START;
+    if (config == NULL) return 0;
     for (uint32_t i = 0; i < gf_setting_count; i++) {
         const struct gf_setting *setting = &gf_settings[i];
         if (!(setting->flags & GF_SETTING_AGREES)) continue;
