@@ -65,6 +65,7 @@ struct gf_coll {
     gf_status (*fold)(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count);
     void *fold_arg;
     size_t fold_elem_bytes; /* size of an element where fold is set; else 0 */
+    uint32_t fold_number;   /* which fold: ranks with different ones do not meet in direct */
     /* NULL, or gf_flow_late: element ops are done late, after `event` of the queue's device. Data
      * and staging are then device memory, which the link reaches. What was to be done to data
      * before start is done; what is queued when the collective fails is the owner's to wait for. Of

@@ -34,10 +34,13 @@ void gf_tcp_peer_init(struct gf_tcp_peer *peer)
     *peer = fresh;
     for (uint32_t s = 0; s < tcp->setup.streams; s++) {
         struct gf_tcp_stream *stream = &peer->streams[s];
-        memset(stream, 0, offsetof(struct gf_tcp_stream, out));
+        /* Never 0, not for a moment: a child that another thread forks closes what is here. */
+        stream->fd = -1;
+        memset(stream, 0, offsetof(struct gf_tcp_stream, fd));
+        memset(&stream->index, 0,
+               offsetof(struct gf_tcp_stream, out) - offsetof(struct gf_tcp_stream, index));
         stream->peer = peer;
         stream->index = s;
-        stream->fd = -1;
     }
 }
 

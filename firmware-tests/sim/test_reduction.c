@@ -123,6 +123,24 @@ TEST(every_reduction_among_nodes)
     reductions_run(6, 3, GF_ALGORITHM_HIERARCHY);
 }
 
+/* One rank asks for the minimum, the other for the maximum: neither gets a value. */
+TEST(two_reductions_never_meet_in_memory)
+{
+    static const uint64_t counts[] = {1, ELEMS_MAX};
+    for (size_t i = 0; i < LENGTH(counts); i++) {
+        struct world_setup setup = setup_of(2, 2, GF_ALGORITHM_DIRECT);
+        struct reduce reduce = {.by = {GF_REDUCTION_MIN, GF_REDUCTION_MAX},
+                                .type = GF_TYPE_F32,
+                                .elem_count = counts[i]};
+        WORLD_OPEN(w, &setup);
+        for (uint32_t rank = 0; rank < 2; rank++)
+            for (uint64_t e = 0; e < counts[i]; e++)
+                world_put(GF_TYPE_F32, data[rank], e, input(rank, e));
+        world_run(&w, reduce_progress, &reduce);
+        world_expect(&w, GF_ERR_MISMATCH);
+    }
+}
+
 /* ---- the element op ---- */
 
 static float defined(gf_reduction reduction, float a, float b)

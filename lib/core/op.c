@@ -61,6 +61,7 @@ static void coll_set(gf_context *gf, struct gf_op *op, const struct gf_op_plan *
     coll->fold = plan->fold;
     coll->fold_arg = plan->fold_arg;
     coll->fold_elem_bytes = plan->fold_elem_bytes;
+    coll->fold_number = plan->fold_number;
     coll->base = plan->base;
     coll->queue = &gf->coll_queue;
     coll->ops = gf->coll_ops;

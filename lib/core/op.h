@@ -55,6 +55,7 @@ struct gf_op_plan {
     gf_status (*fold)(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count);
     void *fold_arg;
     size_t fold_elem_bytes;
+    uint32_t fold_number;
     /* of a fused buffer; below: struct gf_op */
     const struct gf_buffer *buffer;
     gf_mem gradient, between, host;

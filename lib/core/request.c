@@ -266,6 +266,7 @@ static bool request_start(gf_context *gf, struct gf_pending *pending, uint64_t s
         (pending->root_or_reduction != GF_REDUCTION_SUM)) {
         plan.fold = gf->requests.fold;
         plan.fold_arg = pending;
+        plan.fold_number = pending->root_or_reduction;
         plan.fold_elem_bytes = gf_type_size_bytes(pending->type);
         /* hierarchy only sums */
         if (plan.algorithm == GF_ALGORITHM_HIERARCHY) plan.algorithm = GF_ALGORITHM_HALVING;

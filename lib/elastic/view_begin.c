@@ -68,6 +68,15 @@ bool gf_view_left_ended(const struct gf_members *members)
     return all;
 }
 
+/* The list of the ended was noted before this epoch, and the next change may follow without another
+ * one: of an id that the commit took in, a process runs again. */
+static void ended_outdate(struct gf_members *members, const struct members_list *list)
+{
+    for (uint32_t id = 0; id < members->id_count; id++)
+        if (gf_view_list_took(list, id) != 0)
+            members->view.noted.ended[id / 8] &= (unsigned char)~(1u << (id % 8));
+}
+
 /* Ranks follow the order of the ids, behind the first. */
 static void ranks_number(struct gf_members *members, const struct members_list *list)
 {
@@ -113,6 +122,7 @@ void gf_view_epoch_join(struct gf_members *members, const void *endpoint, size_t
 {
     const struct members_list *list = &members->view.epoch;
     bool stands = (members->view.coordinator == list->first);
+    ended_outdate(members, list);
     GF_ASSERT(members->view.state == VIEW_COMMITTED);
     /* where nobody can be contacted, whoever is not here is lost */
     if (!stands) stands = (gf_view_turn(members, list->first) < 0);

@@ -31,7 +31,8 @@ void gf_direct_begin(struct gf_coll *coll)
                    ((uint64_t)(coll->fold != NULL) << 2);
     uint64_t kind = way | ((uint64_t)coll->collective << 4) | (uint64_t)coll->type;
     direct->slots_at = gf_direct_slots_at(own, own->order);
-    direct->what = (((uint64_t)coll->root << 48) ^ (kind << 40)) + coll->elem_count;
+    uint64_t which = (coll->fold != NULL) ? coll->fold_number : coll->root;
+    direct->what = ((which << 48) ^ (kind << 40)) + coll->elem_count;
     direct->state = direct->steps = direct->arrived = direct->rounds = direct->done = 0;
     direct->block_elems = direct->piece_elems = 0;
     direct->small = small;
