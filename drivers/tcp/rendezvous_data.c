@@ -142,6 +142,7 @@ void gf_tcp_data_meet(struct tcp *tcp, struct pending *pending)
     }
     struct way *own = dial_of(tcp, hello.from, hello.about & 0xffu);
     if (own != NULL) gf_way_close(tcp, own);
+    gf_socket_options_set(pending->fd, tcp->setup.keepalive_ns);
     gf_socket_carries_messages(pending->fd);
     taker->connected(taker->user, hello.from, hello.about & 0xffu,
                      gf_tcp_pending_keep(tcp, pending));

@@ -128,6 +128,12 @@ TEST(a_connection_whose_rank_does_not_read_stays)
             getsockopt(ends[r].fds[1 - r][0], IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, &bytes),
             0);
         assert_int_equal(timeout_ms, 0);
+        int keepalive =
+            0; /* nor is a host that is silent while nothing is under way kept for ever */
+        bytes = sizeof keepalive;
+        assert_int_equal(
+            getsockopt(ends[r].fds[1 - r][0], SOL_SOCKET, SO_KEEPALIVE, &keepalive, &bytes), 0);
+        assert_int_equal(keepalive, 1);
     }
     data_close();
 }
