@@ -2,7 +2,7 @@
 #ifndef GF_FENCE_H
 #define GF_FENCE_H
 
-/* A locked instruction is a full fence, as mfence is, and faster. */
+/* A locked instruction is a full fence, as mfence is. */
 static inline void gf_full_fence(void)
 {
 #if defined(__x86_64__)

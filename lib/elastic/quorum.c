@@ -11,6 +11,11 @@ void gf_view_add(unsigned char *bits, uint32_t id)
     bits[id / 8] |= (unsigned char)(1u << (id % 8));
 }
 
+void gf_view_remove(unsigned char *bits, uint32_t id)
+{
+    bits[id / 8] &= (unsigned char)~(1u << (id % 8));
+}
+
 uint32_t gf_view_list_took(const struct members_list *list, uint32_t id)
 {
     for (uint32_t i = 0; i < list->taken_count; i++)
@@ -74,9 +79,8 @@ bool gf_view_list_is_mine(const struct gf_members *members, const struct members
 
 void gf_view_waiting_drop(struct gf_members *members, uint32_t id)
 {
-    unsigned char others = (unsigned char)~(1u << (id % 8));
-    members->view.noted.waiting[id / 8] &= others;
-    members->view.led.waiting[id / 8] &= others;
+    gf_view_remove(members->view.noted.waiting, id);
+    gf_view_remove(members->view.led.waiting, id);
 }
 
 /* More than half of the epoch's members are on `here`, or half of them with the lowest id. */

@@ -105,6 +105,7 @@ void gf_view_epoch_join(struct gf_members *members, const void *endpoint, size_t
 /* Member ids as bits[GF_WORLD_MAX / 8]. */
 bool gf_view_has(const unsigned char *bits, uint32_t id);
 void gf_view_add(unsigned char *bits, uint32_t id);
+void gf_view_remove(unsigned char *bits, uint32_t id);
 /* The incarnation of the process of this id that its commit took in; 0: none. */
 uint32_t gf_view_list_took(const struct members_list *list, uint32_t id);
 uint32_t gf_view_list_count(const struct members_list *list, uint32_t id_count);

@@ -73,8 +73,7 @@ bool gf_view_left_ended(const struct gf_members *members)
 static void ended_outdate(struct gf_members *members, const struct members_list *list)
 {
     for (uint32_t id = 0; id < members->id_count; id++)
-        if (gf_view_list_took(list, id) != 0)
-            members->view.noted.ended[id / 8] &= (unsigned char)~(1u << (id % 8));
+        if (gf_view_list_took(list, id) != 0) gf_view_remove(members->view.noted.ended, id);
 }
 
 /* Ranks follow the order of the ids, behind the first. */

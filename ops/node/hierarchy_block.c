@@ -16,6 +16,20 @@ gf_status gf_hierarchy_cast(struct gf_coll *coll, bool narrow, uint64_t at, uint
                            coll->base + at, check);
 }
 
+/* Where the block lies on the device as the wire takes it, and on the host. */
+struct places {
+    gf_mem here, host;
+    uint64_t bytes;
+};
+static struct places places_of(const struct gf_coll *coll, uint64_t first, uint64_t count)
+{
+    const struct gf_hierarchy *own = coll->own.hierarchy;
+    size_t elem_bytes = gf_hierarchy_wire_bytes(coll);
+    gf_mem base = gf_hierarchy_casts(own) ? own->packed : coll->data;
+    return (struct places){base + first * elem_bytes, own->host.data + first * elem_bytes,
+                           count * elem_bytes};
+}
+
 /* All of the block on a device, and the event after it:
  *     NARROW   cast, on the operation's queue; copy to the host, on host.out, which comes after it
  *     WIDEN    copy from the host, on host.in; cast, on the operation's queue, which comes after it
@@ -24,15 +38,13 @@ static gf_status narrow_queue(struct gf_coll *coll, uint64_t first, uint64_t cou
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
-    size_t elem_bytes = gf_hierarchy_wire_bytes(coll);
-    gf_mem here = (gf_hierarchy_casts(own) ? own->packed : coll->data) + first * elem_bytes;
-    gf_mem host = own->host.data + first * elem_bytes;
+    const struct places at = places_of(coll, first, count);
     gf_status status = GF_OK;
     if (gf_hierarchy_casts(own)) status = gf_hierarchy_cast(coll, true, first, count);
     if (status < 0) return status;
     if (!gf_hierarchy_crosses(own)) return driver->mark(coll->queue, coll->event);
     status = driver->lead(coll->queue, own->host.out->stream);
-    if (status >= 0) status = driver->copy(own->host.out, host, here, count * elem_bytes);
+    if (status >= 0) status = driver->copy(own->host.out, at.host, at.here, at.bytes);
     return (status >= 0) ? driver->mark(own->host.out, coll->event) : status;
 }
 
@@ -40,12 +52,10 @@ static gf_status widen_queue(struct gf_coll *coll, uint64_t first, uint64_t coun
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
-    size_t elem_bytes = gf_hierarchy_wire_bytes(coll);
-    gf_mem here = (gf_hierarchy_casts(own) ? own->packed : coll->data) + first * elem_bytes;
-    gf_mem host = own->host.data + first * elem_bytes;
+    const struct places at = places_of(coll, first, count);
     gf_status status = GF_OK;
     if (gf_hierarchy_crosses(own)) {
-        status = driver->copy(own->host.in, here, host, count * elem_bytes);
+        status = driver->copy(own->host.in, at.here, at.host, at.bytes);
         if (status >= 0) status = driver->lead(own->host.in, coll->queue->stream);
     }
     if ((status >= 0) && gf_hierarchy_casts(own))
