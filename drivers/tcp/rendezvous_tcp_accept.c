@@ -202,6 +202,12 @@ tcp_told gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns,
 
 /* ---- who is taken for which rank ---- */
 
+/* What the numbers of processes are: those of ranks, until a view change. */
+static const char *kind_of(const struct tcp *tcp)
+{
+    return tcp->reformed ? "member" : "rank";
+}
+
 /* The other end hears why; gf_tcp_connect_taken_back(). */
 static void claim_end(struct tcp *tcp, struct conn *conn, gf_status code, const char *reason)
 {
@@ -231,7 +237,7 @@ static gf_status claim_take(struct tcp *tcp, const struct gf_frame_hello *hello,
     if (!up && (tcp->reformed || rejoins || conn->rejoins)) return GF_OK;
     /* It may try again: an end may not be seen yet. */
     return gf_tcp_because(tcp, (rejoins || anybody) ? GF_ERR_STATE : GF_ERR_MISMATCH,
-                          "rank %u %s: was it started twice?", hello->rank,
+                          "%s %u %s: was it started twice?", kind_of(tcp), hello->rank,
                           up ? "is here already" : "was here and has gone");
 }
 
@@ -249,30 +255,43 @@ void gf_tcp_joined(struct gf_rendezvous *rendezvous)
     for (uint32_t i = 0; i < tcp->conn_count; i++) tcp->conns[i].unproven = false;
 }
 
+/* It may be anybody's that holds no place yet. */
+static gf_status number_refuse(struct tcp *tcp, uint32_t rank)
+{
+    const char *kind = kind_of(tcp);
+    uint32_t last = tcp->setup.world - 1;
+    if (tcp->setup.rank == 0)
+        return gf_tcp_because(tcp, GF_ERR_MISMATCH, "%s %u: expected 1 to %u", kind, rank, last);
+    return gf_tcp_because(tcp, GF_ERR_MISMATCH,
+                          "%s %u: expected 0 to %u, and not %u, which is here", kind, rank, last,
+                          tcp->setup.rank);
+}
+
 /* Why this hello cannot come in: GF_OK if it can, else the code that it hears. ours_out: it is of
  * this job, so that the job itself is ill. */
 static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *header,
                              const struct gf_frame_hello *hello, uint64_t since_ns, bool *ours_out)
 {
+    const char *kind = kind_of(tcp);
+    const uint32_t own = tcp->setup.rank;
     *ours_out = (header->job_id == tcp->setup.job_id);
     if (!*ours_out)
         return gf_tcp_because(tcp, GF_ERR_MISMATCH,
-                              "job id %" PRIu64 " at rank 0, %" PRIu64 " at rank %u",
-                              tcp->setup.job_id, header->job_id, header->from);
+                              "job id %" PRIu64 " at %s %u, %" PRIu64 " at %s %u",
+                              tcp->setup.job_id, kind, own, header->job_id, kind, header->from);
     if (header->protocol != GF_FRAME_PROTOCOL)
-        return gf_tcp_because(tcp, GF_ERR_MISMATCH, "protocol version %u at rank 0, %u at rank %u",
-                              GF_FRAME_PROTOCOL, header->protocol, header->from);
+        return gf_tcp_because(tcp, GF_ERR_MISMATCH, "protocol version %u at %s %u, %u at %s %u",
+                              GF_FRAME_PROTOCOL, kind, own, header->protocol, kind, header->from);
     if (hello->version != GF_VERSION)
         return gf_tcp_because(tcp, GF_ERR_MISMATCH,
-                              "library version %u.%u at rank 0, %u.%u at rank %u", GF_VERSION_MAJOR,
-                              GF_VERSION_MINOR, hello->version >> 16, hello->version & 0xffffu,
-                              hello->rank);
+                              "library version %u.%u at %s %u, %u.%u at %s %u", GF_VERSION_MAJOR,
+                              GF_VERSION_MINOR, kind, own, hello->version >> 16,
+                              hello->version & 0xffffu, kind, hello->rank);
     if (hello->world != tcp->setup.world)
-        return gf_tcp_because(tcp, GF_ERR_MISMATCH, "world %u at rank 0, %u at rank %u",
-                              tcp->setup.world, hello->world, hello->rank);
-    if ((hello->rank == tcp->setup.rank) || (hello->rank >= tcp->setup.world))
-        return gf_tcp_because(tcp, GF_ERR_MISMATCH, "rank %u: expected 1 to %u", hello->rank,
-                              tcp->setup.world - 1);
+        return gf_tcp_because(tcp, GF_ERR_MISMATCH, "world %u at %s %u, %u at %s %u",
+                              tcp->setup.world, kind, own, hello->world, kind, hello->rank);
+    if ((hello->rank == own) || (hello->rank >= tcp->setup.world))
+        return number_refuse(tcp, hello->rank);
     *ours_out = false; /* the first one serves the job well */
     return claim_take(tcp, hello, since_ns);
 }
@@ -341,6 +360,7 @@ tcp_told gf_tcp_hello_take(struct tcp *tcp, struct pending *pending,
     bool rejoins = (hello.flags & GF_HELLO_REJOINS) != 0;
     bool aside = (hello.flags & GF_HELLO_ASIDE) != 0;
     bool proven = !tcp->auth.on || gf_talk_proof_fits(&tcp->auth, pending->said);
+    const char *kind = kind_of(tcp);
     bool ours = false;
     if (tcp->by_name && !pending->by_name) {
         gf_tcp_stranger_drop(tcp, pending, GF_LOG_WARN,
@@ -349,28 +369,27 @@ tcp_told gf_tcp_hello_take(struct tcp *tcp, struct pending *pending,
     }
     if (!foreign && (((hello.flags & GF_HELLO_KEYED) != 0) != tcp->auth.on)) {
         (void)gf_tcp_because(tcp, GF_ERR_MISMATCH,
-                             tcp->auth.on ? "rank %u has no key_file, this job wants one"
-                                          : "rank %u has a key_file, rank 0 has none",
-                             hello.rank);
+                             tcp->auth.on ? "%s %u has no key_file, this job wants one"
+                                          : "%s %u has a key_file, %s %u has none",
+                             kind, hello.rank, kind, tcp->setup.rank);
         hello_refuse(tcp, pending, false, GF_ERR_MISMATCH);
         if ((tcp->auth.on && !aside) || rejoins || !tcp_is_coordinator(tcp))
             return TCP_TOLD_NOTHING;
         return refused_tell(tcp, hello.rank, aside || tcp_is_open(tcp), event_out);
     }
     if (!foreign && aside) {
-        (void)gf_tcp_because(tcp, GF_ERR_MISMATCH,
-                             tcp->by_name ? "rank %u has rendezvous.insecure, rank 0 has not"
-                                          : "rank 0 has rendezvous.insecure, rank %u has not",
-                             hello.rank);
+        (void)gf_tcp_because(tcp, GF_ERR_MISMATCH, "%s %u has rendezvous.insecure, %s %u has not",
+                             kind, tcp->by_name ? hello.rank : tcp->setup.rank, kind,
+                             tcp->by_name ? tcp->setup.rank : hello.rank);
         hello_refuse(tcp, pending, false, GF_ERR_MISMATCH);
         return tcp_is_coordinator(tcp) ? refused_tell(tcp, hello.rank, true, event_out)
                                        : TCP_TOLD_NOTHING;
     }
     if (!foreign && !proven) {
         (void)gf_tcp_because(tcp, GF_ERR_MISMATCH,
-                             "rank %u did not prove that it has this job's key: its key_file has "
+                             "%s %u did not prove that it has this job's key: its key_file has "
                              "other bytes",
-                             hello.rank);
+                             kind, hello.rank);
         hello_refuse(tcp, pending, false, GF_ERR_MISMATCH);
         return TCP_TOLD_NOTHING;
     }

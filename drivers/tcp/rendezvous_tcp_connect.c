@@ -98,6 +98,12 @@ static tcp_told given_up(struct tcp *tcp, bool lives, const char *text,
     return gf_tcp_ended(tcp, &tcp->conns[tcp->coordinator], lives, event_out);
 }
 
+/* Who comes back does not know who coordinates. */
+static const char *coordinator_text(const struct tcp *tcp)
+{
+    return tcp->rejoins ? "the coordinator" : "rank 0";
+}
+
 static tcp_told refused(struct tcp *tcp, struct gf_rendezvous_event *event_out)
 {
     struct way *way = &tcp->way;
@@ -106,9 +112,9 @@ static tcp_told refused(struct tcp *tcp, struct gf_rendezvous_event *event_out)
         return TCP_TOLD_NOTHING;
     }
     if (tcp->reformed) return given_up(tcp, true, way->text, event_out);
-    (void)gf_tcp_failed(tcp,
-                        gf_tcp_because(tcp, GF_ERR_MISMATCH, "rank 0 at %.60s refused rank %u: %s",
-                                       tcp->address_text, tcp->setup.rank, way->text));
+    (void)gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_MISMATCH, "%s at %.60s refused rank %u: %s",
+                                            coordinator_text(tcp), tcp->address_text,
+                                            tcp->setup.rank, way->text));
     gf_way_close(tcp, way);
     return TCP_TOLD_NOTHING;
 }
@@ -155,9 +161,9 @@ void gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
         talks = talks || (way->tries[i].state >= TCP_TRY_NONCE);
     if (tcp->not_now[0] != '\0')
         (void)gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_MISMATCH,
-                                                "rank 0 at %.60s refused rank %u for %.1f s: %s",
-                                                tcp->address_text, tcp->setup.rank, seconds,
-                                                tcp->not_now));
+                                                "%s at %.60s refused rank %u for %.1f s: %s",
+                                                coordinator_text(tcp), tcp->address_text,
+                                                tcp->setup.rank, seconds, tcp->not_now));
     else if (tcp->aside_text[0] != '\0')
         (void)gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_MISMATCH,
                                                 "rank %u did not meet rank 0 at %.60s in %.1f s, "
@@ -166,14 +172,14 @@ void gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
                                                 tcp->aside_text));
     else if (talks)
         (void)gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_TIMEOUT,
-                                                "rank 0 at %.60s took the connection and then said "
+                                                "%s at %.60s took the connection and then said "
                                                 "nothing for %.1f s",
-                                                tcp->address_text, seconds));
+                                                coordinator_text(tcp), tcp->address_text, seconds));
     else
         (void)gf_fault_set(&tcp->base.fault, GF_ERR_TIMEOUT, 0, "connect", way->error,
-                           "rank %u cannot reach rank 0 at %s: tried %u times in %.1f s, last: %s",
-                           tcp->setup.rank, tcp->address_text, way->tried, seconds,
-                           (way->text[0] != '\0') ? way->text : "no answer");
+                           "rank %u cannot reach %s at %s: tried %u times in %.1f s, last: %s",
+                           tcp->setup.rank, coordinator_text(tcp), tcp->address_text, way->tried,
+                           seconds, (way->text[0] != '\0') ? way->text : "no answer");
 }
 
 tcp_told gf_tcp_connect_event(struct tcp *tcp, uint32_t slot, uint64_t now_ns,

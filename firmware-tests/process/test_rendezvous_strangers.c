@@ -50,10 +50,10 @@ TEST(a_stranger_without_a_descriptor_wakes_nobody)
     (void)close(fd);
 }
 
-/* What the coordinator answers to a hello; "": it hangs up. */
-static void answer_get(const unsigned char *hello, char *text_out)
+/* What the coordinator there answers to a hello; "": it hangs up. */
+static void answer_get(const char *address, const unsigned char *hello, char *text_out)
 {
-    int fd = stranger_at(star.address);
+    int fd = stranger_at(address);
     say(fd, hello, HELLO_FRAME);
     hear_refusal(fd, true, text_out);
     (void)close(fd);
@@ -85,7 +85,7 @@ TEST(each_field_of_a_hello_is_checked)
         char text[GF_FRAME_REASON_BYTES];
         hello_make(hello, 1, 3, 0);
         hello[hellos[i].at] = hellos[i].value;
-        answer_get(hello, text);
+        answer_get(star.address, hello, text);
         const char *expect = (hellos[i].text != NULL) ? hellos[i].text : "";
         if (strstr(text, expect) == NULL) print_error("%s: '%s'\n", hellos[i].name, text);
         assert_non_null(strstr(text, expect));
@@ -106,7 +106,7 @@ TEST(a_rank_of_another_protocol_that_comes_back_ends_no_join)
         hello_make(hello, 1, 3, 0);
         hello[4] = 9;
         if (rejoins) hello[44] |= GF_HELLO_REJOINS;
-        answer_get(hello, text);
+        answer_get(star.address, hello, text);
         assert_non_null(strstr(text, "protocol version"));
         assert_int_equal(seen[0].refused, 1 - rejoins);
         tcp_world_close(&star);
@@ -234,6 +234,36 @@ TEST(a_coordinator_that_does_not_poll_is_met_when_it_does)
     for (int i = 0; i < 200; i++) turn();
     assert_int_equal(seen[1].ended, 0);
     assert_int_equal(seen[2].ended, 1);
+}
+
+/* It is not rank 0 any more, and the numbers are those of members. */
+TEST(a_later_coordinator_refuses_in_its_own_name)
+{
+    static const struct {
+        uint32_t id, world;
+        const char *text;
+    } rows[] = {
+        {0, 4, "world 3 at member 1, 4 at member 0"},
+        {1, 3, "member 1: expected 0 to 2, and not 1, which is here"},
+        {2, 3, "member 2 is here already: was it started twice?"},
+    };
+    char at[GF_CONTROL_ADDRESS_BYTES];
+    char text[GF_FRAME_REASON_BYTES];
+    unsigned char hello[HELLO_FRAME];
+    turns_open(3);
+    gf_rendezvous_tcp.address(star.ends[1], at);
+    tcp_world_end_close(&star, 0);
+    UNTIL((seen[1].ended == 1) && (seen[2].ended == 1));
+    seen[1].connected = 0;
+    assert_int_equal(gf_rendezvous_tcp.reform(star.ends[1], now_ns, 1, at), GF_OK);
+    assert_int_equal(gf_rendezvous_tcp.reform(star.ends[2], now_ns, 1, at), GF_AGAIN);
+    UNTIL(seen[1].connected == 4);
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        hello_make(hello, rows[i].id, rows[i].world, 0);
+        answer_get(at, hello, text);
+        if (strstr(text, rows[i].text) == NULL) print_error("%s\n", text);
+        assert_non_null(strstr(text, rows[i].text));
+    }
 }
 
 TEST_EACH(world_clear_open, world_end)
