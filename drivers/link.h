@@ -68,19 +68,12 @@ struct gf_link_setup {
     size_t device_bytes;
 };
 
-/* Messages with a peer since the epoch began: posted, and of those that ended with GF_OK. */
-struct gf_link_count {
-    uint64_t sends_posted, sends_completed;
-    uint64_t receives_posted, receives_completed;
-};
-
 /* The state of each driver begins with this. */
 struct gf_link {
     const struct gf_link_driver *driver;
     struct gf_fault fault; /* the first foreign failure; whose the link is says it */
     uint64_t sent_bytes;   /* payload, added by send_post */
     uint64_t sent_messages;
-    struct gf_link_count *counts; /* [setup.world], by peer; the caller's to read */
     /* goes up when a receive has ended well, and when bytes come where the driver sees them */
     uint64_t came;
     /* the exchange region of this rank, perhaps another after each reset; NULL: none */
@@ -99,16 +92,6 @@ struct gf_link {
     /* since open, or since network(): messages may lie in setup.device, too */
     bool reaches_device;
 };
-
-/* A message ended with GF_OK: drivers say it. */
-static inline void gf_link_count_completed(struct gf_link *link, uint32_t peer, bool is_send)
-{
-    if (is_send)
-        link->counts[peer].sends_completed++;
-    else
-        link->counts[peer].receives_completed++;
-    if (!is_send) link->came++;
-}
 
 /* one message under way: req_size_bytes, 64-byte aligned, contents are the driver's */
 struct gf_req;

@@ -9,7 +9,8 @@
  *     a node      one kernel, one network namespace, one user (of one user namespace)
  *
  * The exchange region comes first in that memory; what messages need follows it (gf_node_bytes()).
- * Faults, the region and its size are told in the struct gf_link that the node was opened for.
+ * Faults, the region and its size are told in the struct gf_link that the node was opened for, and
+ * its messages are counted there.
  * Nothing here blocks; only open, connect and reset map memory, and nothing allocates otherwise.
  * Ranks are member ids, as in link.h. */
 #ifndef GF_NODE_H

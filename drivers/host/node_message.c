@@ -273,6 +273,8 @@ gf_status gf_node_send_post(struct gf_node *node, uint32_t to, uint64_t tag, con
         req_begin(node, req, &node->sends, REQ_SEND);
     }
     announce(node, pair, index);
+    node->link->sent_bytes += size_bytes;
+    node->link->sent_messages++;
     return GF_OK;
 }
 
@@ -332,6 +334,7 @@ static gf_status pull(struct gf_node *node, struct gf_node_req *req)
         req->state = REQ_LOOSE;
     } else {
         req_end(node, &node->pulling, req, GF_OK);
+        node->link->came++;
     }
     entry_taken(node, pair, entry);
     return GF_OK;

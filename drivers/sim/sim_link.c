@@ -33,8 +33,7 @@ void sim_request_end(struct sim_rank *self, struct sim_request *request, gf_stat
     self->request_count--;
     self->sim->counts.requests_ended++;
     self->has_moved = true;
-    if (status == GF_OK)
-        gf_link_count_completed(&self->link->base, request->peer, request->is_send);
+    if ((status == GF_OK) && !request->is_send) self->link->base.came++;
     sim_wake(self);
 }
 
@@ -130,7 +129,6 @@ static gf_status link_send_post(struct gf_link *base, uint32_t to, uint64_t tag,
     self->sim->counts.bytes_sent += size_bytes;
     base->sent_messages++;
     base->sent_bytes += size_bytes;
-    base->counts[to].sends_posted++;
     return GF_OK;
 }
 
@@ -151,7 +149,6 @@ static gf_status link_recv_post(struct gf_link *base, uint32_t from, uint64_t ta
                                     .fault = fault.kind,
                                     .delay_ns = fault.delay_ns};
     request_begin(self, request);
-    base->counts[from].receives_posted++;
     sim_receive(self, request);
     return GF_OK;
 }
@@ -213,15 +210,13 @@ static gf_status link_begin(struct sim_link *link, uint32_t epoch, struct gf_fau
 {
     link->setup.epoch = epoch;
     link->self->life++;
-    memset(link->base.counts, 0, link->setup.world * sizeof *link->base.counts);
     link->peer_life[link->self->rank] = link->self->life;
     return (link->base.region == NULL) ? sim_region_take(link, fault) : GF_OK;
 }
 
 static size_t link_state_bytes(const struct gf_link_setup *setup)
 {
-    return sizeof(struct sim_link) +
-           setup->world * (sizeof(struct gf_link_count) + sizeof(uint32_t));
+    return sizeof(struct sim_link) + setup->world * sizeof(uint32_t);
 }
 
 static bool link_may_reach_device(const struct gf_link_setup *setup)
@@ -243,8 +238,7 @@ static gf_status link_open(const struct gf_link_setup *setup, void *state,
     memset(link, 0, link_state_bytes(setup));
     link->base.driver = &sim_link_driver;
     link->base.wake_fd = -1;
-    link->base.counts = (struct gf_link_count *)(link + 1);
-    link->peer_life = (uint32_t *)(link->base.counts + setup->world);
+    link->peer_life = (uint32_t *)(link + 1);
     link->base.region_bytes = setup->region_bytes;
     link->base.device = self->sim->setup.node_port ? self->card + 1 : 0;
     link->self = self;

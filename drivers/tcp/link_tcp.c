@@ -107,7 +107,7 @@ void gf_tcp_req_end(struct gf_req *req, gf_status answer)
         tcp->newest = req->older;
     tcp->requests_under_way--;
     req->answer = answer;
-    if (answer == GF_OK) gf_link_count_completed(&tcp->link, req->peer, req->is_send);
+    if ((answer == GF_OK) && !req->is_send) tcp->link.came++;
 }
 
 void gf_tcp_mismatch(struct gf_req *req, uint32_t came_bytes)
@@ -146,16 +146,6 @@ static gf_status post_check(struct gf_tcp_link *tcp, uint32_t peer, uint64_t tag
     return (tcp->requests_under_way < tcp->setup.requests_max) ? GF_OK : GF_AGAIN;
 }
 
-/* A message of the node. */
-static void in_node_begin(struct gf_tcp_link *tcp, struct gf_req *req, uint32_t peer, bool is_send)
-{
-    req->link = tcp;
-    req->in_node = true;
-    req->peer = peer;
-    req->is_send = is_send;
-    req->counted = false;
-}
-
 static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data,
                            size_t size_bytes, struct gf_req *req)
 {
@@ -163,18 +153,15 @@ static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_m
     gf_status status = post_check(tcp, to, tag, size_bytes, "send_post");
     if (status != GF_OK) return status;
     if (gf_node_has(tcp->node, to)) {
-        in_node_begin(tcp, req, to, true);
-        status = gf_node_send_post(tcp->node, to, tag, (const void *)(uintptr_t)data, size_bytes,
-                                   &req->node);
-        if (status != GF_OK) return status;
-    } else {
-        if (tcp->peers[to].told) return gf_tcp_peer_refuse(&tcp->peers[to]);
-        req_begin(tcp, req, true, to, tag, data, (uint32_t)size_bytes);
-        gf_tcp_send_begin(&tcp->peers[to], req);
+        req->in_node = true;
+        return gf_node_send_post(tcp->node, to, tag, (const void *)(uintptr_t)data, size_bytes,
+                                 &req->node);
     }
+    if (tcp->peers[to].told) return gf_tcp_peer_refuse(&tcp->peers[to]);
+    req_begin(tcp, req, true, to, tag, data, (uint32_t)size_bytes);
+    gf_tcp_send_begin(&tcp->peers[to], req);
     link->sent_bytes += size_bytes;
     link->sent_messages++;
-    link->counts[to].sends_posted++;
     return GF_OK;
 }
 
@@ -185,42 +172,35 @@ static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf
     gf_status status = post_check(tcp, from, tag, size_bytes, "recv_post");
     if (status != GF_OK) return status;
     if (gf_node_has(tcp->node, from)) {
-        in_node_begin(tcp, req, from, false);
-        status = gf_node_recv_post(tcp->node, from, tag, (void *)(uintptr_t)data, size_bytes,
-                                   &req->node);
-        if (status == GF_OK) link->counts[from].receives_posted++;
-        return status;
+        req->in_node = true;
+        return gf_node_recv_post(tcp->node, from, tag, (void *)(uintptr_t)data, size_bytes,
+                                 &req->node);
     }
     /* What came before its connection ended can still be had. */
     if (tcp->peers[from].told && (gf_tcp_late_find(&tcp->peers[from], tag) == TCP_NONE))
         return gf_tcp_peer_refuse(&tcp->peers[from]);
     req_begin(tcp, req, false, from, tag, data, (uint32_t)size_bytes);
-    link->counts[from].receives_posted++;
     gf_tcp_recv_begin(&tcp->peers[from], req);
     return GF_OK;
 }
 
 static gf_status test(struct gf_link *link, struct gf_req *req)
 {
-    gf_status status;
-    GF_ASSERT(req->link == tcp_of(link));
-    if (!req->in_node) return req->answer;
-    status = gf_node_test(req->link->node, &req->node);
-    if ((status == GF_OK) && !req->counted) {
-        req->counted = true;
-        gf_link_count_completed(link, req->peer, req->is_send);
-    }
-    return status;
+    struct gf_tcp_link *tcp = tcp_of(link);
+    if (req->in_node) return gf_node_test(tcp->node, &req->node);
+    GF_ASSERT(req->link == tcp);
+    return req->answer;
 }
 
 static void cancel(struct gf_link *link, struct gf_req *req)
 {
     struct gf_tcp_link *tcp = tcp_of(link);
-    GF_ASSERT(req->link == tcp);
-    if (req->in_node)
+    if (req->in_node) {
         gf_node_cancel(tcp->node, &req->node);
-    else if ((req->answer == GF_AGAIN) && !req->is_send)
-        gf_tcp_recv_cancel(&tcp->peers[req->peer], req);
+        return;
+    }
+    GF_ASSERT(req->link == tcp);
+    if ((req->answer == GF_AGAIN) && !req->is_send) gf_tcp_recv_cancel(&tcp->peers[req->peer], req);
 }
 
 /* ---- moving and sleeping ---- */
@@ -354,11 +334,9 @@ static void lay(const struct gf_link_setup *setup, struct parts *parts)
     uint32_t world = setup->world;
     uint32_t block_count = setup->credit_bytes / TCP_BLOCK_BYTES;
     struct gf_tcp_link *tcp = part_take(parts, sizeof *tcp);
-    struct gf_link_count *counts = part_take(parts, world * sizeof *counts);
     struct gf_tcp_peer *peers = part_take(parts, world * sizeof *peers);
     unsigned char *scratch = part_take(parts, TCP_SCRATCH_BYTES);
     if (tcp != NULL) {
-        tcp->link.counts = counts;
         tcp->peers = peers;
         tcp->scratch = scratch;
         tcp->block_count = block_count;
@@ -487,7 +465,6 @@ static gf_status open_link(const struct gf_link_setup *setup, void *state,
     tcp->gone_ns = TCP_GONE_NS;
     tcp->turn = 1;
     lay(&filled, &parts);
-    memset(tcp->link.counts, 0, filled.world * sizeof *tcp->link.counts);
     peers_init(tcp);
     tcp->forked.close = forked_close;
     gf_forked_add(&tcp->forked);
@@ -577,7 +554,6 @@ static gf_status reset(struct gf_link *link, uint32_t epoch)
 {
     struct gf_tcp_link *tcp = tcp_of(link);
     tcp->setup.epoch = epoch;
-    memset(link->counts, 0, tcp->setup.world * sizeof *link->counts);
     return renew(tcp, link->network);
 }
 

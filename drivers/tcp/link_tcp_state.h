@@ -58,9 +58,7 @@ typedef enum gf_tcp_phase {
 
 struct gf_req {
     struct gf_tcp_link *link;
-    /* It is the node's: of the rest link, peer, is_send and counted alone mean something. */
-    bool in_node;
-    bool counted; /* in link.counts, where it is the node's and has ended */
+    bool in_node; /* it is the node's: of the rest nothing means anything */
     struct gf_node_req node;
     struct gf_req *older, *newer;   /* in link.oldest, until it has ended */
     struct gf_req *next, *previous; /* in a list of its peer */

@@ -54,7 +54,7 @@ void gf_ucx_req_end(struct gf_req *req, gf_status answer)
         ucx->under_way = req->next;
     ucx->requests_under_way--;
     req->answer = answer;
-    if (answer == GF_OK) gf_link_count_completed(&ucx->link, req->peer, req->is_send);
+    if ((answer == GF_OK) && !req->is_send) ucx->link.came++;
 }
 
 static void req_end(struct gf_req *req, ucs_status_t status, size_t arrived_bytes)
@@ -175,7 +175,8 @@ static gf_status ucx_send(struct gf_ucx *ucx, uint32_t to, uint64_t tag, gf_mem 
     status = post_end(req, result, "ucp_tag_send_nbx");
     if (status != GF_OK) return status;
     if (result == NULL) gf_ucx_req_end(req, GF_OK); /* done at once: no callback */
-    ucx->link.counts[to].sends_posted++;
+    ucx->link.sent_bytes += size_bytes;
+    ucx->link.sent_messages++;
     return GF_OK;
 }
 
@@ -193,18 +194,7 @@ static gf_status ucx_recv(struct gf_ucx *ucx, uint32_t from, uint64_t tag, gf_me
                               UINT64_MAX, &param);
     status = post_end(req, result, "ucp_tag_recv_nbx");
     GF_ASSERT((status != GF_OK) || (result != NULL));
-    if (status == GF_OK) ucx->link.counts[from].receives_posted++;
     return status;
-}
-
-/* A message of the node, as struct gf_link counts those of UCX. */
-static void in_node_begin(struct gf_ucx *ucx, struct gf_req *req, uint32_t peer, bool is_send)
-{
-    req->ucx = ucx;
-    req->in_node = true;
-    req->peer = peer;
-    req->is_send = is_send;
-    req->counted = false;
 }
 
 static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data,
@@ -213,18 +203,10 @@ static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_m
     struct gf_ucx *ucx = gf_ucx_of(link);
     gf_status status = post_check(ucx, to, tag, size_bytes, "send_post");
     if (status != GF_OK) return status;
-    if (is_in_node(ucx, to, data)) {
-        in_node_begin(ucx, req, to, true);
-        status = gf_node_send_post(ucx->node, to, tag, (const void *)(uintptr_t)data, size_bytes,
-                                   &req->node);
-        if (status == GF_OK) link->counts[to].sends_posted++;
-    } else {
-        status = ucx_send(ucx, to, tag, data, size_bytes, req);
-    }
-    if (status != GF_OK) return status;
-    link->sent_bytes += size_bytes;
-    link->sent_messages++;
-    return GF_OK;
+    if (!is_in_node(ucx, to, data)) return ucx_send(ucx, to, tag, data, size_bytes, req);
+    req->in_node = true;
+    return gf_node_send_post(ucx->node, to, tag, (const void *)(uintptr_t)data, size_bytes,
+                             &req->node);
 }
 
 static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf_mem data,
@@ -234,33 +216,26 @@ static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf
     gf_status status = post_check(ucx, from, tag, size_bytes, "recv_post");
     if (status != GF_OK) return status;
     if (!is_in_node(ucx, from, data)) return ucx_recv(ucx, from, tag, data, size_bytes, req);
-    in_node_begin(ucx, req, from, false);
-    status =
-        gf_node_recv_post(ucx->node, from, tag, (void *)(uintptr_t)data, size_bytes, &req->node);
-    if (status == GF_OK) link->counts[from].receives_posted++;
-    return status;
+    req->in_node = true;
+    return gf_node_recv_post(ucx->node, from, tag, (void *)(uintptr_t)data, size_bytes, &req->node);
 }
 
 static gf_status test(struct gf_link *link, struct gf_req *req)
 {
-    GF_ASSERT(req->ucx == gf_ucx_of(link));
-    if (!req->in_node) return req->answer;
-    gf_status status = gf_node_test(req->ucx->node, &req->node);
-    if ((status == GF_OK) && !req->counted) {
-        req->counted = true;
-        gf_link_count_completed(link, req->peer, req->is_send);
-    }
-    return status;
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    if (req->in_node) return gf_node_test(ucx->node, &req->node);
+    GF_ASSERT(req->ucx == ucx);
+    return req->answer;
 }
 
 static void cancel(struct gf_link *link, struct gf_req *req)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
-    GF_ASSERT(req->ucx == ucx);
     if (req->in_node) {
         gf_node_cancel(ucx->node, &req->node);
         return;
     }
+    GF_ASSERT(req->ucx == ucx);
     if ((req->answer != GF_AGAIN) || req->is_send || (gf_ucx_enter(ucx) != GF_OK)) return;
     ucp_request_cancel(ucx->worker, (unsigned char *)req + GF_UCX_FRONT_BYTES);
     gf_ucx_leave(ucx);

@@ -33,9 +33,7 @@ struct gf_req {
     uint64_t tag;
     uint32_t peer;
     bool is_send;
-    /* It is the node's: of the rest ucx, peer, is_send and counted alone mean something. */
-    bool in_node;
-    bool counted;     /* in link.counts, where it is the node's and has ended */
+    bool in_node;     /* it is the node's: of the rest nothing means anything */
     gf_status answer; /* test()'s: GF_AGAIN until it has ended */
 } __attribute__((aligned(64)));
 
@@ -57,7 +55,7 @@ struct gf_ucx {
     ucp_worker_h worker;
     int wakes_fd;                      /* an epoll descriptor of the worker's and the node's; -1 */
     struct gf_req *under_way, *oldest; /* a list, and its end */
-    /* [world], NULL: not connected. After them link.counts and gf_node_state_bytes(). */
+    /* [world], NULL: not connected. After them gf_node_state_bytes(). */
     ucp_ep_h endpoints[];
 };
 

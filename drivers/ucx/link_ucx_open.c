@@ -304,8 +304,7 @@ static void worker_give(struct gf_ucx *ucx, bool flushes)
 
 static size_t node_at(const struct gf_link_setup *setup)
 {
-    size_t bytes =
-        sizeof(struct gf_ucx) + setup->world * (sizeof(ucp_ep_h) + sizeof(struct gf_link_count));
+    size_t bytes = sizeof(struct gf_ucx) + setup->world * sizeof(ucp_ep_h);
     return (bytes + 63) / 64 * 64;
 }
 
@@ -317,7 +316,6 @@ size_t gf_ucx_state_bytes(const struct gf_link_setup *setup)
 static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setup)
 {
     ucx->link.driver = &gf_link_ucx;
-    ucx->link.counts = (struct gf_link_count *)(void *)&ucx->endpoints[setup->world];
     ucx->setup = *setup;
     if ((setup->transports == NULL) || (setup->transports[0] == '\0'))
         ucx->setup.transports = "ib"; /* rc, ud and dc */
@@ -456,7 +454,6 @@ gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch)
     struct gf_ucx *ucx = gf_ucx_of(link);
     gf_status status;
     ucx->setup.epoch = epoch;
-    memset(link->counts, 0, ucx->setup.world * sizeof *link->counts);
     ucx->is_open = false;
     network_give(ucx, true, false);
     memset(&link->fault, 0, sizeof link->fault);
