@@ -92,15 +92,18 @@ best() {
 peers_of() { awk '{print $1}' "$1" | sort -u | grep -v -e '^ours' -e '^bound$' -e '^sockets$'; }
 # peers_table FILE SIZES
 peers_table() {
-    labels=$(peers_of "$1")
-    echo "| | ours | best peer | | of defaults | best / ours | defaults / ours | bound / ours |"
-    echo "|---|---|---|---|---|---|---|---|"
+    labels=$(peers_of "$1") program=''
+    ! grep -q '^ours-program ' "$1" || program=" program's | best / program's |"
+    echo "| | ours | best peer | | of defaults | best / ours | defaults / ours | bound / ours |$program"
+    echo "|---|---|---|---|---|---|---|---|${program:+---|---|}"
     for size in $2; do
         # shellcheck disable=SC2086
         all=$(best "$1" "$size" $labels) default=$(best "$1" "$size" openmpi mpich gloo gloo-ring)
         own=$(median "$1" ours "$size") bound=$(median "$1" bound "$size")
+        staged=$(median "$1" ours-program "$size")
+        [ -z "$program" ] || program=" $(us "$staged") | $(ratio "${all#* }" "$staged") |"
         echo "| $(size_name "$size") | $(us "$own") | $(us "${all#* }") | ${all% *} | $(us "${default#* }") |" \
-            "$(ratio "${all#* }" "$own") | $(ratio "${default#* }" "$own") | $(ratio "$bound" "$own") |"
+            "$(ratio "${all#* }" "$own") | $(ratio "${default#* }" "$own") | $(ratio "$bound" "$own") |$program"
     done
 }
 # model_table FILE LIMIT: a step of a model beside the peers' three ways to sum its tensors, and what each peer took

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Allreduce in shared memory beside what users would pick instead: `make bench-peers`. Peers that are installed and this
-# library take turns, ROUNDS times over, because the speed of a shared machine drifts; medians of the rounds count. Prints
-# the tables of firmware-tests/results/peers.md. Needs nothing but what is there; root is asked for nothing.
+# library take turns, ROUNDS times over, because the speed of a shared machine drifts; medians of the rounds count. "Ours" is
+# of gf_exchange_take()'s memory, "program's" of malloc()'s, which is what the peers are given. Prints the tables of
+# firmware-tests/results/peers.md. Needs nothing but what is there; root is asked for nothing.
 #     apt-get install openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev g++
 # UCC_PREFIX=DIR: UCC too, as it was installed there, with the UCX that it was built with; GLOO_PREFIX=DIR: that Gloo.
 # RANKS="2 4" SIZES="8 64 .." of allreduces; MODELS="resnet50 gpt2", whose tensors are all ready at once, through a step
@@ -64,7 +65,10 @@ sizes_part() {
     : >"$times"
     for i in $(seq 1 "$ROUNDS"); do
         echo "# $n ranks, round $i of $ROUNDS" >&2
-        for size in $SIZES; do ours ours -b "$size" -e "$size" --seconds "$SECONDS_EACH"; done
+        for size in $SIZES; do
+            ours ours -b "$size" -e "$size" --seconds "$SECONDS_EACH"
+            ours ours-program -b "$size" -e "$size" --seconds "$SECONDS_EACH" --memory program
+        done
         peers_progress -s "$(echo $SIZES | tr ' ' ,)"
     done
     printf '\n%s ranks\n\n' "$n"

@@ -55,6 +55,8 @@ for algorithm in ring halving doubling tree server direct; do
     check "${algorithm}_is_named_in_its_row" measured -b 1000 -e 1000 -n 3 --algorithm $algorithm --json "$scratch/json"
     check "${algorithm}_is_right" has_row allreduce float 1000 250 $algorithm
 done
+check memory_of_the_program_is_right measured -b 1000 -e 1000000 -f 1000 -n 3 --memory program --json "$scratch/json"
+check memory_of_the_program_is_staged has_row allreduce float 1000000 250000 direct
 check three_ranks_and_a_size_that_no_rank_can_share \
     sh -c "timeout 60 '$run' -n 3 '$perf' -b 4 -e 100 -f 5 -n 3 --algorithm ring >/dev/null"
 
@@ -150,6 +152,7 @@ refused model_with_a_type "leave --op, --type" "$perf" --model config/models/nin
 refused model_on_a_gpu "leave device.driver out" "$perf" --model config/models/nin.cfg --set device.driver=cuda
 refused model_with_tune "give one of them" "$perf" --model config/models/nin.cfg --tune x
 refused tune_of_an_algorithm "leave --op and --algorithm out" "$perf" --tune x --algorithm ring
+refused tune_in_the_programs_memory "leave --device cuda, --model and --tune out" "$perf" --tune x --memory program
 refused tune_with_json "leave --json" "$perf" --tune x --json y
 for setting in exchange.average=ranks sparse.enabled=true; do
     refused "model_of_${setting%%=*}" "give --check 0" "$perf" --model config/models/nin.cfg --set $setting

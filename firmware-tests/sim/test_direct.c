@@ -79,6 +79,32 @@ TEST(no_message_goes_out_and_bytes_touched_are_counted)
     }
 }
 
+static struct gf_element_ops counting;
+static uint64_t copied;
+static gf_status copy_count(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes)
+{
+    copied += size_bytes;
+    return gf_element_ops_best()->copy(queue, dst, src, size_bytes);
+}
+
+/* The rest of the caller's memory goes into staging, and comes back. */
+TEST(a_ranks_own_block_is_not_staged)
+{
+    for (uint32_t n = 2; n <= 9; n++) {
+        struct coll_case c = case_of(GF_COLL_ALLREDUCE, n, 320 * n, GF_TYPE_F32);
+        c.staged = UINT32_MAX;
+        COLL_WORLD_OPEN(world, &c, NULL);
+        coll_world_fill(&world, false);
+        counting = *gf_element_ops_best();
+        counting.copy = copy_count;
+        copied = 0;
+        for (uint32_t i = 0; i < n; i++) world.nodes[i].coll.ops = &counting;
+        coll_world_go(&world, 0);
+        coll_world_check(&world);
+        assert_int_equal(copied, (uint64_t)n * (n - 1) * 2 * 320 * sizeof(float));
+    }
+}
+
 TEST(sums_that_are_not_finite_are_found_by_their_index)
 {
     for (uint32_t way = 0; way < 3; way++) {

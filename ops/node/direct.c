@@ -4,10 +4,11 @@
  *
  *     COPY -> SIGNAL -> WAIT -> WORK -> COPY -> SIGNAL -> WAIT -> .. -> DONE
  *
- * Data that lies in the exchange region is worked on where it lies: one round, without COPY. Any
- * other is staged round by round through the two halves of the staging memory: while a round is
- * combined in one half the next is copied into the other, so a round costs one barrier. Ranks of
- * one operation may differ in where their data lies.
+ * Data that lies in the exchange region is worked on where it lies: one round, without COPY. Of any
+ * other the blocks that peers combine are staged, round by round, through the two halves of the
+ * staging memory: while a round is combined in one half the next is copied into the other, so a
+ * round costs one barrier. The rank's own block no peer touches: it stays where it is. Ranks of one
+ * operation may differ in where their data lies.
  *
  * What flags are is in direct_flags.c. Small data takes a way of its own with one barrier:
  * direct_small.c.
@@ -46,12 +47,15 @@ static void piece_of(struct gf_coll *coll, uint32_t index, uint64_t round, uint6
     *count_out = (end - first < direct->piece_elems) ? end - first : direct->piece_elems;
 }
 
-/* The same where it lies in staging at `staging`. */
-static gf_mem piece_staged(struct gf_coll *coll, gf_mem staging, uint32_t index, uint64_t round)
+/* The same where it lies in the staging of rank `owner`, at `staging`, which has none of its own
+ * block. */
+static gf_mem piece_staged(struct gf_coll *coll, gf_mem staging, uint32_t owner, uint32_t index,
+                           uint64_t round)
 {
     size_t half = gf_direct_half_bytes(coll->size, coll->slice_bytes);
+    uint32_t place = (index > owner) ? index - 1 : index;
     return staging + (round % 2) * half +
-           index * gf_direct_of(coll)->piece_elems * gf_coll_elem_bytes(coll);
+           place * gf_direct_of(coll)->piece_elems * gf_coll_elem_bytes(coll);
 }
 
 /* ---- beginning ---- */
@@ -72,7 +76,8 @@ static void rounds_set(struct gf_coll *coll)
     struct gf_direct_state *direct = gf_direct_of(coll);
     size_t elem_bytes = gf_coll_elem_bytes(coll);
     size_t unit = GF_DIRECT_ALIGN_BYTES / gf_coll_elem_bytes(coll);
-    uint64_t most = gf_direct_half_bytes(coll->size, coll->slice_bytes) / coll->size / elem_bytes;
+    uint64_t most =
+        gf_direct_half_bytes(coll->size, coll->slice_bytes) / (coll->size - 1) / elem_bytes;
     direct->piece_elems = direct->block_elems;
     direct->rounds = (coll->elem_count > 0) ? 1 : 0;
     if (!direct->any_staged || (direct->rounds == 0)) return;
@@ -121,12 +126,13 @@ static gf_status round_copy(struct gf_coll *coll, uint64_t round, bool in)
     for (uint32_t index = 0; index < coll->size; index++) {
         uint64_t first;
         uint64_t count;
-        gf_mem staged = piece_staged(coll, coll->staging, index, round);
+        gf_mem staged = piece_staged(coll, coll->staging, coll->index, index, round);
         gf_mem at;
         gf_status status;
+        if ((index == coll->index) || !gf_direct_moves(coll, index, in)) continue;
         piece_of(coll, index, round, &first, &count);
         at = coll->data + first * elem_bytes;
-        if ((count == 0) || !gf_direct_moves(coll, index, in)) continue;
+        if (count == 0) continue;
         status =
             coll->ops->copy(coll->queue, in ? staged : at, in ? at : staged, count * elem_bytes);
         if (status < 0) return status;
@@ -142,15 +148,11 @@ static gf_mem piece_at(struct gf_coll *coll, uint32_t index, uint64_t round, uin
     size_t elem_bytes = gf_coll_elem_bytes(coll);
     gf_mem region = gf_direct_region(coll, index);
     uint64_t where;
-    if (index == coll->index) {
-        gf_mem own = gf_direct_of(coll)->staged ? piece_staged(coll, coll->staging, index, round)
-                                                : coll->data + first * elem_bytes;
-        return own + elems * elem_bytes;
-    }
+    if (index == coll->index) return coll->data + (first + elems) * elem_bytes;
     if (region == 0) return 0;
     where = gf_direct_where(coll, index);
     if (where & GF_DIRECT_STAGED)
-        return piece_staged(coll, region + where - GF_DIRECT_STAGED, coll->index, round) +
+        return piece_staged(coll, region + where - GF_DIRECT_STAGED, index, coll->index, round) +
                elems * elem_bytes;
     return region + where + (first + elems) * elem_bytes;
 }

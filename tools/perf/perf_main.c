@@ -39,7 +39,7 @@ static int collective_run(const struct perf_options *options, struct perf_report
     static const struct gf_tensor tensor = {.name = "none", .elem_count = 1};
     struct perf perf = {.plan = options->plan, .way = &perf_host};
     struct perf_session session;
-    void *source = NULL;
+    void *source = NULL, *own = NULL;
     bool has_data = options->plan.operation != GF_OPERATION_BARRIER;
     int result = perf_open(&options->config, &tensor, 1, &session);
     if (result == 0)
@@ -47,7 +47,9 @@ static int collective_run(const struct perf_options *options, struct perf_report
     if (result == 0) {
         perf.gf = session.gf;
         perf.times_us = session.times_us;
-        perf.data = gf_exchange_take(perf.gf, options->bytes_max);
+        if (options->own_memory) own = tool_memory(options->bytes_max);
+        perf.data = options->own_memory ? (gf_mem)(uintptr_t)own
+                                        : gf_exchange_take(perf.gf, options->bytes_max);
         if (has_data) source = tool_memory(options->bytes_max);
         perf.source = (gf_mem)(uintptr_t)source;
         if (has_data) perf.plan.seconds *= 0.5; /* for each place */
@@ -60,6 +62,7 @@ static int collective_run(const struct perf_options *options, struct perf_report
     }
     perf_close(&session, result);
     free(source);
+    free(own);
     return result;
 }
 

@@ -15,10 +15,10 @@ static struct perf_options out = {.bytes_min = 4096,
                                   .plan = {.warmup = 5, .seconds = 0.3}};
 static struct {
     uint64_t check, root;
-    const char *op, *redop, *type, *algorithm, *config_path, *device;
+    const char *op, *redop, *type, *algorithm, *config_path, *device, *memory;
     struct tool_settings set;
-    bool compute_given, size_given, op_given, redop_given, root_given;
-} given = {.check = 1, .op = "allreduce", .redop = "sum", .type = "float"};
+    bool compute_given, size_given, op_given, redop_given, root_given, memory_given;
+} given = {.check = 1, .op = "allreduce", .redop = "sum", .type = "float", .memory = "exchange"};
 
 static const struct tool_option options[] = {
     {.name = "min-bytes",
@@ -102,6 +102,13 @@ static const struct tool_option options[] = {
      .given_out = &given.size_given,
      .allowed = "float|half|bfloat16",
      .help = "of elements (float)"},
+    {.name = "memory",
+     .kind = TOOL_TEXT,
+     .value_out = &given.memory,
+     .value_name = "NAME",
+     .given_out = &given.memory_given,
+     .allowed = "exchange|program",
+     .help = "where the data lies: in memory of gf_exchange_take(), or the program's (exchange)"},
     {.name = "device",
      .kind = TOOL_TEXT,
      .value_out = &given.device,
@@ -211,7 +218,9 @@ static int config_make(struct gf_config *config)
     if (gf_config_set_all(config, given.set.text, given.set.count, "--set", error) < 0)
         return perf_refuse(error);
     config->loss_scale.enabled = false; /* sums are checked, and no loss was scaled */
-    if (out.model_path == NULL) config->exchange.user_bytes = (out.bytes_max + 63) / 64 * 64 + 64;
+    out.own_memory = strcmp(given.memory, "program") == 0;
+    if ((out.model_path == NULL) && !out.own_memory)
+        config->exchange.user_bytes = (out.bytes_max + 63) / 64 * 64 + 64;
     config->log = gf_log_stderr;
     config->log_user = (void *)(uintptr_t) "gf-perf";
     return on_device() ? config_on_device(config) : 0;
@@ -239,6 +248,9 @@ static int combination_check(void)
         return perf_refuse("--device cuda times sums of an allreduce; leave --op, --redop, --model "
                            "and --tune out");
     if ((out.nccl_path != NULL) && !on_device()) return perf_refuse("--nccl needs --device cuda");
+    if (given.memory_given && (on_device() || model || tune))
+        return perf_refuse("--memory is for collectives in host memory; leave --device cuda, "
+                           "--model and --tune out");
     if (out.bytes_min > out.bytes_max) return perf_refuse("--min-bytes is above --max-bytes");
     if (model && tune) return perf_refuse("--model and --tune: give one of them");
     if (!model && given.compute_given) return perf_refuse("--compute-ms needs --model FILE");

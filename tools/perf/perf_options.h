@@ -10,6 +10,7 @@ struct perf_options {
     const char *json_path, *csv_path;
     const char *model_path, *tune_path; /* NULL: neither */
     double compute_ms;                  /* of a model's step; 0: all tensors are ready at once */
+    bool own_memory;                    /* data lies in the program's memory, not the library's */
     bool on_device;                     /* --device cuda */
     const char *nccl_path;              /* NULL: the system's */
     struct perf_plan plan;

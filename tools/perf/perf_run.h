@@ -50,7 +50,7 @@ struct perf {
     struct perf_plan plan;
     const struct perf_way *way;
     void *of;      /* the way's own */
-    gf_mem data;   /* host: of the exchange region */
+    gf_mem data;   /* host: of the exchange region, or the program's */
     gf_mem source; /* 0, or out of place: copied to data, where the library works */
     float *times_us;
 };
