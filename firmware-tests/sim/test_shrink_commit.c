@@ -15,13 +15,15 @@ static const struct gf_tensor tensors[] = {{.name = "a", .elem_count = ELEMS}};
 static struct {
     bool in_step, declared, shrinking;
     bool behind; /* its own vote had not ended: others may have the step, it has nothing of it */
-    bool looked_at;
+    bool looked_at, counted;
     float before[ELEMS]; /* history as the step that was cut short began */
 } jobs[RANKS];
 static uint64_t cut_step; /* in the commit of this one .. */
 static uint64_t late_us;  /* .. so long after it began .. */
 static uint32_t victim;   /* .. this rank dies */
 static uint64_t begun_ns, caught, warmup;
+static bool early;             /* the change begins while the step is still being written */
+static uint64_t most;          /* elements that one call committed */
 static uint32_t ranks, second; /* second dies while weights are copied, .. */
 static uint64_t copied_us;     /* .. so long after that began; 0: it lives */
 static uint64_t copy_ns, caught_again;
@@ -80,7 +82,28 @@ static void expect_whole(struct world *w, uint32_t rank)
     }
 }
 
+/* Whatever a call does, it commits no more than a slice. */
+static void commit_watch(const gf_context *gf, uint64_t before)
+{
+    uint64_t now = (gf->sparse.commit.elem >= before) ? gf->sparse.commit.elem : ELEMS;
+    if (now - before > most) most = now - before;
+}
+
+static gf_status job_turn(struct world *w, uint32_t rank);
+
 static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
+{
+    const gf_context *gf = w->ranks[rank].gf;
+    uint64_t before = gf->sparse.commit.elem;
+    gf_status status = job_turn(w, rank);
+    (void)arg;
+    commit_watch(gf, before);
+    if (gf->failing.writes && !jobs[rank].counted) caught++;
+    jobs[rank].counted = jobs[rank].counted || gf->failing.writes;
+    return status;
+}
+
+static gf_status job_turn(struct world *w, uint32_t rank)
 {
     gf_context *gf = w->ranks[rank].gf;
     bool commits = (gf->phase == GF_PHASE_STEP) && (gf->step.number == cut_step) &&
@@ -120,13 +143,15 @@ static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
         if (status < 0) goto failed;
         return GF_AGAIN;
     }
-    if ((status = gf_step_poll(gf)) == GF_AGAIN) return GF_AGAIN;
+    status = gf_step_poll(gf);
+    if (early && gf->failing.writes) goto failed;
+    if (status == GF_AGAIN) return GF_AGAIN;
     if (status == GF_OK) status = gf_update(gf, RATE);
     if (status < 0) goto failed;
     jobs[rank].in_step = false;
     return GF_AGAIN;
 failed:
-    if (commits) caught++;
+    if (commits && !gf->failing.writes) caught++;
     jobs[rank].in_step = false;
     if (!jobs[rank].looked_at) jobs[rank].behind = gf->step.state < GF_STEP_AGREED;
     jobs[rank].shrinking = (gf_shrink(gf, NULL, 0) == GF_OK);
@@ -162,8 +187,13 @@ TEST(histories_have_all_of_a_step_or_nothing)
     ranks = 3;
     for (victim = 0; victim < ranks; victim++)
         for (cut_step = 2; cut_step < STEPS; cut_step++)
-            for (late_us = 0; late_us < 400; late_us += 23) play();
+            for (late_us = 0; late_us < 400; late_us += 23) {
+                early = (late_us & 1) != 0;
+                play();
+            }
+    early = false;
     assert_true(caught > 20);
+    assert_true(most <= 1024 + 500); /* a slice, and what is left of a chunk */
 }
 
 /* The last dense step gives the norms by which the first chunks are chosen. */

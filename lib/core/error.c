@@ -1,6 +1,7 @@
-/* How a context fails. The first failure is recorded and sticks; then the ranks agree on the
- * culprit (gf_members_attribute) and what is under way is ended, because buffers may still be
- * written to; only then do polls answer with the error. */
+/* How a context fails. The first failure is recorded, sticks, and is told; then, a poll at a time,
+ * the ranks agree on the culprit (gf_members_attribute), a step that is half written is written, and
+ * what is under way is ended, because buffers may still be written to; only then do polls answer
+ * with the error. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,8 +43,8 @@ static void failing_begin(gf_context *gf, bool attributed)
     bool tells =
         !attributed && ((gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP) ||
                         (gf->phase == GF_PHASE_WARM) || (gf->change.state == GF_CHANGE_JOIN));
-    gf_step_finish(gf);
     gf->failing.linked = !gf_joins(gf);
+    gf->failing.writes = gf_step_is_cut(gf);
     gf->failing.attributes =
         tells && (gf->world > 1) &&
         ((gf->error.code == GF_ERR_TIMEOUT) || (gf->error.code == GF_ERR_LINK));
@@ -151,27 +152,47 @@ static bool drained(gf_context *gf, uint64_t now_ns)
     return gf_ops_drained(gf, now_ns) && device;
 }
 
+/* Asks whose fault it is; false: that is known. */
+static bool asks(gf_context *gf)
+{
+    struct gf_error culprit = gf->error;
+    gf_status status;
+    if (!gf->failing.attributes) return false;
+    status = gf_members_attribute(gf->members, gf_awake(gf), &gf->error, &culprit);
+    if (status == GF_AGAIN) return true;
+    if (status == GF_OK) {
+        /* what the link saw would be lost */
+        if ((gf->error.code == GF_ERR_LINK) && (strcmp(gf->error.text, culprit.text) != 0))
+            gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: %s", gf->rank, gf->error.text);
+        gf->error.code = culprit.code;
+        gf->error.peer = culprit.peer;
+        if (culprit.operation != GF_OPERATION_NONE) gf->error.operation = culprit.operation;
+        memcpy(gf->error.text, culprit.text, sizeof gf->error.text);
+    }
+    gf->failing.attributes = false;
+    gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
+    return false;
+}
+
+/* Writes a slice of the step that was cut short; false: it is whole. */
+static bool writes(gf_context *gf, uint64_t now_ns)
+{
+    if (!gf->failing.writes) return false;
+    gf->waiting.moved_ns = now_ns; /* no nap in between */
+    gf->failing.writes = gf_step_write(gf) == GF_AGAIN;
+    return gf->failing.writes;
+}
+
 gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
 {
+    bool is_asking;
     if (gf->phase == GF_PHASE_FAILED) return gf->error.code;
     (void)gf->link->driver->progress(gf->link);
     if (gf->members != NULL) (void)gf_members_poll(gf->members, gf_awake(gf));
-    if (gf->failing.attributes) {
-        struct gf_error culprit = gf->error;
-        gf_status status = gf_members_attribute(gf->members, gf_awake(gf), &gf->error, &culprit);
-        if (status == GF_AGAIN) return GF_AGAIN;
-        if (status == GF_OK) {
-            /* what the link saw would be lost */
-            if ((gf->error.code == GF_ERR_LINK) && (strcmp(gf->error.text, culprit.text) != 0))
-                gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: %s", gf->rank, gf->error.text);
-            gf->error.code = culprit.code;
-            gf->error.peer = culprit.peer;
-            if (culprit.operation != GF_OPERATION_NONE) gf->error.operation = culprit.operation;
-            memcpy(gf->error.text, culprit.text, sizeof gf->error.text);
-        }
-        gf->failing.attributes = false;
+    is_asking = asks(gf); /* first: nobody waits for the word while this rank writes */
+    if (writes(gf, now_ns) || is_asking) {
         gf->failing.begin_ns = gf_awake(gf);
-        gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
+        return GF_AGAIN;
     }
     if (!drained(gf, now_ns)) {
         if (gf_awake(gf) - gf->failing.begin_ns < DRAIN_NS) return GF_AGAIN;

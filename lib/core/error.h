@@ -6,9 +6,10 @@
 #include "drivers/fault.h"
 
 struct gf_failing {
-    bool linked;     /* it failed after the warm-up: all connections are made */
-    bool attributes; /* the culprit is still being asked for */
-    uint64_t begin_ns;
+    bool linked;           /* it failed after the warm-up: all connections are made */
+    bool attributes;       /* the culprit is still being asked for */
+    bool writes;           /* a step is still being written (gf_step_write()) */
+    uint64_t begin_ns;     /* of the draining */
     struct gf_waits waits; /* as the first failure found them: what follows cancels them */
 };
 

@@ -10,9 +10,9 @@
 
 /*     JOIN -> WARM -> READY <-> STEP -> READY .. -> LEAVE -> CLOSED, or LEFT -> CLOSED
  *     any failure -> FAILING -> FAILED
- * FAILING: the error is known, the culprit is being asked for and what is under way is being ended;
- * polls give GF_AGAIN, because buffers may still be written to. FAILED: nothing is under way, every
- * call answers with the error. */
+ * FAILING: the error is known, the culprit is being asked for, a step that was half written is
+ * written, and what is under way is being ended; polls give GF_AGAIN, because buffers may still be
+ * written to. FAILED: nothing is under way, every call answers with the error. */
 typedef enum gf_phase {
     GF_PHASE_JOIN = 1,
     GF_PHASE_WARM,

@@ -105,7 +105,6 @@ static void step_end(gf_context *gf, uint64_t now_ns)
     step->state = GF_STEP_WHOLE;
     gf->skipped_last = step->skipped;
     if (!step->skipped && (step->samples_all > 0)) gf->samples_before = step->samples_all;
-    gf->phase = GF_PHASE_READY;
     stats->steps++;
     stats->steps_skipped += step->skipped ? 1 : 0;
     stats->last_exchange_ns = (step->first_ns != 0) ? now_ns - step->first_ns : 0;
@@ -149,27 +148,27 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
         step->state = GF_STEP_COMMITTED;
     }
     if ((status = gf_scale_step(gf, step->skipped)) < 0) return status;
+    gf->phase = GF_PHASE_READY;
     step_end(gf, now_ns);
     return GF_OK;
 }
 
-/* The context fails while a sparse step is being committed: half of a history would have this
- * step's gradients and the step begun anew would add them again. All that it needs is here, so it
- * is finished: the step is whole, without its gf_update(). */
-void gf_step_finish(gf_context *gf)
+/* Half of a history would have this step's gradients, and the step begun anew would add them again.
+ * All that it needs is here, so the rest is written while the context fails: the step is whole,
+ * without its gf_update(). */
+bool gf_step_is_cut(const gf_context *gf)
 {
-    struct gf_step *step = &gf->step;
-    gf_status status;
-    if (!gf_may_go_on(gf) || (gf->phase != GF_PHASE_STEP) || (step->state != GF_STEP_AGREED) ||
-        !step->sparse)
-        return;
-    if (!gf_sparse_commits(gf)) return;
-    do {
-        status = gf_sparse_commit(gf, step->gradient_scale);
-    } while (status == GF_AGAIN);
-    if (status < 0) return;
+    return gf_may_go_on(gf) && (gf->phase == GF_PHASE_STEP) && (gf->step.state == GF_STEP_AGREED) &&
+           gf->step.sparse && gf_sparse_commits(gf);
+}
+
+gf_status gf_step_write(gf_context *gf)
+{
+    gf_status status = gf_sparse_commit(gf, gf->step.gradient_scale);
+    if (status != GF_OK) return status;
     (void)gf_scale_step(gf, false);
     step_end(gf, gf_now(gf));
+    return GF_OK;
 }
 
 /* ---- the public calls ---- */

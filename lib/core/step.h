@@ -51,7 +51,10 @@ struct gf_step {
  * scale, as it has not asked for it. */
 gf_status gf_scale_check(gf_context *gf, const char *call);
 gf_status gf_scale_step(gf_context *gf, bool skipped); /* loss_scale.c: a step has ended */
-void gf_step_finish(gf_context *gf); /* before a failure: a commit that has begun is finished */
+/* A failure found this rank in the middle of a commit: is there a rest to be written? The next slice
+ * of it; GF_AGAIN: there is more. */
+bool gf_step_is_cut(const gf_context *gf);
+gf_status gf_step_write(gf_context *gf);
 /* Moves everything under way in a step, failing too; for gf_wait(). arg is not used. Inside of a
  * step only this and gf_request_poll() turn the engine (gf_ops_progress()). */
 gf_status gf_step_progress(gf_context *gf, void *arg);

@@ -30,13 +30,13 @@ static bool has_failed(const gf_context *gf)
     return (gf->phase == GF_PHASE_FAILING) || (gf->phase == GF_PHASE_FAILED);
 }
 
-static struct gf_members_progress progress_own(const gf_context *gf)
+/* A context that fails may still write its step to the end: so this is looked at anew once it has
+ * failed. */
+static void steps_look(gf_context *gf)
 {
     bool waits = (gf->step.state == GF_STEP_WHOLE) && !gf->step.skipped && gf_has_weights(gf);
-    return (struct gf_members_progress){.steps = gf_steps(gf),
-                                        .applied = waits ? 0 : 1,
-                                        .requests = gf->requests.posted,
-                                        .partial = gf->change.own.partial};
+    gf->change.own.steps = gf_steps(gf);
+    gf->change.own.applied = waits ? 0 : 1;
 }
 
 /* ---- a new link ---- */
@@ -191,6 +191,7 @@ static gf_status drain_progress(gf_context *gf, uint64_t now_ns)
         gf->change.state = GF_CHANGE_NONE;
         return gf->error.code;
     }
+    steps_look(gf);
     agree_begin(gf, false);
     return GF_AGAIN;
 }
@@ -257,7 +258,8 @@ gf_status gf_change_progress(gf_context *gf, void *arg)
 
 static void change_begin(gf_context *gf, uint64_t grace_ns)
 {
-    gf->change.own = progress_own(gf);
+    steps_look(gf);
+    gf->change.own.requests = gf->requests.posted;
     gf->change.final = false;
     (void)gf_poll_begin(gf);
     gf->change.deadline_ns = gf_awake(gf) + gf->config.rendezvous.join_timeout_ns + grace_ns;
