@@ -4,6 +4,7 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/elastic.h"
 #include "lib/context.h"
+#include "lib/elastic/view.h"
 
 #define GOAL 6u /* steps */
 
@@ -101,6 +102,27 @@ TEST(a_refused_call_names_nobody)
     WORLD_OPEN(w, &setup);
     jobs_run(&w);
     expect_out(&w, 0x1, GF_AGAIN, "rank 0 dies after rank 2 had named rank 1");
+}
+
+/* Rank 1's table of the view change is wrong in one row. */
+static void break_view(struct world *w, uint32_t rank)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    kill_hit(w, rank);
+    if ((rank != 1) || w->ranks[1].may_break || (gf->change.state != GF_CHANGE_AGREE)) return;
+    w->ranks[1].may_break = true;
+    gf_view_hold(gf->members, 0, VIEW_NONE, 1u << VIEW_NONE);
+}
+
+TEST(a_wrong_row_of_the_view_change_ends_its_rank_alone)
+{
+    struct world_setup setup = elastic_setup(4);
+    by_hand(break_view, 1u << 3);
+    WORLD_OPEN(w, &setup);
+    jobs_run(&w);
+    assert_int_equal(w.ranks[1].status, GF_ERR_SYSTEM);
+    world_expect_log(&w, 1, VIEW_BROKEN);
+    elastic_expect(&w, 0x5, "a wrong row at rank 1");
 }
 
 static uint32_t second_rank;

@@ -263,6 +263,8 @@ static void turn(uint32_t rank)
     gf_sim_wake_at(views.sim, rank, gf_sim_now_ns(views.sim) + POLL_NS);
     if ((views.size > COMMIT_LOG_IDS) || gf_sim_is_dead(views.sim, rank)) return;
     lines_add(rank);
+    if (strstr(gf_members_error(self->members)->text, VIEW_BROKEN) != NULL)
+        fail_msg("%s", gf_members_error(self->members)->text);
     if (commit_log_look(&views.log, rank, self->members) || views.lies) return;
     lines_show();
     fail_msg("%s", views.log.error);

@@ -23,6 +23,7 @@ static void log_keep(void *user, gf_log_level level, const char *text)
     struct world_rank *rank = user;
     size_t length = strlen(text);
     assert_null(strchr(text, '\n'));
+    if (!rank->may_break && (strstr(text, VIEW_BROKEN) != NULL)) fail_msg("%s", text);
     if (level > GF_LOG_WARN) return;
     if (length + 2 > sizeof rank->log - rank->log_bytes) rank->log_bytes = 0;
     memcpy(rank->log + rank->log_bytes, text, length);

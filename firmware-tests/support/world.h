@@ -62,6 +62,7 @@ struct world_rank {
     uint32_t nap_count;
     char log[WORLD_LOG_BYTES]; /* errors and warnings, a line each; once full it begins anew */
     size_t log_bytes;
+    bool may_break; /* VIEW_BROKEN is what the test does to it */
 };
 
 /* One turn of one rank. GF_AGAIN: it wants another, soon. */

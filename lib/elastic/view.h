@@ -101,6 +101,10 @@ bool gf_view_left_ended(const struct gf_members *members);
 void gf_view_epoch_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes,
                         uint64_t now_ns);
 
+/* The state after an event is one of the set `then`, or this rank fails; no test accepts that text. */
+#define VIEW_BROKEN "the view change is broken"
+void gf_view_hold(struct gf_members *members, uint32_t event, view_state before, uint32_t then);
+
 /* ---- quorum.c ---- */
 /* Member ids as bits[GF_WORLD_MAX / 8]. */
 bool gf_view_has(const unsigned char *bits, uint32_t id);
