@@ -277,12 +277,13 @@ static ssize_t call_send(const struct gf_tcp_stream *stream, int flags)
     return sendmsg(stream->fd, &message, flags);
 }
 
-/* Another frame can follow at once: then the kernel need not send the end of this one as a packet
- * of its own. */
+/* Another frame follows at once: then the kernel need not send the end of this one as a packet
+ * of its own. Where none follows it would wait for the peer's acknowledgement. */
 static bool more_follows(const struct gf_tcp_stream *stream)
 {
     const struct gf_tcp_peer *peer = stream->peer;
-    if (more_find(stream) != NULL) return true;
+    const struct gf_req *req = more_find(stream);
+    if ((req != NULL) && !is_ahead(stream, req)) return true;
     return (stream->index == 0) && peer->greeted && (peer->queued.first != NULL);
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,6 +28,20 @@ __attribute__((unused)) static void count(void *caller)
 {
     (void)caller;
     allocations++;
+}
+
+/* Of the last call that wrote to each descriptor. */
+#define FDS_MAX 256
+static int sent_flags[FDS_MAX];
+ssize_t send(int fd, const void *data, size_t bytes, int flags)
+{
+    if (fd < FDS_MAX) sent_flags[fd] = flags;
+    return syscall(SYS_sendto, fd, data, bytes, flags, NULL, 0);
+}
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    if (fd < FDS_MAX) sent_flags[fd] = flags;
+    return syscall(SYS_sendmsg, fd, message, flags);
 }
 
 /* One rank: its link, and as many requests as it may have. */
@@ -382,6 +397,27 @@ TEST(small_messages_go_between_the_frames_of_a_large_one)
         assert_int_equal(answer(0, 0), GF_AGAIN);
         assert_int_equal(vote, 42);
         assert_int_equal(ended(1, 0), GF_OK);
+        close_all();
+    }
+}
+
+/* The kernel would keep the end of a packet for a frame that does not follow. */
+TEST(no_stream_announces_more_than_it_sends)
+{
+    EACH_WAY(way)
+    {
+        open_all(2);
+        for (size_t bytes = 1000; bytes <= MESSAGE_MAX; bytes = 2 * bytes + 7) {
+            assert_int_equal(recv_from(1, 0, 0, 7, in[1][0], bytes), GF_OK);
+            turns(4);
+            assert_int_equal(send_to(0, 1, 0, 7, out[0][0], bytes), GF_OK);
+            assert_int_equal(ended(1, 0), GF_OK);
+            assert_int_equal(ended(0, 0), GF_OK);
+            for (uint32_t s = 0; s < setup_all.streams; s++) {
+                int fd = ((struct gf_tcp_link *)ends[0].link)->peers[1].streams[s].fd;
+                assert_int_equal(sent_flags[fd] & MSG_MORE, 0);
+            }
+        }
         close_all();
     }
 }
