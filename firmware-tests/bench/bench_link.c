@@ -256,6 +256,8 @@ static void open_all(const char *address)
                                   .message_bytes_max = 64u << 20,
                                   .streams = streams,
                                   .checksum = checksum,
+                                  .private_memory = true,
+                                  .one_node = true, /* connections are adopted */
                                   .log = {log_line, NULL}};
     struct gf_fault fault = {.code = GF_OK};
     void *state = aligned_alloc(64, gf_link_tcp.state_bytes(&setup));
@@ -298,6 +300,8 @@ static int idle(uint32_t peers)
                                   .epoch = 1,
                                   .requests_max = 128,
                                   .message_bytes_max = 16u << 20,
+                                  .private_memory = true,
+                                  .one_node = true,
                                   .log = {log_line, NULL}};
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof at;
