@@ -254,18 +254,23 @@ static bool ready_serve(struct gf_tcp_link *tcp)
 }
 
 /* The peer whose message is awaited longest has most often sent it: its socket is read without
- * asking first. False: no such read is of use, or all are to be asked. */
+ * asking first. False: no such read is of use, or all are to be asked; where there is no other
+ * stream, and the kernel has room for what this one sends, nothing is to be asked. */
 static bool awaited_read(struct gf_tcp_link *tcp, bool *moved_out)
 {
     struct gf_req *req = tcp->oldest;
     struct gf_tcp_stream *stream;
-    if (tcp->unasked == UNASKED_MAX) return false;
     while ((req != NULL) && req->is_send) req = req->newer;
     if (req == NULL) return false;
     stream = &tcp->peers[req->peer].streams[0];
-    if (stream->listed || (stream->fd < 0)) return false;
-    tcp->unasked++;
-    *moved_out = gf_tcp_stream_read(stream);
+    bool alone = (tcp->streams_open == 1) && stream->writable;
+    if (stream->fd < 0) return false;
+    if (!alone && (stream->listed || (tcp->unasked == UNASKED_MAX))) return false;
+    if (tcp->unasked < UNASKED_MAX) tcp->unasked++;
+    if (stream->listed)
+        stream->readable = true; /* ready_serve() looks */
+    else
+        *moved_out = gf_tcp_stream_read(stream);
     return true;
 }
 

@@ -1,7 +1,7 @@
 /* See link_tcp_frame.h.
  *
  *     0 checksum of the rest | 4 magic, kind | 8 tag | 16 size | 20 offset | 24 bytes | 28 number |
- * 32 returned | 36 checksum of the payload */
+ * 32 returned | 36 checksum of the payload | 40 zeroes */
 #include "drivers/tcp/link_tcp_frame.h"
 
 #include <endian.h>
@@ -35,6 +35,7 @@ void gf_tcp_head_put(const struct gf_tcp_head *head, unsigned char *bytes_out)
     word_put(bytes_out + 28, head->number);
     word_put(bytes_out + 32, head->returned);
     word_put(bytes_out + 36, head->checksum);
+    memset(bytes_out + 40, 0, TCP_HEAD_BYTES - 40);
     word_put(bytes_out, gf_crc32c(0, bytes_out + 4, TCP_HEAD_BYTES - 4));
 }
 

@@ -1,6 +1,7 @@
 /* What comes in. A call of the kernel reads the payload under way to where it belongs, and behind
  * it into in[] the header that follows. Small payloads are read together with their header, and
- * copied from there. */
+ * copied from there; one that leaves whole and is large for that goes straight to the receive whose
+ * turn it is. Few calls matter more than few copies: one takes as long as 20 KiB do. */
 #include "drivers/tcp/link_tcp_state.h"
 
 #include <errno.h>
@@ -343,38 +344,45 @@ static void target_advance(struct gf_tcp_stream *stream, const struct iovec *par
     }
 }
 
-/* What lies in in[] goes where it belongs; less than a header stays. */
-static void take_buffered(struct gf_tcp_stream *stream)
+/* What lies at `from` goes where it belongs; how much of it, less than a header, is left. It may lie
+ * in the memory of a receive that it goes to, then never before where it goes. */
+static uint32_t take(struct gf_tcp_stream *stream, const unsigned char *from, uint32_t have)
 {
     while (stream->fd >= 0) {
-        uint32_t have = stream->in_end - stream->in_at;
         if (!stream->in_payload) {
             if (have < TCP_HEAD_BYTES) break;
-            if (!gf_tcp_head_get(stream->in + stream->in_at, &stream->head)) {
+            if (!gf_tcp_head_get(from, &stream->head)) {
                 gf_tcp_violated(stream,
                                 "a header was damaged on its way, or something else writes there");
-                return;
+                return 0;
             }
-            stream->in_at += TCP_HEAD_BYTES;
+            from += TCP_HEAD_BYTES;
             have -= TCP_HEAD_BYTES;
             frame_begin(stream);
-            if (stream->fd < 0) return;
+            if (stream->fd < 0) return 0;
         }
         while ((have > 0) && (stream->left > 0)) {
             struct iovec part;
             uint32_t bytes;
             (void)target_parts(stream, &part, 1, &bytes);
             if (bytes > have) bytes = have;
-            memcpy(part.iov_base, stream->in + stream->in_at, bytes);
+            if (part.iov_base != from) memmove(part.iov_base, from, bytes);
             target_advance(stream, &part, bytes);
-            stream->in_at += bytes;
+            from += bytes;
             have -= bytes;
         }
         if (stream->left > 0) break;
         frame_end(stream);
     }
-    memmove(stream->in, stream->in + stream->in_at, stream->in_end - stream->in_at);
-    stream->in_end -= stream->in_at;
+    return have;
+}
+
+/* What lies in in[]; less than a header stays. */
+static void take_buffered(struct gf_tcp_stream *stream)
+{
+    uint32_t left = take(stream, stream->in + stream->in_at, stream->in_end - stream->in_at);
+    memmove(stream->in, stream->in + stream->in_end - left, left);
+    stream->in_end = left;
     stream->in_at = 0;
 }
 
@@ -391,17 +399,68 @@ static uint32_t ahead_bytes(const struct gf_tcp_stream *stream, uint32_t direct)
     return room;
 }
 
+/* The receive whose message comes next, whole behind one header, unless another frame does. */
+static const struct gf_req *whole_expected(const struct gf_tcp_stream *stream)
+{
+    const struct gf_req *req = stream->peer->receives.first;
+    if (stream->in_payload || (stream->in_end > 0) || (stream->index != 0) || (req == NULL))
+        return NULL;
+    bool whole = (req->size >= LARGE_BYTES) && (req->size <= TCP_WHOLE_BYTES_MAX);
+    return (whole && (req->phase == TCP_RECV_POSTED) && !req->began) ? req : NULL;
+}
+
+/* Header and payload of that message by one call. What else came instead is taken from where it
+ * came to. */
+static void whole_take(struct gf_tcp_stream *stream, const struct iovec *parts, uint32_t got)
+{
+    uint32_t head = (got < TCP_HEAD_BYTES) ? got : TCP_HEAD_BYTES;
+    uint32_t size = (uint32_t)parts[1].iov_len;
+    uint32_t came = (got - head < size) ? got - head : size;
+    const unsigned char *end = (const unsigned char *)parts[1].iov_base + came;
+    stream->in_end = head;
+    if (head < TCP_HEAD_BYTES) return;
+    (void)take(stream, stream->in, head);
+    uint32_t left = take(stream, parts[1].iov_base, came);
+    stream->in_at = TCP_HEAD_BYTES - left;
+    stream->in_end = got - came;
+    memcpy(stream->in + stream->in_at, end - left, left);
+    take_buffered(stream);
+}
+
+/* Behind in[in_end], the payload under way and what follows it. */
+static void direct_take(struct gf_tcp_stream *stream, const struct iovec *parts, uint32_t direct,
+                        uint32_t got)
+{
+    uint32_t to_target = (got < direct) ? got : direct;
+    target_advance(stream, parts, to_target);
+    stream->in_end += got - to_target;
+    if (stream->in_payload && (stream->left == 0)) frame_end(stream);
+    if (stream->fd >= 0) take_buffered(stream);
+}
+
 /* One call of the kernel: how many bytes came. */
 static uint32_t read_some(struct gf_tcp_stream *stream)
 {
     struct iovec parts[TCP_PARTS_MAX + 1];
-    uint32_t direct;
-    int count = target_parts(stream, parts, TCP_PARTS_MAX, &direct);
-    uint32_t ahead = ahead_bytes(stream, direct);
+    const struct gf_req *whole = whole_expected(stream);
+    uint32_t direct = 0;
+    uint32_t ahead;
+    int count;
     struct msghdr message = {.msg_iov = parts};
     ssize_t got;
-    parts[count] = (struct iovec){.iov_base = stream->in + stream->in_end, .iov_len = ahead};
-    if (ahead > 0) count++;
+    if (whole != NULL) {
+        parts[0] = (struct iovec){.iov_base = stream->in, .iov_len = TCP_HEAD_BYTES};
+        parts[1] = (struct iovec){.iov_base = whole->data, .iov_len = whole->size};
+        direct = TCP_HEAD_BYTES + whole->size;
+        ahead = AHEAD_BYTES;
+        parts[2] = (struct iovec){.iov_base = stream->in + TCP_HEAD_BYTES, .iov_len = ahead};
+        count = 3;
+    } else {
+        count = target_parts(stream, parts, TCP_PARTS_MAX, &direct);
+        ahead = ahead_bytes(stream, direct);
+        parts[count] = (struct iovec){.iov_base = stream->in + stream->in_end, .iov_len = ahead};
+        if (ahead > 0) count++;
+    }
     message.msg_iovlen = (size_t)count;
     if (count == 1)
         got = recv(stream->fd, parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT);
@@ -421,11 +480,10 @@ static uint32_t read_some(struct gf_tcp_stream *stream)
     /* The kernel had no more, and tells of what comes; of an end that it has told of it says
      * nothing more. */
     if ((uint32_t)got < direct + ahead) stream->readable = stream->hung_up;
-    uint32_t to_target = ((uint32_t)got < direct) ? (uint32_t)got : direct;
-    target_advance(stream, parts, to_target);
-    stream->in_end += (uint32_t)got - to_target;
-    if (stream->in_payload && (stream->left == 0)) frame_end(stream);
-    if (stream->fd >= 0) take_buffered(stream);
+    if (whole != NULL)
+        whole_take(stream, parts, (uint32_t)got);
+    else
+        direct_take(stream, parts, direct, (uint32_t)got);
     return (uint32_t)got;
 }
 

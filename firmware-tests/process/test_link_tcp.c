@@ -267,6 +267,39 @@ TEST(messages_of_all_sizes_arrive)
     }
 }
 
+/* A message of some size is read into the memory of the receive that was posted first, its header
+ * apart: so is what comes before it. */
+TEST(what_comes_before_the_expected_message_goes_where_it_belongs)
+{
+    static const size_t bytes[] = {20000, 8, 32768, 0, 16384, 4000, 17000, 70000};
+    const uint32_t count = LENGTH(bytes);
+    EACH_WAY(way)
+    {
+        open_all(2);
+        turns(4);
+        for (uint32_t first = 0; first < count; first++) {
+            for (uint32_t i = 0; i < count; i++) {
+                memset(in[1][i], 0xee, bytes[i] + 64);
+                assert_int_equal(recv_from(1, 0, i, 100 + i, in[1][i], bytes[i]), GF_OK);
+            }
+            (void)gf_link_tcp.progress(ends[1].link); /* READY */
+            for (uint32_t k = 0; k < count; k++) {
+                uint32_t i = (first + k * 3) % count;
+                fill(out[0][i], bytes[i], first * 10 + i);
+                assert_int_equal(send_to(0, 1, i, 100 + i, out[0][i], bytes[i]), GF_OK);
+                if ((first & 1) != 0) (void)gf_link_tcp.progress(ends[0].link);
+            }
+            for (uint32_t i = 0; i < count; i++) {
+                assert_int_equal(ended(1, i), GF_OK);
+                assert_int_equal(ended(0, i), GF_OK);
+                assert_true(filled(in[1][i], bytes[i], first * 10 + i));
+                assert_int_equal(in[1][i][bytes[i]], 0xee);
+            }
+        }
+        close_all();
+    }
+}
+
 /* One that polls nothing, and then receives in reverse order: the other, whose sends end as far as
  * credit and the kernel's buffers go, is not held up with its own receives. */
 TEST(a_peer_that_polls_late_receives_in_reverse_order)
