@@ -62,6 +62,18 @@ static void neighbours_count(gf_context *gf)
     gf->warm.met[GF_MET_WIRE] = gf->link->reaches_device ? 1 : 0;
 }
 
+/* What names a network is not looked at on one node, so a wrong name would first be heard of on
+ * several. */
+static void unused_tell(gf_context *gf)
+{
+    const char *devices = gf->config.link.devices, *transports = gf->config.link.transports;
+    const char *name = (devices[0] != '\0') ? devices : transports;
+    if (gf->link->network || (gf->rank != 0) || (name[0] == '\0')) return;
+    gf_log_line(&gf->log, GF_LOG_WARN,
+                "all ranks are on one node: link.%s = \"%s\" is not used, and was not looked for",
+                (name == devices) ? "devices" : "transports", name);
+}
+
 static void opened(gf_context *gf)
 {
     gf->phase = GF_PHASE_READY;
@@ -73,6 +85,7 @@ static void opened(gf_context *gf)
     gf->observed.trace.written = gf->observed.trace.read = gf->observed.trace.next = 0;
     memset(gf->observed.late, 0, gf->world * sizeof *gf->observed.late);
     gf_opened_count(gf);
+    unused_tell(gf);
     gf_log_line(&gf->log, GF_LOG_INFO,
                 "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank, gf->world,
                 gf->link->driver->name, gf->tensor_count, gf->buffers.dense_count);

@@ -229,9 +229,14 @@ static int exchanges_print(const struct plan_cache *cache)
                      tree, (tree / formulas[1] - 1) * 100, formulas[2], ring,
                      (ring / formulas[2] - 1) * 100);
     }
-    (void)printf("  By formula, for W bytes at B bytes/s: server W p / B (each way), tree 2 W "
-                 "log2(p) / B, ring\n"
-                 "  2 W (p - 1) / (p B). A server that is itself a rank moves W (p - 1).\n");
+    (void)printf(
+        "  By formula, for W bytes at B bytes/s: server W p / B (each way), tree 2 W "
+        "log2(p) / B, ring\n"
+        "  2 W (p - 1) / (p B). A server that is itself a rank moves W (p - 1). The two "
+        "last vectors of an even\n"
+        "  number of levels reach the root together; of an odd number the last comes alone, "
+        "and slices of it go\n"
+        "  down while it comes, as a port does both at once: W less.\n");
     return 0;
 }
 
