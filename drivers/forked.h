@@ -1,7 +1,14 @@
-/* Descriptors that a forked child must not keep: with them it would hold a connection open, and
- * nobody would hear when its parent dies. */
+/* What a fork() means to the library. A child must not keep descriptors with which it would hold a
+ * connection open, or nobody would hear when its parent dies. And each call asks whether this is
+ * still the process that opened the context: a system call would take as long as a small operation
+ * through shared memory, so each fork() is counted in the child. What clone() makes by itself is not
+ * noticed.
+ *
+ * All of it is the process's, so a lock guards it: threads may open, close and fork() at any time. */
 #ifndef GF_FORKED_H
 #define GF_FORKED_H
+
+#include <stdint.h>
 
 /* Lies in the state of what has such descriptors. */
 struct gf_forked {
@@ -10,8 +17,16 @@ struct gf_forked {
                                                 parent: it writes nothing */
 };
 
-/* One thread opens and closes at a time; others may fork meanwhile. */
 void gf_forked_add(struct gf_forked *forked);
 void gf_forked_remove(const struct gf_forked *forked);
+
+/* This process's forefathers, from the one that first called gf_forked_watch() on. */
+extern uint32_t gf_forks;
+void gf_forked_watch(void);
+
+/* The lock, for what else is the process's. A fork() waits for it, so a child finds it free; nobody
+ * forks with it. */
+void gf_forked_lock(void);
+void gf_forked_unlock(void);
 
 #endif

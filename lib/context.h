@@ -8,10 +8,10 @@
 #include <stdatomic.h>
 
 #include "drivers/drivers.h"
+#include "drivers/forked.h"
 #include "lib/core/buffer.h"
 #include "lib/core/error.h"
 #include "lib/core/finite.h"
-#include "lib/core/fork.h"
 #include "lib/core/nodes.h"
 #include "lib/core/op.h"
 #include "lib/core/open.h"

@@ -49,7 +49,7 @@ __attribute__((constructor(101))) static void signals_are_the_programs(void)
 
 /* UCX's log handler has no user pointer and may run on UCX's own thread, so the link opened last
  * hears for all. Other mutable globals of the library are about processes:
- * forked.c, lib/core/fork.c, and the one below. */
+ * forked.c, and the one below. */
 static struct gf_ucx *log_hearer;
 static _Thread_local struct gf_ucx *opening; /* whose context or worker this thread creates now */
 

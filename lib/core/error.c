@@ -19,7 +19,7 @@
 void gf_context_mark(gf_context *gf)
 {
     gf->magic = GF_CONTEXT_MAGIC;
-    gf_fork_watch();
+    gf_forked_watch();
     gf->forks = gf_forks;
 }
 
