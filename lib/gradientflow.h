@@ -295,7 +295,7 @@ gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
  *     that nobody had updated is void.
  * More deaths on the way are valid. GF_ERR_QUORUM: too few are left here, or the others went on
  * without this rank; it sticks. GF_ERR_PARAM: ended[] names no other member. GF_ERR_STATE: nothing
- * is due, or this rank failed by itself. */
+ * is due, this rank failed by itself, or in one step all waited for each other twice. */
 gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count);
 gf_status gf_epoch_poll(gf_context *gf);
 gf_status gf_epoch_wait(gf_context *gf);

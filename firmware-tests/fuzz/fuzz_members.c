@@ -233,7 +233,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                      .endpoint_bytes_max = ENDPOINT_BYTES_MAX,
                                      .join_timeout_ns = UINT64_C(10000000000),
                                      .address = "fuzz",
-                                     .answer_timeout_ns = UINT64_C(1000000000)};
+                                     .answer_ns = UINT64_C(500000000)};
     unsigned char *state = malloc(gf_members_state_bytes(source.world, ENDPOINT_BYTES_MAX));
     must(state != NULL);
     struct gf_members *members =

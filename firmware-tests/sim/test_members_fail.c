@@ -261,35 +261,44 @@ struct told {
     uint64_t posted, lacked;
     uint32_t from, to, memory;
     uint64_t still_ns, quiet_ns;
-    bool ended; /* operation 5: no row */
+    bool ended;      /* operation 5: no row */
+    uint64_t age_ns; /* all this was so long ago */
 };
-#define ENDED(still)                                           \
-    {                                                          \
-        6, 0, 0, NOBODY, NOBODY, NOBODY, still, LONG_AGO, true \
-    }
-#define POSTED(place)                                                  \
-    {                                                                  \
-        6, place, 0, NOBODY, NOBODY, NOBODY, LONG_AGO, LONG_AGO, false \
-    }
-#define NOT_BEGUN                                                 \
+#define ENDED(still)                                              \
     {                                                             \
-        5, 0, 0, NOBODY, NOBODY, NOBODY, LONG_AGO, LONG_AGO, true \
+        6, 0, 0, NOBODY, NOBODY, NOBODY, still, LONG_AGO, true, 0 \
     }
-#define LACKS(rank)                                              \
-    {                                                            \
-        6, 7, 7, rank, NOBODY, NOBODY, LONG_AGO, LONG_AGO, false \
+#define FAILED_AGO(rank, still, age)                               \
+    {                                                              \
+        6, 7, 7, rank, NOBODY, NOBODY, still, LONG_AGO, false, age \
     }
-#define HEARS(rank)                                       \
-    {                                                     \
-        6, 7, 7, rank, NOBODY, NOBODY, LONG_AGO, 0, false \
+#define DOES_NOT_ANSWER \
+    {                   \
+        0               \
     }
-#define SENDS(rank)                                              \
-    {                                                            \
-        6, 8, 0, NOBODY, rank, NOBODY, LONG_AGO, LONG_AGO, false \
+#define POSTED(place)                                                     \
+    {                                                                     \
+        6, place, 0, NOBODY, NOBODY, NOBODY, LONG_AGO, LONG_AGO, false, 0 \
     }
-#define IN_MEMORY(rank)                                          \
-    {                                                            \
-        6, 0, 0, NOBODY, NOBODY, rank, LONG_AGO, LONG_AGO, false \
+#define NOT_BEGUN                                                    \
+    {                                                                \
+        5, 0, 0, NOBODY, NOBODY, NOBODY, LONG_AGO, LONG_AGO, true, 0 \
+    }
+#define LACKS(rank)                                                 \
+    {                                                               \
+        6, 7, 7, rank, NOBODY, NOBODY, LONG_AGO, LONG_AGO, false, 0 \
+    }
+#define HEARS(rank)                                          \
+    {                                                        \
+        6, 7, 7, rank, NOBODY, NOBODY, LONG_AGO, 0, false, 0 \
+    }
+#define SENDS(rank)                                                 \
+    {                                                               \
+        6, 8, 0, NOBODY, rank, NOBODY, LONG_AGO, LONG_AGO, false, 0 \
+    }
+#define IN_MEMORY(rank)                                             \
+    {                                                               \
+        6, 0, 0, NOBODY, NOBODY, rank, LONG_AGO, LONG_AGO, false, 0 \
     }
 
 static const struct edge_case {
@@ -327,6 +336,34 @@ static const struct edge_case {
      {LACKS(1), LACKS(2), ENDED(LONG_AGO), HEARS(1)},
      NOBODY,
      "ranks wait for each other"},
+    {"an_edge_beside_who_does_not_answer",
+     {LACKS(1), LACKS(2), ENDED(LONG_AGO), DOES_NOT_ANSWER},
+     2,
+     "messages of rank 2 do not reach rank 1"},
+    {"who_does_not_answer_is_awaited",
+     {LACKS(1), LACKS(2), LACKS(3), DOES_NOT_ANSWER},
+     3,
+     "rank 3 does not answer"},
+    {"who_does_not_answer_is_awaited_by_nobody",
+     {LACKS(1), LACKS(2), LACKS(0), DOES_NOT_ANSWER},
+     NOBODY,
+     "ranks wait for each other"},
+    {"sent_after_the_one_that_lacks_it_had_failed",
+     {LACKS(1), FAILED_AGO(2, 2 * SECOND, 2 * SECOND), ENDED(5 * SECOND / 2), LACKS(1)},
+     NOBODY,
+     "ranks wait for each other"},
+    {"sent_before_the_one_that_lacks_it_failed",
+     {LACKS(1), FAILED_AGO(2, 2 * SECOND, 2 * SECOND), ENDED(4 * SECOND), LACKS(1)},
+     2,
+     "messages of rank 2 do not reach rank 1"},
+    {"sent_when_it_failed_itself",
+     {LACKS(1), LACKS(2), FAILED_AGO(0, MS, 9 * SECOND), LACKS(1)},
+     NOBODY,
+     "ranks wait for each other"},
+    {"a_cover_of_more_than_one",
+     {LACKS(3), LACKS(2), ENDED(LONG_AGO), ENDED(LONG_AGO)},
+     3,
+     "broken connections: 2; rank 3 and 1 more are to go"},
     {"a_circle",
      {LACKS(1), LACKS(2), LACKS(3), LACKS(0)},
      NOBODY,
@@ -342,11 +379,13 @@ TEST(a_message_that_was_sent_and_did_not_come_breaks_an_edge)
         members_world_until(GF_OK);
         for (uint32_t rank = 0; rank < 4; rank++) {
             const struct told *told = &c->told[rank];
+            world.ranks[rank].stopped = (told->taken == 0);
             struct gf_waits *waits = &world.ranks[rank].waits;
             place(rank, 8, 40, GF_OPERATION_STEP, (rank + 1) % 4);
             *waits = (struct gf_waits){.taken = told->taken,
                                        .still_ns = told->still_ns,
                                        .quiet_ns = told->quiet_ns,
+                                       .age_ns = told->age_ns,
                                        .count = told->ended ? 0 : 1};
             waits->rows[0] = (struct gf_wait){.order = 5,
                                               .posted = told->posted,
@@ -364,16 +403,101 @@ TEST(a_message_that_was_sent_and_did_not_come_breaks_an_edge)
     }
 }
 
+/* What the coordinator finds out when rank 0 asks: ranks lack a message of a neighbour, but those that have
+ * ended all (bits). */
+static void edges_make(uint32_t ended, struct gf_error *error_out)
+{
+    for (uint32_t rank = 0; rank < world.size; rank++) {
+        bool has_ended = ((ended >> rank & 1) != 0);
+        uint32_t from = (ended == 0) ? (rank + 1) % world.size : rank ^ 1;
+        world.ranks[rank].waits = (struct gf_waits){
+            .taken = 6, .still_ns = LONG_AGO, .quiet_ns = LONG_AGO, .count = has_ended ? 0 : 1};
+        world.ranks[rank].waits.rows[0] = (struct gf_wait){.order = 5,
+                                                           .posted = 7,
+                                                           .lacked = 7,
+                                                           .from = from,
+                                                           .to = NOBODY,
+                                                           .memory = NOBODY,
+                                                           .still_ns = LONG_AGO};
+        place(rank, 8, 40, GF_OPERATION_STEP, from);
+    }
+    (void)attribute(0, &late, error_out);
+    for (int turn = 0; turn < 20; turn++) (void)members_world_progress(GF_ERR_TIMEOUT);
+}
+
+/* All ranks know whom the next epoch is to be without. */
+TEST(without_those_that_are_cut_no_broken_edge_is_left_and_the_others_are_enough)
+{
+    static const struct {
+        const char *name;
+        uint32_t world, ended, cut; /* bits */
+    } rows[] = {
+        {"one_of_two", 2, 2, 2},
+        {"one_of_each", 5, 0x1a, 0xa},
+        {"half_with_the_lowest_stay", 4, 0xa, 0xa},
+        {"none_of_a_circle", 4, 0, 0},
+    };
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        struct gf_error error = {0};
+        members_world_open_epoch(rows[i].world, 1);
+        members_world_until(GF_OK);
+        edges_make(rows[i].ended, &error);
+        for (uint32_t rank = 0; rank < rows[i].world; rank++) {
+            const struct members_cut *cut = &world.ranks[rank].members->cut;
+            uint32_t bits = 0;
+            for (uint32_t n = 0; n < cut->count; n++) bits |= 1u << cut->ranks[n];
+            if (!cut->told || (bits != rows[i].cut))
+                fail_msg("%s, rank %u: %x: %s", rows[i].name, rank, bits, error.text);
+        }
+        members_world_end();
+    }
+}
+
+/* Rank 0 of two lags: without it rank 1 could not go on. */
+TEST(nobody_is_cut_where_the_others_would_be_too_few)
+{
+    struct gf_error error = {0};
+    members_world_open_epoch(2, 1);
+    members_world_until(GF_OK);
+    place(0, 8, 39, GF_OPERATION_NONE, NOBODY);
+    place(1, 8, 40, GF_OPERATION_STEP, 0);
+    (void)attribute(1, &late, &error);
+    assert_int_equal(error.peer, 0);
+    assert_non_null(strstr(error.text, "it stays: without it the others are too few"));
+    assert_true(world.ranks[1].members->cut.told);
+    assert_int_equal(world.ranks[1].members->cut.count, 0);
+}
+
+TEST(a_circle_is_an_error_that_ends_the_job_the_second_time)
+{
+    struct gf_error error = {0};
+    members_world_open_epoch(3, 1);
+    members_world_until(GF_OK);
+    edges_make(0, &error);
+    for (uint32_t rank = 0; rank < 3; rank++)
+        assert_false(gf_members_is_final(world.ranks[rank].members));
+    uint64_t step = world.ranks[0].members->circle_step; /* as an epoch later */
+    members_world_end();
+    members_world_open_epoch(3, 2);
+    members_world_until(GF_OK);
+    world.ranks[0].members->circle_step = step;
+    edges_make(0, &error);
+    for (uint32_t rank = 0; rank < 3; rank++)
+        assert_true(gf_members_is_final(world.ranks[rank].members));
+    assert_non_null(strstr(error.text, "for the second time"));
+    assert_non_null(strstr(error.text, "0 for 1, 1 for 2, 2 for 0"));
+}
+
 TEST(a_stopped_coordinator_is_found_by_each_rank)
 {
     struct gf_error error = {0};
     members_world_open(3, false, 0);
     members_world_until(GF_OK);
     world.ranks[0].stopped = true;
-    assert_true(attribute(1, &late, &error) == 2 * SECOND);
+    assert_true(attribute(1, &late, &error) == SECOND);
     assert_int_equal(error.code, GF_ERR_TIMEOUT);
     assert_int_equal(error.peer, 0);
-    assert_non_null(strstr(error.text, "did not answer for 2.0 s"));
+    assert_non_null(strstr(error.text, "did not answer for 1.0 s"));
     world.ranks[0].stopped = false; /* runs on and is told */
     for (int turn = 0; turn < 20; turn++) (void)members_world_progress(GF_ERR_PEER);
     assert_int_equal(error_of(0)->code, GF_ERR_PEER);

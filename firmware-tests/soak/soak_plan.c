@@ -235,8 +235,8 @@ static void draw_one(struct soak_plan *plan, struct dice *dice)
         plan->culprit = act->rank;
         act->others = ~0u; /* of a cut */
         if ((act->kind != SOAK_ACT_KILL) && percent(dice, 40))
-            act->delay_ns =
-                10 * plan->setup.config.exchange.timeout_ns + 2 * GF_ANSWER_NS; /* and back again */
+            act->delay_ns = 10 * plan->setup.config.exchange.timeout_ns +
+                            5 * gf_answer_ns(plan->setup.config.exchange.timeout_ns); /* and back */
     } else {
         add_fault(plan, (gf_sim_fault_kind)one->kind, plan->culprit, draw_post(dice), 0);
     }

@@ -133,7 +133,7 @@ static void rank_open(uint32_t rank, bool rejoins)
                                      .epoch = 1,
                                      .joins = rejoins,
                                      .join_timeout_ns = at.join_timeout_ns,
-                                     .answer_timeout_ns = 1000 * MS,
+                                     .answer_ns = 500 * MS,
                                      .address = "sim",
                                      .offer = {.version = GF_VERSION, .world = views.size},
                                      .endpoint_bytes_max = ENDPOINT_BYTES};

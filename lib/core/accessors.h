@@ -53,7 +53,7 @@ static inline bool gf_step_is_whole(const gf_context *gf)
 /* What failed is not this rank's own, and its drivers are open: there may be another epoch. */
 static inline bool gf_may_go_on(const gf_context *gf)
 {
-    if (gf->members == NULL) return false;
+    if ((gf->members == NULL) || gf_members_is_final(gf->members)) return false;
     return (gf->error.code == GF_ERR_PEER) || (gf->error.code == GF_ERR_LINK) ||
            (gf->error.code == GF_ERR_TIMEOUT);
 }

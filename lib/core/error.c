@@ -49,7 +49,8 @@ static void failing_begin(gf_context *gf, bool attributed)
         tells && (gf->world > 1) &&
         ((gf->error.code == GF_ERR_TIMEOUT) || (gf->error.code == GF_ERR_LINK));
     gf->failing.waits.count = 0;
-    if (gf->failing.attributes) gf_ops_waits(gf, gf_now(gf), &gf->failing.waits);
+    gf->failing.waits_ns = gf_now(gf);
+    if (gf->failing.attributes) gf_ops_waits(gf, gf->failing.waits_ns, &gf->failing.waits);
     gf->phase = GF_PHASE_FAILING;
     gf->failing.begin_ns = gf_awake(gf);
     gf_ops_cancel(gf, gf->error.code);
@@ -210,10 +211,12 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
 void gf_waits_answer(void *context, struct gf_waits *waits_out)
 {
     gf_context *gf = context;
-    if ((gf->phase == GF_PHASE_FAILING) || (gf->phase == GF_PHASE_FAILED))
-        *waits_out = gf->failing.waits;
-    else
+    if ((gf->phase != GF_PHASE_FAILING) && (gf->phase != GF_PHASE_FAILED)) {
         gf_ops_waits(gf, gf_now(gf), waits_out);
+        return;
+    }
+    *waits_out = gf->failing.waits;
+    waits_out->age_ns = gf_now(gf) - gf->failing.waits_ns;
 }
 
 void gf_failing_cut(gf_context *gf)

@@ -11,6 +11,7 @@ struct gf_failing {
     bool writes;           /* a step is still being written (gf_step_write()) */
     uint64_t begin_ns;     /* of the draining */
     struct gf_waits waits; /* as the first failure found them: what follows cancels them */
+    uint64_t waits_ns;     /* when */
 };
 
 /* The members ask for whom this rank waits. */

@@ -173,12 +173,29 @@ static void extra_tell(const struct gf_config *config, char *summary, struct gf_
                    config->state_extra_count, (uint32_t)(hash ^ (hash >> 32)));
 }
 
-/* For how long nothing moves on a connection that is broken (lib/DESIGN.md). */
-static uint64_t grace_ns(uint64_t timeout_ns)
+uint64_t gf_grace_ns(uint64_t timeout_ns)
 {
     uint64_t least_ns = timeout_ns / 4 * 3;
     if (least_ns > UINT64_C(1000000000)) least_ns = UINT64_C(1000000000);
     return (timeout_ns / 4 > least_ns) ? timeout_ns / 4 : least_ns;
+}
+
+/* A second at least: so long a rank may have no core. */
+uint64_t gf_answer_ns(uint64_t timeout_ns)
+{
+    uint64_t quarter_ns = timeout_ns / 4;
+    return (quarter_ns > UINT64_C(1000000000)) ? quarter_ns : UINT64_C(1000000000);
+}
+
+/* What is left of a timeout beside the grace is for answers of ranks on cores that are shared. */
+#define PROVEN_NS UINT64_C(100000000)
+static void short_timeout_say(const gf_context *gf)
+{
+    if ((gf->config.exchange.timeout_ns >= PROVEN_NS) || (gf->rank != 0) || (gf->world == 1))
+        return;
+    gf_log_line(&gf->log, GF_LOG_INFO,
+                "rank 0: exchange.timeout is below 100 ms: where a message is lost, it may not be "
+                "found out whose it was");
 }
 
 static gf_status members_open(const struct gf_layout *layout, void *state, uint64_t tensors_hash,
@@ -191,10 +208,12 @@ static gf_status members_open(const struct gf_layout *layout, void *state, uint6
                                      .join_timeout_ns = gf->config.rendezvous.join_timeout_ns,
                                      .joins = gf->config.rendezvous.rejoin,
                                      .is_new = layout->is_new,
-                                     .answer_timeout_ns = GF_ANSWER_NS,
-                                     .grace_ns = grace_ns(gf->config.exchange.timeout_ns),
+                                     .answer_ns = gf_answer_ns(gf->config.exchange.timeout_ns),
+                                     .silent_ns = gf->config.exchange.timeout_ns,
+                                     .grace_ns = gf_grace_ns(gf->config.exchange.timeout_ns),
                                      .waits = gf_waits_answer,
                                      .waits_of = gf,
+                                     .away_ns = &gf->polled.away_ns,
                                      .address = gf->config.rendezvous.address,
                                      .endpoint_bytes_max = layout->link.endpoint_bytes_max,
                                      .log = gf->log};
@@ -202,6 +221,9 @@ static gf_status members_open(const struct gf_layout *layout, void *state, uint6
     size_t endpoint_bytes = 0;
     gf_status status;
     GF_ASSERT(layout->link.endpoint_bytes_max <= gf->under_way.ops[0].coll.staging_bytes);
+    /* Whoever is asked has time for what is to be shown, and a deadline comes after both. */
+    GF_ASSERT((setup.answer_ns >= setup.grace_ns) && (setup.grace_ns < setup.silent_ns));
+    short_timeout_say(gf);
     setup.offer = (struct gf_offer){.version = GF_VERSION,
                                     .world = gf->world,
                                     .config_hash = gf_config_hash(&layout->config),

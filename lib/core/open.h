@@ -5,8 +5,11 @@
 #include "drivers/drivers.h"
 #include "gradientflow.h"
 
-#define GF_ANSWER_NS UINT64_C(1000000000) /* a live rank answers an inquiry within this */
-#define GF_FLUSH_NS UINT64_C(200000000)   /* for last words on the control channel at close */
+/* At an inquiry (lib/DESIGN.md): for how long nothing moves on a connection that is broken, and for
+ * how long a rank that lives may compute before it answers. */
+uint64_t gf_grace_ns(uint64_t timeout_ns);
+uint64_t gf_answer_ns(uint64_t timeout_ns);
+#define GF_FLUSH_NS UINT64_C(200000000) /* for last words on the control channel at close */
 
 /*     JOIN -> WARM -> READY <-> STEP -> READY .. -> LEAVE -> CLOSED, or LEFT -> CLOSED
  *     any failure -> FAILING -> FAILED

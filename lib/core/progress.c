@@ -22,13 +22,23 @@ gf_status gf_enter_poll(gf_context *gf)
                                                                                       : status;
 }
 
+/* The longest of about the last exchange.timeout. */
+static void gap_note(gf_context *gf, uint64_t gap_ns)
+{
+    struct gf_polled *polled = &gf->polled;
+    bool is_old = polled->at_ns - polled->gap_at_ns > gf->config.exchange.timeout_ns;
+    if ((gap_ns <= gf->position->unpolled_ns) && !is_old) return;
+    gf->position->unpolled_ns = gap_ns;
+    polled->gap_at_ns = polled->at_ns;
+}
+
 uint64_t gf_poll_begin(gf_context *gf)
 {
     uint64_t now_ns = gf_now(gf);
     uint64_t most_ns = gf->config.exchange.timeout_ns / 4;
     uint64_t gap_ns = now_ns - gf->polled.at_ns;
     gf->polled.at_ns = now_ns;
-    if (gf->position != NULL) gf->position->unpolled_ns = gap_ns;
+    if (gf->position != NULL) gap_note(gf, gap_ns);
     if (most_ns > GF_GAP_NS) most_ns = GF_GAP_NS;
     if (gap_ns <= most_ns) return now_ns;
     gf->polled.away_ns += gap_ns - most_ns;

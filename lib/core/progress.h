@@ -8,6 +8,7 @@ struct gf_polled {
     uint64_t at_ns; /* the last poll */
     /* between polls, beyond what counts: this rank was stopped, suspended, or computed */
     uint64_t away_ns;
+    uint64_t gap_at_ns;    /* when the longest time between two polls of late ended */
     uint32_t members_skip; /* polls until the control channel is looked at again */
     uint64_t members_ns;   /* when it was last */
     uint64_t link_ns;      /* the link */

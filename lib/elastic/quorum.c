@@ -83,8 +83,7 @@ void gf_view_waiting_drop(struct gf_members *members, uint32_t id)
     gf_view_remove(members->view.led.waiting, id);
 }
 
-/* More than half of the epoch's members are on `here`, or half of them with the lowest id. */
-static bool is_majority(const struct gf_members *members, const unsigned char *here)
+bool gf_view_is_majority(const struct gf_members *members, const unsigned char *here)
 {
     const struct members_list *list = &members->view.epoch;
     uint32_t count = 0;
@@ -115,12 +114,14 @@ static bool is_everybody(const struct gf_members *members, const unsigned char *
 
 bool gf_view_quorum(const struct gf_members *members, const unsigned char *here)
 {
-    return is_majority(members, here) || is_everybody(members, here, &members->view.led, false);
+    return gf_view_is_majority(members, here) ||
+           is_everybody(members, here, &members->view.led, false);
 }
 
 bool gf_view_may_be_quorum(const struct gf_members *members, const unsigned char *here)
 {
-    return is_majority(members, here) || is_everybody(members, here, &members->view.led, true);
+    return gf_view_is_majority(members, here) ||
+           is_everybody(members, here, &members->view.led, true);
 }
 
 bool gf_view_is_outdated(const struct gf_members *members, const unsigned char *here)

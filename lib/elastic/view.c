@@ -148,6 +148,16 @@ void gf_view_ended(struct gf_members *members, const unsigned char *bits, uint32
     }
 }
 
+static void exclude(struct gf_members *members, uint32_t culprit)
+{
+    const struct members_cut *cut = &members->cut;
+    if (gf_view_joins(members)) return;
+    for (uint32_t i = 0; cut->told && (i < cut->count); i++)
+        gf_members_at(members, cut->ranks[i])->excluded = true;
+    if (!cut->told && (culprit < members->setup.world))
+        gf_members_at(members, culprit)->excluded = true;
+}
+
 void gf_view_change(struct gf_members *members, uint64_t now_ns,
                     const struct gf_members_reason *reason)
 {
@@ -160,8 +170,7 @@ void gf_view_change(struct gf_members *members, uint64_t now_ns,
     if (reason->planned)
         members->error =
             (struct gf_error){.code = GF_ERR_PEER, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
-    if (!gf_view_joins(members) && (reason->culprit < members->setup.world))
-        gf_members_at(members, reason->culprit)->excluded = true;
+    exclude(members, reason->culprit);
     step(members, CHANGE, members->member_id, NULL);
 }
 

@@ -120,6 +120,8 @@ uint32_t gf_view_list_rank(const struct members_list *list, uint32_t id);
 void gf_view_list_walk(struct gf_walk *walk, struct members_list *list, uint32_t id_count);
 /* Is this process of the newer epoch that has this list? */
 bool gf_view_list_is_mine(const struct gf_members *members, const struct members_list *list);
+/* More than half of the epoch's members are on `here`, or half of them with the lowest id. */
+bool gf_view_is_majority(const struct gf_members *members, const unsigned char *here);
 /* May those on `here`, members, decide, with those that have ended or wait and have answered? */
 bool gf_view_quorum(const struct gf_members *members, const unsigned char *here);
 /* The same if all that wait answer. */

@@ -38,6 +38,11 @@ uint32_t gf_members_waiting(const struct gf_members *members)
     return count;
 }
 
+bool gf_members_is_final(const struct gf_members *members)
+{
+    return members->cut.is_final;
+}
+
 const struct gf_error *gf_members_error(const struct gf_members *members)
 {
     return &members->error;
@@ -83,6 +88,8 @@ void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, si
     members->state = MEMBERS_JOINING;
     members->go = members->link_due = members->leaving = members->leave_asks = false;
     members->inquiring = members->asked = false;
+    members->inquiry_ns = 0;
+    members->cut = (struct members_cut){.told = false};
     members->join_fails_ns = 0;
     members->flush_first = members->seen_by = 0;
     members->call_count = 0;

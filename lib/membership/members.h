@@ -45,6 +45,7 @@ struct gf_waits {
     uint64_t taken;
     uint64_t still_ns; /* for so long none has ended, */
     uint64_t quiet_ns; /* and nothing has come from anybody */
+    uint64_t age_ns;   /* all this is as of so long ago: it failed then; 0: of now */
     uint32_t count;
     struct gf_wait rows[GF_WAITS_MAX];
 };
@@ -59,14 +60,16 @@ struct gf_members_setup {
     uint64_t join_timeout_ns;
     /* it comes into a running job: gf_view_change() is next; its id was never used */
     bool joins, is_new;
-    /* how long a rank may take to answer an inquiry before it is the culprit */
-    uint64_t answer_timeout_ns;
+    /* For how long a rank that is asked may compute before it answers; grace_ns at least. Of one
+     * that has not been heard of for silent_ns no answer is awaited. */
+    uint64_t answer_ns, silent_ns;
     /* for how long nothing moves on a connection that is broken; for whom this rank waits, asked at
      * an inquiry. NULL: for nobody */
     uint64_t grace_ns;
     void (*waits)(void *waits_of, struct gf_waits *waits_out);
     void *waits_of;
-    const char *address; /* for texts */
+    const uint64_t *away_ns; /* what the clock that this is polled with leaves out; NULL: nothing */
+    const char *address;     /* for texts */
     struct gf_offer offer;
     size_t endpoint_bytes_max; /* of the link driver */
     struct gf_log log;
@@ -82,7 +85,7 @@ struct gf_position {
     /* first tensor of the buffer, or the first one not declared ready; GF_TENSOR_NONE */
     uint32_t tensor;
     uint32_t waits_for;   /* rank, or GF_RANK_NONE (computing) */
-    uint64_t unpolled_ns; /* between the last two polls */
+    uint64_t unpolled_ns; /* the longest time between two polls of late */
 };
 
 /* How far a member is: what a change has to bring together. */
@@ -127,6 +130,8 @@ gf_status gf_members_poll(struct gf_members *members, uint64_t now_ns);
 /* code, peer, text (and operation, step, tensor where a rank reported them); valid after an
  * error. */
 const struct gf_error *gf_members_error(const struct gf_members *members);
+/* .. and no next epoch would be better */
+bool gf_members_is_final(const struct gf_members *members);
 /* After the join: what rank `rank` told about its link. */
 const void *gf_members_endpoint(const struct gf_members *members, uint32_t rank, size_t *bytes_out);
 
@@ -139,8 +144,8 @@ void gf_members_link_renewed(struct gf_members *members, const void *endpoint,
 
 struct gf_position *gf_members_position(struct gf_members *members); /* own; written by the owner */
 /* This rank's deadline has passed (or its link failed): ask everybody where they are and decide who
- * is the culprit. Call it again until it gives anything but GF_AGAIN; ends within
- * answer_timeout_ns. All ranks that ask end with the same error; ranks that do not ask are told and
+ * is the culprit. Call it again until it gives anything but GF_AGAIN; ends within five times
+ * answer_ns. All ranks that ask end with the same error; ranks that do not ask are told and
  * fail at their next poll. GF_OK: *error_out has code, peer and text. */
 gf_status gf_members_attribute(struct gf_members *members, uint64_t now_ns,
                                const struct gf_error *seen, struct gf_error *error_out);

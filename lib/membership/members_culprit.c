@@ -1,12 +1,11 @@
 /* Whose fault it is when a deadline has passed: the coordinator asks everybody where they are and for
  * what they wait, decides once and tells all.
  *
- * Silent ranks come first: who does not answer is stopped or does not poll, and whatever the others
- * wait for, it cannot come. If all answer, a message that was sent and did not come shows which
- * connection is broken; else a rank that is waited for and waits for nobody is behind
- * (members_edges.c). Where nobody says for what it waits, as before the first operation, the one
- * with the least work begun is behind, then the one that waits for nobody, then the one that
- * asked. */
+ * A message that was sent and did not come shows which connection is broken, whoever else does not
+ * answer; else a rank that is waited for and waits for nobody is behind, or does not answer
+ * (members_edges.c). Where nobody says for what it waits, as before the first operation, it is a
+ * rank that does not answer; if all do, the one with the least work begun is behind, then the one
+ * that waits for nobody, then the one that asked. */
 #include "lib/membership/members_state.h"
 
 #include <inttypes.h>
@@ -43,10 +42,30 @@ struct gf_waits *gf_members_waits_own(struct gf_members *members)
     return waits;
 }
 
+static uint64_t passed_ns(const struct gf_members *members)
+{
+    const uint64_t *away_ns = members->setup.away_ns;
+    return members->now_ns + ((away_ns != NULL) ? *away_ns : 0);
+}
+
+void gf_members_inquiry_note(struct gf_members *members)
+{
+    members->inquiry_ns = members->now_ns;
+    members->inquiry_at_ns = passed_ns(members);
+}
+
+uint64_t gf_members_inquiry_age(const struct gf_members *members)
+{
+    return passed_ns(members) - members->inquiry_at_ns;
+}
+
+/* This rank answers at once. */
 static void ask(struct gf_members *members)
 {
     members->inquiry++;
-    members->inquiry_ns = members->now_ns;
+    gf_members_inquiry_note(members);
+    (void)gf_members_told_own(members);
+    (void)gf_members_waits_own(members);
     gf_members_owe_all(members, MEMBERS_ASK);
 }
 
@@ -60,23 +79,44 @@ void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker,
     ask(members);
 }
 
-static bool is_silent(const struct gf_members *members, uint32_t rank)
+bool gf_members_is_silent(const struct gf_members *members, uint32_t rank)
 {
     const struct member *peer = gf_members_of(members, rank);
     return (rank != 0) && gf_member_is_here(peer) && (peer->said.answered != members->inquiry);
 }
 
-/* All have answered, or will not. Then the coordinator's own row says where it is. */
-static bool is_answered(struct gf_members *members)
+bool gf_members_is_unheard(const struct gf_members *members, uint32_t rank)
 {
-    bool all = true;
-    for (uint32_t rank = 1; rank < members->setup.world; rank++)
-        all = all && !is_silent(members, rank);
-    (void)gf_members_told_own(members);
-    (void)gf_members_waits_own(members);
-    /* Half of the time is for the answers, the other half for the error to reach those who
-     * asked. */
-    return all || (members->now_ns - members->inquiry_ns >= members->setup.answer_timeout_ns / 2);
+    uint64_t heard_ns = gf_members_of(members, rank)->said.heard_ns;
+    if (heard_ns < members->opened_ns) heard_ns = members->opened_ns;
+    return gf_members_is_silent(members, rank) &&
+           (members->now_ns - heard_ns >= members->setup.silent_ns);
+}
+
+/* whoever polls has answered by then, unless it computes */
+#define ANSWERS_NS UINT64_C(500000000)
+
+/* All have answered, or no more is waited for. */
+static bool is_answered(const struct gf_members *members)
+{
+    uint64_t waited_ns = members->now_ns - members->inquiry_ns;
+    uint32_t silent = 0, unheard = 0;
+    for (uint32_t rank = 1; rank < members->setup.world; rank++) {
+        silent += gf_members_is_silent(members, rank);
+        unheard += gf_members_is_unheard(members, rank);
+    }
+    if (silent == 0) return true;
+    if (waited_ns < ANSWERS_NS) return false; /* this rank may have been suspended, or all */
+    return (silent == unheard) || (gf_members_inquiry_age(members) >= members->setup.answer_ns);
+}
+
+/* What those that have answered say is enough. */
+static bool is_found(const struct gf_members *members)
+{
+    uint32_t peer = members->seen.peer;
+    if (members->now_ns - members->inquiry_ns < ANSWERS_NS) return false;
+    if (members->seen.code == GF_ERR_TIMEOUT) return gf_members_find(members).cause == MEMBERS_EDGE;
+    return (peer < members->setup.world) && !gf_members_is_silent(members, peer);
 }
 
 /* Has a begun less than b? */
@@ -93,20 +133,18 @@ bool gf_members_is_behind(const struct gf_position *a, const struct gf_position 
 
 /* Of the silent ranks those that have been silent longest (a rank that is only busy spoke a moment
  * ago), of those the one furthest behind, of those the lowest. */
-static uint32_t silent_culprit(const struct gf_members *members, uint32_t *count_out)
+static uint32_t silent_culprit(const struct gf_members *members)
 {
     uint64_t oldest_ns = UINT64_MAX;
     uint32_t culprit = GF_RANK_NONE;
-    *count_out = 0;
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         uint64_t heard_ns = gf_members_of(members, rank)->said.heard_ns;
-        if (!is_silent(members, rank)) continue;
-        (*count_out)++;
+        if (!gf_members_is_silent(members, rank)) continue;
         if (heard_ns < oldest_ns) oldest_ns = heard_ns;
     }
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         const struct member *peer = gf_members_of(members, rank);
-        if (!is_silent(members, rank) ||
+        if (!gf_members_is_silent(members, rank) ||
             (peer->said.heard_ns - oldest_ns > 2 * MEMBERS_STATUS_IDLE_NS))
             continue;
         if ((culprit == GF_RANK_NONE) ||
@@ -117,22 +155,56 @@ static uint32_t silent_culprit(const struct gf_members *members, uint32_t *count
     return culprit;
 }
 
-static void silent_end(struct gf_members *members, uint32_t culprit, uint32_t silent_count)
+/* Without them those that are left decide on the next epoch; where they could not, the epoch begins
+ * anew with all. */
+static void cut_decide(struct gf_members *members, const struct members_cut *cut)
+{
+    unsigned char here[GF_WORLD_MAX / 8] = {0};
+    for (uint32_t rank = 0; rank < members->setup.world; rank++)
+        if ((rank == members->setup.rank) || gf_members_here(members, rank))
+            gf_view_add(here, members_id(members, rank));
+    for (uint32_t i = 0; i < cut->count; i++)
+        gf_view_remove(here, members_id(members, cut->ranks[i]));
+    members->cut = *cut;
+    members->cut.told = true;
+    if ((members->view.epoch.epoch != 0) && !gf_view_is_majority(members, here))
+        members->cut.count = 0;
+}
+
+static void cut_one(struct gf_members *members, uint32_t rank)
+{
+    struct members_cut cut = {.count = (rank < members->setup.world) ? 1 : 0};
+    cut.ranks[0] = (uint16_t)rank;
+    cut_decide(members, &cut);
+}
+
+/* What is said of it where it is named. */
+static const char *spared(const struct gf_members *members)
+{
+    bool stays = (members->cut.count == 0);
+    return !stays ? "" : "; it stays: without it the others are too few";
+}
+
+static void silent_end(struct gf_members *members, uint32_t culprit)
 {
     char last[128] = "before it said where it was";
     char others[40] = "";
+    uint32_t silent_count = 0;
     const struct member *peer = gf_members_of(members, culprit);
     const struct gf_position *position = &peer->said.told.position;
     if (peer->said.heard_ns != 0)
         (void)snprintf(last, sizeof last, "%.1f s ago in %s",
                        (double)(members->now_ns - peer->said.heard_ns) / 1e9,
                        gf_members_place(position).text);
+    for (uint32_t rank = 1; rank < members->setup.world; rank++)
+        silent_count += gf_members_is_silent(members, rank);
     if (silent_count > 1) (void)snprintf(others, sizeof others, "; silent ranks: %u", silent_count);
+    cut_one(members, culprit);
     gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, position,
                        "rank %u does not answer (asked %.1f s ago): it is "
-                       "stopped or does not poll; last heard of %s%s",
-                       culprit, (double)(members->now_ns - members->inquiry_ns) / 1e9, last,
-                       others);
+                       "stopped or does not poll; last heard of %s%s%s",
+                       culprit, (double)(members->now_ns - members->inquiry_ns) / 1e9, last, others,
+                       spared(members));
 }
 
 /* Who waits in vain may wait because ranks made different calls: then nobody is late. */
@@ -198,31 +270,41 @@ static void lag_end(struct gf_members *members, uint32_t culprit)
                        told->position.waits_for);
     }
     if (told->position.unpolled_ns >= UINT64_C(1000000000))
-        (void)snprintf(gap, sizeof gap, ", had not polled for %.1f s",
+        (void)snprintf(gap, sizeof gap, ", did not poll for %.1f s",
                        (double)told->position.unpolled_ns / 1e9);
+    cut_one(members, culprit);
     gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, &told->position,
                        "rank %u is behind in %s: %s; last moved "
-                       "%.1f s ago%s (rank %u asked)",
+                       "%.1f s ago%s (rank %u asked)%s",
                        culprit, gf_members_place(&told->position).text, waits,
-                       (double)told->unmoved_ns / 1e9, gap, members->seen_by);
+                       (double)told->unmoved_ns / 1e9, gap, members->seen_by, spared(members));
 }
 
 static void edge_end(struct gf_members *members, const struct members_finding *found)
 {
     const struct gf_position *at = &gf_members_of(members, found->culprit)->said.told.position;
-    char others[48] = "";
+    char others[80] = "";
+    char goes[80] = "nobody goes: the others would be too few";
+    cut_decide(members, &found->cut);
     if (found->edges > 1)
         (void)snprintf(others, sizeof others, "; broken connections: %u", found->edges);
+    if (members->cut.count > 0)
+        (void)snprintf(goes, sizeof goes, "rank %u is the one to go", found->culprit);
+    if (members->cut.count > 1)
+        (void)snprintf(goes, sizeof goes, "rank %u and %u more are to go", found->culprit,
+                       members->cut.count - 1);
     gf_members_fail_in(members, GF_ERR_TIMEOUT, found->culprit, at,
                        "messages of rank %u do not reach rank %u: it lacks one that was sent, and "
-                       "nothing has come for %.1f s%s; rank %u is the one to go (rank %u asked)",
-                       found->from, found->to, (double)found->quiet_ns / 1e9, others,
-                       found->culprit, members->seen_by);
+                       "nothing has come for %.1f s%s; %s (rank %u asked)",
+                       found->from, found->to, (double)found->quiet_ns / 1e9, others, goes,
+                       members->seen_by);
 }
 
-/* "0 for 1, 1 for 2": where all wait, as far as it fits. */
+/* "0 for 1, 1 for 2": where all wait, as far as it fits. The epoch begins anew with all; if the same
+ * step comes to the same, it is no use. */
 static void nobody_end(struct gf_members *members)
 {
+    uint64_t step = members->position.step + 1;
     char waits[120] = "";
     size_t used = 0;
     for (uint32_t rank = 0; (rank < members->setup.world) && (used + 24 < sizeof waits); rank++) {
@@ -231,23 +313,32 @@ static void nobody_end(struct gf_members *members)
         used += (size_t)snprintf(waits + used, sizeof waits - used, "%s%u for %u",
                                  (used > 0) ? ", " : "", rank, awaited);
     }
+    members->cut = (struct members_cut){.told = true, .is_final = (members->circle_step == step)};
+    members->circle_step = step;
     gf_members_fail_in(members, GF_ERR_TIMEOUT, GF_RANK_NONE, &members->position,
-                       "ranks wait for each other, and no message is known to be lost (rank %u "
+                       "ranks wait for each other%s, and no message is known to be lost (rank %u "
                        "asked; %s)",
+                       members->cut.is_final ? ", in this step for the second time" : "",
                        members->seen_by, waits);
 }
 
 static void laggard_end(struct gf_members *members)
 {
     const struct members_finding found = gf_members_find(members);
-    uint32_t last = laggard(members);
+    uint32_t last = laggard(members), silent = silent_culprit(members);
     if (calls_end(members)) return;
     if (gone_end(members, &gf_members_of(members, last)->said.told.position)) return;
     switch (found.cause) {
     case MEMBERS_EDGE: edge_end(members, &found); break;
     case MEMBERS_LAG: lag_end(members, found.culprit); break;
+    case MEMBERS_SILENT: silent_end(members, found.culprit); break;
     case MEMBERS_NOBODY: nobody_end(members); break;
-    case MEMBERS_NO_CAUSE: lag_end(members, last); break;
+    case MEMBERS_NO_CAUSE:
+        if (silent != GF_RANK_NONE)
+            silent_end(members, silent);
+        else
+            lag_end(members, last);
+        break;
     }
 }
 
@@ -260,12 +351,19 @@ static uint32_t failed_end(const struct gf_members *members)
     return (peer > members->seen_by) ? peer : members->seen_by;
 }
 
-/* Everybody is there and something else failed: what the first rank saw of it is the best there
- * is. */
+/* No deadline has passed: unless the other end does not answer, what the first rank saw is the best
+ * there is. */
 static void seen_end(struct gf_members *members)
 {
     struct gf_error error = members->seen;
-    error.peer = failed_end(members);
+    uint32_t silent = silent_culprit(members);
+    if (error.peer < members->setup.world)
+        silent = gf_members_is_silent(members, error.peer) ? error.peer : GF_RANK_NONE;
+    if (silent != GF_RANK_NONE) {
+        silent_end(members, silent);
+        return;
+    }
+    error.peer = failed_end(members); /* it would fail again at once: it goes, whoever is left */
     (void)snprintf(error.text, sizeof error.text, "rank %u: %.220s", members->seen_by,
                    members->seen.text);
     gf_members_fail(members, &error, &error);
@@ -273,15 +371,22 @@ static void seen_end(struct gf_members *members)
 
 void gf_members_inquiry_time(struct gf_members *members)
 {
-    uint32_t silent_count;
-    if (!members->inquiring || members_over(members) || !is_answered(members)) return;
-    uint32_t culprit = silent_culprit(members, &silent_count);
-    if (culprit != GF_RANK_NONE)
-        silent_end(members, culprit, silent_count);
-    else if (members->seen.code != GF_ERR_TIMEOUT)
+    if (!members->inquiring || members_over(members)) return;
+    if (!is_answered(members) && !is_found(members)) return;
+    if (members->seen.code != GF_ERR_TIMEOUT)
         seen_end(members);
     else
         laggard_end(members);
+}
+
+/* It has not asked this rank where it is; or it has, and has not decided since: it waits for answers,
+ * and may compute at the beginning of that, at its end and once in between. */
+static bool coordinator_is_silent(const struct gf_members *members)
+{
+    uint64_t asked_ns = members->asked_ns, most_ns = members->setup.answer_ns;
+    if (members->inquiry_ns != 0) most_ns *= 4;
+    if (members->inquiry_ns > asked_ns) asked_ns = members->inquiry_ns;
+    return members->now_ns - asked_ns >= most_ns;
 }
 
 gf_status gf_members_attribute(struct gf_members *members, uint64_t now_ns,
@@ -302,7 +407,7 @@ gf_status gf_members_attribute(struct gf_members *members, uint64_t now_ns,
     }
     gf_members_pump(members);
     if ((members->state != MEMBERS_FAILED) && !members_coordinates(members) &&
-        (now_ns - members->asked_ns >= members->setup.answer_timeout_ns)) {
+        coordinator_is_silent(members)) {
         gf_members_failf(members, GF_ERR_TIMEOUT, 0,
                          "rank 0, which coordinates, was asked who is late and did not "
                          "answer for %.1f s: it is stopped or does not poll",
@@ -342,8 +447,8 @@ static void leave_end(struct gf_members *members)
     if ((culprit == NULL) || gone_end(members, own)) return;
     awaited = culprit->said.told.position.waits_for;
     /* it has left, then it was cut off */
-    if ((awaited < members->setup.world) && is_silent(members, awaited)) {
-        silent_end(members, awaited, 1);
+    if ((awaited < members->setup.world) && gf_members_is_silent(members, awaited)) {
+        silent_end(members, awaited);
         return;
     }
     gf_members_fail_in(members, GF_ERR_TIMEOUT, late, &culprit->said.told.position,

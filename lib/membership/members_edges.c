@@ -56,38 +56,74 @@ static bool has_left(const struct gf_members *members, uint32_t rank)
     return gf_members_of(members, rank)->leaves;
 }
 
-/* Of those that lag the one furthest behind. */
-static void lag_note(const struct gf_members *members, uint32_t rank, struct members_finding *found)
+/* A rank that was not heard of for long goes before one that lags, and that before one that may only
+ * be busy. */
+static uint32_t weight_of(const struct gf_members *members, members_cause cause, uint32_t rank)
 {
-    if ((found->cause == MEMBERS_LAG) &&
-        !gf_members_is_behind(&gf_members_of(members, rank)->said.told.position,
-                              &gf_members_of(members, found->culprit)->said.told.position))
+    if (cause == MEMBERS_LAG) return 2;
+    if (cause != MEMBERS_SILENT) return 0;
+    return gf_members_is_unheard(members, rank) ? 3 : 1;
+}
+
+/* Of equals the one furthest behind. */
+static void culprit_note(const struct gf_members *members, members_cause cause, uint32_t rank,
+                         struct members_finding *found)
+{
+    uint32_t weight = weight_of(members, cause, rank);
+    uint32_t most = weight_of(members, found->cause, found->culprit);
+    if ((weight < most) ||
+        ((weight == most) &&
+         !gf_members_is_behind(&gf_members_of(members, rank)->said.told.position,
+                               &gf_members_of(members, found->culprit)->said.told.position)))
         return;
-    found->cause = MEMBERS_LAG;
+    found->cause = cause;
     found->culprit = rank;
 }
 
-/* Somebody waits for what `rank` has not done of an operation: if it waits for nobody, it lags. */
-static void follow(const struct gf_members *members, uint32_t rank, uint64_t order,
+#define SLEPT_NS UINT64_C(250000000) /* a rank that waits may sleep, on a core that is shared */
+
+/* It did not poll for longer than a connection may be quiet. */
+static bool was_away(const struct gf_members *members, uint32_t rank)
+{
+    uint64_t gap_ns = gf_members_of(members, rank)->said.told.position.unpolled_ns;
+    return (gap_ns >= SLEPT_NS) && (gap_ns >= members->setup.grace_ns);
+}
+
+/* It has moved nothing of what others wait for as long; else it may just have got what it waited for
+ * itself. */
+static bool is_still(const struct gf_members *members, uint32_t rank, const struct gf_wait *own)
+{
+    uint64_t still_ns = (own != NULL) ? own->still_ns : waits_of(members, rank)->still_ns;
+    return (still_ns >= members->setup.grace_ns) || was_away(members, rank);
+}
+
+/* `row` waits for what `rank` has not done of an operation: if it waits for nobody, it lags. One that
+ * does not answer may only compute: it is awaited for long, or not named. */
+static void follow(const struct gf_members *members, uint32_t rank, const struct gf_wait *row,
                    struct members_finding *found)
 {
     const struct gf_waits *waits = waits_of(members, rank);
-    bool has_ended = (order < waits->taken) && (row_of(waits, order) == NULL);
-    if (!has_said(members, rank)) {
-        if (has_left(members, rank)) lag_note(members, rank, found);
-        return;
+    const struct gf_wait *own = row_of(waits, row->order);
+    bool has_ended = (row->order < waits->taken) && (own == NULL);
+    if (has_said(members, rank)) {
+        if (!has_ended && !waits_for_somebody(waits) && is_still(members, rank, own))
+            culprit_note(members, MEMBERS_LAG, rank, found);
+    } else if (has_left(members, rank)) {
+        culprit_note(members, MEMBERS_LAG, rank, found);
+    } else if (gf_members_is_silent(members, rank) && (row->still_ns >= members->setup.grace_ns)) {
+        culprit_note(members, MEMBERS_SILENT, rank, found);
     }
-    if (!has_ended && !waits_for_somebody(waits)) lag_note(members, rank, found);
 }
 
-/* Who did not poll for longest, and longer than a connection may be quiet: what it had posted it
- * may not have sent. */
+/* Who did not poll for longest of late, and longer than a connection may be quiet: what it had posted
+ * it may not have sent. */
 static void unpolled_find(const struct gf_members *members, struct members_finding *found)
 {
-    uint64_t longest_ns = members->setup.grace_ns;
+    uint64_t longest_ns = 0;
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         uint64_t gap_ns = gf_members_of(members, rank)->said.told.position.unpolled_ns;
-        if (!has_said(members, rank) || (gap_ns <= longest_ns)) continue;
+        if (!has_said(members, rank) || !was_away(members, rank) || (gap_ns <= longest_ns))
+            continue;
         longest_ns = gap_ns;
         *found = (struct members_finding){.cause = MEMBERS_LAG, .culprit = rank};
     }
@@ -98,16 +134,21 @@ static void unpolled_find(const struct gf_members *members, struct members_findi
 /* What became of a message at the rank that is to send it. */
 typedef enum sending { NOT_SENT, SENT_NOW, SENT_LONG_AGO } sending;
 
-/* The spans are those of before it was asked: a moment passes until its answer is there. */
+/* Long ago: for `grace` before it failed, if it has, and before the moment of which the row of the
+ * rank that lacks it is. That was at the question or later, or `age_ns` before its answer, so not
+ * longer before the question; and the sender's answer was here `answer_ns` after the question, or
+ * given earlier. */
 static sending sending_of(const struct gf_members *members, uint32_t rank, uint64_t order,
-                          uint64_t place)
+                          uint64_t place, uint64_t age_ns)
 {
     const struct gf_waits *waits = waits_of(members, rank);
     const struct gf_wait *row = row_of(waits, order);
     uint64_t still_ns = (row != NULL) ? row->still_ns : waits->still_ns;
-    uint64_t least_ns = members->setup.grace_ns + gf_members_of(members, rank)->said.answer_ns;
+    uint64_t grace_ns = members->setup.grace_ns;
+    uint64_t least_ns = grace_ns + gf_members_of(members, rank)->said.answer_ns + age_ns;
     if ((row != NULL) ? (row->posted <= place) : (order >= waits->taken)) return NOT_SENT;
-    return (still_ns >= least_ns) ? SENT_LONG_AGO : SENT_NOW;
+    bool is_long = (still_ns >= grace_ns) && (still_ns + waits->age_ns >= least_ns);
+    return is_long ? SENT_LONG_AGO : SENT_NOW;
 }
 
 /* Something comes to a rank that has waited for long: the network is slow, and what does not come at
@@ -144,24 +185,46 @@ static uint32_t edges_of(const struct edges *edges, uint32_t rank)
     return count;
 }
 
-/* The first of a greedy cover: whoever has most edges; of equals not the coordinator, then the
- * higher one. */
-static void edges_cover(const struct edges *edges, struct members_finding *found)
+/* Whoever has most edges; of equals not the coordinator, then the higher one. */
+static const struct edge *edges_most(const struct edges *edges, uint32_t *rank_out)
 {
+    const struct edge *found = NULL;
     uint32_t most = 0;
+    *rank_out = 0;
     for (uint32_t i = 0; i < 2 * edges->count; i++) {
         const struct edge *edge = &edges->list[i / 2];
         uint32_t rank = (i % 2 == 0) ? edge->from : edge->to;
         uint32_t count = edges_of(edges, rank);
-        if ((count < most) || ((count == most) && (rank <= found->culprit))) continue;
+        if ((count < most) || ((count == most) && (rank <= *rank_out))) continue;
         most = count;
-        *found = (struct members_finding){.cause = MEMBERS_EDGE,
-                                          .culprit = rank,
-                                          .from = edge->from,
-                                          .to = edge->to,
-                                          .edges = edges->count,
-                                          .quiet_ns = edge->quiet_ns};
+        *rank_out = rank;
+        found = edge;
     }
+    return found;
+}
+
+/* A greedy cover: without the ranks of it no edge is left. The first of them is named. */
+static void edges_cover(struct edges *edges, struct members_finding *found)
+{
+    struct members_cut cut = {.count = 0};
+    uint32_t all = edges->count, rank, left;
+    while ((edges->count > 0) && (cut.count < MEMBERS_CUT_MAX)) {
+        const struct edge edge = *edges_most(edges, &rank);
+        if (cut.count == 0)
+            *found = (struct members_finding){.cause = MEMBERS_EDGE,
+                                              .culprit = rank,
+                                              .from = edge.from,
+                                              .to = edge.to,
+                                              .edges = all,
+                                              .quiet_ns = edge.quiet_ns};
+        cut.ranks[cut.count++] = (uint16_t)rank;
+        left = 0;
+        for (uint32_t i = 0; i < edges->count; i++)
+            if ((edges->list[i].from != rank) && (edges->list[i].to != rank))
+                edges->list[left++] = edges->list[i];
+        edges->count = left;
+    }
+    found->cut = cut;
 }
 
 /* ---- all together ---- */
@@ -171,16 +234,17 @@ static void row_look(const struct gf_members *members, uint32_t rank, const stru
 {
     if (found->cause == MEMBERS_NO_CAUSE) found->cause = MEMBERS_NOBODY;
     if ((row->from != GF_RANK_NONE) && !has_said(members, row->from)) {
-        follow(members, row->from, row->order, found);
+        follow(members, row->from, row, found);
     } else if (row->from != GF_RANK_NONE) {
-        sending sent = sending_of(members, row->from, row->order, row->lacked);
+        const struct gf_waits *waits = waits_of(members, rank);
+        sending sent = sending_of(members, row->from, row->order, row->lacked, waits->age_ns);
         if (sent == NOT_SENT)
-            follow(members, row->from, row->order, found);
+            follow(members, row->from, row, found);
         else if ((sent == SENT_LONG_AGO) && (row->still_ns >= members->setup.grace_ns))
-            edge_add(edges, row->from, rank, waits_of(members, rank)->quiet_ns);
+            edge_add(edges, row->from, rank, waits->quiet_ns);
     }
-    if (row->to != GF_RANK_NONE) follow(members, row->to, row->order, found);
-    if (row->memory != GF_RANK_NONE) follow(members, row->memory, row->order, found);
+    if (row->to != GF_RANK_NONE) follow(members, row->to, row, found);
+    if (row->memory != GF_RANK_NONE) follow(members, row->memory, row, found);
 }
 
 struct members_finding gf_members_find(const struct gf_members *members)
@@ -195,7 +259,8 @@ struct members_finding gf_members_find(const struct gf_members *members)
             if (row_waits(&waits->rows[i]))
                 row_look(members, rank, &waits->rows[i], &edges, &found);
     }
-    if ((edges.count > 0) && !network_is_slow(members)) edges_cover(&edges, &found);
+    if (network_is_slow(members)) return found;
+    if (edges.count > 0) edges_cover(&edges, &found);
     if (found.cause == MEMBERS_NOBODY) unpolled_find(members, &found);
     return found;
 }

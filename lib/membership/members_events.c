@@ -44,7 +44,7 @@ static void on_told(struct gf_members *members, struct member *peer, struct gf_g
     peer->said.heard_ns = (members->now_ns > 0) ? members->now_ns : 1;
     if (inquiry == 0) return;
     peer->said.answered = inquiry;
-    peer->said.answer_ns = members->now_ns - members->inquiry_ns;
+    peer->said.answer_ns = gf_members_inquiry_age(members);
 }
 
 /* Does a rank give up because this one, which coordinates, did not answer, and is that so? Then the
@@ -53,7 +53,7 @@ static bool was_away(const struct gf_members *members, const struct gf_error *er
 {
     return (error->code == GF_ERR_TIMEOUT) && (error->peer == members->setup.rank) &&
            (members->setup.world > 2) &&
-           (members->position.unpolled_ns >= members->setup.answer_timeout_ns / 2);
+           (members->position.unpolled_ns >= members->setup.answer_ns);
 }
 
 /* Frames that a rank sends to the coordinator. False: it may not come now, or it is malformed. */
@@ -96,6 +96,7 @@ static bool coordinator_frame(struct gf_members *members, uint32_t from, uint32_
 static bool rank_frame(struct gf_members *members, uint32_t kind, struct gf_get *get)
 {
     struct gf_error error = {0};
+    struct members_cut cut;
     switch (kind) {
     case MEMBERS_ENDPOINTS:
         gf_members_join_endpoints(members, 0, get);
@@ -104,11 +105,14 @@ static bool rank_frame(struct gf_members *members, uint32_t kind, struct gf_get 
     case MEMBERS_LINK: return gf_members_link_take(members, get);
     case MEMBERS_ASK:
         members->inquiry = gf_get_u32(get);
+        gf_members_inquiry_note(members);
         if (!get->bad) gf_members_owe(members, 0, MEMBERS_POSITION);
         break;
     case MEMBERS_ERROR:
         gf_members_error_get(get, &error);
-        if (!get->bad) gf_members_fail(members, &error, &error);
+        if (get->bad || !gf_members_cut_get(members, get, &cut)) return false;
+        if (!members_over(members)) members->cut = cut;
+        gf_members_fail(members, &error, &error);
         break;
     case MEMBERS_ALL_GONE:
         if (!members->leaving) return false;

@@ -63,10 +63,32 @@ static void waits_walk(struct gf_walk *walk, struct gf_waits *waits)
 {
     static const struct gf_field fields[] = {
         GF_FIELD(gf_waits, taken), GF_FIELD(gf_waits, still_ns), GF_FIELD(gf_waits, quiet_ns),
-        GF_FIELD(gf_waits, count)};
+        GF_FIELD(gf_waits, age_ns), GF_FIELD(gf_waits, count)};
     gf_walk_fields(walk, waits, fields, COUNT(fields));
     for (uint32_t i = 0; (i < waits->count) && (i < GF_WAITS_MAX); i++)
         wait_walk(walk, &waits->rows[i]);
+}
+
+static void cut_walk(struct gf_walk *walk, struct members_cut *cut)
+{
+    uint32_t is_final = cut->is_final ? 1 : 0;
+    gf_walk_u32(walk, &is_final);
+    gf_walk_u32(walk, &cut->count);
+    for (uint32_t i = 0; (i < cut->count) && (i < MEMBERS_CUT_MAX); i++)
+        gf_walk_u16(walk, &cut->ranks[i]);
+    cut->is_final = (is_final != 0);
+}
+
+bool gf_members_cut_get(const struct gf_members *members, struct gf_get *get,
+                        struct members_cut *cut_out)
+{
+    struct members_cut cut = {.told = (get->left > 0)};
+    if (cut.told) cut_walk(&(struct gf_walk){.get = get}, &cut);
+    if (get->bad || (cut.count > MEMBERS_CUT_MAX)) return false;
+    for (uint32_t i = 0; i < cut.count; i++)
+        if (cut.ranks[i] >= members->setup.world) return false;
+    *cut_out = cut;
+    return true;
 }
 
 static bool is_rank(const struct gf_members *members, uint32_t rank)
@@ -186,8 +208,11 @@ static uint32_t frame_put(struct gf_members *members, struct member *to, members
         told_walk(&walk, gf_members_told_own(members));
         if (frame == MEMBERS_POSITION) waits_walk(&walk, gf_members_waits_own(members));
         break;
-    case MEMBERS_GIVES_UP:
-    case MEMBERS_ERROR: error_walk(&walk, &members->tell); break;
+    case MEMBERS_GIVES_UP: error_walk(&walk, &members->tell); break;
+    case MEMBERS_ERROR:
+        error_walk(&walk, &members->tell);
+        if (members->cut.told) cut_walk(&walk, &members->cut);
+        break;
     default: break; /* a word that says all */
     }
     return (uint32_t)(GF_FRAME_PAYLOAD_MAX - put.left);

@@ -108,6 +108,15 @@ typedef enum member_state {
     MEMBER_WAITS       /* .. and was given the same things as this rank */
 } member_state;
 
+/* Whom the next epoch is to be without, as ranks of the one that has failed. */
+#define MEMBERS_CUT_MAX 64u
+struct members_cut {
+    bool told;     /* the coordinator has found that out; else whom the error names */
+    bool is_final; /* no next epoch would be better */
+    uint32_t count;
+    uint16_t ranks[MEMBERS_CUT_MAX];
+};
+
 /* A row for each member id. */
 struct member {
     member_state state;
@@ -137,7 +146,7 @@ struct member {
         uint64_t calls_same; /* up to this one its requests were ours */
         struct members_told told;
         struct gf_waits waits; /* of its answer */
-        uint64_t answer_ns;    /* after it was asked, it came */
+        uint64_t answer_ns;    /* after it was asked, it was here, whoever did not poll meanwhile */
     } said;
 };
 
@@ -173,11 +182,12 @@ struct gf_members {
     /* number n, from 1, at n modulo their count; at 0 none */
     struct members_call calls[MEMBERS_CALLS];
 
-    uint32_t inquiry; /* number of the last one; coordinator: asked, others: heard of */
-    bool inquiring;   /* coordinator */
-    bool leave_asks;  /* asked by gf_members_leave_late() */
-    uint64_t inquiry_ns;
-    bool asked; /* this rank called gf_members_attribute() */
+    uint32_t inquiry;       /* number of the last one; coordinator: asked, others: heard of */
+    bool inquiring;         /* coordinator */
+    bool leave_asks;        /* asked by gf_members_leave_late() */
+    uint64_t inquiry_ns;    /* others: when they heard of it */
+    uint64_t inquiry_at_ns; /* the same by a clock that goes on where this rank does not poll */
+    bool asked;             /* this rank called gf_members_attribute() */
     uint64_t asked_ns;
     uint32_t seen_by; /* who asked first, and what it saw */
     struct gf_error seen;
@@ -187,6 +197,9 @@ struct gf_members {
     /* how a process that proved nothing did not fit; told if nobody better comes */
     struct gf_error claim;
     struct gf_error tell; /* what the others hear of it: GIVES_UP and ERROR */
+    struct members_cut cut;
+    /* coordinator: the step in which ranks waited for each other without a cause; + 1, 0: none */
+    uint64_t circle_step;
     /* [id_count][endpoint_bytes_max], each begins with the control address */
     unsigned char *endpoints;
     uint32_t *id_of; /* [world] of each rank; back: gf_members_rank() */
@@ -265,6 +278,9 @@ void gf_members_flush(struct gf_members *members);
 void gf_members_offer_put(struct gf_put *put, struct gf_members *members);
 bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out);
 void gf_members_error_get(struct gf_get *get, struct gf_error *error_out);
+/* False: malformed. Nothing of a sender that tells none. */
+bool gf_members_cut_get(const struct gf_members *members, struct gf_get *get,
+                        struct members_cut *cut_out);
 /* False: malformed. */
 bool gf_members_waits_get(const struct gf_members *members, struct gf_get *get,
                           struct gf_waits *waits_out);
@@ -326,6 +342,14 @@ void gf_members_offer_refuse(struct gf_members *members, uint32_t id, struct gf_
 void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker,
                               const struct gf_error *seen);
 void gf_members_inquiry_time(struct gf_members *members);
+/* The last inquiry is of now. */
+void gf_members_inquiry_note(struct gf_members *members);
+/* For how long it has been under way, polled or not. */
+uint64_t gf_members_inquiry_age(const struct gf_members *members);
+/* It is here and has not answered the last inquiry. */
+bool gf_members_is_silent(const struct gf_members *members, uint32_t rank);
+/* So does a rank that was not heard of for longer than any that polls. */
+bool gf_members_is_unheard(const struct gf_members *members, uint32_t rank);
 /* Has a begun less than b, or of equals, does it alone wait for nobody? */
 bool gf_members_is_behind(const struct gf_position *a, const struct gf_position *b);
 /* What this rank would tell of itself, in its own row. */
@@ -342,14 +366,16 @@ typedef enum members_cause {
     MEMBERS_NO_CAUSE, /* nobody says for whom it waits */
     MEMBERS_EDGE,     /* messages of `from` do not reach `to` */
     MEMBERS_LAG,      /* a rank that others wait for computes */
+    MEMBERS_SILENT,   /* .. or does not answer */
     MEMBERS_NOBODY    /* they wait for each other, and nothing is known to be lost */
 } members_cause;
 struct members_finding {
     members_cause cause;
-    uint32_t culprit;  /* EDGE, LAG */
-    uint32_t from, to; /* EDGE: one of those that the culprit is of */
-    uint32_t edges;    /* EDGE: broken ones of all ranks */
-    uint64_t quiet_ns; /* EDGE: nothing has come for so long */
+    uint32_t culprit;       /* EDGE, LAG, SILENT */
+    uint32_t from, to;      /* EDGE: one of those that the culprit is of */
+    uint32_t edges;         /* EDGE: broken ones of all ranks */
+    uint64_t quiet_ns;      /* EDGE: nothing has come for so long */
+    struct members_cut cut; /* EDGE: ranks without which none is left */
 };
 /* What the answers to the last inquiry show. */
 struct members_finding gf_members_find(const struct gf_members *members);
