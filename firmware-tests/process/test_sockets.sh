@@ -19,11 +19,12 @@ for ranks in 2 3; do
     check "${ranks}_ranks_that_sleep" same_weights --set link.idle=sleep --set link.streams=2
 done
 ranks=2
-refused() { ! weights "$@" && [ "$(grep -cE "$text" "$scratch/log")" -eq $ranks ]; } # once a rank
+# by one rank at least: another may have seen that one leave before it came to its own device
+refused() { ! weights "$@" && grep -qE "$text" "$scratch/log"; }
 text='device "gfnone0" of link.devices is no interface with an IPv4 address here; there are:.* lo'
 check a_device_that_is_not_there_is_named refused --set link.private_memory=true --set link.devices=gfnone0
 text='device "a" of link.devices'
-check and_so_are_too_many refused --set link.private_memory=true --set link.devices=a,b,c,d,e
+check and_so_is_the_first_of_several refused --set link.private_memory=true --set link.devices=a,b,c,d,e
 
 # ---- an appliance without UCX, CUDA and libconfig ----
 check sockets_alone sh -c "timeout 60 $BUILD/gf-run -n 3 $program | grep -c 'sums are right' | grep -qx 3"
