@@ -16,9 +16,9 @@ void gf_members_call(struct gf_members *members, gf_operation operation, gf_type
     struct members_call call = {.what = (uint32_t)operation | ((uint32_t)type << 8),
                                 .root = root,
                                 .elem_count = elem_count};
-    hash = gf_fnv_u64(hash, call.what);
-    hash = gf_fnv_u64(hash, root);
-    call.hash = gf_fnv_u64(hash, elem_count);
+    /* by words: byte by byte it took a sixth of a small request's time */
+    hash = gf_fnv_word(hash, ((uint64_t)root << 32) | call.what);
+    call.hash = gf_fnv_word(hash, elem_count);
     members->calls[++members->call_count % MEMBERS_CALLS] = call;
 }
 
