@@ -45,8 +45,11 @@ static int test_end(void **state)
     return 0;
 }
 
+/* GF_TEST_ONLY=PATTERN: the tests whose name it fits, with * and ? */
 int main(void)
 {
+    const char *only = getenv("GF_TEST_ONLY");
+    if (only != NULL) cmocka_set_test_filter(only);
     for (size_t i = 0; i < test_count; i++) {
         tests[i].setup_func = test_begin;
         tests[i].teardown_func = test_end;
