@@ -86,8 +86,9 @@ for private in false true; do
         check "$(memory $private)_${ranks}_ranks_without_$victim" disturbed $ranks $victim $((37 * (i + 1) % 400)) $private
         i=$((i + 1))
     done
-    check "$(memory $private)_3_ranks_while_1_stops" stopped 3 1 20 $private
-    check "$(memory $private)_3_ranks_while_0_stops" stopped 3 0 20 $private
+    stops=1
+    $private && stops=0
+    check "$(memory $private)_3_ranks_while_${stops}_stops" stopped 3 $stops 20 $private
     for number in KILL STOP; do
         measured "$scratch/times.$number.$private" "$number, $(memory $private): from the signal until all survivors go on"
     done

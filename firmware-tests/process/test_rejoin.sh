@@ -59,9 +59,9 @@ for private in false true; do
         check "$(memory $private)_${ranks}_ranks_and_$victim" comes_back $ranks $victim $((37 * (i + 1) % 400)) $private
         i=$((i + 1))
     done
-    check "$(memory $private)_3_ranks_three_deaths" twice 3 0 $private
     measured "$scratch/times.$private" "$(memory $private): from kill -9 until the restarted rank trains"
 done
+check "3_ranks_three_deaths" twice 3 0 true
 check nobody_at_the_address alone 1 'cannot reach'
 check what_it_is_told_is_checked alone yes "GF_REJOIN='yes': expected 0 or 1"
 finish

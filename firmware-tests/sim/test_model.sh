@@ -7,8 +7,6 @@ if ! command -v spin >/dev/null; then skip "membership_protocol" "no spin"; fini
 model no_two_epochs_of_a_number_for_3_members 60 holds -DRESTARTS=0 -DEPOCHS=1
 model no_two_epochs_of_a_number_with_growth_and_leaving 60 holds -DINIT=2 -DEPOCHS=1 -DLEAVES=1
 model members_go_on_once_faults_stop 60 holds -DLIVE -DEPOCHS=1 -DVIEWS=3
-model so_they_do_with_growth_and_leaving 60 holds -DLIVE -DIDS=2 -DINIT=1 -DVIEWS=3 -DLEAVES=1
-model who_was_taken_in_is_told_whoever_coordinates 60 holds -DQUIET -DNOLIST -DINIT=2 -DFIRST=1 -DVIEWS=3
 model who_came_to_wait_after_the_list_splits_the_job 60 counterexample -DLATER -DINIT=2 -DEPOCHS=1 -DRESTARTS=2
 model a_list_of_the_ended_that_lies_splits_the_job 60 counterexample -DLIES
 finish
