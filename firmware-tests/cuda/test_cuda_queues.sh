@@ -7,7 +7,8 @@ need_cuda cuda_queues
 idx_data "$scratch/data" 32
 train="$BUILD/gf-train --data $scratch/data --model linear --batch 4 --steps 3 --device cuda --set device.library=$fake"
 
-with() { timeout 250 env "$@" >"$scratch/log" 2>&1 || { tail -n 30 "$scratch/log"; return 1; }; } # NAME=VALUE.. COMMAND..
+# with NAME=VALUE.. COMMAND..
+with() { timeout 250 env "$@" >"$scratch/log" 2>&1 || { tail -n 30 "$scratch/log"; return 1; }; }
 trains() {
     mode_=$1 name_=$2; shift 2
     with "$mode_" "$BUILD/gf-run" -n 3 $train "$@" --dump-weights "$scratch/$name_" &&
@@ -16,7 +17,8 @@ trains() {
 check three_processes_train trains GF_FAKE_CUDA_SEED=3 want
 for mode in GF_FAKE_CONNECTIONS=1 GF_FAKE_CONNECTIONS=8 CUDA_LAUNCH_BLOCKING=1; do
     [ $mode = GF_FAKE_CONNECTIONS=8 ] || # between 1 and none, which test_cuda_direct has by itself
-        check "cuda_direct with $mode" with $mode "GF_TEST_ONLY=*end*on_the_host" "$BUILD/firmware-tests/test_cuda_direct"
+        check "cuda_direct with $mode" with $mode "GF_TEST_ONLY=*end*on_the_host" \
+            "$BUILD/firmware-tests/test_cuda_direct"
     check "three_processes with $mode" trains $mode got
     check "end_with_the_same_weights" cmp "$scratch/want" "$scratch/got"
 done
