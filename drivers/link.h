@@ -82,7 +82,7 @@ struct gf_link {
     /* of the region: memory of this process alone; 0 where it lies in shared memory */
     size_t private_bytes;
     int wake_fd; /* to sleep on, see arm(); -1: there is none */
-    /* links with equal ones share memory; 0: nothing is shared, or of no meaning */
+    /* links with equal ones share memory, others may; 0: nothing is shared, or of no meaning */
     uint64_t node;
     bool network; /* what leaves the node is open */
     /* the caller's, before reset(): all that mapped the region and stay out have ended */

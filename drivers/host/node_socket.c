@@ -191,7 +191,8 @@ static int descriptor_pass(int from, int to, int fd)
 }
 
 /* What is refused later, when peers are connected, ends the join of ranks that have no network open:
- * so it is tried before anybody is told that this rank shares memory. */
+ * so it is tried before anybody is told that this rank shares memory. Room for all peers' memory is
+ * looked for there, too (node_told()). */
 bool gf_node_passes_memory(const struct gf_node *node, const char **why_out)
 {
     int ends[2];

@@ -144,6 +144,8 @@ TEST(regions_of_two_sizes_are_not_shared)
     node_ranks_begin(ranks, 3, REGION, REQS);
     ranks[2].setup.region_bytes = REGION / 2;
     for (uint32_t r = 0; r < 3; r++) assert_int_equal(node_rank_open(&ranks[r]), GF_OK);
+    assert_true(ranks[0].link.node == ranks[1].link.node);
+    assert_true(ranks[0].link.node != ranks[2].link.node); /* so the job opens a network */
     assert_true(node_ranks_connect(ranks, 3));
     assert_non_null(gf_node_map(ranks[0].node, 1));
     assert_non_null(gf_node_map(ranks[1].node, 0));
@@ -396,7 +398,7 @@ TEST(another_user_gets_no_memory)
         if (node_rank_open(&ranks[0]) != GF_OK) _exit(3);
         if (connect_with(0, 1, &offer) != GF_ERR_PEER)
             _exit(4); /* says so at once: its user is part of the node */
-        offer.node = ranks[0].link.node;
+        offer.node = ranks[0].node->host;
         for (int i = 0; i < 100; i++) {
             if (gf_node_connect(ranks[0].node, 1, (unsigned char *)&offer, sizeof offer,
                                 node_now_ns()) != GF_AGAIN)

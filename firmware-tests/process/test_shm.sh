@@ -47,6 +47,14 @@ no_room_for_peers() {
     [ "$(grep -c "$alone: memory of another rank cannot be mapped: Cannot allocate memory" "$scratch/log")" -eq 2 ]
 }
 check where_a_peers_memory_cannot_be_mapped_they_use_sockets no_room_for_peers
+# .. for one peer's, but not for those of two: that pair alone uses sockets.
+no_room_for_two_peers() {
+    job="--data $images --model linear --steps 4 --set exchange.user_bytes=200MiB"
+    sh -c "ulimit -v 650000 && exec timeout 60 $BUILD/gf-run -n 3 $BUILD/gf-train $job" >"$scratch/log" 2>&1 ||
+        { cat "$scratch/log"; return 1; }
+    says 'rank . and rank . of one node share no memory: its memory cannot be mapped: Cannot allocate memory'
+}
+check where_not_all_peers_can_be_mapped_the_others_are no_room_for_two_peers
 # A group below this process's own, of version 1: version 2 wants all processes in leaves.
 own=$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup)
 group=/sys/fs/cgroup/memory$own/gf-test-$$
