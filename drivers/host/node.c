@@ -5,8 +5,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "drivers/fnv.h"
@@ -159,25 +157,12 @@ static void peers_forget(struct gf_node *node)
 
 /* ---- open, close, reset ---- */
 
-/* Room for the memory of all that may be here? Only a limit of this process says no. */
-static bool maps_all(const struct gf_node *node)
-{
-    struct rlimit most;
-    size_t bytes;
-    if ((getrlimit(RLIMIT_AS, &most) != 0) || (most.rlim_cur == RLIM_INFINITY)) return true;
-    if (__builtin_mul_overflow((size_t)node->plan.slots, node->memory_bytes, &bytes)) return false;
-    void *room = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (room == MAP_FAILED) return false;
-    (void)munmap(room, bytes);
-    return true;
-}
-
 /* Where all ranks tell the same, no network is opened. So who may not map some of them, or has a
  * region of another size, tells something else; with whom it shares is seen when peers are
  * connected. */
 static uint64_t node_told(const struct gf_node *node)
 {
-    if (!node->shared || !maps_all(node)) return node->alone;
+    if (!node->shared || !gf_node_maps_all(node)) return node->alone;
     return gf_fnv_u64(node->host, node->region_bytes);
 }
 

@@ -322,6 +322,19 @@ void gf_node_memory_give(struct gf_node *node)
     node->memory_fd = -1;
 }
 
+/* Only a limit of this process says no. */
+bool gf_node_maps_all(const struct gf_node *node)
+{
+    struct rlimit most;
+    size_t bytes;
+    if ((getrlimit(RLIMIT_AS, &most) != 0) || (most.rlim_cur == RLIM_INFINITY)) return true;
+    if (__builtin_mul_overflow((size_t)node->plan.slots, node->memory_bytes, &bytes)) return false;
+    void *room = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED) return false;
+    (void)munmap(room, bytes);
+    return true;
+}
+
 unsigned char *gf_node_memory_map(const struct node_offer *offer, int fd, const char **why_out)
 {
     const struct node_plan plan =

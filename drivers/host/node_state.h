@@ -283,6 +283,8 @@ void gf_node_memory_unmap(unsigned char *memory, size_t bytes); /* NULL is valid
 unsigned char *gf_node_fd_map(int fd, size_t bytes);            /* NULL: errno has why */
 /* Maps a peer's memory that came as fd, which the caller closes. NULL: *why_out has the reason. */
 unsigned char *gf_node_memory_map(const struct node_offer *offer, int fd, const char **why_out);
+/* Has this process room for the memory of as many peers as may be here? */
+bool gf_node_maps_all(const struct gf_node *node);
 
 /* node_socket.c. Sets host, alone and overflow_user. */
 void gf_node_host_look(struct gf_node *node);
