@@ -305,6 +305,38 @@ TEST(ranks_that_differ_are_named)
     }
 }
 
+static struct coll_world *spoiled;
+
+static gf_status sum_and_spoil(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count,
+                               const gf_mem *src, uint32_t src_count, gf_type type,
+                               uint64_t elem_count, uint64_t base, struct gf_check *check,
+                               struct gf_check *sources)
+{
+    const struct gf_coll *coll = &spoiled->nodes[0].coll;
+    for (uint32_t i = 1; i < coll->size; i++)
+        ((struct gf_direct_slot *)(uintptr_t)gf_direct_slot_of(coll, i))->where = UINT64_MAX / 4;
+    return gf_element_ops_best()->sum_n(queue, dst, dst_count, src, src_count, type, elem_count,
+                                        base, check, sources);
+}
+
+/* What a peer says of where its data lies is taken once: what it writes there later means nothing. */
+TEST(where_data_lies_is_not_read_again)
+{
+    for (uint32_t staged = 0; staged < 2; staged++) {
+        struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, 3000, GF_TYPE_F32);
+        c.staged = (staged != 0) ? UINT32_MAX : 0;
+        COLL_WORLD_OPEN(world, &c, NULL);
+        coll_world_fill(&world, false);
+        counting = *gf_element_ops_best();
+        counting.sum_n = sum_and_spoil;
+        spoiled = &world;
+        world.nodes[0].coll.ops = &counting;
+        coll_world_go(&world, 0);
+        coll_world_expect(&world, GF_OK);
+        coll_world_check(&world);
+    }
+}
+
 TEST(a_region_that_is_gone_is_a_link_failure)
 {
     struct coll_case c = case_of(GF_COLL_ALLREDUCE, 2, 100, GF_TYPE_F32);

@@ -150,7 +150,7 @@ static gf_mem piece_at(struct gf_coll *coll, uint32_t index, uint64_t round, uin
     uint64_t where;
     if (index == coll->index) return coll->data + (first + elems) * elem_bytes;
     if (region == 0) return 0;
-    where = gf_direct_where(coll, index);
+    where = gf_direct_of(coll)->where[index];
     if (where & GF_DIRECT_STAGED)
         return piece_staged(coll, region + where - GF_DIRECT_STAGED, index, coll->index, round) +
                elems * elem_bytes;

@@ -50,6 +50,8 @@ struct gf_direct_state {
     bool any_staged;      /* some rank's: there are rounds */
     bool small;           /* one barrier: direct_small.c */
     bool beside;          /* its data goes with the flags */
+    /* of each rank that has come, as it was checked: what lies in a slot a peer can still change */
+    uint64_t where[GF_DIRECT_RANKS_MAX];
 };
 
 /* What direct needs beside the rest. A rank takes part in operations in the same order as all
@@ -165,12 +167,6 @@ static inline const struct gf_direct_slot *gf_direct_slot_of(const struct gf_col
 {
     return (const void *)(coll->link->region + gf_direct_slot_at(coll, writer));
 }
-/* that has come */
-static inline uint64_t gf_direct_where(const struct gf_coll *coll, uint32_t writer)
-{
-    return gf_direct_slot_of(coll, writer)->where;
-}
-
 /* Of this operation, after `step` barriers. */
 static inline uint64_t gf_direct_flag_value(const struct gf_coll *coll, uint64_t step)
 {

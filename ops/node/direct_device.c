@@ -48,7 +48,7 @@ static gf_mem data_at(const struct gf_coll *coll, uint32_t index, uint64_t first
 {
     gf_mem data = coll->data;
     if (index != coll->index)
-        data = coll->own.direct->exported[index] + gf_direct_where(coll, index);
+        data = coll->own.direct->exported[index] + gf_direct_of(coll)->where[index];
     return data + first * gf_coll_elem_bytes(coll);
 }
 

@@ -134,7 +134,10 @@ static gf_status slot_look(struct gf_coll *coll, uint32_t index)
     uint64_t where;
     uint64_t bytes;
     bool staged;
-    where = direct->beside ? 0 : gf_direct_where(coll, index);
+    where = direct->beside
+                ? 0
+                : __atomic_load_n(&gf_direct_slot_of(coll, index)->where, __ATOMIC_RELAXED);
+    direct->where[index] = where;
     staged = (where & GF_DIRECT_STAGED) != 0;
     bytes = staged ? 2 * gf_direct_half_bytes(coll->size, coll->slice_bytes) : coll->bytes;
     where &= ~(uint64_t)GF_DIRECT_STAGED;
