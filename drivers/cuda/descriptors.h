@@ -3,10 +3,11 @@
 #ifndef GF_DESCRIPTORS_H
 #define GF_DESCRIPTORS_H
 
+#include "drivers/carried.h"
 #include "drivers/fault.h"
 
 #define GF_DESCRIPTORS_MAX 64u /* processes of a node that send to one */
-#define GF_DESCRIPTORS_NAME_BYTES 8u
+#define GF_DESCRIPTORS_NAME_BYTES GF_CARRIED_NAME_BYTES
 
 struct gf_descriptors {
     int listener; /* -1: closed */

@@ -84,16 +84,11 @@ void gf_node_host_look(struct gf_node *node)
 
 bool gf_node_socket_open(struct gf_node *node, const char **why_out)
 {
-    struct sockaddr_un name = {.sun_family = AF_UNIX};
-    socklen_t bytes = sizeof name;
     const int on = 1;
     node->socket_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if ((node->socket_fd < 0) ||
         (setsockopt(node->socket_fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0) ||
-        (bind(node->socket_fd, (struct sockaddr *)&name, NAME_AT) !=
-         0) || /* no name: the kernel's */
-        (getsockname(node->socket_fd, (struct sockaddr *)&name, &bytes) != 0) ||
-        (bytes > NAME_AT + NODE_NAME_BYTES) ||
+        !gf_carried_bind(node->socket_fd, node->name) ||
         (getrandom(node->nonce, sizeof node->nonce, 0) != (ssize_t)sizeof node->nonce) ||
         (getrandom(&node->canary, sizeof node->canary, 0) != (ssize_t)sizeof node->canary)) {
         *why_out = "it has no unix socket";
@@ -105,8 +100,6 @@ bool gf_node_socket_open(struct gf_node *node, const char **why_out)
         gf_node_socket_close(node);
         return false;
     }
-    memset(node->name, 0, sizeof node->name);
-    memcpy(node->name, name.sun_path, bytes - NAME_AT);
     return true;
 }
 
@@ -117,77 +110,28 @@ void gf_node_socket_close(struct gf_node *node)
     if (fd >= 0) (void)close(fd);
 }
 
-/* Descriptors beside the bytes of a message: one is sent, and what is aligned has room for two. */
-#define CARRIED_MAX 2u
-union carried {
-    struct cmsghdr head; /* for its alignment */
-    char bytes[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int))];
-};
-_Static_assert(CMSG_SPACE(sizeof(int)) <= CMSG_LEN(CARRIED_MAX * sizeof(int)), "no more come");
-
-/* A socket's name, as an address; returns its size. The first byte is 0. */
-static socklen_t socket_name(const char name[NODE_NAME_BYTES], struct sockaddr_un *to_out)
-{
-    size_t name_bytes = 1 + strnlen(name + 1, NODE_NAME_BYTES - 1);
-    to_out->sun_family = AF_UNIX;
-    memcpy(to_out->sun_path, name, name_bytes);
-    return (socklen_t)(NAME_AT + name_bytes);
-}
-
-/* errno, or 0. The user is said in so many words: unasked the kernel would name the real one. */
+/* errno, or 0 */
 static int word_send(const struct gf_node *node, const char name[NODE_NAME_BYTES],
                      const struct node_word *word, int fd)
 {
-    struct sockaddr_un to;
-    struct iovec bytes = {.iov_base = (void *)(uintptr_t)word, .iov_len = sizeof *word};
-    union carried carried = {.bytes = {0}};
-    struct msghdr message = {.msg_name = &to,
-                             .msg_namelen = socket_name(name, &to),
-                             .msg_iov = &bytes,
-                             .msg_iovlen = 1,
-                             .msg_control = carried.bytes,
-                             .msg_controllen = sizeof carried.bytes};
-    const struct ucred own = {.pid = getpid(), .uid = geteuid(), .gid = getegid()};
-    struct cmsghdr *part = CMSG_FIRSTHDR(&message);
-    *part = (struct cmsghdr){
-        .cmsg_len = CMSG_LEN(sizeof own), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_CREDENTIALS};
-    memcpy(CMSG_DATA(part), &own, sizeof own);
-    if (fd < 0) {
-        message.msg_controllen = CMSG_SPACE(sizeof own);
-    } else {
-        part = (struct cmsghdr *)(void *)(carried.bytes + CMSG_SPACE(sizeof own));
-        *part = (struct cmsghdr){
-            .cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-        memcpy(CMSG_DATA(part), &fd, sizeof fd);
-    }
-    return (sendmsg(node->socket_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) ==
-            (ssize_t)sizeof *word)
-               ? 0
-               : errno;
+    struct gf_carried message = {.bytes = (void *)(uintptr_t)word,
+                                 .size_bytes = sizeof *word,
+                                 .descriptor = fd,
+                                 .says_user = true};
+    memcpy(message.name, name, sizeof message.name);
+    return gf_carried_send(node->socket_fd, &message);
 }
 
 /* -1: errno has why */
 static int descriptor_pass(int from, int to, int fd)
 {
     char byte = 0;
-    int come = -1;
-    struct iovec bytes = {.iov_base = &byte, .iov_len = 1};
-    union carried carried = {.bytes = {0}};
-    struct msghdr message = {.msg_iov = &bytes,
-                             .msg_iovlen = 1,
-                             .msg_control = carried.bytes,
-                             .msg_controllen = CMSG_SPACE(sizeof fd)};
-    struct cmsghdr *part = CMSG_FIRSTHDR(&message);
-    *part = (struct cmsghdr){
-        .cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-    memcpy(CMSG_DATA(part), &fd, sizeof fd);
-    if (sendmsg(from, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) return -1;
+    struct gf_carried out = {.bytes = &byte, .size_bytes = 1, .descriptor = fd};
+    struct gf_carried in = {.bytes = &byte, .size_bytes = 1, .descriptor = -1};
+    errno = gf_carried_send(from, &out);
+    if (errno != 0) return -1;
     errno = EPERM; /* of a host that drops it on the way */
-    if (recvmsg(to, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0) return -1;
-    part = CMSG_FIRSTHDR(&message);
-    if ((part != NULL) && (part->cmsg_type == SCM_RIGHTS))
-        memcpy(&come, CMSG_DATA(part), sizeof come);
-    return come;
+    return gf_carried_receive(to, &in) ? in.descriptor : -1;
 }
 
 /* What is refused later, when peers are connected, ends the join of ranks that have no network open:
@@ -226,10 +170,10 @@ void gf_node_wake(struct gf_node *node, const struct node_pair *pair)
 {
     uint32_t *sleeps = &node_head_of(pair->memory, &pair->plan)->sleeps;
     struct sockaddr_un to;
-    socklen_t to_bytes;
+    unsigned to_bytes;
     if (__atomic_load_n(sleeps, __ATOMIC_RELAXED) == 0) return;
     if (__atomic_exchange_n(sleeps, 0, __ATOMIC_RELAXED) == 0) return;
-    to_bytes = socket_name(pair->name, &to);
+    to_bytes = gf_carried_address(pair->name, &to);
     (void)sendto(node->socket_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&to,
                  to_bytes); /* full: then it is awake */
 }
@@ -326,43 +270,16 @@ static void word_take(struct gf_node *node, const struct node_word *word, const 
         answered(node, word, fd);
 }
 
-/* One message: GF_AGAIN: there is none. Descriptors that nobody asked for are closed. */
+/* One message: GF_AGAIN: there is none. */
 static gf_status word_next(struct gf_node *node)
 {
     struct node_word word = {0};
-    struct sockaddr_un from = {.sun_family = AF_UNIX};
-    struct iovec bytes = {.iov_base = &word, .iov_len = sizeof word};
-    union carried carried = {.bytes = {0}};
-    struct msghdr message = {.msg_name = &from,
-                             .msg_namelen = sizeof from,
-                             .msg_iov = &bytes,
-                             .msg_iovlen = 1,
-                             .msg_control = carried.bytes,
-                             .msg_controllen = sizeof carried.bytes};
-    struct ucred user = {.uid = node->overflow_user};
-    int come[2 * CARRIED_MAX];
-    uint32_t come_count = 0;
-    char name[NODE_NAME_BYTES] = {0};
-    ssize_t got = recvmsg(node->socket_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (got < 0) return GF_AGAIN;
-    for (struct cmsghdr *part = CMSG_FIRSTHDR(&message); part != NULL;
-         part = CMSG_NXTHDR(&message, part)) {
-        if (part->cmsg_level != SOL_SOCKET) continue;
-        if (part->cmsg_type == SCM_CREDENTIALS) memcpy(&user, CMSG_DATA(part), sizeof user);
-        if (part->cmsg_type != SCM_RIGHTS) continue;
-        for (size_t at = CMSG_LEN(0);
-             (at < part->cmsg_len) && (come_count < sizeof come / sizeof come[0]);
-             at += sizeof(int))
-            memcpy(&come[come_count++], (const char *)part + at, sizeof(int));
-    }
-    if ((got == (ssize_t)sizeof word) && ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0) &&
-        (come_count <= 1) && (user.uid == geteuid()) && (user.uid != node->overflow_user) &&
-        (message.msg_namelen > NAME_AT) && (message.msg_namelen <= NAME_AT + NODE_NAME_BYTES) &&
-        (from.sun_path[0] == '\0')) {
-        memcpy(name, from.sun_path, message.msg_namelen - NAME_AT);
-        word_take(node, &word, name, (come_count == 1) ? come[0] : -1);
-    }
-    while (come_count > 0) (void)close(come[--come_count]);
+    struct gf_carried message = {.bytes = &word, .size_bytes = sizeof word};
+    if (!gf_carried_receive(node->socket_fd, &message)) return GF_AGAIN;
+    if ((message.size_bytes == sizeof word) && (message.user == geteuid()) &&
+        (message.user != node->overflow_user) && (message.name[1] != '\0'))
+        word_take(node, &word, message.name, message.descriptor);
+    if (message.descriptor >= 0) (void)close(message.descriptor);
     return GF_OK;
 }
 

@@ -21,13 +21,14 @@
 #ifndef GF_NODE_STATE_H
 #define GF_NODE_STATE_H
 
+#include "drivers/carried.h"
 #include "drivers/forked.h"
 #include "drivers/host/fence.h"
 #include "drivers/node.h"
 
 #define NODE_RANKS_MAX 256u /* of one node; more of them use the network */
 #define NODE_NONCE_BYTES 16u
-#define NODE_NAME_BYTES 8u /* of a socket, as the kernel makes them up: a zero and five letters */
+#define NODE_NAME_BYTES GF_CARRIED_NAME_BYTES /* of a socket */
 
 /* Sends that have ended for their caller while the receiver has not taken them: their bytes lie in
  * the entry or in a piece. Beyond these a send ends when it was taken, however small it is; so
