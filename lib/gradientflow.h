@@ -5,8 +5,8 @@
  * Rules that hold for every call unless its declaration says otherwise:
  *   - Nothing is allocated, no thread is started, nothing is printed. Memory is the caller's. (What
  *     UCX does by itself where a job has a network of its: drivers/README.md.)
- *   - One thread at a time per context; contexts are independent of each other, but a process opens
- *     and closes them one after another: UCX's log is the process's, and has no lock.
+ *   - One thread at a time per context; contexts are independent of each other, and threads may open
+ *     and close them at once.
  *   - A call that "may block" polls until it is done or its deadline has passed; every other call
  *     returns at once. gf_open() and gf_close() take what opening and closing drivers takes, some of
  *     which have bounds of their own that stand there; so do polls that make the link anew, of a

@@ -250,6 +250,7 @@ static gf_status ucx_progress(struct gf_ucx *ucx)
     if ((status = gf_ucx_enter(ucx)) != GF_OK) return status;
     moved = ucp_worker_progress(ucx->worker);
     gf_ucx_leave(ucx);
+    gf_ucx_lines_tell(ucx);
     if (ucx->broken != GF_OK) return ucx->broken;
     return (moved != 0) ? GF_OK : GF_AGAIN;
 }

@@ -48,7 +48,7 @@ struct gf_ucx {
     bool ending;               /* requests that end now were ended by us: no fault */
     /* GF_ERR_LINK: UCX gave up the way to a peer over a fabric; until the worker ends */
     gf_status broken;
-    bool log_pushed;
+    bool joined; /* of those that use UCX in this process */
     /* of its opening: a transport or device that UCX lacks, a setting that it has not */
     char complaint[GF_TEXT_MAX];
     ucp_context_h context; /* NULL, as the worker: no network is open */
@@ -112,6 +112,9 @@ bool gf_ucx_any(const char *list, unsigned kinds);
 bool gf_ucx_missing_text(const char *transports, char *text_out, size_t text_bytes);
 /* link_ucx_probe.c */
 bool gf_ucx_probe(const struct gf_link_setup *setup, char *text_out, size_t text_bytes);
+
+/* link_ucx_open.c. To the link's log: what UCX has said in no call that opens or ends a network. */
+void gf_ucx_lines_tell(const struct gf_ucx *ucx);
 
 /* Sets in config what the link was asked for, and reads back what is UCP's own. */
 gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config);

@@ -11,7 +11,9 @@
 #include "drivers/clock.h"
 #include "drivers/devices.h"
 #include "drivers/fnv.h"
+#include "drivers/forked.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,58 +47,128 @@ __attribute__((constructor(101))) static void signals_are_the_programs(void)
 #endif
 }
 
-/* ---- the log ---- */
+/* ---- what is the process's: UCX's log, its level, and who has it open ---- */
 
-/* UCX's log handler has no user pointer and may run on UCX's own thread, so the link opened last
- * hears for all. Other mutable globals of the library are about processes:
- * forked.c, and the one below. */
-static struct gf_ucx *log_hearer;
-static _Thread_local struct gf_ucx *opening; /* whose context or worker this thread creates now */
+#define LINES_MAX 16u
+#define LINE_BYTES 320u
+
+/* Under gf_forked_lock(). UCX's log handler has no user pointer and may run on UCX's own thread: such
+ * a line waits here until a link is polled, so a callback is called by its own thread, and never
+ * after its link was closed. */
+static struct {
+    uint32_t links; /* that this process has open; of a forked child, its parent's */
+    pid_t owner;
+    uint32_t line_first, line_count, lost;
+    struct {
+        gf_log_level level;
+        char text[LINE_BYTES];
+    } lines[LINES_MAX];
+} shared;
+/* UCX's log level, and what UCX itself has that threads share while it opens and ends. */
+static pthread_mutex_t opens = PTHREAD_MUTEX_INITIALIZER;
+/* whose network this thread opens or ends now: that one hears at once */
+static _Thread_local struct gf_ucx *calling;
+
+static void line_keep(gf_log_level level, const char *text)
+{
+    gf_forked_lock();
+    if (shared.line_count == LINES_MAX) {
+        shared.lost++;
+    } else if (shared.links > 0) {
+        uint32_t at = (shared.line_first + shared.line_count) % LINES_MAX;
+        shared.lines[at].level = level;
+        (void)snprintf(shared.lines[at].text, LINE_BYTES, "%s", text);
+        __atomic_store_n(&shared.line_count, shared.line_count + 1, __ATOMIC_RELAXED);
+    }
+    gf_forked_unlock();
+}
+
+static bool line_take(gf_log_level *level_out, char text_out[LINE_BYTES])
+{
+    bool takes;
+    gf_forked_lock();
+    takes = shared.line_count > 0;
+    if (takes) {
+        *level_out = shared.lines[shared.line_first].level;
+        memcpy(text_out, shared.lines[shared.line_first].text, LINE_BYTES);
+        shared.line_first = (shared.line_first + 1) % LINES_MAX;
+        __atomic_store_n(&shared.line_count, shared.line_count - 1, __ATOMIC_RELAXED);
+    } else if (shared.lost > 0) {
+        *level_out = GF_LOG_WARN;
+        (void)snprintf(text_out, LINE_BYTES, "UCX: %u more lines", shared.lost);
+        shared.lost = 0;
+        takes = true;
+    }
+    gf_forked_unlock();
+    return takes;
+}
+
+void gf_ucx_lines_tell(const struct gf_ucx *ucx)
+{
+    gf_log_level level;
+    char text[LINE_BYTES];
+    if (__atomic_load_n(&shared.line_count, __ATOMIC_RELAXED) == 0) return;
+    while (line_take(&level, text)) gf_log_line(&ucx->setup.log, level, "%s", text);
+}
 
 static ucs_log_func_rc_t log_from_ucx(const char *file, unsigned line, const char *function,
                                       ucs_log_level_t level,
                                       const ucs_log_component_config_t *component,
                                       const char *message, va_list arguments)
 {
-    struct gf_ucx *ucx = __atomic_load_n(&log_hearer, __ATOMIC_ACQUIRE);
+    struct gf_ucx *ucx = calling;
     gf_log_level gf_level = GF_LOG_DEBUG;
-    char text[320];
+    char text[LINE_BYTES];
+    size_t used;
     (void)file;
     (void)line;
     (void)component;
-    if (ucx == NULL) return UCS_LOG_FUNC_RC_STOP;
-    (void)vsnprintf(text, sizeof text, message, arguments);
+    (void)snprintf(text, sizeof text, "UCX %.60s: ", function);
+    used = strlen(text);
+    (void)vsnprintf(text + used, sizeof text - used, message, arguments);
     if (level <= UCS_LOG_LEVEL_ERROR) gf_level = GF_LOG_ERROR;
     /* of what peers left open */
-    else if (ucx->ending && (level == UCS_LOG_LEVEL_WARN))
+    else if ((ucx != NULL) && ucx->ending && (level == UCS_LOG_LEVEL_WARN))
         gf_level = GF_LOG_DEBUG;
     else if (level == UCS_LOG_LEVEL_WARN)
         gf_level = GF_LOG_WARN;
     else if (level <= UCS_LOG_LEVEL_INFO)
         gf_level = GF_LOG_INFO;
-    if ((opening != NULL) && (opening->complaint[0] == '\0') && (level == UCS_LOG_LEVEL_WARN) &&
+    if (ucx == NULL) {
+        line_keep(gf_level, text);
+        return UCS_LOG_FUNC_RC_STOP;
+    }
+    if ((ucx->complaint[0] == '\0') && (level == UCS_LOG_LEVEL_WARN) &&
         ((strstr(text, "not available, please") != NULL) ||
          (strstr(text, "invalid configuration") != NULL)))
-        (void)snprintf(opening->complaint, sizeof opening->complaint, "%.127s", text);
-    gf_log_line(&ucx->setup.log, gf_level, "UCX %s: %s", function, text);
+        (void)snprintf(ucx->complaint, sizeof ucx->complaint, "%.127s", text + used);
+    gf_log_line(&ucx->setup.log, gf_level, "%s", text);
     return UCS_LOG_FUNC_RC_STOP; /* never on to UCX's own handler, which writes to stdout */
 }
 
-static void log_take(struct gf_ucx *ucx)
+/* A child that was forked while its parent had a link open has no thread of UCX's, and perhaps locks
+ * that nobody opens any more. */
+static gf_status process_join(struct gf_ucx *ucx)
 {
-    __atomic_store_n(&log_hearer, ucx, __ATOMIC_RELEASE);
-    ucs_log_push_handler(log_from_ucx);
-    ucx->log_pushed = true;
+    gf_forked_lock();
+    ucx->joined = (shared.links == 0) || (shared.owner == getpid());
+    if (ucx->joined && (shared.links++ == 0)) ucs_log_push_handler(log_from_ucx);
+    if (ucx->joined) shared.owner = getpid();
+    gf_forked_unlock();
+    if (ucx->joined) return GF_OK;
+    return gf_ucx_refuse(ucx, GF_ERR_SYSTEM,
+                         "this process was forked while its parent had a context open: UCX's "
+                         "thread, which takes connections, is not in it; fork before, or exec()");
 }
 
-static void log_give(struct gf_ucx *ucx)
+static void process_leave(struct gf_ucx *ucx)
 {
-    struct gf_ucx *expected = ucx;
-    if (!ucx->log_pushed) return;
-    ucx->log_pushed = false;
-    ucs_log_pop_handler();
-    (void)__atomic_compare_exchange_n(&log_hearer, &expected, NULL, false, __ATOMIC_ACQ_REL,
-                                      __ATOMIC_ACQUIRE);
+    if (!ucx->joined) return;
+    gf_ucx_lines_tell(ucx);
+    gf_forked_lock();
+    if (--shared.links == 0) ucs_log_pop_handler();
+    gf_forked_unlock();
+    ucx->joined = false;
 }
 
 gf_status gf_ucx_fault(struct gf_ucx *ucx, gf_status code, uint32_t peer, const char *call,
@@ -119,11 +191,12 @@ static bool says_too_little(const char *level)
     return (strcasecmp(level, "error") == 0) || (strcasecmp(level, "fatal") == 0);
 }
 
-/* What UCX lacks it says in warnings, which UCX_LOG_LEVEL may have turned off; was_out: what it
- * was. */
+/* One thread at a time. What UCX lacks it says in warnings, which UCX_LOG_LEVEL may have turned off;
+ * was_out: what it was. */
 static void opening_begin(struct gf_ucx *ucx, char was_out[32])
 {
-    opening = ucx;
+    (void)pthread_mutex_lock(&opens);
+    calling = ucx;
     ucx->complaint[0] = '\0';
     was_out[0] = '\0';
     (void)ucs_global_opts_get_value("LOG_LEVEL", was_out, 32);
@@ -132,8 +205,9 @@ static void opening_begin(struct gf_ucx *ucx, char was_out[32])
 
 static void opening_end(const char *was)
 {
-    opening = NULL;
     if (says_too_little(was)) (void)ucs_global_opts_set_value("LOG_LEVEL", was);
+    calling = NULL;
+    (void)pthread_mutex_unlock(&opens);
 }
 
 /* ---- settings ---- */
@@ -201,7 +275,6 @@ static gf_status context_take(struct gf_ucx *ucx)
     ucp_context_attr_t attributes = {.field_mask =
                                          UCP_ATTR_FIELD_REQUEST_SIZE | UCP_ATTR_FIELD_MEMORY_TYPES};
     ucp_config_t *config = NULL;
-    char log_level[32];
     gf_status status;
     ucs_status_t ucs = ucp_config_read(NULL, NULL, &config);
     if (ucs != UCS_OK)
@@ -210,9 +283,7 @@ static gf_status context_take(struct gf_ucx *ucx)
     devices_choose(ucx);
     status = gf_ucx_settings_apply(ucx, config);
     if (status == GF_OK) {
-        opening_begin(ucx, log_level);
         ucs = ucp_init(&params, config, &ucx->context);
-        opening_end(log_level);
         if (ucs != UCS_OK) ucx->context = NULL;
         if ((ucx->complaint[0] != '\0') || (ucs != UCS_OK)) /* better words, where there are any */
             (void)gf_ucx_missing_text(ucx->setup.transports, ucx->complaint, sizeof ucx->complaint);
@@ -236,30 +307,12 @@ static gf_status context_take(struct gf_ucx *ucx)
     return GF_OK;
 }
 
-/* Workers of this process; a child that is forked has the number of its parent. */
-static uint32_t workers_open;
-static pid_t workers_of;
-
 static gf_status worker_take(struct gf_ucx *ucx)
 {
     const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                         .thread_mode = UCS_THREAD_MODE_SINGLE};
-    char log_level[32];
-    ucs_status_t status;
-    if ((workers_open > 0) && (workers_of != getpid()))
-        return gf_ucx_refuse(
-            ucx, GF_ERR_SYSTEM,
-            "this process was forked while its parent had a context open: UCX's "
-            "thread, which takes connections, is not in it; fork before, or exec()");
-    opening_begin(ucx, log_level);
-    status = ucp_worker_create(ucx->context, &params, &ucx->worker);
-    opening_end(log_level);
-    if (status != UCS_OK) {
-        ucx->worker = NULL;
-    } else {
-        workers_open++;
-        workers_of = getpid();
-    }
+    ucs_status_t status = ucp_worker_create(ucx->context, &params, &ucx->worker);
+    if (status != UCS_OK) ucx->worker = NULL;
     if (ucx->complaint[0] != '\0')
         return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_worker_create", status,
                             "UCX %s: %s", ucp_get_version_string(), ucx->complaint);
@@ -291,8 +344,9 @@ static void worker_give(struct gf_ucx *ucx, bool flushes)
     if (flushes && (ucx->worker != NULL)) worker_flush(ucx);
     gf_ucx_peers_forget(ucx);
     if (ucx->worker != NULL) {
+        (void)pthread_mutex_lock(&opens);
         ucp_worker_destroy(ucx->worker);
-        workers_open--;
+        (void)pthread_mutex_unlock(&opens);
     }
     ucx->worker = NULL;
     ucx->broken = GF_OK;
@@ -357,11 +411,14 @@ static gf_status wakes_take(struct gf_ucx *ucx)
 /* The context, where there is none, and the worker. */
 static gf_status network_take(struct gf_ucx *ucx)
 {
+    char log_level[32];
     gf_status status;
     if (ucx->context == NULL) ucx->gpu = ucx->setup.gpu;
     if ((status = gf_ucx_enter(ucx)) != GF_OK) return status;
+    opening_begin(ucx, log_level);
     if (ucx->context == NULL) status = context_take(ucx);
     if (status == GF_OK) status = worker_take(ucx);
+    opening_end(log_level);
     gf_ucx_leave(ucx);
     if (!ucx->link.reaches_device) ucx->gpu = NULL; /* outside of enter and leave */
     return status;
@@ -370,11 +427,17 @@ static gf_status network_take(struct gf_ucx *ucx)
 static void network_give(struct gf_ucx *ucx, bool flushes, bool context)
 {
     bool entered = gf_ucx_enter(ucx) == GF_OK;
+    calling = ucx;
     wakes_give(ucx);
     worker_give(ucx, flushes);
     ucx->ending = context;
-    if (context && (ucx->context != NULL)) ucp_cleanup(ucx->context);
+    if (context && (ucx->context != NULL)) {
+        (void)pthread_mutex_lock(&opens);
+        ucp_cleanup(ucx->context);
+        (void)pthread_mutex_unlock(&opens);
+    }
     ucx->ending = false;
+    calling = NULL;
     if (context) ucx->context = NULL;
     if (entered) gf_ucx_leave(ucx);
     if (!context) return;
@@ -401,7 +464,7 @@ static void give_back(struct gf_ucx *ucx)
     network_give(ucx, true, true);
     gf_node_close(ucx->node);
     ucx->node = NULL;
-    log_give(ucx);
+    process_leave(ucx);
 }
 
 gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,
@@ -414,11 +477,10 @@ gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_
               (setup->rank < setup->world));
     memset(state, 0, node_at(setup));
     status = setup_take(ucx, setup);
-    if (status == GF_OK) {
-        log_take(ucx);
+    if (status == GF_OK) status = process_join(ucx);
+    if (status == GF_OK)
         status = gf_node_open(&ucx->setup, (unsigned char *)state + node_at(setup), &ucx->link,
                               &ucx->node);
-    }
     ucx->link.network = true;
     if (status == GF_OK) status = network_take(ucx);
     if (status == GF_OK) status = wakes_take(ucx);

@@ -5,8 +5,10 @@
 #include "drivers/link.h"
 #include "firmware-tests/process/ucx_faults.h"
 
+#include <pthread.h>
 #include <ucp/api/ucp.h>
 #include <ucs/config/global_opts.h>
+#include <ucs/debug/log_def.h>
 
 #define MESSAGE_BYTES 262144u
 typedef enum spoil {
@@ -187,6 +189,85 @@ TEST(a_missing_device_is_named_where_ucx_logs_errors_alone)
     assert_int_equal(ucs_global_opts_get_value("LOG_LEVEL", after, sizeof after), UCS_OK);
     assert_string_equal(after, "ERROR");
     assert_int_equal(ucs_global_opts_set_value("LOG_LEVEL", level), UCS_OK);
+}
+
+static pthread_barrier_t meet;
+
+/* As the row above, in two threads at once: each hears what UCX said to it. */
+static void *miss_a_device(void *answers)
+{
+    struct gf_link_setup setup = plain;
+    struct gf_fault said = {.code = GF_OK};
+    struct gf_link *link = NULL;
+    void *state = aligned_alloc(64, (gf_link_ucx.state_bytes(&setup) + 63) / 64 * 64);
+    uint32_t *wrong = answers;
+    setup.devices = "lo,gf1";
+    setup.log.fn = NULL;
+    for (uint32_t i = 0; i < 20; i++) {
+        gf_status status;
+        if (pthread_barrier_wait(&meet) == PTHREAD_BARRIER_SERIAL_THREAD) ucx.given_count = 0;
+        (void)pthread_barrier_wait(&meet);
+        status = gf_link_ucx.open(&setup, state, &link, &said);
+        if (status == GF_OK) gf_link_ucx.close(link);
+        if ((status != GF_ERR_CONFIG) || (strstr(said.text, "'gf1' is not available") == NULL))
+            (*wrong)++;
+        said = (struct gf_fault){.code = GF_OK};
+    }
+    free(state);
+    return NULL;
+}
+
+TEST(two_threads_open_at_once)
+{
+    pthread_t threads[2];
+    uint32_t wrong[2] = {0, 0};
+    char level[32];
+    char after[32];
+    memset(&ucx, 0, sizeof ucx);
+    assert_int_equal(pthread_barrier_init(&meet, NULL, 2), 0);
+    assert_int_equal(ucs_global_opts_get_value("LOG_LEVEL", level, sizeof level), UCS_OK);
+    assert_int_equal(ucs_global_opts_set_value("LOG_LEVEL", "error"), UCS_OK);
+    for (uint32_t t = 0; t < 2; t++)
+        assert_int_equal(pthread_create(&threads[t], NULL, miss_a_device, &wrong[t]), 0);
+    for (uint32_t t = 0; t < 2; t++) assert_int_equal(pthread_join(threads[t], NULL), 0);
+    assert_int_equal(wrong[0] + wrong[1], 0);
+    assert_int_equal(ucs_global_opts_get_value("LOG_LEVEL", after, sizeof after), UCS_OK);
+    assert_string_equal(after, "ERROR");
+    assert_int_equal(ucs_global_opts_set_value("LOG_LEVEL", level), UCS_OK);
+}
+
+static void *say(void *text)
+{
+    static ucs_log_component_config_t component = {.log_level = UCS_LOG_LEVEL_WARN, .name = "ROW"};
+    ucs_log_dispatch(__FILE__, __LINE__, "a_thread", UCS_LOG_LEVEL_ERROR, &component, "says %s",
+                     (const char *)text);
+    return NULL;
+}
+
+static void thread_says(char *text)
+{
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, say, text), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+TEST(what_ucx_says_on_a_thread_of_its_own_is_told_in_a_poll)
+{
+    void *memory = aligned_alloc(64, (gf_link_ucx.state_bytes(&plain) + 63) / 64 * 64);
+    struct gf_link *link = NULL;
+    memset(&ucx, 0, sizeof ucx);
+    memset(&fault, 0, sizeof fault);
+    assert_int_equal(gf_link_ucx.open(&plain, memory, &link, &fault), GF_OK);
+    memset(heard, 0, sizeof heard);
+    thread_says("one");
+    assert_string_equal(heard, "");
+    (void)gf_link_ucx.progress(link);
+    assert_non_null(strstr(heard, "UCX a_thread: says one\n"));
+    memset(heard, 0, sizeof heard);
+    thread_says("two");
+    gf_link_ucx.close(link);
+    assert_non_null(strstr(heard, "UCX a_thread: says two\n"));
+    free(memory);
 }
 
 static const struct refused_row {
