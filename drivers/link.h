@@ -1,6 +1,6 @@
 /* A link carries messages between ranks, and lets ranks of one node reach each other's memory.
- * Posting and testing are apart; only open, network, close and reset may block, as they say. A link's state and its requests are the
- * caller's memory. */
+ * Posting and testing are apart; only close may wait, as it says; open, network and reset take memory.
+ * A link's state and its requests are the caller's memory. */
 #ifndef GF_LINK_H
 #define GF_LINK_H
 
@@ -176,8 +176,8 @@ struct gf_link_driver {
     void (*flag_sleep)(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns);
 
     /* All requests end (test() gives GF_ERR_ABORTED), peers are forgotten, the region is zeroed,
-     * and mapped anew unless region_stays; endpoint() and connect() follow. May allocate, like
-     * open. */
+     * and mapped anew unless region_stays; endpoint() and connect() follow. What was sent and has not
+     * left is lost: nobody of the next epoch waits for it. May allocate, like open. */
     gf_status (*reset)(struct gf_link *link, uint32_t epoch);
     /* The same, in the same epoch, with what is for a network or without. NULL where node is 0. */
     gf_status (*network)(struct gf_link *link, bool on);

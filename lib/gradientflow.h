@@ -9,8 +9,8 @@
  *     and close them at once.
  *   - A call that "may block" polls until it is done or its deadline has passed; every other call
  *     returns at once. gf_open() and gf_close() take what opening and closing drivers takes, some of
- *     which have bounds of their own that stand there; so do polls that make the link anew, of a
- *     join and of an epoch: 200 ms for last words, and the pages of the exchange region.
+ *     which have bounds of their own that stand there; polls of a join and of an epoch that make the
+ *     link anew take what the pages of the exchange region take.
  *   - A call that is merely wrong (GF_ERR_PARAM or GF_ERR_STATE from the call itself) is refused,
  *     logged, and leaves the context as it was. Any other error fails the context. First the ranks
  *     find out whose fault it is, and meanwhile polls give GF_AGAIN, gf_tensor_ready() and its like

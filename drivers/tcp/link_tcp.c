@@ -65,7 +65,7 @@ _Static_assert(sizeof(struct gf_req) % 64 == 0, "requests lie in an array");
 
 #define EVENTS_MAX 32
 #define UNASKED_MAX 4 /* reads of who is awaited, between two questions to the kernel about all */
-#define FLUSH_NS UINT64_C(200000000) /* close() and reset() wait so long for what was sent */
+#define FLUSH_NS UINT64_C(200000000) /* close() waits so long for what was sent */
 
 static struct gf_tcp_link *tcp_of(struct gf_link *link)
 {
@@ -542,7 +542,6 @@ static gf_status renew(struct gf_tcp_link *tcp, bool on)
 {
     gf_status status;
     tcp->is_open = false;
-    flush(tcp);
     network_drop(tcp);
     wakes_give(tcp);
     tcp->broken = GF_OK;

@@ -26,8 +26,7 @@
 #include <ucs/config/global_opts.h>
 #include <ucs/debug/log_def.h>
 
-/* How long close() and reset() let what UCX has taken leave this host. A dead peer may use all of
- * it. */
+/* How long close() lets what UCX has taken leave this host. A dead peer may use all of it. */
 #define FLUSH_NS 200000000u
 
 /* libucs installs handlers for SIGSEGV, SIGBUS, SIGILL and SIGFPE before main() unless the
@@ -517,7 +516,7 @@ gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch)
     gf_status status;
     ucx->setup.epoch = epoch;
     ucx->is_open = false;
-    network_give(ucx, true, false);
+    network_give(ucx, false, false);
     memset(&link->fault, 0, sizeof link->fault);
     status = gf_node_reset(ucx->node, epoch);
     if (status == GF_OK) status = network_take(ucx);
