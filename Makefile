@@ -22,8 +22,8 @@ endif
 $(if $(filter demo check,$(GOALS)),,$(eval export GF_QUIET := 1))
 endif
 
-# Debian 12 packages, the only list. The library needs the first line, the appliance the second, the tests the third; nvcc
-# calls the host's C++ compiler.
+# Debian 12 packages, the only list. The library needs the first line, the appliance the second, the tests the third;
+# nvcc calls the host's C++ compiler.
 PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev libsodium-dev \
             libopenblas-serial-dev zlib1g-dev dataset-fashion-mnist \
             libcmocka-dev clang clang-format-14 libclang-rt-14-dev valgrind iproute2 mandoc spin \

@@ -44,6 +44,7 @@ sed "s|^        model_run(&model, first_sample);|&\\n        $death|; s|^#includ
 $cc -std=c11 -O2 "$scratch/dies.c" -o "$scratch/dies" $(make -s flags BUILD="$BUILD") -lm
 timeout 60 "$BUILD/gf-run" -n 3 --elastic "$scratch/dies" >"$scratch/log" 2>&1
 check "of_three_ranks_two_survive_one" same 2 "$(ends_at)"
+check "a_death_that_they_recover_from_is_no_error" same 0 "$(grep -c 'error: ' "$scratch/log")"
 sed -i 's/STEPS = 400/STEPS = 60000/' "$scratch/dies.c"
 # shellcheck disable=SC2046,SC2086
 $cc -std=c11 -O2 "$scratch/dies.c" -o "$scratch/dies" $(make -s flags BUILD="$BUILD") -lm

@@ -34,6 +34,16 @@ static void error_fill(gf_context *gf, gf_status code, gf_operation operation, u
                                   .tensor = tensor};
 }
 
+/* A job that goes on without its dead recovers, or says why it does not. */
+static void failure_log(const gf_context *gf)
+{
+    bool goes_on = (gf->together_ns != 0) && (gf->config.job.elastic || (gf->change.ended_fd >= 0));
+    bool died = (gf->error.code == GF_ERR_PEER) || (gf->error.code == GF_ERR_LINK) ||
+                (gf->error.code == GF_ERR_TIMEOUT);
+    gf_log_line(&gf->log, (goes_on && died) ? GF_LOG_WARN : GF_LOG_ERROR, "rank %u: %s", gf->rank,
+                gf->error.text);
+}
+
 /* From here on nothing new starts. Timeouts and lost links are somebody's fault: that is asked for
  * first, unless the members have said so already. */
 static void failing_begin(gf_context *gf, bool attributed)
@@ -57,8 +67,7 @@ static void failing_begin(gf_context *gf, bool attributed)
     if (tells && !gf->failing.attributes && (gf->error.code != GF_ERR_PEER))
         gf_members_tell(gf->members, &gf->error);
     if (gf->failing.linked) gf_wake(gf); /* behind the word, so that it is there */
-    if (!gf->failing.attributes)
-        gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
+    if (!gf->failing.attributes) failure_log(gf);
 }
 
 gf_status gf_fail(gf_context *gf, gf_status code, gf_operation operation, uint32_t peer,
@@ -171,7 +180,7 @@ static bool asks(gf_context *gf)
         memcpy(gf->error.text, culprit.text, sizeof gf->error.text);
     }
     gf->failing.attributes = false;
-    gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
+    failure_log(gf);
     return false;
 }
 
