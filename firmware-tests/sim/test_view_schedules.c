@@ -423,3 +423,41 @@ TEST(who_stays_is_a_quorum_of_the_new_list)
     EXPECT("2 begins epoch 2: members 13", "2 begins epoch 3: members 12");
     views_close();
 }
+
+/* With a list the coordinator waits for one that lives and says nothing, for as long as a member looks
+ * for a coordinator. Who has been asked for its promise begins that time anew: else it would be gone just
+ * as the others decide, each time. */
+TEST(who_has_promised_waits_for_as_long_as_its_coordinator)
+{
+    views_open(3, true);
+    views_stop(0, true);
+    views_stop(2, true);
+    views_fail(0);
+    views_for(2 * VIEWS_WAIT_NS);
+    views_stop(2, false);
+    views_fail(0);
+    views_until(views_done, 8 * VIEWS_WAIT_NS);
+    EXPECT("1 begins epoch 1: members 6");
+    views_close();
+}
+
+/* 1' comes in with the first epoch of a change, whose list of the ended has 1, and stops: what the
+ * next epoch of that change leaves out lives. */
+TEST(a_list_of_the_ended_is_not_of_those_that_came_in_since)
+{
+    views_open(3, true);
+    views.once = true;
+    views_stop(2, true);
+    views_crash(1);
+    views_for(SECOND / 10);
+    views_start(1);
+    views_for(SECOND);
+    views_stop(2, false);
+    for (uint32_t i = 0; (i < 10000) && (views_epoch(0) < 1); i++) views_for(SECOND / 1000);
+    views_stop(1, true);
+    views_fail(1);
+    views_until(views_done, 8 * VIEWS_WAIT_NS);
+    EXPECT("0 begins epoch 1: members 7", "0 begins epoch 2: members 5");
+    assert_false(views.ranks[0].left_ended);
+    views_close();
+}

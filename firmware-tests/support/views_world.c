@@ -236,7 +236,7 @@ static void progress(uint32_t rank)
             self->state = VIEWS_MEMBER;
         return;
     }
-    if (views.told || self->told) ended_tell(self->members, rank);
+    if (views.once ? !self->told : (views.told || self->told)) ended_tell(self->members, rank);
     self->told = views.told;
     status = gf_view_poll(self->members, now_ns, &plan);
     if (status == GF_AGAIN) return;

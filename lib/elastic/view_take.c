@@ -143,6 +143,7 @@ void gf_view_promise(struct gf_members *members, uint32_t id, struct gf_get *get
     if (get->bad || (number == 0) || (number > VIEW_MAX)) return;
     if (!joins && ((epoch != view->epoch.epoch) || (number < view->view))) return;
     if (!joins) view->view = number;
+    view->since_ns = members->now_ns; /* the coordinator lives, and waits itself from now on */
     view->asked_epoch = epoch;
     view->asked_view = number;
     gf_view_report(members, id, get);
