@@ -1,10 +1,12 @@
 #!/bin/sh
 # What runs over the simulator elsewhere, over real links: suites of collectives, hierarchy, sparse communication,
 # steps, requests and leaving in one process (support/real_links.h), and jobs of processes, over sockets, over UCX's
-# tcp and in shared memory, which end with the same weights bit for bit. Over rc and ud: verbs/test_verbs.sh.
+# tcp and in shared memory, which end with the same weights bit for bit, and a job over UCX that goes on when a rank is
+# killed; over sockets: test_elastic.sh. Over rc and ud: verbs/test_verbs.sh. Devices, whose memory only UCX reaches:
+# test_link_ucx_device.
 . firmware-tests/support/shell.sh
-export OPENBLAS_NUM_THREADS=1 LC_ALL=C
-suites="coll hierarchy sparse sparse_edges step request reduction leave"
+. firmware-tests/support/elastic.sh
+suites="coll hierarchy sparse step request reduction leave"
 links="tcp ucx"
 if GF_TEST_LINK=ucx "$BUILD/firmware-tests/test_reduction" 2>&1 | grep -q 'there is no such link'; then
     skip ucx "this build has none"
@@ -34,6 +36,16 @@ over() { # LINK: the settings of a job
         --set rendezvous.insecure=true" ;;
     esac
 }
+goes_on() { # LINK: one of three ranks is killed
+    # shellcheck disable=SC2046
+    job_start "-n 3 --elastic" --steps 600 --set rendezvous.join_timeout=12s --set exchange.timeout=3s \
+        --set link.idle=yield $(over "$1") || return 1
+    signal KILL 1
+    wait $job && [ "$(grep -c 'elastic: rank' "$scratch/log")" -eq 2 ] && grep -q 'the same on all ranks' "$scratch/log" ||
+        show
+}
+[ "$links" = tcp ] || check a_rank_killed_over_ucx_leaves_the_others_going goes_on ucx
+
 weights() { # LINK OPTION..
     link=$1; shift
     # shellcheck disable=SC2046

@@ -1,6 +1,7 @@
 /* All collectives over the simulated network where nothing fails: any count and world, sums bit by
  * bit in their stated order, the memory asked for, the traffic. */
 #include "firmware-tests/support/suite.h"
+#include "firmware-tests/support/real_links.h"
 #include "firmware-tests/support/coll_world.h"
 #include "lib/settings/settings.h"
 
@@ -83,6 +84,7 @@ TEST(hundreds_of_ranks)
 
 TEST(deterministic_sums_do_not_depend_on_the_position)
 {
+    SIM_ONLY;
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         for (uint32_t size = 5; size <= 9; size++) {
             struct coll_case c = {.kind = coll_pairs[p].kind,
@@ -100,6 +102,7 @@ TEST(deterministic_sums_do_not_depend_on_the_position)
 
 TEST(all_of_the_memory_asked_for_is_needed)
 {
+    SIM_ONLY;
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         /* one slice; many */
         for (uint64_t elem_count = 100; elem_count < 10000; elem_count *= 50) {
@@ -132,6 +135,7 @@ TEST(all_of_the_memory_asked_for_is_needed)
 
 TEST(memory_for_the_longest_vector_serves_shorter_ones)
 {
+    SIM_ONLY;
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         for (uint64_t longest = 10; longest < 300; longest *= 5) {
             struct coll_case c = {.kind = coll_pairs[p].kind,

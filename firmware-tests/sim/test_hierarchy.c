@@ -1,6 +1,7 @@
 /* The collective over nodes of ranks that share memory, over the simulator's nodes: sums bit by
  * bit, nodes of any size, the traffic, and every post that meets a fault. */
 #include "firmware-tests/support/suite.h"
+#include "firmware-tests/support/real_links.h"
 #include "firmware-tests/support/coll_fault.h"
 
 static const uint32_t shapes[][8] = {{1, 3}, {3, 1},       {2, 2},    {3, 2, 1},       {2, 2, 2, 2},
@@ -64,6 +65,7 @@ TEST(nodes_whose_phases_overlap_meet_nodes_whose_do_not)
 /* With halving the very bits of an element are those of the vector alone. */
 TEST(sums_by_halving_do_not_depend_on_the_position)
 {
+    SIM_ONLY;
     for (size_t s = 0; s < LENGTH(shapes); s++) {
         for (int type = 0; type < GF_TYPE_COUNT; type++) {
             struct coll_case c = case_of(shapes[s], 100, (gf_type)type);

@@ -1,6 +1,7 @@
 /* Ranks that give up, leave, are cut off or lag: everybody ends, in time, and knows whose doing it
  * was. */
 #include "firmware-tests/support/suite.h"
+#include "firmware-tests/support/real_links.h"
 #include "firmware-tests/support/world_setups.h"
 #include "lib/context.h"
 #include "lib/membership/members_state.h"
@@ -199,6 +200,7 @@ static void fill_infinity(struct world *w, uint32_t rank, uint32_t tensor, void 
 /* All of them read it off one vote; whoever is first must not become the others' reason. */
 TEST(the_floor_of_the_loss_scale_is_the_same_error_on_all_ranks)
 {
+    SIM_ONLY;
     for (uint32_t seed = 1; seed <= 20; seed++) {
         struct world_setup setup = brief_setup(5);
         struct world_step step = {.order = WORLD_ROTATED, .fill = fill_infinity};

@@ -14,6 +14,7 @@ struct real_links;
 
 /* NULL: the simulated one */
 const struct gf_link_driver *real_links_driver(void);
+/* of a test that says nothing of links */
 #define SIM_ONLY \
     if (real_links_driver() != NULL) skip()
 
