@@ -38,6 +38,21 @@ names_the_dead() {
     [ $? -lt 124 ] || { echo "did not end"; return 1; }
     for rank in 0 1 2; do said "^error: rank $rank: rank 3 died" || return 1; done
 }
+# survives_an_outage: a second without a network, of a keepalive period of two; 2,000 steps of 64 KiB take longer than
+# that at 1 Gbit/s. Nobody has died, and no rank is elastic.
+survives_an_outage() {
+    idx_data "$scratch/outage" 250 && sed 's/insecure/keepalive = "2 s"; insecure/' "$scratch/net.cfg" >"$scratch/outage.cfg"
+    net_run_nodes 60 2 "$BUILD/gf-train" --config "$scratch/outage.cfg" --model linear --data "$scratch/outage" --batch 12 \
+        --steps 2000 >"$scratch/out" 2>&1 &
+    job=$!
+    sleep 1
+    net_cable 1 down
+    kill -0 $job || { echo "ended before the outage"; return 1; }
+    sleep 1
+    net_cable 1 up
+    wait $job || { tail -n 30 "$scratch/out"; return 1; }
+    said "^weights .*, the same on all ranks"
+}
 # Each of two devices of a rank carries 40 to 60 percent, in whatever order a host lists them.
 carried() { net_exec 0 cat "/sys/class/net/$1/statistics/tx_bytes"; }
 two_devices() {
@@ -53,6 +68,7 @@ two_devices() {
 }
 
 cases="auto_takes_hierarchy_between_two_nodes ranks_of_two_nodes_train a_dead_rank_is_named_on_both_nodes \
+an_outage_of_less_than_a_keepalive_period_ends_no_job \
 devices_of_two_nodes_train a_dead_rank_with_a_device_is_named_on_both_nodes \
 two_devices_share_the_bytes_of_two_ranks auto_takes_hierarchy_between_three_nodes \
 two_devices_share_the_bytes_of_three_ranks"
@@ -61,6 +77,7 @@ config
 check auto_takes_hierarchy_between_two_nodes sums hierarchy
 check ranks_of_two_nodes_train trains
 check a_dead_rank_is_named_on_both_nodes names_the_dead
+check an_outage_of_less_than_a_keepalive_period_ends_no_job survives_an_outage
 if "$BUILD/gf-train" --device cuda --set device.library=/nowhere 2>&1 | grep -q "/nowhere"; then
     idx_data "$scratch/data" 128
     check devices_of_two_nodes_train trains_on_devices

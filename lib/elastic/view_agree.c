@@ -227,9 +227,9 @@ void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *ge
     if (told && missing_seek(members, connected == 0)) return;
     if (contacted > 0)
         gf_view_fail(members, GF_ERR_QUORUM,
-                     "the other ranks went on without rank %u: %u of the %u of epoch %u have "
-                     "contacted another coordinator",
-                     members->setup.rank, contacted, of, view->epoch.epoch);
+                     "%u of the %u ranks of epoch %u are here: too few to go on; %u others have "
+                     "contacted another coordinator, and may go on there without rank %u",
+                     count, of, view->epoch.epoch, contacted, members->setup.rank);
     else
         gf_view_fail(members, GF_ERR_QUORUM,
                      "%u of the %u ranks of epoch %u are here: too few to go on without proof "

@@ -11,7 +11,7 @@ void gf_view_begin(struct gf_members *members, uint32_t id, struct gf_get *get)
     if (gf_view_joins(members)) {
         gf_view_seek_any(members);
     } else if (members->table[id].excluded) {
-        gf_view_fail(members, GF_ERR_QUORUM, "the other ranks go on without this one: %.200s",
+        gf_view_fail(members, GF_ERR_QUORUM, "this rank is not to be of the next epoch: %.200s",
                      members->error.text);
     } else if (view->excluded_epoch != 0) {
         gf_view_excluded_fail(members);

@@ -90,7 +90,9 @@ const struct gf_setting gf_settings[] = {
      .low = MS,
      .high = 3600 * S,
      .fallback = 5 * S,
-     .help = "TCP keepalive period of control and data connections"},
+     .help =
+         "TCP keepalive period of control and data connections; a job survives an outage of the "
+         "network of less than one period"},
     {.key = "rendezvous.key_file",
      TEXT(rendezvous.key_file, GF_FORM_PATH),
      .fallback_text = "",
