@@ -41,9 +41,10 @@ names_the_dead() {
 # survives_an_outage: a second without a network, of a keepalive period of two; 2,000 steps of 64 KiB take longer than
 # that at 1 Gbit/s. Nobody has died, and no rank is elastic.
 survives_an_outage() {
-    idx_data "$scratch/outage" 250 && sed 's/insecure/keepalive = "2 s"; insecure/' "$scratch/net.cfg" >"$scratch/outage.cfg"
-    net_run_nodes 60 2 "$BUILD/gf-train" --config "$scratch/outage.cfg" --model linear --data "$scratch/outage" --batch 12 \
-        --steps 2000 >"$scratch/out" 2>&1 &
+    idx_data "$scratch/outage" 250 || return 1
+    sed 's/insecure/keepalive = "2 s"; insecure/' "$scratch/net.cfg" >"$scratch/outage.cfg"
+    net_run_nodes 60 2 "$BUILD/gf-train" --config "$scratch/outage.cfg" --model linear --data "$scratch/outage" \
+        --batch 12 --steps 2000 >"$scratch/out" 2>&1 &
     job=$!
     sleep 1
     net_cable 1 down
