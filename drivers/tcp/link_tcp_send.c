@@ -1,6 +1,6 @@
 /* What leaves. Stream 0 carries, in this order: words to the peer, beginnings of messages, the rest
  * of messages that it is ready for; the other streams carry such rests alone. One call of the
- * kernel takes a batch: as many frames as are due, until they are 256 KiB. So a vote waits for no
+ * kernel takes a batch: as many frames as are due, until they are 512 KiB. So a vote waits for no
  * more than the batch under way. */
 #include "drivers/tcp/link_tcp_state.h"
 

@@ -33,7 +33,7 @@
 #define TCP_COPY_BYTES_MAX 4096u      /* of such a payload */
 #define TCP_SCRATCH_BYTES (64u << 10) /* where what nobody wants is read to */
 #define TCP_BATCH_FRAMES_MAX 16u      /* that leave by one call of the kernel .. */
-#define TCP_BATCH_BYTES (256u << 10)  /* .. and no more once there are so many bytes */
+#define TCP_BATCH_BYTES (512u << 10)  /* .. and no more once there are so many bytes: peers.md */
 #define TCP_OUT_PARTS_MAX (2 * TCP_BATCH_FRAMES_MAX + 1)
 #define TCP_SHARE_BYTES (64u << 10) /* by which a stream may be ahead of another */
 #define TCP_TURN_BYTES (1u << 20)   /* that one call writes, or reads, on one stream */
