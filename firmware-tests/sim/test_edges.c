@@ -346,3 +346,35 @@ TEST(of_a_connection_that_fails_one_end_is_cut_and_not_the_coordinator)
                      cut);
     }
 }
+
+static void port_turn(struct world *w, uint32_t rank)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    if (job.begun || (gf == NULL) || (gf_steps(gf) < 2)) return;
+    job.begun = true;
+    for (uint32_t other = 1; other < job.world; other++) {
+        gf_sim_lose(w->sim, 0, other, 1);
+        gf_sim_lose(w->sim, other, 0, 1);
+    }
+}
+
+/* All connections of rank 0 are broken: it finds that out itself, tells the others, and they go on at
+ * once. */
+TEST(a_coordinator_that_is_cut_hands_over)
+{
+    job = (struct job){.world = 3};
+    struct world_setup setup = elastic_setup(3);
+    setup.config.exchange.algorithm = GF_ALGORITHM_RING;
+    setup.config.exchange.timeout_ns = 4 * SECOND;
+    WORLD(w);
+    world_open(&w, &setup);
+    elastic.hooks.turn = port_turn;
+    elastic_run(&w, NULL, 0);
+    assert_int_equal(w.ranks[0].status, GF_ERR_QUORUM);
+    for (uint32_t rank = 1; rank < 3; rank++) {
+        assert_int_equal(w.ranks[rank].status, GF_OK);
+        assert_int_equal(gf_world(w.ranks[rank].gf), 2);
+        assert_int_equal(elastic.ranks[rank].failures, 1);
+        assert_non_null(strstr(w.ranks[rank].log, "rank 0 is the one to go"));
+    }
+}
