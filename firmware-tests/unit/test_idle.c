@@ -168,6 +168,7 @@ static gf_context *waiter(struct gf_link *link, struct gf_rendezvous *control)
     gf.link = link;
     gf.rendezvous = control;
     gf.config.link.idle = GF_IDLE_SLEEP;
+    gf_ticks_begin(&gf.ticks, &gf_clock_monotonic);
     arms = flag_arms = 0;
     return &gf;
 }
