@@ -293,7 +293,8 @@ TEST(a_slow_network_cuts_nobody)
 
 static void nobody_else(trouble what, uint64_t timeout_ns)
 {
-    uint64_t seed = number_of("SEED", (uint64_t)time(NULL) << 20);
+    /* the same in each make check; the long run draws */
+    uint64_t seed = number_of("SEED", (getenv("JOBS") != NULL) ? (uint64_t)time(NULL) << 20 : 1);
     uint32_t jobs = (uint32_t)number_of("JOBS", JOBS) / 4;
     all.timeout_ns = timeout_ns;
     all.busy = true;
