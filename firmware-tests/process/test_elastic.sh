@@ -49,7 +49,8 @@ stopped() { # RANKS VICTIM MS TRANSPORTS: silent past the deadline it is left be
     own_files "$1" "$2" || code=$?
     steps=1000 every=10
     [ $code -eq 0 ] || { echo "exit $code"; show; return 1; }
-    grep -q "rank $2: the other ranks \(go\|went\) on without" "$scratch/log" || { show; return 1; }
+    grep -q "rank $2: \(the other ranks went on without\|this rank is not to be of the next epoch\)" "$scratch/log" ||
+        { show; return 1; }
     near "$(accuracy "$scratch/log")" "$long"
 }
 

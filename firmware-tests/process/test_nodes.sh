@@ -38,24 +38,28 @@ names_the_dead() {
     [ $? -lt 124 ] || { echo "did not end"; return 1; }
     for rank in 0 1 2; do said "^error: rank $rank: rank 3 died" || return 1; done
 }
-# survives_an_outage: a second without a network, of a keepalive period of two; 2,000 steps of 64 KiB take longer than
-# that at 1 Gbit/s. Nobody has died, and no rank is elastic.
+carried() { net_exec 0 cat "/sys/class/net/$1/statistics/tx_bytes"; }
+# survives_an_outage: a second without a network, of a keepalive period of two, in the middle of a training. Nobody has
+# died, and no rank is elastic.
 survives_an_outage() {
     idx_data "$scratch/outage" 250 || return 1
     sed 's/insecure/keepalive = "2 s"; insecure/' "$scratch/net.cfg" >"$scratch/outage.cfg"
+    before=$(carried eth0)
     net_run_nodes 60 2 "$BUILD/gf-train" --config "$scratch/outage.cfg" --model linear --data "$scratch/outage" \
-        --batch 12 --steps 2000 >"$scratch/out" 2>&1 &
+        --batch 12 --steps 12000 >"$scratch/out" 2>&1 &
     job=$!
-    sleep 1
+    until [ $(($(carried eth0) - before)) -gt 20000000 ]; do # of 380 MB
+        kill -0 $job 2>/dev/null || { echo "ended before the outage"; tail -n 30 "$scratch/out"; return 1; }
+        sleep 0.05
+    done
     net_cable 1 down
-    kill -0 $job || { echo "ended before the outage"; return 1; }
     sleep 1
+    kill -0 $job 2>/dev/null && during=yes || during=no
     net_cable 1 up
-    wait $job || { tail -n 30 "$scratch/out"; return 1; }
+    wait $job && [ $during = yes ] || { echo "in the outage: $during"; tail -n 30 "$scratch/out"; return 1; }
     said "^weights .*, the same on all ranks"
 }
 # Each of two devices of a rank carries 40 to 60 percent, in whatever order a host lists them.
-carried() { net_exec 0 cat "/sys/class/net/$1/statistics/tx_bytes"; }
 two_devices() {
     net_second 1gbit && net_forget || return 1
     sed 's/"eth0"/"eth0,eth1"/' "$scratch/net.cfg" >"$scratch/two.cfg"
