@@ -421,6 +421,7 @@ static void whole_take(struct gf_tcp_stream *stream, const struct iovec *parts, 
     if (head < TCP_HEAD_BYTES) return;
     (void)take(stream, stream->in, head);
     uint32_t left = take(stream, parts[1].iov_base, came);
+    if (stream->fd < 0) return; /* nothing of an ended one is taken: all of it is left */
     stream->in_at = TCP_HEAD_BYTES - left;
     stream->in_end = got - came;
     memcpy(stream->in + stream->in_at, end - left, left);

@@ -25,7 +25,7 @@
 #define TCP_BLOCK_BYTES 1024u         /* credit is counted in these */
 #define TCP_CREDIT_BYTES (256u << 10) /* of each peer, where the setup names none */
 #define TCP_WHOLE_BYTES_MAX \
-    (32u << 10) /* a message up to this size leaves whole where credit allows it */
+    (128u << 10) /* a message up to this size leaves whole where credit allows it */
 #define TCP_FIRST_BYTES_MAX \
     (64u << 10) /* so much of a larger one leaves before its receive is known to be posted */
 #define TCP_IN_BYTES 8192u            /* what is read together with a header */

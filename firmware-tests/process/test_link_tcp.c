@@ -22,6 +22,7 @@
 #define ENDS_MAX 3
 #define REQS_MAX 64
 #define MESSAGE_MAX (3u << 20)
+#define LARGE_BYTES (2 * TCP_WHOLE_BYTES_MAX)
 
 static uint64_t allocations;
 __attribute__((unused)) static void count(void *caller)
@@ -918,7 +919,11 @@ static const struct bad_case {
      false},
     {"a_first_byte_elsewhere",
      "begins with",
-     {.kind = TCP_FRAME_BEGIN, .tag = 5, .size = 100000, .offset = 99999, .bytes = 8},
+     {.kind = TCP_FRAME_BEGIN,
+      .tag = 5,
+      .size = LARGE_BYTES,
+      .offset = LARGE_BYTES - 1,
+      .bytes = 8},
      false},
     {"a_large_message_whole",
      "begins with",
@@ -935,20 +940,25 @@ static const struct bad_case {
     {"credit_that_was_not_taken", "more credit", {.kind = TCP_FRAME_NOTE, .returned = 1}, false},
     {"behind_the_end_of_a_message",
      "have come already",
-     {.kind = TCP_FRAME_MORE, .tag = 5, .size = 100000, .offset = 99999, .bytes = 2, .number = 1},
+     {.kind = TCP_FRAME_MORE,
+      .tag = 5,
+      .size = LARGE_BYTES,
+      .offset = LARGE_BYTES - 1,
+      .bytes = 2,
+      .number = 1},
      false},
     {"an_offset_that_wraps",
      "have come already",
      {.kind = TCP_FRAME_MORE,
       .tag = 5,
-      .size = 100000,
+      .size = LARGE_BYTES,
       .offset = UINT32_MAX,
       .bytes = 2,
       .number = 1},
      false},
     {"nothing_of_a_message",
      "have come already",
-     {.kind = TCP_FRAME_MORE, .tag = 5, .size = 100000, .offset = 0, .bytes = 0, .number = 1},
+     {.kind = TCP_FRAME_MORE, .tag = 5, .size = LARGE_BYTES, .offset = 0, .bytes = 0, .number = 1},
      false},
 };
 
@@ -966,7 +976,7 @@ TEST(headers_that_no_rank_sends_end_the_connection)
         open_one(0);
         pair_open(fds);
         assert_int_equal(gf_link_tcp_adopt(ends[0].link, 1, 0, fds[0]), GF_OK);
-        assert_int_equal(recv_from(0, 1, 0, 5, in[0][0], 100000), GF_OK);
+        assert_int_equal(recv_from(0, 1, 0, 5, in[0][0], LARGE_BYTES), GF_OK);
         turns(2);
         gf_tcp_head_put(&hello, bytes);
         gf_tcp_head_put(&c->head, bytes + (c->before_hello ? 0 : TCP_HEAD_BYTES));
@@ -995,12 +1005,12 @@ TEST(a_message_that_has_begun_keeps_its_size)
         pair_open(fds[s]);
         assert_int_equal(gf_link_tcp_adopt(ends[0].link, 1, s, fds[s][0]), GF_OK);
     }
-    assert_int_equal(recv_from(0, 1, 0, 5, in[0][0], 100000), GF_OK);
+    assert_int_equal(recv_from(0, 1, 0, 5, in[0][0], LARGE_BYTES), GF_OK);
     gf_tcp_head_put(&head, bytes);
     assert_true(send(fds[0][1], bytes, sizeof bytes, MSG_NOSIGNAL) == (ssize_t)sizeof bytes);
     turns(3);
     head = (struct gf_tcp_head){
-        .kind = TCP_FRAME_MORE, .tag = 5, .size = 100000, .bytes = 1000, .number = 1};
+        .kind = TCP_FRAME_MORE, .tag = 5, .size = LARGE_BYTES, .bytes = 1000, .number = 1};
     gf_tcp_head_put(&head, bytes);
     assert_true(send(fds[1][1], bytes, sizeof bytes, MSG_NOSIGNAL) == (ssize_t)sizeof bytes);
     turns(5);
@@ -1010,6 +1020,36 @@ TEST(a_message_that_has_begun_keeps_its_size)
     assert_int_equal(ended(0, 0), GF_ERR_LINK);
     for (uint32_t s = 0; s < 2; s++) (void)close(fds[s][1]);
     close_all();
+}
+
+/* Header and payload of a message of this size are read by one call. Where another frame comes in
+ * its place, and is a bad one, nothing of what came behind it is taken. */
+TEST(a_bad_header_in_place_of_a_whole_message_ends_the_connection)
+{
+    for (uint32_t ahead = 0; ahead < 2; ahead++) { /* hello apart, and by the same call */
+        struct gf_tcp_head hello = {
+            .kind = TCP_FRAME_HELLO, .tag = 1, .size = 256, .offset = REQS_MAX, .number = 1};
+        struct gf_tcp_head bad = {.kind = TCP_FRAME_READY, .number = 1, .bytes = 1};
+        unsigned char bytes[2 * TCP_HEAD_BYTES + 10000] = {0};
+        int fds[2];
+        begin();
+        world = 3;
+        open_one(0);
+        pair_open(fds);
+        assert_int_equal(gf_link_tcp_adopt(ends[0].link, 1, 0, fds[0]), GF_OK);
+        assert_int_equal(recv_from(0, 1, 0, 5, in[0][0], 20000), GF_OK);
+        gf_tcp_head_put(&hello, bytes);
+        gf_tcp_head_put(&bad, bytes + TCP_HEAD_BYTES);
+        size_t first = (ahead == 0) ? TCP_HEAD_BYTES : sizeof bytes;
+        assert_true(send(fds[1], bytes, first, MSG_NOSIGNAL) == (ssize_t)first);
+        turns(2);
+        size_t rest = sizeof bytes - first;
+        if (rest > 0) assert_true(send(fds[1], bytes + first, rest, MSG_NOSIGNAL) == (ssize_t)rest);
+        assert_int_equal(ended(0, 0), GF_ERR_LINK);
+        assert_non_null(strstr(ends[0].link->fault.text, "none may have here"));
+        (void)close(fds[1]);
+        close_all();
+    }
 }
 
 /* More WANTs, and more READYs, than the peer has requests; each ends the connection. */
