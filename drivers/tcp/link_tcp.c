@@ -15,14 +15,14 @@
  *     NOTE     nothing                                   reads what each header says: credit back
  *
  *     a send                                      a receive
- *     QUEUED --READY known---------> SENDING      POSTED --over 32 KiB: READY leaves at once
+ *     QUEUED --READY known---------> SENDING      POSTED --over 128 KiB: READY leaves at once
  *       | BEGIN with all of it: ends    |           | BEGIN, or MORE under its number
  *       | BEGIN with some, or WANT      | MORE ..   | a late message has this tag: copied,
  *       v                               v           v   and READY leaves if that was not all
  *     WAITING ------READY----------> SENDING      BEGUN --all bytes are here: ends
  *                 all bytes are the kernel's: ends
  *
- * A message up to 32 KiB leaves whole where credit allows it. Of a larger one the first 64 KiB at
+ * A message up to 128 KiB leaves whole where credit allows it. Of a larger one the first 64 KiB at
  * most leave by credit, so that the way of READY is not waited for, and half of the credit stays
  * with the small ones. Where a large receive is posted before its message, READY is here when the
  * send is posted: then there is no round trip at all.

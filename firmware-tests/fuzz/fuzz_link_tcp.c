@@ -13,7 +13,7 @@
 
 #define REQS_MAX 8u
 #define STREAMS 2u
-#define SIZE_MAX_BYTES (70u << 10)
+#define SIZE_MAX_BYTES (140u << 10)
 
 static struct gf_link *opened;
 static struct gf_req reqs[REQS_MAX];
@@ -36,7 +36,8 @@ static void reqs_reap(bool all)
 /* Sizes around those at which the protocol does something else. */
 static uint32_t size_of(uint8_t byte)
 {
-    static const uint32_t sizes[] = {0, 1, 8, 100, 1024, 1025, 4096, 65536, 65537, SIZE_MAX_BYTES};
+    static const uint32_t sizes[] = {0,    1,     8,     100,    1024,          1025,
+                                     4096, 20000, 65536, 131072, SIZE_MAX_BYTES};
     return sizes[byte % (sizeof sizes / sizeof sizes[0])];
 }
 
@@ -110,6 +111,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                   .epoch = 1,
                                   .requests_max = REQS_MAX,
                                   .streams = STREAMS,
+                                  .private_memory = true,
+                                  .one_node = true, /* connections are adopted */
                                   .message_bytes_max = SIZE_MAX_BYTES,
                                   .checksum = checksum,
                                   .credit_bytes = (data[0] & 2) ? 2048 : 65536};
