@@ -344,8 +344,9 @@ static void target_advance(struct gf_tcp_stream *stream, const struct iovec *par
     }
 }
 
-/* What lies at `from` goes where it belongs; how much of it, less than a header, is left. It may lie
- * in the memory of a receive that it goes to, then never before where it goes. */
+/* What lies at `from` goes where it belongs; how much of it, less than a header, is left: nothing
+ * where the stream has ended. It may lie in the memory of a receive that it goes to, then never
+ * before where it goes. */
 static uint32_t take(struct gf_tcp_stream *stream, const unsigned char *from, uint32_t have)
 {
     while (stream->fd >= 0) {
@@ -354,12 +355,12 @@ static uint32_t take(struct gf_tcp_stream *stream, const unsigned char *from, ui
             if (!gf_tcp_head_get(from, &stream->head)) {
                 gf_tcp_violated(stream,
                                 "a header was damaged on its way, or something else writes there");
-                return 0;
+                break;
             }
             from += TCP_HEAD_BYTES;
             have -= TCP_HEAD_BYTES;
             frame_begin(stream);
-            if (stream->fd < 0) return 0;
+            if (stream->fd < 0) break;
         }
         while ((have > 0) && (stream->left > 0)) {
             struct iovec part;
@@ -374,7 +375,7 @@ static uint32_t take(struct gf_tcp_stream *stream, const unsigned char *from, ui
         if (stream->left > 0) break;
         frame_end(stream);
     }
-    return have;
+    return (stream->fd >= 0) ? have : 0;
 }
 
 /* What lies in in[]; less than a header stays. */
@@ -421,7 +422,6 @@ static void whole_take(struct gf_tcp_stream *stream, const struct iovec *parts, 
     if (head < TCP_HEAD_BYTES) return;
     (void)take(stream, stream->in, head);
     uint32_t left = take(stream, parts[1].iov_base, came);
-    if (stream->fd < 0) return; /* nothing of an ended one is taken: all of it is left */
     stream->in_at = TCP_HEAD_BYTES - left;
     stream->in_end = got - came;
     memcpy(stream->in + stream->in_at, end - left, left);

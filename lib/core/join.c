@@ -66,7 +66,8 @@ static void neighbours_count(gf_context *gf)
  * several. */
 static void unused_tell(gf_context *gf)
 {
-    const char *devices = gf->config.link.devices, *transports = gf->config.link.transports;
+    const char *devices = gf->config.link.devices;
+    const char *transports = gf->config.link.transports;
     const char *name = (devices[0] != '\0') ? devices : transports;
     if (gf->link->network || (gf->rank != 0) || (name[0] == '\0')) return;
     gf_log_line(&gf->log, GF_LOG_WARN,

@@ -100,7 +100,8 @@ bool gf_members_is_unheard(const struct gf_members *members, uint32_t rank)
 static bool is_answered(const struct gf_members *members)
 {
     uint64_t waited_ns = members->now_ns - members->inquiry_ns;
-    uint32_t silent = 0, unheard = 0;
+    uint32_t silent = 0;
+    uint32_t unheard = 0;
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         silent += gf_members_is_silent(members, rank);
         unheard += gf_members_is_unheard(members, rank);
@@ -181,8 +182,7 @@ static void cut_one(struct gf_members *members, uint32_t rank)
 /* What is said of it where it is named. */
 static const char *spared(const struct gf_members *members)
 {
-    bool stays = (members->cut.count == 0);
-    return !stays ? "" : "; it stays: without it the others are too few";
+    return (members->cut.count > 0) ? "" : "; it stays: without it the others are too few";
 }
 
 static void silent_end(struct gf_members *members, uint32_t culprit)
@@ -383,7 +383,8 @@ void gf_members_inquiry_time(struct gf_members *members)
  * and may compute at the beginning of that, at its end and once in between. */
 static bool coordinator_is_silent(const struct gf_members *members)
 {
-    uint64_t asked_ns = members->asked_ns, most_ns = members->setup.answer_ns;
+    uint64_t asked_ns = members->asked_ns;
+    uint64_t most_ns = members->setup.answer_ns;
     if (members->inquiry_ns != 0) most_ns *= 4;
     if (members->inquiry_ns > asked_ns) asked_ns = members->inquiry_ns;
     return members->now_ns - asked_ns >= most_ns;

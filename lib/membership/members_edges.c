@@ -207,8 +207,10 @@ static const struct edge *edges_most(const struct edges *edges, uint32_t *rank_o
 static void edges_cover(struct edges *edges, struct members_finding *found)
 {
     struct members_cut cut = {.count = 0};
-    uint32_t all = edges->count, rank, left;
+    uint32_t all = edges->count;
     while ((edges->count > 0) && (cut.count < MEMBERS_CUT_MAX)) {
+        uint32_t rank;
+        uint32_t left = 0;
         const struct edge edge = *edges_most(edges, &rank);
         if (cut.count == 0)
             *found = (struct members_finding){.cause = MEMBERS_EDGE,
@@ -218,7 +220,6 @@ static void edges_cover(struct edges *edges, struct members_finding *found)
                                               .edges = all,
                                               .quiet_ns = edge.quiet_ns};
         cut.ranks[cut.count++] = (uint16_t)rank;
-        left = 0;
         for (uint32_t i = 0; i < edges->count; i++)
             if ((edges->list[i].from != rank) && (edges->list[i].to != rank))
                 edges->list[left++] = edges->list[i];

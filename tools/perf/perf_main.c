@@ -39,7 +39,8 @@ static int collective_run(const struct perf_options *options, struct perf_report
     static const struct gf_tensor tensor = {.name = "none", .elem_count = 1};
     struct perf perf = {.plan = options->plan, .way = &perf_host};
     struct perf_session session;
-    void *source = NULL, *own = NULL;
+    void *source = NULL;
+    void *own = NULL;
     bool has_data = options->plan.operation != GF_OPERATION_BARRIER;
     int result = perf_open(&options->config, &tensor, 1, &session);
     if (result == 0)
