@@ -6,17 +6,25 @@ export LC_ALL=C OPENBLAS_NUM_THREADS=1
 perf="$BUILD/gf-perf -n 1 --set rendezvous.join_timeout=5s" small="-b 4 -e 4"
 export GF_ADDRESS=127.0.0.1:7$(( $$ % 900 + 100 ))
 if [ "$(id -u)" -eq 0 ]; then space="unshare -m"; else space="unshare -rm"; fi
-says() { grep -qE "$1" "$scratch/log" || { cat "$scratch/log"; return 1; }; }
-# two CODE MOUNT: two ranks where MOUNT was run end with CODE
-two() {
+# within SETTING COMMAND..: the command after SETTING; one that mounts gets a mount namespace, which a chroot does not allow
+within() {
+    setting=$1; shift
     # shellcheck disable=SC2086
-    GF_DEBUG=info timeout 30 $space sh -c "$2 && exec $BUILD/gf-run -n 2 $perf ${3:-$small}" >"$scratch/log" 2>&1
+    case $setting in
+    mount*) $space sh -c "$setting && exec $*" ;;
+    *) sh -c "$setting && exec $*" ;;
+    esac
+}
+says() { grep -qE "$1" "$scratch/log" || { cat "$scratch/log"; return 1; }; }
+# two CODE SETTING: two ranks where SETTING was run end with CODE
+two() {
+    within "$2" env GF_DEBUG=info timeout 30 "$BUILD/gf-run" -n 2 "$perf" "${3:-$small}" >"$scratch/log" 2>&1
     code=$?
     [ $code -eq "$1" ] || { echo "exit $code"; cat "$scratch/log"; return 1; }
 }
-# case_run CODE NAME MOUNT TEXT [OPTIONS]: and the log has TEXT
+# case_run CODE NAME SETTING TEXT [OPTIONS]: and the log has TEXT
 case_run() {
-    if ! $space sh -c "$3" 2>/dev/null; then skip "$2" "this user may not: $3"; return; fi
+    if ! within "$3" true 2>/dev/null; then skip "$2" "this user may not: $3"; return; fi
     check "$2" two "$1" "$3" "${5:-}"
     [ -z "$4" ] || check "$2, and_why" says "$4"
 }
