@@ -194,7 +194,7 @@ void gf_sim_restart(struct gf_sim *sim, uint32_t rank)
 {
     struct sim_rank *self = &sim->ranks[rank];
     GF_ASSERT(self->is_dead && (self->link == NULL) && (self->rendezvous == NULL));
-    self->is_dead = self->is_stopped = false;
+    self->is_dead = self->is_stopped = self->port_is_held = false;
     self->starts++;
     self->resume_ns = 0;
     /* Its old connections have ended for everybody before it has new ones. */
@@ -207,6 +207,11 @@ void sim_resume(struct sim_rank *self)
     self->is_stopped = false;
     self->resume_ns = 0;
     sim_wake(self);
+}
+
+void gf_sim_hold_port(struct gf_sim *sim, uint32_t rank)
+{
+    sim->ranks[rank].port_is_held = true;
 }
 
 void gf_sim_stop(struct gf_sim *sim, uint32_t rank, bool stopped)

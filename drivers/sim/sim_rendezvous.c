@@ -9,7 +9,8 @@
 
 #define FRAME_NS 20000u
 #define FIRST_COORDINATOR 0u
-#define REJOIN_NS 1000000u /* until a rank that seeks a coordinator looks (again) */
+#define REJOIN_NS 1000000u              /* until a rank that seeks a coordinator looks (again) */
+#define UNHEARD_NS UINT64_C(1000000000) /* a process that polls answers whoever connects, at once */
 
 static struct sim_rendezvous *sim_rendezvous(struct gf_rendezvous *rendezvous)
 {
@@ -89,6 +90,29 @@ static bool is_coordinator(const struct gf_sim *sim, uint32_t rank)
     return !self->is_dead && (self->rendezvous != NULL) && (self->rendezvous->coordinator == rank);
 }
 
+/* Who has begun to connect still means to, as the same process. */
+static bool connects_still(const struct gf_sim *sim, const struct sim_frame *frame)
+{
+    const struct sim_rank *near = &sim->ranks[frame->near];
+    uint32_t far = (frame->near == frame->to) ? frame->event.rank : frame->to;
+    return !near->is_dead && (near->rendezvous != NULL) && (near->starts == frame->near_starts) &&
+           (near->rendezvous->coordinator == far);
+}
+
+/* Its thread is stopped, or at work; or a stranger has its port. */
+static bool is_away(const struct sim_rank *self)
+{
+    return self->is_stopped || self->is_dead || (self->free_ns > self->sim->now_ns);
+}
+
+/* Was the coordinator not there in all of that time? */
+static bool is_unheard(const struct sim_rendezvous *rendezvous, const struct sim_frame *frame)
+{
+    const struct sim_rank *far = &rendezvous->self->sim->ranks[frame->event.rank];
+    return (rendezvous->reforms == frame->unheard) && !rendezvous->self->wires[far->rank] &&
+           is_away(far) && (far->polled_ns + UNHEARD_NS < rendezvous->self->sim->now_ns);
+}
+
 void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
 {
     struct sim_rank *to = &sim->ranks[frame->to];
@@ -98,7 +122,7 @@ void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
     bool ends = (frame->event.kind == GF_RENDEZVOUS_ENDED), is_lost;
     if (sim_hold(sim, from, frame->to, SIM_FRAME, frame)) return;
     is_lost = (rendezvous == NULL) || to->is_dead || /* nobody is there, or not any more */
-              (connects && (frame->near_starts != sim->ranks[frame->near].starts));
+              (connects && !connects_still(sim, frame));
     if (!is_lost) {
         bool awaited = (rendezvous->coordinator == from);
         bool again = connects && awaited && rendezvous->rejoins && !is_coordinator(sim, from);
@@ -111,7 +135,8 @@ void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
             rendezvous->coordinator = GF_RANK_NONE;
             gf_sim_wake_at(sim, frame->to, sim->now_ns + REJOIN_NS);
         }
-        is_lost = again || elsewhere || ((*up == connects) && !refuses);
+        is_lost = again || elsewhere || ((*up == connects) && !refuses) ||
+                  ((frame->unheard != 0) && !is_unheard(rendezvous, frame));
     }
     if (is_lost) {
         free(frame);
@@ -224,6 +249,7 @@ static gf_status rendezvous_poll(struct gf_rendezvous *base, uint64_t now_ns,
     struct sim_frame *frame = rendezvous->first;
     if (self->is_dead) return sim_dead(self, &base->fault, "poll");
     if (self->is_stopped) return GF_AGAIN;
+    self->polled_ns = self->sim->now_ns;
     if (rendezvous->coordinator == GF_RANK_NONE) rejoin(rendezvous);
     free(rendezvous->current);
     rendezvous->current = frame;
@@ -291,6 +317,18 @@ static void queue_forget(struct sim_rendezvous *rendezvous, uint32_t from)
     }
 }
 
+/* Where nothing answers there until then. */
+static void silent_look(struct sim_rendezvous *rendezvous, uint32_t coordinator)
+{
+    struct sim_rank *self = rendezvous->self;
+    struct sim_frame *frame = frame_send(self->sim, coordinator, self->rank, GF_RENDEZVOUS_ENDED,
+                                         self->sim->now_ns + FRAME_NS + UNHEARD_NS, 0);
+    frame->near = self->rank;
+    frame->unheard = rendezvous->reforms;
+    frame->event.text = "what listens at its port says nothing";
+    frame->event.lives = true;
+}
+
 static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns,
                                    uint32_t coordinator, const char *address)
 {
@@ -317,19 +355,21 @@ static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns,
     }
     rendezvous->coordinator = coordinator;
     rendezvous->rejoins = false;
+    rendezvous->reforms++;
     if (coordinator == GF_RANK_NONE) {
         rejoin_begin(rendezvous);
         return GF_AGAIN;
     }
     if (coordinator != self->rank) {
         const struct sim_rank *far = &sim->ranks[coordinator];
-        if (far->is_dead || (far->rendezvous == NULL)) {
+        if ((far->is_dead && !far->port_is_held) || (far->rendezvous == NULL)) {
             struct sim_frame *refused = frame_send(sim, coordinator, self->rank,
                                                    GF_RENDEZVOUS_ENDED, sim->now_ns + FRAME_NS, 0);
             refused->near = self->rank;
             refused->event.text = "connection refused";
         } else {
             wire_begin(sim, self->rank, coordinator); /* or once it coordinates */
+            if (is_away(far)) silent_look(rendezvous, coordinator);
         }
         return GF_AGAIN;
     }

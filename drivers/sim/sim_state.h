@@ -104,6 +104,7 @@ struct sim_frame {
     struct gf_rendezvous_event event; /* as it will be seen; rank: from whom */
     uint32_t to;
     uint32_t near, near_starts; /* CONNECTED: who connects, and which start of it */
+    uint32_t unheard; /* ENDED: nothing has polled there since that reform(); 0: not such */
     unsigned char payload[];
 };
 
@@ -134,6 +135,7 @@ struct sim_rendezvous {
     bool was_connected;
     bool was_reformed;
     bool rejoins;         /* on its way back into the job, wherever its coordinator is */
+    uint32_t reforms;     /* calls of reform() */
     uint32_t coordinator; /* of this rank; GF_RANK_NONE: sought */
 };
 
@@ -142,12 +144,14 @@ struct sim_rank {
     uint32_t rank;
     uint32_t node; /* of neighbouring ranks */
     bool is_dead, is_stopped;
+    bool port_is_held;  /* gf_sim_hold_port() */
     bool is_queued;     /* in sim->woken */
     bool has_moved;     /* since the last progress() */
     uint64_t resume_ns; /* of a stop with an end; 0: none */
     uint64_t wake_ns;   /* last time that was asked for */
     uint64_t free_ns;   /* its thread works until then */
     bool wakes_free;    /* and is woken then */
+    uint64_t polled_ns; /* its control channel, last */
     uint64_t posts;
     struct sim_port ports[2]; /* network, node */
     struct sim_port *port;    /* to the network: its own, or a card of its node */

@@ -146,6 +146,9 @@ tcp_told gf_tcp_connect_poll(struct tcp *tcp, uint64_t now_ns,
     struct way *way = &tcp->way;
     if (way->on && tcp->reformed && !way->reached && (now_ns - way->began_ns >= TCP_UNREACHED_NS))
         return given_up(tcp, true, "its host does not answer", event_out);
+    if (way->on && tcp->reformed && way->reached && !way->heard &&
+        (now_ns - way->reached_ns >= TCP_UNHEARD_NS))
+        return given_up(tcp, true, "what listens at its port says nothing", event_out);
     aside_take(tcp, gf_way_poll(tcp, &tcp->aside, now_ns));
     return news_take(tcp, gf_way_poll(tcp, way, now_ns), event_out);
 }

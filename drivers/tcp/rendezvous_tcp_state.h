@@ -61,6 +61,8 @@
 #define TCP_BOUND_MAX_NS UINT64_C(3200000000)
 /* in a view change: no try has got as far as the other host's kernel */
 #define TCP_UNREACHED_NS UINT64_C(2000000000)
+/* .. or it has, and nothing was said there: what polls says NONCE at once */
+#define TCP_UNHEARD_NS UINT64_C(1000000000)
 /* who proved nothing and says nothing keeps a rank so long */
 #define TCP_SILENT_NS UINT64_C(1000000000)
 /* nobody was met: from here on the other place is asked, too */
@@ -154,7 +156,9 @@ struct way {
     struct gf_auth auth;
     unsigned char nonce[GF_AUTH_NONCE_BYTES]; /* the same in all tries, which shows that they are */
     bool reached;                             /* a connection has stood */
+    bool heard;                               /* NONCE has come: what listens there polls */
     uint64_t began_ns;
+    uint64_t reached_ns;
     uint64_t next_ns; /* the next try begins */
     uint64_t retry_ns;
     uint64_t bound_ns;

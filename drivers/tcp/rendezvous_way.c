@@ -69,7 +69,7 @@ void gf_way_begin(struct way *way, uint64_t now_ns)
     tries_close(way);
     gf_auth_nonce(way->nonce);
     way->on = true;
-    way->reached = false;
+    way->reached = way->heard = false;
     way->began_ns = way->next_ns = now_ns;
     way->retry_ns = TCP_RETRY_FIRST_NS;
     way->bound_ns = TCP_BOUND_FIRST_NS;
@@ -129,6 +129,12 @@ static struct try *try_find(struct way *way)
     return found;
 }
 
+static void reached(struct way *way, uint64_t now_ns)
+{
+    if (!way->reached) way->reached_ns = now_ns;
+    way->reached = true;
+}
+
 way_news gf_way_poll(struct tcp *tcp, struct way *way, uint64_t now_ns)
 {
     uint32_t user = 0;
@@ -153,7 +159,7 @@ way_news gf_way_poll(struct tcp *tcp, struct way *way, uint64_t now_ns)
     if ((one->fd < 0) && named && (errno == EPERM)) return name_is_anothers(way, one, now_ns, user);
     if (one->fd < 0) return try_failed(way, one, now_ns, errno);
     one->state = named ? TCP_TRY_NONCE : TCP_TRY_CONNECTING;
-    way->reached = way->reached || named;
+    if (named) reached(way, now_ns);
     if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, one->fd, about_of(tcp, way, one),
                          named ? EPOLLIN : EPOLLOUT) != GF_OK)
         return try_failed(way, one, now_ns, errno);
@@ -167,7 +173,7 @@ static way_news connected(struct tcp *tcp, struct way *way, struct try *one, uin
     if (getsockopt(one->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
     if ((error == 0) && gf_socket_met_itself(one->fd)) error = ECONNREFUSED;
     if (error != 0) return try_failed(way, one, now_ns, error);
-    way->reached = true;
+    reached(way, now_ns);
     one->state = TCP_TRY_NONCE;
     (void)gf_tcp_epoll_set(tcp, EPOLL_CTL_MOD, one->fd, about_of(tcp, way, one), EPOLLIN);
     return TCP_WAY_NOTHING;
@@ -199,6 +205,7 @@ static way_news stranger(struct way *way, struct try *one, uint64_t now_ns, cons
 static way_news hello_say(struct tcp *tcp, struct way *way, struct try *one, uint64_t now_ns)
 {
     const struct gf_frame_header header = gf_frame_header_get(one->in);
+    way->heard = true;
     if ((way->to_rank != GF_RANK_NONE) && (header.from != way->to_rank) &&
         (header.job_id == tcp->setup.job_id))
         return try_end(way, one, now_ns, TCP_WAY_STRANGER, 0,

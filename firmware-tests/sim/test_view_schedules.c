@@ -461,3 +461,22 @@ TEST(a_list_of_the_ended_is_not_of_those_that_came_in_since)
     assert_false(views.ranks[0].left_ended);
     views_close();
 }
+
+/* ---- a candidate whose kernel takes connections, and which says nothing ---- */
+
+/* It has ended, and a stranger has its port: whoever names the ended says it while it is tried. */
+TEST(a_candidate_that_has_ended_is_not_waited_for_whoever_has_its_port)
+{
+    views_open(3, false);
+    uint64_t began_ns = gf_sim_now_ns(views.sim);
+    gf_sim_hold_port(views.sim, 1);
+    views_crash(1);
+    views_crash(0);
+    views_for(SECOND / 2);
+    assert_int_equal(views.ranks[2].members->view.coordinator, 1);
+    views.told = true;
+    views_until(views_done, 60 * SECOND);
+    EXPECT("2 begins epoch 1: members 4");
+    assert_true(gf_sim_now_ns(views.sim) - began_ns < SECOND);
+    views_close();
+}

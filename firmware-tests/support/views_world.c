@@ -323,6 +323,13 @@ bool views_done(void)
     return true;
 }
 
+bool views_run(void)
+{
+    for (uint32_t rank = 0; rank < views.size; rank++)
+        if (gf_sim_runs(views.sim, rank) && (views.ranks[rank].state != VIEWS_MEMBER)) return false;
+    return true;
+}
+
 void views_open(uint32_t size, bool told)
 {
     views_open_on(size, told, NULL);

@@ -66,6 +66,8 @@ void views_when(uint32_t from, uint32_t to, members_frame kind, void (*then)(voi
 void views_sender_crashes(void); /* one of them */
 /* all that run are members of one epoch that all of its members run in, or have ended */
 bool views_done(void);
+/* all that run are members of an epoch in use */
+bool views_run(void);
 /* These ranks, a bit each, ask for the next epoch, whoever has failed. */
 void views_change(uint64_t ranks);
 /* Frames between these ranks and all others are held, or go on. */

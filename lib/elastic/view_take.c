@@ -47,7 +47,11 @@ void gf_view_late(struct gf_members *members, uint32_t id, struct gf_get *get)
     bool lower = (view->sought != GF_RANK_NONE) && (id < view->sought);
     uint64_t most_ns =
         lower ? view->reason.silent_ns / 2 : view->reason.silent_ns + view->reason.away_ns;
-    if (gf_view_joins(members) || (members->now_ns - view->since_ns < most_ns)) return;
+    if (gf_view_joins(members)) return;
+    /* who names the ended may say that it has while it is tried */
+    bool ended = (view->coordinator < members->id_count) &&
+                 (members->table[view->coordinator].state == MEMBER_DEAD);
+    if (!ended && (members->now_ns - view->since_ns < most_ns)) return;
     gf_view_lost(members, view->coordinator, get);
 }
 
