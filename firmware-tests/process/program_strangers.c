@@ -21,7 +21,11 @@
  *             that is right in all
  *         but the proof of the key. Prints how many it made. Without a PID the flood goes to a
  *             child of its own, which
- *         accepts, reads and closes: what a flood beside the job costs. */
+ *         accepts, reads and closes: what a flood beside the job costs.
+ *     program_strangers hold PID
+ *         Takes a copy of each socket that this process listens at, prints how many, and keeps them until the end of
+ *         standard input: the kernel goes on to take connections there once the process is dead, and nobody says a
+ *         word. */
 #include "drivers/tcp/rendezvous_frame.h"
 #include "firmware-tests/support/stranger.h"
 
@@ -33,6 +37,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -288,17 +293,46 @@ static int flood(char **arguments)
     return 0;
 }
 
+/* of a process, whatever it opened */
+#define FILES_MAX 256
+
+static int hold(char **arguments)
+{
+    int process = (int)syscall(SYS_pidfd_open, atoi(arguments[0]), 0);
+    int held = 0;
+    char word;
+    for (int fd = 0; (process >= 0) && (fd < FILES_MAX); fd++) {
+        int copy = (int)syscall(SYS_pidfd_getfd, process, fd, 0);
+        int listens = 0;
+        socklen_t bytes = sizeof listens;
+        if (copy < 0) continue;
+        if (getsockopt(copy, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) != 0) listens = 0;
+        if (listens)
+            held++;
+        else
+            (void)close(copy);
+    }
+    printf("%d\n", held);
+    (void)fflush(stdout);
+    while (read(STDIN_FILENO, &word, 1) > 0) {
+    }
+    return (held > 0) ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         int (*run)(char **arguments);
         int least, most;
-    } modes[] = {{"visit", visit, 4, 4}, {"attack", attack, 2, 1000}, {"flood", flood, 4, 1000}};
+    } modes[] = {{"visit", visit, 4, 4},
+                 {"attack", attack, 2, 1000},
+                 {"flood", flood, 4, 1000},
+                 {"hold", hold, 1, 1}};
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
         if ((argc > 1) && (strcmp(argv[1], modes[i].name) == 0) && (argc - 2 >= modes[i].least) &&
             (argc - 2 <= modes[i].most))
             return modes[i].run(argv + 2);
-    fprintf(stderr, "usage: program_strangers visit|attack|flood ..: see its source\n");
+    fprintf(stderr, "usage: program_strangers visit|attack|flood|hold ..: see its source\n");
     return 2;
 }

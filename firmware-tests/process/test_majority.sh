@@ -32,6 +32,28 @@ ends() { # RANKS "VICTIMS": too few, and said so at once: not after the deadline
     grep -q "too few to go on without proof" "$scratch/log" && [ $seconds -lt 12 ] || { echo "after $seconds s"; show; }
 }
 
+# Ranks 0 and 1 die, and a stranger keeps rank 1's port: connections are taken there, and nobody says anything. Rank 2
+# tries it first, and gf-run says that its process has ended.
+port_is_kept() {
+    job_start "-n 3 --elastic" --batch 32 --steps 2000 --set link.private_memory=true \
+        --set rendezvous.join_timeout=40s --set link.idle=sleep || return 1
+    mkfifo "$scratch/until"
+    "$BUILD/firmware-tests/program_strangers" hold "$(cat "$scratch/pid.1")" <"$scratch/until" >"$scratch/held" &
+    exec 7>"$scratch/until"
+    until [ -s "$scratch/held" ]; do sleep 0.01; done
+    began=$(date +%s%N)
+    kill -KILL "$(cat "$scratch/pid.0")" "$(cat "$scratch/pid.1")"
+    wait_for 1 "elastic: rank 2 of 3 is rank 0 of 1" || return 1
+    ms=$((($(date +%s%N) - began) / 1000000))
+    exec 7>&-
+    kill "$(cat "$scratch/pid.2")"
+    wait $job
+    echo "# it went on after $ms ms" >&2
+    [ "$(cat "$scratch/held")" -gt 0 ] || { echo "no socket of rank 1 was kept"; return 1; }
+    [ $ms -lt 5000 ] || { echo "after $ms ms"; show; }
+}
+
+check who_has_a_dead_ranks_port_costs_no_part_of_the_deadline port_is_kept
 check of_two_ranks_1_goes_on goes_on 2 0
 check of_two_ranks_0_goes_on goes_on 2 1
 check of_five_ranks_two_go_on goes_on 5 "0 1 3"
