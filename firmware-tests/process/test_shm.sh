@@ -6,7 +6,7 @@ export LC_ALL=C OPENBLAS_NUM_THREADS=1
 perf="$BUILD/gf-perf -n 1 --set rendezvous.join_timeout=5s" small="-b 4 -e 4"
 export GF_ADDRESS=127.0.0.1:7$(( $$ % 900 + 100 ))
 if [ "$(id -u)" -eq 0 ]; then space="unshare -m"; else space="unshare -rm"; fi
-# within SETTING COMMAND..: the command after SETTING; one that mounts gets a mount namespace, which a chroot does not allow
+# within SETTING COMMAND..: the command after SETTING, in a mount namespace where SETTING mounts (a chroot allows none)
 within() {
     setting=$1; shift
     # shellcheck disable=SC2086
