@@ -1,8 +1,9 @@
 #!/bin/sh
 # run.sh SUITE..: runs cmocka programs and shell tests, JOBS (2) at a time, each under a time limit of LIMIT (300) seconds
 # and, where this user may, in a network namespace of its own; shows what failed, and closes with one line
-# "N passed, N failed, N skipped". A suite whose source says "suite: alone" depends on time and runs when the others have
-# ended. $BUILD/logs/ keeps what each one printed. A suite that crashes, hangs or counts nothing is a failure.
+# "N passed, N failed, N skipped". A suite's line has its seconds by the clock and of CPU, which a busy machine changes
+# less. A suite whose source says "suite: alone" depends on time and runs when the others have ended. $BUILD/logs/ keeps
+# what each one printed. A suite that crashes, hangs or counts nothing is a failure.
 set -u
 BUILD=${BUILD:-build} LIMIT=${LIMIT:-300} TAIL=${TAIL:-60} WRAP=${WRAP:-} NETNS=${NETNS-}
 export BUILD LIMIT TAIL WRAP NETNS
@@ -27,8 +28,11 @@ one() {
     [ "$code" -eq 124 ] || [ "$code" -eq 137 ] && why=" (not ended after $LIMIT s)"
     if [ $((p + f + s)) -eq 0 ]; then f=1 why=" (counted nothing)"; fi
     echo "$p $f $s" >"$logs/$name.count"
+    times >"$logs/$name.times" # in this shell: a child of its own would have none
+    cpu=$(sed -n 's/[ms]/ /g; 2p' "$logs/$name.times" | awk '{printf "%.0f", 60 * $1 + $2 + 60 * $3 + $4}')
     {
-        printf '%-44s %4d passed %3d failed %3d skipped %4d s%s\n' "$name" "$p" "$f" "$s" $(($(date +%s) - begin)) "$why"
+        printf '%-44s %4d passed %3d failed %3d skipped %4d s, CPU %3d s%s\n' \
+            "$name" "$p" "$f" "$s" $(($(date +%s) - begin)) "$cpu" "$why"
         if [ "$f" -gt 0 ]; then tail -n "$TAIL" "$log" | sed 's/^/    /'; fi
         grep '^skip ' "$log" | sed 's/^/    /'
     } >"$logs/$name.said"
