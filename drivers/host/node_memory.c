@@ -263,9 +263,11 @@ static gf_status shared_take(struct gf_node *node, size_t bytes, const char **wh
         if (populate(memory, bytes) && (fallocate(fd, 0, 0, (off_t)bytes) == 0)) return GF_OK;
         return no_room(node, bytes, "madvise", errno);
     }
-    (void)no_room(node, bytes, "mmap", errno);
+    const int code = errno;
     (void)close(fd);
-    return GF_ERR_SYSTEM;
+    if ((code != EPERM) && (code != EACCES)) return no_room(node, bytes, "mmap", code);
+    *why_out = "shared memory cannot be mapped: mmap() is refused";
+    return GF_AGAIN;
 }
 
 static gf_status private_take(struct gf_node *node, size_t bytes)
@@ -322,17 +324,28 @@ void gf_node_memory_give(struct gf_node *node)
     node->memory_fd = -1;
 }
 
-/* Only a limit of this process says no. */
+/* Its own memory, once for each peer: what limits a process, or refuses it a mapping, does so here. */
 bool gf_node_maps_all(const struct gf_node *node)
 {
-    struct rlimit most;
-    size_t bytes;
-    if ((getrlimit(RLIMIT_AS, &most) != 0) || (most.rlim_cur == RLIM_INFINITY)) return true;
-    if (__builtin_mul_overflow((size_t)node->plan.slots, node->memory_bytes, &bytes)) return false;
-    void *room = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const size_t bytes = node->memory_bytes;
+    struct stat at;
+    size_t room_bytes;
+    bool all = true;
+    if (node->memory_fd < 0) return true; /* there is none */
+    if (fstat(node->memory_fd, &at) != 0) return false;
+    const size_t page_bytes = (size_t)at.st_blksize; /* perhaps a huge one */
+    if (__builtin_mul_overflow((size_t)node->plan.slots, bytes, &room_bytes) ||
+        __builtin_add_overflow(room_bytes, page_bytes, &room_bytes))
+        return false;
+    unsigned char *room =
+        mmap(NULL, room_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED) return false;
-    (void)munmap(room, bytes);
-    return true;
+    unsigned char *next = room + (page_bytes - (uintptr_t)room % page_bytes) % page_bytes;
+    for (uint32_t i = 0; all && (i < node->plan.slots); i++, next += bytes)
+        all = mmap(next, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, node->memory_fd,
+                   0) != MAP_FAILED;
+    (void)munmap(room, room_bytes);
+    return all;
 }
 
 unsigned char *gf_node_memory_map(const struct node_offer *offer, int fd, const char **why_out)

@@ -6,13 +6,17 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <pwd.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -464,6 +468,83 @@ TEST(limits_are_told_before_memory_is_taken)
     assert_int_equal(node_rank_open(&ranks[0]), GF_ERR_SYSTEM);
     assert_non_null(strstr(ranks[0].link.fault.text, "an exchange region of 35184"));
     free(ranks[0].state);
+}
+
+/* The host says EPERM to this call from here on, where its argument has this bit. */
+static bool call_refuse(unsigned call, unsigned argument, unsigned bit)
+{
+    const unsigned at = (unsigned)(offsetof(struct seccomp_data, args) + 8 * argument);
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, at), /* its low half, of a little-endian host */
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, bit, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    const struct sock_fprog program = {.len = LENGTH(filter), .filter = filter};
+    return (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) &&
+           (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+/* Where the host refuses a part of it, as containers do, the rank says so in one line and is alone
+ * on its node: the network's. */
+TEST(what_a_host_refuses_shares_nothing)
+{
+    static const struct {
+        unsigned call, argument, bit;
+        const char *text;
+    } rows[] = {{SYS_memfd_create, 1, ~0u, "memfd_create() is refused"},
+                {SYS_mmap, 3, MAP_SHARED, "mmap() is refused"},
+                {SYS_socket, 0, AF_UNIX, "it has no unix socket"},
+                {SYS_sendmsg, 0, ~0u, "descriptors cannot be passed"}};
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        pid_t child;
+        IN_CHILD(child)
+        {
+            node_ranks_begin(ranks, 2, REGION, REQS);
+            if (!call_refuse(rows[i].call, rows[i].argument, rows[i].bit)) _exit(2);
+            if (node_rank_open(&ranks[0]) != GF_OK) _exit(3);
+            ranks[0].link.region[REGION - 1] = 1;
+            if ((ranks[0].link.node != ranks[0].node->alone) || ranks[0].node->shared) _exit(4);
+            if (strstr(ranks[0].log, rows[i].text) == NULL) {
+                fprintf(stderr, "%s\n", ranks[0].log);
+                _exit(5);
+            }
+            _exit(0);
+        }
+        assert_int_equal(child_ended(child), 0);
+    }
+}
+
+/* A process that may map one more, and not all: it is known at open, not when they are connected. */
+TEST(a_mapping_that_would_be_refused_later_is_known_at_open)
+{
+    pid_t child;
+    IN_CHILD(child)
+    {
+        static void *one[1u << 17];
+        const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+        size_t count = 0;
+        node_ranks_begin(ranks, 1, 4096, REQS);
+        ranks[0].setup.world = 64;
+        while (count < LENGTH(one)) { /* neighbours differ, so that none is joined */
+            void *at = mmap(NULL, page_bytes, (count % 2) ? PROT_READ : PROT_NONE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (at == MAP_FAILED) break;
+            one[count++] = at;
+        }
+        if (count == LENGTH(one)) _exit(100); /* this host has no such limit */
+        for (uint32_t spare = 20; spare <= 200; spare += 180) {
+            for (uint32_t i = 0; i < spare; i++) (void)munmap(one[--count], page_bytes);
+            if (node_rank_open(&ranks[0]) != GF_OK) _exit(2);
+            if ((ranks[0].link.node == ranks[0].node->alone) != (spare < 64)) _exit(3);
+            node_rank_close(&ranks[0]);
+        }
+        _exit(0);
+    }
+    int ended = child_ended(child);
+    if (ended == 100) skip();
+    assert_int_equal(ended, 0);
 }
 
 TEST(many_ranks_connect_with_few_descriptors)
