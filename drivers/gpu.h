@@ -91,6 +91,8 @@ struct gf_gpu_driver {
     /* Waits for the device's work; base NULL: that alone. GF_ERR_DEVICE, with the fault: it does
      * not end, and the memory stays registered. */
     gf_status (*host_unregister)(struct gf_gpu *gpu, void *base);
+    /* Is this the address of device memory, whosever? NULL: only the arena is. */
+    bool (*is_device)(struct gf_gpu *gpu, gf_mem address);
     /* From here nothing blocks: work is queued, and done in the order of its queue. Addresses are
      * of the arena or of registered host memory. */
     gf_status (*copy)(struct gf_queue *queue, gf_mem dst, gf_mem src, size_t size_bytes);
@@ -106,9 +108,8 @@ struct gf_gpu_driver {
      * again moves it. */
     gf_status (*mark)(struct gf_queue *queue, uint32_t event);
     gf_status (*reached)(struct gf_gpu *gpu, uint32_t event); /* GF_OK; GF_AGAIN */
-    /* The queue's later work waits for the event as it was marked last; for one that never was, not
-     * at all. */
-    gf_status (*follow)(struct gf_queue *queue, uint32_t event);
+    /* The same of an event of the appliance's, as it was recorded last. */
+    gf_status (*reached_theirs)(struct gf_gpu *gpu, gf_event_handle event);
     /* GF_OK: all that was queued is done; GF_AGAIN */
     gf_status (*finished)(struct gf_queue *queue);
     /* The arena exported to devices of this node, of this process too. All four NULL: this driver
@@ -128,6 +129,10 @@ struct gf_gpu_driver {
      * GF_ERR_DEVICE: it is not, and no leave(). */
     gf_status (*enter)(struct gf_gpu *gpu);
     gf_status (*leave)(struct gf_gpu *gpu);
+    /* One turn of the engine: between the two the first call that needs the device current may leave
+     * it so for the others. Both NULL: no call does. turn_end: GF_ERR_DEVICE, with the fault. */
+    void (*turn_begin)(struct gf_gpu *gpu);
+    gf_status (*turn_end)(struct gf_gpu *gpu);
 };
 
 extern const struct gf_gpu_driver gf_gpu_host;

@@ -124,15 +124,24 @@ gf_status gf_step_begin(gf_context *gf);
  * To be said between gf_step_begin() and the last tensor: with that the vote may be on its way. */
 gf_status gf_step_samples(gf_context *gf, uint64_t sample_count);
 /* Backward has ended this tensor. Any order; twice in a step is GF_ERR_STATE. Queues work and, as
- * the next three calls, moves all that is under way once, as gf_step_poll() does. `queue` is where
- * the gradient is being computed, so that what follows waits for it; 0 with the host device. GF_OK
+ * the next four calls, moves all that is under way once, as gf_step_poll() does. `queue` is where
+ * the gradient is being computed, so that what follows waits for it; 0 with the host device. On a
+ * GPU, too, the exchange moves in such calls alone: one whose CPU is blocked until backward has
+ * ended, and then declares, hides nothing of it. GF_OK
  * too while the ranks ask each other whose fault a failure is: the first error that a call returns
  * is the one that names the culprit. */
 gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue);
+/* The same where an event of the appliance's tells that the tensor is computed: one that it has
+ * recorded, or that a graph which it has launched records, when this is called. It is looked at and
+ * never waited for, and is not recorded again before gf_step_wait() has given GF_OK. On the host 0,
+ * and computed when this is called. */
+gf_status gf_tensor_ready_event(gf_context *gf, uint32_t tensor, gf_event_handle event);
 /* For a trainer that keeps its gradients elsewhere: copies gradient[elem_count] of the tensor's
- * type to gf_gradient() and declares it ready; the average is in gf_gradient(). It is host memory,
- * and may be written again at once. GF_ERR_STATE on a GPU. */
-gf_status gf_tensor_copy(gf_context *gf, uint32_t tensor, const void *gradient);
+ * type to gf_gradient() and declares it ready; the average is in gf_gradient(). On the host it may
+ * be written again at once. On a GPU it is device memory, or host memory that the device was told
+ * of; the copy goes to `queue`, and what comes there later may write it again. */
+gf_status gf_tensor_copy(gf_context *gf, uint32_t tensor, const void *gradient,
+                         gf_queue_handle queue);
 /* This rank adds nothing to the tensor in this step: the same as writing zeroes and declaring it
  * ready. */
 gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor);
@@ -205,8 +214,8 @@ struct gf_request {
  * exchange.timeout_ns. */
 gf_status gf_broadcast_weights(gf_context *gf, uint32_t root);
 
-/* All are in place on data[elem_count] of type, in host memory or in the library's device memory
- * (gf_gradient(), gf_weight()), and must be posted by all ranks in the same order with the same
+/* All are in place on data[elem_count] of type, in host memory or in device memory: the library's
+ * (gf_gradient(), gf_weight()), or the appliance's, whose work on it has then ended. They must be posted by all ranks in the same order with the same
  * arguments; a difference is found and named. data is the library's until gf_request_poll() or
  * gf_request_wait() gives anything but GF_AGAIN. Buffers from gf_exchange_take() travel without a
  * copy, other host memory is staged slice by slice; device memory is copied to the host and back, at

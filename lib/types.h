@@ -47,6 +47,8 @@ typedef uint64_t gf_mem;              /* host or device address; only ops and dr
  * stream, 2 that of the calling thread, which is the default of programs compiled with
  * --default-stream per-thread. */
 typedef uint64_t gf_queue_handle;
+/* Host: 0. CUDA: a CUevent of the primary context. */
+typedef uint64_t gf_event_handle;
 
 /* Types of elements. */
 typedef enum gf_type { GF_TYPE_F32 = 0, GF_TYPE_F16 = 1, GF_TYPE_BF16 = 2, GF_TYPE_COUNT } gf_type;

@@ -57,22 +57,28 @@ gf_status gf_cuda_push(struct cuda_gpu *cuda, struct gf_fault *fault_out)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUcontext popped;
+    if (cuda->entered > 0) {
+        cuda->entered++;
+        return GF_OK;
+    }
     gf_status status = CUDA_CALL(cuda, fault_out, context_push, cuda->context);
     if (status < 0) return status;
     status = CUDA_CALL(cuda, fault_out, capture_mode, &mode);
-    if (status < 0)
+    if (status < 0) {
         (void)cuda->calls.context_pop(&popped);
-    else if (cuda->entered++ == 0)
-        cuda->mode_before = mode;
-    return status;
+        return status;
+    }
+    cuda->mode_before = mode;
+    cuda->stays = cuda->turns > 0;
+    cuda->entered = cuda->stays ? 2 : 1;
+    return GF_OK;
 }
 
 gf_status gf_cuda_pop(struct cuda_gpu *cuda, struct gf_fault *fault_out)
 {
     CUcontext popped;
-    bool last = --cuda->entered == 0;
-    gf_status restored =
-        last ? CUDA_CALL(cuda, fault_out, capture_mode, &cuda->mode_before) : GF_OK;
+    if (--cuda->entered > 0) return GF_OK;
+    gf_status restored = CUDA_CALL(cuda, fault_out, capture_mode, &cuda->mode_before);
     gf_status status = CUDA_CALL(cuda, fault_out, context_pop, &popped);
     return (restored < 0) ? restored : status;
 }
@@ -152,7 +158,27 @@ static gf_status cuda_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, size_
 {
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
     if ((size_bytes == 0) || (dst == src)) return GF_OK;
-    return CUDA_WITHIN(cuda, copy, dst, src, size_bytes, stream_of(queue->stream));
+    gf_status status = gf_cuda_enter(cuda);
+    if (status < 0) return status;
+    if (!is_own(cuda, stream_of(queue->stream)))
+        status = capture_check(cuda, stream_of(queue->stream));
+    if (status >= 0) status = CUDA_TOLD(cuda, copy, dst, src, size_bytes, stream_of(queue->stream));
+    return gf_cuda_leave(cuda, status);
+}
+
+/* Of memory that CUDA was not told of there is no answer. */
+static bool cuda_is_device(struct gf_gpu *gpu, gf_mem address)
+{
+    struct cuda_gpu *cuda = cuda_of(gpu);
+    CUmemorytype type = 0;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    gf_status status = gf_cuda_enter(cuda);
+    if (status >= 0) {
+        result = cuda->calls.pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+        status = gf_cuda_leave(cuda, GF_OK);
+    }
+    if (status < 0) gf_log_line(&cuda->log, GF_LOG_WARN, "%s", gpu->fault.text);
+    return (result == CUDA_SUCCESS) && (type == CU_MEMORYTYPE_DEVICE);
 }
 
 static gf_status cuda_zero(struct gf_queue *queue, gf_mem dst, size_t size_bytes)
@@ -186,14 +212,6 @@ static gf_status cuda_lead(struct gf_queue *queue, gf_queue_handle other)
     return gf_cuda_leave(cuda, status);
 }
 
-static gf_status cuda_follow(struct gf_queue *queue, uint32_t event)
-{
-    struct cuda_gpu *cuda = cuda_of(queue->gpu);
-    GF_ASSERT(event < cuda->event_count);
-    return CUDA_WITHIN(cuda, stream_wait, stream_of(queue->stream), cuda->events[event],
-                       CU_EVENT_WAIT_DEFAULT);
-}
-
 static gf_status cuda_mark(struct gf_queue *queue, uint32_t event)
 {
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
@@ -214,6 +232,11 @@ static gf_status cuda_reached(struct gf_gpu *gpu, uint32_t event)
     return CUDA_WITHIN(cuda, event_query, cuda->events[event]);
 }
 
+static gf_status cuda_reached_theirs(struct gf_gpu *gpu, gf_event_handle event)
+{
+    return CUDA_WITHIN(cuda_of(gpu), event_query, (CUevent)(uintptr_t)event);
+}
+
 static gf_status cuda_finished(struct gf_queue *queue)
 {
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
@@ -230,6 +253,19 @@ static gf_status cuda_leave(struct gf_gpu *gpu)
     return gf_cuda_leave(cuda_of(gpu), GF_OK);
 }
 
+static void cuda_turn_begin(struct gf_gpu *gpu)
+{
+    cuda_of(gpu)->turns++;
+}
+
+static gf_status cuda_turn_end(struct gf_gpu *gpu)
+{
+    struct cuda_gpu *cuda = cuda_of(gpu);
+    if ((--cuda->turns > 0) || !cuda->stays) return GF_OK;
+    cuda->stays = false;
+    return gf_cuda_leave(cuda, GF_OK);
+}
+
 const struct gf_gpu_driver gf_gpu_cuda = {
     .name = "cuda",
     .state_bytes = cuda_state_bytes,
@@ -238,12 +274,13 @@ const struct gf_gpu_driver gf_gpu_cuda = {
     .host_register = cuda_host_register,
     .host_unregister = cuda_host_unregister,
     .copy = cuda_copy,
+    .is_device = cuda_is_device,
     .zero = cuda_zero,
     .launch = cuda_launch,
     .lead = cuda_lead,
     .mark = cuda_mark,
     .reached = cuda_reached,
-    .follow = cuda_follow,
+    .reached_theirs = cuda_reached_theirs,
     .finished = cuda_finished,
     .export = gf_cuda_export,
     .export_to = gf_cuda_export_to,
@@ -251,4 +288,6 @@ const struct gf_gpu_driver gf_gpu_cuda = {
     .give_back = gf_cuda_give_back_exports,
     .enter = cuda_enter,
     .leave = cuda_leave,
+    .turn_begin = cuda_turn_begin,
+    .turn_end = cuda_turn_end,
 };

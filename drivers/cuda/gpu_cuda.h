@@ -29,6 +29,7 @@
     X(context_pop, "cuCtxPopCurrent", cuCtxPopCurrent_v2)                                   \
     X(capture_mode, "cuThreadExchangeStreamCaptureMode", cuThreadExchangeStreamCaptureMode) \
     X(stream_capturing, "cuStreamIsCapturing", cuStreamIsCapturing)                         \
+    X(pointer_attribute, "cuPointerGetAttribute", cuPointerGetAttribute)                    \
     X(memory_info, "cuMemGetInfo", cuMemGetInfo_v2)                                         \
     X(memory_take, "cuMemAlloc", cuMemAlloc_v2)                                             \
     X(memory_give, "cuMemFree", cuMemFree_v2)                                               \
@@ -83,7 +84,10 @@ struct cuda_gpu {
     bool begun;   /* cuInit() was called */
     struct cuda_calls calls;
     __typeof__(&cuCtxRecordEvent) context_record; /* from 12.5 on; NULL */
-    uint32_t entered; /* so often, and the thread's mode before the first */
+    /* so often, of which one stays until the turn ends; and the thread's mode before the first */
+    uint32_t entered;
+    uint32_t turns; /* of the engine, within each other */
+    bool stays;
     CUstreamCaptureMode mode_before;
     uint64_t idle_ns; /* how long closing waits for the device's work */
     bool hangs;       /* it did not end in that time */

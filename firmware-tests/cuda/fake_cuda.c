@@ -108,6 +108,49 @@ static void api_stream_hold(uint64_t handle)
     fake_queue_add(stream, &(struct work){.kind = WORK_HOLD});
 }
 
+static void api_stream_busy(uint64_t handle, uint64_t busy_ns)
+{
+    uint32_t stream;
+    if (fake_stream_find((CUstream)(uintptr_t)handle, &stream))
+        fake_queue_add(stream, &(struct work){.kind = WORK_BUSY, .busy_ns = busy_ns});
+}
+
+static uint64_t api_memory_take(size_t size_bytes)
+{
+    uint64_t address = 0;
+    (void)fake_memory_take(&address, size_bytes);
+    return address;
+}
+
+static void api_memory_give(uint64_t address)
+{
+    (void)fake_memory_give(address);
+}
+
+static uint64_t api_event_create(void)
+{
+    CUevent event = NULL;
+    (void)fake_event_create(&event, CONTEXT(0), false);
+    return (uint64_t)(uintptr_t)event;
+}
+
+static void api_event_destroy(uint64_t event)
+{
+    (void)fake_event_destroy((CUevent)(uintptr_t)event);
+}
+
+static void api_event_record(uint64_t event, uint64_t handle)
+{
+    uint32_t stream;
+    if (fake_stream_find((CUstream)(uintptr_t)handle, &stream))
+        (void)fake_event_record((CUevent)(uintptr_t)event, stream);
+}
+
+static void api_watch(void (*seen)(const char *what, int device))
+{
+    fake_watcher = seen;
+}
+
 static void api_stream_drop(uint64_t handle)
 {
     uint32_t stream;
@@ -149,6 +192,19 @@ const struct fake_cuda_api fake_cuda_api = {
     .stream_run = api_stream_run,
     .stream_hold = api_stream_hold,
     .release = api_release,
+    .stream_busy = api_stream_busy,
+    .memory_take = api_memory_take,
+    .memory_give = api_memory_give,
+    .event_create = api_event_create,
+    .event_destroy = api_event_destroy,
+    .event_record = api_event_record,
+    .graph_busy = fake_graph_busy,
+    .graph_copy = fake_graph_copy,
+    .graph_record = fake_graph_record,
+    .graph_launch = fake_graph_launch,
+    .graph_forget = fake_graph_forget,
+    .clock = fake_clock_set,
+    .watch = api_watch,
     .stream_drop = api_stream_drop,
     .forget = api_forget,
     .capture_begin = api_capture_begin,

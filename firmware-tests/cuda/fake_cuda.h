@@ -27,7 +27,8 @@
  *   - Any call can be made to fail.
  * Trouble is kept for fake_cuda_trouble(); a program that ends with some prints it and exits with
  * FAKE_CUDA_EXIT. Not modelled: several devices' memory, that the default stream waits for blocking
- * ones and they for it (missing order is trouble here), timing.
+ * ones and they for it (missing order is trouble here)
+ * and, unless a test gives it a clock, timing.
  *
  * Environment, read when it is loaded and by reset():
  *   GF_FAKE_CUDA_SEED=7                       orders; 0 is the default
@@ -81,6 +82,14 @@ struct fake_cuda_live {
  * what it touches. */
 typedef void (*fake_cuda_kernel)(const void *args, uint32_t blocks, uint32_t threads);
 
+/* What work takes, by a clock of the test's: work_ns each, and its bytes, read and written. */
+struct fake_cuda_clock {
+    uint64_t (*now_ns)(void *arg);
+    void *arg;
+    uint64_t work_ns;
+    double kernel_bytes_per_ns, copy_bytes_per_ns;
+};
+
 /* What tests find in the shared object with dlsym(). */
 struct fake_cuda_api {
     /* Forgets counts, trouble and failures and reads the environment again; nothing may be live. */
@@ -102,6 +111,25 @@ struct fake_cuda_api {
      * wait for it is trouble. */
     void (*stream_hold)(uint64_t stream);
     void (*release)(void);
+    /* The stream's next work takes so long, with a clock. */
+    void (*stream_busy)(uint64_t stream, uint64_t busy_ns);
+    /* Device memory of the appliance's; give it back. And an event; destroy it. */
+    uint64_t (*memory_take)(size_t size_bytes);
+    void (*memory_give)(uint64_t address);
+    uint64_t (*event_create)(void);
+    void (*event_destroy)(uint64_t event);
+    void (*event_record)(uint64_t event, uint64_t stream);
+    /* A graph: works in a row, as they are told here, launched at once; forget: it has none. */
+    void (*graph_busy)(uint64_t busy_ns);
+    void (*graph_copy)(uint64_t dst, uint64_t src, size_t size_bytes);
+    void (*graph_record)(uint64_t event);
+    void (*graph_launch)(uint64_t stream);
+    void (*graph_forget)(void);
+    /* From here on work takes time, streams each by themselves, in no drawn order; NULL: as before. What was
+     * queued is done first. */
+    void (*clock)(const struct fake_cuda_clock *clock);
+    /* Each call, and each kernel that is launched, by name, with the device that is current; NULL: nobody. */
+    void (*watch)(void (*seen)(const char *what, int device));
     /* what it holds is gone, as its process is; nothing waits for that */
     void (*stream_drop)(uint64_t stream);
     /* The process has ended: all that it held is gone. Before reset() where a stream was held to

@@ -21,7 +21,7 @@
     X(cuMemGetAllocationGranularity) X(cuMemCreate) X(cuMemRelease) X(cuMemAddressReserve) \
     X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) \
     X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle) X(cuIpcGetMemHandle) \
-    X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle)
+    X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle) X(cuPointerGetAttribute)
 /* clang-format on */
 /* Of gpu-bench, not of the library's driver. */
 #define FAKE_CALLS_OTHER(X) X(cuEventElapsedTime)

@@ -182,6 +182,18 @@ CUresult cuMemGetInfo(size_t *free_out, size_t *total_out)
     return CUDA_SUCCESS;
 }
 
+/* Of memory that nobody told of nothing is known. */
+CUresult cuPointerGetAttribute(void *value_out, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    CUresult result = fake_enter_current("cuPointerGetAttribute");
+    if (result != CUDA_SUCCESS) return result;
+    if ((attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE) || !fake_is_known(address, 1))
+        return CUDA_ERROR_INVALID_VALUE;
+    *(CUmemorytype *)value_out =
+        fake_is_device(address, 1) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuMemAlloc(CUdeviceptr *address_out, size_t size_bytes)
 {
     uint64_t address;

@@ -27,6 +27,7 @@ struct cell {
 struct region fake_regions[REGIONS_MAX];
 static uint64_t reserved, reserved_next, used_bytes;
 static uint32_t unlocked;
+uint64_t fake_touched_bytes;
 
 CUresult fake_region_add(uint64_t base, size_t size_bytes, region_kind kind,
                          struct region **region_out)
@@ -297,6 +298,7 @@ bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_by
 {
     struct region *region = fake_region_at(address, size_bytes);
     uint32_t stamp = (work->clock.at[work->stream] << STREAM_BITS) | work->stream;
+    fake_touched_bytes += size_bytes;
     if (size_bytes == 0) return true;
     if ((region == NULL) || region->orphan || region->is_closed) return false;
     region_open(region);

@@ -78,6 +78,7 @@ void fake_queue_add(uint32_t stream, const struct work *like)
     work->next = NULL;
     work->stream = stream;
     work->ticket = ++tickets;
+    work->queued_ns = fake_now_ns();
     fake_clock_join(&to->clock, &seen);
     to->clock.at[stream]++;
     work->clock = to->clock;
@@ -182,20 +183,23 @@ static bool work_do(const struct work *work)
     case WORK_KERNEL: return fake_kernel_run(work);
     case WORK_WAIT:
     case WORK_HOLD:
+    case WORK_BUSY:
     case WORK_CARD: return true;
     }
     return false;
 }
 
-/* The head of a stream: first it starts, and at another turn it is done. */
-static void turn(struct CUstream_st *stream)
+static void work_end(struct CUstream_st *stream)
 {
     struct work *work = stream->head;
-    if (!work->started) {
-        work->started = true;
-        poison(work);
-        return;
-    }
+    stream->head = work->next;
+    if (stream->head == NULL) stream->tail = NULL;
+    stream->done++;
+    free(work);
+}
+
+static void work_run(const struct work *work)
+{
     running = true;
     bool touches =
         (work->kind == WORK_COPY) || (work->kind == WORK_SET) || (work->kind == WORK_KERNEL);
@@ -209,10 +213,53 @@ static void turn(struct CUstream_st *stream)
                      work->clock.at[work->stream], work->stream);
         fake_stay(CUDA_ERROR_ILLEGAL_ADDRESS);
     }
-    stream->head = work->next;
-    if (stream->head == NULL) stream->tail = NULL;
-    stream->done++;
-    free(work);
+}
+
+/* The head of a stream: first it starts, and at another turn it is done. */
+static void turn(struct CUstream_st *stream)
+{
+    if (!stream->head->started) {
+        stream->head->started = true;
+        poison(stream->head);
+        return;
+    }
+    if (!stream->head->ran) work_run(stream->head);
+    work_end(stream);
+}
+
+/* With a clock: what can start does, at `at_ns` or when it was queued. It is done at once, and ends when its
+ * time is over. */
+static bool work_start(struct CUstream_st *stream, uint64_t at_ns)
+{
+    struct work *work = stream->head;
+    if ((work == NULL) || work->started || !can_run(stream)) return false;
+    uint64_t before = fake_touched_bytes;
+    work->started = work->ran = true;
+    work_run(work);
+    if (work->queued_ns > at_ns) at_ns = work->queued_ns;
+    work->end_ns = at_ns + fake_work_ns(work, fake_touched_bytes - before);
+    return true;
+}
+
+void fake_run_clock(void)
+{
+    static uint64_t last_ns; /* when the last work ended */
+    const uint64_t now_ns = fake_now_ns();
+    if (last_ns > now_ns) last_ns = 0; /* another test's */
+    for (;;) {
+        struct CUstream_st *first = NULL;
+        for (uint32_t s = 0; s < STREAMS_MAX; s++)
+            if (work_start(&streams[s], last_ns))
+                s = UINT32_MAX; /* others may be let start by it */
+        for (uint32_t s = 0; s < STREAMS_MAX; s++) {
+            struct CUstream_st *stream = &streams[s];
+            if ((stream->head == NULL) || !stream->head->started || !can_run(stream)) continue;
+            if ((first == NULL) || (stream->head->end_ns < first->head->end_ns)) first = stream;
+        }
+        if ((first == NULL) || (first->head->end_ns > now_ns)) return;
+        last_ns = first->head->end_ns;
+        work_end(first);
+    }
 }
 
 bool fake_run_one(void)
@@ -236,6 +283,10 @@ bool fake_run_one(void)
  * it. */
 void fake_run_some(void)
 {
+    if (fake_has_clock()) {
+        fake_run_clock();
+        return;
+    }
     if (!fake_settings.is_eager) return;
     for (uint32_t left = fake_random(4); left > 1; left--) (void)fake_run_one();
 }
@@ -305,9 +356,18 @@ CUcontext fake_stream_context(uint32_t stream)
     return streams[stream].context;
 }
 
+/* The host asks how far things are. */
+static void look(void)
+{
+    if (fake_has_clock())
+        fake_run_clock();
+    else if (fake_random(2) != 0)
+        (void)fake_run_one();
+}
+
 bool fake_stream_done(uint32_t stream)
 {
-    if (fake_random(2) != 0) (void)fake_run_one();
+    look();
     if (streams[stream].head != NULL) return false;
     fake_clock_join(&seen, &streams[stream].clock);
     return true;
@@ -387,7 +447,7 @@ CUresult fake_event_query(CUevent handle)
 {
     struct CUevent_st *event = event_find(handle);
     if (event == NULL) return CUDA_ERROR_INVALID_HANDLE;
-    if (fake_random(2) != 0) (void)fake_run_one();
+    look();
     if (!event->recorded) return CUDA_SUCCESS;
     if (!event->of_all && (streams[event->stream].done < event->done)) return CUDA_ERROR_NOT_READY;
     for (uint32_t s = 0; event->of_all && (s < STREAMS_MAX); s++)

@@ -23,13 +23,14 @@ typedef enum work_kind {
     WORK_KERNEL,
     WORK_WAIT,
     WORK_CARD,
-    WORK_HOLD
+    WORK_HOLD,
+    WORK_BUSY
 } work_kind;
 
 struct work {
     struct work *next;
     work_kind kind;
-    bool started;
+    bool started, ran; /* ran: with a clock, as soon as it started */
     uint32_t stream;
     uint64_t ticket;    /* of the order in which all work was queued */
     struct clock clock; /* what is done before it, and itself */
@@ -40,6 +41,8 @@ struct work {
     uint32_t blocks, threads;
     uint32_t wait_stream; /* WORK_WAIT: until this stream has done that many */
     uint64_t wait_done;
+    /* with a clock: when it was queued, what it takes (WORK_BUSY), when it ends */
+    uint64_t queued_ns, busy_ns, end_ns;
     uint8_t args[ARGS_MAX];
 };
 
@@ -60,6 +63,19 @@ void fake_leaks_check(const char *when);
 /* A call that waits for all work of the device: where that does not end, trouble instead. */
 void fake_synchronise(const char *call);
 
+/* fake_cuda_time.c */
+void fake_clock_set(const struct fake_cuda_clock *clock);
+bool fake_has_clock(void);
+uint64_t fake_now_ns(void);
+uint64_t fake_work_ns(const struct work *work, uint64_t touched_bytes); /* what it takes */
+
+/* fake_cuda_graph.c: what is launched at once */
+void fake_graph_busy(uint64_t busy_ns);
+void fake_graph_copy(uint64_t dst, uint64_t src, size_t size_bytes);
+void fake_graph_record(uint64_t event);
+void fake_graph_launch(uint64_t stream);
+void fake_graph_forget(void);
+
 /* fake_cuda_capture.c: streams that capture */
 void fake_capture_begin(CUstream handle);
 bool fake_capture_end(uint64_t handle); /* true: nothing has broken it */
@@ -78,6 +94,9 @@ CUresult fake_enter(const char *call);
 void fake_stay(CUresult result); /* from here on every call gives it */
 void fake_settings_read(void);
 bool fake_is_without(const char *call);
+/* Tells who watches: a call, or a kernel that is launched. */
+void fake_tell(const char *what);
+extern void (*fake_watcher)(const char *what, int device);
 extern struct fake_settings {
     int version;
     bool is_eager, is_blocking;
@@ -145,6 +164,7 @@ void fake_memory_open(uint64_t address);
 void fake_memory_lock(void);
 /* The access of one work; false: the address is nobody's. */
 bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_bytes, bool is_write);
+extern uint64_t fake_touched_bytes; /* so far */
 /* The last access to these was at that time of the stream's. */
 void fake_memory_stamp(uint64_t address, size_t size_bytes, bool is_write, uint32_t stream,
                        uint32_t at);
@@ -156,9 +176,10 @@ void fake_maps_forget(void);
 /* fake_cuda_queue.c: streams, events and when work is done */
 void fake_clock_join(struct clock *clock, const struct clock *other); /* behind both */
 void fake_queue_add(uint32_t stream, const struct work *like);
-void fake_run_some(void); /* a few works, or none */
-bool fake_run_one(void);  /* one; false: none can */
-void fake_run_all(void);  /* and the host has seen it */
+void fake_run_some(void);  /* a few works, or none */
+bool fake_run_one(void);   /* one; false: none can */
+void fake_run_clock(void); /* with a clock, what is over by now */
+void fake_run_all(void);   /* and the host has seen it */
 void fake_run_stream(uint32_t stream);
 void fake_launched(uint32_t stream); /* where launches block, until the kernel has ended */
 void fake_connections_draw(void);    /* of the streams that every context has */

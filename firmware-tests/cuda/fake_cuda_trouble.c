@@ -138,8 +138,18 @@ static void met(void)
     if (file != NULL) (void)fclose(file);
 }
 
+void (*fake_watcher)(const char *what, int device);
+
+void fake_tell(const char *what)
+{
+    CUcontext current = fake_current();
+    for (int device = 0; (fake_watcher != NULL) && (device < FAKE_CUDA_DEVICES); device++)
+        if (current == CONTEXT(device)) fake_watcher(what, device);
+}
+
 CUresult fake_enter(const char *call)
 {
+    fake_tell(call);
     uint64_t count = count_up(call);
     fake_settings.calls++;
     fake_run_some();

@@ -186,6 +186,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
     memcpy(work.args, params[0], work.kernel->args_bytes);
     fake_queue_add(work.stream, &work);
     launches++;
+    fake_tell(work.kernel->name);
     fake_launched(work.stream);
     return CUDA_SUCCESS;
 }

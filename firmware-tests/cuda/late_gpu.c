@@ -308,13 +308,6 @@ static gf_status late_mark(struct gf_queue *queue, uint32_t event)
     return GF_OK;
 }
 
-/* All is of one stream. */
-static gf_status late_follow(struct gf_queue *queue, uint32_t event)
-{
-    assert_true(event < EVENTS_MAX);
-    return GF_OK;
-}
-
 static gf_status late_reached(struct gf_gpu *gpu, uint32_t event)
 {
     struct late *late = late_of(gpu);
@@ -357,6 +350,5 @@ const struct gf_gpu_driver late_gpu = {
     .lead = late_order,
     .mark = late_mark,
     .reached = late_reached,
-    .follow = late_follow,
     .finished = late_finished,
 };

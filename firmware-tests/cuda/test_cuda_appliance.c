@@ -43,7 +43,6 @@ TEST(a_capture_of_another_thread_is_not_broken)
     assert_int_equal(gf_gpu_cuda.host_register(f->gpu, pinned, sizeof pinned), GF_OK);
     assert_int_equal(gf_gpu_cuda.mark(&(struct gf_queue){.gpu = f->gpu, .stream = theirs}, 1),
                      GF_OK);
-    assert_int_equal(gf_gpu_cuda.follow(&f->queue, 1), GF_OK);
     assert_int_equal(gf_gpu_cuda.copy(&f->queue, host, device, sizeof pinned), GF_OK);
     assert_int_equal(gf_gpu_cuda.mark(&f->queue, 0), GF_OK);
     assert_int_equal(reached(f->gpu), GF_OK);

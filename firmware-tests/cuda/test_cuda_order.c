@@ -135,8 +135,7 @@ TEST(a_copy_of_memory_that_is_nobodys_is_refused)
 static void produce(struct gf_queue *theirs)
 {
     launch(theirs, FILL, device(0), 100);
-    assert_int_equal(gf_gpu_cuda.mark(theirs, 0), GF_OK);
-    assert_int_equal(gf_gpu_cuda.follow(&f.queue, 0), GF_OK);
+    assert_int_equal(gf_gpu_cuda.lead(theirs, f.queue.stream), GF_OK);
     assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(0), device(0), BYTES), GF_OK);
     drain(&f.queue);
 }
@@ -267,8 +266,7 @@ static void wait_stands(void)
         f.fake->stream_hold(theirs.stream);
         assert_int_equal(gf_gpu_cuda.zero(&other, device(0), BYTES), GF_OK);
         assert_true(cuda_fixture_drains(&other)); /* beside a kernel that runs */
-        assert_int_equal(gf_gpu_cuda.mark(&theirs, 0), GF_OK);
-        assert_int_equal(gf_gpu_cuda.follow(&f.queue, 0), GF_OK);
+        assert_int_equal(gf_gpu_cuda.lead(&theirs, f.queue.stream), GF_OK);
         assert_int_equal(gf_gpu_cuda.zero(&other, device(0), BYTES), GF_OK);
         assert_int_equal(cuda_fixture_drains(&other), other_passes);
         f.fake->release();

@@ -241,7 +241,7 @@ static gf_status private_step(struct world *w, uint32_t rank, void *arg)
     if ((*next == 0) && ((status = gf_step_begin(gf)) < 0)) return status;
     if (*next == TENSORS) return gf_step_poll(gf);
     world_fill(w, rank, *next, buffers[rank], NULL);
-    status = gf_tensor_copy(gf, *next, buffers[rank]);
+    status = gf_tensor_copy(gf, *next, buffers[rank], 0);
     memset(buffers[rank], 0xff, sizeof buffers[rank]); /* it may be written at once */
     (*next)++;
     return (status < 0) ? status : GF_AGAIN;
@@ -267,7 +267,7 @@ TEST(a_private_buffer_is_copied_once)
                                 tensors[t].elem_count * sizeof(float));
     }
     assert_int_equal(copied(&w), bytes);
-    assert_int_equal(gf_tensor_copy(w.ranks[0].gf, 0, &bytes), GF_ERR_STATE);
+    assert_int_equal(gf_tensor_copy(w.ranks[0].gf, 0, &bytes, 0), GF_ERR_STATE);
     world_close(&w);
     world_close(&in_place);
 }

@@ -90,8 +90,9 @@ static int close_context(void)
     X(step_skipped, VALUE, "0000001000", gf_step_skipped(gf))                                    \
     X(step_wait, STATUS, "PSSSS..XSS", gf_step_wait(gf))                                         \
     X(steps, VALUE, "0000011000", gf_steps(gf))                                                  \
-    X(tensor_copy, STATUS, "PSSS.SSXSS", gf_tensor_copy(gf, 1, floats))                          \
+    X(tensor_copy, STATUS, "PSSS.SSXSS", gf_tensor_copy(gf, 1, floats, 0))                       \
     X(tensor_ready, STATUS, "PSSS.SSXSS", gf_tensor_ready(gf, 1, 0))                             \
+    X(tensor_ready_event, STATUS, "PSSS.SSXSS", gf_tensor_ready_event(gf, 1, 0))                 \
     X(tensor_skip, STATUS, "PSSS.SSXSS", gf_tensor_skip(gf, 1))                                  \
     X(tensors_ready, STATUS, "PSSS.SSXSS", gf_tensors_ready(gf, 1, 2, 0))                        \
     X(update, STATUS, "PSSSS..XSS", gf_update(gf, 0.1f))                                         \

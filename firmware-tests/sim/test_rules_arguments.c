@@ -203,9 +203,10 @@ TEST(arguments_of_a_step)
     RULE(gf_step_samples(gf, 0), '.', NULL);
     RULE(gf_step_samples(gf, UINT64_MAX / GF_WORLD_MAX + 1), 'P',
          "the sum over all ranks would not fit");
-    RULE(gf_tensor_copy(gf, 3, floats), 'P', "tensor 3 of 3");
-    RULE(gf_tensor_copy(gf, 0, floats), 'S', "was declared before");
-    RULE(gf_tensor_copy(gf, 1, NULL), 'P', "tensor 1 \"b\" from NULL");
+    RULE(gf_tensor_copy(gf, 3, floats, 0), 'P', "tensor 3 of 3");
+    RULE(gf_tensor_copy(gf, 0, floats, 0), 'S', "was declared before");
+    RULE(gf_tensor_copy(gf, 1, NULL, 0), 'P', "tensor 1 \"b\" from NULL");
+    RULE(gf_tensor_ready_event(gf, 1, 1), 'P', "tensor 1 \"b\": the host has no events");
     RULE(gf_tensor_ready(gf, 1, 7), 'P', "the host has no streams");
     RULE(gf_tensors_ready(gf, 1, 2, 7), 'P', "the host has no streams");
     RULE(gf_tensor_ready(gf, 2, 0), '.', NULL);

@@ -337,7 +337,7 @@ TEST(a_gradient_whose_scale_was_not_asked_for_is_refused)
         assert_int_equal(gf_step_begin(gf), GF_OK);
         assert_int_equal(gf_tensor_ready(gf, 0, 0), GF_ERR_STATE);
         assert_int_equal(gf_tensors_ready(gf, 0, 1, 0), GF_ERR_STATE);
-        assert_int_equal(gf_tensor_copy(gf, 0, &setup), GF_ERR_STATE);
+        assert_int_equal(gf_tensor_copy(gf, 0, &setup, 0), GF_ERR_STATE);
         world_expect_log(&w, 0,
                          (turn == 0)
                              ? "the loss scale is 16, and gf_loss_scale() was not asked for it"

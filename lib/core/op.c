@@ -116,7 +116,7 @@ bool gf_op_take(gf_context *gf, const struct gf_op_plan *plan)
     op->moves =
         (plan->kind->pack != NULL) || (plan->kind->unpack != NULL) || (plan->packed != plan->data);
     op->done_elems = 0;
-    op->taken_ns = gf->polled.at_ns;
+    op->taken_ns = op->wait_ns = gf->polled.at_ns;
     op->wait_peer = GF_RANK_NONE;
     op->waited_for = GF_RANK_NONE;
     op->waited_ns = 0;

@@ -11,6 +11,9 @@ gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     bool packs = (op->state == GF_OP_PACK);
     gf_status (*move)(gf_context *, struct gf_op *) = packs ? op->kind->pack : op->kind->unpack;
     gf_status status = GF_OK;
+    if (packs && gf->on_device && (op->done_elems == 0)) {
+        if ((status = gf_device_ready(gf, op, now_ns)) != GF_OK) return status;
+    }
     gf->waiting.moved_ns = now_ns;
     if (op->done_elems == 0) {
         if (packs) gf_finite_begin(gf, op->index);

@@ -27,9 +27,10 @@ struct gf_pool_tensor {
     uint32_t flags;
     /* the tensor whose event says, on a device, that this one is computed */
     uint32_t declared_with;
-    uint8_t type;   /* gf_type of the gradient */
-    uint8_t ready;  /* in this step: declared */
-    uint8_t sparse; /* lies in the sparse part */
+    gf_event_handle event; /* the appliance's that says so instead; 0: the library's */
+    uint8_t type;          /* gf_type of the gradient */
+    uint8_t ready;         /* in this step: declared */
+    uint8_t sparse;        /* lies in the sparse part */
     char name[GF_NAME_BYTES];
 };
 

@@ -40,6 +40,13 @@ static struct gf_pending *pending_take(gf_context *gf)
     return &gf->requests.of[index];
 }
 
+/* In memory of the device: the library's, or the appliance's own. */
+static bool is_on_device(const gf_context *gf, gf_mem data)
+{
+    if (!gf->on_device || gf_device_holds(gf, data)) return gf->on_device;
+    return (gf->gpu->driver->is_device != NULL) && gf->gpu->driver->is_device(gf->gpu, data);
+}
+
 static inline void pending_fill(gf_context *gf, struct gf_pending *pending, struct gf_call call,
                                 gf_mem data, uint64_t elem_count, gf_type type,
                                 struct gf_request *request)
@@ -53,7 +60,7 @@ static inline void pending_fill(gf_context *gf, struct gf_pending *pending, stru
     pending->data = data;
     pending->elem_count = elem_count;
     gf->requests.queue[gf->requests.posted++ % GF_REQUESTS_MAX] = pending;
-    pending->staged = (elem_count > 0) && gf_device_holds(gf, data);
+    pending->staged = (elem_count > 0) && is_on_device(gf, data);
 }
 
 gf_status gf_request_post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t elem_count,
@@ -103,7 +110,7 @@ static gf_status data_check(gf_context *gf, struct gf_call call, gf_mem data, ui
         return refuse(gf, GF_ERR_PARAM, call, ": type is %d", (int)type);
     if (elem_count > UINT64_MAX / GF_COLL_ELEM_BYTES_MAX)
         return refuse(gf, GF_ERR_PARAM, call, ": too many elements");
-    if ((elem_count > gf->pool.elem_count) && gf_device_holds(gf, data))
+    if ((elem_count > gf->pool.elem_count) && is_on_device(gf, data))
         return refuse(gf, GF_ERR_PARAM, call,
                       ": %llu elements of device memory; at once allowed are as many as the "
                       "pool has, %llu",
@@ -116,7 +123,7 @@ static gf_status reduction_check(gf_context *gf, struct gf_call call, gf_mem dat
     const uint32_t reduction = call.root_or_reduction;
     if (reduction >= GF_REDUCTION_COUNT)
         return refuse(gf, GF_ERR_PARAM, call, ": reduction is %u", reduction);
-    if ((reduction != GF_REDUCTION_SUM) && gf_device_holds(gf, data))
+    if ((reduction != GF_REDUCTION_SUM) && is_on_device(gf, data))
         return refuse(gf, GF_ERR_PARAM, call, " by %s: of device memory allowed is sum",
                       gf_reduction_name(reduction));
     return GF_OK;
@@ -291,7 +298,10 @@ gf_status gf_request_progress(gf_context *gf, void *pending)
     if ((gf->error.code != GF_OK) || (gf_progress(gf, now_ns) < 0))
         return gf_failing_poll(gf, now_ns);
     if (gf->requests.started < gf->requests.posted) requests_start(gf);
-    if (gf_ops_progress(gf, now_ns) < 0) return gf_failing_poll(gf, now_ns);
+    gf_device_turn_begin(gf);
+    (void)gf_ops_progress(gf, now_ns);
+    gf_device_turn_end(gf, gf_doing(gf));
+    if (gf->error.code != GF_OK) return gf_failing_poll(gf, now_ns);
     return ((pending != NULL) && (((struct gf_pending *)pending)->state == GF_REQUEST_ENDED))
                ? GF_OK
                : GF_AGAIN;

@@ -286,19 +286,35 @@ static gf_status culprit_ask(gf_context *gf)
     return (status == GF_AGAIN) ? GF_OK : status;
 }
 
+/* Their event says when tensors first .. first + count - 1 are computed; 0: the library's, behind
+ * what their queue holds now. */
+static gf_status tensors_declare(gf_context *gf, uint32_t first, uint32_t count,
+                                 gf_queue_handle queue, gf_event_handle event, const char *call)
+{
+    struct gf_queue theirs = {.gpu = gf->gpu, .stream = queue};
+    gf_status status = GF_OK;
+    gf_device_turn_begin(gf);
+    if (event == 0) status = gf->gpu->driver->mark(&theirs, gf_tensor_event(gf, first));
+    if (status < 0) {
+        status = gf_queue_refused(gf, status, call);
+    } else {
+        for (uint32_t i = first; i < first + count; i++) {
+            gf->tensors[i].declared_with = first;
+            gf->tensors[i].event = event;
+        }
+        status = tensors_count_in(gf, first, count);
+    }
+    gf_device_turn_end(gf, GF_OPERATION_STEP);
+    return status;
+}
+
 static gf_status tensors_ready(gf_context *gf, uint32_t first, uint32_t count,
                                gf_queue_handle queue, const char *call)
 {
     if (culprit_is_asked_for(gf)) return culprit_ask(gf);
     gf_status status = tensors_check(gf, first, count, call);
-    struct gf_queue theirs = {.stream = queue};
     if (status >= 0) status = gf_scale_check(gf, call);
-    if (status < 0) return status;
-    theirs.gpu = gf->gpu;
-    status = gf->gpu->driver->mark(&theirs, gf_tensor_event(gf, first));
-    if (status < 0) return gf_queue_refused(gf, status, call);
-    for (uint32_t i = first; i < first + count; i++) gf->tensors[i].declared_with = first;
-    return tensors_count_in(gf, first, count);
+    return (status < 0) ? status : tensors_declare(gf, first, count, queue, 0, call);
 }
 
 gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue)
@@ -311,26 +327,43 @@ gf_status gf_tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_qu
     return tensors_ready(gf, first, count, queue, "gf_tensors_ready");
 }
 
-gf_status gf_tensor_copy(gf_context *gf, uint32_t tensor, const void *gradient)
+gf_status gf_tensor_ready_event(gf_context *gf, uint32_t tensor, gf_event_handle event)
 {
+    static const char call[] = "gf_tensor_ready_event";
     if (culprit_is_asked_for(gf)) return culprit_ask(gf);
-    gf_status status = tensors_check(gf, tensor, 1, "gf_tensor_copy");
-    const struct gf_pool_tensor *to;
-    uint64_t bytes;
-    if (status >= 0) status = gf_scale_check(gf, "gf_tensor_copy");
+    gf_status status = tensors_check(gf, tensor, 1, call);
+    if (status >= 0) status = gf_scale_check(gf, call);
     if (status < 0) return status;
-    to = &gf->tensors[tensor];
-    bytes = to->elem_count * gf_type_size_bytes((gf_type)to->type);
-    if (gf->on_device)
-        return gf_refuse(gf, GF_ERR_STATE,
-                         "gf_tensor_copy: tensor %u \"%s\" lies in device memory: write it there",
-                         tensor, to->name);
+    if ((event == 0) == gf->on_device)
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: tensor %u \"%s\": %s", call, tensor,
+                         gf->tensors[tensor].name,
+                         gf->on_device ? "no event" : "the host has no events (must be 0)");
+    return tensors_declare(gf, tensor, 1, 0, event, call);
+}
+
+gf_status gf_tensor_copy(gf_context *gf, uint32_t tensor, const void *gradient,
+                         gf_queue_handle queue)
+{
+    static const char call[] = "gf_tensor_copy";
+    if (culprit_is_asked_for(gf)) return culprit_ask(gf);
+    gf_status status = tensors_check(gf, tensor, 1, call);
+    if (status >= 0) status = gf_scale_check(gf, call);
+    if (status < 0) return status;
+    const struct gf_pool_tensor *to = &gf->tensors[tensor];
+    uint64_t bytes = to->elem_count * gf_type_size_bytes((gf_type)to->type);
+    gf_mem dst = gf->gradient + to->gradient_offset;
     if ((gradient == NULL) && (bytes > 0))
-        return gf_refuse(gf, GF_ERR_PARAM, "gf_tensor_copy: tensor %u \"%s\" from NULL", tensor,
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: tensor %u \"%s\" from NULL", call, tensor,
                          to->name);
-    if (bytes > 0) memcpy((void *)(uintptr_t)(gf->gradient + to->gradient_offset), gradient, bytes);
+    if (gf->on_device) {
+        struct gf_queue theirs = {.gpu = gf->gpu, .stream = queue};
+        status = gf->gpu->driver->copy(&theirs, dst, (gf_mem)(uintptr_t)gradient, bytes);
+        if (status < 0) return gf_queue_refused(gf, status, call);
+    } else if (bytes > 0) {
+        memcpy((void *)(uintptr_t)dst, gradient, bytes);
+    }
     gf->observed.stats.copied_bytes += bytes;
-    return tensors_count_in(gf, tensor, 1);
+    return tensors_declare(gf, tensor, 1, queue, 0, call);
 }
 
 gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor)
@@ -344,6 +377,7 @@ gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor)
                       skipped->elem_count * gf_type_size_bytes((gf_type)skipped->type)) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
     gf->tensors[tensor].declared_with = tensor; /* whose event is of an earlier step, and reached */
+    gf->tensors[tensor].event = 0;
     return tensors_count_in(gf, tensor, 1);
 }
 
@@ -362,13 +396,14 @@ static void still_note(gf_context *gf, uint64_t now_ns)
 gf_status gf_step_progress(gf_context *gf, void *arg)
 {
     uint64_t now_ns = gf_poll_begin(gf);
+    gf_status status = GF_AGAIN;
     (void)arg;
     still_note(gf, now_ns);
-    if ((gf->error.code == GF_OK) && (gf_progress(gf, now_ns) == GF_OK)) {
-        gf_status status = step_advance(gf, now_ns);
-        if (status >= 0) return status;
-    }
-    return gf_failing_poll(gf, now_ns);
+    gf_device_turn_begin(gf);
+    if ((gf->error.code == GF_OK) && (gf_progress(gf, now_ns) == GF_OK))
+        status = step_advance(gf, now_ns);
+    gf_device_turn_end(gf, GF_OPERATION_STEP);
+    return (gf->error.code == GF_OK) ? status : gf_failing_poll(gf, now_ns);
 }
 
 /* GF_OK: a step is under way; anything else is the answer. */
@@ -409,7 +444,9 @@ gf_status gf_step_wait(gf_context *gf)
             gf->step.declared, gf->tensor_count);
     }
     begin_ns = gf_now(gf);
+    gf_device_turn_begin(gf);
     status = gf_wait(gf, gf_step_progress, NULL);
+    gf_device_turn_end(gf, GF_OPERATION_STEP);
     end_ns = gf_now(gf);
     gf_trace_wait(gf, status, begin_ns, end_ns);
     gf->observed.stats.last_wait_ns = end_ns - begin_ns;

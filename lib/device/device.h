@@ -26,8 +26,11 @@ gf_status gf_device_copy(gf_context *gf, gf_mem pool, gf_mem host, uint64_t byte
 gf_status gf_device_region_open(gf_context *gf);
 gf_status gf_device_region_close(gf_context *gf);
 gf_status gf_device_finished(gf_context *gf); /* GF_OK: nothing is queued or running; GF_AGAIN */
-/* An operation begins to pack or to unpack; all of that is queued; GF_OK: the device has done it,
- * or GF_AGAIN. */
+/* GF_OK: the tensor is computed, as its event says; GF_AGAIN. */
+gf_status gf_device_computed(gf_context *gf, uint32_t tensor);
+/* GF_OK: so are all that a fused buffer needs; an operation begins to unpack; all that it packs or
+ * unpacks is queued; GF_OK: the device has done it. Or GF_AGAIN. */
+gf_status gf_device_ready(gf_context *gf, const struct gf_op *op, uint64_t now_ns);
 gf_status gf_device_move_begin(gf_context *gf, struct gf_op *op);
 gf_status gf_device_move_end(gf_context *gf, struct gf_op *op);
 gf_status gf_device_reached(gf_context *gf, const struct gf_op *op, uint64_t now_ns);

@@ -89,21 +89,26 @@ static gf_status op_copy(gf_context *gf, const struct gf_op *op, struct gf_queue
     return gf->gpu->driver->copy(queue, to, from, bytes);
 }
 
-/* Before anything is packed: the tensors that a fused buffer needs are computed, and no other is
- * waited for. */
-static gf_status op_follow(gf_context *gf, const struct gf_op *op)
+gf_status gf_device_computed(gf_context *gf, uint32_t tensor)
 {
-    gf_status status = GF_OK;
-    if (op->operation != GF_OPERATION_STEP) return GF_OK;
+    const struct gf_pool_tensor *of = &gf->tensors[tensor];
+    const struct gf_gpu_driver *driver = gf->gpu->driver;
+    if (of->event != 0) return driver->reached_theirs(gf->gpu, of->event);
+    return driver->reached(gf->gpu, gf_tensor_event(gf, of->declared_with));
+}
+
+static gf_status tensors_computed(gf_context *gf, const struct gf_op *op)
+{
     const struct gf_buffer *buffer = gf_buffer_of(gf, op);
-    uint32_t followed = GF_TENSOR_NONE;
-    for (uint32_t i = buffer->first_tensor; (i <= buffer->last_tensor) && (status >= 0); i++) {
+    gf_status status = GF_OK;
+    uint32_t seen = GF_TENSOR_NONE;
+    for (uint32_t i = buffer->first_tensor; (i <= buffer->last_tensor) && (status == GF_OK); i++) {
         const struct gf_pool_tensor *tensor = &gf->tensors[i];
         bool is_in = (op->number >= tensor->buffer_first) &&
                      (op->number - tensor->buffer_first < tensor->buffer_count);
-        if (!is_in || (tensor->declared_with == followed)) continue;
-        followed = tensor->declared_with;
-        status = gf->gpu->driver->follow(op->pack_queue, gf_tensor_event(gf, followed));
+        if (!is_in || (tensor->declared_with == seen)) continue;
+        seen = tensor->declared_with;
+        status = gf_device_computed(gf, i);
     }
     return status;
 }
@@ -112,8 +117,7 @@ static gf_status op_follow(gf_context *gf, const struct gf_op *op)
 gf_status gf_device_move_begin(gf_context *gf, struct gf_op *op)
 {
     gf_status status;
-    if (op->state == GF_OP_PACK) return op_follow(gf, op);
-    if (op->packed == op->coll.data) return GF_OK;
+    if ((op->state == GF_OP_PACK) || (op->packed == op->coll.data)) return GF_OK;
     status = op_copy(gf, op, &gf->in_queue, op->packed, op->coll.data);
     return (status < 0) ? status : gf_queue_after(gf, &gf->in_queue, &gf->queue);
 }
@@ -128,9 +132,9 @@ gf_status gf_device_move_end(gf_context *gf, struct gf_op *op)
     return (status < 0) ? status : gf->gpu->driver->mark(queue, op->index);
 }
 
-gf_status gf_device_reached(gf_context *gf, const struct gf_op *op, uint64_t now_ns)
+/* What an operation awaits of the device, by its deadline. */
+static gf_status answer(gf_context *gf, const struct gf_op *op, gf_status status, uint64_t now_ns)
 {
-    gf_status status = gf->gpu->driver->reached(gf->gpu, op->index);
     if (status < 0) return gf_device_failed(gf, op->operation);
     if ((status != GF_AGAIN) || (now_ns - op->wait_ns <= gf->config.exchange.timeout_ns))
         return status;
@@ -139,4 +143,17 @@ gf_status gf_device_reached(gf_context *gf, const struct gf_op *op, uint64_t now
                    "operation %s",
                    gf->rank, (double)(now_ns - op->wait_ns) * 1e-9,
                    gf_operation_name(op->operation));
+}
+
+/* The CPU sees it before it packs: with a stream's wait in a hardware work queue what other streams
+ * have there would wait, too. */
+gf_status gf_device_ready(gf_context *gf, const struct gf_op *op, uint64_t now_ns)
+{
+    if (op->operation != GF_OPERATION_STEP) return GF_OK;
+    return answer(gf, op, tensors_computed(gf, op), now_ns);
+}
+
+gf_status gf_device_reached(gf_context *gf, const struct gf_op *op, uint64_t now_ns)
+{
+    return answer(gf, op, gf->gpu->driver->reached(gf->gpu, op->index), now_ns);
 }

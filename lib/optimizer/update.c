@@ -265,18 +265,9 @@ static gf_status places_update(gf_context *gf, uint32_t first, uint32_t last, fl
     return parts_update(gf, first, last, rate);
 }
 
-gf_status gf_update(gf_context *gf, float learning_rate)
+static gf_status update_run(gf_context *gf, float learning_rate)
 {
-    gf_status status = gf_enter(gf);
-    if (status < 0) return status;
-    if (gf->config.optimizer.kind == GF_OPTIMIZER_NONE)
-        return gf_refuse(gf, GF_ERR_STATE, "gf_update: optimizer.kind is none");
-    if ((gf->phase != GF_PHASE_READY) || (gf->step.state != GF_STEP_WHOLE))
-        return gf_refuse(gf, GF_ERR_STATE, "gf_update: %s",
-                         (gf->step.state == GF_STEP_UPDATED) ? "this step was applied before"
-                                                             : "no step is whole");
-    if (!isfinite(learning_rate) || (learning_rate < 0.0f))
-        return gf_refuse(gf, GF_ERR_PARAM, "gf_update: learning rate %g", (double)learning_rate);
+    gf_status status;
     if (!gf->step.skipped && (gf->config.optimizer.clip_norm > 0.0f) &&
         ((status = gf_gradient_norm(gf, NULL, NULL)) < 0))
         return status;
@@ -292,4 +283,22 @@ gf_status gf_update(gf_context *gf, float learning_rate)
         if ((status = places_update(gf, first, last, learning_rate)) < 0) return status;
     }
     return gf->step.sparse ? gf_sparse_update(gf, learning_rate) : GF_OK;
+}
+
+gf_status gf_update(gf_context *gf, float learning_rate)
+{
+    gf_status status = gf_enter(gf);
+    if (status < 0) return status;
+    if (gf->config.optimizer.kind == GF_OPTIMIZER_NONE)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_update: optimizer.kind is none");
+    if ((gf->phase != GF_PHASE_READY) || (gf->step.state != GF_STEP_WHOLE))
+        return gf_refuse(gf, GF_ERR_STATE, "gf_update: %s",
+                         (gf->step.state == GF_STEP_UPDATED) ? "this step was applied before"
+                                                             : "no step is whole");
+    if (!isfinite(learning_rate) || (learning_rate < 0.0f))
+        return gf_refuse(gf, GF_ERR_PARAM, "gf_update: learning rate %g", (double)learning_rate);
+    gf_device_turn_begin(gf);
+    status = update_run(gf, learning_rate);
+    gf_device_turn_end(gf, GF_OPERATION_UPDATE);
+    return ((status >= 0) && (gf->error.code != GF_OK)) ? gf->error.code : status;
 }

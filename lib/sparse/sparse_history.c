@@ -250,7 +250,7 @@ static gf_status ready_advance(gf_context *gf)
         gf_status status;
         if (tensor->sparse == 0) continue;
         if (tensor->ready == 0) return GF_OK;
-        status = event_reached(gf, gf_tensor_event(gf, tensor->declared_with));
+        status = gf->on_device ? gf_device_computed(gf, sparse->ready_tensor) : GF_OK;
         if (status < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
         if (status == GF_AGAIN) return GF_OK;
         sparse->ready_elems = tensor->first_elem + tensor->elem_count;

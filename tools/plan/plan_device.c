@@ -145,14 +145,6 @@ static gf_status gpu_mark(struct gf_queue *queue, uint32_t event)
     return GF_OK;
 }
 
-static gf_status gpu_follow(struct gf_queue *queue, uint32_t event)
-{
-    struct plan_device *device = device_of(queue);
-    uint64_t *free_ns = &device->stream_free_ns[queue->stream];
-    *free_ns = later_of(*free_ns, device->event_ns[event]);
-    return GF_OK;
-}
-
 /* Once an event: the library may go on at once, and nothing else would wake it. */
 static gf_status gpu_reached(struct gf_gpu *gpu, uint32_t event)
 {
@@ -203,7 +195,7 @@ static void gpu_give_back(struct gf_gpu *gpu, const void *handle, gf_mem base)
     .state_bytes = gpu_state_bytes, .open = gpu_open, .close = gpu_close,               \
     .host_register = gpu_register, .host_unregister = gpu_unregister, .copy = gpu_copy, \
     .finished = gpu_finished, .zero = plan_zero, .lead = gpu_lead, .mark = gpu_mark,    \
-    .reached = gpu_reached, .follow = gpu_follow
+    .reached = gpu_reached
 
 const struct gf_gpu_driver plan_gpu_host = {.name = "host", .is_host = true, SHARED};
 const struct gf_gpu_driver plan_gpu_device = {.name = "cuda",
