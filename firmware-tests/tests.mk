@@ -108,6 +108,10 @@ $(BUILD)/firmware-tests/program_strangers: PROGRAM_LIBS = $(BUILD)/libtest.a $(L
 $(BUILD)/firmware-tests/program_strangers: $(BUILD)/libtest.a
 $(BUILD)/firmware-tests/program_soak_corpus: PROGRAM_LIBS = $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 $(BUILD)/firmware-tests/program_soak_corpus: $(BUILD)/libtest.a
+# A search saves and restores the world of states.h, and nothing else: so nothing else may change.
+STATES := $(BUILD)/firmware-tests/program_states
+$(STATES): PROGRAM_LIBS = $(BUILD)/libtest.a $(LIB) $(LINK_LIBS)
+$(STATES): $(BUILD)/libtest.a firmware-tests/states/writable.sh
 # It runs where there is no libcmocka: gpu_asserts.c has what worlds call of it.
 GPU_ASSERTS := $(BUILD)/firmware-tests/cuda/gpu_asserts.o
 $(BUILD)/firmware-tests/program_gpu: PROGRAM_LIBS = $(GPU_ASSERTS) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS)
@@ -128,6 +132,7 @@ $(BUILD)/other/%.o: %.c firmware-tests/process/other_version.h $(BUILD)/compile.
 $(BUILD)/firmware-tests/program_%: $$(call objects,firmware-tests/*/program_$$*.c) $(LIB) $(SIM_LIB) $(TOOL_SHARED)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(if $(filter %allocations %gpu,$@),$(TOOL_SHARED)) $(filter %_fatbin.o,$^) \
 	    $(PROGRAM_LIBS) -lm
+	$(if $(filter $(STATES),$@),@sh firmware-tests/states/writable.sh $@ || { rm -f $@; exit 1; })
 
 # ---- what people run ----
 deps-test: ## the same, and what two tests start: Open MPI, MPICH, Slurm
@@ -164,6 +169,14 @@ test: suites ## every suite without looking at packages, or one: T=coll
 
 tidy: ## the rules of the tree: includes, READMEs, headers, layout; SHRINK=1 shortens the list of exceptions
 	@CC="$(CC)" sh firmware-tests/process/test_tidy.sh
+
+check-states: ## the shipped view change searched by two processes for SECONDS=600 each (states.h)
+	@$(MAKE) --no-print-directory -s -j2 $(STATES)
+	@$(STATES) $(or $(SECONDS),600) 1000000007 & $(STATES) $(or $(SECONDS),600) 1; code=$$?; wait $$! && exit $$code
+check-states-mutants: ## nine planted defects that the search must find, and MUTANTS=200 seeded changes (SEED=1)
+	@$(MAKE) --no-print-directory -s -j2 $(STATES)
+	@CC="$(CC)" BUILD=$(BUILD) python3 firmware-tests/states/mutants.py planted
+	@CC="$(CC)" BUILD=$(BUILD) python3 firmware-tests/states/mutants.py $(or $(MUTANTS),200) $(or $(SEED),1)
 
 check-model: ## the membership protocol in SPIN: every state within bounds, minutes
 	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/sim/check_model.sh

@@ -24,6 +24,7 @@ void gf_view_epoch_take(struct gf_members *members)
         }
         if (may_come || (member->state == MEMBER_REPORTED)) member->state = MEMBER_EXPECTED;
         member->excluded = member->passed_over = false;
+        member->view = 0; /* views are counted anew: what waits has answered in none of these */
     }
     gf_view_admit(members);
 }

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Changes of lib/elastic/ that the search of states.h must find.
+
+mutants.py planted [SECONDS]: nine defects that the rule of lib/DESIGN.md forbids, each of which must be found
+mutants.py COUNT SEED [SECONDS]: seeded changes of a token and deleted statements: the share that is found
+Each is one object, linked in front of the library into a program of its own in $BUILD/states. A mutant that gives the
+same object, or does not compile, is replaced by the next. Ends with 1 where a planted defect is not found.
+"""
+import os, random, re, subprocess, sys
+
+BUILD = os.environ.get("BUILD", "build")
+OUT = BUILD + "/states"
+CC = os.environ.get("CC", "gcc").split()
+FLAGS = "-std=c11 -D_GNU_SOURCE -w -O1 -g0 -ffunction-sections -fno-strict-aliasing -I. -Ilib -Iconfig".split()
+SEARCH = [BUILD + "/firmware-tests/states/%s.o" % n
+          for n in "program_states states_driver states_world states_rules states_search".split()]
+FILES = ["lib/elastic/%s.c" % n
+         for n in "quorum view view_agree view_begin view_frames view_lead view_take recovering".split()]
+PLANTED = [  # name, file, text, what stands in its place
+    ("the old waits rule", "quorum.c",
+     "bool answers = waits && (all_answer || (member->view == members->view.view));",
+     "bool answers = waits; (void)all_answer;"),
+    ("a list newer than the answers", "quorum.c", "is_everybody(members, here, &members->view.led, false)",
+     "is_everybody(members, here, &members->view.noted, false)"),
+    ("a forgotten proposal", "view_agree.c", "if ((view->accepted_view == 0) && !proposal_make", "if (!proposal_make"),
+    ("no promise check", "view_take.c", "if (number != members->view.view) number = 0;",
+     "if (number == members->view.view + 1000) number = 0;"),
+    ("the lowest proposal", "view_take.c", "(number <= view->accepted_view)",
+     "(number == 0) || ((view->accepted_view != 0) && (number >= view->accepted_view))"),
+    ("half is enough", "quorum.c", "(2 * count > of)", "(2 * count >= of)"),
+    ("reports of lower views counted", "view_agree.c",
+     "member->answered && (member->view == view->view) && (member->state >= state);", "(member->state >= state);"),
+    ("any incarnation is mine", "quorum.c", "if (took != 0) return took == members->incarnation;",
+     "if (took != 0) return true;"),
+    ("an id's other process after a commit shut it out", "quorum.c",
+     "!gf_view_joins(members) && (list->epoch == members->view.epoch.epoch + 1);", "!gf_view_joins(members);"),
+]
+TOKEN = re.compile(r"""(?P<skip>/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|^\s*\#[^\n]*)
+                     |(?P<number>\b\d+u?\b)|(?P<word>[A-Za-z_]\w*)
+                     |(?P<op>\+\+|--|->|[-+*/%&|^<>=!]=|&&|\|\||<<|>>|[-+*/%&|<>!])
+                     |(?P<other>\S)""", re.S | re.M | re.X)
+SWAP = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+", "&&": "||", "||": "&&",
+        "true": "false", "false": "true", "!": "", "++": "--", "+=": "-=", "|=": "&=", "&=": "|="}
+
+
+def sites(text):
+    """(offset, old, new) of each change: a token, a condition negated, a statement deleted"""
+    for m in TOKEN.finditer(text):
+        token, before = m.group(), text[:m.start()].rstrip()[-1:]
+        if m.lastgroup == "number":
+            yield m.start(), token, str(int(token.rstrip("u")) + 1) + ("u" if token.endswith("u") else "")
+        elif token in SWAP and (token not in "+-" or re.match(r"[\w)\]]", before)):
+            yield m.start(), token, SWAP[token]
+    for m in re.finditer(r"\bif \((.*)\)( \{)?$|\bif \((.*)\) (?=return|continue)", text, re.M):
+        condition = m.group(1) or m.group(3)
+        if condition.count("(") == condition.count(")"):
+            yield m.start(), "if (" + condition + ")", "if (!(" + condition + "))"
+    for m in re.finditer(r"^ +((?!return|break|else|case|for|if|while|const|static|struct|bool|uint|\(void\))"
+                         r"[a-z][^;{}\n]*;)$", text, re.M):
+        yield m.start(1), m.group(1), ";"
+
+
+def build(path, text):
+    """the program, or None: it does not compile, or its object is that of the source"""
+    source, object_, plain = OUT + "/mutant.c", OUT + "/mutant.o", OUT + "/plain.o"
+    for content, out in ((text, object_), (open(path).read(), plain)):
+        open(source, "w").write("#line 1 \"%s\"\n" % path + content)
+        if subprocess.run(CC + FLAGS + ["-c", source, "-o", out], stderr=subprocess.DEVNULL).returncode != 0:
+            return None
+    if open(object_, "rb").read() == open(plain, "rb").read():
+        return None
+    subprocess.run(CC + ["-o", OUT + "/mutant"] + SEARCH + [object_, BUILD + "/libgradientflow.a", "-lsodium", "-lm"],
+                   check=True)
+    return OUT + "/mutant"
+
+
+def found(program, seconds, *more):
+    """what the search says of it; None: nothing"""
+    try:
+        done = subprocess.run(["nice", "-n", "10", program, str(seconds), *more], capture_output=True, text=True,
+                              timeout=20 * seconds + 60)
+    except subprocess.TimeoutExpired:
+        return "it does not end"
+    lines = [row for row in done.stdout.splitlines() if "does not hold" in row]
+    return lines[0] if lines else None if done.returncode == 0 else "it ends with %d" % done.returncode
+
+
+def planted(seconds):
+    missed = 0
+    for name, file, old, new in PLANTED:
+        path = "lib/elastic/" + file
+        text = open(path).read()
+        assert text.count(old) == 1, name + ": " + path + " has changed"
+        said = found(build(path, text.replace(old, new)), seconds, "1")
+        missed += said is None
+        print("%s planted: %s: %s" % ("ok" if said else "not ok", name, said or "it was not found"), flush=True)
+    return missed
+
+
+def drawn(count, seed, seconds):
+    every = [(path, *site) for path in FILES for site in sites(open(path).read())]
+    random.Random(seed).shuffle(every)
+    tried, missed = 0, []
+    for path, at, old, new in every:
+        if tried == count:
+            break
+        text = open(path).read()
+        program = build(path, text[:at] + new + text[at + len(old):])
+        if program is None:
+            continue
+        tried += 1
+        said = found(program, seconds)
+        where = "%s:%d: %s -> %s" % (path, text.count("\n", 0, at) + 1, old, new or "nothing")
+        print("%s %s%s" % ("found" if said else "MISSED", where, ": " + said if said else ""), flush=True)
+        missed += [] if said else [where]
+    print("%d of %d found (of %d that there are)" % (tried - len(missed), tried, len(every)))
+
+
+os.makedirs(OUT, exist_ok=True)
+if sys.argv[1] == "planted":
+    sys.exit(planted(float(sys.argv[2]) if len(sys.argv) > 2 else 60) > 0)
+drawn(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]) if len(sys.argv) > 3 else 10)

@@ -1,0 +1,215 @@
+/* What must hold after each step, whatever the library believes (lib/DESIGN.md, "Who may decide on the
+ * next epoch"):
+ *
+ *     one list a number    of two processes that live, and have begun an epoch of the same number, the
+ *                          lists are the same, processes by processes
+ *     two answers meet     who decides has the ACCEPT of a majority of the epoch's processes in its view;
+ *                          or, where a list is given, of each id the ACCEPT of its process, or no
+ *                          process lived as the list was read that the view began with, or that one
+ *                          was of no epoch and has answered in this view
+ *     no two sides         there are not two epochs, each with all of its processes, in use
+ *     numbers grow         epochs of a process do, and the views that it promises in one
+ *     an id is given once  no two new processes are taken in with one id, as far as anybody lives
+ *                          who knows
+ *
+ * And once nothing more goes wrong the newest epoch is in use; where a list is given, by all that live. */
+#include "firmware-tests/states/states.h"
+
+#include <string.h>
+
+static void broken(const char *rule)
+{
+    if (states->broken == NULL) states->broken = rule;
+}
+
+static uint32_t process_of(uint32_t incarnation)
+{
+    uint32_t proc = 0;
+    while ((proc < STATES_PROCS) && (states->procs[proc].incarnation != incarnation)) proc++;
+    return proc;
+}
+
+/* Which list it is: its number's members, and the processes that its commit took in. */
+static uint32_t digest(const struct members_list *list)
+{
+    uint32_t digest = list->bits[0] + 256u * list->first + 1;
+    for (uint32_t i = 0; i < list->taken_count; i++)
+        digest = digest * 31u + process_of(list->incarnation[i]) + 1;
+    return digest;
+}
+
+/* ---- two answers meet ---- */
+
+/* Of this id a process of this epoch has accepted. */
+static bool has_accepted(uint32_t accepts, uint32_t id)
+{
+    return (accepts & states_of_id(id)) != 0;
+}
+
+static bool is_majority(const struct members_list *list, uint32_t accepts)
+{
+    uint32_t of = 0;
+    uint32_t count = 0;
+    uint32_t lowest = STATES_NOBODY;
+    for (uint32_t id = 0; id < states->limits.ids; id++) {
+        if (((list->bits[0] >> id) & 1u) == 0) continue;
+        if (lowest == STATES_NOBODY) lowest = id;
+        of++;
+        count += has_accepted(accepts, id) ? 1u : 0u;
+    }
+    return (2 * count > of) || ((2 * count == of) && has_accepted(accepts, lowest));
+}
+
+static bool is_everybody(const struct states_proc *self, uint32_t accepts, uint32_t joins)
+{
+    for (uint32_t id = 0; id < states->limits.ids; id++) {
+        uint32_t lived = self->led.lived & states_of_id(id);
+        if (has_accepted(accepts, id) || (lived == 0)) continue;
+        if ((lived & ~(joins & self->led.outside)) != 0) return false;
+    }
+    return states->limits.listed;
+}
+
+/* It has decided in this view what follows the epoch with this list. */
+static void decision_check(uint32_t proc, const struct members_list *list, uint32_t view)
+{
+    const struct states_proc *self = &states->procs[proc];
+    uint32_t accepts = 1u << proc;
+    uint32_t joins = 0;
+    if (view < STATES_VIEWS) {
+        accepts |= states->accepts[list->epoch][view];
+        joins = states->joins[list->epoch][view];
+    }
+    if (!is_majority(list, accepts) && !is_everybody(self, accepts, joins))
+        broken("two answers meet");
+}
+
+/* ---- one list a number, numbers grow, an id is given once ---- */
+
+static void given_note(uint32_t proc, const struct members_list *list)
+{
+    for (uint32_t i = 0; i < list->taken_count; i++) {
+        uint32_t taken = process_of(list->incarnation[i]);
+        if ((taken == STATES_PROCS) || !states->procs[taken].is_new) continue;
+        states->procs[proc].knows |= (uint16_t)(1u << taken);
+        for (uint32_t other = 0; other < STATES_PROCS; other++) {
+            uint32_t before = states->procs[other].knows & states_of_id(list->taken[i]);
+            if (states_lives(other) && ((before & ~(1u << taken)) != 0))
+                broken("an id is given once");
+        }
+    }
+}
+
+static void epoch_begun(uint32_t proc, const struct members_list *list)
+{
+    struct states_proc *self = &states->procs[proc];
+    uint32_t own = digest(list);
+    if (list->epoch < self->epoch) broken("numbers grow: an epoch");
+    if (((list->bits[0] >> states_id(proc)) & 1u) == 0) broken("a process begins its own epochs");
+    for (uint32_t other = 0; other < STATES_PROCS; other++) {
+        uint32_t theirs = states->procs[other].begun[list->epoch];
+        if (states_lives(other) && (theirs != 0) && (theirs != own)) broken("one list a number");
+    }
+    self->begun[list->epoch] = own;
+    self->epoch = list->epoch;
+    self->view = 0;
+    given_note(proc, list);
+}
+
+/* ---- after a poll ---- */
+
+void states_rules_noted(uint32_t proc)
+{
+    struct states_noted noted = {0, 0};
+    for (uint32_t other = 0; other < STATES_PROCS; other++) {
+        if (!states_lives(other)) continue;
+        noted.lived |= (uint16_t)(1u << other);
+        if (states->procs[other].epoch == 0) noted.outside |= (uint16_t)(1u << other);
+    }
+    states->procs[proc].noted = noted;
+}
+
+static bool leads(view_state state)
+{
+    return (state == VIEW_COLLECT) || (state == VIEW_PROPOSED);
+}
+
+void states_rules_poll(uint32_t proc, const struct states_before *before)
+{
+    struct states_proc *self = &states->procs[proc];
+    if (!states_lives(proc)) return;
+    const struct members_view *view = &self->members->view;
+    const struct members_list list = view->epoch;
+    bool led = leads(before->state) && (self->coordinator == states_id(proc));
+    if (list.epoch >= STATES_EPOCHS) return;
+    if (led && (view->state == VIEW_LEFT) && (view->current.list.epoch == list.epoch + 1))
+        decision_check(proc, &list, before->view);
+    if (list.epoch != self->epoch) {
+        /* who led decided, unless it still leads: then it has heard of what others decided */
+        bool decided = led && !leads(view->state) && (list.epoch == before->epoch + 1);
+        struct members_list last = self->last;
+        epoch_begun(proc, &list);
+        if (decided) decision_check(proc, &last, before->view);
+        self->last = list;
+    }
+    if (view->view < self->view) broken("numbers grow: a view");
+    if ((view->state == VIEW_COLLECT) &&
+        ((before->state != VIEW_COLLECT) || (view->view != self->view)))
+        self->led = self->noted;
+    self->view = view->view;
+    if (view->view >= STATES_VIEWS) return;
+    if ((view->accepted_view != 0) && (view->accepted_view == view->view))
+        states->accepts[list.epoch][view->view] |= (uint16_t)(1u << proc);
+    if (gf_view_joins(self->members) && (view->asked_epoch < STATES_EPOCHS) &&
+        (view->asked_view < STATES_VIEWS) && (view->asked_view != 0))
+        states->joins[view->asked_epoch][view->asked_view] |= (uint16_t)(1u << proc);
+}
+
+/* ---- after a step, and at the end ---- */
+
+/* Do all processes of its epoch use it, as this one does? */
+static bool is_in_use(uint32_t proc)
+{
+    const struct states_proc *self = &states->procs[proc];
+    if (self->state != STATES_MEMBER) return false;
+    for (uint32_t id = 0; id < states->limits.ids; id++) {
+        bool uses = ((self->last.bits[0] >> id) & 1u) == 0;
+        for (uint32_t other = id * STATES_LIVES; other < (id + 1) * STATES_LIVES; other++)
+            uses = uses || ((states->procs[other].state == STATES_MEMBER) &&
+                            (states->procs[other].epoch == self->epoch));
+        if (!uses) return false;
+    }
+    return true;
+}
+
+void states_rules_step(void)
+{
+    const struct states_proc *side = NULL;
+    for (uint32_t proc = 0; proc < STATES_PROCS; proc++) {
+        const struct states_proc *self = &states->procs[proc];
+        if (!states_lives(proc) || !is_in_use(proc)) continue;
+        if ((side != NULL) && (side->epoch != self->epoch)) broken("no two sides");
+        side = self;
+    }
+}
+
+/* A process that was left out may wait until its caller's deadline, and let others wait for it. */
+void states_rules_end(void)
+{
+    uint32_t newest = 0;
+    bool is_left_out = false;
+    for (uint32_t proc = 0; proc < STATES_PROCS; proc++)
+        if (states_lives(proc) && (states->procs[proc].epoch > newest))
+            newest = states->procs[proc].epoch;
+    for (uint32_t proc = 0; proc < STATES_PROCS; proc++) {
+        uint32_t epoch = states->procs[proc].epoch;
+        is_left_out = is_left_out || (states_lives(proc) && (epoch > 0) && (epoch < newest));
+    }
+    for (uint32_t proc = 0; proc < STATES_PROCS; proc++) {
+        const struct states_proc *self = &states->procs[proc];
+        bool must_come = states->limits.listed && !is_left_out && (newest > 0);
+        if (!states_lives(proc) || ((self->epoch < newest) && !must_come)) continue;
+        if ((newest > 0) && !is_in_use(proc))
+            broken("whoever lives goes on once nothing goes wrong");
+    }
+}

@@ -1,0 +1,116 @@
+/* The search of states.h, as far as it goes in seconds: a fixed number of transitions, and each schedule
+ * that ever broke a rule. More: make check-states. */
+#include "firmware-tests/support/suite.h"
+#include "firmware-tests/states/states.h"
+
+/* ---- a world is saved and restored whole ---- */
+
+#define CONTINUATIONS 10000u
+#define STEPS 24u
+
+static unsigned char world[STATES_SAVED_MAX], end[STATES_SAVED_MAX];
+
+/* Goes on at random; of all bits of the world then. */
+static uint64_t goes_on(uint64_t seed)
+{
+    struct states_choice choices[STATES_CHOICES];
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    states_restore(world);
+    for (uint32_t i = 0; i < STEPS; i++) {
+        uint32_t count = states_choices(choices);
+        if ((count == 0) || states_is_far()) break;
+        seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        states_step(&choices[(seed >> 33) % count]);
+    }
+    size_t bytes = states_save(end);
+    for (size_t at = 0; at + 8 <= bytes; at += 8) {
+        uint64_t word;
+        memcpy(&word, end + at, sizeof word);
+        hash = (hash ^ word) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+TEST(a_world_that_is_restored_goes_on_bit_by_bit)
+{
+    static uint64_t ends[CONTINUATIONS];
+    const struct states_limits limits = {.ids = 4,
+                                         .members = 3,
+                                         .listed = true,
+                                         .crashes = 3,
+                                         .starts = 3,
+                                         .cuts = 3,
+                                         .changes = 3,
+                                         .leaves = 1,
+                                         .views = 12,
+                                         .epochs = 6};
+    states_open(&limits);
+    (void)states_save(world);
+    (void)goes_on(7);
+    (void)states_save(world); /* something is under way in it */
+    for (uint32_t i = 0; i < CONTINUATIONS; i++) ends[i] = goes_on(i);
+    for (uint32_t i = CONTINUATIONS; i-- > 0;) assert_true(goes_on(i) == ends[i]);
+}
+
+/* ---- the search ---- */
+
+static void expect_none(const struct states_found *found, const char *what)
+{
+    print_message("%s: %llu transitions, %llu states\n", what,
+                  (unsigned long long)found->transitions, (unsigned long long)found->states);
+    if (found->broken == NULL) return;
+    states_found_show();
+    fail_msg("%s: %s", what, found->broken);
+}
+
+TEST(no_schedule_of_two_deviations_breaks_a_rule)
+{
+    for (uint32_t i = 0; i < states_jobs_count; i++) {
+        struct states_found found = states_search(&states_jobs[i], 2, UINT64_MAX);
+        expect_none(&found, "two deviations");
+        assert_true(found.ended);
+    }
+}
+
+TEST(no_random_schedule_breaks_a_rule)
+{
+    struct states_found found = states_walk(1, 1000000);
+    expect_none(&found, "walks");
+}
+
+/* ---- what was found ---- */
+
+#define ANY \
+    .crashes = 9, .starts = 9, .cuts = 9, .changes = 9, .leaves = 9, .views = 31, .epochs = 8
+
+static const struct {
+    const char *name;
+    struct states_limits limits;
+    const char *steps[160];
+} rows[] = {
+    {"an answer to a view of the epoch before counts in none of this",
+     {.ids = 4, .members = 4, .listed = true, ANY},
+     {"cut 3a>0a",     "deliver 3a>0a", "deliver 0a>3a", "deliver 0a>2a", "tick 2a",
+      "tick 2a",       "tick 2a",       "tick 2a",       "tick 3a",       "crash 1a",
+      "tick 3a",       "tick 3a",       "connect 3a>0a", "tell 2a>1",     "crash 3a",
+      "deliver 3a>0a", "deliver 2a>0a", "deliver 3a>0a", "tell 2a>3",     "deliver 2a>0a",
+      "tick 2a",       "tick 2a",       "tick 2a",       "tick 2a",       "deliver 1a>0a",
+      "tick 0a",       "connect 0a>2a", "deliver 2a>0a", "deliver 0a>2a", "deliver 0a>2a",
+      "deliver 2a>0a", "start 1b",      "deliver 0a>2a", "tick 0a",       "tick 2a",
+      "tick 2a",       "tick 0a",       "tick 0a",       "tick 0a",       "deliver 0a>2a",
+      "tick 0a",       "connect 2a>0a", "deliver 0a>2a", "deliver 2a>0a", "deliver 2a>0a",
+      "deliver 0a>2a", "deliver 2a>0a", "deliver 0a>2a", "deliver 2a>0a", "deliver 0a>2a",
+      "connect 0a>2a", "deliver 2a>0a", "deliver 0a>2a", "connect 1b>2a", "deliver 2a>1b",
+      "deliver 1b>2a", "deliver 1b>2a", "start 3b",      "connect 3b>2a", "deliver 2a>3b",
+      "tick 2a",       "deliver 2a>1b", "deliver 2a>0a", "tell 2a>0",     "deliver 3b>2a",
+      "deliver 3b>2a", "deliver 2a>1b", "deliver 2a>3b", "deliver 1b>2a", "deliver 1b>2a",
+      "deliver 3b>2a", "deliver 2a>1b", "tick 2a",       "deliver 2a>1b", "tell 2a>1"}},
+};
+
+TEST(schedules_that_broke_a_rule_break_none)
+{
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        const char *broken = states_replay(&rows[i].limits, rows[i].steps);
+        if (broken != NULL) fail_msg("%s: %s", rows[i].name, broken);
+    }
+}
