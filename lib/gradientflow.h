@@ -34,7 +34,7 @@ extern "C" {
 #endif
 
 #define GF_VERSION_MAJOR 0
-#define GF_VERSION_MINOR 8
+#define GF_VERSION_MINOR 9
 #define GF_VERSION ((GF_VERSION_MAJOR << 16) | GF_VERSION_MINOR)
 
 /* ---- tensors and memory ---- */
@@ -104,8 +104,8 @@ uint32_t gf_world_max(const gf_context *gf);
 /* 0 for an index that is no tensor; gf_gradient() also where no context is open, or its epoch
  * failed without a link. gf_gradient(gf, i) [tensors[i].elem_count] of tensors[i].type: layers
  * write here. It is the appliance's from gf_step_begin() to gf_tensor_ready(gf, i), the library's
- * until gf_step_wait() gives GF_OK, and then holds the average over all ranks until the next
- * gf_step_begin(). Addresses do not change while the context is open, but for an epoch's begin.
+ * until gf_step_wait() gives GF_OK, and then holds the average over all ranks (times a scale, with
+ * an optimizer of the library's: gf_gradient_scale()) until the next gf_step_begin(). Addresses do not change while the context is open, but for an epoch's begin.
  * gf_weight(gf, i): the fp32 master weight; 0 without an optimizer. gf_weight_half(gf, i): the copy
  * in optimizer.half_weights; 0 without one. All are host addresses with the host device, device
  * addresses on a GPU. */
@@ -167,9 +167,11 @@ gf_status gf_step_wait(gf_context *gf);
 /* After a step that is whole: true if a non-finite value anywhere made all ranks drop it.
  * gf_gradient() is then undefined and gf_update() changes nothing; the loss scale has fallen. */
 bool gf_step_skipped(const gf_context *gf);
-/* What gf_gradient() of a 16-bit tensor must be multiplied with to be the average (fp32 tensors
- * hold it as it is): 16-bit values keep loss scale and pre-scale, because divided by them they
- * could underflow. gf_update() does so. */
+/* What gf_gradient() of a 16-bit tensor must be multiplied with to be the average: such values keep
+ * loss scale and pre-scale, because divided by them they could underflow. gf_update() does so. fp32
+ * tensors hold the average as it is where optimizer.kind is none, or where average, loss scale and
+ * exchange.pre_scale together make the factor of a sum larger than 1; else gf_update() multiplies
+ * them, too, and spares a pass. */
 float gf_gradient_scale(const gf_context *gf);
 /* The norm of all averaged gradients together, and what clipping multiplies them with: min(1,
  * optimizer.clip_norm / (norm + 1e-6)), 1 without clip_norm. After a whole step that was not

@@ -4,6 +4,9 @@
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/cuda_world.h"
+#include "firmware-tests/support/ops_bytes.h"
+
+#include <math.h>
 
 #define STEPS 4u /* as in test_cuda_step */
 #define RANKS 4u /* of state_runs[6] */
@@ -30,8 +33,67 @@ TEST(a_run_from_device_to_device_ends_where_it_ends_on_the_host)
         cuda_world_expect_path(GF_PATH_PEERS);
         cuda_world_steps(STEPS, state_runs[i].name);
         assert_true(world_stats(&both->cuda, 0).mapped_bytes > 0);
+        for (uint32_t rank = 0; rank < state_runs[i].world; rank++)
+            world_expect_log(&both->cuda, rank, "first on rank 1, tensor 1 "); /* of step 4 */
         cuda_world_close();
     }
+}
+
+/* ---- what nobody reads but who adds ---- */
+
+#define EVERY GF_RANK_NONE
+struct spoil {
+    uint32_t rank;
+    float value;
+};
+
+static void fill_spoilt(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+{
+    const struct spoil *spoil = arg;
+    world_fill(w, rank, tensor, gradient, NULL);
+    if ((spoil->rank == rank) || (spoil->rank == EVERY)) ((float *)gradient)[700] = spoil->value;
+}
+
+/* Of 4 devices each reads all ranks' share of its block and writes it (5 bytes an element), reads
+ * the others' and writes them (6), and updates (20); a look and a scale would be 12 more. Whose value was not finite the adder tells, and
+ * a sum that is not finite while all values are. */
+TEST(no_pass_only_looks_or_scales_and_who_gave_a_value_that_is_not_finite_is_named)
+{
+    static const struct gf_tensor one = {.name = "one", .elem_count = 1024};
+    static const struct {
+        struct spoil spoil;
+        const char *log;
+    } rows[] = {
+        {{3, NAN}, "1 values are not finite, first on rank 3, tensor 0 \"one\", element 700"},
+        {{0, INFINITY}, "first on rank 0, tensor 0 \"one\", element 700"},
+        {{EVERY, 3e38f}, "element 700; every local gradient was finite"},
+        {{EVERY, NAN}, "4 values are not finite, first on rank 0"}};
+    struct world_setup host = {
+        .world = RANKS, .tensors = &one, .tensor_count = 1, .sim.ranks_per_node = RANKS};
+    struct world_setup cuda;
+    struct world *w = &both->cuda;
+    host.config.optimizer.kind = GF_OPTIMIZER_SGD;
+    host.config.optimizer.momentum = 0.5f;
+    host.config.exchange.average = GF_AVERAGE_SAMPLES;
+    cuda_world_begin(1, NULL);
+    cuda = cuda_world_setup(&host);
+    cuda_world_open_alone(&cuda);
+    for (uint32_t rank = 0; rank < RANKS; rank++) ops_bytes_watch(w->ranks[rank].gf);
+    for (size_t row = 0; row <= LENGTH(rows); row++) {
+        struct spoil none = {.rank = RANKS};
+        struct world_step step = {.fill = fill_spoilt, .arg = &none};
+        if (row < LENGTH(rows)) none = rows[row].spoil;
+        ops_bytes = (struct ops_bytes){0};
+        world_step_run(w, &step);
+        world_expect(w, GF_OK);
+        for (uint32_t rank = 0; rank < RANKS; rank++) {
+            assert_int_equal(gf_step_skipped(w->ranks[rank].gf), row < LENGTH(rows));
+            assert_int_equal(gf_update(w->ranks[rank].gf, 0.5f), GF_OK);
+            if (row < LENGTH(rows)) world_expect_log(w, rank, rows[row].log);
+        }
+    }
+    assert_int_equal(ops_bytes.read + ops_bytes.written, RANKS * 1024 * 31);
+    cuda_world_close_alone();
 }
 
 TEST(ranks_whose_tensors_are_all_empty_open_and_step)

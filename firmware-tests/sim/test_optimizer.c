@@ -3,6 +3,7 @@
  * optimizer_oracle.inc). */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world_setups.h"
+#include "firmware-tests/support/ops_bytes.h"
 
 #define ELEMS 168u
 
@@ -147,6 +148,56 @@ TEST(each_optimizer_is_the_published_one)
         print_message("  %-16s %.2g\n", c->name, error);
         if (!(error <= 1e-6))
             fail_msg("%s: the weights are %g away from the oracle's", c->name, error);
+    }
+}
+
+/* ---- what a step and its update touch ---- */
+
+/* Of an element, 4 ranks of a node: each reads all ranks' share of its block and writes it to all (8
+ * in all), and the update reads gradient, weight and momentum and writes the last two (20). Over
+ * sockets a ring casts there (6) and back (6), adds 3 quarters (6 each); and a trainer of its own is
+ * given the average, one pass more (8) where nothing is cast. */
+TEST(the_scale_costs_no_pass_of_its_own)
+{
+    static const struct gf_tensor one = {.name = "one", .elem_count = 4096};
+    static const struct bytes_case {
+        const char *name;
+        gf_optimizer kind;
+        gf_algorithm algorithm;
+        gf_type wire;
+        gf_average average;
+        double bytes; /* read and written, an element */
+    } cases[] = {
+        {"in memory", GF_OPTIMIZER_SGD, GF_ALGORITHM_DIRECT, GF_TYPE_F32, GF_AVERAGE_RANKS, 28},
+        {"by samples", GF_OPTIMIZER_SGD, GF_ALGORITHM_DIRECT, GF_TYPE_F32, GF_AVERAGE_SAMPLES, 28},
+        {"own", GF_OPTIMIZER_NONE, GF_ALGORITHM_DIRECT, GF_TYPE_F32, GF_AVERAGE_RANKS, 16},
+        {"own, samples", GF_OPTIMIZER_NONE, GF_ALGORITHM_DIRECT, GF_TYPE_F32, GF_AVERAGE_SAMPLES,
+         24},
+        {"fp16 ring", GF_OPTIMIZER_SGD, GF_ALGORITHM_RING, GF_TYPE_F16, GF_AVERAGE_RANKS, 36.5},
+        /* what travels in place is looked at before it is gone: 4 */
+        {"fp32 ring", GF_OPTIMIZER_SGD, GF_ALGORITHM_RING, GF_TYPE_F32, GF_AVERAGE_RANKS, 33},
+    };
+    for (size_t row = 0; row < LENGTH(cases); row++) {
+        const struct bytes_case *c = &cases[row];
+        struct world_setup setup = {
+            .world = 4, .tensors = &one, .tensor_count = 1, .sim = world_network};
+        struct world_step step = {.order = WORLD_FORWARD};
+        setup.config.optimizer.kind = c->kind;
+        setup.config.optimizer.momentum = (c->kind == GF_OPTIMIZER_NONE) ? 0 : 0.5f;
+        setup.config.exchange.algorithm = c->algorithm;
+        setup.config.exchange.wire = c->wire;
+        setup.config.exchange.average = c->average;
+        setup.config.loss_scale.enabled = true;
+        setup.config.loss_scale.initial = 8;
+        setup.sim.ranks_per_node = (c->algorithm == GF_ALGORITHM_DIRECT) ? 4 : 0;
+        WORLD_OPEN(w, &setup);
+        for (uint32_t rank = 0; rank < 4; rank++) ops_bytes_watch(w.ranks[rank].gf);
+        world_step_ok(&w, &step);
+        for (uint32_t rank = 0; (c->kind != GF_OPTIMIZER_NONE) && (rank < 4); rank++)
+            assert_int_equal(gf_update(w.ranks[rank].gf, 0.5f), GF_OK);
+        double bytes = (double)(ops_bytes.read + ops_bytes.written) / (4.0 * 4096);
+        if (bytes != c->bytes)
+            fail_msg("%s: %g bytes an element, not %g", c->name, bytes, c->bytes);
     }
 }
 

@@ -37,6 +37,45 @@ TEST(averages_divide_by_what_they_say)
     }
 }
 
+/* With an optimizer of the library's fp32 gradients keep the scale that gf_update() multiplies with,
+ * unless the average is larger than the sum. */
+TEST(the_update_multiplies_what_keeps_its_scale)
+{
+    static const uint64_t samples[] = {3, 5, 0};
+    static const struct keep_case {
+        gf_average average;
+        float pre_scale, scale; /* scale: of an average to what the wire summed */
+        bool keeps;
+    } cases[] = {{GF_AVERAGE_SUM, 4, 1.0f / 32, true},
+                 {GF_AVERAGE_RANKS, 4, 1.0f / 96, true},
+                 {GF_AVERAGE_SAMPLES, 4, 1.0f / 256, true},
+                 {GF_AVERAGE_SUM, 0.0625f, 2, false},
+                 {GF_AVERAGE_SAMPLES, 0.0625f, 0.25f, false}};
+    for (size_t row = 0; row < LENGTH(cases) * GF_TYPE_COUNT; row++) {
+        const struct keep_case *c = &cases[row / GF_TYPE_COUNT];
+        struct world_setup setup = mixed_setup(3);
+        struct world_step step = {.order = WORLD_RANDOM, .samples = samples};
+        setup.config.exchange.wire = (gf_type)(row % GF_TYPE_COUNT);
+        setup.config.exchange.average = c->average;
+        setup.config.exchange.pre_scale = c->pre_scale;
+        setup.config.loss_scale.enabled = true;
+        setup.config.loss_scale.initial = 8;
+        setup.config.optimizer.kind = GF_OPTIMIZER_SGD;
+        WORLD_OPEN(w, &setup);
+        world_step_ok(&w, &step);
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            gf_context *gf = w.ranks[rank].gf;
+            float wired = world_sum(3, 3, 77) * c->pre_scale;
+            float held = world_get(GF_TYPE_F32, world_gradient(&w, rank, 3), 77);
+            assert_true(gf_gradient_scale(gf) == c->scale);
+            assert_true(held == (c->keeps ? wired : wired * c->scale));
+            assert_int_equal(gf_update(gf, 0.5f), GF_OK);
+            assert_true(((const float *)(uintptr_t)gf_weight(gf, 3))[77] ==
+                        -(0.5f * (wired * c->scale)));
+        }
+    }
+}
+
 static const struct gf_tensor typed[] = {
     {.name = "f16", .elem_count = 1001, .type = GF_TYPE_F16},
     {.name = "f32", .elem_count = 700},
@@ -264,7 +303,8 @@ TEST(what_only_the_result_cannot_hold_is_found)
 {
     static const struct gf_tensor half[] = {
         {.name = "half", .elem_count = 100, .type = GF_TYPE_F16}};
-    for (uint32_t scaled = 0; scaled < 2; scaled++) {
+    for (uint32_t row = 0; row < 4; row++) {
+        const bool scaled = row % 2 == 1;
         struct spoil sum = {
             .rank = 0, .tensor = 0, .elem = 5, .value = 40000.0f, .others = 40000.0f};
         struct spoil inverse = {.rank = GF_RANK_NONE, .tensor = 3, .elem = 5, .value = 2e38f};
@@ -274,6 +314,7 @@ TEST(what_only_the_result_cannot_hold_is_found)
             setup.tensors = half, setup.tensor_count = 1;
         else
             setup.config.exchange.pre_scale = 0x1p-10f;
+        setup.config.optimizer.kind = (row < 2) ? GF_OPTIMIZER_NONE : GF_OPTIMIZER_SGD;
         WORLD_OPEN(w, &setup);
         world_step_ok(&w, &step);
         for (uint32_t rank = 0; rank < 2; rank++) {

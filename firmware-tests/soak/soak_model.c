@@ -312,7 +312,7 @@ static float exact_gradient(const struct soak_model *model, const gf_context *gf
     float sum =
         (float)(model->sum[e] * (double)model->scale * (double)gf->config.exchange.pre_scale);
     bool sparse = gf->step.sparse && (tensor->sparse != 0);
-    if (tensor->type != GF_TYPE_F32) return sum;
+    if (gf_keeps_scale(gf, (gf_type)tensor->type)) return sum;
     return sparse ? sum * f->both : sum * f->post * f->samples;
 }
 
@@ -336,7 +336,7 @@ static void tensor_check(struct soak_model *model, gf_context *gf, uint64_t step
         float got = world_get(type, gradient, i);
         float expected;
         double applied =
-            (double)got * ((type == GF_TYPE_F32) ? 1.0 : (double)gf_gradient_scale(gf));
+            (double)got * (gf_keeps_scale(gf, type) ? (double)gf_gradient_scale(gf) : 1.0);
         model->applied[e] = applied;
         if (soak_is_held(gf, tensor, e)) {
             if (got != 0)

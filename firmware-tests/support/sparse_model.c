@@ -1,6 +1,7 @@
 /* See sparse_model.h. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/sparse_model.h"
+#include "lib/core/accessors.h"
 
 static double *zeroes(uint64_t count)
 {
@@ -104,7 +105,8 @@ void sparse_step(struct sparse_model *model, float rate)
     if (gf_step_skipped(gf)) return;
     for (uint32_t i = 0; i < gf->tensor_count; i++) {
         const struct gf_pool_tensor *tensor = &gf->tensors[i];
-        double scale = (tensor->type == GF_TYPE_F32) ? 1.0 : (double)gf_gradient_scale(gf);
+        double scale =
+            gf_keeps_scale(gf, (gf_type)tensor->type) ? (double)gf_gradient_scale(gf) : 1.0;
         for (uint64_t at = 0, e = tensor->first_elem; at < tensor->elem_count; at++, e++) {
             model->applied[e] = scale * (double)world_get((gf_type)tensor->type,
                                                           world_gradient(&model->w, 0, i), at);

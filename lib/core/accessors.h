@@ -50,6 +50,12 @@ static inline bool gf_step_is_whole(const gf_context *gf)
 {
     return gf->step.state >= GF_STEP_WHOLE;
 }
+/* Do averaged gradients of this type still have loss scale, pre-scale and the number of ranks or
+ * samples in them? 16-bit ones could underflow without. */
+static inline bool gf_keeps_scale(const gf_context *gf, gf_type type)
+{
+    return (type != GF_TYPE_F32) || gf->step.update_scales;
+}
 /* What failed is not this rank's own, and its drivers are open: there may be another epoch. */
 static inline bool gf_may_go_on(const gf_context *gf)
 {

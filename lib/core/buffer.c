@@ -63,15 +63,15 @@ static gf_status dense_pack(gf_context *gf, struct gf_op *op)
     return GF_OK;
 }
 
-/* 16-bit gradients keep their scale (gf_gradient_scale): divided here they could underflow. With
- * GF_AVERAGE_SAMPLES the divisor is known only after the vote. What the wire held may be too large
- * for the gradient's type or once its scale is undone: that is counted. */
+/* Gradients that keep their scale (gf_keeps_scale()) come as they are. With GF_AVERAGE_SAMPLES the
+ * divisor is known only after the vote. What the wire held may be too large for the gradient's type
+ * or once its scale is undone: that is counted. */
 static gf_status dense_unpack(gf_context *gf, struct gf_op *op)
 {
     const struct gf_buffer *buffer = gf_buffer_of(gf, op);
     gf_type type = (gf_type)buffer->type;
     gf_type wire = op->coll.type;
-    float factor = (type == GF_TYPE_F32) ? gf_buffer_factor(gf) : 1.0f;
+    float factor = gf_keeps_scale(gf, type) ? 1.0f : gf_buffer_factor(gf);
     uint64_t done = op->done_elems;
     uint64_t count = gf_turn_elems(gf, buffer->elem_count - done);
 
@@ -126,7 +126,7 @@ static gf_type buffer_type(const gf_context *gf, const struct gf_buffer *buffer,
 /* Does whoever adds, or casts what leaves the node, see what this rank gives? */
 static bool others_look(const gf_context *gf, const struct gf_op_plan *plan)
 {
-    if ((plan->packed != plan->gradient) || gf->on_device || (gf->world == 1)) return false;
+    if ((plan->packed != plan->gradient) || (gf->world == 1)) return false;
     if (plan->algorithm == GF_ALGORITHM_HIERARCHY)
         return (gf->nodes.of.local_size > 1) || (plan->between != 0);
     return plan->algorithm == GF_ALGORITHM_DIRECT;

@@ -63,11 +63,11 @@ static void sums_add(gf_context *gf, const struct gf_buffer *buffer, const struc
 
 /* Of all ranks' values in the blocks that this rank added: sum_n() says of which one the first
  * was. */
-static void sources_add(gf_context *gf, const struct gf_op *op, const struct gf_buffer *buffer)
+static void sources_add(gf_context *gf, const struct gf_op *op, const struct gf_buffer *buffer,
+                        struct gf_check check)
 {
     const uint32_t *members =
         (op->algorithm == GF_ALGORITHM_HIERARCHY) ? gf->nodes.of.local : gf->ids;
-    struct gf_check check = op->sources;
     uint32_t source = (uint32_t)(check.bad_first >> GF_SOURCE_SHIFT);
     if (check.bad_count == 0) return;
     check.bad_first &= (UINT64_C(1) << GF_SOURCE_SHIFT) - 1;
@@ -98,7 +98,8 @@ void gf_finite_buffer(gf_context *gf, const struct gf_op *op)
     local_add(gf, buffer, &local);
     sums_add(gf, buffer, &added);
     sums_add(gf, buffer, &unpacked);
-    sources_add(gf, op, buffer);
+    sources_add(gf, op, buffer, op->sources);
+    sources_add(gf, op, buffer, *gf_finite_seen(gf, op->index, GF_COUNT_SOURCES));
 }
 
 void gf_finite_scored(gf_context *gf, const struct gf_check *check)

@@ -25,8 +25,9 @@ struct gf_finite {
     uint64_t first_sum;
 };
 
-/* Of what an operation packs, or of chunk norms; and of sums. */
-typedef enum gf_count { GF_COUNT_PACKED, GF_COUNT_SUMMED, GF_COUNTS } gf_count;
+/* Of what an operation packs, or of chunk norms; of sums; and of all ranks' values that a device
+ * met where a sum was not finite, as sum_n() tells. */
+typedef enum gf_count { GF_COUNT_PACKED, GF_COUNT_SUMMED, GF_COUNT_SOURCES, GF_COUNTS } gf_count;
 
 /* Of operation `index`, before its element ops; on a device they are at none. */
 void gf_finite_begin(gf_context *gf, uint32_t index);

@@ -68,7 +68,7 @@ static gf_status samples_divide(gf_context *gf, float factor)
         const struct gf_pool_tensor *tensor = &gf->tensors[step->commit_tensor];
         uint64_t count = gf_turn_elems(gf, tensor->elem_count - step->commit_elems);
         gf_mem at = gf->gradient + tensor->gradient_offset + step->commit_elems * sizeof(float);
-        if ((tensor->type != GF_TYPE_F32) || (step->sparse && (tensor->sparse != 0)))
+        if (gf_keeps_scale(gf, (gf_type)tensor->type) || (step->sparse && (tensor->sparse != 0)))
             count = tensor->elem_count;
         else if (gf->ops->cast(&gf->queue, at, GF_TYPE_F32, at, GF_TYPE_F32, count, factor, 0,
                                NULL) < 0)
@@ -193,6 +193,9 @@ gf_status gf_step_begin(gf_context *gf)
                                 .samples = 1,
                                 .gradient_scale = 1.0f,
                                 .wire_before = gf->link->sent_bytes};
+    /* an average that is larger than its sum may be infinite, which only who unpacks counts */
+    gf->step.update_scales =
+        (gf->config.optimizer.kind != GF_OPTIMIZER_NONE) && (gf_buffer_factor(gf) <= 1.0f);
     for (uint32_t i = 0; i < gf->tensor_count; i++) gf->tensors[i].ready = 0;
     gf_finite_step(gf);
     if ((status = gf_sparse_begin(gf)) < 0) return status;

@@ -42,8 +42,10 @@ struct gf_step {
     uint64_t late_ns;
     uint64_t samples_all;       /* of all ranks */
     double metrics[GF_METRICS]; /* this rank's; once the step is whole, the sums over all */
-    float gradient_scale;       /* what gf_gradient() of a 16-bit tensor is to be multiplied with */
-    bool norm_known;            /* norm and clip_factor hold (lib/optimizer/clip.c) */
+    /* what gradients that keep their scale (gf_keeps_scale()) are to be multiplied with */
+    float gradient_scale;
+    bool update_scales; /* those are all: gf_update() multiplies while it reads them */
+    bool norm_known;    /* norm and clip_factor hold (lib/optimizer/clip.c) */
     float norm, clip_factor;
 };
 

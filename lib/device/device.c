@@ -139,6 +139,7 @@ void gf_device_op_take(gf_context *gf, struct gf_op *op)
     coll->late = gf_flow_late;
     coll->event = op->index;
     if (op->kind->counts) coll->check = gf_finite_counter(gf, op->index, GF_COUNT_SUMMED);
+    if (coll->sources != NULL) coll->sources = gf_finite_counter(gf, op->index, GF_COUNT_SOURCES);
     coll->staging = op->device_staging;
     if (!gf->ipc.agreed || !gf_is_in_node(op->algorithm)) return;
     direct->exported = gf->ipc.local;

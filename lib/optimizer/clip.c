@@ -44,8 +44,8 @@ static gf_status norm_make(gf_context *gf)
         count = (tensors - i < SQUARES) ? tensors - i : SQUARES;
         status = gf_pool_read(gf, squares, gf_gradient_square(gf, i), count * sizeof squares[0]);
         for (uint32_t s = 0; (status == GF_OK) && (s < count); s++) {
-            double scale =
-                (gf->tensors[i + s].type == GF_TYPE_F32) ? 1.0 : (double)gf->step.gradient_scale;
+            bool keeps = gf_keeps_scale(gf, (gf_type)gf->tensors[i + s].type);
+            double scale = keeps ? (double)gf->step.gradient_scale : 1.0;
             sum += (double)squares[s] * scale * scale;
         }
     }

@@ -55,7 +55,7 @@ float gf_decay_of(const gf_context *gf, const struct gf_pool_tensor *tensor)
 
 float gf_gradient_factor(const gf_context *gf, const struct gf_pool_tensor *tensor)
 {
-    float scale = (tensor->type == GF_TYPE_F32) ? 1.0f : gf->step.gradient_scale;
+    float scale = gf_keeps_scale(gf, (gf_type)tensor->type) ? gf->step.gradient_scale : 1.0f;
     return gf->step.norm_known ? scale * gf->step.clip_factor : scale;
 }
 

@@ -1,6 +1,7 @@
 /* History of the sparse part: h' and u' on their way to the wire, to the norms and, after the vote,
  * to memory. */
 #include "lib/context.h"
+#include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/device/device.h"
 #include "ops/ops.h"
@@ -192,7 +193,7 @@ static gf_status sparse_unpack(gf_context *gf, struct gf_op *op)
     const struct gf_buffer *buffer = gf_buffer_of(gf, op);
     gf_type type = (gf_type)buffer->type;
     gf_type wire = gf->config.exchange.wire;
-    float factor = (type == GF_TYPE_F32) ? gf_buffer_factor(gf) : 1.0f;
+    float factor = gf_keeps_scale(gf, type) ? 1.0f : gf_buffer_factor(gf);
     bool fits = (type == GF_TYPE_F32) ? (factor <= 1.0f) : (type == wire);
     uint64_t done = op->done_elems;
     uint64_t left = buffer->elem_count - done;
@@ -393,9 +394,9 @@ gf_status gf_sparse_batch_commit(gf_context *gf, const struct gf_sparse_batch *b
     if (status < 0) return status;
     if (sent) {
         status = ops->zero_chunks(&gf->queue, history, GF_TYPE_F32, &chunks);
-        if (status == GF_OK) /* 16-bit gradients keep their scale, as those of dense buffers do */
+        if (status == GF_OK)
             status = ops->cast_chunks(&gf->queue, gradient, type, packed, wire, &from_pack,
-                                      (type == GF_TYPE_F32) ? factor : 1.0f, 0, NULL);
+                                      gf_keeps_scale(gf, type) ? 1.0f : factor, 0, NULL);
         sparse->commit_packed += batch->elems;
     } else {
         status = ops->zero_chunks(&gf->queue, gradient, type, &chunks);

@@ -65,7 +65,7 @@ static gf_status block_sum(struct gf_coll *coll, struct gf_queue *queue)
     dst = data_at(coll, coll->index, first);
     coll->bytes_mapped += count * gf_coll_elem_bytes(coll) * (coll->size - 1);
     return coll->ops->sum_n(queue, &dst, 1, src, coll->size, coll->type, count, coll->base + first,
-                            coll->check, NULL);
+                            coll->check, coll->sources);
 }
 
 /* The others' blocks: large ones by copy engines, which take no multiprocessor, all others by one

@@ -30,7 +30,8 @@ static struct places places_of(const struct gf_coll *coll, uint64_t first, uint6
                            count * elem_bytes};
 }
 
-/* All of the block on a device, and the event after it:
+/* All of the block on a device, and the event after it. The CPU has seen that it is summed: what is
+ * not cast waits for nothing, least of all for the sums of later operations on that queue.
  *     NARROW   cast, on the operation's queue; copy to the host, on host.out, which comes after it
  *     WIDEN    copy from the host, on host.in; cast, on the operation's queue, which comes after it
  * as far as there is something to cast or to copy. */
@@ -43,7 +44,7 @@ static gf_status narrow_queue(struct gf_coll *coll, uint64_t first, uint64_t cou
     if (gf_hierarchy_casts(own)) status = gf_hierarchy_cast(coll, true, first, count);
     if (status < 0) return status;
     if (!gf_hierarchy_crosses(own)) return driver->mark(coll->queue, coll->event);
-    status = driver->lead(coll->queue, own->host.out->stream);
+    if (gf_hierarchy_casts(own)) status = driver->lead(coll->queue, own->host.out->stream);
     if (status >= 0) status = driver->copy(own->host.out, at.host, at.here, at.bytes);
     return (status >= 0) ? driver->mark(own->host.out, coll->event) : status;
 }
