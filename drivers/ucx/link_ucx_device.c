@@ -3,7 +3,12 @@
  *     link.transports names one for CUDA (cuda_copy): UCX leaves out what is not named, whatever it
  *         was built with
  *     CUDA is among the memory types of the context that came of it
- *     the address is one of the arena that was told at open
+ *     UCX has registered the arena that was told at open, as CUDA's: one that cannot would stage each
+ *         message in a memory of its own, in place of ours
+ *     the address is one of that arena
+ * A registration stands as soon as one of UCX's memory domains gives one, which may be the one that copies and
+ * not the card's (openucx/ucx issue 7989), and a UCX 1.18 may register by dmabuf and not use it (issue
+ * 10929): what is measured decides then (gf-perf). `gf-check --preflight` looks for what a card needs.
  * The type is said with each message, for in a static link nothing hooks the allocations by which
  * UCX would find it. UCX copies in the CUDA context that is current on the calling thread, so the
  * device is entered around each call that may move something. Where no device memory is reached
@@ -15,9 +20,38 @@ bool gf_ucx_may_reach_device(const struct gf_link_setup *setup)
     return (setup->transports != NULL) && gf_ucx_any(setup->transports, GF_UCX_CUDA);
 }
 
+static bool is_registered(struct gf_ucx *ucx)
+{
+    const ucp_mem_map_params_t params = {
+        .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                      UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
+        .address = (void *)(uintptr_t)ucx->setup.device,
+        .length = ucx->setup.device_bytes,
+        .memory_type = UCS_MEMORY_TYPE_CUDA,
+    };
+    ucs_status_t status = ucp_mem_map(ucx->context, &params, &ucx->registered);
+    if (status == UCS_OK) return true;
+    ucx->registered = NULL;
+    gf_log_line(
+        &ucx->setup.log, GF_LOG_WARN,
+        "link: transports %s: UCX %s cannot register %zu bytes of device memory (%s): it goes "
+        "through the host's; gf-check --preflight tells whether nvidia_peermem or dmabuf is there",
+        ucx->setup.transports, ucp_get_version_string(), (size_t)ucx->setup.device_bytes,
+        ucs_status_string(status));
+    return false;
+}
+
+void gf_ucx_device_unregister(struct gf_ucx *ucx)
+{
+    if (ucx->registered != NULL) (void)ucp_mem_unmap(ucx->context, ucx->registered);
+    ucx->registered = NULL;
+}
+
 void gf_ucx_device_types(struct gf_ucx *ucx, uint64_t memory_types)
 {
-    ucx->link.reaches_device = (memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
+    bool knows = (memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
+    ucx->link.reaches_device = knows && is_registered(ucx);
+    if (knows && !ucx->link.reaches_device) return;
     gf_log_line(&ucx->setup.log, ucx->link.reaches_device ? GF_LOG_INFO : GF_LOG_WARN,
                 "link: transports %s: UCX %s %s (memory types 0x%llx)", ucx->setup.transports,
                 ucp_get_version_string(),

@@ -432,6 +432,7 @@ static void network_give(struct gf_ucx *ucx, bool flushes, bool context)
     ucx->ending = context;
     if (context && (ucx->context != NULL)) {
         (void)pthread_mutex_lock(&opens);
+        gf_ucx_device_unregister(ucx);
         ucp_cleanup(ucx->context);
         (void)pthread_mutex_unlock(&opens);
     }

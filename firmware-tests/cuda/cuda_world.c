@@ -331,7 +331,9 @@ uint32_t cuda_world_fails(const char *call, uint32_t times, struct world_setup s
 
 void cuda_world_begin(uint32_t seed, const char *second)
 {
+    const char *more = getenv("GF_TEST_SEED"); /* test_cuda_seeds.sh */
     char text[64];
+    if (more != NULL) seed += (uint32_t)strtoul(more, NULL, 10);
     (void)snprintf(text, sizeof text, "GF_FAKE_CUDA_SEED=%u", seed);
     cuda_fixture_init(&cuda_world.fixture, text, second);
     driver = gf_gpu_cuda;

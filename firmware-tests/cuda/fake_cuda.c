@@ -111,8 +111,10 @@ static void api_stream_hold(uint64_t handle)
 static void api_stream_busy(uint64_t handle, uint64_t busy_ns)
 {
     uint32_t stream;
-    if (fake_stream_find((CUstream)(uintptr_t)handle, &stream))
+    if (fake_stream_find((CUstream)(uintptr_t)handle, &stream)) {
         fake_queue_add(stream, &(struct work){.kind = WORK_BUSY, .busy_ns = busy_ns});
+        fake_launched(stream);
+    }
 }
 
 static uint64_t api_memory_take(size_t size_bytes)

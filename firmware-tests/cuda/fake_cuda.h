@@ -48,6 +48,8 @@
  *                                             devices, at most; default 20
  *   GF_FAKE_CONNECTIONS=8                     hardware work queues a context, as CUDA's
  *                                             CUDA_DEVICE_MAX_CONNECTIONS; default: one a stream
+ *   GF_FAKE_CUDA_OTHERS=3:FILE                another library of collectives in each of 3 processes,
+ *                                             which meet by way of FILE, at first empty
  *   CUDA_LAUNCH_BLOCKING=1                    a launch returns when its kernel has ended; nothing
  *                                             is ordered by that here */
 #ifndef FAKE_CUDA_H
@@ -85,6 +87,7 @@ typedef void (*fake_cuda_kernel)(const void *args, uint32_t blocks, uint32_t thr
 /* What work takes, by a clock of the test's: work_ns each, and its bytes, read and written. */
 struct fake_cuda_clock {
     uint64_t (*now_ns)(void *arg);
+    void (*advance)(void *arg, uint64_t now_ns); /* while a launch blocks */
     void *arg;
     uint64_t work_ns;
     double kernel_bytes_per_ns, copy_bytes_per_ns;

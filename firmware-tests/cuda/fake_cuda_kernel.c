@@ -65,7 +65,7 @@ static bool allowed(void *user, const void *address, size_t size_bytes, bool is_
 }
 
 /* Tools have memory of their own beside the library's. */
-static bool is_tools(const char *name)
+bool fake_is_tools(const char *name)
 {
 #define KERNEL_NAME(name) "gf_kernel_" #name,
     static const char *const names[] = {TRAIN_KERNELS(KERNEL_NAME) "gf_kernel_sweep"};
@@ -79,7 +79,7 @@ static void grid_check(const struct work *work)
 {
     const char *text = getenv("GF_FAKE_CUDA_BETWEEN");
     unsigned long most = (text != NULL) ? strtoul(text, NULL, 10) : BETWEEN_BLOCKS;
-    if (is_between && (work->blocks > most) && !is_tools(work->kernel->name))
+    if (is_between && (work->blocks > most) && !fake_is_tools(work->kernel->name))
         fake_trouble("%s, between devices, has %u blocks; allowed are %lu", work->kernel->name,
                      work->blocks, most);
 }

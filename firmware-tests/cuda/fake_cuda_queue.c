@@ -127,7 +127,22 @@ static bool can_run(const struct CUstream_st *stream)
     const struct work *work = stream->head;
     if ((work == NULL) || !is_its_turn(stream)) return false;
     if (work->kind == WORK_HOLD) return !work->started || !held || fake_is_lost();
+    if (work->kind == WORK_MEET) return !work->started || fake_others_met(work->wait_done);
     return (work->kind != WORK_WAIT) || (streams[work->wait_stream].done >= work->wait_done);
+}
+
+/* Nothing is ordered by it: what the library needs it has to ask for. */
+void fake_queue_wait(uint32_t stream, uint32_t other)
+{
+    fake_queue_add(stream, &(struct work){.kind = WORK_WAIT,
+                                          .wait_stream = other,
+                                          .wait_done = streams[other].queued});
+}
+
+void fake_others_open(CUcontext context)
+{
+    streams[OTHERS_STREAM].context = context;
+    streams[OTHERS_STREAM].connection = connection_draw();
 }
 
 void fake_hold(bool is_held)
@@ -184,6 +199,7 @@ static bool work_do(const struct work *work)
     case WORK_WAIT:
     case WORK_HOLD:
     case WORK_BUSY:
+    case WORK_MEET:
     case WORK_CARD: return true;
     }
     return false;
@@ -220,6 +236,7 @@ static void turn(struct CUstream_st *stream)
 {
     if (!stream->head->started) {
         stream->head->started = true;
+        if (stream->head->kind == WORK_MEET) fake_others_arrive(stream->head->wait_done);
         poison(stream->head);
         return;
     }
@@ -299,11 +316,27 @@ void fake_run_stream(uint32_t stream)
     fake_clock_join(&seen, &streams[stream].clock);
 }
 
+/* The clock goes on to where some work ends; false: none does. */
+static bool next_end(void)
+{
+    uint64_t end_ns = UINT64_MAX;
+    fake_run_clock();
+    for (uint32_t s = 0; s < STREAMS_MAX; s++) {
+        const struct work *work = streams[s].head;
+        if ((work != NULL) && work->started && can_run(&streams[s]) && (work->end_ns < end_ns))
+            end_ns = work->end_ns;
+    }
+    if (end_ns == UINT64_MAX) return false;
+    fake_clock_advance(end_ns);
+    fake_run_clock();
+    return true;
+}
+
 void fake_launched(uint32_t stream)
 {
     uint64_t last = streams[stream].queued;
     while (fake_settings.is_blocking && (streams[stream].done < last)) {
-        if (fake_run_one()) continue;
+        if (fake_has_clock() ? next_end() : fake_run_one()) continue;
         fake_trouble("a blocking launch stands behind work that never ends");
         return;
     }
@@ -332,7 +365,7 @@ bool fake_stream_find(CUstream handle, uint32_t *stream_out)
  * seen. */
 CUresult fake_stream_create(CUstream *handle_out, CUcontext context)
 {
-    for (uint32_t s = 2; s < CARD_STREAM; s++) {
+    for (uint32_t s = 2; s < OTHERS_STREAM; s++) {
         if (streams[s].live || (streams[s].head != NULL)) continue;
         streams[s].live = true;
         streams[s].context = context;

@@ -7,8 +7,9 @@
 #include "firmware-tests/cuda/fake_cuda.h"
 
 #define STREAMS_MAX 32u /* [0] is the legacy default stream, [1] the per-thread one */
-#define CARD_STREAM (STREAMS_MAX - 1u) /* no stream: the accesses of a network card */
-#define STREAM_BITS 5u                 /* of a stamp, below a stream's clock */
+#define CARD_STREAM (STREAMS_MAX - 1u)   /* no stream: the accesses of a network card */
+#define OTHERS_STREAM (STREAMS_MAX - 2u) /* of another library */
+#define STREAM_BITS 5u                   /* of a stamp, below a stream's clock */
 #define EVENTS_MAX 4096u
 #define ARGS_MAX 4096u
 
@@ -24,7 +25,8 @@ typedef enum work_kind {
     WORK_WAIT,
     WORK_CARD,
     WORK_HOLD,
-    WORK_BUSY
+    WORK_BUSY,
+    WORK_MEET
 } work_kind;
 
 struct work {
@@ -63,7 +65,14 @@ void fake_leaks_check(const char *when);
 /* A call that waits for all work of the device: where that does not end, trouble instead. */
 void fake_synchronise(const char *call);
 
+/* fake_cuda_others.c: another library of collectives in this process */
+void fake_others_launch(uint32_t stream); /* the appliance launches a kernel there */
+void fake_others_arrive(uint64_t meeting);
+bool fake_others_met(uint64_t meeting);
+void fake_others_open(CUcontext context); /* its stream is of that */
+
 /* fake_cuda_time.c */
+void fake_clock_advance(uint64_t now_ns);
 void fake_clock_set(const struct fake_cuda_clock *clock);
 bool fake_has_clock(void);
 uint64_t fake_now_ns(void);
@@ -176,8 +185,10 @@ void fake_maps_forget(void);
 /* fake_cuda_queue.c: streams, events and when work is done */
 void fake_clock_join(struct clock *clock, const struct clock *other); /* behind both */
 void fake_queue_add(uint32_t stream, const struct work *like);
-void fake_run_some(void);  /* a few works, or none */
-bool fake_run_one(void);   /* one; false: none can */
+void fake_run_some(void);                              /* a few works, or none */
+bool fake_run_one(void);                               /* one; false: none can */
+void fake_queue_wait(uint32_t stream, uint32_t other); /* for all that the other has got */
+bool fake_is_tools(const char *kernel);
 void fake_run_clock(void); /* with a clock, what is over by now */
 void fake_run_all(void);   /* and the host has seen it */
 void fake_run_stream(uint32_t stream);

@@ -20,6 +20,11 @@ uint64_t fake_now_ns(void)
     return fake_has_clock() ? clock_of.now_ns(clock_of.arg) : 0;
 }
 
+void fake_clock_advance(uint64_t now_ns)
+{
+    if (now_ns > fake_now_ns()) clock_of.advance(clock_of.arg, now_ns);
+}
+
 uint64_t fake_work_ns(const struct work *work, uint64_t touched_bytes)
 {
     double rate =

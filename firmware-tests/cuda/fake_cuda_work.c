@@ -184,6 +184,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
         return CUDA_ERROR_INVALID_VALUE;
     work.kernel = (const struct fake_kernel *)(uintptr_t)function;
     memcpy(work.args, params[0], work.kernel->args_bytes);
+    if (fake_is_tools(work.kernel->name)) fake_others_launch(work.stream);
     fake_queue_add(work.stream, &work);
     launches++;
     fake_tell(work.kernel->name);

@@ -74,8 +74,17 @@ static uint64_t now_ns(void *arg)
     return gf_sim_now_ns(w->sim);
 }
 
-static void open_nodes(uint32_t ranks_per_node)
+static void advance(void *arg, uint64_t now_ns)
 {
+    const struct world *w = arg;
+    gf_sim_advance_to(w->sim, now_ns);
+}
+
+/* queues: GF_FAKE_CONNECTIONS; blocking: CUDA_LAUNCH_BLOCKING. Both empty: as they are by themselves. */
+static void open_nodes(uint32_t ranks_per_node, const char *queues, const char *blocking)
+{
+    assert_int_equal(setenv("GF_FAKE_CONNECTIONS", queues, 1), 0);
+    assert_int_equal(setenv("CUDA_LAUNCH_BLOCKING", blocking, 1), 0);
     struct world_setup setup = {.world = RANKS, .tensors = resnet, .tensor_count = TENSORS};
     resnet_make();
     cuda_world_begin(2, NULL);
@@ -90,6 +99,7 @@ static void open_nodes(uint32_t ranks_per_node)
     setup.device = NULL;
     cuda_world_open_alone(&setup);
     const struct fake_cuda_clock clock = {.now_ns = now_ns,
+                                          .advance = advance,
                                           .arg = &both->cuda,
                                           .work_ns = 4000,
                                           .kernel_bytes_per_ns = 1000.0 / SCALE,
@@ -97,11 +107,24 @@ static void open_nodes(uint32_t ranks_per_node)
     both->fixture.fake->clock(&clock);
 }
 
-static gf_status declare(struct run *run, uint32_t rank, uint32_t tensor)
+static uint64_t longest_ns; /* of the calls of the library */
+
+static gf_status timed(struct run *run, uint32_t rank, uint32_t tensor)
 {
     gf_context *gf = both->cuda.ranks[rank].gf;
+    if (tensor == TENSORS) return gf_step_poll(gf);
     if (run->way == AHEAD_READY) return gf_tensor_ready(gf, tensor, run->streams[rank]);
     return gf_tensor_ready_event(gf, tensor, run->events[rank][tensor]);
+}
+
+/* TENSORS: a poll. */
+static gf_status declare(struct run *run, uint32_t rank, uint32_t tensor)
+{
+    uint64_t begin_ns = gf_sim_now_ns(both->cuda.sim);
+    gf_status status = timed(run, rank, tensor);
+    uint64_t took_ns = gf_sim_now_ns(both->cuda.sim) - begin_ns;
+    if (took_ns > longest_ns) longest_ns = took_ns;
+    return status;
 }
 
 /* Backward of one tensor, or of all at once. */
@@ -154,11 +177,10 @@ static bool step_turn(struct run *run, uint64_t since_ns)
 {
     bool all = true;
     for (uint32_t rank = 0; rank < RANKS; rank++) {
-        gf_context *gf = both->cuda.ranks[rank].gf;
         if (run->next[rank] < TENSORS)
             trainer_turn(run, rank, since_ns);
         else if (!run->done[rank]) {
-            gf_status status = gf_step_poll(gf);
+            gf_status status = declare(run, rank, TENSORS);
             assert_true(status >= 0);
             run->done[rank] = status == GF_OK;
         }
@@ -181,9 +203,9 @@ static uint64_t step_ns(way way)
     }
     uint64_t begin_ns = gf_sim_now_ns(w->sim);
     while (!step_turn(&run, since_ns)) {
-        since_ns += TICK_NS;
+        gf_sim_advance_to(w->sim, gf_sim_now_ns(w->sim) + TICK_NS);
+        since_ns = gf_sim_now_ns(w->sim) - begin_ns;
         assert_true(since_ns < LIMIT_NS);
-        gf_sim_advance_to(w->sim, begin_ns + since_ns);
     }
     for (uint32_t rank = 0; rank < RANKS; rank++) {
         for (uint32_t i = 0; i < TENSORS; i++) fake->event_destroy(run.events[rank][i]);
@@ -202,7 +224,7 @@ static double exposed(way way, uint64_t alone_ns)
 
 static void hides(uint32_t ranks_per_node, gf_path path)
 {
-    open_nodes(ranks_per_node);
+    open_nodes(ranks_per_node, "", "");
     assert_int_equal(world_stats(&both->cuda, 0).path, path);
     uint64_t alone_ns = step_ns(ALONE);
     double ready = exposed(AHEAD_READY, alone_ns);
@@ -230,4 +252,35 @@ TEST(an_exchange_between_devices_is_hidden_unless_the_cpu_is_blocked)
 TEST(an_exchange_between_nodes_is_hidden_unless_the_cpu_is_blocked)
 {
     hides(0, GF_PATH_STAGED);
+}
+
+/* With one hardware work queue the library's kernels start behind all that the trainer has queued: the exchange
+ * ends all the same. */
+TEST(in_one_work_queue_an_exchange_stands_behind_what_the_trainer_has_queued)
+{
+    open_nodes(RANKS, "1", "");
+    uint64_t alone_ns = step_ns(ALONE);
+    uint64_t took_ns = step_ns(AHEAD_EVENT);
+    print_message("  alone %.1f ms, behind backward %.1f ms\n", (double)alone_ns * 1e-6,
+                  (double)(took_ns - BACKWARD_NS) * 1e-6);
+    assert_true(took_ns <= 2 * BACKWARD_NS + 2 * alone_ns);
+    both->fixture.fake->clock(NULL);
+    cuda_world_close_alone();
+}
+
+/* A call waits for work of its own device alone, and so the control channel hears of this rank. The default
+ * of rendezvous.keepalive is 5 s. */
+TEST(no_call_takes_as_long_as_a_keepalive_where_launches_block)
+{
+    static const char *const queues[] = {"", "1", "8"};
+    for (size_t i = 0; i < LENGTH(queues); i++) {
+        longest_ns = 0;
+        open_nodes(RANKS, queues[i], "1");
+        (void)step_ns(AHEAD_READY);
+        print_message("  the longest call: %.3f ms\n", (double)longest_ns * 1e-6);
+        assert_true(longest_ns > 0);
+        assert_true(longest_ns < UINT64_C(5000000000) / 100);
+        both->fixture.fake->clock(NULL);
+        cuda_world_close_alone();
+    }
 }

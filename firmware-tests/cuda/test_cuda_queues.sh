@@ -1,7 +1,7 @@
 #!/bin/sh
 # What ranks do from device to device with few hardware work queues (1 as some trainers set it, 8 as CUDA has it)
 # and with launches that block: no stream waits for another process, so none of that stands still, and no bit
-# changes. Left out is test_cuda_appliance: all ranks there share a context, and a kernel of one of them hangs.
+# changes. Beside another library of collectives, whose kernels run until all processes' do, in the same queues.
 . firmware-tests/support/shell.sh
 need_cuda cuda_queues
 idx_data "$scratch/data" 32
@@ -22,6 +22,11 @@ for mode in GF_FAKE_CONNECTIONS=1 GF_FAKE_CONNECTIONS=8 CUDA_LAUNCH_BLOCKING=1; 
     check "three_processes with $mode" trains $mode got
     check "end_with_the_same_weights" cmp "$scratch/want" "$scratch/got"
 done
+check "cuda_appliance with one queue" with GF_FAKE_CONNECTIONS=1 "$BUILD/firmware-tests/test_cuda_appliance"
+check "beside_another_library with one queue" with GF_FAKE_CONNECTIONS=1 "GF_FAKE_CUDA_OTHERS=3:$scratch/meetings" \
+    "$BUILD/gf-run" -n 3 $train --dump-weights "$scratch/got"
+check "they_met" test -n "$(tr -d '\0' <"$scratch/meetings")"
+check "and_end_with_the_same_weights" cmp "$scratch/want" "$scratch/got"
 check "cuda_hierarchy with one queue" with GF_FAKE_CONNECTIONS=1 "$BUILD/firmware-tests/test_cuda_hierarchy"
 # One block, where the device has room for four: the fake looks at each launch.
 check "kernels_between_devices_take_few_multiprocessors" trains GF_FAKE_CUDA_BETWEEN=1 got \

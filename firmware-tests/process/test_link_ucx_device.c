@@ -19,7 +19,9 @@
 /* ---- the device, and UCX as it is seen ---- */
 
 static struct {
-    bool has_cuda;   /* what ucp_context_query() says */
+    bool has_cuda; /* what ucp_context_query() says */
+    bool refuses;  /* to register device memory */
+    uint32_t registered;
     uint32_t inside; /* entered and not left */
     uint32_t entered;
     bool enter_fails;
@@ -112,6 +114,28 @@ WRAPPED(ucs_status_ptr_t, ucp_tag_recv_nbx, ucp_worker_h worker, void *buffer, s
     return __real_ucp_tag_recv_nbx(worker, buffer, count, tag, tag_mask, &host);
 }
 
+WRAPPED(ucs_status_t, ucp_mem_map, ucp_context_h context, const ucp_mem_map_params_t *params,
+        ucp_mem_h *memory_out)
+{
+    ucp_mem_map_params_t host = *params;
+    called();
+    if (params->memory_type != UCS_MEMORY_TYPE_CUDA)
+        return __real_ucp_mem_map(context, params, memory_out);
+    assert_true(params->length > 0);
+    if (seen.refuses) return UCS_ERR_UNSUPPORTED;
+    seen.registered++;
+    host.memory_type = UCS_MEMORY_TYPE_HOST;
+    return __real_ucp_mem_map(context, &host, memory_out);
+}
+
+WRAPPED(ucs_status_t, ucp_mem_unmap, ucp_context_h context, ucp_mem_h memory)
+{
+    called();
+    assert_true(seen.registered > 0);
+    seen.registered--;
+    return __real_ucp_mem_unmap(context, memory);
+}
+
 #define SEEN(result, name, parameters, arguments) \
     result __real_##name parameters;              \
     result __wrap_##name parameters               \
@@ -161,10 +185,12 @@ static void links_connect(void)
     }
 }
 
-static void links_open(const char *transports, struct gf_gpu *device, bool has_cuda)
+static void links_open_of(const char *transports, struct gf_gpu *device, bool has_cuda,
+                          bool refuses)
 {
     memset(&seen, 0, sizeof seen);
     seen.has_cuda = has_cuda;
+    seen.refuses = refuses;
     for (uint32_t rank = 0; rank < LINKS; rank++) {
         struct gf_fault fault = {0};
         const struct gf_link_setup setup = {.rank = rank,
@@ -188,6 +214,11 @@ static void links_open(const char *transports, struct gf_gpu *device, bool has_c
     links_connect();
 }
 
+static void links_open(const char *transports, struct gf_gpu *device, bool has_cuda)
+{
+    links_open_of(transports, device, has_cuda, false);
+}
+
 static void links_close(void)
 {
     for (uint32_t rank = 0; rank < LINKS; rank++) {
@@ -196,6 +227,7 @@ static void links_close(void)
         for (uint32_t i = 0; i < REQS; i++) free(reqs[rank][i]);
     }
     assert_int_equal(seen.inside, 0);
+    assert_int_equal(seen.registered, 0);
 }
 
 /* One message from rank 0's `from` to rank 1's `into`. */
@@ -231,6 +263,7 @@ TEST(device_memory_is_given_only_where_ucx_lists_cuda)
         assert_int_equal(gf_link_ucx.may_reach_device(&setup),
                          strstr(rows[i].transports, "cuda") != NULL);
         links_open(rows[i].transports, rows[i].has_gpu ? &gpu : NULL, rows[i].has_cuda);
+        assert_int_equal(seen.registered, rows[i].reaches ? LINKS : 0);
         assert_int_equal(strstr(seen.complaint, "knows no CUDA") != NULL, rows[i].warns);
         for (uint32_t rank = 0; rank < LINKS; rank++)
             assert_int_equal(links[rank]->reaches_device, rows[i].reaches);
@@ -246,6 +279,18 @@ TEST(device_memory_is_given_only_where_ucx_lists_cuda)
         assert_int_equal(seen.cuda, 2 * cuda);
         links_close();
     }
+}
+
+TEST(device_memory_that_ucx_cannot_register_goes_through_the_hosts)
+{
+    links_open_of("tcp,cuda_copy", &gpu, true, true);
+    assert_non_null(strstr(seen.complaint, "cannot register 8192 bytes of device memory"));
+    for (uint32_t rank = 0; rank < LINKS; rank++) assert_false(links[rank]->reaches_device);
+    seen.entered = 0;
+    message(1, beside[0], beside[1]);
+    assert_int_equal(seen.cuda, 0);
+    assert_int_equal(seen.entered, 0);
+    links_close();
 }
 
 /* While UCX opens too, as it asks for the device then. */

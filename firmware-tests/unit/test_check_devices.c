@@ -148,4 +148,17 @@ TEST(a_line_that_link_devices_cannot_hold_is_not_shortened)
     assert_false(check_devices_text(root, names, false, 20, devices));
 }
 
+TEST(what_a_card_needs_to_reach_a_gpu_is_looked_for)
+{
+    static const char version[] = "proc/driver/nvidia/version";
+    assert_int_equal(check_gpudirect_way(root), CHECK_WAY_NONE);
+    folder("proc/driver/nvidia");
+    file(version, "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15\n");
+    assert_int_equal(check_gpudirect_way(root), CHECK_WAY_NONE);
+    file(version, "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15\n");
+    assert_int_equal(check_gpudirect_way(root), CHECK_WAY_DMABUF);
+    folder("sys/module/nvidia_peermem");
+    assert_int_equal(check_gpudirect_way(root), CHECK_WAY_PEERMEM);
+}
+
 TEST_AROUND(node_make, node_remove)

@@ -90,6 +90,7 @@ static void node_lines(struct check_report *report, const struct check_job *job)
     /* the rest is the node's, and probing it at once would disturb each other */
     if (job->local_index != 0) return;
     check_devices(report, job);
+    check_gpudirect(report, job);
     check_ports(report, job);
     if (job->need.control_bytes == 0) return;
     check_limits(report, job);
