@@ -159,6 +159,17 @@ gone() { # while it is being written it is a file
 check a_rank_whose_place_is_gone_lets_training_go_on gone
 rmdir "$file.1.part"
 
+# Who may write in its folder has put a link in the place of the file that is being written.
+linked() {
+    echo "somebody's" >"$scratch/victim"
+    ln -s "$scratch/victim" "$file.0.part"
+    train 2 --checkpoint "$file" --checkpoint-every 100 --resume
+    grep -q "checkpoint $file.0: open: Too many levels of symbolic links" "$scratch/log" || { cat "$scratch/log"; return 1; }
+    [ "$(cat "$scratch/victim")" = "somebody's" ]
+}
+check a_link_in_its_place_is_not_followed linked
+rm -f "$file.0.part"
+
 for bad in "--resume" "--checkpoint-every 3" "--checkpoint $file --checkpoint-every 0"; do
     # shellcheck disable=SC2086
     "$BUILD/gf-train" $bad >"$scratch/log" 2>&1
