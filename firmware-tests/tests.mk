@@ -69,7 +69,7 @@ $(BUILD)/firmware-tests/test_%: $$(call objects,firmware-tests/*/test_$$*.c firm
 	    $(if $(filter $(NET_TESTS) %simt_train,$@),$(BLAS_LIBS)) $(LINK_LIBS) $(if $(findstring test_link_ucx,$@),$(UCX_APART)) -lcmocka
 
 # Several nodes in one process (support/real_links.c).
-REAL_SUITES := coll hierarchy sparse sparse_edges step request reduction leave
+REAL_SUITES := coll hierarchy sparse sparse_edges step request reduction leave shrink rejoin epoch
 REAL_SUITES := $(addprefix $(BUILD)/firmware-tests/test_,$(REAL_SUITES))
 $(REAL_SUITES): LDFLAGS += -Wl,--wrap=gf_node_host_look
 $(BUILD)/firmware-tests/test_cuda_open: LDFLAGS += -Wl,--wrap=dlclose

@@ -1,23 +1,25 @@
 #!/bin/sh
 # What runs over the simulator elsewhere, over real links: suites of collectives, hierarchy, sparse communication,
-# steps, requests and leaving in one process (support/real_links.h), and jobs of processes, over sockets, over UCX's
-# tcp and in shared memory, which end with the same weights bit for bit, and a job over UCX that goes on when a rank is
-# killed; over sockets: test_elastic.sh. Over rc and ud: verbs/test_verbs.sh. Devices, whose memory only UCX reaches:
-# test_link_ucx_device.
+# steps, requests, leaving, and jobs that shrink and grow, in one process (support/real_links.h), and jobs of
+# processes, over sockets, over UCX's tcp and in shared memory, which end with the same weights bit for bit, and a job
+# over UCX that goes on when a rank is killed; over sockets: test_elastic.sh. Over rc and ud: verbs/test_verbs.sh.
+# Devices, whose memory only UCX reaches: test_link_ucx_device.
 . firmware-tests/support/shell.sh
 . firmware-tests/support/elastic.sh
 suites="coll hierarchy sparse step request reduction leave"
+elastic="shrink rejoin epoch"
 links="tcp ucx"
 if GF_TEST_LINK=ucx "$BUILD/firmware-tests/test_reduction" 2>&1 | grep -q 'there is no such link'; then
     skip ucx "this build has none"
     links=tcp
 fi
 one() { # LINK SUITE: leaves $scratch/LINK.SUITE.good
-    GF_TEST_LINK=$1 GF_TEST_STRIDE=397 timeout 120 "$BUILD/firmware-tests/test_$2" >"$scratch/$1.$2" 2>&1 &&
+    case " $elastic " in *" $2 "*) stride=149 ;; *) stride=397 ;; esac
+    GF_TEST_LINK=$1 GF_TEST_STRIDE=$stride timeout 120 "$BUILD/firmware-tests/test_$2" >"$scratch/$1.$2" 2>&1 &&
         touch "$scratch/$1.$2.good"
 }
 for link in $links; do
-    for suite in $suites; do one "$link" "$suite"; done &
+    for suite in $suites $elastic; do one "$link" "$suite"; done &
 done
 wait
 passed() {
@@ -25,7 +27,7 @@ passed() {
         { tail -n 20 "$scratch/$1.$2"; return 1; }
 }
 for link in $links; do
-    for suite in $suites; do check "${suite}_over_$link" passed "$link" "$suite"; done
+    for suite in $suites $elastic; do check "${suite}_over_$link" passed "$link" "$suite"; done
 done
 
 over() { # LINK: the settings of a job

@@ -30,6 +30,7 @@ TEST(a_death_on_the_way_in_begins_it_anew)
                                                      {40000, second, START},
                                                      END};
                 char what[96];
+                if (!real_links_takes(4)) continue;
                 setup.config.optimizer.momentum = 0.5f;
                 (void)snprintf(what, sizeof what, "rank %u comes back, rank %u dies %d us later",
                                first, second, delay);
@@ -41,7 +42,7 @@ TEST(a_death_on_the_way_in_begins_it_anew)
         }
     }
     print_message("%u second deaths, %u of them on the way in\n", deaths, elastic.on_the_way);
-    assert_true(elastic.on_the_way > 50);
+    assert_true((elastic.on_the_way > 50) || (real_links_driver() != NULL));
 }
 
 /* The coordinator dies while it lets a joiner in, another rank is silent: the next one has no
@@ -49,6 +50,7 @@ TEST(a_death_on_the_way_in_begins_it_anew)
  * take. */
 TEST(a_silent_rank_on_the_way_in_is_waited_for_as_in_a_shrink)
 {
+    SIM_ONLY;
     elastic.longest_ns = 0;
     for (int32_t delay = 0; delay < 4000; delay += 110) {
         struct world_setup setup = elastic_setup(6);
@@ -87,6 +89,7 @@ TEST(a_joiner_with_other_things_is_rejected)
 
 TEST(nobody_lets_it_in_before_the_deadline)
 {
+    SIM_ONLY;
     struct world_setup setup = elastic_setup(3);
     const struct elastic_event list[] = {{1000, 2, KILL}, {5000, 2, START}, END};
     setup.config.rendezvous.join_timeout_ns = SECOND;
@@ -141,6 +144,7 @@ static void apart_turn(struct world *w, uint32_t rank)
 
 TEST(who_reaches_nobody_does_not_come_in_and_ends_nobody)
 {
+    SIM_ONLY;
     for (uint32_t row = 2; row <= 11; row++) {
         for (uint32_t ranks = row / 2, id = 0; id <= ranks; id++) {
             const struct elastic_event comes[] = {{2000, id, START}, END};
@@ -176,6 +180,7 @@ static void rank_1_rejoins(uint32_t rank, struct gf_config *config, const struct
 
 TEST(a_job_that_has_not_begun_takes_no_joiners)
 {
+    SIM_ONLY;
     struct world_setup setup = elastic_setup(2);
     setup.config.rendezvous.join_timeout_ns = SECOND;
     setup.vary = rank_1_rejoins;

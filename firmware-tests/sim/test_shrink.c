@@ -70,6 +70,7 @@ TEST(all_that_die_at_once_are_left_behind)
             bool quorum =
                 (2 * (size - count) > size) || ((2 * (size - count) == size) && ((dead & 1u) == 0));
             bool told = ((row & 1u) != 0);
+            if (!real_links_takes(size)) continue;
             (void)snprintf(what, sizeof what, "world %u, dead %#x, %s", size, dead,
                            told ? "told" : "not told");
             quorum = quorum || told;
@@ -152,6 +153,7 @@ TEST(a_death_in_the_shrink_begins_it_anew)
                  delay_ns += 97000) {
                 struct world_setup setup = elastic_setup(5);
                 char what[96];
+                if (!real_links_takes(5)) continue;
                 setup.config.optimizer.momentum = 0.5f;
                 (void)snprintf(what, sizeof what, "rank %u dies, then rank %u after %u us", first,
                                second, (unsigned)(delay_ns / 1000));
@@ -166,7 +168,7 @@ TEST(a_death_in_the_shrink_begins_it_anew)
         }
     }
     print_message("%u deaths in a shrink\n", deaths_in_shrink);
-    assert_true(deaths_in_shrink > 100);
+    assert_true((deaths_in_shrink > 100) || (real_links_driver() != NULL));
 }
 
 /* ---- the two sides of a cut ---- */
@@ -181,6 +183,7 @@ static void cut(struct world *w, uint32_t rank)
 
 TEST(one_side_of_a_cut_goes_on)
 {
+    SIM_ONLY;
     static const struct cut_case {
         uint32_t world, side, out;
     } cases[] = {{2, 0x2, 0x2},   {3, 0x4, 0x4},   {3, 0x1, 0x1},   {4, 0xc, 0xc},
@@ -218,6 +221,7 @@ static void stop_hit(struct world *w, uint32_t rank)
 
 TEST(who_was_stopped_and_goes_on_finds_its_epoch_closed)
 {
+    SIM_ONLY;
     for (uint32_t size = 3; size <= 6; size++) {
         for (uint32_t victim = 0; victim < size; victim++) {
             struct world_setup setup = elastic_setup(size);
@@ -250,6 +254,7 @@ static void stop_4(struct world *w, uint32_t rank)
 
 TEST(who_was_stopped_makes_no_second_history)
 {
+    SIM_ONLY;
     for (uint64_t at = 0; at < GOAL - 1; at++) {
         for (int ends = 0; ends < 2; ends++) {
             struct world_setup setup = elastic_setup(5);
@@ -284,6 +289,7 @@ static void stop_2(struct world *w, uint32_t rank)
 
 TEST(who_is_silent_counts_even_where_others_have_ended)
 {
+    SIM_ONLY;
     for (int tells = 0; tells < 2; tells++) {
         struct world_setup setup = elastic_setup(3);
         by_hand(stop_2, 0);
@@ -354,6 +360,7 @@ static void bare_turn(struct world *w, uint32_t rank)
 /* Else a caller that begins an epoch after each GF_ERR_LINK would do so for ever. */
 TEST(who_cannot_make_its_link_anew_has_failed_by_itself)
 {
+    SIM_ONLY;
     const struct elastic_event list[] = {{2000, 3, KILL}, END};
     for (bare = 0; bare < 3; bare++) {
         struct world_setup setup = elastic_setup(4);

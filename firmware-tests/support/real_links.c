@@ -16,6 +16,8 @@ struct real_rank {
     uint32_t node;
     bool listens;
     uint32_t epoch;
+    struct gf_link *link;
+    uint32_t link_epoch; /* as it was opened, or made anew, last */
     const struct gf_data_taker *taker;
 };
 
@@ -26,7 +28,7 @@ struct real_links {
 
 static struct gf_link_driver real;
 static const struct gf_link_driver *inner;
-static const struct real_links *opens; /* the world that was opened last */
+static struct real_links *opens; /* the world that was opened last */
 
 /* ---- several nodes in one process ---- */
 
@@ -145,17 +147,34 @@ static gf_status real_open(const struct gf_link_setup *setup, void *state,
 {
     const struct gf_link_setup own = setup_of(setup);
     gf_status status;
-    opens = ((const struct real_rank *)setup->arg)->all;
+    struct real_rank *self = setup->arg;
+    opens = self->all;
     status = inner->open(&own, state, link_out, fault_out);
-    if (status == GF_OK) (*link_out)->driver = &real;
-    return status;
+    if (status != GF_OK) return status;
+    (*link_out)->driver = &real;
+    self->link = *link_out;
+    self->link_epoch = setup->epoch;
+    return GF_OK;
+}
+
+static struct real_rank *rank_of(const struct gf_link *link)
+{
+    struct real_rank *self = opens->ranks;
+    while (self->link != link) self++;
+    return self;
+}
+
+static gf_status reset_note(struct gf_link *link, uint32_t epoch)
+{
+    rank_of(link)->link_epoch = epoch;
+    return inner->reset(link, epoch);
 }
 
 /* A fabric's driver is opened where there are several nodes, and has no such call; here it carries
- * all worlds, and keeps its network. The first join alone asks. */
+ * all worlds, and keeps its network. */
 static gf_status network_keep(struct gf_link *link, bool on)
 {
-    return inner->reset(link, 1);
+    return inner->reset(link, rank_of(link)->link_epoch);
 }
 
 const struct gf_link_driver *real_links_driver(void)
@@ -173,6 +192,7 @@ const struct gf_link_driver *real_links_driver(void)
     real.state_bytes = state_bytes;
     if (real.memory_bytes != NULL) real.memory_bytes = memory_bytes;
     real.open = real_open;
+    real.reset = reset_note;
     if (real.network == NULL) real.network = network_keep;
     return &real;
 }
