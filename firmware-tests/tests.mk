@@ -287,9 +287,9 @@ gpu-bench: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) ## kernels beside sweeps of 
 
 BUNDLED := $(addprefix $(BUILD)/gf-,run train perf check)
 BUNDLES := $(filter 11,$(CUDA)$(if $(NVCC),1))
-gpu-bundle: $(if $(BUNDLES),$(GPU_PROGRAM) $(BUNDLED)) ## a folder for a bare box with a GPU; its run.sh does the first run
+gpu-bundle: $(if $(BUNDLES),$(GPU_PROGRAM) $(BUNDLED) $$(BUILD)/$$(SONAME)) ## a folder for a bare box with a GPU; its run.sh does the first hour
 	@[ -n "$(BUNDLES)" ] || { echo "skipped: this build has no CUDA driver or no GPU kernels (cuda.h, nvcc)"; exit 0; }; \
-	BUILD=$(BUILD) sh firmware-tests/support/gpu_bundle.sh $(BUILD)/gpu-bundle $(GPU_PROGRAM) $(BUNDLED)
+	BUILD=$(BUILD) sh firmware-tests/support/gpu_bundle.sh $(BUILD)/gpu-bundle $(BUILD)/$(SONAME) $(GPU_PROGRAM) $(BUNDLED)
 
 lab: tests all ## real faults in network namespaces (root): each once, RUNS=20 times, or some: T='tcp_kill*'
 	@BUILD=$(BUILD) RUNS=$(or $(RUNS),1) sh firmware-tests/lab/lab.sh $(if $(T),'$(T)')

@@ -63,7 +63,7 @@ void gpu_open(uint64_t device_bytes, uint64_t staging_bytes)
     struct gf_gpu_setup setup = {.library =
                                      (gpu_program.library != NULL) ? gpu_program.library : "",
                                  .device_bytes = device_bytes,
-                                 .events_max = 1,
+                                 .events_max = 2,
                                  .kernels = gf_gpu_cuda_kernels,
                                  .log = {gpu_log, NULL}};
     struct gf_fault fault = {.peer = GF_RANK_NONE};

@@ -1,4 +1,4 @@
-/* gpu-check and gpu-bench: one GPU through the library's own driver, and what they found as lines
+/* gpu-probe, gpu-check and gpu-bench: one GPU through the library's own driver, and what they found as lines
  * and as JSON. */
 #ifndef GPU_PROGRAM_H
 #define GPU_PROGRAM_H
@@ -10,6 +10,7 @@ struct gpu_program {
     const char *library; /* a CUDA driver's; NULL: the system's */
     bool is_fake;        /* that driver has no GPU: few rounds, whose times mean nothing */
     bool is_small;       /* few and small cases */
+    bool only_ops;       /* no whole steps */
     struct gf_gpu *gpu;
     void *state; /* the driver's */
     struct gf_queue queue;
@@ -56,6 +57,12 @@ void gpu_timer_open(void);
 void gpu_timer_begin(void);
 double gpu_timer_end(void);
 void gpu_timer_close(void);
+/* A call of the driver's, as cuda.h of 12.0 has it, into the function pointer there; false: it
+ * offers none of that name. */
+bool gpu_driver_call(const char *name, void *member_out);
+
+/* gpu_asserts.c: which run goes on, for the one line that a failure is. */
+void gpu_about(const char *run);
 
 /* gpu_steps.c: whole steps, dense and sparse, every wire type, through host memory, from device to
  * device and straight to the wire, by several ranks in this process: how many runs. Ends the
@@ -65,8 +72,9 @@ uint32_t gpu_steps_check(bool is_small);
  * two lines. */
 void gpu_steps_bench(uint64_t bytes);
 
-/* gpu_check.c, gpu_bench.c: exit codes. range_bytes: of each of the ranges that a kernel reads or
+/* gpu_probe.c, gpu_check.c, gpu_bench.c: exit codes. range_bytes: of each of the ranges that a kernel reads or
  * writes. */
+int gpu_probe(void);
 int gpu_check(void);
 int gpu_bench(uint64_t range_bytes);
 

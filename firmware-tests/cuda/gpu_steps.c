@@ -86,6 +86,13 @@ static void run_check(const struct state_run *run, gf_type wire, gf_path path, b
     if (gpu_program.library != NULL)
         (void)snprintf(on_gpu.config.device.library, sizeof on_gpu.config.device.library, "%s",
                        gpu_program.library);
+    (void)snprintf(name, sizeof name, "gpu-check: %s, %u ranks, %s on the wire, %s", run->name,
+                   run->world,
+                   (wire == GF_TYPE_F32)   ? "fp32"
+                   : (wire == GF_TYPE_F16) ? "fp16"
+                                           : "bf16",
+                   gf_path_name(path));
+    gpu_about(name);
     world_open(&host, &on_host);
     world_open(&gpu, &on_gpu);
     assert_int_equal(world_stats(&gpu, 0).path, path);
@@ -101,12 +108,6 @@ static void run_check(const struct state_run *run, gf_type wire, gf_path path, b
     save = state_save_take(&host);
     state_save_load(&gpu, &save);
     state_save_free(&save);
-    (void)snprintf(name, sizeof name, "gpu-check: %s, %u ranks, %s on the wire, %s", run->name,
-                   run->world,
-                   (wire == GF_TYPE_F32)   ? "fp32"
-                   : (wire == GF_TYPE_F16) ? "fp16"
-                                           : "bf16",
-                   gf_path_name(path));
     state_steps_same(&host, &gpu, 1, STEPS, state_fill, name);
     card->driver->host_unregister(card, computed);
     card->driver->host_unregister(card, bounce);

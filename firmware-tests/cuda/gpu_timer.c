@@ -22,21 +22,28 @@ static void *events[2];
 static void must(int result, const char *call)
 {
     if (result == 0) return;
-    fprintf(stderr, "gpu-bench: %s fails with CUresult %d\n", call, result);
+    fprintf(stderr, "gpu: %s fails with CUresult %d\n", call, result);
     exit(1);
 }
 
-static void find(void *library, const char *name, void *member_out)
+bool gpu_driver_call(const char *name, void *member_out)
 {
-    void *symbol = dlsym(library, "cuGetProcAddress_v2");
+    void *library = dlopen((gpu_program.library != NULL) ? gpu_program.library : "libcuda.so.1",
+                           RTLD_NOW | RTLD_LOCAL);
+    void *symbol = (library != NULL) ? dlsym(library, "cuGetProcAddress_v2") : NULL;
     void *found = NULL;
     find_call call;
     int why = 0;
     if (symbol == NULL) must(-1, "cuGetProcAddress_v2");
     memcpy(&call, &symbol, sizeof call);
-    must(call(name, &found, CUDA_12_0, 0, &why), name);
-    if (found == NULL) must(-1, name);
+    if ((call(name, &found, CUDA_12_0, 0, &why) != 0) || (found == NULL)) return false;
     memcpy(member_out, &found, sizeof found);
+    return true;
+}
+
+static void find(const char *name, void *member_out)
+{
+    if (!gpu_driver_call(name, member_out)) must(-1, name);
 }
 
 static void entered(bool enters)
@@ -47,13 +54,10 @@ static void entered(bool enters)
 
 void gpu_timer_open(void)
 {
-    void *library = dlopen((gpu_program.library != NULL) ? gpu_program.library : "libcuda.so.1",
-                           RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) must(-1, "dlopen");
-    find(library, "cuEventCreate", &calls.create);
-    find(library, "cuEventDestroy", &calls.destroy);
-    find(library, "cuEventRecord", &calls.record);
-    find(library, "cuEventElapsedTime", &calls.elapsed);
+    find("cuEventCreate", &calls.create);
+    find("cuEventDestroy", &calls.destroy);
+    find("cuEventRecord", &calls.record);
+    find("cuEventElapsedTime", &calls.elapsed);
     entered(true);
     for (int i = 0; i < 2; i++) must(calls.create(&events[i], 0), "cuEventCreate");
     entered(false);

@@ -1,6 +1,6 @@
 /* The library's GPU part on a real GPU, in the tree (`make gpu-check`, `make gpu-bench`) and in the
- * bundle (`make gpu-bundle`), where the program's name says which it is. check: each element op,
- * and whole steps, against the host's. bench: kernels against sweeps, then a step; with --steps
+ * bundle (`make gpu-bundle`), where the program's name says which it is. probe: gpu_probe.c.
+ * check: each element op, and whole steps, against the host's. bench: kernels against sweeps, then a step; with --steps
  * that alone. Exit code 0; 1: a difference, a failure or a goal missed on an H200; 2: bad
  * arguments; 77: no GPU, or no kernels. */
 #include <dlfcn.h>
@@ -62,6 +62,10 @@ int main(int argc, char **argv)
          .kind = TOOL_FLAG,
          .value_out = &gpu_program.is_small,
          .help = "check: few and small cases, for compute-sanitizer"},
+        {.name = "ops",
+         .kind = TOOL_FLAG,
+         .value_out = &gpu_program.only_ops,
+         .help = "check: the ops alone, no whole steps"},
         {.name = "json",
          .kind = TOOL_TEXT,
          .value_out = &json,
@@ -70,7 +74,7 @@ int main(int argc, char **argv)
     };
     const struct tool_args args = {
         .program = is_named ? name : "program_gpu",
-        .usage = is_named ? "[options]" : "check|bench [options]",
+        .usage = is_named ? "[options]" : "probe|check|bench [options]",
         .about = "Exit code 1: a difference, a failure, or on an H200 a goal that was "
                  "missed; 77: no GPU.",
         .options = options,
@@ -81,8 +85,9 @@ int main(int argc, char **argv)
     if (read != 0) return tool_args_exit(read);
     if (is_named) mode = name + 4;
     bool checks = strcmp(mode, "check") == 0, times = strcmp(mode, "bench") == 0;
-    if (!checks && !times) {
-        fprintf(stderr, "%s: %s is neither check nor bench\n", args.program, mode);
+    bool probes = strcmp(mode, "probe") == 0;
+    if (!checks && !times && !probes) {
+        fprintf(stderr, "%s: %s is neither probe nor check nor bench\n", args.program, mode);
         return TOOL_EXIT_USAGE;
     }
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
@@ -92,6 +97,7 @@ int main(int argc, char **argv)
         (access("/dev/dxg", F_OK) != 0))
         return skip("no GPU");
     gpu_program.is_fake = is_fake(gpu_program.library);
+    if (probes) return gpu_probe();
     if (checks) return gpu_check();
     int result = only_steps ? 0 : gpu_bench(mib << 20);
     gpu_steps_bench(mib << 20);

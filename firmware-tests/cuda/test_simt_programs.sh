@@ -26,6 +26,14 @@ check "a_line_an_op" [ "$(grep -c "the host's bytes, [1-9]" "$scratch/out")" -eq
 json() { python3 -c 'import json, sys; d = json.load(open(sys.argv[2])); r = d["rows"]; print(eval(sys.argv[1]))' "$1" "$2"; }
 check "and_JSON" [ "$(json '(len(r), d["status"])' "$scratch/check.json")" = "(17, 'passed')" ]
 check "and_whole_steps" grep -q "whole steps of several ranks on one GPU end as on the host, in 27 runs" "$scratch/out"
+# A failure is one line: run, path, rank and cause. The fake then finds what a failed program leaves.
+fails_in() { GF_FAKE_CUDA_FAIL=$1 ends_with 97 check --small --library "$fake"; }
+check "a_call_that_fails_in_a_step" fails_in cuStreamWaitEvent:40:700
+line="^gpu-check: [a-z_]*, [0-9] ranks, [a-z0-9]* on the wire, .* host memory: .*rank [0-9].*CUDA_ERROR"
+check "is_one_line" grep -q "$line" "$scratch/out"
+check "the_probe_ends" ends_with 0 probe --library "$fake" --json "$scratch/probe.json"
+check "and_finds_queues" grep -q "4 streams of 1 contexts .* in [0-9]* hardware work queues" "$scratch/out"
+check "and_hears_of_another_process" grep -q "a kernel of another process" "$scratch/out"
 # On an H200 a goal that is missed is the exit code: here the fake says it is one, and each launch takes it 30 us.
 export GF_FAKE_CUDA_NAME="NVIDIA H200" GF_FAKE_CUDA_US=30
 check "a_missed_goal_fails_on_an_H200" ends_with 1 bench --library "$fake" --mib 1 --json "$scratch/bench.json"

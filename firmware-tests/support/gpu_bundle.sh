@@ -1,16 +1,22 @@
 #!/bin/sh
-# gpu_bundle.sh FOLDER PROGRAM..: what a first run on a GPU needs, for a box with nothing but the NVIDIA driver:
+# gpu_bundle.sh FOLDER LIBRARY PROGRAM..: what a first run on a GPU needs, for a box with nothing but the NVIDIA driver:
 # programs, a cut of the data, a configuration, run.sh (firmware-tests/cuda/first_run.sh). Fails where it would not
 # fit or not start.
 set -eu
 . firmware-tests/support/idx.sh
-to=$1; shift
+to=$1 library=$2; shift 2
 limit_mib=48 glibc=2.34 # Debian 12, Ubuntu 22.04, RHEL 9 and what came since
 rm -rf "$to"
 mkdir -p "$to/bin"
 for program in "$@"; do strip -o "$to/bin/$(basename "$program")" "$program"; done
 mv "$to/bin/program_gpu" "$to/bin/gpu-check"
 cp "$to/bin/gpu-check" "$to/bin/gpu-bench"
+cp "$to/bin/gpu-check" "$to/bin/gpu-probe"
+mkdir "$to/lib" # what Python loads, with all but libc
+strip --strip-unneeded -o "$to/lib/libgradientflow.so" "$library"
+ldd "$library" | awk '$3 ~ /^[/]/ && $1 !~ /^(libc|libm|libdl|librt|libpthread)[.]/ { print $1, $3 }' |
+    while read -r name path; do cp -L "$path" "$to/lib/$name"; done
+cp firmware-tests/cuda/torch_step.py "$to"
 mkdir "$to/data"
 idx_part "$to/data" train 6000
 idx_part "$to/data" t10k 1000

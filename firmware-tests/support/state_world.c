@@ -138,8 +138,13 @@ void state_step_run(struct world *w, uint64_t number,
     for (uint32_t rank = 0; rank < w->world; rank++) samples[rank] = (rank + number) % 3 + 1;
     world_step_run(w, &step);
     world_expect(w, GF_OK);
-    for (uint32_t rank = 0; rank < w->world; rank++)
-        assert_int_equal(gf_update(w->ranks[rank].gf, 0.0625f), GF_OK);
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        gf_context *gf = w->ranks[rank].gf;
+        gf_status status = gf_update(gf, 0.0625f);
+        if (status != GF_OK)
+            fail_msg("rank %u of %u: gf_update: %s, %s", rank, w->world, gf_status_name(status),
+                     gf_error_last(gf)->text);
+    }
 }
 
 void state_weights_begin(struct world *w)

@@ -253,6 +253,14 @@ void world_unblock(struct world *w)
     w->pump = NULL;
 }
 
+static void hung(const struct world *w)
+{
+    for (uint32_t rank = 0; rank < w->world; rank++)
+        if (w->ranks[rank].status == GF_AGAIN)
+            fail_msg("rank %u of %u has not ended after %.0f s", rank, w->world,
+                     (double)w->limit_ns * 1e-9);
+}
+
 void world_run(struct world *w, world_progress turn, void *arg)
 {
     uint64_t begin_ns = world_now(w);
@@ -263,8 +271,7 @@ void world_run(struct world *w, world_progress turn, void *arg)
             rank_progress(w, rank, turn, arg);
         if (all_answered(w)) break;
         assert_true(gf_sim_advance(w->sim)); /* a rank that waits has asked to be woken */
-        if (world_now(w) - begin_ns > w->limit_ns)
-            fail_msg("nothing ends, after %.0f s", (double)w->limit_ns * 1e-9);
+        if (world_now(w) - begin_ns > w->limit_ns) hung(w);
     }
 }
 
