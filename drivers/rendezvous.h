@@ -42,18 +42,25 @@ typedef enum gf_rendezvous_event_kind {
     GF_RENDEZVOUS_REFUSED
 } gf_rendezvous_event_kind;
 
+/* What the end of a connection says of the other process. */
+typedef enum gf_rendezvous_end {
+    GF_END_GONE = 0, /* its own kernel has closed the connection or refuses one: it runs no more */
+    GF_END_LEFT,     /* it runs, and has closed the connection, or rejected, on purpose */
+    GF_END_SILENT,   /* its host takes connections, and nobody speaks: it may be busy */
+    GF_END_CUT,      /* nothing comes from its host: it may run */
+    GF_END_RESET     /* as one that is gone, or whose host was cut off for a while */
+} gf_rendezvous_end;
+
 struct gf_rendezvous_event {
     gf_rendezvous_event_kind kind;
     uint32_t rank;
     uint32_t frame_kind; /* what members_frames.c passed to send() */
     uint32_t size_bytes;
-    const void *payload; /* valid until the next poll() */
-    const char *text;    /* likewise */
-    bool rejoins;        /* CONNECTED, at the coordinator: a restarted process that rejoins */
-    bool unproven;       /* REFUSED: anybody could have said that */
-    /* ENDED: the other process may still run (it was silent, or rejected on purpose). False: its
-     * own kernel has closed the connection or refuses one, so it is gone */
-    bool lives;
+    const void *payload;   /* valid until the next poll() */
+    const char *text;      /* likewise */
+    bool rejoins;          /* CONNECTED, at the coordinator: a restarted process that rejoins */
+    bool unproven;         /* REFUSED: anybody could have said that */
+    gf_rendezvous_end end; /* ENDED */
 };
 
 /* Connections of a link that share the control channel's port, its accept path and its handshake.
@@ -110,7 +117,7 @@ struct gf_rendezvous_driver {
      * seen). */
     void (*address)(struct gf_rendezvous *rendezvous, char *text_out);
     /* From here on `coordinator` (perhaps this rank) coordinates, reached at `address`. Connections
-     * that do not are to it or from it are closed on purpose, which their other ends see (`lives`).
+     * that do not are to it or from it are closed on purpose, which their other ends see (GF_END_LEFT).
      * GF_OK: the way to it stands already, or it is this rank, which listens now; GF_AGAIN:
      * CONNECTED or ENDED will tell; an error: this rank cannot, the channel itself is as it was.
      * GF_RANK_NONE: to rejoin (again) at the address of the setup; CONNECTED tells which rank

@@ -149,6 +149,10 @@ check-quick: ## the unit and sim suites (a minute): what one runs between edits
 	@$(MAKE) --no-print-directory -s -j2 $(QUICK)
 	@BUILD=$(BUILD) sh firmware-tests/support/run.sh $(QUICK)
 
+OUTAGES = $(foreach s,1 3 8 20,$(foreach h,2x1 2x2 3x1,$h:$s))
+outage: $(BUILD)/firmware-tests/program_outage ## the network of an elastic job is gone for 1 to 20 s, RUNS=20 (an hour)
+	@RUNS=$${RUNS:-20} OUTAGES="$(OUTAGES)" BUILD=$(BUILD) sh firmware-tests/process/test_outage.sh
+
 check-long: ## check, the long suites, clang, valgrind and sanitizers, the fuzz targets, a soak of 10 minutes (an hour)
 	@for target in check check-clang check-valgrind check-san; do $(MAKE) --no-print-directory $$target || exit 1; done
 	@BUILD=$(BUILD) sh firmware-tests/support/run.sh $(LONG_SUITES)

@@ -304,8 +304,10 @@ gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
  *   - weights, momentum, state_extra, selection, loss scale and gf_steps() are those of the lowest
  *     member among the furthest. Histories are each rank's own, empty on those that came in. A step
  *     that nobody had updated is void.
- * More deaths on the way are valid. GF_ERR_QUORUM: too few are left here, or the others went on
- * without this rank; it sticks. GF_ERR_PARAM: ended[] names no other member. GF_ERR_STATE: nothing
+ * More deaths on the way are valid, and so is a network that is gone for a while: who has too few
+ * with it looks for the others until the deadline, unless they have ended; who finds that they went
+ * on without it waits to come in again, by itself (gf_left_out()). GF_ERR_QUORUM: too few were here
+ * by then, or this rank was not let in, or is the one that was to go; it sticks. GF_ERR_PARAM: ended[] names no other member. GF_ERR_STATE: nothing
  * is due, this rank failed by itself, or in one step all waited for each other twice. */
 gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count);
 gf_status gf_epoch_poll(gf_context *gf);
@@ -317,6 +319,12 @@ uint32_t gf_joiners(const gf_context *gf); /* that wait to come in */
  * GF_ERR_QUORUM: nobody else is left. */
 gf_status gf_leave(gf_context *gf);
 bool gf_left(const gf_context *gf);
+/* The epoch under way has taken this rank in again: the others had gone on without it, as it was
+ * silent for them, and it came back by itself on the way through gf_epoch_poll(). Weights, momentum,
+ * state_extra, selection, loss scale and gf_steps() are theirs, its steps since it was cut off are
+ * void, its history is what it had. What the appliance keeps beside them it takes from the others,
+ * as one that has come in. */
+bool gf_left_out(const gf_context *gf);
 /* Who comes in: a rank that has ended and was started again, with its old rank and world and
  * rendezvous.rejoin (or GF_REJOIN=1); or a new one, whose rank, from world to world_max - 1, no
  * epoch has had. Its gf_open_wait() ends when they have let it in (at most as many at once as they

@@ -54,7 +54,7 @@ static void wire_begin(struct gf_sim *sim, uint32_t rank, uint32_t coordinator)
 
 /* `from` no longer answers; `to` learns it after all frames that are under way. */
 static void wire_end(struct gf_sim *sim, uint32_t from, uint32_t to, uint64_t detect_ns,
-                     const char *text, bool lives)
+                     const char *text, gf_rendezvous_end end)
 {
     const struct sim_rank *self = &sim->ranks[from];
     bool to_coordinates = (self->rendezvous == NULL) || (self->rendezvous->coordinator != from);
@@ -64,7 +64,7 @@ static void wire_end(struct gf_sim *sim, uint32_t from, uint32_t to, uint64_t de
     near->wire_quiet_ns = at_ns;
     frame->near = near->rank;
     frame->event.text = text;
-    frame->event.lives = lives;
+    frame->event.end = end;
 }
 
 void sim_wires_end(struct sim_rank *self, const char *text)
@@ -74,13 +74,13 @@ void sim_wires_end(struct sim_rank *self, const char *text)
     if (self->rendezvous == NULL) return;
     coordinator = self->rendezvous->coordinator;
     if ((coordinator != self->rank) && (coordinator != GF_RANK_NONE))
-        wire_end(sim, self->rank, coordinator, sim->setup.detect_ns, text, false);
+        wire_end(sim, self->rank, coordinator, sim->setup.detect_ns, text, GF_END_GONE);
     /* also those who only want to come */
     for (uint32_t rank = 0; rank < sim->setup.world; rank++) {
         const struct sim_rank *other = &sim->ranks[rank];
         if ((rank != self->rank) && (other->rendezvous != NULL) &&
             (other->rendezvous->coordinator == self->rank))
-            wire_end(sim, self->rank, rank, sim->setup.detect_ns, text, false);
+            wire_end(sim, self->rank, rank, sim->setup.detect_ns, text, GF_END_GONE);
     }
 }
 
@@ -326,7 +326,7 @@ static void silent_look(struct sim_rendezvous *rendezvous, uint32_t coordinator)
     frame->near = self->rank;
     frame->unheard = rendezvous->reforms;
     frame->event.text = "what listens at its port says nothing";
-    frame->event.lives = true;
+    frame->event.end = GF_END_SILENT;
 }
 
 static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns,
@@ -349,7 +349,7 @@ static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns,
         const struct sim_rendezvous *other = sim->ranks[rank].rendezvous;
         bool comes = (other != NULL) && other->rejoins && (other->coordinator == self->rank);
         if (self->wires[rank] || comes)
-            wire_end(sim, self->rank, rank, 0, "contacted another coordinator", true);
+            wire_end(sim, self->rank, rank, 0, "contacted another coordinator", GF_END_LEFT);
         self->wires[rank] = false;
         queue_forget(rendezvous, rank);
     }

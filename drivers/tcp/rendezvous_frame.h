@@ -56,6 +56,7 @@ struct gf_frame_data_hello {
 };
 #define GF_HELLO_KEYED 1u   /* this rank has a key_file */
 #define GF_HELLO_REJOINS 2u /* it was of the job before */
+#define GF_HELLO_MEMBER 8u  /* it is of an epoch, and looks for the next one */
 #define GF_HELLO_ASIDE 4u   /* this rank meets elsewhere: never let in, it wants to hear why not */
 
 /* rendezvous_tcp_conn.c. */

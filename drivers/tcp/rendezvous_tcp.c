@@ -211,15 +211,13 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
 
 /* ---- running ---- */
 
-tcp_told gf_tcp_ended(struct tcp *tcp, struct conn *conn, bool lives,
+tcp_told gf_tcp_ended(struct tcp *tcp, struct conn *conn, gf_rendezvous_end end,
                       struct gf_rendezvous_event *event_out)
 {
     gf_tcp_conn_close(conn);
     conn->state = TCP_CONN_DOWN;
-    *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED,
-                                              .rank = tcp_rank_of(tcp, conn),
-                                              .text = tcp->text,
-                                              .lives = lives};
+    *event_out = (struct gf_rendezvous_event){
+        .kind = GF_RENDEZVOUS_ENDED, .rank = tcp_rank_of(tcp, conn), .text = tcp->text, .end = end};
     return TCP_TOLD_EVENT;
 }
 
@@ -231,9 +229,9 @@ static tcp_told conn_event(struct tcp *tcp, struct conn *conn, uint64_t now_ns,
     if (conn->waits_to_send) gf_tcp_conn_flush(tcp, conn);
     gf_status status = gf_tcp_conn_read(tcp, conn, &header);
     if (status == GF_AGAIN) return TCP_TOLD_NOTHING;
-    if (status < 0) return gf_tcp_ended(tcp, conn, conn->lives, event_out);
+    if (status < 0) return gf_tcp_ended(tcp, conn, conn->end, event_out);
     conn->heard = true;
-    if (header.kind == GF_FRAME_LEFT) conn->lives = true;
+    if (header.kind == GF_FRAME_LEFT) conn->end = GF_END_LEFT;
     if (!tcp_is_coordinator(tcp) && (header.kind == GF_FRAME_REFUSAL) &&
         (header.payload_bytes == GF_FRAME_REFUSAL_BYTES))
         gf_tcp_connect_taken_back(tcp, conn, now_ns);

@@ -234,9 +234,10 @@ static gf_status claim_take(struct tcp *tcp, const struct gf_frame_hello *hello,
     /* Who comes back takes the place of a connection that has ended, and so does a rank with
      * another coordinator. */
     bool rejoins = (hello->flags & GF_HELLO_REJOINS) != 0;
-    if (!up && (tcp->reformed || rejoins || conn->rejoins)) return GF_OK;
+    bool member = (hello->flags & GF_HELLO_MEMBER) != 0;
+    if (!up && (tcp->reformed || rejoins || member || conn->rejoins)) return GF_OK;
     /* It may try again: an end may not be seen yet. */
-    return gf_tcp_because(tcp, (rejoins || anybody) ? GF_ERR_STATE : GF_ERR_MISMATCH,
+    return gf_tcp_because(tcp, (rejoins || member || anybody) ? GF_ERR_STATE : GF_ERR_MISMATCH,
                           "%s %u %s: was it started twice?", kind_of(tcp), hello->rank,
                           up ? "is here already" : "was here and has gone");
 }

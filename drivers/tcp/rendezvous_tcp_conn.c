@@ -145,6 +145,15 @@ static bool header_is_good(struct tcp *tcp, const struct conn *conn,
     return false;
 }
 
+/* Of a connection that ended by `error`, 0: it was closed. Silence is no proof; and a kernel that has
+ * given a connection up for silence resets it at the next word. At a unix socket there is none. */
+static gf_rendezvous_end end_of(const struct tcp *tcp, int error)
+{
+    if ((error == 0) || (error == EPIPE)) return GF_END_GONE;
+    if (error == ECONNRESET) return tcp->by_name ? GF_END_GONE : GF_END_RESET;
+    return GF_END_CUT;
+}
+
 /* The header alone and then just its payload: what follows stays in the kernel, so that its file
  * descriptor stays readable for as long as there is something to do. */
 gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_header *header_out)
@@ -154,7 +163,7 @@ gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_h
     if (status == GF_OK) {
         header = gf_frame_header_get(conn->in);
         if (!header_is_good(tcp, conn, &header)) {
-            conn->lives = true;
+            conn->end = GF_END_LEFT;
             return GF_ERR_PEER;
         }
         uint32_t mac_bytes = conn->authenticated ? GF_AUTH_MAC_BYTES : 0;
@@ -164,8 +173,7 @@ gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_h
     if (status == GF_AGAIN) return GF_AGAIN;
     if (status < 0) {
         int error = ((errno == 0) && (conn->broken != EPIPE)) ? conn->broken : errno;
-        /* silence is no proof */
-        if ((error != 0) && (error != ECONNRESET) && (error != EPIPE)) conn->lives = true;
+        if (conn->end == GF_END_GONE) conn->end = end_of(tcp, error);
         if (error != 0)
             return gf_tcp_because(tcp, GF_ERR_PEER, "connection lost: %s (errno %d)",
                                   strerror(error), error);
@@ -175,7 +183,7 @@ gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_h
     uint32_t frame_bytes = GF_FRAME_HEADER_BYTES + header.payload_bytes;
     if (conn->authenticated &&
         !gf_auth_mac_fits(&conn->mac_in, conn->in, frame_bytes, conn->in + frame_bytes)) {
-        conn->lives = true;
+        conn->end = GF_END_LEFT;
         return gf_tcp_because(
             tcp, GF_ERR_PEER,
             "sent a frame whose MAC does not fit: it was changed, repeated or put "

@@ -65,7 +65,7 @@ void gf_tcp_connect_to(struct tcp *tcp, uint32_t rank, const char *text, uint64_
     gf_way_close(tcp, way);
     (void)snprintf(way->name, sizeof way->name, "%.63s", tcp->by_name ? text : "");
     if (!tcp->by_name) (void)gf_place_parse(text, true, &way->to);
-    hello_set(tcp, way, tcp->rejoins ? GF_HELLO_REJOINS : 0);
+    hello_set(tcp, way, tcp->rejoins ? GF_HELLO_REJOINS : tcp->reformed ? GF_HELLO_MEMBER : 0);
     way->to_rank = rank;
     tcp->not_now[0] = '\0';
     gf_way_begin(way, now_ns);
@@ -90,12 +90,12 @@ static tcp_told came_in(struct tcp *tcp, struct gf_rendezvous_event *event_out)
 }
 
 /* In a view change others may be the way. */
-static tcp_told given_up(struct tcp *tcp, bool lives, const char *text,
+static tcp_told given_up(struct tcp *tcp, gf_rendezvous_end end, const char *text,
                          struct gf_rendezvous_event *event_out)
 {
     gf_way_close(tcp, &tcp->way);
     (void)gf_tcp_because(tcp, GF_ERR_PEER, "%s", text);
-    return gf_tcp_ended(tcp, &tcp->conns[tcp->coordinator], lives, event_out);
+    return gf_tcp_ended(tcp, &tcp->conns[tcp->coordinator], end, event_out);
 }
 
 /* Who comes back does not know who coordinates. */
@@ -111,7 +111,7 @@ static tcp_told refused(struct tcp *tcp, struct gf_rendezvous_event *event_out)
         memcpy(tcp->not_now, way->text, sizeof tcp->not_now);
         return TCP_TOLD_NOTHING;
     }
-    if (tcp->reformed) return given_up(tcp, true, way->text, event_out);
+    if (tcp->reformed) return given_up(tcp, GF_END_LEFT, way->text, event_out);
     (void)gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_MISMATCH, "%s at %.60s refused rank %u: %s",
                                             coordinator_text(tcp), tcp->address_text,
                                             tcp->setup.rank, way->text));
@@ -127,13 +127,13 @@ static tcp_told news_take(struct tcp *tcp, way_news news, struct gf_rendezvous_e
     case TCP_WAY_IN: return came_in(tcp, event_out);
     case TCP_WAY_REFUSED: return refused(tcp, event_out);
     case TCP_WAY_STRANGER:
-        return tcp->reformed ? given_up(tcp, true, way->text, event_out) : TCP_TOLD_NOTHING;
+        return tcp->reformed ? given_up(tcp, GF_END_LEFT, way->text, event_out) : TCP_TOLD_NOTHING;
     case TCP_WAY_ENDED:
         if (!tcp->reformed) break;
         if (way->error == ECONNREFUSED)
-            return given_up(tcp, false, "connection refused", event_out);
+            return given_up(tcp, GF_END_GONE, "connection refused", event_out);
         if ((way->error == ETIMEDOUT) || (way->error == EHOSTUNREACH))
-            return given_up(tcp, true, "its host does not answer", event_out);
+            return given_up(tcp, GF_END_CUT, "its host does not answer", event_out);
         break;
     case TCP_WAY_NOTHING: break;
     }
@@ -145,10 +145,10 @@ tcp_told gf_tcp_connect_poll(struct tcp *tcp, uint64_t now_ns,
 {
     struct way *way = &tcp->way;
     if (way->on && tcp->reformed && !way->reached && (now_ns - way->began_ns >= TCP_UNREACHED_NS))
-        return given_up(tcp, true, "its host does not answer", event_out);
+        return given_up(tcp, GF_END_CUT, "its host does not answer", event_out);
     if (way->on && tcp->reformed && way->reached && !way->heard &&
         (now_ns - way->reached_ns >= TCP_UNHEARD_NS))
-        return given_up(tcp, true, "what listens at its port says nothing", event_out);
+        return given_up(tcp, GF_END_SILENT, "what listens at its port says nothing", event_out);
     aside_take(tcp, gf_way_poll(tcp, &tcp->aside, now_ns));
     return news_take(tcp, gf_way_poll(tcp, way, now_ns), event_out);
 }

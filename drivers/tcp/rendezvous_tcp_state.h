@@ -98,10 +98,9 @@ struct conn {
     conn_state state;
     /* errno; sending failed: nothing is sent any more, what has arrived is still read */
     int broken;
-    bool rejoins; /* it said that it was of the job before */
-    /* its end, if it comes now, does not mean that the other process has ended */
-    bool lives;
-    bool waits_to_send; /* epoll is asked for room in the kernel */
+    bool rejoins;          /* it said that it was of the job before */
+    gf_rendezvous_end end; /* what its end says of the other process, if it comes now */
+    bool waits_to_send;    /* epoll is asked for room in the kernel */
     /* rank 0: neither a key nor the kernel says that it is one of this user's processes */
     bool unproven;
     bool heard;        /* a frame has come */
@@ -284,7 +283,7 @@ typedef enum tcp_told {
 
 gf_status gf_tcp_epoll_set(struct tcp *tcp, int operation, int fd, uint32_t about, uint32_t events);
 /* the connection has ended */
-tcp_told gf_tcp_ended(struct tcp *tcp, struct conn *conn, bool lives,
+tcp_told gf_tcp_ended(struct tcp *tcp, struct conn *conn, gf_rendezvous_end end,
                       struct gf_rendezvous_event *event_out);
 
 /* rendezvous_tcp_conn.c: one connection. because: gives status, and tcp->text why. */

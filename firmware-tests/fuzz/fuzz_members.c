@@ -66,7 +66,7 @@ static gf_status source_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns,
             if (!up) break;
             source->connected &= ~(1u << from);
             event.kind = GF_RENDEZVOUS_ENDED;
-            event.lives = (op & 128) != 0;
+            event.end = (op & 128) != 0 ? GF_END_LEFT : GF_END_GONE;
             *event_out = event;
             return GF_OK;
         case 2:

@@ -229,7 +229,7 @@ TEST(an_end_that_takes_nothing_any_more_is_no_proof_of_a_death)
         (void)nanosleep(&pause, NULL);
     assert_int_equal(event.kind, GF_RENDEZVOUS_ENDED);
     assert_string_equal(event.text, "connection lost: Connection timed out (errno 110)");
-    assert_true(event.lives);
+    assert_int_equal(event.end, GF_END_CUT);
 }
 
 static int sockets(void)

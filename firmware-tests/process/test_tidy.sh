@@ -57,7 +57,8 @@ sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
             if ($0 ~ /_wait\(/ && said $0 !~ /block/) n[FILENAME]++
         } END { for (f in n) print "declaration", f, n[f] }' lib/gradientflow.h lib/types.h lib/configuration.h lib/schedule.h config/config.h $(echo drivers link gpu rendezvous clock fault | sed 's|[a-z]*|drivers/&.h|g')
     # The view change: the table of the README is the code's, and the model has each of its actions.
-    sed -n 's/^    {\([A-Z_|, ]*\), gf_view_\([a-z_]*\), \([A-Z| ]*\)},$/|\1, \2, \3|/p' lib/elastic/view.c |
+    sed -n '/^    {[A-Z]/ { /},$/!N; s/,\n */, /
+        s/^    {\([A-Z_|, ]*\), gf_view_\([a-z_]*\), \([A-Z| ]*\)},$/|\1, \2, \3|/p; }' lib/elastic/view.c |
         sed 's/ | /;/g; s/, /|/g; y/;/,/' >"$scratch/rules"
     sed -n '/^|state|/,/^$/p' lib/elastic/README.md | sed '1,2d; /^$/d' | diff - "$scratch/rules" | grep -c '^[<>]' |
         awk '$1 > 0 { print "states lib/elastic/README.md", $1 }'

@@ -55,6 +55,7 @@ static int close_context(void)
     X(joiners, VALUE, "0000000000", gf_joiners(gf))                                              \
     X(leave, STATUS, "PS.....XSS", gf_leave(gf))                                                 \
     X(left, VALUE, "0000000000", gf_left(gf))                                                    \
+    X(left_out, VALUE, "0000000000", gf_left_out(gf))                                            \
     X(rejoined, VALUE, "0000000000", gf_rejoined(gf))                                            \
     X(error_last, VALUE, "0000000000", gf_error_last(gf)->code)                                  \
     X(first_rank, VALUE, "0111111111", gf_first_rank(gf))                                        \

@@ -57,8 +57,7 @@ TEST(where_nobody_did_it_is_forgotten)
            "2 begins epoch 1: members 14");
     views_stop(0, false);
     views_until(views_done, 60 * SECOND);
-    EXPECT("2 begins epoch 1: members 14", "0 goes on", "0 is out");
-    views_expect_out(0);
+    EXPECT("2 begins epoch 1: members 14", "0 goes on", "0 is left out");
     views_close();
 }
 
@@ -94,7 +93,7 @@ TEST(two_coordinators_in_different_views_do_not_commit_two_lists)
     assert_int_equal(views.ranks[0].members->view.state, VIEW_PROPOSED); /* of view 1, still */
     views_stop(0, false);
     views_until(views_done, 120 * SECOND);
-    views_expect_out(0);
+    assert_true(views_left_out(0));
     views_close();
 }
 
@@ -110,10 +109,9 @@ TEST(a_new_incarnation_counts_in_no_quorum)
         assert_int_equal(gf_members_waiting(views.ranks[0].members), 1);
         assert_false(begun(0, 1));
         if (row == 0) { /* two of three are connected, one of them is new */
-            views_for(20 * SECOND);
-            EXPECT("2 starts", "0 is out");
-            views_expect_out(0);
-            assert_false(begun(2, 1));
+            views_for(60 * SECOND);
+            assert_int_equal(views.ranks[0].state, VIEWS_CHANGES); /* rank 1 may live */
+            assert_false(begun(0, 1) || begun(2, 1));
         } else {
             views_stop(1, false);
             views_until(views_done, 60 * SECOND);
@@ -199,7 +197,7 @@ TEST(exactly_half_goes_on_with_the_lowest_id_alone)
         assert_true(begun(0, 1) && (views_members(0) == side));
         views_cut(side, false);
         views_until(views_done, 60 * SECOND);
-        views_expect_out(lost);
+        assert_true(views_left_out(lost));
         assert_false(begun(lost, 1));
         assert_true(begun(0, 1) && (views_members(0) == side));
         views_close();
@@ -222,8 +220,8 @@ TEST(a_stopped_coordinator_comes_back_with_an_old_view)
         assert_true((row == 0) || (views.when.then == NULL));
         views_stop(0, false);
         views_until(views_done, 120 * SECOND);
-        views_expect_out(0);
-        assert_int_equal(begun(0, 1), row == 2);
+        EXPECT("0 goes on", "0 is left out");
+        assert_true(views_left_out(0));
         for (uint32_t rank = 1; rank < 5; rank++) assert_true(views_members(rank) == 0x1e);
         views_close();
     }

@@ -102,6 +102,7 @@ struct states_world {
     struct states_limits limits;
     uint8_t crashes, starts, cuts, changes, leaves; /* used of the limits */
     uint16_t planned;   /* epochs that are to end, as their members know, a bit each */
+    uint16_t decided;   /* numbers of epochs, a bit each */
     const char *broken; /* the first rule that does not hold */
     /* processes that have accepted in this view of this epoch, and that wait and have answered */
     uint16_t accepts[STATES_EPOCHS][STATES_VIEWS];

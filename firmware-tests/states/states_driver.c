@@ -238,8 +238,9 @@ void states_deliver(struct states_conn *conn, uint32_t direction, bool lost)
         memmove(pipe->frames, pipe->frames + 1, pipe->count);
     } else {
         event.kind = GF_RENDEZVOUS_ENDED;
-        event.lives = (pipe->end == STATES_ENDS_ALIVE);
-        event.text = event.lives ? "it was silent" : "closed by peer";
+        bool lives = (pipe->end == STATES_ENDS_ALIVE);
+        event.end = lives ? GF_END_CUT : GF_END_GONE;
+        event.text = lives ? "it was silent" : "closed by peer";
         end_close(conn, direction, STATES_ENDS_ALIVE);
     }
 }

@@ -8,7 +8,8 @@
  *                          process lived as the list was read that the view began with, or that one
  *                          was of no epoch and has answered in this view
  *     no two sides         there are not two epochs, each with all of its processes, in use
- *     numbers grow         epochs of a process do, and the views that it promises in one
+ *     numbers grow         epochs of a process do, and the views that it promises in one; it is of
+ *                          none again once another has begun without it, and then another process
  *     an id is given once  no two new processes are taken in with one id, as far as anybody lives
  *                          who knows
  *
@@ -33,8 +34,7 @@ static uint32_t process_of(uint32_t incarnation)
 static uint32_t digest(const struct members_list *list)
 {
     uint32_t digest = list->bits[0] + 256u * list->first + 1;
-    for (uint32_t i = 0; i < list->taken_count; i++)
-        digest = digest * 31u + process_of(list->incarnation[i]) + 1;
+    for (uint32_t i = 0; i < list->taken_count; i++) digest = digest * 31u + list->incarnation[i];
     return digest;
 }
 
@@ -80,6 +80,7 @@ static void decision_check(uint32_t proc, const struct members_list *list, uint3
         accepts |= states->accepts[list->epoch][view];
         joins = states->joins[list->epoch][view];
     }
+    states->decided |= (uint16_t)(1u << (list->epoch + 1));
     if (!is_majority(list, accepts) && !is_everybody(self, accepts, joins))
         broken("two answers meet");
 }
@@ -111,9 +112,27 @@ static void epoch_begun(uint32_t proc, const struct members_list *list)
         if (states_lives(other) && (theirs != 0) && (theirs != own)) broken("one list a number");
     }
     self->begun[list->epoch] = own;
+    states->decided |= (uint16_t)(1u << list->epoch);
     self->epoch = list->epoch;
     self->view = 0;
     given_note(proc, list);
+}
+
+/* It is as if it had ended and another had been started. */
+static void left_out(uint32_t proc, bool led, uint32_t view)
+{
+    struct states_proc *self = &states->procs[proc];
+    bool decided = (states->decided >> (self->epoch + 1)) != 0;
+    if (!decided && led)
+        decision_check(proc, &self->last, view);
+    else if (!decided)
+        broken("a process is of no epoch again where others have decided on a later one");
+    if (self->incarnation == self->members->incarnation) broken("then it is another process");
+    memset(self->begun, 0, sizeof self->begun);
+    memset(&self->last, 0, sizeof self->last);
+    self->epoch = self->view = self->knows = 0;
+    self->is_new = false;
+    self->incarnation = self->members->incarnation;
 }
 
 /* ---- after a poll ---- */
@@ -144,6 +163,8 @@ void states_rules_poll(uint32_t proc, const struct states_before *before)
     if (list.epoch >= STATES_EPOCHS) return;
     if (led && (view->state == VIEW_LEFT) && (view->current.list.epoch == list.epoch + 1))
         decision_check(proc, &list, before->view);
+    if (view->rejoins && (list.epoch == 0) && (self->epoch != 0))
+        left_out(proc, leads(before->state), before->view);
     if (list.epoch != self->epoch) {
         /* who led decided, unless it still leads: then it has heard of what others decided */
         bool decided = led && !leads(view->state) && (list.epoch == before->epoch + 1);

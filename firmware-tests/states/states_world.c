@@ -9,6 +9,7 @@
 #define ENDPOINT "endpoint"
 #define ENDPOINT_BYTES 16u
 #define POLLS_MAX 16u
+#define SOUGHT_NS UINT64_C(2500000000) /* lib/elastic/view_take.c */
 
 /* Nothing else lies there: pointers into a world hold in all of its copies. */
 struct states_world *const states = (struct states_world *)UINT64_C(0x500000000000);
@@ -159,8 +160,12 @@ static uint64_t deadline_of(const struct states_proc *self)
     if (self->state != STATES_CHANGES) return 0;
     switch (view->state) {
     case VIEW_SEEK:
+        if (gf_view_is_left_out(members) && (view->coordinator < members->id_count) &&
+            !members->table[view->coordinator].connected)
+            return view->since_ns + SOUGHT_NS;
         if (gf_view_joins(members)) return 0;
-        return view->since_ns + (lower ? STATES_WAIT_NS / 2 : 2 * STATES_WAIT_NS);
+        if (view->sought == GF_RANK_NONE) return view->since_ns + 2 * STATES_WAIT_NS;
+        return view->since_ns + (lower ? SOUGHT_NS / 2 : SOUGHT_NS);
     case VIEW_COLLECT:
     case VIEW_PROPOSED: return view->since_ns + STATES_WAIT_NS;
     default: return 0;
@@ -412,7 +417,7 @@ static uint64_t incarnation_hash(uint32_t incarnation)
 {
     for (uint32_t proc = 0; proc < STATES_PROCS; proc++)
         if ((incarnation != 0) && (states->procs[proc].incarnation == incarnation)) return proc + 1;
-    return 0;
+    return (incarnation != 0) ? STATES_PROCS + 1u : 0; /* one that was left out, or is gone */
 }
 
 static uint64_t list_hash(uint64_t hash, const struct members_list *list)
@@ -437,7 +442,9 @@ static uint64_t view_hash(uint64_t hash, const struct members_view *view)
         mix(hash, (uint64_t)view->state | ((uint64_t)view->view << 8) |
                       ((uint64_t)view->accepted_view << 24) | ((uint64_t)view->asked_view << 40));
     hash = mix(hash, view->coordinator | ((uint64_t)view->sought << 32));
-    hash = mix(hash, view->asked_epoch | ((uint64_t)view->excluded_epoch << 16) |
+    hash = mix(hash, view->asked_epoch | ((uint64_t)view->gone_on.epoch << 16) |
+                         ((uint64_t)view->rejoins << 36) | ((uint64_t)(view->rounds % 3) << 40) |
+                         ((uint64_t)(view->rounds > 0) << 42) |
                          ((uint64_t)view->reason.planned << 32) |
                          ((uint64_t)view->reason.leaves << 33) |
                          ((uint64_t)view->noted.told << 34) | ((uint64_t)view->led.told << 35));
@@ -452,13 +459,14 @@ static uint64_t view_hash(uint64_t hash, const struct members_view *view)
 
 static uint64_t member_hash(uint64_t hash, const struct member *member)
 {
-    hash = mix(hash, (uint64_t)member->state | ((uint64_t)member->connected << 8) |
-                         ((uint64_t)member->excluded << 9) | ((uint64_t)member->passed_over << 10) |
-                         ((uint64_t)member->leaves << 11) | ((uint64_t)member->is_new << 12) |
-                         ((uint64_t)member->answered << 13) |
-                         ((uint64_t)(member->address[0] != 0) << 14) |
-                         ((uint64_t)member->progress.partial << 15) |
-                         ((uint64_t)member->view << 16) | ((uint64_t)member->owed << 32));
+    hash = mix(
+        hash, (uint64_t)member->state | ((uint64_t)member->connected << 8) |
+                  ((uint64_t)member->excluded << 9) | ((uint64_t)member->passed_over << 10) |
+                  ((uint64_t)member->leaves << 11) | ((uint64_t)member->is_new << 12) |
+                  ((uint64_t)member->answered << 13) | ((uint64_t)(member->address[0] != 0) << 14) |
+                  ((uint64_t)member->lost << 60) | ((uint64_t)member->end << 61) |
+                  ((uint64_t)member->sought << 59) | ((uint64_t)member->progress.partial << 15) |
+                  ((uint64_t)member->view << 16) | ((uint64_t)member->owed << 32));
     hash =
         mix(hash, incarnation_hash(member->incarnation) | (incarnation_hash(member->given) << 8) |
                       ((uint64_t)(uint8_t)member->epoch_rank << 16));
@@ -531,6 +539,7 @@ uint64_t states_hash(void)
         mix(0, states->crashes | ((uint64_t)states->starts << 8) | ((uint64_t)states->cuts << 16) |
                    ((uint64_t)states->changes << 24) | ((uint64_t)states->leaves << 32) |
                    ((uint64_t)states->planned << 40));
+    hash = mix(hash, states->decided);
     for (uint32_t proc = 0; proc < STATES_PROCS; proc++) {
         hash = mix(hash, states->procs[proc].was_started);
         if (states_lives(proc)) hash = proc_hash(hash, &states->procs[proc]);

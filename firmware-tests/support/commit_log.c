@@ -173,10 +173,23 @@ static uint64_t bits_of(const struct members_list *list)
     return bits;
 }
 
+/* It counts as one that has ended and another that was started, of an epoch that others have closed. */
+static void left_out(struct commit_log *log, uint32_t id)
+{
+    bool begun = false; /* or this one has decided it, so that others have accepted it */
+    for (uint32_t i = 0; i < log->count; i++)
+        begun = begun || (log->all[i].epoch > log->last[id].epoch);
+    if (!begun) (void)broken(log, "process %u is left out of no epoch", id);
+    commit_log_died(log, id);
+    commit_log_started(log, id);
+}
+
 bool commit_log_look(struct commit_log *log, uint32_t id, const struct gf_members *members)
 {
     const struct members_view *view = &members->view;
     struct commit_seen seen = {.epoch = view->epoch.epoch};
+    bool rejoins = view->rejoins && (view->epoch.epoch == 0);
+    if (rejoins && (log->last[id].epoch != 0)) left_out(log, id);
     /* without it: as coordinator it has accepted and committed in one turn */
     if (view->state == VIEW_LEFT) {
         seen.accepted = bits_of(&view->current.list);

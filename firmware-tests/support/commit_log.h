@@ -50,7 +50,9 @@ struct commit_log {
 };
 
 void commit_log_open(struct commit_log *log, uint32_t id_count);
-/* A process of this id has ended; another one was started. */
+/* A process of this id has ended; another one was started. So it is for one that was left out and
+ * waits to come in again: it has the rights of a new one, and this may be only where others have
+ * begun an epoch without it. */
 void commit_log_died(struct commit_log *log, uint32_t id);
 void commit_log_started(struct commit_log *log, uint32_t id);
 /* After each turn of a process. False: a rule is broken, log->error says which. */

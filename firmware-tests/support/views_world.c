@@ -34,6 +34,12 @@ uint32_t views_epoch(uint32_t rank)
     return (epoch == 0) ? 0 : epoch - 1;
 }
 
+bool views_left_out(uint32_t rank)
+{
+    const struct members_view *view = &views.ranks[rank].members->view;
+    return view->rejoins && (view->epoch.epoch == 0);
+}
+
 uint64_t views_members(uint32_t rank)
 {
     return bits_of(&views.ranks[rank].members->view.epoch);
@@ -52,6 +58,11 @@ static void lines_add(uint32_t rank)
         self->proposed = false;
     }
     self->epoch = views_epoch(rank);
+    if (views_left_out(rank) && !self->left_out) {
+        line("%u is left out", rank);
+        self->view = self->accepted_view = 0;
+    }
+    self->left_out = views_left_out(rank);
     if (view->view > self->view) {
         line("%u promises view %u of epoch %u, accepted %u", rank, view->view, self->epoch,
              (view->accepted_view < view->view) ? view->accepted_view : self->accepted_view);
@@ -250,6 +261,12 @@ static void progress(uint32_t rank)
         line("%u %s", rank, left ? "has left" : "is out");
 }
 
+void views_expect_out(uint32_t rank)
+{
+    assert_int_equal(views.ranks[rank].state, VIEWS_ENDED);
+    assert_int_equal(views.ranks[rank].end, GF_ERR_QUORUM);
+}
+
 static void lines_show(void)
 {
     for (uint32_t i = 0; i < views.line_count; i++) print_error("%s\n", views.lines[i]);
@@ -313,6 +330,7 @@ bool views_done(void)
     for (uint32_t rank = 0; rank < views.size; rank++) {
         const struct views_rank *self = &views.ranks[rank];
         if (!gf_sim_runs(views.sim, rank) || (self->state == VIEWS_ENDED)) continue;
+        if (views_left_out(rank)) continue;
         if (self->state != VIEWS_MEMBER) return false;
         for (uint32_t id = 0; id < views.size; id++)
             if (gf_view_has(self->members->view.epoch.bits, id) &&
@@ -392,12 +410,6 @@ void views_when(uint32_t from, uint32_t to, members_frame kind, void (*then)(voi
 {
     views.when = (struct views_when){from, to, kind, then};
     views.on_send = when_sent;
-}
-
-void views_expect_out(uint32_t rank)
-{
-    assert_int_equal(views.ranks[rank].state, VIEWS_ENDED);
-    assert_int_equal(views.ranks[rank].end, GF_ERR_QUORUM);
 }
 
 void views_expect(const char *const *lines)

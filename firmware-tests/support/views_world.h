@@ -22,7 +22,7 @@ struct views_rank {
     struct gf_rendezvous *rendezvous;
     void *rendezvous_memory;
     uint32_t epoch, view, accepted_view; /* as of its last turn */
-    bool proposed, told;
+    bool proposed, told, left_out;
     bool left_ended; /* gf_view_left_ended() as its next epoch was agreed */
 };
 
@@ -64,7 +64,8 @@ void views_for(uint64_t span_ns);
 /* then(), behind the next frame of this kind between these. */
 void views_when(uint32_t from, uint32_t to, members_frame kind, void (*then)(void));
 void views_sender_crashes(void); /* one of them */
-/* all that run are members of one epoch that all of its members run in, or have ended */
+/* all that run are members of one epoch that all of its members run in, have ended, or were left out
+ * and wait to come in again */
 bool views_done(void);
 /* all that run are members of an epoch in use */
 bool views_run(void);
@@ -83,6 +84,7 @@ uint64_t views_members(uint32_t rank); /* of that epoch, a bit each; up to 64 ra
  * and shows all. */
 void views_expect(const char *const *lines);
 #define EXPECT(...) views_expect((const char *const[]){__VA_ARGS__, NULL})
-void views_expect_out(uint32_t rank); /* the others have gone on without it */
+void views_expect_out(uint32_t rank); /* it has ended: too few are left */
+bool views_left_out(uint32_t rank); /* the others have gone on without it, and it knows and waits */
 
 #endif

@@ -84,6 +84,7 @@ static void begun(gf_context *gf)
     gf->together_ns = gf_now(gf);
     gf->change.state = GF_CHANGE_NONE;
     gf->change.own.partial = 0;
+    gf->change.left_out = plan->left_out;
     gf->change.count++;
     gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: epoch %u has begun after step %llu%s%s",
                 gf->rank, gf->world, gf->epoch, (unsigned long long)plan->progress.steps,
@@ -146,6 +147,7 @@ static gf_status agree_progress(gf_context *gf)
     if (status == GF_AGAIN) return GF_AGAIN;
     if (status < 0) return end(gf, gf_members_error(gf->members));
     if (change->plan.world == 0) return left(gf);
+    if (change->plan.left_out) change->own.partial = 1;
     if ((status = relink(gf)) < 0) {
         bool device = (status == GF_ERR_DEVICE);
         const struct gf_fault *fault = device ? &gf->gpu->fault : &gf->link->fault;
@@ -209,6 +211,13 @@ static change_stop stop_of(const gf_context *gf)
 static gf_status agree_stop(gf_context *gf, change_stop stop)
 {
     if (stop == STOP_ABORTED) return endf(gf, GF_ERR_ABORTED, "aborted by its appliance");
+    if (gf_view_is_left_out(gf->members))
+        return endf(gf, GF_ERR_QUORUM,
+                    "the other ranks went on, and did not let this one in before the deadline");
+    if (gf_view_was_led(gf->members)) {
+        gf_view_too_few(gf->members, ", before the deadline");
+        return end(gf, gf_members_error(gf->members));
+    }
     if ((gf->change.count == 0) && gf_rejoined(gf))
         return endf(gf, GF_ERR_QUORUM,
                     "the other ranks did not let this one in before the deadline of its join");
@@ -380,6 +389,10 @@ uint32_t gf_epoch_due(const gf_context *gf)
 bool gf_rejoined(const gf_context *gf)
 {
     return (gf != NULL) && gf->config.rendezvous.rejoin;
+}
+bool gf_left_out(const gf_context *gf)
+{
+    return (gf != NULL) && gf->change.left_out;
 }
 bool gf_left(const gf_context *gf)
 {

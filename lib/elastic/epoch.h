@@ -17,6 +17,7 @@ struct gf_change {
     gf_change_state state;
     bool final;        /* the failure under way is the end */
     bool leaves, left; /* gf_leave() */
+    bool left_out;     /* the epoch under way took it in again */
     /* SYNC: 0: the words are posted next, 1: the pools, from 2 on: config.state_extra */
     uint32_t sync_next;
     uint64_t deadline_ns;

@@ -89,6 +89,14 @@ static gf_status join_check(const struct gf_members *members, uint32_t id, const
     return GF_ERR_STATE;
 }
 
+/* Members that were left out say on the connection that they have that they are another process
+ * from here on. A member of the epoch under way has heard of no later one. */
+static bool is_in_use(const struct gf_members *members, uint32_t id)
+{
+    return (members->view.state == VIEW_NONE) && (members->state != MEMBERS_FAILED) &&
+           (gf_members_rank(members, id) != GF_RANK_NONE);
+}
+
 void gf_view_join(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     char why[240];
@@ -100,8 +108,12 @@ void gf_view_join(struct gf_members *members, uint32_t id, struct gf_get *get)
     }
     if (!gf_member_is_recovering(member)) {
         /* a commit has taken it in, and it had answered before it heard */
-        get->bad = (join.incarnation == 0) || (join.incarnation != member->incarnation);
-        return;
+        bool again = (join.incarnation == member->incarnation);
+        get->bad = (join.incarnation == 0) || (!again && is_in_use(members, id));
+        if (get->bad || again) return;
+        gf_view_waiting_drop(members, id);
+        member->answered = member->excluded = member->passed_over = false;
+        member->state = MEMBER_RECOVERING;
     }
     member->is_new = join.is_new;
     member->incarnation = join.incarnation;

@@ -61,10 +61,12 @@ static const struct view_rule {
     {COLLECT, ENDED, ANYBODY, gf_view_warn, COLLECT},
     {COLLECT, FAULT, ANYBODY, gf_view_warn, COLLECT},
     {PROPOSED, ACCEPT, ANYBODY, gf_view_accepted, PROPOSED},
-    {PROPOSED, TIME, ITSELF, gf_view_commit, COLLECT | PROPOSED | COMMITTED | LEFT | FAILED},
+    {PROPOSED, TIME, ITSELF, gf_view_commit, SEEK | COLLECT | PROPOSED | COMMITTED | LEFT | FAILED},
     {NONE | SEEK, DO_VIEW_CHANGE, ANYBODY, gf_view_note, SAME | LEFT | FAILED},
-    {COLLECT | PROPOSED, DO_VIEW_CHANGE, ANYBODY, gf_view_answer, SAME | COLLECT | LEFT | FAILED},
-    {NONE | SEEK | COLLECT | PROPOSED, COMMIT, ANYBODY, gf_view_be_out, SAME | LEFT | FAILED},
+    {COLLECT | PROPOSED, DO_VIEW_CHANGE, ANYBODY, gf_view_answer,
+     SAME | SEEK | COLLECT | LEFT | FAILED},
+    {NONE | SEEK | COLLECT | PROPOSED, COMMIT, ANYBODY, gf_view_be_out,
+     SAME | SEEK | LEFT | FAILED},
     {NONE | SEEK | COLLECT | PROPOSED | FAILED, JOIN, ANYBODY, gf_view_join, SAME},
 };
 
@@ -109,8 +111,8 @@ void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event 
     }
     bool begun = (event->kind == GF_RENDEZVOUS_CONNECTED);
     /* whoever */
-    if (begun && !members->was_member && (view->state == VIEW_SEEK))
-        view->coordinator = event->rank;
+    bool anybody = !members->was_member || (view->coordinator == GF_RANK_NONE);
+    if (begun && anybody && (view->state == VIEW_SEEK)) view->coordinator = event->rank;
     step(members, begun ? CONNECTED : ENDED, event->rank, NULL);
 }
 
@@ -148,14 +150,20 @@ void gf_view_ended(struct gf_members *members, const unsigned char *bits, uint32
     }
 }
 
+/* One that is only not reached may come, and is of the quorum; others are tried before it. */
 static void exclude(struct gf_members *members, uint32_t culprit)
 {
     const struct members_cut *cut = &members->cut;
     if (gf_view_joins(members)) return;
     for (uint32_t i = 0; cut->told && (i < cut->count); i++)
         gf_members_at(members, cut->ranks[i])->excluded = true;
-    if (!cut->told && (culprit < members->setup.world))
-        gf_members_at(members, culprit)->excluded = true;
+    if (cut->told || (culprit >= members->setup.world)) return;
+    struct member *member = gf_members_at(members, culprit);
+    bool lives = member->lost && (member->end != GF_END_GONE);
+    if (lives && (members->error.code == GF_ERR_PEER))
+        member->passed_over = true;
+    else
+        member->excluded = true;
 }
 
 void gf_view_change(struct gf_members *members, uint64_t now_ns,
@@ -165,6 +173,7 @@ void gf_view_change(struct gf_members *members, uint64_t now_ns,
     gf_members_touch(members, now_ns);
     members->state = MEMBERS_FAILED; /* as between two epochs */
     view->reason = *reason;
+    view->rounds = view->here_count = 0;
     view->refusal = GF_OK;
     view->sought = GF_RANK_NONE;
     if (reason->planned)
@@ -189,12 +198,13 @@ gf_status gf_view_poll(struct gf_members *members, uint64_t now_ns,
     if ((view->state != VIEW_COMMITTED) && (view->state != VIEW_LEFT)) return GF_AGAIN;
     if ((view->state == VIEW_LEFT) && gf_members_owes(members, MEMBERS_VIEW_FRAMES))
         return GF_AGAIN;
-    *plan_out = (struct gf_members_plan){.epoch = view->excluded_epoch}; /* LEFT */
+    *plan_out = (struct gf_members_plan){.epoch = view->gone_on.epoch}; /* LEFT */
     if (view->state == VIEW_LEFT) return GF_OK;
     *plan_out =
         (struct gf_members_plan){.epoch = next->list.epoch,
                                  .lead = next->lead,
                                  .lags = next->lags,
+                                 .left_out = view->rejoins,
                                  .progress = next->progress,
                                  .world = gf_view_list_count(&next->list, members->id_count),
                                  .rank = gf_view_list_rank(&next->list, members->member_id)};

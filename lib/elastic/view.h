@@ -64,9 +64,11 @@ struct members_view {
      * waits */
     uint32_t asked_view;
     uint32_t asked_epoch;
-    /* one that has begun without this rank, as it wished or not; 0: none */
-    uint32_t excluded_epoch;
-    uint64_t since_ns;               /* of the state */
+    struct members_list gone_on; /* one that has begun without this rank, as it wished or not */
+    bool rejoins;                /* so it comes as a process of no epoch; `epoch` is whom it asks */
+    uint32_t rounds;             /* of asking all that may live, in this change */
+    uint32_t here_count;         /* members, where this rank led last */
+    uint64_t since_ns;           /* the state */
     struct gf_members_reason reason; /* of the change under way, or of the last one */
     struct members_list epoch;       /* the last committed one; its number is 0 before the first */
     struct view_proposal current;    /* how that began, for those that have not heard of it */
@@ -94,6 +96,11 @@ void gf_view_change(struct gf_members *members, uint64_t now_ns,
  * gf_members_error() says why. */
 gf_status gf_view_poll(struct gf_members *members, uint64_t now_ns,
                        struct gf_members_plan *plan_out);
+/* An epoch is in use without this process, which waits to come in again. */
+bool gf_view_is_left_out(const struct gf_members *members);
+/* The change has an end: too few came to this rank, where it led; `why` follows. */
+bool gf_view_was_led(const struct gf_members *members);
+void gf_view_too_few(struct gf_members *members, const char *why);
 /* Each process of the epoch before that is not of the agreed one is named as ended; false where
  * epochs lie between. */
 bool gf_view_left_ended(const struct gf_members *members);
@@ -149,9 +156,10 @@ void gf_view_commit_put(struct gf_put *put, const struct gf_members *members,
 void gf_view_epoch_take(struct gf_members *members); /* view.current is the last committed one */
 /* .. and the next epoch, and this rank is of it */
 void gf_view_committed(struct gf_members *members);
-/* it has begun without this rank, or it has left */
-void gf_view_excluded(struct gf_members *members, uint32_t epoch);
-void gf_view_excluded_fail(struct gf_members *members);
+/* The epoch of this list has begun without this rank, or this rank has left. */
+void gf_view_excluded(struct gf_members *members, const struct members_list *list);
+/* The members of view.gone_on lives on without this process: it drops what it was, and waits to come in. */
+void gf_view_rejoin(struct gf_members *members);
 void gf_view_epoch_begun(struct gf_members *members); /* members->setup.epoch is in use */
 
 /* ---- view_lead.c ---- */
@@ -166,6 +174,8 @@ void gf_view_seek_any(struct gf_members *members);
 /* Promises the next view whose coordinator may answer (view.sought: only that one); comes to this
  * rank at the latest. */
 void gf_view_next(struct gf_members *members);
+/* Is it on this rank's host? */
+bool gf_view_is_near(const struct gf_members *members, uint32_t id);
 /* Is a rank of this one's host silent, or the culprit? Then this one may be, too. */
 bool gf_view_host_is_silent(const struct gf_members *members, uint32_t id);
 /* This rank leads view `number`: what is known by now of those that have ended or wait counts in it,

@@ -114,6 +114,12 @@ static bool is_unheard(const struct gf_members *members, uint32_t id)
            (gf_view_list_took(&members->view.epoch, id) != 0);
 }
 
+/* Its connection has ended, and it is not known to be busy. */
+static bool is_away(const struct member *member)
+{
+    return member->lost && (member->end != GF_END_SILENT);
+}
+
 /* The members that are here: their state in this view is at least `state`; MEMBER_EXPECTED: or that
  * may come. */
 static uint32_t who(const struct gf_members *members, member_state state, unsigned char *here_out)
@@ -126,8 +132,8 @@ static uint32_t who(const struct gf_members *members, member_state state, unsign
         bool in_view = ((member->state == MEMBER_REPORTED) || (member->state == MEMBER_ACCEPTED)) &&
                        member->answered && (member->view == view->view) && (member->state >= state);
         bool unheard = is_unheard(members, id);
-        bool comes =
-            (state == MEMBER_EXPECTED) && (unheard || (member->state < MEMBER_DISCONNECTED));
+        bool comes = (state == MEMBER_EXPECTED) &&
+                     (unheard || ((member->state < MEMBER_DISCONNECTED) && !is_away(member)));
         if (!gf_view_has(view->epoch.bits, id) || member->excluded) continue;
         if (gf_member_is_recovering(member) && !unheard) continue;
         if ((id != members->member_id) && !in_view && !comes) continue;
@@ -137,24 +143,74 @@ static uint32_t who(const struct gf_members *members, member_state state, unsign
     return count;
 }
 
-/* Whoever is not on the list of the ended lives, and comes: all meet at the lowest of them. That
- * one looks for others only where nobody has come to it, as it may be that they went on without it.
- * False: nobody is awaited. */
-static bool missing_seek(struct gf_members *members, bool alone)
+/* No proof is there that its process has ended. */
+static bool may_live(const struct gf_members *members, uint32_t id)
 {
+    return gf_view_has(members->view.epoch.bits, id) &&
+           ((members->table[id].state < MEMBER_DEAD) || is_unheard(members, id)) &&
+           !gf_view_has(members->view.noted.ended, id);
+}
+
+/* All that may live, and so might decide with this rank. */
+static void all_that_live(const struct gf_members *members, unsigned char *here_out)
+{
+    memset(here_out, 0, GF_WORLD_MAX / 8);
+    for (uint32_t id = 0; id < members->id_count; id++)
+        if ((id == members->member_id) || may_live(members, id)) gf_view_add(here_out, id);
+}
+
+/* Of those that may live and are not here the lowest that was not silent; at a rank to which nobody
+ * has come, also of the higher ones. Where another host is silent its ranks are, but a rank may hang
+ * alone: so each third time they are asked all the same. */
+static uint32_t missing_find(const struct gf_members *members, bool alone)
+{
+    const struct member *table = members->table;
+    for (uint32_t id = 0; id < members->id_count; id++) {
+        bool asked = alone || (id < members->member_id);
+        if ((id == members->member_id) || !asked || !may_live(members, id)) continue;
+        if (table[id].connected || table[id].sought) continue;
+        if ((members->view.rounds % 3 != 0) && gf_view_host_is_silent(members, id) &&
+            !gf_view_is_near(members, id))
+            continue;
+        return id;
+    }
+    return GF_RANK_NONE;
+}
+
+/* All of them are asked, again. */
+static void round_begin(struct gf_members *members)
+{
+    members->view.rounds++;
+    for (uint32_t id = 0; id < members->id_count; id++)
+        members->table[id].excluded = members->table[id].passed_over = members->table[id].sought =
+            false;
+}
+
+/* Too few are here. Whoever may live is looked for, and this rank leads again if it is not found: so
+ * all meet at the lowest that answers. That one looks for others only where nobody has come to it,
+ * as it may be that they went on without it. False: nobody is awaited. */
+static bool missing_seek(struct gf_members *members)
+{
+    bool alone = true;
     bool awaited = false;
     for (uint32_t id = 0; id < members->id_count; id++) {
-        const struct member *member = &members->table[id];
-        if ((id == members->member_id) || !gf_view_has(members->view.epoch.bits, id)) continue;
-        if (member->state == MEMBER_WAITS) awaited = true; /* its answer is */
-        if ((member->state >= MEMBER_DEAD) || gf_view_has(members->view.noted.ended, id)) continue;
-        awaited = true;
-        if (member->connected || ((id > members->member_id) && !alone)) continue;
-        members->view.sought = id;
-        gf_view_next(members);
-        break;
+        bool other = (id != members->member_id) && gf_view_has(members->view.epoch.bits, id);
+        bool lives = other && may_live(members, id);
+        alone = alone && !(lives && members->table[id].connected);
+        awaited = awaited || lives || (other && (members->table[id].state == MEMBER_WAITS));
     }
-    return awaited;
+    if (members->view.rounds == 0) round_begin(members);
+    uint32_t id = missing_find(members, alone);
+    if (id == GF_RANK_NONE) {
+        round_begin(members);
+        id = missing_find(members, alone);
+    }
+    members->view.since_ns = members->now_ns;
+    if (id == GF_RANK_NONE) return awaited;
+    members->table[id].sought = true;
+    members->view.sought = id;
+    gf_view_next(members);
+    return true;
 }
 
 void gf_view_lead_higher(struct gf_members *members)
@@ -166,6 +222,9 @@ void gf_view_lead_higher(struct gf_members *members)
             gf_view_lead(members, member->view);
     }
 }
+
+/* Whoever leads without a quorum looks for others so soon, where it need not wait for any, or has. */
+#define LEADS_AGAIN_NS UINT64_C(1000000000)
 
 /* Where something has failed a quorum waits no longer for ranks of a host of which one is silent. */
 #define HOST_PATIENCE_NS UINT64_C(2000000000)
@@ -191,8 +250,6 @@ void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *ge
     unsigned char may_come[GF_WORLD_MAX / 8];
     uint32_t count;
     uint32_t connected = 0;
-    uint32_t contacted = 0;
-    uint32_t of = gf_view_list_count(&view->epoch, members->id_count);
     uint64_t waited_ns = members->now_ns - view->since_ns;
     gf_view_lead_higher(members);
     for (uint32_t id = 0; id < members->id_count; id++) {
@@ -200,16 +257,16 @@ void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *ge
         if (!gf_view_has(view->epoch.bits, id)) continue;
         connected +=
             ((member->state <= MEMBER_JOINED) || is_unheard(members, id)) && member->connected;
-        contacted += (member->state == MEMBER_DISCONNECTED);
     }
     uint32_t most = who(members, MEMBER_EXPECTED, may_come);
-    bool may_be_enough = gf_view_may_be_quorum(members, may_come);
     bool outdated = gf_view_is_outdated(members, may_come);
-    bool late = (waited_ns >= ((connected > 0) ? view->reason.silent_ns : view->reason.away_ns));
+    uint64_t most_ns = (connected > 0) ? view->reason.silent_ns : view->reason.away_ns;
+    bool late = (waited_ns >= most_ns);
     bool told = view->noted.told && members->was_member;
     for (uint32_t id = 0; late && told && (id < members->id_count); id++)
         members->table[id].excluded = false;
     count = who(members, MEMBER_REPORTED, here);
+    view->here_count = count;
     if (gf_view_quorum(members, here)) {
         bool awaits = (most != count) && !late;
         if (awaits && ((waited_ns < HOST_PATIENCE_NS) || !rest_is_silent(members, may_come, here)))
@@ -222,20 +279,29 @@ void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *ge
         gf_view_lead_again(members);
         return;
     }
-    /* else nobody who comes would be enough */
-    if (!late && (may_be_enough || view->noted.told)) return;
-    if (told && missing_seek(members, connected == 0)) return;
-    if (contacted > 0)
-        gf_view_fail(members, GF_ERR_QUORUM,
-                     "%u of the %u ranks of epoch %u are here: too few to go on; %u others have "
-                     "contacted another coordinator, and may go on there without rank %u",
-                     count, of, view->epoch.epoch, contacted, members->setup.rank);
-    else
-        gf_view_fail(members, GF_ERR_QUORUM,
-                     "%u of the %u ranks of epoch %u are here: too few to go on without proof "
-                     "that the others have ended (gf_shrink: ended)",
-                     count, of, view->epoch.epoch);
+    bool soon = (connected == 0) && (waited_ns >= LEADS_AGAIN_NS) &&
+                ((view->rounds > 0) || (most == count) || rest_is_silent(members, may_come, here));
+    all_that_live(members, may_come);
+    bool hopes = told || gf_view_may_be_quorum(members, may_come);
+    if (hopes && !late && !soon) return;
+    if (hopes && missing_seek(members)) return;
+    gf_view_too_few(members, "");
     refuse_all(members);
+}
+
+bool gf_view_was_led(const struct gf_members *members)
+{
+    return members->view.here_count > 0;
+}
+
+void gf_view_too_few(struct gf_members *members, const char *why)
+{
+    const struct members_view *view = &members->view;
+    gf_view_fail(members, GF_ERR_QUORUM,
+                 "%u of the %u ranks of epoch %u are here: too few to go on without proof that the "
+                 "others have ended (gf_shrink: ended)%s",
+                 view->here_count, gf_view_list_count(&view->epoch, members->id_count),
+                 view->epoch.epoch, why);
 }
 
 void gf_view_commit(struct gf_members *members, uint32_t own, struct gf_get *get)
@@ -259,5 +325,5 @@ void gf_view_commit(struct gf_members *members, uint32_t own, struct gf_get *get
     if (gf_view_has(view->current.list.bits, own))
         gf_view_committed(members);
     else
-        gf_view_excluded(members, view->current.list.epoch);
+        gf_view_excluded(members, &view->current.list);
 }

@@ -1,5 +1,6 @@
 /* An epoch begins without this rank, or with it: it is agreed, its members join it, and once all
  * have, it is in use. */
+#include "drivers/fnv.h"
 #include "lib/membership/members_state.h"
 
 static void used_add(struct members_view *view)
@@ -23,7 +24,7 @@ void gf_view_epoch_take(struct gf_members *members)
             member->address[0] = 0; /* that of the process before it */
         }
         if (may_come || (member->state == MEMBER_REPORTED)) member->state = MEMBER_EXPECTED;
-        member->excluded = member->passed_over = false;
+        member->excluded = member->passed_over = member->lost = false;
         member->view = 0; /* views are counted anew: what waits has answered in none of these */
     }
     gf_view_admit(members);
@@ -36,25 +37,71 @@ void gf_view_committed(struct gf_members *members)
     members->view.state = VIEW_COMMITTED;
 }
 
-void gf_view_excluded_fail(struct gf_members *members)
-{
-    gf_view_fail(members, GF_ERR_QUORUM,
-                 "the other ranks went on without rank %u: epoch %u is closed, epoch %u has "
-                 "begun",
-                 members->setup.rank, members->view.epoch.epoch, members->view.excluded_epoch);
-}
+#define GONE_ON_TEXT \
+    "the other ranks went on without rank %u: epoch %u is closed, epoch %u has begun"
 
-void gf_view_excluded(struct gf_members *members, uint32_t epoch)
+void gf_view_excluded(struct gf_members *members, const struct members_list *list)
 {
     struct members_view *view = &members->view;
-    view->excluded_epoch = epoch;
-    if (view->reason.leaves && (view->state != VIEW_NONE)) {
+    view->gone_on = *list;
+    if (view->state == VIEW_NONE) /* it comes in again once its caller begins a change */
+        gf_members_failf(members, GF_ERR_PEER, GF_RANK_NONE, GONE_ON_TEXT, members->setup.rank,
+                         view->epoch.epoch, list->epoch);
+    else if (view->reason.leaves)
         view->state = VIEW_LEFT;
+    else
+        gf_view_rejoin(members);
+}
+
+/* What this process has promised and accepted was for an epoch that is closed, and nobody may count
+ * it any more: so it is another process from here on, of no epoch. */
+static void forget(struct gf_members *members)
+{
+    struct members_view *view = &members->view;
+    view->epoch = view->gone_on;
+    view->epoch.epoch = 0;
+    memset(&view->gone_on, 0, sizeof view->gone_on);
+    memset(&view->accepted, 0, sizeof view->accepted);
+    view->view = view->accepted_view = view->asked_view = view->asked_epoch = 0;
+    view->sought = GF_RANK_NONE;
+    view->rejoins = true;
+    members->setup.is_new = false;
+    members->incarnation =
+        (uint32_t)gf_fnv_u64(gf_fnv_u64(GF_FNV_START, members->incarnation), members->now_ns) | 1u;
+    for (uint32_t id = 0; id < members->id_count; id++) {
+        struct member *member = &members->table[id];
+        bool unknown = (id != view->epoch.first) && (gf_view_list_took(&view->epoch, id) != 0);
+        if (unknown) member->address[0] = 0; /* that of the process before it */
+        member->excluded = member->passed_over = false;
+        member->owed = 0;
+    }
+}
+
+void gf_view_rejoin(struct gf_members *members)
+{
+    struct members_view *view = &members->view;
+    uint32_t begun = view->gone_on.epoch;
+    uint32_t coordinator = view->coordinator;
+    if (gf_view_has(view->gone_on.bits, members->member_id)) {
+        gf_view_fail(members, GF_ERR_QUORUM, GONE_ON_TEXT ", with another process of its id",
+                     members->setup.rank, view->epoch.epoch, begun);
         return;
     }
-    /* its error sticks until it asks */
-    if ((view->state == VIEW_NONE) && (members->state == MEMBERS_FAILED)) return;
-    gf_view_excluded_fail(members);
+    gf_log_line(&members->setup.log, GF_LOG_WARN, GONE_ON_TEXT "; it waits to come in again",
+                members->setup.rank, view->epoch.epoch, begun);
+    bool stands = (view->state == VIEW_SEEK) && (coordinator < members->id_count) &&
+                  members->table[coordinator].connected;
+    forget(members);
+    gf_view_enter(members, VIEW_SEEK);
+    if (stands)
+        gf_members_owe_id(members, coordinator, MEMBERS_JOIN);
+    else
+        gf_view_next(members);
+}
+
+bool gf_view_is_left_out(const struct gf_members *members)
+{
+    return members->view.rejoins && gf_view_joins(members);
 }
 
 bool gf_view_left_ended(const struct gf_members *members)
@@ -152,10 +199,11 @@ void gf_view_epoch_begun(struct gf_members *members)
     }
     view->state = VIEW_NONE;
     view->coordinator = members_id(members, 0);
-    view->reason.leaves = false;
+    view->reason.leaves = view->rejoins = false;
     members->was_member = true;
     for (uint32_t id = 0; id < members->id_count; id++)
-        members->table[id].excluded = members->table[id].passed_over = false;
+        members->table[id].excluded = members->table[id].passed_over = members->table[id].lost =
+            false;
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         struct member *member = gf_members_at(members, rank);
         memcpy(member->address, members_endpoint_at(members, rank), sizeof member->address);

@@ -90,6 +90,11 @@ static bool is_same_host(const struct member *a, const struct member *b)
     return (bytes > 1) && (strncmp(a->address, b->address, bytes) == 0);
 }
 
+bool gf_view_is_near(const struct gf_members *members, uint32_t id)
+{
+    return is_same_host(&members->table[members->member_id], &members->table[id]);
+}
+
 bool gf_view_host_is_silent(const struct gf_members *members, uint32_t id)
 {
     for (uint32_t other = 0; other < members->id_count; other++) {
@@ -146,10 +151,35 @@ static uint32_t view_find(const struct gf_members *members, uint32_t *coordinato
     return found;
 }
 
+/* This process is of no epoch, and knows where members of one are: one after the other is asked,
+ * which lets it in if it coordinates. */
+static void ask_next(struct gf_members *members)
+{
+    struct members_view *view = &members->view;
+    const struct members_list *list = &view->epoch;
+    uint32_t id = view->coordinator;
+    bool knows = (id < members->id_count) && gf_view_has(list->bits, id);
+    for (uint32_t i = gf_view_list_count(list, members->id_count); i > 0; i--) {
+        id = knows ? gf_view_list_next(list, id, members->id_count) : list->first;
+        knows = true;
+        if (members->table[id].state == MEMBER_DEAD) continue;
+        gf_status status = gf_view_turn(members, id); /* fails where its address is not known */
+        if (status < 0) continue;
+        gf_view_enter(members, VIEW_SEEK);
+        if (status == GF_OK) gf_members_owe_id(members, id, MEMBERS_JOIN);
+        return;
+    }
+    gf_view_seek_any(members);
+}
+
 void gf_view_next(struct gf_members *members)
 {
     struct members_view *view = &members->view;
     uint32_t id = members->member_id;
+    if (gf_view_joins(members) && view->rejoins) {
+        ask_next(members);
+        return;
+    }
     if (!members->was_member) {
         gf_view_seek_any(members);
         return;

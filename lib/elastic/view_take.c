@@ -9,12 +9,12 @@ void gf_view_begin(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     struct members_view *view = &members->view;
     if (gf_view_joins(members)) {
-        gf_view_seek_any(members);
+        gf_view_next(members);
     } else if (members->table[id].excluded) {
         gf_view_fail(members, GF_ERR_QUORUM, "this rank is not to be of the next epoch: %.200s",
                      members->error.text);
-    } else if (view->excluded_epoch != 0) {
-        gf_view_excluded_fail(members);
+    } else if (view->gone_on.epoch != 0) {
+        gf_view_rejoin(members);
     } else if (view->epoch.epoch == 0) {
         view->state = VIEW_FAILED;
         members->error.code = GF_ERR_QUORUM;
@@ -35,23 +35,31 @@ void gf_view_report(struct gf_members *members, uint32_t id, struct gf_get *get)
 void gf_view_lost(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     (void)get;
-    if (id != GF_RANK_NONE) members->table[id].passed_over = members->was_member;
+    struct member *member = (id != GF_RANK_NONE) ? &members->table[id] : NULL;
+    bool left = (member != NULL) && member->lost && (member->end == GF_END_LEFT);
+    if ((member != NULL) && !left) member->passed_over = members->was_member;
     gf_view_next(members);
 }
 
+/* Whoever is sought may look for others itself. */
+#define SOUGHT_NS UINT64_C(2500000000)
+
 /* The lower one looks for the higher one for less time than that looks for it: they cannot miss
- * each other for ever. Who joins waits until its caller's deadline. */
+ * each other for ever. Who joins waits until its caller's deadline; one that knows where the members
+ * are asks each. */
 void gf_view_late(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     const struct members_view *view = &members->view;
-    bool lower = (view->sought != GF_RANK_NONE) && (id < view->sought);
-    uint64_t most_ns =
-        lower ? view->reason.silent_ns / 2 : view->reason.silent_ns + view->reason.away_ns;
-    if (gf_view_joins(members)) return;
+    bool joins = gf_view_joins(members);
+    bool knows = (view->coordinator < members->id_count);
+    const struct member *to = knows ? &members->table[view->coordinator] : NULL;
     /* who names the ended may say that it has while it is tried */
-    bool ended = (view->coordinator < members->id_count) &&
-                 (members->table[view->coordinator].state == MEMBER_DEAD);
+    bool ended = !joins && knows && (to->state == MEMBER_DEAD);
+    uint64_t most_ns = view->reason.silent_ns + view->reason.away_ns;
+    if ((joins || (view->sought != GF_RANK_NONE)) && (most_ns > SOUGHT_NS)) most_ns = SOUGHT_NS;
+    if ((view->sought != GF_RANK_NONE) && (id < view->sought)) most_ns /= 2;
     if (!ended && (members->now_ns - view->since_ns < most_ns)) return;
+    if (joins && (!knows || !view->rejoins || to->connected)) return;
     gf_view_lost(members, view->coordinator, get);
 }
 
@@ -92,7 +100,7 @@ static bool report_take(struct gf_members *members, uint32_t id, struct gf_get *
     }
     if (list.epoch > view->epoch.epoch) {
         if (!gf_view_list_is_mine(members, &list)) {
-            gf_view_excluded(members, list.epoch);
+            gf_view_excluded(members, &list);
             return false;
         }
         view->current = (struct view_proposal){.list = list};
@@ -181,6 +189,13 @@ struct commit {
     char first[GF_CONTROL_ADDRESS_BYTES], reason[VIEW_REASON_BYTES];
 };
 
+/* Where the first of its epoch is reached, who may be another process than this rank knew. */
+static void first_address_take(struct gf_members *members, const struct commit *commit)
+{
+    struct member *first = &members->table[commit->proposal.list.first];
+    if (commit->first[0] != 0) memcpy(first->address, commit->first, sizeof commit->first);
+}
+
 /* False: malformed, or it has begun without this rank. */
 static bool commit_get(struct gf_members *members, struct gf_get *get, struct commit *commit_out)
 {
@@ -192,10 +207,12 @@ static bool commit_get(struct gf_members *members, struct gf_get *get, struct co
     gf_get_text(get, commit_out->first, sizeof commit_out->first);
     commit_out->used = gf_get_bytes(get, (members->id_count + 7) / 8);
     gf_get_text(get, commit_out->reason, sizeof commit_out->reason);
-    if (get->bad || (members->view.excluded_epoch != 0)) return false;
+    if (get->bad || (members->view.gone_on.epoch != 0)) return false;
     if ((commit_out->code != GF_OK) || (list->epoch <= members->view.epoch.epoch)) return true;
     if (gf_view_list_is_mine(members, list)) return true;
-    gf_view_excluded(members, list->epoch);
+    if (gf_view_joins(members)) return false; /* it did not take this process in */
+    first_address_take(members, commit_out);
+    gf_view_excluded(members, list);
     return false;
 }
 
@@ -214,7 +231,7 @@ void gf_view_begin_epoch(struct gf_members *members, uint32_t id, struct gf_get 
     if (!commit_get(members, get, &commit)) return;
     /* that one goes no further, but others may */
     if ((commit.code == GF_ERR_QUORUM) && gf_view_joins(members)) {
-        gf_view_seek_any(members);
+        gf_view_next(members);
         return;
     }
     if (commit.code != GF_OK) {
@@ -226,7 +243,7 @@ void gf_view_begin_epoch(struct gf_members *members, uint32_t id, struct gf_get 
     first = &members->table[commit.proposal.list.first];
     view->current = commit.proposal;
     for (uint32_t i = 0; i < (members->id_count + 7) / 8; i++) view->used[i] |= commit.used[i];
-    if (first->address[0] == 0) memcpy(first->address, commit.first, sizeof commit.first);
+    if (first->address[0] == 0) first_address_take(members, &commit);
     if (commit.number == 0) {
         gf_view_committed(members);
         return;

@@ -104,6 +104,7 @@ struct gf_members_plan {
     uint32_t rank, world;
     uint32_t lead;                       /* new rank: the lowest whose state is the common one */
     bool lags;                           /* some rank needs the lead's state */
+    bool left_out;                       /* this one does: an epoch was in use without it */
     struct gf_members_progress progress; /* the common one */
 };
 

@@ -3,21 +3,37 @@
 
 #include <stdio.h>
 
-static void rank_died(struct gf_members *members, uint32_t rank, const char *how)
+/* What the end of its connection says of it. */
+static const char *fate_of(gf_rendezvous_end end)
 {
+    switch (end) {
+    case GF_END_GONE: break;
+    case GF_END_LEFT: return "left";
+    case GF_END_SILENT: return "says nothing";
+    case GF_END_CUT: return "is cut off";
+    case GF_END_RESET: return "died or was cut off";
+    }
+    return "died";
+}
+
+static void rank_lost(struct gf_members *members, uint32_t rank, gf_rendezvous_end end,
+                      const char *how)
+{
+    const char *fate = fate_of(end);
     const struct member *peer = gf_members_of(members, rank);
     const struct gf_position *told = &peer->said.told.position;
     if (members->state == MEMBERS_JOINING)
-        gf_members_join_failf(members, GF_ERR_PEER, rank,
-                              "rank %u died while ranks were joining: %s", rank, how);
+        gf_members_join_failf(members, GF_ERR_PEER, rank, "rank %u %s while ranks were joining: %s",
+                              rank, fate, how);
     else if (peer->said.heard_ns != 0)
         gf_members_fail_in(members, GF_ERR_PEER, rank, told,
-                           "rank %u died: %.80s in %s (as of %.1f s ago)", rank, how,
+                           "rank %u %s: %.80s in %s (as of %.1f s ago)", rank, fate, how,
                            gf_members_place(told).text,
                            (double)(members->now_ns - peer->said.heard_ns) / 1e9);
     else
-        gf_members_failf(members, GF_ERR_PEER, rank, "rank %u died: %.80s while rank %u was in %s",
-                         rank, how, members->setup.rank, gf_members_place(&members->position).text);
+        gf_members_failf(members, GF_ERR_PEER, rank, "rank %u %s: %.80s while rank %u was in %s",
+                         rank, fate, how, members->setup.rank,
+                         gf_members_place(&members->position).text);
 }
 
 static void on_connected(struct gf_members *members, uint32_t rank)
@@ -185,7 +201,7 @@ static void lose(struct gf_members *members, const struct gf_rendezvous_event *e
 {
     (void)get;
     if (members_over(members) || members->table[event->rank].leaves) return;
-    rank_died(members, gf_members_rank(members, event->rank), event->text);
+    rank_lost(members, gf_members_rank(members, event->rank), event->end, event->text);
 }
 
 static void read_frame(struct gf_members *members, const struct gf_rendezvous_event *event,
@@ -220,13 +236,17 @@ static void connection_note(struct gf_members *members, const struct gf_rendezvo
     struct member *member = &members->table[event->rank];
     bool waits = gf_member_is_recovering(member);
     member->connected = (event->kind == GF_RENDEZVOUS_CONNECTED);
+    member->lost = !member->connected;
     member->answered = false;
     member->owed = 0;
     gf_view_waiting_drop(members, event->rank);
     if (!member->connected) {
-        member->state = (waits || !event->lives) ? MEMBER_DEAD : MEMBER_DISCONNECTED;
+        bool gone = waits || (event->end == GF_END_GONE);
+        member->state = gone ? MEMBER_DEAD : MEMBER_DISCONNECTED;
+        member->end = event->end;
     } else if (!event->rejoins) {
         member->state = MEMBER_EXPECTED;
+        member->incarnation = 0; /* it says it again, if it waits */
     } else {
         member->state = MEMBER_RECOVERING;
         member->excluded = member->passed_over = false; /* that was the process before it */

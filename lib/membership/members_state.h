@@ -122,9 +122,12 @@ struct member {
     member_state state;
     bool connected;
     bool excluded;    /* by fault attribution: it is of no quorum */
+    bool lost;        /* its connection has ended, `end` says how, and none has come since */
     bool passed_over; /* it was silent as coordinator: others are tried first, its answers count */
+    bool sought;      /* by this rank, in this round */
     bool leaves;      /* BYE, or its report, said so */
     bool is_new;      /* its JOIN said so, and which process it is: */
+    gf_rendezvous_end end;
     uint32_t incarnation;
     /* the process to which a commit gave the id, and this rank saw that; 0: none */
     uint32_t given;
@@ -232,7 +235,7 @@ static inline bool gf_member_is_recovering(const struct member *member)
 /* This process is RECOVERING: of no epoch yet. */
 static inline bool gf_view_joins(const struct gf_members *members)
 {
-    return members->setup.joins && (members->view.epoch.epoch == 0);
+    return (members->setup.joins || members->view.rejoins) && (members->view.epoch.epoch == 0);
 }
 /* The connection is that of the epoch's member. */
 static inline bool gf_member_is_here(const struct member *member)

@@ -93,6 +93,7 @@ static gf_status epoch_wait(struct train *train, double begin, const char *cause
         }
         if (status >= 0) {
             world_take(train);
+            train->joins = train->joins || gf_left_out(train->gf);
             status = meet(train);
             if (status >= 0) break;
         }

@@ -1,0 +1,81 @@
+/* An elastic appliance that knows nothing of outages: steps of a millisecond, gf_epoch_begin() where one
+ * fails or somebody waits to come in. It ends with all others once the file STOP is there, and says what it
+ * has come to. program_outage CONFIGURATION STOP */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "config/config.h"
+#include "lib/gradientflow.h"
+
+#define ELEMS 20000u
+
+static const struct gf_tensor tensors[] = {{.name = "weight", .elem_count = ELEMS}};
+static unsigned left_out;
+
+static gf_status step(gf_context *gf, const char *stop)
+{
+    const struct timespec pace = {.tv_nsec = 1000000};
+    gf_status status = gf_step_begin(gf);
+    if (status != GF_OK) return status;
+    float *gradient = (float *)(uintptr_t)gf_gradient(gf, 0);
+    uint64_t number = gf_steps(gf);
+    (void)nanosleep(&pace, NULL);
+    for (unsigned i = 0; i < ELEMS; i++)
+        gradient[i] = (float)((number * 31 + i * 17 + gf_rank(gf)) % 64) / 64 - 0.5f;
+    status = gf_step_metric(gf, 0, (access(stop, F_OK) == 0) ? 1.0 : 0.0);
+    if (status == GF_OK) status = gf_tensor_ready(gf, 0, 0);
+    if (status == GF_OK) status = gf_step_wait(gf);
+    return (status == GF_OK) ? gf_update(gf, 0.01f) : status;
+}
+
+/* Until an epoch has begun, or no other can. */
+static gf_status change(gf_context *gf, gf_status status)
+{
+    while ((status < 0) || (gf_epoch_due(gf) > 0)) {
+        if (gf_epoch_begin(gf, NULL, 0) < 0) return status;
+        status = gf_epoch_wait(gf);
+        if (status == GF_OK) left_out += gf_left_out(gf) ? 1u : 0u;
+    }
+    return status;
+}
+
+static unsigned weights_hash(gf_context *gf)
+{
+    const unsigned char *bytes = (const unsigned char *)(uintptr_t)gf_weight(gf, 0);
+    unsigned hash = 2166136261u;
+    for (size_t i = 0; i < ELEMS * sizeof(float); i++) hash = (hash ^ bytes[i]) * 16777619u;
+    return hash;
+}
+
+int main(int argc, char **argv)
+{
+    static struct gf_config config;
+    static char error[GF_CONFIG_ERROR_BYTES];
+    struct gf_footprint need;
+    gf_context *gf = NULL;
+    if ((argc != 3) || (gf_config_load(argv[1], &config, error) != GF_OK)) {
+        fprintf(stderr, "%s\n", (argc != 3) ? "program_outage CONFIGURATION STOP" : error);
+        return 2;
+    }
+    config.log = gf_log_stderr;
+    config.exchange.average = GF_AVERAGE_RANKS;
+    config.optimizer.kind = GF_OPTIMIZER_SGD;
+    if (gf_measure(&config, tensors, 1, &need) != GF_OK) return 1;
+    void *memory = aligned_alloc(64, need.control_bytes);
+    gf_status status = gf_open(&config, tensors, 1, memory, need.control_bytes, &gf);
+    if (status == GF_OK) status = gf_open_wait(gf);
+    if (status == GF_OK) fprintf(stderr, "ready\n");
+    while (status == GF_OK) {
+        status = step(gf, argv[2]);
+        if ((status == GF_OK) && (gf_metric(gf, 0) > 0)) break;
+        status = change(gf, status);
+    }
+    if (status == GF_OK)
+        fprintf(stderr, "end: %u ranks, step %llu, weights %08x, left out %u times\n", gf_world(gf),
+                (unsigned long long)gf_steps(gf), weights_hash(gf), left_out);
+    gf_close(gf);
+    free(memory);
+    return status != GF_OK;
+}
