@@ -9,7 +9,7 @@ seeds=${GF_TEST_SEEDS:-1000}
 # MODE FIRST: seeds FIRST to FIRST + 8
 nine() {
     env "$1" "GF_TEST_SEED=$2" "GF_TEST_ONLY=a_run_*ends_where_it_ends_on_the_host" \
-        timeout 300 "$BUILD/firmware-tests/$3" >"$scratch/log" 2>&1 || {
+        timeout 1000 "$BUILD/firmware-tests/$3" >"$scratch/log" 2>&1 || {
         tail -n 20 "$scratch/log"
         return 1
     }

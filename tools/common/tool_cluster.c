@@ -53,6 +53,8 @@ static const struct tool_field fields[] = {
     REAL(op_bandwidth, 1e3, 1e15, .needed = true, .unit = "bytes/s",
          .help = "of element ops, read and written"),
     REAL(op_cost, 0, 10, .unit = "s", .help = "and so long each: a kernel launch"),
+    REAL(poll_time, 0, 10, .unit = "s",
+         .help = "until the CPU sees that a GPU has ended something: a poll each phase"),
     {TOOL_FIELD(tool_cluster, device_ops), .kind = TOOL_FIELD_BOOL,
      .help =
          "GPUs compute them, a launch for many slices of the pool; else hosts, a slice at a time"},

@@ -15,7 +15,7 @@ struct tool_cluster {
     bool rails, device_ops, gpu_direct;
     double network_bandwidth, network_latency, oversubscription;
     double node_bandwidth, node_pair_bandwidth, node_latency, host_bandwidth;
-    double message_cost, op_bandwidth, op_cost;
+    double message_cost, op_bandwidth, op_cost, poll_time;
     double gpu_flops, gpu_peak_flops, gpu_memory;
     double compute_spread, straggler_scale, straggler_tail;
     uint32_t model_count;

@@ -148,6 +148,7 @@ static struct plan_network network_of(const struct tool_cluster *cluster)
                                  .message_ns = ns_of(cluster->message_cost),
                                  .op_bytes_per_ns = cluster->op_bandwidth * 1e-9,
                                  .op_ns = ns_of(cluster->op_cost),
+                                 .poll_ns = ns_of(cluster->poll_time),
                                  .device_ops = cluster->device_ops,
                                  .gpu_memory = cluster->gpu_direct || (cluster->host_bandwidth > 0),
                                  .gpu_direct = cluster->gpu_direct,

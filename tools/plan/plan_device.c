@@ -44,6 +44,7 @@ void plan_device_work(const struct gf_queue *queue, plan_engine engine, uint64_t
 static gf_status reached_at(struct plan_device *device, uint64_t at_ns)
 {
     device->moved = device->moved || !device->is_gpu;
+    if (at_ns > 0) at_ns += device->at_once ? 0 : device->poll_ns;
     if (!device->is_gpu || (at_ns <= gf_sim_now_ns(device->sim))) return GF_OK;
     gf_sim_wake_at(device->sim, device->rank, at_ns);
     return GF_AGAIN;
@@ -157,7 +158,7 @@ static gf_status gpu_reached(struct gf_gpu *gpu, uint32_t event)
 
 static gf_status gpu_finished(struct gf_queue *queue)
 {
-    return reached_at(device_of(queue), end_of(device_of(queue), queue->stream));
+    return reached_at(device_of(queue), device_of(queue)->stream_free_ns[queue->stream]);
 }
 
 /* All ranks are in this process: an address is all there is to tell. */

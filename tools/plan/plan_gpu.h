@@ -41,6 +41,7 @@ struct plan_device {
     double peer_bytes_per_ns;
     double pair_bytes_per_ns; /* by those to one of them; 0: as the former */
     uint64_t op_ns;           /* of each launch beside its bytes */
+    uint64_t poll_ns;         /* until the CPU sees that work has ended */
     /* The host's way through the pool has an element op a slice, a device's a launch for many: one
      * of a plan_kind that follows without a pause belongs to a launch of so many elements. 0: each
      * is one. */

@@ -89,6 +89,7 @@ static gf_status rank_open(struct plan_world *w, uint32_t rank)
                              .peer_bytes_per_ns = setup->network.node_bytes_per_ns,
                              .pair_bytes_per_ns = setup->network.pair_bytes_per_ns,
                              .op_ns = setup->network.op_ns,
+                             .poll_ns = setup->network.poll_ns,
                              .launch_elems = setup->network.device_ops ? PLAN_LAUNCH_ELEMS : 0,
                              .is_gpu = setup->network.gpu_memory,
                              .host_bytes_per_ns = setup->network.host_bytes_per_ns,

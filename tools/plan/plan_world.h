@@ -16,6 +16,7 @@ struct plan_network {
     /* each message keeps its port so long beside its bytes */
     uint64_t message_ns;
     double op_bytes_per_ns; /* of element ops */
+    uint64_t poll_ns;       /* from the end of a device's work to the look that sees it */
     uint64_t op_ns;
     /* one launch takes many slices of the pool (plan_gpu.h) */
     bool device_ops;
