@@ -90,13 +90,14 @@ static bool is_coordinator(const struct gf_sim *sim, uint32_t rank)
     return !self->is_dead && (self->rendezvous != NULL) && (self->rendezvous->coordinator == rank);
 }
 
-/* Who has begun to connect still means to, as the same process. */
+/* Who has begun to connect still means to, as the same process, and the other one coordinates. */
 static bool connects_still(const struct gf_sim *sim, const struct sim_frame *frame)
 {
     const struct sim_rank *near = &sim->ranks[frame->near];
     uint32_t far = (frame->near == frame->to) ? frame->event.rank : frame->to;
     return !near->is_dead && (near->rendezvous != NULL) && (near->starts == frame->near_starts) &&
-           (near->rendezvous->coordinator == far);
+           (near->rendezvous->coordinator == far) &&
+           (near->rendezvous->rejoins || is_coordinator(sim, far));
 }
 
 /* Its thread is stopped, or at work; or a stranger has its port. */

@@ -462,6 +462,26 @@ TEST(a_list_of_the_ended_is_not_of_those_that_came_in_since)
 
 /* ---- a candidate whose kernel takes connections, and which says nothing ---- */
 
+/* Those that are a quorum without it wait a second for its word, and half a second more. It comes in
+ * again once it runs. */
+TEST(a_silent_candidate_costs_no_part_of_the_deadline)
+{
+    views_open(5, false);
+    uint64_t began_ns = gf_sim_now_ns(views.sim);
+    views_crash(0);
+    views_stop(1, true);
+    views_until(views_done, 60 * SECOND);
+    EXPECT("2 begins epoch 1: members 28");
+    assert_true(gf_sim_now_ns(views.sim) - began_ns < 16 * SECOND / 10);
+    views_stop(1, false);
+    for (int i = 0; (i < 100) && (gf_members_waiting(views.ranks[2].members) == 0); i++)
+        views_for(SECOND / 10);
+    views_change(0x1c);
+    views_until(views_done, 60 * SECOND);
+    EXPECT("2 begins epoch 2: members 30");
+    views_close();
+}
+
 /* It has ended, and a stranger has its port: whoever names the ended says it while it is tried. */
 TEST(a_candidate_that_has_ended_is_not_waited_for_whoever_has_its_port)
 {
@@ -477,4 +497,39 @@ TEST(a_candidate_that_has_ended_is_not_waited_for_whoever_has_its_port)
     EXPECT("2 begins epoch 1: members 4");
     assert_true(gf_sim_now_ns(views.sim) - began_ns < SECOND);
     views_close();
+}
+
+/* Silence is no death: 1 was busy, and without it 2 is too few. */
+TEST(a_candidate_that_was_busy_is_met)
+{
+    for (uint64_t busy_ms = 100; busy_ms <= 20100; busy_ms += 500) {
+        views_open(3, false);
+        views_crash(0);
+        views_stop(1, true);
+        views_for(busy_ms * SECOND / 1000);
+        views_stop(1, false);
+        uint64_t began_ns = gf_sim_now_ns(views.sim);
+        views_until(views_done, 60 * SECOND);
+        EXPECT("2 begins epoch 1: members 6");
+        assert_true(gf_sim_now_ns(views.sim) - began_ns < 2 * SECOND);
+        views_close();
+    }
+}
+
+/* Rank 0 is silent; 1 and 2 have looked for each other in vain, and can meet now. */
+TEST(two_that_have_missed_each_other_meet_once_they_can)
+{
+    for (uint64_t cut_s = 1; cut_s <= 40; cut_s += 3) {
+        views_open(3, true);
+        views_stop(0, true);
+        gf_sim_partition(views.sim, 1, 2, true);
+        views_fail(0);
+        views_for(cut_s * SECOND);
+        gf_sim_partition(views.sim, 1, 2, false);
+        uint64_t began_ns = gf_sim_now_ns(views.sim);
+        views_until(views_run, 60 * SECOND);
+        EXPECT("1 begins epoch 1: members 6");
+        assert_true(gf_sim_now_ns(views.sim) - began_ns < 10 * SECOND);
+        views_close();
+    }
 }

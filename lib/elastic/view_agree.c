@@ -226,21 +226,26 @@ void gf_view_lead_higher(struct gf_members *members)
 /* Whoever leads without a quorum looks for others so soon, where it need not wait for any, or has. */
 #define LEADS_AGAIN_NS UINT64_C(1000000000)
 
-/* Where something has failed a quorum waits no longer for ranks of a host of which one is silent. */
+/* Where something has failed a quorum waits no longer for ranks of a host of which one is silent .. */
 #define HOST_PATIENCE_NS UINT64_C(2000000000)
+/* .. nor for those that were silent as coordinators before: they may come in again by themselves. */
+#define SILENT_PATIENCE_NS UINT64_C(500000000)
 
-/* Is everybody that may come but is not here of such a host, and not of this rank's own, which
- * runs? */
-static bool rest_is_silent(const struct gf_members *members, const unsigned char *may_come,
-                           const unsigned char *here)
+/* How long are those awaited that may come and are not here? UINT64_MAX: as long as any. This rank's
+ * own host runs, whoever is silent there. */
+static uint64_t patience_ns(const struct gf_members *members, const unsigned char *may_come,
+                            const unsigned char *here)
 {
-    if (members->view.reason.planned || gf_view_host_is_silent(members, members->member_id))
-        return false;
+    uint64_t most_ns = SILENT_PATIENCE_NS;
+    bool own_is_silent = gf_view_host_is_silent(members, members->member_id);
+    if (members->view.reason.planned) return UINT64_MAX;
     for (uint32_t id = 0; id < members->id_count; id++) {
         if (!gf_view_has(may_come, id) || gf_view_has(here, id)) continue;
-        if (!gf_view_host_is_silent(members, id)) return false;
+        if (members->table[id].passed_over) continue;
+        if (own_is_silent || !gf_view_host_is_silent(members, id)) return UINT64_MAX;
+        most_ns = HOST_PATIENCE_NS;
     }
-    return true;
+    return most_ns;
 }
 
 void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *get)
@@ -269,8 +274,7 @@ void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *ge
     view->here_count = count;
     if (gf_view_quorum(members, here)) {
         bool awaits = (most != count) && !late;
-        if (awaits && ((waited_ns < HOST_PATIENCE_NS) || !rest_is_silent(members, may_come, here)))
-            return;
+        if (awaits && (waited_ns < patience_ns(members, may_come, here))) return;
         propose(members, here);
         if (view->state == VIEW_PROPOSED) gf_view_commit(members, own, get);
         return;
@@ -280,7 +284,8 @@ void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *ge
         return;
     }
     bool soon = (connected == 0) && (waited_ns >= LEADS_AGAIN_NS) &&
-                ((view->rounds > 0) || (most == count) || rest_is_silent(members, may_come, here));
+                ((view->rounds > 0) || (count == 1) || (most == count) ||
+                 (waited_ns >= patience_ns(members, may_come, here)));
     all_that_live(members, may_come);
     bool hopes = told || gf_view_may_be_quorum(members, may_come);
     if (hopes && !late && !soon) return;
