@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Changes of lib/elastic/ that the search of states.h must find.
 
-mutants.py planted [SECONDS]: nine defects that the rule of lib/DESIGN.md forbids, each of which must be found
+mutants.py planted [SECONDS [NAME]]: nine defects that the rule of lib/DESIGN.md forbids, each of which must be found
 mutants.py COUNT SEED [SECONDS]: seeded changes of a token and deleted statements: the share that is found
 Each is one object, linked in front of the library into a program of its own in $BUILD/states. A mutant that gives the
 same object, or does not compile, is replaced by the next. Ends with 1 where a planted defect is not found.
@@ -16,25 +16,29 @@ SEARCH = [BUILD + "/firmware-tests/states/%s.o" % n
           for n in "program_states states_driver states_world states_rules states_search".split()]
 FILES = ["lib/elastic/%s.c" % n
          for n in "quorum view view_agree view_begin view_frames view_lead view_take recovering".split()]
-PLANTED = [  # name, file, text, what stands in its place
-    ("the old waits rule", "quorum.c",
-     "bool answers = waits && (all_answer || (member->view == members->view.view));",
-     "bool answers = waits; (void)all_answer;"),
-    ("a list newer than the answers", "quorum.c", "is_everybody(members, here, &members->view.led, false)",
-     "is_everybody(members, here, &members->view.noted, false)"),
-    ("a forgotten proposal", "view_agree.c", "if ((view->accepted_view == 0) && !proposal_make", "if (!proposal_make"),
-    ("no promise check", "view_take.c", "if (number != members->view.view) number = 0;",
-     "if (number == members->view.view + 1000) number = 0;"),
-    ("the lowest proposal", "view_take.c", "(number <= view->accepted_view)",
-     "(number == 0) || ((view->accepted_view != 0) && (number >= view->accepted_view))"),
-    ("half is enough", "quorum.c", "(2 * count > of)", "(2 * count >= of)"),
-    ("reports of lower views counted", "view_agree.c",
-     "member->answered && (member->view == view->view) && (member->state >= state);", "(member->state >= state);"),
-    ("any incarnation is mine", "quorum.c", "if (took != 0) return took == members->incarnation;",
-     "if (took != 0) return true;"),
-    ("an id's other process after a commit shut it out", "quorum.c",
-     "!gf_view_joins(members) && (list->epoch == members->view.epoch.epoch + 1);", "!gf_view_joins(members);"),
-]
+PLANTED = {  # a defect: its file, and what stands in the place of what
+    "the old waits rule":
+        ["quorum", ("waits && (all_answer || (member->view == members->view.view));", "waits; (void)all_answer;")],
+    "a list newer than the answers":
+        ["quorum", ("&members->view.led, false)", "&members->view.noted, false)")],
+    "a forgotten proposal":
+        ["view_agree", ("if ((view->accepted_view == 0) && !proposal_make", "if (!proposal_make")],
+    "no promise check":
+        ["view_take", ("(epoch != view->epoch.epoch) || (number < view->view)", "epoch != view->epoch.epoch"),
+         ("if (number != members->view.view) number = 0;", "")],
+    "the lowest proposal":
+        ["view_take", ("(number <= view->accepted_view)",
+                       "(number == 0) || ((view->accepted_view != 0) && (number >= view->accepted_view))")],
+    "half is enough":
+        ["quorum", ("(2 * count > of)", "(2 * count >= of)")],
+    "reports of lower views counted":
+        ["view_agree", ("member->answered && (member->view == view->view) && ", "")],
+    "any incarnation is mine":
+        ["quorum", ("return took == members->incarnation;", "return true;")],
+    "an id's other process after a commit shut it out":
+        ["quorum", ("!gf_view_joins(members) && (list->epoch == members->view.epoch.epoch + 1);",
+                    "!gf_view_joins(members);")],
+}
 TOKEN = re.compile(r"""(?P<skip>/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|^\s*\#[^\n]*)
                      |(?P<number>\b\d+u?\b)|(?P<word>[A-Za-z_]\w*)
                      |(?P<op>\+\+|--|->|[-+*/%&|^<>=!]=|&&|\|\||<<|>>|[-+*/%&|<>!])
@@ -77,7 +81,7 @@ def build(path, text):
 def found(program, seconds, *more):
     """what the search says of it; None: nothing"""
     try:
-        done = subprocess.run(["nice", "-n", "10", program, str(seconds), *more], capture_output=True, text=True,
+        done = subprocess.run(["nice", "-n", "1", program, str(seconds), *more], capture_output=True, text=True,
                               timeout=20 * seconds + 60)
     except subprocess.TimeoutExpired:
         return "it does not end"
@@ -85,13 +89,17 @@ def found(program, seconds, *more):
     return lines[0] if lines else None if done.returncode == 0 else "it ends with %d" % done.returncode
 
 
-def planted(seconds):
+def planted(seconds, only):
     missed = 0
-    for name, file, old, new in PLANTED:
-        path = "lib/elastic/" + file
+    for name, (file, *changes) in PLANTED.items():
+        path = "lib/elastic/%s.c" % file
         text = open(path).read()
-        assert text.count(old) == 1, name + ": " + path + " has changed"
-        said = found(build(path, text.replace(old, new)), seconds, "1")
+        for old, new in changes:
+            assert text.count(old) == 1, name + ": " + path + " has changed"
+            text = text.replace(old, new)
+        if only not in name:
+            continue
+        said = found(build(path, text), seconds)
         missed += said is None
         print("%s planted: %s: %s" % ("ok" if said else "not ok", name, said or "it was not found"), flush=True)
     return missed
@@ -118,5 +126,5 @@ def drawn(count, seed, seconds):
 
 os.makedirs(OUT, exist_ok=True)
 if sys.argv[1] == "planted":
-    sys.exit(planted(float(sys.argv[2]) if len(sys.argv) > 2 else 60) > 0)
+    sys.exit(planted(float(sys.argv[2]) if len(sys.argv) > 2 else 60, sys.argv[3] if len(sys.argv) > 3 else "") > 0)
 drawn(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]) if len(sys.argv) > 3 else 10)

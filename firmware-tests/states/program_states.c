@@ -1,5 +1,5 @@
-/* The search of states.h for SECONDS, from SEED on; ends with 1 and the schedule where a rule does not
- * hold. program_states [SECONDS [SEED]] */
+/* The search of states.h for SECONDS of the processor, its walks from SEED on; ends with 1 and the schedule
+ * where a rule does not hold. program_states [SECONDS [SEED [walks]]] */
 #include "firmware-tests/states/states.h"
 
 #include <stdio.h>
@@ -27,23 +27,57 @@ static bool tell(const char *what, const struct states_found *found)
     return found->broken == NULL;
 }
 
+static bool searched(const struct states_limits *job, uint32_t deviations)
+{
+    char what[64];
+    struct states_found found = states_search(job, deviations, UINT64_MAX);
+    int at = snprintf(what, sizeof what, "%u of %u ids%s, ", job->members, job->ids,
+                      job->listed ? ", a list" : "");
+    if (deviations == STATES_ALL)
+        (void)snprintf(what + at, sizeof what - (size_t)at, "all");
+    else
+        (void)snprintf(what + at, sizeof what - (size_t)at, "%u deviations", deviations);
+    return tell(what, &found);
+}
+
+static bool walked(double until_s, uint64_t *seed)
+{
+    while (now_s() < until_s) {
+        struct states_found found = states_walk(*seed, 1000000);
+        *seed += found.states;
+        if (!tell("walks", &found)) return false;
+    }
+    return true;
+}
+
+/* Bounds of `make check-states`: 2 ids whole; 3 and 4 ids up to so many deviations as end in time. */
+static bool searched_widely(double until_s)
+{
+    for (uint32_t listed = 0; listed < 2; listed++) {
+        const struct states_limits two = {.ids = 2,
+                                          .members = 2,
+                                          .listed = (listed != 0),
+                                          .crashes = 1,
+                                          .starts = 1,
+                                          .changes = 1,
+                                          .views = 4,
+                                          .epochs = 4};
+        if (!searched(&two, STATES_ALL)) return false;
+    }
+    for (uint32_t i = 0; (i < states_jobs_count) && (now_s() < until_s); i++)
+        if (!searched(&states_jobs[i], 3)) return false;
+    for (uint32_t i = 0; (i < states_jobs_count) && (now_s() < until_s); i++)
+        if ((states_jobs[i].ids == 3) && !searched(&states_jobs[i], 4)) return false;
+    return true;
+}
+
 int main(int count, char **arguments)
 {
     double seconds = (count > 1) ? strtod(arguments[1], NULL) : 60;
     uint64_t seed = (count > 2) ? strtoull(arguments[2], NULL, 10) : 1;
-    char what[64];
-    for (uint32_t deviations = 1; deviations <= 3; deviations++)
-        for (uint32_t i = 0; i < states_jobs_count; i++) {
-            const struct states_limits *job = &states_jobs[i];
-            struct states_found found = states_search(job, deviations, UINT64_MAX);
-            (void)snprintf(what, sizeof what, "%u of %u ids%s, %u deviations", job->members,
-                           job->ids, job->listed ? ", a list" : "", deviations);
-            if (!tell(what, &found)) return 1;
-        }
-    while (now_s() < seconds) {
-        struct states_found found = states_walk(seed, 1000000);
-        seed += found.states;
-        if (!tell("walks", &found)) return 1;
-    }
-    return 0;
+    for (uint32_t deviations = 1; deviations <= 2; deviations++)
+        for (uint32_t i = 0; i < states_jobs_count; i++)
+            if (!searched(&states_jobs[i], deviations)) return 1;
+    if ((seconds < 60) || (count > 3)) return walked(seconds, &seed) ? 0 : 1;
+    return (searched_widely(seconds / 2) && walked(seconds, &seed)) ? 0 : 1;
 }

@@ -104,9 +104,9 @@ struct states_world {
     uint16_t planned;   /* epochs that are to end, as their members know, a bit each */
     uint16_t decided;   /* numbers of epochs, a bit each */
     const char *broken; /* the first rule that does not hold */
-    /* processes that have accepted in this view of this epoch, and that wait and have answered */
-    uint16_t accepts[STATES_EPOCHS][STATES_VIEWS];
-    uint16_t joins[STATES_EPOCHS][STATES_VIEWS];
+    struct states_said {
+        uint16_t promises, accepts, joins; /* processes, a bit each */
+    } said[STATES_EPOCHS][STATES_VIEWS];
     struct states_proc procs[STATES_PROCS];
     struct states_conn conns[STATES_CONNS];
     struct states_frame frames[STATES_FRAMES];

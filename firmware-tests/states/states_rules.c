@@ -3,10 +3,10 @@
  *
  *     one list a number    of two processes that live, and have begun an epoch of the same number, the
  *                          lists are the same, processes by processes
- *     two answers meet     who decides has the ACCEPT of a majority of the epoch's processes in its view;
- *                          or, where a list is given, of each id the ACCEPT of its process, or no
- *                          process lived as the list was read that the view began with, or that one
- *                          was of no epoch and has answered in this view
+ *     two answers meet     who proposes has the promise, and who decides the ACCEPT, of a majority of
+ *                          the epoch's processes in its view; or, where a list is given, that of each
+ *                          id whose process is of the epoch: of the others none lived as the list was
+ *                          read that the view began with, or it was of no epoch and has answered
  *     no two sides         there are not two epochs, each with all of its processes, in use
  *     numbers grow         epochs of a process do, and the views that it promises in one; it is of
  *                          none again once another has begun without it, and then another process
@@ -40,13 +40,12 @@ static uint32_t digest(const struct members_list *list)
 
 /* ---- two answers meet ---- */
 
-/* Of this id a process of this epoch has accepted. */
-static bool has_accepted(uint32_t accepts, uint32_t id)
+static bool has(uint32_t procs, uint32_t id)
 {
-    return (accepts & states_of_id(id)) != 0;
+    return (procs & states_of_id(id)) != 0;
 }
 
-static bool is_majority(const struct members_list *list, uint32_t accepts)
+static bool is_majority(const struct members_list *list, uint32_t answers)
 {
     uint32_t of = 0;
     uint32_t count = 0;
@@ -55,34 +54,42 @@ static bool is_majority(const struct members_list *list, uint32_t accepts)
         if (((list->bits[0] >> id) & 1u) == 0) continue;
         if (lowest == STATES_NOBODY) lowest = id;
         of++;
-        count += has_accepted(accepts, id) ? 1u : 0u;
+        count += has(answers, id) ? 1u : 0u;
     }
-    return (2 * count > of) || ((2 * count == of) && has_accepted(accepts, lowest));
+    return (2 * count > of) || ((2 * count == of) && has(answers, lowest));
 }
 
-static bool is_everybody(const struct states_proc *self, uint32_t accepts, uint32_t joins)
+static bool is_everybody(const struct states_proc *self, uint32_t answers, uint32_t joins)
 {
     for (uint32_t id = 0; id < states->limits.ids; id++) {
         uint32_t lived = self->led.lived & states_of_id(id);
-        if (has_accepted(accepts, id) || (lived == 0)) continue;
+        if (has(answers, id) || (lived == 0)) continue;
         if ((lived & ~(joins & self->led.outside)) != 0) return false;
     }
     return states->limits.listed;
 }
 
-/* It has decided in this view what follows the epoch with this list. */
+/* The process goes on to what follows the epoch with this list, with these answers beside its own. */
+static void answers_check(uint32_t proc, const struct members_list *list, uint32_t answers,
+                          uint32_t joins)
+{
+    answers |= 1u << proc;
+    if (!is_majority(list, answers) && !is_everybody(&states->procs[proc], answers, joins))
+        broken("two answers meet");
+}
+
+static struct states_said said_in(uint32_t epoch, uint32_t view)
+{
+    if ((epoch < STATES_EPOCHS) && (view < STATES_VIEWS)) return states->said[epoch][view];
+    return (struct states_said){0, 0, 0};
+}
+
+/* It has decided in this view. */
 static void decision_check(uint32_t proc, const struct members_list *list, uint32_t view)
 {
-    const struct states_proc *self = &states->procs[proc];
-    uint32_t accepts = 1u << proc;
-    uint32_t joins = 0;
-    if (view < STATES_VIEWS) {
-        accepts |= states->accepts[list->epoch][view];
-        joins = states->joins[list->epoch][view];
-    }
+    struct states_said said = said_in(list->epoch, view);
     states->decided |= (uint16_t)(1u << (list->epoch + 1));
-    if (!is_majority(list, accepts) && !is_everybody(self, accepts, joins))
-        broken("two answers meet");
+    answers_check(proc, list, said.accepts, said.joins);
 }
 
 /* ---- one list a number, numbers grow, an id is given once ---- */
@@ -177,13 +184,19 @@ void states_rules_poll(uint32_t proc, const struct states_before *before)
     if ((view->state == VIEW_COLLECT) &&
         ((before->state != VIEW_COLLECT) || (view->view != self->view)))
         self->led = self->noted;
+    struct states_said said = said_in(list.epoch, view->view);
+    bool proposes = (before->state != VIEW_PROPOSED) || (before->view != view->view);
+    if ((view->state == VIEW_PROPOSED) && proposes)
+        answers_check(proc, &list, said.promises, said.joins);
     self->view = view->view;
     if (view->view >= STATES_VIEWS) return;
+    if ((view->asked_view == view->view) && (view->asked_epoch == list.epoch))
+        states->said[list.epoch][view->view].promises |= (uint16_t)(1u << proc);
     if ((view->accepted_view != 0) && (view->accepted_view == view->view))
-        states->accepts[list.epoch][view->view] |= (uint16_t)(1u << proc);
+        states->said[list.epoch][view->view].accepts |= (uint16_t)(1u << proc);
     if (gf_view_joins(self->members) && (view->asked_epoch < STATES_EPOCHS) &&
         (view->asked_view < STATES_VIEWS) && (view->asked_view != 0))
-        states->joins[view->asked_epoch][view->asked_view] |= (uint16_t)(1u << proc);
+        states->said[view->asked_epoch][view->asked_view].joins |= (uint16_t)(1u << proc);
 }
 
 /* ---- after a step, and at the end ---- */

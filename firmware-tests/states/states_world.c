@@ -547,11 +547,12 @@ uint64_t states_hash(void)
     for (uint32_t i = 0; i < STATES_CONNS; i++)
         if (states->conns[i].used) conns += conn_hash(&states->conns[i]);
     for (uint32_t epoch = 0; epoch < STATES_EPOCHS; epoch++)
-        for (uint32_t view = 0; view < STATES_VIEWS; view++)
-            if ((states->accepts[epoch][view] | states->joins[epoch][view]) != 0)
-                hash = mix(hash, view | ((uint64_t)epoch << 8) |
-                                     ((uint64_t)states->accepts[epoch][view] << 16) |
-                                     ((uint64_t)states->joins[epoch][view] << 32));
+        for (uint32_t view = 0; view < STATES_VIEWS; view++) {
+            const struct states_said *said = &states->said[epoch][view];
+            uint64_t all =
+                said->promises | ((uint64_t)said->accepts << 16) | ((uint64_t)said->joins << 32);
+            if (all != 0) hash = mix(hash, all | ((uint64_t)(view + 32 * epoch) << 48));
+        }
     return mix(hash, conns);
 }
 
