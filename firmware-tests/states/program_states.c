@@ -75,6 +75,10 @@ int main(int count, char **arguments)
 {
     double seconds = (count > 1) ? strtod(arguments[1], NULL) : 60;
     uint64_t seed = (count > 2) ? strtoull(arguments[2], NULL, 10) : 1;
+    for (uint32_t i = 0; i < states_jobs_count; i++) {
+        struct states_found found = {.broken = states_prompt(&states_jobs[i]), .ended = true};
+        if (!tell("what all hear of", &found)) return 1;
+    }
     for (uint32_t deviations = 1; deviations <= 2; deviations++)
         for (uint32_t i = 0; i < states_jobs_count; i++)
             if (!searched(&states_jobs[i], deviations)) return 1;

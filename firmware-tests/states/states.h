@@ -86,6 +86,7 @@ struct states_proc {
     bool was_started, is_new, leaves;
     uint8_t told; /* ids that it was told have ended, a bit each */
     uint64_t now_ns;
+    uint64_t steps; /* of the state that it has in common with the others of its epoch */
     uint32_t incarnation;
     struct gf_members *members;
     /* what the rules keep */
@@ -200,6 +201,9 @@ struct states_found states_search(const struct states_limits *limits, uint32_t d
                                   uint64_t transitions_max);
 /* Random ones, each with limits of its own, from this seed on. */
 struct states_found states_walk(uint64_t seed, uint64_t transitions_max);
+/* Each schedule of three deaths, starts, departures and planned changes, one after the other: no clock
+ * goes on in it, as all that live hear of them. The rule that does not hold, or NULL. */
+const char *states_prompt(const struct states_limits *limits);
 /* Prints the schedule that was found last, as short as it can be made. */
 void states_found_show(void);
 /* Goes along a schedule, and then to its end by the default one; what cannot be is left out. */
@@ -215,6 +219,8 @@ struct states_before {
 /* The process reads the list of the ended. */
 void states_rules_noted(uint32_t proc);
 void states_rules_poll(uint32_t proc, const struct states_before *before);
+/* What it was told of the next epoch, which it joins now. */
+void states_rules_plan(uint32_t proc, const struct gf_members_plan *plan);
 void states_rules_step(void);
 /* The default schedule has nothing left to do. */
 void states_rules_end(void);

@@ -10,6 +10,7 @@
  *     no two sides         there are not two epochs, each with all of its processes, in use
  *     numbers grow         epochs of a process do, and the views that it promises in one; it is of
  *                          none again once another has begun without it, and then another process
+ *     one plan             the places of an epoch go by ids; its common state is that of the furthest
  *     an id is given once  no two new processes are taken in with one id, as far as anybody lives
  *                          who knows
  *
@@ -197,6 +198,31 @@ void states_rules_poll(uint32_t proc, const struct states_before *before)
     if (gf_view_joins(self->members) && (view->asked_epoch < STATES_EPOCHS) &&
         (view->asked_view < STATES_VIEWS) && (view->asked_view != 0))
         states->said[view->asked_epoch][view->asked_view].joins |= (uint16_t)(1u << proc);
+}
+
+/* Places in an epoch go by ids, behind the coordinator's. */
+static uint32_t place_of(const struct members_list *list, uint32_t id)
+{
+    uint32_t place = (id < list->first) ? 1 : 0;
+    for (uint32_t lower = 0; (id != list->first) && (lower < id); lower++)
+        place += (list->bits[0] >> lower) & 1u;
+    return place;
+}
+
+void states_rules_plan(uint32_t proc, const struct gf_members_plan *plan)
+{
+    const struct members_view *view = &states->procs[proc].members->view;
+    const struct members_list *list = &view->epoch;
+    const struct gf_members_progress *own = &view->reason.own;
+    bool is_new = (list->taken_count > 0) && (own->partial != 0);
+    bool leads = (plan->rank == plan->lead);
+    if ((plan->epoch != list->epoch) || (plan->rank != place_of(list, states_id(proc))) ||
+        (plan->world != (uint32_t)__builtin_popcount(list->bits[0])))
+        broken("all are told the same of an epoch");
+    if ((plan->progress.partial != 0) || (leads && is_new) ||
+        (!is_new && (own->steps > plan->progress.steps)) ||
+        (!plan->lags && (is_new || (own->steps != plan->progress.steps))))
+        broken("the furthest state is the common one");
 }
 
 /* ---- after a step, and at the end ---- */

@@ -70,6 +70,7 @@ static struct seen {
     uint64_t hash;
     uint32_t left, search;
 } * seen;
+#define SEEN_MAX ((UINT64_C(7) << VISITED_BITS) / 8)
 static uint64_t seen_count;
 static uint32_t search_number;
 
@@ -81,7 +82,6 @@ static bool is_new(uint64_t hash, uint32_t left)
     bool is_here = (seen[at].search == search_number);
     if (is_here && (seen[at].left >= left)) return false;
     if (!is_here) seen_count++;
-    GF_ASSERT(seen_count < mask - mask / 8);
     seen[at] = (struct seen){hash, left, search_number};
     return true;
 }
@@ -156,7 +156,8 @@ struct states_found states_search(const struct states_limits *limits, uint32_t d
             continue;
         }
         if (!has_cost(node, i, &cost)) continue;
-        found.ended = (found.transitions < transitions_max) && (depth + 1 < DEPTH_MAX);
+        found.ended = (found.transitions < transitions_max) && (depth + 1 < DEPTH_MAX) &&
+                      (seen_count < SEEN_MAX);
         if (!found.ended) break;
         states_restore(saved + node->saved_at);
         schedule.steps[depth] = (struct states_choice){.kind = STATES_KINDS};
@@ -176,6 +177,64 @@ struct states_found states_search(const struct states_limits *limits, uint32_t d
     found.broken = states->broken;
     found.states = seen_count;
     return found;
+}
+
+/* ---- what all hear of costs no deadline ---- */
+
+/* The default schedule to its end, and what may happen there; false where a clock had to go on. */
+static bool goes_to_the_end(struct states_choice *choices, uint32_t *count_out, bool kept)
+{
+    bool at_once = true;
+    for (uint32_t i = 0; i < WALK_MAX; i++) {
+        uint64_t held = 0;
+        *count_out = states_choices(choices);
+        uint32_t first = default_find(choices, *count_out, &held);
+        if (first == *count_out) {
+            states_rules_end();
+            return at_once;
+        }
+        at_once = at_once && (choices[first].kind != STATES_TICK);
+        if (kept) schedule.steps[schedule.count++] = choices[first];
+        states_step(&choices[first]);
+    }
+    return false;
+}
+
+static bool is_heard_of(const struct states_choice *choice)
+{
+    return (choice->kind == STATES_CRASH) || (choice->kind == STATES_START) ||
+           (choice->kind == STATES_LEAVE) || (choice->is_fault && (choice->kind == STATES_CHANGE));
+}
+
+/* Up to so many deaths, starts, departures and planned changes, each once the one before has ended. */
+static const char *prompt_after(uint32_t faults)
+{
+    static unsigned char prompt_saved[3][STATES_SAVED_MAX];
+    struct states_choice choices[STATES_CHOICES];
+    uint32_t count;
+    uint32_t kept = schedule.count;
+    bool at_once = goes_to_the_end(choices, &count, true);
+    if (states->broken == NULL && !at_once) states->broken = "what all hear of costs no deadline";
+    if ((faults == 0) || (states->broken != NULL)) return states->broken;
+    (void)states_save(prompt_saved[faults - 1]);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!is_heard_of(&choices[i])) continue;
+        states_restore(prompt_saved[faults - 1]);
+        schedule.steps[schedule.count++] = choices[i];
+        states_step(&choices[i]);
+        if (prompt_after(faults - 1) != NULL) return states->broken;
+        schedule.count--;
+    }
+    schedule.count = kept;
+    return NULL;
+}
+
+const char *states_prompt(const struct states_limits *limits)
+{
+    states_open(limits);
+    schedule.limits = *limits;
+    schedule.count = 0;
+    return prompt_after(3);
 }
 
 /* ---- random walks ---- */
@@ -286,16 +345,8 @@ const char *states_replay(const struct states_limits *limits, const char *const 
             break;
         }
     }
-    for (uint32_t i = 0; (i < WALK_MAX) && (states->broken == NULL); i++) {
-        uint64_t held = 0;
-        uint32_t count = states_choices(choices);
-        uint32_t first = default_find(choices, count, &held);
-        if (first == count) {
-            states_rules_end();
-            break;
-        }
-        states_step(&choices[first]);
-    }
+    uint32_t count;
+    if (states->broken == NULL) (void)goes_to_the_end(choices, &count, false);
     return states->broken;
 }
 

@@ -52,13 +52,22 @@ static void proc_open(uint32_t proc, bool rejoins)
     self->incarnation = self->members->incarnation;
 }
 
+/* A member may be one step behind the others. */
+static struct gf_members_progress progress_of(const struct states_proc *self)
+{
+    bool joins = gf_view_joins(self->members);
+    uint32_t behind = self->members->member_id & 1u;
+    return (struct gf_members_progress){
+        .steps = joins ? 0 : self->steps + 1 - behind, .applied = 1, .partial = joins ? 1 : 0};
+}
+
 static void change_begin(uint32_t proc, bool planned)
 {
     struct states_proc *self = &states->procs[proc];
     struct gf_members *members = self->members;
     bool joins = gf_view_joins(members);
     bool names = !planned && !joins;
-    const struct gf_members_reason reason = {.own = {.applied = 1, .partial = joins},
+    const struct gf_members_reason reason = {.own = progress_of(self),
                                              .planned = planned,
                                              .leaves = self->leaves,
                                              .culprit = names ? gf_members_error(members)->peer
@@ -103,6 +112,8 @@ static void change_poll(uint32_t proc)
         return;
     }
     self->state = STATES_JOINS;
+    states_rules_plan(proc, &plan);
+    self->steps = plan.progress.steps;
     gf_view_epoch_join(self->members, ENDPOINT, sizeof ENDPOINT, self->now_ns);
 }
 
@@ -432,7 +443,8 @@ static uint64_t list_hash(uint64_t hash, const struct members_list *list)
 static uint64_t proposal_hash(uint64_t hash, const struct view_proposal *proposal)
 {
     hash = mix(hash, proposal->lead | ((uint64_t)proposal->lags << 32));
-    hash = mix(hash, proposal->progress.partial | (proposal->progress.applied << 1));
+    hash = mix(hash, proposal->progress.partial | (proposal->progress.applied << 1) |
+                         (proposal->progress.steps << 8));
     return list_hash(hash, &proposal->list);
 }
 
@@ -495,7 +507,7 @@ static uint64_t proc_hash(uint64_t hash, const struct states_proc *self)
     for (uint32_t id = 0; id < states->limits.ids; id++)
         hash = member_hash(hash, &members->table[id]);
     for (uint32_t epoch = 0; epoch < STATES_EPOCHS; epoch++) hash = mix(hash, self->begun[epoch]);
-    hash = mix(hash, self->knows);
+    hash = mix(hash, self->knows | (self->steps << 16));
     return mix(hash, self->led.lived | ((uint64_t)self->led.outside << 16) |
                          ((uint64_t)self->noted.lived << 32) |
                          ((uint64_t)self->noted.outside << 48));

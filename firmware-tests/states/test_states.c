@@ -63,6 +63,14 @@ static void expect_none(const struct states_found *found, const char *what)
     fail_msg("%s: %s", what, found->broken);
 }
 
+TEST(what_all_hear_of_costs_no_deadline)
+{
+    for (uint32_t i = 0; i < states_jobs_count; i++) {
+        struct states_found found = {.broken = states_prompt(&states_jobs[i])};
+        expect_none(&found, "deaths, starts, departures");
+    }
+}
+
 TEST(no_schedule_of_two_deviations_breaks_a_rule)
 {
     for (uint32_t i = 0; i < states_jobs_count; i++) {
