@@ -183,7 +183,7 @@ check-states-mutants: ## nine planted defects that the search must find, and MUT
 	@CC="$(CC)" BUILD=$(BUILD) python3 firmware-tests/states/mutants.py planted
 	@CC="$(CC)" BUILD=$(BUILD) python3 firmware-tests/states/mutants.py $(or $(MUTANTS),200) $(or $(SEED),1)
 
-check-model: ## the membership protocol in SPIN: every state within bounds, minutes
+check-model: ## a model of the membership protocol in SPIN, 3 and 4 members: every state within bounds, minutes
 	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/sim/check_model.sh
 
 # What runs over UCX, or is about how it is linked.

@@ -53,17 +53,15 @@ static bool walked(double until_s, uint64_t *seed)
 /* Bounds of `make check-states`: 2 ids whole; 3 and 4 ids up to so many deviations as end in time. */
 static bool searched_widely(double until_s)
 {
-    for (uint32_t listed = 0; listed < 2; listed++) {
-        const struct states_limits two = {.ids = 2,
-                                          .members = 2,
-                                          .listed = (listed != 0),
-                                          .crashes = 1,
-                                          .starts = 1,
-                                          .changes = 1,
-                                          .views = 4,
-                                          .epochs = 4};
-        if (!searched(&two, STATES_ALL)) return false;
-    }
+#define WITH .ids = 2, .crashes = 1, .starts = 1, .changes = 1, .views = 4, .epochs = 4
+    static const struct states_limits two[] = {
+        {.members = 2, .listed = true, WITH},
+        {.members = 2, .cuts = 1, .leaves = 1, WITH},
+        {.members = 1, .listed = true, .cuts = 1, .leaves = 1, WITH},
+        {.members = 1, .cuts = 1, .leaves = 1, WITH},
+    };
+    for (size_t i = 0; i < sizeof two / sizeof two[0]; i++)
+        if (!searched(&two[i], STATES_ALL)) return false;
     for (uint32_t i = 0; (i < states_jobs_count) && (now_s() < until_s); i++)
         if (!searched(&states_jobs[i], 3)) return false;
     for (uint32_t i = 0; (i < states_jobs_count) && (now_s() < until_s); i++)

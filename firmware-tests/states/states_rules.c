@@ -214,7 +214,8 @@ void states_rules_plan(uint32_t proc, const struct gf_members_plan *plan)
     const struct members_view *view = &states->procs[proc].members->view;
     const struct members_list *list = &view->epoch;
     const struct gf_members_progress *own = &view->reason.own;
-    bool is_new = (list->taken_count > 0) && (own->partial != 0);
+    bool is_new =
+        gf_view_list_took(list, states_id(proc)) == states->procs[proc].members->incarnation;
     bool leads = (plan->rank == plan->lead);
     if ((plan->epoch != list->epoch) || (plan->rank != place_of(list, states_id(proc))) ||
         (plan->world != (uint32_t)__builtin_popcount(list->bits[0])))

@@ -1,4 +1,4 @@
-# What test_model.sh and `make check-model` share: one run of SPIN over firmware-tests/sim/membership.pml.
+# What `make check-model` repeats: one run of SPIN over firmware-tests/sim/membership.pml.
 # model NAME SECONDS WANT DEFINES..: WANT is "holds" (all states within the bounds were seen and no rule is broken) or
 # "counterexample" (one is found; it is kept as $MODEL_KEEP/NAME.txt where that is set) or "searched" (not exhaustive: a
 # minute, and bits instead of states, so that some are taken for others; no rule is broken). With -DLIVE among the

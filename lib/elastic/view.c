@@ -3,8 +3,8 @@
  * What is done with the agreement (the link and the region anew, the state made common) is in
  * epoch.c.
  *
- * Why two sides can never both go on is in lib/DESIGN.md; firmware-tests/sim/membership.pml is the
- * same for SPIN. No time and no guess about who is dead enters it; both decide only how soon.
+ * Why two sides can never both go on is in lib/DESIGN.md; firmware-tests/states/ searches this code,
+ * firmware-tests/sim/membership.pml is a model of it. No time and no guess about who is dead enters it; both decide only how soon.
  *
  * The common state is that of the member that is furthest: steps are transactional, so members
  * differ by at most one step (a vote that reached some of them) or by one gf_update(). The lowest
