@@ -154,6 +154,40 @@ TEST(test_sums_of_many_sources)
     }
 }
 
+/* The largest value of each 16-bit type, and what rounds to infinity with it: the one just below half
+ * a unit does not, half a unit does. Random numbers do not meet the edge in a sum. */
+TEST(test_sums_at_the_edge_of_their_type)
+{
+    static const struct edge {
+        gf_type type;
+        uint16_t most, below, half;
+    } edges[] = {{GF_TYPE_F16, 0x7bff, 0x4bff, 0x4c00}, {GF_TYPE_BF16, 0x7f7f, 0x7aff, 0x7b00}};
+    enum { ELEMS = 40 };
+    static _Alignas(64) uint16_t src[2][ELEMS];
+    static _Alignas(64) uint16_t dst[ELEMS];
+    for (uint32_t row = 0; row < 2 * LENGTH(edges); row++) {
+        const struct edge *edge = &edges[row / 2];
+        const gf_mem from[] = {(gf_mem)(uintptr_t)src[0], (gf_mem)(uintptr_t)src[1]};
+        const gf_mem to = (gf_mem)(uintptr_t)dst;
+        struct gf_check check = {0, UINT64_MAX};
+        struct gf_queue *queue = simt_gpu_queue(1);
+        for (uint32_t i = 0; i < ELEMS; i++) {
+            src[0][i] = dst[i] = edge->most;
+            src[1][i] = (i == 33) ? edge->half : edge->below;
+        }
+        assert_int_equal(
+            (row % 2 == 0)
+                ? gf_element_ops_cuda.sum_n(queue, &to, 1, from, 2, edge->type, ELEMS, 0, &check,
+                                            NULL)
+                : gf_element_ops_cuda.sum(queue, to, from[1], edge->type, ELEMS, 0, &check),
+            GF_OK);
+        assert_int_equal(check.bad_count, 1);
+        assert_int_equal(check.bad_first, 33);
+        for (uint32_t i = 0; i < ELEMS; i++)
+            assert_int_equal(dst[i], (i == 33) ? edge->most + 1 : edge->most);
+    }
+}
+
 /* Nothing is launched for nothing: an empty grid is not valid. */
 TEST(test_empty_ranges_launch_nothing)
 {
