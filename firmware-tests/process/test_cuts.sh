@@ -1,8 +1,8 @@
 #!/bin/sh
 # suite: long (4 jobs of each cut, four minutes)
-# What lies between two hosts of an elastic job of four is cut: one way, both ways, one packet in twenty lost, a slow card, a
-# slow CPU. Whoever is named is one of the two ends, and the others go on within exchange.timeout and 5 s; a slow network,
-# or CPU, names nobody. Rank 0, which coordinates, is at neither end. RUNS jobs each (4), CUTS of them.
+# What lies between two hosts of an elastic job of four is cut: one way, both ways; one packet in twenty is lost; a card or
+# a CPU is slow. Whoever is named is one of the two ends, and the others go on within exchange.timeout and 5 s; what is
+# slow names nobody. Rank 0, which coordinates, is at neither end. RUNS jobs each (4), CUTS of them.
 set -u
 . firmware-tests/support/shell.sh
 . firmware-tests/support/net.sh
@@ -42,7 +42,8 @@ job() { # CUT
     mend
     case $1 in
     *_way)
-        named=$(sed -n 's/.*messages of rank \([0-9]\) do not reach rank \([0-9]\).*/\1 \2/p' "$scratch/log.0" | head -n 1)
+        named=$(sed -n 's/.*messages of rank \([0-9]\) do not reach rank \([0-9]\).*/\1 \2/p' "$scratch/log.0" |
+            head -n 1)
         case $named in "2 3" | "3 2") ;; *) echo "named: $named"; show; return 1 ;; esac
         for rank in 0 1; do said_by $rank "^end: 3 ranks" || { show; return 1; }; done ;;
     *) for rank in 0 1 2 3; do said_by $rank "^end: 4 ranks" || { show; return 1; }; done
