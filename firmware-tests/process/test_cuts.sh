@@ -1,6 +1,6 @@
 #!/bin/sh
 # suite: long (4 jobs of each cut, four minutes)
-# What lies between two hosts of an elastic job of four is cut, one way or both; one packet in twenty is lost; a card or a
+# What lies between two hosts of an elastic job of four is cut, one way or both; packets are lost; a card is slow, or a
 # CPU is slow. Whoever is named is one of the two ends, and the others go on within exchange.timeout and 5 s; what is
 # slow names nobody. Rank 0, which coordinates, is at neither end. RUNS jobs each (4), CUTS of them.
 set -u
