@@ -105,7 +105,8 @@ uint32_t gf_world_max(const gf_context *gf);
  * failed without a link. gf_gradient(gf, i) [tensors[i].elem_count] of tensors[i].type: layers
  * write here. It is the appliance's from gf_step_begin() to gf_tensor_ready(gf, i), the library's
  * until gf_step_wait() gives GF_OK, and then holds the average over all ranks (times a scale, with
- * an optimizer of the library's: gf_gradient_scale()) until the next gf_step_begin(). Addresses do not change while the context is open, but for an epoch's begin.
+ * an optimizer of the library's: gf_gradient_scale()) until the next gf_step_begin(). Addresses do
+ * not change while the context is open, but for an epoch's begin.
  * gf_weight(gf, i): the fp32 master weight; 0 without an optimizer. gf_weight_half(gf, i): the copy
  * in optimizer.half_weights; 0 without one. All are host addresses with the host device, device
  * addresses on a GPU. */
@@ -217,14 +218,15 @@ struct gf_request {
 gf_status gf_broadcast_weights(gf_context *gf, uint32_t root);
 
 /* All are in place on data[elem_count] of type, in host memory or in device memory: the library's
- * (gf_gradient(), gf_weight()), or the appliance's, whose work on it has then ended. They must be posted by all ranks in the same order with the same
- * arguments; a difference is found and named. data is the library's until gf_request_poll() or
- * gf_request_wait() gives anything but GF_AGAIN. Buffers from gf_exchange_take() travel without a
- * copy, other host memory is staged slice by slice; device memory is copied to the host and back, at
- * most as many elements as the pool has, one such request after the other. Posting moves all that is
- * under way once, as gf_request_poll() does, and returns GF_AGAIN, with nothing posted, while there
- * are GF_REQUESTS_MAX whose end was not asked for. Not between gf_step_begin() and the end of that
- * step. With a 16-bit type values are added in fp32 and rounded once a hop. */
+ * (gf_gradient(), gf_weight()), or the appliance's, whose work on it has then ended. They must be
+ * posted by all ranks in the same order with the same arguments; a difference is found and named.
+ * data is the library's until gf_request_poll() or gf_request_wait() gives anything but GF_AGAIN.
+ * Buffers from gf_exchange_take() travel without a copy, other host memory is staged slice by
+ * slice; device memory is copied to the host and back, at most as many elements as the pool has,
+ * one such request after the other. Posting moves all that is under way once, as gf_request_poll()
+ * does, and returns GF_AGAIN, with nothing posted, while there are GF_REQUESTS_MAX whose end was
+ * not asked for. Not between gf_step_begin() and the end of that step. With a 16-bit type values
+ * are added in fp32 and rounded once a hop. */
 #define GF_REQUESTS_MAX 8u
 gf_status gf_allreduce(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type,
                        struct gf_request *request);
@@ -253,8 +255,8 @@ gf_status gf_request_wait(gf_context *gf, struct gf_request *request);
 void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out,
               uint64_t *count_out);
 
-/* size_bytes of the exchange region until gf_close() or the next epoch, 64-byte aligned; 0: exchange.user_bytes is
- * used up, or the context is not open. */
+/* size_bytes of the exchange region until gf_close() or the next epoch, 64-byte aligned; 0:
+ * exchange.user_bytes is used up, or the context is not open. */
 gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes);
 
 /* ---- life signs, abort, state ---- */
@@ -307,8 +309,9 @@ gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
  * More deaths on the way are valid, and so is a network that is gone for a while: who has too few
  * with it looks for the others until the deadline, unless they have ended; who finds that they went
  * on without it waits to come in again, by itself (gf_left_out()). GF_ERR_QUORUM: too few were here
- * by then, or this rank was not let in, or is the one that was to go; it sticks. GF_ERR_PARAM: ended[] names no other member. GF_ERR_STATE: nothing
- * is due, this rank failed by itself, or in one step all waited for each other twice. */
+ * by then, or this rank was not let in, or is the one that was to go; it sticks. GF_ERR_PARAM:
+ * ended[] names no other member. GF_ERR_STATE: nothing is due, this rank failed by itself, or in
+ * one step all waited for each other twice. */
 gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count);
 gf_status gf_epoch_poll(gf_context *gf);
 gf_status gf_epoch_wait(gf_context *gf);
