@@ -38,7 +38,7 @@ void gf_tcp_data_event(struct tcp *tcp, uint32_t dial, uint32_t slot, uint64_t n
     struct way *way = &tcp->data.dials[dial];
     if (gf_way_event(tcp, way, slot, now_ns) != TCP_WAY_IN) return;
     gf_way_close(tcp, way);
-    gf_socket_carries_messages(way->fd);
+    gf_socket_carries_messages(way->fd, tcp->setup.keepalive_ns);
     taker->connected(taker->user, way->to_rank, stream_of(way), way->fd);
 }
 
@@ -143,7 +143,7 @@ void gf_tcp_data_meet(struct tcp *tcp, struct pending *pending)
     struct way *own = dial_of(tcp, hello.from, hello.about & 0xffu);
     if (own != NULL) gf_way_close(tcp, own);
     gf_socket_options_set(pending->fd, tcp->setup.keepalive_ns);
-    gf_socket_carries_messages(pending->fd);
+    gf_socket_carries_messages(pending->fd, tcp->setup.keepalive_ns);
     taker->connected(taker->user, hello.from, hello.about & 0xffu,
                      gf_tcp_pending_keep(tcp, pending));
 }

@@ -65,15 +65,20 @@ static void option_set(int fd, int level, int name, uint64_t value)
     (void)setsockopt(fd, level, name, &option, sizeof option);
 }
 
-void gf_socket_options_set(int fd, uint64_t keepalive_ns)
+/* In whole seconds, as the kernel counts. */
+static uint64_t period_of(uint64_t keepalive_ns)
 {
     uint64_t period_s = (keepalive_ns + 999999999u) / 1000000000u;
-    if (period_s == 0) period_s = 1;
+    return (period_s == 0) ? 1 : period_s;
+}
+
+void gf_socket_options_set(int fd, uint64_t keepalive_ns)
+{
+    uint64_t period_s = period_of(keepalive_ns);
     option_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     option_set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
     /* One period of silence, then three probes half a period apart: the end is seen within 2.5
-     * periods. The kernel counts in whole seconds, so one second cannot be halved and gets one
-     * probe. */
+     * periods. One second cannot be halved and gets one probe. */
     option_set(fd, IPPROTO_TCP, TCP_KEEPIDLE, period_s);
     option_set(fd, IPPROTO_TCP, TCP_KEEPINTVL, (period_s > 1) ? period_s / 2 : 1);
     option_set(fd, IPPROTO_TCP, TCP_KEEPCNT, (period_s > 1) ? 3 : 1);
@@ -84,9 +89,12 @@ void gf_socket_options_set(int fd, uint64_t keepalive_ns)
     option_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (period_s > 1) ? 2000 * period_s : 1500);
 }
 
-void gf_socket_carries_messages(int fd)
+/* Two probes more than the control channel has: where a network is gone, that one says so first, and
+ * nobody takes it for a broken connection between two ranks, one of whom would have to go. */
+void gf_socket_carries_messages(int fd, uint64_t keepalive_ns)
 {
     option_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
+    option_set(fd, IPPROTO_TCP, TCP_KEEPCNT, (period_of(keepalive_ns) > 1) ? 5 : 3);
 }
 
 static int listen_failed(int fd, const char *call, const char *text, struct gf_fault *fault_out)

@@ -37,7 +37,7 @@ void gf_socket_options_set(int fd, uint64_t keepalive_ns);
 /* A data connection, proven: it may stand still for as long as its rank computes. The kernel ends
  * a connection whose other end has no room at the user timeout too, although that host answers. So
  * these have none: that a host is silent is seen on the control channel. */
-void gf_socket_carries_messages(int fd);
+void gf_socket_carries_messages(int fd, uint64_t keepalive_ns);
 /* ---- abstract unix sockets ---- */
 
 /* "@..", as texts show it; the kernel has a zero in place of the @. */

@@ -93,10 +93,13 @@ void gf_view_rejoin(struct gf_members *members)
                   members->table[coordinator].connected;
     forget(members);
     gf_view_enter(members, VIEW_SEEK);
-    if (stands)
+    if (stands) {
         gf_members_owe_id(members, coordinator, MEMBERS_JOIN);
-    else
-        gf_view_next(members);
+        return;
+    }
+    view->coordinator =
+        GF_RANK_NONE; /* the first of the list is asked before all others: it coordinates */
+    gf_view_next(members);
 }
 
 bool gf_view_is_left_out(const struct gf_members *members)
