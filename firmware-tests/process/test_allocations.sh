@@ -31,9 +31,9 @@ within() { [ "$1" -ge "$2" ] && [ "$1" -le "$3" ]; }
 counter_works() {
     within "$(value seen_of_program)" 1 9 && { [ "$name" != ucx ] || within "$(value seen_of_ucx)" 1 999; }
 }
-# .. and maps its region, that of a peer, and at open room and its own once more, to see whether it may map that many.
+# .. and maps its region (with huge pages, then without), a peer's, and at open room for as many as there are peers.
 library_allocates_nothing() {
-    is from_library 0 && is from_program_until_closed 0 && within "$(value mapped_by_program)" 1 4
+    is from_library 0 && is from_program_until_closed 0 && within "$(value mapped_by_program)" 1 5
 }
 callers_are_ucx() { is from_other 0 && is from_unnamed 0 && is from_ucx "$(value allocations)" && all_are_named; }
 all_are_named() { ! grep '^caller ' "$scratch/$name_.$rank_" | grep -v '^caller ucx [0-9]* libuc[mpst]:'; }
