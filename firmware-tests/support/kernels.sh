@@ -68,5 +68,5 @@ worse)
                 if ($f > was[key, f] * ((f < 7) ? 1 : slack))
                     print key ": " name[f] " " $f ", recorded " was[key, f]
         }' "$kept" - ;;
-*) measure | column -t ;;
+*) measure | awk '{ printf "%-32s %-16s", $1, $2; for (i = 3; i <= NF; i++) printf " %8s", $i; print "" }' ;;
 esac
