@@ -116,7 +116,7 @@ struct gf_rendezvous_driver {
      * text_out[GF_CONTROL_ADDRESS_BYTES], for reform() alone; empty while that is not known (it is once CONNECTED was
      * seen). */
     void (*address)(struct gf_rendezvous *rendezvous, char *text_out);
-    /* From here on `coordinator` (perhaps this rank) coordinates, reached at `address`. Connections
+    /* From here on `coordinator` coordinates, reached at `address`, or this rank itself. Connections
      * that do not are to it or from it are closed on purpose, which their other ends see (GF_END_LEFT).
      * GF_OK: the way to it stands already, or it is this rank, which listens now; GF_AGAIN:
      * CONNECTED or ENDED will tell; an error: this rank cannot, the channel itself is as it was.

@@ -339,7 +339,7 @@ static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns,
     char expected[GF_CONTROL_ADDRESS_BYTES];
     (void)now_ns;
     (void)snprintf(expected, sizeof expected, "sim:%u", coordinator);
-    GF_ASSERT((coordinator == GF_RANK_NONE) ||
+    GF_ASSERT((coordinator == GF_RANK_NONE) || (coordinator == self->rank) ||
               ((coordinator < sim->setup.world) && (strcmp(address, expected) == 0)));
     if ((coordinator == rendezvous->coordinator) && (coordinator != GF_RANK_NONE) &&
         ((coordinator == self->rank) || self->wires[coordinator]))
