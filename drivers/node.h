@@ -45,7 +45,8 @@ size_t gf_node_bytes(const struct gf_link_setup *setup);
 /* Opens in state[gf_node_state_bytes()], 64-byte aligned. Sets region, region_bytes, private_bytes
  * and node of the link, which outlives the node. Where this host refuses sharing (no memfd, no
  * socket, no /proc) the region is memory of this process alone and `node` equals that of no other
- * rank; one log line says why. Likewise, and without one, where setup->private_memory says so. GF_ERR_SYSTEM, told in link->fault: there is no room for the region. */
+ * rank; one log line says why. Likewise, and without one, where setup->private_memory says so.
+ * GF_ERR_SYSTEM, told in link->fault: there is no room for the region. */
 gf_status gf_node_open(const struct gf_link_setup *setup, void *state, struct gf_link *link,
                        struct gf_node **node_out);
 void gf_node_close(struct gf_node *node); /* NULL is valid */

@@ -289,6 +289,19 @@ static gf_status culprit_ask(gf_context *gf)
     return (status == GF_AGAIN) ? GF_OK : status;
 }
 
+/* False: *answer_out is what the call returns, GF_OK where a culprit is asked for in place of it. */
+static bool may_declare(gf_context *gf, uint32_t first, uint32_t count, const char *call,
+                        gf_status *answer_out)
+{
+    if (culprit_is_asked_for(gf)) {
+        *answer_out = culprit_ask(gf);
+        return false;
+    }
+    *answer_out = tensors_check(gf, first, count, call);
+    if (*answer_out >= 0) *answer_out = gf_scale_check(gf, call);
+    return *answer_out >= 0;
+}
+
 /* Their event says when tensors first .. first + count - 1 are computed; 0: the library's, behind
  * what their queue holds now. */
 static gf_status tensors_declare(gf_context *gf, uint32_t first, uint32_t count,
@@ -314,10 +327,9 @@ static gf_status tensors_declare(gf_context *gf, uint32_t first, uint32_t count,
 static gf_status tensors_ready(gf_context *gf, uint32_t first, uint32_t count,
                                gf_queue_handle queue, const char *call)
 {
-    if (culprit_is_asked_for(gf)) return culprit_ask(gf);
-    gf_status status = tensors_check(gf, first, count, call);
-    if (status >= 0) status = gf_scale_check(gf, call);
-    return (status < 0) ? status : tensors_declare(gf, first, count, queue, 0, call);
+    gf_status answer;
+    if (!may_declare(gf, first, count, call, &answer)) return answer;
+    return tensors_declare(gf, first, count, queue, 0, call);
 }
 
 gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue)
@@ -333,10 +345,8 @@ gf_status gf_tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_qu
 gf_status gf_tensor_ready_event(gf_context *gf, uint32_t tensor, gf_event_handle event)
 {
     static const char call[] = "gf_tensor_ready_event";
-    if (culprit_is_asked_for(gf)) return culprit_ask(gf);
-    gf_status status = tensors_check(gf, tensor, 1, call);
-    if (status >= 0) status = gf_scale_check(gf, call);
-    if (status < 0) return status;
+    gf_status answer;
+    if (!may_declare(gf, tensor, 1, call, &answer)) return answer;
     if ((event == 0) == gf->on_device)
         return gf_refuse(gf, GF_ERR_PARAM, "%s: tensor %u \"%s\": %s", call, tensor,
                          gf->tensors[tensor].name,
@@ -348,10 +358,8 @@ gf_status gf_tensor_copy(gf_context *gf, uint32_t tensor, const void *gradient,
                          gf_queue_handle queue)
 {
     static const char call[] = "gf_tensor_copy";
-    if (culprit_is_asked_for(gf)) return culprit_ask(gf);
-    gf_status status = tensors_check(gf, tensor, 1, call);
-    if (status >= 0) status = gf_scale_check(gf, call);
-    if (status < 0) return status;
+    gf_status status;
+    if (!may_declare(gf, tensor, 1, call, &status)) return status;
     const struct gf_pool_tensor *to = &gf->tensors[tensor];
     uint64_t bytes = to->elem_count * gf_type_size_bytes((gf_type)to->type);
     gf_mem dst = gf->gradient + to->gradient_offset;

@@ -4,7 +4,8 @@
  * epoch.c.
  *
  * Why two sides can never both go on is in lib/DESIGN.md; firmware-tests/states/ searches this code,
- * firmware-tests/sim/membership.pml is a model of it. No time and no guess about who is dead enters it; both decide only how soon.
+ * firmware-tests/sim/membership.pml is a model of it. No time and no guess about who is dead enters
+ * it; both decide only how soon.
  *
  * The common state is that of the member that is furthest: steps are transactional, so members
  * differ by at most one step (a vote that reached some of them) or by one gf_update(). The lowest

@@ -68,7 +68,7 @@ struct members_view {
     bool rejoins;                /* so it comes as a process of no epoch; `epoch` is whom it asks */
     uint32_t rounds;             /* of asking all that may live, in this change */
     uint32_t here_count;         /* members, where this rank led last */
-    uint64_t since_ns;           /* the state */
+    uint64_t since_ns;           /* of the state */
     struct gf_members_reason reason; /* of the change under way, or of the last one */
     struct members_list epoch;       /* the last committed one; its number is 0 before the first */
     struct view_proposal current;    /* how that began, for those that have not heard of it */
@@ -158,7 +158,8 @@ void gf_view_epoch_take(struct gf_members *members); /* view.current is the last
 void gf_view_committed(struct gf_members *members);
 /* The epoch of this list has begun without this rank, or this rank has left. */
 void gf_view_excluded(struct gf_members *members, const struct members_list *list);
-/* The members of view.gone_on lives on without this process: it drops what it was, and waits to come in. */
+/* The members of view.gone_on go on without this process: it drops what it was, and waits to come
+ * in. */
 void gf_view_rejoin(struct gf_members *members);
 void gf_view_epoch_begun(struct gf_members *members); /* members->setup.epoch is in use */
 
