@@ -206,7 +206,8 @@ struct states_found states_walk(uint64_t seed, uint64_t transitions_max);
 const char *states_prompt(const struct states_limits *limits);
 /* Prints the schedule that was found last, as short as it can be made. */
 void states_found_show(void);
-/* Goes along a schedule, and then to its end by the default one; what cannot be is left out. */
+/* Goes along a schedule, and then to its end by the default one. The rule that does not hold, or the
+ * first step that cannot be taken: such a schedule no longer shows what it was kept for. */
 const char *states_replay(const struct states_limits *limits, const char *const *schedule);
 
 /* ---- states_rules.c ---- */

@@ -331,32 +331,42 @@ struct states_found states_walk(uint64_t seed, uint64_t transitions_max)
 
 /* ---- a schedule that is known ---- */
 
-const char *states_replay(const struct states_limits *limits, const char *const *steps)
+static const char *replay(const struct states_limits *limits, const char *const *steps, bool whole)
 {
+    static char missed[STATES_TEXT_BYTES + 32];
     struct states_choice choices[STATES_CHOICES];
     char text[STATES_TEXT_BYTES];
+    uint32_t count;
     states_open(limits);
     for (; (*steps != NULL) && (states->broken == NULL); steps++) {
-        uint32_t count = states_choices(choices);
-        for (uint32_t i = 0; i < count; i++) {
+        uint32_t i = 0;
+        for (count = states_choices(choices); i < count; i++) {
             states_text(&choices[i], text);
-            if (strcmp(text, *steps) != 0) continue;
+            if (strcmp(text, *steps) == 0) break;
+        }
+        if (i < count) {
             states_step(&choices[i]);
-            break;
+        } else if (whole) {
+            (void)snprintf(missed, sizeof missed, "a step cannot be taken: %s", *steps);
+            return missed;
         }
     }
-    uint32_t count;
     if (states->broken == NULL) (void)goes_to_the_end(choices, &count, false);
     return states->broken;
 }
 
-/* Without each step that it does not need. */
+const char *states_replay(const struct states_limits *limits, const char *const *steps)
+{
+    return replay(limits, steps, true);
+}
+
+/* Without each step that it does not need, or that cannot be taken. */
 static uint32_t shorten(const char **steps, uint32_t count)
 {
     for (uint32_t i = count; i-- > 0;) {
         const char *step = steps[i];
         memmove(&steps[i], &steps[i + 1], (count - i) * sizeof *steps);
-        if (states_replay(&schedule.limits, steps) != NULL) {
+        if (replay(&schedule.limits, steps, false) != NULL) {
             count--;
             continue;
         }
@@ -381,7 +391,7 @@ void states_found_show(void)
         count++;
     }
     steps[count] = NULL;
-    if (states_replay(limits, steps) != NULL)
+    if (replay(limits, steps, false) != NULL)
         for (uint32_t before = count + 1; count < before;) {
             before = count;
             count = shorten(steps, count);

@@ -3,7 +3,7 @@
 # to be saved with a world (states_world.c); there is none. What the search has no step of a world reads after its end:
 # the driver's event is taken within a step, the rest is the search's stack and what it has seen.
 known="nodes saved prompt_saved schedule seen seen_count search_number event has_event event_payload"
-known="$known texts steps began_s"
+known="$known texts steps missed began_s"
 runtime="__TMC_END__ __bss_start __data_start _edata _end __dso_handle data_start completed stdout stderr"
 nm -f sysv "$1" | awk -F'|' -v known="$known $runtime" '
     BEGIN { n = split(known, names, " "); for (i = 1; i <= n; i++) is_known[names[i]] = 1 }
