@@ -29,6 +29,22 @@ gf_status gf_config_set(struct gf_config *config, const char *key, const char *v
 gf_status gf_config_set_all(struct gf_config *config, const char *const *texts, uint32_t count,
                             const char *origin, char *error_out);
 
+/* From a file to a context, for gf_open_wait() or gf_open_poll() next: gf_config_load(), *own over
+ * it, gf_config_need(), gf_measure() and gf_open() in one; blocks as the first and the last of them
+ * do, and gives what they give.
+ * own: what the program sets itself. Each member that is not zero stands over the file's; what no
+ * file has (log, drivers, state_extra, pool_order) is taken from it. So it cannot set a value to
+ * zero or false: for that there are the single calls. Read during the call only.
+ * needs: GF_NEED_.., or 0.
+ * take(): memory, size_bytes of it and so aligned, or NULL, which is GF_ERR_SYSTEM; aligned_alloc()
+ * is such a function. It is called once at most, and *memory_out is what it gave, the program's
+ * again after gf_close(), also where this call fails; NULL if it was not called.
+ * Why it failed is logged by own->log, and not given back. GF_ERR_PARAM: a pointer is NULL. */
+typedef void *(*gf_memory_take)(size_t alignment, size_t size_bytes);
+gf_status gf_open_file(const char *path, const struct gf_config *own, uint32_t needs,
+                       const struct gf_tensor *tensors, uint32_t tensor_count, gf_memory_take take,
+                       void **memory_out, gf_context **gf_out);
+
 /* The effective configuration as a libconfig file, each key with what is allowed, defaults filled
  * in. What the file at `path` sets is marked; NULL: nothing is. */
 void gf_config_print(const struct gf_config *config, const char *path, FILE *out);

@@ -51,20 +51,13 @@ static unsigned weights_hash(gf_context *gf)
 
 int main(int argc, char **argv)
 {
-    static struct gf_config config;
-    static char error[GF_CONFIG_ERROR_BYTES];
-    struct gf_footprint need;
+    const struct gf_config own = {.exchange.average = GF_AVERAGE_RANKS,
+                                  .optimizer.kind = GF_OPTIMIZER_SGD,
+                                  .log = gf_log_stderr};
+    void *memory = NULL;
     gf_context *gf = NULL;
-    if ((argc != 3) || (gf_config_load(argv[1], &config, error) != GF_OK)) {
-        fprintf(stderr, "%s\n", (argc != 3) ? "program_outage CONFIGURATION STOP" : error);
-        return 2;
-    }
-    config.log = gf_log_stderr;
-    config.exchange.average = GF_AVERAGE_RANKS;
-    config.optimizer.kind = GF_OPTIMIZER_SGD;
-    if (gf_measure(&config, tensors, 1, &need) != GF_OK) return 1;
-    void *memory = aligned_alloc(64, need.control_bytes);
-    gf_status status = gf_open(&config, tensors, 1, memory, need.control_bytes, &gf);
+    if (argc != 3) return fprintf(stderr, "program_outage CONFIGURATION STOP\n"), 2;
+    gf_status status = gf_open_file(argv[1], &own, 0, tensors, 1, aligned_alloc, &memory, &gf);
     if (status == GF_OK) status = gf_open_wait(gf);
     if (status == GF_OK) fprintf(stderr, "ready\n");
     while (status == GF_OK) {

@@ -57,21 +57,17 @@ awk '/^## / { at = ($2 == "Files") } /^```c$/ { inside = 1; next } /^```$/ { ins
 cat >>"$scratch/files.c" <<'END'
 #include <string.h>
 #define ELEMS 3
-static void set(struct gf_config *config)
-{
-    config->log = gf_log_stderr;
-    config->exchange.average = GF_AVERAGE_RANKS;
-    config->optimizer.kind = GF_OPTIMIZER_SGD;
-    config->optimizer.momentum = 0.9f;
-}
 /* CONFIGURATION STATE TRACE STEPS: fits three numbers, from the state where there is one. */
 int main(int argc, char **argv)
 {
     const struct gf_tensor tensors[] = {{.name = "weights", .elem_count = ELEMS}};
+    const struct gf_config own = {.exchange.average = GF_AVERAGE_RANKS, .log = gf_log_stderr};
     gf_context *gf = NULL;
     void *memory = NULL;
     float *weights;
-    gf_status status = (argc == 5) ? open_file(argv[1], set, tensors, 1, &gf, &memory) : GF_ERR_PARAM;
+    gf_status status = GF_ERR_PARAM;
+    if (argc == 5) status = gf_open_file(argv[1], &own, GF_NEED_OPTIMIZER, tensors, 1, aligned_alloc, &memory, &gf);
+    if (status == GF_OK) status = gf_open_wait(gf);
     if (status == GF_OK) status = state_take(gf, argv[2]);
     if (status == GF_AGAIN) status = gf_broadcast_weights(gf, 0);
     weights = (float *)(uintptr_t)gf_weight(gf, 0);

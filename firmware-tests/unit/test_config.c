@@ -440,6 +440,114 @@ TEST(the_example_files_load)
     assert_string_equal(config.link.devices, "mlx5_0:1");
 }
 
+/* ---- from a file to a context in one call ---- */
+static char said[GF_CONFIG_ERROR_BYTES];
+static uint32_t said_count;
+static void said_keep(void *user, gf_log_level level, const char *text)
+{
+    (void)user;
+    if (level != GF_LOG_ERROR) return;
+    said_count++;
+    (void)snprintf(said, sizeof said, "%s", text);
+}
+
+static uint32_t taken_count;
+static void *memory_take(size_t alignment, size_t size_bytes)
+{
+    taken_count++;
+    return aligned_alloc(alignment, size_bytes);
+}
+static void *memory_refuse(size_t alignment, size_t size_bytes)
+{
+    (void)alignment;
+    return (size_bytes == 0) ? said : NULL;
+}
+
+/* NULL: there is no file. What is left at zero here is the file's. */
+static const struct {
+    const char *name, *text;
+    uint32_t needs;
+    gf_memory_take take;
+    gf_status status;
+    uint32_t takes; /* how often memory was asked for */
+    int line;       /* of the error; 0: it names the file alone; -1: nor that */
+    const char *part;
+} openings[] = {
+    {"no_file", NULL, 0, memory_take, GF_ERR_CONFIG, 0, 0, "cannot be opened: No such file"},
+    {"a_wrong_line", "exchange={\nwire=\"fp12\";};", 0, memory_take, GF_ERR_CONFIG, 0, 2,
+     "exchange.wire = \"fp12\""},
+    {"not_what_the_program_needs", "exchange={wire=\"fp16\";};", GF_NEED_OPTIMIZER, memory_take,
+     GF_ERR_CONFIG, 0, 0, "optimizer.kind = none"},
+    {"not_beside_what_the_program_sets", "sparse={enabled=true;};", 0, memory_take, GF_ERR_CONFIG,
+     0, -1, "sparse"},
+    {"no_memory", "exchange={wire=\"fp16\";};", 0, memory_refuse, GF_ERR_SYSTEM, 0, -1,
+     "no memory was given"},
+    {"a_good_file", "exchange={wire=\"fp16\";average=\"samples\";};optimizer={kind=\"sgd\";};",
+     GF_NEED_OPTIMIZER, memory_take, GF_OK, 1, -1, NULL},
+};
+
+TEST(a_file_opens_a_context_in_one_call)
+{
+    const struct gf_tensor tensor = {.name = "w", .elem_count = 4};
+    const uint32_t order[] = {0};
+    const struct gf_config own = {.job = {.world = 1, .ignore_environment = true},
+                                  .exchange.average = GF_AVERAGE_RANKS,
+                                  .log = said_keep,
+                                  .pool_order = order};
+    for (size_t i = 0; i < LENGTH(openings); i++) {
+        gf_context *gf = (gf_context *)said;
+        void *memory = said;
+        gf_status status;
+        said_count = taken_count = 0;
+        file_error[0] = said[0] = '\0';
+        (void)unlink(file_path);
+        if (openings[i].text != NULL) file_write(openings[i].text, strlen(openings[i].text));
+        status = gf_open_file(file_path, &own, openings[i].needs, &tensor, 1, openings[i].take,
+                              &memory, &gf);
+        if (status != openings[i].status)
+            fail_msg("%s: %s: %s", openings[i].name, gf_status_name(status), said);
+        if (taken_count != openings[i].takes) fail_msg("%s: memory", openings[i].name);
+        assert_int_equal(memory != NULL, taken_count);
+        assert_int_equal(said_count, status != GF_OK); /* a failure stands once */
+        memcpy(file_error, said, sizeof said);
+        if (openings[i].line >= 0) file_error_check(openings[i].line, openings[i].part);
+        if ((openings[i].part != NULL) && (strstr(said, openings[i].part) == NULL))
+            fail_msg("%s: %s", openings[i].name, said);
+        if (status == GF_OK) {
+            assert_int_equal(gf_open_wait(gf), GF_OK);
+            assert_int_not_equal(gf_weight(gf, 0), 0); /* the file's optimizer */
+            assert_int_equal(gf_close(gf), GF_OK);
+        } else {
+            assert_null(gf);
+        }
+        free(memory);
+    }
+}
+
+/* All of *own that is not zero, and nothing else, stands over the file. */
+TEST(what_a_program_sets_stands_over_the_file)
+{
+    static const char adamw[] = "optimizer={kind=\"adamw\";};";
+    const struct gf_tensor tensor = {.name = "w", .elem_count = 4};
+    gf_context *gf = NULL;
+    void *memory = NULL;
+    struct gf_config own = {.job = {.world = 1, .ignore_environment = true}, .log = said_keep};
+    said_count = 0;
+    file_write(adamw, strlen(adamw));
+    own.optimizer.kind = GF_OPTIMIZER_SGD;
+    own.optimizer.momentum = 0.5f; /* which adamw refuses */
+    if (gf_open_file(file_path, &own, 0, &tensor, 1, aligned_alloc, &memory, &gf) != GF_OK)
+        fail_msg("%s", said);
+    assert_int_equal(gf_open_wait(gf), GF_OK);
+    assert_int_equal(gf_close(gf), GF_OK);
+    free(memory);
+    own.optimizer.kind = GF_OPTIMIZER_NONE; /* zero: the file's */
+    assert_int_equal(gf_open_file(file_path, &own, 0, &tensor, 1, aligned_alloc, &memory, &gf),
+                     GF_ERR_CONFIG);
+    if (strstr(said, "optimizer.momentum") == NULL) fail_msg("%s", said);
+    assert_null(memory);
+}
+
 TEST(the_table_lists_every_key)
 {
     char line[512];
