@@ -3,6 +3,7 @@
  * died. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/elastic.h"
+#include "lib/context.h"
 
 #define MS UINT64_C(1000000)
 
@@ -55,4 +56,51 @@ TEST(a_death_in_the_join_is_named_in_time)
     }
     print_message("%u deaths, %u before anybody was open\n", deaths, met);
     assert_true(met > 100);
+}
+
+/* The link of a rank tells it while it connects that there is no way to a peer. */
+static uint32_t from, to;
+static const struct gf_link_driver *whole;
+
+static gf_status cut_connect(struct gf_link *link, uint32_t peer, const void *endpoint,
+                             size_t bytes)
+{
+    if (peer == to)
+        return gf_fault_set(&link->fault, GF_ERR_LINK, peer, "connect", 0, "connection reset");
+    return whole->connect(link, peer, endpoint, bytes);
+}
+
+static gf_status cut_turn(struct world *w, uint32_t rank, void *arg)
+{
+    static struct gf_link_driver cut;
+    gf_context *gf = w->ranks[rank].gf;
+    (void)arg;
+    if ((rank == from) && (gf->link != NULL) && (gf->link->driver->connect != cut_connect)) {
+        whole = gf->link->driver;
+        cut = *whole;
+        cut.connect = cut_connect;
+        gf->link->driver = &cut;
+    }
+    return gf_open_poll(gf);
+}
+
+/* Whoever finds it out says so before it ends: else the others read its end, and name that rank. */
+TEST(a_connection_that_fails_while_all_connect_is_told_to_all)
+{
+    for (from = 0; from < 4; from++) {
+        for (to = 0; to < 4; to++) {
+            struct world_setup setup = elastic_setup(4);
+            uint32_t named = (to > from) ? to : from;
+            if (from == to) continue;
+            setup.config.rendezvous.join_timeout_ns = setup.config.exchange.timeout_ns = SECOND;
+            WORLD_CREATE(w, &setup);
+            begin_ns = gf_sim_now_ns(w.sim);
+            world_run(&w, cut_turn, NULL);
+            assert_true(gf_sim_now_ns(w.sim) - begin_ns < 100 * MS);
+            for (uint32_t rank = 0; rank < 4; rank++) {
+                assert_int_equal(w.ranks[rank].status, GF_ERR_LINK);
+                assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, named);
+            }
+        }
+    }
 }

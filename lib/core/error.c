@@ -48,11 +48,12 @@ static void failure_log(const gf_context *gf)
  * first, unless the members have said so already. */
 static void failing_begin(gf_context *gf, bool attributed)
 {
-    /* The members know each other, JOIN of an epoch from the one before, and have not said it
-     * themselves. */
-    bool tells =
-        !attributed && ((gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP) ||
-                        (gf->phase == GF_PHASE_WARM) || (gf->change.state == GF_CHANGE_JOIN));
+    /* The members know each other, in JOIN from the epoch before or once all have joined, and have
+     * not said it themselves. */
+    bool joined = (gf->phase == GF_PHASE_JOIN) && gf_members_joined(gf->members);
+    bool tells = !attributed &&
+                 ((gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP) ||
+                  (gf->phase == GF_PHASE_WARM) || joined || (gf->change.state == GF_CHANGE_JOIN));
     gf->failing.linked = !gf_joins(gf);
     gf->failing.writes = gf_step_is_cut(gf);
     gf->failing.attributes =

@@ -38,6 +38,11 @@ uint32_t gf_members_waiting(const struct gf_members *members)
     return count;
 }
 
+bool gf_members_joined(const struct gf_members *members)
+{
+    return (members != NULL) && (members->state == MEMBERS_MEMBER);
+}
+
 bool gf_members_is_final(const struct gf_members *members)
 {
     return members->cut.is_final;
@@ -168,7 +173,7 @@ static void status_send(struct gf_members *members)
     uint64_t age_ns = members->now_ns - members->status_ns;
     /* The coordinator hears them all. */
     uint64_t rest_ns = MEMBERS_STATUS_NS + members->setup.world * UINT64_C(1000000);
-    if (members_coordinates(members) || (members->state != MEMBERS_MEMBER) ||
+    if (members_coordinates(members) || (members->state != MEMBERS_MEMBER) || members->leaving ||
         !gf_members_here(members, 0))
         return;
     if (age_ns < (changed ? rest_ns : MEMBERS_STATUS_IDLE_NS + rest_ns)) return;

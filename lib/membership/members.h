@@ -128,6 +128,7 @@ struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *s
 /* Drives the control channel; bounded work. GF_AGAIN while joining; GF_OK once all are there and as
  * long as nobody has failed; an error, which sticks, with gf_members_error() filled: */
 gf_status gf_members_poll(struct gf_members *members, uint64_t now_ns);
+bool gf_members_joined(const struct gf_members *members); /* GF_OK was the answer, and is still */
 /* code, peer, text (and operation, step, tensor where a rank reported them); valid after an
  * error. */
 const struct gf_error *gf_members_error(const struct gf_members *members);
