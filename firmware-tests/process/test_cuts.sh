@@ -13,13 +13,14 @@ world=4
 drop() { net_exec "$1" ip neigh replace "$(net_address "$2")" lladdr 02:00:00:00:00:99 dev eth0 nud permanent; }
 cut_one_way() { drop 2 3; }
 cut_two_way() { drop 2 3 && drop 3 2; }
-cut_loss() { net_exec 3 tc qdisc replace dev eth0 root netem loss 5%; }
+cut_loss() { net_lose 3 5; }
 cut_slow_card() { net_shape 3 2mbit; }
 cut_slow_cpu() { for _ in 1 2; do ( while [ ! -e "$scratch/stop" ]; do :; done ) & done; }
 mend() {
     net_exec 2 ip neigh del "$(net_address 3)" dev eth0 2>/dev/null
     net_exec 3 ip neigh del "$(net_address 2)" dev eth0 2>/dev/null
     net_shape 3 1gbit
+    net_lose 3 0
 }
 said_by() { grep -Eq -- "$2" "$scratch/log.$1"; }
 show() { for log in "$scratch"/log.*; do echo "== ${log##*/}"; tail -n 8 "$log"; done; return 1; }
@@ -59,8 +60,8 @@ link = { devices = "eth0"; idle = "sleep"; };
 exchange = { timeout = "$timeout_s s"; };
 END
 for cut in $CUTS; do
-    if [ "$cut" = loss ] && ! net_exec 3 tc qdisc replace dev eth0 root netem loss 5% 2>/dev/null; then
-        skip nobody_but_an_end_is_named_loss "this kernel has no netem"
+    if [ "$cut" = loss ] && ! net_lose 3 5 2>/dev/null; then
+        skip nobody_but_an_end_is_named_loss "this kernel has no filter of packets (cls_bpf)"
         continue
     fi
     mend

@@ -6,6 +6,7 @@
 #     net_run_nodes LIMIT RANKS COMMAND..   RANKS ranks on each host, which share memory there and only there
 #     net_exec HOST COMMAND..      on one host
 #     net_shape HOST RATE, net_cable HOST up|down    another rate; its carrier goes with the cable
+#     net_lose HOST PERCENT        so much of what leaves it is lost, drawn anew for each packet; 0: nothing
 #     net_second RATE              every host gets eth1 too, in a network of its own: net_second_address i
 #     net_forget                   nobody remembers that a host could not be found, which would fail a job that begins now
 #     net_missing                  why there can be no hosts here; nothing where there can
@@ -21,6 +22,15 @@ net_exec() { net_host=$1; shift; ip netns exec "$net_prefix-$net_host" "$@"; }
 net_limit() { ip netns exec "$1" tc qdisc replace dev "$2" root tbf rate "$3" burst "$net_burst" latency 50ms; }
 net_shape() { net_limit "$net_prefix-$1" eth0 "$2" && net_limit "$net_prefix-sw" "port$1" "$2"; }
 net_cable() { ip -n "$net_prefix-sw" link set "port$1" "$2"; }
+# A filter of four instructions: a random word below the limit drops the packet. It needs no netem, which kernels of
+# virtual machines often lack.
+net_lose() {
+    net_exec "$1" tc qdisc del dev eth0 clsact 2>/dev/null
+    [ "$2" -ne 0 ] || return 0
+    net_exec "$1" tc qdisc add dev eth0 clsact &&
+        net_exec "$1" tc filter add dev eth0 egress bpf direct-action \
+            bytecode "4,32 0 0 4294963256,53 1 0 $((4294967296 / 100 * $2)),6 0 0 2,6 0 0 0"
+}
 net_forget() { for net_i in $(seq 0 $((net_hosts - 1))); do ip -n "$net_prefix-$net_i" neigh flush all; done; }
 net_missing() {
     if [ "$(id -u)" -ne 0 ]; then echo "needs root to make network namespaces"

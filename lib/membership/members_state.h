@@ -65,7 +65,10 @@ typedef enum members_state {
 #define MEMBERS_GRACE_NS UINT64_C(1000000000)
 /* at most this often, where something has changed */
 #define MEMBERS_STATUS_NS UINT64_C(100000000)
-#define MEMBERS_STATUS_IDLE_NS UINT64_C(1000000000)
+/* so often where nothing has changed, also while ranks join: of a network that loses packets the
+ * kernel knows by the words that come, of a connection without any by a probe, which it sends twice */
+#define MEMBERS_ALIVE_NS UINT64_C(250000000)
+#define MEMBERS_STATUS_IDLE_NS UINT64_C(1000000000) /* whoever polls has been heard of by then */
 
 /* A public request, and all before it in this epoch. */
 #define MEMBERS_CALLS 128u /* of our own, to be compared with what others say: they may be behind */
