@@ -178,7 +178,7 @@ TEST(a_device_that_fails_in_a_step_is_named)
     setup.config.exchange.timeout_ns = UINT64_C(2000000000);
     /* the first of each rank is of its open */
     for (size_t c = 0; c < sizeof calls / sizeof *calls; c++)
-        for (uint32_t times = 4; times <= 64; times += 10)
+        for (uint32_t times = 4; times <= 64; times += 19)
             (void)cuda_world_fails(calls[c], times, setup, NULL);
 }
 

@@ -80,7 +80,7 @@ TEST(a_device_that_fails_in_a_step_is_named)
     both->wire_ranks = ALL_RANKS;
     for (size_t c = 0; c < sizeof calls / sizeof *calls; c++)
         for (uint32_t times = 4; times <= 130;
-             times += 9) /* the first of each rank is of its open */
+             times += 21) /* the first of each rank is of its open */
             folding += cuda_world_fails(
                 calls[c], times, setup_of(&state_runs[0], algorithms[(c + times) % ALGORITHMS]),
                 slices_shorten);

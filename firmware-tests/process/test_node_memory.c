@@ -549,7 +549,7 @@ TEST(a_mapping_that_would_be_refused_later_is_known_at_open)
 
 TEST(many_ranks_connect_with_few_descriptors)
 {
-    enum { MANY = 128 };
+    enum { MANY = 64 };
     struct node_offer(*offers)[MANY] = mmap(NULL, sizeof *offers + 4096, PROT_READ | PROT_WRITE,
                                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     uint32_t *there = (uint32_t *)(void *)((char *)offers + sizeof *offers);

@@ -30,10 +30,12 @@ trains_on_devices() {
         >"$scratch/out" 2>&1 || { tail -n 30 "$scratch/out"; return 1; }
     said "^weights .*, the same on all ranks" && said "hierarchy: 2 nodes" && said "on a device, from device to device"
 }
-# names_the_dead [OPTIONS]: rank 3 ends in the middle: both nodes name it.
+# names_the_dead [OPTIONS]: rank 3 ends when its host has sent 300 KB: both nodes name it.
 names_the_dead() {
     # shellcheck disable=SC2016
-    net_run_nodes 60 2 sh -c '[ $GF_RANK = 3 ] || exec "$@"; "$@" & rank=$!; sleep 3; kill -9 $rank; exit 1' sh \
+    net_run_nodes 60 2 sh -c '[ $GF_RANK = 3 ] || exec "$@"; sent() { cat /sys/class/net/eth0/statistics/tx_bytes; }
+        goal=$(($(sent) + 300000)); "$@" & rank=$!; until [ "$(sent)" -gt $goal ]; do sleep 0.1; done
+        kill -9 $rank; exit 1' sh \
         "$BUILD/gf-train" --config "$scratch/net.cfg" ${1:-$small} --steps 9999999 --lr 1e-4 >"$scratch/out" 2>&1
     [ $? -lt 124 ] || { echo "did not end"; return 1; }
     for rank in 0 1 2; do said "^error: rank $rank: rank 3 died" || return 1; done

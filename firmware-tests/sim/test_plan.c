@@ -266,7 +266,7 @@ static struct plan_setup world_setup(const struct world_case *c)
 {
     static const uint64_t ready_ns[LENGTH(tensors)] = {100000, 100000, 300000, 350000, 350000};
     struct plan_setup setup = {.world = c->world,
-                               .steps = 3,
+                               .steps = 2,
                                .tensors = tensors,
                                .tensor_count = LENGTH(tensors),
                                .ready_ns = ready_ns,

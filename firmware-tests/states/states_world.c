@@ -214,7 +214,7 @@ static bool id_runs(uint32_t id)
 static bool is_planned(const struct states_proc *self)
 {
     return (gf_members_waiting(self->members) > 0) ||
-           (((states->planned >> self->members->setup.epoch) & 1u) != 0);
+           ((((uint32_t)states->planned >> self->members->setup.epoch) & 1u) != 0);
 }
 
 static void network_add(struct choices *choices)
