@@ -8,7 +8,7 @@
 struct gf_element_ops;
 
 /* What a device's driver says of its arena, for devices of other ranks of the node. */
-#define GF_GPU_HANDLE_BYTES 112u
+#define GF_GPU_HANDLE_BYTES 40u
 #define GF_GPU_BLOCK_THREADS 256u
 
 /* Kernels that a build brings for one driver. */
@@ -56,8 +56,9 @@ struct gf_gpu {
     /* the context's own, made at open, in front of the appliance's */
     gf_queue_handle streams[GF_STREAM_COUNT];
     char name[64]; /* for a person; empty on the host */
-    /* what others have imported of its arena stays when its process is killed */
-    bool outlives;
+    /* its arena can be exported to other processes, and what they have imported stays when this one
+     * is killed */
+    bool exports;
     unsigned char uuid[16];  /* the same in all processes on this device; zeroes: it has none */
     uint32_t ordinal, count; /* which of how many that this process sees; 0 of 0 on the host */
     uint32_t version;        /* its driver's, as 12020 for CUDA 12.2; 0 on the host */
@@ -112,17 +113,16 @@ struct gf_gpu_driver {
     gf_status (*reached_theirs)(struct gf_gpu *gpu, gf_event_handle event);
     /* GF_OK: all that was queued is done; GF_AGAIN */
     gf_status (*finished)(struct gf_queue *queue);
-    /* The arena exported to devices of this node, of this process too. All four NULL: this driver
+    /* The arena exported to devices of this node, of this process too. All three NULL: this driver
      * exports none. They may block for calls of the device, for no other rank. export:
-     * handle_out[GF_GPU_HANDLE_BYTES] is for the others, as it is, and good until the next; NULL:
-     * nobody will send or import any more. export_to: what the rank of this handle wants beside it;
-     * once a handle, before that rank imports. import: what a handle exports, as this device
-     * reaches it; once a handle until its give_back, which waits for this device's work. The
-     * exporter keeps its arena until all have given it back. GF_ERR_DEVICE, GF_ERR_SYSTEM, with the
-     * fault: refused, and nothing has changed. */
-    gf_status (*export)(struct gf_gpu *gpu, void *handle_out);
-    gf_status (*export_to)(struct gf_gpu *gpu, const void *handle);
-    gf_status (*import)(struct gf_gpu *gpu, const void *handle, gf_mem *base_out);
+     * handle_out[GF_GPU_HANDLE_BYTES] is for the others, as it is; with it another process needs the
+     * descriptor, which is the caller's to pass on and to close. import: what a handle exports, as
+     * this device reaches it, by that descriptor, which stays the caller's; -1 in the exporter's own
+     * process. Once a handle until its give_back, which waits for this device's work. The exporter
+     * keeps its arena until all have given it back. GF_ERR_DEVICE, with the fault: refused, and
+     * nothing has changed. */
+    gf_status (*export)(struct gf_gpu *gpu, void *handle_out, int *descriptor_out);
+    gf_status (*import)(struct gf_gpu *gpu, const void *handle, int descriptor, gf_mem *base_out);
     void (*give_back)(struct gf_gpu *gpu, const void *handle, gf_mem base);
     /* Between the two this thread's current device is this one, for libraries that look for a
      * current one. They nest with all other calls. Both NULL: there is nothing to make current.

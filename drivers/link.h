@@ -68,6 +68,8 @@ struct gf_link_setup {
     size_t device_bytes;
 };
 
+struct gf_node;
+
 /* The state of each driver begins with this. */
 struct gf_link {
     const struct gf_link_driver *driver;
@@ -84,6 +86,9 @@ struct gf_link {
     int wake_fd; /* to sleep on, see arm(); -1: there is none */
     /* links with equal ones share memory, others may; 0: nothing is shared, or of no meaning */
     uint64_t node;
+    /* through which it does (drivers/node.h), until close(); NULL: a simulated one's ranks are all of
+     * this process */
+    struct gf_node *shares;
     bool network; /* what leaves the node is open */
     /* the caller's, before reset(): all that mapped the region and stay out have ended */
     bool region_stays;

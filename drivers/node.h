@@ -9,8 +9,8 @@
  *     a node      one kernel, one network namespace, one user (of one user namespace)
  *
  * The exchange region comes first in that memory; what messages need follows it (gf_node_bytes()).
- * Faults, the region and its size are told in the struct gf_link that the node was opened for, and
- * its messages are counted there.
+ * Faults, the region, its size and the node itself are told in the struct gf_link that the node was
+ * opened for, and its messages are counted there.
  * Nothing here blocks; only open, connect and reset map memory, and nothing allocates otherwise.
  * Ranks are member ids, as in link.h. */
 #ifndef GF_NODE_H
@@ -65,6 +65,14 @@ void gf_node_offer_put(const struct gf_node *node, unsigned char offer_out[GF_NO
  * offer is malformed or of another rank or epoch; told in link->fault. */
 gf_status gf_node_connect(struct gf_node *node, uint32_t peer, const unsigned char *offer,
                           size_t offer_bytes, uint64_t now_ns);
+
+/* A descriptor of device memory goes the same way as that of the region. From here on it is the
+ * node's, for any peer that asks; -1: none, and none is asked for any more. */
+void gf_node_device_offer(struct gf_node *node, int descriptor);
+/* That of a peer which is mapped, the caller's to close. GF_AGAIN: asked for, to be called again,
+ * while progress() is called by both; one peer at a time. GF_ERR_PEER: it gives none. */
+gf_status gf_node_device_pull(struct gf_node *node, uint32_t peer, uint64_t now_ns,
+                              int *descriptor_out);
 
 /* Is the peer mapped? Then its messages go through here. */
 bool gf_node_has(const struct gf_node *node, uint32_t peer);

@@ -351,7 +351,7 @@ const struct gf_error *gf_error_last(const gf_context *gf);
 typedef enum gf_path {
     GF_PATH_HOST = 0, /* they lie in host memory */
     GF_PATH_STAGED,   /* from a device, through host memory that is registered with it */
-    /* from device to device in the node; what leaves it (hierarchy) goes one of the two other
+    /* from device to device in this rank's node; what leaves it (hierarchy) goes one of the two other
      * ways */
     GF_PATH_PEERS,
     GF_PATH_WIRE, /* from device memory straight to the wire, and back; the device adds */

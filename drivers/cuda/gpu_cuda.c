@@ -25,7 +25,6 @@ static gf_status cuda_open(const struct gf_gpu_setup *setup, void *state, struct
     cuda->gpu.driver = &gf_gpu_cuda;
     cuda->gpu.ops = setup->kernels.ops;
     cuda->gpu.fault.peer = GF_RANK_NONE;
-    cuda->descriptors.listener = -1;
     cuda->log = setup->log;
     cuda->idle_ns =
         (setup->idle_ns > 0) && (setup->idle_ns < CUDA_IDLE_NS) ? setup->idle_ns : CUDA_IDLE_NS;
@@ -283,7 +282,6 @@ const struct gf_gpu_driver gf_gpu_cuda = {
     .reached_theirs = cuda_reached_theirs,
     .finished = cuda_finished,
     .export = gf_cuda_export,
-    .export_to = gf_cuda_export_to,
     .import = gf_cuda_import,
     .give_back = gf_cuda_give_back_exports,
     .enter = cuda_enter,

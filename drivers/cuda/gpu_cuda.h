@@ -5,7 +5,6 @@
 
 #include <cuda.h>
 
-#include "drivers/cuda/descriptors.h"
 #include "drivers/gpu.h"
 
 #define CUDA_DEFAULT_LIBRARY "libcuda.so.1"
@@ -61,10 +60,7 @@
     X(unmap, "cuMemUnmap", cuMemUnmap)                                                      \
     X(access, "cuMemSetAccess", cuMemSetAccess)                                             \
     X(to_descriptor, "cuMemExportToShareableHandle", cuMemExportToShareableHandle)          \
-    X(of_descriptor, "cuMemImportFromShareableHandle", cuMemImportFromShareableHandle)      \
-    X(export, "cuIpcGetMemHandle", cuIpcGetMemHandle)                                       \
-    X(import, "cuIpcOpenMemHandle", cuIpcOpenMemHandle_v2)                                  \
-    X(give_back, "cuIpcCloseMemHandle", cuIpcCloseMemHandle)
+    X(of_descriptor, "cuMemImportFromShareableHandle", cuMemImportFromShareableHandle)
 
 /* Prototypes only: nothing here refers to a symbol of libcuda. And their names, in the same
  * order. */
@@ -100,7 +96,6 @@ struct cuda_gpu {
     size_t arena_bytes;
     size_t mapped_bytes;                 /* of the arena, by cuMemCreate(); 0: by cuMemAlloc() */
     CUmemGenericAllocationHandle memory; /* what is mapped there */
-    struct gf_descriptors descriptors;
     CUmodule module;
     CUevent cross; /* of lead(): a wait has taken what it needs when it returns */
     uint32_t event_count, kernel_count;
@@ -142,10 +137,9 @@ gf_status gf_cuda_pop(struct cuda_gpu *cuda, struct gf_fault *fault_out);
 gf_status gf_cuda_enter(struct cuda_gpu *cuda);
 /* in any case; hands on what was said in between */
 gf_status gf_cuda_leave(struct cuda_gpu *cuda, gf_status status);
-/* gpu_cuda_ipc.c */
-gf_status gf_cuda_export(struct gf_gpu *gpu, void *handle_out);
-gf_status gf_cuda_export_to(struct gf_gpu *gpu, const void *handle);
-gf_status gf_cuda_import(struct gf_gpu *gpu, const void *handle, gf_mem *base_out);
+/* gpu_cuda_memory.c */
+gf_status gf_cuda_export(struct gf_gpu *gpu, void *handle_out, int *descriptor_out);
+gf_status gf_cuda_import(struct gf_gpu *gpu, const void *handle, int descriptor, gf_mem *base_out);
 void gf_cuda_give_back_exports(struct gf_gpu *gpu, const void *handle, gf_mem base);
 /* Both within the context: an arena by cuMemCreate; one of either kind given back. */
 gf_status gf_cuda_arena_map(struct cuda_gpu *cuda, size_t size_bytes);

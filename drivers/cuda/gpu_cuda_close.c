@@ -80,7 +80,6 @@ void gf_cuda_given(struct cuda_gpu *cuda, CUresult result, const char *call)
 /* Also of an open that failed half way. */
 void gf_cuda_give_back(struct cuda_gpu *cuda)
 {
-    gf_descriptors_close(&cuda->descriptors);
     if (cuda->context == NULL) return;
     bool entered = gf_cuda_enter_last(cuda);
     if (entered && !gf_cuda_idle(cuda, true)) {

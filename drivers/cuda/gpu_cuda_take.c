@@ -108,7 +108,7 @@ static gf_status arena_take(struct cuda_gpu *cuda, size_t size_bytes)
     if (result == CUDA_SUCCESS) {
         cuda->gpu.arena = cuda->arena;
         cuda->arena_bytes = size_bytes;
-        cuda->gpu.outlives = status == GF_OK;
+        cuda->gpu.exports = status == GF_OK;
         status = CUDA_TOLD(cuda, set, cuda->arena, 0, size_bytes, cuda->streams[GF_STREAM_MAIN]);
         (void)gf_cuda_idle(cuda, false); /* other streams will use it without asking */
         return status;

@@ -124,6 +124,8 @@ static void forked(struct gf_forked *of)
         (const struct gf_node *)(const void *)((const char *)of - offsetof(struct gf_node, forked));
     if (node->socket_fd >= 0) (void)close(node->socket_fd);
     if (node->memory_fd >= 0) (void)close(node->memory_fd);
+    if (node->device.given >= 0) (void)close(node->device.given);
+    if (node->device.come >= 0) (void)close(node->device.come);
 }
 
 /* ---- peers ---- */
@@ -153,6 +155,7 @@ static void peers_forget(struct gf_node *node)
     node->pair_count = node->up_count = 0;
     node->pulls = GF_RANK_NONE;
     node->untold = 0;
+    gf_node_device_forget(node);
 }
 
 /* ---- open, close, reset ---- */
@@ -224,8 +227,8 @@ gf_status gf_node_open(const struct gf_link_setup *setup, void *state, struct gf
     node->huge_pages = setup->huge_pages;
     node->shares = shares(setup);
     node->plan = plan_of(setup);
-    node->memory_fd = node->socket_fd = -1;
-    node->pulls = GF_RANK_NONE;
+    node->memory_fd = node->socket_fd = node->device.given = node->device.come = -1;
+    node->pulls = node->device.pulls = GF_RANK_NONE;
     (void)state_lay(&node->plan, node->world, node);
     node->forked.close = forked;
     gf_forked_add(&node->forked);
@@ -233,7 +236,7 @@ gf_status gf_node_open(const struct gf_link_setup *setup, void *state, struct gf
         gf_node_close(node);
         return status;
     }
-    *node_out = node;
+    *node_out = link->shares = node;
     return GF_OK;
 }
 

@@ -556,7 +556,7 @@ gf_status gf_node_progress(struct gf_node *node)
     if (node->broken != GF_OK) return node->broken;
     if (node->armed) gf_node_woken(node);
     node->armed = false;
-    if (node->untold > 0) gf_node_serve(node);
+    if ((node->untold > 0) || (node->device.given >= 0)) gf_node_serve(node);
     return turn(node);
 }
 

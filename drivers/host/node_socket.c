@@ -1,7 +1,8 @@
 /* Who is of this node, and how a rank gets a peer's memory. Each rank has one datagram socket with
  * an abstract name that the kernel makes up; it has no place in any file system, and ends with its
  * process. A rank asks the socket that a peer's offer names (PULL); the peer answers with the
- * descriptor of its memory (GIVE), or refuses (REFUSE).
+ * descriptor of its memory (GIVE), or refuses (REFUSE). Memory of its device is asked for likewise,
+ * once the two have mapped each other.
  *
  * The kernel says with each message which user it is from. Anybody on this host may write into the
  * socket; only who has the nonce of the offer, which went over the control channel, and is of this
@@ -206,13 +207,20 @@ static void told(struct gf_node *node, uint32_t peer)
     node->peers[peer].told = true;
 }
 
+static struct node_word refusal_of(const struct gf_node *node, const struct node_word *word)
+{
+    struct node_word answer = {
+        .kind = NODE_WORD_REFUSE, .of = word->of, .from = node->rank, .epoch = node->epoch};
+    memcpy(answer.nonce, word->answer, sizeof answer.nonce);
+    return answer;
+}
+
 /* A peer asks for this rank's memory. */
 static void asked(struct gf_node *node, const struct node_word *word, const char *name)
 {
-    struct node_word answer = {.kind = NODE_WORD_REFUSE, .from = node->rank, .epoch = node->epoch};
+    struct node_word answer = refusal_of(node, word);
     uint32_t peer = word->from;
     struct node_pair *pair;
-    memcpy(answer.nonce, word->answer, sizeof answer.nonce);
     if (node->peers[peer].state != NODE_PEER_REFUSED) {
         pair = gf_node_pair_take(node, peer);
         if (pair != NULL) {
@@ -251,23 +259,96 @@ static void answered(struct gf_node *node, const struct node_word *word, int fd)
     pair->plan = gf_node_plan_of(offer->region_bytes, offer->slots, offer->entries);
     pair->slot = word->slot;
     memcpy(pair->name, offer->name, sizeof pair->name);
+    memcpy(pair->nonce, offer->nonce, sizeof pair->nonce);
     node->peers[peer].state = NODE_PEER_MAPPED;
     __atomic_store_n(&node_meet_of(memory, &pair->plan, pair->slot)->mapped, 1, __ATOMIC_RELEASE);
     gf_full_fence();
     gf_node_wake(node, pair);
 }
 
-static void word_take(struct gf_node *node, const struct node_word *word, const char *name, int fd)
+/* ---- memory of a device ---- */
+
+static void device_asked(struct gf_node *node, const struct node_word *word, const char *name)
+{
+    struct node_word answer = refusal_of(node, word);
+    if (node->device.given >= 0) answer.kind = NODE_WORD_GIVE;
+    (void)word_send(node, name, &answer, node->device.given); /* it asks again */
+}
+
+/* Takes fd. */
+static void device_answered(struct gf_node *node, const struct node_word *word, int *fd)
+{
+    bool gives = (word->kind == NODE_WORD_GIVE) && (*fd >= 0);
+    if (node->device.answer != GF_AGAIN) return; /* asked twice, answered twice */
+    node->device.answer = gives ? GF_OK : GF_ERR_PEER;
+    if (!gives) return;
+    node->device.come = *fd;
+    *fd = -1;
+}
+
+void gf_node_device_forget(struct gf_node *node)
+{
+    if (node->device.given >= 0) (void)close(node->device.given);
+    if (node->device.come >= 0) (void)close(node->device.come);
+    node->device.given = node->device.come = -1;
+    node->device.pulls = GF_RANK_NONE;
+}
+
+void gf_node_device_offer(struct gf_node *node, int descriptor)
+{
+    gf_node_device_forget(node);
+    node->device.given = descriptor;
+}
+
+/* GF_AGAIN: the socket there is full, or has been asked. */
+static gf_status device_ask(struct gf_node *node, const struct node_pair *pair, uint64_t now_ns)
+{
+    struct node_word word = {
+        .kind = NODE_WORD_PULL, .of = NODE_WORD_DEVICE, .from = node->rank, .epoch = node->epoch};
+    memcpy(word.nonce, pair->nonce, sizeof word.nonce);
+    memcpy(word.answer, node->nonce, sizeof word.answer);
+    node->device.asked_ns = now_ns;
+    return (word_send(node, pair->name, &word, -1) == ECONNREFUSED) ? GF_ERR_PEER : GF_AGAIN;
+}
+
+gf_status gf_node_device_pull(struct gf_node *node, uint32_t peer, uint64_t now_ns,
+                              int *descriptor_out)
+{
+    gf_status status;
+    if (!gf_node_has(node, peer) || (node_pair_of(node, peer) == NULL)) return GF_ERR_PEER;
+    gf_node_serve(node);
+    if (node->device.pulls != peer) {
+        GF_ASSERT(node->device.pulls == GF_RANK_NONE);
+        node->device.pulls = peer;
+        node->device.answer = device_ask(node, node_pair_of(node, peer), now_ns);
+    } else if ((node->device.answer == GF_AGAIN) && (now_ns - node->device.asked_ns >= ASK_NS)) {
+        node->device.answer = device_ask(node, node_pair_of(node, peer), now_ns);
+    }
+    if ((status = node->device.answer) == GF_AGAIN) return GF_AGAIN;
+    if (status == GF_OK) *descriptor_out = node->device.come;
+    node->device.come = -1;
+    node->device.pulls = GF_RANK_NONE;
+    return status;
+}
+
+/* ---- words ---- */
+
+static void word_take(struct gf_node *node, const struct node_word *word, const char *name, int *fd)
 {
     bool asks = word->kind == NODE_WORD_PULL;
     bool answers = (word->kind == NODE_WORD_GIVE) || (word->kind == NODE_WORD_REFUSE);
     if (memcmp(word->nonce, node->nonce, sizeof word->nonce) != 0) return;
     if ((word->epoch != node->epoch) || (word->from >= node->world) || (word->from == node->rank))
         return;
+    if (word->of == NODE_WORD_DEVICE) {
+        if (asks) device_asked(node, word, name);
+        if (answers && (word->from == node->device.pulls)) device_answered(node, word, fd);
+        return;
+    }
     if (asks)
         asked(node, word, name);
     else if (answers && (word->from == node->pulls))
-        answered(node, word, fd);
+        answered(node, word, *fd);
 }
 
 /* One message: GF_AGAIN: there is none. */
@@ -278,7 +359,7 @@ static gf_status word_next(struct gf_node *node)
     if (!gf_carried_receive(node->socket_fd, &message)) return GF_AGAIN;
     if ((message.size_bytes == sizeof word) && (message.user == geteuid()) &&
         (message.user != node->overflow_user) && (message.name[1] != '\0'))
-        word_take(node, &word, message.name, message.descriptor);
+        word_take(node, &word, message.name, &message.descriptor);
     if (message.descriptor >= 0) (void)close(message.descriptor);
     return GF_OK;
 }
@@ -290,7 +371,9 @@ void gf_node_woken(struct gf_node *node)
     uint32_t *sleeps = &node_head_of(node->memory, &node->plan)->sleeps;
     char byte;
     bool woken = __atomic_exchange_n(sleeps, 0, __ATOMIC_RELAXED) == 0;
-    if (woken && (node->up_count == node->pair_count))
+    bool words = (node->up_count < node->pair_count) || (node->device.given >= 0) ||
+                 (node->device.pulls != GF_RANK_NONE);
+    if (woken && !words)
         (void)recv(node->socket_fd, &byte, 1, MSG_DONTWAIT);
     else if (woken)
         (void)word_next(node);
@@ -359,7 +442,8 @@ static bool offer_fits(const struct gf_node *node, const struct node_offer *offe
 static gf_status peer_ask(struct gf_node *node, uint32_t peer, const struct node_offer *offer,
                           uint64_t now_ns)
 {
-    struct node_word word = {.kind = NODE_WORD_PULL, .from = node->rank, .epoch = node->epoch};
+    struct node_word word = {
+        .kind = NODE_WORD_PULL, .of = NODE_WORD_MEMORY, .from = node->rank, .epoch = node->epoch};
     int code;
     if ((node->pulls == peer) && (now_ns - node->asked_ns < ASK_NS)) return GF_AGAIN;
     node->pulls = peer;

@@ -102,8 +102,10 @@ struct node_plan {
 
 /* A message in the socket. */
 enum node_word_kind { NODE_WORD_PULL = 1, NODE_WORD_GIVE, NODE_WORD_REFUSE };
+enum node_word_of { NODE_WORD_MEMORY = 1, NODE_WORD_DEVICE };
 struct node_word {
     uint32_t kind;
+    uint32_t of;
     uint32_t from;
     uint32_t epoch;
     uint32_t slot; /* GIVE: what the peer has in the memory that comes along */
@@ -158,6 +160,7 @@ struct node_pair {
     uint32_t pushed;       /* words put into the ring there */
     uint32_t popped;       /* .. and taken from the one here */
     char name[NODE_NAME_BYTES];
+    unsigned char nonce[NODE_NONCE_BYTES];
     struct node_list posted; /* receives that nothing has come for */
     uint16_t *next; /* [entries] of messages that nobody has asked for: a list, by entry + 1 .. */
     uint16_t first; /* 0: there is none */
@@ -206,6 +209,15 @@ struct gf_node {
     uint64_t asked_ns;
     struct node_offer pulled; /* its offer */
     uint32_t untold;          /* peers that were refused and may still ask */
+
+    /* Memory of a device. */
+    struct {
+        int given;        /* to peers that ask; -1 */
+        uint32_t pulls;   /* whose was asked for; GF_RANK_NONE */
+        gf_status answer; /* of that one; GF_AGAIN */
+        int come;         /* its descriptor; -1 */
+        uint64_t asked_ns;
+    } device;
 
     uint32_t pair_count;
     uint32_t up_count; /* of them */
@@ -294,6 +306,7 @@ void gf_node_host_look(struct gf_node *node);
 bool gf_node_passes_memory(const struct gf_node *node, const char **why_out);
 bool gf_node_socket_open(struct gf_node *node, const char **why_out);
 void gf_node_socket_close(struct gf_node *node);
+void gf_node_device_forget(struct gf_node *node);
 void gf_node_serve(struct gf_node *node); /* some of what has come */
 void gf_node_wake(struct gf_node *node, const struct node_pair *pair);
 void gf_node_woken(struct gf_node *node);

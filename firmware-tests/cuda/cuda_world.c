@@ -66,29 +66,20 @@ static gf_status host_unregister(struct gf_gpu *gpu, void *base)
     return status;
 }
 
-static gf_status export(struct gf_gpu *gpu, void *handle_out)
+static gf_status export(struct gf_gpu *gpu, void *handle_out, int *descriptor_out)
 {
-    if ((handle_out != NULL) && (cuda_world.export_refused > 0) &&
-        (--cuda_world.export_refused == 0))
-        return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "cuIpcGetMemHandle", 801,
-                            "refused by the test");
-    return gf_gpu_cuda.export(gpu, handle_out);
+    if ((cuda_world.export_refused > 0) && (--cuda_world.export_refused == 0))
+        return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE,
+                            "cuMemExportToShareableHandle", 801, "refused by the test");
+    return gf_gpu_cuda.export(gpu, handle_out, descriptor_out);
 }
 
-static gf_status export_to(struct gf_gpu *gpu, const void *handle)
-{
-    if ((cuda_world.send_refused > 0) && (--cuda_world.send_refused == 0))
-        return gf_fault_set(&gpu->fault, GF_ERR_SYSTEM, GF_RANK_NONE, "connect", 111,
-                            "refused by the test");
-    return gf_gpu_cuda.export_to(gpu, handle);
-}
-
-static gf_status import(struct gf_gpu *gpu, const void *card, gf_mem *base_out)
+static gf_status import(struct gf_gpu *gpu, const void *handle, int descriptor, gf_mem *base_out)
 {
     if ((cuda_world.import_refused > 0) && (--cuda_world.import_refused == 0))
-        return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "cuIpcOpenMemHandle", 217,
-                            "refused by the test");
-    gf_status status = gf_gpu_cuda.import(gpu, card, base_out);
+        return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE,
+                            "cuMemImportFromShareableHandle", 217, "refused by the test");
+    gf_status status = gf_gpu_cuda.import(gpu, handle, descriptor, base_out);
     if ((cuda_world.import_wrong > 0) && (--cuda_world.import_wrong == 0)) *base_out = gpu->arena;
     return status;
 }
@@ -342,10 +333,8 @@ void cuda_world_begin(uint32_t seed, const char *second)
     driver.host_register = host_register;
     driver.host_unregister = host_unregister;
     driver.export = export;
-    driver.export_to = export_to;
     driver.import = import;
-    cuda_world.export_refused = cuda_world.send_refused = cuda_world.import_refused =
-        cuda_world.import_wrong = 0;
+    cuda_world.export_refused = cuda_world.import_refused = cuda_world.import_wrong = 0;
     cuda_world.wire_ranks = 0;
     cuda_world.ucx_registers = false;
     cuda_world.devices = 1;

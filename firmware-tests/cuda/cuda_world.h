@@ -17,9 +17,8 @@ struct cuda_world {
     } by_ucx[STATE_RANKS_MAX];
     /* 1: all ranks on one, and it is meant; 2: as device.ordinal = auto has it */
     uint32_t devices;
-    uint32_t import_wrong; /* the so-many-th such time it gets its own memory instead; 0: never */
-    /* the so-many-th time that a rank would export, or send to another */
-    uint32_t export_refused, send_refused;
+    uint32_t import_wrong;   /* the so-many-th such time it gets its own memory instead; 0: never */
+    uint32_t export_refused; /* the so-many-th time that a rank would export */
     /* the so-many-th time that a rank would reach another's memory, it cannot; 0: never */
     uint32_t import_refused;
     struct world host, cuda;

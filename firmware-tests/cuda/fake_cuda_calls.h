@@ -20,8 +20,8 @@
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuLaunchKernel) \
     X(cuMemGetAllocationGranularity) X(cuMemCreate) X(cuMemRelease) X(cuMemAddressReserve) \
     X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) \
-    X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle) X(cuIpcGetMemHandle) \
-    X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle) X(cuPointerGetAttribute)
+    X(cuMemExportToShareableHandle) X(cuMemImportFromShareableHandle) \
+    X(cuPointerGetAttribute)
 /* clang-format on */
 /* Of gpu-bench, not of the library's driver. */
 #define FAKE_CALLS_OTHER(X) X(cuEventElapsedTime)

@@ -2,12 +2,10 @@
  * file without a name that other processes can map too; registered host memory is the caller's.
  * Beside each lies a shadow: for every two bytes who wrote them last and who read them last. */
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "firmware-tests/cuda/fake_cuda_state.h"
@@ -43,8 +41,7 @@ CUresult fake_region_add(uint64_t base, size_t size_bytes, region_kind kind,
                                   .size_bytes = size_bytes,
                                   .shadow_bytes = cells * sizeof(struct cell),
                                   .shadow = shadow,
-                                  .kind = kind,
-                                  .file = -1};
+                                  .kind = kind};
         if (region_out != NULL) *region_out = region;
         return CUDA_SUCCESS;
     }
@@ -67,20 +64,13 @@ struct region *fake_region_at(uint64_t address, size_t size_bytes)
 
 void fake_region_remove(struct region *region)
 {
-    if (region->kind == REGION_IMPORTED) (void)close(region->process);
     (void)munmap(region->shadow, region->shadow_bytes);
     *region = (struct region){0};
 }
 
 void fake_memory_unlock(void)
 {
-    if (unlocked++ > 0) return;
-    for (uint32_t i = 0; i < REGIONS_MAX; i++) {
-        struct region *region = &fake_regions[i];
-        struct pollfd ended = {.fd = region->process, .events = POLLIN};
-        if ((region->size_bytes != 0) && (region->kind == REGION_IMPORTED))
-            region->orphan = poll(&ended, 1, 0) > 0;
-    }
+    unlocked++;
 }
 
 static void region_open(struct region *region)
@@ -167,18 +157,16 @@ int fake_memory_file(size_t whole)
 CUresult fake_memory_take(uint64_t *address_out, size_t size_bytes)
 {
     size_t whole = (size_bytes + 4095u) & ~(size_t)4095u;
-    struct region *region;
     if (size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
     if ((whole < size_bytes) || !fake_memory_charge(whole)) return CUDA_ERROR_OUT_OF_MEMORY;
     int file = fake_memory_file(whole);
     uint64_t at = (file >= 0) ? fake_reserve(whole) : 0;
-    if (!fake_place(at, file, whole) ||
-        (fake_region_add(at, whole, REGION_DEVICE, &region) != CUDA_SUCCESS)) {
-        if (file >= 0) (void)close(file);
+    bool placed = fake_place(at, file, whole);
+    if (file >= 0) (void)close(file);
+    if (!placed || (fake_region_add(at, whole, REGION_DEVICE, NULL) != CUDA_SUCCESS)) {
         fake_memory_credit(whole);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    region->file = file;
     *address_out = at;
     fake_memory_fill(at, whole);
     return CUDA_SUCCESS;
@@ -193,7 +181,6 @@ CUresult fake_memory_give(uint64_t address)
     }
     fake_memory_credit(region->size_bytes);
     fake_unplace(address, region->size_bytes);
-    (void)close(region->file);
     fake_region_remove(region);
     return CUDA_SUCCESS;
 }
@@ -205,7 +192,6 @@ void fake_memory_forget(void)
         if (fake_regions[i].size_bytes == 0) continue;
         if (fake_regions[i].kind != REGION_HOST)
             fake_unplace(fake_regions[i].base, fake_regions[i].size_bytes);
-        if (fake_regions[i].kind == REGION_DEVICE) (void)close(fake_regions[i].file);
         fake_region_remove(&fake_regions[i]);
     }
     used_bytes = 0;
@@ -240,7 +226,7 @@ void fake_memory_count(struct fake_cuda_live *live)
         if (fake_regions[i].size_bytes == 0) continue;
         if (fake_regions[i].kind == REGION_HOST)
             live->registrations++;
-        else if ((fake_regions[i].kind == REGION_IMPORTED) || fake_regions[i].is_foreign)
+        else if (fake_regions[i].is_foreign)
             live->imported++;
         else
             live->allocations++;
@@ -300,7 +286,7 @@ bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_by
     uint32_t stamp = (work->clock.at[work->stream] << STREAM_BITS) | work->stream;
     fake_touched_bytes += size_bytes;
     if (size_bytes == 0) return true;
-    if ((region == NULL) || region->orphan || region->is_closed) return false;
+    if ((region == NULL) || region->is_closed) return false;
     region_open(region);
     const uint64_t first = address / GRAIN - region->base / GRAIN;
     const uint64_t last = (address + size_bytes - 1u) / GRAIN - region->base / GRAIN;

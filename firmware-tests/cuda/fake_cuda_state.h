@@ -117,14 +117,10 @@ bool fake_failure_met(void);
 uint32_t fake_random(uint32_t below);
 
 /* fake_cuda_memory.c: addresses, who touched them last */
-struct fake_export { /* what a CUipcMemHandle holds */
-    uint64_t process, file, size_bytes, address;
-};
-_Static_assert(sizeof(struct fake_export) <= sizeof(CUipcMemHandle), "fits");
 #define REGIONS_MAX 64u
 
 /* MAPPED: by cuMemMap(). */
-typedef enum region_kind { REGION_HOST, REGION_DEVICE, REGION_IMPORTED, REGION_MAPPED } region_kind;
+typedef enum region_kind { REGION_HOST, REGION_DEVICE, REGION_MAPPED } region_kind;
 
 struct cell;
 struct region {
@@ -132,14 +128,9 @@ struct region {
     size_t size_bytes, shadow_bytes; /* 0: free */
     struct cell *shadow;
     region_kind kind;
-    int file;              /* of device memory, to be opened by other processes; -1 */
-    uint32_t opened;       /* imported: so often */
-    int process;           /* imported: the exporter, to ask whether it lives */
-    bool orphan;           /* it does not: memory goes with the process that took it */
-    bool is_closed;        /* mapped: no device may touch it yet */
-    bool is_foreign;       /* mapped: another process's */
-    bool open;             /* the CPU may touch it */
-    struct fake_export of; /* imported: whose */
+    bool is_closed;  /* mapped: no device may touch it yet */
+    bool is_foreign; /* mapped: another process's */
+    bool open;       /* the CPU may touch it */
 };
 extern struct region fake_regions[REGIONS_MAX];
 

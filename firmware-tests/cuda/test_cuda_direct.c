@@ -133,9 +133,6 @@ TEST(where_one_rank_is_refused_all_go_through_host_memory)
     } rows[] = {
         {&both->export_refused, run->world, 1, "it may not export its device memory (code 801)",
          "device memory cannot be exported to the other ranks"},
-        {&both->send_refused, pairs, 3,
-         "it cannot send another rank's process a descriptor of its device memory (code 111)",
-         "device memory cannot be exported to another rank"},
         {&both->import_refused, pairs, 2,
          "it cannot reach the device memory of another rank (code 217)",
          "device memory of another rank is out of reach"},
@@ -155,16 +152,11 @@ TEST(where_one_rank_is_refused_all_go_through_host_memory)
         }
 }
 
-/* Unless what they have imported outlives the exporter. */
-TEST(an_elastic_job_reads_no_device_memory_that_goes_with_its_process)
+TEST(where_device_memory_has_no_descriptors_all_go_through_host_memory)
 {
-    struct world_setup setup = state_setup_of(&state_runs[3]);
     cuda_world_begin(1, "GF_FAKE_CUDA_NO_DESCRIPTORS=1");
-    setup.sim.ranks_per_node = setup.world;
-    setup.config.job.elastic = true;
-    cuda_world_open(&setup);
-    expect_fallback(&state_runs[3],
-                    "rank 0: job.elastic: device memory of its node does not outlive its process");
+    open_of(&state_runs[3], 512);
+    expect_fallback(&state_runs[3], "rank 0: it may not export its device memory (code 0)");
 }
 
 /* All calls: test_cuda_train_failures.sh. */

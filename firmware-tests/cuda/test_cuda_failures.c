@@ -132,14 +132,9 @@ static bool is_one_of(const char *call, const char *const *list)
 TEST(each_call_has_failed_once)
 {
     /* below; test_cuda_ipc: */
-    static const char *const elsewhere[] = {"cuGetErrorName",
-                                            "cuMemGetInfo",
+    static const char *const elsewhere[] = {"cuGetErrorName", "cuMemGetInfo",
                                             "cuMemExportToShareableHandle",
-                                            "cuMemImportFromShareableHandle",
-                                            "cuIpcGetMemHandle",
-                                            "cuIpcOpenMemHandle",
-                                            "cuIpcCloseMemHandle",
-                                            NULL};
+                                            "cuMemImportFromShareableHandle", NULL};
     /* The device's names are for a log line; while the end is waited for, failed is ended; an
      * address of which nothing is told is the host's. */
     static const char *const silent[] = {"cuDeviceGetName",       "cuDeviceGetUuid",
@@ -165,7 +160,7 @@ TEST(where_no_memory_can_be_mapped_it_is_taken_as_before)
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         begin(refusals[i], 1, 801);
         assert_int_equal(cuda_fixture_open(&f), GF_OK);
-        assert_false(f.gpu->outlives);
+        assert_false(f.gpu->exports);
         assert_non_null(strstr(f.log, "its memory is taken by cuMemAlloc instead"));
         assert_int_equal(f.fake->live().allocations, 1);
         cuda_fixture_close(&f);

@@ -26,6 +26,21 @@ static struct world_setup setup_of(const struct state_run *run, uint32_t per_nod
     return setup;
 }
 
+/* All ranks have the same weights after each step. */
+static void steps_alike(uint32_t steps)
+{
+    static struct cuda_kept first;
+    static struct cuda_kept other;
+    struct world *w = &both->cuda;
+    for (uint32_t step = 1; step <= steps; step++) {
+        state_step_run(w, step, state_fill_whole);
+        for (uint32_t rank = 0; rank < w->world; rank++) {
+            cuda_kept_read(w->ranks[rank].gf, (rank == 0) ? &first : &other);
+            if (rank > 0) assert_memory_equal(other.weights, first.weights, sizeof first.weights);
+        }
+    }
+}
+
 /* Nodes of one size and of two; ring and halving between them; a wire of the gradients' own type,
  * and of 16 bits. */
 TEST(nodes_of_devices_end_where_nodes_of_hosts_do)
@@ -83,22 +98,59 @@ TEST(auto_takes_it_where_devices_of_two_nodes_reach_each_other)
     }
 }
 
-TEST(where_one_rank_of_a_node_is_refused_all_nodes_go_through_host_memory_and_say_so)
+/* One node of two; whoever polls first. */
+static void one_is_refused(bool any)
 {
-    for (uint32_t time = 1; time <= 3; time++) {
+    bool first = world_stats(&both->cuda, 0).path == GF_PATH_STAGED;
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        bool refused = any && (first == (rank < 2));
+        assert_int_equal(world_stats(&both->cuda, rank).path,
+                         refused ? GF_PATH_STAGED : GF_PATH_PEERS);
+        if (!any) continue;
+        world_expect_log(
+            &both->cuda, rank,
+            refused ? "gradients go through host memory, not from device to device: rank "
+            : first ? "gradients of rank 0's node go through host memory, not from device"
+                    : "gradients of rank 2's node go through host memory, not from device");
+    }
+}
+
+/* One of two nodes is refused; the other's ranks sum from device to device. With fp32 on the
+ * wire all end where hosts do; with 16 bits what is added in the refused node is rounded before, and
+ * all ranks end in the same. */
+TEST(where_a_rank_is_refused_its_node_goes_through_host_memory_and_the_other_does_not)
+{
+    for (uint32_t time = 0; time < 8; time++) {
         struct world_setup setup = setup_of(&state_runs[6], 2);
+        bool narrow = time >= 4;
         cuda_world_begin(time, NULL);
-        both->export_refused = (time == 3) ? 4 : 0;
-        both->import_refused = (time == 1) ? 1 : 0;
-        both->import_wrong = (time == 2) ? 3 : 0;
+        both->export_refused = (time % 4 == 3) ? 1 : 0;
+        both->import_refused = (time % 4 == 1) ? 1 : 0;
+        both->import_wrong = (time % 4 == 2) ? 1 : 0;
+        both->wire_ranks = (time == 3) ? UINT64_MAX : 0;
+        setup.config.exchange.wire = narrow ? GF_TYPE_F16 : GF_TYPE_F32;
+        setup.config.exchange.halving_max_bytes = (time % 2 == 0) ? 8 : 65536;
+        setup.config.exchange.algorithm = (time == 5) ? GF_ALGORITHM_AUTO : GF_ALGORITHM_HIERARCHY;
+        setup.config.exchange.doubling_max_bytes = 8;
         cuda_world_open(&setup);
-        cuda_world_expect_path(GF_PATH_STAGED);
-        for (uint32_t rank = 0; rank < RANKS; rank++)
-            world_expect_log(&both->cuda, rank,
-                             "gradients go through host memory, not from device to device: rank ");
-        if (time == 3) cuda_world_steps(1, "refused");
+        one_is_refused(time % 4 != 0);
+        if (narrow)
+            steps_alike(STEPS);
+        else
+            cuda_world_steps(STEPS, "refused");
         cuda_world_close();
     }
+}
+
+/* And where none is left that sums so. */
+TEST(where_both_nodes_are_refused_all_go_through_host_memory)
+{
+    struct world_setup setup = setup_of(&state_runs[6], 2);
+    cuda_world_begin(1, "GF_FAKE_CUDA_NO_DESCRIPTORS=1");
+    cuda_world_open(&setup);
+    cuda_world_expect_path(GF_PATH_STAGED);
+    cuda_world_steps(1, "refused");
+    cuda_world_close();
 }
 
 /* ---- a rank that dies in the middle ---- */

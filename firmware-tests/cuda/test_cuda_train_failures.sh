@@ -24,7 +24,7 @@ run_with() {
         case $call in
         cuDeviceGetName | cuDeviceGetUuid | cuDeviceGetPCIBusId) return 0 ;; # for a log line
         cuStreamQuery | cuCtxRecordEvent | cuCtxPushCurrent | cuCtxPopCurrent) return 0 ;; # while closing, or for a log line
-        cuIpc* | cuMem*port*) named "" && return 0 ;; # then the ranks go another way
+        cuMem*port*) named "" && return 0 ;; # then the ranks go another way
         cuMemGetA* | cuMemCreate | cuMemAddressReserve | cuMemMap | cuMemSetAccess) named "" && return 0 ;; # or as $before
         *) named "warning: closing:" && return 0 ;;
         esac
@@ -47,10 +47,9 @@ each_time() {
 # Asked for only where another call failed.
 never='cuGetErrorName
 cuMemGetInfo'
-before=GF_FAKE_CUDA_NO_DESCRIPTORS=1 # memory as it is taken and shared where cuMemCreate() has no descriptors
+before=GF_FAKE_CUDA_NO_DESCRIPTORS=1 # memory as it is taken where cuMemCreate() has no descriptors
 for made in $(grep '^    X(' firmware-tests/cuda/fake_cuda_calls.h | grep -o 'cu[A-Za-z0-9]*'); do
     case $made in
-    cuIpc*) check "$made" each_time "$made" env $before $two ;;
     cuMemAlloc | cuMemFree) check "$made" each_time "$made" env $before $one ;;
     cuMem*port*) check "$made" each_time "$made" $two ;;
     *) check "$made" each_time "$made" $one ;;

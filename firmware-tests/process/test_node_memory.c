@@ -16,6 +16,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -340,7 +341,7 @@ TEST(words_of_strangers_are_ignored_and_their_descriptors_closed)
     memcpy(to.sun_path, ranks[0].node->name, NODE_NAME_BYTES);
     before = fds_open();
     for (uint32_t count = 0; count <= 4; count++)
-        for (int nonce = 0; nonce < 2; nonce++) {
+        for (int nonce = 0; nonce < 4; nonce++) {
             struct msghdr message = {
                 .msg_name = &to,
                 .msg_iov = &bytes,
@@ -355,7 +356,8 @@ TEST(words_of_strangers_are_ignored_and_their_descriptors_closed)
                                             .cmsg_type = SCM_RIGHTS};
             memcpy(CMSG_DATA(&carried.head), four, count * sizeof(int));
             memset(word.nonce, 0, sizeof word.nonce);
-            if (nonce != 0) memcpy(word.nonce, ranks[0].node->nonce, sizeof word.nonce);
+            if (nonce % 2 != 0) memcpy(word.nonce, ranks[0].node->nonce, sizeof word.nonce);
+            word.of = (nonce < 2) ? NODE_WORD_MEMORY : NODE_WORD_DEVICE;
             assert_true(sendmsg(fd, &message, MSG_DONTWAIT) > 0);
             gf_node_serve(ranks[0].node);
             assert_int_equal(fds_open(), before);
@@ -369,6 +371,84 @@ TEST(words_of_strangers_are_ignored_and_their_descriptors_closed)
         gf_node_serve(ranks[0].node);
     }
     assert_true(gf_node_has(ranks[0].node, 1));
+    (void)close(fd);
+    node_ranks_close(ranks, 2);
+}
+
+/* ---- memory of devices ---- */
+
+static gf_status device_pull(uint32_t rank, uint32_t peer, int tries, int *fd_out)
+{
+    gf_status status = GF_AGAIN;
+    for (; (tries > 0) && (status == GF_AGAIN); tries--) {
+        status = gf_node_device_pull(ranks[rank].node, peer, node_now_ns(), fd_out);
+        for (uint32_t r = 0; r < 3; r++)
+            if (ranks[r].node != NULL) (void)gf_node_progress(ranks[r].node);
+        if (ranks[peer].node != NULL) gf_node_serve(ranks[peer].node); /* also who gives none */
+    }
+    return status;
+}
+
+TEST(descriptors_of_device_memory_go_the_same_way)
+{
+    uint32_t fds = fds_open();
+    struct stat want[3];
+    node_ranks_open(ranks, 3, REGION, REQS);
+    for (uint32_t r = 0; r < 2; r++) {
+        int fd = memfd_create("device", 0);
+        assert_true((fd >= 0) && (fstat(fd, &want[r]) == 0));
+        gf_node_device_offer(ranks[r].node, fd);
+    }
+    for (uint32_t time = 0; time < 2; time++) /* as often as somebody asks */
+        for (uint32_t rank = 0; rank < 3; rank++)
+            for (uint32_t peer = 0; peer < 3; peer++) {
+                struct stat got;
+                int fd = -1;
+                if (peer == rank) continue;
+                assert_int_equal(device_pull(rank, peer, 100000, &fd),
+                                 (peer == 2) ? GF_ERR_PEER : GF_OK);
+                if (peer == 2) continue; /* it gives none */
+                assert_int_equal(fstat(fd, &got), 0);
+                assert_int_equal(got.st_ino, want[peer].st_ino);
+                assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+                (void)close(fd);
+            }
+    assert_int_equal(fds_open(), fds + 2 * 3 + 2);
+    gf_node_device_offer(ranks[0].node, -1);
+    assert_int_equal(device_pull(1, 0, 100000, &(int){0}), GF_ERR_PEER);
+    for (uint32_t r = 0; r < 3; r++) gf_node_drop(ranks[r].node);
+    assert_int_equal(fds_open(), fds + 2 * 3); /* nor does an epoch keep one */
+    node_ranks_close(ranks, 3);
+}
+
+TEST(without_the_nonce_there_is_none_and_of_who_has_ended_neither)
+{
+    int fd = -1;
+    node_ranks_open(ranks, 2, REGION, REQS);
+    ranks[2].node = NULL;
+    gf_node_device_offer(ranks[1].node, memfd_create("device", 0));
+    node_pair_of(ranks[0].node, 1)->nonce[3] ^= 1;
+    assert_int_equal(device_pull(0, 1, 1000, &fd), GF_AGAIN);
+    node_rank_close(&ranks[1]);
+    (void)usleep(20000); /* it asks again */
+    assert_int_equal(device_pull(0, 1, 100000, &fd), GF_ERR_PEER);
+    assert_int_equal(fd, -1);
+    node_rank_close(&ranks[0]);
+}
+
+TEST(who_sleeps_hears_that_it_is_asked_for_its_devices_memory)
+{
+    int fd = -1;
+    node_ranks_open(ranks, 2, REGION, REQS);
+    ranks[2].node = NULL;
+    gf_node_device_offer(ranks[1].node, memfd_create("device", 0));
+    while (gf_node_arm(ranks[1].node) == GF_AGAIN) (void)gf_node_progress(ranks[1].node);
+    struct pollfd wakes = {.fd = gf_node_wake_fd(ranks[1].node), .events = POLLIN};
+    assert_int_equal(poll(&wakes, 1, 0), 0);
+    assert_int_equal(gf_node_device_pull(ranks[0].node, 1, node_now_ns(), &fd), GF_AGAIN);
+    assert_int_equal(poll(&wakes, 1, 0), 1);
+    (void)gf_node_progress(ranks[1].node);
+    assert_int_equal(gf_node_device_pull(ranks[0].node, 1, node_now_ns(), &fd), GF_OK);
     (void)close(fd);
     node_ranks_close(ranks, 2);
 }

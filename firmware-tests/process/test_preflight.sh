@@ -130,7 +130,8 @@ else
     on_gpu gpu_that_is_there ok \
         "Fake 1, number 1 of 2, driver for CUDA 13.0 .$PWD/$fake.; memory shared in a node: by descriptors" \
         "$lib ordinal = 1;"
-    on_gpu gpu_whose_memory_does_not ok "by CUDA IPC, with job.elastic through" "$lib" GF_FAKE_CUDA_NO_DESCRIPTORS=1
+    on_gpu gpu_whose_memory_is_not_shared ok "shared in a node: none, it has no descriptors" \
+        "$lib" GF_FAKE_CUDA_NO_DESCRIPTORS=1
     on_gpu library_that_is_no_gpu_driver fail "has no cuGetProcAddress_v2" 'library = "libm.so.6";'
 fi
 UCX_RNDV_THRESH=1m "$gf_check" "$scratch/sound.cfg" --preflight >"$scratch/out"

@@ -23,8 +23,9 @@ static uint32_t small_bytes(const gf_context *gf, const struct gf_coll *coll)
 }
 
 /* What the algorithm wants beside the rest. */
-static void own_set(const gf_context *gf, struct gf_op *op)
+static void own_set(const gf_context *gf, struct gf_op *op, const struct gf_op_plan *plan)
 {
+    const struct gf_buffer *buffer = plan->buffer;
     struct gf_direct *direct = gf_op_direct(op);
     op->coll.own.flow = &op->own.flow;
     if (op->algorithm == GF_ALGORITHM_DIRECT)
@@ -46,6 +47,10 @@ static void own_set(const gf_context *gf, struct gf_op *op)
     op->own.hierarchy.host.data = 0;
     op->own.hierarchy.wire = gf->config.exchange.wire;
     op->own.hierarchy.packed = op->between;
+    op->own.hierarchy.mixed = gf->ipc.mixed && (buffer != NULL);
+    op->own.hierarchy.cut = (op->own.hierarchy.mixed && (buffer->chunk_count == 0))
+                                ? (gf_type)buffer->type
+                                : op->coll.type;
 }
 
 static void coll_set(gf_context *gf, struct gf_op *op, const struct gf_op_plan *plan)
@@ -69,7 +74,7 @@ static void coll_set(gf_context *gf, struct gf_op *op, const struct gf_op_plan *
     coll->late = NULL;
     coll->check = plan->kind->counts ? &op->summed : NULL;
     coll->sources = plan->others_look ? &op->sources : NULL;
-    own_set(gf, op);
+    own_set(gf, op, plan);
 }
 
 /* May an operation be taken? With L = GF_DIRECT_LANES, the flags of operation k lie in slot k mod 2L

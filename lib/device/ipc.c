@@ -1,28 +1,21 @@
 /* Whether ranks of one node sum their gradients from device to device (ops/node/direct_device.c),
- * agreed on by all at the end of the warm-up: each tells the others how its arena is reached, sends
- * each what it needs for that, tries to reach all and reads a canary there, and where one is
- * refused or reads something else all go on through host memory and say why. What was imported is
- * given back before the exporters hear that this rank leaves. */
+ * agreed on at the end of the warm-up: each tells all others how its arena is reached, gets the
+ * descriptors of its node's, maps them and reads a canary there. Where one is refused or reads
+ * something else the ranks of that node go through host memory, and all say why. What was imported
+ * is given back before the exporters hear that this rank leaves. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "drivers/fnv.h"
+#include "drivers/node.h"
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/device/device.h"
 
 /* Why a rank's memory cannot be shared. */
-enum {
-    IPC_FINE,
-    IPC_NOT_BUILT,
-    IPC_KEPT,
-    IPC_NOT_SENT,
-    IPC_OUT_OF_REACH,
-    IPC_OTHER_MEMORY,
-    IPC_ELASTIC
-};
-/* what all ranks have done once the request has ended */
-enum { IPC_EXPORTED, IPC_SENT, IPC_IMPORTED };
+enum { IPC_FINE, IPC_NOT_BUILT, IPC_KEPT, IPC_OUT_OF_REACH, IPC_OTHER_MEMORY };
+enum { IPC_EXPORTED, IPC_IMPORTS, IPC_IMPORTED };
 
 size_t gf_ipc_bytes(uint32_t world)
 {
@@ -69,37 +62,50 @@ static gf_status canary_look(gf_context *gf, uint32_t rank, bool *same_out)
     return status;
 }
 
+static void said(gf_context *gf, const char *what, const char *why)
+{
+    gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: %s: %s", gf->rank, what, why);
+}
+
 /* This rank's reason, and the driver's own words for it. */
 static void refused(gf_context *gf, float *own, float why, const char *what)
 {
     own[0] = why;
     own[1] = (float)gf->gpu->fault.foreign_code;
-    gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: %s: %s", gf->rank, what, gf->gpu->fault.text);
+    said(gf, what, gf->gpu->fault.text);
     gf->gpu->fault = (struct gf_fault){.peer = GF_RANK_NONE}; /* nothing has failed */
 }
 
-/* All ranks are of one node. */
-static bool is_direct(const gf_context *gf)
+/* The lowest rank of its node, as nodes.c has it; with direct all ranks are of one. */
+static uint32_t node_of(const gf_context *gf, uint32_t rank)
 {
-    return gf->algorithm == GF_ALGORITHM_DIRECT;
+    if (gf->algorithm == GF_ALGORITHM_DIRECT) return 0;
+    return (uint32_t)gf->nodes.words.reach[GF_REACH_WORDS * rank];
 }
 
 static bool is_local(const gf_context *gf, uint32_t rank)
 {
-    bool found = is_direct(gf);
-    for (uint32_t i = 0; !found && (i < gf->nodes.of.local_size); i++)
-        found = gf->nodes.of.local[i] == gf_member_id_of(gf, rank);
-    return found;
+    return node_of(gf, rank) == node_of(gf, gf->rank);
+}
+
+static void offer(gf_context *gf, int descriptor)
+{
+    if ((gf->link != NULL) && (gf->link->shares != NULL))
+        gf_node_device_offer(gf->link->shares, descriptor);
+    else if (descriptor >= 0)
+        (void)close(descriptor);
 }
 
 gf_status gf_ipc_begin(gf_context *gf)
 {
     const struct gf_gpu_driver *driver = gf->gpu->driver;
     float *handle;
+    int descriptor = -1;
     uint32_t devices = (uint32_t)gf->warm.met[GF_MET_DEVICE];
     gf->ipc.agreed = false;
+    gf->ipc.mixed = false;
     gf->ipc.stage = IPC_EXPORTED;
-    if ((devices == 0) || (!is_direct(gf) && !gf->nodes.used)) return GF_OK;
+    if ((devices == 0) || ((gf->algorithm != GF_ALGORITHM_DIRECT) && !gf->nodes.used)) return GF_OK;
     if (devices < gf->world) {
         if (gf->on_device)
             gf_log_line(&gf->log, GF_LOG_WARN,
@@ -112,114 +118,152 @@ gf_status gf_ipc_begin(gf_context *gf)
     memset(gf->ipc.handles, 0, gf->world * GF_IPC_WORDS * sizeof(float));
     if (driver->export == NULL) {
         handle[0] = IPC_NOT_BUILT;
-    } else if (driver->export(gf->gpu, handle + 2) < 0) {
+    } else if (driver->export(gf->gpu, handle + 2, &descriptor) < 0) {
         refused(gf, handle, IPC_KEPT, "device memory cannot be exported to the other ranks");
     } else {
         gf_status status = canary_write(gf);
+        offer(gf, descriptor);
         if (status < 0) return status;
-        handle[1] = gf->gpu->outlives ? 1 : 0;
     }
     gf_warm_post(gf, GF_COLL_ALLGATHER, gf->ipc.handles, gf->world * GF_IPC_WORDS);
     return GF_AGAIN;
 }
 
-/* To all ranks of the node what they need beside the handle. */
-static void export_to_all(gf_context *gf)
+/* Where a rank of the node exports nothing there is nothing to import. */
+static void imports_begin(gf_context *gf)
 {
     float *own = gf->ipc.refusals + 2 * gf->rank;
     memset(gf->ipc.refusals, 0, 2 * gf->world * sizeof(float));
-    own[0] = handle_of(gf, gf->rank)[0];
-    own[1] = (own[0] != IPC_FINE) ? handle_of(gf, gf->rank)[1] : 0;
-    for (uint32_t rank = 0; (rank < gf->world) && (own[0] == IPC_FINE); rank++) {
-        const float *handle = handle_of(gf, rank);
-        if (!is_local(gf, rank) || (handle[0] != IPC_FINE)) continue;
-        /* CUDA IPC says nothing of an exporter that is killed while it is read. */
-        if (gf->config.job.elastic && (handle[1] == 0)) own[0] = IPC_ELASTIC;
-        if ((rank == gf->rank) || (own[0] != IPC_FINE)) continue;
-        if (gf->gpu->driver->export_to(gf->gpu, handle + 2) < 0)
-            refused(gf, own, IPC_NOT_SENT, "device memory cannot be exported to another rank");
-    }
+    memcpy(own, handle_of(gf, gf->rank), 2 * sizeof *own);
+    gf->ipc.next = 0;
+    for (uint32_t rank = 0; rank < gf->world; rank++)
+        if (is_local(gf, rank) && (handle_of(gf, rank)[0] != IPC_FINE)) gf->ipc.next = gf->world;
 }
 
-/* All ranks export theirs. */
-static gf_status import_all(gf_context *gf)
+/* GF_AGAIN: its descriptor is on its way. */
+static gf_status import(gf_context *gf, uint32_t rank, float *own)
+{
+    const char *what = "device memory of another rank is out of reach";
+    struct gf_node *node = gf->link->shares;
+    int descriptor = -1;
+    bool same;
+    gf_status status = GF_OK;
+    if (node != NULL)
+        status =
+            gf_node_device_pull(node, gf_member_id_of(gf, rank), gf->polled.at_ns, &descriptor);
+    if (status == GF_AGAIN) return GF_AGAIN;
+    if (status < 0) {
+        own[0] = IPC_OUT_OF_REACH;
+        said(gf, what, "its process gives no descriptor of it");
+        return GF_OK;
+    }
+    status =
+        gf->gpu->driver->import(gf->gpu, handle_of(gf, rank) + 2, descriptor, &gf->ipc.bases[rank]);
+    if (descriptor >= 0) (void)close(descriptor);
+    if (status < 0) {
+        gf->ipc.bases[rank] = 0;
+        refused(gf, own, IPC_OUT_OF_REACH, what);
+        return GF_OK;
+    }
+    status = canary_look(gf, rank, &same);
+    if ((status < 0) || same) return status;
+    own[0] = IPC_OTHER_MEMORY;
+    gf_log_line(&gf->log, GF_LOG_WARN,
+                "rank %u: what was imported as rank %u's device memory is other memory", gf->rank,
+                rank);
+    return GF_OK;
+}
+
+/* All ranks of the node export theirs. */
+static gf_status imports_progress(gf_context *gf)
 {
     struct gf_ipc *exported = &gf->ipc;
     float *own = exported->refusals + 2 * gf->rank;
-    uint32_t local = 0;
-    for (uint32_t rank = 0; (rank < gf->world) && (own[0] == IPC_FINE); rank++) {
-        if (!is_local(gf, rank)) continue;
-        if (rank == gf->rank) exported->bases[rank] = exported->local[local++] = gf->device.base;
-        if (rank == gf->rank) continue;
-        if (gf->gpu->driver->import(gf->gpu, handle_of(gf, rank) + 2, &exported->bases[rank]) < 0) {
-            exported->bases[rank] = 0;
-            refused(gf, own, IPC_OUT_OF_REACH, "device memory of another rank is out of reach");
-            break;
-        }
-        exported->local[local++] = exported->bases[rank];
-        bool same;
-        gf_status status = canary_look(gf, rank, &same);
-        if (status < 0) return status;
-        if (same) continue;
-        own[0] = IPC_OTHER_MEMORY;
-        gf_log_line(&gf->log, GF_LOG_WARN,
-                    "rank %u: what was imported as rank %u's device memory is other memory",
-                    gf->rank, rank);
+    for (; (exported->next < gf->world) && (own[0] == IPC_FINE); exported->next++) {
+        gf_status status = GF_OK;
+        if (exported->next == gf->rank)
+            exported->bases[gf->rank] = gf->device.base;
+        else if (is_local(gf, exported->next))
+            status = import(gf, exported->next, own);
+        if (status != GF_OK) return status;
     }
     return GF_OK;
 }
 
 static const char *reason(float number)
 {
-    static const char *const reasons[] = {
-        "",
-        "its device's driver exports no memory",
-        "it may not export its device memory",
-        "it cannot send another rank's process a descriptor of its device memory",
-        "it cannot reach the device memory of another rank",
-        "it reads other memory than another rank exported",
-        "job.elastic: device memory of its node does not outlive its process"};
-    return reasons[(number <= IPC_ELASTIC) ? (uint32_t)number : IPC_OTHER_MEMORY];
+    static const char *const reasons[] = {"", "its device's driver exports no memory",
+                                          "it may not export its device memory",
+                                          "it cannot reach the device memory of another rank",
+                                          "it reads other memory than another rank exported"};
+    return reasons[(number <= IPC_OTHER_MEMORY) ? (uint32_t)number : IPC_OTHER_MEMORY];
 }
 
-/* Some rank has refused: so do all, and say why. */
-static bool is_refused(gf_context *gf)
+/* A rank of this node that has refused; GF_RANK_NONE. */
+static uint32_t refusing(const gf_context *gf, uint32_t node)
 {
-    for (uint32_t rank = 0; rank < gf->world; rank++) {
-        const float *refusal = gf->ipc.refusals + 2 * rank;
-        if (refusal[0] == IPC_FINE) continue;
-        gf_ipc_close(gf);
-        if (gf_nodes_need_peers(gf)) gf->nodes.used = false;
-        gf_log_line(&gf->log, GF_LOG_WARN,
-                    "rank %u: gradients go %s, not from device to device: rank %u: %s (code %d)",
-                    gf->rank, gf_path_name(gf_path_of(gf)), rank, reason(refusal[0]),
-                    (int)refusal[1]);
-        return true;
-    }
-    return false;
+    for (uint32_t rank = node; rank < gf->world; rank++)
+        if ((node_of(gf, rank) == node) && (gf->ipc.refusals[2 * rank] != IPC_FINE)) return rank;
+    return GF_RANK_NONE;
 }
 
 static void agree(gf_context *gf)
 {
-    (void)gf->gpu->driver->export(gf->gpu, NULL);
+    uint32_t local = 0;
+    for (uint32_t rank = 0; rank < gf->world; rank++)
+        if (is_local(gf, rank)) gf->ipc.local[local++] = gf->ipc.bases[rank];
+    offer(gf, -1);
     gf->ipc.agreed = true;
+}
+
+/* Of the first node that has one. */
+static void refusal_say(gf_context *gf, uint32_t who)
+{
+    const float *refusal = gf->ipc.refusals + 2 * who;
+    char whose[48] = "";
+    if (gf->ipc.agreed) (void)snprintf(whose, sizeof whose, " of rank %u's node", node_of(gf, who));
+    gf_log_line(&gf->log, GF_LOG_WARN,
+                "rank %u: gradients%s go %s, not from device to device: rank %u: %s (code %d)",
+                gf->rank, whose, gf_path_name(gf->ipc.agreed ? GF_PATH_STAGED : gf_path_of(gf)),
+                who, reason(refusal[0]), (int)refusal[1]);
+}
+
+/* All ranks see the same refusals. */
+static void commit(gf_context *gf)
+{
+    uint32_t own = refusing(gf, node_of(gf, gf->rank));
+    uint32_t first = GF_RANK_NONE;
+    uint32_t agreed = 0;
+    for (uint32_t rank = 0; rank < gf->world; rank++) {
+        if (node_of(gf, rank) != rank) continue;
+        uint32_t who = refusing(gf, rank);
+        agreed += who == GF_RANK_NONE;
+        if (first == GF_RANK_NONE) first = who;
+    }
+    if ((first != GF_RANK_NONE) && gf_nodes_need_peers(gf)) gf->nodes.used = false;
+    if ((own != GF_RANK_NONE) || ((first != GF_RANK_NONE) && gf_nodes_need_peers(gf)))
+        gf_ipc_close(gf);
+    else
+        agree(gf);
+    gf->ipc.mixed = (first != GF_RANK_NONE) && (agreed > 0) && gf->nodes.used;
+    if (first != GF_RANK_NONE) refusal_say(gf, (own != GF_RANK_NONE) ? own : first);
 }
 
 gf_status gf_ipc_next(gf_context *gf)
 {
     gf_status status;
-    switch (gf->ipc.stage++) {
-    case IPC_EXPORTED: export_to_all(gf); break;
-    case IPC_SENT:
-        if (is_refused(gf)) return GF_OK;
-        if ((status = import_all(gf)) < 0) return status;
-        break;
-    default:
-        if (!is_refused(gf)) agree(gf);
-        return GF_OK;
+    switch (gf->ipc.stage) {
+    case IPC_EXPORTED:
+        imports_begin(gf);
+        gf->ipc.stage = IPC_IMPORTS;
+        /* fall through */
+    case IPC_IMPORTS:
+        if ((status = imports_progress(gf)) != GF_OK) return status;
+        gf->ipc.stage = IPC_IMPORTED;
+        gf_warm_post(gf, GF_COLL_ALLREDUCE, gf->ipc.refusals, 2 * (uint64_t)gf->world);
+        return GF_AGAIN;
+    default: commit(gf); return GF_OK;
     }
-    gf_warm_post(gf, GF_COLL_ALLREDUCE, gf->ipc.refusals, 2 * (uint64_t)gf->world);
-    return GF_AGAIN;
 }
 
 void gf_ipc_close(gf_context *gf)
@@ -231,6 +275,6 @@ void gf_ipc_close(gf_context *gf)
             driver->give_back(gf->gpu, handle_of(gf, rank) + 2, exported->bases[rank]);
         exported->bases[rank] = 0;
     }
-    if ((exported->bases != NULL) && (driver->export != NULL)) (void)driver->export(gf->gpu, NULL);
+    offer(gf, -1);
     exported->agreed = false;
 }

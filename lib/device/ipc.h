@@ -1,5 +1,5 @@
 /* Ranks of one node that reach each other's device memory: what each exports, and whether all of
- * them could import it: of all nodes, where hierarchy sums. */
+ * them could import it. */
 #ifndef GF_IPC_H
 #define GF_IPC_H
 
@@ -20,8 +20,11 @@ struct gf_ipc {
     gf_mem *bases;
     gf_mem *local;  /* [world] the same of this rank's node alone, without gaps */
     uint32_t stage; /* of the agreement */
-    /* all ranks have imported from all of their node: buffers are summed from device to device */
+    uint32_t next;  /* the rank to be imported from */
+    /* all ranks of this node have imported from each other: buffers are summed from device to
+     * device */
     bool agreed;
+    bool mixed; /* some nodes have agreed, others have not; the same on all ranks */
 };
 
 size_t gf_ipc_bytes(uint32_t world);

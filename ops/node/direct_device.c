@@ -1,5 +1,5 @@
-/* Direct in device memory: ranks of one node whose devices reach each other's memory (CUDA IPC,
- * NVLink or PCIe). Blocks and order of adding are those of direct.c, so the bits are the same; data
+/* Direct in device memory: ranks of one node whose devices reach each other's memory (NVLink or
+ * PCIe). Blocks and order of adding are those of direct.c, so the bits are the same; data
  * never passes the host, only flags do:
  *
  *     SIGNAL -> WAIT -> SUM -> FINISH -> SIGNAL -> WAIT -> GATHER -> FINISH -> SIGNAL -> WAIT ->

@@ -43,7 +43,8 @@ static void in_node(struct gf_hierarchy *own, gf_collective collective, uint64_t
     /* a rank alone in its node does not start it */
     own->direct.state = (struct gf_direct_state){0};
     own->direct.order = order;
-    own->direct.meets = (collective == GF_COLL_REDUCE_SCATTER) && (inner->late == NULL);
+    own->direct.meets =
+        (collective == GF_COLL_REDUCE_SCATTER) && (inner->late == NULL) && !own->mixed;
     own->direct.small_bytes = 0;
     own->direct.block_elems = own->block_elems;
     inner->kind = (own->in_node != NULL) ? own->in_node : &gf_coll_direct;
@@ -216,7 +217,8 @@ static gf_status hierarchy_start(struct gf_coll *coll)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     uint32_t owners = own->nodes->owners;
-    uint64_t unit = BLOCK_ALIGN_BYTES / gf_coll_elem_bytes(coll);
+    uint64_t unit =
+        BLOCK_ALIGN_BYTES / (own->mixed ? gf_type_size_bytes(own->cut) : gf_coll_elem_bytes(coll));
     uint64_t share; /* of an owner; its block is as many units as hold that */
     GF_ASSERT((coll->fold == NULL) && (owners > 0) && (owners <= own->nodes->local_size));
     GF_ASSERT(own->nodes->local_size <= coll->size);

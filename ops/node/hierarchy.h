@@ -63,6 +63,10 @@ struct gf_hierarchy {
     gf_type wire; /* between nodes, where `packed` is not 0: */
     /* [elem_count] of it, the block of this rank is used; 0: data travels as it is */
     gf_mem packed;
+    /* Some nodes add on devices and others on hosts, perhaps in another type: for messages of one
+     * size blocks are cut as for `cut`, and phases do not overlap. */
+    bool mixed;
+    gf_type cut; /* where nodes are mixed */
     /* Of a device that the link does not read: the block is copied to the host and back. */
     struct {
         /* [elem_count] of the wire's type in registered host memory; 0: the link takes it there */

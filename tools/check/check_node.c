@@ -87,8 +87,7 @@ void check_gpu(struct check_report *report, const struct check_job *job)
                   "%s, number %u of %u, driver for CUDA %u.%u (%s); memory shared in a node: %s",
                   gpu->name, gpu->ordinal, gpu->count, gpu->version / 1000,
                   gpu->version % 1000 / 10, setup.library,
-                  gpu->outlives ? "by descriptors"
-                                : "by CUDA IPC, with job.elastic through host memory");
+                  gpu->exports ? "by descriptors" : "none, it has no descriptors");
         driver->close(gpu);
     }
     free(state);

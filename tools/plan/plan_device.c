@@ -162,25 +162,20 @@ static gf_status gpu_finished(struct gf_queue *queue)
 }
 
 /* All ranks are in this process: an address is all there is to tell. */
-static gf_status gpu_export(struct gf_gpu *gpu, void *handle_out)
+static gf_status gpu_export(struct gf_gpu *gpu, void *handle_out, int *descriptor_out)
 {
     gf_mem arena = gpu->arena;
-    if (handle_out == NULL) return GF_OK;
+    *descriptor_out = -1;
     memset(handle_out, 0, GF_GPU_HANDLE_BYTES);
     memcpy(handle_out, &arena, sizeof arena);
     return GF_OK;
 }
 
-static gf_status gpu_export_to(struct gf_gpu *gpu, const void *handle)
+static gf_status gpu_import(struct gf_gpu *gpu, const void *handle, int descriptor,
+                            gf_mem *base_out)
 {
     (void)gpu;
-    (void)handle;
-    return GF_OK;
-}
-
-static gf_status gpu_import(struct gf_gpu *gpu, const void *handle, gf_mem *base_out)
-{
-    (void)gpu;
+    (void)descriptor;
     memcpy(base_out, handle, sizeof *base_out);
     return GF_OK;
 }
@@ -199,9 +194,5 @@ static void gpu_give_back(struct gf_gpu *gpu, const void *handle, gf_mem base)
     .reached = gpu_reached
 
 const struct gf_gpu_driver plan_gpu_host = {.name = "host", .is_host = true, SHARED};
-const struct gf_gpu_driver plan_gpu_device = {.name = "cuda",
-                                              .export = gpu_export,
-                                              .export_to = gpu_export_to,
-                                              .import = gpu_import,
-                                              .give_back = gpu_give_back,
-                                              SHARED};
+const struct gf_gpu_driver plan_gpu_device = {
+    .name = "cuda", .export = gpu_export, .import = gpu_import, .give_back = gpu_give_back, SHARED};

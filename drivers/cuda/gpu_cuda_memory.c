@@ -1,6 +1,6 @@
-/* CUDA driver, the arena exported to other processes of the node: by a descriptor where it was made
- * so (cuMemCreate), else by CUDA IPC. The driver library does not open a handle of that in the
- * process that it is of, where the address itself will do. */
+/* CUDA driver, the arena: made so that other processes of the node can map it by a descriptor. In
+ * the process that it is of the address itself will do. */
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -76,45 +76,14 @@ void gf_cuda_arena_give(struct cuda_gpu *cuda)
     }
 }
 
-static gf_status arena_send(struct cuda_gpu *cuda, const char *name, uint32_t process)
-{
-    int descriptor = -1;
-    gf_status status = CUDA_TOLD(cuda, to_descriptor, &descriptor, cuda->memory,
-                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    if (status < 0) return status;
-    status = gf_descriptors_send(name, process, descriptor, cuda->arena, &cuda->gpu.fault);
-    (void)close(descriptor);
-    return status;
-}
-
-static gf_status arena_take(struct cuda_gpu *cuda, uint32_t process, uint64_t arena, size_t bytes,
-                            CUdeviceptr *at_out)
-{
-    CUmemGenericAllocationHandle memory;
-    int descriptor = gf_descriptors_take(&cuda->descriptors, process, arena);
-    if (descriptor < 0)
-        return gf_fault_set(&cuda->gpu.fault, GF_ERR_DEVICE, GF_RANK_NONE, "recvmsg", 0,
-                            "device %d: process %u has sent no descriptor of its memory",
-                            (int)cuda->device, process);
-    gf_status status = CUDA_TOLD(cuda, of_descriptor, &memory, (void *)(intptr_t)descriptor,
-                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    (void)close(descriptor);
-    if (status < 0) return status;
-    status = memory_map(cuda, memory, bytes, at_out);
-    CUDA_GIVEN(cuda, release, memory); /* what is mapped stays */
-    return status;
-}
-
-/* ---- the arena ---- */
+/* ---- exported ---- */
 
 /* A process is told by its number and by what numbers it: containers number theirs from 1 each. */
 struct handle {
     uint64_t arena, arena_bytes;
-    uint64_t mapped_bytes; /* by descriptor; 0: by CUDA IPC */
-    uint64_t numbers;      /* inode of the process's namespace; 0: unknown */
+    uint64_t mapped_bytes;
+    uint64_t numbers; /* inode of the process's namespace; 0: unknown */
     uint32_t process, device;
-    char name[GF_DESCRIPTORS_NAME_BYTES]; /* where it takes descriptors */
-    CUipcMemHandle handle;
 };
 _Static_assert(sizeof(struct handle) == GF_GPU_HANDLE_BYTES, "sizes match");
 
@@ -130,47 +99,47 @@ static bool is_own(const struct handle *handle)
            (handle->process == (uint32_t)getpid());
 }
 
-gf_status gf_cuda_export(struct gf_gpu *gpu, void *handle_out)
+gf_status gf_cuda_export(struct gf_gpu *gpu, void *handle_out, int *descriptor_out)
 {
     struct cuda_gpu *cuda = cuda_of(gpu);
-    struct handle handle = {.arena = cuda->arena,
-                            .arena_bytes = cuda->arena_bytes,
-                            .numbers = numbers_of_processes(),
-                            .process = (uint32_t)getpid(),
-                            .device = (uint32_t)cuda->device,
-                            .mapped_bytes = cuda->mapped_bytes};
+    const struct handle handle = {.arena = cuda->arena,
+                                  .arena_bytes = cuda->arena_bytes,
+                                  .mapped_bytes = cuda->mapped_bytes,
+                                  .numbers = numbers_of_processes(),
+                                  .process = (uint32_t)getpid(),
+                                  .device = (uint32_t)cuda->device};
+    int descriptor = -1;
     gf_status status;
-    gf_descriptors_close(&cuda->descriptors);
-    if (handle_out == NULL) return GF_OK;
-    status = gf_descriptors_open(&cuda->descriptors, handle.name, &gpu->fault);
-    if ((status < 0) || ((status = gf_cuda_enter(cuda)) < 0)) return status;
-    if (cuda->mapped_bytes == 0) status = CUDA_TOLD(cuda, export, &handle.handle, cuda->arena);
+    if (cuda->mapped_bytes == 0)
+        return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "", 0,
+                            "device %d: its memory has no descriptor (some virtual GPUs)",
+                            (int)cuda->device);
+    if ((status = gf_cuda_enter(cuda)) < 0) return status;
+    status = CUDA_TOLD(cuda, to_descriptor, &descriptor, cuda->memory,
+                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     status = gf_cuda_leave(cuda, status);
+    if ((status < 0) && (descriptor >= 0)) (void)close(descriptor);
     if (status < 0) return status;
+    (void)fcntl(descriptor, F_SETFD, FD_CLOEXEC);
     memcpy(handle_out, &handle, sizeof handle);
+    *descriptor_out = descriptor;
     return GF_OK;
 }
 
-static void gone(struct cuda_gpu *cuda, const struct handle *handle, gf_mem base)
+static gf_status arena_take(struct cuda_gpu *cuda, int descriptor, size_t bytes,
+                            CUdeviceptr *at_out)
 {
-    if (handle->mapped_bytes > 0)
-        memory_unmap(cuda, base, handle->mapped_bytes);
-    else
-        CUDA_GIVEN(cuda, give_back, base);
+    CUmemGenericAllocationHandle memory;
+    gf_status status = CUDA_TOLD(cuda, of_descriptor, &memory, (void *)(intptr_t)descriptor,
+                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (status < 0) return status;
+    status = memory_map(cuda, memory, bytes, at_out);
+    CUDA_GIVEN(cuda, release, memory); /* what is mapped stays */
+    return status;
 }
 
-gf_status gf_cuda_export_to(struct gf_gpu *gpu, const void *handle_in)
-{
-    struct cuda_gpu *cuda = cuda_of(gpu);
-    struct handle handle;
-    gf_status status;
-    memcpy(&handle, handle_in, sizeof handle);
-    if ((cuda->mapped_bytes == 0) || is_own(&handle)) return GF_OK;
-    if ((status = gf_cuda_enter(cuda)) < 0) return status;
-    return gf_cuda_leave(cuda, arena_send(cuda, handle.name, handle.process));
-}
-
-gf_status gf_cuda_import(struct gf_gpu *gpu, const void *handle_in, gf_mem *base_out)
+gf_status gf_cuda_import(struct gf_gpu *gpu, const void *handle_in, int descriptor,
+                         gf_mem *base_out)
 {
     struct cuda_gpu *cuda = cuda_of(gpu);
     CUdeviceptr base = 0;
@@ -193,15 +162,12 @@ gf_status gf_cuda_import(struct gf_gpu *gpu, const void *handle_in, gf_mem *base
         return GF_OK;
     }
     if ((status = gf_cuda_enter(cuda)) < 0) return status;
-    if (handle.mapped_bytes > 0)
-        status = arena_take(cuda, handle.process, handle.arena, handle.mapped_bytes, &base);
-    else
-        status = CUDA_TOLD(cuda, import, &base, handle.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    status = arena_take(cuda, descriptor, handle.mapped_bytes, &base);
     status = gf_cuda_leave(cuda, status);
     if (status >= 0)
         *base_out = base;
     else if (base != 0)
-        gone(cuda, &handle, base);
+        memory_unmap(cuda, base, handle.mapped_bytes);
     return status;
 }
 
@@ -212,6 +178,6 @@ void gf_cuda_give_back_exports(struct gf_gpu *gpu, const void *handle_in, gf_mem
     bool entered = gf_cuda_enter_last(cuda);
     memcpy(&handle, handle_in, sizeof handle);
     bool idle = !entered || gf_cuda_idle(cuda, true); /* the exporter may free it now */
-    if (idle && !is_own(&handle)) gone(cuda, &handle, base);
+    if (idle && !is_own(&handle)) memory_unmap(cuda, base, handle.mapped_bytes);
     if (entered) gf_cuda_leave_last(cuda);
 }
