@@ -391,6 +391,8 @@ TEST(bad_files_are_refused)
     static const unsigned char binary[] = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0};
     struct gf_config config;
     (void)unlink(file_path);
+    assert_int_equal(gf_config_load(NULL, &config, file_error), GF_ERR_PARAM);
+    assert_string_equal(file_error, "gf_config_load: there is no path");
     assert_int_equal(gf_config_load(file_path, &config, file_error), GF_ERR_CONFIG);
     file_error_check(0, "cannot be opened: No such file");
     assert_int_equal(mkdir(file_path, 0700), 0);
@@ -494,6 +496,13 @@ TEST(a_file_opens_a_context_in_one_call)
                                   .exchange.average = GF_AVERAGE_RANKS,
                                   .log = said_keep,
                                   .pool_order = order};
+    void *none = said;
+    gf_context *closed = (gf_context *)said;
+    assert_int_equal(gf_open_file(NULL, &own, 0, &tensor, 1, memory_take, &none, &closed),
+                     GF_ERR_PARAM);
+    assert_true((none == NULL) && (closed == NULL));
+    assert_string_equal(said, "gf_config_load: there is no path");
+    assert_int_equal(gf_open_file("a", &own, 0, &tensor, 1, NULL, &none, &closed), GF_ERR_PARAM);
     for (size_t i = 0; i < LENGTH(openings); i++) {
         gf_context *gf = (gf_context *)said;
         void *memory = said;
